@@ -40,6 +40,34 @@ func TestFamiliesForAccelerators(t *testing.T) {
 	}
 }
 
+// So are they where layers take turns in a loop: with windows, states, latents, experts behind the first layer.
+func TestTurnsForAccelerators(t *testing.T) {
+	testenv.Slow(t)
+	deeper := func(c map[string]any) {
+		c["num_hidden_layers"], c["layer_types"] = 4, slices.Repeat([]string{"sliding_attention", "full_attention"}, 2)
+	}
+	for family, change := range map[string]func(map[string]any){"gemma3": nil, "gpt-oss": deeper, "qwen35": nil,
+		"deepseek-v3": nil} {
+		for _, topology := range []string{"v5e:1x1", "h200:1"} {
+			t.Run(family+" "+topology, func(t *testing.T) {
+				backend := testenv.Topology(t, topology)
+				var changes []func(map[string]any)
+				if change != nil {
+					changes = append(changes, change)
+				}
+				cfg := Config{Model: enlarged(t, family, 2048, changes...), Backend: backend, DType: dtypes.BFloat16,
+					MaxSeqs: 64, KVMemory: 1 << 30, Layers: LayersLoop}
+				checkMoves(t, cfg, precompiled(t, cfg, "init", device.Run))
+				for _, use := range backend.KernelUses() {
+					if use.Kernel == "" && backend.Platform() == "cuda" {
+						t.Errorf("attention has its plain form for %s: %s", use.For, use.Reason)
+					}
+				}
+			})
+		}
+	}
+}
+
 // The largest blocks of the kernels fit into the shared memory of the GPU that has least, also in float32.
 func TestLargestHeadsForGPU(t *testing.T) {
 	testenv.Slow(t)

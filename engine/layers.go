@@ -11,8 +11,8 @@ import (
 const (
 	// LayersUnrolled has each layer in the program, with a cache of its own.
 	LayersUnrolled = "unrolled"
-	// LayersLoop has one layer in the program, as the body of a loop. The weights of all layers are one array each,
-	// [layers, ...], and so are the caches: page p of layer l is page l*P + p.
+	// LayersLoop has the layers as a loop, whose body is one layer, or several that repeat in this order. The weights
+	// of all turns are one array each, [turns, ...], and so are the caches: page p of turn t is page t*P + p.
 	LayersLoop = "loop"
 )
 
@@ -49,7 +49,7 @@ func (p Plan) checkLayers(model models.Config) error {
 	case p.KV != "paged":
 		return fmt.Errorf("layers is loop, which kv %s has none of: use kv paged, or layers unrolled", p.KV)
 	}
-	if err := decoder.CheckLayerLoop(model); err != nil {
+	if _, err := decoder.LoopOf(model); err != nil {
 		return fmt.Errorf("layers is loop: %w: use layers unrolled", err)
 	}
 	return nil

@@ -242,15 +242,18 @@ func (c Config) plan() (Plan, error) {
 	if err := p.checkExperts(model); err != nil {
 		return Plan{}, err
 	}
+	orDefault(&p.KV, "paged")
+	orDefault(&p.Layers, LayersUnrolled)
+	if err := p.checkLayers(model); err != nil {
+		return Plan{}, err
+	}
 	p.stops, _ = c.stopTables()
 	p.Parameters, p.Quantization = c.Model.NumParameters(), c.Model.Quantization()
 	p.setWeights(c)
-	orDefault(&p.KV, "paged")
 	orDefault(&p.MaxSeqs, defaultMaxSeqs)
 	orDefault(&p.PrefillTokens, c.defaultPrefillTokens(p))
 	orDefault(&p.MaxRounds, defaultMaxRounds)
 	orDefault(&p.Admission, Overcommit)
-	orDefault(&p.Layers, LayersUnrolled)
 	orDefault(&p.MaxModelLen, model.MaxPositions)
 	orDefault(&p.PageSize, defaultPageSize(model, kv, p.MaxModelLen))
 	if err := p.check(model); err != nil {
@@ -319,9 +322,6 @@ func (p *Plan) setWeights(c Config) {
 func (p Plan) check(model models.Config) error {
 	if p.Admission != Reserve && p.Admission != Overcommit {
 		return fmt.Errorf("admission is %q: reserve or overcommit is needed", p.Admission)
-	}
-	if err := p.checkLayers(model); err != nil {
-		return err
 	}
 	if p.Contexts < 0 {
 		return fmt.Errorf("contexts is %d, which is negative", p.Contexts)

@@ -16,6 +16,7 @@ import (
 	"github.com/quire/quire/engine/device"
 	"github.com/quire/quire/internal/testenv"
 	"github.com/quire/quire/models"
+	"github.com/quire/quire/models/decoder"
 )
 
 // An instruction of the optimized form: its result, of one array or several, and its name.
@@ -234,7 +235,11 @@ func checkKernels(t *testing.T, cfg Config, done *Precompiled) {
 	for _, program := range done.Programs {
 		want := cfg.Model.Config.NumLayers
 		if cfg.Layers == LayersLoop {
-			want = 1
+			loop, err := decoder.LoopOf(cfg.Model.Config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want = loop.Bodies(want)
 		}
 		switch program.Name {
 		case device.Run:

@@ -95,8 +95,9 @@ func runScripts(t *testing.T, dir string) {
 		Condition: func(condition string) (bool, error) { // [cuda], [tpu]: this machine shows such a device
 			return slices.Contains(setup.Accelerators(), condition), nil
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "interrupted": interrupted,
-			"nats": natsServer, "name": name, "metadata": metadataServer, "tracefile": traceFile},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"drawsgguf": drawsGGUF, "exits": exits,
+			"interrupted": interrupted, "nats": natsServer, "name": name, "metadata": metadataServer,
+			"tracefile": traceFile},
 	})
 }
 

@@ -20,7 +20,7 @@ import (
 type Sizes struct {
 	schedule.Sizes
 	PrefillTokens int // prompt tokens of a step
-	// LayerLoop has one layer in the program, as the body of a loop, and one cache for all of them.
+	// LayerLoop has the layers as a loop, see decoder.Loop, and one cache for all turns of a layer.
 	LayerLoop bool
 	Layouts   []attention.Layout // of the caches, one a layer that has one
 	Transfers bool               // pages can be moved to the host and back

@@ -12,8 +12,20 @@ import (
 	"github.com/quire/quire/tokenqueue"
 )
 
-// cacheLayouts are those of the arrays that have the caches: one for all of them in the loop of layers. Those of the
-// drafter come last.
+// loop is how layers are run, if that is a loop: else it has none.
+func (gr *Graphs) loop() decoder.Loop {
+	if !gr.LayerLoop {
+		return decoder.Loop{First: gr.Model.NumLayers}
+	}
+	l, err := decoder.LoopOf(gr.Model)
+	if err != nil {
+		panic(err)
+	}
+	return l
+}
+
+// cacheLayouts are those of the arrays that have the caches: one for all turns of a layer in the loop of layers. Those
+// of the drafter come last.
 func (gr *Graphs) cacheLayouts() []attention.Layout {
 	if gr.Drafter != nil { // then there is no loop of layers
 		return slices.Concat(gr.Layouts, gr.Drafter.Layouts)
@@ -21,43 +33,45 @@ func (gr *Graphs) cacheLayouts() []attention.Layout {
 	if !gr.LayerLoop {
 		return gr.Layouts
 	}
-	layout := gr.Layouts[0]
-	layout.Pages *= len(gr.Layouts)
-	return []attention.Layout{layout}
+	loop := gr.loop()
+	layouts := make([]attention.Layout, loop.Bodies(len(gr.Layouts)))
+	for i, layout := range gr.Layouts {
+		at, _, looped := loop.Body(i)
+		if looped {
+			layout.Pages *= loop.Turns
+		}
+		layouts[at] = layout
+	}
+	return layouts
 }
 
 // copyPages copies pages from[i] to to[i], i32[C], of all layers; -1 in either copies nothing.
 func (gr *Graphs) copyPages(caches []*Node, from, to *Node) []*Node {
 	arrays := gr.cacheLayouts()
-	if !gr.LayerLoop {
-		changed := make([]*Node, len(caches))
-		for i, layout := range arrays {
+	changed := make([]*Node, len(caches))
+	for i, layout := range arrays {
+		if turns := gr.turnsOf(layout); turns > 1 {
+			changed[i] = gr.copyOfTurns(layout, turns, caches[i], from, to)
+		} else {
 			changed[i] = layout.CopyPages(caches[i], from, to)
 		}
-		return changed
 	}
-	type progress struct{ At, Cache *Node }
-	end := control.While(progress{integer(from.Graph(), 0), caches[0]},
-		func(p progress) *Node { return LessThan(p.At, integer(p.At.Graph(), len(gr.Layouts))) },
-		func(p progress) progress {
-			layer := decoder.Layer{At: p.At}
-			return progress{AddScalar(p.At, 1), arrays[0].CopyPages(p.Cache, gr.pagesOfLayer(layer, from),
-				gr.pagesOfLayer(layer, to))}
-		})
-	return []*Node{end.Cache}
+	return changed
 }
 
-// pagesOfLayer are ids of pages, i32[...], as they are in the array that has the layer; -1 and what is too large become
-// -1.
-func (gr *Graphs) pagesOfLayer(layer decoder.Layer, ids *Node) *Node {
-	if !gr.LayerLoop {
-		return ids
-	}
-	at := layer.At
-	if at == nil {
-		at = integer(ids.Graph(), layer.Number)
-	}
-	return shifted(ids, gr.Pages, at, -1)
+// turnsOf is how many turns have their caches in an array.
+func (gr *Graphs) turnsOf(array attention.Layout) int { return array.Pages / gr.Layouts[0].Pages }
+
+// copyOfTurns copies the pages of all turns.
+func (gr *Graphs) copyOfTurns(layout attention.Layout, turns int, cache, from, to *Node) *Node {
+	type progress struct{ Turn, Cache *Node }
+	end := control.While(progress{integer(from.Graph(), 0), cache},
+		func(p progress) *Node { return LessThan(p.Turn, integer(p.Turn.Graph(), turns)) },
+		func(p progress) progress {
+			return progress{AddScalar(p.Turn, 1), layout.CopyPages(p.Cache, shifted(from, gr.Pages, p.Turn, -1),
+				shifted(to, gr.Pages, p.Turn, -1))}
+		})
+	return end.Cache
 }
 
 // shifted adds at * size to numbers of [0, size), and makes others outside.
@@ -69,15 +83,14 @@ func shifted(x *Node, size int, at *Node, outside int) *Node {
 
 // attend is attention of a layer, with the batch's places as they are in the array that has the layer.
 func (gr *Graphs) attend(batch tokenqueue.PageBatchInfo, oneToken bool) decoder.AttentionFunc {
-	layouts := gr.cacheLayouts()
+	layouts, loop := gr.cacheLayouts(), gr.loop()
 	return func(layer decoder.Layer, caches []*Node, q, k, v *Node) (*Node, []*Node) {
 		b := batch
-		at := gr.Model.Layers[layer.Number].KVFrom
-		if layer.At != nil {
-			at = 0
-			b.PageIndices = gr.pagesOfLayer(layer, b.PageIndices)
+		at, _, _ := loop.Body(gr.Model.Layers[layer.Number].KVFrom)
+		if layer.Turn != nil {
+			b.PageIndices = shifted(b.PageIndices, gr.Pages, layer.Turn, -1)
 			places := gr.Pages * gr.PageSize
-			b.NewTokenDests = shifted(b.NewTokenDests, places, layer.At, places*len(gr.Layouts))
+			b.NewTokenDests = shifted(b.NewTokenDests, places, layer.Turn, places*loop.Turns)
 		}
 		after := append([]*Node(nil), caches...)
 		var out *Node
@@ -87,17 +100,42 @@ func (gr *Graphs) attend(batch tokenqueue.PageBatchInfo, oneToken bool) decoder.
 	}
 }
 
+// states says where layers have the states of the batch's sequences.
+func (gr *Graphs) states(batch tokenqueue.PageBatchInfo) decoder.StatesFunc {
+	if !gr.Model.HasStates() {
+		return nil
+	}
+	all, loop := recurrence.RowsOf(batch), gr.loop()
+	return func(layer decoder.Layer) (array int, rows recurrence.Rows) {
+		array, _, _ = loop.Body(layer.Number)
+		if rows = all; layer.Turn != nil {
+			rows.From = shifted(rows.From, gr.Pages, layer.Turn, -1)
+			rows.To = shifted(rows.To, gr.Pages, layer.Turn, gr.Pages*loop.Turns)
+		}
+		return array, rows
+	}
+}
+
 // zero clears the pages where mask, bool[P], holds, in all layers.
 func (gr *Graphs) zero(caches []*Node, mask *Node) []*Node {
-	arrays := gr.cacheLayouts()
-	if gr.LayerLoop {
-		mask = Reshape(BroadcastToDims(InsertAxes(mask, 0), len(gr.Layouts), gr.Pages), arrays[0].Pages)
-	}
 	changed := make([]*Node, len(caches))
-	for i, layout := range arrays {
-		changed[i] = layout.ZeroPages(caches[i], mask)
+	for i, layout := range gr.cacheLayouts() {
+		of := mask
+		if turns := gr.turnsOf(layout); turns > 1 {
+			of = Reshape(BroadcastToDims(InsertAxes(mask, 0), turns, gr.Pages), layout.Pages)
+		}
+		changed[i] = layout.ZeroPages(caches[i], of)
 	}
 	return changed
+}
+
+// pagesOf are the array that has a layer's cache, and ids of pages, i32[...], as they are there.
+func (gr *Graphs) pagesOf(layer int, ids *Node) (array int, there *Node) {
+	array, turn, looped := gr.loop().Body(layer)
+	if looped {
+		ids = shifted(ids, gr.Pages, integer(ids.Graph(), turn), -1)
+	}
+	return array, ids
 }
 
 // readPages are the pages ids, i32[C], of each layer that has a cache.
@@ -105,8 +143,8 @@ func (gr *Graphs) readPages(caches []*Node, ids *Node) []*Node {
 	layouts := gr.cacheLayouts()
 	var pages []*Node
 	for i := range gr.Layouts {
-		at := min(i, len(caches)-1)
-		pages = append(pages, layouts[at].ReadPages(caches[at], gr.pagesOfLayer(decoder.Layer{Number: i}, ids)))
+		at, there := gr.pagesOf(i, ids)
+		pages = append(pages, layouts[at].ReadPages(caches[at], there))
 	}
 	return pages
 }
@@ -116,8 +154,8 @@ func (gr *Graphs) writePages(caches []*Node, ids *Node, pages []*Node) []*Node {
 	layouts := gr.cacheLayouts()
 	caches = append([]*Node(nil), caches...)
 	for i, p := range pages {
-		at := min(i, len(caches)-1)
-		caches[at] = layouts[at].WritePages(caches[at], gr.pagesOfLayer(decoder.Layer{Number: i}, ids), p)
+		at, there := gr.pagesOf(i, ids)
+		caches[at] = layouts[at].WritePages(caches[at], there, p)
 	}
 	return caches
 }
@@ -139,12 +177,4 @@ func (gr *Graphs) newCaches(g *Graph) []*Node {
 		}
 	}
 	return caches
-}
-
-// sequences says whose the tokens of a step are to layers that keep states, where there are any.
-func (gr *Graphs) sequences(batch tokenqueue.PageBatchInfo) (rows recurrence.Rows) {
-	if gr.Model.HasStates() {
-		rows = recurrence.RowsOf(batch)
-	}
-	return rows
 }

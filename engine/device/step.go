@@ -169,7 +169,7 @@ func (gr *Graphs) forward(caches []*Node, w decoder.Weights, packed tokenqueue.P
 func (gr *Graphs) hidden(caches []*Node, w decoder.Weights, packed tokenqueue.Packed, batch tokenqueue.PageBatchInfo,
 	oneToken bool) ([]*Node, *Node) {
 	hidden, caches := decoder.Hidden(gr.Model, w, packed.Tokens, packed.PosIDs, packed.NumTokens, caches,
-		gr.attend(batch, oneToken), gr.sequences(batch))
+		gr.attend(batch, oneToken), gr.states(batch))
 	return caches, hidden
 }
 

@@ -34,14 +34,14 @@ type Storage struct {
 	// devices have them, are whole units; none holds it as floats. nil is none for all. Tensors that the checkpoint
 	// does not have so are rounded.
 	Blocks func(tensor string) blocks.Format
-	// LayerLoop holds the arrays of all layers as one, [layers, ...], and makes [Hidden] run them as a loop: a program
-	// is smaller by the number of layers. Not every model can be: see [CheckLayerLoop].
+	// LayerLoop holds the arrays of layers that are alike as one, [turns, ...], and makes [Hidden] run them as a loop:
+	// a program has fewer layers. Not every model can be: see [LoopOf].
 	LayerLoop bool
 }
 
 // Array is one array of the model on the device.
 type Array struct {
-	// Name is the array's: "layers.3.qkv.weight" for instance, or "layers.qkv.weight" of all layers.
+	// Name is the array's: "layers.3.qkv.weight" for instance. An array of several layers has that of the first one.
 	Name string
 	// Shape is [out] of a bias or a norm. Matrices [out, in] are as package linear holds them. Where several devices
 	// run the model together, it is that of each device's array.
@@ -61,7 +61,7 @@ type Array struct {
 	perHead perHead   // of matrices of heads that are cut out of a tensor
 	members []Array   // what a stack is made of, along its first axis
 	experts int       // how many of its members a device has, where they are shared out; 0: all
-	looped  bool      // it is a stack of layers
+	looped  bool      // it is of layers that take turns
 }
 
 // source is a tensor of the checkpoint, [rows, width] or, with width 1, [rows].
@@ -95,9 +95,8 @@ const (
 func Arrays(cfg models.Config, s Storage) []Array {
 	split := NewPartition(cfg, collective.Devices(s.Backend))
 	s.Blocks = alike(cfg, s.Blocks, expertKind)
-	if s.LayerLoop {
-		s.Blocks = alike(cfg, s.Blocks, layerKind)
-	}
+	turns := loopOf(cfg, s.LayerLoop)
+	s.Blocks = alike(cfg, s.Blocks, turns.kind)
 	var names []string
 	tensors := map[string][]arch.Tensor{} // by their array
 	for t := range cfg.Tensors() {
@@ -122,10 +121,7 @@ func Arrays(cfg models.Config, s Storage) []Array {
 	if split.ExpertGroups > 1 {
 		list = shareOut(list, split)
 	}
-	if s.LayerLoop {
-		return loop(list)
-	}
-	return list
+	return turns.stack(list)
 }
 
 // of is how the matrices of a part are held. The choices of a router are not to be rounded.
@@ -248,11 +244,11 @@ type Weights struct {
 	nodes    map[string]*graph.Node
 	matrices map[string]Array
 	dtype    dtypes.DType // of activations
-	stacked  bool         // the arrays of layers are [layers, ...]
+	looped   bool         // arrays of layers that take turns are [turns, ...]
 	prefix   string       // before the names of one layer's arrays
-	// stacks are the arrays of all layers, and at is this one's number, where layers run as a loop.
+	// stacks are the arrays of all layers, and turn is this one's, where layers take turns.
 	stacks map[string]*graph.Node
-	at     *graph.Node
+	turn   *graph.Node
 }
 
 // NewWeights names nodes in the order of [Arrays].
@@ -260,7 +256,7 @@ func NewWeights(arrays []Array, nodes []*graph.Node) Weights {
 	w := Weights{nodes: make(map[string]*graph.Node, len(arrays)), matrices: map[string]Array{}}
 	for i, a := range arrays {
 		w.nodes[a.Name] = nodes[i]
-		w.stacked = w.stacked || a.looped
+		w.looped = w.looped || a.looped
 		if a.part == matrix {
 			w.matrices[a.Name], w.dtype = a, a.activations
 		}
@@ -277,10 +273,10 @@ func (w Weights) get(name string) *graph.Node {
 }
 
 func (w Weights) matrix(name string) linear.Weight {
-	if a, ok := w.matrices[w.prefix+name]; ok && a.format.InSlices() && w.at != nil {
+	if a, ok := w.matrices[w.prefix+name]; ok && a.format.InSlices() && w.turn != nil {
 		// An expert's is cut from the stack of all layers: cut from the layer's, it would be copied with all others.
 		held := linear.NewWeight(a.format, func(suffix string) *graph.Node { return w.stacks[w.prefix+name+suffix] })
-		held.At = []*graph.Node{w.at}
+		held.At = []*graph.Node{w.turn}
 		return held
 	} else if ok {
 		return linear.NewWeight(a.format, func(suffix string) *graph.Node { return w.get(name + suffix) })

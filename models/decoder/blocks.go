@@ -38,12 +38,6 @@ func alike(cfg models.Config, of func(tensor string) blocks.Format,
 	return func(tensor string) blocks.Format { return formats[kinds[tensor]] }
 }
 
-// layerKind is the same for a part of all layers, whose arrays may be one.
-func layerKind(t arch.Tensor) string {
-	kind, _ := layerArray(Array{Name: t.Array})
-	return kind + " " + string(t.Part)
-}
-
 // expertKind is the same for gates and ups, or downs, of all experts of a layer, which are one array.
 func expertKind(t arch.Tensor) string {
 	if kind, ok := expertArray(Array{Name: t.Array}); ok {

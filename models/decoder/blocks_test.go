@@ -103,7 +103,7 @@ func TestFormsOfMatrices(t *testing.T) {
 	}
 	s.LayerLoop = true
 	got = forms(s, func(c *models.Config) {})
-	if got["layers.down.weight"] != "BFloat16" || got["layers.gate_up.weight"] != "Q4_K" {
+	if got["layers.0.down.weight"] != "BFloat16" || got["layers.0.gate_up.weight"] != "Q4_K" {
 		t.Errorf("in a loop the forms are %v", got)
 	}
 }

@@ -13,10 +13,11 @@ import (
 	"github.com/quire/quire/recurrence"
 )
 
-// Layer is the number of a layer: At, i32[], where the layers are run as a loop, else Number.
+// Layer is a layer of a graph. Of one in a [Loop] Number is that of the first turn, and Turn, i32[], the number of the
+// turn; else Turn is nil.
 type Layer struct {
 	Number int
-	At     *Node
+	Turn   *Node
 	Sinks  *Node // f32[H] of the layer's attention; nil if it has none
 }
 
@@ -25,6 +26,10 @@ type Layer struct {
 // of another one, its KVFrom. state is what it keeps of all layers, the caches; it returns what becomes of it.
 // [AttentionOptions] says how a layer attends.
 type AttentionFunc func(layer Layer, state []*Node, q, k, v *Node) (out *Node, after []*Node)
+
+// StatesFunc says where a layer has the states that it keeps: in which array of what is kept of all layers, and whose
+// the tokens are, with pages as they are numbered there.
+type StatesFunc func(layer Layer) (array int, sequences recurrence.Rows)
 
 // AttentionOptions are those of a layer.
 func AttentionOptions(cfg models.Config, layer Layer, oneTokenPerSeq bool) attention.Options {
@@ -43,25 +48,25 @@ func AttentionOptions(cfg models.Config, layer Layer, oneTokenPerSeq bool) atten
 // Where a group of devices runs it, each does it with its part of the weights, and heads are those of one device: see
 // [Partition]. The results are the same on all.
 //
-// Layers that keep a state of their sequences have it in state, by their number; sequences says whose the tokens are.
+// Layers that keep a state of their sequences have it in state too, where states says.
 func Hidden(cfg models.Config, w Weights, tokens, positions, rows *Node, state []*Node,
-	attention AttentionFunc, sequences recurrence.Rows) (hidden *Node, after []*Node) {
+	attention AttentionFunc, states StatesFunc) (hidden *Node, after []*Node) {
 	split := splitOf(cfg, tokens)
 	all := body{cfg: split.Local(cfg), whole: cfg, split: split, rows: rows, turns: rotary(cfg, positions),
 		firstKeys: w.nodes[firstKeysName], group: w.nodes[groupName]}
 	x := all.embed(w, tokens)
 	embeddings := all.layerEmbeddings(w, tokens, x)
-	x, state = eachLayer(cfg.NumLayers, w, x, state, func(at Layer, w Weights, x *Node, state []*Node) (*Node,
+	x, state = eachLayer(cfg, w, x, state, func(at Layer, w Weights, x *Node, state []*Node) (*Node,
 		[]*Node) {
 		b, layer := all.ofLayer(at.Number), cfg.Layers[at.Number]
 		h := b.norm(w, layer.AttentionNorm.Before, arch.AttentionNorm, x)
 		switch layer.Mixer {
 		case arch.ShortConv:
-			x, state = b.shortConv(w, at, sequences, h, x, state)
+			x, state = b.shortConv(w, at, states, h, x, state)
 		case arch.Delta:
-			x, state = b.deltaNet(w, at, sequences, h, x, state)
+			x, state = b.deltaNet(w, at, states, h, x, state)
 		case arch.Mamba:
-			x, state = b.mamba(w, at, sequences, h, x, state)
+			x, state = b.mamba(w, at, states, h, x, state)
 		default:
 			q, k, v, gate := b.heads(w, at.Number, h)
 			if layer.Sinks {

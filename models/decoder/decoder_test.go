@@ -67,6 +67,11 @@ func states(g *Graph, cfg models.Config) []*Node {
 	return list
 }
 
+// oneSequence has the states of layers by their numbers, and all tokens as one sequence.
+func oneSequence(g *Graph) decoder.StatesFunc {
+	return func(l decoder.Layer) (int, recurrence.Rows) { return l.Number, recurrence.One(g, padded) }
+}
+
 // padded is the length that every prompt is padded to: attention is causal, so that what comes behind a prompt is not
 // seen.
 const padded = 128
@@ -95,7 +100,7 @@ func scorerOf(t *testing.T, ckpt *models.Checkpoint, s decoder.Storage) func(pro
 		tokens, last := in[0], in[1]
 		hidden, _ := decoder.Hidden(ckpt.Config, decoder.NewWeights(arrays, in[2:]), tokens,
 			Iota(tokens.Graph(), tokens.Shape(), 0), Scalar(tokens.Graph(), dtypes.Int32, padded),
-			states(tokens.Graph(), ckpt.Config), dense(ckpt.Config), recurrence.One(tokens.Graph(), padded))
+			states(tokens.Graph(), ckpt.Config), dense(ckpt.Config), oneSequence(tokens.Graph()))
 		return decoder.Logits(ckpt.Config, decoder.NewWeights(arrays, in[2:]), Gather(hidden, Reshape(last, 1, 1)),
 			Scalar(last.Graph(), dtypes.Int32, 1))
 	})

@@ -14,7 +14,6 @@ import (
 	"github.com/quire/quire/models"
 	"github.com/quire/quire/models/arch"
 	"github.com/quire/quire/models/decoder"
-	"github.com/quire/quire/recurrence"
 )
 
 // switches turn features off. One that leaves a config as it is does not apply to the model.
@@ -36,8 +35,31 @@ var switches = map[string]func(*models.Config){
 	"rope scaling":                 ofRopes(func(r *arch.Rope) { r.Scaling = nil }),
 	"1 added to weights of norms":  func(c *models.Config) { c.Norm.Offset = 0 },
 	"scale of embeddings":          func(c *models.Config) { c.EmbeddingScale = 0 },
-	"scale of what layers add":     func(c *models.Config) { c.ResidualScale = 0 },
-	"divisor of logits":            func(c *models.Config) { c.LogitDivisor = 0 },
+	"soft cap of logits":           func(c *models.Config) { c.LogitCap = 0 },
+	"soft cap of scores":           ofLayers(func(_ models.Config, l *arch.Layer) { l.ScoreCap = 0 }),
+	"sinks":                        ofLayers(func(_ models.Config, l *arch.Layer) { l.Sinks = false }),
+	"norms of values":              ofLayers(func(_ models.Config, l *arch.Layer) { l.ValueNorm = false }),
+	"scale of layers":              ofLayers(func(_ models.Config, l *arch.Layer) { l.Scaled = false }),
+	"embeddings of layers":         func(c *models.Config) { c.LayerEmbedding = 0 },
+	"biases of queries":            ofLayers(func(_ models.Config, l *arch.Layer) { l.QKVBias = false }),
+	"biases of outputs":            ofLayers(func(_ models.Config, l *arch.Layer) { l.OBias = false }),
+	"biases of feed-forwards":      ofLayers(func(_ models.Config, l *arch.Layer) { l.MLPBias = false }),
+	"an expert of each token":      ofExperts(func(e *arch.Experts) { e.Chosen-- }),
+	"shares that add up to 1":      ofExperts(func(e *arch.Experts) { e.Renormalize = !e.Renormalize }),
+	"shares by sigmoid":            ofExperts(func(e *arch.Experts) { e.Sigmoid = false }),
+	"scale of shares":              ofExperts(func(e *arch.Experts) { e.Scale = 0 }),
+	"what experts are chosen by":   ofExperts(func(e *arch.Experts) { e.Choice = false }),
+	"groups of experts":            ofExperts(func(e *arch.Experts) { e.ChosenGroups = e.Groups }),
+	"the shared expert": ofExperts(func(e *arch.Experts) {
+		if !e.Apart { // then it is a side of its own
+			e.Shared, e.SharedGate = 0, false
+		}
+	}),
+	"the least step of Mamba-2":   ofLayers(func(_ models.Config, l *arch.Layer) { l.Mamba.MinStep = 0 }),
+	"the largest step of Mamba-2": ofLayers(func(_ models.Config, l *arch.Layer) { l.Mamba.MaxStep = 0 }),
+	"rotation of neighbours":      ofLayers(func(_ models.Config, l *arch.Layer) { l.Latent.Interleaved = false }),
+	"scale of what layers add":    func(c *models.Config) { c.ResidualScale = 0 },
+	"divisor of logits":           func(c *models.Config) { c.LogitDivisor = 0 },
 }
 
 // sameOrder are the switches that leave the largest logit the largest.
@@ -49,6 +71,14 @@ func ofLayers(change func(models.Config, *arch.Layer)) func(*models.Config) {
 			change(c.OfLayer(i), &c.Layers[i])
 		}
 	}
+}
+
+func ofExperts(change func(e *arch.Experts)) func(*models.Config) {
+	return ofLayers(func(_ models.Config, l *arch.Layer) {
+		if l.Experts.Count > 0 {
+			change(&l.Experts)
+		}
+	})
 }
 
 func ofRopes(change func(*arch.Rope)) func(*models.Config) {
@@ -80,8 +110,11 @@ func usualScale(c models.Config, l *arch.Layer) {
 // Goldens depend on the features of a config: a model without one draws other greedy tokens, or has other scores where
 // the feature keeps their order. scripts/oracle switches off those of all families when it makes the goldens.
 func TestFeaturesChangeTokens(t *testing.T) {
-	for _, family := range []string{"gemma3", "granite", "smollm3"} {
+	for _, family := range testenv.Families(t) {
 		t.Run(family, func(t *testing.T) {
+			if !slices.Contains([]string{"gemma3", "granite", "smollm3"}, family) {
+				testenv.Slow(t)
+			}
 			ckpt := testenv.Model(t, family)
 			whole := ckpt.Config
 			if tokens, logits := differences(t, family, ckpt, 1e-4); tokens || logits {
@@ -147,7 +180,7 @@ func allScores(t *testing.T, ckpt *models.Checkpoint) func(tokens []int32) []flo
 		g, weights := in[0].Graph(), decoder.NewWeights(arrays, in[1:])
 		rows := Scalar(g, dtypes.Int32, padded)
 		hidden, _ := decoder.Hidden(ckpt.Config, weights, in[0], Iota(g, in[0].Shape(), 0), rows,
-			states(g, ckpt.Config), dense(ckpt.Config), recurrence.One(g, padded))
+			states(g, ckpt.Config), dense(ckpt.Config), oneSequence(g))
 		return decoder.Logits(ckpt.Config, weights, hidden, rows)
 	})
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/quire/quire/internal/testenv"
 	"github.com/quire/quire/models"
 	"github.com/quire/quire/models/decoder"
+	"github.com/quire/quire/setup"
 )
 
 // eachQuantized calls f with the quantized checkpoints: one of each form in which devices hold them if -short.
@@ -57,6 +58,33 @@ func TestMemoryOfQuantized(t *testing.T) {
 			t.Errorf("%d bytes are held of %d that are stored, matrices as floats: %v", bytes, stored, floats)
 		}
 	})
+}
+
+// So do GGUF files whose matrices stay in their blocks, packed for the kernels.
+func TestMemoryOfGGUF(t *testing.T) {
+	for _, name := range []string{"smollm2", "gemma3"} {
+		t.Run(name, func(t *testing.T) {
+			path, err := setup.FindModel(name)
+			if err != nil {
+				t.Skip(err)
+			}
+			c, err := models.Open(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			bytes := int64(0)
+			for _, a := range decoder.Arrays(c.Config, decoder.Storage{Backend: testenv.XLA(t),
+				DType: dtypes.BFloat16, Blocks: c.Blocks}) {
+				bytes += int64(a.Shape.Memory())
+			}
+			ratio := float64(bytes) / float64(c.StoredBytes())
+			t.Logf("%d bytes of %d that are stored: %.3f", bytes, c.StoredBytes(), ratio)
+			if ratio > 1.1 || ratio < 0.9 {
+				t.Errorf("%d bytes are held of %d that are stored", bytes, c.StoredBytes())
+			}
+		})
+	}
 }
 
 // A quantized checkpoint held as it is stored scores as its floats do: exactly where nothing rounds activations, and

@@ -15,28 +15,30 @@ import (
 
 // shortConv adds a layer's short convolution of h to x. Where a group of devices runs the model, each computes all of
 // it.
-func (b body) shortConv(w Weights, at Layer, sequences recurrence.Rows, h, x *Node, state []*Node) (sum *Node,
+func (b body) shortConv(w Weights, at Layer, states StatesFunc, h, x *Node, state []*Node) (sum *Node,
 	after []*Node) {
 	o := linear.Options{Rows: b.rows}
 	after = slices.Clone(state)
+	array, sequences := states(at)
 	var y *Node
-	y, after[at.Number] = recurrence.ShortConv(apply(w, string(arch.ConvIn), false, h, o),
-		w.get(string(arch.ConvTaps)+".weight"), state[at.Number], sequences)
+	y, after[array] = recurrence.ShortConv(apply(w, string(arch.ConvIn), false, h, o),
+		w.get(string(arch.ConvTaps)+".weight"), state[array], sequences)
 	o.Residual = x
 	return apply(w, string(arch.ConvOut), false, y, o), after
 }
 
 // deltaNet adds a layer's gated delta net of h to x. Where a group of devices runs the model, each computes all of it.
-func (b body) deltaNet(w Weights, at Layer, sequences recurrence.Rows, h, x *Node, state []*Node) (sum *Node,
+func (b body) deltaNet(w Weights, at Layer, states StatesFunc, h, x *Node, state []*Node) (sum *Node,
 	after []*Node) {
 	o := linear.Options{Rows: b.rows}
 	after = slices.Clone(state)
 	weights := recurrence.DeltaWeights{Taps: w.get(string(arch.ConvTaps) + ".weight"),
 		Decay: w.get(string(arch.DeltaDecay)), Bias: w.get(string(arch.DeltaBias)), Norm: w.get(string(arch.DeltaNorm))}
 	net := b.cfg.Layers[at.Number].Delta
+	array, sequences := states(at)
 	var y *Node
-	y, after[at.Number] = recurrence.GatedDelta(apply(w, "delta_in", false, h, o), weights, state[at.Number], sequences,
-		net, b.cfg.RMSNormEps)
+	y, after[array] = recurrence.GatedDelta(apply(w, "delta_in", false, h, o), weights, state[array], sequences, net,
+		b.cfg.RMSNormEps)
 	if net.Tiled {
 		heads := Reshape(y, -1, net.KeyHeads, net.ValueHeads/net.KeyHeads, net.ValueDim)
 		y = Reshape(TransposeAllDims(heads, 0, 2, 1, 3), y.Shape().Dimensions...)
@@ -47,7 +49,7 @@ func (b body) deltaNet(w Weights, at Layer, sequences recurrence.Rows, h, x *Nod
 
 // mamba adds a layer's state space of h to x, by the scale of what is added. Where a group of devices runs the model,
 // each computes all of it.
-func (b body) mamba(w Weights, at Layer, sequences recurrence.Rows, h, x *Node, state []*Node) (sum *Node,
+func (b body) mamba(w Weights, at Layer, states StatesFunc, h, x *Node, state []*Node) (sum *Node,
 	after []*Node) {
 	s := b.cfg.Layers[at.Number].Mamba
 	weights := recurrence.MambaWeights{Taps: w.get(string(arch.ConvTaps) + ".weight"),
@@ -57,8 +59,9 @@ func (b body) mamba(w Weights, at Layer, sequences recurrence.Rows, h, x *Node, 
 	}
 	in := apply(w, string(arch.MambaIn), s.Bias, h, linear.Options{Rows: b.rows})
 	after = slices.Clone(state)
+	array, sequences := states(at)
 	var y *Node
-	y, after[at.Number] = recurrence.Mamba2(in, weights, state[at.Number], sequences, s)
+	y, after[array] = recurrence.Mamba2(in, weights, state[array], sequences, s)
 	y = recurrence.GatedNorm(y, in, w.get(string(arch.MambaNorm)), b.rows, s.Groups, b.cfg.RMSNormEps)
 	o := linear.Options{Rows: b.rows}
 	if b.cfg.ResidualScale == 0 {

@@ -1,0 +1,181 @@
+package decoder
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/gomlx/compute/dtypes"
+	. "github.com/gomlx/gomlx/core/graph"
+
+	"github.com/quire/quire/control"
+	"github.com/quire/quire/models"
+	"github.com/quire/quire/models/arch"
+)
+
+// ErrLayersDiffer is what the errors of [LoopOf] wrap.
+var ErrLayersDiffer = errors.New("the layers of the model are not alike")
+
+// Loop is how layers are run as a loop. Those before First stand alone, and so do those behind the last turn. A turn is
+// of Period layers, which compute what those of the other turns do, with other numbers.
+type Loop struct{ First, Period, Turns int }
+
+// maxPeriod bounds the search for a period. The longest of a model that is known is 10.
+const maxPeriod = 32
+
+// LoopOf finds the loop with which a program has the fewest layers. A model that has none is an error.
+func LoopOf(cfg models.Config) (Loop, error) {
+	if cfg.LayerEmbedding > 0 {
+		return Loop{}, fmt.Errorf("%w: each has an embedding of its own", ErrLayersDiffer)
+	}
+	n := cfg.NumLayers
+	for i := range n {
+		if !cfg.Owns(i) {
+			return Loop{}, fmt.Errorf("%w: layer %d has no keys and values of its own", ErrLayersDiffer, i)
+		}
+	}
+	if n == 1 {
+		return Loop{Period: 1, Turns: 1}, nil
+	}
+	var best Loop
+	for period := 1; period <= min(n/2, maxPeriod); period++ {
+		end := n // of the layers from first on that are as those a period before
+		for first := n - period - 1; first >= 0; first-- {
+			was, is := cfg.Layers[first], cfg.Layers[first+period]
+			if was.KVFrom = is.KVFrom; was != is {
+				end = first + period
+				continue
+			}
+			l := Loop{First: first, Period: period, Turns: (end - first) / period}
+			fewer := l.Bodies(n) - best.Bodies(n)
+			if l.Turns > 1 && (best.Turns == 0 || fewer < 0 || fewer == 0 && period == best.Period) {
+				best = l
+			}
+		}
+	}
+	if best.Turns == 0 {
+		return best, fmt.Errorf("%w: none computes what the one before it does, and no pattern of them comes twice",
+			ErrLayersDiffer)
+	}
+	return best, nil
+}
+
+// loopOf is the loop of a model whose weights are held for it, else one of no layers.
+func loopOf(cfg models.Config, is bool) Loop {
+	if !is {
+		return Loop{First: cfg.NumLayers}
+	}
+	l, err := LoopOf(cfg)
+	if err != nil {
+		panic(err)
+	}
+	return l
+}
+
+// end is the number of the first layer behind the last turn.
+func (l Loop) end() int { return l.First + l.Period*l.Turns }
+
+// Bodies is how many of a model's layers a program has.
+func (l Loop) Bodies(layers int) int { return layers - l.Period*(max(l.Turns, 1)-1) }
+
+// Body is the number of a layer among those that a program has. Where it is one of the loop, looped is true, and turn
+// is its turn.
+func (l Loop) Body(layer int) (body, turn int, looped bool) {
+	switch {
+	case layer < l.First:
+		return layer, 0, false
+	case layer >= l.end():
+		return layer - l.Period*(l.Turns-1), 0, false
+	}
+	return l.First + (layer-l.First)%l.Period, (layer - l.First) / l.Period, true
+}
+
+// stack makes one array, [turns, ...], of those of the layers that take turns, by the name of that of the first one.
+func (l Loop) stack(list []Array) []Array {
+	stacks := map[string]bool{}
+	list = stack(list, func(a Array) (string, bool) {
+		var number int
+		if _, err := fmt.Sscanf(a.Name, layerPrefix+"%d.", &number); err != nil {
+			return "", false
+		}
+		body, _, looped := l.Body(number)
+		_, name, _ := strings.Cut(strings.TrimPrefix(a.Name, layerPrefix), ".")
+		name = fmt.Sprintf("%s%d.%s", layerPrefix, body, name)
+		stacks[name] = looped
+		return name, looped
+	})
+	for i := range list {
+		list[i].looped = stacks[list[i].Name]
+	}
+	return list
+}
+
+// kind is the same for tensors of layers whose arrays are one.
+func (l Loop) kind(t arch.Tensor) string {
+	if !strings.HasPrefix(t.Array, layerPrefix) {
+		return t.Name
+	}
+	body, _, looped := l.Body(t.Layer)
+	if !looped {
+		return t.Name
+	}
+	_, name, _ := strings.Cut(strings.TrimPrefix(t.Array, layerPrefix), ".")
+	return fmt.Sprintf("%d.%s %s", body, name, t.Part)
+}
+
+// layer returns the arrays of one layer. Those of all turns are cut on the device.
+func (w Weights) layer(layer Layer) Weights {
+	one := w
+	one.prefix = fmt.Sprintf("%s%d.", layerPrefix, layer.Number)
+	if layer.Turn == nil {
+		return one
+	}
+	one.nodes, one.stacks, one.turn = map[string]*Node{}, w.nodes, layer.Turn
+	for name, n := range w.nodes {
+		if !strings.HasPrefix(name, one.prefix) {
+			continue
+		}
+		dims := n.Shape().Dimensions
+		start := []*Node{layer.Turn}
+		for len(start) < len(dims) {
+			start = append(start, ScalarZero(n.Graph(), dtypes.Int32))
+		}
+		one.nodes[name] = Reshape(DynamicSlice(n, start, append([]int{1}, dims[1:]...)), dims[1:]...)
+	}
+	return one
+}
+
+// eachLayer runs the layers one after the other on hidden states and what attention keeps: as a loop where the weights
+// are held for it.
+func eachLayer(cfg models.Config, w Weights, x *Node, state []*Node,
+	run func(layer Layer, w Weights, x *Node, state []*Node) (*Node, []*Node)) (*Node, []*Node) {
+	loop := loopOf(cfg, w.looped)
+	one := func(layer Layer, x *Node, state []*Node) (*Node, []*Node) {
+		return run(layer, w.layer(layer), x, state)
+	}
+	for i := range loop.First {
+		x, state = one(Layer{Number: i}, x, state)
+	}
+	if loop.Turns > 0 {
+		type progress struct {
+			Turn, X *Node
+			State   []*Node
+		}
+		end := control.While(progress{ScalarZero(x.Graph(), dtypes.Int32), x, state},
+			func(p progress) *Node {
+				return LessThan(p.Turn, Scalar(p.Turn.Graph(), dtypes.Int32, float64(loop.Turns)))
+			},
+			func(p progress) progress {
+				x, state := p.X, p.State
+				for i := range loop.Period {
+					x, state = one(Layer{Number: loop.First + i, Turn: p.Turn}, x, state)
+				}
+				return progress{AddScalar(p.Turn, 1), x, state}
+			})
+		x, state = end.X, end.State
+	}
+	for i := loop.end(); i < cfg.NumLayers; i++ {
+		x, state = one(Layer{Number: i}, x, state)
+	}
+	return x, state
+}
