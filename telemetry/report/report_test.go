@@ -171,6 +171,30 @@ func TestTicks(t *testing.T) {
 	}
 }
 
+// A short run has seconds on its axis, and no line touches the frame.
+func TestAxes(t *testing.T) {
+	for span, unit := range map[float64]string{23: "seconds", 900: "minutes", 20_000: "hours"} {
+		run := telemetry.Process{Start: telemetry.Start{Slots: 64, Pages: 100}}
+		for i := range 11 {
+			at := span / 10 * float64(i)
+			run.Points = append(run.Points, telemetry.Point{Seconds: at, Tokens: int64(100 * at), Calls: int64(i),
+				Counts: tally.Counts{Rows: int64(i)}, CallSeconds: at, Active: 64, Pages: 100})
+		}
+		p := &Page{Processes: []telemetry.Process{run}}
+		for _, m := range measures {
+			f := p.overTime(m)
+			if f == nil || f.X.Label.Text != unit+" since the start" {
+				t.Fatalf("%s of %g s: %+v", m.title, span, f)
+			}
+			for _, q := range lineOf(run, m, func(x float64) float64 { return x }) {
+				if q.Y > 0.96*f.Y.Max {
+					t.Errorf("%s of %g s: %g of an axis that ends at %g", m.title, span, q.Y, f.Y.Max)
+				}
+			}
+		}
+	}
+}
+
 // A worker that was started again has one name and one row; runs have numbers.
 func TestNames(t *testing.T) {
 	p := &Page{Processes: []telemetry.Process{{Name: "w-a"}, {}, {Name: "w-b"}, {Name: "w-a"}, {}}}
