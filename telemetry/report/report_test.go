@@ -20,6 +20,7 @@ import (
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+	"gonum.org/v1/plot"
 
 	"github.com/quire/quire/tally"
 	"github.com/quire/quire/telemetry"
@@ -124,7 +125,12 @@ func TestPageOfLittle(t *testing.T) {
 	}
 	p := &Page{Output: "o"}
 	p.Add(Completion{ID: "a", Text: "\xff\xfe", FinishReason: "stop"})
-	if text := write(t, p); !strings.Contains(text, `\xff\xfe`) {
+	p.Add(Completion{ID: "b", FinishReason: "length", CompletionTokens: 8})
+	text := write(t, p)
+	if !strings.Contains(text, "length, 8 tokens, no text") || strings.Contains(text, "<pre></pre>") {
+		t.Error("a completion without text is not shown as such")
+	}
+	if !strings.Contains(text, `\xff\xfe`) {
 		t.Error("bytes that are no text are not shown as such")
 	}
 }
@@ -167,6 +173,21 @@ func TestTicks(t *testing.T) {
 		}
 		if got := strings.Join(labels, " "); got != c.want && c.most < 1e299 || len(labels) > 10 {
 			t.Errorf("%g to %g: %s, want %s", c.least, c.most, got, c.want)
+		}
+	}
+	// Rows and tokens are whole: no tick is a part of one.
+	l := lengths{8: 4}
+	f := l.histogram("lengths", "rows")
+	for _, c := range []struct {
+		axis *plot.Axis
+		want string
+	}{{&f.X, "8 9"}, {&f.Y, "0 1 2 3 4"}} {
+		var labels []string
+		for _, tick := range c.axis.Tick.Marker.Ticks(c.axis.Min, c.axis.Max) {
+			labels = append(labels, tick.Label)
+		}
+		if got := strings.Join(labels, " "); got != c.want {
+			t.Errorf("a histogram has the ticks %s, want %s", got, c.want)
 		}
 	}
 }
