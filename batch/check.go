@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"regexp"
 	"slices"
 
@@ -73,7 +74,7 @@ func lengthsOf(all []int32) (l LengthsOfTokens) {
 		return l
 	}
 	slices.Sort(all)
-	at := func(share float64) int { return int(all[int(share*float64(len(all)-1)+0.5)]) }
+	at := func(share float64) int { return int(all[max(int(math.Ceil(share*float64(len(all))))-1, 0)]) }
 	l = LengthsOfTokens{Count: int64(len(all)), Min: at(0), Median: at(0.5), P90: at(0.9), P99: at(0.99), Max: at(1)}
 	for _, n := range all {
 		l.Tokens += int64(n)

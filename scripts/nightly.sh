@@ -9,12 +9,15 @@ GO=${GO:-go}
 logs=out/nightly
 mkdir -p "$logs"
 
-plugins() { # what compiles for TPUs and GPUs that are not there, a real Gemma 3, and a browser for one test
+plugins() { # what compiles for TPUs and GPUs that are not there, a real Gemma 3, a browser and shells for tests
 	bin/sample setup tpu && bin/sample setup cuda-compile || return 1
 	bin/sample setup gemma3 || echo "warning: no Gemma 3: its test is left out"
 	command -v chromium-headless-shell >/dev/null || command -v chromium >/dev/null ||
 		{ apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium-headless-shell; } ||
 		echo "warning: no Chromium: a test is left out"
+	{ command -v zsh && command -v fish; } >/dev/null ||
+		{ apt-get update -qq && apt-get install -y -qq --no-install-recommends zsh fish; } ||
+		echo "warning: no zsh or no fish: their completion is left out"
 	python3 scripts/oracle/collect_templates.py || echo "warning: no published chat templates: their tests are left out"
 	perfetto || echo "warning: no Perfetto: nothing but our own tests reads traces"
 }

@@ -183,6 +183,7 @@ var flagValues = map[string][]string{
 	"shard":             {"auto"},
 	"speculate":         {"off", "auto"},
 	"tool-choice":       {"auto", "none", "required"},
+	"topology":          {"v5e:1x1", "v5e:2x4", "v5e:4x4", "v6e:1x1", "v5p:2x2x1", "h200:1"},
 	"weights":           {"auto", "f32", "bf16", "f16", "q8_0", "q4_0", "int8"},
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -43,30 +44,32 @@ Environment:
   QUIRE_PLUGIN_CPU, _CUDA, _TPU     a PJRT plugin to use instead
   HTTPS_PROXY, PIP_INDEX_URL, ...   as other tools use them, for sample setup
 
-"sample help SUBCOMMAND" shows the flags of a subcommand.
+"sample help SUBCOMMAND" and "sample SUBCOMMAND -h" show the flags of a subcommand; "sample -v" prints the version.
 `
 
 // printOverview prints the help of the command as a whole.
 func printOverview(w io.Writer) {
-	fmt.Fprint(w, overview)
-	table := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
+	var text strings.Builder
+	text.WriteString(overview)
+	table := tabwriter.NewWriter(&text, 0, 0, 3, ' ', 0)
 	for _, sub := range subcommands() {
 		fmt.Fprintf(table, "  %s\t%s\n", sub.name, sub.summary)
 	}
 	fmt.Fprintf(table, "  help\tthis text, or that of a subcommand\n")
 	table.Flush()
-	fmt.Fprint(w, overviewEnd)
+	text.WriteString(overviewEnd)
+	fmt.Fprint(w, reflow(text.String(), min(terminalWidth(w), helpWidth)))
 }
 
 // printHelp prints the help of one subcommand.
 func printHelp(w io.Writer, sub *subcommand, f *flags) {
-	fmt.Fprintf(w, "%s\n\nUsage:\n  %s\n", capitalized(sub.summary), usageLine(sub, f))
-	if sub.about != "" {
-		fmt.Fprintf(w, "\n%s\n", strings.TrimSpace(sub.about))
-	}
 	width := min(terminalWidth(w), helpWidth)
+	fmt.Fprint(w, reflow(fmt.Sprintf("%s\n\nUsage:\n  %s\n", capitalized(sub.summary), usageLine(sub, f)), width))
+	if sub.about != "" {
+		fmt.Fprintf(w, "\n%s\n", reflow(strings.TrimSpace(sub.about), width))
+	}
 	for _, g := range f.groups {
-		fmt.Fprintf(w, "\n%s:\n%s", g.title, alignedUsages(f, g.set, width))
+		fmt.Fprintf(w, "\n%s\n%s", reflow(g.title+":", width), alignedUsages(f, g.set, width))
 	}
 	if sub.example != "" {
 		fmt.Fprintf(w, "\nExamples:\n%s\n", indent(strings.TrimSpace(sub.example)))
@@ -76,7 +79,7 @@ func printHelp(w io.Writer, sub *subcommand, f *flags) {
 // usageLine is how a subcommand is called.
 func usageLine(sub *subcommand, f *flags) string {
 	usage := []string{"sample", sub.name}
-	if f.set.HasFlags() {
+	if f.set.HasAvailableFlags() {
 		usage = append(usage, "[flags]")
 	}
 	if sub.args != "" {
@@ -104,14 +107,26 @@ func defaultColumns() (names []string) {
 // noDefaults are the default values of flags that are not given: help does not show them.
 var noDefaults = []string{"", "0", "0s", "-1", "false", "[]"}
 
-// alignedUsages renders a group with its text starting at the column that the widest flag of all groups needs.
+// alignedUsages renders a group with its text starting at the column that the widest flag of all groups needs, or below
+// the flags where a terminal has no room for that.
 func alignedUsages(f *flags, group *pflag.FlagSet, width int) string {
 	widest := 0
-	f.set.VisitAll(func(flag *pflag.Flag) { widest = max(widest, len(flagHead(flag))) })
-	indent := widest + 3
+	f.set.VisitAll(func(flag *pflag.Flag) {
+		if !flag.Hidden {
+			widest = max(widest, len(flagHead(flag)))
+		}
+	})
+	indent, below := widest+3, false
+	if width-indent < roomBeside {
+		indent, below = 10, true
+	}
 	var b strings.Builder
 	group.VisitAll(func(flag *pflag.Flag) {
 		head := flagHead(flag)
+		if below {
+			fmt.Fprintln(&b, head)
+			head = ""
+		}
 		for i, line := range wrap(flagText(flag), max(width-indent, 30)) {
 			if i > 0 {
 				head = ""
@@ -121,6 +136,51 @@ func alignedUsages(f *flags, group *pflag.FlagSet, width int) string {
 	})
 	return b.String()
 }
+
+// roomBeside is how many columns the text of a flag needs to stand beside it.
+const roomBeside = 40
+
+// reflow breaks the lines of a text anew. Indented lines that are an entry of a table, with two spaces behind its
+// name, stay in their column; others, such as command lines, stay as they are.
+func reflow(text string, width int) string {
+	var out []string
+	lines := strings.Split(text, "\n")
+	for i := 0; i < len(lines); {
+		first, column := lines[i], 0
+		switch m := entry.FindString(first); {
+		case m != "":
+			column = len(m)
+		case first == "" || strings.HasPrefix(first, " "):
+			out = append(out, first)
+			i++
+			continue
+		}
+		words := first[column:]
+		for i++; i < len(lines) && lines[i] != "" && leading(lines[i]) == column; i++ {
+			if entry.MatchString(lines[i]) {
+				break
+			}
+			words += " " + strings.TrimSpace(lines[i])
+		}
+		head := first[:column]
+		if column > 0 && width-column < roomBeside/2 { // the text stands below the name
+			out = append(out, strings.TrimRight(head, " "))
+			column = 6
+			head = strings.Repeat(" ", column)
+		}
+		for _, line := range wrap(words, width-column) {
+			out = append(out, head+line)
+			head = strings.Repeat(" ", column)
+		}
+	}
+	return strings.Join(out, "\n")
+}
+
+// entry is what an entry of a table begins with.
+var entry = regexp.MustCompile(`^ +\S+( \S+)* {2,}`)
+
+// leading counts the spaces that a line begins with.
+func leading(line string) int { return len(line) - len(strings.TrimLeft(line, " ")) }
 
 // splitUsage takes the placeholder of the value, written in backquotes before the text, off a flag's usage.
 func splitUsage(flag *pflag.Flag) (kind, text string) {

@@ -179,7 +179,7 @@ func dispatch(ctx context.Context, env *environment, args []string) error {
 	name, args := args[0], args[1:]
 	switch name {
 	case "help", "--help", "-h":
-		if len(args) == 0 {
+		if len(args) == 0 || args[0] == "help" {
 			printOverview(env.stdout)
 			return nil
 		}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/schollz/progressbar/v3"
 
@@ -113,23 +114,38 @@ func (m *meter) show() {
 	for len(m.moments) > 2 && now.at.Sub(m.moments[1].at) >= rateWindow {
 		m.moments = m.moments[1:]
 	}
-	if m.bar == nil {
-		rows := fmt.Sprintf("%d/%d %s", m.done.Rows, m.total, plural.Noun(m.total, "row"))
-		if m.total < 0 {
-			rows = plural.Count(m.done.Rows, "row")
-		}
+	rows := fmt.Sprintf("%d/%d", m.done.Rows, m.total)
+	if m.total < 0 {
+		rows = fmt.Sprint(m.done.Rows)
+	}
+	columns := terminalWidth(m.w)
+	switch {
+	case m.bar == nil:
+		rows += " " + plural.Noun(max(m.total, m.done.Rows), "row")
 		counts := []string{"progress: " + rows, plural.Count(m.done.Completions, "completion")}
 		fmt.Fprintln(m.w, strings.Join(append(counts, m.parts()...), ", "))
-		return
+	case columns < barColumns:
+		fmt.Fprint(terminalOf(m.w), clearLine+fitting(append([]string{rows}, m.parts()...), columns-1))
+	default:
+		m.bar.Describe(fitting(m.parts(), columns-len("100% |     | ")-len(fmt.Sprintf("(%d/%d)", m.total, m.total))))
+		m.bar.Set64(m.done.Rows)
 	}
-	text, room := "", terminalWidth(m.w)-len("100% |     | ")-len(fmt.Sprintf("(%d/%d)", m.total, m.total))
-	for _, part := range m.parts() {
-		if len(text)+len(", ")+len(part) <= room {
-			text = strings.TrimPrefix(text+", "+part, ", ")
+}
+
+// barColumns are those that a terminal has at least where a bar is drawn. On others the figures take its place.
+const barColumns = 80
+
+// fitting joins the first of the parts that fit into so many columns.
+func fitting(parts []string, columns int) string {
+	text := ""
+	for _, part := range parts {
+		with := strings.TrimPrefix(text+", "+part, ", ")
+		if utf8.RuneCountInString(with) > columns {
+			break
 		}
+		text = with
 	}
-	m.bar.Describe(text)
-	m.bar.Set64(m.done.Rows)
+	return text
 }
 
 // parts are the figures of this moment, those first that a narrow terminal shows.
@@ -145,11 +161,10 @@ func (m *meter) parts() []string {
 	if m.done.RowsWithErrors > 0 {
 		parts = append(parts, fmt.Sprintf("%d with errors", m.done.RowsWithErrors))
 	}
-	parts = append(parts, now.at.Sub(m.started).Round(time.Second).String())
 	if bytes := measure.ResidentMemory(); bytes > 0 {
 		parts = append(parts, memoryText(bytes))
 	}
-	return parts
+	return append(parts, now.at.Sub(m.started).Round(time.Second).String())
 }
 
 // left is the time that the rows which are not done will take: their tokens are guessed by those of the rows that are.

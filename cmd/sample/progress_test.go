@@ -3,9 +3,13 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/schollz/progressbar/v3"
 
 	"github.com/quire/quire/tally"
 )
@@ -27,6 +31,28 @@ func TestMessagesStandAboveTheBar(t *testing.T) {
 	}
 	if len(shown) != 3 || shown[0] != "warning: first" || !strings.Contains(shown[1], "(4/4") || shown[2] != "rows 4" {
 		t.Errorf("a terminal shows %q", shown)
+	}
+}
+
+// A narrow terminal has figures in place of the bar, as many as it has room for, and nothing wraps.
+func TestNarrowProgress(t *testing.T) {
+	for columns, want := range map[int]string{
+		50: `^1200/10000, 1000 tok/s, ETA 14m40s, 10 rows/s$`,
+		40: `^1200/10000, 1000 tok/s, ETA 14m40s$`,
+		79: `^1200/10000, 1000 tok/s, ETA 14m40s, 10 rows/s, 7 with errors(, .*B)?(, 2m0s)?$`,
+		9:  `^$`,
+	} {
+		t.Setenv("COLUMNS", strconv.Itoa(columns))
+		var out bytes.Buffer
+		m := &meter{w: &out, total: 10000, started: time.Now().Add(-2 * time.Minute), bar: progressbar.New(10000)}
+		m.moments = []moment{{at: m.started}}
+		m.done = tally.Counts{Rows: 1200, RowsWithErrors: 7}
+		m.drawn = tally.Counts{Rows: 1200, CompletionTokens: 120_000}
+		m.show()
+		line, cleared := strings.CutPrefix(out.String(), clearLine)
+		if !cleared || !regexp.MustCompile(want).MatchString(line) || len(line) >= columns {
+			t.Errorf("%d columns: %q, want %s", columns, out.String(), want)
+		}
 	}
 }
 

@@ -243,9 +243,13 @@ func (p *printer) completion(mark string, c *promptset.Result) {
 		fmt.Fprintf(p.w, "  %s: error: %s\n", mark, visible.Line(c.Err))
 		return
 	}
-	body := strings.ReplaceAll(p.cut(strings.TrimSpace(c.Text), 400), "\n", "\n    ")
-	fmt.Fprintf(p.w, "  %s (%s, %s)\n    %s\n", mark, visible.Line(c.FinishReason),
-		plural.Count(c.CompletionTokens, "token"), body)
+	ends := visible.Line(c.FinishReason) + ", " + plural.Count(c.CompletionTokens, "token")
+	text := strings.TrimSpace(c.Text)
+	if text == "" {
+		fmt.Fprintf(p.w, "  %s (%s, no text)\n", mark, ends)
+		return
+	}
+	fmt.Fprintf(p.w, "  %s (%s)\n    %s\n", mark, ends, strings.ReplaceAll(p.cut(text, 400), "\n", "\n    "))
 }
 
 // head prints the heading of a prompt.

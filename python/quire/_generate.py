@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import filecmp
 import json
 import numbers
 import os
@@ -81,8 +82,10 @@ def keep(path: str, output: str) -> str:
         )
     kept = os.path.join(output, "_prompts")
     os.makedirs(kept, exist_ok=True)
-    # Whole at once: another process may read what is there, which is the same.
+    # Whole at once, and left alone where it is the same: another process may read what is there.
     there = os.path.join(kept, os.path.basename(path))
+    if os.path.exists(there) and filecmp.cmp(path, there, shallow=False):
+        return there
     fd, beside = tempfile.mkstemp(dir=kept)
     os.close(fd)
     shutil.move(path, beside)

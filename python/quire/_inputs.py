@@ -49,6 +49,11 @@ def write(prompts: Prompts, folder: str) -> str:
     batches = arrow_batches(prompts)
     if batches is not None:
         return write_parquet(batches, folder)
+    if isinstance(prompts, str) and os.path.isfile(prompts):
+        raise ValueError(
+            f"prompts is {prompts!r}, the name of a file: give pathlib.Path({prompts!r}) for its rows, "
+            f"[{prompts!r}] for this text"
+        )
     if not isinstance(prompts, Iterable):
         raise TypeError(f"prompts is a {type(prompts).__name__}, but must be texts, rows, a table or a path")
     rows = [prompts] if isinstance(prompts, str) else list(prompts)

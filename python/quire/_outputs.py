@@ -2,21 +2,37 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import json
 import os
 import re
+from collections.abc import Iterator
 from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.fs
-import pyarrow.json
 import pyarrow.parquet as pq
 
 from ._command import QuireError
 
-PART = re.compile(r"part-(\d+)\.(parquet|jsonl)$")
+PART = re.compile(r"(?:^|/)part-(\d+)\.(parquet|jsonl|openai\.jsonl)$")
+
+LINES_OF_A_BATCH = 1024
+
+# Columns of JSONL that have the types of Parquet's. The types of others follow from their values.
+TYPES = {
+    "id": pa.string(),
+    "generation": pa.int32(),
+    "text": pa.string(),
+    "token_ids": pa.list_(pa.int32()),
+    "logprobs": pa.list_(pa.float32()),
+    "finish_reason": pa.string(),
+    "prompt_tokens": pa.int32(),
+    "completion_tokens": pa.int32(),
+    "error": pa.string(),
+}
 
 
 def read(output: str | os.PathLike[str], *, partial: bool = False) -> pa.Table:
@@ -34,10 +50,10 @@ def read(output: str | os.PathLike[str], *, partial: bool = False) -> pa.Table:
         files, folder = pyarrow.fs.FileSystem.from_uri(where)
     else:
         files, folder = pyarrow.fs.LocalFileSystem(), where
+    folder = folder.rstrip("/") or "/"
     job = job_of(files, folder)
     kept = bool(job and job["settings"].get("keep_partitions"))
-    found = files.get_file_info(pyarrow.fs.FileSelector(folder, allow_not_found=True, recursive=kept))
-    parts = {int(match[1]): info.path for info in found if (match := PART.search(info.path))}
+    parts = {int(match[1]): name for name in names_in(files, folder, kept) if (match := PART.search(name))}
     wanted = parts_of(job) if job else None
     if wanted is not None and not partial and len(parts) < wanted:
         raise QuireError(
@@ -46,35 +62,72 @@ def read(output: str | os.PathLike[str], *, partial: bool = False) -> pa.Table:
     if not parts:
         raise QuireError(f"{where} has no parts: it is no output of sample run, or its job has just begun")
     tables = []
-    for _, path in sorted(parts.items()):
-        if path.endswith(".parquet"):
+    for _, name in sorted(parts.items()):
+        path = f"{folder}/{name}"
+        if name.endswith(".parquet"):
             with files.open_input_file(path) as file:
                 table = pq.ParquetFile(file).read()
         else:
             with files.open_input_stream(path) as stream:
-                table = pyarrow.json.read_json(stream)
-        for name, value in reversed(folder_columns(path) if kept else []):
-            table = table.add_column(0, pa.field(name, pa.string()), pa.array([value] * len(table), pa.string()))
+                table = read_lines(io.TextIOWrapper(stream, encoding="utf-8", newline="\n"), name)
+        for column, value in reversed(folder_columns(name)):
+            table = table.add_column(0, pa.field(column, pa.string()), pa.array([value] * len(table), pa.string()))
         tables.append(table)
-    # The footers of parts differ in nothing, but a column of JSONL may be all null in one of them.
-    return pa.concat_tables(tables, promote_options="default")
+    return joined(tables, where)
 
 
-def folder_columns(path: str) -> list[tuple[str, str | None]]:
+def names_in(files: pyarrow.fs.FileSystem, folder: str, kept: bool, below: str = "") -> Iterator[str]:
+    """Returns the names of files in a folder, and in those below that parts may be in: see ``--keep-partitions``."""
+    selector = pyarrow.fs.FileSelector(f"{folder}/{below}".rstrip("/") or "/", allow_not_found=True)
+    found = files.get_file_info(selector)
+    if below and any(info.base_name == "_job" for info in found):
+        return  # another output
+    for info in found:
+        name = info.base_name
+        if info.type != pyarrow.fs.FileType.Directory:
+            yield below + name
+        elif kept and name.find("=") > 0 and name[0] not in "._":
+            yield from names_in(files, folder, kept, f"{below}{name}/")
+
+
+def read_lines(lines: io.TextIOWrapper, name: str) -> pa.Table:
+    """Reads a part of JSONL. Texts stay texts, also those that look like times."""
+    tables = []
+    while batch := list(itertools.islice(lines, LINES_OF_A_BATCH)):
+        rows = [json.loads(line) for line in batch]
+        columns = {}
+        for column in dict.fromkeys(key for row in rows for key in row):
+            values = [row.get(column) for row in rows]
+            of = None if name.endswith(".openai.jsonl") else TYPES.get(column)
+            try:
+                columns[column] = pa.array(values, of)
+            except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
+                raise QuireError(f"{name}: the values of {column} have no common type: {error}") from error
+        tables.append(pa.table(columns))
+    return joined(tables, name) if tables else pa.table({})
+
+
+def joined(tables: list[pa.Table], name: str) -> pa.Table:
+    """Returns tables as one. Those of JSONL may differ: a column is all null in one, of whole numbers in another."""
+    try:
+        return pa.concat_tables([t for t in tables if t.num_columns] or tables, promote_options="permissive")
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise QuireError(f"{name}: the values of a column have no common type: {error}") from error
+
+
+def folder_columns(name: str) -> list[tuple[str, str | None]]:
     """Returns the columns that the folders of a part give, such as lang=en/split=test, in their order."""
     columns: list[tuple[str, str | None]] = []
-    for folder in reversed(path.split("/")[:-1]):
-        name, is_column, value = folder.partition("=")
-        if not is_column:
-            break  # the output itself
-        columns.insert(0, (unquote(name), None if value == "__HIVE_DEFAULT_PARTITION__" else unquote(value)))
+    for folder in name.split("/")[:-1]:
+        column, _, value = folder.partition("=")
+        columns.append((unquote(column), None if value == "__HIVE_DEFAULT_PARTITION__" else unquote(value)))
     return columns
 
 
 def job_of(files: pyarrow.fs.FileSystem, folder: str) -> dict[str, Any] | None:
     """Returns what the folder says of its job, None if that is not known."""
     try:
-        with files.open_input_stream(folder.rstrip("/") + "/_job/job.json") as stream:
+        with files.open_input_stream(folder + "/_job/job.json") as stream:
             job = json.loads(stream.read())
         return job if isinstance(job["settings"], dict) else None
     except (OSError, KeyError, TypeError, ValueError):

@@ -78,6 +78,29 @@ def test_ray(ray_data: Any, blocks: int, rows: int, prompts: pa.Table, flags: An
     assert rows_of(pa.concat_tables(ray.get(drawn.to_arrow_refs()))) == wanted
 
 
+def test_ray_runs_a_task_again(
+    ray_data: Any, prompts: pa.Table, flags: Any, wanted: Any, tmp_path: pathlib.Path
+) -> None:
+    """The first process of each task dies when it has drawn its rows, and another one gives them."""
+    import ray.data
+
+    failed = str(tmp_path)
+
+    def die_once(rows: pa.Table) -> pa.Table:
+        mark = pathlib.Path(failed, str(rows["id"][0]))
+        if not mark.exists():
+            mark.touch()
+            os._exit(1)
+        return rows
+
+    dataset = ray.data.from_arrow(prompts).repartition(2)
+    drawn = ray_data.completions(dataset, rows=100, cpus=1, **flags).map_batches(
+        die_once, batch_format="pyarrow", batch_size=None, num_cpus=1
+    )
+    assert rows_of(pa.concat_tables(ray.get(drawn.to_arrow_refs()))) == wanted
+    assert len(list(tmp_path.iterdir())) >= 2
+
+
 def test_ray_needs_ids(ray_data: Any, flags: Any) -> None:
     with pytest.raises(ValueError, match="no column id"):
         ray_data.draw(pa.table({"prompt": ["a"]}), flags)

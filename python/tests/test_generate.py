@@ -66,6 +66,14 @@ def test_file(tmp_path: pathlib.Path) -> None:
     assert prompts_of(quire.generate(file, model="m", progress=False)) == ["a"]
 
 
+def test_name_of_a_file(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    pathlib.Path("p.jsonl").write_text('{"prompt":"a"}\n')
+    with pytest.raises(ValueError, match=r"the name of a file: give pathlib.Path\('p.jsonl'\)"):
+        quire.generate("p.jsonl", model="m", progress=False)
+    assert prompts_of(quire.generate(["p.jsonl"], model="m", progress=False)) == ["p.jsonl"]
+
+
 def test_flags() -> None:
     table = quire.generate(
         "a",
@@ -186,6 +194,12 @@ def test_output_has_the_prompts(tmp_path: pathlib.Path) -> None:
         names.add(table["args"].to_pylist()[0][-1])
     assert names == {str(tmp_path / "out" / "_prompts" / "prompts.parquet")}
     assert [file.name for file in (tmp_path / "out" / "_prompts").iterdir()] == ["prompts.parquet"]
+    kept = tmp_path / "out" / "_prompts" / "prompts.parquet"
+    before = kept.stat()
+    quire.generate(["a"], model="m", output=tmp_path / "out", progress=False)
+    assert kept.stat().st_ino == before.st_ino  # a process that reads it finds it unchanged
+    quire.generate(["b"], model="m", output=tmp_path / "out", progress=False)
+    assert kept.stat().st_ino != before.st_ino
     with pytest.raises(ValueError, match="output is s3://bucket/out: give the prompts as a pathlib.Path"):
         quire.generate(["a"], model="m", output="s3://bucket/out", progress=False)
 
@@ -194,6 +208,38 @@ def test_read_jsonl(tmp_path: pathlib.Path) -> None:
     for part, text in enumerate(["null", '"x"']):
         (tmp_path / f"part-0000{part}.jsonl").write_text(f'{{"id":"{part}","error":{text}}}\n')
     assert quire.read(tmp_path).to_pylist() == [{"id": "0", "error": None}, {"id": "1", "error": "x"}]
+
+
+def test_read_jsonl_as_it_is(tmp_path: pathlib.Path) -> None:
+    """Long lines, parts without rows, texts that look like times, and types that differ between parts."""
+    long = {"id": "0", "generation": 0, "text": "x" * 3_000_000, "token_ids": [7] * 400_000, "note": None, "n": 1}
+    rows = [long, {"id": "1", "generation": 0, "text": "2024-01-01", "token_ids": None, "note": "a", "n": 1.5}]
+    for part, row in enumerate([rows[0], None, rows[1]]):
+        text = json.dumps(row) + "\n" if row else ""
+        (tmp_path / f"part-0000{part}.jsonl").write_text(text)
+    table = quire.read(tmp_path)
+    assert table.to_pylist() == [{**rows[0], "n": 1.0}, rows[1]]
+    assert table.schema.field("token_ids").type == pa.list_(pa.int32())
+    assert table.schema.field("generation").type == pa.int32()
+    (tmp_path / "part-00001.jsonl").write_text('{"id":"2","note":{"k":1}}\n')
+    with pytest.raises(quire.QuireError, match="the values of a column have no common type"):
+        quire.read(tmp_path)
+    (tmp_path / "part-00001.jsonl").write_text('{"id":"2","note":1}\n{"id":"3","note":"a"}\n')
+    with pytest.raises(quire.QuireError, match="part-00001.jsonl: the values of note have no common type"):
+        quire.read(tmp_path)
+
+
+def test_read_answers(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "part-00000.openai.jsonl").write_text('{"id":"a","custom_id":"b","response":{},"error":{"k":1}}\n')
+    assert quire.read(tmp_path)["custom_id"].to_pylist() == ["b"]
+
+
+def test_read_by_url(tmp_path: pathlib.Path) -> None:
+    table = quire.generate(["a", "b", "c"], model="m", output=tmp_path / "out", progress=False)
+    assert quire.read((tmp_path / "out").as_uri()).equals(table)
+    (tmp_path / "out" / "part-00001.parquet").unlink()
+    with pytest.raises(quire.QuireError, match="has 1 of 2 parts"):
+        quire.read((tmp_path / "out").as_uri() + "/")
 
 
 def test_read_partitions(tmp_path: pathlib.Path) -> None:
@@ -214,6 +260,10 @@ def test_read_partitions(tmp_path: pathlib.Path) -> None:
         {"lang": "de", "id": "1"},
         {"lang": "a/b", "id": "2"},
     ]
+    other = tmp_path / "try=1"  # an output of its own
+    (other / "_job").mkdir(parents=True)
+    (other / "part-00000.jsonl").write_text('{"id":"other"}\n')
+    assert quire.read(tmp_path).num_rows == 3
     (tmp_path / "lang=de" / "part-00001.jsonl").unlink()
     with pytest.raises(quire.QuireError, match="has 2 of 3 parts"):
         quire.read(tmp_path)

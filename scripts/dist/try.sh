@@ -2,8 +2,8 @@
 # Installs what make dist built, as a user would, and runs the demo: scripts/dist/try.sh [DIST].
 #
 #   - the wheel, from the file, into an empty virtual environment, where PATH has that environment alone: no Go, no gcc
-#   - the Python module's tests there, with pandas, polars, DuckDB and datasets, and its types
-#   - the tarball, in a root with nothing but the libraries that it and the plugin load
+#   - the Python module's tests there, with pandas, polars, DuckDB, datasets, Iceberg and Lance, and its types
+#   - the tarball, in a root with nothing but the libraries that it and the plugin load, and the demo's files
 #   - the command for arm64, under qemu, where that is installed or can be
 #   - go install
 set -euo pipefail
@@ -24,15 +24,32 @@ echo "== the wheel, in an empty virtual environment"
 empty=(env -i "PATH=$work/venv/bin" "HOME=$home" "QUIRE_CACHE=$cache" "${index[@]}")
 "${empty[@]}" "$work/venv/bin/pip" install -q "$dist"/quire-*_x86_64.whl
 "${empty[@]}" "$work/venv/bin/python" -c 'import shutil; assert not shutil.which("go") and not shutil.which("gcc")'
-"${empty[@]}" sample --version
+says() { # what the command says of itself
+	"$@" --version >"$work/version"
+	cat "$work/version"
+	grep -qx "commit $(git rev-parse HEAD)" "$work/version" && grep -qxF "sample $(scripts/version.sh)" \
+		"$work/version" && grep -q '^go1\.' "$work/version" && grep -q '^plugin cpu: ' "$work/version"
+}
+says "${empty[@]}" sample
 "${empty[@]}" sample setup cpu model
 "${empty[@]}" sample run --config configs/smollm2-demo.yaml --output "$work/demo" --progress plain
 "${empty[@]}" sample verify "$work/demo"
 "${empty[@]}" "$work/venv/bin/python" -c "import quire; assert quire.read('$work/demo').num_rows == 256"
 MANPATH=$work/venv/share/man man -w sample-run >/dev/null || ls "$work/venv/share/man/man1/sample-run.1"
 
+"$work/venv/bin/python" - "$dist" "$work"/venv/lib/python3*/site-packages <<'END' # SBOMs name what is in the command
+import glob, json, sys
+found = glob.glob(sys.argv[1] + "/*.cdx.json") + glob.glob(sys.argv[2] + "/quire-*.dist-info/sboms/*")
+assert len(found) >= 2, found
+for path in found:
+    bom = json.load(open(path))
+    names = {component["name"] for component in bom["components"]}
+    assert bom["bomFormat"] == "CycloneDX" and len(names) > 50 and "github.com/gomlx/gomlx" in names, path
+END
+
 echo "== the Python module"
-"${empty[@]}" "$work/venv/bin/pip" install -q pytest mypy pandas polars duckdb datasets
+"${empty[@]}" "$work/venv/bin/pip" install -q pytest mypy pandas polars duckdb datasets 'pyiceberg[sql-sqlite]' \
+	pylance
 cp -r python/tests "$work/tests"
 (cd "$work" && "${empty[@]}" QUIRE_TEST_MODEL=smollm2 "$work/venv/bin/python" -m pytest -q tests)
 (cd python && "$work/venv/bin/python" -m mypy)
@@ -48,15 +65,16 @@ share "$cache"/models/SmolLM2-135M-Instruct.Q4_1.gguf models
 share "$cache/programs" .
 find "$root/sample" "$root/cache/plugins" -type f \( -name sample -o -name '*.so' \) -exec ldd {} + |
 	grep -o '/[^ ]*\.so[^ :]*' | sort -u | grep -v "^$work" | xargs -I{} cp -L --parents {} "$root"
-printf '{"prompt":"The sea is"}\n' >"$root/prompts.jsonl"
+cp --parents configs/smollm2-demo.yaml testdata/prompts/demo.parquet "$root"
 in_root() { # in a namespace of its own, so that what is mounted there goes with it
 	local own=(-m)
 	[ "$(id -u)" = 0 ] || own=(-rmpf)
 	QUIRE_CACHE=/cache unshare "${own[@]}" sh -c 'mount -t proc proc "$0/proc" && exec chroot "$0" "$@"' "$root" "$@"
 }
-in_root /sample version
-in_root /sample run -m smollm2 -i /prompts.jsonl -o /out --max-tokens 8 --progress plain
-in_root /sample show /out
+says in_root /sample
+in_root /sample run --config configs/smollm2-demo.yaml --progress plain
+in_root /sample show out/demo --rows 1
+cmp "$root/out/demo/part-00000.parquet" "$work/demo/part-00000.parquet"
 
 echo "== the command for arm64"
 arm=$(ls "$dist"/quire-*-linux-aarch64.tar.gz 2>/dev/null || true)
@@ -73,5 +91,6 @@ fi
 
 echo "== go install"
 GOBIN=$work/bin $GO install ./cmd/sample
-"$work/bin/sample" version
+"$work/bin/sample" --version | tee "$work/version"
+grep -q "^commit $(git rev-parse HEAD)" "$work/version"
 echo "all tried"

@@ -95,10 +95,15 @@ func (f *figure) line(points plotter.XYs, c color.Color, width vg.Length, dashes
 }
 
 // ticks are a few round numbers with labels that people read: 25k, not 25000.00.
-type ticks struct{}
+type ticks struct {
+	whole bool // what is counted has no fractions
+}
 
-func (ticks) Ticks(least, most float64) (all []plot.Tick) {
+func (t ticks) Ticks(least, most float64) (all []plot.Tick) {
 	step := roundStep((most - least) / 6)
+	if t.whole {
+		step = max(step, 1)
+	}
 	if !(step > 0) || math.IsInf(step, 0) {
 		return nil
 	}

@@ -77,6 +77,7 @@ func (l lengths) histogram(title, of string) *figure {
 		h.Bins = append(h.Bins, plotter.HistogramBin{Min: from, Max: from + float64(width), Weight: n})
 	}
 	f := newFigure(title, "tokens", of)
+	f.X.Tick.Marker, f.Y.Tick.Marker = ticks{whole: true}, ticks{whole: true}
 	s := l.summary("")
 	f.about = fmt.Sprintf("from %d to %d tokens, median %d", s.Least, s.Most, s.Median)
 	f.Add(h)

@@ -20,6 +20,7 @@ import (
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+	"gonum.org/v1/plot"
 
 	"github.com/quire/quire/tally"
 	"github.com/quire/quire/telemetry"
@@ -124,7 +125,12 @@ func TestPageOfLittle(t *testing.T) {
 	}
 	p := &Page{Output: "o"}
 	p.Add(Completion{ID: "a", Text: "\xff\xfe", FinishReason: "stop"})
-	if text := write(t, p); !strings.Contains(text, `\xff\xfe`) {
+	p.Add(Completion{ID: "b", FinishReason: "length", CompletionTokens: 8})
+	text := write(t, p)
+	if !strings.Contains(text, "length, 8 tokens, no text") || strings.Contains(text, "<pre></pre>") {
+		t.Error("a completion without text is not shown as such")
+	}
+	if !strings.Contains(text, `\xff\xfe`) {
 		t.Error("bytes that are no text are not shown as such")
 	}
 }
@@ -167,6 +173,45 @@ func TestTicks(t *testing.T) {
 		}
 		if got := strings.Join(labels, " "); got != c.want && c.most < 1e299 || len(labels) > 10 {
 			t.Errorf("%g to %g: %s, want %s", c.least, c.most, got, c.want)
+		}
+	}
+	// Rows and tokens are whole: no tick is a part of one.
+	l := lengths{8: 4}
+	f := l.histogram("lengths", "rows")
+	for _, c := range []struct {
+		axis *plot.Axis
+		want string
+	}{{&f.X, "8 9"}, {&f.Y, "0 1 2 3 4"}} {
+		var labels []string
+		for _, tick := range c.axis.Tick.Marker.Ticks(c.axis.Min, c.axis.Max) {
+			labels = append(labels, tick.Label)
+		}
+		if got := strings.Join(labels, " "); got != c.want {
+			t.Errorf("a histogram has the ticks %s, want %s", got, c.want)
+		}
+	}
+}
+
+// A short run has seconds on its axis, and no line touches the frame.
+func TestAxes(t *testing.T) {
+	for span, unit := range map[float64]string{23: "seconds", 900: "minutes", 20_000: "hours"} {
+		run := telemetry.Process{Start: telemetry.Start{Slots: 64, Pages: 100}}
+		for i := range 11 {
+			at := span / 10 * float64(i)
+			run.Points = append(run.Points, telemetry.Point{Seconds: at, Tokens: int64(100 * at), Calls: int64(i),
+				Counts: tally.Counts{Rows: int64(i)}, CallSeconds: at, Active: 64, Pages: 100})
+		}
+		p := &Page{Processes: []telemetry.Process{run}}
+		for _, m := range measures {
+			f := p.overTime(m)
+			if f == nil || f.X.Label.Text != unit+" since the start" {
+				t.Fatalf("%s of %g s: %+v", m.title, span, f)
+			}
+			for _, q := range lineOf(run, m, func(x float64) float64 { return x }) {
+				if q.Y > 0.96*f.Y.Max {
+					t.Errorf("%s of %g s: %g of an axis that ends at %g", m.title, span, q.Y, f.Y.Max)
+				}
+			}
 		}
 	}
 }
