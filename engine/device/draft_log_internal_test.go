@@ -43,7 +43,8 @@ func (s hostText) end(k int) []int32 {
 
 func (l *hostLog) push(slot int, s hostText) {
 	number := len(l.all)
-	l.all = append(l.all, hostLogged{begin: slices.Clone(s.begin()), end: s.end(longestMatch), token: s.tokens[len(s.tokens)-1]})
+	l.all = append(l.all, hostLogged{begin: slices.Clone(s.begin()), end: s.end(longestMatch),
+		token: s.tokens[len(s.tokens)-1]})
 	if before := l.last[slot]; before > 0 && number-before < l.size-l.slots {
 		l.all[before-1].next = number + 1
 	}
@@ -193,7 +194,8 @@ func TestDraftsAdapt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	learn, err := NewExec(testenv.XLA(t), func(in []*Node) []*Node { // drawn, refused, steps, classes, counts, got, ended
+	// drawn, refused, steps, classes, counts, got, ended
+	learn, err := NewExec(testenv.XLA(t), func(in []*Node) []*Node {
 		of := draftTrust{in[0], in[1], in[2]}.learn(in[3], in[4], in[5], GreaterThan(in[6], ZerosLike(in[6])),
 			Equal(in[2], in[2]))
 		return []*Node{of.Drawn, of.Refused, of.Steps}

@@ -14,8 +14,8 @@ const (
 )
 
 const (
-	// costRows is about how many rows more a step takes before it takes twice the time of a step of one row: 20 to 35 on
-	// processors that were measured (bench/limits.md), and fewer where attention counts.
+	// costRows is about how many rows more a step takes before it takes twice the time of a step of one row: 20 to 35
+	// by bench/limits.md, and fewer where attention counts.
 	costRows = 16
 	// trustKept is what is left of a class's counts after a step in which it had drafts.
 	trustKept = 31. / 32
