@@ -13,7 +13,8 @@ JOBS = "gsm:1:3,gsm-n4:8:4,quotes:8:16,summaries:8:16,quotes:1:4,gsm:64:64"
 
 def bench(o, workload, slots, rows, speculate):
     command = [o.sample, "bench", "-m", o.model, "-w", workload, "--max-seqs", slots, "--limit", rows,
-               "--dtype", "bf16", "--max-model-len", "1024", "--warmup", "0", "--repeat", "1", "--speculate", speculate, "--json"]
+               "--dtype", "bf16", "--max-model-len", "1024", "--warmup", "0", "--repeat", "1", "--speculate",
+               speculate, "--json"]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if done.returncode:
         sys.exit(f"{' '.join(command)}\n{done.stderr}")
