@@ -40,7 +40,10 @@ type collector struct {
 	w        rowWriter
 	journal  recorder
 	inFlight int // bound of rows
-	format   string
+	// Rows are begun up to so many from the first that is not written, as long as enough of them run: so that parts are
+	// whole soon, and no slot waits. 0 is no such bound.
+	window, enough int
+	format         string
 
 	mu           sync.Mutex
 	room         sync.Cond
@@ -104,7 +107,7 @@ func (c *collector) begin(ctx context.Context, row *promptset.Row, n int, early 
 	defer c.wakeWith(ctx)()
 	// With nothing running no completion would ever make room.
 	for len(c.running) > 0 && ctx.Err() == nil && c.err == nil {
-		if len(c.running)+c.waiting < c.inFlight && c.waitingBytes < bytesWaiting {
+		if c.mayBegin() {
 			break
 		}
 		if c.family != nil && len(c.family.ready) > 0 {
@@ -122,6 +125,15 @@ func (c *collector) begin(ctx context.Context, row *promptset.Row, n int, early 
 		delete(c.family.early, row.Index)
 	}
 	return p, nil
+}
+
+// mayBegin says that another row may be begun. The caller holds the lock.
+func (c *collector) mayBegin() bool {
+	rows := len(c.running) + c.waiting
+	if c.window > 0 && c.family == nil && rows >= c.window && len(c.running) >= c.enough {
+		return false
+	}
+	return rows < c.inFlight && c.waitingBytes < bytesWaiting
 }
 
 // fail gives a row that was begun one result: an error.

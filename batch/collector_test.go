@@ -249,6 +249,52 @@ func TestCollectorBoundsRowsInFlight(t *testing.T) {
 	}
 }
 
+// Rows are begun no further from the first that is not written than two parts, but for as many as keep slots busy.
+func TestCollectorKeepsRowsTogether(t *testing.T) {
+	w := newWrittenRows()
+	c := newCollector(w, &notes{}, 1000)
+	c.window, c.enough = 6, 2
+	var rows []*pendingRow
+	begin := func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer cancel()
+		p, err := c.begin(ctx, &promptset.Row{ID: fmt.Sprint(len(rows)), Index: int64(len(rows))}, 1, false)
+		if err == nil {
+			rows = append(rows, p)
+		}
+		return err == nil
+	}
+	finish := func(i int) {
+		if w.waiting++; i == 0 { // all that waited are written
+			w.waiting = 0
+		}
+		if err := c.add(&engine.Completion{Request: &engine.Request{Tag: rows[i]}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for begin() {
+	}
+	if len(rows) != 6 {
+		t.Fatalf("%d rows were begun, want two parts of 3", len(rows))
+	}
+	// The first is long: rows behind it go on as long as a slot would be free.
+	for i := 1; i < 40; i++ {
+		if finish(i); i < 5 == begin() {
+			t.Fatalf("row %d, with %d running", len(rows), len(c.running))
+		}
+	}
+	if len(c.running) != 2 {
+		t.Fatalf("%d rows run, want 2", len(c.running))
+	}
+	finish(0)
+	n := len(rows)
+	for begin() {
+	}
+	if len(rows) != n+5 {
+		t.Errorf("%d rows were begun when the first was written, want 5", len(rows)-n)
+	}
+}
+
 func TestCollectorStopsAtWriteError(t *testing.T) {
 	w := newWrittenRows()
 	w.failAt = "0"

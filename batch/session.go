@@ -62,6 +62,9 @@ func (s *Session) engines() []*engine.Engine {
 	return nil
 }
 
+// slots is how many sequences may run at once.
+func (s *Session) slots() int { return s.Plan().MaxSeqs * max(1, len(s.engines())) }
+
 // Models opens models. [RealModels] are those of files; tests take others.
 type Models interface {
 	// Lacks says what a backend lacks on this machine, before anything is fetched or opened for it.

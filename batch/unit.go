@@ -60,6 +60,7 @@ func (r *runner) openUnit(ctx context.Context, t *Task, saved *savedJob, opened 
 	u := &unit{task: t, reader: r.job.reader, saved: saved, builder: r.builder, writer: writer,
 		out: newCollector(writer, saved.journal, rowsInFlight), stale: staleResults{saved: saved, reader: r.job.reader}}
 	u.out.observer, u.out.format = t.Observer, t.Format
+	u.out.window, u.out.enough = 2*int(min(saved.parts.PartRows, rowsInFlight)), 2*r.session.slots()
 	u.out.columns = t.columnsOf(r.job.reader.Schema())
 	if u.out.apart, err = t.apart(r.session); err != nil {
 		return nil, err

@@ -18,6 +18,7 @@ const (
 	autoWidth   = 32
 	autoGuesses = 4 // of a draft model, which takes a step of its own for each
 	draftWidth  = 64
+	draftLog    = 8192 // tokens drawn last in which drafts are looked for
 )
 
 // setDrafts settles how tokens are drafted.
@@ -59,7 +60,16 @@ func (c Config) drafting(p Plan) (device.Drafting, error) {
 	case c.Speculate == SpeculateAuto && byModel:
 		return device.Drafting{Most: autoGuesses, Width: autoWidth, ByModel: true}, nil
 	case c.Speculate == SpeculateAuto:
-		return device.Drafting{Most: autoDrafts, Width: autoWidth, Growing: true}, nil
+		return device.Drafting{Most: autoDrafts, Width: autoWidth, Adapts: true, Logged: p.draftLog()}, nil
 	}
-	return device.Drafting{Most: c.Speculate, Width: draftWidth, ByModel: byModel}, nil
+	return device.Drafting{Most: c.Speculate, Width: draftWidth, ByModel: byModel, Logged: p.draftLog()}, nil
+}
+
+// draftLog is how many tokens that were drawn last drafts are looked for in: a power of 2, of several steps.
+func (p Plan) draftLog() int {
+	n := draftLog
+	for n < 4*p.slots {
+		n *= 2
+	}
+	return n
 }

@@ -79,6 +79,36 @@ func checkDrafts(t *testing.T, e *engine.Engine) {
 	}
 }
 
+// Other completions of a prompt have the tokens of the first as drafts, where their own text has none: also when it has
+// ended, and its pages with it.
+func TestDraftsOfOtherCompletions(t *testing.T) {
+	const tokens = 40
+	e := contractEngine(t, func(c *engine.Config) { c.Speculate, c.MaxSeqs = engine.MaxDrafts, 1 })
+	request := func(prompt []int32, n int) *engine.Request {
+		r := sampled("r", prompt, n, tokens, 1)
+		r.Sampling = sampling.Settings{TopP: 1}
+		return r
+	}
+	fewest := 1.
+	for seed := range int32(4) {
+		prompt := make([]int32, 24)
+		for i := range prompt {
+			prompt[i] = (seed*61 + int32(i*i)*7) % 256
+		}
+		want := collect(t, contractEngine(t, nil), request(prompt, 3))
+		sameBytes(t, want, collectInOrder(t, e, request(prompt, 1)), false)
+		alone := e.Stats()
+		sameBytes(t, want, collectInOrder(t, e, request(prompt, 3)), true)
+		s := e.Stats()
+		// The one before is as the second and third are.
+		if again, most := s.DecodeSteps, 3*(2+tokens/(engine.MaxDrafts+1)); again > most {
+			t.Errorf("three completions take %d steps after one of %d, want at most %d", again, alone.DecodeSteps, most)
+		}
+		fewest = min(fewest, float64(s.DecodeSteps)/float64(3*alone.DecodeSteps))
+	}
+	t.Logf("at best %.2f of the steps", fewest)
+}
+
 // Nor where rows ask for features.
 func TestFeaturesWithDrafts(t *testing.T) {
 	for _, f := range featured {

@@ -150,9 +150,11 @@ func TestFeaturesKilledAtRandom(t *testing.T) {
 		killed(format, uint64(i), newFeatureJob(t, rows, format))
 	}
 	if !testing.Short() {
-		drafts := newFeatureJob(t, rows, promptset.FormatJSONL)
-		drafts.more = []string{"--speculate", "8"}
-		killed("drafts", 10, drafts)
+		for i, value := range []string{"8", "auto"} {
+			drafts := newFeatureJob(t, rows, promptset.FormatJSONL)
+			drafts.more = []string{"--speculate", value}
+			killed("drafts "+value, uint64(10+i), drafts)
+		}
 		killed("blocks", 9, newFeatureJobOf(t, "mixtral", rows, promptset.FormatJSONL, "--weights", "q8_0",
 			"--dtype", "bf16"))
 	}

@@ -77,7 +77,13 @@ func (gr *Graphs) recordDrafts(l loop, in input, packed stepTokens, at *Node, ro
 
 	// Each of the tokens of a slot is a position further than the one before.
 	firstAt := take(rows.Positions, first)
-	accepted := ReduceAllSum(Where(drew, Sub(end.Positions, firstAt), ZerosLike(ids)))
+	ofSlots := Where(drew, Sub(end.Positions, firstAt), ZerosLike(ids))
+	if gr.Drafts.Adapts {
+		trust := &l.State.Extras.Drafts.Trust
+		*trust = trust.learn(SliceAxis(packed.Drafts.Classes, 0, AxisRangeFromStart(slots)), drafts, ofSlots, end.Done,
+			packed.Drafts.Might)
+	}
+	accepted := ReduceAllSum(ofSlots)
 	l.Out.Drafts = Add(l.Out.Drafts, Stack([]*Node{packed.Drafted, accepted}, 0))
 	l.Out.DecodeTokens = Add(l.Out.DecodeTokens, accepted)
 	return gr.checked(l)

@@ -35,6 +35,9 @@ type drafts struct {
 	// Behind is where sequences stand behind the k-th token of theirs, at place k * D + their rank: N+1 of each of D.
 	Behind standing
 	Ranks  *Node // i32[S]: of slots; nil where Behind is nothing
+	// Where drafts adapt, Classes, i32[R], is where those of each row were found, -1 for nowhere, and Might, bool[],
+	// says that the step may have any.
+	Classes, Might *Node
 }
 
 // walksDrafts says that drafts are walked through what rows draw from.
@@ -47,6 +50,10 @@ func (gr *Graphs) noDrafts(g *Graph) (d drafts) {
 	d.Tokens, d.Counts = zeros(g, dtypes.Int32, gr.Rows(), gr.Drafts.Most), zeros(g, dtypes.Int32, gr.Rows())
 	if gr.walksDrafts() {
 		d.Ranks = FillScalar(g, shapes.Make(dtypes.Int32, gr.Slots), -1)
+	}
+	if gr.Drafts.Adapts {
+		d.Classes = FillScalar(g, shapes.Make(dtypes.Int32, gr.Rows()), -1)
+		d.Might = LessThan(integer(g, 1), integer(g, 0))
 	}
 	places := (gr.Drafts.Most + 1) * gr.Drafts.Rows()
 	if gr.Features.Has(MaskedTokens) {

@@ -18,9 +18,11 @@ import (
 type Drafting struct {
 	Most  int // of a sequence in a step
 	Width int // tokens of a step that has drafts, with those behind which they are
-	// Growing has only as many drafts as tokens of the sequence's end were found again, twice that but one.
-	Growing bool
-	// ByModel has a model draft them, Graphs.Drafter, in place of the sequence's own text.
+	// Logged is how many drawn tokens are remembered beside those in the cache: a power of 2, more than the slots.
+	Logged int
+	// Adapts has as many drafts as are worth it, by how many of their class were drawn.
+	Adapts bool
+	// ByModel has a model draft them, Graphs.Drafter, in place of texts.
 	ByModel bool
 }
 
@@ -49,16 +51,22 @@ func (p Sizes) Columns() int {
 
 const draftColumns = 4
 
-// drafting is what the device knows of sequences to find drafts: the token of each place of the cache, i32[P,
-// page_size]. It is shared with pages, and a page that came from the host has what it had before: a wrong draft costs a
-// row of a step and no more.
+// drafting is what the device knows of sequences to find drafts. A wrong draft costs a row of a step and no more.
 type drafting struct {
+	// Tokens is the token of each place of the cache, i32[P, page_size]. It is shared with pages, and a page that came
+	// from the host has what it had before.
 	Tokens *Node
+	Log    draftLog
+	Trust  draftTrust // nothing but where drafts adapt
 }
 
 func (gr *Graphs) newDrafting(g *Graph) (d drafting) {
-	if gr.Drafts.On() && !gr.Drafts.ByModel {
-		d.Tokens = zeros(g, dtypes.Int32, gr.Pages, gr.PageSize)
+	if !gr.Drafts.On() || gr.Drafts.ByModel {
+		return d
+	}
+	d.Tokens, d.Log = zeros(g, dtypes.Int32, gr.Pages, gr.PageSize), gr.newDraftLog(g)
+	if gr.Drafts.Adapts {
+		d.Trust = newDraftTrust(g)
 	}
 	return d
 }
@@ -67,7 +75,11 @@ func (p Sizes) draftingBytes() int64 {
 	if !p.Drafts.On() || p.Drafts.ByModel {
 		return 0
 	}
-	return 4 * int64(p.Pages) * int64(p.PageSize)
+	n := 4*int64(p.Pages)*int64(p.PageSize) + p.draftLogBytes()
+	if p.Drafts.Adapts {
+		n += draftTrustBytes
+	}
+	return n
 }
 
 // note writes down the tokens of a step, which go to places of the cache.
@@ -92,8 +104,9 @@ func (d drafting) copied(from, to *Node) drafting {
 }
 
 // draft finds what may be drawn behind the tokens that wait, next i32[R], see tokenqueue.Queue: the tokens that
-// followed where the end of a sequence stands in it before, or those that the drafter draws. There are no drafts in
-// steps of prompts, nor where so many sequences run that a step is no longer bound by reading the weights.
+// followed where the end of a sequence stands before, in it or in its kin, or those that the drafter draws. There are
+// no drafts in steps of prompts, nor where so many sequences run that a step is no longer bound by reading the weights,
+// nor where drafts adapt and none is worth it.
 func (gr *Graphs) draft(l *loop, w weights, in input, next, prefill *Node) drafts {
 	g := next.Graph()
 	n := gr.Drafts.Rows()
@@ -113,7 +126,16 @@ func (gr *Graphs) draft(l *loop, w weights, in input, next, prefill *Node) draft
 		Todo   *Node
 	}
 	own, caches := gr.split(l.State.Caches)
-	end := control.While(once{caches, gr.noDrafts(g), able}, func(o once) *Node { return o.Todo }, func(o once) once {
+	none := gr.noDrafts(g)
+	var worth *Node
+	if gr.Drafts.Adapts {
+		worth = l.State.Extras.Drafts.Trust.worth(live, gr.Drafts.Most)
+		none.Might = able
+		if !gr.walksDrafts() {
+			able = LogicalAnd(able, anyTrue(GreaterThan(worth, ZerosLike(worth))))
+		}
+	}
+	end := control.While(once{caches, none, able}, func(o once) *Node { return o.Todo }, func(o once) once {
 		slots, _ := scan.Positions(GreaterOrEqual(SliceAxis(next, 0, AxisRangeFromStart(gr.Slots)), integer(g, 0)), n)
 		isRow := LessThan(slots, integer(g, gr.Slots))
 		at := Min(slots, integer(g, gr.Slots-1))
@@ -128,7 +150,11 @@ func (gr *Graphs) draft(l *loop, w weights, in input, next, prefill *Node) draft
 		if gr.Drafts.ByModel {
 			found, o.Caches = gr.guess(*l, w.Drafter, in, next, to, share(limits), o.Caches)
 		} else {
-			found = gr.findDrafts(gr.texts(l.State, at, lens, take(next, at)), lens)
+			var classes *Node
+			found, classes = gr.lookUp(l.State, at, lens, take(next, at), worth)
+			if gr.Drafts.Adapts {
+				d.Classes = control.ScatterSet(d.Classes, to, classes)
+			}
 		}
 		if gr.walksDrafts() {
 			found, d.Behind = gr.walkDrafts(*l, in, at, found, limits)
@@ -166,9 +192,22 @@ func (gr *Graphs) texts(st state, slots, lens, waiting *Node) *Node {
 	return Where(Equal(Iota(texts.Graph(), texts.Shape(), 1), wide(lens)), wide(waiting), texts)
 }
 
+// lookUp finds drafts behind the tokens of slots, i32[D], that wait, i32[D], at places lens, i32[D], and says of which
+// classes they are. worth is how many drafts of each class are worth it; nil for as many as there may be.
+func (gr *Graphs) lookUp(st state, slots, lens, waiting, worth *Node) (tokenqueue.Drafts, *Node) {
+	tokens, matches := gr.findDrafts(gr.texts(st, slots, lens, waiting), lens)
+	f := st.Extras.Drafts.Log.orLogged(gr.keysOf(st, slots, lens, waiting), tokens, matches)
+	if worth != nil {
+		f.Counts = Min(f.Counts, Where(GreaterOrEqual(f.Classes, ZerosLike(f.Classes)), take(worth, f.Classes),
+			ZerosLike(f.Counts)))
+	}
+	return tokenqueue.Drafts{Tokens: f.Tokens, Counts: f.Counts}, f.Classes
+}
+
 // findDrafts finds drafts behind the tokens at places lens, i32[D], of texts, i32[D, H]: those behind the place before
-// it from which on backwards the most tokens are the same, the last of several. Where that are few, there are none.
-func (gr *Graphs) findDrafts(texts, lens *Node) tokenqueue.Drafts {
+// it from which on backwards the most tokens are the same, the last of several. These are matches, i32[D], 0 where they
+// are too few.
+func (gr *Graphs) findDrafts(texts, lens *Node) (tokens, matches *Node) {
 	g := texts.Graph()
 	d, h := texts.Shape().Dimensions[0], texts.Shape().Dimensions[1]
 	most := gr.Drafts.Most
@@ -178,7 +217,7 @@ func (gr *Graphs) findDrafts(texts, lens *Node) tokenqueue.Drafts {
 	place := Iota(g, texts.Shape(), 1)
 
 	zero := ZerosLike(texts)
-	matches, same := zero, LessThan(place, wide(lens))
+	equal, same := zero, LessThan(place, wide(lens))
 	for back := range min(longestMatch, h) {
 		before := texts
 		if back > 0 { // the token so far back, from each place
@@ -188,26 +227,19 @@ func (gr *Graphs) findDrafts(texts, lens *Node) tokenqueue.Drafts {
 		at := SubScalar(lens, float64(back))
 		last := Where(GreaterOrEqual(at, ZerosLike(at)), take(flat, Add(row, at)), FillScalar(g, at.Shape(), -2))
 		same = LogicalAnd(same, Equal(before, wide(last)))
-		matches = Add(matches, ConvertDType(same, dtypes.Int32))
+		equal = Add(equal, ConvertDType(same, dtypes.Int32))
 	}
-	enough := GreaterOrEqual(matches, FillScalar(g, matches.Shape(), shortestMatch))
-	best := ReduceMax(Where(enough, Add(MulScalar(matches, float64(h)), place), SubScalar(zero, 1)), 1)
-	isFound := GreaterOrEqual(best, ZerosLike(best))
-	best = Max(best, ZerosLike(best))
-	length := DivScalar(best, float64(h))
-	from := Sub(best, MulScalar(length, float64(h)))
-	counts := FillScalar(g, lens.Shape(), float64(most))
-	if gr.Drafts.Growing {
-		counts = Min(counts, SubScalar(MulScalar(length, 2), 2*shortestMatch-1))
-	}
+	enough := GreaterOrEqual(equal, FillScalar(g, equal.Shape(), shortestMatch))
+	best := ReduceMax(Where(enough, Add(MulScalar(equal, float64(h)), place), zero), 1)
+	matches = DivScalar(best, float64(h))
+	from := Sub(best, MulScalar(matches, float64(h)))
 
 	// Behind the end of a text, what repeats is repeated once more.
 	nth := Iota(g, shapes.Make(dtypes.Int32, d, most), 1)
 	few := func(x *Node) *Node { return BroadcastToDims(InsertAxes(x, -1), d, most) }
 	period := few(Max(Sub(lens, from), OnesLike(lens)))
 	nth = Sub(nth, Mul(Div(nth, period), period))
-	tokens := take(flat, Add(few(AddScalar(Add(row, from), 1)), nth))
-	return tokenqueue.Drafts{Tokens: tokens, Counts: Where(isFound, counts, ZerosLike(counts))}
+	return take(flat, Add(few(AddScalar(Add(row, from), 1)), nth)), matches
 }
 
 // mayDraft says which of slots may have drafts, bool[D]: those that draw from counts or histories of their tokens would

@@ -214,7 +214,7 @@ func (gr *Graphs) admitExtras(ex extras, in input, a admission) extras {
 	if gr.Features.Has(DRY) {
 		ex.DRY = gr.admitDRY(ex.DRY, in.Asked.DRY, a)
 	}
-	ex.Scoring = gr.admitScoring(ex.Scoring, in, a)
+	ex.Scoring, ex.Drafts.Log = gr.admitScoring(ex.Scoring, in, a), ex.Drafts.Log.admit(a)
 	return ex
 }
 

@@ -256,6 +256,7 @@ func (gr *Graphs) note(l loop, in input, rows samplers, d drawn) (after loop, fi
 	}
 	l.State, finish = gr.finish(l.State, in.Stops, rows, d.Tokens)
 	l.State.Extras = gr.drew(l.State.Extras, in, rows, d)
+	l.State.Extras.Drafts.Log = l.State.Extras.Drafts.Log.push(gr, l.State, rows, d.Tokens)
 	l.Out.Tokens, l.Out.Logprobs, l.Out.Processed = put(l.Out.Tokens, d.Tokens), put(l.Out.Logprobs, d.Logprobs),
 		put(l.Out.Processed, d.Processed)
 	l.Out.TopIDs, l.Out.TopLogprobs = put(l.Out.TopIDs, d.TopIDs), put(l.Out.TopLogprobs, d.TopLogprobs)

@@ -1,0 +1,202 @@
+package device
+
+import (
+	"slices"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	. "github.com/gomlx/gomlx/core/graph"
+
+	"github.com/quire/quire/control"
+	"github.com/quire/quire/scan"
+)
+
+const (
+	// beginning is by how many of their first tokens sequences are known as kin. Of a shorter prompt it is all tokens.
+	beginning = 16
+	// maxLogged is where the count of logged tokens begins anew.
+	maxLogged = 1 << 30
+)
+
+// loggedMatches is how many tokens at a sequence's end are looked for in the log.
+var loggedMatches = []int{2, 4, longestMatch}
+
+// draftLog is what was drawn last, in all sequences: also in those that have ended. So a sequence has drafts from its
+// kin, those that begin as it does: other completions of its prompt, and rows with the same prefix. A token's place is
+// its number modulo L; a link is a number + 1, and 0 for none.
+type draftLog struct {
+	// Keys, i32[L] each, stand for the last 2, 4 and 8 tokens up to each one, and for the beginning of its sequence.
+	Keys   []*Node
+	Tokens *Node // i32[L]
+	Next   *Node // i32[L]: a link to the token that its sequence drew next
+	Last   *Node // i32[S]: a link to the token that each slot drew last
+	Count  *Node // i32[]: of the tokens that were logged
+}
+
+func (gr *Graphs) newDraftLog(g *Graph) draftLog {
+	n := gr.Drafts.Logged
+	l := draftLog{Tokens: zeros(g, dtypes.Int32, n), Next: zeros(g, dtypes.Int32, n),
+		Last: zeros(g, dtypes.Int32, gr.Slots), Count: integer(g, 0)}
+	for range loggedMatches {
+		l.Keys = append(l.Keys, zeros(g, dtypes.Int32, n))
+	}
+	return l
+}
+
+func (p Sizes) draftLogBytes() int64 {
+	return 4 * int64((len(loggedMatches)+2)*p.Drafts.Logged+p.Slots+1)
+}
+
+// admit forgets what the slots drew that entries get.
+func (l draftLog) admit(a admission) draftLog {
+	if l.Last != nil {
+		slots := l.Last.Shape().Dimensions[0]
+		to := Where(a.Entries, a.Rows, FillScalar(a.Rows.Graph(), a.Rows.Shape(), float64(slots)))
+		l.Last = control.ScatterSet(l.Last, to, ZerosLike(a.Rows))
+	}
+	return l
+}
+
+// tokensAt are the tokens at places, i32[n, k], of slots, i32[n]: -1 before the first one, arbitrary behind the last.
+func (gr *Graphs) tokensAt(st state, slots, places *Node) *Node {
+	size := gr.PageSize
+	tokens := st.Extras.Drafts.Tokens
+	page := DivScalar(Max(places, ZerosLike(places)), float64(size))
+	row := BroadcastToDims(InsertAxes(MulScalar(slots, float64(gr.PagesPerSeq)), -1), places.Shape().Dimensions...)
+	indices := Reshape(st.Sequences.PageIndices, st.Sequences.PageIndices.Shape().Size())
+	pages := take(indices, Add(row, page))
+	at := Add(MulScalar(pages, float64(size)), Sub(places, MulScalar(page, float64(size))))
+	isThere := GreaterOrEqual(places, ZerosLike(places))
+	return Where(isThere, take(Reshape(tokens, tokens.Shape().Size()), at), FillScalar(tokens.Graph(), at.Shape(), -1))
+}
+
+// keysOf stand for the ends of slots, i32[n], which have tokens, i32[n], at places, i32[n], behind those in the cache:
+// i32[n] for each of loggedMatches. Slots with other beginnings have other keys.
+func (gr *Graphs) keysOf(st state, slots, places, tokens *Node) (keys []*Node) {
+	g, n := slots.Graph(), slots.Shape().Dimensions[0]
+	nth := func(k int) *Node { return Iota(g, shapes.Make(dtypes.Int32, n, k), 1) }
+	wide := func(x *Node, k int) *Node { return BroadcastToDims(InsertAxes(x, -1), n, k) }
+
+	first := nth(beginning)
+	isPrompt := LessThan(first, wide(take(st.Rows.PromptLens, slots), beginning))
+	begin := Where(isPrompt, gr.tokensAt(st, slots, first), FillScalar(g, first.Shape(), -1))
+	kin := mixed(ReduceSum(mixed(Add(begin, MulScalar(first, 0x3504f333))), 1))
+
+	before := gr.tokensAt(st, slots, Sub(wide(SubScalar(places, 1), longestMatch-1), nth(longestMatch-1)))
+	last := Concatenate([]*Node{InsertAxes(tokens, -1), before}, 1) // the latest first
+	last = mixed(Add(last, MulScalar(nth(longestMatch), 0x1f83d9ab)))
+	for _, k := range loggedMatches {
+		keys = append(keys, Add(kin, ReduceSum(SliceAxis(last, 1, AxisRangeFromStart(k)), 1)))
+	}
+	return keys
+}
+
+// mixed is a permutation of the 32-bit numbers.
+func mixed(x *Node) *Node { return Mul(x, AddScalar(MulScalar(x, 0x5a827998), 0x6ed9eba1)) }
+
+// push logs the tokens that rows drew, i32[S], which are not in the cache yet.
+func (l draftLog) push(gr *Graphs, st state, rows samplers, tokens *Node) draftLog {
+	if l.Tokens == nil {
+		return l
+	}
+	g := tokens.Graph()
+	size := gr.Drafts.Logged
+	isRow := GreaterOrEqual(rows.Slots, ZerosLike(rows.Slots))
+	full := func(value int) *Node { return FillScalar(g, tokens.Shape(), float64(value)) }
+	again := GreaterOrEqual(l.Count, integer(g, maxLogged))
+	l.Count = Where(again, Sub(l.Count, integer(g, maxLogged)), l.Count)
+	l.Last = Where(BroadcastToDims(again, gr.Slots), ZerosLike(l.Last), l.Last)
+
+	number := Add(BroadcastToDims(l.Count, tokens.Shape().Size()), scan.Before(ConvertDType(isRow, dtypes.Int32)))
+	at := Where(isRow, modulo(number, size), full(size))
+	l.Keys = slices.Clone(l.Keys)
+	for i, key := range gr.keysOf(st, rows.Slots, rows.Positions, tokens) {
+		l.Keys[i] = control.ScatterSet(l.Keys[i], at, key)
+	}
+	l.Tokens = control.ScatterSet(l.Tokens, at, tokens)
+	l.Next = control.ScatterSet(l.Next, at, ZerosLike(at))
+	before := take(l.Last, rows.Slots)
+	isLogged := LogicalAnd(isRow, GreaterThan(before, ZerosLike(before)))
+	isLogged = LogicalAnd(isLogged, LessThan(Sub(number, before), full(size-gr.Slots)))
+	link := AddScalar(number, 1)
+	l.Next = control.ScatterSet(l.Next, Where(isLogged, modulo(SubScalar(before, 1), size), full(size)), link)
+	l.Last = control.ScatterSet(l.Last, Where(isRow, rows.Slots, full(gr.Slots)), link)
+	l.Count = Add(l.Count, ReduceAllSum(ConvertDType(isRow, dtypes.Int32)))
+	return l
+}
+
+// modulo is x modulo n, for x of 0 or more.
+func modulo(x *Node, n int) *Node { return Sub(x, MulScalar(DivScalar(x, float64(n)), float64(n))) }
+
+// found are drafts of D sequences: tokens i32[D, N], how many there are at most, i32[D], and of which class they are,
+// i32[D].
+type found struct {
+	Tokens, Counts, Classes *Node
+}
+
+// following is the state of a loop along links.
+type following struct {
+	At     *Node // i32[]
+	Link   *Node // i32[D]: to the next token
+	Tokens *Node // i32[D, N]
+	Counts *Node // i32[D]
+}
+
+// find finds drafts behind ends that have keys, i32[D] each: what was drawn behind the longest of equal ends, the last
+// of several. matches is how many of loggedMatches they have in common, i32[D].
+func (l draftLog) find(keys []*Node, most int) (tokens, counts, matches *Node) {
+	g := l.Tokens.Graph()
+	d, size := keys[0].Shape().Dimensions[0], l.Tokens.Shape().Dimensions[0]
+	wide := func(x *Node) *Node { return BroadcastToDims(InsertAxes(x, 0), d, size) }
+	isSame := wide(GreaterThan(l.Next, ZerosLike(l.Next)))
+	level := Zeros(g, shapes.Make(dtypes.Int32, d, size))
+	for i, key := range keys {
+		isSame = LogicalAnd(isSame, Equal(BroadcastToDims(InsertAxes(key, -1), d, size), wide(l.Keys[i])))
+		level = Add(level, ConvertDType(isSame, dtypes.Int32))
+	}
+	// The oldest place is that of the next token to be logged.
+	count := modulo(l.Count, size)
+	age := modulo(AddScalar(Sub(Iota(g, l.Tokens.Shape(), 0), BroadcastToDims(count, size)), float64(size)), size)
+	best := ReduceMax(Where(GreaterThan(level, ZerosLike(level)), Add(MulScalar(level, float64(size)), wide(age)),
+		ZerosLike(level)), 1)
+	matches = DivScalar(best, float64(size))
+	at := modulo(Add(Sub(best, MulScalar(matches, float64(size))), BroadcastToDims(count, d)), size)
+
+	none := Zeros(g, shapes.Make(dtypes.Int32, d))
+	isFound := GreaterThan(matches, none)
+	f := following{integer(g, 0), Where(isFound, take(l.Next, at), none), zeros(g, dtypes.Int32, d, most), none}
+	f = control.While(f,
+		func(f following) *Node {
+			return LogicalAnd(LessThan(f.At, integer(g, most)), anyTrue(GreaterThan(f.Link, none)))
+		},
+		func(f following) following {
+			isToken := GreaterThan(f.Link, none)
+			at := modulo(Max(SubScalar(f.Link, 1), none), size)
+			column := Equal(Iota(g, f.Tokens.Shape(), 1), BroadcastToDims(f.At, d, most))
+			token := BroadcastToDims(InsertAxes(take(l.Tokens, at), -1), d, most)
+			return following{AddScalar(f.At, 1), Where(isToken, take(l.Next, at), none),
+				Where(column, token, f.Tokens), Add(f.Counts, ConvertDType(isToken, dtypes.Int32))}
+		})
+	return f.Tokens, f.Counts, matches
+}
+
+// orLogged are drafts of the log where these are behind a longer match than those that were found, of which lengths,
+// i32[D], are the matches; 0 where nothing was found.
+func (l draftLog) orLogged(keys []*Node, own, lengths *Node) found {
+	d, most := own.Shape().Dimensions[0], own.Shape().Dimensions[1]
+	tokens, counts, matches := l.find(keys, most)
+	g := own.Graph()
+	full := func(value int) *Node { return FillScalar(g, lengths.Shape(), float64(value)) }
+	logged := full(0)
+	for i, k := range loggedMatches {
+		logged = Where(Equal(matches, full(i+1)), full(k), logged)
+	}
+	better := GreaterThan(logged, lengths)
+	isFound := GreaterThan(lengths, full(0))
+	class := Where(isFound, SubScalar(lengths, shortestMatch), full(-1))
+	return found{
+		Tokens:  Where(BroadcastToDims(InsertAxes(better, -1), d, most), tokens, own),
+		Counts:  Where(better, counts, Where(isFound, full(most), full(0))),
+		Classes: Where(better, AddScalar(matches, ownClasses-1), class),
+	}
+}

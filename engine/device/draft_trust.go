@@ -1,0 +1,70 @@
+package device
+
+import (
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	. "github.com/gomlx/gomlx/core/graph"
+)
+
+// Drafts are of a class by where they were found, and by how many tokens of the end: in the sequence's own text, then
+// in the log.
+const (
+	ownClasses   = longestMatch - shortestMatch + 1
+	draftClasses = ownClasses + 3 // one of the log for each of loggedMatches
+)
+
+const (
+	// costRows is about how many rows more a step takes before it takes twice the time of a step of one row: 20 to 35
+	// by bench/limits.md, and fewer where attention counts.
+	costRows = 16
+	// trustKept is what is left of a class's counts after a step in which it had drafts.
+	trustKept = 31. / 32
+	// tryEvery is in how many steps of those that may have drafts classes have one that are not worth any.
+	tryEvery = 32
+)
+
+// draftTrust is how drafts of each class fared: f32[draftClasses] each.
+type draftTrust struct {
+	Drawn   *Node // drafts that were drawn
+	Refused *Node // sequences and steps in which one was not
+	Steps   *Node // i32[]: steps that might have had drafts, modulo tryEvery
+}
+
+func newDraftTrust(g *Graph) draftTrust {
+	return draftTrust{zeros(g, dtypes.Float32, draftClasses), zeros(g, dtypes.Float32, draftClasses), integer(g, 0)}
+}
+
+const draftTrustBytes = 4 * (2*draftClasses + 1)
+
+// worth is how many drafts of each class are worth their rows of a step in which live sequences run, i32[], of most at
+// most: i32[draftClasses]. With the chance p that a draft is drawn, if those before it are, the k-th is with p^k. It is
+// then one of about live tokens of the step, which takes longer by 1 of live + costRows.
+func (t draftTrust) worth(live *Node, most int) *Node {
+	g := live.Graph()
+	all := func(x *Node) *Node { return BroadcastToDims(x, draftClasses) }
+	chance := Div(AddScalar(t.Drawn, 1), AddScalar(Add(t.Drawn, t.Refused), 2))
+	rows := ConvertDType(Max(live, integer(g, 1)), dtypes.Float32)
+	least := Log(Div(rows, AddScalar(rows, costRows)))
+	counts := ConvertDType(Floor(MinScalar(Div(all(least), Log(chance)), float64(most))), dtypes.Int32)
+	tries := Equal(t.Steps, integer(g, 0))
+	return Max(counts, all(ConvertDType(tries, dtypes.Int32)))
+}
+
+// learn counts what became of drafts of classes, i32[S], -1 for none: of counts, i32[S], drawn, i32[S], were. Where
+// ended, bool[S], the rest was not refused. might, bool[], says that the step might have had drafts.
+func (t draftTrust) learn(classes, counts, drawn, ended, might *Node) draftTrust {
+	g := classes.Graph()
+	slots := classes.Shape().Dimensions[0]
+	square := shapes.Make(dtypes.Int32, draftClasses, slots)
+	row := func(x *Node) *Node { return BroadcastToDims(InsertAxes(x, 0), draftClasses, slots) }
+	isOf := LogicalAnd(Equal(Iota(g, square, 0), row(classes)), row(GreaterThan(counts, ZerosLike(counts))))
+	sum := func(x *Node) *Node {
+		return ConvertDType(ReduceSum(Where(isOf, row(x), Zeros(g, square)), 1), dtypes.Float32)
+	}
+	refused := ConvertDType(LogicalAnd(LessThan(drawn, counts), LogicalNot(ended)), dtypes.Int32)
+	tried := GreaterThan(sum(OnesLike(counts)), ZerosLike(t.Drawn))
+	t.Drawn = Where(tried, Add(MulScalar(t.Drawn, trustKept), sum(drawn)), t.Drawn)
+	t.Refused = Where(tried, Add(MulScalar(t.Refused, trustKept), sum(refused)), t.Refused)
+	t.Steps = modulo(Add(t.Steps, ConvertDType(might, dtypes.Int32)), tryEvery)
+	return t
+}
