@@ -29,12 +29,16 @@ func streamed(t interface{ Fatalf(string, ...any) }, s *Stream, ids []int32) str
 var families = []string{"smollm", "llama3", "qwen2", "tekken", "gpt2", "llama2", "mistral", "gemma2", "odd",
 	"spm-unigram", "spm-bpe", "spm-gemma", "spm-suffix", "bert", "cased", "unigram", "t5", "gpt-oss", "o200k", "kimi"}
 
+// TestStreamOfCorpusEqualsDecode streams the texts of TestGoldens, every fifth if -short.
 func TestStreamOfCorpusEqualsDecode(t *testing.T) {
-	texts := corpus(t)
+	texts, step := corpus(t), 1
+	if testing.Short() {
+		step = 5
+	}
 	for _, family := range families {
 		tok := open(t, "testdata/"+family)
 		s := tok.NewStream() // reused: Flush makes it ready again
-		for i := 0; i < len(texts); i += 5 {
+		for i := 0; i < len(texts); i += step {
 			ids := encode(t, tok, texts[i])
 			for _, seq := range [][]int32{ids, backwards(ids), everyOther(ids)} {
 				if got, want := streamed(t, s, seq), tok.Decode(seq, true); got != want {
