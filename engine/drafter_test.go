@@ -88,7 +88,10 @@ func TestFeaturesWithADraftModel(t *testing.T) {
 			// The features come with the first row: the drafter's keys and values stay.
 			e := newEngine(t, contractFamily, cfg)
 			sameBytes(t, want, collect(t, e, requests()...), true)
-			checkDrafts(t, e)
+			// Where no feature of a row with drafts changes what is drawn, the model draws all that it drafted.
+			if s := e.Stats(); s.AcceptedTokens == 0 {
+				t.Errorf("of %d drafts none was drawn", s.DraftedTokens)
+			}
 		})
 	}
 }
