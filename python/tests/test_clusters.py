@@ -98,7 +98,7 @@ def test_ray_runs_a_task_again(
         die_once, batch_format="pyarrow", batch_size=None, num_cpus=1
     )
     assert rows_of(pa.concat_tables(ray.get(drawn.to_arrow_refs()))) == wanted
-    assert len(list(tmp_path.iterdir())) >= 2
+    assert any(tmp_path.iterdir()), "no process died"
 
 
 def test_ray_needs_ids(ray_data: Any, flags: Any) -> None:
