@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/quire/quire/engine"
@@ -250,13 +251,15 @@ func TestCollectorBoundsRowsInFlight(t *testing.T) {
 }
 
 // Rows are begun no further from the first that is not written than two parts, but for as many as keep slots busy.
-func TestCollectorKeepsRowsTogether(t *testing.T) {
+func TestCollectorKeepsRowsTogether(t *testing.T) { synctest.Test(t, collectorKeepsRowsTogether) }
+
+func collectorKeepsRowsTogether(t *testing.T) {
 	w := newWrittenRows()
 	c := newCollector(w, &notes{}, 1000)
 	c.window, c.enough = 6, 2
 	var rows []*pendingRow
 	begin := func() bool {
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		p, err := c.begin(ctx, &promptset.Row{ID: fmt.Sprint(len(rows)), Index: int64(len(rows))}, 1, false)
 		if err == nil {

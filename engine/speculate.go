@@ -62,7 +62,10 @@ func (c Config) drafting(p Plan) (device.Drafting, error) {
 	case c.Speculate == SpeculateAuto:
 		return device.Drafting{Most: autoDrafts, Width: autoWidth, Adapts: true, Logged: p.draftLog()}, nil
 	}
-	return device.Drafting{Most: c.Speculate, Width: draftWidth, ByModel: byModel, Logged: p.draftLog()}, nil
+	if byModel {
+		return device.Drafting{Most: c.Speculate, Width: draftWidth, ByModel: true}, nil
+	}
+	return device.Drafting{Most: c.Speculate, Width: draftWidth, Logged: p.draftLog()}, nil
 }
 
 // draftLog is how many tokens that were drawn last drafts are looked for in: a power of 2, of several steps.
