@@ -47,4 +47,7 @@ func TestCodeIsTheSame(t *testing.T) {
 		!sameAsAVX2(levels{level, level, level, level, level, level}) {
 		t.Errorf("the code for %s does not give AVX2's bytes", name)
 	}
+	if has, runs := settleLinear(); runs < has {
+		t.Errorf("linear layers are wrong with the code for %s, and run with that for %s", Levels[has], Levels[runs])
+	}
 }

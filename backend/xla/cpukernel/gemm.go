@@ -47,11 +47,14 @@ var chooseLinear = sync.OnceFunc(func() {
 	if _, err := Features(); err != nil {
 		return // who registers the kernels reports it
 	}
-	if wanted, got := int(C.q_level()), int(C.q_linear_choose()); got < wanted {
+	if wanted, got := settleLinear(); got < wanted {
 		slog.Warn("linear layers are wrong with what this processor has, and run with less", "has", Levels[wanted],
 			"runs", Levels[got])
 	}
 })
+
+// settleLinear settles it, and returns what this machine has and what linear layers run with.
+func settleLinear() (has, runs int) { return int(C.q_level()), int(C.q_linear_choose()) }
 
 // LinearLayout returns the layout of matrices of a dtype.
 func LinearLayout(d DType) Layout {
