@@ -2,6 +2,22 @@ package llama
 
 import "github.com/quire/quire/models/arch"
 
+var ofExperts = []arch.Decoder{
+	features{experts: mixtral}.decoder(arch.Decoder{
+		Class: "MixtralForCausalLM", ModelType: "mixtral", Names: mixtralNames,
+		GGUF:     arch.GGUF{Architecture: "llama", Interleaved: true, Experts: true},
+		Defaults: arch.Defaults{KVHeads: 8, MaxPositions: 131072, Eps: 1e-5, Theta: 1e6, BOS: 1, EOS: []int32{2}},
+	}),
+	features{attentionBias: true, qkNorm: arch.EachHead, experts: qwen3}.decoder(arch.Decoder{
+		Class: "Qwen3MoeForCausalLM", ModelType: "qwen3_moe", GGUF: arch.GGUF{Architecture: "qwen3moe", Experts: true},
+		Defaults: arch.Defaults{KVHeads: 4, MaxPositions: 32768, Theta: 1e4, BOS: -1},
+	}),
+	features{attentionBias: true, qkNorm: arch.AllHeads, experts: olmoe}.decoder(arch.Decoder{
+		Class: "OlmoeForCausalLM", ModelType: "olmoe", GGUF: arch.GGUF{Architecture: "olmoe", Experts: true},
+		Defaults: arch.Defaults{MaxPositions: 4096, Eps: 1e-5, Theta: 1e4, BOS: -1, EOS: []int32{50279}},
+	}),
+}
+
 // experts are the keys of a mixture.
 type experts struct {
 	count, chosen, size string // keys; newer configs may say num_local_experts in place of count

@@ -5,51 +5,25 @@ package llama
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/models/arch"
 )
 
 // Decoders are those of the family. Mistral models are converted to GGUF as llama.
-var Decoders = []arch.Decoder{
+var Decoders = slices.Concat(ofLlama, ofMistral, ofQwen, ofExperts)
+
+var ofLlama = []arch.Decoder{
 	features{attentionBias: true, mlpBias: true}.decoder(arch.Decoder{
 		Class: "LlamaForCausalLM", ModelType: "llama", GGUF: arch.GGUF{Architecture: "llama", Interleaved: true},
 		Defaults: arch.Defaults{MaxPositions: 2048, Theta: 1e4, BOS: 1, EOS: []int32{2}},
 	}),
-	features{window: 4096}.decoder(arch.Decoder{
-		Class: "MistralForCausalLM", ModelType: "mistral",
-		Defaults: arch.Defaults{KVHeads: 8, MaxPositions: 131072, Theta: 1e4, BOS: 1, EOS: []int32{2}},
-	}),
-	features{window: 4096, layerTypes: true}.decoder(arch.Decoder{
-		Class: "MinistralForCausalLM", ModelType: "ministral",
-		Defaults: arch.Defaults{KVHeads: 8, MaxPositions: 131072, Theta: 1e4, BOS: 1, EOS: []int32{2}},
-	}),
-	features{window: 4096, qkvBias: true, windowSwitch: true}.decoder(arch.Decoder{
-		Class: "Qwen2ForCausalLM", ModelType: "qwen2", GGUF: arch.GGUF{Architecture: "qwen2"},
-		Defaults: arch.Defaults{KVHeads: 32, MaxPositions: 32768, Theta: 1e4, BOS: -1},
-	}),
-	features{window: 4096, attentionBias: true, qkNorm: arch.EachHead, windowSwitch: true}.decoder(arch.Decoder{
-		Class: "Qwen3ForCausalLM", ModelType: "qwen3", GGUF: arch.GGUF{Architecture: "qwen3"},
-		Defaults: arch.Defaults{KVHeads: 32, MaxPositions: 32768, HeadDim: 128, Theta: 1e4, BOS: -1},
-	}),
-	features{attentionBias: true, mlpBias: true, windowSwitch: true, noRope: true}.decoder(arch.Decoder{
+	features{attentionBias: true, mlpBias: true, windows: ropeless, noRope: true}.decoder(arch.Decoder{
 		Class: "SmolLM3ForCausalLM", ModelType: "smollm3",
 		GGUF: arch.GGUF{Architecture: "smollm3", Interleaved: true},
 		Defaults: arch.Defaults{KVHeads: 4, MaxPositions: 32768, Theta: 2e6, Tie: true, BOS: 128000,
 			EOS: []int32{128001}},
-	}),
-	features{experts: mixtral}.decoder(arch.Decoder{
-		Class: "MixtralForCausalLM", ModelType: "mixtral", Names: mixtralNames,
-		GGUF:     arch.GGUF{Architecture: "llama", Interleaved: true, Experts: true},
-		Defaults: arch.Defaults{KVHeads: 8, MaxPositions: 131072, Eps: 1e-5, Theta: 1e6, BOS: 1, EOS: []int32{2}},
-	}),
-	features{attentionBias: true, qkNorm: arch.EachHead, experts: qwen3}.decoder(arch.Decoder{
-		Class: "Qwen3MoeForCausalLM", ModelType: "qwen3_moe", GGUF: arch.GGUF{Architecture: "qwen3moe", Experts: true},
-		Defaults: arch.Defaults{KVHeads: 4, MaxPositions: 32768, Theta: 1e4, BOS: -1},
-	}),
-	features{attentionBias: true, qkNorm: arch.AllHeads, experts: olmoe}.decoder(arch.Decoder{
-		Class: "OlmoeForCausalLM", ModelType: "olmoe", GGUF: arch.GGUF{Architecture: "olmoe", Experts: true},
-		Defaults: arch.Defaults{MaxPositions: 4096, Eps: 1e-5, Theta: 1e4, BOS: -1, EOS: []int32{50279}},
 	}),
 }
 
@@ -60,9 +34,8 @@ type features struct {
 	mlpBias       bool
 	qkvBias       bool // q, k and v always have biases
 	qkNorm        arch.Width
-	windowSwitch  bool // use_sliding_window and layer_types
-	layerTypes    bool // layer_types; all layers have the window where there are none
-	noRope        bool // no_rope_layers
+	windows       windows // nil for classes without windows
+	noRope        bool    // no_rope_layers
 	experts       *experts
 }
 
@@ -97,7 +70,18 @@ func (f features) readJSON(j *arch.JSON, c *arch.Config) error {
 			return err
 		}
 	}
-	return f.readWindows(j, c)
+	window, err := j.Window(f.window)
+	if err != nil {
+		return err
+	}
+	types, err := j.SlidingLayers(c)
+	if err != nil {
+		return err
+	}
+	if f.windows == nil { // transformers ignores the key
+		return all(j, c, 0, types)
+	}
+	return f.windows(j, c, window, types)
 }
 
 // readNoRope finds the layers without a rotary embedding; in no_rope_layers a 1 means that the layer does have it.
@@ -123,70 +107,15 @@ func readNoRope(j *arch.JSON, c *arch.Config) error {
 	return nil
 }
 
+// ropeless gives layers without a rotary embedding the window.
+func ropeless(j *arch.JSON, c *arch.Config, window int, types []bool) error {
+	return withSwitch(j, c, window, types, func(i int) bool { return c.Layers[i].Rope == arch.NoRope })
+}
+
 func setRope(l *arch.Layer, is bool) {
 	if !is {
 		l.Rope = arch.NoRope
 	}
-}
-
-// readWindows finds the layers with a window: all of a Mistral, those with use_sliding_window that layer_types or
-// max_window_layers choose in a Qwen, layers without rotary embedding in a SmolLM3 that does not list its layer_types.
-func (f features) readWindows(j *arch.JSON, c *arch.Config) error {
-	window, err := j.Window(f.window)
-	if err != nil {
-		return err
-	}
-	types, err := j.SlidingLayers(c)
-	if err != nil {
-		return err
-	}
-	if f.layerTypes {
-		for i := range c.Layers {
-			if types == nil || types[i] {
-				c.Layers[i].Window = window
-			}
-			if types != nil && types[i] && window == 0 {
-				return fmt.Errorf("layer %d is of type sliding_attention, but there is no sliding_window", i)
-			}
-		}
-		return nil
-	}
-	if !f.windowSwitch {
-		if f.window == 0 { // the class has no windows and transformers ignores the keys
-			window = 0
-		}
-		for _, sliding := range types {
-			if sliding != (window > 0) {
-				kind := map[bool]string{true: "sliding_attention", false: "full_attention"}[sliding]
-				return arch.Unsupported("", "layer type %q in this %s", kind, c.Architecture)
-			}
-		}
-		for i := range c.Layers {
-			c.Layers[i].Window = window
-		}
-		return nil
-	}
-	if !j.Bool("use_sliding_window", false) {
-		window = 0
-	}
-	from := j.Int("max_window_layers", 28)
-	for i := range c.Layers {
-		sliding := window > 0 && i >= from
-		if f.noRope {
-			sliding = window > 0 && c.Layers[i].Rope == arch.NoRope
-		}
-		if types != nil {
-			sliding = types[i]
-		}
-		if sliding && window == 0 {
-			return fmt.Errorf(
-				"layer %d is of type sliding_attention, but use_sliding_window and sliding_window give no window", i)
-		}
-		if sliding {
-			c.Layers[i].Window = window
-		}
-	}
-	return nil
 }
 
 func (f features) readMetadata(m *arch.Metadata, c *arch.Config) error {
