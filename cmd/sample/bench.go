@@ -174,7 +174,7 @@ func runBench(ctx context.Context, env *environment, o *benchOptions) error {
 		e.SetIndent("", "  ")
 		return e.Encode(report)
 	}
-	printBench(env.stdout, report)
+	printBench(newFitted(env.stdout), report)
 	return nil
 }
 

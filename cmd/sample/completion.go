@@ -10,9 +10,11 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/quire/quire/batch"
 	"github.com/quire/quire/bench/workload"
 	"github.com/quire/quire/chat/reply"
 	"github.com/quire/quire/engine"
+	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/promptset"
 	"github.com/quire/quire/setup"
 )
@@ -81,14 +83,14 @@ func complete(words []string) (found []suggestion, files bool) {
 	f := newFlags(sub.name)
 	sub.flags(f)
 	if name, value, given := strings.Cut(word, "="); given && strings.HasPrefix(name, "--") {
-		found, files = valuesOf(f.set.Lookup(name[2:]), value)
+		found, files = valuesOf(f.set.Lookup(name[2:]), value, before)
 		for i := range found {
 			found[i].word = name + "=" + found[i].word
 		}
 		return found, files
 	}
 	if flag := lastFlag(f, before[len(before)-1]); flag != nil && flag.NoOptDefVal == "" {
-		return valuesOf(flag, word)
+		return valuesOf(flag, word, before)
 	}
 	if strings.HasPrefix(word, "-") {
 		return flagWords(f), false
@@ -101,6 +103,9 @@ func complete(words []string) (found []suggestion, files bool) {
 	files = strings.Contains(sub.args, "FILE") || strings.Contains(sub.args, "FOLDER")
 	if sub.name == "prefix" && len(before) == 1 {
 		found = []suggestion{{"save", ""}, {"list", ""}, {"drop", ""}}
+	}
+	if sub.name == "prefix" && len(before) > 1 && before[1] == "drop" {
+		return prefixWords(before), false
 	}
 	return found, files
 }
@@ -134,8 +139,8 @@ func lastFlag(f *flags, word string) *pflag.Flag {
 	return nil
 }
 
-// valuesOf suggests values of a flag; typed is what there is of one.
-func valuesOf(flag *pflag.Flag, typed string) (found []suggestion, files bool) {
+// valuesOf suggests values of a flag; typed is what there is of one, before are the words before it.
+func valuesOf(flag *pflag.Flag, typed string, before []string) (found []suggestion, files bool) {
 	if flag == nil {
 		return nil, false
 	}
@@ -150,11 +155,39 @@ func valuesOf(flag *pflag.Flag, typed string) (found []suggestion, files bool) {
 			found = append(found, suggestion{begun + value, ""})
 		}
 	}
+	if flag.Name == "load-prefix" {
+		found = prefixWords(before)
+	}
 	if flag.Value.Type() == "bool" {
 		found = append(found, suggestion{"true", ""}, suggestion{"false", ""})
 	}
 	kind, _ := splitUsage(flag)
-	return found, slices.Contains([]string{"FILE", "FOLDER", "MODEL", "TEMPLATE", "JSON", "WHERE"}, kind)
+	return found, flag.Name == "load-prefix" ||
+		slices.Contains([]string{"FILE", "FOLDER", "MODEL", "TEMPLATE", "JSON", "WHERE"}, kind)
+}
+
+// prefixWords names the prefixes that were saved, in the folder that the words before say.
+func prefixWords(before []string) (found []suggestion) {
+	dir := ""
+	for i, word := range before {
+		if value, ok := strings.CutPrefix(word, "--prefix-dir="); ok {
+			dir = value
+		} else if word == "--prefix-dir" && i+1 < len(before) {
+			dir = before[i+1]
+		}
+	}
+	saved, err := batch.Prefixes{Dir: dir}.List()
+	if err != nil {
+		return nil
+	}
+	for _, p := range saved {
+		text := plural.Count(p.Tokens, "token")
+		if p.Err != nil {
+			text = p.Err.Error()
+		}
+		found = append(found, suggestion{p.Name, text})
+	}
+	return found
 }
 
 // mentions reports whether a text has a word.

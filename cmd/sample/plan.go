@@ -168,7 +168,7 @@ func runPlan(ctx context.Context, env *environment, o *planOptions) error {
 		out.SetIndent("", "  ")
 		return out.Encode(report)
 	}
-	printPlan(withFlags{env.stdout}, report)
+	printPlan(withFlags{newFitted(env.stdout)}, report)
 	return nil
 }
 

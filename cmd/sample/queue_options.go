@@ -77,6 +77,16 @@ func (o *queueOptions) connect(ctx context.Context, env *environment, log *slog.
 	if server, open := inTheOpen(options); open {
 		fmt.Fprintf(env.stderr, "warning: the password goes to %s without TLS; give tls:// and --nats-ca\n", server)
 	}
+	waiting := time.AfterFunc(time.Second, func() {
+		text := fmt.Sprintf("waiting for the NATS server at %s, %s at most (--nats-wait)",
+			queue.HideSecrets(options.URL), o.patience)
+		if log != nil {
+			log.Warn(text)
+		} else {
+			fmt.Fprintln(env.stderr, text)
+		}
+	})
+	defer waiting.Stop()
 	q, err := queue.Connect(ctx, options)
 	if errors.Is(err, queue.ErrUnreachable) {
 		err = fmt.Errorf("%w; give the address of a server with --nats or $NATS_URL, or start one: \"sample nats "+

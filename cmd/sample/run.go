@@ -107,7 +107,7 @@ func runJob(ctx context.Context, env *environment, o *runOptions) (err error) {
 	}
 	if report.Output == batch.Standard { // which has rows alone
 		if o.progress != "none" {
-			printReport(env.stderr, report)
+			printReport(newFitted(env.stderr), report)
 		}
 		return err
 	}
@@ -119,7 +119,7 @@ func runJob(ctx context.Context, env *environment, o *runOptions) (err error) {
 	case report.AlreadyFinished:
 		printFinished(env.stdout, report)
 	default:
-		printReport(env.stdout, report)
+		printReport(newFitted(env.stdout), report)
 		printStanding(env.stdout, report)
 	}
 	return writtenReport(o.report, report, err)

@@ -240,7 +240,7 @@ func (o *runOptions) task(env *environment, w *observer) (*batch.Task, error) {
 	if o.spec.Output != batch.Standard && isInputTerminal(env.stdin) {
 		options.Input = nil // a job goes on without the rows that it has read
 	}
-	options.FS, options.Models, options.Messages, options.Fetching = env.fs, env.models, env.stderr,
+	options.FS, options.Models, options.Messages, options.Fetching = env.fs, env.models, newFitted(env.stderr),
 		fetchProgress(env.stderr)
 	options.Quiet, options.Stuck = o.progress == "none", stuck(env)
 	progress := &meter{w: env.stderr, mode: o.progress}
