@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"slices"
 	"testing"
 
 	"github.com/gomlx/compute/dtypes"
@@ -133,19 +132,7 @@ func TestGatedDelta(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, %+v, %d taps, %s", name, c.d, c.k, c.dtype), func(t *testing.T) {
 				backend, random := open(t), rand.New(rand.NewPCG(1, 2))
 				o, numbers := gatedDelta(c.d, c.k, c.dtype, random)
-				all := inputs(o.width, random)
-				var first []*sequence
-				for round := range 3 {
-					got := newMachine(t, backend, o).run(all, rand.New(rand.NewPCG(3, uint64(round))))
-					if first == nil {
-						first = got
-					}
-					for i, s := range got {
-						of := slices.IndexFunc(all, func(in [][]float32) bool { return &in[0] == &s.in[0] })
-						same(t, s, first[of])
-						near(t, i, s.out, numbers.of(all[of]), c.tolerance)
-					}
-				}
+				checkCuts(t, backend, o, numbers.of, random, 3, c.tolerance)
 			})
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
 	. "github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
@@ -58,20 +59,27 @@ func TestShortConv(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, %d channels, %d taps, %s", name, c.channels, c.k, c.dtype), func(t *testing.T) {
 				backend, random := open(t), rand.New(rand.NewPCG(1, 2))
 				o, want := shortConv(c.channels, c.k, c.dtype, random)
-				all := inputs(o.width, random)
-				var first []*sequence
-				for round := range 4 {
-					got := newMachine(t, backend, o).run(all, rand.New(rand.NewPCG(3, uint64(round))))
-					if first == nil {
-						first = got
-					}
-					for i, s := range got {
-						of := slices.IndexFunc(all, func(in [][]float32) bool { return &in[0] == &s.in[0] })
-						same(t, s, first[of])
-						near(t, i, s.out, want(all[of]), c.tolerance)
-					}
-				}
+				checkCuts(t, backend, o, want, random, 4, c.tolerance)
 			})
+		}
+	}
+}
+
+// checkCuts runs random sequences in rounds. Each round cuts them into other steps.
+func checkCuts(t *testing.T, backend compute.Backend, o operation, want func(in [][]float32) [][]float64,
+	random *rand.Rand, rounds int, tolerance float64) {
+	t.Helper()
+	all := inputs(o.width, random)
+	var first []*sequence
+	for round := range rounds {
+		got := newMachine(t, backend, o).run(all, rand.New(rand.NewPCG(3, uint64(round))))
+		if first == nil {
+			first = got
+		}
+		for i, s := range got {
+			of := slices.IndexFunc(all, func(in [][]float32) bool { return &in[0] == &s.in[0] })
+			same(t, s, first[of])
+			near(t, i, s.out, want(all[of]), tolerance)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import pathlib
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import quire
@@ -23,7 +24,7 @@ def test_iceberg(model: str, tmp_path: pathlib.Path) -> None:
     url = f"sqlite:///{tmp_path}/catalog.db"
     catalog = sql.SqlCatalog("test", uri=url, warehouse=tmp_path.as_uri())
     catalog.create_namespace("db")
-    table = catalog.create_table("db.completions", schema=pa.parquet.read_schema(files[0]))
+    table = catalog.create_table("db.completions", schema=pq.read_schema(files[0]))
     table.add_files(files)
     assert table.scan().to_arrow().sort_by([("id", "ascending"), ("generation", "ascending")]).to_pylist() == (
         drawn.to_pylist()
@@ -43,11 +44,9 @@ def test_lance(model: str, tmp_path: pathlib.Path) -> None:
 
 def test_partitions(model: str, tmp_path: pathlib.Path) -> None:
     """``--keep-partitions``, as DuckDB and ``read`` see it."""
-    import pyarrow.parquet
-
     for lang in ("de", "en"):
         (tmp_path / "data" / f"lang={lang}").mkdir(parents=True)
-        pa.parquet.write_table(ROWS, tmp_path / "data" / f"lang={lang}" / "a.parquet")
+        pq.write_table(ROWS, tmp_path / "data" / f"lang={lang}" / "a.parquet")
     out = tmp_path / "out"
     drawn = quire.generate(tmp_path / "data", model=model, output=out, keep_partitions=True, **FLAGS)
     assert drawn["lang"].to_pylist() == ["de"] * 6 + ["en"] * 6
@@ -58,3 +57,28 @@ def test_partitions(model: str, tmp_path: pathlib.Path) -> None:
     )
     tokens = drawn["completion_tokens"].to_pylist()
     assert found.fetchall() == [("de", sum(tokens[:6])), ("en", sum(tokens[6:]))]
+
+
+def test_object_store(model: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command writes to S3, and ``read`` reads it there: moto is a server of S3 on this machine."""
+    moto = pytest.importorskip("moto.server", reason="the package moto is not installed")
+    boto3 = pytest.importorskip("boto3", reason="the package boto3 is not installed")
+    server = moto.ThreadedMotoServer(port=0)
+    server.start()
+    try:
+        host, port = server.get_host_and_port()
+        for name, value in {
+            "AWS_ENDPOINT_URL": f"http://{host}:{port}",
+            "AWS_ACCESS_KEY_ID": "key",
+            "AWS_SECRET_ACCESS_KEY": "secret",
+            "AWS_REGION": "us-east-1",
+        }.items():
+            monkeypatch.setenv(name, value)
+        boto3.client("s3").create_bucket(Bucket="bucket")
+        prompts = tmp_path / "prompts.parquet"
+        pq.write_table(ROWS, prompts)
+        drawn = quire.generate(prompts, model=model, output="s3://bucket/out", **FLAGS)
+        assert quire.read("s3://bucket/out").equals(drawn)
+        assert drawn.equals(quire.generate(prompts, model=model, output=tmp_path / "out", **FLAGS))
+    finally:
+        server.stop()

@@ -49,7 +49,7 @@ END
 
 echo "== the Python module"
 "${empty[@]}" "$work/venv/bin/pip" install -q pytest mypy pandas polars duckdb datasets 'pyiceberg[sql-sqlite]' \
-	pylance
+	pylance boto3 'moto[server]'
 cp -r python/tests "$work/tests"
 (cd "$work" && "${empty[@]}" QUIRE_TEST_MODEL=smollm2 "$work/venv/bin/python" -m pytest -q tests)
 (cd python && "$work/venv/bin/python" -m mypy)
