@@ -11,7 +11,8 @@ import (
 func TestFit(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"short\nlines  too\n", "short\nlines  too\n"},
-		{"model  a text that is wider than the screen\n", "model  a text that\n       is wider\n       than the\n       screen\n"},
+		{"model  a text that is wider than the screen\n",
+			"model  a text that\n       is wider\n       than the\n       screen\n"},
 		{"a text that is wider, without an end", "a text that is\nwider, without an\nend"},
 		{"  a  1  of /a/path/that/is/wider/than/all and more\n",
 			"  a  1  of\n        /a/path/that/is/wider/than/all\n        and more\n"},
