@@ -32,13 +32,15 @@ ALWAYS ints ints_add(ints a, ints b) { return _mm512_add_epi32(a, b); }
 ALWAYS ints ints_and(ints x, int mask) { return _mm512_and_si512(x, _mm512_set1_epi8((char)mask)); }
 ALWAYS vec ints_float(ints x) { return _mm512_cvtepi32_ps(x); }
 ALWAYS vec vec_mul(vec a, vec b) { return _mm512_mul_ps(a, b); }
-#ifdef Q_VNNI
-ALWAYS ints ints_dot(ints sum, ints w, ints x) { return _mm512_dpbusd_epi32(sum, w, x); }
-#else
 ALWAYS ints ints_dot(ints sum, ints w, ints x) {
-	return _mm512_add_epi32(sum, _mm512_madd_epi16(_mm512_maddubs_epi16(w, x), _mm512_set1_epi16(1)));
-}
+#ifdef Q_VNNI
+	sum = _mm512_dpbusd_epi32(sum, w, x);
+#else
+	sum = _mm512_add_epi32(sum, _mm512_madd_epi16(_mm512_maddubs_epi16(w, x), _mm512_set1_epi16(1)));
 #endif
+	__asm__("" : "+v"(sum)); // or the compiler keeps copies of sums, and runs out of registers
+	return sum;
+}
 #elif Q_V16 == 256
 typedef __m256i ints;
 ALWAYS ints ints_set(int32_t x) { return _mm256_set1_epi32(x); }
@@ -48,7 +50,9 @@ ALWAYS ints ints_and(ints x, int mask) { return _mm256_and_si256(x, _mm256_set1_
 ALWAYS vec ints_float(ints x) { return _mm256_cvtepi32_ps(x); }
 ALWAYS vec vec_mul(vec a, vec b) { return _mm256_mul_ps(a, b); }
 ALWAYS ints ints_dot(ints sum, ints w, ints x) {
-	return _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_maddubs_epi16(w, x), _mm256_set1_epi16(1)));
+	sum = _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_maddubs_epi16(w, x), _mm256_set1_epi16(1)));
+	__asm__("" : "+x"(sum)); // or the compiler adds products first, and runs out of registers
+	return sum;
 }
 #else
 typedef struct {
@@ -230,23 +234,25 @@ ALWAYS activations activations_of(const q_linear_job *j, int64_t row) {
 	return a;
 }
 
-// pack_block rounds 32 numbers of a row. What is not a number makes the block's scale such, and so the row's results.
-ALWAYS float pack_block(const q_linear *l, int64_t at, int8_t q[32], int32_t halves[2]) {
+// pack_block rounds 32 numbers of a row, and returns their scale. sums are those of each 16 rounded ones, in float32,
+// which has them exactly. What is not a number makes the sums and the scale such, and so the row's results.
+ALWAYS float pack_block(const q_linear *l, int64_t at, int8_t q[32], v16 sums[2]) {
 	const v16 magic = v16_set(0x1.8p23f), zero = v16_set(0);
-	v16 x[2], largest = zero, wrong = zero;
+	v16 largest = zero;
 	EACH(h, 2) {
-		x[h] = load16(l->x, at + 16 * h, l->dtype, 16);
-		largest = v16_max(largest, v16_max(x[h], v16_sub(zero, x[h])));
-		wrong = v16_add(wrong, v16_sub(x[h], x[h]));
+		sums[h] = load16(l->x, at + 16 * h, l->dtype, 16);
+		largest = v16_max(largest, v16_max(sums[h], v16_sub(zero, sums[h])));
 	}
 	const float most = v16_largest(largest), inverse = most > 0 ? 127 / most : 0;
 	EACH(h, 2) {
-		v16_store_s8(q + 16 * h, v16_sub(v16_add(v16_mul(x[h], v16_set(inverse)), magic), magic));
-		halves[h] = 0;
-		for (int k = 0; k < 16; k++) halves[h] += q[16 * h + k];
+		sums[h] = v16_sub(v16_add(v16_mul(sums[h], v16_set(inverse)), magic), magic);
+		v16_store_s8(q + 16 * h, sums[h]);
 	}
-	return most * (1.0f / 127) + v16_sum(wrong);
+	return most * (1.0f / 127);
 }
+
+// whole is a sum of integers as one, and 0 where it is not a number.
+ALWAYS int32_t whole(float sum) { return sum == sum ? (int32_t)sum : 0; }
 
 static void pack_tile(void *job, int64_t t) {
 	const q_linear_job *j = job;
@@ -257,20 +263,20 @@ static void pack_tile(void *job, int64_t t) {
 	for (int64_t r = 0; r < n; r++) {
 		for (int64_t b = 0; b < blocks; b++) {
 			int8_t q[32];
-			int32_t halves[2];
+			v16 halves[2];
 			const float scale = pack_block(l, (begin + r) * l->in + b * 32, q, halves);
+			const float sum = 0.0f + v16_sum(v16_add(halves[0], halves[1])); // never -0
 #ifdef Q_TILES
 			memcpy(a.x + (b * Q_ROWS + r) * 32, q, 32);
 #else
 			for (int s = 0; s < 8; s++) memcpy(a.x + ((b * 8 + s) * n + r) * 4, q + 4 * s, 4);
 #endif
-			a.scales[b * pitch + r] = scale;
-			a.sums[b * pitch + r] = scale * (float)(halves[0] + halves[1]);
+			a.scales[b * pitch + r] = scale + (sum - sum);
+			a.sums[b * pitch + r] = scale * sum;
 			if (l->blocks.size != 16) {
-				a.begins[b * pitch + r] = -l->blocks.offset * (halves[0] + halves[1]);
+				a.begins[b * pitch + r] = -l->blocks.offset * whole(sum);
 			} else {
-				a.begins[2 * b * pitch + r] = -l->blocks.offset * halves[0];
-				a.begins[(2 * b + 1) * pitch + r] = -l->blocks.offset * halves[1];
+				EACH(h, 2) a.begins[(2 * b + h) * pitch + r] = -l->blocks.offset * whole(v16_sum(halves[h]));
 			}
 		}
 	}
@@ -297,6 +303,7 @@ ALWAYS void tile(const int n, const int halves, const int min, const int wide, a
 	const float *scales = w->scales, *minima = w->minima;
 	for (; blocks > 0; blocks--) {
 		for (int h = 0; h < halves; h++) {
+			__asm__ volatile("" ::: "memory"); // or the compiler keeps a copy of the sums on the stack
 			ints s[Q_ROWS][WIDE];
 			EACH(r, n)
 				EACH(j, WIDE) s[r][j] = ints_set(a.begins[r]);

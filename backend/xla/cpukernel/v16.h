@@ -17,6 +17,8 @@ typedef __m512 v16;
 typedef __m512i v16i;
 
 static inline v16 v16_load(const float *p) { return _mm512_loadu_ps(p); }
+static inline __m256 v16_low(v16 x) { return _mm512_castps512_ps256(x); }
+static inline __m256 v16_high(v16 x) { return _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(x), 1)); }
 static inline void v16_store(float *p, v16 x) { _mm512_storeu_ps(p, x); }
 static inline void v16i_store(int32_t *p, v16i x) { _mm512_storeu_si512(p, x); }
 static inline v16 v16_set(float x) { return _mm512_set1_ps(x); }
@@ -75,6 +77,8 @@ typedef struct {
 } v16i;
 
 static inline v16 v16_load(const float *p) { return (v16){_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
+static inline __m256 v16_low(v16 x) { return x.a; }
+static inline __m256 v16_high(v16 x) { return x.b; }
 static inline void v16_store(float *p, v16 x) {
 	_mm256_storeu_ps(p, x.a);
 	_mm256_storeu_ps(p + 8, x.b);
@@ -274,24 +278,29 @@ static inline void v16_store_s8(int8_t *p, v16 x) {
 
 #endif
 
-// v16_sum adds the lanes in one order: neighbours at distance 8, 4, 2, 1.
-static inline float v16_sum(v16 x) {
-	float s[16];
-	v16_store(s, x);
-	for (int n = 8; n; n /= 2) {
-		for (int i = 0; i < n; i++) s[i] += s[i + n];
+// v16_sum adds the lanes in one order: neighbours at distance 8, 4, 2, 1. v16_largest compares them so.
+#if Q_V16 >= 256
+#define V16_FOLD(name, fold) \
+	static inline float name(v16 x) { \
+		__m256 h = _mm256_##fold##_ps(v16_low(x), v16_high(x)); \
+		__m128 q = _mm_##fold##_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1)); \
+		q = _mm_##fold##_ps(q, _mm_movehl_ps(q, q)); \
+		return _mm_cvtss_f32(_mm_##fold##_ss(q, _mm_shuffle_ps(q, q, 1))); \
 	}
-	return s[0];
-}
-
-static inline float v16_largest(v16 x) {
-	float s[16];
-	v16_store(s, x);
-	for (int n = 8; n; n /= 2) {
-		for (int i = 0; i < n; i++) s[i] = s[i] > s[i + n] ? s[i] : s[i + n];
+#else
+#define V16_FOLD(name, fold) \
+	static inline float name(v16 x) { \
+		for (int n = 8; n; n /= 2) { \
+			for (int i = 0; i < n; i++) x.x[i] = v16_##fold##1(x.x[i], x.x[i + n]); \
+		} \
+		return x.x[0]; \
 	}
-	return s[0];
-}
+static inline float v16_add1(float a, float b) { return a + b; }
+static inline float v16_max1(float a, float b) { return a > b ? a : b; }
+#endif
+V16_FOLD(v16_sum, add)
+V16_FOLD(v16_largest, max)
+#undef V16_FOLD
 
 static inline int64_t v16i_sum(v16i x) {
 	int32_t s[16];
