@@ -22,14 +22,19 @@ enum {
 enum { WIDE = PANEL / LANES };
 
 // ints is one register of LANES int32 numbers, whose bytes may also be weights, without a sign, or activations, with
-// one. ints_dot adds to each number the four products of its bytes; where pairs of them could exceed 16 bits, the
-// weights come in two parts.
+// one. ints_dot adds to each number the four products of its bytes. Where pairs of them must fit in 16 bits, ints_whole
+// is ints_dot for weights that take all of 8 bits.
 #if Q_V16 == 512
 typedef __m512i ints;
 ALWAYS ints ints_set(int32_t x) { return _mm512_set1_epi32(x); }
 ALWAYS ints ints_load(const void *p) { return _mm512_loadu_si512(p); }
 ALWAYS ints ints_add(ints a, ints b) { return _mm512_add_epi32(a, b); }
 ALWAYS ints ints_and(ints x, int mask) { return _mm512_and_si512(x, _mm512_set1_epi8((char)mask)); }
+ALWAYS ints ints_flip(ints x) { return _mm512_xor_si512(x, _mm512_set1_epi8((char)128)); }
+ALWAYS ints ints_size(ints x) { return _mm512_abs_epi8(x); }
+ALWAYS ints ints_sign(ints x, ints of) { // x, of which the bytes change their sign where those of `of` are below 0
+	return _mm512_mask_sub_epi8(x, _mm512_movepi8_mask(of), _mm512_setzero_si512(), x);
+}
 ALWAYS vec ints_float(ints x) { return _mm512_cvtepi32_ps(x); }
 ALWAYS vec vec_mul(vec a, vec b) { return _mm512_mul_ps(a, b); }
 ALWAYS ints ints_dot(ints sum, ints w, ints x) {
@@ -47,6 +52,9 @@ ALWAYS ints ints_set(int32_t x) { return _mm256_set1_epi32(x); }
 ALWAYS ints ints_load(const void *p) { return _mm256_loadu_si256(p); }
 ALWAYS ints ints_add(ints a, ints b) { return _mm256_add_epi32(a, b); }
 ALWAYS ints ints_and(ints x, int mask) { return _mm256_and_si256(x, _mm256_set1_epi8((char)mask)); }
+ALWAYS ints ints_flip(ints x) { return _mm256_xor_si256(x, _mm256_set1_epi8((char)128)); }
+ALWAYS ints ints_size(ints x) { return _mm256_abs_epi8(x); }
+ALWAYS ints ints_sign(ints x, ints of) { return _mm256_sign_epi8(x, of); }
 ALWAYS vec ints_float(ints x) { return _mm256_cvtepi32_ps(x); }
 ALWAYS vec vec_mul(vec a, vec b) { return _mm256_mul_ps(a, b); }
 ALWAYS ints ints_dot(ints sum, ints w, ints x) {
@@ -84,6 +92,20 @@ ALWAYS ints ints_dot(ints sum, ints w, ints x) {
 	}
 	return sum;
 }
+#endif
+
+// ints_whole adds products of weights of 8 bits, less their offset of 128 where there is one: sums begin at
+// whole_begin then.
+#if Q_V16 >= 256 && !defined(Q_VNNI)
+ALWAYS ints ints_whole(ints sum, ints w, ints x, const int offset) {
+	if (!offset) return ints_dot(ints_dot(sum, ints_and(w, 127), x), ints_and(w, 128), x);
+	w = ints_flip(w);
+	return ints_dot(sum, ints_size(w), ints_sign(x, w));
+}
+ALWAYS ints whole_begin(int32_t begin, const int offset) { return ints_set(offset ? 0 : begin); }
+#else
+ALWAYS ints ints_whole(ints sum, ints w, ints x, const int offset) { return ints_dot(sum, w, x); }
+ALWAYS ints whole_begin(int32_t begin, const int offset) { return ints_set(begin); }
 #endif
 
 // bytes are 64 numbers of 8 bits, in whatever registers there are.
@@ -296,7 +318,7 @@ ALWAYS void add_products(ints products, const float *scales, float scale, const 
 #include "gemm_blocks_tiles.h"
 #else
 // tile adds the products of some blocks to the sums of n rows, [rows][PANEL] at the first row. halves is 2 for blocks
-// of 16; min says that there are minima, and wide that weights have 8 bits.
+// of 16; min says that there are minima, and wide that weights have 8 bits, with an offset where there are no minima.
 ALWAYS void tile(const int n, const int halves, const int min, const int wide, activations a, const chunk *w,
 	int64_t blocks, float *sums) {
 	const uint8_t *q = w->quants;
@@ -306,7 +328,7 @@ ALWAYS void tile(const int n, const int halves, const int min, const int wide, a
 			__asm__ volatile("" ::: "memory"); // or the compiler keeps a copy of the sums on the stack
 			ints s[Q_ROWS][WIDE];
 			EACH(r, n)
-				EACH(j, WIDE) s[r][j] = ints_set(a.begins[r]);
+				EACH(j, WIDE) s[r][j] = wide ? whole_begin(a.begins[r], !min) : ints_set(a.begins[r]);
 			for (int step = 0; step < 8 / halves; step++, q += STEP, a.x += 4 * n) {
 				ints b[WIDE];
 				EACH(j, WIDE) b[j] = ints_load(q + j * LANES * 4);
@@ -314,14 +336,8 @@ ALWAYS void tile(const int n, const int halves, const int min, const int wide, a
 					int32_t four;
 					memcpy(&four, a.x + 4 * r, 4);
 					ints x = ints_set(four);
-#ifndef Q_VNNI
-					if (wide) {
-						EACH(j, WIDE)
-							s[r][j] = ints_dot(ints_dot(s[r][j], ints_and(b[j], 127), x), ints_and(b[j], 128), x);
-						continue;
-					}
-#endif
-					EACH(j, WIDE) s[r][j] = ints_dot(s[r][j], b[j], x);
+					EACH(j, WIDE)
+						s[r][j] = wide ? ints_whole(s[r][j], b[j], x, !min) : ints_dot(s[r][j], b[j], x);
 				}
 			}
 			EACH(r, n)

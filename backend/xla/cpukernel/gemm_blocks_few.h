@@ -31,14 +31,6 @@ ALWAYS ints quants(const uint8_t *from, const int bits, const int step) {
 	return low;
 }
 
-// dot adds the products of a step. Without VNNI, weights of 8 bits come in two parts.
-ALWAYS ints dot(ints sum, ints w, ints x, const int bits) {
-#ifndef Q_VNNI
-	if (bits == 8) return ints_dot(ints_dot(sum, ints_and(w, 127), x), ints_and(w, 128), x);
-#endif
-	return ints_dot(sum, w, x);
-}
-
 // few_panel adds up a panel for n rows, [n][PANEL]. super and min are those of q_blocks; blocks of 6 bits have 16
 // inputs.
 ALWAYS void few_panel(const int n, const int bits, const int super, const int min, activations a, const uint8_t *from,
@@ -63,7 +55,7 @@ ALWAYS void few_panel(const int n, const int bits, const int super, const int mi
 			EACH(h, halves) {
 				ints s[FEW][WIDE];
 				EACH(r, n)
-					EACH(j, WIDE) s[r][j] = ints_set(a.begins[r]);
+					EACH(j, WIDE) s[r][j] = bits == 8 ? whole_begin(a.begins[r], 1) : ints_set(a.begins[r]);
 				EACH(k, 8 / halves) {
 					const int step = h * 4 + k;
 					EACH(j, WIDE) {
@@ -71,7 +63,8 @@ ALWAYS void few_panel(const int n, const int bits, const int super, const int mi
 						EACH(r, n) {
 							int32_t four;
 							memcpy(&four, a.x + 4 * (step * n + r), 4);
-							s[r][j] = dot(s[r][j], w, ints_set(four), bits);
+							const ints x = ints_set(four);
+							s[r][j] = bits == 8 ? ints_whole(s[r][j], w, x, 1) : ints_dot(s[r][j], w, x);
 						}
 					}
 				}
