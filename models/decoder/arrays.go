@@ -7,6 +7,7 @@ package decoder
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
@@ -273,7 +274,9 @@ func (w Weights) get(name string) *graph.Node {
 }
 
 func (w Weights) matrix(name string) linear.Weight {
-	if a, ok := w.matrices[w.prefix+name]; ok && a.format.InSlices() && w.turn != nil {
+	a, ok := w.matrices[w.prefix+name]
+	ofExpert := strings.HasPrefix(name, arch.ExpertPrefix) && !a.format.Packed()
+	if ok && w.turn != nil && (a.format.InSlices() || ofExpert) {
 		// An expert's is cut from the stack of all layers: cut from the layer's, it would be copied with all others.
 		held := linear.NewWeight(a.format, func(suffix string) *graph.Node { return w.stacks[w.prefix+name+suffix] })
 		held.At = []*graph.Node{w.turn}
