@@ -7,6 +7,7 @@ import (
 
 	"github.com/quire/quire/engine/device"
 	"github.com/quire/quire/internal/testenv"
+	"github.com/quire/quire/models"
 )
 
 // Programs of devices that share out experts, three to one group and two to the other, are as those without: the state
@@ -44,4 +45,22 @@ func TestGptOssForTPU(t *testing.T) {
 	done := precompiled(t, cfg, "init", device.Run)
 	checkKernels(t, cfg, done)
 	checkMovesWithin(t, cfg, done, prefillBytes)
+}
+
+// Qwen3-30B-A3B at its true sizes, shared by the four chips of a v6e host, reads its 128 experts as they lie: a layer's
+// cache is less than a quarter of an expert matrix of all experts, and nothing as large is written anew.
+func TestQwen30BForTPU(t *testing.T) {
+	testenv.Slow(t)
+	model, err := models.OpenConfig(testenv.Path("configs", "models", "qwen3-30b-a3b.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer model.Close()
+	group, err := testenv.Topology(t, "v6e:2x2").Group(0, 1, 2, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A TPU's compiler moves smaller caches into VMEM while they are read.
+	checkPrograms(t, Config{Model: model, Backend: group, DType: dtypes.BFloat16, MaxSeqs: 64, PageSize: 64,
+		MaxModelLen: 8192, KVMemory: 1 << 30, Layers: LayersLoop}, "init", device.Run)
 }
