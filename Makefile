@@ -1,7 +1,7 @@
 # make          build bin/sample
 # make demo     fetch the plugin and the demo model, draw 4 completions of each demo prompt, show some
 # make test     fetch the same, run go vet and the fast tests; every change must pass; a few minutes
-# make nightly  run the long suites, an hour and a half on 2 idle cores; writes docs/nightly.md
+# make nightly  run the long suites, two hours or more on 2 idle cores; writes docs/nightly.md
 
 GO      ?= go
 VERSION := $(shell scripts/version.sh)

@@ -17,26 +17,27 @@ import (
 
 // Each family's programs for TPUs and GPUs are as a Llama's: the state in place, nothing as large as a layer's cache
 // written anew. On GPUs attention is in the kernel; for TPUs only the published shapes have payloads.
-func TestFamiliesForAccelerators(t *testing.T) {
+func TestFamiliesForTPU(t *testing.T) { checkFamilies(t, "v5e:1x1") }
+func TestFamiliesForGPU(t *testing.T) { checkFamilies(t, "h200:1") }
+
+func checkFamilies(t *testing.T, topology string) {
 	testenv.Slow(t)
 	for _, family := range []string{"deepseek-v3", "gemma2", "gemma3", "gemma4", "gemma4-moe", "glm4", "glm4-moe",
 		"gpt-oss", "granite", "granite-moe-shared", "granite4", "lfm2", "lfm2-moe", "ministral", "mixtral", "olmo2",
 		"olmo3", "olmoe", "phi4-mini", "qwen3-moe", "qwen3-next", "qwen35", "qwen35-moe", "smollm3", "stablelm",
 		"starcoder2"} {
-		for _, topology := range []string{"v5e:1x1", "h200:1"} {
-			t.Run(family+" "+topology, func(t *testing.T) {
-				backend := testenv.Topology(t, topology)
-				// A TPU's compiler moves smaller caches into VMEM while they are read.
-				cfg := Config{Model: enlarged(t, family, 2048), Backend: backend, DType: dtypes.BFloat16, MaxSeqs: 64,
-					KVMemory: 1 << 30}
-				checkMoves(t, cfg, precompiled(t, cfg, "init", device.Run))
-				for _, use := range backend.KernelUses() {
-					if use.Kernel == "" && backend.Platform() == "cuda" {
-						t.Errorf("attention has its plain form for %s: %s", use.For, use.Reason)
-					}
+		t.Run(family, func(t *testing.T) {
+			backend := testenv.Topology(t, topology)
+			// A TPU's compiler moves smaller caches into VMEM while they are read.
+			cfg := Config{Model: enlarged(t, family, 2048), Backend: backend, DType: dtypes.BFloat16, MaxSeqs: 64,
+				KVMemory: 1 << 30}
+			checkMoves(t, cfg, precompiled(t, cfg, "init", device.Run))
+			for _, use := range backend.KernelUses() {
+				if use.Kernel == "" && backend.Platform() == "cuda" {
+					t.Errorf("attention has its plain form for %s: %s", use.For, use.Reason)
 				}
-			})
-		}
+			}
+		})
 	}
 }
 
