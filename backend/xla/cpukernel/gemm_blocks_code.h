@@ -32,7 +32,7 @@ ALWAYS ints ints_add(ints a, ints b) { return _mm512_add_epi32(a, b); }
 ALWAYS ints ints_and(ints x, int mask) { return _mm512_and_si512(x, _mm512_set1_epi8((char)mask)); }
 ALWAYS ints ints_flip(ints x) { return _mm512_xor_si512(x, _mm512_set1_epi8((char)128)); }
 ALWAYS ints ints_size(ints x) { return _mm512_abs_epi8(x); }
-ALWAYS ints ints_sign(ints x, ints of) { // x, of which the bytes change their sign where those of `of` are below 0
+ALWAYS ints ints_sign(ints x, ints of) { // x, whose bytes change their sign where those of `of` are below 0
 	return _mm512_mask_sub_epi8(x, _mm512_movepi8_mask(of), _mm512_setzero_si512(), x);
 }
 ALWAYS vec ints_float(ints x) { return _mm512_cvtepi32_ps(x); }
@@ -265,7 +265,8 @@ ALWAYS float pack_block(const q_linear *l, int64_t at, int8_t q[32], v16 sums[2]
 		sums[h] = load16(l->x, at + 16 * h, l->dtype, 16);
 		largest = v16_max(largest, v16_max(sums[h], v16_sub(zero, sums[h])));
 	}
-	const float most = v16_largest(largest), inverse = most > 0 ? 127 / most : 0;
+	// Numbers so small that 127 / most would be infinite become 0.
+	const float most = v16_largest(largest), inverse = most > 0x1p-120f ? 127 / most : 0;
 	EACH(h, 2) {
 		sums[h] = v16_sub(v16_add(v16_mul(sums[h], v16_set(inverse)), magic), magic);
 		v16_store_s8(q + 16 * h, sums[h]);
