@@ -231,6 +231,13 @@ func TestRowsOfBlocksAreIndependent(t *testing.T) {
 				t.Fatalf("row %d has %g beside rows that are not numbers", row, y)
 			}
 		}
+		tiny, zero := slices.Clone(l.x), slices.Clone(l.x) // 127 by the largest of a block's numbers is infinite
+		for i := range 32 {
+			tiny[2*l.in+i], zero[2*l.in+i] = 1e-37, 0
+		}
+		if !slices.Equal(run(tiny, l.r), run(zero, l.r)) {
+			t.Fatal("a block of numbers near nothing does not count as zeros")
+		}
 	})
 }
 
