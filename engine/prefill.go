@@ -35,13 +35,14 @@ func (c Config) defaultPrefillTokens(p Plan) int {
 		}
 	}
 	model := c.Model.Config
-	// A token's hidden states, queries and columns of the MLP, in float32.
-	widest := 0
+	// A token's hidden states, results of its experts, queries and columns of the MLP, in float32.
+	widest, chosen := 0, 0
 	for i := range model.Layers {
 		of := model.OfLayer(i)
 		widest = max(widest, 2*of.NumHeads*of.HeadDim+2*of.IntermediateSize)
+		chosen = max(chosen, model.Layers[i].Experts.Chosen)
 	}
-	token := 4 * (4*model.HiddenSize + widest/p.Devices)
+	token := 4 * ((4+chosen)*model.HiddenSize + widest/p.Devices)
 	tokens, most := leastPrefillTokens, max(p.WeightBytes/prefillShare, prefillBytes)
 	for float64(tokens) < wanted && tokens < mostPrefillTokens && int64(2*tokens*token) <= most {
 		tokens *= 2
