@@ -10,7 +10,7 @@ import (
 	"github.com/quire/quire/scan"
 )
 
-// tileRows is how many rows go through an expert at once in [Experts.tiles]: as many as a TPU's unit for products takes.
+// tileRows is how many rows go through an expert at once in [Experts.tiles]: as many as a TPU multiplies at once.
 const tileRows = 128
 
 // inTiles tells whether many rows have so few experts each that it saves at least half of the arithmetic to give an
@@ -22,9 +22,9 @@ func (e Experts) inTiles(r Routes) bool {
 		2*(t*k+tileRows*used) < used*t
 }
 
-// tiles is the sum f32[T, In] of share * Down(Up(x)) over the experts of each row. Pairs of a row and one of its experts
-// are sorted by expert; a tile is tileRows consecutive pairs, from one of an expert's on. What a tile computes beyond
-// its expert's last pair is overwritten by the next tile.
+// tiles is the sum f32[T, In] of share * Down(Up(x)) over the experts of each row. Pairs of a row and one of its
+// experts are sorted by expert; a tile is tileRows consecutive pairs, from one of an expert's on. What a tile computes
+// beyond its expert's last pair is overwritten by the next tile.
 func (e Experts) tiles(x *Node, r Routes, wanted *Node) *Node {
 	g, experts := x.Graph(), e.count()
 	t, k := wanted.Shape().Dimensions[0], wanted.Shape().Dimensions[1]
@@ -72,8 +72,8 @@ func (e Experts) tiles(x *Node, r Routes, wanted *Node) *Node {
 	return sum
 }
 
-// sorted returns the indices of numbers i32[N] in ascending order of the numbers, of equal ones the lower first, and the
-// place of each index among them.
+// sorted returns the indices of numbers i32[N] in ascending order of the numbers, of equal ones the lower first, and
+// the place of each index among them.
 func sorted(numbers *Node) (order, place *Node) {
 	g, n := numbers.Graph(), numbers.Shape().Dimensions[0]
 	less := func() *Function {
