@@ -2,6 +2,7 @@ package xla
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -10,8 +11,9 @@ import (
 )
 
 // OptimizedHLO returns the program as the plugin runs it, as text close to XLA's own: each instruction with its shape
-// and layout, opcode, operands, and the computations and targets it calls. Literals, metadata and other attributes are
-// left out. It is meant for checks such as "no copy of the cache's shape".
+// and layout, opcode, operands, the computations and targets it calls, and the cycles that the compiler for TPUs
+// expects it to take, where it says so. Literals, metadata and other attributes are left out. It is meant for checks
+// such as "no copy of the cache's shape", and for a look at what a step consists of where there is no device.
 func (e *Executable) OptimizedHLO() (string, error) {
 	if err := e.valid(); err != nil {
 		return "", err
@@ -155,6 +157,9 @@ func commas(numbers []int64) string {
 	return strings.ReplaceAll(strings.Trim(fmt.Sprint(numbers), "[]"), " ", ",")
 }
 
+// estimate finds the compiler's estimate in an instruction's backend_config.
+var estimate = regexp.MustCompile(`"estimated_cycles":"(\d+)"`)
+
 func printModule(b []byte) (string, error) {
 	module, err := parse(b)
 	if err != nil {
@@ -234,6 +239,9 @@ func printInstructions(out *strings.Builder, computation message, computations m
 		}
 		if target := i.one(28); len(target) > 0 {
 			fmt.Fprintf(out, ", custom_call_target=%q", target)
+		}
+		if m := estimate.FindSubmatch(i.one(43)); m != nil {
+			fmt.Fprintf(out, ", cycles=%s", m[1])
 		}
 		out.WriteString("\n")
 	}

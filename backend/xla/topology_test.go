@@ -75,8 +75,9 @@ func TestCompilingForATopology(t *testing.T) {
 		t.Errorf("the cost is %+v (%v)", c, err)
 	}
 	hlo, err := e.OptimizedHLO()
-	if err != nil || !strings.Contains(hlo, "while(") || !strings.Contains(hlo, "alias{output 0 = parameter 0}") {
-		t.Errorf("the optimized form (%v) has no loop in place:\n%.2000s", err, hlo)
+	if err != nil || !strings.Contains(hlo, "while(") || !strings.Contains(hlo, "alias{output 0 = parameter 0}") ||
+		!strings.Contains(hlo, ", cycles=") {
+		t.Errorf("the optimized form (%v) has no loop in place, or no cycles:\n%.2000s", err, hlo)
 	}
 	if kept, err := filepath.Glob(filepath.Join(cache, "*.pjrt")); err != nil || len(kept) != 1 {
 		t.Errorf("%d programs are kept, want 1 (%v)", len(kept), err)
