@@ -2,6 +2,7 @@ package linear
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
@@ -88,8 +89,11 @@ func (e Experts) plain(x *Node, r Routes, rows, residual *Node, dtype dtypes.DTy
 	wanted := Where(LessThan(row, BroadcastToDims(rows, row.Shape().Dimensions...)), r.Experts,
 		full(x.Graph(), -1, row.Shape().Dimensions...))
 	sum := e.each
-	if e.inTiles(r) {
+	switch {
+	case e.inTiles(r):
 		sum = e.tiles
+	case e.isTogether(r):
+		sum = e.together
 	}
 	y := sum(x, r, wanted)
 	if residual != nil {
@@ -110,21 +114,31 @@ func (e Experts) each(x *Node, r Routes, wanted *Node) *Node {
 		BroadcastToDims(Reshape(numbers, 1, experts), all...)), dtypes.Int32), 0)
 	order := Sort(Where(Equal(has, ZerosLike(has)), full(g, experts, experts), numbers), 0, true)
 	count := ReduceSum(has, 0)
+	shares := Transpose(e.byExpert(r, wanted), 0, 1)
 	type progress struct{ At, Sum *Node }
 	return control.While(progress{zero, Zeros(g, shapes.Make(dtypes.Float32, t, e.Up.In))},
 		func(p progress) *Node { return LessThan(p.At, count) },
 		func(p progress) progress {
 			number := Reshape(oneOf(order, p.At))
-			y := e.one(x, number)
-			here := Equal(r.Experts, BroadcastToDims(number, r.Experts.Shape().Dimensions...))
-			share := ReduceAndKeep(Where(here, r.Shares, ZerosLike(r.Shares)), ReduceSum, 1)
-			chosen := BroadcastToDims(ReduceAndKeep(ConvertDType(here, dtypes.Int32), ReduceMax, 1),
-				y.Shape().Dimensions...)
-			y = Mul(y, BroadcastToDims(share, y.Shape().Dimensions...))
-			// A product that is not a number does not reach the rows of other experts.
-			y = Where(Equal(chosen, ZerosLike(chosen)), ZerosLike(y), y)
-			return progress{AddScalar(p.At, 1), Add(p.Sum, y)}
+			share := BroadcastToDims(InsertAxes(oneOf(shares, number), -1), t, e.Up.In)
+			return progress{AddScalar(p.At, 1), Add(p.Sum, shareOf(e.one(x, number), share))}
 		}).Sum
+}
+
+// byExpert returns the share of each row and expert, f32[T, E]: -Inf of an expert that the row does not go to, or whose
+// row is not wanted.
+func (e Experts) byExpert(r Routes, wanted *Node) *Node {
+	g, all := wanted.Graph(), append(wanted.Shape().Clone().Dimensions, e.count()) // T, K, E
+	is := Equal(BroadcastToDims(InsertAxes(wanted, -1), all...), Iota(g, shapes.Make(dtypes.Int32, all...), 2))
+	shares := BroadcastToDims(InsertAxes(r.Shares, -1), all...)
+	return ReduceMax(Where(is, shares, FillScalar(g, shares.Shape(), math.Inf(-1))), 1)
+}
+
+// shareOf is y times the shares of [Experts.byExpert], of y's shape. What is not a number in a row that does not go to
+// an expert does not stay.
+func shareOf(y, shares *Node) *Node {
+	none := FillScalar(y.Graph(), shares.Shape(), math.Inf(-1))
+	return Where(Equal(shares, none), ZerosLike(y), Mul(y, shares))
 }
 
 // one is what the expert of a number, i32[], makes of rows x: f32[T, In].

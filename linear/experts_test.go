@@ -282,6 +282,8 @@ func TestExpertsPlain(t *testing.T) {
 		want := m.compile(t, kernels, kernels)(r)
 		plain := testenv.XLAWithoutKernels(t)
 		for name, got := range map[string][]float32{"xla": m.compile(t, plain, plain)(r),
+			"tpu":    m.compile(t, likeTPU{plain}, plain)(r),
+			"gpu":    m.compile(t, likeGPU{plain}, plain)(r),
 			"packed": m.compile(t, packedBy{plain, kernels}, kernels)(r),
 			"go":     m.compile(t, testenv.Go(t), testenv.Go(t))(r)} {
 			largest := 0.0
@@ -308,7 +310,8 @@ func TestExpertsPlain(t *testing.T) {
 
 // A row with what is not a number gives such results, and leaves the others alone.
 func TestExpertsNotANumber(t *testing.T) {
-	for _, backend := range []compute.Backend{testenv.XLA(t), testenv.XLAWithoutKernels(t)} {
+	plain := testenv.XLAWithoutKernels(t)
+	for _, backend := range []compute.Backend{testenv.XLA(t), plain, likeTPU{plain}, likeGPU{plain}} {
 		m := newMixture(dtypes.Float32, dtypes.Float32, 4, 2, 33, 20, 9, true, false)
 		r := m.random(9, rand.New(rand.NewPCG(1, 1)))
 		for i := range r.experts {

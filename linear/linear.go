@@ -181,8 +181,8 @@ func product(x *Node, w Weight) *Node {
 		return times(x, ConvertDType(w.numbers(), x.DType()), dtypes.Float32)
 	}
 	matrix := unpack(w)
-	if behind := w.rowWidth() - w.In; behind > 0 && !w.Packed() {
-		x = Pad(x, ScalarZero(x.Graph(), x.DType()), PadAxis{}, PadAxis{End: behind})
+	if !w.Packed() {
+		x = w.wide(x)
 	}
 	if w.DType != dtypes.Int8 {
 		return times(x, ConvertDType(matrix, x.DType()), dtypes.Float32)
@@ -201,6 +201,17 @@ func product(x *Node, w Weight) *Node {
 	scale := Add(MulScalar(largest, 1.0/127), ReduceAndKeep(Sub(x32, x32), ReduceSum, 1))
 	y = Mul(y, BroadcastToDims(scale, y.Shape().Dimensions...))
 	return Mul(y, BroadcastToDims(InsertAxes(w.Scales, 0), y.Shape().Dimensions...))
+}
+
+// wide is x [..., In] with zeros behind each row, as many numbers as the rows of the matrix have behind theirs.
+func (w Weight) wide(x *Node) *Node {
+	behind := w.rowWidth() - w.In
+	if behind == 0 {
+		return x
+	}
+	axes := make([]PadAxis, x.Rank())
+	axes[x.Rank()-1].End = behind
+	return Pad(x, ScalarZero(x.Graph(), x.DType()), axes...)
 }
 
 // unpack returns the matrix as [Out, In].

@@ -26,6 +26,11 @@ type likeTPU struct{ compute.Backend }
 
 func (likeTPU) Platform() string { return "tpu" }
 
+// likeGPU is one that says it is a GPU's.
+type likeGPU struct{ compute.Backend }
+
+func (likeGPU) Platform() string { return "cuda" }
+
 // inStacks is the matrix as the last of two that its planes hold.
 func inStacks(w linear.Weight) linear.Weight {
 	stack := func(x *Node) *Node {

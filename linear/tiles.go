@@ -48,6 +48,10 @@ func (e Experts) tiles(x *Node, r Routes, wanted *Node) *Node {
 	expert = MinScalar(expert, experts-1) // of tiles that there are not
 	of := func(x *Node) *Node { return Gather(x, InsertAxes(expert, -1)) }
 	from := Add(of(first), MulScalar(Sub(number, of(Sub(end, tilesOf))), tileRows))
+	if platformOf(g.Backend()) == "cuda" { // XLA would ask the host before each tile: it goes through all there may be
+		from = Where(LessThan(number, BroadcastToDims(count, most)), from, full(g, pairs, most))
+		count = Scalar(g, dtypes.Int32, float64(most))
+	}
 
 	order = Pad(DivScalar(order, k), ScalarZero(g, dtypes.Int32), compute.PadAxis{End: tileRows})
 	type progress struct{ At, Y *Node }

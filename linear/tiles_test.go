@@ -30,7 +30,7 @@ func tiled() []mixture {
 
 // In tiles, rows have what they have in programs of few rows, and the same bits whichever rows are beside them.
 func TestExpertsInTiles(t *testing.T) {
-	backend := testenv.XLAWithoutKernels(t)
+	backend := likeGPU{testenv.XLAWithoutKernels(t)}
 	for _, m := range tiled() {
 		t.Run(m.String(), func(t *testing.T) {
 			few := m

@@ -1,0 +1,65 @@
+package linear
+
+import (
+	"github.com/gomlx/compute/dtypes"
+	. "github.com/gomlx/gomlx/core/graph"
+)
+
+// togetherNumbers is how many results of a layer [Experts.together] holds at most, in float32.
+const togetherNumbers = 64 << 20
+
+// isTogether tells whether few rows go to so many experts that it is best to read all of them at once.
+func (e Experts) isTogether(r Routes) bool {
+	t, k := r.Experts.Shape().Dimensions[0], r.Experts.Shape().Dimensions[1]
+	if !e.Up.DType.IsFloat() || !e.Down.DType.IsFloat() || 2*t*k < e.count() ||
+		t*e.count()*max(e.Up.Out, e.Up.In) > togetherNumbers {
+		return false
+	}
+	switch platformOf(r.Experts.Graph().Backend()) {
+	case "tpu":
+		return true
+	case "cuda": // XLA would copy the matrices out of a stack of layers
+		return len(e.Up.At) == 0
+	}
+	return false
+}
+
+// together is the sum f32[T, In] of share * Down(Up(x)) over the experts of each row, as two products of all rows and
+// all experts. Inner rows of experts that a row does not go to are zeros; the others are multiplied by their shares
+// before they are rounded.
+func (e Experts) together(x *Node, r Routes, wanted *Node) *Node {
+	up, down := e.Up.cut(), e.Down.cut()
+	shares := e.byExpert(r, wanted)
+	y := dot(up.wide(x), up.Data, []int{1}, []int{2}) // [T, E, Out]
+	if e.UpBias != nil {
+		y = Add(y, BroadcastToDims(InsertAxes(ConvertDType(e.UpBias, dtypes.Float32), 0), y.Shape().Dimensions...))
+	}
+	if up.GateUp {
+		y = e.Activation.pair(SliceAxis(y, 2, AxisRange(0, up.Out/2)), SliceAxis(y, 2, AxisRange(up.Out/2)))
+	} else {
+		y = e.Activation.of(y)
+	}
+	y = ConvertDType(shareOf(y, BroadcastToDims(InsertAxes(shares, -1), y.Shape().Dimensions...)), x.DType())
+	sum := down.sumOf(down.wide(y))
+	if e.DownBias != nil {
+		shares = shareOf(OnesLike(shares), shares)
+		sum = Add(sum, dot(shares, ConvertDType(e.DownBias, dtypes.Float32), []int{1}, []int{0}))
+	}
+	return sum
+}
+
+// sumOf is the sum of what the matrices [E, Out, In] make of rows x [T, E, In] each: f32[T, Out]. A TPU adds up over
+// experts within the product; XLA for GPUs would turn the matrices around for that.
+func (w Weight) sumOf(x *Node) *Node {
+	if platformOf(x.Graph().Backend()) == "tpu" {
+		return dot(x, w.Data, []int{1, 2}, []int{0, 2})
+	}
+	each := Dot(x, ConvertDType(w.Data, x.DType())).WithOutputDType(dtypes.Float32).General([]int{2}, []int{1}, []int{2},
+		[]int{0}) // [E, T, Out]
+	return ReduceSum(each, 0)
+}
+
+// dot is a product of x and m in float32.
+func dot(x, m *Node, ofX, ofM []int) *Node {
+	return Dot(x, ConvertDType(m, x.DType())).WithOutputDType(dtypes.Float32).General(ofX, nil, ofM, nil)
+}
