@@ -54,9 +54,8 @@ func (w Weight) sumOf(x *Node) *Node {
 	if platformOf(x.Graph().Backend()) == "tpu" {
 		return dot(x, w.Data, []int{1, 2}, []int{0, 2})
 	}
-	each := Dot(x, ConvertDType(w.Data, x.DType())).WithOutputDType(dtypes.Float32).General([]int{2}, []int{1}, []int{2},
-		[]int{0}) // [E, T, Out]
-	return ReduceSum(each, 0)
+	each := Dot(x, ConvertDType(w.Data, x.DType())).WithOutputDType(dtypes.Float32)
+	return ReduceSum(each.General([]int{2}, []int{1}, []int{2}, []int{0}), 0) // of [E, T, Out]
 }
 
 // dot is a product of x and m in float32.
