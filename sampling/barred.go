@@ -91,9 +91,18 @@ func isToken(logits, tokens *Node) *Node {
 	return LogicalAnd(GreaterOrEqual(tokens, ZerosLike(tokens)), LessThan(tokens, size))
 }
 
-// barAfter sets the logits of the barred tokens to -Inf, once after, i32[S, K] of zeros, is there.
+// barAfter sets the logits of the barred tokens to -Inf, once after, i32[S, K] of zeros, is there. A TPU compares all
+// tokens on the way: to overwrite some, it would write all anew, in another order in memory.
 func barAfter(logits, barred, after *Node) *Node {
 	g := logits.Graph()
+	if onTPU(g.Backend()) {
+		token := Iota(g, shapes.Make(dtypes.Int32, logits.Shape().Dimensions...), 1)
+		for k := range barred.Shape().Dimensions[1] {
+			one := BroadcastToDims(SliceAxis(barred, 1, AxisElem(k)), token.Shape().Dimensions...)
+			logits = Where(Equal(token, one), FillScalar(g, logits.Shape(), math.Inf(-1)), logits)
+		}
+		return logits
+	}
 	isBarred := isToken(logits, barred)
 	size, vocabulary := logits.Shape().Dimensions[0], logits.Shape().Dimensions[1]
 	row := Iota(g, barred.Shape(), 0)

@@ -14,14 +14,14 @@ const oneBits = 0x3f800000
 // asFloat is the float32 number of a bit pattern.
 func asFloat(bits *Node) *Node { return Bitcast(bits, dtypes.Float32) }
 
-// threshold is the least e that all filters keep: f32[S].
-func (v *vocabulary) threshold(e *Node, p Params, greedy *Node) *Node {
+// threshold is the least e that all filters keep: f32[S]. It asks for e where it searches.
+func (v *vocabulary) threshold(e func() *Node, p Params, greedy *Node) *Node {
 	lowest := BroadcastToDims(v.int32(int(smallestWeight)), v.rows)
 	sampled := Not(greedy)
 	limited := And(sampled, And(GreaterThan(p.TopK, v.int32(0)), LessThan(p.TopK, v.int32(v.size))))
 	nucleus := And(sampled, LessThan(p.TopP, v.float32(1)))
 	searched := when(ReduceLogicalOr(Or(limited, nucleus)), lowest, func(lowest *Node) *Node {
-		likely := v.likelyBlocks(e)
+		likely := v.likelyBlocks(e())
 		return v.topP(likely, p.TopP, nucleus, v.topK(likely, p.TopK, limited, lowest))
 	})
 	minP := Min(p.MinP, v.float32(1))
@@ -47,7 +47,7 @@ func (v *vocabulary) topK(likely likelyBlocks, k, enabled, lowest *Node) *Node {
 // topP finds for each enabled row the largest threshold, not below lowest, that keeps at least topP of the weight at or
 // above lowest.
 func (v *vocabulary) topP(likely likelyBlocks, topP, enabled, lowest *Node) *Node {
-	amount := func(e, threshold *Node) *Node { return ReduceSum(sumWeights(masked(e, threshold)), -1) }
+	amount := func(e, threshold *Node) *Node { return ReduceSum(sumWeightsFrom(e, threshold), -1) }
 	return when(ReduceLogicalOr(enabled), lowest, func(lowest *Node) *Node {
 		whole := amount(likely.all, wide(asFloat(lowest)))
 		fraction := Where(enabled, Mul(topP, v.float32(1<<32)), ZerosLike(topP))

@@ -66,8 +66,8 @@ func Filter(logits *Node, p Params, f Filters, positions *Node) (*Node, Params) 
 		temperature := Where(greedy, OnesLike(p.Temperature), p.Temperature)
 		below := *v
 		below.logits = Where(kept, v.logits, Scalar(v.g, dtypes.Float32, math.Inf(-1)))
-		e := below.exponentials(temperature, greedy)
-		e = masked(e, wide(below.threshold(e, lateP, greedy)))
+		e := below.exponentials(below.logits, temperature, greedy)
+		e = masked(e, wide(below.threshold(func() *Node { return e }, lateP, greedy)))
 		e = below.typical(e, temperature, And(late, GreaterThan(f.Typical, off)), f.Typical)
 		e = below.xtc(e, f, p.Key, positions)
 		isLate := BroadcastToDims(wide(late), e.Shape().Dimensions...)
@@ -78,7 +78,7 @@ func Filter(logits *Node, p Params, f Filters, positions *Node) (*Node, Params) 
 		Where(late, off, p.MinP)
 	rows, size := logits.Shape().Dimensions[0], logits.Shape().Dimensions[1]
 	blocks := v.logits.Shape().Dimensions[1]
-	flat := SliceAxis(Reshape(kept, rows, blocks*blockSize), 1, AxisRangeFromStart(size))
+	flat := SliceAxis(Reshape(kept, rows, blocks*v.block), 1, AxisRangeFromStart(size))
 	drop := And(BroadcastToDims(InsertAxes(sampled, -1), rows, size), Not(flat))
 	return Where(drop, Scalar(v.g, dtypes.Float32, math.Inf(-1)), logits), p
 }

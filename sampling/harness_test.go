@@ -49,11 +49,17 @@ func newExec(t testing.TB, backend compute.Backend, graph func(in []*Node) (toke
 	return exec
 }
 
-// onEach runs a test in Go, in XLA's own operations and with the CPU's kernels.
+// onEach runs a test in Go, in XLA's own operations, with the CPU's kernels, and, among slow tests, in the form for TPUs.
 func onEach(t *testing.T, test func(*testing.T, compute.Backend)) {
-	for name, backend := range map[string]compute.Backend{"go": testenv.Go(t), "xla": testenv.XLAWithoutKernels(t),
+	plain := testenv.XLAWithoutKernels(t)
+	for name, backend := range map[string]compute.Backend{"go": testenv.Go(t), "xla": plain, "tpu": likeTPU{plain},
 		"kernel": testenv.XLA(t)} {
-		t.Run(name, func(t *testing.T) { test(t, backend) })
+		t.Run(name, func(t *testing.T) {
+			if name == "tpu" {
+				testenv.Slow(t)
+			}
+			test(t, backend)
+		})
 	}
 }
 

@@ -60,8 +60,8 @@ func logprobsPlain(logits, tokens, counts *Node, width int) (logprobs, ids, tops
 	valid := GreaterThan(rawSum, v.float32(0))
 	nan := BroadcastToDims(v.float32(math.NaN()), v.rows)
 	token := Min(Max(tokens, ZerosLike(tokens)), v.int32(v.size-1))
-	block := Div(token, v.int32(blockSize))
-	logit := takeElements(takeRows(v.logits, block), Sub(token, Mul(block, v.int32(blockSize))))
+	block := Div(token, v.int32(v.block))
+	logit := takeElements(takeRows(v.logits, block), Sub(token, Mul(block, v.int32(v.block))))
 	logprobs = Where(valid, Sub(Sub(logit, v.max), Log(rawSum)), nan)
 	logprobs = Where(LessThan(tokens, ZerosLike(tokens)), ZerosLike(logprobs), logprobs)
 
@@ -89,13 +89,13 @@ func logprobsPlain(logits, tokens, counts *Node, width int) (logprobs, ids, tops
 func (v *vocabulary) likeliest(n int) (ids, logits *Node) {
 	blocks := v.logits.Shape().Dimensions[1]
 	from := v.logits
-	first := Mul(Iota(v.g, shapes.Make(dtypes.Int32, v.rows, blocks), 1), v.int32(blockSize))
+	first := Mul(Iota(v.g, shapes.Make(dtypes.Int32, v.rows, blocks), 1), v.int32(v.block))
 	if blocks > n {
 		numbers := Iota(v.g, shapes.Make(dtypes.Int32, v.rows, blocks), 1)
 		likely, _ := largest(ReduceMax(v.logits, -1), numbers, n)
-		first = Mul(likely, v.int32(blockSize))
+		first = Mul(likely, v.int32(v.block))
 		row := Mul(Iota(v.g, likely.Shape(), 0), v.int32(blocks))
-		from = Gather(Reshape(v.logits, v.rows*blocks, blockSize), InsertAxes(Add(likely, row), -1))
+		from = Gather(Reshape(v.logits, v.rows*blocks, v.block), InsertAxes(Add(likely, row), -1))
 	}
 	dims := from.Shape().Dimensions
 	number := Add(BroadcastToDims(InsertAxes(first, -1), dims...), Iota(v.g, shapes.Make(dtypes.Int32, dims...), 2))

@@ -31,8 +31,12 @@ func mulHigh(high, low, total *Node) *Node {
 	return Add(upper, shift(Add(lower, carry)))
 }
 
-// widestPick is the most entries that pick compares at once; longer rows are picked in two levels.
-const widestPick = 16
+// The most entries that pick compares at once; longer rows are picked in two levels. On a TPU each operation takes a
+// microsecond at least, and comparing all pairs of a block not much more.
+const (
+	widestPick      = 16
+	widestPickOnTPU = blockSizeOfTPU
+)
 
 // pick inverts the cumulative sums of integer weights w i64[S, N]: for each row the index i32[S] of the entry that
 // contains target, the first i with w[0] + ... + w[i] > target, and what is left of target inside that entry, i64[S].
@@ -42,7 +46,7 @@ func pick(w, target *Node) (index, rest *Node) {
 	if n == 1 {
 		return Zeros(w.Graph(), int32Vector(rows)), target
 	}
-	if n <= widestPick {
+	if n <= widestPick || n <= widestPickOnTPU && onTPU(w.Graph().Backend()) {
 		return pickFlat(w, target)
 	}
 	chunk := 8
@@ -79,6 +83,9 @@ func pickFlat(w, target *Node) (index, rest *Node) {
 func takeRows(x, index *Node) *Node {
 	g := x.Graph()
 	rows, n, m := x.Shape().Dimensions[0], x.Shape().Dimensions[1], x.Shape().Dimensions[2]
+	if onTPU(g.Backend()) { // it would write all of x anew, in another order in memory
+		return Gather(x, Stack([]*Node{Iota(g, int32Vector(rows), 0), index}, -1))
+	}
 	flat := Add(index, Mul(Iota(g, int32Vector(rows), 0), Scalar(g, dtypes.Int32, n)))
 	return Gather(Reshape(x, rows*n, m), InsertAxes(flat, -1))
 }

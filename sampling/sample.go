@@ -13,14 +13,22 @@ import (
 	"github.com/quire/quire/parameter"
 )
 
-// A weight has 2 * pieceBits fraction bits: the most likely token weighs 2^weightBits. Block sums of the upper and of
-// the lower half of the weights' bits are whole numbers of at most 2^24, which float32 sums hold exactly in any order
-// and vector units add fast. Sums of blocks are 64-bit integers.
+// A weight has 2 * pieceBits fraction bits: the most likely token weighs 2^weightBits. Sums of blockSize upper or lower
+// halves of the weights' bits are whole numbers of at most 2^24, which float32 sums hold exactly in any order and vector
+// units add fast. Sums of blocks are 64-bit integers.
 const (
 	blockSize  = 64
 	pieceBits  = 18
 	weightBits = 2 * pieceBits
+	// A block of a TPU is as wide as its registers, which it would pad. Its halves are added up as 32-bit integers.
+	blockSizeOfTPU = 128
 )
+
+// onTPU tells whether a backend compiles for TPUs.
+func onTPU(b compute.Backend) bool {
+	x, ok := b.(interface{ Platform() string })
+	return ok && x.Platform() == "tpu"
+}
 
 // smallestWeight is the bit pattern of the float32 2^-weightBits: any e below it has weight 0.
 var smallestWeight = int32(math.Float32bits(float32(math.Ldexp(1, -weightBits))))
@@ -93,21 +101,28 @@ func samplePlain(logits *Node, m Masks, f *Filters, p Params, positions *Node) (
 	}
 	greedy := LessThan(p.Temperature, v.float32(parameter.SmallestTemperature))
 	temperature := Where(greedy, OnesLike(p.Temperature), p.Temperature)
-	e := v.exponentials(temperature, greedy)
-	threshold := v.threshold(e, p, greedy)
+	e := v.exponentials(v.logits, temperature, greedy)
+	threshold := v.threshold(func() *Node {
+		if onTPU(v.g.Backend()) { // it computes e anew below, and need not write it where no row is searched in
+			return v.exponentials(v.logits, temperature, greedy)
+		}
+		return e
+	}, p, greedy)
 
 	// The weights of what is kept, block by block; then the token in its block.
-	sums := sumWeights(masked(e, wide(threshold)))
+	sums := sumWeightsFrom(e, wide(threshold))
 	total := ReduceSum(sums, -1)
 	uniform0, uniform1 := uniformBits(p.Key, positions)
 	target := mulHigh(uniform0, uniform1, total)
 	target = Where(greedy, ZerosLike(target), target)
 	block, target := pick(sums, target)
-	inBlock, _ := pick(weights(masked(takeRows(e, block), InsertAxes(threshold, -1))), target)
-	tokens = Add(Mul(block, v.int32(blockSize)), inBlock)
+	ofBlock := takeRows(v.logits, block)
+	eOfBlock := v.ofBlock(e, block, ofBlock, temperature, greedy)
+	inBlock, _ := pick(weights(masked(eOfBlock, InsertAxes(threshold, -1))), target)
+	tokens = Add(Mul(block, v.int32(v.block)), inBlock)
 
 	zero := ZerosLike(v.max)
-	chosen := takeElements(takeRows(v.logits, block), inBlock)
+	chosen := takeElements(ofBlock, inBlock)
 	centred := Sub(chosen, v.max)
 	logprobs = Sub(Sub(chosen, rawMax), Log(rawSum))
 	processed = Sub(Div(centred, temperature), logOfWeight(total))
@@ -154,19 +169,23 @@ type vocabulary struct {
 	g      *Graph
 	rows   int
 	size   int   // V, without padding
-	logits *Node // f32[S, blocks, blockSize], padded with -Inf
+	block  int   // tokens of a block
+	logits *Node // f32[S, blocks, block], padded with -Inf
 	max    *Node // f32[S]
 }
 
 func newVocabulary(logits *Node) *vocabulary {
 	g := logits.Graph()
-	v := &vocabulary{g: g, rows: logits.Shape().Dimensions[0], size: logits.Shape().Dimensions[1]}
+	v := &vocabulary{g: g, rows: logits.Shape().Dimensions[0], size: logits.Shape().Dimensions[1], block: blockSize}
+	if onTPU(g.Backend()) {
+		v.block = blockSizeOfTPU
+	}
 	logits = ConvertDType(logits, dtypes.Float32)
-	blocks := (v.size + blockSize - 1) / blockSize
-	if padding := blocks*blockSize - v.size; padding > 0 {
+	blocks := (v.size + v.block - 1) / v.block
+	if padding := blocks*v.block - v.size; padding > 0 {
 		logits = Pad(logits, Scalar(g, dtypes.Float32, math.Inf(-1)), compute.PadAxis{}, compute.PadAxis{End: padding})
 	}
-	v.logits = Reshape(logits, v.rows, blocks, blockSize)
+	v.logits = Reshape(logits, v.rows, blocks, v.block)
 	v.max = ReduceMax(ReduceMax(v.logits, -1), -1)
 	return v
 }
@@ -178,13 +197,28 @@ func (v *vocabulary) float32(x float64) *Node { return Scalar(v.g, dtypes.Float3
 // wide turns [S] to [S, 1, 1].
 func wide(x *Node) *Node { return Reshape(x, x.Shape().Dimensions[0], 1, 1) }
 
-// exponentials is e of the package documentation, f32[S, blocks, blockSize] in [0, 1]; for greedy rows 1 for the
-// largest logit and 0 for the others.
-func (v *vocabulary) exponentials(temperature, greedy *Node) *Node {
-	wideMax := wide(v.max)
-	e := Min(Exp(Div(Sub(v.logits, wideMax), wide(temperature))), v.float32(1))
+// exponentials is e of the package documentation, f32 of the shape of logits [S, ...] in [0, 1]; for greedy rows 1 for
+// the largest logit and 0 for the others.
+func (v *vocabulary) exponentials(logits, temperature, greedy *Node) *Node {
+	each := func(x *Node) *Node {
+		for x.Rank() < logits.Rank() {
+			x = InsertAxes(x, -1)
+		}
+		return x
+	}
+	largest := each(v.max)
+	e := Min(Exp(Div(Sub(logits, largest), each(temperature))), v.float32(1))
 	e = Where(greedy, ZerosLike(e), e)
-	return Where(Equal(v.logits, wideMax), OnesLike(e), e)
+	return Where(Equal(logits, largest), OnesLike(e), e)
+}
+
+// ofBlock is e of one block of each row, f32[S, block], whose logits are these. A TPU computes it anew, the same bits:
+// it would hold all e in another order in memory to take blocks from.
+func (v *vocabulary) ofBlock(e, block, logits, temperature, greedy *Node) *Node {
+	if onTPU(v.g.Backend()) {
+		return v.exponentials(logits, temperature, greedy)
+	}
+	return takeRows(e, block)
 }
 
 // rawSum is the sum of exp(l - max) over the row, f32[S]. It is NaN for rows without a distribution, as they have a NaN
@@ -216,9 +250,20 @@ func masked(e, threshold *Node) *Node {
 	return Where(GreaterOrEqual(e, threshold), e, ZerosLike(e))
 }
 
-// sumWeights sums the weights of each block of e [S, blocks, blockSize]: i64[S, blocks].
-func sumWeights(e *Node) *Node {
+// sumWeights sums the weights of each block of e [S, blocks, block]: i64[S, blocks].
+func sumWeights(e *Node) *Node { return sumPieces(pieces(e)) }
+
+// sumWeightsFrom is sumWeights of what is at or above a threshold f32[S, 1, 1].
+func sumWeightsFrom(e, threshold *Node) *Node {
+	kept := GreaterOrEqual(e, threshold)
 	upper, lower := pieces(e)
+	return sumPieces(Where(kept, upper, ZerosLike(upper)), Where(kept, lower, ZerosLike(lower)))
+}
+
+func sumPieces(upper, lower *Node) *Node {
+	if upper.Shape().Dim(-1) > blockSize {
+		upper, lower = ConvertDType(upper, dtypes.Int32), ConvertDType(lower, dtypes.Int32)
+	}
 	return joined(ReduceSum(upper, -1), ReduceSum(lower, -1))
 }
 

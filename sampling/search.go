@@ -1,7 +1,6 @@
 package sampling
 
 import (
-	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
 	. "github.com/gomlx/gomlx/core/graph"
 
@@ -14,14 +13,16 @@ const searchedBlocks = 128
 
 // likelyBlocks are the blocks with the likeliest tokens of each row.
 type likelyBlocks struct {
-	all    *Node // f32[S, blocks, blockSize], e
-	e      *Node // f32[S, min(blocks, searchedBlocks), blockSize], e of the likely blocks
+	all    *Node // f32[S, blocks, block], e
+	e      *Node // f32[S, min(blocks, searchedBlocks), block], e of the likely blocks
 	border *Node // i32[S], bit pattern: all tokens above it are in likely blocks; nil where all blocks are likely
 }
 
 func (v *vocabulary) likelyBlocks(e *Node) likelyBlocks {
 	blocks := e.Shape().Dimensions[1]
-	if blocks <= searchedBlocks || sortsSlowly(v.g.Backend()) {
+	// On a TPU a pass over the whole vocabulary is some microseconds, while sorts take long, and libtpu 20 seconds to
+	// compile.
+	if blocks <= searchedBlocks || onTPU(v.g.Backend()) {
 		return likelyBlocks{all: e, e: e}
 	}
 	// The largest e of each block and the block's number, in one integer.
@@ -33,19 +34,12 @@ func (v *vocabulary) likelyBlocks(e *Node) likelyBlocks {
 	best = ConvertDType(BitwiseShiftRightLogical(packed, Scalar(v.g, dtypes.Int64, 32)), dtypes.Int32)
 	likely := Slice(number, AxisRange(), AxisRange(0, searchedBlocks))
 	row := Mul(Iota(v.g, likely.Shape(), 0), v.int32(blocks))
-	flat := Reshape(e, v.rows*blocks, blockSize)
+	flat := Reshape(e, v.rows*blocks, v.block)
 	return likelyBlocks{
 		all:    e,
 		e:      Gather(flat, InsertAxes(Add(likely, row), -1)),
 		border: Reshape(Slice(best, AxisRange(), AxisElem(searchedBlocks)), v.rows),
 	}
-}
-
-// sortsSlowly tells of backends on which finding the likely blocks costs more than it spares. On a TPU a pass over the
-// whole vocabulary is a few microseconds, while sorts take long, and libtpu 20 seconds to compile.
-func sortsSlowly(b compute.Backend) bool {
-	x, ok := b.(interface{ Platform() string })
-	return ok && x.Platform() == "tpu"
 }
 
 // searchFor says which threshold is searched for: the largest one at or above which there is at least the needed
@@ -139,21 +133,31 @@ func (v *vocabulary) bisectRows(e, pendingRows *Node, start bounds, want searchF
 	return end.Found
 }
 
+// probesOnTPU is how many thresholds of each row are tried in a pass there, which waits for memory.
+const probesOnTPU = 3
+
 // bisect halves the bounds of all rows at work until what is kept is known: when there is exactly the needed amount, or
-// less than twice a token's least amount, so at most one token, between the bounds, or no bit pattern.
+// less than twice a token's least amount, so at most one token, between the bounds, or no bit pattern. On a TPU it
+// quarters them.
 func (v *vocabulary) bisect(e *Node, start bounds, want searchFor) bounds {
+	probes := 1
+	if onTPU(v.g.Backend()) {
+		probes = probesOnTPU
+	}
 	start = start.endFound(want)
 	return control.While(start, func(b bounds) *Node { return ReduceLogicalOr(b.working()) }, func(b bounds) bounds {
-		middle := Add(b.Low, BitwiseShiftRightArithmetic(Sub(b.High, b.Low), v.int32(1)))
-		amount := want.amount(e, wide(asFloat(middle)))
-		enough := GreaterOrEqual(amount, want.need)
-		raise, lower := And(b.working(), enough), And(b.working(), Not(enough))
-		return bounds{
-			Low:        Where(raise, middle, b.Low),
-			High:       Where(lower, middle, b.High),
-			LowAmount:  Where(raise, amount, b.LowAmount),
-			HighAmount: Where(lower, amount, b.HighAmount),
-		}.endFound(want)
+		between, next := Sub(b.High, b.Low), b
+		for i := 1; i <= probes; i++ {
+			probe := Add(b.Low, Div(Mul(between, v.int32(i)), v.int32(probes+1)))
+			amount := want.amount(e, wide(asFloat(probe)))
+			enough := GreaterOrEqual(amount, want.need)
+			raise := And(b.working(), enough)
+			next.Low, next.LowAmount = Where(raise, probe, next.Low), Where(raise, amount, next.LowAmount)
+			// Amounts fall from probe to probe: the first that is too little ends the rest.
+			lower := And(And(b.working(), Not(enough)), LessThan(probe, next.High))
+			next.High, next.HighAmount = Where(lower, probe, next.High), Where(lower, amount, next.HighAmount)
+		}
+		return next.endFound(want)
 	})
 }
 
