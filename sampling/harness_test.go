@@ -49,7 +49,8 @@ func newExec(t testing.TB, backend compute.Backend, graph func(in []*Node) (toke
 	return exec
 }
 
-// onEach runs a test in Go, in XLA's own operations, with the CPU's kernels, and, among slow tests, in the form for TPUs.
+// onEach runs a test in Go, in XLA's own operations, with the CPU's kernels, and, if slow tests run, in the form for
+// TPUs.
 func onEach(t *testing.T, test func(*testing.T, compute.Backend)) {
 	plain := testenv.XLAWithoutKernels(t)
 	for name, backend := range map[string]compute.Backend{"go": testenv.Go(t), "xla": plain, "tpu": likeTPU{plain},

@@ -178,7 +178,8 @@ func readGolden(t testing.TB) (lines []goldenLine) {
 func TestRowsLikeTransformers(t *testing.T) {
 	lines := readGolden(t)
 	plain := testenv.XLAWithoutKernels(t)
-	for name, backend := range map[string]compute.Backend{"kernel": testenv.XLA(t), "xla": plain, "tpu": likeTPU{plain}} {
+	for name, backend := range map[string]compute.Backend{"kernel": testenv.XLA(t), "xla": plain,
+		"tpu": likeTPU{plain}} {
 		t.Run(name, func(t *testing.T) {
 			exec := newGoldenSampler(t, backend)
 			near := 0

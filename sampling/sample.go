@@ -14,8 +14,8 @@ import (
 )
 
 // A weight has 2 * pieceBits fraction bits: the most likely token weighs 2^weightBits. Sums of blockSize upper or lower
-// halves of the weights' bits are whole numbers of at most 2^24, which float32 sums hold exactly in any order and vector
-// units add fast. Sums of blocks are 64-bit integers.
+// halves of the weights' bits are whole numbers of at most 2^24, which float32 sums hold exactly in any order and
+// vector units add fast. Sums of blocks are 64-bit integers.
 const (
 	blockSize  = 64
 	pieceBits  = 18

@@ -31,7 +31,8 @@ func (gr *Graphs) follow(caches []*Node, w weights, packed tokenqueue.Packed, ba
 		return caches
 	}
 	own, drafters := gr.split(caches)
-	drafters, _ = gr.Drafter.forward(drafters, w.Drafter, packed, batch, prefill)
+	none := zeros(prefill.Graph(), dtypes.Int32, 1) // hidden states are not used
+	drafters, _ = gr.Drafter.forward(drafters, w.Drafter, packed, batch, prefill, none)
 	return slices.Concat(own, drafters)
 }
 

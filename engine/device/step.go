@@ -87,16 +87,25 @@ func (gr *Graphs) step(l loop, w weights, in input, prefill *Node) loop {
 		ragged = LogicalOr(prefill, GreaterThan(packed.Drafted, integer(g, 0)))
 		newTokens = Add(newTokens, packed.Drafted)
 	}
-	var hidden *Node
-	l.State.Caches, hidden = gr.forward(l.State.Caches, w.Weights, packed.Packed, batch, ragged)
-	l.State.Caches = gr.follow(l.State.Caches, w, packed.Packed, batch, ragged)
-
 	isSlot := LogicalAnd(GreaterOrEqual(packed.SlotIDs, integer(g, 0)), LessThan(packed.SlotIDs, integer(g, gr.Slots)))
 	next := AddScalar(packed.PosIDs, 1)
 	at, count := scan.Positions(LogicalAnd(isSlot, GreaterOrEqual(next, take(l.State.Rows.PromptLens, packed.SlotIDs))),
 		draws)
 	isRow := LessThan(Iota(g, at.Shape(), 0), BroadcastToDims(count, draws))
 	at = Min(at, integer(g, t-1))
+
+	wanted := at
+	if gr.Features.Has(PromptLogprobs) {
+		wanted = nil
+	}
+	var hidden *Node
+	l.State.Caches, hidden = gr.forward(l.State.Caches, w.Weights, packed.Packed, batch, ragged, wanted)
+	l.State.Caches = gr.follow(l.State.Caches, w, packed.Packed, batch, ragged)
+	l = gr.scorePrompts(l, w.Weights, in, packed.Packed, hidden)
+	if wanted == nil {
+		hidden = take(hidden, at)
+	}
+
 	rows := samplers{Slots: Where(isRow, take(packed.SlotIDs, at), FillScalar(g, at.Shape(), -1)),
 		Positions: take(next, at), Count: count}
 	if gr.Drafts.On() {
@@ -106,9 +115,8 @@ func (gr *Graphs) step(l loop, w weights, in input, prefill *Node) loop {
 	}
 	// Most steps of a long prompt draw nothing.
 	got := control.If(GreaterThan(count, integer(g, 0)),
-		func() drawn { return gr.sample(l.State, w.Weights, take(hidden, at), rows) },
+		func() drawn { return gr.sample(l.State, w.Weights, hidden, rows) },
 		func() drawn { return gr.noneDrawn(g) })
-	l = gr.scorePrompts(l, w.Weights, in, packed.Packed, hidden)
 	one := ConvertDType(prefill, dtypes.Int32)
 	l.Out.PrefillSteps, l.Out.PrefillTokens = Add(l.Out.PrefillSteps, one),
 		Add(l.Out.PrefillTokens, Sub(packed.NumTokens, newTokens))
@@ -130,21 +138,31 @@ func choices(condition *Node, then, otherwise []*Node) []*Node {
 }
 
 // forward runs the packed tokens through the model, whose layers write keys and values into the caches and attend to
-// them, and returns the hidden states [T, hidden].
+// them. It returns the hidden states [N, hidden] of tokens wanted i32[N], or [T, hidden] of all if that is nil.
 func (gr *Graphs) forward(caches []*Node, w decoder.Weights, packed tokenqueue.Packed, batch tokenqueue.PageBatchInfo,
-	prefill *Node) (after []*Node, hidden *Node) {
+	prefill, wanted *Node) (after []*Node, hidden *Node) {
 	g := prefill.Graph()
 	t, slots := gr.StepTokens(), gr.Slots
 	type model struct {
 		Caches []*Node
-		Hidden *Node // [T, hidden]
+		Hidden *Node // [N, hidden]
 		Todo   *Node // bool[]: this kind of step is to be run
 	}
 	todo := func(m model) *Node { return m.Todo }
-	m := model{Caches: caches, Hidden: Zeros(g, shapes.Make(gr.DType, t, gr.Model.HiddenSize)), Todo: prefill}
+	n := t
+	if wanted != nil {
+		n = wanted.Shape().Dimensions[0]
+	}
+	m := model{Caches: caches, Hidden: Zeros(g, shapes.Make(gr.DType, n, gr.Model.HiddenSize)), Todo: prefill}
+	done := func(m model, caches []*Node, hidden *Node) model {
+		if wanted != nil {
+			hidden = take(hidden, wanted)
+		}
+		return model{caches, hidden, LogicalNot(m.Todo)}
+	}
 	m = control.While(m, todo, func(m model) model {
 		caches, hidden := gr.hidden(m.Caches, w, packed, batch, false)
-		return model{caches, hidden, LogicalNot(m.Todo)}
+		return done(m, caches, hidden)
 	})
 	m.Todo = LogicalNot(prefill)
 	first := func(x *Node, n int) *Node { return SliceAxis(x, 0, AxisRangeFromStart(n)) }
@@ -157,10 +175,10 @@ func (gr *Graphs) forward(caches []*Node, w decoder.Weights, packed tokenqueue.P
 		b.NewTokenDests, b.TokenSeqs, b.PosIDs = first(b.NewTokenDests, slots), first(b.TokenSeqs, slots),
 			first(b.PosIDs, slots)
 		caches, hidden := gr.hidden(m.Caches, w, one, b, true)
-		if slots < t {
+		if wanted == nil && slots < t {
 			hidden = Concatenate([]*Node{hidden, Zeros(g, shapes.Make(gr.DType, t-slots, gr.Model.HiddenSize))}, 0)
 		}
-		return model{caches, hidden, LogicalNot(m.Todo)}
+		return done(m, caches, hidden)
 	})
 	return m.Caches, m.Hidden
 }
