@@ -187,20 +187,26 @@ func product(x *Node, w Weight) *Node {
 	if w.DType != dtypes.Int8 {
 		return times(x, ConvertDType(matrix, x.DType()), dtypes.Float32)
 	}
-	x32 := ConvertDType(x, dtypes.Float32)
-	largest := ReduceAndKeep(Abs(x32), ReduceMax, 1)
+	rounded, scale := toBytes(x)
+	y := ConvertDType(times(rounded, ConvertDType(matrix, rounded.DType()), dtypes.Int32), dtypes.Float32)
+	y = Mul(y, BroadcastToDims(scale, y.Shape().Dimensions...))
+	return Mul(y, BroadcastToDims(InsertAxes(w.Scales, 0), y.Shape().Dimensions...))
+}
+
+// toBytes rounds the rows of x [..., N] to 8 bits, each at the scale f32[..., 1] of its largest number. They are int8
+// where devices multiply bytes and would widen the matrix before, else int32.
+func toBytes(x *Node) (rounded, scale *Node) {
+	x = ConvertDType(x, dtypes.Float32)
+	largest := ReduceAndKeep(Abs(x), ReduceMax, -1)
 	zero := Equal(largest, ZerosLike(largest))
 	inverse := Where(zero, largest, Div(MulScalar(OnesLike(largest), 127), largest))
 	factors := dtypes.Int32
-	if accelerated(x.Graph().Backend()) { // they multiply bytes, and would widen the matrix before
+	if accelerated(x.Graph().Backend()) {
 		factors = dtypes.Int8
 	}
-	rounded := ConvertDType(Round(Mul(x32, BroadcastToDims(inverse, x32.Shape().Dimensions...))), factors)
-	y := ConvertDType(times(rounded, ConvertDType(matrix, factors), dtypes.Int32), dtypes.Float32)
+	rounded = ConvertDType(Round(Mul(x, BroadcastToDims(inverse, x.Shape().Dimensions...))), factors)
 	// A row with what is not a number has no scale.
-	scale := Add(MulScalar(largest, 1.0/127), ReduceAndKeep(Sub(x32, x32), ReduceSum, 1))
-	y = Mul(y, BroadcastToDims(scale, y.Shape().Dimensions...))
-	return Mul(y, BroadcastToDims(InsertAxes(w.Scales, 0), y.Shape().Dimensions...))
+	return rounded, Add(MulScalar(largest, 1.0/127), ReduceAndKeep(Sub(x, x), ReduceSum, -1))
 }
 
 // wide is x [..., In] with zeros behind each row, as many numbers as the rows of the matrix have behind theirs.

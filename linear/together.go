@@ -11,7 +11,7 @@ const togetherNumbers = 64 << 20
 // isTogether tells whether few rows go to so many experts that it is best to read all of them at once.
 func (e Experts) isTogether(r Routes) bool {
 	t, k := r.Experts.Shape().Dimensions[0], r.Experts.Shape().Dimensions[1]
-	if !e.Up.DType.IsFloat() || !e.Down.DType.IsFloat() || 2*t*k < e.count() ||
+	if e.Up.Blocks.Is() || e.Down.Blocks.Is() || 2*t*k < e.count() ||
 		t*e.count()*max(e.Up.Out, e.Up.In) > togetherNumbers {
 		return false
 	}
@@ -30,7 +30,7 @@ func (e Experts) isTogether(r Routes) bool {
 func (e Experts) together(x *Node, r Routes, wanted *Node) *Node {
 	up, down := e.Up.cut(), e.Down.cut()
 	shares := e.byExpert(r, wanted)
-	y := dot(up.wide(x), up.Data, []int{1}, []int{2}) // [T, E, Out]
+	y := up.products(x)
 	if e.UpBias != nil {
 		y = Add(y, BroadcastToDims(InsertAxes(ConvertDType(e.UpBias, dtypes.Float32), 0), y.Shape().Dimensions...))
 	}
@@ -40,7 +40,7 @@ func (e Experts) together(x *Node, r Routes, wanted *Node) *Node {
 		y = e.Activation.of(y)
 	}
 	y = ConvertDType(shareOf(y, BroadcastToDims(InsertAxes(shares, -1), y.Shape().Dimensions...)), x.DType())
-	sum := down.sumOf(down.wide(y))
+	sum := down.sumOf(y)
 	if e.DownBias != nil {
 		shares = shareOf(OnesLike(shares), shares)
 		sum = Add(sum, dot(shares, ConvertDType(e.DownBias, dtypes.Float32), []int{1}, []int{0}))
@@ -48,14 +48,38 @@ func (e Experts) together(x *Node, r Routes, wanted *Node) *Node {
 	return sum
 }
 
+// products are what the matrices [E, Out, In] make of rows x [T, In], each of all: f32[T, E, Out].
+func (w Weight) products(x *Node) *Node {
+	if w.DType != dtypes.Int8 {
+		return dot(w.wide(x), w.Data, []int{1}, []int{2})
+	}
+	rounded, scale := toBytes(w.wide(x))
+	y := ConvertDType(Dot(rounded, ConvertDType(w.Data, rounded.DType())).WithOutputDType(dtypes.Int32).General(
+		[]int{1}, nil, []int{2}, nil), dtypes.Float32)
+	all := y.Shape().Dimensions
+	y = Mul(y, BroadcastToDims(InsertAxes(scale, -1), all...))
+	return Mul(y, BroadcastToDims(InsertAxes(w.Scales, 0), all...))
+}
+
 // sumOf is the sum of what the matrices [E, Out, In] make of rows x [T, E, In] each: f32[T, Out]. A TPU adds up over
-// experts within the product; XLA for GPUs would turn the matrices around for that.
+// experts within the product of floats; XLA for GPUs would turn the matrices around for that.
 func (w Weight) sumOf(x *Node) *Node {
-	if platformOf(x.Graph().Backend()) == "tpu" {
+	x = w.wide(x)
+	if w.DType != dtypes.Int8 && platformOf(x.Graph().Backend()) == "tpu" {
 		return dot(x, w.Data, []int{1, 2}, []int{0, 2})
 	}
-	each := Dot(x, ConvertDType(w.Data, x.DType())).WithOutputDType(dtypes.Float32)
-	return ReduceSum(each.General([]int{2}, []int{1}, []int{2}, []int{0}), 0) // of [E, T, Out]
+	each := func(x *Node, result dtypes.DType) *Node { // [E, T, Out]
+		return Dot(x, ConvertDType(w.Data, x.DType())).WithOutputDType(result).General([]int{2}, []int{1}, []int{2},
+			[]int{0})
+	}
+	if w.DType != dtypes.Int8 {
+		return ReduceSum(each(x, dtypes.Float32), 0)
+	}
+	rounded, scale := toBytes(x)
+	y := ConvertDType(each(rounded, dtypes.Int32), dtypes.Float32)
+	all := y.Shape().Dimensions
+	y = Mul(y, BroadcastToDims(TransposeAllAxes(scale, 1, 0, 2), all...))
+	return ReduceSum(Mul(y, BroadcastToDims(InsertAxes(w.Scales, 1), all...)), 0)
 }
 
 // dot is a product of x and m in float32.
