@@ -52,8 +52,9 @@ func TestSamplerForTPU(t *testing.T) {
 	ints := func(name string) *Node { return Parameter(g, name, shapes.Make(dtypes.Int32, n)) }
 	p := sampling.Params{Temperature: floats("temperature"), TopP: floats("top_p"), MinP: floats("min_p"),
 		TopK: ints("top_k"), Key: Parameter(g, "key", shapes.Make(dtypes.Uint32, n, 2))}
-	tokens, logprobs, processed := sampling.Sample(Parameter(g, "logits", shapes.Make(dtypes.Float32, n, vocabulary)), p,
-		ints("positions"), Parameter(g, "rows", shapes.Make(dtypes.Int32)))
+	logits := Parameter(g, "logits", shapes.Make(dtypes.Float32, n, vocabulary))
+	tokens, logprobs, processed := sampling.Sample(logits, p, ints("positions"),
+		Parameter(g, "rows", shapes.Make(dtypes.Int32)))
 	if err := g.Compile(tokens, logprobs, processed); err != nil {
 		t.Fatal(err)
 	}
