@@ -149,7 +149,8 @@ func checkMovesWithin(t *testing.T, cfg Config, done *Precompiled, anyway int64)
 	temporary := max(layer/2, 16*4*int64(done.Plan.slots*cfg.Model.Config.VocabSize),
 		arraysOfStates*states, anyway)
 	limits := programLimits{cache: int(layer) / done.Plan.layouts[0].Shape().DType.Size(),
-		gathered: done.Plan.slots * (cfg.Model.Config.VocabSize + done.Plan.Devices)}
+		gathered: done.Plan.slots * done.Plan.Devices *
+			decoder.NewPartition(cfg.Model.Config, done.Plan.Devices).Vocab}
 	leaves, on := 0, cfg.Backend.(interface{ Platform() string })
 	for _, program := range done.Programs {
 		e := program.Executable.(*xla.Executable)

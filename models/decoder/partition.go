@@ -30,7 +30,7 @@ type Partition struct {
 // fewest KV slots a device, and then with the fewest query heads.
 func NewPartition(cfg models.Config, devices int) Partition {
 	s := Partition{
-		Devices: devices, Intermediate: ceilDiv(cfg.IntermediateSize, devices), Vocab: ceilDiv(cfg.VocabSize, devices),
+		Devices: devices, Intermediate: ceilDiv(cfg.IntermediateSize, devices), Vocab: vocabOf(cfg.VocabSize, devices),
 		heads: cfg.NumHeads, perHead: cfg.NumHeads / cfg.NumKVHeads, ExpertGroups: max(1, cfg.ExpertGroups),
 	}
 	for queries := s.perHead; queries >= 1; queries-- {
@@ -40,6 +40,17 @@ func NewPartition(cfg models.Config, devices int) Partition {
 		}
 	}
 	return s
+}
+
+// vocabOf is the rows of the vocabulary of a device: a multiple of a TPU's lanes where that adds little. Else the scores
+// of the devices would have to be shifted behind each other.
+func vocabOf(size, devices int) int {
+	const lanes = 128
+	share := ceilDiv(size, devices)
+	if wide := ceilDiv(share, lanes) * lanes; devices > 1 && wide-share <= share/16 {
+		return wide
+	}
+	return share
 }
 
 func ceilDiv(a, b int) int { return (a + b - 1) / b }

@@ -141,3 +141,15 @@ func TestPartitionsOfModels(t *testing.T) {
 		}
 	}
 }
+
+// A device's rows of the vocabulary are whole registers of a TPU, unless that is many more.
+func TestPartsOfTheVocabulary(t *testing.T) {
+	for _, c := range []struct{ size, devices, want int }{{128256, 1, 128256}, {128256, 8, 16128}, {151936, 4, 38016},
+		{151936, 2, 76032}, {32000, 4, 8064}, {256, 8, 32}, {1000, 4, 256}} {
+		cfg := models.Config{NumHeads: 1, NumKVHeads: 1, HeadDim: 1, IntermediateSize: 1, VocabSize: c.size}
+		got := decoder.NewPartition(cfg, c.devices).Vocab
+		if got != c.want || got*c.devices < c.size {
+			t.Errorf("%d tokens on %d devices: %d each, want %d", c.size, c.devices, got, c.want)
+		}
+	}
+}
