@@ -54,15 +54,17 @@ func (e Experts) tiles(x *Node, r Routes, wanted *Node) *Node {
 	}
 
 	order = Pad(DivScalar(order, k), ScalarZero(g, dtypes.Int32), compute.PadAxis{End: tileRows})
+	rows := Gather(x, InsertAxes(order, -1)) // of all pairs: a tile reads its own as they lie
 	type progress struct{ At, Y *Node }
 	done := control.While(
 		progress{ScalarZero(g, dtypes.Int32), Zeros(g, shapes.Make(dtypes.Float32, pairs+tileRows, e.Up.In))},
 		func(p progress) *Node { return LessThan(p.At, count) },
 		func(p progress) progress {
-			number, at := Reshape(oneOf(expert, p.At)), Reshape(oneOf(from, p.At))
-			rows := Gather(x, InsertAxes(DynamicSlice(order, []*Node{at}, []int{tileRows}), -1))
-			y := e.one(rows, number)
-			return progress{AddScalar(p.At, 1), DynamicUpdateSlice(p.Y, y, []*Node{at, ScalarZero(g, dtypes.Int32)})}
+			zero := ScalarZero(g, dtypes.Int32)
+			number := Reshape(DynamicSlice(expert, []*Node{p.At}, []int{1}))
+			at := Reshape(DynamicSlice(from, []*Node{p.At}, []int{1}))
+			y := e.one(DynamicSlice(rows, []*Node{at, zero}, []int{tileRows, e.Up.In}), number)
+			return progress{AddScalar(p.At, 1), DynamicUpdateSlice(p.Y, y, []*Node{at, zero})}
 		})
 	place = Reshape(place, t, k)
 	sum := Zeros(g, shapes.Make(dtypes.Float32, t, e.Up.In))
