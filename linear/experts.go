@@ -30,11 +30,11 @@ type Routes struct {
 	Shares *Node
 }
 
-// Apply returns for each row of x [T, In] the sum of share * Down(Up(x)) over its experts, in the order of their
-// numbers: [T, In]. Inner rows are rounded to x's dtype; the sums are float32 and rounded once. Of the options Rows,
-// Residual and Float32 count.
+// Apply returns for each row of x [T, In] the sum of share * Down(Up(x)) over its experts: [T, In]. Inner rows are
+// rounded to x's dtype; the sums are float32 and rounded once. Of the options Rows, Residual and Float32 count.
 //
-// A row's result depends on no other row. The weights of experts that no row goes to are not read.
+// A row's result depends on no other row. Kernels add up in the order of the experts' numbers, and do not read the
+// weights of experts that no row goes to; so does the plain form but for [Experts.together].
 func (e Experts) Apply(x *Node, r Routes, o Options) *Node {
 	g, dtype := x.Graph(), x.DType()
 	experts, t, k := e.count(), r.Experts.Shape().Dimensions[0], r.Experts.Shape().Dimensions[1]
