@@ -42,8 +42,8 @@ func NewPartition(cfg models.Config, devices int) Partition {
 	return s
 }
 
-// vocabOf is the rows of the vocabulary of a device, a multiple of a TPU's lanes where that adds little: else the scores
-// of the devices would have to be shifted behind each other.
+// vocabOf is the rows of the vocabulary of a device, a multiple of a TPU's lanes where that adds little: else the
+// scores of the devices would have to be shifted behind each other.
 func vocabOf(size, devices int) int {
 	const lanes = 128
 	share := ceilDiv(size, devices)
