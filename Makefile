@@ -24,7 +24,7 @@ demo: fetch
 
 test: fetch
 	$(GO) vet ./...
-	$(GO) test -short -timeout 30m $(TESTS)
+	GO=$(GO) scripts/test.sh $(TESTS)
 
 test-slow: fetch
 	$(GO) test -timeout 80m $(TESTS)

