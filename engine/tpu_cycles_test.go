@@ -1,9 +1,7 @@
 package engine
 
 import (
-	"regexp"
-	"strconv"
-	"strings"
+	"slices"
 	"testing"
 
 	"github.com/gomlx/compute/dtypes"
@@ -59,102 +57,56 @@ func TestDecodeStepsForTPU(t *testing.T) {
 	}
 }
 
-// operation is one of a computation of an optimized program.
-type operation struct {
-	kind   string
-	cycles int
-	calls  []string
-	kernel string // the shape of what a kernel of a TPU returns; "" of other operations
-}
-
-var (
-	anyOperation = regexp.MustCompile(`^\s+(?:ROOT )?%\S+ = (.*?) ([\w-]+)\(`)
-	called       = regexp.MustCompile(` calls=%([\w.-]+)`)
-	cyclesOf     = regexp.MustCompile(`, cycles=(\d+)`)
-)
-
-// computationsOf are the operations of a program's computations, by name.
-func computationsOf(hlo string) map[string][]operation {
-	all, in := map[string][]operation{}, ""
-	for line := range strings.Lines(hlo) {
-		if c := computation.FindStringSubmatch(line); c != nil {
-			in = strings.TrimPrefix(c[1], "%")
-		}
-		m := anyOperation.FindStringSubmatch(line)
-		if m == nil {
-			continue
-		}
-		op := operation{kind: m[2]}
-		if c := cyclesOf.FindStringSubmatch(line); c != nil {
-			op.cycles, _ = strconv.Atoi(c[1])
-		}
-		for _, c := range called.FindAllStringSubmatch(line, -1) {
-			op.calls = append(op.calls, c[1])
-		}
-		if strings.Contains(line, `custom_call_target="tpu_custom_call"`) {
-			op.kernel = m[1]
-		}
-		all[in] = append(all[in], op)
-	}
-	return all
-}
-
 // decodeStep adds up what the compiler expects of a decode step, in cycles: of its layers; of what draws tokens, where
 // no row has a filter; and of the rest.
 func decodeStep(t *testing.T, hlo string, numLayers int) (layers, draw, around int) {
 	t.Helper()
-	all := computationsOf(hlo)
-	// kernelIn is the shape of what attention's kernel returns in a computation or in its loops.
-	var kernelIn func(name string) string
-	kernelIn = func(name string) string {
-		for _, op := range all[name] {
-			switch {
-			case op.kernel != "":
-				return op.kernel
-			case op.kind == "while" && kernelIn(op.calls[0]) != "":
-				return kernelIn(op.calls[0])
-			}
-		}
-		return ""
+	all := testenv.Computations(hlo)
+	// hasKernel tells of computations with attention's kernel in them or in their loops.
+	var hasKernel func(name string) bool
+	hasKernel = func(name string) bool {
+		return slices.ContainsFunc(all[name], func(op testenv.Operation) bool {
+			return op.Kernel || op.Kind == "while" && hasKernel(op.Calls[0])
+		})
 	}
 	// cycles are those of a computation where each condition asks for less.
 	var cycles func(name string) int
 	cycles = func(name string) int {
 		sum := 0
 		for _, op := range all[name] {
-			switch op.kind {
+			switch op.Kind {
 			case "while":
 				times := 1
-				if kernelIn(op.calls[0]) != "" {
+				if hasKernel(op.Calls[0]) {
 					times = numLayers
 				}
-				sum += times * cycles(op.calls[0])
+				sum += times * cycles(op.Calls[0])
 			case "conditional":
-				sum += min(cycles(op.calls[0]), cycles(op.calls[1]))
+				sum += min(cycles(op.Calls[0]), cycles(op.Calls[1]))
 			default:
-				sum += op.cycles
+				sum += op.Cycles
 			}
 		}
 		return sum
 	}
 	for _, ops := range all {
-		var kinds []operation // of prompt steps, and of decode steps
+		var kinds []testenv.Operation // of prompt steps, and of decode steps
 		for _, op := range ops {
-			if op.kind == "while" && kernelIn(op.calls[0]) != "" {
+			if op.Kind == "while" && hasKernel(op.Calls[0]) {
 				kinds = append(kinds, op)
 			}
 		}
 		if len(kinds) != 2 {
 			continue
 		}
-		layers = cycles(kinds[1].calls[0])
+		layers = cycles(kinds[1].Calls[0])
 		for _, op := range ops {
-			switch op.kind {
+			switch op.Kind {
 			case "while": // of the layers, or of sequences that end
 			case "conditional":
-				draw += max(cycles(op.calls[0]), cycles(op.calls[1]))
+				draw += max(cycles(op.Calls[0]), cycles(op.Calls[1]))
 			default:
-				around += op.cycles
+				around += op.Cycles
 			}
 		}
 	}

@@ -69,7 +69,8 @@ func TestExpertsTogetherForTPU(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := testenv.Cycles(hlo); got > most {
+		got := testenv.Cycles(hlo)
+		if t.Logf("%s: %d cycles", dtype, got); got > most {
 			t.Errorf("%s: the compiler expects %d cycles of a layer, want at most %d", dtype, got, most)
 		}
 	}

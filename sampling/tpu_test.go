@@ -63,8 +63,9 @@ func TestSamplerForTPU(t *testing.T) {
 		t.Fatal(err)
 	}
 	// No filters, and one round of each search.
-	if got := testenv.Cycles(hlo); got > 800_000 {
-		t.Errorf("the compiler expects %d cycles", got)
+	got := testenv.Cycles(hlo)
+	if t.Logf("%d cycles", got); got > 800_000 {
+		t.Errorf("the compiler expects %d cycles, want at most 800,000", got)
 	}
 	if moved := regexp.MustCompile(`= \w+\[(64,1002,128|64,128256|128256,64|8208384)\]\S* (reshape|copy)\(.*`).
 		FindAllString(hlo, -1); len(moved) > 1 {

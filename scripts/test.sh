@@ -9,6 +9,7 @@ flags=(-short -timeout 30m)
 failed=0
 scripts/halves.sh ./engine . "${flags[@]}" &
 halves=$!
-$GO test -p 1 "${flags[@]}" $($GO list ./... | grep -v '/engine$') || failed=1
+processors=$(nproc)
+$GO test -p $((processors > 2 ? processors - 1 : 1)) "${flags[@]}" $($GO list ./... | grep -v '/engine$') || failed=1
 wait $halves || failed=1
 exit $failed
