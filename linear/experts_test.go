@@ -308,11 +308,15 @@ func TestExpertsPlain(t *testing.T) {
 	}
 }
 
-// A row with what is not a number gives such results, and leaves the others alone.
+// A row with what is not a number gives such results, and leaves the others alone. So does an expert whose products are
+// infinite, which no row goes to.
 func TestExpertsNotANumber(t *testing.T) {
 	plain := testenv.XLAWithoutKernels(t)
 	for _, backend := range []compute.Backend{testenv.XLA(t), plain, likeTPU{plain}, likeGPU{plain}} {
 		m := newMixture(dtypes.Float32, dtypes.Float32, 4, 2, 33, 20, 9, true, false)
+		for i := range m.up[2].w {
+			m.up[2].w[i] = math.MaxFloat32
+		}
 		r := m.random(9, rand.New(rand.NewPCG(1, 1)))
 		for i := range r.experts {
 			r.experts[i] = int32(i % 2)
