@@ -308,7 +308,7 @@ func TestGemma4Refusals(t *testing.T) {
 		change m
 		want   string
 	}{
-		"no experts":         {m{"enable_moe_block": true}, "num_experts is 0"},
+		"no experts":         {m{"enable_moe_block": true}, "layer 0 takes 0 of 0 experts"},
 		"bias":               {m{"attention_bias": true}, "attention_bias"},
 		"activation":         {m{"hidden_activation": "silu"}, `hidden_activation "silu"`},
 		"tokens behind":      {m{"use_bidirectional_attention": "all"}, `use_bidirectional_attention "all"`},

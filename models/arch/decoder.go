@@ -29,19 +29,20 @@ type Decoder struct {
 type Stored struct {
 	Interleaved bool              // rows of q and k lie so that a rotation turns neighbours
 	Renamed     map[string]string // beginnings of names, and what stands there otherwise
-	Unused      []string          // beginnings of the names of tensors that the decoder has no use for
+	Unused      []string          // beginnings of the names, as Renamed has them, of tensors without use
 }
 
 // Name returns what [Config.Tensors] calls a tensor; ok is false for tensors without use.
 func (s Stored) Name(name string) (is string, ok bool) {
+	for begin, want := range s.Renamed {
+		if rest, found := strings.CutPrefix(name, begin); found {
+			name = want + rest
+			break
+		}
+	}
 	for _, begin := range s.Unused {
 		if strings.HasPrefix(name, begin) {
 			return "", false
-		}
-	}
-	for begin, want := range s.Renamed {
-		if rest, found := strings.CutPrefix(name, begin); found {
-			return want + rest, true
 		}
 	}
 	return name, true
@@ -51,7 +52,7 @@ func (s Stored) Name(name string) (is string, ok bool) {
 type GGUF struct {
 	Architecture string   // general.architecture; "" if there is none of its own
 	Keys         []string // keys below it that Metadata acts on, beside those of all decoders
-	ByLayer      []string // keys that may differ between layers, which Metadata reads by [Metadata.IntsOfLayers]
+	OwnSizes     bool     // layers may have KV heads and feed-forwards of their own sizes
 	Interleaved  bool     // rows of q and k lie so that a rotation turns neighbours
 	OffsetNorms  bool     // weights of norms have Norm.Offset in them
 	Experts      bool     // files have an expert_count: this tells decoders of one Architecture apart

@@ -109,7 +109,7 @@ func (f Fused) in(part Part, bias bool, rows int, name func(part Part) string) *
 
 func (e Experts) check(layer int) error {
 	switch {
-	case e.Count == 0:
+	case e.Count == 0 && !e.Apart:
 		return nil
 	case e.Count < 1 || e.Count > 1<<14 || e.Chosen < 1 || e.Chosen > e.Count:
 		return fmt.Errorf("layer %d takes %d of %d experts", layer, e.Chosen, e.Count)

@@ -55,7 +55,7 @@ func ParseConfig(decoders []Decoder, config, generation []byte) (Config, error) 
 	if err != nil {
 		return Config{}, err
 	}
-	return c, c.check()
+	return c, c.finish()
 }
 
 // text reads the object of a key. What stands beside it, and not in it, counts too.
@@ -145,6 +145,16 @@ func (j *JSON) sizes(c *Config, absent Defaults) error {
 func (j *JSON) Require(key, want string) error {
 	if is := j.String(key, want); is != want {
 		return Unsupported(want+" is", "%s %q", key, is)
+	}
+	return nil
+}
+
+// Refuse refuses keys that are true.
+func (j *JSON) Refuse(c *Config, keys ...string) error {
+	for _, key := range keys {
+		if j.Bool(key, false) {
+			return Unsupported("", "%s in a %s", key, c.Architecture)
+		}
 	}
 	return nil
 }
@@ -281,8 +291,14 @@ func (j *JSON) Decode(key string, dst any) {
 	if !j.Has(key) {
 		return
 	}
-	if err := json.Unmarshal(j.fields[key], dst); err != nil && j.err == nil {
-		j.err = fmt.Errorf("%s is not of the expected type: %w", key, err)
+	if err := json.Unmarshal(j.fields[key], dst); err != nil {
+		j.fail(fmt.Errorf("%s is not of the expected type: %w", key, err))
+	}
+}
+
+func (j *JSON) fail(err error) {
+	if j.err == nil {
+		j.err = err
 	}
 }
 
@@ -303,24 +319,22 @@ func (j *JSON) String(key, absent string) string  { j.Decode(key, &absent); retu
 func (j *JSON) Int(key string, absent int) int {
 	x := j.Float(key, float64(absent))
 	if x != math.Trunc(x) || math.Abs(x) > 1<<53 {
-		if j.err == nil {
-			j.err = fmt.Errorf("%s is %g, not an integer", key, x)
-		}
+		j.fail(fmt.Errorf("%s is %g, not an integer", key, x))
 		return absent
 	}
 	return int(x)
 }
 
 func (j *JSON) required(key string) int {
-	if !j.Has(key) && j.err == nil {
-		j.err = fmt.Errorf("%s is missing", key)
+	if !j.Has(key) {
+		j.fail(fmt.Errorf("%s is missing", key))
 	}
 	return j.Int(key, 0)
 }
 
 func (j *JSON) requiredFloat(key string) float64 {
-	if !j.Has(key) && j.err == nil {
-		j.err = fmt.Errorf("%s is missing", key)
+	if !j.Has(key) {
+		j.fail(fmt.Errorf("%s is missing", key))
 	}
 	return j.Float(key, 0)
 }

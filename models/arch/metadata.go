@@ -50,21 +50,21 @@ func ReadMetadata(decoders []Decoder, f *gguf.File) (Config, Decoder, error) {
 		return Config{}, Decoder{}, Unsupported(supported(decoders,
 			func(d Decoder) string { return d.GGUF.Architecture }), "GGUF architecture %q", name)
 	}
-	d, m := decoders[at], &Metadata{File: f, prefix: name + ".", byLayer: decoders[at].GGUF.ByLayer}
+	d, m := decoders[at], &Metadata{File: f, prefix: name + ".", ownSizes: decoders[at].GGUF.OwnSizes}
 	c := Config{Architecture: d.Class, ModelType: d.ModelType, Names: d.Names, Norm: d.Norm,
 		Stored: Stored{Interleaved: d.GGUF.Interleaved}, Generation: ggufGeneration(f)}
 	if err := m.sizes(&c); err != nil {
 		return Config{}, Decoder{}, err
 	}
 	c.SetLayers(c.LlamaLayer())
-	if err := errors.Join(m.rope(&c), d.Metadata(m, &c), m.refusals(&c, d)); err != nil {
+	if err := errors.Join(m.rope(&c), m.sizesOfLayers(&c), d.Metadata(m, &c), m.refusals(&c, d)); err != nil {
 		return Config{}, Decoder{}, err
 	}
 	if m.err != nil {
 		return Config{}, Decoder{}, m.err
 	}
 	m.nameQKV(&c)
-	return c, d, c.check()
+	return c, d, c.finish()
 }
 
 // sizes reads what all decoders have.
@@ -228,10 +228,10 @@ func (m *Metadata) headRefusals(c *Config, d Decoder) (errs []error) {
 // Metadata reads typed metadata below the name of the architecture, each key with the value that it has where it is
 // absent. The first key of the wrong type is kept in err.
 type Metadata struct {
-	File    *gguf.File
-	prefix  string
-	byLayer []string // keys that may differ between layers: Int is the first one's
-	err     error
+	File     *gguf.File
+	prefix   string
+	ownSizes bool // layers may differ by sizeKeys: Int is the first layer's
+	err      error
 }
 
 func (m *Metadata) Has(key string) bool { return m.File.Has(m.prefix + key) }
@@ -244,7 +244,7 @@ func (m *Metadata) fail(format string, args ...any) {
 
 // int also accepts an array whose elements are all equal: some converters write per-layer values.
 func (m *Metadata) Int(key string, absent int) int {
-	differ := slices.Contains(m.byLayer, key)
+	differ := m.ownSizes && slices.Contains(sizeKeys, key)
 	key = m.prefix + key
 	if !m.File.Has(key) {
 		return absent
@@ -264,26 +264,6 @@ func (m *Metadata) Int(key string, absent int) int {
 		return absent
 	}
 	return int(n)
-}
-
-// IntsOfLayers reads a key of each layer: a list, or one number for all.
-func (m *Metadata) IntsOfLayers(c *Config, key string, absent int) ([]int, error) {
-	list, ok := m.File.Ints(m.prefix + key)
-	if !ok {
-		return slices.Repeat([]int{m.Int(key, absent)}, c.NumLayers), nil
-	}
-	if len(list) != c.NumLayers {
-		return nil, fmt.Errorf("metadata key %q has %s for %s", m.prefix+key, plural.Count(len(list), "entry"),
-			plural.Count(c.NumLayers, "layer"))
-	}
-	ints := make([]int, len(list))
-	for i, x := range list {
-		if x < 0 || x > math.MaxInt32 {
-			return nil, fmt.Errorf("metadata key %q is %d for layer %d", m.prefix+key, x, i)
-		}
-		ints[i] = int(x)
-	}
-	return ints, nil
 }
 
 // kvHeads reads how many KV heads layers have: all the same, but none where a layer does not attend.

@@ -32,10 +32,8 @@ func readJSON(j *arch.JSON, c *arch.Config) error {
 	if err := j.Require("hidden_activation", "gelu_pytorch_tanh"); err != nil {
 		return err
 	}
-	for _, key := range []string{"attention_bias", "use_bidirectional_attention"} {
-		if j.Bool(key, false) {
-			return arch.Unsupported("", "%s in a %s", key, c.Architecture)
-		}
+	if err := j.Refuse(c, "attention_bias", "use_bidirectional_attention"); err != nil {
+		return err
 	}
 	window, sliding, err := j.SlidingWindow(c, window, pattern)
 	if err != nil {
@@ -63,10 +61,8 @@ func setLayers(c *arch.Config, window int, sliding []bool, preAttentionScalar, s
 	c.EmbeddingScale = math.Sqrt(float64(c.HiddenSize))
 	for i := range c.Layers {
 		l := &c.Layers[i]
-		l.AttentionNorm, l.MLPNorm = arch.Norms{Before: true, After: true}, arch.Norms{Before: true, After: true}
-		l.Activation, l.Scale, l.ScoreCap = arch.GELUTanh, 1/math.Sqrt(preAttentionScalar), scoreCap
-		if sliding[i] {
-			l.Window = window
-		}
+		l.Sandwich()
+		l.Scale, l.ScoreCap = 1/math.Sqrt(preAttentionScalar), scoreCap
 	}
+	c.SlideLayers(window, sliding)
 }

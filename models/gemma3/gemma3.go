@@ -42,10 +42,8 @@ func readJSON(j *arch.JSON, c *arch.Config) error {
 	if err := j.Require("hidden_activation", "gelu_pytorch_tanh"); err != nil {
 		return err
 	}
-	for _, key := range []string{"attention_bias", "use_bidirectional_attention"} {
-		if j.Bool(key, false) {
-			return arch.Unsupported("", "%s in a %s", key, c.Architecture)
-		}
+	if err := j.Refuse(c, "attention_bias", "use_bidirectional_attention"); err != nil {
+		return err
 	}
 	if j.Has("attn_logit_softcapping") { // transformers reads it and does not use it
 		return arch.Unsupported("", "attn_logit_softcapping in a %s", c.Architecture)
@@ -80,10 +78,8 @@ func setLayers(c *arch.Config, window int, sliding []bool, preAttentionScalar fl
 	c.EmbeddingScale = math.Sqrt(float64(c.HiddenSize))
 	for i := range c.Layers {
 		l := &c.Layers[i]
-		l.AttentionNorm, l.MLPNorm = arch.Norms{Before: true, After: true}, arch.Norms{Before: true, After: true}
-		l.Activation, l.Scale, l.QKNorm = arch.GELUTanh, 1/math.Sqrt(preAttentionScalar), arch.EachHead
-		if sliding[i] && window > 0 {
-			l.Window, l.Rope = window, arch.LocalRope
-		}
+		l.Sandwich()
+		l.Scale, l.QKNorm = 1/math.Sqrt(preAttentionScalar), arch.EachHead
 	}
+	c.SlideLayers(window, sliding)
 }

@@ -4,7 +4,9 @@
 package gemma4
 
 import (
+	"errors"
 	"fmt"
+	"math"
 
 	"github.com/quire/quire/models/arch"
 )
@@ -13,10 +15,8 @@ import (
 var Decoders = []arch.Decoder{
 	decoder(arch.Decoder{Class: "Gemma4ForCausalLM", ModelType: "gemma4_text", GGUF: ofGGUF}),
 	decoder(arch.Decoder{Class: "Gemma4ForConditionalGeneration", ModelType: "gemma4", Text: "text_config",
-		Stored: arch.Stored{
-			Renamed: map[string]string{"model.language_model.": "model."},
-			Unused: []string{"model.vision_tower.", "model.audio_tower.", "model.embed_vision.",
-				"model.embed_audio."}}}),
+		Stored: arch.Stored{Renamed: map[string]string{"model.language_model.": "model."}, Unused: []string{
+			"model.vision_tower.", "model.audio_tower.", "model.embed_vision.", "model.embed_audio."}}}),
 }
 
 func decoder(d arch.Decoder) arch.Decoder {
@@ -51,20 +51,19 @@ func decoder(d arch.Decoder) arch.Decoder {
 
 // Where a config does not say otherwise.
 const (
-	theta, localTheta = 1e6, 1e4
-	share             = 0.25 // of heads without a window, is turned
-	window            = 512
-	pattern           = 6 // the last layer of so many attends to all
-	globalHeadDim     = 512
-	layerEmbedding    = 256
+	theta, localTheta             = 1e6, 1e4
+	share                         = 0.25   // of heads without a window, is turned
+	window, pattern               = 512, 6 // the last layer of so many attends to all
+	globalHeadDim, layerEmbedding = 512, 256
 )
 
+// mixture is what all mixtures of Gemma 4 have; each layer has it beside its feed-forward.
+var mixture = arch.Experts{Renormalize: true, Apart: true, Fused: arch.FusedHalves}
+
 func readJSON(j *arch.JSON, c *arch.Config) error {
-	if err := j.Require("hidden_activation", "gelu_pytorch_tanh"); err != nil {
+	err := errors.Join(j.Require("hidden_activation", "gelu_pytorch_tanh"), j.Refuse(c, "attention_bias"))
+	if err != nil {
 		return err
-	}
-	if j.Bool("attention_bias", false) {
-		return arch.Unsupported("", "attention_bias in a %s", c.Architecture)
 	}
 	if j.String("use_bidirectional_attention", "") == "all" { // "vision" is of pictures
 		return arch.Unsupported("", `use_bidirectional_attention "all" in a %s`, c.Architecture)
@@ -76,57 +75,75 @@ func readJSON(j *arch.JSON, c *arch.Config) error {
 	sliding[c.NumLayers-1] = false // whatever the config says, as in transformers
 	c.LogitCap = j.FloatOrNull("final_logit_softcapping", 0)
 	c.LayerEmbedding = int(j.FloatOrNull("hidden_size_per_layer_input", layerEmbedding))
-	if c.LayerEmbedding > 0 {
-		if words := j.Int("vocab_size_per_layer_input", 262144); words != c.VocabSize {
-			return arch.Unsupported("", "vocab_size_per_layer_input %d beside a vocab_size of %d", words, c.VocabSize)
-		}
-	}
-	setLayers(c, window, sliding)
-	for i := range c.Layers {
-		c.Layers[i].KeysAreValues = !sliding[i] && j.Bool("attention_k_eq_v", false)
+	if words := j.Int("vocab_size_per_layer_input", 262144); c.LayerEmbedding > 0 && words != c.VocabSize {
+		return arch.Unsupported("", "vocab_size_per_layer_input %d beside a vocab_size of %d", words, c.VocabSize)
 	}
 	if !j.Has("rope_parameters") {
 		c.Ropes[arch.FullRope] = arch.Rope{Theta: theta, Share: share}
 	}
-	if err := heads(j, c); err != nil {
-		return err
-	}
-	if err := turnHeads(c); err != nil {
-		return err
-	}
-	shared := j.Int("num_kv_shared_layers", 0)
-	if err := shareKeys(c, shared); err != nil {
-		return err
-	}
-	for i := c.NumLayers - shared; i < c.NumLayers; i++ {
-		if j.Bool("use_double_wide_mlp", false) {
-			c.Layers[i].Intermediate = 2 * c.IntermediateSize
-		}
-		for _, part := range []string{"k_proj", "v_proj", "k_norm", "v_norm"} {
-			for _, before := range []string{"model.", "model.language_model."} {
-				c.Stored.Unused = append(c.Stored.Unused, fmt.Sprintf("%slayers.%d.self_attn.%s.", before, i, part))
-			}
-		}
-	}
+	setLayers(c, window, sliding)
+	own, dim, heads := j.OwnHeads(c), j.Int("global_head_dim", globalHeadDim), j.Int("num_global_key_value_heads", 0)
+	shared, wide := j.Int("num_kv_shared_layers", 0), j.Bool("use_double_wide_mlp", false)
+	var e arch.Experts
 	if j.Bool("enable_moe_block", false) {
-		return experts(j, c)
-	}
-	return nil
-}
-
-// mixture is what all mixtures of Gemma 4 have.
-var mixture = arch.Experts{Renormalize: true, Apart: true}
-
-// experts reads the mixture, which all layers have beside their feed-forward.
-func experts(j *arch.JSON, c *arch.Config) error {
-	e := mixture
-	e.Count, e.Chosen, e.Size = j.Int("num_experts", 0), j.Int("top_k_experts", 0), j.Int("moe_intermediate_size", 0)
-	if e.Fused = arch.FusedHalves; e.Count < 1 {
-		return fmt.Errorf("num_experts is %d, and enable_moe_block is true", e.Count)
+		e = mixture
+		e.Count, e.Chosen = j.Int("num_experts", 0), j.Int("top_k_experts", 0)
+		e.Size = j.Int("moe_intermediate_size", 0)
 	}
 	for i := range c.Layers {
-		e.Shared = c.OfLayer(i).IntermediateSize
-		c.Layers[i].Experts = e
+		l := &c.Layers[i]
+		l.KeysAreValues = !sliding[i] && j.Bool("attention_k_eq_v", false)
+		if !own && !sliding[i] {
+			l.HeadDim = dim
+		}
+		if !own && l.KeysAreValues {
+			l.KVHeads = heads
+		}
+		if wide && i >= c.NumLayers-shared {
+			l.Intermediate = 2 * c.IntermediateSize
+		}
+		if l.Experts = e; e.Apart {
+			l.Experts.Shared = c.OfLayer(i).IntermediateSize
+		}
 	}
-	return nil
+	return c.ShareKeys(shared)
+}
+
+func setLayers(c *arch.Config, window int, sliding []bool) {
+	c.EmbeddingScale = math.Sqrt(float64(c.HiddenSize))
+	for i := range c.Layers {
+		l := &c.Layers[i]
+		l.Sandwich()
+		l.Scale, l.QKNorm, l.ValueNorm, l.Scaled = 1, arch.EachHead, true, true
+	}
+	c.SlideLayers(window, sliding)
+}
+
+var ofGGUF = arch.GGUF{
+	Architecture: "gemma4", OwnSizes: true, Experts: true, // files without an expert_count are too
+	Keys: []string{"attention.sliding_window", "attention.sliding_window_pattern", "attention.shared_kv_layers",
+		"attention.key_length_swa", "attention.value_length_swa", "rope.freq_base_swa", "rope.dimension_count_swa",
+		"embedding_length_per_layer_input", "final_logit_softcapping"},
+}
+
+func readMetadata(m *arch.Metadata, c *arch.Config) error {
+	sliding, err := m.SlidingLayers(c, pattern)
+	if err != nil {
+		return err
+	}
+	full, shared := m.SlidingHeads(c, localTheta), m.Int("attention.shared_kv_layers", 0)
+	c.LogitCap, c.LayerEmbedding = m.Float("final_logit_softcapping", 0), m.Int("embedding_length_per_layer_input", 0)
+	setLayers(c, m.Int("attention.sliding_window", window), sliding)
+	for i := range c.Layers {
+		l := &c.Layers[i]
+		l.KeysAreValues = i < c.NumLayers-shared && !m.HasTensor(fmt.Sprintf("blk.%d.attn_v.weight", i))
+		if !sliding[i] {
+			l.HeadDim = full
+		}
+	}
+	m.EndsAt(c, "<turn|>")
+	if m.Int("expert_count", 0) > 0 {
+		err = m.ExpertsApart(c, mixture)
+	}
+	return errors.Join(err, c.ShareKeys(shared))
 }

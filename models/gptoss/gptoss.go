@@ -80,11 +80,8 @@ func readMetadata(m *arch.Metadata, c *arch.Config) error {
 }
 
 func setLayers(c *arch.Config, window int, sliding []bool, bias bool) {
-	for i := range c.Layers {
-		l := &c.Layers[i]
-		l.QKVBias, l.OBias, l.Sinks, l.Activation = bias, bias, true, arch.ClampedSwiGLU
-		if sliding[i] {
-			l.Window = window
-		}
-	}
+	l := c.LlamaLayer()
+	l.QKVBias, l.OBias, l.Sinks, l.Activation = bias, bias, true, arch.ClampedSwiGLU
+	c.SetLayers(l)
+	c.SlideLayers(window, sliding)
 }

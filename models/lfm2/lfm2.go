@@ -78,8 +78,8 @@ func readMixture(j *arch.JSON, c *arch.Config) error {
 
 // readBoth reads what configs with and without experts have.
 func readBoth(j *arch.JSON, c *arch.Config) error {
-	if j.Bool("conv_bias", false) {
-		return arch.Unsupported("", "conv_bias in a %s", c.Architecture)
+	if err := j.Refuse(c, "conv_bias"); err != nil {
+		return err
 	}
 	c.RMSNormEps = j.Float("norm_eps", 1e-5)
 	c.TieEmbeddings = j.Bool("tie_embedding", c.TieEmbeddings)

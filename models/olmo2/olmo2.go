@@ -61,12 +61,9 @@ func readMetadata(m *arch.Metadata, c *arch.Config) error {
 }
 
 func setLayers(c *arch.Config, bias bool, window int, sliding []bool) {
-	for i := range c.Layers {
-		l := &c.Layers[i]
-		l.AttentionNorm, l.MLPNorm = arch.Norms{After: true}, arch.Norms{After: true}
-		l.QKNorm, l.QKVBias, l.OBias = arch.AllHeads, bias, bias
-		if sliding != nil && sliding[i] {
-			l.Window, l.Rope = window, arch.LocalRope
-		}
-	}
+	l := c.LlamaLayer()
+	l.AttentionNorm, l.MLPNorm = arch.Norms{After: true}, arch.Norms{After: true}
+	l.QKNorm, l.QKVBias, l.OBias = arch.AllHeads, bias, bias
+	c.SetLayers(l)
+	c.SlideLayers(window, sliding)
 }

@@ -95,8 +95,8 @@ func (k kind) readJSON(j *arch.JSON, c *arch.Config) error {
 	if err := j.Require("hidden_act", "silu"); err != nil {
 		return err
 	}
-	if j.Bool("attention_bias", false) {
-		return arch.Unsupported("", "attention_bias in a %s", c.Architecture)
+	if err := j.Refuse(c, "attention_bias"); err != nil {
+		return err
 	}
 	types, err := layerTypes(j, c)
 	if err != nil {
