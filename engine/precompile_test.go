@@ -6,7 +6,6 @@ import (
 	"maps"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -19,14 +18,8 @@ import (
 	"github.com/quire/quire/models/decoder"
 )
 
-// An instruction of the optimized form: its result, of one array or several, and its name.
-var (
-	instruction = regexp.MustCompile(`^\s*(?:ROOT )?%\S+ = (\(.*?\)|\S+) ([a-z][a-z0-9-]*)\(`)
-	arrayOf     = regexp.MustCompile(`\w+\[([0-9,]*)\]`)
-	updated     = regexp.MustCompile(`alias\{output [0-9,]+ = parameter [0-9]+\}`)
-	computation = regexp.MustCompile(`^(?:ENTRY )?(%\S+) .*\{\s*$`)
-	fusion      = regexp.MustCompile(` fusion\(.* calls=(%[^\s,]+)`)
-)
+// An array that is updated in place, in the head of an optimized program.
+var updated = regexp.MustCompile(`alias\{output [0-9,]+ = parameter [0-9]+\}`)
 
 // Instructions that write their result anew, and those by which devices get parts of each other's arrays.
 var (
@@ -45,28 +38,21 @@ type programLimits struct {
 
 // violations lists where the optimized form of a program breaks the limits.
 func (l programLimits) violations(hlo string) (found []string) {
-	gathers, within, in := 0, fusionsWithin(hlo), ""
-	for line := range strings.Lines(hlo) {
-		if c := computation.FindStringSubmatch(line); c != nil {
-			in = c[1]
-		}
-		m := instruction.FindStringSubmatch(line)
-		if m == nil {
-			continue
-		}
-		largest := 0
-		for _, a := range arrayOf.FindAllStringSubmatch(m[1], -1) {
-			largest = max(largest, elementsOf(a[1]))
-		}
-		line = strings.TrimSpace(line)
-		switch name := m[2]; {
-		case slices.Contains(writesAnew, name) && largest >= l.cache && !within[in]:
-			found = append(found, "moves a layer's cache: "+line)
-		case slices.Contains(exchanges, name) && !strings.HasPrefix(name, "all-gather"):
-			found = append(found, "exchanges what is no sum: "+line)
-		case slices.Contains(exchanges, name):
-			if gathers++; largest > l.gathered {
-				found = append(found, "gathers more than scores: "+line)
+	program, gathers := testenv.ReadProgram(hlo), 0
+	// Results of fusions within others are read as they are made, as an operand of a product for instance, and never
+	// written.
+	within := program.Fused(slices.Collect(maps.Keys(program.Fused()))...)
+	for name, ops := range program {
+		for _, op := range ops {
+			switch {
+			case slices.Contains(writesAnew, op.Kind) && op.Largest >= l.cache && !within[name]:
+				found = append(found, "moves a layer's cache: "+op.Line)
+			case slices.Contains(exchanges, op.Kind) && !strings.HasPrefix(op.Kind, "all-gather"):
+				found = append(found, "exchanges what is no sum: "+op.Line)
+			case slices.Contains(exchanges, op.Kind):
+				if gathers++; op.Largest > l.gathered {
+					found = append(found, "gathers more than scores: "+op.Line)
+				}
 			}
 		}
 	}
@@ -74,25 +60,6 @@ func (l programLimits) violations(hlo string) (found []string) {
 		found = append(found, fmt.Sprintf("gathers %d times, want %d", gathers, l.gathers))
 	}
 	return found
-}
-
-// fusionsWithin are the computations of fusions within others. Their results are read as they are made, as an operand
-// of a product for instance, and never written.
-func fusionsWithin(hlo string) map[string]bool {
-	fused, within := map[string]bool{}, map[string]bool{}
-	for _, m := range fusion.FindAllStringSubmatch(hlo, -1) {
-		fused[m[1]] = true
-	}
-	in := ""
-	for line := range strings.Lines(hlo) {
-		if c := computation.FindStringSubmatch(line); c != nil {
-			in = c[1]
-		}
-		if m := fusion.FindStringSubmatch(line); m != nil && fused[in] {
-			within[m[1]] = true
-		}
-	}
-	return within
 }
 
 // checkPrograms holds for a job's programs what no plan may lack: few of them, all of the state updated in place, and
@@ -257,17 +224,6 @@ func checkKernels(t *testing.T, cfg Config, done *Precompiled) {
 			t.Errorf("%s calls %d kernels, want %d", program.Name, n, want)
 		}
 	}
-}
-
-// elementsOf is how many elements an array of these dimensions has.
-func elementsOf(dimensions string) int {
-	size := 1
-	for d := range strings.SplitSeq(dimensions, ",") {
-		if n, err := strconv.Atoi(d); err == nil {
-			size *= n
-		}
-	}
-	return size
 }
 
 // The checks see each kind of thing that they are for, in the text of a program.

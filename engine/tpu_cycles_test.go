@@ -61,7 +61,7 @@ func TestDecodeStepsForTPU(t *testing.T) {
 // no row has a filter; and of the rest.
 func decodeStep(t *testing.T, hlo string, numLayers int) (layers, draw, around int) {
 	t.Helper()
-	all := testenv.Computations(hlo)
+	all := testenv.ReadProgram(hlo)
 	// hasKernel tells of computations with attention's kernel in them or in their loops.
 	var hasKernel func(name string) bool
 	hasKernel = func(name string) bool {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -155,28 +154,19 @@ func checkProgram(t *testing.T, view *xla.View, most int64, formats ...linear.Fo
 	if err != nil {
 		t.Fatal(err)
 	}
-	fused := map[string]bool{}
-	for _, m := range fusion.FindAllStringSubmatch(hlo, -1) {
-		fused[m[1]] = true
-	}
-	in := ""
-	for line := range strings.Lines(hlo) {
-		if m := computation.FindStringSubmatch(line); m != nil {
-			in = m[1]
-		}
-		for _, f := range formats {
-			plane := strings.ReplaceAll(fmt.Sprint(f.Shape().Dimensions), " ", ",")
-			if f.InSlices() && !fused[in] && strings.Contains(line, plane) && strings.Contains(line, " copy(") {
-				t.Errorf("it copies a plane: %s", line)
+	all := testenv.ReadProgram(hlo)
+	fused := all.Fused()
+	for name, ops := range all {
+		for _, op := range ops {
+			for _, f := range formats {
+				plane := strings.ReplaceAll(fmt.Sprint(f.Shape().Dimensions), " ", ",")
+				if f.InSlices() && !fused[name] && op.Kind == "copy" && strings.Contains(op.Line, plane) {
+					t.Errorf("it copies a plane: %s", op.Line)
+				}
 			}
 		}
 	}
 }
-
-var (
-	fusion      = regexp.MustCompile(` fusion\(.* calls=(%[\w.-]+)`)
-	computation = regexp.MustCompile(`^(?:ENTRY )?(%[\w.-]+) .*\{\s*$`)
-)
 
 // parameters are those of a matrix, of planes that hold several.
 func parameters(g *Graph, name string, f linear.Format, stack ...int) linear.Weight {

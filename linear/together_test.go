@@ -69,7 +69,7 @@ func TestExpertsTogetherForTPU(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := testenv.Cycles(hlo)
+		got := testenv.ReadProgram(hlo).Cycles()
 		if t.Logf("%s: %d cycles", dtype, got); got > most {
 			t.Errorf("%s: the compiler expects %d cycles of a layer, want at most %d", dtype, got, most)
 		}

@@ -63,7 +63,7 @@ func TestSamplerForTPU(t *testing.T) {
 		t.Fatal(err)
 	}
 	// No filters, and one round of each search.
-	got := testenv.Cycles(hlo)
+	got := testenv.ReadProgram(hlo).Cycles()
 	if t.Logf("%d cycles", got); got > 800_000 {
 		t.Errorf("the compiler expects %d cycles, want at most 800,000", got)
 	}
