@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
@@ -48,6 +49,46 @@ func TestSequencesDrawWhilePromptsRun(t *testing.T) {
 			s := e.Stats()
 			if mixed := s.DecodeSteps <= steps-6; mixed != c.mixed {
 				t.Errorf("%d steps of drawn tokens alone, %d of prompts", s.DecodeSteps, s.PrefillSteps)
+			}
+		})
+	}
+}
+
+// A prompt waits for no drawn tokens: a row draws its first one after as many steps as its prompt and those of the
+// other rows in slots fill, however many rows draw beside it.
+func TestFirstTokenIsBounded(t *testing.T) {
+	const prefillTokens, prompt = 16, 112
+	for name, backend := range map[string]compute.Backend{"kernels": testenv.XLA(t),
+		"plain": testenv.XLAWithoutKernels(t)} {
+		t.Run(name, func(t *testing.T) {
+			if name == "plain" {
+				testenv.Slow(t)
+			}
+			e, err := New(t.Context(), Config{Model: testenv.Model(t, "smollm2-like"), Backend: backend, MaxSeqs: 4,
+				PageSize: 8, PrefillTokens: prefillTokens, MaxModelLen: 160, MaxRounds: 1, KVMemory: 8 << 20})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer e.Close()
+			var requests []*Request
+			for i, r := range []struct{ prompt, tokens int }{{5, 80}, {5, 80}, {5, 80}, {5, 5}, {prompt, 1}, {prompt, 1}} {
+				requests = append(requests, &Request{ID: fmt.Sprint(i), N: 1, MaxTokens: r.tokens, IgnoreEOS: true,
+					Tokens: slices.Repeat([]int32{int32(7 + i)}, r.prompt), Sampling: sampling.Settings{TopP: 1}})
+			}
+			before := int64(0) // steps until the slot was free
+			for c, err := range e.Run(t.Context(), slices.Values(requests)) {
+				if err != nil || c.Err != nil {
+					t.Fatal(err, c)
+				}
+				s := e.Stats()
+				steps := int64(s.DecodeSteps + s.PrefillSteps)
+				t.Logf("%s ends behind %d steps", c.Request.ID, steps)
+				// A call is a step. The host may offer the row one step late.
+				if len(c.Tokens) == 1 && steps-before > prompt/prefillTokens+1 {
+					t.Errorf("%s took %d steps to its first token, its prompt fills %d", c.Request.ID, steps-before,
+						prompt/prefillTokens)
+				}
+				before = steps
 			}
 		})
 	}

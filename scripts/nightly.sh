@@ -2,7 +2,7 @@
 # Runs the long suites, one after the other, and writes how each ended to docs/nightly.md: make nightly.
 #
 # A step that fails does not keep the others from running; the script fails at the end. STEPS="all-tests fuzz" runs only
-# these, and then docs/nightly.md stays as it is. Logs are in out/nightly.
+# these; the rows of the others in docs/nightly.md stay. Logs are in out/nightly.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 GO=${GO:-go}
@@ -110,35 +110,37 @@ for pair in avx2:avx2 avx512vl:avx512 avx512_bf16:avx512bf16 amx_bf16:amx; do
 	! grep -qw "${pair%:*}" /proc/cpuinfo || best=${pair#*:}
 done
 
-page() { # what ended so far, in docs/nightly.md
-	local state="all steps passed" cpu
-	cpu=$(sed -n 's/^model name\t: //p' /proc/cpuinfo | head -1)
-	[ $failed = 0 ] || state="some steps FAILED"
-	[ "$1" = ended ] || state="$state, under way"
+page() { # how each step ended when it last ran, in docs/nightly.md
+	local step rows="" state="all passed" commits
+	for step in $every; do rows+=${row[$step]:+${row[$step]}$'\n'}; done
+	! grep -q '| FAILED |' <<<"$rows" || state="some FAILED"
+	commits=$(awk -F' *[|] *' 'NF { print $5 }' <<<"$rows" | sort -u | wc -l)
+	[ "$commits" = 1 ] || state+=", on $commits commits"
 	cat >docs/nightly.md <<END
 # The last nightly run
 
-For contributors: the results of the long suites. \`make nightly\` runs them and writes this page.
-[scripts/nightly.sh](../scripts/nightly.sh) describes each step. \`ok\` counts the packages or fuzz targets that passed.
+For contributors: the results of the long suites. \`make nightly\` runs them and writes this page; a step that is run
+alone writes its row. [scripts/nightly.sh](../scripts/nightly.sh) describes each step. \`ok\` counts the packages or fuzz
+targets that passed.
 
-- Commit: $commit
-- Date: $(date -u '+%Y-%m-%d %H:%M UTC')
-- Machine: $cpu, $(nproc) processors, $best, $(free -g | awk '/^Mem/{print $2}') GiB
-- In all: $(($(date +%s) - begun)) s, $state
+- Steps: $state
+- Seconds in all: $(awk -F' *[|] *' '{ sum += $4 } END { print sum }' <<<"$rows")
 
-| step | result | seconds | notes |
-| --- | --- | --- | --- |
-$table
+| step | result | seconds | commit | date | machine | notes |
+| --- | --- | --- | --- | --- | --- | --- |
+${rows%$'\n'}
 END
 }
 compiled='Accelerators|ForTPU|ForGPU' # tests of a step of their own
 every="plugins all_tests engine levels processors race fuzz vulnerabilities benchmarks answers grammars lm_eval_scores"
 every="$every manifests python_clusters wheel accelerators"
 failed=0
-table=""
 begun=$(date +%s)
-commit=$(git rev-parse HEAD)
+commit=$(git rev-parse --short=12 HEAD)
 git diff --quiet HEAD -- ':!docs/nightly.md' || commit="$commit, with changes that are not committed"
+machine="$(sed -n 's/^model name\t: //p' /proc/cpuinfo | head -1), $(nproc) processors, $best"
+declare -A row
+for step in $every; do row[$step]=$(grep -E "^\| \`$step\` (\|[^|]*){6}\|\$" docs/nightly.md); done
 for step in ${STEPS:-$every}; do
 	step=${step//-/_}
 	started=$(date +%s)
@@ -150,10 +152,10 @@ for step in ${STEPS:-$every}; do
 	[ $result = passed ] || grep -nE -- '--- FAIL|^FAIL|panic:|warning:' "$logs/$step.log" | head -40
 	note="" # what a reader should know of it
 	[ "$tests" = 0 ] || note="ok: $tests"
-	! grep -q '^warning:' "$logs/$step.log" || note="${note:+$note; }$(grep -m1 '^warning:' "$logs/$step.log")"
-	table+="| \`$step\` | $result | $seconds | $note |"$'\n'
-	[ -n "${STEPS:-}" ] || page "under way"
+	warning=$(grep -m1 '^warning:' "$logs/$step.log" | tr '|' ' ')
+	note+=${warning:+${note:+; }$warning}
+	row[$step]="| \`$step\` | $result | $seconds | $commit | $(date -u +%Y-%m-%d) | $machine | $note |"
+	page
 done
 echo "nightly: $(($(date +%s) - begun)) s, logs in $logs"
-[ -n "${STEPS:-}" ] || page ended
 exit $failed
