@@ -71,7 +71,8 @@ func TestFirstTokenIsBounded(t *testing.T) {
 			}
 			defer e.Close()
 			var requests []*Request
-			for i, r := range []struct{ prompt, tokens int }{{5, 80}, {5, 80}, {5, 80}, {5, 5}, {prompt, 1}, {prompt, 1}} {
+			for i, r := range []struct{ prompt, tokens int }{{5, 80}, {5, 80}, {5, 80}, {5, 5}, {prompt, 1},
+				{prompt, 1}} {
 				requests = append(requests, &Request{ID: fmt.Sprint(i), N: 1, MaxTokens: r.tokens, IgnoreEOS: true,
 					Tokens: slices.Repeat([]int32{int32(7 + i)}, r.prompt), Sampling: sampling.Settings{TopP: 1}})
 			}

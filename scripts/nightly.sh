@@ -120,8 +120,8 @@ page() { # how each step ended when it last ran, in docs/nightly.md
 # The last nightly run
 
 For contributors: the results of the long suites. \`make nightly\` runs them and writes this page; a step that is run
-alone writes its row. [scripts/nightly.sh](../scripts/nightly.sh) describes each step. \`ok\` counts the packages or fuzz
-targets that passed.
+alone writes its row. [scripts/nightly.sh](../scripts/nightly.sh) describes each step. \`ok\` counts the packages or
+fuzz targets that passed.
 
 - Steps: $state
 - Seconds in all: $(awk -F' *[|] *' '{ sum += $4 } END { print sum }' <<<"$rows")
