@@ -24,9 +24,9 @@ type Sizes struct {
 type Arena struct {
 	Sizes
 	mu      sync.Mutex
-	next    []int32 // i32[States, Width]: rows
-	info    []int32 // i32[States]: see Info
-	bits    []uint32
+	next    []int32          // i32[used, Width]: rows; used is the most that there were
+	info    []int32          // i32[States]: see Info
+	bits    []uint32         // u32[number, Words]: masks; number is the most that there were
 	used    int              // rows of states
 	of      []at             // of rows
 	masks   map[uint64]int32 // by the hash of their words
@@ -56,8 +56,7 @@ const pooled = 2
 
 // New makes an empty arena.
 func New(s Sizes) *Arena {
-	a := &Arena{Sizes: s, next: make([]int32, s.States*Width), info: make([]int32, s.States),
-		bits: make([]uint32, s.Masks*s.Words), of: make([]at, s.States), shapes: map[groups]*shape{},
+	a := &Arena{Sizes: s, info: make([]int32, s.States), of: make([]at, s.States), shapes: map[groups]*shape{},
 		isDirty: make([]bool, s.States), maskIsDirty: make([]bool, s.Masks), scratch: make([]uint32, s.Words),
 		patch: s.NewPatch(), pool: newPool(pooled * s.Masks), nothing: &Machine{Automaton: nothing{}}}
 	a.reset()
@@ -200,6 +199,7 @@ func (a *Arena) link(of at) (int32, placing) {
 	}
 	row := int32(a.used)
 	a.used++
+	a.next = lengthened(a.next, a.used*Width)
 	s.row, a.of[row], a.info[row] = row, of, 0
 	a.fill(row)
 	for _, before := range s.lacks {
@@ -242,6 +242,14 @@ func (a *Arena) lead(row, follower int32) {
 	a.dirty(row)
 }
 
+// lengthened is a list with at least n entries.
+func lengthened[T any](list []T, n int) []T {
+	if more := n - len(list); more > 0 {
+		list = append(list, make([]T, more)...)
+	}
+	return list
+}
+
 // dirty notes that the device does not have a row as it is.
 func (a *Arena) dirty(row int32) {
 	if !a.isDirty[row] {
@@ -263,6 +271,7 @@ func (a *Arena) placeMask(number int32) (int32, bool) {
 		}
 		at = int32(a.number)
 		a.number++
+		a.bits = lengthened(a.bits, a.number*a.Words)
 		a.masks[m.hash] = at
 		copy(a.bits[int(at)*a.Words:], m.words)
 		a.maskIsDirty[at] = true
