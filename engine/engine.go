@@ -232,6 +232,9 @@ func newEngine(ctx context.Context, cfg Config) (_ *Engine, err error) {
 		e.Close()
 		return nil, err
 	}
+	if b, ok := cfg.Backend.(interface{ ReleaseMemory() }); ok {
+		b.ReleaseMemory()
+	}
 	e.stats.StartSeconds = time.Since(start).Seconds()
 	return e, e.reset()
 }

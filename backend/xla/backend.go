@@ -24,6 +24,7 @@ import (
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/go-xla/pjrt"
 
+	"github.com/quire/quire/backend/xla/internal/pjrtc"
 	"github.com/quire/quire/internal/plural"
 )
 
@@ -157,6 +158,9 @@ func (b *Backend) String() string { return b.Name() }
 
 // Platform returns the plugin's platform in lower case: "cpu", "cuda", "tpu".
 func (b *Backend) Platform() string { return b.platform }
+
+// ReleaseMemory gives memory that loading programs and arrays took and freed back to the operating system.
+func (b *Backend) ReleaseMemory() { pjrtc.Trim() }
 
 // Description implements [compute.Backend].
 func (b *Backend) Description() string {
