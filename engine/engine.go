@@ -218,19 +218,12 @@ func newEngine(ctx context.Context, cfg Config) (_ *Engine, err error) {
 
 	// The weights come after the programs: the compiler takes as much memory as they do, and gives it back.
 	start := time.Now()
-	err = e.compile(programs)
-	if err == nil {
-		err = e.loadWeights(ctx)
-	}
-	if err == nil {
-		err = e.loadStops()
-	}
-	if err == nil {
-		err = e.loadMaskTexts()
-	}
-	if err != nil {
-		e.Close()
-		return nil, err
+	for _, step := range []func() error{func() error { return e.compile(programs) },
+		func() error { return e.loadWeights(ctx) }, e.loadStops, e.loadMaskTexts} {
+		if err := step(); err != nil {
+			e.Close()
+			return nil, err
+		}
 	}
 	if b, ok := cfg.Backend.(interface{ ReleaseMemory() }); ok {
 		b.ReleaseMemory()
