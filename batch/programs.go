@@ -3,6 +3,8 @@ package batch
 import (
 	"encoding/json"
 	"errors"
+	"iter"
+	"maps"
 	"os"
 	"path/filepath"
 
@@ -16,17 +18,22 @@ type compiledEngine interface {
 	Executables() map[string]compute.Executable
 }
 
-// DumpPrograms writes the programs of the session's engine to a folder: as built (StableHLO), as the device runs them
-// (optimized HLO), and their memory.
+// DumpPrograms writes the programs of the session's engine to a folder.
 func (s *Session) DumpPrograms(folder string) error {
 	e, ok := s.Sampler.(compiledEngine)
 	if !ok {
 		return errors.New("this engine compiles nothing")
 	}
+	return WritePrograms(folder, maps.All(e.Executables()))
+}
+
+// WritePrograms writes programs of a backend of package xla to a folder, by name: as built (StableHLO), as the device
+// runs them (optimized HLO), and their memory.
+func WritePrograms(folder string, programs iter.Seq2[string, compute.Executable]) error {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err
 	}
-	for name, executable := range e.Executables() {
+	for name, executable := range programs {
 		compiled, ok := executable.(*xla.Executable)
 		if !ok {
 			return errors.New("the programs of this backend have no HLO: use a backend of xla")

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"time"
 
@@ -26,6 +27,8 @@ type Options struct {
 	Trials int
 	// Note takes lines about what is under way.
 	Note func(format string, args ...any)
+	// Compiled, if not nil, is given all programs, as they are with the sizes that were found.
+	Compiled func(programs iter.Seq2[string, compute.Executable]) error
 }
 
 // Planner compiles the programs of one job.
@@ -142,7 +145,28 @@ func (p *Planner) Plan(ctx context.Context) (*Report, error) {
 		return nil, err
 	}
 	defer done.Close()
+	if p.options.Compiled != nil {
+		if err := p.options.Compiled(p.programs(done)); err != nil {
+			return nil, err
+		}
+	}
 	return r, r.describe(p, done)
+}
+
+// programs are those of the best trial and others, by name.
+func (p *Planner) programs(others *engine.Precompiled) iter.Seq2[string, compute.Executable] {
+	return func(yield func(string, compute.Executable) bool) {
+		for _, of := range []*engine.Precompiled{p.kept, others} {
+			if of == nil {
+				continue
+			}
+			for _, program := range of.Programs {
+				if !yield(program.Name, program.Executable) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // CompileReplicas compiles the programs of the replicas behind the first, for the cache. Where a program runs on one

@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"os"
 	"strings"
 
+	"github.com/gomlx/compute"
 	"github.com/spf13/pflag"
 
 	"github.com/quire/quire/backend/xla"
@@ -72,6 +74,8 @@ sample plan --config job.yaml --topology v5e:2x4 --compile-only   # a pod finds 
 }
 
 func (o *planOptions) define(f *flags) {
+	run := newFlags("run")
+	o.run.define(run)
 	f.group("Plan", func(s *pflag.FlagSet) {
 		s.StringVar(&o.topology, "topology", "",
 			"`NAME` devices to compile for, which need not be present: a TPU chip and the chips along each "+
@@ -85,9 +89,8 @@ func (o *planOptions) define(f *flags) {
 			"keep the programs in the cache of compiled programs, and print the flags with which sample run "+
 				"finds them")
 		s.BoolVar(&o.json, "json", false, "print one JSON object instead of a table")
+		s.AddFlag(run.set.Lookup("dump-hlo"))
 	})
-	run := newFlags("run")
-	o.run.define(run)
 	for _, g := range run.groups {
 		if strings.HasPrefix(g.title, "Model") || strings.HasPrefix(g.title, "Engine") {
 			f.group(g.title, func(s *pflag.FlagSet) { s.AddFlagSet(g.set) })
@@ -119,6 +122,10 @@ func runPlan(ctx context.Context, env *environment, o *planOptions) error {
 	if err := o.lacks(); err != nil {
 		return err
 	}
+	dump := o.run.diagnostics.dumpHLO
+	if err := writableFolder("dump-hlo", dump); err != nil {
+		return &exitError{exitUsage, err}
+	}
 	o.run.spec.LoadFormat = batch.LoadDummy
 	task, err := o.run.task(env, nil)
 	if err != nil {
@@ -148,9 +155,14 @@ func runPlan(ctx context.Context, env *environment, o *planOptions) error {
 	if o.compile && config.Tokenizer == nil {
 		fmt.Fprintf(env.stderr, "%s has no tokenizer: with one, sample run compiles other programs\n", task.Model)
 	}
-	p, err := plan.New(config, groups, backend.NumDevices(), plan.Options{Model: task.Model,
-		Defaults: task.Defaults(), Context: o.context,
-		Trials: o.trials, Note: func(format string, args ...any) { fmt.Fprintf(env.stderr, format+"\n", args...) }})
+	options := plan.Options{Model: task.Model, Defaults: task.Defaults(), Context: o.context, Trials: o.trials,
+		Note: func(format string, args ...any) { fmt.Fprintf(env.stderr, format+"\n", args...) }}
+	if dump != "" {
+		options.Compiled = func(programs iter.Seq2[string, compute.Executable]) error {
+			return batch.WritePrograms(dump, programs)
+		}
+	}
+	p, err := plan.New(config, groups, backend.NumDevices(), options)
 	if err != nil {
 		return err
 	}
