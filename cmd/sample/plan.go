@@ -15,6 +15,7 @@ import (
 	"github.com/quire/quire/backend/xla"
 	"github.com/quire/quire/batch"
 	"github.com/quire/quire/batch/plan"
+	"github.com/quire/quire/collective"
 	"github.com/quire/quire/setup"
 )
 
@@ -162,7 +163,11 @@ func runPlan(ctx context.Context, env *environment, o *planOptions) error {
 			return batch.WritePrograms(dump, programs)
 		}
 	}
-	p, err := plan.New(config, groups, backend.NumDevices(), options)
+	devices := backend.NumDevices()
+	if backend.Platform() == "cpu" { // the processor is cut into as many as are asked for, and has more by default
+		devices = len(groups) * collective.Devices(groups[0])
+	}
+	p, err := plan.New(config, groups, devices, options)
 	if err != nil {
 		return err
 	}

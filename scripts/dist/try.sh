@@ -90,7 +90,7 @@ else
 fi
 
 echo "== go install"
-GOBIN=$work/bin $GO install ./cmd/sample
+GOFLAGS="${GOFLAGS:-} -buildvcs=true" GOBIN=$work/bin $GO install ./cmd/sample # whatever else GOFLAGS has
 "$work/bin/sample" --version | tee "$work/version"
 grep -q "^commit $(git rev-parse HEAD)" "$work/version"
 echo "all tried"
