@@ -309,10 +309,12 @@ func LookForDevice(backend string) error {
 	return nil
 }
 
-// Folders in the cache folder: KernelFolder has the kernels that the user captured, programFolder compiled programs.
+// Folders in the cache folder: KernelFolder has the kernels that the user captured, programFolder compiled programs,
+// planFolder what programs of plans need.
 const (
 	KernelFolder  = "kernels"
 	programFolder = "programs"
+	planFolder    = "plans"
 )
 
 // OpenDevices makes the task's backend, with the kernels that it asks for, fetching the CPU's plugin if need be.
@@ -364,7 +366,8 @@ func (o *Task) OpenTopology(ctx context.Context, name string, keep bool) (*xla.B
 		return nil, err
 	}
 	options := xla.TopologyOptions{Plugin: plugin, Name: name, Kernels: o.Engine.Kernels,
-		KernelDir: filepath.Join(cache, KernelFolder), ClientTimeout: o.ClientTimeout, Waiting: o.waiting}
+		KernelDir: filepath.Join(cache, KernelFolder), RecordDir: filepath.Join(cache, planFolder),
+		ClientTimeout: o.ClientTimeout, Waiting: o.waiting}
 	if keep {
 		options.CacheDir = filepath.Join(cache, programFolder)
 	}

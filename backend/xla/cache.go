@@ -47,9 +47,13 @@ func openCache(dir string, b *Backend) (*executableCache, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &executableCache{dir: dir, machine: key}
+	return newCache(dir, key), nil
+}
+
+func newCache(dir string, machine []byte) *executableCache {
+	c := &executableCache{dir: dir, machine: machine}
 	c.prune(time.Now())
-	return c, nil
+	return c
 }
 
 // machineKey is what programs depend on beside their text.
@@ -119,6 +123,20 @@ func (c *executableCache) path(key string) string { return filepath.Join(c.dir, 
 
 // load returns the program of the key, or nil if there is none that can be used.
 func (c *executableCache) load(key string, b *Backend, portable bool) *pjrt.LoadedExecutable {
+	body := c.read(key)
+	if body == nil {
+		return nil
+	}
+	loaded, err := pjrtc.Load(b.client, body, portable, b.here())
+	if err != nil {
+		slog.Info("compiled program in the cache is not usable, compiling again", "file", c.path(key), "err", err)
+		return nil
+	}
+	return loaded
+}
+
+// read returns what an entry has, nil where there is none or where it is damaged.
+func (c *executableCache) read(key string) []byte {
 	path := c.path(key)
 	entry, err := os.ReadFile(path)
 	if err != nil {
@@ -127,19 +145,17 @@ func (c *executableCache) load(key string, b *Backend, portable bool) *pjrt.Load
 	body, ok := bytes.CutPrefix(entry, []byte(cacheMagic))
 	if ok && len(body) > sha256.Size {
 		if sum := sha256.Sum256(body[sha256.Size:]); bytes.Equal(sum[:], body[:sha256.Size]) {
-			loaded, err := pjrtc.Load(b.client, body[sha256.Size:], portable, b.here())
-			if err == nil {
-				now := time.Now()
-				_ = os.Chtimes(path, now, now) // for prune
-				return loaded
-			}
-			slog.Info("compiled program in the cache is not usable, compiling again", "file", path, "err", err)
-			return nil
+			now := time.Now()
+			_ = os.Chtimes(path, now, now) // for prune
+			return body[sha256.Size:]
 		}
 	}
 	slog.Warn("compiled program in the cache is damaged, compiling again", "file", path)
 	return nil
 }
+
+// has tells whether there is an entry.
+func (c *executableCache) has(key string) bool { _, err := os.Stat(c.path(key)); return err == nil }
 
 // store keeps a program. It is written beside its place and then renamed, so that no reader sees a part of it.
 func (c *executableCache) store(key string, e *pjrt.LoadedExecutable) {

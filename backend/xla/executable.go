@@ -21,7 +21,7 @@ type Executable struct {
 
 	backend     *Backend
 	loaded      *pjrt.LoadedExecutable // nil where ahead is set
-	ahead       *pjrtc.Compiled        // compiled for a topology, on no device
+	ahead       ahead                  // compiled for a topology, on no device
 	name        string
 	text        []byte
 	params      []string

@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -40,6 +41,9 @@ type TopologyOptions struct {
 	// CacheDir is the folder compiled programs are kept in, as in [Options]: a backend on such devices then finds them
 	// there.
 	CacheDir string
+	// RecordDir is the folder where it is kept what compiled programs need and consist of, so that none is compiled
+	// twice; "" keeps nothing.
+	RecordDir string
 	// Kernels, KernelDir, ClientTimeout and Waiting are as in [Options].
 	Kernels       string
 	KernelDir     string
@@ -136,6 +140,12 @@ func OpenTopologyContext(ctx context.Context, o TopologyOptions) (*Backend, erro
 			return nil, err
 		}
 	}
+	if o.RecordDir != "" {
+		if err := b.openRecords(o); err != nil {
+			described.Close()
+			return nil, err
+		}
+	}
 	return b, nil
 }
 
@@ -173,6 +183,7 @@ func (o *TopologyOptions) describe(ctx context.Context, options pjrt.NamedValues
 type topology struct {
 	Topology
 	described *pjrtc.Topology
+	records   *executableCache // nil: none are kept
 }
 
 // Topology returns what the backend compiles for, and whether it only compiles.
@@ -241,17 +252,33 @@ func compileOptions(devices []int) []byte {
 	return message(nil, 3, build)
 }
 
-// loadAhead compiles the program for the topology, and keeps it in the cache for those who have the devices. It is
-// compiled each time: what a program needs can't be read from a serialized one without a device.
+// loadAhead compiles the program for the topology, and keeps it in the cache for those who have the devices. What it
+// needs can't be read from a serialized one without a device, but from the record of one that was compiled before.
 func (b *Backend) loadAhead(p *builder, e *Executable) (*Executable, error) {
-	compiled, err := b.topology.described.Compile(e.text, compileOptions(b.assigned(-1)))
+	options, records := compileOptions(b.assigned(-1)), b.topology.records
+	var key, recordKey string
+	if b.cache != nil {
+		key = b.cache.key(e.text, b.assigned(-1))
+	}
+	if records != nil {
+		recordKey = records.key(slices.Concat(options, e.text), b.assigned(-1))
+		if r := records.known(recordKey); r != nil && (b.cache == nil || b.cache.has(key)) {
+			e.ahead, e.FromCache = r, true
+			b.cacheLoads.Add(1)
+			return e, nil
+		}
+	}
+	compiled, err := b.topology.described.Compile(e.text, options)
 	if err != nil {
 		return nil, p.failed(err)
 	}
 	e.ahead = compiled
 	b.compiles.Add(1)
 	if b.cache != nil {
-		b.cache.storeBytes(b.cache.key(e.text, b.assigned(-1)), compiled.Serialize)
+		b.cache.storeBytes(key, compiled.Serialize)
+	}
+	if records != nil {
+		records.learn(recordKey, compiled)
 	}
 	pjrtc.Trim()
 	return e, nil

@@ -53,9 +53,11 @@ type Report struct {
 
 // Program is one compiled program.
 type Program struct {
-	Name    string     `json:"name"`
-	Seconds float64    `json:"seconds"`
-	Memory  xla.Memory `json:"memory"`
+	Name    string  `json:"name"`
+	Seconds float64 `json:"seconds"`
+	// Before says that it was compiled by an earlier process, and that what it needs was kept.
+	Before bool       `json:"compiled_before,omitempty"`
+	Memory xla.Memory `json:"memory"`
 	// Cost is the compiler's, each loop's body counted once; nil where it has none.
 	Cost *xla.Cost `json:"cost,omitempty"`
 }
@@ -75,8 +77,9 @@ func (r *Report) describe(p *Planner, done *engine.Precompiled) error {
 		if err != nil {
 			return err
 		}
-		entry := Program{Name: program.Name, Seconds: program.Seconds, Memory: m}
-		if cost, err := program.Executable.(*xla.Executable).Cost(); err == nil {
+		compiled := program.Executable.(*xla.Executable)
+		entry := Program{Name: program.Name, Seconds: program.Seconds, Before: compiled.FromCache, Memory: m}
+		if cost, err := compiled.Cost(); err == nil {
 			entry.Cost = &cost
 		}
 		r.Programs = append(r.Programs, entry)

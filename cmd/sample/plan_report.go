@@ -64,7 +64,11 @@ func printPlan(w io.Writer, r *plan.Report) {
 	row("sequences", "%s of %s tokens; %d decode at once", humanize.Comma(int64(r.Sequences)),
 		humanize.Comma(int64(r.Context)), min(r.Sequences, p.MaxSeqs))
 	for _, program := range r.Programs {
-		row("program "+program.Name, "compiled in %.1f s, %s of temporaries, %s of code, %s in place", program.Seconds,
+		when := fmt.Sprintf("in %.1f s", program.Seconds)
+		if program.Before {
+			when = "before"
+		}
+		row("program "+program.Name, "compiled %s, %s of temporaries, %s of code, %s in place", when,
 			plan.Size(program.Memory.Temporary), plan.Size(program.Memory.Code), plan.Size(program.Memory.Aliased))
 	}
 	for _, k := range r.Kernels {

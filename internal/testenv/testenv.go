@@ -98,7 +98,12 @@ func Topology(t testing.TB, name string) *xla.Backend {
 		t.Skipf("the plugin is not installed (\"sample setup %s\" fetches it): nothing is compiled for %s", platform,
 			name)
 	}
-	b, err := xla.OpenTopology(xla.TopologyOptions{Plugin: plugin, Name: name})
+	cache, err := setup.CacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := xla.OpenTopology(xla.TopologyOptions{Plugin: plugin, Name: name,
+		RecordDir: filepath.Join(cache, "test-plans")})
 	if err != nil {
 		t.Fatal(err)
 	}
