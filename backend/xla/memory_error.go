@@ -109,6 +109,13 @@ func (b *builder) failed(err error) error {
 	return err
 }
 
+// lacksMemory tells of a program that does not fit, whatever the machine that it is compiled on.
+func lacksMemory(err error) bool {
+	var device *OutOfMemoryError
+	var kernel *KernelMemoryError
+	return errors.As(err, &device) || errors.As(err, &kernel)
+}
+
 // compileError reads an error of the compiler.
 func compileError(program string, err error) error {
 	text := err.Error()

@@ -32,6 +32,8 @@ type record struct {
 	NoCost     bool // the plugin does not count it
 	Code       []byte
 	Format     string
+	// Refused is the compiler's error where the program needs more memory than there is; nothing else is set then.
+	Refused *pjrtc.Error
 }
 
 var _, _ ahead = (*record)(nil), (*pjrtc.Compiled)(nil)
@@ -108,16 +110,19 @@ func (c *executableCache) known(key string) *record {
 	return r
 }
 
-// learn records what a program says of itself.
-func (c *executableCache) learn(key string, of ahead) {
+// learn records a program that was compiled, or that was refused because it needs too much memory.
+func (c *executableCache) learn(key string, of ahead, refused *pjrtc.Error) {
 	c.storeBytes(key, func() ([]byte, error) {
-		r, err := newRecord(of)
-		if err != nil {
-			return nil, err
+		r := &record{Refused: refused}
+		if refused == nil {
+			var err error
+			if r, err = newRecord(of); err != nil {
+				return nil, err
+			}
 		}
 		var to bytes.Buffer
 		z := gzip.NewWriter(&to)
-		err = errors.Join(gob.NewEncoder(z).Encode(r), z.Close())
+		err := errors.Join(gob.NewEncoder(z).Encode(r), z.Close())
 		return to.Bytes(), err
 	})
 }

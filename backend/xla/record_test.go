@@ -2,10 +2,15 @@ package xla_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
 	"testing"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	. "github.com/gomlx/gomlx/core/graph"
 
 	"github.com/quire/quire/backend/xla"
 )
@@ -56,6 +61,20 @@ func TestRecordsOfPrograms(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(records, "*"))
 	if err != nil || len(files) != 2 {
 		t.Fatalf("the records are %q (%v)", files, err)
+	}
+	tooLarge := func() string {
+		t.Helper()
+		b := openTopology(t, xla.TopologyOptions{Name: "v5e:1x1", RecordDir: records, CacheDir: programs})
+		g := NewGraph(b, "too large")
+		err := g.Compile(AddScalar(Parameter(g, "x", shapes.Make(dtypes.BFloat16, 4<<10, 1<<20)), 1))
+		var oom *xla.OutOfMemoryError
+		if !errors.As(err, &oom) || oom.Program != "too large" || oom.Needed != 16<<30 {
+			t.Fatalf("a program that does not fit gives %v", err)
+		}
+		return fmt.Sprint(b.CacheLoads(), err)
+	}
+	if first, again := tooLarge(), tooLarge(); first[0] != '0' || again != "1"+first[1:] {
+		t.Errorf("a program that does not fit gives\n%s\nand then\n%s", first, again)
 	}
 	for _, file := range files {
 		text, err := os.ReadFile(file)

@@ -262,7 +262,12 @@ func (b *Backend) loadAhead(p *builder, e *Executable) (*Executable, error) {
 	}
 	if records != nil {
 		recordKey = records.key(slices.Concat(options, e.text), b.assigned(-1))
-		if r := records.known(recordKey); r != nil && (b.cache == nil || b.cache.has(key)) {
+		switch r := records.known(recordKey); {
+		case r == nil:
+		case r.Refused != nil:
+			b.cacheLoads.Add(1)
+			return nil, p.failed(r.Refused)
+		case b.cache == nil || b.cache.has(key):
 			e.ahead, e.FromCache = r, true
 			b.cacheLoads.Add(1)
 			return e, nil
@@ -270,7 +275,11 @@ func (b *Backend) loadAhead(p *builder, e *Executable) (*Executable, error) {
 	}
 	compiled, err := b.topology.described.Compile(e.text, options)
 	if err != nil {
-		return nil, p.failed(err)
+		failed, refused := p.failed(err), (*pjrtc.Error)(nil)
+		if records != nil && lacksMemory(failed) && errors.As(err, &refused) {
+			records.learn(recordKey, nil, refused)
+		}
+		return nil, failed
 	}
 	e.ahead = compiled
 	b.compiles.Add(1)
@@ -278,7 +287,7 @@ func (b *Backend) loadAhead(p *builder, e *Executable) (*Executable, error) {
 		b.cache.storeBytes(key, compiled.Serialize)
 	}
 	if records != nil {
-		records.learn(recordKey, compiled)
+		records.learn(recordKey, compiled, nil)
 	}
 	pjrtc.Trim()
 	return e, nil
