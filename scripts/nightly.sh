@@ -111,11 +111,16 @@ for pair in avx2:avx2 avx512vl:avx512 avx512_bf16:avx512bf16 amx_bf16:amx; do
 done
 
 page() { # how each step ended when it last ran, in docs/nightly.md
-	local step rows="" state="all passed" commits
-	for step in $every; do rows+=${row[$step]:+${row[$step]}$'\n'}; done
+	local step rows="" missing="" state="all passed" commits
+	for step in $every; do
+		rows+=${row[$step]:+${row[$step]}$'\n'}
+		[ -n "${row[$step]}" ] || missing+=" $step"
+	done
+	[ -z "$missing" ] || state="those below passed"
 	! grep -q '| FAILED |' <<<"$rows" || state="some FAILED"
 	commits=$(awk -F' *[|] *' 'NF { print $5 }' <<<"$rows" | sort -u | wc -l)
 	[ "$commits" = 1 ] || state+=", on $commits commits"
+	state+=${missing:+; not run since this page has a row for each:$missing}
 	cat >docs/nightly.md <<END
 # The last nightly run
 
