@@ -76,42 +76,57 @@ func (d *endings) Run(in *schedule.Input) (*schedule.Output, schedule.Spent, err
 	return out, spent, err
 }
 
-// A prompt waits for no drawn tokens: a row draws its first one after as many steps as its prompt and those of the
-// other rows in slots fill, however many rows draw beside it.
+// rowOf is how many tokens a row has of a prompt, and draws.
+type rowOf struct{ prompt, tokens int }
+
+// endingsOf runs rows with steps of 16 prompt tokens, and calls that draw a column at most, and returns behind how many
+// steps completions end.
+func endingsOf(t *testing.T, backend compute.Backend, slots int, rows []rowOf) []int32 {
+	t.Helper()
+	e, err := New(t.Context(), Config{Model: testenv.Model(t, "smollm2-like"), Backend: backend, MaxSeqs: slots,
+		PageSize: 8, PrefillTokens: 16, MaxModelLen: 160, MaxRounds: 1, KVMemory: 8 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	ends := &endings{}
+	e.inOrder = true
+	e.watch = func(d schedule.Device) schedule.Device { ends.Device = d; return ends }
+	var requests []*Request
+	for i, r := range rows {
+		requests = append(requests, &Request{ID: fmt.Sprint(i), N: 1, MaxTokens: r.tokens, IgnoreEOS: true,
+			Tokens: slices.Repeat([]int32{int32(7 + i)}, r.prompt), Sampling: sampling.Settings{TopP: 1}})
+	}
+	for c, err := range e.Run(t.Context(), slices.Values(requests)) {
+		if err != nil || c.Err != nil {
+			t.Fatal(err, c)
+		}
+	}
+	if len(ends.behind) != len(rows) {
+		t.Fatalf("%d completions of %d rows", len(ends.behind), len(rows))
+	}
+	return ends.behind
+}
+
+// A prompt waits for no drawn tokens, and for no prompt that was admitted later: a row draws its first token after as
+// many steps as its prompt and those admitted before it fill, however many rows draw beside it.
 func TestFirstTokenIsBounded(t *testing.T) {
-	const prefillTokens, prompt = 16, 112
 	for name, backend := range map[string]compute.Backend{"kernels": testenv.XLA(t),
 		"plain": testenv.XLAWithoutKernels(t)} {
 		t.Run(name, func(t *testing.T) {
 			if name == "plain" {
 				testenv.Slow(t)
 			}
-			e, err := New(t.Context(), Config{Model: testenv.Model(t, "smollm2-like"), Backend: backend, MaxSeqs: 4,
-				PageSize: 8, PrefillTokens: prefillTokens, MaxModelLen: 160, MaxRounds: 1, KVMemory: 8 << 20})
-			if err != nil {
-				t.Fatal(err)
+			// Three rows draw 80 tokens each. The fourth slot has a short row first, then one with a prompt of 7 steps
+			// that draws one token, and another such one.
+			at := endingsOf(t, backend, 4, []rowOf{{5, 80}, {5, 80}, {5, 80}, {5, 5}, {112, 1}, {112, 1}})
+			if at[1]-at[0] > 7 || at[2]-at[1] > 7 || at[3]-at[2] < 7 {
+				t.Errorf("completions end behind %v steps; a prompt fills 7", at)
 			}
-			defer e.Close()
-			ends := &endings{}
-			e.inOrder = true
-			e.watch = func(d schedule.Device) schedule.Device { ends.Device = d; return ends }
-			// Three rows draw 80 tokens each. The fourth slot has a short row first, then one with a long prompt that
-			// draws one token, and another such one.
-			var requests []*Request
-			for i, r := range []struct{ prompt, tokens int }{{5, 80}, {5, 80}, {5, 80}, {5, 5}, {prompt, 1},
-				{prompt, 1}} {
-				requests = append(requests, &Request{ID: fmt.Sprint(i), N: 1, MaxTokens: r.tokens, IgnoreEOS: true,
-					Tokens: slices.Repeat([]int32{int32(7 + i)}, r.prompt), Sampling: sampling.Settings{TopP: 1}})
-			}
-			for c, err := range e.Run(t.Context(), slices.Values(requests)) {
-				if err != nil || c.Err != nil {
-					t.Fatal(err, c)
-				}
-			}
-			const most = prompt / prefillTokens
-			if at := ends.behind; len(at) != len(requests) || at[1]-at[0] > most || at[2]-at[1] > most ||
-				at[3]-at[2] < most {
-				t.Errorf("completions end behind %v steps; a prompt fills %d", at, most)
+			// The first slot has one row after the other, with prompts of 3 steps; the second a prompt of 7.
+			at = endingsOf(t, backend, 2, []rowOf{{48, 1}, {112, 1}, {48, 1}, {48, 1}, {48, 1}, {48, 1}})
+			if !slices.Equal(at, []int32{3, 10, 13, 16, 19, 22}) {
+				t.Errorf("completions end behind %v steps; the second prompt was admitted with the first", at)
 			}
 		})
 	}

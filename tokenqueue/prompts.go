@@ -1,6 +1,8 @@
 package tokenqueue
 
 import (
+	"slices"
+
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 	. "github.com/gomlx/gomlx/core/graph"
@@ -18,10 +20,28 @@ type Prompts struct {
 	Starts *Node
 	Done   *Node // int32 [R]: positions of each prompt that were run.
 	Lens   *Node // int32 [R]: where each prompt ends. A slot without one has Done >= Lens.
+	// Turns, int32 [R], is the order in which prompts run: lower ones first, equal ones by slot. nil = all are equal.
+	Turns *Node
 }
 
 // Remaining is how many tokens of each slot's prompt have not been run, int32 [R].
 func (p Prompts) Remaining() *Node { return Max(Sub(p.Lens, p.Done), ZerosLike(p.Lens)) }
+
+// ahead is how many prompt tokens run before those of each slot, int32 [R], by the remaining ones, int32 [R].
+func (p Prompts) ahead(remaining *Node) *Node {
+	if p.Turns == nil {
+		return Sub(scan.Sum(remaining), remaining)
+	}
+	slots := remaining.Shape().Dimensions[0]
+	pairs := shapes.Make(dtypes.Int32, slots, slots)
+	ofPair := func(x *Node, axis int) *Node { return BroadcastToShape(InsertAxes(x, axis), pairs) }
+	slot := iota32(remaining.Graph(), slots)
+	theirs, mine := ofPair(p.Turns, 0), ofPair(p.Turns, 1)
+	isAhead := LogicalOr(LessThan(theirs, mine),
+		LogicalAnd(Equal(theirs, mine), LessThan(ofPair(slot, 0), ofPair(slot, 1))))
+	left := ofPair(remaining, 0)
+	return ReduceSum(Where(isAhead, left, ZerosLike(left)), 1)
+}
 
 // Drafts are tokens that may be drawn behind those that wait in R slots, at most N of each.
 type Drafts struct {
@@ -31,8 +51,8 @@ type Drafts struct {
 
 // PackNext packs a step of at most limit tokens (T), sorted by slot: the token that waits in each slot that has one in
 // next, int32 [R], see [Queue.Next], and prompt tokens as far as room, an int32 scalar, goes: the rest of the first
-// slot's prompt, then the next slot's, and so on. A slot in next has no prompt left; its token is at position Done. It
-// leaves Done to the caller, who knows which of them it ran.
+// prompt, then of the next one, and so on, in the order of Turns. A slot in next has no prompt left; its token is at
+// position Done. It leaves Done to the caller, who knows which of them it ran.
 func (p Prompts) PackNext(next, room *Node, limit int) Packed {
 	return p.PackDrafts(next, nil, room, limit)
 }
@@ -42,8 +62,8 @@ func (p Prompts) PackDrafts(next *Node, drafts *Drafts, room *Node, limit int) P
 	g := p.Tokens.Graph()
 	slots := p.Lens.Shape().Dimensions[0]
 	remaining := p.Remaining()
-	before := Sub(scan.Sum(remaining), remaining)
-	ofPrompts := Max(ZerosLike(remaining), Min(remaining, Sub(BroadcastToDims(room, slots), before)))
+	left := Sub(BroadcastToDims(room, slots), p.ahead(remaining))
+	ofPrompts := Max(ZerosLike(remaining), Min(remaining, left))
 	waits := OnesLike(next)
 	if drafts != nil {
 		waits = Add(waits, drafts.Counts)
@@ -98,19 +118,29 @@ func (q Queue) Next(slots int) *Node {
 type HostPrompt struct {
 	Tokens []int32 // All of the prompt.
 	Done   int
+	Turn   int
 	Next   []int32 // The token that waits, if there is one, and drafts behind it.
 }
 
 // PackPrompts is the plain-Go twin of [Prompts.PackDrafts].
 func PackPrompts(prompts []HostPrompt, room, limit int) []Entry {
+	order := make([]int, len(prompts))
+	for slot := range order {
+		order[slot] = slot
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return prompts[a].Turn - prompts[b].Turn })
+	counts := make([]int, len(prompts))
+	for _, slot := range order {
+		counts[slot] = min(room, max(0, len(prompts[slot].Tokens)-prompts[slot].Done))
+		room -= counts[slot]
+	}
 	var packed []Entry
 	for slot, p := range prompts {
 		for i, token := range p.Next {
 			packed = append(packed, Entry{Token: token, Slot: int32(slot), Pos: int32(p.Done + i)})
 		}
-		for pos := p.Done; pos < len(p.Tokens) && room > 0; pos++ {
+		for pos := p.Done; pos < p.Done+counts[slot]; pos++ {
 			packed = append(packed, Entry{Token: p.Tokens[pos], Slot: int32(slot), Pos: int32(pos)})
-			room--
 		}
 	}
 	return packed[:min(len(packed), limit)]

@@ -13,18 +13,19 @@ import (
 )
 
 // Steps are packed as the plain-Go twin does it: with slots that have no prompt, that share tokens, whose first part is
-// gone, and that decode with drafts or without.
+// gone, whose turn it is, and that decode with drafts or without.
 func TestPromptsAgainstHost(t *testing.T) {
 	const slots, limit, capacity, most = 5, 9, 40, 3
 	onBackends(t, func(t *testing.T, backend compute.Backend) {
 		exec, err := NewExec(backend, func(in []*Node) []*Node {
 			tokens, starts, done, lens, queued, room := in[0], in[1], in[2], in[3], in[4], in[5]
+			turns := in[8]
 			drafts := &tokenqueue.Drafts{Tokens: Reshape(in[6], slots, most), Counts: in[7]}
 			g := tokens.Graph()
 			ids := Iota(g, queued.Shape(), 0)
 			q := tokenqueue.New(g, slots).Enqueue(queued, ids, done, GreaterOrEqual(queued, ZerosLike(queued)))
-			p := tokenqueue.Prompts{Tokens: tokens, Starts: starts, Done: done, Lens: lens}.PackDrafts(
-				q.Next(slots), drafts, room, limit)
+			p := tokenqueue.Prompts{Tokens: tokens, Starts: starts, Done: done, Lens: lens,
+				Turns: turns}.PackDrafts(q.Next(slots), drafts, room, limit)
 			return []*Node{p.Tokens, p.SlotIDs, p.PosIDs, p.NumTokens}
 		})
 		if err != nil {
@@ -33,6 +34,7 @@ func TestPromptsAgainstHost(t *testing.T) {
 		rapid.Check(t, func(t *rapid.T) {
 			arena := rapid.SliceOfN(rapid.Int32Range(0, 1000), capacity, capacity).Draw(t, "tokens")
 			starts, done, lens := make([]int32, slots), make([]int32, slots), make([]int32, slots)
+			turns := rapid.SliceOfN(rapid.Int32Range(0, slots), slots, slots).Draw(t, "turns")
 			prompts := make([]tokenqueue.HostPrompt, slots)
 			queued := slices.Repeat([]int32{-1}, slots)
 			drafts := rapid.SliceOfN(rapid.Int32Range(0, 1000), slots*most, slots*most).Draw(t, "drafts")
@@ -44,7 +46,7 @@ func TestPromptsAgainstHost(t *testing.T) {
 				at := rapid.IntRange(0, capacity-12).Draw(t, "at")
 				starts[i], done[i], lens[i] = int32(at-min(ran, n)), int32(ran), int32(n)
 				prompt := append(make([]int32, min(ran, n)), arena[at:at+n-min(ran, n)]...)
-				prompts[i] = tokenqueue.HostPrompt{Tokens: prompt, Done: ran}
+				prompts[i] = tokenqueue.HostPrompt{Tokens: prompt, Done: ran, Turn: int(turns[i])}
 				if ran >= n && rapid.Bool().Draw(t, "decodes") {
 					queued[i] = rapid.Int32Range(0, 1000).Draw(t, "token")
 					counts[i] = rapid.Int32Range(0, most).Draw(t, "drafts")
@@ -52,7 +54,7 @@ func TestPromptsAgainstHost(t *testing.T) {
 				}
 			}
 			want := tokenqueue.PackPrompts(prompts, int(room), limit)
-			out, err := exec.Call(arena, starts, done, lens, queued, room, drafts, counts)
+			out, err := exec.Call(arena, starts, done, lens, queued, room, drafts, counts, turns)
 			if err != nil {
 				t.Fatal(err)
 			}

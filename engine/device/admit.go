@@ -134,6 +134,7 @@ func (gr *Graphs) admit(l loop, in input) loop {
 		return Where(BroadcastToDims(mask, old.Shape().Dimensions...), take(ofEntry, entry), old)
 	}
 	st, r := l.State, l.State.Rows
+	st.Turns = l.admitted(in, SliceAxis(isEntry, 0, AxisRangeFromStart(gr.Slots)))
 	st.Rows = tree.Zip(in.Waiting.Rows, r, pick)
 	st.Extras = gr.admitExtras(st.Extras, in, a)
 	st.Rows.PromptLens = Where(isPrompt, take(in.Ahead.PromptLens, prompt), st.Rows.PromptLens)

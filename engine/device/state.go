@@ -23,6 +23,7 @@ type state struct {
 	Sequences seqtable.Table   // R rows
 	Queue     tokenqueue.Queue // at most one token a slot: what to decode next
 	Rows      rowParams
+	Turns     *Node   // i32[S]: of the slots' prompts, see tokenqueue.Prompts; used until they have run
 	Caches    []*Node // one a layer that has one, see attention.Layout; then those of the drafter
 	Extras    extras  // of program run alone: see Features
 }
@@ -37,6 +38,7 @@ func (gr *Graphs) newState(g *Graph) state {
 		Sequences: seqtable.New(g, rows, gr.PagesPerSeq, gr.PageSize),
 		Queue:     tokenqueue.New(g, gr.Slots),
 		Rows:      gr.newRows(g),
+		Turns:     zeros(g, dtypes.Int32, gr.Slots),
 	}
 	st.Caches = gr.newCaches(g)
 	return st

@@ -1,6 +1,7 @@
 package device
 
 import (
+	"math"
 	"slices"
 
 	"github.com/gomlx/compute/dtypes"
@@ -18,11 +19,25 @@ import (
 	"github.com/quire/quire/tree"
 )
 
-// prompts is what the rows have yet to run of their prompts.
+// prompts is what the rows have yet to run of their prompts: those of slots in the order in which they were admitted,
+// then those of the other rows.
 func (l loop) prompts(in input) tokenqueue.Prompts {
 	s := l.State.Sequences
 	lens := Where(s.Used, l.State.Rows.PromptLens, ZerosLike(s.SeqLens))
-	return tokenqueue.Prompts{Tokens: in.Tokens, Starts: l.Starts, Done: s.SeqLens, Lens: lens}
+	others := s.NumSlots() - l.State.Turns.Shape().Size()
+	last := FillScalar(lens.Graph(), shapes.Make(dtypes.Int32, others), math.MaxInt32)
+	return tokenqueue.Prompts{Tokens: in.Tokens, Starts: l.Starts, Done: s.SeqLens, Lens: lens,
+		Turns: Concatenate([]*Node{l.State.Turns, last}, 0)}
+}
+
+// admitted gives slots that are admitted now, bool[S], a turn behind all whose prompts still run. Turns begin at 0
+// where none does, so that they stay small.
+func (l loop) admitted(in input, slots *Node) *Node {
+	turns := l.State.Turns
+	remaining := SliceAxis(l.prompts(in).Remaining(), 0, AxisRangeFromStart(turns.Shape().Size()))
+	pending := GreaterThan(remaining, ZerosLike(remaining))
+	behind := AddScalar(ReduceAllMax(Where(pending, turns, FillScalar(turns.Graph(), turns.Shape(), -1))), 1)
+	return Where(slots, BroadcastToShape(behind, turns.Shape()), turns)
 }
 
 // stepTokens are the tokens of a step.
@@ -36,7 +51,7 @@ type stepTokens struct {
 }
 
 // pack takes the tokens of a step: to decode, the one that each slot drew last, and drafts behind it; else the next
-// prompt tokens, those of slots before those of prefix rows, and where steps are mixed and there are pages for it also
+// prompt tokens, and where steps are mixed and there are pages for it also
 // the ones that slots drew last.
 func (gr *Graphs) pack(l *loop, w weights, in input, prefill *Node) (p stepTokens) {
 	g := prefill.Graph()

@@ -14,6 +14,12 @@ func (c *call) admit() {
 		c.out.Opened[h] = 1
 		c.openedHere++
 	}
+	turn := 0
+	for _, r := range c.rows[:c.Slots] {
+		if r.used && r.length < r.promptLen {
+			turn = max(turn, r.turn+1)
+		}
+	}
 	for i := range c.in.Waiting {
 		row, ok := c.entries[i]
 		if !ok {
@@ -27,7 +33,7 @@ func (c *call) admit() {
 		if e.First {
 			c.rows[e.Source].maxPages = c.pagesOf(e.Held)
 		}
-		r.drawn = 0
+		r.drawn, r.turn = 0, turn
 		if e.Resume && c.Stops {
 			if r.drawn = int(e.StopStates[0]); r.drawn != e.Held+1-len(e.Request.Tokens) || e.StopStates[1] != -1 {
 				panic("a sequence comes back with other states of its stops than it had")

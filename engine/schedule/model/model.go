@@ -61,6 +61,7 @@ type row struct {
 	gen       int
 	queued    []int32 // the token to decode next, if there is one
 	start     int
+	turn      int // when its prompt runs: lower ones first, then by row
 	owner     int
 	drawn     int // tokens since it began: what is known of its stops
 	score     int
@@ -347,21 +348,6 @@ func (c *call) admissible() {
 	}
 }
 
-func (c *call) remaining(rows []row) (n int) {
-	for _, r := range rows {
-		if r.used {
-			n += max(0, r.promptLen-r.length)
-		}
-	}
-	return n
-}
-
-func (c *call) wantsPrefill() bool {
-	all := c.remaining(c.rows)
-	return c.remaining(c.rows[:c.Slots]) > 0 || c.remaining(c.rows[c.FirstContext():]) > 0 ||
-		all > 0 && (len(c.freeSlots()) >= c.fillAt() || all >= c.PrefillTokens)
-}
-
 // short is how many pages are missing for the next step of all that decode.
 func (c *call) short() int {
 	n := 0
@@ -378,42 +364,6 @@ func (c *call) wantsDecode() bool {
 	waits := c.placed < len(c.in.Waiting) || c.openedHere < len(c.in.Ahead)
 	early := len(c.freeSlots()) >= c.in.EnoughFree && !waits && c.out.Columns > 0
 	return queued && c.short() == 0 && !early
-}
-
-// prefill runs prompt tokens, those of slots first; in mixed steps those of slots that decode too.
-func (c *call) prefill() {
-	left, need, decodes := c.PrefillTokens, 0, c.Mixed && c.short() == 0
-	for _, r := range c.rows {
-		switch n := min(left, r.promptLen-r.length); {
-		case decodes && r.queued != nil:
-			need += c.pagesOf(r.length+1) - len(r.pages)
-		case r.used && n > 0:
-			need += c.pagesOf(r.length+n) - len(r.pages)
-			left -= n
-		}
-	}
-	c.take(need)
-	left = c.PrefillTokens
-	for row := range c.rows {
-		r := &c.rows[row]
-		if decodes && r.queued != nil {
-			c.decodeRow(row)
-			continue
-		}
-		if !r.used || r.promptLen <= r.length {
-			continue
-		}
-		for ; left > 0 && r.length < r.promptLen; left-- {
-			c.write(r, c.in.Tokens[r.start+r.length])
-			c.score(row)
-			c.out.PrefillTokens++
-		}
-		if row < c.Slots && r.length == r.promptLen {
-			c.sample(row)
-		}
-	}
-	c.out.PrefillSteps++
-	c.column()
 }
 
 // decode runs the token that each slot drew last.
