@@ -29,7 +29,7 @@ type checkOptions struct {
 
 func newCheck() *subcommand {
 	var o checkOptions
-	var f *flags
+	var f, run *flags
 	return &subcommand{
 		name:    "check",
 		args:    "[FILE...]",
@@ -47,13 +47,14 @@ Those that the trial's own limit cut count with the tokens they have, so give th
 Times are tokens over --tokens-per-second, or over the trial's rate: tokens of its completions by the time it drew.
 A short trial has a lower rate than a long job, since its last completions leave slots empty.
 
-The exit code is 3 if rows have errors, and 0 if none has. A job's --config file works unchanged.`,
+The exit code is 3 if rows have errors, and 0 if none has. A job's --config file works unchanged. Flags without a use
+are named.`,
 		example: `
 sample check --model smollm2 --input prompts.parquet
 sample check -m smollm2 --template 'Question: {{question}}' -i questions.csv --json
 sample check --config job.yaml --tokens-per-second 1200
 sample run --config job.yaml --limit 100 -o trial && sample check --config job.yaml --like trial`,
-		flags: func(fl *flags) { f = fl; o.define(f) },
+		flags: func(fl *flags) { f = fl; run = o.define(f) },
 		run: func(ctx context.Context, env *environment, args []string) error {
 			if o.rate < 0 {
 				return usagef("check: --tokens-per-second is %g, but must be 0 (not known) or more", o.rate)
@@ -61,6 +62,7 @@ sample run --config job.yaml --limit 100 -o trial && sample check --config job.y
 			if err := o.run.prepare(f, args); err != nil {
 				return err
 			}
+			f.sayUnused(env.stderr, "check", run, drawing(), "config", "log-format", "log-level")
 			task, err := o.run.task(env, nil)
 			if err != nil {
 				return err
@@ -99,7 +101,8 @@ func (o *checkOptions) earlier(ctx context.Context, env *environment) (*batch.Ea
 	return like, nil
 }
 
-func (o *checkOptions) define(f *flags) {
+// define defines the flags, and returns those of run.
+func (o *checkOptions) define(f *flags) *flags {
 	f.group("Check", func(s *pflag.FlagSet) {
 		s.BoolVar(&o.json, "json", false, "print one JSON object instead of a table")
 		s.Float64Var(&o.rate, "tokens-per-second", 0,
@@ -118,6 +121,7 @@ func (o *checkOptions) define(f *flags) {
 		}
 	}
 	f.set.AddFlagSet(run.set)
+	return run
 }
 
 // printCheck prints what the rows of a job come to. given says that the rate is that of the command line.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -40,6 +41,25 @@ func (f *flags) group(title string, define func(set *pflag.FlagSet)) {
 	define(set)
 	f.set.AddFlagSet(set)
 	f.groups = append(f.groups, flagGroup{title, set})
+}
+
+// sayUnused names flags of run on the command line that a command has no use for, since it draws nothing: those of the
+// groups of titles but used. In a file of --config they are silent, so that a job's file serves other commands too.
+func (f *flags) sayUnused(w io.Writer, command string, run *flags, titles []string, used ...string) {
+	var names []string
+	for _, g := range run.groups {
+		if !slices.Contains(titles, g.title) {
+			continue
+		}
+		g.set.VisitAll(func(flag *pflag.Flag) {
+			if f.set.Changed(flag.Name) && !slices.Contains(used, flag.Name) {
+				names = append(names, "--"+flag.Name)
+			}
+		})
+	}
+	if len(names) > 0 {
+		fmt.Fprintf(w, "%s draws nothing and does not use %s\n", command, strings.Join(names, ", "))
+	}
 }
 
 // parse parses the arguments; an unknown flag's error names the nearest known one.

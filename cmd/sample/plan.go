@@ -30,7 +30,7 @@ type planOptions struct {
 
 func newPlan() *subcommand {
 	var o planOptions
-	var f *flags
+	var f, run *flags
 	return &subcommand{
 		name:    "plan",
 		summary: "compile a job for devices that need not be there, and tell what fits and how fast it could be",
@@ -49,14 +49,14 @@ plan has as many replicas as fit: run them with --dp, or as separate processes.
 Speeds are a roofline, an upper bound: the time to multiply with and read what the model needs, at the chip's published
 peaks. Nothing is measured.
 
-A job's --config file works unchanged; keys that plan does not use are ignored.`,
+A job's --config file works unchanged; keys that plan does not use are ignored. Flags without a use are named.`,
 		example: `
 sample plan --model configs/models/llama-3.1-8b.json --dtype bf16 --topology v6e:1x1 --max-model-len 8192
 sample plan --model hf://Qwen/Qwen3-8B --dtype bf16 --topology v5p:2x2x1 --json
 sample plan --model configs/models/llama-3.1-70b.json --dtype bf16 --topology v6e:2x4 --tp 8
 sample plan --model smollm2 --backend xla:cpu --kv-memory 1GB
 sample plan --config job.yaml --topology v5e:2x4 --compile-only   # a pod finds the programs in QUIRE_CACHE/programs`,
-		flags: func(fl *flags) { f = fl; o.define(f) },
+		flags: func(fl *flags) { f = fl; run = o.define(f) },
 		run: func(ctx context.Context, env *environment, args []string) error {
 			if len(args) > 0 {
 				return usagef("plan takes no arguments, but was given %q", args)
@@ -69,12 +69,14 @@ sample plan --config job.yaml --topology v5e:2x4 --compile-only   # a pod finds 
 			if err := o.check(); err != nil {
 				return &exitError{exitUsage, fmt.Errorf("plan: %w", err)}
 			}
+			f.sayUnused(env.stderr, "plan", run, drawing(), "config", "dump-hlo", "log-format", "log-level")
 			return runPlan(ctx, env, &o)
 		},
 	}
 }
 
-func (o *planOptions) define(f *flags) {
+// define defines the flags, and returns those of run.
+func (o *planOptions) define(f *flags) *flags {
 	run := newFlags("run")
 	o.run.define(run)
 	f.group("Plan", func(s *pflag.FlagSet) {
@@ -98,6 +100,7 @@ func (o *planOptions) define(f *flags) {
 		}
 	}
 	f.set.AddFlagSet(run.set)
+	return run
 }
 
 func (o *planOptions) check() error {

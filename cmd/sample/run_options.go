@@ -99,12 +99,12 @@ func (o *runOptions) define(f *flags) {
 		s.BoolVar(&o.process.RetryErrors, "retry-errors", false,
 			"try rows of the output again that have errors; all others stay")
 	})
-	f.group("Workers", func(s *pflag.FlagSet) { o.units.define(s) })
+	f.group(workersTitle, func(s *pflag.FlagSet) { o.units.define(s) })
 	f.group("Sampling (a row's own columns n, max_tokens, temperature, ... come before these)", func(s *pflag.FlagSet) {
 		parameterFlags(s, &o.spec.Sampling)
 	})
 	f.group("Engine (0: found from the model and the memory, and shown in the plan)", o.defineEngine)
-	f.group("Reporting", func(s *pflag.FlagSet) {
+	f.group(reportingTitle, func(s *pflag.FlagSet) {
 		placeVar(s, &o.config, onThisMachine, "config", "c",
 			"`FILE` YAML file with any of these flags as keys; flags on the command line take precedence")
 		s.StringVar(&o.progress, "progress", "auto",
@@ -116,6 +116,15 @@ func (o *runOptions) define(f *flags) {
 		o.observing.define(s)
 	})
 }
+
+// Titles of groups of flags that mean something only while a job draws; see diagnosticsTitle.
+const (
+	workersTitle   = "Workers"
+	reportingTitle = "Reporting"
+)
+
+// drawing are these titles.
+func drawing() []string { return []string{workersTitle, reportingTitle, diagnosticsTitle} }
 
 // What the help of --input and --output says of streams.
 const (
