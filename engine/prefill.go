@@ -1,6 +1,9 @@
 package engine
 
-import "github.com/quire/quire/chip"
+import (
+	"github.com/quire/quire/chip"
+	"github.com/quire/quire/linear"
+)
 
 // Tokens of a prompt step where nothing else is asked for.
 const (
@@ -35,16 +38,24 @@ func (c Config) defaultPrefillTokens(p Plan) int {
 		}
 	}
 	model := c.Model.Config
-	// A token's hidden states, results of its experts, queries and columns of the MLP, in float32.
+	// A token's hidden states, results of its experts, queries and columns of the MLP, in float32; and what experts
+	// hold of a step.
 	widest, chosen := 0, 0
 	for i := range model.Layers {
 		of := model.OfLayer(i)
 		widest = max(widest, 2*of.NumHeads*of.HeadDim+2*of.IntermediateSize)
 		chosen = max(chosen, model.Layers[i].Experts.Chosen)
 	}
-	token := 4 * ((4+chosen)*model.HiddenSize + widest/p.Devices)
+	step := func(tokens int) int64 {
+		ofExperts := 0
+		for _, l := range model.Layers {
+			ofExperts = max(ofExperts, linear.ExpertNumbers(tokens, l.Experts.Chosen, l.Experts.Count, model.HiddenSize,
+				l.Experts.Size/p.Devices))
+		}
+		return 4 * int64(tokens*((4+chosen)*model.HiddenSize+widest/p.Devices)+ofExperts)
+	}
 	tokens, most := leastPrefillTokens, max(p.WeightBytes/prefillShare, prefillBytes)
-	for float64(tokens) < wanted && tokens < mostPrefillTokens && int64(2*tokens*token) <= most {
+	for float64(tokens) < wanted && tokens < mostPrefillTokens && step(2*tokens) <= most {
 		tokens *= 2
 	}
 	return tokens

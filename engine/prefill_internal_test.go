@@ -44,6 +44,8 @@ func TestDefaultPrefillTokens(t *testing.T) {
 		{"qwen3-8b", "tpu", "TPU of the future", 1, 2, 512},
 		{"qwen3-8b", "cuda", "NVIDIA H100 80GB HBM3", 1, 2, 1024}, // 295
 		{"qwen3-8b", "cuda", "NVIDIA H200", 1, 2, 512},            // 206
+		{"qwen3-30b-a3b", "tpu", "TPU v6 lite", 4, 2, 1024},       // experts in tiles
+		{"qwen3-30b-a3b", "tpu", "TPU v6 lite", 64, 1, 128},       // 256 rows of all experts would take 270 MB
 	} {
 		model, err := models.OpenConfig(testenv.Path("configs", "models", c.model+".json"))
 		if err != nil {

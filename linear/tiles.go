@@ -17,9 +17,14 @@ const tileRows = 128
 // expert its own rows alone. For fewer rows the weights are read once in either form, and are what takes the time.
 func (e Experts) inTiles(r Routes) bool {
 	t, k := r.Experts.Shape().Dimensions[0], r.Experts.Shape().Dimensions[1]
-	used := min(e.count(), t*k)
-	return platformOf(r.Experts.Graph().Backend()) != "" && // GoMLX's own backend has no dynamic slices
-		2*(t*k+tileRows*used) < used*t
+	// GoMLX's own backend has no dynamic slices.
+	return platformOf(r.Experts.Graph().Backend()) != "" && saveInTiles(t, k, e.count())
+}
+
+// saveInTiles is inTiles of t rows that go to k of so many experts each.
+func saveInTiles(t, k, experts int) bool {
+	used := min(experts, t*k)
+	return 2*(t*k+tileRows*used) < used*t
 }
 
 // tiles is the sum f32[T, In] of share * Down(Up(x)) over the experts of each row. Pairs of a row and one of its

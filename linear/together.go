@@ -11,8 +11,7 @@ const togetherNumbers = 64 << 20
 // isTogether tells whether few rows go to so many experts that it is best to read all of them at once.
 func (e Experts) isTogether(r Routes) bool {
 	t, k := r.Experts.Shape().Dimensions[0], r.Experts.Shape().Dimensions[1]
-	if e.Up.Blocks.Is() || e.Down.Blocks.Is() || 2*t*k < e.count() ||
-		t*e.count()*max(e.Up.Out, e.Up.In) > togetherNumbers {
+	if e.Up.Blocks.Is() || e.Down.Blocks.Is() || !fitTogether(t, k, e.count(), max(e.Up.Out, e.Up.In)) {
 		return false
 	}
 	switch platformOf(r.Experts.Graph().Backend()) {
@@ -22,6 +21,21 @@ func (e Experts) isTogether(r Routes) bool {
 		return len(e.Up.At) == 0
 	}
 	return false
+}
+
+// fitTogether is isTogether of t rows that go to k of so many experts each, by the wider of their layers.
+func fitTogether(t, k, experts, width int) bool {
+	return 2*t*k >= experts && t*experts*width <= togetherNumbers
+}
+
+// ExpertNumbers is how many float32 [Experts.Apply] holds at most on a TPU or a GPU beside its results, of t rows that
+// go to k of so many experts each, with hidden and inner activations: where each row goes through all experts, what the
+// first layer makes of it, the activations behind that, and what the second makes of these.
+func ExpertNumbers(t, k, experts, hidden, inner int) int {
+	if saveInTiles(t, k, experts) || !fitTogether(t, k, experts, max(hidden, 2*inner)) {
+		return 0
+	}
+	return t * experts * (inner + max(hidden, 2*inner))
 }
 
 // together is the sum f32[T, In] of share * Down(Up(x)) over the experts of each row, as two products of all rows and
