@@ -47,8 +47,8 @@ func TestGptOssForTPU(t *testing.T) {
 	checkMovesWithin(t, cfg, done, prefillBytes)
 }
 
-// Qwen3-30B-A3B at its true sizes, shared by the four chips of a v6e host, reads its 128 experts as they lie: nothing as
-// large as a layer's cache of 64 MiB is written anew. A device's matrix of all experts takes 96 MiB, the rows of a
+// Qwen3-30B-A3B at its true sizes, shared by the four chips of a v6e host, reads its 128 experts as they lie: nothing
+// as large as a layer's cache of 64 MiB is written anew. A device's matrix of all experts takes 96 MiB, the rows of a
 // prompt step's tokens and experts 33.
 func TestQwen30BForTPU(t *testing.T) {
 	testenv.Slow(t)
