@@ -15,8 +15,8 @@ import (
 )
 
 // CSV is that of RFC 4180: fields with commas between, records with line ends between, fields with any of these in
-// quotes, and quotes doubled there. encoding/csv drops carriage returns from fields, bounds no record, and does not
-// tell an empty field from an empty text.
+// quotes, and quotes doubled there. Another delimiter may stand for the commas. encoding/csv drops carriage returns
+// from fields, bounds no record, and does not tell an empty field from an empty text.
 
 // csvPlace is where in a record the text of CSV is.
 type csvPlace int8
@@ -28,8 +28,36 @@ const (
 	behindQuote                 // behind a quote in one, which ends it unless another quote follows
 )
 
+// delimiter is what may stand between fields.
+type delimiter struct {
+	is   byte
+	name string // of many
+}
+
+var delimiters = []delimiter{{',', "commas"}, {';', "semicolons"}, {'\t', "tabs"}, {'|', "vertical bars"}}
+
+// delimiterOf is the delimiter of a text that begins with a header: the comma if the first line has one outside of
+// quotes, else what it has most of.
+func delimiterOf(text []byte) byte {
+	counts, quoted := map[byte]int{}, false
+	for _, b := range text {
+		if quoted = quoted != (b == '"'); b == '\n' && !quoted {
+			break
+		} else if !quoted {
+			counts[b]++
+		}
+	}
+	most := delimiters[0].is
+	for _, d := range delimiters {
+		if counts[','] == 0 && counts[d.is] > counts[most] {
+			most = d.is
+		}
+	}
+	return most
+}
+
 // step is the place behind the byte b.
-func (p csvPlace) step(b byte) csvPlace {
+func (p csvPlace) step(b, delimiter byte) csvPlace {
 	switch {
 	case p == inQuotes && b == '"':
 		return behindQuote
@@ -37,7 +65,7 @@ func (p csvPlace) step(b byte) csvPlace {
 		return inQuotes
 	case b == '"' && (p == atField || p == behindQuote):
 		return inQuotes
-	case b == ',' || b == '\n':
+	case b == delimiter || b == '\n':
 		return atField
 	case b == '\r' && p == behindQuote: // of the line's end
 		return behindQuote
@@ -54,7 +82,7 @@ func (l *lines) record() ([]byte, error) {
 		for {
 			tooLong, err := l.add(func(piece []byte) {
 				for _, b := range piece {
-					place = place.step(b)
+					place = place.step(b, l.delimiter)
 				}
 			})
 			if err == io.EOF && l.number >= l.first { // in quotes
@@ -84,11 +112,11 @@ type csvField struct {
 }
 
 // splitRecord splits a record into its fields. first and last are its lines.
-func splitRecord(record []byte, first, last int64) (fields []csvField, err error) {
+func splitRecord(record []byte, delimiter byte, first, last int64) (fields []csvField, err error) {
 	text := strings.TrimSuffix(string(record), "\n")
-	for at := 0; ; at++ { // behind a comma
+	for at := 0; ; at++ { // behind a delimiter
 		if !strings.HasPrefix(text[at:], `"`) {
-			end := strings.IndexByte(text[at:], ',')
+			end := strings.IndexByte(text[at:], delimiter)
 			if end < 0 {
 				end = len(text) - at
 			}
@@ -119,7 +147,7 @@ func splitRecord(record []byte, first, last int64) (fields []csvField, err error
 			if at++; text[at:] == "\r" {
 				at++
 			}
-			if at < len(text) && text[at] != ',' {
+			if at < len(text) && text[at] != delimiter {
 				return nil, fmt.Errorf("field %d has text behind its closing quote: double the quotes in the field",
 					len(fields)+1)
 			}
@@ -133,8 +161,9 @@ func splitRecord(record []byte, first, last int64) (fields []csvField, err error
 
 // csvTable reads the records of a CSV file.
 type csvTable struct {
-	names []string
-	kinds []csvKind
+	names     []string
+	kinds     []csvKind
+	delimiter byte
 }
 
 // csvKind says what the text of a field stands for.
@@ -179,8 +208,8 @@ func kindOfCSV(name string, m *Mapping) csvKind {
 	return csvValue
 }
 
-func newCSVTable(names []string, m *Mapping) *csvTable {
-	t := &csvTable{names: names}
+func newCSVTable(names []string, delimiter byte, m *Mapping) *csvTable {
+	t := &csvTable{names: names, delimiter: delimiter}
 	for _, name := range names {
 		t.kinds = append(t.kinds, kindOfCSV(name, m))
 	}
@@ -201,7 +230,7 @@ func readHeader(file string, l *lines, m *Mapping) (*csvTable, error) {
 	if !utf8.Valid(record) {
 		return fail("its header is not valid UTF-8; re-encode it as UTF-8", nil)
 	}
-	fields, err := splitRecord(record, l.first, l.number)
+	fields, err := splitRecord(record, l.delimiter, l.first, l.number)
 	if err != nil {
 		return fail("its header can't be read", err)
 	}
@@ -218,7 +247,7 @@ func readHeader(file string, l *lines, m *Mapping) (*csvTable, error) {
 		}
 		names = append(names, f.text)
 	}
-	return newCSVTable(names, m), nil
+	return newCSVTable(names, l.delimiter, m), nil
 }
 
 // column is the type that a column has without rows: that of nothing, unless the column is passed through as text.
@@ -234,14 +263,15 @@ func (t *csvTable) members(record []byte, first, last int64) ([]member, error) {
 	if !utf8.Valid(record) {
 		return nil, errors.New("the row is not valid UTF-8; re-encode it as UTF-8")
 	}
-	fields, err := splitRecord(record, first, last)
+	fields, err := splitRecord(record, t.delimiter, first, last)
 	if err != nil {
 		return nil, err
 	}
 	switch {
 	case len(fields) > len(t.names):
-		return nil, fmt.Errorf("the row has %d fields and the header %d; put fields with commas in quotes", len(fields),
-			len(t.names))
+		name := delimiters[slices.IndexFunc(delimiters, func(d delimiter) bool { return d.is == t.delimiter })].name
+		return nil, fmt.Errorf("the row has %d fields and the header %d; put fields with %s in quotes", len(fields),
+			len(t.names), name)
 	case len(fields) < len(t.names):
 		return nil, fmt.Errorf("the row has %s and the header %d; give each column a field, which may be empty",
 			plural.Count(len(fields), "field"), len(t.names))

@@ -99,7 +99,8 @@ func TestCSVFiles(t *testing.T) {
 		"prompt,prompt\n1,2\n":   `two columns are named "prompt"; rename one`,
 		"prompt,\"x\ny\n":        "the quotes around field 2, which begin on line 1, do not end",
 		"prompt,\xff\n":          "its header is not valid UTF-8",
-		"id;prompt\n1;2\n":       "it needs one of prompt, messages, prompt_token_ids and has id;prompt",
+		"id;x\n1;2\n":            "it needs one of prompt, messages, prompt_token_ids and has id, x",
+		"id;prompt,\n1;2\n":      "it needs one of prompt, messages, prompt_token_ids and has id;prompt, column1",
 		"pro\"mpt\n1\n":          "its header can't be read: field 1 has a quote within",
 		"prompt,\"a\"b\n1,2\n":   "its header can't be read: field 2 has text behind its closing quote",
 		"custom_id,url,body\n1,": "no prompt column",
@@ -118,6 +119,29 @@ func TestCSVFiles(t *testing.T) {
 	got = rows(t, open(t, write(t, "x.csv", "prompt,a\n\"second,2\nthird,\"3\"\nfourth,4\n")))
 	want(t, "rows", len(got), 2)
 	want(t, "after it", got[1].Prompt, "fourth")
+}
+
+// Semicolons, tabs or vertical bars stand for the commas where the header has no comma, and tabs in a TSV file.
+func TestCSVDelimiters(t *testing.T) {
+	for name, text := range map[string]string{
+		"semicolons.csv": "prompt;n;note\na,b;2;\"x;\ny\"\n",
+		"tabs.csv":       "prompt\tn\tnote\na,b\t2\t\"x;\ny\"\n",
+		"bars.csv":       "prompt|n|note\na,b|2|\"x;\ny\"\n",
+		"commas.csv":     "prompt,n,note\n\"a,b\",2,\"x;\ny\"\n",
+		"tabs.tsv":       "prompt\tn\tnote\na,b\t2\t\"x;\ny\"\n",
+		"quoted.csv":     "prompt;n;\"note\"\n\"a,b\";2;\"x;\ny\"\n",
+	} {
+		for _, r := range rows(t, open(t, write(t, name, text))) {
+			want(t, name, fmt.Sprint(r.Prompt, " ", r.Overrides.text("n"), " ", r.Err), "a,b 2 <nil>")
+		}
+	}
+	got := rows(t, open(t, write(t, "x.csv", "prompt;n\na;1;2\nb;1\n")))
+	want(t, "error", strings.Contains(fmt.Sprint(got[0].Err), "put fields with semicolons in quotes"), true)
+	// What separates columns elsewhere may be part of a column's name.
+	_, err := Open(context.Background(), []string{write(t, "x.tsv", "prompt,n\na,1\n")})
+	want(t, "commas in a TSV file", strings.Contains(fmt.Sprint(err), "and has prompt,n"), true)
+	_, err = Open(context.Background(), []string{write(t, "y.csv", "\"prompt;n\"\na\n")})
+	want(t, "a column's name in quotes", strings.Contains(fmt.Sprint(err), "and has prompt;n"), true)
 }
 
 // Rows in the middle of a file are found by marks, and are those of a whole reading.
@@ -156,6 +180,8 @@ func TestCSVRowTooLong(t *testing.T) {
 func FuzzCSV(f *testing.F) {
 	f.Add([]byte(mixedCSV))
 	f.Add([]byte("prompt,a\n\"x\n\"\"y\",1\nz,\"\"\n\n,\n\"a\"b,2\nc\"d,3\n\"open"))
+	f.Add([]byte("prompt;a\n\"x;\ny\";1,5\nz|\n"))
+	f.Add([]byte("\"pro\tmpt\"\tprompt\na\tb\n"))
 	path := filepath.Join(f.TempDir(), "fuzz.csv")
 	f.Fuzz(func(t *testing.T, b []byte) {
 		compareRecords(t, b)
@@ -192,7 +218,9 @@ func compareRecords(t *testing.T, b []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	l.delimiter = delimiterOf(bytes.TrimPrefix(b, []byte("\xef\xbb\xbf")))
 	theirs := csv.NewReader(bytes.NewReader(bytes.TrimPrefix(b, []byte("\xef\xbb\xbf"))))
+	theirs.Comma = rune(l.delimiter)
 	theirs.FieldsPerRecord = -1
 	for {
 		record, err := l.record()
@@ -206,7 +234,7 @@ func compareRecords(t *testing.T, b []byte) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		fields, err := splitRecord(record, l.first, l.number)
+		fields, err := splitRecord(record, l.delimiter, l.first, l.number)
 		if expectErr != nil || err != nil {
 			if (expectErr == nil) != (err == nil) {
 				t.Fatalf("%q: %v, and encoding/csv says %v", record, err, expectErr)

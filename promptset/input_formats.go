@@ -17,6 +17,7 @@ type inputFormat struct {
 	extensions []string // of its files
 	magics     []string // with one of which a file begins whose name says nothing
 	csv        bool
+	delimiter  byte // of CSV; 0: the header tells
 	appends    bool // rows are added at the end, and those before stay bytes as they are
 	// look reads what has to be known of a file before its rows: their number and its digest, which it sets, and its
 	// columns, which it returns.
@@ -46,6 +47,8 @@ func init() { // which the functions of the entries refer to
 			appends: true},
 		{name: "a CSV file", extensions: compressible(".csv"), look: scanObjects, rows: rowsOfObjects,
 			csv: true, appends: true},
+		{name: "a TSV file", extensions: compressible(".tsv"), look: scanObjects, rows: rowsOfObjects,
+			csv: true, delimiter: '\t', appends: true},
 	}
 }
 

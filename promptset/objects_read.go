@@ -24,12 +24,13 @@ var errLineTooLong = fmt.Errorf("it is longer than %d MiB; split the row", maxLi
 
 // lines reads the non-blank lines of a JSONL file, or records of a CSV file.
 type lines struct {
-	buf    *bufio.Reader
-	first  int64 // line at which the last one begins, from 1
-	number int64 // line at which it ends
-	offset int64 // bytes of text up to its end
-	line   []byte
-	close  func()
+	buf       *bufio.Reader
+	first     int64 // line at which the last one begins, from 1
+	number    int64 // line at which it ends
+	offset    int64 // bytes of text up to its end
+	line      []byte
+	delimiter byte // of records
+	close     func()
 }
 
 func compressed(name string) bool {
@@ -122,18 +123,20 @@ type objects struct {
 func openObjects(s *Source, r io.ReaderAt, from int64) (*objects, int64, error) {
 	o := &objects{}
 	if s.header != nil {
-		o.table = newCSVTable(s.header, s.mapping)
+		o.table = newCSVTable(s.header, s.delimiter, s.mapping)
 	}
 	if m := from / markEvery; m > 0 && m < int64(len(s.marks)) {
 		start := s.marks[m]
 		text := io.NewSectionReader(r, start.offset, s.Bytes-start.offset)
-		o.lines = &lines{buf: bufio.NewReaderSize(text, 64<<10), number: start.line, close: func() {}}
+		o.lines = &lines{buf: bufio.NewReaderSize(text, 64<<10), number: start.line, delimiter: s.delimiter,
+			close: func() {}}
 		return o, m * markEvery, nil
 	}
 	l, err := openLines(s.Name, io.NewSectionReader(r, 0, s.Bytes))
 	if err != nil {
 		return nil, 0, err
 	}
+	l.delimiter = s.delimiter
 	if o.lines = l; o.table != nil {
 		_, err = l.record()
 	}
@@ -221,6 +224,11 @@ func scanObjects(ctx context.Context, s *Source, f File) (columns []*node, err e
 	o := &objects{lines: l}
 	types := &keyTypes{types: map[string]jsonType{}}
 	if s.format.csv {
+		if s.delimiter = s.format.delimiter; s.delimiter == 0 {
+			head, _ := l.buf.Peek(l.buf.Size()) // what there is
+			s.delimiter = delimiterOf(head)
+		}
+		l.delimiter = s.delimiter
 		if o.table, err = readHeader(s.Name, l, s.mapping); err != nil {
 			return nil, err
 		}

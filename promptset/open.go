@@ -23,13 +23,14 @@ type Source struct {
 	// column chunk's place, sizes and bounds, and of the whole of other files.
 	Digest string
 
-	format  *inputFormat
-	version string           // the file's
-	base    int64            // index of its first row
-	marks   []mark           // of an uncompressed JSONL or CSV file: where every markEvery-th row begins
-	header  []string         // of a CSV file: its columns
-	arrow   *arrowfile.Index // of an Arrow file: where its record batches are
-	texts   []span           // rows among which all are whose prompt is text or messages
+	format    *inputFormat
+	version   string           // the file's
+	base      int64            // index of its first row
+	marks     []mark           // of an uncompressed JSONL or CSV file: where every markEvery-th row begins
+	header    []string         // of a CSV file: its columns
+	delimiter byte             // of a CSV file
+	arrow     *arrowfile.Index // of an Arrow file: where its record batches are
+	texts     []span           // rows among which all are whose prompt is text or messages
 
 	called     string // what its rows call it; empty is Name
 	columns    []*node
