@@ -161,7 +161,7 @@ func (b *builder) Compile() (compute.Executable, error) {
 		}
 	}
 	b.done = true
-	text, err := b.text()
+	text, err := b.Text()
 	if err != nil {
 		return nil, err
 	}
@@ -175,8 +175,8 @@ func (b *builder) Compile() (compute.Executable, error) {
 	return e, nil
 }
 
-// text prints the program as StableHLO.
-func (b *builder) text() ([]byte, error) {
+// Text prints the program as StableHLO. The same program has the same text in every process: caches find it by that.
+func (b *builder) Text() ([]byte, error) {
 	for _, f := range b.named {
 		if !f.returned {
 			return nil, fmt.Errorf("xla: program %q: function %q has not returned", b.name, f.name)

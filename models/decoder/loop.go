@@ -3,6 +3,8 @@ package decoder
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/gomlx/compute/dtypes"
@@ -131,10 +133,11 @@ func (w Weights) layer(layer Layer) Weights {
 		return one
 	}
 	one.nodes, one.stacks, one.turn = map[string]*Node{}, w.nodes, layer.Turn
-	for name, n := range w.nodes {
+	for _, name := range slices.Sorted(maps.Keys(w.nodes)) { // a program has one text
 		if !strings.HasPrefix(name, one.prefix) {
 			continue
 		}
+		n := w.nodes[name]
 		dims := n.Shape().Dimensions
 		start := []*Node{layer.Turn}
 		for len(start) < len(dims) {

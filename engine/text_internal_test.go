@@ -1,0 +1,78 @@
+package engine
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/gomlx/compute"
+
+	"github.com/quire/quire/backend/xla"
+	"github.com/quire/quire/engine/device"
+	"github.com/quire/quire/internal/testenv"
+)
+
+// texts keeps the programs that are built, as StableHLO, and compiles none.
+type texts struct {
+	*xla.Backend
+	all [][]byte
+}
+
+func (b *texts) Builder(name string) compute.Builder { return textBuilder{b.Backend.Builder(name), b} }
+
+func (b *texts) Donating(map[string]int) compute.Backend { return b }
+
+type textBuilder struct {
+	compute.Builder
+	to *texts
+}
+
+var errNotCompiled = errors.New("only the text is wanted")
+
+// Compile implements [compute.Builder].
+func (b textBuilder) Compile() (compute.Executable, error) {
+	text, err := b.Builder.(interface{ Text() ([]byte, error) }).Text()
+	b.to.all = append(b.to.all, text)
+	return nil, errors.Join(errNotCompiled, err)
+}
+
+// An engine's programs have the same text whenever they are built: caches find compiled ones by it, those that another
+// machine compiled too, and processes that run one model together have to have the same.
+func TestProgramsHaveOneText(t *testing.T) {
+	const all = 2*device.DRY - 1 // features
+	for name, backend := range map[string]*xla.Backend{"kernels": testenv.XLA(t),
+		"plain": testenv.XLAWithoutKernels(t)} {
+		for _, family := range []string{"llama32-tied", "gemma3", "mixtral", "gemma4-large", "deepseek-v3", "qwen35-moe",
+			"granite4"} {
+			for _, layers := range []string{LayersUnrolled, LayersLoop} {
+				t.Run(fmt.Sprint(family, " ", layers, " ", name), func(t *testing.T) {
+					if testing.Short() && (family != "llama32-tied" && layers != LayersLoop) {
+						t.Skip("part of make test-slow")
+					}
+					var built [2]*texts
+					for i := range built {
+						built[i] = &texts{Backend: backend}
+						cfg := Config{Model: testenv.Model(t, family), Backend: built[i], MaxSeqs: 4, KVMemory: 8 << 20,
+							Layers: layers, Contexts: 2, Features: all}
+						plan, err := cfg.Plan()
+						if err != nil {
+							t.Fatal(err)
+						}
+						gr := cfg.graphs(plan)
+						for _, p := range gr.Programs() {
+							if _, err := gr.Compile(built[i], p); !errors.Is(err, errNotCompiled) {
+								t.Fatal(err)
+							}
+						}
+					}
+					for i, text := range built[0].all {
+						if !bytes.Equal(text, built[1].all[i]) {
+							t.Errorf("program %d of %d has two texts", i, len(built[0].all))
+						}
+					}
+				})
+			}
+		}
+	}
+}
