@@ -43,8 +43,8 @@ func TestProgramsHaveOneText(t *testing.T) {
 	const all = 2*device.DRY - 1 // features
 	for name, backend := range map[string]*xla.Backend{"kernels": testenv.XLA(t),
 		"plain": testenv.XLAWithoutKernels(t)} {
-		for _, family := range []string{"llama32-tied", "gemma3", "mixtral", "gemma4-large", "deepseek-v3", "qwen35-moe",
-			"granite4"} {
+		for _, family := range []string{"llama32-tied", "gemma3", "mixtral", "gemma4-large", "deepseek-v3",
+			"qwen35-moe", "granite4"} {
 			for _, layers := range []string{LayersUnrolled, LayersLoop} {
 				t.Run(fmt.Sprint(family, " ", layers, " ", name), func(t *testing.T) {
 					if testing.Short() && (family != "llama32-tied" && layers != LayersLoop) {
