@@ -33,8 +33,11 @@ var errNotCompiled = errors.New("only the text is wanted")
 // Compile implements [compute.Builder].
 func (b textBuilder) Compile() (compute.Executable, error) {
 	text, err := b.Builder.(interface{ Text() ([]byte, error) }).Text()
+	if err != nil {
+		return nil, err
+	}
 	b.to.all = append(b.to.all, text)
-	return nil, errors.Join(errNotCompiled, err)
+	return nil, errNotCompiled
 }
 
 // An engine's programs have the same text whenever they are built: caches find compiled ones by it, those that another

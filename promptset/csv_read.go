@@ -36,11 +36,11 @@ type delimiter struct {
 
 var delimiters = []delimiter{{',', "commas"}, {';', "semicolons"}, {'\t', "tabs"}, {'|', "vertical bars"}}
 
-// delimiterOf is the delimiter of a text that begins with a header: the comma if the first line has one outside of
-// quotes, else what it has most of.
+// delimiterOf is the delimiter of a text: the comma if its first line that is not empty has one outside of quotes, else
+// what that line has most of.
 func delimiterOf(text []byte) byte {
 	counts, quoted := map[byte]int{}, false
-	for _, b := range text {
+	for _, b := range bytes.TrimLeft(text, "\r\n") {
 		if quoted = quoted != (b == '"'); b == '\n' && !quoted {
 			break
 		} else if !quoted {

@@ -129,6 +129,7 @@ func TestCSVDelimiters(t *testing.T) {
 		"bars.csv":       "prompt|n|note\na,b|2|\"x;\ny\"\n",
 		"commas.csv":     "prompt,n,note\n\"a,b\",2,\"x;\ny\"\n",
 		"tabs.tsv":       "prompt\tn\tnote\na,b\t2\t\"x;\ny\"\n",
+		"blank.csv":      "\r\n\nprompt;n;note\na,b;2;\"x;\ny\"\n",
 		"quoted.csv":     "prompt;n;\"note\"\n\"a,b\";2;\"x;\ny\"\n",
 	} {
 		for _, r := range rows(t, open(t, write(t, name, text))) {
