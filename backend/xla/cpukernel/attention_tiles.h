@@ -16,7 +16,8 @@ struct tokens_of {
 	int64_t offset;
 };
 
-// ahead is what to have in the first cache next: pieces of so many bytes, or none.
+// ahead is what to have in the second cache next: pieces of so many bytes, or none. Fewer lines can be on their way to
+// the first cache at a time than it takes to read as fast as the memory gives.
 struct ahead {
 	const char *const *pieces;
 	int64_t bytes;
@@ -25,7 +26,7 @@ struct ahead {
 Q_INLINE void prefetch(struct ahead a, int64_t piece) {
 	enum { LINE = 64 };
 	const char *p = a.pieces[piece];
-	for (int64_t i = 0; i < a.bytes; i += LINE) __builtin_prefetch(p + i, 0, 3);
+	for (int64_t i = 0; i < a.bytes; i += LINE) __builtin_prefetch(p + i, 0, 2);
 }
 
 // Tiles are at most 6 rows by 8 vectors, 12 together; the bounds of their loops are constants where they are called, so
