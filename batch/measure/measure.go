@@ -75,6 +75,7 @@ func (b *Job) prepare() error {
 			Sampling: set.Sampling, LogitBias: set.LogitBias, TopLogprobs: set.TopLogprobs,
 			ScorePrompt:       set.PromptLogprobs != parameter.NoPromptLogprobs,
 			PromptTopLogprobs: max(0, set.PromptLogprobs), Tag: row,
+			Leaf: true, // as in a job whose rows have no parents
 		}
 		if row.Schema != "" { // whose text does not end before
 			r.Structure = parameter.Structure{Kind: parameter.SchemaStructure, Text: row.Schema, Compact: true}
