@@ -125,6 +125,9 @@ func TestFigures(t *testing.T) {
 	want := int64(0)
 	for _, r := range b.Requests {
 		want += int64(r.N * (3*len(r.Tokens) + 1 + 2 + 3))
+		if !r.Leaf {
+			t.Errorf("%s: its pages are kept when it ends, which a job without parents does not do", r.ID)
+		}
 	}
 	if b.contextTokens != want {
 		t.Errorf("%d positions, want %d", b.contextTokens, want)

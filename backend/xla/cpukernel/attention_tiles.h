@@ -16,8 +16,8 @@ struct tokens_of {
 	int64_t offset;
 };
 
-// ahead is what to have in the second cache next: pieces of so many bytes, or none. Fewer lines can be on their way to
-// the first cache at a time than it takes to read as fast as the memory gives.
+// ahead is what to have in the second cache next: pieces of so many bytes, or none. Prefetches into the first cache are
+// slower where the memory is read: see docs/kernels.md.
 struct ahead {
 	const char *const *pieces;
 	int64_t bytes;
