@@ -2,6 +2,7 @@
 #include "pool.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <time.h>
@@ -107,6 +108,11 @@ static void pause_briefly(void) {
 #endif
 }
 
+// A thread that waits looks so many times, some tens of nanoseconds apart, and then lets others have its processor: the
+// thread that it waits for may be one of them. A virtual machine's kernel often wakes a thread on the processor of the
+// one that wakes it, though another one is idle.
+enum { LOOKS = 32 };
+
 // run does tasks of a stage until all are taken.
 static void run(job *j, int at, int64_t thread) {
 	stage *s = &j->stages[at];
@@ -127,9 +133,10 @@ static void run(job *j, int at, int64_t thread) {
 // finish waits until the others are through with their last tasks of a stage: mostly it is not worth sleeping.
 static void finish(job *j, int at) {
 	stage *s = &j->stages[at];
-	for (int i = 0; i < 4096; i++) {
+	for (int i = 1; i <= 4096; i++) {
 		if (atomic_load_explicit(&s->done, memory_order_acquire) == s->tasks) return;
 		pause_briefly();
+		if (i % LOOKS == 0) sched_yield();
 	}
 	pthread_mutex_lock(&j->lock);
 	atomic_fetch_add(&j->waiting, 1);
@@ -151,7 +158,7 @@ static void work(job *j) {
 // A thread that has helped stays for a moment in a seat, where the next job finds it at once: kernels follow each other
 // by microseconds, and waking a thread takes tens of them. A seat is empty (NULL), taken (&nobody), or holds the job
 // that its thread is to help with.
-enum { SEATS = 128, STAY_NS = 200000 };
+enum { SEATS = 128, STAY_NS = 1000000 };
 static _Atomic(job *) seats[SEATS];
 static _Atomic int awake;  // threads that help or wait in a seat
 static _Atomic int seated; // at least the seats that are taken
@@ -166,10 +173,11 @@ static int64_t now_ns(void) {
 // stay waits in a taken seat until there is a job or the time is over.
 static void stay(_Atomic(job *) *seat) {
 	for (int64_t until = now_ns() + STAY_NS; now_ns() < until;) {
-		for (int i = 0; i < 32; i++) { // the clock takes longer than a look
+		for (int i = 0; i < LOOKS; i++) { // the clock takes longer than a look
 			if (atomic_load_explicit(seat, memory_order_relaxed) != &nobody) return;
 			pause_briefly();
 		}
+		sched_yield();
 	}
 }
 
@@ -232,7 +240,7 @@ void q_pool_run(q_pool p, int64_t first_tasks, void (*first)(void *, int64_t), i
 	}
 	set_stage(j, 0, first_tasks, first);
 	set_stage(j, 1, tasks, task);
-	int looks = 32;
+	int looks = LOOKS;
 	for (int64_t i = 1; i < threads; i++) {
 		if (seat(j, looks)) continue;
 		looks = 1;
