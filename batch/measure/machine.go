@@ -30,14 +30,23 @@ func thisMachine(version string) Machine {
 		Go: runtime.Version(), Version: version,
 		Libraries: map[string]string{}, Date: time.Now().UTC().Format(time.RFC3339),
 	}
+	var family, model string
 	for line := range procLines("/proc/cpuinfo") {
 		name, value, _ := strings.Cut(line, ":")
+		value = strings.TrimSpace(value)
 		switch strings.TrimSpace(name) {
 		case "model name":
-			m.CPU = strings.TrimSpace(value)
+			m.CPU = value
+		case "cpu family":
+			family = value
+		case "model":
+			model = value
 		case "processor":
 			m.CPUs++
 		}
+	}
+	if family != "" && model != "" { // clouds name many processors "AMD EPYC"
+		m.CPU += fmt.Sprintf(" (family %s, model %s)", family, model)
 	}
 	for line := range procLines("/proc/sys/kernel/osrelease") {
 		m.Kernel = line

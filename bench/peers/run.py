@@ -71,9 +71,17 @@ def level() -> str:
     return "plain"
 
 
+def processor() -> str:
+    """The processor's name, and where it is known its family and model: clouds name many "AMD EPYC"."""
+    text = pathlib.Path("/proc/cpuinfo").read_text()
+    name, family, model = (
+        re.search(rf"^{field}\s*: (.*)$", text, re.M) for field in ("model name", "cpu family", "model"))
+    if not name:
+        return "unknown"
+    return name[1] + (f" (family {family[1]}, model {model[1]})" if family and model else "")
+
+
 def machine() -> dict:
-    with open("/proc/cpuinfo") as f:
-        models = re.findall(r"^model name\s*: (.*)$", f.read(), re.M)
     versions = {
         "python": platform.python_version(), "kernel": platform.release(), "llama.cpp": "llama-cpp-python 0.3.36"}
     if engines.PYTHON.exists():
@@ -86,7 +94,7 @@ def machine() -> dict:
     versions["quire"] = quire.stdout.split()[-1] if quire.returncode == 0 and quire.stdout else "not built"
     known = sorted({"avx2", "avx512f", "avx512_bf16", "avx_vnni", "amx_bf16"} & engines.cpu_features())
     return {
-        "cpu": models[0] if models else "unknown", "cpus": os.cpu_count(), "threads": engines.THREADS,
+        "cpu": processor(), "cpus": os.cpu_count(), "threads": engines.THREADS,
         "features": known,
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), "versions": versions,
         "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),

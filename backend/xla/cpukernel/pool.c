@@ -111,7 +111,7 @@ static void pause_briefly(void) {
 // A thread that waits looks so many times, some tens of nanoseconds apart, and then lets others have its processor: the
 // thread that it waits for may be one of them. A virtual machine's kernel often wakes a thread on the processor of the
 // one that wakes it, though another one is idle.
-enum { LOOKS = 32 };
+enum { LOOKS = 128 };
 
 // run does tasks of a stage until all are taken.
 static void run(job *j, int at, int64_t thread) {
@@ -240,7 +240,7 @@ void q_pool_run(q_pool p, int64_t first_tasks, void (*first)(void *, int64_t), i
 	}
 	set_stage(j, 0, first_tasks, first);
 	set_stage(j, 1, tasks, task);
-	int looks = LOOKS;
+	int looks = 32;
 	for (int64_t i = 1; i < threads; i++) {
 		if (seat(j, looks)) continue;
 		looks = 1;
