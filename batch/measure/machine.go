@@ -3,6 +3,7 @@ package measure
 import (
 	"bufio"
 	"fmt"
+	"iter"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -26,28 +27,11 @@ type Machine struct {
 
 func thisMachine(version string) Machine {
 	m := Machine{
-		CPU: "unknown", Threads: runtime.NumCPU(), Memory: ProcBytes("/proc/meminfo", "MemTotal"),
+		Threads: runtime.NumCPU(), Memory: ProcBytes("/proc/meminfo", "MemTotal"),
 		Go: runtime.Version(), Version: version,
 		Libraries: map[string]string{}, Date: time.Now().UTC().Format(time.RFC3339),
 	}
-	var family, model string
-	for line := range procLines("/proc/cpuinfo") {
-		name, value, _ := strings.Cut(line, ":")
-		value = strings.TrimSpace(value)
-		switch strings.TrimSpace(name) {
-		case "model name":
-			m.CPU = value
-		case "cpu family":
-			family = value
-		case "model":
-			model = value
-		case "processor":
-			m.CPUs++
-		}
-	}
-	if family != "" && model != "" { // clouds name many processors "AMD EPYC"
-		m.CPU += fmt.Sprintf(" (family %s, model %s)", family, model)
-	}
+	m.CPU, m.CPUs = processors(procLines("/proc/cpuinfo"))
 	for line := range procLines("/proc/sys/kernel/osrelease") {
 		m.Kernel = line
 	}
@@ -64,8 +48,33 @@ func thisMachine(version string) Machine {
 	return m
 }
 
+// processors returns the name of the processors that lines of /proc/cpuinfo list, and how many they are. Family and
+// model are part of the name where they are known: clouds name many processors "AMD EPYC".
+func processors(lines iter.Seq[string]) (name string, n int) {
+	name = "unknown"
+	var family, model string
+	for line := range lines {
+		field, value, _ := strings.Cut(line, ":")
+		value = strings.TrimSpace(value)
+		switch strings.TrimSpace(field) {
+		case "model name":
+			name = value
+		case "cpu family":
+			family = value
+		case "model":
+			model = value
+		case "processor":
+			n++
+		}
+	}
+	if family != "" && model != "" {
+		name += fmt.Sprintf(" (family %s, model %s)", family, model)
+	}
+	return name, n
+}
+
 // procLines yields the lines of a file of /proc; none where there is no such file.
-func procLines(path string) func(yield func(string) bool) {
+func procLines(path string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		f, err := os.Open(path)
 		if err != nil {

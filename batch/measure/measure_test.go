@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -202,5 +203,21 @@ func TestMachine(t *testing.T) {
 	}
 	if now, peak := ResidentMemory(), peakMemory(); now <= 0 || peak < now {
 		t.Error(fmt.Sprintf("resident %d, peak %d", now, peak))
+	}
+}
+
+func TestProcessors(t *testing.T) {
+	amd := "processor\t: 0\nvendor_id\t: AuthenticAMD\ncpu family\t: 25\nmodel\t\t: 17\nmodel name\t: AMD EPYC\n"
+	for _, c := range []struct {
+		cpuinfo, name string
+		n             int
+	}{
+		{amd + "\n" + amd, "AMD EPYC (family 25, model 17)", 2},
+		{"processor\t: 0\nBogoMIPS\t: 50.00\nCPU part\t: 0xd0c\n", "unknown", 1}, // arm64
+		{"", "unknown", 0},
+	} {
+		if name, n := processors(strings.SplitSeq(c.cpuinfo, "\n")); name != c.name || n != c.n {
+			t.Errorf("%d processors %q, want %d %q, of %q", n, name, c.n, c.name, c.cpuinfo)
+		}
 	}
 }

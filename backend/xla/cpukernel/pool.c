@@ -109,8 +109,8 @@ static void pause_briefly(void) {
 }
 
 // A thread that waits looks so many times, some tens of nanoseconds apart, and then lets others have its processor: the
-// thread that it waits for may be one of them. A virtual machine's kernel often wakes a thread on the processor of the
-// one that wakes it, though another one is idle.
+// thread that it waits for may be one of them. A kernel may run a thread on the processor of the one that wakes it,
+// though another one is idle: see bench/threads.md.
 enum { LOOKS = 128 };
 
 // run does tasks of a stage until all are taken.
