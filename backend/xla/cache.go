@@ -78,7 +78,7 @@ func (b *Backend) machineKey() ([]byte, error) {
 	fmt.Fprintf(&key, "platform %s %s devices %d: %s\n", b.platform, b.client.PlatformVersion(), b.client.NumDevices(),
 		b.DeviceDescription(0))
 	fmt.Fprintf(&key, "cpus %d %s\n", runtime.NumCPU(), cpuFeatures("/proc/cpuinfo"))
-	for _, name := range []string{"XLA_FLAGS", pjrt.EnvXlaDebugOptions} {
+	for _, name := range []string{xlaFlags, pjrt.EnvXlaDebugOptions} {
 		fmt.Fprintf(&key, "%s %q\n", name, os.Getenv(name))
 	}
 	return key.Bytes(), nil

@@ -304,7 +304,7 @@ func (b *Backend) tpuKey(key io.Writer) {
 		version = b.client.PlatformVersion()
 	}
 	fmt.Fprintf(key, "tpu %q devices %d\n", version, b.devicesOfAll())
-	for _, name := range []string{"LIBTPU_INIT_ARGS", "XLA_FLAGS", pjrt.EnvXlaDebugOptions} {
-		fmt.Fprintf(key, "%s %q\n", name, os.Getenv(name))
-	}
+	fmt.Fprintf(key, "LIBTPU_INIT_ARGS %q\n", os.Getenv("LIBTPU_INIT_ARGS"))
+	fmt.Fprintf(key, "%s %q\n", xlaFlags, userFlags())
+	fmt.Fprintf(key, "%s %q\n", pjrt.EnvXlaDebugOptions, os.Getenv(pjrt.EnvXlaDebugOptions))
 }

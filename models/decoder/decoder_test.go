@@ -1,6 +1,7 @@
 package decoder_test
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"github.com/quire/quire/blocks"
 	"github.com/quire/quire/internal/testenv"
 	"github.com/quire/quire/models"
+	"github.com/quire/quire/models/arch"
 	"github.com/quire/quire/models/decoder"
 	"github.com/quire/quire/recurrence"
 )
@@ -184,31 +186,62 @@ func TestLogitsOfFewerBits(t *testing.T) {
 				case config.HasStates(): // which carry the errors of all tokens before
 					most *= 1.75
 				}
-				kernels := errorOfScores(t, family, kind.storage, testenv.XLA(t))
-				plain := errorOfScores(t, family, kind.storage, testenv.XLAWithoutKernels(t))
-				t.Logf("errors are %.4f with kernels, %.4f without", kernels, plain)
-				if !(kernels < most && plain < most && kernels < ratio*plain) {
-					t.Errorf("errors are %g with kernels, %g without, want less than %g", kernels, plain, most)
+				kernels := errorsOfScores(t, family, kind.storage, testenv.XLA(t))
+				plain := errorsOfScores(t, family, kind.storage, testenv.XLAWithoutKernels(t))
+				if a, b := together(kernels), together(plain); !(a < most && b < most) {
+					t.Errorf("errors are %g with kernels, %g without, want less than %g", a, b, most)
+				}
+				layers := testenv.Model(t, family).Config.Layers
+				if slices.ContainsFunc(layers, func(l arch.Layer) bool { return l.Experts.Count > 0 }) {
+					// Rounding decides between experts with nearly equal scores, and one other expert is an error of 0.1.
+					kernels, plain = withoutWorst(kernels), withoutWorst(plain)
+				}
+				a, b := together(kernels), together(plain)
+				t.Logf("errors are %.4f with kernels, %.4f without", a, b)
+				if !(a < ratio*b) {
+					t.Errorf("errors are %g with kernels, want less than %g times %g", a, ratio, b)
 				}
 			})
 		}
 	}
 }
 
-// errorOfScores is the root mean square of how scores differ from transformers', by their spread.
-func errorOfScores(t *testing.T, family string, s decoder.Storage, backend compute.Backend) float64 {
+// scoresError says how a prompt's scores differ from transformers', in sums of squares.
+type scoresError struct{ wrong, all float64 }
+
+// together is the root mean square of the difference of all scores, by their spread.
+func together(prompts []scoresError) float64 {
+	var sum scoresError
+	for _, p := range prompts {
+		sum.wrong += p.wrong
+		sum.all += p.all
+	}
+	return math.Sqrt(sum.wrong / sum.all)
+}
+
+// withoutWorst leaves out the tenth of the prompts that differ most.
+func withoutWorst(prompts []scoresError) []scoresError {
+	sorted := slices.SortedFunc(slices.Values(prompts), func(a, b scoresError) int {
+		return cmp.Compare(a.wrong/a.all, b.wrong/b.all)
+	})
+	return sorted[:len(sorted)-len(sorted)/10]
+}
+
+// errorsOfScores has an item for each golden prompt.
+func errorsOfScores(t *testing.T, family string, s decoder.Storage, backend compute.Backend) []scoresError {
 	t.Helper()
 	var golden testenv.Golden
 	testenv.ReadGolden(t, family, &golden)
 	s.Backend = backend
 	score := scorerOf(t, testenv.Model(t, family), s)
-	var wrong, all float64
+	var errors []scoresError
 	for _, c := range golden.Cases {
-		got := score(c.Prompt)
+		got, e := score(c.Prompt), scoresError{}
 		for i, want := range c.Logits {
-			wrong += math.Pow(float64(got[i]-want), 2)
-			all += math.Pow(float64(want), 2)
+			e.wrong += math.Pow(float64(got[i]-want), 2)
+			e.all += math.Pow(float64(want), 2)
 		}
+		errors = append(errors, e)
 	}
-	return math.Sqrt(wrong / all)
+	return errors
 }
