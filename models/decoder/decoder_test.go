@@ -193,7 +193,7 @@ func TestLogitsOfFewerBits(t *testing.T) {
 				}
 				layers := testenv.Model(t, family).Config.Layers
 				if slices.ContainsFunc(layers, func(l arch.Layer) bool { return l.Experts.Count > 0 }) {
-					// Rounding decides between experts with nearly equal scores, and one other expert is an error of 0.1.
+					// Rounding decides between experts with nearly equal scores: another expert is an error of 0.1.
 					kernels, plain = withoutWorst(kernels), withoutWorst(plain)
 				}
 				a, b := together(kernels), together(plain)
