@@ -7,6 +7,7 @@
 #include "convert.h"
 #include "cpu.h"
 #include "norm.h"
+#include "recurrence_task.h"
 #include "sampling.h"
 
 enum { INPUT = 1 << 20, OUTPUT = 1 << 17 };
@@ -243,6 +244,119 @@ static void logprobs(check *c, int dtype, int64_t rows, int64_t vocabulary, floa
 	compare(c);
 }
 
+// Two sequences of a step for recurrences: one begins, and its states are left in two pages; the other goes on in its
+// own page.
+enum { TOKENS = 12, SEQUENCES = 2, STATES = 3 };
+static const int32_t state_from[SEQUENCES] = {-1, 2}, state_begins[SEQUENCES + 1] = {0, 10, TOKENS},
+					 state_to[TOKENS] = {-1, -1, -1, 0, -1, -1, -1, -1, -1, 1, -1, 2};
+
+// states puts the cache at the begin of both outputs, and returns what is behind it in the bytes.
+static int64_t states(check *c, q_sequences *s, int64_t count) {
+	const void *values = numbers(c, Q_F32, STATES * count, 1);
+	int64_t size = STATES * count * sizeof(float);
+	if (size > OUTPUT / 2) return c->same = 0; // a mistake in the sizes below
+	for (int i = 0; c->same && i < 2; i++) memcpy(c->output[i], values, size);
+	*s = (q_sequences){.from = state_from,
+		.to = state_to,
+		.begins = state_begins,
+		.sequences = SEQUENCES,
+		.tokens = TOKENS,
+		.pages = STATES,
+		.numbers = count};
+	return size;
+}
+
+static void delta(check *c, int type, int64_t key_dim, int64_t value_dim) {
+	begin(c);
+	q_delta a = {.dtype = type, .key_heads = 2, .group = 2, .key_dim = key_dim, .value_dim = value_dim, .k = 4};
+	const int64_t heads = a.key_heads * a.group;
+	a.values = heads * value_dim;
+	a.channels = 2 * a.key_heads * key_dim + a.values;
+	a.width = a.channels + a.values + 2 * heads;
+	a.eps = 1e-6f;
+	int64_t behind = states(c, &a.s, 3 * a.channels + heads * key_dim * value_dim);
+	a.in = numbers(c, type, TOKENS * a.width, 4);
+	a.taps = numbers(c, type, a.channels * a.k, 1);
+	a.decay = numbers(c, Q_F32, heads, 1);
+	a.bias = numbers(c, Q_F32, heads, 1);
+	a.norm = numbers(c, Q_F32, value_dim, 1);
+	for (int i = 0; c->same && i < 2; i++) {
+		a.s.cache = (float *)c->output[i];
+		a.y = c->output[i] + behind;
+		q_parallel(NULL, SEQUENCES * a.key_heads, (i ? c->code : q_code_at(Q_AVX2))->recurrences->delta, &a);
+	}
+	compare(c);
+}
+
+static void mamba(check *c, int type, int64_t dim, int64_t n) {
+	begin(c);
+	q_mamba a = {.heads = 4, .dim = dim, .groups = 2, .n = n, .min_step = 0.01f, .max_step = 1};
+	q_conv *v = &a.conv;
+	int64_t inner = a.heads * dim;
+	v->k = 4;
+	v->first = inner;
+	v->channels = inner + 2 * a.groups * n;
+	v->width = inner + v->channels + a.heads;
+	v->dtype = type;
+	v->blocks = (v->channels + Q_CHANNELS - 1) / Q_CHANNELS;
+	int64_t behind = states(c, &v->s, 3 * v->channels + inner * n);
+	v->in = numbers(c, type, TOKENS * v->width, 4);
+	v->taps = numbers(c, type, v->channels * v->k, 1);
+	v->bias = numbers(c, Q_F32, v->channels, 1);
+	a.decay = numbers(c, Q_F32, a.heads, 1);
+	a.bias = numbers(c, Q_F32, a.heads, 1);
+	a.skip = numbers(c, Q_F32, a.heads, 1);
+	for (int i = 0; c->same && i < 2; i++) {
+		const q_recurrences *code = (i ? c->code : q_code_at(Q_AVX2))->recurrences;
+		v->s.cache = (float *)c->output[i];
+		v->y = c->output[i] + behind;
+		a.y = c->output[i] + behind + TOKENS * v->channels * sizeof(float);
+		q_parallel(NULL, SEQUENCES * v->blocks, code->conv, v);
+		q_parallel(NULL, SEQUENCES * a.heads, code->mamba, &a);
+	}
+	compare(c);
+}
+
+static void convolution(check *c, int type, int64_t channels) {
+	begin(c);
+	q_conv a = {.dtype = type, .channels = channels, .k = 3, .width = 3 * channels};
+	a.blocks = (channels + Q_CHANNELS - 1) / Q_CHANNELS;
+	int64_t behind = states(c, &a.s, 2 * channels);
+	a.in = numbers(c, type, TOKENS * a.width, 4);
+	a.taps = numbers(c, type, channels * a.k, 1);
+	for (int i = 0; c->same && i < 2; i++) {
+		a.s.cache = (float *)c->output[i];
+		a.y = c->output[i] + behind;
+		q_parallel(NULL, SEQUENCES * a.blocks, (i ? c->code : q_code_at(Q_AVX2))->recurrences->conv, &a);
+	}
+	compare(c);
+}
+
+static void gates(check *c, int type, int64_t width) {
+	enum { ROWS = 3 };
+	begin(c);
+	const void *x = numbers(c, type, ROWS * width, 8), *gate = numbers(c, type, ROWS * width, 100);
+	q_gate a = {.x = x, .gate = gate, .dtype = type, .width = width};
+	q_gated_norm norm = {.x = x,
+		.gate = gate,
+		.weight = numbers(c, Q_F32, width, 2),
+		.dtype = type,
+		.width = width,
+		.gates = width,
+		.groups = 3,
+		.eps = 1e-5f,
+		.rows = ROWS,
+		.step = 2};
+	for (int i = 0; c->same && i < 2; i++) {
+		const q_recurrences *code = (i ? c->code : q_code_at(Q_AVX2))->recurrences;
+		a.y = c->output[i];
+		norm.y = c->output[i] + OUTPUT / 2;
+		q_parallel(NULL, ROWS, code->gate, &a);
+		q_parallel(NULL, 2, code->gated_norm, &norm);
+	}
+	compare(c);
+}
+
 static void all(void *args, int64_t task) {
 	check *c = args;
 	static const int types[] = {Q_F32, Q_BF16, Q_F16};
@@ -279,6 +393,15 @@ static void all(void *args, int64_t task) {
 		attention(c, Q_F32, cache, 2, 1, 40, 7, 66, 21, 0);
 		attention(c, Q_F32, cache, 1, 2, 128, 8, 64, 0, 3);
 		for (int t = 0; t < 3; t++) quantize(c, types[t], cache, 77, 3);
+	}
+	for (int t = 0; t < 3; t++) {
+		const int type = types[t];
+		delta(c, type, 17, 32 + 16 + 5);
+		delta(c, type, 8, 8);
+		mamba(c, type, 32 + 16 + 5, 19);
+		mamba(c, type, 64, 16);
+		convolution(c, type, Q_CHANNELS + 44);
+		gates(c, type, 3 * (64 + 16 + 5));
 	}
 	(void)task;
 }

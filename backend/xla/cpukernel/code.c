@@ -5,15 +5,16 @@
 #include "attention_task.h"
 #include "cpu.h"
 #include "norm.h"
+#include "recurrence_task.h"
 #include "sampling.h"
 
-static const q_code plain = {
-	q_attend_plain, q_quantize_plain, q_norm_rows_plain, q_rope_rows_plain, q_sample_row_plain, q_logprobs_row_plain};
+static const q_code plain = {q_attend_plain, q_quantize_plain, q_norm_rows_plain, q_rope_rows_plain,
+	q_sample_row_plain, q_logprobs_row_plain, &q_recurrences_plain};
 #if defined(Q_X86)
-static const q_code avx2 = {
-	q_attend_avx2, q_quantize_avx2, q_norm_rows_avx2, q_rope_rows_avx2, q_sample_row_avx2, q_logprobs_row_avx2};
+static const q_code avx2 = {q_attend_avx2, q_quantize_avx2, q_norm_rows_avx2, q_rope_rows_avx2, q_sample_row_avx2,
+	q_logprobs_row_avx2, &q_recurrences_avx2};
 static const q_code avx512 = {q_attend_avx512, q_quantize_avx512, q_norm_rows_avx512, q_rope_rows_avx512,
-	q_sample_row_avx512, q_logprobs_row_avx512};
+	q_sample_row_avx512, q_logprobs_row_avx512, &q_recurrences_avx512};
 #endif
 
 static _Atomic(const q_code *) in_use = &plain;

@@ -17,20 +17,24 @@ func TestWrongCodeIsNotUsed(t *testing.T) {
 		t.Skip("the level in use is below AVX2")
 	}
 	const plain = 0
-	right := levels{avx2, avx2, avx2, avx2, avx2, avx2}
+	right := allAt(avx2)
 	begin := time.Now()
 	if !sameAsAVX2(right) {
 		t.Error("AVX2's code is not the same as itself")
 	}
 	t.Logf("the check took %s", time.Since(begin))
 	beyond := avx2 + 1 // which this processor may lack: it is not run
-	all := levels{highest, highest, highest, highest, highest, highest}
+	all := allAt(highest)
 	defer useCode(highest, func() bool { return sameAsAVX2(all) })
-	for name, wrong := range map[string]levels{
-		"attend": {plain, avx2, avx2, avx2, avx2, avx2}, "norm": {avx2, avx2, plain, avx2, avx2, avx2},
-		"rope": {avx2, avx2, avx2, plain, avx2, avx2}, "sample": {avx2, avx2, avx2, avx2, plain, avx2},
-		"logprobs": {avx2, avx2, avx2, avx2, avx2, plain},
+	for name, of := range map[string]func(*levels) *int{
+		"attend":   func(l *levels) *int { return &l.attend },
+		"norm":     func(l *levels) *int { return &l.normRows },
+		"rope":     func(l *levels) *int { return &l.ropeRows },
+		"sample":   func(l *levels) *int { return &l.sampleRow },
+		"logprobs": func(l *levels) *int { return &l.logprobsRow },
 	} {
+		wrong := right
+		*of(&wrong) = plain
 		if got := useCode(beyond, func() bool { return sameAsAVX2(wrong) }); got != avx2 {
 			t.Errorf("wrong code for %s: it runs with %s", name, Levels[got])
 		}
@@ -44,10 +48,27 @@ func TestCodeIsTheSame(t *testing.T) {
 		t.Fatal(err)
 	}
 	if level := slices.Index(Levels, name); level > slices.Index(Levels, "avx2") &&
-		!sameAsAVX2(levels{level, level, level, level, level, level}) {
+		!sameAsAVX2(allAt(level)) {
 		t.Errorf("the code for %s does not give AVX2's bytes", name)
 	}
 	if has, runs := settleLinear(); runs < has {
 		t.Errorf("linear layers are wrong with the code for %s, and run with that for %s", Levels[has], Levels[runs])
+	}
+}
+
+// Recurrences have the same bytes at any level.
+func TestPlainRecurrencesAreTheSame(t *testing.T) {
+	name, err := Features()
+	if err != nil {
+		t.Fatal(err)
+	}
+	avx2 := slices.Index(Levels, "avx2")
+	if slices.Index(Levels, name) < avx2 {
+		t.Skip("the level in use is below AVX2")
+	}
+	with := allAt(avx2)
+	with.recurrences = 0
+	if !sameAsAVX2(with) {
+		t.Error("plain recurrences do not give AVX2's bytes")
 	}
 }

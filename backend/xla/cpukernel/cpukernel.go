@@ -52,7 +52,7 @@ var features = sync.OnceValues(func() (string, error) {
 	}
 	C.q_set_level(C.int(level))
 	SetThreads(0)
-	useCode(level, func() bool { return sameAsAVX2(levels{level, level, level, level, level, level}) })
+	useCode(level, func() bool { return sameAsAVX2(allAt(level)) })
 	return Levels[level], nil
 })
 

@@ -1,45 +1,9 @@
 // The rows of quire_rms_norm and quire_rope; the source of norm_plain.c, norm_avx2.c and norm_avx512.c, which define
 // Q_NORM_ROWS and Q_ROPE_ROWS.
 #include "norm.h"
-#include "v16.h"
+#include "v16_types.h"
 
 #include <math.h>
-
-// A row's numbers are converted to float32 and computed there; what ends within sixteen numbers goes through a buffer.
-
-static inline v16 load(const void *p, int dtype, int64_t i) {
-	if (dtype == Q_F32) return v16_load((const float *)p + i);
-	return dtype == Q_BF16 ? v16_load_bf16((const uint16_t *)p + i) : v16_load_f16((const uint16_t *)p + i);
-}
-
-static inline void store(void *p, int dtype, int64_t i, v16 x) {
-	if (dtype == Q_F32) v16_store((float *)p + i, x);
-	else if (dtype == Q_BF16) v16_store_bf16((uint16_t *)p + i, x);
-	else v16_store_f16((uint16_t *)p + i, x);
-}
-
-static inline size_t size_of(int dtype) { return dtype == Q_F32 ? 4 : 2; }
-
-// load_part loads the first n < 16 numbers from p[i] on, and zeros.
-static v16 load_part(const void *p, int dtype, int64_t i, int64_t n) {
-	char part[64] = {0};
-	memcpy(part, (const char *)p + i * size_of(dtype), n * size_of(dtype));
-	return load(part, dtype, 0);
-}
-
-static void store_part(void *p, int dtype, int64_t i, int64_t n, v16 x) {
-	char part[64];
-	store(part, dtype, 0, x);
-	memcpy((char *)p + i * size_of(dtype), part, n * size_of(dtype));
-}
-
-// rounded is x as the element type holds it.
-static inline v16 rounded(v16 x, int dtype) {
-	uint16_t half[16];
-	if (dtype == Q_F32) return x;
-	store(half, dtype, 0, x);
-	return load(half, dtype, 0);
-}
 
 // normalize writes x / sqrt(mean(x^2) + eps) times weight to y, which may be x. The quotient is rounded to the weight's
 // element type first.
@@ -76,11 +40,6 @@ static inline __attribute__((always_inline)) void norm_rows(
 	for (int64_t i = from * a->groups; i < to * a->groups; i++) {
 		normalize((const char *)a->x + i * bytes, a->weight, (char *)a->y + i * bytes, dtype, of, a->width, a->eps);
 	}
-}
-
-// part loads the 16 numbers from p[i] on, or those before width and zeros.
-static inline v16 part(const void *p, int dtype, int64_t i, int64_t width) {
-	return i + 16 <= width ? load(p, dtype, i) : load_part(p, dtype, i, width - i);
 }
 
 // center writes (x - mean(x)) / sqrt(var(x) + eps) * weight + bias to y, all but x and y in float32.

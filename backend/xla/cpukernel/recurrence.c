@@ -1,8 +1,5 @@
-#include "recurrence.h"
-
-#include <string.h>
-
-#include "scalar.h"
+#include "code.h"
+#include "recurrence_task.h"
 
 // q_sequences_of reads the operands from `first` on, the cache and whose the tokens are; result is the cache's.
 q_error *q_sequences_of(q_frame *f, int first, int result, int64_t tokens, q_sequences *s) {
@@ -30,54 +27,9 @@ q_error *q_sequences_of(q_frame *f, int first, int result, int64_t tokens, q_seq
 	return NULL;
 }
 
-// The channels of a task, which go through the tokens of one sequence.
-enum { CHANNELS = 256 };
-
-// A number's operations are the same whatever the block, and no code depends on the processor.
-static void conv_block(void *args, int64_t task) {
-	const q_conv *a = args;
-	const q_sequences *s = &a->s;
-	int64_t seq = task / a->blocks, c0 = task % a->blocks * CHANNELS, past = a->k - 1;
-	int64_t n = a->channels - c0 < CHANNELS ? a->channels - c0 : CHANNELS;
-	float window[Q_MAX_TAPS][CHANNELS], taps[Q_MAX_TAPS][CHANNELS]; // row i % k of the window has the i-th input
-	const float *from = q_page(s, s->from[seq]);
-	for (int64_t i = 0; i < past; i++) {
-		if (from) memcpy(window[i], from + i * a->channels + c0, n * sizeof(float));
-		else memset(window[i], 0, n * sizeof(float));
-	}
-	for (int64_t i = 0; i < a->k; i++) {
-		for (int64_t c = 0; c < n; c++) taps[i][c] = q_load(a->taps, a->dtype, (c0 + c) * a->k + i);
-	}
-	int64_t first = 0; // the row of the oldest
-	for (int64_t t = s->begins[seq]; t < s->begins[seq + 1] && t < s->tokens; t++) {
-		float *own = window[(first + past) % a->k], sum[CHANNELS] = {0};
-		int64_t row = t * a->width + a->first + c0, out = t * a->channels + c0;
-		for (int64_t c = 0; c < n; c++) {
-			own[c] = q_load(a->in, a->dtype, row + c);
-			if (!a->bias) own[c] = q_rounded(a->dtype, own[c] * q_load(a->in, a->dtype, row + 2 * a->channels + c));
-		}
-		for (int64_t i = 0; i < a->k; i++) {
-			const float *x = window[(first + i) % a->k];
-			for (int64_t c = 0; c < n; c++) sum[c] += x[c] * taps[i][c];
-		}
-		if (a->bias) {
-			for (int64_t c = 0; c < n; c++) sum[c] = q_rounded(a->dtype, sum[c] + a->bias[c0 + c]);
-			for (int64_t c = 0; c < n; c++) q_store(a->y, a->dtype, out + c, sum[c] * q_sigmoid(sum[c]));
-		} else {
-			for (int64_t c = 0; c < n; c++)
-				q_store(a->y, a->dtype, out + c,
-					q_load(a->in, a->dtype, row + a->channels + c) * q_rounded(a->dtype, sum[c]));
-		}
-		first = (first + 1) % a->k;
-		float *to = q_page(s, s->to[t]);
-		for (int64_t i = 0; to && i < past; i++)
-			memcpy(to + i * a->channels + c0, window[(first + i) % a->k], n * sizeof(float));
-	}
-}
-
 void q_convolve(q_frame *f, q_conv *a) {
-	a->blocks = (a->channels + CHANNELS - 1) / CHANNELS;
-	q_parallel(f, a->s.sequences * a->blocks, conv_block, a);
+	a->blocks = (a->channels + Q_CHANNELS - 1) / Q_CHANNELS;
+	q_parallel(f, a->s.sequences * a->blocks, q_code_in_use()->recurrences->conv, a);
 }
 
 q_error *quire_short_conv(q_frame *f) {
