@@ -33,7 +33,7 @@ func sameAsAVX2(l levels) bool {
 // right on this machine. Tests run on few processors that have more. It returns the level.
 func useCode(level int, right func() bool) int {
 	if level > C.Q_AVX2 && !right() {
-		slog.Warn("attention, norms, recurrences and sampling are wrong with what this processor has, and run with less",
+		slog.Warn("kernels beside linear layers are wrong with what this processor has, and run with less",
 			"has", Levels[level], "runs", Levels[C.Q_AVX2])
 		level = C.Q_AVX2
 	}
