@@ -41,7 +41,7 @@ levels() { # the kernels of each instruction set that this processor has
 		[ "$level" != "$best" ] || break # what the other steps run
 		echo "QUIRE_KERNELS=$level"
 		QUIRE_KERNELS=$level $GO test -short -timeout 30m -count=1 ./backend/xla/cpukernel ./linear ./attention \
-			./sampling ./models/decoder || return 1
+			./sampling ./recurrence ./models/decoder || return 1
 	done
 }
 processors() { # Go's own threads
