@@ -1,6 +1,6 @@
 // The task of gated delta nets. Included behind recurrence_rows.h.
 
-// Tokens whose parts of a step are made together: DELTA_TOKENS.
+// Tokens that go through a part of a matrix together.
 enum { DELTA_TOKENS = 8 };
 
 typedef struct {
@@ -86,8 +86,8 @@ ALWAYS void delta_step(
 }
 
 // delta_columns is what the tokens of a chunk do to `wide` times 16 columns of a head's matrix from column j on, or to
-// the n that are left, which stay in the first cache: the matrix, f32[rows, dim], is multiplied by keeps; delta is what
-// it lacks of v for key k, by learns; k times delta is added; and y is what it reads for q.
+// the n that are left. These columns stay in the first cache. The matrix, f32[rows, dim], is multiplied by keeps; delta
+// is what it lacks of v for key k, by learns; k times delta is added; and y is what it reads for q.
 ALWAYS void delta_columns(
 	float *matrix, int64_t rows, int64_t dim, delta_chunk *chunk, int64_t j, const int wide, int64_t n) {
 	const int64_t pairs = rows & ~1;

@@ -25,8 +25,8 @@ ALWAYS void mamba_step(
 }
 
 // mamba_columns is what the tokens of a chunk do to `wide` times 16 columns of a head's matrix from column j on, or to
-// the n that are left, which stay in the first cache: the matrix, f32[n, dim], is multiplied by keeps; x times step is
-// added to each of its rows times what the group writes; and y is the sum of the rows times what it reads, and skip
+// the n that are left. These columns stay in the first cache. The matrix, f32[n, dim], is multiplied by keeps; x times
+// step is added to each of its rows times what the group writes; y is the sum of the rows times what it reads, and skip
 // times x.
 ALWAYS void mamba_columns(const q_mamba *a, float *matrix, int64_t head, const mamba_chunk *chunk, int64_t j,
 	const int wide, int64_t n, const int dtype) {
