@@ -99,7 +99,7 @@ func NewContext(ctx context.Context, o Options) (*Backend, error) {
 	if os.Getenv(logLevel) == "" {
 		_ = os.Setenv(logLevel, "1") // or the plugin reports every client it makes
 	}
-	if o.Platform == "cpu" && o.Kernels != KernelsOff {
+	if o.Platform == "cpu" {
 		setCPUFlags()
 	}
 	plugin, client, err := o.openClient(ctx)

@@ -13,7 +13,7 @@ const cpuFlags = "--xla_backend_extra_options=xla_cpu_disable_new_fusion_emitter
 	"xla_cpu_disable_slp_vectorizer"
 
 // setCPUFlags puts cpuFlags before the user's own, once. A plugin reads them once, so they are for all programs of the
-// process. Processes that this one starts inherit them.
+// process, with kernels and without. Processes that this one starts inherit them.
 func setCPUFlags() {
 	if !strings.HasPrefix(os.Getenv(xlaFlags), cpuFlags) {
 		_ = os.Setenv(xlaFlags, strings.TrimSpace(cpuFlags+" "+os.Getenv(xlaFlags)))

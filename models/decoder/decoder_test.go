@@ -137,8 +137,8 @@ func logitsEqualTransformers(t *testing.T, family string, backend compute.Backen
 	var golden testenv.Golden
 	testenv.ReadGolden(t, family, &golden)
 	score, within := scorer(t, backend, ckpt), 1e-4
-	if b, ok := backend.(interface{ NumDevices() int }); ok && b.NumDevices() > 4 {
-		within = 2e-4 // sums of so many parts are rounded so many times
+	if b, ok := backend.(interface{ NumDevices() int }); ok && b.NumDevices() > 1 {
+		within = 2e-4 // sums of parts are rounded more often
 	}
 	for _, c := range golden.Cases {
 		got := score(c.Prompt)
