@@ -38,6 +38,7 @@ static const q_linear_code *code(int level, int weights_dtype, int dtype, int64_
 		if (level >= Q_AVX2) return &q_blocks_avx2;
 	}
 	if (by_dots(level, weights_dtype, dtype)) return level >= Q_AMX ? &q_linear_amx : &q_linear_dot;
+	if (level >= Q_AMX && weights_dtype == Q_BF16) return &q_linear_avx512_16; // in AMX's panels
 	if (level >= Q_AVX512) return &q_linear_avx512;
 	if (level >= Q_AVX2) return &q_linear_avx2;
 #endif
@@ -51,7 +52,10 @@ static q_layout layout_at(int level, int dtype) {
 	if (dtype == Q_BF16 || dtype == Q_S8) l.group = 2;
 	if (by_dots(level, dtype, dtype)) {
 		l.group = dtype == Q_S8 ? 4 : 2;
-		if (level >= Q_AMX) l.multiple = 32 * l.group / 2;
+		if (level >= Q_AMX) {
+			l.panel = 16;
+			l.multiple = 32 * l.group / 2;
+		}
 	}
 	return l;
 }
@@ -74,10 +78,14 @@ static int64_t panels_a_task(int64_t panels, int64_t threads, int64_t most, int6
 	return best;
 }
 
+static _Atomic uint64_t jobs; // so far
+
 static q_linear_job plan_at(int level, q_frame *f, const q_linear *l) {
 	q_layout layout = layout_at(level, l->weights_dtype);
 	q_linear_job j = {l, code(level, l->weights_dtype, l->dtype, l->rows, l->blocks.e4m3), q_padded_in(l->in, layout)};
 	j.tiles = (l->rows + j.code->tile_rows - 1) / j.code->tile_rows;
+	j.packs = j.code->by_thread && j.code->by_thread(l, q_threads(f)) ? 0 : j.tiles;
+	j.number = atomic_fetch_add_explicit(&jobs, 1, memory_order_relaxed) + 1;
 	j.panels = q_panels(l->out, l->gate_up, layout);
 	j.panels_a_task =
 		panels_a_task(j.panels, q_threads(f), 128 / layout.panel, l->gate_up && layout.panel == Q_TURN ? 2 : 1);
@@ -90,7 +98,7 @@ static void run_at(int level, q_frame *f, const q_linear *l) {
 	if (l->rows <= 0 || l->out <= 0) return;
 	q_linear_job j = plan_at(level, f, l);
 	const int64_t tasks = (j.panels + j.panels_a_task - 1) / j.panels_a_task;
-	q_parallel_then(f, j.tiles, j.code->pack_tile, tasks, j.code->panels, &j);
+	q_parallel_then(f, j.packs, j.code->pack_tile, tasks, j.code->panels, &j);
 }
 
 void q_linear_run(q_frame *f, const q_linear *l) { run_at(level(), f, l); }

@@ -73,19 +73,23 @@ typedef struct {
 	int64_t tile_rows;
 	void (*pack_tile)(void *job, int64_t tile);
 	void (*panels)(void *job, int64_t task);
+	int (*by_thread)(const q_linear *l, int64_t threads); // whether panels packs rows itself; NULL: never
 } q_linear_code;
 
 typedef struct {
 	const q_linear *l;
 	const q_linear_code *code;
 	int64_t padded_in, tiles, panels, panels_a_task;
+	int64_t packs;   // how many tiles pack_tile packs: all or none
+	uint64_t number; // no other job of the process has it
 } q_linear_job;
 
 // q_linear_plan says in how many tiles and tasks a layer of at least one row and output is computed: first pack_tile of
-// each tile, then panels of each share of panels_a_task of them.
+// packs tiles, then panels of each share of panels_a_task of them.
 q_linear_job q_linear_plan(q_frame *f, const q_linear *l);
 
-extern const q_linear_code q_linear_plain, q_linear_avx2, q_linear_avx512, q_linear_dot, q_linear_amx;
+extern const q_linear_code q_linear_plain, q_linear_avx2, q_linear_avx512, q_linear_avx512_16, q_linear_dot,
+	q_linear_amx;
 
 // q_pack packs n rows, from the first on, of a matrix [out, in] of dtype, row-major, as far as they are in panels
 // [from, to). packed begins as zeros. gate_up packs in turns.

@@ -1,6 +1,12 @@
-// Linear layers by tiles of AMX: sixteen rows of activations times sixteen columns of a panel, 64 bytes of each row at
-// a time. Activations are packed as the tiles read them, [in/step][16][step], with zeros behind the last row and input.
+// Linear layers by tiles of AMX: sixteen rows of activations times the sixteen columns of a panel, 64 bytes of each row
+// at a time. A tile of weights lies in one piece, as do the packed ones of activations, [in/step][16][step], with zeros
+// behind the last input; what is in place of rows behind the last one is never used.
+//
+// Up to 16 rows are multiplied panel by panel, whose weights come as one stream. More rows are multiplied in blocks of
+// inputs: those of their activations stay in the first cache while the panels of a task pass, two at a time.
 #include "cpu.h"
+
+#include <stdlib.h>
 
 #if defined(Q_X86)
 #ifdef Q_EMULATE
@@ -14,23 +20,25 @@
 #endif
 
 enum {
-	Q_WIDE = 2,
-	PANEL = 32,
-	MAX_TILES = 8,  // whose sums are kept at a time
-	TILE = 16 * 16, // sums of a tile
-	SUMS = 0,       // results are made of one panel at a time
-	MAX_PANELS = 4, // a task's
+	Q_WIDE = 1,
+	PANEL = 16,
+	TILE = 16 * PANEL, // sums of a tile
+	SUMS = 2 * TILE,   // results are made of up to two tiles of rows at a time
+	MAX_TILES = 8,     // of rows, whose sums are kept at a time
+	MAX_PANELS = 8,    // a task's
+	AHEAD = 1024,      // bytes by which a stream of weights is read ahead
+	OWN_ROWS = 1 << 19, // the most numbers that each thread packs for itself: a megabyte
 };
 #include "gemm_finish.h"
-
-// The inputs a step, of 64 bytes.
-static int64_t step_of(int dtype) { return dtype == Q_S8 ? 64 : 32; }
 
 typedef struct {
 	uint8_t palette, start_row, reserved[14];
 	uint16_t row_bytes[16];
 	uint8_t rows[16];
 } tile_config;
+
+// The inputs a step, of 64 bytes.
+static int64_t step_of(int dtype) { return dtype == Q_S8 ? 64 : 32; }
 
 static float *row_scales(const q_linear_job *j) {
 	return (float *)((char *)j->l->scratch + j->tiles * 16 * j->padded_in);
@@ -40,37 +48,83 @@ static float *row_scales(const q_linear_job *j) {
 static void round_row(const q_linear_job *j, int64_t row, int8_t *to) {
 	float inverse;
 	row_scales(j)[row] = row_scale(j->l, row, &inverse);
-	for (int64_t i = 0; i < j->l->in; i += 16) {
-		int8_t q[16];
-		const int64_t n = least(16, j->l->in - i);
-		round16(j->l, row, i, n, inverse, q);
-		memcpy(to + i / 64 * 1024 + i % 64, q, n);
+	for (int64_t i = 0; i < j->padded_in; i += 16)
+		round16(j->l, row, i, least(16, j->l->in - i), inverse, to + i / 64 * 1024 + i % 64);
+}
+
+// copy_rows packs the rows of a tile of bf16.
+static void copy_rows(const q_linear_job *j, int64_t t, char *to) {
+	const int64_t bytes = j->l->in * 2, n = least(16, j->l->rows - t * 16);
+	const char *from = (const char *)j->l->x + t * 16 * bytes;
+	int64_t at = 0;
+	for (; at + 64 <= bytes; at += 64, to += 1024)
+		for (int64_t r = 0; r < n; r++) memcpy(to + r * 64, from + r * bytes + at, 64);
+	if (at == bytes) return;
+	for (int64_t r = 0; r < n; r++) {
+		memcpy(to + r * 64, from + r * bytes + at, bytes - at);
+		memset(to + r * 64 + bytes - at, 0, 64 - (bytes - at));
 	}
 }
 
 static void pack_tile(void *job, int64_t t) {
 	const q_linear_job *j = job;
-	const q_linear *l = j->l;
-	const int64_t size = q_size(l->weights_dtype), bytes = l->in * size, n = least(16, l->rows - t * 16);
-	char *to = (char *)l->scratch + t * 16 * j->padded_in * size;
-	memset(to, 0, 16 * j->padded_in * size);
-	for (int64_t r = 0; r < n; r++) {
-		if (l->weights_dtype == Q_S8) {
-			round_row(j, t * 16 + r, (int8_t *)to + r * 64);
-			continue;
-		}
-		const char *from = (const char *)l->x + (t * 16 + r) * bytes;
-		for (int64_t i = 0; i < bytes; i += 64) memcpy(to + i * 16 + r * 64, from + i, least(64, bytes - i));
+	char *to = (char *)j->l->scratch + t * 16 * j->padded_in * q_size(j->l->weights_dtype);
+	if (j->l->weights_dtype == Q_BF16) {
+		copy_rows(j, t, to);
+		return;
 	}
+	for (int64_t r = 0; r < 16 && t * 16 + r < j->l->rows; r++) round_row(j, t * 16 + r, (int8_t *)to + r * 64);
 }
 
+// by_thread says that each thread packs all rows for itself: their lines then need not go from one processor to
+// another, which takes longer than to pack some rows twice.
+static int by_thread(const q_linear *l, int64_t threads) {
+	return l->weights_dtype == Q_BF16 && l->rows * l->in <= OWN_ROWS && l->out >= 128 * threads;
+}
+
+// packed returns the packed rows of a job. Where each thread packs them, they are packed at the job's first task.
+static const char *packed(const q_linear_job *j) {
+	static _Thread_local struct {
+		uint64_t job;
+		char *rows;
+		size_t size;
+	} own;
+	if (j->packs) return j->l->scratch;
+	if (own.job == j->number) return own.rows ? own.rows : j->l->scratch;
+	const size_t tile = 16 * j->padded_in * 2, size = j->tiles * tile;
+	if (own.size < size) {
+		free(own.rows);
+		own.rows = aligned_alloc(4096, (size + 4095) / 4096 * 4096);
+		own.size = own.rows ? size : 0;
+	}
+	own.job = j->number;
+	char *to = own.rows ? own.rows : j->l->scratch; // without memory, each thread writes the same there
+	for (int64_t t = 0; t < j->tiles; t++) copy_rows(j, t, to + t * tile);
+	return to;
+}
+
+// stream sets sums to those of a panel and one tile of rows. Tile 0 is sums, 4 of activations and 6 of weights.
+#define STREAM(name, product) \
+	static __attribute__((noinline)) void name(const char *a, const char *b, int64_t steps, float *sums) { \
+		_tile_zero(0); \
+		for (; steps > 0; steps--, a += 1024, b += 1024) { \
+			_tile_loadd(6, b, 64); \
+			EACH(i, 16) __builtin_prefetch(b + AHEAD + i * 64, 0, 3); \
+			_tile_loadd(4, a, 64); \
+			product(0, 4, 6); \
+		} \
+		_tile_stored(0, sums, 64); \
+	}
+STREAM(stream_bf16, _tile_dpbf16ps)
+STREAM(stream_s8, _tile_dpbssd)
+
 // multiply adds steps of a block to the sums of a pair of tiles of rows (or of one), a kilobyte for each tile of sums,
-// and the 32 columns of a panel. Tiles 0 to 3 are sums, 4 and 5 of activations, 6 and 7 of weights. a_stride is the
-// bytes between the two tiles of rows. out, if there, takes the sums in the end, by rows of a panel. lines is how many
-// lines of what is ahead are read each step.
+// and of two panels, whose weights are b_stride apart. Tiles 0 to 3 are sums, 4 and 5 of activations, 6 and 7 of
+// weights. a_stride is the bytes between the two tiles of rows. out, if there, takes the sums in the end, as
+// finish_panels reads them. lines is how many lines of what is ahead, in each of two panels, are read each step.
 #define MULTIPLY(name, product) \
-	ALWAYS void name(const int two, const int lines, const char *a, int64_t a_stride, const char *b, int64_t steps, \
-		float *sums, int first, float *out, const char *ahead) { \
+	ALWAYS void name(const int two, const int lines, const char *a, int64_t a_stride, const char *b, int64_t b_stride, \
+		int64_t steps, float *sums, int first, float *out, const char *ahead) { \
 		if (first) { \
 			_tile_zero(0); \
 			_tile_zero(1); \
@@ -82,108 +136,140 @@ static void pack_tile(void *job, int64_t t) {
 			if (two) _tile_loadd(2, sums + 2 * TILE, 64); \
 			if (two) _tile_loadd(3, sums + 3 * TILE, 64); \
 		} \
-		for (; steps > 0; steps--, a += 1024, b += 2048) { \
-			_tile_loadd(6, b, 128); \
+		for (; steps > 0; steps--, a += 1024, b += 1024) { \
+			_tile_loadd(6, b, 64); \
 			_tile_loadd(4, a, 64); \
 			EACH(i, lines) __builtin_prefetch(ahead + i * 64, 0, 2); \
+			EACH(i, lines) __builtin_prefetch(ahead + b_stride + i * 64, 0, 2); \
 			ahead += lines * 64; \
 			product(0, 4, 6); \
-			_tile_loadd(7, b + 64, 128); \
+			_tile_loadd(7, b + b_stride, 64); \
 			product(1, 4, 7); \
 			if (!two) continue; \
 			_tile_loadd(5, a + a_stride, 64); \
 			product(2, 5, 6); \
 			product(3, 5, 7); \
 		} \
-		if (out) { \
-			_tile_stored(0, out, PANEL * 4); \
-			_tile_stored(1, out + 16, PANEL * 4); \
-			if (two) _tile_stored(2, out + 16 * PANEL, PANEL * 4); \
-			if (two) _tile_stored(3, out + 16 * PANEL + 16, PANEL * 4); \
-		} else { \
-			_tile_stored(0, sums, 64); \
-			_tile_stored(1, sums + TILE, 64); \
-			if (two) _tile_stored(2, sums + 2 * TILE, 64); \
-			if (two) _tile_stored(3, sums + 3 * TILE, 64); \
-		} \
+		if (!out) out = sums; \
+		const int64_t panel = out == sums ? TILE : SUMS, tile = out == sums ? 2 * TILE : TILE; \
+		_tile_stored(0, out, 64); \
+		_tile_stored(1, out + panel, 64); \
+		if (two) _tile_stored(2, out + tile, 64); \
+		if (two) _tile_stored(3, out + tile + panel, 64); \
 	}
 MULTIPLY(multiply_bf16, _tile_dpbf16ps)
 MULTIPLY(multiply_s8, _tile_dpbssd)
 
 // The code of each kind of block.
-typedef void (*block_code)(const char *, int64_t, const char *, int64_t, float *, int, float *, const char *);
+typedef void (*block_code)(const char *, int64_t, const char *, int64_t, int64_t, float *, int, float *, const char *);
 #define CODE(name, kind, two, lines) \
-	static __attribute__((noinline)) void name(const char *a, int64_t a_stride, const char *b, int64_t steps, \
-		float *sums, int first, float *out, const char *ahead) { \
-		multiply_##kind(two, lines, a, a_stride, b, steps, sums, first, out, ahead); \
+	static __attribute__((noinline)) void name(const char *a, int64_t a_stride, const char *b, int64_t b_stride, \
+		int64_t steps, float *sums, int first, float *out, const char *ahead) { \
+		multiply_##kind(two, lines, a, a_stride, b, b_stride, steps, sums, first, out, ahead); \
 	}
 // clang-format off
 #define CODES(kind) \
-	CODE(kind##_one, kind, 0, 0) CODE(kind##_one_32, kind, 0, 32) \
-	CODE(kind##_two, kind, 1, 0) CODE(kind##_two_8, kind, 1, 8) CODE(kind##_two_16, kind, 1, 16) \
-	CODE(kind##_two_32, kind, 1, 32)
+	CODE(kind##_one, kind, 0, 0) CODE(kind##_one_16, kind, 0, 16) \
+	CODE(kind##_two, kind, 1, 0) CODE(kind##_two_4, kind, 1, 4) CODE(kind##_two_8, kind, 1, 8) \
+	CODE(kind##_two_16, kind, 1, 16)
 CODES(bf16)
 CODES(s8)
 #define ROW(kind) \
-	{{kind##_one, kind##_one_32, kind##_one_32, kind##_one_32}, \
-	 {kind##_two, kind##_two_8, kind##_two_16, kind##_two_32}}
-// By type, by tiles of rows, by lines ahead: none, 8, 16, 32.
+	{{kind##_one, kind##_one_16, kind##_one_16, kind##_one_16}, {kind##_two, kind##_two_4, kind##_two_8, kind##_two_16}}
+// By type, by tiles of rows, by lines ahead of each panel: none, 4, 8, 16.
 static const block_code codes[2][2][4] = {ROW(bf16), ROW(s8)};
 // clang-format on
 
-// block_steps is how many steps a block has, of a few tiles of rows: activations and weights of a block of up to 4
-// tiles fit into the first cache together. With more tiles they do not, which costs less than storing sums more often.
+// configure shapes the tiles: whole ones, but sums and activations have the rows of a layer with less.
+static void configure(int64_t rows) {
+	tile_config config = {.palette = 1};
+	for (int i = 0; i < 8; i++) {
+		config.row_bytes[i] = 64;
+		config.rows[i] = i < 6 ? least(rows, 16) : 16;
+	}
+	_tile_loadconfig(&config);
+}
+
+// share is a task: some panels, from one on, with the rows packed.
+typedef struct {
+	const q_linear_job *j;
+	const char *rows, *weights; // of the first panel
+	int64_t from, n, steps, panel;
+	float out[2 * SUMS] __attribute__((aligned(64)));
+} share;
+
+// results makes those of n panels, one or two, from the sums of some tiles of rows, from t on.
+static void results(share *s, int64_t t, int64_t tiles, int64_t panel, int64_t n) {
+	const q_linear_job *j = s->j;
+	const int64_t row = t * 16, rows = least(tiles * 16, j->l->rows - row);
+	if (j->l->weights_dtype == Q_S8) {
+		for (int64_t i = 0; i < n; i++) float_sums(s->out + i * SUMS, rows, row_scales(j) + row);
+	}
+	finish_panels(j, s->out, row, rows, s->from + panel, n);
+}
+
+// stream_panels multiplies n panels, from one on, by a tile of rows.
+static void stream_panels(share *s, int64_t t, int64_t panel, int64_t n) {
+	const char *a = s->rows + t * s->steps * 1024, *b = s->weights + panel * s->panel;
+	for (int64_t p = panel; p < panel + n; p += 2) {
+		const int64_t pair = least(2, panel + n - p);
+		for (int64_t i = 0; i < pair; i++, b += s->panel) {
+			if (s->j->l->weights_dtype == Q_S8) stream_s8(a, b, s->steps, s->out + i * SUMS);
+			else stream_bf16(a, b, s->steps, s->out + i * SUMS);
+		}
+		results(s, t, 1, p, pair);
+	}
+}
+
+// block_steps is how many steps a block has, of some tiles of rows: activations and weights of a block of up to 4 tiles
+// fit into the first cache together. With more tiles they do not, which costs less than storing sums more often.
 static int64_t block_steps(int64_t steps, int64_t tiles) {
-	if (tiles == 1) return least(steps, 16); // several streams of weights at once
-	const int64_t most = tiles > 4 ? 6 : 36 / (tiles + 2), blocks = (steps + most - 1) / most;
+	const int64_t most = tiles < 4 ? 4 : 6, blocks = (steps + most - 1) / most;
 	return (steps + blocks - 1) / blocks;
+}
+
+// block_panels multiplies n panels, an even number, by tiles t0 to t1 of rows, block by block.
+static void block_panels(share *s, int64_t t0, int64_t t1, int64_t n) {
+	const q_linear_job *j = s->j;
+	const int s8 = j->l->weights_dtype == Q_S8;
+	const int64_t tile = s->steps * 1024, a_block = block_steps(s->steps, t1 - t0);
+	const char *end = (const char *)j->l->weights + j->panels * s->panel;
+	float sums[MAX_PANELS / 2][MAX_TILES][2 * TILE] __attribute__((aligned(64)));
+	for (int64_t k = 0; k < s->steps; k += a_block) {
+		const int64_t some = least(a_block, s->steps - k);
+		for (int64_t p = 0; p < n; p += 2) {
+			const char *b = s->weights + p * s->panel + k * 1024;
+			// What follows: the same block of the next pair, or the next block of the first, or the next task's begin.
+			const char *next = p + 2 < n             ? b + 2 * s->panel
+			                   : k + some < s->steps ? s->weights + (k + some) * 1024
+			                                         : s->weights + n * s->panel;
+			int left = next + s->panel + some * 1024 > end ? 0 : 16; // lines of each panel to read ahead, a step
+			const int share = t1 - t0 > 6 ? 1 : t1 - t0 > 2 ? 2 : 3, lines = 2 << share;
+			for (int64_t t = t0; t < t1; t += 2) {
+				const int two = t + 1 < t1, last = k + some == s->steps;
+				codes[s8][two][left > 0 ? share : 0](s->rows + t * tile + k * 1024, tile, b, s->panel, some,
+					sums[p / 2][t - t0], k == 0, last ? s->out : NULL, next);
+				next += some * 64 * lines;
+				left -= two ? lines : 16;
+				if (last) results(s, t, 1 + two, p, 2);
+			}
+		}
+	}
 }
 
 static void panels(void *job, int64_t task) {
 	const q_linear_job *j = job;
-	const q_linear *l = j->l;
-	const int s8 = l->weights_dtype == Q_S8;
-	const int64_t steps = j->padded_in / step_of(l->weights_dtype), panel = steps * 2048, row_tile = steps * 1024;
-	const int64_t from = task * j->panels_a_task, n = least(j->panels_a_task, j->panels - from);
-	const char *weights = (const char *)l->weights + from * panel, *end = (const char *)l->weights + j->panels * panel;
-	float sums[MAX_PANELS][MAX_TILES][2 * TILE] __attribute__((aligned(64)));
-	float out[2 * 16 * PANEL] __attribute__((aligned(64)));
-	tile_config config = {.palette = 1};
-	for (int i = 0; i < 8; i++) {
-		config.row_bytes[i] = 64;
-		config.rows[i] = 16;
-	}
-	_tile_loadconfig(&config);
-	for (int64_t t0 = 0; t0 < j->tiles; t0 += MAX_TILES) {
-		const int64_t t1 = least(t0 + MAX_TILES, j->tiles), a_block = block_steps(steps, t1 - t0);
-		for (int64_t k = 0; k < steps; k += a_block) {
-			const int64_t some = least(a_block, steps - k);
-			for (int64_t p = 0; p < n; p++) {
-				const char *b = weights + p * panel + k * 2048;
-				// What follows: the same block of the next panel, or the next block of the first, or the next task's
-				// begin.
-				const char *next = p + 1 < n          ? b + panel
-				                   : k + some < steps ? weights + (k + some) * 2048
-				                                      : weights + n * panel;
-				int left = next + some * 2048 > end ? 0 : 32; // lines of it to read ahead, a step
-				const int share = t1 - t0 > 6 ? 1 : t1 - t0 > 2 ? 2 : 3, lines = 4 << share;
-				for (int64_t t = t0; t < t1; t += 2) {
-					const char *a = (const char *)l->scratch + t * row_tile + k * 1024;
-					const int two = t + 1 < t1;
-					codes[s8][two][left > 0 ? share : 0](
-						a, row_tile, b, some, sums[p][t - t0], k == 0, k + some == steps ? out : NULL, next);
-					next += some * 64 * lines;
-					left -= two ? lines : 32;
-					if (k + some < steps) continue;
-					const int64_t row = t * 16, rows = least(32, l->rows - row);
-					if (s8) float_sums(out, rows, row_scales(j) + row);
-					finish_panels(j, out, row, rows, from + p, 1);
-				}
-			}
-		}
-	}
+	const int64_t steps = j->padded_in / step_of(j->l->weights_dtype), from = task * j->panels_a_task;
+	share s = {.j = j, .rows = packed(j), .from = from, .steps = steps, .panel = steps * 1024};
+	s.n = least(j->panels_a_task, j->panels - from);
+	s.weights = (const char *)j->l->weights + from * s.panel;
+	configure(j->l->rows);
+	const int64_t pairs = j->tiles == 1 ? 0 : s.n / 2 * 2; // of panels; the others are one stream
+	for (int64_t t = 0; pairs && t < j->tiles; t += MAX_TILES)
+		block_panels(&s, t, least(t + MAX_TILES, j->tiles), pairs);
+	for (int64_t t = 0; pairs < s.n && t < j->tiles; t++) stream_panels(&s, t, pairs, s.n - pairs);
 	_tile_release();
 }
 
-const q_linear_code q_linear_amx = {16, pack_tile, panels};
+const q_linear_code q_linear_amx = {16, pack_tile, panels, by_thread};
 #endif

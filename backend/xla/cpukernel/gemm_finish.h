@@ -120,43 +120,67 @@ ALWAYS v16 activate(v16 x, int activation) {
 }
 
 // finish makes results of the sums of a block of rows: 16 columns of the panels, from the places at of a row's sums,
-// are the results from column on.
+// are the results from column on. dtype and result_dtype are the layer's; n of the columns exist.
 ALWAYS void finish(const q_linear_job *j, const float *sums, int64_t row, int64_t rows, int64_t column, int64_t columns,
-	int gate_up, int activation) {
+	int gate_up, int activation, int dtype, int result_dtype, int64_t n) {
 	const q_linear *l = j->l;
-	int64_t n = least(16, columns - column), up = Q_WIDE > 1 ? 16 : SUMS; // where the sums of the up projection are
-	v16 bias[2] = {v16_set(0), v16_set(0)};
-	if (l->bias) {
-		bias[0] = load16(l->bias, column, l->dtype, n);
-		if (gate_up) bias[1] = load16(l->bias, columns + column, l->dtype, n);
+	const int64_t up = Q_WIDE > 1 ? 16 : SUMS; // where the sums of the up projection are
+	v16 bias[2] = {v16_set(0), v16_set(0)}, scales[2] = {v16_set(1), v16_set(1)};
+	const int scaled = l->scales != NULL, biased = l->bias != NULL, added = l->residual != NULL;
+	if (biased) {
+		bias[0] = load16(l->bias, column, dtype, n);
+		if (gate_up) bias[1] = load16(l->bias, columns + column, dtype, n);
 	}
-	v16 scales[2] = {v16_set(1), v16_set(1)};
-	if (l->scales) {
+	if (scaled) {
 		scales[0] = load16(l->scales, column, Q_F32, n);
 		if (gate_up) scales[1] = load16(l->scales, columns + column, Q_F32, n);
 	}
-	for (int64_t r = 0; r < rows; r++, sums += PANEL) {
+	for (int64_t at = row * columns + column, end = at + rows * columns; at < end; at += columns, sums += PANEL) {
 		v16 y = v16_load(sums);
-		if (l->scales) y = v16_mul(y, scales[0]);
-		if (l->bias) y = v16_add(y, bias[0]);
+		if (scaled) y = v16_mul(y, scales[0]);
+		if (biased) y = v16_add(y, bias[0]);
 		if (gate_up) {
 			v16 u = v16_load(sums + up);
-			if (l->scales) u = v16_mul(u, scales[1]);
-			if (l->bias) u = v16_add(u, bias[1]);
+			if (scaled) u = v16_mul(u, scales[1]);
+			if (biased) u = v16_add(u, bias[1]);
 			y = activation == Q_CLAMPED_SWIGLU ? clamped_swiglu(y, u) : v16_mul(activate(y, activation), u);
 		} else {
 			y = activate(y, activation);
 		}
-		int64_t at = (row + r) * columns + column;
-		if (l->residual) y = v16_add(y, load16(l->residual, at, l->dtype, n));
-		store16(l->y, at, l->result_dtype, n, y);
+		if (added) y = v16_add(y, load16(l->residual, at, dtype, n));
+		store16(l->y, at, result_dtype, n, y);
 	}
 }
 
-// finish_any is finish for the pairs of options that few layers have.
+// finish_any is finish for the options that few layers have.
 static __attribute__((noinline)) void finish_any(
 	const q_linear_job *j, const float *sums, int64_t row, int64_t rows, int64_t column, int64_t columns) {
-	finish(j, sums, row, rows, column, columns, j->l->gate_up, j->l->activation);
+	const q_linear *l = j->l;
+	finish(j, sums, row, rows, column, columns, l->gate_up, l->activation, l->dtype, l->result_dtype,
+		least(16, columns - column));
+}
+
+// The code of the options that most layers have.
+#define FINISH(name, gate_up, activation, dtype, result_dtype) \
+	static __attribute__((noinline)) void name( \
+		const q_linear_job *j, const float *sums, int64_t row, int64_t rows, int64_t column, int64_t columns) { \
+		finish(j, sums, row, rows, column, columns, gate_up, activation, dtype, result_dtype, 16); \
+	}
+FINISH(finish_bf16, 0, Q_NONE, Q_BF16, Q_BF16)
+FINISH(finish_bf16_f32, 0, Q_NONE, Q_BF16, Q_F32)
+FINISH(finish_bf16_silu, 1, Q_SILU, Q_BF16, Q_BF16)
+FINISH(finish_f32, 0, Q_NONE, Q_F32, Q_F32)
+FINISH(finish_f32_silu, 1, Q_SILU, Q_F32, Q_F32)
+
+typedef void (*finish_code)(const q_linear_job *, const float *, int64_t, int64_t, int64_t, int64_t);
+
+static finish_code finish_of(const q_linear *l) {
+	const int silu = l->gate_up && l->activation == Q_SILU;
+	if (!silu && (l->gate_up || l->activation != Q_NONE)) return finish_any;
+	if (l->dtype == Q_F32) return silu ? finish_f32_silu : finish_f32;
+	if (l->dtype != Q_BF16) return finish_any;
+	if (l->result_dtype == Q_F32) return silu ? finish_any : finish_bf16_f32;
+	return silu ? finish_bf16_silu : finish_bf16;
 }
 
 // finish_panels makes the results of n panels, those from the given one on, for rows from the given one on.
@@ -164,13 +188,12 @@ static void finish_panels(
 	const q_linear_job *j, const float *sums, int64_t row, int64_t rows, int64_t from, int64_t n) {
 	const q_linear *l = j->l;
 	const int64_t columns = l->gate_up ? l->out / 2 : l->out;
+	const finish_code code = finish_of(l);
 	for (int64_t c = 0; c < n * PANEL; c += l->gate_up ? 2 * Q_TURN : Q_TURN) {
 		const float *s = sums + c / PANEL * SUMS + c % PANEL;
 		int64_t column = from * PANEL + c;
 		if (l->gate_up) column /= 2;
 		if (column >= columns) break;
-		if (l->gate_up && l->activation == Q_SILU) finish(j, s, row, rows, column, columns, 1, Q_SILU);
-		else if (!l->gate_up && l->activation == Q_NONE) finish(j, s, row, rows, column, columns, 0, Q_NONE);
-		else finish_any(j, s, row, rows, column, columns);
+		(columns - column < 16 ? finish_any : code)(j, s, row, rows, column, columns);
 	}
 }

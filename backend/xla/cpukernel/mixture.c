@@ -156,7 +156,7 @@ static void run(q_frame *f, const mixture *m, group *g, const q_linear *of, int6
 		q_linear_job *j = &g->jobs[g->count];
 		*j = q_linear_plan(f, l);
 		g->count++;
-		g->tiles[g->count] = g->tiles[g->count - 1] + j->tiles;
+		g->tiles[g->count] = g->tiles[g->count - 1] + j->packs;
 		g->tasks[g->count] = g->tasks[g->count - 1] + (j->panels + j->panels_a_task - 1) / j->panels_a_task;
 	}
 	q_parallel_then(f, g->tiles[g->count], pack_tile, g->tasks[g->count], panels, g);
