@@ -19,11 +19,12 @@
 #include <stdlib.h>
 
 #include "attention_task.h"
+#include "attention_scores.h"
 #include "attention_tiles.h"
 
 // scratch is the memory of one task; rows are per head.
 struct scratch {
-	float *query;  // [heads][rows][padded], scaled
+	float *query;  // [heads][rows][padded], scaled; or the packed ones of each head, for score_tiles
 	float *sum;    // [heads][rows][padded]
 	float *max;    // [heads][rows]
 	float *total;  // [heads][rows]
@@ -39,7 +40,8 @@ static int64_t up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
 static int allocate(struct scratch *s, const struct q_attention *a, int64_t heads, int64_t rows) {
 	int64_t padded = up(a->dim, 16), all = heads * rows;
-	int64_t sizes[] = {all * padded, all * padded, all, all, rows * BLOCK, rows, BLOCK * padded, BLOCK * padded, BLOCK};
+	int64_t queries = by_tiles(a) ? heads * tile_floats(a, rows) : all * padded;
+	int64_t sizes[] = {queries, all * padded, all, all, rows * BLOCK, rows, BLOCK * padded, BLOCK * padded, BLOCK};
 	float **parts[] = {&s->query, &s->sum, &s->max, &s->total, &s->scores, &s->keep, &s->keys, &s->values, &s->scales};
 	enum { PARTS = sizeof sizes / sizeof *sizes };
 	int64_t size = 0;
@@ -186,19 +188,22 @@ void Q_NAME(q_attend)(void *args, int64_t index) {
 		atomic_store(&a->failed, 1);
 		return;
 	}
-	const int64_t padded = s.padded;
+	const int64_t padded = s.padded, packed_bytes = tile_floats(a, rows) * 4; // of a head's queries
+	const int tiles = by_tiles(a);
 	for (int64_t h = 0; h < t->heads; h++) {
 		for (int64_t r = 0; r < rows; r++) {
 			const char *from =
 				a->q + ((t->token + r / group) * a->heads + (t->head + h) * group + r % group) * dim * q_size(a->type);
 			float *to = s.query + (h * rows + r) * padded;
-			unpack(from, a->type, dim, padded, to);
-			for (int64_t d = 0; d < padded; d++) to[d] *= a->scale;
+			if (tiles) pack_query(from, dim, r, (char *)s.query + h * packed_bytes);
+			else unpack(from, a->type, dim, padded, to);
+			for (int64_t d = 0; d < padded && !tiles; d++) to[d] *= a->scale;
 			s.max[h * rows + r] = a->sinks ? a->sinks[(t->head + h) * group + r % group] : -INFINITY;
 			s.total[h * rows + r] = a->sinks ? 1 : 0; // the sink's own weight
 		}
 	}
 	memset(s.sum, 0, t->heads * rows * s.padded * sizeof(float));
+	if (tiles) begin_tiles(rows);
 	// Rows that are never converted read values of bf16 in pairs.
 	const int pairs = a->cache_type == Q_BF16 && rows <= TILE_ROWS && dim % (2 * Q_WIDTH) == 0 && dim % 16 == 0;
 	const struct span context = span_of(a, t);
@@ -239,20 +244,26 @@ void Q_NAME(q_attend)(void *args, int64_t index) {
 				pieces[i] = (more || !follows ? tokens : next)[i] + head_ahead * a->each * bytes;
 			struct ahead half = {pieces, pieces_ahead ? a->each * bytes : 0}, rest = {pieces + n / 2, half.bytes};
 			int dtype = a->cache_type;
+			float *block = s.scores + from * group * BLOCK;
+			if (tiles) {
+				const int64_t first = from * group / 16 * 16;
+				score_tiles(a, to * group - first, n, (char *)s.query + h * packed_bytes + first * dim * 2, keys, half,
+					s.scores + first * BLOCK);
+			}
 			// Keys and values are used as they lie, but for those that would be converted over and over.
 			if (dim % 16 || (count > TILE_ROWS && dtype != Q_F32)) {
-				pack(a, keys, n, padded, s.keys);
+				if (a->each == 1 || !tiles) pack(a, keys, n, padded, s.keys);
 				if (a->each == 2) pack(a, values, n, padded, s.values);
 				keys = (struct tokens_of){packed_keys, 0};
 				values = a->each == 2 ? (struct tokens_of){packed_values, 0} : keys;
 				dtype = Q_F32;
 			}
-			score_all(dtype, count, up(dim, LANES), n, padded, s.query + row * padded, keys, half, s.scores);
-			if (quantized) multiply_by(a, cached[0], n, count, s.scales, s.scores);
+			if (!tiles) score_all(dtype, count, up(dim, LANES), n, padded, s.query + row * padded, keys, half, block);
+			if (quantized) multiply_by(a, cached[0], n, count, s.scales, block);
 			for (int64_t r = 0; r < count; r++) {
 				int64_t end = (int64_t)positions[from + r / group] + 1 - base,
 						start = a->window > 0 ? end - a->window : 0;
-				float *scores = s.scores + r * BLOCK;
+				float *scores = block + r * BLOCK;
 				if (start < 0) start = 0;
 				if (end > n) end = n;
 				s.keep[r] = 1;
@@ -260,14 +271,15 @@ void Q_NAME(q_attend)(void *args, int64_t index) {
 					s.keep[r] = soften(scores, start, end, a->soft_cap, s.max + row + r, s.total + row + r);
 				else memset(scores, 0, BLOCK * sizeof(float));
 			}
-			if (quantized) multiply_by(a, cached[1], n, count, s.scales, s.scores);
-			value_all(pairs ? PAIRS : dtype, count, n, padded, s.scores, s.keep, values, rest, s.sum + row * padded);
+			if (quantized) multiply_by(a, cached[1], n, count, s.scales, block);
+			value_all(pairs ? PAIRS : dtype, count, n, padded, block, s.keep, values, rest, s.sum + row * padded);
 			for (int64_t i = n; i < pieces_ahead; i++) prefetch(half, i);
 		}
 		n = next_n;
 	}
 	for (int64_t h = 0; h < t->heads; h++)
 		finish(a, t, t->head + h, rows, s.sum + h * rows * padded, s.total + h * rows, padded, pairs);
+	if (tiles) end_tiles();
 	free(s.query);
 }
 

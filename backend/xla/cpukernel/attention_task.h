@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
+#include "cpu.h"
 #include "ffi.h"
 
 // Q_ATTENTION_BLOCK is how many tokens of context are read at a time. What a token gets depends on it.
@@ -60,5 +61,16 @@ void q_quantize_avx512(const struct q_quantize *v);
 void q_attend_plain(void *args, int64_t i);
 void q_attend_avx2(void *args, int64_t i);
 void q_attend_avx512(void *args, int64_t i);
+void q_attend_amx(void *args, int64_t i);
+
+// q_attention_by_tiles says that code multiplies queries and keys by tiles of AMX. Then scores are rounded otherwise
+// than at other levels. It depends on the model alone, so that a row gets the same in any call.
+static inline int q_attention_by_tiles(void (*attend)(void *, int64_t), const struct q_attention *a) {
+#if defined(Q_X86)
+	return attend == q_attend_amx && a->type == Q_BF16 && a->cache_type == Q_BF16 && a->dim % 32 == 0;
+#else
+	return 0;
+#endif
+}
 
 #endif

@@ -16,17 +16,23 @@ struct tokens_of {
 	int64_t offset;
 };
 
-// ahead is what to have in the second cache next: pieces of so many bytes, or none. Prefetches into the first cache are
-// slower where the memory is read: see docs/kernels.md.
+// ahead is what to have in a cache next: pieces of so many bytes, or none. Prefetches into the first cache are slower
+// where the memory is read, but on processors with AMX: see docs/kernels.md.
 struct ahead {
 	const char *const *pieces;
 	int64_t bytes;
 };
 
+#ifdef Q_SCORE_TILES
+enum { LOCALITY = 3 };
+#else
+enum { LOCALITY = 2 };
+#endif
+
 Q_INLINE void prefetch(struct ahead a, int64_t piece) {
 	enum { LINE = 64 };
 	const char *p = a.pieces[piece];
-	for (int64_t i = 0; i < a.bytes; i += LINE) __builtin_prefetch(p + i, 0, 2);
+	for (int64_t i = 0; i < a.bytes; i += LINE) __builtin_prefetch(p + i, 0, LOCALITY);
 }
 
 // Tiles are at most 6 rows by 8 vectors, 12 together; the bounds of their loops are constants where they are called, so

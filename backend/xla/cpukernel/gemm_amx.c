@@ -29,13 +29,8 @@ enum {
 	AHEAD = 1024,      // bytes by which a stream of weights is read ahead
 	OWN_ROWS = 1 << 19, // the most numbers that each thread packs for itself: a megabyte
 };
+#include "amx_config.h"
 #include "gemm_finish.h"
-
-typedef struct {
-	uint8_t palette, start_row, reserved[14];
-	uint16_t row_bytes[16];
-	uint8_t rows[16];
-} tile_config;
 
 // The inputs a step, of 64 bytes.
 static int64_t step_of(int dtype) { return dtype == Q_S8 ? 64 : 32; }
@@ -182,7 +177,7 @@ static const block_code codes[2][2][4] = {ROW(bf16), ROW(s8)};
 
 // configure shapes the tiles: whole ones, but sums and activations have the rows of a layer with less.
 static void configure(int64_t rows) {
-	tile_config config = {.palette = 1};
+	amx_config config = {.palette = 1};
 	for (int i = 0; i < 8; i++) {
 		config.row_bytes[i] = 64;
 		config.rows[i] = i < 6 ? least(rows, 16) : 16;

@@ -1,15 +1,11 @@
 // The part of gemm_blocks_code.h for AMX: 16 rows times the 32 columns of a panel, a block at a time. A block's
 // products are stored as integers and then added to the sums as other levels do, so that rows have the same bits.
 
-typedef struct {
-	uint8_t palette, start_row, reserved[14];
-	uint16_t row_bytes[16];
-	uint8_t rows[16];
-} tile_config;
+#include "amx_config.h"
 
 // begin_tiles shapes the tiles: 0 to 3 are products, 4 activations of a block's inputs, 5 and 6 weights of them.
 static void begin_tiles(q_blocks b) {
-	tile_config config = {.palette = 1};
+	amx_config config = {.palette = 1};
 	for (int i = 0; i < 7; i++) {
 		const int inputs = b.size == 16 ? 16 : 32;
 		config.row_bytes[i] = i == 4 ? inputs : 64;

@@ -12,6 +12,9 @@ import (
 	"runtime"
 	"sync"
 	"time"
+	"unsafe"
+
+	"github.com/quire/quire/backend/xla/internal/hugemem"
 )
 
 // Peak is what the cores do together when nothing holds them up: the limits that kernels are measured by.
@@ -24,7 +27,7 @@ type Peak struct {
 	BFloat16 float64 `json:"bfloat16_flops"`
 	// Int8 is the same of bytes, with sums in int32.
 	Int8 float64 `json:"int8_ops"`
-	// Read is bytes a second from memory that no cache holds.
+	// Read is bytes a second from memory that no cache holds, on large pages.
 	Read float64 `json:"read_bytes_per_second"`
 }
 
@@ -51,9 +54,15 @@ func MeasurePeak(threads int) (Peak, error) {
 	if p.Int8, err = peakFlops(C.q_peak_int8(), threads); err != nil {
 		return Peak{}, err
 	}
+	// Large pages, as weights and caches are on.
 	words := make([][]uint64, threads)
 	for t := range words {
-		words[t] = make([]uint64, peakBytes/8)
+		piece, err := hugemem.Take(peakBytes)
+		if err != nil {
+			return Peak{}, fmt.Errorf("cpukernel: memory to measure reading with: %w", err)
+		}
+		defer piece.Free()
+		words[t] = unsafe.Slice((*uint64)(unsafe.Pointer(&piece.Bytes[0])), peakBytes/8)
 		for i := range words[t] {
 			words[t][i] = 1
 		}

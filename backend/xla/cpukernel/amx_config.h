@@ -1,0 +1,13 @@
+// The shapes of AMX's tiles, as the processor reads them.
+#ifndef QUIRE_AMX_CONFIG_H
+#define QUIRE_AMX_CONFIG_H
+
+#include <stdint.h>
+
+typedef struct {
+	uint8_t palette, start_row, reserved[14];
+	uint16_t row_bytes[16]; // of a tile's rows
+	uint8_t rows[16];
+} amx_config;
+
+#endif

@@ -1,0 +1,17 @@
+// Attention for processors with AMX: as for AVX-512, but tiles multiply queries of bf16 with keys of bf16.
+#define Q_NAME(name) name##_amx
+#define Q_SCORE_TILES
+#ifdef Q_EMULATE
+#define Q_SIMD Q_AVX2
+#include "simd.h"
+#ifndef Q_SIMD_MISSING
+#include "gemm_emulate.h"
+#endif
+#else
+#define Q_SIMD Q_AVX512
+#include "simd.h"
+#ifndef Q_SIMD_MISSING
+#pragma GCC target("amx-tile,amx-bf16")
+#endif
+#endif
+#include "attention_impl.h"
