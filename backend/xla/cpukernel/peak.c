@@ -1,4 +1,10 @@
+#define _GNU_SOURCE // madvise
 #include "peak.h"
+
+#include <stdlib.h>
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
 
 #include "cpu.h"
 
@@ -24,4 +30,13 @@ q_peak q_peak_int8(void) {
 
 uint64_t q_peak_read(const uint64_t *from, int64_t n) {
 	return q_level() >= Q_AVX2 ? q_peak_read_avx2(from, n) : q_peak_read_plain(from, n);
+}
+
+uint64_t *q_peak_memory(size_t n) {
+	enum { LARGE = 1 << 21 };
+	void *p = aligned_alloc(LARGE, (n + LARGE - 1) / LARGE * LARGE);
+#if defined(__linux__)
+	if (p) madvise(p, n, MADV_HUGEPAGE); // advice
+#endif
+	return p;
 }

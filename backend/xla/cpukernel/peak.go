@@ -1,6 +1,8 @@
 package cpukernel
 
 /*
+#include <stdlib.h>
+
 #include "peak.h"
 
 static float run(q_peak p, int64_t n) { return p.run(n); }
@@ -13,8 +15,6 @@ import (
 	"sync"
 	"time"
 	"unsafe"
-
-	"github.com/quire/quire/backend/xla/internal/hugemem"
 )
 
 // Peak is what the cores do together when nothing holds them up: the limits that kernels are measured by.
@@ -54,15 +54,14 @@ func MeasurePeak(threads int) (Peak, error) {
 	if p.Int8, err = peakFlops(C.q_peak_int8(), threads); err != nil {
 		return Peak{}, err
 	}
-	// Large pages, as weights and caches are on.
 	words := make([][]uint64, threads)
 	for t := range words {
-		piece, err := hugemem.Take(peakBytes)
-		if err != nil {
-			return Peak{}, fmt.Errorf("cpukernel: memory to measure reading with: %w", err)
+		memory := C.q_peak_memory(peakBytes)
+		if memory == nil {
+			return Peak{}, fmt.Errorf("cpukernel: no memory of %d bytes to measure reading with", peakBytes)
 		}
-		defer piece.Free()
-		words[t] = unsafe.Slice((*uint64)(unsafe.Pointer(&piece.Bytes[0])), peakBytes/8)
+		defer C.free(unsafe.Pointer(memory))
+		words[t] = unsafe.Slice((*uint64)(unsafe.Pointer(memory)), peakBytes/8)
 		for i := range words[t] {
 			words[t][i] = 1
 		}

@@ -3,6 +3,7 @@
 #ifndef QUIRE_PEAK_H
 #define QUIRE_PEAK_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 // A loop of n rounds on registers: each of its accumulators gains a known number a round.
@@ -28,5 +29,8 @@ q_peak q_peak_plain(void), q_peak_avx2(void), q_peak_avx512(void), q_peak_avx512
 q_peak q_peak_int8_plain(void), q_peak_int8_avx2(void), q_peak_int8_avx512(void), q_peak_int8_vnni(void),
 	q_peak_int8_amx(void);
 uint64_t q_peak_read_plain(const uint64_t *from, int64_t n), q_peak_read_avx2(const uint64_t *from, int64_t n);
+
+// q_peak_memory returns n bytes for q_peak_read, on large pages as weights and caches are, or NULL. free takes them.
+uint64_t *q_peak_memory(size_t n);
 
 #endif
