@@ -188,13 +188,16 @@ func TestLogitsOfFewerBits(t *testing.T) {
 				}
 				kernels := errorsOfScores(t, family, kind.storage, testenv.XLA(t))
 				plain := errorsOfScores(t, family, kind.storage, testenv.XLAWithoutKernels(t))
-				if a, b := together(kernels), together(plain); !(a < most && b < most) {
-					t.Errorf("errors are %g with kernels, %g without, want less than %g", a, b, most)
-				}
 				layers := testenv.Model(t, family).Config.Layers
 				if slices.ContainsFunc(layers, func(l arch.Layer) bool { return l.Experts.Count > 0 }) {
 					// Rounding decides between experts with nearly equal scores: another expert is an error of 0.1.
+					if a, b := together(kernels), together(plain); !(a < most+0.1 && b < most+0.1) {
+						t.Errorf("errors are %g with kernels, %g without, want less than %g", a, b, most+0.1)
+					}
 					kernels, plain = withoutWorst(kernels), withoutWorst(plain)
+				}
+				if a, b := together(kernels), together(plain); !(a < most && b < most) {
+					t.Errorf("errors are %g with kernels, %g without, want less than %g", a, b, most)
 				}
 				a, b := together(kernels), together(plain)
 				t.Logf("errors are %.4f with kernels, %.4f without", a, b)
