@@ -18,8 +18,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "attention_task.h"
 #include "attention_scores.h"
+#include "attention_task.h"
 #include "attention_tiles.h"
 
 // scratch is the memory of one task; rows are per head.
@@ -195,9 +195,12 @@ void Q_NAME(q_attend)(void *args, int64_t index) {
 			const char *from =
 				a->q + ((t->token + r / group) * a->heads + (t->head + h) * group + r % group) * dim * q_size(a->type);
 			float *to = s.query + (h * rows + r) * padded;
-			if (tiles) pack_query(from, dim, r, (char *)s.query + h * packed_bytes);
-			else unpack(from, a->type, dim, padded, to);
-			for (int64_t d = 0; d < padded && !tiles; d++) to[d] *= a->scale;
+			if (tiles) {
+				pack_query(from, dim, r, (char *)s.query + h * packed_bytes);
+			} else {
+				unpack(from, a->type, dim, padded, to);
+				for (int64_t d = 0; d < padded; d++) to[d] *= a->scale;
+			}
 			s.max[h * rows + r] = a->sinks ? a->sinks[(t->head + h) * group + r % group] : -INFINITY;
 			s.total[h * rows + r] = a->sinks ? 1 : 0; // the sink's own weight
 		}

@@ -15,7 +15,7 @@ type levels struct{ attend, quantize, normRows, ropeRows, sampleRow, logprobsRow
 func allAt(level int) levels { return levels{level, level, level, level, level, level, level} }
 
 // sameAsAVX2 says that the code of these levels computes what AVX2's does, bit by bit, for some inputs that are always
-// the same.
+// the same. Only AMX's attention to bf16 may round otherwise.
 func sameAsAVX2(l levels) bool {
 	code := C.q_code{
 		attend:       C.q_code_at(C.int(l.attend)).attend,

@@ -26,8 +26,8 @@ const q_code *q_code_at(int level);
 void q_code_use(int level);
 const q_code *q_code_in_use(void);
 
-// q_code_same says that code gives the bytes of AVX2's for fixed inputs, which take its loops' every turn. It takes
-// about 10 ms, and needs a processor that has both.
+// q_code_same says that code gives the bytes of AVX2's for fixed inputs, which take its loops' every turn. Where
+// q_attention_by_tiles holds, attention may round otherwise. It takes about 10 ms, and needs a processor that has both.
 int q_code_same(const q_code *code);
 
 #endif

@@ -49,7 +49,7 @@ func TestCodeIsTheSame(t *testing.T) {
 	}
 	if level := slices.Index(Levels, name); level > slices.Index(Levels, "avx2") &&
 		!sameAsAVX2(allAt(level)) {
-		t.Errorf("the code for %s does not give AVX2's bytes", name)
+		t.Errorf("the code for %s does not give what AVX2's does", name)
 	}
 	if has, runs := settleLinear(); runs < has {
 		t.Errorf("linear layers are wrong with the code for %s, and run with that for %s", Levels[has], Levels[runs])
