@@ -44,7 +44,7 @@ func TestArraysOfACall(t *testing.T) {
 	if len(arrays) < 10 || arrays[0] > 2 || slices.Max(arrays[1:]) > 1 || slices.Max(arrays[5:len(arrays)-1]) > 0 {
 		t.Errorf("the calls took %v arrays", arrays)
 	}
-	p := e.programs[device.Run]
+	p := e.program(device.Run)
 	if up, down := len(p.Input.Arrays()), len(p.Packing.Arrays()); up != 2 || down > 2 {
 		t.Errorf("the program takes %d arrays and returns %d: %v, %v", up, down, p.Input.Arrays(), p.Packing.Arrays())
 	}
@@ -60,7 +60,7 @@ func BenchmarkCall(b *testing.B) {
 	defer e.Close()
 	for b.Loop() {
 		in := e.graphs.Fill(&schedule.Input{Columns: 1}, onDevice{e: e}.row)
-		if _, err := execute[device.Output](e, e.programs[device.Run], tree.Arrays(in)); err != nil {
+		if _, err := execute[device.Output](e, e.program(device.Run), tree.Arrays(in)); err != nil {
 			b.Fatal(err)
 		}
 	}

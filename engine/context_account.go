@@ -211,7 +211,7 @@ func (p Plan) firstContext() int { return p.sizes().FirstContext() }
 // contextVerbs runs the context program. What the verbs do to pages is in the account already: the device must come to
 // the same.
 func (e *Engine) contextVerbs(fill func(in *device.VerbsInput)) error {
-	p := e.programs[device.Verbs]
+	p := e.program(device.Verbs)
 	in := e.graphs.NewVerbs()
 	fill(in)
 	got, err := execute[device.VerbsOutput](e, p, tree.Arrays(in))

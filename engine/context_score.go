@@ -98,7 +98,7 @@ func (e *Engine) scoreStep(r *contextRow, from int, tokens, next []int32) ([]flo
 	if err := r.usable(); err != nil {
 		return nil, err
 	}
-	p, n := e.programs[device.Score], len(tokens)
+	p, n := e.program(device.Score), len(tokens)
 	in := tree.Make[device.ScoreInput](e.graphs.StepTokens())
 	in.Row, in.From, in.Count = int32(r.row), int32(from), int32(n)
 	copy(in.Tokens, tokens)

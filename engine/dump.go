@@ -90,7 +90,7 @@ func (e *Engine) readTables() ([]tree.Array, error) {
 		return nil, errNoState
 	}
 	var all []tree.Array
-	for i, l := range e.programs[device.Init].State {
+	for i, l := range e.program(device.Init).State {
 		if !l.InTables() {
 			continue
 		}

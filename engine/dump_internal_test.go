@@ -44,7 +44,7 @@ func (d *corrupting) Run(in *schedule.Input) (*schedule.Output, schedule.Spent, 
 
 // corrupt changes an array of the device's tables.
 func (e *Engine) corrupt(array string, change func(values []int32)) error {
-	for i, l := range e.programs[device.Init].State {
+	for i, l := range e.program(device.Init).State {
 		if l.Name != array {
 			continue
 		}

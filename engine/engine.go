@@ -121,7 +121,8 @@ type Engine struct {
 	cfg        Config
 	plan       Plan
 	graphs     *device.Graphs
-	programs   map[string]*device.Compiled
+	programs   map[string]*program
+	compiling  sync.WaitGroup // programs that a job begins without
 	weights    []compute.Buffer
 	drafter    []compute.Buffer // weights of Config.DraftModel
 	state      []compute.Buffer
@@ -182,7 +183,7 @@ func newEngine(ctx context.Context, cfg Config) (_ *Engine, err error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{cfg: cfg, inStep: together, log: cfg.Log, programs: map[string]*device.Compiled{},
+	e := &Engine{cfg: cfg, inStep: together, log: cfg.Log, programs: map[string]*program{},
 		sent: map[string]*sent{}, now: time.Now}
 	if e.log == nil {
 		e.log = slog.New(slog.NewTextHandler(io.Discard, nil))
@@ -216,44 +217,17 @@ func newEngine(ctx context.Context, cfg Config) (_ *Engine, err error) {
 	}
 	e.makeCaches()
 
-	// The weights come after the programs: the compiler takes as much memory as they do, and gives it back.
 	start := time.Now()
-	for _, step := range []func() error{func() error { return e.compile(programs) },
-		func() error { return e.loadWeights(ctx) }, e.loadStops, e.loadMaskTexts} {
+	for _, step := range []func() error{func() error { return e.compileAndLoad(ctx, programs) }, e.loadStops,
+		e.loadMaskTexts} {
 		if err := step(); err != nil {
 			e.Close()
 			return nil, err
 		}
 	}
-	if b, ok := cfg.Backend.(interface{ ReleaseMemory() }); ok {
-		b.ReleaseMemory()
-	}
+	e.releaseMemory()
 	e.stats.StartSeconds = time.Since(start).Seconds()
 	return e, e.reset()
-}
-
-// compile compiles the programs side by side.
-func (e *Engine) compile(programs []device.Program) error {
-	start := time.Now()
-	defer e.span(schedule.HostTrack, "compile")("programs", len(programs))
-	var wg sync.WaitGroup
-	built := make([]*device.Compiled, len(programs))
-	failures := make([]error, len(programs))
-	for i, p := range programs {
-		wg.Go(func() {
-			built[i], failures[i] = e.graphs.Compile(e.cfg.Backend, p)
-			e.log.Debug("compiled", "program", p.Name, "seconds", time.Since(start).Seconds())
-		})
-	}
-	wg.Wait()
-	for i, p := range programs {
-		e.programs[p.Name] = built[i]
-	}
-	err := errors.Join(failures...)
-	if err == nil && e.inStep != nil {
-		err = e.inStep.agree(e)
-	}
-	return err
 }
 
 // makeCaches makes what knows of pages that are kept.
@@ -300,14 +274,14 @@ func (e *Engine) reset() error {
 	finalize(e.state)
 	finalize(e.extras)
 	e.extras = nil
-	state, err := e.programs[device.Init].Executable.Execute(nil, nil, 0)
+	state, err := e.program(device.Init).Executable.Execute(nil, nil, 0)
 	if err != nil {
 		return fmt.Errorf("making the device state: %w", err)
 	}
 	e.state = state
 	e.forgetPages()
 	e.masks.arena.Forget()
-	e.extras, err = e.newExtras(e.programs[device.Run], nil)
+	e.extras, err = e.newExtras(e.program(device.Run), nil)
 	return err
 }
 
@@ -330,6 +304,7 @@ func (e *Engine) Close() {
 		return // a device may wait for those of another process for ever
 	}
 	e.swapper.wait()
+	e.compiling.Wait()
 	finalize(e.state)
 	finalize(e.extras)
 	finalize(e.weights)
@@ -342,8 +317,8 @@ func (e *Engine) Close() {
 	e.state, e.extras, e.weights, e.drafter, e.sent = nil, nil, nil, nil, nil
 	e.stops.tables = nil
 	for _, p := range e.programs {
-		if p != nil {
-			p.Executable.Finalize()
+		if p.compiled != nil {
+			p.compiled.Executable.Finalize()
 		}
 	}
 	e.programs = nil

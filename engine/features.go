@@ -109,7 +109,7 @@ func (e *Engine) addFeatures(all Features) error {
 		if err != nil {
 			return name(err)
 		}
-		run := e.programs[device.Run]
+		run := e.program(device.Run)
 		extras, err := e.newExtras(built, run)
 		if err != nil {
 			built.Executable.Finalize()

@@ -24,7 +24,7 @@ func TestExtrasOfFeatures(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer e.Close()
-		run := e.programs[device.Run]
+		run := e.program(device.Run)
 		names := []string{}
 		for _, l := range run.Extras {
 			names = append(names, l.Name)

@@ -103,7 +103,7 @@ func (s *inStep) agree(e *Engine) error {
 	}
 	facts = append(facts, e.stops.facts()...)
 	for _, name := range e.plan.Programs {
-		if x, ok := e.programs[name].Executable.(interface{ StableHLO() string }); ok {
+		if x, ok := e.program(name).Executable.(interface{ StableHLO() string }); ok {
 			sum := sha256.Sum256([]byte(x.StableHLO()))
 			facts = append(facts, lockstep.Fact{Name: "program " + name, Value: hex.EncodeToString(sum[:8])})
 		}
@@ -265,10 +265,10 @@ func (e *Engine) follow(call [][]byte) error {
 		s.note(call)
 		return e.followFeatures(call[1:])
 	}
-	p := e.programs[header.Program]
-	if p == nil {
+	if e.programs[header.Program] == nil {
 		return fmt.Errorf("process 0 runs program %q, which is not here", header.Program)
 	}
+	p := e.program(header.Program)
 	s.note(call)
 	for _, number := range header.Dropped {
 		delete(s.blocks, number)

@@ -413,7 +413,7 @@ func (e *Engine) loadMaskTexts() error {
 	if !e.graphs.Features.Has(MaskedTokens) || e.masks.texts != nil {
 		return nil
 	}
-	leaves := e.programs[device.Run].Resident
+	leaves := e.program(device.Run).Resident
 	leaves = leaves[len(leaves)-2:]
 	bytes, starts := make([]int32, leaves[0].Shape.Size()), make([]int32, leaves[1].Shape.Size())
 	if v, err := e.masks.vocabulary(); err == nil {

@@ -22,7 +22,7 @@ func (d onDevice) Run(in *schedule.Input) (*schedule.Output, schedule.Spent, err
 	if err := d.e.grow(in.Waiting, in.Ahead); err != nil {
 		return nil, schedule.Spent{}, err
 	}
-	p := d.e.programs[device.Run]
+	p := d.e.program(device.Run)
 	if d.stops.Arena != nil {
 		if err := d.e.placeStops(d.stops.Arena); err != nil {
 			return nil, schedule.Spent{}, err

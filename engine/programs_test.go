@@ -40,7 +40,7 @@ func stateIsUpdatedInPlace(t *testing.T, change func(*Config)) {
 		layer = e.plan.KVBytes / int64(len(e.graphs.Layouts)+len(e.graphs.Drafter.Layouts)) // layers of one size
 	}
 	for _, name := range []string{"run", "context", "score"} {
-		stats, err := e.programs[name].Executable.(*xla.Executable).MemoryStats()
+		stats, err := e.program(name).Executable.(*xla.Executable).MemoryStats()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -101,7 +101,7 @@ func (e *Engine) prepare(of *running) (*schedule.Config, error) {
 		return nil, fmt.Errorf("%w: process 0 runs, and this one follows", ErrSeveralHosts)
 	}
 	if e.state == nil {
-		err := e.inStep.announce(e.programs[device.Init], nil, nil)
+		err := e.inStep.announce(e.program(device.Init), nil, nil)
 		if err == nil {
 			err = e.reset()
 		}

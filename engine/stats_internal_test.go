@@ -54,7 +54,7 @@ func TestTimeIsTheDevicesOrTheHosts(t *testing.T) {
 	backend := &slowUploads{Backend: testenv.XLA(t), clock: clock}
 	e := accountedEngine(t, backend)
 	e.now = clock.now
-	e.programs[device.Run].Executable = slowProgram{e.programs[device.Run].Executable, clock}
+	e.program(device.Run).Executable = slowProgram{e.program(device.Run).Executable, clock}
 	backend.uploads = 0
 	tokens := 0
 	for c, err := range e.Run(context.Background(),

@@ -152,7 +152,7 @@ func (e *Engine) loadStops() error {
 		}
 		flats = append(flats, bytes, p.Starts)
 	}
-	for i, leaf := range e.programs[device.Run].Resident[:len(flats)] {
+	for i, leaf := range e.program(device.Run).Resident[:len(flats)] {
 		b, err := toDevices(e.cfg.Backend, leaf, flats[i])
 		if err != nil {
 			return fmt.Errorf("%s: %w", leaf.Name, err)
@@ -182,7 +182,7 @@ func (e *Engine) placeStops(a *stopping.Arena) error {
 
 // replaceStops gives the device another arena.
 func (e *Engine) replaceStops(table []int32) error {
-	leaf := e.programs[device.Run].Resident[0]
+	leaf := e.program(device.Run).Resident[0]
 	b, err := toDevices(e.cfg.Backend, leaf, table)
 	if err != nil {
 		return fmt.Errorf("%s: %w", leaf.Name, err)

@@ -134,7 +134,10 @@ func (m *swapper) keep(pages []int32) (b *block, err error) {
 
 // down gathers a block on the device, and copies it from there meanwhile.
 func (m *swapper) down(of *device.SaveInput) (*block, error) {
-	p := m.e.programs[device.Save]
+	p, err := m.e.programs[device.Save].wait()
+	if err != nil {
+		return nil, err
+	}
 	in := tree.Arrays(of)
 	b := &block{there: make(chan struct{})}
 	input, err := m.e.upload(p, in)
@@ -198,7 +201,10 @@ func (m *swapper) up(b *block) *stagedBlock {
 
 // uploadBlock copies the arrays of a block that is on the host to the device.
 func (e *Engine) uploadBlock(b *block) ([]compute.Buffer, error) {
-	p := e.programs[device.Load]
+	p, err := e.programs[device.Load].wait()
+	if err != nil {
+		return nil, err
+	}
 	var buffers []compute.Buffer
 	for i, layer := range b.layers {
 		buffer, err := toDevices(e.cfg.Backend, p.Own[i], layer)
@@ -279,7 +285,10 @@ func (m *swapper) restore(b *block, from, to, place int, hold []int32) (pages []
 
 // place gives the row that the input names, or none, the first of blocks, and returns the pages that were taken for it.
 func (m *swapper) place(in []tree.Array, blocks []*block) (taken []int32, err error) {
-	p := m.e.programs[device.Load]
+	p, err := m.e.programs[device.Load].wait()
+	if err != nil {
+		return nil, err
+	}
 	arrays, err := m.take(blocks)
 	defer func() { finalize(arrays) }()
 	if err != nil {

@@ -36,6 +36,8 @@ type Program struct {
 	hasExtras bool
 	// Reads says that the program leaves the state as it is: it is not donated, and not returned.
 	Reads bool
+	// Later says that a job may begin before the program is compiled.
+	Later bool
 }
 
 // Programs lists every program that the engine runs.

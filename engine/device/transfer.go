@@ -25,14 +25,14 @@ func (gr *Graphs) transfers() []Program {
 	}
 	return []Program{
 		{
-			Name: Save, Reads: true, Input: packed(saves),
+			Name: Save, Reads: true, Later: true, Input: packed(saves),
 			build: func(st state, _ weights, nodes []*Node) (state, any, []*Node) {
 				out := gr.save(st, tree.Of[saveInput](saves, nodes))
 				return st, out, out.Layers
 			},
 		},
 		{
-			Name: Load, Input: packed(loads), Own: layers, twin: twinOf[LoadOutput],
+			Name: Load, Later: true, Input: packed(loads), Own: layers, twin: twinOf[LoadOutput],
 			build: func(st state, _ weights, nodes []*Node) (state, any, []*Node) {
 				st, out := gr.load(st, tree.Of[loadInput](loads, nodes[:len(loads)]), nodes[len(loads):])
 				return st, out, nil

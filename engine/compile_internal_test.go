@@ -1,0 +1,119 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gomlx/compute"
+
+	"github.com/quire/quire/backend/xla"
+	"github.com/quire/quire/engine/device"
+	"github.com/quire/quire/internal/testenv"
+	"github.com/quire/quire/sampling"
+)
+
+// slowCompiler compiles the programs that move pages when it may, or not at all.
+type slowCompiler struct {
+	*xla.Backend
+	may  chan struct{}
+	fail error
+}
+
+func (b slowCompiler) Builder(name string) compute.Builder {
+	return b.slow(name, b.Backend.Builder(name))
+}
+
+func (b slowCompiler) Donating(alias map[string]int) compute.Backend {
+	return slowDonating{b.Backend.Donating(alias).(*xla.View), b}
+}
+
+type slowDonating struct {
+	*xla.View
+	of slowCompiler
+}
+
+func (v slowDonating) Builder(name string) compute.Builder {
+	return v.of.slow(name, v.View.Builder(name))
+}
+
+func (b slowCompiler) slow(name string, builder compute.Builder) compute.Builder {
+	if name != device.Save && name != device.Load {
+		return builder
+	}
+	return slowBuilder{builder, b}
+}
+
+type slowBuilder struct {
+	compute.Builder
+	of slowCompiler
+}
+
+// Compile implements [compute.Builder].
+func (b slowBuilder) Compile() (compute.Executable, error) {
+	select {
+	case <-b.of.may:
+	case <-time.After(time.Minute):
+		return nil, errors.New("the engine waits for it")
+	}
+	if b.of.fail != nil {
+		return nil, b.of.fail
+	}
+	return b.Builder.Compile()
+}
+
+// A job begins before the programs that move pages are compiled, and waits for them when it first needs one. Where one
+// can't be compiled, it ends with that error then.
+func TestJobBeginsBeforePagesCanMove(t *testing.T) {
+	var requests []*Request
+	for i := range 12 {
+		requests = append(requests, &Request{ID: fmt.Sprint(i), Tokens: []int32{5, int32(i), 7}, N: 1, MaxTokens: 90,
+			Sampling: sampling.Settings{TopP: 1}, IgnoreEOS: true})
+	}
+	run := func(fail error) (map[string][]int32, Stats, error) {
+		slow := slowCompiler{testenv.XLA(t), make(chan struct{}), fail}
+		calls := 0
+		e, err := New(t.Context(), Config{Model: testenv.Model(t, "smollm2-like"), Backend: slow, MaxSeqs: 8,
+			PageSize: 16, PrefillTokens: 64, MaxModelLen: 160, MaxRounds: 8, KVMemory: 22 * 16 * 2 * 2 * 3 * 8 * 4,
+			Admission: Overcommit, Observe: func(Call) {
+				if calls++; calls == 1 {
+					close(slow.may)
+				}
+			}, Debug: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer e.Close()
+		got := map[string][]int32{}
+		for done, err := range e.Run(t.Context(), slices.Values(requests)) {
+			if err != nil {
+				return nil, e.Stats(), err
+			}
+			got[done.Request.ID] = done.Tokens
+		}
+		if n := len(e.Executables()); n != len(e.Plan().Programs) {
+			t.Errorf("%d of %d programs are there", n, len(e.Plan().Programs))
+		}
+		return got, e.Stats(), nil
+	}
+	got, stats, err := run(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if stats.Preemptions == 0 {
+		t.Error("no pages moved: the test shows nothing")
+	}
+	for id, tokens := range maps.All(got) {
+		if len(tokens) != 90 {
+			t.Errorf("%s has %d tokens", id, len(tokens))
+		}
+	}
+	_, _, err = run(errors.New("no room for it"))
+	if err == nil || !strings.Contains(err.Error(), "no room for it") {
+		t.Errorf("a program that moves pages can't be compiled, and the job ends with: %v", err)
+	}
+}
