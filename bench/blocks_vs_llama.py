@@ -95,7 +95,7 @@ def scores(model, work):
     yield {"engine": "llama.cpp", **compare(want, llama_scores(model, texts, work), texts)}
     for dtype in "auto", "f32":
         got, report = scored(model, texts, work, "--dtype", dtype)
-        yield {"engine": f"quire --dtype {dtype}", "weights": report["plan"]["weights"],
+        yield {"engine": f"quire --dtype {dtype}", "weights": report["plan"].get("weights", report["plan"]["dtype"]),
                "weight_bytes": report["plan"]["weight_bytes"],
                **compare(want, got, texts)}
 

