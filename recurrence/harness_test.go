@@ -2,6 +2,7 @@ package recurrence_test
 
 import (
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -53,9 +54,10 @@ type machine struct {
 
 // sequence is a row: its inputs, what came of them, and its pages.
 type sequence struct {
-	in    [][]float32
-	out   [][]float32
-	pages []int32
+	in      [][]float32
+	out     [][]float32
+	pages   []int32
+	nowhere bool // its tokens are in no page
 }
 
 func newMachine(t *testing.T, backend compute.Backend, o operation) *machine {
@@ -109,11 +111,13 @@ func (m *machine) step(list []*sequence, counts []int) {
 		begins[i] = int32(at)
 		for range counts[i] {
 			pos := len(s.out)
-			if pos/pageSize == len(s.pages) {
+			if pos/pageSize == len(s.pages) && !s.nowhere {
 				m.page(s)
 			}
 			copy(in[at*m.o.width:], s.in[pos])
-			dests[at] = s.pages[pos/pageSize]*pageSize + int32(pos%pageSize)
+			if !s.nowhere {
+				dests[at] = s.pages[pos/pageSize]*pageSize + int32(pos%pageSize)
+			}
 			owners[at], positions[at] = int32(i), int32(pos)
 			s.out = append(s.out, nil)
 			at++
@@ -192,4 +196,21 @@ func inputs(width int, random *rand.Rand) [][][]float32 {
 		}
 	}
 	return all
+}
+
+// checkNowhere runs a sequence whose tokens are in no page beside the same one with pages: the results are the same, and
+// no state but that one's changes.
+func checkNowhere(t *testing.T, backend compute.Backend, o operation, random *rand.Rand) {
+	t.Helper()
+	m := newMachine(t, backend, o)
+	in := inputs(o.width, random)[1][:9]
+	kept, lost := &sequence{in: in}, &sequence{in: in, nowhere: true}
+	m.step([]*sequence{kept, lost}, []int{9, 9})
+	if !reflect.DeepEqual(kept.out, lost.out) {
+		t.Error("tokens in no page have other results")
+	}
+	states := tensors.MustCopyFlatData[float32](m.cache)
+	if slices.ContainsFunc(states[m.used*o.state:], func(x float32) bool { return x != 0 }) {
+		t.Error("the states of tokens in no page were written")
+	}
 }

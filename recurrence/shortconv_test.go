@@ -65,7 +65,7 @@ func TestShortConv(t *testing.T) {
 	}
 }
 
-// checkCuts runs random sequences in rounds. Each round cuts them into other steps.
+// checkCuts runs random sequences in rounds. Each round cuts them into other steps. Then one runs in no page.
 func checkCuts(t *testing.T, backend compute.Backend, o operation, want func(in [][]float32) [][]float64,
 	random *rand.Rand, rounds int, tolerance float64) {
 	t.Helper()
@@ -82,6 +82,7 @@ func checkCuts(t *testing.T, backend compute.Backend, o operation, want func(in 
 			near(t, i, s.out, want(all[of]), tolerance)
 		}
 	}
+	checkNowhere(t, backend, o, random)
 }
 
 // same says that two sequences have the same bytes.

@@ -44,8 +44,10 @@ q_error *quire_gated_delta(q_frame *f) {
 	a.norm = q_arg(f, 4)->data;
 	a.y = y->data;
 	a.eps = eps;
+	_Atomic int failed = 0;
+	a.s.failed = &failed;
 	q_parallel(f, a.s.sequences * a.key_heads, q_code_in_use()->recurrences->delta, &a);
-	return NULL;
+	return failed ? q_fail(f, "no memory for states that no page keeps") : NULL;
 }
 
 q_error *quire_gate(q_frame *f) {

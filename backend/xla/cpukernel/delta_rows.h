@@ -162,7 +162,10 @@ ALWAYS void delta_of(const q_delta *a, int64_t task, const int dtype) {
 		if (t > last) { // the state goes on in the page that the next tokens are in
 			for (last = t; last < end - 1 && !q_page(s, s->to[last]); last++) {}
 			float *to = q_page(s, s->to[last]);
-			if (!to && !lost && !(lost = malloc(s->numbers * sizeof(float)))) return;
+			if (!to && !lost && !(lost = malloc(s->numbers * sizeof(float)))) {
+				atomic_store(s->failed, 1);
+				return;
+			}
 			if (!to) to = lost;
 			delta_move(a, head, to, state ? state : was);
 			state = to;

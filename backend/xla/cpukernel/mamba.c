@@ -53,8 +53,10 @@ q_error *quire_mamba2(q_frame *f) {
 	a.min_step = min_step;
 	a.max_step = max_step;
 	q_convolve(f, c);
+	_Atomic int failed = 0;
+	c->s.failed = &failed;
 	q_parallel(f, c->s.sequences * a.heads, q_code_in_use()->recurrences->mamba, &a);
-	return NULL;
+	return failed ? q_fail(f, "no memory for states that no page keeps") : NULL;
 }
 
 q_error *quire_gated_norm(q_frame *f) {

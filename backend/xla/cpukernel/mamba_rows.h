@@ -87,9 +87,11 @@ ALWAYS void mamba_of(const q_mamba *a, int64_t task, const int dtype) {
 		if (t > last) { // the state goes on in the page that the next tokens are in
 			for (last = t; last < end - 1 && !q_page(s, s->to[last]); last++) {}
 			float *to = q_page(s, s->to[last]);
-			if (to) to += at;
-			else if (!lost && !(lost = malloc(size * sizeof(float)))) return;
-			else to = lost;
+			if (!to && !lost && !(lost = malloc(size * sizeof(float)))) {
+				atomic_store(s->failed, 1);
+				return;
+			}
+			to = to ? to + at : lost;
 			const float *from = matrix ? matrix : was;
 			if (!from) memset(to, 0, size * sizeof(float));
 			else if (from != to) memcpy(to, from, size * sizeof(float));

@@ -3,6 +3,8 @@
 #ifndef QUIRE_RECURRENCE_H
 #define QUIRE_RECURRENCE_H
 
+#include <stdatomic.h>
+
 #include "ffi.h"
 
 // The sequences of a step.
@@ -11,6 +13,7 @@ typedef struct {
 	int64_t sequences, tokens;
 	float *cache; // f32[pages, numbers]
 	int64_t pages, numbers;
+	_Atomic int *failed; // set by a task that found no memory
 } q_sequences;
 
 // q_sequences_of reads the operands from `first` on: the cache, and whose the tokens are. The cache is a result too, in
