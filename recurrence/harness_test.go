@@ -198,8 +198,8 @@ func inputs(width int, random *rand.Rand) [][][]float32 {
 	return all
 }
 
-// checkNowhere runs a sequence whose tokens are in no page beside the same one with pages: the results are the same, and
-// no state but that one's changes.
+// checkNowhere runs a sequence whose tokens are in no page beside the same one with pages. Their results are the same,
+// and only the latter's states change.
 func checkNowhere(t *testing.T, backend compute.Backend, o operation, random *rand.Rand) {
 	t.Helper()
 	m := newMachine(t, backend, o)

@@ -23,3 +23,17 @@ func TestFlagsOfCPUsAreNotTheUsers(t *testing.T) {
 		t.Errorf("of %q the user's own are %q, want none", cpuFlags, got)
 	}
 }
+
+// Programs without kernels are compiled with the same options, since a plugin reads them once.
+func TestFlagsOfCPUsWithoutKernels(t *testing.T) {
+	for _, kernels := range []string{KernelsAuto, KernelsOff} {
+		t.Setenv(xlaFlags, "")
+		_, err := New(Options{Plugin: "/no/plugin.so", Platform: "cpu", Kernels: kernels})
+		if err == nil {
+			t.Fatal("a plugin that is not there was opened")
+		}
+		if got := os.Getenv(xlaFlags); got != cpuFlags {
+			t.Errorf("with kernels %q the options are %q, want %q", kernels, got, cpuFlags)
+		}
+	}
+}
