@@ -159,15 +159,23 @@ static inline void v16_store_s8(int8_t *p, v16 x) {
 
 #else
 
+// Sixteen numbers are four vectors of four: sixteen variables take compilers up to ten times as long. What goes number
+// by number is not inlined for the same reason.
+typedef float v4 __attribute__((vector_size(16)));
+typedef int32_t v4i __attribute__((vector_size(16)));
 typedef struct {
-	float x[16];
+	v4 x[4];
 } v16;
 typedef struct {
-	int32_t x[16];
+	v4i x[4];
 } v16i;
 
 #define V16_EACH(expression) \
-	for (int i = 0; i < 16; i++) r.x[i] = (expression)
+	for (int i = 0; i < 4; i++) r.x[i] = (expression)
+#define V16_LANES for (int i = 0; i < 16; i++)
+#define V16_LANE(v) (v).x[i / 4][i % 4]
+#define V16_APART static __attribute__((noinline, unused))
+static inline v4 v4_only(v4i taken, v4 x, v4 y) { return (v4)((taken & (v4i)x) | (~taken & (v4i)y)); }
 static inline v16 v16_load(const float *p) {
 	v16 r;
 	memcpy(&r, p, sizeof r);
@@ -177,12 +185,12 @@ static inline void v16_store(float *p, v16 x) { memcpy(p, &x, sizeof x); }
 static inline void v16i_store(int32_t *p, v16i x) { memcpy(p, &x, sizeof x); }
 static inline v16 v16_set(float x) {
 	v16 r;
-	V16_EACH(x);
+	V16_EACH(((v4){x, x, x, x}));
 	return r;
 }
 static inline v16 v16_max(v16 x, v16 y) {
 	v16 r;
-	V16_EACH(x.x[i] > y.x[i] ? x.x[i] : y.x[i]);
+	V16_EACH(v4_only(x.x[i] > y.x[i], x.x[i], y.x[i]));
 	return r;
 }
 static inline v16 v16_add(v16 x, v16 y) {
@@ -217,32 +225,33 @@ static inline v16 v16_fnma(v16 x, v16 y, v16 z) {
 }
 static inline unsigned v16_ge(v16 x, v16 y) {
 	unsigned m = 0;
-	for (int i = 0; i < 16; i++) m |= (unsigned)(x.x[i] >= y.x[i]) << i;
+	V16_LANES m |= (unsigned)(V16_LANE(x) >= V16_LANE(y)) << i;
 	return m;
 }
 static inline v16 v16_only(unsigned bits, v16 x, v16 y) {
+	const v4i lanes = {1, 2, 4, 8};
 	v16 r;
-	V16_EACH(bits >> i & 1 ? x.x[i] : y.x[i]);
+	V16_EACH(v4_only((lanes << 4 * i & (int32_t)bits) != 0, x.x[i], y.x[i]));
 	return r;
 }
 static inline v16 v16_keep(v16 x, v16 y) {
 	v16 r;
-	V16_EACH(x.x[i] >= y.x[i] ? x.x[i] : 0);
+	V16_EACH((v4)((v4i)x.x[i] & (x.x[i] >= y.x[i])));
 	return r;
 }
 static inline v16i v16_int(v16 x) {
 	v16i r;
-	V16_EACH((int32_t)x.x[i]);
+	V16_EACH(__builtin_convertvector(x.x[i], v4i));
 	return r;
 }
 static inline v16 v16i_float(v16i x) {
 	v16 r;
-	V16_EACH((float)x.x[i]);
+	V16_EACH(__builtin_convertvector(x.x[i], v4));
 	return r;
 }
 static inline v16i v16i_zero(void) {
 	v16i r;
-	V16_EACH(0);
+	V16_EACH((v4i){});
 	return r;
 }
 static inline v16i v16i_add(v16i x, v16i y) {
@@ -252,29 +261,32 @@ static inline v16i v16i_add(v16i x, v16i y) {
 }
 static inline v16 v16_shift23(v16 x) {
 	v16 r;
-	V16_EACH(q_from_bits(q_bits(x.x[i]) << 23));
+	V16_EACH((v4)((v4i)x.x[i] << 23));
 	return r;
 }
-static inline v16 v16_load_bf16(const uint16_t *p) {
+V16_APART v16 v16_load_bf16(const uint16_t *p) {
 	v16 r;
-	V16_EACH(q_from_bf16(p[i]));
+	V16_LANES V16_LANE(r) = q_from_bf16(p[i]);
 	return r;
 }
-static inline void v16_store_bf16(uint16_t *p, v16 x) {
-	for (int i = 0; i < 16; i++) p[i] = q_to_bf16(x.x[i]);
+V16_APART void v16_store_bf16(uint16_t *p, v16 x) {
+	V16_LANES p[i] = q_to_bf16(V16_LANE(x));
 }
-static inline v16 v16_load_f16(const uint16_t *p) {
+V16_APART v16 v16_load_f16(const uint16_t *p) {
 	v16 r;
-	V16_EACH(q_from_f16(p[i]));
+	V16_LANES V16_LANE(r) = q_from_f16(p[i]);
 	return r;
 }
-static inline void v16_store_f16(uint16_t *p, v16 x) {
-	for (int i = 0; i < 16; i++) p[i] = q_to_f16(x.x[i]);
+V16_APART void v16_store_f16(uint16_t *p, v16 x) {
+	V16_LANES p[i] = q_to_f16(V16_LANE(x));
 }
 static inline void v16_store_s8(int8_t *p, v16 x) {
-	for (int i = 0; i < 16; i++) p[i] = x.x[i] >= -127 && x.x[i] <= 127 ? (int8_t)x.x[i] : 0;
+	V16_LANES p[i] = V16_LANE(x) >= -127 && V16_LANE(x) <= 127 ? (int8_t)V16_LANE(x) : 0;
 }
 #undef V16_EACH
+#undef V16_LANES
+#undef V16_LANE
+#undef V16_APART
 
 #endif
 
@@ -290,10 +302,12 @@ static inline void v16_store_s8(int8_t *p, v16 x) {
 #else
 #define V16_FOLD(name, fold) \
 	static inline float name(v16 x) { \
+		float lanes[16]; \
+		v16_store(lanes, x); \
 		for (int n = 8; n; n /= 2) { \
-			for (int i = 0; i < n; i++) x.x[i] = v16_##fold##1(x.x[i], x.x[i + n]); \
+			for (int i = 0; i < n; i++) lanes[i] = v16_##fold##1(lanes[i], lanes[i + n]); \
 		} \
-		return x.x[0]; \
+		return lanes[0]; \
 	}
 static inline float v16_add1(float a, float b) { return a + b; }
 static inline float v16_max1(float a, float b) { return a > b ? a : b; }
