@@ -8,6 +8,8 @@ import (
 	"encoding/hex"
 	"fmt"
 	"math"
+	"os"
+	"runtime"
 	"slices"
 	"testing"
 
@@ -147,5 +149,46 @@ func (c updateCase) check(t *testing.T, backend compute.Backend, keep int, kind 
 	}
 	if sum := sha256.Sum256(stored.Bytes()); hex.EncodeToString(sum[:]) != c.Cache {
 		t.Error("the cache is another than the kernel's")
+	}
+}
+
+// New caches take memory as it is written, page by page, whatever their size is: each has a part that fills no page of
+// 2 MiB.
+func TestNewCachesTakeNoMemory(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("the resident memory is read from /proc")
+	}
+	resident := func() int64 {
+		text, err := os.ReadFile("/proc/self/statm")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var size, pages int64
+		if _, err := fmt.Sscan(string(text), &size, &pages); err != nil {
+			t.Fatal(err)
+		}
+		return pages * int64(os.Getpagesize())
+	}
+	const caches = 48
+	l := attention.Layout{Paged: true, Pages: 240, PageSize: 16, KVHeads: 4, HeadDim: 64, DType: dtypes.Float32}
+	exec, err := NewExec(testenv.XLA(t), func(in *Node) []*Node { return l.New(in.Graph(), caches) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	var took int64
+	for range 2 { // the first compiles
+		before := resident()
+		made, err := exec.Exec(int32(0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		took = resident() - before
+		for _, cache := range made {
+			cache.FinalizeAll()
+		}
+	}
+	if most := int64(caches) << 19; took > most {
+		t.Errorf("%d caches of %d KiB take %d KiB before they are written, want at most %d", caches,
+			l.Shape().Memory()>>10, took>>10, most>>10)
 	}
 }

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -69,6 +70,7 @@ func (e *Engine) compileAndLoad(ctx context.Context, programs []device.Program) 
 			e.log.Error("programs that move pages to the host and back", "err", err) // and whoever wants one fails
 		}
 		e.releaseMemory()
+		debug.FreeOSMemory() // programs and weights left twice what a job's rows need
 	})
 	return <-loaded
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 #if defined(__linux__)
 #include <sys/mman.h>
+#include <unistd.h>
 #endif
 
 #include "attention_task.h"
@@ -186,16 +187,21 @@ q_error *quire_zero_pages(q_frame *f) {
 	return NULL;
 }
 
+#if defined(__linux__)
+static char *down(char *p, size_t to) { return (char *)((uintptr_t)p / to * to); }
+static char *up(char *p, size_t to) { return down(p + to - 1, to); }
+#endif
+
 // zeros clears memory without touching what it can give back to the system: pages of an anonymous mapping that are
 // given back read as zeros, and take memory once they are written. A cache is as large as the memory allows, and most
 // jobs use little of it.
 static void zeros(char *to, size_t bytes) {
 #if defined(__linux__)
-	enum { LARGE = 1 << 21 };
-	char *begin = (char *)(((uintptr_t)to + LARGE - 1) / LARGE * LARGE),
-		 *end = (char *)(((uintptr_t)to + bytes) / LARGE * LARGE);
-	if (begin < end && madvise(begin, end - begin, MADV_DONTNEED) == 0) {
-		madvise(begin, end - begin, MADV_HUGEPAGE); // fewer faults; advice
+	const size_t large = 1 << 21, small = sysconf(_SC_PAGESIZE);
+	char *begin = up(to, small), *end = down(to + bytes, small);
+	if (bytes >= large && madvise(begin, end - begin, MADV_DONTNEED) == 0) {
+		char *first = up(to, large), *last = down(to + bytes, large);
+		if (first < last) madvise(first, last - first, MADV_HUGEPAGE); // fewer faults; advice
 		memset(to, 0, begin - to);
 		memset(end, 0, to + bytes - end);
 		return;
