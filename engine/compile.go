@@ -54,8 +54,12 @@ func (e *Engine) compileAndLoad(ctx context.Context, programs []device.Program) 
 		}
 	}
 	end := e.span(compilerTrack, "compile")
-	err := e.compile(first)
+	gr := e.graphs // addFeatures may give the engine others while the later ones compile
+	err := e.compile(gr, first)
 	end("programs", len(first))
+	if err == nil && e.inStep != nil {
+		err = e.inStep.agree(e)
+	}
 	if err != nil {
 		stop()
 		<-loaded
@@ -66,19 +70,18 @@ func (e *Engine) compileAndLoad(ctx context.Context, programs []device.Program) 
 	}
 	e.compiling.Go(func() {
 		defer e.span(compilerTrack, "compile")("programs", len(later))
-		if err := e.compile(later); err != nil {
+		if err := e.compile(gr, later); err != nil {
 			e.log.Error("programs that move pages to the host and back", "err", err) // and whoever wants one fails
 		}
 		e.releaseMemory()
-		debug.FreeOSMemory() // programs and weights left twice what a job's rows need
+		debug.FreeOSMemory() // what building programs and reading weights left in Go's heap
 	})
 	return <-loaded
 }
 
-// compile compiles programs side by side, and has other processes agree to them.
-func (e *Engine) compile(programs []device.Program) error {
+// compile compiles programs side by side.
+func (e *Engine) compile(gr *device.Graphs, programs []device.Program) error {
 	start := time.Now()
-	gr := e.graphs
 	failures := make([]error, len(programs))
 	var wg sync.WaitGroup
 	for i, p := range programs {
@@ -91,11 +94,7 @@ func (e *Engine) compile(programs []device.Program) error {
 		})
 	}
 	wg.Wait()
-	err := errors.Join(failures...)
-	if err == nil && e.inStep != nil {
-		err = e.inStep.agree(e)
-	}
-	return err
+	return errors.Join(failures...)
 }
 
 // releaseMemory gives what the compiler and the weights took and gave back to the operating system.

@@ -3,7 +3,6 @@ package engine
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -107,7 +106,7 @@ func TestJobBeginsBeforePagesCanMove(t *testing.T) {
 	if stats.Preemptions == 0 {
 		t.Error("no pages moved: the test shows nothing")
 	}
-	for id, tokens := range maps.All(got) {
+	for id, tokens := range got {
 		if len(tokens) != 90 {
 			t.Errorf("%s has %d tokens", id, len(tokens))
 		}

@@ -4,7 +4,7 @@ import "reflect"
 
 // Stats says what a run did. Seconds are wall-clock.
 type Stats struct {
-	// StartSeconds is from New's begin until the programs are compiled and the weights are on the device.
+	// StartSeconds is from New's begin until the weights and the programs that a job begins with are there.
 	StartSeconds float64 `json:"start_seconds"`
 	WallSeconds  float64 `json:"wall_seconds"`
 	// FirstTokenSeconds is from the run's begin until the first token was drawn.
