@@ -61,7 +61,9 @@ func (h *hungry) Memory() masking.Memory {
 func (h *hungry) needs(text []byte) bool {
 	state := h.Start()
 	for _, symbol := range text {
-		state = h.Next(state, symbol)
+		if state = h.Next(state, symbol); state == masking.Dead {
+			break
+		}
 	}
 	if h.err == nil {
 		h.Mask(state, make([]uint32, 1))
