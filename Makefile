@@ -66,7 +66,7 @@ lint:
 # Tests code that goroutines share under the race detector: contexts and page transfers, the journal, the queue.
 race: fetch
 	$(GO) test -race -short ./engine -run 'TestTreeOfContexts|TestContextsBesideRuns|TestForgottenContext|$(\
-		)TestEqualPages|TestTransfers|TestReplicas|TestJobBegins'
+		)TestEqualPages|TestTransfers|TestReplicas|TestJobBegins|TestProgramsThatMove'
 	$(GO) test -race -short ./batch ./engine/schedule ./jobstate ./journal ./lockstep ./queue/... ./telemetry ./vfs
 
 # Runs every fuzz target for FUZZTIME, FUZZJOBS at a time. FUZZ=FuzzParse selects those with this in their name or

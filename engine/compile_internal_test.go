@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,8 +20,9 @@ import (
 // slowCompiler compiles the programs that move pages when it may, or not at all.
 type slowCompiler struct {
 	*xla.Backend
-	may  chan struct{}
-	fail error
+	may   chan struct{}
+	fail  error
+	asked *atomic.Int32 // how many of them were wanted
 }
 
 func (b slowCompiler) Builder(name string) compute.Builder {
@@ -54,6 +56,7 @@ type slowBuilder struct {
 
 // Compile implements [compute.Builder].
 func (b slowBuilder) Compile() (compute.Executable, error) {
+	b.of.asked.Add(1)
 	select {
 	case <-b.of.may:
 	case <-time.After(time.Minute):
@@ -74,7 +77,7 @@ func TestJobBeginsBeforePagesCanMove(t *testing.T) {
 			Sampling: sampling.Settings{TopP: 1}, IgnoreEOS: true})
 	}
 	run := func(fail error) (map[string][]int32, Stats, error) {
-		slow := slowCompiler{testenv.XLA(t), make(chan struct{}), fail}
+		slow := slowCompiler{testenv.XLA(t), make(chan struct{}), fail, new(atomic.Int32)}
 		calls := 0
 		e, err := New(t.Context(), Config{Model: testenv.Model(t, "smollm2-like"), Backend: slow, MaxSeqs: 8,
 			PageSize: 16, PrefillTokens: 64, MaxModelLen: 160, MaxRounds: 8, KVMemory: 22 * 16 * 2 * 2 * 3 * 8 * 4,
@@ -114,5 +117,54 @@ func TestJobBeginsBeforePagesCanMove(t *testing.T) {
 	_, _, err = run(errors.New("no room for it"))
 	if err == nil || !strings.Contains(err.Error(), "no room for it") {
 		t.Errorf("a program that moves pages can't be compiled, and the job ends with: %v", err)
+	}
+}
+
+// Programs that move pages are compiled once half of the pages are taken, or at once where pages are kept on the host
+// or held by contexts.
+func TestProgramsThatMovePagesAreCompiledWhenNeeded(t *testing.T) {
+	may := make(chan struct{})
+	close(may)
+	const pages = 16 // two rows of full length would have 20
+	for _, c := range []struct {
+		name   string
+		tokens int // of each of two rows, with 16 a page
+		change func(*Config)
+		want   int32
+	}{
+		{"few pages are taken", 60, func(*Config) {}, 0},
+		{"most pages are taken", 90, func(*Config) {}, 2},
+		{"nothing is ever moved", 90, func(c *Config) { c.Admission = Reserve }, 0},
+		{"pages are kept on the host", 20, func(c *Config) { c.HostKVMemory = 1 << 20 }, 2},
+		{"contexts hold pages", 20, func(c *Config) { c.Contexts = 1 }, 2},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			cfg := Config{Model: testenv.Model(t, "smollm2-like"), MaxSeqs: 2, PageSize: 16, PrefillTokens: 64,
+				Backend: slowCompiler{testenv.XLA(t), may, nil, new(atomic.Int32)}, MaxModelLen: 160, MaxRounds: 8,
+				KVMemory: pages * 16 * 2 * 2 * 3 * 8 * 4, Admission: Overcommit}
+			c.change(&cfg)
+			e, err := New(t.Context(), cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer e.Close()
+			var requests []*Request
+			for i := range 2 {
+				requests = append(requests, &Request{ID: fmt.Sprint(i), Tokens: []int32{5, int32(i), 7}, N: 1,
+					MaxTokens: c.tokens, Sampling: sampling.Settings{TopP: 1}, IgnoreEOS: true})
+			}
+			for done, err := range e.Run(t.Context(), slices.Values(requests)) {
+				if err != nil || len(done.Tokens) != c.tokens {
+					t.Fatalf("%d tokens: %v", len(done.Tokens), err)
+				}
+			}
+			e.compiling.Wait()
+			if n := cfg.Backend.(slowCompiler).asked.Load(); n != c.want {
+				t.Errorf("%d programs were compiled for %d pages, want %d", n, e.Plan().Pages, c.want)
+			}
+			if n := len(e.Executables()); n != len(e.Plan().Programs) {
+				t.Errorf("%d of %d programs can be looked at", n, len(e.Plan().Programs))
+			}
+		})
 	}
 }

@@ -122,7 +122,8 @@ type Engine struct {
 	plan       Plan
 	graphs     *device.Graphs
 	programs   map[string]*program
-	compiling  sync.WaitGroup // programs that a job begins without
+	later      later
+	compiling  sync.WaitGroup // what is done beside the first calls, too
 	weights    []compute.Buffer
 	drafter    []compute.Buffer // weights of Config.DraftModel
 	state      []compute.Buffer
@@ -225,7 +226,6 @@ func newEngine(ctx context.Context, cfg Config) (_ *Engine, err error) {
 			return nil, err
 		}
 	}
-	e.releaseMemory()
 	e.stats.StartSeconds = time.Since(start).Seconds()
 	return e, e.reset()
 }

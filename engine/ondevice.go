@@ -35,6 +35,7 @@ func (d onDevice) Run(in *schedule.Input) (*schedule.Output, schedule.Spent, err
 	if err := got.Status.Check(got.Rules, d.e.pinnedPages()); err != nil {
 		return &got.OutputOf, schedule.Spent{}, fmt.Errorf("program %s: %w", p.Name, err)
 	}
+	d.e.expectTransfers(int(got.MinFree))
 	spent := schedule.Spent{Device: d.e.ran}
 	spent.Prefill, spent.Decode = device.Spent(got)
 	d.e.traceSteps(got, spent)

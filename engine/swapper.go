@@ -134,7 +134,7 @@ func (m *swapper) keep(pages []int32) (b *block, err error) {
 
 // down gathers a block on the device, and copies it from there meanwhile.
 func (m *swapper) down(of *device.SaveInput) (*block, error) {
-	p, err := m.e.programs[device.Save].wait()
+	p, err := m.e.laterProgram(device.Save)
 	if err != nil {
 		return nil, err
 	}
@@ -201,7 +201,7 @@ func (m *swapper) up(b *block) *stagedBlock {
 
 // uploadBlock copies the arrays of a block that is on the host to the device.
 func (e *Engine) uploadBlock(b *block) ([]compute.Buffer, error) {
-	p, err := e.programs[device.Load].wait()
+	p, err := e.laterProgram(device.Load)
 	if err != nil {
 		return nil, err
 	}
@@ -285,7 +285,7 @@ func (m *swapper) restore(b *block, from, to, place int, hold []int32) (pages []
 
 // place gives the row that the input names, or none, the first of blocks, and returns the pages that were taken for it.
 func (m *swapper) place(in []tree.Array, blocks []*block) (taken []int32, err error) {
-	p, err := m.e.programs[device.Load].wait()
+	p, err := m.e.laterProgram(device.Load)
 	if err != nil {
 		return nil, err
 	}

@@ -36,7 +36,7 @@ type Program struct {
 	hasExtras bool
 	// Reads says that the program leaves the state as it is: it is not donated, and not returned.
 	Reads bool
-	// Later says that a job may begin before the program is compiled.
+	// Later says that a job may do without the program: it is compiled once it may be needed.
 	Later bool
 }
 
