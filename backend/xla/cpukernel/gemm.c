@@ -27,12 +27,14 @@ static int by_dots(int level, int weights_dtype, int dtype) {
 	return level >= Q_AVX512BF16 && (weights_dtype == Q_S8 || (weights_dtype == Q_BF16 && dtype == Q_BF16));
 }
 
-enum { TILES_FROM = 20 }; // rows from which AMX is worth it for blocks
+// tiles_worth says whether AMX multiplies so many rows by blocks sooner than VNNI. Its code takes 8 or 16 rows at a
+// time, and as long for fewer.
+static int tiles_worth(int64_t rows) { return rows == 7 || rows == 8 || rows >= 12; }
 
 static const q_linear_code *code(int level, int weights_dtype, int dtype, int64_t rows, int e4m3) {
 #if defined(Q_X86)
 	if (weights_dtype == Q_U8 && !e4m3) {
-		if (level >= Q_AMX && rows >= TILES_FROM) return &q_blocks_amx;
+		if (level >= Q_AMX && tiles_worth(rows)) return &q_blocks_amx;
 		if (level >= Q_AVX512BF16) return &q_blocks_vnni;
 		if (level >= Q_AVX512) return &q_blocks_avx512;
 		if (level >= Q_AVX2) return &q_blocks_avx2;

@@ -111,26 +111,37 @@ ALWAYS ints whole_begin(int32_t begin, const int offset) { return ints_set(begin
 // bytes are 64 numbers of 8 bits, in whatever registers there are.
 typedef uint8_t bytes __attribute__((vector_size(64), aligned(1), may_alias));
 
-// look writes what 64 nibbles stand for in a table of 16.
-ALWAYS void look(uint8_t *to, const bytes *x, const uint8_t *table) {
+// look replaces 64 nibbles by what they stand for in a table of 16.
+ALWAYS void look(bytes *x, const uint8_t *table) {
 #if Q_V16 == 512
-	_mm512_storeu_si512(to,
-		_mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)table)), _mm512_loadu_si512(x)));
+	const __m512i t = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)table));
+	_mm512_storeu_si512(x, _mm512_shuffle_epi8(t, _mm512_loadu_si512(x)));
 #elif Q_V16 == 256
 	const __m256i t = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)table));
-	EACH(h, 2)
-		_mm256_storeu_si256((__m256i *)to + h, _mm256_shuffle_epi8(t, _mm256_loadu_si256((const __m256i *)x + h)));
+	EACH(h, 2) {
+		__m256i *half = (__m256i *)x + h;
+		_mm256_storeu_si256(half, _mm256_shuffle_epi8(t, _mm256_loadu_si256(half)));
+	}
 #else
-	EACH(i, 64) to[i] = table[(*x)[i]];
+	EACH(i, 64) (*x)[i] = table[(*x)[i]];
 #endif
 }
 
+#ifdef Q_TILES
+enum { LESS_OFFSET = 1 }; // unpacked numbers are without their offset, with a sign
+#else
+enum { LESS_OFFSET = 0 };
+#endif
+
 // unpack makes bytes of a block: [8][PANEL][4].
-ALWAYS void unpack(uint8_t *to, const uint8_t *from, const int bits, const uint8_t *table) {
-	if (bits == 8) {
+ALWAYS void unpack(uint8_t *to, const uint8_t *from, const int bits, const uint8_t *table, int offset) {
+	const bytes less = (bytes){0} + (uint8_t)offset;
+	if (bits == 8 && !LESS_OFFSET) {
 		memcpy(to, from, BLOCK);
 		return;
 	}
+	for (int64_t i = 0; bits == 8 && i < BLOCK; i += 64) *(bytes *)(to + i) = *(const bytes *)(from + i) - less;
+	if (bits == 8) return;
 	const uint8_t *high = from + BLOCK / 2;
 	for (int64_t i = 0; i < STEP; i += 64) {
 		EACH(s, 4) {
@@ -145,10 +156,10 @@ ALWAYS void unpack(uint8_t *to, const uint8_t *from, const int bits, const uint8
 				up |= (*(const bytes *)(high + STEP + i) >> 2 * s & 3) << 4;
 			}
 			if (table) {
-				look(to + s * STEP + i, &low, table);
-				look(to + (s + 4) * STEP + i, &up, table);
-				continue;
+				look(&low, table);
+				look(&up, table);
 			}
+			if (LESS_OFFSET) low -= less, up -= less;
 			*(bytes *)(to + s * STEP + i) = low;
 			*(bytes *)(to + (s + 4) * STEP + i) = up;
 		}
@@ -189,8 +200,8 @@ static void unpack_group(chunk *to, int64_t block, const uint8_t *from, q_blocks
 	from += q_group_bytes(b, PANEL);
 	for (int64_t i = 0; i < blocks; i++, from += size) {
 		for (int64_t line = 0; line < size; line += 64) __builtin_prefetch(from + AHEAD + line, 0, 2);
-		if (b.bits == 4) unpack(to->quants + (block + i) * BLOCK, from, 4, NULL);
-		else unpack(to->quants + (block + i) * BLOCK, from, 8, NULL);
+		if (b.bits == 4) unpack(to->quants + (block + i) * BLOCK, from, 4, NULL, b.offset);
+		else unpack(to->quants + (block + i) * BLOCK, from, 8, NULL, b.offset);
 	}
 }
 
@@ -211,11 +222,11 @@ static void unpack_unit(chunk *to, int64_t block, const uint8_t *from, q_blocks 
 	for (int64_t i = q_unit_in(b) / Q_BLOCK_IN; i > 0; i--, block++, from += size) {
 		for (int64_t line = 0; line < size; line += 64) __builtin_prefetch(from + AHEAD + line, 0, 2);
 		uint8_t *q = to->quants + block * BLOCK;
-		if (b.table) unpack(q, from, 4, q_blocks_tables[b.table]);
-		else if (b.bits == 4) unpack(q, from, 4, NULL);
-		else if (b.bits == 5) unpack(q, from, 5, NULL);
-		else if (b.bits == 6) unpack(q, from, 6, NULL);
-		else unpack(q, from, 8, NULL);
+		if (b.table) unpack(q, from, 4, q_blocks_tables[b.table], b.offset);
+		else if (b.bits == 4) unpack(q, from, 4, NULL, b.offset);
+		else if (b.bits == 5) unpack(q, from, 5, NULL, b.offset);
+		else if (b.bits == 6) unpack(q, from, 6, NULL, b.offset);
+		else unpack(q, from, 8, NULL, b.offset);
 		const int halves = 32 / b.size;
 		for (int c = 0; b.exponent && c < PANEL; c++) to->scales[block * PANEL + c] = q_power_of_two(from[quants + c]);
 		for (int h = 0; !b.exponent && h < halves; h++)
@@ -226,8 +237,8 @@ static void unpack_unit(chunk *to, int64_t block, const uint8_t *from, q_blocks 
 }
 
 // Activations of a tile of n rows lie packed as bytes [in/4][n][4], for AMX [in/32][16][32]; then come, of each block,
-// the rows' scales, the sums of their numbers in float32, and what the integer sums of 16 or 32 inputs begin at, since
-// weights are read without their offset.
+// the rows' scales, the sums of their numbers in float32, and what the integer sums of 16 or 32 inputs begin at where
+// weights are read with their offset.
 typedef struct {
 	int8_t *x;
 	float *scales, *sums;
@@ -296,6 +307,7 @@ static void pack_tile(void *job, int64_t t) {
 #endif
 			a.scales[b * pitch + r] = scale + (sum - sum);
 			a.sums[b * pitch + r] = scale * sum;
+			if (LESS_OFFSET) continue;
 			if (l->blocks.size != 16) {
 				a.begins[b * pitch + r] = -l->blocks.offset * whole(sum);
 			} else {
@@ -303,11 +315,16 @@ static void pack_tile(void *job, int64_t t) {
 			}
 		}
 	}
+	for (int64_t b = 0; b < blocks; b++) // of rows that a tile has beyond the last: what was there may be slow to add
+		for (int64_t r = n; r < pitch; r++) a.scales[b * pitch + r] = a.sums[b * pitch + r] = 0;
 }
 
 // The kinds of code: blocks of 32 with scales, with minima, of whole bytes; of 16; of whole bytes with minima.
 enum { SCALES, MINIMA, HALVES, BYTES, BYTES_MINIMA, KINDS };
 
+#ifdef Q_TILES
+#include "gemm_blocks_tiles.h"
+#else
 // add_products adds integer products of a row and LANES columns to their sums.
 ALWAYS void add_products(ints products, const float *scales, float scale, const float *minima, float sum, float *to) {
 	vec y = vec_fma(ints_float(products), vec_mul(vec_load(scales), vec_set(scale)), vec_load(to));
@@ -315,9 +332,6 @@ ALWAYS void add_products(ints products, const float *scales, float scale, const 
 	vec_store(to, y);
 }
 
-#ifdef Q_TILES
-#include "gemm_blocks_tiles.h"
-#else
 // tile adds the products of some blocks to the sums of n rows, [rows][PANEL] at the first row. halves is 2 for blocks
 // of 16; min says that there are minima, and wide that weights have 8 bits, with an offset where there are no minima.
 ALWAYS void tile(const int n, const int halves, const int min, const int wide, activations a, const chunk *w,
@@ -379,7 +393,7 @@ static const tile_code codes[Q_ROWS][KINDS] = {FOR_ROWS(CODES, COMMA)};
 static void multiply(int64_t n, int kind, activations a, const chunk *w, int64_t blocks, float *sums) {
 	codes[n - 1][kind](a, w, blocks, sums);
 }
-static void begin_tiles(q_blocks b) {}
+static void begin_tiles(const q_linear *l) {}
 static void end_tiles(void) {}
 #endif
 
@@ -421,11 +435,11 @@ static void panels(void *job, int64_t task) {
 	                                       : SCALES;
 	float sums[MAX_PANELS * SUMS] __attribute__((aligned(64)));
 	chunk w __attribute__((aligned(64)));
-	begin_tiles(f);
+	begin_tiles(l);
 	for (int64_t t0 = 0; t0 < j->tiles; t0 += a_pass) {
 		const int64_t t1 = least(t0 + a_pass, j->tiles), row = tile_begin(j, t0), rows = tile_begin(j, t1) - row;
 		for (int64_t p = 0; p < n; p++) {
-			memset(sums + p * SUMS, 0, rows * PANEL * sizeof *sums);
+			memset(sums + p * SUMS, 0, (t1 - t0) * Q_ROWS * PANEL * sizeof *sums);
 			const uint8_t *b = (const uint8_t *)l->weights + (from + p) * units * unit_bytes;
 			for (int64_t u = 0; u < units; u += a_chunk) {
 				const int64_t some = least(a_chunk, units - u), block = u * unit_blocks;
