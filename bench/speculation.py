@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Speculation on and off on the same jobs, in turns: prints a row of Markdown for each.
 
-    bench/speculation.py [--sample bin/sample] [--model smollm2] [--turns 2] [--jobs quotes:1:4,quotes:8:16,...]
+    bench/speculation.py [--sample bin/sample] [--model smollm2] [--weights auto] [--turns 2]
+        [--jobs quotes:1:4,quotes:8:16,...]
 
 A job is a workload of bench/workload, the slots, and how many rows are drawn. Rates are output tokens a second of each
 turn; the ratio is of the best ones.
@@ -14,7 +15,7 @@ JOBS = "gsm:1:3,gsm-n4:8:4,quotes:8:16,summaries:8:16,quotes:1:4,gsm:64:64"
 def bench(o, workload, slots, rows, speculate):
     command = [o.sample, "bench", "-m", o.model, "-w", workload, "--max-seqs", slots, "--limit", rows,
                "--dtype", "bf16", "--max-model-len", "1024", "--warmup", "0", "--repeat", "1", "--speculate",
-               speculate, "--json"]
+               speculate, "--weights", o.weights, "--json"]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if done.returncode:
         sys.exit(f"{' '.join(command)}\n{done.stderr}")
@@ -25,6 +26,7 @@ def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--sample", default="bin/sample")
     p.add_argument("--model", default="smollm2")
+    p.add_argument("--weights", default="auto")
     p.add_argument("--turns", type=int, default=2)
     p.add_argument("--jobs", default=JOBS)
     o = p.parse_args()

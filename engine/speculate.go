@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/quire/quire/engine/device"
+	"github.com/quire/quire/models/decoder"
 )
 
 // SpeculateAuto is a [Config.Speculate].
@@ -20,6 +21,30 @@ const (
 	draftWidth  = 64
 	draftLog    = 8192 // tokens drawn last in which drafts are looked for
 )
+
+// Values of [device.Drafting.CostRows]: bench/limits.md has 20 to 35 for floats, and fewer where attention counts.
+// Quantized blocks are read sooner, and their products are scaled for each row.
+const (
+	costOfFloats = 16
+	costOfBlocks = 6
+)
+
+// costRows is that of the model's matrices.
+func (c Config) costRows() int {
+	var all, inBlocks int64
+	for _, a := range decoder.Arrays(c.model(), c.storage()) {
+		if f, ok := a.Matrix(); ok {
+			all += f.Bytes()
+			if f.Blocks.Is() {
+				inBlocks += f.Bytes()
+			}
+		}
+	}
+	if 2*inBlocks > all {
+		return costOfBlocks
+	}
+	return costOfFloats
+}
 
 // setDrafts settles how tokens are drafted.
 func (p *Plan) setDrafts(c Config) (err error) {
@@ -60,7 +85,8 @@ func (c Config) drafting(p Plan) (device.Drafting, error) {
 	case c.Speculate == SpeculateAuto && byModel:
 		return device.Drafting{Most: autoGuesses, Width: autoWidth, ByModel: true}, nil
 	case c.Speculate == SpeculateAuto:
-		return device.Drafting{Most: autoDrafts, Width: autoWidth, Adapts: true, Logged: p.draftLog()}, nil
+		return device.Drafting{Most: autoDrafts, Width: autoWidth, Adapts: true, CostRows: c.costRows(),
+			Logged: p.draftLog()}, nil
 	}
 	if byModel {
 		return device.Drafting{Most: c.Speculate, Width: draftWidth, ByModel: true}, nil

@@ -56,7 +56,11 @@ var cpuKernels = map[string]kernel{
 	"sample_filtered_masked": {target: "quire_sample_filtered_masked"},
 	"logprobs":               {target: "quire_logprobs"},
 	"step_clock":             {target: "quire_step_clock", alias: map[int]int{0: 0}},
-	"short_conv":             {target: "quire_short_conv", alias: map[int]int{1: 2}},
+	"draft_text": {
+		target: "quire_draft_text", attrs: map[string]attribute{"longest": integer, "shortest": integer},
+	},
+	"draft_log":  {target: "quire_draft_log"},
+	"short_conv": {target: "quire_short_conv", alias: map[int]int{1: 2}},
 	"gated_delta": {
 		target: "quire_gated_delta", alias: map[int]int{1: 5},
 		attrs: map[string]attribute{"key_heads": integer, "value_heads": integer, "key_dim": integer,

@@ -142,9 +142,24 @@ type following struct {
 	Counts *Node // i32[D]
 }
 
-// find finds drafts behind ends that have keys, i32[D] each: what was drawn behind the longest of equal ends, the last
-// of several. matches is how many of loggedMatches they have in common, i32[D].
-func (l draftLog) find(keys []*Node, most int) (tokens, counts, matches *Node) {
+// find finds drafts behind ends that have keys, i32[D] each, of which the first rows, i32[], are wanted: what was drawn
+// behind the longest of equal ends, the last of several. matches is how many of loggedMatches they have in common,
+// i32[D].
+func (l draftLog) find(keys []*Node, most int, rows *Node) (tokens, counts, matches *Node) {
+	each := keys[0].Shape()
+	results := []shapes.Shape{shapes.Make(dtypes.Int32, each.Size(), most), each, each}
+	in := slices.Concat([]*Node{l.Count, l.Tokens, l.Next, rows}, keys, l.Keys)
+	out := control.Composite("draft_log", struct{}{}, in, results, func(in []*Node) []*Node {
+		n := len(keys)
+		of := draftLog{Count: in[0], Tokens: in[1], Next: in[2], Keys: in[4+n:]}
+		tokens, counts, matches := of.findPlain(in[4:4+n], most)
+		return []*Node{tokens, counts, matches}
+	})
+	return out[0], out[1], out[2]
+}
+
+// findPlain is find by ordinary operations.
+func (l draftLog) findPlain(keys []*Node, most int) (tokens, counts, matches *Node) {
 	g := l.Tokens.Graph()
 	d, size := keys[0].Shape().Dimensions[0], l.Tokens.Shape().Dimensions[0]
 	wide := func(x *Node) *Node { return BroadcastToDims(InsertAxes(x, 0), d, size) }
@@ -181,10 +196,10 @@ func (l draftLog) find(keys []*Node, most int) (tokens, counts, matches *Node) {
 }
 
 // orLogged are drafts of the log where these are behind a longer match than those that were found, of which lengths,
-// i32[D], are the matches; 0 where nothing was found.
-func (l draftLog) orLogged(keys []*Node, own, lengths *Node) found {
+// i32[D], are the matches; 0 where nothing was found. The first rows, i32[], are wanted.
+func (l draftLog) orLogged(keys []*Node, own, lengths, rows *Node) found {
 	d, most := own.Shape().Dimensions[0], own.Shape().Dimensions[1]
-	tokens, counts, matches := l.find(keys, most)
+	tokens, counts, matches := l.find(keys, most, rows)
 	g := own.Graph()
 	full := func(value int) *Node { return FillScalar(g, lengths.Shape(), float64(value)) }
 	logged := full(0)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 	. "github.com/gomlx/gomlx/core/graph"
@@ -79,6 +80,11 @@ func (l *hostLog) find(s hostText, most int) (drafts []int32, level int) {
 // Drafts of the log are what was drawn behind the end of a sequence in another one that begins as it does, also where
 // that one has ended: over random sequences, in a log that is full again and again.
 func TestLoggedDrafts(t *testing.T) {
+	t.Run("kernels", func(t *testing.T) { loggedDrafts(t, testenv.XLA(t)) })
+	t.Run("plain", func(t *testing.T) { loggedDrafts(t, testenv.XLAWithoutKernels(t)) })
+}
+
+func loggedDrafts(t *testing.T, backend compute.Backend) {
 	const slots, size, pageSize, pages, most = 4, 64, 8, 5, 6
 	gr := &Graphs{Sizes: Sizes{Drafts: Drafting{Most: most, Width: 8, Logged: size}}}
 	gr.Slots, gr.PageSize, gr.PagesPerSeq = slots, pageSize, pages
@@ -94,7 +100,7 @@ func TestLoggedDrafts(t *testing.T) {
 		like = gr.newDraftLog(nodes[0].Graph())
 		return tree.Rebuild(like, nodes)
 	}
-	push, err := NewExec(testenv.XLA(t), func(in []*Node) []*Node { // texts, prompts, places, tokens, whose, log
+	push, err := NewExec(backend, func(in []*Node) []*Node { // texts, prompts, places, tokens, whose, log
 		l := logOf(in[5:])
 		l = l.push(gr, stateOf(in[0], in[1]), samplers{Slots: in[4], Positions: in[2]}, in[3])
 		return tree.Leaves(l)
@@ -102,9 +108,10 @@ func TestLoggedDrafts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	find, err := NewExec(testenv.XLA(t), func(in []*Node) []*Node { // the same
+	find, err := NewExec(backend, func(in []*Node) []*Node { // the same
 		l := logOf(in[5:])
-		tokens, counts, matches := l.find(gr.keysOf(stateOf(in[0], in[1]), in[4], in[2], in[3]), most)
+		tokens, counts, matches := l.find(gr.keysOf(stateOf(in[0], in[1]), in[4], in[2], in[3]), most,
+			integer(in[0].Graph(), in[4].Shape().Size()))
 		return []*Node{tokens, counts, matches}
 	})
 	if err != nil {
@@ -187,9 +194,9 @@ func TestLoggedDrafts(t *testing.T) {
 // Where many drafts of a class are drawn there are many of it, where few are there is one now and then, and the more
 // sequences run the fewer there are.
 func TestDraftsAdapt(t *testing.T) {
-	const most = 15
+	const most, costRows = 15, 16
 	exec, err := NewExec(testenv.XLA(t), func(drawn, refused, steps, live *Node) *Node {
-		return draftTrust{drawn, refused, steps}.worth(live, most)
+		return draftTrust{drawn, refused, steps}.worth(live, most, costRows)
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -14,9 +14,6 @@ const (
 )
 
 const (
-	// costRows is about how many rows more a step takes before it takes twice the time of a step of one row: 20 to 35
-	// by bench/limits.md, and fewer where attention counts.
-	costRows = 16
 	// trustKept is what is left of a class's counts after a step in which it had drafts.
 	trustKept = 31. / 32
 	// tryEvery is in how many steps of those that may have drafts classes have one that are not worth any.
@@ -38,13 +35,13 @@ const draftTrustBytes = 4 * (2*draftClasses + 1)
 
 // worth is how many drafts of each class are worth their rows of a step in which live sequences run, i32[], of most at
 // most: i32[draftClasses]. With the chance p that a draft is drawn, if those before it are, the k-th is with p^k. It is
-// then one of about live tokens of the step, which takes longer by 1 of live + costRows.
-func (t draftTrust) worth(live *Node, most int) *Node {
+// then one of about live tokens of the step, which takes longer by 1 of live + costRows: see [Drafting].
+func (t draftTrust) worth(live *Node, most, costRows int) *Node {
 	g := live.Graph()
 	all := func(x *Node) *Node { return BroadcastToDims(x, draftClasses) }
 	chance := Div(AddScalar(t.Drawn, 1), AddScalar(Add(t.Drawn, t.Refused), 2))
 	rows := ConvertDType(Max(live, integer(g, 1)), dtypes.Float32)
-	least := Log(Div(rows, AddScalar(rows, costRows)))
+	least := Log(Div(rows, AddScalar(rows, float64(costRows))))
 	counts := ConvertDType(Floor(MinScalar(Div(all(least), Log(chance)), float64(most))), dtypes.Int32)
 	tries := Equal(t.Steps, integer(g, 0))
 	return Max(counts, all(ConvertDType(tries, dtypes.Int32)))

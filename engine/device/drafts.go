@@ -22,6 +22,9 @@ type Drafting struct {
 	Logged int
 	// Adapts has as many drafts as are worth it, by how many of their class were drawn.
 	Adapts bool
+	// CostRows is, where they adapt, about how many rows a step may have more before it takes twice the time of a step
+	// of one row.
+	CostRows int
 	// ByModel has a model draft them, Graphs.Drafter, in place of texts.
 	ByModel bool
 }
@@ -129,14 +132,15 @@ func (gr *Graphs) draft(l *loop, w weights, in input, next, prefill *Node) draft
 	none := gr.noDrafts(g)
 	var worth *Node
 	if gr.Drafts.Adapts {
-		worth = l.State.Extras.Drafts.Trust.worth(live, gr.Drafts.Most)
+		worth = l.State.Extras.Drafts.Trust.worth(live, gr.Drafts.Most, gr.Drafts.CostRows)
 		none.Might = able
 		if !gr.walksDrafts() {
 			able = LogicalAnd(able, anyTrue(GreaterThan(worth, ZerosLike(worth))))
 		}
 	}
 	end := control.While(once{caches, none, able}, func(o once) *Node { return o.Todo }, func(o once) once {
-		slots, _ := scan.Positions(GreaterOrEqual(SliceAxis(next, 0, AxisRangeFromStart(gr.Slots)), integer(g, 0)), n)
+		runs := GreaterOrEqual(SliceAxis(next, 0, AxisRangeFromStart(gr.Slots)), integer(g, 0))
+		slots, rows := scan.Positions(runs, n)
 		isRow := LessThan(slots, integer(g, gr.Slots))
 		at := Min(slots, integer(g, gr.Slots-1))
 		to := Where(isRow, slots, FillScalar(g, slots.Shape(), float64(gr.Rows())))
@@ -151,7 +155,7 @@ func (gr *Graphs) draft(l *loop, w weights, in input, next, prefill *Node) draft
 			found, o.Caches = gr.guess(*l, w.Drafter, in, next, to, share(limits), o.Caches)
 		} else {
 			var classes *Node
-			found, classes = gr.lookUp(l.State, at, lens, take(next, at), worth)
+			found, classes = gr.lookUp(l.State, at, lens, take(next, at), worth, rows)
 			if gr.Drafts.Adapts {
 				d.Classes = control.ScatterSet(d.Classes, to, classes)
 			}
@@ -193,10 +197,11 @@ func (gr *Graphs) texts(st state, slots, lens, waiting *Node) *Node {
 }
 
 // lookUp finds drafts behind the tokens of slots, i32[D], that wait, i32[D], at places lens, i32[D], and says of which
-// classes they are. worth is how many drafts of each class are worth it; nil for as many as there may be.
-func (gr *Graphs) lookUp(st state, slots, lens, waiting, worth *Node) (tokenqueue.Drafts, *Node) {
-	tokens, matches := gr.findDrafts(gr.texts(st, slots, lens, waiting), lens)
-	f := st.Extras.Drafts.Log.orLogged(gr.keysOf(st, slots, lens, waiting), tokens, matches)
+// classes they are. worth is how many drafts of each class are worth it; nil for as many as there may be. rows, i32[],
+// is how many of the slots are wanted, the first ones.
+func (gr *Graphs) lookUp(st state, slots, lens, waiting, worth, rows *Node) (tokenqueue.Drafts, *Node) {
+	tokens, matches := gr.findDrafts(gr.texts(st, slots, lens, waiting), lens, rows)
+	f := st.Extras.Drafts.Log.orLogged(gr.keysOf(st, slots, lens, waiting), tokens, matches, rows)
 	if worth != nil {
 		f.Counts = Min(f.Counts, Where(GreaterOrEqual(f.Classes, ZerosLike(f.Classes)), take(worth, f.Classes),
 			ZerosLike(f.Counts)))
@@ -204,10 +209,21 @@ func (gr *Graphs) lookUp(st state, slots, lens, waiting, worth *Node) (tokenqueu
 	return tokenqueue.Drafts{Tokens: f.Tokens, Counts: f.Counts}, f.Classes
 }
 
-// findDrafts finds drafts behind the tokens at places lens, i32[D], of texts, i32[D, H]: those behind the place before
-// it from which on backwards the most tokens are the same, the last of several. These are matches, i32[D], 0 where they
-// are too few.
-func (gr *Graphs) findDrafts(texts, lens *Node) (tokens, matches *Node) {
+// findDrafts finds drafts behind the tokens at places lens, i32[D], of texts, i32[D, H], of which the first rows,
+// i32[], are wanted: those behind the place before it from which on backwards the most tokens are the same, the last of
+// several. These are matches, i32[D], 0 where they are too few.
+func (gr *Graphs) findDrafts(texts, lens, rows *Node) (tokens, matches *Node) {
+	attrs := map[string]any{"longest": longestMatch, "shortest": shortestMatch}
+	results := []shapes.Shape{shapes.Make(dtypes.Int32, lens.Shape().Size(), gr.Drafts.Most), lens.Shape()}
+	out := control.Composite("draft_text", attrs, []*Node{texts, lens, rows}, results, func(in []*Node) []*Node {
+		tokens, matches := gr.findPlain(in[0], in[1])
+		return []*Node{tokens, matches}
+	})
+	return out[0], out[1]
+}
+
+// findPlain is findDrafts by ordinary operations.
+func (gr *Graphs) findPlain(texts, lens *Node) (tokens, matches *Node) {
 	g := texts.Graph()
 	d, h := texts.Shape().Dimensions[0], texts.Shape().Dimensions[1]
 	most := gr.Drafts.Most

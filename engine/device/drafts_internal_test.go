@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/gomlx/compute"
 	. "github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
 	"pgregory.net/rapid"
@@ -36,11 +37,16 @@ func (d Drafting) draftsOf(text []int32) ([]int32, int32) {
 
 // Drafts are what follows where most of a sequence's end stands before, in texts of few tokens that repeat.
 func TestDraftsAreWhatFollowed(t *testing.T) {
+	t.Run("kernels", func(t *testing.T) { draftsAreWhatFollowed(t, testenv.XLA(t)) })
+	t.Run("plain", func(t *testing.T) { draftsAreWhatFollowed(t, testenv.XLAWithoutKernels(t)) })
+}
+
+func draftsAreWhatFollowed(t *testing.T, backend compute.Backend) {
 	const rows, capacity = 3, 40
 	d := Drafting{Most: 7, Width: 8}
 	gr := &Graphs{Sizes: Sizes{Drafts: d}}
-	exec, err := NewExec(testenv.XLA(t), func(texts, lens *Node) []*Node {
-		tokens, matches := gr.findDrafts(Reshape(texts, rows, capacity), lens)
+	exec, err := NewExec(backend, func(texts, lens *Node) []*Node {
+		tokens, matches := gr.findDrafts(Reshape(texts, rows, capacity), lens, integer(lens.Graph(), rows))
 		return []*Node{tokens, matches}
 	})
 	if err != nil {

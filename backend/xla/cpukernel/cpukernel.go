@@ -76,7 +76,8 @@ func SetThreads(n int) {
 func Handlers() map[string]unsafe.Pointer {
 	all := map[string]unsafe.Pointer{}
 	for _, group := range []map[string]unsafe.Pointer{attentionHandlers(), samplingHandlers(), normHandlers(),
-		gemmHandlers(), headsHandlers(), mixtureHandlers(), recurrenceHandlers(), stepClockHandlers()} {
+		gemmHandlers(), headsHandlers(), mixtureHandlers(), recurrenceHandlers(), stepClockHandlers(),
+		draftHandlers()} {
 		for name, handler := range group {
 			all[name] = clocked(name, handler)
 		}
