@@ -76,7 +76,7 @@ func (e *Engine) abandon(r *contextRow) {
 
 // do is an operation on the context, which no other is done on meanwhile.
 func (c *Context) do(f func(r *contextRow) error) error {
-	defer lockRows([]*contextRow{c.row})()
+	defer lockContexts(c)()
 	return c.e.operation(context.Background(), func() error {
 		if err := c.row.usable(); err != nil {
 			return err
@@ -87,7 +87,7 @@ func (c *Context) do(f func(r *contextRow) error) error {
 
 // host is an operation on what the host knows of the context.
 func (c *Context) host(f func(r *contextRow) error) error {
-	defer lockRows([]*contextRow{c.row})()
+	defer lockContexts(c)()
 	c.e.contexts.mu.Lock()
 	defer c.e.contexts.mu.Unlock()
 	if c.e.contexts.closed {
@@ -103,7 +103,7 @@ func (c *Context) host(f func(r *contextRow) error) error {
 func (c *Context) Close() error {
 	e, r := c.e, c.row
 	c.cleanup.Stop()
-	defer lockRows([]*contextRow{r})()
+	defer lockContexts(c)()
 	err := e.operation(context.Background(), func() error {
 		if r.closed || r.lost {
 			r.closed = true
@@ -158,17 +158,13 @@ func (c *Context) Flush(ctx context.Context) error {
 
 // Flush runs the tokens that wait of several contexts in the same steps: faster than one context after the other.
 func (e *Engine) Flush(ctx context.Context, contexts ...*Context) error {
-	var list []*contextRow
 	for _, c := range contexts {
 		if c.e != e {
 			return fmt.Errorf("%w: the context is another engine's", ErrInvalidRequest)
 		}
-		if !slices.Contains(list, c.row) {
-			list = append(list, c.row)
-		}
 	}
-	defer lockRows(list)()
-	return e.flush(ctx, list)
+	defer lockContexts(contexts...)()
+	return e.flush(ctx, rowsOf(contexts))
 }
 
 // Fork runs what waits, and begins another context with the same tokens. All pages are shared, whether committed or
@@ -176,7 +172,7 @@ func (e *Engine) Flush(ctx context.Context, contexts ...*Context) error {
 // needed. What was reserved stays with c, and stays sure: with pages reserved, the partial page is copied at once.
 func (c *Context) Fork(ctx context.Context) (fork *Context, err error) {
 	e, r := c.e, c.row
-	defer lockRows([]*contextRow{r})()
+	defer lockContexts(c)()
 	err = e.operation(ctx, func() error {
 		err := r.usable()
 		if err == nil {

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"runtime"
 	"slices"
 
 	"github.com/quire/quire/engine/device"
@@ -64,17 +65,30 @@ func (e *Engine) unused(r *contextRow) error {
 	return nil
 }
 
-// lockRows locks contexts, for one operation of theirs at a time.
-func lockRows(list []*contextRow) (unlock func()) {
-	list = slices.SortedFunc(slices.Values(list), func(a, b *contextRow) int { return a.row - b.row })
-	for _, r := range list {
+// lockContexts locks contexts, for one operation of theirs at a time. Until it is over they are not abandoned, though
+// their owner may have no use for them behind it.
+func lockContexts(contexts ...*Context) (unlock func()) {
+	rows := rowsOf(contexts)
+	slices.SortFunc(rows, func(a, b *contextRow) int { return a.row - b.row })
+	for _, r := range rows {
 		r.busy.Lock()
 	}
 	return func() {
-		for _, r := range list {
+		for _, r := range rows {
 			r.busy.Unlock()
 		}
+		runtime.KeepAlive(contexts)
 	}
+}
+
+// rowsOf are the rows of contexts, each once.
+func rowsOf(contexts []*Context) (rows []*contextRow) {
+	for _, c := range contexts {
+		if !slices.Contains(rows, c.row) {
+			rows = append(rows, c.row)
+		}
+	}
+	return rows
 }
 
 // flush runs the tokens of contexts that wait, together, but for those of which there are pages already. The program

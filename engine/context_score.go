@@ -18,7 +18,7 @@ import (
 // [ErrInvalidRequest], pagetable.ErrOutOfPages, and [ErrNotANumber].
 func (c *Context) Score(ctx context.Context, tokens []int32) (logprobs []float32, err error) {
 	e, r := c.e, c.row
-	defer lockRows([]*contextRow{r})()
+	defer lockContexts(c)()
 	err = e.operation(ctx, func() error {
 		if err := r.usable(); err != nil {
 			return err

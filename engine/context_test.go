@@ -18,6 +18,7 @@ import (
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/internal/testenv"
 	"github.com/quire/quire/pagetable"
+	"github.com/quire/quire/sampling"
 )
 
 // contextPages are enough for the contexts of most tests, and few enough for sequences to wait for one another: so all
@@ -393,6 +394,54 @@ func TestForgottenContext(t *testing.T) {
 	}
 	if err := c.Close(); err != nil || log.buf.Len() > 200 {
 		t.Errorf("%v; one closed by hand warns: %s", err, log.buf.String())
+	}
+}
+
+// A context is not given back while an operation of its own is under way, though nobody has it otherwise.
+func TestContextsOutliveTheirOperations(t *testing.T) {
+	tokens := make([]int32, 100)
+	for i := range tokens {
+		tokens[i] = int32(i) + 1
+	}
+	for name, operate := range map[string]func(*engine.Engine) error{
+		"flush": func(e *engine.Engine) error {
+			return e.Flush(t.Context(), open(t, e, tokens...), open(t, e, tokens[1:]...))
+		},
+		"score": func(e *engine.Engine) error {
+			_, err := open(t, e, tokens...).Score(t.Context(), tokens[:20])
+			return err
+		},
+		"fork": func(e *engine.Engine) error {
+			_, err := open(t, e, tokens...).Fork(t.Context())
+			return err
+		},
+		"generate": func(e *engine.Engine) error {
+			_, err := open(t, e, tokens...).Generate(t.Context(), &engine.Request{ID: "behind", N: 2, MaxTokens: 4,
+				Sampling: sampling.Settings{TopP: 1}})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var log logged
+			calls := 0
+			e := contextEngine(t, func(c *engine.Config) {
+				c.Log = slog.New(slog.NewTextHandler(&log, nil))
+				c.Inspect = func(engine.Inspection) string {
+					calls++
+					for range 3 { // one finds it, another ends what finds it
+						runtime.GC()
+						time.Sleep(10 * time.Millisecond)
+					}
+					if log.contains("never closed") {
+						t.Errorf("after call %d it is given back", calls)
+					}
+					return ""
+				}
+			})
+			if err := operate(e); err != nil || calls == 0 {
+				t.Errorf("%d calls: %v", calls, err)
+			}
+		})
 	}
 }
 
