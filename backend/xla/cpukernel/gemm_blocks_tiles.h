@@ -1,6 +1,6 @@
-// The part of gemm_blocks_code.h for AMX. A tile multiplies the integers of a block, vectors scale them and add them
-// up. The latter takes longer, so its sums stay in registers: 16 rows by 16 columns, or 8 rows by both halves of a
-// panel. A tile that is stored takes as long whatever its rows.
+// The part of gemm_blocks_code.h for AMX. A tile multiplies the integers of a block, vectors scale the products and add
+// them up. The vectors take longer, so sums stay in registers: 16 rows by 16 columns, or 8 rows by both halves of a
+// panel. To store a tile of 8 rows takes as long as one of 16.
 
 #include "amx_config.h"
 
