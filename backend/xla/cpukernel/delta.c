@@ -64,7 +64,6 @@ q_error *quire_gate(q_frame *f) {
 		return e;
 	}
 	a.width = x->dims[1];
-	int64_t n = *(const int32_t *)rows->data;
-	q_parallel(f, n < 0 ? 0 : n > x->dims[0] ? x->dims[0] : n, q_code_in_use()->recurrences->gate, &a);
+	q_parallel(f, q_wanted(rows, x->dims[0]), q_code_in_use()->recurrences->gate, &a);
 	return NULL;
 }

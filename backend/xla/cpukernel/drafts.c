@@ -2,12 +2,6 @@
 
 #include <string.h>
 
-static int32_t number(const q_array *a) {
-	int32_t x;
-	memcpy(&x, a->data, sizeof x);
-	return x;
-}
-
 static int64_t bounded(int64_t x, int64_t least, int64_t most) { return x < least ? least : x > most ? most : x; }
 
 // text is a call of quire_draft_text.
@@ -54,7 +48,7 @@ q_error *quire_draft_text(q_frame *f) {
 	c.matches = q_result(f, 1)->data;
 	memset(c.tokens, 0, (size_t)(d * c.most) * sizeof *c.tokens);
 	memset(c.matches, 0, (size_t)d * sizeof *c.matches);
-	const int64_t rows = bounded(number(q_arg(f, 2)), 0, d);
+	const int64_t rows = q_wanted(q_arg(f, 2), d);
 	for (int64_t row = 0; row < rows; row++) draft_text(&c, row);
 	return NULL;
 }
@@ -126,7 +120,7 @@ q_error *quire_draft_log(q_frame *f) {
 		c.of_ends[i] = of_ends->data;
 		c.of_log[i] = of_log->data;
 	}
-	c.oldest = bounded(number(q_arg(f, 0)), 0, INT32_MAX) % c.size;
+	c.oldest = bounded(*(const int32_t *)q_arg(f, 0)->data, 0, INT32_MAX) % c.size;
 	c.tokens = q_arg(f, 1)->data;
 	c.next = q_arg(f, 2)->data;
 	c.drafts = q_result(f, 0)->data;
@@ -135,7 +129,7 @@ q_error *quire_draft_log(q_frame *f) {
 	memset(c.drafts, 0, (size_t)(d * c.most) * sizeof *c.drafts);
 	memset(c.counts, 0, (size_t)d * sizeof *c.counts);
 	memset(c.matches, 0, (size_t)d * sizeof *c.matches);
-	const int64_t rows = bounded(number(q_arg(f, 3)), 0, d);
+	const int64_t rows = q_wanted(q_arg(f, 3), d);
 	for (int64_t row = 0; row < rows; row++) draft_log(&c, row);
 	return NULL;
 }

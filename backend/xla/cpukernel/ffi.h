@@ -64,6 +64,12 @@ const q_array *q_result(const q_frame *f, int i);
 	q_check_shape(f, a, name, dtype, sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), (const int64_t[]){__VA_ARGS__})
 q_error *q_check_shape(q_frame *f, const q_array *a, const char *name, int dtype, int64_t rank, const int64_t *dims);
 
+// q_wanted is how many of all rows are wanted: a number s32[] that the caller has checked, within 0 and all.
+static inline int64_t q_wanted(const q_array *number, int64_t all) {
+	const int64_t n = *(const int32_t *)number->data;
+	return n < 0 ? 0 : n > all ? all : n;
+}
+
 // q_elements is the product of the dimensions; q_size the bytes of one element, or 0 for an unknown type.
 int64_t q_elements(const q_array *a);
 size_t q_size(int dtype);

@@ -270,9 +270,7 @@ static q_error *read_matrix(q_frame *f, const q_array *weights, matrix *m, int s
 static q_error *read_rows(q_frame *f, const q_array *rows, int64_t most, int64_t *out) {
 	q_error *e = q_shape(f, rows, "rows", Q_S32);
 	if (e) return e;
-	*out = *(const int32_t *)rows->data;
-	if (*out < 0) *out = 0;
-	if (*out > most) *out = most;
+	*out = q_wanted(rows, most);
 	return NULL;
 }
 

@@ -51,7 +51,7 @@ ALWAYS void store_sums(const int n, vec y[][16 / LANES], float *sums) {
 		EACH(j, 16 / LANES) vec_store(sums + r * PANEL + j * LANES, y[r][j]);
 }
 
-// PART is the activations of block i, or of its half, and its weights from a column on.
+// PART is where the activations of block i are, or of a half, and WEIGHTS where its weights from a column on.
 #define PART(i) (a.x + (i) / halves * 32 * Q_ROWS + (i) % halves * 16)
 #define WEIGHTS(i, column) (w->quants + (i) * (BLOCK / halves) + 4 * (column))
 
@@ -84,7 +84,7 @@ ALWAYS void many(const int halves, const int minima, activations a, const chunk 
 	}
 }
 
-// few is many of up to 8 rows, whose activations a tile reads once for a whole panel.
+// few_tiles is many of up to 8 rows, whose activations a tile reads once for a whole panel.
 ALWAYS void few_tiles(const int halves, const int minima, activations a, const chunk *w, int64_t blocks, float *sums) {
 	const int64_t all = blocks * halves;
 	int32_t products[2][Q_ROWS * 16] __attribute__((aligned(64)));

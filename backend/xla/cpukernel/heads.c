@@ -55,8 +55,7 @@ q_error *quire_linear_heads(q_frame *f) {
 		(e = q_shape(f, y, "the result", x->dtype, x->dims[0], c.heads, c.of.out))) {
 		return e;
 	}
-	const int64_t wanted = *(const int32_t *)rows->data;
-	c.of.rows = wanted < 0 ? 0 : wanted < x->dims[0] ? wanted : x->dims[0];
+	c.of.rows = q_wanted(rows, x->dims[0]);
 	if (!c.of.rows) return NULL;
 	c.of.dtype = c.of.result_dtype = x->dtype;
 	c.of.weights_dtype = w->dtype;

@@ -85,8 +85,7 @@ q_error *quire_gated_norm(q_frame *f) {
 	a.weight = q_arg(f, 2)->data;
 	a.y = y->data;
 	a.eps = eps;
-	int64_t n = *(const int32_t *)rows->data;
-	a.rows = n < 0 ? 0 : n > x->dims[0] ? x->dims[0] : n;
+	a.rows = q_wanted(rows, x->dims[0]);
 	q_parallel(f, (a.rows + a.step - 1) / a.step, q_code_in_use()->recurrences->gated_norm, &a);
 	return NULL;
 }

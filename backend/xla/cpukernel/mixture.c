@@ -214,7 +214,7 @@ static q_error *read_rows(q_frame *f, mixture *m, int64_t all) {
 	if (!floats || (m->result_dtype != m->dtype && m->result_dtype != Q_F32)) {
 		return q_fail(f, "element types %d of x and %d of the result are not supported", m->dtype, m->result_dtype);
 	}
-	m->rows = most(0, least(all, *(const int32_t *)q_arg(f, 3)->data));
+	m->rows = q_wanted(q_arg(f, 3), all);
 	m->x = q_arg(f, 0)->data;
 	m->of = q_arg(f, 1)->data;
 	m->shares = q_arg(f, 2)->data;

@@ -11,12 +11,6 @@ static int64_t step(int64_t rows, int64_t bytes) {
 	return bytes < TASK_BYTES ? TASK_BYTES / bytes : 1;
 }
 
-// wanted reads how many of the rows are to be made.
-static int64_t wanted(const q_array *rows, int64_t all) {
-	int64_t n = *(const int32_t *)rows->data;
-	return n < 0 ? 0 : n > all ? all : n;
-}
-
 static q_error *check_float(q_frame *f, const q_array *a, const char *name) {
 	if (a->dtype == Q_F32 || a->dtype == Q_BF16 || a->dtype == Q_F16) return NULL;
 	return q_fail(f, "%s has element type %d, want f32, bf16 or f16", name, a->dtype);
@@ -50,7 +44,7 @@ static q_error *norm_of(q_frame *f, int has_bias) {
 		.groups = q_elements(x) / rows / width,
 		.width = width,
 		.eps = eps,
-		.rows = wanted(count, rows),
+		.rows = q_wanted(count, rows),
 		.bias = has_bias ? q_arg(f, 2)->data : NULL,
 	};
 	a.step = step(a.rows, a.groups * width * q_size(x->dtype));
@@ -110,7 +104,7 @@ q_error *quire_rope(q_frame *f) {
 	a.v = q_result(f, 2)->data;
 	a.dtype = qkv->dtype;
 	a.eps = eps;
-	a.rows = wanted(q_arg(f, next), rows);
+	a.rows = q_wanted(q_arg(f, next), rows);
 	a.step = step(a.rows, qkv->dims[1] * q_size(qkv->dtype));
 	q_parallel(f, (a.rows + a.step - 1) / a.step, q_code_in_use()->rope_rows, &a);
 	return NULL;

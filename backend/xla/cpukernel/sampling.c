@@ -58,9 +58,7 @@ static q_error *sample(q_frame *f, int filtered, int masked) {
 		a.mask_of = q_arg(f, masks + 1)->data;
 		a.lanes = q_arg(f, masks + 1)->dims[1];
 	}
-	int64_t wanted = *(const int32_t *)q_arg(f, 7)->data;
-	if (wanted > rows) wanted = rows;
-	if (wanted < 0) wanted = 0;
+	const int64_t wanted = q_wanted(q_arg(f, 7), rows);
 	for (int64_t i = wanted; i < rows; i++) {
 		a.token[i] = -1;
 		a.logprob[i] = a.processed[i] = 0;
@@ -104,9 +102,7 @@ q_error *quire_logprobs(q_frame *f) {
 		.logprob = q_result(f, 0)->data,
 		.id = ids->data,
 		.top = q_result(f, 2)->data};
-	int64_t wanted = *(const int32_t *)q_arg(f, 3)->data;
-	if (wanted > rows) wanted = rows;
-	if (wanted < 0) wanted = 0;
+	const int64_t wanted = q_wanted(q_arg(f, 3), rows);
 	for (int64_t i = wanted; i < rows; i++) a.logprob[i] = 0;
 	for (int64_t i = wanted * width; i < rows * width; i++) {
 		a.id[i] = -1;
