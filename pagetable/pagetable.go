@@ -89,7 +89,7 @@ func (t Table) NumPages() int { return t.RefCounts.Shape().Dimensions[0] }
 
 // NumFree returns the number of free pages, an int32 scalar.
 func (t Table) NumFree() *Node {
-	return ReduceAllSum(ConvertDType(t.free(), dtypes.Int32))
+	return scan.Count(t.free())
 }
 
 func (t Table) free() *Node { return Equal(t.RefCounts, ScalarZero(t.RefCounts.Graph(), dtypes.Int32)) }
@@ -104,12 +104,11 @@ func (t Table) blank(n *Node) (after Table, mask *Node) {
 		return t, free
 	}
 	zero, none := ZerosLike(t.Ages), ScalarZero(n.Graph(), dtypes.Int32)
-	count := func(mask *Node) *Node { return ReduceAllSum(ConvertDType(mask, dtypes.Int32)) }
 	upTo := func(age *Node) *Node { return LessOrEqual(t.Ages, BroadcastToShape(age, zero.Shape())) }
-	short := Sub(n, count(LogicalAnd(free, Equal(t.Ages, zero))))
+	short := Sub(n, scan.Count(LogicalAnd(free, Equal(t.Ages, zero))))
 	isShort := GreaterThan(short, none)
 	kept := LogicalAnd(free, GreaterThan(t.Ages, zero))
-	many := Min(MaxScalar(short, max(1, t.NumPages()/reclaimShare)), count(kept))
+	many := Min(MaxScalar(short, max(1, t.NumPages()/reclaimShare)), scan.Count(kept))
 	// The lowest age up to which there are so many, by bisection: no round where blank pages suffice.
 	type span struct{ Low, High *Node }
 	youngest := AddScalar(MulScalar(AddScalar(t.Clock, 1), Depths), -1)
@@ -117,7 +116,7 @@ func (t Table) blank(n *Node) (after Table, mask *Node) {
 		func(s span) *Node { return LessThan(s.Low, s.High) },
 		func(s span) span {
 			middle := Add(s.Low, DivScalar(Sub(s.High, s.Low), 2))
-			enough := GreaterOrEqual(count(LogicalAnd(kept, upTo(middle))), many)
+			enough := GreaterOrEqual(scan.Count(LogicalAnd(kept, upTo(middle))), many)
 			return span{Where(enough, s.Low, AddScalar(middle, 1)), Where(enough, middle, s.High)}
 		})
 	t.Ages = Where(LogicalAnd(kept, upTo(end.High)), zero, t.Ages)
@@ -199,7 +198,7 @@ func (y Tally) Add(pages *Node) Tally {
 	exists := t.exists(pages)
 	isPage := NotEqual(pages, Scalar(pages.Graph(), dtypes.Int32, -1))
 	y.Counts = t.add(y.Counts, pages, exists)
-	y.Invalid = Add(y.Invalid, ReduceAllSum(ConvertDType(LogicalAnd(isPage, LogicalNot(exists)), dtypes.Int32)))
+	y.Invalid = Add(y.Invalid, scan.Count(LogicalAnd(isPage, LogicalNot(exists))))
 	return y
 }
 

@@ -1,7 +1,8 @@
-// Package scan has the two parallel primitives that the tables are built from: prefix sums, and the positions of the
-// set elements of a mask. Both use whole-array operations without a serial loop, and run on every backend.
+// Package scan has what the tables are built from: prefix sums, the positions of the set elements of a mask and their
+// number, and who owns the k-th of elements that are dealt out in order. All use whole-array operations without a
+// serial loop, and run on every backend; for CPUs there are kernels.
 //
-// Their forms are also chosen for short compile times. Chains of dependent steps (doubling sums, binary searches) run
+// The forms are also chosen for short compile times. Chains of dependent steps (doubling sums, binary searches) run
 // as fast on XLA:CPU, but take seconds to compile, since the compiler merges the steps and repeats them.
 package scan
 
@@ -10,6 +11,8 @@ import (
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 	. "github.com/gomlx/gomlx/core/graph"
+
+	"github.com/quire/quire/control"
 )
 
 const (
@@ -19,15 +22,27 @@ const (
 	group = 32
 )
 
-// Sum returns the inclusive prefix sums of x, int32 [N] with N > 0. Long vectors are summed in groups, whose totals are
-// then summed the same way.
+// composite is the kernel op of x, or what plain builds.
+func composite(op string, x *Node, results []shapes.Shape, plain func(x *Node) []*Node) []*Node {
+	return control.Composite(op, struct{}{}, []*Node{x}, results, func(in []*Node) []*Node { return plain(in[0]) })
+}
+
+func int32s(dims ...int) shapes.Shape { return shapes.Make(dtypes.Int32, dims...) }
+
+// Sum returns the inclusive prefix sums of x, int32 [N] with N > 0.
 func Sum(x *Node) *Node {
+	return composite("prefix_sums", x, []shapes.Shape{x.Shape()}, func(x *Node) []*Node { return []*Node{sum(x)} })[0]
+}
+
+// sum is Sum. Long vectors are summed in groups, whose totals are then summed the same way.
+func sum(x *Node) *Node {
 	n := x.Shape().Dimensions[0]
 	if n <= flat {
 		return Reshape(rowSums(Reshape(x, 1, n)), n)
 	}
 	rows := rowSums(groups(x))
-	all := Add(rows, BroadcastToShape(InsertAxes(Before(lastColumn(rows)), 1), rows.Shape()))
+	totals := lastColumn(rows)
+	all := Add(rows, BroadcastToShape(InsertAxes(Sub(sum(totals), totals), 1), rows.Shape()))
 	return SliceAxis(Reshape(all, rows.Shape().Size()), 0, AxisRangeFromStart(n))
 }
 
@@ -37,7 +52,7 @@ func Before(x *Node) *Node { return Sub(Sum(x), x) }
 // rowSums returns the prefix sums of each row of x [R, C], by comparing all pairs of columns.
 func rowSums(x *Node) *Node {
 	rows, columns := x.Shape().Dimensions[0], x.Shape().Dimensions[1]
-	square := shapes.Make(dtypes.Int32, rows, columns, columns)
+	square := int32s(rows, columns, columns)
 	g := x.Graph()
 	repeated := BroadcastToShape(InsertAxes(x, 1), square)
 	return ReduceSum(Where(LessOrEqual(Iota(g, square, 2), Iota(g, square, 1)), repeated, ZerosLike(repeated)), 2)
@@ -60,10 +75,34 @@ func lastColumn(x *Node) *Node {
 // Positions returns the indices of the first k set elements of mask bool[N], in order, as int32 [k], and their number
 // in all, int32 scalar. Where there are fewer than k, the rest is N.
 func Positions(mask *Node, k int) (positions, count *Node) {
-	if n := mask.Shape().Dimensions[0]; n <= 256 || k > n/8 {
-		return scattered(mask, k)
-	}
-	return searched(mask, k)
+	out := composite("positions", mask, []shapes.Shape{int32s(k), int32s()}, func(mask *Node) []*Node {
+		find := searched
+		if n := mask.Shape().Dimensions[0]; n <= 256 || k > n/8 {
+			find = scattered
+		}
+		positions, count := find(mask, k)
+		return []*Node{positions, count}
+	})
+	return out[0], out[1]
+}
+
+// Count returns how many elements of mask, bool of any shape, are set, int32 scalar.
+func Count(mask *Node) *Node { return Reshape(CountRows(Reshape(mask, 1, mask.Shape().Size()))) }
+
+// CountRows returns how many elements of each row of mask bool[R, N] are set, int32 [R].
+func CountRows(mask *Node) *Node {
+	return composite("count_rows", mask, []shapes.Shape{int32s(mask.Shape().Dimensions[0])},
+		func(mask *Node) []*Node { return []*Node{countTrue(mask)} })[0]
+}
+
+// Owners returns which of N owners the first k of elements belong to, int32 [k], where ends, int32 [N], says behind
+// which element those of each end: the first owner whose end is past the element; N for those that nobody owns.
+func Owners(ends *Node, k int) *Node {
+	return composite("owners", ends, []shapes.Shape{int32s(k)}, func(ends *Node) []*Node {
+		pairs := int32s(k, ends.Shape().Dimensions[0])
+		isBefore := LessOrEqual(BroadcastToShape(InsertAxes(ends, 0), pairs), Iota(ends.Graph(), pairs, 0))
+		return []*Node{countTrue(isBefore)}
+	})[0]
 }
 
 // scattered is Positions by sending the index of each set element to its rank. Its cost is that of a scatter of N
@@ -72,11 +111,11 @@ func scattered(mask *Node, k int) (positions, count *Node) {
 	g := mask.Graph()
 	n := mask.Shape().Dimensions[0]
 	set := ConvertDType(mask, dtypes.Int32)
-	sums := Sum(set)
+	sums := sum(set)
 	rank := SubScalar(sums, 1)
 	wanted := LogicalAnd(mask, LessThan(rank, fill(rank, k)))
 	to := Where(wanted, rank, ZerosLike(rank))
-	index := Iota(g, shapes.Make(dtypes.Int32, n), 0)
+	index := Iota(g, int32s(n), 0)
 	empty := BroadcastToDims(Scalar(g, dtypes.Int32, n), k)
 	positions = ScatterSum(empty, InsertAxes(to, -1), Where(wanted, SubScalar(index, n), ZerosLike(index)), false,
 		false)
@@ -93,10 +132,10 @@ func searched(mask *Node, k int) (positions, count *Node) {
 	counts := BitCount(words)
 	count = ReduceAllSum(counts)
 
-	want := Iota(g, shapes.Make(dtypes.Int32, k), 0)
+	want := Iota(g, int32s(k), 0)
 	word, rank := find(counts, want)
 	// The bit is the one that has rank set bits below it: count the prefixes of the word that have no more.
-	lanes := shapes.Make(dtypes.Int32, k, group)
+	lanes := int32s(k, group)
 	value := BroadcastToShape(InsertAxes(gather(words, word), 1), lanes)
 	drop := AddScalar(Neg(Iota(g, lanes, 1)), group-1) // Shifts out all but the lowest lane+1 bits.
 	below := BitCount(BitwiseShiftLeft(value, drop))
@@ -110,8 +149,8 @@ func searched(mask *Node, k int) (positions, count *Node) {
 func find(counts, want *Node) (bucket, rank *Node) {
 	n, k := counts.Shape().Dimensions[0], want.Shape().Dimensions[0]
 	if n <= flat {
-		sums := Sum(counts)
-		all := shapes.Make(dtypes.Int32, k, n)
+		sums := sum(counts)
+		all := int32s(k, n)
 		bucket = countTrue(LessOrEqual(BroadcastToShape(InsertAxes(sums, 0), all),
 			BroadcastToShape(InsertAxes(want, 1), all)))
 		return bucket, Sub(want, gather(Sub(sums, counts), bucket))

@@ -2,7 +2,6 @@ package seqtable
 
 import (
 	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/compute/shapes"
 	. "github.com/gomlx/gomlx/core/graph"
 
 	"github.com/quire/quire/control"
@@ -39,7 +38,7 @@ func (t Table) Allocate(pages pagetable.Table, packed tokenqueue.Packed, maxSeqs
 	slots = Where(b.isRow, slots, none)
 	oldLens := Where(known, gather(t.SeqLens, slots), ZerosLike(slots))
 	oldRows := Where(column(known, pp), gather(t.PageIndices, slots), full(g, -1, maxSeqs, pp))
-	held := countRows(GreaterOrEqual(oldRows, ZerosLike(oldRows)))
+	held := scan.CountRows(GreaterOrEqual(oldRows, ZerosLike(oldRows)))
 
 	// Its length with the tokens of this step.
 	firstPos, lastPos := gather(packed.PosIDs, b.begin), gather(packed.PosIDs, SubScalar(b.end, 1))
@@ -77,7 +76,7 @@ func (t Table) Allocate(pages pagetable.Table, packed tokenqueue.Packed, maxSeqs
 			fillLike(reach, t.Capacity())).
 		set(LogicalAnd(known, LessThan(firstPos, zero)), CodeInvalidPosition, firstPos, oldLens).
 		set(LogicalAnd(known, GreaterThan(reach, joined)), CodeInvalidPosition, lastPos, oldLens)
-	badPages := countRows(GreaterOrEqual(oldRows, fillLike(oldRows, numPages)))
+	badPages := scan.CountRows(GreaterOrEqual(oldRows, fillLike(oldRows, numPages)))
 	faults = faults.set(GreaterThan(badPages, zero), CodeInvalidPage, badPages, fillLike(badPages, numPages))
 	status := firstFault(faults).
 		Then(Status{Code: scalar(g, CodeOutOfSlots), Need: b.runs, Have: scalar(g, maxSeqs),
@@ -146,10 +145,7 @@ func (t Table) withNewPages(rows, held, grants, offsets, taken, given *Node) (af
 	batch, pp := rows.Shape().Dimensions[0], rows.Shape().Dimensions[1]
 	limit := taken.Shape().Dimensions[0]
 	rank := iota32(g, limit)
-	// The row of the k-th page is the first whose grants reach past k.
-	pairs := shapes.Make(dtypes.Int32, limit, batch)
-	ends := BroadcastToShape(InsertAxes(Add(offsets, grants), 0), pairs)
-	row = clip(countRows(LessOrEqual(ends, BroadcastToShape(InsertAxes(rank, 1), pairs))), batch)
+	row = clip(scan.Owners(Add(offsets, grants), limit), batch)
 	place = Add(gather(held, row), Sub(rank, gather(offsets, row)))
 	isGiven := LogicalAnd(LessThan(rank, broadcast(given, limit)), LessThan(place, fillLike(place, pp)))
 	to := Add(MulScalar(row, pp), clip(place, pp))
@@ -171,6 +167,3 @@ func (t Table) destinations(rows, lens, seqs, pos, canRun *Node, numPages int) *
 	place := Sub(pos, MulScalar(pageOf, t.PageSize))
 	return Where(ok, Add(MulScalar(page, t.PageSize), place), fillLike(pos, numPages*t.PageSize))
 }
-
-// countRows counts the set elements of each row of mask [B, PP].
-func countRows(mask *Node) *Node { return ReduceSum(ConvertDType(mask, dtypes.Int32), 1) }

@@ -9,6 +9,7 @@ import (
 	. "github.com/gomlx/gomlx/core/graph"
 
 	"github.com/quire/quire/pagetable"
+	"github.com/quire/quire/scan"
 	"github.com/quire/quire/tokenqueue"
 )
 
@@ -62,7 +63,7 @@ func (t Table) Check(in CheckInput) *Node {
 		ReduceLogicalOr(LogicalAnd(needed, LogicalNot(set)), 1),
 		LogicalOr(LessThan(t.SeqLens, ZerosLike(t.SeqLens)), GreaterThan(t.SeqLens, fillLike(t.SeqLens, t.Capacity()))))
 	sorted := Sort(rows, 1, true)
-	misplaced := ReduceLogicalOr(LogicalAnd(set, GreaterOrEqual(place, column(countRows(set), pp))), 1)
+	misplaced := ReduceLogicalOr(LogicalAnd(set, GreaterOrEqual(place, column(scan.CountRows(set), pp))), 1)
 	if pp > 1 {
 		left, right := SliceAxis(sorted, 1, AxisRangeFromStart(pp-1)), SliceAxis(sorted, 1, AxisRangeToEnd(1))
 		twice := LogicalAnd(Equal(left, right), NotEqual(left, full(g, -1, slots, pp-1)))
@@ -115,7 +116,7 @@ func (t Table) Check(in CheckInput) *Node {
 	}, 0)
 }
 
-func countTrue(mask *Node) *Node { return ReduceAllSum(ConvertDType(mask, dtypes.Int32)) }
+func countTrue(mask *Node) *Node { return scan.Count(mask) }
 
 // ErrRuleBroken says that the device tables contradict each other. errors.Is matches any ErrRuleBroken.
 type ErrRuleBroken struct {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/quire/quire/control"
 	"github.com/quire/quire/pagetable"
+	"github.com/quire/quire/scan"
 )
 
 // Clone begins sequences that have the first tokens of others: for each i with dst[i] not -1, slot dst[i] gets the
@@ -55,7 +56,7 @@ func (t Table) Fork(pages pagetable.Table, src, dst, lens, lazy *Node) (after Ta
 	copies := LogicalAnd(partial, GreaterOrEqual(fresh, zero))
 	pages = t.mark(pages, fresh, dst, fullPages)
 	done := LogicalAnd(valid, LogicalOr(copies, LogicalNot(partial)))
-	need := ReduceAllSum(ConvertDType(partial, dtypes.Int32))
+	need := scan.Count(partial)
 	outOfPages := Status{Code: scalar(g, CodeOutOfPages), Need: need, Have: have,
 		Slot: scalar(g, -1)}.When(GreaterThan(short, scalar(g, 0)))
 

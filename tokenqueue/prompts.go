@@ -72,11 +72,8 @@ func (p Prompts) PackDrafts(next *Node, drafts *Drafts, room *Node, limit int) P
 	ends := scan.Sum(counts)
 	num := Min(Reshape(SliceAxis(ends, 0, AxisElem(slots-1))), Scalar(g, dtypes.Int32, limit))
 
-	// The slot of the k-th token is the first whose tokens reach past k.
 	rank := iota32(g, limit)
-	pairs := shapes.Make(dtypes.Int32, limit, slots)
-	isBefore := LessOrEqual(BroadcastToShape(InsertAxes(ends, 0), pairs), BroadcastToShape(InsertAxes(rank, 1), pairs))
-	slot := ReduceSum(ConvertDType(isBefore, dtypes.Int32), 1)
+	slot := scan.Owners(ends, limit)
 	at := InsertAxes(clip(slot, slots), -1)
 	pos := Add(Gather(Add(p.Done, Sub(counts, ends)), at), rank)
 	place := InsertAxes(clip(Add(Gather(p.Starts, at), pos), p.Tokens.Shape().Dimensions[0]), -1)

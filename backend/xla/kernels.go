@@ -59,8 +59,12 @@ var cpuKernels = map[string]kernel{
 	"draft_text": {
 		target: "quire_draft_text", attrs: map[string]attribute{"longest": integer, "shortest": integer},
 	},
-	"draft_log":  {target: "quire_draft_log"},
-	"short_conv": {target: "quire_short_conv", alias: map[int]int{1: 2}},
+	"draft_log":   {target: "quire_draft_log"},
+	"prefix_sums": {target: "quire_prefix_sums"},
+	"positions":   {target: "quire_positions"},
+	"count_rows":  {target: "quire_count_rows"},
+	"owners":      {target: "quire_owners"},
+	"short_conv":  {target: "quire_short_conv", alias: map[int]int{1: 2}},
 	"gated_delta": {
 		target: "quire_gated_delta", alias: map[int]int{1: 5},
 		attrs: map[string]attribute{"key_heads": integer, "value_heads": integer, "key_dim": integer,

@@ -77,7 +77,7 @@ func Handlers() map[string]unsafe.Pointer {
 	all := map[string]unsafe.Pointer{}
 	for _, group := range []map[string]unsafe.Pointer{attentionHandlers(), samplingHandlers(), normHandlers(),
 		gemmHandlers(), headsHandlers(), mixtureHandlers(), recurrenceHandlers(), stepClockHandlers(),
-		draftHandlers()} {
+		draftHandlers(), scanHandlers()} {
 		for name, handler := range group {
 			all[name] = clocked(name, handler)
 		}

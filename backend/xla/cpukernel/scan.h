@@ -1,0 +1,21 @@
+// What the tables are built from; see package scan, whose plain forms these kernels repeat. XLA:CPU has no loops that
+// carry a sum, and sums long arrays in parts, of which each is an operation.
+#ifndef QUIRE_SCAN_H
+#define QUIRE_SCAN_H
+
+#include "ffi.h"
+
+// quire_prefix_sums(x s32[N]) -> sums s32[N], which wrap.
+q_error *quire_prefix_sums(q_frame *f);
+
+// quire_positions(mask pred[N]) -> positions s32[K], count s32[]: those of the first K that hold, N where there are
+// fewer, and how many hold in all.
+q_error *quire_positions(q_frame *f);
+
+// quire_count_rows(mask pred[R, N]) -> counts s32[R]: how many of each row hold.
+q_error *quire_count_rows(q_frame *f);
+
+// quire_owners(ends s32[N]) -> owners s32[K]: how many of the ends are at most k, for each k from 0 on.
+q_error *quire_owners(q_frame *f);
+
+#endif
