@@ -47,6 +47,31 @@ func While[T any](state T, cond func(T) *graph.Node, body func(T) T) T {
 	return tree.Rebuild(state, graph.While(condFn, bodyFn, leaves...))
 }
 
+// Once returns body(state) where pred (a scalar bool) holds, else state. It is for large states: in a loop XLA:CPU
+// updates them in place, and in a branch it copies them.
+//
+// XLA computes before a loop what does not depend on the loop's state, and so even where pred does not hold. In body,
+// pass through [Hold] what is dear to compute from.
+func Once[T any](pred *graph.Node, state T, body func(now Now, state T) T) T {
+	type once struct {
+		State T
+		Todo  *graph.Node
+	}
+	return While(once{state, pred}, func(o once) *graph.Node { return o.Todo },
+		func(o once) once { return once{body(Now{o.Todo}, o.State), graph.LogicalNot(o.Todo)} }).State
+}
+
+// Now is within the body of a [Once].
+type Now struct{ todo *graph.Node }
+
+// Hold returns values, as far as XLA knows only within the body.
+func Hold[T any](now Now, values T) T {
+	return tree.Map(values, func(x *graph.Node) *graph.Node {
+		todo := graph.BroadcastToDims(now.todo, x.Shape().Dimensions...)
+		return graph.Where(todo, x, graph.ZerosLike(x))
+	})
+}
+
 // If returns the result of then where pred (a scalar bool) holds, else that of otherwise. Both must return the same
 // leaves, shapes and dtypes; both may use nodes of the enclosing functions.
 func If[T any](pred *graph.Node, then, otherwise func() T) T {

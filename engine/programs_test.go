@@ -2,6 +2,8 @@ package engine
 
 import (
 	"context"
+	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/quire/quire/backend/xla"
@@ -51,5 +53,35 @@ func stateIsUpdatedInPlace(t *testing.T, change func(*Config)) {
 			t.Errorf("%s takes %d bytes of temporaries, a layer's cache is %d", name, stats.Temporary, layer)
 		}
 		t.Logf("%s: %d bytes in place, %d temporary; a layer's cache %d", name, stats.Aliases, stats.Temporary, layer)
+	}
+}
+
+// A step runs the form of the model that it takes, and no part of the other one; nor does it look for drafts where it
+// takes none. The compiler may move what does not depend on a loop's state before the loop: see [control.Hold].
+func TestStepsRunWhatTheyTake(t *testing.T) {
+	for _, speculate := range []int{0, SpeculateAuto} {
+		e, err := New(context.Background(), Config{Model: testenv.Model(t, "smollm2-like"), Backend: testenv.XLA(t),
+			MaxSeqs: 4, PageSize: 16, PrefillTokens: 64, MaxModelLen: 160, MaxRounds: 8, KVMemory: 8 << 20,
+			Speculate: speculate})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer e.Close()
+		hlo, err := e.program("run").Executable.(*xla.Executable).OptimizedHLO()
+		if err != nil {
+			t.Fatal(err)
+		}
+		kernel := regexp.MustCompile(`custom_call_target="quire_(linear|linear_rows|rms_norm|rope|draft_\w+)"`)
+		calls := 0
+		for _, computation := range strings.Split(hlo, "\n}\n") {
+			found := kernel.FindAllString(computation, -1)
+			calls += len(found)
+			if len(found) > 0 && strings.Contains(computation, " while(") {
+				t.Errorf("speculate %d: beside loops stand %v", speculate, found)
+			}
+		}
+		if calls == 0 {
+			t.Error("there are no kernels in the program")
+		}
 	}
 }

@@ -26,20 +26,12 @@ func (s Sizes) Zeros(g *Graph) Tables {
 
 // Apply writes a patch into the tables, in place. Where there is none it costs a look.
 func (t Tables) Apply(p PatchOf[*Node, *Node]) Tables {
-	type once struct {
-		Tables Tables
-		Todo   *Node
-	}
-	yes := func(o once) *Node { return o.Todo }
 	g := t.Next.Graph()
 	zero := Scalar(g, dtypes.Int32, 0)
-	o := control.While(once{t, GreaterThan(ReduceAllMax(p.Clear), zero)}, yes, func(o once) once {
-		t := o.Tables
-		return once{Tables{ZerosLike(t.Next), ZerosLike(t.Info), ZerosLike(t.Bits)}, LogicalNot(o.Todo)}
+	t = control.Once(GreaterThan(ReduceAllMax(p.Clear), zero), t, func(_ control.Now, t Tables) Tables {
+		return Tables{ZerosLike(t.Next), ZerosLike(t.Info), ZerosLike(t.Bits)}
 	})
-	o.Todo = GreaterOrEqual(ReduceAllMax(p.States), zero)
-	o = control.While(o, yes, func(o once) once {
-		t := o.Tables
+	return control.Once(GreaterOrEqual(ReduceAllMax(p.States), zero), t, func(_ control.Now, t Tables) Tables {
 		states := t.Next.Shape().Dimensions[0]
 		next := Reshape(p.Next, p.States.Shape().Size(), Width)
 		bits := Reshape(p.Bits, p.Masks.Shape().Size(), t.Bits.Shape().Dimensions[1])
@@ -50,9 +42,8 @@ func (t Tables) Apply(p PatchOf[*Node, *Node]) Tables {
 		to = Where(GreaterOrEqual(p.Masks, ZerosLike(p.Masks)), p.Masks,
 			FillScalar(g, p.Masks.Shape(), float64(t.Bits.Shape().Dimensions[0])))
 		t.Bits = control.ScatterSet(t.Bits, to, bits)
-		return once{t, LogicalNot(o.Todo)}
+		return t
 	})
-	return o.Tables
 }
 
 // Masks are those of rows in states i32[S, L], negative for none, and which rows may only end their completions,

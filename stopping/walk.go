@@ -41,16 +41,15 @@ func Walk(t Tables, states, tokens *Node) (after, found *Node) {
 	if states.Rank() != 2 || states.Shape().Dimensions[1] != Lanes {
 		panic(fmt.Errorf("stopping.Walk: states must be i32[n, %d], got %s", Lanes, states.Shape()))
 	}
-	// A loop that runs no time or once: most steps have no stops.
-	type once struct{ States, Found, Todo *Node }
+	type walked struct{ States, Found *Node }
 	zero := Scalar(g, dtypes.Int32, 0)
 	has := LogicalAnd(GreaterOrEqual(ReduceMax(states, -1), zero), GreaterOrEqual(tokens, zero))
-	o := once{states, ZerosLike(states), ReduceLogicalOr(has)}
-	o = control.While(o, func(o once) *Node { return o.Todo }, func(o once) once {
-		after, found := walk(t, o.States, tokens)
-		return once{after, found, LogicalNot(o.Todo)}
+	// Most steps have no stops.
+	w := control.Once(ReduceLogicalOr(has), walked{states, ZerosLike(states)}, func(_ control.Now, w walked) walked {
+		after, found := walk(t, w.States, tokens)
+		return walked{after, found}
 	})
-	return o.States, GreaterThan(o.Found, zero)
+	return w.States, GreaterThan(w.Found, zero)
 }
 
 // walk is Walk, which finds stops where it returns 1.

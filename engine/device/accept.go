@@ -23,9 +23,24 @@ type accepting struct {
 }
 
 // recordDrafts is record of a step that may have drafts. at, i32[D], is the packed tokens that the rows draw behind.
-// A draw is what it would be without drafts where all tokens before it were drafted as they were drawn; the others are
-// dropped, and their tokens are taken back.
 func (gr *Graphs) recordDrafts(l loop, in input, packed stepTokens, at *Node, rows samplers, d drawn,
+	allocated seqtable.Status) loop {
+	has := GreaterThan(packed.Drafted, ZerosLike(packed.Drafted))
+	l = control.Once(has, l, func(now control.Now, l loop) loop {
+		return gr.accept(l, in, packed, control.Hold(now, at), control.Hold(now, rows), d, allocated)
+	})
+	return control.Once(LogicalNot(has), l, func(_ control.Now, l loop) loop {
+		first := func(of *Node) *Node { return SliceAxis(of, 0, AxisRangeFromStart(gr.Slots)) } // a draw of each slot
+		rows := samplers{Slots: first(rows.Slots), Positions: first(rows.Positions), Count: rows.Count}
+		l = gr.record(l, in, rows, tree.Map(d, first), allocated)
+		l.Rounds = Add(l.Rounds, ConvertDType(GreaterThan(rows.Count, ZerosLike(rows.Count)), dtypes.Int32))
+		return l
+	})
+}
+
+// accept is recordDrafts of a step that has some. A draw is what it would be without drafts where all tokens before it
+// were drafted as they were drawn; the others are dropped, and their tokens are taken back.
+func (gr *Graphs) accept(l loop, in input, packed stepTokens, at *Node, rows samplers, d drawn,
 	allocated seqtable.Status) loop {
 	g := rows.Slots.Graph()
 	slots, width := gr.Slots, rows.Slots.Shape().Size()
@@ -80,8 +95,7 @@ func (gr *Graphs) recordDrafts(l loop, in input, packed stepTokens, at *Node, ro
 	ofSlots := Where(drew, Sub(end.Positions, firstAt), ZerosLike(ids))
 	if gr.Drafts.Adapts {
 		trust := &l.State.Extras.Drafts.Trust
-		*trust = trust.learn(SliceAxis(packed.Drafts.Classes, 0, AxisRangeFromStart(slots)), drafts, ofSlots, end.Done,
-			packed.Drafts.Might)
+		*trust = trust.learn(SliceAxis(packed.Drafts.Classes, 0, AxisRangeFromStart(slots)), drafts, ofSlots, end.Done)
 	}
 	accepted := ReduceAllSum(ofSlots)
 	l.Out.Drafts = Add(l.Out.Drafts, Stack([]*Node{packed.Drafted, accepted}, 0))
@@ -92,19 +106,10 @@ func (gr *Graphs) recordDrafts(l loop, in input, packed stepTokens, at *Node, ro
 // retract cuts sequences to lens, i32[R], where they are longer; -1 leaves them as they are. They are those that had
 // drafts in this step.
 func (gr *Graphs) retract(l loop, lens *Node) loop {
-	type once struct {
-		Loop loop
-		Todo *Node
-	}
-	return control.While(once{l, anyTrue(GreaterOrEqual(lens, ZerosLike(lens)))},
-		func(o once) *Node { return o.Todo },
-		func(o once) once {
-			l, before := o.Loop, o.Loop.State.Pages
-			var retracted seqtable.Status
-			l.State.Sequences, l.State.Pages, retracted = l.State.Sequences.Retract(before, lens,
-				gr.Nobody()*gr.PagesPerSeq)
-			l.State.Caches = gr.zeroFreed(l.State.Caches, before, l.State.Pages)
-			l.Out.Status = l.Out.Status.Then(retracted)
-			return once{l, LogicalNot(o.Todo)}
-		}).Loop
+	before := l.State.Pages
+	var retracted seqtable.Status
+	l.State.Sequences, l.State.Pages, retracted = l.State.Sequences.Retract(before, lens, gr.Nobody()*gr.PagesPerSeq)
+	l.State.Caches = gr.zeroFreed(l.State.Caches, before, l.State.Pages)
+	l.Out.Status = l.Out.Status.Then(retracted)
+	return l
 }

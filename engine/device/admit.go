@@ -88,7 +88,7 @@ func (gr *Graphs) admissible(l loop, in input) admission {
 // tokens, so slots are filled several at a time, or all that wait at once.
 func (gr *Graphs) fillAt(l loop, in input) *Node {
 	g := l.Out.Columns.Graph()
-	placed := ReduceAllSum(ConvertDType(GreaterOrEqual(l.Out.Placed, integer(g, 0)), dtypes.Int32))
+	placed := scan.Count(GreaterOrEqual(l.Out.Placed, integer(g, 0)))
 	return Min(integer(g, gr.fillTogether()), Max(Sub(in.Waiting.Count, placed), integer(g, 1)))
 }
 
@@ -110,7 +110,7 @@ func (gr *Graphs) short(st state) *Node {
 		GreaterOrEqual(lens, st.Rows.PromptLens))
 	needs := LogicalAnd(LogicalAnd(st.Sequences.Used, decodes),
 		LogicalAnd(full, GreaterOrEqual(held, st.Rows.MaxPages)))
-	return Max(Sub(ReduceAllSum(ConvertDType(needs, dtypes.Int32)), gr.unreserved(st)), integer(g, 0))
+	return Max(Sub(scan.Count(needs), gr.unreserved(st)), integer(g, 0))
 }
 
 // admit gives rows to what is admissible: empty ones, clones of a prefix row, or such that begin with named pages.
@@ -186,7 +186,7 @@ func pagesOf(lens *Node, pageSize int) *Node {
 }
 
 func anyTrue(mask *Node) *Node {
-	return GreaterThan(ReduceAllSum(ConvertDType(mask, dtypes.Int32)), integer(mask.Graph(), 0))
+	return GreaterThan(scan.Count(mask), integer(mask.Graph(), 0))
 }
 
 // takeMask is take for a mask: 1 where it is set.

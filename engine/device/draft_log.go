@@ -121,7 +121,7 @@ func (l draftLog) push(gr *Graphs, st state, rows samplers, tokens *Node) draftL
 	link := AddScalar(number, 1)
 	l.Next = control.ScatterSet(l.Next, Where(isLogged, modulo(SubScalar(before, 1), size), full(size)), link)
 	l.Last = control.ScatterSet(l.Last, Where(isRow, rows.Slots, full(gr.Slots)), link)
-	l.Count = Add(l.Count, ReduceAllSum(ConvertDType(isRow, dtypes.Int32)))
+	l.Count = Add(l.Count, scan.Count(isRow))
 	return l
 }
 

@@ -203,8 +203,8 @@ func TestDraftsAdapt(t *testing.T) {
 	}
 	// drawn, refused, steps, classes, counts, got, ended
 	learn, err := NewExec(testenv.XLA(t), func(in []*Node) []*Node {
-		of := draftTrust{in[0], in[1], in[2]}.learn(in[3], in[4], in[5], GreaterThan(in[6], ZerosLike(in[6])),
-			Equal(in[2], in[2]))
+		of := draftTrust{in[0], in[1], in[2]}.learn(in[3], in[4], in[5], GreaterThan(in[6], ZerosLike(in[6])))
+		of = of.stepped(Equal(in[2], in[2]))
 		return []*Node{of.Drawn, of.Refused, of.Steps}
 	})
 	if err != nil {

@@ -33,11 +33,9 @@ func (gr *Graphs) standingOf(st state, slots *Node) (s standing) {
 type drafts struct {
 	tokenqueue.Drafts
 	// Behind is where sequences stand behind the k-th token of theirs, at place k * D + their rank: N+1 of each of D.
-	Behind standing
-	Ranks  *Node // i32[S]: of slots; nil where Behind is nothing
-	// Where drafts adapt, Classes, i32[R], is where those of each row were found, -1 for nowhere, and Might, bool[],
-	// says that the step may have any.
-	Classes, Might *Node
+	Behind  standing
+	Ranks   *Node // i32[S]: of slots; nil where Behind is nothing
+	Classes *Node // i32[R]: where those of each row were found, -1 for nowhere; where drafts adapt
 }
 
 // walksDrafts says that drafts are walked through what rows draw from.
@@ -53,7 +51,6 @@ func (gr *Graphs) noDrafts(g *Graph) (d drafts) {
 	}
 	if gr.Drafts.Adapts {
 		d.Classes = FillScalar(g, shapes.Make(dtypes.Int32, gr.Rows()), -1)
-		d.Might = LessThan(integer(g, 1), integer(g, 0))
 	}
 	places := (gr.Drafts.Most + 1) * gr.Drafts.Rows()
 	if gr.Features.Has(MaskedTokens) {

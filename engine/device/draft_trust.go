@@ -47,9 +47,15 @@ func (t draftTrust) worth(live *Node, most, costRows int) *Node {
 	return Max(counts, all(ConvertDType(tries, dtypes.Int32)))
 }
 
+// stepped counts a step, if it might have drafts, bool[].
+func (t draftTrust) stepped(might *Node) draftTrust {
+	t.Steps = modulo(Add(t.Steps, ConvertDType(might, dtypes.Int32)), tryEvery)
+	return t
+}
+
 // learn counts what became of drafts of classes, i32[S], -1 for none: of counts, i32[S], drawn, i32[S], were. Where
-// ended, bool[S], the rest was not refused. might, bool[], says that the step might have had drafts.
-func (t draftTrust) learn(classes, counts, drawn, ended, might *Node) draftTrust {
+// ended, bool[S], the rest was not refused.
+func (t draftTrust) learn(classes, counts, drawn, ended *Node) draftTrust {
 	g := classes.Graph()
 	slots := classes.Shape().Dimensions[0]
 	square := shapes.Make(dtypes.Int32, draftClasses, slots)
@@ -62,6 +68,5 @@ func (t draftTrust) learn(classes, counts, drawn, ended, might *Node) draftTrust
 	tried := GreaterThan(sum(OnesLike(counts)), ZerosLike(t.Drawn))
 	t.Drawn = Where(tried, Add(MulScalar(t.Drawn, trustKept), sum(drawn)), t.Drawn)
 	t.Refused = Where(tried, Add(MulScalar(t.Refused, trustKept), sum(refused)), t.Refused)
-	t.Steps = modulo(Add(t.Steps, ConvertDType(might, dtypes.Int32)), tryEvery)
 	return t
 }

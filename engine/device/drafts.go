@@ -113,32 +113,33 @@ func (d drafting) copied(from, to *Node) drafting {
 func (gr *Graphs) draft(l *loop, w weights, in input, next, prefill *Node) drafts {
 	g := next.Graph()
 	n := gr.Drafts.Rows()
-	live := ReduceAllSum(ConvertDType(GreaterOrEqual(next, ZerosLike(next)), dtypes.Int32))
+	live := scan.Count(GreaterOrEqual(next, ZerosLike(next)))
 	room := Sub(integer(g, gr.Columns()-1), l.Out.Columns) // columns beside that of the token that is drawn anyway
 	able := LogicalAnd(LogicalNot(prefill), LogicalAnd(LessOrEqual(live, integer(g, n)),
 		GreaterThan(Min(live, room), integer(g, 0))))
 	// What the others leave is shared out evenly.
 	share := func(counts *Node) *Node {
-		rows := Max(ReduceAllSum(ConvertDType(GreaterThan(counts, ZerosLike(counts)), dtypes.Int32)), integer(g, 1))
+		rows := Max(scan.Count(GreaterThan(counts, ZerosLike(counts))), integer(g, 1))
 		share := Div(Sub(integer(g, gr.Drafts.Width), live), rows)
 		return Min(counts, BroadcastToDims(share, n))
 	}
-	type once struct {
+	type drafted struct {
 		Caches []*Node // of the drafter
 		Drafts drafts
-		Todo   *Node
 	}
 	own, caches := gr.split(l.State.Caches)
 	none := gr.noDrafts(g)
 	var worth *Node
 	if gr.Drafts.Adapts {
-		worth = l.State.Extras.Drafts.Trust.worth(live, gr.Drafts.Most, gr.Drafts.CostRows)
-		none.Might = able
+		trust := &l.State.Extras.Drafts.Trust
+		worth = trust.worth(live, gr.Drafts.Most, gr.Drafts.CostRows)
+		*trust = trust.stepped(able)
 		if !gr.walksDrafts() {
 			able = LogicalAnd(able, anyTrue(GreaterThan(worth, ZerosLike(worth))))
 		}
 	}
-	end := control.While(once{caches, none, able}, func(o once) *Node { return o.Todo }, func(o once) once {
+	end := control.Once(able, drafted{caches, none}, func(now control.Now, o drafted) drafted {
+		next := control.Hold(now, next)
 		runs := GreaterOrEqual(SliceAxis(next, 0, AxisRangeFromStart(gr.Slots)), integer(g, 0))
 		slots, rows := scan.Positions(runs, n)
 		isRow := LessThan(slots, integer(g, gr.Slots))
@@ -166,7 +167,7 @@ func (gr *Graphs) draft(l *loop, w weights, in input, next, prefill *Node) draft
 		}
 		d.Tokens = control.ScatterSet(d.Tokens, to, found.Tokens)
 		d.Counts = control.ScatterSet(d.Counts, to, share(Min(found.Counts, limits)))
-		return once{o.Caches, d, LogicalNot(o.Todo)}
+		return drafted{o.Caches, d}
 	})
 	l.State.Caches = slices.Concat(own, end.Caches)
 	return end.Drafts

@@ -8,6 +8,7 @@ import (
 	"github.com/quire/quire/control"
 	"github.com/quire/quire/masking"
 	"github.com/quire/quire/sampling"
+	"github.com/quire/quire/scan"
 	"github.com/quire/quire/stopping"
 	"github.com/quire/quire/tokenqueue"
 )
@@ -106,7 +107,7 @@ func (gr *Graphs) waits(st state) *Node {
 
 // numWaits counts them, i32[].
 func (gr *Graphs) numWaits(st state) *Node {
-	return ReduceAllSum(ConvertDType(gr.waits(st), dtypes.Int32))
+	return scan.Count(gr.waits(st))
 }
 
 // mostWaited is how many tokens the slots that wait may have missed when a call returns for them. A call has a price,

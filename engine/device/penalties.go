@@ -110,14 +110,10 @@ func (gr *Graphs) admitPenalties(p penalties, in penaltiesOf[*Node, *Node, *Node
 	// The tokens of those that were swapped out.
 	slot := take(to, in.Entries)
 	isDrawn := LogicalAnd(GreaterOrEqual(in.Entries, ZerosLike(in.Entries)), LessThan(slot, integer(g, slots)))
-	type recalling struct{ Seen, Todo *Node }
-	recalled := control.While(recalling{filled.Seen, anyTrue(isDrawn)},
-		func(r recalling) *Node { return r.Todo },
-		func(r recalling) recalling {
-			seen := control.ScatterSet(Reshape(r.Seen, slots*vocabulary), gr.placeOf(slot, in.Tokens, isDrawn), in.Seen)
-			return recalling{Reshape(seen, slots, vocabulary), LogicalNot(r.Todo)}
-		})
-	p.Seen = recalled.Seen
+	p.Seen = control.Once(anyTrue(isDrawn), filled.Seen, func(_ control.Now, seen *Node) *Node {
+		seen = control.ScatterSet(Reshape(seen, slots*vocabulary), gr.placeOf(slot, in.Tokens, isDrawn), in.Seen)
+		return Reshape(seen, slots, vocabulary)
+	})
 	return p
 }
 

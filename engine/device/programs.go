@@ -7,6 +7,7 @@ import (
 	"github.com/quire/quire/control"
 	"github.com/quire/quire/models/decoder"
 	"github.com/quire/quire/pagetable"
+	"github.com/quire/quire/scan"
 	"github.com/quire/quire/seqtable"
 	"github.com/quire/quire/stopping"
 	"github.com/quire/quire/tree"
@@ -216,7 +217,7 @@ func (gr *Graphs) wantsPrefill(l loop, in input) *Node {
 // the host should bring others.
 func (gr *Graphs) wantsDecode(l loop, in input) *Node {
 	g := l.Out.Columns.Graph()
-	placed := ReduceAllSum(ConvertDType(GreaterOrEqual(l.Out.Placed, integer(g, 0)), dtypes.Int32))
+	placed := scan.Count(GreaterOrEqual(l.Out.Placed, integer(g, 0)))
 	opened := ReduceAllSum(l.Out.Opened)
 	waits := LogicalOr(LessThan(placed, in.Waiting.Count), LessThan(opened, in.Ahead.Count))
 	enough := GreaterOrEqual(gr.numFreeSlots(l), in.EnoughFree)
@@ -231,7 +232,6 @@ func (gr *Graphs) wantsDecode(l loop, in input) *Node {
 
 func (gr *Graphs) numFreeSlots(l loop) *Node {
 	g := l.Out.Columns.Graph()
-	used := ReduceAllSum(ConvertDType(SliceAxis(l.State.Sequences.Used, 0, AxisRangeFromStart(gr.Slots)),
-		dtypes.Int32))
+	used := scan.Count(SliceAxis(l.State.Sequences.Used, 0, AxisRangeFromStart(gr.Slots)))
 	return Sub(integer(g, gr.MaxSeqs), used)
 }

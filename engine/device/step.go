@@ -77,7 +77,7 @@ func (gr *Graphs) pack(l *loop, w weights, in input, prefill *Node) (p stepToken
 		after = tokenqueue.New(g, gr.Slots)
 	}
 	l.State.Queue = tree.Rebuild(l.State.Queue, choices(takes, tree.Leaves(after), tree.Leaves(l.State.Queue)))
-	p.Decodes = ReduceAllSum(ConvertDType(GreaterOrEqual(next, ZerosLike(next)), dtypes.Int32))
+	p.Decodes = scan.Count(GreaterOrEqual(next, ZerosLike(next)))
 	return p
 }
 
@@ -161,27 +161,23 @@ func (gr *Graphs) forward(caches []*Node, w decoder.Weights, packed tokenqueue.P
 	type model struct {
 		Caches []*Node
 		Hidden *Node // [N, hidden]
-		Todo   *Node // bool[]: this kind of step is to be run
 	}
-	todo := func(m model) *Node { return m.Todo }
 	n := t
 	if wanted != nil {
 		n = wanted.Shape().Dimensions[0]
 	}
-	m := model{Caches: caches, Hidden: Zeros(g, shapes.Make(gr.DType, n, gr.Model.HiddenSize)), Todo: prefill}
-	done := func(m model, caches []*Node, hidden *Node) model {
+	m := model{Caches: caches, Hidden: Zeros(g, shapes.Make(gr.DType, n, gr.Model.HiddenSize))}
+	done := func(caches []*Node, hidden *Node) model {
 		if wanted != nil {
 			hidden = take(hidden, wanted)
 		}
-		return model{caches, hidden, LogicalNot(m.Todo)}
+		return model{caches, hidden}
 	}
-	m = control.While(m, todo, func(m model) model {
-		caches, hidden := gr.hidden(m.Caches, w, packed, batch, false)
-		return done(m, caches, hidden)
+	m = control.Once(prefill, m, func(now control.Now, m model) model {
+		return done(gr.hidden(m.Caches, w, control.Hold(now, packed), batch, false))
 	})
-	m.Todo = LogicalNot(prefill)
 	first := func(x *Node, n int) *Node { return SliceAxis(x, 0, AxisRangeFromStart(n)) }
-	m = control.While(m, todo, func(m model) model {
+	m = control.Once(LogicalNot(prefill), m, func(now control.Now, m model) model {
 		one := tokenqueue.Packed{Tokens: first(packed.Tokens, slots), SlotIDs: first(packed.SlotIDs, slots),
 			PosIDs: first(packed.PosIDs, slots), NumTokens: packed.NumTokens}
 		b := batch
@@ -189,11 +185,11 @@ func (gr *Graphs) forward(caches []*Node, w decoder.Weights, packed tokenqueue.P
 			first(b.SeqLens, slots), first(b.CuQLens, slots+1)
 		b.NewTokenDests, b.TokenSeqs, b.PosIDs = first(b.NewTokenDests, slots), first(b.TokenSeqs, slots),
 			first(b.PosIDs, slots)
-		caches, hidden := gr.hidden(m.Caches, w, one, b, true)
+		caches, hidden := gr.hidden(m.Caches, w, control.Hold(now, one), b, true)
 		if wanted == nil && slots < t {
 			hidden = Concatenate([]*Node{hidden, Zeros(g, shapes.Make(gr.DType, t-slots, gr.Model.HiddenSize))}, 0)
 		}
-		return done(m, caches, hidden)
+		return done(caches, hidden)
 	})
 	return m.Caches, m.Hidden
 }
