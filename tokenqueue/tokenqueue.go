@@ -85,7 +85,7 @@ func (q Queue) PurgeSlots(mask *Node) Queue {
 	capacity, slots := q.Capacity(), mask.Shape().Dimensions[0]
 	marks := ConvertDType(mask, dtypes.Int32)
 	place := iota32(g, capacity)
-	// What to remove is found again in the loop: what does not depend on the loop's state the compiler moves before it.
+	// What to remove is found again where some is: else the compiler finds what stays even where all does.
 	split := func(q Queue) (purged, kept *Node) {
 		queued := LessThan(place, BroadcastToDims(q.NumQueued, capacity))
 		inTable := LogicalAnd(GreaterOrEqual(q.SlotIDs, ZerosLike(q.SlotIDs)),
@@ -94,30 +94,17 @@ func (q Queue) PurgeSlots(mask *Node) Queue {
 		purged = LogicalAnd(queued, LogicalAnd(inTable, marked))
 		return purged, LogicalAnd(queued, LogicalNot(purged))
 	}
-	// Most steps purge nothing, and then this loop runs no time; else once. (A branch would say it better, but at
-	// compute v0.1.3 the Go backend frees what a branch captures twice.)
 	purged, _ := split(q)
-	return control.While(purging{Queue: q, Pending: ReduceLogicalOr(purged)},
-		func(p purging) *Node { return p.Pending },
-		func(p purging) purging {
-			_, kept := split(p.Queue)
-			from, count := scan.Positions(kept, capacity)
-			source := InsertAxes(clip(from, capacity), -1)
-			stays := LessThan(place, BroadcastToDims(count, capacity))
-			compact := func(x *Node) *Node { return Where(stays, Gather(x, source), fill(g, capacity, -1)) }
-			return purging{
-				Queue: Queue{
-					Tokens: compact(p.Queue.Tokens), SlotIDs: compact(p.Queue.SlotIDs), PosIDs: compact(p.Queue.PosIDs),
-					NumQueued: count,
-				},
-				Pending: LogicalNot(p.Pending),
-			}
-		}).Queue
-}
-
-type purging struct {
-	Queue   Queue
-	Pending *Node // Bool scalar.
+	// Most steps purge nothing.
+	return control.Once(ReduceLogicalOr(purged), q, func(_ control.Now, q Queue) Queue {
+		_, kept := split(q)
+		from, count := scan.Positions(kept, capacity)
+		source := InsertAxes(clip(from, capacity), -1)
+		stays := LessThan(place, BroadcastToDims(count, capacity))
+		compact := func(x *Node) *Node { return Where(stays, Gather(x, source), fill(g, capacity, -1)) }
+		return Queue{Tokens: compact(q.Tokens), SlotIDs: compact(q.SlotIDs), PosIDs: compact(q.PosIDs),
+			NumQueued: count}
+	})
 }
 
 func iota32(g *Graph, n int) *Node { return Iota(g, shapes.Make(dtypes.Int32, n), 0) }

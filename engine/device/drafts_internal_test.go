@@ -45,8 +45,8 @@ func draftsAreWhatFollowed(t *testing.T, backend compute.Backend) {
 	const rows, capacity = 3, 40
 	d := Drafting{Most: 7, Width: 8}
 	gr := &Graphs{Sizes: Sizes{Drafts: d}}
-	exec, err := NewExec(backend, func(texts, lens *Node) []*Node {
-		tokens, matches := gr.findDrafts(Reshape(texts, rows, capacity), lens, integer(lens.Graph(), rows))
+	exec, err := NewExec(backend, func(texts, lens, wanted *Node) []*Node {
+		tokens, matches := gr.findDrafts(Reshape(texts, rows, capacity), lens, wanted)
 		return []*Node{tokens, matches}
 	})
 	if err != nil {
@@ -63,12 +63,13 @@ func draftsAreWhatFollowed(t *testing.T, backend compute.Backend) {
 			lens[i] = int32(len(text) - 1)
 			want[i], wantMatches[i] = d.draftsOf(text)
 		}
-		out, err := exec.Call(texts, lens)
+		wanted := rapid.IntRange(0, rows).Draw(t, "wanted")
+		out, err := exec.Call(texts, lens, int32(wanted))
 		if err != nil {
 			t.Fatal(err)
 		}
 		tokens, matches := tensors.MustCopyFlatData[int32](out[0]), tensors.MustCopyFlatData[int32](out[1])
-		for i := range rows {
+		for i := range wanted {
 			got := tokens[i*d.Most:][:d.Most]
 			if matches[i] != wantMatches[i] || matches[i] > 0 && !slices.Equal(got, want[i]) {
 				t.Fatalf("behind %v: %v by %d tokens, want %v by %d", texts[i*capacity:][:lens[i]+1], got, matches[i],
