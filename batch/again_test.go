@@ -39,12 +39,12 @@ func TestWorkerTakesSizesOfTheJob(t *testing.T) {
 	other.Engine.MaxSeqs = 2
 	var slots []int
 	w := &batch.Worker{}
-	w.Opened = func(s *batch.Session) error {
+	w.Opened = func(s *batch.Session) (closing func(), err error) {
 		if slots = append(slots, s.Plan().MaxSeqs); len(slots) > 1 {
-			return nil
+			return nil, nil
 		}
-		_, err := batch.Run(t.Context(), other, batch.Options{Shard: jobstate.Shard{Index: 2, Count: 3}})
-		return err
+		_, err = batch.Run(t.Context(), other, batch.Options{Shard: jobstate.Shard{Index: 2, Count: 3}})
+		return nil, err
 	}
 	if err := w.Work(t.Context(), q, job.Job.ID); err != nil {
 		t.Fatal(err)

@@ -69,8 +69,12 @@ func (RealModels) Open(ctx context.Context, o *Task) (*Session, error) {
 		return fail(err)
 	}
 	if o.Opened != nil {
-		if err := o.Opened(s); err != nil {
+		closing, err := o.Opened(s)
+		if err != nil {
 			return fail(err)
+		}
+		if closing != nil {
+			closers = append(closers, closing)
 		}
 	}
 	return s, nil

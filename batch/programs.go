@@ -18,13 +18,27 @@ type compiledEngine interface {
 	Executables() map[string]compute.Executable
 }
 
-// DumpPrograms writes the programs of the session's engine to a folder.
-func (s *Session) DumpPrograms(folder string) error {
+// DumpPrograms writes the programs of the session's engine to a folder. again writes those that were compiled since: one
+// that took another's place, for what rows ask for, as NAME-2.
+func (s *Session) DumpPrograms(folder string) (again func() error, err error) {
 	e, ok := s.Sampler.(compiledEngine)
 	if !ok {
-		return errors.New("this engine compiles nothing")
+		return nil, errors.New("this engine compiles nothing")
 	}
-	return WritePrograms(folder, maps.All(e.Executables()))
+	written := e.Executables()
+	again = func() error {
+		since := map[string]compute.Executable{}
+		for name, executable := range e.Executables() {
+			switch before, ok := written[name]; {
+			case !ok:
+				since[name] = executable
+			case before != executable:
+				since[name+"-2"] = executable
+			}
+		}
+		return WritePrograms(folder, maps.All(since))
+	}
+	return again, WritePrograms(folder, maps.All(written))
 }
 
 // WritePrograms writes programs of a backend of package xla to a folder, by name: as built (StableHLO), as the device

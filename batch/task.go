@@ -81,8 +81,8 @@ type Options struct {
 
 	// Models opens models, by default those of package models with an engine of package engine.
 	Models Models
-	// Opened is called with a model each time that it is opened.
-	Opened func(*Session) error
+	// Opened is called with a model each time that it is opened; closing, unless it is nil, before it is closed.
+	Opened func(*Session) (closing func(), err error)
 	// TextOnly opens no engine, but what turns text into tokens.
 	TextOnly bool
 

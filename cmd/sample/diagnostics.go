@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/spf13/pflag"
 
@@ -113,13 +114,20 @@ func (d *diagnostics) profile() (stop func() error, err error) {
 	}, nil
 }
 
-// dump writes what --dump-hlo asks for.
-func (d *diagnostics) dump(s *batch.Session) error {
-	if d.dumpHLO == "" {
-		return nil
+// dump returns what writes what --dump-hlo asks for when a model is opened, and the rest before it is closed.
+func (d *diagnostics) dump(stderr io.Writer) func(*batch.Session) (closing func(), err error) {
+	return func(s *batch.Session) (closing func(), err error) {
+		if d.dumpHLO == "" {
+			return nil, nil
+		}
+		again, err := s.DumpPrograms(d.dumpHLO)
+		if err != nil {
+			return nil, fmt.Errorf("--dump-hlo: %w", err)
+		}
+		return func() {
+			if err := again(); err != nil {
+				fmt.Fprintf(stderr, "sample: --dump-hlo: %v\n", err)
+			}
+		}, nil
 	}
-	if err := s.DumpPrograms(d.dumpHLO); err != nil {
-		return fmt.Errorf("--dump-hlo: %w", err)
-	}
-	return nil
 }

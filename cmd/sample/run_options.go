@@ -257,7 +257,7 @@ func (o *runOptions) task(env *environment, w *observer) (*batch.Task, error) {
 		progress.mode = "plain" // rows would be written into a bar
 	}
 	options.Progress = progress
-	options.Opened, options.Log = o.diagnostics.dump, o.logger(env)
+	options.Opened, options.Log = o.diagnostics.dump(env.stderr), o.logger(env)
 	if w != nil {
 		options.Observer, options.Log = w.Observer, w.Log
 	} else if o.diagnostics.tracing != nil {
