@@ -18,8 +18,8 @@ type compiledEngine interface {
 	Executables() map[string]compute.Executable
 }
 
-// DumpPrograms writes the programs of the session's engine to a folder. again writes those that were compiled since: one
-// that took another's place, for what rows ask for, as NAME-2.
+// DumpPrograms writes the programs of the session's engine to a folder. again writes those that were compiled since:
+// one that took another's place, for what rows ask for, as NAME-2.
 func (s *Session) DumpPrograms(folder string) (again func() error, err error) {
 	e, ok := s.Sampler.(compiledEngine)
 	if !ok {
