@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"fmt"
 	"regexp"
 	"strings"
 	"testing"
@@ -59,21 +60,10 @@ func stateIsUpdatedInPlace(t *testing.T, change func(*Config)) {
 // A step runs the form of the model that it takes, and no part of the other one; nor does it look for drafts where it
 // takes none. The compiler may move what does not depend on a loop's state before the loop: see [control.Hold].
 func TestStepsRunWhatTheyTake(t *testing.T) {
+	kernel := regexp.MustCompile(`custom_call_target="quire_(linear|linear_rows|rms_norm|rope|draft_\w+)"`)
 	for _, speculate := range []int{0, SpeculateAuto} {
-		e, err := New(context.Background(), Config{Model: testenv.Model(t, "smollm2-like"), Backend: testenv.XLA(t),
-			MaxSeqs: 4, PageSize: 16, PrefillTokens: 64, MaxModelLen: 160, MaxRounds: 8, KVMemory: 8 << 20,
-			Speculate: speculate})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer e.Close()
-		hlo, err := e.program("run").Executable.(*xla.Executable).OptimizedHLO()
-		if err != nil {
-			t.Fatal(err)
-		}
-		kernel := regexp.MustCompile(`custom_call_target="quire_(linear|linear_rows|rms_norm|rope|draft_\w+)"`)
 		calls := 0
-		for _, computation := range strings.Split(hlo, "\n}\n") {
+		for _, computation := range computations(t, Config{Speculate: speculate}) {
 			found := kernel.FindAllString(computation, -1)
 			calls += len(found)
 			if len(found) > 0 && strings.Contains(computation, " while(") {
@@ -84,4 +74,42 @@ func TestStepsRunWhatTheyTake(t *testing.T) {
 			t.Error("there are no kernels in the program")
 		}
 	}
+}
+
+// Where no row has penalties or biases, a step takes none of the numbers of the whole vocabulary that are kept for
+// them: the operands of a branch are computed before it.
+func TestStepsTakeNoUnusedVocabularies(t *testing.T) {
+	cfg := Config{Features: Penalties | Biases}
+	vocabulary := testenv.Model(t, "smollm2-like").Config.VocabSize
+	taken := regexp.MustCompile(fmt.Sprintf(`= \w+\[\d+,(1,)?%d\]\S* (fusion|gather)\(`, vocabulary))
+	branches := 0
+	for _, computation := range computations(t, cfg) {
+		if !strings.Contains(computation, "quire_linear") || !strings.Contains(computation, " conditional(") {
+			continue
+		}
+		branches++
+		if found := taken.FindAllString(computation, -1); len(found) > 0 {
+			t.Errorf("beside branches stand %v", found)
+		}
+	}
+	if branches == 0 {
+		t.Error("logits stand beside no branch")
+	}
+}
+
+// computations are those of the optimized program run of a small model and cfg.
+func computations(t *testing.T, cfg Config) []string {
+	t.Helper()
+	cfg.Model, cfg.Backend, cfg.MaxSeqs, cfg.PageSize = testenv.Model(t, "smollm2-like"), testenv.XLA(t), 4, 16
+	cfg.PrefillTokens, cfg.MaxModelLen, cfg.MaxRounds, cfg.KVMemory = 64, 160, 8, 8<<20
+	e, err := New(context.Background(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	hlo, err := e.program("run").Executable.(*xla.Executable).OptimizedHLO()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Split(hlo, "\n}\n")
 }

@@ -245,6 +245,7 @@ func (gr *Graphs) sample(st state, w decoder.Weights, hidden *Node, rows sampler
 	}
 	changes = LogicalAnd(changes, GreaterOrEqual(rows.Slots, ZerosLike(rows.Slots)))
 	return control.If(anyTrue(changes), func() (d drawn) {
+		by, _ := gr.processors(st, rows) // within the branch, which alone takes parts of large arrays
 		d.TopIDs, d.TopLogprobs = topIDs, topLogprobs
 		d.Tokens, d.Logprobs, d.Processed = sampling.SampleProcessed(logits, by, params, rows.Positions, rows.Count,
 			bars)
