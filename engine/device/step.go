@@ -166,6 +166,7 @@ func (gr *Graphs) forward(caches []*Node, w decoder.Weights, packed tokenqueue.P
 	if wanted != nil {
 		n = wanted.Shape().Dimensions[0]
 	}
+	x := decoder.Embed(gr.Model, w, packed.Tokens, packed.NumTokens)
 	m := model{Caches: caches, Hidden: Zeros(g, shapes.Make(gr.DType, n, gr.Model.HiddenSize))}
 	done := func(caches []*Node, hidden *Node) model {
 		if wanted != nil {
@@ -174,7 +175,7 @@ func (gr *Graphs) forward(caches []*Node, w decoder.Weights, packed tokenqueue.P
 		return model{caches, hidden}
 	}
 	m = control.Once(prefill, m, func(now control.Now, m model) model {
-		return done(gr.hidden(m.Caches, w, control.Hold(now, packed), batch, false))
+		return done(gr.layers(m.Caches, w, control.Hold(now, x), control.Hold(now, packed), batch, false))
 	})
 	first := func(x *Node, n int) *Node { return SliceAxis(x, 0, AxisRangeFromStart(n)) }
 	m = control.Once(LogicalNot(prefill), m, func(now control.Now, m model) model {
@@ -185,7 +186,8 @@ func (gr *Graphs) forward(caches []*Node, w decoder.Weights, packed tokenqueue.P
 			first(b.SeqLens, slots), first(b.CuQLens, slots+1)
 		b.NewTokenDests, b.TokenSeqs, b.PosIDs = first(b.NewTokenDests, slots), first(b.TokenSeqs, slots),
 			first(b.PosIDs, slots)
-		caches, hidden := gr.hidden(m.Caches, w, control.Hold(now, one), b, true)
+		x := tree.Map(x, func(x *Node) *Node { return first(x, slots) })
+		caches, hidden := gr.layers(m.Caches, w, control.Hold(now, x), control.Hold(now, one), b, true)
 		if wanted == nil && slots < t {
 			hidden = Concatenate([]*Node{hidden, Zeros(g, shapes.Make(gr.DType, t-slots, gr.Model.HiddenSize))}, 0)
 		}
@@ -197,7 +199,14 @@ func (gr *Graphs) forward(caches []*Node, w decoder.Weights, packed tokenqueue.P
 // hidden is one form of forward: that of prompts, or that of one token a sequence.
 func (gr *Graphs) hidden(caches []*Node, w decoder.Weights, packed tokenqueue.Packed, batch tokenqueue.PageBatchInfo,
 	oneToken bool) ([]*Node, *Node) {
-	hidden, caches := decoder.Hidden(gr.Model, w, packed.Tokens, packed.PosIDs, packed.NumTokens, caches,
+	x := decoder.Embed(gr.Model, w, packed.Tokens, packed.NumTokens)
+	return gr.layers(caches, w, x, packed, batch, oneToken)
+}
+
+// layers is hidden of the packed tokens, embedded as x.
+func (gr *Graphs) layers(caches []*Node, w decoder.Weights, x decoder.Embedded, packed tokenqueue.Packed,
+	batch tokenqueue.PageBatchInfo, oneToken bool) ([]*Node, *Node) {
+	hidden, caches := decoder.Hidden(gr.Model, w, x, packed.PosIDs, packed.NumTokens, caches,
 		gr.attend(batch, oneToken), gr.states(batch))
 	return caches, hidden
 }

@@ -38,25 +38,40 @@ func AttentionOptions(cfg models.Config, layer Layer, oneTokenPerSeq bool) atten
 		OneTokenPerSeq: oneTokenPerSeq}
 }
 
+// Embedded is what the layers begin with of T tokens.
+type Embedded struct {
+	Hidden *Node // [T, hidden]
+	Layers *Node // [T, layers*n]: what each layer has beside it; nil for models without
+}
+
+// Embed looks up the embeddings of tokens, i32[T]. Padding may hold any token id: ids outside the vocabulary read some
+// row of it. rows is as in [Hidden].
+//
+// Call it outside the loop that Hidden is in, or outside all of them. Within, the compiler may merge it with the first
+// layer, and rounds otherwise.
+func Embed(cfg models.Config, w Weights, tokens, rows *Node) Embedded {
+	split := splitOf(cfg, tokens)
+	all := body{cfg: split.Local(cfg), whole: cfg, split: split, rows: rows}
+	x := all.embed(w, tokens)
+	return Embedded{x, all.layerEmbeddings(w, tokens, x)}
+}
+
 // Hidden runs T tokens through the decoder and returns its last hidden states [T, hidden], normalized, of the weights'
 // dtype, and what attention made of the state.
 //
-// tokens and positions are i32[T]. A row's result depends on that row and on what attention returns for it. Padding may
-// hold any token id: ids outside the vocabulary read some row of it. rows, i32[], says how many of the T tokens, the
-// first ones, are wanted: the results of the others may be anything.
+// positions are i32[T]. A row's result depends on that row and on what attention returns for it. rows, i32[], says how
+// many of the T tokens, the first ones, are wanted: the results of the others may be anything.
 //
 // Where a group of devices runs it, each does it with its part of the weights, and heads are those of one device: see
 // [Partition]. The results are the same on all.
 //
 // Layers that keep a state of their sequences have it in state too, where states says.
-func Hidden(cfg models.Config, w Weights, tokens, positions, rows *Node, state []*Node,
+func Hidden(cfg models.Config, w Weights, tokens Embedded, positions, rows *Node, state []*Node,
 	attention AttentionFunc, states StatesFunc) (hidden *Node, after []*Node) {
-	split := splitOf(cfg, tokens)
+	split := splitOf(cfg, positions)
 	all := body{cfg: split.Local(cfg), whole: cfg, split: split, rows: rows, turns: rotary(cfg, positions),
 		firstKeys: w.nodes[firstKeysName], group: w.nodes[groupName]}
-	x := all.embed(w, tokens)
-	embeddings := all.layerEmbeddings(w, tokens, x)
-	x, state = eachLayer(cfg, w, x, state, func(at Layer, w Weights, x *Node, state []*Node) (*Node,
+	x, state := eachLayer(cfg, w, tokens.Hidden, state, func(at Layer, w Weights, x *Node, state []*Node) (*Node,
 		[]*Node) {
 		b, layer := all.ofLayer(at.Number), cfg.Layers[at.Number]
 		h := b.norm(w, layer.AttentionNorm.Before, arch.AttentionNorm, x)
@@ -91,7 +106,7 @@ func Hidden(cfg models.Config, w Weights, tokens, positions, rows *Node, state [
 		} else {
 			x = b.feedForward(w, layer, h, x)
 		}
-		return b.end(w, at.Number, embeddings, x), state
+		return b.end(w, at.Number, tokens.Layers, x), state
 	})
 	return all.norm(w, true, arch.FinalNorm, x), state
 }

@@ -99,11 +99,12 @@ func scorerOf(t *testing.T, ckpt *models.Checkpoint, s decoder.Storage) func(pro
 		args = append(args, weight)
 	}
 	exec, err := NewExec(b, func(in []*Node) *Node {
-		tokens, last := in[0], in[1]
-		hidden, _ := decoder.Hidden(ckpt.Config, decoder.NewWeights(arrays, in[2:]), tokens,
-			Iota(tokens.Graph(), tokens.Shape(), 0), Scalar(tokens.Graph(), dtypes.Int32, padded),
-			states(tokens.Graph(), ckpt.Config), dense(ckpt.Config), oneSequence(tokens.Graph()))
-		return decoder.Logits(ckpt.Config, decoder.NewWeights(arrays, in[2:]), Gather(hidden, Reshape(last, 1, 1)),
+		tokens, last, w := in[0], in[1], decoder.NewWeights(arrays, in[2:])
+		rows := Scalar(tokens.Graph(), dtypes.Int32, padded)
+		hidden, _ := decoder.Hidden(ckpt.Config, w, decoder.Embed(ckpt.Config, w, tokens, rows),
+			Iota(tokens.Graph(), tokens.Shape(), 0), rows, states(tokens.Graph(), ckpt.Config), dense(ckpt.Config),
+			oneSequence(tokens.Graph()))
+		return decoder.Logits(ckpt.Config, w, Gather(hidden, Reshape(last, 1, 1)),
 			Scalar(last.Graph(), dtypes.Int32, 1))
 	})
 	if err != nil {
