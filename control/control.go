@@ -50,8 +50,8 @@ func While[T any](state T, cond func(T) *graph.Node, body func(T) T) T {
 // Once returns body(state) where pred (a scalar bool) holds, else state. It is for large states: in a loop XLA:CPU
 // updates them in place, and in a branch it copies them.
 //
-// XLA computes before a loop what does not depend on the loop's state, and so even where pred does not hold. In body,
-// pass through [Hold] what is dear to compute from.
+// XLA computes before a loop what does not depend on the loop's state, and so even where pred does not hold. Pass what
+// costly operations of body begin with through [Hold].
 func Once[T any](pred *graph.Node, state T, body func(now Now, state T) T) T {
 	type once struct {
 		State T
@@ -61,10 +61,10 @@ func Once[T any](pred *graph.Node, state T, body func(now Now, state T) T) T {
 		func(o once) once { return once{body(Now{o.Todo}, o.State), graph.LogicalNot(o.Todo)} }).State
 }
 
-// Now is within the body of a [Once].
+// Now stands for the run of the body of a [Once].
 type Now struct{ todo *graph.Node }
 
-// Hold returns values, as far as XLA knows only within the body.
+// Hold returns values. XLA does not move before the loop what is computed from the result.
 func Hold[T any](now Now, values T) T {
 	return tree.Map(values, func(x *graph.Node) *graph.Node {
 		todo := graph.BroadcastToDims(now.todo, x.Shape().Dimensions...)

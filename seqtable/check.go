@@ -90,7 +90,7 @@ func (t Table) Check(in CheckInput) *Node {
 		queued := LessThan(places, broadcast(q.NumQueued, capacity))
 		isClear := LogicalAnd(LogicalAnd(Equal(q.Tokens, full(g, -1, capacity)),
 			Equal(q.SlotIDs, full(g, -1, capacity))), Equal(q.PosIDs, full(g, -1, capacity)))
-		behind = countTrue(LogicalAnd(LogicalNot(queued), LogicalNot(isClear)))
+		behind = scan.Count(LogicalAnd(LogicalNot(queued), LogicalNot(isClear)))
 		behind = Add(behind, ConvertDType(LogicalOr(LessThan(q.NumQueued, zero),
 			GreaterThan(q.NumQueued, scalar(g, capacity))), dtypes.Int32))
 		live := t.Used
@@ -98,25 +98,23 @@ func (t Table) Check(in CheckInput) *Node {
 			live = LogicalAnd(live, LogicalNot(in.Finished))
 		}
 		belongs := LogicalAnd(t.inRange(q.SlotIDs), gatherMask(live, q.SlotIDs))
-		strays = countTrue(LogicalAnd(queued, LogicalNot(belongs)))
+		strays = scan.Count(LogicalAnd(queued, LogicalNot(belongs)))
 	}
 	return Stack([]*Node{
-		countTrue(LessThan(refs, ZerosLike(refs))),
-		countTrue(NotEqual(refs, held)),
-		countTrue(LogicalAnd(noRefs, referenced)),
-		countTrue(outOfRange),
-		countTrue(LogicalAnd(t.Used, uncovered)),
-		countTrue(misplaced),
-		countTrue(sharedLast),
-		countTrue(LogicalAnd(LogicalNot(t.Used), LogicalNot(clear))),
-		countTrue(LogicalAnd(isClone, LogicalNot(sourceUsed))),
+		scan.Count(LessThan(refs, ZerosLike(refs))),
+		scan.Count(NotEqual(refs, held)),
+		scan.Count(LogicalAnd(noRefs, referenced)),
+		scan.Count(outOfRange),
+		scan.Count(LogicalAnd(t.Used, uncovered)),
+		scan.Count(misplaced),
+		scan.Count(sharedLast),
+		scan.Count(LogicalAnd(LogicalNot(t.Used), LogicalNot(clear))),
+		scan.Count(LogicalAnd(isClone, LogicalNot(sourceUsed))),
 		behind,
 		strays,
-		Abs(Sub(Add(countTrue(noRefs), countTrue(referenced)), scalar(g, numPages))),
+		Abs(Sub(Add(scan.Count(noRefs), scan.Count(referenced)), scalar(g, numPages))),
 	}, 0)
 }
-
-func countTrue(mask *Node) *Node { return scan.Count(mask) }
 
 // ErrRuleBroken says that the device tables contradict each other. errors.Is matches any ErrRuleBroken.
 type ErrRuleBroken struct {

@@ -70,7 +70,7 @@ func (t Table) Own(pages pagetable.Table, mask *Node) (after Table, afterPages p
 	pages = t.mark(pages, fresh, iota32(g, slots), DivScalar(t.SeqLens, t.PageSize))
 	pages, _, _ = pages.ReleaseAll(pages.NewTally().Add(Where(copies, last, none)))
 	t.PageIndices = Where(LogicalAnd(isLast, column(copies, pp)), column(fresh, pp), t.PageIndices)
-	status = Status{Code: scalar(g, CodeOutOfPages), Need: countTrue(shared), Have: have,
+	status = Status{Code: scalar(g, CodeOutOfPages), Need: scan.Count(shared), Have: have,
 		Slot: scalar(g, -1)}.When(GreaterThan(short, scalar(g, 0)))
 	return t, pages, Where(copies, last, none), Where(copies, fresh, none), status
 }

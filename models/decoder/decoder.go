@@ -47,8 +47,8 @@ type Embedded struct {
 // Embed looks up the embeddings of tokens, i32[T]. Padding may hold any token id: ids outside the vocabulary read some
 // row of it. rows is as in [Hidden].
 //
-// Call it outside the loop that Hidden is in, or outside all of them. Within, the compiler may merge it with the first
-// layer, and rounds otherwise.
+// Where Hidden is in a loop, call Embed before the loop. Within it XLA may merge a scale with the sum that follows, and
+// rounds otherwise.
 func Embed(cfg models.Config, w Weights, tokens, rows *Node) Embedded {
 	split := splitOf(cfg, tokens)
 	all := body{cfg: split.Local(cfg), whole: cfg, split: split, rows: rows}

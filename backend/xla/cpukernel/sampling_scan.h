@@ -131,9 +131,8 @@ static inline void largest_lanes(sampled *s, int64_t c, const float *p, int64_t 
 	s->largest[c] = v16_largest(a);
 }
 
-// ahead is where the logits of the chunk lie that is scanned after the next one; beyond the row they are another row's.
-static inline const char *ahead(const sampled *s, int64_t c) {
-	const int64_t bytes = s->args->dtype == Q_F32 ? 4 : 2;
+// ahead is where the logits of the chunk after the next one lie; behind the row's last one, those of another row.
+static inline const char *ahead(const sampled *s, int64_t c, int64_t bytes) {
 	return (const char *)s->args->logits + (s->row * s->vocabulary + (c + 2) * s->size) * bytes;
 }
 
@@ -141,6 +140,7 @@ static inline const char *ahead(const sampled *s, int64_t c) {
 // distribution.
 static float scan(sampled *s) {
 	float sums[MAX_CHUNKS];
+	const int64_t bytes = s->args->dtype == Q_F32 ? 4 : 2; // of a logit
 	s->max = -INFINITY;
 	for (int64_t c = 0; c < s->chunks; c++) {
 		int64_t n, i = 0;
@@ -150,10 +150,10 @@ static float scan(sampled *s) {
 		if (top > s->max) s->max = top;
 		// The exponentials are relative to the chunk's largest number, and keep its NaN.
 		v16 centre = v16_set(top == -INFINITY ? 0 : top), a = v16_set(0), b = a;
-		const char *next = ahead(s, c);
+		const char *next = ahead(s, c, bytes);
 		for (; i + 32 <= n; i += 32) {
-			__builtin_prefetch(next + 4 * i, 0, 3);
-			__builtin_prefetch(next + 4 * i + 64, 0, 3);
+			__builtin_prefetch(next + bytes * i, 0, 3);
+			__builtin_prefetch(next + bytes * (i + 16), 0, 3);
 			a = v16_add(a, v16_exp(v16_sub(v16_load(p + i), centre)));
 			b = v16_add(b, v16_exp(v16_sub(v16_load(p + i + 16), centre)));
 		}
