@@ -28,7 +28,7 @@ func BenchmarkMatmuls(b *testing.B) {
 		for _, dtype := range []dtypes.DType{dtypes.Float32, dtypes.BFloat16} {
 			s := decoder.Storage{Backend: backend, DType: dtype}
 			weights, flops := load(b, ckpt, s)
-			for _, rows := range []int{1, 16, 64, 256} {
+			for _, rows := range []int{1, 4, 16, 64, 256} {
 				b.Run(fmt.Sprintf("kernels=%s/%s/rows=%d", backend.Kernels(), dtype, rows), func(b *testing.B) {
 					run := products(b, ckpt.Config, s, rows)
 					run(weights)

@@ -267,11 +267,18 @@ q_error *q_string(q_frame *f, const char *name, const char **out, size_t *size) 
 	return NULL;
 }
 
-static _Atomic int64_t most_threads = INT64_MAX;
+static _Atomic int64_t most_threads = INT64_MAX, used_threads = INT64_MAX;
 
 void q_set_threads(int64_t most) { atomic_store(&most_threads, most); }
 
+void q_use_threads(int64_t threads) { atomic_store_explicit(&used_threads, threads, memory_order_relaxed); }
+
 int64_t q_threads(q_frame *f) {
+	const int64_t all = q_all_threads(f), used = atomic_load_explicit(&used_threads, memory_order_relaxed);
+	return used < all ? used : all;
+}
+
+int64_t q_all_threads(q_frame *f) {
 	int64_t most = atomic_load_explicit(&most_threads, memory_order_relaxed);
 	if (most <= 1 || !f || !f->api->threads || !f->api->schedule) return 1;
 	int64_t threads = 1;

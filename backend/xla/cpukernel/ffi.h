@@ -106,6 +106,10 @@ int64_t q_share(int64_t tasks, int64_t threads, int64_t thread);
 // q_threads is how many threads q_parallel may use, the calling one included. No result may depend on it.
 int64_t q_threads(q_frame *f);
 
+// q_all_threads is what q_threads is at most. q_use_threads has it be less from now on, but 1 at least.
+int64_t q_all_threads(q_frame *f);
+void q_use_threads(int64_t threads);
+
 // q_schedule has a thread of XLA's pool call work(data), some time, and says whether it will.
 int q_schedule(q_frame *f, void (*work)(void *data), void *data);
 

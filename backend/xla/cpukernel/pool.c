@@ -130,11 +130,19 @@ static void run(job *j, int at, int64_t thread) {
 	}
 }
 
+static int64_t now_ns(void) {
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * (int64_t)1000000000 + t.tv_nsec;
+}
+
+static int is_done(stage *s) { return atomic_load_explicit(&s->done, memory_order_acquire) == s->tasks; }
+
 // finish waits until the others are through with their last tasks of a stage: mostly it is not worth sleeping.
 static void finish(job *j, int at) {
 	stage *s = &j->stages[at];
 	for (int i = 1; i <= 4096; i++) {
-		if (atomic_load_explicit(&s->done, memory_order_acquire) == s->tasks) return;
+		if (is_done(s)) return;
 		pause_briefly();
 		if (i % LOOKS == 0) sched_yield();
 	}
@@ -145,12 +153,25 @@ static void finish(job *j, int at) {
 	pthread_mutex_unlock(&j->lock);
 }
 
-static void work(job *j) {
+static _Atomic int64_t waited; // by threads that called q_pool_run, in nanoseconds
+
+int64_t q_pool_waited(void) { return atomic_load_explicit(&waited, memory_order_relaxed); }
+
+// finish_own is finish by the thread whose job it is.
+static void finish_own(job *j, int at) {
+	if (is_done(&j->stages[at])) return;
+	const int64_t begin = now_ns();
+	finish(j, at);
+	atomic_fetch_add_explicit(&waited, now_ns() - begin, memory_order_relaxed);
+}
+
+// work does what there is to do of a job, and waits for the end of all stages but the last.
+static void work(job *j, void (*wait)(job *, int)) {
 	int64_t thread = atomic_fetch_add_explicit(&j->came, 1, memory_order_relaxed);
 	unsigned mode = begin_flush();
 	for (int at = 0; at < STAGES; at++) {
 		run(j, at, thread);
-		if (at + 1 < STAGES) finish(j, at);
+		if (at + 1 < STAGES) wait(j, at);
 	}
 	end_flush(mode);
 }
@@ -163,12 +184,6 @@ static _Atomic(job *) seats[SEATS];
 static _Atomic int awake;  // threads that help or wait in a seat
 static _Atomic int seated; // at least the seats that are taken
 static job nobody;
-
-static int64_t now_ns(void) {
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * (int64_t)1000000000 + t.tv_nsec;
-}
 
 // stay waits in a taken seat until there is a job or the time is over.
 static void stay(_Atomic(job *) *seat) {
@@ -216,7 +231,7 @@ static int seat(job *j, int looks) {
 static void help(void *data) {
 	atomic_fetch_add(&awake, 1);
 	for (job *j = data; j; j = next_job()) {
-		work(j);
+		work(j, finish);
 		release(j);
 	}
 	atomic_fetch_sub(&awake, 1);
@@ -246,8 +261,8 @@ void q_pool_run(q_pool p, int64_t first_tasks, void (*first)(void *, int64_t), i
 		looks = 1;
 		if (!p.schedule(p.context, help, j)) release(j);
 	}
-	work(j);
-	finish(j, STAGES - 1);
+	work(j, finish_own);
+	finish_own(j, STAGES - 1);
 	release(j);
 }
 

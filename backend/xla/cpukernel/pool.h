@@ -16,6 +16,10 @@ typedef struct {
 void q_pool_run(q_pool p, int64_t first_tasks, void (*first)(void *args, int64_t i), int64_t tasks,
 	void (*task)(void *args, int64_t i), void *args);
 
+// q_pool_waited is how long calls of q_pool_run have waited for other threads, in nanoseconds, all of the process
+// together.
+int64_t q_pool_waited(void);
+
 // q_pool_check runs a job on threads of its own, of which some are late and some never come, and says what is wrong, or
 // returns NULL: each task is to run once, and none of the second stage before all of the first are through.
 const char *q_pool_check(int64_t threads, int64_t refused, int64_t late, int64_t first_tasks, int64_t tasks);

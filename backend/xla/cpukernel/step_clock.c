@@ -1,8 +1,40 @@
 #define _POSIX_C_SOURCE 200809L
 #include "step_clock.h"
 
+#include <pthread.h>
 #include <string.h>
 #include <time.h>
+
+#include "crowd.h"
+#include "pool.h"
+
+static int64_t ns_of(clockid_t clock) {
+	struct timespec t;
+	clock_gettime(clock, &t);
+	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+// use_threads has the next step run on as many threads as is best after one of some kind that took the time from last,
+// 0 for none, to now. Of programs that run at once the steps of the one count that began last.
+static void use_threads(q_frame *f, int64_t kind, int64_t last, int64_t now) {
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	static q_crowd crowd;
+	static int64_t last_step, last_waited;
+	static _Thread_local int64_t last_here, last_ran; // of this thread: the call before, and its time on a processor
+	const int64_t ran = ns_of(CLOCK_THREAD_CPUTIME_ID), waited = q_pool_waited(), all = q_all_threads(f);
+	pthread_mutex_lock(&lock);
+	if (crowd.most != all) {
+		crowd = (q_crowd){.most = all};
+		q_use_threads(all);
+	}
+	if (last != 0 && last == last_step) {
+		const int64_t away = last == last_here ? now - last - (ran - last_ran) : 0, waits = waited - last_waited;
+		q_use_threads(q_crowd_step(&crowd, (int)kind, now - last, away > waits ? away : waits));
+	}
+	if (last == 0 || last == last_step) last_step = now, last_waited = waited;
+	pthread_mutex_unlock(&lock);
+	last_here = now, last_ran = ran;
+}
 
 q_error *quire_step_clock(q_frame *f) {
 	if (q_skip(f)) return NULL;
@@ -18,10 +50,9 @@ q_error *quire_step_clock(q_frame *f) {
 	if (clock != q_arg(f, 0)->data) memcpy(clock, q_arg(f, 0)->data, (size_t)(kinds + 2) * sizeof *clock);
 	int32_t kind;
 	memcpy(&kind, q_arg(f, 1)->data, sizeof kind);
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	int64_t now = (int64_t)t.tv_sec * 1000000000 + t.tv_nsec, last = clock[1];
+	const int64_t now = ns_of(CLOCK_MONOTONIC), last = clock[1];
 	if (clock[0] != 0 && last >= 0 && last < kinds) clock[2 + last] += now - clock[0];
+	use_threads(f, last, clock[0], now);
 	clock[0] = now;
 	clock[1] = kind;
 	memcpy(q_result(f, 1)->data, &kind, sizeof kind);
