@@ -5,7 +5,9 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/quire/quire/backend/xla/cpukernel"
 	"github.com/quire/quire/engine"
@@ -190,6 +192,26 @@ func TestSameBytesWhateverTheThreads(t *testing.T) {
 			sameBytes(t, want, collect(t, e, contractRequests()...), true)
 		})
 	}
+	// As where other processes come and go, from one kernel to the next.
+	t.Run("changing", func(t *testing.T) {
+		e := contractEngine(t, nil)
+		done := make(chan struct{})
+		var changes sync.WaitGroup
+		changes.Go(func() {
+			for n := 0; ; n++ {
+				select {
+				case <-done:
+					return
+				case <-time.After(time.Millisecond):
+					cpukernel.SetThreads(1 + n%3)
+				}
+			}
+		})
+		got := collect(t, e, contractRequests()...)
+		close(done)
+		changes.Wait()
+		sameBytes(t, want, got, true)
+	})
 }
 
 // Without kernels other numbers of slots are other programs, whose products may round otherwise: tokens are equal,
