@@ -107,6 +107,9 @@ type Figures struct {
 	Idle    float64            `json:"device_idle_share"`
 	Shares  map[string]float64 `json:"shares"`
 	Kernels map[string]float64 `json:"kernel_seconds,omitempty"`
+	// FewerThreads is the share of the run in which kernels used fewer threads than there are, since other processes had
+	// the processors: the other figures are then of a busy machine.
+	FewerThreads float64 `json:"fewer_threads_share,omitempty"`
 	// Matmul is floating point operations of the model's products; Bytes is what must be read at least: the weights
 	// each step, and keys and values for each token.
 	Matmul     float64 `json:"matmul_flops_per_second,omitempty"`
@@ -133,7 +136,7 @@ var ErrPartial = errors.New("the run is not whole, so there are no figures")
 func (b *Job) Pass(ctx context.Context) (*Figures, error) {
 	f := &Figures{MemoryBegin: ResidentMemory()}
 	resetPeakMemory()
-	clocks := cpukernel.Times()
+	clocks, fewer := cpukernel.Times(), cpukernel.OnFewerThreads()
 	seen := make(map[string]bool, b.Completions)
 	tokens := 0
 	begin := time.Now()
@@ -164,6 +167,7 @@ func (b *Job) Pass(ctx context.Context) (*Figures, error) {
 	f.MemoryPeak, f.MemoryEnd = peakMemory(), ResidentMemory()
 	f.InputPerSecond, f.OutputPerSecond = float64(b.promptTokens)/f.Seconds, float64(b.Tokens)/f.Seconds
 	b.derive(f, clocks)
+	f.FewerThreads = (cpukernel.OnFewerThreads() - fewer).Seconds() / f.Seconds
 	return f, nil
 }
 

@@ -54,6 +54,10 @@ func printBench(w io.Writer, r *measure.Report) {
 		row("speculation", "%s", speculated(m.Engine))
 	}
 	row("time", "%s", sharesOf(m))
+	if m.FewerThreads >= 0.005 {
+		row("threads", "fewer than %d for %.0f %% of the run: other processes had the processors", r.Machine.Threads,
+			100*m.FewerThreads)
+	}
 	if r.Peak != nil {
 		if m.Matmul > 0 {
 			kernels := ""

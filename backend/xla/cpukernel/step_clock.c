@@ -2,6 +2,7 @@
 #include "step_clock.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <time.h>
 
@@ -13,6 +14,10 @@ static int64_t ns_of(clockid_t clock) {
 	clock_gettime(clock, &t);
 	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
+
+static _Atomic int64_t fewer_ns;
+
+int64_t q_step_fewer_ns(void) { return atomic_load_explicit(&fewer_ns, memory_order_relaxed); }
 
 // use_threads has the next step run on as many threads as is best after one of some kind that took the time from last,
 // 0 for none, to now. Of programs that run at once the steps of the one count that began last.
@@ -28,6 +33,8 @@ static void use_threads(q_frame *f, int64_t kind, int64_t last, int64_t now) {
 		q_use_threads(all);
 	}
 	if (last != 0 && last == last_step) {
+		if (crowd.threads > 0 && crowd.threads < all)
+			atomic_fetch_add_explicit(&fewer_ns, now - last, memory_order_relaxed);
 		const int64_t away = last == last_here ? now - last - (ran - last_ran) : 0, waits = waited - last_waited;
 		q_use_threads(q_crowd_step(&crowd, (int)kind, now - last, away > waits ? away : waits));
 	}
