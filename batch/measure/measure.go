@@ -107,8 +107,8 @@ type Figures struct {
 	Idle    float64            `json:"device_idle_share"`
 	Shares  map[string]float64 `json:"shares"`
 	Kernels map[string]float64 `json:"kernel_seconds,omitempty"`
-	// FewerThreads is the share of the run in which kernels used fewer threads than there are, since other processes had
-	// the processors: the other figures are then of a busy machine.
+	// FewerThreads is the share of the run in which kernels used fewer threads than there are, since other processes
+	// had the processors: the other figures are then of a busy machine.
 	FewerThreads float64 `json:"fewer_threads_share,omitempty"`
 	// Matmul is floating point operations of the model's products; Bytes is what must be read at least: the weights
 	// each step, and keys and values for each token.
