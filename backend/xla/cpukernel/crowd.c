@@ -92,7 +92,7 @@ int64_t q_crowd_step(q_crowd *c, int kind, int64_t ns, int64_t lost) {
 	if (!span_is_over(c)) return c->threads;
 	const int crowded = c->lost > c->span / LOST_OF;
 	if (c->before) {
-		// All threads are the rule: of more, most gain little where memory is what steps wait for.
+		// All threads are the rule, though the last ones gain little where steps wait for memory.
 		const int holds = c->threads > c->before && !crowded && took < worse * then;
 		end_trial(c, then > 0 && (took < better * then || holds));
 		return c->threads;
