@@ -203,7 +203,7 @@ func TestSameBytesWhateverTheThreads(t *testing.T) {
 				case <-done:
 					return
 				case <-time.After(time.Millisecond):
-					cpukernel.SetThreads(1 + n%3)
+					cpukernel.SetThreads(1 + n%2)
 				}
 			}
 		})
