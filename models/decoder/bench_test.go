@@ -25,11 +25,14 @@ import (
 func BenchmarkMatmuls(b *testing.B) {
 	ckpt := testenv.SmolLM2(b)
 	for _, backend := range []*xla.Backend{testenv.XLA(b), testenv.XLAWithoutKernels(b)} {
-		for _, dtype := range []dtypes.DType{dtypes.Float32, dtypes.BFloat16} {
-			s := decoder.Storage{Backend: backend, DType: dtype}
+		for _, form := range []dtypes.DType{dtypes.Float32, dtypes.BFloat16, dtypes.Int8} {
+			s := decoder.Storage{Backend: backend, DType: form}
+			if form == dtypes.Int8 {
+				s.DType, s.Int8 = dtypes.BFloat16, true
+			}
 			weights, flops := load(b, ckpt, s)
 			for _, rows := range []int{1, 4, 16, 64, 256} {
-				b.Run(fmt.Sprintf("kernels=%s/%s/rows=%d", backend.Kernels(), dtype, rows), func(b *testing.B) {
+				b.Run(fmt.Sprintf("kernels=%s/%s/rows=%d", backend.Kernels(), form, rows), func(b *testing.B) {
 					run := products(b, ckpt.Config, s, rows)
 					run(weights)
 					before, best := processorTime(), time.Duration(math.MaxInt64)
@@ -80,11 +83,13 @@ func load(b *testing.B, ckpt *models.Checkpoint, s decoder.Storage) (weights []c
 func products(b *testing.B, cfg models.Config, s decoder.Storage, rows int) func(weights []compute.Buffer) {
 	g := NewGraph(s.Backend, "products")
 	b.Cleanup(g.Finalize)
-	matrices := map[string]linear.Weight{}
-	for _, a := range decoder.Arrays(cfg, s) {
-		node := Parameter(g, strings.ReplaceAll(a.Name, ".", "_"), a.Shape)
+	arrays, planes, matrices := decoder.Arrays(cfg, s), map[string]*Node{}, map[string]linear.Weight{}
+	for _, a := range arrays {
+		planes[a.Name] = Parameter(g, strings.ReplaceAll(a.Name, ".", "_"), a.Shape)
+	}
+	for _, a := range arrays {
 		if f, ok := a.Matrix(); ok {
-			matrices[a.Name] = linear.Weight{Format: f, Data: node}
+			matrices[a.Name] = linear.NewWeight(f, func(suffix string) *Node { return planes[a.Name+suffix] })
 		}
 	}
 	x := ConvertDType(DivScalar(OnesLike(Iota(g, shapes.Make(dtypes.Float32, rows, cfg.HiddenSize), 0)), 10), s.DType)

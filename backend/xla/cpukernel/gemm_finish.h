@@ -15,8 +15,11 @@ ALWAYS v16 load16(const void *p, int64_t at, int dtype, int64_t n) {
 	union {
 		float f[16];
 		uint16_t h[16];
-	} part = {{0}};
-	if (n < 16) from = memcpy(&part, from, n * (dtype == Q_F32 ? 4 : 2));
+	} part;
+	if (n < 16) {
+		memset(&part, 0, sizeof part);
+		from = memcpy(&part, from, n * (dtype == Q_F32 ? 4 : 2));
+	}
 	if (dtype == Q_F32) return v16_load((const float *)from);
 	return dtype == Q_BF16 ? v16_load_bf16((const uint16_t *)from) : v16_load_f16((const uint16_t *)from);
 }

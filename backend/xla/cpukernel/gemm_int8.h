@@ -138,14 +138,22 @@ static float *row_scales(const q_linear_job *j) {
 // pack_tile_s8 rounds the rows of a tile.
 static void pack_tile_s8(const q_linear_job *j, int64_t begin, int64_t n) {
 	int16_t *to = packed_s8(j, begin);
+	const int64_t in = j->l->in, padded_in = j->padded_in;
 	for (int64_t r = 0; r < n; r++) {
 		float inverse;
 		row_scales(j)[begin + r] = row_scale(j->l, begin + r, &inverse);
-		for (int64_t i = 0; i < j->padded_in; i += 16) {
-			int8_t q[16];
-			round16(j->l, begin + r, i, least(16, j->l->in - i), inverse, q);
-			for (int64_t k = 0; k < least(16, j->padded_in - i); k++)
-				to[((i + k) / 2 * n + r) * 2 + (i + k) % 2] = q[k];
+		int8_t q[16];
+		int16_t wide[16];
+		int64_t i = 0;
+		for (; i + 16 <= in; i += 16) {
+			round16(j->l, begin + r, i, 16, inverse, q);
+			EACH(k, 16) wide[k] = q[k];
+			EACH(k, 8) memcpy(to + (i + 2 * k) * n + r * 2, wide + 2 * k, 4);
+		}
+		for (; i < padded_in; i += 16) {
+			round16(j->l, begin + r, i, least(16, in - i), inverse, q);
+			EACH(k, 16) wide[k] = q[k];
+			for (int64_t k = 0; k < least(16, padded_in - i); k += 2) memcpy(to + (i + k) * n + r * 2, wide + k, 4);
 		}
 	}
 }

@@ -19,8 +19,10 @@ enum { ACCUMULATORS = 12 };
 			__asm__ volatile("" : "+x"(acc[k])); /* equal ones would be kept as one */ \
 		} \
 		for (int64_t i = 0; i < n; i++) { \
-			__asm__ volatile("" : "+x"(ones)); \
-			UNROLLED(k) acc[k] = dot; \
+			UNROLLED(k) { \
+				__asm__ volatile("" : "+x"(ones)); /* products of the same numbers would be made once */ \
+				acc[k] = dot; \
+			} \
 		} \
 		/* Sums with an address would be stored in each round. */ \
 		UNROLLED(k) { \
