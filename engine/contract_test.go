@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -177,15 +178,14 @@ func TestSameBytesWhateverTheSlots(t *testing.T) {
 	})
 }
 
-// Nor does it matter how many threads share a kernel's work. XLA's pool here has at least four, whatever the
-// processors.
+// Nor does it matter how many threads share a kernel's work: at most one a processor.
 func TestSameBytesWhateverTheThreads(t *testing.T) {
 	want := wantOfContract(t)
 	t.Cleanup(func() { cpukernel.SetThreads(0) })
 	for _, threads := range []int{1, 2, 3} {
 		t.Run(fmt.Sprint(threads), func(t *testing.T) {
-			if threads == 3 {
-				testenv.Slow(t)
+			if threads > runtime.NumCPU() {
+				t.Skipf("%d processors: a kernel uses no more threads", runtime.NumCPU())
 			}
 			e := contractEngine(t, nil)
 			cpukernel.SetThreads(threads)

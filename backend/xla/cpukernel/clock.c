@@ -2,23 +2,18 @@
 #include "clock.h"
 
 #include <stdatomic.h>
-#include <time.h>
+
+#include "nanoseconds.h"
 
 static struct {
 	q_handler handler;
 	_Atomic int64_t ns;
 } clocks[Q_CLOCKS];
 
-static int64_t now(void) {
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 static inline q_error *timed(int i, q_frame *f) {
-	int64_t begin = now();
+	int64_t begin = q_nanoseconds(CLOCK_MONOTONIC);
 	q_error *e = clocks[i].handler(f);
-	atomic_fetch_add_explicit(&clocks[i].ns, now() - begin, memory_order_relaxed);
+	atomic_fetch_add_explicit(&clocks[i].ns, q_nanoseconds(CLOCK_MONOTONIC) - begin, memory_order_relaxed);
 	return e;
 }
 

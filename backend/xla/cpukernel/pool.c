@@ -1,13 +1,14 @@
 // The threads that kernels share: tasks in equal shares, and helpers that stay awake from one kernel to the next.
+#define _POSIX_C_SOURCE 200809L
 #include "pool.h"
 
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "ffi.h"
+#include "nanoseconds.h"
 
 // share is what is left of a thread's tasks: the first in the low half, the end in the high half. The thread takes them
 // from the first on, which lie side by side; others, once they have none, take the last.
@@ -130,12 +131,6 @@ static void run(job *j, int at, int64_t thread) {
 	}
 }
 
-static int64_t now_ns(void) {
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * (int64_t)1000000000 + t.tv_nsec;
-}
-
 static int is_done(stage *s) { return atomic_load_explicit(&s->done, memory_order_acquire) == s->tasks; }
 
 // finish waits until the others are through with their last tasks of a stage: mostly it is not worth sleeping.
@@ -160,9 +155,9 @@ int64_t q_pool_waited(void) { return atomic_load_explicit(&waited, memory_order_
 // finish_own is finish by the thread whose job it is.
 static void finish_own(job *j, int at) {
 	if (is_done(&j->stages[at])) return;
-	const int64_t begin = now_ns();
+	const int64_t begin = q_nanoseconds(CLOCK_MONOTONIC);
 	finish(j, at);
-	atomic_fetch_add_explicit(&waited, now_ns() - begin, memory_order_relaxed);
+	atomic_fetch_add_explicit(&waited, q_nanoseconds(CLOCK_MONOTONIC) - begin, memory_order_relaxed);
 }
 
 // work does what there is to do of a job, and waits for the end of all stages but the last.
@@ -187,7 +182,7 @@ static job nobody;
 
 // stay waits in a taken seat until there is a job or the time is over.
 static void stay(_Atomic(job *) *seat) {
-	for (int64_t until = now_ns() + STAY_NS; now_ns() < until;) {
+	for (int64_t until = q_nanoseconds(CLOCK_MONOTONIC) + STAY_NS; q_nanoseconds(CLOCK_MONOTONIC) < until;) {
 		for (int i = 0; i < LOOKS; i++) { // the clock takes longer than a look
 			if (atomic_load_explicit(seat, memory_order_relaxed) != &nobody) return;
 			pause_briefly();

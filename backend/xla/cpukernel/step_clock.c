@@ -4,16 +4,10 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
-#include <time.h>
 
 #include "crowd.h"
+#include "nanoseconds.h"
 #include "pool.h"
-
-static int64_t ns_of(clockid_t clock) {
-	struct timespec t;
-	clock_gettime(clock, &t);
-	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
 
 static _Atomic int64_t fewer_ns;
 
@@ -26,7 +20,7 @@ static void use_threads(q_frame *f, int64_t kind, int64_t last, int64_t now) {
 	static q_crowd crowd;
 	static int64_t last_step, last_waited;
 	static _Thread_local int64_t last_here, last_ran; // of this thread: the call before, and its time on a processor
-	const int64_t ran = ns_of(CLOCK_THREAD_CPUTIME_ID), waited = q_pool_waited(), all = q_all_threads(f);
+	const int64_t ran = q_nanoseconds(CLOCK_THREAD_CPUTIME_ID), waited = q_pool_waited(), all = q_all_threads(f);
 	pthread_mutex_lock(&lock);
 	if (crowd.most != all) {
 		crowd = (q_crowd){.most = all};
@@ -57,7 +51,7 @@ q_error *quire_step_clock(q_frame *f) {
 	if (clock != q_arg(f, 0)->data) memcpy(clock, q_arg(f, 0)->data, (size_t)(kinds + 2) * sizeof *clock);
 	int32_t kind;
 	memcpy(&kind, q_arg(f, 1)->data, sizeof kind);
-	const int64_t now = ns_of(CLOCK_MONOTONIC), last = clock[1];
+	const int64_t now = q_nanoseconds(CLOCK_MONOTONIC), last = clock[1];
 	if (clock[0] != 0 && last >= 0 && last < kinds) clock[2 + last] += now - clock[0];
 	use_threads(f, last, clock[0], now);
 	clock[0] = now;
