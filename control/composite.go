@@ -149,3 +149,10 @@ func Barrier(x *graph.Node) *graph.Node {
 	return Composite("barrier", struct{}{}, []*graph.Node{x}, []shapes.Shape{x.Shape()},
 		func(in []*graph.Node) []*graph.Node { return in })[0]
 }
+
+// After returns x, which is read only when before was computed, on backends that would otherwise do equal work for
+// several arrays at once and hold all of its results; elsewhere it is x.
+func After(x, before *graph.Node) *graph.Node {
+	return Composite("after", struct{}{}, []*graph.Node{x, before}, []shapes.Shape{x.Shape()},
+		func(in []*graph.Node) []*graph.Node { return in[:1] })[0]
+}

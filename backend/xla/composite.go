@@ -35,7 +35,7 @@ var composites = map[string]emitter{
 func nativeComposites(platform string) map[string]emitter {
 	native := maps.Clone(composites)
 	if platform == "cuda" {
-		native["barrier"] = emitBarrier
+		native["barrier"], native["after"] = emitBarrier, emitAfter
 	}
 	if platform == "tpu" {
 		native["row_major"] = emitRowMajor
@@ -49,6 +49,17 @@ func nativeComposites(platform string) map[string]emitter {
 func emitBarrier(_ *function, _ json.RawMessage, inputs []*stablehlo.Value, _ []shapes.Shape) ([]*stablehlo.Value,
 	error) {
 	return stablehlo.OptimizationBarrier(inputs...)
+}
+
+// emitAfter is "after": its first input, behind a barrier that waits for the second one. XLA:GPU makes one kernel of
+// the gathers of all layers, and their results are then held together.
+func emitAfter(_ *function, _ json.RawMessage, inputs []*stablehlo.Value, _ []shapes.Shape) ([]*stablehlo.Value,
+	error) {
+	out, err := stablehlo.OptimizationBarrier(inputs...)
+	if err != nil {
+		return nil, err
+	}
+	return out[:1], nil
 }
 
 // emitRowMajor is "row_major": its one input, row-major in memory. XLA:TPU prefers other layouts for operands of some

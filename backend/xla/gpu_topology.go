@@ -52,6 +52,10 @@ func TopologyPlatform(name string) string {
 	return "tpu"
 }
 
+// gpuCUDA is the version that the compiler is told of driver and libraries. From 12.3 on CUDA graphs have branches and
+// loops, from 12.9 on slices.
+const gpuCUDA = "13.0.0"
+
 // gpuOptions are the options with which the CUDA plugin makes the topology of this name, see [TopologyPlatform]: that
 // many of a GPU in one host. target_config is a stream_executor.GpuTargetConfigProto in text form.
 func gpuOptions(name string) map[string]any {
@@ -78,12 +82,16 @@ func gpuOptions(name string) map[string]any {
   l2_cache_size: %d
   clock_rate_ghz: %g
   device_memory_size: %d
+  driver_version: %q
+  runtime_version: %q
+  compile_time_toolkit_version: %q
   cuda_compute_capability { major: %d minor: %d }
 }
 platform_name: "CUDA"
 dnn_version_info { major: 9 minor: 10 }
 device_description_str: %q
-`, g.shared-1024, g.shared, g.threads, g.cores, g.fpus(), g.bandwidth, g.l2, g.clock, g.memory, g.major, g.minor, g.name)
+`, g.shared-1024, g.shared, g.threads, g.cores, g.fpus(), g.bandwidth, g.l2, g.clock, g.memory, gpuCUDA, gpuCUDA, gpuCUDA,
+		g.major, g.minor, g.name)
 	return map[string]any{"topology": fmt.Sprintf("1x1x%d", n), "target_config": config}
 }
 

@@ -85,7 +85,7 @@ func printPlan(w io.Writer, r *plan.Report) {
 	fmt.Fprintln(t)
 	printEstimate(r, row)
 	for _, w := range r.Warnings {
-		row("warning", "%s", w)
+		row("warning", "%s", asFlags(w))
 	}
 	row("run with", "--kv-memory %s", r.KVMemoryFlag)
 	t.Flush()

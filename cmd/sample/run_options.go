@@ -148,7 +148,7 @@ func (o *runOptions) defineEngine(s *pflag.FlagSet) {
 		"`MODE` C kernels in place of slow XLA operations on the CPU: auto (where there are any) or off")
 	s.StringVar(&o.spec.Engine.Layers, "layers", o.spec.Engine.Layers,
 		"`FORM` how the programs hold the model's layers: unrolled, or loop (one loop over layers that repeat, which "+
-			"compiles faster)")
+			"compiles faster, and on GPUs copies the weights in each step)")
 	s.StringVar(&o.spec.Engine.Weights, "weights", o.spec.Engine.Weights,
 		"`FORM` how matrices are stored: auto (quantized blocks of a GGUF file as they are, others in the dtype), "+
 			"f32, bf16, f16, q8_0 or q4_0 (8 or 4 bits, a scale per 32 numbers), or int8 (8 bits, a scale per row)")

@@ -50,6 +50,9 @@ func (gr *Graphs) copyPages(caches []*Node, from, to *Node) []*Node {
 	arrays := gr.cacheLayouts()
 	changed := make([]*Node, len(caches))
 	for i, layout := range arrays {
+		if i > 0 {
+			from = control.After(from, changed[i-1])
+		}
 		if turns := gr.turnsOf(layout); turns > 1 {
 			changed[i] = gr.copyOfTurns(layout, turns, caches[i], from, to)
 		} else {
