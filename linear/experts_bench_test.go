@@ -63,7 +63,7 @@ func expertWeights(b *testing.B, backend compute.Backend, name string, m linear.
 }
 
 // BenchmarkExperts runs a layer's experts of Qwen3-30B-A3B with random weights, in bfloat16 and in blocks, and says how
-// long it takes by how long the weights of the experts in use take to be read once: see docs/kernels.md.
+// long it takes by how long the weights of the experts in use take to be read once: see bench/kernels.md.
 func BenchmarkExperts(b *testing.B) {
 	for _, f := range []blocks.Format{{}, blocks.Q8_0, blocks.Q4_0, blocks.Q4_K, blocks.Q6_K, blocks.MXFP4} {
 		name, dtype := "BFloat16", dtypes.BFloat16

@@ -8,7 +8,8 @@ import (
 const xlaFlags = "XLA_FLAGS"
 
 // cpuFlags ask XLA:CPU to compile fast. Programs have hundreds of small loops over tables, and kernels in C do what
-// takes time in a step. XLA's newer emitter lowers each of these loops by itself. See docs/kernels.md.
+// takes time in a step. XLA's newer emitter lowers each of these loops by itself. See docs/kernels.md, and
+// bench/start.md for what the flags gain.
 const cpuFlags = "--xla_backend_extra_options=xla_cpu_disable_new_fusion_emitters,xla_cpu_disable_loop_unrolling," +
 	"xla_cpu_disable_slp_vectorizer"
 

@@ -17,7 +17,7 @@ struct tokens_of {
 };
 
 // ahead is what to have in a cache next: pieces of so many bytes, or none. Prefetches into the first cache are slower
-// where the memory is read, but on processors with AMX: see docs/kernels.md.
+// where the memory is read, but on processors with AMX: see bench/kernels.md.
 struct ahead {
 	const char *const *pieces;
 	int64_t bytes;
