@@ -39,23 +39,32 @@ func (o *Task) arithmetic(device string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return kernelClass(level, o.tiles()), nil
+	return kernelClass(level, o.tiles(level)), nil
 }
 
-// tiles says that AMX multiplies the job's matrices: its order of sums is its own.
-func (o *Task) tiles() bool {
-	var held cpukernel.DType
-	switch {
-	case o.Engine.Weights == "int8":
-		held = cpukernel.S8
-	case o.Engine.Weights == "f32", o.Engine.Weights == "f16":
-		return false
-	case o.dtype() == dtypes.BFloat16:
-		held = cpukernel.BF16
-	default:
-		return false
+// tiles says that AMX multiplies the job's matrices, or its queries and keys: its order of sums is its own.
+func (o *Task) tiles(level string) bool {
+	matrices, attention := productsOfAMX(o.Engine.Weights, o.dtype(), o.Engine.Config().KVDType)
+	if attention && level == cpukernel.Levels[len(cpukernel.Levels)-1] {
+		return true
 	}
-	return cpukernel.LinearLayout(held).Multiple > cpukernel.LinearLayout(cpukernel.F32).Multiple
+	return matrices != nil &&
+		cpukernel.LinearLayout(*matrices).Multiple > cpukernel.LinearLayout(cpukernel.F32).Multiple
+}
+
+// productsOfAMX is what AMX would multiply of a job: matrices of the type, if any, and queries and keys. kv is invalid
+// where the cache has the model's dtype. Attention also depends on the size of heads, see q_attention_by_tiles.
+func productsOfAMX(weights string, dtype, kv dtypes.DType) (matrices *cpukernel.DType, attention bool) {
+	bf16 := dtype == dtypes.BFloat16
+	switch {
+	case weights == "int8":
+		held := cpukernel.S8
+		matrices = &held
+	case bf16 && weights != "f32" && weights != "f16":
+		held := cpukernel.BF16
+		matrices = &held
+	}
+	return matrices, bf16 && (kv == dtypes.BFloat16 || kv == dtypes.InvalidDType)
 }
 
 // dtype is what the model is computed in, once the model was identified.

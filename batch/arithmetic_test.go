@@ -4,6 +4,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/gomlx/compute/dtypes"
 )
 
 // Only what gives the same bytes has the same name, and the remedy fits the machine.
@@ -16,6 +18,25 @@ func TestArithmetic(t *testing.T) {
 		{"amx", false, "kernels avx2"}, {"amx", true, "kernels amx"}} {
 		if got := kernelClass(c.level, c.tiles); got != c.want {
 			t.Errorf("%s, tiles %v: %q, want %q", c.level, c.tiles, got, c.want)
+		}
+	}
+	for _, c := range []struct {
+		weights             string
+		dtype, kv           dtypes.DType
+		matrices, attention bool
+	}{
+		{"auto", dtypes.BFloat16, dtypes.InvalidDType, true, true},
+		{"bf16", dtypes.BFloat16, dtypes.Int8, true, false},
+		{"f32", dtypes.BFloat16, dtypes.InvalidDType, false, true}, // queries and keys alone
+		{"f16", dtypes.BFloat16, dtypes.BFloat16, false, true},
+		{"f32", dtypes.BFloat16, dtypes.Float32, false, false},
+		{"int8", dtypes.Float32, dtypes.InvalidDType, true, false},
+		{"auto", dtypes.Float32, dtypes.InvalidDType, false, false},
+		{"auto", dtypes.Float32, dtypes.BFloat16, false, false},
+	} {
+		if matrices, attention := productsOfAMX(c.weights, c.dtype, c.kv); (matrices != nil) != c.matrices ||
+			attention != c.attention {
+			t.Errorf("%+v: matrices %v, attention %v", c, matrices != nil, attention)
 		}
 	}
 	if got := kernelClass("plain", false); !strings.HasPrefix(got, "kernels plain, XLA for ") {

@@ -159,7 +159,7 @@ func (o *runOptions) defineEngine(s *pflag.FlagSet) {
 	s.StringVar(&o.kvMemory, "kv-memory", "",
 		"`BYTES` memory for the KV cache, such as 2GB or 512MiB (default: half of the free memory, at most 4 GiB)")
 	s.StringVar(&o.spec.Engine.KVDType, "kv-dtype", o.spec.Engine.KVDType,
-		"`TYPE` type of keys and values: f32, bf16, f16, auto (that of the weights), or int8 or fp8 (8 bits, a scale "+
+		"`TYPE` type of keys and values: f32, bf16, f16, auto (that of --dtype), or int8 or fp8 (8 bits, a scale "+
 			"per token and KV head)")
 	s.IntVar(&o.spec.Engine.PageSize, "page-size", 0, "`TOKENS` tokens in a page of the KV cache")
 	o.definePages(s)
