@@ -144,7 +144,12 @@ func runBench(ctx context.Context, env *environment, o *benchOptions) error {
 	if o.rows != "" {
 		return writeRows(o.rows, b)
 	}
-	report := b.Report(opened)
+	report, compare := b.Report(opened), func(*measure.Report) error { return nil }
+	if strings.HasPrefix(s.Plan().Backend, "xla:cpu") {
+		if compare, err = comparedWithPeak(report.Machine.Threads); err != nil {
+			return err
+		}
+	}
 	for i := range o.warmUp + o.repeat {
 		o.progress(env, "run %d of %d: %s, %s to draw", i+1, o.warmUp+o.repeat, plural.Count(len(b.Requests), "prompt"),
 			plural.Count(b.Tokens, "token"))
@@ -161,12 +166,8 @@ func runBench(ctx context.Context, env *environment, o *benchOptions) error {
 	if err := stop(); err != nil {
 		return err
 	}
-	if strings.HasPrefix(s.Plan().Backend, "xla:cpu") {
-		peak, err := cpukernel.MeasurePeak(report.Machine.Threads)
-		if err != nil {
-			return err
-		}
-		report.Compare(peak)
+	if err := compare(report); err != nil {
+		return err
 	}
 	report.Finish()
 	if o.json {
@@ -176,6 +177,20 @@ func runBench(ctx context.Context, env *environment, o *benchOptions) error {
 	}
 	printBench(newFitted(env.stdout), report)
 	return nil
+}
+
+// comparedWithPeak measures reading before the runs, and returns what compares them with the peak behind them.
+func comparedWithPeak(threads int) (func(*measure.Report) error, error) {
+	before, err := cpukernel.MeasureRead(threads)
+	return func(r *measure.Report) error {
+		peak, err := cpukernel.MeasurePeak(threads)
+		if err != nil {
+			return err
+		}
+		peak.ReadBefore = before
+		r.Compare(peak)
+		return nil
+	}, err
 }
 
 // lacks says what the workload needs and is not there, before the model is loaded.

@@ -29,6 +29,8 @@ type Peak struct {
 	Int8 float64 `json:"int8_ops"`
 	// Read is bytes a second from memory that no cache holds, on large pages.
 	Read float64 `json:"read_bytes_per_second"`
+	// ReadBefore is the same before a run, where it was measured then too. Virtual machines move between processors.
+	ReadBefore float64 `json:"read_bytes_per_second_before,omitempty"`
 }
 
 const (
@@ -54,11 +56,17 @@ func MeasurePeak(threads int) (Peak, error) {
 	if p.Int8, err = peakFlops(C.q_peak_int8(), threads); err != nil {
 		return Peak{}, err
 	}
+	p.Read, err = MeasureRead(threads)
+	return p, err
+}
+
+// MeasureRead measures [Peak.Read] alone, for about half a second.
+func MeasureRead(threads int) (bytesPerSecond float64, err error) {
 	words := make([][]uint64, threads)
 	for t := range words {
 		memory := C.q_peak_memory(peakBytes)
 		if memory == nil {
-			return Peak{}, fmt.Errorf("cpukernel: no memory of %d bytes to measure reading with", peakBytes)
+			return 0, fmt.Errorf("cpukernel: no memory of %d bytes to measure reading with", peakBytes)
 		}
 		defer C.free(unsafe.Pointer(memory))
 		words[t] = unsafe.Slice((*uint64)(unsafe.Pointer(memory)), peakBytes/8)
@@ -66,14 +74,13 @@ func MeasurePeak(threads int) (Peak, error) {
 			words[t][i] = 1
 		}
 	}
-	p.Read, err = peakRate(threads, peakBytes, func(thread int) error {
+	return peakRate(threads, peakBytes, func(thread int) error {
 		w := words[thread]
 		if sum := C.q_peak_read((*C.uint64_t)(&w[0]), C.int64_t(len(w))); int(sum) != len(w) {
-			return fmt.Errorf("cpukernel: reading at level %s gave the sum %d, not %d", level, sum, len(w))
+			return fmt.Errorf("cpukernel: reading gave the sum %d, not %d", sum, len(w))
 		}
 		return nil
 	})
-	return p, err
 }
 
 func peakFlops(loop C.q_peak, threads int) (float64, error) {
