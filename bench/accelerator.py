@@ -118,7 +118,9 @@ def main() -> None:
     p.add_argument("--model", default="smollm2", help="whose tokens are compared; empty for none")
     p.add_argument("--rows", type=int, default=32, help="completions that are compared")
     p.add_argument("--config", default=str(ROOT / "configs" / "models" / "llama-3.1-8b.json"))
-    p.add_argument("--layers", default="unrolled", help="as sample's --layers; loop compiles sooner")
+    p.add_argument(
+        "--layers", default="unrolled",
+        help="as sample's --layers; loop compiles sooner, and on GPUs copies the weights")
     p.add_argument("--points", default="64x1024,128x1024,256x1024,64x4096,128x4096", help="slots x context")
     p.add_argument(
         "--graphs", action=argparse.BooleanOptionalAction, help="loops in CUDA graphs too (default: on xla:cuda)")
