@@ -90,8 +90,8 @@ func gpuOptions(name string) map[string]any {
 platform_name: "CUDA"
 dnn_version_info { major: 9 minor: 10 }
 device_description_str: %q
-`, g.shared-1024, g.shared, g.threads, g.cores, g.fpus(), g.bandwidth, g.l2, g.clock, g.memory, gpuCUDA, gpuCUDA, gpuCUDA,
-		g.major, g.minor, g.name)
+`, g.shared-1024, g.shared, g.threads, g.cores, g.fpus(), g.bandwidth, g.l2, g.clock, g.memory,
+		gpuCUDA, gpuCUDA, gpuCUDA, g.major, g.minor, g.name)
 	return map[string]any{"topology": fmt.Sprintf("1x1x%d", n), "target_config": config}
 }
 

@@ -75,7 +75,7 @@ func (b *Backend) openRecords(o TopologyOptions) error {
 		return fmt.Errorf("xla: the folder for what is known of programs: %w: give another, or none", err)
 	}
 	var key bytes.Buffer
-	fmt.Fprintf(&key, "record 2 %s %q\n", b.platform, o.Name)
+	fmt.Fprintf(&key, "record 1 %s %q\n", b.platform, o.Name)
 	for _, name := range slices.Sorted(maps.Keys(o.Options)) {
 		fmt.Fprintf(&key, "option %s %v\n", name, o.Options[name])
 	}
@@ -85,6 +85,7 @@ func (b *Backend) openRecords(o TopologyOptions) error {
 		if err != nil {
 			return fmt.Errorf("xla: the plugin: %w", err)
 		}
+		fmt.Fprintf(&key, "described as %v\n", gpuOptions(o.Name))
 		fmt.Fprintf(&key, "plugin %s %d %d\n", b.pluginPath, plugin.Size(), plugin.ModTime().UnixNano())
 		fmt.Fprintf(&key, "%s %q\n", pjrt.EnvXlaDebugOptions, os.Getenv(pjrt.EnvXlaDebugOptions))
 	}

@@ -32,6 +32,8 @@ type Report struct {
 	// Median is the run with the middle tokens/s.
 	Median *Figures        `json:"median"`
 	Peak   *cpukernel.Peak `json:"peak,omitempty"`
+	// RoughLimit says that reading changed by more than a fifth while the runs went on, and with it their limit.
+	RoughLimit bool `json:"limit_is_rough,omitempty"`
 }
 
 // JobSize is how much there was to do in each run.
@@ -98,6 +100,8 @@ func (b *Job) Report(opened time.Duration) *Report {
 // Compare sets the shares of what the processor can do, and the limit of each run.
 func (r *Report) Compare(peak cpukernel.Peak) {
 	r.Peak = &peak
+	changed := peak.ReadBefore / peak.Read
+	r.RoughLimit = changed > 0 && (changed < 0.8 || changed > 1.25)
 	flops := r.arithmetic()
 	for _, f := range slices.Concat(r.WarmUp, r.Runs) {
 		f.MatmulPeak, f.BytesPeak = share(f.Matmul, flops), share(f.Bytes, peak.Read)

@@ -70,7 +70,7 @@ func printBench(w io.Writer, r *measure.Report) {
 		row("memory read", "%.1f GB/s at least, %.0f %% of the measured peak", m.Bytes/1e9, 100*m.BytesPeak)
 		row("peak", "%.0f GFLOP/s float32, %.0f bfloat16, %.0f int8, %.1f GB/s read (%s, %d threads)",
 			r.Peak.Float32/1e9, r.Peak.BFloat16/1e9, r.Peak.Int8/1e9, r.Peak.Read/1e9, r.Peak.Level, r.Peak.Threads)
-		if changed := r.Peak.ReadBefore / r.Peak.Read; changed > 0 && (changed < 0.8 || changed > 1.25) {
+		if r.RoughLimit {
 			row("reading", "%.1f GB/s before the runs, %.1f after them: the limit is rough", r.Peak.ReadBefore/1e9,
 				r.Peak.Read/1e9)
 		}

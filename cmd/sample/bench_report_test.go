@@ -17,8 +17,9 @@ func TestBenchSaysWhereReadingChanged(t *testing.T) {
 		rough         bool
 	}{{30e9, 60e9, true}, {60e9, 30e9, true}, {34e9, 36e9, false}, {0, 36e9, false}} {
 		var out bytes.Buffer
-		printBench(&out, &measure.Report{Median: &measure.Figures{}, Workload: &workloads.Workload{},
-			Peak: &cpukernel.Peak{Read: c.after, ReadBefore: c.before}})
+		r := &measure.Report{Median: &measure.Figures{}, Workload: &workloads.Workload{}}
+		r.Compare(cpukernel.Peak{Read: c.after, ReadBefore: c.before})
+		printBench(&out, r)
 		if rough := strings.Contains(out.String(), "after them: the limit is rough"); rough != c.rough {
 			t.Errorf("%+v: %t\n%s", c, rough, &out)
 		}
