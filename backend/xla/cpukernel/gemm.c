@@ -86,21 +86,52 @@ static q_linear_job plan_at(int level, q_frame *f, const q_linear *l) {
 	q_layout layout = layout_at(level, l->weights_dtype);
 	q_linear_job j = {l, code(level, l->weights_dtype, l->dtype, l->rows, l->blocks.e4m3), q_padded_in(l->in, layout)};
 	j.tiles = (l->rows + j.code->tile_rows - 1) / j.code->tile_rows;
-	j.packs = j.code->by_thread && j.code->by_thread(l, q_threads(f)) ? 0 : j.tiles;
+	const int64_t threads = q_threads(f), numbers = l->rows * l->in;
+	const int own = numbers <= (q_size(l->weights_dtype) == 1 ? j.code->own_bytes : j.code->own_floats);
+	j.rows = l->scratch;
+	j.packs = own && threads > 1 && l->out >= 128 * threads ? 0 : j.tiles;
 	j.number = atomic_fetch_add_explicit(&jobs, 1, memory_order_relaxed) + 1;
 	j.panels = q_panels(l->out, l->gate_up, layout);
-	j.panels_a_task =
-		panels_a_task(j.panels, q_threads(f), 128 / layout.panel, l->gate_up && layout.panel == Q_TURN ? 2 : 1);
+	const int64_t unit = l->gate_up && layout.panel == Q_TURN ? 2 : 1;
+	j.panels_a_task = panels_a_task(j.panels, threads, 128 / layout.panel, unit);
 	return j;
 }
 
 q_linear_job q_linear_plan(q_frame *f, const q_linear *l) { return plan_at(level(), f, l); }
 
+// A thread that packs rows for itself does so at its first task of a job. So their lines need not go from one processor
+// to another, and no thread waits until another one has packed.
+void q_linear_panels(void *job, int64_t task) {
+	const q_linear_job *j = job;
+	if (j->packs) {
+		j->code->panels(job, task);
+		return;
+	}
+	static _Thread_local struct {
+		uint64_t job;
+		void *rows;
+		size_t size;
+	} own;
+	const size_t size = q_linear_scratch(j->l->rows, j->l->in);
+	if (own.size < size) {
+		free(own.rows);
+		own.rows = aligned_alloc(4096, (size + 4095) / 4096 * 4096);
+		own.size = own.rows ? size : 0;
+	}
+	q_linear_job mine = *j;
+	if (own.rows) mine.rows = own.rows; // without memory, each thread writes the same to the scratch
+	if (own.job != j->number) {
+		for (int64_t t = 0; t < j->tiles; t++) j->code->pack_tile(&mine, t);
+		own.job = j->number;
+	}
+	j->code->panels(&mine, task);
+}
+
 static void run_at(int level, q_frame *f, const q_linear *l) {
 	if (l->rows <= 0 || l->out <= 0) return;
 	q_linear_job j = plan_at(level, f, l);
 	const int64_t tasks = (j.panels + j.panels_a_task - 1) / j.panels_a_task;
-	q_parallel_then(f, j.packs, j.code->pack_tile, tasks, j.code->panels, &j);
+	q_parallel_then(f, j.packs, j.code->pack_tile, tasks, q_linear_panels, &j);
 }
 
 void q_linear_run(q_frame *f, const q_linear *l) { run_at(level(), f, l); }

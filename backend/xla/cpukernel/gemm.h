@@ -73,20 +73,22 @@ typedef struct {
 	int64_t tile_rows;
 	void (*pack_tile)(void *job, int64_t tile);
 	void (*panels)(void *job, int64_t task);
-	int (*by_thread)(const q_linear *l, int64_t threads); // whether panels packs rows itself; NULL: never
+	int64_t own_floats, own_bytes; // the most numbers that each thread packs for itself, by the type of weights
 } q_linear_code;
 
 typedef struct {
 	const q_linear *l;
 	const q_linear_code *code;
 	int64_t padded_in, tiles, panels, panels_a_task;
-	int64_t packs;   // how many tiles pack_tile packs: all or none
+	void *rows;      // where pack_tile packs them
+	int64_t packs;   // how many tiles are packed before: all, or none where each thread packs them
 	uint64_t number; // no other job of the process has it
 } q_linear_job;
 
 // q_linear_plan says in how many tiles and tasks a layer of at least one row and output is computed: first pack_tile of
-// packs tiles, then panels of each share of panels_a_task of them.
+// packs tiles, then q_linear_panels of each share of panels_a_task of them.
 q_linear_job q_linear_plan(q_frame *f, const q_linear *l);
+void q_linear_panels(void *job, int64_t task);
 
 extern const q_linear_code q_linear_plain, q_linear_avx2, q_linear_avx512, q_linear_avx512_16, q_linear_dot,
 	q_linear_amx;

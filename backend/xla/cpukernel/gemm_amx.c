@@ -6,8 +6,6 @@
 // inputs: those of their activations stay in the first cache while the panels of a task pass, two at a time.
 #include "cpu.h"
 
-#include <stdlib.h>
-
 #if defined(Q_X86)
 #ifdef Q_EMULATE
 #pragma GCC target("avx2,fma,f16c")
@@ -27,7 +25,7 @@ enum {
 	MAX_TILES = 8,     // of rows, whose sums are kept at a time
 	MAX_PANELS = 8,    // a task's
 	AHEAD = 1024,      // bytes by which a stream of weights is read ahead
-	OWN_ROWS = 1 << 19, // the most numbers that each thread packs for itself: a megabyte
+	OWN_FLOATS = 1 << 19, // numbers of rows that each thread packs for itself: a megabyte
 };
 #include "amx_config.h"
 #include "gemm_finish.h"
@@ -36,7 +34,7 @@ enum {
 static int64_t step_of(int dtype) { return dtype == Q_S8 ? 64 : 32; }
 
 static float *row_scales(const q_linear_job *j) {
-	return (float *)((char *)j->l->scratch + j->tiles * 16 * j->padded_in);
+	return (float *)((char *)j->rows + j->tiles * 16 * j->padded_in);
 }
 
 // round_row sets int8 numbers to a row's.
@@ -63,39 +61,12 @@ static void copy_rows(const q_linear_job *j, int64_t t, char *to) {
 
 static void pack_tile(void *job, int64_t t) {
 	const q_linear_job *j = job;
-	char *to = (char *)j->l->scratch + t * 16 * j->padded_in * q_size(j->l->weights_dtype);
+	char *to = (char *)j->rows + t * 16 * j->padded_in * q_size(j->l->weights_dtype);
 	if (j->l->weights_dtype == Q_BF16) {
 		copy_rows(j, t, to);
 		return;
 	}
 	for (int64_t r = 0; r < 16 && t * 16 + r < j->l->rows; r++) round_row(j, t * 16 + r, (int8_t *)to + r * 64);
-}
-
-// by_thread says that each thread packs all rows for itself: their lines then need not go from one processor to
-// another, which takes longer than to pack some rows twice.
-static int by_thread(const q_linear *l, int64_t threads) {
-	return l->weights_dtype == Q_BF16 && l->rows * l->in <= OWN_ROWS && l->out >= 128 * threads;
-}
-
-// packed returns the packed rows of a job. Where each thread packs them, they are packed at the job's first task.
-static const char *packed(const q_linear_job *j) {
-	static _Thread_local struct {
-		uint64_t job;
-		char *rows;
-		size_t size;
-	} own;
-	if (j->packs) return j->l->scratch;
-	if (own.job == j->number) return own.rows ? own.rows : j->l->scratch;
-	const size_t tile = 16 * j->padded_in * 2, size = j->tiles * tile;
-	if (own.size < size) {
-		free(own.rows);
-		own.rows = aligned_alloc(4096, (size + 4095) / 4096 * 4096);
-		own.size = own.rows ? size : 0;
-	}
-	own.job = j->number;
-	char *to = own.rows ? own.rows : j->l->scratch; // without memory, each thread writes the same there
-	for (int64_t t = 0; t < j->tiles; t++) copy_rows(j, t, to + t * tile);
-	return to;
 }
 
 // stream sets sums to those of a panel and one tile of rows. Tile 0 is sums, 4 of activations and 6 of weights.
@@ -255,7 +226,7 @@ static void block_panels(share *s, int64_t t0, int64_t t1, int64_t n) {
 static void panels(void *job, int64_t task) {
 	const q_linear_job *j = job;
 	const int64_t steps = j->padded_in / step_of(j->l->weights_dtype), from = task * j->panels_a_task;
-	share s = {.j = j, .rows = packed(j), .from = from, .steps = steps, .panel = steps * 1024};
+	share s = {.j = j, .rows = j->rows, .from = from, .steps = steps, .panel = steps * 1024};
 	s.n = least(j->panels_a_task, j->panels - from);
 	s.weights = (const char *)j->l->weights + from * s.panel;
 	configure(j->l->rows);
@@ -266,5 +237,5 @@ static void panels(void *job, int64_t task) {
 	_tile_release();
 }
 
-const q_linear_code q_linear_amx = {16, pack_tile, panels, by_thread};
+const q_linear_code q_linear_amx = {16, pack_tile, panels, OWN_FLOATS, 0};
 #endif

@@ -14,6 +14,7 @@ enum {
 	BLOCK = 8 * STEP, // and of 32
 	CHUNK = 8,        // blocks that are unpacked at a time
 	AHEAD = 12288,    // bytes by which a stream of weights is read ahead
+	OWN = 1 << 13,    // numbers of rows that each thread packs for itself
 };
 
 #include "gemm_finish.h"
@@ -258,7 +259,7 @@ static int64_t pitch_of(int64_t count) { return count; }
 // activations_of are those of rows from a tile's begin on: each array has room for all rows before the next.
 ALWAYS activations activations_of(const q_linear_job *j, int64_t row) {
 	const int64_t in = j->l->in, rows = room(j), blocks = in / Q_BLOCK_IN;
-	char *scratch = j->l->scratch;
+	char *scratch = j->rows;
 	activations a = {.x = (int8_t *)scratch + row * in};
 	scratch += rows * in;
 	a.scales = (float *)scratch + row * blocks;
@@ -461,4 +462,4 @@ static void panels(void *job, int64_t task) {
 	end_tiles();
 }
 
-const q_linear_code Q_CODE = {Q_ROWS, pack_tile, panels};
+const q_linear_code Q_CODE = {Q_ROWS, pack_tile, panels, 0, OWN};

@@ -25,6 +25,8 @@ enum {
 	SUMS = BLOCK_TILES * ROWS * PANEL,
 	STEP = PANEL * 4, // bytes of a panel
 	AHEAD = 4096,     // bytes by which a stream of weights is read ahead
+	OWN_FLOATS = 1 << 17, // numbers of rows that each thread packs for itself
+	OWN_BYTES = 1 << 13,  // and of those that are rounded, which takes longer
 };
 #include "gemm_finish.h"
 
@@ -79,7 +81,7 @@ ALWAYS lanes lanes_u8s8(lanes sum, lanes w, lanes x) { return _mm512_dpbusd_epi3
 
 static int64_t steps_of(const q_linear_job *j) { return j->padded_in / (j->l->weights_dtype == Q_S8 ? 4 : 2); }
 static int64_t tile_begin(const q_linear_job *j, int64_t tile) { return j->l->rows * tile / j->tiles; }
-static uint32_t *packed(const q_linear_job *j, int64_t row) { return (uint32_t *)j->l->scratch + row * steps_of(j); }
+static uint32_t *packed(const q_linear_job *j, int64_t row) { return (uint32_t *)j->rows + row * steps_of(j); }
 static float *row_scales(const q_linear_job *j) { return (float *)packed(j, j->l->rows); }
 static int32_t *first_sums(const q_linear_job *j) { return (int32_t *)row_scales(j) + j->l->rows; }
 
@@ -267,5 +269,5 @@ static void panels(void *job, int64_t task) {
 	}
 }
 
-const q_linear_code q_linear_dot = {ROWS, pack_tile, panels};
+const q_linear_code q_linear_dot = {ROWS, pack_tile, panels, OWN_FLOATS, OWN_BYTES};
 #endif

@@ -46,7 +46,7 @@ static void panels_e4m3(const q_linear_job *j, int64_t task) {
 					const int64_t begin = tile_begin(j, t), count = tile_begin(j, t + 1) - begin;
 					const char *ahead = t == t0 ? (const char *)b + AHEAD : (const char *)wide;
 					float *sum = sums + p * SUMS + (begin - row) * PANEL;
-					codes[count - 1][FLOATS]((const float *)l->scratch + begin * in + k * count, (const char *)wide,
+					codes[count - 1][FLOATS]((const float *)j->rows + begin * in + k * count, (const char *)wide,
 						NULL, some, sum, k == 0, ahead, t == t0 ? 4 * PANEL : 0);
 				}
 			}

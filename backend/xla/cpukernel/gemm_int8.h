@@ -130,9 +130,9 @@ FOR_ROWS(TILES_S8, )
 static const tile_s8_code codes_s8[Q_ROWS][2] = {FOR_ROWS(ROW_S8, COMMA)};
 
 // Activations of 8 bits: [in/2][rows of the tile][2] for each tile, and each row's scale behind all of them.
-static int16_t *packed_s8(const q_linear_job *j, int64_t row) { return (int16_t *)j->l->scratch + row * j->padded_in; }
+static int16_t *packed_s8(const q_linear_job *j, int64_t row) { return (int16_t *)j->rows + row * j->padded_in; }
 static float *row_scales(const q_linear_job *j) {
-	return (float *)((char *)j->l->scratch + (j->l->rows * j->padded_in * 2 + 63) / 64 * 64);
+	return (float *)((char *)j->rows + (j->l->rows * j->padded_in * 2 + 63) / 64 * 64);
 }
 
 // pack_tile_s8 rounds the rows of a tile.

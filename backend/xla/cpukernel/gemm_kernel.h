@@ -16,6 +16,7 @@ enum {
 	MAX_PANELS = 8 / Q_WIDE, // panels a task
 	SUMS = MAX_ROWS * PANEL, // sums of a panel
 	AHEAD = 4096,            // bytes by which a stream of weights is read ahead
+	OWN = 1 << 13,            // numbers of rows that each thread packs for itself
 };
 
 #include "gemm_finish.h"
@@ -107,7 +108,7 @@ static void pack_tile(void *job, int64_t t) {
 		pack_tile_s8(j, begin, n);
 		return;
 	}
-	float *to = (float *)l->scratch + begin * j->padded_in;
+	float *to = (float *)j->rows + begin * j->padded_in;
 	for (int64_t r = 0; r < n; r++) {
 		for (int64_t i = 0; i < j->padded_in; i += 16) {
 			float x[16];
@@ -175,7 +176,7 @@ static void panels(void *job, int64_t task) {
 					// The first of several tiles keeps the block for the others.
 					const int reuse = kind != FLOATS && t > 0, keep = kind != FLOATS && t == 0 && tiles > 1;
 					const tile_code code = codes[rows - 1][reuse ? FLOATS : keep ? KEEP + kind : kind];
-					code((const float *)l->scratch + begin * in + k * rows, reuse ? (const char *)wide : b, wide, some,
+					code((const float *)j->rows + begin * in + k * rows, reuse ? (const char *)wide : b, wide, some,
 						sum, k == 0, ahead, step);
 				}
 			}
@@ -184,4 +185,4 @@ static void panels(void *job, int64_t task) {
 	}
 }
 
-const q_linear_code Q_CODE = {Q_ROWS, pack_tile, panels};
+const q_linear_code Q_CODE = {Q_ROWS, pack_tile, panels, OWN, OWN};

@@ -132,7 +132,7 @@ static void pack_tile(void *args, int64_t i) {
 static void panels(void *args, int64_t i) {
 	const group *g = args;
 	const int64_t at = find(g->tasks, g->count, i);
-	g->jobs[at].code->panels(&g->jobs[at], i - g->tasks[at]);
+	q_linear_panels(&g->jobs[at], i - g->tasks[at]);
 }
 
 // run does a layer of all experts: of is what they have in common, with the arrays of expert 0 and of the first place.
