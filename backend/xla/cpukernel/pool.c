@@ -10,55 +10,55 @@
 #include "ffi.h"
 #include "nanoseconds.h"
 
-// share is what is left of a thread's tasks: the first in the low half, the end in the high half. The thread takes them
-// from the first on, which lie side by side; others, once they have none, take the last.
+// A job is one or two stages: no task of the second begins before all of the first are through.
+enum { STAGES = 2, LINE = 64 };
+
+// share is what is left of a thread's tasks of each stage: the first in the low half, the end in the high half. The
+// thread takes them from the first on, which lie side by side; others, once they have none, take the last.
 typedef struct {
-	_Alignas(64) _Atomic uint64_t left;
+	_Alignas(LINE) _Atomic uint64_t left[STAGES];
 } share;
 
-static int64_t take(share *s, int last) {
-	uint64_t left = atomic_load_explicit(&s->left, memory_order_relaxed);
+static int64_t take(share *s, int at, int last) {
+	uint64_t left = atomic_load_explicit(&s->left[at], memory_order_relaxed);
 	for (;;) {
 		uint64_t first = (uint32_t)left, end = left >> 32;
 		if (first >= end) return -1;
 		uint64_t then = last ? (end - 1) << 32 | first : end << 32 | (first + 1);
-		if (atomic_compare_exchange_weak_explicit(&s->left, &left, then, memory_order_relaxed, memory_order_relaxed))
+		if (atomic_compare_exchange_weak_explicit(
+				&s->left[at], &left, then, memory_order_relaxed, memory_order_relaxed))
 			return (int64_t)(last ? end - 1 : first);
 	}
 }
 
-// A job is one or two stages: no task of the second begins before all of the first are through.
-enum { STAGES = 2 };
-
 typedef struct {
 	void (*task)(void *, int64_t);
 	int64_t tasks;
-	_Atomic int64_t done; // tasks that are through
 } stage;
 
 // job is the work of one q_parallel. It lives until the last thread that was asked to help has looked at it, which may
 // be long after q_parallel has returned; args does not, but is only used for a task that was taken, and q_parallel
-// waits for those.
+// waits for those. What helpers need is on few lines, since each goes from one processor to another.
 typedef struct {
+	_Alignas(LINE) _Atomic int64_t came; // threads that have a share
+	int64_t threads;
 	void *args;
 	stage stages[STAGES];
-	int64_t threads;
-	_Atomic int64_t came;   // threads that have a share
-	_Atomic int64_t owners; // threads that may still look at the job
-	_Atomic int waiting;    // threads that sleep until a stage is done
+	_Alignas(LINE) _Atomic int64_t done[STAGES]; // tasks that are through
+	_Atomic int64_t owners;                      // who may still look at the job
+	_Atomic int waiting;                         // threads that sleep until a stage is done
+	int64_t most;                                // threads that there are shares for
 	pthread_mutex_t lock;
 	pthread_cond_t stage_done;
-	share shares[]; // [STAGES][threads]
+	share shares[]; // [most]
 } job;
 
-static job *new_job(int64_t threads, void *args) {
-	size_t size = sizeof(job) + STAGES * threads * sizeof(share);
-	job *j = aligned_alloc(_Alignof(share), (size + _Alignof(share) - 1) / _Alignof(share) * _Alignof(share));
+static job *new_job(int64_t most) {
+	size_t size = sizeof(job) + most * sizeof(share);
+	job *j = aligned_alloc(LINE, (size + LINE - 1) / LINE * LINE);
 	if (!j) return NULL;
-	j->args = args;
-	j->threads = threads;
-	atomic_init(&j->came, 0);
-	atomic_init(&j->owners, threads);
+	j->most = most;
+	atomic_init(&j->owners, 1);
 	atomic_init(&j->waiting, 0);
 	pthread_mutex_init(&j->lock, NULL);
 	pthread_cond_init(&j->stage_done, NULL);
@@ -66,10 +66,24 @@ static job *new_job(int64_t threads, void *args) {
 }
 
 static void release(job *j) {
-	if (atomic_fetch_sub_explicit(&j->owners, 1, memory_order_acq_rel) != 1) return;
+	if (!j || atomic_fetch_sub_explicit(&j->owners, 1, memory_order_acq_rel) != 1) return;
 	pthread_cond_destroy(&j->stage_done);
 	pthread_mutex_destroy(&j->lock);
 	free(j);
+}
+
+// take_job returns a job for so many threads, each of which owns it until it calls release. It is the last but one of
+// the calling thread, if nobody looks at that any more: then no thread frees memory of another one.
+static job *take_job(int64_t threads) {
+	static _Thread_local job *jobs[2]; // owned too
+	static _Thread_local int turn;
+	job **at = &jobs[turn ^= 1];
+	if (!*at || (*at)->most < threads || atomic_load_explicit(&(*at)->owners, memory_order_acquire) != 1) {
+		release(*at);
+		*at = new_job(threads);
+	}
+	if (*at) atomic_fetch_add_explicit(&(*at)->owners, threads, memory_order_relaxed);
+	return *at;
 }
 
 int64_t q_share(int64_t tasks, int64_t threads, int64_t thread) {
@@ -78,10 +92,11 @@ int64_t q_share(int64_t tasks, int64_t threads, int64_t thread) {
 }
 
 static void set_stage(job *j, int at, int64_t tasks, void (*task)(void *, int64_t)) {
-	j->stages[at] = (stage){.task = task, .tasks = tasks};
+	j->stages[at] = (stage){task, tasks};
+	atomic_store_explicit(&j->done[at], 0, memory_order_relaxed);
 	for (int64_t i = 0; i < j->threads; i++) {
 		uint64_t first = q_share(tasks, j->threads, i), end = q_share(tasks, j->threads, i + 1);
-		atomic_init(&j->shares[at * j->threads + i].left, end << 32 | first);
+		atomic_store_explicit(&j->shares[i].left[at], end << 32 | first, memory_order_relaxed);
 	}
 }
 
@@ -114,36 +129,36 @@ static void pause_briefly(void) {
 // though another one is idle: see bench/threads.md.
 enum { LOOKS = 128 };
 
-// run does tasks of a stage until all are taken.
+// run does tasks of a stage until all are taken. Those of its own share count as soon as they are through.
 static void run(job *j, int at, int64_t thread) {
-	stage *s = &j->stages[at];
-	share *shares = j->shares + at * j->threads;
-	int64_t mine = 0;
-	for (int64_t k = 0; k < j->threads; k++) {
-		share *of = shares + (thread + k) % j->threads;
-		for (int64_t i; (i = take(of, k > 0)) >= 0; mine++) s->task(j->args, i);
-	}
-	if (!mine) return;
-	if (atomic_fetch_add(&s->done, mine) + mine == s->tasks && atomic_load(&j->waiting)) {
-		pthread_mutex_lock(&j->lock);
-		pthread_cond_broadcast(&j->stage_done);
-		pthread_mutex_unlock(&j->lock);
+	const int64_t tasks = j->stages[at].tasks;
+	void (*task)(void *, int64_t) = j->stages[at].task;
+	for (int64_t k = 0; tasks > 0 && k < j->threads; k++) {
+		share *of = j->shares + (thread + k) % j->threads;
+		int64_t mine = 0;
+		for (int64_t i; (i = take(of, at, k > 0)) >= 0; mine++) task(j->args, i);
+		if (mine && atomic_fetch_add(&j->done[at], mine) + mine == tasks && atomic_load(&j->waiting)) {
+			pthread_mutex_lock(&j->lock);
+			pthread_cond_broadcast(&j->stage_done);
+			pthread_mutex_unlock(&j->lock);
+		}
 	}
 }
 
-static int is_done(stage *s) { return atomic_load_explicit(&s->done, memory_order_acquire) == s->tasks; }
+static int is_done(job *j, int at) {
+	return atomic_load_explicit(&j->done[at], memory_order_acquire) == j->stages[at].tasks;
+}
 
 // finish waits until the others are through with their last tasks of a stage: mostly it is not worth sleeping.
 static void finish(job *j, int at) {
-	stage *s = &j->stages[at];
 	for (int i = 1; i <= 4096; i++) {
-		if (is_done(s)) return;
+		if (is_done(j, at)) return;
 		pause_briefly();
 		if (i % LOOKS == 0) sched_yield();
 	}
 	pthread_mutex_lock(&j->lock);
 	atomic_fetch_add(&j->waiting, 1);
-	while (atomic_load(&s->done) < s->tasks) pthread_cond_wait(&j->stage_done, &j->lock);
+	while (atomic_load(&j->done[at]) < j->stages[at].tasks) pthread_cond_wait(&j->stage_done, &j->lock);
 	atomic_fetch_sub(&j->waiting, 1);
 	pthread_mutex_unlock(&j->lock);
 }
@@ -154,15 +169,14 @@ int64_t q_pool_waited(void) { return atomic_load_explicit(&waited, memory_order_
 
 // finish_own is finish by the thread whose job it is.
 static void finish_own(job *j, int at) {
-	if (is_done(&j->stages[at])) return;
+	if (is_done(j, at)) return;
 	const int64_t begin = q_nanoseconds(CLOCK_MONOTONIC);
 	finish(j, at);
 	atomic_fetch_add_explicit(&waited, q_nanoseconds(CLOCK_MONOTONIC) - begin, memory_order_relaxed);
 }
 
 // work does what there is to do of a job, and waits for the end of all stages but the last.
-static void work(job *j, void (*wait)(job *, int)) {
-	int64_t thread = atomic_fetch_add_explicit(&j->came, 1, memory_order_relaxed);
+static void work(job *j, int64_t thread, void (*wait)(job *, int)) {
 	unsigned mode = begin_flush();
 	for (int at = 0; at < STAGES; at++) {
 		run(j, at, thread);
@@ -172,50 +186,53 @@ static void work(job *j, void (*wait)(job *, int)) {
 }
 
 // A thread that has helped stays for a moment in a seat, where the next job finds it at once: kernels follow each other
-// by microseconds, and waking a thread takes tens of them. A seat is empty (NULL), taken (&nobody), or holds the job
-// that its thread is to help with.
+// by microseconds, and waking a thread takes tens of them. A seat is empty (NULL), its thread waits (&nobody), or it
+// holds the job that its thread helps with.
+typedef struct {
+	_Alignas(LINE) _Atomic(job *) job;
+} seat;
+
 enum { SEATS = 128, STAY_NS = 1000000 };
-static _Atomic(job *) seats[SEATS];
+static seat seats[SEATS];
+static _Atomic int seated; // seats that were ever taken
 static _Atomic int awake;  // threads that help or wait in a seat
-static _Atomic int seated; // at least the seats that are taken
 static job nobody;
 
-// stay waits in a taken seat until there is a job or the time is over.
-static void stay(_Atomic(job *) *seat) {
+// sit takes a seat, or returns NULL if there is none.
+static seat *sit(void) {
+	for (int i = 0; i < SEATS; i++) {
+		job *empty = NULL;
+		if (!atomic_compare_exchange_strong(&seats[i].job, &empty, &nobody)) continue;
+		for (int s = atomic_load(&seated); s <= i && !atomic_compare_exchange_weak(&seated, &s, i + 1);) {}
+		return &seats[i];
+	}
+	return NULL;
+}
+
+// stay waits in a seat for a job. Where none comes in time it leaves the seat and returns NULL.
+static job *stay(seat *s) {
 	for (int64_t until = q_nanoseconds(CLOCK_MONOTONIC) + STAY_NS; q_nanoseconds(CLOCK_MONOTONIC) < until;) {
 		for (int i = 0; i < LOOKS; i++) { // the clock takes longer than a look
-			if (atomic_load_explicit(seat, memory_order_relaxed) != &nobody) return;
+			job *j = atomic_load_explicit(&s->job, memory_order_acquire);
+			if (j != &nobody) return j;
 			pause_briefly();
 		}
 		sched_yield();
 	}
+	job *j = &nobody;
+	return atomic_compare_exchange_strong(&s->job, &j, NULL) ? NULL : j;
 }
 
-// next_job waits for a job in a seat; NULL says that none came.
-static job *next_job(void) {
-	atomic_fetch_add(&seated, 1);
-	job *j = NULL;
-	for (int i = 0; i < SEATS; i++) {
-		job *empty = NULL;
-		if (!atomic_compare_exchange_strong(&seats[i], &empty, &nobody)) continue;
-		stay(&seats[i]);
-		j = atomic_exchange(&seats[i], NULL);
-		if (j == &nobody) j = NULL;
-		break;
-	}
-	atomic_fetch_sub(&seated, 1);
-	return j;
-}
-
-// seat gives the job, one owner of which is not yet named, to a thread that waits for one, and says whether there was
-// such a thread. While others are awake it looks for it so many times: a thread that is just through with another job
-// sits down sooner than a sleeping one wakes, and with one more awake there may be more threads than processors.
-static int seat(job *j, int looks) {
-	for (; looks > 0 && atomic_load(&awake) > 0; looks--) {
-		for (int i = 0; i < SEATS && atomic_load(&seated) > 0; i++) {
+// give_job gives the job to a thread that waits for one, and says whether there was such a thread. While others are
+// awake it looks for it so many times: a thread that is just through with another job sits down sooner than a sleeping
+// one wakes, and with one more awake there may be more threads than processors.
+static int give_job(job *j, int looks) {
+	for (; looks > 0 && atomic_load_explicit(&awake, memory_order_relaxed) > 0; looks--) {
+		const int most = atomic_load_explicit(&seated, memory_order_relaxed);
+		for (int i = 0; i < most; i++) {
 			job *waiting = &nobody;
-			if (atomic_load_explicit(&seats[i], memory_order_relaxed) == &nobody &&
-				atomic_compare_exchange_strong(&seats[i], &waiting, j))
+			if (atomic_load_explicit(&seats[i].job, memory_order_relaxed) == &nobody &&
+				atomic_compare_exchange_strong(&seats[i].job, &waiting, j))
 				return 1;
 		}
 		pause_briefly();
@@ -225,9 +242,15 @@ static int seat(job *j, int looks) {
 
 static void help(void *data) {
 	atomic_fetch_add(&awake, 1);
-	for (job *j = data; j; j = next_job()) {
-		work(j, finish);
+	seat *s = NULL;
+	for (job *j = data; j; j = s ? stay(s) : NULL) {
+		__builtin_prefetch(&j->shares[1], 1); // likely its own
+		int64_t thread = atomic_fetch_add_explicit(&j->came, 1, memory_order_relaxed);
+		for (int i = 0; i < 4; i++) __builtin_prefetch((char *)j->args + i * LINE);
+		work(j, thread, finish);
 		release(j);
+		if (s) atomic_store(&s->job, &nobody);
+		else s = sit();
 	}
 	atomic_fetch_sub(&awake, 1);
 }
@@ -242,21 +265,24 @@ static void alone(int64_t tasks, void (*task)(void *, int64_t), void *args) {
 void q_pool_run(q_pool p, int64_t first_tasks, void (*first)(void *, int64_t), int64_t tasks,
 	void (*task)(void *, int64_t), void *args) {
 	int64_t most = first_tasks > tasks ? first_tasks : tasks, threads = p.threads < most ? p.threads : most;
-	job *j = threads > 1 && most <= UINT32_MAX ? new_job(threads, args) : NULL;
+	job *j = threads > 1 && most <= UINT32_MAX ? take_job(threads) : NULL;
 	if (!j) {
 		alone(first_tasks, first, args);
 		alone(tasks, task, args);
 		return;
 	}
+	j->args = args;
+	j->threads = threads;
+	atomic_store_explicit(&j->came, 1, memory_order_relaxed); // the calling thread has the first share
 	set_stage(j, 0, first_tasks, first);
 	set_stage(j, 1, tasks, task);
 	int looks = 32;
 	for (int64_t i = 1; i < threads; i++) {
-		if (seat(j, looks)) continue;
+		if (give_job(j, looks)) continue;
 		looks = 1;
 		if (!p.schedule(p.context, help, j)) release(j);
 	}
-	work(j, finish_own);
+	work(j, 0, finish_own);
 	finish_own(j, STAGES - 1);
 	release(j);
 }
