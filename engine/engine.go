@@ -197,6 +197,11 @@ func newEngine(ctx context.Context, cfg Config) (_ *Engine, err error) {
 	for _, name := range unused {
 		e.log.Warn("the model has no use for a tensor", "name", name)
 	}
+	if b, ok := cfg.Backend.(interface{ Platform() string }); ok {
+		for _, warning := range plan.Warnings(b.Platform()) {
+			e.log.Warn(warning)
+		}
+	}
 	if cfg.Trace != nil {
 		e.trace = cfg.Trace(cfg.replica)
 	}

@@ -54,3 +54,14 @@ func (p Plan) checkLayers(model models.Config) error {
 	}
 	return nil
 }
+
+// loopOnGPU is what XLA:GPU makes of a loop of layers: its products read no slices of larger arrays. See docs/gpu.md.
+const loopOnGPU = "with `layers` loop, programs for GPUs copy the weights of each layer in each step; take unrolled"
+
+// Warnings says what of the plan is slow on a platform, as PJRT names it: "cpu", "cuda", "tpu".
+func (p Plan) Warnings(platform string) (warnings []string) {
+	if platform == "cuda" && p.Layers == LayersLoop {
+		warnings = append(warnings, loopOnGPU)
+	}
+	return warnings
+}

@@ -208,3 +208,15 @@ func TestLayersThatAreNoLoop(t *testing.T) {
 		}
 	}
 }
+
+// On GPUs a loop of layers copies weights: see docs/gpu.md.
+func TestWarningsOfLayers(t *testing.T) {
+	for _, platform := range []string{"cpu", "tpu", "cuda"} {
+		for _, layers := range []string{engine.LayersUnrolled, engine.LayersLoop} {
+			want := platform == "cuda" && layers == engine.LayersLoop
+			if got := (engine.Plan{Layers: layers}).Warnings(platform); (len(got) > 0) != want {
+				t.Errorf("%s, layers %s: %q", platform, layers, got)
+			}
+		}
+	}
+}

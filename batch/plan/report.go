@@ -107,10 +107,7 @@ func (r *Report) describe(p *Planner, done *engine.Precompiled) error {
 	}
 	r.Sequences = plan.Pages / ((r.Context + plan.PageSize - 1) / plan.PageSize)
 	r.Kernels = p.backend.KernelUses()
-	r.Warnings = kernelWarnings(r.Kernels)
-	if p.backend.Platform() == "cuda" && plan.Layers == engine.LayersLoop {
-		r.Warnings = append(r.Warnings, loopOnGPU)
-	}
+	r.Warnings = append(kernelWarnings(r.Kernels), plan.Warnings(p.backend.Platform())...)
 	kind, err := p.backend.DeviceKind()
 	if err != nil {
 		return err
@@ -121,9 +118,6 @@ func (r *Report) describe(p *Planner, done *engine.Precompiled) error {
 	}
 	return nil
 }
-
-// loopOnGPU is what XLA:GPU makes of a loop of layers: its products read no slices of larger arrays. See docs/gpu.md.
-const loopOnGPU = "with `layers` loop, programs for GPUs copy the weights of each layer in each step; take unrolled"
 
 // kernelWarnings says for which shapes attention has no kernel, and what to do about it.
 func kernelWarnings(used []xla.KernelUse) (warnings []string) {

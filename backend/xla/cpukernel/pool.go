@@ -5,7 +5,7 @@ package cpukernel
 */
 import "C"
 
-// poolWrong runs a job of two stages on threads of which some do not come and some come late, and says what is wrong
+// poolWrong runs jobs of two stages on threads of which some do not come and some come late, and says what is wrong
 // with what the pool did, or nothing.
 func poolWrong(threads, refused, late, firstTasks, tasks int) string {
 	wrong := C.q_pool_check(C.int64_t(threads), C.int64_t(refused), C.int64_t(late), C.int64_t(firstTasks),
@@ -14,4 +14,9 @@ func poolWrong(threads, refused, late, firstTasks, tasks int) string {
 		return ""
 	}
 	return C.GoString(wrong)
+}
+
+// poolBusy runs jobs of one task for each thread, which is busy for so many nanoseconds.
+func poolBusy(threads, jobs, nanoseconds int) {
+	C.q_pool_busy(C.int64_t(threads), C.int64_t(jobs), C.int64_t(nanoseconds))
 }

@@ -20,8 +20,11 @@ void q_pool_run(q_pool p, int64_t first_tasks, void (*first)(void *args, int64_t
 // together.
 int64_t q_pool_waited(void);
 
-// q_pool_check runs a job on threads of its own, of which some are late and some never come, and says what is wrong, or
-// returns NULL: each task is to run once, and none of the second stage before all of the first are through.
+// q_pool_check runs some jobs on threads of its own, of which some are late and some never come, and says what is
+// wrong, or returns NULL: each task is to run once, and none of the second stage before all of the first are through.
 const char *q_pool_check(int64_t threads, int64_t refused, int64_t late, int64_t first_tasks, int64_t tasks);
+
+// q_pool_busy runs jobs of one task for each thread, which is busy for so many nanoseconds.
+void q_pool_busy(int64_t threads, int64_t jobs, int64_t nanoseconds);
 
 #endif

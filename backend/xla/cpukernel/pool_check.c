@@ -1,8 +1,9 @@
+#define _POSIX_C_SOURCE 200809L
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <time.h>
 
+#include "nanoseconds.h"
 #include "pool.h"
 
 // lender lends threads: the first ones are refused, the next ones come late.
@@ -60,11 +61,11 @@ static void second(void *args, int64_t i) {
 	atomic_fetch_add(&s->ran[s->first_tasks + i], 1);
 }
 
-const char *q_pool_check(int64_t threads, int64_t refused, int64_t late, int64_t first_tasks, int64_t tasks) {
-	lender from = {refused, late};
+// check_job runs one job, and says what is wrong.
+static const char *check_job(q_pool p, int64_t first_tasks, int64_t tasks) {
 	seen s = {.first_tasks = first_tasks, .ran = calloc(first_tasks + tasks + 1, sizeof(_Atomic int))};
 	if (!s.ran) return "no memory";
-	q_pool_run((q_pool){threads, schedule, &from}, first_tasks, first, tasks, second, &s);
+	q_pool_run(p, first_tasks, first, tasks, second, &s);
 	const char *wrong =
 		atomic_load(&s.early) ? "a task of the second stage began before the first stage was done" : NULL;
 	for (int64_t i = 0; i < first_tasks + tasks && !wrong; i++) {
@@ -73,4 +74,24 @@ const char *q_pool_check(int64_t threads, int64_t refused, int64_t late, int64_t
 	}
 	free(s.ran);
 	return wrong;
+}
+
+const char *q_pool_check(int64_t threads, int64_t refused, int64_t late, int64_t first_tasks, int64_t tasks) {
+	enum { JOBS = 4 }; // a thread uses its jobs again
+	lender from = {refused, late};
+	const char *wrong = NULL;
+	for (int i = 0; i < JOBS && !wrong; i++)
+		wrong = check_job((q_pool){threads, schedule, &from}, first_tasks, tasks);
+	return wrong;
+}
+
+static void busy(void *args, int64_t i) {
+	const int64_t until = q_nanoseconds(CLOCK_MONOTONIC) + *(const int64_t *)args;
+	while (q_nanoseconds(CLOCK_MONOTONIC) < until) {}
+}
+
+void q_pool_busy(int64_t threads, int64_t jobs, int64_t nanoseconds) {
+	lender from = {0};
+	for (int64_t i = 0; i < jobs; i++)
+		q_pool_run((q_pool){threads, schedule, &from}, 0, NULL, threads, busy, &nanoseconds);
 }

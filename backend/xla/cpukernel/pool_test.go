@@ -1,6 +1,7 @@
 package cpukernel
 
 import (
+	"fmt"
 	"sync"
 	"testing"
 
@@ -32,4 +33,14 @@ func TestPoolRunsJobsAtOnce(t *testing.T) {
 		})
 	}
 	group.Wait()
+}
+
+// A job of two threads takes longer than its tasks by how long the threads wait for each other.
+func BenchmarkPool(b *testing.B) {
+	for _, work := range []int{0, 1000, 5000} {
+		b.Run(fmt.Sprintf("work=%dns", work), func(b *testing.B) {
+			poolBusy(2, b.N, work)
+			b.ReportMetric(b.Elapsed().Seconds()*1e9/float64(b.N)-float64(work), "beyond-ns/op")
+		})
+	}
 }
