@@ -188,6 +188,13 @@ void Q_NAME(q_attend)(void *args, int64_t index) {
 		atomic_store(&a->failed, 1);
 		return;
 	}
+	const struct span context = span_of(a, t);
+	const int64_t last = context.last;
+	const char *places[2][BLOCK], *packed_keys[BLOCK], *packed_values[BLOCK], *pieces[BLOCK];
+	int64_t base = context.base, n = locate(a, seq, base, last, places[0]);
+	// The first head's block is on its way while queries are read, unless the task before asked for it.
+	for (int64_t i = 0; i < n; i++) pieces[i] = places[0][i] + t->head * a->each * a->vector_bytes;
+	for (int64_t i = 0; i < n; i++) prefetch((struct ahead){pieces, a->each * a->vector_bytes}, i);
 	const int64_t padded = s.padded, packed_bytes = tile_floats(a, rows) * 4; // of a head's queries
 	const int tiles = by_tiles(a);
 	for (int64_t h = 0; h < t->heads; h++) {
@@ -209,14 +216,10 @@ void Q_NAME(q_attend)(void *args, int64_t index) {
 	if (tiles) begin_tiles(rows);
 	// Rows that are never converted read values of bf16 in pairs.
 	const int pairs = a->cache_type == Q_BF16 && rows <= TILE_ROWS && dim % (2 * Q_WIDTH) == 0 && dim % 16 == 0;
-	const struct span context = span_of(a, t);
-	const int64_t last = context.last;
-	const char *places[2][BLOCK], *packed_keys[BLOCK], *packed_values[BLOCK], *pieces[BLOCK];
 	for (int64_t j = 0; j < BLOCK; j++) {
 		packed_keys[j] = (const char *)(s.keys + j * padded);
 		packed_values[j] = (const char *)(s.values + j * padded);
 	}
-	int64_t base = context.base, n = locate(a, seq, base, last, places[0]);
 	for (int turn = 0; base < last; base += BLOCK, turn ^= 1) {
 		const char **tokens = places[turn], **next = places[turn ^ 1];
 		int64_t next_n = base + BLOCK < last ? locate(a, seq, base + BLOCK, last, next) : 0;

@@ -225,15 +225,18 @@ static job *stay(seat *s) {
 
 // give_job gives the job to a thread that waits for one, and says whether there was such a thread. While others are
 // awake it looks for it so many times: a thread that is just through with another job sits down sooner than a sleeping
-// one wakes, and with one more awake there may be more threads than processors.
+// one wakes, and with one more awake there may be more threads than processors. So for half of the looks it waits for
+// the threads of the first seats, if these are all taken: those of other seats are more than are needed, and leave if
+// no job comes.
 static int give_job(job *j, int looks) {
+	const int later = looks / 2;
 	for (; looks > 0 && atomic_load_explicit(&awake, memory_order_relaxed) > 0; looks--) {
-		const int most = atomic_load_explicit(&seated, memory_order_relaxed);
-		for (int i = 0; i < most; i++) {
-			job *waiting = &nobody;
-			if (atomic_load_explicit(&seats[i].job, memory_order_relaxed) == &nobody &&
-				atomic_compare_exchange_strong(&seats[i].job, &waiting, j))
-				return 1;
+		int patient = looks > later;
+		for (int i = 0; i < atomic_load_explicit(&seated, memory_order_relaxed); i++) {
+			job *in = atomic_load_explicit(&seats[i].job, memory_order_relaxed);
+			if (in == &nobody && atomic_compare_exchange_strong(&seats[i].job, &in, j)) return 1;
+			if (!in) patient = 0;
+			if (patient && i + 1 == j->threads - 1) break;
 		}
 		pause_briefly();
 	}
