@@ -192,7 +192,7 @@ void Q_NAME(q_attend)(void *args, int64_t index) {
 	const int64_t last = context.last;
 	const char *places[2][BLOCK], *packed_keys[BLOCK], *packed_values[BLOCK], *pieces[BLOCK];
 	int64_t base = context.base, n = locate(a, seq, base, last, places[0]);
-	// The first head's block is on its way while queries are read, unless the task before asked for it.
+	// The first head's block comes while queries are read. The thread's task before may have asked for it already.
 	for (int64_t i = 0; i < n; i++) pieces[i] = places[0][i] + t->head * a->each * a->vector_bytes;
 	for (int64_t i = 0; i < n; i++) prefetch((struct ahead){pieces, a->each * a->vector_bytes}, i);
 	const int64_t padded = s.padded, packed_bytes = tile_floats(a, rows) * 4; // of a head's queries

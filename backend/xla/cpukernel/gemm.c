@@ -112,18 +112,17 @@ void q_linear_panels(void *job, int64_t task) {
 		void *rows;
 		size_t size;
 	} own;
+	const int packed = own.job == j->number;
 	const size_t size = q_linear_scratch(j->l->rows, j->l->in);
-	if (own.size < size) {
+	if (!packed && own.size < size) {
 		free(own.rows);
 		own.rows = aligned_alloc(4096, (size + 4095) / 4096 * 4096);
 		own.size = own.rows ? size : 0;
 	}
 	q_linear_job mine = *j;
 	if (own.rows) mine.rows = own.rows; // without memory, each thread writes the same to the scratch
-	if (own.job != j->number) {
-		for (int64_t t = 0; t < j->tiles; t++) j->code->pack_tile(&mine, t);
-		own.job = j->number;
-	}
+	for (int64_t t = 0; !packed && t < j->tiles; t++) j->code->pack_tile(&mine, t);
+	own.job = j->number;
 	j->code->panels(&mine, task);
 }
 

@@ -156,10 +156,10 @@ static void configure(int64_t rows) {
 	_tile_loadconfig(&config);
 }
 
-// share is a task: some panels, from one on, with the rows packed.
+// share is a task: some panels, from one on.
 typedef struct {
 	const q_linear_job *j;
-	const char *rows, *weights; // of the first panel
+	const char *weights; // of the first panel
 	int64_t from, n, steps, panel;
 	float out[2 * SUMS] __attribute__((aligned(64)));
 } share;
@@ -176,7 +176,7 @@ static void results(share *s, int64_t t, int64_t tiles, int64_t panel, int64_t n
 
 // stream_panels multiplies n panels, from one on, by a tile of rows.
 static void stream_panels(share *s, int64_t t, int64_t panel, int64_t n) {
-	const char *a = s->rows + t * s->steps * 1024, *b = s->weights + panel * s->panel;
+	const char *a = (const char *)s->j->rows + t * s->steps * 1024, *b = s->weights + panel * s->panel;
 	for (int64_t p = panel; p < panel + n; p += 2) {
 		const int64_t pair = least(2, panel + n - p);
 		for (int64_t i = 0; i < pair; i++, b += s->panel) {
@@ -213,7 +213,8 @@ static void block_panels(share *s, int64_t t0, int64_t t1, int64_t n) {
 			const int share = t1 - t0 > 6 ? 1 : t1 - t0 > 2 ? 2 : 3, lines = 2 << share;
 			for (int64_t t = t0; t < t1; t += 2) {
 				const int two = t + 1 < t1, last = k + some == s->steps;
-				codes[s8][two][left > 0 ? share : 0](s->rows + t * tile + k * 1024, tile, b, s->panel, some,
+				const char *a = (const char *)s->j->rows + t * tile + k * 1024;
+				codes[s8][two][left > 0 ? share : 0](a, tile, b, s->panel, some,
 					sums[p / 2][t - t0], k == 0, last ? s->out : NULL, next);
 				next += some * 64 * lines;
 				left -= two ? lines : 16;
@@ -226,7 +227,7 @@ static void block_panels(share *s, int64_t t0, int64_t t1, int64_t n) {
 static void panels(void *job, int64_t task) {
 	const q_linear_job *j = job;
 	const int64_t steps = j->padded_in / step_of(j->l->weights_dtype), from = task * j->panels_a_task;
-	share s = {.j = j, .rows = j->rows, .from = from, .steps = steps, .panel = steps * 1024};
+	share s = {.j = j, .from = from, .steps = steps, .panel = steps * 1024};
 	s.n = least(j->panels_a_task, j->panels - from);
 	s.weights = (const char *)j->l->weights + from * s.panel;
 	configure(j->l->rows);
