@@ -11,6 +11,7 @@ import (
 	"github.com/gomlx/compute/shapes"
 	. "github.com/gomlx/gomlx/core/graph"
 
+	"github.com/quire/quire/backend/xla/cpukernel"
 	"github.com/quire/quire/internal/testenv"
 	"github.com/quire/quire/linear"
 )
@@ -167,6 +168,25 @@ func TestRowsAreIndependent(t *testing.T) {
 				if got := run(l.x[from*l.in:], l.r[from*columns:]); !slices.Equal(got, all[from*columns:]) {
 					t.Fatalf("%s: the last %d rows are other bits alone", l, n)
 				}
+			}
+		}
+	}
+}
+
+// Results are the same bits on one thread, also where each of several multiplies some rows by all weights.
+func TestThreadsGiveTheSame(t *testing.T) {
+	const rows = 133
+	backend := testenv.XLA(t)
+	t.Cleanup(func() { cpukernel.SetThreads(0) })
+	for _, l := range layers(rand.New(rand.NewPCG(9, 9)), rows) {
+		run := l.compile(t, backend, linear.NewFormat(backend, l.matrix()))
+		for _, n := range []int{31, 33, 64, rows} {
+			x, r := l.x[:n*l.in], l.r[:n*l.columns()]
+			cpukernel.SetThreads(1)
+			want := run(x, r)
+			cpukernel.SetThreads(2)
+			if !slices.Equal(run(x, r), want) {
+				t.Fatalf("%s: %d rows are other bits on two threads", l, n)
 			}
 		}
 	}

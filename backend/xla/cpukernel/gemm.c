@@ -64,9 +64,9 @@ static q_layout layout_at(int level, int dtype) {
 
 q_layout q_linear_layout(int dtype) { return layout_at(level(), dtype); }
 
-size_t q_linear_scratch(int64_t rows, int64_t in) {
-	return (size_t)((rows + 15) / 16 * 16) * ((in + 63) / 64 * 64 + 16) * 4;
-}
+static size_t scratch_of_row(int64_t in) { return (size_t)((in + 63) / 64 * 64 + 16) * 4; }
+
+size_t q_linear_scratch(int64_t rows, int64_t in) { return (size_t)((rows + 15) / 16 * 16) * scratch_of_row(in); }
 
 // panels_a_task shares panels out: about equal numbers for each thread, in several tasks each where there are enough.
 static int64_t panels_a_task(int64_t panels, int64_t threads, int64_t most, int64_t unit) {
@@ -82,11 +82,11 @@ static int64_t panels_a_task(int64_t panels, int64_t threads, int64_t most, int6
 
 static _Atomic uint64_t jobs; // so far
 
-static q_linear_job plan_at(int level, q_frame *f, const q_linear *l) {
+static q_linear_job plan_at(int level, int64_t threads, const q_linear *l) {
 	q_layout layout = layout_at(level, l->weights_dtype);
 	q_linear_job j = {l, code(level, l->weights_dtype, l->dtype, l->rows, l->blocks.e4m3), q_padded_in(l->in, layout)};
 	j.tiles = (l->rows + j.code->tile_rows - 1) / j.code->tile_rows;
-	const int64_t threads = q_threads(f), numbers = l->rows * l->in;
+	const int64_t numbers = l->rows * l->in;
 	const int own = numbers <= (q_size(l->weights_dtype) == 1 ? j.code->own_bytes : j.code->own_floats);
 	j.rows = l->scratch;
 	j.packs = own && threads > 1 && l->out >= 128 * threads ? 0 : j.tiles;
@@ -97,7 +97,9 @@ static q_linear_job plan_at(int level, q_frame *f, const q_linear *l) {
 	return j;
 }
 
-q_linear_job q_linear_plan(q_frame *f, const q_linear *l) { return plan_at(level(), f, l); }
+q_linear_job q_linear_plan(q_frame *f, const q_linear *l) { return plan_at(level(), q_threads(f), l); }
+
+static int64_t tasks_of(const q_linear_job *j) { return (j->panels + j->panels_a_task - 1) / j->panels_a_task; }
 
 // A thread that packs rows for itself does so at its first task of a job. So their lines need not go from one processor
 // to another, and no thread waits until another one has packed.
@@ -126,11 +128,57 @@ void q_linear_panels(void *job, int64_t task) {
 	j->code->panels(&mine, task);
 }
 
+// parts is a layer cut by its rows, a part a thread: each is a layer that one thread computes. It packs its rows,
+// multiplies them by all weights and writes their results. Kernels before and behind have rows as tasks too, so that
+// rows hardly go from one processor to another. In return all threads read all weights, at about the same time. That is
+// worth it for many rows and narrow matrices: see bench/threads.md.
+enum { MAX_PARTS = 64, NARROW = 2048 };
+struct parts {
+	int64_t packs, tasks; // of a part, at most
+	q_linear layers[MAX_PARTS];
+	q_linear_job jobs[MAX_PARTS];
+};
+
+static void pack_part(void *args, int64_t i) {
+	struct parts *p = args;
+	q_linear_job *j = &p->jobs[i / p->packs];
+	if (i % p->packs < j->packs) j->code->pack_tile(j, i % p->packs);
+}
+
+static void part_panels(void *args, int64_t i) {
+	struct parts *p = args;
+	q_linear_panels(&p->jobs[i / p->tasks], i % p->tasks);
+}
+
+static void run_parts(int level, q_frame *f, const q_linear *l, int64_t count) {
+	const int64_t columns = l->gate_up ? l->out / 2 : l->out, size = q_size(l->dtype);
+	struct parts p;
+	for (int64_t i = 0; i < count; i++) {
+		const int64_t begin = q_share(l->rows, count, i), at = begin * columns;
+		q_linear *part = &p.layers[i];
+		*part = *l;
+		part->rows = q_share(l->rows, count, i + 1) - begin;
+		part->x = (const char *)l->x + begin * l->in * size;
+		if (l->residual) part->residual = (const char *)l->residual + at * size;
+		part->y = (char *)l->y + at * (int64_t)q_size(l->result_dtype);
+		part->scratch = (char *)l->scratch + begin * scratch_of_row(l->in);
+		p.jobs[i] = plan_at(level, 1, part);
+	}
+	p.packs = p.jobs[0].packs;
+	p.tasks = tasks_of(&p.jobs[0]);
+	q_parallel_then(f, count * p.packs, pack_part, count * p.tasks, part_panels, &p);
+}
+
 static void run_at(int level, q_frame *f, const q_linear *l) {
 	if (l->rows <= 0 || l->out <= 0) return;
-	q_linear_job j = plan_at(level, f, l);
-	const int64_t tasks = (j.panels + j.panels_a_task - 1) / j.panels_a_task;
-	q_parallel_then(f, j.packs, j.code->pack_tile, tasks, q_linear_panels, &j);
+	const int64_t threads = q_threads(f), narrow = l->in < NARROW || l->out < NARROW;
+	q_linear_job j = plan_at(level, threads, l);
+	const int64_t rows = j.code->part_rows;
+	if (narrow && rows && threads > 1 && threads <= MAX_PARTS && l->rows >= threads * rows) {
+		run_parts(level, f, l, threads);
+		return;
+	}
+	q_parallel_then(f, j.packs, j.code->pack_tile, tasks_of(&j), q_linear_panels, &j);
 }
 
 void q_linear_run(q_frame *f, const q_linear *l) { run_at(level(), f, l); }

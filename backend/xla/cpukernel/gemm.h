@@ -74,6 +74,7 @@ typedef struct {
 	void (*pack_tile)(void *job, int64_t tile);
 	void (*panels)(void *job, int64_t task);
 	int64_t own_floats, own_bytes; // the most numbers that each thread packs for itself, by the type of weights
+	int64_t part_rows;             // the least rows that a thread multiplies by all weights; 0: it never does
 } q_linear_code;
 
 typedef struct {

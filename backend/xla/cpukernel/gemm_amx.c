@@ -238,5 +238,5 @@ static void panels(void *job, int64_t task) {
 	_tile_release();
 }
 
-const q_linear_code q_linear_amx = {16, pack_tile, panels, OWN_FLOATS, 0};
+const q_linear_code q_linear_amx = {16, pack_tile, panels, OWN_FLOATS, 0, 0};
 #endif
