@@ -43,12 +43,13 @@ func oneThread(t *testing.T) compute.Backend {
 // prompt or in a decode step, with any pages and sizes of them, in a contiguous cache, and on one thread or more.
 func TestSameBytes(t *testing.T) {
 	for i, c := range []struct{ dtype, kv dtypes.DType }{{dtype: dtypes.Float32}, {dtype: dtypes.BFloat16},
-		{dtype: dtypes.Float16}, {dtypes.BFloat16, dtypes.Int8}, {dtypes.Float32, dtypes.F8E4M3FN}} {
+		{dtype: dtypes.Float16}, {dtypes.BFloat16, dtypes.Int8}, {dtypes.Float32, dtypes.F8E4M3FN},
+		{dtypes.Float32, dtypes.BFloat16}, {dtype: dtypes.BFloat16}} {
 		opts := []attention.Options{{Scale: 0.3}, {Scale: 0.3, Window: 41}, {Scale: 0.3, SoftCap: 4}}[i%3]
 		dtype := c.dtype
 		t.Run(fmt.Sprintf("%s/%s/%+v", dtype, c.kv, opts), func(t *testing.T) {
 			first := base
-			first.heads, first.kvHeads, first.headDim, first.opts, first.kvType = 6, 2, 40+8*(i/3), opts, c.kv
+			first.heads, first.kvHeads, first.headDim, first.opts, first.kvType = 6, 2, 40+8*(i/3)+8*(i/6), opts, c.kv
 			first.sinks = i%3 == 1
 			reference := first
 			reference.tokens, reference.seqs = 96, 1

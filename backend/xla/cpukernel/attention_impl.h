@@ -8,10 +8,10 @@
 // rows share one conversion of them to float32.
 //
 // What a row gets depends on its query, its position and its sequence's keys and values alone: a score is LANES sums
-// over every LANES-th dimension in order, added by a fixed tree; weighted sums add over the positions in order, sums of
-// weights by a fixed tree. Blocks that a row does not see leave its sums as they are. Of quantized keys and values the
-// numbers of the bytes are used as others are; scores are multiplied by the keys' scales, and weights by the values',
-// once they are summed.
+// over every LANES-th dimension in order, or pair of dimensions of bf16 keys, added by a fixed tree, and then scaled;
+// weighted sums add over the positions in order, sums of weights by a fixed tree. Blocks that a row does not see leave
+// its sums as they are. Of quantized keys and values the numbers of the bytes are used as others are; scores are
+// multiplied by the keys' scales, and weights by the values', once they are summed.
 #include "simd.h"
 
 #ifndef Q_SIMD_MISSING
@@ -24,7 +24,7 @@
 
 // scratch is the memory of one task; rows are per head.
 struct scratch {
-	float *query;  // [heads][rows][padded], scaled; or the packed ones of each head, for score_tiles
+	float *query;  // [heads][rows][padded], as pack_pairs has them or in order; or those of each head for score_tiles
 	float *sum;    // [heads][rows][padded]
 	float *max;    // [heads][rows]
 	float *total;  // [heads][rows]
@@ -56,11 +56,12 @@ static int allocate(struct scratch *s, const struct q_attention *a, int64_t head
 	return 1;
 }
 
-// pack converts n keys or values to float32, [n][padded], with zeros up to padded.
-static void pack(const struct q_attention *a, struct tokens_of from, int64_t n, int64_t padded, float *to) {
+// pack converts n keys or values to float32, [n][padded], with zeros up to padded; pairs says in the order of pairs.
+static void pack(const struct q_attention *a, struct tokens_of from, int64_t n, int64_t padded, int pairs, float *to) {
 	for (int64_t j = 0; j < n; j++) {
 		const char *p = from.tokens[j] + from.offset;
-		switch (a->cache_type) {
+		switch (pairs ? PAIRS : a->cache_type) {
+		case PAIRS: unpack_pairs(p, a->dim, padded, to + j * padded); break;
 		case Q_BF16: unpack(p, Q_BF16, a->dim, padded, to + j * padded); break;
 		case Q_F16: unpack(p, Q_F16, a->dim, padded, to + j * padded); break;
 		case Q_S8: unpack(p, Q_S8, a->dim, padded, to + j * padded); break;
@@ -85,13 +86,14 @@ static void multiply_by(
 	}
 }
 
-// soften turns the scores of a row into weights and returns by how much its sums shrink. The row sees the keys [low,
-// high) of the block.
-Q_INLINE float soften(float *scores, int64_t low, int64_t high, float soft_cap, float *max, float *total) {
+// soften turns the products of a row and the keys into weights and returns by how much the row's sums shrink. The row
+// sees the keys [low, high) of the block.
+Q_INLINE float soften(
+	float *scores, int64_t low, int64_t high, float scale, float soft_cap, float *max, float *total) {
 	vf s[BLOCK_VECTORS];
 	vi iota;
 	for (int i = 0; i < Q_WIDTH; i++) iota[i] = i;
-	for (int c = 0; c < BLOCK_VECTORS; c++) s[c] = vload(scores + c * Q_WIDTH);
+	for (int c = 0; c < BLOCK_VECTORS; c++) s[c] = vload(scores + c * Q_WIDTH) * vset(scale);
 	if (soft_cap > 0) {
 		for (int c = 0; c < BLOCK_VECTORS; c++) s[c] = vtanh(s[c] / vset(soft_cap)) * vset(soft_cap);
 	}
@@ -178,6 +180,45 @@ static void finish(const struct q_attention *a, const struct q_attention_task *t
 	}
 }
 
+// begin_heads reads the queries of a task and begins their sums.
+static void begin_heads(
+	const struct q_attention *a, const struct q_attention_task *t, int64_t rows, struct scratch *s) {
+	const int64_t group = a->heads / a->kv_heads, padded = s->padded;
+	for (int64_t h = 0; h < t->heads; h++) {
+		for (int64_t r = 0; r < rows; r++) {
+			const int64_t head = (t->head + h) * group + r % group, at = h * rows + r;
+			const char *from = a->q + ((t->token + r / group) * a->heads + head) * a->dim * q_size(a->type);
+			float *to = s->query + at * padded;
+			if (by_tiles(a)) pack_query(from, a->dim, r, (char *)s->query + h * tile_floats(a, rows) * 4);
+			else if (paired(a)) pack_pairs(from, a->type, a->dim, padded, by_dots(a), to);
+			else unpack(from, a->type, a->dim, padded, to);
+			s->max[at] = a->sinks ? a->sinks[head] : -INFINITY;
+			s->total[at] = a->sinks ? 1 : 0; // the sink's own weight
+		}
+	}
+	memset(s->sum, 0, t->heads * rows * padded * sizeof(float));
+}
+
+// block is up to BLOCK tokens of a sequence, and the KV heads of a task.
+struct block {
+	const char **tokens;
+	int64_t n, head, heads;
+};
+
+// find_ahead finds the keys and values to read ahead, those of the given head of a block, or where it has fewer, of
+// what is behind it. It returns how many pieces there are.
+Q_INLINE int64_t find_ahead(
+	const struct q_attention *a, int64_t head, struct block block, struct block behind, const char **pieces) {
+	if (head >= block.heads) {
+		head -= block.heads;
+		if (behind.n > 0 && head < behind.heads) block = behind;
+		else block.n = head = 0;
+	}
+	const int64_t at = (block.head + head) * a->each * a->vector_bytes;
+	for (int64_t i = 0; i < BLOCK; i++) pieces[i] = block.tokens[i] + at;
+	return block.n;
+}
+
 void Q_NAME(q_attend)(void *args, int64_t index) {
 	struct q_attention *a = args;
 	const struct q_attention_task *t = a->tasks + index;
@@ -192,27 +233,16 @@ void Q_NAME(q_attend)(void *args, int64_t index) {
 	const int64_t last = context.last;
 	const char *places[2][BLOCK], *packed_keys[BLOCK], *packed_values[BLOCK], *pieces[BLOCK];
 	int64_t base = context.base, n = locate(a, seq, base, last, places[0]);
-	// The first head's block comes while queries are read. The thread's task before may have asked for it already.
-	for (int64_t i = 0; i < n; i++) pieces[i] = places[0][i] + t->head * a->each * a->vector_bytes;
-	for (int64_t i = 0; i < n; i++) prefetch((struct ahead){pieces, a->each * a->vector_bytes}, i);
-	const int64_t padded = s.padded, packed_bytes = tile_floats(a, rows) * 4; // of a head's queries
-	const int tiles = by_tiles(a);
-	for (int64_t h = 0; h < t->heads; h++) {
-		for (int64_t r = 0; r < rows; r++) {
-			const char *from =
-				a->q + ((t->token + r / group) * a->heads + (t->head + h) * group + r % group) * dim * q_size(a->type);
-			float *to = s.query + (h * rows + r) * padded;
-			if (tiles) {
-				pack_query(from, dim, r, (char *)s.query + h * packed_bytes);
-			} else {
-				unpack(from, a->type, dim, padded, to);
-				for (int64_t d = 0; d < padded; d++) to[d] *= a->scale;
-			}
-			s.max[h * rows + r] = a->sinks ? a->sinks[(t->head + h) * group + r % group] : -INFINITY;
-			s.total[h * rows + r] = a->sinks ? 1 : 0; // the sink's own weight
-		}
+	// Keys and values are read ahead of those in use by so many heads. The first ones come while queries are read,
+	// unless the thread's task before has asked for them.
+	const int64_t piece_bytes = a->each * a->vector_bytes, lead = lead_of(piece_bytes, t->heads);
+	for (int64_t i = 0; i < n; i++) {
+		pieces[0] = places[0][i] + t->head * piece_bytes;
+		prefetch((struct ahead){pieces, lead * piece_bytes}, 0);
 	}
-	memset(s.sum, 0, t->heads * rows * s.padded * sizeof(float));
+	const int64_t padded = s.padded;
+	const int tiles = by_tiles(a);
+	begin_heads(a, t, rows, &s);
 	if (tiles) begin_tiles(rows);
 	// Rows that are never converted read values of bf16 in pairs.
 	const int pairs = a->cache_type == Q_BF16 && rows <= TILE_ROWS && dim % (2 * Q_WIDTH) == 0 && dim % 16 == 0;
@@ -223,12 +253,10 @@ void Q_NAME(q_attend)(void *args, int64_t index) {
 	for (int turn = 0; base < last; base += BLOCK, turn ^= 1) {
 		const char **tokens = places[turn], **next = places[turn ^ 1];
 		int64_t next_n = base + BLOCK < last ? locate(a, seq, base + BLOCK, last, next) : 0;
-		// What follows the block: the next one, or the first of the next task.
-		int64_t follows = next_n, next_head = t->head;
-		if (!next_n && index + 1 < a->task_count) {
-			follows = locate_task(a, t + 1, next);
-			next_head = t[1].head;
-		}
+		// What is behind the block: the next one, or the first of the next task.
+		struct block behind = {next, next_n, t->head, t->heads};
+		if (!next_n && index + 1 < a->task_count)
+			behind = (struct block){next, locate_task(a, t + 1, next), t[1].head, t[1].heads};
 		// The tokens of the task that see some of the block.
 		int64_t from = t->count, to = 0;
 		for (int64_t i = 0; i < t->count; i++) {
@@ -243,28 +271,30 @@ void Q_NAME(q_attend)(void *args, int64_t index) {
 			struct tokens_of keys = {tokens, offset}, values = {tokens, offset + (a->each - 1) * bytes};
 			const struct tokens_of cached[] = {keys, values};
 			const int quantized = q_attention_quantized(a->cache_type);
-			// Meanwhile keys and values of the next head are read ahead, or of the first head of what follows.
-			const int more = h + 1 < t->heads;
-			const int64_t pieces_ahead = more ? n : follows, head_ahead = more ? t->head + h + 1 : next_head;
-			for (int64_t i = 0; i < BLOCK; i++)
-				pieces[i] = (more || !follows ? tokens : next)[i] + head_ahead * a->each * bytes;
-			struct ahead half = {pieces, pieces_ahead ? a->each * bytes : 0}, rest = {pieces + n / 2, half.bytes};
-			int dtype = a->cache_type;
+			const struct block here = {tokens, n, t->head, t->heads};
+			const int64_t pieces_ahead = find_ahead(a, h + lead, here, behind, pieces);
+			struct ahead half = {pieces, pieces_ahead ? piece_bytes : 0}, rest = {pieces + n / 2, half.bytes};
+			int key_type = by_dots(a) ? DOTS : paired(a) ? PAIRS : a->cache_type;
+			int value_type = pairs ? PAIRS : a->cache_type;
 			float *block = s.scores + from * group * BLOCK;
 			if (tiles) {
 				const int64_t first = from * group / 16 * 16;
-				score_tiles(a, to * group - first, n, (char *)s.query + h * packed_bytes + first * dim * 2, keys, half,
-					s.scores + first * BLOCK);
+				const char *queries = (char *)s.query + h * tile_floats(a, rows) * 4 + first * dim * 2;
+				score_tiles(a, to * group - first, n, queries, keys, half, s.scores + first * BLOCK);
 			}
 			// Keys and values are used as they lie, but for those that would be converted over and over.
-			if (dim % 16 || (count > TILE_ROWS && dtype != Q_F32)) {
-				if (a->each == 1 || !tiles) pack(a, keys, n, padded, s.keys);
-				if (a->each == 2) pack(a, values, n, padded, s.values);
-				keys = (struct tokens_of){packed_keys, 0};
+			if (dim % 16 || (count > TILE_ROWS && a->cache_type != Q_F32)) {
+				if (a->each == 1 || (!tiles && key_type != DOTS)) {
+					pack(a, keys, n, padded, paired(a), s.keys);
+					keys = (struct tokens_of){packed_keys, 0};
+					key_type = Q_F32;
+				}
+				if (a->each == 2) pack(a, values, n, padded, 0, s.values);
 				values = a->each == 2 ? (struct tokens_of){packed_values, 0} : keys;
-				dtype = Q_F32;
+				value_type = Q_F32;
 			}
-			if (!tiles) score_all(dtype, count, up(dim, LANES), n, padded, s.query + row * padded, keys, half, block);
+			const int64_t scored = up(dim, paired(a) ? 2 * LANES : LANES);
+			if (!tiles) score_all(key_type, count, scored, n, padded, s.query + row * padded, keys, half, block);
 			if (quantized) multiply_by(a, cached[0], n, count, s.scales, block);
 			for (int64_t r = 0; r < count; r++) {
 				int64_t end = (int64_t)positions[from + r / group] + 1 - base,
@@ -274,11 +304,11 @@ void Q_NAME(q_attend)(void *args, int64_t index) {
 				if (end > n) end = n;
 				s.keep[r] = 1;
 				if (start < end)
-					s.keep[r] = soften(scores, start, end, a->soft_cap, s.max + row + r, s.total + row + r);
+					s.keep[r] = soften(scores, start, end, a->scale, a->soft_cap, s.max + row + r, s.total + row + r);
 				else memset(scores, 0, BLOCK * sizeof(float));
 			}
 			if (quantized) multiply_by(a, cached[1], n, count, s.scales, block);
-			value_all(pairs ? PAIRS : dtype, count, n, padded, block, s.keep, values, rest, s.sum + row * padded);
+			value_all(value_type, count, n, padded, block, s.keep, values, rest, s.sum + row * padded);
 			for (int64_t i = n; i < pieces_ahead; i++) prefetch(half, i);
 		}
 		n = next_n;

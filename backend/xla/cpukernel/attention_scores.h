@@ -1,6 +1,6 @@
 // Scores by tiles of AMX: the products of queries and keys that are bf16. Keys are read as they lie in the cache, those
 // of sixteen tokens at a time. Queries are packed, [rows/16][dim/2][16][2]. Scores are summed over 32 dimensions at a
-// time, in the order of the instruction, and then scaled.
+// time, in the order of the instruction.
 #ifndef QUIRE_ATTENTION_SCORES_H
 #define QUIRE_ATTENTION_SCORES_H
 
@@ -66,10 +66,10 @@ static void score_tiles(const struct q_attention *a, int64_t rows, int64_t n, co
 #if Q_SIMD == Q_AVX512
 			const __m512i at =
 				_mm512_setr_epi32(0, 16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224, 240);
-			vstore(to, (vf)_mm512_i32gather_ps(at, sums[0] + r, 4) * vset(a->scale));
-			vstore(to + 16, (vf)_mm512_i32gather_ps(at, sums[1] + r, 4) * vset(a->scale));
+			vstore(to, (vf)_mm512_i32gather_ps(at, sums[0] + r, 4));
+			vstore(to + 16, (vf)_mm512_i32gather_ps(at, sums[1] + r, 4));
 #else
-			for (int i = 0; i < BLOCK; i++) to[i] = sums[i / 16][i % 16 * 16 + r] * a->scale;
+			for (int i = 0; i < BLOCK; i++) to[i] = sums[i / 16][i % 16 * 16 + r];
 #endif
 		}
 	}

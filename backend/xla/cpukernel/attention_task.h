@@ -61,6 +61,7 @@ void q_quantize_avx512(const struct q_quantize *v);
 void q_attend_plain(void *args, int64_t i);
 void q_attend_avx2(void *args, int64_t i);
 void q_attend_avx512(void *args, int64_t i);
+void q_attend_dot(void *args, int64_t i);
 void q_attend_amx(void *args, int64_t i);
 
 // q_attention_by_tiles says that code multiplies queries and keys by tiles of AMX. Then scores are rounded otherwise

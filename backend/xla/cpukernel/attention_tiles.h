@@ -3,12 +3,9 @@
 #ifndef QUIRE_ATTENTION_TILES_H
 #define QUIRE_ATTENTION_TILES_H
 
-#include "attention_numbers.h"
+#include "attention_pairs.h"
 
 enum { BLOCK = Q_ATTENTION_BLOCK, BLOCK_VECTORS = BLOCK / Q_WIDTH };
-
-// A vector multiplies LANES dimensions of KEYS keys.
-enum { LANES = Q_WIDTH < 8 ? Q_WIDTH : 8, KEYS = Q_WIDTH / LANES };
 
 // tokens_of is where a block's keys or values of one head are: those of token j at tokens[j] + offset.
 struct tokens_of {
@@ -24,10 +21,16 @@ struct ahead {
 };
 
 #ifdef Q_SCORE_TILES
-enum { LOCALITY = 3 };
+enum { LOCALITY = 3, LEAD_BYTES = 0 };
 #else
-enum { LOCALITY = 2 };
+enum { LOCALITY = 2, LEAD_BYTES = 1 << 15 };
 #endif
+
+// lead_of is by how many heads' keys and values of a block, of up to LEAD_BYTES, reading is ahead of those in use.
+Q_INLINE int64_t lead_of(int64_t piece_bytes, int64_t heads) {
+	const int64_t most = LEAD_BYTES / (BLOCK * piece_bytes);
+	return most < 1 ? 1 : most < heads ? most : heads;
+}
 
 Q_INLINE void prefetch(struct ahead a, int64_t piece) {
 	enum { LINE = 64 };
@@ -60,15 +63,6 @@ Q_INLINE vf read_keys(struct tokens_of keys, int64_t j, int64_t other, const int
 #else
 	(void)other;
 	return read_numbers(p, dtype, 0);
-#endif
-}
-
-// read_query reads LANES dimensions of a query, for each of KEYS keys.
-Q_INLINE vf read_query(const float *p) {
-#if Q_SIMD == Q_AVX512
-	return (vf)_mm512_broadcast_f32x8(_mm256_loadu_ps(p));
-#else
-	return vload(p);
 #endif
 }
 
@@ -150,44 +144,75 @@ Q_INLINE void store_scores(const int rows, const int columns, vf sum[TILE_ROWS][
 }
 #endif
 
+// add_products adds those of LANES dimensions, from d on, of rows queries and columns*KEYS keys.
+Q_INLINE void add_products(const int rows, const int columns, const int dtype, int64_t padded, const float *query,
+	struct tokens_of keys, int64_t j, int64_t d, vf sum[TILE_ROWS][TILE_VECTORS]) {
+	vf q[TILE_ROWS], k[TILE_VECTORS];
+	if (rows < columns) {
+		EACH_ROW q[r] = lanes_of(query + r * padded + d);
+		EACH_VECTOR {
+			vf one = read_keys(keys, j + c, columns, dtype, d);
+			EACH_ROW sum[r][c] = vfma(q[r], one, sum[r][c]);
+		}
+		return;
+	}
+	EACH_VECTOR k[c] = read_keys(keys, j + c, columns, dtype, d);
+	EACH_ROW {
+		vf one = lanes_of(query + r * padded + d);
+		EACH_VECTOR sum[r][c] = vfma(one, k[c], sum[r][c]);
+	}
+}
+
+// add_pairs is add_products of LANES pairs.
+Q_INLINE void add_pairs(const int rows, const int columns, const int dtype, int64_t padded, const float *query,
+	struct tokens_of keys, int64_t j, int64_t d, vf sum[TILE_ROWS][TILE_VECTORS]) {
+	const int64_t at = keys.offset + 2 * d;
+	vu k[TILE_VECTORS];
+	if (dtype == DOTS && rows < columns) {
+		vu q[TILE_ROWS];
+		EACH_ROW q[r] = (vu)lanes_of((const char *)(query + r * padded) + 2 * d);
+		EACH_VECTOR {
+			vu one = pairs_of(keys.tokens[j + c] + at, keys.tokens[j + c + (KEYS - 1) * columns] + at);
+			EACH_ROW sum[r][c] = dots(sum[r][c], q[r], one);
+		}
+		return;
+	}
+	EACH_VECTOR k[c] = pairs_of(keys.tokens[j + c] + at, keys.tokens[j + c + (KEYS - 1) * columns] + at);
+	EACH_ROW {
+		const float *row = query + r * padded;
+		if (dtype == DOTS) {
+			vu both = (vu)lanes_of((const char *)row + 2 * d);
+			EACH_VECTOR sum[r][c] = dots(sum[r][c], both, k[c]);
+		} else {
+			vf odd = lanes_of(row + d), even = lanes_of(row + d + LANES);
+			EACH_VECTOR sum[r][c] = vfma(even, even_of(k[c]), vfma(odd, odd_of(k[c]), sum[r][c]));
+		}
+	}
+}
+
 // score_tile multiplies rows queries with columns*KEYS keys, those of token j and behind, and reads ahead half as many
 // pieces.
 Q_INLINE void score_tile(const int rows, const int columns, const int dtype, int64_t dim, int64_t padded,
 	const float *query, struct tokens_of keys, int64_t j, struct ahead ahead, float *scores) {
+	const int pairs = dtype == PAIRS || dtype == DOTS;
 	int64_t piece = j / 2, pieces = piece + columns * KEYS / 2;
 	vf sum[TILE_ROWS][TILE_VECTORS];
 	EACH_ROW EACH_VECTOR sum[r][c] = (vf){};
-	for (int64_t d = 0; d < dim; d += LANES) {
+	for (int64_t d = 0; d < dim; d += pairs ? 2 * LANES : LANES) {
 		if (piece < pieces) prefetch(ahead, piece++);
-		vf q[TILE_ROWS], k[TILE_VECTORS];
-		if (rows < columns) {
-			EACH_ROW q[r] = read_query(query + r * padded + d);
-			EACH_VECTOR {
-				vf one = read_keys(keys, j + c, columns, dtype, d);
-				EACH_ROW sum[r][c] = vfma(q[r], one, sum[r][c]);
-			}
-		} else {
-			EACH_VECTOR k[c] = read_keys(keys, j + c, columns, dtype, d);
-			EACH_ROW {
-				vf one = read_query(query + r * padded + d);
-				EACH_VECTOR sum[r][c] = vfma(one, k[c], sum[r][c]);
-			}
-		}
+		if (pairs) add_pairs(rows, columns, dtype, padded, query, keys, j, d, sum);
+		else add_products(rows, columns, dtype, padded, query, keys, j, d, sum);
 	}
 	while (piece < pieces) prefetch(ahead, piece++);
 	store_scores(rows, columns, sum, scores + j);
 }
-
-// PAIRS is bf16 whose sums are kept in another order: those of the even dimensions of two vectors, then those of the
-// odd ones. Two numbers that are read as one of 32 bits become two floats without moving to another lane.
-enum { PAIRS = 100 };
 
 // read_value reads vector c of the numbers from dimension d on.
 Q_INLINE vf read_value(const char *value, const int dtype, int64_t d, const int c) {
 	if (dtype != PAIRS) return read_numbers(value, dtype, d + c * Q_WIDTH);
 	vu both;
 	memcpy(&both, value + 2 * (d + (c & ~1) * Q_WIDTH), sizeof both);
-	return (vf)(c & 1 ? both & 0xffff0000 : both << 16);
+	return c & 1 ? odd_of(both) : even_of(both);
 }
 
 // unpair brings the sums of PAIRS into the order of the dimensions.
@@ -244,7 +269,7 @@ Q_INLINE void value_tile(const int rows, const int columns, const int dtype, int
 // score_rows multiplies rows queries with n keys, and up to a tile more: tokens[j] behind the last are some token.
 Q_INLINE void score_rows(const int rows, const int dtype, int64_t dim, int64_t n, int64_t padded, const float *query,
 	struct tokens_of keys, struct ahead ahead, float *scores) {
-	const int columns = rows == 1 ? 8 : rows <= 3 ? 4 : 2;
+	const int columns = Q_WIDTH == 16 ? (rows <= 3 ? 8 : 4) : rows == 1 ? 8 : rows <= 3 ? 4 : 2;
 	for (int64_t j = 0; j < n; j += columns * KEYS)
 		score_tile(rows, columns, dtype, dim, padded, query, keys, j, ahead, scores);
 }
@@ -289,6 +314,10 @@ Q_INLINE void score_all_as(const int dtype, int64_t rows, int64_t dim, int64_t n
 static void score_all(int dtype, int64_t rows, int64_t dim, int64_t n, int64_t padded, const float *query,
 	struct tokens_of keys, struct ahead ahead, float *scores) {
 	switch (dtype) {
+#ifdef Q_DOTS
+	case DOTS: score_all_as(DOTS, rows, dim, n, padded, query, keys, ahead, scores); break;
+#endif
+	case PAIRS: score_all_as(PAIRS, rows, dim, n, padded, query, keys, ahead, scores); break;
 	case Q_BF16: score_all_as(Q_BF16, rows, dim, n, padded, query, keys, ahead, scores); break;
 	case Q_F16: score_all_as(Q_F16, rows, dim, n, padded, query, keys, ahead, scores); break;
 	case Q_S8: score_all_as(Q_S8, rows, dim, n, padded, query, keys, ahead, scores); break;

@@ -15,6 +15,8 @@ static const q_code avx2 = {q_attend_avx2, q_quantize_avx2, q_norm_rows_avx2, q_
 	q_logprobs_row_avx2, &q_recurrences_avx2};
 static const q_code avx512 = {q_attend_avx512, q_quantize_avx512, q_norm_rows_avx512, q_rope_rows_avx512,
 	q_sample_row_avx512, q_logprobs_row_avx512, &q_recurrences_avx512};
+static const q_code dot = {q_attend_dot, q_quantize_avx512, q_norm_rows_avx512, q_rope_rows_avx512,
+	q_sample_row_avx512, q_logprobs_row_avx512, &q_recurrences_avx512};
 static const q_code amx = {q_attend_amx, q_quantize_avx512, q_norm_rows_avx512, q_rope_rows_avx512,
 	q_sample_row_avx512, q_logprobs_row_avx512, &q_recurrences_avx512};
 #endif
@@ -24,6 +26,7 @@ static _Atomic(const q_code *) in_use = &plain;
 const q_code *q_code_at(int level) {
 #if defined(Q_X86)
 	if (level >= Q_AMX) return &amx;
+	if (level >= Q_AVX512BF16) return &dot;
 	if (level >= Q_AVX512) return &avx512;
 	if (level >= Q_AVX2) return &avx2;
 #endif
@@ -31,9 +34,9 @@ const q_code *q_code_at(int level) {
 }
 
 void q_code_use(int level) {
-#if Q_EMULATE == 4
-	static const q_code emulated = {q_attend_amx, q_quantize_avx2, q_norm_rows_avx2, q_rope_rows_avx2,
-		q_sample_row_avx2, q_logprobs_row_avx2, &q_recurrences_avx2};
+#ifdef Q_EMULATE
+	static const q_code emulated = {Q_EMULATE == 4 ? q_attend_amx : q_attend_dot, q_quantize_avx2, q_norm_rows_avx2,
+		q_rope_rows_avx2, q_sample_row_avx2, q_logprobs_row_avx2, &q_recurrences_avx2};
 	if (level >= Q_AVX2) {
 		atomic_store(&in_use, &emulated);
 		return;
