@@ -180,7 +180,7 @@ func TestThreadsGiveTheSame(t *testing.T) {
 	t.Cleanup(func() { cpukernel.SetThreads(0) })
 	for _, l := range layers(rand.New(rand.NewPCG(9, 9)), rows) {
 		run := l.compile(t, backend, linear.NewFormat(backend, l.matrix()))
-		for _, n := range []int{31, 33, 64, rows} {
+		for _, n := range []int{31, 64, 97, rows} {
 			x, r := l.x[:n*l.in], l.r[:n*l.columns()]
 			cpukernel.SetThreads(1)
 			want := run(x, r)

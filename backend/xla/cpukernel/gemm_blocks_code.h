@@ -253,7 +253,7 @@ static int64_t tile_begin(const q_linear_job *j, int64_t tile) { return least(ti
 static int64_t room(const q_linear_job *j) { return j->tiles * Q_ROWS; }
 static int64_t pitch_of(int64_t count) { return Q_ROWS; }
 #else
-enum { PART = 16 };
+enum { PART = 48 };
 static int64_t tile_begin(const q_linear_job *j, int64_t tile) { return j->l->rows * tile / j->tiles; }
 static int64_t room(const q_linear_job *j) { return j->l->rows; }
 static int64_t pitch_of(int64_t count) { return count; }

@@ -27,7 +27,7 @@ enum {
 	AHEAD = 4096,     // bytes by which a stream of weights is read ahead
 	OWN_FLOATS = 1 << 17, // numbers of rows that each thread packs for itself
 	OWN_BYTES = 1 << 13,  // and of those that are rounded, which takes longer
-	PART = 16,            // the least rows of a part of a layer
+	PART = 48,            // the least rows of a part of a layer
 };
 #include "gemm_finish.h"
 

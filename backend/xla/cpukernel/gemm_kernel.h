@@ -17,7 +17,7 @@ enum {
 	SUMS = MAX_ROWS * PANEL, // sums of a panel
 	AHEAD = 4096,            // bytes by which a stream of weights is read ahead
 	OWN = 1 << 13,            // numbers of rows that each thread packs for itself
-	PART = 16,                // the least rows of a part of a layer
+	PART = 48,                // the least rows of a part of a layer
 };
 
 #include "gemm_finish.h"
