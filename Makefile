@@ -29,7 +29,7 @@ test: fetch
 test-slow: fetch
 	$(GO) test -timeout 80m $(TESTS)
 	$(GO) test -tags emulate_amx ./linear ./attention
-	$(GO) test -tags emulate_dot ./linear
+	$(GO) test -tags emulate_dot ./linear ./attention
 
 # Tests the Python module with a stand-in for the command; with QUIRE_TEST_MODEL=smollm2 also with bin/sample. Needs
 # pytest and pyarrow.
