@@ -6,8 +6,9 @@
 // projections, stacked in one matrix, are packed in turns of Q_TURN columns, so that a pair lies in one panel or in two
 // neighbours.
 //
-// Every output is one sum over the inputs in their order, in float32 by fused multiply-adds (plain code:
+// Every output is one sum over the inputs, the second of each two first, in float32 by fused multiply-adds (plain code:
 // multiplications and additions), whatever the number of rows, their places, the threads and the blocks: the same bits.
+// AVX2, AVX-512 and its dot products give the same; AMX sums bf16 in its own order.
 // 16-bit numbers are widened exactly, and the result is rounded once. Weights of 8 bits are times activations that are
 // rounded to 8 bits, each row by its own scale; those sums are integers, and exact.
 #ifndef QUIRE_GEMM_H

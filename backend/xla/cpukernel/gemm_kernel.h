@@ -34,9 +34,10 @@ ALWAYS vec weights4(const char *b, const int input, const int column, const int 
 	return input % 2 ? vec_bf16_second(pairs) : vec_bf16_first(pairs);
 }
 
-// tile adds the products of `in` inputs, a multiple of four, to the sums of n rows. a is [in/4][n][4], b a block of a
-// panel of the dtype, sums [MAX_ROWS][PANEL] at the first row. With keep, the block is also written to wide in float32,
-// [in][PANEL]. ahead is what to have in the cache soon: step bytes every four inputs.
+// tile adds the products of `in` inputs, a multiple of four, to the sums of n rows, the second of each two inputs
+// first, as dot products of bf16 do. a is [in/4][n][4], b a block of a panel of the dtype, sums [MAX_ROWS][PANEL] at
+// the first row. With keep, the block is also written to wide in float32, [in][PANEL]. ahead is what to have in the
+// cache soon: step bytes every four inputs.
 ALWAYS void tile(const int n, const int dtype, const int keep, const float *a, const char *b, float *wide, int64_t in,
 	float *sums, int first, const char *ahead, int64_t step) {
 	vec s[Q_ROWS][WIDE];
@@ -48,12 +49,13 @@ ALWAYS void tile(const int n, const int dtype, const int keep, const float *a, c
 	}
 	for (; in > 0; in -= 4) {
 		EACH(i, 4) {
+			const int input = i ^ 1;
 			vec w[WIDE];
-			EACH(j, WIDE) w[j] = weights4(b, i, j * LANES, dtype);
+			EACH(j, WIDE) w[j] = weights4(b, input, j * LANES, dtype);
 			if (keep)
-				EACH(j, WIDE) vec_store(wide + i * PANEL + j * LANES, w[j]);
+				EACH(j, WIDE) vec_store(wide + input * PANEL + j * LANES, w[j]);
 			EACH(r, n) {
-				vec x = vec_set(a[r * 4 + i]);
+				vec x = vec_set(a[r * 4 + input]);
 				EACH(j, WIDE) s[r][j] = vec_fma(x, w[j], s[r][j]);
 			}
 		}
