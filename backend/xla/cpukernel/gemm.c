@@ -246,7 +246,7 @@ static int same_blocks_at(int level, q_blocks b) {
 	static uint16_t scales[SCALES], minima[SCALES], factors[N / 256];
 	static float group_scales[N / 32];
 	static uint8_t zeros[N / 32];
-	static float x[ROWS * IN], y[2][ROWS * OUT / 2], y_few[FEW * OUT / 2];
+	static float x[ROWS * IN], y[3][ROWS * OUT / 2], y_few[FEW * OUT / 2];
 	uint32_t random = 1;
 	for (int i = 0; i < N; i++) quants[i] = (random = random * 1664525 + 1013904223) >> (32 - b.bits);
 	for (int i = 0; i < SCALES; i++)
@@ -271,22 +271,22 @@ static int same_blocks_at(int level, q_blocks b) {
 	l.x = x;
 	l.weights = memory;
 	l.scratch = memory + SIZE;
-	for (int i = 0; i < 2; i++) {
-		int at = i ? level : Q_PLAIN;
-		q_layout layout = layout_at(at, Q_U8);
+	const int levels[] = {Q_PLAIN, Q_AVX2, level};
+	for (int i = 0; i < 3; i++) {
+		q_layout layout = layout_at(levels[i], Q_U8);
 		memset(memory, 0, SIZE);
 		q_pack_blocks(memory, b, (q_blocks_rows){quants, scales, minima, factors, factors, group_scales, zeros}, OUT,
 			IN, 1, layout.panel, 0, OUT, 0, q_panels(OUT, 1, layout));
 		l.y = y[i];
-		run_at(at, NULL, &l);
+		run_at(levels[i], NULL, &l);
 	}
 	l.rows = FEW;
 	l.y = y_few;
 	run_at(level, NULL, &l);
 	free(memory);
-	if (memcmp(y_few, y[1], sizeof y_few)) return 0;
+	if (memcmp(y_few, y[2], sizeof y_few) || (level < Q_AMX && memcmp(y[1], y[2], sizeof y[1]))) return 0;
 	for (int i = 0; i < ROWS * OUT / 2; i++) {
-		float difference = y[0][i] - y[1][i], size = y[0][i] < 0 ? -y[0][i] : y[0][i];
+		float difference = y[0][i] - y[2][i], size = y[0][i] < 0 ? -y[0][i] : y[0][i];
 		if (!(difference <= 1e-4f * (1 + size) && -difference <= 1e-4f * (1 + size))) return 0;
 	}
 	return 1;

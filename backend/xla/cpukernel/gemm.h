@@ -69,13 +69,16 @@ size_t q_linear_scratch(int64_t rows, int64_t in);
 // q_linear_run computes y on the threads of a frame, or on the calling one where f is NULL.
 void q_linear_run(q_frame *f, const q_linear *l);
 
+// Q_PART_ROWS is the least rows of a part of a layer: see run_parts. AMX has no parts; they were not measured there.
+enum { Q_PART_ROWS = 48 };
+
 // A level's code: how many rows it takes at once, and the two steps.
 typedef struct {
 	int64_t tile_rows;
 	void (*pack_tile)(void *job, int64_t tile);
 	void (*panels)(void *job, int64_t task);
 	int64_t own_floats, own_bytes; // the most numbers that each thread packs for itself, by the type of weights
-	int64_t part_rows;             // the least rows that a thread multiplies by all weights; 0: it never does
+	int64_t part_rows;             // the least rows that a thread multiplies by all weights, or 0 for never
 } q_linear_code;
 
 typedef struct {

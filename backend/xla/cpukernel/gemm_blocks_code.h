@@ -246,14 +246,13 @@ typedef struct {
 	int32_t *begins;
 } activations;
 
-// PART is the least rows of a part of a layer: none with AMX, whose parts were not measured.
 #ifdef Q_TILES
-enum { PART = 0 };
+enum { PART_ROWS = 0 };
 static int64_t tile_begin(const q_linear_job *j, int64_t tile) { return least(tile * Q_ROWS, j->l->rows); }
 static int64_t room(const q_linear_job *j) { return j->tiles * Q_ROWS; }
 static int64_t pitch_of(int64_t count) { return Q_ROWS; }
 #else
-enum { PART = 48 };
+enum { PART_ROWS = Q_PART_ROWS };
 static int64_t tile_begin(const q_linear_job *j, int64_t tile) { return j->l->rows * tile / j->tiles; }
 static int64_t room(const q_linear_job *j) { return j->l->rows; }
 static int64_t pitch_of(int64_t count) { return count; }
@@ -465,4 +464,4 @@ static void panels(void *job, int64_t task) {
 	end_tiles();
 }
 
-const q_linear_code Q_CODE = {Q_ROWS, pack_tile, panels, 0, OWN, PART};
+const q_linear_code Q_CODE = {Q_ROWS, pack_tile, panels, 0, OWN, PART_ROWS};

@@ -27,7 +27,6 @@ enum {
 	AHEAD = 4096,     // bytes by which a stream of weights is read ahead
 	OWN_FLOATS = 1 << 17, // numbers of rows that each thread packs for itself
 	OWN_BYTES = 1 << 13,  // and of those that are rounded, which takes longer
-	PART = 48,            // the least rows of a part of a layer
 };
 #include "gemm_finish.h"
 
@@ -270,5 +269,5 @@ static void panels(void *job, int64_t task) {
 	}
 }
 
-const q_linear_code q_linear_dot = {ROWS, pack_tile, panels, OWN_FLOATS, OWN_BYTES, PART};
+const q_linear_code q_linear_dot = {ROWS, pack_tile, panels, OWN_FLOATS, OWN_BYTES, Q_PART_ROWS};
 #endif

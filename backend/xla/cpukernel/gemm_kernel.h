@@ -17,7 +17,6 @@ enum {
 	SUMS = MAX_ROWS * PANEL, // sums of a panel
 	AHEAD = 4096,            // bytes by which a stream of weights is read ahead
 	OWN = 1 << 13,            // numbers of rows that each thread packs for itself
-	PART = 48,                // the least rows of a part of a layer
 };
 
 #include "gemm_finish.h"
@@ -188,4 +187,4 @@ static void panels(void *job, int64_t task) {
 	}
 }
 
-const q_linear_code Q_CODE = {Q_ROWS, pack_tile, panels, OWN, OWN, PART};
+const q_linear_code Q_CODE = {Q_ROWS, pack_tile, panels, OWN, OWN, Q_PART_ROWS};
