@@ -169,6 +169,7 @@ func TestFailure(t *testing.T) {
 		`{"custom_id":"a","response":{"status_code":400,"request_id":"r","body":{"error":{"message":"no"}}},"error":null}`:       "no",
 		`{"custom_id":"a","response":{"status_code":404,"body":null},"error":{"error":{"message":"The model","code":404}}}`:      "The model",
 		`{"custom_id":"a","response":{"status_code":400,"body":null},"error":"in stream mode"}`:                                  "in stream mode",
+		`{"custom_id":"a","response":null,"error":[ 1, "a b" ]}`:                                                                 `[1,"a b"]`,
 		`{"custom_id":"a","response":null,"error":null}`:                                                                         "it has no response",
 		`{"custom_id":"a","response":{"status_code":200,"body":{"choices":[]}},"error":null}`:                                    "it has status 200 and no choices",
 		`{"custom_id":"a","response":{"status_code":200,"body":{"choices":[{"index":0,"text":"x"}],"usage":null}},"error":null}`: "",
@@ -186,6 +187,7 @@ func FuzzLine(f *testing.F) {
 	f.Add([]byte(`{"custom_id":"a","response":{"status_code":200,"body":{"choices":[{"index":0,"message":{"content":null},` +
 		`"logprobs":{"content":[{"token":"a","logprob":-1e-9,"bytes":[1]}]}}],"usage":{"completion_tokens":2}}},"error":"x"}`))
 	f.Add([]byte(`{"custom_id":"a","response":null,"error":[]}`))
+	f.Add([]byte(`{"custom_id":"a","response":null,"error":[ {"a" : 1} ]}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		l, err := ParseLine(b)
 		if err != nil {

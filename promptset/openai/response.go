@@ -357,7 +357,11 @@ func message(raw json.RawMessage) string {
 			return object.Error.Message
 		}
 	}
-	return string(raw)
+	var short bytes.Buffer
+	if json.Compact(&short, raw) != nil {
+		return string(raw)
+	}
+	return short.String() // as Append writes it
 }
 
 // TextOf returns the text of a choice.
