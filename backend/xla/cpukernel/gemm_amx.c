@@ -168,10 +168,8 @@ typedef struct {
 static void results(share *s, int64_t t, int64_t tiles, int64_t panel, int64_t n) {
 	const q_linear_job *j = s->j;
 	const int64_t row = t * 16, rows = least(tiles * 16, j->l->rows - row);
-	if (j->l->weights_dtype == Q_S8) {
-		for (int64_t i = 0; i < n; i++) float_sums(s->out + i * SUMS, rows, row_scales(j) + row);
-	}
-	finish_panels(j, s->out, row, rows, s->from + panel, n);
+	const float *whole = j->l->weights_dtype == Q_S8 ? row_scales(j) + row : NULL;
+	finish_panels(j, s->out, whole, row, rows, s->from + panel, n);
 }
 
 // stream_panels multiplies n panels, from one on, by a tile of rows.

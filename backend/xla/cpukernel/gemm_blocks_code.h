@@ -412,7 +412,7 @@ static int few_panels(const q_linear_job *j, int64_t from, int64_t n) {
 	float sums[MAX_PANELS * SUMS] __attribute__((aligned(64)));
 	for (int64_t p = 0; p < n; p++)
 		code(activations_of(j, 0), (const uint8_t *)l->weights + (from + p) * bytes, units, sums + p * SUMS);
-	finish_panels(j, sums, 0, l->rows, from, n);
+	finish_panels(j, sums, NULL, 0, l->rows, from, n);
 	return 1;
 }
 #else
@@ -459,7 +459,7 @@ static void panels(void *job, int64_t task) {
 				}
 			}
 		}
-		finish_panels(j, sums, row, rows, from, n);
+		finish_panels(j, sums, NULL, row, rows, from, n);
 	}
 	end_tiles();
 }

@@ -113,19 +113,45 @@ static void turn(uint32_t *to, const char *from, int64_t apart, int64_t n) {
 	}
 }
 
+// round64 rounds a row's 64 numbers from i on to 8 bits, as round16 does. What is in the halves of a register is
+// unpacked and packed by quarters of it.
+ALWAYS __m512i round64(const q_linear *l, int64_t row, int64_t i, float inverse) {
+	if (l->dtype != Q_BF16) {
+		int8_t q[64] __attribute__((aligned(64)));
+		EACH(k, 4) round16(l, row, i + 16 * k, 16, inverse, q + 16 * k);
+		return lanes_load(q);
+	}
+	const __m512i zero = _mm512_setzero_si512();
+	const __m512 by = _mm512_set1_ps(inverse);
+	__m512i words[2];
+	EACH(h, 2) {
+		const __m512i x = lanes_load((const uint16_t *)l->x + row * l->in + i + 32 * h);
+		const __m512 low = _mm512_castsi512_ps(_mm512_unpacklo_epi16(zero, x)),
+					 high = _mm512_castsi512_ps(_mm512_unpackhi_epi16(zero, x));
+		words[h] = _mm512_packs_epi32(
+			_mm512_cvtps_epi32(_mm512_mul_ps(low, by)), _mm512_cvtps_epi32(_mm512_mul_ps(high, by)));
+	}
+	return _mm512_permutexvar_epi64(
+		_mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7), _mm512_packs_epi16(words[0], words[1]));
+}
+
 // round_rows packs the rows of a tile, rounded, as far as there are 64 inputs, and adds them up. It returns how many
 // inputs it took.
 static int64_t round_rows(const q_linear_job *j, int64_t begin, int64_t n, const float *inverse, int32_t *sums) {
 	enum { INPUTS = 64 };
 	int8_t rounded[16][INPUTS] __attribute__((aligned(64)));
+	lanes all[ROWS];
+	for (int64_t r = 0; r < n; r++) all[r] = lanes_set(0);
 	int64_t i = 0;
 	for (; i + INPUTS <= j->l->in; i += INPUTS) {
 		for (int64_t r = 0; r < n; r++) {
-			for (int64_t k = 0; k < INPUTS; k += 16) round16(j->l, begin + r, i + k, 16, inverse[r], rounded[r] + k);
-			sums[r] += _mm512_reduce_add_epi32(lanes_u8s8(lanes_set(0), lanes_set(0x01010101), lanes_load(rounded[r])));
+			const lanes x = round64(j->l, begin + r, i, inverse[r]);
+			lanes_store(rounded[r], x);
+			all[r] = lanes_u8s8(all[r], lanes_set(0x01010101), x);
 		}
 		turn(packed(j, begin) + i / 4 * n, (const char *)rounded, INPUTS, n);
 	}
+	for (int64_t r = 0; r < n; r++) sums[r] = _mm512_reduce_add_epi32(all[r]);
 	return i;
 }
 #endif
@@ -264,8 +290,7 @@ static void panels(void *job, int64_t task) {
 				}
 			}
 		}
-		for (int64_t p = 0; s8 && p < n; p++) float_sums(sums + p * SUMS, rows, row_scales(j) + row);
-		finish_panels(j, sums, row, rows, from, n);
+		finish_panels(j, sums, s8 ? row_scales(j) + row : NULL, row, rows, from, n);
 	}
 }
 

@@ -51,6 +51,6 @@ static void panels_e4m3(const q_linear_job *j, int64_t task) {
 				}
 			}
 		}
-		finish_panels(j, sums, row, rows, from, n);
+		finish_panels(j, sums, NULL, row, rows, from, n);
 	}
 }

@@ -1,6 +1,8 @@
 // What follows the products of a linear layer: from sums to results. The file that includes this defines PANEL, the
 // columns of a panel, Q_WIDE, that in v16, and SUMS, the floats between the sums of panels: those of a panel are
 // [rows][PANEL].
+#include <math.h>
+
 #include "gemm.h"
 #include "v16.h"
 
@@ -37,18 +39,32 @@ ALWAYS void store16(void *p, int64_t at, int dtype, int64_t n, v16 x) {
 	if (n < 16) memcpy(to, &part, n * (dtype == Q_F32 ? 4 : 2));
 }
 
+// largest_of is the largest magnitude of n numbers, NaN where one is not finite.
+static inline float largest_of(const void *x, int dtype, int64_t n) {
+	if (dtype == Q_BF16) { // whose bits have the order of their magnitudes
+		const uint16_t *bits = x;
+		uint16_t most = 0;
+		for (int64_t i = 0; i < n; i++) {
+			const uint16_t size = bits[i] & 0x7fff;
+			most = size > most ? size : most;
+		}
+		return most < 0x7f80 ? q_from_bf16(most) : NAN;
+	}
+	v16 largest = v16_set(0), wrong = v16_set(0);
+	for (int64_t i = 0; i < n; i += 16) {
+		v16 some = load16(x, i, dtype, least(16, n - i));
+		largest = v16_max(largest, v16_max(some, v16_sub(v16_set(0), some)));
+		wrong = v16_add(wrong, v16_sub(some, some));
+	}
+	return v16_largest(largest) + v16_sum(wrong);
+}
+
 // row_scale is that of a row of activations rounded to 8 bits: x = q * scale, where the row's largest magnitude is 127.
 // A row that has what is not a number gets such a scale, and so do its results.
 static inline float row_scale(const q_linear *l, int64_t row, float *inverse) {
-	v16 largest = v16_set(0), wrong = v16_set(0);
-	for (int64_t i = 0; i < l->in; i += 16) {
-		v16 x = load16(l->x, row * l->in + i, l->dtype, least(16, l->in - i));
-		largest = v16_max(largest, v16_max(x, v16_sub(v16_set(0), x)));
-		wrong = v16_add(wrong, v16_sub(x, x));
-	}
-	float most = v16_largest(largest);
+	const float most = largest_of((const char *)l->x + row * l->in * q_size(l->dtype), l->dtype, l->in);
 	*inverse = most > 0 ? 127 / most : 0;
-	return most * (1.0f / 127) + v16_sum(wrong);
+	return most * (1.0f / 127);
 }
 
 // round16 rounds a row's numbers from i on, up to n of them, to 8 bits; the rest is zero.
@@ -58,15 +74,9 @@ ALWAYS void round16(const q_linear *l, int64_t row, int64_t i, int64_t n, float 
 	v16_store_s8(q, v16_sub(v16_add(x, magic), magic));
 }
 
-// float_sums makes float32 sums of int32 ones, [rows][PANEL], times their rows' scales.
-static inline void float_sums(float *sums, int64_t rows, const float *scales) {
-	for (int64_t r = 0; r < rows; r++, sums += PANEL) {
-		for (int c = 0; c < PANEL; c++) {
-			int32_t whole;
-			memcpy(&whole, sums + c, 4);
-			sums[c] = (float)whole * scales[r];
-		}
-	}
+// sums_of reads sixteen sums. Where there is a row's scale, they are int32 and are multiplied by it.
+ALWAYS v16 sums_of(const float *sums, const float *scale) {
+	return scale ? v16_mul(v16i_float(v16i_load(sums)), v16_set(*scale)) : v16_load(sums);
 }
 
 // silu is x / (1 + exp(-x)), from the exponential of -|x|.
@@ -123,9 +133,10 @@ ALWAYS v16 activate(v16 x, int activation) {
 }
 
 // finish makes results of the sums of a block of rows: 16 columns of the panels, from the places at of a row's sums,
-// are the results from column on. dtype and result_dtype are the layer's; n of the columns exist.
-ALWAYS void finish(const q_linear_job *j, const float *sums, int64_t row, int64_t rows, int64_t column, int64_t columns,
-	int gate_up, int activation, int dtype, int result_dtype, int64_t n) {
+// are the results from column on. dtype and result_dtype are the layer's; n of the columns exist. whole, if there, are
+// the scales of the rows, whose sums are int32.
+ALWAYS void finish(const q_linear_job *j, const float *sums, const float *whole, int64_t row, int64_t rows,
+	int64_t column, int64_t columns, int gate_up, int activation, int dtype, int result_dtype, int64_t n) {
 	const q_linear *l = j->l;
 	const int64_t up = Q_WIDE > 1 ? 16 : SUMS; // where the sums of the up projection are
 	v16 bias[2] = {v16_set(0), v16_set(0)}, scales[2] = {v16_set(1), v16_set(1)};
@@ -139,11 +150,11 @@ ALWAYS void finish(const q_linear_job *j, const float *sums, int64_t row, int64_
 		if (gate_up) scales[1] = load16(l->scales, columns + column, Q_F32, n);
 	}
 	for (int64_t at = row * columns + column, end = at + rows * columns; at < end; at += columns, sums += PANEL) {
-		v16 y = v16_load(sums);
+		v16 y = sums_of(sums, whole);
 		if (scaled) y = v16_mul(y, scales[0]);
 		if (biased) y = v16_add(y, bias[0]);
 		if (gate_up) {
-			v16 u = v16_load(sums + up);
+			v16 u = sums_of(sums + up, whole);
 			if (scaled) u = v16_mul(u, scales[1]);
 			if (biased) u = v16_add(u, bias[1]);
 			y = activation == Q_CLAMPED_SWIGLU ? clamped_swiglu(y, u) : v16_mul(activate(y, activation), u);
@@ -152,22 +163,24 @@ ALWAYS void finish(const q_linear_job *j, const float *sums, int64_t row, int64_
 		}
 		if (added) y = v16_add(y, load16(l->residual, at, dtype, n));
 		store16(l->y, at, result_dtype, n, y);
+		if (whole) whole++;
 	}
 }
 
 // finish_any is finish for the options that few layers have.
 static __attribute__((noinline)) void finish_any(
-	const q_linear_job *j, const float *sums, int64_t row, int64_t rows, int64_t column, int64_t columns) {
+	const q_linear_job *j, const float *sums, const float *whole, int64_t row, int64_t rows, int64_t column,
+	int64_t columns) {
 	const q_linear *l = j->l;
-	finish(j, sums, row, rows, column, columns, l->gate_up, l->activation, l->dtype, l->result_dtype,
+	finish(j, sums, whole, row, rows, column, columns, l->gate_up, l->activation, l->dtype, l->result_dtype,
 		least(16, columns - column));
 }
 
 // The code of the options that most layers have.
 #define FINISH(name, gate_up, activation, dtype, result_dtype) \
-	static __attribute__((noinline)) void name( \
-		const q_linear_job *j, const float *sums, int64_t row, int64_t rows, int64_t column, int64_t columns) { \
-		finish(j, sums, row, rows, column, columns, gate_up, activation, dtype, result_dtype, 16); \
+	static __attribute__((noinline)) void name(const q_linear_job *j, const float *sums, const float *whole, \
+		int64_t row, int64_t rows, int64_t column, int64_t columns) { \
+		finish(j, sums, whole, row, rows, column, columns, gate_up, activation, dtype, result_dtype, 16); \
 	}
 FINISH(finish_bf16, 0, Q_NONE, Q_BF16, Q_BF16)
 FINISH(finish_bf16_f32, 0, Q_NONE, Q_BF16, Q_F32)
@@ -175,7 +188,7 @@ FINISH(finish_bf16_silu, 1, Q_SILU, Q_BF16, Q_BF16)
 FINISH(finish_f32, 0, Q_NONE, Q_F32, Q_F32)
 FINISH(finish_f32_silu, 1, Q_SILU, Q_F32, Q_F32)
 
-typedef void (*finish_code)(const q_linear_job *, const float *, int64_t, int64_t, int64_t, int64_t);
+typedef void (*finish_code)(const q_linear_job *, const float *, const float *, int64_t, int64_t, int64_t, int64_t);
 
 static finish_code finish_of(const q_linear *l) {
 	const int silu = l->gate_up && l->activation == Q_SILU;
@@ -186,9 +199,10 @@ static finish_code finish_of(const q_linear *l) {
 	return silu ? finish_bf16_silu : finish_bf16;
 }
 
-// finish_panels makes the results of n panels, those from the given one on, for rows from the given one on.
-static void finish_panels(
-	const q_linear_job *j, const float *sums, int64_t row, int64_t rows, int64_t from, int64_t n) {
+// finish_panels makes the results of n panels, those from the given one on, for rows from the given one on. whole is of
+// finish.
+static void finish_panels(const q_linear_job *j, const float *sums, const float *whole, int64_t row, int64_t rows,
+	int64_t from, int64_t n) {
 	const q_linear *l = j->l;
 	const int64_t columns = l->gate_up ? l->out / 2 : l->out;
 	const finish_code code = finish_of(l);
@@ -197,6 +211,6 @@ static void finish_panels(
 		int64_t column = from * PANEL + c;
 		if (l->gate_up) column /= 2;
 		if (column >= columns) break;
-		(columns - column < 16 ? finish_any : code)(j, s, row, rows, column, columns);
+		(columns - column < 16 ? finish_any : code)(j, s, whole, row, rows, column, columns);
 	}
 }

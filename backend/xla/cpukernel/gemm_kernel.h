@@ -183,7 +183,7 @@ static void panels(void *job, int64_t task) {
 				}
 			}
 		}
-		finish_panels(j, sums, begins[0], begins[tiles] - begins[0], from, n);
+		finish_panels(j, sums, NULL, begins[0], begins[tiles] - begins[0], from, n);
 	}
 }
 

@@ -20,6 +20,7 @@ static inline v16 v16_load(const float *p) { return _mm512_loadu_ps(p); }
 static inline __m256 v16_low(v16 x) { return _mm512_castps512_ps256(x); }
 static inline __m256 v16_high(v16 x) { return _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(x), 1)); }
 static inline void v16_store(float *p, v16 x) { _mm512_storeu_ps(p, x); }
+static inline v16i v16i_load(const void *p) { return _mm512_loadu_si512(p); }
 static inline void v16i_store(int32_t *p, v16i x) { _mm512_storeu_si512(p, x); }
 static inline v16 v16_set(float x) { return _mm512_set1_ps(x); }
 static inline v16 v16_max(v16 a, v16 b) { return _mm512_max_ps(a, b); }
@@ -82,6 +83,9 @@ static inline __m256 v16_high(v16 x) { return x.b; }
 static inline void v16_store(float *p, v16 x) {
 	_mm256_storeu_ps(p, x.a);
 	_mm256_storeu_ps(p + 8, x.b);
+}
+static inline v16i v16i_load(const void *p) {
+	return (v16i){_mm256_loadu_si256(p), _mm256_loadu_si256((const __m256i *)p + 1)};
 }
 static inline void v16i_store(int32_t *p, v16i x) {
 	_mm256_storeu_si256((__m256i *)p, x.a);
@@ -182,6 +186,11 @@ static inline v16 v16_load(const float *p) {
 	return r;
 }
 static inline void v16_store(float *p, v16 x) { memcpy(p, &x, sizeof x); }
+static inline v16i v16i_load(const void *p) {
+	v16i r;
+	memcpy(&r, p, sizeof r);
+	return r;
+}
 static inline void v16i_store(int32_t *p, v16i x) { memcpy(p, &x, sizeof x); }
 static inline v16 v16_set(float x) {
 	v16 r;
