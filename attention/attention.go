@@ -55,7 +55,7 @@ func (l Layout) RaggedPagedAttention(q, cache *Node, batch tokenqueue.PageBatchI
 		panic(fmt.Errorf("attention: %d heads are no multiple of %d KV heads", heads, l.KVHeads))
 	}
 	plain := func(in []*Node) []*Node {
-		q, cache := in[0], in[1]
+		q, cache, l := in[0], l.turn(in[1]), l.byToken()
 		batch := batch
 		batch.SlotIDs, batch.PageIndices, batch.SeqLens, batch.CuQLens, batch.NumSeqs, batch.TokenSeqs,
 			batch.PosIDs = in[2], in[3], in[4], in[5], in[6], in[7], in[8]
@@ -76,7 +76,8 @@ func (l Layout) RaggedPagedAttention(q, cache *Node, batch tokenqueue.PageBatchI
 	if q.DType() == dtypes.Float64 {
 		return plain(inputs)[0]
 	}
-	attrs := kernelOptions{Scale: opts.Scale, SoftCap: opts.SoftCap, Window: opts.Window, Paged: l.Paged}
+	attrs := kernelOptions{Scale: opts.Scale, SoftCap: opts.SoftCap, Window: opts.Window, Paged: l.Paged,
+		ByHead: l.ByHead}
 	op := "ragged_paged_attention"
 	if l.Shared {
 		op = "latent_attention"
@@ -92,6 +93,7 @@ type kernelOptions struct {
 	SoftCap float64 `json:"soft_cap"`
 	Window  int     `json:"window"`
 	Paged   bool    `json:"paged"`
+	ByHead  bool    `json:"by_head"`
 }
 
 // decode attends with one token a sequence, all sequences at once, block by block to the end of the longest.

@@ -18,10 +18,12 @@ var base = shape{heads: 6, kvHeads: 2, headDim: 8, tokens: 48, seqs: 6, pageSize
 func TestPrefill(t *testing.T) {
 	for _, f := range forms(t) {
 		for _, pageSize := range []int{8, 16, 32} {
-			for _, contiguous := range []bool{false, true} {
-				t.Run(fmt.Sprintf("%s/page%d/contiguous=%v", f.name, pageSize, contiguous), func(t *testing.T) {
+			for i := range 4 {
+				contiguous, byHead := i%2 == 1, i >= 2
+				t.Run(fmt.Sprintf("%s/page%d/contiguous=%v/byHead=%v", f.name, pageSize, contiguous,
+					byHead), func(t *testing.T) {
 					s := base.withPages(pageSize)
-					s.contiguous = contiguous
+					s.contiguous, s.byHead = contiguous, byHead
 					check(t, f, s, dtypes.Float32, 2e-6, []ragged{{1, 1}}, []ragged{{48, 48}},
 						[]ragged{{7, 7}, {8, 8}, {9, 9}},
 						[]ragged{{96, 40}, {3, 1}, {17, 7}}, []ragged{{33, 1}, {64, 1}, {65, 1}, {90, 33}},
@@ -35,10 +37,11 @@ func TestPrefill(t *testing.T) {
 
 func TestDecode(t *testing.T) {
 	for _, f := range forms(t) {
-		for _, contiguous := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s/contiguous=%v", f.name, contiguous), func(t *testing.T) {
+		for i := range 4 {
+			contiguous, byHead := i%2 == 1, i >= 2
+			t.Run(fmt.Sprintf("%s/contiguous=%v/byHead=%v", f.name, contiguous, byHead), func(t *testing.T) {
 				s := base.decode()
-				s.contiguous = contiguous
+				s.contiguous, s.byHead = contiguous, byHead
 				check(t, f, s, dtypes.Float32, 2e-6,
 					[]ragged{{1, 1}}, []ragged{{7, 1}, {8, 1}, {9, 1}, {31, 1}, {32, 1}, {33, 1}},
 					[]ragged{{96, 1}, {1, 1}, {64, 1}})
@@ -83,7 +86,7 @@ func TestKernelShapes(t *testing.T) {
 				if i%2 == 1 {
 					s.opts.Window, s.opts.SoftCap = 37, 5
 				}
-				s.sinks = i%4 > 1
+				s.sinks, s.byHead = i%4 > 1, i%3 == 0
 				check(t, f, s, c.dtype, c.tolerance, []ragged{{48, 48}}, []ragged{{90, 20}, {33, 1}, {64, 2}, {31, 25}})
 			})
 		}
@@ -151,8 +154,10 @@ func TestUpdateConverts(t *testing.T) {
 	}
 	dests[0], dests[1], dests[2] = -1, 64, 1<<30
 	types := []dtypes.DType{dtypes.Float32, dtypes.BFloat16, dtypes.Float16}
-	for _, cacheType := range types {
+	for i := range 2 * len(types) {
+		cacheType := types[i/2]
 		layout := attention.PagedLayout(8, 8, kvHeads, dim, cacheType)
+		layout.ByHead = i%2 == 1
 		for _, from := range types {
 			var got [2][]float32
 			for i, f := range forms(t)[:2] {
@@ -167,7 +172,7 @@ func TestUpdateConverts(t *testing.T) {
 				got[i] = tensors.MustCopyFlatData[float32](out)
 			}
 			if !slices.Equal(got[0], got[1]) {
-				t.Errorf("%s in a cache of %s differs from the plain form", from, cacheType)
+				t.Errorf("%s in a cache of %s, by head %v, differs from the plain form", from, cacheType, layout.ByHead)
 			}
 		}
 	}

@@ -40,7 +40,8 @@ func oneThread(t *testing.T) compute.Backend {
 }
 
 // The kernels give a token the same bytes alone and beside others, in a prompt of one chunk or several, as a part of a
-// prompt or in a decode step, with any pages and sizes of them, in a contiguous cache, and on one thread or more.
+// prompt or in a decode step, with any pages and sizes of them, by token or by head, in a contiguous cache, and on one
+// thread or more.
 func TestSameBytes(t *testing.T) {
 	for i, c := range []struct{ dtype, kv dtypes.DType }{{dtype: dtypes.Float32}, {dtype: dtypes.BFloat16},
 		{dtype: dtypes.Float16}, {dtypes.BFloat16, dtypes.Int8}, {dtypes.Float32, dtypes.F8E4M3FN},
@@ -70,6 +71,11 @@ func TestSameBytes(t *testing.T) {
 			contiguous := first
 			contiguous.contiguous = true
 			add("contiguous", testenv.XLA(t), contiguous)
+			byHead := first
+			byHead.byHead, contiguous.byHead = true, true
+			add("by head", testenv.XLA(t), byHead)
+			add("by head, page size 5", testenv.XLA(t), byHead.withPages(5))
+			add("by head, contiguous", testenv.XLA(t), contiguous)
 			add("one thread", oneThread(t), first)
 
 			rapid.Check(t, func(r *rapid.T) {

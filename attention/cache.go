@@ -5,7 +5,7 @@
 // with the same methods. The paged layout is a pool of pages [P, page_size, 2*KVH, D] that sequences own by their page
 // lists. The contiguous layout is [R, max_len, 2*KVH, D], one row a slot; it shares nothing and is the simple reference
 // for the paged one. On TPU the last two axes may be one: [Layout.ForTPU]. Where values are their keys, they are not
-// stored: [.., KVH, D].
+// stored: [.., KVH, D]. For the kernels in C pages are [2*KVH, page_size, D]: [Layout.ByHead].
 //
 // The plain form of attention is blocked: an online softmax over blocks of the context at absolute positions, up to the
 // longest live sequence. It never holds an array [tokens, context], and the result of a token does not depend on the
@@ -44,6 +44,10 @@ type Layout struct {
 	// [Pages, PageSize, ceil(KVHeads/Packed), Packed, 2*HeadDim]: the same numbers in the same order, and zeros for
 	// heads that are too few.
 	Packed int
+	// ByHead puts the keys of a page's tokens side by side for each head, and so their values:
+	// [Pages, 2*KVHeads, PageSize, HeadDim]. A kernel that reads the keys of a head, and then its values, reads memory
+	// in order.
+	ByHead bool
 	// Shared says that a value is its key, which is stored once: [Pages, PageSize, KVHeads, HeadDim].
 	Shared bool
 	// State, if not 0, is how many numbers of float32 a page has in place of keys and values, [Pages, State]: the state
@@ -78,7 +82,24 @@ func (l Layout) Shape() shapes.Shape {
 	if l.Flat {
 		return shapes.Make(l.stored(), l.Pages, l.PageSize, l.flatWidth())
 	}
+	if l.ByHead {
+		return shapes.Make(l.stored(), l.Pages, l.each()*l.KVHeads, l.PageSize, l.width())
+	}
 	return shapes.Make(l.stored(), l.Pages, l.PageSize, l.each()*l.KVHeads, l.width())
+}
+
+// byToken returns the layout of the same cache where the vectors of a token are side by side.
+func (l Layout) byToken() Layout {
+	l.ByHead = false
+	return l
+}
+
+// turn brings a cache that is by head into the order of tokens, and back.
+func (l Layout) turn(cache *Node) *Node {
+	if !l.ByHead {
+		return cache
+	}
+	return TransposeAllAxes(cache, 0, 2, 1, 3)
 }
 
 // BytesPerToken returns the bytes that a token takes in one layer: 2 * KVH * D * sizeof(dtype), where a packed cache
@@ -120,8 +141,10 @@ func ContiguousLayout(rows, maxLen, kvHeads, headDim int, dtype dtypes.DType) La
 // k and v are [T, KVH, D] of any float dtype; v is not read where values are keys. Token t goes where
 // batch.NewTokenDests[t] says (contiguous: to its slot and position); a destination out of range is dropped.
 func (l Layout) Update(cache *Node, batch tokenqueue.PageBatchInfo, k, v *Node) *Node {
+	byHead := l
+	l = l.byToken()
 	plain := func(in []*Node) []*Node {
-		cache, k, dests := in[0], in[1], in[len(in)-1]
+		cache, k, dests := byHead.turn(in[0]), in[1], in[len(in)-1]
 		token := l.Shape().Dimensions[2:]
 		kv := Stack(in[1:len(in)-1], 2)
 		if l.Quantized() {
@@ -136,13 +159,18 @@ func (l Layout) Update(cache *Node, batch tokenqueue.PageBatchInfo, k, v *Node) 
 		}
 		kv = ConvertDType(Reshape(kv, append([]int{k.Shape().Dimensions[0]}, token...)...), l.stored())
 		flat := Reshape(cache, append([]int{l.Pages * l.PageSize}, token...)...)
-		return []*Node{Reshape(control.ScatterSet(flat, dests, kv), l.Shape().Dimensions...)}
+		return []*Node{byHead.turn(Reshape(control.ScatterSet(flat, dests, kv), l.Shape().Dimensions...))}
 	}
 	in := []*Node{cache, k, v, l.destinations(batch)}
 	if l.Shared {
 		in = []*Node{cache, k, in[3]}
 	}
-	return l.composite("kv_update", struct{}{}, in, l.Shape(), plain)
+	return l.composite("kv_update", updateAttrs{byHead.ByHead}, in, byHead.Shape(), plain)
+}
+
+// updateAttrs are the attributes of composite "kv_update".
+type updateAttrs struct {
+	ByHead bool `json:"by_head"`
 }
 
 // composite applies an operation on the cache that a backend may have of its own, for the dtypes that such forms take.

@@ -25,6 +25,7 @@ type shape struct {
 	pageSize, perSeq, pages int
 	opts                    attention.Options
 	contiguous, flat        bool
+	byHead                  bool
 	shared                  bool         // values are keys
 	kvType                  dtypes.DType // of the cache, where it is not that of queries
 	sinks                   bool
@@ -50,7 +51,7 @@ func (s shape) layout(dtype dtypes.DType) attention.Layout {
 	if s.contiguous {
 		l = attention.ContiguousLayout(s.seqs, s.perSeq*s.pageSize, s.kvHeads, s.headDim, dtype)
 	}
-	l.Flat, l.Shared = s.flat, s.shared
+	l.Flat, l.Shared, l.ByHead = s.flat, s.shared, s.byHead
 	return l
 }
 

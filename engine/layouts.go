@@ -17,12 +17,14 @@ func (c Config) layouts(p Plan, kv dtypes.DType) []attention.Layout {
 	list := make([]attention.Layout, model.NumCaches())
 	on, ok := c.Backend.(interface{ Platform() string })
 	isTPU := ok && on.Platform() == "tpu"
+	byHead := c.cachesByHead()
 	onTPU := map[attention.Layout]attention.Layout{}
 	for i := range list {
 		sizes := model.OfLayer(i)
 		part := decoder.NewPartition(sizes, p.Devices)
 		l := attention.ContiguousLayout(1, p.PageSize, part.KVHeads, sizes.HeadDim, kv)
 		l.Paged, l.Shared = p.KV == "paged", model.Layers[i].Latent.Rank > 0
+		l.ByHead = byHead
 		if n := model.StateSize(i); n > 0 {
 			list[i] = l.StateLayout(n)
 			continue
@@ -35,6 +37,11 @@ func (c Config) layouts(p Plan, kv dtypes.DType) []attention.Layout {
 		}
 	}
 	return list
+}
+
+func (c Config) cachesByHead() bool {
+	on, ok := c.Backend.(interface{ CachesByHead() bool })
+	return ok && on.CachesByHead()
 }
 
 // bytesOf is what a token takes in all caches, and what a page has beside its tokens.

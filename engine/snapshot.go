@@ -37,6 +37,7 @@ type snapshotHeader struct {
 	Layers   int    `json:"layers"`
 	KVHeads  int    `json:"kv_heads"`
 	HeadDim  int    `json:"head_dim"`
+	ByHead   bool   `json:"by_head,omitempty"` // the order in a page: see [attention.Layout]
 	// that run the model together, if there are several: each has its own part of a page
 	Devices  int    `json:"devices,omitempty"`
 	LongRope bool   `json:"long_rope,omitempty"`
@@ -63,7 +64,7 @@ func (e *Engine) snapshotHeader(tokens int) snapshotHeader {
 	h := snapshotHeader{Model: e.cfg.Model.FingerPrint(), DType: e.plan.DType, Weights: e.plan.Weights,
 		KVDType: e.plan.KVDType, PageSize: e.plan.PageSize,
 		Layers: cfg.NumLayers, KVHeads: cfg.NumKVHeads, HeadDim: cfg.HeadDim, Tokens: tokens,
-		LongRope: cfg.LongRope(), Computed: e.cfg.Backend.Name()}
+		ByHead: e.cfg.cachesByHead(), LongRope: cfg.LongRope(), Computed: e.cfg.Backend.Name()}
 	if e.plan.Devices > 1 {
 		h.Devices = e.plan.Devices
 	}

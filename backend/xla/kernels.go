@@ -39,7 +39,9 @@ const (
 
 // cpuKernels are the composites with a kernel in C, on XLA:CPU.
 var cpuKernels = map[string]kernel{
-	"kv_update":  {target: "quire_kv_update", alias: map[int]int{0: 0}},
+	"kv_update": {
+		target: "quire_kv_update", alias: map[int]int{0: 0}, attrs: map[string]attribute{"by_head": boolean},
+	},
 	"copy_pages": {target: "quire_copy_pages", alias: map[int]int{0: 0}},
 	"zero_pages": {target: "quire_zero_pages", alias: map[int]int{0: 0}},
 	"zeros":      {target: "quire_zeros", attrs: map[string]attribute{"results": integer}},
@@ -98,7 +100,8 @@ var cpuKernels = map[string]kernel{
 	latentAttention:          {target: "quire_latent_attention", attrs: attentionAttrs},
 }
 
-var attentionAttrs = map[string]attribute{"scale": float, "soft_cap": float, "window": integer, "paged": boolean}
+var attentionAttrs = map[string]attribute{"scale": float, "soft_cap": float, "window": integer, "paged": boolean,
+	"by_head": boolean}
 
 // Values of [Options.Kernels].
 const (
@@ -138,6 +141,9 @@ func (b *Backend) addKernels(mode string) error {
 // SameForms says that the model gives a token the same bytes as a prompt's and as a drawn one: the kernels do, whatever
 // the number of rows. Without them a backend may order sums by the shapes.
 func (b *Backend) SameForms() bool { return b.kernels != "" }
+
+// CachesByHead says that kernels read caches by head in less time: see package attention.
+func (b *Backend) CachesByHead() bool { return b.kernels != "" }
 
 // Kernels returns the instruction set that the kernels in C run with, one of [cpukernel.Levels], or "off" where there
 // are none.

@@ -73,11 +73,12 @@ static q_error *attention(q_frame *f, int64_t each) {
 		return q_fail(f, "element types %d and %d: f32, bf16 and f16 are supported, and s8 and u8 for the cache",
 			q->dtype, cache->dtype);
 	}
-	int64_t kv_heads = cache->dims[2] / each;
-	if (kv_heads < 1 || cache->dims[2] % each || q->dims[1] % kv_heads) {
-		return q_fail(
-			f, "%lld heads and a cache with %lld vectors a token", (long long)q->dims[1], (long long)cache->dims[2]);
-	}
+	int by_head;
+	if ((e = q_bool(f, "by_head", &by_head))) return e;
+	const int64_t vectors = cache->dims[by_head ? 1 : 2], page_size = cache->dims[by_head ? 2 : 1];
+	int64_t kv_heads = vectors / each;
+	if (kv_heads < 1 || vectors % each || q->dims[1] % kv_heads)
+		return q_fail(f, "%lld heads and a cache with %lld vectors a token", (long long)q->dims[1], (long long)vectors);
 	if (!cache->dims[0] || !cache->dims[1] || !pages->dims[1]) return q_fail(f, "the cache has no pages");
 	if (sinks && (e = q_shape(f, q_arg(f, 9), "sinks", Q_F32, q->dims[1]))) return e;
 	double scale, soft_cap;
@@ -95,11 +96,11 @@ static q_error *attention(q_frame *f, int64_t each) {
 		.kv_heads = kv_heads,
 		.dim = q->dims[2],
 		.page_count = cache->dims[0],
-		.page_size = cache->dims[1],
+		.page_size = page_size,
 		.per_seq = pages->dims[1],
 		.vector_bytes = vector_bytes,
 		.each = each,
-		.token_bytes = each * kv_heads * vector_bytes,
+		.lies = q_cache_lies(by_head, page_size, vectors, vector_bytes),
 		.type = q->dtype,
 		.cache_type = cache->dtype};
 	if ((e = q_float(f, "scale", &scale)) || (e = q_float(f, "soft_cap", &soft_cap)) ||

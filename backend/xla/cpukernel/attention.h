@@ -7,7 +7,8 @@
 // quire_kv_update: cache [P, page, 2*KVH, D], k and v [T, KVH, D], dests s32[T] -> cache, in place: token t's keys and
 // values go to place dests[t] of the P*page, or nowhere if that is out of range. Places must not repeat. Element types
 // are f32, bf16 or f16. A cache of s8, or of u8 for e4m3, is [P, page, 2*KVH, D+4]: see attention_task.h. Without v,
-// values are keys, which are stored once: the cache is [P, page, KVH, D].
+// values are keys, which are stored once: the cache is [P, page, KVH, D]. Attribute by_head (bool): the cache is [P,
+// 2*KVH, page, D], so that the keys of a page's tokens lie side by side for each head, and so do their values.
 q_error *quire_kv_update(q_frame *f);
 
 // quire_copy_pages: cache, src s32[C], dst s32[C] -> cache, in place: page src[i] to page dst[i], for each i where both
@@ -23,7 +24,8 @@ q_error *quire_zeros(q_frame *f);
 
 // quire_ragged_paged_attention: q [T, H, D], cache [P, page, 2*KVH, D], slots s32[B], pages s32[B, PP], lens s32[B],
 // starts s32[B+1], seqs s32[], token_seqs s32[T], positions s32[T], and sinks f32[H] if there are any -> [T, H, D] of
-// q's type; attributes scale and soft_cap (floats, 0 for no cap), window (integer, 0 for none), paged (bool).
+// q's type; attributes scale and soft_cap (floats, 0 for no cap), window (integer, 0 for none), paged and by_head
+// (bools; by_head as in quire_kv_update).
 //
 // Token t stands at positions[t] of sequence token_seqs[t] (either may be -1: its result is 0) and attends to that
 // sequence's positions up to its own, from the last window ones only if that is not 0: softmax over

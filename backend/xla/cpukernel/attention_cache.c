@@ -1,6 +1,5 @@
 #define _GNU_SOURCE // madvise
-// Kernels that write a cache of keys and values in place: [pages, page_size, 2*kv_heads, head_dim], or head_dim bytes
-// and a scale (see attention_task.h), k0, v0, k1, v1, ... Their result is their operand.
+// Kernels that write a cache of keys and values in place. Their result is their operand.
 #include "attention.h"
 
 #include <string.h>
@@ -43,46 +42,50 @@ struct update {
 	char *cache;
 	const char *k, *v;
 	const int32_t *dests;
-	int64_t tokens, places, heads, dim, vector_bytes;
+	int64_t tokens, pages, page_size, heads, dim, vector_bytes;
 	int64_t each; // vectors of a token and head: 1 where v is NULL, else 2
+	q_cache_layout lies;
 	int cache_type, type;
 };
 
+// place is where the vectors of new token t go, or NULL.
+static char *place(const struct update *u, int64_t t) {
+	const int64_t dest = u->dests[t];
+	if (dest < 0 || dest >= u->pages * u->page_size) return NULL;
+	return u->cache + dest / u->page_size * u->lies.page_bytes + dest % u->page_size * u->lies.token_stride;
+}
+
+// write_vector stores vector h of token t of x, keys or values.
+static void write_vector(const struct update *u, const char *x, int64_t t, int64_t h, char *to) {
+	const int64_t at = (t * u->heads + h) * u->dim, size = q_size(u->type);
+	if (q_attention_quantized(u->cache_type)) {
+		const struct q_quantize v = {x + at * size, to, u->dim, u->type, u->cache_type};
+		q_code_in_use()->quantize(&v);
+	} else if (u->type == u->cache_type) {
+		memcpy(to, x + at * size, u->dim * size);
+	} else {
+		for (int64_t d = 0; d < u->dim; d++) store(to, u->cache_type, d, load(x, u->type, at + d));
+	}
+}
+
 // update_token writes one new token.
 static void update_token(const struct update *u, int64_t t) {
-	int64_t dest = u->dests[t];
-	if (dest < 0 || dest >= u->places) return;
-	size_t size = q_size(u->type), cache_size = q_size(u->cache_type);
-	for (int64_t h = 0; h < u->heads && q_attention_quantized(u->cache_type); h++) {
-		int64_t from = (t * u->heads + h) * u->dim * size, bytes = u->dim + Q_ATTENTION_SCALE;
-		char *to = u->cache + (dest * u->heads + h) * u->each * bytes;
-		const struct q_quantize k = {u->k + from, to, u->dim, u->type, u->cache_type};
-		q_code_in_use()->quantize(&k);
+	char *to = place(u, t);
+	for (int64_t h = 0; to && h < u->heads; h++) {
+		write_vector(u, u->k, t, h, to);
+		to += u->lies.vector_stride;
 		if (!u->v) continue;
-		const struct q_quantize v = {u->v + from, to + bytes, u->dim, u->type, u->cache_type};
-		q_code_in_use()->quantize(&v);
-	}
-	for (int64_t h = 0; h < u->heads && !q_attention_quantized(u->cache_type); h++) {
-		int64_t from = (t * u->heads + h) * u->dim, to = (dest * u->heads + h) * u->each * u->dim;
-		if (u->type == u->cache_type) {
-			memcpy(u->cache + to * size, u->k + from * size, u->dim * size);
-			if (u->v) memcpy(u->cache + (to + u->dim) * size, u->v + from * size, u->dim * size);
-			continue;
-		}
-		char *place = u->cache + to * cache_size;
-		for (int64_t d = 0; d < u->dim; d++) {
-			store(place, u->cache_type, d, load(u->k, u->type, from + d));
-			if (u->v) store(place, u->cache_type, u->dim + d, load(u->v, u->type, from + d));
-		}
+		write_vector(u, u->v, t, h, to);
+		to += u->lies.vector_stride;
 	}
 }
 
 // prefetch_token reads the place of a new token ahead. New tokens lie far from each other.
 static void prefetch_token(const struct update *u, int64_t t) {
 	enum { LINE = 64 };
-	int64_t dest = u->dests[t], bytes = u->each * u->heads * u->vector_bytes;
-	if (dest < 0 || dest >= u->places) return;
-	for (int64_t i = 0; i < bytes; i += LINE) __builtin_prefetch(u->cache + dest * bytes + i, 1, 3);
+	const char *to = place(u, t);
+	for (int64_t v = 0; to && v < u->each * u->heads; v++, to += u->lies.vector_stride)
+		for (int64_t i = 0; i < u->vector_bytes; i += LINE) __builtin_prefetch(to + i, 1, 3);
 }
 
 // A task takes UPDATE_TOKENS, and reads ahead the places of the token that comes AHEAD later.
@@ -102,11 +105,12 @@ q_error *quire_kv_update(q_frame *f) {
 	if (q_skip(f)) return NULL;
 	q_error *e;
 	const int each = q_args(f) == 3 ? 1 : 2;
-	if ((e = q_count(f, 2 + each, 1))) return e;
+	int by_head;
+	if ((e = q_count(f, 2 + each, 1)) || (e = q_bool(f, "by_head", &by_head))) return e;
 	const q_array *cache = q_arg(f, 0), *k = q_arg(f, 1), *v = q_arg(f, each), *dests = q_arg(f, 1 + each);
 	const int64_t scale_bytes = q_attention_quantized(cache->dtype) ? Q_ATTENTION_SCALE : 0;
 	if ((e = in_place(f, cache, q_result(f, 0))) || (e = q_shape(f, cache, "cache", 0, -1, -1, -1, -1)) ||
-		(e = q_shape(f, k, "k", 0, -1, cache->dims[2] / each, cache->dims[3] - scale_bytes)) ||
+		(e = q_shape(f, k, "k", 0, -1, cache->dims[by_head ? 1 : 2] / each, cache->dims[3] - scale_bytes)) ||
 		(e = q_shape(f, v, "v", k->dtype, k->dims[0], k->dims[1], k->dims[2])) ||
 		(e = q_shape(f, dests, "dests", Q_S32, k->dims[0])))
 		return e;
@@ -120,12 +124,14 @@ q_error *quire_kv_update(q_frame *f) {
 		.each = each,
 		.dests = dests->data,
 		.tokens = k->dims[0],
-		.places = cache->dims[0] * cache->dims[1],
+		.pages = cache->dims[0],
+		.page_size = cache->dims[by_head ? 2 : 1],
 		.heads = k->dims[1],
 		.dim = k->dims[2],
 		.vector_bytes = cache->dims[3] * q_size(cache->dtype),
 		.cache_type = cache->dtype,
 		.type = k->dtype};
+	u.lies = q_cache_lies(by_head, u.page_size, u.each * u.heads, u.vector_bytes);
 	q_parallel(f, (u.tokens + UPDATE_TOKENS - 1) / UPDATE_TOKENS, update_tokens, &u);
 	return NULL;
 }

@@ -129,7 +129,7 @@ static int64_t locate(const struct q_attention *a, int64_t seq, int64_t base, in
 		int64_t page = a->slots[seq];
 		if (a->paged) page = a->pages[seq * a->per_seq + (column < a->per_seq ? column : a->per_seq - 1)];
 		if (page < 0 || page >= a->page_count) page = 0;
-		tokens[j] = a->cache + (page * a->page_size + in_page) * a->token_bytes;
+		tokens[j] = a->cache + page * a->lies.page_bytes + in_page * a->lies.token_stride;
 		if (++in_page == a->page_size) in_page = 0, column++;
 	}
 	for (int64_t j = n; j > 0 && j < BLOCK; j++) tokens[j] = tokens[n - 1];
@@ -214,7 +214,7 @@ Q_INLINE int64_t find_ahead(
 		if (behind.n > 0 && head < behind.heads) block = behind;
 		else block.n = head = 0;
 	}
-	const int64_t at = (block.head + head) * a->each * a->vector_bytes;
+	const int64_t at = (block.head + head) * a->each * a->lies.vector_stride;
 	for (int64_t i = 0; i < BLOCK; i++) pieces[i] = block.tokens[i] + at;
 	return block.n;
 }
@@ -235,10 +235,13 @@ void Q_NAME(q_attend)(void *args, int64_t index) {
 	int64_t base = context.base, n = locate(a, seq, base, last, places[0]);
 	// Keys and values are read ahead of those in use by so many heads. The first ones come while queries are read,
 	// unless the thread's task before has asked for them.
-	const int64_t piece_bytes = a->each * a->vector_bytes, lead = lead_of(piece_bytes, t->heads);
+	const int64_t value_behind = (a->each - 1) * a->lies.vector_stride; // its key
+	const int64_t head_bytes = a->each * a->lies.vector_stride, lead = lead_of(a->each * a->vector_bytes, t->heads);
 	for (int64_t i = 0; i < n; i++) {
-		pieces[0] = places[0][i] + t->head * piece_bytes;
-		prefetch((struct ahead){pieces, lead * piece_bytes}, 0);
+		for (int64_t h = 0; h < lead; h++) {
+			pieces[0] = places[0][i] + (t->head + h) * head_bytes;
+			prefetch((struct ahead){pieces, a->vector_bytes, value_behind}, 0);
+		}
 	}
 	const int64_t padded = s.padded;
 	const int tiles = by_tiles(a);
@@ -266,14 +269,15 @@ void Q_NAME(q_attend)(void *args, int64_t index) {
 			to = i + 1;
 		}
 		for (int64_t h = 0; h < t->heads && from < to; h++) {
-			int64_t bytes = a->vector_bytes, offset = (t->head + h) * a->each * bytes;
+			int64_t offset = (t->head + h) * head_bytes;
 			int64_t row = h * rows + from * group, count = (to - from) * group;
-			struct tokens_of keys = {tokens, offset}, values = {tokens, offset + (a->each - 1) * bytes};
+			struct tokens_of keys = {tokens, offset}, values = {tokens, offset + value_behind};
 			const struct tokens_of cached[] = {keys, values};
 			const int quantized = q_attention_quantized(a->cache_type);
 			const struct block here = {tokens, n, t->head, t->heads};
 			const int64_t pieces_ahead = find_ahead(a, h + lead, here, behind, pieces);
-			struct ahead half = {pieces, pieces_ahead ? piece_bytes : 0}, rest = {pieces + n / 2, half.bytes};
+			const struct ahead half = {pieces, pieces_ahead ? a->vector_bytes : 0, value_behind},
+							   rest = {pieces + n / 2, half.bytes, value_behind};
 			int key_type = by_dots(a) ? DOTS : paired(a) ? PAIRS : a->cache_type;
 			int value_type = pairs ? PAIRS : a->cache_type;
 			float *block = s.scores + from * group * BLOCK;

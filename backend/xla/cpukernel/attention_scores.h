@@ -42,7 +42,7 @@ static void score_tiles(const struct q_attention *a, int64_t rows, int64_t n, co
 	const int whole = a->page_size % 16 == 0;
 	char copies[2][16][64] __attribute__((aligned(64)));
 	const char *first = keys.tokens[0] + keys.offset, *second = keys.tokens[16] + keys.offset;
-	const int64_t stride = whole ? a->token_bytes : 64, step = whole ? 64 : 0;
+	const int64_t stride = whole ? a->lies.token_stride : 64, step = whole ? 64 : 0;
 	if (!whole) first = copies[0][0], second = copies[1][0];
 	for (int64_t r0 = 0, piece = 0; r0 < rows; r0 += 16, queries += steps * 1024) {
 		_tile_zero(0);

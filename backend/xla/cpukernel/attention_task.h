@@ -17,6 +17,18 @@ struct q_attention_task {
 	int64_t cost; // some measure of how long it takes
 };
 
+// q_cache_layout is by how many bytes pages lie apart, the tokens of a page, and the vectors of a token, which are k0,
+// v0, k1, v1, ...: a vector is at page * page_bytes + token in the page * token_stride + vector * vector_stride. Either
+// the vectors of a token lie side by side, or, by head, those of a page's tokens: see attention.h.
+typedef struct {
+	int64_t page_bytes, token_stride, vector_stride;
+} q_cache_layout;
+
+static inline q_cache_layout q_cache_lies(int by_head, int64_t page_size, int64_t vectors, int64_t vector_bytes) {
+	return (q_cache_layout){page_size * vectors * vector_bytes, by_head ? vector_bytes : vectors * vector_bytes,
+		by_head ? page_size * vector_bytes : vector_bytes};
+}
+
 struct q_attention {
 	const char *q, *cache;
 	char *out;
@@ -25,7 +37,7 @@ struct q_attention {
 	int64_t page_count, page_size, per_seq;
 	int64_t vector_bytes; // of a key or a value, with its scale
 	int64_t each;         // vectors of a token and KV head: 2, or 1 where a value is its key
-	int64_t token_bytes;
+	q_cache_layout lies;
 	int type, cache_type; // element types of q and out, and of cache
 	int paged;
 	int64_t window;

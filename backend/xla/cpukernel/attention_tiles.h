@@ -13,11 +13,12 @@ struct tokens_of {
 	int64_t offset;
 };
 
-// ahead is what to have in a cache next: pieces of so many bytes, or none. Prefetches into the first cache are slower
-// where the memory is read, but on processors with AMX: see bench/kernels.md.
+// ahead is what to have in a cache next: pieces of so many bytes, or none, and as many that lie so far behind them.
+// Prefetches into the first cache are slower where the memory is read, but on processors with AMX: see
+// bench/kernels.md.
 struct ahead {
 	const char *const *pieces;
-	int64_t bytes;
+	int64_t bytes, behind;
 };
 
 #ifdef Q_SCORE_TILES
@@ -35,7 +36,11 @@ Q_INLINE int64_t lead_of(int64_t piece_bytes, int64_t heads) {
 Q_INLINE void prefetch(struct ahead a, int64_t piece) {
 	enum { LINE = 64 };
 	const char *p = a.pieces[piece];
-	for (int64_t i = 0; i < a.bytes; i += LINE) __builtin_prefetch(p + i, 0, LOCALITY);
+	// A line in which a piece does not begin comes with the piece before it.
+	for (int64_t i = -(uintptr_t)p & (LINE - 1); i < a.bytes; i += LINE) {
+		__builtin_prefetch(p + i, 0, LOCALITY);
+		__builtin_prefetch(p + i + a.behind, 0, LOCALITY);
+	}
 }
 
 // Tiles are at most 6 rows by 8 vectors, 12 together; the bounds of their loops are constants where they are called, so
@@ -303,7 +308,7 @@ Q_INLINE void value_rows(const int rows, const int dtype, int64_t n, int64_t pad
 // clang-format on
 
 // Only the first rows have to read ahead.
-#define NONE_BEHIND(ahead, r) ((struct ahead){(ahead).pieces, (r) ? 0 : (ahead).bytes})
+#define NONE_BEHIND(ahead, r) ((struct ahead){(ahead).pieces, (r) ? 0 : (ahead).bytes, (ahead).behind})
 
 Q_INLINE void score_all_as(const int dtype, int64_t rows, int64_t dim, int64_t n, int64_t padded, const float *query,
 	struct tokens_of keys, struct ahead ahead, float *scores) {

@@ -100,7 +100,7 @@ static void attention(check *c, int type, int cache_type, int64_t kv_heads, int6
 		.per_seq = PAGES,
 		.vector_bytes = vector_bytes,
 		.each = 2,
-		.token_bytes = 2 * kv_heads * vector_bytes,
+		.lies = q_cache_lies(context % 2, c->page, 2 * kv_heads, vector_bytes), // both layouts
 		.type = type,
 		.cache_type = cache_type,
 		.paged = 1,
