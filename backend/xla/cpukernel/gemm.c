@@ -307,7 +307,7 @@ int q_linear_choose(void) {
 	int l = q_level();
 	for (; l > Q_AVX2; l--) {
 		if (same_at(l, Q_F32, Q_F32) && same_at(l, Q_F16, Q_F16) && same_at(l, Q_BF16, Q_BF16) &&
-			same_at(l, Q_BF16, Q_F32) && same_at(l, Q_S8, Q_F32) && same_blocks(l))
+			same_at(l, Q_BF16, Q_F32) && same_at(l, Q_S8, Q_F32) && same_at(l, Q_S8, Q_BF16) && same_blocks(l))
 			break;
 	}
 	atomic_store(&chosen, l);
