@@ -18,13 +18,14 @@ import (
 
 // write is the composite that attention writes its cache with.
 func write(cache, rows, dests *Node) *Node {
-	return control.Composite("kv_update", struct{}{}, []*Node{cache, rows, rows, dests}, []shapes.Shape{cache.Shape()},
-		func(in []*Node) []*Node {
-			d := cache.Shape().Dimensions
-			flat := Reshape(in[0], d[0]*d[1], d[2], d[3])
-			kv := Reshape(Stack([]*Node{in[1], in[2]}, 2), in[1].Shape().Dimensions[0], d[2], d[3])
-			return []*Node{Reshape(control.ScatterSet(flat, in[3], kv), d...)}
-		})[0]
+	attrs := map[string]bool{"by_head": false}
+	inputs := []*Node{cache, rows, rows, dests}
+	return control.Composite("kv_update", attrs, inputs, []shapes.Shape{cache.Shape()}, func(in []*Node) []*Node {
+		d := cache.Shape().Dimensions
+		flat := Reshape(in[0], d[0]*d[1], d[2], d[3])
+		kv := Reshape(Stack([]*Node{in[1], in[2]}, 2), in[1].Shape().Dimensions[0], d[2], d[3])
+		return []*Node{Reshape(control.ScatterSet(flat, in[3], kv), d...)}
+	})[0]
 }
 
 // A kernel updates state in place: in nested loops, read in between, in a branch, and of two layers, none of it is
