@@ -39,7 +39,7 @@ func TestSharedVectors(t *testing.T) {
 				s := base
 				s.heads, s.kvHeads, s.headDim, s.kvType = c.heads, 1, c.headDim, c.kv
 				s.shared, s.contiguous, s.flat = true, c.contiguous, c.flat
-				s.opts = attention.Options{Scale: 0.2}
+				s.byHead, s.opts = f.kernels && !c.contiguous, attention.Options{Scale: 0.2}
 				check(t, f, s, c.dtype, c.tolerance, batches...)
 				check(t, f, s.decode(), c.dtype, c.tolerance, batches[1:]...)
 			})

@@ -39,6 +39,7 @@ func (c Config) layouts(p Plan, kv dtypes.DType) []attention.Layout {
 	return list
 }
 
+// cachesByHead says that the backend reads the keys of a head sooner where those of a page lie side by side.
 func (c Config) cachesByHead() bool {
 	on, ok := c.Backend.(interface{ CachesByHead() bool })
 	return ok && on.CachesByHead()

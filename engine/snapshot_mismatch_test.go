@@ -12,7 +12,8 @@ import (
 	"github.com/quire/quire/internal/testenv"
 )
 
-// A snapshot is refused by an engine of another model or of other dtypes, with what differs.
+// A snapshot is refused by an engine of another model, of other dtypes or with another order in pages, with what
+// differs.
 func TestSnapshotOfAnother(t *testing.T) {
 	memory := func(c *engine.Config) { c.HostKVMemory, c.Backend = 64<<20, testenv.Go(t) }
 	var file bytes.Buffer
@@ -24,18 +25,26 @@ func TestSnapshotOfAnother(t *testing.T) {
 		name, family string
 		dtype, kv    dtypes.DType
 		differs      string
+		kernels      bool
 	}{
 		{"model", "llama32-tied", dtypes.InvalidDType, dtypes.InvalidDType,
-			fmt.Sprintf("model is %s in the file and %s here", model(contractFamily), model("llama32-tied"))},
-		{"dtype", contractFamily, dtypes.BFloat16, dtypes.Float32, "dtype is Float32 in the file and BFloat16 here"},
+			fmt.Sprintf("model is %s in the file and %s here", model(contractFamily), model("llama32-tied")), false},
+		{"dtype", contractFamily, dtypes.BFloat16, dtypes.Float32, "dtype is Float32 in the file and BFloat16 here",
+			false},
 		{"dtype of the KV cache", contractFamily, dtypes.Float32, dtypes.BFloat16,
-			"kv_dtype is Float32 in the file and BFloat16 here"},
+			"kv_dtype is Float32 in the file and BFloat16 here", false},
 		{"keys and values of 8 bits", contractFamily, dtypes.Float32, dtypes.Int8,
-			"kv_dtype is Float32 in the file and Int8 here"},
+			"kv_dtype is Float32 in the file and Int8 here", false},
+		{"pages by head", contractFamily, dtypes.Float32, dtypes.Float32, "by_head is false in the file and true here",
+			true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			backend := testenv.Go(t)
+			if c.kernels {
+				backend = testenv.XLA(t)
+			}
 			e := newEngine(t, c.family, engine.Config{MaxSeqs: 8, PageSize: 16, PrefillTokens: 64, MaxModelLen: 160,
-				MaxRounds: 8, HostKVMemory: 64 << 20, Backend: testenv.Go(t), DType: c.dtype, KVDType: c.kv})
+				MaxRounds: 8, HostKVMemory: 64 << 20, Backend: backend, DType: c.dtype, KVDType: c.kv})
 			_, err := e.LoadPrefix(bytes.NewReader(file.Bytes()))
 			if want := engine.ErrSnapshotMismatch.Error() + ": " + c.differs; !errors.Is(err,
 				engine.ErrSnapshotMismatch) || err.Error() != want {

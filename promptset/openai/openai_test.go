@@ -169,10 +169,11 @@ func TestFailure(t *testing.T) {
 		`{"custom_id":"a","response":{"status_code":400,"request_id":"r","body":{"error":{"message":"no"}}},"error":null}`:       "no",
 		`{"custom_id":"a","response":{"status_code":404,"body":null},"error":{"error":{"message":"The model","code":404}}}`:      "The model",
 		`{"custom_id":"a","response":{"status_code":400,"body":null},"error":"in stream mode"}`:                                  "in stream mode",
-		`{"custom_id":"a","response":null,"error":[ 1, "a b" ]}`:                                                                 `[1,"a b"]`,
 		`{"custom_id":"a","response":null,"error":null}`:                                                                         "it has no response",
 		`{"custom_id":"a","response":{"status_code":200,"body":{"choices":[]}},"error":null}`:                                    "it has status 200 and no choices",
 		`{"custom_id":"a","response":{"status_code":200,"body":{"choices":[{"index":0,"text":"x"}],"usage":null}},"error":null}`: "",
+
+		`{"custom_id":"a","response":null,"error":[ 1, "a b" ]}`: `[1,"a b"]`,
 	} {
 		l, err := ParseLine([]byte(line))
 		if err != nil || l.Failure() != want {

@@ -13,7 +13,8 @@ struct tokens_of {
 	int64_t offset;
 };
 
-// ahead is what to have in a cache next: pieces of so many bytes, or none, and as many that lie so far behind them.
+// ahead is what to have in a cache next: pieces of so many bytes, or none, and as many that lie so far behind them
+// (0 where values are keys).
 // Prefetches into the first cache are slower where the memory is read, but on processors with AMX: see
 // bench/kernels.md.
 struct ahead {
