@@ -93,6 +93,23 @@ func TestKernelShapes(t *testing.T) {
 	}
 }
 
+// Scores of later tokens may be far above all before: weights of the kernels begin anew there.
+func TestScoresThatRise(t *testing.T) {
+	f := forms(t)[0]
+	for _, c := range []struct {
+		dtype     dtypes.DType
+		scale     float64
+		tolerance float64
+	}{{dtypes.Float32, 8, 5e-5}, {dtypes.Float32, 60, 5e-4}, {dtypes.BFloat16, 8, 4e-2}} {
+		for _, sinks := range []bool{false, true} {
+			s := base
+			s.headDim, s.opts.Scale, s.sinks = 64, c.scale/8, sinks
+			check(t, f, s, c.dtype, c.tolerance, []ragged{{90, 40}, {33, 1}})
+			check(t, f, s.decode(), c.dtype, c.tolerance, []ragged{{96, 1}, {31, 1}, {33, 1}, {2, 1}})
+		}
+	}
+}
+
 func TestHalfPrecision(t *testing.T) {
 	for _, c := range []struct {
 		dtype     dtypes.DType

@@ -21,7 +21,7 @@ import (
 
 // outputVersion grows with every change of Quire after which the same job gives other bytes: other completions, other
 // columns, another cut into parts.
-const outputVersion = 7
+const outputVersion = 8
 
 const (
 	// partCompletions is about how many completions a part has, unless --part-rows says how many rows.

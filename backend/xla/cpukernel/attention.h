@@ -29,7 +29,8 @@ q_error *quire_zeros(q_frame *f);
 //
 // Token t stands at positions[t] of sequence token_seqs[t] (either may be -1: its result is 0) and attends to that
 // sequence's positions up to its own, from the last window ones only if that is not 0: softmax over
-// cap*tanh(q.k*scale/cap) in float32. A head's sink is one more score there, of a value of zeros. Position p of
+// cap*tanh(q.k*scale/cap) in float32. Where queries and cache are bf16 and D is a multiple of 16, weights are rounded
+// to bf16 before they multiply values. A head's sink is one more score there, of a value of zeros. Position p of
 // sequence b is at place p%page of page pages[b, p/page], or, not paged, at place p of page slots[b]. H is a multiple
 // of KVH; D is any; the types are f32, bf16 or f16, and the cache's also those of quire_kv_update. The tokens of one
 // sequence stand together. lens, starts and seqs say the same in the form that other backends' kernels want.

@@ -1,6 +1,7 @@
 // Attention for processors with AMX: as for AVX-512, but tiles multiply queries of bf16 with keys of bf16.
 #define Q_NAME(name) name##_amx
 #define Q_SCORE_TILES
+#define Q_DOTS
 #ifdef Q_EMULATE
 #define Q_SIMD Q_AVX2
 #include "simd.h"
@@ -11,7 +12,7 @@
 #define Q_SIMD Q_AVX512
 #include "simd.h"
 #ifndef Q_SIMD_MISSING
-#pragma GCC target("amx-tile,amx-bf16")
+#pragma GCC target("amx-tile,amx-bf16,avx512bf16")
 #endif
 #endif
 #include "attention_impl.h"

@@ -3,15 +3,16 @@
 //
 // A task is some consecutive tokens of one sequence with one or more KV heads. It goes through the sequence's context
 // in blocks of BLOCK tokens at absolute positions. Of a block it multiplies a head's keys with the queries of the head,
-// makes the scores weights and adds the values so weighted, and keeps for each row, a query of one head, the running
-// maximum, sum and weighted sum of values. A single token's rows read keys and values as they lie in the cache; many
-// rows share one conversion of them to float32.
+// makes the scores weights and adds the values so weighted, and keeps for each row, a query of one head, the power of
+// two that its weights are relative to, its sums of weights and the weighted sum of values. A single token's rows read
+// keys and values as they lie in the cache; many rows share one conversion of them.
 //
 // What a row gets depends on its query, its position and its sequence's keys and values alone: a score is LANES sums
 // over every LANES-th dimension in order, or pair of dimensions of bf16 keys, added by a fixed tree, and then scaled;
-// weighted sums add over the positions in order, sums of weights by a fixed tree. Blocks that a row does not see leave
-// its sums as they are. Of quantized keys and values the numbers of the bytes are used as others are; scores are
-// multiplied by the keys' scales, and weights by the values', once they are summed.
+// weighted sums add over the positions in order, or over pairs of positions (see rounded), sums of weights over every
+// TOTALS-th position and then by a fixed tree. Blocks that a row does not see leave its sums as they are. Of quantized
+// keys and values the numbers of the bytes are used as others are; scores are multiplied by the keys' scales, and
+// weights by the values', once they are summed.
 #include "simd.h"
 
 #ifndef Q_SIMD_MISSING
@@ -22,12 +23,15 @@
 #include "attention_task.h"
 #include "attention_tiles.h"
 
+// TOTALS is how many sums of weights a row has, each of every TOTALS-th.
+enum { TOTALS = BLOCK / 2, TOTAL_VECTORS = TOTALS / Q_WIDTH };
+
 // scratch is the memory of one task; rows are per head.
 struct scratch {
 	float *query;  // [heads][rows][padded], as pack_pairs has them or in order; or those of each head for score_tiles
 	float *sum;    // [heads][rows][padded]
-	float *max;    // [heads][rows]
-	float *total;  // [heads][rows]
+	float *power;  // [heads][rows]
+	float *total;  // [heads][rows][TOTALS]
 	float *scores; // [rows][BLOCK]
 	float *keep;   // [rows]
 	float *keys;   // [BLOCK][padded]
@@ -41,8 +45,10 @@ static int64_t up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 static int allocate(struct scratch *s, const struct q_attention *a, int64_t heads, int64_t rows) {
 	int64_t padded = up(a->dim, 16), all = heads * rows;
 	int64_t queries = by_tiles(a) ? heads * tile_floats(a, rows) : all * padded;
-	int64_t sizes[] = {queries, all * padded, all, all, rows * BLOCK, rows, BLOCK * padded, BLOCK * padded, BLOCK};
-	float **parts[] = {&s->query, &s->sum, &s->max, &s->total, &s->scores, &s->keep, &s->keys, &s->values, &s->scales};
+	int64_t sizes[] = {
+		queries, all * padded, all, all * TOTALS, rows * BLOCK, rows, BLOCK * padded, BLOCK * padded, BLOCK};
+	float **parts[] = {
+		&s->query, &s->sum, &s->power, &s->total, &s->scores, &s->keep, &s->keys, &s->values, &s->scales};
 	enum { PARTS = sizeof sizes / sizeof *sizes };
 	int64_t size = 0;
 	for (int i = 0; i < PARTS; i++) size += up(sizes[i], 16);
@@ -71,6 +77,18 @@ static void pack(const struct q_attention *a, struct tokens_of from, int64_t n, 
 	}
 }
 
+// pack_values is pack of values, or turns those of each two tokens for dot products, to the first one's place. Where n
+// is odd there is a token behind the last.
+static void pack_values(
+	const struct q_attention *a, struct tokens_of from, int64_t n, int64_t padded, int turned, float *to) {
+#ifdef Q_DOTS
+	for (int64_t j = 0; turned && j < n; j += 2)
+		turn_values(from.tokens[j] + from.offset, from.tokens[j + 1] + from.offset, padded, to + j * padded);
+	if (turned) return;
+#endif
+	pack(a, from, rounded(a) ? (n + 1) / 2 * 2 : n, padded, 0, to);
+}
+
 // multiply_by multiplies each row of scores, or of weights, by the scales of n keys or values; the others become 0.
 static void multiply_by(
 	const struct q_attention *a, struct tokens_of vectors, int64_t n, int64_t rows, float *scales, float *scores) {
@@ -86,16 +104,37 @@ static void multiply_by(
 	}
 }
 
-// soften turns the products of a row and the keys into weights and returns by how much the row's sums shrink. The row
-// sees the keys [low, high) of the block.
-Q_INLINE float soften(
-	float *scores, int64_t low, int64_t high, float scale, float soft_cap, float *max, float *total) {
+enum weights_as { WEIGHTS, WEIGHTS_BF16, WEIGHTS_PACKED };
+
+// pack_weights writes a row's weights as bf16.
+Q_INLINE void pack_weights(const vf *s, float *to) {
+#if defined(Q_DOTS) && Q_SIMD == Q_AVX512
+	_mm512_storeu_si512(to, (__m512i)_mm512_cvtne2ps_pbh((__m512)s[1], (__m512)s[0]));
+#else
+	for (int c = 0; c < BLOCK_VECTORS; c++) vto_bf16((uint16_t *)to + c * Q_WIDTH, s[c]);
+#endif
+}
+
+// A weight is 2 to the power of a score, in units of log(2), less the row's power: a whole number near the largest
+// score when it was chosen. It stays until a score is HEADROOM above it. Sums are then multiplied by a power of two,
+// which rounds nothing.
+enum { HEADROOM = 16 };
+#define LOG2_E 1.44269504088896341f
+
+Q_INLINE float whole(float x) { return x + 12582912.0f - 12582912.0f; } // to the nearest one: see vexp
+
+// soften turns the products of a row and the keys into weights, adds them to the row's totals, and returns by how much
+// the row's sums shrink. The row sees the keys [low, high) of the block. Weights are rounded to bf16 if to is
+// WEIGHTS_BF16, and are such numbers if it is WEIGHTS_PACKED.
+Q_INLINE float soften(float *scores, int64_t low, int64_t high, float scale, float soft_cap, enum weights_as to,
+	float *power, float *total) {
 	vf s[BLOCK_VECTORS];
 	vi iota;
 	for (int i = 0; i < Q_WIDTH; i++) iota[i] = i;
-	for (int c = 0; c < BLOCK_VECTORS; c++) s[c] = vload(scores + c * Q_WIDTH) * vset(scale);
+	const float unit = soft_cap > 0 ? scale : scale * LOG2_E;
+	for (int c = 0; c < BLOCK_VECTORS; c++) s[c] = vload(scores + c * Q_WIDTH) * vset(unit);
 	if (soft_cap > 0) {
-		for (int c = 0; c < BLOCK_VECTORS; c++) s[c] = vtanh(s[c] / vset(soft_cap)) * vset(soft_cap);
+		for (int c = 0; c < BLOCK_VECTORS; c++) s[c] = vtanh(s[c] / vset(soft_cap)) * vset(soft_cap * LOG2_E);
 	}
 	if (low > 0 || high < BLOCK) {
 		for (int c = 0; c < BLOCK_VECTORS; c++) {
@@ -105,19 +144,32 @@ Q_INLINE float soften(
 	}
 	vf top = s[0];
 	for (int c = 1; c < BLOCK_VECTORS; c++) top = vmax(top, s[c]);
-	float highest = vhighest(top);
-	highest = highest > *max ? highest : *max;
+	float keep = 1;
+	if (vabove(top, *power + HEADROOM)) {
+		const float highest = whole(vhighest(top));
+		keep = vexp2(vset(*power - highest))[0];
+		*power = highest;
+	}
 	for (int c = 0; c < BLOCK_VECTORS; c++) {
-		s[c] = vexp(s[c] - vset(highest));
-		vstore(scores + c * Q_WIDTH, s[c]);
+		s[c] = vexp2(s[c] - vset(*power));
+		if (to != WEIGHTS_PACKED) vstore(scores + c * Q_WIDTH, to == WEIGHTS_BF16 ? vround_bf16(s[c]) : s[c]);
 	}
-	for (int n = BLOCK_VECTORS / 2; n >= 1; n /= 2) {
-		for (int c = 0; c < n; c++) s[c] += s[c + n];
+	if (to == WEIGHTS_PACKED) pack_weights(s, scores);
+	for (int c = 0; c < TOTAL_VECTORS; c++) {
+		float *of = total + c * Q_WIDTH;
+		vstore(of, vfma(vload(of), vset(keep), s[c] + s[c + TOTAL_VECTORS]));
 	}
-	float keep = *max == highest ? 1 : vexp(vset(*max - highest))[0];
-	*max = highest;
-	*total = *total * keep + vtotal(s[0]);
 	return keep;
+}
+
+// total_of adds up the totals of a row.
+Q_INLINE float total_of(const float *total) {
+	vf t[TOTAL_VECTORS];
+	for (int c = 0; c < TOTAL_VECTORS; c++) t[c] = vload(total + c * Q_WIDTH);
+	for (int n = TOTAL_VECTORS / 2; n >= 1; n /= 2) {
+		for (int c = 0; c < n; c++) t[c] += t[c + n];
+	}
+	return vtotal(t[0]);
 }
 
 // locate finds the places of up to BLOCK tokens of a sequence from position base on, and returns how many there are
@@ -159,12 +211,12 @@ static int64_t locate_task(const struct q_attention *a, const struct q_attention
 
 // finish writes the results of a head.
 static void finish(const struct q_attention *a, const struct q_attention_task *t, int64_t head, int64_t rows,
-	const float *sum, const float *total, int64_t padded, int pairs) {
+	const float *sum, const float *total, int64_t padded, int value_type) {
 	int64_t group = a->heads / a->kv_heads;
 	for (int64_t r = 0; r < rows; r++) {
 		float *row = (float *)sum + r * padded;
-		if (pairs) unpair(row, padded);
-		float by = total[r] > 0 ? total[r] : 1;
+		if (value_type >= PAIRS) unpair(row, padded, value_type == DOTS);
+		const float all = total_of(total + r * TOTALS), by = all != 0 ? all : 1;
 		// Adding 0 makes a negative zero positive: it depends on blocks that the row does not see.
 		for (int64_t d = 0; d < padded; d += Q_WIDTH) vstore(row + d, vload(row + d) / vset(by) + vset(0));
 		char *to = a->out + ((t->token + r / group) * a->heads + head * group + r % group) * a->dim * q_size(a->type);
@@ -192,8 +244,12 @@ static void begin_heads(
 			if (by_tiles(a)) pack_query(from, a->dim, r, (char *)s->query + h * tile_floats(a, rows) * 4);
 			else if (paired(a)) pack_pairs(from, a->type, a->dim, padded, by_dots(a), to);
 			else unpack(from, a->type, a->dim, padded, to);
-			s->max[at] = a->sinks ? a->sinks[head] : -INFINITY;
-			s->total[at] = a->sinks ? 1 : 0; // the sink's own weight
+			memset(s->total + at * TOTALS, 0, TOTALS * sizeof(float));
+			s->power[at] = -INFINITY;
+			if (!a->sinks) continue;
+			const float sink = a->sinks[head] * LOG2_E;
+			s->power[at] = whole(sink);
+			s->total[at * TOTALS] = vexp2(vset(sink - s->power[at]))[0];
 		}
 	}
 	memset(s->sum, 0, t->heads * rows * padded * sizeof(float));
@@ -243,12 +299,14 @@ void Q_NAME(q_attend)(void *args, int64_t index) {
 			prefetch((struct ahead){pieces, a->vector_bytes, value_behind}, 0);
 		}
 	}
-	const int64_t padded = s.padded;
+	const int64_t padded = s.padded, scored = up(dim, paired(a) ? 2 * LANES : LANES);
 	const int tiles = by_tiles(a);
 	begin_heads(a, t, rows, &s);
 	if (tiles) begin_tiles(rows);
 	// Rows that are never converted read values of bf16 in pairs.
 	const int pairs = a->cache_type == Q_BF16 && rows <= TILE_ROWS && dim % (2 * Q_WIDTH) == 0 && dim % 16 == 0;
+	const int as_they_lie = values_by_dots(a) ? DOTS : pairs ? PAIRS : a->cache_type;
+	const enum weights_as weights_as = as_they_lie == DOTS ? WEIGHTS_PACKED : rounded(a) ? WEIGHTS_BF16 : WEIGHTS;
 	for (int64_t j = 0; j < BLOCK; j++) {
 		packed_keys[j] = (const char *)(s.keys + j * padded);
 		packed_values[j] = (const char *)(s.values + j * padded);
@@ -279,7 +337,7 @@ void Q_NAME(q_attend)(void *args, int64_t index) {
 			const struct ahead half = {pieces, pieces_ahead ? a->vector_bytes : 0, value_behind},
 							   rest = {pieces + n / 2, half.bytes, value_behind};
 			int key_type = by_dots(a) ? DOTS : paired(a) ? PAIRS : a->cache_type;
-			int value_type = pairs ? PAIRS : a->cache_type;
+			int value_type = as_they_lie;
 			float *block = s.scores + from * group * BLOCK;
 			if (tiles) {
 				const int64_t first = from * group / 16 * 16;
@@ -293,11 +351,10 @@ void Q_NAME(q_attend)(void *args, int64_t index) {
 					keys = (struct tokens_of){packed_keys, 0};
 					key_type = Q_F32;
 				}
-				if (a->each == 2) pack(a, values, n, padded, 0, s.values);
+				if (a->each == 2) pack_values(a, values, n, padded, as_they_lie == DOTS, s.values);
 				values = a->each == 2 ? (struct tokens_of){packed_values, 0} : keys;
-				value_type = Q_F32;
+				value_type = as_they_lie == DOTS ? DOTS_TURNED : Q_F32;
 			}
-			const int64_t scored = up(dim, paired(a) ? 2 * LANES : LANES);
 			if (!tiles) score_all(key_type, count, scored, n, padded, s.query + row * padded, keys, half, block);
 			if (quantized) multiply_by(a, cached[0], n, count, s.scales, block);
 			for (int64_t r = 0; r < count; r++) {
@@ -308,17 +365,19 @@ void Q_NAME(q_attend)(void *args, int64_t index) {
 				if (end > n) end = n;
 				s.keep[r] = 1;
 				if (start < end)
-					s.keep[r] = soften(scores, start, end, a->scale, a->soft_cap, s.max + row + r, s.total + row + r);
+					s.keep[r] = soften(
+						scores, start, end, a->scale, a->soft_cap, weights_as, s.power + row + r,
+						s.total + (row + r) * TOTALS);
 				else memset(scores, 0, BLOCK * sizeof(float));
 			}
 			if (quantized) multiply_by(a, cached[1], n, count, s.scales, block);
-			value_all(value_type, count, n, padded, block, s.keep, values, rest, s.sum + row * padded);
+			value_all(value_type, rounded(a), count, n, padded, block, s.keep, values, rest, s.sum + row * padded);
 			for (int64_t i = n; i < pieces_ahead; i++) prefetch(half, i);
 		}
 		n = next_n;
 	}
 	for (int64_t h = 0; h < t->heads; h++)
-		finish(a, t, t->head + h, rows, s.sum + h * rows * padded, s.total + h * rows, padded, pairs);
+		finish(a, t, t->head + h, rows, s.sum + h * rows * padded, s.total + h * rows * TOTALS, padded, as_they_lie);
 	if (tiles) end_tiles();
 	free(s.query);
 }

@@ -11,20 +11,28 @@
 enum { LANES = Q_WIDTH < 8 ? Q_WIDTH : 8, KEYS = Q_WIDTH / LANES };
 
 // Types of numbers besides those of ffi.h. PAIRS is bf16 that is read in pairs; of values, sums are kept in another
-// order: those of the even dimensions of two vectors, then those of the odd ones. DOTS is PAIRS of keys whose products
-// one instruction adds up, with queries that are bf16 as well.
-enum { PAIRS = 100, DOTS };
+// order: those of the even dimensions of two vectors, then those of the odd ones. DOTS is bf16 whose products one
+// instruction adds up in pairs: of keys those of two dimensions, with queries that are bf16 as well; of values those of
+// two tokens, with rounded weights. Sums of values are kept in the order that interleave has then. DOTS_TURNED is
+// values that were interleaved before.
+enum { PAIRS = 100, DOTS, DOTS_TURNED };
 
 // paired says that scores are summed in pairs. It depends on the model alone, as by_dots does.
 Q_INLINE int paired(const struct q_attention *a) { return a->cache_type == Q_BF16 && a->each == 2; }
 
+// rounded says that weights are rounded to bf16, and that values are added two tokens at a time, the odd one first.
+Q_INLINE int rounded(const struct q_attention *a) { return paired(a) && a->type == Q_BF16 && a->dim % 16 == 0; }
+
 Q_INLINE int by_dots(const struct q_attention *a) {
 #ifdef Q_DOTS
-	return paired(a) && a->type == Q_BF16 && a->dim % 16 == 0;
+	return rounded(a);
 #else
 	return 0;
 #endif
 }
+
+// values_by_dots says that one instruction adds up the values of two tokens.
+Q_INLINE int values_by_dots(const struct q_attention *a) { return by_dots(a) && a->dim % (2 * Q_WIDTH) == 0; }
 
 Q_INLINE vf odd_of(vu pairs) { return (vf)(pairs & 0xffff0000); }
 Q_INLINE vf even_of(vu pairs) { return (vf)(pairs << 16); }

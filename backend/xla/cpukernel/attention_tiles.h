@@ -221,11 +221,40 @@ Q_INLINE vf read_value(const char *value, const int dtype, int64_t d, const int 
 	return c & 1 ? odd_of(both) : even_of(both);
 }
 
-// unpair brings the sums of PAIRS into the order of the dimensions.
-Q_INLINE void unpair(float *sums, int64_t padded) {
+#ifdef Q_DOTS
+// interleave has pairs of the same dimension of two tokens, the first one's in the lower bits. Of each 128 bits of both
+// it has the lower halves, or the upper ones if c is odd.
+Q_INLINE vu interleave(const char *first, const char *second, const int c) {
+#if Q_SIMD == Q_AVX512
+	const __m512i a = _mm512_loadu_si512(first), b = _mm512_loadu_si512(second);
+	return (vu)(c & 1 ? _mm512_unpackhi_epi16(a, b) : _mm512_unpacklo_epi16(a, b));
+#else
+	const __m256i a = _mm256_loadu_si256((const __m256i *)first), b = _mm256_loadu_si256((const __m256i *)second);
+	return (vu)(c & 1 ? _mm256_unpackhi_epi16(a, b) : _mm256_unpacklo_epi16(a, b));
+#endif
+}
+
+// turn_values interleaves the values of two tokens for DOTS_TURNED.
+Q_INLINE void turn_values(const char *first, const char *second, int64_t padded, float *to) {
+	for (int64_t d = 0; d < padded; d += 2 * Q_WIDTH) {
+		vstore(to + d, (vf)interleave(first + 2 * d, second + 2 * d, 0));
+		vstore(to + d + Q_WIDTH, (vf)interleave(first + 2 * d, second + 2 * d, 1));
+	}
+}
+#endif
+
+// unpair brings the sums of PAIRS, or of DOTS, into the order of the dimensions.
+Q_INLINE void unpair(float *sums, int64_t padded, const int dots) {
 	for (int64_t d = 0; d < padded; d += 2 * Q_WIDTH) {
 		vf even = vload(sums + d), odd = vload(sums + d + Q_WIDTH);
 #if Q_SIMD == Q_AVX512
+		if (dots) {
+			__m512 low = _mm512_shuffle_f32x4((__m512)even, (__m512)odd, 0x44);
+			__m512 high = _mm512_shuffle_f32x4((__m512)even, (__m512)odd, 0xee);
+			vstore(sums + d, (vf)_mm512_shuffle_f32x4(low, low, 0xd8));
+			vstore(sums + d + Q_WIDTH, (vf)_mm512_shuffle_f32x4(high, high, 0xd8));
+			continue;
+		}
 		__m512 low = _mm512_unpacklo_ps((__m512)even, (__m512)odd);
 		__m512 high = _mm512_unpackhi_ps((__m512)even, (__m512)odd);
 		__m512i order = _mm512_setr_epi32(0, 1, 2, 3, 16, 17, 18, 19, 4, 5, 6, 7, 20, 21, 22, 23);
@@ -233,8 +262,8 @@ Q_INLINE void unpair(float *sums, int64_t padded) {
 		order = _mm512_add_epi32(order, _mm512_set1_epi32(8));
 		vstore(sums + d + Q_WIDTH, (vf)_mm512_permutex2var_ps(low, order, high));
 #elif Q_SIMD == Q_AVX2
-		__m256 low = _mm256_unpacklo_ps((__m256)even, (__m256)odd);
-		__m256 high = _mm256_unpackhi_ps((__m256)even, (__m256)odd);
+		__m256 low = dots ? (__m256)even : _mm256_unpacklo_ps((__m256)even, (__m256)odd);
+		__m256 high = dots ? (__m256)odd : _mm256_unpackhi_ps((__m256)even, (__m256)odd);
 		vstore(sums + d, (vf)_mm256_permute2f128_ps(low, high, 0x20));
 		vstore(sums + d + Q_WIDTH, (vf)_mm256_permute2f128_ps(low, high, 0x31));
 #else
@@ -246,14 +275,39 @@ Q_INLINE void unpair(float *sums, int64_t padded) {
 	}
 }
 
-// value_tile scales columns*Q_WIDTH dimensions of rows sums, from dimension d on, and adds n values, weighted.
-Q_INLINE void value_tile(const int rows, const int columns, const int dtype, int64_t d, int64_t n, int64_t padded,
-	const float *weights, const float *keep, struct tokens_of values, struct ahead ahead, float *sums) {
+#ifdef Q_DOTS
+// read_dots reads the vectors of a tile, from dimension d on, of the values of tokens j and j + 1.
+Q_INLINE void read_dots(const int columns, const int dtype, int64_t d, int64_t j, struct tokens_of values, vu *v) {
+	const char *first = values.tokens[j] + values.offset, *second = values.tokens[j + 1] + values.offset;
+	EACH_VECTOR {
+		if (dtype == DOTS_TURNED) v[c] = (vu)vload((const float *)first + d + c * Q_WIDTH);
+		else v[c] = interleave(first + 2 * (d + (c & ~1) * Q_WIDTH), second + 2 * (d + (c & ~1) * Q_WIDTH), c);
+	}
+}
+#endif
+
+// value_tile scales columns*Q_WIDTH dimensions of rows sums, from dimension d on, and adds n values, weighted. in_pairs
+// is 1 if the second of each two comes first; then there is one behind an odd number of them, of weight 0.
+Q_INLINE void value_tile(const int rows, const int columns, const int dtype, const int in_pairs, int64_t d, int64_t n,
+	int64_t padded, const float *weights, const float *keep, struct tokens_of values, struct ahead ahead, float *sums) {
 	vf sum[TILE_ROWS][TILE_VECTORS];
 	EACH_ROW EACH_VECTOR sum[r][c] = vload(sums + r * padded + d + c * Q_WIDTH) * vset(keep[r]);
-	for (int64_t j = 0; j < n; j++) {
+#ifdef Q_DOTS
+	for (int64_t j = 0; (dtype == DOTS || dtype == DOTS_TURNED) && j < n; j += 2) {
+		vu v[TILE_VECTORS];
+		prefetch(ahead, j / 2);
+		read_dots(columns, dtype, d, j, values, v);
+		EACH_ROW {
+			vu one = (vu)vset(weights[r * BLOCK + j / 2]);
+			EACH_VECTOR sum[r][c] = dots(sum[r][c], one, v[c]);
+		}
+	}
+#endif
+	const int64_t last = in_pairs ? (n + 1) / 2 * 2 : n;
+	for (int64_t i = 0; dtype != DOTS && dtype != DOTS_TURNED && i < last; i++) {
+		const int64_t j = in_pairs ? i ^ 1 : i;
 		const char *value = values.tokens[j] + values.offset;
-		if (j % 2 == 0) prefetch(ahead, j / 2);
+		if (i % 2 == 0) prefetch(ahead, i / 2);
 		vf x[TILE_ROWS], v[TILE_VECTORS];
 		if (rows < columns) {
 			EACH_ROW x[r] = vset(weights[r * BLOCK + j]);
@@ -280,16 +334,16 @@ Q_INLINE void score_rows(const int rows, const int dtype, int64_t dim, int64_t n
 		score_tile(rows, columns, dtype, dim, padded, query, keys, j, ahead, scores);
 }
 
-Q_INLINE void value_rows(const int rows, const int dtype, int64_t n, int64_t padded, const float *weights,
-	const float *keep, struct tokens_of values, struct ahead ahead, float *sums) {
+Q_INLINE void value_rows(const int rows, const int dtype, const int in_pairs, int64_t n, int64_t padded,
+	const float *weights, const float *keep, struct tokens_of values, struct ahead ahead, float *sums) {
 	const int columns = rows <= 3 ? 4 : 2;
 	int64_t d = 0;
 	for (; d + columns * Q_WIDTH <= padded; d += columns * Q_WIDTH, ahead.bytes = 0) {
-		value_tile(rows, columns, dtype, d, n, padded, weights, keep, values, ahead, sums);
+		value_tile(rows, columns, dtype, in_pairs, d, n, padded, weights, keep, values, ahead, sums);
 	}
-	const int some = dtype == PAIRS ? 2 : 1;
+	const int some = dtype >= PAIRS ? 2 : 1;
 	for (; d < padded; d += some * Q_WIDTH, ahead.bytes = 0)
-		value_tile(rows, some, dtype, d, n, padded, weights, keep, values, ahead, sums);
+		value_tile(rows, some, dtype, in_pairs, d, n, padded, weights, keep, values, ahead, sums);
 }
 
 // BY_ROWS runs call, which uses the row number r and the constant R, for all rows in tiles of 6 and the rest.
@@ -332,21 +386,25 @@ static void score_all(int dtype, int64_t rows, int64_t dim, int64_t n, int64_t p
 	}
 }
 
-Q_INLINE void value_all_as(const int dtype, int64_t rows, int64_t n, int64_t padded, const float *weights,
-	const float *keep, struct tokens_of values, struct ahead ahead, float *sums) {
-	BY_ROWS(rows, value_rows(R, dtype, n, padded, weights + r * BLOCK, keep + r, values, NONE_BEHIND(ahead, r),
-					  sums + r * padded));
+Q_INLINE void value_all_as(const int dtype, const int in_pairs, int64_t rows, int64_t n, int64_t padded,
+	const float *weights, const float *keep, struct tokens_of values, struct ahead ahead, float *sums) {
+	BY_ROWS(rows, value_rows(R, dtype, in_pairs, n, padded, weights + r * BLOCK, keep + r, values,
+					  NONE_BEHIND(ahead, r), sums + r * padded));
 }
 
-static void value_all(int dtype, int64_t rows, int64_t n, int64_t padded, const float *weights, const float *keep,
-	struct tokens_of values, struct ahead ahead, float *sums) {
+static void value_all(int dtype, int in_pairs, int64_t rows, int64_t n, int64_t padded, const float *weights,
+	const float *keep, struct tokens_of values, struct ahead ahead, float *sums) {
 	switch (dtype) {
-	case PAIRS: value_all_as(PAIRS, rows, n, padded, weights, keep, values, ahead, sums); break;
-	case Q_BF16: value_all_as(Q_BF16, rows, n, padded, weights, keep, values, ahead, sums); break;
-	case Q_F16: value_all_as(Q_F16, rows, n, padded, weights, keep, values, ahead, sums); break;
-	case Q_S8: value_all_as(Q_S8, rows, n, padded, weights, keep, values, ahead, sums); break;
-	case Q_U8: value_all_as(Q_U8, rows, n, padded, weights, keep, values, ahead, sums); break;
-	default: value_all_as(Q_F32, rows, n, padded, weights, keep, values, ahead, sums); break;
+#ifdef Q_DOTS
+	case DOTS: value_all_as(DOTS, 1, rows, n, padded, weights, keep, values, ahead, sums); break;
+	case DOTS_TURNED: value_all_as(DOTS_TURNED, 1, rows, n, padded, weights, keep, values, ahead, sums); break;
+#endif
+	case PAIRS: value_all_as(PAIRS, in_pairs, rows, n, padded, weights, keep, values, ahead, sums); break;
+	case Q_BF16: value_all_as(Q_BF16, in_pairs, rows, n, padded, weights, keep, values, ahead, sums); break;
+	case Q_F16: value_all_as(Q_F16, 0, rows, n, padded, weights, keep, values, ahead, sums); break;
+	case Q_S8: value_all_as(Q_S8, 0, rows, n, padded, weights, keep, values, ahead, sums); break;
+	case Q_U8: value_all_as(Q_U8, 0, rows, n, padded, weights, keep, values, ahead, sums); break;
+	default: value_all_as(Q_F32, in_pairs, rows, n, padded, weights, keep, values, ahead, sums); break;
 	}
 }
 

@@ -375,7 +375,7 @@ static void all(void *args, int64_t task) {
 	for (int t = 0; t < 3; t++) {
 		const int type = types[t];
 		for (int64_t group = 1; group <= 6; group++)
-			attention(c, type, type, 2, group, 64, 1, 70, 0, 0); // a token of a decode step
+			attention(c, type, type, 2, group, 64, 1, 70 + group % 2, 0, 0); // a token of a decode step
 		attention(c, type, type, 1, 3, 64, 5, 33, 0, 0);
 		attention(c, type, type, 2, 1, 40, 7, 66, 21, 0);
 		attention(c, type, type, 1, 2, 128, 8, 64, 0, 3);

@@ -119,6 +119,13 @@ Q_INLINE void vto_bf16(uint16_t *p, vf v) {
 	memcpy(p, &h, sizeof h);
 }
 
+// vround_bf16 is v as bf16 has it.
+Q_INLINE vf vround_bf16(vf v) {
+	vu b = (vu)v, rounded = b + 0x7fff + ((b >> 16) & 1);
+	vi nan = (vi)(v != v);
+	return (vf)((((vu)nan & (b | 0x400000)) | (~(vu)nan & rounded)) & 0xffff0000);
+}
+
 // vread and vwrite convert Q_WIDTH elements, from number i on, of an array of float32, bf16 or f16.
 Q_INLINE vf vread(const void *p, int dtype, int64_t i) {
 	switch (dtype) {
@@ -148,6 +155,20 @@ Q_INLINE float vhighest(vf v) {
 	float highest = v[0];
 	for (int i = 1; i < Q_WIDTH; i++) highest = v[i] > highest ? v[i] : highest;
 	return highest;
+#endif
+}
+
+// vabove says that some element of v is above bound.
+Q_INLINE int vabove(vf v, float bound) {
+#if Q_SIMD == Q_AVX512
+	return _mm512_cmp_ps_mask((__m512)v, (__m512)vset(bound), _CMP_GT_OQ) != 0;
+#elif Q_SIMD == Q_AVX2
+	return _mm256_movemask_ps(_mm256_cmp_ps((__m256)v, (__m256)vset(bound), _CMP_GT_OQ)) != 0;
+#else
+	for (int i = 0; i < Q_WIDTH; i++) {
+		if (v[i] > bound) return 1;
+	}
+	return 0;
 #endif
 }
 
@@ -186,6 +207,28 @@ Q_INLINE vf vexp(vf x) {
 	p = vfma(p, r * r, r) + vset(1.0f);
 	vf scale = (vf)(((vi)t - (vi)magic + viset(127)) << 23);
 	return (vf)(~low & (vi)(p * scale));
+}
+
+// vexp2 is 2^x for x < 127: within one unit in the last place from -125 on, 0 below, NaN at NaN; exact for whole
+// numbers. The polynomial has the least relative error for |r| <= 0.5, by Lawson's method.
+Q_INLINE vf vexp2(vf x) {
+	const vf magic = vset(12582912.0f), lowest = vset(-125.0f); // see vexp
+	const vf y = vmax(lowest, x), t = y + magic, r = y - (t - magic);
+	vf p = vset(0x1.41fbbcp-13f);
+	p = vfma(p, r, vset(0x1.5f3e52p-10f));
+	p = vfma(p, r, vset(0x1.3b2d4cp-7f));
+	p = vfma(p, r, vset(0x1.c6aee8p-5f));
+	p = vfma(p, r, vset(0x1.ebfbdcp-3f));
+	p = vfma(p, r, vset(0x1.62e430p-1f));
+	p = vfma(p, r, vset(1.0f));
+	// The lowest bits of t are a whole number, which is added to the exponent.
+	const vi n = (vi)t << 23;
+#if Q_SIMD == Q_AVX512
+	const __mmask16 some = _mm512_cmp_ps_mask((__m512)x, (__m512)lowest, _CMP_NLT_UQ);
+	return (vf)_mm512_maskz_add_epi32(some, (__m512i)p, (__m512i)n);
+#else
+	return (vf)(~(vi)(x < lowest) & ((vi)p + n));
+#endif
 }
 
 // vtanh is the hyperbolic tangent within 1.4 units in the last place, after Cephes' tanhf.
