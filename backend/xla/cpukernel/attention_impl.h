@@ -177,12 +177,13 @@ Q_INLINE float total_of(const float *total) {
 static int64_t locate(const struct q_attention *a, int64_t seq, int64_t base, int64_t last, const char **tokens) {
 	int64_t n = last - base < BLOCK ? last - base : BLOCK;
 	int64_t column = base / a->page_size, in_page = base % a->page_size;
-	for (int64_t j = 0; j < n; j++) {
+	for (int64_t j = 0; j < n; in_page = 0, column++) {
 		int64_t page = a->slots[seq];
 		if (a->paged) page = a->pages[seq * a->per_seq + (column < a->per_seq ? column : a->per_seq - 1)];
 		if (page < 0 || page >= a->page_count) page = 0;
-		tokens[j] = a->cache + page * a->lies.page_bytes + in_page * a->lies.token_stride;
-		if (++in_page == a->page_size) in_page = 0, column++;
+		const char *at = a->cache + page * a->lies.page_bytes + in_page * a->lies.token_stride;
+		const int64_t end = n - j < a->page_size - in_page ? n : j + a->page_size - in_page;
+		for (; j < end; j++, at += a->lies.token_stride) tokens[j] = at;
 	}
 	for (int64_t j = n; j > 0 && j < BLOCK; j++) tokens[j] = tokens[n - 1];
 	return n < 0 ? 0 : n;
