@@ -366,8 +366,7 @@ void Q_NAME(q_attend)(void *args, int64_t index) {
 				if (end > n) end = n;
 				s.keep[r] = 1;
 				if (start < end)
-					s.keep[r] = soften(
-						scores, start, end, a->scale, a->soft_cap, weights_as, s.power + row + r,
+					s.keep[r] = soften(scores, start, end, a->scale, a->soft_cap, weights_as, s.power + row + r,
 						s.total + (row + r) * TOTALS);
 				else memset(scores, 0, BLOCK * sizeof(float));
 			}

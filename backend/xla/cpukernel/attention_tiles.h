@@ -298,7 +298,9 @@ Q_INLINE void value_tile(const int rows, const int columns, const int dtype, con
 		prefetch(ahead, j / 2);
 		read_dots(columns, dtype, d, j, values, v);
 		EACH_ROW {
-			vu one = (vu)vset(weights[r * BLOCK + j / 2]);
+			int32_t pair; // no float: it may look like a subnormal one
+			memcpy(&pair, weights + r * BLOCK + j / 2, sizeof pair);
+			const vu one = (vu)viset(pair);
 			EACH_VECTOR sum[r][c] = dots(sum[r][c], one, v[c]);
 		}
 	}
