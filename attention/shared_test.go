@@ -26,6 +26,8 @@ func TestSharedVectors(t *testing.T) {
 			{4, 24, dtypes.Float32, dtypes.Float32, false, true, 3e-6},
 			{16, 576, dtypes.Float32, dtypes.Float32, false, false, 5e-5},
 			{16, 80, dtypes.BFloat16, dtypes.BFloat16, false, false, 4e-2},
+			{16, 576, dtypes.BFloat16, dtypes.BFloat16, false, false, 8e-2},
+			{3, 64, dtypes.BFloat16, dtypes.BFloat16, true, false, 4e-2},
 			{3, 64, dtypes.Float32, dtypes.Int8, false, false, 3e-6},
 			{3, 40, dtypes.Float32, dtypes.F8E4M3FN, false, true, 3e-6},
 		} {
@@ -45,19 +47,33 @@ func TestSharedVectors(t *testing.T) {
 			})
 		}
 		if i == 0 {
-			t.Run("same bytes", func(t *testing.T) {
-				s := base
-				s.heads, s.kvHeads, s.headDim, s.shared = 16, 1, 80, true
-				run := compile(t, f.backend, s, dtypes.Float32)
-				b := newBatch(s, dtypes.Float32, 6, ragged{7, 7}, ragged{21, 21}, ragged{19, 19})
-				zero, _, all := b.ranges()
-				_, got := run(t, s.emptyCache(dtypes.Float32, false), b, zero, all)
-				_, want := run(t, s.emptyCache(dtypes.Float32, false), b.only(1), zero[:1], all[1:2])
-				if row := s.heads * s.headDim; !slices.Equal(got[7*row:28*row], want[:21*row]) {
-					t.Error("the same sequence gives other bits beside others")
+			for _, dtype := range []dtypes.DType{dtypes.Float32, dtypes.BFloat16} {
+				for _, dim := range []int{80, 96} {
+					t.Run(fmt.Sprintf("same bytes/%s/%d", dtype, dim), func(t *testing.T) {
+						s := base
+						s.heads, s.kvHeads, s.headDim, s.shared = 16, 1, dim, true
+						sameBytesAlone(t, compile(t, f.backend, s, dtype), s, dtype)
+					})
 				}
-			})
+			}
 		}
+	}
+}
+
+// sameBytesAlone runs a sequence beside others, alone, and alone in two steps.
+func sameBytesAlone(t *testing.T, run program, s shape, dtype dtypes.DType) {
+	t.Helper()
+	b := newBatch(s, dtype, 6, ragged{7, 7}, ragged{21, 21}, ragged{19, 19})
+	zero, _, all := b.ranges()
+	_, beside := run(t, s.emptyCache(dtype, false), b, zero, all)
+	alone, row := b.only(1), s.heads*s.headDim
+	_, want := run(t, s.emptyCache(dtype, false), alone, zero[:1], all[1:2])
+	if !slices.Equal(beside[7*row:28*row], want[:21*row]) {
+		t.Error("the same sequence gives other bits beside others")
+	}
+	cache, _ := run(t, s.emptyCache(dtype, false), alone, zero[:1], []int{20})
+	if _, last := run(t, cache, alone, []int{20}, all[1:2]); !slices.Equal(last[:row], want[20*row:21*row]) {
+		t.Error("the last token gives other bits in a step of its own")
 	}
 }
 

@@ -347,13 +347,14 @@ void Q_NAME(q_attend)(void *args, int64_t index) {
 			}
 			// Keys and values are used as they lie, but for those that would be converted over and over.
 			if (dim % 16 || (count > TILE_ROWS && a->cache_type != Q_F32)) {
-				if (a->each == 1 || (!tiles && key_type != DOTS)) {
+				const int same = a->each == 1 && !paired(a); // one conversion is enough
+				if (same || (!tiles && key_type != DOTS)) {
 					pack(a, keys, n, padded, paired(a), s.keys);
 					keys = (struct tokens_of){packed_keys, 0};
 					key_type = Q_F32;
 				}
-				if (a->each == 2) pack_values(a, values, n, padded, as_they_lie == DOTS, s.values);
-				values = a->each == 2 ? (struct tokens_of){packed_values, 0} : keys;
+				if (!same) pack_values(a, values, n, padded, as_they_lie == DOTS, s.values);
+				values = same ? keys : (struct tokens_of){packed_values, 0};
 				value_type = as_they_lie == DOTS ? DOTS_TURNED : Q_F32;
 			}
 			if (!tiles) score_all(key_type, count, scored, n, padded, s.query + row * padded, keys, half, block);

@@ -18,7 +18,7 @@ enum { LANES = Q_WIDTH < 8 ? Q_WIDTH : 8, KEYS = Q_WIDTH / LANES };
 enum { PAIRS = 100, DOTS, DOTS_TURNED };
 
 // paired says that scores are summed in pairs. It depends on the model alone, as by_dots does.
-Q_INLINE int paired(const struct q_attention *a) { return a->cache_type == Q_BF16 && a->each == 2; }
+Q_INLINE int paired(const struct q_attention *a) { return a->cache_type == Q_BF16; }
 
 // rounded says that weights are rounded to bf16, and that values are added two tokens at a time, the odd one first.
 Q_INLINE int rounded(const struct q_attention *a) { return paired(a) && a->type == Q_BF16 && a->dim % 16 == 0; }

@@ -20,6 +20,7 @@ typedef struct {
 	int64_t used;
 	uint32_t random;
 	int64_t page; // tokens a page of a cache of keys and values
+	int64_t each; // vectors of a token and KV head: see attention_task.h
 	int same;
 } check;
 
@@ -81,7 +82,7 @@ static void attention(check *c, int type, int cache_type, int64_t kv_heads, int6
 	enum { PAGES = 4 };
 	begin(c);
 	const int quantized = q_attention_quantized(cache_type);
-	int64_t heads = kv_heads * group, vectors = PAGES * c->page * 2 * kv_heads,
+	int64_t heads = kv_heads * group, vectors = PAGES * c->page * c->each * kv_heads,
 			vector_bytes = dim * q_size(cache_type) + (quantized ? Q_ATTENTION_SCALE : 0);
 	int32_t *token_seqs = part(c, count * 4), *positions = part(c, count * 4), *slots = part(c, 4),
 			*pages = part(c, PAGES * 4);
@@ -99,8 +100,8 @@ static void attention(check *c, int type, int cache_type, int64_t kv_heads, int6
 		.page_size = c->page,
 		.per_seq = PAGES,
 		.vector_bytes = vector_bytes,
-		.each = 2,
-		.lies = q_cache_lies(context % 2, c->page, 2 * kv_heads, vector_bytes), // both layouts
+		.each = c->each,
+		.lies = q_cache_lies(context % 2, c->page, c->each * kv_heads, vector_bytes), // both layouts
 		.type = type,
 		.cache_type = cache_type,
 		.paged = 1,
@@ -418,6 +419,11 @@ static void all(void *args, int64_t task) {
 	c->page = 32; // keys of sixteen tokens lie in one page
 	attention(c, Q_BF16, Q_BF16, 2, 3, 64, 1, 70, 0, 0);
 	attention(c, Q_BF16, Q_BF16, 1, 5, 96, 7, 66, 21, 0);
+	c->each = 1;
+	for (int t = 0; t < 3; t++) {
+		attention(c, types[t], types[t], 1, 3, 64, 1, 71, 0, 0);
+		attention(c, types[t], types[t], 1, 16, 96, 2, 66, 0, 0);
+	}
 	(void)task;
 }
 
@@ -429,6 +435,7 @@ int q_code_same(const q_code *code) {
 		.output = {memory + INPUT, memory + INPUT + OUTPUT},
 		.random = 1,
 		.page = 24,
+		.each = 2,
 		.same = 1};
 	q_parallel(NULL, 1, all, &c); // for the mode that kernels compute in
 	free(memory);
