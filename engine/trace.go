@@ -7,11 +7,12 @@ import (
 
 // span begins a span of a track; the function that it returns ends it.
 func (e *Engine) span(track, name string) (end func(args ...any)) {
-	if e.trace == nil {
+	trace := e.trace
+	if trace == nil {
 		return func(...any) {}
 	}
 	begin := e.now()
-	return func(args ...any) { e.trace.Span(track, name, begin, e.now(), args...) }
+	return func(args ...any) { trace.Span(track, name, begin, e.now(), args...) }
 }
 
 // stepsTrack has, below each call, how long its steps of each kind took in all: the device's clock adds them up, and
