@@ -20,7 +20,8 @@ import (
 )
 
 // outputVersion grows with every change of Quire after which the same job gives other bytes: other completions, other
-// columns, another cut into parts.
+// columns, another cut into parts. If keys and values of the same tokens change, the version in snapshots of package
+// engine grows too.
 const outputVersion = 8
 
 const (

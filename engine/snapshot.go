@@ -27,6 +27,10 @@ import (
 //	SHA-256 of all before it.
 const snapshotMagic = "QUIREKV2"
 
+// computedVersion grows with every change after which the same tokens get other keys and values. Then the output
+// version of package batch grows too.
+const computedVersion = 1
+
 // snapshotHeader says what the contents depend on. A file is refused where any of it differs.
 type snapshotHeader struct {
 	Model    string `json:"model"` // its fingerprint
@@ -42,13 +46,14 @@ type snapshotHeader struct {
 	Devices  int    `json:"devices,omitempty"`
 	LongRope bool   `json:"long_rope,omitempty"`
 	Computed string `json:"computed"` // platform and kernels: others round otherwise
+	Version  int    `json:"version"`  // computedVersion; 0 in files that were written before there was one
 	Tokens   int    `json:"tokens"`
 }
 
 // Errors of snapshots, to be told apart by errors.Is.
 var (
-	// ErrSnapshotMismatch: the file is of another model, dtype, page size, platform or kernels; the text names what
-	// differs.
+	// ErrSnapshotMismatch: the file is of another model, dtype, page size, platform, kernels or version; the text names
+	// what differs.
 	ErrSnapshotMismatch = errors.New("the snapshot does not fit")
 	// ErrSnapshotCorrupt: the file is no snapshot, is cut short, or its checksum is wrong.
 	ErrSnapshotCorrupt = errors.New("the snapshot is damaged")
@@ -64,7 +69,8 @@ func (e *Engine) snapshotHeader(tokens int) snapshotHeader {
 	h := snapshotHeader{Model: e.cfg.Model.FingerPrint(), DType: e.plan.DType, Weights: e.plan.Weights,
 		KVDType: e.plan.KVDType, PageSize: e.plan.PageSize,
 		Layers: cfg.NumLayers, KVHeads: cfg.NumKVHeads, HeadDim: cfg.HeadDim, Tokens: tokens,
-		ByHead: e.cfg.cachesByHead(), LongRope: cfg.LongRope(), Computed: e.cfg.Backend.Name()}
+		ByHead: e.cfg.cachesByHead(), LongRope: cfg.LongRope(), Computed: e.cfg.Backend.Name(),
+		Version: computedVersion}
 	if e.plan.Devices > 1 {
 		h.Devices = e.plan.Devices
 	}

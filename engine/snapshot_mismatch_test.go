@@ -12,6 +12,21 @@ import (
 	"github.com/quire/quire/internal/testenv"
 )
 
+// A snapshot of a build that computed other bytes is refused.
+func TestSnapshotOfAnotherVersion(t *testing.T) {
+	e := contractEngine(t, func(c *engine.Config) { c.HostKVMemory, c.Backend = 64<<20, testenv.Go(t) })
+	var file bytes.Buffer
+	if _, err := e.SavePrefix(t.Context(), sharing(1, 32), &file); err != nil {
+		t.Fatal(err)
+	}
+	old := bytes.Replace(file.Bytes(), []byte(`"version":1`), []byte(`"version":0`), 1)
+	_, err := e.LoadPrefix(bytes.NewReader(old))
+	want := engine.ErrSnapshotMismatch.Error() + ": version is 0 in the file and 1 here"
+	if err == nil || err.Error() != want {
+		t.Errorf("loading it: %v, want %q", err, want)
+	}
+}
+
 // A snapshot is refused by an engine of another model, of other dtypes or with another order in pages, with what
 // differs.
 func TestSnapshotOfAnother(t *testing.T) {

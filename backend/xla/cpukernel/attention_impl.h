@@ -121,7 +121,7 @@ Q_INLINE void pack_weights(const vf *s, float *to) {
 enum { HEADROOM = 16 };
 #define LOG2_E 1.44269504088896341f
 
-Q_INLINE float whole(float x) { return x + 12582912.0f - 12582912.0f; } // to the nearest one: see vexp
+Q_INLINE float whole(float x) { return x + Q_ROUND - Q_ROUND; }
 
 // soften turns the products of a row and the keys into weights, adds them to the row's totals, and returns by how much
 // the row's sums shrink. The row sees the keys [low, high) of the block. Weights are rounded to bf16 if to is

@@ -112,18 +112,16 @@ Q_INLINE vf vfrom_bf16(const uint16_t *p) {
 #endif
 }
 
-Q_INLINE void vto_bf16(uint16_t *p, vf v) {
-	vu b = (vu)v, rounded = (b + 0x7fff + ((b >> 16) & 1)) >> 16;
-	vi nan = (vi)(v != v);
-	vh h = __builtin_convertvector(((vu)nan & ((b >> 16) | 0x40)) | (~(vu)nan & rounded), vh);
-	memcpy(p, &h, sizeof h);
-}
-
 // vround_bf16 is v as bf16 has it.
 Q_INLINE vf vround_bf16(vf v) {
 	vu b = (vu)v, rounded = b + 0x7fff + ((b >> 16) & 1);
 	vi nan = (vi)(v != v);
 	return (vf)((((vu)nan & (b | 0x400000)) | (~(vu)nan & rounded)) & 0xffff0000);
+}
+
+Q_INLINE void vto_bf16(uint16_t *p, vf v) {
+	vh h = __builtin_convertvector((vu)vround_bf16(v) >> 16, vh);
+	memcpy(p, &h, sizeof h);
 }
 
 // vread and vwrite convert Q_WIDTH elements, from number i on, of an array of float32, bf16 or f16.
@@ -188,10 +186,13 @@ Q_INLINE float vtotal(vf v) {
 #endif
 }
 
+// Q_ROUND is 1.5 * 2^23: a number to which it is added, and from which it is taken again, is rounded to a whole one.
+#define Q_ROUND 12582912.0f
+
 // vexp is e^x: within 1.1 units in the last place from -87 to 88, 0 below and e^88 above; vexp(0) is 1.
 // The polynomial is that of Cephes' expf.
 Q_INLINE vf vexp(vf x) {
-	const vf magic = vset(12582912.0f); // 1.5 * 2^23: adding it rounds to an integer
+	const vf magic = vset(Q_ROUND);
 	vi low = (vi)(x < vset(-87.0f));
 	x = vmax(vmin(x, vset(88.0f)), vset(-87.0f));
 	vf t = vfma(x, vset(1.44269504088896341f), magic);
@@ -212,7 +213,7 @@ Q_INLINE vf vexp(vf x) {
 // vexp2 is 2^x for x < 127: within one unit in the last place from -125 on, 0 below, NaN at NaN; exact for whole
 // numbers. The polynomial has the least relative error for |r| <= 0.5, by Lawson's method.
 Q_INLINE vf vexp2(vf x) {
-	const vf magic = vset(12582912.0f), lowest = vset(-125.0f); // see vexp
+	const vf magic = vset(Q_ROUND), lowest = vset(-125.0f);
 	const vf y = vmax(lowest, x), t = y + magic, r = y - (t - magic);
 	vf p = vset(0x1.41fbbcp-13f);
 	p = vfma(p, r, vset(0x1.5f3e52p-10f));
