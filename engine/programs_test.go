@@ -60,7 +60,7 @@ func stateIsUpdatedInPlace(t *testing.T, change func(*Config)) {
 // A step runs the form of the model that it takes, and no part of the other one; nor does it look for drafts where it
 // takes none. The compiler may move what does not depend on a loop's state before the loop: see [control.Hold].
 func TestStepsRunWhatTheyTake(t *testing.T) {
-	kernel := regexp.MustCompile(`custom_call_target="quire_(linear|rms_norm|rope|draft_\w+)"`)
+	kernel := regexp.MustCompile(`\bquire_(linear|rms_norm|rope|draft_\w+)\b`)
 	for _, speculate := range []int{0, SpeculateAuto} {
 		calls := 0
 		for _, computation := range computations(t, Config{Speculate: speculate}) {

@@ -86,7 +86,7 @@ func (b *builder) newFunction(fn *stablehlo.Function, name string, parent *funct
 			return fmt.Errorf("xla: operation %s: %w", op, compute.ErrNotImplemented)
 		}},
 		b: b, fn: fn, name: name, parent: parent, imports: map[*node]*stablehlo.Value{},
-		reducers: map[reducer]*stablehlo.Function{},
+		reducers: map[reducer]*stablehlo.Function{}, calls: map[*stablehlo.Statement]*call{},
 	}
 	if parent != nil {
 		parent.children = append(parent.children, f)

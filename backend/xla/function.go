@@ -36,6 +36,7 @@ type function struct {
 	imports  map[*node]*stablehlo.Value // values of ancestors and constants of others, as seen from here
 	captured []*function                // owners of the imported values
 	reducers map[reducer]*stablehlo.Function
+	calls    map[*stablehlo.Statement]*call // of kernels in C
 }
 
 var _ compute.Function = (*function)(nil)
@@ -292,6 +293,9 @@ func (f *function) Return(outputs []compute.Value, shardings []*compute.Sharding
 	}
 	values, err := f.useAll(outputs)
 	if err != nil {
+		return fmt.Errorf("xla: returning from %s: %w", f.describe(), err)
+	}
+	if err := f.joinCalls(values); err != nil {
 		return fmt.Errorf("xla: returning from %s: %w", f.describe(), err)
 	}
 	if err := f.fn.Return(values...); err != nil {

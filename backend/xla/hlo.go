@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"github.com/quire/quire/backend/xla/cpukernel"
 	"github.com/quire/quire/backend/xla/internal/pjrtc"
 )
 
@@ -157,6 +158,9 @@ func commas(numbers []int64) string {
 	return strings.ReplaceAll(strings.Trim(fmt.Sprint(numbers), "[]"), " ", ",")
 }
 
+// chained finds the kernels of a chain in its backend_config: see cpukernel/chain.h.
+var chained = regexp.MustCompile(`k\d{3}\.(\w+) = `)
+
 // estimate finds the compiler's estimate in an instruction's backend_config.
 var estimate = regexp.MustCompile(`"estimated_cycles":"(\d+)"`)
 
@@ -239,6 +243,13 @@ func printInstructions(out *strings.Builder, computation message, computations m
 		}
 		if target := i.one(28); len(target) > 0 {
 			fmt.Fprintf(out, ", custom_call_target=%q", target)
+			if kernels := chained.FindAllSubmatch(i.one(43), -1); string(target) == cpukernel.Chain {
+				var names []string
+				for _, k := range kernels {
+					names = append(names, string(k[1]))
+				}
+				fmt.Fprintf(out, ", kernels={%s}", strings.Join(names, ", "))
+			}
 		}
 		if m := estimate.FindSubmatch(i.one(43)); m != nil {
 			fmt.Fprintf(out, ", cycles=%s", m[1])

@@ -164,9 +164,7 @@ func (k kernel) emit(f *function, attrs json.RawMessage, inputs []*stablehlo.Val
 	if len(inputs) == 0 || len(results) == 0 {
 		return nil, errors.New("a kernel takes at least one input and has at least one result")
 	}
-	var aliases []string
-	for _, result := range slices.Sorted(maps.Keys(k.alias)) {
-		input := k.alias[result]
+	for result, input := range k.alias {
 		if result >= len(results) || input >= len(inputs) {
 			return nil, fmt.Errorf("it has %d inputs and %d results, but result %d is input %d in place", len(inputs),
 				len(results), result, input)
@@ -175,23 +173,47 @@ func (k kernel) emit(f *function, attrs json.RawMessage, inputs []*stablehlo.Val
 			return nil, fmt.Errorf("result %d of shape %s is input %d in place, which is %s", result, results[result],
 				input, s)
 		}
-		place := "[]"
-		if len(results) > 1 {
-			place = fmt.Sprintf("[%d]", result)
-		}
-		aliases = append(aliases,
-			fmt.Sprintf(
-				"#stablehlo.output_operand_alias<output_tuple_indices = %s, operand_index = %d, "+
-					"operand_tuple_indices = []>", place, input))
 	}
 	out, err := f.ffiCall(k.target, config, inputs, results)
 	if err != nil {
 		return nil, err
 	}
-	if len(aliases) > 0 {
-		f.lastStatement().Attributes["output_operand_aliases"] = mlir("[" + strings.Join(aliases, ", ") + "]")
+	setAliases(f.lastStatement(), k.alias, len(results))
+	if k.readsAsItWrites(inputs) {
+		return out, nil // XLA has to see both
 	}
+	f.calls[f.lastStatement()] = &call{k.target, config, k.alias}
 	return out, nil
+}
+
+// readsAsItWrites says whether an array that the call updates in place is another of its inputs too.
+func (k kernel) readsAsItWrites(inputs []*stablehlo.Value) bool {
+	for _, in := range k.alias {
+		for i, v := range inputs {
+			if i != in && v.String() == inputs[in].String() {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// setAliases notes of a call's results which are operands updated in place.
+func setAliases(s *stablehlo.Statement, alias map[int]int, results int) {
+	var aliases []string
+	for _, result := range slices.Sorted(maps.Keys(alias)) {
+		place := "[]"
+		if results > 1 {
+			place = fmt.Sprintf("[%d]", result)
+		}
+		aliases = append(aliases,
+			fmt.Sprintf(
+				"#stablehlo.output_operand_alias<output_tuple_indices = %s, operand_index = %d, "+
+					"operand_tuple_indices = []>", place, alias[result]))
+	}
+	if len(aliases) > 0 {
+		s.Attributes["output_operand_aliases"] = mlir("[" + strings.Join(aliases, ", ") + "]")
+	}
 }
 
 // ffiCall emits a custom call of the typed FFI; config is a dictionary of its attributes.

@@ -6,8 +6,6 @@
 
 #include "ffi.h"
 
-typedef q_error *(*q_handler)(q_frame *);
-
 enum { Q_CLOCKS = 64 };
 
 // q_clock returns the handler that calls the given one on clock i, 0 <= i < Q_CLOCKS. One clock is for one handler.

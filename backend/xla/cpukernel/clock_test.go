@@ -20,7 +20,7 @@ func TestClocked(t *testing.T) {
 			t.Errorf("%s and %s have one handler", name, other)
 		}
 		seen[handler] = name
-		if _, ok := Times()[name]; !ok {
+		if _, ok := Times()[name]; !ok && name != Chain { // its kernels have
 			t.Errorf("%s has no clock", name)
 		}
 	}

@@ -82,5 +82,6 @@ func Handlers() map[string]unsafe.Pointer {
 			all[name] = clocked(name, handler)
 		}
 	}
+	all[Chain] = chainHandler(all)
 	return all
 }

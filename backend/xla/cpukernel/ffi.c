@@ -7,7 +7,7 @@
 #include <string.h>
 
 enum { EXTENSION_METADATA = 1, STAGE_EXECUTE = 3, INVALID_ARGUMENT = 3, VERSION_MAJOR = 0, VERSION_MINOR = 3 };
-enum { ATTRIBUTE_SCALAR = 3, ATTRIBUTE_STRING = 4 };
+enum { ATTRIBUTE_ARRAY = 1, ATTRIBUTE_DICTIONARY = 2, ATTRIBUTE_SCALAR = 3, ATTRIBUTE_STRING = 4 };
 
 typedef struct extension {
 	size_t struct_size;
@@ -43,21 +43,27 @@ typedef struct {
 } scalar;
 
 typedef struct {
-	size_t struct_size;
-	void *extension;
-	int64_t size;
-	int *types;
-	void **arrays;
-} arrays;
+	int dtype;
+	size_t size;
+	void *values;
+} numbers;
 
 typedef struct {
 	size_t struct_size;
 	void *extension;
 	int64_t size;
 	int *types;
+	const q_array **arrays;
+} arrays;
+
+struct q_attributes {
+	size_t struct_size;
+	void *extension;
+	int64_t size;
+	int *types;
 	span **names;
 	void **values;
-} attributes;
+};
 
 typedef struct {
 	size_t struct_size;
@@ -117,13 +123,13 @@ struct q_frame {
 	void *context;
 	int stage;
 	arrays args, results;
-	attributes attributes;
+	q_attributes attributes;
 };
 
 // The layout of XLA FFI 0.3 on 64 bits.
 _Static_assert(sizeof(void *) == 8, "64 bits");
 _Static_assert(sizeof(q_array) == 48 && offsetof(q_array, data) == 24 && offsetof(q_array, dims) == 40, "Buffer");
-_Static_assert(sizeof(arrays) == 40 && sizeof(attributes) == 48, "Args, Rets, Attrs");
+_Static_assert(sizeof(arrays) == 40 && sizeof(q_attributes) == 48, "Args, Rets, Attrs");
 _Static_assert(
 	offsetof(q_frame, args) == 40 && offsetof(q_frame, results) == 80 && offsetof(q_frame, attributes) == 120,
 	"CallFrame");
@@ -165,6 +171,8 @@ q_error *q_device(q_frame *f, int *device) {
 }
 
 int64_t q_args(const q_frame *f) { return f->struct_size < sizeof *f ? 0 : f->args.size; }
+
+int64_t q_results(const q_frame *f) { return f->struct_size < sizeof *f ? 0 : f->results.size; }
 
 q_error *q_count(q_frame *f, int64_t args, int64_t results) {
 	if (f->struct_size < sizeof *f) {
@@ -265,6 +273,37 @@ q_error *q_string(q_frame *f, const char *name, const char **out, size_t *size) 
 	*out = s->data;
 	*size = s->size;
 	return NULL;
+}
+
+q_error *q_integers(q_frame *f, const char *name, const int64_t **out, int64_t *n) {
+	const numbers *a = attribute(f, name, ATTRIBUTE_ARRAY);
+	if (!a || a->dtype != Q_S64) return missing(f, "array of integers as", name);
+	*out = a->values;
+	*n = (int64_t)a->size;
+	return NULL;
+}
+
+q_error *q_dictionary(q_frame *f, const char *name, const q_attributes **out) {
+	*out = attribute(f, name, ATTRIBUTE_DICTIONARY);
+	if (!*out) return missing(f, "dictionary as", name);
+	for (int64_t i = 0; i < (*out)->size; i++)
+		if ((*out)->types[i] != ATTRIBUTE_DICTIONARY) return missing(f, "dictionary of dictionaries as", name);
+	return NULL;
+}
+
+int64_t q_entries(const q_attributes *a) { return a->size; }
+
+const q_attributes *q_entry(const q_attributes *a, int64_t i, const char **name, size_t *size) {
+	*name = a->names[i]->data;
+	*size = a->names[i]->size;
+	return a->values[i];
+}
+
+q_error *q_call(q_frame *f, q_handler kernel, const q_attributes *attributes, int64_t args, const q_array **arg,
+	int64_t results, const q_array **result) {
+	q_frame call = {sizeof call, NULL, f->api, f->context, STAGE_EXECUTE, {sizeof call.args, NULL, args, NULL, arg},
+		{sizeof call.results, NULL, results, NULL, result}, *attributes};
+	return kernel(&call);
 }
 
 static _Atomic int64_t most_threads = INT64_MAX, used_threads = INT64_MAX;

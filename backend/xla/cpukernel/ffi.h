@@ -21,6 +21,8 @@
 
 typedef struct q_frame q_frame;
 typedef struct q_error q_error; // XLA's; it frees what a handler returns
+typedef q_error *(*q_handler)(q_frame *);
+typedef struct q_attributes q_attributes;
 
 // Element types of arrays and attributes, numbered as XLA does.
 enum {
@@ -55,6 +57,7 @@ int q_skip(q_frame *f);
 // q_count checks the number of operands and results, before any of them is looked at.
 q_error *q_count(q_frame *f, int64_t args, int64_t results);
 int64_t q_args(const q_frame *f); // how many there are, where that is not fixed
+int64_t q_results(const q_frame *f);
 const q_array *q_arg(const q_frame *f, int i);
 const q_array *q_result(const q_frame *f, int i);
 
@@ -80,6 +83,19 @@ q_error *q_int(q_frame *f, const char *name, int64_t *out);
 q_error *q_float(q_frame *f, const char *name, double *out);
 q_error *q_bool(q_frame *f, const char *name, int *out);
 q_error *q_string(q_frame *f, const char *name, const char **out, size_t *size);
+
+// q_integers is an attribute that is an array of i64: its elements, and their number in *n.
+q_error *q_integers(q_frame *f, const char *name, const int64_t **out, int64_t *n);
+
+// q_dictionary is an attribute that is a dictionary of dictionaries. q_entries is how many it has, and q_entry the i-th
+// one in the order of their names.
+q_error *q_dictionary(q_frame *f, const char *name, const q_attributes **out);
+int64_t q_entries(const q_attributes *a);
+const q_attributes *q_entry(const q_attributes *a, int64_t i, const char **name, size_t *size);
+
+// q_call calls another kernel as a part of this call, with such attributes, operands and results.
+q_error *q_call(q_frame *f, q_handler kernel, const q_attributes *attributes, int64_t args, const q_array **arg,
+	int64_t results, const q_array **result);
 
 // q_device tells the number of the device that the call runs on.
 q_error *q_device(q_frame *f, int *device);
