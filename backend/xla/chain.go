@@ -3,7 +3,6 @@ package xla
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -220,10 +219,11 @@ func (f *function) link(c *chain) ([]*stablehlo.Statement, error) {
 			alias[i] = p.operand
 		}
 	}
-	if scratch := c.setScratch(); scratch > 0 {
+	scratch := c.setScratch()
+	if scratch > 0 {
 		shapesOut = append(shapesOut, shapes.Make(dtypes.Uint8, int(scratch)))
 	}
-	config, err := c.config(results)
+	config, err := c.config(results, len(c.inputs)+len(shapesOut))
 	if err != nil {
 		return nil, err
 	}
@@ -312,8 +312,8 @@ var ffiTypes = map[dtypes.DType]int{dtypes.Bool: 1, dtypes.Int8: 2, dtypes.Int16
 	dtypes.Uint8: 6, dtypes.Uint16: 7, dtypes.Uint32: 8, dtypes.Uint64: 9, dtypes.Float16: 10, dtypes.Float32: 11,
 	dtypes.Float64: 12, dtypes.BFloat16: 16}
 
-// config is the configuration of the chain's call: see cpukernel/chain.h.
-func (c *chain) config(results []*place) (string, error) {
+// config is the configuration of the chain's call, which has so many operands and results: see cpukernel/chain.h.
+func (c *chain) config(results []*place, outer int) (string, error) {
 	numbers := map[string]int{} // of the arrays
 	for i, v := range c.inputs {
 		numbers[v.String()] = i
@@ -321,17 +321,13 @@ func (c *chain) config(results []*place) (string, error) {
 	for i, p := range results {
 		numbers[p.result.String()] = len(c.inputs) + i
 	}
-	scratch := len(c.inputs) + len(results)
-	next := scratch
-	if slices.ContainsFunc(slices.Collect(maps.Values(c.places)), func(p *place) bool { return p.size > 0 }) {
-		next++
-	}
+	next := outer
 	var parts, calls []string
 	number := func(v *stablehlo.Value) (int, error) {
 		if n, ok := numbers[v.String()]; ok {
 			return n, nil
 		}
-		p, base, shape := c.places[v.String()], scratch, fromXLA(v.Shape())
+		p, base, shape := c.places[v.String()], outer-1, fromXLA(v.Shape()) // the last one is the scratch array
 		switch {
 		case p.result != nil:
 			base = numbers[p.result.String()]

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_KERNELS = 64, NAME_BEGINS = 5, MOST_ARRAYS = 64 };
+enum { MOST_KERNELS = 64, NAME_BEGINS = 5 };
 
 static struct {
 	const char *name;
@@ -12,7 +12,7 @@ static struct {
 static int known_count;
 
 void q_chain_add(const char *name, q_handler kernel) {
-	if (known_count == MOST_KERNELS) abort(); // Handlers would have to be many more
+	if (known_count == MOST_KERNELS) abort(); // raise MOST_KERNELS
 	known[known_count].name = name;
 	known[known_count++].kernel = kernel;
 }
@@ -31,7 +31,8 @@ typedef struct {
 	q_array *parts;
 	int64_t outer, count; // operands and results, and all arrays
 	const q_attributes *kernels;
-	q_handler *handlers; // by the number of an entry
+	q_handler *handlers;    // by the number of an entry
+	const q_array **arrays; // those of the call under way
 } chain;
 
 // measure counts the parts of a list.
@@ -76,21 +77,19 @@ static q_error *set_kernels(q_frame *f, chain *c) {
 }
 
 static q_error *run(q_frame *f, const chain *c, const int64_t *calls, int64_t n) {
-	const q_array *arrays[MOST_ARRAYS];
 	const char *name;
 	size_t size;
 	while (n > 0) {
-		const int64_t room = n - 3 < MOST_ARRAYS ? n - 3 : MOST_ARRAYS;
-		if (room < 0 || calls[1] < 0 || calls[2] < 0 || calls[1] > room || calls[2] > room - calls[1])
+		if (n < 3 || calls[1] < 0 || calls[2] < 0 || calls[1] > n - 3 || calls[2] > n - 3 - calls[1])
 			return q_fail(f, "calls end within a call");
 		const int64_t kernel = calls[0], args = calls[1], results = calls[2];
 		if (kernel < 0 || kernel >= q_entries(c->kernels)) return q_fail(f, "a call has no kernel");
 		for (int64_t i = 0; i < args + results; i++) {
 			if (calls[3 + i] < 0 || calls[3 + i] >= c->count) return q_fail(f, "a call has an array that is none");
-			arrays[i] = c->all[calls[3 + i]];
+			c->arrays[i] = c->all[calls[3 + i]];
 		}
-		q_error *e = q_call(f, c->handlers[kernel], q_entry(c->kernels, kernel, &name, &size), args, arrays, results,
-			arrays + args);
+		q_error *e = q_call(f, c->handlers[kernel], q_entry(c->kernels, kernel, &name, &size), args, c->arrays,
+			results, c->arrays + args);
 		if (e) return e;
 		calls += 3 + args + results, n -= 3 + args + results;
 	}
@@ -109,12 +108,14 @@ q_error *quire_chain(q_frame *f) {
 	const int64_t args = q_args(f);
 	c.outer = args + q_results(f);
 	c.count = c.outer + count;
-	const size_t handlers = (size_t)q_entries(c.kernels) * sizeof *c.handlers;
-	char *memory = malloc((size_t)count * sizeof *c.parts + (size_t)c.count * sizeof *c.all + handlers);
+	const int64_t kernels = q_entries(c.kernels);
+	char *memory = malloc((size_t)count * sizeof *c.parts + (size_t)(c.count + calls_size) * sizeof *c.all +
+		(size_t)kernels * sizeof *c.handlers);
 	if (!memory) return q_fail(f, "no memory for a chain of kernels");
 	c.parts = (q_array *)memory;
 	c.all = (const q_array **)(c.parts + count);
-	c.handlers = (q_handler *)(c.all + c.count);
+	c.arrays = c.all + c.count; // no call has more than there are numbers
+	c.handlers = (q_handler *)(c.arrays + calls_size);
 	if (!(e = set_arrays(f, &c, args, parts)) && !(e = set_kernels(f, &c))) e = run(f, &c, calls, calls_size);
 	free(memory);
 	return e;
