@@ -3,7 +3,7 @@
 
 // Rows of fewer than ALONE bytes are one task: they cost less than another thread's help. Of more a task takes
 // TASK_BYTES.
-enum { ALONE = 32 << 10, TASK_BYTES = 8 << 10 };
+enum { ALONE = 12 << 10, TASK_BYTES = 4 << 10 };
 
 // step is the number of rows of a task, of so many rows with this many bytes each.
 static int64_t step(int64_t rows, int64_t bytes) {
