@@ -312,6 +312,9 @@ var ffiTypes = map[dtypes.DType]int{dtypes.Bool: 1, dtypes.Int8: 2, dtypes.Int16
 	dtypes.Uint8: 6, dtypes.Uint16: 7, dtypes.Uint32: 8, dtypes.Uint64: 9, dtypes.Float16: 10, dtypes.Float32: 11,
 	dtypes.Float64: 12, dtypes.BFloat16: 16}
 
+// mostKinds is how many kinds of calls a chain can have: their names, which the plugin sorts, have three digits.
+const mostKinds = 1000
+
 // config is the configuration of the chain's call, which has so many operands and results: see cpukernel/chain.h.
 func (c *chain) config(results []*place, outer int) (string, error) {
 	numbers := map[string]int{} // of the arrays
@@ -354,6 +357,9 @@ func (c *chain) config(results []*place, outer int) (string, error) {
 		}
 		kind := l.call.target + " = " + l.call.config
 		if _, ok := kernels[kind]; !ok {
+			if len(entries) == mostKinds {
+				return "", fmt.Errorf("more than %d kinds of calls", mostKinds)
+			}
 			kernels[kind] = len(entries)
 			entries = append(entries, fmt.Sprintf("k%03d.%s", len(entries), kind))
 		}
