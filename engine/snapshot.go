@@ -29,7 +29,7 @@ const snapshotMagic = "QUIREKV2"
 
 // computedVersion grows with every change after which the same tokens get other keys and values. Then the output
 // version of package batch grows too.
-const computedVersion = 1
+const computedVersion = 2
 
 // snapshotHeader says what the contents depend on. A file is refused where any of it differs.
 type snapshotHeader struct {

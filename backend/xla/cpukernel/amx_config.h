@@ -10,4 +10,8 @@ typedef struct {
 	uint8_t rows[16];
 } amx_config;
 
+// amx_reads is to stand before tile instructions that read what p points at, if it was written in the same function:
+// gcc's intrinsics do not say that they read memory.
+static inline void amx_reads(const void *p) { __asm__ volatile("" : : "r"(p) : "memory"); }
+
 #endif

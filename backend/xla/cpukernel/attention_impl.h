@@ -19,21 +19,21 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "attention_scores.h"
+#include "attention_by_tiles.h"
 #include "attention_task.h"
 #include "attention_tiles.h"
 
 // TOTALS is how many sums of weights a row has, each of every TOTALS-th.
 enum { TOTALS = BLOCK / 2, TOTAL_VECTORS = TOTALS / Q_WIDTH };
 
-// scratch is the memory of one task; rows are per head.
+// scratch is the memory of one task; rows are per head, and those of rows_by_tiles where it says all rows.
 struct scratch {
 	float *query;  // [heads][rows][padded], as pack_pairs has them or in order; or those of each head for score_tiles
-	float *sum;    // [heads][rows][padded]
+	float *sum;    // [heads][all rows][padded]
 	float *power;  // [heads][rows]
 	float *total;  // [heads][rows][TOTALS]
-	float *scores; // [rows][BLOCK]
-	float *keep;   // [rows]
+	float *scores; // [all rows][BLOCK]
+	float *keep;   // [all rows]
 	float *keys;   // [BLOCK][padded]
 	float *values; // [BLOCK][padded]
 	float *scales; // [BLOCK]
@@ -43,10 +43,10 @@ struct scratch {
 static int64_t up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
 static int allocate(struct scratch *s, const struct q_attention *a, int64_t heads, int64_t rows) {
-	int64_t padded = up(a->dim, 16), all = heads * rows;
+	int64_t padded = up(a->dim, 16), all = heads * rows, of_tiles = rows_by_tiles(a, rows);
 	int64_t queries = by_tiles(a) ? heads * tile_floats(a, rows) : all * padded;
-	int64_t sizes[] = {
-		queries, all * padded, all, all * TOTALS, rows * BLOCK, rows, BLOCK * padded, BLOCK * padded, BLOCK};
+	int64_t sizes[] = {queries, heads * of_tiles * padded, all, all * TOTALS, of_tiles * BLOCK, of_tiles,
+		BLOCK * padded, BLOCK * padded, BLOCK};
 	float **parts[] = {
 		&s->query, &s->sum, &s->power, &s->total, &s->scores, &s->keep, &s->keys, &s->values, &s->scales};
 	enum { PARTS = sizeof sizes / sizeof *sizes };
@@ -162,6 +162,30 @@ Q_INLINE float soften(float *scores, int64_t low, int64_t high, float scale, flo
 	return keep;
 }
 
+// seen is the block of n tokens at position base, what tokens of a task see some of it, and what rows have weights.
+struct seen {
+	int64_t base, n, from, to, first, end;
+};
+
+// soften_rows softens the scores of a head's rows. Rows that see none of the block get weights of 0.
+static void soften_rows(const struct q_attention *a, const struct q_attention_task *t, struct seen b,
+	enum weights_as to, struct scratch *s, float *power, float *total) {
+	const int64_t group = a->heads / a->kv_heads;
+	for (int64_t r = b.first; r < b.end; r++) {
+		int64_t low = 0, high = 0; // the keys that the row sees
+		if (r >= b.from * group && r < b.to * group) {
+			high = (int64_t)a->positions[t->token + r / group] + 1 - b.base;
+			if (a->window > 0 && high > a->window) low = high - a->window;
+			if (high > b.n) high = b.n;
+		}
+		float *scores = s->scores + r * BLOCK;
+		s->keep[r] = 1;
+		if (low < high)
+			s->keep[r] = soften(scores, low, high, a->scale, a->soft_cap, to, power + r, total + r * TOTALS);
+		else memset(scores, 0, BLOCK * sizeof(float));
+	}
+}
+
 // total_of adds up the totals of a row.
 Q_INLINE float total_of(const float *total) {
 	vf t[TOTAL_VECTORS];
@@ -253,7 +277,7 @@ static void begin_heads(
 			s->total[at * TOTALS] = vexp2(vset(sink - s->power[at]))[0];
 		}
 	}
-	memset(s->sum, 0, t->heads * rows * padded * sizeof(float));
+	memset(s->sum, 0, t->heads * rows_by_tiles(a, rows) * padded * sizeof(float));
 }
 
 // block is up to BLOCK tokens of a sequence, and the KV heads of a task.
@@ -302,6 +326,7 @@ void Q_NAME(q_attend)(void *args, int64_t index) {
 	}
 	const int64_t padded = s.padded, scored = up(dim, paired(a) ? 2 * LANES : LANES);
 	const int tiles = by_tiles(a);
+	const int64_t all_rows = rows_by_tiles(a, rows);
 	begin_heads(a, t, rows, &s);
 	if (tiles) begin_tiles(rows);
 	// Rows that are never converted read values of bf16 in pairs.
@@ -330,6 +355,13 @@ void Q_NAME(q_attend)(void *args, int64_t index) {
 		for (int64_t h = 0; h < t->heads && from < to; h++) {
 			int64_t offset = (t->head + h) * head_bytes;
 			int64_t row = h * rows + from * group, count = (to - from) * group;
+			// The rows of the head that have weights: those that see some of the block, or all of these tiles.
+			int64_t first = from * group, end = to * group;
+			if (tiles) {
+				first = first / 16 * 16;
+				end = up(end, 16) < all_rows ? up(end, 16) : all_rows;
+			}
+			float *sum = s.sum + (h * all_rows + first) * padded;
 			struct tokens_of keys = {tokens, offset}, values = {tokens, offset + value_behind};
 			const struct tokens_of cached[] = {keys, values};
 			const int quantized = q_attention_quantized(a->cache_type);
@@ -341,14 +373,13 @@ void Q_NAME(q_attend)(void *args, int64_t index) {
 			int value_type = as_they_lie;
 			float *block = s.scores + from * group * BLOCK;
 			if (tiles) {
-				const int64_t first = from * group / 16 * 16;
 				const char *queries = (char *)s.query + h * tile_floats(a, rows) * 4 + first * dim * 2;
 				score_tiles(a, to * group - first, n, queries, keys, half, s.scores + first * BLOCK);
 			}
 			// Keys and values are used as they lie, but for those that would be converted over and over.
-			if (dim % 16 || (count > TILE_ROWS && a->cache_type != Q_F32)) {
+			if (!tiles && (dim % 16 || (count > TILE_ROWS && a->cache_type != Q_F32))) {
 				const int same = a->each == 1 && !paired(a); // one conversion is enough
-				if (same || (!tiles && key_type != DOTS)) {
+				if (same || key_type != DOTS) {
 					pack(a, keys, n, padded, paired(a), s.keys);
 					keys = (struct tokens_of){packed_keys, 0};
 					key_type = Q_F32;
@@ -359,26 +390,22 @@ void Q_NAME(q_attend)(void *args, int64_t index) {
 			}
 			if (!tiles) score_all(key_type, count, scored, n, padded, s.query + row * padded, keys, half, block);
 			if (quantized) multiply_by(a, cached[0], n, count, s.scales, block);
-			for (int64_t r = 0; r < count; r++) {
-				int64_t end = (int64_t)positions[from + r / group] + 1 - base,
-						start = a->window > 0 ? end - a->window : 0;
-				float *scores = block + r * BLOCK;
-				if (start < 0) start = 0;
-				if (end > n) end = n;
-				s.keep[r] = 1;
-				if (start < end)
-					s.keep[r] = soften(scores, start, end, a->scale, a->soft_cap, weights_as, s.power + row + r,
-						s.total + (row + r) * TOTALS);
-				else memset(scores, 0, BLOCK * sizeof(float));
-			}
+			const struct seen seen = {base, n, from, to, first, end};
+			soften_rows(a, t, seen, weights_as, &s, s.power + h * rows, s.total + h * rows * TOTALS);
 			if (quantized) multiply_by(a, cached[1], n, count, s.scales, block);
-			value_all(value_type, rounded(a), count, n, padded, block, s.keep, values, rest, s.sum + row * padded);
+			if (tiles) {
+				turn_block(a, n, values, rest, s.values);
+				value_tiles(a, end - first, s.scores + first * BLOCK, s.keep + first, s.values, sum);
+			} else {
+				value_all(value_type, rounded(a), count, n, padded, block, s.keep + first, values, rest, sum);
+			}
 			for (int64_t i = n; i < pieces_ahead; i++) prefetch(half, i);
 		}
 		n = next_n;
 	}
 	for (int64_t h = 0; h < t->heads; h++)
-		finish(a, t, t->head + h, rows, s.sum + h * rows * padded, s.total + h * rows * TOTALS, padded, as_they_lie);
+		finish(a, t, t->head + h, rows, s.sum + h * all_rows * padded, s.total + h * rows * TOTALS, padded,
+			as_they_lie);
 	if (tiles) end_tiles();
 	free(s.query);
 }

@@ -153,6 +153,7 @@ static void configure(int64_t rows) {
 		config.row_bytes[i] = 64;
 		config.rows[i] = i < 6 ? least(rows, 16) : 16;
 	}
+	amx_reads(&config);
 	_tile_loadconfig(&config);
 }
 

@@ -14,6 +14,7 @@ static void begin_tiles(const q_linear *l) {
 		config.row_bytes[i] = i == 4 ? inputs : 64;
 		config.rows[i] = i > 4 ? inputs / 4 : l->rows <= FEW_ROWS ? FEW_ROWS : Q_ROWS;
 	}
+	amx_reads(&config);
 	_tile_loadconfig(&config);
 }
 

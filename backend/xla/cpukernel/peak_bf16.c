@@ -1,3 +1,4 @@
+#include "amx_config.h"
 #include "cpu.h"
 #include "peak.h"
 #if defined(Q_X86)
@@ -27,16 +28,14 @@ q_peak q_peak_avx512bf16(void) { return (q_peak){pairs, 4.0 * LANES * ACCUMULATO
 enum { TILES = 4, ROWS = 16, PAIRS = 16 }; // tiles 0 to 3 gain the product of tiles 4 and 5
 
 static float tiles(int64_t n) {
-	struct {
-		uint8_t palette, start_row, reserved[14];
-		uint16_t bytes_a_row[16];
-		uint8_t rows[16];
-	} config = {.palette = 1};
-	for (int t = 0; t < TILES + 2; t++) config.bytes_a_row[t] = 64, config.rows[t] = ROWS;
+	amx_config config = {.palette = 1};
+	for (int t = 0; t < TILES + 2; t++) config.row_bytes[t] = 64, config.rows[t] = ROWS;
+	amx_reads(&config);
 	_tile_loadconfig(&config);
 	uint16_t ones[ROWS * 32];
 	float out[ROWS * 16];
 	for (int i = 0; i < ROWS * 32; i++) ones[i] = ONE;
+	amx_reads(ones);
 	_tile_loadd(4, ones, 64);
 	_tile_loadd(5, ones, 64);
 	_tile_zero(0);

@@ -1,3 +1,4 @@
+#include "amx_config.h"
 #include "cpu.h"
 #include "peak.h"
 #if defined(Q_X86)
@@ -57,16 +58,14 @@ SUM_LOOP(sse2, "sse2", __m128i, _mm_add_epi32(acc[k], _mm_madd_epi16(ones, ones)
 enum { TILES = 4, ROWS = 16, BYTES = 64 }; // tiles 0 to 3 gain the product of tiles 4 and 5
 
 __attribute__((target("amx-tile,amx-int8"))) static float tiles(int64_t n) {
-	struct {
-		uint8_t palette, start_row, reserved[14];
-		uint16_t bytes_a_row[16];
-		uint8_t rows[16];
-	} config = {.palette = 1};
-	for (int t = 0; t < TILES + 2; t++) config.bytes_a_row[t] = BYTES, config.rows[t] = ROWS;
+	amx_config config = {.palette = 1};
+	for (int t = 0; t < TILES + 2; t++) config.row_bytes[t] = BYTES, config.rows[t] = ROWS;
+	amx_reads(&config);
 	_tile_loadconfig(&config);
 	int8_t ones[ROWS * BYTES];
 	int32_t out[ROWS * 16];
 	memset(ones, 1, sizeof ones);
+	amx_reads(ones);
 	_tile_loadd(4, ones, BYTES);
 	_tile_loadd(5, ones, BYTES);
 	_tile_zero(0);

@@ -1,8 +1,9 @@
-// Scores by tiles of AMX: the products of queries and keys that are bf16. Keys are read as they lie in the cache, those
-// of sixteen tokens at a time. Queries are packed, [rows/16][dim/2][16][2]. Scores are summed over 32 dimensions at a
-// time, in the order of the instruction.
-#ifndef QUIRE_ATTENTION_SCORES_H
-#define QUIRE_ATTENTION_SCORES_H
+// Attention by tiles of AMX, where queries, keys and values are bf16: products of queries and keys, and weighted sums
+// of values. Keys are read as they lie in the cache, those of sixteen tokens at a time. Queries are packed,
+// [rows/16][dim/2][16][2]. Scores are summed over 32 dimensions at a time, and values over the 32 tokens of a block, in
+// the order of the instruction. Values are interleaved first, as turn_values does: [BLOCK/2][dim][2].
+#ifndef QUIRE_ATTENTION_BY_TILES_H
+#define QUIRE_ATTENTION_BY_TILES_H
 
 #include "attention_tiles.h"
 
@@ -14,13 +15,22 @@ Q_INLINE int by_tiles(const struct q_attention *a) { return q_attention_by_tiles
 // tile_floats is the room of a head's packed queries.
 static int64_t tile_floats(const struct q_attention *a, int64_t rows) { return (rows + 15) / 16 * a->dim / 32 * 256; }
 
-// begin_tiles shapes the tiles: 0 and 1 are scores, 4 and 5 keys, 6 queries.
+// rows_by_tiles is the rows of a head for which there is room: whole tiles, or one of fewer rows.
+static int64_t rows_by_tiles(const struct q_attention *a, int64_t rows) {
+	return by_tiles(a) && rows > 16 ? (rows + 15) / 16 * 16 : rows;
+}
+
+// begin_tiles shapes the tiles. 0 and 1 are scores, [keys][rows]; 2 and 3 sums of values, [rows][dimensions]; 4 and 5
+// keys or values; 6 queries, [pairs of dimensions][rows][2]; 7 weights, [rows][tokens].
 static void begin_tiles(int64_t rows) {
 	amx_config config = {.palette = 1};
+	const int some = rows < 16 ? (int)rows : 16;
 	for (int i = 0; i < 8; i++) {
-		config.row_bytes[i] = i < 4 || i == 6 ? 4 * (rows < 16 ? rows : 16) : 64;
-		config.rows[i] = 16;
+		const int by_rows = i == 2 || i == 3 || i == 7;
+		config.row_bytes[i] = i < 2 || i == 6 ? 4 * some : 64;
+		config.rows[i] = by_rows ? some : 16;
 	}
+	amx_reads(&config);
 	_tile_loadconfig(&config);
 }
 
@@ -50,6 +60,7 @@ static void score_tiles(const struct q_attention *a, int64_t rows, int64_t n, co
 		for (int64_t d = 0; d < steps; d++) {
 			for (int64_t j = 0; !whole && j < BLOCK; j++)
 				memcpy(copies[j / 16][j % 16], keys.tokens[j] + keys.offset + d * 64, 64);
+			amx_reads(copies);
 			_tile_loadd(6, queries + d * 1024, 64);
 			_tile_loadd(4, first + d * step, stride);
 			_tile_dpbf16ps(0, 4, 6);
@@ -74,14 +85,58 @@ static void score_tiles(const struct q_attention *a, int64_t rows, int64_t n, co
 		}
 	}
 }
+
+// turn_block interleaves n values for value_tiles, with zeros up to BLOCK, and reads ahead.
+static void turn_block(
+	const struct q_attention *a, int64_t n, struct tokens_of values, struct ahead ahead, float *to) {
+	for (int64_t j = 0; j < BLOCK; j += 2, to += a->dim) {
+		if (j >= n) {
+			memset(to, 0, a->dim * sizeof *to);
+			continue;
+		}
+		prefetch(ahead, j / 2);
+		turn_values(values.tokens[j] + values.offset, values.tokens[j + 1] + values.offset, a->dim, to);
+	}
+}
+
+// value_tiles multiplies the sums [rows][dim] of whole tiles of rows, or of all, by keep and adds the values of a block
+// as turn_block has them, weighted. Weights are packed, [rows][BLOCK] of 32 bits: zeros where a row sees none.
+static void value_tiles(const struct q_attention *a, int64_t rows, const float *weights, const float *keep,
+	const float *values, float *sums) {
+	const int64_t dim = a->dim, row = dim * sizeof *sums;
+	for (int64_t r = 0; r < rows; r++) {
+		if (keep[r] == 1) continue;
+		for (int64_t d = 0; d < dim; d += Q_WIDTH)
+			vstore(sums + r * dim + d, vload(sums + r * dim + d) * vset(keep[r]));
+	}
+	amx_reads(values);
+	for (int64_t r = 0; r < rows; r += 16, weights += 16 * BLOCK, sums += 16 * dim) {
+		_tile_loadd(7, weights, BLOCK * sizeof *weights);
+		for (int64_t d = 0; d < dim; d += 32) {
+			_tile_loadd(2, sums + d, row);
+			_tile_loadd(4, values + d, row);
+			_tile_dpbf16ps(2, 7, 4);
+			_tile_loadd(3, sums + d + 16, row);
+			_tile_loadd(5, values + d + 16, row);
+			_tile_dpbf16ps(3, 7, 5);
+			_tile_stored(2, sums + d, row);
+			_tile_stored(3, sums + d + 16, row);
+		}
+	}
+}
 #else
 Q_INLINE int by_tiles(const struct q_attention *a) { return 0; }
+Q_INLINE int64_t rows_by_tiles(const struct q_attention *a, int64_t rows) { return rows; }
 Q_INLINE int64_t tile_floats(const struct q_attention *a, int64_t rows) { return 0; }
 Q_INLINE void begin_tiles(int64_t rows) {}
 Q_INLINE void end_tiles(void) {}
 Q_INLINE void pack_query(const char *from, int64_t dim, int64_t r, char *to) {}
 Q_INLINE void score_tiles(const struct q_attention *a, int64_t rows, int64_t n, const char *queries,
 	struct tokens_of keys, struct ahead ahead, float *scores) {}
+Q_INLINE void turn_block(
+	const struct q_attention *a, int64_t n, struct tokens_of values, struct ahead ahead, float *to) {}
+Q_INLINE void value_tiles(const struct q_attention *a, int64_t rows, const float *weights, const float *keep,
+	const float *values, float *sums) {}
 #endif
 
 #endif
