@@ -92,15 +92,13 @@ static void pack_values(
 // multiply_by multiplies each row of scores, or of weights, by the scales of n keys or values; the others become 0.
 static void multiply_by(
 	const struct q_attention *a, struct tokens_of vectors, int64_t n, int64_t rows, float *scales, float *scores) {
-	const float unit = a->cache_type == Q_U8 ? E4M3_UNIT : 1;
-	for (int64_t j = 0; j < BLOCK; j++) {
-		scales[j] = 0;
-		if (j < n) memcpy(scales + j, vectors.tokens[j] + vectors.offset + a->dim, sizeof *scales);
-		scales[j] *= unit;
-	}
-	for (int64_t r = 0; r < rows; r++) {
-		for (int c = 0; c < BLOCK; c += Q_WIDTH)
-			vstore(scores + r * BLOCK + c, vload(scores + r * BLOCK + c) * vload(scales + c));
+	const int64_t behind = vectors.offset + a->dim; // a vector's scale
+	for (int64_t j = 0; j < n; j++) memcpy(scales + j, vectors.tokens[j] + behind, sizeof *scales);
+	for (int64_t j = n; j < BLOCK; j++) scales[j] = 0;
+	const vf unit = vset(a->cache_type == Q_U8 ? E4M3_UNIT : 1);
+	for (int c = 0; c < BLOCK; c += Q_WIDTH) {
+		const vf by = vload(scales + c) * unit;
+		for (int64_t r = 0; r < rows; r++) vstore(scores + r * BLOCK + c, vload(scores + r * BLOCK + c) * by);
 	}
 }
 
