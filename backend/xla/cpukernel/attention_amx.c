@@ -1,4 +1,5 @@
-// Attention for processors with AMX: as for AVX-512, but tiles multiply queries of bf16 with keys of bf16.
+// Attention for processors with AMX: as for AVX-512, but where all are bf16, tiles multiply queries with keys and
+// weights with values.
 #define Q_NAME(name) name##_amx
 #define Q_SCORE_TILES
 #define Q_DOTS
