@@ -18,7 +18,8 @@ plugins() { # what compiles for TPUs and GPUs that are not there, a real Gemma 3
 	{ command -v zsh && command -v fish; } >/dev/null ||
 		{ apt-get update -qq && apt-get install -y -qq --no-install-recommends zsh fish; } ||
 		echo "warning: no zsh or no fish: their completion is left out"
-	python3 scripts/oracle/collect_templates.py || echo "warning: no published chat templates: their tests are left out"
+	{ bench/peers/setup.sh source && python3 scripts/oracle/collect_templates.py; } ||
+		echo "warning: no published chat templates: their tests are left out"
 	perfetto || echo "warning: no Perfetto: nothing but our own tests reads traces"
 }
 compilers() { bin/sample setup tpu && bin/sample setup cuda-compile; }

