@@ -68,11 +68,9 @@ func TestSameBytesWithADraftModel(t *testing.T) {
 
 // Nor where rows ask for features: tokens that a structure forbids are no drafts.
 func TestFeaturesWithADraftModel(t *testing.T) {
+	testenv.Slow(t)
 	for _, f := range featured {
 		t.Run(f.Features.String(), func(t *testing.T) {
-			if f.Features != engine.MaskedTokens {
-				testenv.Slow(t)
-			}
 			requests := func() []*engine.Request {
 				all := repeatingRequests()
 				for i, r := range all {

@@ -12,8 +12,11 @@ import (
 // A program without features has no array of them, and those that it has are updated in place.
 func TestExtrasOfFeatures(t *testing.T) {
 	const drafts = Features(1 << 30) // stands for drafts, which are none
-	for _, features := range []Features{0, Penalties, Biases, Filters, TopLogprobs, PromptLogprobs,
-		Penalties | Biases | Filters | TopLogprobs | PromptLogprobs | WideLogprobs, drafts} {
+	sets := []Features{0, Penalties | Biases | Filters | TopLogprobs | PromptLogprobs | WideLogprobs, drafts}
+	if !testing.Short() {
+		sets = append(sets, Penalties, Biases, Filters, TopLogprobs, PromptLogprobs)
+	}
+	for _, features := range sets {
 		cfg := Config{Model: testenv.Model(t, "smollm2-like"), Backend: testenv.XLA(t), MaxSeqs: 64, PageSize: 16,
 			PrefillTokens: 64, MaxModelLen: 160, MaxRounds: 8, KVMemory: 64 << 20, Features: features &^ drafts}
 		if features == drafts {

@@ -27,6 +27,9 @@ func TestSameBytesWithQuantizedKeys(t *testing.T) {
 		// Of head dim 8, 12 bytes a key or value.
 		pool := int64(22 * 16 * 2 * 2 * 3 * 12)
 		t.Run(kv.String(), func(t *testing.T) {
+			if kv != dtypes.Int8 {
+				testenv.Slow(t)
+			}
 			e := with(nil)
 			want := collect(t, e, contractRequests()...)
 			if floats := wantOfContract(t); slices.Equal(bits(floats["row-13/0"].Logprobs),
@@ -46,7 +49,7 @@ func TestSameBytesWithQuantizedKeys(t *testing.T) {
 				"64 slots":      func(c *engine.Config) { c.MaxSeqs = 64 },
 			} {
 				t.Run(name, func(t *testing.T) {
-					if name != "page size 8" || kv != dtypes.Int8 {
+					if name != "page size 8" {
 						testenv.Slow(t)
 					}
 					sameBytes(t, want, collect(t, with(change), contractRequests()...), true)
@@ -61,9 +64,6 @@ func TestSameBytesWithQuantizedKeys(t *testing.T) {
 				}
 			})
 			t.Run("host memory and snapshots", func(t *testing.T) {
-				if kv != dtypes.Int8 {
-					testenv.Slow(t)
-				}
 				want := collect(t, e, sharingRequests()...)
 				memory := func(c *engine.Config) { c.KVMemory, c.HostKVMemory = pool, 64<<20 }
 				host := with(memory)

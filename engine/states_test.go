@@ -96,6 +96,7 @@ func TestSameBytesWithStates(t *testing.T) {
 
 // Contexts with states: forked, cut anywhere, saved and opened again they draw the same, and score the same tokens.
 func TestContextsWithStates(t *testing.T) {
+	testenv.Slow(t)
 	for _, family := range stateful {
 		t.Run(family, func(t *testing.T) {
 			cold := stateEngine(t, family, 0, func(c *engine.Config) { c.NoPrefixCache = true })

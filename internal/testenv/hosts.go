@@ -39,7 +39,7 @@ func RunHosts(t *testing.T, processes int, argument string) (output []string, fa
 	for id := range processes {
 		wg.Go(func() {
 			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.count=1",
-				"-test.timeout=5m")
+				"-test.timeout=5m", fmt.Sprintf("-test.short=%t", testing.Short()))
 			cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s|%d|%d|%s", hostVariable, address, processes, id,
 				argument))
 			text, err := cmd.CombinedOutput()
