@@ -8,75 +8,159 @@ import (
 	"github.com/quire/quire/grammar"
 )
 
-// calling is a form of calls of tools.
+// calling is a form of calls of tools. It has either starts and read, or whole.
 type calling struct {
 	names []string // vLLM's
-	// in says whether a chat template has the form.
+	// in reports whether a chat template has the form.
 	in    func(template string) bool
 	marks []string
-	// parse returns the calls of a text, and the text without them. It is all or nothing: a text with a call that does
-	// not follow the form has none.
-	parse    func(text string, tools Tools) (calls []ToolCall, rest string, ok bool)
+	// starts are the texts that calls begin with, and read reads the calls that a text begins with. left is what stands
+	// among them and is no call; size is the length of all of it. Without calls the start mark is text.
+	starts []string
+	read   func(text string, tools Tools) (calls []ToolCall, left string, size int)
+	// whole reads the calls of a whole text, and returns the text without them.
+	whole    func(text string) (calls []ToolCall, rest string)
 	idLength int // that the family's templates want ids to have; 0 is any
-	// one is one call of a tool as parts of a text, which parse reads as that call.
+	// one is one call of a tool as parts of a text, which is read as that call.
 	one func(tool tool) ([]grammar.Part, error)
 }
 
+// marked reports whether calls have a mark of their own, which no other text begins with.
+func (c *calling) marked() bool { return c.whole == nil && !slices.Contains(c.starts, "{") }
+
+// take returns the calls of a text, what stands before the first one, and the text without them. A call that does not
+// follow the form stays in the text.
+func (c *calling) take(text string, tools Tools) (calls []ToolCall, before, rest string) {
+	if c.whole != nil {
+		calls, rest = c.whole(text)
+		return calls, "", rest
+	}
+	var texts []string
+	from := 0 // what is before is no start of a call
+	for {
+		at, mark := first(text[from:], c.starts)
+		if mark == "" {
+			break
+		}
+		at += from
+		found, left, size := c.read(text[at:], tools)
+		if len(found) == 0 {
+			from = at + len(mark)
+			continue
+		}
+		texts, calls = append(texts, text[:at], left), append(calls, found...)
+		text, from = text[at+size:], 0
+	}
+	texts = append(texts, text)
+	return calls, texts[0], joined(texts)
+}
+
+// first is where the first of some marks stands in a text, and that mark; "" where there is none.
+func first(text string, marks []string) (at int, mark string) {
+	at = len(text)
+	for _, m := range marks {
+		if i := strings.Index(text[:min(len(text), at+len(m))], m); i >= 0 && i < at {
+			at, mark = i, m
+		}
+	}
+	return at, mark
+}
+
+// blank is what separates words and lines.
+const blank = " \t\r\n"
+
+// joined joins the texts around calls. Between two is the blank space that they had there, or else a line's end.
+func joined(texts []string) string {
+	var b strings.Builder
+	last := ""
+	for _, text := range texts {
+		inner := strings.Trim(text, blank)
+		if inner == "" {
+			continue
+		}
+		if b.Len() > 0 {
+			b.WriteString(separator(last[len(strings.TrimRight(last, blank)):],
+				text[:len(text)-len(strings.TrimLeft(text, blank))]))
+		}
+		b.WriteString(inner)
+		last = text
+	}
+	return b.String()
+}
+
+// separator is the one of two blank spaces that separates more.
+func separator(before, after string) string {
+	lines := func(text string) int { return strings.Count(text, "\n") }
+	switch {
+	case before == "" && after == "":
+		return "\n"
+	case lines(after) > lines(before), before == "":
+		return after
+	}
+	return before
+}
+
 var callings = []calling{
-	{names: []string{"mistral"}, parse: mistral, idLength: 9, marks: []string{toolCalls, callID, callArgs},
-		one: mistralCall,
-		in:  func(template string) bool { return strings.Contains(template, toolCalls) }},
-	{names: []string{"granite"}, parse: granite, marks: []string{graniteCall},
-		one: object(graniteCall+"[", "arguments", "]"),
-		in:  func(template string) bool { return strings.Contains(template, graniteCall) }},
-	{names: []string{"hermes", "granite4"}, parse: hermes, marks: []string{callStart, callEnd},
-		one: object(callStart+"\n", "arguments", "\n"+callEnd),
+	{names: []string{"mistral"}, starts: []string{toolCalls}, read: mistral, idLength: 9,
+		marks: []string{toolCalls, callID, callArgs}, one: mistralCall,
+		in: func(template string) bool { return strings.Contains(template, toolCalls) }},
+	{names: []string{"granite"}, starts: []string{graniteCall, callStart}, read: granite,
+		marks: []string{graniteCall}, one: object(graniteCall+"[", "arguments", "]"),
+		in: func(template string) bool { return strings.Contains(template, graniteCall) }},
+	{names: []string{"hermes", "granite4"}, starts: []string{callStart}, read: hermes,
+		marks: []string{callStart, callEnd}, one: object(callStart+"\n", "arguments", "\n"+callEnd),
 		in: func(template string) bool { // others of these marks have XML between them
 			others := []string{functionStart, keyStart, "<tool_calls>", "<invoke"}
 			return strings.Contains(template, callStart) && strings.Contains(template, "arguments") &&
 				!slices.ContainsFunc(others, func(mark string) bool { return strings.Contains(template, mark) })
 		}},
-	{names: []string{"llama3_json"}, parse: llama, marks: []string{pythonTag}, one: object("", "parameters", ""),
+	{names: []string{"llama3_json"}, starts: []string{pythonTag, "{"}, read: llama, marks: []string{pythonTag},
+		one: object("", "parameters", ""),
 		in: func(template string) bool {
 			return strings.Contains(strings.ReplaceAll(template, `\`, ""), `{"name": function name, "parameters": `)
 		}},
-	{names: []string{"openai"}, parse: harmony, marks: harmonyMarks,
+	{names: []string{"openai"}, whole: harmony, marks: harmonyMarks,
 		one: named(channelMark+"commentary to="+functionsOf, " "+constrainMark+"json"+bodyMark, ""),
 		in: func(template string) bool {
 			return strings.Contains(template, channelMark) && strings.Contains(template, callMark)
 		}},
-	{names: []string{"qwen3_coder", "qwen3_xml"}, parse: qwenCoder, marks: []string{callStart, callEnd},
+	{names: []string{"qwen3_coder", "qwen3_xml"}, starts: []string{callStart, functionStart},
+		read: functionBetween(callStart, callEnd), marks: []string{callStart, callEnd},
 		one: functionOf(callStart, callEnd),
 		in: func(template string) bool {
 			return strings.Contains(template, callStart) && strings.Contains(template, functionStart)
 		}},
-	{names: []string{"seed_oss"}, parse: seed, marks: []string{seedStart, seedEnd},
-		one: functionOf(seedStart, seedEnd),
-		in:  func(template string) bool { return strings.Contains(template, seedStart) }},
-	{names: []string{"glm45", "glm47"}, parse: glm,
+	{names: []string{"seed_oss"}, starts: []string{seedStart, functionStart}, read: functionBetween(seedStart, seedEnd),
+		marks: []string{seedStart, seedEnd}, one: functionOf(seedStart, seedEnd),
+		in: func(template string) bool { return strings.Contains(template, seedStart) }},
+	{names: []string{"glm45", "glm47"}, starts: []string{callStart}, read: between(callStart, callEnd, glm),
 		marks: []string{callStart, callEnd, keyStart, keyEnd, valueStart, valueEnd}, one: glmCall,
 		in: func(template string) bool {
 			return strings.Contains(template, callStart) && strings.Contains(template, keyStart)
 		}},
-	{names: []string{"deepseek_v3", "deepseek_v31"}, parse: deepSeek,
+	{names: []string{"deepseek_v3", "deepseek_v31"}, starts: []string{deepStart},
+		read:  section(deepStart, deepCall, deepDone, deepEnd, deepSeek),
 		marks: []string{deepStart, deepEnd, deepCall, deepSep, deepDone}, one: deepSeekCall,
 		in: func(template string) bool { return strings.Contains(template, deepCall) }},
-	{names: []string{"deepseek_v32", "deepseek_v4"}, parse: deepSeekBlock, marks: []string{dsml},
-		one: deepSeekBlockCall,
-		in:  func(template string) bool { return strings.Contains(template, dsml) }},
-	{names: []string{"kimi_k2"}, parse: kimi, marks: []string{kimiStart, kimiEnd, kimiCall, kimiArgs, kimiDone},
-		one: named(kimiStart+kimiCall+functionsOf, ":0"+kimiArgs, kimiDone+kimiEnd),
-		in:  func(template string) bool { return strings.Contains(template, kimiArgs) }},
-	{names: []string{"gemma4"}, parse: gemma, marks: []string{gemmaStart, gemmaEnd, gemmaQuote},
-		one: gemmaCall,
-		in:  func(template string) bool { return strings.Contains(template, gemmaStart) }},
+	{names: []string{"deepseek_v32", "deepseek_v4"}, starts: blockStart[:], read: deepSeekBlock,
+		marks: []string{dsml}, one: deepSeekBlockCall,
+		in: func(template string) bool { return strings.Contains(template, dsml) }},
+	{names: []string{"kimi_k2"}, starts: []string{kimiStart},
+		read:  section(kimiStart, kimiCall, kimiDone, kimiEnd, kimi),
+		marks: []string{kimiStart, kimiEnd, kimiCall, kimiArgs, kimiDone},
+		one:   named(kimiStart+kimiCall+functionsOf, ":0"+kimiArgs, kimiDone+kimiEnd),
+		in:    func(template string) bool { return strings.Contains(template, kimiArgs) }},
+	{names: []string{"gemma4"}, starts: []string{gemmaStart}, read: between(gemmaStart, gemmaEnd, gemma),
+		marks: []string{gemmaStart, gemmaEnd, gemmaQuote}, one: gemmaCall,
+		in: func(template string) bool { return strings.Contains(template, gemmaStart) }},
 	// Its templates say nothing of calls.
-	{names: []string{"phi4_mini_json"}, parse: phi, one: object(phiCalls+"[", "arguments", "]"),
-		in: func(template string) bool { return strings.Contains(template, "<|/tool|>") }},
-	{names: []string{"olmo3"}, parse: olmo, marks: []string{callsStart, callsEnd},
+	{names: []string{"phi4_mini_json"}, starts: []string{phiCalls + "["}, read: phi,
+		one: object(phiCalls+"[", "arguments", "]"),
+		in:  func(template string) bool { return strings.Contains(template, "<|/tool|>") }},
+	{names: []string{"olmo3"}, starts: []string{callsStart}, read: olmo, marks: []string{callsStart, callsEnd},
 		one: pythonCall(callsStart+"\n", "\n"+callsEnd),
 		in:  func(template string) bool { return strings.Contains(template, callsStart) }},
-	{names: []string{"pythonic", "llama4_pythonic"}, parse: pythonic, marks: []string{pythonStart, pythonEnd},
+	{names: []string{"pythonic", "llama4_pythonic"}, whole: pythonic, marks: []string{pythonStart, pythonEnd},
 		one: pythonCall("[", "]"),
 		in:  func(template string) bool { return strings.Contains(template, pythonList) }},
 }
@@ -88,97 +172,85 @@ const (
 	toolCalls, callID, callArgs = "[TOOL_CALLS]", "[CALL_ID]", "[ARGS]" // mistral
 )
 
-// hermes reads <tool_call>{"name": ..., "arguments": {...}}</tool_call>, of Hermes and Qwen. The end of the text may
-// stand for the last end mark.
-func hermes(text string, _ Tools) (calls []ToolCall, rest string, ok bool) {
-	var left strings.Builder
-	for {
-		before, behind, found := strings.Cut(text, callStart)
-		if !found {
-			left.WriteString(text)
-			return calls, left.String(), len(calls) > 0
-		}
-		left.WriteString(strings.TrimRight(before, "\n"))
-		call, size, ok := decodeCall(behind, "arguments")
-		if !ok {
-			return nil, "", false
-		}
-		text = strings.TrimLeft(behind[size:], " \n")
-		if after, ended := strings.CutPrefix(text, callEnd); ended {
-			text = after
-		} else if text != "" {
-			return nil, "", false
-		}
-		calls = append(calls, call)
+// hermes reads <tool_call>{"name": ..., "arguments": {...}}</tool_call>, of Hermes and Qwen. The next call, or the end
+// of the text, may stand for the end mark.
+func hermes(text string, _ Tools) (calls []ToolCall, left string, size int) {
+	behind := text[len(callStart):]
+	call, n, ok := decodeCall(behind, "arguments")
+	if !ok {
+		return nil, "", 0
 	}
+	rest, ok := ended(behind[n:], callEnd, callStart)
+	if !ok {
+		return nil, "", 0
+	}
+	return []ToolCall{call}, "", len(text) - len(rest)
 }
 
-// llama reads objects {"name": ..., "parameters": {...}} with semicolons between them, of Llama 3. They may stand in
-// other text.
-func llama(text string, _ Tools) (calls []ToolCall, rest string, ok bool) {
-	var left strings.Builder
+// ended returns what follows the end mark of a call. The start of the next call, or the end of the text, may stand for
+// it.
+func ended(text, end, next string) (rest string, ok bool) {
+	trimmed := strings.TrimLeft(text, blank)
+	if rest, ok = strings.CutPrefix(trimmed, end); ok {
+		return rest, true
+	}
+	return trimmed, trimmed == "" || strings.HasPrefix(trimmed, next)
+}
+
+// llama reads objects {"name": ..., "parameters": {...}} with semicolons between them, of Llama 3.
+func llama(text string, _ Tools) (calls []ToolCall, left string, size int) {
+	rest := strings.TrimLeft(strings.TrimPrefix(text, pythonTag), blank)
 	for {
-		at := strings.IndexByte(text, '{')
-		if at < 0 {
-			left.WriteString(text)
-			return calls, strings.Trim(left.String(), " \n"), len(calls) > 0
-		}
-		call, size, ok := decodeCall(text[at:], "parameters", "arguments")
+		call, n, ok := decodeCall(rest, "parameters", "arguments")
 		if !ok {
-			left.WriteString(text[:at+1])
-			text = text[at+1:]
-			continue
+			return calls, "", size
 		}
-		before := strings.TrimSuffix(strings.TrimRight(text[:at], " \n"), pythonTag)
-		if between := strings.Trim(before, " \n"); between != ";" || len(calls) == 0 {
-			left.WriteString(before)
-		}
-		calls, text = append(calls, call), text[at+size:]
+		calls, size = append(calls, call), len(text)-len(rest)+n
+		rest = strings.TrimLeft(text[size:], blank)
+		rest = strings.TrimLeft(strings.TrimPrefix(rest, ";"), blank)
 	}
 }
 
 // mistral reads [TOOL_CALLS] with a list of objects {"name": ..., "arguments": {...}} behind it, or a name with its
-// arguments behind each: [TOOL_CALLS]name{...}, [TOOL_CALLS]name[CALL_ID]id[ARGS]{...}.
-func mistral(text string, _ Tools) (calls []ToolCall, rest string, ok bool) {
-	before, behind, found := strings.Cut(text, toolCalls)
-	if !found {
-		return nil, "", false
+// arguments: [TOOL_CALLS]name{...}, [TOOL_CALLS]name[CALL_ID]id[ARGS]{...}.
+func mistral(text string, _ Tools) (calls []ToolCall, left string, size int) {
+	behind := text[len(toolCalls):]
+	if strings.HasPrefix(strings.TrimLeft(behind, blank), "[") {
+		calls, left, n := decodeCalls(behind, "arguments")
+		return calls, left, len(toolCalls) + n
 	}
-	if list := strings.TrimLeft(behind, " \n"); strings.HasPrefix(list, "[{") || strings.HasPrefix(list, "[ ") {
-		calls, size, ok := decodeCalls(list, "arguments")
-		return calls, before + strings.TrimLeft(list[size:], "\n"), ok
+	head, _ := cutBefore(behind, "{")
+	raw, n, ok := decodeObject(behind[len(head):])
+	c := ToolCall{Name: strings.TrimSuffix(head, callArgs), Arguments: raw}
+	c.Name, c.ID, _ = strings.Cut(c.Name, callID)
+	if c.Name = strings.TrimSpace(c.Name); !ok || c.Name == "" || strings.Contains(head, toolCalls) {
+		return nil, "", 0
 	}
-	for found {
-		head, _ := cutBefore(behind, "{")
-		raw, size, ok := decodeObject(behind[len(head):])
-		c := ToolCall{Name: strings.TrimSuffix(head, callArgs), Arguments: raw}
-		c.Name, c.ID, _ = strings.Cut(c.Name, callID)
-		if c.Name = strings.TrimSpace(c.Name); !ok || c.Name == "" || strings.Contains(head, toolCalls) {
-			return nil, "", false
-		}
-		calls = append(calls, c)
-		var between string
-		between, behind, found = strings.Cut(behind[len(head)+size:], toolCalls)
-		before += strings.TrimLeft(between, "\n")
-	}
-	return calls, before, true
+	return []ToolCall{c}, "", len(toolCalls) + len(head) + n
 }
 
-// decodeCalls reads a list of calls at the start of a text, each with arguments under one of keys.
-func decodeCalls(text string, keys ...string) (calls []ToolCall, size int, ok bool) {
-	d := json.NewDecoder(strings.NewReader(text))
-	var items []json.RawMessage
-	if d.Decode(&items) != nil || len(items) == 0 {
-		return nil, 0, false
-	}
-	for _, item := range items {
-		call, _, ok := decodeCall(string(item), keys...)
-		if !ok {
-			return nil, 0, false
+// decodeCalls reads a list of calls at the start of a text, each with arguments under one of keys. left are the items
+// that are no calls, and from the first one that is no JSON on all of the text.
+func decodeCalls(text string, keys ...string) (calls []ToolCall, left string, size int) {
+	rest, ok := strings.CutPrefix(strings.TrimLeft(text, blank), "[")
+	var others []string
+	for ok {
+		rest = strings.TrimLeft(rest, blank)
+		if after, done := strings.CutPrefix(rest, "]"); done {
+			return calls, strings.Join(others, "\n"), len(text) - len(after)
 		}
-		calls = append(calls, call)
+		raw, n, isJSON := decodeValue(rest)
+		if !isJSON {
+			break
+		}
+		if call, _, isCall := decodeCall(raw, keys...); isCall {
+			calls = append(calls, call)
+		} else {
+			others = append(others, raw)
+		}
+		rest = strings.TrimPrefix(strings.TrimLeft(rest[n:], blank), ",")
 	}
-	return calls, int(d.InputOffset()), true
+	return calls, strings.Join(append(others, rest), "\n"), len(text)
 }
 
 // decodeCall reads an object at the start of a text, with a name and with arguments under one of keys.
@@ -210,14 +282,18 @@ func decodeCall(text string, keys ...string) (call ToolCall, size int, ok bool) 
 
 // decodeObject returns the JSON object that a text begins with, as it is written.
 func decodeObject(text string) (raw string, size int, ok bool) {
-	trimmed := strings.TrimLeft(text, " \t\r\n")
-	if !strings.HasPrefix(trimmed, "{") {
+	if trimmed := strings.TrimLeft(text, blank); !strings.HasPrefix(trimmed, "{") {
 		return "", 0, false
 	}
-	d := json.NewDecoder(strings.NewReader(trimmed))
-	var object json.RawMessage
-	if d.Decode(&object) != nil {
+	return decodeValue(text)
+}
+
+// decodeValue returns the JSON value that a text begins with, as it is written.
+func decodeValue(text string) (raw string, size int, ok bool) {
+	d := json.NewDecoder(strings.NewReader(text))
+	var value json.RawMessage
+	if d.Decode(&value) != nil {
 		return "", 0, false
 	}
-	return string(object), len(text) - len(trimmed) + int(d.InputOffset()), true
+	return string(value), int(d.InputOffset()), true
 }

@@ -8,25 +8,23 @@ import (
 // Marks of Gemma 4's calls.
 const gemmaStart, gemmaEnd, gemmaQuote = "<|tool_call>", "<tool_call|>", `<|"|>`
 
-// gemma reads <|tool_call>call:name{key:<|"|>text<|"|>,other:[1,true]}<tool_call|>, of Gemma 4.
-func gemma(text string, _ Tools) (calls []ToolCall, rest string, ok bool) {
-	return marked(text, gemmaStart, gemmaEnd, func(text string) (call ToolCall, ok bool) {
-		text, ok = strings.CutPrefix(strings.TrimSpace(text), "call:")
-		name, behind := cutBefore(text, "{")
-		g := gemmaText{text: behind}
-		object, whole := g.value()
-		return ToolCall{Name: strings.TrimSpace(name), Arguments: object},
-			ok && whole && g.atEnd() && strings.TrimSpace(name) != "" && strings.HasPrefix(object, "{")
-	})
+// gemma reads call:name{key:<|"|>text<|"|>,other:[1,true]}, of Gemma 4.
+func gemma(text string, tools Tools) (call ToolCall, rest string, ok bool) {
+	text, ok = strings.CutPrefix(strings.TrimLeft(text, blank), "call:")
+	name, behind := cutBefore(text, "{")
+	name = strings.TrimSpace(name)
+	g := gemmaText{text: behind, of: tools.parametersOf(name)}
+	object, whole := g.value("")
+	return ToolCall{Name: name, Arguments: object}, g.text,
+		ok && whole && name != "" && !strings.Contains(name, "<") && strings.HasPrefix(object, "{")
 }
 
 // gemmaText reads Gemma's values as JSON.
 type gemmaText struct {
 	text  string
 	depth int
+	of    parameters // of the tool, whose arguments are at depth 2
 }
-
-func (g *gemmaText) atEnd() bool { return strings.TrimSpace(g.text) == "" }
 
 // take takes a mark, if it comes next.
 func (g *gemmaText) take(mark string) (ok bool) {
@@ -34,8 +32,8 @@ func (g *gemmaText) take(mark string) (ok bool) {
 	return ok
 }
 
-// value reads an object, a list, a text between marks, or what stands there without.
-func (g *gemmaText) value() (value string, ok bool) {
+// value reads an object, a list, a text between marks, or what stands there without. key is that of a member.
+func (g *gemmaText) value(key string) (value string, ok bool) {
 	if g.depth++; g.depth > mostNested {
 		return "", false
 	}
@@ -55,15 +53,19 @@ func (g *gemmaText) value() (value string, ok bool) {
 		bare = g.text[:end]
 	}
 	g.text = g.text[len(bare):]
-	switch bare = strings.TrimSpace(bare); {
-	case bare == "":
+	if bare = strings.TrimSpace(bare); bare == "" || strings.Contains(bare, gemmaEnd) {
 		return "", false
-	case bare == "None":
-		return "null", true
-	case json.Valid([]byte(bare)):
-		return bare, true
 	}
-	return quoted(bare), true
+	as := []string{quoted(bare)}
+	if bare == "None" {
+		as = []string{"null", as[0]}
+	} else if json.Valid([]byte(bare)) {
+		as = []string{bare, as[0]}
+	}
+	if g.depth == 2 {
+		return g.of.prefer(key, as...), true
+	}
+	return as[0], true
 }
 
 // members reads what an object or a list has, up to its end.
@@ -74,7 +76,7 @@ func (g *gemmaText) members(end string, named bool) (list string, ok bool) {
 		if len(items) > 0 && !g.take(",") {
 			return "", false
 		}
-		key := ""
+		key, prefix := "", ""
 		if named {
 			if g.take(gemmaQuote) {
 				key, g.text, ok = strings.Cut(g.text, gemmaQuote+":")
@@ -82,17 +84,17 @@ func (g *gemmaText) members(end string, named bool) (list string, ok bool) {
 				key, g.text, ok = strings.Cut(g.text, ":")
 				key = strings.TrimSpace(key)
 			}
-			if !ok || key == "" || seen[key] {
+			if !ok || key == "" || seen[key] || strings.Contains(key, gemmaEnd) {
 				return "", false
 			}
 			seen[key] = true
-			key = quoted(key) + ": "
+			prefix = quoted(key) + ": "
 		}
-		value, ok := g.value()
+		value, ok := g.value(key)
 		if !ok {
 			return "", false
 		}
-		items = append(items, key+value)
+		items = append(items, prefix+value)
 	}
 	if named {
 		return "{" + strings.Join(items, ", ") + "}", true

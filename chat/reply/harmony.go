@@ -98,12 +98,12 @@ func splitHarmony(text string, open bool) (reasoning, rest string) {
 	return reasoning, strings.Join(bodies, "\n")
 }
 
-// harmony reads messages to functions. The other messages are the rest, their texts where it is of the final channel
-// and of the commentary alone.
-func harmony(text string, _ Tools) (calls []ToolCall, rest string, ok bool) {
+// harmony reads messages to functions. The other messages are the rest: their texts where it is of the final channel
+// and of the commentary alone, and as they are where they are calls that do not follow the form.
+func harmony(text string) (calls []ToolCall, rest string) {
 	list, ok := messages(text)
 	if !ok {
-		return nil, "", false
+		return nil, text
 	}
 	var whole, bodies []string
 	thinks := false
@@ -119,12 +119,13 @@ func harmony(text string, _ Tools) (calls []ToolCall, rest string, ok bool) {
 			raw, size, ok = "{}", len(m.body), true
 		}
 		if !ok || name == "" || strings.TrimSpace(m.body[size:]) != "" {
-			return nil, "", false
+			whole, bodies = append(whole, m.whole), append(bodies, m.whole)
+			continue
 		}
 		calls = append(calls, ToolCall{Name: name, Arguments: raw})
 	}
 	if thinks {
-		return calls, strings.Join(whole, ""), len(calls) > 0
+		return calls, strings.Join(whole, "")
 	}
-	return calls, strings.Join(bodies, "\n"), len(calls) > 0
+	return calls, strings.Join(bodies, "\n")
 }

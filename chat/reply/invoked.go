@@ -2,6 +2,7 @@ package reply
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 )
 
@@ -16,92 +17,84 @@ const (
 	givenStart, givenEnd         = "<" + dsml + `parameter name="`, "</" + dsml + "parameter>"
 )
 
-// kimi reads <|tool_call_begin|>functions.name:0<|tool_call_argument_begin|>{...}<|tool_call_end|>, of Kimi K2, within
-// the marks of a section.
-func kimi(text string, _ Tools) (calls []ToolCall, rest string, ok bool) {
-	before, behind, found := strings.Cut(text, kimiStart)
-	if !found {
-		return nil, "", false
+// blockStart and blockEnd are around the calls of DeepSeek V3.2, and of V4.
+var (
+	blockStart = [2]string{"<" + dsml + "function_calls>", "<" + dsml + "tool_calls>"}
+	blockEnd   = [2]string{"</" + dsml + "function_calls>", "</" + dsml + "tool_calls>"}
+)
+
+// kimi reads functions.name:0<|tool_call_argument_begin|>{...}, of Kimi K2.
+func kimi(text string) (call ToolCall, rest string, ok bool) {
+	id, behind, named := strings.Cut(text, kimiArgs)
+	raw, size, ok := decodeObject(behind)
+	id = strings.TrimSpace(id)
+	name := strings.TrimPrefix(id, functionsOf)
+	if at := strings.LastIndexByte(name, ':'); at >= 0 {
+		name = name[:at]
 	}
-	calls, after, ok := objects(behind, kimiCall, kimiDone, kimiEnd, func(text string) (call ToolCall, ok bool) {
-		id, text, named := strings.Cut(text, kimiArgs)
-		raw, size, isObject := decodeObject(text)
-		id = strings.TrimSpace(id)
-		name := strings.TrimPrefix(id, functionsOf)
-		if at := strings.LastIndexByte(name, ':'); at >= 0 {
-			name = name[:at]
-		}
-		return ToolCall{ID: id, Name: name, Arguments: raw},
-			named && isObject && name != "" && strings.TrimSpace(text[size:]) == ""
-	})
-	return calls, strings.TrimRight(before, " \n") + strings.TrimLeft(after, " \n"), ok
+	if !named || !ok || name == "" || strings.Contains(id, kimiCall) {
+		return call, "", false
+	}
+	return ToolCall{ID: id, Name: name, Arguments: raw}, behind[size:], true
 }
 
 // granite reads <|tool_call|>[{"name": ..., "arguments": {...}}], of Granite 3.
-func granite(text string, _ Tools) (calls []ToolCall, rest string, ok bool) {
-	before, behind, found := strings.Cut(text, graniteCall)
-	if !found {
-		before, behind, found = strings.Cut(text, callStart)
-	}
-	calls, size, ok := decodeCalls(behind, "arguments")
-	if !found || !ok {
-		return nil, "", false
-	}
-	return calls, before + strings.TrimLeft(behind[size:], "\n"), true
+func granite(text string, _ Tools) (calls []ToolCall, left string, size int) {
+	_, mark := first(text, []string{graniteCall, callStart})
+	calls, left, n := decodeCalls(text[len(mark):], "arguments")
+	return calls, left, len(mark) + n
 }
 
 // phi reads functools[{"name": ..., "arguments": {...}}], of Phi-4-mini.
-func phi(text string, _ Tools) (calls []ToolCall, rest string, ok bool) {
-	before, behind, found := strings.Cut(text, phiCalls+"[")
-	if !found {
-		return nil, "", false
-	}
-	calls, size, ok := decodeCalls("["+behind, "arguments", "parameters")
-	if !ok {
-		return nil, "", false
-	}
-	return calls, before + strings.TrimLeft(behind[size-1:], "\n"), true
+func phi(text string, _ Tools) (calls []ToolCall, left string, size int) {
+	calls, left, n := decodeCalls(text[len(phiCalls):], "arguments", "parameters")
+	return calls, left, len(phiCalls) + n
 }
 
 // deepSeekBlock reads a block of <｜DSML｜invoke name="f">, each with <｜DSML｜parameter name="key" string="true">, of
 // DeepSeek V3.2 and V4.
-func deepSeekBlock(text string, _ Tools) (calls []ToolCall, rest string, ok bool) {
-	for _, block := range []string{"function_calls>", "tool_calls>"} {
-		before, behind, found := strings.Cut(text, "<"+dsml+block)
-		if !found {
+func deepSeekBlock(text string, tools Tools) (calls []ToolCall, left string, size int) {
+	for i, start := range blockStart {
+		if !strings.HasPrefix(text, start) {
 			continue
 		}
-		inner, after, _ := strings.Cut(behind, "</"+dsml+block)
-		calls, left, ok := marked(inner, invokeStart, invokeEnd, invoked)
-		if !ok || strings.TrimSpace(left) != "" {
-			return nil, "", false
-		}
-		return calls, strings.TrimRight(before, "\n") + after, true
+		return section(start, invokeStart, invokeEnd, blockEnd[i], func(inner string) (ToolCall, string, bool) {
+			return invoked(inner, tools)
+		})(text, tools)
 	}
-	return nil, "", false
+	return nil, "", 0
 }
 
 // invoked reads a call behind its first mark.
-func invoked(text string) (call ToolCall, ok bool) {
+func invoked(text string, tools Tools) (call ToolCall, rest string, ok bool) {
 	name, text, ok := strings.Cut(text, `">`)
-	if !ok || name == "" {
-		return call, false
+	if !ok || name == "" || strings.ContainsAny(name, "<\n") {
+		return call, "", false
 	}
-	var list []string
-	seen := map[string]bool{}
-	for text = strings.TrimLeft(text, " \n"); text != ""; text = strings.TrimLeft(text, " \n") {
-		text, ok = strings.CutPrefix(text, givenStart)
+	a := arguments{of: tools.parametersOf(name)}
+	for {
+		text = strings.TrimLeft(text, blank)
+		if text, ok = strings.CutPrefix(text, givenStart); !ok {
+			return ToolCall{Name: name, Arguments: a.unwrapped()}, text, true
+		}
 		head, behind, named := strings.Cut(text, `">`)
 		key, isText, typed := strings.Cut(head, `" string="`)
 		value, after, ended := strings.Cut(behind, givenEnd)
-		if !ok || !named || !typed || !ended || seen[key] || isText != "true" && !json.Valid([]byte(value)) {
-			return call, false
+		if !named || !typed || !ended || strings.Contains(value, invokeEnd) {
+			return call, "", false
 		}
-		if isText == "true" {
-			value = quoted(value)
+		as := []string{quoted(value)}
+		if trimmed := strings.TrimSpace(value); json.Valid([]byte(trimmed)) {
+			as = append(as, trimmed)
 		}
-		seen[key] = true
-		list, text = append(list, quoted(key)+": "+strings.TrimSpace(value)), after
+		if isText != "true" {
+			if slices.Reverse(as); len(as) == 1 && !a.of.takes(key, as[0]) {
+				return call, "", false
+			}
+		}
+		if !a.addJSON(key, a.of.prefer(key, as...)) {
+			return call, "", false
+		}
+		text = after
 	}
-	return ToolCall{Name: name, Arguments: "{" + strings.Join(list, ", ") + "}"}, true
 }

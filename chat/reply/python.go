@@ -16,28 +16,49 @@ const (
 	mostNested             = 10_000                                   // of values, as of encoding/json
 )
 
-// pythonic reads [f(a=1, b='x'), g()], of Llama 3.2, Llama 4 and others: the whole text is a list of calls.
-func pythonic(text string, _ Tools) (calls []ToolCall, rest string, ok bool) {
-	text = strings.TrimSpace(text)
-	text = strings.TrimSuffix(strings.TrimPrefix(text, pythonStart), pythonEnd)
-	p := python{text: text}
+// pythonic reads [f(a=1, b='x'), g()], of Llama 3.2, Llama 4 and others: the whole text is a list of calls, and all of
+// them follow the form, or none is one.
+func pythonic(text string) (calls []ToolCall, rest string) {
+	list := strings.TrimSpace(text)
+	list = strings.TrimSuffix(strings.TrimPrefix(list, pythonStart), pythonEnd)
+	p := python{text: list}
 	if !p.take('[') {
-		return nil, "", false
+		return nil, text
 	}
-	calls, ok = p.calls(func() bool { return p.take(',') })
-	return calls, "", ok && p.take(']') && p.atEnd()
+	for more := true; more; more = p.take(',') {
+		call, ok := p.call()
+		if !ok {
+			return nil, text
+		}
+		calls = append(calls, call)
+	}
+	if !p.take(']') || !p.atEnd() {
+		return nil, text
+	}
+	return calls, ""
 }
 
-// olmo reads calls of Python in lines between marks, of OLMo 3. They may stand in other text.
-func olmo(text string, _ Tools) (calls []ToolCall, rest string, ok bool) {
-	before, behind, found := strings.Cut(text, callsStart)
-	if !found {
-		return nil, "", false
+// olmo reads calls of Python in lines between marks, of OLMo 3.
+func olmo(text string, _ Tools) (calls []ToolCall, left string, size int) {
+	p := python{text: text[len(callsStart):]}
+	var others []string
+	for {
+		p.skip()
+		if rest, over := strings.CutPrefix(p.text, callsEnd); over {
+			return calls, strings.Join(others, "\n"), len(text) - len(rest)
+		}
+		of := p
+		if call, ok := of.call(); ok {
+			calls, p.text = append(calls, call), of.text
+			p.take(',')
+			continue
+		}
+		at, mark := first(p.text, []string{"\n", callsEnd}) // what is no call has a line
+		if mark == "" {
+			return nil, "", 0
+		}
+		others, p.text = append(others, p.text[:at]), p.text[at:]
 	}
-	p := python{text: behind}
-	calls, ok = p.calls(func() bool { p.take(','); p.skip(); return !strings.HasPrefix(p.text, callsEnd) })
-	after, ended := strings.CutPrefix(p.text, callsEnd)
-	return calls, strings.TrimRight(before, " \n") + strings.TrimLeft(after, "\n"), ok && ended
 }
 
 // python reads what Python writes of values and calls, as JSON.
@@ -46,25 +67,17 @@ type python struct {
 	depth int
 }
 
-// calls reads calls of functions, as long as more says that there are more.
-func (p *python) calls(more func() bool) (calls []ToolCall, ok bool) {
-	for {
-		name := p.name()
-		if name == "" || !p.take('(') {
-			return nil, false
-		}
-		arguments, ok := p.members(')', func() (string, bool) {
-			key := p.name()
-			return key, key != "" && !strings.Contains(key, ".") && p.take('=')
-		})
-		if !ok {
-			return nil, false
-		}
-		calls = append(calls, ToolCall{Name: name, Arguments: arguments})
-		if !more() {
-			return calls, true
-		}
+// call reads a call of a function.
+func (p *python) call() (call ToolCall, ok bool) {
+	call.Name = p.name()
+	if call.Name == "" || !p.take('(') {
+		return call, false
 	}
+	call.Arguments, ok = p.members(')', func() (string, bool) {
+		key := p.name()
+		return key, key != "" && !strings.Contains(key, ".") && p.take('=')
+	})
+	return call, ok
 }
 
 func (p *python) skip() { p.text = strings.TrimLeft(p.text, " \t\r\n") }

@@ -9,14 +9,14 @@ import (
 type thinking struct {
 	names      []string // vLLM's
 	start, end string
-	label      string // what the reasoning begins with that is no part of it
+	label      string // a first line of the reasoning that is no part of it
 	harmony    bool   // it is the form of messages of that name
 }
 
 var thinkings = []thinking{
 	{names: []string{"mistral"}, start: "[THINK]", end: "[/THINK]"},
 	{names: []string{"seed_oss"}, start: "<seed:think>", end: "</seed:think>"},
-	{names: []string{"gemma4"}, start: "<|channel>", end: "<channel|>", label: "thought\n"},
+	{names: []string{"gemma4"}, start: "<|channel>", end: "<channel|>", label: "thought"},
 	{names: []string{"granite"}, start: "Here is my thought process:", end: "Here is my response:"},
 	{names: []string{"qwen3", "deepseek_r1", "deepseek_v3", "deepseek_v4", "glm45", "kimi_k2", "olmo3"},
 		start: "<think>", end: "</think>"},
@@ -45,12 +45,13 @@ func thinkingIn(template string) *thinking {
 
 // split returns the reasoning and what follows it, the end of text. The reasoning begins with the text where that is
 // open, where the start mark stands first, or where an end mark comes without one; else there is none. Without an end
-// mark all of it is reasoning: the completion ended within.
+// mark all of it is reasoning, and it is still open: the completion ended within.
 //
 // Blank lines around both parts are not theirs: chat templates that put the parts together write them.
-func (t *thinking) split(text string, open bool) (reasoning, rest string) {
+func (t *thinking) split(text string, open bool) (reasoning, rest string, still bool) {
 	if t.harmony {
-		return splitHarmony(text, open)
+		reasoning, rest = splitHarmony(text, open)
+		return reasoning, rest, false
 	}
 	body, started := strings.CutPrefix(strings.TrimLeft(text, " \n"), t.start)
 	if !started {
@@ -58,8 +59,15 @@ func (t *thinking) split(text string, open bool) (reasoning, rest string) {
 	}
 	reasoning, rest, ended := strings.Cut(body, t.end)
 	if !started && !open && (!ended || strings.Contains(reasoning, t.start)) {
-		return "", text
+		return "", text, false
 	}
-	reasoning = strings.TrimPrefix(reasoning, t.label)
-	return strings.Trim(reasoning, "\n"), strings.TrimLeft(rest, "\n")
+	return reasoning, strings.TrimLeft(rest, "\n"), !ended
+}
+
+// trimmed is a reasoning without its label, and without blank lines around it.
+func (t *thinking) trimmed(reasoning string) string {
+	if behind, labelled := strings.CutPrefix(reasoning, t.label); labelled && (behind == "" || behind[0] == '\n') {
+		reasoning = behind
+	}
+	return strings.Trim(reasoning, "\n")
 }

@@ -177,7 +177,11 @@ func (f *Forms) ReasoningMarks() (start, end string, ok bool) {
 
 // Opens says whether a prompt ends with the opening of reasoning, so that the completion begins within it.
 func (f *Forms) Opens(prompt string) bool {
-	return f.reasoning != nil && strings.HasSuffix(strings.TrimRight(prompt, " \n"), f.reasoning.start)
+	if f.reasoning == nil {
+		return false
+	}
+	prompt = strings.TrimSuffix(strings.TrimRight(prompt, " \n"), f.reasoning.label)
+	return strings.HasSuffix(prompt, f.reasoning.start)
 }
 
 // Within says whether a text ends within reasoning.
@@ -196,18 +200,30 @@ func (f *Forms) Parse(text string, open bool, tools Tools) Parsed {
 	p := Parsed{Text: text}
 	before := ""
 	if f.reasoning != nil && !(f.reasoning.harmony && f.KeepReasoning) {
-		p.Reasoning, p.Text = f.reasoning.split(text, open)
+		p.Reasoning, p.Text = f.split(text, open, tools)
 		if f.KeepReasoning {
 			before, p.Reasoning = text[:len(text)-len(p.Text)], ""
 		}
 	}
 	if f.calls != nil {
-		if calls, rest, ok := f.calls.parse(p.Text, tools); ok {
+		if calls, _, rest := f.calls.take(p.Text, tools); len(calls) > 0 {
 			p.ToolCalls, p.Text = calls, strings.Trim(rest, "\n")
 		}
 	}
 	p.Text = before + p.Text
 	return p
+}
+
+// split returns the reasoning and what follows it, the end of text. Reasoning without an end ends with the first call
+// that follows the form, as the models' own servers have it.
+func (f *Forms) split(text string, open bool, tools Tools) (reasoning, rest string) {
+	reasoning, rest, still := f.reasoning.split(text, open)
+	if still && f.calls != nil && f.calls.marked() {
+		if calls, thought, _ := f.calls.take(reasoning, tools); len(calls) > 0 {
+			reasoning, rest = thought, reasoning[len(thought):]
+		}
+	}
+	return f.reasoning.trimmed(reasoning), rest
 }
 
 // Identify gives each call that has no id one. It depends on the row's id, the generation and the call's place alone.

@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -52,8 +54,17 @@ func TestReasoning(t *testing.T) {
 		}
 	}
 	f, _ := New("gemma4", None, "")
-	if p := f.Parse("<|channel>thought\na step<channel|>the answer", false, ""); p.Reasoning != "a step" {
-		t.Errorf("%+v", p)
+	for text, want := range map[string]Parsed{
+		"<|channel>thought\na step<channel|>the answer":    {Reasoning: "a step", Text: "the answer"},
+		"<|channel>thought<channel|>the answer":            {Text: "the answer"},
+		"<|channel>thought\n<channel|>the answer":          {Text: "the answer"},
+		"<|channel>thought":                                {},
+		"<|channel>thoughts on it<channel|>the answer":     {Reasoning: "thoughts on it", Text: "the answer"},
+		"<|channel>thought\nthought\n<channel|>the answer": {Reasoning: "thought", Text: "the answer"},
+	} {
+		if p := f.Parse(text, false, ""); !reflect.DeepEqual(p, want) {
+			t.Errorf("%q: %+v", text, p)
+		}
 	}
 }
 
@@ -74,6 +85,9 @@ func TestOpens(t *testing.T) {
 		if f.Within(text) != want {
 			t.Errorf("%q: %v", text, !want)
 		}
+	}
+	if f, _ := New("gemma4", None, ""); !f.Opens("<|turn>model\n<|channel>thought\n") || f.Opens("a thought\n") {
+		t.Error("the first line of Gemma's reasoning in the prompt")
 	}
 	var none Forms
 	if none.Opens("<think>") {
@@ -103,8 +117,9 @@ func TestToolCalls(t *testing.T) {
 			{"before text", "<tool_call>" + s + "</tool_call>\nI wait.", []ToolCall{sea}, "I wait."},
 			{"without its end mark", "<tool_call>\n" + a, []ToolCall{add}, ""},
 			{"cut off", "<tool_call>\n" + a[:len(a)-1], nil, "<tool_call>\n" + a[:len(a)-1]},
-			{"one of two cut off", "<tool_call>" + a + "</tool_call><tool_call>{", nil,
-				"<tool_call>" + a + "</tool_call><tool_call>{"},
+			{"one of two cut off", "<tool_call>" + a + "</tool_call><tool_call>{", []ToolCall{add}, "<tool_call>{"},
+			{"without the mark between two", "<tool_call>" + a + "\n<tool_call>" + s + "</tool_call>",
+				[]ToolCall{add, sea}, ""},
 			{"arguments as text", `<tool_call>{"name": "add", "arguments": "{\"a\": 1}"}</tool_call>`,
 				[]ToolCall{add}, ""},
 			{"arguments of no object", `<tool_call>{"name": "add", "arguments": "one"}</tool_call>`, nil,
@@ -146,6 +161,9 @@ func TestToolCalls(t *testing.T) {
 			{"by name with an id", `[TOOL_CALLS]add[CALL_ID]abcdefghi[ARGS]{"a": 1}`,
 				[]ToolCall{{"abcdefghi", "add", `{"a": 1}`}}, ""},
 			{"cut off", `[TOOL_CALLS]add{"a": 1`, nil, `[TOOL_CALLS]add{"a": 1`},
+			{"one of a list cut off", `[TOOL_CALLS][` + a + `, {"name": "f`, []ToolCall{add}, `{"name": "f`},
+			{"one of a list is none", `[TOOL_CALLS][{"name": "f"}, ` + a + `] So.`, []ToolCall{add},
+				`{"name": "f"} So.`},
 			{"list cut off", `[TOOL_CALLS][{"name": "add"`, nil, `[TOOL_CALLS][{"name": "add"`},
 			{"no object", "[TOOL_CALLS] nothing", nil, "[TOOL_CALLS] nothing"},
 			{"no name", `[TOOL_CALLS]{"a": 1}`, nil, `[TOOL_CALLS]{"a": 1}`},
@@ -182,6 +200,113 @@ func TestBoth(t *testing.T) {
 	p = f.Parse(text, false, "")
 	if !reflect.DeepEqual(p, Parsed{"", text[:strings.Index(text, "\n<tool_call>{\"name")], want}) {
 		t.Errorf("%+v", p)
+	}
+}
+
+// TestCallsAmongOthers finds the calls of each form in reasoning that does not end, between texts, and beside a call
+// that is cut off.
+func TestCallsAmongOthers(t *testing.T) {
+	for name, form := range requiredForms {
+		for parser, marks := range map[string][2]string{"qwen3": {"<think>", "</think>"},
+			"mistral": {"[THINK]", "[/THINK]"}, "seed_oss": {"<seed:think>", "</seed:think>"},
+			"gemma4": {"<|channel>thought\n", "<channel|>"}} {
+			f, err := New(parser, form.parser, form.template)
+			if err != nil {
+				t.Fatal(err)
+			}
+			call := form.call("add", `{"a": 1}`)
+			want := []ToolCall{{Name: "add", Arguments: `{"a": 1}`}}
+			expect := func(text string, open bool, want Parsed) {
+				t.Helper()
+				p := f.Parse(text, open, someTools)
+				for i := range p.ToolCalls {
+					p.ToolCalls[i].ID = ""
+				}
+				if !reflect.DeepEqual(p, want) {
+					t.Errorf("%s: %q is %+v", name, text, p)
+				}
+			}
+			expect(marks[0]+"so\n"+marks[1]+"\n\n"+call, false, Parsed{"so", "", want})
+			// One that is closed is reasoning.
+			expect(marks[0]+"so"+call+marks[1]+"yes", false, Parsed{Reasoning: "so" + call, Text: "yes"})
+			if f.calls.whole == nil {
+				expect("Yes.\n\n"+call+"\n\nThen.", false, Parsed{"", "Yes.\n\nThen.", want})
+				expect("Yes. "+call, false, Parsed{"", "Yes.", want})
+			}
+			if !f.calls.marked() {
+				expect(marks[0]+"so"+call, false, Parsed{Reasoning: "so" + call})
+				continue
+			}
+			expect(marks[0]+"so\n"+call, false, Parsed{"so", "", want})
+			expect("so"+call, true, Parsed{"so", "", want})
+			expect(call+"\nThen.", true, Parsed{"", "Then.", want})
+			start := f.calls.starts[0]
+			expect(marks[0]+"so "+start+"` is a mark", false, Parsed{Reasoning: "so " + start + "` is a mark"})
+			expect(marks[0]+"so "+start, false, Parsed{Reasoning: "so " + start})
+			f.KeepReasoning = true
+			expect(marks[0]+"so\n"+call, false, Parsed{"", marks[0] + "so\n", want})
+		}
+	}
+}
+
+// TestGoodCallsStay reads the calls that follow their form where others do not, and leaves these in the text.
+func TestGoodCallsStay(t *testing.T) {
+	const tools = `[{"function": {"name": "f", "parameters": {"properties": {"n": {"type": "integer"}}}}}]`
+	item := func(n int) string { return `{"name": "f", "arguments": {"n": ` + strconv.Itoa(n) + `}}` }
+	kimi := func(n int) string {
+		return kimiCall + "functions.f:0" + kimiArgs + `{"n": ` + strconv.Itoa(n) + `}` + kimiDone
+	}
+	deep := func(n int) string { return deepCall + "f" + deepSep + `{"n": ` + strconv.Itoa(n) + `}` + deepDone }
+	invoke := func(n int) string {
+		return invokeStart + `f">` + givenStart + `n" string="false">` + strconv.Itoa(n) + givenEnd + "\n" + invokeEnd
+	}
+	gemma := func(n int) string { return gemmaStart + "call:f{n:" + strconv.Itoa(n) + "}" + gemmaEnd }
+	glm := func(n int) string {
+		return callStart + "f\n" + keyStart + "n" + keyEnd + valueStart + strconv.Itoa(n) + valueEnd + callEnd
+	}
+	coder := func(n int) string {
+		return callStart + "<function=f><parameter=n>" + strconv.Itoa(n) + "</parameter></function>" + callEnd
+	}
+	hermes := func(n int) string { return callStart + item(n) + callEnd }
+	for parser, of := range map[string]struct {
+		one                    func(n int) string
+		before, between, after string
+		bad                    []string
+	}{
+		"hermes": {hermes, "", "\n", "", []string{callStart + `{"name": "f"}` + callEnd,
+			callStart + `{"name": ` + callEnd}},
+		"mistral":        {item, toolCalls + "[", ", ", "]", []string{`{"name": "f"}`, "7"}},
+		"granite":        {item, graniteCall + "[", ", ", "]", []string{`{"name": "f"}`, "[]"}},
+		"phi4_mini_json": {item, phiCalls + "[", ", ", "]", []string{`{"name": "f"}`}},
+		"llama3_json":    {item, "", "; ", "", []string{`{"name": "f"}`}},
+		"qwen3_coder": {coder, "", "\n", "", []string{callStart + "<function=f><parameter=n>1</function>" + callEnd,
+			callStart + "f" + callEnd, callStart + "<function=f>1</function>" + callEnd}},
+		"glm45":  {glm, "", "\n", "", []string{callStart + "f" + keyStart + "n" + keyEnd + "1" + callEnd}},
+		"gemma4": {gemma, "", "", "", []string{gemmaStart + "call:f{n:1" + gemmaEnd, gemmaStart + "f{}" + gemmaEnd}},
+		"kimi_k2": {kimi, kimiStart, "", kimiEnd, []string{
+			kimiCall + "functions.f:0" + kimiArgs + `{"n": 1` + kimiDone, kimiCall + "f" + kimiDone, "so"}},
+		"deepseek_v3": {deep, deepStart, "\n", deepEnd, []string{deepCall + "f" + deepSep + `{"n": 1` + deepDone,
+			deepCall + "f{}" + deepDone}},
+		"deepseek_v4": {invoke, blockStart[1] + "\n", "\n", "\n" + blockEnd[1], []string{
+			invokeStart + `f">` + givenStart + `n">1` + givenEnd + invokeEnd,
+			invokeStart + `f">` + givenStart + `n" string="false">one` + givenEnd + invokeEnd}},
+	} {
+		f, err := New(None, parser, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, bad := range of.bad {
+			for at := range 3 {
+				parts := []string{of.one(1), of.one(2)}
+				parts = slices.Insert(parts, at, bad)
+				text := of.before + strings.Join(parts, of.between) + of.after
+				p := f.Parse(text, false, tools)
+				if len(p.ToolCalls) != 2 || p.ToolCalls[0].Arguments != `{"n": 1}` ||
+					p.ToolCalls[1].Arguments != `{"n": 2}` || !strings.Contains(p.Text, bad) {
+					t.Errorf("%s: %q is %+v", parser, text, p)
+				}
+			}
+		}
 	}
 }
 

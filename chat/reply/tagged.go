@@ -1,9 +1,6 @@
 package reply
 
-import (
-	"encoding/json"
-	"strings"
-)
+import "strings"
 
 // Marks of calls with a mark for each argument.
 const (
@@ -14,117 +11,83 @@ const (
 	valueStart, valueEnd         = "<arg_value>", "</arg_value>"
 )
 
-// Tools are the tools that a row has, as a JSON list; "" for none. Forms without types take those of the arguments from
-// there.
-type Tools string
-
-// isText says that an argument of a tool is text: the schema says so, or nothing.
-func (t Tools) isText(tool, argument string) bool {
-	var list []struct {
-		Function struct {
-			Name       string
-			Parameters struct {
-				Properties map[string]struct{ Type any }
-			}
-		}
-	}
-	if json.Unmarshal([]byte(t), &list) != nil {
-		return true
-	}
-	for _, of := range list {
-		if of.Function.Name == tool {
-			property, known := of.Function.Parameters.Properties[argument]
-			return !known || property.Type == "string"
-		}
-	}
-	return true
-}
-
-// argument is a value as JSON: what is written, where that is JSON or a value of Python and the argument is none of
-// text, else text.
-func (t Tools) argument(tool, name, value string) string {
-	if trimmed := strings.TrimSpace(value); !t.isText(tool, name) {
-		if json.Valid([]byte(trimmed)) {
-			return trimmed
-		}
-		p := python{text: trimmed} // as templates write values that they do not make JSON of
-		if v, ok := p.value(); ok && p.atEnd() {
-			return v
-		}
-	}
-	return quoted(value)
-}
-
-// marked reads calls between two marks, each by one. The end of the text may stand for the last end mark.
-func marked(text, start, end string, one func(inner string) (ToolCall, bool)) (calls []ToolCall, rest string, ok bool) {
-	var left strings.Builder
-	for {
-		before, behind, found := strings.Cut(text, start)
-		if !found {
-			left.WriteString(text)
-			return calls, left.String(), len(calls) > 0
-		}
-		left.WriteString(strings.TrimRight(before, "\n"))
-		inner, after, _ := strings.Cut(behind, end)
-		call, ok := one(inner)
+// between returns what reads one call between two marks. one reads it behind the first one. The start of the next call,
+// or the end of the text, may stand for the end mark.
+func between(start, end string, one func(inner string, tools Tools) (call ToolCall, rest string, ok bool)) func(string,
+	Tools) ([]ToolCall, string, int) {
+	return func(text string, tools Tools) (calls []ToolCall, left string, size int) {
+		call, rest, ok := one(text[len(start):], tools)
 		if !ok {
-			return nil, "", false
+			return nil, "", 0
 		}
-		calls, text = append(calls, call), strings.TrimLeft(after, "\n")
+		if rest, ok = ended(rest, end, start); !ok {
+			return nil, "", 0
+		}
+		return []ToolCall{call}, "", len(text) - len(rest)
 	}
 }
 
-// qwenCoder reads <tool_call><function=name><parameter=key>value</parameter></function></tool_call>, of Qwen3-Coder.
-func qwenCoder(text string, tools Tools) (calls []ToolCall, rest string, ok bool) {
-	return marked(text, callStart, callEnd, tools.function)
-}
-
-// seed is qwenCoder with the marks of Seed-OSS.
-func seed(text string, tools Tools) (calls []ToolCall, rest string, ok bool) {
-	return marked(text, seedStart, seedEnd, tools.function)
-}
-
-// function reads <function=name>...</function>.
-func (t Tools) function(text string) (call ToolCall, ok bool) {
-	text, ok = strings.CutPrefix(strings.TrimSpace(text), functionStart)
-	inner, ended := strings.CutSuffix(text, functionEnd)
-	name, text, named := strings.Cut(inner, ">")
-	if !ok || !ended || !named || name == "" {
-		return call, false
+// functionBetween returns what reads <function=name>...</function> between two marks, of Qwen3-Coder and Seed-OSS. Each
+// of the marks may be missing.
+func functionBetween(start, end string) func(string, Tools) ([]ToolCall, string, int) {
+	return func(text string, tools Tools) (calls []ToolCall, left string, size int) {
+		call, rest, ok := function(strings.TrimPrefix(text, start), end, tools)
+		if !ok {
+			return nil, "", 0
+		}
+		if after, ended := strings.CutPrefix(strings.TrimLeft(rest, blank), end); ended {
+			rest = after
+		}
+		return []ToolCall{call}, "", len(text) - len(rest)
 	}
-	a := arguments{of: t, tool: name}
-	for text = strings.TrimLeft(text, " \n"); text != ""; text = strings.TrimLeft(text, " \n") {
+}
+
+// function reads <function=name><parameter=key>value</parameter></function>. A value that has the end mark of a call in
+// it has lost its own.
+func function(text, end string, tools Tools) (call ToolCall, rest string, ok bool) {
+	text, ok = strings.CutPrefix(strings.TrimLeft(text, blank), functionStart)
+	name, text, named := strings.Cut(text, ">")
+	if !ok || !named || name == "" || strings.ContainsAny(name, "<\n") {
+		return call, "", false
+	}
+	a := arguments{of: tools.parametersOf(name)}
+	for {
+		text = strings.TrimLeft(text, blank)
+		if rest, ok = strings.CutPrefix(text, functionEnd); ok {
+			return ToolCall{Name: name, Arguments: a.object()}, rest, true
+		}
 		text, ok = strings.CutPrefix(text, parameterStart)
 		key, behind, named := strings.Cut(text, ">")
 		value, after, ended := strings.Cut(behind, parameterEnd)
-		if !ok || !named || !ended || !a.add(key, strings.TrimSuffix(strings.TrimPrefix(value, "\n"), "\n")) {
-			return call, false
+		if !ok || !named || !ended || strings.Contains(value, end) ||
+			!a.add(key, strings.TrimSuffix(strings.TrimPrefix(value, "\n"), "\n")) {
+			return call, "", false
 		}
 		text = after
 	}
-	return ToolCall{Name: name, Arguments: a.object()}, true
 }
 
-// glm reads <tool_call>name<arg_key>key</arg_key><arg_value>value</arg_value></tool_call>, of GLM-4.5.
-func glm(text string, tools Tools) (calls []ToolCall, rest string, ok bool) {
-	return marked(text, callStart, callEnd, func(text string) (call ToolCall, ok bool) {
-		name, text := cutBefore(text, keyStart)
-		if name = strings.TrimSpace(name); name == "" || strings.ContainsAny(name, "<{") {
-			return call, false
+// glm reads name<arg_key>key</arg_key><arg_value>value</arg_value>, of GLM-4.5.
+func glm(text string, tools Tools) (call ToolCall, rest string, ok bool) {
+	at, mark := first(text, []string{keyStart, callEnd})
+	name := strings.TrimSpace(text[:at])
+	if mark == "" || name == "" || strings.ContainsAny(name, "<{") {
+		return call, "", false
+	}
+	a := arguments{of: tools.parametersOf(name)}
+	for text = text[at:]; ; {
+		text = strings.TrimLeft(text, blank)
+		if text, ok = strings.CutPrefix(text, keyStart); !ok {
+			return ToolCall{Name: name, Arguments: a.object()}, text, true
 		}
-		a := arguments{of: tools, tool: name}
-		for text != "" {
-			text, ok = strings.CutPrefix(text, keyStart)
-			key, behind, named := strings.Cut(text, keyEnd)
-			behind, hasValue := strings.CutPrefix(strings.TrimLeft(behind, " \n"), valueStart)
-			value, after, ended := strings.Cut(behind, valueEnd)
-			if !ok || !named || !hasValue || !ended || !a.add(key, value) {
-				return call, false
-			}
-			text = strings.TrimLeft(after, " \n")
+		key, behind, named := strings.Cut(text, keyEnd)
+		behind, hasValue := strings.CutPrefix(strings.TrimLeft(behind, blank), valueStart)
+		value, after, ended := strings.Cut(behind, valueEnd)
+		if !named || !hasValue || !ended || strings.Contains(value, callEnd) || !a.add(key, value) {
+			return call, "", false
 		}
-		return ToolCall{Name: name, Arguments: a.object()}, true
-	})
+		text = after
+	}
 }
 
 // cutBefore cuts a text before the first mark.
@@ -135,24 +98,29 @@ func cutBefore(text, mark string) (before, rest string) {
 	return text, ""
 }
 
-// arguments are those of a call, with their types of the tools.
+// arguments are those of a call, with their types by the parameters of the tool.
 type arguments struct {
-	of   Tools
-	tool string
+	of   parameters
 	list []string
 	seen map[string]bool
 }
 
-// add adds an argument. It returns false for one that is there already.
-func (a *arguments) add(key, value string) bool {
-	if key = strings.TrimSpace(key); key == "" || a.seen[key] {
+// add adds an argument that is written as text. It returns false for one that is there already.
+func (a *arguments) add(key, text string) bool {
+	key = strings.TrimSpace(key)
+	return a.addJSON(key, a.of.argument(key, text))
+}
+
+// addJSON adds an argument as JSON. It returns false for one that is there already.
+func (a *arguments) addJSON(key, value string) bool {
+	if key == "" || a.seen[key] {
 		return false
 	}
 	if a.seen == nil {
 		a.seen = map[string]bool{}
 	}
 	a.seen[key] = true
-	a.list = append(a.list, quoted(key)+": "+a.of.argument(a.tool, key, value))
+	a.list = append(a.list, quoted(key)+": "+value)
 	return true
 }
 
@@ -164,67 +132,59 @@ const (
 	deepCall, deepSep, deepDone = "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "<｜tool▁call▁end｜>"
 )
 
-// deepSeek reads calls of DeepSeek: of V3 and R1 with the type before the name, and the arguments in a block of JSON
+// deepSeek reads a call of DeepSeek: of V3 and R1 with the type before the name, and the arguments in a block of JSON
 // behind it; of V3.1 the name, and the arguments.
-func deepSeek(text string, _ Tools) (calls []ToolCall, rest string, ok bool) {
-	before, behind, found := strings.Cut(text, deepStart)
-	if !found {
-		return nil, "", false
+func deepSeek(text string) (call ToolCall, rest string, ok bool) {
+	name, behind, named := strings.Cut(text, deepSep)
+	if !named {
+		return call, "", false
 	}
-	calls, after, ok := objects(behind, deepCall, deepDone, deepEnd, func(text string) (call ToolCall, ok bool) {
-		name, text, named := strings.Cut(text, deepSep)
-		if kind, fenced, isBlock := strings.Cut(text, "\n```json\n"); isBlock {
-			if name != "function" {
-				return call, false
-			}
-			name, text = kind, strings.TrimSuffix(strings.TrimSpace(fenced), "```")
+	kind, fenced, isBlock := strings.Cut(behind, "\n```json\n")
+	if isBlock = isBlock && !strings.Contains(kind, "{"); isBlock {
+		if name != "function" {
+			return call, "", false
 		}
-		raw, size, isObject := decodeObject(text)
-		return ToolCall{Name: strings.TrimSpace(name), Arguments: raw},
-			named && isObject && strings.TrimSpace(name) != "" && strings.TrimSpace(text[size:]) == ""
-	})
-	return calls, strings.TrimRight(before, "\n") + after, ok
+		name, behind = kind, fenced
+	}
+	raw, size, ok := decodeObject(behind)
+	if name = strings.TrimSpace(name); !ok || name == "" || strings.Contains(name, deepCall) {
+		return call, "", false
+	}
+	rest = strings.TrimLeft(behind[size:], blank)
+	if isBlock {
+		rest = strings.TrimPrefix(rest, "```")
+	}
+	return ToolCall{Name: name, Arguments: raw}, rest, true
 }
 
-// objects reads calls between two marks, each by one, up to a mark that ends all of them. Their arguments are JSON, in
-// whose texts the marks may stand. The end of the text may stand for the last end marks.
-func objects(text, start, end, last string, one func(inner string) (ToolCall, bool)) (calls []ToolCall, rest string,
-	ok bool) {
-	for {
-		trimmed := strings.TrimSpace(text)
-		if trimmed == "" && len(calls) > 0 {
-			return calls, "", true
-		}
-		text = strings.TrimLeft(text, " \n")
-		if after, ended := strings.CutPrefix(text, last); ended && len(calls) > 0 {
-			return calls, after, true
-		}
-		behind, found := strings.CutPrefix(text, start)
-		if !found {
-			return nil, "", false
-		}
-		var call ToolCall
-		for size, found := 0, false; !found; {
-			// What ends within a text of the arguments is no object yet.
-			at := nearest(behind[size:], end, last)
-			inner := behind[:size+at]
-			if call, found = one(inner); found {
-				text = strings.TrimPrefix(behind[len(inner):], end)
-			} else if size += at + 1; size > len(behind) {
-				return nil, "", false
+// section returns what reads calls between two marks each, within a section that start and last mark. one reads a call
+// behind its first mark. The end of the text may stand for the last end marks. Calls that do not follow the form are
+// left.
+func section(start, call, done, last string, one func(inner string) (ToolCall, string, bool)) func(string,
+	Tools) ([]ToolCall, string, int) {
+	return func(whole string, _ Tools) (calls []ToolCall, left string, size int) {
+		text := whole[len(start):]
+		var others []string
+		for {
+			text = strings.TrimLeft(text, blank)
+			rest, over := strings.CutPrefix(text, last)
+			if over || text == "" {
+				return calls, strings.Join(others, "\n"), len(whole) - len(rest)
 			}
+			if behind, found := strings.CutPrefix(text, call); found {
+				if c, after, ok := one(behind); ok {
+					if after, ok = ended(after, done, last); ok {
+						calls, text = append(calls, c), after
+						continue
+					}
+				}
+			}
+			// What is no call ends with its end mark, or where something else begins.
+			at, mark := first(text[1:], []string{call, done, last})
+			if at++; mark == done {
+				at += len(done)
+			}
+			others, text = append(others, text[:at]), text[at:]
 		}
-		calls = append(calls, call)
 	}
-}
-
-// nearest is where the first of two marks stands, or the end of the text.
-func nearest(text, a, b string) int {
-	at := len(text)
-	for _, mark := range []string{a, b} {
-		if i := strings.Index(text[:at], mark); i >= 0 {
-			at = i
-		}
-	}
-	return at
 }

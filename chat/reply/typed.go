@@ -1,0 +1,329 @@
+package reply
+
+import (
+	"bytes"
+	"encoding/json"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Tools are the tools that a row has, as a JSON list; "" for none. Forms that write arguments as bare text take their
+// types from there.
+type Tools string
+
+// parameters are those of a tool: a JSON schema, whatever is wrong with it. What it does not say, it allows.
+type parameters struct{ root any }
+
+// parametersOf returns the parameters of the tool of a name, none where there is no such tool.
+func (t Tools) parametersOf(name string) parameters {
+	var list []struct {
+		Function struct {
+			Name       string
+			Parameters json.RawMessage
+		}
+	}
+	if json.Unmarshal([]byte(t), &list) != nil {
+		return parameters{}
+	}
+	for _, of := range list {
+		if of.Function.Name == name {
+			return parameters{decoded(string(of.Function.Parameters))}
+		}
+	}
+	return parameters{}
+}
+
+// decoded is JSON with numbers as they are written; nil for what is none.
+func decoded(text string) (v any) {
+	d := json.NewDecoder(strings.NewReader(text))
+	d.UseNumber()
+	_ = d.Decode(&v)
+	return v
+}
+
+// argument is an argument that is written as bare text, as JSON. It is null, a list or an object if the schema names
+// that type; else text if the schema allows this text, or says nothing; else JSON as it is written, or a value of
+// Python. What the schema refuses either way keeps the type that the schema has.
+func (p parameters) argument(name, text string) string {
+	schema, known := p.property(p.root, name, mostFollowed)
+	types := map[string]bool{}
+	if known {
+		p.types(schema, types, mostFollowed)
+	}
+	value, isValue := valueOf(strings.TrimSpace(text))
+	if len(types) == 0 || !isValue {
+		return quoted(text)
+	}
+	v := decoded(value)
+	switch kind := kindOf(v); {
+	case (kind == "null" || kind == "array" || kind == "object") && types[kind]:
+		return value
+	case p.allows(schema, text, mostFollowed):
+		return quoted(text)
+	case p.allows(schema, v, mostFollowed) || !types["string"]:
+		return value
+	}
+	return quoted(text)
+}
+
+// valueOf is a value as JSON that is written as JSON or as Python has it.
+func valueOf(text string) (value string, ok bool) {
+	if json.Valid([]byte(text)) {
+		return text, true
+	}
+	p := python{text: text} // as templates write values that they do not make JSON of
+	value, ok = p.value()
+	return value, ok && p.atEnd()
+}
+
+// prefer returns the first of some values that the schema of an argument allows, or else the first of all. They are
+// JSON.
+func (p parameters) prefer(name string, values ...string) string {
+	for _, value := range values {
+		if p.takes(name, value) {
+			return value
+		}
+	}
+	return values[0]
+}
+
+// takes reports whether an argument has a schema, and whether that allows a value, which is JSON.
+func (p parameters) takes(name, value string) bool {
+	schema, known := p.property(p.root, name, mostFollowed)
+	return known && p.allows(schema, decoded(value), mostFollowed)
+}
+
+// has reports whether there are arguments of these names.
+func (p parameters) has(names []string) bool {
+	return !slices.ContainsFunc(names, func(name string) bool {
+		_, known := p.property(p.root, name, mostFollowed)
+		return !known
+	})
+}
+
+// mostFollowed is how many references and alternatives are followed, one within the other.
+const mostFollowed = 40
+
+// alternatives calls f for each schema that another one refers to, or consists of.
+func (p parameters) alternatives(schema any, f func(schema any)) {
+	of, _ := schema.(map[string]any)
+	if to, ok := of["$ref"].(string); ok {
+		f(p.at(to))
+	}
+	for _, key := range []string{"anyOf", "oneOf", "allOf"} {
+		list, _ := of[key].([]any)
+		for _, one := range list {
+			f(one)
+		}
+	}
+}
+
+// at is the schema that a reference within the parameters names, nil where it names none.
+func (p parameters) at(reference string) any {
+	path, ok := strings.CutPrefix(reference, "#")
+	if !ok {
+		return nil
+	}
+	at := p.root
+	for _, key := range strings.Split(path, "/")[1:] {
+		key = strings.NewReplacer("~1", "/", "~0", "~").Replace(key)
+		switch of := at.(type) {
+		case map[string]any:
+			at = of[key]
+		case []any:
+			i, err := strconv.Atoi(key)
+			if err != nil || i < 0 || i >= len(of) {
+				return nil
+			}
+			at = of[i]
+		default:
+			return nil
+		}
+	}
+	return at
+}
+
+// property is the schema that an object's schema has for a member.
+func (p parameters) property(schema any, name string, depth int) (property any, known bool) {
+	of, _ := schema.(map[string]any)
+	if of == nil || depth == 0 {
+		return nil, false
+	}
+	properties, _ := of["properties"].(map[string]any)
+	if property, known = properties[name]; known {
+		return property, true
+	}
+	p.alternatives(schema, func(one any) {
+		if !known {
+			property, known = p.property(one, name, depth-1)
+		}
+	})
+	if property, isSchema := of["additionalProperties"].(map[string]any); !known && isSchema {
+		return property, true
+	}
+	return property, known
+}
+
+// types adds the types of values that a schema names.
+func (p parameters) types(schema any, types map[string]bool, depth int) {
+	of, _ := schema.(map[string]any)
+	if of == nil || depth == 0 {
+		return
+	}
+	for _, name := range listOf(of["type"]) {
+		if name, ok := name.(string); ok {
+			types[typeNamed(name)] = true
+		}
+	}
+	values, _ := of["enum"].([]any)
+	if constant, ok := of["const"]; ok {
+		values = append(slices.Clone(values), constant)
+	}
+	for _, v := range values {
+		types[kindOf(v)] = true
+	}
+	p.alternatives(schema, func(one any) { p.types(one, types, depth-1) })
+}
+
+// allows reports whether a schema allows a value, by types, values, patterns and what it refers to and consists of.
+func (p parameters) allows(schema, v any, depth int) bool {
+	of, isObject := schema.(map[string]any)
+	if !isObject || depth == 0 {
+		return schema != false
+	}
+	isType := func(name any) bool { return isOf(v, name) }
+	if names, ok := of["type"]; ok && !slices.ContainsFunc(listOf(names), isType) {
+		return false
+	}
+	equal := func(one any) bool { return sameValue(one, v) }
+	if values, ok := of["enum"].([]any); ok && !slices.ContainsFunc(values, equal) {
+		return false
+	}
+	if constant, ok := of["const"]; ok && !equal(constant) {
+		return false
+	}
+	if text, isText := v.(string); isText {
+		pattern, _ := of["pattern"].(string)
+		if r, err := regexp.Compile(pattern); err == nil && !r.MatchString(text) {
+			return false
+		}
+	}
+	if to, ok := of["$ref"].(string); ok && !p.allows(p.at(to), v, depth-1) {
+		return false
+	}
+	allowed := func(one any) bool { return p.allows(one, v, depth-1) }
+	for _, key := range []string{"anyOf", "oneOf"} {
+		if list, ok := of[key].([]any); ok && !slices.ContainsFunc(list, allowed) {
+			return false
+		}
+	}
+	all, _ := of["allOf"].([]any)
+	return !slices.ContainsFunc(all, func(one any) bool { return !allowed(one) })
+}
+
+func listOf(v any) []any {
+	if list, ok := v.([]any); ok {
+		return list
+	}
+	if v == nil {
+		return nil
+	}
+	return []any{v}
+}
+
+// kindOf is the type of a value of JSON.
+func kindOf(v any) string {
+	switch v := v.(type) {
+	case nil:
+		return "null"
+	case bool:
+		return "boolean"
+	case string:
+		return "string"
+	case []any:
+		return "array"
+	case json.Number:
+		if isInteger(v) {
+			return "integer"
+		}
+		return "number"
+	}
+	return "object"
+}
+
+func isInteger(n json.Number) bool {
+	_, err := strconv.ParseInt(string(n), 10, 64)
+	x, _ := n.Float64()
+	return err == nil || x == float64(int64(x))
+}
+
+// isOf reports whether a value is of the type of a name. One that is not known stands for any.
+func isOf(v any, name any) bool {
+	text, _ := name.(string)
+	kind, of := kindOf(v), typeNamed(text)
+	known := []string{"null", "boolean", "string", "array", "object", "number", "integer"}
+	return kind == of || kind == "integer" && of == "number" || !slices.Contains(known, of)
+}
+
+// typeNamed is the type of JSON that a name stands for; schemas made by hand have those of programming languages.
+func typeNamed(name string) string {
+	switch name = strings.ToLower(strings.TrimSpace(name)); name {
+	case "str", "text":
+		return "string"
+	case "int", "long":
+		return "integer"
+	case "float", "double":
+		return "number"
+	case "bool":
+		return "boolean"
+	case "dict":
+		return "object"
+	case "list":
+		return "array"
+	}
+	return name
+}
+
+// sameValue reports whether two values of JSON are equal, numbers by what they are.
+func sameValue(a, b any) bool {
+	x, isNumber := a.(json.Number)
+	y, too := b.(json.Number)
+	if isNumber && too {
+		f, _ := x.Float64()
+		g, _ := y.Float64()
+		return f == g
+	}
+	return reflect.DeepEqual(a, b)
+}
+
+// unwrapped is the object of the arguments. Where a model put them all into one that the tool does not have,
+// "arguments" or "input", it is that one.
+func (a *arguments) unwrapped() string {
+	whole := a.object()
+	if len(a.list) != 1 || a.seen["arguments"] == a.seen["input"] {
+		return whole
+	}
+	for name := range a.seen {
+		inner := strings.TrimPrefix(a.list[0], quoted(name)+": ")
+		var text string // an object written as text
+		if json.Unmarshal([]byte(inner), &text) == nil {
+			inner = text
+		}
+		var members map[string]json.RawMessage
+		if a.of.root == nil || a.of.has([]string{name}) || json.Unmarshal([]byte(inner), &members) != nil ||
+			members == nil {
+			return whole
+		}
+		var names []string
+		for member := range members {
+			names = append(names, member)
+		}
+		if a.of.has(names) {
+			whole = string(bytes.TrimSpace([]byte(inner)))
+		}
+	}
+	return whole
+}
