@@ -54,11 +54,18 @@ type apart struct {
 	without reply.Forms // with reasoning alone
 }
 
-// apart returns what takes the completions of the job apart; nil where nobody asks for it.
-func (t *Task) apart(s *Session) (*apart, error) {
+// apart returns what takes the completions of the job apart; nil where nobody asks for it. input has the columns of the
+// rows, nil for none.
+func (t *Task) apart(s *Session, input *promptset.Schema) (*apart, error) {
 	reasoning, calls := t.ReasoningParser, t.ToolCallParser
 	answers := t.Format == promptset.FormatOpenAI
 	hasReasoning, hasCalls := slices.Contains(t.Columns, reasoningColumn), slices.Contains(t.Columns, callsColumn)
+	tools := t.Sampling.Tools != "" || input != nil && slices.Contains(input.Parameters(), "tools")
+	if forms, err := reply.New(reply.None, calls, s.Template); tools && !hasCalls && !answers && err == nil &&
+		forms.HasCalls() {
+		t.tell("warning: there are tools, and no column tool_calls: calls stay in the text. `columns` tool_calls " +
+			"takes them out")
+	}
 	if !hasReasoning && !hasCalls && !answers {
 		return nil, nil
 	}
@@ -115,6 +122,9 @@ func (a *apart) take(r *promptset.Result, row *promptset.Row, request *engine.Re
 		}
 	}
 	r.Reasoning, r.Text, r.ToolCalls = p.Reasoning, p.Text, p.JSON()
+	if len(p.ToolCalls) > 0 && r.FinishReason == string(engine.FinishStop) {
+		r.FinishReason = "tool_calls"
+	}
 }
 
 // thinks says that a completion begins within reasoning: the prompt ends with its opening, or within a message that has

@@ -1,6 +1,7 @@
 package batch
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/quire/quire/engine"
@@ -62,11 +63,11 @@ func TestApart(t *testing.T) {
 		if c.format != "" {
 			task.Format = c.format
 		}
-		a, err := task.apart(c.session)
+		a, err := task.apart(c.session, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := promptset.Result{Text: c.text}
+		r := promptset.Result{Text: c.text, FinishReason: "stop"}
 		request := &engine.Request{KeepSpecialTokens: c.kept}
 		for _, ch := range c.prompt {
 			request.Tokens = append(request.Tokens, ch)
@@ -75,8 +76,11 @@ func TestApart(t *testing.T) {
 		if r.Reasoning != c.want.Reasoning || r.Text != c.want.Text || (r.ToolCalls == "") != (c.want.ToolCalls == "") {
 			t.Errorf("%s: %+v", c.name, r)
 		}
+		if (r.FinishReason == "tool_calls") != (r.ToolCalls != "") {
+			t.Errorf("%s: it ended by %s", c.name, r.FinishReason)
+		}
 	}
-	a, err := (&Task{Spec: withColumns("reasoning")}).apart(&plain)
+	a, err := (&Task{Spec: withColumns("reasoning")}).apart(&plain, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,6 +89,30 @@ func TestApart(t *testing.T) {
 	r := promptset.Result{Text: " far"}
 	if a.take(&r, &row, &engine.Request{}); r.Reasoning != " far" || r.Text != "" {
 		t.Errorf("behind a message to continue: %+v", r)
+	}
+}
+
+// A job with tools whose calls stay in the text is told so.
+func TestToldOfCalls(t *testing.T) {
+	const template = `<tool_call>{"name": n, "arguments": a}</tool_call>`
+	for _, c := range []struct {
+		template string
+		tools    parameter.ListJSON
+		columns  []string
+		want     bool
+	}{
+		{template, "[]", nil, true}, {template, "[]", []string{"reasoning"}, true}, {template, "", nil, false},
+		{template, "[]", []string{"tool_calls"}, false}, {"", "[]", nil, false},
+	} {
+		var told strings.Builder
+		task := &Task{Spec: withColumns(c.columns...)}
+		task.Sampling.Tools, task.Messages = c.tools, &told
+		if _, err := task.apart(&Session{Template: c.template}, nil); err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(told.String(), "warning: there are tools") != c.want {
+			t.Errorf("%+v: told %q", c, told.String())
+		}
 	}
 }
 

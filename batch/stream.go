@@ -186,7 +186,7 @@ func (s *stream) begin(ctx context.Context, in *streamed) (err error) {
 	u := &unit{task: t, reader: in.err, builder: s.builder, await: in.await,
 		out: newCollector(s.writer, nothingKept{}, rowsInFlight)}
 	u.out.observer, u.out.format, u.out.columns = t.Observer, t.Format, columns
-	if u.out.apart, err = t.apart(s.session); err != nil {
+	if u.out.apart, err = t.apart(s.session, in.schema); err != nil {
 		return err
 	}
 	u.next, u.stop = iter.Pull(in.rows(ctx))

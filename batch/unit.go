@@ -62,7 +62,7 @@ func (r *runner) openUnit(ctx context.Context, t *Task, saved *savedJob, opened 
 	u.out.observer, u.out.format = t.Observer, t.Format
 	u.out.window, u.out.enough = 2*int(min(saved.parts.PartRows, rowsInFlight)), 2*r.session.slots()
 	u.out.columns = t.columnsOf(r.job.reader.Schema())
-	if u.out.apart, err = t.apart(r.session); err != nil {
+	if u.out.apart, err = t.apart(r.session, r.job.reader.Schema()); err != nil {
 		return nil, err
 	}
 	if err := u.openFamily(ctx, r.job); err != nil {

@@ -190,7 +190,7 @@ func answersOf(raw []byte, object []member, first bool) ([]*Completion, error) {
 	if err != nil {
 		return nil, err
 	}
-	prompt := func() *Row { return &Row{} }
+	prompt := func(string) *Row { return &Row{} }
 	if failed := line.Failure(); failed != "" {
 		return []*Completion{{ID: line.CustomID, Result: Result{FinishReason: "error", Err: failed},
 			prompt: prompt}}, nil
@@ -204,6 +204,9 @@ func answersOf(raw []byte, object []member, first bool) ([]*Completion, error) {
 		}
 		r := Result{Generation: i, Text: c.TextOf(), TokenIDs: c.TokenIDs, Logprobs: c.LogprobsOf(),
 			FinishReason: c.Finish(), CompletionTokens: body.Usage.TokensOf(i, len(body.Choices))}
+		if m := c.Message; m != nil {
+			r.Reasoning, r.ToolCalls = m.Reasoning, string(m.ToolCalls)
+		}
 		r.countAlone = c.TokenIDs == nil
 		if body.Usage != nil && i == 0 { // which are those of all prompts
 			r.PromptTokens = body.Usage.PromptTokens

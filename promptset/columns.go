@@ -64,7 +64,8 @@ var columns = []Column{
 	{Name: "logprobs", Doc: "natural logarithm of each token's probability, before temperature and filters",
 		form: floatsForm, at: func(o *outputRow) any { return &o.Logprobs }, varied: true, mayLack: true,
 		null: func(o *outputRow) bool { return o.Logprobs == nil }},
-	{Name: "finish_reason", Doc: "why it ended: stop, length or error",
+	{Name: "finish_reason", Doc: "why it ended: stop, length, tool_calls (it calls tools, and was not cut) or " +
+		"error",
 		form: textForm, at: func(o *outputRow) any { return &o.FinishReason }},
 	{Name: "prompt_tokens", Doc: "number of tokens of the prompt",
 		form: integerForm, at: func(o *outputRow) any { return &o.PromptTokens }},

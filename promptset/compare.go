@@ -46,7 +46,7 @@ func (r *RowCompare) Same(row *Row, c *Completion) (bool, error) {
 func (o *outputColumns) sameMembers(row *Row, c *Completion) bool {
 	want, got := jsonlEncoder{columns: o, buf: []byte{'{'}}, jsonlEncoder{columns: o, buf: []byte{'{'}}
 	want.passThrough(row)
-	for _, m := range c.prompt().object {
+	for _, m := range c.prompt("").object {
 		if m.key == columns[0].Name {
 			break
 		}

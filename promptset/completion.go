@@ -18,13 +18,40 @@ type Completion struct {
 	ID string
 	Result
 
-	prompt  func() *Row // reads the columns that may have one
-	columns *node       // of a Parquet part, of which values has a row
+	prompt  func(column string) *Row // reads the column of the prompt, or those that may have one
+	column  func() string            // the column of the prompt; nil or "" where its name says it
+	columns *node                    // of a Parquet part, of which values has a row
 	values  parquet.Row
 }
 
 // Prompt returns the prompt that is completed, as [Row.PromptText] does.
-func (c *Completion) Prompt() string { return c.prompt().PromptText() }
+func (c *Completion) Prompt() string {
+	column := ""
+	if c.column != nil {
+		column = c.column()
+	}
+	return c.prompt(column).PromptText()
+}
+
+// Readable is what a completion says, as texts for people: its reasoning, its text, and its calls of tools.
+func (r *Result) Readable() (texts []string) {
+	if r.Reasoning != "" {
+		texts = append(texts, "reasoning: "+r.Reasoning)
+	}
+	if text := strings.TrimSpace(r.Text); text != "" {
+		texts = append(texts, text)
+	}
+	var calls []struct {
+		Function struct{ Name, Arguments string }
+	}
+	if json.Unmarshal([]byte(r.ToolCalls), &calls) != nil && r.ToolCalls != "" {
+		return append(texts, "tool calls: "+r.ToolCalls) // that others wrote
+	}
+	for _, c := range calls {
+		texts = append(texts, "call: "+c.Function.Name+" "+c.Function.Arguments)
+	}
+	return texts
+}
 
 // PromptText returns the row's prompt as text for people: messages with a line each, token ids as numbers.
 func (r *Row) PromptText() string {
@@ -45,11 +72,34 @@ func (r *Row) PromptText() string {
 
 var promptKinds = map[string]Kind{"prompt": KindText, "messages": KindMessages, "prompt_token_ids": KindTokens}
 
-// promptOf reads the prompt of a row of JSONL.
-func promptOf(all []member) *Row {
+// passed is where a column of the input stands among the columns of the output, which are renamed where that has one of
+// the name; -1 is nowhere.
+func passed(column string, names []string) int {
+	names = names[:max(0, slices.Index(names, columns[0].Name))]
+	for name := column; len(name) < len(column)+len(names)*len("input_")+1; name = "input_" + name {
+		if i := slices.Index(names, name); i >= 0 {
+			return i
+		}
+	}
+	return -1
+}
+
+// promptOf reads the prompt of a row of JSONL, of a column of the input if one is named.
+func promptOf(all []member, column string) *Row {
 	row := &Row{object: all}
 	if isRequest(all) {
 		return row.requestPrompt()
+	}
+	if column != "" {
+		var names []string
+		for _, m := range all {
+			names = append(names, m.key)
+		}
+		i := passed(column, names)
+		if i >= 0 && !isNullJSON(all[i].raw) && row.decodeKnown("prompt", all[i].raw) {
+			row.Kind = KindText
+		}
+		return row
 	}
 	for _, name := range promptNames {
 		i := slices.IndexFunc(all, func(m member) bool { return m.key == name })
@@ -81,14 +131,27 @@ func newPromptReader(root *node) *promptReader {
 	return r
 }
 
-// of reads the prompt of a row's values.
-func (r *promptReader) of(values parquet.Row) *Row {
+// of reads the prompt of a row's values, of a column of the input if one is named.
+func (r *promptReader) of(values parquet.Row, column string) *Row {
 	row := &Row{values: values}
 	if r.place(values) != nil {
 		return row
 	}
 	if body := r.request; body != nil && r.present(body) {
 		return r.requestOf(values)
+	}
+	if column != "" {
+		fields := r.table.root.fields
+		var names []string
+		for _, f := range fields {
+			names = append(names, f.name)
+		}
+		i := passed(column, names)
+		if i >= 0 && !fields[i].isNull() && fits("prompt", fields[i]) && r.present(fields[i]) {
+			r.decodeKnown(row, "prompt", fields[i])
+			row.Kind = KindText
+		}
+		return row
 	}
 	for _, name := range promptNames {
 		if c := r.table.known[name]; c != nil && r.present(c) {

@@ -46,7 +46,7 @@ func ParsePartSummary(b []byte) (s PartSummary, err error) {
 	}
 	r := s.FinishReasons
 	if min(int64(s.Part), int64(s.Changes), s.Rows, s.RowsWithErrors, s.Completions, s.PromptTokens,
-		s.CompletionTokens, s.Bytes, r.Stop, r.Length, r.Error, r.Unknown) < 0 {
+		s.CompletionTokens, s.Bytes, r.Stop, r.Length, r.ToolCalls, r.Error, r.Unknown) < 0 {
 		return PartSummary{}, fmt.Errorf("%w: it has a negative number", ErrNote)
 	}
 	if isDigest(s.SHA256, sha256.Size) != isDigest(s.Tail, sha256.Size/2) || s.SHA256 != "" && !isDigest(s.SHA256,

@@ -24,6 +24,8 @@ type Output struct {
 	// Parts are the part files there, by number, whatever job they belong to.
 	Parts []Part
 	place Published
+
+	column *string // what promptColumn found
 }
 
 // Part is a part file of an output.
@@ -189,6 +191,7 @@ func (o *Output) Rows(ctx context.Context, part Part) iter.Seq2[*Completion, err
 				if err := ctx.Err(); err != nil {
 					return err
 				}
+				row.column = o.promptColumn
 				if stopped = !yield(row, nil); stopped {
 					return errStopped
 				}
@@ -200,6 +203,20 @@ func (o *Output) Rows(ctx context.Context, part Part) iter.Seq2[*Completion, err
 			yield(nil, err)
 		}
 	}
+}
+
+// promptColumn is the column that has the prompts, as the output's metadata say; "" where its name says it.
+func (o *Output) promptColumn() string {
+	if o.column == nil {
+		var parameters struct {
+			Column string `json:"prompt_column"`
+		}
+		if meta, err := o.Meta(); err == nil {
+			_ = json.Unmarshal([]byte(meta[MetaParameters]), &parameters) // of jobs without, and of other programs
+		}
+		o.column = &parameters.Column
+	}
+	return *o.column
 }
 
 // errStopped ends reading whose rows nobody wants any more.
@@ -294,7 +311,7 @@ func rowOf(_ []byte, all []member, first bool) ([]*Completion, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []*Completion{{ID: id, Result: *r, prompt: func() *Row { return promptOf(all) }}}, nil
+	return []*Completion{{ID: id, Result: *r, prompt: func(column string) *Row { return promptOf(all, column) }}}, nil
 }
 
 // readLines gives the completions to each that decode finds in each line. decode is told which line is the first.
@@ -425,7 +442,8 @@ func resultColumns(root *node) (found []*Column, err error) {
 func readGroup(group parquet.RowGroup, columns []*Column, prompts *promptReader, each func(*Completion) error) error {
 	return eachRow(group, 16, func(values parquet.Row) error {
 		id, r := resultOfRow(values, columns)
-		return each(&Completion{ID: id, Result: *r, prompt: func() *Row { return prompts.of(values) }, values: values})
+		prompt := func(column string) *Row { return prompts.of(values, column) }
+		return each(&Completion{ID: id, Result: *r, prompt: prompt, values: values})
 	})
 }
 

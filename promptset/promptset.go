@@ -188,7 +188,7 @@ type Result struct {
 	Text             string
 	TokenIDs         []int32
 	Logprobs         []float32 // of the chosen tokens, natural log; nil when not asked for
-	FinishReason     string    // "stop", "length", "error"
+	FinishReason     string    // "stop", "length", "tool_calls", "error"
 	PromptTokens     int
 	CompletionTokens int
 	Err              string // empty when the completion is good

@@ -68,7 +68,7 @@ func (c *RowCheck) Add(id string, r *Result) {
 // wrong says what cannot be in a result.
 func (r *Result) wrong() string {
 	switch {
-	case !slices.Contains([]string{"stop", "length", "error"}, r.FinishReason):
+	case !slices.Contains([]string{"stop", "length", "tool_calls", "error"}, r.FinishReason):
 		return fmt.Sprintf("has the finish_reason %q, which is none", r.FinishReason)
 	case (r.FinishReason == "error") != (r.Err != ""):
 		return fmt.Sprintf("has the finish_reason %s and the error %q", r.FinishReason, r.Err)
@@ -184,6 +184,9 @@ func (c *RowCheck) Differs(note PartSummary) string {
 	if note.Noted().FinishReasons.Unknown > 0 { // noted by a version that did not count them
 		note.FinishReasons = got.FinishReasons
 	}
+	if r := &got.FinishReasons; note.FinishReasons.ToolCalls == 0 { // of a version that counted them as stopped
+		r.Stop, r.ToolCalls = r.Stop+r.ToolCalls, 0
+	}
 	for _, f := range []struct {
 		name      string
 		got, want int64
@@ -194,6 +197,7 @@ func (c *RowCheck) Differs(note PartSummary) string {
 			note.CompletionTokens},
 		{"completions with finish_reason stop", got.FinishReasons.Stop, note.FinishReasons.Stop},
 		{"completions with finish_reason length", got.FinishReasons.Length, note.FinishReasons.Length},
+		{"completions with finish_reason tool_calls", got.FinishReasons.ToolCalls, note.FinishReasons.ToolCalls},
 		{"completions with finish_reason error", got.FinishReasons.Error, note.FinishReasons.Error},
 	} {
 		if f.got != f.want {

@@ -10,7 +10,7 @@ import (
 
 // Counts are of a job, or of a part of it. These hold:
 //
-//	Completions = FinishReasons.Stop + FinishReasons.Length + FinishReasons.Unknown
+//	Completions = FinishReasons.Stop + FinishReasons.Length + FinishReasons.ToolCalls + FinishReasons.Unknown
 //	the completions of the output = FinishReasons.Sum() = Completions + FinishReasons.Error
 //
 // What a job has come to is what earlier runs did and what this one did: the sum of the two, by [Counts.Plus].
@@ -27,21 +27,26 @@ type Counts struct {
 type Reasons struct {
 	Stop   int64 `json:"stop"`
 	Length int64 `json:"length"`
-	Error  int64 `json:"error"` // each is a row of the output, with the error
+	// ToolCalls are completions that stopped, and call tools.
+	ToolCalls int64 `json:"tool_calls,omitempty"`
+	Error     int64 `json:"error"` // each is a row of the output, with the error
 	// Unknown are good completions of parts that were noted by a version which did not note reasons. Of such parts
 	// Error has one for each row with errors.
 	Unknown int64 `json:"unknown,omitempty"`
 }
 
 // Sum is the number of completions, those with errors included.
-func (r Reasons) Sum() int64 { return r.Stop + r.Length + r.Error + r.Unknown }
+func (r Reasons) Sum() int64 { return r.Stop + r.Length + r.ToolCalls + r.Error + r.Unknown }
 
-// Each calls f for the reasons that an output can have, in the order in which they are shown, and for the unknown ones
-// if there are any.
+// Each calls f for the reasons that each output can have, in the order in which they are shown, and for the others if
+// there are any.
 func (r Reasons) Each(f func(reason string, n int64)) {
 	f("error", r.Error)
 	f("length", r.Length)
 	f("stop", r.Stop)
+	if r.ToolCalls != 0 {
+		f("tool_calls", r.ToolCalls)
+	}
 	if r.Unknown != 0 {
 		f("unknown", r.Unknown)
 	}
@@ -77,6 +82,8 @@ func (c *Counts) Completion(reason string, tokens int, failed bool) {
 		r.Stop++
 	case reason == "length":
 		r.Length++
+	case reason == "tool_calls":
+		r.ToolCalls++
 	default:
 		r.Unknown++
 	}
@@ -100,7 +107,8 @@ func (c Counts) Plus(d Counts) Counts {
 		PromptTokens: c.PromptTokens + d.PromptTokens, CompletionTokens: c.CompletionTokens + d.CompletionTokens,
 		FinishReasons: Reasons{
 			Stop: c.FinishReasons.Stop + d.FinishReasons.Stop, Length: c.FinishReasons.Length + d.FinishReasons.Length,
-			Error: c.FinishReasons.Error + d.FinishReasons.Error, Unknown: c.FinishReasons.Unknown +
+			ToolCalls: c.FinishReasons.ToolCalls + d.FinishReasons.ToolCalls,
+			Error:     c.FinishReasons.Error + d.FinishReasons.Error, Unknown: c.FinishReasons.Unknown +
 				d.FinishReasons.Unknown,
 		},
 	}
@@ -113,7 +121,7 @@ func (c Counts) Minus(d Counts) Counts {
 		CompletionTokens: -d.CompletionTokens,
 		FinishReasons: Reasons{
 			Stop: -d.FinishReasons.Stop, Length: -d.FinishReasons.Length, Error: -d.FinishReasons.Error,
-			Unknown: -d.FinishReasons.Unknown,
+			ToolCalls: -d.FinishReasons.ToolCalls, Unknown: -d.FinishReasons.Unknown,
 		},
 	})
 }
@@ -122,7 +130,7 @@ func (c Counts) Minus(d Counts) Counts {
 // unknown ones.
 func (c Counts) Noted() Counts {
 	r := &c.FinishReasons
-	if missing := c.Completions - r.Stop - r.Length - r.Unknown; missing > 0 {
+	if missing := c.Completions - r.Stop - r.Length - r.ToolCalls - r.Unknown; missing > 0 {
 		r.Unknown += missing
 	}
 	r.Error = max(r.Error, c.RowsWithErrors)
@@ -132,7 +140,7 @@ func (c Counts) Noted() Counts {
 // Check says which of the rules of [Counts] does not hold; nil means none.
 func (c Counts) Check() error {
 	r := c.FinishReasons
-	if good := r.Stop + r.Length + r.Unknown; good != c.Completions {
+	if good := r.Stop + r.Length + r.ToolCalls + r.Unknown; good != c.Completions {
 		return fmt.Errorf("%d completions without error, but finish reasons of %d: %+v", c.Completions, good, c)
 	}
 	if r.Error < c.RowsWithErrors || c.Rows < c.RowsWithErrors {

@@ -19,7 +19,7 @@ func TestCountsAddUp(t *testing.T) {
 			}
 			failed := false
 			for range rapid.IntRange(1, 4).Draw(t, "n") {
-				reason := rapid.SampledFrom([]string{"stop", "length", "error"}).Draw(t, "reason")
+				reason := rapid.SampledFrom([]string{"stop", "length", "tool_calls", "error"}).Draw(t, "reason")
 				tokens := rapid.IntRange(0, 9).Draw(t, "tokens")
 				failed = failed || reason == "error"
 				of.Completion(reason, tokens, reason == "error")

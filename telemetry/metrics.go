@@ -54,7 +54,7 @@ func newMetrics(r *Run) *metrics {
 	}
 	m.rows = vector("quire_rows_total", "Rows finished by this process.", "result", "good", "error")
 	m.completions = vector("quire_completions_total", "Completions finished by this process.", "finish_reason", "stop",
-		"length", "error")
+		"length", "tool_calls", "error")
 	m.promptTokens = counter("quire_prompt_tokens_total", "Prompt tokens of finished rows, each row's once.")
 	m.tokens = counter("quire_tokens_total", "Tokens drawn, those that no completion has included.")
 	m.kept = counter("quire_completion_tokens_total", "Tokens of completions finished by this process.")

@@ -64,8 +64,8 @@ func Page(ctx context.Context, files vfs.FS, output, workDir string) (*report.Pa
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", part.Name, err)
 			}
-			page.Add(report.Completion{ID: c.ID, Generation: c.Generation, Prompt: c.Prompt(), Text: c.Text,
-				FinishReason: c.FinishReason, PromptTokens: c.PromptTokens, CompletionTokens: c.CompletionTokens,
+			page.Add(report.Completion{ID: c.ID, Generation: c.Generation, Prompt: c.Prompt(),
+				Text: strings.Join(c.Readable(), "\n"), FinishReason: c.FinishReason, PromptTokens: c.PromptTokens, CompletionTokens: c.CompletionTokens,
 				Err: c.Err})
 		}
 	}

@@ -113,7 +113,8 @@ func (o *showOptions) wants(row *review.Row) bool {
 		return true
 	}
 	return slices.ContainsFunc(row.Completions, func(c promptset.Result) bool {
-		return o.pattern.MatchString(c.Text) || o.pattern.MatchString(c.Err)
+		return o.pattern.MatchString(c.Text) || o.pattern.MatchString(c.Err) ||
+			o.pattern.MatchString(c.Reasoning) || o.pattern.MatchString(c.ToolCalls)
 	})
 }
 
@@ -210,10 +211,16 @@ type completionJSON struct {
 	FinishReason     string `json:"finish_reason"`
 	CompletionTokens int    `json:"completion_tokens"`
 	Error            string `json:"error,omitempty"`
+	Reasoning        string `json:"reasoning,omitempty"`
+	ToolCalls        any    `json:"tool_calls,omitempty"`
 }
 
 func asJSON(c *promptset.Result) *completionJSON {
-	return &completionJSON{c.Generation, c.Text, c.FinishReason, c.CompletionTokens, c.Err}
+	j := &completionJSON{c.Generation, c.Text, c.FinishReason, c.CompletionTokens, c.Err, c.Reasoning, nil}
+	if raw := json.RawMessage(c.ToolCalls); json.Valid(raw) {
+		j.ToolCalls = raw
+	}
+	return j
 }
 
 // line prints a line of JSON, of strings and numbers only.
@@ -244,12 +251,15 @@ func (p *printer) completion(mark string, c *promptset.Result) {
 		return
 	}
 	ends := visible.Line(c.FinishReason) + ", " + plural.Count(c.CompletionTokens, "token")
-	text := strings.TrimSpace(c.Text)
-	if text == "" {
+	texts := c.Readable()
+	if len(texts) == 0 {
 		fmt.Fprintf(p.w, "  %s (%s, no text)\n", mark, ends)
 		return
 	}
-	fmt.Fprintf(p.w, "  %s (%s)\n    %s\n", mark, ends, strings.ReplaceAll(p.cut(text, 400), "\n", "\n    "))
+	fmt.Fprintf(p.w, "  %s (%s)\n", mark, ends)
+	for _, text := range texts {
+		fmt.Fprintf(p.w, "    %s\n", strings.ReplaceAll(p.cut(text, 400), "\n", "\n    "))
+	}
 }
 
 // head prints the heading of a prompt.

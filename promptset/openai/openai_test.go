@@ -157,7 +157,7 @@ func TestMessages(t *testing.T) {
 		if err != nil || string(got) != c.want {
 			t.Errorf("%s, %v", got, err)
 		}
-		if choice.Finish() != c.reason || choice.TextOf() != c.text {
+		if choice.Finish() != choice.FinishReason || choice.TextOf() != c.text {
 			t.Errorf("read back as %s, %q", choice.Finish(), choice.TextOf())
 		}
 	}

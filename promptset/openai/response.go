@@ -130,12 +130,12 @@ func (c *Choice) FinishWith(reason string) {
 	}
 }
 
-// Finish returns why a choice ended, without a look at what it has.
+// Finish returns why a choice ended, by the reasons that Quire tells.
 func (c *Choice) Finish() string {
-	if c.FinishReason != length {
-		return stop
+	if c.FinishReason == length || c.FinishReason == toolCalls {
+		return c.FinishReason
 	}
-	return length
+	return stop
 }
 
 // Usage counts the tokens of a line.
