@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/quire/quire/chat/jinja"
+	"github.com/quire/quire/chat/reply"
 )
 
 func render(source string, messages ...Message) (string, error) {
@@ -170,5 +171,41 @@ func BenchmarkRender(b *testing.B) {
 		if _, err := template.Render(messages, Options{AddGenerationPrompt: true}); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// The template of configs/tools.jinja gives a model of ChatML tools, calls and answers, in the form that is found.
+func TestShippedTemplate(t *testing.T) {
+	source, err := os.ReadFile("../configs/tools.jinja")
+	if err != nil {
+		t.Fatal(err)
+	}
+	template, err := Parse(string(source))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const call = `"content": null, "tool_calls": [{"id": "1", "type": "function", ` +
+		`"function": {"name": "f", "arguments": {"a": 1}}}]`
+	messages := []Message{{Role: "system", Content: "Be brief."}, {Role: "user", Content: "Go."},
+		{Role: "assistant", Object: json.RawMessage(`{"role": "assistant", ` + call + `}`)},
+		{Role: "tool", Content: "Done."}}
+	text, err := template.Render(messages, Options{AddGenerationPrompt: true, Tools: `[{"name": "f"}]`})
+	const want = "<|im_start|>system\nBe brief.\n\nYou may call these functions:\n<tools>\n" +
+		`{"name": "f"}` + "\n</tools>\nA call is a JSON object of a name and arguments:\n<tool_call>\n" +
+		`{"name": "the name", "arguments": {}}` + "\n</tool_call><|im_end|>\n<|im_start|>user\nGo.<|im_end|>\n" +
+		"<|im_start|>assistant\n\n<tool_call>\n" + `{"name": "f", "arguments": {"a": 1}}` +
+		"\n</tool_call><|im_end|>\n<|im_start|>user\n<tool_response>\nDone.\n</tool_response><|im_end|>\n" +
+		"<|im_start|>assistant\n"
+	if err != nil || text != want {
+		t.Errorf("%q, %v, want\n%q", text, err, want)
+	}
+	text, err = template.Render([]Message{{Role: "user", Content: "Go."}}, Options{AddGenerationPrompt: true})
+	if err != nil || text != "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n"+
+		"<|im_start|>user\nGo.<|im_end|>\n<|im_start|>assistant\n" {
+		t.Errorf("without tools: %q, %v", text, err)
+	}
+	forms, err := reply.New(reply.Auto, reply.Auto, string(source))
+	if reasoning, calls := forms.Names(); err != nil || reasoning != "" || calls != "hermes" {
+		t.Errorf("the form is %s, %v", calls, err)
 	}
 }

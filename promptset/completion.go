@@ -41,14 +41,29 @@ func (r *Result) Readable() (texts []string) {
 	if text := strings.TrimSpace(r.Text); text != "" {
 		texts = append(texts, text)
 	}
+	return append(texts, readableCalls(r.ToolCalls)...)
+}
+
+// readableCalls are calls of tools as texts for people, of a JSON list in the form of OpenAI's API; "" is none.
+func readableCalls(list string) (texts []string) {
 	var calls []struct {
-		Function struct{ Name, Arguments string }
+		Function struct {
+			Name      string
+			Arguments json.RawMessage // an object, or text with it
+		}
 	}
-	if json.Unmarshal([]byte(r.ToolCalls), &calls) != nil && r.ToolCalls != "" {
-		return append(texts, "tool calls: "+r.ToolCalls) // that others wrote
+	if json.Unmarshal([]byte(list), &calls) != nil && list != "" { // which others wrote
+		return []string{"calls: " + list}
 	}
 	for _, c := range calls {
-		texts = append(texts, "call: "+c.Function.Name+" "+c.Function.Arguments)
+		arguments, text := c.Function.Arguments, ""
+		if json.Unmarshal(arguments, &text) == nil {
+			arguments = json.RawMessage(text)
+		}
+		if json.Valid(arguments) {
+			arguments = compactJSON(arguments)
+		}
+		texts = append(texts, fmt.Sprintf("call: %s %s", c.Function.Name, arguments))
 	}
 	return texts
 }
@@ -62,6 +77,12 @@ func (r *Row) PromptText() string {
 		var lines []string
 		for _, m := range r.Messages {
 			lines = append(lines, m.Role+": "+m.Content)
+			var more struct {
+				Calls json.RawMessage `json:"tool_calls"`
+			}
+			if json.Unmarshal([]byte(m.Object), &more) == nil && !isNullJSON(more.Calls) {
+				lines = append(lines, readableCalls(string(more.Calls))...)
+			}
 		}
 		return strings.Join(lines, "\n")
 	case KindTokens:

@@ -65,8 +65,8 @@ func Page(ctx context.Context, files vfs.FS, output, workDir string) (*report.Pa
 				return nil, fmt.Errorf("%s: %w", part.Name, err)
 			}
 			page.Add(report.Completion{ID: c.ID, Generation: c.Generation, Prompt: c.Prompt(),
-				Text: strings.Join(c.Readable(), "\n"), FinishReason: c.FinishReason, PromptTokens: c.PromptTokens, CompletionTokens: c.CompletionTokens,
-				Err: c.Err})
+				Text: strings.Join(c.Readable(), "\n"), FinishReason: c.FinishReason, PromptTokens: c.PromptTokens,
+				CompletionTokens: c.CompletionTokens, Err: c.Err})
 		}
 	}
 	return page, nil
