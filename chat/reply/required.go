@@ -180,8 +180,8 @@ func orName(err error) error {
 	return err
 }
 
-// argument is what may stand as an argument of a schema, before marks: the schema says that it is text, or that it is
-// JSON which has no text in it.
+// argument is what may stand as an argument of a schema, before marks: the schema says that it may be text, or that it
+// is JSON which has no text in it.
 func argument(schema json.RawMessage, marks []string) (p grammar.Part, err error) {
 	var of struct {
 		Type any
@@ -191,6 +191,9 @@ func argument(schema json.RawMessage, marks []string) (p grammar.Part, err error
 		return p, errors.New("a schema that is no object")
 	}
 	if of.Type != "string" {
+		if p, ok := textualArgument(schema, marks); ok {
+			return p, nil
+		}
 		return grammar.Part{Schema: schema}, withoutText(schema)
 	}
 	keys := []string{"type", "enum", "title", "description", "default", "examples"}

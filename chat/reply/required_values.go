@@ -135,8 +135,13 @@ func gemmaValue(schema json.RawMessage) ([]grammar.Part, error) {
 		text, err := argument(schema, []string{gemmaQuote, gemmaEnd})
 		return []grammar.Part{literal(gemmaQuote), text, literal(gemmaQuote)}, err
 	}
-	value, err := argument(schema, nil)
-	return []grammar.Part{value}, err
+	if text, ok := textualArgument(schema, []string{gemmaQuote, gemmaEnd}); ok {
+		text.Choice = slices.DeleteFunc(text.Choice, func(one string) bool { // null and others, which are no texts
+			return !(parameters{}).allowsText(schema, one)
+		})
+		return []grammar.Part{literal(gemmaQuote), text, literal(gemmaQuote)}, nil
+	}
+	return []grammar.Part{{Schema: schema}}, withoutText(schema)
 }
 
 // deepSeekBlockCall is a call of the form that [deepSeekBlock] reads, in the one of the ways that the template has.

@@ -96,6 +96,11 @@ func (p parameters) takes(name, value string) bool {
 	return known && p.allows(schema, decoded(value), mostFollowed)
 }
 
+// allowsText reports whether a schema without references allows a text.
+func (p parameters) allowsText(schema json.RawMessage, text string) bool {
+	return p.allows(decoded(string(schema)), text, mostFollowed)
+}
+
 // has reports whether there are arguments of these names.
 func (p parameters) has(names []string) bool {
 	return !slices.ContainsFunc(names, func(name string) bool {

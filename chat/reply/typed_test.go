@@ -7,6 +7,8 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"pgregory.net/rapid"
+
+	"github.com/quire/quire/grammar"
 )
 
 // typedTools has an argument for each way in which a schema says what it allows.
@@ -157,4 +159,85 @@ func TestArgumentsAreValid(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestRequiredTexts takes arguments of schemas of text and other values, which are read as what these allow.
+func TestRequiredTexts(t *testing.T) {
+	for schema, want := range map[string]bool{
+		`{"anyOf": [{"type": "string"}, {"type": "null"}], "default": null}`:              true,
+		`{"oneOf": [{"type": "null"}, {"type": "string"}]}`:                               true,
+		`{"type": ["string", "null"], "description": "it"}`:                               true,
+		`{"type": ["integer", "string", "boolean"]}`:                                      true,
+		`{"enum": ["a", "1", "true"]}`:                                                    true,
+		`{"enum": ["a", 1, null, false]}`:                                                 true,
+		`{"const": "1"}`:                                                                  true,
+		`{"anyOf": [{"type": "string", "enum": ["celsius", "null "]}, {"type": "null"}]}`: true,
+		`{"allOf": [{"type": "string", "enum": ["x"]}], "title": "X"}`:                    true,
+		`{"type": "string", "enum": ["x", "y"]}`:                                          true,
+		`{"type": ["integer", "null"]}`:                                                   true,
+		`{"enum": ["1", 1]}`:                                                              false,
+		`{"oneOf": [{"type": "string"}, {"enum": ["a"]}]}`:                                false,
+		`{"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}`: false,
+		`{"anyOf": [{"type": "string", "pattern": "x"}, {"type": "null"}]}`:               false,
+		`{"enum": ["a", []]}`:                                                             false,
+		`{"enum": [""]}`:                                                                  false,
+		`{"anyOf": []}`:                                                                   false,
+	} {
+		parameters := `{"type": "object", "properties": {"note": ` + schema + `}, "required": ["note"]}`
+		tools := Tools(`[{"function": {"name": "f", "parameters": ` + parameters + `}}]`)
+		for name, form := range requiredForms {
+			if !form.typed {
+				continue
+			}
+			f, err := New(None, form.parser, form.template)
+			if err != nil {
+				t.Fatal(err)
+			}
+			parts, err := f.Required(tools, "")
+			if (err == nil) != want {
+				t.Errorf("%s of %s: %v", schema, name, err)
+			}
+			if err == nil {
+				testRequiredTexts(t, &f, parts, tools, parameters, form.call)
+			}
+		}
+	}
+}
+
+// testRequiredTexts reads calls that are allowed, and asks another implementation whether the schema allows them.
+func testRequiredTexts(t *testing.T, f *Forms, parts string, tools Tools, parameters string,
+	call func(name, arguments string) string) {
+	t.Helper()
+	a, err := grammar.Alternatives([]byte(parts), grammar.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := jsonschema.NewCompiler()
+	doc, err := jsonschema.UnmarshalJSON(strings.NewReader(parameters))
+	if err == nil {
+		err = c.AddResource("of.json", doc)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	of, taken := c.MustCompile("of.json"), 0
+	for _, value := range []string{"null", "7", "-1.5", "true", "false", "x y", "a", "1", "x", "celsius",
+		"[1]", "null ", "{}"} {
+		text := call("f", `{"note": `+quoted(value)+`}`)
+		if !accepts(a, text) {
+			continue
+		}
+		taken++
+		p := f.Parse(text, false, tools)
+		if len(p.ToolCalls) != 1 || p.Text != "" {
+			t.Fatalf("%q is read as %+v", text, p)
+		}
+		v, err := jsonschema.UnmarshalJSON(strings.NewReader(p.ToolCalls[0].Arguments))
+		if err != nil || of.Validate(v) != nil {
+			t.Errorf("%q is read as %s, which %s refuses", text, p.ToolCalls[0].Arguments, parameters)
+		}
+	}
+	if taken == 0 && !strings.Contains(parameters, `["integer", "null"]`) {
+		t.Errorf("no text of %s is taken", parameters)
+	}
 }
