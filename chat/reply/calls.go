@@ -160,6 +160,11 @@ var callings = []calling{
 	{names: []string{"olmo3"}, starts: []string{callsStart}, read: olmo, marks: []string{callsStart, callsEnd},
 		one: pythonCall(callsStart+"\n", "\n"+callsEnd),
 		in:  func(template string) bool { return strings.Contains(template, callsStart) }},
+	{names: []string{"lfm2"}, starts: []string{lfmStart}, read: lfm, marks: []string{lfmStart, lfmEnd}, one: lfmCall,
+		in: func(template string) bool {
+			_, mark := first(template, []string{lfmStart, lfmTools, lfmNewTools})
+			return mark != ""
+		}},
 	{names: []string{"pythonic", "llama4_pythonic"}, whole: pythonic, marks: []string{pythonStart, pythonEnd},
 		one: pythonCall("[", "]"),
 		in:  func(template string) bool { return strings.Contains(template, pythonList) }},

@@ -10,8 +10,10 @@ import (
 
 // Marks around calls as Python has them.
 const (
-	pythonStart, pythonEnd = "<|python_start|>", "<|python_end|>"     // Llama 4
-	callsStart, callsEnd   = "<function_calls>", "</function_calls>"  // OLMo 3
+	pythonStart, pythonEnd = "<|python_start|>", "<|python_end|>"       // Llama 4
+	callsStart, callsEnd   = "<function_calls>", "</function_calls>"    // OLMo 3
+	lfmStart, lfmEnd       = "<|tool_call_start|>", "<|tool_call_end|>" // LFM2
+	lfmTools, lfmNewTools  = "<|tool_list_start|>", `"List of tools: ["`
 	pythonList             = "[func_name1(params_name1=params_value1" // how templates tell models of the form
 	mostNested             = 10_000                                   // of values, as of encoding/json
 )
@@ -61,10 +63,46 @@ func olmo(text string, _ Tools) (calls []ToolCall, left string, size int) {
 	}
 }
 
+// lfm reads a list of calls of Python, or calls of JSON, between marks, of LFM2. In a list of Python the first call
+// that does not follow the form is left, with all after it.
+func lfm(text string, _ Tools) (calls []ToolCall, left string, size int) {
+	behind := text[len(lfmStart):]
+	rest := ""
+	if call, n, ok := decodeCall(behind, "arguments"); ok {
+		calls, rest = []ToolCall{call}, behind[n:]
+	} else if list, others, n := decodeCalls(behind, "arguments"); len(list) > 0 {
+		calls, left, rest = list, others, behind[n:]
+	} else if calls, left, rest, ok = lfmList(behind); !ok {
+		return nil, "", 0
+	}
+	rest, ok := ended(rest, lfmEnd, lfmStart)
+	if !ok {
+		return nil, "", 0
+	}
+	return calls, left, len(text) - len(rest)
+}
+
+// lfmList reads a list of calls of Python up to the mark behind it.
+func lfmList(text string) (calls []ToolCall, left, rest string, ok bool) {
+	p := python{text: text, lines: true}
+	for more := p.take('['); more; more = p.take(',') {
+		of := p
+		call, isCall := of.call()
+		if !isCall {
+			at, _ := first(p.text, []string{lfmEnd})
+			return calls, strings.TrimSuffix(strings.Trim(p.text[:at], blank), "]"), p.text[at:], true
+		}
+		calls, p.text = append(calls, call), of.text
+	}
+	ok = p.take(']')
+	return calls, "", p.text, ok
+}
+
 // python reads what Python writes of values and calls, as JSON.
 type python struct {
 	text  string
 	depth int
+	lines bool // texts may have line ends in them
 }
 
 // call reads a call of a function.
@@ -231,7 +269,7 @@ func (p *python) quoted() (text string, ok bool) {
 		case c == quote:
 			p.text = p.text[i+1:]
 			return string(out), utf8.Valid(out)
-		case c == '\n':
+		case c == '\n' && !p.lines:
 			return "", false
 		case c != '\\' || i+1 == len(p.text):
 			out = append(out, c)

@@ -88,6 +88,12 @@ var requiredForms = map[string]struct {
 	"olmo3": {"olmo3", "", func(name, arguments string) string {
 		return "<function_calls>\n" + name + "(" + pythonText(arguments) + ")\n</function_calls>"
 	}, false, "", true},
+	"lfm2": {"lfm2", "", func(name, arguments string) string {
+		return "<|tool_call_start|>[" + name + "(" + pythonText(arguments) + ")]<|tool_call_end|>"
+	}, false, "", true},
+	"lfm2 of JSON": {"lfm2", `{"name": "`, func(name, arguments string) string {
+		return `<|tool_call_start|>{"name": "` + name + `", "arguments": ` + arguments + "}<|tool_call_end|>"
+	}, false, "", false},
 	"gemma4": {"gemma4", "", func(name, arguments string) string {
 		text := written(arguments, func(key, value string) string {
 			if value[0] == '[' {

@@ -75,6 +75,14 @@ func pythonCall(before, after string) func(tool) ([]grammar.Part, error) {
 	}
 }
 
+// lfmCall is a call in the one of the ways that the template has.
+func lfmCall(t tool) ([]grammar.Part, error) {
+	if strings.Contains(t.template, `{"name": "`) {
+		return object(lfmStart, "arguments", lfmEnd)(t)
+	}
+	return pythonCall(lfmStart+"[", "]"+lfmEnd)(t)
+}
+
 // gemmaCall is a call of the form that [gemma] reads.
 func gemmaCall(t tool) ([]grammar.Part, error) {
 	if _, err := t.plainArguments(); err != nil {
