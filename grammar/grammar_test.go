@@ -131,7 +131,10 @@ func generate(t *rapid.T, a *grammar.Automaton) string {
 	}
 }
 
-// What the automaton of JSON makes is JSON, and what is JSON it takes, but for halves of characters.
+// long numbers are JSON and are not taken.
+var long = regexp.MustCompile(`[0-9]{21}|[eE][+-]?[0-9]{4}`)
+
+// What the automaton of JSON makes is JSON, and what is JSON it takes, but for halves of characters and long numbers.
 func TestJSONValue(t *testing.T) {
 	for _, form := range []jsontext.Whitespace{jsontext.AnySpace, jsontext.NoSpace, jsontext.OneSpace} {
 		a, err := grammar.JSONValue(grammar.Options{Whitespace: form})
@@ -150,7 +153,8 @@ func TestJSONValue(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.StringMatching(`([\[\]{},: ]|"[ab\\"]*"|-?[0-9.e+-]{1,4}|null|true){0,12}`).Draw(t, "text")
-		if got, want := accepts(any, text), json.Valid([]byte(text)) && strings.TrimSpace(text) == text; got != want {
+		want := json.Valid([]byte(text)) && strings.TrimSpace(text) == text
+		if got := accepts(any, text); got != want && !long.MatchString(text) {
 			t.Fatalf("%q: %v", text, got)
 		}
 	})

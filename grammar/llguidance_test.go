@@ -33,7 +33,7 @@ func allowed(a *grammar.Automaton, s grammar.State) string {
 
 // Along walks that llguidance drew, the bytes that may come next are those that it lets come. Two differences are
 // known. It lets no DEL (7f) stand in a string, which JSON does. It writes a number of enum or const as the schema
-// does, where we let 12.0 stand for 12: the schemas here have none such.
+// does, where we write 12.0 as 12: the schemas here have none such.
 func TestMasksAreLlguidances(t *testing.T) {
 	file, err := os.ReadFile("testdata/llguidance.json")
 	if err != nil {

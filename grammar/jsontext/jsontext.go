@@ -32,6 +32,11 @@ func ParseWhitespace(name string) (Whitespace, error) {
 	return 0, fmt.Errorf("whitespace %q is not known; it is any, compact or spaced", name)
 }
 
+// Digits is how many digits a number has before the point at most, and how many behind it: those of every integer of 64
+// bits, and of every double between 0.0001 and 1 as Python writes it. Without a bound a model that repeats itself goes on
+// for ever.
+const Digits = 20
+
 // Parts makes the parts of texts.
 type Parts struct {
 	B *automaton.Builder
@@ -42,7 +47,7 @@ type Parts struct {
 	FreeChar, PlainChar automaton.Expr
 	Quote, Space        automaton.Expr
 	Comma, Colon        automaton.Expr // with the whitespace around them
-	Number, Integer     automaton.Expr
+	Number              automaton.Expr
 	String              automaton.Expr
 	Null, True, False   string
 	value               automaton.Expr
@@ -71,11 +76,9 @@ func New(b *automaton.Builder, form Whitespace) *Parts {
 		p.Space, p.Comma, p.Colon = automaton.Empty, b.Text(","), b.Text(":")
 	}
 	digit := b.Bytes('0', '9')
-	digits := b.Repeat(digit, 1, automaton.Unlimited)
-	whole := b.Alt(b.Text("0"), b.Seq(b.Bytes('1', '9'), b.Repeat(digit, 0, automaton.Unlimited)))
-	p.Integer = b.Seq(b.Optional(b.Text("-")), whole)
-	p.Number = b.Seq(p.Integer, b.Optional(b.Seq(b.Text("."), digits)),
-		b.Optional(b.Seq(b.Bytes('e', 'e', 'E', 'E'), b.Optional(b.Bytes('+', '+', '-', '-')), digits)))
+	whole := b.Alt(b.Text("0"), b.Seq(b.Bytes('1', '9'), b.Repeat(digit, 0, Digits-1)))
+	p.Number = b.Seq(b.Optional(b.Text("-")), whole, b.Optional(b.Seq(b.Text("."), b.Repeat(digit, 1, Digits))),
+		b.Optional(b.Seq(b.Bytes('e', 'e', 'E', 'E'), b.Optional(b.Bytes('+', '+', '-', '-')), b.Repeat(digit, 1, 3))))
 	p.String = p.Quoted(p.Free)
 	return p
 }

@@ -321,7 +321,7 @@ func (c *compiler) distinctTuples(a *array) (e automaton.Expr, ok bool, err erro
 	}
 }
 
-// values is the values that a form allows, each with all its spellings, if they are few.
+// values is the values that a form allows, if they are few: each in its only spelling, a number in its shortest.
 func (c *compiler) values(f *form) ([]automaton.Expr, bool) {
 	if len(f.arrays) > 0 || len(f.objects) > 0 || f.number == c.parts.Number || f.text == c.parts.Free {
 		return nil, false
@@ -337,19 +337,9 @@ func (c *compiler) values(f *form) ([]automaton.Expr, bool) {
 	for _, t := range texts {
 		list = append(list, c.b.Text(`"`+t+`"`))
 	}
-	// Each number has a spelling without zeros at the end of a fraction.
-	zeros := c.b.Seq(c.b.Repeat(c.b.Bytes('-', '-', '0', '9'), 1, automaton.Unlimited), c.b.Text("."),
-		c.b.Repeat(c.digit, 0, automaton.Unlimited), c.b.Text("0"))
-	texts, ok = c.b.Texts(c.b.And(f.number, c.b.Not(zeros)), mostDistinct)
-	left := f.number
+	texts, ok = c.b.Texts(c.andRegular(f.number, c.shortest, c.parts.Number), mostDistinct)
 	for _, t := range texts {
-		d, err := parseDecimal(t)
-		if err != nil {
-			return nil, false
-		}
-		spellings := c.equal(d)
-		list = append(list, c.b.Lexeme(c.b.And(f.number, spellings)))
-		left = c.b.And(left, c.b.Not(spellings))
+		list = append(list, c.b.Text(t))
 	}
-	return list, ok && len(list) <= mostDistinct && c.b.EmptyRegular(left)
+	return list, ok && len(list) <= mostDistinct
 }

@@ -25,8 +25,8 @@ type compiler struct {
 
 	digit, fraction, unsigned, decimals, integers automaton.Expr
 
-	shortest automaton.Expr          // decimals, of integers those without a fraction
-	spelled  map[automaton.Expr]bool // numbers that lack integers with a fraction, like 1.0, but have them without
+	shortest automaton.Expr          // the decimals without a zero at the end of a fraction: one for each value
+	spelled  map[automaton.Expr]bool // numbers that may lack spellings of a value, but none in the shortest form
 
 	formats map[string]automaton.Expr
 	lengths map[automaton.Expr][2]int // texts of so many characters
@@ -135,7 +135,7 @@ func (c *compiler) words(f *form) (words []string) {
 }
 
 func (c *compiler) scalars(f *form) automaton.Expr {
-	list := []automaton.Expr{c.b.Choice(c.words(f)...), c.b.Lexeme(f.number)}
+	list := []automaton.Expr{c.b.Choice(c.words(f)...), c.lexeme(f.number)}
 	if f.text != automaton.Fail {
 		list = append(list, c.parts.Quoted(f.text))
 	}

@@ -24,8 +24,10 @@ type document struct {
 	old       bool // draft 7 or older: keywords beside $ref do not count, and ids are spelled otherwise
 	draft4    bool
 	draft2019 bool
-	nodes     map[scoped]*schemaNode
-	resources map[string]resource // by URI, with and without anchors
+	// The most digits that a number of the schema has before the point, and behind it.
+	whole, fraction int
+	nodes           map[scoped]*schemaNode
+	resources       map[string]resource // by URI, with and without anchors
 
 	anchors map[string][]anchor // $dynamicAnchor, by the URI of their document
 	several map[string]int      // how many there are of a name
@@ -51,7 +53,20 @@ func newDocument(root *value) *document {
 	}
 	d.resources[""] = resource{v: root}
 	d.scan(root, "", "")
+	d.measure(root)
 	return d
+}
+
+// measure notes how many digits numbers have.
+func (d *document) measure(v *value) {
+	if v.kind == numberValue {
+		if n, err := parseDecimal(v.text); err == nil {
+			d.whole, d.fraction = max(d.whole, len(n.whole)), max(d.fraction, len(n.fraction))
+		}
+	}
+	for _, of := range v.list {
+		d.measure(of)
+	}
 }
 
 // Where a schema has other schemas.

@@ -147,8 +147,7 @@ func (c *compiler) enumForm(_ *schemaNode, _ string, v *value) (*form, error) {
 // valuesForm allows some values.
 func (c *compiler) valuesForm(list []*value) (*form, error) {
 	f := &form{}
-	var texts []string
-	var numbers []automaton.Expr
+	var texts, numbers []string
 	for _, v := range list {
 		switch v.kind {
 		case nullValue:
@@ -162,7 +161,7 @@ func (c *compiler) valuesForm(list []*value) (*form, error) {
 			if err != nil {
 				return nil, err
 			}
-			numbers = append(numbers, c.equal(d))
+			numbers = append(numbers, d.String())
 		case arrayValue:
 			a := &array{rest: never, min: len(v.list), max: len(v.list)}
 			for _, item := range v.list {
@@ -177,7 +176,10 @@ func (c *compiler) valuesForm(list []*value) (*form, error) {
 			f.objects = append(f.objects, o)
 		}
 	}
-	f.text, f.number = c.b.Choice(texts...), c.b.Alt(numbers...)
+	f.text, f.number = c.b.Choice(texts...), c.b.Choice(numbers...)
+	if len(numbers) > 0 {
+		c.spelled[f.number] = true
+	}
 	return f, nil
 }
 

@@ -5,9 +5,10 @@ import (
 	"math/big"
 
 	"github.com/quire/quire/grammar/automaton"
+	"github.com/quire/quire/grammar/jsontext"
 )
 
-// numbers makes the expressions that numbers with constraints are made of: without exponent, and 0 without a sign.
+// numbers makes the expressions of numbers with constraints: without exponent, and 0 without a sign.
 func (c *compiler) numbers() {
 	b := c.b
 	c.digit = b.Bytes('0', '9')
@@ -21,8 +22,10 @@ func (c *compiler) numbers() {
 	c.decimals = b.Alt(c.unsigned, b.Seq(b.Text("-"), nonzero))
 	c.integers = b.Alt(b.Text("0"), b.Seq(b.Optional(b.Text("-")), positive))
 	c.spelled[c.integers] = true
-	zeros := b.Seq(c.integers, b.Text("."), b.Repeat(b.Text("0"), 1, automaton.Unlimited))
+	zeros := b.Seq(b.Optional(b.Text("-")), b.Repeat(c.digit, 1, automaton.Unlimited), b.Text("."),
+		b.Repeat(c.digit, 0, automaton.Unlimited), b.Text("0"))
 	c.shortest = b.And(c.decimals, b.Not(zeros))
+	c.spelled[c.shortest] = true
 }
 
 // below is the unsigned numbers that are less than one, or equal to it where equal says so.
@@ -86,7 +89,7 @@ func (c *compiler) bound(d decimal, above, equal bool) automaton.Expr {
 	return b.And(c.decimals, e)
 }
 
-// multiple is the decimals that are multiples of a number.
+// multiple is the numbers that are multiples of another, each in its shortest form.
 func (c *compiler) multiple(d decimal) (automaton.Expr, error) {
 	n, ok := new(big.Int).SetString(d.whole+d.fraction, 10)
 	if d.negative || !ok || n.Sign() <= 0 {
@@ -95,20 +98,26 @@ func (c *compiler) multiple(d decimal) (automaton.Expr, error) {
 	if !n.IsInt64() || n.Int64() >= 1<<31 || len(d.fraction) > 15 {
 		return 0, fmt.Errorf("%s has too many digits", d)
 	}
-	e := c.b.Multiple(n.Int64(), len(d.fraction), true)
-	return c.b.And(c.decimals, c.b.Alt(e, c.b.Seq(c.b.Text("-"), e))), nil
+	e := c.b.Multiple(n.Int64(), len(d.fraction), d.fraction != "")
+	e = c.b.And(c.shortest, c.b.Alt(e, c.b.Seq(c.b.Text("-"), e)))
+	c.spelled[e] = true
+	return e, nil
 }
 
-// equal is the spellings of a number: those without exponent, and with any zeros behind a fraction.
-func (c *compiler) equal(d decimal) automaton.Expr {
-	b := c.b
-	zeros := b.Repeat(b.Text("0"), 0, automaton.Unlimited)
-	sign := ""
-	if d.negative {
-		sign = "-"
+// lexeme is the expression of the numbers that a form allows, so that each comes to an end: a set of one number has its
+// shortest form alone, and no number has more than jsontext.Digits digits before or behind the point, or one more than
+// a number of the schema has.
+func (c *compiler) lexeme(numbers automaton.Expr) automaton.Expr {
+	if numbers == c.parts.Number || numbers == automaton.Fail {
+		return c.b.Lexeme(numbers)
 	}
-	if d.fraction == "" {
-		return b.Seq(b.Text(sign+d.whole), b.Optional(b.Seq(b.Text(".0"), zeros)))
+	if !c.spelled[numbers] {
+		if one, few := c.b.Texts(c.b.And(numbers, c.shortest), 1); few && len(one) == 1 {
+			return c.b.Text(one[0])
+		}
 	}
-	return b.Seq(b.Text(sign+d.whole+"."+d.fraction), zeros)
+	digits := func(n int) automaton.Expr { return c.b.Repeat(c.digit, 1, n) }
+	short := c.b.Seq(c.b.Optional(c.b.Text("-")), digits(max(jsontext.Digits, c.doc.whole+1)),
+		c.b.Optional(c.b.Seq(c.b.Text("."), digits(max(jsontext.Digits, c.doc.fraction+1)))))
+	return c.b.Lexeme(c.b.And(numbers, short))
 }
