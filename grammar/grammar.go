@@ -74,15 +74,14 @@ func GBNF(text string) (*Automaton, error) {
 // Options are of JSON.
 type Options struct {
 	Whitespace jsontext.Whitespace // between the parts of the text
-	// AnyOrder lets the properties that a schema lists come in any order. Otherwise they come in the schema's.
-	AnyOrder bool
+	Schema     schema.Options
 }
 
 // JSONSchema compiles a JSON schema, of draft 2020-12 or one that its $schema names. What can't be said exactly is an
 // error that names the keyword and its place.
 func JSONSchema(text []byte, o Options) (*Automaton, error) {
 	p := jsontext.New(automaton.NewBuilder(), o.Whitespace)
-	e, err := schema.Compile(p, text, o.AnyOrder)
+	e, err := schema.Compile(p, text, o.Schema)
 	if err != nil {
 		return nil, err
 	}

@@ -68,7 +68,7 @@ func sequence(p *jsontext.Parts, parts []Part, o Options) (automaton.Expr, error
 			if part.Python {
 				of = jsontext.Python(p.B, o.Whitespace)
 			}
-			e, err = schema.Compile(of, part.Schema, o.AnyOrder)
+			e, err = schema.Compile(of, part.Schema, o.Schema)
 		case part.Members != nil:
 			e, err = members(p, part.Members, o)
 		case part.Without != nil:

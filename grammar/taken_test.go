@@ -78,7 +78,7 @@ func TestTakesWhatIsValid(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(2, 4))
 	for _, schema := range append(unevaluated, `{"allOf":[{"properties":{"a":{"type":"null"}},"required":["b"]},
 		{"anyOf":[{"minProperties":2},{"properties":{"b":{"const":1}}}]}],"not":{"required":["c"]}}`) {
-		a, err := grammar.JSONSchema([]byte(schema), grammar.Options{AnyOrder: true})
+		a, err := grammar.JSONSchema([]byte(schema), inAnyOrder)
 		if err != nil {
 			t.Error(schema, err)
 			continue

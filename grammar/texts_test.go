@@ -31,20 +31,72 @@ func TestTextsOfSchemas(t *testing.T) {
 		{`{"type":"integer","minimum":1000000000000000000000000}`, `1000000000000000000000000`, `1` + strings.Repeat("0", 40)},
 		{`{"exclusiveMinimum":0,"exclusiveMaximum":1e-25}`, `0.` + strings.Repeat("0", 25) + `1`, `0|0.1`},
 	} {
-		a, err := grammar.JSONSchema([]byte(c.schema), grammar.Options{})
-		if err != nil {
-			t.Errorf("%s: %v", c.schema, err)
-			continue
+		takes(t, c.schema, grammar.Options{}, c.yes, c.no)
+	}
+}
+
+// takes looks which texts, separated by |, an automaton takes. A number's text may end in a point that leads nowhere.
+func takes(t *testing.T, schema string, o grammar.Options, yes, no string) {
+	t.Helper()
+	a, err := grammar.JSONSchema([]byte(schema), o)
+	if err != nil {
+		t.Errorf("%s: %v", schema, err)
+		return
+	}
+	for _, text := range strings.Split(yes, "|") {
+		if !accepts(a, text) {
+			t.Errorf("%s does not take %s", schema, text)
 		}
-		for _, text := range strings.Split(c.yes, "|") {
-			if !accepts(a, text) {
-				t.Errorf("%s does not take %s", c.schema, text)
-			}
+	}
+	for _, text := range strings.Split(no, "|") {
+		if accepts(a, text) || (strings.HasSuffix(text, ".") && walk(a, text) != grammar.Dead) {
+			t.Errorf("%s takes %s", schema, text)
 		}
-		for _, text := range strings.Split(c.no, "|") {
-			if accepts(a, text) || (strings.HasSuffix(text, ".") && walk(a, text) != grammar.Dead) {
-				t.Errorf("%s takes %s", c.schema, text)
-			}
-		}
+	}
+}
+
+// Where objects are closed they have the members that their schema lists or speaks of, and others only where some must
+// come. Without closing all of these texts are taken.
+func TestClosed(t *testing.T) {
+	for _, c := range []struct{ schema, yes, no string }{
+		{`{"properties":{"a":{"type":"null"}}}`, `{}|{"a":null}|[1]|"x"`, `{"b":1}|{"a":null,"b":1}`},
+		{`{"type":"object","properties":{}}`, `{}`, `{"a":1}`},
+		{`{"type":"object"}`, `{}|{"a":1}`, ``},
+		{`{"type":"object","required":["a"]}`, `{"a":1}|{"a":1,"b":2}`, ``},
+		{`{"properties":{"a":{}},"additionalProperties":true}`, `{"a":1,"b":2}`, ``},
+		{`{"properties":{"a":{}},"additionalProperties":{"type":"null"}}`, `{"a":1,"b":null}`, ``},
+		{`{"properties":{"a":{}},"unevaluatedProperties":true}`, `{"a":1,"b":2}`, ``},
+		{`{"properties":{"a":{}},"unevaluatedProperties":{"type":"null"}}`, `{"a":1,"b":null}`, ``},
+		{`{"properties":{"a":{}},"patternProperties":{"^x":{}}}`, `{"a":1,"xy":2}`, `{"a":1,"b":2}|{"y":1}`},
+		{`{"patternProperties":{"^x":{}}}`, `{"x":1}|{}`, `{"y":1}`},
+		{`{"propertyNames":{"pattern":"^x"}}`, `{"x":1}`, ``},
+		{`{"properties":{"a":{}},"required":["b"]}`, `{"b":1}|{"a":1,"b":1}`, `{"b":1,"c":1}`},
+		{`{"properties":{"a":{}},"required":["a"],"minProperties":2}`, `{"a":1,"b":1}`, ``},
+		{`{"properties":{"a":{}},"minProperties":1}`, `{"a":1}`, `{"b":1}`},
+		{`{"allOf":[{"properties":{"a":{}},"required":["a"]},{"properties":{"b":{}},"required":["b"]}]}`,
+			`{"a":1,"b":1}`, `{"a":1,"b":1,"c":1}`},
+		{`{"properties":{"c":{}},"allOf":[{"$ref":"#/$defs/base"}],"$defs":{"base":{"properties":{"a":{}}}}}`,
+			`{"c":1,"a":1}`, `{"c":1,"a":1,"b":1}`},
+		{`{"anyOf":[{"properties":{"a":{"const":1}},"required":["a"]},{"properties":{"b":{"const":1}},
+			"required":["b"]}]}`, `{"a":1}|{"b":1}`, `{"a":1,"c":1}`},
+		{`{"oneOf":[{"properties":{"k":{"const":1},"a":{}},"required":["k"]},{"properties":{"k":{"const":2},"b":{}},
+			"required":["k"]}]}`, `{"k":1,"a":1}|{"k":2,"b":1}`, `{"k":1,"b":1}|{"k":2,"c":1}`},
+		{`{"properties":{"a":{}},"if":{"properties":{"a":{"const":1}},"required":["a"]},"then":{"properties":{"b":{}},
+			"required":["b"]}}`, `{"a":1,"b":1}|{"a":2}`, `{"a":2,"c":1}|{"a":1,"b":1,"c":1}`},
+		{`{"type":"object","not":{"required":["a"]}}`, `{}|{"b":1}`, ``},
+		{`{"properties":{"a":{}},"not":{"required":["a"]}}`, `{}`, `{"b":1}`},
+		{`{"properties":{"a":{}},"dependentRequired":{"a":["b"]}}`, `{}|{"a":1,"b":1}`, `{"a":1,"b":1,"c":1}`},
+		{`{"properties":{"n":{"$ref":"#"}}}`, `{"n":{"n":{}}}`, `{"n":{"m":1}}`},
+		{`{"items":{"properties":{"a":{}}}}`, `[{"a":1},{}]`, `[{"b":1}]`},
+		{`{"additionalProperties":{"properties":{"a":{}}}}`, `{"x":{"a":1}}`, `{"x":{"b":1}}`},
+		{`{"prefixItems":[{},{}]}`, `[]|[1,2]`, `[1,2,3]`},
+		{`{"prefixItems":[{}],"minItems":2}`, `[1,2]|[1,2,3]`, ``},
+		{`{"prefixItems":[{}],"items":{}}`, `[1,2,3]`, ``},
+		{`{"prefixItems":[{}],"unevaluatedItems":true}`, `[1,2,3]`, ``},
+		{`{"$schema":"http://json-schema.org/draft-07/schema#","items":[{}]}`, `[1]`, `[1,2]`},
+		{`{"type":"array"}`, `[1,2]`, ``},
+	} {
+		takes(t, c.schema, closed, c.yes, c.no)
+		takes(t, c.schema, grammar.Options{}, strings.TrimSuffix(c.yes+"|"+c.no, "|"), "")
 	}
 }

@@ -9,6 +9,13 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/quire/quire/grammar"
+	"github.com/quire/quire/grammar/schema"
+)
+
+// inAnyOrder and closed are of schemas.
+var (
+	inAnyOrder = grammar.Options{Schema: schema.Options{AnyOrder: true}}
+	closed     = grammar.Options{Schema: schema.Options{Closed: true}}
 )
 
 // schemas have each keyword, and keywords that meet.
@@ -208,7 +215,8 @@ func TestMadeTextsAreValid(t *testing.T) {
 	n := 0
 	for _, schema := range append(schemas, unevaluated...) {
 		n += check(t, schema, schema, grammar.Options{}, 50)
-		n += check(t, schema, schema, grammar.Options{AnyOrder: true}, 50)
+		n += check(t, schema, schema, inAnyOrder, 50)
+		n += check(t, schema, schema, closed, 50)
 	}
 	if t.Logf("%d texts", n); n < 1000 {
 		t.Errorf("only %d texts came to an end", n)
@@ -219,7 +227,8 @@ func TestMadeTextsAreValid(t *testing.T) {
 func TestMaskBenchMadeTextsAreValid(t *testing.T) {
 	n, of := 0, 0
 	for name, m := range readMaskBench(t) {
-		if k := check(t, name, string(m.Schema), grammar.Options{}, 3); k > 0 {
+		k := check(t, name, string(m.Schema), grammar.Options{}, 3)
+		if k += check(t, name, string(m.Schema), closed, 3); k > 0 {
 			n, of = n+k, of+1
 		}
 	}

@@ -14,6 +14,8 @@ type array struct {
 	min, max int
 	some     []someItems
 	distinct bool // no two items are equal
+	lists    bool // a keyword lists the first items: where arrays are closed, there are no others
+	open     bool // a keyword speaks of the others: they may come there, too
 }
 
 // someItems are of a goal: so many of the items from a place on.
@@ -27,6 +29,7 @@ func anyArray() *array { return &array{rest: always, max: automaton.Unlimited} }
 
 func (a *array) isAny() bool {
 	return a.rest == always && a.min == 0 && a.max == automaton.Unlimited && len(a.some) == 0 && !a.distinct &&
+		!a.lists && !a.open &&
 		!slices.ContainsFunc(a.first, func(g goal) bool { return g != always })
 }
 
@@ -46,7 +49,8 @@ func (c *compiler) andArray(x, y *array) *array {
 		return x
 	}
 	a := &array{rest: c.all(x.rest, y.rest), min: max(x.min, y.min), max: lower(x.max, y.max),
-		some: unique(slices.Concat(x.some, y.some)), distinct: x.distinct || y.distinct}
+		some: unique(slices.Concat(x.some, y.some)), distinct: x.distinct || y.distinct,
+		lists: x.lists || y.lists, open: x.open || y.open}
 	for i := range max(len(x.first), len(y.first)) {
 		a.first = append(a.first, c.all(x.item(i), y.item(i)))
 	}
@@ -172,6 +176,11 @@ func (c *compiler) canContain(a *array, s someItems) (bool, error) {
 
 // arrayExpr compiles a set of arrays.
 func (c *compiler) arrayExpr(a *array) (automaton.Expr, error) {
+	if a.lists && !a.open && len(a.some) == 0 && a.min <= len(a.first) {
+		closed := *a
+		closed.rest = never
+		a = &closed
+	}
 	if a.distinct && (a.max == automaton.Unlimited || a.max > 1) {
 		return c.distinctExpr(a)
 	}

@@ -41,8 +41,9 @@ func (c *compiler) propertiesForm(n *schemaNode, _ string, _ *value) (*form, err
 	}
 	matched := slices.Clone(o.regions) // the first is what no pattern matches
 	if a := n.v.get("additionalProperties"); a != nil {
-		o.regions[0].goal = c.sub(n, a, "additionalProperties")
+		o.regions[0].goal, o.regions[0].open = c.sub(n, a, "additionalProperties"), c.Closed
 	}
+	o.lists = c.Closed && (n.v.has("properties") || n.v.has("patternProperties"))
 	if props := n.v.get("properties"); props != nil {
 		if props.kind != objectValue {
 			return nil, fmt.Errorf("properties is not an object")
@@ -73,10 +74,10 @@ func (c *compiler) split(o *object, names automaton.Expr, g goal) {
 			out = c.andRegular(r.names, c.notRegular(names, c.parts.Free, c.parts.Plain), c.parts.Free)
 		}
 		if i == 0 || out != automaton.Fail {
-			regions = append(regions, region{out, r.goal})
+			regions = append(regions, region{out, r.goal, r.open})
 		}
 		if in != automaton.Fail {
-			regions = append(regions, region{in, c.all(r.goal, g)})
+			regions = append(regions, region{in, c.all(r.goal, g), c.Closed})
 		}
 	}
 	o.regions = regions
@@ -142,7 +143,8 @@ func (c *compiler) namesForm(n *schemaNode, name string, v *value) (*form, error
 	}
 	o := c.anyObject()
 	if f.text != c.parts.Free {
-		o.regions = []region{{f.text, always}, {c.notRegular(f.text, c.parts.Free, c.parts.Plain), never}}
+		o.regions = []region{{names: f.text, goal: always},
+			{names: c.notRegular(f.text, c.parts.Free, c.parts.Plain), goal: never}}
 		o.regions = slices.DeleteFunc(o.regions, func(r region) bool { return r.names == automaton.Fail })
 	}
 	return c.otherThanObjects(o), nil
@@ -169,8 +171,9 @@ func (c *compiler) itemsForm(n *schemaNode, _ string, _ *value) (*form, error) {
 		a.first = list
 	}
 	if rest != nil {
-		a.rest = c.sub(n, rest, behind)
+		a.rest, a.open = c.sub(n, rest, behind), c.Closed
 	}
+	a.lists = c.Closed && items != nil
 	return c.otherThanArrays(a), nil
 }
 

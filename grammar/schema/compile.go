@@ -15,7 +15,7 @@ type compiler struct {
 	parts *jsontext.Parts
 	doc   *document
 
-	anyOrder bool // of properties
+	Options
 
 	goals   []goalNode
 	goalIDs map[string]goal
@@ -32,9 +32,17 @@ type compiler struct {
 	lengths map[automaton.Expr][2]int // texts of so many characters
 }
 
-// Compile makes the expression of the JSON texts that are valid by a schema. The properties of objects come in the
-// schema's order unless anyOrder is set.
-func Compile(p *jsontext.Parts, text []byte, anyOrder bool) (automaton.Expr, error) {
+// Options say which of the valid texts there are.
+type Options struct {
+	// AnyOrder lets the properties that a schema lists come in any order. Otherwise they come in the schema's.
+	AnyOrder bool
+	// Closed leaves out the members of objects, and the items behind those of a list, that a schema neither lists nor
+	// says anything of.
+	Closed bool
+}
+
+// Compile makes the expression of the JSON texts that are valid by a schema.
+func Compile(p *jsontext.Parts, text []byte, o Options) (automaton.Expr, error) {
 	root, err := parseValue(text)
 	if err != nil {
 		return 0, fmt.Errorf("the JSON schema is not JSON: %w", err)
@@ -42,7 +50,7 @@ func Compile(p *jsontext.Parts, text []byte, anyOrder bool) (automaton.Expr, err
 	if root.kind != objectValue && root.kind != boolValue {
 		return 0, fmt.Errorf("the JSON schema is neither an object nor true or false")
 	}
-	c := &compiler{b: p.B, parts: p, anyOrder: anyOrder, doc: newDocument(root), goalIDs: map[string]goal{},
+	c := &compiler{b: p.B, parts: p, Options: o, doc: newDocument(root), goalIDs: map[string]goal{},
 		formats: map[string]automaton.Expr{}, lengths: map[automaton.Expr][2]int{}}
 	c.spelled = map[automaton.Expr]bool{}
 	c.goals = []goalNode{{kind: goalNever, void: 2}, {kind: goalAlways, void: 1}}

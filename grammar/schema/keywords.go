@@ -169,7 +169,8 @@ func (c *compiler) valuesForm(list []*value) (*form, error) {
 			}
 			f.arrays = append(f.arrays, a)
 		case objectValue:
-			o := &object{max: automaton.Unlimited, required: v.names, regions: []region{{c.parts.Free, never}}}
+			o := &object{max: automaton.Unlimited, required: v.names,
+				regions: []region{{names: c.parts.Free, goal: never}}}
 			for i, name := range v.names {
 				o.props = append(o.props, property{name, c.constant(v.list[i])})
 			}

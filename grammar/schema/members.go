@@ -15,12 +15,16 @@ func (c *compiler) objectExpr(o *object) (automaton.Expr, error) {
 	if c.isAny(o) && len(o.props) == 0 {
 		return c.parts.AnyObject(), nil
 	}
+	o, err := c.close(o)
+	if err != nil {
+		return 0, err
+	}
 	w := &wanted{c: c, behind: map[int]int{}}
 	for _, s := range o.some {
 		w.add(s.goal, 1, automaton.Unlimited)
 	}
 	m := automaton.Members{Min: o.min, Max: o.max}
-	if c.anyOrder {
+	if c.AnyOrder {
 		m.Order = automaton.AnyOrder
 	}
 	full := *o
@@ -198,4 +202,41 @@ func (w *wanted) last(variants []automaton.Variant) {
 			}
 		}
 	}
+}
+
+// close leaves out of a set the members that its schema says nothing of, if it lists others and objects are closed. It
+// leaves them in where something must come that is not listed.
+func (c *compiler) close(o *object) (*object, error) {
+	if !o.lists || len(o.some) > 0 {
+		return o, nil
+	}
+	closed := *o
+	closed.regions = slices.Clone(o.regions)
+	more := false // names that are not listed, as many as are wanted
+	for i, r := range o.regions {
+		if !r.open {
+			closed.regions[i].goal = never
+		}
+		more = more || closed.regions[i].goal != never
+	}
+	listed := 0
+	for _, p := range o.props {
+		is, err := c.empty(p.goal)
+		if err != nil {
+			return nil, err
+		}
+		if !is {
+			listed++
+		}
+	}
+	for _, name := range o.required {
+		if o.find(name) < 0 {
+			listed++
+			closed.props = append(slices.Clip(closed.props), property{name, c.goalFor(o, name)})
+		}
+	}
+	if closed.index = nil; !more && listed < o.min {
+		return o, nil
+	}
+	return &closed, nil
 }

@@ -15,6 +15,7 @@ type object struct {
 	regions  []region // the other names
 	some     []region // each of a member that must be there: of some such name, with such a value
 	min, max int
+	lists    bool // a keyword lists names that may come: where objects are closed, there are no others
 }
 
 type property struct {
@@ -27,12 +28,13 @@ type property struct {
 type region struct {
 	names automaton.Expr // Parts.Free where all are
 	goal  goal
+	open  bool // a keyword speaks of these names: they may come where objects are closed, too
 }
 
 const maxRegions = 200
 
 func (c *compiler) anyObject() *object {
-	return &object{regions: []region{{c.parts.Free, always}}, max: automaton.Unlimited}
+	return &object{regions: []region{{names: c.parts.Free, goal: always}}, max: automaton.Unlimited}
 }
 
 func (o *object) find(name string) int {
@@ -66,13 +68,14 @@ func (c *compiler) goalFor(o *object, name string) goal {
 
 // isAny says that a set has all objects.
 func (c *compiler) isAny(o *object) bool {
-	return len(o.required) == 0 && o.min == 0 && o.max == automaton.Unlimited && len(o.some) == 0 && c.allowsAny(o) &&
+	return !o.lists && len(o.required) == 0 && o.min == 0 && o.max == automaton.Unlimited && len(o.some) == 0 &&
+		c.allowsAny(o) &&
 		!slices.ContainsFunc(o.props, func(p property) bool { return p.goal != always })
 }
 
 // allowsAny says that members that are not listed may be anything.
 func (c *compiler) allowsAny(o *object) bool {
-	return len(o.regions) == 1 && o.regions[0] == region{c.parts.Free, always}
+	return len(o.regions) == 1 && o.regions[0] == region{names: c.parts.Free, goal: always}
 }
 
 // andObject is what both have, nil where that is nothing.
@@ -84,7 +87,8 @@ func (c *compiler) andObject(x, y *object) (*object, error) {
 		return x, nil
 	}
 	c.steps += (len(x.props) + len(y.props)) / 16
-	o := &object{min: max(x.min, y.min), max: lower(x.max, y.max), some: unique(slices.Concat(x.some, y.some))}
+	o := &object{min: max(x.min, y.min), max: lower(x.max, y.max), some: unique(slices.Concat(x.some, y.some)),
+		lists: x.lists || y.lists}
 	for _, p := range x.props {
 		o.props = append(o.props, property{p.name, c.all(p.goal, c.goalFor(y, p.name))})
 	}
@@ -102,7 +106,7 @@ func (c *compiler) andObject(x, y *object) (*object, error) {
 	for _, r := range x.regions {
 		for _, s := range y.regions {
 			if names := c.andRegular(r.names, s.names, c.parts.Free); names != automaton.Fail {
-				o.regions = append(o.regions, region{names, c.all(r.goal, s.goal)})
+				o.regions = append(o.regions, region{names, c.all(r.goal, s.goal), r.open || s.open})
 			}
 		}
 	}
@@ -163,14 +167,14 @@ func (c *compiler) notObject(o *object) ([]*object, error) {
 	}
 	for _, r := range c.unlisted(o) {
 		if r.goal != always {
-			add(func(n *object) { n.some = []region{{r.names, c.not(r.goal)}} })
+			add(func(n *object) { n.some = []region{{names: r.names, goal: c.not(r.goal)}} })
 		}
 	}
 	for _, s := range o.some {
 		add(func(n *object) {
-			n.regions = []region{{s.names, c.not(s.goal)}}
+			n.regions = []region{{names: s.names, goal: c.not(s.goal)}}
 			if others := c.notRegular(s.names, c.parts.Free, c.parts.Plain); others != automaton.Fail {
-				n.regions = append(n.regions, region{others, always})
+				n.regions = append(n.regions, region{names: others, goal: always})
 			}
 		})
 	}

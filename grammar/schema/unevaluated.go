@@ -30,8 +30,11 @@ func (w *way) same(v way) bool {
 // schemas that these apply to the same value have looked at must be of it.
 func (c *compiler) unevaluatedForm(n *schemaNode, name string, v *value) (*form, error) {
 	rest := c.sub(n, v, name)
-	if rest == always || c.doc.old {
+	if c.doc.old || rest == always && !c.Closed {
 		return nil, nil
+	}
+	if rest == always {
+		return c.restricted(name, way{when: always, names: automaton.Fail}, rest), nil
 	}
 	ways, err := c.waysOf(n, name, false)
 	if err != nil {
@@ -56,6 +59,7 @@ func (c *compiler) unevaluatedForm(n *schemaNode, name string, v *value) (*form,
 func (c *compiler) restricted(keyword string, w way, rest goal) *form {
 	if keyword == "unevaluatedItems" {
 		a := anyArray()
+		a.open = c.Closed
 		if w.first != automaton.Unlimited {
 			for range w.first {
 				a.first = append(a.first, always)
@@ -66,7 +70,8 @@ func (c *compiler) restricted(keyword string, w way, rest goal) *form {
 	}
 	o := c.anyObject()
 	o.regions = nil
-	for _, r := range []region{{w.names, always}, {c.notRegular(w.names, c.parts.Free, c.parts.Plain), rest}} {
+	others := c.notRegular(w.names, c.parts.Free, c.parts.Plain)
+	for _, r := range []region{{names: w.names, goal: always}, {others, rest, c.Closed}} {
 		if r.names != automaton.Fail {
 			o.regions = append(o.regions, r)
 		}
