@@ -14,7 +14,11 @@ func (b *requestBuilder) structure(row *promptset.Row, prompt []int32, set *para
 	error) {
 	tool, wanted := set.WantsCall()
 	if !wanted || row.Kind != promptset.KindMessages {
-		return set.StructuredOutputs, nil
+		structure := set.StructuredOutputs
+		if structure.Kind == parameter.SchemaStructure && set.AdditionalProperties {
+			structure.AdditionalProperties = true
+		}
+		return structure, nil
 	}
 	refuse := func(format string, args ...any) (parameter.Structure, error) {
 		return parameter.Structure{}, fmt.Errorf("%s is %s, and "+format, append([]any{
@@ -37,5 +41,6 @@ func (b *requestBuilder) structure(row *promptset.Row, prompt []int32, set *para
 	if err != nil {
 		return refuse("%w", err)
 	}
-	return parameter.Structure{Kind: parameter.CallStructure, Text: form}, nil
+	return parameter.Structure{Kind: parameter.CallStructure, Text: form,
+		AdditionalProperties: set.AdditionalProperties}, nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/quire/quire/engine/schedule"
 	"github.com/quire/quire/grammar"
 	"github.com/quire/quire/grammar/jsontext"
+	"github.com/quire/quire/grammar/schema"
 	"github.com/quire/quire/masking"
 	"github.com/quire/quire/parameter"
 	"github.com/quire/quire/sampling"
@@ -195,7 +196,7 @@ func keyOf(s parameter.Structure) string { return s.String() }
 
 // compileStructure makes the automaton of a structure.
 func compileStructure(s parameter.Structure) (*grammar.Automaton, error) {
-	o := grammar.Options{AnyOrder: s.AnyOrder}
+	o := grammar.Options{Schema: schema.Options{AnyOrder: s.AnyOrder, Closed: !s.AdditionalProperties}}
 	if s.Compact {
 		o.Whitespace = jsontext.NoSpace
 	}

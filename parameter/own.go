@@ -31,6 +31,8 @@ type Set struct {
 	LogitBias           Biases
 	// StructuredOutputs says what the text must be.
 	StructuredOutputs Structure
+	// AdditionalProperties is [Structure.AdditionalProperties] of any structure, also of a tool's call.
+	AdditionalProperties bool
 	// TopLogprobs is how many of the likeliest tokens are told with each token of a completion. Range: 0 to
 	// MaxTopLogprobs.
 	TopLogprobs int
@@ -212,6 +214,9 @@ var own = slices.Concat([]Parameter{
 	{Name: "structured_outputs", From: VLLM, Flag: "structured-outputs", Placeholder: "JSON",
 		Note: "what the text must be, as vLLM has it: an object with json, json_object, regex, choice or grammar",
 		slot: field(Structure{}, func(s *Set) *Structure { return &s.StructuredOutputs })},
+	{Name: "additional_properties", Flag: "additional-properties",
+		Note: "let JSON objects have members that their schema does not list, as the standard does",
+		slot: field(false, func(s *Set) *bool { return &s.AdditionalProperties })},
 	{Name: "bad_words", From: VLLM, Flag: "bad-words", Placeholder: "TEXT",
 		Note: "text that completions do not have; repeatable",
 		slot: field(nil, func(s *Set) *[]string { return &s.BadWords })},

@@ -18,6 +18,9 @@ type Structure struct {
 	Compact bool
 	// AnyOrder lets the properties of JSON objects come in any order, not the schema's alone.
 	AnyOrder bool
+	// AdditionalProperties lets JSON objects have members that their schema neither lists nor speaks of, and arrays such
+	// items behind those of a list.
+	AdditionalProperties bool
 }
 
 // StructureKind is what a [Structure] is.
@@ -59,10 +62,12 @@ func (s Structure) Choices() (texts []string) {
 	return texts
 }
 
-// The names of [Structure.Compact], as vLLM has it, and of [Structure.AnyOrder], as XGrammar has it.
+// The names of what stands beside the kind: of [Structure.Compact] as vLLM has it, and of [Structure.AnyOrder] as
+// XGrammar has it.
 const (
-	compactName  = "disable_any_whitespace"
-	anyOrderName = "any_order"
+	compactName    = "disable_any_whitespace"
+	anyOrderName   = "any_order"
+	additionalName = "additional_properties"
 )
 
 // MarshalJSON returns the structure as vLLM's structured_outputs has it, null for any text.
@@ -84,6 +89,9 @@ func (s Structure) MarshalJSON() ([]byte, error) {
 	}
 	if s.AnyOrder {
 		object[anyOrderName] = true
+	}
+	if s.AdditionalProperties {
+		object[additionalName] = true
 	}
 	return json.Marshal(object)
 }
@@ -151,6 +159,8 @@ func (s *Structure) parseOutputs(raw []byte) error {
 		return err
 	}
 	kinds := []StructureKind{SchemaStructure, ObjectStructure, RegexStructure, ChoiceStructure, GrammarStructure}
+	options := map[string]*bool{compactName: &s.Compact, anyOrderName: &s.AnyOrder,
+		additionalName: &s.AdditionalProperties}
 	for _, name := range slices.Sorted(maps.Keys(members)) {
 		value := members[name]
 		switch kind := StructureKind(name); {
@@ -165,12 +175,8 @@ func (s *Structure) parseOutputs(raw []byte) error {
 			if of.Kind != "" {
 				s.Kind, s.Text = of.Kind, of.Text
 			}
-		case name == compactName, name == anyOrderName:
-			is := &s.Compact
-			if name == anyOrderName {
-				is = &s.AnyOrder
-			}
-			if json.Unmarshal(value, is) != nil {
+		case options[name] != nil:
+			if json.Unmarshal(value, options[name]) != nil {
 				return fmt.Errorf("has a member %s that is not true or false", name)
 			}
 		case name == "disable_fallback", string(value) == "false", string(value) == `""`:

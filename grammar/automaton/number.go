@@ -15,10 +15,11 @@ const (
 	inInteger
 	afterPoint // no digit of the fraction yet
 	inFraction
+	inZeros // in a fraction whose last digit is 0: it may not end so
 )
 
 // Multiple is the decimal numbers, without sign and exponent, that are multiples of n times 10 to the power -digits.
-// n is from 1 to 1<<31 - 1. Numbers have a fraction only where fraction says so.
+// n is from 1 to 1<<31 - 1. Numbers have a fraction only where fraction says so, which has no zero at its end.
 func (b *Builder) Multiple(n int64, digits int, fraction bool) Expr {
 	left := int32(digits)
 	if !fraction {
@@ -35,7 +36,7 @@ func (b *Builder) Multiple(n int64, digits int, fraction bool) Expr {
 // the divisor still sees; it is negative where there may be no fraction.
 func (b *Builder) number(d int32, remainder int64, phase, left int32) Expr {
 	nullable := false
-	if phase != beforeNumber && phase != afterPoint {
+	if phase != beforeNumber && phase != afterPoint && phase != inZeros {
 		of := b.divisors[d].of
 		r := remainder
 		for range left {
@@ -63,11 +64,13 @@ func (b *Builder) numberArcs(k key) []arc {
 			}
 		case inInteger:
 			to = b.number(d, (r*10+digit)%of, inInteger, left)
-		case afterPoint, inFraction:
+		case afterPoint, inFraction, inZeros:
 			if left > 0 {
-				to = b.number(d, (r*10+digit)%of, inFraction, left-1)
-			} else if digit == 0 {
-				to = b.number(d, r, inFraction, 0)
+				after := int32(inFraction)
+				if digit == 0 {
+					after = inZeros
+				}
+				to = b.number(d, (r*10+digit)%of, after, left-1)
 			}
 		}
 		if to != Fail {

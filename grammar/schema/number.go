@@ -22,9 +22,8 @@ func (c *compiler) numbers() {
 	c.decimals = b.Alt(c.unsigned, b.Seq(b.Text("-"), nonzero))
 	c.integers = b.Alt(b.Text("0"), b.Seq(b.Optional(b.Text("-")), positive))
 	c.spelled[c.integers] = true
-	zeros := b.Seq(b.Optional(b.Text("-")), b.Repeat(c.digit, 1, automaton.Unlimited), b.Text("."),
-		b.Repeat(c.digit, 0, automaton.Unlimited), b.Text("0"))
-	c.shortest = b.And(c.decimals, b.Not(zeros))
+	fraction := b.Seq(b.Text("."), b.Repeat(c.digit, 0, automaton.Unlimited), high)
+	c.shortest = b.Alt(b.Seq(c.integers, b.Optional(fraction)), b.Seq(b.Text("-0"), fraction))
 	c.spelled[c.shortest] = true
 }
 
@@ -99,7 +98,7 @@ func (c *compiler) multiple(d decimal) (automaton.Expr, error) {
 		return 0, fmt.Errorf("%s has too many digits", d)
 	}
 	e := c.b.Multiple(n.Int64(), len(d.fraction), d.fraction != "")
-	e = c.b.And(c.shortest, c.b.Alt(e, c.b.Seq(c.b.Text("-"), e)))
+	e = c.b.And(c.decimals, c.b.Alt(e, c.b.Seq(c.b.Text("-"), e)))
 	c.spelled[e] = true
 	return e, nil
 }
