@@ -27,6 +27,7 @@ func TestGBNF(t *testing.T) {
 		{"root ::= \"a\" |\n \"b\"", "a|b", "ab", ""},
 		{`root ::= [^a-c] . [\x41-\u0043é]`, "ddA|日本é|xaB", "aaA|dda|dd", ""},
 		{`root ::= "ab"{2} "c"{0,2} "d"{1,}`, "ababd|ababccdd", "abd|ababcccd|abab", ""},
+		{"root ::= a_b _c\na_b ::= \"x\"\n_c ::= \"y\"?", "x|xy", "y", ""},
 		{`root ::= ("x" | y-1)+ "\"\\\[\]"` + "\ny-1 ::= \"y\" | \"(\" root \")\"", `xy"\[]|(x"\[])x"\[]`, `"\[]`, ""},
 		{"root ::= \"\\U0001F600\"?", "😀|", "😀😀", ""},
 		{"root ::= [] \"a\" \"\"", "a", "", ""},

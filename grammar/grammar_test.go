@@ -101,6 +101,44 @@ func TestRegexMatchesRegexp(t *testing.T) {
 	})
 }
 
+// What Python's syntax has beside RE2's, and what that has where counts and escapes are looked for.
+func TestRegexOfPython(t *testing.T) {
+	for _, c := range []struct {
+		pattern string
+		yes, no []string
+	}{
+		{`[\u4e00-\u9fff]+`, []string{"日本"}, []string{"a", "u4e00"}},
+		{`\u00e9\U0001F600\Z`, []string{"é😀"}, []string{"é"}},
+		{`.{1,2000}`, []string{"a", strings.Repeat("日", 2000)}, []string{"", strings.Repeat("a", 2001)}},
+		{`(?:[a-z]{1,50} ){30}x{2,}?`, []string{strings.Repeat("abc ", 30) + "xx"}, []string{strings.Repeat("abc ", 29) + "xx"}},
+		{`a{,2}b`, []string{"b", "aab"}, []string{"aaab", "a{,2}b"}},
+		{`(?i:a{2})(?P<n>[\]{1}]{3})\Qx{2\E{2}`, []string{"Aa]]1x{22", "aA{1}x{22"}, []string{"aa]]1x{2"}},
+		{`[^]a]{2}[]b]{1}[[:digit:]]{2}\{2}\x{62}{2}\pL{2}`, []string{"xy]12{2}bbéé"}, []string{"]yb12{2}bbéé"}},
+		{`\d\w\s`, []string{"1a "}, []string{"١a ", "1é ", "1a\u00a0"}},
+	} {
+		a, err := grammar.Regex(c.pattern)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		for _, text := range c.yes {
+			if !accepts(a, text) {
+				t.Errorf("%s does not take %.30q", c.pattern, text)
+			}
+		}
+		for _, text := range c.no {
+			if accepts(a, text) {
+				t.Errorf("%s takes %.30q", c.pattern, text)
+			}
+		}
+	}
+	for _, pattern := range []string{`{2}`, `a{2}{3}`, `a{2}*`, `a{3,2}`, `a{2000000}`, `(a`, `[a`, `a\`, `\ud83d\ude00`, `a|{2}`} {
+		if _, err := grammar.Regex(pattern); err == nil {
+			t.Errorf("%s is taken", pattern)
+		}
+	}
+}
+
 // generate walks an automaton by drawn bytes until a text is complete, or for some time. Every state must lead on.
 func generate(t *rapid.T, a *grammar.Automaton) string {
 	rnd := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))

@@ -91,7 +91,7 @@ func (p *parser) space(lines bool) {
 }
 
 func isWord(c byte) bool {
-	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || c == '-' || isDigit(c)
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || c == '-' || c == '_' || isDigit(c)
 }
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }

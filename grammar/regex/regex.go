@@ -19,16 +19,16 @@ const (
 	maxParts   = 1 << 16
 )
 
-// Whole is the texts that a pattern of RE2's syntax matches as a whole, as UTF-8. "." is any character but a line feed.
+// Whole is the texts that a pattern of RE2's syntax, with what parse reads beside it, matches as a whole, as UTF-8. "." is any character but a line feed.
 func Whole(b *automaton.Builder, pattern string) (automaton.Expr, error) {
 	if len(pattern) > maxPattern {
 		return 0, fmt.Errorf("the regular expression has %d bytes; the limit is %d", len(pattern), maxPattern)
 	}
-	re, err := syntax.Parse(pattern, syntax.Perl)
+	re, repeats, err := parse(pattern)
 	if err != nil {
-		return 0, err
+		return 0, fmt.Errorf("regular expression %.100q: %w", pattern, err)
 	}
-	c := &compiler{b: b, encode: b.Runes}
+	c := &compiler{b: b, encode: b.Runes, repeats: repeats}
 	l, err := c.compile(re)
 	if err != nil {
 		return 0, fmt.Errorf("regular expression %.100q: %w", pattern, err)
@@ -75,6 +75,8 @@ type compiler struct {
 	encode Encoder
 	any    automaton.Expr // texts of any characters
 	parts  int
+
+	repeats map[string][2]int // of groups, by their names
 }
 
 func (c *compiler) compile(re *syntax.Regexp) (language, error) {
@@ -103,6 +105,9 @@ func (c *compiler) compile(re *syntax.Regexp) (language, error) {
 	case syntax.OpAnyChar:
 		return language{c.encode(0, unicode.MaxRune)}, nil
 	case syntax.OpCapture:
+		if n, ok := c.repeats[re.Name]; ok && re.Name != "" {
+			return c.repeat(re.Sub[0], n[0], n[1])
+		}
 		return c.compile(re.Sub[0])
 	case syntax.OpConcat:
 		return c.concat(re.Sub)
