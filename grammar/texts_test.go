@@ -55,6 +55,24 @@ func takes(t *testing.T, schema string, o grammar.Options, yes, no string) {
 	}
 }
 
+// What is wrong with a schema is told by its keyword.
+func TestRefusedSchemas(t *testing.T) {
+	const draft4 = `"$schema":"http://json-schema.org/draft-04/schema#",`
+	for schema, want := range map[string]string{
+		`{"$schema":"http://json-schema.org/draft-03/schema#","type":"integer","divisibleBy":3}`: `$schema "http://json-schema.org/draft-03/schema#" is not supported`,
+		`{` + draft4 + `"properties":{"a":{"required":true}}}`:                                   `#/properties/a: required: it is true or false`,
+		`{"items":{},"prefixItems":{"a":{}}}`:                                                    `#: prefixItems: it is not a list of schemas`,
+		`{"additionalProperties":false,"patternProperties":{"(":{}}}`:                            `#: patternProperties: pattern "("`,
+		`{"additionalProperties":false,"properties":[]}`:                                         `#: properties: it is not an object`,
+		`{"maxLength":3,"minLength":"a"}`:                                                        `#: minLength: it is not a number`,
+		`{"contains":{},"minContains":-1}`:                                                       `#: minContains: it is not a number`,
+	} {
+		if _, err := grammar.JSONSchema([]byte(schema), grammar.Options{}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", schema, err, want)
+		}
+	}
+}
+
 // Where objects are closed they have the members that their schema lists or speaks of, and others only where some must
 // come. Without closing all of these texts are taken.
 func TestClosed(t *testing.T) {

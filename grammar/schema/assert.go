@@ -26,16 +26,17 @@ func (c *compiler) propertiesForm(n *schemaNode, _ string, _ *value) (*form, err
 	o := c.anyObject()
 	if patterns := n.v.get("patternProperties"); patterns != nil {
 		if patterns.kind != objectValue {
-			return nil, fmt.Errorf("patternProperties is not an object")
+			return nil, n.refuse("patternProperties", fmt.Errorf("it is not an object"))
 		}
 		for i, pattern := range patterns.names {
 			names, err := regex.Search(c.b, pattern, c.parts.Characters, c.parts.Plain)
 			if err != nil {
-				return nil, err
+				return nil, n.refuse("patternProperties", err)
 			}
 			c.split(o, names, c.sub(n, patterns.list[i], "patternProperties", pattern))
 			if len(o.regions) > maxRegions {
-				return nil, fmt.Errorf("patterns overlap in more than %d ways", maxRegions)
+				err = fmt.Errorf("patterns overlap in more than %d ways", maxRegions)
+				return nil, n.refuse("patternProperties", err)
 			}
 		}
 	}
@@ -46,7 +47,7 @@ func (c *compiler) propertiesForm(n *schemaNode, _ string, _ *value) (*form, err
 	o.lists = c.Closed && (n.v.has("properties") || n.v.has("patternProperties"))
 	if props := n.v.get("properties"); props != nil {
 		if props.kind != objectValue {
-			return nil, fmt.Errorf("properties is not an object")
+			return nil, n.refuse("properties", fmt.Errorf("it is not an object"))
 		}
 		for i, name := range props.names {
 			g := c.sub(n, props.list[i], "properties", name)
@@ -84,8 +85,8 @@ func (c *compiler) split(o *object, names automaton.Expr, g goal) {
 }
 
 func (c *compiler) requiredForm(_ *schemaNode, _ string, v *value) (*form, error) {
-	if v.kind == boolValue && c.doc.draft4 {
-		return nil, nil // draft 3
+	if v.kind == boolValue {
+		return nil, fmt.Errorf("it is true or false, as in draft 3: name the property in the list required of its object")
 	}
 	if v.kind != arrayValue {
 		return nil, fmt.Errorf("it is not a list")
@@ -166,7 +167,7 @@ func (c *compiler) itemsForm(n *schemaNode, _ string, _ *value) (*form, error) {
 	if items != nil {
 		list, err := c.list(n, first, items)
 		if err != nil {
-			return nil, err
+			return nil, n.refuse(first, err)
 		}
 		a.first = list
 	}
@@ -187,14 +188,14 @@ func (c *compiler) uniqueForm(_ *schemaNode, _ string, v *value) (*form, error) 
 }
 
 // containsForm is contains, minContains and maxContains of one schema.
-func (c *compiler) containsForm(n *schemaNode, name string, v *value) (*form, error) {
-	s := someItems{goal: c.sub(n, v, name), min: 1, max: automaton.Unlimited}
+func (c *compiler) containsForm(of *schemaNode, name string, v *value) (*form, error) {
+	s := someItems{goal: c.sub(of, v, name), min: 1, max: automaton.Unlimited}
 	for i, to := range []*int{&s.min, &s.max} {
 		keyword := []string{"minContains", "maxContains"}[i]
-		if v := n.v.get(keyword); v != nil && !c.doc.old {
+		if v := of.v.get(keyword); v != nil && !c.doc.old {
 			n, err := count(v)
 			if err != nil {
-				return nil, fmt.Errorf("%s: %w", keyword, err)
+				return nil, of.refuse(keyword, err)
 			}
 			*to = n
 		}
@@ -212,12 +213,12 @@ func (c *compiler) lengthForm(n *schemaNode, _ string, _ *value) (*form, error) 
 	var err error
 	if v := n.v.get("minLength"); v != nil {
 		if lo, err = count(v); err != nil {
-			return nil, fmt.Errorf("minLength: %w", err)
+			return nil, n.refuse("minLength", err)
 		}
 	}
 	if v := n.v.get("maxLength"); v != nil {
 		if hi, err = count(v); err != nil {
-			return nil, fmt.Errorf("maxLength: %w", err)
+			return nil, n.refuse("maxLength", err)
 		}
 	}
 	if lo == 0 && hi == automaton.Unlimited {

@@ -50,6 +50,9 @@ func Compile(p *jsontext.Parts, text []byte, o Options) (automaton.Expr, error) 
 	if root.kind != objectValue && root.kind != boolValue {
 		return 0, fmt.Errorf("the JSON schema is neither an object nor true or false")
 	}
+	if dialect, is := tooOld(root); is {
+		return 0, fmt.Errorf("JSON schema: $schema %q is not supported: write the schema in draft 4 or later", dialect)
+	}
 	c := &compiler{b: p.B, parts: p, Options: o, doc: newDocument(root), goalIDs: map[string]goal{},
 		formats: map[string]automaton.Expr{}, lengths: map[automaton.Expr][2]int{}}
 	c.spelled = map[automaton.Expr]bool{}
@@ -112,6 +115,14 @@ type refusal struct {
 func (r *refusal) Error() string { return r.path + ": " + r.err.Error() }
 
 func (r *refusal) Unwrap() error { return r.err }
+
+// refuse is an error that names a keyword of a schema.
+func (n *schemaNode) refuse(keyword string, err error) error {
+	if r, ok := err.(*refusal); ok {
+		return r
+	}
+	return &refusal{"#" + n.path, fmt.Errorf("%s: %w", keyword, err)}
+}
 
 // at names the place of an error that has none.
 func (c *compiler) at(g goal, err error) error {

@@ -22,7 +22,6 @@ type schemaNode struct {
 type document struct {
 	root      *value
 	old       bool // draft 7 or older: keywords beside $ref do not count, and ids are spelled otherwise
-	draft4    bool
 	draft2019 bool
 	// The most digits that a number of the schema has before the point, and behind it.
 	whole, fraction int
@@ -45,11 +44,10 @@ func newDocument(root *value) *document {
 	d := &document{root: root, nodes: map[scoped]*schemaNode{}, resources: map[string]resource{},
 		anchors: map[string][]anchor{}, several: map[string]int{}, scopes: map[string]*scope{}}
 	if s := root.get("$schema"); s != nil && s.kind == stringValue {
-		for _, draft := range []string{"draft-04", "draft-06", "draft-07", "draft-03"} {
+		for _, draft := range []string{"draft-04", "draft-06", "draft-07"} {
 			d.old = d.old || strings.Contains(s.text, draft)
 		}
 		d.draft2019 = strings.Contains(s.text, "2019-09")
-		d.draft4 = strings.Contains(s.text, "draft-04") || strings.Contains(s.text, "draft-03")
 	}
 	d.resources[""] = resource{v: root}
 	d.scan(root, "", "")
@@ -117,6 +115,17 @@ func (d *document) scan(v *value, path, base string) {
 			}
 		}
 	}
+}
+
+// tooOld names the $schema of a document whose dialect is older than those that are known.
+func tooOld(root *value) (dialect string, is bool) {
+	s := root.get("$schema")
+	for _, draft := range []string{"draft-00", "draft-01", "draft-02", "draft-03"} {
+		if s != nil && s.kind == stringValue && strings.Contains(s.text, draft) {
+			return s.text, true
+		}
+	}
+	return "", false
 }
 
 func (d *document) name(uri string, r resource) {

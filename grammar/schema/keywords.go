@@ -68,7 +68,7 @@ func (c *compiler) schemaForm(n *schemaNode) (*form, error) {
 		if r, ok := err.(*refusal); ok {
 			return nil, r
 		} else if err != nil {
-			return nil, &refusal{"#" + n.path, fmt.Errorf("%s: %w", name, err)}
+			return nil, n.refuse(name, err)
 		}
 	}
 	return f, nil
