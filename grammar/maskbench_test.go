@@ -137,7 +137,7 @@ func TestMaskBench(t *testing.T) {
 					s = a.Next(s, text[at])
 				}
 			}
-			if read(); s == automaton.Dead {
+			if read(); s == automaton.Dead && test.Valid {
 				text = respelled(text)
 				read()
 			}
