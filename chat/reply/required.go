@@ -16,6 +16,7 @@ type tool struct {
 	name       string
 	parameters json.RawMessage // a JSON schema; nil for no arguments
 	template   string          // the model's chat template, of forms that are written in several ways
+	references error           // why the parameters still have $ref
 }
 
 // Required returns the form of one call of the tools, which are a JSON list as OpenAI has it: of any of them, or of the
@@ -38,12 +39,21 @@ func (f *Forms) Required(tools Tools, name string) (form string, err error) {
 	}
 	var calls [][]grammar.Part
 	for _, of := range list {
-		t := tool{of.Function.Name, of.Function.Parameters, f.template}
+		t := tool{name: of.Function.Name, parameters: of.Function.Parameters, template: f.template}
 		if name != "" && t.name != name {
 			continue
 		}
 		if t.name == "" {
 			return "", errors.New("a tool has no function with a name")
+		}
+		plain, err := withoutReferences(t.parameters)
+		switch {
+		case err == nil:
+			t.parameters = plain
+		case errors.Is(err, errCircle):
+			t.references = fmt.Errorf("its parameters have %w", err)
+		default:
+			return "", fmt.Errorf("the tool %s: its parameters have %w", t.name, err)
 		}
 		parts, err := f.calls.one(t)
 		if err != nil {
@@ -117,16 +127,25 @@ func (t *tool) arguments() (string, error) {
 	if err := json.Unmarshal(t.parameters, &schema); err != nil {
 		return "", errors.New("its parameters are no JSON schema of an object")
 	}
-	if strings.Contains(string(t.parameters), `"$ref"`) {
-		return "", errors.New("its parameters have $ref, which is not supported within a call: write the schema there")
+	text := strings.TrimSpace(string(t.parameters))
+	if t.references != nil && schema["$id"] == nil { // references are to this schema, wherever it stands
+		text = `{"$id": "quire:parameters", ` + text[1:]
 	}
 	switch schema["type"] {
 	case nil:
-		return `{"allOf": [{"type": "object"}, ` + string(t.parameters) + `]}`, nil
+		return `{"allOf": [{"type": "object"}, ` + text + `]}`, nil
 	case "object":
-		return string(t.parameters), nil
+		return text, nil
 	}
 	return "", fmt.Errorf("its parameters are of type %v, and must be of object", schema["type"])
+}
+
+// properties are the arguments of a tool, one by one.
+func (t *tool) properties() ([]property, error) {
+	if t.references != nil {
+		return nil, t.references
+	}
+	return propertiesOf(t.parameters)
 }
 
 // functionOf is a call of the form that [Tools.function] reads, between two marks.
@@ -152,7 +171,7 @@ func (t *tool) written(before, after string, around func(key string, isText bool
 	if _, err := t.plainArguments(); err != nil {
 		return nil, err
 	}
-	arguments, err := propertiesOf(t.parameters)
+	arguments, err := t.properties()
 	if err != nil {
 		return nil, err
 	}

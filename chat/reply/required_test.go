@@ -241,6 +241,56 @@ func testNestedCalls(t *testing.T, f *Forms, call func(name, arguments string) s
 	}
 }
 
+// References in parameters are to these, whatever form the call has.
+func TestRequiredReferences(t *testing.T) {
+	const tools = `[{"function": {"name": "f", "parameters": {"$defs": {"Color": {"enum": ["red", "blue"], "type": "string"},
+		"Point": {"type": "object", "properties": {"y": {"type": "integer"}, "x": {"type": "integer"}},
+		"required": ["y", "x"], "additionalProperties": false}, "a/b": {"$ref": "#/$defs/Color"}},
+		"properties": {"c": {"$ref": "#/$defs/a~1b", "description": "a color"}, "p": {"$ref": "#/$defs/Point"}},
+		"required": ["c"], "type": "object"}}}]`
+	const tree = `[{"function": {"name": "f", "parameters": {"type": "object", "properties": {"n": {"$ref": "#"},
+		"v": {"type": "integer"}}, "required": ["v"]}}}]`
+	for name, calls := range map[string][3]string{
+		"hermes": {`<tool_call>
+{"name": "f", "arguments": {"c": "red", "p": {"y": 1, "x": 2}}}
+</tool_call>`, "green", `<tool_call>
+{"name": "f", "arguments": {"n": {"n": {"v": 1}, "v": 2}, "v": 3}}
+</tool_call>`},
+		"llama3_json": {`{"name": "f", "parameters": {"c": "red", "p": {"y": 1, "x": 2}}}`, "green",
+			`{"name": "f", "parameters": {"n": {"v": 2}, "v": 3}}`},
+		"pythonic": {`[f(c="red", p={"y": 1, "x": 2})]`, "green", ""},
+	} {
+		f, err := New(None, name, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		form, err := f.Required(tools, "f")
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		a, err := grammar.Alternatives([]byte(form), grammar.Options{})
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		if !accepts(a, calls[0]) || accepts(a, strings.ReplaceAll(calls[0], "red", calls[1])) {
+			t.Errorf("%s: %q is not accepted, or with %q it is: %s", name, calls[0], calls[1], form)
+		}
+		form, err = f.Required(tree, "f")
+		if calls[2] == "" {
+			if err == nil || !strings.Contains(err.Error(), `a $ref "#" within what it names`) {
+				t.Errorf("%s: %v", name, err)
+			}
+			continue
+		}
+		if a, err = grammar.Alternatives([]byte(form), grammar.Options{}); err != nil {
+			t.Fatal(name, err)
+		}
+		if !accepts(a, calls[2]) || accepts(a, strings.Replace(calls[2], `"v"`, `"w"`, 1)) {
+			t.Errorf("%s: %q is not accepted, or another: %s", name, calls[2], form)
+		}
+	}
+}
+
 // checkRequired checks whether a call is accepted, and if so that it is read as that call.
 func checkRequired(t *testing.T, f *Forms, typed bool, tool, name, arguments, text string, want bool) {
 	t.Helper()
@@ -280,7 +330,7 @@ func testRequiredErrors(t *testing.T, f *Forms, typed bool) {
 		{requiredTools, "sub", "no tool is called sub"},
 		{"{", "", "tools: "},
 		{`[{"type": "function"}]`, "", "a tool has no function with a name"},
-		{of(`{"$ref": "#/$defs/a"}`), "", "the tool f: its parameters have $ref"},
+		{of(`{"$ref": "#/$defs/a"}`), "", `the tool f: its parameters have a $ref "#/$defs/a", which names nothing`},
 		{of(`{"type": "string"}`), "", "are of type string, and must be"},
 		{of(`1`), "", "the tool f: its parameters are no JSON schema"},
 	}

@@ -59,7 +59,7 @@ func pythonCall(before, after string) func(tool) ([]grammar.Part, error) {
 		if _, err := t.arguments(); err != nil {
 			return nil, err
 		}
-		arguments, err := propertiesOf(t.parameters)
+		arguments, err := t.properties()
 		if err != nil {
 			return nil, err
 		}
@@ -87,6 +87,9 @@ func lfmCall(t tool) ([]grammar.Part, error) {
 func gemmaCall(t tool) ([]grammar.Part, error) {
 	if _, err := t.plainArguments(); err != nil {
 		return nil, err
+	}
+	if t.references != nil {
+		return nil, t.references
 	}
 	arguments, err := gemmaObject(t.parameters)
 	if err != nil {

@@ -1,0 +1,135 @@
+package reply
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// values are keywords whose values are no schemas.
+var values = []string{"const", "enum", "default", "examples"}
+
+// errCircle is that a reference stands in what it names.
+var errCircle = errors.New("within what it names, which is not supported in this form of a call")
+
+// references reads a schema's references, to replace them by what they name: parts of the schema stand in calls without
+// the rest.
+type references struct {
+	root json.RawMessage
+	open []string // that are being replaced
+}
+
+// withoutReferences is a schema in which no $ref is left. It is an error where one names something elsewhere, or a
+// schema that is within itself.
+func withoutReferences(schema json.RawMessage) (json.RawMessage, error) {
+	if !strings.Contains(string(schema), `"$ref"`) {
+		return schema, nil
+	}
+	r := &references{root: schema}
+	return r.replaced(schema, true)
+}
+
+// replaced is a JSON text without references. isSchema says that it is a schema, and not a map of schemas.
+func (r *references) replaced(raw json.RawMessage, isSchema bool) (json.RawMessage, error) {
+	var list []json.RawMessage
+	if json.Unmarshal(raw, &list) == nil && list != nil {
+		for i, item := range list {
+			var err error
+			if list[i], err = r.replaced(item, true); err != nil {
+				return nil, err
+			}
+		}
+		return json.Marshal(list)
+	}
+	names, members, err := membersInOrder(raw)
+	if err != nil { // neither a list nor an object
+		return raw, nil
+	}
+	var ref string
+	if isSchema && members["$ref"] != nil && json.Unmarshal(members["$ref"], &ref) != nil {
+		return nil, errors.New("a $ref that is no text")
+	}
+	var b strings.Builder
+	for _, name := range names {
+		value := members[name]
+		switch {
+		case isSchema && (name == "$defs" || name == "definitions" || name == "$ref"):
+			continue
+		case !isSchema || !slices.Contains(values, name):
+			isMap := isSchema && slices.Contains([]string{"properties", "patternProperties", "dependentSchemas"}, name)
+			if value, err = r.replaced(value, !isMap); err != nil {
+				return nil, err
+			}
+		}
+		fmt.Fprintf(&b, ",%s:%s", quoted(name), value)
+	}
+	beside := strings.TrimPrefix(b.String(), ",")
+	if ref == "" {
+		return json.RawMessage("{" + beside + "}"), nil
+	}
+	to, err := r.named(ref)
+	if err != nil || beside == "" {
+		return to, err
+	}
+	return merged(to, json.RawMessage("{"+beside+"}")), nil
+}
+
+// merged is a schema and what stands beside a reference to it: one object, unless both say something of the same.
+func merged(schema, beside json.RawMessage) json.RawMessage {
+	names, members, err := membersInOrder(schema)
+	more, others, _ := membersInOrder(beside)
+	annotations := []string{"title", "description", "default", "examples", "deprecated"}
+	for _, name := range more {
+		if err != nil || members[name] != nil && !slices.Contains(annotations, name) {
+			return json.RawMessage(fmt.Sprintf(`{"allOf":[%s,%s]}`, schema, beside))
+		}
+		if members[name] == nil {
+			names = append(names, name)
+		}
+		members[name] = others[name]
+	}
+	var b strings.Builder
+	for _, name := range names {
+		fmt.Fprintf(&b, ",%s:%s", quoted(name), members[name])
+	}
+	return json.RawMessage("{" + strings.TrimPrefix(b.String(), ",") + "}")
+}
+
+// named is what a reference names, without references.
+func (r *references) named(ref string) (json.RawMessage, error) {
+	if slices.Contains(r.open, ref) {
+		return nil, fmt.Errorf("a $ref %q %w", ref, errCircle)
+	}
+	pointer, local := strings.CutPrefix(ref, "#")
+	if unescaped, err := url.PathUnescape(pointer); err == nil {
+		pointer = unescaped
+	}
+	to := r.root
+	for i, part := range strings.Split(pointer, "/") {
+		if i == 0 {
+			local = local && part == ""
+			continue
+		}
+		part = strings.ReplaceAll(strings.ReplaceAll(part, "~1", "/"), "~0", "~")
+		var list []json.RawMessage
+		_, members, err := membersInOrder(to)
+		if n, e := strconv.Atoi(part); err != nil && e == nil && json.Unmarshal(to, &list) == nil && n >= 0 && n < len(list) {
+			to = list[n]
+		} else {
+			to = members[part]
+		}
+		if to == nil {
+			break
+		}
+	}
+	if !local || to == nil {
+		return nil, fmt.Errorf("a $ref %q, which names nothing in its schema", ref)
+	}
+	r.open = append(r.open, ref)
+	defer func() { r.open = r.open[:len(r.open)-1] }()
+	return r.replaced(to, true)
+}
