@@ -134,7 +134,7 @@ func TestMaskBench(t *testing.T) {
 			s, at := a.Start(), 0
 			read := func() {
 				for s, at = a.Start(), 0; at < len(text) && s != automaton.Dead; at++ {
-					s = a.Next(s, text[at])
+					s = a.Settle(a.Next(s, text[at]), []byte(text[:at+1]))
 				}
 			}
 			if read(); s == automaton.Dead && test.Valid {

@@ -76,7 +76,8 @@ func value(rnd *rand.Rand, depth int) any {
 // A value is taken if and only if a validator that others wrote finds it valid.
 func TestTakesWhatIsValid(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(2, 4))
-	for _, schema := range append(unevaluated, `{"allOf":[{"properties":{"a":{"type":"null"}},"required":["b"]},
+	for _, schema := range append(unevaluated, `{"type":"array","uniqueItems":true,"items":{"type":["string","null"]}}`,
+		`{"type":"object","additionalProperties":{"type":"array","uniqueItems":true,"items":{"type":"number"}}}`, `{"allOf":[{"properties":{"a":{"type":"null"}},"required":["b"]},
 		{"anyOf":[{"minProperties":2},{"properties":{"b":{"const":1}}}]}],"not":{"required":["c"]}}`) {
 		a, err := grammar.JSONSchema([]byte(schema), inAnyOrder)
 		if err != nil {

@@ -68,6 +68,14 @@ var schemas = []string{
 		{"type":["null","boolean"]}],"items":false,"minItems":2}`,
 	`{"type":"array","uniqueItems":true,"prefixItems":[{"type":"string"},{"type":"null"},{"type":"number"}],
 		"items":false}`,
+	apart,
+	`{"type":"array","uniqueItems":true,"items":{"type":"string"},"maxItems":4}`,
+	`{"type":"array","uniqueItems":true,"items":{"type":"string","pattern":"^[ab]{0,12}$"},"minItems":6}`,
+	`{"type":"array","uniqueItems":true,"items":{"type":["number","boolean"],"minimum":0,"maximum":2}}`,
+	`{"type":"object","properties":{"a":{"type":"array","uniqueItems":true,"items":{"type":"string","maxLength":2}}},
+		"additionalProperties":{"type":"array","uniqueItems":true,"items":{"enum":["x",1]}}}`,
+	`{"anyOf":[{"type":"array","uniqueItems":true,"items":{"type":"string"},"minItems":3},
+		{"type":"array","uniqueItems":true,"items":{"type":"string","maxLength":3},"maxItems":2}]}`,
 	`{"type":"string","format":"date-time"}`, `{"type":"string","format":"ipv6"}`, `{"type":"string","format":"uuid"}`,
 	`{"type":"string","format":"duration"}`, `{"type":"string","format":"uri","maxLength":30}`,
 	`{"type":"string","format":"json-pointer","maxLength":9}`, `{"type":"string","format":"time"}`,
@@ -108,7 +116,7 @@ func draw(t *testing.T, rnd *rand.Rand, a *grammar.Automaton) (string, bool) {
 		}
 		c := can[rnd.IntN(len(can))]
 		text = append(text, c)
-		s = a.Next(s, c)
+		s = a.Settle(a.Next(s, c), text)
 	}
 	return "", false
 }

@@ -31,6 +31,22 @@ type Automaton interface {
 	Memory() Memory
 }
 
+// settler is an automaton with states that do not say all of the text behind which they are. Such a state has no mask:
+// a row that comes there waits, and stands in the state that Settle returns from then on.
+type settler interface {
+	// Settle is the state behind a text in place of the one that Next leads to.
+	Settle(state int32, read []byte) int32
+}
+
+// behind is the state behind a text, whose last symbol follows another state.
+func (m *Machine) behind(state int32, read []byte) int32 {
+	next := m.Next(state, read[len(read)-1])
+	if s, ok := m.Automaton.(settler); ok && next != Dead {
+		return s.Settle(next, read)
+	}
+	return next
+}
+
 // Machine is an automaton that can stand in an [Arena]. It is used under the lock of one arena alone.
 type Machine struct {
 	Automaton

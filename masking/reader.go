@@ -49,7 +49,7 @@ func (a *Arena) Walk(r *Reader, symbols []byte) bool {
 	if r.lost {
 		return true
 	}
-	for _, symbol := range symbols {
+	for i, symbol := range symbols {
 		s := r.at.of()
 		if s.shape != nil {
 			s.shape.note(symbol)
@@ -57,7 +57,7 @@ func (a *Arena) Walk(r *Reader, symbols []byte) bool {
 		if a.rowOf(s) == Unknown {
 			r.passed = append(r.passed, r.State)
 		}
-		if r.State = r.Next(r.State, symbol); r.State == Dead {
+		if r.State = r.behind(r.State, r.read[:len(r.read)-len(symbols)+i+1]); r.State == Dead {
 			break
 		}
 	}
@@ -133,8 +133,8 @@ func (a *Arena) carry(m *Machine, readers []*Reader) error {
 // runs out of memory.
 func (a *Arena) reread(r *Reader, m *Machine) bool {
 	r.at, r.passed, r.lost = at{m, m.Automaton.Start()}, r.passed[:0], false
-	for _, symbol := range r.read {
-		if r.State = r.Next(r.State, symbol); r.State == Dead {
+	for i := range r.read {
+		if r.State = r.behind(r.State, r.read[:i+1]); r.State == Dead {
 			return false
 		}
 	}

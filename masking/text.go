@@ -98,9 +98,23 @@ func (t *text) Next(state int32, symbol byte) int32 {
 	return Dead
 }
 
+// Settle implements [settler].
+func (t *text) Settle(state int32, read []byte) int32 {
+	if state < int32(t.v.drops) || !t.Loose(t.own(state)) {
+		return state
+	}
+	if next := t.Automaton.Settle(t.own(state), read); next != grammar.Dead {
+		return int32(t.v.drops) + int32(next)
+	}
+	return Dead
+}
+
 // Mask implements [Automaton].
 func (t *text) Mask(state int32, mask []uint32) (end, known bool) {
 	v := t.v
+	if state >= int32(v.drops) && t.Loose(t.own(state)) {
+		return false, false
+	}
 	if state >= int32(v.drops) {
 		v.trie.Mask(t.Automaton, t.own(state), mask)
 	} else {

@@ -64,6 +64,8 @@ func (b *Builder) derive(k key) []arc {
 		return b.mapArcs(b.arcsOf(Expr(k.a)), func(e Expr) Expr { return b.seq(e, rest) })
 	case kindLexeme:
 		return b.arcsOf(Expr(k.a))
+	case kindApart:
+		return b.apartArcs(k)
 	}
 	return nil
 }
@@ -245,6 +247,8 @@ func (b *Builder) empty(e Expr) bool {
 		is = !slices.ContainsFunc(b.lists[k.a], func(e Expr) bool { return !b.empty(e) })
 	case kindRepeat, kindLexeme:
 		is = b.empty(Expr(k.a))
+	case kindApart:
+		is = b.emptyApart(k)
 	case kindAnd, kindNot, kindNumber:
 		return !b.reach(e)
 	}

@@ -48,6 +48,7 @@ type Automaton struct {
 type state struct {
 	leaves  []int32
 	accepts bool
+	loose   bool // see Settle
 	row     *[256]State
 }
 
@@ -219,7 +220,8 @@ func (a *Automaton) state(conts []int32) State {
 		return id
 	}
 	id := State(len(a.states))
-	a.states = append(a.states, state{leaves: leaves, accepts: accepts})
+	loose := slices.ContainsFunc(leaves, func(id int32) bool { return a.b.nodes[a.conts[id].head].loose })
+	a.states = append(a.states, state{leaves: leaves, accepts: accepts, loose: loose})
 	a.stateIDs[string(s)] = id
 	a.b.spend(150 + 8*len(leaves))
 	return id
@@ -232,6 +234,9 @@ func (a *Automaton) join(leaves []int32) []int32 {
 	if len(leaves) > 1 {
 		for _, id := range leaves {
 			t := a.conts[id].tail
+			if a.b.nodes[a.conts[id].head].apart { // Settle looks for it
+				continue
+			}
 			tails[t]++
 			same = same || tails[t] > 1
 		}
@@ -242,7 +247,7 @@ func (a *Automaton) join(leaves []int32) []int32 {
 	var joined []int32
 	for _, id := range leaves {
 		t := a.conts[id].tail
-		if tails[t] == 1 {
+		if tails[t] == 1 || a.b.nodes[a.conts[id].head].apart {
 			joined = append(joined, id)
 			continue
 		}
@@ -251,7 +256,7 @@ func (a *Automaton) join(leaves []int32) []int32 {
 		}
 		var heads []Expr
 		for _, other := range leaves {
-			if a.conts[other].tail == t {
+			if a.conts[other].tail == t && !a.b.nodes[a.conts[other].head].apart {
 				heads = append(heads, a.conts[other].head)
 			}
 		}

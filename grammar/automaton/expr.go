@@ -37,6 +37,7 @@ const (
 	kindRepeat  // a, b to c times
 	kindLexeme  // a, which is stepped through as one
 	kindRule    // a: index into rules
+	kindApart   // a: index into aparts; b: into earlier; c: into texts, or noText; d: what is left of the item
 	kindMembers // a: index into members; b: the next, or those that came; c: how many came; d: see membersFrom
 )
 
@@ -53,6 +54,8 @@ type node struct {
 	plain    bool // regular, without And and Not: never empty
 	arcs     []arc
 	made     bool // arcs are
+	apart    bool // there are items in it that must differ: see Apart
+	loose    bool // and it is not known which those are
 	state    int8 // of emptiness: 0 not known, 1 not empty, 2 empty
 }
 
@@ -78,15 +81,21 @@ type Builder struct {
 	divisors []divisor
 	rules    []rule
 	members  []Members
+	aparts   []apart
+	earlier  []earlier
+	texts    []string
 	seen     []string // sets of members
 	seenIDs  map[string]int32
-	absorbs  []Expr
-	common   map[Expr]common
-	scratch  []byte
-	err      error
-	settled  bool // it is known which rules have strings
-	spent    int  // bytes, about: see spend
-	most     int  // that may be spent
+
+	earlierIDs, textIDs map[string]int32
+
+	absorbs []Expr
+	common  map[Expr]common
+	scratch []byte
+	err     error
+	settled bool // it is known which rules have strings
+	spent   int  // bytes, about: see spend
+	most    int  // that may be spent
 }
 
 // maxSpent bounds the memory of a grammar, its states with it.
@@ -230,9 +239,11 @@ func (b *Builder) seq(x, y Expr) Expr {
 	if n := b.nodes[x]; n.kind == kindSeq {
 		return b.seq(Expr(n.a), b.seq(Expr(n.b), y))
 	}
-	nx, ny := &b.nodes[x], &b.nodes[y]
-	return b.intern(key{kind: kindSeq, a: int32(x), b: int32(y)}, nx.nullable && ny.nullable,
+	nx, ny := b.nodes[x], b.nodes[y]
+	e := b.intern(key{kind: kindSeq, a: int32(x), b: int32(y)}, nx.nullable && ny.nullable,
 		nx.regular && ny.regular, nx.plain && ny.plain)
+	b.nodes[e].apart, b.nodes[e].loose = nx.apart || ny.apart, nx.loose || ny.loose
+	return e
 }
 
 // Absorb says that where an alternative is e, the others are part of it: e is all that the others may be.
@@ -283,12 +294,15 @@ func (b *Builder) Alt(list ...Expr) Expr {
 	if len(flat) == 1 {
 		return flat[0]
 	}
-	nullable, regular, plain := false, true, true
+	all := node{regular: true, plain: true}
 	for _, e := range flat {
 		n := &b.nodes[e]
-		nullable, regular, plain = nullable || n.nullable, regular && n.regular, plain && n.plain
+		all.nullable, all.regular, all.plain = all.nullable || n.nullable, all.regular && n.regular, all.plain && n.plain
+		all.apart, all.loose = all.apart || n.apart, all.loose || n.loose
 	}
-	return b.intern(key{kind: kindAlt, a: b.internList(flat)}, nullable, regular, plain)
+	e := b.intern(key{kind: kindAlt, a: b.internList(flat)}, all.nullable, all.regular, all.plain)
+	b.nodes[e].apart, b.nodes[e].loose = all.apart, all.loose
+	return e
 }
 
 // distinct is expressions in order, each once.

@@ -85,6 +85,12 @@ func (v *Vocabulary) insideOf(c common) *inside {
 // the text is known, and what leaves it is walked.
 func (v *Vocabulary) maskText(a *Automaton, s State, stack []State, mask []uint32) bool {
 	leaves := a.states[s].leaves
+	if len(leaves) == 1 {
+		k := a.b.nodes[a.conts[leaves[0]].head].key
+		if rest := a.b.nodes[max(0, k.d)].key; k.kind == kindApart && k.c == noText && rest.kind == kindSeq {
+			return v.maskApart(a, s, a.b.nodes[rest.a].key, stack, mask)
+		}
+	}
 	text := slices.IndexFunc(leaves, func(id int32) bool {
 		k := a.b.nodes[a.conts[id].head].key
 		return k.kind == kindRepeat && a.b.common[Expr(k.a)].name != ""
@@ -125,6 +131,27 @@ func (v *Vocabulary) maskText(a *Automaton, s State, stack []State, mask []uint3
 		v.each(n, func(t int32) { set(mask, t) })
 		stack[n.depth+1] = to
 		v.walk(a, e.id+1, n.next, stack, mask)
+	}
+	return true
+}
+
+// maskApart is maskText where the text is an item that differs from those before it.
+func (v *Vocabulary) maskApart(a *Automaton, s State, text key, stack []State, mask []uint32) bool {
+	if text.kind != kindRepeat || a.b.common[Expr(text.a)].name == "" || text.b > 0 || text.c != Unlimited {
+		return false
+	}
+	in := v.insideOf(a.b.common[Expr(text.a)])
+	for i, w := range in.mask(math.MaxInt32) {
+		mask[i] |= w
+	}
+	row := a.Row(s)
+	for _, e := range in.exits {
+		n := &v.nodes[e.id]
+		if to := row[n.byte]; to != Dead {
+			v.each(n, func(t int32) { set(mask, t) })
+			stack[n.depth+1] = to
+			v.walk(a, e.id+1, n.next, stack, mask)
+		}
 	}
 	return true
 }

@@ -116,7 +116,7 @@ func (r *rewriter) repeat(from, lo, hi int) {
 	}
 	r.repeats[name] = [2]int{lo, hi}
 	of := string(r.to[from:])
-	r.to = append(append(append(append(r.to[:from], "(?P<"+name+">"...), of...), ')'))
+	r.to = append(append(append(r.to[:from], "(?P<"+name+">"...), of...), ')')
 }
 
 // class writes a class, and returns how many bytes it has.

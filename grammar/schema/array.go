@@ -264,14 +264,33 @@ func (c *compiler) distinctExpr(a *array) (automaton.Expr, error) {
 	}
 	values, ok := c.values(f)
 	if !ok {
-		return 0, fmt.Errorf("uniqueItems is supported where items have at most %d values, which are no arrays or "+
-			"objects", mostDistinct)
+		return c.apartExpr(a, f)
 	}
 	m := automaton.Members{Min: a.min, Max: a.max, Order: automaton.AnyOrder}
 	for _, e := range values {
 		m.List = append(m.List, automaton.Member{Variants: automaton.One(e)})
 	}
 	return c.parts.Items(m), nil
+}
+
+// apartExpr compiles arrays of strings, numbers and words no two of which are the same text: each value has one.
+func (c *compiler) apartExpr(a *array, f *form) (automaton.Expr, error) {
+	if len(f.arrays) > 0 || len(f.objects) > 0 {
+		return 0, fmt.Errorf("uniqueItems is not supported where items may be arrays or objects")
+	}
+	if a.min > mostDistinct {
+		return 0, fmt.Errorf("uniqueItems is not supported with more than %d items", mostDistinct)
+	}
+	text := f.text
+	if text == c.parts.Free {
+		text = c.parts.Plain
+	}
+	items := []automaton.Expr{c.b.Choice(c.words(f)...), c.ending(c.andRegular(f.number, c.shortest, c.parts.Number))}
+	if text != automaton.Fail {
+		items = append(items, c.b.Seq(c.parts.Quote, text, c.parts.Quote))
+	}
+	of := c.b.Apart(c.b.Alt(items...), c.parts.Comma, a.min, lower(a.max, mostDistinct))
+	return c.b.Seq(c.b.Text("["), c.parts.Space, of, c.parts.Space, c.b.Text("]")), nil
 }
 
 // apartItems says that no two items can be equal, as their places tell.

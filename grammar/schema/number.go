@@ -107,8 +107,13 @@ func (c *compiler) multiple(d decimal) (automaton.Expr, error) {
 // shortest form alone, and no number has more than jsontext.Digits digits before or behind the point, or one more than
 // a number of the schema has.
 func (c *compiler) lexeme(numbers automaton.Expr) automaton.Expr {
+	return c.b.Lexeme(c.ending(numbers))
+}
+
+// ending is lexeme as a regular expression.
+func (c *compiler) ending(numbers automaton.Expr) automaton.Expr {
 	if numbers == c.parts.Number || numbers == automaton.Fail {
-		return c.b.Lexeme(numbers)
+		return numbers
 	}
 	if !c.spelled[numbers] {
 		if one, few := c.b.Texts(c.b.And(numbers, c.shortest), 1); few && len(one) == 1 {
@@ -118,5 +123,5 @@ func (c *compiler) lexeme(numbers automaton.Expr) automaton.Expr {
 	digits := func(n int) automaton.Expr { return c.b.Repeat(c.digit, 1, n) }
 	short := c.b.Seq(c.b.Optional(c.b.Text("-")), digits(max(jsontext.Digits, c.doc.whole+1)),
 		c.b.Optional(c.b.Seq(c.b.Text("."), digits(max(jsontext.Digits, c.doc.fraction+1)))))
-	return c.b.Lexeme(c.b.And(numbers, short))
+	return c.b.And(numbers, short)
 }
