@@ -23,6 +23,7 @@ import (
 func structures(i int) parameter.Structure {
 	schema := fmt.Sprintf(`{"type": "object", "properties": {"name%d": {"type": "string", "maxLength": %d},
 		"ages": {"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": %d}, "maxItems": 3},
+		"tags": {"type": "array", "items": {"type": "string"}, "uniqueItems": true, "maxItems": 4},
 		"kind": {"enum": ["a%d", "b", null, true]}, "more": {"$ref": "#"}},
 		"required": ["name%d", "ages", "kind"], "additionalProperties": false}`, i, 4+i%9, 10+i, i, i)
 	return []parameter.Structure{
