@@ -67,7 +67,8 @@ func TestRefusedSchemas(t *testing.T) {
 		`{"maxLength":3,"minLength":"a"}`:                                                        `#: minLength: it is not a number`,
 		`{"contains":{},"minContains":-1}`:                                                       `#: minContains: it is not a number`,
 	} {
-		if _, err := grammar.JSONSchema([]byte(schema), grammar.Options{}); err == nil || !strings.Contains(err.Error(), want) {
+		_, err := grammar.JSONSchema([]byte(schema), grammar.Options{})
+		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", schema, err, want)
 		}
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/quire/quire/tokenizer"
 )
 
-// A row that comes to a state which does not say all of its text stands in one that does once it is placed: the items of
-// its array are distinct, and its state is another than that of a row with other items.
+// A row that comes to a state which does not say all of its text stands in one that does once it is placed, so that the
+// items of its array are distinct.
 func TestLooseStatesAreSettled(t *testing.T) {
 	texts := []string{"", "[", "]", `"`, `","`, `"]`, "a", "b", ","}
 	p := &tokenizer.Pieces{Starts: []int32{0}}

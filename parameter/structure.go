@@ -18,8 +18,8 @@ type Structure struct {
 	Compact bool
 	// AnyOrder lets the properties of JSON objects come in any order, not the schema's alone.
 	AnyOrder bool
-	// AdditionalProperties lets JSON objects have members that their schema neither lists nor speaks of, and arrays such
-	// items behind those of a list.
+	// AdditionalProperties lets JSON objects have members that their schema neither lists nor speaks of, and arrays
+	// such items behind those of a list.
 	AdditionalProperties bool
 }
 

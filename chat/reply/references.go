@@ -117,7 +117,10 @@ func (r *references) named(ref string) (json.RawMessage, error) {
 		part = strings.ReplaceAll(strings.ReplaceAll(part, "~1", "/"), "~0", "~")
 		var list []json.RawMessage
 		_, members, err := membersInOrder(to)
-		if n, e := strconv.Atoi(part); err != nil && e == nil && json.Unmarshal(to, &list) == nil && n >= 0 && n < len(list) {
+		if err != nil {
+			_ = json.Unmarshal(to, &list)
+		}
+		if n, e := strconv.Atoi(part); e == nil && n >= 0 && n < len(list) {
 			to = list[n]
 		} else {
 			to = members[part]

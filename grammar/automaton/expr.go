@@ -297,7 +297,8 @@ func (b *Builder) Alt(list ...Expr) Expr {
 	all := node{regular: true, plain: true}
 	for _, e := range flat {
 		n := &b.nodes[e]
-		all.nullable, all.regular, all.plain = all.nullable || n.nullable, all.regular && n.regular, all.plain && n.plain
+		all.nullable, all.regular = all.nullable || n.nullable, all.regular && n.regular
+		all.plain = all.plain && n.plain
 		all.apart, all.loose = all.apart || n.apart, all.loose || n.loose
 	}
 	e := b.intern(key{kind: kindAlt, a: b.internList(flat)}, all.nullable, all.regular, all.plain)

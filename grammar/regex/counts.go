@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// parse parses a pattern of RE2's syntax and what Python's has beside it: counts above 1,000, \uXXXX, \UXXXXXXXX, and \Z
-// for \z. What is repeated by counts is a group of the name that repeats has it under.
+// parse parses a pattern of RE2's syntax and what Python's has beside it: counts above 1,000, {,n}, \uXXXX, \UXXXXXXXX,
+// and \Z for \z. What is repeated by counts is a group of the name that repeats has it under.
 func parse(pattern string) (re *syntax.Regexp, repeats map[string][2]int, err error) {
 	r := &rewriter{pattern: pattern, repeats: map[string][2]int{}}
 	text, err := r.rewrite()

@@ -86,7 +86,7 @@ func (c *compiler) split(o *object, names automaton.Expr, g goal) {
 
 func (c *compiler) requiredForm(_ *schemaNode, _ string, v *value) (*form, error) {
 	if v.kind == boolValue {
-		return nil, fmt.Errorf("it is true or false, as in draft 3: name the property in the list required of its object")
+		return nil, fmt.Errorf("it is true or false, as in draft 3: name the property in its object's list")
 	}
 	if v.kind != arrayValue {
 		return nil, fmt.Errorf("it is not a list")
