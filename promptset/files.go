@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/quire/quire/storage"
 )
 
 // Files is where inputs are: [LocalFiles], or an object store.
@@ -31,8 +33,9 @@ type File interface {
 }
 
 // LocalFiles are the files of the machine. A folder stands for the files in it and the folders below whose names tell
-// a format (.parquet, .jsonl.gz, .csv, ...), without those whose name starts with a dot or an underscore. Of a data set
-// that datasets.save_to_disk saved it stands for the files that its state.json names, in their order.
+// a format (.parquet, .jsonl.gz, .csv, ...), without those whose name starts with a dot or an underscore. Links to folders
+// are followed, and no folder is read twice. Of a data set that datasets.save_to_disk saved it stands for the files that
+// its state.json names, in their order.
 var LocalFiles Files = localFiles{}
 
 type localFiles struct{}
@@ -99,29 +102,17 @@ func (localFiles) Expand(_ context.Context, path string) (files []string, err er
 
 // folder gives the prompt files below a folder to add.
 func folder(root string, add func(string)) error {
-	var names []string
-	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if path != root && (d.Name()[0] == '.' || d.Name()[0] == '_') {
-			if d.IsDir() {
-				return fs.SkipDir
-			}
-			return nil
-		}
-		if d.IsDir() || !hasExtension(path) && d.Name() != savedInfo && d.Name() != savedState {
-			return nil
-		}
-		if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
-			return err
-		}
-		name, err := filepath.Rel(root, path)
-		names = append(names, filepath.ToSlash(name))
-		return err
-	})
+	found, err := storage.Walk(root, isInput)
 	if err != nil {
 		return &FileError{File: root, What: "cannot list it", Err: err}
+	}
+	names := make([]string, len(found))
+	for i, info := range found {
+		name, err := filepath.Rel(root, info.Name)
+		if err != nil {
+			return &FileError{File: root, What: "cannot list it", Err: err}
+		}
+		names[i] = filepath.ToSlash(name)
 	}
 	files, err := chosen(root, names, func(name string) ([]byte, error) {
 		text, err := os.ReadFile(filepath.Join(root, name))
@@ -141,6 +132,19 @@ func folder(root string, add func(string)) error {
 		add(filepath.Join(root, name))
 	}
 	return nil
+}
+
+// isInput reports whether a folder stands for what is in it: a folder, a prompt file, or a file that says what a saved
+// data set consists of. A link that leads nowhere may have been any of them, unless its name says otherwise.
+func isInput(path string, d fs.DirEntry) bool {
+	name := filepath.Base(path)
+	switch {
+	case name[0] == '.' || name[0] == '_':
+		return false
+	case d.IsDir() || hasExtension(name) || name == savedInfo || name == savedState:
+		return true
+	}
+	return d.Type()&fs.ModeSymlink != 0 && filepath.Ext(name) == ""
 }
 
 // watched remembers that reading a file failed, as opposed to what was read being wrong.

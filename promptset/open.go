@@ -8,10 +8,12 @@ import (
 	"errors"
 	"io"
 	"iter"
+	"path/filepath"
 	"slices"
 
 	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/promptset/arrowfile"
+	"github.com/quire/quire/storage"
 )
 
 // Source is one input file, as [Open] found it.
@@ -82,7 +84,7 @@ func OpenMapped(ctx context.Context, files Files, paths []string, m Mapping) (*R
 		return nil, errors.New("no input files; name at least one file, glob or folder")
 	}
 	r := &Reader{files: files, mapping: &m, schema: newSchema()}
-	seen := map[string]bool{}
+	seen := seenFiles{files: map[string]bool{}, folders: map[string]string{}}
 	for _, path := range paths {
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -92,10 +94,11 @@ func OpenMapped(ctx context.Context, files Files, paths []string, m Mapping) (*R
 			return nil, err
 		}
 		for _, name := range names {
-			if seen[name] {
+			place := seen.place(name)
+			if seen.files[place] {
 				continue
 			}
-			seen[name] = true
+			seen.files[place] = true
 			if err := r.look(ctx, path, name); err != nil {
 				return nil, err
 			}
@@ -106,6 +109,29 @@ func OpenMapped(ctx context.Context, files Files, paths []string, m Mapping) (*R
 		return nil, err
 	}
 	return r, r.checkTemplate()
+}
+
+// seenFiles are the files that inputs stand for, so that no row is read twice.
+type seenFiles struct {
+	files   map[string]bool
+	folders map[string]string // by name: without links
+}
+
+// place is the name of a file in the folder that it is in, whatever links lead there. A link to a file is a file.
+func (s seenFiles) place(name string) string {
+	if storage.IsRemote(name) {
+		return name
+	}
+	dir, base := filepath.Split(name)
+	real, known := s.folders[dir]
+	if !known {
+		var err error
+		if real, err = filepath.EvalSymlinks(dir); err != nil { // of files that are elsewhere than on this machine
+			real = dir
+		}
+		s.folders[dir] = real
+	}
+	return filepath.Join(real, base)
 }
 
 // look adds a file that an input stands for.

@@ -61,17 +61,7 @@ func List(ctx context.Context, folder string) ([]Info, error) {
 	}
 	var files []Info
 	if l.scheme == "" {
-		err = filepath.WalkDir(l.key, func(path string, d fs.DirEntry, err error) error {
-			if err != nil || d.IsDir() {
-				return err
-			}
-			info, err := os.Stat(path)
-			if err != nil || !info.Mode().IsRegular() {
-				return err
-			}
-			files = append(files, Info{Name: path, Size: info.Size(), ModTime: info.ModTime()})
-			return nil
-		})
+		files, err = Walk(l.key, func(string, fs.DirEntry) bool { return true })
 		return files, failed("list", folder, pathless(err))
 	}
 	err = l.each(ctx, l.folderPrefix(), func(o *blob.ListObject) bool {

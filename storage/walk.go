@@ -1,0 +1,85 @@
+package storage
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// Walk returns the files below a folder of this machine, at any depth, in the order of a walk through their paths. It
+// follows links and enters each folder once, so circles end: a folder that is below root without a link is found there,
+// whatever links to it.
+//
+// wanted chooses the files, and the folders that are entered. It gets what a link leads to, and the link itself if that
+// is not there, which is an error if the link is wanted.
+func Walk(root string, wanted func(path string, d fs.DirEntry) bool) ([]Info, error) {
+	w := &walk{wanted: wanted, links: []string{root}, entered: map[string]bool{}}
+	for len(w.links) > 0 {
+		folder := w.links[0]
+		w.links = w.links[1:]
+		if err := w.enter(folder); err != nil {
+			return nil, err
+		}
+	}
+	slices.SortFunc(w.files, func(a, b Info) int { return comparePaths(a.Name, b.Name) })
+	return w.files, nil
+}
+
+// walk is the state of Walk.
+type walk struct {
+	wanted  func(path string, d fs.DirEntry) bool
+	files   []Info
+	links   []string        // to folders, which are followed once all else was entered
+	entered map[string]bool // folders, by their paths without links
+}
+
+// enter takes the files of a folder, and those of the folders below it that are no links.
+func (w *walk) enter(folder string) error {
+	real, err := filepath.EvalSymlinks(folder)
+	if err != nil || w.entered[real] {
+		return err
+	}
+	w.entered[real] = true
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return err
+	}
+	for _, d := range entries {
+		path := filepath.Join(folder, d.Name())
+		linked := d.Type()&fs.ModeSymlink != 0
+		var broken error
+		if linked {
+			d, broken = followed(path, d)
+		}
+		switch {
+		case !w.wanted(path, d):
+		case broken != nil:
+			return broken
+		case d.IsDir() && linked:
+			w.links = append(w.links, path)
+		case d.IsDir():
+			if err := w.enter(path); err != nil {
+				return err
+			}
+		case d.Type().IsRegular():
+			info, err := d.Info()
+			if err != nil {
+				return err
+			}
+			w.files = append(w.files, Info{Name: path, Size: info.Size(), ModTime: info.ModTime()})
+		}
+	}
+	return nil
+}
+
+// followed returns what a link leads to, or the link and why nothing can be found there.
+func followed(path string, link fs.DirEntry) (fs.DirEntry, error) {
+	info, err := os.Stat(path)
+	if err == nil {
+		return fs.FileInfoToDirEntry(info), nil
+	}
+	target, _ := os.Readlink(path) // "" in an error of its own kind
+	return link, fmt.Errorf("%s is a link to %s: %w", path, target, pathless(err))
+}
