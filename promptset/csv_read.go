@@ -15,8 +15,9 @@ import (
 )
 
 // CSV is that of RFC 4180: fields with commas between, records with line ends between, fields with any of these in
-// quotes, and quotes doubled there. Another delimiter may stand for the commas. encoding/csv drops carriage returns
-// from fields, bounds no record, and does not tell an empty field from an empty text.
+// quotes, and quotes doubled there. Another delimiter may stand for the commas. A line ends with LF, CR LF, or CR alone,
+// as pandas and pyarrow have it. encoding/csv takes CR alone for text, drops it before LF within quotes, bounds no
+// record, and does not tell an empty field from an empty text.
 
 // csvPlace is where in a record the text of CSV is.
 type csvPlace int8
@@ -41,7 +42,7 @@ var delimiters = []delimiter{{',', "commas"}, {';', "semicolons"}, {'\t', "tabs"
 func delimiterOf(text []byte) byte {
 	counts, quoted := map[byte]int{}, false
 	for _, b := range bytes.TrimLeft(text, "\r\n") {
-		if quoted = quoted != (b == '"'); b == '\n' && !quoted {
+		if quoted = quoted != (b == '"'); isLineEnd(b) && !quoted {
 			break
 		} else if !quoted {
 			counts[b]++
@@ -56,7 +57,10 @@ func delimiterOf(text []byte) byte {
 	return most
 }
 
-// step is the place behind the byte b.
+// isLineEnd reports whether a byte ends a line, or is one of the two that do.
+func isLineEnd(b byte) bool { return b == '\n' || b == '\r' }
+
+// step is the place behind the byte b, which does not end a record.
 func (p csvPlace) step(b, delimiter byte) csvPlace {
 	switch {
 	case p == inQuotes && b == '"':
@@ -65,44 +69,85 @@ func (p csvPlace) step(b, delimiter byte) csvPlace {
 		return inQuotes
 	case b == '"' && (p == atField || p == behindQuote):
 		return inQuotes
-	case b == delimiter || b == '\n':
+	case b == delimiter:
 		return atField
-	case b == '\r' && p == behindQuote: // of the line's end
-		return behindQuote
 	}
 	return inPlain
 }
 
-// record returns the next record that is not an empty line, with its line end, as next does lines.
+// record returns the next record that is not an empty line, without its line end, as next does lines.
 func (l *lines) record() ([]byte, error) {
 	for {
-		l.line = l.line[:0]
-		l.first = l.number + 1
-		place, cut := atField, false
-		for {
-			tooLong, err := l.add(func(piece []byte) {
-				for _, b := range piece {
-					place = place.step(b, l.delimiter)
-				}
-			})
-			if err == io.EOF && l.number >= l.first { // in quotes
-				break
-			}
-			l.number++
-			if err != nil {
-				return nil, err
-			}
-			if cut = cut || tooLong; place != inQuotes {
-				break
-			}
-		}
+		tooLong, err := l.addRecord()
 		switch {
-		case cut:
+		case err != nil:
+			return nil, err
+		case tooLong:
 			return nil, errLineTooLong
-		case len(bytes.TrimSuffix(bytes.TrimSuffix(l.line, []byte("\n")), []byte("\r"))) > 0:
+		case len(l.line) > 0:
 			return l.line, nil
 		}
 	}
+}
+
+// addRecord makes the next record, which may be an empty line, the current one. At the end of the file the error is
+// io.EOF, unless there is an unended record.
+func (l *lines) addRecord() (tooLong bool, err error) {
+	l.line = l.line[:0]
+	l.first = l.number + 1
+	place, newLine, last := atField, true, byte(0)
+	for {
+		if _, err := l.buf.Peek(1); err != nil {
+			if err == io.EOF && l.number >= l.first {
+				err = nil
+			}
+			return tooLong, err
+		}
+		piece, _ := l.buf.Peek(l.buf.Buffered())
+		end := -1 // of the record, in the piece
+		for i, b := range piece {
+			if second := b == '\n' && last == '\r'; newLine && !second { // of the two bytes of a line end
+				l.number++
+				newLine = false
+			}
+			last = b
+			if isLineEnd(b) {
+				if newLine = true; place != inQuotes {
+					end = i
+					break
+				}
+			}
+			place = place.step(b, l.delimiter)
+		}
+		text := piece
+		if end >= 0 {
+			text = piece[:end]
+		}
+		if len(l.line)+len(text) > maxLine {
+			tooLong, l.line = true, l.line[:0]
+		}
+		l.line = append(l.line, text...)
+		if end < 0 {
+			l.skip(len(piece))
+			continue
+		}
+		l.skip(end + 1)
+		if next, _ := l.buf.Peek(1); last == '\r' && string(next) == "\n" {
+			l.skip(1)
+		}
+		return tooLong, nil
+	}
+}
+
+// skip passes over bytes that were looked at.
+func (l *lines) skip(n int) {
+	n, _ = l.buf.Discard(n)
+	l.offset += int64(n)
+}
+
+// linesIn counts the line ends in a text.
+func linesIn(text string) int64 {
+	return int64(strings.Count(text, "\n") + strings.Count(text, "\r") - strings.Count(text, "\r\n"))
 }
 
 // csvField is a field of a record.
@@ -113,7 +158,7 @@ type csvField struct {
 
 // splitRecord splits a record into its fields. first and last are its lines.
 func splitRecord(record []byte, delimiter byte, first, last int64) (fields []csvField, err error) {
-	text := strings.TrimSuffix(string(record), "\n")
+	text := string(record)
 	for at := 0; ; at++ { // behind a delimiter
 		if !strings.HasPrefix(text[at:], `"`) {
 			end := strings.IndexByte(text[at:], delimiter)
@@ -121,9 +166,7 @@ func splitRecord(record []byte, delimiter byte, first, last int64) (fields []csv
 				end = len(text) - at
 			}
 			f := csvField{text: text[at : at+end]}
-			if at += end; at == len(text) {
-				f.text = strings.TrimSuffix(f.text, "\r")
-			}
+			at += end
 			if strings.Contains(f.text, `"`) {
 				return nil, fmt.Errorf("field %d has a quote within: put the whole field in quotes and double those "+
 					"in it", len(fields)+1)
@@ -136,7 +179,7 @@ func splitRecord(record []byte, delimiter byte, first, last int64) (fields []csv
 				if end < 0 {
 					return nil, fmt.Errorf("the quotes around field %d, which begin on line %d, do not end by line "+
 						"%d: end them, or double the quotes in the field", len(fields)+1,
-						first+int64(strings.Count(text[:at], "\n")), last)
+						first+linesIn(text[:at]), last)
 				}
 				b.WriteString(text[at : at+end])
 				if at += end; !strings.HasPrefix(text[at:], `""`) {
@@ -144,10 +187,7 @@ func splitRecord(record []byte, delimiter byte, first, last int64) (fields []csv
 				}
 				b.WriteByte('"')
 			}
-			if at++; text[at:] == "\r" {
-				at++
-			}
-			if at < len(text) && text[at] != delimiter {
+			if at++; at < len(text) && text[at] != delimiter {
 				return nil, fmt.Errorf("field %d has text behind its closing quote: double the quotes in the field",
 					len(fields)+1)
 			}

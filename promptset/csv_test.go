@@ -145,12 +145,49 @@ func TestCSVDelimiters(t *testing.T) {
 	want(t, "a column's name in quotes", strings.Contains(fmt.Sprint(err), "and has prompt;n"), true)
 }
 
+// Whatever ends the lines, also where ends differ, rows and the numbers of their lines are the same. Within quotes line
+// ends are text.
+func TestCSVLineEnds(t *testing.T) {
+	const lines = "prompt,note~x,1~~\"two,\rlines\",\"\"~bad~z,3~"
+	for name, ends := range map[string][]string{"lf": {"\n"}, "crlf": {"\r\n"}, "cr": {"\r"}, "crcrlf": {"\r\r\n"},
+		"mixed": {"\r", "\n", "\r\n", "\n", "\r"}} {
+		for _, last := range []bool{true, false} {
+			for _, name := range []string{name + ".csv", name + ".tsv"} {
+				var b strings.Builder
+				for i, text := range strings.SplitAfter(lines, "~") {
+					body, ended := strings.CutSuffix(text, "~")
+					if b.WriteString(body); ended && (last || i < 5) {
+						b.WriteString(ends[i%len(ends)])
+					}
+				}
+				text := b.String()
+				if strings.HasSuffix(name, ".tsv") {
+					text = strings.ReplaceAll(strings.ReplaceAll(text, "two,", "two;"), ",", "\t")
+				}
+				got := rows(t, open(t, write(t, name, text)))
+				want(t, name+" rows", len(got), 4)
+				want(t, name+" first", got[0].Prompt+string(valueOf(got[0].object, "note")), `x"1"`)
+				want(t, name+" quoted", strings.ReplaceAll(got[1].Prompt, ";", ","), "two,\rlines")
+				want(t, name+" bad", strings.Contains(fmt.Sprint(got[2].Err), "the row has 1 field and the header 2"), true)
+				want(t, name+" last", got[3].Prompt, "z")
+				if !strings.HasPrefix(name, "crcrlf") {
+					want(t, name+" line", got[2].Line, int64(6))
+				}
+			}
+		}
+	}
+	// A file of one line without an end has no rows, and its header is not read for ever.
+	_, err := Open(context.Background(), []string{write(t, "wide.csv", "prompt"+strings.Repeat(",a", maxKeys))})
+	want(t, "header", strings.Contains(fmt.Sprint(err), "more than"), true)
+}
+
 // Rows in the middle of a file are found by marks, and are those of a whole reading.
 func TestCSVRange(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("prompt,n\n")
 	for i := range 3*markEvery + 5 {
-		fmt.Fprintf(&b, "\"row %d\nof \"\"many\"\"\",%d\n\n", i, 1+i%3)
+		end := []string{"\n", "\r\n", "\r"}[i%3]
+		fmt.Fprintf(&b, "\"row %d\nof \"\"many\"\"\",%d%s%s", i, 1+i%3, end, end)
 	}
 	r := open(t, write(t, "x.csv", b.String()))
 	all := rows(t, r)
@@ -177,10 +214,11 @@ func TestCSVRowTooLong(t *testing.T) {
 	want(t, "after it", got[2].Prompt+fmt.Sprint(got[2].Line), fmt.Sprint("b", 4+maxLine/2))
 }
 
-// Records are those of encoding/csv, but for the carriage returns that it drops and what it makes of a file's end.
+// Records are those of encoding/csv, which knows no CR alone as the end of a line.
 func FuzzCSV(f *testing.F) {
 	f.Add([]byte(mixedCSV))
 	f.Add([]byte("prompt,a\n\"x\n\"\"y\",1\nz,\"\"\n\n,\n\"a\"b,2\nc\"d,3\n\"open"))
+	f.Add([]byte("prompt,a\rx,\"1\r2\"\r\r\ny,3\r"))
 	f.Add([]byte("prompt;a\n\"x;\ny\";1,5\nz|\n"))
 	f.Add([]byte("\"pro\tmpt\"\tprompt\na\tb\n"))
 	path := filepath.Join(f.TempDir(), "fuzz.csv")
@@ -213,6 +251,21 @@ func FuzzCSV(f *testing.F) {
 	})
 }
 
+// withLF returns a text with LF for each line end outside of quotes.
+func withLF(b []byte) []byte {
+	quoted := false
+	var out []byte
+	for i, c := range b {
+		quoted = quoted != (c == '"')
+		if c != '\r' || quoted {
+			out = append(out, c)
+		} else if i+1 == len(b) || b[i+1] != '\n' {
+			out = append(out, '\n')
+		}
+	}
+	return out
+}
+
 // compareRecords compares the fields of records with those that encoding/csv finds, up to the first that is wrong.
 func compareRecords(t *testing.T, b []byte) {
 	l, err := openLines("x.csv", bytes.NewReader(b))
@@ -220,14 +273,14 @@ func compareRecords(t *testing.T, b []byte) {
 		t.Fatal(err)
 	}
 	l.delimiter = delimiterOf(bytes.TrimPrefix(b, []byte("\xef\xbb\xbf")))
-	theirs := csv.NewReader(bytes.NewReader(bytes.TrimPrefix(b, []byte("\xef\xbb\xbf"))))
+	theirs := csv.NewReader(bytes.NewReader(withLF(bytes.TrimPrefix(b, []byte("\xef\xbb\xbf")))))
 	theirs.Comma = rune(l.delimiter)
 	theirs.FieldsPerRecord = -1
 	for {
 		record, err := l.record()
 		expect, expectErr := theirs.Read()
 		if err == io.EOF || expectErr == io.EOF {
-			if err != io.EOF || expectErr != io.EOF && !bytes.HasSuffix(b, []byte("\r")) {
+			if err != io.EOF || expectErr != io.EOF {
 				t.Fatalf("record %q, %v, and encoding/csv has %q, %v", record, err, expect, expectErr)
 			}
 			return
