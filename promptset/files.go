@@ -92,7 +92,7 @@ func (localFiles) Expand(_ context.Context, path string) (files []string, err er
 			}
 		case !info.Mode().IsRegular():
 			return nil, &FileError{File: match,
-				What: "not a regular file; inputs are looked into before they are read, so write it to a file first"}
+				What: "not a regular file; a pipe can only be the sole input, as JSONL: write it to a file first"}
 		default:
 			add(match)
 		}

@@ -1,6 +1,7 @@
 package promptset
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"iter"
@@ -87,25 +88,35 @@ func formatByName(name string) *inputFormat {
 
 func hasExtension(name string) bool { return formatByName(name) != nil }
 
-// formatOfInput tells the formats apart by name, or by the first bytes of a file with another name.
+// formatOfInput tells the formats apart by name, or by the start of a file with another name.
 func formatOfInput(name string, f File) (*inputFormat, error) {
 	if format := formatByName(name); format != nil {
 		return format, nil
 	}
-	var magic [8]byte
-	n, _ := f.ReadAt(magic[:], 0)
+	start := make([]byte, 4096)
+	n, _ := f.ReadAt(start, 0)
+	start = start[:n]
 	var told []string
 	for _, format := range inputFormats {
 		if len(format.magics) == 0 {
 			continue
 		}
-		if slices.ContainsFunc(format.magics, func(m string) bool { return strings.HasPrefix(string(magic[:n]), m) }) {
+		if slices.ContainsFunc(format.magics, func(m string) bool { return strings.HasPrefix(string(start), m) }) {
 			return format, nil
 		}
 		told = append(told, format.name)
 	}
-	return nil, &FileError{File: name, What: fmt.Sprintf("neither %s nor named %s", strings.Join(told, " nor "),
-		listExtensions())}
+	text := bytes.TrimSpace(bytes.TrimPrefix(start, []byte(byteOrderMark)))
+	if line, _, _ := bytes.Cut(text, []byte("\n")); len(line) > 1 && line[0] == '{' {
+		return formatByName(".jsonl"), nil
+	}
+	what := fmt.Sprintf("neither %s nor JSONL, which begins with an object on a line, nor named %s",
+		strings.Join(told, " nor "), listExtensions())
+	if len(text) > 0 && (text[0] == '[' || text[0] == '{') {
+		what = "it seems to be one JSON document over several lines: write an object on each line, for example by " +
+			"jq -c '.[]' FILE > FILE.jsonl for a list"
+	}
+	return nil, &FileError{File: name, What: what}
 }
 
 // changed is the error for a file that is not what it was when the job started.

@@ -61,7 +61,7 @@ func TestJSONLRows(t *testing.T) {
 		{`{"prompt":"a","stop":[null]}`, `stop[0] is null; give text`},
 		{`{"prompt":"a","stop":[1]}`, `stop is a list [1]; it must be text or list of text`},
 		{`{"prompt":"a","ignore_eos":1}`, `ignore_eos is the number 1; it must be boolean`},
-		{`{"prompt":"a","id":true}`, `id is the boolean true; it must be text or an integer`},
+		{`{"prompt":"a","id":true}`, `id is the boolean true; it must be text or a whole number`},
 		{`{"prompt":"a"`, `JSON syntax error near byte 13: unexpected end of JSON input; write one JSON object a line`},
 		{`{"prompt":"a"} x`, `JSON syntax error near byte 16`},
 		{`["prompt"]`, `the line is not a JSON object; write {"prompt": ...}`},
@@ -289,4 +289,15 @@ func FuzzJSONL(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A file whose name tells nothing is JSONL if it begins so, and one of OpenAI's batch API if its lines are.
+func TestJSONLWithoutAName(t *testing.T) {
+	for _, before := range []string{"", "\xef\xbb\xbf", "\n \r\n"} {
+		got := rows(t, open(t, write(t, "requests", before+`{"custom_id":"a","method":"POST","url":"/v1/completions",`+
+			`"body":{"prompt":"x"}}`+"\nbad\n")))
+		want(t, "rows", len(got), 2)
+		want(t, "id and prompt", got[0].ID+got[0].Prompt, "ax")
+		want(t, "error", strings.Contains(fmt.Sprint(got[1].Err), "requests line "), true)
+	}
 }

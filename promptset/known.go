@@ -40,7 +40,7 @@ func wanted(name string) string {
 	case "prompt_token_ids":
 		return "list of integers"
 	case "id", parentName:
-		return "text or an integer"
+		return "text or a whole number"
 	case "parent_generation", "parent_length":
 		return "an integer"
 	}
@@ -80,15 +80,15 @@ func fits(name string, n *node) bool {
 			return false
 		}
 		_, ok := integer(e.typ)
-		return ok
+		return ok || e.isNull()
 	case "id", parentName:
 		_, ok := integer(typeOf(n))
-		return ok || textual(n)
+		return ok || float(n) || textual(n)
 	}
 	switch parameter.TypeOf(name) {
 	case parameter.TextList:
 		e := n.element()
-		return textual(n) || e != nil && e.leaf && e.maxRep == 1 && textualLeaf(e)
+		return textual(n) || e != nil && e.leaf && e.maxRep == 1 && (textualLeaf(e) || e.isNull())
 	case parameter.Boolean:
 		return n.leaf && n.rep != repeated && n.typ.Kind() == parquet.Boolean
 	case parameter.Word:

@@ -68,7 +68,7 @@ func (s *Schema) add(file string, columns []*node) error {
 			s.from[c.name] = file
 			continue
 		}
-		merged := merge(s.root.fields[i], c)
+		merged := mergeColumns(s.root.fields[i], c)
 		if merged == nil {
 			return &FileError{File: file,
 				What: fmt.Sprintf(
@@ -82,6 +82,14 @@ func (s *Schema) add(file string, columns []*node) error {
 	}
 	number(s.root)
 	return nil
+}
+
+// mergeColumns is merge for whole columns. Ids are texts in the output, whatever types they have in the files.
+func mergeColumns(a, b *node) *node {
+	if merged := merge(a, b); merged != nil || a.name != columns[0].Name || !fits(a.name, a) || !fits(b.name, b) {
+		return merged
+	}
+	return a
 }
 
 // merge returns a node that holds the values of both, nil if there is none.
@@ -232,7 +240,7 @@ func (s *Schema) place(fileRoot *node) (*layout, error) {
 	}
 	for _, f := range fileRoot.fields {
 		dst := s.root.field(f.name)
-		if dst == nil || merge(dst, f) == nil {
+		if dst == nil || mergeColumns(dst, f) == nil {
 			return nil, fmt.Errorf("column %q is not what it was when the job started", f.name)
 		}
 		walk(f, dst, []byte{0}, 0)

@@ -207,7 +207,7 @@ func twice(nodes []*node) bool {
 // areMessages says that a Parquet column can be messages: a list of structs with role and content, the struct of lists
 // that some tools make of it, or text with JSON.
 func areMessages(n *node) bool {
-	if textual(n) {
+	if e := n.element(); textual(n) || e != nil && e.isNull() { // lists without messages
 		return true
 	}
 	if n.leaf || twice(messageFields(n)) {
@@ -228,8 +228,8 @@ func areMessages(n *node) bool {
 	if n.element() == nil {
 		role, content = role.element(), content.element()
 	}
-	return role != nil && content != nil && textualLeaf(role) && (textualLeaf(content) || content.element() != nil) &&
-		role.maxRep == 1
+	return role != nil && content != nil && textualLeaf(role) && (textualLeaf(content) || content.isNull() ||
+		content.element() != nil) && role.maxRep == 1
 }
 
 // plainMessages finds the leaves of a messages column that is a list of structs with text as role and content. They are

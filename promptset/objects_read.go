@@ -3,7 +3,6 @@ package promptset
 import (
 	"bufio"
 	"bytes"
-	"compress/gzip"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -45,7 +44,7 @@ func openLines(name string, r io.Reader) (*lines, error) {
 	l := &lines{close: func() {}}
 	switch {
 	case strings.HasSuffix(name, ".gz"):
-		z, err := gzip.NewReader(bufio.NewReaderSize(r, 64<<10))
+		z, err := newPadded(r)
 		if err != nil {
 			return nil, &FileError{File: name, What: "not a readable gzip file", Err: err}
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"strings"
 
 	"github.com/parquet-go/parquet-go"
 )
@@ -48,10 +49,11 @@ func openFooter(r io.ReaderAt, size int64) (file *parquet.File, root *node, err 
 	if _, err := r.ReadAt(tail[:], size-8); err != nil {
 		return nil, nil, err
 	}
+	encrypted := errors.New("it is encrypted: write it without encryption")
 	switch string(tail[4:]) {
 	case "PAR1":
 	case "PARE":
-		return nil, nil, errors.New("it is encrypted: write it without encryption")
+		return nil, nil, encrypted
 	default:
 		return nil, nil, errors.New("it does not end as a Parquet file does: it is cut off or corrupt")
 	}
@@ -60,7 +62,11 @@ func openFooter(r io.ReaderAt, size int64) (file *parquet.File, root *node, err 
 	}
 	file, err = parquet.OpenFile(r, size, parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true),
 		parquet.ReadBufferSize(32<<10))
-	if err != nil {
+	switch {
+	case err == nil:
+	case strings.Contains(err.Error(), "DecryptionConfig"): // its footer is signed, which files with encrypted columns have
+		return nil, nil, encrypted
+	default:
 		return nil, nil, err
 	}
 	var total int64

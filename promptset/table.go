@@ -79,8 +79,10 @@ func (t *table) findKnown() error {
 	if err := m.mayHavePrompts(names); err != nil {
 		return err
 	}
-	if !slices.ContainsFunc(promptNames, func(name string) bool { return t.known[name] != nil }) &&
-		t.known[parentName] == nil {
+	if !slices.ContainsFunc(append([]string{parentName}, promptNames...), func(name string) bool {
+		c := t.root.field(m.columnOf(name)) // a column of nulls has no prompt in any row
+		return t.known[name] != nil || c != nil && c.isNull()
+	}) {
 		return fmt.Errorf(noPromptColumn, strings.Join(promptNames, ", "), list(names))
 	}
 	return nil

@@ -246,7 +246,7 @@ func (r *groupReader) decodeKnown(row *Row, name string, c *node) {
 	}
 }
 
-// idOf reads the name of a row.
+// idOf reads the name of a row. In a column of floats, as which data frames hold integers with nulls, NaN is null.
 func idOf(row *Row, name string, v parquet.Value, c *node) string {
 	switch {
 	case v.IsNull():
@@ -254,7 +254,16 @@ func idOf(row *Row, name string, v parquet.Value, c *node) string {
 	case v.Kind() == parquet.ByteArray:
 		return row.text(name, v.ByteArray())
 	}
-	return numberOf(v, c.typ).String()
+	n := numberOf(v, c.typ)
+	if n.f != n.f {
+		return ""
+	}
+	w, ok := n.whole()
+	if !ok {
+		row.fail("%s is %v, which is not a whole number that a column of floats holds exactly; give text or an integer",
+			name, n)
+	}
+	return w.String()
 }
 
 // foreign returns the values that the table of parameters judges, as JSON: so they mean the same in both formats.

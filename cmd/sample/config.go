@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -26,7 +27,7 @@ func applyConfig(path string, f *flags, except ...string) (err error) {
 	if err != nil {
 		return fmt.Errorf("--config: %w", err)
 	}
-	file, err := parser.ParseBytes(src, 0)
+	file, err := parser.ParseBytes(bytes.TrimPrefix(src, []byte("\xef\xbb\xbf")), 0) // without a byte order mark
 	if err != nil {
 		return fmt.Errorf("%s is not YAML: %s", path, yaml.FormatError(err, false, true))
 	}

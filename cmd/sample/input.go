@@ -3,9 +3,64 @@ package main
 import (
 	"io"
 	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/quire/quire/batch"
 )
+
+// openFile is the name of a file that this process has open.
+var openFile = regexp.MustCompile(`^/(?:dev/(?:(stdin)|fd/(\d+))|proc/self/fd/(\d+))$`)
+
+// takePipe settles inputs that other names stand for: of a file that is open here, as /dev/stdin is, the name that
+// others know it by; and of a pipe standard input, since its rows come once and in order.
+func (o *runOptions) takePipe() error {
+	for i, name := range o.spec.Inputs {
+		info, err := os.Stat(name)
+		if err != nil || info.IsDir() {
+			continue // the inputs are looked for elsewhere
+		}
+		open := openFile.FindStringSubmatch(name)
+		if info.Mode().IsRegular() {
+			if real, err := filepath.EvalSymlinks(name); open != nil && err == nil {
+				o.spec.Inputs[i] = real
+			}
+			if open == nil || o.spec.Inputs[i] != name {
+				continue
+			}
+		}
+		if len(o.spec.Inputs) > 1 {
+			continue // refused where it is read
+		}
+		o.spec.Inputs[i] = batch.Standard
+		switch {
+		case open == nil:
+			if o.piped, err = os.Open(name); err != nil {
+				return &placeError{name, err}
+			}
+		case open[1] == "":
+			number, err := strconv.Atoi(open[2] + open[3])
+			if err != nil {
+				return &placeError{name, err}
+			}
+			if number != 0 {
+				o.piped = os.NewFile(uintptr(number), name)
+			}
+		}
+	}
+	return nil
+}
+
+// input is what --input - reads.
+func (o *runOptions) input(stdin io.Reader) io.Reader {
+	if o.piped != nil {
+		return o.piped
+	}
+	return stdin
+}
 
 // endable gives what stdin has. Where that is a file, the reader can be closed.
 func endable(stdin io.Reader) io.Reader {

@@ -34,6 +34,7 @@ type runOptions struct {
 
 	mayTry  bool     // arguments without --output are prompts
 	prompts []string // that arguments are
+	piped   *os.File // a pipe that --input names
 }
 
 // define defines the flags, with the defaults in o.
@@ -245,8 +246,9 @@ func parseBytes(flag, text, example string) (int64, error) {
 // task is the job as this process does it, which tells env what happens.
 func (o *runOptions) task(env *environment, w *observer) (*batch.Task, error) {
 	options := o.process
-	options.Input, options.Rows = endable(env.stdin), env.stdout
-	if o.spec.Output != batch.Standard && isInputTerminal(env.stdin) {
+	stdin := o.input(env.stdin)
+	options.Input, options.Rows = endable(stdin), env.stdout
+	if o.spec.Output != batch.Standard && isInputTerminal(stdin) {
 		options.Input = nil // a job goes on without the rows that it has read
 	}
 	options.FS, options.Models, options.Messages, options.Fetching = env.fs, env.models, newFitted(env.stderr),

@@ -126,7 +126,7 @@ func (o *runOptions) prepare(f *flags, args []string) error {
 		return &exitError{exitUsage, err}
 	}
 	wrong := func(err error) error { return &exitError{exitUsage, fmt.Errorf("%s: %w", f.set.Name(), placeOr(err))} }
-	if err := o.takeStream(f); err != nil {
+	if err := errors.Join(o.takePipe(), o.takeStream(f)); err != nil {
 		return wrong(err)
 	}
 	o.secrets = o.withSecrets()
