@@ -15,6 +15,7 @@ import (
 // Names in job.json of what the prompts of rows are.
 const (
 	settingPromptColumn = "prompt_column"
+	settingIDColumn     = "id_column"
 	settingTemplate     = "template"
 	settingSystem       = "system"
 	settingPrefix       = "prefix" // its SHA-256
@@ -37,7 +38,8 @@ func (s *Spec) checkPrompts() error {
 
 // readMapping reads what the job says of the prompts of rows.
 func (t *Task) readMapping() error {
-	m := promptset.Mapping{PromptColumn: t.PromptColumn, System: t.System, Partitions: t.Partitions}
+	m := promptset.Mapping{PromptColumn: t.PromptColumn, IDColumn: t.IDColumn, System: t.System,
+		Partitions: t.Partitions}
 	if t.Template != "" {
 		template, err := chat.ParsePrompt(t.Template)
 		if err != nil {
@@ -63,8 +65,8 @@ func (t *Task) readMapping() error {
 
 // mappingSettings adds to the settings of a job what the prompts of rows are.
 func (t *Task) mappingSettings(all map[string]any) {
-	for name, value := range map[string]string{settingPromptColumn: t.PromptColumn, settingTemplate: t.Template,
-		settingSystem: t.System} {
+	for name, value := range map[string]string{settingPromptColumn: t.PromptColumn, settingIDColumn: t.IDColumn,
+		settingTemplate: t.Template, settingSystem: t.System} {
 		if value != "" {
 			all[name] = value
 		}
@@ -85,8 +87,8 @@ func MappingOf(settings map[string]any) (promptset.Mapping, error) {
 		s, _ := settings[name].(string)
 		return s
 	}
-	m := promptset.Mapping{PromptColumn: text(settingPromptColumn), System: text(settingSystem),
-		Prefix: text(settingPrefix)}
+	m := promptset.Mapping{PromptColumn: text(settingPromptColumn), IDColumn: text(settingIDColumn),
+		System: text(settingSystem), Prefix: text(settingPrefix)}
 	if names, ok := settings[settingPartitions].([]any); ok {
 		for _, name := range names {
 			m.Partitions = append(m.Partitions, fmt.Sprint(name))

@@ -44,6 +44,7 @@ type Spec struct {
 	// PromptColumn, Template and System say what the prompts of rows are: see [promptset.Mapping]. Template is a Jinja
 	// template. PrefixFile has the text of [promptset.Mapping.Prefix].
 	PromptColumn, Template, System, PrefixFile string
+	IDColumn                                   string // "" is id
 	// Partitions are the columns that folders of the inputs give, once they were looked into.
 	Partitions []string
 	// Output is the folder of the completions, here or in an object store.

@@ -220,7 +220,7 @@ const (
 func kindOfCSV(name string, m *Mapping) csvKind {
 	if m.mapped() && name == m.PromptColumn {
 		return csvText
-	} else if m.mapped() && slices.Contains(promptNames, name) {
+	} else if m.columnOf(name) != name {
 		return csvPassed
 	}
 	switch name {

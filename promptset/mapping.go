@@ -14,6 +14,8 @@ type Mapping struct {
 	// PromptColumn is the column that has the prompt as text. Columns named prompt, messages and prompt_token_ids have
 	// no meaning then, and are passed through.
 	PromptColumn string
+	// IDColumn is the column that has the ids of rows. A column id has no meaning then, and is passed through as input_id.
+	IDColumn string
 	// Template makes the prompt of a row of its columns; those three have no other meaning then. The output has what it
 	// made as the column prompt, and a column of that name as input_prompt.
 	Template Template
@@ -36,11 +38,37 @@ type Template interface {
 	Render(columns map[string]json.RawMessage) (string, error)
 }
 
-// madeColumn is the column of what a template made, and ofInput the name that one of this name in the input gets.
+// madeColumn is the column of what a template made, and ofInput the name that one of this name in the input gets. The
+// same holds for the column of ids.
 const (
 	madeColumn = "prompt"
 	ofInput    = "input_" + madeColumn
+
+	idColumn  = "id"
+	idOfInput = "input_" + idColumn
 )
+
+// renamed are the columns of the input, by the names of others that take their place, which the output has under other
+// names.
+func (m *Mapping) renamed(column string) (name string, ok bool) {
+	switch {
+	case m.Template != nil && column == madeColumn:
+		return ofInput, true
+	case m.IDColumn != "" && m.IDColumn != idColumn && column == idColumn:
+		return idOfInput, true
+	}
+	return column, false
+}
+
+// original is the name in the input of a column that may have been renamed.
+func (m *Mapping) original(name string) string {
+	for _, column := range []string{madeColumn, idColumn} {
+		if now, ok := m.renamed(column); ok && now == name {
+			return column
+		}
+	}
+	return name
+}
 
 // mapped says that prompts are not in the columns of these names.
 func (m *Mapping) mapped() bool { return m.PromptColumn != "" || m.Template != nil }
@@ -48,6 +76,8 @@ func (m *Mapping) mapped() bool { return m.PromptColumn != "" || m.Template != n
 // columnOf is the column that has what is known by a name, "" for none.
 func (m *Mapping) columnOf(name string) string {
 	switch {
+	case name == idColumn && m.IDColumn != "":
+		return m.IDColumn
 	case !m.mapped() || !slices.Contains(promptNames, name):
 		return name
 	case name == "prompt":
@@ -78,6 +108,14 @@ func (m *Mapping) forms(given []string) []string {
 func (m *Mapping) mayHavePrompts(columns []string) error {
 	if m.PromptColumn != "" && !slices.Contains(columns, m.PromptColumn) {
 		return fmt.Errorf("no column %q, which `prompt-column` names: it has %s", m.PromptColumn, list(columns))
+	}
+	return nil
+}
+
+// mayHaveIDs says what a file with these columns lacks for the ids of its rows; nil if it has them.
+func (m *Mapping) mayHaveIDs(columns []string) error {
+	if m.IDColumn != "" && !slices.Contains(columns, m.IDColumn) {
+		return fmt.Errorf("no column %q, which `id-column` names: it has %s", m.IDColumn, list(columns))
 	}
 	return nil
 }
@@ -126,12 +164,15 @@ func (m *Mapping) render(r *Row, columns map[string]json.RawMessage) {
 
 // passed are the columns of a row that are passed through.
 func (m *Mapping) passed(r *Row, object []member) []member {
-	if m.Template == nil {
+	if m.Template == nil && m.IDColumn == "" {
 		return object
 	}
 	object = slices.Clone(object)
-	if i := slices.IndexFunc(object, func(o member) bool { return o.key == madeColumn }); i >= 0 {
-		object[i].key = ofInput
+	for i := range object {
+		object[i].key, _ = m.renamed(object[i].key)
+	}
+	if m.Template == nil {
+		return object
 	}
 	made := json.RawMessage("null")
 	if r.made {

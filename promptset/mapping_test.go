@@ -88,6 +88,42 @@ func TestPromptColumn(t *testing.T) {
 	}
 }
 
+// Ids are those of the column that is named. It is passed through, and so is a column id, under another name.
+func TestIDColumn(t *testing.T) {
+	for format, path := range mappedFiles(t) {
+		r := openMapped(t, Mapping{IDColumn: "question", PromptColumn: "id"}, path)
+		got := rows(t, r)
+		want(t, format, fmt.Sprint(got[0].ID, got[0].Prompt, got[1].ID, got[1].HasID(), got[2].ID), "Why?a1falseé")
+		_, root, out := parsed(t, filepath.Join(complete(t, r, WriterOptions{}, 1), "part-00000.parquet"))
+		want(t, format+": passed", strings.Join(column(root, out, "question"), " "), `"Why?" null "é"`)
+		want(t, format+": id", strings.Join(column(root, out, "id"), " "), `"Why?" "1" "é"`)
+		want(t, format+": own", strings.Join(column(root, out, "input_id"), " "), `"a" "b" "c"`)
+		line, _, _ := strings.Cut(text(t, filepath.Join(complete(t, r, WriterOptions{Format: FormatJSONL}, 1),
+			"part-00000.jsonl")), "\n")
+		want(t, format+": line", strings.Contains(line, `"input_id":"a"`) && strings.Contains(line, `"id":"Why?"`), true)
+		r = openMapped(t, Mapping{IDColumn: "question", Template: fill("[id]")}, path)
+		want(t, format+": in a template", rows(t, r)[0].Prompt, `"a"`)
+		want(t, format+": same", fmt.Sprint(rows(t, openMapped(t, Mapping{IDColumn: "id", PromptColumn: "question"},
+			path))[0].ID), "a")
+		for name, expect := range map[string]string{"none": "no column \"none\", which `id-column` names: it has id, prompt",
+			"choices": "choices"} {
+			if name == "choices" && format == "csv" { // where it is text
+				continue
+			}
+			r, err := OpenMapped(context.Background(), LocalFiles, []string{path}, Mapping{IDColumn: name, PromptColumn: "id"})
+			if err == nil {
+				err = rows(t, r)[0].Err
+			}
+			if err == nil || !strings.Contains(err.Error(), expect) {
+				t.Errorf("%s: %v", format, err)
+			}
+		}
+	}
+	_, err := OpenMapped(context.Background(), LocalFiles, []string{write(t, "b.jsonl",
+		`{"custom_id":"a","method":"POST","url":"/v1/completions","body":{"prompt":"x"}}`)}, Mapping{IDColumn: "custom_id"})
+	want(t, "of a batch file", strings.Contains(fmt.Sprint(err), "leave out `prompt-column`, `template` and `id-column`"), true)
+}
+
 func TestTemplate(t *testing.T) {
 	for format, path := range mappedFiles(t) {
 		r := openMapped(t, Mapping{Template: fill("Q: [question] [prompt]")}, path)

@@ -86,7 +86,7 @@ func (s *Schema) add(file string, columns []*node) error {
 
 // mergeColumns is merge for whole columns. Ids are texts in the output, whatever types they have in the files.
 func mergeColumns(a, b *node) *node {
-	if merged := merge(a, b); merged != nil || a.name != columns[0].Name || !fits(a.name, a) || !fits(b.name, b) {
+	if merged := merge(a, b); merged != nil || a.name != idColumn || !fits(a.name, a) || !fits(b.name, b) {
 		return merged
 	}
 	return a

@@ -311,11 +311,14 @@ func (s *Source) columnsOf(k *keyTypes) (columns []*node, err error) {
 			k.keys = append(k.keys, p.name)
 		}
 	}
+	if s.requests && (m.mapped() || m.IDColumn != "") {
+		return nil, &FileError{File: s.Name, What: "it is a file of OpenAI's batch API, whose prompts are in its " +
+			"bodies and whose ids are its custom_ids; leave out `prompt-column`, `template` and `id-column`"}
+	}
+	if err := m.mayHaveIDs(k.keys); err != nil && len(k.keys) > 0 {
+		return nil, &FileError{File: s.Name, What: err.Error()}
+	}
 	if s.lacks = m.lacks(k.keys); m.mapped() {
-		if s.requests {
-			return nil, &FileError{File: s.Name, What: "it is a file of OpenAI's batch API, whose prompts are in its " +
-				"bodies; leave out `prompt-column` and `template`"}
-		}
 		if err := m.mayHavePrompts(k.keys); err != nil && len(k.keys) > 0 {
 			return nil, &FileError{File: s.Name, What: err.Error()}
 		}
@@ -333,13 +336,11 @@ func (s *Source) columnsOf(k *keyTypes) (columns []*node, err error) {
 		switch {
 		case m.mapped() && key == m.PromptColumn, s.isPartition(key):
 			c = jsonText.node(key)
-		case c == nil, m.mapped() && slices.Contains(promptNames, key),
+		case c == nil, m.columnOf(key) != key,
 			k.types[key] > jsonMessages && isResult(key, has):
 			c = k.types[key].node(key)
 		}
-		if m.Template != nil && key == madeColumn {
-			c.name = ofInput
-		}
+		c.name, _ = m.renamed(key)
 		columns = append(columns, c)
 	}
 	if m.Template != nil {

@@ -40,7 +40,7 @@ func newOutputColumns(s *Schema, requested, excluded []string) *outputColumns {
 	o.results = slices.DeleteFunc(o.results, func(c *Column) bool { return slices.Contains(excluded, c.Name) })
 	taken := slices.Concat(o.ours, s.Columns())
 	for _, f := range s.root.fields {
-		if f.name == "id" {
+		if f.name == idColumn {
 			continue
 		}
 		c := f.clone()

@@ -71,6 +71,12 @@ func (t *table) findKnown() error {
 			c.readAsText()
 		}
 	}
+	if err := m.mayHaveIDs(names); err != nil {
+		return err
+	}
+	for _, c := range t.root.fields {
+		c.name, _ = m.renamed(c.name)
+	}
 	if m.Template != nil {
 		t.lacks = m.lacks(names)
 		t.make()
@@ -90,11 +96,8 @@ func (t *table) findKnown() error {
 
 func (t *table) has(column string) bool { return t.root.field(column) != nil }
 
-// make adds the column of what the template makes, in place of one of that name.
+// make adds the column of what the template makes.
 func (t *table) make() {
-	if c := t.root.field(madeColumn); c != nil {
-		c.name = ofInput
-	}
 	t.made = jsonText.node(madeColumn)
 	t.root.fields = append(t.root.fields, t.made)
 	number(t.root)

@@ -212,11 +212,7 @@ func (r *groupReader) render(row *Row) {
 	columns := map[string]json.RawMessage{}
 	for _, c := range r.table.used {
 		r.checkText(row, c)
-		name := c.name
-		if name == ofInput {
-			name = madeColumn
-		}
-		columns[name] = a.column(nil, c)
+		columns[r.table.mapping.original(c.name)] = a.column(nil, c)
 	}
 	r.table.mapping.render(row, columns)
 }

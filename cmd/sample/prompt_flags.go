@@ -10,6 +10,8 @@ import (
 func promptFlags(s *pflag.FlagSet, spec *batch.Spec) {
 	s.StringVar(&spec.PromptColumn, "prompt-column", "",
 		"`NAME` the column that has the prompt as text (default: prompt, messages or prompt_token_ids)")
+	s.StringVar(&spec.IDColumn, "id-column", "",
+		"`NAME` the column that has the ids of rows, text or whole numbers (default: id)")
 	s.StringVar(&spec.Template, "template", "",
 		"`TEXT` make each prompt of the row's columns by a Jinja template, such as 'Question: {{question}}'; the "+
 			"output has it as the column prompt")
