@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/quire/quire/chat/jinja"
 )
@@ -13,21 +14,17 @@ import (
 func value(text []byte) (any, error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
-	v, err := next(d)
-	if err != nil {
-		return nil, fmt.Errorf("not JSON: %w", err)
-	}
-	return v, nil
+	return next(d)
 }
 
 func next(d *json.Decoder) (any, error) {
 	token, err := d.Token()
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("not JSON: %w", err)
 	}
 	switch t := token.(type) {
 	case json.Number:
-		return number(t), nil
+		return number(t)
 	case json.Delim:
 		var items []any
 		for d.More() {
@@ -38,7 +35,7 @@ func next(d *json.Decoder) (any, error) {
 			items = append(items, item)
 		}
 		if _, err := d.Token(); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("not JSON: %w", err)
 		}
 		if t == '{' { // whose keys come as items too
 			return jinja.NewDict(items...), nil
@@ -48,10 +45,14 @@ func next(d *json.Decoder) (any, error) {
 	return token, nil
 }
 
-func number(n json.Number) any {
-	if i, err := strconv.Atoi(string(n)); err == nil {
-		return i
+func number(n json.Number) (any, error) {
+	if !strings.ContainsAny(string(n), ".eE") {
+		i, err := jinja.Integer(string(n))
+		if err != nil {
+			return nil, fmt.Errorf("too large: %w", err)
+		}
+		return i, nil
 	}
 	f, _ := strconv.ParseFloat(string(n), 64) // beyond its range an infinity, as in Python
-	return f
+	return f, nil
 }

@@ -1,6 +1,7 @@
 package promptset
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
@@ -19,6 +20,7 @@ import (
 type assembler struct {
 	values []parquet.Value // of the row, by leaf
 	given  bool            // members of structs that are null are left out
+	python bool            // floats are written as Python has them: see appendPython
 	next   []int           // the next value of each leaf
 	end    []int
 }
@@ -88,6 +90,9 @@ func (a *assembler) present(b []byte, n *node) []byte {
 		a.skip(n)
 		if n.words && v.Kind() == parquet.ByteArray {
 			return appendText(b, string(v.ByteArray()))
+		}
+		if f, ok := floatOf(v, n.typ); ok && a.python {
+			return appendPython(b, f)
 		}
 		return appendValue(b, v, n.typ)
 	case n.isMap():
@@ -169,10 +174,11 @@ func appendValue(b []byte, v parquet.Value, t parquet.Type) []byte {
 		if json.Valid(v.ByteArray()) {
 			return append(b, compactJSON(v.ByteArray())...)
 		}
-	case *format.Float16Type:
-		if raw := v.ByteArray(); len(raw) == 2 {
-			return appendFloat(b, float16(uint16(raw[0])|uint16(raw[1])<<8), 32)
-		}
+	}
+	if f, ok := floatOf(v, t); ok && v.Kind() == parquet.Double {
+		return appendFloat(b, f, 64)
+	} else if ok {
+		return appendFloat(b, f, 32)
 	}
 	switch v.Kind() {
 	case parquet.Boolean:
@@ -181,10 +187,6 @@ func appendValue(b []byte, v parquet.Value, t parquet.Type) []byte {
 		return append(b, numberText(v, t)...)
 	case parquet.Int96:
 		return appendText(b, int96(v.Int96()).Format("2006-01-02T15:04:05.999999999Z"))
-	case parquet.Float:
-		return appendFloat(b, float64(v.Float()), 32)
-	case parquet.Double:
-		return appendFloat(b, v.Double(), 64)
 	}
 	raw := v.ByteArray()
 	if ct := t.ConvertedType(); ct != nil && (*ct == deprecated.UTF8 || *ct == deprecated.Enum ||
@@ -192,6 +194,36 @@ func appendValue(b []byte, v parquet.Value, t parquet.Type) []byte {
 		return appendText(b, string(raw))
 	}
 	return appendText(b, base64.StdEncoding.EncodeToString(raw))
+}
+
+// floatOf returns a value that is a float of any width.
+func floatOf(v parquet.Value, t parquet.Type) (f float64, ok bool) {
+	switch v.Kind() {
+	case parquet.Float:
+		return float64(v.Float()), true
+	case parquet.Double:
+		return v.Double(), true
+	case parquet.FixedLenByteArray:
+		lt, raw := t.LogicalType(), v.ByteArray()
+		if lt == nil || len(raw) != 2 {
+			return 0, false
+		}
+		if _, ok = lt.Value.(*format.Float16Type); ok {
+			return float16(uint16(raw[0]) | uint16(raw[1])<<8), true
+		}
+	}
+	return 0, false
+}
+
+// appendPython writes a float so that templates see what Python's float() makes of it: with a point or an exponent,
+// whatever its value, and with all digits that it has in 64 bits.
+func appendPython(b []byte, f float64) []byte {
+	from := len(b)
+	b = appendFloat(b, f, 64)
+	if !bytes.ContainsAny(b[from:], ".el") { // l: null
+		b = append(b, ".0"...)
+	}
+	return b
 }
 
 func numberText(v parquet.Value, t parquet.Type) string {

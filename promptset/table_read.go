@@ -207,7 +207,7 @@ func (r *groupReader) decode(row *Row) (given []string) {
 
 // render sets the prompt of the row to what the template makes.
 func (r *groupReader) render(row *Row) {
-	a := &assembler{values: row.values}
+	a := &assembler{values: row.values, python: true}
 	a.index()
 	columns := map[string]json.RawMessage{}
 	for _, c := range r.table.used {
@@ -380,7 +380,7 @@ func (r *groupReader) json(row *Row, c *node) []byte {
 	if !r.present(c) {
 		return nil
 	}
-	a := &assembler{values: row.values, given: true}
+	a := &assembler{values: row.values, given: true, python: true}
 	a.index()
 	return a.column(nil, c)
 }

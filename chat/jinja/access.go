@@ -19,6 +19,10 @@ func (r *run) attr(v any, name string) (any, error) {
 		if a, ok := x.vars.get(name); ok {
 			return a, nil
 		}
+	case *view:
+		if a, ok := x.attr(name); ok {
+			return a, nil
+		}
 	case *Func:
 		if name == "name" {
 			return x.Name, nil
@@ -76,6 +80,10 @@ func (r *run) item(v, index any) (any, error) {
 		if isInt {
 			return itemAt(x, n, v), nil
 		}
+	case *view:
+		if isInt && x.indexed() {
+			return itemAt(x.items, n, v), nil
+		}
 	case string:
 		if isInt {
 			runes, err := r.runes(x)
@@ -120,6 +128,9 @@ func (e *sliceExpr) eval(r *run, s *scope) (any, error) {
 	v, err := e.x.eval(r, s)
 	if err != nil {
 		return nil, err
+	}
+	if x, ok := v.(*view); ok && x.indexed() {
+		v = &List{x.items}
 	}
 	var parts [3]*int
 	for i, x := range []expr{e.start, e.stop, e.step} {

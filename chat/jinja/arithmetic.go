@@ -1,9 +1,9 @@
 package jinja
 
 import (
-	"errors"
 	"fmt"
 	"math"
+	"math/big"
 	"math/bits"
 	"slices"
 	"strings"
@@ -17,26 +17,22 @@ func (u *unaryExpr) eval(r *run, s *scope) (any, error) {
 	if u.op == "not" {
 		return !truth(v), nil
 	}
-	i, f, isInt, ok := number(v)
+	_, f, isInt, ok := number(v)
 	switch {
 	case !ok:
 		if x, ok := v.(undefined); ok {
 			return nil, x.err()
 		}
 		return nil, fmt.Errorf("bad operand type for unary %s: '%s'", u.op, typeName(v))
-	case u.op == "+" && isInt:
-		return i, nil
+	case isInt && u.op == "+":
+		return whole(exact(v)), nil
+	case isInt:
+		return whole(new(big.Int).Neg(exact(v))), nil
 	case u.op == "+":
 		return f, nil
-	case isInt && i == math.MinInt:
-		return nil, errTooLarge
-	case isInt:
-		return -i, nil
 	}
 	return -f, nil
 }
-
-var errTooLarge = errors.New("the number is too large")
 
 func (b *binaryExpr) eval(r *run, s *scope) (any, error) {
 	if err := r.step(); err != nil {
@@ -59,12 +55,20 @@ func (r *run) arithmetic(op string, x, y any) (any, error) {
 			return nil, u.err()
 		}
 	}
-	xi, xf, xInt, xNum := number(x)
-	yi, yf, yInt, yNum := number(y)
+	_, _, xInt, xNum := number(x)
+	yi, _, yInt, yNum := number(y)
 	switch {
 	case xInt && yInt:
-		return integers(op, xi, yi)
+		return r.integers(op, exact(x), exact(y))
 	case xNum && yNum:
+		xf, err := toFloat(x)
+		if err != nil {
+			return nil, err
+		}
+		yf, err := toFloat(y)
+		if err != nil {
+			return nil, err
+		}
 		return floats(op, xf, yf)
 	}
 	switch l := x.(type) {
@@ -103,7 +107,7 @@ func (r *run) arithmetic(op string, x, y any) (any, error) {
 			items, err := r.repeatItems(l, yi)
 			return Tuple(items), err
 		}
-	case int, bool:
+	case int, bool, *big.Int:
 		if op == "*" {
 			switch y.(type) {
 			case string, *List, Tuple:
@@ -138,100 +142,4 @@ func (r *run) repeatItems(items []any, n int) ([]any, error) {
 		return nil, err
 	}
 	return slices.Repeat(items, n), nil
-}
-
-// integers is arithmetic of Python's ints, as far as 64 bits reach.
-func integers(op string, x, y int) (any, error) {
-	switch op {
-	case "+":
-		if s := x + y; (s > x) == (y > 0) {
-			return s, nil
-		}
-		return nil, errTooLarge
-	case "-":
-		if d := x - y; (d < x) == (y > 0) {
-			return d, nil
-		}
-		return nil, errTooLarge
-	case "*":
-		if x == 0 || y == 0 {
-			return 0, nil
-		}
-		if p := x * y; p/y == x && !(x == -1 && y == math.MinInt) && !(y == -1 && x == math.MinInt) {
-			return p, nil
-		}
-		return nil, errTooLarge
-	case "**":
-		if y < 0 {
-			return floats(op, float64(x), float64(y))
-		}
-		result := any(1)
-		for ; y > 0; y-- {
-			if x == 0 || x == 1 {
-				return x, nil
-			}
-			if x == -1 {
-				return 1 - 2*(y%2), nil
-			}
-			var err error
-			if result, err = integers("*", result.(int), x); err != nil {
-				return nil, err
-			}
-		}
-		return result, nil
-	}
-	if y == 0 {
-		return nil, errors.New("division by zero")
-	}
-	switch op {
-	case "/":
-		return float64(x) / float64(y), nil
-	case "//":
-		if x == math.MinInt && y == -1 {
-			return nil, errTooLarge
-		}
-		q := x / y
-		if x%y != 0 && (x < 0) != (y < 0) {
-			q--
-		}
-		return q, nil
-	}
-	if y == -1 {
-		return 0, nil
-	}
-	m := x % y
-	if m != 0 && (m < 0) != (y < 0) {
-		m += y
-	}
-	return m, nil
-}
-
-func floats(op string, x, y float64) (any, error) {
-	switch op {
-	case "+":
-		return x + y, nil
-	case "-":
-		return x - y, nil
-	case "*":
-		return x * y, nil
-	case "**":
-		if x == 0 && y < 0 {
-			return nil, errors.New("0.0 cannot be raised to a negative power")
-		}
-		return math.Pow(x, y), nil
-	}
-	if y == 0 {
-		return nil, errors.New("float division by zero")
-	}
-	switch op {
-	case "/":
-		return x / y, nil
-	case "//":
-		return math.Floor(x / y), nil
-	}
-	m := math.Mod(x, y)
-	if m != 0 && (m < 0) != (y < 0) {
-		m += y
-	}
-	return m, nil
 }

@@ -3,6 +3,7 @@ package jinja
 import (
 	"errors"
 	"fmt"
+	"math/big"
 )
 
 // maxRange is the limit that Jinja's sandbox sets on range.
@@ -44,38 +45,32 @@ func builtins(r *run) map[string]any {
 }
 
 func (r *run) rangeOf(args []any, kwargs *Dict) (any, error) {
-	var n [3]int
+	bounds := []any{0, 0, 1}
 	if len(args) < 1 || len(args) > 3 || len(kwargs.keys) > 0 {
 		return nil, errors.New("range takes 1 to 3 integers")
 	}
 	for i, a := range args {
-		v, _, isInt, _ := number(a)
-		if !isInt {
+		n := exact(a)
+		if n == nil {
 			return nil, fmt.Errorf("range takes integers, not %s", typeName(a))
 		}
-		n[i] = v
+		bounds[i] = whole(n)
 	}
-	start, stop, step := n[0], n[1], n[2]
 	if len(args) == 1 {
-		start, stop = 0, n[0]
+		bounds[0], bounds[1] = 0, bounds[0]
 	}
-	if len(args) < 3 {
-		step = 1
-	}
-	if step == 0 {
+	start, stop, step := exact(bounds[0]), exact(bounds[1]), exact(bounds[2])
+	if step.Sign() == 0 {
 		return nil, errors.New("range() arg 3 must not be zero")
 	}
-	items := []any{}
-	for i := start; step > 0 && i < stop || step < 0 && i > stop; i += step {
-		if len(items) == maxRange {
+	out := &view{kind: rangeView, text: rangeText(bounds[0], bounds[1], bounds[2])}
+	for i := new(big.Int).Set(start); i.Cmp(stop) == -step.Sign(); i.Add(i, step) {
+		if len(out.items) == maxRange {
 			return nil, fmt.Errorf("Range too big. The sandbox blocks ranges larger than MAX_RANGE (%d).", maxRange)
 		}
-		items = append(items, i)
-		if i > 0 && step > 0 && i+step < i || i < 0 && step < 0 && i+step > i {
-			break // past the last integer
-		}
+		out.items = append(out.items, whole(new(big.Int).Set(i)))
 	}
-	return r.list(items)
+	return out, r.make(len(out.items) * itemBytes)
 }
 
 func (r *run) dictOf(args []any, kwargs *Dict) (*Dict, error) {

@@ -1,38 +1,20 @@
 package jinja
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 )
-
-// number returns v as a number; ok is false for other types.
-func number(v any) (i int, f float64, isInt, ok bool) {
-	switch x := v.(type) {
-	case bool:
-		if x {
-			return 1, 1, true, true
-		}
-		return 0, 0, true, true
-	case int:
-		return x, float64(x), true, true
-	case float64:
-		return 0, x, false, true
-	}
-	return 0, 0, false, false
-}
 
 // equal is Python's ==.
 func (r *run) equal(a, b any) bool { return r.equalAt(a, b, 0) }
 
 func (r *run) equalAt(a, b any, depth int) bool {
 	r.visit(depth)
-	ai, af, aInt, aNum := number(a)
-	bi, bf, bInt, bNum := number(b)
+	_, _, _, aNum := number(a)
+	_, _, _, bNum := number(b)
 	if aNum || bNum {
-		if aInt && bInt {
-			return ai == bi
-		}
-		return aNum && bNum && af == bf
+		return aNum && bNum && !isNaN(a) && !isNaN(b) && compareNumbers(a, b) == 0
 	}
 	items := func(x, y []any) bool {
 		if len(x) != len(y) {
@@ -60,6 +42,9 @@ func (r *run) equalAt(a, b any, depth int) bool {
 	case Tuple:
 		y, ok := b.(Tuple)
 		return ok && items(x, y)
+	case *view:
+		y, ok := b.(*view)
+		return ok && r.equalViews(x, y, depth+1)
 	case *Dict:
 		y, ok := b.(*Dict)
 		if !ok || len(x.keys) != len(y.keys) {
@@ -83,13 +68,10 @@ func (r *run) compare(a, b any, op string) (int, error) {
 
 func (r *run) compareAt(a, b any, op string, depth int) (int, error) {
 	r.visit(depth)
-	ai, af, aInt, aNum := number(a)
-	bi, bf, bInt, bNum := number(b)
-	switch {
-	case aInt && bInt:
-		return order(ai, bi), nil
-	case aNum && bNum:
-		return order(af, bf), nil
+	_, _, _, aNum := number(a)
+	_, _, _, bNum := number(b)
+	if aNum && bNum {
+		return compareNumbers(a, b), nil
 	}
 	var x, y []any
 	switch l := a.(type) {
@@ -121,14 +103,5 @@ func (r *run) compareAt(a, b any, op string, depth int) (int, error) {
 			return r.compareAt(x[i], y[i], op, depth+1)
 		}
 	}
-	return order(len(x), len(y)), nil
-}
-
-func order[T int | float64](a, b T) int {
-	if a < b {
-		return -1
-	} else if a > b {
-		return 1
-	}
-	return 0
+	return cmp.Compare(len(x), len(y)), nil
 }

@@ -89,7 +89,10 @@ func (c *concatExpr) eval(r *run, s *scope) (any, error) {
 		return nil, err
 	}
 	var b strings.Builder
-	for _, v := range items {
+	for i, v := range items {
+		if err := r.named(c.items[i], v); err != nil {
+			return nil, err
+		}
 		text := r.str(v)
 		if err := r.make(len(text)); err != nil {
 			return nil, err
@@ -131,6 +134,9 @@ func (r *run) compareBy(op string, a, b any) (bool, error) {
 		return !ok, err
 	}
 	c, err := r.compare(a, b, op)
+	if isNaN(a) || isNaN(b) {
+		return false, err
+	}
 	switch op {
 	case "<":
 		return c < 0, err

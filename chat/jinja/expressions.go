@@ -217,6 +217,9 @@ func (p *parser) primary() (expr, error) {
 			return &constExpr{nil}, nil
 		}
 		p.used[t.text] = true
+		if !p.op("(") {
+			p.values[t.text] = true
+		}
 		return &nameExpr{t.text}, nil
 	case tokString:
 		text := t.text
@@ -225,11 +228,11 @@ func (p *parser) primary() (expr, error) {
 		}
 		return &constExpr{text}, nil
 	case tokInt:
-		n, err := strconv.ParseInt(t.text, 0, 64)
-		if err != nil {
-			return nil, p.fail("the number %s is too large", t.text)
+		n, ok := parseInt(t.text, 0)
+		if !ok {
+			return nil, p.fail("the number %.40s cannot be read", t.text)
 		}
-		return &constExpr{int(n)}, nil
+		return &constExpr{n}, nil
 	case tokFloat:
 		f, err := strconv.ParseFloat(t.text, 64)
 		if err != nil && !math.IsInf(f, 0) {

@@ -3,10 +3,7 @@ package jinja
 import (
 	"errors"
 	"fmt"
-	"math"
 	"slices"
-	"strconv"
-	"strings"
 	"unicode/utf8"
 )
 
@@ -17,54 +14,58 @@ var filters map[string]filter
 
 func init() {
 	filters = map[string]filter{
-		"abs": numberFilter(math.Abs, func(n int) int {
-			if n < 0 {
-				return -n
-			}
-			return n
-		}),
-		"attr":       filterAttr,
-		"batch":      filterBatch,
-		"capitalize": textFilter(capitalize),
-		"center":     filterCenter,
-		"count":      filterLength,
-		"d":          filterDefault,
-		"default":    filterDefault,
-		"dictsort":   filterDictSort,
-		"e":          textFilter(escapeHTML),
-		"escape":     textFilter(escapeHTML),
-		"first":      filterEnd(0),
-		"float":      filterFloat,
-		"format":     filterFormat,
-		"indent":     filterIndent,
-		"int":        filterInt,
-		"items":      filterItems,
-		"join":       filterJoin,
-		"last":       filterEnd(-1),
-		"length":     filterLength,
-		"list":       filterList,
-		"lower":      textFilter(strings.ToLower),
-		"map":        filterMap,
-		"max":        filterExtreme(1),
-		"min":        filterExtreme(-1),
-		"reject":     filterSelect(false, false),
-		"rejectattr": filterSelect(false, true),
-		"replace":    filterReplace,
-		"reverse":    filterReverse,
-		"round":      filterRound,
-		"safe":       textFilter(func(s string) string { return s }),
-		"select":     filterSelect(true, false),
-		"selectattr": filterSelect(true, true),
-		"sort":       filterSort,
-		"string":     textFilter(func(s string) string { return s }),
-		"sum":        filterSum,
-		"title":      textFilter(titleFilter),
-		"tojson":     filterToJSON,
-		"trim":       filterTrim,
-		"truncate":   filterTruncate,
-		"unique":     filterUnique,
-		"upper":      textFilter(strings.ToUpper),
-		"wordcount":  filterWordCount,
+		"abs":            filterAbs,
+		"attr":           filterAttr,
+		"batch":          filterBatch,
+		"capitalize":     textFilter(capitalize),
+		"center":         filterCenter,
+		"count":          filterLength,
+		"d":              filterDefault,
+		"default":        filterDefault,
+		"dictsort":       filterDictSort,
+		"e":              textFilter(escapeHTML),
+		"escape":         textFilter(escapeHTML),
+		"first":          filterEnd(0),
+		"filesizeformat": filterFileSize,
+		"forceescape":    textFilter(escapeHTML),
+		"groupby":        filterGroupBy,
+		"pprint":         filterPrettyPrint,
+		"slice":          filterSlice,
+		"striptags":      textFilter(stripTags),
+		"urlencode":      filterURLEncode,
+		"float":          filterFloat,
+		"format":         filterFormat,
+		"indent":         filterIndent,
+		"int":            filterInt,
+		"items":          filterItems,
+		"join":           filterJoin,
+		"last":           filterEnd(-1),
+		"length":         filterLength,
+		"list":           filterList,
+		"lower":          textFilter(lower),
+		"map":            filterMap,
+		"max":            filterExtreme(1),
+		"min":            filterExtreme(-1),
+		"reject":         filterSelect(false, false),
+		"rejectattr":     filterSelect(false, true),
+		"replace":        filterReplace,
+		"reverse":        filterReverse,
+		"round":          filterRound,
+		"safe":           textFilter(func(s string) string { return s }),
+		"select":         filterSelect(true, false),
+		"selectattr":     filterSelect(true, true),
+		"sort":           filterSort,
+		"string":         textFilter(func(s string) string { return s }),
+		"sum":            filterSum,
+		"title":          textFilter(titleFilter),
+		"tojson":         filterToJSON,
+		"trim":           filterTrim,
+		"truncate":       filterTruncate,
+		"unique":         filterUnique,
+		"upper":          textFilter(upper),
+		"wordcount":      filterWordCount,
+		"wordwrap":       filterWordWrap,
+		"xmlattr":        filterXMLAttr,
 	}
 }
 
@@ -74,24 +75,11 @@ func textFilter(f func(string) string) filter {
 		if err := p.done(); err != nil {
 			return nil, err
 		}
-		s := r.str(v)
+		s := r.printed(v)
 		if err := r.make(len(s)); err != nil {
 			return nil, err
 		}
 		return f(s), nil
-	}
-}
-
-func numberFilter(f func(float64) float64, i func(int) int) filter {
-	return func(_ *run, v any, p *params) (any, error) {
-		n, x, isInt, ok := number(v)
-		switch {
-		case !ok:
-			return nil, fmt.Errorf("'%s' is no number", typeName(v))
-		case isInt:
-			return i(n), p.done()
-		}
-		return f(x), p.done()
 	}
 }
 
@@ -175,7 +163,7 @@ func dictItems(d *Dict) []any {
 // fold is v in lower case where that is text and case does not count.
 func fold(v any, cased bool) any {
 	if s, ok := v.(string); ok && !cased {
-		return strings.ToLower(s)
+		return lower(s)
 	}
 	return v
 }
@@ -222,59 +210,14 @@ func filterEnd(which int) filter {
 	}
 }
 
-func filterFloat(_ *run, v any, p *params) (any, error) {
-	otherwise := p.any("default", 0.0)
-	if s, ok := v.(string); ok {
-		if f, err := strconv.ParseFloat(strings.TrimSpace(s), 64); err == nil {
-			return f, p.done()
-		}
-	}
-	if _, f, _, ok := number(v); ok {
-		return f, p.done()
-	}
-	return otherwise, p.done()
-}
-
-func filterInt(_ *run, v any, p *params) (any, error) {
-	otherwise, base := p.any("default", 0), p.int("base", 10)
-	if err := p.done(); err != nil {
-		return nil, err
-	}
-	if s, ok := v.(string); ok {
-		s = strings.TrimSpace(s)
-		digits := s
-		for prefix, of := range map[string]int{"0x": 16, "0o": 8, "0b": 2} {
-			if base == of {
-				digits = strings.TrimPrefix(strings.ToLower(s), prefix)
-			}
-		}
-		if base < 2 || base > 36 {
-			return nil, errors.New("base must be from 2 to 36")
-		}
-		if n, err := strconv.ParseInt(digits, base, 64); err == nil {
-			return int(n), nil
-		}
-		if f, err := strconv.ParseFloat(s, 64); err == nil && math.Abs(f) < 1<<62 {
-			return int(f), nil
-		}
-		return otherwise, nil
-	}
-	if n, f, isInt, ok := number(v); isInt {
-		return n, nil
-	} else if ok && math.Abs(f) < 1<<62 {
-		return int(f), nil
-	}
-	return otherwise, nil
-}
-
 func filterFormat(r *run, v any, p *params) (any, error) {
 	if len(p.kwargs.keys) > 0 && len(p.args) > 0 {
 		return nil, errors.New("takes positional or keyword arguments, not both")
 	}
 	if len(p.kwargs.keys) > 0 {
-		return r.percent(r.str(v), nil, p.kwargs)
+		return r.percent(r.printed(v), nil, p.kwargs)
 	}
-	return r.percent(r.str(v), p.args, nil)
+	return r.percent(r.printed(v), p.args, nil)
 }
 
 func filterItems(r *run, v any, p *params) (any, error) {
@@ -331,26 +274,4 @@ func filterReverse(r *run, v any, p *params) (any, error) {
 	items = slices.Clone(items)
 	slices.Reverse(items)
 	return r.list(items)
-}
-
-func filterRound(_ *run, v any, p *params) (any, error) {
-	precision, method := p.int("precision", 0), p.text("method", "common")
-	_, f, _, ok := number(v)
-	if !ok {
-		return nil, fmt.Errorf("'%s' is no number", typeName(v))
-	}
-	if precision < 0 || precision > 15 {
-		return nil, errors.New("precision must be from 0 to 15")
-	}
-	switch method {
-	case "common": // decimal rounding of the exact value, as Python's round
-		f, _ = strconv.ParseFloat(strconv.FormatFloat(f, 'f', precision, 64), 64)
-	case "ceil":
-		f = math.Ceil(f*math.Pow10(precision)) / math.Pow10(precision)
-	case "floor":
-		f = math.Floor(f*math.Pow10(precision)) / math.Pow10(precision)
-	default:
-		return nil, errors.New("method must be common, ceil or floor")
-	}
-	return f, p.done()
 }

@@ -45,7 +45,7 @@ func filterJoin(r *run, v any, p *params) (any, error) {
 		if item, err = of(item); err != nil {
 			return nil, err
 		}
-		text := r.str(item)
+		text := r.printed(item)
 		if err := r.make(len(text) + len(sep)); err != nil {
 			return nil, err
 		}
@@ -186,10 +186,24 @@ func filterSort(r *run, v any, p *params) (any, error) {
 		return nil, err
 	}
 	items = append([]any{}, items...)
-	of := r.attributeOf(attribute, nil)
+	var of []func(any) (any, error)
+	if names, ok := attribute.(string); ok {
+		for name := range strings.SplitSeq(names, ",") {
+			of = append(of, r.attributeOf(name, nil))
+		}
+	} else {
+		of = append(of, r.attributeOf(attribute, nil))
+	}
 	err = r.sortBy(items, reverse, func(item any) (any, error) {
-		key, err := of(item)
-		return fold(key, cased), err
+		keys := make([]any, len(of))
+		for i := range of {
+			key, err := of[i](item)
+			if err != nil {
+				return nil, err
+			}
+			keys[i] = fold(key, cased)
+		}
+		return &List{keys}, nil
 	})
 	if err != nil {
 		return nil, err

@@ -9,7 +9,7 @@ import (
 )
 
 func filterCenter(r *run, v any, p *params) (any, error) {
-	s, width := r.str(v), p.int("width", 80)
+	s, width := r.printed(v), p.int("width", 80)
 	if err := p.done(); err != nil {
 		return nil, err
 	}
@@ -45,7 +45,7 @@ func filterIndent(r *run, v any, p *params) (any, error) {
 	if !ok {
 		return nil, errors.New("width must be an integer or a string")
 	}
-	s := r.str(v)
+	s := r.printed(v)
 	lines := strings.Split(s, "\n")
 	if err := r.make(len(s) + len(lines)*len(by)); err != nil {
 		return nil, err
@@ -59,7 +59,7 @@ func filterIndent(r *run, v any, p *params) (any, error) {
 }
 
 func filterReplace(r *run, v any, p *params) (any, error) {
-	old, with, count := r.str(p.required("old")), r.str(p.required("new")), p.any("count", nil)
+	old, with, count := r.printed(p.required("old")), r.printed(p.required("new")), p.any("count", nil)
 	if err := p.done(); err != nil {
 		return nil, err
 	}
@@ -67,7 +67,7 @@ func filterReplace(r *run, v any, p *params) (any, error) {
 	if c, _, isInt, _ := number(count); isInt {
 		n = c
 	}
-	return r.replace(r.str(v), old, with, n)
+	return r.replace(r.printed(v), old, with, n)
 }
 
 // replace is strings.Replace within the limits.
@@ -90,7 +90,7 @@ func filterTrim(r *run, v any, p *params) (any, error) {
 	if err := p.done(); err != nil {
 		return nil, err
 	}
-	return r.text(strip(r.str(v), chars, true, true))
+	return r.text(strip(r.printed(v), chars, true, true))
 }
 
 func filterTruncate(r *run, v any, p *params) (any, error) {
@@ -99,7 +99,7 @@ func filterTruncate(r *run, v any, p *params) (any, error) {
 	if err := p.done(); err != nil {
 		return nil, err
 	}
-	runes, err := r.runes(r.str(v))
+	runes, err := r.runes(r.printed(v))
 	if err != nil {
 		return nil, err
 	}
@@ -120,38 +120,10 @@ func filterTruncate(r *run, v any, p *params) (any, error) {
 }
 
 func filterWordCount(r *run, v any, p *params) (any, error) {
-	words := strings.FieldsFunc(r.str(v), func(c rune) bool {
+	words := strings.FieldsFunc(r.printed(v), func(c rune) bool {
 		return c != '_' && !unicode.In(c, unicode.L, unicode.N)
 	})
 	return len(words), p.done()
-}
-
-// titleFilter is the filter's way: words are what -, space and brackets part.
-func titleFilter(s string) string {
-	var b strings.Builder
-	word := false
-	for _, r := range s {
-		if unicode.IsSpace(r) || strings.ContainsRune("-({[<", r) {
-			word = false
-			b.WriteRune(r)
-			continue
-		}
-		if word {
-			b.WriteRune(unicode.ToLower(r))
-		} else {
-			b.WriteRune(unicode.ToUpper(r))
-		}
-		word = true
-	}
-	return b.String()
-}
-
-func capitalize(s string) string {
-	r, n := utf8.DecodeRuneInString(s)
-	if n == 0 {
-		return s
-	}
-	return string(unicode.ToTitle(r)) + strings.ToLower(s[n:])
 }
 
 func escapeHTML(s string) string {

@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/big"
 	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -120,54 +122,31 @@ func (r *run) percent(format string, args Tuple, named any) (any, error) {
 
 // text formats v.
 func (c *conversion) text(r *run, v any) (string, error) {
-	i, f, isInt, ok := number(v)
 	var s string
 	switch c.verb {
 	case 's':
-		s = r.str(v)
+		s = r.printed(v)
 	case 'r':
 		s = r.repr(v)
+	case 'a':
+		s = asciiOnly(r.repr(v))
 	case 'c':
-		s = r.str(v)
-		if isInt {
-			s = string(rune(i))
+		var err error
+		if s, err = character(v); err != nil {
+			return "", err
 		}
 	case 'd', 'i', 'u', 'x', 'X', 'o':
-		if ok && !isInt && c.verb != 'x' && c.verb != 'X' && c.verb != 'o' && math.Abs(f) < 1<<62 {
-			i, isInt = int(f), true
-		}
-		if !isInt {
-			return "", fmt.Errorf("%%%c format: a real number is required, not %s", c.verb, typeName(v))
-		}
-		base := map[byte]int{'x': 16, 'X': 16, 'o': 8}[c.verb]
-		if base == 0 {
-			base = 10
-		}
-		s = strconv.FormatInt(int64(i), base)
-		if c.verb == 'X' {
-			s = strings.ToUpper(s)
-		}
-		if c.alt && base != 10 {
-			s = strings.Replace("0"+string(c.verb)+s, "0"+string(c.verb)+"-", "-0"+string(c.verb), 1)
-		}
-		return c.pad(c.signed(s), true), nil
+		return c.integer(v)
 	case 'e', 'E', 'f', 'F', 'g', 'G':
-		if !ok {
+		f, err := toFloat(v)
+		if err != nil {
 			return "", fmt.Errorf("must be real number, not %s", typeName(v))
 		}
 		precision := c.precision
 		if precision < 0 {
 			precision = 6
 		}
-		if c.verb == 'g' || c.verb == 'G' {
-			s = fmt.Sprintf("%."+strconv.Itoa(precision)+string(c.verb), f)
-		} else {
-			s = strconv.FormatFloat(f, c.verb|0x20, precision, 64)
-			if c.verb == 'E' {
-				s = strings.ToUpper(s)
-			}
-		}
-		return c.pad(c.signed(s), true), nil
+		return c.pad(c.signed(formatFloat(f, c.verb, precision, c.alt)), true), nil
 	default:
 		return "", fmt.Errorf("unsupported format character %q", c.verb)
 	}
@@ -175,6 +154,92 @@ func (c *conversion) text(r *run, v any) (string, error) {
 		s = string([]rune(s)[:c.precision])
 	}
 	return c.pad(s, false), nil
+}
+
+// character is a letter, or that with the number v.
+func character(v any) (string, error) {
+	if s, ok := v.(string); ok && utf8.RuneCountInString(s) == 1 {
+		return s, nil
+	}
+	i, _, isInt, _ := number(v)
+	switch {
+	case !isInt:
+		return "", errors.New("%c requires int or char")
+	case i < 0 || i > unicode.MaxRune:
+		return "", errors.New("%c arg not in range(0x110000)")
+	}
+	return string(rune(i)), nil
+}
+
+// integer formats v as an integer.
+func (c *conversion) integer(v any) (string, error) {
+	base, decimal := bases[c.verb], false
+	if base == 0 {
+		base, decimal = 10, true
+	}
+	if f, ok := v.(float64); ok && decimal {
+		var err error
+		if v, err = truncated(f); err != nil {
+			return "", err
+		}
+	}
+	n := exact(v)
+	if n == nil {
+		return "", fmt.Errorf("%%%c format: a real number is required, not %s", c.verb, typeName(v))
+	}
+	s, err := inBase(new(big.Int).Abs(n), base, c.verb == 'X')
+	if err != nil {
+		return "", err
+	}
+	s = strings.Repeat("0", max(0, c.precision-len(s))) + s
+	if c.alt && !decimal {
+		s = "0" + string(c.verb) + s
+	}
+	if n.Sign() < 0 {
+		s = "-" + s
+	}
+	return c.pad(c.signed(s), true), nil
+}
+
+// bases are those of conversions that are not decimal.
+var bases = map[byte]int{'x': 16, 'X': 16, 'o': 8, 'b': 2}
+
+// inBase writes an integer, in decimal as long as Python does.
+func inBase(n *big.Int, base int, upper bool) (string, error) {
+	if base == 10 {
+		return digits(n)
+	}
+	if upper {
+		return strings.ToUpper(n.Text(base)), nil
+	}
+	return n.Text(base), nil
+}
+
+// formatFloat writes f as C's printf does by the verb e, f or g. alt keeps the point, and the zeros of g.
+func formatFloat(f float64, verb byte, precision int, alt bool) string {
+	var s string
+	switch {
+	case math.IsInf(f, 0) || math.IsNaN(f):
+		s = floatRepr(f)
+	case verb|0x20 == 'g':
+		form := "%."
+		if alt {
+			form = "%#."
+		}
+		s = fmt.Sprintf(form+strconv.Itoa(max(1, precision))+"g", f)
+	default:
+		s = strconv.FormatFloat(f, verb|0x20, precision, 64)
+		if alt && precision == 0 {
+			digits, exponent, _ := strings.Cut(s, "e")
+			if s = digits + "."; exponent != "" {
+				s += "e" + exponent
+			}
+		}
+	}
+	if verb < 'a' {
+		return strings.ToUpper(s)
+	}
+	return s
 }
 
 func (c *conversion) signed(s string) string {
@@ -200,60 +265,10 @@ func (c *conversion) pad(s string, numeric bool) string {
 		if s != "" && strings.ContainsRune("+- ", rune(s[0])) {
 			sign = 1
 		}
+		if c.alt && len(s) > sign+2 && strings.ContainsRune("xXo", rune(s[sign+1])) {
+			sign += 2
+		}
 		return s[:sign] + strings.Repeat("0", n) + s[sign:]
 	}
 	return strings.Repeat(" ", n) + s
-}
-
-// format is str.format with fields {}, {0} and {name}; format specifications
-// and attribute access within fields are not supported.
-func (r *run) format(s string, p *params) (any, error) {
-	var b strings.Builder
-	next := 0
-	for s != "" {
-		i := strings.IndexAny(s, "{}")
-		if i < 0 {
-			b.WriteString(s)
-			break
-		}
-		b.WriteString(s[:i])
-		if i+1 < len(s) && s[i+1] == s[i] {
-			b.WriteByte(s[i])
-			s = s[i+2:]
-			continue
-		}
-		end := strings.IndexByte(s[i:], '}')
-		if s[i] == '}' || end < 0 {
-			return nil, errors.New("single '{' or '}' in the format string")
-		}
-		field := s[i+1 : i+end]
-		s = s[i+end+1:]
-		if strings.ContainsAny(field, ":!.[{") {
-			return nil, fmt.Errorf("the replacement field {%s} is not supported: only {}, {0} and {name} are", field)
-		}
-		n, err := strconv.Atoi(field)
-		if field == "" {
-			n, err = next, nil
-			next++
-		}
-		var v any
-		ok := false
-		if err == nil {
-			if ok = n >= 0 && n < len(p.args); ok {
-				v = p.args[n]
-			}
-		} else {
-			v, ok = p.kwargs.get(field)
-		}
-		if !ok {
-			return nil, fmt.Errorf("no argument for the replacement field {%s}", field)
-		}
-		text := r.str(v)
-		if err := r.make(len(text)); err != nil {
-			return nil, err
-		}
-		b.WriteString(text)
-	}
-	p.at, p.used = len(p.args), len(p.kwargs.keys) // more than are used is fine
-	return r.text(b.String())
 }

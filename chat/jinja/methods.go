@@ -26,6 +26,10 @@ func (r *run) method(v any, name string) *Func {
 		}
 	case Tuple:
 		m = sequenceMethod(x, name)
+	case *view:
+		if x.indexed() {
+			m = sequenceMethod(x.items, name)
+		}
 	}
 	if m == nil {
 		return nil
@@ -49,11 +53,11 @@ func (r *run) method(v any, name string) *Func {
 func dictMethod(d *Dict, name string) method {
 	switch name {
 	case "items":
-		return func(r *run, _ *params) (any, error) { return r.list(dictItems(d)) }
+		return func(r *run, _ *params) (any, error) { return r.view("dict_items", dictItems(d)) }
 	case "keys":
-		return func(r *run, _ *params) (any, error) { return r.list(slices.Clone(d.keys)) }
+		return func(r *run, _ *params) (any, error) { return r.view(keysView, slices.Clone(d.keys)) }
 	case "values":
-		return func(r *run, _ *params) (any, error) { return r.list(slices.Clone(d.values)) }
+		return func(r *run, _ *params) (any, error) { return r.view("dict_values", slices.Clone(d.values)) }
 	case "get":
 		return func(_ *run, p *params) (any, error) {
 			key, otherwise := p.required("key"), p.any("default", nil)
@@ -140,9 +144,11 @@ func casing(s, name string) method {
 	var change func(string) string
 	switch name {
 	case "upper":
-		change = strings.ToUpper
-	case "lower", "casefold":
-		change = strings.ToLower
+		change = upper
+	case "lower":
+		change = lower
+	case "casefold":
+		change = casefold
 	case "capitalize":
 		change = capitalize
 	case "title":
@@ -158,39 +164,6 @@ func casing(s, name string) method {
 		}
 		return change(s), nil
 	}
-}
-
-func swapCase(s string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsUpper(r) {
-			return unicode.ToLower(r)
-		}
-		return unicode.ToUpper(r)
-	}, s)
-}
-
-// predicate returns the methods that say of what kind all characters are.
-func predicate(s, name string) method {
-	all := func(f func(rune) bool) method {
-		return func(*run, *params) (any, error) {
-			return s != "" && strings.IndexFunc(s, func(r rune) bool { return !f(r) }) < 0, nil
-		}
-	}
-	switch name {
-	case "isdigit", "isdecimal", "isnumeric":
-		return all(unicode.IsDigit)
-	case "isalpha":
-		return all(unicode.IsLetter)
-	case "isalnum":
-		return all(func(r rune) bool { return unicode.IsLetter(r) || unicode.IsNumber(r) })
-	case "isspace":
-		return all(pySpace)
-	case "isupper":
-		return func(*run, *params) (any, error) { return s == strings.ToUpper(s) && s != strings.ToLower(s), nil }
-	case "islower":
-		return func(*run, *params) (any, error) { return s == strings.ToLower(s) && s != strings.ToUpper(s), nil }
-	}
-	return nil
 }
 
 // searching returns the methods that find one string in another.
@@ -255,6 +228,29 @@ func padding(s, name string) method {
 	switch name {
 	case "format":
 		return func(r *run, p *params) (any, error) { return r.format(s, p) }
+	case "zfill":
+		return func(r *run, p *params) (any, error) {
+			sign := 0
+			if s != "" && (s[0] == '-' || s[0] == '+') {
+				sign = 1
+			}
+			zeros, err := r.repeat("0", p.int("width", 0)-utf8.RuneCountInString(s))
+			if err != nil {
+				return nil, err
+			}
+			return r.text(s[:sign] + zeros.(string) + s[sign:])
+		}
+	case "expandtabs":
+		return func(r *run, p *params) (any, error) { return r.expandTabs(s, p.int("tabsize", 8)) }
+	case "format_map":
+		return func(r *run, p *params) (any, error) {
+			d, ok := p.required("mapping").(*Dict)
+			if !ok {
+				return nil, errors.New("takes a mapping")
+			}
+			text, err := r.format(s, &params{kwargs: d})
+			return text, err
+		}
 	case "center":
 		return func(r *run, p *params) (any, error) {
 			width, fill := p.int("width", 0), p.text("fillchar", " ")
@@ -274,21 +270,6 @@ func padding(s, name string) method {
 		}
 	}
 	return nil
-}
-
-func titleMethod(s string) string {
-	word := false
-	return strings.Map(func(r rune) rune {
-		was := word
-		word = unicode.IsLetter(r)
-		switch {
-		case word && was:
-			return unicode.ToLower(r)
-		case word:
-			return unicode.ToTitle(r)
-		}
-		return r
-	}, s)
 }
 
 // split is str.split and, from the right, str.rsplit.
@@ -372,12 +353,15 @@ func (r *run) splitLines(s string, keep bool) (any, error) {
 	if err := r.make(len(s)); err != nil {
 		return nil, err
 	}
-	var parts []string
+	return r.strings(splitLines(s, keep))
+}
+
+// splitLines is str.splitlines.
+func splitLines(s string, keep bool) (parts []string) {
 	for s != "" {
 		i := strings.IndexAny(s, "\n\r\v\f\x1c\x1d\x1e\u0085\u2028\u2029")
 		if i < 0 {
-			parts = append(parts, s)
-			break
+			return append(parts, s)
 		}
 		_, n := utf8.DecodeRuneInString(s[i:])
 		if strings.HasPrefix(s[i:], "\r\n") {
@@ -390,7 +374,7 @@ func (r *run) splitLines(s string, keep bool) (any, error) {
 		}
 		s = s[i+n:]
 	}
-	return r.strings(parts)
+	return parts
 }
 
 func (r *run) join(sep string, v any) (any, error) {

@@ -16,8 +16,8 @@ type parser struct {
 	// unknown are filters and tests that there are none of. As in Jinja they are an error of the template, but one of
 	// rendering where they stand in a condition or its branches.
 	unknown []error
-	// used are names whose values are taken, bound those that something is assigned to, somewhere.
-	used, bound map[string]bool
+	// used are names that are taken, values those that are not only called, bound those that something is assigned to.
+	used, values, bound map[string]bool
 }
 
 func parse(src string) (*Template, error) {
@@ -25,12 +25,12 @@ func parse(src string) (*Template, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &parser{tokens: tokens, used: map[string]bool{}, bound: map[string]bool{}}
+	p := &parser{tokens: tokens, used: map[string]bool{}, values: map[string]bool{}, bound: map[string]bool{}}
 	body, _, err := p.statements()
 	if err == nil {
 		err = p.known(0)
 	}
-	return &Template{body, p.used, p.bound}, err
+	return &Template{body, p.used, p.bound, p.values}, err
 }
 
 // known is an error if anything since from is unknown.

@@ -27,7 +27,8 @@ var ErrLimit = errors.New("limit exceeded")
 // Template is a parsed template, safe for concurrent use.
 type Template struct {
 	body        []stmt
-	used, bound map[string]bool // names: those whose values are taken, and those that something is assigned to
+	used, bound map[string]bool // names: those that are taken, and those that something is assigned to
+	values      map[string]bool // used otherwise than to call them
 }
 
 // Parse reads a template. Its error is a *SyntaxError.
@@ -46,7 +47,7 @@ func (t *Template) Uses() []string { return slices.Sorted(maps.Keys(t.used)) }
 func (t *Template) Wants() []string {
 	own := builtins(&run{})
 	return slices.DeleteFunc(t.Uses(), func(name string) bool {
-		return t.bound[name] || own[name] != nil || name == "loop"
+		return t.bound[name] || own[name] != nil && !t.values[name] || name == "loop"
 	})
 }
 
@@ -56,23 +57,27 @@ func (t *Template) Render(vars map[string]any, limits Limits) (text string, err 
 	return t.render(vars, limits, false)
 }
 
-// RenderStrictly is Render, but it is an error to print None or what is undefined.
+// RenderStrictly is Render, but it is an error to print None or what is undefined, or to make it part of a text. A name
+// of Jinja's own is undefined where the template takes its value.
 func (t *Template) RenderStrictly(vars map[string]any, limits Limits) (text string, err error) {
 	return t.render(vars, limits, true)
 }
 
 func (t *Template) render(vars map[string]any, limits Limits, strict bool) (text string, err error) {
+	r := &run{out: new(strings.Builder), strict: strict, limits: limits, deadline: time.Now().Add(limits.Time)}
 	defer func() {
 		if p := recover(); p != nil {
 			stop, ok := p.(limitPanic)
 			if !ok {
 				panic(p)
 			}
-			text, err = "", stop.error
+			text, err = "", at(r.line, stop.error)
 		}
 	}()
-	r := &run{out: new(strings.Builder), strict: strict, limits: limits, deadline: time.Now().Add(limits.Time)}
 	globals := &scope{vars: builtins(r)}
+	if strict {
+		maps.DeleteFunc(globals.vars, func(name string, _ any) bool { return t.values[name] })
+	}
 	top := &scope{parent: globals, vars: make(map[string]any, len(vars))}
 	for name, v := range vars {
 		top.vars[name] = v
@@ -87,6 +92,7 @@ func (t *Template) render(vars map[string]any, limits Limits, strict bool) (text
 type run struct {
 	out      *strings.Builder // or of the block that is captured now
 	strict   bool
+	line     int // of the statement that runs
 	limits   Limits
 	deadline time.Time
 	made     int // bytes

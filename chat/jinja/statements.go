@@ -21,30 +21,32 @@ func (r *run) body(body []stmt, s *scope) error {
 func (t *textStmt) exec(r *run, _ *scope) error { return r.write(t.text) }
 
 func (o *outputStmt) exec(r *run, s *scope) error {
+	r.line = o.line
 	v, err := o.x.eval(r, s)
+	if err == nil {
+		err = r.named(o.x, v)
+	}
 	if err != nil {
 		return at(o.line, err)
-	}
-	if _, missing := v.(undefined); r.strict && (missing || v == nil) {
-		return at(o.line, o.nothing(missing))
 	}
 	return at(o.line, r.write(r.str(v)))
 }
 
-// nothing is the error for what is null, or missing, and has to be printed.
-func (o *outputStmt) nothing(missing bool) error {
-	what, why := "the expression", "null"
-	if name, ok := o.x.(*nameExpr); ok {
+// named is the error of a strict rendering for an expression that is nothing, and has to be printed.
+func (r *run) named(x expr, v any) error {
+	what := "the expression"
+	if name, ok := x.(*nameExpr); ok {
 		what = name.name
 	}
-	if missing {
-		why = "missing"
+	if !r.strict {
+		return nil
 	}
-	return fmt.Errorf("%s is %s", what, why)
+	return nothing(what, v)
 }
 
 func (i *ifStmt) exec(r *run, s *scope) error {
 	for n, test := range i.tests {
+		r.line = i.line
 		v, err := test.eval(r, s)
 		if err != nil {
 			return at(i.line, err)
@@ -67,6 +69,7 @@ type loop struct {
 }
 
 func (f *forStmt) exec(r *run, s *scope) error {
+	r.line = f.line
 	items, err := f.items.eval(r, s)
 	if err != nil {
 		return at(f.line, err)
@@ -220,6 +223,7 @@ func (n *namespace) set(name string, v any) error {
 }
 
 func (st *setStmt) exec(r *run, s *scope) error {
+	r.line = st.line
 	var v any
 	var err error
 	if st.body == nil {
@@ -316,6 +320,7 @@ func (m *macroStmt) bind(r *run, inner *scope, args []any, kwargs *Dict) error {
 }
 
 func (c *callStmt) exec(r *run, s *scope) error {
+	r.line = c.line
 	fn, err := c.call.fn.eval(r, s)
 	if err != nil {
 		return at(c.line, err)

@@ -64,7 +64,7 @@ func init() {
 		"number":    isType("int", "float", "bool"),
 		"string":    isType("str"),
 		"mapping":   isType("dict"),
-		"sequence":  isType("str", "list", "tuple", "dict", "Undefined"),
+		"sequence":  isType("str", "list", "tuple", "dict", rangeView, groupView, "Undefined"),
 		"iterable":  plain(func(v any) bool { _, err := iterate(v); return err == nil }),
 		"callable":  isType("function", "LoopContext"),
 		"odd":       remainder(2, 1),
@@ -74,12 +74,10 @@ func init() {
 			return err == nil && r.equal(m, 0), err
 		}},
 		"lower": {0, func(r *run, v any, _ []any) (bool, error) {
-			s := r.str(v)
-			return s == strings.ToLower(s) && s != strings.ToUpper(s), nil
+			return allCased(r.str(v), isLower), nil
 		}},
 		"upper": {0, func(r *run, v any, _ []any) (bool, error) {
-			s := r.str(v)
-			return s == strings.ToUpper(s) && s != strings.ToLower(s), nil
+			return allCased(r.str(v), isUpper), nil
 		}},
 		"sameas": {1, func(r *run, v any, args []any) (bool, error) {
 			return typeName(v) == typeName(args[0]) && r.equal(v, args[0]), nil

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/big"
 	"sort"
 	"strconv"
 	"strings"
@@ -78,6 +79,12 @@ func (w *jsonWriter) write(v any, depth int) error {
 		return w.put(strconv.FormatBool(x))
 	case int:
 		return w.put(strconv.Itoa(x))
+	case *big.Int:
+		text, err := digits(x)
+		if err != nil {
+			return err
+		}
+		return w.put(text)
 	case float64:
 		if math.IsNaN(x) {
 			return w.put("NaN")
@@ -89,6 +96,10 @@ func (w *jsonWriter) write(v any, depth int) error {
 		return w.list('[', ']', len(x.Items), depth, func(i int) error { return w.write(x.Items[i], depth+1) })
 	case Tuple:
 		return w.list('[', ']', len(x), depth, func(i int) error { return w.write(x[i], depth+1) })
+	case *view:
+		if x.kind == groupView {
+			return w.write(Tuple(x.items), depth)
+		}
 	case *Dict:
 		return w.dict(x, depth)
 	}

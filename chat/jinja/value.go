@@ -4,13 +4,14 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"math/big"
 	"strconv"
 	"strings"
 	"unicode"
 )
 
-// Template values are nil, bool, int, float64, string, *List, Tuple, *Dict,
-// *namespace, *loop, *Func and undefined.
+// Template values are nil, bool, int, *big.Int where it fits no int, float64, string, *List, Tuple, *Dict,
+// *view, *namespace, *loop, *Func and undefined.
 
 // List is a Python list.
 type List struct{ Items []any }
@@ -44,10 +45,12 @@ func hashKey(k any) (h any, ok bool) {
 		}
 		return 0, true
 	case float64:
-		if x == math.Trunc(x) && math.Abs(x) < 1<<53 {
-			return int(x), true
+		if n, err := truncated(x); err == nil && x == math.Trunc(x) {
+			return hashKey(n)
 		}
 		return k, true
+	case *big.Int:
+		return bigKey(x.String()), true
 	case nil, int, string:
 		return k, true
 	case Tuple: // of plain values only
@@ -64,7 +67,10 @@ func hashKey(k any) (h any, ok bool) {
 	return nil, false
 }
 
-type tupleKey string
+type (
+	tupleKey string
+	bigKey   string
+)
 
 // set adds or replaces a key, which must be hashable.
 func (d *Dict) set(k, v any) {
@@ -148,7 +154,7 @@ func typeName(v any) string {
 		return "NoneType"
 	case bool:
 		return "bool"
-	case int:
+	case int, *big.Int:
 		return "int"
 	case float64:
 		return "float"
@@ -164,6 +170,8 @@ func typeName(v any) string {
 		return "Namespace"
 	case *loop:
 		return "LoopContext"
+	case *view:
+		return v.(*view).kind
 	case *Func:
 		return "function"
 	}
@@ -186,6 +194,8 @@ func truth(v any) bool {
 		return len(x.Items) > 0
 	case Tuple:
 		return len(x) > 0
+	case *view:
+		return len(x.items) > 0
 	case *Dict:
 		return len(x.keys) > 0
 	}
@@ -201,6 +211,27 @@ func (r *run) str(v any) string {
 		return ""
 	}
 	return r.repr(v)
+}
+
+// printed is str of what becomes part of the text. A strict rendering fails where that is nothing.
+func (r *run) printed(v any) string {
+	if r.strict {
+		r.must(nothing("a value that becomes text", v))
+	}
+	return r.str(v)
+}
+
+// nothing is the error for a value that is null, missing, or one of Jinja's own functions, and has to be printed.
+func nothing(what string, v any) error {
+	switch v.(type) {
+	case nil:
+		return fmt.Errorf("%s is null", what)
+	case undefined:
+		return fmt.Errorf("%s is missing", what)
+	case *Func, *loop:
+		return fmt.Errorf("%s is a function", what)
+	}
+	return nil
 }
 
 // repr is Python's repr(), with the same limits.
@@ -234,6 +265,9 @@ func (r *run) writeRepr(b *strings.Builder, v any, depth int) {
 			list("(", x, ")")
 		}
 		return
+	case *view:
+		r.writeView(b, x, depth)
+		return
 	case *Dict:
 		b.WriteByte('{')
 		for i, k := range x.keys {
@@ -256,12 +290,18 @@ func (r *run) writeRepr(b *strings.Builder, v any, depth int) {
 		}
 	case int:
 		b.WriteString(strconv.Itoa(x))
+	case *big.Int:
+		text, err := digits(x)
+		r.must(err)
+		b.WriteString(text)
 	case float64:
 		b.WriteString(floatRepr(x))
 	case string:
 		writeStringRepr(b, x)
 	case *namespace:
-		b.WriteString("<Namespace>")
+		b.WriteString("<Namespace ")
+		r.writeRepr(b, x.vars, depth+1)
+		b.WriteString(">")
 	case *Func:
 		b.WriteString("<function " + x.Name + ">")
 	case *loop:
@@ -329,6 +369,8 @@ func iterate(v any) ([]any, error) {
 		return x.Items, nil
 	case Tuple:
 		return x, nil
+	case *view:
+		return x.items, nil
 	case *Dict:
 		return x.keys, nil
 	case undefined:

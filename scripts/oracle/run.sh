@@ -33,6 +33,7 @@ oracle rows_goldens.py sampling/testdata/rows.txt
 oracle tokenizer_goldens.py "$gguf"
 oracle tokenizer_more_goldens.py
 oracle chat_goldens.py
+oracle jinja_goldens.py
 oracle parquet_fixtures.py
 oracle arrow_fixtures.py
 oracle collect_templates.py
