@@ -234,13 +234,13 @@ func (o *Task) fetchModel(ctx context.Context, name string) (string, error) {
 
 // openText sets what turns text into tokens. A model without a tokenizer takes prompt_token_ids only.
 func (s *Session) openText(o *Task, model *models.Checkpoint) (*tokenizer.Tokenizer, error) {
-	template := ""
+	template, withTools := "", ""
 	if o.ChatTemplate != TemplateOfModel && o.ChatTemplate != TemplateNone {
 		src, err := os.ReadFile(o.ChatTemplate)
 		if err != nil {
 			return nil, fmt.Errorf("`chat-template` is neither model nor none nor a file that can be read: %w", err)
 		}
-		template = string(src)
+		template, withTools = string(src), string(src)
 	}
 	tok, err := openTokenizer(model)
 	if err != nil {
@@ -271,36 +271,53 @@ func (s *Session) openText(o *Task, model *models.Checkpoint) (*tokenizer.Tokeni
 		s.NoTemplate = errors.New("messages need a chat template, and `chat-template` is none")
 		return tok, nil
 	case TemplateOfModel:
-		if template = model.ChatTemplate(); template == "" {
-			template = tok.ChatTemplate()
-		}
-		if template == "" {
+		template, withTools = tok.ChatTemplate(), tok.ToolTemplate()
+		if template == "" && withTools == "" {
 			s.NoTemplate = fmt.Errorf(
 				"messages need a chat template, and the model %s has none: give `chat-template` FILE", o.Model)
 			return tok, nil
 		}
 	}
-	s.Template = template
-	parsed, err := chat.Parse(template)
-	if err != nil {
-		return nil, fmt.Errorf("the chat template of `chat-template` %s: %w", o.ChatTemplate, err)
+	return tok, s.openTemplates(o, tok, template, withTools)
+}
+
+// openTemplates sets what makes prompts of messages: by one chat template, or by another one where there are tools.
+func (s *Session) openTemplates(o *Task, tok *tokenizer.Tokenizer, template, withTools string) error {
+	s.Template = withTools
+	parsedTools, err := chat.Parse(withTools)
+	parsed := parsedTools
+	if err == nil && withTools != template && template != "" {
+		parsed, err = chat.Parse(template)
 	}
-	special := tok.SpecialIDs()
-	bos, eos := tok.Token(special.BOS), tok.Token(special.EOS)
+	switch {
+	case err != nil && o.ChatTemplate == TemplateOfModel: // which prompts need not care about
+		s.NoTemplate = fmt.Errorf("the model's own %w; give `chat-template` FILE", err)
+		return nil
+	case err != nil:
+		return fmt.Errorf("the chat template of `chat-template` %s: %w", o.ChatTemplate, err)
+	}
+	special := tok.SpecialTexts()
 	s.Render = func(messages []promptset.Message, by *parameter.Set) (string, error) {
 		turns := make([]chat.Message, len(messages))
 		for i, m := range messages {
 			turns[i] = chat.Message{Role: m.Role, Content: m.Content, Object: []byte(m.Object)}
 		}
-		o := chat.Options{BOS: bos, EOS: eos, Documents: string(by.Documents), Variables: string(by.ChatTemplateKwargs),
+		o := chat.Options{Special: special, Documents: string(by.Documents), Variables: string(by.ChatTemplateKwargs),
 			ContinueFinalMessage: by.ContinueFinalMessage,
 			AddGenerationPrompt:  by.AddGenerationPrompt && !by.ContinueFinalMessage}
 		if by.ToolChoice != "none" {
 			o.Tools = string(by.Tools)
 		}
+		switch {
+		case o.Tools != "":
+			return parsedTools.Render(turns, o)
+		case template == "":
+			return "", errors.New("the model has a chat template for conversations with tools only: give " +
+				"`chat-template` FILE")
+		}
 		return parsed.Render(turns, o)
 	}
-	return tok, nil
+	return nil
 }
 
 // LookForDevice says what a backend lacks on this machine, before anything is fetched or opened for it: the plugin of

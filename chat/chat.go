@@ -27,9 +27,9 @@ type Options struct {
 	// Tools and Documents are JSON lists, Variables is a JSON object of further variables; each may be empty. It is an
 	// error where the template has no such variable.
 	Tools, Documents, Variables string
-	// BOS and EOS are the texts of those special tokens, bos_token and eos_token
-	// to the template; "" leaves the name undefined, as for a tokenizer without.
-	BOS, EOS string
+	// Special are the texts of special tokens by the names of the template's variables: bos_token, eos_token, pad_token
+	// and others, and the model's own. Variables come before them.
+	Special map[string]string
 }
 
 // limits of one Render: far above what any conversation needs.
@@ -133,11 +133,10 @@ func (t *Template) vars(messages any, o Options) (map[string]any, error) {
 	for name, f := range functions {
 		vars[name] = f
 	}
-	if o.BOS != "" {
-		vars["bos_token"] = o.BOS
-	}
-	if o.EOS != "" {
-		vars["eos_token"] = o.EOS
+	for name, text := range o.Special {
+		if _, taken := vars[name]; !taken {
+			vars[name] = text
+		}
 	}
 	for name, text := range map[string]string{"tools": o.Tools, "documents": o.Documents} {
 		if text == "" {

@@ -42,6 +42,16 @@ func goldens(t testing.TB) []golden {
 	return cases
 }
 
+func (g *golden) special() map[string]string {
+	special := map[string]string{}
+	for name, text := range map[string]string{"bos_token": g.BOS, "eos_token": g.EOS} {
+		if text != "" {
+			special[name] = text
+		}
+	}
+	return special
+}
+
 func (g *golden) render() (string, error) {
 	template, err := Parse(g.Source)
 	if err != nil {
@@ -51,7 +61,7 @@ func (g *golden) render() (string, error) {
 }
 
 func (g *golden) with(template *Template) (string, error) {
-	return template.Render(g.Messages, Options{AddGenerationPrompt: g.AddGenerationPrompt, BOS: g.BOS, EOS: g.EOS,
+	return template.Render(g.Messages, Options{AddGenerationPrompt: g.AddGenerationPrompt, Special: g.special(),
 		ContinueFinalMessage: g.Continue, Tools: string(g.Tools), Documents: string(g.Documents),
 		Variables: string(g.Variables)})
 }

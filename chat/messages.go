@@ -95,6 +95,9 @@ func (t *Template) message(given *jinja.Dict) (*jinja.Dict, error) {
 		pairs = append(pairs, "reasoning_content", reasoning)
 	}
 	message := jinja.NewDict(pairs...)
+	if _, ok := message.Get("role"); !ok && t.mentions("role") {
+		return nil, errors.New(" has no role, which the chat template looks for; give it one")
+	}
 	for _, name := range needed {
 		if v, ok := message.Get(name); ok && !isEmpty(v) && !t.mentions(name) {
 			return nil, fmt.Errorf(".%s is nothing that the chat template writes; leave it out, or give "+
@@ -214,6 +217,9 @@ type manners struct {
 // needle is a text that no template has.
 const needle = "quire7needle"
 
+// ends are special tokens that templates may write.
+var ends = map[string]string{"bos_token": "<s>", "eos_token": "</s>"}
+
 // trials bound what a template may take for each of them.
 var trials = jinja.Limits{Output: 1 << 20, Memory: 16 << 20, Time: time.Second}
 
@@ -224,7 +230,7 @@ func (t *Template) learn() (m manners) {
 		if err != nil {
 			return ""
 		}
-		vars, err := t.vars(list, Options{AddGenerationPrompt: true, BOS: "<s>", EOS: "</s>"})
+		vars, err := t.vars(list, Options{AddGenerationPrompt: true, Special: ends})
 		if err != nil {
 			return ""
 		}

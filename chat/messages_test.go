@@ -2,6 +2,7 @@ package chat
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -77,6 +78,7 @@ func TestOptionErrors(t *testing.T) {
 			""}, // the template takes no parts: there is an empty text
 		{messagesOf(t, `[{"role": "assistant", "content": "", "tool_calls": [{}]}]`), Options{},
 			"messages[0].tool_calls is nothing that the chat template writes"},
+		{messagesOf(t, `[{"title": "a", "content": "b"}]`), Options{}, ""},
 		{[]Message{{Object: json.RawMessage("[]")}}, Options{}, "messages[0] is no object"},
 		{[]Message{{Object: json.RawMessage("{")}}, Options{}, "messages[0] is not JSON"},
 	} {
@@ -89,8 +91,13 @@ func TestOptionErrors(t *testing.T) {
 			t.Errorf("%v, want %s", err, c.want)
 		}
 	}
-	template, _ := Parse("{{ messages[0].content[:3] }}")
-	_, err := template.Render([]Message{{Role: "user", Content: "hello"}}, Options{ContinueFinalMessage: true})
+	template, _ := Parse("{{ messages[0].role }}")
+	_, err := template.Render(messagesOf(t, `[{"title": "a", "content": "b"}]`), Options{})
+	if fmt.Sprint(err) != "messages[0] has no role, which the chat template looks for; give it one" {
+		t.Error(err)
+	}
+	template, _ = Parse("{{ messages[0].content[:3] }}")
+	_, err = template.Render([]Message{{Role: "user", Content: "hello"}}, Options{ContinueFinalMessage: true})
 	if err == nil || !strings.Contains(err.Error(), "does not write the last message as it is") {
 		t.Error(err)
 	}

@@ -167,12 +167,12 @@ func completion(template *Template, members, tools string) (prompt, text string)
 	if !template.mentions("tools") {
 		tools = ""
 	}
-	prompt, err := template.Render(messages, Options{AddGenerationPrompt: true, Tools: tools, BOS: "<s>", EOS: "</s>"})
+	prompt, err := template.Render(messages, Options{AddGenerationPrompt: true, Tools: tools, Special: ends})
 	if err != nil {
 		return "", ""
 	}
 	answer := Message{Object: json.RawMessage(`{"role": "assistant", ` + members + `}`)}
-	whole, err := template.Render(append(messages, answer), Options{Tools: tools, BOS: "<s>", EOS: "</s>"})
+	whole, err := template.Render(append(messages, answer), Options{Tools: tools, Special: ends})
 	if err != nil {
 		return "", ""
 	}

@@ -412,9 +412,8 @@ func TestSmolLM2LikeTransformers(t *testing.T) {
 		cfg.HeadDim != 64 {
 		t.Errorf("config is %+v", cfg)
 	}
-	if c.TokenizerSource() != c.tensors[arch.NameEmbedding].file ||
-		!strings.Contains(c.ChatTemplate(), "<|im_start|>") {
-		t.Errorf("tokenizer %q, template %q", c.TokenizerSource(), c.ChatTemplate())
+	if c.TokenizerSource() != c.tensors[arch.NameEmbedding].file {
+		t.Errorf("tokenizer %q", c.TokenizerSource())
 	}
 }
 

@@ -388,7 +388,7 @@ func TestExpertsOfConfigs(t *testing.T) {
 		{"MixtralForCausalLM", m{"sliding_window": 16}, "sliding_window"},
 		{"MixtralForCausalLM", m{"num_experts_per_tok": 9}, "9 of 8 experts"},
 		{"Qwen3MoeForCausalLM", m{"use_sliding_window": true, "sliding_window": 16}, "sliding_window"},
-		{"OlmoeForCausalLM", m{"clip_qkv": 8.0}, "clip_qkv"},
+		{"OlmoeForCausalLM", m{"clip_qkv": -8.0}, "clip_qkv is -8; it must be above 0, or null"},
 		{"GraniteMoeSharedForCausalLM", m{"shared_intermediate_size": -1}, "the shared expert of layer 0 is -1 wide"},
 	} {
 		if _, err := parse(c.class, c.change); err == nil || !strings.Contains(err.Error(), c.want) {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,6 +21,7 @@ const (
 	tokenizerFile    = "tokenizer.json"
 	tokenizerConfig  = "tokenizer_config.json"
 	chatTemplateFile = "chat_template.jinja"
+	moreTemplates    = "additional_chat_templates"
 	weightsFile      = "model.safetensors"
 	weightsIndex     = "model.safetensors.index.json"
 )
@@ -39,38 +41,58 @@ func openFolder(dir string, need Need) (*Checkpoint, error) {
 		return nil, err
 	}
 	for _, shard := range shards {
+		if !exists(filepath.Join(dir, shard)) {
+			c.stale = append(c.stale, fmt.Sprintf("%s names %s, which is not there: fetch it again, or delete the "+
+				"index if it is another model's", filepath.Join(dir, weightsIndex), shard))
+			continue
+		}
 		if err := c.addSafetensors(filepath.Join(dir, shard), shard, index, need.of(shard)); err != nil {
 			c.Close()
 			return nil, err
 		}
 	}
-	for stored, shard := range index {
+	if len(c.stale) == len(shards) {
+		return nil, errors.New(c.stale[0])
+	}
+	for _, stored := range slices.Sorted(maps.Keys(index)) {
 		name, used := c.Config.Stored.Name(stored)
-		if used && c.tensors[name] == nil {
-			c.Close()
-			return nil, fmt.Errorf("%s: tensor %q is not in %s, where the index places it",
-				filepath.Join(dir, weightsIndex), stored, shard)
+		if used && c.tensors[name] == nil && exists(filepath.Join(dir, index[stored])) {
+			c.stale = append(c.stale, fmt.Sprintf("%s places tensor %q in %s, which does not have it",
+				filepath.Join(dir, weightsIndex), stored, index[stored]))
 		}
 	}
-	if err := c.assemble(); err != nil {
+	if err := errors.Join(c.assemble(), c.arrange()); err != nil {
 		c.Close()
-		return nil, err
+		return nil, c.withStale(err)
 	}
-	if err := errors.Join(c.arrange(), c.addFolderText(dir)); err != nil {
+	if err := c.addFolderText(dir); err != nil {
 		c.Close()
 		return nil, err
 	}
 	return c.finish(), nil
 }
 
+// withStale adds to an error of a missing tensor what the index says that is not so.
+func (c *Checkpoint) withStale(err error) error {
+	if err == nil || len(c.stale) == 0 {
+		return err
+	}
+	more := ""
+	if n := len(c.stale) - 1; n > 0 {
+		more = fmt.Sprintf(" (and %d more such)", n)
+	}
+	return fmt.Errorf("%w; the index is stale: %s%s", err, c.stale[0], more)
+}
+
 // weightShards lists the weight files of a folder, and for sharded ones the file of each tensor.
 func weightShards(dir string) (shards []string, index map[string]string, err error) {
 	shards, index, err = readIndex(dir)
-	if !errors.Is(err, os.ErrNotExist) {
-		return shards, index, err
-	}
-	if exists(filepath.Join(dir, weightsFile)) {
+	gone := func(shard string) bool { return !exists(filepath.Join(dir, shard)) }
+	switch whole := exists(filepath.Join(dir, weightsFile)); {
+	case whole && (err != nil || slices.ContainsFunc(shards, gone)): // an index of shards that were joined
 		return []string{weightsFile}, nil, nil
+	case !errors.Is(err, os.ErrNotExist):
+		return shards, index, err
 	}
 	remedy := "download the model's safetensors files there"
 	if found, _ := filepath.Glob(filepath.Join(dir, "*.gguf")); len(found) > 0 {
@@ -156,12 +178,20 @@ func blockDecoder(typ gguf.Type, data []byte) func(dst []float32, first int) {
 	}
 }
 
-// addFolderText finds the tokenizer and the chat template of a folder.
+// addFolderText finds the tokenizer of a folder, and notes the texts that completions depend on.
 func (c *Checkpoint) addFolderText(dir string) error {
 	if _, err := os.Stat(filepath.Join(dir, tokenizerFile)); err == nil {
 		c.tokenizer = dir
 	}
-	for _, name := range []string{configFile, generationFile, tokenizerFile, tokenizerConfig, chatTemplateFile} {
+	names := []string{configFile, generationFile, tokenizerFile, tokenizerConfig, chatTemplateFile}
+	if entries, err := os.ReadDir(filepath.Join(dir, moreTemplates)); err == nil {
+		for _, entry := range entries {
+			if name := filepath.Join(moreTemplates, entry.Name()); isText(filepath.ToSlash(name)) {
+				names = append(names, name)
+			}
+		}
+	}
+	for _, name := range names {
 		data, err := readTextFile(filepath.Join(dir, name))
 		if errors.Is(err, os.ErrNotExist) {
 			continue
@@ -170,44 +200,8 @@ func (c *Checkpoint) addFolderText(dir string) error {
 			return err
 		}
 		c.identity = append(c.identity, identityPart{header: data})
-		switch name {
-		case chatTemplateFile: // newer folders have it in a file of its own, which takes precedence
-			c.chatTemplate = string(data)
-		case tokenizerConfig:
-			if c.chatTemplate, err = templateOf(data); err != nil {
-				return fmt.Errorf("%s: %w", filepath.Join(dir, name), err)
-			}
-		}
 	}
 	return nil
-}
-
-// templateOf takes the chat template out of a tokenizer_config.json: a string, or a list of named ones with a
-// "default".
-func templateOf(data []byte) (string, error) {
-	var file struct {
-		Template json.RawMessage `json:"chat_template"`
-	}
-	if err := json.Unmarshal(data, &file); err != nil {
-		return "", err
-	}
-	if len(file.Template) == 0 || string(file.Template) == "null" {
-		return "", nil
-	}
-	var source string
-	if json.Unmarshal(file.Template, &source) == nil {
-		return source, nil
-	}
-	var named []struct{ Name, Template string }
-	if err := json.Unmarshal(file.Template, &named); err != nil {
-		return "", errors.New("chat_template is neither a string nor a list of name and template")
-	}
-	for _, t := range named {
-		if t.Name == "default" {
-			return t.Template, nil
-		}
-	}
-	return "", nil
 }
 
 // readTextFile reads a text file of bounded size.

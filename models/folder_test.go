@@ -61,11 +61,7 @@ func TestFolderErrors(t *testing.T) {
 			[]string{`"../x.safetensors"`}},
 		"shard missing": {
 			files{configFile: good, weightsIndex: indexOf(map[string]string{"a": "s1.safetensors"})},
-			[]string{"s1.safetensors", "no such file"}},
-		"tensor not in shard": {files{configFile: good, weightsIndex: indexOf(map[string]string{"a": "s1.safetensors"}),
-			"s1.safetensors": safetensorsOf("b")}, []string{`tensor "a" is not in s1.safetensors`}},
-		"template broken": {files{configFile: good, weightsFile: safetensorsOf("a"),
-			tokenizerConfig: []byte(`{"chat_template": 3}`)}, []string{tokenizerConfig, "chat_template"}},
+			[]string{weightsIndex + " names s1.safetensors, which is not there"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -115,37 +111,48 @@ func TestIndexDecides(t *testing.T) {
 	}
 }
 
-func TestChatTemplate(t *testing.T) {
+// TestStaleIndex opens folders whose index names what is not there, as long as the model does not need it.
+func TestStaleIndex(t *testing.T) {
+	whole, first := safetensorsOf("a"), "s1.safetensors"
 	for name, c := range map[string]struct {
-		config, file, want string
+		files   map[string][]byte
+		missing string // of the error that names a missing tensor
 	}{
-		"text": {`{"chat_template": "T"}`, "", "T"},
-		"list": {
-			`{"chat_template": [{"name": "tool_use", "template": "U"}, {"name": "default", "template": "D"}]}`, "",
-			"D"},
-		"list, no default": {`{"chat_template": [{"name": "tool_use", "template": "U"}]}`, "", ""},
-		"null":             {`{"chat_template": null}`, "", ""},
-		"file wins":        {`{"chat_template": "T"}`, "F", "F"},
-		"file alone":       {"", "F", "F"},
-		"none":             {`{}`, "", ""},
+		"tensor not in shard": {map[string][]byte{first: whole,
+			weightsIndex: indexOf(map[string]string{"a": first, "mtp.fc.weight": first})},
+			`places tensor "mtp.fc.weight" in s1.safetensors, which does not have it`},
+		"shard not there": {map[string][]byte{first: whole,
+			weightsIndex: indexOf(map[string]string{"a": first, "b": "s2.safetensors"})},
+			"names s2.safetensors, which is not there"},
+		"one file besides": {map[string][]byte{weightsIndex: indexOf(map[string]string{"a": "s2.safetensors"}),
+			weightsFile: whole}, ""},
 	} {
 		dir := t.TempDir()
 		write(t, filepath.Join(dir, configFile), base(nil))
-		write(t, filepath.Join(dir, weightsFile), safetensorsOf("a"))
-		if c.config != "" {
-			write(t, filepath.Join(dir, tokenizerConfig), []byte(c.config))
-		}
-		if c.file != "" {
-			write(t, filepath.Join(dir, chatTemplateFile), []byte(c.file))
+		for file, data := range c.files {
+			write(t, filepath.Join(dir, file), data)
 		}
 		m := openTest(t, dir)
-		if m.ChatTemplate() != c.want || m.TokenizerSource() != "" {
-			t.Errorf("%s: template %q, tokenizer %q", name, m.ChatTemplate(), m.TokenizerSource())
+		if m.Shape("a") == nil {
+			t.Errorf("%s: the tensor that is there is not found", name)
 		}
-		write(t, filepath.Join(dir, tokenizerFile), []byte("{}"))
-		if got := openTest(t, dir).TokenizerSource(); got != dir {
-			t.Errorf("%s: tokenizer is %q, want %q", name, got, dir)
+		if _, err := m.Validate(); err == nil || !strings.Contains(err.Error(), c.missing) ||
+			c.missing == "" && strings.Contains(err.Error(), "stale") {
+			t.Errorf("%s: %v, want %q", name, err, c.missing)
 		}
+	}
+}
+
+func TestTokenizerOfFolder(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, configFile), base(nil))
+	write(t, filepath.Join(dir, weightsFile), safetensorsOf("a"))
+	if got := openTest(t, dir).TokenizerSource(); got != "" {
+		t.Errorf("tokenizer %q", got)
+	}
+	write(t, filepath.Join(dir, tokenizerFile), []byte("{}"))
+	if got := openTest(t, dir).TokenizerSource(); got != dir {
+		t.Errorf("tokenizer is %q, want %q", got, dir)
 	}
 }
 

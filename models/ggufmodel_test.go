@@ -168,14 +168,12 @@ func TestGGUFOptions(t *testing.T) {
 		*cfg.Ropes[0].Scaling != (RopeScaling{Type: "linear", Factor: 4, AttentionFactor: 1}) ||
 		cfg.Layers[0].Window != 32 || cfg.BOS != -1 || !slices.Equal(cfg.EOS, []int32{3}) ||
 		cfg.TieEmbeddings || !cfg.Layers[0].QKVBias ||
-		c.TokenizerSource() != path || c.ChatTemplate() != "T" {
-		t.Errorf("config is %+v, scaling %+v, tokenizer %q, template %q", cfg, cfg.Ropes[0].Scaling,
-			c.TokenizerSource(), c.ChatTemplate())
+		c.TokenizerSource() != path {
+		t.Errorf("config is %+v, scaling %+v, tokenizer %q", cfg, cfg.Ropes[0].Scaling, c.TokenizerSource())
 	}
 	dummy, err := OpenConfig(path)
-	if err != nil || dummy.TokenizerSource() != path || dummy.ChatTemplate() != "T" {
-		t.Errorf("without its weights it has tokenizer %q, template %q (%v)", dummy.TokenizerSource(),
-			dummy.ChatTemplate(), err)
+	if err != nil || dummy.TokenizerSource() != path {
+		t.Errorf("without its weights it has tokenizer %q (%v)", dummy.TokenizerSource(), err)
 	}
 	g.values["tokenizer.ggml.model"] = "none"
 	if source := openTest(t, g.write(t)).TokenizerSource(); source != "" {

@@ -2,6 +2,7 @@ package models
 
 import (
 	"fmt"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -31,8 +32,11 @@ func SplitNames(name string) []string { return gguf.SplitNames(name) }
 var folderTexts = []string{configFile, generationFile, tokenizerFile, tokenizerConfig, chatTemplateFile, weightsIndex,
 	"special_tokens_map.json", "tokenizer.model", "tiktoken.model", "vocab.json", "merges.txt", "added_tokens.json"}
 
-// isText says that a file is one of folderTexts or a tokenizer of tiktoken's.
+// isText reports whether a file is one of folderTexts, a tokenizer of tiktoken's, or a chat template.
 func isText(name string) bool {
+	if dir, file := path.Split(name); dir == moreTemplates+"/" {
+		return path.Ext(file) == ".jinja"
+	}
 	return slices.Contains(folderTexts, name) || filepath.Ext(name) == ".tiktoken" && !strings.Contains(name, "/")
 }
 

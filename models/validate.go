@@ -1,7 +1,6 @@
 package models
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -47,7 +46,7 @@ func (c *Checkpoint) Validate() (warnings []string, err error) {
 		if extra := len(problems) - shown; extra > 0 {
 			problems = append(problems[:shown], fmt.Sprintf("and %d more", extra))
 		}
-		err = errors.New("checkpoint " + c.Ref + " does not fit its config: " + strings.Join(problems, "; "))
+		err = c.withStale(fmt.Errorf("checkpoint %s does not fit its config: %s", c.Ref, strings.Join(problems, "; ")))
 	}
 	return warnings, err
 }

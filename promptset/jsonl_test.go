@@ -38,7 +38,7 @@ func TestJSONLRows(t *testing.T) {
 		{`{"prompt":"a","messages":[]}`, `more than one prompt (prompt, messages); keep one and leave the others null`},
 		{`{"messages":[]}`, `messages is empty; give at least one message`},
 		{`{"messages":"hi"}`, `messages is text "hi"; it must be list of struct{role text, content text}`},
-		{`{"messages":[{"content":"x"}]}`, `messages[0] has no role; use one of system,`},
+		{`{"messages":[{}]}`, `messages[0] has no role; use one of system,`},
 		{`{"messages":[{"role":"user","content":["x"]}]}`,
 			`messages[0].content[0] is text "x"; it must be an object with the type text`},
 		{`{"messages":[{"role":1,"content":null}]}`, `messages[0].role is the number 1; it must be text`},

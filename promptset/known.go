@@ -223,7 +223,7 @@ func (r *Row) finishPrompt(given string) {
 			r.fail("messages is empty; give at least one message")
 		}
 		for i, m := range r.Messages {
-			if !slices.Contains(roles, m.Role) {
+			if !slices.Contains(roles, m.Role) && (m.Role != "" || m.Object == "") {
 				r.fail("messages[%d] has the unknown role %q; use one of %s", i, m.Role, strings.Join(roles, ", "))
 				break
 			}

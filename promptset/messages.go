@@ -17,8 +17,8 @@ type Message struct {
 	Role string
 	// Content is the text of the message; parts of it stand in lines.
 	Content string
-	// Object is the whole message as a JSON object, where it has more than a role and a text: other members, or a
-	// content that is null or a list of text parts. Members that are null or empty are not there.
+	// Object is the whole message as a JSON object, where it is not a role and a text: it has other members, no role,
+	// or a content that is null or a list of text parts. Members that are null or empty are not there.
 	Object string
 }
 
@@ -56,18 +56,24 @@ func (r *Row) message(i int, item json.RawMessage) (m Message) {
 		}
 	}
 	role := valueOf(object, "role")
+	missing := isNullJSON(role) // which is the chat template's affair: it may not look for it
 	switch {
-	case isNullJSON(role):
+	case missing && len(object) == 0:
 		r.fail("messages[%d] has no role; use one of %s", i, strings.Join(roles, ", "))
-	case json.Unmarshal(role, &m.Role) != nil:
+	case !missing && json.Unmarshal(role, &m.Role) != nil:
 		r.fail("messages[%d].role is %s; it must be text", i, kindJSON(role))
+	case !missing && m.Role == "":
+		r.fail("messages[%d] has the unknown role \"\"; use one of %s", i, strings.Join(roles, ", "))
 	}
 	var wide bool
 	m.Content, wide = r.content(i, m.Role, valueOf(object, "content"))
+	wide = wide || missing
 	kept := object[:0:0]
 	for _, o := range object {
 		if o.key == "role" || o.key == "content" {
-			kept = append(kept, o)
+			if o.key == "content" || !missing {
+				kept = append(kept, o)
+			}
 			continue
 		}
 		if r.judgeMember(i, o); !isEmptyJSON(o.raw) {
@@ -251,15 +257,10 @@ func (r *groupReader) messages(row *Row, c *node) {
 	role, content := plainMessages(c)
 	if role != nil && !slices.ContainsFunc(messageFields(c), func(f *node) bool {
 		return f != role && f != content && r.hasValue(f)
-	}) && !r.lacks(c, content) {
-		r.elements(c, role, func(v parquet.Value, null bool) {
-			m := Message{}
-			if null {
-				row.fail("messages[%d] has no role; use one of %s", len(row.Messages), strings.Join(roles, ", "))
-			} else {
-				m.Role = row.text(fmt.Sprintf("messages[%d].role", len(row.Messages)), v.ByteArray())
-			}
-			row.Messages = append(row.Messages, m)
+	}) && !r.lacks(c, content) && !r.lacks(c, role) {
+		r.elements(c, role, func(v parquet.Value, _ bool) {
+			row.Messages = append(row.Messages, Message{
+				Role: row.text(fmt.Sprintf("messages[%d].role", len(row.Messages)), v.ByteArray())})
 		})
 		i := 0
 		r.elements(c, content, func(v parquet.Value, _ bool) {

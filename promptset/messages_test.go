@@ -60,7 +60,10 @@ func TestMembersOfMessages(t *testing.T) {
 
 		{`"role":"user","name":"bob"`, `messages[1] has no content; give it text`, ""},
 		{`"role":"system","content":null`, `messages[1] has no content; give it text`, ""},
-		{`"content":"a"`, `messages[1] has no role; use one of system,`, ""},
+		{`"content":"a"`, "", `{"content":"a"}`},
+		{`"role":null,"title":"t","content":"a"`, "", `{"title":"t","content":"a"}`},
+		{`"role":""`, `messages[1] has the unknown role ""`, ""},
+		{``, `messages[1] has no role; use one of system,`, ""},
 		{`"role":1,"content":"a"`, `messages[1].role is the number 1; it must be text`, ""},
 	} {
 		line := `{"messages":[{"role":"system","content":"s"},{` + c.members + `}]}`

@@ -90,6 +90,9 @@ func (m *addedMatcher) split(out []segment, s string, atStart bool) []segment {
 		if token.RStrip {
 			end = len(s) - len(strings.TrimLeftFunc(s[end:], unicode.IsSpace))
 		}
+		if start >= end { // a token before it took its space: tokenizers drops what has no text
+			continue
+		}
 		if done < start {
 			out = append(out, segment{s[done:start], -1, atStart && done == 0})
 		}

@@ -10,6 +10,8 @@ import (
 	"sort"
 	"strconv"
 	"strings"
+
+	"github.com/quire/quire/internal/pyjson"
 )
 
 // maxFileBytes bounds the files read whole. The largest tokenizer.json in use
@@ -67,17 +69,10 @@ func openFolder(dir, file string) (*parts, error) {
 		return nil, err
 	}
 	var config, specials configJSON
-	for name, into := range map[string]*configJSON{"tokenizer_config.json": &config,
-		"special_tokens_map.json": &specials} {
-		data, err := readFile(filepath.Join(dir, name))
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		} else if err != nil {
-			return nil, err
-		}
-		if err := json.Unmarshal(data, into); err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
-		}
+	var fields, further map[string]json.RawMessage
+	if err := errors.Join(readJSON(dir, configName, &config, &fields), readJSON(dir, specialsName, &specials,
+		&further)); err != nil {
+		return nil, err
 	}
 	var p *parts
 	switch {
@@ -107,7 +102,8 @@ func openFolder(dir, file string) (*parts, error) {
 			p.specials.Unknown = id
 		}
 	}
-	p.chatTemplate, err = chatTemplate(dir, config.ChatTemplate)
+	p.nameSpecials(fields, further)
+	p.templates, err = chatTemplates(dir, config.ChatTemplate)
 	return p, err
 }
 
@@ -125,7 +121,7 @@ func readFile(path string) ([]byte, error) {
 
 func parseTokenizerJSON(data []byte) (*parts, error) {
 	var j tokenizerJSON
-	if err := json.Unmarshal(data, &j); err != nil {
+	if err := json.Unmarshal(pyjson.Standard(data), &j); err != nil {
 		return nil, fmt.Errorf("tokenizer.json: %w", err)
 	}
 	p := &parts{added: j.AddedTokens, specials: noSpecials}
@@ -184,16 +180,7 @@ func (p *parts) framed(config configJSON) {
 // as an object with a content, and otherwise where none does.
 func (p *parts) role(otherwise int32, values ...json.RawMessage) int32 {
 	for _, raw := range values {
-		var text string
-		if json.Unmarshal(raw, &text) != nil {
-			var token struct {
-				Content string `json:"content"`
-			}
-			if json.Unmarshal(raw, &token) != nil {
-				continue
-			}
-			text = token.Content
-		}
+		text := tokenText(raw)
 		if text == "" {
 			continue
 		}
@@ -207,33 +194,4 @@ func (p *parts) role(otherwise int32, values ...json.RawMessage) int32 {
 		}
 	}
 	return otherwise
-}
-
-// chatTemplate returns chat_template.jinja where it exists, else the
-// chat_template of tokenizer_config.json: a string, or a list of named ones of
-// which "default" counts.
-func chatTemplate(dir string, raw json.RawMessage) (string, error) {
-	data, err := readFile(filepath.Join(dir, "chat_template.jinja"))
-	if err == nil {
-		return string(data), nil
-	} else if !errors.Is(err, fs.ErrNotExist) {
-		return "", err
-	}
-	if isNull(raw) {
-		return "", nil
-	}
-	var text string
-	if json.Unmarshal(raw, &text) == nil {
-		return text, nil
-	}
-	var named []struct{ Name, Template string }
-	if err := json.Unmarshal(raw, &named); err != nil {
-		return "", fmt.Errorf("tokenizer_config.json: chat_template is neither a string nor a list of named templates")
-	}
-	for _, n := range named {
-		if n.Name == "default" {
-			return n.Template, nil
-		}
-	}
-	return "", nil
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -35,11 +36,15 @@ func partsOfGGUF(f metadata) (*parts, error) {
 	}
 	g := ggufTokens{tokens: get("ggml.tokens").Strings(), types: get("ggml.token_type").Int64s(),
 		scores: get("ggml.scores").Float64s()}
-	p := &parts{chatTemplate: get("chat_template").String(), specials: noSpecials}
+	p := &parts{specials: noSpecials, names: map[string]string{},
+		templates: map[string]string{defaultTemplate: get("chat_template").String()}}
+	if text := get("chat_template." + toolTemplate).String(); text != "" {
+		p.templates[toolTemplate] = text
+	}
 	if err := p.ggufVocabulary(g.tokens, g.types); err != nil {
 		return nil, err
 	}
-	if err := p.ggufSpecials(f, len(g.tokens)); err != nil {
+	if err := p.ggufSpecials(f, g.tokens); err != nil {
 		return nil, err
 	}
 	merges, err := splitMerges(get("ggml.merges").Strings())
@@ -103,38 +108,64 @@ func (p *parts) ggufVocabulary(tokens []string, types []int64) error {
 	if len(types) != 0 && len(types) != len(tokens) {
 		return fmt.Errorf("the GGUF file has %d tokens but %d token types", len(tokens), len(types))
 	}
+	isAdded := func(id int32) bool {
+		if len(types) == 0 {
+			return false
+		}
+		k := pieceKind(types[id])
+		return k == controlPiece || k == unknownPiece || k == userPiece
+	}
 	p.vocab = make(map[string]int32, len(tokens))
 	for i, token := range tokens {
-		if _, twice := p.vocab[token]; twice {
-			return fmt.Errorf("the GGUF file has the token %q twice", token)
+		id := int32(i)
+		if other, twice := p.vocab[token]; twice { // text becomes the added one, or the later, as in llama.cpp
+			if isAdded(other) && !isAdded(id) {
+				id, other = other, id
+			}
+			p.alike = append(p.alike, addedToken{ID: other, Content: token,
+				Special: isAdded(other) && pieceKind(types[other]) != userPiece})
 		}
-		p.vocab[token] = int32(i)
+		p.vocab[token] = id
 	}
-	for i, kind := range types {
-		if k := pieceKind(kind); k == controlPiece || k == unknownPiece || k == userPiece {
-			p.added = append(p.added, addedToken{ID: int32(i), Content: tokens[i], Special: k != userPiece})
+	for i, token := range tokens {
+		if id := int32(i); p.vocab[token] == id && isAdded(id) {
+			p.added = append(p.added, addedToken{ID: id, Content: token, Special: pieceKind(types[i]) != userPiece})
 		}
 	}
 	return nil
 }
 
+// ggufRoles are the keys of special tokens, by the names that chat templates have for them. llama.cpp writes the
+// separator's with one a.
+var ggufRoles = map[string][]string{"bos_token": {"bos_token_id"}, "eos_token": {"eos_token_id"},
+	"unk_token": {"unknown_token_id"}, "pad_token": {"padding_token_id"}, "cls_token": {"cls_token_id"},
+	"mask_token": {"mask_token_id"}, "sep_token": {"separator_token_id", "seperator_token_id"}}
+
 // ggufSpecials sets the ids of special tokens, -1 for those that the file does not name.
-func (p *parts) ggufSpecials(f metadata, tokens int) error {
-	for key, into := range map[string]*int32{"bos_token_id": &p.specials.BOS, "eos_token_id": &p.specials.EOS,
-		"unknown_token_id": &p.specials.Unknown, "padding_token_id": &p.specials.Pad} {
-		*into = -1
-		kv, ok := f.GetKeyValue("tokenizer.ggml." + key)
-		if !ok {
-			continue
+func (p *parts) ggufSpecials(f metadata, tokens []string) error {
+	ids := map[string]int32{}
+	for name, keys := range ggufRoles {
+		ids[name] = -1
+		for _, key := range keys {
+			kv, ok := f.GetKeyValue("tokenizer.ggml." + key)
+			if !ok || noToken(kv) {
+				continue
+			}
+			id := kv.Uint64()
+			if id >= uint64(len(tokens)) {
+				return fmt.Errorf("the GGUF file: %s %d is not one of its %d tokens", key, kv.Int64(), len(tokens))
+			}
+			ids[name] = int32(id)
+			p.names[name] = tokens[id]
 		}
-		id := kv.Uint64()
-		if id >= uint64(tokens) {
-			return fmt.Errorf("the GGUF file: %s %d is not one of its %d tokens", key, id, tokens)
-		}
-		*into = int32(id)
 	}
+	p.specials = Specials{BOS: ids["bos_token"], EOS: ids["eos_token"], Unknown: ids["unk_token"],
+		Pad: ids["pad_token"]}
 	return nil
 }
+
+// noToken reports whether an id of a special token is llama.cpp's for none: -1, in 32 bits of either sign.
+func noToken(kv gguf.KeyValue) bool { return kv.Int64() == -1 || kv.Uint64() == math.MaxUint32 }
 
 // ggufByLevels sets the stages of a tokenizer with merges, whose pre-tokenizer is pre.
 func (p *parts) ggufByLevels(pre string, merges [][2]string) (addBOS bool, err error) {

@@ -6,9 +6,11 @@
 package tokenizer
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -27,14 +29,15 @@ type Tokenizer struct {
 	frame     frame
 	stages    newStages
 
-	tokens       []string // by id; "" where has is false
-	has          []bool
-	ids          map[string]int32 // of added tokens
-	vocab        map[string]int32
-	special      map[int32]bool
-	specials     Specials
-	chatTemplate string
-	pieces       func() (*Pieces, error) // made when they are first wanted
+	tokens    []string // by id; "" where has is false
+	has       []bool
+	ids       map[string]int32 // of added tokens
+	vocab     map[string]int32
+	special   map[int32]bool
+	specials  Specials
+	names     map[string]string
+	templates map[string]string
+	pieces    func() (*Pieces, error) // made when they are first wanted
 }
 
 // Specials names the tokens with a role. An id of -1 means there is none.
@@ -49,6 +52,7 @@ type parts struct {
 	model func() (model, error) // made once all parts are known
 
 	added     []addedToken
+	alike     []addedToken // tokens whose text is another's
 	normalize normalizer
 	pre       []preTokenizer
 	byteLevel bool
@@ -57,7 +61,8 @@ type parts struct {
 
 	specials     Specials // -1 where the tokenizer's own file names none
 	addBOSAndEOS bool     // as the configuration says; the tokenizer's own file does not
-	chatTemplate string
+	names        map[string]string
+	templates    map[string]string
 }
 
 var noSpecials = Specials{-1, -1, -1, -1}
@@ -119,7 +124,7 @@ func build(p *parts) (*Tokenizer, error) {
 	t := &Tokenizer{
 		words: newWords(model, p.byteLevel), normalize: p.normalize, pre: p.pre, frame: p.frame, stages: p.stages,
 		ids: make(map[string]int32, len(p.added)), vocab: p.vocab, special: make(map[int32]bool), specials: p.specials,
-		chatTemplate: p.chatTemplate,
+		names: map[string]string{}, templates: p.templates,
 	}
 	t.pieces = sync.OnceValues(t.makePieces)
 	if err := t.index(p); err != nil {
@@ -131,6 +136,13 @@ func build(p *parts) (*Tokenizer, error) {
 			normalized = append(normalized, a)
 		} else {
 			raw = append(raw, a)
+		}
+	}
+	maps.Copy(t.names, p.names)
+	for name, id := range map[string]int32{"bos_token": p.specials.BOS, "eos_token": p.specials.EOS,
+		"unk_token": p.specials.Unknown, "pad_token": p.specials.Pad} {
+		if text := t.Token(id); t.names[name] == "" && text != "" {
+			t.names[name] = text
 		}
 	}
 	t.raw = newAddedMatcher(raw, func(s string) string { return s })
@@ -181,6 +193,12 @@ func (t *Tokenizer) index(p *parts) error {
 			continue // two names for an id: the choice must not hang on map order
 		}
 		t.tokens[id], t.has[id] = token, true
+	}
+	for _, a := range p.alike {
+		t.tokens[a.ID], t.has[a.ID] = a.Content, true
+		if a.Special {
+			t.special[a.ID] = true
+		}
 	}
 	special := make(map[string]bool)
 	for _, a := range p.added {
@@ -307,6 +325,14 @@ func (t *Tokenizer) ID(token string) (int32, bool) {
 	return id, ok
 }
 
-// ChatTemplate returns the Jinja chat template that came with the tokenizer, ""
-// for none.
-func (t *Tokenizer) ChatTemplate() string { return t.chatTemplate }
+// ChatTemplate returns the Jinja chat template that came with the tokenizer, "" for none.
+func (t *Tokenizer) ChatTemplate() string { return t.templates[defaultTemplate] }
+
+// ToolTemplate returns the chat template for conversations with tools: the same one, unless the tokenizer has another.
+func (t *Tokenizer) ToolTemplate() string {
+	return cmp.Or(t.templates[toolTemplate], t.templates[defaultTemplate])
+}
+
+// SpecialTexts returns the texts of special tokens by the names that chat templates have for them: "bos_token",
+// "pad_token", and names of the model's own.
+func (t *Tokenizer) SpecialTexts() map[string]string { return t.names }

@@ -74,6 +74,7 @@ type Layer struct {
 	Window   int     // tokens that a token attends to, itself included; 0: all before it
 	Rope     int     // the number of Config.Ropes by which queries and keys are turned; NoRope: they are not
 	QKNorm   Width   // of the RMSNorm of queries and keys, before they are turned
+	QKVClip  float64 // queries, keys and values are kept within it before they are turned; 0: they are not
 	Scale    float64 // of the scores q.k
 	ScoreCap float64 // scores become cap * tanh(score / cap); 0: none
 	Sinks    bool    // each query head has a score of its own beside those of keys, of a value of zeros

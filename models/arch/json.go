@@ -12,6 +12,7 @@ import (
 	"github.com/gomlx/compute/dtypes"
 
 	"github.com/quire/quire/internal/plural"
+	"github.com/quire/quire/internal/pyjson"
 )
 
 // ParseConfig reads the text of a Hugging Face config.json of one of decoders, and of a generation_config.json (nil if
@@ -276,7 +277,7 @@ type JSON struct {
 
 func newJSON(data []byte) (*JSON, error) {
 	j := &JSON{}
-	if err := json.Unmarshal(data, &j.fields); err != nil {
+	if err := json.Unmarshal(pyjson.Standard(data), &j.fields); err != nil {
 		return nil, fmt.Errorf("it is no valid JSON object: %w", err)
 	}
 	return j, nil

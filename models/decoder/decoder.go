@@ -224,6 +224,10 @@ func (b body) heads(w Weights, number int, h *Node) (q, k, v, gate *Node) {
 	case arch.AllHeads:
 		qkv = b.normAllHeads(w, qkv)
 	}
+	if layer.QKVClip > 0 {
+		limit := MulScalar(OnesLike(qkv), layer.QKVClip)
+		qkv = Max(Min(qkv, limit), Neg(limit))
+	}
 	if !b.cfg.Owns(number) {
 		return b.queries(qkv, qNorm, turn), nil, nil, nil
 	}

@@ -1,6 +1,10 @@
 package llama
 
-import "github.com/quire/quire/models/arch"
+import (
+	"fmt"
+
+	"github.com/quire/quire/models/arch"
+)
 
 var ofExperts = []arch.Decoder{
 	features{experts: mixtral}.decoder(arch.Decoder{
@@ -28,9 +32,9 @@ type experts struct {
 	// sharesOfAll says that those of a GGUF file are not.
 	sharesOfAll bool
 	// dense says that mlp_only_layers and decoder_sparse_step may leave layers with one feed-forward.
-	dense bool
-	// What may be asked for and is not supported: clip_qkv; sliding_window in all layers.
-	clip, windows bool
+	dense   bool
+	clip    bool // clip_qkv may be asked for
+	windows bool // sliding_window may be asked for, and is not supported: in all layers
 }
 
 var (
@@ -51,7 +55,13 @@ var mixtralNames = arch.LlamaNames.With(arch.Names{
 
 func (e *experts) readJSON(j *arch.JSON, c *arch.Config) error {
 	if e.clip && j.Has("clip_qkv") {
-		return arch.Unsupported("", "clip_qkv in a %s", c.Architecture)
+		limit := j.Float("clip_qkv", 0)
+		if limit <= 0 {
+			return fmt.Errorf("clip_qkv is %g; it must be above 0, or null", limit)
+		}
+		for i := range c.Layers {
+			c.Layers[i].QKVClip = limit
+		}
 	}
 	if j.Has("sliding_window") && (e.windows || j.Bool("use_sliding_window", false)) {
 		return arch.Unsupported("", "sliding_window in a %s", c.Architecture)

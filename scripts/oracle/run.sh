@@ -24,6 +24,7 @@ oracle logits_goldens.py testdata/models testdata/goldens
 oracle smollm2_goldens.py "$gguf" testdata/goldens
 oracle config_goldens.py models/testdata/configs.json
 oracle gguf_goldens.py testdata/models "$gguf" models/testdata
+oracle clip_goldens.py testdata/models testdata/goldens models/testdata/olmoe-clip.json
 oracle rounded_goldens.py testdata/models models/testdata
 oracle quantized_goldens.py testdata/quantized
 oracle sampling_goldens.py sampling/testdata/huggingface.json

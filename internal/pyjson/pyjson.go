@@ -1,0 +1,48 @@
+// Package pyjson makes JSON of what Python's json module writes beyond it, in the small files of models.
+package pyjson
+
+import "bytes"
+
+var (
+	mark = []byte("\xef\xbb\xbf") // which Windows' editors put before UTF-8
+	// words are numbers that JSON lacks, the longest first.
+	words = [][]byte{[]byte("-Infinity"), []byte("Infinity"), []byte("NaN")}
+)
+
+// Standard returns data without a byte order mark, and with NaN and infinities in the form that transformers has for
+// them, {"__float__": "NaN"}. So who reads such a value as a number gets an error, and who does not need it reads on.
+func Standard(data []byte) []byte {
+	data = bytes.TrimPrefix(data, mark)
+	if !bytes.Contains(data, words[1]) && !bytes.Contains(data, words[2]) {
+		return data
+	}
+	out := make([]byte, 0, len(data)+64)
+	for i := 0; i < len(data); {
+		if data[i] == '"' {
+			end := i + 1
+			for end < len(data) && data[end] != '"' {
+				if data[end] == '\\' {
+					end++
+				}
+				end++
+			}
+			end = min(end+1, len(data))
+			out = append(out, data[i:end]...)
+			i = end
+			continue
+		}
+		n := 0
+		for _, word := range words {
+			if n == 0 && bytes.HasPrefix(data[i:], word) {
+				out = append(append(append(out, `{"__float__": "`...), word...), `"}`...)
+				n = len(word)
+			}
+		}
+		if n == 0 {
+			out = append(out, data[i])
+			n = 1
+		}
+		i += n
+	}
+	return out
+}
