@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -192,5 +193,29 @@ func TestBeforePrompts(t *testing.T) {
 	_, err := OpenMapped(context.Background(), LocalFiles, []string{batch}, Mapping{PromptColumn: "x"})
 	if err == nil || !strings.Contains(err.Error(), "it is a file of OpenAI's batch API") {
 		t.Errorf("batch file: %v", err)
+	}
+}
+
+// TestFloatsInTemplates: templates see what Python's float() makes of a float, whatever its value and its width.
+func TestFloatsInTemplates(t *testing.T) {
+	type row struct {
+		Prompt string    `parquet:"prompt"`
+		Double float64   `parquet:"double"`
+		Single float32   `parquet:"single"`
+		List   []float64 `parquet:"list,list"`
+		Large  uint64    `parquet:"large"`
+	}
+	path := filepath.Join(t.TempDir(), "x.parquet")
+	nan := math.NaN()
+	if err := parquet.WriteFile(path, []row{{"a", 100, 0.1, []float64{1, 2.5}, 1<<64 - 1},
+		{"b", math.Copysign(0, -1), 3, []float64{1e15, nan}, 5}, {"c", 1e16, 1e20, nil, 0}}); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"100.0 0.10000000149011612 [1.0,2.5] 18446744073709551615", "-0.0 3.0 [1e+15,null] 5",
+		"1e+16 1.0000000200408773e+20 [] 0"}
+	for i, row := range rows(t, openMapped(t, Mapping{Template: fill("[double] [single] [list] [large]")}, path)) {
+		if row.Err != nil || row.Prompt != want[i] {
+			t.Errorf("row %d: %q, %v, want %q", i, row.Prompt, row.Err, want[i])
+		}
 	}
 }

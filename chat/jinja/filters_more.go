@@ -63,6 +63,9 @@ func filterSlice(r *run, v any, p *params) (any, error) {
 	if n > r.limits.Memory/itemBytes {
 		return nil, r.make(-1)
 	}
+	if err := r.make(n * itemBytes); err != nil {
+		return nil, err
+	}
 	columns := make([]any, n)
 	each, more := len(items)/n, len(items)%n
 	for i, at := 0, 0; i < n; i++ {

@@ -373,19 +373,21 @@ func (c *spec) grouped(digits, rest string, size, head int) string {
 	if c.group == 0 {
 		return digits + rest
 	}
-	separate := func(digits string) string {
-		out := digits
-		for i := len(digits) - size; i > 0; i -= size {
-			out = out[:i] + string(c.group) + out[i:]
+	if c.fill == "0" && c.align == '=' {
+		n := len(digits)
+		for n+(n-1)/size+head+len(rest) < c.width {
+			n++
 		}
-		return out
+		digits = strings.Repeat("0", n-len(digits)) + digits
 	}
-	out := separate(digits)
-	for c.fill == "0" && c.align == '=' && head+len(out)+len(rest) < c.width {
-		digits = "0" + digits
-		out = separate(digits)
+	var b strings.Builder
+	for i := range len(digits) {
+		if i > 0 && (len(digits)-i)%size == 0 {
+			b.WriteByte(c.group)
+		}
+		b.WriteByte(digits[i])
 	}
-	return out + rest
+	return b.String() + rest
 }
 
 // pad brings a sign and what follows it to the width.

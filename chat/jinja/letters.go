@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"golang.org/x/text/cases"
 	"golang.org/x/text/language"
@@ -23,9 +24,13 @@ func titled(r rune) string { return cases.Title(language.Und, cases.NoLower).Str
 // recase replaces each letter of s, of which change gets the lower case it has at its place.
 func recase(s string, change func(r rune, lowered string) string) string {
 	var b strings.Builder
+	s = strings.ToValidUTF8(s, string(utf8.RuneError))
 	low, at := lower(s), 0
 	for _, r := range s {
-		n := len(lower(string(r))) // that of a sigma does not depend on its place
+		n := 1
+		if r >= utf8.RuneSelf {
+			n = len(lower(string(r))) // that of a sigma does not depend on its place
+		}
 		b.WriteString(change(r, low[at:at+n]))
 		at += n
 	}
@@ -37,14 +42,12 @@ func isLower(r rune) bool { return unicode.In(r, unicode.Ll, unicode.Other_Lower
 func isCased(r rune) bool { return isUpper(r) || isLower(r) || unicode.IsTitle(r) }
 
 func capitalize(s string) string {
-	first := true
-	return recase(s, func(r rune, lowered string) string {
-		if first {
-			first = false
-			return titled(r)
-		}
-		return lowered
-	})
+	s = strings.ToValidUTF8(s, string(utf8.RuneError))
+	r, n := utf8.DecodeRuneInString(s)
+	if n == 0 {
+		return s
+	}
+	return titled(r) + lower(s)[len(lower(s[:n])):]
 }
 
 // titleMethod is str.title: words are runs of letters that have a case.
@@ -73,13 +76,8 @@ func titleFilter(s string) string {
 		if end < 0 {
 			end = len(s)
 		}
-		for i, r := range s[:end] {
-			if i == 0 {
-				b.WriteString(upper(string(r)))
-				b.WriteString(lower(s[len(string(r)):end]))
-				break
-			}
-		}
+		_, first := utf8.DecodeRuneInString(s)
+		b.WriteString(upper(s[:first]) + lower(s[min(first, end):end]))
 		s = s[end:]
 	}
 	return b.String()

@@ -58,7 +58,10 @@ type prettyPrinter struct {
 	out strings.Builder
 }
 
-func (w *prettyPrinter) line(indent int) { w.out.WriteString(",\n" + strings.Repeat(" ", indent)) }
+func (w *prettyPrinter) line(indent int) {
+	w.run.must(w.run.make(indent))
+	w.out.WriteString(",\n" + strings.Repeat(" ", indent))
+}
 
 // format writes v, which begins at a column and leaves room behind it.
 func (w *prettyPrinter) format(v any, indent, room, level int) {
@@ -158,6 +161,7 @@ func (w *prettyPrinter) text(s string, indent, room, level int) {
 			chunks = append(chunks, text)
 		}
 	}
+	w.run.must(w.run.make(len(chunks) * indent))
 	text := strings.Join(chunks, "\n"+strings.Repeat(" ", indent))
 	if level == 1 && len(chunks) > 1 {
 		text = "(" + text + ")"
