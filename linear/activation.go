@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
+	"strings"
 
 	. "github.com/gomlx/gomlx/core/graph"
 )
@@ -23,13 +25,26 @@ const (
 	ClampedSwiGLU Activation = "clamped_swiglu"
 )
 
+// limit is the limit of [ClampedSwiGLU], and of "clamped_swiglu 3", the same with another one; 0 of other activations.
+func (a Activation) limit() float64 {
+	if a == ClampedSwiGLU {
+		return SwiGLULimit
+	}
+	text, _ := strings.CutPrefix(string(a), string(ClampedSwiGLU)+" ")
+	limit, _ := strconv.ParseFloat(text, 64)
+	return limit
+}
+
+// inKernels reports whether kernels know the activation. Others have the plain form alone.
+func (a Activation) inKernels() bool { return a == "" || slices.Contains(Activations, a) }
+
 // The numbers of [ClampedSwiGLU].
 const (
 	SwiGLULimit = 7.0
 	SwiGLUAlpha = 1.702
 )
 
-// Activations are all of them.
+// Activations are all that kernels know.
 var Activations = []Activation{None, SiLU, GELUTanh, GELU, ReLUSquared, ClampedSwiGLU}
 
 func (a Activation) number() int {
@@ -45,10 +60,10 @@ func (a Activation) number() int {
 
 // pair is the plain form for gates and ups.
 func (a Activation) pair(gate, up *Node) *Node {
-	if a != ClampedSwiGLU {
+	if a.limit() == 0 {
 		return Mul(a.of(gate), up)
 	}
-	limit := MulScalar(OnesLike(gate), SwiGLULimit)
+	limit := MulScalar(OnesLike(gate), a.limit())
 	gate, up = Min(gate, limit), Max(Min(up, limit), Neg(limit))
 	return Mul(AddScalar(up, 1), Mul(gate, Sigmoid(MulScalar(gate, SwiGLUAlpha))))
 }

@@ -64,7 +64,7 @@ func (e Experts) Apply(x *Node, r Routes, o Options) *Node {
 		return has
 	}
 	scales, bias, residual := add(e.Up.Scales, e.Down.Scales), add(e.UpBias, e.DownBias), add(o.Residual)
-	if !e.Up.Packed() {
+	if !e.Up.Packed() || !e.Activation.inKernels() {
 		return e.plain(x, r, rows, o.Residual, result.DType)
 	}
 	attrs := map[string]any{"in": e.Up.In, "inner": e.Down.In, "gate_up": e.Up.GateUp,

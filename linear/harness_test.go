@@ -53,6 +53,15 @@ func (l layer) matrix() linear.Matrix {
 
 func (l layer) columns() int { return l.matrix().Columns() }
 
+// limit is that of a clamped activation, 0 of others.
+func (l layer) limit() (limit float64) {
+	if l.activation == linear.ClampedSwiGLU {
+		return linear.SwiGLULimit
+	}
+	_, _ = fmt.Sscanf(string(l.activation), "clamped_swiglu %g", &limit)
+	return limit
+}
+
 // activate is the layer's activation in float64.
 func (l layer) activate(x float64) float64 {
 	switch l.activation {
@@ -64,8 +73,9 @@ func (l layer) activate(x float64) float64 {
 		return x / 2 * math.Erfc(-x/math.Sqrt2)
 	case linear.ReLUSquared:
 		return math.Pow(max(x, 0), 2)
-	case linear.ClampedSwiGLU:
-		x = min(x, linear.SwiGLULimit)
+	}
+	if limit := l.limit(); limit > 0 {
+		x = min(x, limit)
 		return x / (1 + math.Exp(-linear.SwiGLUAlpha*x))
 	}
 	return x
@@ -188,8 +198,8 @@ func (l layer) want(x, residual []float32) (y, magnitude []float64) {
 		}
 		if l.gateUp {
 			up := sums[columns+i]
-			if l.activation == linear.ClampedSwiGLU {
-				up = 1 + min(max(up, -linear.SwiGLULimit), linear.SwiGLULimit)
+			if limit := l.limit(); limit > 0 {
+				up = 1 + min(max(up, -limit), limit)
 				size += math.Abs(y)
 			}
 			y, size = y*up, size*math.Abs(up)+sizes[columns+i]*math.Abs(y)

@@ -91,7 +91,7 @@ func Apply(x *Node, w Weight, o Options) *Node {
 	if rows == nil {
 		rows = Scalar(g, dtypes.Int32, float64(t))
 	}
-	if o.Activation == ClampedSwiGLU && !w.GateUp {
+	if o.Activation.limit() > 0 && !w.GateUp {
 		panic(fmt.Errorf("linear: activation %q of a matrix [%d, %d] without gates", o.Activation, w.Out, w.In))
 	}
 	if w.Parts != nil {
@@ -120,7 +120,7 @@ func Apply(x *Node, w Weight, o Options) *Node {
 		y := applyTo(in[0], held, o.Activation, optional(bias), optional(residual), result.DType)
 		return []*Node{y}
 	}
-	if !w.Packed() {
+	if !w.Packed() || !o.Activation.inKernels() {
 		return plain(inputs)[0]
 	}
 	attrs := map[string]any{"in": w.In, "out": w.Out, "gate_up": w.GateUp, "activation": o.Activation.number(),

@@ -58,6 +58,10 @@ func layers(random *rand.Rand, rows int) []layer {
 			all = append(all, layer{dtype: dtypes.Float32, out: 37, in: 65, activation: a, residual: true})
 		}
 	}
+	all = append(all,
+		layer{dtype: dtypes.Float32, out: 2 * 37, in: 130, gateUp: true, activation: "clamped_swiglu 0.5"},
+		layer{dtype: dtypes.Float32, weights: dtypes.Int8, out: 2 * 21, in: 64, gateUp: true,
+			activation: "clamped_swiglu 2", bias: true})
 	for i := range all {
 		all[i].rows = rows
 		all[i] = all[i].filled(uint64(i))

@@ -389,11 +389,21 @@ func TestExpertsOfConfigs(t *testing.T) {
 		{"MixtralForCausalLM", m{"num_experts_per_tok": 9}, "9 of 8 experts"},
 		{"Qwen3MoeForCausalLM", m{"use_sliding_window": true, "sliding_window": 16}, "sliding_window"},
 		{"OlmoeForCausalLM", m{"clip_qkv": -8.0}, "clip_qkv is -8; it must be above 0, or null"},
+		{"GptOssForCausalLM", m{"swiglu_limit": -1.0}, "swiglu_limit is -1; it must be above 0"},
+		{"GptOssForCausalLM", m{"swiglu_alpha": 1.0}, "swiglu_alpha 1"},
 		{"GraniteMoeSharedForCausalLM", m{"shared_intermediate_size": -1}, "the shared expert of layer 0 is -1 wide"},
 	} {
 		if _, err := parse(c.class, c.change); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s with %v: %v, want %q", c.class, c.change, err, c.want)
 		}
+	}
+	gptOSS, err := parse("GptOssForCausalLM", m{"swiglu_limit": 3.0})
+	if err != nil || gptOSS.Layers[0].Activation != "clamped_swiglu 3" {
+		t.Errorf("gpt-oss with another limit: %+v, %v", gptOSS.Layers, err)
+	}
+	olmoe, err := parse("OlmoeForCausalLM", m{"clip_qkv": 8.0})
+	if err != nil || olmoe.Layers[0].QKVClip != 8 {
+		t.Errorf("OLMoE with a limit: %+v, %v", olmoe.Layers, err)
 	}
 }
 

@@ -22,9 +22,10 @@ func FuzzParse(f *testing.F) {
 		"{% call(a) m() %}{{ a }}{% endcall %}",
 		"{% filter upper %}a{% endfilter %}", "{{ '%5.2f|%s' % (1.5, 'a') }}", "{{ d['a'].b(c=1, *e, **f) }}",
 		"{% generation %}a{% endgeneration %}",
-		"{{ 2 ** 70 % 10 ** 19 // 3 - 0xffffffffffffffffff }}{{ '{:>+0#30_x}|{0!r:^5}'.format(2 ** 80) }}{{ '%#x' % 10 ** 20 }}",
-		"{{ [{'a': 1}, {'a': 'b'}] | groupby('a') }}{{ range(9) | slice(2) | list }}{{ 'a-b c--d' | wordwrap(3) | pprint }}",
-		"{{ 'Straße ﬁ' | title }}{{ 'ΑΣ'.swapcase() }}{{ d | urlencode }}{{ '<a>&amp;' | striptags }}{{ 1234567 | round(-3) }}",
+		"{{ 2 ** 70 % 10 ** 19 // 3 - 0xffffffffffffffffff }}{{ '{:>+0#30_x}|{0!r:^5}'.format(2 ** 80) }}",
+		"{{ [{'a': 1}, {'a': 'b'}] | groupby('a') }}{{ range(9) | slice(2) }}{{ 'a-b c--d' | wordwrap(3) | pprint }}",
+		"{{ 'Straße ﬁ' | title }}{{ 'ΑΣ'.swapcase() }}{{ d | urlencode }}{{ '<a>&amp;' | striptags }}",
+		"{{ '%#x' % 10 ** 20 }}{{ 1234567 | round(-3) }}",
 	} {
 		f.Add(source)
 	}

@@ -175,8 +175,16 @@ type Activation string
 const (
 	SiLU          Activation = "silu"
 	GELUTanh      Activation = "gelu_tanh"
-	ClampedSwiGLU Activation = "clamped_swiglu"
+	ClampedSwiGLU Activation = "clamped_swiglu" // whose limit is 7, see Clamped
 )
+
+// Clamped is ClampedSwiGLU with a limit.
+func Clamped(limit float64) Activation {
+	if limit == 7 {
+		return ClampedSwiGLU
+	}
+	return Activation(fmt.Sprintf("%s %g", ClampedSwiGLU, limit))
+}
 
 // LlamaLayer is the layer that most decoders have, with differences.
 func (c *Config) LlamaLayer() Layer {

@@ -32,16 +32,21 @@ var names = arch.LlamaNames.With(arch.Names{
 const (
 	window  = 128
 	pattern = 2 // the last layer of so many attends to all
+
+	usualLimit = 7 // of gates and ups
 )
 
 func readJSON(j *arch.JSON, c *arch.Config) error {
 	if err := j.Require("hidden_act", "silu"); err != nil {
 		return err
 	}
-	for key, want := range map[string]float64{"swiglu_limit": 7, "swiglu_alpha": 1.702} {
-		if is := j.Float(key, want); is != want {
-			return arch.Unsupported(fmt.Sprintf("%g is", want), "%s %g", key, is)
-		}
+	const alpha = 1.702
+	if is := j.Float("swiglu_alpha", alpha); is != alpha {
+		return arch.Unsupported(fmt.Sprintf("%g is", alpha), "swiglu_alpha %g", is)
+	}
+	limit := j.Float("swiglu_limit", usualLimit)
+	if limit <= 0 {
+		return fmt.Errorf("swiglu_limit is %g; it must be above 0", limit)
 	}
 	window, sliding, err := j.SlidingWindow(c, window, pattern)
 	if err != nil {
@@ -50,7 +55,7 @@ func readJSON(j *arch.JSON, c *arch.Config) error {
 	if !j.Has("rope_scaling") && !j.Has("rope_parameters") {
 		c.Ropes[arch.FullRope].Scaling = arch.Yarn(32, 4096, false)
 	}
-	setLayers(c, window, sliding, j.Bool("attention_bias", true))
+	setLayers(c, window, sliding, j.Bool("attention_bias", true), limit)
 	mixture := arch.Experts{Count: j.Int("num_local_experts", j.Int("num_experts", 128)),
 		Chosen: j.Int("num_experts_per_tok", 4), Size: c.IntermediateSize, Renormalize: true, Bias: true,
 		Fused: arch.FusedTurns}
@@ -69,7 +74,7 @@ func readMetadata(m *arch.Metadata, c *arch.Config) error {
 		s.Truncate = false // as in the models; the format has no key for it
 	}
 	m.EndsAt(c, "<|call|>") // as generation_config.json says; the format has one key, which is of <|return|>
-	setLayers(c, m.Int("attention.sliding_window", window), sliding, m.HasTensor("blk.0.attn_q.bias"))
+	setLayers(c, m.Int("attention.sliding_window", window), sliding, m.HasTensor("blk.0.attn_q.bias"), usualLimit)
 	if err := m.Experts(c, true); err != nil {
 		return err
 	}
@@ -79,9 +84,9 @@ func readMetadata(m *arch.Metadata, c *arch.Config) error {
 	return nil
 }
 
-func setLayers(c *arch.Config, window int, sliding []bool, bias bool) {
+func setLayers(c *arch.Config, window int, sliding []bool, bias bool, limit float64) {
 	l := c.LlamaLayer()
-	l.QKVBias, l.OBias, l.Sinks, l.Activation = bias, bias, true, arch.ClampedSwiGLU
+	l.QKVBias, l.OBias, l.Sinks, l.Activation = bias, bias, true, arch.Clamped(limit)
 	c.SetLayers(l)
 	c.SlideLayers(window, sliding)
 }
