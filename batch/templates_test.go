@@ -37,7 +37,9 @@ func TestOpenTemplates(t *testing.T) {
 			continue
 		}
 		for tools, want := range map[string]string{"": c.plain, "[]": c.called} {
-			text, err := s.Render(row, &parameter.Set{Tools: parameter.ListJSON(tools)})
+			var set parameter.Set
+			set.Tools = parameter.ListJSON(tools)
+			text, err := s.Render(row, &set)
 			if err != nil {
 				text = err.Error()
 			}
