@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/quire/quire/engine"
+	"github.com/quire/quire/internal/visible"
 	"github.com/quire/quire/promptset"
 )
 
@@ -50,7 +51,7 @@ func (e *equalRows) look(row *promptset.Row, r *engine.Request) {
 	defer e.mu.Unlock()
 	if r.N > 1 && r.Sampling.Greedy() {
 		if e.greedy++; e.greedy == 1 {
-			what := row.Error(fmt.Sprintf("(id %q) n is %d at temperature 0", row.ID, r.N))
+			what := row.Error(fmt.Sprintf("(id %s) n is %d at temperature 0", visible.Quoted(row.ID), r.N))
 			fmt.Fprintf(e.stderr, "warning: %v: all completions of such a row are equal; "+
 				"give n 1, or a temperature above 0\n", what)
 		}
@@ -68,8 +69,8 @@ func (e *equalRows) look(row *promptset.Row, r *engine.Request) {
 			if f.lines {
 				at = "line"
 			}
-			what := row.Error(fmt.Sprintf("(id %q) the id, prompt and parameters are those of %s %s %d",
-				row.ID, f.name, at, first.at))
+			what := row.Error(fmt.Sprintf("(id %s) the id, prompt and parameters are those of %s %s %d",
+				visible.Quoted(row.ID), f.name, at, first.at))
 			fmt.Fprintf(e.stderr, "warning: %v; both have the same completions: "+
 				"give each row an id of its own, or none\n", what)
 		}

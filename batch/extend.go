@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/quire/quire/internal/visible"
 	"github.com/quire/quire/jobstate"
 	"github.com/quire/quire/promptset"
 	"github.com/quire/quire/storage"
@@ -262,8 +263,9 @@ func (j *openedJob) firstRelated(ctx context.Context, had int64) (int64, error) 
 		if is := now.parents[row]; is == parentAmbiguous && parentOf(row) >= 0 {
 			reader := j.reader.Beside()
 			for r := range reader.Range(ctx, row, row+1) {
-				return noRow, endWith(Misused, "%w", r.Error(fmt.Sprintf("(id %q) its parent %q is now the id of a "+
-					"row that was added, too: give that row an id of its own", r.ID, r.Parent.ID)))
+				return noRow, endWith(Misused, "%w", r.Error(fmt.Sprintf("(id %s) its parent %s is now the id of a "+
+					"row that was added, too: give that row an id of its own", visible.Quoted(r.ID),
+					visible.Quoted(r.Parent.ID))))
 			}
 			return noRow, reader.Err()
 		}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/quire/quire/internal/visible"
 	"github.com/quire/quire/promptset"
 )
 
@@ -22,7 +23,7 @@ func (k *kin) failed() bool { return len(k.results) == 1 && k.results[0].Err != 
 // end returns the tokens that a row goes on from: the prompt, and what is wanted of a completion.
 func (k *kin) end(p promptset.Parent) ([]int32, error) {
 	if k.failed() {
-		return nil, fmt.Errorf("parent %q has an error, and there is nothing to go on from", p.ID)
+		return nil, fmt.Errorf("parent %s has an error, and there is nothing to go on from", visible.Quoted(p.ID))
 	}
 	first, last := k.results[0].Generation, k.results[len(k.results)-1].Generation
 	wanted := first
@@ -34,12 +35,12 @@ func (k *kin) end(p promptset.Parent) ([]int32, error) {
 		if last > first {
 			has = fmt.Sprintf("generations %d to %d", first, last)
 		}
-		return nil, fmt.Errorf("parent_generation is %d, and parent %q has %s", wanted, p.ID, has)
+		return nil, fmt.Errorf("parent_generation is %d, and parent %s has %s", wanted, visible.Quoted(p.ID), has)
 	}
 	r := &k.results[wanted-first]
 	if r.Err != "" {
-		return nil, fmt.Errorf("generation %d of parent %q has an error, and there is nothing to go on from", wanted,
-			p.ID)
+		return nil, fmt.Errorf("generation %d of parent %s has an error, and there is nothing to go on from", wanted,
+			visible.Quoted(p.ID))
 	}
 	completion := r.TokenIDs
 	if p.Length != nil {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sort"
 
+	"github.com/quire/quire/internal/visible"
 	"github.com/quire/quire/jobstate"
 	"github.com/quire/quire/promptset"
 )
@@ -21,7 +22,7 @@ const (
 	parentSeveral         // the row has several prompts
 )
 
-// lineage says which row of a job each row goes on from. It takes 8 bytes a row, and while it is made 32 more.
+// lineage says which row of a job each row goes on from. It takes 8 bytes a row, and while it is made about 40 more.
 type lineage struct {
 	parents []int64  // by row
 	named   []uint64 // a bit for each row: others go on from it
@@ -48,11 +49,15 @@ func readLineage(ctx context.Context, r *promptset.Reader, rows int64) (*lineage
 		return nil, nil
 	}
 	reader := r.Beside()
-	ids := make([]namedRow, 0, rows)
+	var given, numbered []namedRow // by ids that they give, and by their numbers
 	var children []namedRow
 	several := map[int64]bool{}
 	for row := range reader.Range(ctx, 0, rows) {
-		ids = append(ids, namedRow{nameOf(row.ID), row.Index})
+		if of := (namedRow{nameOf(row.ID), row.Index}); row.HasID() {
+			given = append(given, of)
+		} else {
+			numbered = append(numbered, of)
+		}
 		if len(row.More) > 0 {
 			several[row.Index] = true
 		}
@@ -66,10 +71,16 @@ func readLineage(ctx context.Context, r *promptset.Reader, rows int64) (*lineage
 	if len(children) == 0 {
 		return nil, nil
 	}
-	slices.SortFunc(ids, func(a, b namedRow) int { return bytes.Compare(a.name[:], b.name[:]) })
+	for _, ids := range [][]namedRow{given, numbered} {
+		slices.SortFunc(ids, func(a, b namedRow) int { return bytes.Compare(a.name[:], b.name[:]) })
+	}
 	l := &lineage{parents: slices.Repeat([]int64{noParent}, int(rows))}
 	for _, c := range children {
-		if l.parents[c.row] = find(ids, c.name); several[l.parents[c.row]] {
+		l.parents[c.row] = find(given, c.name)
+		if l.parents[c.row] == parentMissing { // no row gives that id, and one may have it as its number
+			l.parents[c.row] = find(numbered, c.name)
+		}
+		if several[l.parents[c.row]] {
 			l.parents[c.row] = parentSeveral
 		}
 	}
@@ -127,14 +138,17 @@ func (l *lineage) isNamed(row int64) bool { return l.named[row/64]&(1<<(row%64))
 func (l *lineage) parent(row *promptset.Row) (int64, error) {
 	switch parent := l.parents[row.Index]; parent {
 	case parentMissing:
-		return 0, fmt.Errorf("parent %q is the id of no row of this job; give the id of one, or leave parent out",
-			row.Parent.ID)
+		return 0, fmt.Errorf("parent %s is the id of no row of this job; give the id of one, or leave parent out",
+			visible.Quoted(row.Parent.ID))
 	case parentAmbiguous:
-		return 0, fmt.Errorf("parent %q is the id of several rows; give each of them an id of its own", row.Parent.ID)
+		return 0, fmt.Errorf("parent %s is the id of several rows; give each of them an id of its own",
+			visible.Quoted(row.Parent.ID))
 	case parentSeveral:
-		return 0, fmt.Errorf("parent %q has several prompts; give each a line of its own", row.Parent.ID)
+		return 0, fmt.Errorf("parent %s has several prompts; give each a line of its own",
+			visible.Quoted(row.Parent.ID))
 	case parentCycle:
-		return 0, fmt.Errorf("parent %q goes on from this row itself; leave out a parent of this circle", row.Parent.ID)
+		return 0, fmt.Errorf("parent %s goes on from this row itself; leave out a parent of this circle",
+			visible.Quoted(row.Parent.ID))
 	default:
 		return parent, nil
 	}
@@ -148,9 +162,9 @@ type parentElsewhereError struct {
 }
 
 func (e *parentElsewhereError) Error() string {
-	return e.row.Error(fmt.Sprintf("(id %q) its parent %q, row %d of the job, is in another %s, and processes do not "+
+	return e.row.Error(fmt.Sprintf("(id %s) its parent %s, row %d of the job, is in another %s, and processes do not "+
 		"wait for one another: draw this job with one process, or give `part-rows` so that each row is in the part of "+
-		"its parent", e.row.ID, e.row.Parent.ID, e.parent, e.unit)).Error()
+		"its parent", visible.Quoted(e.row.ID), visible.Quoted(e.row.Parent.ID), e.parent, e.unit)).Error()
 }
 
 // lineage is which row of the job each row goes on from; nil where none does.

@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"strings"
 
+	"github.com/quire/quire/internal/visible"
 	"github.com/quire/quire/parameter"
 	"github.com/quire/quire/promptset"
 )
@@ -84,9 +84,9 @@ func (p *partResults) load(ctx context.Context, part int) (map[int64][]promptset
 	from, to := p.saved.parts.Range(part)
 	done, err, more := next()
 	for row := range p.reader.Range(ctx, from, to) {
-		n, id := p.of(row).N, strings.ToValidUTF8(row.ID, "\uFFFD")
+		n := p.of(row).N
 		var results []promptset.Result
-		for more && err == nil && len(results) < max(n, 1) && done.ID == id {
+		for more && err == nil && len(results) < max(n, 1) && row.IsCalled(done.ID) {
 			if before := len(results) - 1; before >= 0 && done.Generation != results[before].Generation+1 {
 				break // a row that could not be run has one result
 			}
@@ -99,7 +99,7 @@ func (p *partResults) load(ctx context.Context, part int) (map[int64][]promptset
 			return nil, err
 		}
 		if len(results) == 0 {
-			return nil, fmt.Errorf("it has no completions of id %q, row %d of the input", row.ID, row.Index)
+			return nil, fmt.Errorf("it has no completions of id %s, row %d of the input", visible.Quoted(row.ID), row.Index)
 		}
 		if p.wanted(row.Index) {
 			contents[row.Index] = results

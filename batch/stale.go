@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/quire/quire/internal/visible"
 	"github.com/quire/quire/jobstate"
 	"github.com/quire/quire/parameter"
 	"github.com/quire/quire/promptset"
@@ -181,15 +182,23 @@ func (r *staleResults) load(ctx context.Context, number int, note promptset.Part
 		}
 		id := strings.ToValidUTF8(group[0].ID, "\uFFFD")
 		var results []promptset.Result
-		if more && err == nil && done.ID != id && done.Err != "" { // a row with an error may have got its id since
+		// A row with an error may have got its id since.
+		alone := id == "" || more && err == nil && done.ID != id && done.Err != ""
+		if alone && more && err == nil && done.Err != "" {
 			id = done.ID
 		}
 		for more && err == nil && done.ID == id {
+			if last := len(results) - 1; alone && last >= 0 && done.Generation != results[last].Generation+1 {
+				break // of the next row, which may have the same id
+			}
 			if err := r.unchanged(group, done); err != nil {
 				return err
 			}
 			results = append(results, done.Result)
 			done, err, more = next()
+		}
+		if err == nil && len(results) == 0 {
+			return misplaced(group[0], done, more)
 		}
 		g.add(group, results)
 		group = nil
@@ -197,7 +206,7 @@ func (r *staleResults) load(ctx context.Context, number int, note promptset.Part
 	}
 	reader := r.reader.Beside()
 	for row := range reader.Range(ctx, from, to) {
-		if len(group) > 0 && group[0].ID != row.ID {
+		if len(group) > 0 && (group[0].ID != row.ID || row.ID == "") {
 			if err := take(); err != nil {
 				return nil, err
 			}
@@ -210,10 +219,24 @@ func (r *staleResults) load(ctx context.Context, number int, note promptset.Part
 	if err := take(); err != nil {
 		return nil, err
 	}
-	if more || err != nil {
-		return nil, fmt.Errorf("it has other rows than the input (%v)", err)
+	if err != nil {
+		return nil, err
+	}
+	if more {
+		return nil, fmt.Errorf("it has generation %d of id %s after the last of its rows of the input", done.Generation,
+			visible.Quoted(done.ID))
 	}
 	return g.rows, nil
+}
+
+// misplaced is the error for a row that the part does not have at its place, where it has a completion of another row, or
+// none.
+func misplaced(row *promptset.Row, there *promptset.Completion, any bool) error {
+	if !any {
+		return row.Error(fmt.Sprintf("(id %s) is not in it", visible.Quoted(row.ID)))
+	}
+	return row.Error(fmt.Sprintf("(id %s) is where the row with id %s was: give the rows their ids and their order again",
+		visible.Quoted(row.ID), visible.Quoted(there.ID)))
 }
 
 // unchanged wants a completion to be of a row with the columns that it was drawn of.
@@ -226,7 +249,8 @@ func (r *staleResults) unchanged(rows []*promptset.Row, done *promptset.Completi
 			return err
 		}
 	}
-	return rows[0].Error(fmt.Sprintf("(id %q) has completions, and its columns are not what they were", rows[0].ID))
+	return rows[0].Error(fmt.Sprintf("(id %s) has completions, and its columns are not what they were",
+		visible.Quoted(rows[0].ID)))
 }
 
 // grouped are completions by row.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/internal/plural"
+	"github.com/quire/quire/internal/visible"
 	"github.com/quire/quire/promptset"
 	"github.com/quire/quire/queue"
 )
@@ -309,7 +310,7 @@ func rowError(row *promptset.Row, failure string) string {
 	if row.Err != nil && row.Err.Error() == failure {
 		return failure
 	}
-	return row.Error(fmt.Sprintf("(id %s) %s", row.ID, failure)).Error()
+	return row.Error(fmt.Sprintf("(id %s) %s", visible.Cut(row.ID), failure)).Error()
 }
 
 // gaveUp adds the rows that were in flight to the error for a device that goes on failing.
@@ -317,7 +318,7 @@ func (u *unit) gaveUp(err error) error {
 	var names []string
 	rows := u.out.unfinished()
 	for _, p := range rows[:min(len(rows), errorExamples)] {
-		names = append(names, p.row.Error(fmt.Sprintf("(id %s)", p.row.ID)).Error())
+		names = append(names, p.row.Error(fmt.Sprintf("(id %s)", visible.Cut(p.row.ID))).Error())
 	}
 	at := "no row was begun"
 	if len(names) > 0 {

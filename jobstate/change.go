@@ -57,11 +57,8 @@ func (d *Description) Changed(now *Description, c Change) *Description {
 	next := *d
 	next.Settings, next.Inputs = now.Settings, d.Inputs
 	c.SettingsBefore = map[string]any{}
-	was, is := normal(d.Settings), normal(now.Settings)
-	for name := range union(was, is) {
-		if was[name] != is[name] {
-			c.SettingsBefore[name] = d.Settings[name]
-		}
+	for _, name := range now.Settings.differing(d.Settings) {
+		c.SettingsBefore[name] = d.Settings[name]
 	}
 	if !SameInputs(now.Inputs, d.Inputs) {
 		c.InputsBefore, next.Inputs = d.Inputs, slices.Clone(now.Inputs)

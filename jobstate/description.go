@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 )
@@ -15,8 +14,8 @@ type Description struct {
 	OutputVersion int    `json:"output_version"`
 	Model         string `json:"model_fingerprint"`
 	// Settings were given by the user, or follow from what was.
-	Settings map[string]any `json:"settings"`
-	Inputs   []Input        `json:"inputs"`
+	Settings Settings `json:"settings"`
+	Inputs   []Input  `json:"inputs"`
 	// Settled was found when the job began, from the model and the machine, where the user left it open; whoever goes
 	// on with the job takes it from here. It does not tell jobs apart.
 	Settled map[string]any `json:"settled,omitempty"`
@@ -78,11 +77,8 @@ func (d *Description) Differences(was *Description) []string {
 	if d.Model != was.Model {
 		differ("the model's files are not the same (fingerprint %.12s, was %.12s)", d.Model, was.Model)
 	}
-	now, then := normal(d.Settings), normal(was.Settings)
-	for _, name := range slices.Sorted(maps.Keys(union(now, then))) {
-		if now[name] != then[name] {
-			differ("%s is %s, was %s", name, orNothing(now[name]), orNothing(then[name]))
-		}
+	for _, name := range d.Settings.differing(was.Settings) {
+		differ("%s is %s, was %s", name, orNothing(d.Settings.text(name)), orNothing(was.Settings.text(name)))
 	}
 	inputs := d.inputDifferences(was)
 	if more := len(inputs) - manyInputs; more > 0 {
@@ -167,25 +163,6 @@ func (d *Description) inputDifferences(of *Description) (out []string) {
 	if len(out) == 0 {
 		differ("the inputs are in another order")
 	}
-	return out
-}
-
-// normal writes each setting as JSON, which tells them apart however they were made.
-func normal(settings map[string]any) map[string]string {
-	out := map[string]string{}
-	for name, v := range settings {
-		b, err := json.Marshal(v)
-		if err != nil {
-			b = fmt.Appendf(nil, "%v", v)
-		}
-		out[name] = string(b)
-	}
-	return out
-}
-
-func union(a, b map[string]string) map[string]string {
-	out := maps.Clone(a)
-	maps.Copy(out, b)
 	return out
 }
 

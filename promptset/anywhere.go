@@ -130,10 +130,19 @@ func remoteFolder(ctx context.Context, folder string) (files []string, err error
 		return nil, fileError(folder, "cannot list it", err)
 	}
 	root := strings.TrimPrefix(strings.TrimSuffix(storage.Path(folder), "/")+"/", "/")
-	var names []string
+	var names, outputs []string
 	urls := map[string]string{}
+	all := make([]string, len(below))
+	for i, info := range below {
+		all[i] = strings.TrimPrefix(storage.Path(info.Name), root)
+	}
+	isOutput := outputsAmong(all)
 	for _, info := range below {
 		rel := strings.TrimPrefix(storage.Path(info.Name), root)
+		if output := isOutput(rel); output != "" {
+			outputs = append(outputs, strings.TrimSuffix(storage.Redact(folder), "/")+"/"+output)
+			continue
+		}
 		hidden := slices.ContainsFunc(strings.Split(rel, "/"), func(element string) bool {
 			return element != "" && (element[0] == '.' || element[0] == '_')
 		})
@@ -161,8 +170,30 @@ func remoteFolder(ctx context.Context, folder string) (files []string, err error
 		files = append(files, urls[name])
 	}
 	if len(files) == 0 {
-		return nil, &FileError{File: storage.Redact(folder), What: "the folder has no files named " +
-			listExtensions(), Missing: true}
+		return nil, noFiles(storage.Redact(folder), outputs)
 	}
 	return files, nil
+}
+
+// outputsAmong finds the outputs of jobs among paths below a folder. It returns a function that returns the output which
+// a path is in, "" for none.
+func outputsAmong(paths []string) func(path string) string {
+	outputs := map[string]bool{}
+	for _, p := range paths {
+		elements := strings.Split(p, "/")
+		for i := 1; i < len(elements); i++ {
+			if slices.Contains(outputMarks, elements[i]) {
+				outputs[strings.Join(elements[:i], "/")] = true
+				break
+			}
+		}
+	}
+	return func(p string) string {
+		for dir := path.Dir(p); dir != "." && dir != "/"; dir = path.Dir(dir) {
+			if outputs[dir] {
+				return dir
+			}
+		}
+		return ""
+	}
 }

@@ -62,7 +62,7 @@ func TestCSVToOutputs(t *testing.T) {
 	_, root, out := parsed(t, filepath.Join(complete(t, r, WriterOptions{}, 1), "part-00000.parquet"))
 	for name, expect := range map[string]string{
 		"note": `null "" null null null "n" "n" "7"`, "temperature": "0.5 null null null null null 1 1.5",
-		"id":   `"007" "x" "2" "3" "4" "h" "6" "last"`,
+		"id":   `"007" "x" "" "" "" "h" "6" "last"`,
 		"stop": `["a","b"] ["."] null null null null ["3"] ["x"]`,
 	} {
 		want(t, name, strings.Join(column(root, out, name), " "), expect)

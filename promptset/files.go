@@ -33,9 +33,9 @@ type File interface {
 }
 
 // LocalFiles are the files of the machine. A folder stands for the files in it and the folders below whose names tell
-// a format (.parquet, .jsonl.gz, .csv, ...), without those whose name starts with a dot or an underscore. Links to folders
-// are followed, and no folder is read twice. Of a data set that datasets.save_to_disk saved it stands for the files that
-// its state.json names, in their order.
+// a format (.parquet, .jsonl.gz, .csv, ...), without those whose name starts with a dot or an underscore, and without
+// the output folders of jobs below it. Links to folders are followed, and no folder is read twice. Of a data set that
+// datasets.save_to_disk saved it stands for the files that its state.json names, in their order.
 var LocalFiles Files = localFiles{}
 
 type localFiles struct{}
@@ -102,7 +102,17 @@ func (localFiles) Expand(_ context.Context, path string) (files []string, err er
 
 // folder gives the prompt files below a folder to add.
 func folder(root string, add func(string)) error {
-	found, err := storage.Walk(root, isInput)
+	var outputs []string
+	found, err := storage.Walk(root, func(path string, d fs.DirEntry) bool {
+		if !isInput(path, d) {
+			return false
+		}
+		if d.IsDir() && isOutput(path) {
+			outputs = append(outputs, path)
+			return false
+		}
+		return true
+	})
 	if err != nil {
 		return &FileError{File: root, What: "cannot list it", Err: err}
 	}
@@ -125,8 +135,7 @@ func folder(root string, add func(string)) error {
 		return err
 	}
 	if len(files) == 0 {
-		return &FileError{File: root, What: "the folder has no files named " + listExtensions(),
-			Missing: true}
+		return noFiles(root, outputs)
 	}
 	for _, name := range files {
 		add(filepath.Join(root, name))
@@ -145,6 +154,28 @@ func isInput(path string, d fs.DirEntry) bool {
 		return true
 	}
 	return d.Type()&fs.ModeSymlink != 0 && filepath.Ext(name) == ""
+}
+
+// isOutput reports whether a folder is the output of a job.
+func isOutput(dir string) bool {
+	for _, name := range outputMarks {
+		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// outputMarks are what the output folder of a job has, and nothing else.
+var outputMarks = []string{jobFolder, MetaName}
+
+// noFiles is the error for a folder without prompt files, below which there are these outputs of jobs.
+func noFiles(root string, outputs []string) error {
+	what := "the folder has no files named " + listExtensions()
+	if len(outputs) > 0 {
+		what += "; outputs of jobs below it, such as " + outputs[0] + ", are read if they are named themselves"
+	}
+	return &FileError{File: root, What: what, Missing: true}
 }
 
 // watched remembers that reading a file failed, as opposed to what was read being wrong.

@@ -39,7 +39,8 @@ func rows(t testing.TB, r *Reader) []*Row {
 	t.Helper()
 	var out []*Row
 	for row := range r.Rows(context.Background()) {
-		if row.Index != int64(len(out)) || row.ID == "" || (row.Err == nil) != (row.Kind != KindNone) {
+		if row.Index != int64(len(out)) || row.ID == "" && !row.lostID ||
+			row.lostID && row.Err == nil || (row.Err == nil) != (row.Kind != KindNone) {
 			t.Fatalf("row %d has index %d, id %q, kind %v, error %v", len(out), row.Index, row.ID, row.Kind, row.Err)
 		}
 		out = append(out, row)

@@ -77,6 +77,31 @@ func membersOf(object json.RawMessage) ([]member, error) {
 	return out, nil
 }
 
+// idIn returns the id that an object has under a key, if it can be read although the object is damaged: it stands before
+// the damage, and once. Otherwise it is empty.
+func idIn(object []byte, key string) (id string) {
+	d := json.NewDecoder(bytes.NewReader(object))
+	if start, err := d.Token(); err != nil || start != json.Delim('{') {
+		return ""
+	}
+	for found := false; d.More(); {
+		t, err := d.Token()
+		name, isKey := t.(string)
+		var raw json.RawMessage
+		if err != nil || !isKey || d.Decode(&raw) != nil {
+			break
+		}
+		if name != key {
+			continue
+		}
+		if found || isNullJSON(raw) || !utf8.Valid(raw) || loneSurrogate(raw) || !decodeID(raw, &id) {
+			return ""
+		}
+		found = true
+	}
+	return id
+}
+
 // loneSurrogate says whether JSON text has a \u escape of half a character.
 func loneSurrogate(b []byte) bool {
 	if !bytes.Contains(b, []byte(`\u`)) {
@@ -139,6 +164,7 @@ func (r *Row) decodeJSON(object []member, m *Mapping) (given []string) {
 		}
 		r.blame(key, openai.CodeInvalidValue, func() {
 			if !r.decodeKnown(name, raw) {
+				r.lostID = r.lostID || name == idName
 				r.mistyped("%s is %s; it must be %s", key, kindJSON(raw), wanted(name))
 			}
 		})
@@ -181,7 +207,7 @@ func (r *Row) decodeKnown(name string, raw json.RawMessage) bool {
 			}
 			r.token(v.i)
 		}
-	case "id":
+	case idName:
 		return decodeID(raw, &r.ID)
 	case parentName:
 		return decodeID(raw, &r.Parent.ID)

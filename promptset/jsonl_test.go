@@ -118,7 +118,7 @@ func TestJSONLToParquet(t *testing.T) {
 		"big": "12345678901234567890 null null null",
 		"mix": `1 "s" null null`, "ok": "null true null null", "input_text": `null "mine" null null`,
 		"n":    "null null null null",
-		"late": "null null null [[1],[2]]", "id": `"a" "1" "2" "3"`, "finish_reason": `"stop" "stop" "error" "error"`,
+		"late": "null null null [[1],[2]]", "id": `"a" "1" "" "3"`, "finish_reason": `"stop" "stop" "error" "error"`,
 		"text": `"answer to a" "answer to 1" null null`, "token_ids": "[0,7] [1,7] null null",
 	} {
 		want(t, name, strings.Join(column(root, out, name), " "), expect)
@@ -136,7 +136,7 @@ func TestJSONLToJSONL(t *testing.T) {
 	want(t, "rows", text(t, filepath.Join(dir, "part-00000.jsonl")), strings.ReplaceAll(
 		`{"prompt":"one","topic":"x","score":1,"tags":["p","q"],"meta":{"k":[1,2]},"big":12345678901234567890,"mix":1,"id":"a","generation":0,"text":"answer to a","token_ids":[0,7],"logprobs":[-0.5,-0.25],"finish_reason":"stop","prompt_tokens":3,"completion_tokens":2,"error":null}
 {"topic":null,"prompt":"two \u00e9","score":2.5,"tags":[],"meta":null,"ok":true,"mix":"s","input_text":"mine","id":"1","generation":0,"text":"answer to 1","token_ids":[1,7],"logprobs":[-0.5,-0.25],"finish_reason":"stop","prompt_tokens":3,"completion_tokens":2,"error":null}
-{"id":"2","generation":0,"text":null,"token_ids":null,"logprobs":null,"finish_reason":"error","prompt_tokens":0,"completion_tokens":0,"error":"FILE line 4: JSON syntax error near byte 2: invalid character 'o' in literal null (expecting 'u'); write one JSON object a line"}
+{"id":"","generation":0,"text":null,"token_ids":null,"logprobs":null,"finish_reason":"error","prompt_tokens":0,"completion_tokens":0,"error":"FILE line 4: JSON syntax error near byte 2: invalid character 'o' in literal null (expecting 'u'); write one JSON object a line"}
 {"prompt":"three","n":"many","input_text":null,"late":[[1],[2]],"id":"3","generation":0,"text":null,"token_ids":null,"logprobs":null,"finish_reason":"error","prompt_tokens":0,"completion_tokens":0,"error":"FILE line 5: n is text \"many\"; it must be an integer"}
 `, "FILE", path))
 	want(t, "meta", text(t, filepath.Join(dir, "_meta.json")), "{\n  \"a\": \"b\",\n  \"model\": \"m\"\n}\n")
@@ -299,5 +299,45 @@ func TestJSONLWithoutAName(t *testing.T) {
 		want(t, "rows", len(got), 2)
 		want(t, "id and prompt", got[0].ID+got[0].Prompt, "ax")
 		want(t, "error", strings.Contains(fmt.Sprint(got[1].Err), "requests line "), true)
+	}
+}
+
+// The id of a damaged line is the one that can be read, or none: never another row's.
+func TestIDsOfDamagedRows(t *testing.T) {
+	for line, id := range map[string]string{
+		`{"id":3,"prompt":"x","score":NaN}`:             "3",
+		`{"id":"a","prompt":"x"`:                        "a",
+		`{"id":"\u00e9","prompt":"\ud800"}`:             "é",
+		"{\"prompt\":\"\xff\",\"id\":\"b\"}":            "b",
+		"{\"id\":\"\xff\",\"prompt\":\"b\"}":            "",
+		`{"id":"\ud800","prompt":"b"}`:                  "",
+		`{"prompt":"x","score":NaN,"id":3}`:             "",
+		`{"id":1,"prompt":"x","id":2}`:                  "",
+		`{"id":null,"prompt":"x"`:                       "",
+		`{"id":1.5,"prompt":"x"}`:                       "",
+		`{"id":[1],"prompt":"x"}`:                       "",
+		`{"inner":{"id":7},"prompt":x}`:                 "",
+		`["id", 3]`:                                     "",
+		`{"id":`:                                        "",
+		`{"id":3`:                                       "3",
+		`nonsense`:                                      "",
+		`{"id":18446744073709551615,"prompt":"x","y":}`: "18446744073709551615",
+	} {
+		all := rows(t, open(t, write(t, "x.jsonl", "{\"id\":\"0\",\"prompt\":\"a\"}\n\n"+line+"\n{\"prompt\":\"c\"}\n")))
+		if bad := all[1]; bad.Err == nil || bad.ID != id || !strings.Contains(bad.Err.Error(), "x.jsonl line 3: ") ||
+			bad.HasID() != (id != "") || !bad.IsCalled(id) || !bad.IsCalled("1") || bad.IsCalled("2") {
+			t.Errorf("%s: id %q, want %q; %v", line, bad.ID, id, bad.Err)
+		}
+		if last := all[2]; last.ID != "2" || !last.IsCalled("2") || last.IsCalled("1") {
+			t.Errorf("%s: the row behind it has id %q", line, last.ID)
+		}
+	}
+	for record, id := range map[string]string{
+		"3,\"x\xff\"": "3", "\xff,x": "", "3,x,y": "", "3": "", "3,\"x\" y": "",
+	} {
+		all := rows(t, open(t, write(t, "x.csv", "id,prompt\n0,a\n"+record+"\n")))
+		if bad := all[1]; bad.Err == nil || bad.ID != id || !strings.Contains(bad.Err.Error(), "x.csv line 3: ") {
+			t.Errorf("%q: id %q, want %q; %v", record, bad.ID, id, bad.Err)
+		}
 	}
 }

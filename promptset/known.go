@@ -189,7 +189,7 @@ func (r *Row) finish(given []string, m *Mapping) {
 	default:
 		r.fail("more than one prompt (%s); keep one and leave the others null", strings.Join(given, ", "))
 	}
-	if r.givenID = r.ID != ""; !r.givenID {
+	if r.givenID = r.ID != ""; !r.givenID && !r.lostID {
 		r.ID = strconv.FormatInt(r.Index, 10)
 	}
 	if r.Err != nil {

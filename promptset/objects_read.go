@@ -10,6 +10,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/klauspost/compress/zstd"
 
@@ -158,6 +159,30 @@ func (o *objects) members(row []byte) ([]member, error) {
 	return members(row)
 }
 
+// idIn returns the id in the text of a damaged row; it is empty if it can't be read.
+func (o *objects) idIn(row []byte, key string) (id string) {
+	if o.table == nil {
+		return idIn(row, key)
+	}
+	at := slices.Index(o.table.names, key)
+	fields, err := splitRecord(row, o.delimiter, o.first, o.number)
+	if err != nil || at < 0 || len(fields) != len(o.table.names) || !utf8.ValidString(fields[at].text) {
+		return ""
+	}
+	if raw := o.table.kinds[at].json(fields[at]); isNullJSON(raw) || !decodeID(raw, &id) {
+		return ""
+	}
+	return id
+}
+
+// idKey is the key of a row's id.
+func (s *Source) idKey() string {
+	if s.requests {
+		return openai.Keys[0]
+	}
+	return s.mapping.columnOf(idName)
+}
+
 // rowsOfObjects gives rows of a file, numbered there, to yield. It returns false when yield did.
 func rowsOfObjects(ctx context.Context, in *opened, from, to int64, yield func(*Row) bool) (more bool, err error) {
 	s := in.Source
@@ -204,6 +229,10 @@ func (s *Source) object(o *objects, at, line int64, text []byte, failed error) (
 	}
 	if err != nil {
 		row.blame("", openai.CodeInvalidLine, func() { row.fail("%v", err) })
+		row.lostID = true
+		if row.ID = o.idIn(text, s.idKey()); s.requests {
+			row.request = &request{customID: row.ID}
+		}
 	} else {
 		given = row.decode(s)
 	}

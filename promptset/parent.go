@@ -2,6 +2,9 @@ package promptset
 
 import "math"
 
+// idName is the column that names a row.
+const idName = "id"
+
 // parentName is the column that names the row which a row goes on from.
 const parentName = "parent"
 

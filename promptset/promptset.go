@@ -40,6 +40,8 @@ package promptset
 
 import (
 	"fmt"
+	"strconv"
+	"strings"
 
 	"github.com/parquet-go/parquet-go"
 
@@ -79,11 +81,13 @@ type Overrides struct {
 
 // Row is one prompt. A Row stays valid after the iteration that gave it has gone on.
 type Row struct {
-	Index     int64  // place among all rows of the job, from 0, in the order of the files
-	File      string // the file it comes from
-	FileRow   int64  // place in that file, from 0
-	Line      int64  // its line in a JSONL file, from 1; 0 in a Parquet file
-	ID        string // the id column as text, else Index in decimal; ids may repeat
+	Index   int64  // place among all rows of the job, from 0, in the order of the files
+	File    string // the file it comes from
+	FileRow int64  // place in that file, from 0
+	Line    int64  // its line in a JSONL file, from 1; 0 in a Parquet file
+	// ID is the id column as text, else Index in decimal; ids may repeat. It is empty, as that of no other row is, when
+	// Err says that the id cannot be read.
+	ID        string
 	Kind      Kind
 	Prompt    string
 	Messages  []Message
@@ -101,6 +105,7 @@ type Row struct {
 
 	aliases []alias
 	givenID bool
+	lostID  bool     // the row may have an id, which can't be read
 	made    bool     // Prompt is what a template made
 	request *request // of a line of an OpenAI batch file; nil for other rows
 }
@@ -139,6 +144,13 @@ func (r *Row) PromptTokens(results []Result) (n int) {
 
 // HasID says whether the row gave its id, which others may give too.
 func (r *Row) HasID() bool { return r.givenID }
+
+// IsCalled reports whether an output may have the row under this id. Older versions gave a row whose id cannot be read its
+// number.
+func (r *Row) IsCalled(id string) bool {
+	return id == strings.ToValidUTF8(r.ID, "\uFFFD") || !r.givenID && id == "" ||
+		r.lostID && id == strconv.FormatInt(r.Index, 10)
+}
 
 // RowError says what is wrong with one row and what to do about it.
 type RowError struct {

@@ -9,6 +9,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/quire/quire/internal/visible"
 	"github.com/quire/quire/parameter"
 	"github.com/quire/quire/promptset/openai"
 )
@@ -45,7 +46,7 @@ func (r *Row) decode(s *Source) (given []string) {
 			at = first.file.rowsName() + " " + at
 		}
 		r.blame("custom_id", openai.CodeRepeatedID, func() {
-			r.fail("custom_id %q is that of %s; give each line one of its own", r.request.customID, at)
+			r.fail("custom_id %s is that of %s; give each line one of its own", visible.Quoted(r.request.customID), at)
 		})
 	}
 	return given
@@ -57,6 +58,7 @@ func (r *Row) decodeRequest(m *Mapping) (given []string) {
 	r.ID = line.CustomID
 	r.request = &request{customID: line.CustomID, endpoint: line.URL}
 	if err != nil {
+		r.lostID = line.CustomID == ""
 		r.failWith(err)
 		return nil
 	}

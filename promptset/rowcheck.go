@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/quire/quire/internal/visible"
 )
 
 // WantedRow is what the output is to have of a row of the input: generations First to First+N-1, or one row with an
@@ -51,7 +53,7 @@ func (c *RowCheck) fail(format string, args ...any) {
 // Add takes the next row of the part. After the first problem it only counts.
 func (c *RowCheck) Add(id string, r *Result) {
 	if what := r.wrong(); what != "" {
-		c.fail("generation %d of id %q %s", r.Generation, id, what)
+		c.fail("generation %d of id %s %s", r.Generation, visible.Quoted(id), what)
 	}
 	if c.open && c.goesOn(id, r) {
 		c.count++
@@ -116,31 +118,27 @@ func (c *RowCheck) begin(id string, r *Result) {
 	}
 	if !c.Known() {
 		if c.Summary.Rows >= c.rows {
-			c.fail("it has more than the %d rows of the input that are due: generation %d of id %q is one too many",
-				c.rows,
-				r.Generation, id)
+			c.fail("it has more than the %d rows of the input that are due: generation %d of id %s is one too many",
+				c.rows, r.Generation, visible.Quoted(id))
 		}
 		return
 	}
 	w, ok := c.next()
 	if !ok {
-		c.fail("it has generation %d of id %q after the last of the %d rows of the input that are due", r.Generation,
-			id,
-			c.rows)
+		c.fail("it has generation %d of id %s after the last of the %d rows of the input that are due", r.Generation,
+			visible.Quoted(id), c.rows)
 		return
 	}
 	c.wanted = w
-	want := strings.ToValidUTF8(w.Row.ID, "\uFFFD")
-	unnamed := id == "" && !w.Row.HasID() // the answer to a line without a custom_id
 	switch {
-	case id != want && !unnamed:
-		c.fail("it has generation %d of id %q where row %d of the input is due, with id %q", r.Generation, id,
-			w.Row.Index,
-			want)
+	case !w.Row.IsCalled(id):
+		c.fail("it has generation %d of id %s where row %d of the input is due, with id %s", r.Generation,
+			visible.Quoted(id), w.Row.Index, visible.Quoted(strings.ToValidUTF8(w.Row.ID, "\uFFFD")))
 	case r.Err == "" && w.Row.Err != nil:
-		c.fail("it has a completion of id %q, row %d of the input, which can't be run: %v", id, w.Row.Index, w.Row.Err)
+		c.fail("it has a completion of id %s, row %d of the input, which can't be run: %v", visible.Quoted(id),
+			w.Row.Index, w.Row.Err)
 	case r.Err == "" && r.Generation != w.First:
-		c.fail("generation %d of id %q stands where generation %d is due", r.Generation, id, w.First)
+		c.fail("generation %d of id %s stands where generation %d is due", r.Generation, visible.Quoted(id), w.First)
 	}
 }
 
@@ -158,8 +156,8 @@ func (c *RowCheck) end() {
 	// A row that can't be run has one result, whatever its n.
 	refused := c.count == 1 && c.of[0].Err != ""
 	if c.Known() && c.problem == "" && c.count != c.wanted.N && !refused {
-		c.fail("id %q, row %d of the input, has %d completions, and %d are due", c.id, c.wanted.Row.Index, c.count,
-			c.wanted.N)
+		c.fail("id %s, row %d of the input, has %d completions, and %d are due", visible.Quoted(c.id),
+			c.wanted.Row.Index, c.count, c.wanted.N)
 	}
 	c.of = c.of[:0]
 }
@@ -169,7 +167,7 @@ func (c *RowCheck) Finish() string {
 	c.end()
 	if c.Known() && c.problem == "" {
 		if w, more := c.next(); more {
-			c.fail("it has no completions of id %q, row %d of the input", w.Row.ID, w.Row.Index)
+			c.fail("it has no completions of id %s, row %d of the input", visible.Quoted(w.Row.ID), w.Row.Index)
 		}
 	}
 	return c.problem

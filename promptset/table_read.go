@@ -9,6 +9,7 @@ import (
 	"io"
 	"math"
 	"strconv"
+	"unicode/utf8"
 
 	"github.com/parquet-go/parquet-go"
 
@@ -229,7 +230,7 @@ func (r *groupReader) decodeKnown(row *Row, name string, c *node) {
 		r.messages(row, c)
 	case "prompt_token_ids":
 		r.tokens(row, c)
-	case "id":
+	case idName:
 		row.ID = idOf(row, name, first, c)
 	case parentName:
 		row.Parent.ID = idOf(row, name, first, c)
@@ -248,6 +249,11 @@ func idOf(row *Row, name string, v parquet.Value, c *node) string {
 	case v.IsNull():
 		return ""
 	case v.Kind() == parquet.ByteArray:
+		if name == idName && !utf8.Valid(v.ByteArray()) {
+			row.lostID = true
+			row.text(name, v.ByteArray())
+			return ""
+		}
 		return row.text(name, v.ByteArray())
 	}
 	n := numberOf(v, c.typ)

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/quire/quire/batch"
+	"github.com/quire/quire/internal/stdio"
 	"github.com/quire/quire/vfs"
 )
 
@@ -90,7 +91,7 @@ func usagef(format string, args ...any) error {
 }
 
 func main() {
-	os.Exit(sampleMain(os.Args[1:], &environment{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr,
+	os.Exit(sampleMain(os.Args[1:], &environment{stdin: os.Stdin, stdout: stdio.Stdout(), stderr: os.Stderr,
 		models: batch.RealModels{}, fs: vfs.OS}))
 }
 

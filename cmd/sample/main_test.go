@@ -21,6 +21,7 @@ import (
 	"github.com/quire/quire/batch"
 	"github.com/quire/quire/batch/crew"
 	"github.com/quire/quire/internal/fakeplugin"
+	"github.com/quire/quire/internal/stdio"
 	"github.com/quire/quire/setup"
 	"github.com/quire/quire/vfs"
 )
@@ -37,7 +38,7 @@ func TestMain(m *testing.M) {
 				batch.Timing.EndGrace = 300 * time.Millisecond
 			}
 			checked := &flagChecker{Writer: os.Stderr}
-			code := sampleMain(os.Args[1:], &environment{stdin: os.Stdin, stdout: os.Stdout, stderr: checked,
+			code := sampleMain(os.Args[1:], &environment{stdin: os.Stdin, stdout: stdio.Stdout(), stderr: checked,
 				models: fakeModels{}, fs: vfs.OS})
 			if lacked := checked.lacked(os.Args[1:]); lacked != nil {
 				fmt.Fprintf(os.Stderr, "the error names flags that the subcommand lacks: %q\n", lacked)
