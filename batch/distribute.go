@@ -62,7 +62,11 @@ func (t *Task) Distribute(ctx context.Context, units UnitOptions, crew Crew) (re
 	}
 	dir, lock, err := t.lockQueue(ctx)
 	if err != nil {
-		return nil, err
+		saved, err := t.openFinished(ctx, j, err)
+		if err != nil {
+			return nil, err
+		}
+		return t.crewFinished(saved, j, started)
 	}
 	defer lock.Close()
 	job, err := t.queueJob(ctx, j, units, tally.Counts{})
@@ -75,11 +79,7 @@ func (t *Task) Distribute(ctx context.Context, units UnitOptions, crew Crew) (re
 	}
 	saved.tellDamaged(t.Messages)
 	if len(saved.missing) == 0 {
-		finished, err := t.alreadyFinished(saved, j.fingerprint, started)
-		if err = errors.Join(err, saved.close()); finished == nil {
-			return nil, err
-		}
-		return &CrewReport{AlreadyFinished: finished}, err
+		return t.crewFinished(saved, j, started)
 	}
 	warnOfInput(t.Messages, j.reader)
 	before := saved.before
@@ -110,6 +110,15 @@ func (t *Task) Distribute(ctx context.Context, units UnitOptions, crew Crew) (re
 	}
 	report.TotalSeconds = time.Since(started).Seconds()
 	return report, report.ending(left, j.parts.Rows, workErr)
+}
+
+// crewFinished says that there is nothing to do.
+func (t *Task) crewFinished(saved *savedJob, j *openedJob, started time.Time) (*CrewReport, error) {
+	finished, err := t.alreadyFinished(saved, j.fingerprint, started)
+	if err = errors.Join(err, saved.close()); finished == nil {
+		return nil, err
+	}
+	return &CrewReport{AlreadyFinished: finished}, err
 }
 
 // lockQueue locks the folder of the job's own queue.

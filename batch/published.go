@@ -99,7 +99,8 @@ func (p *partResults) load(ctx context.Context, part int) (map[int64][]promptset
 			return nil, err
 		}
 		if len(results) == 0 {
-			return nil, fmt.Errorf("it has no completions of id %s, row %d of the input", visible.Quoted(row.ID), row.Index)
+			return nil, fmt.Errorf("it has no completions of id %s, row %d of the input", visible.Quoted(row.ID),
+				row.Index)
 		}
 		if p.wanted(row.Index) {
 			contents[row.Index] = results

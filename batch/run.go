@@ -16,7 +16,6 @@ import (
 	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/jobstate"
 	"github.com/quire/quire/promptset"
-	"github.com/quire/quire/storage"
 )
 
 // Run does a job: see [Task.Run].
@@ -96,7 +95,10 @@ func (t *Task) openSavedPatiently(ctx context.Context, job *openedJob) (saved *s
 		saved, err = t.openSaved(ctx, job.parts, job.description)
 		return err
 	})
-	return saved, err
+	if err != nil {
+		return t.openFinished(ctx, job, err)
+	}
+	return saved, nil
 }
 
 // openedJob is a job with its inputs, and what is known of its model.
@@ -120,8 +122,8 @@ func (t *Task) openJob(ctx context.Context) (*openedJob, error) {
 	if t.opened != nil {
 		return t.opened, nil
 	}
-	if info, err := os.Stat(t.Output); !storage.IsRemote(t.Output) && err == nil && info.Mode().IsRegular() {
-		return nil, endWith(Misused, "`output` is %s, which is a file: give a folder", t.Output)
+	if err := t.checkOutput(ctx); err != nil {
+		return nil, err
 	}
 	j := &openedJob{}
 	var err error

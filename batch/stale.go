@@ -229,14 +229,14 @@ func (r *staleResults) load(ctx context.Context, number int, note promptset.Part
 	return g.rows, nil
 }
 
-// misplaced is the error for a row that the part does not have at its place, where it has a completion of another row, or
-// none.
+// misplaced is the error for a row that the part does not have at its place, where it has a completion of another row,
+// or none.
 func misplaced(row *promptset.Row, there *promptset.Completion, any bool) error {
 	if !any {
 		return row.Error(fmt.Sprintf("(id %s) is not in it", visible.Quoted(row.ID)))
 	}
-	return row.Error(fmt.Sprintf("(id %s) is where the row with id %s was: give the rows their ids and their order again",
-		visible.Quoted(row.ID), visible.Quoted(there.ID)))
+	return row.Error(fmt.Sprintf("(id %s) is where the row with id %s was: give the rows their ids and their order "+
+		"again", visible.Quoted(row.ID), visible.Quoted(there.ID)))
 }
 
 // unchanged wants a completion to be of a row with the columns that it was drawn of.

@@ -175,8 +175,8 @@ func remoteFolder(ctx context.Context, folder string) (files []string, err error
 	return files, nil
 }
 
-// outputsAmong finds the outputs of jobs among paths below a folder. It returns a function that returns the output which
-// a path is in, "" for none.
+// outputsAmong finds the outputs of jobs among paths below a folder. It returns a function that returns the output
+// which a path is in, "" for none.
 func outputsAmong(paths []string) func(path string) string {
 	outputs := map[string]bool{}
 	for _, p := range paths {

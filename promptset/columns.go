@@ -52,7 +52,7 @@ const tokenColumn = "token_ids"
 
 // columns are the columns of the output, in their order. A new one is an entry here, at the end of those on request.
 var columns = []Column{
-	{Name: "id", Doc: "the row's id, else its number in the input, from 0",
+	{Name: "id", Doc: "the row's id, else its number in the input, from 0; empty if the id can't be read",
 		form: textForm, at: func(o *outputRow) any { return &o.id }},
 	{Name: "generation", Doc: "number of the completion among those of the row, from 0",
 		form: integerForm, at: func(o *outputRow) any { return &o.Generation }},
@@ -216,7 +216,10 @@ func written(requested []string) (all []*Column) {
 // OutputColumns are the names of the columns that an output has after those of the input, in this order, unless
 // [WriterOptions.Exclude] has them. An input column of one of these names is kept as input_<name>, but for id, whose
 // values are the id's.
-var OutputColumns = namesOf(written(nil))
+var OutputColumns = namesOf(always)
+
+// always are the columns that are written without a request.
+var always = written(nil)
 
 func namesOf(columns []*Column) (names []string) {
 	for _, c := range columns {

@@ -72,6 +72,23 @@ func extensionsPattern() string {
 	return strings.Join(all, "|")
 }
 
+// FileStem returns the name of a file without its ending, where that tells a format of inputs or outputs; "" where it
+// tells none, as that of a folder does.
+func FileStem(name string) string {
+	lower := strings.ToLower(name)
+	longest := ""
+	for _, ending := range slices.AppendSeq([]string{".json", ".txt"}, extensions()) {
+		if strings.HasSuffix(lower, ending) && len(ending) > len(longest) {
+			longest = ending
+		}
+	}
+	stem := name[:len(name)-len(longest)]
+	if longest == "" || stem == "" || strings.HasSuffix(stem, "/") {
+		return ""
+	}
+	return stem
+}
+
 // formatOfFile returns the format that a file's name tells: the one with the longest extension, JSONL where none has.
 func formatOfFile(name string) string {
 	found, longest := FormatJSONL, 0

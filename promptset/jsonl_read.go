@@ -77,8 +77,8 @@ func membersOf(object json.RawMessage) ([]member, error) {
 	return out, nil
 }
 
-// idIn returns the id that an object has under a key, if it can be read although the object is damaged: it stands before
-// the damage, and once. Otherwise it is empty.
+// idIn returns the id that an object has under a key, if it can be read although the object is damaged: it stands
+// before the damage, and once. Otherwise it is empty.
 func idIn(object []byte, key string) (id string) {
 	d := json.NewDecoder(bytes.NewReader(object))
 	if start, err := d.Token(); err != nil || start != json.Delim('{') {

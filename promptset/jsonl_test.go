@@ -323,7 +323,7 @@ func TestIDsOfDamagedRows(t *testing.T) {
 		`nonsense`:                                      "",
 		`{"id":18446744073709551615,"prompt":"x","y":}`: "18446744073709551615",
 	} {
-		all := rows(t, open(t, write(t, "x.jsonl", "{\"id\":\"0\",\"prompt\":\"a\"}\n\n"+line+"\n{\"prompt\":\"c\"}\n")))
+		all := rows(t, open(t, write(t, "x.jsonl", `{"id":"0","prompt":"a"}`+"\n\n"+line+"\n"+`{"prompt":"c"}`)))
 		if bad := all[1]; bad.Err == nil || bad.ID != id || !strings.Contains(bad.Err.Error(), "x.jsonl line 3: ") ||
 			bad.HasID() != (id != "") || !bad.IsCalled(id) || !bad.IsCalled("1") || bad.IsCalled("2") {
 			t.Errorf("%s: id %q, want %q; %v", line, bad.ID, id, bad.Err)

@@ -358,16 +358,34 @@ func cutOff(in io.ReaderAt, size int64) bool {
 	return err == nil && last[0] != '\n'
 }
 
-// resultOf takes what the writer added out of a row: the keys from id on, before which are the input's.
+// addedTo returns what the writer added to a row: the columns from id on, before which are the input's. Another program
+// may have written them in another order. They are then those of all columns that have the names, and those on request
+// may be the input's.
+func addedTo[C any](all []C, name func(C) string) (added []C, moved bool) {
+	index := func(in []C, column string) int {
+		return slices.IndexFunc(in, func(c C) bool { return name(c) == column })
+	}
+	added = all[max(0, index(all, idName)):]
+	for _, c := range always {
+		if !c.mayLack && index(added, c.Name) < 0 {
+			return all, true
+		}
+	}
+	return added, false
+}
+
+// resultOf takes what the writer added out of a row.
 func resultOf(all []member) (id string, r *Result, err error) {
 	o := outputRow{Result: &Result{}}
-	ours := all[max(0, slices.IndexFunc(all, func(m member) bool { return m.key == columns[0].Name })):]
+	ours, moved := addedTo(all, func(m member) string { return m.key })
 	for c := range Columns() {
 		i := slices.IndexFunc(ours, func(m member) bool { return m.key == c.Name })
 		switch {
+		case i >= 0 && c.Name == idName && decodeID(ours[i].raw, &o.id): // a number, in the hands of data frames
 		case i >= 0 && c.derived && isNullJSON(ours[i].raw): // or a number that JSON does not have
 		case i >= 0:
-			if c.read(&o, func(at any) error { return c.form.setJSON(at, ours[i].raw) }) != nil {
+			if c.read(&o, func(at any) error { return c.form.setJSON(at, ours[i].raw) }) != nil &&
+				!(moved && c.OnRequest) {
 				return "", nil, fmt.Errorf("%s is %s", c.Name, kindJSON(ours[i].raw))
 			}
 		case c.Name == tokenColumn:
@@ -419,16 +437,16 @@ func metaOf(file *parquet.File) map[string]string {
 	return meta
 }
 
-// resultColumns finds what the writer added, by leaf: the columns from id on, before which are the input's.
+// resultColumns finds what the writer added, by leaf.
 func resultColumns(root *node) (found []*Column, err error) {
-	ours := root.fields[max(0, slices.IndexFunc(root.fields, func(n *node) bool { return n.name == columns[0].Name })):]
+	ours, moved := addedTo(root.fields, func(n *node) string { return n.name })
 	found = make([]*Column, root.leaves)
 	for c := range Columns() {
 		i := slices.IndexFunc(ours, func(n *node) bool { return n.name == c.Name })
 		switch {
 		case i < 0 && !c.OnRequest && !c.mayLack:
 			return nil, fmt.Errorf("it has no column %s", c.Name)
-		case i < 0:
+		case i < 0, moved && c.OnRequest && !c.form.fits(ours[i]):
 		case !c.form.fits(ours[i]):
 			return nil, fmt.Errorf("its column %s is %s", c.Name, ours[i].describe())
 		default:

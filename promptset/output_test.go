@@ -1,6 +1,7 @@
 package promptset
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -362,4 +363,47 @@ func TestRowCheck(t *testing.T) {
 			t.Fatalf("nothing is wrong with %v of %v", broken, due)
 		}
 	})
+}
+
+// Keys in any order, as jq and data frames write them, are read as they were; other lines are named by their numbers.
+func TestOutputInAnotherOrder(t *testing.T) {
+	r := open(t, write(t, "in.jsonl", `{"id":7,"prompt":"a","reasoning":5,"text":"mine","top_ids":"x"}`+"\n"+
+		`{"prompt":"b","text":"yours"}`+"\n"))
+	part := text(t, filepath.Join(complete(t, r, WriterOptions{Format: FormatJSONL}, 2), "part-00000.jsonl"))
+	read := func(t interface{ Fatal(...any) }, text string) (all []string, err error) {
+		_, err = readPart(FormatJSONL, strings.NewReader(text), int64(len(text)), func(c *Completion) error {
+			all = append(all, printed(c.ID, &c.Result, false)+c.Prompt())
+			return nil
+		})
+		return all, err
+	}
+	want, err := read(t, part)
+	if err != nil || len(want) != 4 {
+		t.Fatal(want, err)
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		var moved strings.Builder
+		for line := range strings.Lines(part) {
+			all, err := members([]byte(strings.TrimSpace(line)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var pairs []string
+			for _, m := range rapid.Permutation(all).Draw(t, "keys") {
+				if m.key == "id" && rapid.Bool().Draw(t, "number") {
+					m.raw = bytes.Trim(m.raw, `"`)
+				}
+				pairs = append(pairs, fmt.Sprintf("%q:%s", m.key, m.raw))
+			}
+			moved.WriteString("{" + strings.Join(pairs, ",") + "}\n")
+		}
+		if got, err := read(t, moved.String()); err != nil || !slices.Equal(got, want) {
+			t.Fatalf("%v\ngot  %q\nwant %q\nof\n%s", err, got, want, moved.String())
+		}
+	})
+	lines := strings.SplitAfter(part, "\n")
+	lines[1] = "\n\n" + strings.Replace(lines[1], `"generation"`, `"generations"`, 1)
+	if _, err := read(t, strings.Join(lines, "")); err == nil || err.Error() != "line 4: generation is missing" {
+		t.Error(err)
+	}
 }

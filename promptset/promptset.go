@@ -145,8 +145,8 @@ func (r *Row) PromptTokens(results []Result) (n int) {
 // HasID says whether the row gave its id, which others may give too.
 func (r *Row) HasID() bool { return r.givenID }
 
-// IsCalled reports whether an output may have the row under this id. Older versions gave a row whose id cannot be read its
-// number.
+// IsCalled reports whether an output may have the row under this id. Older versions gave a row whose id cannot be read
+// its number.
 func (r *Row) IsCalled(id string) bool {
 	return id == strings.ToValidUTF8(r.ID, "\uFFFD") || !r.givenID && id == "" ||
 		r.lostID && id == strconv.FormatInt(r.Index, 10)

@@ -50,7 +50,7 @@ func (t *table) rows(ctx context.Context, in *opened, groups []group, from, to i
 			if w, ok := in.file.(*watched); ok && w.err != nil {
 				return false, w.err
 			}
-			row := &Row{Index: in.base + at, File: t.name, FileRow: at, layout: l}
+			row := &Row{Index: in.base + at, File: t.name, FileRow: at, layout: l, lostID: true}
 			row.fail("%s cannot be read from here on: %v; write the file anew", g.what, err)
 			row.finish(nil, t.mapping)
 			if ctx.Err() != nil || !yield(row) {

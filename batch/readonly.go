@@ -1,0 +1,29 @@
+package batch
+
+import (
+	"context"
+
+	"github.com/quire/quire/vfs"
+)
+
+// openFinished opens a finished job whose folder could not be locked because it is read-only. cause is the error of
+// that, and it is returned for a job which is not finished.
+func (t *Task) openFinished(ctx context.Context, j *openedJob, cause error) (*savedJob, error) {
+	if t.New || !vfs.IsReadOnly(cause) {
+		return nil, cause
+	}
+	files := t.FS
+	t.FS = vfs.ReadOnly(files)
+	saved, err := t.openSaved(ctx, j.parts, j.description)
+	t.FS = files
+	switch {
+	case vfs.IsReadOnly(err):
+		return nil, cause
+	case err != nil: // what is wrong with the job there
+		return nil, err
+	case len(saved.missing) > 0 || saved.next != nil:
+		_ = saved.close() // nothing is open
+		return nil, cause
+	}
+	return saved, nil
+}

@@ -1,0 +1,34 @@
+package visible
+
+import (
+	"strconv"
+	"unicode/utf8"
+)
+
+// most is the longest text that [Quoted] and [Cut] show, in bytes.
+const most = 200
+
+// Quoted returns s in quotes, cut if it is long: ids and other values of rows, which may have any length, in messages.
+func Quoted(s string) string {
+	if len(s) <= most {
+		return strconv.Quote(s)
+	}
+	return strconv.Quote(start(s)) + "..."
+}
+
+// Cut is Quoted without quotes.
+func Cut(s string) string {
+	if len(s) <= most {
+		return s
+	}
+	return start(s) + "..."
+}
+
+// start is the start of a long text, without a part of a character at its end.
+func start(s string) string {
+	end := most
+	for end > 0 && !utf8.RuneStart(s[end]) {
+		end--
+	}
+	return s[:end]
+}
