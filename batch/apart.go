@@ -8,6 +8,7 @@ import (
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/parameter"
 	"github.com/quire/quire/promptset"
+	"github.com/quire/quire/tokenizer"
 )
 
 // Columns of completions that are taken apart.
@@ -125,6 +126,24 @@ func (a *apart) take(r *promptset.Result, row *promptset.Row, request *engine.Re
 	if len(p.ToolCalls) > 0 && r.FinishReason == string(engine.FinishStop) {
 		r.FinishReason = "tool_calls"
 	}
+}
+
+// withMarks returns the text of a completion with those of marks that the text lacks: special tokens, and the token
+// that ended the completion.
+func withMarks(tok *tokenizer.Tokenizer, tokens []int32, text string, marks []string) string {
+	keep, ending := map[int32]bool{}, ""
+	for _, mark := range marks {
+		id, ok := tok.ID(mark)
+		if ok && tok.IsSpecial(id) {
+			keep[id] = true
+		} else if n := len(tokens); ok && n > 0 && id == tokens[n-1] && tok.Decode(tokens[:n-1], true) == text {
+			ending = mark
+		}
+	}
+	if len(keep) > 0 {
+		text = tok.Mark(tokens, text, keep)
+	}
+	return text + ending
 }
 
 // thinks says that a completion begins within reasoning: the prompt ends with its opening, or within a message that has

@@ -3,7 +3,6 @@ package batch
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"math"
 	"regexp"
 	"slices"
@@ -99,10 +98,11 @@ type withoutEngine struct {
 
 func (w withoutEngine) Plan() engine.Plan { return w.plan }
 
-// Check reads all rows of the job, makes their requests, and says what they come to. It opens no engine: what only the
-// engine finds, such as a grammar that takes too much memory, is not found. With tokensPerSecond it says how long
-// drawing takes at most; 0 is the rate of like, if that has one. With like, which may be nil, it says what to expect.
-// The error is of outcome [Partial] where rows have errors.
+// Check reads all rows of the job, makes their requests, and says what they come to. It opens no device: what only
+// drawing finds, such as a completion whose structure takes too much memory, is not found.
+//
+// With tokensPerSecond it says how long drawing takes at most; 0 is the rate of like, if that has one. With like, which
+// may be nil, it says what to expect. The error is of outcome [Partial] where rows have errors.
 func (t *Task) Check(ctx context.Context, tokensPerSecond float64, like *Earlier) (*CheckReport, error) {
 	remove, err := t.copyStandard(ctx)
 	if err != nil {
@@ -128,8 +128,11 @@ func (t *Task) Check(ctx context.Context, tokensPerSecond float64, like *Earlier
 		s.Sampler = withoutEngine{plan: t.planWithoutEngine(s, job.dtype)}
 	}
 	report.MaxModelLen, report.KVBytesPerToken = s.Plan().MaxModelLen, s.Plan().KVBytesPerToken
-	c := &rowsCheck{report: report, kinds: map[string]*KindOfErrors{}, seen: like.seen(),
+	c := &rowsCheck{report: report, kinds: map[string]*KindOfErrors{}, seen: like.seen(), check: s.Check,
 		builder: &requestBuilder{task: t, session: s, common: &commonPrefix{}, equal: newEqualRows(t.Messages)}}
+	if c.lineage, err = job.lineage(ctx); err != nil {
+		return nil, err
+	}
 	warnOfInput(t.Messages, job.reader)
 	for row := range job.reader.Range(ctx, 0, job.parts.Rows) {
 		c.add(row)
@@ -156,6 +159,8 @@ func (t *Task) planWithoutEngine(s *Session, own dtypes.DType) engine.Plan {
 type rowsCheck struct {
 	report  *CheckReport
 	builder *requestBuilder
+	check   func(*engine.Request) error // the engine's, nil where it is not known
+	lineage *lineage                    // nil where no row goes on from another one
 	kinds   map[string]*KindOfErrors
 	lengths []int32      // of prompts
 	tokens  int64        // of sequences that end at their limits
@@ -167,18 +172,19 @@ type rowsCheck struct {
 func (c *rowsCheck) add(row *promptset.Row) {
 	r := c.report
 	r.Rows++
+	var parent *kin
 	if row.Err == nil && row.Parent.ID != "" {
 		if r.Following++; row.Kind == promptset.KindNone {
-			r.Completions += int64(c.builder.parameters(row).N)
-			return
+			parent = unknownParent
 		}
 	}
-	requests, err := c.builder.requests(row, nil)
-	if err == nil {
-		err = c.fit(requests)
-	}
+	requests, err := c.requests(row, parent)
 	if err != nil {
 		c.fail(row, err)
+		return
+	}
+	if parent != nil {
+		r.Completions += int64(c.builder.parameters(row).N)
 		return
 	}
 	for _, q := range requests {
@@ -199,18 +205,28 @@ func (c *rowsCheck) add(row *promptset.Row) {
 	}
 }
 
-// fit looks for prompts that the model cannot take, as the engine does.
-func (c *rowsCheck) fit(requests []*engine.Request) error {
-	for _, q := range requests {
-		switch most := c.report.MaxModelLen; {
-		case len(q.Tokens) == 0:
-			return engine.ErrEmptyPrompt
-		case most > 0 && len(q.Tokens) >= most:
-			return fmt.Errorf("%w: it has %d tokens, and `max-model-len` is %d", engine.ErrPromptTooLong, len(q.Tokens),
-				most)
+// unknownParent stands for a parent whose tokens are not known before it is drawn.
+var unknownParent = &kin{prompt: []int32{0}, results: []promptset.Result{{}}}
+
+// requests returns the requests of a row, or what a run finds wrong with it.
+func (c *rowsCheck) requests(row *promptset.Row, parent *kin) ([]*engine.Request, error) {
+	if c.lineage != nil && row.Err == nil {
+		if _, err := c.lineage.parent(row); err != nil {
+			return nil, err
 		}
 	}
-	return nil
+	if parent != nil {
+		whole := *row
+		whole.Parent.Generation, whole.Parent.Length = nil, nil
+		row = &whole
+	}
+	requests, err := c.builder.requests(row, parent)
+	for _, q := range requests {
+		if err == nil && c.check != nil {
+			err = c.check(q)
+		}
+	}
+	return requests, err
 }
 
 // particular is what errors of a kind differ by.

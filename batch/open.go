@@ -63,6 +63,7 @@ func (RealModels) Open(ctx context.Context, o *Task) (*Session, error) {
 		return fail(err)
 	}
 	if o.TextOnly {
+		s.Check = engine.NewChecker(o.programConfig(model, tok)).Check
 		return s, nil
 	}
 	if err := s.openEngine(ctx, o, model, tok, func(c func()) { closers = append(closers, c) }); err != nil {
@@ -254,18 +255,7 @@ func (s *Session) openText(o *Task, model *models.Checkpoint) (*tokenizer.Tokeni
 	}
 	s.Encode, s.TokenText, s.Token = tok.Encode, tok.TokenText, tok.ID
 	s.Decode = func(tokens []int32) string { return tok.Decode(tokens, false) }
-	s.Mark = func(tokens []int32, text string, marks []string) string {
-		keep := map[int32]bool{}
-		for _, mark := range marks {
-			if id, ok := tok.ID(mark); ok && tok.IsSpecial(id) {
-				keep[id] = true
-			}
-		}
-		if len(keep) == 0 {
-			return text
-		}
-		return tok.Mark(tokens, text, keep)
-	}
+	s.Mark = func(tokens []int32, text string, marks []string) string { return withMarks(tok, tokens, text, marks) }
 	switch o.ChatTemplate {
 	case TemplateNone:
 		s.NoTemplate = errors.New("messages need a chat template, and `chat-template` is none")
@@ -303,6 +293,7 @@ func (s *Session) openTemplates(o *Task, tok *tokenizer.Tokenizer, template, wit
 			turns[i] = chat.Message{Role: m.Role, Content: m.Content, Object: []byte(m.Object)}
 		}
 		o := chat.Options{Special: special, Documents: string(by.Documents), Variables: string(by.ChatTemplateKwargs),
+			ReasoningEffort:      by.ReasoningEffort,
 			ContinueFinalMessage: by.ContinueFinalMessage,
 			AddGenerationPrompt:  by.AddGenerationPrompt && !by.ContinueFinalMessage}
 		if by.ToolChoice != "none" {

@@ -71,6 +71,11 @@ func (b *requestBuilder) request(row *promptset.Row, from *kin) (*engine.Request
 		return nil, err
 	}
 	b.common.add(tokens)
+	return b.of(row, &set, tokens)
+}
+
+// of returns the request of a row with the parameters in set, whose prompt is tokens.
+func (b *requestBuilder) of(row *promptset.Row, set *parameter.Set, tokens []int32) (*engine.Request, error) {
 	if over := row.Overrides; over.Sampled != nil && set.Temperature == 0 {
 		return nil, &paramError{fmt.Errorf(
 			"%s is true and the job's temperature is 0, which contradict each other; give the row a temperature",
@@ -79,15 +84,18 @@ func (b *requestBuilder) request(row *promptset.Row, from *kin) (*engine.Request
 	if err := set.Check(row.ParameterName); err != nil {
 		return nil, err
 	}
+	if of := row.CheckBeside(set); of != nil {
+		return nil, &paramError{errors.New(of.What), of.Param, of.Code}
+	}
 	badWords, err := b.badWords(set.BadWords)
 	if err != nil {
 		return nil, err
 	}
-	thinking, err := b.thinking(row, tokens, &set)
+	thinking, err := b.thinking(row, tokens, set)
 	if err != nil {
 		return nil, err
 	}
-	structure, err := b.structure(row, tokens, &set)
+	structure, err := b.structure(row, tokens, set)
 	if err != nil {
 		return nil, err
 	}
@@ -196,7 +204,7 @@ func (b *requestBuilder) render(row *promptset.Row, messages []promptset.Message
 }
 
 // forMessages are the parameters that only rows with messages may give.
-var forMessages = []string{"tools", "chat_template_kwargs", "continue_final_message"}
+var forMessages = []string{"tools", "chat_template_kwargs", "reasoning_effort", "continue_final_message"}
 
 // checkMessages refuses parameters of a row that only its messages could follow.
 func checkMessages(row *promptset.Row) error {

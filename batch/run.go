@@ -149,6 +149,9 @@ func (t *Task) openJob(ctx context.Context) (*openedJob, error) {
 	if err := t.takeGeneration(model.Generation); err != nil {
 		return nil, err
 	}
+	if err := t.checkOwn(ctx); err != nil {
+		return nil, err
+	}
 	t.sayDefaults()
 	j.fingerprint, j.dtype = model.Fingerprint, model.DType
 	t.takeCut(ctx)

@@ -36,7 +36,7 @@ type Session struct {
 	// tokenizer.
 	TokenText promptset.TokenText
 	// Decode returns the text of tokens, with special ones. Mark returns the text of a completion with those of marks
-	// that are special tokens where they stand among its tokens. Both may be nil.
+	// that are special tokens where they stand among its tokens, and with the one that ended it. Both may be nil.
 	Decode func(tokens []int32) string
 	Mark   func(tokens []int32, text string, marks []string) string
 	// Token returns the token that has a text as its name. It may be nil.
@@ -47,6 +47,8 @@ type Session struct {
 	// where there is no template, and then NoTemplate says why.
 	Render     func(messages []promptset.Message, by *parameter.Set) (string, error)
 	NoTemplate error
+	// Check returns the error with which an engine would refuse a request. It is nil where that is not known.
+	Check func(*engine.Request) error
 	// Release gives back all that the session has.
 	Release func()
 }

@@ -179,11 +179,14 @@ func oneOf(field, value string, allowed ...string) error {
 // checkParameters checks the parameters and brings them into their canonical form.
 func checkParameters(set *parameter.Set) error {
 	err := set.Check(func(own string) string { return parameter.Sink(own).Flag })
-	if err == nil {
-		return nil
+	if err != nil {
+		field, problem, _ := strings.Cut(err.Error(), " ")
+		return &FieldError{field, problem}
 	}
-	field, problem, _ := strings.Cut(err.Error(), " ")
-	return &FieldError{field, problem}
+	if err := engine.CheckStructure(set.StructuredOutputs); err != nil {
+		return wrong(structureField(set.StructuredOutputs.Kind), "can't be followed: %v", err)
+	}
+	return nil
 }
 
 // hideParameters takes the parameters off URLs of objects, which may hold what does not belong into logs and outputs.

@@ -109,6 +109,9 @@ func (t *Task) openStream(ctx context.Context) (*streamed, error) {
 	if err := t.takeGeneration(model.Generation); err != nil {
 		return nil, err
 	}
+	if err := t.checkOwn(ctx); err != nil {
+		return nil, err
+	}
 	t.sayDefaults()
 	lines, whole := promptset.NewLines(promptset.StandardInput, t.Input, t.mapping), false
 	columns := t.columnsOf(nil)

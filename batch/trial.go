@@ -45,6 +45,9 @@ func (t *Task) Try(ctx context.Context) (*Trial, error) {
 	if err := t.takeGeneration(model.Generation); err != nil {
 		return nil, err
 	}
+	if err := t.checkOwn(ctx); err != nil {
+		return nil, err
+	}
 	t.sayDefaults()
 	t.sayOpening()
 	session, err := t.Models.Open(ctx, t)

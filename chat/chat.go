@@ -30,6 +30,8 @@ type Options struct {
 	// Special are the texts of special tokens by the names of the template's variables: bos_token, eos_token, pad_token
 	// and others, and the model's own. Variables come before them.
 	Special map[string]string
+	// ReasoningEffort is the variable reasoning_effort, in place of one among Variables; empty for none.
+	ReasoningEffort string
 }
 
 // limits of one Render: far above what any conversation needs.
@@ -151,8 +153,20 @@ func (t *Template) vars(messages any, o Options) (map[string]any, error) {
 				"does", name)
 		}
 	}
-	return vars, t.further(vars, o.Variables)
+	if err := t.further(vars, o.Variables); err != nil {
+		return nil, err
+	}
+	if o.ReasoningEffort != "" && !t.mentions(effortVariable) {
+		return nil, fmt.Errorf("%s is %q, and the chat template has no variable for it; leave it out", effortVariable,
+			o.ReasoningEffort)
+	}
+	if o.ReasoningEffort != "" {
+		vars[effortVariable] = o.ReasoningEffort
+	}
+	return vars, nil
 }
+
+const effortVariable = "reasoning_effort"
 
 // further adds variables of a JSON object.
 func (t *Template) further(vars map[string]any, text string) error {

@@ -16,9 +16,9 @@ const maxLogitBias = 100
 
 // stopTokensOf are the tokens that end a completion of r, each once, those with biases first. The model's own are
 // barred until the completion has min_tokens, even where they do not end it.
-func (e *Engine) stopTokensOf(r *Request) []int32 {
+func (a *admission) stopTokensOf(r *Request) []int32 {
 	tokens := slices.Compact(slices.Sorted(slices.Values(r.StopTokens)))
-	for _, eos := range e.cfg.Model.Config.EOS {
+	for _, eos := range a.cfg.Model.Config.EOS {
 		switch {
 		case slices.Contains(tokens, eos):
 		case !r.IgnoreEOS:
@@ -56,8 +56,8 @@ func stopToken(token int32) int32 {
 
 // stopTokens are the tokens that end a completion of r, those of a row, and the sequences of tokens. Tokens that a row
 // has no room for are sequences.
-func (e *Engine) stopTokens(r *Request) (tokens []int32, sequences [][]int32) {
-	tokens, sequences = e.stopTokensOf(r), slices.Clone(r.StopSequences)
+func (a *admission) stopTokens(r *Request) (tokens []int32, sequences [][]int32) {
+	tokens, sequences = a.stopTokensOf(r), slices.Clone(r.StopSequences)
 	for len(tokens) > device.MaxStopTokens {
 		last := len(tokens) - 1
 		if tokens[last] >= 0 { // the others end nothing
@@ -69,11 +69,11 @@ func (e *Engine) stopTokens(r *Request) (tokens []int32, sequences [][]int32) {
 }
 
 // biasesOf are the biases of the tokens of a request. Stop tokens that a row has no room for are barred by biases.
-func (e *Engine) biasesOf(r *Request) (list []device.Bias) {
+func (a *admission) biasesOf(r *Request) (list []device.Bias) {
 	for _, token := range slices.Sorted(maps.Keys(r.LogitBias)) {
 		list = append(list, device.Bias{Token: token, Value: r.LogitBias[token]})
 	}
-	if all := e.stopTokensOf(r); r.Sampling.MinTokens > 0 && len(all) > device.MaxStopTokens {
+	if all := a.stopTokensOf(r); r.Sampling.MinTokens > 0 && len(all) > device.MaxStopTokens {
 		for _, token := range all[device.MaxStopTokens:] {
 			list = append(list, device.Bias{Token: stopToken(token), Value: sampling.BarredEarly})
 		}
@@ -82,8 +82,8 @@ func (e *Engine) biasesOf(r *Request) (list []device.Bias) {
 }
 
 // checkBiases says what is wrong with the biases of a request.
-func (e *Engine) checkBiases(r *Request) error {
-	vocab := int32(e.cfg.Model.Config.VocabSize)
+func (a *admission) checkBiases(r *Request) error {
+	vocab := int32(a.cfg.Model.Config.VocabSize)
 	for _, token := range slices.Sorted(maps.Keys(r.LogitBias)) {
 		switch bias := float64(r.LogitBias[token]); {
 		case token < 0 || token >= vocab:
@@ -93,8 +93,8 @@ func (e *Engine) checkBiases(r *Request) error {
 				maxLogitBias, maxLogitBias)
 		}
 	}
-	all := e.stopTokensOf(r)
-	if n := len(e.biasesOf(r)); n > device.MaxBiases {
+	all := a.stopTokensOf(r)
+	if n := len(a.biasesOf(r)); n > device.MaxBiases {
 		return invalid("logit_bias", "%d tokens have a bias or are barred by min_tokens, and a row has room for %d: "+
 			"give fewer", n, device.MaxBiases)
 	}

@@ -21,34 +21,34 @@ type breakers struct {
 const mostBreakers = 64
 
 // breakersOf are the breakers of a request with DRY, nil where it has none.
-func (e *Engine) breakersOf(r *Request) (*sampling.Breakers, error) {
-	if s := r.Sampling; s.DRYPenaltyLastN < 0 && e.plan.MaxModelLen > parameter.MaxDRYLastN {
+func (a *admission) breakersOf(r *Request) (*sampling.Breakers, error) {
+	if s := r.Sampling; s.DRYPenaltyLastN < 0 && a.plan.MaxModelLen > parameter.MaxDRYLastN {
 		return nil, invalid("dry_penalty_last_n", "dry_penalty_last_n is -1, which looks at a whole sequence, and "+
 			"one may have %d tokens (see `max-model-len`), but at most %d are looked at: give a number",
-			e.plan.MaxModelLen, parameter.MaxDRYLastN)
+			a.plan.MaxModelLen, parameter.MaxDRYLastN)
 	}
 	if len(r.DRYSequenceBreakers) == 0 && len(r.DRYBreakers) == 0 {
 		return nil, nil
 	}
 	key := fmt.Sprintf("%q %v", r.DRYSequenceBreakers, r.DRYBreakers)
-	e.breakers.mu.Lock()
-	defer e.breakers.mu.Unlock()
-	if b := e.breakers.made[key]; b != nil {
+	a.breakers.mu.Lock()
+	defer a.breakers.mu.Unlock()
+	if b := a.breakers.made[key]; b != nil {
 		return b, nil
 	}
-	made, err := e.newBreakers(r)
+	made, err := a.newBreakers(r)
 	if err != nil {
 		return nil, err
 	}
-	if len(e.breakers.made) >= mostBreakers || e.breakers.made == nil {
-		e.breakers.made = map[string]*sampling.Breakers{}
+	if len(a.breakers.made) >= mostBreakers || a.breakers.made == nil {
+		a.breakers.made = map[string]*sampling.Breakers{}
 	}
-	e.breakers.made[key] = made
+	a.breakers.made[key] = made
 	return made, nil
 }
 
-func (e *Engine) newBreakers(r *Request) (*sampling.Breakers, error) {
-	vocab := int32(e.cfg.Model.Config.VocabSize)
+func (a *admission) newBreakers(r *Request) (*sampling.Breakers, error) {
+	vocab := int32(a.cfg.Model.Config.VocabSize)
 	b := &sampling.Breakers{Classes: make([]uint32, sampling.ClassWords(int(vocab)))}
 	for _, s := range r.DRYBreakers {
 		for _, token := range s {
@@ -63,7 +63,7 @@ func (e *Engine) newBreakers(r *Request) (*sampling.Breakers, error) {
 		}
 	}
 	for _, text := range r.DRYSequenceBreakers {
-		if err := e.addBreakersOf(b, text); err != nil {
+		if err := a.addBreakersOf(b, text); err != nil {
 			return nil, err
 		}
 	}
@@ -72,12 +72,12 @@ func (e *Engine) newBreakers(r *Request) (*sampling.Breakers, error) {
 
 // addBreakersOf adds the tokens that a text is, as llama.cpp has it: each token that has the text within its own, and
 // each that ends with a beginning of it, followed by the tokens of its rest.
-func (e *Engine) addBreakersOf(b *sampling.Breakers, text string) error {
+func (a *admission) addBreakersOf(b *sampling.Breakers, text string) error {
 	refuse := func(format string, args ...any) error {
 		return invalid("dry_sequence_breakers", "dry_sequence_breakers has %q, "+format,
 			append([]any{text}, args...)...)
 	}
-	tok := e.cfg.Tokenizer
+	tok := a.cfg.Tokenizer
 	switch {
 	case tok == nil:
 		return refuse("and the engine has no tokenizer: give tokens in Request.DRYBreakers")
@@ -99,7 +99,7 @@ func (e *Engine) addBreakersOf(b *sampling.Breakers, text string) error {
 	if p, err := tok.Pieces(); err == nil {
 		drop, drops = p.Drop, p.Drops
 	}
-	for token := range int32(min(tok.VocabSize(), e.cfg.Model.Config.VocabSize)) {
+	for token := range int32(min(tok.VocabSize(), a.cfg.Model.Config.VocabSize)) {
 		of := tok.TokenText(token)
 		for k := 0; k < drops && len(of) > 0 && of[0] == drop; k++ { // as the text of one token alone has it
 			of = of[1:]

@@ -25,7 +25,7 @@ func tokenizing(t *testing.T, name string) *Engine {
 		t.Fatal(err)
 	}
 	model := &models.Checkpoint{Config: models.Config{VocabSize: tok.VocabSize()}}
-	return &Engine{cfg: Config{Tokenizer: tok, Model: model}, plan: Plan{MaxModelLen: 1024}}
+	return &Engine{admission: admission{cfg: Config{Tokenizer: tok, Model: model}, plan: Plan{MaxModelLen: 1024}}}
 }
 
 // What DRY takes from logits is what llama.cpp takes, with breakers as texts, which are single tokens or sequences of

@@ -27,7 +27,6 @@ import (
 	"github.com/quire/quire/models"
 	"github.com/quire/quire/models/decoder"
 	"github.com/quire/quire/prefix"
-	"github.com/quire/quire/stopping"
 	"github.com/quire/quire/tokenizer"
 )
 
@@ -118,8 +117,7 @@ type Config struct {
 
 // Engine runs one model on one backend. Run may be called again after it ended, not at the same time.
 type Engine struct {
-	cfg        Config
-	plan       Plan
+	admission
 	graphs     *device.Graphs
 	programs   map[string]*program
 	later      later
@@ -144,9 +142,6 @@ type Engine struct {
 	lock       lock
 	contexts   contexts
 	inStep     *inStep // nil without other processes
-	stops      stops
-	masks      masks
-	breakers   breakers
 	// each call waits until it has all the requests that there is room for; for tests, whose figures it makes the same
 	// each time
 	inOrder bool
@@ -184,7 +179,7 @@ func newEngine(ctx context.Context, cfg Config) (_ *Engine, err error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{cfg: cfg, inStep: together, log: cfg.Log, programs: map[string]*program{},
+	e := &Engine{admission: admission{cfg: cfg}, inStep: together, log: cfg.Log, programs: map[string]*program{},
 		sent: map[string]*sent{}, now: time.Now}
 	if e.log == nil {
 		e.log = slog.New(slog.NewTextHandler(io.Discard, nil))
@@ -205,17 +200,13 @@ func newEngine(ctx context.Context, cfg Config) (_ *Engine, err error) {
 	if cfg.Trace != nil {
 		e.trace = cfg.Trace(cfg.replica)
 	}
-	e.graphs = cfg.graphs(plan)
-	if e.stops.sets = map[string]*stopping.Set{}; e.graphs.Stops != nil {
-		e.stops.states = e.graphs.Stops.Next.Dimensions[0]
-		_, e.stops.pieces = cfg.stopTables()
-	}
-	e.masks = newMasks(cfg, plan.masks)
+	e.plan, e.graphs = plan, cfg.graphs(plan)
+	e.admission.open()
 	programs := e.graphs.Programs()
 	for _, p := range programs {
 		plan.Programs = append(plan.Programs, p.Name)
 	}
-	e.plan, e.prefixSeed = plan, newPrefixSeed(cfg, plan)
+	e.plan.Programs, e.prefixSeed = plan.Programs, newPrefixSeed(cfg, plan)
 	e.swapper = newSwapper(e)
 	e.contexts.byID = map[int32]*heldPage{}
 	if plan.Contexts > 0 {

@@ -15,8 +15,8 @@ import (
 
 // No parameter of a row is left out: fill writes each array of the rows at the place of an entry, and nothing else.
 func TestRowIsFilled(t *testing.T) {
-	e := &Engine{cfg: Config{Model: &models.Checkpoint{Config: models.Config{VocabSize: 10}}},
-		plan: Plan{MaxModelLen: 100, PageSize: 16, Pages: 10, slots: 2, stops: stopping.NewTables(100, 0, 0)}}
+	e := &Engine{admission: admission{cfg: Config{Model: &models.Checkpoint{Config: models.Config{VocabSize: 10}}},
+		plan: Plan{MaxModelLen: 100, PageSize: 16, Pages: 10, slots: 2, stops: stopping.NewTables(100, 0, 0)}}}
 	e.stops.states, e.stops.sets = 100, map[string]*stopping.Set{}
 	r := &Request{ID: "a", Tokens: []int32{1, 2, 3}, N: 1, MaxTokens: 20, StopTokens: []int32{7},
 		StopSequences: [][]int32{{1, 2}}, Leaf: true,
@@ -45,7 +45,7 @@ func TestRowIsFilled(t *testing.T) {
 
 // The model's own tokens bar or end a completion, as ignore_eos and min_tokens say; each token is there once.
 func TestStopTokensOfARequest(t *testing.T) {
-	e := &Engine{cfg: Config{Model: &models.Checkpoint{Config: models.Config{EOS: []int32{2, 9}}}}}
+	e := &admission{cfg: Config{Model: &models.Checkpoint{Config: models.Config{EOS: []int32{2, 9}}}}}
 	for _, c := range []struct {
 		r    Request
 		want []int32

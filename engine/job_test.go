@@ -15,6 +15,7 @@ import (
 
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/internal/testenv"
+	"github.com/quire/quire/models"
 	"github.com/quire/quire/sampling"
 	"github.com/quire/quire/setup"
 	"github.com/quire/quire/tokenizer"
@@ -86,6 +87,11 @@ func TestBadRequests(t *testing.T) {
 	if c := got["good/0"]; c == nil || c.Err != nil || len(c.Tokens) != 4 {
 		t.Errorf("the good one: %+v", c)
 	}
+	checker := engine.NewChecker(engine.Config{Model: &models.Checkpoint{Config: models.Config{VocabSize: 256}},
+		MaxModelLen: 160, StopStates: 256})
+	if err := checker.Check(good); err != nil {
+		t.Errorf("the checker refuses the good one: %v", err)
+	}
 	for name, c := range bad {
 		var d *engine.Completion
 		for _, g := range got {
@@ -96,6 +102,8 @@ func TestBadRequests(t *testing.T) {
 		if d == nil || !errors.Is(d.Err, c.is) || !strings.Contains(d.Err.Error(), c.says) ||
 			d.FinishReason != engine.FinishError {
 			t.Errorf("%s: got %+v, want an error with %q", name, d, c.says)
+		} else if err := checker.Check(d.Request); err == nil || err.Error() != d.Err.Error() {
+			t.Errorf("%s: the checker says %v, and the engine %v", name, err, d.Err)
 		}
 	}
 }
@@ -222,6 +230,7 @@ func TestPlanRefuses(t *testing.T) {
 		"`max-model-len` is 161":     func(c *engine.Config) { c.MaxModelLen = 161 },
 		"does not hold one page":     func(c *engine.Config) { c.KVMemory = 100 },
 		"max-seqs is -1":             func(c *engine.Config) { c.MaxSeqs = -1 },
+		"of memory: give ":           func(c *engine.Config) { c.MaxSeqs = 1 << 34 },
 		`kv is "ring"`:               func(c *engine.Config) { c.KV = "ring" },
 		"`kv` basic keeps 16 rows":   func(c *engine.Config) { c.KV, c.KVMemory = "basic", 1<<10 },
 		"Config.Model and Config.Ba": func(c *engine.Config) { c.Model = nil },

@@ -117,28 +117,28 @@ func newMasks(c Config, sizes device.MaskSizes) masks {
 }
 
 // maskedRequest makes the machines of a request; nil where it has none.
-func (e *Engine) maskedRequest(r *Request) (*maskedRequest, error) {
+func (a *admission) maskedRequest(r *Request) (*maskedRequest, error) {
 	m := &maskedRequest{request: r}
 	if r.Structure != (parameter.Structure{}) {
 		switch {
 		case r.IgnoreEOS:
 			return nil, invalid("ignore_eos", "ignore_eos with a structure: its text must be able to end")
-		case len(e.cfg.Model.Config.EOS) == 0:
+		case len(a.cfg.Model.Config.EOS) == 0:
 			return nil, fmt.Errorf("%w: a structure with a model that has no end-of-sequence token", ErrInvalidRequest)
 		}
-		of := e.masks.machine(keyOf(r.Structure), stopping.OfText, func() (masking.Automaton, error) {
-			v, err := e.masks.vocabulary()
+		of := a.masks.machine(keyOf(r.Structure), stopping.OfText, func() (masking.Automaton, error) {
+			v, err := a.masks.vocabulary()
 			if err != nil {
 				return nil, err
 			}
-			a, err := compileStructure(r.Structure)
+			automaton, err := compileStructure(r.Structure)
 			if err != nil {
 				return nil, err
 			}
-			if e.masks.bound > 0 {
-				a.Bound(e.masks.bound)
+			if a.masks.bound > 0 {
+				automaton.Bound(a.masks.bound)
 			}
-			return masking.NewText(a, v), nil
+			return masking.NewText(automaton, v), nil
 		})
 		if of.err != nil {
 			return nil, invalid("structured_outputs", "structured output by %s: %w; mend it or leave it out",
@@ -147,12 +147,12 @@ func (e *Engine) maskedRequest(r *Request) (*maskedRequest, error) {
 		m.machines[stopping.OfText] = of.Machine
 	}
 	if r.AllowedTokens != nil || len(r.BadWords) > 0 {
-		if err := e.checkMasks(r); err != nil {
+		if err := a.checkMasks(r); err != nil {
 			return nil, err
 		}
 		key := fmt.Sprint("tokens", r.AllowedTokens, r.AllowedTokens == nil, r.BadWords)
-		of := e.masks.machine(key, stopping.OfTokens, func() (masking.Automaton, error) {
-			return masking.NewTokens(e.cfg.Model.Config.VocabSize, r.AllowedTokens, r.BadWords, e.masks.sizes.States/2)
+		of := a.masks.machine(key, stopping.OfTokens, func() (masking.Automaton, error) {
+			return masking.NewTokens(a.cfg.Model.Config.VocabSize, r.AllowedTokens, r.BadWords, a.masks.sizes.States/2)
 		})
 		if of.err != nil {
 			return nil, invalid("bad_words", "bad_words: %w: give fewer", of.err)
@@ -166,8 +166,8 @@ func (e *Engine) maskedRequest(r *Request) (*maskedRequest, error) {
 }
 
 // checkMasks says what is wrong with the lists of tokens of a request.
-func (e *Engine) checkMasks(r *Request) error {
-	vocabulary := int32(e.cfg.Model.Config.VocabSize)
+func (a *admission) checkMasks(r *Request) error {
+	vocabulary := int32(a.cfg.Model.Config.VocabSize)
 	isToken := func(t int32) bool { return t >= 0 && t < vocabulary }
 	for i, t := range r.AllowedTokens {
 		if !isToken(t) {
@@ -189,6 +189,15 @@ func (e *Engine) checkMasks(r *Request) error {
 
 func each(list []int32, is func(int32) bool) bool {
 	return !slices.ContainsFunc(list, func(x int32) bool { return !is(x) })
+}
+
+// CheckStructure returns what is wrong with a structure, whatever the model.
+func CheckStructure(s parameter.Structure) error {
+	if s == (parameter.Structure{}) {
+		return nil
+	}
+	_, err := compileStructure(s)
+	return err
 }
 
 // keyOf is what equal structures have in common.

@@ -302,7 +302,7 @@ func (c Config) plan() (Plan, error) {
 		p.layouts[i].Pages = p.Pages
 	}
 	p.Drafter.setPages(p.Pages)
-	return p, nil
+	return p, c.checkSlots(p)
 }
 
 // setWeights settles how matrices are held, and what all weights take.

@@ -34,7 +34,8 @@ type Request struct {
 	Stop []string
 	// StopTokens ends a completion at one of these tokens, as the model's end-of-sequence tokens do.
 	StopTokens []int32
-	// StopSequences ends a completion behind one of these sequences of tokens.
+	// StopSequences ends a completion behind one of these sequences of tokens, whose last token counts as the one that
+	// ended it.
 	StopSequences [][]int32
 	// Structure says what the text must be: the zero value is any text. Ends of sequence come where the text is
 	// complete, and nowhere else.
@@ -48,10 +49,9 @@ type Request struct {
 	// see sampling.DRY.
 	DRYSequenceBreakers []string
 	DRYBreakers         [][]int32
-	// IncludeStop ends the text behind the stop string, and not before it.
+	// IncludeStop ends the text behind the stop string or the token that ended the completion, and not before it.
 	IncludeStop bool
-	// KeepSpecialTokens leaves special tokens in the text, where stop strings are looked for too. A token that ended
-	// the completion is there with IncludeStop only.
+	// KeepSpecialTokens leaves special tokens in the text, where stop strings are looked for too.
 	KeepSpecialTokens bool
 	// IgnoreEOS goes on past the model's end-of-sequence tokens.
 	IgnoreEOS bool
@@ -94,8 +94,8 @@ type Completion struct {
 	Generation int
 	// Tokens are the tokens drawn, with the stop token that ended them, if one did.
 	Tokens []int32
-	// Text is the text of Tokens without special tokens, up to the stop string, or as the request asks for; empty
-	// without a tokenizer.
+	// Text is the text of Tokens without special tokens, up to the stop string or the token that ended the completion,
+	// or as the request asks for; empty without a tokenizer.
 	Text string
 	// Logprobs are of the chosen tokens under the model's own distribution; ProcessedLogprobs under the one that was
 	// sampled from, after temperature and filters. Natural logarithms.
@@ -141,13 +141,13 @@ func invalid(parameter, format string, args ...any) error {
 }
 
 // check says what is wrong with a request before it takes any room.
-func (e *Engine) check(r *Request) error {
+func (a *admission) check(r *Request) error {
 	switch {
 	case len(r.Tokens) == 0:
 		return ErrEmptyPrompt
-	case len(r.Tokens) >= e.plan.MaxModelLen:
+	case len(r.Tokens) >= a.plan.MaxModelLen:
 		return fmt.Errorf("%w: %s, and prompt and completion together may have %d (see `max-model-len`)",
-			ErrPromptTooLong, plural.Count(len(r.Tokens), "token"), e.plan.MaxModelLen)
+			ErrPromptTooLong, plural.Count(len(r.Tokens), "token"), a.plan.MaxModelLen)
 	case r.N < 1:
 		return fmt.Errorf("%w: n is %d, at least 1 is needed", ErrInvalidRequest, r.N)
 	case r.FirstGeneration < 0:
@@ -158,31 +158,31 @@ func (e *Engine) check(r *Request) error {
 	if err := checkScores(r); err != nil {
 		return err
 	}
-	if err := e.checkTokens(r.Tokens); err != nil {
+	if err := a.checkTokens(r.Tokens); err != nil {
 		return err
 	}
 	if err := r.Sampling.Validate(); err != nil {
 		return fmt.Errorf("%w: %w", ErrInvalidRequest, err)
 	}
-	if err := e.checkStops(r); err != nil {
+	if err := a.checkStops(r); err != nil {
 		return err
 	}
-	if err := e.checkBiases(r); err != nil {
+	if err := a.checkBiases(r); err != nil {
 		return err
 	}
-	if err := e.checkThinking(r); err != nil {
+	if err := a.checkThinking(r); err != nil {
 		return err
 	}
-	if need := e.pagesFor(e.maxLen(r)); need > e.plan.Pages {
+	if need := a.pagesFor(a.maxLen(r)); need > a.plan.Pages {
 		return fmt.Errorf("%w: prompt and completion need %s of the pool's %d (see `kv-memory`, or lower max_tokens)",
-			ErrPromptTooLong, plural.Count(need, "page"), e.plan.Pages)
+			ErrPromptTooLong, plural.Count(need, "page"), a.plan.Pages)
 	}
 	return nil
 }
 
 // checkTokens says that tokens are of the vocabulary.
-func (e *Engine) checkTokens(tokens []int32) error {
-	vocab := int32(e.cfg.Model.Config.VocabSize)
+func (a *admission) checkTokens(tokens []int32) error {
+	vocab := int32(a.cfg.Model.Config.VocabSize)
 	for i, t := range tokens {
 		if t < 0 || t >= vocab {
 			return fmt.Errorf("%w: token %d of the prompt is %d, the vocabulary has 0 to %d", ErrInvalidRequest, i, t,
@@ -193,15 +193,14 @@ func (e *Engine) checkTokens(tokens []int32) error {
 }
 
 // checkStops says what is wrong with the stop tokens of a request.
-func (e *Engine) checkStops(r *Request) error {
+func (a *admission) checkStops(r *Request) error {
 	for _, t := range r.StopTokens {
-		if vocab := e.cfg.Model.Config.VocabSize; int(t) >= vocab {
-			return fmt.Errorf("%w: stop token %d is none of the vocabulary, which has 0 to %d", ErrInvalidRequest,
-				t, vocab-1)
+		if vocab := a.cfg.Model.Config.VocabSize; int(t) >= vocab {
+			return invalid("stop_token_ids", "stop_token_ids has token %d, the vocabulary has 0 to %d", t, vocab-1)
 		}
 	}
-	_, sequences := e.stopTokens(r)
-	if len(sequences) > 0 && e.stops.states == 0 {
+	_, sequences := a.stopTokens(r)
+	if len(sequences) > 0 && a.stops.states == 0 {
 		return fmt.Errorf("%w: %d stop tokens and %d sequences: more than %d tokens, and sequences, need room on the "+
 			"device: set Config.StopStates", ErrInvalidRequest, len(r.StopTokens), len(r.StopSequences),
 			device.MaxStopTokens)
@@ -215,14 +214,14 @@ func (e *Engine) checkStops(r *Request) error {
 }
 
 // maxLen is the most tokens, prompt and completion, that a completion of r may come to.
-func (e *Engine) maxLen(r *Request) int {
-	return min(len(r.Tokens)+max(r.MaxTokens, 1), e.plan.MaxModelLen)
+func (a *admission) maxLen(r *Request) int {
+	return min(len(r.Tokens)+max(r.MaxTokens, 1), a.plan.MaxModelLen)
 }
 
 // pagesFor is how many pages hold the keys and values of a sequence of maxLen tokens: the last token is drawn, but
 // never fed.
-func (e *Engine) pagesFor(maxLen int) int {
-	return ceilDiv(maxLen-1, e.plan.PageSize)
+func (a *admission) pagesFor(maxLen int) int {
+	return ceilDiv(maxLen-1, a.plan.PageSize)
 }
 
 func ceilDiv(a, b int) int { return (a + b - 1) / b }

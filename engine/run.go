@@ -178,29 +178,9 @@ func (e *Engine) scheduled(r *Request) *schedule.Request {
 		whole = scoresOnly(whole)
 		s.Stop, s.MinTokens = nil, 0
 	}
-	if err == nil {
-		err = e.check(whole)
-	}
 	t := tag{asked: r, whole: whole}
 	if err == nil {
-		t.stops, err = e.stopSets(whole)
-	}
-	if err == nil {
-		t.masks, err = e.maskedRequest(whole)
-	}
-	if t.features = featuresOf(r.Sampling); t.masks != nil {
-		t.features |= MaskedTokens
-	}
-	if err == nil {
-		if t.biases = e.biasesOf(whole); t.biases != nil {
-			t.features |= Biases
-		}
-	}
-	if err == nil && t.features.Has(DRY) {
-		t.breakers, err = e.breakersOf(whole)
-	}
-	if err == nil && whole.Thinking != nil {
-		t.features |= Thinking
+		err = e.admit(&t)
 	}
 	s.Recalls = t.features != 0
 	t.features |= r.scoring()

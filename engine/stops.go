@@ -69,19 +69,19 @@ func (s stopSets) list() (list []*stopping.Set) {
 }
 
 // stopSets makes the automata of a request. Strings that need more states than half of the room are left to the host.
-func (e *Engine) stopSets(r *Request) (sets stopSets, err error) {
-	if e.stops.pieces != nil && len(r.Stop) > 0 && !r.KeepSpecialTokens { // whose texts the device does not know
+func (a *admission) stopSets(r *Request) (sets stopSets, err error) {
+	if a.stops.pieces != nil && len(r.Stop) > 0 && !r.KeepSpecialTokens { // whose texts the device does not know
 		key := "text\x00" + strings.Join(r.Stop, "\x00")
-		sets[stopping.OfText], err = e.stops.set(key, func(limit int) (*stopping.Automaton, error) {
-			return stopping.Compile(e.stops.pieces, r.Stop, limit)
+		sets[stopping.OfText], err = a.stops.set(key, func(limit int) (*stopping.Automaton, error) {
+			return stopping.Compile(a.stops.pieces, r.Stop, limit)
 		})
 		if err != nil && !errors.Is(err, stopping.ErrTooLarge) {
 			return sets, err
 		}
 	}
-	if _, sequences := e.stopTokens(r); len(sequences) > 0 {
+	if _, sequences := a.stopTokens(r); len(sequences) > 0 {
 		key := "tokens" + fmt.Sprint(sequences)
-		sets[stopping.OfTokens], err = e.stops.set(key, func(limit int) (*stopping.Automaton, error) {
+		sets[stopping.OfTokens], err = a.stops.set(key, func(limit int) (*stopping.Automaton, error) {
 			return stopping.CompileTokens(sequences, limit)
 		})
 		if err != nil {

@@ -14,7 +14,7 @@ type Thought = device.Thought
 
 // checkThinking says what is wrong with the bound of the reasoning of a request. The token that ends it must be one
 // that can be drawn anywhere.
-func (e *Engine) checkThinking(r *Request) error {
+func (a *admission) checkThinking(r *Request) error {
 	t := r.Thinking
 	if t == nil {
 		return nil
@@ -22,7 +22,7 @@ func (e *Engine) checkThinking(r *Request) error {
 	refuse := func(format string, args ...any) error {
 		return fmt.Errorf("%w: "+format, append([]any{ErrInvalidRequest}, args...)...)
 	}
-	vocab := int32(e.cfg.Model.Config.VocabSize)
+	vocab := int32(a.cfg.Model.Config.VocabSize)
 	switch {
 	case t.Most < 0:
 		return refuse("max_thinking_tokens is %d, at least 0 is needed", t.Most)

@@ -78,6 +78,10 @@ func TestGenerationConfig(t *testing.T) {
 	if got.From != generationFile || !maps.Equal(got.Asked, want) || !slices.Equal(got.Left, left) {
 		t.Errorf("%+v", got)
 	}
+	c, err = ParseConfig(config, []byte(`{"do_sample": false, "temperature": 0.7, "top_p": 0.8}`))
+	if want := map[string]float64{"temperature": 0, "top_p": 0.8}; err != nil || !maps.Equal(c.Generation.Asked, want) {
+		t.Errorf("do_sample false: %+v, %v", c.Generation, err)
+	}
 	if c, err = ParseConfig(config, nil); err != nil || c.Generation.Asked != nil {
 		t.Errorf("%+v, %v", c.Generation, err)
 	}

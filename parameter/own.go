@@ -16,6 +16,9 @@ const MaxGenerations = 1 << 20
 // below it are greedy.
 const SmallestTemperature = 0x1p-126
 
+// SmallestPenalty is the smallest repetition penalty. Logits divided by much less are no finite numbers.
+const SmallestPenalty = 1e-6
+
 // Set has a value of each of Quire's own parameters: what a row asks for. A new parameter is a field here or in
 // [Sampling], and an entry in own.
 type Set struct {
@@ -48,7 +51,7 @@ type Set struct {
 type Masking struct {
 	// AllowedTokenIDs are the only tokens that may be drawn; empty for all.
 	AllowedTokenIDs []int
-	// BadWords are texts that no completion has.
+	// BadWords are texts whose tokens no completion has in a row. Other tokens may spell them.
 	BadWords []string
 }
 
@@ -71,7 +74,7 @@ type Sampling struct {
 	// Seed is the seed of the request's random numbers. Any value is valid.
 	Seed uint64
 	// RepetitionPenalty divides the positive logits of tokens that the prompt or the completion has, and multiplies
-	// their other ones; 1, or 0 in Go, is off. Range: > 0.
+	// their other ones; 1, or 0 in Go, is off. Range: SmallestPenalty to 1/SmallestPenalty.
 	RepetitionPenalty float64
 	// FrequencyPenalty is taken from a token's logit for each time that the completion has it. Range: [-2, 2].
 	FrequencyPenalty float64
@@ -179,8 +182,8 @@ var own = slices.Concat([]Parameter{
 	{Name: "repetition_penalty", From: VLLM | Transformers, Flag: "repetition-penalty", Placeholder: "X",
 		Note:   "divide positive logits of tokens of prompt and completion by X, multiply others; 1 is off",
 		Device: "f32",
-		slot:   field(1, func(s *Set) *float64 { return &s.RepetitionPenalty }), limits: limits{max: math.MaxFloat32,
-			above: true, text: "a finite float32 number > 0 (1 is off)"}},
+		slot:   field(1, func(s *Set) *float64 { return &s.RepetitionPenalty }), limits: limits{min: SmallestPenalty,
+			max: 1 / SmallestPenalty, text: "in 0.000001 <= {} <= 1000000 (1 is off)"}},
 	{Name: "frequency_penalty", From: servers, Flag: "frequency-penalty", Placeholder: "X",
 		Note: "subtract X from a token's logit for each time that the completion has it; 0 is off", Device: "f32",
 		slot: field(0, func(s *Set) *float64 { return &s.FrequencyPenalty }), limits: limits{min: -2, max: 2,
@@ -218,12 +221,18 @@ var own = slices.Concat([]Parameter{
 		Note: "let JSON objects have members that their schema does not list, as the standard does",
 		slot: field(false, func(s *Set) *bool { return &s.AdditionalProperties })},
 	{Name: "bad_words", From: VLLM, Flag: "bad-words", Placeholder: "TEXT",
-		Note: "text that completions do not have; repeatable",
+		Note: "bar the tokens of TEXT in a row, and those of TEXT after a space; the same letters in other tokens " +
+			"are not barred; repeatable",
 		slot: field(nil, func(s *Set) *[]string { return &s.BadWords })},
 	{Name: "allowed_token_ids", From: VLLM, Flag: "allowed-token-ids", Placeholder: "IDS",
 		Note: "draw these tokens only, separated by commas", strict: true,
-		slot:    field(nil, func(s *Set) *[]int { return &s.AllowedTokenIDs }),
-		allowed: func(s *Set) string { return ofVocabulary(s.AllowedTokenIDs) }},
+		slot: field(nil, func(s *Set) *[]int { return &s.AllowedTokenIDs }),
+		allowed: func(s *Set) string {
+			if s.AllowedTokenIDs != nil && len(s.AllowedTokenIDs) == 0 {
+				return "a list of one token or more"
+			}
+			return ofVocabulary(s.AllowedTokenIDs)
+		}},
 	{Name: "top_logprobs", From: OpenAI, Flag: "top-logprobs", Placeholder: "N",
 		Note: "tell the N likeliest tokens with each token, in columns top_ids and top_logprobs",
 		slot: field(0, func(s *Set) *int { return &s.TopLogprobs }), limits: limits{max: MaxTopLogprobs,

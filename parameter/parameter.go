@@ -11,7 +11,11 @@ import (
 )
 
 // SeedRange is the range of a seed, for error messages.
-const SeedRange = "0 to 18446744073709551615"
+const SeedRange = "0 to 18446744073709551615, or -1 for none"
+
+// NoSeed is the seed with which other engines say that none is given. A row with it has the job's seed, and a job with
+// it the default, so that it can be drawn again.
+const NoSeed = -1
 
 // Type is the type of the values of one of Quire's own parameters.
 type Type int
@@ -99,6 +103,8 @@ type Parameter struct {
 	equal    string   // a value has no effect where it equals this parameter of the row
 	rows     string   // the name is a parameter only in rows that have this prompt column
 	dataList bool     // a list is the user's data: the parameter has none
+	// matters reports whether a value has an effect beside these parameters of a row; nil: it always has.
+	matters func(s *Set) bool
 }
 
 // Own says whether p is one of Quire's own parameters.
@@ -109,6 +115,12 @@ func (p *Parameter) Passes() bool { return p.passes }
 
 // Concerns says whether the name is a parameter in a row with the given prompt column.
 func (p *Parameter) Concerns(promptColumn string) bool { return p.rows == "" || p.rows == promptColumn }
+
+// Conditional reports whether it depends on other parameters whether a value has an effect; see [Parameter.Matters].
+func (p *Parameter) Conditional() bool { return p.matters != nil }
+
+// Matters reports whether a value that is not neutral has an effect beside these parameters of a row.
+func (p *Parameter) Matters(s *Set) bool { return p.matters == nil || p.matters(s) }
 
 // Verdict is what becomes of a parameter of a row.
 type Verdict int

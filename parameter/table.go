@@ -25,7 +25,6 @@ func only(with string) string { return "it matters only with " + with + ", which
 // Remedies.
 const (
 	membersAsColumns = "write its members as columns of their own"
-	inTheTemplate    = "give it as a variable of the template, in chat_template_kwargs"
 	takenApart       = "--columns takes the text of all rows apart"
 	marksOfTemplate  = "the chat template has the marks, or --reasoning-parser"
 	fillIn           = "give a prompt with the model's own tokens for filling in"
@@ -73,6 +72,9 @@ var judged = []Parameter{
 
 	// Penalties and biases.
 	{Name: "repeat_penalty", From: LlamaCpp, neutral: one},
+	{Name: "repeat_last_n", From: LlamaCpp, neutral: []string{"-1"}, matters: func(s *Set) bool {
+		return s.Penalized()
+	}, Note: "no effect without a penalty; penalties look at all tokens"},
 	{Name: "encoder_repetition_penalty", From: Transformers, neutral: one},
 	{Name: "length_penalty", From: VLLM | Transformers, neutral: one},
 	{Name: "exponential_decay_length_penalty", From: Transformers},
@@ -124,6 +126,10 @@ var judged = []Parameter{
 	{Name: "guided_choice", From: VLLM, Sets: "structured_outputs"},
 	{Name: "guided_grammar", From: VLLM, Sets: "structured_outputs"},
 	{Name: "guided_json_object", From: VLLM, Sets: "structured_outputs"},
+	{Name: "guided_whitespace_pattern", From: VLLM, strict: true, matters: func(s *Set) bool {
+		kind := s.StructuredOutputs.Kind
+		return kind == SchemaStructure || kind == ObjectStructure
+	}, Note: "no effect without a JSON structure; give structured_outputs with " + compactName},
 	{Name: "structural_tag", From: VLLM},
 	{Name: "grammar", From: LlamaCpp, Sets: "structured_outputs", Note: "GBNF"},
 	{Name: "grammar_lazy", From: LlamaCpp, neutral: isFalse},
@@ -145,7 +151,11 @@ var judged = []Parameter{
 	{Name: "reasoning_budget_arm_immediately", From: LlamaCpp, neutral: isFalse},
 
 	// What is made of the prompt.
-	{Name: "parallel_tool_calls", From: servers, neutral: isTrue, Note: "a model may call several tools at once"},
+	{Name: "parallel_tool_calls", From: servers, neutral: isTrue, matters: func(s *Set) bool {
+		_, one := s.WantsCall()
+		return s.Tools != "" && s.ToolChoice != "none" && !one
+	}, Note: "no effect without tools, or where tool_choice asks for a call, which is one then; else a model may " +
+		"call several tools at once"},
 	{Name: "functions", From: OpenAI, Note: "give tools"},
 	{Name: "function_call", From: OpenAI, neutral: []string{`"none"`, `"auto"`}, Note: "give tool_choice"},
 	{Name: "chat_template", From: VLLM, Note: "give --chat-template"},
@@ -162,7 +172,6 @@ var judged = []Parameter{
 	{Name: "multi_modal_data", From: VLLM},
 	{Name: "mm_processor_kwargs", From: VLLM},
 	{Name: "modalities", From: OpenAI, neutral: []string{`["text"]`}},
-	{Name: "reasoning_effort", From: servers, Note: inTheTemplate},
 	{Name: "verbosity", From: OpenAI, neutral: []string{`"medium"`}, Note: "say it in the prompt"},
 	{Name: "web_search_options", From: OpenAI},
 	{Name: "moderation", From: OpenAI},
@@ -239,8 +248,6 @@ var passing = []struct {
 	{"Quire runs no tools", OpenAI, "max_tool_calls"},
 	{only("modalities other than text"), OpenAI, "audio"},
 	{"prompts are text", VLLM, "media_io_kwargs"},
-	{only("guided_json"), VLLM, "guided_whitespace_pattern"},
-	{only("a penalty"), LlamaCpp, "repeat_last_n"},
 	{only("repeat_penalty"), LlamaCpp, "penalize_nl penalty_prompt"},
 	{only("dynatemp_range"), LlamaCpp, "dynatemp_exponent"},
 	{only("mirostat"), LlamaCpp, "mirostat_tau mirostat_eta"},

@@ -16,6 +16,8 @@ type Text struct {
 	// the template.
 	Tools, Documents   ListJSON
 	ChatTemplateKwargs ObjectJSON
+	// ReasoningEffort is the template's variable of that name, in place of one of ChatTemplateKwargs; "" is none.
+	ReasoningEffort string
 	// ToolChoice is "auto"; "none": the template gets no tools, and the completion has no calls of them; "required":
 	// the completion is a call; or a JSON object that names the function to call, as OpenAI has it.
 	ToolChoice string
@@ -25,8 +27,8 @@ type Text struct {
 	// TruncatePromptTokens keeps the last tokens of a prompt: so many, or for -1 what leaves room for max_tokens. 0
 	// keeps all.
 	TruncatePromptTokens int
-	// SkipSpecialTokens leaves special tokens out of the text. IncludeStopStrInOutput ends the text behind a stop
-	// string, and not before it.
+	// SkipSpecialTokens leaves special tokens out of the text. IncludeStopStrInOutput ends the text behind the
+	// stop string or the token that ended the completion, and not before it.
 	SkipSpecialTokens, IncludeStopStrInOutput bool
 	// MaxThinkingTokens bounds the tokens of reasoning: behind so many the text that ends it is drawn. -1 has no bound.
 	MaxThinkingTokens int
@@ -127,6 +129,9 @@ var ofText = []Parameter{
 	{Name: "chat_template_kwargs", From: VLLM | LlamaCpp, Flag: "chat-template-kwargs", Placeholder: "JSON",
 		Note: "further variables of the chat template: a JSON object, or a file with one",
 		slot: field(ObjectJSON(""), func(s *Set) *ObjectJSON { return &s.ChatTemplateKwargs })},
+	{Name: "reasoning_effort", From: servers,
+		Note: "the chat template's variable of this name; for a whole job give --chat-template-kwargs",
+		slot: field("", func(s *Set) *string { return &s.ReasoningEffort })},
 	{Name: "add_generation_prompt", From: VLLM | LlamaCpp, Flag: "add-generation-prompt",
 		Note: "end messages with the opening of the answer, unless continue_final_message is true",
 		slot: field(true, func(s *Set) *bool { return &s.AddGenerationPrompt })},
@@ -141,7 +146,7 @@ var ofText = []Parameter{
 		Note: "leave special tokens out of the text",
 		slot: field(true, func(s *Set) *bool { return &s.SkipSpecialTokens })},
 	{Name: "include_stop_str_in_output", From: VLLM, Flag: "include-stop-str-in-output",
-		Note: "end the text behind a stop text, and not before it",
+		Note: "end the text after the stop string or stop token, and not before it",
 		slot: field(false, func(s *Set) *bool { return &s.IncludeStopStrInOutput })},
 	{Name: "max_thinking_tokens", Flag: "max-thinking-tokens", Placeholder: "TOKENS",
 		Note: "maximum tokens of reasoning, behind which the mark that ends it is drawn; -1 has no bound",

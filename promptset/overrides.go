@@ -66,7 +66,11 @@ func (r *Row) apply(values []foreign, given []string) {
 		p := v.parameter
 		switch verdict, _ := p.Judge(v.raw, r.Overrides.text); verdict {
 		case parameter.Refused:
-			r.refuse(v)
+			if p.Conditional() {
+				r.unsure = append(r.unsure, v)
+			} else {
+				r.refuse(v)
+			}
 		case parameter.Contradicts:
 			r.blame(p.Name, openai.CodeInvalidValue, func() {
 				r.fail("%s is %s and %s is %s, which contradict each other; keep one",
@@ -78,6 +82,20 @@ func (r *Row) apply(values []foreign, given []string) {
 			}
 		}
 	}
+}
+
+// CheckBeside returns the error of a value of the row that has an effect beside set, its parameters with those of the
+// job, and that is not supported.
+func (r *Row) CheckBeside(set *parameter.Set) *RowError {
+	for _, v := range r.unsure {
+		if v.parameter.Matters(set) {
+			of := *r
+			of.refuse(v)
+			err, _ := of.Err.(*RowError)
+			return err
+		}
+	}
+	return nil
 }
 
 // refuse notes a parameter with a value that is not supported.
@@ -258,6 +276,8 @@ type numeric struct {
 
 func (v numeric) String() string {
 	switch {
+	case v.kind == parquet.Double && v.f == math.Trunc(v.f) && math.Abs(v.f) < 1<<100:
+		return strconv.FormatFloat(v.f, 'f', 0, 64) // all digits of what may have been an integer
 	case v.kind == parquet.Double:
 		return strconv.FormatFloat(v.f, 'g', -1, 64)
 	case v.big:
@@ -299,6 +319,9 @@ func (r *Row) override(o *Overrides, p *parameter.Parameter, key string, v numer
 		return
 	}
 	w, ok := v.whole()
+	if p.Type() == parameter.Seed && f == parameter.NoSeed {
+		return
+	}
 	if p.Type() == parameter.Seed && (f < 0 || f >= 1<<64 && !w.big) {
 		r.fail("%s is %v, but must be %s", key, v, parameter.SeedRange)
 		return

@@ -104,6 +104,7 @@ type Row struct {
 	object []member
 
 	aliases []alias
+	unsure  []foreign // values that are refused beside some parameters only
 	givenID bool
 	lostID  bool     // the row may have an id, which can't be read
 	made    bool     // Prompt is what a template made

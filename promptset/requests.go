@@ -132,6 +132,8 @@ func (r *Row) judgeBody(m member) {
 	near := ""
 	if name, ok := parameter.Near(m.key); ok {
 		near = fmt.Sprintf("; did you mean %q?", name)
+	} else if of, ok := parameter.LookupForeign(m.key); ok && of.Instead != "" {
+		near = fmt.Sprintf("; it is one of %s, and Quire's name is %q", of.Engines, of.Instead)
 	}
 	r.blame(m.key, openai.CodeUnknown, func() {
 		r.fail("body has %q, which is no parameter of %s; leave it out%s", m.key, r.request.endpoint, near)

@@ -37,8 +37,8 @@ func newCheck() *subcommand {
 		about: `
 Reads the inputs as "sample run" with the same flags does, renders templates and counts tokens by the model's
 tokenizer. It prints the errors of rows by kind, the lengths of prompts, the most tokens that completions can have,
-and the KV memory of sequences. It opens no device and reads no weights. What only the engine finds is not found: a
-grammar that takes too much memory, and rows that go on from a row with an error.
+and the KV memory of sequences. It opens no device and reads no weights. It finds the errors that a run finds before it
+draws a row, but for sequences that need more KV cache than there is, and rows that go on from a row with an error.
 
 The most tokens are a bound. What to expect is told by an earlier job, such as a trial of the first 100 rows: --like
 names its output. For each completion the mean of min(tokens, its limit) over the trial's completions is expected.

@@ -74,7 +74,7 @@ func (f fakeModels) Open(_ context.Context, o *batch.Task) (*batch.Session, erro
 	} else {
 		s.Render = func(messages []promptset.Message, by *parameter.Set) (string, error) {
 			var b strings.Builder
-			b.WriteString(string(by.Tools) + string(by.ChatTemplateKwargs) + string(by.Documents))
+			b.WriteString(string(by.Tools) + string(by.ChatTemplateKwargs) + string(by.Documents) + by.ReasoningEffort)
 			for _, m := range messages {
 				if m.Object != "" {
 					b.WriteString(m.Object)

@@ -123,6 +123,10 @@ func (s *seedValue) Type() string { return "uint64" }
 
 func (s *seedValue) Set(text string) error {
 	v, err := strconv.ParseUint(text, 0, 64)
+	if i, negative := strconv.ParseInt(text, 10, 64); negative == nil && i == parameter.NoSeed {
+		initial := parameter.Defaults()
+		v, err = initial.Seed, nil
+	}
 	if err != nil {
 		return &rangeError{text, parameter.SeedRange}
 	}

@@ -14,7 +14,8 @@ type Stream interface {
 
 // drainState is a completion as far as it was read from the device. Only the drain touches it.
 type drainState struct {
-	stream     Stream // nil: no text
+	newStream  func(*Request) Stream // nil: no text
+	stream     Stream
 	text       strings.Builder
 	completion Completion
 	ended      bool
@@ -22,7 +23,7 @@ type drainState struct {
 }
 
 func (d *drainState) init(newStream func(*Request) Stream, r *Request) {
-	if newStream != nil {
+	if d.newStream = newStream; newStream != nil {
 		d.stream = newStream(r)
 	}
 	d.completion = Completion{Request: r}
@@ -50,11 +51,10 @@ func (r *result) drain(check bool, emit func(*Completion)) error {
 			d.tops(got, at)
 			d.completion.Tokens = append(d.completion.Tokens, token)
 			d.completion.Logprobs = append(d.completion.Logprobs, got.Logprobs[at])
-			d.completion.ProcessedLogprobs = append(d.completion.ProcessedLogprobs, got.Processed[at])
-			if d.stream != nil && !(finish == AtStopToken && d.completion.Request.hidesStop()) {
-				if err := d.take(seq, d.stream.Push(token), finish, check); err != nil {
-					return err
-				}
+			// A distribution of a few quanta of the sampler's integer weights is rounded by more than it has.
+			d.completion.ProcessedLogprobs = append(d.completion.ProcessedLogprobs, min(got.Processed[at], 0))
+			if err := d.takeToken(seq, token, finish, check); err != nil {
+				return err
 			}
 		}
 		if !d.ended {
@@ -118,7 +118,27 @@ func (d *drainState) tops(got *Output, at int) {
 	d.completion.TopLogprobs = append(d.completion.TopLogprobs, slices.Clone(got.TopLogprobs[at*width:at*width+n]))
 }
 
-// take appends the text of a token. It looks for stop strings where the device does not, and where the device found
+// takeToken appends the text of the token drawn last. The text of a token that ends the completion is dropped, unless
+// the request asks for it or a stop string ends within it.
+func (d *drainState) takeToken(seq *sequence, token int32, finish Finish, check bool) error {
+	r := d.completion.Request
+	ends := finish == AtStopToken && !r.IncludeStop
+	if d.stream == nil || ends && (r.KeepSpecial || len(r.Stop) == 0 || r.OnDevice && !check) {
+		return nil
+	}
+	if err := d.take(seq, d.stream.Push(token), finish, check); err != nil || !ends || d.ended {
+		return err
+	}
+	// The stream may have held back text of earlier tokens.
+	d.stream = d.newStream(r)
+	d.text.Reset()
+	for _, earlier := range d.completion.Tokens[:len(d.completion.Tokens)-1] {
+		d.text.WriteString(d.stream.Push(earlier))
+	}
+	return nil
+}
+
+// take appends text. It looks for stop strings where the device does not, and where the device found
 // one.
 func (d *drainState) take(seq *sequence, text string, finish Finish, check bool) error {
 	if onDevice := d.completion.Request.OnDevice; onDevice && finish != AtStopString && !check {

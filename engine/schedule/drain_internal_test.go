@@ -35,7 +35,16 @@ func TestTextAsAsked(t *testing.T) {
 		{"aBcE", AtLength, Request{KeepSpecial: true}, "aBcE"},
 		{"aBcE", AtLength, Request{KeepSpecial: true, Stop: []string{"Bc"}}, "a"},
 		{"aBcE", AtLength, Request{Stop: []string{"ac"}}, ""},
-		{"abce", AtStopToken, Request{}, "abce"}, // an ordinary token
+		// An ordinary token.
+		{"abce", AtStopToken, Request{}, "abc"},
+		{"abce", AtStopToken, Request{IncludeStop: true}, "abce"},
+		{"abce", AtStopToken, Request{KeepSpecial: true}, "abc"},
+		{"abce", AtLength, Request{}, "abce"},
+		{"abce", AtStopToken, Request{Stop: []string{"ce"}}, "ab"},
+		{"abce", AtStopToken, Request{Stop: []string{"x"}}, "abc"},
+		{"abce", AtStopToken, Request{Stop: []string{"x"}, OnDevice: true}, "abc"},
+		{"abce", AtStopString, Request{Stop: []string{"ce"}, OnDevice: true}, "ab"},
+		{"Fhie", AtStopToken, Request{Stop: []string{"x"}}, "hi"},
 	} {
 		got := &Output{}
 		for i, token := range c.drawn {

@@ -17,8 +17,8 @@ type Request struct {
 	// OnDevice says that the device finds these, in the step that draws their last token. Else the drain does, after
 	// the call.
 	OnDevice bool
-	// IncludeStop leaves the stop string in the text, and the token that ended the completion where KeepSpecial leaves
-	// special tokens there.
+	// IncludeStop leaves the stop string in the text, and the text of the token that ended the completion. KeepSpecial
+	// leaves special tokens there.
 	IncludeStop, KeepSpecial bool
 	// MinTokens is how many tokens a completion has before a stop string ends it.
 	MinTokens int
@@ -43,9 +43,6 @@ type Request struct {
 
 	chain []prefix.Hash // the pages of the prompt that others may share
 }
-
-// hidesStop says that the text has special tokens, but not the one that ended the completion.
-func (r *Request) hidesStop() bool { return r.KeepSpecial && !r.IncludeStop }
 
 // surePages is how many pages a completion is admitted with.
 func (s Sizes) surePages(r *Request) int {

@@ -36,9 +36,9 @@ func (g *Generation) ask(name string, value float64) {
 // generationNames are the numbers that vLLM takes of a generation_config.json, and typical_p.
 var generationNames = []string{"temperature", "top_k", "top_p", "min_p", "typical_p", "repetition_penalty"}
 
-// notSampling are parameters of a generation_config.json that say nothing of how to draw: do_sample is ignored, as by
-// vLLM, eos_token_id is read elsewhere, and transformers writes its own default of max_length.
-var notSampling = []string{"do_sample", "eos_token_id", "max_length"}
+// notSampling are parameters of a generation_config.json that are not among the defaults of sampling: eos_token_id is
+// read elsewhere, and transformers writes its own default of max_length.
+var notSampling = []string{"eos_token_id", "max_length"}
 
 // generation reads the text of a generation_config.json.
 func (j *JSON) generation() Generation {
@@ -49,9 +49,13 @@ func (j *JSON) generation() Generation {
 			if j.Has(name) {
 				g.ask(name, j.Float(name, 0))
 			}
+		case name == "do_sample":
 		case !slices.Contains(notSampling, name) && hasEffect(name, j.fields[name]):
 			g.Left = append(g.Left, fmt.Sprintf("%s %.60s", name, j.fields[name]))
 		}
+	}
+	if string(j.fields["do_sample"]) == "false" {
+		g.ask("temperature", 0)
 	}
 	return g
 }

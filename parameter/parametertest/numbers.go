@@ -61,6 +61,9 @@ func want(p *parameter.Parameter, f float64, text string, below float64) (Outcom
 	if p.Type() == parameter.Number {
 		return allowed(p, f)
 	}
+	if p.Type() == parameter.Seed && f == parameter.NoSeed {
+		return Absent, nil
+	}
 	if p.Type() == parameter.Seed {
 		if u, err := strconv.ParseUint(text, 10, 64); err == nil {
 			return allowed(p, u)

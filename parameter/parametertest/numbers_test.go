@@ -41,7 +41,8 @@ func TestProbes(t *testing.T) {
 		{"top_p", "null", Absent, nil}, {"top_p", "1", Taken, 1.0}, {"top_p", "1e400", Mistyped, nil},
 		{"top_p", "1.5", OutOfRange, 1.5}, {"top_k", "2.0", Taken, 2}, {"top_k", "2.5", Mistyped, nil},
 		{"top_k", `"2"`, Mistyped, nil}, {"top_k", "9007199254740993.0", Mistyped, nil},
-		{"seed", "18446744073709551615", Taken, uint64(math.MaxUint64)}, {"seed", "-1", Mistyped, nil},
+		{"seed", "18446744073709551615", Taken, uint64(math.MaxUint64)}, {"seed", "-1", Absent, nil},
+		{"seed", "-2", Mistyped, nil},
 		{"seed", "18446744073709551616", Mistyped, nil},
 	} {
 		if got, value := Want(find(c.name), c.text); got != c.want || value != c.value {

@@ -8,15 +8,18 @@ sample      the command (default: sample)
 dtype       of the weights (default: float32)
 max_length  tokens that the model sees before the one that is scored (default: 2048)
 options     further flags of "sample run", separated by spaces, such as "--max-seqs 32" (default: none)
+
+gen_kwargs of tasks and of the command line become parameters of the rows: all that docs/parameters.md has. One that
+Quire does not take is an error that names it.
 """
 
 import glob
+import json
 import os
 import shlex
 import subprocess
 import tempfile
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 from lm_eval.api.model import TemplateLM
 from lm_eval.api.registry import register_model
@@ -54,12 +57,17 @@ class QuireLM(TemplateLM):
     def tok_encode(self, string, add_special_tokens=False, **_):
         return self.tokenizer.encode(string, add_special_tokens=add_special_tokens)
 
-    def run(self, columns, names, *flags):
-        """Runs a job over rows, given as columns, and returns columns of its output, in the order of the rows."""
+    def run(self, bodies, names, *flags):
+        """Runs a job over bodies of requests for completions, and returns columns of its output, in their order.
+
+        A body may have any parameter of the APIs that Quire knows; one that it does not take is an error that names it.
+        """
         with tempfile.TemporaryDirectory() as folder:
-            rows, out = os.path.join(folder, "rows.parquet"), os.path.join(folder, "out")
-            columns["prompt_token_ids"] = pa.array(columns["prompt_token_ids"], pa.list_(pa.int32()))
-            pq.write_table(pa.table(columns), rows)
+            rows, out = os.path.join(folder, "rows.jsonl"), os.path.join(folder, "out")
+            with open(rows, "w", encoding="utf-8") as file:
+                for i, body in enumerate(bodies):
+                    line = {"custom_id": str(i), "method": "POST", "url": "/v1/completions", "body": body}
+                    file.write(json.dumps(line) + "\n")
             command = [self.sample, "run", "-m", self.model, "-i", rows, "-o", out, "--dtype", self.dtype,
                        "--max-model-len", str(self.max_length + 2), "--progress", "none",
                        *flags, *shlex.split(self.options)]
@@ -75,7 +83,7 @@ class QuireLM(TemplateLM):
         prompts = [(context + continuation)[-(self.max_length + 1):] for _, context, continuation in requests]
         if not prompts:
             return []
-        logprobs, tops = self.run({"prompt_token_ids": prompts}, ["prompt_logprobs", "prompt_top_ids"],
+        logprobs, tops = self.run([{"prompt": prompt} for prompt in prompts], ["prompt_logprobs", "prompt_top_ids"],
                                   "--max-tokens", "0", "--prompt-logprobs", "1")
         answers = []
         for prompt, (key, _, continuation), scores, top in zip(prompts, requests, logprobs, tops):
@@ -104,20 +112,28 @@ class QuireLM(TemplateLM):
     def generate_until(self, requests, disable_tqdm=False):
         if not requests:
             return []
-        rows = {"prompt_token_ids": [], "max_tokens": [], "stop": [], "temperature": [], "top_p": []}
+        bodies = []
         for request in requests:
             context, given = request.args
-            given = dict(given)
-            until = given.get("until") or []
-            until = [until] if isinstance(until, str) else list(until)
-            limit = int(given.get("max_gen_toks", given.get("max_new_tokens", 256)))
-            sampled = given.get("do_sample", given.get("temperature", 0) > 0)
-            rows["prompt_token_ids"].append(self.tok_encode(context)[-(self.max_length - limit):])
-            rows["max_tokens"].append(limit)
-            rows["stop"].append(until)
-            rows["temperature"].append(float(given.get("temperature", 1)) if sampled else 0.0)
-            rows["top_p"].append(float(given.get("top_p", 1)))
-        texts, = self.run(rows, ["text"])
+            body = parameters(given)
+            body["prompt"] = self.tok_encode(context)[-(self.max_length - body["max_tokens"]):]
+            bodies.append(body)
+        texts, = self.run(bodies, ["text"])
         for request, text in zip(requests, texts):
             self.cache_hook.add_partial("generate_until", request.args, text)
         return texts
+
+
+def parameters(gen_kwargs):
+    """Returns the body of a request with the gen_kwargs of a task: all of them, with lm_eval's defaults and names."""
+    given = dict(gen_kwargs)
+    until = given.pop("until", None) or []
+    body = {"stop": [until] if isinstance(until, str) else list(until)}
+    limits = [given.pop(name) for name in ("max_gen_toks", "max_new_tokens", "max_tokens") if name in given]
+    body["max_tokens"] = int(limits[0]) if limits else 256
+    temperature = given.pop("temperature", None)
+    if given.pop("do_sample", (temperature or 0) > 0):
+        body["temperature"] = 1.0 if temperature is None else float(temperature)
+    else:
+        body["temperature"] = 0.0
+    return {**given, **body}

@@ -1,0 +1,87 @@
+package batch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/quire/quire/engine"
+	"github.com/quire/quire/parameter"
+	"github.com/quire/quire/promptset"
+)
+
+// checkOwn refuses parameters of the job that no row could be drawn with, before the engine is opened. The error is of
+// outcome [Misused].
+func (t *Task) checkOwn(ctx context.Context) error {
+	if !needsVocabulary(&t.Sampling) {
+		return nil
+	}
+	text := *t
+	text.TextOnly = true
+	s, err := t.Models.Open(ctx, &text)
+	if err != nil {
+		return err
+	}
+	defer s.Release()
+	set := t.Sampling
+	if set.Tools == "" || s.Render == nil { // then rows say which call they want
+		set.ToolChoice = "auto"
+	}
+	row := &promptset.Row{Kind: promptset.KindMessages}
+	r, err := newRequestBuilder(t, s).of(row, &set, []int32{0})
+	if err == nil && s.Check != nil {
+		r.MaxTokens = min(r.MaxTokens, 1) // what rows leave room for is told with them
+		err = s.Check(r)
+	}
+	if err != nil {
+		return endWith(Misused, "%w", ofField(&set, err))
+	}
+	return nil
+}
+
+// needsVocabulary reports whether the model's tokens decide if a row can be drawn with these parameters.
+func needsVocabulary(set *parameter.Set) bool {
+	_, call := set.WantsCall()
+	return len(set.StopTokenIDs) > 0 || len(set.LogitBias) > 0 || set.AllowedTokenIDs != nil || len(set.BadWords) > 0 ||
+		set.StructuredOutputs != (parameter.Structure{}) || call && set.Tools != "" || set.MaxThinkingTokens >= 0 ||
+		set.DRYMultiplier > 0
+}
+
+// structureField is the field that gives a structure of a kind.
+func structureField(kind parameter.StructureKind) string {
+	switch kind {
+	case parameter.SchemaStructure:
+		return "json-schema"
+	case parameter.RegexStructure, parameter.ChoiceStructure, parameter.GrammarStructure:
+		return string(kind)
+	}
+	return "structured-outputs"
+}
+
+// ofField words an error about a row's parameter as one about the field of the job.
+func ofField(set *parameter.Set, err error) error {
+	name := ""
+	var of interface {
+		error
+		Parameter() string
+	}
+	if errors.As(err, &of) {
+		name, err = of.Parameter(), of
+	}
+	what := strings.TrimPrefix(err.Error(), engine.ErrInvalidRequest.Error()+": ")
+	first, rest, _ := strings.Cut(what, " ")
+	if name == "" {
+		name, _, _ = strings.Cut(first, "[")
+	}
+	own := parameter.Sink(name)
+	switch {
+	case own == nil || own.Flag == "":
+		return errors.New(what)
+	case own.Type() == parameter.Structured:
+		return &FieldError{structureField(set.StructuredOutputs.Kind), "can't be followed: " + what}
+	case first == name:
+		return &FieldError{own.Flag, rest}
+	}
+	return fmt.Errorf("`%s`: %s", own.Flag, what)
+}
