@@ -116,7 +116,7 @@ class QuireLM(TemplateLM):
         for request in requests:
             context, given = request.args
             body = parameters(given)
-            body["prompt"] = self.tok_encode(context)[-(self.max_length - body["max_tokens"]):]
+            body["prompt"] = self.tok_encode(context)[-max(1, self.max_length - body["max_tokens"]):]
             bodies.append(body)
         texts, = self.run(bodies, ["text"])
         for request, text in zip(requests, texts):
