@@ -14,7 +14,7 @@ import (
 // checkOwn refuses parameters of the job that no row could be drawn with, before the engine is opened. The error is of
 // outcome [Misused].
 func (t *Task) checkOwn(ctx context.Context) error {
-	if !needsVocabulary(&t.Sampling) {
+	if !needModel(&t.Sampling) {
 		return nil
 	}
 	text := *t
@@ -25,6 +25,9 @@ func (t *Task) checkOwn(ctx context.Context) error {
 	}
 	defer s.Release()
 	set := t.Sampling
+	if err := s.renders(&set); err != nil {
+		return endWith(Misused, "%w", ofField(&set, err))
+	}
 	if set.Tools == "" || s.Render == nil { // then rows say which call they want
 		set.ToolChoice = "auto"
 	}
@@ -40,12 +43,32 @@ func (t *Task) checkOwn(ctx context.Context) error {
 	return nil
 }
 
-// needsVocabulary reports whether the model's tokens decide if a row can be drawn with these parameters.
-func needsVocabulary(set *parameter.Set) bool {
-	_, call := set.WantsCall()
+// needModel reports whether it depends on the model's tokens or its chat template if a row can be drawn with these
+// parameters.
+func needModel(set *parameter.Set) bool {
 	return len(set.StopTokenIDs) > 0 || len(set.LogitBias) > 0 || set.AllowedTokenIDs != nil || len(set.BadWords) > 0 ||
-		set.StructuredOutputs != (parameter.Structure{}) || call && set.Tools != "" || set.MaxThinkingTokens >= 0 ||
-		set.DRYMultiplier > 0
+		set.StructuredOutputs != (parameter.Structure{}) || set.MaxThinkingTokens >= 0 || set.DRYMultiplier > 0 ||
+		givesVariables(set)
+}
+
+// givesVariables reports whether parameters give the chat template variables.
+func givesVariables(set *parameter.Set) bool {
+	return set.Tools != "" || set.Documents != "" || set.ChatTemplateKwargs != ""
+}
+
+// renders returns why the chat template takes no variables such as those in set, whatever the messages.
+func (s *Session) renders(set *parameter.Set) error {
+	if s.Render == nil || !givesVariables(set) {
+		return nil
+	}
+	message := []promptset.Message{{Role: "user", Content: "?"}}
+	_, err := s.Render(message, set)
+	without := *set
+	without.Tools, without.Documents, without.ChatTemplateKwargs = "", "", ""
+	if _, other := s.Render(message, &without); err == nil || other != nil { // the message is at fault
+		return nil
+	}
+	return err
 }
 
 // structureField is the field that gives a structure of a kind.

@@ -141,8 +141,11 @@ func TestTextsAsAsked(t *testing.T) {
 	sameBytes(t, cut, got, true)
 	for key, c := range got {
 		rest := strings.TrimPrefix(c.Text, cut[key].Text)
-		if len(c.Text) != len(cut[key].Text)+len(rest) || rest != "" && !slices.Contains(c.Request.Stop, rest) {
-			t.Errorf("%s: %q, and without the stop string %q", key, c.Text, cut[key].Text)
+		last := c.Tokens[len(c.Tokens)-1]
+		byToken := slices.Contains(c.Request.StopTokens, last) && rest == tok.Decode([]int32{last}, true)
+		if len(c.Text) != len(cut[key].Text)+len(rest) ||
+			rest != "" && !byToken && !slices.Contains(c.Request.Stop, rest) {
+			t.Errorf("%s: %q, and without what ended it %q", key, c.Text, cut[key].Text)
 		}
 		stops += min(1, len(rest))
 	}
@@ -156,6 +159,9 @@ func TestTextsAsAsked(t *testing.T) {
 		}
 		if want := tok.Decode(tokens, false); len(c.Request.Stop) == 0 && c.Text != want {
 			t.Errorf("%s: %q, want %q", key, c.Text, want)
+		}
+		if want := tok.Decode(tokens, true); len(c.Request.Stop) == 0 && free[key].Text != want {
+			t.Errorf("%s without special tokens: %q, want %q", key, free[key].Text, want)
 		}
 		if c.Text != free[key].Text {
 			special++
