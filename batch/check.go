@@ -133,7 +133,7 @@ func (t *Task) Check(ctx context.Context, tokensPerSecond float64, like *Earlier
 	if c.lineage, err = job.lineage(ctx); err != nil {
 		return nil, err
 	}
-	warnOfInput(t.Messages, job.reader)
+	warnOfInput(ctx, t, job)
 	for row := range job.reader.Range(ctx, 0, job.parts.Rows) {
 		c.add(row)
 	}

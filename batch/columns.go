@@ -1,8 +1,8 @@
 package batch
 
 import (
+	"context"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -89,9 +89,11 @@ func (s *Spec) without() []string {
 // maxNamed bounds the names in warnings about the input.
 const maxNamed = 8
 
-// warnOfInput says once what the input was perhaps not meant to be: without rows, or with columns that are only passed
-// through and have nearly the names of parameters, or those of other engines' parameters.
-func warnOfInput(w io.Writer, input *promptset.Reader) {
+// warnOfInput says once what the input was perhaps not meant to be: of raw text, without rows, or with columns that are
+// only passed through and have nearly the names of parameters, or names of parameters of other engines.
+func warnOfInput(ctx context.Context, t *Task, j *openedJob) {
+	warnOfRaw(ctx, t, j)
+	w, input := t.Messages, j.reader
 	if input.NumRows() == 0 {
 		fmt.Fprintln(w, "warning: the input has no rows")
 	}

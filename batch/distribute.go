@@ -81,7 +81,7 @@ func (t *Task) Distribute(ctx context.Context, units UnitOptions, crew Crew) (re
 	if len(saved.missing) == 0 {
 		return t.crewFinished(saved, j, started)
 	}
-	warnOfInput(t.Messages, j.reader)
+	warnOfInput(ctx, t, j)
 	before := saved.before
 	job.Before = before
 	if before.Rows > 0 {

@@ -119,6 +119,9 @@ func (o *Task) describe(r *promptset.Reader, parts promptset.Parts, fingerprint 
 	}
 	if r.HasParents() { // which earlier versions passed through
 		d.Settings["parents"] = true
+		if o.PromptAs == PromptUser { // also behind `system`, which makes messages of first prompts alone
+			d.Settings[settingPromptAs] = o.PromptAs
+		}
 	}
 	if o.Engine.TP > 1 { // sums over devices have another order; replicas change nothing
 		d.Settings["tp"] = o.Engine.TP

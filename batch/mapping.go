@@ -1,6 +1,8 @@
 package batch
 
 import (
+	"cmp"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -18,27 +20,81 @@ const (
 	settingIDColumn     = "id_column"
 	settingTemplate     = "template"
 	settingSystem       = "system"
+	settingPromptAs     = "prompt_as"
 	settingPrefix       = "prefix" // its SHA-256
 	settingPartitions   = "partitions"
 )
 
 // checkPrompts checks what the job says of the prompts of rows.
 func (s *Spec) checkPrompts() error {
+	if err := s.checkPromptAs(); err != nil {
+		return err
+	}
 	if s.Template == "" {
 		return nil
 	}
 	if s.PromptColumn != "" {
 		return wrong("template", "may not come with `prompt-column`: keep one")
 	}
-	if _, err := chat.ParsePrompt(s.Template); err != nil {
+	template, err := chat.ParsePrompt(s.Template)
+	switch {
+	case err != nil:
 		return wrong("template", "is no Jinja template: %v", err)
+	case len(template.Uses()) == 0:
+		return wrong("template", "is %q, which uses no column, so that all prompts are equal: write {{question}} for "+
+			"the column question", s.Template)
 	}
 	return nil
+}
+
+// checkPromptAs checks what prompts are.
+func (s *Spec) checkPromptAs() error {
+	switch {
+	case s.PromptAs == "":
+	case s.PromptAs == PromptRaw && s.System != "":
+		return wrong("prompt-as", "is raw, and `system` makes each prompt the user's message: leave one of the two out")
+	case s.PromptAs == PromptUser && s.ChatTemplate == TemplateNone:
+		return wrong("prompt-as", "is user, which takes a chat template, and `chat-template` is none: leave one of the "+
+			"two out")
+	default:
+		return oneOf("prompt-as", s.PromptAs, PromptAuto, PromptUser, PromptRaw)
+	}
+	return nil
+}
+
+// hasTemplate reports whether the job has a chat template; of the model by what its files have.
+func (s *Spec) hasTemplate(model Identity) bool {
+	return s.ChatTemplate != TemplateNone && (s.ChatTemplate != TemplateOfModel || model.Template)
+}
+
+// needTemplate refuses prompts as messages for a model without a chat template: each row would be an error.
+func (s *Spec) needTemplate(model Identity) error {
+	if s.PromptAs != PromptUser || s.hasTemplate(model) {
+		return nil
+	}
+	return endWith(Misused, "`prompt-as` is user, which takes a chat template, and the model %s has none: give "+
+		"`chat-template` FILE, or `prompt-as` raw", s.Model)
+}
+
+// rawPrompts is what to say of prompts as raw text where nothing says that they are meant to be.
+const rawPrompts = "warning: each prompt is sent as raw text, and the model has a chat template: give `prompt-as` user " +
+	"to send it as the user's message, or `prompt-as` raw to leave it as it is"
+
+// warnOfRaw says once that a job's prompts are raw text though its model has a chat template, unless a flag says what
+// they are. What is wrong with a row that cannot be read is said when it is.
+func warnOfRaw(ctx context.Context, t *Task, j *openedJob) {
+	if !j.template || cmp.Or(t.PromptAs, PromptAuto) != PromptAuto || t.System != "" {
+		return
+	}
+	if row, err := j.reader.Beside().FirstRaw(ctx, j.parts.Rows); err == nil && row != nil {
+		t.tell(rawPrompts)
+	}
 }
 
 // readMapping reads what the job says of the prompts of rows.
 func (t *Task) readMapping() error {
 	m := promptset.Mapping{PromptColumn: t.PromptColumn, IDColumn: t.IDColumn, System: t.System,
+		Chat:       t.PromptAs == PromptUser,
 		Partitions: t.Partitions}
 	if t.Template != "" {
 		template, err := chat.ParsePrompt(t.Template)
@@ -71,6 +127,9 @@ func (t *Task) mappingSettings(all map[string]any) {
 			all[name] = value
 		}
 	}
+	if t.PromptAs == PromptUser && t.System == "" { // which makes prompts messages itself
+		all[settingPromptAs] = t.PromptAs
+	}
 	if len(t.Partitions) > 0 { // which earlier versions had no columns of
 		all[settingPartitions] = t.Partitions
 	}
@@ -88,7 +147,8 @@ func MappingOf(settings map[string]any) (promptset.Mapping, error) {
 		return s
 	}
 	m := promptset.Mapping{PromptColumn: text(settingPromptColumn), IDColumn: text(settingIDColumn),
-		System: text(settingSystem), Prefix: text(settingPrefix)}
+		System: text(settingSystem), Chat: text(settingPromptAs) == PromptUser,
+		Prefix: text(settingPrefix)}
 	if names, ok := settings[settingPartitions].([]any); ok {
 		for _, name := range names {
 			m.Partitions = append(m.Partitions, fmt.Sprint(name))

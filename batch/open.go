@@ -36,7 +36,8 @@ func (RealModels) Identify(ctx context.Context, o *Task) (Identity, error) {
 		return Identity{}, err
 	}
 	known := Identity{Fingerprint: model.FingerPrint(), Tokenizer: model.TokenizerSource() != "",
-		DType: model.DType(), Generation: model.Config.Generation}
+		Template: tokenizer.HasChatTemplate(model.TokenizerSource()), DType: model.DType(),
+		Generation: model.Config.Generation}
 	return known, model.Close()
 }
 

@@ -78,7 +78,7 @@ func (t *Task) Run(ctx context.Context) (report *Report, err error) {
 	if err := t.lead(saved); err != nil {
 		return nil, err
 	}
-	warnOfInput(t.Messages, job.reader)
+	warnOfInput(ctx, t, job)
 	r := newRunner(t, job)
 	defer r.release()
 	one := &rest{single: single{runner: r}, saved: saved}
@@ -106,6 +106,7 @@ type openedJob struct {
 	reader      *promptset.Reader
 	fingerprint string
 	dtype       dtypes.DType // the model's own
+	template    bool         // rows with messages can be run
 	description *jobstate.Description
 	parts       promptset.Parts
 	kin         *lineage // once it was read; nil where no row goes on from another
@@ -146,6 +147,9 @@ func (t *Task) openJob(ctx context.Context) (*openedJob, error) {
 	if err := t.needTokenizer(ctx, model, j.reader); err != nil {
 		return nil, err
 	}
+	if err := t.needTemplate(model); err != nil {
+		return nil, err
+	}
 	if err := t.takeGeneration(model.Generation); err != nil {
 		return nil, err
 	}
@@ -153,7 +157,7 @@ func (t *Task) openJob(ctx context.Context) (*openedJob, error) {
 		return nil, err
 	}
 	t.sayDefaults()
-	j.fingerprint, j.dtype = model.Fingerprint, model.DType
+	j.fingerprint, j.dtype, j.template = model.Fingerprint, model.DType, t.hasTemplate(model)
 	t.takeCut(ctx)
 	if j.parts = t.parts(j.reader.NumRows()); t.KeepPartitions {
 		j.parts = inFolders(j.parts, InputsOf(j.reader))
@@ -185,7 +189,10 @@ func (t *Task) openInputs(ctx context.Context) (*promptset.Reader, error) {
 		return nil, err
 	}
 	reader, err := promptset.OpenMapped(ctx, files, t.Inputs, t.mapping)
-	if wrong := (*promptset.FileError)(nil); errors.As(err, &wrong) && wrong.Missing {
+	if wrong := (*promptset.FileError)(nil); errors.As(err, &wrong) && (wrong.Missing || wrong.NoPrompts) {
+		if wrong.Advice != "" {
+			err = fmt.Errorf("%w: %s", err, wrong.Advice)
+		}
 		return nil, endWith(Misused, "`input` %w", err)
 	}
 	if err == nil {

@@ -81,6 +81,7 @@ type Models interface {
 type Identity struct {
 	Fingerprint string       // of its files
 	Tokenizer   bool         // it has one; without, it takes prompt_token_ids only
+	Template    bool         // its files have a chat template
 	DType       dtypes.DType // its own: see models.Checkpoint
 	// Generation are the defaults of sampling that its files ask for.
 	Generation arch.Generation

@@ -25,6 +25,13 @@ const (
 	TemplateNone    = "none"
 )
 
+// Values of [Spec.PromptAs].
+const (
+	PromptAuto = "auto" // raw text, unless System is given
+	PromptUser = "user" // a message of the user
+	PromptRaw  = "raw"  // raw text
+)
+
 // Standard stands for standard input among [Spec.Inputs], and for standard output as [Spec.Output].
 const Standard = "-"
 
@@ -45,6 +52,8 @@ type Spec struct {
 	// template. PrefixFile has the text of [promptset.Mapping.Prefix].
 	PromptColumn, Template, System, PrefixFile string
 	IDColumn                                   string // "" is id
+	// PromptAs says what a prompt is: one of the values above. "" is PromptAuto, as in jobs of older versions.
+	PromptAs string `json:",omitempty"`
 	// Partitions are the columns that folders of the inputs give, once they were looked into.
 	Partitions []string
 	// Output is the folder of the completions, here or in an object store.
@@ -80,7 +89,7 @@ type Spec struct {
 // DefaultSpec is a job without model, inputs and output.
 func DefaultSpec() Spec {
 	return Spec{
-		LoadFormat: LoadAuto, ChatTemplate: TemplateOfModel, Format: promptset.FormatParquet,
+		LoadFormat: LoadAuto, ChatTemplate: TemplateOfModel, PromptAs: PromptAuto, Format: promptset.FormatParquet,
 		ReasoningParser: reply.Auto, ToolCallParser: reply.Auto,
 		Sampling: parameter.Defaults(), GenerationConfig: GenerationAuto, Engine: defaultEngine(),
 	}

@@ -1,6 +1,7 @@
 package batch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -106,6 +107,9 @@ func (t *Task) openStream(ctx context.Context) (*streamed, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := t.needTemplate(model); err != nil {
+		return nil, err
+	}
 	if err := t.takeGeneration(model.Generation); err != nil {
 		return nil, err
 	}
@@ -113,6 +117,7 @@ func (t *Task) openStream(ctx context.Context) (*streamed, error) {
 		return nil, err
 	}
 	t.sayDefaults()
+	raw := t.hasTemplate(model) && cmp.Or(t.PromptAs, PromptAuto) == PromptAuto
 	lines, whole := promptset.NewLines(promptset.StandardInput, t.Input, t.mapping), false
 	columns := t.columnsOf(nil)
 	return &streamed{job: &openedJob{fingerprint: model.Fingerprint, dtype: model.DType}, total: -1, err: lines,
@@ -122,6 +127,10 @@ func (t *Task) openStream(ctx context.Context) (*streamed, error) {
 				n := int64(0)
 				for row := range lines.Rows(ctx) {
 					t.judgeStreamed(row, columns)
+					if raw && row.Kind == promptset.KindText {
+						t.tell(rawPrompts)
+						raw = false
+					}
 					n++
 					if whole = n == t.Limit; whole {
 						t.endInput()
@@ -168,7 +177,7 @@ func (t *Task) openFilesAsStream(ctx context.Context) (*streamed, error) {
 		return nil, endWith(Misused, "rows have a parent, and `output` is -, where rows do not wait for one another: "+
 			"give `output` FOLDER")
 	}
-	warnOfInput(t.Messages, job.reader)
+	warnOfInput(ctx, t, job)
 	return &streamed{job: job, total: job.parts.Rows, schema: job.reader.Schema(), err: job.reader,
 		rows: func(ctx context.Context) iter.Seq[*promptset.Row] { return job.reader.Range(ctx, 0, job.parts.Rows) },
 	}, nil

@@ -56,7 +56,7 @@ func (t *Task) Submit(ctx context.Context, q *queue.Queue, units UnitOptions, re
 		return nil, err
 	}
 	if done == queue.Submitted {
-		warnOfInput(t.Messages, j.reader)
+		warnOfInput(ctx, t, j)
 	}
 	s := &Submission{Result: done, Rows: j.parts.Rows}
 	if retry {

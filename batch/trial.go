@@ -42,6 +42,9 @@ func (t *Task) Try(ctx context.Context) (*Trial, error) {
 		return nil, endWith(Misused, "the model %s has no tokenizer, and a prompt is text: take a folder with a "+
 			"tokenizer.json", t.Model)
 	}
+	if err := t.needTemplate(model); err != nil {
+		return nil, err
+	}
 	if err := t.takeGeneration(model.Generation); err != nil {
 		return nil, err
 	}
@@ -60,12 +63,14 @@ func (t *Task) Try(ctx context.Context) (*Trial, error) {
 // Close gives the model back.
 func (t *Trial) Close() { t.session.Release() }
 
-// Complete draws completions of prompts: messages of the user where the model has a chat template, else raw text. They
+// Complete draws completions of prompts: messages of the user if the model has a chat template and PromptAs is not
+// [PromptRaw], else raw text. They
 // are those of a file with these rows. An error of outcome [Partial] says that prompts carry errors, which were told.
 func (t *Trial) Complete(ctx context.Context, prompts []string, to Teller) error {
 	rows := make([]*promptset.Row, len(prompts))
+	message := t.session.Render != nil && t.task.PromptAs != PromptRaw
 	for i, text := range prompts {
-		rows[i] = t.task.mapping.NewRow(int64(i), "prompt", text, t.session.Render != nil)
+		rows[i] = t.task.mapping.NewRow(int64(i), "prompt", text, message)
 	}
 	tell := &telling{to: to}
 	var requests []*engine.Request

@@ -24,6 +24,22 @@ func Near(column string) (name string, ok bool) {
 	return name, name != ""
 }
 
+// Nearest returns the name of some that another one was probably meant for: one that differs by capitals or separators,
+// or else a misspelling. It is "" where none is near.
+func Nearest(name string, of []string) (nearest string) {
+	words, best := split(name), -1
+	for _, other := range of {
+		d := distance(words, split(other))
+		if d >= 0 && strings.EqualFold(strings.Join(words, ""), strings.Join(split(other), "")) {
+			d = 0
+		}
+		if d >= 0 && (best < 0 || d < best) {
+			nearest, best = other, d
+		}
+	}
+	return nearest
+}
+
 type candidate struct {
 	name  string
 	words []string

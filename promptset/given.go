@@ -5,9 +5,8 @@ package promptset
 func (m *Mapping) NewRow(index int64, from, text string, message bool) *Row {
 	r := &Row{Index: index, File: from, FileRow: index, Prompt: text}
 	r.finish([]string{"prompt"}, m)
-	if message && r.Kind == KindText {
-		r.Messages = []Message{{Role: "user", Content: r.Prompt}}
-		r.Kind, r.Prompt = KindMessages, ""
+	if message {
+		m.converse(r, nil)
 	}
 	return r
 }

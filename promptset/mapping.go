@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/quire/quire/parameter"
 )
 
 // Mapping says what the prompts of rows are, where the names of the columns do not say it. The zero value leaves rows
@@ -22,6 +24,8 @@ type Mapping struct {
 	// System is a system message before each prompt, which is a message of the user then, and before messages that do
 	// not begin with one.
 	System string
+	// Chat makes each prompt a message of the user, with or without System, also in rows that go on from another one.
+	Chat bool
 	// Partitions are the columns that folders named key=value give; none stands for those below the folders that are
 	// named as inputs, and those that globs stand for.
 	Partitions []string
@@ -98,7 +102,7 @@ func (m *Mapping) namesOf(column string) (names []string) {
 
 // forms are the columns of prompts beside which a parameter may be one, of those that a row or a file has.
 func (m *Mapping) forms(given []string) []string {
-	if m.System != "" && slices.Contains(given, "prompt") { // which becomes messages
+	if (m.System != "" || m.Chat) && slices.Contains(given, "prompt") { // which becomes messages
 		return append(slices.Clone(given), "messages")
 	}
 	return given
@@ -107,7 +111,12 @@ func (m *Mapping) forms(given []string) []string {
 // mayHavePrompts says what a file lacks whose columns are these; nil where it may have prompts.
 func (m *Mapping) mayHavePrompts(columns []string) error {
 	if m.PromptColumn != "" && !slices.Contains(columns, m.PromptColumn) {
-		return fmt.Errorf("no column %q, which `prompt-column` names: it has %s", m.PromptColumn, list(columns))
+		meant := ""
+		if near := parameter.Nearest(m.PromptColumn, columns); near != "" {
+			meant = fmt.Sprintf("; did you mean %q?", near)
+		}
+		return &columnError{what: fmt.Sprintf("no column %q, which `prompt-column` names: it has %s%s", m.PromptColumn,
+			list(columns), meant)}
 	}
 	return nil
 }
@@ -118,6 +127,41 @@ func (m *Mapping) mayHaveIDs(columns []string) error {
 		return fmt.Errorf("no column %q, which `id-column` names: it has %s", m.IDColumn, list(columns))
 	}
 	return nil
+}
+
+// columnError says that a file has none of the columns that prompts are looked for in.
+type columnError struct{ what, advice string }
+
+func (e *columnError) Error() string { return e.what }
+
+// withFile names the file that an error is about.
+func withFile(name string, err error) *FileError {
+	e := &FileError{File: name, What: err.Error()}
+	if lacks, ok := err.(*columnError); ok {
+		e.NoPrompts, e.Advice = true, lacks.advice
+	}
+	return e
+}
+
+// likelyNames are those that columns of prompts have in data sets, the likeliest first.
+var likelyNames = []string{"question", "query", "instruction", "input", "problem", "text", "content", "sentence",
+	"review", "message", "document"}
+
+// noPrompts is the error for a file without a column of prompts, with the column that is likely to have them.
+func noPrompts(needs, has string, columns []string) error {
+	likely := ""
+	for _, name := range slices.Concat(promptNames[:1], likelyNames) {
+		if i := slices.IndexFunc(columns, func(c string) bool { return strings.EqualFold(c, name) }); i >= 0 {
+			likely = columns[i]
+			break
+		}
+	}
+	advice := "name the column with `prompt-column`, or make prompts of columns with `template`"
+	if likely != "" {
+		advice = fmt.Sprintf("`prompt-column` %s takes this column, and `template` makes prompts of columns", likely)
+	}
+	return &columnError{fmt.Sprintf("%s one of %s and %s %s", needs, strings.Join(promptNames, ", "), has,
+		list(columns)), advice}
 }
 
 // lacks are the names that a template wants and a file with these columns does not have.
@@ -132,6 +176,9 @@ func (m *Mapping) lacks(columns []string) []string {
 
 // checkTemplate looks for a column that a template wants and no file has.
 func (r *Reader) checkTemplate() error {
+	if r.mapping.Template == nil {
+		return nil
+	}
 	var missing []string
 	var first *Source
 	for i := range r.sources {
@@ -144,12 +191,30 @@ func (r *Reader) checkTemplate() error {
 			missing = slices.DeleteFunc(missing, func(name string) bool { return !slices.Contains(s.lacks, name) })
 		}
 	}
-	if len(missing) == 0 {
+	if first == nil {
 		return nil
 	}
 	columns := slices.DeleteFunc(r.schema.Columns(), func(name string) bool { return name == madeColumn })
-	return &FileError{File: first.Name, What: fmt.Sprintf("no column %q, which `template` uses: there are %s",
-		missing[0], strings.ReplaceAll(list(columns), ofInput, madeColumn))}
+	for i, name := range columns {
+		if name == ofInput {
+			columns[i] = madeColumn
+		}
+	}
+	what := "`template` uses none of the columns, so that all prompts are equal: there are "
+	if len(missing) > 0 {
+		what = fmt.Sprintf("no column %q, which `template` uses: there are ", missing[0])
+	} else if slices.ContainsFunc(r.mapping.Template.Uses(), func(name string) bool {
+		return slices.Contains(columns, name)
+	}) {
+		return nil
+	}
+	meant := ""
+	if len(missing) > 0 {
+		if near := parameter.Nearest(missing[0], columns); near != "" {
+			meant = fmt.Sprintf("; did you mean %q?", near)
+		}
+	}
+	return &FileError{File: first.Name, What: what + list(columns) + meant, NoPrompts: true}
 }
 
 // render sets the prompt of a row to what the template makes of its columns.
@@ -183,10 +248,19 @@ func (m *Mapping) passed(r *Row, object []member) []member {
 
 // addBefore adds what is before the prompt of a row.
 func (m *Mapping) addBefore(r *Row) {
-	if m.System == "" && m.Prefix == "" || r.Parent.ID != "" || r.Kind == KindNone { // the first row of a family has it
+	if r.Parent.ID != "" { // the first row of a family has what is before it
+		if m.Chat {
+			m.converse(r, nil)
+		}
+		return
+	}
+	if m.System == "" && m.Prefix == "" && !m.Chat || r.Kind == KindNone {
 		return
 	}
 	if r.Kind == KindTokens {
+		if m.System == "" && m.Prefix == "" {
+			return
+		}
 		r.fail("prompt_token_ids are used as they are, and the job has `system` or `prefix-file`; leave that out, or " +
 			"give the row a prompt")
 		return
@@ -204,10 +278,21 @@ func (m *Mapping) addBefore(r *Row) {
 		if m.System != "" && !slices.Contains([]string{"system", "developer"}, r.Messages[0].Role) {
 			r.Messages = slices.Insert(r.Messages, 0, Message{Role: "system", Content: m.System})
 		}
-	case m.System != "" && len(r.More) > 0:
-		r.fail("the row has several prompts, which can't be messages behind `system`; give each a row")
 	case m.System != "":
-		r.Messages = []Message{{Role: "system", Content: m.System}, {Role: "user", Content: r.Prompt}}
+		m.converse(r, []Message{{Role: "system", Content: m.System}})
+	case m.Chat:
+		m.converse(r, nil)
+	}
+}
+
+// converse makes the prompt of a row a message of the user that follows others.
+func (m *Mapping) converse(r *Row, before []Message) {
+	switch {
+	case r.Kind != KindText:
+	case len(r.More) > 0:
+		r.fail("the row has several prompts, and `system` and `prompt-as` make a prompt a message; give each a row")
+	default:
+		r.Messages = append(before, Message{Role: "user", Content: r.Prompt})
 		r.Kind, r.Prompt = KindMessages, ""
 	}
 }

@@ -349,15 +349,15 @@ func (s *Source) columnsOf(k *keyTypes) (columns []*node, err error) {
 	}
 	if s.lacks = m.lacks(k.keys); m.mapped() {
 		if err := m.mayHavePrompts(k.keys); err != nil && len(k.keys) > 0 {
-			return nil, &FileError{File: s.Name, What: err.Error()}
+			return nil, withFile(s.Name, err)
 		}
 	} else if len(k.keys) > 0 && !s.requests && !slices.Contains(k.keys, parentName) &&
 		!slices.ContainsFunc(promptNames, func(p string) bool { return slices.Contains(k.keys, p) }) {
-		what := "no prompt key: its rows need one of %s and have %s"
+		err := noPrompts("no prompt key: its rows need", "have", k.keys)
 		if s.header != nil {
-			what = noPromptColumn
+			err = noPrompts("no prompt column: it needs", "has", k.keys)
 		}
-		return nil, &FileError{File: s.Name, What: fmt.Sprintf(what, strings.Join(promptNames, ", "), list(k.keys))}
+		return nil, withFile(s.Name, err)
 	}
 	has := func(key string) bool { return slices.Contains(k.keys, key) }
 	for _, key := range k.keys {

@@ -183,6 +183,10 @@ type FileError struct {
 	Err  error // cause, may be nil
 	// Missing says that no file has the name: it is the name that is wrong.
 	Missing bool
+	// NoPrompts says that the file has none of the columns that prompts are looked for in: others have to be named.
+	// Advice, which is not in the text of the error, says by which settings; it may be empty.
+	NoPrompts bool
+	Advice    string
 }
 
 func (e *FileError) Error() string {

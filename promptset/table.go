@@ -31,7 +31,7 @@ func newTable(name string, root *node, m *Mapping, folders []partition) (*table,
 		return nil, err
 	}
 	if err := t.findKnown(); err != nil {
-		return nil, &FileError{File: name, What: err.Error()}
+		return nil, withFile(name, err)
 	}
 	return t, nil
 }
@@ -89,7 +89,7 @@ func (t *table) findKnown() error {
 		c := t.root.field(m.columnOf(name)) // a column of nulls has no prompt in any row
 		return t.known[name] != nil || c != nil && c.isNull()
 	}) {
-		return fmt.Errorf(noPromptColumn, strings.Join(promptNames, ", "), list(names))
+		return noPrompts("no prompt column: it needs", "has", names)
 	}
 	return nil
 }
@@ -102,8 +102,6 @@ func (t *table) make() {
 	t.root.fields = append(t.root.fields, t.made)
 	number(t.root)
 }
-
-const noPromptColumn = "no prompt column: it needs one of %s and has %s"
 
 func list(names []string) string {
 	if len(names) == 0 {

@@ -35,6 +35,28 @@ func (r *Reader) FirstText(ctx context.Context, limit int64) (*Row, error) {
 	return nil, nil
 }
 
+// rawRows is how many rows [Reader.FirstRaw] looks at.
+const rawRows = 1000
+
+// FirstRaw returns the first row with an Index below limit whose prompt is text and becomes no message, nil if none of
+// the first rows with text is. Lines of OpenAI's batch files, whose endpoint says which of the two they are, do not
+// count.
+func (r *Reader) FirstRaw(ctx context.Context, limit int64) (*Row, error) {
+	if !r.mapping.mapped() && !slices.Contains(r.schema.Columns(), "prompt") || r.HasRequests() {
+		return nil, nil
+	}
+	first, err := r.FirstText(ctx, limit)
+	if first == nil || err != nil {
+		return nil, err
+	}
+	for row := range r.Range(ctx, first.Index, min(first.Index+rawRows, limit)) {
+		if row.Kind == KindText {
+			return row, nil
+		}
+	}
+	return nil, r.err
+}
+
 // noteText notes, of a row that the scan of a JSONL file has come to, whether it is the first with a key of text.
 func (s *Source) noteText(object []member) {
 	if s.texts == nil && (s.mapping.Template != nil || slices.ContainsFunc(textNames, func(name string) bool {

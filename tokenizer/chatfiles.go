@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/gomlx/go-huggingface/models/gguf"
+
 	"github.com/quire/quire/internal/pyjson"
 )
 
@@ -118,4 +120,27 @@ func chatTemplates(dir string, raw json.RawMessage) (map[string]string, error) {
 		named[t.Name] = t.Template
 	}
 	return named, nil
+}
+
+// HasChatTemplate reports whether the tokenizer at path, as for [Open], has a chat template, without reading the
+// tokenizer itself. It is false if the files cannot be read, which Open then says.
+func HasChatTemplate(path string) bool {
+	info, err := os.Stat(path)
+	if err != nil {
+		return false
+	}
+	dir := path
+	if !info.IsDir() {
+		if f, err := gguf.Open(path); err == nil {
+			kv, _ := f.GetKeyValue("tokenizer.chat_template")
+			return kv.String() != ""
+		}
+		dir = filepath.Dir(path)
+	}
+	var config configJSON
+	if err := readJSON(dir, configName, &config); err != nil {
+		return false
+	}
+	named, err := chatTemplates(dir, config.ChatTemplate)
+	return err == nil && len(named) > 0
 }

@@ -132,7 +132,7 @@ func printCheck(w io.Writer, r *batch.CheckReport, given bool) {
 	line("rows", "%s in %s, %d with errors", humanize.Comma(r.Rows), plural.Count(len(r.Inputs), "file"),
 		r.RowsWithErrors)
 	for _, e := range r.Errors {
-		line("  error", "%s: %s", plural.Count(e.Rows, "row"), visible.Line(e.Kind))
+		line("  error", "%s: %s", plural.Count(e.Rows, "row"), visible.Line(asFlags(e.Kind)))
 		for _, example := range e.Examples {
 			fmt.Fprintf(w, "%17s%s\n", "", visible.Line(asFlags(example)))
 		}

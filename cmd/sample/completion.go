@@ -212,6 +212,7 @@ var flagValues = map[string][]string{
 	"log-level":         {"debug", "info", "warn", "error"},
 	"maintenance":       {"auto", "on", "off"},
 	"prefix-cache":      {"on", "off"},
+	"prompt-as":         {"auto", "user", "raw"},
 	"progress":          {"auto", "bar", "plain", "none"},
 	"shard":             {"auto"},
 	"speculate":         {"off", "auto"},

@@ -92,7 +92,7 @@ func (f fakeModels) Open(_ context.Context, o *batch.Task) (*batch.Session, erro
 }
 
 // Identify takes the content of the model's file for the model. With the word "tokenless" in it the model has no
-// tokenizer; lines "asks NAME NUMBER" are defaults of parameters, and lines "left TEXT" what is not taken as one.
+// tokenizer, with "templated" a chat template that is known before it is opened; lines "asks NAME NUMBER" are defaults of parameters, and lines "left TEXT" what is not taken as one.
 func (fakeModels) Identify(_ context.Context, o *batch.Task) (batch.Identity, error) {
 	b, err := os.ReadFile(o.Model)
 	if err != nil {
@@ -109,7 +109,8 @@ func (fakeModels) Identify(_ context.Context, o *batch.Task) (batch.Identity, er
 		}
 	}
 	return batch.Identity{Fingerprint: fmt.Sprintf("%x", sha256.Sum256(b)),
-		Tokenizer: !strings.Contains(string(b), "tokenless"), Generation: asked}, nil
+		Tokenizer: !strings.Contains(string(b), "tokenless"), Template: strings.Contains(string(b), "templated"),
+		Generation: asked}, nil
 }
 
 // Lacks says that there is no device, if it is told to.

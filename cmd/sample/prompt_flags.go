@@ -15,9 +15,12 @@ func promptFlags(s *pflag.FlagSet, spec *batch.Spec) {
 	s.StringVar(&spec.Template, "template", "",
 		"`TEXT` make each prompt of the row's columns by a Jinja template, such as 'Question: {{question}}'; the "+
 			"output has it as the column prompt")
+	s.StringVar(&spec.PromptAs, "prompt-as", spec.PromptAs,
+		"`FORM` what a prompt is: user (the user's message, through the chat template), raw (raw text), or auto (raw text "+
+			"in rows, unless --system is given; the user's message as an argument)")
 	s.StringVar(&spec.System, "system", "",
-		"`TEXT` a system message before each prompt, which becomes the user's message, and before messages that do "+
-			"not begin with one")
+		"`TEXT` send each prompt as the user's message after this system message; messages that begin with a system "+
+			"message of their own keep it")
 	placeVar(s, &spec.PrefixFile, onThisMachine, "prefix-file", "",
 		"`FILE` put the text of a file before each prompt; its keys and values are computed once (--prefix-cache)")
 }

@@ -51,7 +51,7 @@ func (o *runOptions) define(f *flags) {
 		placeVar(s, &o.spec.ChatTemplate, onThisMachine, "chat-template", "",
 			"`TEMPLATE` chat template for rows with messages: model (the model's own), none (such rows are errors), "+
 				"or a "+
-				"file with a Jinja template. A prompt is always raw text")
+				"file with a Jinja template. See --prompt-as for rows with a prompt")
 		s.StringVar(&o.spec.GenerationConfig, "generation-config", o.spec.GenerationConfig,
 			"`SOURCE` defaults of temperature, top-k and others: auto (what the model's generation_config.json or "+
 				"GGUF file asks for) or none (those below)")
