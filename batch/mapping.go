@@ -52,10 +52,11 @@ func (s *Spec) checkPromptAs() error {
 	switch {
 	case s.PromptAs == "":
 	case s.PromptAs == PromptRaw && s.System != "":
-		return wrong("prompt-as", "is raw, and `system` makes each prompt the user's message: leave one of the two out")
+		return wrong("prompt-as", "is raw, and `system` makes each prompt the user's message: leave one of the two "+
+			"out")
 	case s.PromptAs == PromptUser && s.ChatTemplate == TemplateNone:
-		return wrong("prompt-as", "is user, which takes a chat template, and `chat-template` is none: leave one of the "+
-			"two out")
+		return wrong("prompt-as", "is user, which takes a chat template, and `chat-template` is none: leave one of "+
+			"the two out")
 	default:
 		return oneOf("prompt-as", s.PromptAs, PromptAuto, PromptUser, PromptRaw)
 	}
@@ -77,8 +78,8 @@ func (s *Spec) needTemplate(model Identity) error {
 }
 
 // rawPrompts is what to say of prompts as raw text where nothing says that they are meant to be.
-const rawPrompts = "warning: each prompt is sent as raw text, and the model has a chat template: give `prompt-as` user " +
-	"to send it as the user's message, or `prompt-as` raw to leave it as it is"
+const rawPrompts = "warning: each prompt is sent as raw text, and the model has a chat template: give `prompt-as` " +
+	"user to send it as the user's message, or `prompt-as` raw to leave it as it is"
 
 // warnOfRaw says once that a job's prompts are raw text though its model has a chat template, unless a flag says what
 // they are. What is wrong with a row that cannot be read is said when it is.

@@ -260,7 +260,7 @@ func (s *rest) begin(ctx context.Context) error {
 	}
 	plan := s.session.Plan()
 	s.unit, err = s.openUnit(ctx, t, s.saved, func() {
-		t.say("%s", plan)
+		t.sayPlan(plan)
 		s.saved.announce(t, plan)
 		t.Observer.keep(t.FS, s.saved.state.Dir(), t.New)
 		t.Observer.started(plan, s.saved.rows, s.saved.before.Rows)

@@ -90,6 +90,15 @@ func (t *Task) sayOpening() {
 		t.Engine.Backend)
 }
 
+// sayPlan says what the engine settled on.
+func (t *Task) sayPlan(plan engine.Plan) {
+	if t.Verbose {
+		t.say("%s", plan)
+	} else {
+		t.say("%s", plan.Brief())
+	}
+}
+
 func (r *runner) release() {
 	if r.session != nil {
 		r.session.Release()

@@ -85,7 +85,7 @@ func (t *Task) runStream(ctx context.Context, started time.Time) (*Report, error
 		return nil, err
 	}
 	plan := r.session.Plan()
-	t.say("%s", plan)
+	t.sayPlan(plan)
 	t.Observer.started(plan, max(0, in.total), 0)
 	if err := one.begin(ctx, in); err != nil {
 		return nil, err

@@ -72,6 +72,7 @@ type Options struct {
 	// Messages takes lines for people: warnings, and unless Quiet is set how far the job is.
 	Messages io.Writer
 	Quiet    bool
+	Verbose  bool // the engine's plan is told as a whole
 	Progress Progress
 	// Observer is told what happens; Log is the engine's.
 	Observer *Observer

@@ -91,6 +91,28 @@ type Plan struct {
 	activations dtypes.DType
 }
 
+// Brief is the plan in two lines: the model, and what it runs on.
+func (p Plan) Brief() string {
+	backend, _, _ := strings.Cut(p.Backend, ",")
+	if p.Devices > 1 {
+		backend += fmt.Sprintf(", %d devices together", p.Devices)
+	}
+	if p.Replicas > 1 {
+		backend += fmt.Sprintf(", %d replicas", p.Replicas)
+	}
+	const lines = "%-12s %s, %s parameters in %s, %s\n%-12s %s; %s of up to %d tokens; KV cache %s"
+	return fmt.Sprintf(lines, "model", p.Model, count(p.Parameters), p.held(), bytesText(p.WeightBytes), "engine",
+		backend, plural.Count(p.MaxSeqs, "slot"), p.MaxModelLen, bytesText(p.KVBytes))
+}
+
+// held is the type of weights and activations.
+func (p Plan) held() string {
+	if p.Weights != "" {
+		return fmt.Sprintf("%s, activations in %s", p.Weights, p.DType)
+	}
+	return p.DType
+}
+
 // String shows the plan as a table.
 func (p Plan) String() string {
 	var b strings.Builder
@@ -111,11 +133,7 @@ func (p Plan) String() string {
 	if p.Replicas > 1 {
 		row("replicas", "%d with a queue in common; sizes are those of one", p.Replicas)
 	}
-	held := p.DType
-	if p.Weights != "" {
-		held = fmt.Sprintf("%s, activations in %s", p.Weights, p.DType)
-	}
-	row("model", "%s, %s parameters in %s, %s", p.Model, count(p.Parameters), held, bytesText(p.WeightBytes))
+	row("model", "%s, %s parameters in %s, %s", p.Model, count(p.Parameters), p.held(), bytesText(p.WeightBytes))
 	if p.Drafter != nil {
 		row("draft model", "%s", p.Drafter)
 	}

@@ -18,8 +18,8 @@ const introduction = `# Parameters of a row
 This page is made from the table in package parameter, by "go test ./parameter -run TestPage -write".
 
 A row of the input may give parameters of its own, which come before the flags. The table has the names that the APIs of
-OpenAI (chat and completions), vLLM, llama.cpp's server and transformers (GenerationConfig) use. It holds for keys of
-JSONL and for columns of Parquet files, and a value means the same in both. For each row and name:
+OpenAI (chat and completions), vLLM, llama.cpp's server and transformers (GenerationConfig) use. The same names work as
+keys of JSONL and as columns of other files, with dashes or underscores. For each row and name:
 
 - A value that is null is not given: the flag holds, or its default.
 - A value that Quire applies sets one of its own parameters. The completion has the same bytes under either name.
@@ -115,7 +115,8 @@ func page() string {
 		}
 		return "`" + p.Sets + "`"
 	})
-	section("Errors, but for values without effect", "no effect, beside null", func(p *Parameter) string {
+	const refused = "Not supported: only these values without effect are accepted"
+	section(refused, "no effect, beside null", func(p *Parameter) string {
 		if p.Sets != "" || p.passes {
 			return ""
 		}

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"iter"
 	"slices"
+	"strings"
 )
 
 // SeedRange is the range of a seed, for error messages.
@@ -257,12 +258,17 @@ var byName = func() map[string][]*Parameter {
 	for i := range table {
 		p := &table[i]
 		all[p.Name] = append(all[p.Name], p)
+		if dashed := strings.ReplaceAll(p.Name, "_", "-"); dashed != p.Name { // as flags have it
+			alias := *p
+			alias.Name = dashed
+			all[dashed] = append(all[dashed], &alias)
+		}
 	}
 	return all
 }()
 
-// Lookup returns what the table has of a name: nothing for a column of the user's own, and several entries where the
-// name means different things beside different prompt columns.
+// Lookup returns what the table has of a name, with dashes or underscores: nothing for a column of the user's own, and
+// several entries where the name means different things beside different prompt columns.
 func Lookup(name string) []*Parameter { return byName[name] }
 
 // All gives the whole table.

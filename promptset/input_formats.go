@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"path"
 	"slices"
 	"strings"
 
@@ -113,8 +114,8 @@ func formatOfInput(name string, f File) (*inputFormat, error) {
 	what := fmt.Sprintf("neither %s nor JSONL, which begins with an object on a line, nor named %s",
 		strings.Join(told, " nor "), listExtensions())
 	if len(text) > 0 && (text[0] == '[' || text[0] == '{') {
-		what = "it seems to be one JSON document over several lines: write an object on each line, for example by " +
-			"jq -c '.[]' FILE > FILE.jsonl for a list"
+		what = fmt.Sprintf("it seems to be one JSON document over several lines: write an object on each line; a JSON "+
+			"array becomes lines by jq -c '.[]' %s > %s.jsonl", name, strings.TrimSuffix(path.Base(name), ".json"))
 	}
 	return nil, &FileError{File: name, What: what}
 }

@@ -60,9 +60,8 @@ var (
 
 // topologyNames says what names there are.
 func topologyNames() string {
-	return "TPU topologies are named like v5e:2x4, v6e:4x4, v5p:2x2x1, v4:2x2x1 and tpu7x:2x2x1: a chip, then chips " +
-		"along each axis; GPUs like h200:1, by model, " +
-		gpuNames() + ", and number"
+	return "give a TPU chip and the chips along each axis, such as v5e:1x1, v5e:2x4, v6e:4x4, v5p:2x2x1, v4:2x2x1 or " +
+		"tpu7x:2x2x1, or a GPU and how many, such as h200:1; GPUs are " + gpuNames()
 }
 
 // tpuWithoutTPU is the environment in which libtpu compiles on a machine without a TPU. Without the first it waits
@@ -172,7 +171,7 @@ func (o *TopologyOptions) describe(ctx context.Context, options pjrt.NamedValues
 		})
 	var refused *pjrtc.Error
 	if errors.As(err, &refused) && refused.Code == pjrtc.CodeInvalidArgument {
-		err = fmt.Errorf("%w %q: %s; %s", ErrUnknownTopology, o.Name, refused.Message, topologyNames())
+		err = fmt.Errorf("%w %q: %s", ErrUnknownTopology, o.Name, topologyNames()) // libtpu's message is a pattern
 	} else if err != nil && m.plugin != nil {
 		err = fmt.Errorf("xla: topology %q of %s: %w", o.Name, o.Plugin, err)
 	}

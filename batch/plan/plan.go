@@ -86,8 +86,9 @@ func (e *doesNotFitError) Error() string {
 	const remedy = "take a smaller `dtype` or `max-seqs`, a device with more memory, or more devices that run the " +
 		"model together (`tp`)"
 	if e.needed == 0 {
-		return fmt.Sprintf("the model does not fit: its weights are %s, and a device of %s has %s; %s", Size(e.weights),
-			e.device, Size(e.available), remedy)
+		weights, available := sizes(e.weights, e.available)
+		return fmt.Sprintf("the model does not fit: its weights are %s, and a device of %s has %s; %s", weights,
+			e.device, available, remedy)
 	}
 	what, or := "the model", ""
 	why := fmt.Sprintf("%d KV pages of %d tokens", e.pages, e.pageSize)
@@ -96,9 +97,10 @@ func (e *doesNotFitError) Error() string {
 	} else {
 		what, or = "the job", "lower `kv-memory`, or "
 	}
+	needed, available := sizes(e.needed, e.available)
 	return fmt.Sprintf(
 		"%s does not fit: with weights of %s and %s, program %s needs %s, and a device of %s has %s; %s%s",
-		what, Size(e.weights), why, e.program, Size(e.needed), e.device, Size(e.available), or, remedy)
+		what, Size(e.weights), why, e.program, needed, e.device, available, or, remedy)
 }
 
 func (e *doesNotFitError) Unwrap() error { return e.cause }
@@ -256,7 +258,8 @@ func (p *Planner) try(ctx context.Context, pages int, pageBytes int64) (Trial, e
 	var oom *xla.OutOfMemoryError
 	if errors.As(err, &oom) {
 		t.Bytes = oom.Needed
-		p.options.Note("  needs %s of %s: does not fit (%.0f s)", Size(oom.Needed), Size(p.available), t.Seconds)
+		needed, available := sizes(oom.Needed, p.available)
+		p.options.Note("  needs %s of %s: does not fit (%.0f s)", needed, available, t.Seconds)
 		return t, nil
 	}
 	if err != nil {
@@ -272,7 +275,12 @@ func (p *Planner) try(ctx context.Context, pages int, pageBytes int64) (Trial, e
 	} else {
 		done.Close()
 	}
-	p.options.Note("  needs %s of %s (%.0f s)", Size(m.Total), Size(p.available), t.Seconds)
+	needed, available := sizes(m.Total, p.available)
+	fits := "fits"
+	if !t.Fits {
+		fits = "does not fit"
+	}
+	p.options.Note("  needs %s of %s: %s (%.0f s)", needed, available, fits, t.Seconds)
 	return t, nil
 }
 

@@ -146,3 +146,37 @@ func Size(n int64) string {
 	}
 	return humanize.IBytes(uint64(n))
 }
+
+// sizes formats what is needed and what there is, with as many decimals as tell the two apart.
+func sizes(needed, available int64) (string, string) {
+	if available < 1<<30 {
+		return Size(needed), Size(available)
+	}
+	gib := func(n int64, decimals int) string { return fmt.Sprintf("%.*f GiB", decimals, float64(n)/(1<<30)) }
+	decimals := 1
+	for decimals < 3 && needed != available && gib(needed, decimals) == gib(available, decimals) {
+		decimals++
+	}
+	return gib(needed, decimals), gib(available, decimals)
+}
+
+// MoreSeqs is how many sequences at once would use the memory that a plan leaves free, a power of two; 0 where it is
+// not worth a word. Each further one takes as much of the KV cache as those that there are.
+func (r *Report) MoreSeqs() int {
+	slots := r.Plan.MaxSeqs
+	if !r.AllUsable || r.KV <= 0 || slots < 1 {
+		return 0
+	}
+	free := float64(r.DeviceMemory-r.Total) * 0.9 // temporaries grow, too
+	more := 1
+	for float64(2*more) <= float64(slots)*(1+free/float64(r.KV)) {
+		more *= 2
+	}
+	if more = min(more, maxMoreSeqs); more < 2*slots {
+		return 0
+	}
+	return more
+}
+
+// maxMoreSeqs bounds [Report.MoreSeqs]: beyond it steps take longer, and no device has more tokens a second.
+const maxMoreSeqs = 512

@@ -23,20 +23,21 @@ func newChat() *subcommand {
 		name:    "chat",
 		summary: "talk with a model on the terminal",
 		about: `
-Reads a message of the user from standard input, one a line, and prints the answer as it is drawn. The conversation goes
-on: the keys and values of earlier messages and answers stay in the prefix cache. Nothing is kept.
+Reads the user's messages from standard input, one a line, and prints each answer as it comes. The conversation goes on:
+the keys and values of earlier messages and answers stay in the prefix cache. Nothing is kept.
 
   /reset         begin anew
   /system TEXT   begin anew with this system message; without TEXT, with none
   /exit          end, as Ctrl-D does
+  /help          list these
   //TEXT         a message that begins with /
 
 Ctrl-C stops an answer; what is there of it stays in the conversation. Ctrl-C again ends the command. The same messages
-have the same answers each time; another --seed draws others. Standard output has the answers alone.`,
+have the same answers each time; another --seed gives others. Standard output has the answers alone.`,
 		example: `
-sample chat -m smollm2
+sample chat -m smollm2 --temperature 0
 sample chat -m model.gguf --system 'Be brief.' --temperature 0.7 --max-tokens 512
-sample chat -m smollm2 < messages.txt`,
+sample chat -m smollm2 --temperature 0 < messages.txt`,
 		flags: func(fl *flags) {
 			f = fl
 			o.defineChat(f)
@@ -70,7 +71,7 @@ func (o *runOptions) defineChat(f *flags) {
 	run := newFlags("run")
 	o.define(run)
 	f.group("Conversation", func(s *pflag.FlagSet) {
-		for _, name := range []string{"system", "prefix-file", "config", "progress"} {
+		for _, name := range []string{"system", "prefix-file", "config", "progress", "quiet"} {
 			s.AddFlag(run.set.Lookup(name))
 		}
 	})
@@ -99,6 +100,10 @@ func (o *runOptions) readConfig(f *flags) error {
 	return applyConfig(o.config, f, "config")
 }
 
+// chatCommands is what somebody at a terminal may type besides messages.
+const chatCommands = "/reset, /system TEXT, /exit, /help; // begins a message with /; Ctrl-C stops an answer, " +
+	"Ctrl-D ends"
+
 // chatting is a conversation on the terminal.
 type chatting struct {
 	env      *environment
@@ -126,7 +131,7 @@ func (o *runOptions) chat(ctx context.Context, env *environment) error {
 	env.signals.takenBy(c.interrupt)
 	defer env.signals.takenBy(nil)
 	if c.terminal && !task.Quiet {
-		fmt.Fprintln(env.stderr, "/reset, /system TEXT, /exit; Ctrl-C stops an answer, Ctrl-D ends")
+		fmt.Fprintln(env.stderr, chatCommands)
 	}
 	messages := readLines(env.stdin)
 	for {
@@ -171,14 +176,16 @@ func (c *chatting) take(ctx context.Context, line string) (more bool, err error)
 		return true, c.say(ctx, line)
 	case command == "/exit" && text == "":
 		return false, nil
+	case command == "/help" && text == "":
+		fmt.Fprintln(c.env.stderr, chatCommands)
 	case command == "/reset" && text == "":
 		c.with.Begin(c.with.System())
 	case command == "/system":
 		c.with.Begin(strings.TrimSpace(text))
 	default:
 		c.failed++
-		fmt.Fprintf(c.env.stderr, "error: %q is no command: /reset, /system TEXT and /exit are; // begins a message "+
-			"with /\n", line)
+		fmt.Fprintf(c.env.stderr, "error: %q is no command: /reset, /system TEXT, /exit and /help are; // begins a "+
+			"message with /\n", line)
 	}
 	return true, nil
 }

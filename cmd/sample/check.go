@@ -33,7 +33,7 @@ func newCheck() *subcommand {
 	return &subcommand{
 		name:    "check",
 		args:    "[FILE...]",
-		summary: "read all rows of a job, and say what is wrong with them and what they come to, without drawing",
+		summary: "read all rows of a job, and say what is wrong with them and what they come to, without generating",
 		about: `
 Reads the inputs as "sample run" with the same flags does, renders templates and counts tokens by the model's
 tokenizer. It prints the errors of rows by kind, the lengths of prompts, the most tokens that completions can have,
@@ -44,14 +44,17 @@ The most tokens are a bound. What to expect is told by an earlier job, such as a
 names its output. For each completion the mean of min(tokens, its limit) over the trial's completions is expected.
 Those that the trial's own limit cut count with the tokens they have, so give the trial the job's --max-tokens.
 
-Times are tokens over --tokens-per-second, or over the trial's rate: tokens of its completions by the time it drew.
+Times are tokens over --tokens-per-second, or over the trial's rate: tokens of its completions by the time it ran.
 A short trial has a lower rate than a long job, since its last completions leave slots empty.
 
 The exit code is 3 if rows have errors, and 0 if none has. A job's --config file works unchanged. Flags without a use
 are named.`,
+		short: []string{"model", "input", "n-generations", "temperature", "max-tokens", "stop", "system", "prompt-as",
+			"prompt-column", "template", "json-schema", "format", "limit", "config", "like", "tokens-per-second",
+			"json"},
 		example: `
-sample check --model smollm2 --input prompts.parquet
-sample check -m smollm2 --template 'Question: {{question}}' -i questions.csv --json
+sample check -m smollm2 --prompt-as user -i prompts.parquet
+sample check -m smollm2 --prompt-as user --template 'Question: {{question}}' -i questions.csv --json
 sample check --config job.yaml --tokens-per-second 1200
 sample run --config job.yaml --limit 100 -o trial && sample check --config job.yaml --like trial`,
 		flags: func(fl *flags) { f = fl; run = o.define(f) },
@@ -62,7 +65,7 @@ sample run --config job.yaml --limit 100 -o trial && sample check --config job.y
 			if err := o.run.prepare(f, args); err != nil {
 				return err
 			}
-			f.sayUnused(env.stderr, "check", run, drawing(), "config", "log-format", "log-level")
+			f.sayUnused(env.stderr, "check", run, drawing())
 			task, err := o.run.task(env, nil)
 			if err != nil {
 				return err
@@ -106,8 +109,8 @@ func (o *checkOptions) define(f *flags) *flags {
 	f.group("Check", func(s *pflag.FlagSet) {
 		s.BoolVar(&o.json, "json", false, "print one JSON object instead of a table")
 		s.Float64Var(&o.rate, "tokens-per-second", 0,
-			"`NUMBER` tokens of completions that a job draws in a second, to estimate its time (default: the rate of "+
-				"--like, if that is known)")
+			"`NUMBER` tokens of completions that a job generates in a second, to estimate its time (default: the rate "+
+				"of --like, if that is known)")
 		placeVar(s, &o.like, anywhere, "like", "",
 			"`FOLDER` the output of an earlier job, whose completions say what to expect (default: only bounds)")
 	})
@@ -170,7 +173,7 @@ func printCheck(w io.Writer, r *batch.CheckReport, given bool) {
 	}
 	switch {
 	case r.TokensPerSecond == 0 && e != nil:
-		line("time", "not estimated: nothing here says how fast %s was drawn; give --tokens-per-second",
+		line("time", "not estimated: nothing here says how fast %s was generated; give --tokens-per-second",
 			visible.Line(e.Like.Output))
 	case r.TokensPerSecond == 0:
 		line("time", "not estimated: give --tokens-per-second, or --like with the output of a run with --limit")

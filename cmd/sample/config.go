@@ -38,7 +38,7 @@ func applyConfig(path string, f *flags, except ...string) (err error) {
 			return fmt.Errorf("%s: %w", path, err)
 		}
 		for _, entry := range entries {
-			name := entry.Key.GetToken().Value
+			name := string(dashed(nil, entry.Key.GetToken().Value))
 			at := fmt.Sprintf("%s:%d", path, entry.Key.GetToken().Position.Line)
 			if !slices.Contains(known, name) {
 				return fmt.Errorf("%s: unknown key %q%s", at, name, didYouMean(name, known, ""))
@@ -101,7 +101,8 @@ func mapping(node ast.Node) ([]*ast.MappingValueNode, error) {
 
 // values returns the texts that a flag is set to. A flag that takes JSON may have it as YAML.
 func values(node ast.Node, flag *pflag.Flag) ([]string, error) {
-	if _, isJSON := flag.Value.(*jsonValue); isJSON && !slices.Contains(scalarTypes, node.Type()) {
+	v, ok := flag.Value.(interface{ takesJSON() bool })
+	if ok && v.takesJSON() && !slices.Contains(scalarTypes, node.Type()) {
 		text, err := yaml.YAMLToJSON([]byte(node.String()))
 		return []string{string(text)}, err
 	}

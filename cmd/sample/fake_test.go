@@ -92,7 +92,8 @@ func (f fakeModels) Open(_ context.Context, o *batch.Task) (*batch.Session, erro
 }
 
 // Identify takes the content of the model's file for the model. With the word "tokenless" in it the model has no
-// tokenizer, with "templated" a chat template that is known before it is opened; lines "asks NAME NUMBER" are defaults of parameters, and lines "left TEXT" what is not taken as one.
+// tokenizer, with "templated" a chat template that is known before it is opened; lines "asks NAME NUMBER" are defaults
+// of parameters, and lines "left TEXT" what is not taken as one.
 func (fakeModels) Identify(_ context.Context, o *batch.Task) (batch.Identity, error) {
 	b, err := os.ReadFile(o.Model)
 	if err != nil {

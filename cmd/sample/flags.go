@@ -30,8 +30,14 @@ type flagGroup struct {
 func newFlags(name string) *flags {
 	set := pflag.NewFlagSet(name, pflag.ContinueOnError)
 	set.SortFlags = false
+	set.SetNormalizeFunc(dashed)
 	set.Usage = func() {} // printed by the caller, once it is known where to
 	return &flags{set: set}
+}
+
+// dashed lets a flag be written with underscores, as rows and Python have its name.
+func dashed(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+	return pflag.NormalizedName(strings.ReplaceAll(name, "_", "-"))
 }
 
 // group defines flags under a title of their own in the help.
@@ -43,9 +49,11 @@ func (f *flags) group(title string, define func(set *pflag.FlagSet)) {
 	f.groups = append(f.groups, flagGroup{title, set})
 }
 
-// sayUnused names flags of run on the command line that a command has no use for, since it draws nothing: those of the
-// groups of titles but used. In a file of --config they are silent, so that a job's file serves other commands too.
+// sayUnused names flags of run on the command line that a command has no use for, since it generates nothing: those of
+// the groups of titles but used, and what all commands have a use for. In a file of --config they are silent, so that a
+// job's file serves other commands too.
 func (f *flags) sayUnused(w io.Writer, command string, run *flags, titles []string, used ...string) {
+	used = append(used, "config", "log-format", "log-level", "quiet", "verbose")
 	var names []string
 	for _, g := range run.groups {
 		if !slices.Contains(titles, g.title) {
@@ -58,12 +66,15 @@ func (f *flags) sayUnused(w io.Writer, command string, run *flags, titles []stri
 		})
 	}
 	if len(names) > 0 {
-		fmt.Fprintf(w, "%s draws nothing and does not use %s\n", command, strings.Join(names, ", "))
+		fmt.Fprintf(w, "%s generates nothing and does not use %s\n", command, strings.Join(names, ", "))
 	}
 }
 
 // parse parses the arguments; an unknown flag's error names the nearest known one.
 func (f *flags) parse(args []string) error {
+	if err := f.singleDash(args); err != nil {
+		return err
+	}
 	err := f.set.Parse(args)
 	var invalid *pflag.InvalidValueError
 	var out *rangeError
@@ -72,7 +83,7 @@ func (f *flags) parse(args []string) error {
 	}
 	var unknown *pflag.NotExistError
 	if errors.As(err, &unknown) {
-		return fmt.Errorf("%w%s", err, didYouMean(unknown.GetSpecifiedName(), f.names(), "--"))
+		return fmt.Errorf("%w%s", err, f.meant(unknown))
 	}
 	var value *pflag.InvalidValueError
 	// pflag's own text has the name as it was given
@@ -80,10 +91,89 @@ func (f *flags) parse(args []string) error {
 		return fmt.Errorf("--%s %w", value.GetFlag().Name, wrong)
 	}
 	if errors.As(err, &invalid) {
-		return fmt.Errorf("--%s: %w", invalid.GetFlag().Name, typeError(invalid.GetFlag(), invalid.GetValue(),
-			invalid.Unwrap()))
+		flag, meant := invalid.GetFlag(), ""
+		if word := flag.Shorthand + invalid.GetValue(); flag.Shorthand != "" && slices.Contains(args, "-"+word) {
+			meant = f.nearest(word)
+		}
+		return fmt.Errorf("--%s: %w%s", flag.Name, typeError(flag, invalid.GetValue(), invalid.Unwrap()), meant)
 	}
 	return err
+}
+
+// meant names the flag that one which there is not was probably meant for.
+func (f *flags) meant(unknown *pflag.NotExistError) string {
+	name, _, _ := strings.Cut(unknown.GetSpecifiedName(), "=")
+	switch short := unknown.GetSpecifiedShortnames(); short {
+	case "":
+		return f.nearest(string(dashed(nil, name)))
+	case "v":
+		return `; "sample version" prints the version`
+	default:
+		return f.nearest(short)
+	}
+}
+
+// nearest names the flag that a word was probably meant for.
+func (f *flags) nearest(word string) string {
+	if other, ok := otherFlags[word]; ok {
+		flag, _, _ := strings.Cut(strings.TrimPrefix(other, "--"), " ")
+		if f.set.Lookup(strings.Trim(flag, ",")) != nil {
+			return fmt.Sprintf("; did you mean %s?", other)
+		}
+	}
+	return didYouMean(word, f.names(), "--")
+}
+
+// singleDash finds a flag with one dash before its name: -temperature 0 would be -t with the value "emperature".
+func (f *flags) singleDash(args []string) error {
+	value := false // of the flag before it
+	for _, arg := range args {
+		name, _, with := strings.Cut(strings.TrimLeft(arg, "-"), "=")
+		var flag *pflag.Flag
+		switch {
+		case value:
+			value = false
+			continue
+		case arg == "--":
+			return nil
+		case strings.HasPrefix(arg, "--"):
+			flag = f.set.Lookup(name)
+		case strings.HasPrefix(arg, "-") && len(name) == 1:
+			flag = f.set.ShorthandLookup(name)
+		case strings.HasPrefix(arg, "-") && len(name) > 1 && f.set.Lookup(name) != nil:
+			return fmt.Errorf("unknown flag: -%s; did you mean --%s?", name, name)
+		}
+		value = flag != nil && !with && flag.NoOptDefVal == ""
+	}
+	return nil
+}
+
+// otherFlags are flags by the names that other programs have for them, or that people try.
+var otherFlags = map[string]string{
+	"temp": "--temperature", "batch-size": "--max-seqs", "max-num-seqs": "--max-seqs", "parallel": "--max-seqs",
+	"max-num-batched-tokens": "--prefill-tokens", "max-new-tokens": "--max-tokens", "n-predict": "--max-tokens",
+	"length": "--max-tokens", "num-samples": "--n-generations", "samples": "--n-generations",
+	"num-return-sequences": "--n-generations", "device": "--backend, such as --backend xla:cuda",
+	"gpu": "--backend xla:cuda", "cuda": "--backend xla:cuda", "tpu": "--backend xla:tpu", "cpu": "--backend xla:cpu",
+	"quantization": "--weights, such as --weights q8_0", "quantize": "--weights, such as --weights q8_0",
+	"tensor-parallel-size": "--tp", "data-parallel-size": "--dp", "gpu-memory-utilization": "--kv-memory",
+	"ctx-size": "--max-model-len", "context": "--max-model-len", "system-prompt": "--system", "schema": "--json-schema",
+	"prompt": "--input, or the prompt as an argument", "prompts": "--input", "file": "--input", "data": "--input",
+	"out": "--output", "overwrite": "--new", "force": "--new", "greedy": "--temperature 0", "silent": "--quiet",
+	"debug-level": "--log-level", "chat": "--prompt-as user", "raw": "--prompt-as raw",
+	"guided-json": "--json-schema", "guided-regex": "--regex", "guided-choice": "--choice",
+	"guided-grammar": "--grammar", "text-column": "--prompt-column",
+}
+
+// otherSubcommands are subcommands by the names that other programs have for them.
+var otherSubcommands = map[string]string{
+	"generate": "run", "draw": "run", "infer": "run", "inference": "run", "complete": "run", "predict": "run",
+	"batch": "run", "run-batch": "run", "resume": "run", "continue": "run", "serve": "run", "sample": "run",
+	"talk": "chat", "validate": "check", "count": "check", "queue": "submit", "stop": "cancel", "kill": "cancel",
+	"view": "show", "cat": "show", "head": "show", "print": "show", "read": "show", "list": "show", "ls": "show",
+	"diff": "show", "summary": "stats", "eval": "stats", "score": "stats", "html": "report", "download": "setup",
+	"pull": "setup", "fetch": "setup", "install": "setup", "init": "setup", "estimate": "plan", "benchmark": "bench",
+	"man": "manual",
 }
 
 // typeError says what the text of a flag is not, where err says so in the words of Go.
@@ -136,7 +226,7 @@ func (s *seedValue) Set(text string) error {
 
 // version defines --version, which every subcommand has: in no help, and no key of config files.
 func (f *flags) version() *bool {
-	asked := f.set.BoolP("version", "v", false, "print the version")
+	asked := f.set.Bool("version", false, "print the version")
 	_ = f.set.MarkHidden("version")
 	return asked
 }
@@ -158,7 +248,7 @@ func didYouMean(word string, known []string, prefix string) string {
 	best, bestDistance := "", near(word)+1
 	for _, k := range known {
 		d := misspelt(word, k)
-		if len(word) > 2 && strings.HasPrefix(k, word+"-") { // the rest was left off
+		if len(word) > 2 && strings.HasPrefix(k, word+"-") || len(word) > 3 && strings.HasPrefix(k, word) { // cut off
 			d = min(d, near(word))
 		}
 		if d < bestDistance {

@@ -13,22 +13,27 @@ import (
 	"github.com/quire/quire/promptset"
 )
 
-const overview = `sample draws completions of a set of prompts with a large language model. It reads prompts from Parquet, Arrow, JSONL or
-CSV files, writes the completions to Parquet or JSONL files, and computes with XLA through PJRT on CPUs, GPUs and TPUs.
+const overview = `sample generates completions of a set of prompts with a large language model. It reads prompts from Parquet, Arrow,
+JSONL or CSV files, writes the completions to Parquet or JSONL files, and computes with XLA through PJRT on CPUs, GPUs
+and TPUs.
 
 Usage:
   sample SUBCOMMAND [flags]
+`
 
-Subcommands:
+const overviewExamples = `
+A first run on a new machine, which fetches what it needs:
+  sample run -m smollm2 --temperature 0 "Why is the sky blue?"
+  sample run -m smollm2 --prompt-as user -i prompts.jsonl -o out
+  sample show out
+`
+
+const overviewShortEnd = `
+"sample SUBCOMMAND -h" shows what a subcommand does and its main flags, "sample help SUBCOMMAND" all of them; "sample
+help" has exit codes and variables of the environment.
 `
 
 const overviewEnd = `
-A first run on a new machine:
-  sample setup
-  sample run -m smollm2 "Why is the sky blue?"
-  sample run --model smollm2 --input prompts.parquet --output out
-  sample show out
-
 Exit codes:
   0  all done
   1  failure: a message on standard error says what failed and how to fix it
@@ -43,38 +48,89 @@ Environment:
   QUIRE_CACHE                       folder for plugins, models and compiled programs
   QUIRE_PLUGIN_CPU, _CUDA, _TPU     a PJRT plugin to use instead
   HTTPS_PROXY, PIP_INDEX_URL, ...   as other tools use them, for sample setup
+  NO_COLOR                          print no colours, also on a terminal
 
-"sample help SUBCOMMAND" and "sample SUBCOMMAND -h" show the flags of a subcommand; "sample -v" prints the version.
+"sample help SUBCOMMAND" shows all flags of a subcommand, "sample SUBCOMMAND -h" the main ones; "sample -v" prints the
+version.
 `
 
-// printOverview prints the help of the command as a whole.
-func printOverview(w io.Writer) {
+// printOverview prints the help of the command as a whole, or the beginning of it.
+func printOverview(w io.Writer, whole bool) {
+	paintLines(w, ofHeadings)
 	var text strings.Builder
 	text.WriteString(overview)
 	table := tabwriter.NewWriter(&text, 0, 0, 3, ' ', 0)
-	for _, sub := range subcommands() {
-		fmt.Fprintf(table, "  %s\t%s\n", sub.name, sub.summary)
+	for _, g := range subcommandGroups() {
+		fmt.Fprintf(table, "\n%s:\n", g.title)
+		for _, sub := range g.subs {
+			fmt.Fprintf(table, "  %-10s\t%s\n", sub.name, sub.summary)
+		}
 	}
-	fmt.Fprintf(table, "  help\tthis text, or that of a subcommand\n")
+	fmt.Fprintf(table, "  %-10s\tthis text, or that of a subcommand\n", "help")
 	table.Flush()
-	text.WriteString(overviewEnd)
+	text.WriteString(overviewExamples)
+	if whole {
+		text.WriteString(overviewEnd)
+	} else {
+		text.WriteString(overviewShortEnd)
+	}
 	fmt.Fprint(w, reflow(text.String(), min(terminalWidth(w), helpWidth)))
 }
 
-// printHelp prints the help of one subcommand.
-func printHelp(w io.Writer, sub *subcommand, f *flags) {
+// shortExamples is how many examples the short help has.
+const shortExamples = 4
+
+// printHelp prints the help of one subcommand: all of it, or what most people want to know.
+func printHelp(w io.Writer, sub *subcommand, f *flags, short bool) {
+	paintLines(w, ofHeadings)
 	width := min(terminalWidth(w), helpWidth)
 	fmt.Fprint(w, reflow(fmt.Sprintf("%s\n\nUsage:\n  %s\n", capitalized(sub.summary), usageLine(sub, f)), width))
+	examples := strings.Split(strings.TrimSpace(sub.example), "\n")
+	if short = short && len(sub.short) > 0; short {
+		examples = examples[:min(len(examples), shortExamples)]
+	}
+	if sub.example != "" {
+		fmt.Fprintf(w, "\nExamples:\n%s\n", indent(strings.Join(examples, "\n")))
+	}
+	if short {
+		some := pflag.NewFlagSet(sub.name, pflag.ContinueOnError)
+		some.SortFlags = false
+		for _, name := range sub.short {
+			flag := *f.set.Lookup(name)
+			flag.Usage = firstClause(flag.Usage)
+			some.AddFlag(&flag)
+		}
+		count := 0
+		f.set.VisitAll(func(flag *pflag.Flag) {
+			if !flag.Hidden {
+				count++
+			}
+		})
+		fmt.Fprintf(w, "\nMain flags:\n%s\n%s\n", alignedUsages(&flags{set: some}, some, width),
+			reflow(fmt.Sprintf("All %d flags, and what else there is to know: sample help %s", count, sub.name), width))
+		return
+	}
 	if sub.about != "" {
 		fmt.Fprintf(w, "\n%s\n", reflow(strings.TrimSpace(sub.about), width))
 	}
 	for _, g := range f.groups {
 		fmt.Fprintf(w, "\n%s\n%s", reflow(g.title+":", width), alignedUsages(f, g.set, width))
 	}
-	if sub.example != "" {
-		fmt.Fprintf(w, "\nExamples:\n%s\n", indent(strings.TrimSpace(sub.example)))
-	}
 }
+
+// firstClause is the usage of a flag up to the first sentence's end, with its default.
+func firstClause(usage string) string {
+	at := clauseEnd.FindStringIndex(usage)
+	if at == nil {
+		return usage
+	}
+	return usage[:at[0]] + ofDefault.FindString(usage[at[0]:])
+}
+
+var (
+	clauseEnd = regexp.MustCompile(`[.;] `)
+	ofDefault = regexp.MustCompile(` \(default[^()]*\)`)
+)
 
 // usageLine is how a subcommand is called.
 func usageLine(sub *subcommand, f *flags) string {

@@ -7,22 +7,46 @@ import (
 	"unicode/utf8"
 )
 
-// Each subcommand has -h and --help, which print what "sample help" does, and -v and --version, whatever else is on the
-// command line.
+// Each subcommand has -h and --help, which print what "sample help" does, or the main flags of it, and --version,
+// whatever else is on the command line.
 func TestHelpAndVersionEverywhere(t *testing.T) {
 	_, version := sampleFake("version")
 	for _, sub := range subcommands() {
-		_, want := sampleFake("help", sub.name)
+		_, whole := sampleFake("help", sub.name)
+		_, short := sampleFake(sub.name, "-h")
+		if len(sub.short) == 0 && short != whole {
+			t.Errorf("%s -h is %s", sub.name, short)
+		}
 		for _, args := range [][]string{{sub.name, "-h"}, {sub.name, "--help"}, {"-h", sub.name}, {"--help", sub.name},
 			{sub.name, "nothing", "-h"}} {
-			if code, got := sampleFake(args...); code != exitOK || got != want || !strings.Contains(got, "\nUsage:\n") {
+			code, got := sampleFake(args...)
+			if code != exitOK || got != short || !strings.Contains(got, "\nUsage:\n") {
 				t.Errorf("%q: %d, %s", args, code, got)
 			}
 		}
-		for _, args := range [][]string{{sub.name, "-v"}, {sub.name, "--version"}, {sub.name, "nothing", "-v"}} {
+		for _, args := range [][]string{{sub.name, "--version"}, {sub.name, "nothing", "--version"}} {
 			if code, got := sampleFake(args...); code != exitOK || got != version {
 				t.Errorf("%q: %d, %s", args, code, got)
 			}
+		}
+	}
+}
+
+// The short help has few flags in few lines, and says where the others are.
+func TestShortHelp(t *testing.T) {
+	t.Setenv("COLUMNS", "100")
+	for _, sub := range subcommands() {
+		if len(sub.short) == 0 {
+			continue
+		}
+		_, text := sampleFake(sub.name, "-h")
+		for _, name := range sub.short {
+			if !strings.Contains(text, "--"+name) {
+				t.Errorf("%s -h has no --%s", sub.name, name)
+			}
+		}
+		if lines := strings.Count(text, "\n"); lines > 70 || !strings.Contains(text, "sample help "+sub.name+"\n") {
+			t.Errorf("%s -h has %d lines: %s", sub.name, lines, text)
 		}
 	}
 }
@@ -37,7 +61,9 @@ func TestHelpFits(t *testing.T) {
 				args = append(args, sub.name)
 			}
 			_, text := sampleFake(args...)
-			text, _, _ = strings.Cut(text, "\nExamples:\n")
+			before, after, _ := strings.Cut(text, "\nExamples:\n")
+			_, after, _ = strings.Cut(after, "\n\n")
+			text = before + after
 			for line := range strings.Lines(text) {
 				line = strings.TrimSuffix(line, "\n")
 				typed := strings.HasPrefix(line, "  sample ") || strings.HasPrefix(strings.TrimSpace(line), "--") ||

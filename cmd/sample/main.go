@@ -1,4 +1,4 @@
-// Command sample draws completions of a set of prompts with a large language model and writes them to files.
+// Command sample generates completions of a set of prompts with a large language model and writes them to files.
 //
 // Run "sample help" for the subcommands, "sample help run" for the flags of the main one.
 package main
@@ -70,7 +70,9 @@ type subcommand struct {
 	args    string // what follows the flags in the usage line
 	summary string // one line
 	about   string // paragraphs under the usage line
-	example string
+	example string // lines, of which the short help has the first
+	// short are the flags that the short help has; none stands for all, and the short help is the whole one.
+	short []string
 	// flags defines the flags; run gets what is left of the arguments after they are parsed.
 	flags func(f *flags)
 	run   func(ctx context.Context, env *environment, args []string) error
@@ -79,10 +81,15 @@ type subcommand struct {
 // exitError is an error with an exit code of its own.
 type exitError struct {
 	code int
-	err  error
+	err  error // nil where all is said
 }
 
-func (e *exitError) Error() string { return e.err.Error() }
+func (e *exitError) Error() string {
+	if e.err == nil {
+		return fmt.Sprint("exit code ", e.code)
+	}
+	return e.err.Error()
+}
 func (e *exitError) Unwrap() error { return e.err }
 
 // usagef returns an error about the command line itself.
@@ -100,6 +107,7 @@ func sampleMain(args []string, world *environment) int {
 	env := *world
 	stdout, stderr := newScreen(world.stdout), newScreen(world.stderr)
 	stderr.names = true
+	paintLines(stderr, ofMessages)
 	env.stdout, env.stderr = stdout, stderr
 	env.signals = &interrupts{}
 	ctx, interrupt, stop := interruptible(env.stderr, env.signals)
@@ -133,10 +141,10 @@ func usageHint(args []string) string {
 
 // exitCode tells what went wrong, with the hint where the command line is wrong, and returns the code for it.
 func exitCode(ctx context.Context, stderr io.Writer, err error, hint string) int {
-	if err == nil {
-		return exitOK
-	}
 	code, known := codeOf(err)
+	if exit := (*exitError)(nil); err == nil || errors.As(err, &exit) && exit.err == nil {
+		return code
+	}
 	interrupted := !known && ctx.Err() != nil && errors.Is(err, context.Canceled)
 	if interrupted && err.Error() == context.Canceled.Error() { // wrapped or not, it says no more
 		err = errors.New("interrupted")
@@ -166,22 +174,38 @@ func codeOf(err error) (code int, known bool) {
 	return exitFailure, false
 }
 
-func subcommands() []*subcommand {
-	return []*subcommand{newRun(), newSubmit(), newWorker(), newStatus(), newCancel(), newNATS(), newDeploy(),
-		newCheck(), newBench(), newChat(), newShow(), newStats(), newVerify(), newHTMLReport(), newSetup(), newPrefix(),
-		newKernels(), newPlan(), newManual(), newCompletion(), newVersion()}
+// subcommandGroup is some of the subcommands, under a title of their own in the help.
+type subcommandGroup struct {
+	title string
+	subs  []*subcommand
+}
+
+func subcommandGroups() []subcommandGroup {
+	return []subcommandGroup{
+		{"Run", []*subcommand{newRun(), newChat(), newCheck(), newSubmit(), newWorker(), newStatus(), newCancel()}},
+		{"Look", []*subcommand{newShow(), newStats(), newVerify(), newHTMLReport()}},
+		{"Set up", []*subcommand{newSetup(), newPlan(), newDeploy(), newPrefix(), newKernels(), newNATS(), newBench()}},
+		{"Help", []*subcommand{newManual(), newCompletion(), newVersion()}},
+	}
+}
+
+func subcommands() (all []*subcommand) {
+	for _, g := range subcommandGroups() {
+		all = append(all, g.subs...)
+	}
+	return all
 }
 
 func dispatch(ctx context.Context, env *environment, args []string) error {
 	if len(args) == 0 {
-		printOverview(env.stderr)
-		return usagef("a subcommand is missing")
+		printOverview(env.stderr, false)
+		return &exitError{exitUsage, nil} // which the help has said
 	}
 	name, args := args[0], args[1:]
 	switch name {
 	case "help", "--help", "-h":
 		if len(args) == 0 || args[0] == "help" {
-			printOverview(env.stdout)
+			printOverview(env.stdout, name == "help")
 			return nil
 		}
 		sub, err := findSubcommand(args[0])
@@ -190,7 +214,7 @@ func dispatch(ctx context.Context, env *environment, args []string) error {
 		}
 		f := newFlags(sub.name)
 		sub.flags(f)
-		printHelp(env.stdout, sub, f)
+		printHelp(env.stdout, sub, f, name != "help")
 		return nil
 	case completeWord:
 		printSuggestions(env.stdout, args)
@@ -207,7 +231,7 @@ func dispatch(ctx context.Context, env *environment, args []string) error {
 	askedVersion := f.version()
 	switch err := f.parse(args); {
 	case errors.Is(err, pflag.ErrHelp):
-		printHelp(env.stdout, sub, f)
+		printHelp(env.stdout, sub, f, true)
 		return nil
 	case err != nil:
 		return &exitError{exitUsage, fmt.Errorf("%s: %w", sub.name, err)}
@@ -218,6 +242,9 @@ func dispatch(ctx context.Context, env *environment, args []string) error {
 }
 
 func findSubcommand(name string) (*subcommand, error) {
+	if other := otherSubcommands[name]; other != "" {
+		return nil, usagef("%q is no subcommand; did you mean %q?", name, other)
+	}
 	var names []string
 	for _, sub := range subcommands() {
 		if sub.name == name {

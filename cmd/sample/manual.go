@@ -124,17 +124,20 @@ func roff(text string) string {
 
 // overviewPage is the page of the command as a whole.
 func overviewPage() string {
-	p := newPage("sample", "draw completions of a set of prompts with a large language model")
+	p := newPage("sample", "generate completions of a set of prompts with a large language model")
 	p.section("SYNOPSIS")
 	fmt.Fprintf(p, ".B sample\nSUBCOMMAND [flags]\n")
 	p.section("DESCRIPTION")
 	about, _, _ := strings.Cut(overview, "\n\n")
 	p.paragraphs(about)
 	p.section("SUBCOMMANDS")
-	for _, sub := range subcommands() {
-		p.term(sub.name, sub.summary)
+	for _, g := range subcommandGroups() {
+		fmt.Fprintf(p, ".SS %s\n", roff(g.title))
+		for _, sub := range g.subs {
+			p.term(sub.name, sub.summary)
+		}
 	}
-	p.paragraphs(overviewEnd)
+	p.paragraphs(overviewExamples + overviewEnd)
 	p.section("SEE ALSO")
 	var names []string
 	for _, sub := range subcommands() {

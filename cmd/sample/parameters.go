@@ -82,31 +82,54 @@ func structureFlags(s *pflag.FlagSet, p *parameter.Parameter, at *parameter.Stru
 			return err
 		}
 	}
-	ofFile := func(kind parameter.StructureKind) func(string) (parameter.Structure, error) {
-		return func(name string) (parameter.Structure, error) {
-			text, err := os.ReadFile(name)
-			if err != nil {
-				return parameter.Structure{}, err
-			}
-			return parameter.NewStructure(kind, string(text))
-		}
-	}
 	of := func(kind parameter.StructureKind, value any) (parameter.Structure, error) {
 		return parameter.NewStructure(kind, value)
 	}
-	define := func(name, usage string, read func(text string) (parameter.Structure, error)) {
-		s.Func(name, usage+" (default: any text)", set(name, read))
+	// ofText reads a structure of its text, or of a file with it.
+	ofText := func(kind parameter.StructureKind, what string, isText func(string) bool) func(string) (
+		parameter.Structure, error) {
+		return func(given string) (parameter.Structure, error) {
+			text := []byte(given)
+			if !isText(strings.TrimSpace(given)) {
+				var err error
+				if text, err = readValue(given); err != nil {
+					return parameter.Structure{}, &rangeError{given, what + ", or a file with one"}
+				}
+			}
+			return of(kind, string(text))
+		}
 	}
-	define(p.Flag, fmt.Sprintf("`%s` %s", p.Placeholder, p.Note), func(text string) (parameter.Structure, error) {
-		return parameter.ParseStructure(p.Name, []byte(text))
-	})
-	define("json-schema", "`FILE` draw JSON of this schema", ofFile(parameter.SchemaStructure))
-	define("regex", "`PATTERN` draw text that this regular expression matches as a whole",
+	define := func(name, usage string, json bool, read func(text string) (parameter.Structure, error)) {
+		s.Var(&structureValue{set(name, read), json}, name, usage+" (default: any text)")
+	}
+	define(p.Flag, fmt.Sprintf("`%s` %s", p.Placeholder, p.Note), true,
+		func(text string) (parameter.Structure, error) {
+			return parameter.ParseStructure(p.Name, []byte(text))
+		})
+	define("json-schema", "`FILE` generate JSON of this schema: a file, or the schema itself, as '{...}'", true,
+		ofText(parameter.SchemaStructure, "a JSON schema", func(text string) bool {
+			return strings.HasPrefix(text, "{")
+		}))
+	define("regex", "`PATTERN` generate text that this regular expression matches as a whole", false,
 		func(text string) (parameter.Structure, error) { return of(parameter.RegexStructure, text) })
-	define("choice", "`TEXT` draw one of these texts; repeatable",
+	define("choice", "`TEXT` generate one of these texts; repeatable", false,
 		func(text string) (parameter.Structure, error) { return of(parameter.ChoiceStructure, []string{text}) })
-	define("grammar", "`FILE` draw text of this grammar, in GBNF", ofFile(parameter.GrammarStructure))
+	define("grammar", "`FILE` generate text of this grammar, in GBNF: a file, or the grammar itself, with root ::= ...",
+		false, ofText(parameter.GrammarStructure, "a grammar with a rule root ::= ...", func(text string) bool {
+			return strings.Contains(text, "::=")
+		}))
 }
+
+// structureValue is the value of a flag that says what the text must be.
+type structureValue struct {
+	set  func(text string) error
+	json bool
+}
+
+func (v *structureValue) Set(text string) error { return v.set(text) }
+func (v *structureValue) String() string        { return "" }
+func (v *structureValue) Type() string          { return "structure" }
+func (v *structureValue) takesJSON() bool       { return v.json }
 
 // jsonValue is the value of a flag that is JSON: as it is, or the name of a file with it.
 type jsonValue struct {
@@ -117,15 +140,25 @@ type jsonValue struct {
 // maxJSON bounds a file with such a value.
 const maxJSON = 16 << 20
 
+// readValue reads a file with the value of a flag.
+func readValue(name string) ([]byte, error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	raw, err := io.ReadAll(io.LimitReader(file, maxJSON+1))
+	if err == nil && len(raw) > maxJSON {
+		err = fmt.Errorf("%s has more than %d bytes", name, maxJSON)
+	}
+	return raw, err
+}
+
 func (v *jsonValue) Set(text string) error {
 	raw := []byte(strings.TrimSpace(text))
 	if len(raw) > 0 && raw[0] != '{' && raw[0] != '[' {
-		file, err := os.Open(text)
-		if err != nil {
-			return v.wrong(text)
-		}
-		defer file.Close()
-		if raw, err = io.ReadAll(io.LimitReader(file, maxJSON+1)); err != nil || len(raw) > maxJSON {
+		var err error
+		if raw, err = readValue(text); err != nil {
 			return v.wrong(text)
 		}
 	}
@@ -140,8 +173,9 @@ func (v *jsonValue) wrong(text string) error {
 	return &rangeError{text, v.of.String() + ", or a file with one"}
 }
 
-func (v *jsonValue) String() string { return *v.at }
-func (v *jsonValue) Type() string   { return v.of.String() }
+func (v *jsonValue) String() string  { return *v.at }
+func (v *jsonValue) Type() string    { return v.of.String() }
+func (v *jsonValue) takesJSON() bool { return true }
 
 // parserFlags defines the flags that name forms of texts.
 func parserFlags(s *pflag.FlagSet, spec *batch.Spec) {

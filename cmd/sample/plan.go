@@ -69,7 +69,7 @@ sample plan --config job.yaml --topology v5e:2x4 --compile-only   # a pod finds 
 			if err := o.check(); err != nil {
 				return &exitError{exitUsage, fmt.Errorf("plan: %w", err)}
 			}
-			f.sayUnused(env.stderr, "plan", run, drawing(), "config", "dump-hlo", "log-format", "log-level")
+			f.sayUnused(env.stderr, "plan", run, drawing(), "dump-hlo")
 			return runPlan(ctx, env, &o)
 		},
 	}

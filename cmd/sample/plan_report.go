@@ -47,19 +47,9 @@ func printPlan(w io.Writer, r *plan.Report) {
 	part("total", r.Total, fmt.Sprintf("%s are free", plan.Size(r.DeviceMemory-r.Total)))
 	t.Flush()
 	fmt.Fprintln(t)
-	switch {
-	case r.AllUsable:
-		row("context", "%s tokens: all that %d sequences and %d waiting prompts of %s tokens can use",
-			humanize.Comma(int64(r.TokensOfContext)), p.MaxSeqs, p.Holders,
-			humanize.Comma(int64(p.MaxModelLen)))
-	case len(r.Trials) > 0 && !r.Complete:
-		row("context", "%s tokens fit; more may, as the search ended with --max-compiles (%s)",
-			humanize.Comma(int64(r.TokensOfContext)), r.Tried())
-	case len(r.Trials) > 0:
-		row("context", "%s tokens: the most that compile and fit, to within 1/128, or 1/512 of the memory (%s)",
-			humanize.Comma(int64(r.TokensOfContext)), r.Tried())
-	default:
-		row("context", "%s tokens, as --kv-memory says", humanize.Comma(int64(r.TokensOfContext)))
+	printContext(r, row)
+	if more := r.MoreSeqs(); more > 0 {
+		row("free", "%s: `max-seqs` %d would use them", plan.Size(r.DeviceMemory-r.Total), more)
 	}
 	row("sequences", "%s of %s tokens; %d decode at once", humanize.Comma(int64(r.Sequences)),
 		humanize.Comma(int64(r.Context)), min(r.Sequences, p.MaxSeqs))
@@ -89,6 +79,25 @@ func printPlan(w io.Writer, r *plan.Report) {
 	}
 	row("run with", "--kv-memory %s", r.KVMemoryFlag)
 	t.Flush()
+}
+
+// printContext writes how many tokens there is room for.
+func printContext(r *plan.Report, row func(name, format string, args ...any)) {
+	p := r.Plan
+	switch {
+	case r.AllUsable:
+		row("context", "%s tokens: all that %d sequences and %d waiting prompts of %s tokens can use",
+			humanize.Comma(int64(r.TokensOfContext)), p.MaxSeqs, p.Holders,
+			humanize.Comma(int64(p.MaxModelLen)))
+	case len(r.Trials) > 0 && !r.Complete:
+		row("context", "%s tokens fit; more may, as the search ended with --max-compiles (%s)",
+			humanize.Comma(int64(r.TokensOfContext)), r.Tried())
+	case len(r.Trials) > 0:
+		row("context", "%s tokens: the most that compile and fit, to within 1/128, or 1/512 of the memory (%s)",
+			humanize.Comma(int64(r.TokensOfContext)), r.Tried())
+	default:
+		row("context", "%s tokens, as --kv-memory says", humanize.Comma(int64(r.TokensOfContext)))
+	}
 }
 
 // pagesOf says what the KV cache is.

@@ -32,6 +32,7 @@ type meter struct {
 	// before their completions end.
 	tokens func() int64
 
+	each    int64 // completions of a row, unless it says another number; 0 is 1
 	total   int64 // rows; -1 where it is not known
 	started time.Time
 	bar     *progressbar.ProgressBar
@@ -59,8 +60,9 @@ func (m *meter) Start(rows int64) {
 	every := plainEvery
 	if m.mode == "bar" || m.mode == "auto" && isTerminal(m.w) {
 		every = barEvery
-		m.bar = progressbar.NewOptions64(rows, progressbar.OptionSetWriter(terminalOf(m.w)),
-			progressbar.OptionSetDescription("rows"), progressbar.OptionShowCount(), progressbar.OptionFullWidth(),
+		m.bar = progressbar.NewOptions64(m.expected(), progressbar.OptionSetWriter(terminalOf(m.w)),
+			progressbar.OptionSetDescription("completions"), progressbar.OptionShowDescriptionAtLineEnd(),
+			progressbar.OptionShowCount(), progressbar.OptionSetWidth(barCells),
 			progressbar.OptionSetPredictTime(false), progressbar.OptionSetElapsedTime(false))
 		m.bar.RenderBlank()
 		showsBar(m.w, true)
@@ -118,19 +120,40 @@ func (m *meter) show() {
 	if m.total < 0 {
 		rows = fmt.Sprint(m.done.Rows)
 	}
-	columns := terminalWidth(m.w)
+	columns, finished, expected := terminalWidth(m.w), m.done.FinishReasons.Sum(), m.expected()
+	completions := fmt.Sprintf("%d/%d", finished, expected)
+	if m.total < 0 {
+		completions = fmt.Sprint(finished)
+	}
 	switch {
 	case m.bar == nil:
 		rows += " " + plural.Noun(max(m.total, m.done.Rows), "row")
-		counts := []string{"progress: " + rows, plural.Count(m.done.Completions, "completion")}
-		fmt.Fprintln(m.w, strings.Join(append(counts, m.parts()...), ", "))
+		completions += " " + plural.Noun(max(expected, finished), "completion")
+		fmt.Fprintln(m.w, strings.Join(append([]string{"progress: " + rows, completions}, m.parts()...), ", "))
 	case columns < barColumns:
-		fmt.Fprint(terminalOf(m.w), clearLine+fitting(append([]string{rows}, m.parts()...), columns-1))
+		fmt.Fprint(terminalOf(m.w), clearLine+fitting(append([]string{completions}, m.parts()...), columns-1))
 	default:
-		m.bar.Describe(fitting(m.parts(), columns-len("100% |     | ")-len(fmt.Sprintf("(%d/%d)", m.total, m.total))))
-		m.bar.Set64(m.done.Rows)
+		if expected >= 0 {
+			m.bar.ChangeMax64(expected)
+		}
+		used := len("100% || () ") + barCells + 2*len(fmt.Sprint(expected)) + 2
+		m.bar.Describe(fitting(m.parts(), columns-used))
+		m.bar.Set64(finished)
 	}
 }
+
+// expected is how many completions the job has in the end, -1 where that is not known. Rows that are not done count
+// with those of a row, which is a guess where they say another number.
+func (m *meter) expected() int64 {
+	if m.total < 0 {
+		return -1
+	}
+	finished, left, each := m.done.FinishReasons.Sum(), max(0, m.total-m.done.Rows), max(1, m.each)
+	return max(finished+left, min(m.total*each, finished+left*each))
+}
+
+// barCells is how many columns the bar itself has.
+const barCells = 24
 
 // barColumns are those that a terminal has at least where a bar is drawn. On others the figures take its place.
 const barColumns = 80
@@ -167,14 +190,14 @@ func (m *meter) parts() []string {
 	return append(parts, now.at.Sub(m.started).Round(time.Second).String())
 }
 
-// left is the time that the rows which are not done will take: their tokens are guessed by those of the rows that are.
-// 0 where there is nothing to guess from.
+// left is the time that the completions which are not done will take: their tokens are guessed by those of the others.
+// It is 0 where there is nothing to guess from.
 func (m *meter) left(now moment, rate float64) time.Duration {
-	rows := m.total - m.done.Rows
-	if rows <= 0 || m.drawn.Rows == 0 || rate <= 0 {
+	completions, drawn := m.expected()-m.done.FinishReasons.Sum(), m.drawn.FinishReasons.Sum()
+	if completions <= 0 || drawn == 0 || rate <= 0 {
 		return 0
 	}
-	each := float64(m.drawn.CompletionTokens) / float64(m.drawn.Rows)
-	tokens := float64(rows)*each - float64(now.tokens-m.drawn.CompletionTokens) // some are drawn already
+	each := float64(m.drawn.CompletionTokens) / float64(drawn)
+	tokens := float64(completions)*each - float64(now.tokens-m.drawn.CompletionTokens) // some are generated already
 	return time.Duration(max(tokens, 0) / rate * float64(time.Second))
 }

@@ -16,8 +16,8 @@ func promptFlags(s *pflag.FlagSet, spec *batch.Spec) {
 		"`TEXT` make each prompt of the row's columns by a Jinja template, such as 'Question: {{question}}'; the "+
 			"output has it as the column prompt")
 	s.StringVar(&spec.PromptAs, "prompt-as", spec.PromptAs,
-		"`FORM` what a prompt is: user (the user's message, through the chat template), raw (raw text), or auto (raw text "+
-			"in rows, unless --system is given; the user's message as an argument)")
+		"`FORM` what a prompt is: user (the user's message, through the chat template), raw (raw text), or auto: raw "+
+			"text in rows unless --system is given, the user's message as an argument")
 	s.StringVar(&spec.System, "system", "",
 		"`TEXT` send each prompt as the user's message after this system message; messages that begin with a system "+
 			"message of their own keep it")

@@ -14,8 +14,8 @@ import (
 	"github.com/quire/quire/internal/visible"
 )
 
-// printReport writes a run's report as a table.
-func printReport(w io.Writer, r *batch.Report) {
+// printReport writes a run's report as a table: what it came to, or all figures.
+func printReport(w io.Writer, r *batch.Report, all bool) {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	row := func(name, format string, args ...any) {
 		fmt.Fprintf(table, "%s\t%s\n", name, visible.Line(fmt.Sprintf(format, args...)))
@@ -41,34 +41,19 @@ func printReport(w io.Writer, r *batch.Report) {
 	}
 	row("completions", "%d (%s)", r.Completions, r.FinishReasons)
 	row("tokens", "%d of prompts, %d generated", r.PromptTokens, r.CompletionTokens)
-	row("start", "%s until programs and weights were ready", seconds(r.Engine.StartSeconds))
-	row("first token", "%s after that", seconds(r.TimeToFirstToken))
-	row("prefill", "%s", ran(r.Engine.PrefillTokens, r.Engine.PrefillSteps, r.Engine.PrefillSeconds))
-	row("decode", "%s", ran(r.Engine.DecodeTokens, r.Engine.DecodeSteps, r.Engine.DecodeSeconds))
-	row("overall", "%.0f tokens/s in %s, host share %.1f %%", r.GeneratedTokensPerSec, seconds(r.Engine.WallSeconds),
-		100*r.HostShare)
-	if dropped := r.Engine.DrawnTokens - r.Engine.GeneratedTokens; dropped > 0 {
-		row("dropped", "%d tokens of %d drawn: behind a stop string, or of completions that did not end", dropped,
-			r.Engine.DrawnTokens)
-	}
-	if r.Engine.DraftedTokens > 0 {
-		row("speculation", "%s", speculated(r.Engine))
-	}
-	if hits := r.Engine.HitTokens; hits > 0 {
-		row("prefixes", "%d prompt tokens taken over from prefixes that were there, %d run", hits,
-			r.Engine.PrefillTokens)
-	}
-	if r.Engine.Preemptions > 0 {
-		row("swapped out", "%s, for want of pages", plural.Count(r.Engine.Preemptions, "sequence"))
-	}
-	if r.Engine.MovedBytes > 0 {
-		row("moved", "%s of keys and values to the host and back", humanize.IBytes(uint64(r.Engine.MovedBytes)))
+	if all {
+		engineFigures(r, row)
 	}
 	if r.Restarts > 0 {
 		row("restarts", "%d of the engine", r.Restarts)
 	}
-	row("peak pages", "%d of %d", r.PeakPages, r.Pages)
-	row("total time", "%s", seconds(r.TotalSeconds))
+	if all {
+		row("peak pages", "%d of %d", r.PeakPages, r.Pages)
+		row("total time", "%s", seconds(r.TotalSeconds))
+	} else {
+		row("time", "%s, %s of it to start; %.0f tokens/s", seconds(r.TotalSeconds), seconds(r.Engine.StartSeconds),
+			r.GeneratedTokensPerSec)
+	}
 	if r.Shard != "" {
 		row("shard", "%s", r.Shard)
 	}
@@ -80,6 +65,34 @@ func printReport(w io.Writer, r *batch.Report) {
 	if more := r.RowsWithErrors - int64(len(r.Errors)); more > 0 {
 		fmt.Fprintf(w, "error: %s\n", fmt.Sprintf("%d more %s", more, plural.Noun(more, "row"))+plural.Of(more, " has",
 			" have")+" errors")
+	}
+}
+
+// engineFigures are those of the engine's run.
+func engineFigures(r *batch.Report, row func(name, format string, args ...any)) {
+	row("start", "%s until programs and weights were ready", seconds(r.Engine.StartSeconds))
+	row("first token", "%s after that", seconds(r.TimeToFirstToken))
+	row("prefill", "%s", ran(r.Engine.PrefillTokens, r.Engine.PrefillSteps, r.Engine.PrefillSeconds))
+	row("decode", "%s", ran(r.Engine.DecodeTokens, r.Engine.DecodeSteps, r.Engine.DecodeSeconds))
+	row("overall", "%.0f tokens/s in %s, host share %.1f %%", r.GeneratedTokensPerSec, seconds(r.Engine.WallSeconds),
+		100*r.HostShare)
+	if dropped := r.Engine.DrawnTokens - r.Engine.GeneratedTokens; dropped > 0 {
+		row("dropped", "%d tokens of %d generated: after a stop string, or of completions that did not end", dropped,
+			r.Engine.DrawnTokens)
+	}
+	if r.Engine.DraftedTokens > 0 {
+		row("speculation", "%s", speculated(r.Engine))
+	}
+	if hits := r.Engine.HitTokens; hits > 0 {
+		tokens := hits + r.Engine.PrefillTokens
+		row("prefix cache", "%d of %d prompt tokens (%.0f %%) reused, %d run", hits, tokens,
+			100*share(float64(hits), float64(tokens)), r.Engine.PrefillTokens)
+	}
+	if r.Engine.Preemptions > 0 {
+		row("swapped out", "%s, for want of pages", plural.Count(r.Engine.Preemptions, "sequence"))
+	}
+	if r.Engine.MovedBytes > 0 {
+		row("moved", "%s of keys and values to the host and back", humanize.IBytes(uint64(r.Engine.MovedBytes)))
 	}
 }
 
@@ -107,6 +120,6 @@ func share(part, whole float64) float64 {
 
 // speculated says what became of drafts.
 func speculated(s engine.Stats) string {
-	return fmt.Sprintf("%s drafted, %.0f %% of them drawn; %.2f tokens of a sequence a decode step",
+	return fmt.Sprintf("%s drafted, %.0f %% of them accepted; %.2f tokens of a sequence a decode step",
 		plural.Count(s.DraftedTokens, "token"), 100*float64(s.AcceptedTokens)/float64(s.DraftedTokens), s.TokensAStep())
 }

@@ -12,8 +12,12 @@ import (
 
 	"github.com/quire/quire/batch"
 	"github.com/quire/quire/internal/plural"
-	"github.com/quire/quire/parameter"
 )
+
+// shortOfRun are the flags that the short help of run has.
+var shortOfRun = []string{"model", "input", "output", "n-generations", "temperature", "max-tokens", "top-p", "seed",
+	"stop", "system", "prompt-as", "prompt-column", "template", "json-schema", "columns", "exclude-columns", "format",
+	"limit", "new", "extend", "retry-errors", "workers", "config", "kv-memory", "backend", "quiet", "verbose"}
 
 func newRun() *subcommand {
 	o := runOptions{mayTry: true}
@@ -21,14 +25,13 @@ func newRun() *subcommand {
 	return &subcommand{
 		name:    "run",
 		args:    "[FILE... | PROMPT...]",
-		summary: "draw completions of every prompt in Parquet, Arrow, JSONL or CSV files",
+		summary: "generate completions of every prompt in Parquet, Arrow, JSONL or CSV files",
 		about: paragraph("Each input row has a column \"prompt\" (text), \"messages\" (a list of role and content) or "+
 			"\"prompt_token_ids\". Optional columns are \"id\", \"parent\" (the id of a row whose completion comes "+
-			"before the prompt: docs/guide.md) and the row's own parameters, which override the "+
-			"flags: "+
-			strings.Join(parameter.OwnNames(), ", ")+"; generation is the number of the first completion. The names "+
-			"that OpenAI, vLLM, llama.cpp and transformers use for these work too. A parameter that Quire does not "+
-			"support makes the row an error that names the column (docs/parameters.md).") +
+			"before the prompt: docs/guide.md) and the row's own parameters, such as max_tokens, temperature or seed, "+
+			"which override the flags. docs/parameters.md lists them, with the names that OpenAI, vLLM, llama.cpp and "+
+			"transformers have for them. A parameter that Quire does not support makes the row an error that names "+
+			"the column.") +
 			paragraph("The output has n rows for each input row, in the order of the input: the input's columns, then "+
 				strings.Join(defaultColumns(), ", ")+
 				" (docs/columns.md). A row that cannot be run becomes one row with "+
@@ -40,8 +43,9 @@ resumed.
 --input - reads JSONL from standard input: with --output - row by row; with an output folder all rows first, of which
 the folder keeps a copy. To resume such a job, give the same rows again, or none (</dev/null).
 
-Without --output an argument is a prompt: a message of the user if the model has a chat template (--chat-template none:
-raw text). The text of its completion is printed as it comes, and nothing is kept.
+Without --output an argument is a prompt: the user's message if the model has a chat template (--prompt-as raw: raw
+text). The text of its completion is printed as it comes, and nothing is kept. In rows a "prompt" is raw text unless
+--prompt-as user or --system is given.
 
 A completion depends on the model, the row's id, the generation and the seed, not on what else runs.
 
@@ -53,13 +57,15 @@ folder that holds another job (other model files, parameters or inputs) is refus
 SIGINT or SIGTERM ends the run after the current device call, with exit code 4. If the device fails, the engine is
 restarted with what was in flight.`,
 		example: `
-sample run -m smollm2 "Why is the sky blue?"
-sample run --model smollm2 --input prompts.parquet --output out
-sample run -m ./Llama-3.2-1B -i 'data/*.parquet' -o out -n 8 --temperature 0.8 --top-p 0.95 --seed 1
+sample run -m smollm2 --temperature 0 "Why is the sky blue?"
+sample run -m smollm2 --prompt-as user -i prompts.jsonl -o out --temperature 0
+sample run -m ./Llama-3.2-1B -i reviews.csv --prompt-as user --template 'Summarize: {{text}}' -o out --max-tokens 64
+sample run -m hf://Qwen/Qwen3-8B -i 'chats/*.parquet' -o out -n 8 --temperature 0.8 --top-p 0.95 --seed 1
 sample run -m model.gguf -i chats.jsonl -o out --format jsonl --stop 'User:' --max-tokens 64
 producer | sample run -m smollm2 -i - -o - | consumer
 sample run -m smollm2 -i batch.jsonl -o answers --format openai     # a file of OpenAI's batch API
 sample run --config configs/smollm2-demo.yaml --limit 10 --output out/try`,
+		short: shortOfRun,
 		flags: func(fl *flags) {
 			f = fl
 			o.define(f)
@@ -107,11 +113,12 @@ func runJob(ctx context.Context, env *environment, o *runOptions) (err error) {
 	}
 	if report.Output == batch.Standard { // which has rows alone
 		if o.progress != "none" {
-			printReport(newFitted(env.stderr), report)
+			printReport(newFitted(env.stderr), report, o.verbose)
 		}
 		return err
 	}
 	switch {
+	case o.quiet:
 	case report.Followed:
 		fmt.Fprintf(env.stdout, "process %d of %d is through, with process 0, which has the output\n", o.hosts.ID,
 			o.hosts.Processes)
@@ -119,7 +126,7 @@ func runJob(ctx context.Context, env *environment, o *runOptions) (err error) {
 	case report.AlreadyFinished:
 		printFinished(env.stdout, report)
 	default:
-		printReport(newFitted(env.stdout), report)
+		printReport(newFitted(env.stdout), report, o.verbose)
 		printStanding(env.stdout, report)
 	}
 	return writtenReport(o.report, report, err)
@@ -127,7 +134,7 @@ func runJob(ctx context.Context, env *environment, o *runOptions) (err error) {
 
 // printFinished says that there was nothing to do.
 func printFinished(w io.Writer, r *batch.Report) {
-	what, hint := r.Output, "; --new draws them again"
+	what, hint := r.Output, "; --new generates them again"
 	if r.Shard != "" {
 		what, hint = fmt.Sprintf("shard %s of %s", r.Shard, r.Output), ""
 	}

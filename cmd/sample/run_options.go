@@ -25,6 +25,7 @@ type runOptions struct {
 
 	flags                    *pflag.FlagSet
 	config, progress, report string
+	quiet, verbose           bool
 	diagnostics              diagnostics
 	observing                observing
 	units                    unitOptions
@@ -105,20 +106,25 @@ func (o *runOptions) define(f *flags) {
 		parameterFlags(s, &o.spec.Sampling)
 	})
 	f.group("Engine (0: found from the model and the memory, and shown in the plan)", o.defineEngine)
-	f.group(reportingTitle, func(s *pflag.FlagSet) {
-		placeVar(s, &o.config, onThisMachine, "config", "c",
-			"`FILE` YAML file with any of these flags as keys; flags on the command line take precedence")
-		s.StringVar(&o.progress, "progress", "auto",
-			"`MODE` progress display: bar, plain (lines), none, or auto (a bar on a terminal, lines elsewhere)")
-		placeVar(s, &o.report, onThisMachine, "report", "", "`FILE` write the final report, with the plan, as JSON")
-	})
+	f.group(reportingTitle, o.defineReporting)
 	f.group(diagnosticsTitle, func(s *pflag.FlagSet) {
 		o.diagnostics.define(s)
 		o.observing.define(s)
 	})
 }
 
-// Titles of groups of flags that mean something only while a job draws; see diagnosticsTitle.
+// defineReporting defines the flags for what the command reads its flags from and prints.
+func (o *runOptions) defineReporting(s *pflag.FlagSet) {
+	placeVar(s, &o.config, onThisMachine, "config", "c",
+		"`FILE` YAML file with any of these flags as keys; flags on the command line take precedence")
+	s.StringVar(&o.progress, "progress", "auto",
+		"`MODE` progress display: bar, plain (lines), none, or auto (a bar on a terminal, lines elsewhere)")
+	s.BoolVarP(&o.quiet, "quiet", "q", false, "print completions, warnings and errors alone, and no progress")
+	s.BoolVarP(&o.verbose, "verbose", "v", false, "print the engine's whole plan, and all figures of the run")
+	placeVar(s, &o.report, onThisMachine, "report", "", "`FILE` write the final report, with the plan, as JSON")
+}
+
+// Titles of groups of flags that mean something only while a job generates; see diagnosticsTitle.
 const (
 	workersTitle   = "Workers"
 	reportingTitle = "Reporting"
@@ -184,6 +190,12 @@ func (o *runOptions) check() error {
 		o.maintenance.check(), o.diagnostics.check(&o.process)); err != nil {
 		return err
 	}
+	switch {
+	case o.quiet && o.verbose:
+		return errors.New("--quiet and --verbose contradict each other: leave one of the two out")
+	case o.quiet:
+		o.progress = "none"
+	}
 	if !slices.Contains([]string{"auto", "bar", "plain", "none"}, o.progress) {
 		return fmt.Errorf("--progress is %q, but must be auto, bar, plain or none", o.progress)
 	}
@@ -218,7 +230,7 @@ func (o *runOptions) check() error {
 	if err := parseMesh(o.mesh, engine); err != nil {
 		return err
 	}
-	o.process.Version, o.process.Quiet = quireVersion(), o.progress == "none"
+	o.process.Version, o.process.Quiet, o.process.Verbose = quireVersion(), o.progress == "none", o.verbose
 	_, err = batch.NewTask(o.spec, o.process)
 	return err
 }
@@ -254,7 +266,7 @@ func (o *runOptions) task(env *environment, w *observer) (*batch.Task, error) {
 	options.FS, options.Models, options.Messages, options.Fetching = env.fs, env.models, newFitted(env.stderr),
 		fetchProgress(env.stderr)
 	options.Quiet, options.Stuck = o.progress == "none", stuck(env)
-	progress := &meter{w: env.stderr, mode: o.progress}
+	progress := &meter{w: env.stderr, mode: o.progress, each: int64(o.spec.Sampling.N)}
 	if o.spec.Output == batch.Standard && o.progress == "auto" && isTerminal(env.stdout) {
 		progress.mode = "plain" // rows would be written into a bar
 	}

@@ -1,11 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
+	"regexp"
+	"slices"
 	"sync"
 
 	"github.com/quire/quire/internal/visible"
@@ -19,6 +22,7 @@ import (
 // ends other tools: the Go runtime does so for writes to standard output and standard error.
 type screen struct {
 	to    io.Writer
+	paint *painter
 	names bool // names of settings are written as flags
 
 	mu   sync.Mutex
@@ -27,7 +31,61 @@ type screen struct {
 	err  error
 }
 
-func newScreen(to io.Writer) *screen { return &screen{to: to, text: visible.NewWriter(to)} }
+func newScreen(to io.Writer) *screen {
+	paint := &painter{to: to}
+	return &screen{to: to, paint: paint, text: visible.NewWriter(paint)}
+}
+
+// painter colours what lines begin with: errors and warnings of standard error, and headings. It takes text whose
+// control characters are made visible already.
+type painter struct {
+	to     io.Writer
+	paints []paint // of lines; none leaves them as they are
+	within bool    // a line
+}
+
+// paint is how a line is coloured: what the expression matches.
+type paint struct {
+	line  *regexp.Regexp
+	style string // of the terminal: see ECMA-48, SGR
+}
+
+var (
+	ofMessages = []paint{{regexp.MustCompile(`^(error|sample):`), "1;31"}, {regexp.MustCompile(`^warning:`), "1;33"}}
+	// of help and of show, whose texts are indented
+	ofHeadings = []paint{{regexp.MustCompile(`^── .*|^[A-Z][^:]*:$`), "1"}}
+)
+
+func (p *painter) Write(b []byte) (int, error) {
+	if len(p.paints) == 0 {
+		return p.to.Write(b)
+	}
+	var out bytes.Buffer
+	for line := range bytes.Lines(b) {
+		text := bytes.TrimSuffix(line, []byte("\n"))
+		for _, paint := range p.paints {
+			if at := paint.line.FindIndex(text); at != nil && !p.within {
+				fmt.Fprintf(&out, "\x1b[%sm%s\x1b[0m", paint.style, text[:at[1]])
+				line = line[at[1]:]
+				break
+			}
+		}
+		out.Write(line)
+		p.within = !bytes.HasSuffix(line, []byte("\n"))
+	}
+	if _, err := p.to.Write(out.Bytes()); err != nil {
+		return 0, err
+	}
+	return len(b), nil
+}
+
+// paintLines has lines coloured on a terminal that can, unless NO_COLOR is set: see no-color.org.
+func paintLines(w io.Writer, paints []paint) {
+	if s, ok := w.(*screen); ok && isTerminal(w) && os.Getenv("NO_COLOR") == "" &&
+		!slices.Contains([]string{"", "dumb"}, os.Getenv("TERM")) {
+		s.paint.paints = paints
+	}
+}
 
 // Write writes b. After an error it writes nothing more, and returns that one.
 func (s *screen) Write(b []byte) (int, error) {

@@ -70,6 +70,7 @@ sample show prompts.jsonl             # an input: its prompts`,
 			})
 		},
 		run: func(ctx context.Context, env *environment, args []string) error {
+			paintLines(env.stdout, ofHeadings)
 			if len(args) != 1 {
 				return usagef("show needs one output folder or part file, but was given %s",
 					plural.Count(len(args), "argument"))
@@ -286,7 +287,8 @@ func (p *printer) printPrompts(ctx context.Context, file string) error {
 	if err := reader.Err(); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(p.w, "%s has %s and no completions: it is an input, and sample run --input %s draws some\n",
+	_, err = fmt.Fprintf(p.w, "%s has %s and no completions: it is an input, and sample run --input %s generates "+
+		"some\n",
 		file, plural.Count(reader.NumRows(), "prompt"), file)
 	return err
 }

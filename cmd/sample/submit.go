@@ -72,7 +72,11 @@ Workers must reach the model, the inputs and the output under the same names: UR
 Submitting the same job again does nothing while its units are in the queue. Once the job is over or cancelled ("sample
 cancel"), it queues the units whose parts are missing again. Parked units stay parked unless --retry is given. While the
 queue has a job, it refuses other jobs with the same output.`,
+		short: []string{"model", "input", "output", "n-generations", "temperature", "max-tokens", "top-p", "seed",
+			"stop", "system", "prompt-as", "prompt-column", "template", "json-schema", "columns", "exclude-columns",
+			"format", "limit", "new", "part-rows", "config", "backend", "quiet", "nats", "retry", "remove"},
 		example: `
+sample submit -m /models/Qwen3-8B -i /data/chats.parquet -o /data/out --temperature 0    # then: sample worker
 sample submit --model hf://org/name -i s3://bucket/prompts/ -o s3://bucket/out -n 8 --nats tls://nats.example.com:4222
 sample submit --config job.yaml --retry
 sample submit --config job.yaml --remove`,
@@ -131,8 +135,8 @@ func (o *runOptions) prepare(f *flags, args []string) error {
 	}
 	o.secrets = o.withSecrets()
 	if o.mayTry && o.spec.Model != "" && len(o.spec.Inputs) == 0 && o.spec.Output == "" {
-		return wrong(errors.New("there is nothing to draw: give --input FILE and --output FOLDER, or a prompt as an " +
-			"argument"))
+		return wrong(errors.New("there is nothing to generate: give --input FILE and --output FOLDER, or a prompt as " +
+			"an argument"))
 	}
 	if err := o.check(); err != nil {
 		return wrong(err)
@@ -180,6 +184,9 @@ func submitJob(ctx context.Context, env *environment, o *runOptions, qo *queueOp
 		return err
 	}
 	fmt.Fprintln(env.stdout, s.Job.ID)
+	if o.quiet {
+		return nil
+	}
 	var notes []string
 	switch {
 	case s.Result == queue.Submitted:

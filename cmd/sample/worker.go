@@ -36,7 +36,7 @@ func newWorker() *subcommand {
 	return &subcommand{
 		name:    "worker",
 		args:    "[JOB]",
-		summary: "take units of a job out of a queue and draw them",
+		summary: "take units of a job out of a queue and run them",
 		about: `
 Takes units of the job and draws them with one engine, as many units at once as fill it. Without a job it works on any
 job, one after the other. Each unit makes one part of the output. Workers may come and go; the units of one that dies

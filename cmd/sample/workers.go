@@ -61,7 +61,7 @@ func (o *runOptions) crew(env *environment, chips []string) *crew.Crew {
 	password := rand.Text()
 	return &crew.Crew{
 		Workers: o.units.workers, MaxRestarts: o.process.MaxRestarts, Password: password, Messages: env.stderr,
-		Log: o.logger(env), Progress: &meter{w: env.stderr, mode: o.progress},
+		Log: o.logger(env), Progress: &meter{w: env.stderr, mode: o.progress, each: int64(o.spec.Sampling.N)},
 		Server: func(address, store string) []string { return []string{"nats", "--listen", address, "--store", store} },
 		Worker: func(job, name string) []string {
 			args := []string{"worker", job, "--name", name, "--progress", "none", "--max-restarts",

@@ -1,8 +1,8 @@
-"""Quire from Python: draw completions of prompts with the command ``sample``, get them as an Arrow table.
+"""Quire from Python: generate completions of prompts with the command ``sample``, get them as an Arrow table.
 
     import quire
 
-    table = quire.generate(["Why is the sky blue?", "The sea is"], model="smollm2", n=4, max_tokens=64, seed=1)
+    table = quire.generate(["Why is the sky blue?"], model="smollm2", prompt_as="user", temperature=0, max_tokens=64)
     print(table["text"].to_pylist())
 
 ``generate`` writes the prompts to a file, runs ``sample run`` on it, and reads the output. ``read`` reads any output of

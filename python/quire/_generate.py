@@ -27,11 +27,12 @@ def generate(
     *,
     model: str | os.PathLike[str],
     n: int = 1,
+    prompt_as: str | None = None,
     output: str | os.PathLike[str] | None = None,
     progress: bool | Callable[[str], object] = True,
     **flags: Flag,
 ) -> pa.Table:
-    """Draws n completions of each prompt, and returns them as an Arrow table.
+    """Generates n completions of each prompt, and returns them as an Arrow table.
 
     The table has a row for each completion, in the order of the prompts: the columns of the prompts, then ``id``,
     ``generation``, ``text``, ``token_ids``, ``logprobs``, ``finish_reason``, ``prompt_tokens``, ``completion_tokens``
@@ -49,6 +50,9 @@ def generate(
             A completion depends on the model, its row and the seed. Rows without an ``id`` are numbered.
         model: a folder of Hugging Face, a GGUF file, ``hf://org/name``, or ``smollm2``.
         n: completions of each prompt.
+        prompt_as: ``"user"`` sends each ``prompt`` as the user's message, through the model's chat template; ``"raw"``
+            sends raw text, which the model continues. Without it a prompt is raw text, unless ``system`` is given, and
+            ``QuireWarning`` says so if the model has a chat template.
         output: a folder that keeps the job, and the prompts in ``_prompts``. The same call goes on with it after an
             interruption. Without it the job is in a temporary folder, and gone after the call.
         progress: False prints nothing; a function is called with each line.
@@ -64,7 +68,7 @@ def generate(
     """
     say = progress if callable(progress) else print_line if progress else ignore
     flag = ["run", "--model", os.fspath(model), "--n-generations", str(n)]
-    flag += ["--progress", "plain" if progress else "none", *arguments(flags)]
+    flag += ["--progress", "plain" if progress else "none", *arguments({"prompt_as": prompt_as, **flags})]
     with tempfile.TemporaryDirectory(prefix="quire-") as folder:
         into = os.path.join(folder, "out") if output is None else os.fspath(output)
         path = _inputs.write(prompts, folder)

@@ -28,6 +28,7 @@ type prompt struct {
 	Messages    []message `json:"messages" parquet:"messages,list"`
 	MaxTokens   *int32    `json:"max_tokens" parquet:"max_tokens,optional"`
 	Temperature *float64  `json:"temperature" parquet:"temperature,optional"`
+	N           *int32    `json:"n" parquet:"n,optional"`
 }
 
 func main() {
