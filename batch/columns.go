@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/quire/quire/jobstate"
 	"github.com/quire/quire/parameter"
 	"github.com/quire/quire/promptset"
 )
@@ -32,6 +33,27 @@ func (s *Spec) columnsOf(input *promptset.Schema) []string {
 	}
 	ordered, _ := promptset.OnRequest(names)
 	return ordered
+}
+
+// ColumnsOf are the columns on request that the output of a job has, given the columns of its input, and those that its
+// files do without.
+func ColumnsOf(job *jobstate.Description, input *promptset.Schema) (requested, without []string) {
+	texts := func(setting string) (all []string) {
+		values, _ := job.Settings[setting].([]any)
+		for _, v := range values {
+			all = append(all, fmt.Sprint(v))
+		}
+		return all
+	}
+	s := &Spec{Columns: texts("columns"), Exclude: texts("exclude_columns"), Partitions: texts(settingPartitions),
+		Sampling: parameter.Defaults(), KeepPartitions: job.Settings[settingFolders] == true}
+	for setting, at := range map[string]*int{"top_logprobs": &s.Sampling.TopLogprobs,
+		"prompt_logprobs": &s.Sampling.PromptLogprobs} {
+		if _, given := job.Settings[setting]; given {
+			*at = int(job.NumberAt(len(job.Changes), setting))
+		}
+	}
+	return s.columnsOf(input), s.without()
 }
 
 // checkExcluded checks the columns that the output does without, as far as that is possible without the input.

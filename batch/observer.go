@@ -113,8 +113,9 @@ func (w *Observer) publishing(s promptset.PartSummary) (end func()) {
 
 // started says that the engine is ready.
 func (w *Observer) started(p engine.Plan, rows, before int64) {
-	w.start = telemetry.Start{Version: w.Version, Model: p.Model, Backend: p.Backend, Rows: rows, Before: before,
-		Slots: p.MaxSeqs, Pages: p.Pages}
+	host, _ := os.Hostname() // one that is not known is one machine
+	w.start = telemetry.Start{Version: w.Version, Model: p.Model, Backend: p.Backend, Host: host, DType: p.DType,
+		Weights: p.Weights, Rows: rows, Before: before, Slots: p.MaxSeqs, Pages: p.Pages}
 	w.Run.Started(w.start)
 	w.Log.Info("engine ready", "backend", p.Backend, "model", p.Model, "slots", p.MaxSeqs, "pages", p.Pages, "rows",
 		rows, "rows_before", before)

@@ -279,8 +279,8 @@ func (g *grouped) add(rows []*promptset.Row, results []promptset.Result) {
 	}
 }
 
-// merged returns the completions of a row from a part and from the journal, each generation once.
-func merged(part, journaled []promptset.Result) []promptset.Result {
+// Merged returns the completions of a row from a part and from the journal, each generation once.
+func Merged(part, journaled []promptset.Result) []promptset.Result {
 	if len(part) == 0 {
 		return journaled
 	}

@@ -250,7 +250,7 @@ func (u *unit) drawnBefore(ctx context.Context, row int64) []promptset.Result {
 	if u.task.RetryErrors || u.saved.retriesErrors() {
 		done = slices.DeleteFunc(done, func(r promptset.Result) bool { return r.Err != "" })
 	}
-	return merged(u.stale.of(ctx, row, u.task.Messages), done)
+	return Merged(u.stale.of(ctx, row, u.task.Messages), done)
 }
 
 // launch makes the request of a row that was begun, and returns the row if completions of it are to be drawn.

@@ -124,28 +124,67 @@ func Clear(fs vfs.FS, dir string) error {
 // Check reads what is in a folder as [Open] does, and changes nothing: it may be done while a journal is open there,
 // and then what is being written may be reported as torn. A folder that is not there has nothing.
 func Check(files vfs.FS, dir string, key Key, each func(row int64, b []byte) error) ([]Damage, error) {
+	s, damages, err := Look(files, dir, key, func(row int64, b []byte, _ Position) error { return each(row, b) })
+	if err != nil {
+		return damages, err
+	}
+	return damages, s.Close()
+}
+
+// Snapshot is what a journal had at one time. It keeps the segments open: those that are removed later, because their
+// rows are in a part, can still be read.
+type Snapshot struct {
+	dir   string
+	key   Key
+	files map[uint32]vfs.File
+}
+
+// Look is [Check] whose records can be read again afterwards. It takes no lock.
+func Look(files vfs.FS, dir string, key Key, each func(row int64, b []byte, at Position) error) (*Snapshot, []Damage,
+	error) {
+	s := &Snapshot{dir: dir, key: key, files: map[uint32]vfs.File{}}
 	numbers, err := list(files, dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+		return s, nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot list the journal: %w", err)
+		return nil, nil, fmt.Errorf("cannot list the journal: %w", err)
 	}
-	j := &Journal{fs: files, dir: dir, key: key}
 	var damages []Damage
 	for _, n := range numbers {
-		damage, err := j.scan(&segment{number: n}, func(row int64, b []byte, _ Position) error { return each(row, b) })
+		name := filepath.Join(dir, segmentName(n))
+		file, err := files.Open(name)
 		if errors.Is(err, fs.ErrNotExist) { // its rows are in parts since
 			continue
 		}
+		var damage *Damage
 		if err != nil {
-			return damages, err
+			err = fmt.Errorf("cannot read the journal: %w", err)
+		} else {
+			s.files[n] = file
+			damage, err = scan(file, name, key, n, each)
+		}
+		if err != nil {
+			return nil, damages, errors.Join(err, s.Close())
 		}
 		if damage != nil {
 			damages = append(damages, *damage)
 		}
 	}
-	return damages, nil
+	return s, damages, nil
+}
+
+// Read returns the bytes of a record that Look found.
+func (s *Snapshot) Read(at Position) ([]byte, error) {
+	return readRecord(s.files[at.segment], s.dir, s.key, at)
+}
+
+// Close ends reading.
+func (s *Snapshot) Close() (err error) {
+	for _, file := range s.files {
+		err = errors.Join(err, file.Close())
+	}
+	return err
 }
 
 // scan reads a segment.
@@ -156,14 +195,22 @@ func (j *Journal) scan(s *segment, each func(row int64, b []byte, at Position) e
 		return nil, fmt.Errorf("cannot read the journal: %w", err)
 	}
 	defer f.Close()
+	return scan(f, name, j.key, s.number, func(row int64, b []byte, at Position) error {
+		s.lastRow = max(s.lastRow, row)
+		return each(row, b, at)
+	})
+}
+
+// scan reads a segment of this name and number.
+func scan(f vfs.File, name string, key Key, number uint32, each func(row int64, b []byte, at Position) error) (*Damage,
+	error) {
 	size, err := f.Size()
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the journal: %w", err)
 	}
-	end, what, err := readSegment(io.NewSectionReader(f, 0, size), size, j.key, s.number,
+	end, what, err := readSegment(io.NewSectionReader(f, 0, size), size, key, number,
 		func(row int64, b []byte, offset int64) error {
-			s.lastRow = max(s.lastRow, row)
-			return each(row, b, Position{s.number, uint32(len(b)), offset})
+			return each(row, b, Position{number, uint32(len(b)), offset})
 		})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
@@ -277,13 +324,17 @@ func (j *Journal) Read(at Position) ([]byte, error) {
 		}
 		j.readFile, j.readSegment = f, at.segment
 	}
+	return readRecord(j.readFile, j.dir, j.key, at)
+}
+
+func readRecord(from vfs.File, dir string, key Key, at Position) ([]byte, error) {
 	record := make([]byte, recordHead+int64(at.length))
-	if n, err := j.readFile.ReadAt(record, at.offset); n < len(record) {
+	if n, err := from.ReadAt(record, at.offset); n < len(record) {
 		return nil, fmt.Errorf("cannot read the journal: %w", err)
 	}
-	seed := crc32.Checksum(appendHeader(nil, j.key, at.segment), table)
+	seed := crc32.Checksum(appendHeader(nil, key, at.segment), table)
 	if binary.LittleEndian.Uint32(record[4:]) != checksum(seed, record) {
-		return nil, fmt.Errorf("%s, byte %d: %w", filepath.Join(j.dir, segmentName(at.segment)), at.offset, ErrDamaged)
+		return nil, fmt.Errorf("%s, byte %d: %w", filepath.Join(dir, segmentName(at.segment)), at.offset, ErrDamaged)
 	}
 	return record[recordHead:], nil
 }

@@ -128,6 +128,18 @@ type Process struct {
 	Points  []Point
 	Slowest []Row
 	End     *End // nil where it was killed
+	// Written is when the file was last written, of the last process in it.
+	Written time.Time
+}
+
+// Fresh reports whether the process told of itself not long before now, as one that runs does.
+func (p *Process) Fresh(now time.Time) bool {
+	const patience = 15 * time.Second
+	gap := 0.0
+	if n := len(p.Points); n > 1 {
+		gap = p.Points[n-1].Seconds - p.Points[n-2].Seconds
+	}
+	return p.End == nil && now.Sub(p.Written) < patience+time.Duration(3*gap*float64(time.Second))
 }
 
 // Bounds of what is read: a file is written by whoever has the folder.
@@ -143,7 +155,11 @@ func Read(path string) ([]Process, error) {
 		return nil, err
 	}
 	defer f.Close()
-	return read(f)
+	all, err := read(f)
+	if info, statErr := f.Stat(); len(all) > 0 && statErr == nil {
+		all[len(all)-1].Written = info.ModTime()
+	}
+	return all, err
 }
 
 func read(r io.Reader) ([]Process, error) {

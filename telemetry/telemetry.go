@@ -42,6 +42,9 @@ type Start struct {
 	Version string    `json:"version"`
 	Model   string    `json:"model"`
 	Backend string    `json:"backend"`
+	Host    string    `json:"host,omitempty"`
+	DType   string    `json:"dtype,omitempty"`
+	Weights string    `json:"weights,omitempty"`
 	Rows    int64     `json:"rows"`   // to be done
 	Before  int64     `json:"before"` // of them are in parts of earlier processes
 	Slots   int       `json:"slots"`

@@ -24,7 +24,7 @@ type Difference struct {
 type Comparison struct {
 	Same, Different, OnlyA, OnlyB int64 // completions
 
-	a, b  *promptset.Output
+	a, b  *Output
 	wants func(*Row) bool
 	found []difference
 }
@@ -55,7 +55,7 @@ func (d difference) order(e difference) int {
 //
 // It reads both side by side and holds digests of the rows that it has met in one of them only: few where both have one
 // order. Where they would be too many it reads the outputs several times, each time for a share of the ids.
-func Compare(ctx context.Context, a, b *promptset.Output, most int, wants func(*Row) bool) (*Comparison, error) {
+func Compare(ctx context.Context, a, b *Output, most int, wants func(*Row) bool) (*Comparison, error) {
 	for shares := uint64(1); ; shares *= 2 {
 		c := &Comparison{a: a, b: b, wants: wants}
 		err := error(nil)
@@ -172,7 +172,7 @@ func (c *Comparison) pass(ctx context.Context, most int, in func(key) bool, boun
 		number int64
 	}
 	none := func(*promptset.Completion) string { return "" }
-	for i, out := range []*promptset.Output{c.a, c.b} {
+	for i, out := range []*Output{c.a, c.b} {
 		next, stop := iter.Pull2(wanted(rows(ctx, out, none), c.wants))
 		defer stop()
 		sides[i].next, sides[i].rows = next, map[key][]digests{}
@@ -294,7 +294,7 @@ type picked struct {
 	place int64          // of the next row
 }
 
-func (c *Comparison) pick(ctx context.Context, out *promptset.Output, numbers []int64) *picked {
+func (c *Comparison) pick(ctx context.Context, out *Output, numbers []int64) *picked {
 	p := &picked{wants: map[int64]bool{}, held: map[int64]*Row{}}
 	for _, n := range numbers {
 		p.wants[n] = true

@@ -8,11 +8,9 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
-
-	"github.com/quire/quire/promptset"
 )
 
-func compare(t rapid.TB, a, b *promptset.Output, most int) (*Comparison, []*Difference) {
+func compare(t rapid.TB, a, b *Output, most int) (*Comparison, []*Difference) {
 	t.Helper()
 	c, err := Compare(context.Background(), a, b, most, nil)
 	if err != nil {
@@ -63,7 +61,7 @@ func TestCompareIsThatOfMaps(t *testing.T) {
 	defer func() { mostWaiting = was }()
 	rapid.Check(t, func(t *rapid.T) {
 		mostWaiting = rapid.SampledFrom([]int{4, 12, 1000}).Draw(t, "may wait")
-		var outs [2]*promptset.Output
+		var outs [2]*Output
 		var texts [2]map[string]string
 		for side := range outs {
 			ids := rapid.SliceOfNDistinct(rapid.IntRange(0, 20), 0, 15, rapid.ID).Draw(t, "ids")

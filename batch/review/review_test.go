@@ -2,6 +2,7 @@ package review
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,7 +14,7 @@ import (
 )
 
 // output is a JSONL part with rows of the form id, generation, text; an empty text is an error.
-func output(t *testing.T, rows ...[3]any) *promptset.Output {
+func output(t *testing.T, rows ...[3]any) *Output {
 	t.Helper()
 	out, err := write(t.TempDir(), rows)
 	if err != nil {
@@ -22,7 +23,7 @@ func output(t *testing.T, rows ...[3]any) *promptset.Output {
 	return out
 }
 
-func write(folder string, rows [][3]any) (*promptset.Output, error) {
+func write(folder string, rows [][3]any) (*Output, error) {
 	var b strings.Builder
 	for _, r := range rows {
 		text := r[2].(string)
@@ -37,7 +38,7 @@ func write(folder string, rows [][3]any) (*promptset.Output, error) {
 	}
 	path := filepath.Join(folder, "part-00000.jsonl")
 	err := os.WriteFile(path, []byte(strings.ReplaceAll(b.String(), `"error":""`, `"error":null`)), 0o666)
-	return promptset.OpenOutputFile(context.Background(), path), err
+	return &Output{Output: promptset.OpenOutputFile(context.Background(), path)}, err
 }
 
 func TestLongest(t *testing.T) {
@@ -54,8 +55,13 @@ func TestLongest(t *testing.T) {
 }
 
 func TestFactsOf(t *testing.T) {
-	facts := factsOf(map[string]string{"quire.model": "m", "quire.parameters": `{"seed":18446744073709551615,` +
-		`"stop":["\n",", "],"top_k":null,"model":"m.gguf","greedy":false,"logit_bias":{"5":-1.5},"stop_token_ids":[]}`})
+	var parameters map[string]json.RawMessage
+	err := json.Unmarshal([]byte(`{"seed":18446744073709551615,`+
+		`"stop":["\n",", "],"top_k":null,"model":"m.gguf","greedy":false,"logit_bias":{"5":-1.5},"stop_token_ids":[]}`), &parameters)
+	if err != nil {
+		t.Fatal(err)
+	}
+	facts := factsOf(map[string]string{"quire.model": "m"}, parameters)
 	want := [][2]string{{"model", "m"}, {"greedy", "no"}, {"logit bias", "5 -1.5"}, {"model", "m.gguf"},
 		{"seed", "18446744073709551615"}, {"stop", `"\n", ", "`}}
 	if !slices.Equal(facts, want) {

@@ -36,33 +36,31 @@ func (r *Row) Tokens() (most int) {
 }
 
 // Rows yields the rows of an output in its order. A file that is an input is promptset.ErrNoCompletions.
-func Rows(ctx context.Context, out *promptset.Output) iter.Seq2[*Row, error] {
+func Rows(ctx context.Context, out *Output) iter.Seq2[*Row, error] {
 	return rows(ctx, out, (*promptset.Completion).Prompt)
 }
 
 // rows is Rows with what reads the prompts.
-func rows(ctx context.Context, out *promptset.Output,
+func rows(ctx context.Context, out *Output,
 	prompt func(*promptset.Completion) string) iter.Seq2[*Row, error] {
 	return func(yield func(*Row, error) bool) {
 		var row *Row
-		for _, part := range out.Parts {
-			for c, err := range out.Rows(ctx, part) {
-				if err != nil {
-					yield(nil, partError(part, err))
+		for c, err := range out.Completions(ctx) {
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			// Rows with the same id come one after the other, if equal rows are next to each other in the input.
+			if row != nil && (c.ID != row.ID || c.Generation <= row.last()) {
+				if !yield(row, nil) {
 					return
 				}
-				// Rows with the same id come one after the other, if equal rows are next to each other in the input.
-				if row != nil && (c.ID != row.ID || c.Generation <= row.last()) {
-					if !yield(row, nil) {
-						return
-					}
-					row = nil
-				}
-				if row == nil {
-					row = &Row{ID: c.ID, Prompt: prompt(c)}
-				}
-				row.Completions = append(row.Completions, c.Result)
+				row = nil
 			}
+			if row == nil {
+				row = &Row{ID: c.ID, Prompt: prompt(c)}
+			}
+			row.Completions = append(row.Completions, c.Result)
 		}
 		if row != nil {
 			yield(row, nil)

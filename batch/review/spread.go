@@ -1,6 +1,7 @@
 package review
 
 import (
+	"cmp"
 	"maps"
 	"math"
 	"slices"
@@ -52,16 +53,7 @@ func (l lengths) spread() Spread {
 		s.Count += l[n]
 		sum += float64(n) * float64(l[n])
 	}
-	// The least number that a share q of all does not exceed.
-	quantile := func(q float64) int {
-		rank, seen := int64(math.Ceil(q*float64(s.Count))), int64(0)
-		for _, n := range all {
-			if seen += l[n]; seen >= rank {
-				return n
-			}
-		}
-		return all[len(all)-1]
-	}
+	quantile := func(q float64) int { return quantileOf(all, func(n int) int64 { return l[n] }, s.Count, q) }
 	s.Mean, s.Least, s.Most = sum/float64(s.Count), all[0], all[len(all)-1]
 	s.P10, s.Median, s.P90, s.P99 = quantile(0.1), quantile(0.5), quantile(0.9), quantile(0.99)
 	width := max(1, (s.Most-s.Least+statsBins)/statsBins)
@@ -72,6 +64,18 @@ func (l lengths) spread() Spread {
 		s.Bins[(n-s.Least)/width].Count += count
 	}
 	return s
+}
+
+// quantileOf is the q-quantile of count numbers: the least of them that a share q of all does not exceed. So it is one of
+// the numbers. of are the different ones in order; times says how often one is there.
+func quantileOf[T cmp.Ordered](of []T, times func(T) int64, count int64, q float64) T {
+	rank, seen := int64(math.Ceil(q*float64(count))), int64(0)
+	for _, n := range of {
+		if seen += times(n); seen >= rank {
+			return n
+		}
+	}
+	return of[len(of)-1]
 }
 
 // Quantiles say how numbers are spread. Mean, least and most are exact, the others within [sketchError] of their value.
@@ -133,7 +137,16 @@ func (s *sketch) quantiles() *Quantiles {
 	q := &Quantiles{Count: int64(count), Mean: s.sum / count}
 	q.Least, _ = s.of.GetMinValue() // there are some
 	q.Most, _ = s.of.GetMaxValue()
-	at, _ := s.of.GetValuesAtQuantiles([]float64{0.01, 0.1, 0.5, 0.9, 0.99})
-	q.P1, q.P10, q.Median, q.P90, q.P99 = at[0], at[1], at[2], at[3], at[4]
+	times := map[float64]int64{}
+	s.of.ForEach(func(value, count float64) bool {
+		times[min(max(value, q.Least), q.Most)] += int64(count)
+		return false
+	})
+	all := slices.Sorted(maps.Keys(times))
+	// The sketch's own quantiles round towards 0.
+	at := func(share float64) float64 {
+		return quantileOf(all, func(v float64) int64 { return times[v] }, q.Count, share)
+	}
+	q.P1, q.P10, q.Median, q.P90, q.P99 = at(0.01), at(0.1), at(0.5), at(0.9), at(0.99)
 	return q
 }

@@ -11,6 +11,7 @@ import (
 // Stats describes the completions of an output.
 type Stats struct {
 	tally.Counts
+	Partial           *Progress         `json:"partial,omitempty"` // of a job that is not finished
 	Errors            []tally.ErrorKind `json:"errors"`
 	PromptLengths     Spread            `json:"prompt_lengths"`     // tokens, of rows that were run
 	CompletionLengths Spread            `json:"completion_lengths"` // tokens, of completions without errors
@@ -62,8 +63,8 @@ func (d *Duplicates) row(completions []promptset.Result) {
 
 // StatsOf reads an output and describes it. verdicts may be nil. It holds a count of each length, digests of different
 // n-grams up to a bound, sketches of quantiles, and verdicts that are not in the order of the output.
-func StatsOf(ctx context.Context, out *promptset.Output, verdicts *Verdicts) (*Stats, error) {
-	s := &Stats{}
+func StatsOf(ctx context.Context, out *Output, verdicts *Verdicts) (*Stats, error) {
+	s := &Stats{Partial: out.Progress()}
 	var prompts, completions lengths
 	var kinds tally.ErrorKinds
 	ngrams := newNgrams()

@@ -79,14 +79,36 @@ func TestQuantiles(t *testing.T) {
 			t.Fatalf("%+v of %v", q, all)
 		}
 		for _, c := range []struct{ q, got float64 }{{0.01, q.P1}, {0.1, q.P10}, {0.5, q.Median}, {0.9, q.P90}} {
-			// Between two numbers a quantile is one of them.
-			rank := c.q * float64(len(all)-1)
-			near := func(want float64) bool { return math.Abs(c.got-want) <= 1.01*sketchError*math.Abs(want)+1e-12 }
-			if low, high := all[int(rank)], all[int(math.Ceil(rank))]; !near(low) && !near(high) {
-				t.Fatalf("%g %%: %g, want %g or %g", 100*c.q, c.got, low, high)
+			want := all[max(0, int(math.Ceil(c.q*float64(len(all))))-1)] // as lengths have it
+			if math.Abs(c.got-want) > 1.01*sketchError*math.Abs(want)+1e-12 {
+				t.Fatalf("%g %%: %g, want %g", 100*c.q, c.got, want)
 			}
 		}
 	})
+}
+
+// Lengths and logarithms have quantiles by one rule.
+func TestQuantilesOfFew(t *testing.T) {
+	for _, c := range []struct{ most, median, p1 float64 }{{1, -1, -1}, {2, -2, -2}, {10, -6, -10}, {200, -101, -199}} {
+		s := newSketch()
+		var l lengths
+		for i := 1.0; i <= c.most; i++ {
+			s.add(-i)
+			l.add(-int(i))
+		}
+		q, of := s.quantiles(), l.spread()
+		near := func(a, b float64) bool { return math.Abs(a-b) <= 1.01*sketchError*math.Abs(b) }
+		if !near(q.P1, c.p1) || !near(q.Median, c.median) || float64(of.Median) != c.median ||
+			!near(q.P99, float64(of.P99)) || !near(q.P90, float64(of.P90)) {
+			t.Errorf("%g numbers: %+v, %+v", c.most, q, of)
+		}
+	}
+	s := newSketch()
+	s.add(-1)
+	s.add(-5)
+	if q := s.quantiles(); q.Median != -5 || q.P90 != -1 || q.P1 != -5 {
+		t.Errorf("-1 and -5: %+v", q)
+	}
 }
 
 // Many n-grams are estimated well, and few are counted.

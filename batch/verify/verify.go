@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"iter"
 	"path/filepath"
-	"strings"
 
 	"github.com/quire/quire/batch"
 	"github.com/quire/quire/internal/plural"
@@ -237,28 +236,9 @@ func (v *verifier) openInputs() {
 		v.report.Inputs = "not compared: the job is not known"
 		return
 	}
-	names := make([]string, len(v.job.Inputs))
-	for i, in := range v.job.Inputs {
-		names[i] = in.Name
-	}
-	mapping, err := batch.MappingOf(v.job.Settings)
-	if err != nil {
-		v.report.Inputs = fmt.Sprintf("not compared: the job's template: %v", err)
-		return
-	}
-	files := promptset.Anywhere()
-	if len(names) == 1 && names[0] == promptset.StandardInput {
-		files = promptset.WithStandardInput(files, jobstate.InputCopy(v.work, v.job.Inputs[0].Digest))
-	}
-	reader, err := promptset.OpenMapped(v.ctx, files, names, mapping)
+	reader, err := batch.OpenInputs(v.ctx, v.job, v.work)
 	if err != nil {
 		v.report.Inputs = fmt.Sprintf("not compared: %v", err)
-		return
-	}
-	now := *v.job
-	now.Inputs = batch.InputsOf(reader)
-	if differences := now.Differences(v.job); len(differences) > 0 {
-		v.report.Inputs = "not compared: " + strings.Join(differences, "; ")
 		return
 	}
 	v.report.Inputs = "compared"

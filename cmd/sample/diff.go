@@ -33,11 +33,12 @@ type differenceJSON struct {
 	B          *completionJSON `json:"b"`
 }
 
-func (d *differ) print(ctx context.Context, env *environment, a *promptset.Output, ids []string) error {
-	b, err := promptset.OpenPath(ctx, env.fs, d.names[1])
+func (d *differ) print(ctx context.Context, env *environment, a *review.Output, ids []string) error {
+	b, err := review.Open(ctx, env.fs, d.names[1], "")
 	if err != nil {
 		return err
 	}
+	defer b.Close()
 	var wants func(*review.Row) bool
 	if len(ids) > 0 {
 		wants = func(row *review.Row) bool { return slices.Contains(ids, row.ID) }

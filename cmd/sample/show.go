@@ -28,6 +28,7 @@ type showOptions struct {
 	full, json, errors bool
 	ids                []string
 	grep, diff         string
+	workDir, snapshot  string
 	pattern            *regexp.Regexp
 }
 
@@ -39,7 +40,8 @@ func newShow() *subcommand {
 		summary: "print completions from an output folder readably",
 		about: `
 Prints the first rows of an output with their completions; or those that --id, --errors and --grep all select; or the
-longest. --diff prints how completions differ from those of another output: [-what only the first has-], {+what only
+longest. Of a job that is not finished it also prints the completions that are in no part yet, from the job's journal; it
+takes no lock and does not disturb a run. --diff prints how completions differ from those of another output: [-what only the first has-], {+what only
 the other has+}. It ends with 1 if any differ. It compares text, finish reason and error, and tokens where both have
 them, whatever the order of the rows.`,
 		example: `
@@ -48,6 +50,7 @@ sample show out --rows 20 --full
 sample show out --errors
 sample show out --grep '(?i)as an ai' --rows 0 --json | wc -l
 sample show out --longest 3
+sample show out --snapshot so-far     # of a running job: part files of what is in no part yet
 sample show out --diff yesterday
 sample show out --diff yesterday --id q17 --full
 sample show out/part-00003.parquet
@@ -67,6 +70,10 @@ sample show prompts.jsonl             # an input: its prompts`,
 			f.group("Form", func(s *pflag.FlagSet) {
 				s.BoolVar(&o.full, "full", false, "do not cut long texts")
 				s.BoolVar(&o.json, "json", false, "print a JSON object a row, texts whole")
+				placeVar(s, &o.snapshot, onThisMachine, "snapshot", "",
+					"`FOLDER` print nothing; write what the journal has of parts that are not there to FOLDER, as part files "+
+						"with the names and columns that the job's own will have")
+				placeVar(s, &o.workDir, onThisMachine, "work-dir", "", "`FOLDER` the --work-dir of the job, if it had one")
 			})
 		},
 		run: func(ctx context.Context, env *environment, args []string) error {
@@ -91,6 +98,8 @@ func (o *showOptions) check() (err error) {
 		return usagef("--longest is %d, but must be 1 or more", o.longest)
 	case o.diff != "" && (o.longest > 0 || o.errors || o.grep != ""):
 		return usagef("--diff cannot be combined with --errors, --grep or --longest; --id chooses rows of both outputs")
+	case o.snapshot != "" && (o.diff != "" || o.selects() || o.json):
+		return usagef("--snapshot writes all rows: it cannot be combined with --diff, --json, or flags that choose rows")
 	}
 	if o.grep != "" {
 		if o.pattern, err = regexp.Compile(o.grep); err != nil {
@@ -130,8 +139,15 @@ func runShow(ctx context.Context, env *environment, o *showOptions, name string)
 	if err != nil {
 		return &exitError{exitUsage, fmt.Errorf("show: %w", err)}
 	}
-	parts, err := promptset.OpenPath(ctx, env.fs, path)
+	parts, err := review.Open(ctx, env.fs, path, o.workDir)
 	if err != nil {
+		return err
+	}
+	defer parts.Close()
+	if o.snapshot != "" {
+		return writeSnapshot(ctx, env, parts, o.snapshot)
+	}
+	if err := parts.NoneYet(); err != nil {
 		return err
 	}
 	out := bufio.NewWriter(env.stdout)
@@ -151,7 +167,10 @@ func runShow(ctx context.Context, env *environment, o *showOptions, name string)
 		}
 		fmt.Fprintf(out, "%s has no %s\n", path, what)
 	}
-	work, err := batch.WorkFolder(path, "")
+	if progress := parts.Progress(); progress != nil {
+		fmt.Fprintln(env.stderr, visible.Line(progress.String()))
+	}
+	work, err := batch.WorkFolder(path, o.workDir)
 	if err != nil {
 		return err
 	}
@@ -159,6 +178,19 @@ func runShow(ctx context.Context, env *environment, o *showOptions, name string)
 		fmt.Fprintln(env.stderr, all)
 	}
 	return out.Flush()
+}
+
+// writeSnapshot writes what the journal has of parts that are not there.
+func writeSnapshot(ctx context.Context, env *environment, out *review.Output, folder string) error {
+	written, err := out.Snapshot(ctx, env.fs, folder)
+	if err != nil {
+		return err
+	}
+	if progress := out.Progress(); progress != nil {
+		fmt.Fprintln(env.stderr, visible.Line(progress.String()))
+	}
+	_, err = fmt.Fprintf(env.stdout, "%s in %s\n", plural.Count(written, "part"), folder)
+	return err
 }
 
 // printer prints rows with their completions.
@@ -170,7 +202,7 @@ type printer struct {
 }
 
 // printOutput prints the rows of an output that are wanted, or the prompts of a file that is an input.
-func (p *printer) printOutput(ctx context.Context, out *promptset.Output, o *showOptions) error {
+func (p *printer) printOutput(ctx context.Context, out *review.Output, o *showOptions) error {
 	rows := func(yield func(*review.Row, error) bool) {
 		for row, err := range review.Rows(ctx, out) {
 			if (err != nil || o.wants(row)) && !yield(row, err) {

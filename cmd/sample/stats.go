@@ -19,6 +19,7 @@ import (
 type statsOptions struct {
 	json           bool
 	verdicts, from string
+	workDir        string
 	ks             []int
 }
 
@@ -29,7 +30,9 @@ func newStats() *subcommand {
 		args:    "FOLDER|FILE",
 		summary: "describe the completions of an output: lengths, errors, repetition, log-probabilities, pass@k",
 		about: `
-Reads a whole output, finished or not, in bounded memory. "duplicates" are completions with the text of another one of
+Reads a whole output in bounded memory. Of a job that is not finished it also reads what is in no part yet, from the
+job's journal, and says how much of the job this is. A quantile is the least value that so many percent of all do not
+exceed. "duplicates" are completions with the text of another one of
 the same prompt. "distinct" are the shares of different tokens, pairs and triples of tokens among all; words where the
 output has no tokens. "logprob" needs an output with logprobs. pass@k is the chance that one of k completions of a
 prompt passes; it needs --verdicts.`,
@@ -47,7 +50,10 @@ sample stats out --verdicts correct --verdicts-from verdicts.jsonl -k 1,10`,
 				s.IntSliceVarP(&o.ks, "pass", "k", nil,
 					"`K,...` numbers of completions for pass@k (default: 1, 2, 4 and so on, as many as prompts have)")
 			})
-			f.group("Output", func(s *pflag.FlagSet) { s.BoolVar(&o.json, "json", false, "print JSON") })
+			f.group("Output", func(s *pflag.FlagSet) {
+				s.BoolVar(&o.json, "json", false, "print JSON")
+				placeVar(s, &o.workDir, onThisMachine, "work-dir", "", "`FOLDER` the --work-dir of the job, if it had one")
+			})
 		},
 		run: func(ctx context.Context, env *environment, args []string) error {
 			if len(args) != 1 {
@@ -84,13 +90,17 @@ func runStats(ctx context.Context, env *environment, o *statsOptions, name strin
 	if err != nil {
 		return &exitError{exitUsage, fmt.Errorf("stats: %w", err)}
 	}
-	out, err := promptset.OpenPath(ctx, env.fs, path)
+	out, err := review.Open(ctx, env.fs, path, o.workDir)
+	if err == nil {
+		defer out.Close()
+		err = out.NoneYet()
+	}
 	if err != nil {
 		return err
 	}
 	var verdicts *review.Verdicts
 	if o.verdicts != "" {
-		from, of := out, path
+		from, of := out.Output, path
 		if o.from != "" {
 			of = o.from
 			if from, err = promptset.OpenPath(ctx, env.fs, of); err != nil {
@@ -116,6 +126,9 @@ func printStats(w io.Writer, s *review.Stats) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	row := func(name, format string, args ...any) {
 		fmt.Fprintf(table, "%s\t%s\n", name, fmt.Sprintf(format, args...))
+	}
+	if s.Partial != nil {
+		row("partial", "%s", visible.Line(strings.TrimPrefix(s.Partial.String(), "partial: ")))
 	}
 	rows := fmt.Sprint(s.Rows)
 	if s.RowsWithErrors > 0 {

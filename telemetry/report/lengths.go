@@ -24,6 +24,7 @@ func (l *lengths) add(n int) {
 
 type summary struct {
 	Name                          string
+	Of                            int64
 	Mean                          float64
 	Least, Median, P90, P99, Most int
 }
@@ -48,7 +49,7 @@ func (l lengths) summary(name string) summary {
 		}
 		return keys[len(keys)-1]
 	}
-	s.Mean = float64(sum) / float64(total)
+	s.Of, s.Mean = total, float64(sum)/float64(total)
 	s.Least, s.Median, s.P90, s.P99, s.Most = keys[0], quantile(0.5), quantile(0.9), quantile(0.99), keys[len(keys)-1]
 	return s
 }

@@ -19,13 +19,6 @@ import (
 	"github.com/quire/quire/telemetry"
 )
 
-// Bounds of what the page shows.
-const (
-	sampleRows  = 12   // rows shown with their completions
-	sampleTexts = 4    // completions of each
-	textRunes   = 1500 // of each text
-)
-
 // Completion is one row of the output.
 type Completion struct {
 	ID               string
@@ -35,94 +28,96 @@ type Completion struct {
 	PromptTokens     int
 	CompletionTokens int
 	Err              string
+	Calls            string   // of tools
+	MeanLogprob      *float64 // of its tokens; nil where it is not known
 }
+
+// Logprob is the mean as text; "" where it is not known.
+func (c Completion) Logprob() string {
+	if c.MeanLogprob == nil {
+		return ""
+	}
+	return fmt.Sprintf("%.2f", *c.MeanLogprob)
+}
+
+// cut reports whether max_tokens ended the completion. Where it is 0, nothing was to be generated.
+func (c *Completion) cut() bool {
+	return c.Err == "" && c.FinishReason == "length" && c.CompletionTokens > 0
+}
+
+// empty reports whether there is nothing, although there was to be something.
+func (c *Completion) empty() bool {
+	return c.Err == "" && blank(c.Text) && c.Calls == "" && (c.FinishReason != "length" || c.CompletionTokens > 0)
+}
+
+// Kinds of a job's state.
+const (
+	Finished = "finished"
+	Running  = "running"
+	Stopped  = "not finished"
+)
 
 // Page gathers what is shown. Add every row of the output, in order.
 type Page struct {
-	// Output is the job's output folder; Facts are shown first, as name and value.
-	Output string
-	Facts  [][2]string
-	// Processes are those of the job, in order of time.
-	Processes []telemetry.Process
+	// Output is the job's output folder, State one of the kinds or "", and StateText says more of it.
+	Output, State, StateText string
+	// Line has the settings that matter. Facts are all of them, as name and value.
+	Line  string
+	Facts [][2]string
+	// Rows and Completions are how many the job will have; 0 is not known. MaxTokens is its limit of a completion.
+	Rows, Completions, MaxTokens int64
+	// Processes are those of the job, in order of time. TokensPerSecond is how fast they were while one generated, 0
+	// where it is not known.
+	Processes       []telemetry.Process
+	TokensPerSecond float64
 
 	counts     tally.Counts
-	rowFailed  bool // one of the completions of the row that is being added
-	lastID     string
-	lastNumber int // generation of the last completion
+	empty      int64
+	cut        int64
+	equal      equals
 	promptLens lengths
 	textLens   lengths
 	errors     tally.ErrorKinds
-	samples    []*sample
-	current    *sample // the row that is being added, if it is shown
-	random     uint64
-}
-
-type sample struct {
-	ID, Prompt string
-	Texts      []Completion
-	More       int
-	place      int64
+	chosen     chosen
+	row        *row // that is being added
 }
 
 // Add takes the next row of the output.
 func (p *Page) Add(c Completion) {
-	if p.counts.Rows == 0 || c.ID != p.lastID || c.Generation <= p.lastNumber {
-		p.lastID, p.rowFailed = c.ID, false
+	if p.row == nil || c.ID != p.row.id || c.Generation <= p.row.last {
+		p.endRow()
+		p.row = newRow(&c)
 		p.counts.Row(c.PromptTokens, false)
 		if c.Err == "" || c.CompletionTokens > 0 { // else the row was refused, and its prompt not run
 			p.promptLens.add(c.PromptTokens)
 		}
-		p.choose(c)
 	}
-	p.lastNumber = c.Generation
 	p.counts.Completion(c.FinishReason, c.CompletionTokens, c.Err != "")
-	if c.Err != "" {
-		if !p.rowFailed {
-			p.rowFailed = true
+	switch {
+	case c.Err != "":
+		if p.row.failed == nil {
 			p.counts.RowsWithErrors++
 		}
 		p.errors.Add(c.Err, c.ID)
-	} else {
+	default:
 		p.textLens.add(c.CompletionTokens)
 	}
-	if p.current != nil {
-		if len(p.current.Texts) == sampleTexts {
-			p.current.More++
-		} else {
-			c.Text, c.Err = cut(c.Text), cut(c.Err)
-			p.current.Texts = append(p.current.Texts, c)
-		}
+	if c.empty() {
+		p.empty++
 	}
+	if c.cut() {
+		p.cut++
+	}
+	p.row.add(&c)
 }
 
-// choose decides whether a row is shown: of all rows each is with the same chance, by reservoir sampling with numbers
-// that are the same every time.
-func (p *Page) choose(c Completion) {
-	p.current = nil
-	s := &sample{ID: c.ID, Prompt: cut(c.Prompt), place: p.counts.Rows}
-	if len(p.samples) < sampleRows {
-		p.samples = append(p.samples, s)
-		p.current = s
+func (p *Page) endRow() {
+	if p.row == nil {
 		return
 	}
-	p.random = p.random*6364136223846793005 + 1442695040888963407
-	if at := (p.random >> 33) % uint64(p.counts.Rows); at < sampleRows {
-		p.samples[at] = s
-		p.current = s
-	}
-}
-
-func cut(s string) string {
-	if len(s) <= textRunes {
-		return s
-	}
-	n := 0
-	for i := range s {
-		if n++; n > textRunes {
-			return s[:i] + " …"
-		}
-	}
-	return s
+	p.equal.add(p.row)
+	p.chosen.add(p.row)
+	p.row = nil
 }
 
 //go:embed page.html
@@ -130,11 +125,10 @@ var pageText string
 
 var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 	"count":   func(n int64) string { return humanize.Comma(n) },
-	"percent": func(n, of int64) string { return fmt.Sprintf("%.1f", 100*float64(n)/float64(max(of, 1))) },
-	"seconds": func(s float64) string {
-		return time.Duration(s * float64(time.Second)).Round(10 * time.Millisecond).String()
-	},
-	"valid": valid,
+	"percent": func(n, of int64) string { return percent(n, of) },
+	"share":   func(n, of int64) float64 { return 100 * float64(n) / float64(max(of, 1)) },
+	"seconds": func(s float64) string { return duration(time.Duration(s * float64(time.Second))) },
+	"valid":   valid,
 }).Parse(pageText))
 
 // valid is a text that may be on the page.
@@ -151,57 +145,77 @@ type named struct {
 }
 
 type process struct {
-	Name    string
-	Color   template.CSS
-	Start   telemetry.Start
-	Seconds float64
-	Rows    int64
-	Tokens  int64
-	Result  string
+	Name        string
+	Color       template.CSS
+	Start       telemetry.Start
+	Seconds     float64
+	Completions int64 // of it alone: a row may be of several processes, a completion is of one
+	Tokens      int64
+	Result      string
 }
+
+// slowestRows is how many of the slowest rows are shown.
+const slowestRows = 12
 
 // Write writes the page.
 func (p *Page) Write(w io.Writer) error {
+	p.endRow()
 	charts, err := p.charts()
 	if err != nil {
 		return err
 	}
-	var reasons []named
+	var ends []named
 	p.counts.FinishReasons.Each(func(name string, n int64) {
 		if n > 0 {
-			reasons = append(reasons, named{name, n})
+			ends = append(ends, named{name, n})
 		}
 	})
-	samples := slices.Clone(p.samples)
-	slices.SortFunc(samples, func(a, b *sample) int { return int(a.place - b.place) })
-	var processes []process
-	var slowest []telemetry.Row
-	places, names := p.names()
-	for i, run := range p.Processes {
-		color := template.CSS(fmt.Sprintf("var(--process-%d)", places[i]%processColors))
-		one := process{Name: names[places[i]], Color: color, Start: run.Start, Result: "still runs, or was killed"}
-		if run.End != nil {
-			one.Result = run.End.Result
+	slices.Reverse(ends) // stop, length, error
+	var lengths []summary
+	for _, s := range []summary{p.promptLens.summary("prompt tokens"), p.textLens.summary("completion tokens")} {
+		if s.Of > 0 {
+			lengths = append(lengths, s)
 		}
-		if n := len(run.Points); n > 0 {
-			last := run.Points[n-1]
-			one.Seconds, one.Rows, one.Tokens = last.Seconds, last.Rows, last.CompletionTokens
-		}
-		processes = append(processes, one)
-		slowest = append(slowest, run.Slowest...)
 	}
-	slices.SortStableFunc(slowest, func(a, b telemetry.Row) int {
-		return cmp.Compare(b.Seconds, a.Seconds)
-	})
+	processes, slowest := p.processes()
 	shown := visible.NewWriter(w) // a browser obeys marks that turn text around
 	err = pageTemplate.Execute(shown, map[string]any{
-		"Output": p.Output, "Facts": p.Facts, "Counts": p.counts, "Outputs": p.counts.FinishReasons.Sum(),
-		"Reasons": reasons, "Errors": p.errors.All(), "Samples": samples, "Processes": processes, "Charts": charts,
-		"Slowest": slowest[:min(len(slowest), sampleRows)],
-		"Lengths": []summary{p.promptLens.summary("prompt tokens"), p.textLens.summary("completion tokens")},
+		"Page": p, "Title": title(p.Output), "Tiles": p.tiles(), "Findings": p.findings(), "Ends": ends,
+		"Outputs": p.counts.FinishReasons.Sum(), "Errors": p.errors.All(), "Groups": p.chosen.groups(),
+		"Processes": processes, "Charts": charts, "Slowest": slowest, "Lengths": lengths,
 	})
 	if err != nil {
 		return err
 	}
 	return shown.Flush()
+}
+
+// processes returns the processes as they are shown, and the slowest rows of all, each once.
+func (p *Page) processes() (processes []process, slowest []telemetry.Row) {
+	places, names := p.names()
+	now := time.Now()
+	for i, run := range p.Processes {
+		color := template.CSS(fmt.Sprintf("var(--process-%d)", places[i]%processColors))
+		one := process{Name: names[places[i]], Color: color, Start: run.Start, Result: "was killed"}
+		switch {
+		case run.End != nil:
+			one.Result = run.End.Result
+		case run.Fresh(now):
+			one.Result = "runs"
+		}
+		if n := len(run.Points); n > 0 {
+			last := run.Points[n-1]
+			one.Seconds, one.Completions, one.Tokens = last.Seconds, last.FinishReasons.Sum(), last.CompletionTokens
+		}
+		processes = append(processes, one)
+		slowest = append(slowest, run.Slowest...)
+	}
+	slices.SortStableFunc(slowest, func(a, b telemetry.Row) int { return cmp.Compare(b.Seconds, a.Seconds) })
+	seen := map[string]bool{}
+	slowest = slices.DeleteFunc(slowest, func(r telemetry.Row) bool {
+		was := seen[r.ID]
+		seen[r.ID] = true
+		return was
+	})
+	return processes, slowest[:min(len(slowest), slowestRows)]
 }

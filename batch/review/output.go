@@ -1,0 +1,137 @@
+package review
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"slices"
+
+	"github.com/quire/quire/promptset"
+	"github.com/quire/quire/storage"
+	"github.com/quire/quire/vfs"
+)
+
+// Output is what there is of the completions of a job: in its parts, and, of parts that are not there yet, in its
+// journal. Each completion is there once. It is as it was when it was opened: a job that runs goes on undisturbed.
+type Output struct {
+	*promptset.Output
+	Path string
+
+	begun *begun // nil for a single file, and where no job is known
+}
+
+// Open opens the output of a job, finished or not, or a single file. workDir is the --work-dir of the job, if it had
+// one.
+func Open(ctx context.Context, files vfs.FS, path, workDir string) (*Output, error) {
+	o := &Output{Path: path}
+	info, err := storage.Stat(ctx, path)
+	if err == nil && !info.Folder {
+		o.Output = promptset.OpenOutputFile(ctx, path)
+		return o, nil
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	missing := err
+	place := promptset.OpenOutputFolder(ctx, files, path)
+	// The journal before the parts: what leaves it meanwhile is in a part then.
+	var jobErr error
+	if o.begun, jobErr = readBegun(ctx, files, path, workDir); ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	if o.Output, err = promptset.OpenOutput(place); errors.Is(err, fs.ErrNotExist) && o.begun != nil {
+		o.Output, err = &promptset.Output{}, nil
+	}
+	switch {
+	case err != nil:
+		return nil, cmp.Or(missing, err)
+	case o.begun != nil:
+		return o, o.begun.settle(ctx, o.Output, place)
+	case len(o.Parts) > 0: // whatever is wrong with the job's description
+		return o, nil
+	case jobErr != nil:
+		return nil, jobErr
+	case missing != nil:
+		return nil, missing
+	}
+	return nil, fmt.Errorf("%s %w", path, promptset.ErrNoParts)
+}
+
+// Close ends reading.
+func (o *Output) Close() error {
+	if o.begun == nil {
+		return nil
+	}
+	return o.begun.close()
+}
+
+// Progress is how far the job is; nil if all is there, and where no job is known.
+func (o *Output) Progress() *Progress {
+	if o.begun == nil || len(o.begun.missing) == 0 {
+		return nil
+	}
+	return &o.begun.Progress
+}
+
+// NoneYet is an error that says why there is no completion, if there is none: how the job stands.
+func (o *Output) NoneYet() error {
+	p := o.Progress()
+	if p == nil || len(o.Parts) > 0 || p.Completions > 0 {
+		return nil
+	}
+	return fmt.Errorf("%s has no completion yet, of %d: %s", o.Path, p.Of, p.State)
+}
+
+// Completions yields the completions in the order of the output. A file that is an input is
+// promptset.ErrNoCompletions.
+func (o *Output) Completions(ctx context.Context) iter.Seq2[*promptset.Completion, error] {
+	return func(yield func(*promptset.Completion, error) bool) {
+		going := true
+		each := func(c *promptset.Completion, err error) bool {
+			going = yield(c, err) && err == nil
+			return going
+		}
+		for _, part := range o.all() {
+			switch {
+			case part.Name == "":
+				o.begun.rows(ctx, part.Number, each)
+			case o.begun != nil && o.begun.adds(part.Number):
+				o.begun.merge(ctx, o.Output.Rows(ctx, part), part, each)
+			default:
+				o.inPart(ctx, part, each)
+			}
+			if !going {
+				return
+			}
+		}
+	}
+}
+
+// all lists the parts, with those of the journal, which have no name.
+func (o *Output) all() []promptset.Part {
+	parts := slices.Clone(o.Parts)
+	if o.begun != nil {
+		for _, number := range o.begun.missing {
+			if !slices.ContainsFunc(o.Parts, func(p promptset.Part) bool { return p.Number == number }) {
+				parts = append(parts, promptset.Part{Number: number})
+			}
+		}
+	}
+	slices.SortStableFunc(parts, func(a, b promptset.Part) int { return cmp.Compare(a.Number, b.Number) })
+	return parts
+}
+
+// inPart yields the completions of a part.
+func (o *Output) inPart(ctx context.Context, part promptset.Part, each func(*promptset.Completion, error) bool) {
+	for c, err := range o.Output.Rows(ctx, part) {
+		if err != nil {
+			err = partError(part, err)
+		}
+		if !each(c, err) {
+			return
+		}
+	}
+}

@@ -1,0 +1,96 @@
+package review
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/quire/quire/batch"
+	"github.com/quire/quire/promptset"
+	"github.com/quire/quire/vfs"
+)
+
+// Snapshot writes what the journal has of parts that are not there to a new folder, as part files with the names, the
+// format and the columns of the job's own. It returns their number.
+func (o *Output) Snapshot(ctx context.Context, files vfs.FS, folder string) (written int, err error) {
+	if err := files.MkdirAll(folder); err != nil {
+		return 0, fmt.Errorf("cannot make the folder of the snapshot: %w", err)
+	}
+	if names, err := files.List(folder); err != nil || len(names) > 0 {
+		return 0, errors.Join(fmt.Errorf("%s is not an empty folder: give a new one for the snapshot", folder), err)
+	}
+	b := o.begun
+	if b == nil || len(b.entries) == 0 {
+		return 0, nil
+	}
+	switch {
+	case b.input == nil:
+		return 0, fmt.Errorf("the rows in the journal of %s are known by their numbers alone, for the input is not what "+
+			"it was: %s", o.Path, b.WithoutInput)
+	case b.format == promptset.FormatOpenAI:
+		return 0, fmt.Errorf(`%s has the format openai, whose lines need the model: there is no snapshot of it, and `+
+			`"sample show" prints what there is`, o.Path)
+	}
+	to, err := promptset.NewFolder(files, folder)
+	if err != nil {
+		return 0, err
+	}
+	options := promptset.WriterOptions{Format: b.format, Schema: b.input.Schema(), Meta: b.job.Meta, Write: []int{0}}
+	options.Columns, options.Exclude = batch.ColumnsOf(b.job, options.Schema)
+	for _, part := range o.all() {
+		if part.Name != "" || !b.adds(part.Number) {
+			continue
+		}
+		if err := b.writePart(ctx, to, part.Number, options); err != nil {
+			return written, err
+		}
+		written++
+	}
+	return written, nil
+}
+
+// writePart writes a part of the rows that the journal has completions of.
+func (b *begun) writePart(ctx context.Context, to promptset.Destination, number int,
+	options promptset.WriterOptions) error {
+	rows, last := int64(0), int64(-1)
+	for _, e := range b.entriesOf(b.parts.Range(number)) {
+		if e.row != last {
+			rows, last = rows+1, e.row
+		}
+	}
+	options.Parts = promptset.Parts{Rows: rows, PartRows: rows}
+	w, err := promptset.NewWriter(onePart{to, b.parts.Name(number, b.format)}, options)
+	if err != nil {
+		return err
+	}
+	next := int64(0)
+	for row, err := range b.each(ctx, number) {
+		var results []promptset.Result
+		if err == nil {
+			results, err = b.results(row.Index)
+		}
+		if err == nil && len(results) > 0 {
+			placed := *row
+			placed.Index = next
+			next++
+			err = w.Add(&placed, results)
+		}
+		if err != nil {
+			return errors.Join(err, w.Close())
+		}
+	}
+	return w.Close()
+}
+
+// onePart is a place whose part has a name of its own.
+type onePart struct {
+	promptset.Destination
+	name string
+}
+
+func (p onePart) Create(name string) (promptset.Unpublished, error) {
+	if name != promptset.MetaName {
+		name = p.name
+	}
+	return p.Destination.Create(name)
+}
