@@ -158,8 +158,9 @@ func (b *begun) settle(ctx context.Context, out *promptset.Output, place prompts
 	if mapping, err := batch.MappingOf(b.job.Settings); err == nil {
 		b.prefix = mapping.Prefix
 	}
+	err = b.count(ctx, out)
 	b.State, b.Running = b.state(time.Now())
-	return b.count(ctx, out)
+	return err
 }
 
 // count says how many completions there are, and how many there will be.
@@ -195,8 +196,8 @@ func (b *begun) count(ctx context.Context, out *promptset.Output) (err error) {
 func (b *begun) state(now time.Time) (text string, running bool) {
 	n := len(b.processes)
 	if jobstate.Running(b.work) {
-		if n == 0 || b.processes[n-1].End != nil {
-			return "a process works on it and generates nothing yet: it loads the model", true
+		if n == 0 && b.Completions == 0 {
+			return "the job is running: it loads the model, or has just begun", true
 		}
 		return "the job is running", true
 	}
@@ -205,6 +206,8 @@ func (b *begun) state(now time.Time) (text string, running bool) {
 	}
 	const again = `: the same "sample run" command goes on with it`
 	switch {
+	case n == 0 && b.Completions > 0: // within its first second
+		return "its process was killed" + again, false
 	case n == 0:
 		return "nothing was generated, and no process here works on it" + again, false
 	case b.processes[n-1].End == nil:

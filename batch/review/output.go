@@ -9,6 +9,8 @@ import (
 	"iter"
 	"slices"
 
+	"github.com/quire/quire/batch"
+	"github.com/quire/quire/jobstate"
 	"github.com/quire/quire/promptset"
 	"github.com/quire/quire/storage"
 	"github.com/quire/quire/vfs"
@@ -56,6 +58,10 @@ func Open(ctx context.Context, files vfs.FS, path, workDir string) (*Output, err
 		return nil, jobErr
 	case missing != nil:
 		return nil, missing
+	}
+	if work, err := batch.WorkFolder(path, workDir); err == nil && jobstate.Running(work) {
+		return nil, fmt.Errorf("%s has no completion yet: a process works in it whose job has not begun; it reads the "+
+			"input, or loads the model", path)
 	}
 	return nil, fmt.Errorf("%s %w", path, promptset.ErrNoParts)
 }

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"path"
 	"slices"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"github.com/quire/quire/batch"
 	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/jobstate"
 	"github.com/quire/quire/parameter"
@@ -24,6 +27,9 @@ import (
 // Page gathers the page of the job in the output folder, local or of objects. workDir is its --work-dir, if it had one.
 func Page(ctx context.Context, files vfs.FS, output, workDir string) (*report.Page, error) {
 	out, err := Open(ctx, files, output, workDir)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%s %w", output, promptset.ErrNoParts)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +56,7 @@ func Page(ctx context.Context, files vfs.FS, output, workDir string) (*report.Pa
 			page.State = report.Running
 		}
 	}
-	describe(page, meta, out)
+	describe(ctx, files, page, meta, out)
 	for c, err := range out.Completions(ctx) {
 		if err != nil {
 			return nil, err
@@ -79,7 +85,7 @@ func meanOf(logprobs []float32) *float64 {
 }
 
 // describe tells how the output was made: what matters in a line, and everything.
-func describe(page *report.Page, meta map[string]string, out *Output) {
+func describe(ctx context.Context, files vfs.FS, page *report.Page, meta map[string]string, out *Output) {
 	var parameters map[string]json.RawMessage
 	_ = json.Unmarshal([]byte(meta[promptset.MetaParameters]), &parameters) // none where no job of this program wrote it
 	_ = json.Unmarshal(parameters["max_tokens"], &page.MaxTokens)
@@ -90,8 +96,9 @@ func describe(page *report.Page, meta map[string]string, out *Output) {
 		return
 	}
 	job := out.begun.job
-	page.Facts = append(page.Facts, [2]string{"parts", plural.Count(len(out.Parts), "part") + " of " +
-		strconv.Itoa(out.begun.parts.Count())})
+	if standing, ok := batch.StandingOf(ctx, files, out.Path, out.begun.work); ok {
+		page.Facts = append(page.Facts, [2]string{"parts", standing.String()})
+	}
 	page.Facts = settle(page.Facts, job, page)
 	for i, in := range job.Inputs {
 		if i == manyInputs {

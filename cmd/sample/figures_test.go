@@ -166,11 +166,11 @@ func (j *crashJob) page(t *testing.T, c tally.Counts) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		humanize.Comma(c.Rows) + ", " + humanize.Comma(c.RowsWithErrors) + " with errors</td>",
-		"<th>completions</th><td>" + humanize.Comma(c.Completions) + "</td>",
-		humanize.Comma(c.PromptTokens) + " of prompts, " + humanize.Comma(c.CompletionTokens) + " generated",
-		`error</th><td class="n">` + humanize.Comma(c.FinishReasons.Error) + "<",
-		`stop</th><td class="n">` + humanize.Comma(c.FinishReasons.Stop) + "<",
+		"<b>" + humanize.Comma(c.Rows) + " / " + humanize.Comma(c.Rows) + "</b>",
+		"<b>" + humanize.Comma(c.RowsWithErrors) + "</b><span>prompts with errors</span>",
+		"done, " + humanize.Comma(c.FinishReasons.Sum()) + " completions",
+		`</i>error ` + humanize.Comma(c.FinishReasons.Error) + " <",
+		`</i>stop ` + humanize.Comma(c.FinishReasons.Stop) + " <",
 	} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("the page lacks %q", want)
