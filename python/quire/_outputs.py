@@ -7,6 +7,8 @@ import itertools
 import json
 import os
 import re
+import tempfile
+import warnings
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import unquote
@@ -15,7 +17,7 @@ import pyarrow as pa
 import pyarrow.fs
 import pyarrow.parquet as pq
 
-from ._command import QuireError
+from ._command import QuireError, QuireWarning, run
 
 PART = re.compile(r"(?:^|/)part-(\d+)\.(parquet|jsonl|openai\.jsonl)$")
 
@@ -40,17 +42,34 @@ def read(output: str | os.PathLike[str], *, partial: bool = False) -> pa.Table:
 
     Args:
         output: the folder that was given to ``sample run --output``, here or at ``s3://`` or ``gs://``.
-        partial: take the parts that are there, of a job that is not finished. Otherwise a missing part is an error.
+        partial: take what is there, of a job that runs or was interrupted: its parts, and the completions that are in
+            no part yet, which the command reads from the job's journal. Otherwise a missing part is an error.
 
     Raises:
         QuireError: there is no output, or it lacks parts.
     """
     where = os.fspath(output)
-    if "://" in where:
-        files, folder = pyarrow.fs.FileSystem.from_uri(where)
-    else:
-        files, folder = pyarrow.fs.LocalFileSystem(), where
-    folder = folder.rstrip("/") or "/"
+    if not partial:
+        return read_parts(where, None)
+    with tempfile.TemporaryDirectory(prefix="quire-") as folder:
+        # Before the parts are listed: what leaves the journal meanwhile is in a part then.
+        snapshot = os.path.join(folder, "snapshot")
+        return read_parts(where, snapshot, take_snapshot(where, snapshot))
+
+
+def take_snapshot(output: str, folder: str) -> QuireError | None:
+    """Writes what is in no part of an output yet to part files in a folder. Returns why it can't."""
+    try:
+        run(["show", output, "--snapshot", folder], lambda line: None)
+    except QuireError as error:
+        return error
+    return None
+
+
+def read_parts(where: str, snapshot: str | None, why_not: QuireError | None = None) -> pa.Table:
+    """Reads the parts of an output, and those that are not there from a snapshot. Without one all must be there."""
+    files, folder = place_of(where)
+    partial = snapshot is not None
     job = job_of(files, folder)
     kept = bool(job and job["settings"].get("keep_partitions"))
     parts = {int(match[1]): name for name in names_in(files, folder, kept) if (match := PART.search(name))}
@@ -59,21 +78,40 @@ def read(output: str | os.PathLike[str], *, partial: bool = False) -> pa.Table:
         raise QuireError(
             f"{where} has {len(parts)} of {wanted} parts: run its job to the end, or read it with partial=True"
         )
-    if not parts:
+    complete = wanted is not None and len(parts) >= wanted
+    places = {number: (files, f"{folder}/{name}", name) for number, name in parts.items()}
+    if snapshot is not None and not complete:
+        if why_not is not None and parts and job:
+            warnings.warn(f"what is in no part yet was not read: {why_not}", QuireWarning, stacklevel=3)
+        elif why_not is not None and not parts:
+            raise why_not
+        local = pyarrow.fs.LocalFileSystem()
+        for name in names_in(local, snapshot, kept):
+            if match := PART.search(name):
+                places.setdefault(int(match[1]), (local, f"{snapshot}/{name}", name))
+    if not places:
         raise QuireError(f"{where} has no parts: it is no output of sample run, or its job has just begun")
     tables = []
-    for _, name in sorted(parts.items()):
-        path = f"{folder}/{name}"
+    for _, (there, path, name) in sorted(places.items()):
         if name.endswith(".parquet"):
-            with files.open_input_file(path) as file:
+            with there.open_input_file(path) as file:
                 table = pq.ParquetFile(file).read()
         else:
-            with files.open_input_stream(path) as stream:
+            with there.open_input_stream(path) as stream:
                 table = read_lines(io.TextIOWrapper(stream, encoding="utf-8", newline="\n"), name)
         for column, value in reversed(folder_columns(name)):
             table = table.add_column(0, pa.field(column, pa.string()), pa.array([value] * len(table), pa.string()))
         tables.append(table)
     return joined(tables, where)
+
+
+def place_of(where: str) -> tuple[pyarrow.fs.FileSystem, str]:
+    """Returns the file system of an output and its folder there."""
+    if "://" in where:
+        files, folder = pyarrow.fs.FileSystem.from_uri(where)
+    else:
+        files, folder = pyarrow.fs.LocalFileSystem(), where
+    return files, folder.rstrip("/") or "/"
 
 
 def names_in(files: pyarrow.fs.FileSystem, folder: str, kept: bool, below: str = "") -> Iterator[str]:

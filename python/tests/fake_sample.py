@@ -4,6 +4,7 @@ args has the command line."""
 
 import json
 import os
+import shutil
 import signal
 import sys
 import time
@@ -15,6 +16,8 @@ import pyarrow.parquet as pq
 
 def main() -> int:
     args = sys.argv[1:]
+    if args[0] == "show":
+        return show(args[1], args[3])
     given: dict[str, str] = {}
     words = iter(args[1:])
     for word in words:
@@ -44,6 +47,8 @@ def main() -> int:
         for row in table.to_pylist()
         for g in range(n)
     ]
+    if output == "-":
+        return stream(model, rows)
     os.makedirs(output + "/_job", exist_ok=True)
     with open(output + "/_job/job.json", "w") as file:
         json.dump({"settings": {"rows": table.num_rows, "part_rows": 2}}, file)
@@ -52,6 +57,39 @@ def main() -> int:
             pa.Table.from_pylist(rows[part * n : (part + 2) * n]), f"{output}/part-{part // 2:05d}.parquet"
         )
     return 3 if model == "partial" else 0
+
+
+def stream(model: str, rows: list[dict[str, object]]) -> int:
+    """Writes rows as they come. An endless model begins again until it is told to end."""
+    ended: list[int] = []
+    signal.signal(signal.SIGINT, lambda *_: ended.append(4))
+    while True:
+        for at, row in enumerate(rows):
+            if ended:
+                say("sample: interrupted")
+                return 4
+            if model == "fails-later" and at == 1:
+                say("sample: the device is gone")
+                return 1
+            print(json.dumps(row), flush=True)
+        if model != "endless":
+            return 3 if model == "partial" else 0
+
+
+def show(output: str, snapshot: str) -> int:
+    """Takes the folder _job/journal for a journal, whose rows are in part files."""
+    journal = output + "/_job/journal"
+    if os.path.exists(journal + "/broken"):
+        say("sample: the input is not what it was")
+        return 1
+    if not os.path.isdir(output):
+        say(f"sample: cannot open {output}: there is no such file or folder")
+        return 1
+    if os.path.isdir(journal):
+        shutil.copytree(journal, snapshot)
+    else:
+        os.makedirs(snapshot)
+    return 0
 
 
 def say(line: str) -> None:

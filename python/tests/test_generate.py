@@ -185,6 +185,27 @@ def test_read(tmp_path: pathlib.Path) -> None:
     assert quire.read(output, partial=True)["prompt"].to_pylist() == ["a", "b"]
     with pytest.raises(quire.QuireError, match="nothing has no parts"):
         quire.read(tmp_path / "nothing")
+    with pytest.raises(quire.QuireError, match="nothing: there is no such file or folder"):
+        quire.read(tmp_path / "nothing", partial=True)
+
+
+def test_read_partial(tmp_path: pathlib.Path) -> None:
+    """Parts that are not there are taken from the journal; one that is there is not."""
+    output = tmp_path / "out"
+    table = quire.generate(["a", "b", "c"], model="m", output=output, progress=False)
+    journal = output / "_job" / "journal"
+    journal.mkdir()
+    (output / "part-00001.parquet").rename(journal / "part-00001.parquet")
+    (journal / "part-00000.parquet").write_bytes(b"published since")
+    assert quire.read(output, partial=True).equals(table)
+    (output / "part-00000.parquet").rename(journal / "part-00000.parquet")
+    assert quire.read(output, partial=True).equals(table)
+    (journal / "broken").touch()
+    with pytest.raises(quire.QuireError, match="the input is not what it was"):
+        quire.read(output, partial=True)
+    (journal / "part-00000.parquet").rename(output / "part-00000.parquet")
+    with pytest.warns(quire.QuireWarning, match="no part yet was not read: the input is not what it was"):
+        assert quire.read(output, partial=True).num_rows == 2
 
 
 def test_output_has_the_prompts(tmp_path: pathlib.Path) -> None:

@@ -30,6 +30,18 @@ def test_real(model: str, tmp_path: pathlib.Path) -> None:
         quire.generate(rows, model=model, output=tmp_path / "out", progress=False, n=2, max_tokens=8, seed=2)
 
 
+def test_real_stream(model: str, tmp_path: pathlib.Path) -> None:
+    rows = [{"id": "sky", "prompt": "The sky is"}, {"id": "sea", "prompt": "The sea is", "topic": "water"}]
+    flags: dict[str, Any] = {"n": 2, "max_tokens": 8, "seed": 1}
+    table = quire.generate(rows, model=model, output=tmp_path / "out", progress=False, **flags)
+    got = list(quire.stream(rows, model=model, in_order=True, **flags))
+    assert [list(row) for row in got] == [table.column_names] * 4
+    for name in ("id", "topic", "generation", "text", "token_ids", "finish_reason"):
+        assert [row[name] for row in got] == table[name].to_pylist()
+    assert next(quire.stream(rows, model=model, **flags))["id"] in ("sky", "sea")
+    assert quire.read(tmp_path / "out", partial=True).equals(table)
+
+
 def test_real_errors(model: str) -> None:
     with pytest.raises(quire.UsageError, match="did you mean --max-tokens"):
         quire.generate("a", model=model, max_token=8, progress=False)

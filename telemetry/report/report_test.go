@@ -376,7 +376,7 @@ func TestInBrowser(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, cancel := chromedp.NewExecAllocator(t.Context(), append(chromedp.DefaultExecAllocatorOptions[:],
-		chromedp.ExecPath(browser(t)), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.Flag("disable-quic", true))...)
+		chromedp.ExecPath(browser(t)), chromedp.NoSandbox)...)
 	defer cancel()
 	ctx, cancel = chromedp.NewContext(ctx)
 	defer cancel()
@@ -398,7 +398,7 @@ func TestInBrowser(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := chromedp.Do(ctx, chromedp.Navigate("file://"+path), chromedp.WaitVisible("#samples")); err != nil {
+	if err := chromedp.Do(ctx, chromedp.Navigate("file://"+path), chromedp.WaitVisible("div#samples")); err != nil {
 		t.Fatal(err)
 	}
 	text := func(selector string) string {

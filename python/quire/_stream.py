@@ -1,0 +1,118 @@
+"""Yields completions of ``sample run`` as they come."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import subprocess
+import tempfile
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from typing import IO, Any
+
+from . import _command, _inputs
+from ._generate import Flag, arguments, ignore, print_line
+
+LINES_AHEAD = 256  # of the command's output that are read before they are wanted
+PATIENCE = 10.0  # seconds that the command has to end
+
+
+def stream(
+    prompts: _inputs.Prompts,
+    *,
+    model: str | os.PathLike[str],
+    n: int = 1,
+    progress: bool | Callable[[str], object] = False,
+    **flags: Flag,
+) -> Iterator[dict[str, Any]]:
+    """Generates n completions of each prompt, and yields each as a dict as soon as its prompt has all n.
+
+    The dicts have the columns of ``generate``, with the values that JSON has. Prompts come as they are finished, with
+    ``in_order=True`` in their order. Nothing is kept: to resume after an interruption, use ``generate`` with ``output``.
+    The command is started by the first ``next``, and ended when the iterator is closed: by ``break``, an exception, or
+    ``close()``.
+
+    Args:
+        prompts, model, n, progress, flags: as of ``generate``. An ``output`` is refused.
+
+    Raises:
+        UsageError: a flag or an input is wrong; the text is the command's message.
+        QuireError: the run failed, after the completions that were yielded before.
+
+    Warns:
+        RowErrors: rows that could not be run. Their ``error`` says why.
+    """
+    if "output" in flags:
+        raise TypeError("output is no flag of stream: generate keeps a job")
+    say = progress if callable(progress) else print_line if progress else ignore
+    flag = ["run", "--model", os.fspath(model), "--n-generations", str(n), "--format", "jsonl", "--output", "-"]
+    flag += ["--progress", "plain" if progress else "none", *arguments(flags)]
+    return rows_of(flag, prompts, say)
+
+
+def rows_of(flag: list[str], prompts: _inputs.Prompts, say: Callable[[str], object]) -> Iterator[dict[str, Any]]:
+    with tempfile.TemporaryDirectory(prefix="quire-") as folder:
+        command = [_command.find_sample(), *flag, "--input", _inputs.write(prompts, folder)]
+        said: list[str] = []
+        with subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            encoding="utf-8",
+            errors="replace",
+        ) as process:
+            lines: queue.Queue[tuple[bool, str | None]] = queue.Queue(LINES_AHEAD)
+            over = threading.Event()
+            for pipe, is_row in ((process.stdout, True), (process.stderr, False)):
+                threading.Thread(target=pump, args=(pipe, is_row, lines, over), daemon=True).start()
+            try:
+                opened = 2
+                while opened:
+                    is_row, line = lines.get()
+                    if line is None:
+                        opened -= 1
+                    elif is_row:
+                        yield json.loads(line)
+                    else:
+                        line = line.rstrip("\n")
+                        said = [*said[-99:], line]
+                        if line.startswith("warning: "):
+                            warnings.warn(line.removeprefix("warning: "), _command.QuireWarning, stacklevel=2)
+                        else:
+                            say(line)
+                code = process.wait()
+            except BaseException:  # such as GeneratorExit, of a loop that was left: no process is left behind
+                over.set()
+                stop(process)
+                raise
+        _command.check(code, said)
+
+
+def pump(pipe: IO[str], is_row: bool, lines: queue.Queue[tuple[bool, str | None]], over: threading.Event) -> None:
+    """Puts the lines of a pipe, and None at its end. Once it is over, they are dropped, so that nobody waits."""
+
+    def put(line: str | None) -> None:
+        while not over.is_set():
+            try:
+                return lines.put((is_row, line), timeout=0.1)
+            except queue.Full:
+                pass
+
+    for line in pipe:
+        put(line)
+    put(None)
+
+
+def stop(process: subprocess.Popen[str]) -> None:
+    """Ends a process as Ctrl-C does, and one that does not end by SIGKILL. Others read its pipes."""
+    process.send_signal(signal.SIGINT)
+    try:
+        process.wait(PATIENCE)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
