@@ -87,7 +87,7 @@ func meanOf(logprobs []float32) *float64 {
 // describe tells how the output was made: what matters in a line, and everything.
 func describe(ctx context.Context, files vfs.FS, page *report.Page, meta map[string]string, out *Output) {
 	var parameters map[string]json.RawMessage
-	_ = json.Unmarshal([]byte(meta[promptset.MetaParameters]), &parameters) // none where no job of this program wrote it
+	_ = json.Unmarshal([]byte(meta[promptset.MetaParameters]), &parameters) // none of another program's output
 	_ = json.Unmarshal(parameters["max_tokens"], &page.MaxTokens)
 	page.Line = lineOf(page, meta, parameters)
 	page.Facts = append(page.Facts, [2]string{"output", out.Path})
@@ -105,15 +105,15 @@ func describe(ctx context.Context, files vfs.FS, page *report.Page, meta map[str
 			page.Facts = append(page.Facts, [2]string{"inputs", fmt.Sprintf("and %d more", len(job.Inputs)-i)})
 			break
 		}
-		page.Facts = append(page.Facts, [2]string{"input", fmt.Sprintf("%s, %s", in.Name, plural.Count(in.Rows, "row"))})
+		page.Facts = append(page.Facts, [2]string{"input", in.Name + ", " + plural.Count(in.Rows, "row")})
 	}
 }
 
 // manyInputs is how many inputs are named.
 const manyInputs = 5
 
-// lineOf names the model, the size of the job, and the parameters that matter: those that one asks for first, and those
-// that are not as they are by default.
+// lineOf names the model, the size of the job, and the parameters that matter: those that one asks for first, and
+// those that are not as they are by default.
 func lineOf(page *report.Page, meta map[string]string, parameters map[string]json.RawMessage) string {
 	var parts []string
 	if model := meta[promptset.MetaModel]; model != "" {

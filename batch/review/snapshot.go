@@ -25,8 +25,8 @@ func (o *Output) Snapshot(ctx context.Context, files vfs.FS, folder string) (wri
 	}
 	switch {
 	case b.input == nil:
-		return 0, fmt.Errorf("the rows in the journal of %s are known by their numbers alone, for the input is not what "+
-			"it was: %s", o.Path, b.WithoutInput)
+		return 0, fmt.Errorf("the rows in the journal of %s are known by their numbers alone, for the input is not "+
+			"what it was: %s", o.Path, b.WithoutInput)
 	case b.format == promptset.FormatOpenAI:
 		return 0, fmt.Errorf(`%s has the format openai, whose lines need the model: there is no snapshot of it, and `+
 			`"sample show" prints what there is`, o.Path)

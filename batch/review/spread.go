@@ -66,8 +66,8 @@ func (l lengths) spread() Spread {
 	return s
 }
 
-// quantileOf is the q-quantile of count numbers: the least of them that a share q of all does not exceed. So it is one of
-// the numbers. of are the different ones in order; times says how often one is there.
+// quantileOf is the q-quantile of count numbers: the least of them that a share q of all does not exceed. So it is one
+// of the numbers. of are the different ones in order; times says how often one is there.
 func quantileOf[T cmp.Ordered](of []T, times func(T) int64, count int64, q float64) T {
 	rank, seen := int64(math.Ceil(q*float64(count))), int64(0)
 	for _, n := range of {

@@ -71,9 +71,10 @@ sample show prompts.jsonl             # an input: its prompts`,
 				s.BoolVar(&o.full, "full", false, "do not cut long texts")
 				s.BoolVar(&o.json, "json", false, "print a JSON object a row, texts whole")
 				placeVar(s, &o.snapshot, onThisMachine, "snapshot", "",
-					"`FOLDER` print nothing; write what the journal has of parts that are not there to FOLDER, as part files "+
-						"with the names and columns that the job's own will have")
-				placeVar(s, &o.workDir, onThisMachine, "work-dir", "", "`FOLDER` the --work-dir of the job, if it had one")
+					"`FOLDER` print nothing; write what the journal has of parts that are not there to FOLDER, as "+
+						"part files with the names and columns that the job's own will have")
+				placeVar(s, &o.workDir, onThisMachine, "work-dir", "",
+					"`FOLDER` the --work-dir of the job, if it had one")
 			})
 		},
 		run: func(ctx context.Context, env *environment, args []string) error {
@@ -99,7 +100,7 @@ func (o *showOptions) check() (err error) {
 	case o.diff != "" && (o.longest > 0 || o.errors || o.grep != ""):
 		return usagef("--diff cannot be combined with --errors, --grep or --longest; --id chooses rows of both outputs")
 	case o.snapshot != "" && (o.diff != "" || o.selects() || o.json):
-		return usagef("--snapshot writes all rows: it cannot be combined with --diff, --json, or flags that choose rows")
+		return usagef("--snapshot writes all rows: it cannot be combined with --diff, --json or flags that choose rows")
 	}
 	if o.grep != "" {
 		if o.pattern, err = regexp.Compile(o.grep); err != nil {

@@ -52,7 +52,8 @@ sample stats out --verdicts correct --verdicts-from verdicts.jsonl -k 1,10`,
 			})
 			f.group("Output", func(s *pflag.FlagSet) {
 				s.BoolVar(&o.json, "json", false, "print JSON")
-				placeVar(s, &o.workDir, onThisMachine, "work-dir", "", "`FOLDER` the --work-dir of the job, if it had one")
+				placeVar(s, &o.workDir, onThisMachine, "work-dir", "",
+					"`FOLDER` the --work-dir of the job, if it had one")
 			})
 		},
 		run: func(ctx context.Context, env *environment, args []string) error {

@@ -5,8 +5,9 @@
     table = quire.generate(["Why is the sky blue?"], model="smollm2", prompt_as="user", temperature=0, max_tokens=64)
     print(table["text"].to_pylist())
 
-``generate`` writes the prompts to a file, runs ``sample run`` on it, and reads the output. ``stream`` yields completions
-as they come. ``read`` reads any output of ``sample run``. Nothing of the engine is in Python: the command is an executable that this package brings along.
+``generate`` writes the prompts to a file, runs ``sample run`` on it, and reads the output. ``stream`` yields
+completions as they come. ``read`` reads any output of ``sample run``. Nothing of the engine is in Python: the command
+is an executable that this package brings along.
 """
 
 from ._command import Interrupted, QuireError, QuireWarning, RowErrors, UsageError, find_sample

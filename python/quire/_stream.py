@@ -31,7 +31,7 @@ def stream(
     """Generates n completions of each prompt, and yields each as a dict as soon as its prompt has all n.
 
     The dicts have the columns of ``generate``, with the values that JSON has. Prompts come as they are finished, with
-    ``in_order=True`` in their order. Nothing is kept: to resume after an interruption, use ``generate`` with ``output``.
+    ``in_order=True`` in their order. Nothing is kept: to resume after an interruption, use ``generate`` and ``output``.
     The command is started by the first ``next``, and ended when the iterator is closed: by ``break``, an exception, or
     ``close()``.
 

@@ -12,3 +12,4 @@ script -aqefc "stty cols 100 rows 40; ${command[*]}" $work/terminal.log
 bin/sample report $work/demo -o $work/report.html
 go run ./scripts/screenshots $work/terminal.log docs/pictures/run.png
 go run ./scripts/screenshots $work/report.html docs/pictures/report.png
+go run ./scripts/screenshots $work/report.html docs/pictures/report-dark.png

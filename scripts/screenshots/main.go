@@ -1,7 +1,7 @@
 // Command screenshots takes pictures with a headless Chromium:
 //
 //	go run ./scripts/screenshots PAGE.html FOLDER         # of a whole page, in both themes and three widths
-//	go run ./scripts/screenshots PAGE.html PICTURE.png    # of its top, for documentation
+//	go run ./scripts/screenshots PAGE.html PICTURE.png    # of its top, for documentation; dark where the name ends so
 //	go run ./scripts/screenshots TERMINAL.log PICTURE.png # of what "script" recorded of a terminal
 //
 // It needs a Chromium: apt-get install chromium-headless-shell. scripts/screenshots/docs.sh makes those of docs.
@@ -69,7 +69,7 @@ func take(page, to string) error {
 	}
 	name := strings.TrimSuffix(filepath.Base(page), filepath.Ext(page))
 	for _, theme := range []string{"light", "dark"} {
-		for _, width := range []int64{380, 1200, 1900} {
+		for _, width := range []int64{380, 800, 1200} {
 			picture := filepath.Join(to, fmt.Sprintf("%s-%s-%d.png", name, theme, width))
 			if err := shoot(ctx, theme, width, picture); err != nil {
 				return err
@@ -80,12 +80,16 @@ func take(page, to string) error {
 	return nil
 }
 
-// Size of the pictures of tops: what the report shows above its tables.
-const topWidth, topHeight = 1200, 1860
+// Size of the pictures of tops: what the report shows first.
+const topWidth, topHeight = 1200, 1000
 
 // shootTop takes a picture of the page down to topHeight, or to its end.
 func shootTop(ctx context.Context, to string) error {
-	if err := chromedp.Do(ctx, chromedp.EmulateViewport(topWidth, 100)); err != nil {
+	theme := "light"
+	if strings.HasSuffix(to, "-dark.png") {
+		theme = "dark"
+	}
+	if err := view(ctx, theme, topWidth, 100); err != nil {
 		return err
 	}
 	height, err := chromedp.Run(ctx, chromedp.Evaluate[int64]("document.documentElement.scrollHeight"))
@@ -126,14 +130,19 @@ func terminal(log string) (page string, err error) {
 		strings.TrimSpace(strings.Join(lines, "\n"))+"</pre>"), 0o666)
 }
 
-// shoot takes a picture of the whole page.
-func shoot(ctx context.Context, theme string, width int64, to string) error {
-	if err := chromedp.Do(ctx, chromedp.EmulateViewport(width, 900)); err != nil {
+// view shows the page in a theme and a size.
+func view(ctx context.Context, theme string, width, height int64) error {
+	if err := chromedp.Do(ctx, chromedp.EmulateViewport(width, height)); err != nil {
 		return err
 	}
 	_, err := chromedp.Call(ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
 		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: theme}}})
-	if err != nil {
+	return err
+}
+
+// shoot takes a picture of the whole page.
+func shoot(ctx context.Context, theme string, width int64, to string) error {
+	if err := view(ctx, theme, width, 900); err != nil {
 		return err
 	}
 	picture, err := chromedp.Run(ctx, chromedp.FullScreenshot(100))

@@ -29,7 +29,7 @@ type measure struct {
 
 // measures are the figures over time.
 var measures = []measure{
-	{title: "Tokens drawn per second", unit: "tokens/s", value: rate(tokens), counts: tokens},
+	{title: "Tokens per second", unit: "tokens/s", value: rate(tokens), counts: tokens},
 	{title: "Rows per second", unit: "rows/s", value: rate(rows), counts: rows},
 	{title: "Slots in use", unit: "slots",
 		value: func(w []telemetry.Point) float64 {

@@ -58,8 +58,8 @@ func (r *row) add(c *Completion) {
 	}
 }
 
-// equals counts rows with several completions, those of which all are equal, and in the others completions that have the
-// text of another one.
+// equals counts rows with several completions, those of which all are equal, and in the others completions that have
+// the text of another one.
 type equals struct {
 	rows, rowsOfOne, completions int64
 }

@@ -56,7 +56,8 @@ func (p *Page) tiles() (all []tile) {
 	if c.RowsWithErrors > 0 {
 		weight = bad
 	}
-	add("errors", humanize.Comma(c.RowsWithErrors), weight, "%s with errors", plural.Of(c.RowsWithErrors, "prompt", "prompts"))
+	add("errors", humanize.Comma(c.RowsWithErrors), weight, "%s with errors",
+		plural.Of(c.RowsWithErrors, "prompt", "prompts"))
 	if c.Completions > 0 && c.CompletionTokens > 0 {
 		limit := ""
 		if p.MaxTokens > 0 {
@@ -110,14 +111,14 @@ func (p *Page) findings() (all []finding) {
 		}
 	}
 	if p.cut > 0 {
-		add(warn, "%s %s cut at max_tokens: a larger --max-tokens lets them end", of(p.cut, c.Completions, "completion"),
-			plural.Of(p.cut, "was", "were"))
+		add(warn, "%s %s cut at max_tokens: a larger --max-tokens lets them end", of(p.cut, c.Completions,
+			"completion"), plural.Of(p.cut, "was", "were"))
 	}
 	if p.empty > 0 {
 		add(warn, "%s %s empty", of(p.empty, c.Completions, "completion"), plural.Of(p.empty, "is", "are"))
 	}
 	if e := p.equal; e.rowsOfOne > 0 {
-		add(warn, "%s with several completions %s only equal ones", of(e.rowsOfOne, e.rows, "prompt"),
+		add(warn, "%s %s completions that are all equal", of(e.rowsOfOne, e.rows, "prompt"),
 			plural.Of(e.rowsOfOne, "has", "have"))
 	}
 	if e := p.equal; e.completions > 0 {
