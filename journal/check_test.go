@@ -70,3 +70,43 @@ func TestCheck(t *testing.T) {
 		}
 	}
 }
+
+// What Look found can be read when its segment is gone, and while others are written.
+func TestLook(t *testing.T) {
+	key, dir := Key{1}, t.TempDir()
+	j, _, err := Open(vfs.OS, dir, key, Options{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer j.Close()
+	for row, text := range []string{"a", "b"} {
+		if err := j.Append(int64(row), []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var found []Position
+	s, damages, err := Look(vfs.OS, dir, key, func(_ int64, _ []byte, at Position) error {
+		found = append(found, at)
+		return nil
+	})
+	if err != nil || len(damages) > 0 || len(found) != 2 {
+		t.Fatal(found, damages, err)
+	}
+	if err := j.Drop(2); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.Append(2, []byte("c")); err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []string{"a", "b"} {
+		if b, err := s.Read(found[i]); err != nil || string(b) != want {
+			t.Errorf("%q, %v", b, err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if s, _, err := Look(vfs.OS, dir+"/none", key, nil); err != nil || s.Close() != nil {
+		t.Error(err)
+	}
+}

@@ -79,7 +79,7 @@ func TestCompareIsThatOfMaps(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer os.RemoveAll(folder)
-			if outs[side], err = write(folder, rows); err != nil {
+			if outs[side], err = writeRows(folder, rows); err != nil {
 				t.Fatal(err)
 			}
 			if len(rows) == 0 {

@@ -16,14 +16,14 @@ import (
 // output is a JSONL part with rows of the form id, generation, text; an empty text is an error.
 func output(t *testing.T, rows ...[3]any) *Output {
 	t.Helper()
-	out, err := write(t.TempDir(), rows)
+	out, err := writeRows(t.TempDir(), rows)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return out
 }
 
-func write(folder string, rows [][3]any) (*Output, error) {
+func writeRows(folder string, rows [][3]any) (*Output, error) {
 	var b strings.Builder
 	for _, r := range rows {
 		text := r[2].(string)

@@ -1,0 +1,34 @@
+package jobstate
+
+import (
+	"runtime"
+	"testing"
+
+	"github.com/quire/quire/vfs"
+)
+
+// A job runs while a process has its lock, or that of a shard. Nobody who asks takes one.
+func TestRunning(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux lists locks")
+	}
+	out := t.TempDir()
+	if Running(out) {
+		t.Error("a folder without a job runs")
+	}
+	for _, shard := range []Shard{{}, {0, 2}} {
+		s, err := OpenShard(vfs.OS, out, shard)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !Running(out) {
+			t.Errorf("shard %s does not run", shard)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if Running(out) {
+			t.Errorf("shard %s runs, and was closed", shard)
+		}
+	}
+}
