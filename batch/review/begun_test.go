@@ -65,7 +65,7 @@ func TestEachCompletionOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer os.RemoveAll(dir)
-		u := &unfinished{dir: dir, rows: rapid.IntRange(1, 9).Draw(t, "rows"), n: rapid.IntRange(1, 3).Draw(t, "n")}
+		u := &unfinished{dir: dir, rows: rapid.IntRange(1, 6).Draw(t, "rows"), n: rapid.IntRange(1, 2).Draw(t, "n")}
 		state := u.begin(t)
 		defer state.Close()
 		parts := promptset.Parts{Rows: int64(u.rows), PartRows: 2}
