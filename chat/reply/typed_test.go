@@ -18,17 +18,17 @@ const typedTools = `[{"type": "function", "function": {"name": "f", "parameters"
 	"types": {"type": ["string", "null"]}, "untypedEnum": {"enum": ["a", "1"]}, "mixedEnum": {"enum": ["a", 1, null]},
 	"const": {"const": "1"}, "constNumber": {"const": 1}, "ref": {"$ref": "#/$defs/Code"},
 	"refOrNull": {"anyOf": [{"$ref": "#/$defs/Code"}, {"type": "null"}]}, "all": {"allOf": [{"$ref": "#/$defs/Text"}]},
-	"round": {"$ref": "#/$defs/Round"}, "lost": {"$ref": "#/$defs/None"},
+	"round": {"$ref": "#/$defs/Round"}, "lost": {"$ref": "#/$defs/None"}, "count": {"$ref": "#/$defs/Count"},
 	"integer": {"type": "integer"}, "integerOrNull": {"type": ["integer", "null"]}, "textOrInteger": {"type": ["string", "integer"]},
 	"pattern": {"anyOf": [{"type": "string", "pattern": "^[a-z]+$"}, {"type": "integer"}]},
 	"list": {"type": ["array", "null"], "items": {"type": "string"}}, "textOrList": {"anyOf": [{"type": "string"},
 		{"type": "array"}]}, "object": {"type": "object"}, "short": {"type": "string", "enum": ["a"]},
 	"python": {"type": "str"}, "made": {"type": "dict"}, "flag": {"type": "boolean"}, "never": false},
 	"additionalProperties": {"type": "number"},
-	"$defs": {"Code": {"type": "string", "enum": ["1", "x"]}, "Text": {"type": "string"}, "None": {"$ref": "#/$defs/no"},
+	"$defs": {"Code": {"type": "string", "enum": ["1", "x"]}, "Text": {"type": "string"}, "Count": {"type": "integer"}, "None": {"$ref": "#/$defs/no"},
 		"Round": {"anyOf": [{"$ref": "#/$defs/Round"}, {"type": "string"}]}}}}},
 	{"type": "function", "function": {"name": "g", "parameters": {"$ref": "#/$defs/Of", "$defs": {"Of": {"properties":
-		{"zip": {"type": "string"}}}}}}}]`
+		{"zip": {"type": "integer"}}}}}}}]`
 
 // TestTypesOfArguments reads bare text as what the schema of the argument allows.
 func TestTypesOfArguments(t *testing.T) {
@@ -42,7 +42,7 @@ func TestTypesOfArguments(t *testing.T) {
 		{"untypedEnum", "7", `"7"`},
 		{"mixedEnum", "1", "1"}, {"mixedEnum", "a", `"a"`}, {"mixedEnum", "null", "null"}, {"mixedEnum", "1.0", "1.0"},
 		{"const", "1", `"1"`}, {"constNumber", "1", "1"}, {"ref", "1", `"1"`}, {"refOrNull", "1", `"1"`},
-		{"refOrNull", "null", "null"}, {"all", "1", `"1"`}, {"round", "1", `"1"`}, {"lost", "1", `"1"`},
+		{"refOrNull", "null", "null"}, {"all", "1", `"1"`}, {"round", "1", `"1"`}, {"lost", "1", `"1"`}, {"count", "7", "7"},
 		{"integer", "1", "1"}, {"integer", "one", `"one"`}, {"integer", "+1", "1"}, {"integerOrNull", "None", "null"},
 		{"textOrInteger", "007", `"007"`}, {"textOrInteger", "7", `"7"`}, {"pattern", "7", "7"},
 		{"pattern", "seven", `"seven"`},
@@ -64,7 +64,7 @@ func TestTypesOfArguments(t *testing.T) {
 			t.Errorf("%s: %s", tools, got)
 		}
 	}
-	if got := Tools(typedTools).parametersOf("g").argument("zip", "7"); got != `"7"` {
+	if got := Tools(typedTools).parametersOf("g").argument("zip", "7"); got != "7" {
 		t.Errorf("parameters by reference: %s", got)
 	}
 }
