@@ -42,8 +42,8 @@ func TestTypesOfArguments(t *testing.T) {
 		{"untypedEnum", "7", `"7"`},
 		{"mixedEnum", "1", "1"}, {"mixedEnum", "a", `"a"`}, {"mixedEnum", "null", "null"}, {"mixedEnum", "1.0", "1.0"},
 		{"const", "1", `"1"`}, {"constNumber", "1", "1"}, {"ref", "1", `"1"`}, {"refOrNull", "1", `"1"`},
-		{"refOrNull", "null", "null"}, {"all", "1", `"1"`}, {"round", "1", `"1"`}, {"lost", "1", `"1"`}, {"count", "7", "7"},
-
+		{"refOrNull", "null", "null"}, {"all", "1", `"1"`}, {"round", "1", `"1"`}, {"lost", "1", `"1"`},
+		{"count", "7", "7"},
 		{"integer", "1", "1"}, {"integer", "one", `"one"`}, {"integer", "+1", "1"}, {"integerOrNull", "None", "null"},
 		{"textOrInteger", "007", `"007"`}, {"textOrInteger", "7", `"7"`}, {"pattern", "7", "7"},
 		{"pattern", "seven", `"seven"`},
