@@ -214,11 +214,13 @@ func (f *Forms) Parse(text string, open bool, tools Tools) Parsed {
 	return p
 }
 
-// split returns the reasoning and what follows it, the end of text. Reasoning without an end ends with the first call
-// that follows the form, as the models' own servers have it.
+// split returns the reasoning and what follows it, the end of text. Reasoning without an end, or without anything
+// behind it, ends with the first call that follows the form, as in vLLM and llama.cpp.
 func (f *Forms) split(text string, open bool, tools Tools) (reasoning, rest string) {
 	reasoning, rest, still := f.reasoning.split(text, open)
-	if still && f.calls != nil && f.calls.marked() {
+	// What is kept in the text stays one piece.
+	last := still || !f.KeepReasoning && strings.TrimSpace(rest) == ""
+	if last && f.calls != nil && f.calls.marked() {
 		if calls, thought, _ := f.calls.take(reasoning, tools); len(calls) > 0 {
 			reasoning, rest = thought, reasoning[len(thought):]
 		}

@@ -239,6 +239,7 @@ func TestCallsAmongOthers(t *testing.T) {
 			}
 			expect(marks[0]+"so\n"+call, false, Parsed{"so", "", want})
 			expect("so"+call, true, Parsed{"so", "", want})
+			expect(marks[0]+"so"+call+"\n"+marks[1]+"\n", false, Parsed{"so", "", want})
 			expect(call+"\nThen.", true, Parsed{"", "Then.", want})
 			start := f.calls.starts[0]
 			expect(marks[0]+"so "+start+"` is a mark", false, Parsed{Reasoning: "so " + start + "` is a mark"})
