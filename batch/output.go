@@ -17,7 +17,7 @@ import (
 func (t *Task) checkOutput(ctx context.Context) error {
 	info, err := os.Stat(t.Output)
 	local := !storage.IsRemote(t.Output)
-	if local && err == nil && !info.IsDir() {
+	if local && err == nil && info.Mode().IsRegular() {
 		return endWith(Misused, "`output` is %s, which is a file: give a folder", t.Output)
 	}
 	if stem := promptset.FileStem(storage.Path(t.Output)); stem != "" {
@@ -38,7 +38,7 @@ func (t *Task) checkOutput(ctx context.Context) error {
 // fileNamed is the error for an output that has the name of a file; stem is the name without its ending.
 func (t *Task) fileNamed(stem string) error {
 	name := path.Base(storage.Path(t.Output))
-	ending := strings.TrimPrefix(name, path.Base(stem))
+	ending := strings.ToLower(strings.TrimPrefix(name, path.Base(stem)))
 	at := strings.LastIndex(t.Output, name)
 	remedy := "give `output` " + storage.Redact(t.Output[:at]+path.Base(stem)+t.Output[at+len(name):])
 	switch {

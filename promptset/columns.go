@@ -47,6 +47,9 @@ type Column struct {
 	varied bool
 }
 
+// always reports whether every output has the column.
+func (c *Column) always() bool { return !c.OnRequest && !c.mayLack }
+
 // tokenColumn is the column of the tokens.
 const tokenColumn = "token_ids"
 
@@ -216,10 +219,7 @@ func written(requested []string) (all []*Column) {
 // OutputColumns are the names of the columns that an output has after those of the input, in this order, unless
 // [WriterOptions.Exclude] has them. An input column of one of these names is kept as input_<name>, but for id, whose
 // values are the id's.
-var OutputColumns = namesOf(always)
-
-// always are the columns that are written without a request.
-var always = written(nil)
+var OutputColumns = namesOf(written(nil))
 
 func namesOf(columns []*Column) (names []string) {
 	for _, c := range columns {

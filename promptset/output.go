@@ -359,17 +359,20 @@ func cutOff(in io.ReaderAt, size int64) bool {
 }
 
 // addedTo returns what the writer added to a row: the columns from id on, before which are the input's. Another program
-// may have written them in another order. They are then those of all columns that have the names, and those on request
-// may be the input's.
+// may have written them in another order. They are then those of all columns that have the names, and those that not
+// every output has may be the input's.
 func addedTo[C any](all []C, name func(C) string) (added []C, moved bool) {
-	index := func(in []C, column string) int {
-		return slices.IndexFunc(in, func(c C) bool { return name(c) == column })
-	}
-	added = all[max(0, index(all, idName)):]
-	for _, c := range always {
-		if !c.mayLack && index(added, c.Name) < 0 {
+	added = all[max(0, slices.IndexFunc(all, func(c C) bool { return name(c) == idName })):]
+	left := added
+	for c := range Columns() {
+		if len(left) > 0 && name(left[0]) == c.Name {
+			left = left[1:]
+		} else if c.always() {
 			return all, true
 		}
+	}
+	if len(left) > 0 {
+		return all, true
 	}
 	return added, false
 }
@@ -384,13 +387,16 @@ func resultOf(all []member) (id string, r *Result, err error) {
 		case i >= 0 && c.Name == idName && decodeID(ours[i].raw, &o.id): // a number, in the hands of data frames
 		case i >= 0 && c.derived && isNullJSON(ours[i].raw): // or a number that JSON does not have
 		case i >= 0:
-			if c.read(&o, func(at any) error { return c.form.setJSON(at, ours[i].raw) }) != nil &&
-				!(moved && c.OnRequest) {
+			if c.read(&o, func(at any) error { return c.form.setJSON(at, ours[i].raw) }) != nil {
+				if moved && !c.always() {
+					o.countAlone = o.countAlone || c.Name == tokenColumn
+					continue
+				}
 				return "", nil, fmt.Errorf("%s is %s", c.Name, kindJSON(ours[i].raw))
 			}
 		case c.Name == tokenColumn:
 			o.countAlone = true
-		case !c.OnRequest && !c.mayLack:
+		case c.always():
 			return "", nil, fmt.Errorf("%s is missing", c.Name)
 		}
 	}
@@ -444,9 +450,9 @@ func resultColumns(root *node) (found []*Column, err error) {
 	for c := range Columns() {
 		i := slices.IndexFunc(ours, func(n *node) bool { return n.name == c.Name })
 		switch {
-		case i < 0 && !c.OnRequest && !c.mayLack:
+		case i < 0 && c.always():
 			return nil, fmt.Errorf("it has no column %s", c.Name)
-		case i < 0, moved && c.OnRequest && !c.form.fits(ours[i]):
+		case i < 0, moved && !c.always() && !c.form.fits(ours[i]):
 		case !c.form.fits(ours[i]):
 			return nil, fmt.Errorf("its column %s is %s", c.Name, ours[i].describe())
 		default:
