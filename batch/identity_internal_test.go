@@ -171,50 +171,55 @@ func TestIdentityOfEverySetting(t *testing.T) {
 		}
 		return d
 	}
-	check := func(t *rapid.T, name string, draw func(*Task) any) {
-		a, b := &Task{Spec: DefaultSpec()}, &Task{Spec: DefaultSpec()}
-		a.PartRows, b.PartRows = 2, 2
-		x, y := draw(a), draw(b)
-		was, now := describe(t, a), describe(t, b)
-		if got := describe(t, a).Differences(read(t, was)); len(got) > 0 {
-			t.Errorf("%s is %v: %s", name, x, got)
-		}
-		differences := now.Differences(read(t, was))
-		if same := sameJSON(was.Settings, now.Settings); same != (len(differences) == 0) {
-			t.Errorf("%s was %v and is %v: %q", name, x, y, differences)
-		}
-		if x, y := fmt.Sprintf("%#v", x), fmt.Sprintf("%#v", y); x != y && sameJSON(was.Settings, now.Settings) &&
-			!onlyWritten(x, y) {
-			t.Errorf("%s is not in the identity: %s and %s", name, x, y)
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(identified)) {
-		t.Run(name, func(t *testing.T) {
-			rapid.Check(t, func(t *rapid.T) {
-				check(t, name, func(task *Task) any {
-					v, engine := reflect.ValueOf(&task.Spec).Elem(), strings.TrimPrefix(name, "Engine.")
-					if engine != name {
-						v = v.FieldByName("Engine")
-					}
-					value := identified[name](t)
-					v.FieldByName(engine).Set(reflect.ValueOf(value))
-					return value
-				})
-			})
+	// check draws values of all settings of a group for a job, and another value of one of them for a second job.
+	check := func(t *testing.T, names []string, draw func(t *rapid.T, name string, task *Task) any) {
+		rapid.Check(t, func(t *rapid.T) {
+			a := &Task{Spec: DefaultSpec()}
+			a.PartRows = 2
+			values := map[string]any{}
+			for _, name := range names {
+				values[name] = draw(t, name, a)
+			}
+			b := &Task{Spec: a.Spec}
+			changed := rapid.SampledFrom(names).Draw(t, "changed")
+			x, y := values[changed], draw(t, changed, b)
+			was, now := describe(t, a), describe(t, b)
+			if got := describe(t, a).Differences(read(t, was)); len(got) > 0 {
+				t.Errorf("of %v: %s", values, got)
+			}
+			differences, same := now.Differences(read(t, was)), sameJSON(was.Settings, now.Settings)
+			if same != (len(differences) == 0) {
+				t.Errorf("%s was %v and is %v: %q", changed, x, y, differences)
+			}
+			if x, y := fmt.Sprintf("%#v", x), fmt.Sprintf("%#v", y); x != y && same && !onlyWritten(x, y) {
+				t.Errorf("%s is not in the identity: %s and %s", changed, x, y)
+			}
 		})
 	}
+	t.Run("fields", func(t *testing.T) {
+		check(t, slices.Sorted(maps.Keys(identified)), func(t *rapid.T, name string, task *Task) any {
+			v, field := reflect.ValueOf(&task.Spec).Elem(), strings.TrimPrefix(name, "Engine.")
+			if field != name {
+				v = v.FieldByName("Engine")
+			}
+			value := identified[name](t)
+			v.FieldByName(field).Set(reflect.ValueOf(value))
+			return value
+		})
+	})
+	byType, parameters := map[parameter.Type][]string{}, map[string]*parameter.Parameter{}
 	for p := range parameter.Own() {
-		if p.Flag == "" {
-			continue // rows alone give it
+		if p.Flag != "" { // else rows alone give it
+			byType[p.Type()] = append(byType[p.Type()], p.Name)
+			parameters[p.Name] = p
 		}
-		t.Run(p.Name, func(t *testing.T) {
-			rapid.Check(t, func(t *rapid.T) {
-				check(t, p.Name, func(task *Task) any {
-					if set(t, p, &task.Sampling); task.Sampling.N < 1 {
-						task.Sampling.N = 1
-					}
-					return reflect.ValueOf(p.At(&task.Sampling)).Elem().Interface()
-				})
+	}
+	for kind, names := range byType {
+		t.Run(kind.String(), func(t *testing.T) {
+			check(t, names, func(t *rapid.T, name string, task *Task) any {
+				set(t, parameters[name], &task.Sampling)
+				task.Sampling.N = max(task.Sampling.N, 1)
+				return reflect.ValueOf(parameters[name].At(&task.Sampling)).Elem().Interface()
 			})
 		})
 	}

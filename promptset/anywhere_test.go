@@ -36,7 +36,10 @@ func upload(t *testing.T, dir, bucket string) {
 func TestObjectsAreReadAsFilesAre(t *testing.T) {
 	paths := manyRows(t)
 	dir := paths[0]
-	for _, name := range []string{"_hidden.jsonl", "sub/.x/y.jsonl", "notes.txt"} {
+	// Hidden files, and outputs of jobs.
+	for _, name := range []string{"_hidden.jsonl", "sub/.x/y.jsonl", "notes.txt", "sub/out/_job/job.json",
+		"sub/out/part-00000.jsonl", "sub/out/lang=en/part-00001.jsonl", "copied/_meta.json",
+		"copied/part-00000.jsonl"} {
 		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -72,6 +75,9 @@ func TestObjectsAreReadAsFilesAre(t *testing.T) {
 				w := want[i]
 				if strings.TrimPrefix(row.File, "mem://promptset/data/") != strings.TrimPrefix(w.File, dir+"/") {
 					t.Fatalf("row %d is of %s, want %s", i, row.File, w.File)
+				}
+				if row.Prompt == "no" {
+					t.Fatalf("%q: a row of %s", pattern, row.File)
 				}
 				row.File = w.File
 				if row.Err != nil && w.Err != nil {
