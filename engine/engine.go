@@ -165,6 +165,9 @@ func newEngine(ctx context.Context, cfg Config) (_ *Engine, err error) {
 		return nil, errors.New("engine: Config.Model and Config.Backend are needed")
 	}
 	plan, err := cfg.plan()
+	if err == nil {
+		err = cfg.checkSlots(plan)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("planning the engine: %w", err)
 	}

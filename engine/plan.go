@@ -320,7 +320,7 @@ func (c Config) plan() (Plan, error) {
 		p.layouts[i].Pages = p.Pages
 	}
 	p.Drafter.setPages(p.Pages)
-	return p, c.checkSlots(p)
+	return p, nil
 }
 
 // setWeights settles how matrices are held, and what all weights take.
