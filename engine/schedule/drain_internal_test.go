@@ -1,6 +1,9 @@
 package schedule
 
-import "testing"
+import (
+	"slices"
+	"testing"
+)
 
 // pieces is a stream whose tokens are letters, and whose upper-case ones are special.
 type pieces struct{ whole bool }
@@ -63,5 +66,21 @@ func TestTextAsAsked(t *testing.T) {
 		if err != nil || text != c.want {
 			t.Errorf("%q with %+v is %q, %v, want %q", c.drawn, c.r, text, err, c.want)
 		}
+	}
+}
+
+// A log-probability is at most 0, whatever the device's rounding makes of it.
+func TestProcessedLogprobs(t *testing.T) {
+	r := Request{}
+	seq := &sequence{group: &group{}}
+	seq.drain.init(nil, &r)
+	got := &Output{Owners: []int32{0, 0, 0}, Tokens: []int32{1, 2, 3}, Logprobs: []float32{-1, -2, -3},
+		Processed: []float32{-0.5, 0.7, 0}, Finish: []int32{int32(Running), int32(Running), int32(AtLength)}}
+	var done *Completion
+	if err := (&result{[]*sequence{seq}, got}).drain(false, func(c *Completion) { done = c }); err != nil {
+		t.Fatal(err)
+	}
+	if want := []float32{-0.5, 0, 0}; !slices.Equal(done.ProcessedLogprobs, want) {
+		t.Errorf("%v, want %v", done.ProcessedLogprobs, want)
 	}
 }
