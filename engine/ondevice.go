@@ -136,7 +136,7 @@ func (p Plan) sizes() device.Sizes {
 		PrefillTokens: p.PrefillTokens, LayerLoop: p.Layers == LayersLoop,
 		Drafts: p.drafts, Layouts: p.layouts, Transfers: p.Transfers, Stops: p.stops,
 		Features: p.features, Vocabulary: p.vocabulary, Masks: p.masks,
-		History: max(2, min(p.MaxModelLen, parameter.MaxDRYLastN)),
+		History: max(2, min(p.MaxModelLen, parameter.MaxDRYLastN)), ShortRope: p.shortRope > 0,
 	}
 }
 

@@ -18,13 +18,14 @@ var ErrNotPinned = errors.New("the prefix is not pinned")
 // PinPrefix keeps the keys and values of the full pages of a prefix for every prompt that begins with it, and returns
 // how many tokens these are. It runs the tokens, if they are not there already. On the device a pinned prefix makes way
 // like any other; in the host's memory, which it comes back from, it stays until UnpinPrefix. To keep one on the
-// device, flush it in a context.
+// device, flush it in a context. Of a model with a longrope it is kept for sequences that have the divisors of one of
+// its own length.
 //
 // It returns [ErrNoHostMemory] where Config.HostKVMemory does not hold it beside what is pinned and saved, and
 // [ErrInvalidRequest] for less than a page. While Run is under way it returns [ErrRunning].
 func (e *Engine) PinPrefix(ctx context.Context, tokens []int32) (pinned int, err error) {
 	err = e.alone(func() error {
-		blocks, chain, err := e.keepPrefix(ctx, tokens)
+		blocks, chain, err := e.keepPrefix(ctx, tokens, e.isShort(len(tokens)+2))
 		if err == nil {
 			e.hostCache.Pin(chain[len(chain)-1], blocks)
 			pinned = len(chain) * e.plan.PageSize
@@ -38,16 +39,19 @@ func (e *Engine) PinPrefix(ctx context.Context, tokens []int32) (pinned int, err
 // the one, or returned by the other. It returns [ErrNotPinned], and while Run is under way [ErrRunning].
 func (e *Engine) UnpinPrefix(tokens []int32) error {
 	return e.alone(func() error {
-		chain := prefix.Chain(e.prefixSeed, tokens, e.plan.PageSize)
-		if e.hostCache == nil || len(chain) == 0 || !e.hostCache.Unpin(chain[len(chain)-1]) {
-			return fmt.Errorf("%w: %d tokens", ErrNotPinned, len(tokens))
+		for _, seed := range []prefix.Hash{e.prefixSeed, schedule.ShortSeed(e.prefixSeed)} {
+			chain := prefix.Chain(seed, tokens, e.plan.PageSize)
+			if e.hostCache != nil && len(chain) > 0 && e.hostCache.Unpin(chain[len(chain)-1]) {
+				return nil
+			}
 		}
-		return nil
+		return fmt.Errorf("%w: %d tokens", ErrNotPinned, len(tokens))
 	})
 }
 
 // keepPrefix leaves the full pages of tokens with the host, and returns the blocks that have them, and their names.
-func (e *Engine) keepPrefix(ctx context.Context, tokens []int32) ([]*schedule.Kept, []prefix.Hash, error) {
+// short is as of a [schedule.Request].
+func (e *Engine) keepPrefix(ctx context.Context, tokens []int32, short bool) ([]*schedule.Kept, []prefix.Hash, error) {
 	if e.hostCache == nil {
 		return nil, nil, fmt.Errorf("%w: give the engine some to keep a prefix (see HostKVMemory)", ErrNoHostMemory)
 	}
@@ -56,7 +60,11 @@ func (e *Engine) keepPrefix(ctx context.Context, tokens []int32) ([]*schedule.Ke
 		return nil, nil, fmt.Errorf("%w: %d tokens are less than a page of %d", ErrInvalidRequest, len(tokens),
 			e.plan.PageSize)
 	}
-	chain := prefix.Chain(e.prefixSeed, tokens[:n], e.plan.PageSize)
+	seed := e.prefixSeed
+	if short {
+		seed = schedule.ShortSeed(seed)
+	}
+	chain := prefix.Chain(seed, tokens[:n], e.plan.PageSize)
 	blocks, end := e.hostCache.Blocks(chain, 0, device.BlockPages)
 	if end == len(chain) {
 		return blocks, chain, nil
@@ -65,7 +73,7 @@ func (e *Engine) keepPrefix(ctx context.Context, tokens []int32) ([]*schedule.Ke
 		return nil, nil, fmt.Errorf("%w: the prefix cache is off", ErrInvalidRequest)
 	}
 	r := &Request{ID: "prefix", Tokens: append(slices.Clone(tokens[:n]), tokens[n-1]), N: 1, MaxTokens: 1,
-		Sampling: sampling.Settings{TopP: 1}, IgnoreEOS: true}
+		Sampling: sampling.Settings{TopP: 1}, IgnoreEOS: true, long: !short}
 	for c, err := range e.runAlone(ctx, nil, slices.Values([]*Request{r})) {
 		if err == nil {
 			err = c.Err

@@ -89,6 +89,7 @@ type Plan struct {
 	masks      device.MaskSizes
 
 	activations dtypes.DType
+	shortRope   int // see [arch.Config.ShortRope]
 }
 
 // Brief is the plan in two lines: the model, and what it runs on.
@@ -273,6 +274,7 @@ func (c Config) plan() (Plan, error) {
 	orDefault(&p.MaxRounds, defaultMaxRounds)
 	orDefault(&p.Admission, Overcommit)
 	orDefault(&p.MaxModelLen, model.MaxPositions)
+	p.shortRope = p.model(c).ShortRope()
 	orDefault(&p.PageSize, defaultPageSize(model, kv, p.MaxModelLen))
 	if err := p.check(model); err != nil {
 		return Plan{}, err

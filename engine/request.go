@@ -19,7 +19,8 @@ type Request struct {
 	// Tokens is the prompt, at least one token; where there is a Context, what comes after its tokens, if anything.
 	Tokens []int32
 	// Context, if not nil, is what the prompt begins with: a context of the engine that runs the request, which stays
-	// as it is. The completions are those of a request with all these tokens.
+	// as it is. The completions are those of a request with all these tokens; of a model with a longrope, of one that
+	// is long enough for the long divisors.
 	Context *Context
 	// N is how many completions to draw, numbered FirstGeneration, FirstGeneration+1, ...
 	N, FirstGeneration int
@@ -70,6 +71,8 @@ type Request struct {
 	// and is not called by the goroutine that takes the completions. Calls of the device are short then; what is drawn
 	// is the same.
 	Progress func(Partial)
+
+	long bool // with the long divisors of a longrope, however short it is
 	// Tag is the caller's.
 	Tag any
 }
@@ -217,6 +220,10 @@ func (a *admission) checkStops(r *Request) error {
 func (a *admission) maxLen(r *Request) int {
 	return min(len(r.Tokens)+max(r.MaxTokens, 1), a.plan.MaxModelLen)
 }
+
+// isShort reports whether sequences that may come to so many tokens have the short divisors of a longrope, and others
+// the long ones.
+func (e *Engine) isShort(length int) bool { return e.plan.shortRope > 0 && length <= e.plan.shortRope }
 
 // pagesFor is how many pages hold the keys and values of a sequence of maxLen tokens: the last token is drawn, but
 // never fed.

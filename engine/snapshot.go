@@ -106,7 +106,7 @@ func (e *Engine) SavePrefix(ctx context.Context, tokens []int32, w io.Writer) (s
 }
 
 func (e *Engine) savePrefix(ctx context.Context, tokens []int32, w io.Writer) (saved int, err error) {
-	blocks, chain, err := e.keepPrefix(ctx, tokens)
+	blocks, chain, err := e.keepPrefix(ctx, tokens, false)
 	if err != nil {
 		return 0, err
 	}

@@ -139,6 +139,9 @@ func (gr *Graphs) admit(l loop, in input) loop {
 	st.Extras = gr.admitExtras(st.Extras, in, a)
 	st.Rows.PromptLens = Where(isPrompt, take(in.Ahead.PromptLens, prompt), st.Rows.PromptLens)
 	st.Rows.MaxPages = Where(isPrompt, take(in.Ahead.MaxPages, prompt), st.Rows.MaxPages)
+	if st.Rows.Short != nil {
+		st.Rows.Short = Where(isPrompt, take(in.Ahead.Short, prompt), st.Rows.Short)
+	}
 	l.Starts = Where(isPrompt, take(in.Ahead.Starts, prompt), pick(in.Waiting.Starts, l.Starts))
 	st.Sequences.Owners = Where(isEntry, entry, st.Sequences.Owners)
 	l.Out.Placed = Max(l.Out.Placed, a.Rows)

@@ -30,6 +30,8 @@ type Sizes struct {
 	Vocabulary int // tokens
 	Masks      MaskSizes
 	History    int // tokens of a sequence that DRY looks at, the last ones
+	// ShortRope says that rows may have the short divisors of a longrope: see schedule.Request.Short.
+	ShortRope bool
 	// Stops are the shapes of the tables in which stop strings and sequences of stop tokens are looked for; nil where
 	// rows have none.
 	Stops *StopTables

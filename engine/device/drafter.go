@@ -32,7 +32,7 @@ func (gr *Graphs) follow(caches []*Node, w weights, packed tokenqueue.Packed, ba
 	}
 	own, drafters := gr.split(caches)
 	none := zeros(prefill.Graph(), dtypes.Int32, 1) // hidden states are not used
-	drafters, _ = gr.Drafter.forward(drafters, w.Drafter, packed, batch, prefill, none)
+	drafters, _ = gr.Drafter.forward(drafters, w.Drafter, packed, batch, prefill, none, nil)
 	return slices.Concat(own, drafters)
 }
 

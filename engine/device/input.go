@@ -22,6 +22,7 @@ type rowsOf[Ints, Sampling, Stops, States any] struct {
 	// i32[n]: the pages that are sure for the row; what it does not hold yet of them is reserved for it
 	MaxPages   Ints
 	Leaves     Ints  // i32[n]: 1 where of its full pages those of the prompt alone are kept when it ends
+	Short      Ints  // i32[n]: 1 as of schedule.Request.Short; absent where no row can be so
 	StopTokens Stops // i32[n, MaxStopTokens], padded with -1; see BarredOnly
 	// i32[n, stopping.Lanes]: the states of its automata, see stopping.Walk; absent where there are none
 	StopStates States
@@ -56,6 +57,9 @@ func (r Row) set(rows Rows, i int, e schedule.Entry) {
 	rows.MinLens[i], rows.MaxLens[i] = int32(r.MinLen), int32(r.MaxLen)
 	rows.PromptLens[i], rows.MaxPages[i] = int32(e.PromptLen), int32(e.MaxPages)
 	rows.Leaves[i] = number(e.Request.Leaf)
+	if rows.Short != nil {
+		rows.Short[i] = number(e.Request.Short)
+	}
 	stops := &rows.StopTokens[i]
 	for k := range stops {
 		stops[k] = schedule.None
@@ -106,6 +110,7 @@ type aheadOf[Int, Ints any] struct {
 	PromptLens Ints // i32[H]: tokens to run
 	MaxPages   Ints // i32[H]: pages for these and for the first clone
 	Behind     Ints // i32[H]: how many of the entries that wait came before it
+	Short      Ints // i32[H]: as those of rows
 	// i32[H]: as those of the entries that wait. A prefix may begin as another's clone.
 	Sources, Named, Held Ints
 }
@@ -124,6 +129,9 @@ func (p Sizes) NewInput() *Input {
 		Asked:   p.newAsked(),
 	}
 	in.Waiting.Rows.StopStates = p.stopStates(in.Waiting.Rows.StopStates)
+	if !p.ShortRope {
+		in.Waiting.Rows.Short, in.Ahead.Short = nil, nil
+	}
 	if p.Features.Has(MaskedTokens) {
 		in.Masks = p.newMaskInput()
 	}
@@ -169,6 +177,9 @@ func (p Sizes) Fill(offer *schedule.Input, row func(schedule.Entry) Row) *Input 
 	for i, p := range offer.Ahead {
 		a.Rows[i], a.Starts[i], a.Behind[i] = int32(p.Row), int32(p.Start), int32(p.Behind)
 		a.PromptLens[i], a.MaxPages[i] = int32(p.PromptLen), int32(p.MaxPages)
+		if a.Short != nil {
+			a.Short[i] = number(p.Short)
+		}
 		if in.Asked.Scoring.Ahead != nil {
 			in.Asked.Scoring.Ahead[i] = int32(p.Score)
 		}

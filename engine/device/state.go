@@ -65,6 +65,9 @@ func (gr *Graphs) fates(t pagetable.Table) *Node {
 func (gr *Graphs) newRows(g *Graph) rowParams {
 	rows := tree.Make[Rows](gr.Rows())
 	rows.StopStates = gr.stopStates(rows.StopStates)
+	if !gr.ShortRope {
+		rows.Short = nil
+	}
 	return tree.Zeros[rowParams](g, tree.Arrays(&rows))
 }
 

@@ -114,7 +114,8 @@ func (gr *Graphs) step(l loop, w weights, in input, prefill *Node) loop {
 		wanted = nil
 	}
 	var hidden *Node
-	l.State.Caches, hidden = gr.forward(l.State.Caches, w.Weights, packed.Packed, batch, ragged, wanted)
+	l.State.Caches, hidden = gr.forward(l.State.Caches, w.Weights, packed.Packed, batch, ragged, wanted,
+		l.State.Rows.Short)
 	l.State.Caches = gr.follow(l.State.Caches, w, packed.Packed, batch, ragged)
 	l = gr.scorePrompts(l, w.Weights, in, packed.Packed, hidden)
 	if wanted == nil {
@@ -153,9 +154,10 @@ func choices(condition *Node, then, otherwise []*Node) []*Node {
 }
 
 // forward runs the packed tokens through the model, whose layers write keys and values into the caches and attend to
-// them. It returns the hidden states [N, hidden] of tokens wanted i32[N], or [T, hidden] of all if that is nil.
+// them. It returns the hidden states [N, hidden] of tokens wanted i32[N], or [T, hidden] of all if that is nil. short
+// i32[R] is that of rows, nil where none is.
 func (gr *Graphs) forward(caches []*Node, w decoder.Weights, packed tokenqueue.Packed, batch tokenqueue.PageBatchInfo,
-	prefill, wanted *Node) (after []*Node, hidden *Node) {
+	prefill, wanted, short *Node) (after []*Node, hidden *Node) {
 	g := prefill.Graph()
 	t, slots := gr.StepTokens(), gr.Slots
 	type model struct {
@@ -167,6 +169,9 @@ func (gr *Graphs) forward(caches []*Node, w decoder.Weights, packed tokenqueue.P
 		n = wanted.Shape().Dimensions[0]
 	}
 	x := decoder.Embed(gr.Model, w, packed.Tokens, packed.NumTokens)
+	if short != nil {
+		x.Short = take(short, packed.SlotIDs)
+	}
 	m := model{Caches: caches, Hidden: Zeros(g, shapes.Make(gr.DType, n, gr.Model.HiddenSize))}
 	done := func(caches []*Node, hidden *Node) model {
 		if wanted != nil {

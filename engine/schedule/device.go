@@ -157,6 +157,7 @@ type Prompt struct {
 	MaxPages   int // pages for these, and for the first clone
 	Behind     int // how many waiting entries come before it
 	Score      int // as of a [Request]
+	Short      bool
 	// As of an entry.
 	Source, Named, Held int
 }

@@ -52,7 +52,7 @@ func (s *scheduler) newPrefix(g *group, size int, first bool, source *prefixRow,
 		p.first = g
 	}
 	p.chain = g.chain[:min(len(g.chain), size/s.PageSize)]
-	p.settled = held / s.PageSize
+	p.settled, p.short = held/s.PageSize, g.Short
 	if p.score = g.Score; p.score > 0 {
 		p.scores = newScores(size, g.tops())
 	}

@@ -29,6 +29,8 @@ type Request struct {
 	Recalls bool
 	// Leaf says that nothing goes on from its completions: their pages get no names.
 	Leaf bool
+	// Short says that keys are those of the short divisors of a longrope, where others have the long ones.
+	Short bool
 	// Score says that the prompt is scored, with so many of the likeliest tokens at each place and one; 0: it is not.
 	Score int
 	// Tops is how many of the likeliest tokens are told with each that is drawn.
@@ -123,6 +125,7 @@ type prefixRow struct {
 	done   int      // tokens that it has run
 	pinned *Context // of which it is the row; nil = none
 	score  int      // as of the requests
+	short  bool     // likewise
 	scores *Scores  // of its tokens; nil where they are not scored
 	from   takenFrom
 	first  *group // the next of whose sequences has its pages reserved with the row, until it is admitted

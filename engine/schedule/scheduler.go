@@ -211,7 +211,7 @@ func (s *scheduler) listAhead(o *offer, p *prefixRow) bool {
 	start, ok := o.place(p.placed(), p.held, s.PromptLimit)
 	if ok {
 		prompt := Prompt{Row: p.row, Start: start, PromptLen: len(p.tokens), MaxPages: s.maxPages(p),
-			Behind: len(o.waiting), Score: p.score, Source: None, Named: at, Held: p.held}
+			Behind: len(o.waiting), Score: p.score, Short: p.short, Source: None, Named: at, Held: p.held}
 		if p.source != nil {
 			prompt.Source = p.source.row
 		}

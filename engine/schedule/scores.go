@@ -175,13 +175,20 @@ func (p *prefixRow) placed() []int32 {
 }
 
 // seedOf begins the names of the pages of a prompt. Where it is scored, pages have names of their own, so that all that
-// have such a name were scored.
+// have such a name were scored; so have those of other keys.
 func (s *scheduler) seedOf(r *Request) prefix.Hash {
-	if r.Score == 0 {
-		return s.cfg.PrefixSeed
+	seed := s.cfg.PrefixSeed
+	if r.Short {
+		seed = ShortSeed(seed)
 	}
-	return prefix.Chain(s.cfg.PrefixSeed, []int32{-1, int32(r.Score)}, 2)[0]
+	if r.Score == 0 {
+		return seed
+	}
+	return prefix.Chain(seed, []int32{-1, int32(r.Score)}, 2)[0]
 }
+
+// ShortSeed begins the names of pages of [Request.Short], given that of others.
+func ShortSeed(seed prefix.Hash) prefix.Hash { return prefix.Chain(seed, []int32{-2}, 1)[0] }
 
 // beginOf returns the pages on the device that a prompt begins with, and, where it is scored, the scores that it takes
 // over: these are known for the pages, and for the first token behind them, which the prompt does not score itself.

@@ -44,8 +44,8 @@ type RopeScaling struct {
 	AttentionFactor    float64 // yarn, longrope: cos and sin are multiplied by it; 1 for the other types
 	ScaleAllDims       float64 // mscale_all_dim: see [RopeScaling.ScoreScale]
 
-	// longrope: what frequencies are divided by. The long ones are for all tokens of a model that is run with sequences
-	// longer than OriginalMaxPositions (Config.Context), the short ones otherwise.
+	// longrope: what frequencies are divided by. A model that is run with sequences longer than OriginalMaxPositions
+	// (Config.Context) has the long ones, but for sequences that are not: see [Config.ShortRope].
 	Divisors *Divisors
 
 	OriginalMaxPositions int // llama3, yarn, longrope: context length before the extension, tokens
@@ -72,6 +72,27 @@ func (c *Config) LongRope() bool {
 		}
 	}
 	return false
+}
+
+// ShortRope is the longest sequence of the short divisors of a longrope, where the long ones count; 0 where they do
+// not.
+func (c Config) ShortRope() int {
+	if !c.LongRope() {
+		return 0
+	}
+	short := math.MaxInt
+	for _, r := range c.Ropes {
+		if r.divisors() != nil {
+			short = min(short, r.Scaling.OriginalMaxPositions)
+		}
+	}
+	return short
+}
+
+// WithShortRope is the config as it is for sequences no longer than [Config.ShortRope].
+func (c Config) WithShortRope() Config {
+	c.Context = 1
+	return c
 }
 
 func (r Rope) check(headDim int) error {

@@ -42,6 +42,8 @@ func AttentionOptions(cfg models.Config, layer Layer, oneTokenPerSeq bool) atten
 type Embedded struct {
 	Hidden *Node // [T, hidden]
 	Layers *Node // [T, layers*n]: what each layer has beside it; nil for models without
+	// Short, i32[T], is 1 for tokens of sequences with the short divisors of a longrope; nil where none has them.
+	Short *Node
 }
 
 // Embed looks up the embeddings of tokens, i32[T]. Padding may hold any token id: ids outside the vocabulary read some
@@ -53,7 +55,7 @@ func Embed(cfg models.Config, w Weights, tokens, rows *Node) Embedded {
 	split := splitOf(cfg, tokens)
 	all := body{cfg: split.Local(cfg), whole: cfg, split: split, rows: rows}
 	x := all.embed(w, tokens)
-	return Embedded{x, all.layerEmbeddings(w, tokens, x)}
+	return Embedded{Hidden: x, Layers: all.layerEmbeddings(w, tokens, x)}
 }
 
 // Hidden runs T tokens through the decoder and returns its last hidden states [T, hidden], normalized, of the weights'
@@ -69,8 +71,8 @@ func Embed(cfg models.Config, w Weights, tokens, rows *Node) Embedded {
 func Hidden(cfg models.Config, w Weights, tokens Embedded, positions, rows *Node, state []*Node,
 	attention AttentionFunc, states StatesFunc) (hidden *Node, after []*Node) {
 	split := splitOf(cfg, positions)
-	all := body{cfg: split.Local(cfg), whole: cfg, split: split, rows: rows, turns: rotary(cfg, positions),
-		firstKeys: w.nodes[firstKeysName], group: w.nodes[groupName]}
+	all := body{cfg: split.Local(cfg), whole: cfg, split: split, rows: rows,
+		turns: rotary(cfg, positions, tokens.Short), firstKeys: w.nodes[firstKeysName], group: w.nodes[groupName]}
 	x, state := eachLayer(cfg, w, tokens.Hidden, state, func(at Layer, w Weights, x *Node, state []*Node) (*Node,
 		[]*Node) {
 		b, layer := all.ofLayer(at.Number), cfg.Layers[at.Number]

@@ -12,8 +12,21 @@ import (
 // rotation holds the cosines and sines f32[T, half] of a rotary embedding's angles, for 2*half numbers of each head.
 type rotation struct{ cos, sin *Node }
 
-// rotary returns the rotations of tokens at positions i32[T], by the numbers of cfg.Ropes.
-func rotary(cfg models.Config, positions *Node) []*rotation {
+// rotary returns the rotations of tokens at positions i32[T], by the numbers of cfg.Ropes. short i32[T] is as in
+// [Embedded].
+func rotary(cfg models.Config, positions, short *Node) []*rotation {
+	turns := rotations(cfg, positions)
+	if short == nil {
+		return turns
+	}
+	for i, other := range rotations(cfg.WithShortRope(), positions) {
+		is := BroadcastToDims(InsertAxes(Equal(short, OnesLike(short)), -1), other.cos.Shape().Dimensions...)
+		turns[i] = &rotation{Where(is, other.cos, turns[i].cos), Where(is, other.sin, turns[i].sin)}
+	}
+	return turns
+}
+
+func rotations(cfg models.Config, positions *Node) []*rotation {
 	turns := make([]*rotation, len(cfg.Ropes))
 	t := positions.Shape().Dimensions[0]
 	for i := range turns {
