@@ -41,10 +41,10 @@ type Session struct {
 	Mark   func(tokens []int32, text string, marks []string) string
 	// Token returns the token that has a text as its name. It may be nil.
 	Token func(name string) (int32, bool)
-	// Template is the source of the chat template, "" without one.
+	// Template is the source of the chat template, "" without one. It may be one that cannot be parsed.
 	Template string
 	// Render writes messages as one text, by the parameters of a row, of which it takes [parameter.Text]. It is nil
-	// where there is no template, and then NoTemplate says why.
+	// where there is no template that can be used, and then NoTemplate says why.
 	Render     func(messages []promptset.Message, by *parameter.Set) (string, error)
 	NoTemplate error
 	// Check returns the error with which an engine would refuse a request. It is nil where that is not known.

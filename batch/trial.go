@@ -68,7 +68,8 @@ func (t *Trial) Close() { t.session.Release() }
 // are those of a file with these rows. An error of outcome [Partial] says that prompts carry errors, which were told.
 func (t *Trial) Complete(ctx context.Context, prompts []string, to Teller) error {
 	rows := make([]*promptset.Row, len(prompts))
-	message := t.session.Render != nil && t.task.PromptAs != PromptRaw
+	hasTemplate := t.session.Render != nil || t.session.Template != "" // a broken one is told of the prompt
+	message := hasTemplate && t.task.PromptAs != PromptRaw
 	for i, text := range prompts {
 		rows[i] = t.task.mapping.NewRow(int64(i), "prompt", text, message)
 	}

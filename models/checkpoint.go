@@ -22,14 +22,16 @@ type Checkpoint struct {
 	Config Config
 	Ref    string // as given to Open
 
-	gguf      bool     // the weights are of GGUF files
-	tokenizer string   // see TokenizerSource
-	stale     []string // what the index of shards says that is not so; of no account if no tensor is missing
-	names     []string // sorted
-	tensors   map[string]*tensor
-	identity  []identityPart // what FingerPrint hashes
-	closers   []func() error
-	scheme    *quantized.Scheme // of quantized matrices of safetensors; nil where there are none
+	gguf      bool   // the weights are of GGUF files
+	tokenizer string // see TokenizerSource
+
+	chatTemplate string   // see ChatTemplate
+	stale        []string // what the index of shards says that is not so; of no account if no tensor is missing
+	names        []string // sorted
+	tensors      map[string]*tensor
+	identity     []identityPart // what FingerPrint hashes
+	closers      []func() error
+	scheme       *quantized.Scheme // of quantized matrices of safetensors; nil where there are none
 }
 
 // tensor is a weight in the form it is stored in.
@@ -255,6 +257,10 @@ func (c *Checkpoint) StoredBytes() int64 {
 
 // TokenizerSource is where the tokenizer is: a folder that holds tokenizer.json, or the GGUF file; "" if there is none.
 func (c *Checkpoint) TokenizerSource() string { return c.tokenizer }
+
+// ChatTemplate is the model's chat template (Jinja source), "" if it has none: that for conversations with tools, where
+// there is no other.
+func (c *Checkpoint) ChatTemplate() string { return c.chatTemplate }
 
 // Release gives the memory of a tensor's mapped pages back to the operating system. Views of it stay valid, at the
 // price of reading the file again.

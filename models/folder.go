@@ -1,6 +1,7 @@
 package models
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,20 +11,20 @@ import (
 	"slices"
 
 	"github.com/gomlx/compute/dtypes"
+	"github.com/quire/quire/internal/chattemplates"
+	"github.com/quire/quire/internal/pyjson"
 	"github.com/quire/quire/models/gguf"
 	"github.com/quire/quire/models/safetensors"
 )
 
 // Files of a Hugging Face folder.
 const (
-	configFile       = "config.json"
-	generationFile   = "generation_config.json"
-	tokenizerFile    = "tokenizer.json"
-	tokenizerConfig  = "tokenizer_config.json"
-	chatTemplateFile = "chat_template.jinja"
-	moreTemplates    = "additional_chat_templates"
-	weightsFile      = "model.safetensors"
-	weightsIndex     = "model.safetensors.index.json"
+	configFile      = "config.json"
+	generationFile  = "generation_config.json"
+	tokenizerFile   = "tokenizer.json"
+	tokenizerConfig = "tokenizer_config.json"
+	weightsFile     = "model.safetensors"
+	weightsIndex    = "model.safetensors.index.json"
 )
 
 // maxTextBytes bounds the text files read whole; a tokenizer.json of 200,000 tokens has about 20 MB.
@@ -183,13 +184,16 @@ func (c *Checkpoint) addFolderText(dir string) error {
 	if _, err := os.Stat(filepath.Join(dir, tokenizerFile)); err == nil {
 		c.tokenizer = dir
 	}
-	names := []string{configFile, generationFile, tokenizerFile, tokenizerConfig, chatTemplateFile}
-	if entries, err := os.ReadDir(filepath.Join(dir, moreTemplates)); err == nil {
+	names := []string{configFile, generationFile, tokenizerFile, tokenizerConfig, chattemplates.File}
+	if entries, err := os.ReadDir(filepath.Join(dir, chattemplates.Folder)); err == nil {
 		for _, entry := range entries {
-			if name := filepath.Join(moreTemplates, entry.Name()); isText(filepath.ToSlash(name)) {
+			if name := filepath.Join(chattemplates.Folder, entry.Name()); isText(filepath.ToSlash(name)) {
 				names = append(names, name)
 			}
 		}
+	}
+	var config struct {
+		Template json.RawMessage `json:"chat_template"`
 	}
 	for _, name := range names {
 		data, err := readTextFile(filepath.Join(dir, name))
@@ -200,8 +204,15 @@ func (c *Checkpoint) addFolderText(dir string) error {
 			return err
 		}
 		c.identity = append(c.identity, identityPart{header: data})
+		if name == tokenizerConfig {
+			if err := json.Unmarshal(pyjson.Standard(data), &config); err != nil {
+				return fmt.Errorf("%s: %w", filepath.Join(dir, name), err)
+			}
+		}
 	}
-	return nil
+	templates, err := chattemplates.OfFolder(dir, config.Template)
+	c.chatTemplate = cmp.Or(templates[chattemplates.Default], templates[chattemplates.Tools])
+	return err
 }
 
 // readTextFile reads a text file of bounded size.

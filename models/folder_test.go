@@ -150,6 +150,10 @@ func TestTokenizerOfFolder(t *testing.T) {
 	if got := openTest(t, dir).TokenizerSource(); got != "" {
 		t.Errorf("tokenizer %q", got)
 	}
+	write(t, filepath.Join(dir, tokenizerConfig), []byte(`{"chat_template": {"default": "D", "tool_use": "U"}, "x": NaN}`))
+	if got := openTest(t, dir).ChatTemplate(); got != "D" {
+		t.Errorf("template %q", got)
+	}
 	write(t, filepath.Join(dir, tokenizerFile), []byte("{}"))
 	if got := openTest(t, dir).TokenizerSource(); got != dir {
 		t.Errorf("tokenizer is %q, want %q", got, dir)

@@ -101,6 +101,7 @@ func (c *Checkpoint) addGGUF(f *gguf.File, path string, need Need) error {
 	if kind, ok := f.String("tokenizer.ggml.model"); ok && kind != "none" && kind != "no_vocab" {
 		c.tokenizer = path
 	}
+	c.chatTemplate, _ = f.String("tokenizer.chat_template")
 	return nil
 }
 

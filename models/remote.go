@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/quire/quire/internal/chattemplates"
 	"github.com/quire/quire/models/gguf"
 )
 
@@ -29,12 +30,12 @@ func IsWeights(file string) bool {
 func SplitNames(name string) []string { return gguf.SplitNames(name) }
 
 // folderTexts are the files of a folder that Open reads or that tokenizers may need, beside the weights.
-var folderTexts = []string{configFile, generationFile, tokenizerFile, tokenizerConfig, chatTemplateFile, weightsIndex,
+var folderTexts = []string{configFile, generationFile, tokenizerFile, tokenizerConfig, chattemplates.File, weightsIndex,
 	"special_tokens_map.json", "tokenizer.model", "tiktoken.model", "vocab.json", "merges.txt", "added_tokens.json"}
 
 // isText reports whether a file is one of folderTexts, a tokenizer of tiktoken's, or a chat template.
 func isText(name string) bool {
-	if dir, file := path.Split(name); dir == moreTemplates+"/" {
+	if dir, file := path.Split(name); dir == chattemplates.Folder+"/" {
 		return path.Ext(file) == ".jinja"
 	}
 	return slices.Contains(folderTexts, name) || filepath.Ext(name) == ".tiktoken" && !strings.Contains(name, "/")

@@ -27,7 +27,7 @@ type Completion struct {
 // NewCompletion returns a completion that is in no part yet; prompt gives what [Completion.Prompt] does.
 func NewCompletion(id string, r Result, prompt func() string) *Completion {
 	return &Completion{ID: strings.ToValidUTF8(id, "\uFFFD"), Result: r,
-		prompt: func() *Row { return &Row{Kind: KindText, Prompt: prompt()} }}
+		prompt: func(string) *Row { return &Row{Kind: KindText, Prompt: prompt()} }}
 }
 
 // Prompt returns the prompt that is completed, as [Row.PromptText] does.

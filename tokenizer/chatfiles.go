@@ -10,17 +10,14 @@ import (
 
 	"github.com/gomlx/go-huggingface/models/gguf"
 
+	"github.com/quire/quire/internal/chattemplates"
 	"github.com/quire/quire/internal/pyjson"
 )
 
-// Files of a folder that chat templates need.
+// Files of a folder beside that of the tokenizer.
 const (
-	configName      = "tokenizer_config.json"
-	specialsName    = "special_tokens_map.json"
-	templateName    = "chat_template.jinja"
-	templatesFolder = "additional_chat_templates"
-	defaultTemplate = "default"
-	toolTemplate    = "tool_use"
+	configName   = "tokenizer_config.json"
+	specialsName = "special_tokens_map.json"
 )
 
 // readJSON reads a file of a folder into each of into; one that is not there has nothing.
@@ -79,49 +76,6 @@ func (p *parts) nameSpecials(files ...map[string]json.RawMessage) {
 	}
 }
 
-// chatTemplates reads the chat templates of a folder by name: chat_template.jinja and those of
-// additional_chat_templates, where there are any; else the chat_template of tokenizer_config.json, which is a string,
-// an object of named ones, or a list of them.
-func chatTemplates(dir string, raw json.RawMessage) (map[string]string, error) {
-	named := map[string]string{}
-	files, err := filepath.Glob(filepath.Join(globEscape(dir), templatesFolder, "*.jinja"))
-	if err != nil {
-		return nil, err
-	}
-	for _, path := range append(files, filepath.Join(dir, templateName)) {
-		data, err := readFile(path)
-		switch name := strings.TrimSuffix(filepath.Base(path), ".jinja"); {
-		case errors.Is(err, os.ErrNotExist):
-		case err != nil:
-			return nil, err
-		case filepath.Base(path) == templateName:
-			named[defaultTemplate] = string(data)
-		default:
-			named[name] = string(data)
-		}
-	}
-	if len(named) > 0 || isNull(raw) {
-		return named, nil
-	}
-	var text string
-	if json.Unmarshal(raw, &text) == nil {
-		return map[string]string{defaultTemplate: text}, nil
-	}
-	if json.Unmarshal(raw, &named) == nil {
-		return named, nil
-	}
-	var list []struct{ Name, Template string }
-	if err := json.Unmarshal(raw, &list); err != nil {
-		return nil, errors.New("tokenizer_config.json: chat_template is neither a string nor an object or a list of " +
-			"named templates")
-	}
-	named = map[string]string{}
-	for _, t := range list {
-		named[t.Name] = t.Template
-	}
-	return named, nil
-}
-
 // HasChatTemplate reports whether the tokenizer at path, as for [Open], has a chat template, without reading the
 // tokenizer itself. It is false if the files cannot be read, which Open then says.
 func HasChatTemplate(path string) bool {
@@ -141,6 +95,6 @@ func HasChatTemplate(path string) bool {
 	if err := readJSON(dir, configName, &config); err != nil {
 		return false
 	}
-	named, err := chatTemplates(dir, config.ChatTemplate)
+	named, err := chattemplates.OfFolder(dir, config.ChatTemplate)
 	return err == nil && len(named) > 0
 }

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/quire/quire/internal/chattemplates"
 )
 
 // folderOf makes a folder of a small tokenizer with further files.
@@ -44,11 +46,11 @@ func TestChatTemplates(t *testing.T) {
 		"object":           {map[string]string{configName: `{"chat_template": {"default": "D", "rag": "R"}}`}, "D", "D"},
 		"list, no default": {map[string]string{configName: `{"chat_template": [{"name": "tool_use", "template": "U"}]}`}, "", "U"},
 		"null":             {map[string]string{configName: `{"chat_template": null}`}, "", ""},
-		"file wins":        {map[string]string{configName: `{"chat_template": "T"}`, templateName: "F"}, "F", "F"},
-		"file alone":       {map[string]string{templateName: "F"}, "F", "F"},
+		"file wins":        {map[string]string{configName: `{"chat_template": "T"}`, chattemplates.File: "F"}, "F", "F"},
+		"file alone":       {map[string]string{chattemplates.File: "F"}, "F", "F"},
 		"default of several": {map[string]string{additional + "default.jinja": "D", additional + "notes.txt": "x"}, "D",
 			"D"},
-		"several": {map[string]string{templateName: "F", additional + "tool_use.jinja": "U",
+		"several": {map[string]string{chattemplates.File: "F", additional + "tool_use.jinja": "U",
 			configName: `{"chat_template": "T"}`}, "F", "U"},
 		"byte order mark and NaN": {map[string]string{configName: "\xef\xbb\xbf" + `{"x": NaN, "chat_template": "T"}`}, "T",
 			"T"},

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/quire/quire/internal/chattemplates"
 	"github.com/quire/quire/internal/pyjson"
 )
 
@@ -103,7 +104,7 @@ func openFolder(dir, file string) (*parts, error) {
 		}
 	}
 	p.nameSpecials(fields, further)
-	p.templates, err = chatTemplates(dir, config.ChatTemplate)
+	p.templates, err = chattemplates.OfFolder(dir, config.ChatTemplate)
 	return p, err
 }
 

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/gomlx/go-huggingface/models/gguf"
+
+	"github.com/quire/quire/internal/chattemplates"
 )
 
 func openGGUF(path string) (*parts, error) {
@@ -37,9 +39,9 @@ func partsOfGGUF(f metadata) (*parts, error) {
 	g := ggufTokens{tokens: get("ggml.tokens").Strings(), types: get("ggml.token_type").Int64s(),
 		scores: get("ggml.scores").Float64s()}
 	p := &parts{specials: noSpecials, names: map[string]string{},
-		templates: map[string]string{defaultTemplate: get("chat_template").String()}}
-	if text := get("chat_template." + toolTemplate).String(); text != "" {
-		p.templates[toolTemplate] = text
+		templates: map[string]string{chattemplates.Default: get("chat_template").String()}}
+	if text := get("chat_template." + chattemplates.Tools).String(); text != "" {
+		p.templates[chattemplates.Tools] = text
 	}
 	if err := p.ggufVocabulary(g.tokens, g.types); err != nil {
 		return nil, err

@@ -16,6 +16,8 @@ import (
 	"strings"
 	"sync"
 	"unicode/utf8"
+
+	"github.com/quire/quire/internal/chattemplates"
 )
 
 // Tokenizer encodes and decodes text. All its methods are safe for concurrent
@@ -326,11 +328,11 @@ func (t *Tokenizer) ID(token string) (int32, bool) {
 }
 
 // ChatTemplate returns the Jinja chat template that came with the tokenizer, "" for none.
-func (t *Tokenizer) ChatTemplate() string { return t.templates[defaultTemplate] }
+func (t *Tokenizer) ChatTemplate() string { return t.templates[chattemplates.Default] }
 
 // ToolTemplate returns the chat template for conversations with tools: the same one, unless the tokenizer has another.
 func (t *Tokenizer) ToolTemplate() string {
-	return cmp.Or(t.templates[toolTemplate], t.templates[defaultTemplate])
+	return cmp.Or(t.templates[chattemplates.Tools], t.templates[chattemplates.Default])
 }
 
 // SpecialTexts returns the texts of special tokens by the names that chat templates have for them: "bos_token",
