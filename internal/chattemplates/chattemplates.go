@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Where a folder has templates, and the names of those that are taken by themselves: for all conversations, and for those
-// with tools.
+// Where a folder has templates, and the names of those that are taken by themselves: for all conversations, and for
+// those with tools.
 const (
 	File   = "chat_template.jinja"
 	Folder = "additional_chat_templates"
