@@ -30,6 +30,12 @@ func TestTextsOfSchemas(t *testing.T) {
 		{`{"type":"integer"}`, `-7|18446744073709551615`, `1.|1e3|01|-0|` + strings.Repeat("1", 21)},
 		{`{"type":"integer","minimum":1000000000000000000000000}`, `1000000000000000000000000`, `1` + strings.Repeat("0", 40)},
 		{`{"exclusiveMinimum":0,"exclusiveMaximum":1e-25}`, `0.` + strings.Repeat("0", 25) + `1`, `0|0.1`},
+		// A leap second is the last one of a day of UTC.
+		{`{"type":"string","format":"time"}`, `"23:59:60Z"|"23:59:60.5z"|"23:59:60+00:00"|"00:29:60+00:30"|"15:59:60-08:00"|` +
+			`"00:59:60+01:00"|"23:29:60+23:30"|"12:00:59Z"`,
+			`"22:59:60Z"|"23:58:60Z"|"23:59:61Z"|"23:59:60+01:00"|"23:59:60-01:00"|"00:29:60+00:31"|"00:59:60-01:00"`},
+		{`{"type":"string","format":"date-time"}`, `"1998-12-31T23:59:60Z"|"1998-12-31T15:59:60.123-08:00"`,
+			`"1998-12-31T23:58:60Z"|"1998-12-32T23:59:60Z"`},
 	} {
 		takes(t, c.schema, grammar.Options{}, c.yes, c.no)
 	}

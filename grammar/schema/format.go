@@ -3,6 +3,7 @@ package schema
 import (
 	"fmt"
 
+	"github.com/quire/quire/grammar/automaton"
 	"github.com/quire/quire/grammar/regex"
 )
 
@@ -61,6 +62,29 @@ const (
 	pointer = `(?:/(?:[^/~]|~[01])*)*`
 )
 
+// leapSeconds is the times in a leap second, which is the last one of a day of UTC: those of which the minutes are right
+// by the offset to UTC, and the hours.
+func (c *compiler) leapSeconds() automaton.Expr {
+	b := c.b
+	two, zulu := b.Repeat(c.digit, 2, 2), b.Bytes('z', 'z', 'Z', 'Z')
+	second := b.Seq(b.Text(":60"), b.Optional(b.Seq(b.Text("."), b.Repeat(c.digit, 1, automaton.Unlimited))))
+	number := func(format string, n int) automaton.Expr { return b.Text(fmt.Sprintf(format, n)) }
+	minutes := []automaton.Expr{b.Seq(two, b.Text(":59"), second, zulu)}
+	hours := []automaton.Expr{b.Seq(b.Text("23:59"), second, zulu)}
+	for m := range 60 {
+		offset := b.Alt(b.Seq(b.Text("+"), two, number(":%02d", (m+1)%60)), b.Seq(b.Text("-"), two, number(":%02d", 59-m)))
+		minutes = append(minutes, b.Seq(two, number(":%02d", m), second, offset))
+	}
+	early := b.Alt(b.Seq(b.Bytes('0', '4'), c.digit), b.Seq(b.Text("5"), b.Bytes('0', '8')))
+	for h := range 24 {
+		hours = append(hours, b.Seq(number("%02d:", h), b.Alt(
+			b.Seq(early, second, number("+%02d:", h)),
+			b.Seq(b.Text("59"), second, number("+%02d:", (h+1)%24)),
+			b.Seq(two, second, number("-%02d:", 23-h))), two))
+	}
+	return b.And(b.Alt(minutes...), b.Alt(hours...))
+}
+
 // limits of RFC 1034 and 5321, and labels with "--" in third place: what may follow there (punycode) is not checked, so
 // there are none.
 var (
@@ -100,6 +124,16 @@ func (c *compiler) formatForm(_ *schemaNode, _ string, v *value) (*form, error) 
 			return nil, err
 		}
 		e = c.andRegular(e, c.b.And(limit, c.b.Not(coded)), c.parts.Free)
+	}
+	switch v.text {
+	case "time":
+		e = c.b.Alt(e, c.leapSeconds())
+	case "date-time":
+		day, err := regex.Search(c.b, "^"+date+"[tT]$", c.parts.Characters, c.parts.Plain)
+		if err != nil {
+			return nil, err
+		}
+		e = c.b.Alt(e, c.b.Seq(day, c.leapSeconds()))
 	}
 	c.formats[v.text] = e
 	return c.onlyTexts(e), nil
