@@ -179,6 +179,7 @@ func (s *Structure) parseOutputs(raw []byte) error {
 			if json.Unmarshal(value, options[name]) != nil {
 				return fmt.Errorf("has a member %s that is not true or false", name)
 			}
+		case name == "disable_additional_properties" && string(value) == "true": // as they are
 		case name == "disable_fallback", string(value) == "false", string(value) == `""`:
 		default:
 			return fmt.Errorf("has the member %s, which is not supported: leave it out", name)

@@ -72,6 +72,7 @@ func FuzzParseStructure(f *testing.F) {
 	f.Add("structured_outputs", `{"choice": ["a"], "disable_any_whitespace": false}`)
 	f.Add("structured_outputs", `{"json": {}, "any_order": true}`)
 	f.Add("structured_outputs", `{"json": {}, "additional_properties": true}`)
+	f.Add("structured_outputs", `{"json": {}, "disable_additional_properties": true}`)
 	f.Fuzz(func(t *testing.T, name, raw string) {
 		s, err := parameter.ParseStructure(name, []byte(raw))
 		if err != nil {

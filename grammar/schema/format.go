@@ -62,8 +62,8 @@ const (
 	pointer = `(?:/(?:[^/~]|~[01])*)*`
 )
 
-// leapSeconds is the times in a leap second, which is the last one of a day of UTC: those of which the minutes are right
-// by the offset to UTC, and the hours.
+// leapSeconds is the times in a leap second, which is the last one of a day of UTC: both their minutes and their hours
+// are right by the offset to UTC.
 func (c *compiler) leapSeconds() automaton.Expr {
 	b := c.b
 	two, zulu := b.Repeat(c.digit, 2, 2), b.Bytes('z', 'z', 'Z', 'Z')
@@ -72,8 +72,9 @@ func (c *compiler) leapSeconds() automaton.Expr {
 	minutes := []automaton.Expr{b.Seq(two, b.Text(":59"), second, zulu)}
 	hours := []automaton.Expr{b.Seq(b.Text("23:59"), second, zulu)}
 	for m := range 60 {
-		offset := b.Alt(b.Seq(b.Text("+"), two, number(":%02d", (m+1)%60)), b.Seq(b.Text("-"), two, number(":%02d", 59-m)))
-		minutes = append(minutes, b.Seq(two, number(":%02d", m), second, offset))
+		minutes = append(minutes, b.Seq(two, number(":%02d", m), second, b.Alt(
+			b.Seq(b.Text("+"), two, number(":%02d", (m+1)%60)),
+			b.Seq(b.Text("-"), two, number(":%02d", 59-m)))))
 	}
 	early := b.Alt(b.Seq(b.Bytes('0', '4'), c.digit), b.Seq(b.Text("5"), b.Bytes('0', '8')))
 	for h := range 24 {
