@@ -218,6 +218,10 @@ func TestMaskIsOfNext(t *testing.T) {
 				`"maxLength":3},"properties":{"ab":{"type":["array","string"]}}}`), grammar.Options{})
 		},
 		func(string) (*grammar.Automaton, error) { return grammar.JSONSchema([]byte(apart), grammar.Options{}) },
+		func(string) (*grammar.Automaton, error) {
+			return grammar.JSONSchema([]byte(`{"type":"array","uniqueItems":true,"items":{"type":"string","maxLength":3}}`),
+				grammar.Options{})
+		},
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		a, err := makers[rapid.IntRange(0, len(makers)-1).Draw(t, "maker")](patterns().Draw(t, "pattern"))

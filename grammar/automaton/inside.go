@@ -137,17 +137,21 @@ func (v *Vocabulary) maskText(a *Automaton, s State, stack []State, mask []uint3
 
 // maskApart is maskText where the text is an item that differs from those before it.
 func (v *Vocabulary) maskApart(a *Automaton, s State, text key, stack []State, mask []uint32) bool {
-	if text.kind != kindRepeat || a.b.common[Expr(text.a)].name == "" || text.b > 0 || text.c != Unlimited {
+	if text.kind != kindRepeat || a.b.common[Expr(text.a)].name == "" || text.b > 0 {
 		return false
 	}
+	hi := text.c
+	if hi == Unlimited {
+		hi = math.MaxInt32
+	}
 	in := v.insideOf(a.b.common[Expr(text.a)])
-	for i, w := range in.mask(math.MaxInt32) {
+	for i, w := range in.mask(hi) {
 		mask[i] |= w
 	}
-	row := a.Row(s)
+	row := a.Row(s) // the text may end here, and goes on alike wherever it ends
 	for _, e := range in.exits {
 		n := &v.nodes[e.id]
-		if to := row[n.byte]; to != Dead {
+		if to := row[n.byte]; to != Dead && e.chars <= hi {
 			v.each(n, func(t int32) { set(mask, t) })
 			stack[n.depth+1] = to
 			v.walk(a, e.id+1, n.next, stack, mask)
