@@ -30,6 +30,9 @@ func TestTextsOfSchemas(t *testing.T) {
 		{`{"type":"integer"}`, `-7|18446744073709551615`, `1.|1e3|01|-0|` + strings.Repeat("1", 21)},
 		{`{"type":"integer","minimum":1000000000000000000000000}`, `1000000000000000000000000`, `1` + strings.Repeat("0", 40)},
 		{`{"exclusiveMinimum":0,"exclusiveMaximum":1e-25}`, `0.` + strings.Repeat("0", 25) + `1`, `0|0.1`},
+		// Names that are not listed count once, and names that begin alike too.
+		{`{"minProperties":2}`, `{"a":1,"e":2}|{"a":1,"a":2,"1":3}|{"":1,"é":2,"x":3}|"x"`, `{}|{"a":1}|{"a":1,"a":2}|{"":1,"é":2}`},
+		{`{"minProperties":3,"properties":{"ab":{},"b":{}}}`, `{"ab":1,"b":2,"a":3}|{"ab":1,"x":3,"e":1}`, `{"ab":1,"b":2}`},
 		// A leap second is the last one of a day of UTC.
 		{`{"type":"string","format":"time"}`, `"23:59:60Z"|"23:59:60.5z"|"23:59:60+00:00"|"00:29:60+00:30"|"15:59:60-08:00"|` +
 			`"00:59:60+01:00"|"23:29:60+23:30"|"12:00:59Z"`,
@@ -70,6 +73,8 @@ func TestRefusedSchemas(t *testing.T) {
 		`{"items":{},"prefixItems":{"a":{}}}`:                                                    `#: prefixItems: it is not a list of schemas`,
 		`{"additionalProperties":false,"patternProperties":{"(":{}}}`:                            `#: patternProperties: pattern "("`,
 		`{"additionalProperties":false,"properties":[]}`:                                         `#: properties: it is not an object`,
+		`{"minProperties":2,"patternProperties":{"^x":{}},"additionalProperties":false}`:         `all their names begin alike`,
+		`{"minProperties":2,"maxProperties":3}`:                                                  `maxProperties bounds them`,
 		`{"maxLength":3,"minLength":"a"}`:                                                        `#: minLength: it is not a number`,
 		`{"contains":{},"minContains":-1}`:                                                       `#: minContains: it is not a number`,
 	} {
@@ -97,6 +102,8 @@ func TestClosed(t *testing.T) {
 		{`{"propertyNames":{"pattern":"^x"}}`, `{"x":1}`, ``},
 		{`{"properties":{"a":{}},"required":["b"]}`, `{"b":1}|{"a":1,"b":1}`, `{"b":1,"c":1}`},
 		{`{"properties":{"a":{}},"required":["a"],"minProperties":2}`, `{"a":1,"b":1}`, ``},
+		{`{"properties":{"a":{}},"minProperties":2}`, `{"a":1,"b":1}|{"c":1,"x":1}|{"c":1,"x":1,"d":2}`, ``},
+		{`{"properties":{"a":{},"b":{}},"minProperties":2}`, `{"a":1,"b":1}`, `{"a":1,"c":1}`},
 		{`{"properties":{"a":{}},"minProperties":1}`, `{"a":1}`, `{"b":1}`},
 		{`{"allOf":[{"properties":{"a":{}},"required":["a"]},{"properties":{"b":{}},"required":["b"]}]}`,
 			`{"a":1,"b":1}`, `{"a":1,"b":1,"c":1}`},

@@ -10,6 +10,8 @@ type Members struct {
 	Min, Max  int // how many there are; Max may be Unlimited
 	Order     Order
 	Counters  []Counter // 32 at most
+	// Fresh has Min count a member that has counters only if one of them has not counted it before. Max is Unlimited.
+	Fresh bool
 }
 
 // Order is that of Members.
@@ -103,6 +105,14 @@ func (m *Members) counted(counts int32, v Variant) (int32, bool) {
 	return counts, true
 }
 
+// tally is how many members there are with a variant that leads from some counts to others.
+func (m *Members) tally(count, before, after int32, v Variant) int32 {
+	if m.Fresh && v.Counts != 0 && before == after {
+		return count
+	}
+	return count + 1
+}
+
 // satisfied says that counters are not below what they must be.
 func (m *Members) satisfied(counts int32) bool {
 	for _, c := range m.Counters {
@@ -178,7 +188,7 @@ func (b *Builder) expand(k key) (next []Expr, none bool) {
 			if !ok || !b.productive(v.Text) {
 				continue
 			}
-			if rest := b.membersFrom(k.a, at, k.c+1, after<<1|1); b.productive(rest) {
+			if rest := b.membersFrom(k.a, at, m.tally(k.c, counts, after, v), after<<1|1); b.productive(rest) {
 				next = append(next, b.behind(k, v.Text, rest))
 			}
 		}
@@ -262,7 +272,7 @@ func (b *Builder) completes(m *Members, at int32, from tallies) bool {
 		}
 		for _, v := range list {
 			if counts, ok := m.counted(t.counts, v); ok && b.productive(v.Text) {
-				next := tallies{t.count + 1, counts}
+				next := tallies{m.tally(t.count, t.counts, counts, v), counts}
 				if m.Max == Unlimited {
 					next.count = min(next.count, int32(m.Min))
 				}

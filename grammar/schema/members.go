@@ -66,8 +66,9 @@ func (c *compiler) objectExpr(o *object) (automaton.Expr, error) {
 	}
 	m.Counters = w.counters
 	if len(m.More) > 0 && o.min > len(o.required)+1 {
-		return 0, fmt.Errorf("minProperties is not supported where it asks for two properties that have no " +
-			"schema of their own: they might have one name")
+		if err := c.apartNames(&m, o, c.unlisted(&full)); err != nil {
+			return 0, err
+		}
 	}
 	if len(m.Counters) == 0 && len(m.More) > 1 { // one text for all: fewer to go through
 		var texts []automaton.Expr
@@ -77,6 +78,65 @@ func (c *compiler) objectExpr(o *object) (automaton.Expr, error) {
 		m.More = automaton.One(c.b.Alt(texts...))
 	}
 	return c.parts.Object(m), nil
+}
+
+// mostApart bounds how many properties that are not listed must be there.
+const mostApart = 4
+
+// initials are the characters that names of one kind begin with: pairs of letters, and digits. Names that begin
+// otherwise are a kind, too.
+var initials = func() (kinds [][]rune) {
+	for lo := 'a'; lo < 'z'; lo += 2 {
+		kinds = append(kinds, []rune{lo, lo + 1, lo + 'A' - 'a', lo + 'A' - 'a' + 1})
+	}
+	return append(kinds, []rune{'0', '9'})
+}()
+
+// apartNames has minProperties count members that are not listed by the kinds of their names: names of two kinds differ,
+// and names of one kind might be the same.
+func (c *compiler) apartNames(m *automaton.Members, o *object, regions []region) error {
+	refuse := func(why string) error {
+		return fmt.Errorf("minProperties is not supported where it asks for properties that are not listed, and %s", why)
+	}
+	switch {
+	case o.max != automaton.Unlimited:
+		return refuse("maxProperties bounds them")
+	case len(o.some) > 0:
+		return refuse("some of them must have certain values")
+	case o.min-len(o.required) > mostApart:
+		return refuse(fmt.Sprintf("for more than %d of them", mostApart))
+	}
+	var kinds []automaton.Expr
+	others := c.parts.Plain
+	for _, runes := range initials {
+		kind := c.b.Seq(c.parts.Characters(runes...), c.parts.Plain)
+		kinds, others = append(kinds, kind), c.b.And(others, c.b.Not(kind))
+	}
+	m.More, m.Fresh = nil, true
+	possible := 0
+	for i, kind := range append(kinds, others) {
+		m.Counters = append(m.Counters, automaton.Counter{Max: automaton.Unlimited})
+		before := len(m.More)
+		for _, r := range regions {
+			names := c.andRegular(r.names, kind, c.parts.Free)
+			if r.goal == never || names == automaton.Fail {
+				continue
+			}
+			e, err := c.expr(r.goal)
+			if err != nil {
+				return err
+			}
+			text := c.b.Seq(c.parts.Quoted(names), c.parts.Colon, e)
+			m.More = append(m.More, automaton.Variant{Text: text, Counts: 1 << i})
+		}
+		if len(m.More) > before {
+			possible++
+		}
+	}
+	if possible+len(m.List) < o.min {
+		return refuse("all their names begin alike")
+	}
+	return nil
 }
 
 // wantedOf is the variants of members of a region, names apart by which of the members that must be there they may be.
