@@ -92,11 +92,11 @@ var initials = func() (kinds [][]rune) {
 	return append(kinds, []rune{'0', '9'})
 }()
 
-// apartNames has minProperties count members that are not listed by the kinds of their names: names of two kinds differ,
-// and names of one kind might be the same.
+// apartNames has minProperties count members that are not listed by the kinds of their names. Names of two kinds are
+// not the same, and names of one kind might be.
 func (c *compiler) apartNames(m *automaton.Members, o *object, regions []region) error {
 	refuse := func(why string) error {
-		return fmt.Errorf("minProperties is not supported where it asks for properties that are not listed, and %s", why)
+		return fmt.Errorf("minProperties is not supported where it asks for properties that are not listed and %s", why)
 	}
 	switch {
 	case o.max != automaton.Unlimited:
