@@ -71,7 +71,7 @@ func notesIn(from func(each func([]byte)) error) (*promptset.Notes, error) {
 // tellDamaged names the parts that are drawn again because they are damaged.
 func (s *savedJob) tellDamaged(w io.Writer) {
 	for _, d := range s.damaged {
-		fmt.Fprintf(w, "%s is damaged: %s; it is drawn again\n", d.Part.Name, d.What)
+		fmt.Fprintf(w, "%s is damaged: %s; it is generated again\n", d.Part.Name, d.What)
 	}
 	if s.wroteMeta != "" {
 		fmt.Fprintf(w, "%s %s; it is written again\n", promptset.MetaName, s.wroteMeta)

@@ -349,7 +349,7 @@ func (t *Task) alreadyFinished(saved *savedJob, fingerprint string, started time
 	report.Counts, report.RowsBefore, report.RowsPlanned = saved.before, saved.before.Rows, saved.rows
 	if _, err := os.Stat(t.SavePrefix); t.SavePrefix != "" && err != nil {
 		return report, fmt.Errorf(
-			"`save-prefix` %s was not written: the job is finished and nothing was run; `new` draws it again",
+			"`save-prefix` %s was not written: the job is finished and nothing was run; `new` generates it again",
 			t.SavePrefix)
 	}
 	// As for the run that finished it, whose exit code may have been lost with it.

@@ -215,7 +215,7 @@ func (s *savedJob) open(w io.Writer) error {
 		return err
 	}
 	for _, damage := range damages {
-		fmt.Fprintf(w, "warning: %s; the completions in them are drawn again\n", damage)
+		fmt.Fprintf(w, "warning: %s; the completions in them are generated again\n", damage)
 	}
 	slices.SortFunc(s.entries, func(a, b entry) int {
 		return cmp.Or(cmp.Compare(a.row, b.row), cmp.Compare(a.generation, b.generation))

@@ -150,7 +150,7 @@ func (r *staleResults) of(ctx context.Context, row int64, w io.Writer) []prompts
 	if r.rows == nil || r.part != part {
 		rows, err := r.load(ctx, part, note)
 		if err != nil && ctx.Err() == nil {
-			fmt.Fprintf(w, "warning: %s, which is written again: %v; its completions are drawn again\n",
+			fmt.Fprintf(w, "warning: %s, which is written again: %v; its completions are generated again\n",
 				r.saved.parts.Name(part, r.saved.format), err)
 			rows = map[int64][]promptset.Result{}
 		}

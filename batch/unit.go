@@ -244,7 +244,7 @@ func (u *unit) drawnBefore(ctx context.Context, row int64) []promptset.Result {
 	}
 	done, err := u.saved.of(row)
 	if err != nil {
-		fmt.Fprintf(u.task.Messages, "warning: %v; it is drawn again\n", err)
+		fmt.Fprintf(u.task.Messages, "warning: %v; it is generated again\n", err)
 		done = nil
 	}
 	if u.task.RetryErrors || u.saved.retriesErrors() {

@@ -176,7 +176,7 @@ func (a *admission) checkMasks(r *Request) error {
 		}
 	}
 	if r.AllowedTokens != nil && len(r.AllowedTokens) == 0 {
-		return invalid("allowed_token_ids", "allowed_token_ids is empty: no token could be drawn")
+		return invalid("allowed_token_ids", "allowed_token_ids is empty: no token could be generated")
 	}
 	for i, word := range r.BadWords {
 		if len(word) == 0 || !each(word, isToken) {

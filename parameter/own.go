@@ -225,7 +225,7 @@ var own = slices.Concat([]Parameter{
 			"are not barred; repeatable",
 		slot: field(nil, func(s *Set) *[]string { return &s.BadWords })},
 	{Name: "allowed_token_ids", From: VLLM, Flag: "allowed-token-ids", Placeholder: "IDS",
-		Note: "draw these tokens only, separated by commas", strict: true,
+		Note: "generate these tokens only, separated by commas", strict: true,
 		slot: field(nil, func(s *Set) *[]int { return &s.AllowedTokenIDs }),
 		allowed: func(s *Set) string {
 			if s.AllowedTokenIDs != nil && len(s.AllowedTokenIDs) == 0 {

@@ -134,12 +134,27 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+// A name with dashes is the name with underscores: of Quire's own parameters, and of those that are refused.
+func TestDashes(t *testing.T) {
+	for name, own := range map[string]string{"max-tokens": "max_tokens", "max-new-tokens": "max_tokens",
+		"top-p": "top_p"} {
+		if p := Sink(name); p == nil || p.Name != own {
+			t.Errorf("%s sets %v, want %s", name, p, own)
+		}
+	}
+	for p := range All() {
+		if dashed := strings.ReplaceAll(p.Name, "_", "-"); len(Lookup(dashed)) != len(Lookup(p.Name)) {
+			t.Errorf("%s means %d things, and %s %d", dashed, len(Lookup(dashed)), p.Name, len(Lookup(p.Name)))
+		}
+	}
+}
+
 func TestNear(t *testing.T) {
 	for column, want := range map[string]string{
 		"temprature": "temperature", "tempreature": "temperature", "temperatur": "temperature",
 		"Temperature": "temperature",
-		"max_token":   "max_tokens", "max_tokns": "max_tokens", "maxTokens": "max_tokens", "max-tokens": "max_tokens",
-		"topK": "top_k", "top-p": "top_p", "MIN_P": "min_p", "ingore_eos": "ignore_eos", "Seed": "seed",
+		"max_token":   "max_tokens", "max_tokns": "max_tokens", "maxTokens": "max_tokens", "max-tokens": "",
+		"topK": "top_k", "top-p": "", "MIN_P": "min_p", "ingore_eos": "ignore_eos", "Seed": "seed",
 		"max_completion_token": "max_completion_tokens", "freqency_penalty": "frequency_penalty",
 		"repetition_penality": "repetition_penalty", "stop_sequence": "stop_sequences", "logit_bais": "logit_bias",
 		"guided_jsn": "guided_json", "reponse_format": "response_format",

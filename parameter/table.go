@@ -14,7 +14,7 @@ const (
 // What is said of parameters that pass.
 const (
 	bookkeeping = "bookkeeping or transport; it cannot change a completion"
-	placement   = "how an engine does its work, not what it draws"
+	placement   = "how an engine does its work, not what it generates"
 	response    = "what of a response is sent, or in which form"
 	speculation = "speculative decoding; it changes the speed alone"
 )
@@ -28,7 +28,7 @@ const (
 	takenApart       = "--columns takes the text of all rows apart"
 	marksOfTemplate  = "the chat template has the marks, or --reasoning-parser"
 	fillIn           = "give a prompt with the model's own tokens for filling in"
-	chosenOnly       = "columns logprobs and top_logprobs have those of each drawn token and of the likeliest"
+	chosenOnly       = "columns logprobs and top_logprobs have those of each generated token and of the likeliest"
 )
 
 // Neutral values.
@@ -145,7 +145,7 @@ var judged = []Parameter{
 	{Name: "eos_token_id", From: Transformers, Note: "the model's files have it"},
 	{Name: "thinking_token_budget", From: VLLM, Sets: "max_thinking_tokens"},
 	{Name: "reasoning_budget_tokens", From: LlamaCpp, Sets: "max_thinking_tokens"},
-	{Name: "reasoning_budget_message", From: LlamaCpp, Note: "max_thinking_tokens draws the mark alone"},
+	{Name: "reasoning_budget_message", From: LlamaCpp, Note: "max_thinking_tokens generates the mark alone"},
 	{Name: "reasoning_budget_start_tag", From: LlamaCpp, Note: marksOfTemplate},
 	{Name: "reasoning_budget_end_tag", From: LlamaCpp, Note: marksOfTemplate},
 	{Name: "reasoning_budget_arm_immediately", From: LlamaCpp, neutral: isFalse},
@@ -210,7 +210,7 @@ var passing = []struct {
 	from  Engine
 	names string
 }{
-	{"every row is drawn from the model of --model", servers, "model"},
+	{"the model of --model runs every row", servers, "model"},
 	{bookkeeping, OpenAI | VLLM, "user"},
 	{bookkeeping, OpenAI, "metadata store service_tier safety_identifier"},
 	{bookkeeping, VLLM, "request_id session_id stream_interval output_kind output_text_buffer_length skip_clone"},

@@ -149,7 +149,7 @@ var ofText = []Parameter{
 		Note: "end the text after the stop string or stop token, and not before it",
 		slot: field(false, func(s *Set) *bool { return &s.IncludeStopStrInOutput })},
 	{Name: "max_thinking_tokens", Flag: "max-thinking-tokens", Placeholder: "TOKENS",
-		Note: "maximum tokens of reasoning, behind which the mark that ends it is drawn; -1 has no bound",
+		Note: "maximum tokens of reasoning, after which the mark that ends it follows; -1 has no bound",
 		slot: field(-1, func(s *Set) *int { return &s.MaxThinkingTokens }), limits: limits{min: -1, max: math.MaxInt32,
 			text: "-1 or more"}},
 }

@@ -205,14 +205,14 @@ func (v *verifier) readJournal() error {
 		for _, d := range damages {
 			if d.Torn {
 				v.report.note(fmt.Sprintf(
-					"%s ends within a record, as the death of a process leaves it; it is drawn again",
+					"%s ends within a record, as the death of a process leaves it; it is generated again",
 					v.relative(d.File)))
 				continue
 			}
 			v.report.problem(v.relative(d.File), fmt.Sprintf("%s at byte %d; %s after it cannot be read", d.What,
 				d.Offset,
 				plural.Count(d.Bytes, "byte")),
-				"the same sample run command draws the completions in it again")
+				"the same sample run command generates the completions in it again")
 		}
 		if bad > 0 {
 			v.report.problem(v.relative(dir), fmt.Sprintf("its journal has %s of another job",
@@ -314,8 +314,8 @@ func (v *verifier) part(part promptset.Part) error {
 // Remedies of a damaged part: a run looks at sizes and ends of parts, and not at what is within.
 const (
 	bringBack    = "bring job.json back, or give the run `new` to begin anew"
-	runAgain     = "the same sample run command draws it again"
-	removeAndRun = "remove it: the same sample run command then draws it again"
+	runAgain     = "the same sample run command generates it again"
+	removeAndRun = "remove it: the same sample run command then generates it again"
 )
 
 // compare compares a part as a whole with what was noted of it, and its footer with the job.

@@ -151,7 +151,7 @@ func runBench(ctx context.Context, env *environment, o *benchOptions) error {
 		}
 	}
 	for i := range o.warmUp + o.repeat {
-		o.progress(env, "run %d of %d: %s, %s to draw", i+1, o.warmUp+o.repeat, plural.Count(len(b.Requests), "prompt"),
+		o.progress(env, "run %d of %d: %s, %s to run", i+1, o.warmUp+o.repeat, plural.Count(len(b.Requests), "prompt"),
 			plural.Count(b.Tokens, "token"))
 		f, err := b.Pass(ctx)
 		if err != nil {
