@@ -178,19 +178,18 @@ func remoteFolder(ctx context.Context, folder string) (files []string, err error
 // outputsAmong finds the outputs of jobs among paths below a folder. It returns a function that returns the output
 // which a path is in, "" for none.
 func outputsAmong(paths []string) func(path string) string {
-	outputs := map[string]bool{}
+	folders := map[string]*outputMarks{}
 	for _, p := range paths {
-		elements := strings.Split(p, "/")
-		for i := 1; i < len(elements); i++ {
-			if slices.Contains(outputMarks, elements[i]) {
-				outputs[strings.Join(elements[:i], "/")] = true
-				break
+		for dir := path.Dir(p); dir != "." && dir != "/"; p, dir = dir, path.Dir(dir) {
+			if folders[dir] == nil {
+				folders[dir] = &outputMarks{}
 			}
+			folders[dir].see(path.Base(p))
 		}
 	}
 	return func(p string) string {
 		for dir := path.Dir(p); dir != "." && dir != "/"; dir = path.Dir(dir) {
-			if outputs[dir] {
+			if folders[dir].ofOutput() {
 				return dir
 			}
 		}

@@ -148,3 +148,19 @@ func TestObjectsThatChange(t *testing.T) {
 		put("{\"prompt\":\"b\"}\n")
 	}
 }
+
+// An output is a folder with a job's state, or with parts and their metadata; the input itself is none.
+func TestOutputsAmongInputs(t *testing.T) {
+	in := outputsAmong([]string{"_job/job.json", "part-00000.jsonl", "a/b/_job/parts/part-00000.json",
+		"a/b/lang=en/part-00000.parquet", "c/_meta.json", "c/part-00000.jsonl", "docs/_meta.json", "docs/a.jsonl",
+		"spark/part-00000.parquet"})
+	for path, want := range map[string]string{
+		"part-00000.jsonl": "", "a/x.jsonl": "", "a/b/x.jsonl": "a/b", "a/b/lang=en/part-00000.parquet": "a/b",
+		"a/b/_job/parts/part-00000.json": "a/b", "c/part-00000.jsonl": "c", "docs/a.jsonl": "",
+		"spark/part-00000.parquet": "",
+	} {
+		if got := in(path); got != want {
+			t.Errorf("%s is in output %q, want %q", path, got, want)
+		}
+	}
+}

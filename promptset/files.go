@@ -156,18 +156,25 @@ func isInput(path string, d fs.DirEntry) bool {
 	return d.Type()&fs.ModeSymlink != 0 && filepath.Ext(name) == ""
 }
 
-// isOutput reports whether a folder is the output of a job.
+// isOutput reports whether a folder is the output of a job. What is wrong with it is told when it is listed.
 func isOutput(dir string) bool {
-	for _, name := range outputMarks {
-		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
-			return true
-		}
+	var m outputMarks
+	entries, _ := os.ReadDir(dir)
+	for _, e := range entries {
+		m.see(e.Name())
 	}
-	return false
+	return m.ofOutput()
 }
 
-// outputMarks are what the output folder of a job has, and nothing else.
-var outputMarks = []string{jobFolder, MetaName}
+// outputMarks are the names in a folder that tell the output of a job: the job's state, or parts with their metadata.
+type outputMarks struct{ state, meta, parts bool }
+
+func (m *outputMarks) see(name string) {
+	_, _, part := ParsePartName(name)
+	m.state, m.meta, m.parts = m.state || name == jobFolder, m.meta || name == MetaName, m.parts || part
+}
+
+func (m *outputMarks) ofOutput() bool { return m.state || m.meta && m.parts }
 
 // noFiles is the error for a folder without prompt files, below which there are these outputs of jobs.
 func noFiles(root string, outputs []string) error {
