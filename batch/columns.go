@@ -56,6 +56,31 @@ func ColumnsOf(job *jobstate.Description, input *promptset.Schema) (requested, w
 	return s.columnsOf(input), s.without()
 }
 
+// jsonType is the type of the column json, nil where the output has none.
+func (s *Spec) jsonType() *promptset.JSONType {
+	if !slices.Contains(s.Columns, promptset.JSONColumn) {
+		return nil
+	}
+	t, _ := promptset.NewJSONType(s.Sampling.StructuredOutputs.Text) // checkJSONColumn has its error
+	return t
+}
+
+// checkJSONColumn wants a type for the column json.
+func (s *Spec) checkJSONColumn() error {
+	if !slices.Contains(s.Columns, promptset.JSONColumn) {
+		return nil
+	}
+	of := s.Sampling.StructuredOutputs
+	if of.Kind != parameter.SchemaStructure {
+		return wrong("columns", "is json, whose type follows from the job's JSON schema: give `json-schema`, or leave "+
+			"it out")
+	}
+	if _, err := promptset.NewJSONType(of.Text); err != nil {
+		return wrong("columns", "is json, and %v", err)
+	}
+	return nil
+}
+
 // checkExcluded checks the columns that the output does without, as far as that is possible without the input.
 func (s *Spec) checkExcluded() error {
 	s.Exclude = slices.Compact(slices.Sorted(slices.Values(s.Exclude)))

@@ -250,7 +250,7 @@ func (s *savedJob) of(row int64) ([]promptset.Result, error) {
 func (s *savedJob) writer(o *Task, schema *promptset.Schema, text promptset.TokenText) (*promptset.Writer, error) {
 	published := func() {}
 	return promptset.NewWriter(s.folder, promptset.WriterOptions{
-		Format: o.Format, Schema: schema, Columns: o.columnsOf(schema), Exclude: o.without(),
+		Format: o.Format, Schema: schema, Columns: o.columnsOf(schema), JSONType: o.jsonType(), Exclude: o.without(),
 		Meta: s.state.Job().Meta, Parts: s.parts, Write: s.missing, TokenText: text, Status: statusOf,
 		Publishing: func(p promptset.PartSummary) error {
 			p.Changes = len(s.state.Job().Changes)

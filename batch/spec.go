@@ -152,6 +152,7 @@ func (s *Spec) Validate() error {
 	}
 	return cmpOr(
 		s.checkExcluded,
+		s.checkJSONColumn,
 		s.checkStreams,
 		func() error { return oneOf("format", s.Format, promptset.Formats()...) },
 		func() error { return oneOf("load-format", s.LoadFormat, LoadAuto, LoadDummy) },

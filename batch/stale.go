@@ -113,7 +113,8 @@ func (s *savedJob) checkMended(ctx context.Context, o *Task, there map[int]promp
 		}
 	}
 	r := &staleResults{saved: s, reader: reader}
-	r.compare = promptset.NewRowCompare(s.format, reader.Schema(), o.columnsOf(reader.Schema()), o.without())
+	r.compare = promptset.NewRowCompare(s.format, reader.Schema(), o.columnsOf(reader.Schema()), o.without(),
+		o.jsonType())
 	for _, number := range numbers {
 		if _, err := r.load(ctx, number, there[number]); ctx.Err() != nil {
 			return ctx.Err()

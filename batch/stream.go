@@ -191,8 +191,8 @@ func (s *stream) begin(ctx context.Context, in *streamed) (err error) {
 	}
 	columns := t.columnsOf(in.schema)
 	if s.writer, err = promptset.NewLineWriter(t.Rows, promptset.WriterOptions{Format: t.Format, Schema: in.schema,
-		Columns: columns, Exclude: t.Exclude, Meta: t.footer(s.session), TokenText: s.session.TokenText,
-		Status: statusOf}, t.InOrder); err != nil {
+		Columns: columns, JSONType: t.jsonType(), Exclude: t.Exclude, Meta: t.footer(s.session),
+		TokenText: s.session.TokenText, Status: statusOf}, t.InOrder); err != nil {
 		return err
 	}
 	u := &unit{task: t, reader: in.err, builder: s.builder, await: in.await,

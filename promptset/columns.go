@@ -43,6 +43,8 @@ type Column struct {
 	derived bool
 	// mayLack says that an output may do without the column: what reads outputs back does without it.
 	mayLack bool
+	// unread says that the value follows from the others of the row, and is not read back.
+	unread bool
 	// varied says that values seldom repeat, so that a dictionary of them would only take space.
 	varied bool
 }
@@ -123,6 +125,8 @@ var columns = []Column{
 		"null where there are none", OnRequest: true, form: textForm,
 		at: func(o *outputRow) any { return &o.ToolCalls }, varied: true,
 		null: func(o *outputRow) bool { return o.ToolCalls == "" }},
+	{Name: JSONColumn, Doc: "the text as a value of the job's JSON schema; null where it is none, as when it was cut",
+		OnRequest: true, form: jsonForm{}, at: func(o *outputRow) any { return &o.Text }, varied: true, unread: true},
 }
 
 func asksTops(s *parameter.Set) bool       { return s.TopLogprobs > 0 }
@@ -229,7 +233,12 @@ func namesOf(columns []*Column) (names []string) {
 }
 
 // Type returns the Parquet type of a column, for the documentation.
-func (c *Column) Type() string { return c.node().describe() }
+func (c *Column) Type() string {
+	if c.Name == JSONColumn {
+		return "struct or list, by the schema"
+	}
+	return c.node().describe()
+}
 
 // node is the column's place in a schema.
 func (c *Column) node() *node {

@@ -23,8 +23,8 @@ type RowCompare struct {
 
 // NewRowCompare compares with rows of an input with that schema, in an output of that format with columns on request,
 // and without those that are excluded.
-func NewRowCompare(format string, s *Schema, requested, excluded []string) *RowCompare {
-	return &RowCompare{columns: newOutputColumns(s, requested, excluded), format: format}
+func NewRowCompare(format string, s *Schema, requested, excluded []string, t *JSONType) *RowCompare {
+	return &RowCompare{columns: newOutputColumns(s, requested, excluded).typeJSON(t), format: format}
 }
 
 // Same says whether a completion has the columns of a row. A column may have a wider type now. The error says that the

@@ -15,9 +15,9 @@ import (
 )
 
 // CSV is that of RFC 4180: fields with commas between, records with line ends between, fields with any of these in
-// quotes, and quotes doubled there. Another delimiter may stand for the commas. A line ends with LF, CR LF, or CR alone,
-// as pandas and pyarrow have it. encoding/csv takes CR alone for text, drops it before LF within quotes, bounds no
-// record, and does not tell an empty field from an empty text.
+// quotes, and quotes doubled there. Another delimiter may stand for the commas. A line ends with LF, CR LF, or CR
+// alone, as pandas and pyarrow have it. encoding/csv takes CR alone for text, drops it before LF within quotes, bounds
+// no record, and does not tell an empty field from an empty text.
 
 // csvPlace is where in a record the text of CSV is.
 type csvPlace int8

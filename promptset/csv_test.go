@@ -168,7 +168,7 @@ func TestCSVLineEnds(t *testing.T) {
 				want(t, name+" rows", len(got), 4)
 				want(t, name+" first", got[0].Prompt+string(valueOf(got[0].object, "note")), `x"1"`)
 				want(t, name+" quoted", strings.ReplaceAll(got[1].Prompt, ";", ","), "two,\rlines")
-				want(t, name+" bad", strings.Contains(fmt.Sprint(got[2].Err), "the row has 1 field and the header 2"), true)
+				want(t, name+" bad", strings.Contains(fmt.Sprint(got[2].Err), "has 1 field and the header 2"), true)
 				want(t, name+" last", got[3].Prompt, "z")
 				if !strings.HasPrefix(name, "crcrlf") {
 					want(t, name+" line", got[2].Line, int64(6))

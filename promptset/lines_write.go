@@ -35,7 +35,7 @@ func NewLineWriter(w io.Writer, options WriterOptions, inOrder bool) (*LineWrite
 	if err := CheckExcluded(options.Exclude, options.Schema, options.Columns); err != nil {
 		return nil, fmt.Errorf("what the output does without %w", err)
 	}
-	columns := newOutputColumns(schema, options.Columns, options.Exclude)
+	columns := newOutputColumns(schema, options.Columns, options.Exclude).typeJSON(options.JSONType)
 	columns.open = options.Schema == nil
 	l := &LineWriter{inOrder: inOrder, held: map[int64]finished{}}
 	l.encoder, l.err = format.encoder(w, columns, &options)

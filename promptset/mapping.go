@@ -16,7 +16,8 @@ type Mapping struct {
 	// PromptColumn is the column that has the prompt as text. Columns named prompt, messages and prompt_token_ids have
 	// no meaning then, and are passed through.
 	PromptColumn string
-	// IDColumn is the column that has the ids of rows. A column id has no meaning then, and is passed through as input_id.
+	// IDColumn is the column that has the ids of rows. A column id has no meaning then, and is passed through as
+	// input_id.
 	IDColumn string
 	// Template makes the prompt of a row of its columns; those three have no other meaning then. The output has what it
 	// made as the column prompt, and a column of that name as input_prompt.

@@ -384,6 +384,7 @@ func resultOf(all []member) (id string, r *Result, err error) {
 	for c := range Columns() {
 		i := slices.IndexFunc(ours, func(m member) bool { return m.key == c.Name })
 		switch {
+		case c.unread:
 		case i >= 0 && c.Name == idName && decodeID(ours[i].raw, &o.id): // a number, in the hands of data frames
 		case i >= 0 && c.derived && isNullJSON(ours[i].raw): // or a number that JSON does not have
 		case i >= 0:
@@ -452,7 +453,7 @@ func resultColumns(root *node) (found []*Column, err error) {
 		switch {
 		case i < 0 && c.always():
 			return nil, fmt.Errorf("it has no column %s", c.Name)
-		case i < 0, moved && !c.always() && !c.form.fits(ours[i]):
+		case i < 0, c.unread, moved && !c.always() && !c.form.fits(ours[i]):
 		case !c.form.fits(ours[i]):
 			return nil, fmt.Errorf("its column %s is %s", c.Name, ours[i].describe())
 		default:

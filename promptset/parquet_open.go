@@ -64,7 +64,7 @@ func openFooter(r io.ReaderAt, size int64) (file *parquet.File, root *node, err 
 		parquet.ReadBufferSize(32<<10))
 	switch {
 	case err == nil:
-	case strings.Contains(err.Error(), "DecryptionConfig"): // its footer is signed, which files with encrypted columns have
+	case strings.Contains(err.Error(), "DecryptionConfig"): // the footer is signed, as of files with encrypted columns
 		return nil, nil, encrypted
 	default:
 		return nil, nil, err

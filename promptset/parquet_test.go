@@ -237,8 +237,8 @@ func TestParquetErrors(t *testing.T) {
 		{[]string{filepath.Join(dir, "absent.parquet")}, "absent.parquet: there is no such file or folder"},
 		{[]string{filepath.Join(dir, "*.nothing")}, "*.nothing: no file matches"},
 		{[]string{file("x.txt", "a,b")},
-			"x.txt: neither a Parquet file nor an Arrow file nor JSONL, which begins with an object on a line, nor named " +
-				".parquet, .arrow, "},
+			"x.txt: neither a Parquet file nor an Arrow file nor JSONL, which begins with an object on a line, " +
+				"nor named .parquet, .arrow, "},
 		{[]string{file("list.json", ` [{"prompt": "a"}]`)}, "it seems to be one JSON document over several lines"},
 		{[]string{file("object", "\xef\xbb\xbf{\n \"prompt\": \"a\"}")}, "write an object on each line"},
 		{[]string{t.TempDir()}, "the folder has no files named .parquet"},

@@ -197,9 +197,19 @@ func (e *parquetEncoder) completion(row *Row, r *Result) (bytes int64, err error
 		write(values, i)
 	}
 	o := outputRow{row.ID, r}
+	ours := e.columns.root.fields[len(e.columns.input):]
 	for i, c := range e.columns.results {
-		e.values = c.appendValues(e.values[:0], &o, first+i)
-		if write(e.values, first+i); cap(e.values) > keptValues {
+		e.values = c.appendValues(e.values[:0], &o, ours[i].column)
+		for left := e.values; len(left) > 0; {
+			leaf := left[0].Column()
+			n := 1
+			for n < len(left) && left[n].Column() == leaf {
+				n++
+			}
+			write(left[:n], leaf)
+			left = left[n:]
+		}
+		if cap(e.values) > keptValues {
 			e.values = nil
 		}
 	}

@@ -15,6 +15,8 @@ type WriterOptions struct {
 	Schema *Schema // of the input, from [Reader.Schema]; its columns are passed through
 	// Columns names the columns on request that the output is to have, see [Columns].
 	Columns []string
+	// JSONType is the type of [JSONColumn], if the output has it; nil is text that holds JSON.
+	JSONType *JSONType
 	// Exclude names the columns that the output is to do without: passed-through ones by their names there, and those
 	// of [Excludable].
 	Exclude []string
@@ -91,7 +93,7 @@ func NewWriter(d Destination, options WriterOptions) (*Writer, error) {
 		return nil, fmt.Errorf("what the output does without %w", err)
 	}
 	w := &Writer{destination: d, options: options, format: format, left: options.Write, held: map[int64]finished{},
-		columns: newOutputColumns(options.Schema, options.Columns, options.Exclude)}
+		columns: newOutputColumns(options.Schema, options.Columns, options.Exclude).typeJSON(options.JSONType)}
 	if format.metaFile && len(options.Meta) > 0 {
 		names, err := d.Names()
 		if err != nil {

@@ -111,6 +111,8 @@ def arguments(flags: Mapping[str, Flag]) -> list[str]:
     for name, value in flags.items():
         if name in OWN:
             raise TypeError(f"{name} is no flag of generate")
+        if name == "json_schema" and isinstance(value, Mapping):  # the flag takes a file
+            name, value = "structured_outputs", {"json": value}
         flag = "--" + name.replace("_", "-")
         if isinstance(value, (str, bytes, Mapping, os.PathLike)) or not isinstance(value, Iterable):
             values: list[Any] = [value]
@@ -125,7 +127,13 @@ def arguments(flags: Mapping[str, Flag]) -> list[str]:
 def text(name: str, value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, (int, float, str)):
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            raise ValueError(f"{name} has half a surrogate pair, which is no character: {error}") from None
+        return value
+    if isinstance(value, (int, float)):
         return str(value)
     if isinstance(value, os.PathLike):
         return str(os.fspath(value))

@@ -46,6 +46,7 @@ def write(prompts: Prompts, folder: str) -> str:
         return os.fspath(prompts)
     if isinstance(prompts, Mapping):
         raise TypeError("prompts is a dict: give [row] for one row, pyarrow.table(columns) for columns")
+    prompts = listed(prompts)
     batches = arrow_batches(prompts)
     if batches is not None:
         return write_parquet(batches, folder)
@@ -58,6 +59,16 @@ def write(prompts: Prompts, folder: str) -> str:
         raise TypeError(f"prompts is a {type(prompts).__name__}, but must be texts, rows, a table or a path")
     rows = [prompts] if isinstance(prompts, str) else list(prompts)
     return write_rows([as_row(row, i) for i, row in enumerate(rows)], folder)
+
+
+def listed(prompts: Any) -> Any:
+    """Returns a column of texts, such as a Series of pandas or polars, as a list, and anything else as it is."""
+    module = type(prompts).__module__.partition(".")[0]
+    if isinstance(prompts, (pa.Array, pa.ChunkedArray)):
+        return prompts if pa.types.is_struct(prompts.type) else prompts.to_pylist()
+    if module in ("pandas", "polars") and hasattr(prompts, "to_list") and not hasattr(prompts, "columns"):
+        return prompts.to_list()
+    return prompts
 
 
 def arrow_batches(prompts: Any) -> Iterator[pa.RecordBatch] | None:
@@ -139,10 +150,20 @@ def write_rows(rows: list[Mapping[str, Any]], folder: str) -> str:
     with open(path, "w", encoding="utf-8") as file:
         for at, row in enumerate(rows):
             try:
-                file.write(json.dumps(row, ensure_ascii=False, allow_nan=False, default=plain) + "\n")
+                file.write(json_line(row))
             except (TypeError, ValueError) as error:
                 raise TypeError(f"prompts[{at}] is no row of JSON: {error}") from error
     return path
+
+
+def json_line(row: Mapping[str, Any]) -> str:
+    """Returns a row as a line. Half a surrogate pair has no UTF-8: it stays an escape, for the row's own error."""
+    line = json.dumps(row, ensure_ascii=False, allow_nan=False, default=plain)
+    try:
+        line.encode()
+    except UnicodeEncodeError:
+        line = json.dumps(row, allow_nan=False, default=plain)
+    return line + "\n"
 
 
 def columns_of(rows: list[Mapping[str, Any]]) -> pa.Table | None:
@@ -153,7 +174,7 @@ def columns_of(rows: list[Mapping[str, Any]]) -> pa.Table | None:
         values = [row.get(name) for row in rows]
         try:
             column = pa.array(values)
-        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError):
+        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError, UnicodeEncodeError):
             return None
         if pa.types.is_nested(column.type) and column.to_pylist() != values:
             return None  # structs have members that not all values have

@@ -24,6 +24,9 @@ def test_pandas() -> None:
     frame = pandas.DataFrame(COLUMNS)
     check(frame)
     check(frame.set_index(pandas.Index([7, 8, 9], name="row")))
+    for series in (frame["prompt"], frame["prompt"].astype("category"), pandas.Index(["a", "b", "c"])):
+        texts = quire.generate(series, model="m", progress=False)["text"]
+        assert texts.to_pylist() == ["a 0", "b 0", "c 0"]
     categories = frame.assign(prompt=frame["prompt"].astype("category"))
     check(categories)
     assert quire.generate(frame, model="m", progress=False).to_pandas()["k"].sum() == 6
@@ -34,6 +37,7 @@ def test_polars(tmp_path: pathlib.Path) -> None:
     frame = polars.DataFrame(COLUMNS)
     check(frame)
     check(frame.lazy())
+    assert quire.generate(frame["prompt"], model="m", progress=False)["text"].to_pylist() == ["a 0", "b 0", "c 0"]
     back = polars.from_arrow(quire.generate(frame, model="m", output=tmp_path / "out", progress=False))
     assert back["k"].to_list() == [1, 2, 3]
     assert polars.read_parquet(tmp_path / "out" / "*.parquet").height == 3

@@ -51,6 +51,30 @@ def test_rows_that_columns_cannot_hold(rows: list[dict[str, object]], tmp_path: 
     assert [json.loads(line) for line in pathlib.Path(path).read_text().splitlines()] == rows
 
 
+def test_surrogates(tmp_path: pathlib.Path) -> None:
+    from quire._inputs import write
+
+    path = write(["a", "b\ud800", "é"], str(tmp_path))
+    lines = pathlib.Path(path).read_text(encoding="utf-8").splitlines()
+    assert lines == ['{"prompt": "a"}', r'{"prompt": "b\ud800"}', '{"prompt": "é"}']
+    with pytest.raises(ValueError, match="system has half a surrogate pair"):
+        quire.generate(["a"], model="m", system="\ud800", progress=False)
+
+
+def test_json_schema() -> None:
+    schema = {"type": "object", "properties": {"z": {"type": "string"}, "a": {}}}
+    args = quire.generate(["a"], model="m", json_schema=schema, choice=["x", "y"], progress=False)["args"][0].as_py()
+    assert "--structured-outputs=" + json.dumps({"json": schema}) in args
+    assert [a for a in args if a.startswith("--choice")] == ["--choice=x", "--choice=y"]
+    args = quire.generate(["a"], model="m", json_schema="schema.json", progress=False)["args"][0].as_py()
+    assert "--json-schema=schema.json" in args
+
+
+def test_columns_of_texts() -> None:
+    for column in (pa.array(["a", "b"]), pa.chunked_array([["a"], ["b"]])):
+        assert quire.generate(column, model="m", progress=False)["text"].to_pylist() == ["a 0", "b 0"]
+
+
 def test_arrow() -> None:
     table = pa.table({"prompt": pa.array(["a", "b", "c"], pa.string_view()), "k": pa.array([1, 2, 3], pa.int16())})
     want = ["a 0", "b 0", "c 0"]
