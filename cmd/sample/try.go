@@ -20,8 +20,8 @@ var withFolder = []string{"new", "extend", "retry-errors", "work-dir", "shard", 
 
 // withRows are flags that only a job with rows has a use for.
 var withRows = []string{"in-order", "prompt-column", "id-column", "template", "limit", "format", "columns",
-	"exclude-columns", "reasoning-parser", "tool-call-parser", "served-model-name", "save-prefix", "metrics", "top-logprobs",
-	"prompt-logprobs"}
+	"exclude-columns", "reasoning-parser", "tool-call-parser", "served-model-name", "save-prefix", "metrics",
+	"top-logprobs", "prompt-logprobs"}
 
 // refuseGiven refuses flags that are given.
 func refuseGiven(f *flags, names []string, why string) error {
