@@ -2,6 +2,7 @@ package batch
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -35,9 +36,8 @@ func (s *Spec) columnsOf(input *promptset.Schema) []string {
 	return ordered
 }
 
-// ColumnsOf are the columns on request that the output of a job has, given the columns of its input, and those that its
-// files do without.
-func ColumnsOf(job *jobstate.Description, input *promptset.Schema) (requested, without []string) {
+// SetColumnsOf sets what columns the output of a job has, given the options' schema of its input.
+func SetColumnsOf(job *jobstate.Description, o *promptset.WriterOptions) {
 	texts := func(setting string) (all []string) {
 		values, _ := job.Settings[setting].([]any)
 		for _, v := range values {
@@ -53,7 +53,10 @@ func ColumnsOf(job *jobstate.Description, input *promptset.Schema) (requested, w
 			*at = int(job.NumberAt(len(job.Changes), setting))
 		}
 	}
-	return s.columnsOf(input), s.without()
+	if schema, given := job.Settings["structured_outputs"].(json.RawMessage); given {
+		_ = s.Sampling.StructuredOutputs.UnmarshalJSON(schema) // the job was begun with it
+	}
+	o.Columns, o.Exclude, o.JSONType = s.columnsOf(o.Schema), s.without(), s.jsonType()
 }
 
 // jsonType is the type of the column json, nil where the output has none.

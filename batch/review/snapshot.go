@@ -36,7 +36,7 @@ func (o *Output) Snapshot(ctx context.Context, files vfs.FS, folder string) (wri
 		return 0, err
 	}
 	options := promptset.WriterOptions{Format: b.format, Schema: b.input.Schema(), Meta: b.job.Meta, Write: []int{0}}
-	options.Columns, options.Exclude = batch.ColumnsOf(b.job, options.Schema)
+	batch.SetColumnsOf(b.job, &options)
 	for _, part := range o.all() {
 		if part.Name != "" || !b.adds(part.Number) {
 			continue
