@@ -258,6 +258,9 @@ func wanted(r *schedule.Request, generation int) string {
 			return show(nil, "", finish, wantedScores(r, nil))
 		case finish != schedule.Running:
 			drawn := tokens[len(r.Tokens):]
+			if finish == schedule.AtStopToken && !r.IncludeStop {
+				text = text[:len(text)-len(letters{}.Push(drawn[len(drawn)-1]))]
+			}
 			return show(drawn, text, finish, wantedScores(r, drawn))
 		}
 	}
