@@ -213,7 +213,7 @@ func (s *seedValue) Type() string { return "uint64" }
 
 func (s *seedValue) Set(text string) error {
 	v, err := strconv.ParseUint(text, 0, 64)
-	if i, negative := strconv.ParseInt(text, 10, 64); negative == nil && i == parameter.NoSeed {
+	if text == strconv.Itoa(parameter.NoSeed) {
 		initial := parameter.Defaults()
 		v, err = initial.Seed, nil
 	}

@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -32,10 +33,13 @@ func wantNumber(t testing.TB, p *parameter.Parameter, text string, o *runOptions
 	t.Helper()
 	want, value := parametertest.Want(p, text)
 	got := reflect.ValueOf(p.At(&o.spec.Sampling)).Elem().Interface()
+	noSeed := p.Type() == parameter.Seed && want == parametertest.Absent && text == strconv.Itoa(parameter.NoSeed)
 	switch {
+	case noSeed && (err != nil || got != parameter.Defaults().Seed):
+		t.Errorf("%s %q is %v, %v; want the default", p.Flag, text, got, err)
 	case want == parametertest.Taken && (err != nil || got != value):
 		t.Errorf("%s %q is %v, %v; want %v", p.Flag, text, got, err, value)
-	case want != parametertest.Taken && err == nil:
+	case want != parametertest.Taken && !noSeed && err == nil:
 		t.Errorf("%s %q is taken as %v", p.Flag, text, got)
 	}
 	if err == nil {
@@ -72,10 +76,11 @@ func numberAsFlag(t testing.TB, p *parameter.Parameter, text string) {
 	wantNumber(t, p, asFlag(p, text), o, err, "--"+p.Flag+" is ", "--"+p.Flag+": ", "run: --"+p.Flag+" is ")
 }
 
-// asFlag returns what a flag takes text for: integers have no point and no exponent there, and seeds no sign.
+// asFlag returns what a flag takes text for: integers have no point and no exponent there, and seeds no sign but that
+// of -1.
 func asFlag(p *parameter.Parameter, text string) string {
 	if p.Type() != parameter.Number && strings.ContainsAny(text, ".e") ||
-		p.Type() == parameter.Seed && strings.HasPrefix(text, "-") {
+		p.Type() == parameter.Seed && strings.HasPrefix(text, "-") && text != strconv.Itoa(parameter.NoSeed) {
 		return "no integer"
 	}
 	return text
