@@ -267,14 +267,9 @@ func (b *Builder) note(e Expr, empty bool) {
 func (b *Builder) reach(from Expr) bool {
 	by := map[Expr]Expr{from: from}
 	todo := []Expr{from}
-	for near := true; len(todo) > 0; near = !near {
-		// The nearest and the newest in turns: a counter has many that are far, and a choice has many that are near.
+	for len(todo) > 0 { // the nearest first: a counter has many that are far
 		e := todo[0]
-		if near {
-			todo = todo[1:]
-		} else {
-			e, todo = todo[len(todo)-1], todo[:len(todo)-1]
-		}
+		todo = todo[1:]
 		for _, a := range b.arcsOf(e) {
 			if _, ok := by[a.to]; ok {
 				continue
