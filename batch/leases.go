@@ -118,7 +118,7 @@ func (s *leases) begin(ctx context.Context, lease *queue.Lease) (u *unit, err er
 		}
 	}()
 	for _, d := range saved.damaged {
-		s.log.Warn("the part of a unit is damaged, and generated again", "unit", lease.Number, "part", d.Part.Name, "what",
+		s.log.Warn("a unit's part is damaged, and generated again", "unit", lease.Number, "part", d.Part.Name, "what",
 			d.What)
 	}
 	if len(saved.missing) == 0 {

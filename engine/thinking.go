@@ -40,7 +40,7 @@ func (a *admission) checkThinking(r *Request) error {
 	}
 	for i, word := range r.BadWords {
 		if len(word) > 0 && word[len(word)-1] == t.End {
-			return refuse("bad_words[%d] has the token %d, which ends the reasoning: max_thinking_tokens generates it", i,
+			return refuse("bad_words[%d] has the token %d, which ends the reasoning: max_thinking_tokens needs it", i,
 				t.End)
 		}
 	}
