@@ -111,10 +111,14 @@ def test_flags() -> None:
         seed=2**64 - 1,
         chat_template_kwargs={"b": False},
         progress=False,
+        prompt_as="user",
+        json_schema={"enum": ["yes"]},
     )
     args = table["args"].to_pylist()[0]
     for flag in (
         "--max-tokens=8",
+        "--prompt-as=user",
+        '--json-schema={"enum": ["yes"]}',
         "--temperature=0.5",
         "--stop=x",
         "--stop=y z",
