@@ -1,9 +1,11 @@
 # make          build bin/sample
 # make demo     fetch the plugin and the demo model, draw 4 completions of each demo prompt, show some
-# make test     fetch the same, run go vet and the fast tests; every change must pass; a few minutes
+# make test     fetch the same, run go vet and the fast tests; every change must pass
 # make nightly  run the long suites, two hours or more on 2 idle cores; writes docs/nightly.md
 
 GO      ?= go
+# Build caches are shared by all clones on a machine: no path of a clone is in what is built.
+export GOFLAGS := $(strip $(GOFLAGS) -trimpath)
 VERSION := $(shell scripts/version.sh)
 LDFLAGS := -X main.version=$(VERSION) -X main.commit=$(shell git rev-parse HEAD 2>/dev/null)
 # Slow tests skip themselves under -short. make test-slow runs them too; make nightly runs that and more.

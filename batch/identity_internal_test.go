@@ -36,6 +36,7 @@ var identified = map[string]func(t *rapid.T) any{
 	"ReasoningParser": of(rapid.String()),
 	"ToolCallParser":  of(rapid.String()),
 	"Limit":           of(rapid.Int64Range(1, 3)),
+	"IDColumn":        of(rapid.String()),
 	"PartRows":        of(rapid.Int64Range(1, 3)),
 	"Engine.Backend":  of(rapid.String()),
 	"Engine.Kernels":  of(rapid.String()),
@@ -47,9 +48,9 @@ var identified = map[string]func(t *rapid.T) any{
 }
 
 // unidentified are the other fields: of the model's fingerprint and the inputs, of what the job settles on, of where
-// files are, of parameters that Sampling has, and of what changes no byte. PrefixFile is of Task.mapping.
-var unidentified = strings.Fields(`Model LoadFormat Inputs Output PrefixFile Sampling Given GenerationConfig Engine
-	Engine.DType Engine.KVDType Engine.KVMemory Engine.MaxSeqs Engine.PageSize Engine.MaxModelLen Engine.PrefillTokens
+// files are, of parameters that Sampling has, and of what changes no byte. PrefixFile and PromptAs are of Task.mapping.
+var unidentified = strings.Fields(`Model LoadFormat Inputs Output PrefixFile PromptAs Sampling Given
+	GenerationConfig Engine Engine.DType Engine.KVDType Engine.KVMemory Engine.MaxSeqs Engine.PageSize Engine.MaxModelLen Engine.PrefillTokens
 	Engine.MaxRounds Engine.ZeroPages Engine.NoPrefixCache Engine.Speculate Engine.DraftModel Engine.Admission
 	Engine.HostKVMemory Engine.Features Engine.DP`)
 

@@ -29,9 +29,10 @@ func TestSameBytesOfBlocks(t *testing.T) {
 		"4 bits in f32":    {model: "llama3", weights: "q4_0", has: "Q4_0", slow: true},
 		"sinks":            {model: "gpt-oss", slow: true},
 		"experts in MXFP4": {model: "../../models/testdata/gpt-oss-mxfp4", weights: auto, has: "MXFP4", slow: true},
-		"4 bits, stored":   {model: "../quantized/gptq-asym", weights: auto, has: "int4 with zero", vocabulary: 32, slow: true},
-		"8 bits, stored":   {model: "../quantized/ct-w8a8", weights: auto, has: "int8", vocabulary: 32, slow: true},
-		"fp8, stored":      {model: "../quantized/fp8-block", weights: auto, has: "fp8", vocabulary: 32, slow: true},
+		"4 bits, stored": {model: "../quantized/gptq-asym", weights: auto, has: "int4 with zero", vocabulary: 32,
+			slow: true},
+		"8 bits, stored": {model: "../quantized/ct-w8a8", weights: auto, has: "int8", vocabulary: 32, slow: true},
+		"fp8, stored":    {model: "../quantized/fp8-block", weights: auto, has: "fp8", vocabulary: 32, slow: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if c.slow {

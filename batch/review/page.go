@@ -61,13 +61,9 @@ func Page(ctx context.Context, files vfs.FS, output, workDir string) (*report.Pa
 		if err != nil {
 			return nil, err
 		}
-		one := report.Completion{ID: c.ID, Generation: c.Generation, Prompt: c.Prompt(), Text: c.Text,
-			FinishReason: c.FinishReason, PromptTokens: c.PromptTokens, CompletionTokens: c.CompletionTokens,
-			Err: c.Err, Calls: c.ToolCalls, MeanLogprob: meanOf(c.Logprobs)}
-		if one.Text == "" {
-			one.Text = c.Reasoning
-		}
-		page.Add(one)
+		page.Add(report.Completion{ID: c.ID, Generation: c.Generation, Prompt: c.Prompt(),
+			Text: strings.Join(c.Readable(), "\n"), FinishReason: c.FinishReason, PromptTokens: c.PromptTokens,
+			CompletionTokens: c.CompletionTokens, Err: c.Err, MeanLogprob: meanOf(c.Logprobs)})
 	}
 	return page, nil
 }

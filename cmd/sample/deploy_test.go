@@ -16,7 +16,7 @@ import (
 	"github.com/quire/quire/vfs"
 )
 
-var writeManifests = flag.Bool("write", false, "write the manifests of deploy anew")
+var writeAnew = flag.Bool("write", false, "write the manifests of deploy, or what docs/recipes.md prints, anew")
 
 // Manifests by their files in deploy. Those of testdata are for deploy/validate, which holds all of them to what
 // clusters take.
@@ -65,7 +65,7 @@ func TestManifests(t *testing.T) {
 			continue
 		}
 		path := filepath.Join("..", "..", "deploy", name)
-		if *writeManifests {
+		if *writeAnew {
 			if err := os.WriteFile(path, printed.Bytes(), 0o644); err != nil {
 				t.Fatal(err)
 			}

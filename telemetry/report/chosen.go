@@ -36,7 +36,7 @@ var textSeed = maphash.MakeSeed()
 func (r *row) add(c *Completion) {
 	r.last, r.count = c.Generation, r.count+1
 	kept := *c
-	kept.Text, kept.Err, kept.Calls = cut(c.Text), cut(c.Err), cut(c.Calls)
+	kept.Text, kept.Err = cut(c.Text), cut(c.Err)
 	if len(r.first) < rowTexts {
 		r.first = append(r.first, kept)
 	}
@@ -52,7 +52,7 @@ func (r *row) add(c *Completion) {
 	if r.shortest == nil || c.CompletionTokens < r.shortest.CompletionTokens {
 		r.shortest = &kept
 	}
-	sum := maphash.String(textSeed, c.Text+"\x00"+c.Calls)
+	sum := maphash.String(textSeed, c.Text)
 	if r.texts[sum]++; r.texts[sum] == 2 && r.twice == nil {
 		r.twice = &kept
 	}

@@ -23,12 +23,12 @@ import (
 type Completion struct {
 	ID               string
 	Generation       int
-	Prompt, Text     string
+	Prompt           string
+	Text             string // with the calls of tools, as people read them
 	FinishReason     string
 	PromptTokens     int
 	CompletionTokens int
 	Err              string
-	Calls            string   // of tools
 	MeanLogprob      *float64 // of its tokens; nil where it is not known
 }
 
@@ -47,7 +47,7 @@ func (c *Completion) cut() bool {
 
 // empty reports whether there is nothing, although there was to be something.
 func (c *Completion) empty() bool {
-	return c.Err == "" && blank(c.Text) && c.Calls == "" && (c.FinishReason != "length" || c.CompletionTokens > 0)
+	return c.Err == "" && blank(c.Text) && (c.FinishReason != "length" || c.CompletionTokens > 0)
 }
 
 // Kinds of a job's state.

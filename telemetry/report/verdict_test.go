@@ -81,7 +81,7 @@ func TestFindings(t *testing.T) {
 	}
 	p := &Page{}
 	p.Add(Completion{ID: "a", FinishReason: "stop", Text: "x", CompletionTokens: 2})
-	p.Add(Completion{ID: "b", FinishReason: "stop", Calls: "[{}]", CompletionTokens: 2})
+	p.Add(Completion{ID: "b", FinishReason: "stop", Text: "call: f {}", CompletionTokens: 2})
 	p.Add(Completion{ID: "c", FinishReason: "length"}) // nothing was to be generated
 	if got := texts(p); len(got) > 0 {
 		t.Errorf("%q", got)
