@@ -196,9 +196,11 @@ func (r *Reader) checkTemplate() error {
 		return nil
 	}
 	columns := slices.DeleteFunc(r.schema.Columns(), func(name string) bool { return name == madeColumn })
-	for i, name := range columns {
-		if name == ofInput {
-			columns[i] = madeColumn
+	for _, own := range []string{madeColumn, idColumn} { // by which templates know them
+		if name, renamed := r.mapping.renamed(own); renamed {
+			if i := slices.Index(columns, name); i >= 0 {
+				columns[i] = own
+			}
 		}
 	}
 	what := "`template` uses none of the columns, so that all prompts are equal: there are "
