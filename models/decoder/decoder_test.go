@@ -168,9 +168,7 @@ var weightKinds = []struct {
 
 // Held in 16 bits or 8, models score as in float32 but for rounding, which is about the same with kernels and without.
 func TestLogitsOfFewerBits(t *testing.T) {
-	fast := []string{"llama3", "qwen3", "smollm3", "gemma2", "gemma3", "gemma4", "gemma4-moe", "olmo2", "olmo3",
-		"phi3", "granite", "granite4", "granite-moe-shared", "starcoder2", "glm4", "stablelm", "ministral", "qwen3-moe",
-		"olmoe", "mixtral", "gpt-oss", "qwen35-moe", "deepseek-v3"}
+	fast := []string{"llama3", "gemma4", "granite4", "gpt-oss", "qwen35-moe", "deepseek-v3"}
 	for _, family := range testenv.Families(t) {
 		for _, kind := range weightKinds {
 			t.Run(family+" "+kind.name, func(t *testing.T) {
