@@ -8,8 +8,8 @@ GO=${GO:-go}
 flags=(-short -timeout 30m)
 [ "$*" = ./... ] || exec $GO test "${flags[@]}" "$@"
 failed=0
-# Nearly all of the time is XLA's compiler, and kernels in C do what takes time in a step: the fast tests compile without
-# LLVM's optimizations, in two thirds of the time. make test-slow compiles as the product does.
+# Nearly all of the time is XLA's compiler, and kernels in C do what takes time in a step: the fast tests compile
+# without LLVM's optimizations, in two thirds of the time. make test-slow compiles as the product does.
 export XLA_FLAGS="--xla_backend_optimization_level=0 ${XLA_FLAGS:-}"
 scripts/halves.sh ./engine . "${flags[@]}" &
 halves=$!
