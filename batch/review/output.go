@@ -60,7 +60,7 @@ func Open(ctx context.Context, files vfs.FS, path, workDir string) (*Output, err
 		return nil, missing
 	}
 	if work, err := batch.WorkFolder(path, workDir); err == nil && jobstate.Running(work) {
-		return nil, fmt.Errorf("%s has no completion yet: a process works in it whose job has not begun; it reads the "+
+		return nil, fmt.Errorf("%s has no completion yet: a process has started in it, and reads the "+
 			"input, or loads the model", path)
 	}
 	return nil, fmt.Errorf("%s %w", path, promptset.ErrNoParts)
