@@ -128,7 +128,7 @@ func (a *apart) take(r *promptset.Result, row *promptset.Row, request *engine.Re
 	}
 }
 
-// withMarks returns the text of a completion with those of marks that the text lacks: special tokens, and the token
+// withMarks returns the text of a completion with the marks that the text lacks: special tokens, and the token
 // that ended the completion.
 func withMarks(tok *tokenizer.Tokenizer, tokens []int32, text string, marks []string) string {
 	keep, ending := map[int32]bool{}, ""

@@ -112,7 +112,7 @@ func (t *Task) Distribute(ctx context.Context, units UnitOptions, crew Crew) (re
 	return report, report.ending(left, j.parts.Rows, workErr)
 }
 
-// crewFinished says that there is nothing to do.
+// crewFinished reports that nothing is left to do.
 func (t *Task) crewFinished(saved *savedJob, j *openedJob, started time.Time) (*CrewReport, error) {
 	finished, err := t.alreadyFinished(saved, j.fingerprint, started)
 	if err = errors.Join(err, saved.close()); finished == nil {

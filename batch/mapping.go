@@ -77,7 +77,7 @@ func (s *Spec) needTemplate(model Identity) error {
 		"`chat-template` FILE, or `prompt-as` raw", s.Model)
 }
 
-// rawPrompts is what to say of prompts as raw text where nothing says that they are meant to be.
+// rawPrompts warns of prompts as raw text if no flag asks for them.
 const rawPrompts = "warning: each prompt is sent as raw text, and the model has a chat template: give `prompt-as` " +
 	"user to send it as the user's message, or `prompt-as` raw to leave it as it is"
 
