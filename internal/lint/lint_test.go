@@ -21,7 +21,7 @@ const (
 	module      = "github.com/quire/quire"
 	graphImport = "github.com/gomlx/gomlx/core/graph"
 	maxLines    = 500
-	maxFunction = 80 // lines, from func to the closing brace
+	maxFunction = 80 // lines, from func to the closing brace, above which a function is listed
 )
 
 // tiers lists the packages by the height at which they stand. A package imports those of lower tiers only, and of its
@@ -129,6 +129,7 @@ func TestFileLength(t *testing.T) {
 	}
 }
 
+// Long functions are listed, with -v, and do not fail: a function is as long as its idea.
 func TestFunctionLength(t *testing.T) {
 	for _, f := range files {
 		if f.test || ast.IsGenerated(f.ast) {
@@ -144,7 +145,7 @@ func TestFunctionLength(t *testing.T) {
 			from, to := int(fn.Pos()-f.ast.FileStart), int(fn.End()-f.ast.FileStart)
 			lines := bytes.Count(f.src[from:to], []byte("\n")) + 1
 			if lines > maxFunction {
-				t.Errorf("%s: %s has %d lines; split it to %d at most", f.path, name, lines, maxFunction)
+				t.Logf("%s: %s has %d lines", f.path, name, lines)
 			}
 		}
 	}

@@ -1,0 +1,416 @@
+package lint
+
+import (
+	"cmp"
+	"flag"
+	"fmt"
+	"go/ast"
+	"go/token"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// update rewrites the ceilings with what is measured. It lowers and removes ceilings and never raises or adds one.
+var update = flag.Bool("update", false, "lower the ceilings in testdata/ceilings.txt to today's figures")
+
+// A rule measures the tree and bounds the figures. A figure above the bound needs a ceiling in testdata/ceilings.txt,
+// which may only fall: the test fails on a figure above its ceiling, and on one below it until -update lowers the
+// ceiling.
+type rule struct {
+	name    string
+	bound   int
+	meaning string
+	measure func() map[string]int // the figure of each subject: a type, a package or a page
+}
+
+var rules = []rule{
+	{"methods", 30, "methods a type",
+		func() map[string]int { return methodCounts(func(m methods) int { return m.count }) }},
+	{"method-files", 5, "files that declare methods of a type",
+		func() map[string]int { return methodCounts(func(m methods) int { return len(m.files) }) }},
+	{"fields", 20, "fields of a struct that has unexported ones", fieldCounts},
+	{"files", 25, "files a package, without tests", fileCounts},
+	{"up", 15, "percent of the arrows between a package's files that run against the best order of them", arrowsUp},
+	{"platforms", 0, "literals of a platform's name outside backend and setup", platformLiterals},
+	{"tags", 0, "fields or parameters named tag of type any", anyTags},
+	{"phrases", 0, "phrases on a page that read as translated (see phrases)", phraseCounts},
+}
+
+func TestCeilings(t *testing.T) {
+	const name = "testdata/ceilings.txt"
+	ceilings := readCeilings(t, name)
+	var kept []string
+	for _, r := range rules {
+		figures := r.measure()
+		for _, subject := range slices.Sorted(maps.Keys(figures)) {
+			figure, key := figures[subject], r.name+" "+subject
+			ceiling, listed := ceilings[key]
+			delete(ceilings, key)
+			switch {
+			case figure <= r.bound && !listed:
+				continue
+			case !listed:
+				t.Errorf("%s: %d %s; the bound is %d", subject, figure, r.meaning, r.bound)
+				continue
+			case figure > ceiling:
+				t.Errorf("%s: %d %s; the ceiling is %d", subject, figure, r.meaning, ceiling)
+			case figure < ceiling && !*update:
+				t.Errorf("%s: %d %s, below the ceiling of %d: lower it with go test ./internal/lint -update",
+					subject, figure, r.meaning, ceiling)
+			}
+			if figure > r.bound {
+				kept = append(kept, fmt.Sprintf("%s %d", key, min(figure, ceiling)))
+			}
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(ceilings)) {
+		if !*update {
+			t.Errorf("%s has a ceiling of %d, but no figure: remove it with go test ./internal/lint -update",
+				key, ceilings[key])
+		}
+	}
+	if *update {
+		if err := os.WriteFile(name, []byte(strings.Join(kept, "\n")+"\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// readCeilings reads lines of a rule's name, a subject and a figure.
+func readCeilings(t *testing.T, name string) map[string]int {
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ceilings := map[string]int{}
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimSpace(line)
+		cut := strings.LastIndex(line, " ")
+		figure, err := strconv.Atoi(line[cut+1:])
+		if cut < 0 || err != nil {
+			t.Fatalf("%s: %q is not a rule, a subject and a figure", name, line)
+		}
+		ceilings[line[:cut]] = figure
+	}
+	return ceilings
+}
+
+type methods struct {
+	count int
+	files map[string]bool
+}
+
+// methodCounts measures the methods of each type of the product.
+func methodCounts(figure func(methods) int) map[string]int {
+	types := map[string]methods{}
+	for _, f := range productFiles() {
+		for _, decl := range f.ast.Decls {
+			fn, ok := decl.(*ast.FuncDecl)
+			if !ok || fn.Recv == nil {
+				continue
+			}
+			name, _, _ := strings.Cut(functionName(fn), ".")
+			m := types[f.dir+"."+name]
+			if m.files == nil {
+				m.files = map[string]bool{}
+			}
+			m.count++
+			m.files[f.path] = true
+			types[f.dir+"."+name] = m
+		}
+	}
+	figures := map[string]int{}
+	for name, m := range types {
+		figures[name] = figure(m)
+	}
+	return figures
+}
+
+// productFiles returns the files that are neither tests nor generated.
+func productFiles() []sourceFile {
+	return slices.DeleteFunc(slices.Clone(files), func(f sourceFile) bool { return f.test || ast.IsGenerated(f.ast) })
+}
+
+// fieldCounts counts the fields of structs, but not of records and configurations: all their fields are exported.
+func fieldCounts() map[string]int {
+	figures := map[string]int{}
+	for _, f := range productFiles() {
+		ast.Inspect(f.ast, func(n ast.Node) bool {
+			spec, ok := n.(*ast.TypeSpec)
+			if !ok {
+				return true
+			}
+			structure, ok := spec.Type.(*ast.StructType)
+			if !ok {
+				return true
+			}
+			count, private := 0, false
+			for _, field := range structure.Fields.List {
+				count += max(1, len(field.Names))
+				for _, name := range field.Names {
+					private = private || !name.IsExported()
+				}
+			}
+			if private {
+				figures[f.dir+"."+spec.Name.Name] = count
+			}
+			return true
+		})
+	}
+	return figures
+}
+
+func fileCounts() map[string]int {
+	figures := map[string]int{}
+	for _, f := range productFiles() {
+		figures[f.dir]++
+	}
+	return figures
+}
+
+// platformLiterals counts strings that are a platform's name, which the packages below backend.Traits need alone.
+func platformLiterals() map[string]int {
+	figures := map[string]int{}
+	for _, f := range productFiles() {
+		if strings.HasPrefix(f.dir, "backend") || strings.HasPrefix(f.dir, "setup") ||
+			strings.HasPrefix(f.dir, "internal") || strings.HasPrefix(f.dir, "scripts") {
+			continue
+		}
+		ast.Inspect(f.ast, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.BasicLit:
+				text, err := strconv.Unquote(n.Value)
+				if n.Kind == token.STRING && err == nil && platformName.MatchString(text) {
+					figures[f.dir]++
+				}
+			case *ast.InterfaceType:
+				if len(n.Methods.List) == 1 && len(n.Methods.List[0].Names) == 1 &&
+					n.Methods.List[0].Names[0].Name == "Platform" {
+					figures[f.dir]++
+				}
+			}
+			return true
+		})
+	}
+	return figures
+}
+
+var platformName = regexp.MustCompile(`^(xla:)?(cpu|tpu|gpu|cuda|rocm)$`)
+
+// anyTags counts fields and parameters that hold a caller's tag as any, of which the caller has to assert the type.
+func anyTags() map[string]int {
+	figures := map[string]int{}
+	for _, f := range productFiles() {
+		ast.Inspect(f.ast, func(n ast.Node) bool {
+			field, ok := n.(*ast.Field)
+			if !ok {
+				return true
+			}
+			kind, ok := field.Type.(*ast.Ident)
+			if !ok || kind.Name != "any" {
+				return true
+			}
+			for _, name := range field.Names {
+				if strings.EqualFold(name.Name, "tag") {
+					figures[f.dir]++
+				}
+			}
+			return true
+		})
+	}
+	return figures
+}
+
+// phrases are idioms of the pages that read as translated, with what to write.
+var phrases = []struct {
+	pattern *regexp.Regexp
+	write   string
+}{
+	{regexp.MustCompile(`(?i)\b(says|tells) (that|whether)\b`), "reports whether, states that"},
+	{regexp.MustCompile(`(?i)\b(those|that) of\b`), "repeat the noun"},
+	{regexp.MustCompile(`(?i)\bof (which|whose|whom)\b`), "two sentences"},
+	{regexp.MustCompile(`(?i)\b(behind|beside|anew|begun)\b`), "after, alongside, again, started"},
+	{regexp.MustCompile(`(?i)\b(goes|go|went|gone) on\b`), "continues"},
+	{regexp.MustCompile(`(?i)\b(draws?|drew|drawn)\b`), "generate"},
+	{regexp.MustCompile(`(?i)\b(mend(s|ed)?|whoever|whatever|wherever)\b`), "fix; name the subject"},
+	{regexp.MustCompile(`(^|[.;:] )Where\b|, where\b`), "if, when"},
+	{regexp.MustCompile(`(?i)\bis (none|no \w+) of\b`), "say what it is"},
+	{regexp.MustCompile(`(?i)\ba (line|page|call|part|row) (each|more)\b`), "one per line, one more page"},
+}
+
+// phraseCounts counts the phrases in the prose of each page for readers. Code and the tables of benchmarks count, too.
+func phraseCounts() map[string]int {
+	figures := map[string]int{}
+	for _, pattern := range []string{"*.md", "docs/*.md", "bench/*.md"} {
+		names, err := filepath.Glob(filepath.Join("..", "..", filepath.FromSlash(pattern)))
+		if err != nil {
+			panic(err)
+		}
+		for _, name := range names {
+			text, err := os.ReadFile(name)
+			if err != nil {
+				panic(err)
+			}
+			rel, _ := filepath.Rel(filepath.Join("..", ".."), name)
+			for _, p := range phrases {
+				if found := len(p.pattern.FindAll(text, -1)); found > 0 {
+					figures[filepath.ToSlash(rel)] += found
+				}
+			}
+		}
+	}
+	return figures
+}
+
+// smallPackage is the number of files up to which a package reads as one: of its few arrows, percentages say nothing.
+const smallPackage = 5
+
+// arrowsUp measures how tangled each package is: the percentage of the arrows between its files (one uses a name that
+// another declares) that run back, with the files in the order that has few such arrows.
+func arrowsUp() map[string]int {
+	byDir := map[string][]sourceFile{}
+	for _, f := range productFiles() {
+		byDir[f.dir] = append(byDir[f.dir], f)
+	}
+	figures := map[string]int{}
+	for dir, group := range byDir {
+		arrows := fileArrows(group)
+		if len(group) <= smallPackage {
+			continue
+		}
+		total := 0
+		for _, to := range arrows {
+			total += len(to)
+		}
+		if total > 0 {
+			figures[dir] = (100*backArrows(arrows, len(group)) + total/2) / total
+		}
+	}
+	return figures
+}
+
+// fileArrows returns for each file the files that declare names it uses. Names are those of the package, and of its
+// methods if one file alone has methods of that name.
+func fileArrows(group []sourceFile) []map[int]bool {
+	names, methodFiles := map[string]int{}, map[string]map[int]bool{}
+	for i, f := range group {
+		for _, decl := range f.ast.Decls {
+			switch d := decl.(type) {
+			case *ast.FuncDecl:
+				if d.Recv == nil {
+					names[d.Name.Name] = i
+				} else if m := methodFiles[d.Name.Name]; m != nil {
+					m[i] = true
+				} else {
+					methodFiles[d.Name.Name] = map[int]bool{i: true}
+				}
+			case *ast.GenDecl:
+				for _, spec := range d.Specs {
+					switch s := spec.(type) {
+					case *ast.TypeSpec:
+						names[s.Name.Name] = i
+					case *ast.ValueSpec:
+						for _, name := range s.Names {
+							names[name.Name] = i
+						}
+					}
+				}
+			}
+		}
+	}
+	arrows := make([]map[int]bool, len(group))
+	for i, f := range group {
+		arrows[i] = map[int]bool{}
+		for _, id := range f.ast.Unresolved {
+			if to, ok := names[id.Name]; ok && to != i {
+				arrows[i][to] = true
+			}
+		}
+		ast.Inspect(f.ast, func(n ast.Node) bool {
+			if selector, ok := n.(*ast.SelectorExpr); ok && len(methodFiles[selector.Sel.Name]) == 1 {
+				for to := range methodFiles[selector.Sel.Name] {
+					if to != i {
+						arrows[i][to] = true
+					}
+				}
+			}
+			return true
+		})
+	}
+	return arrows
+}
+
+// backArrows orders n files by the greedy algorithm of Eades, Lin and Smyth for feedback arc sets, and counts the
+// arrows that run back.
+func backArrows(arrows []map[int]bool, n int) int {
+	left := map[int]bool{}
+	for i := range n {
+		left[i] = true
+	}
+	degrees := func(i int) (in, out int) {
+		for j := range left {
+			if arrows[j][i] {
+				in++
+			}
+			if arrows[i][j] {
+				out++
+			}
+		}
+		return in, out
+	}
+	var first, last []int
+	for len(left) > 0 {
+		moved := false
+		for _, i := range slices.Sorted(maps.Keys(left)) {
+			if in, out := degrees(i); out == 0 {
+				last, moved = append(last, i), true
+				delete(left, i)
+			} else if in == 0 {
+				first, moved = append(first, i), true
+				delete(left, i)
+			}
+		}
+		if !moved {
+			next := slices.MaxFunc(slices.Sorted(maps.Keys(left)), func(a, b int) int {
+				inA, outA := degrees(a)
+				inB, outB := degrees(b)
+				return cmp.Compare(outA-inA, outB-inB)
+			})
+			first = append(first, next)
+			delete(left, next)
+		}
+	}
+	slices.Reverse(last)
+	position := make([]int, n)
+	for at, i := range append(first, last...) {
+		position[i] = at
+	}
+	back := 0
+	for from, to := range arrows {
+		for j := range to {
+			if position[j] < position[from] {
+				back++
+			}
+		}
+	}
+	return back
+}
+
+func TestBackArrows(t *testing.T) {
+	chain := []map[int]bool{{1: true}, {2: true}, {}}
+	circle := []map[int]bool{{1: true}, {2: true}, {0: true}}
+	for _, c := range []struct {
+		arrows []map[int]bool
+		want   int
+	}{{chain, 0}, {circle, 1}} {
+		if got := backArrows(c.arrows, len(c.arrows)); got != c.want {
+			t.Errorf("%v has %d arrows back, want %d", c.arrows, got, c.want)
+		}
+	}
+}
