@@ -11,7 +11,8 @@
 package cpukernel
 
 /*
-#cgo CFLAGS: -std=c11 -O3 -Wall
+// Debug information would take as much of gcc's time as the code; perf needs none to name functions.
+#cgo CFLAGS: -std=c11 -O3 -Wall -g0
 #cgo LDFLAGS: -lm -pthread
 #include "cpu.h"
 #include "ffi.h"
