@@ -21,7 +21,7 @@ const (
 // own place onwards: a read that follows a block which is there doubles what is asked for at once. When blocks go
 // unread, because there are more places than room, less is asked for.
 type blocks struct {
-	o *object
+	o *objectVersion
 
 	mu     sync.Mutex
 	byPos  map[int64]*list.Element // of *block
@@ -38,7 +38,7 @@ type block struct {
 	ready chan struct{}
 }
 
-func newBlocks(o *object) *blocks {
+func newBlocks(o *objectVersion) *blocks {
 	return &blocks{o: o, byPos: map[int64]*list.Element{}, recent: list.New(), limit: maxRun}
 }
 

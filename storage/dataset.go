@@ -2,6 +2,7 @@ package storage
 
 import (
 	"context"
+	"errors"
 
 	"github.com/quire/quire/storage/hub"
 )
@@ -19,27 +20,34 @@ func Pinned(ctx context.Context, name string) (string, error) {
 	if !ReadOnly(name) {
 		return name, nil
 	}
-	l, err := parse(name)
+	b, l, err := openHub(ctx, name)
 	if err != nil {
-		return "", failed("open", name, err)
+		return "", err
 	}
-	b, err := l.open(ctx)
-	if err != nil {
-		return "", failed("open", name, err)
-	}
-	return hubScheme + "://" + hubBucket + "/" + hub.Pinned(b, l.key), nil
+	return hubScheme + "://" + hubBucket + "/" + b.Pinned(l.key), nil
 }
 
 // Forget has the revision of a dataset looked up again.
 func Forget(ctx context.Context, dataset string) error {
-	l, err := parse(dataset)
+	b, l, err := openHub(ctx, dataset)
+	if err == nil {
+		b.Forget(l.key)
+	}
+	return err
+}
+
+func openHub(ctx context.Context, name string) (*hub.Bucket, location, error) {
+	l, err := parse(name)
 	if err != nil {
-		return failed("open", dataset, err)
+		return nil, l, failed("open", name, err)
 	}
 	b, err := l.open(ctx)
 	if err != nil {
-		return failed("open", dataset, err)
+		return nil, l, failed("open", name, err)
 	}
-	hub.Forget(b, l.key)
-	return nil
+	datasets, ok := b.(*hub.Bucket)
+	if !ok {
+		return nil, l, failed("open", name, errors.New("it is no dataset of the hub"))
+	}
+	return datasets, l, nil
 }

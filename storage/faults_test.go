@@ -228,7 +228,7 @@ func bucketsForgotten(t *testing.T) {
 
 // fakeAzure knows as much of Azure's protocol as is used here. There is no such server among Go's modules.
 func fakeAzure(t *testing.T) *provider {
-	f := &azure{blobs: map[string]azureBlob{}, staged: map[string][]byte{}}
+	f := &azureServer{blobs: map[string]azureBlob{}, staged: map[string][]byte{}}
 	tr, address := serve(t, f)
 	host := strings.TrimPrefix(address, "http://")
 	return &provider{
@@ -248,14 +248,14 @@ type azureBlob struct {
 	etag string
 }
 
-type azure struct {
+type azureServer struct {
 	mu     sync.Mutex
 	blobs  map[string]azureBlob
 	staged map[string][]byte
 	serial int
 }
 
-func (f *azure) store(key string, data []byte, h http.Header) {
+func (f *azureServer) store(key string, data []byte, h http.Header) {
 	f.serial++
 	b := azureBlob{data: bytes.Clone(data), meta: http.Header{}, etag: fmt.Sprintf(`"0x%d"`, f.serial)}
 	for k, v := range h {
@@ -272,7 +272,7 @@ func azureError(w http.ResponseWriter, code int, name string) {
 	fmt.Fprintf(w, "<Error><Code>%s</Code></Error>", name)
 }
 
-func (f *azure) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (f *azureServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	key := strings.TrimPrefix(r.URL.Path, "/quire/bucket")
@@ -324,7 +324,7 @@ func (f *azure) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (f *azure) list(w http.ResponseWriter, prefix, marker, limit string) {
+func (f *azureServer) list(w http.ResponseWriter, prefix, marker, limit string) {
 	var keys []string
 	for key := range f.blobs {
 		if strings.HasPrefix(key, prefix) && key > marker {

@@ -119,7 +119,7 @@ func linkTo(target, link string) error {
 }
 
 // fetch brings one version of an object to CACHE/object-ID/NAME.
-func (o *object) fetch(ctx context.Context, l location, info Info, cache string, progress Progress) (string, error) {
+func (o *objectVersion) fetch(ctx context.Context, l location, info Info, cache string, progress Progress) (string, error) {
 	dir, err := versionFolder(l, o, info, cache)
 	if err != nil {
 		return "", err
@@ -150,13 +150,13 @@ func (o *object) fetch(ctx context.Context, l location, info Info, cache string,
 }
 
 // versionFolder is where the cache has one version of an object.
-func versionFolder(l location, o *object, info Info, cache string) (string, error) {
+func versionFolder(l location, o *objectVersion, info Info, cache string) (string, error) {
 	base := path.Base(l.key)
 	if base != filepath.Base(filepath.FromSlash(base)) || !filepath.IsLocal(base) {
 		return "", errors.New("its name is not valid for a local file")
 	}
 	identity := sha256.New()
-	fmt.Fprintln(identity, l.scheme, l.bucket, l.key, info.ETag, o.version.generation, info.Size,
+	fmt.Fprintln(identity, l.scheme, l.bucket, l.key, info.ETag, o.version.Generation, info.Size,
 		info.ModTime.UTC().Format(time.RFC3339))
 	return filepath.Join(cache, "object-"+short(identity)), nil
 }
@@ -165,7 +165,7 @@ func versionFolder(l location, o *object, info Info, cache string) (string, erro
 var errWrongSum = errors.New("the fetched bytes do not match the provider's checksum")
 
 // download appends to the file at partial what it lacks, and checks the whole.
-func (o *object) download(ctx context.Context, partial string, progress Progress) (err error) {
+func (o *objectVersion) download(ctx context.Context, partial string, progress Progress) (err error) {
 	f, err := os.OpenFile(partial, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
 		return err
@@ -210,7 +210,7 @@ func (o *object) download(ctx context.Context, partial string, progress Progress
 }
 
 // checksum returns what to write the content to, and whether it was the right content then.
-func (o *object) checksum() (io.Writer, func() bool) {
+func (o *objectVersion) checksum() (io.Writer, func() bool) {
 	switch {
 	case len(o.md5) == md5.Size:
 		h := md5.New()

@@ -7,17 +7,14 @@ import (
 	"errors"
 	"net/http"
 	"os"
-	"strings"
 
-	"github.com/aws/smithy-go"
-	smithyhttp "github.com/aws/smithy-go/transport/http"
-	"golang.org/x/oauth2"
+	"github.com/quire/quire/storage/object"
 )
 
 // hopeless reports whether an error without an answer of the store stays what it is however often one asks: the
 // settings are wrong, or the server is not who it should be.
 func hopeless(err error) bool {
-	return badCertificate(err) || !busy(err) && (unsent(err) || badCredentials(err))
+	return badCertificate(err) || !busy(err) && object.CodeOf(err) == object.Unusable
 }
 
 // busy says that a server, which may be the one that gives out credentials, could not answer just now.
@@ -39,25 +36,4 @@ func badCertificate(err error) bool {
 	return errors.As(err, &verification) || errors.As(err, &authority) || errors.As(err, &host) ||
 		errors.As(err, &invalid) || errors.As(err, &plain) ||
 		errors.Is(err, http.ErrSchemeMismatch)
-}
-
-// unsent says that AWS's library made no request of what it was given: without a region, for one, or without
-// credentials.
-func unsent(err error) bool {
-	var operation *smithy.OperationError
-	var sent *smithyhttp.RequestSendError
-	if !errors.As(err, &operation) || errors.As(err, &sent) {
-		return false
-	}
-	text := err.Error()
-	return strings.Contains(text, "resolve endpoint") || strings.Contains(text, "get credentials")
-}
-
-// badCredentials says that there are none, or that the server that gives out tokens refuses them.
-func badCredentials(err error) bool {
-	if token := (*oauth2.RetrieveError)(nil); errors.As(err, &token) && token.Response != nil {
-		code := token.Response.StatusCode
-		return code >= 400 && code < 500 && code != http.StatusTooManyRequests && code != http.StatusRequestTimeout
-	}
-	return strings.Contains(err.Error(), "no EC2 IMDS role found")
 }

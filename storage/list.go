@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -12,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"gocloud.dev/blob"
+	"github.com/quire/quire/storage/object"
 )
 
 // Stat describes a file or folder. An object comes before a folder of the same name.
@@ -40,7 +39,7 @@ func Stat(ctx context.Context, name string) (Info, error) {
 		}
 	}
 	found := false
-	err = l.each(ctx, l.folderPrefix(), func(*blob.ListObject) bool {
+	err = l.each(ctx, l.folderPrefix(), func(object.Entry) bool {
 		found = true
 		return false
 	})
@@ -64,7 +63,7 @@ func List(ctx context.Context, folder string) ([]Info, error) {
 		files, err = Walk(l.key, func(string, fs.DirEntry) bool { return true })
 		return files, failed("list", folder, pathless(err))
 	}
-	err = l.each(ctx, l.folderPrefix(), func(o *blob.ListObject) bool {
+	err = l.each(ctx, l.folderPrefix(), func(o object.Entry) bool {
 		files = append(files, Info{Name: l.at(o.Key).String(), Size: o.Size, ModTime: o.ModTime})
 		return true
 	})
@@ -101,7 +100,7 @@ func Glob(ctx context.Context, pattern string) ([]string, error) {
 		prefix = want[:i]
 	}
 	var keys []string
-	err = l.each(ctx, prefix, func(o *blob.ListObject) bool {
+	err = l.each(ctx, prefix, func(o object.Entry) bool {
 		parts := strings.SplitN(o.Key, "/", depth+2)
 		if len(parts) <= depth {
 			return true
@@ -134,19 +133,16 @@ func (l location) folderPrefix() string {
 const listPage = 1000
 
 // each gives the objects whose keys begin with prefix to yield, page by page, until it returns false.
-func (l location) each(ctx context.Context, prefix string, yield func(o *blob.ListObject) bool) error {
+func (l location) each(ctx context.Context, prefix string, yield func(o object.Entry) bool) error {
 	bucket, err := l.open(ctx)
 	if err != nil {
 		return err
 	}
-	for token := blob.FirstPageToken; ; {
-		var page []*blob.ListObject
-		var next []byte
+	for token := ""; ; {
+		var page []object.Entry
+		var next string
 		err := again(ctx, func(a attempt) (err error) {
-			page, next, err = bucket.ListPage(a.ctx, token, listPage, &blob.ListOptions{Prefix: prefix})
-			if err == io.EOF {
-				err = nil
-			}
+			page, next, err = bucket.List(a.ctx, prefix, token, listPage)
 			return err
 		})
 		if err != nil {
@@ -160,7 +156,7 @@ func (l location) each(ctx context.Context, prefix string, yield func(o *blob.Li
 				return nil
 			}
 		}
-		if len(next) == 0 {
+		if next == "" {
 			return nil
 		}
 		token = next

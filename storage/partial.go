@@ -57,8 +57,8 @@ type source interface {
 	fill(ctx context.Context, p []byte, offset int64) error
 }
 
-func (o *object) label() string { return o.name }
-func (o *object) length() int64 { return o.version.size }
+func (o *objectVersion) label() string { return o.name }
+func (o *objectVersion) length() int64 { return o.version.size }
 
 // OpenPartial opens a partial copy of an object in the folder cache, the same that Fetch keeps whole ones in. What
 // earlier calls brought is there already; a whole copy is taken as it is. Ranges are pinned to the version of the

@@ -7,20 +7,17 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
 
-	"gocloud.dev/blob"
-	"gocloud.dev/gcerrors"
+	"github.com/quire/quire/storage/object"
 )
 
 // digestKey is the metadata in which Put notes the SHA-256 of the content.
 const digestKey = "sha256"
-
-// uploadPart is how much of a large object is sent in one request; four of them at a time.
-const uploadPart = 16 << 20
 
 // Put makes a file of the whole of body, which it reads from the start more than once. It appears whole or not at all.
 // Where a file of that name and content is there already, written by Put, nothing happens: a writer that died after its
@@ -50,8 +47,7 @@ func Put(ctx context.Context, name string, body io.ReadSeeker) error {
 		return failed("write", name, err)
 	}
 	err = again(ctx, func(a attempt) error { return send(a, bucket, l.key, body, digest) })
-	if code := gcerrors.Code(err); code == gcerrors.FailedPrecondition || code == gcerrors.AlreadyExists ||
-		status(err) == 409 || status(err) == 412 {
+	if object.CodeOf(err) == object.Precondition || status(err) == http.StatusConflict {
 		// Another one was faster, or an earlier try of ours, whose answer was lost.
 		there, lookErr := sameObject(ctx, bucket, l.key, size, digest)
 		if lookErr != nil {
@@ -73,13 +69,13 @@ func Put(ctx context.Context, name string, body io.ReadSeeker) error {
 var errExists = &as{is: fs.ErrExist, reason: fs.ErrExist, text: "there is a file of that name with other content"}
 
 // sameObject reports whether the object is there with this very content. Another content is an error.
-func sameObject(ctx context.Context, bucket *blob.Bucket, key string, size int64, digest string) (bool, error) {
-	var attrs *blob.Attributes
+func sameObject(ctx context.Context, bucket object.Bucket, key string, size int64, digest string) (bool, error) {
+	var attrs object.Attributes
 	err := again(ctx, func(a attempt) (err error) {
 		attrs, err = bucket.Attributes(a.ctx, key)
 		return err
 	})
-	if gcerrors.Code(err) == gcerrors.NotFound {
+	if object.CodeOf(err) == object.NotFound {
 		return false, nil
 	}
 	if err != nil {
@@ -92,17 +88,14 @@ func sameObject(ctx context.Context, bucket *blob.Bucket, key string, size int64
 }
 
 // send writes an object if there is none of its name.
-func send(a attempt, bucket *blob.Bucket, key string, body io.ReadSeeker, digest string) error {
+func send(a attempt, bucket object.Bucket, key string, body io.ReadSeeker, digest string) error {
 	if _, err := body.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(a.ctx) // cancelled by a body that fails, an object is not made
 	defer cancel()
 	r := &watchedReader{r: body, progress: a.progress, failed: cancel}
-	err := bucket.Upload(ctx, key, r, &blob.WriterOptions{
-		IfNotExist: true, Metadata: map[string]string{digestKey: digest}, ContentType: "application/octet-stream",
-		BufferSize: uploadPart, MaxConcurrency: 4, DisableContentTypeDetection: true,
-	})
+	err := bucket.Create(ctx, key, r, map[string]string{digestKey: digest})
 	if bodyErr := r.failure.Load(); bodyErr != nil {
 		return bodyErr
 	}
@@ -200,7 +193,7 @@ func Remove(ctx context.Context, name string) error {
 		return failed("remove", name, err)
 	}
 	err = again(ctx, func(a attempt) error { return bucket.Delete(a.ctx, l.key) })
-	if gcerrors.Code(err) == gcerrors.NotFound {
+	if object.CodeOf(err) == object.NotFound {
 		err = nil
 	}
 	return failed("remove", name, reason(err))

@@ -14,10 +14,10 @@ import (
 	"sync"
 	"testing"
 
-	"gocloud.dev/blob"
+	"github.com/quire/quire/storage/object"
 )
 
-var encodedOptions = &blob.WriterOptions{ContentEncoding: "gzip"}
+const uploadPart = object.PartSize
 
 func content(t *testing.T, name string) []byte {
 	t.Helper()

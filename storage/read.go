@@ -10,8 +10,7 @@ import (
 	"strings"
 	"time"
 
-	gcs "cloud.google.com/go/storage"
-	"gocloud.dev/blob"
+	"github.com/quire/quire/storage/object"
 )
 
 // File is an open file. It is safe for concurrent use.
@@ -19,15 +18,15 @@ type File struct {
 	info   Info
 	ctx    context.Context
 	local  *os.File
-	object *object
+	object *objectVersion
 	blocks *blocks
 }
 
-// object is one version of an object.
-type object struct {
+// objectVersion is one version of an object.
+type objectVersion struct {
 	name    string
 	key     string
-	bucket  *blob.Bucket
+	bucket  object.Bucket
 	version pinned
 	md5     []byte // of the whole; nil where the provider has none
 	crc32c  *uint32
@@ -90,7 +89,7 @@ func pathless(err error) error {
 }
 
 // lookUp finds the object of a location.
-func (l location) lookUp(ctx context.Context) (*object, Info, error) {
+func (l location) lookUp(ctx context.Context) (*objectVersion, Info, error) {
 	if l.key == "" || strings.HasSuffix(l.key, "/") {
 		return nil, Info{}, errors.New("it is a folder, not an object")
 	}
@@ -98,7 +97,7 @@ func (l location) lookUp(ctx context.Context) (*object, Info, error) {
 	if err != nil {
 		return nil, Info{}, err
 	}
-	var attrs *blob.Attributes
+	var attrs object.Attributes
 	err = again(ctx, func(a attempt) (err error) {
 		attrs, err = bucket.Attributes(a.ctx, l.key)
 		return err
@@ -106,12 +105,8 @@ func (l location) lookUp(ctx context.Context) (*object, Info, error) {
 	if err != nil {
 		return nil, Info{}, reason(err)
 	}
-	o := &object{name: l.String(), key: l.key, bucket: bucket, version: pin(attrs, l.scheme), md5: attrs.MD5,
-		encoded: attrs.ContentEncoding}
-	var google gcs.ObjectAttrs
-	if attrs.As(&google) {
-		o.crc32c = &google.CRC32C
-	}
+	o := &objectVersion{name: l.String(), key: l.key, bucket: bucket, version: pinned{attrs.Version, attrs.Size},
+		md5: attrs.MD5, crc32c: attrs.CRC32C, encoded: attrs.ContentEncoding}
 	return o, Info{Name: l.String(), Size: attrs.Size, ModTime: attrs.ModTime, ETag: attrs.ETag}, nil
 }
 
@@ -203,18 +198,17 @@ func (f *File) Close() error {
 }
 
 // fill reads exactly len(p) bytes from offset on.
-func (o *object) fill(ctx context.Context, p []byte, offset int64) error {
+func (o *objectVersion) fill(ctx context.Context, p []byte, offset int64) error {
 	err := again(ctx, func(a attempt) error {
-		r, err := o.bucket.NewRangeReader(a.ctx, o.key, offset, int64(len(p)),
-			&blob.ReaderOptions{BeforeRead: o.version.ask})
+		c, err := o.bucket.Read(a.ctx, o.key, o.version.Version, offset, int64(len(p)))
 		if err != nil {
 			return changed(err)
 		}
-		defer r.Close()
-		if err := o.version.check(r, offset); err != nil {
+		defer c.Body.Close()
+		if err := o.version.check(c, offset); err != nil {
 			return err
 		}
-		n, err := a.fill(p, r)
+		n, err := a.fill(p, c.Body)
 		p, offset = p[n:], offset+int64(n)
 		return err
 	})
@@ -245,7 +239,7 @@ const (
 
 // stream reads an object from an offset to its end, chunks ahead of what was taken being on their way.
 type stream struct {
-	o      *object
+	o      *objectVersion
 	ctx    context.Context
 	cancel context.CancelFunc
 	chunk  int64
@@ -262,7 +256,7 @@ type part struct {
 	done chan struct{}
 }
 
-func newStream(ctx context.Context, o *object, offset, chunk int64, ahead int) *stream {
+func newStream(ctx context.Context, o *objectVersion, offset, chunk int64, ahead int) *stream {
 	s := &stream{o: o, chunk: chunk, ahead: ahead, next: offset}
 	s.ctx, s.cancel = context.WithCancel(ctx)
 	return s

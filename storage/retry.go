@@ -58,7 +58,7 @@ func again(ctx context.Context, op func(a attempt) error) error {
 
 // once tries op and gives it up when it stalls.
 func once(parent context.Context, op func(a attempt) error) (moved bool, err error) {
-	ctx, cancel := context.WithCancelCause(onceOnly(parent))
+	ctx, cancel := context.WithCancelCause(parent)
 	defer cancel(nil)
 	timer := time.AfterFunc(patience.stall, func() { cancel(errStalled) })
 	defer timer.Stop()

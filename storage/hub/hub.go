@@ -1,8 +1,8 @@
-// Package hub reads datasets of the Hugging Face hub as a bucket of package blob of Go CDK.
+// Package hub reads datasets of the Hugging Face hub as a bucket.
 //
 // The key of a file is ORG/NAME[@REVISION]/PATH. REVISION is a branch, tag or commit, main without one, or one of the
 // hub's own, such as refs/convert/parquet, for which ~parquet is short. Slashes of others are written %2F. A revision
-// is looked up once, until it is forgotten ([Forget]), and what is read is of that commit.
+// is looked up once, until it is forgotten ([Bucket.Forget]), and what is read is of that commit.
 //
 // Environment: HF_TOKEN for datasets that need a login, HF_ENDPOINT for another hub, HF_HUB_OFFLINE=1 for none.
 package hub
@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net/http"
 	"net/url"
@@ -23,10 +24,9 @@ import (
 	"sync"
 
 	"github.com/gomlx/go-huggingface/hub"
-	"gocloud.dev/blob"
-	"gocloud.dev/blob/driver"
-	"gocloud.dev/gcerrors"
 	"golang.org/x/sync/singleflight"
+
+	"github.com/quire/quire/storage/object"
 )
 
 // ErrNoDataset says that there is no dataset, or no such revision of one.
@@ -81,14 +81,15 @@ func Header() http.Header {
 	return header
 }
 
-// OpenBucket returns all datasets of the hub, to be read.
-func OpenBucket() *blob.Bucket { return blob.NewBucket(&bucket{datasets: map[string]*dataset{}}) }
-
-type bucket struct {
+// Bucket is all datasets of the hub, to be read. It implements object.Bucket.
+type Bucket struct {
 	loading  singleflight.Group
 	mu       sync.Mutex
 	datasets map[string]*dataset // by ORG/NAME[@REVISION]
 }
+
+// OpenBucket returns one that has looked no revision up.
+func OpenBucket() *Bucket { return &Bucket{datasets: map[string]*dataset{}} }
 
 // dataset is a commit of one.
 type dataset struct {
@@ -128,11 +129,10 @@ func Dataset(key string) string {
 	return name
 }
 
-// Forget has the revision in a key of a bucket of [OpenBucket] looked up again: a branch may have moved.
-func Forget(of *blob.Bucket, key string) {
-	var b *bucket
+// Forget has the revision in a key looked up again: a branch may have moved.
+func (b *Bucket) Forget(key string) {
 	name, _, err := split(key)
-	if err != nil || !of.As(&b) {
+	if err != nil {
 		return
 	}
 	b.mu.Lock()
@@ -140,12 +140,10 @@ func Forget(of *blob.Bucket, key string) {
 	delete(b.datasets, name)
 }
 
-// Pinned returns a key of a bucket of [OpenBucket] with the commit for its revision, if that was looked up; else the
-// key.
-func Pinned(of *blob.Bucket, key string) string {
-	var b *bucket
+// Pinned returns a key with the commit for its revision, if that was looked up; else the key.
+func (b *Bucket) Pinned(key string) string {
 	name, _, err := split(key)
-	if err != nil || !of.As(&b) {
+	if err != nil {
 		return key
 	}
 	b.mu.Lock()
@@ -159,7 +157,7 @@ func Pinned(of *blob.Bucket, key string) string {
 }
 
 // named returns a dataset by ORG/NAME[@REVISION].
-func (b *bucket) named(ctx context.Context, name string) (*dataset, error) {
+func (b *Bucket) named(ctx context.Context, name string) (*dataset, error) {
 	b.mu.Lock()
 	d := b.datasets[name]
 	b.mu.Unlock()
@@ -185,7 +183,7 @@ func (b *bucket) named(ctx context.Context, name string) (*dataset, error) {
 }
 
 // file returns a file by its key.
-func (b *bucket) file(ctx context.Context, key string) (*dataset, file, error) {
+func (b *Bucket) file(ctx context.Context, key string) (*dataset, file, error) {
 	name, path, err := split(key)
 	if err != nil {
 		return nil, file{}, err
@@ -253,86 +251,66 @@ func (d *dataset) url(path string) string {
 	return d.base + strings.Join(elements, "/")
 }
 
-// ErrorCode implements driver.Bucket.
-func (b *bucket) ErrorCode(err error) gcerrors.ErrorCode {
-	var status *Status
+// coded gives an error its kind.
+func coded(err error) error {
+	if err == nil {
+		return nil
+	}
+	e := &object.Error{Err: err}
+	if status := (*Status)(nil); errors.As(err, &status) {
+		e = object.FromStatus(status.Code, err)
+	}
 	var never hopeless
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, ErrNoDataset):
-		return gcerrors.NotFound
-	case errors.As(err, &status) && (status.Code == http.StatusUnauthorized || status.Code == http.StatusForbidden):
-		return gcerrors.PermissionDenied
+		e.Code = object.NotFound
 	case errors.As(err, &never):
-		return gcerrors.InvalidArgument
+		e.Code = object.Invalid
 	case errors.Is(err, errors.ErrUnsupported):
-		return gcerrors.Unimplemented
+		e.Code = object.Unsupported
 	}
-	return gcerrors.Unknown
+	return e
 }
 
-// Attributes implements driver.Bucket.
-func (b *bucket) Attributes(ctx context.Context, key string) (*driver.Attributes, error) {
+// Attributes implements object.Bucket.
+func (b *Bucket) Attributes(ctx context.Context, key string) (object.Attributes, error) {
 	_, f, err := b.file(ctx, key)
-	return &driver.Attributes{Size: f.size, ETag: f.etag}, err
+	return object.Attributes{Version: object.Version{ETag: f.etag}, Size: f.size}, coded(err)
 }
 
-// ListPaged implements driver.Bucket.
-func (b *bucket) ListPaged(ctx context.Context, o *driver.ListOptions) (*driver.ListPage, error) {
-	name, prefix, err := split(o.Prefix)
+// List implements object.Bucket. A token is the last path of the page before.
+func (b *Bucket) List(ctx context.Context, prefix, token string, limit int) (page []object.Entry, next string,
+	err error) {
+	name, path, err := split(prefix)
 	if err != nil {
-		return nil, err
+		return nil, "", coded(err)
 	}
-	if !strings.HasPrefix(o.Prefix, name+"/") || o.Delimiter != "" {
-		return nil, fmt.Errorf("%w: listing of %s by %q", errors.ErrUnsupported, o.Prefix, o.Delimiter)
+	if !strings.HasPrefix(prefix, name+"/") {
+		return nil, "", coded(fmt.Errorf("%w: listing of %s by %q", errors.ErrUnsupported, prefix, ""))
 	}
 	d, err := b.named(ctx, name)
 	if err != nil {
-		return nil, err
+		return nil, "", coded(err)
 	}
-	page := &driver.ListPage{}
 	for _, f := range d.files {
-		if !strings.HasPrefix(f.path, prefix) || f.path <= string(o.PageToken) {
+		if !strings.HasPrefix(f.path, path) || f.path <= token {
 			continue
 		}
-		if o.PageSize > 0 && len(page.Objects) == o.PageSize {
-			page.NextPageToken = []byte(strings.TrimPrefix(page.Objects[o.PageSize-1].Key, name+"/"))
-			break
+		if len(page) == limit {
+			return page, strings.TrimPrefix(page[limit-1].Key, name+"/"), nil
 		}
-		page.Objects = append(page.Objects, &driver.ListObject{Key: name + "/" + f.path, Size: f.size})
+		page = append(page, object.Entry{Key: name + "/" + f.path, Size: f.size})
 	}
-	return page, nil
+	return page, "", nil
 }
-
-// As implements driver.Bucket.
-func (b *bucket) As(i any) bool {
-	to, is := i.(**bucket)
-	if is {
-		*to = b
-	}
-	return is
-}
-
-// ErrorAs implements driver.Bucket.
-func (b *bucket) ErrorAs(error, any) bool { return false }
-
-// Close implements driver.Bucket.
-func (b *bucket) Close() error { return nil }
 
 // errReadOnly is that of what only writers need.
-var errReadOnly = fmt.Errorf("%w: datasets of the hub can only be read", errors.ErrUnsupported)
+var errReadOnly = coded(fmt.Errorf("%w: datasets of the hub can only be read", errors.ErrUnsupported))
 
-// NewTypedWriter implements driver.Bucket.
-func (b *bucket) NewTypedWriter(context.Context, string, string, *driver.WriterOptions) (driver.Writer, error) {
-	return nil, errReadOnly
+// Create implements object.Bucket.
+func (b *Bucket) Create(context.Context, string, io.Reader, map[string]string) error {
+	return errReadOnly
 }
 
-// Copy implements driver.Bucket.
-func (b *bucket) Copy(context.Context, string, string, *driver.CopyOptions) error { return errReadOnly }
-
-// Delete implements driver.Bucket.
-func (b *bucket) Delete(context.Context, string, *driver.DeleteOptions) error { return errReadOnly }
-
-// SignedURL implements driver.Bucket.
-func (b *bucket) SignedURL(context.Context, string, *driver.SignedURLOptions) (string, error) {
-	return "", errReadOnly
-}
+// Delete implements object.Bucket.
+func (b *Bucket) Delete(context.Context, string) error { return errReadOnly }

@@ -4,48 +4,28 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"strings"
 
-	"gocloud.dev/blob/driver"
+	"github.com/quire/quire/storage/object"
 )
 
-// reader is a part of a file.
-type reader struct {
-	io.ReadCloser
-	size int64 // of the file
-}
-
-// Attributes implements driver.Reader.
-func (r *reader) Attributes() *driver.ReaderAttributes { return &driver.ReaderAttributes{Size: r.size} }
-
-// As implements driver.Reader.
-func (r *reader) As(any) bool { return false }
-
-// NewRangeReader implements driver.Bucket.
-func (b *bucket) NewRangeReader(ctx context.Context, key string, offset, length int64, o *driver.ReaderOptions) (
-	driver.Reader, error) {
+// Read implements object.Bucket. Files of a commit do not change, so there is no condition.
+func (b *Bucket) Read(ctx context.Context, key string, _ object.Version, offset, length int64) (*object.Content,
+	error) {
 	d, f, err := b.file(ctx, key)
 	if err != nil {
-		return nil, err
+		return nil, coded(err)
 	}
-	if o.BeforeRead != nil {
-		if err := o.BeforeRead(func(any) bool { return false }); err != nil {
-			return nil, err
-		}
+	c, err := get(ctx, d.url(f.path), offset, length)
+	if err != nil {
+		return nil, coded(err)
 	}
-	if length < 0 || length > f.size-offset {
-		length = max(f.size-offset, 0)
-	}
-	if length == 0 {
-		return &reader{io.NopCloser(strings.NewReader("")), f.size}, nil
-	}
-	return get(ctx, d.url(f.path), offset, length)
+	c.ETag = f.etag
+	return c, nil
 }
 
 // get asks for length bytes of a file from offset on.
-func get(ctx context.Context, address string, offset, length int64) (*reader, error) {
+func get(ctx context.Context, address string, offset, length int64) (*object.Content, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
 		return nil, err
@@ -60,7 +40,7 @@ func get(ctx context.Context, address string, offset, length int64) (*reader, er
 	if response.StatusCode == http.StatusPartialContent {
 		_, err := fmt.Sscanf(response.Header.Get("Content-Range"), "bytes %d-%d/%d", &from, &to, &size)
 		if err == nil && from == offset && to == offset+length-1 {
-			return &reader{response.Body, size}, nil
+			return &object.Content{Body: response.Body, Offset: from, Size: size}, nil
 		}
 	}
 	response.Body.Close()
