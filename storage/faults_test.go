@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -18,7 +17,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fsouza/fake-gcs-server/fakestorage"
 	"github.com/johannesboyne/gofakes3"
 	"github.com/johannesboyne/gofakes3/backend/s3mem"
 )
@@ -179,38 +177,6 @@ func fakeS3(t *testing.T) *provider {
 				nil); err != nil {
 				t.Fatal(err)
 			}
-		},
-	}
-}
-
-func fakeGCS(t *testing.T) *provider {
-	// Its address is known to clients and to the server, which quotes it in redirects of uploads, so it comes first.
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := "http://" + listener.Addr().String()
-	fake, err := fakestorage.NewServerWithOptions(fakestorage.Options{NoListener: true, ExternalURL: address,
-		PublicHost: listener.Addr().String()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	fake.CreateBucketWithOpts(fakestorage.CreateBucketOpts{Name: "bucket"})
-	tr := &trouble{next: fake.HTTPHandler()}
-	server := httptest.NewUnstartedServer(tr)
-	server.Listener.Close()
-	server.Listener = listener
-	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
-	server.Start()
-	t.Cleanup(server.Close)
-	t.Setenv("STORAGE_EMULATOR_HOST", listener.Addr().String())
-	bucketsForgotten(t)
-	return &provider{
-		name: "gs", trouble: tr,
-		url: func(key string) string { return "gs://bucket/" + key },
-		raw: func(t *testing.T, key string, data []byte) {
-			fake.CreateObject(fakestorage.Object{ObjectAttrs: fakestorage.ObjectAttrs{BucketName: "bucket", Name: key},
-				Content: data})
 		},
 	}
 }

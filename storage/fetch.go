@@ -119,7 +119,8 @@ func linkTo(target, link string) error {
 }
 
 // fetch brings one version of an object to CACHE/object-ID/NAME.
-func (o *objectVersion) fetch(ctx context.Context, l location, info Info, cache string, progress Progress) (string, error) {
+func (o *objectVersion) fetch(ctx context.Context, l location, info Info, cache string, progress Progress) (string,
+	error) {
 	dir, err := versionFolder(l, o, info, cache)
 	if err != nil {
 		return "", err

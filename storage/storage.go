@@ -12,9 +12,9 @@
 //	                       files of datasets of the Hugging Face hub, to be read: see package hub
 //	mem://BUCKET/KEY       objects in the memory of this process, for tests
 //
-// Keys are used as written, without escapes. Driver parameters may follow a key, such as
-// s3://bucket/key?region=eu-central-1&endpoint=https://minio.local:9000&use_path_style=true; Go CDK's packages s3blob,
-// gcsblob and azureblob list them. A name without a scheme is a local path. Other schemes are errors.
+// Keys are used as written, without escapes. Parameters may follow a key, such as
+// s3://bucket/key?region=eu-central-1&endpoint=https://minio.local:9000&use_path_style=true; packages s3, gcs and azure
+// list them at Open. A name without a scheme is a local path. Other schemes are errors.
 //
 // # Reading
 //
@@ -94,7 +94,7 @@ type location struct {
 	scheme string // "" for a local path
 	bucket string
 	key    string // or the path
-	query  string // parameters of the driver
+	query  string // parameters of the bucket
 }
 
 var parameters = regexp.MustCompile(`\?[A-Za-z_]+=[^?]*$`)

@@ -142,7 +142,7 @@ func (u *upload) send(ctx context.Context) error {
 		done, have, err := u.request(ctx, ask)
 		switch {
 		case err != nil && !again(err):
-			return err
+			return lost(err)
 		case err != nil:
 		case done && u.sum == "":
 			return errors.New("Google Cloud Storage ended an upload before its last part")
@@ -191,10 +191,6 @@ func (u *upload) request(ctx context.Context, ask bool) (done bool, have int64, 
 		header.Set("X-Goog-Hash", "crc32c="+u.sum)
 	}
 	response, err := u.do(ctx, http.MethodPut, u.session, header, body)
-	if e := (*object.Error)(nil); errors.As(err, &e) && (e.Status == http.StatusNotFound || e.Status == http.StatusGone) {
-		e.Code, e.Status = object.Unknown, 0 // another upload may succeed
-		return false, 0, fmt.Errorf("an upload was lost: %w", err)
-	}
 	if err != nil {
 		return false, 0, err
 	}
@@ -211,7 +207,16 @@ func (u *upload) request(ctx context.Context, ask bool) (done bool, have int64, 
 	return false, have, nil
 }
 
-// again reports whether a part that failed so is sent again. A lost upload has no status.
+// lost takes its kind from the error that there is no such upload: another one may succeed.
+func lost(err error) error {
+	e := (*object.Error)(nil)
+	if errors.As(err, &e) && (e.Status == http.StatusNotFound || e.Status == http.StatusGone) {
+		e.Code, e.Status = object.Unknown, 0
+	}
+	return err
+}
+
+// again reports whether a part that failed so is sent again.
 func again(err error) bool {
 	e := (*object.Error)(nil)
 	return !errors.As(err, &e) || e.Status >= 500 || e.Status == http.StatusTooManyRequests ||
