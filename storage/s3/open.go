@@ -14,6 +14,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
+	"github.com/aws/smithy-go/logging"
 
 	"github.com/quire/quire/storage/object"
 )
@@ -44,6 +45,7 @@ func Open(ctx context.Context, name string, p *object.Parameters) (object.Bucket
 	}
 	b.client = s3.NewFromConfig(settings, func(o *s3.Options) {
 		o.EndpointOptions.DisableHTTPS, o.UseAccelerate = noHTTPS, accelerate
+		o.Logger = logging.Nop{} // it would log each body that broke off
 		o.UsePathStyle = pathStyle || oldPathStyle || immutable && endpoint != ""
 		if endpoint != "" {
 			o.BaseEndpoint = &endpoint

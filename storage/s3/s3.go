@@ -15,7 +15,6 @@ import (
 	managed "github.com/aws/aws-sdk-go-v2/feature/s3/transfermanager/types"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/smithy-go"
-	"github.com/aws/smithy-go/logging"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 
 	"github.com/quire/quire/storage/object"
@@ -66,9 +65,7 @@ func (b *bucket) Read(ctx context.Context, key string, version object.Version, o
 	if version.ETag != "" {
 		in.IfMatch = &version.ETag
 	}
-	out, err := b.client.GetObject(ctx, in, func(o *s3.Options) {
-		o.Retryer, o.Logger = aws.NopRetryer{}, logging.Nop{} // it would log each body that broke off
-	})
+	out, err := b.client.GetObject(ctx, in, func(o *s3.Options) { o.Retryer = aws.NopRetryer{} })
 	if err != nil {
 		return nil, coded(err)
 	}
