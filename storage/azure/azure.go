@@ -79,6 +79,9 @@ func (b *bucket) List(ctx context.Context, prefix, token string, limit int) (pag
 	if err != nil {
 		return nil, "", coded(err)
 	}
+	if out.Segment == nil {
+		return nil, deref(out.NextMarker), nil
+	}
 	for _, o := range out.Segment.BlobItems {
 		e := object.Entry{Key: deref(o.Name)}
 		if o.Properties != nil {

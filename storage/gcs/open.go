@@ -37,8 +37,8 @@ func Open(ctx context.Context, name string, p *object.Parameters) (object.Bucket
 		found, err := google.FindDefaultCredentialsWithParams(ctx,
 			google.CredentialsParams{Scopes: []string{scope}, UniverseDomain: universe})
 		if err != nil {
-			return nil, fmt.Errorf("there are no credentials of Google Cloud; run gcloud auth application-default login, "+
-				"set GOOGLE_APPLICATION_CREDENTIALS, or add ?anonymous=true for a public bucket (%w)", err)
+			return nil, fmt.Errorf("there are no credentials of Google Cloud; run gcloud auth application-default "+
+				"login, set GOOGLE_APPLICATION_CREDENTIALS, or add ?anonymous=true for a public bucket (%w)", err)
 		}
 		if universe == "" {
 			universe, _ = found.GetUniverseDomain() // a machine that does not know its own is in Google's

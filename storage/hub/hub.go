@@ -286,7 +286,8 @@ func (b *Bucket) List(ctx context.Context, prefix, token string, limit int) (pag
 		return nil, "", coded(err)
 	}
 	if !strings.HasPrefix(prefix, name+"/") {
-		return nil, "", coded(fmt.Errorf("%w: listing of %s by %q", errors.ErrUnsupported, prefix, ""))
+		return nil, "", coded(fmt.Errorf("%w: the hub lists files of one dataset; name it before a pattern, as in "+
+			"hf://datasets/ORG/NAME/*.parquet", errors.ErrUnsupported))
 	}
 	d, err := b.named(ctx, name)
 	if err != nil {
