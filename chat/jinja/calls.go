@@ -68,7 +68,7 @@ func (p *parser) oneFilter(x expr) (expr, error) {
 		return nil, err
 	}
 	if filters[name] == nil {
-		p.unknown = append(p.unknown, p.fail("there is no filter %q", name))
+		p.unknown = append(p.unknown, p.fail("%s", noFilter(name)))
 	}
 	f := &filterExpr{x: x, name: name}
 	if p.op("(") {

@@ -15,6 +15,9 @@ func (n *nameExpr) eval(r *run, s *scope) (any, error) {
 	if v, ok := s.get(n.name); ok {
 		return v, nil
 	}
+	if n.name == "lipsum" { // Jinja's, which makes random texts
+		return undefined{why: "the function lipsum is not supported: a prompt must be the same in each run"}, nil
+	}
 	return undefined{why: fmt.Sprintf("'%s' is undefined", n.name)}, nil
 }
 
@@ -272,7 +275,7 @@ func (f *filterExpr) apply(r *run, s *scope, v any) (any, error) {
 		return nil, err
 	}
 	if filters[f.name] == nil {
-		return nil, fmt.Errorf("there is no filter %q", f.name)
+		return nil, errors.New(noFilter(f.name))
 	}
 	out, err := filters[f.name](r, v, &params{args: args, kwargs: kwargs})
 	if err != nil {

@@ -9,6 +9,17 @@ import (
 
 type filter func(r *run, v any, p *params) (any, error)
 
+// noFilter is the error of a filter that this package lacks. Jinja has random and urlize.
+func noFilter(name string) string {
+	switch name {
+	case "random":
+		return "the filter random is not supported: a prompt must be the same in each run"
+	case "urlize":
+		return "the filter urlize is not supported: it makes links of HTML"
+	}
+	return fmt.Sprintf("there is no filter %q", name)
+}
+
 // filters is filled in init: the filters that call others by name refer to it.
 var filters map[string]filter
 

@@ -81,7 +81,7 @@ func filterMap(r *run, v any, p *params) (any, error) {
 		name := r.str(p.args[0])
 		f := filters[name]
 		if f == nil {
-			return nil, fmt.Errorf("there is no filter %q", name)
+			return nil, errors.New(noFilter(name))
 		}
 		each = func(v any) (any, error) { return f(r, v, &params{args: p.args[1:], kwargs: p.kwargs}) }
 	}

@@ -1,6 +1,7 @@
 package jinja
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -396,7 +397,7 @@ func unescape(s string) (string, error) {
 			continue
 		}
 		if c == 'N' {
-			return "", fmt.Errorf("the escape \\N is not supported")
+			return "", errors.New("the escape \\N{...}, a character by its name, is not supported: write the character itself")
 		}
 		if c >= '0' && c <= '7' {
 			n := 1

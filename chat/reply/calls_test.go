@@ -34,6 +34,9 @@ func TestMarkedCalls(t *testing.T) {
 			{"no call", "How can I help?", nil, "How can I help?"},
 			{"behind text", "I do [add(a=1)]", nil, "I do [add(a=1)]"},
 			{"cut off", "[add(a=1, b='tw", nil, "[add(a=1, b='tw"},
+			{"the second malformed", "[add(a=1, b='two'), look(1), f()]", []ToolCall{add}, "look(1), f()"},
+			{"the second cut off", "<|python_start|>[add(a=1, b='two'), look(", []ToolCall{add}, "look("},
+			{"a call in a text", "[add(a=1) adds]", nil, "[add(a=1) adds]"},
 			{"an argument without a name", "[add(1)]", nil, "[add(1)]"},
 			{"an argument twice", "[add(a=1, a=2)]", nil, "[add(a=1, a=2)]"},
 			{"no number of JSON", "[add(a=1e999)]", nil, "[add(a=1e999)]"},
@@ -97,6 +100,18 @@ func TestMarkedCalls(t *testing.T) {
 			{"several lines", "<tool_call><function=add><parameter=b>\n x\n\ny\n</parameter></function></tool_call>",
 				[]ToolCall{one("add", `{"b": " x\n\ny"}`)}, ""},
 			{"cut off", "<tool_call><function=add><parameter=a>", nil, "<tool_call><function=add><parameter=a>"},
+			{"an end mark that is missing before the next argument", "<tool_call>" +
+				strings.Replace(xml, "1\n</parameter>\n", "1\n", 1) + "</tool_call>", []ToolCall{add}, ""},
+			{"all end marks missing", "<tool_call>" + strings.ReplaceAll(xml, "</parameter>\n", "") + "</tool_call>\n" +
+				"<tool_call>" + xml + "</tool_call>", []ToolCall{add, add}, ""},
+			{"the last end mark missing, and that of the call", strings.ReplaceAll(xml, "two\n</parameter>", "two"),
+				[]ToolCall{add}, ""},
+			{"a start mark of no argument of the tool", "<tool_call><function=add><parameter=b>x\n<parameter=w>\ny" +
+				"</parameter></function></tool_call>", []ToolCall{one("add", `{"b": "x\n<parameter=w>\ny"}`)}, ""},
+			{"an end mark of a call in a value", "<function=add><parameter=b></function></tool_call></parameter>" +
+				"</function>", nil, "<function=add><parameter=b></function></tool_call></parameter></function>"},
+			{"no end mark at all", "<tool_call><function=add><parameter=b>x", nil,
+				"<tool_call><function=add><parameter=b>x"},
 			{"twice", twice, nil, twice},
 		},
 		"seed_oss": {

@@ -18,26 +18,15 @@ const (
 	mostNested             = 10_000                                   // of values, as of encoding/json
 )
 
-// pythonic reads [f(a=1, b='x'), g()], of Llama 3.2, Llama 4 and others: the whole text is a list of calls, and all of
-// them follow the form, or none is one.
+// pythonic reads [f(a=1, b='x'), g()], of Llama 3.2, Llama 4 and others: the whole text is a list of calls. The first
+// call that does not follow the form is left, with all after it.
 func pythonic(text string) (calls []ToolCall, rest string) {
-	list := strings.TrimSpace(text)
-	list = strings.TrimSuffix(strings.TrimPrefix(list, pythonStart), pythonEnd)
-	p := python{text: list}
-	if !p.take('[') {
+	list := strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(text), pythonStart), pythonEnd)
+	calls, left, after, ok := pythonCalls(python{text: list}, "")
+	if !ok || len(calls) == 0 || strings.TrimLeft(after, blank) != "" {
 		return nil, text
 	}
-	for more := true; more; more = p.take(',') {
-		call, ok := p.call()
-		if !ok {
-			return nil, text
-		}
-		calls = append(calls, call)
-	}
-	if !p.take(']') || !p.atEnd() {
-		return nil, text
-	}
-	return calls, ""
+	return calls, left
 }
 
 // olmo reads calls of Python in lines between marks, of OLMo 3.
@@ -72,7 +61,7 @@ func lfm(text string, _ Tools) (calls []ToolCall, left string, size int) {
 		calls, rest = []ToolCall{call}, behind[n:]
 	} else if list, others, n := decodeCalls(behind, "arguments"); len(list) > 0 {
 		calls, left, rest = list, others, behind[n:]
-	} else if calls, left, rest, ok = lfmList(behind); !ok {
+	} else if calls, left, rest, ok = pythonCalls(python{text: behind, lines: true}, lfmEnd); !ok {
 		return nil, "", 0
 	}
 	rest, ok := ended(rest, lfmEnd, lfmStart)
@@ -82,14 +71,17 @@ func lfm(text string, _ Tools) (calls []ToolCall, left string, size int) {
 	return calls, left, len(text) - len(rest)
 }
 
-// lfmList reads a list of calls of Python up to the mark behind it.
-func lfmList(text string) (calls []ToolCall, left, rest string, ok bool) {
-	p := python{text: text, lines: true}
+// pythonCalls reads a list of calls up to an end mark, or up to the end of the text if that is "". left is the first
+// call that does not follow the form, and all after it.
+func pythonCalls(p python, end string) (calls []ToolCall, left, rest string, ok bool) {
 	for more := p.take('['); more; more = p.take(',') {
 		of := p
 		call, isCall := of.call()
 		if !isCall {
-			at, _ := first(p.text, []string{lfmEnd})
+			at := len(p.text)
+			if end != "" {
+				at, _ = first(p.text, []string{end})
+			}
 			return calls, strings.TrimSuffix(strings.Trim(p.text[:at], blank), "]"), p.text[at:], true
 		}
 		calls, p.text = append(calls, call), of.text

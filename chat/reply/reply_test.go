@@ -280,7 +280,7 @@ func TestGoodCallsStay(t *testing.T) {
 		"granite":        {item, graniteCall + "[", ", ", "]", []string{`{"name": "f"}`, "[]"}},
 		"phi4_mini_json": {item, phiCalls + "[", ", ", "]", []string{`{"name": "f"}`}},
 		"llama3_json":    {item, "", "; ", "", []string{`{"name": "f"}`}},
-		"qwen3_coder": {coder, "", "\n", "", []string{callStart + "<function=f><parameter=n>1</function>" + callEnd,
+		"qwen3_coder": {coder, "", "\n", "", []string{callStart + "<function=f><parameter=n>1" + callEnd,
 			callStart + "f" + callEnd, callStart + "<function=f>1</function>" + callEnd}},
 		"glm45":  {glm, "", "\n", "", []string{callStart + "f" + keyStart + "n" + keyEnd + "1" + callEnd}},
 		"gemma4": {gemma, "", "", "", []string{gemmaStart + "call:f{n:1" + gemmaEnd, gemmaStart + "f{}" + gemmaEnd}},

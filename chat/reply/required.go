@@ -153,7 +153,7 @@ func functionOf(start, end string) func(tool) ([]grammar.Part, error) {
 	return func(t tool) ([]grammar.Part, error) {
 		return t.written(start+"\n"+functionStart+t.name+">\n", functionEnd+"\n"+end,
 			func(key string, _ bool) (string, string) { return parameterStart + key + ">\n", "\n" + parameterEnd },
-			parameterEnd, end)
+			parameterEnd, parameterStart, end)
 	}
 }
 

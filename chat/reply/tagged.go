@@ -42,8 +42,7 @@ func functionBetween(start, end string) func(string, Tools) ([]ToolCall, string,
 	}
 }
 
-// function reads <function=name><parameter=key>value</parameter></function>. A value that has the end mark of a call in
-// it has lost its own.
+// function reads <function=name><parameter=key>value</parameter></function>.
 func function(text, end string, tools Tools) (call ToolCall, rest string, ok bool) {
 	text, ok = strings.CutPrefix(strings.TrimLeft(text, blank), functionStart)
 	name, text, named := strings.Cut(text, ">")
@@ -58,13 +57,42 @@ func function(text, end string, tools Tools) (call ToolCall, rest string, ok boo
 		}
 		text, ok = strings.CutPrefix(text, parameterStart)
 		key, behind, named := strings.Cut(text, ">")
-		value, after, ended := strings.Cut(behind, parameterEnd)
-		if !ok || !named || !ended || strings.Contains(value, end) ||
-			!a.add(key, strings.TrimSuffix(strings.TrimPrefix(value, "\n"), "\n")) {
+		if !ok || !named {
+			return call, "", false
+		}
+		value, after, ended := a.parameter(strings.TrimSpace(key), behind, end)
+		if !ended || !a.add(key, strings.TrimSuffix(strings.TrimPrefix(value, "\n"), "\n")) {
 			return call, "", false
 		}
 		text = after
 	}
+}
+
+// parameter cuts a text after the value of an argument. Models leave out </parameter>: the start of another argument of
+// the tool on a line of its own stands for it, or </function> before the end mark of the call, as in vLLM.
+func (a *arguments) parameter(key, text, end string) (value, after string, ok bool) {
+	value, after, ok = strings.Cut(text, parameterEnd)
+	whole, _ := cutBefore(value, end) // a value with the end mark of a call in it has lost its own
+	for from := 0; ; {
+		at := strings.Index(whole[from:], "\n"+parameterStart)
+		if at < 0 {
+			break
+		}
+		from += at + 1
+		next, _, named := strings.Cut(whole[from+len(parameterStart):], ">")
+		if named && next != key && !a.seen[next] && (a.of.root == nil || a.of.has([]string{next})) {
+			return whole[:from], text[from:], true
+		}
+	}
+	if ok && len(whole) == len(value) {
+		return value, after, true
+	}
+	// If </parameter> follows in this call, the end mark is a word of the value, and the value cannot be told.
+	if ok && !strings.Contains(value[len(whole):], functionStart) {
+		return "", "", false
+	}
+	value, ok = strings.CutSuffix(strings.TrimRight(whole, blank), functionEnd)
+	return value, text[len(value):], ok
 }
 
 // glm reads name<arg_key>key</arg_key><arg_value>value</arg_value>, of GLM-4.5.
