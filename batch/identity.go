@@ -22,7 +22,7 @@ import (
 // outputVersion grows with every change of Quire after which the same job gives other bytes: other completions, other
 // columns, another cut into parts. If keys and values of the same tokens change, the version in snapshots of package
 // engine grows too.
-const outputVersion = 10
+const outputVersion = 11
 
 const (
 	// partCompletions is about how many completions a part has, unless --part-rows says how many rows.

@@ -191,11 +191,35 @@ func TestJSONValue(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.StringMatching(`([\[\]{},: ]|"[ab\\"]*"|-?[0-9.e+-]{1,4}|null|true){0,12}`).Draw(t, "text")
+		if strings.Contains(text, "  ") { // TestSpaceIsBounded
+			t.Skip("more than one space")
+		}
 		want := json.Valid([]byte(text)) && strings.TrimSpace(text) == text
 		if got := accepts(any, text); got != want && !long.MatchString(text) {
 			t.Fatalf("%q: %v", text, got)
 		}
 	})
+}
+
+// TestSpaceIsBounded has JSON in one line and indented, and no way on with whitespace alone.
+func TestSpaceIsBounded(t *testing.T) {
+	a, err := grammar.JSONSchema([]byte(`{"type":"object","properties":{"a":{"type":"array","items":{"const":1}}}}`),
+		grammar.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{`{"a":[1,1]}`, `{"a": [1, 1]}`, `{ "a" : [ 1 , 1 ] }`, "{\n  \"a\": [\n    1,\n    1\n  ]\n}",
+		"{\n\n\t\t\"a\": [1,\n" + strings.Repeat(" ", 20) + "1]}", "{ \n}"} {
+		if !accepts(a, text) {
+			t.Errorf("%q is refused", text)
+		}
+	}
+	for _, text := range []string{"{   }", "{\"a\":  []}", "{\n\n\n\"a\":[]}", "{\n" + strings.Repeat(" ", 21) + "\"a\":[]}",
+		"{\t\"a\":[]}", "{\r\n\"a\":[]}"} {
+		if accepts(a, text) {
+			t.Errorf("%q is taken", text)
+		}
+	}
 }
 
 // apart is distinct values, each of any text.

@@ -14,7 +14,7 @@ type Whitespace int
 
 // The forms.
 const (
-	AnySpace Whitespace = iota // whatever JSON allows, between any two parts, but not before and behind the whole
+	AnySpace Whitespace = iota // between any two parts what [Parts.anySpace] says, but none before and after the whole
 	NoSpace                    // none: {"a":1,"b":2}
 	OneSpace                   // one space behind each comma and colon: {"a": 1, "b": 2}
 )
@@ -67,7 +67,7 @@ func New(b *automaton.Builder, form Whitespace) *Parts {
 	p.Quote = b.Text(`"`)
 	switch form {
 	case AnySpace:
-		p.Space = b.Repeat(b.Bytes(' ', ' ', '\t', '\t', '\n', '\n', '\r', '\r'), 0, automaton.Unlimited)
+		p.Space = p.anySpace()
 		p.Comma = b.Seq(p.Space, b.Text(","), p.Space)
 		p.Colon = b.Seq(p.Space, b.Text(":"), p.Space)
 	case OneSpace:
@@ -81,6 +81,17 @@ func New(b *automaton.Builder, form Whitespace) *Parts {
 		b.Optional(b.Seq(b.Bytes('e', 'e', 'E', 'E'), b.Optional(b.Bytes('+', '+', '-', '-')), b.Repeat(digit, 1, 3))))
 	p.String = p.Quoted(p.Free)
 	return p
+}
+
+// The most of an indented line that may stand between two parts: a line's end or two, then spaces and tabs.
+const mostLines, mostIndent = 2, 20
+
+// anySpace is nothing, a space, or an indented line: JSON as one writes it in one line or in several, as in llama.cpp.
+// Without a bound a model that repeats itself writes whitespace up to its last token.
+func (p *Parts) anySpace() automaton.Expr {
+	b := p.B
+	line := b.Seq(b.Repeat(b.Text("\n"), 1, mostLines), b.Repeat(b.Bytes(' ', ' ', '\t', '\t'), 0, mostIndent))
+	return b.Optional(b.Alt(b.Text(" "), line))
 }
 
 // Python makes the parts of values as Python writes them: strings in double quotes, in the one spelling that means the
