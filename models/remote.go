@@ -43,7 +43,8 @@ func isText(name string) bool {
 
 // FetchFolder has the files of a Hugging Face folder that is elsewhere brought here, and returns the local folder,
 // which Open takes. fetch brings the files that want chooses by their paths in the folder and returns the local folder
-// that has them; it is called twice, so that a model that is not supported is refused before its weights are fetched.
+// that has them; it is called several times, so that a model that is not supported is refused before its weights are
+// fetched.
 func FetchFolder(fetch func(want func(file string) bool) (dir string, err error)) (dir string, err error) {
 	if dir, err = fetch(func(file string) bool { return folderFile(file, false) }); err != nil {
 		return "", err
@@ -52,11 +53,20 @@ func FetchFolder(fetch func(want func(file string) bool) (dir string, err error)
 		return "", err
 	}
 	weights := func(file string) bool { return folderFile(file, true) }
-	if shards, _, err := readIndex(dir); err == nil { // other weights may lie beside those of the index
+	shards, _, err := readIndex(dir)
+	if err == nil { // other weights may lie beside those of the index
 		weights = func(file string) bool { return slices.Contains(shards, file) || folderFile(file, false) }
 	}
 	if dir, err = fetch(weights); err != nil {
 		return "", err
+	}
+	// An index of shards that were joined: the folder has one file instead, as weightShards takes it.
+	if slices.ContainsFunc(shards, func(shard string) bool { return !exists(filepath.Join(dir, shard)) }) {
+		of := weights
+		weights = func(file string) bool { return file == weightsFile || of(file) }
+		if dir, err = fetch(weights); err != nil {
+			return "", err
+		}
 	}
 	if _, _, err := weightShards(dir); err != nil {
 		return "", fmt.Errorf("the folder has no weights that can be read: %w", err)

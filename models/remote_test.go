@@ -106,6 +106,30 @@ func TestFetchFolderRefuses(t *testing.T) {
 	}
 }
 
+// TestFetchFolderWithStaleIndex takes one file where the shards of an index are not there, and says which one is missing
+// otherwise, as for a local folder.
+func TestFetchFolderWithStaleIndex(t *testing.T) {
+	from := t.TempDir()
+	write(t, filepath.Join(from, configFile), base(nil))
+	write(t, filepath.Join(from, weightsIndex), indexOf(map[string]string{"a": "s2.safetensors"}))
+	write(t, filepath.Join(from, weightsFile), safetensorsOf("a"))
+	var asked [][]string
+	dir, err := FetchFolder(copyOf(t, from, &asked))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if openTest(t, dir).Shape("a") == nil {
+		t.Errorf("the tensor of %s is not found; asked for %v", weightsFile, asked)
+	}
+	os.Remove(filepath.Join(from, weightsFile))
+	if dir, err = FetchFolder(copyOf(t, from, &asked)); err == nil {
+		_, err = Open(dir)
+	}
+	if err == nil || !strings.Contains(err.Error(), "names s2.safetensors, which is not there") {
+		t.Error(err)
+	}
+}
+
 func testModel(t *testing.T) string {
 	entries, err := os.ReadDir(filepath.Join("..", "testdata", "models"))
 	if err != nil || len(entries) == 0 {
