@@ -312,51 +312,85 @@ func (b *begun) rows(ctx context.Context, part int, yield func(*promptset.Comple
 	}
 }
 
-// merge yields the completions of a part that is written again after a change of the job, with those that the journal
-// adds. Errors that were tried again with success are gone. Without the input they are those of the part.
+// oldPart is a part that is written again after a change of the job, read from its start.
+type oldPart struct {
+	next func() (*promptset.Completion, error, bool)
+	done *promptset.Completion // the next one
+	err  error
+	more bool
+}
+
+// readOld reads completions of a part until stop is called.
+func readOld(there iter.Seq2[*promptset.Completion, error]) (old *oldPart, stop func()) {
+	old = &oldPart{}
+	old.next, stop = iter.Pull2(there)
+	old.advance()
+	return old, stop
+}
+
+func (p *oldPart) advance() { p.done, p.err, p.more = p.next() }
+
+// of returns the completions of the next row, which has an id.
+func (p *oldPart) of(id string) (results []promptset.Result) {
+	for p.more && p.err == nil && p.done.ID == id && (len(results) == 0 ||
+		p.done.Generation > results[len(results)-1].Generation) {
+		results = append(results, p.done.Result)
+		p.advance()
+	}
+	return results
+}
+
+// together returns the completions of a row that its old part and the journal have. Errors that were tried again with
+// success are gone.
+func (b *begun) together(row *promptset.Row, old *oldPart) ([]promptset.Result, error) {
+	results := old.of(strings.ToValidUTF8(row.ID, "\uFFFD"))
+	if old.err != nil {
+		return nil, old.err
+	}
+	added, err := b.results(row.Index)
+	if err != nil {
+		return nil, err
+	}
+	if len(added) > 0 {
+		results = slices.DeleteFunc(results, func(r promptset.Result) bool { return r.Err != "" })
+	}
+	results = batch.Merged(results, added)
+	slices.SortFunc(results, func(a, b promptset.Result) int { return cmp.Compare(a.Generation, b.Generation) })
+	return results, nil
+}
+
+// merge yields the completions of an old part with those that the journal adds. Without the input they are those of the
+// part.
 func (b *begun) merge(ctx context.Context, there iter.Seq2[*promptset.Completion, error], part promptset.Part,
 	yield func(*promptset.Completion, error) bool) {
-	next, stop := iter.Pull2(there)
+	old, stop := readOld(there)
 	defer stop()
-	done, err, more := next()
 	if b.input != nil {
-		for row, rowErr := range b.each(ctx, part.Number) {
-			if rowErr != nil {
-				yield(nil, rowErr)
-				return
-			}
-			id, prompt := strings.ToValidUTF8(row.ID, "\uFFFD"), b.prompt(row)
+		for row, err := range b.each(ctx, part.Number) {
 			var results []promptset.Result
-			for more && err == nil && done.ID == id && (len(results) == 0 ||
-				done.Generation > results[len(results)-1].Generation) {
-				results = append(results, done.Result)
-				done, err, more = next()
+			if err == nil {
+				results, err = b.together(row, old)
 			}
-			if err != nil {
+			if old.err != nil {
 				break
 			}
-			added, addErr := b.results(row.Index)
-			if addErr != nil {
-				yield(nil, addErr)
+			if err != nil {
+				yield(nil, err)
 				return
 			}
-			if len(added) > 0 {
-				results = slices.DeleteFunc(results, func(r promptset.Result) bool { return r.Err != "" })
-			}
-			results = batch.Merged(results, added)
-			slices.SortFunc(results, func(a, b promptset.Result) int { return cmp.Compare(a.Generation, b.Generation) })
 			for _, r := range results {
-				if !yield(promptset.NewCompletion(id, r, func() string { return prompt }), nil) {
+				if !yield(promptset.NewCompletion(row.ID, r, func() string { return b.prompt(row) }), nil) {
 					return
 				}
 			}
 		}
 	}
-	for ; more; done, err, more = next() {
+	for ; old.more; old.advance() {
+		err := old.err
 		if err != nil {
 			err = partError(part, err)
 		}
-		if !yield(done, err) {
+		if !yield(old.done, err) {
 			return
 		}
 	}

@@ -4,14 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 
 	"github.com/quire/quire/batch"
 	"github.com/quire/quire/promptset"
 	"github.com/quire/quire/vfs"
 )
 
-// Snapshot writes what the journal has of parts that are not there to a new folder, as part files with the names, the
-// format and the columns of the job's own. It returns their number.
+// Snapshot writes the parts that the journal adds completions to, with what they have already, to a new folder, as part
+// files with the names, the format and the columns of the job's own. It returns their number.
 func (o *Output) Snapshot(ctx context.Context, files vfs.FS, folder string) (written int, err error) {
 	if err := files.MkdirAll(folder); err != nil {
 		return 0, fmt.Errorf("cannot make the folder of the snapshot: %w", err)
@@ -38,10 +39,14 @@ func (o *Output) Snapshot(ctx context.Context, files vfs.FS, folder string) (wri
 	options := promptset.WriterOptions{Format: b.format, Schema: b.input.Schema(), Meta: b.job.Meta, Write: []int{0}}
 	batch.SetColumnsOf(b.job, &options)
 	for _, part := range o.all() {
-		if part.Name != "" || !b.adds(part.Number) {
+		if !b.adds(part.Number) {
 			continue
 		}
-		if err := b.writePart(ctx, to, part.Number, options); err != nil {
+		there := func(func(*promptset.Completion, error) bool) {}
+		if part.Name != "" {
+			there = o.Output.Rows(ctx, part)
+		}
+		if err := b.writePart(ctx, to, part, there, options); err != nil {
 			return written, err
 		}
 		written++
@@ -49,33 +54,34 @@ func (o *Output) Snapshot(ctx context.Context, files vfs.FS, folder string) (wri
 	return written, nil
 }
 
-// writePart writes a part of the rows that the journal has completions of.
-func (b *begun) writePart(ctx context.Context, to promptset.Destination, number int,
-	options promptset.WriterOptions) error {
-	rows, last := int64(0), int64(-1)
-	for _, e := range b.entriesOf(b.parts.Range(number)) {
-		if e.row != last {
-			rows, last = rows+1, e.row
+// writePart writes a part of the rows that there are completions of, in the part that is there or in the journal.
+func (b *begun) writePart(ctx context.Context, to promptset.Destination, part promptset.Part,
+	there iter.Seq2[*promptset.Completion, error], options promptset.WriterOptions) error {
+	old, stop := readOld(there)
+	defer stop()
+	var rows []*promptset.Row
+	var all [][]promptset.Result
+	for row, err := range b.each(ctx, part.Number) {
+		var results []promptset.Result
+		if err == nil {
+			results, err = b.together(row, old)
+		}
+		if err != nil {
+			return err
+		}
+		if len(results) > 0 {
+			placed := *row
+			placed.Index = int64(len(rows))
+			rows, all = append(rows, &placed), append(all, results)
 		}
 	}
-	options.Parts = promptset.Parts{Rows: rows, PartRows: rows}
-	w, err := promptset.NewWriter(onePart{to, b.parts.Name(number, b.format)}, options)
+	options.Parts = promptset.Parts{Rows: int64(len(rows)), PartRows: int64(len(rows))}
+	w, err := promptset.NewWriter(onePart{to, b.parts.Name(part.Number, b.format)}, options)
 	if err != nil {
 		return err
 	}
-	next := int64(0)
-	for row, err := range b.each(ctx, number) {
-		var results []promptset.Result
-		if err == nil {
-			results, err = b.results(row.Index)
-		}
-		if err == nil && len(results) > 0 {
-			placed := *row
-			placed.Index = next
-			next++
-			err = w.Add(&placed, results)
-		}
-		if err != nil {
+	for i, row := range rows {
+		if err := w.Add(row, all[i]); err != nil {
 			return errors.Join(err, w.Close())
 		}
 	}

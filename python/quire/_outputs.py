@@ -43,7 +43,8 @@ def read(output: str | os.PathLike[str], *, partial: bool = False) -> pa.Table:
     Args:
         output: the folder that was given to ``sample run --output``, here or at ``s3://`` or ``gs://``.
         partial: take what is there, of a job that runs or was interrupted: its parts, and the completions that are in
-            no part yet, which the command reads from the job's journal. Otherwise a missing part is an error.
+            no part yet, which the command reads from the job's journal, also those that ``--extend`` adds to parts.
+            Otherwise a missing part is an error.
 
     Raises:
         QuireError: there is no output, or it lacks parts.
@@ -67,7 +68,7 @@ def take_snapshot(output: str, folder: str) -> QuireError | None:
 
 
 def read_parts(where: str, snapshot: str | None, why_not: QuireError | None = None) -> pa.Table:
-    """Reads the parts of an output, and those that are not there from a snapshot. Without one all must be there."""
+    """Reads the parts of an output, and those that a snapshot has more of. Without a snapshot all must be there."""
     files, folder = place_of(where)
     partial = snapshot is not None
     job = job_of(files, folder)
@@ -79,30 +80,34 @@ def read_parts(where: str, snapshot: str | None, why_not: QuireError | None = No
             f"{where} has {len(parts)} of {wanted} parts: run its job to the end, or read it with partial=True"
         )
     complete = wanted is not None and len(parts) >= wanted
-    places = {number: (files, f"{folder}/{name}", name) for number, name in parts.items()}
-    if snapshot is not None and not complete:
-        if why_not is not None and parts and job:
+    places = {number: [(files, f"{folder}/{name}", name)] for number, name in parts.items()}
+    if snapshot is not None:
+        if why_not is not None and parts and job and not complete:
             warnings.warn(f"what is in no part yet was not read: {why_not}", QuireWarning, stacklevel=3)
         elif why_not is not None and not parts:
             raise why_not
         local = pyarrow.fs.LocalFileSystem()
         for name in names_in(local, snapshot, kept):
             if match := PART.search(name):
-                places.setdefault(int(match[1]), (local, f"{snapshot}/{name}", name))
+                places.setdefault(int(match[1]), []).append((local, f"{snapshot}/{name}", name))
     if not places:
         raise QuireError(f"{where} has no parts: it is no output of sample run, or its job has just begun")
-    tables = []
-    for _, (there, path, name) in sorted(places.items()):
-        if name.endswith(".parquet"):
-            with there.open_input_file(path) as file:
-                table = pq.ParquetFile(file).read()
-        else:
-            with there.open_input_stream(path) as stream:
-                table = read_lines(io.TextIOWrapper(stream, encoding="utf-8", newline="\n"), name)
-        for column, value in reversed(folder_columns(name)):
-            table = table.add_column(0, pa.field(column, pa.string()), pa.array([value] * len(table), pa.string()))
-        tables.append(table)
+    # A part that was extended since has fewer rows than the snapshot, one that was published since has more.
+    tables = [max((read_part(*place) for place in of), key=len) for _, of in sorted(places.items())]
     return joined(tables, where)
+
+
+def read_part(files: pyarrow.fs.FileSystem, path: str, name: str) -> pa.Table:
+    """Reads a part, with the columns that its folders give."""
+    if name.endswith(".parquet"):
+        with files.open_input_file(path) as file:
+            table = pq.ParquetFile(file).read()
+    else:
+        with files.open_input_stream(path) as stream:
+            table = read_lines(io.TextIOWrapper(stream, encoding="utf-8", newline="\n"), name)
+    for column, value in reversed(folder_columns(name)):
+        table = table.add_column(0, pa.field(column, pa.string()), pa.array([value] * len(table), pa.string()))
+    return table
 
 
 def place_of(where: str) -> tuple[pyarrow.fs.FileSystem, str]:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import quire
@@ -218,14 +219,19 @@ def test_read(tmp_path: pathlib.Path) -> None:
 
 
 def test_read_partial(tmp_path: pathlib.Path) -> None:
-    """Parts that are not there are taken from the journal; one that is there is not."""
+    """Parts that are not there are taken from the journal, and those that it has more rows of."""
     output = tmp_path / "out"
     table = quire.generate(["a", "b", "c"], model="m", output=output, progress=False)
     journal = output / "_job" / "journal"
     journal.mkdir()
     (output / "part-00001.parquet").rename(journal / "part-00001.parquet")
-    (journal / "part-00000.parquet").write_bytes(b"published since")
+    part, mine = output / "part-00000.parquet", journal / "part-00000.parquet"
+    pq.write_table(pq.read_table(part).slice(0, 1), mine)  # the part was published since
     assert quire.read(output, partial=True).equals(table)
+    part.rename(mine)
+    pq.write_table(pq.read_table(mine).slice(0, 1), part)  # the job is extended
+    assert quire.read(output, partial=True).equals(table)
+    mine.rename(part)
     (output / "part-00000.parquet").rename(journal / "part-00000.parquet")
     assert quire.read(output, partial=True).equals(table)
     (journal / "broken").touch()
