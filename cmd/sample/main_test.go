@@ -84,6 +84,7 @@ func runScripts(t *testing.T, dir string) {
 			env.Setenv("REAL_CACHE", cache)
 			env.Setenv("HOME", filepath.Join(env.WorkDir, "home"))
 			env.Setenv("COLUMNS", "100")
+			env.Setenv("XLA_FLAGS", os.Getenv("XLA_FLAGS")) // make test compiles fast
 			address, err := freeAddress()
 			if err != nil {
 				return err
