@@ -214,8 +214,8 @@ func TestSpaceIsBounded(t *testing.T) {
 			t.Errorf("%q is refused", text)
 		}
 	}
-	for _, text := range []string{"{   }", "{\"a\":  []}", "{\n\n\n\"a\":[]}", "{\n" + strings.Repeat(" ", 21) + "\"a\":[]}",
-		"{\t\"a\":[]}", "{\r\n\"a\":[]}"} {
+	for _, text := range []string{"{   }", "{\"a\":  []}", "{\n\n\n\"a\":[]}",
+		"{\n" + strings.Repeat(" ", 21) + "\"a\":[]}", "{\t\"a\":[]}", "{\r\n\"a\":[]}"} {
 		if accepts(a, text) {
 			t.Errorf("%q is taken", text)
 		}

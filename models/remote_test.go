@@ -106,8 +106,8 @@ func TestFetchFolderRefuses(t *testing.T) {
 	}
 }
 
-// TestFetchFolderWithStaleIndex takes one file where the shards of an index are not there, and says which one is missing
-// otherwise, as for a local folder.
+// TestFetchFolderWithStaleIndex takes one file where the shards of an index are not there, and otherwise says which one
+// is missing, as for a local folder.
 func TestFetchFolderWithStaleIndex(t *testing.T) {
 	from := t.TempDir()
 	write(t, filepath.Join(from, configFile), base(nil))

@@ -33,16 +33,16 @@ func TestFunctionsAndErrors(t *testing.T) {
 		}
 		return float64(n) / 2, nil
 	}}
+	const same = "a prompt must be the same in each run"
 	for source, want := range map[string]string{
-		"{{ half(3) }}":               "1.5 <nil>",
-		"\n{{ half('x') }}":           " line 2: half takes an integer",
-		"{{ x.y }}":                   " line 1: 'x' is undefined",
-		"{{ raise_exception('no') }}": " line 1: no",
-		"{{ lipsum(1) }}":             " line 1: the function lipsum is not supported: a prompt must be the same in each run",
-		"{{ 'a b' | random }}":        " line 1: the filter random is not supported: a prompt must be the same in each run",
-		"{{ 'a' | urlize }}":          " line 1: the filter urlize is not supported: it makes links of HTML",
-		"{{ ['a'] | map('random') | list }}": " line 1: filter map: the filter random is not supported: " +
-			"a prompt must be the same in each run",
+		"{{ half(3) }}":                      "1.5 <nil>",
+		"\n{{ half('x') }}":                  " line 2: half takes an integer",
+		"{{ x.y }}":                          " line 1: 'x' is undefined",
+		"{{ raise_exception('no') }}":        " line 1: no",
+		"{{ lipsum(1) }}":                    " line 1: the function lipsum is not supported: " + same,
+		"{{ 'a b' | random }}":               " line 1: the filter random is not supported: " + same,
+		"{{ 'a' | urlize }}":                 " line 1: the filter urlize is not supported: it makes links of HTML",
+		"{{ ['a'] | map('random') | list }}": " line 1: filter map: the filter random is not supported: " + same,
 		`{{ '\N{BULLET}' }}`: " line 1: the escape \\N{...}, a character by its name, is not supported: " +
 			"write the character itself",
 	} {

@@ -397,7 +397,8 @@ func unescape(s string) (string, error) {
 			continue
 		}
 		if c == 'N' {
-			return "", errors.New("the escape \\N{...}, a character by its name, is not supported: write the character itself")
+			return "", errors.New("the escape \\N{...}, a character by its name, is not supported: " +
+				"write the character itself")
 		}
 		if c >= '0' && c <= '7' {
 			n := 1
