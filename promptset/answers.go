@@ -190,7 +190,7 @@ func answersOf(raw []byte, object []member, first bool) ([]*Completion, error) {
 	if err != nil {
 		return nil, err
 	}
-	prompt := func(string) *Row { return &Row{} }
+	prompt := func(string) *Row { return &Row{Kind: KindText} } // the request has it
 	if failed := line.Failure(); failed != "" {
 		return []*Completion{{ID: line.CustomID, Result: Result{FinishReason: "error", Err: failed},
 			prompt: prompt}}, nil

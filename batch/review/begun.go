@@ -55,6 +55,7 @@ type begun struct {
 	input     *promptset.Reader // nil where nothing needs it, and where it can't be read
 	prefix    string            // what stands for the job's prefix before prompts
 	missing   []int             // parts that are not there, or there as before a change of the job
+	prompts   bool              // parts have no prompts: those of the input stand for them
 
 	journals []*journal.Snapshot
 	entries  []entry // of missing parts, by row and generation
@@ -359,8 +360,8 @@ func (b *begun) together(row *promptset.Row, old *oldPart) ([]promptset.Result, 
 	return results, nil
 }
 
-// merge yields the completions of an old part with those that the journal adds. Without the input they are those of the
-// part.
+// merge yields the completions of a part with those that the journal adds, and with the input's prompts. Without the
+// input they are those of the part.
 func (b *begun) merge(ctx context.Context, there iter.Seq2[*promptset.Completion, error], part promptset.Part,
 	yield func(*promptset.Completion, error) bool) {
 	old, stop := readOld(there)

@@ -74,6 +74,19 @@ func (o *Output) Close() error {
 	return o.begun.close()
 }
 
+// FindPrompts has the completions of answers to a batch file, which have no prompts, take them from the job's input.
+// They have none if that is not what it was.
+func (o *Output) FindPrompts(ctx context.Context) {
+	b := o.begun
+	if b == nil || b.format != promptset.FormatOpenAI {
+		return
+	}
+	if b.input == nil {
+		b.input, _ = batch.OpenInputs(ctx, b.job, b.work)
+	}
+	b.prompts = b.input != nil
+}
+
 // Progress is how far the job is; nil if all is there, and where no job is known.
 func (o *Output) Progress() *Progress {
 	if o.begun == nil || len(o.begun.missing) == 0 {
@@ -104,7 +117,7 @@ func (o *Output) Completions(ctx context.Context) iter.Seq2[*promptset.Completio
 			switch {
 			case part.Name == "":
 				o.begun.rows(ctx, part.Number, each)
-			case o.begun != nil && o.begun.adds(part.Number):
+			case o.begun != nil && (o.begun.prompts || o.begun.adds(part.Number)):
 				o.begun.merge(ctx, o.Output.Rows(ctx, part), part, each)
 			default:
 				o.inPart(ctx, part, each)

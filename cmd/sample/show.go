@@ -151,6 +151,7 @@ func runShow(ctx context.Context, env *environment, o *showOptions, name string)
 	if err := parts.NoneYet(); err != nil {
 		return err
 	}
+	parts.FindPrompts(ctx)
 	out := bufio.NewWriter(env.stdout)
 	p := &printer{w: out, rows: o.rows, full: o.full, json: o.json, width: min(terminalWidth(env.stdout), 120)}
 	if o.diff != "" {
@@ -296,10 +297,13 @@ func (p *printer) completion(mark string, c *promptset.Result) {
 	}
 }
 
-// head prints the heading of a prompt.
+// head prints the heading of a prompt. An answer whose request is not known has none.
 func (p *printer) head(id, prompt string) {
 	p.prompts++
-	fmt.Fprintf(p.w, "%s\n%s\n", rule(fmt.Sprintf("── %s ", visible.Line(id)), p.width), indent(p.cut(prompt, 600)))
+	fmt.Fprintln(p.w, rule(fmt.Sprintf("── %s ", visible.Line(id)), p.width))
+	if prompt != "" {
+		fmt.Fprintln(p.w, indent(p.cut(prompt, 600)))
+	}
 }
 
 // printPrompts prints a file that is no output but an input.
