@@ -1,6 +1,7 @@
 package batch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,8 +32,16 @@ func (t *Task) checkOwn(ctx context.Context) error {
 	if set.Tools == "" || s.Render == nil { // then rows say which call they want
 		set.ToolChoice = "auto"
 	}
+	if s.Sampler == nil {
+		s.Sampler = withoutEngine{plan: engine.Plan{MaxModelLen: cmp.Or(t.Engine.MaxModelLen, s.Config.MaxPositions)}}
+	}
 	row := &promptset.Row{Kind: promptset.KindMessages}
-	r, err := newRequestBuilder(t, s).of(row, &set, []int32{0})
+	builder := newRequestBuilder(t, s)
+	prompt, err := builder.truncated(row, []int32{0})
+	if err != nil {
+		return endWith(Misused, "%w", ofField(&set, err))
+	}
+	r, err := builder.of(row, &set, prompt)
 	if err == nil && s.Check != nil {
 		r.MaxTokens = min(r.MaxTokens, 1) // what rows leave room for is told with them
 		err = s.Check(r)
@@ -48,7 +57,7 @@ func (t *Task) checkOwn(ctx context.Context) error {
 func needModel(set *parameter.Set) bool {
 	return len(set.StopTokenIDs) > 0 || len(set.LogitBias) > 0 || set.AllowedTokenIDs != nil || len(set.BadWords) > 0 ||
 		set.StructuredOutputs != (parameter.Structure{}) || set.MaxThinkingTokens >= 0 || set.DRYMultiplier > 0 ||
-		givesVariables(set)
+		set.TruncatePromptTokens == -1 || givesVariables(set)
 }
 
 // givesVariables reports whether parameters give the chat template variables.
