@@ -143,6 +143,7 @@ const maxNamed = 8
 // only passed through and have nearly the names of parameters, or names of parameters of other engines.
 func warnOfInput(ctx context.Context, t *Task, j *openedJob) {
 	warnOfRaw(ctx, t, j)
+	warnOfSame(ctx, t, j)
 	w, input := t.Messages, j.reader
 	if input.NumRows() == 0 {
 		fmt.Fprintln(w, "warning: the input has no rows")

@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"reflect"
+	"slices"
 	"unicode/utf8"
 
 	"github.com/quire/quire/chat"
@@ -90,6 +92,43 @@ func warnOfRaw(ctx context.Context, t *Task, j *openedJob) {
 	if row, err := j.reader.Beside().FirstRaw(ctx, j.parts.Rows); err == nil && row != nil {
 		t.tell(rawPrompts)
 	}
+}
+
+const (
+	// comparedRows is how many rows warnOfSame reads at most.
+	comparedRows = 1000
+	// fewestSame is how many rows with the same prompt are worth a warning.
+	fewestSame = 3
+)
+
+// warnOfSame says once that all rows have the same prompt, as with a wrong column. Rows that
+// differ in their parameters, or continue others, are meant so.
+func warnOfSame(ctx context.Context, t *Task, j *openedJob) {
+	var first *promptset.Row
+	same := 0
+	for row := range j.reader.Beside().Range(ctx, 0, min(j.parts.Rows, comparedRows)) {
+		switch {
+		case row.Err != nil:
+			continue
+		case first == nil:
+			first = row
+		}
+		if row.Kind != promptset.KindText && row.Kind != promptset.KindMessages || row.Parent.ID != "" ||
+			row.Prompt != first.Prompt || !slices.Equal(row.Messages, first.Messages) ||
+			!reflect.DeepEqual(row.Overrides, first.Overrides) {
+			return
+		}
+		same++
+	}
+	if same < fewestSame {
+		return
+	}
+	which := "all"
+	if j.parts.Rows > comparedRows {
+		which = "the first"
+	}
+	t.tell(fmt.Sprintf("warning: %s %d rows have the same prompt: if that is not meant, give `prompt-column` or "+
+		"`template` another column", which, same))
 }
 
 // readMapping reads what the job says of the prompts of rows.
