@@ -1,6 +1,7 @@
 package batch
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -242,6 +243,7 @@ func (s *Session) openText(o *Task, model *models.Checkpoint) (*tokenizer.Tokeni
 		if err != nil {
 			return nil, fmt.Errorf("`chat-template` is neither model nor none nor a file that can be read: %w", err)
 		}
+		src = bytes.TrimPrefix(src, []byte("\xef\xbb\xbf")) // a byte order mark is no text
 		template, withTools = string(src), string(src)
 	}
 	tok, err := openTokenizer(model)

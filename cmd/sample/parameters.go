@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -140,7 +141,7 @@ type jsonValue struct {
 // maxJSON bounds a file with such a value.
 const maxJSON = 16 << 20
 
-// readValue reads a file with the value of a flag.
+// readValue reads a file with the value of a flag, without a byte order mark.
 func readValue(name string) ([]byte, error) {
 	file, err := os.Open(name)
 	if err != nil {
@@ -151,7 +152,7 @@ func readValue(name string) ([]byte, error) {
 	if err == nil && len(raw) > maxJSON {
 		err = fmt.Errorf("%s has more than %d bytes", name, maxJSON)
 	}
-	return raw, err
+	return bytes.TrimPrefix(raw, []byte("\xef\xbb\xbf")), err
 }
 
 func (v *jsonValue) Set(text string) error {
