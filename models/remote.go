@@ -61,11 +61,16 @@ func FetchFolder(fetch func(want func(file string) bool) (dir string, err error)
 		return "", err
 	}
 	// An index of shards that were joined: the folder has one file instead, as weightShards takes it.
-	if slices.ContainsFunc(shards, func(shard string) bool { return !exists(filepath.Join(dir, shard)) }) {
+	gone := slices.DeleteFunc(slices.Clone(shards), func(shard string) bool { return exists(filepath.Join(dir, shard)) })
+	if len(gone) > 0 {
 		of := weights
 		weights = func(file string) bool { return file == weightsFile || of(file) }
 		if dir, err = fetch(weights); err != nil {
 			return "", err
+		}
+		if len(gone) == len(shards) && !exists(filepath.Join(dir, weightsFile)) {
+			return "", fmt.Errorf("%s names %s, which is not there: add it, or delete the index if it is another model's",
+				weightsIndex, gone[0])
 		}
 	}
 	if _, _, err := weightShards(dir); err != nil {
