@@ -225,12 +225,21 @@ type program func(t testing.TB, cache *tensors.Tensor, b *batch, from, to []int)
 // compile compiles the program of a shape.
 func compile(t testing.TB, backend compute.Backend, s shape, dtype dtypes.DType) program {
 	t.Helper()
+	return build(t, backend, s, dtype, true)
+}
+
+// build is compile, or if attend is false without attention: the program fills the cache and gives nothing else.
+func build(t testing.TB, backend compute.Backend, s shape, dtype dtypes.DType, attend bool) program {
+	t.Helper()
 	layout := s.layout(dtype)
 	exec, err := NewExec(backend, func(in []*Node) []*Node {
 		info := tokenqueue.PageBatchInfo{SlotIDs: in[4], PageIndices: in[5], SeqLens: in[6], CuQLens: in[7],
 			NumSeqs:       in[8],
 			NewTokenDests: in[9], TokenSeqs: in[10], PosIDs: in[11], PageSize: s.pageSize}
 		cache := layout.Update(in[0], info, in[2], in[3])
+		if !attend {
+			return []*Node{cache}
+		}
 		opts := s.opts
 		if s.sinks {
 			opts.Sinks = Const(cache.Graph(), s.sinksOf())
@@ -246,6 +255,9 @@ func compile(t testing.TB, backend compute.Backend, s shape, dtype dtypes.DType)
 		out, err := exec.Exec(s.inputs(cache, b, from, to)...)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if !attend {
+			return out[0], nil
 		}
 		return out[0], tensors.MustCopyFlatData[float32](out[1])
 	}
@@ -314,7 +326,7 @@ func check(t *testing.T, f form, s shape, dtype dtypes.DType, tolerance float64,
 	run := compile(t, f.backend, s, dtype)
 	fill := s
 	fill.tokens, fill.opts.OneTokenPerSeq = 320, false
-	prepare := compile(t, f.backend, fill, dtype)
+	prepare := build(t, f.backend, fill, dtype, false)
 	for i, seqs := range batches {
 		b := newBatch(s, dtype, uint64(i), seqs...)
 		zero, old, all := b.ranges()

@@ -8,6 +8,7 @@ import (
 	"github.com/gomlx/compute/dtypes"
 
 	"github.com/quire/quire/attention"
+	"github.com/quire/quire/internal/testenv"
 )
 
 // Where values are keys they are stored once, and attention is the same: in all layouts and dtypes, for few queries of
@@ -20,16 +21,17 @@ func TestSharedVectors(t *testing.T) {
 			dtype, kv        dtypes.DType
 			contiguous, flat bool
 			tolerance        float64
+			slow             bool // but with kernels
 		}{
-			{4, 24, dtypes.Float32, dtypes.Float32, false, false, 3e-6},
-			{4, 24, dtypes.Float32, dtypes.Float32, true, false, 3e-6},
-			{4, 24, dtypes.Float32, dtypes.Float32, false, true, 3e-6},
-			{16, 576, dtypes.Float32, dtypes.Float32, false, false, 5e-5},
-			{16, 80, dtypes.BFloat16, dtypes.BFloat16, false, false, 4e-2},
-			{16, 576, dtypes.BFloat16, dtypes.BFloat16, false, false, 8e-2},
-			{3, 64, dtypes.BFloat16, dtypes.BFloat16, true, false, 4e-2},
-			{3, 64, dtypes.Float32, dtypes.Int8, false, false, 3e-6},
-			{3, 40, dtypes.Float32, dtypes.F8E4M3FN, false, true, 3e-6},
+			{4, 24, dtypes.Float32, dtypes.Float32, false, false, 3e-6, false},
+			{4, 24, dtypes.Float32, dtypes.Float32, true, false, 3e-6, true},
+			{4, 24, dtypes.Float32, dtypes.Float32, false, true, 3e-6, false},
+			{16, 576, dtypes.Float32, dtypes.Float32, false, false, 5e-5, true},
+			{16, 80, dtypes.BFloat16, dtypes.BFloat16, false, false, 4e-2, true},
+			{16, 576, dtypes.BFloat16, dtypes.BFloat16, false, false, 8e-2, false},
+			{3, 64, dtypes.BFloat16, dtypes.BFloat16, true, false, 4e-2, false},
+			{3, 64, dtypes.Float32, dtypes.Int8, false, false, 3e-6, false},
+			{3, 40, dtypes.Float32, dtypes.F8E4M3FN, false, true, 3e-6, false},
 		} {
 			if f.name == "go" && (c.headDim > 100 || c.dtype != dtypes.Float32 || c.kv == dtypes.F8E4M3FN) {
 				continue
@@ -38,6 +40,9 @@ func TestSharedVectors(t *testing.T) {
 				continue // kernels read caches with an axis for heads
 			}
 			t.Run(fmt.Sprintf("%s/%+v", f.name, c), func(t *testing.T) {
+				if c.slow && !f.kernels {
+					testenv.Slow(t)
+				}
 				s := base
 				s.heads, s.kvHeads, s.headDim, s.kvType = c.heads, 1, c.headDim, c.kv
 				s.shared, s.contiguous, s.flat = true, c.contiguous, c.flat
