@@ -71,8 +71,8 @@ sample show prompts.jsonl             # an input: its prompts`,
 				s.BoolVar(&o.full, "full", false, "do not cut long texts")
 				s.BoolVar(&o.json, "json", false, "print a JSON object a row, texts whole")
 				placeVar(s, &o.snapshot, onThisMachine, "snapshot", "",
-					"`FOLDER` print nothing; write what the journal has of parts that are not there to FOLDER, as "+
-						"part files with the names and columns that the job's own will have")
+					"`FOLDER` print nothing; write the parts that the journal adds completions to, so far, to FOLDER, "+
+						"as part files with the names and columns that the job's own will have")
 				placeVar(s, &o.workDir, onThisMachine, "work-dir", "",
 					"`FOLDER` the --work-dir of the job, if it had one")
 			})
