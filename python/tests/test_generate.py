@@ -119,7 +119,7 @@ def test_flags() -> None:
     for flag in (
         "--max-tokens=8",
         "--prompt-as=user",
-        '--json-schema={"enum": ["yes"]}',
+        '--structured-outputs={"json": {"enum": ["yes"]}}',
         "--temperature=0.5",
         "--stop=x",
         "--stop=y z",
