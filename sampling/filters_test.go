@@ -181,9 +181,13 @@ func filteredRow(r *rand.Rand, i, size int) row {
 // The kernel draws the plain form's tokens with filters too, with masks and without, but for those where the random
 // number or a filter's bound falls between the two forms' roundings.
 func TestFilteringKernelDrawsThePlainFormsTokens(t *testing.T) {
-	const n, calls = 102, 5
+	const n = 102
 	r := rand.New(rand.NewPCG(31, 32))
-	for _, size := range []int{200, 9000, 20011} {
+	for i, size := range []int{200, 9000, 20011} {
+		calls := 5
+		if testing.Short() { // the plain form sorts all logits of a row
+			calls = []int{5, 1, 1}[i]
+		}
 		masks := make([][]uint32, 3)
 		for k := range masks {
 			masks[k] = make([]uint32, sampling.MaskWords(size))
@@ -192,6 +196,9 @@ func TestFilteringKernelDrawsThePlainFormsTokens(t *testing.T) {
 			}
 		}
 		for _, masks := range [][][]uint32{nil, masks} {
+			if testing.Short() && i == 2 && masks == nil {
+				continue
+			}
 			kernel := newFilterSampler(t, testenv.XLA(t), masks)
 			plain := newFilterSampler(t, testenv.XLAWithoutKernels(t), masks)
 			others := 0
@@ -212,7 +219,7 @@ func TestFilteringKernelDrawsThePlainFormsTokens(t *testing.T) {
 					}
 				}
 			}
-			if others*200 > n*calls {
+			if others > max(2, n*calls/200) {
 				t.Errorf("%d logits: %d of %d tokens are others than the plain form's", size, others, n*calls)
 			}
 		}

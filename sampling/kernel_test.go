@@ -36,9 +36,13 @@ var filters = []sampling.Settings{
 func TestKernelDrawsThePlainFormsTokens(t *testing.T) {
 	kernel, plain := newSampler(t, testenv.XLA(t)), newSampler(t, testenv.XLAWithoutKernels(t))
 	r := rand.New(rand.NewPCG(21, 22))
-	const n, calls = 64, 20
+	const n = 64
 	var draws, others int
 	for _, size := range []int{200, 9000} {
+		calls := 20
+		if testing.Short() && size > 200 { // the plain form sorts all logits of a row
+			calls = 5
+		}
 		for range calls {
 			rows := make([]row, n)
 			for i := range rows {

@@ -174,7 +174,7 @@ func readGolden(t testing.TB) (lines []goldenLine) {
 }
 
 // 10,000 rows with all that rows may ask for draw what transformers' logits processors leave of them, made by
-// scripts/oracle/rows_goldens.py.
+// scripts/oracle/rows_goldens.py. Without kernels the fast tests have a quarter of the rows.
 func TestRowsLikeTransformers(t *testing.T) {
 	lines := readGolden(t)
 	plain := testenv.XLAWithoutKernels(t)
@@ -184,7 +184,11 @@ func TestRowsLikeTransformers(t *testing.T) {
 			exec := newGoldenSampler(t, backend)
 			near := 0
 			const batch = 500
-			for first := range goldenRows / batch {
+			batches := goldenRows / batch
+			if testing.Short() && name != "kernel" {
+				batches /= 4
+			}
+			for first := range batches {
 				rows := make([]goldenRow, batch)
 				for i := range rows {
 					rows[i] = newGoldenRow(first*batch + i)
