@@ -225,7 +225,7 @@ func (c *collector) onRequest(r *promptset.Result, done *engine.Completion) {
 		r.PromptLogprobs, r.PromptTopIDs, r.PromptTopLogprobs = p.Logprobs, p.TopIDs, p.TopLogprobs
 	}
 	if done.Prompt != nil || slices.Contains(c.columns, "prompt_token_ids") ||
-		done.Request.Tag.(*pendingRow).row.WantsTokenIDs() {
+		promptset.RequestOf(done.Request.Tag.(*pendingRow).row).WantsTokenIDs() {
 		r.PromptTokenIDs = done.Request.Tokens
 	}
 }

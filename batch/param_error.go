@@ -36,9 +36,9 @@ func paramOf(row *promptset.Row, err error) (param, code string) {
 	case errors.As(err, &ofField):
 		return row.ParameterName(ofField.Parameter()), openai.CodeInvalidValue
 	case errors.Is(err, engine.ErrPromptTooLong):
-		return row.PromptParam(), openai.CodeTooLong
+		return promptset.RequestOf(row).PromptParam(), openai.CodeTooLong
 	case errors.Is(err, engine.ErrEmptyPrompt):
-		return row.PromptParam(), openai.CodeInvalidValue
+		return promptset.RequestOf(row).PromptParam(), openai.CodeInvalidValue
 	}
 	return "", ""
 }

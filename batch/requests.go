@@ -57,7 +57,7 @@ func (b *requestBuilder) requests(row *promptset.Row, from *kin) (all []*engine.
 
 // request returns the request of a row with one prompt.
 func (b *requestBuilder) request(row *promptset.Row, from *kin) (*engine.Request, error) {
-	if name := row.RequestModel(); name != "" && len(b.task.ServedModels) > 0 &&
+	if name := promptset.RequestOf(row).Model(); name != "" && len(b.task.ServedModels) > 0 &&
 		!slices.Contains(b.task.ServedModels, name) {
 		err := fmt.Errorf(noModel+" %q; `served-model-name` is %s", name, strings.Join(b.task.ServedModels, ", "))
 		return nil, &paramError{err, "model", openai.CodeNoModel}

@@ -29,17 +29,17 @@ type TokenText func(id int32) []byte
 // answerEncoder writes a part of answers to the lines of batch files.
 type answerEncoder struct {
 	w       io.Writer
-	options *WriterOptions
+	options *EncoderOptions
 	buf     []byte
 }
 
-func newAnswerEncoder(w io.Writer, _ *outputColumns, o *WriterOptions) (encoder, error) {
+func newAnswerEncoder(w io.Writer, _ *outputColumns, o *EncoderOptions) (Encoder, error) {
 	return &answerEncoder{w: w, options: o}, nil
 }
 
-func (e *answerEncoder) finish() error { return nil }
+func (e *answerEncoder) Finish() error { return nil }
 
-func (e *answerEncoder) add(row *Row, results []Result) (rows, size int64, err error) {
+func (e *answerEncoder) Add(row *Row, results []Result) (rows, size int64, err error) {
 	line := e.line(row, results)
 	if e.buf, err = line.Append(e.buf[:0]); err != nil {
 		return 0, 0, err
@@ -52,9 +52,9 @@ func (e *answerEncoder) add(row *Row, results []Result) (rows, size int64, err e
 // wherever it is written.
 func (e *answerEncoder) line(row *Row, results []Result) *openai.Line {
 	meta := e.options.Meta
-	asked := row.request
-	if asked == nil { // a line that is no JSON object
-		asked = &request{}
+	asked := RequestOf(row)
+	if asked == nil { // a row of another file
+		asked = &Request{}
 	}
 	sum := sha256.New()
 	fmt.Fprintf(sum, "%q %q %d %q", meta[MetaFingerprint], meta[MetaParameters], row.Index, asked.customID)
@@ -101,7 +101,7 @@ func systemFingerprint(of string) string {
 	return "fp_" + hex.EncodeToString(sum[:5])
 }
 
-func (e *answerEncoder) choice(asked *request, i int, r *Result) openai.Choice {
+func (e *answerEncoder) choice(asked *Request, i int, r *Result) openai.Choice {
 	c := openai.Choice{Index: i}
 	if asked.endpoint == openai.Completions {
 		c.Text, c.ScoredPrompt = &r.Text, e.prompt(asked, r)
@@ -146,7 +146,7 @@ func tokensOf(text TokenText, ids []int32, logprobs []float32, topIDs [][]int32,
 }
 
 // prompt is what the answer has of the prompt of a completion.
-func (e *answerEncoder) prompt(asked *request, r *Result) (p openai.ScoredPrompt) {
+func (e *answerEncoder) prompt(asked *Request, r *Result) (p openai.ScoredPrompt) {
 	if r.PromptLogprobs != nil {
 		text := e.options.TokenText
 		if text == nil {
@@ -190,7 +190,7 @@ func answersOf(raw []byte, object []member, first bool) ([]*Completion, error) {
 	if err != nil {
 		return nil, err
 	}
-	prompt := func(string) *Row { return &Row{Kind: KindText} } // the request has it
+	prompt := func(string) string { return "" } // the request has it
 	if failed := line.Failure(); failed != "" {
 		return []*Completion{{ID: line.CustomID, Result: Result{FinishReason: "error", Err: failed},
 			prompt: prompt}}, nil

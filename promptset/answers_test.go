@@ -17,13 +17,13 @@ func answersTo(t *testing.T, o WriterOptions, drawn func(*Row) []Result, lines .
 		t.Fatal(err)
 	}
 	var out strings.Builder
-	e, _ := newAnswerEncoder(&out, nil, &o)
+	e, _ := newAnswerEncoder(&out, nil, o.encoder())
 	for row := range r.Rows(context.Background()) {
 		results := []Result{{FinishReason: "error", Err: "bad"}}
 		if row.Err == nil {
 			results = drawn(row)
 		}
-		if _, _, err := e.add(row, Settled(FormatOpenAI, results)); err != nil {
+		if _, _, err := e.Add(row, Settled(FormatOpenAI, results)); err != nil {
 			t.Fatal(err)
 		}
 	}

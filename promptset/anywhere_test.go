@@ -83,7 +83,7 @@ func TestObjectsAreReadAsFilesAre(t *testing.T) {
 				if row.Err != nil && w.Err != nil {
 					row.Err = w.Err
 				}
-				row.layout, w.layout = nil, nil
+				shareLayout(row, w)
 				if !reflect.DeepEqual(row, w) {
 					t.Fatalf("row %d is %+v, want %+v", i, row, w)
 				}

@@ -22,9 +22,9 @@ type arrowFile struct {
 	fields []*node // of the file itself
 }
 
-// lookArrow reads a file once, for its record batches and its digest: its own metadata do not tell one content from
+// LookArrow reads a file once, for its record batches and its digest: its own metadata do not tell one content from
 // another.
-func lookArrow(ctx context.Context, s *Source, f File) ([]*node, error) {
+func LookArrow(ctx context.Context, s *Source, f File) (*Contents, error) {
 	digest := sha256.New()
 	in := io.TeeReader(io.NewSectionReader(f, 0, f.Size()), digest)
 	index, err := arrowfile.Scan(ctx, in, f.Size())
@@ -32,28 +32,33 @@ func lookArrow(ctx context.Context, s *Source, f File) ([]*node, error) {
 		return nil, ctx.Err()
 	}
 	if err != nil {
-		return nil, &FileError{File: s.Name, What: "not a readable Arrow file", Err: err}
+		return nil, s.Error("not a readable Arrow file", err)
 	}
 	if _, err := io.Copy(io.Discard, in); err != nil {
-		return nil, &FileError{File: s.Name, What: "cannot read it", Err: err}
+		return nil, s.Error("cannot read it", err)
 	}
-	s.arrow, s.Rows, s.Digest = index, index.NumRows(), hex.EncodeToString(digest.Sum(nil))
-	af, err := openArrow(s, f)
+	rows := &arrowBatches{index}
+	af, err := rows.open(s, f)
 	if err != nil {
 		return nil, err
 	}
 	defer af.reader.Close()
-	if s.lacks = af.lacks; af.made != nil || af.known["prompt"] != nil || af.known["messages"] != nil {
-		s.texts = []span{{0, math.MaxInt64}}
+	c := &Contents{Rows: index.NumRows(), Digest: hex.EncodeToString(digest.Sum(nil)), Columns: af.root.fields,
+		Lacks: af.lacks, Reader: rows}
+	if af.made != nil || af.known["prompt"] != nil || af.known["messages"] != nil {
+		c.Texts = []Span{{0, math.MaxInt64}}
 	}
-	return af.root.fields, nil
+	return c, nil
 }
 
-// openArrow reads a file's schema and finds its known columns.
-func openArrow(s *Source, f io.ReaderAt) (_ *arrowFile, err error) {
-	af := &arrowFile{index: s.arrow}
-	if af.reader, err = s.arrow.Open(f); err != nil {
-		return nil, &FileError{File: s.Name, What: "not a readable Arrow file", Err: err}
+// arrowBatches reads the rows of a file by the places of its record batches.
+type arrowBatches struct{ index *arrowfile.Index }
+
+// open reads a file's schema and finds its known columns.
+func (b *arrowBatches) open(s *Source, f io.ReaderAt) (_ *arrowFile, err error) {
+	af := &arrowFile{index: b.index}
+	if af.reader, err = b.index.Open(f); err != nil {
+		return nil, s.Error("not a readable Arrow file", err)
 	}
 	root := groupNode("row", required)
 	for _, field := range af.reader.Schema().Fields() {
@@ -66,7 +71,7 @@ func openArrow(s *Source, f io.ReaderAt) (_ *arrowFile, err error) {
 	}
 	af.fields = root.fields[:len(root.fields):len(root.fields)]
 	number(root)
-	t, err := newTable(s.Name, root, s.mapping, s.partitions)
+	t, err := newTable(s.Name, root, s.Mapping, s.Partitions)
 	if err != nil {
 		af.reader.Close()
 		return nil, err
@@ -75,18 +80,13 @@ func openArrow(s *Source, f io.ReaderAt) (_ *arrowFile, err error) {
 	return af, nil
 }
 
-func rowsOfArrow(ctx context.Context, in *opened, from, to int64, yield func(*Row) bool) (bool, error) {
-	af, err := openArrow(in.Source, in.file)
+func (b *arrowBatches) Read(ctx context.Context, in *Opened, from, to int64, yield func(*Row) bool) (bool, error) {
+	af, err := b.open(in.Source, in.File)
 	if err != nil {
 		return false, err
 	}
 	defer af.reader.Close()
-	af.name = in.rowsName()
-	l, err := in.schema.place(af.root)
-	if err != nil {
-		return false, in.changed("%v", err)
-	}
-	return af.rows(ctx, in, af.groups(), from, to, l, yield)
+	return af.rows(ctx, in, af.groups(), from, to, yield)
 }
 
 // groups are the record batches of the file.

@@ -39,8 +39,8 @@ func TestArrowAsPyarrowReadsIt(t *testing.T) {
 				t.Errorf("%s row %d is %s %q: %v; want %s %q: %v", name, i, row.ID, row.Prompt, row.Err, o.ID, o.Prompt,
 					o.Err)
 			}
-			for j, v := range row.values {
-				if w := o.values[j]; !reflect.DeepEqual(v, w) && v.GoString() != w.GoString() {
+			for j, v := range typedValues(row) {
+				if w := typedValues(o)[j]; !reflect.DeepEqual(v, w) && v.GoString() != w.GoString() {
 					t.Errorf("%s row %d: value %d is %#v, want %#v", name, i, j, v, w)
 				}
 			}
@@ -62,8 +62,8 @@ func TestArrowRanges(t *testing.T) {
 			for to := from; to <= len(all); to++ {
 				at := from
 				for row := range r.Range(context.Background(), int64(from), int64(to)) {
-					if fmt.Sprint(row.Index, row.ID, row.Prompt, row.values) !=
-						fmt.Sprint(at, all[at].ID, all[at].Prompt, all[at].values) {
+					if fmt.Sprint(row.Index, row.ID, row.Prompt, typedValues(row)) !=
+						fmt.Sprint(at, all[at].ID, all[at].Prompt, typedValues(all[at])) {
 						t.Fatalf("%s rows %d to %d: row %d is %+v, want %+v", name, from, to, at, row, all[at])
 					}
 					at++
@@ -147,7 +147,7 @@ func TestSavedDatasetElsewhere(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, row := range rows(t, r) {
-			all = append(all, fmt.Sprint(row.ID, row.Messages, row.values))
+			all = append(all, fmt.Sprint(row.ID, row.Messages, typedValues(row)))
 		}
 		return all
 	}
@@ -195,36 +195,9 @@ func TestCorruptRecordBatch(t *testing.T) {
 	}
 }
 
-// memoryFile is an input in memory.
-type memoryFile struct{ *bytes.Reader }
-
-func (f memoryFile) Size() int64   { return f.Reader.Size() }
-func (memoryFile) Version() string { return "" }
-func (memoryFile) Close() error    { return nil }
-
 // readArrow reads all that a file has, and returns whether the file, and how many rows, have an error.
 func readArrow(t *testing.T, b []byte) (unreadable bool, bad int) {
-	s := Source{Name: "x.arrow", Bytes: int64(len(b)), mapping: &Mapping{}}
-	columns, err := lookArrow(context.Background(), &s, memoryFile{bytes.NewReader(b)})
-	if err != nil {
-		return true, 0
-	}
-	schema := newSchema()
-	if schema.add("x.arrow", columns) != nil {
-		return true, 0
-	}
-	n := 0
-	in := &opened{&s, &watched{File: memoryFile{bytes.NewReader(b)}}, schema}
-	if _, err := rowsOfArrow(context.Background(), in, 0, s.Rows, func(row *Row) bool {
-		if row.Err != nil {
-			bad++
-		}
-		n++
-		return n < 1000
-	}); err != nil {
-		t.Fatal("a file that was looked at cannot be read:", err)
-	}
-	return false, bad
+	return readAll(t, LookArrow, b)
 }
 
 // Damage anywhere in a file ends in an error of the file or of its rows, never in a panic.

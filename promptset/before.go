@@ -21,35 +21,31 @@ func (r *Reader) Before(ctx context.Context, files int, bytes int64) (*Reader, e
 				return nil, err
 			}
 		}
-		columns := make([]*node, len(s.columns))
-		for i, c := range s.columns {
-			columns[i] = c.clone()
-		}
-		if err := old.schema.add(s.Name, columns); err != nil {
+		if err := old.add(s); err != nil {
 			return nil, err
 		}
-		old.schema.bodies = append(old.schema.bodies, s.bodies...)
-		old.sources = append(old.sources, s)
-		old.rows += s.Rows
 	}
 	return old, r.endsAs(ctx, old)
 }
 
 // cut looks into the first bytes of a file.
 func (r *Reader) cut(ctx context.Context, whole Source) (s Source, err error) {
-	if !whole.format.appends {
-		return s, &FileError{File: whole.Name, What: fmt.Sprintf("it is %s, of which old rows cannot be told from new "+
-			"ones: put new rows into a file of their own, and give both", whole.format.name)}
+	if !whole.Format.Appends {
+		return s, whole.Error(fmt.Sprintf("it is %s, of which old rows cannot be told from new ones: put new rows into "+
+			"a file of their own, and give both", whole.Format.Any()), nil)
 	}
 	f, err := r.files.Open(ctx, whole.Name)
 	if err != nil {
 		return s, err
 	}
 	defer f.Close()
-	s = Source{Name: whole.Name, Bytes: f.Size(), version: f.Version(), base: whole.base, mapping: whole.mapping,
-		format: whole.format, partitions: whole.partitions}
-	s.columns, err = s.format.look(ctx, &s, f)
-	if err != nil && ctx.Err() == nil && compressed(s.Name) {
+	s = whole
+	s.Bytes, s.Version, s.Called = f.Size(), f.Version(), ""
+	found, err := s.Format.Look(ctx, &s, f)
+	switch {
+	case err == nil:
+		s.Contents = *found
+	case ctx.Err() == nil && IsCompressed(s.Name):
 		return s, recompressed(s.Name)
 	}
 	return s, err
@@ -65,7 +61,7 @@ func recompressed(name string) error {
 // Append is the command that appends rows to a compressed file; "" for a file that is not compressed.
 func Append(name string) string {
 	switch {
-	case !compressed(name):
+	case !IsCompressed(name):
 		return ""
 	case strings.HasSuffix(name, ".zst"):
 		return "zstd -c MORE >> " + name
@@ -80,7 +76,7 @@ func (r *Reader) endsAs(ctx context.Context, old *Reader) error {
 		return nil
 	}
 	s := &old.sources[last]
-	if !slices.Equal(s.header, r.sources[last].header) {
+	if !slices.Equal(s.Header, r.sources[last].Header) {
 		return &FileError{File: s.Name, What: "its header is not what it was"}
 	}
 	if s.Rows == 0 || s.Bytes == r.sources[last].Bytes {
@@ -97,7 +93,7 @@ func (r *Reader) endsAs(ctx context.Context, old *Reader) error {
 	}
 	a, b := rows[0], rows[1]
 	if a == nil || b == nil || a.Line != b.Line || (a.Err == nil) != (b.Err == nil) ||
-		!reflect.DeepEqual(a.object, b.object) {
+		!reflect.DeepEqual(a.Source, b.Source) {
 		return &FileError{File: s.Name,
 			What: fmt.Sprintf("what was added goes on with row %d: begin a new line", s.Rows-1)}
 	}
@@ -161,5 +157,15 @@ func (n *node) layout() string {
 
 // HasRequests says whether an input is a batch file of OpenAI.
 func (r *Reader) HasRequests() bool {
-	return slices.ContainsFunc(r.sources, func(s Source) bool { return s.requests })
+	return slices.ContainsFunc(r.sources, func(s Source) bool { return s.Requests != nil })
+}
+
+// NoRequests names the first file that has rows and is no batch file of OpenAI, "" where there is none.
+func (r *Reader) NoRequests() string {
+	for _, s := range r.sources {
+		if s.Requests == nil && s.Rows > 0 {
+			return s.Name
+		}
+	}
+	return ""
 }

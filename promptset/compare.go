@@ -36,7 +36,7 @@ func (r *RowCompare) Same(row *Row, c *Completion) (bool, error) {
 	if c.columns != r.part {
 		r.take(c.columns)
 	}
-	if row.object == nil && r.fault != nil {
+	if _, untyped := objectOfRow(row); !untyped && r.fault != nil {
 		return false, r.fault
 	}
 	return r.sameValues(row, c), nil
@@ -44,16 +44,21 @@ func (r *RowCompare) Same(row *Row, c *Completion) (bool, error) {
 
 // sameMembers compares a row of JSONL.
 func (o *outputColumns) sameMembers(row *Row, c *Completion) bool {
-	want, got := jsonlEncoder{columns: o, buf: []byte{'{'}}, jsonlEncoder{columns: o, buf: []byte{'{'}}
-	want.passThrough(row)
-	for _, m := range c.prompt("").object {
-		if m.key == columns[0].Name {
-			break
-		}
-		got.key(m.key)
-		got.buf = append(got.buf, compactJSON(m.raw)...)
+	end := slices.IndexFunc(c.members, func(m member) bool { return m.key == columns[0].Name })
+	if end < 0 {
+		end = len(c.members)
 	}
-	return bytes.Equal(want.buf, got.buf)
+	got := Object(c.members[:end]).AppendJSON([]byte{'{'}, func(key string) (string, bool) { return key, true })
+	return bytes.Equal(o.appendPassed([]byte{'{'}, row), got)
+}
+
+// objectOfRow returns the members of a row whose values have no types of their own.
+func objectOfRow(row *Row) (Object, bool) {
+	of, ok := row.Source.(interface{ Members() Object })
+	if !ok || of.Members() == nil {
+		return nil, false
+	}
+	return of.Members(), true
 }
 
 // take compares the columns of a part with those that the output is to have.
@@ -100,12 +105,12 @@ func sameTypes(a, b []*node) bool {
 
 // sameValues compares a row of Parquet.
 func (r *RowCompare) sameValues(row *Row, c *Completion) bool {
-	if r.moved != nil && row.object != nil {
-		return r.sameObject(row, c)
+	if object, untyped := objectOfRow(row); untyped && r.moved != nil {
+		return r.sameObject(object, c)
 	}
 	o := r.columns
-	e := &parquetEncoder{columns: o, input: make([][]parquet.Value, o.root.leaves)}
-	e.passThrough(row)
+	want := make([][]parquet.Value, o.root.leaves)
+	o.shred(row, want)
 	got := make([][]parquet.Value, o.root.leaves)
 	for _, v := range c.values {
 		column := v.Column()
@@ -115,19 +120,16 @@ func (r *RowCompare) sameValues(row *Row, c *Completion) bool {
 		}
 		switch place := &r.moved.leaves[column]; {
 		case place.column >= 0:
-			got[place.column] = append(got[place.column], place.convert(v).Level(v.RepetitionLevel(),
-				int(place.defs[v.DefinitionLevel()]), place.column))
+			got[place.column] = append(got[place.column], place.moved(v, place.column))
 		case !v.IsNull() && slices.ContainsFunc(r.was, func(n *node) bool {
 			return n.column <= column && column < n.column+n.leaves
 		}):
 			return false // of a column that the input has no more
 		}
 	}
+	o.fill(got)
 	for i := range o.result.column {
-		if len(got[i]) == 0 {
-			got[i] = []parquet.Value{parquet.NullValue().Level(0, 0, i)}
-		}
-		if !slices.EqualFunc(e.input[i], got[i], parquet.DeepEqual) {
+		if !slices.EqualFunc(want[i], got[i], parquet.DeepEqual) {
 			return false
 		}
 	}
@@ -135,9 +137,9 @@ func (r *RowCompare) sameValues(row *Row, c *Completion) bool {
 }
 
 // sameObject compares a row of JSON, whose values are made those of the columns as the part has them.
-func (r *RowCompare) sameObject(row *Row, c *Completion) bool {
+func (r *RowCompare) sameObject(object Object, c *Completion) bool {
 	want, got := shredder{columns: make([][]parquet.Value, r.part.leaves)}, make([][]parquet.Value, r.part.leaves)
-	for _, m := range row.object {
+	for _, m := range object {
 		i, passed := r.columns.rename[m.key]
 		if !passed {
 			continue

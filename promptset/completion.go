@@ -18,16 +18,18 @@ type Completion struct {
 	ID string
 	Result
 
-	prompt  func(column string) *Row // reads the column of the prompt, or those that may have one
-	column  func() string            // the column of the prompt; nil or "" where its name says it
-	columns *node                    // of a Parquet part, of which values has a row
+	prompt func(column string) string // reads the column of the prompt, or those that may have one
+	column func() string              // the column of the prompt; nil or "" where its name says it
+
+	members []member // of a line
+	columns *node    // of a Parquet part, of which values has a row
 	values  parquet.Row
 }
 
 // NewCompletion returns a completion that is in no part yet; prompt gives what [Completion.Prompt] does.
 func NewCompletion(id string, r Result, prompt func() string) *Completion {
 	return &Completion{ID: strings.ToValidUTF8(id, "\uFFFD"), Result: r,
-		prompt: func(string) *Row { return &Row{Kind: KindText, Prompt: prompt()} }}
+		prompt: func(string) string { return prompt() }}
 }
 
 // Prompt returns the prompt that is completed, as [Row.PromptText] does.
@@ -36,7 +38,7 @@ func (c *Completion) Prompt() string {
 	if c.column != nil {
 		column = c.column()
 	}
-	return c.prompt(column).PromptText()
+	return c.prompt(column)
 }
 
 // Readable is what a completion says, as texts for people: its reasoning, its text, and its calls of tools.
@@ -112,10 +114,10 @@ func passed(column string, names []string) int {
 }
 
 // promptOf reads the prompt of a row of JSONL, of a column of the input if one is named.
-func promptOf(all []member, column string) *Row {
-	row := &Row{object: all}
+func promptOf(all []member, column string) string {
+	row := &Builder{Row: &Row{}}
 	if isRequest(all) {
-		return row.requestPrompt()
+		return requestPrompt(all)
 	}
 	if column != "" {
 		var names []string
@@ -126,7 +128,7 @@ func promptOf(all []member, column string) *Row {
 		if i >= 0 && !isNullJSON(all[i].raw) && row.decodeKnown("prompt", all[i].raw) {
 			row.Kind = KindText
 		}
-		return row
+		return row.PromptText()
 	}
 	for _, name := range promptNames {
 		i := slices.IndexFunc(all, func(m member) bool { return m.key == name })
@@ -135,7 +137,7 @@ func promptOf(all []member, column string) *Row {
 			break
 		}
 	}
-	return row
+	return row.PromptText()
 }
 
 // promptReader reads the prompts of the rows of a Parquet file.
@@ -159,10 +161,10 @@ func newPromptReader(root *node) *promptReader {
 }
 
 // of reads the prompt of a row's values, of a column of the input if one is named.
-func (r *promptReader) of(values parquet.Row, column string) *Row {
-	row := &Row{values: values}
+func (r *promptReader) of(values parquet.Row, column string) string {
+	row := &Builder{Row: &Row{}}
 	if r.place(values) != nil {
-		return row
+		return row.PromptText()
 	}
 	if body := r.request; body != nil && r.present(body) {
 		return r.requestOf(values)
@@ -178,7 +180,7 @@ func (r *promptReader) of(values parquet.Row, column string) *Row {
 			r.decodeKnown(row, "prompt", fields[i])
 			row.Kind = KindText
 		}
-		return row
+		return row.PromptText()
 	}
 	for _, name := range promptNames {
 		if c := r.table.known[name]; c != nil && r.present(c) {
@@ -187,33 +189,20 @@ func (r *promptReader) of(values parquet.Row, column string) *Row {
 			break
 		}
 	}
-	return row
+	return row.PromptText()
 }
 
 // requestOf reads the prompt of a row's values that are a line of a batch file.
-func (r *promptReader) requestOf(values parquet.Row) *Row {
-	row := &Row{}
+func (r *promptReader) requestOf(values parquet.Row) string {
+	var object Object
 	a := &assembler{values: values}
 	a.index()
 	for _, c := range r.table.root.fields {
 		if raw := a.column(nil, c); slices.Contains(openai.Keys, c.name) {
-			row.object = append(row.object, member{c.name, raw})
+			object = append(object, member{c.name, raw})
 		}
 	}
-	return row.requestPrompt()
-}
-
-// requestPrompt reads the prompt of a line of a batch file.
-func (r *Row) requestPrompt() *Row {
-	if given := r.decodeRequest(&Mapping{}); len(given) == 1 {
-		r.Kind = promptKinds[given[0]]
-	}
-	if len(r.More) > 0 { // which one is completed follows from n, which may be the job's
-		line, _ := openai.ParseRequest(func(key string) json.RawMessage { return valueOf(r.object, key) })
-		body, _ := membersOf(line.Body)
-		r.Kind, r.Prompt = KindText, string(valueOf(body, r.PromptParam()))
-	}
-	return r
+	return requestPrompt(object)
 }
 
 // ErrNoCompletions says that a file has not the columns that every output has.

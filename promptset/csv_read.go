@@ -2,6 +2,7 @@ package promptset
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,6 +19,18 @@ import (
 // quotes, and quotes doubled there. Another delimiter may stand for the commas. A line ends with LF, CR LF, or CR
 // alone, as pandas and pyarrow have it. encoding/csv takes CR alone for text, drops it before LF within quotes, bounds
 // no record, and does not tell an empty field from an empty text.
+
+// LookCSV reads a CSV file, whose delimiter its header tells.
+func LookCSV(ctx context.Context, s *Source, f File) (*Contents, error) {
+	return LookAtObjects(ctx, s, f, func(l *LineReader) (Rows, error) {
+		return readHeader(s.Name, l, delimiterOf(l.Ahead()), s.Mapping)
+	})
+}
+
+// LookTSV reads a CSV file with tabs.
+func LookTSV(ctx context.Context, s *Source, f File) (*Contents, error) {
+	return LookAtObjects(ctx, s, f, func(l *LineReader) (Rows, error) { return readHeader(s.Name, l, '\t', s.Mapping) })
+}
 
 // csvPlace is where in a record the text of CSV is.
 type csvPlace int8
@@ -75,15 +88,15 @@ func (p csvPlace) step(b, delimiter byte) csvPlace {
 	return inPlain
 }
 
-// record returns the next record that is not an empty line, without its line end, as next does lines.
-func (l *lines) record() ([]byte, error) {
+// nextRecord returns the next record that is not an empty line, without its line end, as next does lines.
+func nextRecord(l *LineReader, delimiter byte) ([]byte, error) {
 	for {
-		tooLong, err := l.addRecord()
+		tooLong, err := addRecord(l, delimiter)
 		switch {
 		case err != nil:
 			return nil, err
 		case tooLong:
-			return nil, errLineTooLong
+			return nil, ErrTooLong
 		case len(l.line) > 0:
 			return l.line, nil
 		}
@@ -92,7 +105,7 @@ func (l *lines) record() ([]byte, error) {
 
 // addRecord makes the next record, which may be an empty line, the current one. At the end of the file the error is
 // io.EOF, unless there is an unended record.
-func (l *lines) addRecord() (tooLong bool, err error) {
+func addRecord(l *LineReader, delimiter byte) (tooLong bool, err error) {
 	l.line = l.line[:0]
 	l.first = l.number + 1
 	place, newLine, last := atField, true, byte(0)
@@ -117,7 +130,7 @@ func (l *lines) addRecord() (tooLong bool, err error) {
 					break
 				}
 			}
-			place = place.step(b, l.delimiter)
+			place = place.step(b, delimiter)
 		}
 		text := piece
 		if end >= 0 {
@@ -137,12 +150,6 @@ func (l *lines) addRecord() (tooLong bool, err error) {
 		}
 		return tooLong, nil
 	}
-}
-
-// skip passes over bytes that were looked at.
-func (l *lines) skip(n int) {
-	n, _ = l.buf.Discard(n)
-	l.offset += int64(n)
 }
 
 // linesIn counts the line ends in a text.
@@ -257,11 +264,11 @@ func newCSVTable(names []string, delimiter byte, m *Mapping) *csvTable {
 }
 
 // readHeader reads the first record, which names the columns.
-func readHeader(file string, l *lines, m *Mapping) (*csvTable, error) {
+func readHeader(file string, l *LineReader, delimiter byte, m *Mapping) (*csvTable, error) {
 	fail := func(what string, err error) (*csvTable, error) {
 		return nil, &FileError{File: file, What: what, Err: err}
 	}
-	record, err := l.record()
+	record, err := nextRecord(l, delimiter)
 	if err == io.EOF {
 		return fail("it is empty; its first line names the columns, such as id,prompt", nil)
 	} else if err != nil {
@@ -270,7 +277,7 @@ func readHeader(file string, l *lines, m *Mapping) (*csvTable, error) {
 	if !utf8.Valid(record) {
 		return fail("its header is not valid UTF-8; re-encode it as UTF-8", nil)
 	}
-	fields, err := splitRecord(record, l.delimiter, l.first, l.number)
+	fields, err := splitRecord(record, delimiter, l.first, l.number)
 	if err != nil {
 		return fail("its header can't be read", err)
 	}
@@ -287,23 +294,48 @@ func readHeader(file string, l *lines, m *Mapping) (*csvTable, error) {
 		}
 		names = append(names, f.text)
 	}
-	return newCSVTable(names, l.delimiter, m), nil
+	return newCSVTable(names, delimiter, m), nil
 }
 
-// column is the type that a column has without rows: that of nothing, unless the column is passed through as text.
-func (t *csvTable) column(name string) jsonType {
+// Header are the columns.
+func (t *csvTable) Header() []string { return t.names }
+
+// Type is the type that a column has without rows: that of nothing, unless the column is passed through as text.
+func (t *csvTable) Type(name string) jsonType {
 	if k := t.kinds[slices.Index(t.names, name)]; k == csvPassed || k == csvText {
 		return jsonText
 	}
 	return jsonNull
 }
 
-// members returns a record's fields by the names of their columns, as JSON. Lines first to last are the record's.
-func (t *csvTable) members(record []byte, first, last int64) ([]member, error) {
-	if !utf8.Valid(record) {
+// Start passes over the header.
+func (t *csvTable) Start(l *LineReader) error {
+	_, err := nextRecord(l, t.delimiter)
+	return err
+}
+
+// Next returns the next record.
+func (t *csvTable) Next(l *LineReader) ([]byte, error) { return nextRecord(l, t.delimiter) }
+
+// IDIn returns the id in a record that cannot be read as a row.
+func (t *csvTable) IDIn(record Text, key string) (id string) {
+	at := slices.Index(t.names, key)
+	fields, err := splitRecord(record.Bytes, t.delimiter, record.Line, record.Last)
+	if err != nil || at < 0 || len(fields) != len(t.names) || !utf8.ValidString(fields[at].text) {
+		return ""
+	}
+	if raw := t.kinds[at].json(fields[at]); isNullJSON(raw) || !decodeID(raw, &id) {
+		return ""
+	}
+	return id
+}
+
+// Members returns a record's fields by the names of their columns, as JSON.
+func (t *csvTable) Members(record Text) ([]member, error) {
+	if !utf8.Valid(record.Bytes) {
 		return nil, errors.New("the row is not valid UTF-8; re-encode it as UTF-8")
 	}
-	fields, err := splitRecord(record, t.delimiter, first, last)
+	fields, err := splitRecord(record.Bytes, t.delimiter, record.Line, record.Last)
 	if err != nil {
 		return nil, err
 	}

@@ -166,7 +166,7 @@ func TestCSVLineEnds(t *testing.T) {
 				}
 				got := rows(t, open(t, write(t, name, text)))
 				want(t, name+" rows", len(got), 4)
-				want(t, name+" first", got[0].Prompt+string(valueOf(got[0].object, "note")), `x"1"`)
+				want(t, name+" first", got[0].Prompt+string(valueOf(got[0].Source.(Object), "note")), `x"1"`)
 				want(t, name+" quoted", strings.ReplaceAll(got[1].Prompt, ";", ","), "two,\rlines")
 				want(t, name+" bad", strings.Contains(fmt.Sprint(got[2].Err), "has 1 field and the header 2"), true)
 				want(t, name+" last", got[3].Prompt, "z")
@@ -268,16 +268,16 @@ func withLF(b []byte) []byte {
 
 // compareRecords compares the fields of records with those that encoding/csv finds, up to the first that is wrong.
 func compareRecords(t *testing.T, b []byte) {
-	l, err := openLines("x.csv", bytes.NewReader(b))
+	l, err := OpenLines("x.csv", bytes.NewReader(b))
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.delimiter = delimiterOf(bytes.TrimPrefix(b, []byte("\xef\xbb\xbf")))
+	comma := delimiterOf(bytes.TrimPrefix(b, []byte("\xef\xbb\xbf")))
 	theirs := csv.NewReader(bytes.NewReader(withLF(bytes.TrimPrefix(b, []byte("\xef\xbb\xbf")))))
-	theirs.Comma = rune(l.delimiter)
+	theirs.Comma = rune(comma)
 	theirs.FieldsPerRecord = -1
 	for {
-		record, err := l.record()
+		record, err := nextRecord(l, comma)
 		expect, expectErr := theirs.Read()
 		if err == io.EOF || expectErr == io.EOF {
 			if err != io.EOF || expectErr != io.EOF {
@@ -288,7 +288,7 @@ func compareRecords(t *testing.T, b []byte) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		fields, err := splitRecord(record, l.delimiter, l.first, l.number)
+		fields, err := splitRecord(record, comma, l.first, l.number)
 		if expectErr != nil || err != nil {
 			if (expectErr == nil) != (err == nil) {
 				t.Fatalf("%q: %v, and encoding/csv says %v", record, err, expectErr)

@@ -3,8 +3,6 @@ package promptset
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -20,16 +18,6 @@ type Files interface {
 	Expand(ctx context.Context, path string) ([]string, error)
 	// Open opens a file for reading by range.
 	Open(ctx context.Context, name string) (File, error)
-}
-
-// File is an input file.
-type File interface {
-	io.ReaderAt
-	io.Closer
-	Size() int64 // bytes
-	// Version is another one when the file was written again: an object's ETag, or the time at which a local file was
-	// last written.
-	Version() string
 }
 
 // LocalFiles are the files of the machine. A folder stands for the files in it and the folders below whose names tell
@@ -183,23 +171,4 @@ func noFiles(root string, outputs []string) error {
 		what += "; outputs of jobs below it, such as " + outputs[0] + ", are read if they are named themselves"
 	}
 	return &FileError{File: root, What: what, Missing: true}
-}
-
-// watched remembers that reading a file failed, as opposed to what was read being wrong.
-type watched struct {
-	File
-	err error
-}
-
-func (w *watched) ReadAt(b []byte, at int64) (int, error) {
-	n, err := w.File.ReadAt(b, at)
-	switch {
-	case err == nil || err == io.EOF && at+int64(n) >= w.Size():
-	case err == io.EOF:
-		w.err = fmt.Errorf("it was %d bytes long and ends at %d now; do not change inputs during a job", w.Size(),
-			at+int64(n))
-	default:
-		w.err = err
-	}
-	return n, err
 }

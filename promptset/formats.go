@@ -18,7 +18,7 @@ type outputFormat struct {
 	name      string
 	extension string // of parts
 	metaFile  bool   // the job's metadata are in the file MetaName beside the parts, as they have no footers
-	encoder   func(w io.Writer, columns *outputColumns, o *WriterOptions) (encoder, error)
+	encoder   func(w io.Writer, columns *outputColumns, o *EncoderOptions) (Encoder, error)
 	// settle changes the results of a row to those that the format can have; nil leaves them.
 	settle func([]Result) []Result
 	// read gives the rows of a part to each, and returns the metadata of its footer.

@@ -39,8 +39,8 @@ func rows(t testing.TB, r *Reader) []*Row {
 	t.Helper()
 	var out []*Row
 	for row := range r.Rows(context.Background()) {
-		if row.Index != int64(len(out)) || row.ID == "" && !row.lostID ||
-			row.lostID && row.Err == nil || (row.Err == nil) != (row.Kind != KindNone) {
+		if row.Index != int64(len(out)) || row.ID == "" && !row.LostID ||
+			row.LostID && row.Err == nil || (row.Err == nil) != (row.Kind != KindNone) {
 			t.Fatalf("row %d has index %d, id %q, kind %v, error %v", len(out), row.Index, row.ID, row.Kind, row.Err)
 		}
 		out = append(out, row)
@@ -49,6 +49,22 @@ func rows(t testing.TB, r *Reader) []*Row {
 		t.Fatalf("read %d of %d rows: %v", len(out), r.NumRows(), r.Err())
 	}
 	return out
+}
+
+// typedValues returns the values of a row of a file whose columns have types; nil for other rows.
+func typedValues(row *Row) []parquet.Value {
+	if v, ok := row.Source.(*Values); ok {
+		return v.values
+	}
+	return nil
+}
+
+// shareLayout makes the places of the values of a row, which are those of another one, the same in memory.
+func shareLayout(row, other *Row) {
+	a, typed := row.Source.(*Values)
+	if b, same := other.Source.(*Values); typed && same {
+		a.layout = b.layout
+	}
 }
 
 // complete is a job without a model: each good row gets n completions.
@@ -204,4 +220,39 @@ func want[T comparable](t testing.TB, what string, got, want T) {
 	if got != want {
 		t.Errorf("%s:\n got %v\nwant %v", what, got, want)
 	}
+}
+
+// memoryFile is an input in memory.
+type memoryFile struct{ *bytes.Reader }
+
+func (f memoryFile) Size() int64   { return f.Reader.Size() }
+func (memoryFile) Version() string { return "" }
+func (memoryFile) Close() error    { return nil }
+
+// readAll reads all that a file has, and returns whether the file, and how many rows, have an error.
+func readAll(t *testing.T, look func(context.Context, *Source, File) (*Contents, error), b []byte) (unreadable bool,
+	bad int) {
+	file := memoryFile{bytes.NewReader(b)}
+	s := Source{Name: "x", Bytes: file.Size(), Mapping: &Mapping{}}
+	found, err := look(context.Background(), &s, file)
+	if err != nil {
+		return true, 0
+	}
+	s.Contents = *found
+	schema := newSchema()
+	if schema.add("x", s.Columns) != nil {
+		return true, 0
+	}
+	n := 0
+	in := &Opened{&s, &Watched{File: file}, schema}
+	if _, err := s.Reader.Read(context.Background(), in, 0, s.Rows, func(row *Row) bool {
+		if row.Err != nil {
+			bad++
+		}
+		n++
+		return n < 1000
+	}); err != nil {
+		t.Fatal("a file that was looked at cannot be read:", err)
+	}
+	return false, bad
 }

@@ -2,56 +2,24 @@ package promptset
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"iter"
 	"path"
 	"slices"
 	"strings"
 
-	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/promptset/arrowfile"
 )
 
-// inputFormat is a format of input files.
-type inputFormat struct {
-	name       string   // for people, with its article
-	extensions []string // of its files
-	magics     []string // with one of which a file begins whose name says nothing
-	csv        bool
-	delimiter  byte // of CSV; 0: the header tells
-	appends    bool // rows are added at the end, and those before stay bytes as they are
-	// look reads what has to be known of a file before its rows: their number and its digest, which it sets, and its
-	// columns, which it returns.
-	look func(ctx context.Context, s *Source, f File) ([]*node, error)
-	// rows gives rows of a file, numbered there, to yield. It returns false when yield did.
-	rows func(ctx context.Context, in *opened, from, to int64, yield func(*Row) bool) (more bool, err error)
-}
-
-// opened is a file whose rows are read.
-type opened struct {
-	*Source
-	file   File
-	schema *Schema // of the job
-}
-
-// inputFormats are the formats. A new one is an entry here.
-var inputFormats []*inputFormat
-
-func init() { // which the functions of the entries refer to
-	inputFormats = []*inputFormat{
-		{name: "a Parquet file", extensions: []string{".parquet"}, magics: []string{"PAR1"}, look: lookParquet,
-			rows: rowsOfParquet},
-		{name: "an Arrow file", extensions: []string{".arrow", ".arrows", ".feather"}, look: lookArrow,
-			rows:   rowsOfArrow,
-			magics: []string{arrowfile.Magic, arrowfile.StreamMagic, arrowfile.FeatherMagic}},
-		{name: "a JSONL file", extensions: compressible(".jsonl"), look: scanObjects, rows: rowsOfObjects,
-			appends: true},
-		{name: "a CSV file", extensions: compressible(".csv"), look: scanObjects, rows: rowsOfObjects,
-			csv: true, appends: true},
-		{name: "a TSV file", extensions: compressible(".tsv"), look: scanObjects, rows: rowsOfObjects,
-			csv: true, delimiter: '\t', appends: true},
-	}
+// inputFormats are the formats of input files. A new one is an entry here, and help and errors list it.
+var inputFormats = []*Format{
+	{Name: "Parquet", Article: "a", Extensions: []string{".parquet"}, Magics: []string{"PAR1"}, Look: LookParquet},
+	{Name: "Arrow", Article: "an", Extensions: []string{".arrow", ".arrows", ".feather"},
+		Magics: []string{arrowfile.Magic, arrowfile.StreamMagic, arrowfile.FeatherMagic}, Look: LookArrow},
+	{Name: "JSONL", Article: "a", Extensions: compressible(".jsonl"), Begins: BeginsAsJSONL, Look: LookJSONL,
+		Appends: true},
+	{Name: "CSV", Article: "a", Extensions: compressible(".csv"), Look: LookCSV, Appends: true},
+	{Name: "TSV", Article: "a", Extensions: compressible(".tsv"), Look: LookTSV, Appends: true},
 }
 
 // compressible is the extensions of a format of text.
@@ -59,11 +27,21 @@ func compressible(extension string) []string {
 	return []string{extension, extension + ".gz", extension + ".zst"}
 }
 
+// InputFormats lists the formats of input files, such as "Parquet, Arrow or CSV" with the word or.
+func InputFormats(or string) string {
+	var names []string
+	for _, f := range inputFormats {
+		names = append(names, f.Name)
+	}
+	last := len(names) - 1
+	return strings.Join(names[:last], ", ") + " " + or + " " + names[last]
+}
+
 // extensions are those of all formats.
 func extensions() iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for _, f := range inputFormats {
-			for _, e := range f.extensions {
+			for _, e := range f.Extensions {
 				if !yield(e) {
 					return
 				}
@@ -75,12 +53,12 @@ func extensions() iter.Seq[string] {
 func listExtensions() string { return strings.Join(slices.Collect(extensions()), ", ") }
 
 // formatByName returns the format that the name of a file tells, nil where it tells none.
-func formatByName(name string) *inputFormat {
+func formatByName(name string) *Format {
 	if name == StandardInput {
 		name = ".jsonl"
 	}
 	for _, f := range inputFormats {
-		if slices.ContainsFunc(f.extensions, func(e string) bool { return strings.HasSuffix(name, e) }) {
+		if slices.ContainsFunc(f.Extensions, func(e string) bool { return strings.HasSuffix(name, e) }) {
 			return f
 		}
 	}
@@ -89,8 +67,11 @@ func formatByName(name string) *inputFormat {
 
 func hasExtension(name string) bool { return formatByName(name) != nil }
 
+// NamesInput says whether a name is that of an input file by its extension.
+func NamesInput(name string) bool { return hasExtension(name) }
+
 // formatOfInput tells the formats apart by name, or by the start of a file with another name.
-func formatOfInput(name string, f File) (*inputFormat, error) {
+func formatOfInput(name string, f File) (*Format, error) {
 	if format := formatByName(name); format != nil {
 		return format, nil
 	}
@@ -99,17 +80,19 @@ func formatOfInput(name string, f File) (*inputFormat, error) {
 	start = start[:n]
 	var told []string
 	for _, format := range inputFormats {
-		if len(format.magics) == 0 {
+		if len(format.Magics) == 0 {
 			continue
 		}
-		if slices.ContainsFunc(format.magics, func(m string) bool { return strings.HasPrefix(string(start), m) }) {
+		if slices.ContainsFunc(format.Magics, func(m string) bool { return strings.HasPrefix(string(start), m) }) {
 			return format, nil
 		}
-		told = append(told, format.name)
+		told = append(told, format.Any())
 	}
 	text := bytes.TrimSpace(bytes.TrimPrefix(start, []byte(byteOrderMark)))
-	if line, _, _ := bytes.Cut(text, []byte("\n")); len(line) > 1 && line[0] == '{' {
-		return formatByName(".jsonl"), nil
+	for _, format := range inputFormats {
+		if format.Begins != nil && format.Begins(text) {
+			return format, nil
+		}
 	}
 	what := fmt.Sprintf("neither %s nor JSONL, which begins with an object on a line, nor named %s",
 		strings.Join(told, " nor "), listExtensions())
@@ -118,42 +101,4 @@ func formatOfInput(name string, f File) (*inputFormat, error) {
 			"array becomes lines by jq -c '.[]' %s > %s.jsonl", name, strings.TrimSuffix(path.Base(name), ".json"))
 	}
 	return nil, &FileError{File: name, What: what}
-}
-
-// changed is the error for a file that is not what it was when the job started.
-func (s *Source) changed(format string, args ...any) error {
-	return &FileError{File: s.Name, What: fmt.Sprintf(format, args...) + "; do not change inputs during a job"}
-}
-
-// changedRows is changed for a file that has another number of rows now.
-func (s *Source) changedRows(now int64) error {
-	return s.changed("it had %s when the job started and has %d now", plural.Count(s.Rows, "row"), now)
-}
-
-func lookParquet(_ context.Context, s *Source, f File) ([]*node, error) {
-	pf, err := parseParquet(s.Name, f, f.Size(), s.mapping, s.partitions...)
-	if err != nil {
-		return nil, err
-	}
-	s.Rows, s.texts, s.lacks = pf.file.NumRows(), pf.texts(), pf.lacks
-	if s.Digest, err = footerDigest(f); err != nil {
-		return nil, &FileError{File: s.Name, What: "cannot read it", Err: err}
-	}
-	return pf.root.fields, nil
-}
-
-func rowsOfParquet(ctx context.Context, in *opened, from, to int64, yield func(*Row) bool) (bool, error) {
-	pf, err := parseParquet(in.Name, in.file, in.file.Size(), in.mapping, in.partitions...)
-	if err != nil {
-		return false, err
-	}
-	if pf.file.NumRows() != in.Rows {
-		return false, in.changedRows(pf.file.NumRows())
-	}
-	pf.name = in.rowsName()
-	l, err := in.schema.place(pf.root)
-	if err != nil {
-		return false, in.changed("%v", err)
-	}
-	return pf.rows(ctx, in, pf.groups(), from, to, l, yield)
 }

@@ -12,8 +12,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/parquet-go/parquet-go"
-
 	"github.com/quire/quire/parameter"
 	"github.com/quire/quire/promptset/openai"
 )
@@ -141,7 +139,7 @@ func valueOf(object []member, key string) json.RawMessage {
 func isNullJSON(raw json.RawMessage) bool { return len(raw) == 0 || raw[0] == 'n' }
 
 // decodeJSON sets the row's known fields from an object and returns which prompts are given.
-func (r *Row) decodeJSON(object []member, m *Mapping) (given []string) {
+func (r *Builder) decodeJSON(object []member, m *Mapping) (given []string) {
 	if m.Template != nil {
 		given = append(given, "prompt")
 		columns := map[string]json.RawMessage{}
@@ -164,7 +162,7 @@ func (r *Row) decodeJSON(object []member, m *Mapping) (given []string) {
 		}
 		r.blame(key, openai.CodeInvalidValue, func() {
 			if !r.decodeKnown(name, raw) {
-				r.lostID = r.lostID || name == idName
+				r.LostID = r.LostID || name == idName
 				r.mistyped("%s is %s; it must be %s", key, kindJSON(raw), wanted(name))
 			}
 		})
@@ -183,12 +181,12 @@ func (r *Row) decodeJSON(object []member, m *Mapping) (given []string) {
 }
 
 // mistyped notes a value of another type than it must be.
-func (r *Row) mistyped(format string, args ...any) {
+func (r *Builder) mistyped(format string, args ...any) {
 	r.blame("", openai.CodeInvalidType, func() { r.fail(format, args...) })
 }
 
 // decodeKnown sets one known field; false means that its type is wrong.
-func (r *Row) decodeKnown(name string, raw json.RawMessage) bool {
+func (r *Builder) decodeKnown(name string, raw json.RawMessage) bool {
 	switch name {
 	case "prompt":
 		return json.Unmarshal(raw, &r.Prompt) == nil
@@ -249,13 +247,13 @@ func parseNumber(raw json.RawMessage) (numeric, bool) {
 		return numeric{}, false
 	}
 	if i, err := strconv.ParseInt(s, 10, 64); err == nil {
-		return numeric{kind: parquet.Int64, i: i, u: uint64(i)}, true
+		return numeric{i: i, u: uint64(i)}, true
 	}
 	if u, err := strconv.ParseUint(s, 10, 64); err == nil {
-		return numeric{kind: parquet.Int64, i: math.MaxInt64, u: u, big: true}, true
+		return numeric{i: math.MaxInt64, u: u, big: true}, true
 	}
 	f, err := strconv.ParseFloat(s, 64)
-	return numeric{kind: parquet.Double, f: f}, err == nil
+	return numeric{isFloat: true, f: f}, err == nil
 }
 
 // kindJSON names the type of a JSON value for an error message.

@@ -63,9 +63,9 @@ func typeOfJSON(raw json.RawMessage) jsonType {
 	default:
 		v, ok := parseNumber(raw)
 		switch {
-		case !ok || v.big || v.kind == parquet.Double && !strings.ContainsAny(string(raw), ".eE"):
+		case !ok || v.big || v.isFloat && !strings.ContainsAny(string(raw), ".eE"):
 			return jsonAny // does not fit 64 bits
-		case v.kind == parquet.Double:
+		case v.isFloat:
 			return jsonDouble
 		}
 		return jsonInt
@@ -261,7 +261,7 @@ func leafValue(n *node, raw json.RawMessage) (parquet.Value, bool) {
 	}
 	if k := n.typ.Kind(); k == parquet.Double || k == parquet.Float {
 		f := v.f
-		if v.kind != parquet.Double {
+		if !v.isFloat {
 			f = float64(v.i)
 			if v.big {
 				f = float64(v.u)

@@ -16,15 +16,14 @@ type jsonlEncoder struct {
 	buf     []byte
 }
 
-func newJSONLEncoder(w io.Writer, columns *outputColumns, _ *WriterOptions) (encoder, error) {
+func newJSONLEncoder(w io.Writer, columns *outputColumns, _ *EncoderOptions) (Encoder, error) {
 	return &jsonlEncoder{w: w, columns: columns}, nil
 }
 
-func (e *jsonlEncoder) finish() error { return nil }
+func (e *jsonlEncoder) Finish() error { return nil }
 
-func (e *jsonlEncoder) add(row *Row, results []Result) (rows, size int64, err error) {
-	e.buf = append(e.buf[:0], '{')
-	e.passThrough(row)
+func (e *jsonlEncoder) Add(row *Row, results []Result) (rows, size int64, err error) {
+	e.buf = e.columns.appendPassed(append(e.buf[:0], '{'), row)
 	head := len(e.buf)
 	for i := range results {
 		e.buf = e.buf[:head]
@@ -39,41 +38,19 @@ func (e *jsonlEncoder) add(row *Row, results []Result) (rows, size int64, err er
 	return rows, size, nil
 }
 
-func (e *jsonlEncoder) key(name string) {
-	if e.buf[len(e.buf)-1] != '{' {
-		e.buf = append(e.buf, ',')
-	}
-	e.buf = append(appendText(e.buf, name), ':')
-}
-
-// passThrough writes the input's keys in their order.
-func (e *jsonlEncoder) passThrough(row *Row) {
-	switch {
-	case row.object != nil:
-		for _, m := range row.object {
-			if name, ok := e.columns.nameOf(m.key, row.object); ok {
-				e.key(name)
-				e.buf = append(e.buf, compactJSON(m.raw)...)
-			}
-		}
-	case row.values != nil:
-		a := assembler{values: row.values, next: make([]int, 0, 16)}
-		a.index()
-		for _, c := range row.layout.columns {
-			if i, ok := e.columns.rename[c.name]; ok {
-				e.key(e.columns.input[i].name)
-				e.buf = a.column(e.buf, c)
-			}
-		}
-	}
-}
-
 func (e *jsonlEncoder) results(row *Row, r *Result) {
 	o := outputRow{row.ID, r}
 	for _, c := range e.columns.results {
-		e.key(c.Name)
-		e.buf = c.appendJSON(e.buf, &o)
+		e.buf = c.appendJSON(appendKey(e.buf, c.Name), &o)
 	}
+}
+
+// appendPassed appends the input's columns of a row, in their order, to an object that is written.
+func (o *outputColumns) appendPassed(b []byte, row *Row) []byte {
+	if row.Source == nil {
+		return b
+	}
+	return row.Source.AppendJSON(b, func(column string) (string, bool) { return o.nameOf(column, row.Source) })
 }
 
 // appendText writes a JSON string, with U+FFFD for what is not UTF-8 and without the escapes meant for HTML.

@@ -2,7 +2,6 @@ package promptset
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -142,21 +141,14 @@ func integer(t parquet.Type) (signed, ok bool) {
 }
 
 // fail records the first thing wrong with a row.
-func (r *Row) fail(format string, args ...any) {
+func (r *Builder) fail(format string, args ...any) {
 	if r.Err == nil {
 		r.Err = r.Error(fmt.Sprintf(format, args...))
 	}
 }
 
-// failWith is fail with an error that may be of package openai.
-func (r *Row) failWith(err error) {
-	of := &openai.Error{}
-	errors.As(err, &of)
-	r.blame(of.Param, of.Code, func() { r.fail("%v", err) })
-}
-
 // blame notes what the first thing wrong with a row is about, if judge finds it.
-func (r *Row) blame(param, code string, judge func()) {
+func (r *Builder) blame(param, code string, judge func()) {
 	before := r.Err
 	judge()
 	if of, _ := r.Err.(*RowError); before == nil && of != nil && of.Param == "" {
@@ -165,7 +157,7 @@ func (r *Row) blame(param, code string, judge func()) {
 }
 
 // text checks a value that must be UTF-8.
-func (r *Row) text(name string, b []byte) string {
+func (r *Builder) text(name string, b []byte) string {
 	if !utf8.Valid(b) {
 		r.fail("%s is not valid UTF-8; re-encode it as UTF-8", name)
 		return strings.ToValidUTF8(string(b), "\uFFFD")
@@ -174,7 +166,7 @@ func (r *Row) text(name string, b []byte) string {
 }
 
 // finish checks the row as a whole, once its fields are set. given names the prompt columns that are not null.
-func (r *Row) finish(given []string, m *Mapping) {
+func (r *Builder) finish(given []string, m *Mapping) {
 	r.checkParent()
 	switch len(given) {
 	case 0:
@@ -189,7 +181,7 @@ func (r *Row) finish(given []string, m *Mapping) {
 	default:
 		r.fail("more than one prompt (%s); keep one and leave the others null", strings.Join(given, ", "))
 	}
-	if r.givenID = r.ID != ""; !r.givenID && !r.lostID {
+	if r.givenID = r.ID != ""; !r.givenID && !r.LostID {
 		r.ID = strconv.FormatInt(r.Index, 10)
 	}
 	if r.Err != nil {
@@ -201,7 +193,7 @@ func (r *Row) finish(given []string, m *Mapping) {
 	if len(given) == 0 {
 		return
 	}
-	r.blame(r.PromptParam(), openai.CodeInvalidValue, func() {
+	r.blame(r.promptParam, openai.CodeInvalidValue, func() {
 		if r.finishPrompt(given[0]); r.Err == nil {
 			m.addBefore(r)
 		}
@@ -213,7 +205,7 @@ func (r *Row) finish(given []string, m *Mapping) {
 }
 
 // finishPrompt checks the prompt, which is given under a name.
-func (r *Row) finishPrompt(given string) {
+func (r *Builder) finishPrompt(given string) {
 	switch given {
 	case "prompt":
 		r.Kind = KindText
@@ -242,7 +234,7 @@ func (r *Row) finishPrompt(given string) {
 }
 
 // token appends a token id.
-func (r *Row) token(id int64) {
+func (r *Builder) token(id int64) {
 	if id < 0 || id > math.MaxInt32 {
 		r.fail("prompt_token_ids[%d] is %d; token ids are 0 to %d", len(r.TokenIDs), id, math.MaxInt32)
 		return

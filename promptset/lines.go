@@ -1,8 +1,6 @@
 package promptset
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -15,22 +13,15 @@ import (
 type Lines struct {
 	source Source
 	from   io.Reader
-	items  chan line
-	ahead  *line // was read, and is no row yet
+	items  chan Text
+	ahead  *Text // was read, and is no row yet
 	begun  bool
 	err    error
 }
 
-// line is a line of a stream, or why there is none.
-type line struct {
-	text  []byte
-	first int64 // its number
-	err   error
-}
-
 // NewLines gives the rows of a stream, which errors call name. A read of it may outlast all that waits for it.
 func NewLines(name string, from io.Reader, m Mapping) *Lines {
-	return &Lines{source: Source{Name: name, mapping: &m}, from: from, items: make(chan line)}
+	return &Lines{source: Source{Name: name, Mapping: &m}, from: from, items: make(chan Text)}
 }
 
 // Await waits until a row or the end of the stream is there; false says that ctx was done before.
@@ -53,15 +44,15 @@ func (l *Lines) Await(ctx context.Context) bool {
 
 // read reads lines until the stream ends.
 func (l *Lines) read() {
-	in, err := openLines(l.source.Name, l.from)
+	in, err := OpenLines(l.source.Name, l.from)
 	if err != nil {
-		l.items <- line{err: err}
+		l.items <- Text{Err: err}
 		return
 	}
 	for {
-		text, err := in.next()
-		l.items <- line{slices.Clone(text), in.first, err}
-		if err != nil && err != errLineTooLong {
+		text, err := in.Next()
+		l.items <- Text{Bytes: slices.Clone(text), Line: in.first, Err: err}
+		if err != nil && err != ErrTooLong {
 			return
 		}
 	}
@@ -73,49 +64,20 @@ func (l *Lines) Rows(ctx context.Context) iter.Seq[*Row] {
 		for at := int64(0); l.Await(ctx); at++ {
 			next := l.ahead
 			switch {
-			case errors.Is(next.err, io.EOF):
+			case errors.Is(next.Err, io.EOF):
 				return
-			case next.err != nil && next.err != errLineTooLong:
-				l.err = &FileError{File: l.source.Name, What: "cannot read it", Err: next.err}
+			case next.Err != nil && next.Err != ErrTooLong:
+				l.err = &FileError{File: l.source.Name, What: "cannot read it", Err: next.Err}
 				return
 			}
 			l.ahead = nil
-			row, err := l.source.object(&objects{}, at, next.first, next.text, next.err)
+			row, err := RowOf(&l.source, JSONLRows{}, at, *next)
 			if l.err = err; err != nil || !yield(row) {
 				return
 			}
 		}
 		l.err = ctx.Err()
 	}
-}
-
-// CopyRows copies JSONL up to the end of its n-th row, byte for byte, and reads little more; 0 copies all of it.
-func CopyRows(to io.Writer, from io.Reader, n int64) error {
-	if n == 0 {
-		_, err := io.Copy(to, from)
-		return err
-	}
-	l, err := openLines(StandardInput, from)
-	if err != nil {
-		return err
-	}
-	out := bufio.NewWriterSize(to, 64<<10)
-	if l.offset > 0 {
-		out.WriteString(byteOrderMark) // an error of out stays
-	}
-	for rows := int64(0); rows < n; {
-		l.line = l.line[:0]
-		tooLong, err := l.add(func(piece []byte) { out.Write(piece) })
-		if err == io.EOF {
-			break
-		} else if err != nil {
-			return err
-		}
-		if tooLong || len(bytes.TrimSpace(l.line)) > 0 {
-			rows++
-		}
-	}
-	return out.Flush()
 }
 
 // Err returns why the rows ended before the end of the stream; nil for no other reason.

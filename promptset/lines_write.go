@@ -10,7 +10,7 @@ import (
 // or in the order of [Row.Index]. Its methods may be called from several goroutines.
 type LineWriter struct {
 	mu      sync.Mutex
-	encoder encoder
+	encoder Encoder
 	inOrder bool
 	next    int64              // index of the row that is written next, in order
 	held    map[int64]finished // rows that wait for it
@@ -38,7 +38,7 @@ func NewLineWriter(w io.Writer, options WriterOptions, inOrder bool) (*LineWrite
 	columns := newOutputColumns(schema, options.Columns, options.Exclude).typeJSON(options.JSONType)
 	columns.open = options.Schema == nil
 	l := &LineWriter{inOrder: inOrder, held: map[int64]finished{}}
-	l.encoder, l.err = format.encoder(w, columns, &options)
+	l.encoder, l.err = format.encoder(w, columns, options.encoder())
 	return l, l.err
 }
 
@@ -68,7 +68,7 @@ func (l *LineWriter) Add(row *Row, results []Result) error {
 
 func (l *LineWriter) write(f finished) error {
 	if l.err == nil {
-		if _, _, l.err = l.encoder.add(f.row, f.results); l.err == nil {
+		if _, _, l.err = l.encoder.Add(f.row, f.results); l.err == nil {
 			l.rows++
 		}
 	}

@@ -187,9 +187,9 @@ func (r *Reader) checkTemplate() error {
 		switch {
 		case s.Rows == 0:
 		case first == nil:
-			missing, first = s.lacks, s
+			missing, first = s.Lacks, s
 		default:
-			missing = slices.DeleteFunc(missing, func(name string) bool { return !slices.Contains(s.lacks, name) })
+			missing = slices.DeleteFunc(missing, func(name string) bool { return !slices.Contains(s.Lacks, name) })
 		}
 	}
 	if first == nil {
@@ -221,7 +221,7 @@ func (r *Reader) checkTemplate() error {
 }
 
 // render sets the prompt of a row to what the template makes of its columns.
-func (m *Mapping) render(r *Row, columns map[string]json.RawMessage) {
+func (m *Mapping) render(r *Builder, columns map[string]json.RawMessage) {
 	text, err := m.Template.Render(columns)
 	if err != nil {
 		r.fail("`template`: %v", err)
@@ -231,7 +231,7 @@ func (m *Mapping) render(r *Row, columns map[string]json.RawMessage) {
 }
 
 // passed are the columns of a row that are passed through.
-func (m *Mapping) passed(r *Row, object []member) []member {
+func (m *Mapping) passed(r *Builder, object []member) []member {
 	if m.Template == nil && m.IDColumn == "" {
 		return object
 	}
@@ -250,7 +250,7 @@ func (m *Mapping) passed(r *Row, object []member) []member {
 }
 
 // addBefore adds what is before the prompt of a row.
-func (m *Mapping) addBefore(r *Row) {
+func (m *Mapping) addBefore(r *Builder) {
 	if r.Parent.ID != "" { // the first row of a family has what is before it
 		if m.Chat {
 			m.converse(r, nil)
@@ -289,7 +289,7 @@ func (m *Mapping) addBefore(r *Row) {
 }
 
 // converse makes the prompt of a row a message of the user that follows others.
-func (m *Mapping) converse(r *Row, before []Message) {
+func (m *Mapping) converse(r *Builder, before []Message) {
 	switch {
 	case r.Kind != KindText:
 	case len(r.More) > 0:

@@ -23,7 +23,7 @@ type Message struct {
 }
 
 // decodeMessages sets the messages of a row from JSON; false means that they are no list of objects, nor text with one.
-func (r *Row) decodeMessages(raw json.RawMessage) bool {
+func (r *Builder) decodeMessages(raw json.RawMessage) bool {
 	var text string
 	if json.Unmarshal(raw, &text) == nil {
 		if raw = json.RawMessage(strings.TrimSpace(text)); !json.Valid(raw) {
@@ -47,7 +47,7 @@ func (r *Row) decodeMessages(raw json.RawMessage) bool {
 }
 
 // message reads a message.
-func (r *Row) message(i int, item json.RawMessage) (m Message) {
+func (r *Builder) message(i int, item json.RawMessage) (m Message) {
 	var object []member
 	if !isNullJSON(item) {
 		var err error
@@ -88,7 +88,7 @@ func (r *Row) message(i int, item json.RawMessage) (m Message) {
 }
 
 // content reads the content of a message: its text, and whether it is more than that.
-func (r *Row) content(i int, role string, raw json.RawMessage) (text string, wide bool) {
+func (r *Builder) content(i int, role string, raw json.RawMessage) (text string, wide bool) {
 	switch {
 	case isNullJSON(raw) && slices.Contains([]string{"user", "system", "developer"}, role):
 		r.fail("messages[%d] has no content; give it text", i)
@@ -103,7 +103,7 @@ func (r *Row) content(i int, role string, raw json.RawMessage) (text string, wid
 }
 
 // parts reads the content of a message that is a list of text parts.
-func (r *Row) parts(i int, raw json.RawMessage) string {
+func (r *Builder) parts(i int, raw json.RawMessage) string {
 	var items []json.RawMessage
 	_ = json.Unmarshal(raw, &items) // which is a list
 	texts := make([]string, len(items))
@@ -177,7 +177,7 @@ func joinMembers(object []member) json.RawMessage {
 }
 
 // judgeMember refuses a member of a message that asks for what Quire does not do.
-func (r *Row) judgeMember(i int, m member) {
+func (r *Builder) judgeMember(i int, m member) {
 	p := parameter.LookupMember(m.key)
 	if p == nil {
 		return
@@ -253,7 +253,7 @@ func plainMessages(n *node) (role, content *node) {
 }
 
 // messages reads the column messages of a Parquet row.
-func (r *groupReader) messages(row *Row, c *node) {
+func (r *groupReader) messages(row *Builder, c *node) {
 	role, content := plainMessages(c)
 	if role != nil && !slices.ContainsFunc(messageFields(c), func(f *node) bool {
 		return f != role && f != content && r.hasValue(f)
@@ -269,7 +269,7 @@ func (r *groupReader) messages(row *Row, c *node) {
 		})
 		return
 	}
-	raw := r.json(row, c)
+	raw := r.json(c)
 	if raw == nil {
 		return
 	}
@@ -283,7 +283,7 @@ func (r *groupReader) messages(row *Row, c *node) {
 }
 
 // checkText looks at all text below a column.
-func (r *groupReader) checkText(row *Row, c *node) {
+func (r *groupReader) checkText(row *Builder, c *node) {
 	for _, leaf := range r.columns[c.column : c.column+c.leaves] {
 		for _, v := range leaf {
 			if v.Kind() == parquet.ByteArray && !v.IsNull() && !utf8.Valid(v.ByteArray()) {
@@ -300,7 +300,7 @@ func (r *groupReader) lacks(list, leaf *node) (null bool) {
 }
 
 // transposed turns the JSON of a struct of lists into that of a list of structs. A value that is no list is of each.
-func (r *Row) transposed(raw json.RawMessage) json.RawMessage {
+func (r *Builder) transposed(raw json.RawMessage) json.RawMessage {
 	fields, err := membersOf(raw)
 	if err != nil {
 		r.fail("messages cannot be read: %v; write the file anew", err)

@@ -1,59 +1,15 @@
 package promptset
 
 import (
-	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
-	"io"
 	"iter"
 	"path/filepath"
 	"slices"
 
 	"github.com/quire/quire/internal/plural"
-	"github.com/quire/quire/promptset/arrowfile"
 	"github.com/quire/quire/storage"
 )
-
-// Source is one input file, as [Open] found it.
-type Source struct {
-	Name  string
-	Bytes int64
-	Rows  int64
-	// Digest tells the content from another: the SHA-256 in hex of the footer of a Parquet file, which names every
-	// column chunk's place, sizes and bounds, and of the whole of other files.
-	Digest string
-
-	format    *inputFormat
-	version   string           // the file's
-	base      int64            // index of its first row
-	marks     []mark           // of an uncompressed JSONL or CSV file: where every markEvery-th row begins
-	header    []string         // of a CSV file: its columns
-	delimiter byte             // of a CSV file
-	arrow     *arrowfile.Index // of an Arrow file: where its record batches are
-	texts     []span           // rows among which all are whose prompt is text or messages
-
-	called     string // what its rows call it; empty is Name
-	columns    []*node
-	mapping    *Mapping
-	lacks      []string // columns that the template wants
-	partitions []partition
-
-	requests bool               // it is a batch file of OpenAI
-	customID []customID         // of its lines, until repeated is known
-	repeated map[int64]customID // by row: the line before it that has its custom_id
-	bodies   []string           // the parameters that its lines have, in order of first appearance
-}
-
-// mark is a place in a JSONL or CSV file where a row begins.
-type mark struct {
-	offset int64
-	line   int64 // lines before it
-}
-
-// markEvery is how many rows are passed over, at most, to get to one in the middle of such a file.
-const markEvery = 4096
 
 // Reader streams the rows of a job's input files.
 type Reader struct {
@@ -104,7 +60,13 @@ func OpenMapped(ctx context.Context, files Files, paths []string, m Mapping) (*R
 			}
 		}
 	}
-	r.findRepeated()
+	var requests []*RequestFile
+	for i := range r.sources {
+		if f := r.sources[i].Requests; f != nil {
+			requests = append(requests, f)
+		}
+	}
+	FindRepeated(requests)
 	if err := r.checkPartitions(); err != nil {
 		return nil, err
 	}
@@ -144,24 +106,33 @@ func (r *Reader) look(ctx context.Context, given, name string) error {
 		return err
 	}
 	defer f.Close()
-	s := Source{Name: name, Bytes: f.Size(), version: f.Version(), base: r.rows, mapping: r.mapping}
-	if s.format, err = formatOfInput(name, f); err != nil {
+	s := Source{Name: name, Bytes: f.Size(), Version: f.Version(), Base: r.rows, Mapping: r.mapping}
+	if s.Format, err = formatOfInput(name, f); err != nil {
 		return err
 	}
-	if s.partitions, err = r.mapping.partitionsOf(given, name); err != nil {
+	if s.Partitions, err = partitionsOf(r.mapping, given, name); err != nil {
 		return err
 	}
-	columns, err := s.format.look(ctx, &s, f)
+	found, err := s.Format.Look(ctx, &s, f)
 	if err != nil {
 		return err
 	}
-	for _, c := range columns {
-		s.columns = append(s.columns, c.clone())
+	s.Contents = *found
+	return r.add(s)
+}
+
+// add adds a file that was looked into.
+func (r *Reader) add(s Source) error {
+	columns := make([]*node, len(s.Columns))
+	for i, c := range s.Columns {
+		columns[i] = c.clone()
 	}
-	if err := r.schema.add(name, columns); err != nil {
+	if err := r.schema.add(s.Name, columns); err != nil {
 		return err
 	}
-	r.schema.bodies = append(r.schema.bodies, s.bodies...)
+	if s.Requests != nil {
+		r.schema.bodies = append(r.schema.bodies, s.Requests.Bodies...)
+	}
 	r.sources = append(r.sources, s)
 	r.rows += s.Rows
 	return nil
@@ -177,14 +148,15 @@ func (r *Reader) Sources() []Source { return slices.Clone(r.sources) }
 // part of an output, and those of a job name its files as they were when it began.
 func (r *Reader) Call(names []string) {
 	for i := range min(len(names), len(r.sources)) {
-		if s := &r.sources[i]; s.called != names[i] { // others may read rows meanwhile
-			s.called = names[i]
+		s := &r.sources[i]
+		if s.Called == names[i] { // others may read rows meanwhile
+			continue
+		}
+		if s.Called = names[i]; s.Requests != nil {
+			s.Requests.Called = names[i]
 		}
 	}
 }
-
-// rowsName is what rows call the file.
-func (s *Source) rowsName() string { return cmp.Or(s.called, s.Name) }
 
 // Schema returns the columns of all files together, which [WriterOptions] takes.
 func (r *Reader) Schema() *Schema { return r.schema }
@@ -201,7 +173,7 @@ func (r *Reader) Range(ctx context.Context, from, to int64) iter.Seq[*Row] {
 		r.err = nil
 		for i := range r.sources {
 			s := &r.sources[i]
-			first, last := max(from-s.base, 0), min(to-s.base, s.Rows)
+			first, last := max(from-s.Base, 0), min(to-s.Base, s.Rows)
 			if first >= last {
 				continue
 			}
@@ -225,32 +197,18 @@ func (r *Reader) file(ctx context.Context, s *Source, from, to int64, yield func
 	if err != nil {
 		return false, err
 	}
-	f := &watched{File: file}
+	f := &Watched{File: file}
 	defer f.Close()
 	if f.Size() != s.Bytes {
-		return false, s.changed("it had %s when the job started and has %d now", plural.Count(s.Bytes, "byte"),
+		return false, s.Changed("it had %s when the job started and has %d now", plural.Count(s.Bytes, "byte"),
 			f.Size())
 	}
-	if f.Version() != s.version {
-		return false, s.changed("it was written again since the job started")
+	if f.Version() != s.Version {
+		return false, s.Changed("it was written again since the job started")
 	}
-	more, err = s.format.rows(ctx, &opened{s, f, r.schema}, from, to, yield)
-	if f.err != nil {
-		err = &FileError{File: s.Name, What: "cannot read it", Err: f.err}
+	more, err = s.Reader.Read(ctx, &Opened{s, f, r.schema}, from, to, yield)
+	if f.Err != nil {
+		err = s.Error("cannot read it", f.Err)
 	}
 	return more, err
-}
-
-// footerDigest is the digest of a Parquet file.
-func footerDigest(f File) (string, error) {
-	var tail [8]byte
-	if n, err := f.ReadAt(tail[:], f.Size()-8); n < len(tail) {
-		return "", err
-	}
-	size := int64(tail[0]) | int64(tail[1])<<8 | int64(tail[2])<<16 | int64(tail[3])<<24
-	h := sha256.New()
-	if _, err := io.Copy(h, io.NewSectionReader(f, f.Size()-8-size, size+8)); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
 }

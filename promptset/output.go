@@ -138,7 +138,7 @@ func (o *Output) Read(ctx context.Context, part Part, each func(*Completion) err
 	if err != nil {
 		return c, err
 	}
-	in := &watched{File: file}
+	in := &Watched{File: file}
 	defer in.Close()
 	sums := newMeasured(io.Discard)
 	var whole bytes.Buffer
@@ -165,8 +165,8 @@ func (o *Output) Read(ctx context.Context, part Part, each func(*Completion) err
 	switch {
 	case own != nil:
 		return c, own
-	case in.err != nil:
-		return c, fmt.Errorf("cannot read %s: %w", part.Name, in.err)
+	case in.Err != nil:
+		return c, fmt.Errorf("cannot read %s: %w", part.Name, in.Err)
 	case err != nil:
 		c.Damage = err.Error()
 	}
@@ -179,7 +179,7 @@ func (o *Output) Rows(ctx context.Context, part Part) iter.Seq2[*Completion, err
 	return func(yield func(*Completion, error) bool) {
 		stopped := false
 		err := func() error {
-			if compressed(storage.Path(part.Name)) { // no part is
+			if IsCompressed(storage.Path(part.Name)) { // no part is
 				return ErrNoCompletions
 			}
 			in, err := o.place.Open(part.Name)
@@ -311,18 +311,19 @@ func rowOf(_ []byte, all []member, first bool) ([]*Completion, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []*Completion{{ID: id, Result: *r, prompt: func(column string) *Row { return promptOf(all, column) }}}, nil
+	return []*Completion{{ID: id, Result: *r, members: all,
+		prompt: func(column string) string { return promptOf(all, column) }}}, nil
 }
 
 // readLines gives the completions to each that decode finds in each line. decode is told which line is the first.
 func readLines(in io.ReaderAt, size int64, decode func([]byte, []member, bool) ([]*Completion, error),
 	each func(*Completion) error) error {
-	l, err := openLines("", io.NewSectionReader(in, 0, size))
+	l, err := OpenLines("", io.NewSectionReader(in, 0, size))
 	if err != nil {
 		return err
 	}
 	for first := true; ; first = false {
-		line, err := l.next()
+		line, err := l.Next()
 		if err == io.EOF {
 			return nil
 		}
@@ -467,7 +468,7 @@ func resultColumns(root *node) (found []*Column, err error) {
 func readGroup(group parquet.RowGroup, columns []*Column, prompts *promptReader, each func(*Completion) error) error {
 	return eachRow(group, 16, func(values parquet.Row) error {
 		id, r := resultOfRow(values, columns)
-		prompt := func(column string) *Row { return prompts.of(values, column) }
+		prompt := func(column string) string { return prompts.of(values, column) }
 		return each(&Completion{ID: id, Result: *r, prompt: prompt, values: values})
 	})
 }

@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/parquet-go/parquet-go"
-
 	"github.com/quire/quire/parameter"
 	"github.com/quire/quire/promptset/openai"
 )
@@ -26,6 +24,12 @@ func (r *Row) ParameterName(own string) string {
 		}
 	}
 	return own
+}
+
+// doubt is a value that has an effect beside some parameters only, and the error for it then.
+type doubt struct {
+	parameter *parameter.Parameter
+	err       *RowError
 }
 
 // foreign is a value of a row under a name of other engines, or a parameter that Quire does not have.
@@ -47,7 +51,7 @@ func foreignNames(column string) []*parameter.Parameter {
 }
 
 // apply judges the values of a row, whose own parameters are set. given names its prompt columns.
-func (r *Row) apply(values []foreign, given []string) {
+func (r *Builder) apply(values []foreign, given []string) {
 	if len(given) == 0 && r.Parent.ID != "" {
 		given = []string{parentName} // what concerns a form of prompts does not concern it
 	}
@@ -67,7 +71,9 @@ func (r *Row) apply(values []foreign, given []string) {
 		switch verdict, _ := p.Judge(v.raw, r.Overrides.text); verdict {
 		case parameter.Refused:
 			if p.Conditional() {
-				r.unsure = append(r.unsure, v)
+				alone := &Builder{Row: &Row{File: r.File, FileRow: r.FileRow, Line: r.Line}, inBody: r.inBody}
+				alone.refuse(v)
+				r.doubts = append(r.doubts, doubt{p, alone.Err.(*RowError)})
 			} else {
 				r.refuse(v)
 			}
@@ -87,24 +93,21 @@ func (r *Row) apply(values []foreign, given []string) {
 // CheckBeside returns the error of a value of the row that has an effect beside set, its parameters with those of the
 // job, and that is not supported.
 func (r *Row) CheckBeside(set *parameter.Set) *RowError {
-	for _, v := range r.unsure {
-		if v.parameter.Matters(set) {
-			of := *r
-			of.refuse(v)
-			err, _ := of.Err.(*RowError)
-			return err
+	for _, d := range r.doubts {
+		if d.parameter.Matters(set) {
+			return d.err
 		}
 	}
 	return nil
 }
 
 // refuse notes a parameter with a value that is not supported.
-func (r *Row) refuse(v foreign) {
+func (r *Builder) refuse(v foreign) {
 	p, note, leave, instead := v.parameter, "", "leave it out", v.parameter.Instead()
 	if p.Note != "" {
 		note = " (" + p.Note + ")"
 	}
-	switch inBody := r.request != nil; {
+	switch inBody := r.inBody; {
 	case inBody && instead != "":
 		leave += " or give " + instead + ", which has no effect"
 	case inBody:
@@ -123,7 +126,7 @@ func (r *Row) refuse(v foreign) {
 }
 
 // alias sets one of Quire's own parameters to a value that the row gives under another name.
-func (r *Row) alias(v foreign, set json.RawMessage) {
+func (r *Builder) alias(v foreign, set json.RawMessage) {
 	own, key := v.parameter.Sets, v.parameter.Name
 	before := r.Overrides.text(own)
 	o := r.Overrides
@@ -166,7 +169,7 @@ func (o *Overrides) text(own string) string {
 
 // decodeParameter sets the parameter p to a JSON value that the row gives under key; false means that its type is
 // wrong.
-func (r *Row) decodeParameter(o *Overrides, p *parameter.Parameter, key string, raw json.RawMessage) bool {
+func (r *Builder) decodeParameter(o *Overrides, p *parameter.Parameter, key string, raw json.RawMessage) bool {
 	switch p.Type() {
 	case parameter.TextList:
 		list, ok := r.decodeTexts(key, raw)
@@ -244,7 +247,7 @@ func giveJSON(o *Overrides, p *parameter.Parameter, raw json.RawMessage) bool {
 }
 
 // decodeTexts reads text or a list of it.
-func (r *Row) decodeTexts(key string, raw json.RawMessage) (texts []string, ok bool) {
+func (r *Builder) decodeTexts(key string, raw json.RawMessage) (texts []string, ok bool) {
 	if raw[0] == '"' {
 		texts = make([]string, 1)
 		return texts, json.Unmarshal(raw, &texts[0]) == nil
@@ -266,19 +269,19 @@ func (r *Row) decodeTexts(key string, raw json.RawMessage) (texts []string, ok b
 
 // numeric is a number in the widest form of its kind.
 type numeric struct {
-	kind parquet.Kind // Int64, or Double
-	i    int64
-	u    uint64 // the same as i; for unsigned values above its range, big is set
-	big  bool
-	f    float64
-	all  float64 // a Double holds all whole numbers below this one; 0 is 2^53
+	isFloat bool
+	i       int64
+	u       uint64 // the same as i; for unsigned values above its range, big is set
+	big     bool
+	f       float64
+	all     float64 // a float holds all whole numbers below this one; 0 is 2^53
 }
 
 func (v numeric) String() string {
 	switch {
-	case v.kind == parquet.Double && v.f == math.Trunc(v.f) && math.Abs(v.f) < 1<<100:
+	case v.isFloat && v.f == math.Trunc(v.f) && math.Abs(v.f) < 1<<100:
 		return strconv.FormatFloat(v.f, 'f', 0, 64) // all digits of what may have been an integer
-	case v.kind == parquet.Double:
+	case v.isFloat:
 		return strconv.FormatFloat(v.f, 'g', -1, 64)
 	case v.big:
 		return strconv.FormatUint(v.u, 10)
@@ -288,18 +291,18 @@ func (v numeric) String() string {
 
 // whole turns a float that is a whole number into that integer.
 func (v numeric) whole() (numeric, bool) {
-	if v.kind != parquet.Double {
+	if !v.isFloat {
 		return v, true
 	}
 	if v.f != math.Trunc(v.f) || !(math.Abs(v.f) < cmp.Or(v.all, 1<<53)) {
 		return v, false
 	}
-	return numeric{kind: parquet.Int64, i: int64(v.f), u: uint64(int64(v.f))}, true
+	return numeric{i: int64(v.f), u: uint64(int64(v.f))}, true
 }
 
 func (v numeric) float() float64 {
 	switch {
-	case v.kind == parquet.Double:
+	case v.isFloat:
 		return v.f
 	case v.big:
 		return float64(v.u)
@@ -307,12 +310,12 @@ func (v numeric) float() float64 {
 	return float64(v.i)
 }
 
-func (r *Row) inexact(key string, v numeric) {
+func (r *Builder) inexact(key string, v numeric) {
 	r.fail("%s is %v, which a floating-point column holds only about; give an integer", key, v)
 }
 
 // override sets the numeric parameter p, which the row gives under key.
-func (r *Row) override(o *Overrides, p *parameter.Parameter, key string, v numeric) {
+func (r *Builder) override(o *Overrides, p *parameter.Parameter, key string, v numeric) {
 	f := v.float()
 	if p.Type() == parameter.Number {
 		*o.Give(p).(*float64) = f

@@ -30,7 +30,7 @@ func (r *Reader) Beside() *Reader {
 }
 
 // parentNumber sets parent_generation or parent_length.
-func (r *Row) parentNumber(name string, v numeric) {
+func (r *Builder) parentNumber(name string, v numeric) {
 	w, ok := v.whole()
 	if !ok || w.big || w.i < 0 || w.i > math.MaxInt32 {
 		r.fail("%s is %v; give a whole number from 0 to %d", name, v, math.MaxInt32)
@@ -45,7 +45,7 @@ func (r *Row) parentNumber(name string, v numeric) {
 }
 
 // checkParent refuses what has a meaning only beside a parent.
-func (r *Row) checkParent() {
+func (r *Builder) checkParent() {
 	if r.Parent.ID != "" {
 		return
 	}

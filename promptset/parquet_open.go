@@ -26,7 +26,7 @@ func guard(err *error) {
 }
 
 // parseParquet reads a file's footer and finds its known columns.
-func parseParquet(name string, r io.ReaderAt, size int64, m *Mapping, folders ...partition) (*parquetFile,
+func parseParquet(name string, r io.ReaderAt, size int64, m *Mapping, folders ...Partition) (*parquetFile,
 	error) {
 	file, root, err := openFooter(r, size)
 	if err != nil {

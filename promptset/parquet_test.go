@@ -320,9 +320,6 @@ func TestUnionOfSchemas(t *testing.T) {
 	}
 }
 
-// nowhere is the place of a file that is read by itself.
-var nowhere = &opened{Source: &Source{}}
-
 func FuzzParquetOpen(f *testing.F) {
 	for _, name := range []string{"messages", "snappy_v1", "passthrough", "tokens32"} {
 		b, err := os.ReadFile("testdata/" + name + ".parquet")
@@ -332,23 +329,7 @@ func FuzzParquetOpen(f *testing.F) {
 		f.Add(b)
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		pf, err := parseParquet("fuzz.parquet", bytes.NewReader(b), int64(len(b)), &Mapping{})
-		if err != nil {
-			return
-		}
-		s := newSchema()
-		if s.add("fuzz.parquet", pf.root.fields) != nil {
-			return
-		}
-		l, err := s.place(pf.root)
-		if err != nil {
-			t.Fatal("a schema does not take its only file:", err)
-		}
-		n := 0
-		pf.rows(context.Background(), nowhere, pf.groups(), 0, pf.file.NumRows(), l, func(row *Row) bool {
-			n++
-			return n < 1000
-		})
+		readAll(t, LookParquet, b)
 	})
 }
 
@@ -363,25 +344,10 @@ func TestDamagedFiles(t *testing.T) {
 			for range 1 + random.IntN(4) {
 				b[random.IntN(len(b))] ^= byte(1 + random.IntN(255))
 			}
-			pf, err := parseParquet("damaged", bytes.NewReader(b), int64(len(b)), &Mapping{})
-			if err != nil {
+			u, n := readAll(t, LookParquet, b)
+			if badRows += n; u {
 				unreadable++
-				continue
 			}
-			s := newSchema()
-			if s.add("damaged", pf.root.fields) != nil {
-				continue
-			}
-			l, err := s.place(pf.root)
-			if err != nil {
-				t.Fatal(err)
-			}
-			pf.rows(context.Background(), nowhere, pf.groups(), 0, pf.file.NumRows(), l, func(row *Row) bool {
-				if row.Err != nil {
-					badRows++
-				}
-				return row.FileRow < 100
-			})
 		}
 	}
 	if unreadable == 0 || badRows == 0 {

@@ -17,15 +17,20 @@ const (
 	dictionaryByte = 1 << 20  // where a column's dictionary stops to grow
 )
 
-// outputColumns are the columns of the output: those of the input under their names there, then ours.
-type outputColumns struct {
-	root   *node
-	input  []*node        // the passed-through ones, of root
+// Passed are the columns of an input that an output passes through.
+type Passed struct {
+	input  []*node        // in the output
 	source []string       // their names in the input
 	rename map[string]int // index in input by name there
-	open   bool           // no input is known: each row has the columns that it has
-	lacks  []string       // the output's names of columns that it does without
 	leaf   []int          // output leaf of each leaf of the input schema, -1 for the id's
+}
+
+// outputColumns are the columns of the output: those of the input under their names there, then ours.
+type outputColumns struct {
+	Passed
+	root  *node    // input is of it
+	open  bool     // no input is known: each row has the columns that it has
+	lacks []string // the output's names of columns that it does without
 
 	results []*Column
 	ours    []string // the names of results, and of those of ours that the output does without
@@ -34,7 +39,8 @@ type outputColumns struct {
 
 // newOutputColumns returns the columns of an output. The names of columns do not depend on those that are excluded.
 func newOutputColumns(s *Schema, requested, excluded []string) *outputColumns {
-	o := &outputColumns{root: groupNode("completions", required), rename: map[string]int{}, lacks: excluded}
+	o := &outputColumns{root: groupNode("completions", required), Passed: Passed{rename: map[string]int{}},
+		lacks: excluded}
 	o.results = written(requested)
 	o.ours = namesOf(o.results)
 	o.results = slices.DeleteFunc(o.results, func(c *Column) bool { return slices.Contains(excluded, c.Name) })
@@ -73,8 +79,8 @@ func newOutputColumns(s *Schema, requested, excluded []string) *outputColumns {
 	return o
 }
 
-// nameOf is the name in the output of a key of an object; false says that it is not passed through.
-func (o *outputColumns) nameOf(key string, object []member) (name string, ok bool) {
+// nameOf is the name in the output of a column of a row; false says that it is not passed through.
+func (o *outputColumns) nameOf(key string, row RowSource) (name string, ok bool) {
 	if !o.open {
 		i, ok := o.rename[key]
 		if !ok {
@@ -84,7 +90,7 @@ func (o *outputColumns) nameOf(key string, object []member) (name string, ok boo
 	}
 	name = key
 	taken := func(name string) bool {
-		return slices.Contains(o.ours, name) || name != key && valueOf(object, name) != nil
+		return slices.Contains(o.ours, name) || name != key && row.Has(name)
 	}
 	for taken(name) {
 		name = "input_" + name
@@ -126,7 +132,7 @@ type parquetEncoder struct {
 // a million in a column.
 const keptValues = 1 << 16
 
-func newParquetEncoder(w io.Writer, columns *outputColumns, o *WriterOptions) (_ encoder, err error) {
+func newParquetEncoder(w io.Writer, columns *outputColumns, o *EncoderOptions) (_ Encoder, err error) {
 	defer guard(&err)
 	options := []parquet.WriterOption{
 		parquet.NewSchema("completions", columns.root),
@@ -159,12 +165,12 @@ func newParquetEncoder(w io.Writer, columns *outputColumns, o *WriterOptions) (_
 		input: make([][]parquet.Value, columns.root.leaves)}, nil
 }
 
-func (e *parquetEncoder) add(row *Row, results []Result) (rows, bytes int64, err error) {
+func (e *parquetEncoder) Add(row *Row, results []Result) (rows, bytes int64, err error) {
 	defer guard(&err)
 	for i := range e.input {
 		e.input[i] = e.input[i][:0]
 	}
-	e.passThrough(row)
+	e.columns.shred(row, e.input)
 	for i := range results {
 		size, err := e.completion(row, &results[i])
 		if err != nil {
@@ -216,40 +222,31 @@ func (e *parquetEncoder) completion(row *Row, r *Result) (bytes int64, err error
 	return bytes, err
 }
 
-func (e *parquetEncoder) finish() (err error) {
+func (e *parquetEncoder) Finish() (err error) {
 	defer guard(&err)
 	return e.writer.Close()
 }
 
-// passThrough sets the input's columns.
-func (e *parquetEncoder) passThrough(row *Row) {
-	switch {
-	case row.object != nil:
-		s := shredder{columns: e.input}
-		for _, m := range row.object {
-			if i, ok := e.columns.rename[m.key]; ok {
-				s.put(e.columns.input[i], m.raw, 0, 0)
-			}
-		}
-	case row.values != nil:
-		for _, v := range row.values {
-			place := &row.layout.leaves[v.Column()]
-			if place.column < 0 {
-				continue
-			}
-			out := e.columns.leaf[place.column]
-			if out < 0 {
-				continue
-			}
-			e.input[out] = append(e.input[out],
-				place.convert(v).Level(v.RepetitionLevel(), int(place.defs[v.DefinitionLevel()]), out))
+// shred sets values, which are by leaf, to the columns of a row that are passed through; nulls where it has none.
+func (o *outputColumns) shred(row *Row, values [][]parquet.Value) {
+	if row.Source != nil {
+		row.Source.AppendValues(values, &o.Passed)
+	}
+	o.fill(values)
+}
+
+// fill adds a null to each leaf of the passed-through columns that has no value.
+func (o *outputColumns) fill(values [][]parquet.Value) {
+	for i, of := range values[:o.result.column] {
+		if len(of) == 0 {
+			values[i] = append(of, parquet.NullValue().Level(0, 0, i))
 		}
 	}
-	for i, values := range e.input[:e.columns.result.column] {
-		if len(values) == 0 {
-			e.input[i] = append(values, parquet.NullValue().Level(0, 0, i))
-		}
-	}
+}
+
+// moved is a value at its place in the output leaf out.
+func (p *leafPlace) moved(v parquet.Value, out int) parquet.Value {
+	return p.convert(v).Level(v.RepetitionLevel(), int(p.defs[v.DefinitionLevel()]), out)
 }
 
 // convert widens a value to the type of the job's column, and mends text that is not UTF-8, which readers may refuse.

@@ -15,8 +15,8 @@ import (
 	"github.com/quire/quire/storage"
 )
 
-// partition is a column that a folder named key=value gives all rows of the files in it, as Hive has it.
-type partition struct {
+// Partition is a column that a folder named key=value gives all rows of the files in it, as Hive has it.
+type Partition struct {
 	name  string
 	value string // JSON: text, or null
 }
@@ -25,7 +25,7 @@ type partition struct {
 const hiveNull = "__HIVE_DEFAULT_PARTITION__"
 
 // partitionOf returns the column that a folder gives. Names that have a meaning, as those of parameters, give none.
-func partitionOf(folder string) (p partition, ok bool) {
+func partitionOf(folder string) (p Partition, ok bool) {
 	key, value, ok := strings.Cut(folder, "=")
 	if name, err := url.PathUnescape(key); err == nil {
 		key = name
@@ -34,17 +34,17 @@ func partitionOf(folder string) (p partition, ok bool) {
 		return p, false
 	}
 	if value == hiveNull {
-		return partition{key, "null"}, true
+		return Partition{key, "null"}, true
 	}
 	if text, err := url.PathUnescape(value); err == nil {
 		value = text
 	}
-	return partition{key, string(appendText(nil, value))}, true
+	return Partition{key, string(appendText(nil, value))}, true
 }
 
 // partitionsOf returns the columns that the folders of a file give: those of m.Partitions, or else those below the
 // folder that was given as an input, or that its glob stands for.
-func (m *Mapping) partitionsOf(given, name string) (all []partition, err error) {
+func partitionsOf(m *Mapping, given, name string) (all []Partition, err error) {
 	below := name
 	if len(m.Partitions) == 0 {
 		if below, err = belowInput(given, name); err != nil {
@@ -57,7 +57,7 @@ func (m *Mapping) partitionsOf(given, name string) (all []partition, err error) 
 		if !ok || len(m.Partitions) > 0 && !slices.Contains(m.Partitions, p.name) {
 			continue
 		}
-		if slices.ContainsFunc(all, func(o partition) bool { return o.name == p.name }) {
+		if slices.ContainsFunc(all, func(o Partition) bool { return o.name == p.name }) {
 			return nil, &FileError{File: name, What: fmt.Sprintf(
 				"the folder %s is the second for the column %s; rename one", folder, p.name)}
 		}
@@ -94,8 +94,8 @@ func belowInput(given, name string) (string, error) {
 
 // FolderColumns are the columns that the file's folders give, such as lang=en/split=test; "" where they give none.
 func (s *Source) FolderColumns() string {
-	all := make([]string, len(s.partitions))
-	for i, p := range s.partitions {
+	all := make([]string, len(s.Partitions))
+	for i, p := range s.Partitions {
 		value := hiveNull
 		if text := ""; p.value != "null" && json.Unmarshal([]byte(p.value), &text) == nil {
 			value = url.PathEscape(text)
@@ -129,7 +129,7 @@ func (r *Reader) CheckKept(requested []string) error {
 }
 
 // columnsIn are the columns that the folders of a path give.
-func columnsIn(name string) (all []partition) {
+func columnsIn(name string) (all []Partition) {
 	folder, _ := path.Split(name)
 	for _, name := range foldersIn(folder) {
 		if p, ok := partitionOf(name); ok {
@@ -142,7 +142,7 @@ func columnsIn(name string) (all []partition) {
 // Partitions are the columns that folders named key=value give.
 func (r *Reader) Partitions() (names []string) {
 	for _, s := range r.sources {
-		for _, p := range s.partitions {
+		for _, p := range s.Partitions {
 			if !slices.Contains(names, p.name) {
 				names = append(names, p.name)
 			}
@@ -160,9 +160,9 @@ func (r *Reader) checkPartitions() error {
 		return nil
 	}
 	for _, s := range r.sources {
-		if all, err := again.partitionsOf("", s.Name); err != nil {
+		if all, err := partitionsOf(&again, "", s.Name); err != nil {
 			return err
-		} else if !slices.Equal(all, s.partitions) {
+		} else if !slices.Equal(all, s.Partitions) {
 			return &FileError{File: s.Name, What: "a folder above the input has the name of a column that folders " +
 				"below it give; rename it"}
 		}
@@ -170,9 +170,9 @@ func (r *Reader) checkPartitions() error {
 	return nil
 }
 
-// addPartitions adds the columns of the file's folders to a row.
-func (s *Source) addPartitions(object []member) ([]member, error) {
-	for _, p := range s.partitions {
+// AddPartitions adds the columns of the file's folders to a row.
+func (s *Source) AddPartitions(object []member) ([]member, error) {
+	for _, p := range s.Partitions {
 		if valueOf(object, p.name) != nil {
 			return nil, p.twice(s.Name)
 		}
@@ -182,18 +182,18 @@ func (s *Source) addPartitions(object []member) ([]member, error) {
 }
 
 // twice is the error for a column that a folder and a file both have.
-func (p *partition) twice(file string) error {
+func (p *Partition) twice(file string) error {
 	return &FileError{File: file, What: fmt.Sprintf("the file and its folder %s=... both have a column %q; rename one",
 		p.name, p.name)}
 }
 
 // isPartition says that a folder gives a column.
 func (s *Source) isPartition(column string) bool {
-	return slices.ContainsFunc(s.partitions, func(p partition) bool { return p.name == column })
+	return slices.ContainsFunc(s.Partitions, func(p Partition) bool { return p.name == column })
 }
 
 // partition adds the columns of the file's folders, before those that have a meaning are found.
-func (t *table) partition(all []partition) error {
+func (t *table) partition(all []Partition) error {
 	for i := range all {
 		if t.root.field(all[i].name) != nil {
 			return all[i].twice(t.name)

@@ -43,8 +43,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/parquet-go/parquet-go"
-
 	"github.com/quire/quire/parameter"
 )
 
@@ -97,18 +95,13 @@ type Row struct {
 	Parent    Parent
 	Err       error // a *RowError when the row cannot be used; its prompt and overrides then mean nothing
 
-	// The row's own columns, for the writer. Parquet rows have values (nil when the row could not be read) and how to
-	// place them; JSONL rows have their keys in order.
-	values []parquet.Value
-	layout *layout
-	object []member
-
-	aliases []alias
-	unsure  []foreign // values that are refused beside some parameters only
+	// Source has the row's own columns, for the writer; nil when they could not be read.
+	Source RowSource
+	// LostID says that the row may have an id, which cannot be read.
+	LostID  bool
 	givenID bool
-	lostID  bool     // the row may have an id, which can't be read
-	made    bool     // Prompt is what a template made
-	request *request // of a line of an OpenAI batch file; nil for other rows
+	aliases []alias // under which names it gives parameters
+	doubts  []doubt // values that are refused beside some parameters only
 }
 
 // Prompt is one of several prompts of a row: text, or token ids.
@@ -150,7 +143,7 @@ func (r *Row) HasID() bool { return r.givenID }
 // its number.
 func (r *Row) IsCalled(id string) bool {
 	return id == strings.ToValidUTF8(r.ID, "\uFFFD") || !r.givenID && id == "" ||
-		r.lostID && id == strconv.FormatInt(r.Index, 10)
+		r.LostID && id == strconv.FormatInt(r.Index, 10)
 }
 
 // RowError says what is wrong with one row and what to do about it.

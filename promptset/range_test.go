@@ -96,7 +96,7 @@ func TestRange(t *testing.T) {
 		at := max(from, 0)
 		for row := range r.Range(context.Background(), from, to) {
 			want := all[at]
-			row.layout = want.layout
+			shareLayout(row, want)
 			if !reflect.DeepEqual(row, want) {
 				t.Fatalf("row %d of [%d, %d) is\n%+v; want\n%+v", at, from, to, row, want)
 			}
@@ -117,7 +117,7 @@ func TestRangeReadsLittle(t *testing.T) {
 	}
 	for i, s := range r.Sources()[:2] {
 		files.bytes = 0
-		for range r.Range(context.Background(), s.base+s.Rows-50, s.base+s.Rows) {
+		for range r.Range(context.Background(), s.Base+s.Rows-50, s.Base+s.Rows) {
 		}
 		if r.Err() != nil || files.bytes > s.Bytes/2 {
 			t.Errorf("source %d: read %d bytes of %d for the last 50 rows of %d: %v", i, files.bytes, s.Bytes, s.Rows,

@@ -1,21 +1,17 @@
 package promptset
 
 import (
-	"bytes"
-	"cmp"
-	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"math"
 	"slices"
 
-	"github.com/quire/quire/internal/visible"
 	"github.com/quire/quire/parameter"
 	"github.com/quire/quire/promptset/openai"
 )
 
-// request is what of a line of an OpenAI batch file is for its answer.
-type request struct {
+// Request is what of a line of an OpenAI batch file is for its answer. Rows of other files have none: a nil Request.
+type Request struct {
 	customID string // empty where the line has none that can be used
 	endpoint openai.Endpoint
 	model    string // that the line names; empty where it names none
@@ -24,41 +20,59 @@ type request struct {
 	asIDs    bool   // tokens are named by their ids
 }
 
+// requestLine is the source of a row that is a line of a batch file.
+type requestLine struct {
+	Object
+	request *Request
+}
+
+// RequestOf returns the request that a row is, nil for a row that is none.
+func RequestOf(row *Row) *Request {
+	if line, ok := row.Source.(requestLine); ok {
+		return line.request
+	}
+	return nil
+}
+
+// PromptParam is the member of the line's body that has the prompt; empty for other rows.
+func (r *Request) PromptParam() string {
+	if r == nil {
+		return ""
+	}
+	return r.endpoint.PromptKey()
+}
+
+// Model returns the model that the line names, "" where it names none.
+func (r *Request) Model() string {
+	if r == nil {
+		return ""
+	}
+	return r.model
+}
+
+// WantsTokenIDs says that the line asks for the ids of tokens.
+func (r *Request) WantsTokenIDs() bool { return r != nil && r.tokenIDs }
+
 // isRequest says whether an object is a line of an OpenAI batch file, and no row with columns of such names.
 func isRequest(object []member) bool {
-	has := func(key string) bool {
-		return slices.ContainsFunc(object, func(m member) bool { return m.key == key })
-	}
+	has := func(key string) bool { return valueOf(object, key) != nil }
 	return openai.IsRequest(has) && !slices.ContainsFunc(promptNames, has)
 }
 
-// decode sets the row's known fields from its object, and returns which prompts are given.
-func (r *Row) decode(s *Source) (given []string) {
-	if !s.requests {
-		given = r.decodeJSON(r.object, s.mapping)
-		r.object = s.mapping.passed(r, r.object)
-		return given
-	}
-	given = r.decodeRequest(s.mapping)
-	if first, again := s.repeated[r.FileRow]; again {
-		at := fmt.Sprintf("line %d", first.line)
-		if first.file.Name != s.Name {
-			at = first.file.rowsName() + " " + at
-		}
-		r.blame("custom_id", openai.CodeRepeatedID, func() {
-			r.fail("custom_id %s is that of %s; give each line one of its own", visible.Quoted(r.request.customID), at)
-		})
-	}
-	return given
+// requestReader sets a row to what a line of a batch file has.
+type requestReader struct {
+	*Builder
+	request *Request
 }
 
-// decodeRequest sets the row's known fields from a line of an OpenAI batch file, and returns which prompts are given.
-func (r *Row) decodeRequest(m *Mapping) (given []string) {
-	line, err := openai.ParseRequest(func(key string) json.RawMessage { return valueOf(r.object, key) })
-	r.ID = line.CustomID
-	r.request = &request{customID: line.CustomID, endpoint: line.URL}
+// decodeRequest sets the row's fields from a line of an OpenAI batch file, and returns which prompts are given.
+func decodeRequest(row *Builder, object Object, m *Mapping) (given []string) {
+	line, err := openai.ParseRequest(func(key string) json.RawMessage { return valueOf(object, key) })
+	r := requestReader{row, &Request{customID: line.CustomID, endpoint: line.URL}}
+	row.ID, row.Source = line.CustomID, requestLine{object, r.request}
+	row.inBody, row.promptParam = true, r.request.PromptParam()
 	if err != nil {
-		r.lostID = line.CustomID == ""
+		r.LostID = line.CustomID == ""
 		r.failWith(err)
 		return nil
 	}
@@ -73,21 +87,20 @@ func (r *Row) decodeRequest(m *Mapping) (given []string) {
 	}
 	given = r.decodeJSON(r.translated(body), m)
 	if len(given) == 0 {
-		r.blame(r.PromptParam(), openai.CodeMissing, func() { r.fail("body has no %s", r.PromptParam()) })
+		r.blame(r.promptParam, openai.CodeMissing, func() { r.fail("body has no %s", r.promptParam) })
 	}
 	return given
 }
 
-// PromptParam is the member of a batch file's line that has the prompt; empty for other rows.
-func (r *Row) PromptParam() string {
-	if r.request == nil {
-		return ""
-	}
-	return r.request.endpoint.PromptKey()
+// failWith is fail with an error that may be of package openai.
+func (r requestReader) failWith(err error) {
+	of := &openai.Error{}
+	errors.As(err, &of)
+	r.blame(of.Param, of.Code, func() { r.fail("%v", err) })
 }
 
 // readAnswerForm reads what the answer is to have. Values of wrong types are judged elsewhere.
-func (r *Row) readAnswerForm(body []member) {
+func (r requestReader) readAnswerForm(body []member) {
 	if raw := valueOf(body, "model"); !isNullJSON(raw) && json.Unmarshal(raw, &r.request.model) != nil {
 		r.blame("model", "", func() { r.mistyped("model is %s, but must be text", kindJSON(raw)) })
 	}
@@ -105,7 +118,7 @@ func (r *Row) readAnswerForm(body []member) {
 }
 
 // judgeBody refuses a member of a body that is no parameter of OpenAI's or vLLM's servers, and what no batch has.
-func (r *Row) judgeBody(m member) {
+func (r requestReader) judgeBody(m member) {
 	if isNullJSON(m.raw) {
 		return
 	}
@@ -141,7 +154,7 @@ func (r *Row) judgeBody(m member) {
 }
 
 // translated returns a body whose prompt is in the columns that rows have for it.
-func (r *Row) translated(body []member) []member {
+func (r requestReader) translated(body []member) []member {
 	if r.request.endpoint != openai.Completions {
 		return body
 	}
@@ -155,7 +168,7 @@ func (r *Row) translated(body []member) []member {
 		return body
 	}
 	for _, p := range prompts[1:] {
-		r.blame(r.PromptParam(), openai.CodeInvalidType, func() { r.addPrompt(p) })
+		r.blame(r.promptParam, openai.CodeInvalidType, func() { r.addPrompt(p) })
 	}
 	body = slices.Clone(body)
 	if body[i].raw = prompts[0].Text; prompts[0].Tokens != nil {
@@ -165,12 +178,12 @@ func (r *Row) translated(body []member) []member {
 }
 
 // addPrompt adds a prompt behind others.
-func (r *Row) addPrompt(p openai.Prompt) {
+func (r requestReader) addPrompt(p openai.Prompt) {
 	name, raw := "prompt", p.Text
 	if p.Tokens != nil {
 		name, raw = "prompt_token_ids", p.Tokens
 	}
-	var one Row
+	one := Builder{Row: &Row{}}
 	if !one.decodeKnown(name, raw) {
 		r.fail("prompt[%d] is %s, but must be text or a list of token ids", len(r.More)+1, abbreviate(raw))
 	} else if of, _ := one.Err.(*RowError); of != nil {
@@ -179,108 +192,16 @@ func (r *Row) addPrompt(p openai.Prompt) {
 	r.More = append(r.More, Prompt{one.Prompt, one.TokenIDs})
 }
 
-// customID is the custom_id of a line of a batch file, by a digest that no two ids share, and where it is.
-type customID struct {
-	name      [16]byte
-	file      *Source
-	row, line int64
+// requestPrompt is the prompt of a line of a batch file, as text for people.
+func requestPrompt(object Object) string {
+	r := &Builder{Row: &Row{}}
+	if given := decodeRequest(r, object, &Mapping{}); len(given) == 1 {
+		r.Kind = promptKinds[given[0]]
+	}
+	if len(r.More) > 0 { // which one is completed follows from n, which may be the job's
+		line, _ := openai.ParseRequest(func(key string) json.RawMessage { return valueOf(object, key) })
+		body, _ := membersOf(line.Body)
+		r.Kind, r.Prompt = KindText, string(valueOf(body, r.promptParam))
+	}
+	return r.PromptText()
 }
-
-// noteRequest notes what the scan of a JSONL file comes to: whether lines are those of a batch file, and their ids.
-func (s *Source) noteRequest(object []member, line int64) {
-	id := valueOf(object, "custom_id")
-	if id == nil || valueOf(object, "url") == nil && valueOf(object, "body") == nil {
-		return
-	}
-	if isRequest(object) {
-		s.requests = true
-		s.noteBody(valueOf(object, "body"))
-	}
-	var text string
-	if json.Unmarshal(id, &text) == nil && text != "" {
-		sum := sha256.Sum256([]byte(text))
-		s.customID = append(s.customID, customID{[16]byte(sum[:16]), nil, s.Rows, line})
-	}
-}
-
-// noteBody notes which parameters the body of a line has.
-func (s *Source) noteBody(raw json.RawMessage) {
-	if len(raw) == 0 || raw[0] != '{' {
-		return
-	}
-	body, _ := membersOf(raw)
-	for _, m := range body {
-		if !isNullJSON(m.raw) && !slices.Contains(s.bodies, m.key) && len(parameter.Lookup(m.key)) > 0 {
-			s.bodies = append(s.bodies, m.key)
-		}
-	}
-}
-
-// requestColumns are the columns of a batch file, whatever is in its lines, in place of those that these seem to make.
-func (s *Source) requestColumns(columns []*node) []*node {
-	if !s.requests {
-		s.customID = nil
-		return columns
-	}
-	s.texts = []span{{0, math.MaxInt64}}
-	for i, c := range columns {
-		switch {
-		case c.name == "body":
-			columns[i] = jsonAny.node(c.name)
-		case slices.Contains(openai.Keys, c.name):
-			columns[i] = jsonText.node(c.name)
-		}
-	}
-	return columns
-}
-
-// findRepeated finds the lines of batch files whose custom_id an earlier line has.
-func (r *Reader) findRepeated() {
-	var all []customID
-	place := map[string]int{}
-	for i := range r.sources {
-		s := &r.sources[i]
-		for _, id := range s.customID {
-			id.file = s
-			all = append(all, id)
-		}
-		place[s.Name], s.customID = i, nil
-	}
-	slices.SortFunc(all, func(a, b customID) int {
-		return cmp.Or(bytes.Compare(a.name[:], b.name[:]), cmp.Compare(place[a.file.Name], place[b.file.Name]),
-			cmp.Compare(a.row, b.row))
-	})
-	first := 0
-	for i := 1; i < len(all); i++ {
-		if all[i].name != all[first].name {
-			first = i
-			continue
-		}
-		s := all[i].file
-		if s.repeated == nil {
-			s.repeated = map[int64]customID{}
-		}
-		s.repeated[all[i].row] = all[first]
-	}
-}
-
-// NoRequests names the first file that has rows and is no batch file of OpenAI, "" where there is none.
-func (r *Reader) NoRequests() string {
-	for _, s := range r.sources {
-		if !s.requests && s.Rows > 0 {
-			return s.Name
-		}
-	}
-	return ""
-}
-
-// RequestModel returns the model that a line of a batch file names, "" where it names none.
-func (r *Row) RequestModel() string {
-	if r.request == nil {
-		return ""
-	}
-	return r.request.model
-}
-
-// WantsTokenIDs says that a line of a batch file asks for the ids of tokens.
-func (r *Row) WantsTokenIDs() bool { return r.request != nil && r.request.tokenIDs }

@@ -25,7 +25,7 @@ type table struct {
 }
 
 // newTable finds the columns of a file that have a meaning, and adds those that its folders give.
-func newTable(name string, root *node, m *Mapping, folders []partition) (*table, error) {
+func newTable(name string, root *node, m *Mapping, folders []Partition) (*table, error) {
 	t := &table{name: name, root: root, known: map[string]*node{}, mapping: m}
 	if err := t.partition(folders); err != nil {
 		return nil, err

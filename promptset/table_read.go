@@ -29,10 +29,14 @@ type rowReader interface {
 	Close() error
 }
 
-// rows gives rows of a file, numbered there, to yield; base is the job's index of its first. It returns false when
-// yield did. An error is that of reading the file.
-func (t *table) rows(ctx context.Context, in *opened, groups []group, from, to int64, l *layout,
-	yield func(*Row) bool) (bool, error) {
+// rows gives rows of a file, numbered there, to yield. It returns false when yield did. An error is that of reading the
+// file.
+func (t *table) rows(ctx context.Context, in *Opened, groups []group, from, to int64, yield func(*Row) bool) (bool,
+	error) {
+	l, err := in.Schema.place(t.root)
+	if err != nil {
+		return false, in.Changed("%v", err)
+	}
 	var start int64
 	for _, g := range groups {
 		first := start
@@ -40,20 +44,22 @@ func (t *table) rows(ctx context.Context, in *opened, groups []group, from, to i
 		if start <= from || first >= to {
 			continue
 		}
-		r := groupReader{table: t, base: in.base, first: first, at: max(first, from), end: min(start, to), layout: l}
+		r := groupReader{table: t, source: in.Source, first: first, at: max(first, from), end: min(start, to),
+			layout: l}
 		err := r.read(ctx, g, yield)
 		if r.stopped {
 			return false, nil
 		}
 		// What could not be read is still there as rows, each with the reason.
 		for at := r.at; at < r.end; at++ {
-			if w, ok := in.file.(*watched); ok && w.err != nil {
-				return false, w.err
+			if in.File.Err != nil {
+				return false, in.File.Err
 			}
-			row := &Row{Index: in.base + at, File: t.name, FileRow: at, layout: l, lostID: true}
+			row := in.Row(at)
+			row.LostID = true
 			row.fail("%s cannot be read from here on: %v; write the file anew", g.what, err)
 			row.finish(nil, t.mapping)
-			if ctx.Err() != nil || !yield(row) {
+			if ctx.Err() != nil || !yield(row.Row) {
 				return false, nil
 			}
 		}
@@ -63,12 +69,13 @@ func (t *table) rows(ctx context.Context, in *opened, groups []group, from, to i
 
 type groupReader struct {
 	table   *table
-	base    int64
+	source  *Source
 	first   int64 // row of the group
 	at, end int64 // next row, and the first not wanted
 	layout  *layout
 	stopped bool
-	columns [][]parquet.Value // of the current row, by leaf
+	values  []parquet.Value   // of the current row
+	columns [][]parquet.Value // the same by leaf
 }
 
 // read gives the rows of a group to yield up to its end or the first error, which it returns.
@@ -114,26 +121,28 @@ func (r *groupReader) read(ctx context.Context, g group, yield func(*Row) bool) 
 
 // row makes a Row of one row's values, which it copies.
 func (r *groupReader) row(values parquet.Row) (*Row, error) {
-	row := &Row{Index: r.base + r.at, File: r.table.name, FileRow: r.at, layout: r.layout, values: compact(values)}
-	row.values = append(row.values, r.table.folders...)
+	row := r.source.Row(r.at)
+	all := append(compact(values), r.table.folders...)
 	made := r.table.made
 	if made != nil {
-		row.values = append(row.values, parquet.NullValue().Level(0, 0, made.column))
+		all = append(all, parquet.NullValue().Level(0, 0, made.column))
 	}
-	if err := r.place(row.values); err != nil {
+	if err := r.place(all); err != nil {
 		return nil, err
 	}
 	given := r.decode(row)
 	if row.made {
-		row.values[len(row.values)-1] = parquet.ByteArrayValue([]byte(row.Prompt)).Level(0, made.maxDef, made.column)
+		all[len(all)-1] = parquet.ByteArrayValue([]byte(row.Prompt)).Level(0, made.maxDef, made.column)
 	}
+	row.Source = &Values{all, r.layout}
 	row.finish(given, r.table.mapping)
-	return row, nil
+	return row.Row, nil
 }
 
 // place makes a row's values the current ones.
 func (r *groupReader) place(values []parquet.Value) error {
 	clear(r.columns)
+	r.values = values
 	for i := 0; i < len(values); {
 		c := values[i].Column()
 		j := i + 1
@@ -186,7 +195,7 @@ func compact(row parquet.Row) []parquet.Value {
 }
 
 // decode sets the row's known fields and returns which prompts are given.
-func (r *groupReader) decode(row *Row) (given []string) {
+func (r *groupReader) decode(row *Builder) (given []string) {
 	for _, name := range promptNames {
 		if c := r.table.known[name]; c != nil && r.present(c) {
 			given = append(given, name)
@@ -207,8 +216,8 @@ func (r *groupReader) decode(row *Row) (given []string) {
 }
 
 // render sets the prompt of the row to what the template makes.
-func (r *groupReader) render(row *Row) {
-	a := &assembler{values: row.values, python: true}
+func (r *groupReader) render(row *Builder) {
+	a := &assembler{values: r.values, python: true}
 	a.index()
 	columns := map[string]json.RawMessage{}
 	for _, c := range r.table.used {
@@ -219,7 +228,7 @@ func (r *groupReader) render(row *Row) {
 }
 
 // decodeKnown sets one known field of the row.
-func (r *groupReader) decodeKnown(row *Row, name string, c *node) {
+func (r *groupReader) decodeKnown(row *Builder, name string, c *node) {
 	first := r.columns[c.column][0]
 	switch name {
 	case "prompt":
@@ -244,13 +253,13 @@ func (r *groupReader) decodeKnown(row *Row, name string, c *node) {
 }
 
 // idOf reads the name of a row. In a column of floats, as which data frames hold integers with nulls, NaN is null.
-func idOf(row *Row, name string, v parquet.Value, c *node) string {
+func idOf(row *Builder, name string, v parquet.Value, c *node) string {
 	switch {
 	case v.IsNull():
 		return ""
 	case v.Kind() == parquet.ByteArray:
 		if name == idName && !utf8.Valid(v.ByteArray()) {
-			row.lostID = true
+			row.LostID = true
 			row.text(name, v.ByteArray())
 			return ""
 		}
@@ -269,14 +278,14 @@ func idOf(row *Row, name string, v parquet.Value, c *node) string {
 }
 
 // foreign returns the values that the table of parameters judges, as JSON: so they mean the same in both formats.
-func (r *groupReader) foreign(row *Row) (values []foreign) {
+func (r *groupReader) foreign(row *Builder) (values []foreign) {
 	var a *assembler
 	for _, c := range r.table.foreign {
 		if !r.present(c) {
 			continue
 		}
 		if a == nil {
-			a = &assembler{values: row.values}
+			a = &assembler{values: r.values}
 			a.index()
 		}
 		raw := a.column(nil, c)
@@ -308,12 +317,12 @@ func numberOf(v parquet.Value, t parquet.Type) numeric {
 		if err != nil || math.Abs(f) > math.MaxFloat32 { // as that of the largest float32 is
 			f = float64(v.Float())
 		}
-		return numeric{kind: parquet.Double, f: f, all: 1 << 24}
+		return numeric{isFloat: true, f: f, all: 1 << 24}
 	case parquet.Double:
-		return numeric{kind: parquet.Double, f: v.Double()}
+		return numeric{isFloat: true, f: v.Double()}
 	}
 	signed, _ := integer(t)
-	n := numeric{kind: parquet.Int64}
+	n := numeric{}
 	switch {
 	case v.Kind() == parquet.Int32 && signed:
 		n.i = int64(v.Int32())
@@ -340,7 +349,7 @@ func (r *groupReader) elements(list, leaf *node, do func(v parquet.Value, null b
 	}
 }
 
-func (r *groupReader) tokens(row *Row, c *node) {
+func (r *groupReader) tokens(row *Builder, c *node) {
 	leaf := c.element()
 	i := 0
 	r.elements(c, leaf, func(v parquet.Value, null bool) {
@@ -356,7 +365,7 @@ func (r *groupReader) tokens(row *Row, c *node) {
 }
 
 // parameter sets one of Quire's own parameters to the value of its column.
-func (r *groupReader) parameter(row *Row, p *parameter.Parameter, c *node) {
+func (r *groupReader) parameter(row *Builder, p *parameter.Parameter, c *node) {
 	o := &row.Overrides
 	switch p.Type() {
 	case parameter.TextList:
@@ -364,7 +373,7 @@ func (r *groupReader) parameter(row *Row, p *parameter.Parameter, c *node) {
 		return
 	case parameter.Object, parameter.List:
 		r.checkText(row, c)
-		if raw := r.json(row, c); raw != nil && !giveJSON(o, p, raw) {
+		if raw := r.json(c); raw != nil && !giveJSON(o, p, raw) {
 			row.fail("%s is %s; it must be %s", p.Name, kindJSON(raw), p.Type())
 		}
 		return
@@ -382,17 +391,17 @@ func (r *groupReader) parameter(row *Row, p *parameter.Parameter, c *node) {
 
 // json returns a column of the row as JSON, nil where it is null. Members of structs that are null are not given: every
 // struct of a column has all members.
-func (r *groupReader) json(row *Row, c *node) []byte {
+func (r *groupReader) json(c *node) []byte {
 	if !r.present(c) {
 		return nil
 	}
-	a := &assembler{values: row.values, given: true, python: true}
+	a := &assembler{values: r.values, given: true, python: true}
 	a.index()
 	return a.column(nil, c)
 }
 
 // texts sets a parameter that is a list of text, from a column of text or of lists.
-func (r *groupReader) texts(row *Row, p *parameter.Parameter, c *node) {
+func (r *groupReader) texts(row *Builder, p *parameter.Parameter, c *node) {
 	if c.leaf && c.rep != repeated {
 		if v := r.columns[c.column][0]; !v.IsNull() {
 			*row.Overrides.Give(p).(*[]string) = []string{row.text(p.Name, v.ByteArray())}

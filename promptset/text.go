@@ -11,9 +11,6 @@ import (
 // textNames are the columns that a model without a tokenizer can't take.
 var textNames = promptNames[:2]
 
-// span is a range of a file's rows.
-type span struct{ from, to int64 }
-
 // FirstText returns the first row with an Index below limit whose prompt is text or messages, nil if there is none.
 // It reads no rows that the look at the files, in [OpenFrom], showed to be without: lines of a JSONL file before the
 // first with such a key, row groups of a Parquet file whose columns hold nothing but nulls. A row with an error has
@@ -21,8 +18,8 @@ type span struct{ from, to int64 }
 func (r *Reader) FirstText(ctx context.Context, limit int64) (*Row, error) {
 	for i := range r.sources {
 		s := &r.sources[i]
-		for _, texts := range s.texts {
-			for row := range r.Range(ctx, s.base+texts.from, min(s.base+min(texts.to, s.Rows), limit)) {
+		for _, texts := range s.Texts {
+			for row := range r.Range(ctx, s.Base+texts.From, min(s.Base+min(texts.To, s.Rows), limit)) {
 				if row.Kind == KindText || row.Kind == KindMessages {
 					return row, nil
 				}
@@ -57,20 +54,10 @@ func (r *Reader) FirstRaw(ctx context.Context, limit int64) (*Row, error) {
 	return nil, r.err
 }
 
-// noteText notes, of a row that the scan of a JSONL file has come to, whether it is the first with a key of text.
-func (s *Source) noteText(object []member) {
-	if s.texts == nil && (s.mapping.Template != nil || slices.ContainsFunc(textNames, func(name string) bool {
-		key := s.mapping.columnOf(name)
-		return key != "" && !isNullJSON(valueOf(object, key))
-	})) {
-		s.texts = []span{{s.Rows, math.MaxInt64}}
-	}
-}
-
 // texts are the row groups that may hold text.
-func (pf *parquetFile) texts() (all []span) {
+func (pf *parquetFile) texts() (all []Span) {
 	if pf.made != nil {
-		return []span{{0, math.MaxInt64}}
+		return []Span{{0, math.MaxInt64}}
 	}
 	var start int64
 	for i, group := range pf.file.RowGroups() {
@@ -81,10 +68,10 @@ func (pf *parquetFile) texts() (all []span) {
 			if c == nil || c.column+c.leaves <= len(columns) && allNull(columns[c.column:c.column+c.leaves]) {
 				continue
 			}
-			if n := len(all); n > 0 && all[n-1].to == start {
-				all[n-1].to = end
-			} else if n == 0 || all[n-1].to < end {
-				all = append(all, span{start, end})
+			if n := len(all); n > 0 && all[n-1].To == start {
+				all[n-1].To = end
+			} else if n == 0 || all[n-1].To < end {
+				all = append(all, Span{start, end})
 			}
 		}
 		start = end

@@ -26,7 +26,7 @@ func (o *Output) Values(ctx context.Context, part Part, names []string) iter.Seq
 		folders = nil
 	}
 	for i, name := range names {
-		at := slices.IndexFunc(folders, func(p partition) bool { return p.name == name })
+		at := slices.IndexFunc(folders, func(p Partition) bool { return p.name == name })
 		if at < 0 {
 			rest, places = append(rest, name), append(places, i)
 		} else if text := ""; folders[at].value != "null" && json.Unmarshal([]byte(folders[at].value), &text) == nil {
@@ -66,14 +66,14 @@ func (o *Output) Values(ctx context.Context, part Part, names []string) iter.Seq
 
 // jsonValues gives the values of keys of each line.
 func jsonValues(name string, in io.ReaderAt, size int64, names []string, each func([]any) error) error {
-	l, err := openLines(name, io.NewSectionReader(in, 0, size))
+	l, err := OpenLines(name, io.NewSectionReader(in, 0, size))
 	if err != nil {
 		return err
 	}
 	defer l.Close()
 	values := make([]any, len(names))
 	for {
-		line, err := l.next()
+		line, err := l.Next()
 		if err == io.EOF {
 			return nil
 		}

@@ -36,12 +36,23 @@ type WriterOptions struct {
 	Published  func(part int, next int64) error
 }
 
-// encoder writes one part.
-type encoder interface {
-	// add writes the rows of a finished input row and returns their number and size.
-	add(row *Row, results []Result) (rows, bytes int64, err error)
-	// finish writes what is left of the part; nothing may be added after it.
-	finish() error
+// EncoderOptions are what the encoder of a part has to know beside its columns; see [WriterOptions].
+type EncoderOptions struct {
+	Meta      map[string]string
+	TokenText TokenText
+	Status    func(text string) int
+}
+
+// Encoder writes one part.
+type Encoder interface {
+	// Add writes the rows of a finished input row and returns their number and size.
+	Add(row *Row, results []Result) (rows, bytes int64, err error)
+	// Finish writes what is left of the part; nothing may be added after it.
+	Finish() error
+}
+
+func (o *WriterOptions) encoder() *EncoderOptions {
+	return &EncoderOptions{o.Meta, o.TokenText, o.Status}
 }
 
 // Writer writes completions to the parts of an output. Its methods may be called from several goroutines.
@@ -58,7 +69,7 @@ type Writer struct {
 	held  map[int64]finished
 	bytes int64 // held, estimated
 
-	encoder encoder
+	encoder Encoder
 	name    string // of the part
 	part    Unpublished
 	written *measured // to the part
@@ -213,7 +224,7 @@ func (w *Writer) write(f finished) error {
 		f.results = []Result{r}
 	}
 	f.results = Settled(w.format.name, f.results)
-	rows, _, err := w.encoder.add(f.row, f.results)
+	rows, _, err := w.encoder.Add(f.row, f.results)
 	if err != nil {
 		return fmt.Errorf("writing %s: %w", w.name, err)
 	}
@@ -243,13 +254,13 @@ func (w *Writer) open() (err error) {
 		return err
 	}
 	w.written = newMeasured(w.part)
-	w.encoder, err = w.format.encoder(w.written, w.columns, &w.options)
+	w.encoder, err = w.format.encoder(w.written, w.columns, w.options.encoder())
 	return err
 }
 
 // publish makes the current part visible under its name.
 func (w *Writer) publish() error {
-	if err := w.encoder.finish(); err != nil {
+	if err := w.encoder.Finish(); err != nil {
 		return fmt.Errorf("writing %s: %w", w.name, err)
 	}
 	w.summary.SHA256, w.summary.Seal = w.written.sums()
@@ -273,12 +284,9 @@ func (w *Writer) publish() error {
 
 // size estimates the memory of a finished row.
 func (f finished) size() int64 {
-	n := int64(256 + 32*len(f.row.values) + len(f.row.Prompt) + 4*len(f.row.TokenIDs))
-	for _, v := range f.row.values {
-		n += valueSize(v)
-	}
-	for _, m := range f.row.object {
-		n += int64(len(m.key) + len(m.raw))
+	n := int64(256 + len(f.row.Prompt) + 4*len(f.row.TokenIDs))
+	if f.row.Source != nil {
+		n += f.row.Source.Size()
 	}
 	for _, r := range f.results {
 		n += int64(128 + len(r.Text) + 4*len(r.TokenIDs) + 4*len(r.Logprobs) + len(r.Err))
