@@ -291,7 +291,7 @@ func (c *collector) finish(p *pendingRow) error {
 	if p.drawn == 0 { // all of it was in the journal
 		of = &c.before
 	}
-	of.Row(p.row.PromptTokens(p.results), failure != "")
+	of.Row(promptset.PromptTokens(p.row, p.results), failure != "")
 	if failure != "" && len(c.errors) < errorExamples {
 		c.errors = append(c.errors, rowError(p.row, failure))
 	}

@@ -136,7 +136,7 @@ func (w *Observer) failed(err error) {
 // finished takes a row with its results.
 func (w *Observer) finished(p *pendingRow, failure string) {
 	row := telemetry.Row{ID: p.row.ID, Seconds: time.Since(p.begun).Seconds(),
-		PromptTokens: p.row.PromptTokens(p.results), Err: failure}
+		PromptTokens: promptset.PromptTokens(p.row, p.results), Err: failure}
 	for _, r := range p.results {
 		row.Tokens += r.CompletionTokens
 		if r.Err == "" {

@@ -12,10 +12,6 @@ import (
 	"github.com/quire/quire/promptset/openai"
 )
 
-// FormatOpenAI is the format of the output files of OpenAI's batch API: a line for each row of a batch file, with all
-// of its completions.
-const FormatOpenAI = "openai"
-
 // Names of metadata of a job that answers have, too.
 const (
 	MetaModel       = "quire.model"
@@ -72,7 +68,7 @@ func (e *answerEncoder) line(row *Row, results []Result) *openai.Line {
 	}
 	created := int64(0)
 	b := &openai.Body{ID: "chatcmpl-" + name, Object: openai.ChatObject, Created: &created,
-		Model: cmp.Or(asked.model, meta[MetaModel]), Usage: &openai.Usage{PromptTokens: row.PromptTokens(results)},
+		Model: cmp.Or(asked.model, meta[MetaModel]), Usage: &openai.Usage{PromptTokens: PromptTokens(row, results)},
 		SystemFingerprint: systemFingerprint(meta[MetaFingerprint])}
 	if asked.endpoint == openai.Completions {
 		b.ID, b.Object = "cmpl-"+name, openai.CompletionsObject

@@ -31,8 +31,8 @@ func (r *Reader) Before(ctx context.Context, files int, bytes int64) (*Reader, e
 // cut looks into the first bytes of a file.
 func (r *Reader) cut(ctx context.Context, whole Source) (s Source, err error) {
 	if !whole.Format.Appends {
-		return s, whole.Error(fmt.Sprintf("it is %s, of which old rows cannot be told from new ones: put new rows into "+
-			"a file of their own, and give both", whole.Format.Any()), nil)
+		return s, whole.Error(fmt.Sprintf("it is %s, of which old rows cannot be told from new ones: put new rows "+
+			"into a file of their own, and give both", whole.Format.Any()), nil)
 	}
 	f, err := r.files.Open(ctx, whole.Name)
 	if err != nil {
@@ -153,19 +153,4 @@ func (n *node) layout() string {
 		text += " (" + f.layout() + ")"
 	}
 	return text
-}
-
-// HasRequests says whether an input is a batch file of OpenAI.
-func (r *Reader) HasRequests() bool {
-	return slices.ContainsFunc(r.sources, func(s Source) bool { return s.Requests != nil })
-}
-
-// NoRequests names the first file that has rows and is no batch file of OpenAI, "" where there is none.
-func (r *Reader) NoRequests() string {
-	for _, s := range r.sources {
-		if s.Requests == nil && s.Rows > 0 {
-			return s.Name
-		}
-	}
-	return ""
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"flag"
 	"fmt"
+	"github.com/quire/quire/parameter"
 	"os"
 	"path/filepath"
 	"strings"
@@ -147,4 +148,15 @@ func TestDerivedColumns(t *testing.T) {
 			t.Errorf("%s: %v, %q, want %q", value, err, got, want)
 		}
 	}
+}
+
+// The columns that are named as parameters are those that readers take for results beside others.
+func TestResultNames(t *testing.T) {
+	var names []string
+	for c := range Columns() {
+		if parameter.Sink(c.Name) != nil {
+			names = append(names, c.Name)
+		}
+	}
+	want(t, "names", fmt.Sprint(names), fmt.Sprint(resultNames))
 }

@@ -75,7 +75,7 @@ func (localFiles) Expand(_ context.Context, path string) (files []string, err er
 		case err != nil:
 			return nil, &FileError{File: match, What: "cannot read it", Err: errors.Unwrap(err)}
 		case info.IsDir():
-			if err := folder(match, add); err != nil {
+			if err := promptFiles(match, add); err != nil {
 				return nil, err
 			}
 		case !info.Mode().IsRegular():
@@ -88,8 +88,8 @@ func (localFiles) Expand(_ context.Context, path string) (files []string, err er
 	return files, nil
 }
 
-// folder gives the prompt files below a folder to add.
-func folder(root string, add func(string)) error {
+// promptFiles gives the prompt files below a folder to add.
+func promptFiles(root string, add func(string)) error {
 	var outputs []string
 	found, err := storage.Walk(root, func(path string, d fs.DirEntry) bool {
 		if !isInput(path, d) {

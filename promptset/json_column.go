@@ -45,14 +45,14 @@ type schemaTypes struct {
 }
 
 // node is the column of what a schema allows.
-func (r *schemaTypes) node(name string, schema json.RawMessage) *node {
+func (r *schemaTypes) node(name string, document json.RawMessage) *node {
 	r.depth++
 	defer func() { r.depth-- }()
 	anything := jsonAny.node(name)
 	if r.nodes++; r.nodes > maxTypeNodes || r.depth > maxTypeDepth {
 		return anything
 	}
-	all, err := objectOf(schema)
+	all, err := objectOf(document)
 	if err != nil {
 		return anything
 	}
@@ -123,12 +123,12 @@ func (r *schemaTypes) combined(name string, all []member) *node {
 			return jsonAny.node(name)
 		}
 		var found *node
-		for _, schema := range schemas {
-			of, _ := objectOf(schema)
+		for _, one := range schemas {
+			of, _ := objectOf(one)
 			if string(valueOf(of, "type")) == `"null"` {
 				continue
 			}
-			n := r.node(name, schema)
+			n := r.node(name, one)
 			if found != nil && found.layout() != n.layout() || key == "allOf" && len(schemas) > 1 {
 				return jsonAny.node(name)
 			}

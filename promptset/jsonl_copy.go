@@ -12,7 +12,7 @@ func CopyRows(to io.Writer, from io.Reader, n int64) error {
 		_, err := io.Copy(to, from)
 		return err
 	}
-	l, err := OpenLines(StandardInput, from)
+	l, err := OpenLines("", from)
 	if err != nil {
 		return err
 	}

@@ -53,11 +53,14 @@ func concerns(name string, prompts []string) bool {
 		!slices.ContainsFunc(promptNames, func(prompt string) bool { return !p.Concerns(prompt) })
 }
 
+// resultNames are the parameters that are names of columns of an output, too.
+var resultNames = []string{"generation", "logprobs", "top_logprobs", "prompt_logprobs"}
+
 // isResult says that a list of this name, which is a parameter's, is what a job put there, such as top_logprobs: it
 // stands beside other columns of an output.
 func isResult(name string, has func(column string) bool) bool {
 	return parameter.Sink(name) != nil && has("finish_reason") && has("completion_tokens") &&
-		slices.ContainsFunc(columns, func(c Column) bool { return c.Name == name })
+		slices.Contains(resultNames, name)
 }
 
 // concernsAll says that a column is a parameter beside any prompt column.

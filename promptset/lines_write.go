@@ -19,23 +19,23 @@ type LineWriter struct {
 	err     error              // first failure; nothing is written after it
 }
 
-// NewLineWriter starts to write to w. Without a schema all keys of a row are passed through.
+// NewLineWriter starts to write to w. Without a input all keys of a row are passed through.
 func NewLineWriter(w io.Writer, options WriterOptions, inOrder bool) (*LineWriter, error) {
 	format := formatNamed(options.Format)
-	if format == nil || !format.metaFile {
+	if format == nil || !HasMetaFile(format.name) {
 		return nil, fmt.Errorf("the output format %q has no lines", options.Format)
 	}
 	if _, err := OnRequest(options.Columns); err != nil {
 		return nil, fmt.Errorf("a column of the output %w", err)
 	}
-	schema := options.Schema
-	if schema == nil {
-		schema = newSchema()
+	input := options.Schema
+	if input == nil {
+		input = newSchema()
 	}
 	if err := CheckExcluded(options.Exclude, options.Schema, options.Columns); err != nil {
 		return nil, fmt.Errorf("what the output does without %w", err)
 	}
-	columns := newOutputColumns(schema, options.Columns, options.Exclude).typeJSON(options.JSONType)
+	columns := newOutputColumns(input, options.Columns, options.Exclude).typeJSON(options.JSONType)
 	columns.open = options.Schema == nil
 	l := &LineWriter{inOrder: inOrder, held: map[int64]finished{}}
 	l.encoder, l.err = format.encoder(w, columns, options.encoder())

@@ -175,51 +175,6 @@ func (m *Mapping) lacks(columns []string) []string {
 	})
 }
 
-// checkTemplate looks for a column that a template wants and no file has.
-func (r *Reader) checkTemplate() error {
-	if r.mapping.Template == nil {
-		return nil
-	}
-	var missing []string
-	var first *Source
-	for i := range r.sources {
-		s := &r.sources[i]
-		switch {
-		case s.Rows == 0:
-		case first == nil:
-			missing, first = s.Lacks, s
-		default:
-			missing = slices.DeleteFunc(missing, func(name string) bool { return !slices.Contains(s.Lacks, name) })
-		}
-	}
-	if first == nil {
-		return nil
-	}
-	columns := slices.DeleteFunc(r.schema.Columns(), func(name string) bool { return name == madeColumn })
-	for _, own := range []string{madeColumn, idColumn} { // by which templates know them
-		if name, renamed := r.mapping.renamed(own); renamed {
-			if i := slices.Index(columns, name); i >= 0 {
-				columns[i] = own
-			}
-		}
-	}
-	what := "`template` uses none of the columns, so that all prompts are equal: there are "
-	if len(missing) > 0 {
-		what = fmt.Sprintf("no column %q, which `template` uses: there are ", missing[0])
-	} else if slices.ContainsFunc(r.mapping.Template.Uses(), func(name string) bool {
-		return slices.Contains(columns, name)
-	}) {
-		return nil
-	}
-	meant := ""
-	if len(missing) > 0 {
-		if near := parameter.Nearest(missing[0], columns); near != "" {
-			meant = fmt.Sprintf("; did you mean %q?", near)
-		}
-	}
-	return &FileError{File: first.Name, What: what + list(columns) + meant, NoPrompts: true}
-}
-
 // render sets the prompt of a row to what the template makes of its columns.
 func (m *Mapping) render(r *Builder, columns map[string]json.RawMessage) {
 	text, err := m.Template.Render(columns)

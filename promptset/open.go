@@ -60,13 +60,13 @@ func OpenMapped(ctx context.Context, files Files, paths []string, m Mapping) (*R
 			}
 		}
 	}
-	var requests []*RequestFile
+	var batches []*RequestFile
 	for i := range r.sources {
 		if f := r.sources[i].Requests; f != nil {
-			requests = append(requests, f)
+			batches = append(batches, f)
 		}
 	}
-	FindRepeated(requests)
+	FindRepeated(batches)
 	if err := r.checkPartitions(); err != nil {
 		return nil, err
 	}
@@ -211,4 +211,32 @@ func (r *Reader) file(ctx context.Context, s *Source, from, to int64, yield func
 		err = s.Error("cannot read it", f.Err)
 	}
 	return more, err
+}
+
+// HasParents says whether the inputs have a column that names parents.
+func (r *Reader) HasParents() bool {
+	c := r.schema.root.field(parentName)
+	return c != nil && !c.isNull()
+}
+
+// Beside returns a reader of the same files, for an iteration beside others.
+func (r *Reader) Beside() *Reader {
+	other := *r
+	other.err = nil
+	return &other
+}
+
+// HasRequests says whether an input is a batch file of OpenAI.
+func (r *Reader) HasRequests() bool {
+	return slices.ContainsFunc(r.sources, func(s Source) bool { return s.Requests != nil })
+}
+
+// NoRequests names the first file that has rows and is no batch file of OpenAI, "" where there is none.
+func (r *Reader) NoRequests() string {
+	for _, s := range r.sources {
+		if s.Requests == nil && s.Rows > 0 {
+			return s.Name
+		}
+	}
+	return ""
 }

@@ -95,7 +95,7 @@ func OpenPath(ctx context.Context, files vfs.FS, path string) (*Output, error) {
 
 // OpenOutputFile takes a single file, here or in an object store, for an output with one part.
 func OpenOutputFile(ctx context.Context, name string) *Output {
-	part := Part{Name: name, Format: formatOfFile(storage.Path(name))}
+	part := Part{Name: name, Format: FormatOfFile(storage.Path(name))}
 	return &Output{Parts: []Part{part}, place: singleFile{ctx, name}}
 }
 
@@ -233,7 +233,10 @@ func (o *Output) Meta() (map[string]string, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("cannot read %s: %w", MetaName, err)
 	}
-	i := slices.IndexFunc(o.Parts, func(p Part) bool { return p.Format == FormatParquet })
+	i := slices.IndexFunc(o.Parts, func(p Part) bool {
+		f := formatNamed(p.Format)
+		return f != nil && f.meta != nil
+	})
 	if i < 0 {
 		return meta, nil
 	}
@@ -242,11 +245,11 @@ func (o *Output) Meta() (map[string]string, error) {
 		return nil, err
 	}
 	defer part.Close()
-	footer, _, err := openFooter(part, part.Size())
+	of, err := formatNamed(o.Parts[i].Format).meta(part, part.Size())
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", o.Parts[i].Name, err)
 	}
-	maps.Copy(meta, metaOf(footer))
+	maps.Copy(meta, of)
 	return meta, nil
 }
 
@@ -288,9 +291,9 @@ func readPart(format string, in io.ReaderAt, size int64, each func(*Completion) 
 // readJSONLPart gives the rows of a JSONL part to each. Lines of an output file of OpenAI's batch API, by whatever
 // program, are read as what they are.
 func readJSONLPart(in io.ReaderAt, size int64, each func(*Completion) error) (map[string]string, error) {
-	answers := false
+	asAnswers := false
 	return nil, readLines(in, size, func(raw []byte, all []member, first bool) ([]*Completion, error) {
-		if answers = answers || first && isAnswer(all); answers {
+		if asAnswers = asAnswers || first && isAnswer(all); asAnswers {
 			return answersOf(raw, all, first)
 		}
 		return rowOf(raw, all, first)
@@ -434,6 +437,15 @@ func readParquetPart(in io.ReaderAt, size int64, each func(*Completion) error) (
 		}
 	}
 	return meta, nil
+}
+
+// parquetMeta reads the metadata of a file.
+func parquetMeta(in io.ReaderAt, size int64) (map[string]string, error) {
+	file, _, err := openFooter(in, size)
+	if err != nil {
+		return nil, err
+	}
+	return metaOf(file), nil
 }
 
 // metaOf returns the metadata in a footer.

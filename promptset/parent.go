@@ -16,19 +16,6 @@ type Parent struct {
 	Length     *int   // tokens of the completion that are kept at most; nil for all
 }
 
-// HasParents says whether the inputs have a column that names parents.
-func (r *Reader) HasParents() bool {
-	c := r.schema.root.field(parentName)
-	return c != nil && !c.isNull()
-}
-
-// Beside returns a reader of the same files, for an iteration beside others.
-func (r *Reader) Beside() *Reader {
-	other := *r
-	other.err = nil
-	return &other
-}
-
 // parentNumber sets parent_generation or parent_length.
 func (r *Builder) parentNumber(name string, v numeric) {
 	w, ok := v.whole()

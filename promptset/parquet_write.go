@@ -135,7 +135,7 @@ const keptValues = 1 << 16
 func newParquetEncoder(w io.Writer, columns *outputColumns, o *EncoderOptions) (_ Encoder, err error) {
 	defer guard(&err)
 	options := []parquet.WriterOption{
-		parquet.NewSchema("completions", columns.root),
+		parquet.NewSchema("completions", AsParquet(columns.root)),
 		parquet.Compression(&zstd.Codec{Level: zstd.SpeedDefault, Concurrency: 1}),
 		parquet.CreatedBy("quire", "1", "promptset"),
 		parquet.DictionaryMaxBytes(dictionaryByte),

@@ -2,7 +2,6 @@ package promptset
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/url"
 	"path"
@@ -105,69 +104,15 @@ func (s *Source) FolderColumns() string {
 	return strings.Join(all, "/")
 }
 
-// CheckKept says why an output cannot have its parts in folders as those of the input, where it has so many columns on
-// request.
-func (r *Reader) CheckKept(requested []string) error {
-	names := r.Partitions()
-	if len(names) == 0 {
-		return errors.New("is for inputs in folders such as lang=en, below a folder that is given as an input: these " +
-			"have none")
-	}
-	for _, c := range written(requested) {
-		if slices.Contains(names, c.Name) {
-			return fmt.Errorf("would make folders %s=..., and the output has a column of its own of that name: rename "+
-				"the folders", c.Name)
-		}
-	}
-	for _, s := range r.sources {
-		if folder := s.FolderColumns(); folder != "" && slices.ContainsFunc(foldersIn(folder), noPartition) {
-			return fmt.Errorf("would make the folder %s, and readers take no files out of folders whose names begin "+
-				"with _ or a point: rename the folders of %s", folder, s.Name)
-		}
-	}
-	return nil
-}
-
 // columnsIn are the columns that the folders of a path give.
 func columnsIn(name string) (all []Partition) {
-	folder, _ := path.Split(name)
-	for _, name := range foldersIn(folder) {
+	dir, _ := path.Split(name)
+	for _, name := range foldersIn(dir) {
 		if p, ok := partitionOf(name); ok {
 			all = append(all, p)
 		}
 	}
 	return all
-}
-
-// Partitions are the columns that folders named key=value give.
-func (r *Reader) Partitions() (names []string) {
-	for _, s := range r.sources {
-		for _, p := range s.Partitions {
-			if !slices.Contains(names, p.name) {
-				names = append(names, p.name)
-			}
-		}
-	}
-	slices.Sort(names)
-	return names
-}
-
-// checkPartitions refuses files whose columns do not follow from their names and those of the columns, by which they
-// are opened again.
-func (r *Reader) checkPartitions() error {
-	again := Mapping{Partitions: r.Partitions()}
-	if len(again.Partitions) == 0 {
-		return nil
-	}
-	for _, s := range r.sources {
-		if all, err := partitionsOf(&again, "", s.Name); err != nil {
-			return err
-		} else if !slices.Equal(all, s.Partitions) {
-			return &FileError{File: s.Name, What: "a folder above the input has the name of a column that folders " +
-				"below it give; rename it"}
-		}
-	}
-	return nil
 }
 
 // AddPartitions adds the columns of the file's folders to a row.

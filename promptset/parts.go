@@ -121,10 +121,7 @@ var partPattern = regexp.MustCompile(`^part-(\d{5,9})\.(` + extensionsPattern() 
 
 // PartName is the name of a part of the output.
 func PartName(part int, format string) string {
-	if f := formatNamed(format); f != nil {
-		format = f.extension
-	}
-	return fmt.Sprintf("part-%05d.%s", part, format)
+	return fmt.Sprintf("part-%05d.%s", part, extensionOf(format))
 }
 
 // ParsePartName is the inverse of [Parts.Name]; ok says whether name is one of a part.
@@ -135,7 +132,7 @@ func ParsePartName(name string) (part int, format string, ok bool) {
 		return 0, "", false
 	}
 	part, err := strconv.Atoi(m[1])
-	format = formatOfFile(name)
+	format = FormatOfFile(name)
 	return part, format, err == nil && PartName(part, format) == name
 }
 

@@ -134,7 +134,7 @@ func TestFoldersOfParts(t *testing.T) {
 		if _, err := NewOutputFolder(t.Context(), files, output, "", t.TempDir()); err != nil { // after a kill
 			t.Fatal(output, err)
 		}
-		if names, err := folder.Names(); err != nil || slices.ContainsFunc(names, tempPattern.MatchString) ||
+		if names, err := folder.Names(); err != nil || slices.ContainsFunc(names, func(name string) bool { return strings.Contains(name, ".tmp") }) ||
 			slices.Contains(names, "a=1/.part-00005.jsonl.tmp") {
 			t.Errorf("%s: unpublished files are among %v, %v", output, names, err)
 		}

@@ -91,10 +91,10 @@ func TestSeveralPrompts(t *testing.T) {
 		if row.ID == "a" {
 			results := []Result{{PromptTokens: 1}, {PromptTokens: 1}, {PromptTokens: 20}, {PromptTokens: 20},
 				{PromptTokens: 300}, {PromptTokens: 300}}
-			if n := row.PromptTokens(results); n != 321 {
+			if n := PromptTokens(row, results); n != 321 {
 				t.Errorf("the prompts have %d tokens", n)
 			}
-			if n := row.PromptTokens([]Result{{Err: "bad"}}); n != 0 {
+			if n := PromptTokens(row, []Result{{Err: "bad"}}); n != 0 {
 				t.Errorf("the prompts of an error have %d tokens", n)
 			}
 		}

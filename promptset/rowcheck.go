@@ -152,7 +152,7 @@ func (c *RowCheck) end() {
 	if !c.Known() || row == nil || c.problem != "" {
 		row = &Row{}
 	}
-	c.Summary.add(row, c.of)
+	addToSummary(&c.Summary, row, c.of)
 	// A row that can't be run has one result, whatever its n.
 	refused := c.count == 1 && c.of[0].Err != ""
 	if c.Known() && c.problem == "" && c.count != c.wanted.N && !refused {

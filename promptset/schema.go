@@ -20,8 +20,8 @@ const (
 	repeated
 )
 
-// node is one field of a schema tree, for reading, merging and writing. It is a parquet.Field of its own because
-// parquet.Group sorts its fields by name and a file's own nodes carry that file's encodings and codecs.
+// node is one field of a schema tree, for reading, merging and writing. The library has no such tree: parquet.Group sorts
+// its fields by name, and a file's own nodes carry that file's encodings and codecs.
 type node struct {
 	name   string
 	rep    repetition
@@ -39,8 +39,6 @@ type node struct {
 }
 
 var (
-	_ parquet.Field = (*node)(nil)
-
 	nullType = annotated{Type: parquet.Int32Type, logical: &format.LogicalType{Value: new(format.NullType)}}
 	// emptyType is of the elements of lists that are all empty, so that any list of another file goes with them. It is
 	// written as text: many readers know no list of nulls.
@@ -49,22 +47,28 @@ var (
 	listGroup  = parquet.List(parquet.String()).Type()
 )
 
-func (n *node) ID() int                                { return 0 }
-func (n *node) String() string                         { return n.describe() }
-func (n *node) Type() parquet.Type                     { return n.typ }
-func (n *node) Optional() bool                         { return n.rep == optional }
-func (n *node) Repeated() bool                         { return n.rep == repeated }
-func (n *node) Required() bool                         { return n.rep == required }
-func (n *node) Leaf() bool                             { return n.leaf }
-func (n *node) Encoding() encoding.Encoding            { return n.enc }
-func (n *node) Compression() compress.Codec            { return nil }
-func (n *node) GoType() reflect.Type                   { return reflect.TypeFor[any]() }
-func (n *node) Name() string                           { return n.name }
-func (n *node) Value(base reflect.Value) reflect.Value { return base }
-func (n *node) Fields() []parquet.Field {
-	fields := make([]parquet.Field, len(n.fields))
-	for i, f := range n.fields {
-		fields[i] = f
+// parquetField is a node as the Parquet library sees it.
+type parquetField struct{ n *node }
+
+// AsParquet is a tree for the Parquet library.
+func AsParquet(n *node) parquet.Field { return parquetField{n} }
+
+func (f parquetField) ID() int                                { return 0 }
+func (f parquetField) String() string                         { return f.n.describe() }
+func (f parquetField) Type() parquet.Type                     { return f.n.typ }
+func (f parquetField) Optional() bool                         { return f.n.rep == optional }
+func (f parquetField) Repeated() bool                         { return f.n.rep == repeated }
+func (f parquetField) Required() bool                         { return f.n.rep == required }
+func (f parquetField) Leaf() bool                             { return f.n.leaf }
+func (f parquetField) Encoding() encoding.Encoding            { return f.n.enc }
+func (f parquetField) Compression() compress.Codec            { return nil }
+func (f parquetField) GoType() reflect.Type                   { return reflect.TypeFor[any]() }
+func (f parquetField) Name() string                           { return f.n.name }
+func (f parquetField) Value(base reflect.Value) reflect.Value { return base }
+func (f parquetField) Fields() []parquet.Field {
+	fields := make([]parquet.Field, len(f.n.fields))
+	for i, c := range f.n.fields {
+		fields[i] = AsParquet(c)
 	}
 	return fields
 }

@@ -42,8 +42,8 @@ func (o *Output) Values(ctx context.Context, part Part, names []string) iter.Seq
 			}
 			defer in.Close()
 			read := jsonValues
-			if part.Format == FormatParquet {
-				read = parquetValues
+			if f := formatNamed(part.Format); f != nil {
+				read = f.values
 			}
 			return read(storage.Path(part.Name), in, in.Size(), rest, func(values []any) error {
 				if err := ctx.Err(); err != nil {

@@ -105,7 +105,7 @@ func NewWriter(d Destination, options WriterOptions) (*Writer, error) {
 	}
 	w := &Writer{destination: d, options: options, format: format, left: options.Write, held: map[int64]finished{},
 		columns: newOutputColumns(options.Schema, options.Columns, options.Exclude).typeJSON(options.JSONType)}
-	if format.metaFile && len(options.Meta) > 0 {
+	if HasMetaFile(format.name) && len(options.Meta) > 0 {
 		names, err := d.Names()
 		if err != nil {
 			return nil, err
@@ -229,21 +229,21 @@ func (w *Writer) write(f finished) error {
 		return fmt.Errorf("writing %s: %w", w.name, err)
 	}
 	w.total += rows
-	w.summary.add(f.row, f.results)
+	addToSummary(&w.summary, f.row, f.results)
 	if w.next < w.end {
 		return nil
 	}
 	return w.publish()
 }
 
-// add counts a row.
-func (s *PartSummary) add(row *Row, results []Result) {
+// addToSummary counts a row.
+func addToSummary(s *PartSummary, row *Row, results []Result) {
 	failed := false
 	for _, r := range results {
 		s.Completion(r.FinishReason, r.CompletionTokens, r.Err != "")
 		failed = failed || r.Err != ""
 	}
-	s.Row(row.PromptTokens(results), failed)
+	s.Row(PromptTokens(row, results), failed)
 }
 
 // open starts the next part.
