@@ -12,6 +12,8 @@ import (
 
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/promptset"
+	"github.com/quire/quire/promptset/completion"
+	"github.com/quire/quire/promptset/requests"
 	"github.com/quire/quire/tally"
 )
 
@@ -225,7 +227,7 @@ func (c *collector) onRequest(r *promptset.Result, done *engine.Completion) {
 		r.PromptLogprobs, r.PromptTopIDs, r.PromptTopLogprobs = p.Logprobs, p.TopIDs, p.TopLogprobs
 	}
 	if done.Prompt != nil || slices.Contains(c.columns, "prompt_token_ids") ||
-		promptset.RequestOf(done.Request.Tag.(*pendingRow).row).WantsTokenIDs() {
+		requests.Of(done.Request.Tag.(*pendingRow).row).WantsTokenIDs() {
 		r.PromptTokenIDs = done.Request.Tokens
 	}
 }
@@ -291,7 +293,7 @@ func (c *collector) finish(p *pendingRow) error {
 	if p.drawn == 0 { // all of it was in the journal
 		of = &c.before
 	}
-	of.Row(promptset.PromptTokens(p.row, p.results), failure != "")
+	of.Row(completion.PromptTokens(p.row, p.results), failure != "")
 	if failure != "" && len(c.errors) < errorExamples {
 		c.errors = append(c.errors, rowError(p.row, failure))
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/quire/quire/jobstate"
 	"github.com/quire/quire/parameter"
 	"github.com/quire/quire/promptset"
+	"github.com/quire/quire/promptset/completion"
 )
 
 // columnsOf are the columns on request that the output has: those that are named, and those of parameters that the job
@@ -20,7 +21,7 @@ func (s *Spec) columnsOf(input *promptset.Schema) []string {
 	if input != nil {
 		given = input.Parameters()
 	}
-	for c := range promptset.Columns() {
+	for c := range completion.Columns() {
 		if c.AskedBy == nil {
 			continue
 		}
@@ -32,7 +33,7 @@ func (s *Spec) columnsOf(input *promptset.Schema) []string {
 			names = append(names, c.Name)
 		}
 	}
-	ordered, _ := promptset.OnRequest(names)
+	ordered, _ := completion.OnRequest(names)
 	return ordered
 }
 
@@ -60,17 +61,17 @@ func SetColumnsOf(job *jobstate.Description, o *promptset.WriterOptions) {
 }
 
 // jsonType is the type of the column json, nil where the output has none.
-func (s *Spec) jsonType() *promptset.JSONType {
-	if !slices.Contains(s.Columns, promptset.JSONColumn) {
+func (s *Spec) jsonType() *completion.JSONType {
+	if !slices.Contains(s.Columns, completion.JSONColumn) {
 		return nil
 	}
-	t, _ := promptset.NewJSONType(s.Sampling.StructuredOutputs.Text) // checkJSONColumn has its error
+	t, _ := completion.NewJSONType(s.Sampling.StructuredOutputs.Text) // checkJSONColumn has its error
 	return t
 }
 
 // checkJSONColumn wants a type for the column json.
 func (s *Spec) checkJSONColumn() error {
-	if !slices.Contains(s.Columns, promptset.JSONColumn) {
+	if !slices.Contains(s.Columns, completion.JSONColumn) {
 		return nil
 	}
 	of := s.Sampling.StructuredOutputs
@@ -78,7 +79,7 @@ func (s *Spec) checkJSONColumn() error {
 		return wrong("columns", "is json, whose type follows from the job's JSON schema: give `json-schema`, or leave "+
 			"it out")
 	}
-	if _, err := promptset.NewJSONType(of.Text); err != nil {
+	if _, err := completion.NewJSONType(of.Text); err != nil {
 		return wrong("columns", "is json, and %v", err)
 	}
 	return nil
@@ -91,7 +92,7 @@ func (s *Spec) checkExcluded() error {
 		return wrong(excludeField, "is %s, and the lines of `format` openai have no columns: leave it out, or give "+
 			"`format` parquet or jsonl", strings.Join(s.Exclude, ","))
 	}
-	if err := promptset.CheckExcluded(s.Exclude, nil, s.columnsOf(nil)); err != nil {
+	if err := completion.CheckExcluded(s.Exclude, nil, s.columnsOf(nil)); err != nil {
 		return wrong(excludeField, "%v", err)
 	}
 	return nil
@@ -102,7 +103,7 @@ const excludeField = "exclude-columns"
 // canExclude refuses columns to do without that an output of this input has not, or needs.
 func (s *Spec) canExclude(input *promptset.Reader) error {
 	schema := input.Schema()
-	if err := promptset.CheckExcluded(s.Exclude, schema, s.columnsOf(schema)); err != nil {
+	if err := completion.CheckExcluded(s.Exclude, schema, s.columnsOf(schema)); err != nil {
 		return endWith(Misused, "`%s` %w", excludeField, err)
 	}
 	if slices.Contains(s.Exclude, "token_ids") && input.HasParents() {

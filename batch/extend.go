@@ -14,6 +14,8 @@ import (
 	"github.com/quire/quire/internal/visible"
 	"github.com/quire/quire/jobstate"
 	"github.com/quire/quire/promptset"
+	"github.com/quire/quire/promptset/completion"
+	"github.com/quire/quire/promptset/folder"
 	"github.com/quire/quire/storage"
 )
 
@@ -155,7 +157,7 @@ func (s *savedJob) change(ctx context.Context, o *Task, was, d *jobstate.Descrip
 		s.next.Settled[settledLength] = o.Engine.MaxModelLen
 	}
 	if len(s.next.Meta) > 0 {
-		s.next.Meta[promptset.MetaParameters], err = withN(s.next.Meta[promptset.MetaParameters], o.Sampling.N)
+		s.next.Meta[completion.MetaParameters], err = withN(s.next.Meta[completion.MetaParameters], o.Sampling.N)
 	}
 	return err
 }
@@ -214,7 +216,7 @@ func (o *Task) changedFrom(ctx context.Context, was, d *jobstate.Description, be
 		}
 		return 0, nil
 	}
-	if !promptset.SameColumns(o.Format, before.Schema(), now.Schema(), o.columnsOf(before.Schema()),
+	if !completion.SameColumns(o.Format, before.Schema(), now.Schema(), o.columnsOf(before.Schema()),
 		o.columnsOf(now.Schema()), o.without()) {
 		return 0, nil
 	}
@@ -228,7 +230,7 @@ func (o *Task) changedFrom(ctx context.Context, was, d *jobstate.Description, be
 
 // firstChanged is the first part that has other rows when a job gets more of them, or that has the first row which is
 // another one then; noRow is none. Where no part changes it is the number of parts.
-func firstChanged(was, now promptset.Parts, row int64) int {
+func firstChanged(was, now folder.Parts, row int64) int {
 	from := was.Count()
 	if now.Rows > was.Rows && now.Of(was.Rows) < from {
 		from--
@@ -309,8 +311,8 @@ func (s *savedJob) extend(o *Task) error {
 			return err
 		}
 	}
-	if s.next = nil; promptset.HasMetaFile(s.format) && len(s.state.Job().Meta) > 0 {
-		_, err = promptset.MendMeta(s.folder, s.state.Job().Meta)
+	if s.next = nil; folder.HasMetaFile(s.format) && len(s.state.Job().Meta) > 0 {
+		_, err = folder.MendMeta(s.folder, s.state.Job().Meta)
 	}
 	return err
 }

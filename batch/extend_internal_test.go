@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/quire/quire/jobstate"
-	"github.com/quire/quire/promptset"
+	"github.com/quire/quire/promptset/folder"
 )
 
 // partModel is what a plain model says of a part: its rows, how many completions each has, and whether errors of it are
@@ -42,7 +42,7 @@ func TestChangesOfJobs(t *testing.T) {
 		job := read(&jobstate.Description{Settings: settings()})
 		written := map[int]*partModel{}
 		retried := map[int]bool{} // parts with errors that are to be tried again
-		cut := func() promptset.Parts { return promptset.Parts{Rows: rows, PartRows: partRows} }
+		cut := func() folder.Parts { return folder.Parts{Rows: rows, PartRows: partRows} }
 		write := func(part int) {
 			from, to := cut().Range(part)
 			written[part] = &partModel{from, to, n, rapid.Bool().Draw(t, "errors"), len(job.Changes)}
@@ -78,7 +78,7 @@ func TestChangesOfJobs(t *testing.T) {
 				if was := job.NumberAt(of.changes, settingN); was != of.n {
 					t.Fatalf("part %d was written with n %d, not %d", part, of.n, was)
 				}
-				if from, to := (promptset.Parts{Rows: job.NumberAt(of.changes, settingRows), PartRows: partRows}).Range(
+				if from, to := (folder.Parts{Rows: job.NumberAt(of.changes, settingRows), PartRows: partRows}).Range(
 					part); from != of.from || to != of.to {
 					t.Fatalf("part %d was written with rows %d to %d, not %d to %d", part, of.from, of.to, from, to)
 				}

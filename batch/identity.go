@@ -16,6 +16,8 @@ import (
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/jobstate"
 	"github.com/quire/quire/promptset"
+	"github.com/quire/quire/promptset/completion"
+	"github.com/quire/quire/promptset/folder"
 	"github.com/quire/quire/storage"
 )
 
@@ -55,7 +57,7 @@ func (o *Task) needDevice(ctx context.Context) error {
 }
 
 // parts cuts the job into parts: what is asked for, or about as many rows as make partCompletions.
-func (o *Task) parts(rows int64) promptset.Parts {
+func (o *Task) parts(rows int64) folder.Parts {
 	if o.Limit > 0 {
 		rows = min(o.Limit, rows)
 	}
@@ -63,11 +65,11 @@ func (o *Task) parts(rows int64) promptset.Parts {
 	if size == 0 {
 		size = max(1, int64(partCompletions/o.Sampling.N), (rows+maxParts-1)/maxParts)
 	}
-	return promptset.Parts{Rows: rows, PartRows: size}
+	return folder.Parts{Rows: rows, PartRows: size}
 }
 
 // inFolders has parts lie in folders as the rows of inputs do.
-func inFolders(parts promptset.Parts, inputs []jobstate.Input) promptset.Parts {
+func inFolders(parts folder.Parts, inputs []jobstate.Input) folder.Parts {
 	folders, rows := make([]string, len(inputs)), make([]int64, len(inputs))
 	for i, in := range inputs {
 		folders[i], rows[i] = in.Columns, in.Rows
@@ -106,7 +108,7 @@ func (j *openedJob) callInputs(was *jobstate.Description) {
 }
 
 // describe says what the job is, before its model is opened.
-func (o *Task) describe(r *promptset.Reader, parts promptset.Parts, fingerprint string) (*jobstate.Description,
+func (o *Task) describe(r *promptset.Reader, parts folder.Parts, fingerprint string) (*jobstate.Description,
 	error) {
 	d := &jobstate.Description{OutputVersion: outputVersion, Model: fingerprint, Settings: o.parameters()}
 	maps.Copy(d.Settings, map[string]any{
@@ -251,8 +253,8 @@ func sameSettled(now, then map[string]any) bool {
 func (o *Task) footer(s *Session) map[string]string {
 	parameters, _ := json.Marshal(o.parameters())
 	return map[string]string{
-		"quire.version": o.Version, promptset.MetaModel: s.Model, promptset.MetaFingerprint: s.Fingerprint,
-		promptset.MetaParameters: string(parameters),
+		"quire.version": o.Version, completion.MetaModel: s.Model, completion.MetaFingerprint: s.Fingerprint,
+		completion.MetaParameters: string(parameters),
 	}
 }
 

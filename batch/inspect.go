@@ -6,7 +6,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/quire/quire/promptset"
+	"github.com/quire/quire/promptset/folder"
 )
 
 // inspect looks at the published parts, and takes those that are damaged out of published: they are missing, and drawn
@@ -20,7 +20,7 @@ func (s *savedJob) inspect(published map[int]bool) error {
 	if err != nil {
 		return err
 	}
-	found, err := promptset.Inspect(s.folder, s.parts.Files(numbers, s.format), notes)
+	found, err := folder.Inspect(s.folder, s.parts.Files(numbers, s.format), notes)
 	if err != nil {
 		return err
 	}
@@ -37,15 +37,15 @@ func (s *savedJob) inspect(published map[int]bool) error {
 	}
 	s.damaged = found.Damaged
 	s.before = notes.Counts(slices.Sorted(maps.Keys(published)))
-	if job := s.state.Job(); job != nil && len(job.Meta) > 0 && promptset.HasMetaFile(s.format) {
-		s.wroteMeta, err = promptset.MendMeta(s.folder, job.Meta)
+	if job := s.state.Job(); job != nil && len(job.Meta) > 0 && folder.HasMetaFile(s.format) {
+		s.wroteMeta, err = folder.MendMeta(s.folder, job.Meta)
 	}
 	return err
 }
 
 // notes reads what was noted of published parts: by this process and those before it, which is enough for most units
 // of a queue, or by all who worked on the job.
-func (s *savedJob) notes(numbers []int) (*promptset.Notes, error) {
+func (s *savedJob) notes(numbers []int) (*folder.Notes, error) {
 	if !s.shard.Whole() {
 		own, err := notesIn(s.state.OwnParts)
 		if err != nil {
@@ -59,10 +59,10 @@ func (s *savedJob) notes(numbers []int) (*promptset.Notes, error) {
 }
 
 // notesIn takes the notes of parts that from gives.
-func notesIn(from func(each func([]byte)) error) (*promptset.Notes, error) {
-	notes := promptset.NewNotes()
+func notesIn(from func(each func([]byte)) error) (*folder.Notes, error) {
+	notes := folder.NewNotes()
 	return notes, from(func(b []byte) {
-		if p, err := promptset.ParsePartSummary(b); err == nil {
+		if p, err := folder.ParsePartSummary(b); err == nil {
 			notes.Add(p)
 		}
 	})
@@ -74,6 +74,6 @@ func (s *savedJob) tellDamaged(w io.Writer) {
 		fmt.Fprintf(w, "%s is damaged: %s; it is generated again\n", d.Part.Name, d.What)
 	}
 	if s.wroteMeta != "" {
-		fmt.Fprintf(w, "%s %s; it is written again\n", promptset.MetaName, s.wroteMeta)
+		fmt.Fprintf(w, "%s %s; it is written again\n", folder.MetaName, s.wroteMeta)
 	}
 }

@@ -9,7 +9,8 @@ import (
 
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/engine/schedule"
-	"github.com/quire/quire/promptset"
+	"github.com/quire/quire/promptset/completion"
+	"github.com/quire/quire/promptset/folder"
 	"github.com/quire/quire/telemetry"
 	"github.com/quire/quire/vfs"
 )
@@ -101,7 +102,7 @@ func (w *Observer) span(name string) (end func(args ...any)) {
 }
 
 // publishing begins to publish a part; the function that it returns ends it.
-func (w *Observer) publishing(s promptset.PartSummary) (end func()) {
+func (w *Observer) publishing(s folder.PartSummary) (end func()) {
 	if w == nil || w.Trace == nil {
 		return func() {}
 	}
@@ -136,7 +137,7 @@ func (w *Observer) failed(err error) {
 // finished takes a row with its results.
 func (w *Observer) finished(p *pendingRow, failure string) {
 	row := telemetry.Row{ID: p.row.ID, Seconds: time.Since(p.begun).Seconds(),
-		PromptTokens: promptset.PromptTokens(p.row, p.results), Err: failure}
+		PromptTokens: completion.PromptTokens(p.row, p.results), Err: failure}
 	for _, r := range p.results {
 		row.Tokens += r.CompletionTokens
 		if r.Err == "" {
@@ -150,7 +151,7 @@ func (w *Observer) finished(p *pendingRow, failure string) {
 }
 
 // published says that a part is there.
-func (w *Observer) published(s promptset.PartSummary) {
+func (w *Observer) published(s folder.PartSummary) {
 	w.Log.Info("part written", "part", s.Part, "rows", s.Rows, "rows_with_errors", s.RowsWithErrors,
 		"completion_tokens", s.CompletionTokens)
 }

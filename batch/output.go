@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/quire/quire/promptset"
+	"github.com/quire/quire/promptset/folder"
 	"github.com/quire/quire/storage"
 )
 
@@ -63,7 +64,7 @@ func (t *Task) covers(input string) bool {
 	if storage.IsRemote(input) != storage.IsRemote(t.Output) {
 		return false
 	}
-	part := promptset.Parts{Rows: 1, PartRows: 1}.Name(0, t.Format)
+	part := folder.Parts{Rows: 1, PartRows: 1}.Name(0, t.Format)
 	if storage.IsRemote(input) {
 		in, out := strings.TrimSuffix(input, "/"), strings.TrimSuffix(t.Output, "/")
 		return in == out || matches(path.Match, in, out, out+"/"+part)

@@ -7,6 +7,7 @@ import (
 	"github.com/quire/quire/parameter"
 	"github.com/quire/quire/promptset"
 	"github.com/quire/quire/promptset/openai"
+	"github.com/quire/quire/promptset/requests"
 )
 
 // paramError is an error about a member of a row, with OpenAI's code for it.
@@ -36,9 +37,9 @@ func paramOf(row *promptset.Row, err error) (param, code string) {
 	case errors.As(err, &ofField):
 		return row.ParameterName(ofField.Parameter()), openai.CodeInvalidValue
 	case errors.Is(err, engine.ErrPromptTooLong):
-		return promptset.RequestOf(row).PromptParam(), openai.CodeTooLong
+		return requests.Of(row).PromptParam(), openai.CodeTooLong
 	case errors.Is(err, engine.ErrEmptyPrompt):
-		return promptset.RequestOf(row).PromptParam(), openai.CodeInvalidValue
+		return requests.Of(row).PromptParam(), openai.CodeInvalidValue
 	}
 	return "", ""
 }

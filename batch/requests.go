@@ -11,6 +11,7 @@ import (
 	"github.com/quire/quire/parameter"
 	"github.com/quire/quire/promptset"
 	"github.com/quire/quire/promptset/openai"
+	"github.com/quire/quire/promptset/requests"
 )
 
 // noModel begins the error of a line that names another model than those that are served.
@@ -57,7 +58,7 @@ func (b *requestBuilder) requests(row *promptset.Row, from *kin) (all []*engine.
 
 // request returns the request of a row with one prompt.
 func (b *requestBuilder) request(row *promptset.Row, from *kin) (*engine.Request, error) {
-	if name := promptset.RequestOf(row).Model(); name != "" && len(b.task.ServedModels) > 0 &&
+	if name := requests.Of(row).Model(); name != "" && len(b.task.ServedModels) > 0 &&
 		!slices.Contains(b.task.ServedModels, name) {
 		err := fmt.Errorf(noModel+" %q; `served-model-name` is %s", name, strings.Join(b.task.ServedModels, ", "))
 		return nil, &paramError{err, "model", openai.CodeNoModel}

@@ -16,6 +16,7 @@ import (
 	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/jobstate"
 	"github.com/quire/quire/promptset"
+	"github.com/quire/quire/promptset/folder"
 )
 
 // Run does a job: see [Task.Run].
@@ -108,7 +109,7 @@ type openedJob struct {
 	dtype       dtypes.DType // the model's own
 	template    bool         // rows with messages can be run
 	description *jobstate.Description
-	parts       promptset.Parts
+	parts       folder.Parts
 	kin         *lineage // once it was read; nil where no row goes on from another
 }
 

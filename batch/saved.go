@@ -13,6 +13,8 @@ import (
 	"github.com/quire/quire/jobstate"
 	"github.com/quire/quire/journal"
 	"github.com/quire/quire/promptset"
+	"github.com/quire/quire/promptset/completion"
+	"github.com/quire/quire/promptset/folder"
 	"github.com/quire/quire/storage"
 	"github.com/quire/quire/tally"
 	"github.com/quire/quire/vfs"
@@ -22,8 +24,8 @@ import (
 type savedJob struct {
 	fs      vfs.FS
 	state   *jobstate.State
-	folder  promptset.OutputFolder
-	parts   promptset.Parts
+	folder  folder.Output
+	parts   folder.Parts
 	shard   jobstate.Shard
 	format  string
 	rows    int64        // of this process' parts: of all, or of those of its shard
@@ -35,10 +37,10 @@ type savedJob struct {
 	mended bool                  // with it rows of the input have other content
 	anew   bool                  // its journal is of no use then
 
-	stale map[int]promptset.PartSummary // those of the missing parts that are there as before a change: their notes
+	stale map[int]folder.PartSummary // those of the missing parts that are there as before a change: their notes
 
-	damaged   []promptset.Damage // of those that are missing
-	wroteMeta string             // why the metadata of JSONL parts was written again
+	damaged   []folder.Damage // of those that are missing
+	wroteMeta string          // why the metadata of JSONL parts was written again
 
 	journal *journal.Journal
 	entries []entry          // of the journal, by row and generation
@@ -73,7 +75,7 @@ func patiently(ctx context.Context, taken error, lock func() error) error {
 
 // openSaved locks the output folder, or the shard's part of it, and finds what job is in it, which must be the one that
 // is described, or none. The options take what that job settled on. With anew, what is there is removed.
-func (o *Task) openSaved(ctx context.Context, parts promptset.Parts, d *jobstate.Description) (saved *savedJob,
+func (o *Task) openSaved(ctx context.Context, parts folder.Parts, d *jobstate.Description) (saved *savedJob,
 	err error) {
 	s := &savedJob{fs: o.FS, parts: parts, shard: o.Shard, format: o.Format}
 	work, err := o.workFolder()
@@ -91,7 +93,7 @@ func (o *Task) openSaved(ctx context.Context, parts promptset.Parts, d *jobstate
 	if storage.IsRemote(o.Output) {
 		s.state.Share(ctx, o.Output)
 	}
-	s.folder, err = promptset.NewOutputFolder(ctx, o.FS, o.Output, cmp.Or(o.writer, o.Shard.Name()), s.state.Dir())
+	s.folder, err = folder.Open(ctx, o.FS, o.Output, cmp.Or(o.writer, o.Shard.Name()), s.state.Dir())
 	if err != nil {
 		return nil, err
 	}
@@ -113,7 +115,7 @@ func (o *Task) openSaved(ctx context.Context, parts promptset.Parts, d *jobstate
 	}
 	published := map[int]bool{}
 	for _, name := range names {
-		part, _, ok := promptset.ParsePartName(name)
+		part, _, ok := folder.ParsePartName(name)
 		if ok && o.Shard.Has(part) && (s.state.Job() == nil || s.parts.Name(part, o.Format) == name) {
 			published[part] = true
 		}
@@ -205,7 +207,7 @@ func (s *savedJob) open(w io.Writer) error {
 	var err error
 	s.journal, damages, err = journal.Open(s.fs, s.state.Dir(), s.state.Key(), Timing.Journal,
 		func(row int64, b []byte, at journal.Position) error {
-			generation, err := promptset.GenerationOf(b)
+			generation, err := completion.GenerationOf(b)
 			if err == nil && row < s.parts.Rows && missing[s.parts.Of(row)] {
 				s.entries = append(s.entries, entry{row, generation, at})
 			}
@@ -252,7 +254,7 @@ func (s *savedJob) writer(o *Task, schema *promptset.Schema, text promptset.Toke
 	return promptset.NewWriter(s.folder, promptset.WriterOptions{
 		Format: o.Format, Schema: schema, Columns: o.columnsOf(schema), JSONType: o.jsonType(), Exclude: o.without(),
 		Meta: s.state.Job().Meta, Parts: s.parts, Write: s.missing, TokenText: text, Status: statusOf,
-		Publishing: func(p promptset.PartSummary) error {
+		Publishing: func(p folder.PartSummary) error {
 			p.Changes = len(s.state.Job().Changes)
 			published = s.observer.publishing(p)
 			if err := s.folder.AddNote(p, s.parts.Name(p.Part, o.Format)); err != nil {

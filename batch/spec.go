@@ -10,6 +10,7 @@ import (
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/parameter"
 	"github.com/quire/quire/promptset"
+	"github.com/quire/quire/promptset/completion"
 	"github.com/quire/quire/storage"
 )
 
@@ -143,7 +144,7 @@ func (s *Spec) Validate() error {
 		return wrong("part-rows", "is %d, but must be 0 (found automatically) or more", s.PartRows)
 	}
 	var err error
-	if s.Columns, err = promptset.OnRequest(s.Columns); err != nil {
+	if s.Columns, err = completion.OnRequest(s.Columns); err != nil {
 		return wrong("columns", "%v", err)
 	}
 	if len(s.Columns) > 0 && s.Format == promptset.FormatOpenAI {

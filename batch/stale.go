@@ -14,6 +14,8 @@ import (
 	"github.com/quire/quire/jobstate"
 	"github.com/quire/quire/parameter"
 	"github.com/quire/quire/promptset"
+	"github.com/quire/quire/promptset/completion"
+	"github.com/quire/quire/promptset/folder"
 	"github.com/quire/quire/tally"
 )
 
@@ -53,9 +55,9 @@ func (s *savedJob) outdate(ctx context.Context, o *Task, published map[int]bool)
 }
 
 // stale returns the notes of published parts that are to be written again.
-func stale(job *jobstate.Description, there map[int]promptset.PartSummary,
-	numbers []int) map[int]promptset.PartSummary {
-	again := map[int]promptset.PartSummary{}
+func stale(job *jobstate.Description, there map[int]folder.PartSummary,
+	numbers []int) map[int]folder.PartSummary {
+	again := map[int]folder.PartSummary{}
 	for _, number := range numbers {
 		note, noted := there[number]
 		if job.Stale(number, note.Changes, !noted || note.RowsWithErrors > 0) {
@@ -66,7 +68,7 @@ func stale(job *jobstate.Description, there map[int]promptset.PartSummary,
 }
 
 // retry has parts with errors written again. A retry that was not brought to its end goes on first.
-func (s *savedJob) retry(o *Task, there map[int]promptset.PartSummary, numbers []int) {
+func (s *savedJob) retry(o *Task, there map[int]folder.PartSummary, numbers []int) {
 	if s.next != nil { // which does it
 		return
 	}
@@ -85,13 +87,13 @@ func (s *savedJob) retry(o *Task, there map[int]promptset.PartSummary, numbers [
 
 // StaleParts returns the numbers of published parts of a job that its changes want to be written again, with their
 // notes.
-func StaleParts(job *jobstate.Description, notes *promptset.Notes, out *promptset.Output, place promptset.Published) (
-	map[int]promptset.PartSummary, error) {
+func StaleParts(job *jobstate.Description, notes *folder.Notes, out *promptset.Output, place folder.Published) (
+	map[int]folder.PartSummary, error) {
 	parts, format, ok := PartsOf(job)
 	if !ok || len(job.Changes) == 0 {
 		return nil, nil
 	}
-	var files []promptset.Part
+	var files []folder.Part
 	var numbers []int
 	for _, part := range out.Parts {
 		if part.Belongs(parts, format) {
@@ -103,17 +105,17 @@ func StaleParts(job *jobstate.Description, notes *promptset.Notes, out *promptse
 }
 
 // checkMended wants rows with completions to be what they were when the inputs have other content.
-func (s *savedJob) checkMended(ctx context.Context, o *Task, there map[int]promptset.PartSummary, numbers []int) error {
+func (s *savedJob) checkMended(ctx context.Context, o *Task, there map[int]folder.PartSummary, numbers []int) error {
 	reader := o.opened.reader
 	for _, name := range o.Exclude {
-		if !slices.Contains(promptset.Excludable(), name) {
+		if !slices.Contains(completion.Excludable(), name) {
 			return endWith(Misused, "the input has other content, and the output does without its column %q: whether "+
 				"rows without errors are as before cannot be told. Give the input as it was, or %s", name,
 				o.elsewhere())
 		}
 	}
 	r := &staleResults{saved: s, reader: reader}
-	r.compare = promptset.NewRowCompare(s.format, reader.Schema(), o.columnsOf(reader.Schema()), o.without(),
+	r.compare = completion.NewRowCompare(s.format, reader.Schema(), o.columnsOf(reader.Schema()), o.without(),
 		o.jsonType())
 	for _, number := range numbers {
 		if _, err := r.load(ctx, number, there[number]); ctx.Err() != nil {
@@ -137,7 +139,7 @@ type staleResults struct {
 	part   int
 	rows   map[int64][]promptset.Result // of part, nil before the first
 	// compare says whether completions have the columns of rows of the input; nil says nothing.
-	compare *promptset.RowCompare
+	compare *completion.RowCompare
 }
 
 // of returns the completions that a row has in a part that is written again. A part that can't be read has none: w
@@ -161,7 +163,7 @@ func (r *staleResults) of(ctx context.Context, row int64, w io.Writer) []prompts
 }
 
 // load reads the completions in a part, by row.
-func (r *staleResults) load(ctx context.Context, number int, note promptset.PartSummary) (
+func (r *staleResults) load(ctx context.Context, number int, note folder.PartSummary) (
 	map[int64][]promptset.Result, error) {
 	output, err := promptset.OpenOutput(r.saved.folder)
 	if err != nil {

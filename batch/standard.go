@@ -12,6 +12,7 @@ import (
 	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/jobstate"
 	"github.com/quire/quire/promptset"
+	"github.com/quire/quire/promptset/jsonl"
 )
 
 var errNothingRead = endWith(Misused, "`input` is -, and there is nothing on standard input: give rows as JSONL")
@@ -133,7 +134,7 @@ func (t *Task) rowsOfInput(ctx context.Context) io.Reader {
 	out, in := io.Pipe()
 	stop := context.AfterFunc(ctx, func() { in.CloseWithError(ctx.Err()) })
 	go func() {
-		err := promptset.CopyRows(in, t.Input, t.Limit)
+		err := jsonl.CopyRows(in, t.Input, t.Limit)
 		if err == nil && t.Limit > 0 {
 			t.endInput()
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/jobstate"
 	"github.com/quire/quire/promptset"
+	"github.com/quire/quire/promptset/folder"
 	"github.com/quire/quire/storage"
 	"github.com/quire/quire/vfs"
 )
@@ -29,7 +30,7 @@ func shardText(shard jobstate.Shard) string {
 
 // Standing is how much of a job is there.
 type Standing struct {
-	Parts   promptset.Parts
+	Parts   folder.Parts
 	Missing []int
 	shards  int // that worked on it; 0 for none
 }
@@ -84,7 +85,7 @@ func StandingOf(ctx context.Context, files vfs.FS, output, work string) (all Sta
 	if job == nil || err != nil {
 		return all, false
 	}
-	place := promptset.OpenOutputFolder(ctx, files, output)
+	place := folder.OpenToRead(ctx, files, output)
 	out, err := promptset.OpenOutput(place)
 	if err != nil {
 		return all, false
@@ -116,7 +117,7 @@ func StandingOf(ctx context.Context, files vfs.FS, output, work string) (all Sta
 
 // missingOf lists the parts of a job that are not there, or are there as before a change of the job.
 func missingOf(job *jobstate.Description, noted func(each func([]byte)) error, out *promptset.Output,
-	place promptset.Published) ([]int, error) {
+	place folder.Published) ([]int, error) {
 	parts, format, _ := PartsOf(job)
 	missing := out.Missing(parts, format)
 	if len(job.Changes) == 0 {
@@ -133,7 +134,7 @@ func missingOf(job *jobstate.Description, noted func(each func([]byte)) error, o
 }
 
 // PartsOf is how a job cuts its rows into parts, and in which format it writes them; ok is false where it does not say.
-func PartsOf(job *jobstate.Description) (parts promptset.Parts, format string, ok bool) {
+func PartsOf(job *jobstate.Description) (parts folder.Parts, format string, ok bool) {
 	number := func(name string) int64 {
 		n, _ := job.Settings[name].(json.Number)
 		i, _ := n.Int64()
@@ -141,7 +142,7 @@ func PartsOf(job *jobstate.Description) (parts promptset.Parts, format string, o
 	}
 	format, _ = job.Settings["format"].(string)
 	ok = slices.Contains(promptset.Formats(), format)
-	parts = promptset.Parts{Rows: number("rows"), PartRows: number("part_rows")}
+	parts = folder.Parts{Rows: number("rows"), PartRows: number("part_rows")}
 	if ok = ok && parts.Rows >= 0 && parts.PartRows >= 1; ok && job.Settings[settingFolders] == true {
 		parts = inFolders(parts, job.Inputs)
 	}

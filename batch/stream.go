@@ -11,6 +11,7 @@ import (
 
 	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/promptset"
+	"github.com/quire/quire/promptset/completion"
 )
 
 // checkStreams checks what [Standard] is, and what may come with it.
@@ -154,7 +155,7 @@ func (t *Task) judgeStreamed(row *promptset.Row, columns []string) {
 		return
 	}
 	set := row.Overrides.Over(t.Sampling)
-	for c := range promptset.Columns() {
+	for c := range completion.Columns() {
 		if c.AskedBy != nil && c.AskedBy(&set) && !slices.Contains(columns, c.Name) {
 			row.Err = row.Error(fmt.Sprintf("%s asks for the column %s, and the columns of a stream are those that "+
 				"flags ask for: give `columns` %s", c.Parameter, c.Name, c.Name))

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quire/quire/promptset/answers"
+	"github.com/quire/quire/promptset/completion"
 	"github.com/quire/quire/promptset/openai"
 )
 
@@ -17,7 +19,7 @@ func answersTo(t *testing.T, o WriterOptions, drawn func(*Row) []Result, lines .
 		t.Fatal(err)
 	}
 	var out strings.Builder
-	e, _ := newAnswerEncoder(&out, nil, o.encoder())
+	e, _ := answers.NewEncoder(&out, nil, o.encoder())
 	for row := range r.Rows(context.Background()) {
 		results := []Result{{FinishReason: "error", Err: "bad"}}
 		if row.Err == nil {
@@ -72,8 +74,9 @@ func TestNamesOfAnswers(t *testing.T) {
 		return []Result{{Text: "x", FinishReason: "stop", CompletionTokens: 1, TokenIDs: []int32{'x'},
 			Logprobs: []float32{-1}}}
 	}
-	jobs := []map[string]string{{MetaFingerprint: "f"}, {MetaFingerprint: "g"}, {MetaFingerprint: "f",
-		MetaParameters: `{"seed":1}`}}
+	jobs := []map[string]string{{completion.MetaFingerprint: "f"}, {completion.MetaFingerprint: "g"},
+		{completion.MetaFingerprint: "f",
+			completion.MetaParameters: `{"seed":1}`}}
 	seen := map[string]bool{}
 	for _, meta := range jobs {
 		lines := []string{answered, strings.Replace(answered, `"a"`, `"b"`, 1), answered, "{"}

@@ -12,6 +12,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/quire/quire/promptset/arrow"
+	"github.com/quire/quire/promptset/folder"
 )
 
 var arrowFiles = []string{"types_lz4.arrow", "types_zstd.arrows", "types_slices.arrow", "types.feather"}
@@ -27,7 +30,8 @@ func TestArrowAsPyarrowReadsIt(t *testing.T) {
 		if err := os.WriteFile(same, []byte(text(t, arrowPath(name))), 0o666); err != nil {
 			t.Fatal(err)
 		}
-		return text(t, filepath.Join(complete(t, open(t, same), WriterOptions{Format: format}, 2), PartName(0, format)))
+		return text(t, filepath.Join(complete(t, open(t, same), WriterOptions{Format: format}, 2), folder.PartName(0,
+			format)))
 	}
 	for _, name := range arrowFiles {
 		r := open(t, arrowPath(name))
@@ -197,7 +201,7 @@ func TestCorruptRecordBatch(t *testing.T) {
 
 // readArrow reads all that a file has, and returns whether the file, and how many rows, have an error.
 func readArrow(t *testing.T, b []byte) (unreadable bool, bad int) {
-	return readAll(t, LookArrow, b)
+	return readAll(t, arrow.Look, b)
 }
 
 // Damage anywhere in a file ends in an error of the file or of its rows, never in a panic.

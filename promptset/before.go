@@ -6,12 +6,15 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	"github.com/quire/quire/promptset/lines"
+	"github.com/quire/quire/promptset/schema"
 )
 
 // Before returns the reader of a job that had fewer inputs: the first files, of the last of which only the first bytes.
 // Its last row must be whole: what follows must not go on with it. The error is a [*FileError], or one of reading.
 func (r *Reader) Before(ctx context.Context, files int, bytes int64) (*Reader, error) {
-	old := &Reader{files: r.files, mapping: r.mapping, schema: newSchema()}
+	old := &Reader{files: r.files, mapping: r.mapping, schema: schema.New()}
 	for i := range files {
 		s := r.sources[i]
 		if i == files-1 && s.Bytes != bytes {
@@ -45,7 +48,7 @@ func (r *Reader) cut(ctx context.Context, whole Source) (s Source, err error) {
 	switch {
 	case err == nil:
 		s.Contents = *found
-	case ctx.Err() == nil && IsCompressed(s.Name):
+	case ctx.Err() == nil && lines.IsCompressed(s.Name):
 		return s, recompressed(s.Name)
 	}
 	return s, err
@@ -61,7 +64,7 @@ func recompressed(name string) error {
 // Append is the command that appends rows to a compressed file; "" for a file that is not compressed.
 func Append(name string) string {
 	switch {
-	case !IsCompressed(name):
+	case !lines.IsCompressed(name):
 		return ""
 	case strings.HasSuffix(name, ".zst"):
 		return "zstd -c MORE >> " + name
@@ -125,32 +128,4 @@ func (f firstBytes) Open(ctx context.Context, name string) (File, error) {
 		return nil, &FileError{File: name, What: fmt.Sprintf("it has %d bytes, and had %d", file.Size(), f.size)}
 	}
 	return firstOf{file, f.size}, nil
-}
-
-// SameColumns says whether rows of a job's input have the same columns in its output as when the input had another
-// schema, with columns on request and without those that are excluded.
-func SameColumns(format string, was, now *Schema, wasRequested, nowRequested, excluded []string) bool {
-	a, b := newOutputColumns(was, wasRequested, excluded), newOutputColumns(now, nowRequested, excluded)
-	if format == FormatParquet {
-		return a.root.layout() == b.root.layout()
-	}
-	if !slices.Equal(namesOf(a.results), namesOf(b.results)) {
-		return false
-	}
-	for i, name := range a.source { // a row of JSONL has its own columns alone
-		j, there := b.rename[name]
-		if !there || a.input[i].layout() != b.input[j].layout() {
-			return false
-		}
-	}
-	return true
-}
-
-// layout is how a column stands in a file.
-func (n *node) layout() string {
-	text := fmt.Sprintf("%q %d %v %t", n.name, n.rep, n.typ, n.enc != nil)
-	for _, f := range n.fields {
-		text += " (" + f.layout() + ")"
-	}
-	return text
 }

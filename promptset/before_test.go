@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quire/quire/promptset/folder"
 	"github.com/quire/quire/vfs"
 )
 
@@ -35,17 +36,17 @@ func TestResultsWrittenAgain(t *testing.T) {
 	requested := []string{"processed_logprobs", "top_ids", "top_logprobs", "prompt_token_ids", "prompt_logprobs",
 		"prompt_top_ids", "prompt_top_logprobs", "reasoning", "tool_calls"}
 	for _, format := range []string{FormatParquet, FormatJSONL} {
-		write := func(name string, of func(row *Row) []Result) (place Published, text []byte) {
+		write := func(name string, of func(row *Row) []Result) (published folder.Published, text []byte) {
 			reader, err := Open(t.Context(), []string{input})
 			if err != nil {
 				t.Fatal(err)
 			}
-			folder, err := NewFolder(vfs.OS, filepath.Join(dir, format+name))
+			place, err := folder.NewLocal(vfs.OS, filepath.Join(dir, format+name))
 			if err != nil {
 				t.Fatal(err)
 			}
-			w, err := NewWriter(folder, WriterOptions{Format: format, Schema: reader.Schema(), Columns: requested,
-				Parts: Parts{Rows: 3, PartRows: 3}, Write: []int{0}})
+			w, err := NewWriter(place, WriterOptions{Format: format, Schema: reader.Schema(), Columns: requested,
+				Parts: folder.Parts{Rows: 3, PartRows: 3}, Write: []int{0}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -57,11 +58,11 @@ func TestResultsWrittenAgain(t *testing.T) {
 			if err := w.Close(); err != nil {
 				t.Fatal(err)
 			}
-			text, err = os.ReadFile(filepath.Join(dir, format+name, PartName(0, format)))
+			text, err = os.ReadFile(filepath.Join(dir, format+name, folder.PartName(0, format)))
 			if err != nil {
 				t.Fatal(err)
 			}
-			return folder, text
+			return place, text
 		}
 		place, first := write("first", func(*Row) []Result { return results })
 		out, err := OpenOutput(place)
@@ -129,22 +130,22 @@ func TestBefore(t *testing.T) {
 
 // The note of a part is that of what is there, of two with the same size and end, too.
 func TestNoteOfWhatIsThere(t *testing.T) {
-	folder, err := NewFolder(vfs.NewMem(), "out")
+	place, err := folder.NewLocal(vfs.NewMem(), "out")
 	if err != nil {
 		t.Fatal(err)
 	}
-	notes := NewNotes()
-	end := strings.Repeat("x", sealBytes)
-	var first PartSummary
+	notes := folder.NewNotes()
+	end := strings.Repeat("x", folder.SealBytes)
+	var first folder.PartSummary
 	for i, text := range []string{"a" + end, "b" + end} {
-		m := newMeasured(io.Discard)
+		m := folder.NewMeasured(io.Discard)
 		_, _ = m.Write([]byte(text))
-		p := PartSummary{Changes: i}
-		p.SHA256, p.Seal = m.sums()
+		p := folder.PartSummary{Changes: i}
+		p.SHA256, p.Seal = m.Sums()
 		notes.Add(p)
 		if i == 0 {
 			first = p
-			f, err := folder.Create(PartName(0, FormatJSONL))
+			f, err := place.Create(folder.PartName(0, FormatJSONL))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -154,7 +155,7 @@ func TestNoteOfWhatIsThere(t *testing.T) {
 			}
 		}
 	}
-	there, err := notes.There(folder, single.Files([]int{0, 1}, FormatJSONL))
+	there, err := notes.There(place, single.Files([]int{0, 1}, FormatJSONL))
 	if err != nil || len(there) != 1 || there[0].SHA256 != first.SHA256 || there[0].Changes != 0 {
 		t.Errorf("%+v, %v", there, err)
 	}

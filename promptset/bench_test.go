@@ -69,7 +69,9 @@ func benchWrite(b *testing.B, format, input string) (folder string) {
 }
 
 func BenchmarkWriteParquet(b *testing.B) { benchWrite(b, FormatParquet, benchInput(b)) }
-func BenchmarkWriteJSONL(b *testing.B)   { benchWrite(b, FormatJSONL, benchInput(b)) }
+
+func BenchmarkWriteJSONL(b *testing.B) { benchWrite(b, FormatJSONL, benchInput(b)) }
+
 func BenchmarkWriteAnswers(b *testing.B) { benchWrite(b, FormatOpenAI, benchRequests(b)) }
 
 func benchRead(b *testing.B, path string) {
@@ -81,7 +83,8 @@ func benchRead(b *testing.B, path string) {
 	b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N)/benchRows, "us/row")
 }
 
-func BenchmarkReadJSONL(b *testing.B)    { benchRead(b, benchInput(b)) }
+func BenchmarkReadJSONL(b *testing.B) { benchRead(b, benchInput(b)) }
+
 func BenchmarkReadRequests(b *testing.B) { benchRead(b, benchRequests(b)) }
 
 func BenchmarkReadParquet(b *testing.B) {

@@ -6,6 +6,10 @@ import (
 	"slices"
 
 	"github.com/quire/quire/parameter"
+	"github.com/quire/quire/promptset/completion"
+	"github.com/quire/quire/promptset/folder"
+	"github.com/quire/quire/promptset/input"
+	"github.com/quire/quire/promptset/record"
 )
 
 // checkTemplate looks for a column that a template wants and no file has.
@@ -28,9 +32,9 @@ func (r *Reader) checkTemplate() error {
 	if first == nil {
 		return nil
 	}
-	columns := slices.DeleteFunc(r.schema.Columns(), func(name string) bool { return name == madeColumn })
-	for _, own := range []string{madeColumn, idColumn} { // by which templates know them
-		if name, renamed := r.mapping.renamed(own); renamed {
+	columns := slices.DeleteFunc(r.schema.Columns(), func(name string) bool { return name == record.MadeColumn })
+	for _, own := range []string{record.MadeColumn, record.IDColumn} { // by which templates know them
+		if name, renamed := r.mapping.Renamed(own); renamed {
 			if i := slices.Index(columns, name); i >= 0 {
 				columns[i] = own
 			}
@@ -50,7 +54,7 @@ func (r *Reader) checkTemplate() error {
 			meant = fmt.Sprintf("; did you mean %q?", near)
 		}
 	}
-	return &FileError{File: first.Name, What: what + list(columns) + meant, NoPrompts: true}
+	return &FileError{File: first.Name, What: what + record.List(columns) + meant, NoPrompts: true}
 }
 
 // CheckKept says why an output cannot have its parts in folders as those of the input, where it has so many columns on
@@ -61,14 +65,14 @@ func (r *Reader) CheckKept(requested []string) error {
 		return errors.New("is for inputs in folders such as lang=en, below a folder that is given as an input: these " +
 			"have none")
 	}
-	for _, c := range written(requested) {
+	for _, c := range completion.Written(requested) {
 		if slices.Contains(names, c.Name) {
 			return fmt.Errorf("would make folders %s=..., and the output has a column of its own of that name: rename "+
 				"the folders", c.Name)
 		}
 	}
 	for _, s := range r.sources {
-		if below := s.FolderColumns(); below != "" && slices.ContainsFunc(foldersIn(below), noPartition) {
+		if below := s.FolderColumns(); below != "" && slices.ContainsFunc(folder.FoldersIn(below), folder.NoPartition) {
 			return fmt.Errorf("would make the folder %s, and readers take no files out of folders whose names begin "+
 				"with _ or a point: rename the folders of %s", below, s.Name)
 		}
@@ -80,8 +84,8 @@ func (r *Reader) CheckKept(requested []string) error {
 func (r *Reader) Partitions() (names []string) {
 	for _, s := range r.sources {
 		for _, p := range s.Partitions {
-			if !slices.Contains(names, p.name) {
-				names = append(names, p.name)
+			if !slices.Contains(names, p.Name) {
+				names = append(names, p.Name)
 			}
 		}
 	}
@@ -97,7 +101,7 @@ func (r *Reader) checkPartitions() error {
 		return nil
 	}
 	for _, s := range r.sources {
-		if all, err := partitionsOf(&again, "", s.Name); err != nil {
+		if all, err := input.PartitionsOf(&again, "", s.Name); err != nil {
 			return err
 		} else if !slices.Equal(all, s.Partitions) {
 			return &FileError{File: s.Name, What: "a folder above the input has the name of a column that folders " +

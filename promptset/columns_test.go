@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"flag"
 	"fmt"
-	"github.com/quire/quire/parameter"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/quire/quire/promptset/completion"
+	"github.com/quire/quire/promptset/folder"
+	"github.com/quire/quire/promptset/jsonl"
 	"github.com/quire/quire/vfs"
 )
 
@@ -30,12 +32,12 @@ does not have (infinities) are null there.
 func columnsPage() string {
 	var b strings.Builder
 	b.WriteString(columnsIntroduction)
-	row := func(c *Column) { fmt.Fprintf(&b, "| `%s` | %s | %s |\n", c.Name, c.Type(), c.Doc) }
-	for _, c := range written(nil) {
+	row := func(c *completion.Column) { fmt.Fprintf(&b, "| `%s` | %s | %s |\n", c.Name, c.Type(), c.Doc) }
+	for _, c := range completion.Written(nil) {
 		row(c)
 	}
-	var more []*Column
-	for c := range Columns() {
+	var more []*completion.Column
+	for c := range completion.Columns() {
 		if c.OnRequest {
 			more = append(more, c)
 		}
@@ -91,19 +93,19 @@ func TestColumnsOnRequest(t *testing.T) {
 		{[]string{"cumulative_logprob"}, FormatParquet, ""},
 	} {
 		dir := t.TempDir()
-		folder, err := NewFolder(vfs.OS, dir)
+		place, err := folder.NewLocal(vfs.OS, dir)
 		if err != nil {
 			t.Fatal(err)
 		}
-		w, err := NewWriter(folder, WriterOptions{Format: c.format, Schema: r.Schema(), Columns: c.columns,
-			Parts: Parts{Rows: 1, PartRows: 1}, Write: []int{0}})
+		w, err := NewWriter(place, WriterOptions{Format: c.format, Schema: r.Schema(), Columns: c.columns,
+			Parts: folder.Parts{Rows: 1, PartRows: 1}, Write: []int{0}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if err := w.Add(rows(t, r)[0], results); err != nil {
 			t.Fatal(err)
 		}
-		path := filepath.Join(dir, PartName(0, c.format))
+		path := filepath.Join(dir, folder.PartName(0, c.format))
 		if c.format == FormatJSONL {
 			part := text(t, path)
 			lines := strings.Split(part, "\n")
@@ -115,12 +117,13 @@ func TestColumnsOnRequest(t *testing.T) {
 			continue
 		}
 		_, root, out := parsed(t, path)
-		if names(root) != "prompt input_cumulative_logprob "+strings.Join(OutputColumns, " ")+" cumulative_logprob" ||
+		if names(root) != "prompt input_cumulative_logprob "+strings.Join(completion.OutputColumns,
+			" ")+" cumulative_logprob" ||
 			strings.Join(column(root, out, "cumulative_logprob"), " ") != fmt.Sprintf("%v null", want) {
 			t.Errorf("%s: %v", names(root), column(root, out, "cumulative_logprob"))
 		}
 	}
-	_, err := NewWriter(nil, WriterOptions{Columns: []string{"text"}, Parts: Parts{PartRows: 1}})
+	_, err := NewWriter(nil, WriterOptions{Columns: []string{"text"}, Parts: folder.Parts{PartRows: 1}})
 	refusal := `a column of the output is "text", but must be one of cumulative_logprob, `
 	if err == nil || !strings.HasPrefix(err.Error(), refusal) {
 		t.Error(err)
@@ -140,7 +143,7 @@ func TestDerivedColumns(t *testing.T) {
 	} {
 		check := NewRowCheck(0, 1, nil)
 		b := line(value)
-		_, err := readJSONLPart(bytes.NewReader(b), int64(len(b)), func(r *Completion) error {
+		_, err := jsonl.ReadPart(bytes.NewReader(b), int64(len(b)), func(r *Completion) error {
 			check.Add(r.ID, &r.Result)
 			return nil
 		})
@@ -148,15 +151,4 @@ func TestDerivedColumns(t *testing.T) {
 			t.Errorf("%s: %v, %q, want %q", value, err, got, want)
 		}
 	}
-}
-
-// The columns that are named as parameters are those that readers take for results beside others.
-func TestResultNames(t *testing.T) {
-	var names []string
-	for c := range Columns() {
-		if parameter.Sink(c.Name) != nil {
-			names = append(names, c.Name)
-		}
-	}
-	want(t, "names", fmt.Sprint(names), fmt.Sprint(resultNames))
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+
+	"github.com/quire/quire/promptset/jsonl"
 )
 
 // The first rows of a stream are copied byte for byte, and little more is read.
@@ -17,16 +19,16 @@ func TestCopyRows(t *testing.T) {
 	} {
 		for _, from := range []io.Reader{strings.NewReader(text), iotest.OneByteReader(strings.NewReader(text))} {
 			var got strings.Builder
-			if err := CopyRows(&got, from, n); err != nil || got.String() != want {
+			if err := jsonl.CopyRows(&got, from, n); err != nil || got.String() != want {
 				t.Errorf("%d rows: %q (%v), want %q", n, got.String(), err, want)
 			}
 		}
 	}
 	endless := io.MultiReader(strings.NewReader(text), iotest.ErrReader(errors.New("read on")))
-	if err := CopyRows(io.Discard, iotest.OneByteReader(endless), 3); err != nil {
+	if err := jsonl.CopyRows(io.Discard, iotest.OneByteReader(endless), 3); err != nil {
 		t.Error(err)
 	}
-	if err := CopyRows(io.Discard, endless, 4); err == nil {
+	if err := jsonl.CopyRows(io.Discard, endless, 4); err == nil {
 		t.Error("the error of the stream is lost")
 	}
 }

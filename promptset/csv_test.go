@@ -9,6 +9,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quire/quire/promptset/jsonvalue"
+	"github.com/quire/quire/promptset/lines"
+	"github.com/quire/quire/promptset/record"
+	"github.com/quire/quire/promptset/schema"
 	"github.com/quire/quire/vfs"
 )
 
@@ -41,7 +45,7 @@ func TestCSVRows(t *testing.T) {
 		if row.Err == nil {
 			s = fmt.Sprintf("%s %q", row.ID, row.Prompt)
 			for _, name := range []string{"temperature", "max_tokens", "stop", "ignore_eos", "seed"} {
-				if text := row.Overrides.text(name); text != "" {
+				if text := row.Overrides.Text(name); text != "" {
 					s += " " + name + "=" + text
 				}
 			}
@@ -76,11 +80,12 @@ func TestCSVColumns(t *testing.T) {
 	got := rows(t, open(t, write(t, "x.csv", header+
 		`"[{""role"":""user"",""content"":""hi""}]",,5,0,"[{""type"": ""function""}]",0`+"\n"+
 		`,"[1, 2]",,,,1`+"\n,[1.5],,,,2\n,x,,,,3\n,[1],,2,,4\n")))
-	want(t, "messages", fmt.Sprint(got[0].Kind, got[0].Messages, got[0].Overrides.text("max_tokens"),
-		got[0].Overrides.text("tools"), got[0].Err), `messages [{user hi }]5[{"type":"function"}]<nil>`)
+	want(t, "messages", fmt.Sprint(got[0].Kind, got[0].Messages, got[0].Overrides.Text("max_tokens"),
+		got[0].Overrides.Text("tools"), got[0].Err), `messages [{user hi }]5[{"type":"function"}]<nil>`)
 	want(t, "token ids", fmt.Sprint(got[1].Kind, got[1].TokenIDs, got[1].Err), "prompt_token_ids [1 2] <nil>")
 	for i, expect := range []string{"prompt_token_ids[0] is 1.5; give a token id",
-		`prompt_token_ids is text "x"; it must be list of integers`, "parameter diversity_penalty is not supported as 2"} {
+		`prompt_token_ids is text "x"; it must be list of integers`,
+		"parameter diversity_penalty is not supported as 2"} {
 		if err := got[i+2].Err; err == nil || !strings.Contains(err.Error(), expect) {
 			t.Errorf("row %d: %v, want %s", i+2, err, expect)
 		}
@@ -129,7 +134,7 @@ func TestCSVDelimiters(t *testing.T) {
 		"quoted.csv":     "prompt;n;\"note\"\n\"a,b\";2;\"x;\ny\"\n",
 	} {
 		for _, r := range rows(t, open(t, write(t, name, text))) {
-			want(t, name, fmt.Sprint(r.Prompt, " ", r.Overrides.text("n"), " ", r.Err), "a,b 2 <nil>")
+			want(t, name, fmt.Sprint(r.Prompt, " ", r.Overrides.Text("n"), " ", r.Err), "a,b 2 <nil>")
 		}
 	}
 	got := rows(t, open(t, write(t, "x.csv", "prompt;n\na;1;2\nb;1\n")))
@@ -162,7 +167,8 @@ func TestCSVLineEnds(t *testing.T) {
 				}
 				got := rows(t, open(t, write(t, name, text)))
 				want(t, name+" rows", len(got), 4)
-				want(t, name+" first", got[0].Prompt+string(valueOf(got[0].Source.(Object), "note")), `x"1"`)
+				want(t, name+" first", got[0].Prompt+string(jsonvalue.Find(got[0].Source.(record.Object), "note")),
+					`x"1"`)
 				want(t, name+" quoted", strings.ReplaceAll(got[1].Prompt, ";", ","), "two,\rlines")
 				want(t, name+" bad", strings.Contains(fmt.Sprint(got[2].Err), "has 1 field and the header 2"), true)
 				want(t, name+" last", got[3].Prompt, "z")
@@ -173,7 +179,7 @@ func TestCSVLineEnds(t *testing.T) {
 		}
 	}
 	// A file of one line without an end has no rows, and its header is not read for ever.
-	_, err := Open(context.Background(), []string{write(t, "wide.csv", "prompt"+strings.Repeat(",a", maxKeys))})
+	_, err := Open(context.Background(), []string{write(t, "wide.csv", "prompt"+strings.Repeat(",a", schema.MaxKeys))})
 	want(t, "header", strings.Contains(fmt.Sprint(err), "more than"), true)
 }
 
@@ -181,13 +187,14 @@ func TestCSVLineEnds(t *testing.T) {
 func TestCSVRange(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("prompt,n\n")
-	for i := range 3*markEvery + 5 {
+	for i := range 3*lines.MarkEvery + 5 {
 		end := []string{"\n", "\r\n", "\r"}[i%3]
 		fmt.Fprintf(&b, "\"row %d\nof \"\"many\"\"\",%d%s%s", i, 1+i%3, end, end)
 	}
 	r := open(t, write(t, "x.csv", b.String()))
 	all := rows(t, r)
-	for _, from := range []int64{0, 1, markEvery - 1, markEvery, markEvery + 1, 3 * markEvery, r.NumRows() - 1} {
+	for _, from := range []int64{0, 1, lines.MarkEvery - 1, lines.MarkEvery, lines.MarkEvery + 1, 3 * lines.MarkEvery,
+		r.NumRows() - 1} {
 		i := from
 		for row := range r.Range(context.Background(), from, min(from+3, r.NumRows())) {
 			want(t, "prompt", row.Prompt, fmt.Sprintf("row %d\nof \"many\"", i))
@@ -203,11 +210,11 @@ func TestCSVRowTooLong(t *testing.T) {
 	if testing.Short() {
 		t.Skip("writes 130 MB")
 	}
-	long := strings.Repeat("x\n", maxLine/2)
+	long := strings.Repeat("x\n", lines.MaxLine/2)
 	got := rows(t, open(t, write(t, "x.csv", "prompt\na\n\""+long+"\"\nb\n")))
 	want(t, "rows", len(got), 3)
 	want(t, "error", strings.Contains(fmt.Sprint(got[1].Err), "line 3: it is longer than 64 MiB; split the row"), true)
-	want(t, "after it", got[2].Prompt+fmt.Sprint(got[2].Line), fmt.Sprint("b", 4+maxLine/2))
+	want(t, "after it", got[2].Prompt+fmt.Sprint(got[2].Line), fmt.Sprint("b", 4+lines.MaxLine/2))
 }
 
 // Any range of rows is what all rows have there, and what is written can be read.
@@ -235,7 +242,7 @@ func FuzzCSVRows(f *testing.F) {
 		written := vfs.NewMem()
 		completeIn(t, written, "jsonl", r, WriterOptions{Format: FormatJSONL}, 1)
 		for i, line := range strings.Split(string(bytesOf(t, written, "jsonl/part-00000.jsonl")), "\n")[:len(in)] {
-			if _, err := members([]byte(line)); err != nil {
+			if _, err := jsonvalue.ParseRow([]byte(line)); err != nil {
 				t.Fatalf("row %d is written as %s: %v", i, line, err)
 			}
 		}

@@ -35,7 +35,7 @@ func TestEmptyLists(t *testing.T) {
 				t.Errorf("%s: the schema is %s", c.other, s)
 			}
 			_, root, out := parsed(t, filepath.Join(complete(t, r, WriterOptions{}, 1), "part-00000.parquet"))
-			want(t, c.other, root.field("tags").describe(), c.tags)
+			want(t, c.other, root.Field("tags").Describe(), c.tags)
 			want(t, c.other, strings.Join(column(root, out, "tags"), " "), strings.Join(wanted, " "))
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/quire/quire/promptset/folder"
 	"github.com/quire/quire/storage"
 )
 
@@ -33,7 +34,8 @@ type localFile struct {
 	info os.FileInfo
 }
 
-func (f localFile) Size() int64     { return f.info.Size() }
+func (f localFile) Size() int64 { return f.info.Size() }
+
 func (f localFile) Version() string { return f.info.ModTime().UTC().Format(time.RFC3339Nano) }
 
 func (localFiles) Open(_ context.Context, name string) (File, error) {
@@ -158,8 +160,8 @@ func isOutput(dir string) bool {
 type outputMarks struct{ state, meta, parts bool }
 
 func (m *outputMarks) see(name string) {
-	_, _, part := ParsePartName(name)
-	m.state, m.meta, m.parts = m.state || name == jobFolder, m.meta || name == MetaName, m.parts || part
+	_, _, part := folder.ParsePartName(name)
+	m.state, m.meta, m.parts = m.state || name == folder.JobFolder, m.meta || name == folder.MetaName, m.parts || part
 }
 
 func (m *outputMarks) ofOutput() bool { return m.state || m.meta && m.parts }

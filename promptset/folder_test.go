@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/quire/quire/promptset/folder"
 	"github.com/quire/quire/vfs"
 )
 
@@ -16,9 +17,9 @@ func TestSharedFolder(t *testing.T) {
 	r := open(t, write(t, "x.jsonl", manyLines(lines)))
 	in := rows(t, r)
 	for _, format := range []string{FormatParquet, FormatJSONL} {
-		o := WriterOptions{Format: format, Parts: Parts{Rows: lines, PartRows: 2}, Schema: r.Schema(),
+		o := WriterOptions{Format: format, Parts: folder.Parts{Rows: lines, PartRows: 2}, Schema: r.Schema(),
 			Meta: map[string]string{"a": "b"}}
-		fill := func(folder *Folder, mine func(part int) bool) error {
+		fill := func(folder *folder.Local, mine func(part int) bool) error {
 			o := o
 			for _, part := range o.Parts.All() {
 				if mine(part) {
@@ -57,9 +58,9 @@ func TestSharedFolder(t *testing.T) {
 			return text.String()
 		}
 		alone, shared := vfs.NewMem(), vfs.NewMem()
-		folder, err := NewFolder(alone, "out")
+		place, err := folder.NewLocal(alone, "out")
 		if err == nil {
-			err = fill(folder, func(int) bool { return true })
+			err = fill(place, func(int) bool { return true })
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -67,7 +68,7 @@ func TestSharedFolder(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range count {
 			wg.Go(func() {
-				folder, err := NewSharedFolder(shared, "out", fmt.Sprintf("shard-%d", i))
+				folder, err := folder.NewShared(shared, "out", fmt.Sprintf("shard-%d", i))
 				if err == nil {
 					err = fill(folder, func(part int) bool { return part%count == i })
 				}
@@ -89,11 +90,11 @@ func TestSharedFolder(t *testing.T) {
 			f, _ := shared.Create("left/" + name)
 			f.Close()
 		}
-		if _, err := NewSharedFolder(shared, "left", "a"); err != nil ||
+		if _, err := folder.NewShared(shared, "left", "a"); err != nil ||
 			left() != ".part-00001.parquet.tmp-b .part-00002.parquet.tmp" {
 			t.Errorf("a left %s, %v", left(), err)
 		}
-		if _, err := NewFolder(shared, "left"); err != nil || left() != "" {
+		if _, err := folder.NewLocal(shared, "left"); err != nil || left() != "" {
 			t.Errorf("a run of its own left %s, %v", left(), err)
 		}
 	}

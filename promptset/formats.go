@@ -4,12 +4,17 @@ import (
 	"io"
 	"slices"
 	"strings"
+
+	"github.com/quire/quire/promptset/answers"
+	"github.com/quire/quire/promptset/completion"
+	"github.com/quire/quire/promptset/jsonl"
+	"github.com/quire/quire/promptset/parquet"
 )
 
 // outputFormat is a format of output files.
 type outputFormat struct {
 	name    string
-	encoder func(w io.Writer, columns *outputColumns, o *EncoderOptions) (Encoder, error)
+	encoder func(w io.Writer, columns *completion.Layout, o *completion.EncoderOptions) (completion.Encoder, error)
 	// settle changes the results of a row to those that the format can have; nil leaves them.
 	settle func([]Result) []Result
 	// read gives the rows of a part to each, and returns the metadata of its footer.
@@ -22,9 +27,11 @@ type outputFormat struct {
 
 // outputFormats are the formats, the default first. A new one is an entry here.
 var outputFormats = []outputFormat{
-	{name: FormatParquet, encoder: newParquetEncoder, read: readParquetPart, values: parquetValues, meta: parquetMeta},
-	{name: FormatJSONL, encoder: newJSONLEncoder, read: readJSONLPart, values: jsonValues},
-	{name: FormatOpenAI, settle: oneError, encoder: newAnswerEncoder, read: readAnswerPart, values: jsonValues},
+	{name: FormatParquet, encoder: parquet.NewEncoder, read: parquet.ReadPart, values: parquet.Values,
+		meta: parquet.Meta},
+	{name: FormatJSONL, encoder: jsonl.NewEncoder, read: jsonl.ReadPart, values: jsonl.Values},
+	{name: FormatOpenAI, settle: answers.OneError, encoder: answers.NewEncoder, read: answers.Read,
+		values: jsonl.Values},
 }
 
 // Formats names the formats of output files, the default first.

@@ -12,6 +12,11 @@ import (
 	"github.com/parquet-go/parquet-go"
 	"pgregory.net/rapid"
 
+	"github.com/quire/quire/promptset/folder"
+	"github.com/quire/quire/promptset/input"
+	parquetfile "github.com/quire/quire/promptset/parquet"
+	"github.com/quire/quire/promptset/record"
+	"github.com/quire/quire/promptset/schema"
 	"github.com/quire/quire/vfs"
 )
 
@@ -53,17 +58,17 @@ func rows(t testing.TB, r *Reader) []*Row {
 
 // typedValues returns the values of a row of a file whose columns have types; nil for other rows.
 func typedValues(row *Row) []parquet.Value {
-	if v, ok := row.Source.(*Values); ok {
-		return v.values
+	if v, ok := row.Source.(*record.Values); ok {
+		return v.Values
 	}
 	return nil
 }
 
 // shareLayout makes the places of the values of a row, which are those of another one, the same in memory.
 func shareLayout(row, other *Row) {
-	a, typed := row.Source.(*Values)
-	if b, same := other.Source.(*Values); typed && same {
-		a.layout = b.layout
+	a, typed := row.Source.(*record.Values)
+	if b, same := other.Source.(*record.Values); typed && same {
+		a.Layout = b.Layout
 	}
 }
 
@@ -97,7 +102,7 @@ func create(t rapid.TB, dir string, r *Reader, o WriterOptions) *Writer {
 
 func createIn(t rapid.TB, fs vfs.FS, dir string, r *Reader, o WriterOptions) *Writer {
 	t.Helper()
-	folder, err := NewFolder(fs, dir)
+	folder, err := folder.NewLocal(fs, dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +135,7 @@ func results(row *Row, n int) []Result {
 }
 
 // parsed opens an output part as the input of nothing, for its rows and columns.
-func parsed(t testing.TB, path string) (*parquet.File, *node, []parquet.Row) {
+func parsed(t testing.TB, path string) (*parquet.File, *schema.Node, []parquet.Row) {
 	t.Helper()
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -139,9 +144,9 @@ func parsed(t testing.TB, path string) (*parquet.File, *node, []parquet.Row) {
 	return parsedBytes(t, b)
 }
 
-func parsedBytes(t testing.TB, b []byte) (*parquet.File, *node, []parquet.Row) {
+func parsedBytes(t testing.TB, b []byte) (*parquet.File, *schema.Node, []parquet.Row) {
 	t.Helper()
-	file, root, err := openFooter(bytes.NewReader(b), int64(len(b)))
+	file, root, err := parquetfile.OpenFooter(bytes.NewReader(b), int64(len(b)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,14 +169,14 @@ func parsedBytes(t testing.TB, b []byte) (*parquet.File, *node, []parquet.Row) {
 }
 
 // column gives a column of Parquet rows as JSON, one text a row.
-func column(root *node, rows []parquet.Row, name string) []string {
+func column(root *schema.Node, rows []parquet.Row, name string) []string {
 	out := make([]string, len(rows))
 	for i, row := range rows {
-		a := assembler{values: row}
-		a.index()
-		for _, f := range root.fields {
-			value := string(a.column(nil, f))
-			if f.name == name {
+		a := schema.Assembler{Values: row}
+		a.Index()
+		for _, f := range root.Fields {
+			value := string(a.Column(nil, f))
+			if f.Name == name {
 				out[i] = value
 			}
 		}
@@ -179,10 +184,10 @@ func column(root *node, rows []parquet.Row, name string) []string {
 	return out
 }
 
-func names(root *node) string {
+func names(root *schema.Node) string {
 	var out []string
-	for _, f := range root.fields {
-		out = append(out, f.name)
+	for _, f := range root.Fields {
+		out = append(out, f.Name)
 	}
 	return strings.Join(out, " ")
 }
@@ -225,12 +230,15 @@ func want[T comparable](t testing.TB, what string, got, want T) {
 // memoryFile is an input in memory.
 type memoryFile struct{ *bytes.Reader }
 
-func (f memoryFile) Size() int64   { return f.Reader.Size() }
+func (f memoryFile) Size() int64 { return f.Reader.Size() }
+
 func (memoryFile) Version() string { return "" }
-func (memoryFile) Close() error    { return nil }
+
+func (memoryFile) Close() error { return nil }
 
 // readAll reads all that a file has, and returns whether the file, and how many rows, have an error.
-func readAll(t *testing.T, look func(context.Context, *Source, File) (*Contents, error), b []byte) (unreadable bool,
+func readAll(t *testing.T, look func(context.Context, *Source, File) (*input.Contents, error),
+	b []byte) (unreadable bool,
 	bad int) {
 	file := memoryFile{bytes.NewReader(b)}
 	s := Source{Name: "x", Bytes: file.Size(), Mapping: &Mapping{}}
@@ -239,12 +247,12 @@ func readAll(t *testing.T, look func(context.Context, *Source, File) (*Contents,
 		return true, 0
 	}
 	s.Contents = *found
-	schema := newSchema()
-	if schema.add("x", s.Columns) != nil {
+	schema := schema.New()
+	if schema.Add("x", s.Columns) != nil {
 		return true, 0
 	}
 	n := 0
-	in := &Opened{&s, &Watched{File: file}, schema}
+	in := &input.Opened{Source: &s, File: &input.Watched{File: file}, Schema: schema}
 	if _, err := s.Reader.Read(context.Background(), in, 0, s.Rows, func(row *Row) bool {
 		if row.Err != nil {
 			bad++
@@ -255,4 +263,17 @@ func readAll(t *testing.T, look func(context.Context, *Source, File) (*Contents,
 		t.Fatal("a file that was looked at cannot be read:", err)
 	}
 	return false, bad
+}
+
+// publish writes a file to a folder.
+func publish(t *testing.T, to folder.Output, name, text string) error {
+	t.Helper()
+	p, err := to.Create(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Write([]byte(text)); err != nil {
+		t.Fatal(err)
+	}
+	return p.Publish()
 }

@@ -8,18 +8,24 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/quire/quire/promptset/arrow"
 	"github.com/quire/quire/promptset/arrowfile"
+	"github.com/quire/quire/promptset/csv"
+	"github.com/quire/quire/promptset/input"
+	"github.com/quire/quire/promptset/jsonl"
+	"github.com/quire/quire/promptset/lines"
+	"github.com/quire/quire/promptset/parquet"
 )
 
 // inputFormats are the formats of input files. A new one is an entry here, and help and errors list it.
-var inputFormats = []*Format{
-	{Name: "Parquet", Article: "a", Extensions: []string{".parquet"}, Magics: []string{"PAR1"}, Look: LookParquet},
+var inputFormats = []*input.Format{
+	{Name: "Parquet", Article: "a", Extensions: []string{".parquet"}, Magics: []string{"PAR1"}, Look: parquet.Look},
 	{Name: "Arrow", Article: "an", Extensions: []string{".arrow", ".arrows", ".feather"},
-		Magics: []string{arrowfile.Magic, arrowfile.StreamMagic, arrowfile.FeatherMagic}, Look: LookArrow},
-	{Name: "JSONL", Article: "a", Extensions: compressible(".jsonl"), Begins: BeginsAsJSONL, Look: LookJSONL,
+		Magics: []string{arrowfile.Magic, arrowfile.StreamMagic, arrowfile.FeatherMagic}, Look: arrow.Look},
+	{Name: "JSONL", Article: "a", Extensions: compressible(".jsonl"), Begins: jsonl.Begins, Look: jsonl.Look,
 		Appends: true},
-	{Name: "CSV", Article: "a", Extensions: compressible(".csv"), Look: LookCSV, Appends: true},
-	{Name: "TSV", Article: "a", Extensions: compressible(".tsv"), Look: LookTSV, Appends: true},
+	{Name: "CSV", Article: "a", Extensions: compressible(".csv"), Look: csv.Look, Appends: true},
+	{Name: "TSV", Article: "a", Extensions: compressible(".tsv"), Look: csv.LookTabs, Appends: true},
 }
 
 // compressible is the extensions of a format of text.
@@ -53,7 +59,7 @@ func extensions() iter.Seq[string] {
 func listExtensions() string { return strings.Join(slices.Collect(extensions()), ", ") }
 
 // formatByName returns the format that the name of a file tells, nil where it tells none.
-func formatByName(name string) *Format {
+func formatByName(name string) *input.Format {
 	if name == StandardInput {
 		name = ".jsonl"
 	}
@@ -71,7 +77,7 @@ func hasExtension(name string) bool { return formatByName(name) != nil }
 func NamesInput(name string) bool { return hasExtension(name) }
 
 // formatOfInput tells the formats apart by name, or by the start of a file with another name.
-func formatOfInput(name string, f File) (*Format, error) {
+func formatOfInput(name string, f File) (*input.Format, error) {
 	if format := formatByName(name); format != nil {
 		return format, nil
 	}
@@ -88,7 +94,7 @@ func formatOfInput(name string, f File) (*Format, error) {
 		}
 		told = append(told, format.Any())
 	}
-	text := bytes.TrimSpace(bytes.TrimPrefix(start, []byte(byteOrderMark)))
+	text := bytes.TrimSpace(bytes.TrimPrefix(start, []byte(lines.ByteOrderMark)))
 	for _, format := range inputFormats {
 		if format.Begins != nil && format.Begins(text) {
 			return format, nil

@@ -9,6 +9,9 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/quire/quire/promptset/completion"
+	"github.com/quire/quire/promptset/folder"
+	"github.com/quire/quire/promptset/jsonvalue"
 	"github.com/quire/quire/vfs"
 )
 
@@ -35,12 +38,13 @@ func TestJSONTypes(t *testing.T) {
 		`{"anyOf":[[],{"type":"null"},true]}`:              "no type",
 		`{"properties":[1],"items":3,"$ref":4,"enum":{}}`:  "no type",
 		`{"type":"array","prefixItems":[{}],"items":true}`: "no type",
-		`{"properties":{"a":` + strings.Repeat(`{"items":`, 100) + `{}` + strings.Repeat("}", 101) + `}`: "struct{a list of",
+		`{"properties":{"a":` + strings.Repeat(`{"items":`, 100) + `{}` + strings.Repeat("}", 101) +
+			`}`: "struct{a list of",
 	} {
-		typ, err := NewJSONType(schema)
+		typ, err := completion.NewJSONType(schema)
 		got := fmt.Sprint(err)
 		if err == nil {
-			got = typ.node.describe()
+			got = typ.Node.Describe()
 		}
 		if !strings.Contains(got, expect) {
 			t.Errorf("%.200s: %s, want %s", schema, got, expect)
@@ -51,7 +55,7 @@ func TestJSONTypes(t *testing.T) {
 // jsonPart writes texts as the column json, and returns it as JSON, read from a part of each format.
 func jsonPart(t testing.TB, schema string, texts ...string) (parquet, lines []string) {
 	t.Helper()
-	typ, err := NewJSONType(schema)
+	typ, err := completion.NewJSONType(schema)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,20 +67,21 @@ func jsonPart(t testing.TB, schema string, texts ...string) (parquet, lines []st
 	}
 	for _, format := range []string{FormatParquet, FormatJSONL} {
 		dir := filepath.Join(t.(interface{ TempDir() string }).TempDir(), format)
-		folder, err := NewFolder(vfs.OS, dir)
+		place, err := folder.NewLocal(vfs.OS, dir)
 		if err != nil {
 			t.Fatal(err)
 		}
-		w, err := NewWriter(folder, WriterOptions{Format: format, Schema: r.Schema(), Columns: []string{JSONColumn},
-			JSONType: typ, Parts: Parts{Rows: 1, PartRows: 1}, Write: []int{0}})
+		w, err := NewWriter(place, WriterOptions{Format: format, Schema: r.Schema(),
+			Columns:  []string{completion.JSONColumn},
+			JSONType: typ, Parts: folder.Parts{Rows: 1, PartRows: 1}, Write: []int{0}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if err := w.Add(rows(t, r)[0], results); err != nil {
 			t.Fatal(err)
 		}
-		path := filepath.Join(dir, PartName(0, format))
-		out, err := OpenOutput(OpenFolder(vfs.OS, dir))
+		path := filepath.Join(dir, folder.PartName(0, format))
+		out, err := OpenOutput(folder.OpenLocal(vfs.OS, dir))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -90,16 +95,16 @@ func jsonPart(t testing.TB, schema string, texts ...string) (parquet, lines []st
 		}
 		if format == FormatParquet {
 			_, root, out := parsed(t, path)
-			parquet = column(root, out, JSONColumn)
-			want(t, "type", root.field(JSONColumn).describe(), typ.node.describe())
+			parquet = column(root, out, completion.JSONColumn)
+			want(t, "type", root.Field(completion.JSONColumn).Describe(), typ.Node.Describe())
 			continue
 		}
 		for _, line := range strings.Split(strings.TrimSuffix(text(t, path), "\n"), "\n") {
-			all, err := members([]byte(line))
+			all, err := jsonvalue.ParseRow([]byte(line))
 			if err != nil {
 				t.Fatal(err)
 			}
-			lines = append(lines, string(valueOf(all, JSONColumn)))
+			lines = append(lines, string(jsonvalue.Find(all, completion.JSONColumn)))
 		}
 	}
 	return parquet, lines
@@ -131,7 +136,8 @@ func TestJSONColumn(t *testing.T) {
 	for i := 3; i < len(texts); i++ {
 		want(t, texts[i], table[i]+lines[i], "nullnull")
 	}
-	table, _ = jsonPart(t, `{"type":"array","items":{"properties":{"a":{"type":"integer"}}}}`, `[{"a":1},null,{}]`, `[]`, `{}`)
+	table, _ = jsonPart(t, `{"type":"array","items":{"properties":{"a":{"type":"integer"}}}}`, `[{"a":1},null,{}]`,
+		`[]`, `{}`)
 	want(t, "a list", strings.Join(table, " "), `[{"a":1},null,{"a":null}] [] null`)
 }
 
@@ -168,7 +174,7 @@ func TestJSONColumnProperty(t *testing.T) {
 	}
 	rapid.Check(t, func(rt *rapid.T) {
 		schema, value := drawn(rt, 0)
-		if _, err := NewJSONType(schema); err != nil {
+		if _, err := completion.NewJSONType(schema); err != nil {
 			rt.Skip()
 		}
 		table, lines := jsonPart(t, schema, value, "no", value)

@@ -15,6 +15,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/quire/quire/parameter"
+	"github.com/quire/quire/promptset/completion"
+	"github.com/quire/quire/promptset/jsonvalue"
 	"github.com/quire/quire/vfs"
 )
 
@@ -91,7 +93,7 @@ func TestJSONLRows(t *testing.T) {
 			s += fmt.Sprint(row.TokenIDs)
 		}
 		for p := range parameter.Own() {
-			if text := row.Overrides.text(p.Name); text != "" {
+			if text := row.Overrides.Text(p.Name); text != "" {
 				s += " " + p.Name + "=" + text
 			}
 		}
@@ -99,7 +101,8 @@ func TestJSONLRows(t *testing.T) {
 	}
 }
 
-const mixed = "\xef\xbb\xbf" + `{"id":"a","prompt":"one","topic":"x","score":1,"tags":["p","q"],"meta":{"k": [1, 2]},"big":12345678901234567890,"mix":1}
+const mixed = "\xef\xbb\xbf" +
+	`{"id":"a","prompt":"one","topic":"x","score":1,"tags":["p","q"],"meta":{"k": [1, 2]},"big":12345678901234567890,"mix":1}
 {"topic":null,"prompt":"two \u00e9","score":2.5,"tags":[],"meta":null,"ok":true,"mix":"s","text":"mine"}
 
 not json
@@ -274,7 +277,8 @@ func FuzzJSONL(f *testing.F) {
 		completeIn(t, written, "jsonl", r, WriterOptions{Format: FormatJSONL}, 1)
 		lines := strings.SplitAfter(string(bytesOf(t, written, "jsonl/part-00000.jsonl")), "\n")
 		for i, line := range lines[:len(lines)-1] {
-			if object, err := members([]byte(line)); err != nil || len(object) < len(OutputColumns) {
+			if object, err := jsonvalue.ParseRow([]byte(line)); err != nil ||
+				len(object) < len(completion.OutputColumns) {
 				t.Fatalf("row %d is written as %s: %v", i, line, err)
 			}
 		}
@@ -284,7 +288,7 @@ func FuzzJSONL(f *testing.F) {
 			t.Fatalf("%d rows in, %d JSONL and %d Parquet rows out", len(in), len(lines)-1, len(out))
 		}
 		for i, prompt := range column(root, out, "prompt") {
-			if in[i].Kind == KindText && prompt != string(appendText(nil, in[i].Prompt)) {
+			if in[i].Kind == KindText && prompt != string(jsonvalue.AppendText(nil, in[i].Prompt)) {
 				t.Fatalf("row %d has the prompt %s, was %q", i, prompt, in[i].Prompt)
 			}
 		}

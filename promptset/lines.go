@@ -6,6 +6,9 @@ import (
 	"io"
 	"iter"
 	"slices"
+
+	"github.com/quire/quire/promptset/jsonl"
+	"github.com/quire/quire/promptset/lines"
 )
 
 // Lines are the rows of JSONL that come from a stream, of which nothing is known before. Rows are those of a file; but
@@ -13,15 +16,15 @@ import (
 type Lines struct {
 	source Source
 	from   io.Reader
-	items  chan Text
-	ahead  *Text // was read, and is no row yet
+	items  chan lines.Text
+	ahead  *lines.Text // was read, and is no row yet
 	begun  bool
 	err    error
 }
 
 // NewLines gives the rows of a stream, which errors call name. A read of it may outlast all that waits for it.
 func NewLines(name string, from io.Reader, m Mapping) *Lines {
-	return &Lines{source: Source{Name: name, Mapping: &m}, from: from, items: make(chan Text)}
+	return &Lines{source: Source{Name: name, Mapping: &m}, from: from, items: make(chan lines.Text)}
 }
 
 // Await waits until a row or the end of the stream is there; false says that ctx was done before.
@@ -44,15 +47,15 @@ func (l *Lines) Await(ctx context.Context) bool {
 
 // read reads lines until the stream ends.
 func (l *Lines) read() {
-	in, err := OpenLines(l.source.Name, l.from)
+	in, err := lines.Open(l.source.Name, l.from)
 	if err != nil {
-		l.items <- Text{Err: err}
+		l.items <- lines.Text{Err: err}
 		return
 	}
 	for {
 		text, err := in.Next()
-		l.items <- Text{Bytes: slices.Clone(text), Line: in.first, Err: err}
-		if err != nil && err != ErrTooLong {
+		l.items <- lines.Text{Bytes: slices.Clone(text), Line: in.First, Err: err}
+		if err != nil && err != lines.ErrTooLong {
 			return
 		}
 	}
@@ -66,12 +69,12 @@ func (l *Lines) Rows(ctx context.Context) iter.Seq[*Row] {
 			switch {
 			case errors.Is(next.Err, io.EOF):
 				return
-			case next.Err != nil && next.Err != ErrTooLong:
+			case next.Err != nil && next.Err != lines.ErrTooLong:
 				l.err = &FileError{File: l.source.Name, What: "cannot read it", Err: next.Err}
 				return
 			}
 			l.ahead = nil
-			row, err := RowOf(&l.source, JSONLRows{}, at, *next)
+			row, err := lines.RowOf(&l.source, jsonl.Rows{}, at, *next)
 			if l.err = err; err != nil || !yield(row) {
 				return
 			}

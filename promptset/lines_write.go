@@ -4,13 +4,17 @@ import (
 	"fmt"
 	"io"
 	"sync"
+
+	"github.com/quire/quire/promptset/completion"
+	"github.com/quire/quire/promptset/folder"
+	"github.com/quire/quire/promptset/schema"
 )
 
 // LineWriter writes completions to a stream, in a format of lines: those of a row in one go, rows as they are finished
 // or in the order of [Row.Index]. Its methods may be called from several goroutines.
 type LineWriter struct {
 	mu      sync.Mutex
-	encoder Encoder
+	encoder completion.Encoder
 	inOrder bool
 	next    int64              // index of the row that is written next, in order
 	held    map[int64]finished // rows that wait for it
@@ -22,21 +26,21 @@ type LineWriter struct {
 // NewLineWriter starts to write to w. Without a input all keys of a row are passed through.
 func NewLineWriter(w io.Writer, options WriterOptions, inOrder bool) (*LineWriter, error) {
 	format := formatNamed(options.Format)
-	if format == nil || !HasMetaFile(format.name) {
+	if format == nil || !folder.HasMetaFile(format.name) {
 		return nil, fmt.Errorf("the output format %q has no lines", options.Format)
 	}
-	if _, err := OnRequest(options.Columns); err != nil {
+	if _, err := completion.OnRequest(options.Columns); err != nil {
 		return nil, fmt.Errorf("a column of the output %w", err)
 	}
 	input := options.Schema
 	if input == nil {
-		input = newSchema()
+		input = schema.New()
 	}
-	if err := CheckExcluded(options.Exclude, options.Schema, options.Columns); err != nil {
+	if err := completion.CheckExcluded(options.Exclude, options.Schema, options.Columns); err != nil {
 		return nil, fmt.Errorf("what the output does without %w", err)
 	}
-	columns := newOutputColumns(input, options.Columns, options.Exclude).typeJSON(options.JSONType)
-	columns.open = options.Schema == nil
+	columns := completion.NewLayout(input, options.Columns, options.Exclude).TypeJSON(options.JSONType)
+	columns.Open = options.Schema == nil
 	l := &LineWriter{inOrder: inOrder, held: map[int64]finished{}}
 	l.encoder, l.err = format.encoder(w, columns, options.encoder())
 	return l, l.err

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/parquet-go/parquet-go"
+
+	"github.com/quire/quire/promptset/jsonvalue"
 )
 
 // fill is a template: it wants the columns that it names in brackets, and fails where one is null.
@@ -28,7 +30,7 @@ func (f fill) Wants() []string { return f.Uses() }
 func (f fill) Render(columns map[string]json.RawMessage) (string, error) {
 	text := string(f)
 	for _, name := range f.Uses() {
-		if isNullJSON(columns[name]) {
+		if jsonvalue.IsNull(columns[name]) {
 			return "", fmt.Errorf("%s is null", name)
 		}
 		text = strings.ReplaceAll(text, "["+name+"]", string(columns[name]))
@@ -101,7 +103,8 @@ func TestIDColumn(t *testing.T) {
 		want(t, format+": own", strings.Join(column(root, out, "input_id"), " "), `"a" "b" "c"`)
 		line, _, _ := strings.Cut(text(t, filepath.Join(complete(t, r, WriterOptions{Format: FormatJSONL}, 1),
 			"part-00000.jsonl")), "\n")
-		want(t, format+": line", strings.Contains(line, `"input_id":"a"`) && strings.Contains(line, `"id":"Why?"`), true)
+		want(t, format+": line", strings.Contains(line, `"input_id":"a"`) && strings.Contains(line, `"id":"Why?"`),
+			true)
 		r = openMapped(t, Mapping{IDColumn: "question", Template: fill("[id]")}, path)
 		want(t, format+": in a template", rows(t, r)[0].Prompt, `"a"`)
 		want(t, format+": same", fmt.Sprint(rows(t, openMapped(t, Mapping{IDColumn: "id", PromptColumn: "question"},
@@ -183,7 +186,7 @@ func TestBeforePrompts(t *testing.T) {
 		}
 		want(t, fmt.Sprint("row ", i), got, expect)
 		if i == 6 {
-			want(t, "tools", row.Overrides.text("tools"), `[{"type":"function"}]`)
+			want(t, "tools", row.Overrides.Text("tools"), `[{"type":"function"}]`)
 		}
 	}
 	plain := rows(t, openMapped(t, Mapping{Prefix: "P:"}, path))[0]
@@ -191,7 +194,8 @@ func TestBeforePrompts(t *testing.T) {
 	files := mappedFiles(t)
 	row := rows(t, openMapped(t, Mapping{System: "S", Template: fill("[question]")}, files["parquet"]))[0]
 	want(t, "system and template", fmt.Sprint(row.Messages), `[{system S } {user "Why?" }]`)
-	batch := write(t, "b.jsonl", `{"custom_id":"a","method":"POST","url":"/v1/completions","body":{"model":"m","prompt":"x"}}`)
+	batch := write(t, "b.jsonl",
+		`{"custom_id":"a","method":"POST","url":"/v1/completions","body":{"model":"m","prompt":"x"}}`)
 	_, err := OpenMapped(context.Background(), LocalFiles, []string{batch}, Mapping{PromptColumn: "x"})
 	if err == nil || !strings.Contains(err.Error(), "it is a file of OpenAI's batch API") {
 		t.Errorf("batch file: %v", err)

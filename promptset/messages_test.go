@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/quire/quire/parameter"
+	"github.com/quire/quire/promptset/schema"
 )
 
 // what is the error of a row without its place, or "".
@@ -56,7 +57,8 @@ func TestMembersOfMessages(t *testing.T) {
 			`messages[1].content is an object; it must be text or a list of text parts`, ""},
 
 		{`"role":"user","content":"a","content":"b"`, `messages[1]: the key "content" is there twice; keep one`, ""},
-		{`"role":"user","content":"a","weight":1,"weight":2`, `messages[1]: the key "weight" is there twice; keep one`, ""},
+		{`"role":"user","content":"a","weight":1,"weight":2`, `messages[1]: the key "weight" is there twice; keep one`,
+			""},
 
 		{`"role":"user","name":"bob"`, `messages[1] has no content; give it text`, ""},
 		{`"role":"system","content":null`, `messages[1] has no content; give it text`, ""},
@@ -326,14 +328,15 @@ func TestJSONParameters(t *testing.T) {
 
 // A Parquet file may have two fields of one name.
 func TestFieldsOfMessagesTwice(t *testing.T) {
-	text := func(name string) *node { return leafNode(name, optional, parquet.String().Type()) }
-	column := func(fields ...*node) *node {
-		c := listNode("messages", optional, groupNode("", optional, fields...))
-		number(groupNode("row", required, c))
+	text := func(name string) *schema.Node { return schema.Leaf(name, schema.Optional, parquet.String().Type()) }
+	column := func(fields ...*schema.Node) *schema.Node {
+		c := schema.List("messages", schema.Optional, schema.Group("", schema.Optional, fields...))
+		schema.Number(schema.Group("row", schema.Required, c))
 		return c
 	}
-	want(t, "once", fits("messages", column(text("role"), text("content"), text("name"))), true)
-	want(t, "twice", fits("messages", column(text("role"), text("content"), text("content"))), false)
-	want(t, "a member twice", fits("messages", column(text("name"), text("role"), text("content"), text("name"))),
+	want(t, "once", schema.Fits("messages", column(text("role"), text("content"), text("name"))), true)
+	want(t, "twice", schema.Fits("messages", column(text("role"), text("content"), text("content"))), false)
+	want(t, "a member twice", schema.Fits("messages", column(text("name"), text("role"), text("content"),
+		text("name"))),
 		false)
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/quire/quire/parameter"
 	"github.com/quire/quire/parameter/parametertest"
+	"github.com/quire/quire/promptset/jsonvalue"
 )
 
 // remedies are how errors say what to do.
@@ -238,7 +239,8 @@ func FuzzNumbers(f *testing.F) {
 	}
 	path := filepath.Join(f.TempDir(), "in.jsonl")
 	f.Fuzz(func(t *testing.T, at uint8, value string) {
-		if !json.Valid([]byte(value)) || strings.ContainsAny(value, "\n\r") || loneSurrogate([]byte(value)) {
+		if !json.Valid([]byte(value)) || strings.ContainsAny(value, "\n\r") ||
+			jsonvalue.HasLoneSurrogate([]byte(value)) {
 			t.Skip()
 		}
 		p := params[int(at)%len(params)]

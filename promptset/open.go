@@ -8,6 +8,9 @@ import (
 	"slices"
 
 	"github.com/quire/quire/internal/plural"
+	"github.com/quire/quire/promptset/input"
+	"github.com/quire/quire/promptset/requests"
+	"github.com/quire/quire/promptset/schema"
 	"github.com/quire/quire/storage"
 )
 
@@ -39,7 +42,7 @@ func OpenMapped(ctx context.Context, files Files, paths []string, m Mapping) (*R
 	if len(paths) == 0 {
 		return nil, errors.New("no input files; name at least one file, glob or folder")
 	}
-	r := &Reader{files: files, mapping: &m, schema: newSchema()}
+	r := &Reader{files: files, mapping: &m, schema: schema.New()}
 	seen := seenFiles{files: map[string]bool{}, folders: map[string]string{}}
 	for _, path := range paths {
 		if err := ctx.Err(); err != nil {
@@ -60,13 +63,13 @@ func OpenMapped(ctx context.Context, files Files, paths []string, m Mapping) (*R
 			}
 		}
 	}
-	var batches []*RequestFile
+	var batches []*requests.File
 	for i := range r.sources {
 		if f := r.sources[i].Requests; f != nil {
 			batches = append(batches, f)
 		}
 	}
-	FindRepeated(batches)
+	requests.FindRepeated(batches)
 	if err := r.checkPartitions(); err != nil {
 		return nil, err
 	}
@@ -110,7 +113,7 @@ func (r *Reader) look(ctx context.Context, given, name string) error {
 	if s.Format, err = formatOfInput(name, f); err != nil {
 		return err
 	}
-	if s.Partitions, err = partitionsOf(r.mapping, given, name); err != nil {
+	if s.Partitions, err = input.PartitionsOf(r.mapping, given, name); err != nil {
 		return err
 	}
 	found, err := s.Format.Look(ctx, &s, f)
@@ -123,15 +126,15 @@ func (r *Reader) look(ctx context.Context, given, name string) error {
 
 // add adds a file that was looked into.
 func (r *Reader) add(s Source) error {
-	columns := make([]*node, len(s.Columns))
+	columns := make([]*schema.Node, len(s.Columns))
 	for i, c := range s.Columns {
-		columns[i] = c.clone()
+		columns[i] = c.Clone()
 	}
-	if err := r.schema.add(s.Name, columns); err != nil {
-		return err
+	if err := r.schema.Add(s.Name, columns); err != nil {
+		return s.Error(err.Error(), nil)
 	}
 	if s.Requests != nil {
-		r.schema.bodies = append(r.schema.bodies, s.Requests.Bodies...)
+		r.schema.Bodies = append(r.schema.Bodies, s.Requests.Bodies...)
 	}
 	r.sources = append(r.sources, s)
 	r.rows += s.Rows
@@ -197,7 +200,7 @@ func (r *Reader) file(ctx context.Context, s *Source, from, to int64, yield func
 	if err != nil {
 		return false, err
 	}
-	f := &Watched{File: file}
+	f := &input.Watched{File: file}
 	defer f.Close()
 	if f.Size() != s.Bytes {
 		return false, s.Changed("it had %s when the job started and has %d now", plural.Count(s.Bytes, "byte"),
@@ -206,7 +209,7 @@ func (r *Reader) file(ctx context.Context, s *Source, from, to int64, yield func
 	if f.Version() != s.Version {
 		return false, s.Changed("it was written again since the job started")
 	}
-	more, err = s.Reader.Read(ctx, &Opened{s, f, r.schema}, from, to, yield)
+	more, err = s.Reader.Read(ctx, &input.Opened{Source: s, File: f, Schema: r.schema}, from, to, yield)
 	if f.Err != nil {
 		err = s.Error("cannot read it", f.Err)
 	}
@@ -215,8 +218,8 @@ func (r *Reader) file(ctx context.Context, s *Source, from, to int64, yield func
 
 // HasParents says whether the inputs have a column that names parents.
 func (r *Reader) HasParents() bool {
-	c := r.schema.root.field(parentName)
-	return c != nil && !c.isNull()
+	c := r.schema.Root.Field(schema.ParentName)
+	return c != nil && !c.IsNull()
 }
 
 // Beside returns a reader of the same files, for an iteration beside others.

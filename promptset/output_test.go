@@ -15,6 +15,9 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/quire/quire/promptset/completion"
+	"github.com/quire/quire/promptset/folder"
+	"github.com/quire/quire/promptset/jsonvalue"
 	"github.com/quire/quire/vfs"
 )
 
@@ -73,7 +76,7 @@ func printed(id string, r *Result, onRequest bool) string {
 }
 
 func allOnRequest() (names []string) {
-	for c := range Columns() {
+	for c := range completion.Columns() {
 		if c.OnRequest {
 			names = append(names, c.Name)
 		}
@@ -83,22 +86,23 @@ func allOnRequest() (names []string) {
 
 // What was written is read back: ids, results, digests, the metadata.
 func TestOutputReadsBack(t *testing.T) {
-	r := open(t, write(t, "x.jsonl", strings.Repeat(`{"prompt":"a","logprobs":1,"cumulative_logprob":"x","deep":{"x":[1,2]}}`+"\n", 7)))
+	r := open(t, write(t, "x.jsonl",
+		strings.Repeat(`{"prompt":"a","logprobs":1,"cumulative_logprob":"x","deep":{"x":[1,2]}}`+"\n", 7)))
 	in := rows(t, r)
 	meta := map[string]string{"a": "b", "c": ""}
 	rapid.Check(t, func(t *rapid.T) {
 		format := rapid.SampledFrom([]string{FormatParquet, FormatJSONL}).Draw(t, "format")
 		files := vfs.NewMem()
-		folder, err := NewFolder(files, "out")
+		place, err := folder.NewLocal(files, "out")
 		if err != nil {
 			t.Fatal(err)
 		}
-		var notes []PartSummary
-		o := WriterOptions{Format: format, Schema: r.Schema(), Meta: meta, Parts: Parts{Rows: 7, PartRows: 3},
+		var notes []folder.PartSummary
+		o := WriterOptions{Format: format, Schema: r.Schema(), Meta: meta, Parts: folder.Parts{Rows: 7, PartRows: 3},
 			Write:      []int{0, 1, 2},
 			Columns:    rapid.SampledFrom([][]string{nil, {"cumulative_logprob"}, allOnRequest()}).Draw(t, "columns"),
-			Publishing: func(p PartSummary) error { notes = append(notes, p); return nil }}
-		w, err := NewWriter(folder, o)
+			Publishing: func(p folder.PartSummary) error { notes = append(notes, p); return nil }}
+		w, err := NewWriter(place, o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -115,7 +119,7 @@ func TestOutputReadsBack(t *testing.T) {
 		if err := w.Close(); err != nil {
 			t.Fatal(err)
 		}
-		out, err := OpenOutput(OpenFolder(files, "out"))
+		out, err := OpenOutput(folder.OpenLocal(files, "out"))
 		if err != nil || len(out.Parts) != 3 {
 			t.Fatal(out, err)
 		}
@@ -123,7 +127,7 @@ func TestOutputReadsBack(t *testing.T) {
 		for i, part := range out.Parts {
 			c, err := out.Read(context.Background(), part, func(r *Completion) error {
 				got = append(got, printed(r.ID, &r.Result, len(o.Columns) > 1))
-				if what := r.wrong(); strings.Contains(what, "its other columns make it") {
+				if what := r.Wrong(); strings.Contains(what, "its other columns make it") {
 					t.Fatal(what)
 				}
 				return nil
@@ -145,17 +149,17 @@ func TestOutputReadsBack(t *testing.T) {
 // Parts are in the order of their numbers, also where those have more than five digits; nothing else is a part.
 func TestPartsAreInOrder(t *testing.T) {
 	files := vfs.NewMem()
-	folder, err := NewFolder(files, "out")
+	place, err := folder.NewLocal(files, "out")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"part-100001.jsonl", "part-99999.jsonl", "part-1.jsonl", "x.jsonl",
 		"part-00009.jsonl", "part-100000.jsonl", "part-00009.jsonl.bak", "part-00009.parquet"} {
-		if err := publish(t, folder, name, ""); err != nil {
+		if err := publish(t, place, name, ""); err != nil {
 			t.Fatal(err)
 		}
 	}
-	out, err := OpenOutput(OpenFolder(files, "out"))
+	out, err := OpenOutput(folder.OpenLocal(files, "out"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,14 +186,15 @@ func TestRowsOfAnOutput(t *testing.T) {
 		"c 0 2 tokens: [65 66]", "c 1 2 tokens: [65 66]", "d 0 (no prompt)"}
 	for _, format := range []string{FormatParquet, FormatJSONL} {
 		dir := complete(t, r, WriterOptions{Format: format, Meta: map[string]string{"made": "here"}}, 2)
-		folder, err := OpenOutput(OpenFolder(vfs.OS, dir))
+		place, err := OpenOutput(folder.OpenLocal(vfs.OS, dir))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if meta, err := folder.Meta(); err != nil || meta["made"] != "here" {
+		if meta, err := place.Meta(); err != nil || meta["made"] != "here" {
 			t.Errorf("%s: metadata %v, %v", format, meta, err)
 		}
-		for _, out := range []*Output{folder, OpenOutputFile(t.Context(), filepath.Join(dir, PartName(0, format)))} {
+		file := filepath.Join(dir, folder.PartName(0, format))
+		for _, out := range []*Output{place, OpenOutputFile(t.Context(), file)} {
 			var got []string
 			for c, err := range out.Rows(t.Context(), out.Parts[0]) {
 				if err != nil {
@@ -207,7 +212,7 @@ func TestRowsOfAnOutput(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		n := 0
-		for _, err := range folder.Rows(ctx, folder.Parts[0]) {
+		for _, err := range place.Rows(ctx, place.Parts[0]) {
 			if n++; (n == 2) != errors.Is(err, context.Canceled) {
 				t.Errorf("%s: row %d: %v", format, n, err)
 			}
@@ -223,7 +228,7 @@ func TestRowsOfAnOutput(t *testing.T) {
 func TestNoCompletions(t *testing.T) {
 	good := open(t, write(t, "x.jsonl", `{"prompt":"a"}`+"\n"))
 	dir := complete(t, good, WriterOptions{Format: FormatParquet}, 1)
-	part := filepath.Join(dir, PartName(0, FormatParquet))
+	part := filepath.Join(dir, folder.PartName(0, FormatParquet))
 	none := func(name string) error {
 		out := OpenOutputFile(t.Context(), name)
 		for _, err := range out.Rows(t.Context(), out.Parts[0]) {
@@ -233,13 +238,13 @@ func TestNoCompletions(t *testing.T) {
 	}
 	for name, text := range map[string]string{
 		"in.jsonl": `{"prompt":"a","id":"b","finish_reason":"x"}`, "in.jsonl.gz": "\x1f\x8b", "in.jsonl.zst": ""} {
-		if err := none(write(t, name, text)); !errors.Is(err, ErrNoCompletions) {
+		if err := none(write(t, name, text)); !errors.Is(err, completion.ErrNoCompletions) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	for name, text := range map[string]string{
 		"cut.parquet": text(t, part)[:100], "line.jsonl": "{", "lines.jsonl": "{}}\n"} {
-		if err := none(write(t, name, text)); err == nil || errors.Is(err, ErrNoCompletions) {
+		if err := none(write(t, name, text)); err == nil || errors.Is(err, completion.ErrNoCompletions) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -256,17 +261,17 @@ func FuzzReadPart(f *testing.F) {
 	r := open(f, write(f, "x.jsonl", `{"prompt":"a"}`))
 	for _, format := range []string{FormatParquet, FormatJSONL} {
 		dir := complete(f, r, WriterOptions{Format: format, Meta: map[string]string{"a": "b"}}, 2)
-		f.Add([]byte(text(f, filepath.Join(dir, PartName(0, format)))), format == FormatParquet)
+		f.Add([]byte(text(f, filepath.Join(dir, folder.PartName(0, format)))), format == FormatParquet)
 	}
 	f.Fuzz(func(t *testing.T, b []byte, parquet bool) {
 		files := vfs.NewMem()
-		part := Part{Format: FormatJSONL, Name: PartName(0, FormatJSONL)}
+		part := folder.Part{Format: FormatJSONL, Name: folder.PartName(0, FormatJSONL)}
 		if parquet {
-			part = Part{Format: FormatParquet, Name: PartName(0, FormatParquet)}
+			part = folder.Part{Format: FormatParquet, Name: folder.PartName(0, FormatParquet)}
 		}
 		file, _ := files.Create(filepath.Join("out", part.Name))
 		file.Write(b)
-		out, err := OpenOutput(OpenFolder(files, "out"))
+		out, err := OpenOutput(folder.OpenLocal(files, "out"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -384,16 +389,16 @@ func TestOutputInAnotherOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var moved strings.Builder
 		for line := range strings.Lines(part) {
-			all, err := members([]byte(strings.TrimSpace(line)))
+			all, err := jsonvalue.ParseRow([]byte(strings.TrimSpace(line)))
 			if err != nil {
 				t.Fatal(err)
 			}
 			var pairs []string
 			for _, m := range rapid.Permutation(all).Draw(t, "keys") {
-				if m.key == "id" && rapid.Bool().Draw(t, "number") {
-					m.raw = bytes.Trim(m.raw, `"`)
+				if m.Key == "id" && rapid.Bool().Draw(t, "number") {
+					m.Raw = bytes.Trim(m.Raw, `"`)
 				}
-				pairs = append(pairs, fmt.Sprintf("%q:%s", m.key, m.raw))
+				pairs = append(pairs, fmt.Sprintf("%q:%s", m.Key, m.Raw))
 			}
 			moved.WriteString("{" + strings.Join(pairs, ",") + "}\n")
 		}

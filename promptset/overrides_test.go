@@ -122,7 +122,7 @@ func TestParametersOfParquet(t *testing.T) {
 		var set []string
 		for _, own := range parameter.OwnNames() {
 			// An empty list is what the library writes for none.
-			if v := got.Overrides.text(own); v != "" && v != "[]" {
+			if v := got.Overrides.Text(own); v != "" && v != "[]" {
 				set = append(set, own+" "+v)
 			}
 		}

@@ -13,6 +13,9 @@ import (
 	"testing"
 
 	"github.com/parquet-go/parquet-go"
+
+	"github.com/quire/quire/promptset/completion"
+	parquetfile "github.com/quire/quire/promptset/parquet"
 )
 
 // The fixtures are files that pyarrow wrote: see scripts/oracle/parquet_fixtures.py.
@@ -34,7 +37,7 @@ func TestReadsEveryCodecPageVersionAndEncoding(t *testing.T) {
 				want(t, "id", row.ID, fmt.Sprintf("row-%d", i))
 				if i%3 == 0 {
 					want(t, "temperature", row.Overrides.Values().Temperature, float64(i)/10)
-				} else if row.Overrides.text("temperature") != "" {
+				} else if row.Overrides.Text("temperature") != "" {
 					t.Errorf("row %d has a temperature", i)
 				}
 				if i%2 == 0 {
@@ -58,9 +61,11 @@ func TestReadsMessagesInEveryForm(t *testing.T) {
 				}
 				continue
 			}
-			expect := []Message{{"system", "Be brief.", ""}, {"user", fmt.Sprintf("Question %d", i), ""}}
+			expect := []Message{{Role: "system", Content: "Be brief.", Object: ""}, {Role: "user",
+				Content: fmt.Sprintf("Question %d", i), Object: ""}}
 			for range i % 3 {
-				expect = append(expect, Message{"assistant", "Yes.", ""}, Message{"user", "Why?", ""})
+				expect = append(expect, Message{Role: "assistant", Content: "Yes.", Object: ""}, Message{Role: "user",
+					Content: "Why?", Object: ""})
 			}
 			if name == "messages_wide" { // its messages have names
 				for k := range row.Messages {
@@ -83,7 +88,7 @@ func TestReadsMessagesInEveryForm(t *testing.T) {
 				want(t, "stop", fmt.Sprintf("%q", row.Overrides.Values().Stop),
 					fmt.Sprintf("%q", []string{"\n\n", "END"}[:i%3]))
 			}
-			want(t, "ignore_eos", row.Overrides.text("ignore_eos"), []string{"", "true", "false"}[i%3])
+			want(t, "ignore_eos", row.Overrides.Text("ignore_eos"), []string{"", "true", "false"}[i%3])
 		}
 	}
 	split := rows(t, open(t, "testdata/messages_split.parquet"))
@@ -129,7 +134,7 @@ func TestReadsBareRepeatedFields(t *testing.T) {
 	got := rows(t, r)
 	want(t, "messages", fmt.Sprint(got[0].Messages, got[0].Overrides.Values().Stop), "[{user a } {assistant b }] [x y]")
 	want(t, "none", strings.Contains(fmt.Sprint(got[1].Err), "no prompt"), true)
-	want(t, "no stop", got[2].Overrides.text("stop") == "", true)
+	want(t, "no stop", got[2].Overrides.Text("stop") == "", true)
 	_, root, out := parsed(t, filepath.Join(complete(t, r, WriterOptions{}, 1), "part-00000.parquet"))
 	want(t, "passed through", strings.Join(column(root, out, "messages"), " "),
 		`[{"role":"user","content":"a"},{"role":"assistant","content":"b"}] [] [{"role":"user","content":"c"}]`)
@@ -156,20 +161,20 @@ func TestPassesEveryTypeThrough(t *testing.T) {
 		if len(first) != len(inRows) {
 			t.Fatalf("%s: %d rows became %d", fixture, len(inRows), len(first))
 		}
-		for _, f := range in.fields {
-			name := f.name
-			if out.field("input_"+name) != nil {
+		for _, f := range in.Fields {
+			name := f.Name
+			if out.Field("input_"+name) != nil {
 				name = "input_" + name
 			}
-			if before, after := column(in, inRows, f.name), column(out, first, name); name != "id" &&
+			if before, after := column(in, inRows, f.Name), column(out, first, name); name != "id" &&
 				!slices.Equal(before, after) {
 				t.Errorf("%s column %s:\n got %v\nwant %v", fixture, name, after, before)
 			}
-			if a, b := f, out.field(name); name != "id" && a.describe() != b.describe() {
-				t.Errorf("%s column %s is now %s, was %s", fixture, name, b.describe(), a.describe())
+			if a, b := f, out.Field(name); name != "id" && a.Describe() != b.Describe() {
+				t.Errorf("%s column %s is now %s, was %s", fixture, name, b.Describe(), a.Describe())
 			}
 		}
-		if !strings.HasSuffix(names(out), strings.Join(OutputColumns, " ")) {
+		if !strings.HasSuffix(names(out), strings.Join(completion.OutputColumns, " ")) {
 			t.Errorf("%s: columns %s", fixture, names(out))
 		}
 		want(t, "codec", file.Metadata().RowGroups[0].Columns[0].MetaData.Codec.String(), "ZSTD")
@@ -329,7 +334,7 @@ func FuzzParquetOpen(f *testing.F) {
 		f.Add(b)
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		readAll(t, LookParquet, b)
+		readAll(t, parquetfile.Look, b)
 	})
 }
 
@@ -344,7 +349,7 @@ func TestDamagedFiles(t *testing.T) {
 			for range 1 + random.IntN(4) {
 				b[random.IntN(len(b))] ^= byte(1 + random.IntN(255))
 			}
-			u, n := readAll(t, LookParquet, b)
+			u, n := readAll(t, parquetfile.Look, b)
 			if badRows += n; u {
 				unreadable++
 			}

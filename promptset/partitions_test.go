@@ -55,7 +55,7 @@ func TestPartitions(t *testing.T) {
 		_, root, out := parsed(t, filepath.Join(complete(t, r, WriterOptions{}, 1), "part-00000.parquet"))
 		for _, name := range []string{"prompt", "lang", "day", "seed"} {
 			got := ""
-			if root.field(name) != nil {
+			if root.Field(name) != nil {
 				got = strings.Join(column(root, out, name), " ")
 			}
 			want(t, fmt.Sprint(c.given, " ", name), got, c.columns[name])

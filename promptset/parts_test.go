@@ -7,100 +7,31 @@ import (
 	"strings"
 	"testing"
 
-	"pgregory.net/rapid"
-
+	"github.com/quire/quire/promptset/folder"
 	"github.com/quire/quire/vfs"
 )
 
 // single are parts of one row each.
-var single = Parts{Rows: 100, PartRows: 1}
-
-func TestPartNames(t *testing.T) {
-	for name, want := range map[string]string{
-		"part-00000.parquet": "0 parquet true", "part-00042.jsonl": "42 jsonl true",
-		"part-123456.jsonl": "123456 jsonl true",
-		"part-000001.jsonl": "1 jsonl false", "part-1.jsonl": "0  false", "part-00000.csv": "0  false",
-		".part-00000.jsonl": "0  false", "lang=en/part-00003.jsonl": "3 jsonl true",
-		"lang=en/split=a%2Fb/part-00003.parquet": "3 parquet true", "lang/part-00003.jsonl": "0  false",
-		"lang=en/x/part-00003.jsonl": "0  false", "=en/part-00003.jsonl": "0  false",
-		"_job=1/part-00003.jsonl": "0  false",
-		"/part-00003.jsonl":       "0  false", "a=b//part-00003.jsonl": "0  false",
-	} {
-		part, format, ok := ParsePartName(name)
-		if got := fmt.Sprint(part, " ", format, " ", ok); got != want {
-			t.Errorf("%s: %s", name, got)
-		}
-	}
-}
-
-// Parts are those of a list of rows that is walked through: a part ends where it is full, or the folder is another one.
-func TestPartsInFolders(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		p := Parts{PartRows: rapid.Int64Range(1, 5).Draw(t, "part rows")}
-		var folders, of []string
-		var rows []int64
-		for range rapid.IntRange(0, 8).Draw(t, "inputs") {
-			folder := rapid.SampledFrom([]string{"", "a=1", "a=2", "a=1/b=2"}).Draw(t, "folder")
-			n := rapid.IntRange(0, 12).Draw(t, "rows")
-			folders, rows = append(folders, folder), append(rows, int64(n))
-			of = append(of, slices.Repeat([]string{folder}, n)...)
-		}
-		of = of[:rapid.IntRange(0, len(of)).Draw(t, "limit")]
-		p.Rows = int64(len(of))
-		p = p.In(folders, rows)
-
-		type part struct {
-			from, to int64
-			name     string
-		}
-		var all []part
-		for row, folder := range of {
-			last := len(all) - 1
-			if last < 0 || all[last].to-all[last].from == p.PartRows || of[row-1] != folder {
-				last++
-				all = append(all, part{int64(row), 0, path.Join(folder, PartName(last, FormatJSONL))})
-			}
-			all[last].to = int64(row) + 1
-			if p.Of(int64(row)) != last {
-				t.Fatalf("row %d is in part %d, not %d", row, p.Of(int64(row)), last)
-			}
-		}
-		if len(of) == 0 {
-			all = []part{{0, 0, p.Name(0, FormatJSONL)}}
-		}
-		if p.Count() != len(all) {
-			t.Fatalf("%d parts, want %d", p.Count(), len(all))
-		}
-		for i, want := range all {
-			from, to := p.Range(i)
-			if got := (part{from, to, p.Name(i, FormatJSONL)}); got != want {
-				t.Fatalf("part %d is %v, want %v", i, got, want)
-			}
-			if number, _, ok := ParsePartName(want.name); number != i || !ok {
-				t.Fatalf("%s is read as %d, %v", want.name, number, ok)
-			}
-		}
-	})
-}
+var single = folder.Parts{Rows: 100, PartRows: 1}
 
 // Parts in folders are listed, opened and removed as those beside them are, here and in an object store. What is in a
 // folder with a job of its own is another output.
 func TestFoldersOfParts(t *testing.T) {
 	for _, output := range []string{"out", "mem://folders/out"} {
 		files := vfs.NewMem()
-		folder, err := NewOutputFolder(t.Context(), files, output, "", t.TempDir())
+		place, err := folder.Open(t.Context(), files, output, "", t.TempDir())
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, name := range []string{"part-00000.jsonl", "a=1/part-00001.jsonl", "a=1/b=x%2Fy/part-00002.jsonl"} {
-			if err := publish(t, folder, name, name); err != nil {
+			if err := publish(t, place, name, name); err != nil {
 				t.Fatal(output, err)
 			}
 		}
 		for _, name := range []string{"a=2/_job/job.json", "a=2/part-00003.jsonl", "sub/part-00004.jsonl"} {
-			other, err := NewOutputFolder(t.Context(), files, path.Join(output, path.Dir(name)), "", t.TempDir())
+			other, err := folder.Open(t.Context(), files, path.Join(output, path.Dir(name)), "", t.TempDir())
 			if strings.HasPrefix(output, "mem:") {
-				other, err = NewOutputFolder(t.Context(), files, output+"/"+path.Dir(name), "", t.TempDir())
+				other, err = folder.Open(t.Context(), files, output+"/"+path.Dir(name), "", t.TempDir())
 			}
 			if err != nil {
 				t.Fatal(err)
@@ -109,7 +40,7 @@ func TestFoldersOfParts(t *testing.T) {
 				t.Fatal(output, err)
 			}
 		}
-		out, err := OpenOutput(OpenOutputFolder(t.Context(), files, output))
+		out, err := OpenOutput(folder.OpenToRead(t.Context(), files, output))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -128,24 +59,25 @@ func TestFoldersOfParts(t *testing.T) {
 			}
 			file.Close()
 		}
-		if _, err := folder.Create("a=1/part-00005.jsonl"); err != nil {
+		if _, err := place.Create("a=1/part-00005.jsonl"); err != nil {
 			t.Fatal(output, err)
 		}
-		if _, err := NewOutputFolder(t.Context(), files, output, "", t.TempDir()); err != nil { // after a kill
+		if _, err := folder.Open(t.Context(), files, output, "", t.TempDir()); err != nil { // after a kill
 			t.Fatal(output, err)
 		}
-		if names, err := folder.Names(); err != nil || slices.ContainsFunc(names, func(name string) bool { return strings.Contains(name, ".tmp") }) ||
+		if names, err := place.Names(); err != nil || slices.ContainsFunc(names,
+			func(name string) bool { return strings.Contains(name, ".tmp") }) ||
 			slices.Contains(names, "a=1/.part-00005.jsonl.tmp") {
 			t.Errorf("%s: unpublished files are among %v, %v", output, names, err)
 		}
-		if err := folder.Clear(); err != nil {
+		if err := place.Clear(); err != nil {
 			t.Fatal(output, err)
 		}
-		if out, err = OpenOutput(folder); len(out.Parts) != 0 || err != nil {
+		if out, err = OpenOutput(place); len(out.Parts) != 0 || err != nil {
 			t.Errorf("%s: after Clear there are %v, %v", output, out.Parts, err)
 		}
 		for _, name := range []string{"a=2/part-00003.jsonl", "sub/part-00004.jsonl"} {
-			if file, err := folder.Open(name); err != nil {
+			if file, err := place.Open(name); err != nil {
 				t.Errorf("%s: Clear removed another output's %s: %v", output, name, err)
 			} else {
 				file.Close()

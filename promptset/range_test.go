@@ -14,6 +14,8 @@ import (
 
 	"github.com/parquet-go/parquet-go"
 	"pgregory.net/rapid"
+
+	"github.com/quire/quire/promptset/lines"
 )
 
 // counted counts the bytes that are read.
@@ -65,7 +67,7 @@ func manyRows(t testing.TB) (paths []string) {
 	}
 	var b strings.Builder
 	b.WriteString("\xef\xbb\xbf")
-	for i := range 3*markEvery + 100 {
+	for i := range 3*lines.MarkEvery + 100 {
 		switch {
 		case i%50 == 7:
 			b.WriteString("\n  \n")
@@ -133,7 +135,7 @@ func TestUnreadable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, at := range []int64{0, 1500, 5500, 5500 + 2*markEvery, r.NumRows() - 10} {
+	for _, at := range []int64{0, 1500, 5500, 5500 + 2*lines.MarkEvery, r.NumRows() - 10} {
 		files.fail = nil
 		n := at
 		for row := range r.Range(context.Background(), at, r.NumRows()) {
@@ -166,83 +168,4 @@ func TestSources(t *testing.T) {
 	p1, p2 := text(t, "testdata/tokens32.parquet"), text(t, "testdata/tokens64.parquet")
 	want(t, "same Parquet", digest("x.parquet", p1) == digest("y.parquet", p1), true)
 	want(t, "other Parquet", digest("x.parquet", p1) == digest("x.parquet", p2), false)
-}
-
-var resultGenerator = rapid.Custom(func(t *rapid.T) Result {
-	r := Result{
-		Generation: rapid.Int().Draw(t, "generation"), Text: rapid.String().Draw(t, "text"),
-		FinishReason: rapid.String().Draw(t, "reason"),
-		PromptTokens: rapid.Int().Draw(t, "prompt"), CompletionTokens: rapid.Int().Draw(t, "completion"),
-		Err: rapid.String().Draw(t, "error"),
-	}
-	if rapid.Bool().Draw(t, "tokens") {
-		r.TokenIDs = rapid.SliceOf(rapid.Int32()).Draw(t, "token ids")
-	}
-	if rapid.Bool().Draw(t, "logprobs") {
-		r.Logprobs = rapid.SliceOf(rapid.Float32()).Draw(t, "logprobs values")
-	}
-	for _, list := range []*[]float32{&r.ProcessedLogprobs, &r.PromptLogprobs} {
-		if rapid.Bool().Draw(t, "has") {
-			*list = rapid.SliceOf(rapid.Float32()).Draw(t, "floats")
-		}
-	}
-	for _, lists := range []*[][]float32{&r.TopLogprobs, &r.PromptTopLogprobs} {
-		if rapid.Bool().Draw(t, "has") {
-			*lists = rapid.SliceOf(rapid.SliceOf(rapid.Float32())).Draw(t, "lists of floats")
-		}
-	}
-	for _, lists := range []*[][]int32{&r.TopIDs, &r.PromptTopIDs} {
-		if rapid.Bool().Draw(t, "has") {
-			*lists = rapid.SliceOf(rapid.SliceOf(rapid.Int32())).Draw(t, "lists of ids")
-		}
-	}
-	if rapid.Bool().Draw(t, "has") {
-		r.PromptTokenIDs = rapid.SliceOf(rapid.Int32()).Draw(t, "prompt's ids")
-	}
-	return r
-})
-
-func TestResultBytes(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		want := resultGenerator.Draw(t, "result")
-		b, err := want.AppendBinary([]byte("before"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		b = b[len("before"):]
-		var got Result
-		if err := got.UnmarshalBinary(b); err != nil || !reflect.DeepEqual(got, want) {
-			t.Fatalf("read %+v, %v; want %+v", got, err, want)
-		}
-		if g, err := GenerationOf(b); err != nil || g != want.Generation {
-			t.Fatal(g, err)
-		}
-		for n := range b {
-			if err := got.UnmarshalBinary(b[:n]); !errors.Is(err, ErrResultBytes) {
-				t.Fatalf("%d bytes of %d: %v", n, len(b), err)
-			}
-		}
-		if err := got.UnmarshalBinary(append(b, 0)); !errors.Is(err, ErrResultBytes) {
-			t.Fatal(err)
-		}
-	})
-}
-
-func FuzzResultBytes(f *testing.F) {
-	for _, r := range []Result{{}, {Text: "text", TokenIDs: []int32{1, -1}, Logprobs: []float32{-0.5},
-		FinishReason: "stop"}, {TopIDs: [][]int32{{1, 2}, {}, nil}, PromptLogprobs: []float32{-1}}} {
-		b, _ := r.AppendBinary(nil)
-		f.Add(b)
-	}
-	f.Fuzz(func(t *testing.T, b []byte) {
-		var r Result
-		if r.UnmarshalBinary(b) != nil {
-			return
-		}
-		again, _ := r.AppendBinary(nil)
-		var s Result
-		if err := s.UnmarshalBinary(again); err != nil || fmt.Sprint(r) != fmt.Sprint(s) {
-			t.Fatalf("%+v is read again as %+v: %v", r, s, err)
-		}
-	})
 }

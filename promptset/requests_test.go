@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quire/quire/promptset/completion"
+	"github.com/quire/quire/promptset/folder"
 	"github.com/quire/quire/vfs"
 )
 
@@ -91,10 +93,10 @@ func TestSeveralPrompts(t *testing.T) {
 		if row.ID == "a" {
 			results := []Result{{PromptTokens: 1}, {PromptTokens: 1}, {PromptTokens: 20}, {PromptTokens: 20},
 				{PromptTokens: 300}, {PromptTokens: 300}}
-			if n := PromptTokens(row, results); n != 321 {
+			if n := completion.PromptTokens(row, results); n != 321 {
 				t.Errorf("the prompts have %d tokens", n)
 			}
-			if n := PromptTokens(row, []Result{{Err: "bad"}}); n != 0 {
+			if n := completion.PromptTokens(row, []Result{{Err: "bad"}}); n != 0 {
 				t.Errorf("the prompts of an error have %d tokens", n)
 			}
 		}
@@ -175,13 +177,13 @@ func FuzzRequests(f *testing.F) {
 // writeAndRead writes an output with two completions for each row, and reads it back.
 func writeAndRead(t *testing.T, r *Reader, format string) {
 	t.Helper()
-	folder := t.TempDir()
-	d, err := NewFolder(vfs.OS, folder)
+	place := t.TempDir()
+	d, err := folder.NewLocal(vfs.OS, place)
 	if err != nil {
 		t.Fatal(err)
 	}
 	w, err := NewWriter(d, WriterOptions{Format: format, Schema: r.Schema(),
-		Parts: Parts{Rows: r.NumRows(), PartRows: 1 << 20}, Write: []int{0}})
+		Parts: folder.Parts{Rows: r.NumRows(), PartRows: 1 << 20}, Write: []int{0}})
 	if err != nil {
 		t.Fatal(err)
 	}

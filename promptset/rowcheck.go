@@ -2,10 +2,10 @@ package promptset
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/quire/quire/internal/visible"
+	"github.com/quire/quire/promptset/folder"
 )
 
 // WantedRow is what the output is to have of a row of the input: generations First to First+N-1, or one row with an
@@ -24,7 +24,7 @@ type RowCheck struct {
 
 	// Summary is what the part came to. Without the input, the figures of rows are those that the order of generations
 	// tells.
-	Summary PartSummary
+	Summary folder.PartSummary
 	problem string
 
 	open   bool // a row of the input is under way
@@ -38,7 +38,7 @@ type RowCheck struct {
 // NewRowCheck checks a part of so many rows of the input. next gives the rows of the input in order; nil stands for
 // an input that is not known.
 func NewRowCheck(part int, rows int64, next func() (WantedRow, bool)) *RowCheck {
-	return &RowCheck{next: next, rows: rows, Summary: PartSummary{Part: part}}
+	return &RowCheck{next: next, rows: rows, Summary: folder.PartSummary{Part: part}}
 }
 
 // Known says whether the input is known.
@@ -52,7 +52,7 @@ func (c *RowCheck) fail(format string, args ...any) {
 
 // Add takes the next row of the part. After the first problem it only counts.
 func (c *RowCheck) Add(id string, r *Result) {
-	if what := r.wrong(); what != "" {
+	if what := r.Wrong(); what != "" {
 		c.fail("generation %d of id %s %s", r.Generation, visible.Quoted(id), what)
 	}
 	if c.open && c.goesOn(id, r) {
@@ -65,41 +65,6 @@ func (c *RowCheck) Add(id string, r *Result) {
 	c.of = append(c.of, Result{
 		PromptTokens: r.PromptTokens, CompletionTokens: r.CompletionTokens, FinishReason: r.FinishReason, Err: r.Err,
 	})
-}
-
-// wrong says what cannot be in a result.
-func (r *Result) wrong() string {
-	switch {
-	case !slices.Contains([]string{"stop", "length", "tool_calls", "error"}, r.FinishReason):
-		return fmt.Sprintf("has the finish_reason %q, which is none", r.FinishReason)
-	case (r.FinishReason == "error") != (r.Err != ""):
-		return fmt.Sprintf("has the finish_reason %s and the error %q", r.FinishReason, r.Err)
-	case r.CompletionTokens != len(r.TokenIDs) && !r.countAlone:
-		return fmt.Sprintf("has %d token_ids and completion_tokens %d", len(r.TokenIDs), r.CompletionTokens)
-	case r.contradicts != "":
-		return "has " + r.contradicts
-	case len(r.Logprobs) > 0 && len(r.Logprobs) != r.CompletionTokens:
-		return fmt.Sprintf("has %d token_ids and %d logprobs", r.CompletionTokens, len(r.Logprobs))
-	}
-	for _, list := range []struct {
-		name string
-		n    int
-		of   string
-		want int
-	}{
-		{"processed_logprobs", len(r.ProcessedLogprobs), "completion_tokens", r.CompletionTokens},
-		{"top_ids", len(r.TopIDs), "completion_tokens", r.CompletionTokens},
-		{"top_logprobs", len(r.TopLogprobs), "top_ids", len(r.TopIDs)},
-		{"prompt_token_ids", len(r.PromptTokenIDs), "prompt_tokens", r.PromptTokens},
-		{"prompt_logprobs", len(r.PromptLogprobs), "prompt_token_ids", len(r.PromptTokenIDs)},
-		{"prompt_top_ids", len(r.PromptTopIDs), "prompt_token_ids", len(r.PromptTokenIDs)},
-		{"prompt_top_logprobs", len(r.PromptTopLogprobs), "prompt_top_ids", len(r.PromptTopIDs)},
-	} {
-		if list.n > 0 && list.n != list.want {
-			return fmt.Sprintf("has %d %s and %d %s", list.n, list.name, list.want, list.of)
-		}
-	}
-	return ""
 }
 
 // goesOn says that a result belongs to the row of the input that is under way.
@@ -174,7 +139,7 @@ func (c *RowCheck) Finish() string {
 }
 
 // Differs says what of a part's figures is not as it was noted; "" is nothing.
-func (c *RowCheck) Differs(note PartSummary) string {
+func (c *RowCheck) Differs(note folder.PartSummary) string {
 	got := c.Summary
 	if !c.Known() { // where one row ends and the next begins is not sure
 		note.Rows, note.RowsWithErrors, note.PromptTokens = got.Rows, got.RowsWithErrors, got.PromptTokens

@@ -1,6 +1,8 @@
 package promptset
 
-import "context"
+import (
+	"context"
+)
 
 // StandardInput is what rows, errors and descriptions of jobs call standard input.
 const StandardInput = "standard input"

@@ -2,14 +2,8 @@ package promptset
 
 import (
 	"context"
-	"math"
 	"slices"
-
-	"github.com/parquet-go/parquet-go/format"
 )
-
-// textNames are the columns that a model without a tokenizer can't take.
-var textNames = promptNames[:2]
 
 // FirstText returns the first row with an Index below limit whose prompt is text or messages, nil if there is none.
 // It reads no rows that the look at the files, in [OpenFrom], showed to be without: lines of a JSONL file before the
@@ -39,7 +33,7 @@ const rawRows = 1000
 // the first rows with text is. Lines of OpenAI's batch files, whose endpoint says which of the two they are, do not
 // count.
 func (r *Reader) FirstRaw(ctx context.Context, limit int64) (*Row, error) {
-	if !r.mapping.mapped() && !slices.Contains(r.schema.Columns(), "prompt") || r.HasRequests() {
+	if !r.mapping.Mapped() && !slices.Contains(r.schema.Columns(), "prompt") || r.HasRequests() {
 		return nil, nil
 	}
 	first, err := r.FirstText(ctx, limit)
@@ -52,40 +46,4 @@ func (r *Reader) FirstRaw(ctx context.Context, limit int64) (*Row, error) {
 		}
 	}
 	return nil, r.err
-}
-
-// texts are the row groups that may hold text.
-func (pf *parquetFile) texts() (all []Span) {
-	if pf.made != nil {
-		return []Span{{0, math.MaxInt64}}
-	}
-	var start int64
-	for i, group := range pf.file.RowGroups() {
-		end := start + group.NumRows()
-		columns := pf.file.Metadata().RowGroups[i].Columns
-		for _, name := range textNames {
-			c := pf.known[name]
-			if c == nil || c.column+c.leaves <= len(columns) && allNull(columns[c.column:c.column+c.leaves]) {
-				continue
-			}
-			if n := len(all); n > 0 && all[n-1].To == start {
-				all[n-1].To = end
-			} else if n == 0 || all[n-1].To < end {
-				all = append(all, Span{start, end})
-			}
-		}
-		start = end
-	}
-	return all
-}
-
-// allNull says that chunks hold nothing but nulls, by what the writer says of them. Where it says nothing they may
-// hold more.
-func allNull(chunks []format.ColumnChunk) bool {
-	for _, c := range chunks {
-		if m := &c.MetaData; m.NumValues == 0 || m.Statistics.NullCount != m.NumValues {
-			return false
-		}
-	}
-	return true
 }

@@ -7,18 +7,22 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/quire/quire/promptset/completion"
+	"github.com/quire/quire/promptset/folder"
+	"github.com/quire/quire/promptset/schema"
 )
 
 // WriterOptions say how [NewWriter] writes.
 type WriterOptions struct {
 	Format string  // one of [Formats]; empty is the first
 	Schema *Schema // of the input, from [Reader.Schema]; its columns are passed through
-	// Columns names the columns on request that the output is to have, see [Columns].
+	// Columns names the columns on request that the output is to have, see [completion.Columns].
 	Columns []string
-	// JSONType is the type of [JSONColumn], if the output has it; nil is text that holds JSON.
-	JSONType *JSONType
+	// JSONType is the type of [completion.JSONColumn], if the output has it; nil is text that holds JSON.
+	JSONType *completion.JSONType
 	// Exclude names the columns that the output is to do without: passed-through ones by their names there, and those
-	// of [Excludable].
+	// of [completion.Excludable].
 	Exclude []string
 	// Meta is kept with the output: in the footer of every Parquet part, in the file _meta.json beside JSONL parts.
 	Meta map[string]string
@@ -27,40 +31,25 @@ type WriterOptions struct {
 	TokenText TokenText
 	Status    func(text string) int
 	// Parts cuts the rows of the job into parts; Write lists those to be written, ascending.
-	Parts Parts
+	Parts folder.Parts
 	Write []int
 	// Publishing, where set, is called when a part is whole, before it is published; its error is the writer's.
 	// Published is called when it is, with the first row that still has to be written to a part, or the number of the
 	// job's rows.
-	Publishing func(PartSummary) error
+	Publishing func(folder.PartSummary) error
 	Published  func(part int, next int64) error
 }
 
-// EncoderOptions are what the encoder of a part has to know beside its columns; see [WriterOptions].
-type EncoderOptions struct {
-	Meta      map[string]string
-	TokenText TokenText
-	Status    func(text string) int
-}
-
-// Encoder writes one part.
-type Encoder interface {
-	// Add writes the rows of a finished input row and returns their number and size.
-	Add(row *Row, results []Result) (rows, bytes int64, err error)
-	// Finish writes what is left of the part; nothing may be added after it.
-	Finish() error
-}
-
-func (o *WriterOptions) encoder() *EncoderOptions {
-	return &EncoderOptions{o.Meta, o.TokenText, o.Status}
+func (o *WriterOptions) encoder() *completion.EncoderOptions {
+	return &completion.EncoderOptions{Meta: o.Meta, TokenText: o.TokenText, Status: o.Status}
 }
 
 // Writer writes completions to the parts of an output. Its methods may be called from several goroutines.
 type Writer struct {
 	mu          sync.Mutex
-	destination Destination
+	destination folder.Destination
 	options     WriterOptions
-	columns     *outputColumns
+	columns     *completion.Layout
 	format      *outputFormat
 
 	left  []int // parts not published
@@ -69,11 +58,11 @@ type Writer struct {
 	held  map[int64]finished
 	bytes int64 // held, estimated
 
-	encoder Encoder
+	encoder completion.Encoder
 	name    string // of the part
-	part    Unpublished
-	written *measured // to the part
-	summary PartSummary
+	part    folder.Unpublished
+	written *folder.Measured // to the part
+	summary folder.PartSummary
 	total   int64
 	err     error // first failure; nothing is written after it
 	closed  bool
@@ -85,7 +74,7 @@ type finished struct {
 }
 
 // NewWriter starts to write parts.
-func NewWriter(d Destination, options WriterOptions) (*Writer, error) {
+func NewWriter(d folder.Destination, options WriterOptions) (*Writer, error) {
 	options.Format = cmp.Or(options.Format, Formats()[0])
 	format := formatNamed(options.Format)
 	if format == nil {
@@ -94,24 +83,24 @@ func NewWriter(d Destination, options WriterOptions) (*Writer, error) {
 	if options.Parts.Rows < 0 || options.Parts.PartRows < 1 {
 		return nil, fmt.Errorf("%d rows in parts of %d are not possible", options.Parts.Rows, options.Parts.PartRows)
 	}
-	if _, err := OnRequest(options.Columns); err != nil {
+	if _, err := completion.OnRequest(options.Columns); err != nil {
 		return nil, fmt.Errorf("a column of the output %w", err)
 	}
 	if options.Schema == nil {
-		options.Schema = newSchema()
+		options.Schema = schema.New()
 	}
-	if err := CheckExcluded(options.Exclude, options.Schema, options.Columns); err != nil {
+	if err := completion.CheckExcluded(options.Exclude, options.Schema, options.Columns); err != nil {
 		return nil, fmt.Errorf("what the output does without %w", err)
 	}
 	w := &Writer{destination: d, options: options, format: format, left: options.Write, held: map[int64]finished{},
-		columns: newOutputColumns(options.Schema, options.Columns, options.Exclude).typeJSON(options.JSONType)}
-	if HasMetaFile(format.name) && len(options.Meta) > 0 {
+		columns: completion.NewLayout(options.Schema, options.Columns, options.Exclude).TypeJSON(options.JSONType)}
+	if folder.HasMetaFile(format.name) && len(options.Meta) > 0 {
 		names, err := d.Names()
 		if err != nil {
 			return nil, err
 		}
-		if !slices.Contains(names, MetaName) {
-			if err := WriteMeta(d, options.Meta); err != nil {
+		if !slices.Contains(names, folder.MetaName) {
+			if err := folder.WriteMeta(d, options.Meta); err != nil {
 				return nil, err
 			}
 		}
@@ -237,23 +226,23 @@ func (w *Writer) write(f finished) error {
 }
 
 // addToSummary counts a row.
-func addToSummary(s *PartSummary, row *Row, results []Result) {
+func addToSummary(s *folder.PartSummary, row *Row, results []Result) {
 	failed := false
 	for _, r := range results {
 		s.Completion(r.FinishReason, r.CompletionTokens, r.Err != "")
 		failed = failed || r.Err != ""
 	}
-	s.Row(PromptTokens(row, results), failed)
+	s.Row(completion.PromptTokens(row, results), failed)
 }
 
 // open starts the next part.
 func (w *Writer) open() (err error) {
-	w.summary = PartSummary{Part: w.left[0]}
+	w.summary = folder.PartSummary{Part: w.left[0]}
 	w.name = w.options.Parts.Name(w.left[0], w.options.Format)
 	if w.part, err = w.destination.Create(w.name); err != nil {
 		return err
 	}
-	w.written = newMeasured(w.part)
+	w.written = folder.NewMeasured(w.part)
 	w.encoder, err = w.format.encoder(w.written, w.columns, w.options.encoder())
 	return err
 }
@@ -263,7 +252,7 @@ func (w *Writer) publish() error {
 	if err := w.encoder.Finish(); err != nil {
 		return fmt.Errorf("writing %s: %w", w.name, err)
 	}
-	w.summary.SHA256, w.summary.Seal = w.written.sums()
+	w.summary.SHA256, w.summary.Seal = w.written.Sums()
 	if w.options.Publishing != nil {
 		if err := w.options.Publishing(w.summary); err != nil {
 			return err

@@ -11,6 +11,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quire/quire/promptset/completion"
+	"github.com/quire/quire/promptset/folder"
+	parquetfile "github.com/quire/quire/promptset/parquet"
 	"github.com/quire/quire/vfs"
 )
 
@@ -43,7 +46,7 @@ func TestOutputDoesNotDependOnOrder(t *testing.T) {
 		var first map[string]string
 		for run := range 4 {
 			dir := t.TempDir()
-			w := create(t, dir, r, WriterOptions{Format: format, Parts: Parts{PartRows: 200},
+			w := create(t, dir, r, WriterOptions{Format: format, Parts: folder.Parts{PartRows: 200},
 				Meta: map[string]string{"a": "1", "b": "2", "c": "3", "d": "4"}})
 			order := rand.New(rand.NewPCG(1, uint64(run))).Perm(len(in))
 			if run == 0 {
@@ -85,25 +88,25 @@ func TestOutputDoesNotDependOnOrder(t *testing.T) {
 func TestParts(t *testing.T) {
 	r := open(t, write(t, "x.jsonl", manyLines(300)))
 	in := rows(t, r)
-	o := WriterOptions{Parts: Parts{PartRows: 77}, Meta: map[string]string{"model": "m", "seed": "7"}}
+	o := WriterOptions{Parts: folder.Parts{PartRows: 77}, Meta: map[string]string{"model": "m", "seed": "7"}}
 	whole := complete(t, r, o, 2)
 	var published []string
 	dir := t.TempDir()
 	o.Write = []int{1, 3}
-	o.Publishing = func(s PartSummary) error {
+	o.Publishing = func(s folder.PartSummary) error {
 		published = append(published, fmt.Sprint(s.Part, s.Counts))
 		return nil
 	}
 	o.Published = func(part int, next int64) error { published = append(published, fmt.Sprint(part, next)); return nil }
 	w := create(t, dir, r, o)
 	for _, part := range o.Write {
-		from, to := Parts{Rows: 300, PartRows: 77}.Range(part)
+		from, to := folder.Parts{Rows: 300, PartRows: 77}.Range(part)
 		for _, row := range in[from:to] {
 			if err := w.Add(row, results(row, 2)); err != nil {
 				t.Fatal(err)
 			}
 		}
-		want(t, "there", strings.Contains(listing(t, dir), PartName(part, FormatParquet)), true)
+		want(t, "there", strings.Contains(listing(t, dir), folder.PartName(part, FormatParquet)), true)
 	}
 	want(t, "left", len(w.Unpublished()), 0)
 	if err := w.Close(); err != nil {
@@ -128,11 +131,11 @@ func TestParts(t *testing.T) {
 }
 
 func TestRowGroups(t *testing.T) {
-	r := open(t, write(t, "x.jsonl", manyLines(groupRows/100+10)))
+	r := open(t, write(t, "x.jsonl", manyLines(parquetfile.GroupRows/100+10)))
 	file, root, out := parsed(t, filepath.Join(complete(t, r, WriterOptions{}, 100), "part-00000.parquet"))
 	want(t, "groups", len(file.RowGroups()), 2)
-	want(t, "first", file.RowGroups()[0].NumRows(), int64(groupRows))
-	want(t, "last row", column(root, out[len(out)-1:], "k")[0], fmt.Sprint(groupRows/100+9))
+	want(t, "first", file.RowGroups()[0].NumRows(), int64(parquetfile.GroupRows))
+	want(t, "last row", column(root, out[len(out)-1:], "k")[0], fmt.Sprint(parquetfile.GroupRows/100+9))
 }
 
 // A column whose values are all different outgrows its dictionary and is still right.
@@ -154,7 +157,7 @@ func TestNameClashes(t *testing.T) {
 	r := open(t, write(t, "x.jsonl", `{"prompt":"p","text":1,"input_text":2,"generation":5,"error":"e","id":"me"}`))
 	_, root, out := parsed(t, filepath.Join(complete(t, r, WriterOptions{}, 1), "part-00000.parquet"))
 	want(t, "columns", names(root), "prompt input_input_text input_text input_generation input_error "+
-		strings.Join(OutputColumns, " "))
+		strings.Join(completion.OutputColumns, " "))
 	want(t, "text", column(root, out, "input_input_text")[0]+column(root, out, "input_text")[0], "12")
 	want(t, "id", column(root, out, "id")[0], `"me"`)
 }
@@ -162,7 +165,7 @@ func TestNameClashes(t *testing.T) {
 func TestNoRowsAndInvalidText(t *testing.T) {
 	r := open(t, write(t, "x.jsonl", ""))
 	_, root, out := parsed(t, filepath.Join(complete(t, r, WriterOptions{}, 1), "part-00000.parquet"))
-	want(t, "empty", fmt.Sprint(names(root), " ", len(out)), strings.Join(OutputColumns, " ")+" 0")
+	want(t, "empty", fmt.Sprint(names(root), " ", len(out)), strings.Join(completion.OutputColumns, " ")+" 0")
 
 	r = open(t, write(t, "x.jsonl", `{"prompt":"a"}`))
 	for _, format := range []string{FormatParquet, FormatJSONL} {
@@ -227,7 +230,7 @@ func TestOutputFolder(t *testing.T) {
 	}
 	want(t, "close", w.Close(), nil)
 	want(t, "after close", listing(t, dir), "_meta.json notes.txt part-00000.jsonl")
-	folder, err := NewFolder(vfs.OS, dir)
+	folder, err := folder.NewLocal(vfs.OS, dir)
 	if err == nil {
 		err = folder.Clear()
 	}
@@ -246,10 +249,11 @@ func TestFailedWrites(t *testing.T) {
 	in := rows(t, r)
 	full := errors.New("disk full")
 	for _, format := range []string{FormatParquet, FormatJSONL} {
-		o := WriterOptions{Format: format, Parts: Parts{Rows: 6, PartRows: 2}.In([]string{"", "a=1"}, []int64{3, 3}),
+		o := WriterOptions{Format: format, Parts: folder.Parts{Rows: 6, PartRows: 2}.In([]string{"", "a=1"}, []int64{3,
+			3}),
 			Schema: r.Schema(), Meta: map[string]string{"a": "b"}}
 		write := func(fs vfs.FS, o WriterOptions) error {
-			folder, err := NewFolder(fs, "out")
+			folder, err := folder.NewLocal(fs, "out")
 			if err != nil {
 				return err
 			}
@@ -281,7 +285,7 @@ func TestFailedWrites(t *testing.T) {
 			return w.Close()
 		}
 		content := func(m *vfs.Mem) map[string]string {
-			names, err := OpenFolder(m, "out").Names()
+			names, err := folder.OpenLocal(m, "out").Names()
 			if err != nil {
 				return nil
 			}

@@ -18,6 +18,8 @@ import (
 	"github.com/quire/quire/jobstate"
 	"github.com/quire/quire/journal"
 	"github.com/quire/quire/promptset"
+	"github.com/quire/quire/promptset/completion"
+	"github.com/quire/quire/promptset/folder"
 	"github.com/quire/quire/storage"
 	"github.com/quire/quire/telemetry"
 	"github.com/quire/quire/vfs"
@@ -49,9 +51,9 @@ type begun struct {
 	job       *jobstate.Description
 	processes []telemetry.Process
 	seriesErr error // of reading them
-	parts     promptset.Parts
+	parts     folder.Parts
 	format    string
-	notes     *promptset.Notes
+	notes     *folder.Notes
 	input     *promptset.Reader // nil where nothing needs it, and where it can't be read
 	prefix    string            // what stands for the job's prefix before prompts
 	missing   []int             // parts that are not there, or there as before a change of the job
@@ -71,7 +73,7 @@ type entry struct {
 
 // readBegun reads what job an output folder holds, and its journals; nil is none.
 func readBegun(ctx context.Context, files vfs.FS, output, workDir string) (b *begun, err error) {
-	b = &begun{notes: promptset.NewNotes()}
+	b = &begun{notes: folder.NewNotes()}
 	if b.work, err = batch.WorkFolder(output, workDir); err != nil {
 		return nil, err
 	}
@@ -105,7 +107,7 @@ func (b *begun) readJournals(ctx context.Context, files vfs.FS, key journal.Key)
 	}
 	for i, dir := range dirs {
 		snapshot, _, err := journal.Look(files, dir, key, func(row int64, r []byte, at journal.Position) error {
-			if generation, err := promptset.GenerationOf(r); err == nil && row < b.parts.Rows {
+			if generation, err := completion.GenerationOf(r); err == nil && row < b.parts.Rows {
 				b.entries = append(b.entries, entry{row, generation, i, at})
 			}
 			return ctx.Err()
@@ -116,7 +118,7 @@ func (b *begun) readJournals(ctx context.Context, files vfs.FS, key journal.Key)
 		b.journals = append(b.journals, snapshot)
 	}
 	_, err = jobstate.Parts(files, b.work, func(note []byte) {
-		if p, err := promptset.ParsePartSummary(note); err == nil {
+		if p, err := folder.ParsePartSummary(note); err == nil {
 			b.notes.Add(p)
 		}
 	})
@@ -124,7 +126,7 @@ func (b *begun) readJournals(ctx context.Context, files vfs.FS, key journal.Key)
 }
 
 // settle leaves of the journals what no part has, and says how far the job is.
-func (b *begun) settle(ctx context.Context, out *promptset.Output, place promptset.Published) error {
+func (b *begun) settle(ctx context.Context, out *promptset.Output, place folder.Published) error {
 	b.missing = out.Missing(b.parts, b.format)
 	stale, err := batch.StaleParts(b.job, b.notes, out, place)
 	if err != nil {
@@ -306,7 +308,7 @@ func (b *begun) rows(ctx context.Context, part int, yield func(*promptset.Comple
 			return
 		}
 		for _, r := range results {
-			if !yield(promptset.NewCompletion(row.ID, r, func() string { return b.prompt(row) }), nil) {
+			if !yield(completion.NewCompletion(row.ID, r, func() string { return b.prompt(row) }), nil) {
 				return
 			}
 		}
@@ -362,7 +364,7 @@ func (b *begun) together(row *promptset.Row, old *oldPart) ([]promptset.Result, 
 
 // merge yields the completions of a part with those that the journal adds, and with the input's prompts. Without the
 // input they are those of the part.
-func (b *begun) merge(ctx context.Context, there iter.Seq2[*promptset.Completion, error], part promptset.Part,
+func (b *begun) merge(ctx context.Context, there iter.Seq2[*promptset.Completion, error], part folder.Part,
 	yield func(*promptset.Completion, error) bool) {
 	old, stop := readOld(there)
 	defer stop()
@@ -380,7 +382,7 @@ func (b *begun) merge(ctx context.Context, there iter.Seq2[*promptset.Completion
 				return
 			}
 			for _, r := range results {
-				if !yield(promptset.NewCompletion(row.ID, r, func() string { return b.prompt(row) }), nil) {
+				if !yield(completion.NewCompletion(row.ID, r, func() string { return b.prompt(row) }), nil) {
 					return
 				}
 			}

@@ -14,6 +14,7 @@ import (
 	"github.com/quire/quire/jobstate"
 	"github.com/quire/quire/journal"
 	"github.com/quire/quire/promptset"
+	"github.com/quire/quire/promptset/folder"
 	"github.com/quire/quire/vfs"
 )
 
@@ -68,7 +69,7 @@ func TestEachCompletionOnce(t *testing.T) {
 		u := &unfinished{dir: dir, rows: rapid.IntRange(1, 6).Draw(t, "rows"), n: rapid.IntRange(1, 2).Draw(t, "n")}
 		state := u.begin(t)
 		defer state.Close()
-		parts := promptset.Parts{Rows: int64(u.rows), PartRows: 2}
+		parts := folder.Parts{Rows: int64(u.rows), PartRows: 2}
 		published := map[int]bool{}
 		for _, part := range parts.All() {
 			published[part] = rapid.Bool().Draw(t, "published")
@@ -99,8 +100,8 @@ func TestEachCompletionOnce(t *testing.T) {
 }
 
 // write publishes parts.
-func write(t *rapid.T, u *unfinished, parts promptset.Parts, published map[int]bool) {
-	folder, err := promptset.NewFolder(vfs.OS, filepath.Join(u.dir, "out"))
+func write(t *rapid.T, u *unfinished, parts folder.Parts, published map[int]bool) {
+	folder, err := folder.NewLocal(vfs.OS, filepath.Join(u.dir, "out"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +135,7 @@ func write(t *rapid.T, u *unfinished, parts promptset.Parts, published map[int]b
 
 // journals writes completions to the journals of the whole job and of a shard, some to both, and returns what is there
 // with the parts.
-func journals(t *rapid.T, u *unfinished, state *jobstate.State, parts promptset.Parts,
+func journals(t *rapid.T, u *unfinished, state *jobstate.State, parts folder.Parts,
 	published map[int]bool) (want []string) {
 	shard := filepath.Join(state.Dir(), jobstate.Shard{Index: 1, Count: 3}.Name())
 	var to []*journal.Journal

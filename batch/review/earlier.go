@@ -10,6 +10,7 @@ import (
 	"github.com/quire/quire/batch"
 	"github.com/quire/quire/jobstate"
 	"github.com/quire/quire/promptset"
+	"github.com/quire/quire/promptset/completion"
 	"github.com/quire/quire/storage"
 	"github.com/quire/quire/tally"
 	"github.com/quire/quire/telemetry"
@@ -27,7 +28,7 @@ func EarlierOf(ctx context.Context, files vfs.FS, output string) (*batch.Earlier
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", output, err)
 	}
-	e := &batch.Earlier{Output: output, Model: meta[promptset.MetaModel], Lengths: map[int]int64{}}
+	e := &batch.Earlier{Output: output, Model: meta[completion.MetaModel], Lengths: map[int]int64{}}
 	var counts tally.Counts
 	for _, part := range out.Parts {
 		for c, err := range out.Rows(ctx, part) {
@@ -41,8 +42,9 @@ func EarlierOf(ctx context.Context, files vfs.FS, output string) (*batch.Earlier
 		}
 	}
 	if e.Completions = counts.Completions; e.Completions == 0 {
-		return nil, fmt.Errorf(`%s has no completion without an error, and so tells no length to expect: "sample show" `+
-			"prints its errors; name the output of a job that has completions", output)
+		return nil,
+			fmt.Errorf(`%s has no completion without an error, and so tells no length to expect: "sample show" `+
+				"prints its errors; name the output of a job that has completions", output)
 	}
 	e.LengthShare = float64(counts.FinishReasons.Length) / float64(e.Completions)
 	e.MeanTokens = lengths(e.Lengths).spread().Mean

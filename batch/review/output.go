@@ -12,6 +12,7 @@ import (
 	"github.com/quire/quire/batch"
 	"github.com/quire/quire/jobstate"
 	"github.com/quire/quire/promptset"
+	"github.com/quire/quire/promptset/folder"
 	"github.com/quire/quire/storage"
 	"github.com/quire/quire/vfs"
 )
@@ -38,7 +39,7 @@ func Open(ctx context.Context, files vfs.FS, path, workDir string) (*Output, err
 		return nil, err
 	}
 	missing := err
-	place := promptset.OpenOutputFolder(ctx, files, path)
+	place := folder.OpenToRead(ctx, files, path)
 	// The journal before the parts: what leaves it meanwhile is in a part then.
 	var jobErr error
 	if o.begun, jobErr = readBegun(ctx, files, path, workDir); ctx.Err() != nil {
@@ -105,7 +106,7 @@ func (o *Output) NoneYet() error {
 }
 
 // Completions yields the completions in the order of the output. A file that is an input is
-// promptset.ErrNoCompletions.
+// [completion.ErrNoCompletions].
 func (o *Output) Completions(ctx context.Context) iter.Seq2[*promptset.Completion, error] {
 	return func(yield func(*promptset.Completion, error) bool) {
 		going := true
@@ -130,21 +131,21 @@ func (o *Output) Completions(ctx context.Context) iter.Seq2[*promptset.Completio
 }
 
 // all lists the parts, with those of the journal, which have no name.
-func (o *Output) all() []promptset.Part {
+func (o *Output) all() []folder.Part {
 	parts := slices.Clone(o.Parts)
 	if o.begun != nil {
 		for _, number := range o.begun.missing {
-			if !slices.ContainsFunc(o.Parts, func(p promptset.Part) bool { return p.Number == number }) {
-				parts = append(parts, promptset.Part{Number: number})
+			if !slices.ContainsFunc(o.Parts, func(p folder.Part) bool { return p.Number == number }) {
+				parts = append(parts, folder.Part{Number: number})
 			}
 		}
 	}
-	slices.SortStableFunc(parts, func(a, b promptset.Part) int { return cmp.Compare(a.Number, b.Number) })
+	slices.SortStableFunc(parts, func(a, b folder.Part) int { return cmp.Compare(a.Number, b.Number) })
 	return parts
 }
 
 // inPart yields the completions of a part.
-func (o *Output) inPart(ctx context.Context, part promptset.Part, each func(*promptset.Completion, error) bool) {
+func (o *Output) inPart(ctx context.Context, part folder.Part, each func(*promptset.Completion, error) bool) {
 	for c, err := range o.Output.Rows(ctx, part) {
 		if err != nil {
 			err = partError(part, err)

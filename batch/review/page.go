@@ -20,6 +20,7 @@ import (
 	"github.com/quire/quire/jobstate"
 	"github.com/quire/quire/parameter"
 	"github.com/quire/quire/promptset"
+	"github.com/quire/quire/promptset/completion"
 	"github.com/quire/quire/telemetry/report"
 	"github.com/quire/quire/vfs"
 )
@@ -83,7 +84,7 @@ func meanOf(logprobs []float32) *float64 {
 // describe tells how the output was made: what matters in a line, and everything.
 func describe(ctx context.Context, files vfs.FS, page *report.Page, meta map[string]string, out *Output) {
 	var parameters map[string]json.RawMessage
-	_ = json.Unmarshal([]byte(meta[promptset.MetaParameters]), &parameters) // none of another program's output
+	_ = json.Unmarshal([]byte(meta[completion.MetaParameters]), &parameters) // none of another program's output
 	_ = json.Unmarshal(parameters["max_tokens"], &page.MaxTokens)
 	page.Line = lineOf(page, meta, parameters)
 	page.Facts = append(page.Facts, [2]string{"output", out.Path})
@@ -112,7 +113,7 @@ const manyInputs = 5
 // those that are not as they are by default.
 func lineOf(page *report.Page, meta map[string]string, parameters map[string]json.RawMessage) string {
 	var parts []string
-	if model := meta[promptset.MetaModel]; model != "" {
+	if model := meta[completion.MetaModel]; model != "" {
 		parts = append(parts, path.Base(strings.TrimRight(model, "/")))
 	}
 	if n := textOf(parameters["n"]); page.Rows > 0 && n != "" {

@@ -10,6 +10,8 @@ import (
 	"slices"
 
 	"github.com/quire/quire/promptset"
+	"github.com/quire/quire/promptset/completion"
+	"github.com/quire/quire/promptset/folder"
 )
 
 // Row is a row of the input with its completions, as an output has them.
@@ -35,7 +37,7 @@ func (r *Row) Tokens() (most int) {
 	return most
 }
 
-// Rows yields the rows of an output in its order. A file that is an input is promptset.ErrNoCompletions.
+// Rows yields the rows of an output in its order. A file that is an input is completion.ErrNoCompletions.
 func Rows(ctx context.Context, out *Output) iter.Seq2[*Row, error] {
 	return rows(ctx, out, (*promptset.Completion).Prompt)
 }
@@ -68,8 +70,8 @@ func rows(ctx context.Context, out *Output,
 	}
 }
 
-func partError(part promptset.Part, err error) error {
-	if errors.Is(err, promptset.ErrNoCompletions) {
+func partError(part folder.Part, err error) error {
+	if errors.Is(err, completion.ErrNoCompletions) {
 		return err
 	}
 	return fmt.Errorf("%s: %w", part.Name, err)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/quire/quire/batch"
 	"github.com/quire/quire/promptset"
+	"github.com/quire/quire/promptset/folder"
 	"github.com/quire/quire/vfs"
 )
 
@@ -17,8 +18,8 @@ func (o *Output) Snapshot(ctx context.Context, files vfs.FS, folder string) (wri
 	if err := files.MkdirAll(folder); err != nil {
 		return 0, fmt.Errorf("cannot make the folder of the snapshot: %w", err)
 	}
-	if names, err := files.List(folder); err != nil || len(names) > 0 {
-		return 0, errors.Join(fmt.Errorf("%s is not an empty folder: give a new one for the snapshot", folder), err)
+	if names, err := files.List(dir); err != nil || len(names) > 0 {
+		return 0, errors.Join(fmt.Errorf("%s is not an empty folder: give a new one for the snapshot", dir), err)
 	}
 	b := o.begun
 	if b == nil || len(b.entries) == 0 {
@@ -32,7 +33,7 @@ func (o *Output) Snapshot(ctx context.Context, files vfs.FS, folder string) (wri
 		return 0, fmt.Errorf(`%s has the format openai, whose lines need the model: there is no snapshot of it, and `+
 			`"sample show" prints what there is`, o.Path)
 	}
-	to, err := promptset.NewFolder(files, folder)
+	to, err := folder.NewLocal(files, dir)
 	if err != nil {
 		return 0, err
 	}
@@ -55,7 +56,7 @@ func (o *Output) Snapshot(ctx context.Context, files vfs.FS, folder string) (wri
 }
 
 // writePart writes a part of the rows that there are completions of, in the part that is there or in the journal.
-func (b *begun) writePart(ctx context.Context, to promptset.Destination, part promptset.Part,
+func (b *begun) writePart(ctx context.Context, to promptset.Destination, part folder.Part,
 	there iter.Seq2[*promptset.Completion, error], options promptset.WriterOptions) error {
 	old, stop := readOld(there)
 	defer stop()
@@ -90,12 +91,12 @@ func (b *begun) writePart(ctx context.Context, to promptset.Destination, part pr
 
 // onePart is a place whose part has a name of its own.
 type onePart struct {
-	promptset.Destination
+	folder.Destination
 	name string
 }
 
-func (p onePart) Create(name string) (promptset.Unpublished, error) {
-	if name != promptset.MetaName {
+func (p onePart) Create(name string) (folder.Unpublished, error) {
+	if name != folder.MetaName {
 		name = p.name
 	}
 	return p.Destination.Create(name)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/promptset"
+	"github.com/quire/quire/promptset/folder"
 )
 
 // Report is what was found; "sample verify --json" prints it.
@@ -41,7 +42,7 @@ func (r *Report) problem(file, what, remedy string) {
 func (r *Report) note(text string) { r.Notes = append(r.Notes, text) }
 
 // read counts a part that was read.
-func (r *Report) read(c promptset.PartContent, s promptset.PartSummary) {
+func (r *Report) read(c promptset.PartContent, s folder.PartSummary) {
 	r.Rows += c.Rows
 	r.Bytes += c.Bytes
 	r.Done += s.Completions

@@ -15,6 +15,7 @@ import (
 	"github.com/quire/quire/journal"
 	"github.com/quire/quire/parameter"
 	"github.com/quire/quire/promptset"
+	"github.com/quire/quire/promptset/folder"
 	"github.com/quire/quire/storage"
 	"github.com/quire/quire/vfs"
 )
@@ -54,18 +55,18 @@ type verifier struct {
 	files  vfs.FS
 	output string // as it is shown
 	work   string // folder of the job's state
-	place  promptset.Published
+	place  folder.Published
 	bar    Progress
 	report Report
 
 	out    *promptset.Output
 	job    *jobstate.Description // nil where it can't be read
-	parts  promptset.Parts
+	parts  folder.Parts
 	format string
 	key    journal.Key
-	notes  *promptset.Notes
-	reader *promptset.Reader             // nil where inputs are not compared
-	stale  map[int]promptset.PartSummary // parts as they were before a change of the job, which are written again
+	notes  *folder.Notes
+	reader *promptset.Reader          // nil where inputs are not compared
+	stale  map[int]folder.PartSummary // parts as they were before a change of the job, which are written again
 
 	journaled map[int]bool // parts that the journal has completions of
 }
@@ -73,11 +74,11 @@ type verifier struct {
 // open finds the output and its job.
 func (v *verifier) open(output, workDir string) (err error) {
 	v.report.Output = v.output
-	v.notes, v.journaled = promptset.NewNotes(), map[int]bool{}
+	v.notes, v.journaled = folder.NewNotes(), map[int]bool{}
 	if v.work, err = batch.WorkFolder(output, workDir); err != nil {
 		return err
 	}
-	v.place = promptset.OpenOutputFolder(v.ctx, v.files, output)
+	v.place = folder.OpenToRead(v.ctx, v.files, output)
 	// Parts before notes: a note is there before its part is.
 	if v.out, err = promptset.OpenOutput(v.place); errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%s: there is no such folder: give the output folder of a sample run", v.output)
@@ -158,8 +159,8 @@ func (v *verifier) verify() error {
 
 // readNotes reads what was noted of the parts.
 func (v *verifier) readNotes() error {
-	if objects, ok := v.place.(*promptset.ObjectFolder); ok {
-		return objects.Notes(func(name string, p promptset.PartSummary, err error) {
+	if objects, ok := v.place.(*folder.Objects); ok {
+		return objects.Notes(func(name string, p folder.PartSummary, err error) {
 			if err != nil {
 				v.report.problem(name, "it is not the note of a part", runAgain)
 				return
@@ -168,7 +169,7 @@ func (v *verifier) readNotes() error {
 		})
 	}
 	torn, err := jobstate.Parts(v.files, v.work, func(b []byte) {
-		if p, err := promptset.ParsePartSummary(b); err == nil {
+		if p, err := folder.ParsePartSummary(b); err == nil {
 			v.notes.Add(p)
 		}
 	})
@@ -246,7 +247,7 @@ func (v *verifier) openInputs() {
 }
 
 // part checks a part.
-func (v *verifier) part(part promptset.Part) error {
+func (v *verifier) part(part folder.Part) error {
 	note, noted := v.notes.Last(part.Number)
 	changes := 0
 	if v.job != nil {
@@ -319,7 +320,7 @@ const (
 )
 
 // compare compares a part as a whole with what was noted of it, and its footer with the job.
-func (v *verifier) compare(part promptset.Part, c promptset.PartContent) (what, remedy string) {
+func (v *verifier) compare(part folder.Part, c promptset.PartContent) (what, remedy string) {
 	unlike := v.notes.Compare(part, c.Seal)
 	switch {
 	case !v.notes.CanCheck(part.Number):
@@ -398,12 +399,12 @@ func (v *verifier) missing(present map[int]bool) error {
 
 // meta checks the file with the metadata of JSONL parts.
 func (v *verifier) meta(parts bool) error {
-	if !promptset.HasMetaFile(v.format) || !parts || len(v.job.Meta) == 0 {
+	if !folder.HasMetaFile(v.format) || !parts || len(v.job.Meta) == 0 {
 		return nil
 	}
-	what, err := promptset.MetaDamage(v.place, v.job.Meta)
+	what, err := folder.MetaDamage(v.place, v.job.Meta)
 	if what != "" {
-		v.report.problem(promptset.MetaName, "it "+what, "the same sample run command writes it again")
+		v.report.problem(folder.MetaName, "it "+what, "the same sample run command writes it again")
 	}
 	return err
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/quire/quire/batch/verify"
 	"github.com/quire/quire/jobstate"
 	"github.com/quire/quire/promptset"
+	"github.com/quire/quire/promptset/folder"
 	"github.com/quire/quire/vfs"
 )
 
@@ -40,13 +41,13 @@ func writtenJob(t *testing.T, format string) (output string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	folder, err := promptset.NewFolder(vfs.OS, output)
+	place, err := folder.NewLocal(vfs.OS, output)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := promptset.NewWriter(folder, promptset.WriterOptions{Format: format, Schema: reader.Schema(), Meta: meta,
-		Parts: promptset.Parts{Rows: 3, PartRows: 2}, Write: []int{0, 1},
-		Publishing: func(p promptset.PartSummary) error { return state.AddPart(p) }})
+	w, err := promptset.NewWriter(place, promptset.WriterOptions{Format: format, Schema: reader.Schema(), Meta: meta,
+		Parts: folder.Parts{Rows: 3, PartRows: 2}, Write: []int{0, 1},
+		Publishing: func(p folder.PartSummary) error { return state.AddPart(p) }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +72,7 @@ func (b *bytes) Add(n int64)     { *b += bytes(n) }
 // An output that is whole, and what is found where it is not.
 func TestVerify(t *testing.T) {
 	for _, format := range []string{promptset.FormatParquet, promptset.FormatJSONL} {
-		part := func(output string) string { return filepath.Join(output, promptset.PartName(1, format)) }
+		part := func(output string) string { return filepath.Join(output, folder.PartName(1, format)) }
 		for name, c := range map[string]struct {
 			damage  func(output string) error
 			status  string
@@ -85,7 +86,7 @@ func TestVerify(t *testing.T) {
 				return errors.Join(err, os.WriteFile(part(output), append(text, "x\n"...), 0o666))
 			}, "damaged", "bytes, and was written with"},
 			"foreign": {func(output string) error {
-				return os.WriteFile(filepath.Join(output, promptset.PartName(7, format)), nil, 0o666)
+				return os.WriteFile(filepath.Join(output, folder.PartName(7, format)), nil, 0o666)
 			}, "damaged", "it is no part of this job"},
 		} {
 			output := writtenJob(t, format)

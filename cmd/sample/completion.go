@@ -16,6 +16,7 @@ import (
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/promptset"
+	"github.com/quire/quire/promptset/completion"
 	"github.com/quire/quire/setup"
 )
 
@@ -224,7 +225,7 @@ var flagValues = map[string][]string{
 // listedValues are the words that flags take which other packages list.
 var listedValues = map[string]func() []string{
 	"columns":          columnsOnRequest,
-	"exclude-columns":  promptset.Excludable,
+	"exclude-columns":  completion.Excludable,
 	"features":         engine.FeatureNames,
 	"format":           promptset.Formats,
 	"model":            setup.Models,

@@ -20,7 +20,7 @@ import (
 
 	"github.com/quire/quire/batch"
 	"github.com/quire/quire/journal"
-	"github.com/quire/quire/promptset"
+	"github.com/quire/quire/promptset/folder"
 	"github.com/quire/quire/vfs"
 )
 
@@ -63,13 +63,13 @@ func (l *lives) run(hook vfs.Hook) (stdout string, err error) {
 // visible is what others see of the output.
 func (l *lives) visible(t rapid.TB) map[string]string {
 	t.Helper()
-	names, err := promptset.OpenFolder(l.mem, "out").Names()
+	names, err := folder.OpenLocal(l.mem, "out").Names()
 	if err != nil {
 		return nil
 	}
 	all := map[string]string{}
 	for _, name := range names {
-		_, _, part := promptset.ParsePartName(name)
+		_, _, part := folder.ParsePartName(name)
 		if base := filepath.Base(name); base[0] == '.' || !part && (base[0] == '_' && base != "_meta.json" ||
 			strings.Contains(base, "=")) { // a folder
 			continue

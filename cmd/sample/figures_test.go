@@ -18,6 +18,7 @@ import (
 
 	"github.com/quire/quire/batch"
 	"github.com/quire/quire/promptset"
+	"github.com/quire/quire/promptset/folder"
 	"github.com/quire/quire/tally"
 	"github.com/quire/quire/telemetry"
 	"github.com/quire/quire/vfs"
@@ -129,7 +130,7 @@ func (e ended) addUp(t *testing.T, rows int64) {
 // written counts what the output has.
 func (j *crashJob) written(t *testing.T) (c tally.Counts) {
 	t.Helper()
-	out, err := promptset.OpenOutput(promptset.OpenFolder(vfs.OS, filepath.Join(j.dir, "out")))
+	out, err := promptset.OpenOutput(folder.OpenLocal(vfs.OS, filepath.Join(j.dir, "out")))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/quire/quire/promptset"
+	"github.com/quire/quire/promptset/completion"
 )
 
 const overview = `sample generates completions of a set of prompts with a large language model. It reads prompts from Parquet, Arrow,
@@ -152,7 +152,7 @@ func paragraph(text string) string { return "\n" + strings.Join(wrap(text, helpW
 
 // defaultColumns names the columns that every output has.
 func defaultColumns() (names []string) {
-	for c := range promptset.Columns() {
+	for c := range completion.Columns() {
 		if !c.OnRequest {
 			names = append(names, c.Name)
 		}

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/quire/quire/promptset"
+	"github.com/quire/quire/promptset/folder"
 	"github.com/quire/quire/storage"
 	"github.com/quire/quire/vfs"
 )
@@ -103,7 +103,7 @@ func TestDamagedObjects(t *testing.T) {
 	}
 	for _, format := range []string{"jsonl", "parquet"} {
 		out := url("out-" + format + "/")
-		name := func(part int) string { return promptset.PartName(part, format) }
+		name := func(part int) string { return folder.PartName(part, format) }
 		at := func(file string) string { return url("out-" + format + "/" + file) }
 		run := func(more ...string) string {
 			code, text := sampleFake(append([]string{"run", "-m", model, "-i", input, "-o", out, "--format", format,

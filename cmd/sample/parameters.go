@@ -13,7 +13,7 @@ import (
 	"github.com/quire/quire/batch"
 	"github.com/quire/quire/chat/reply"
 	"github.com/quire/quire/parameter"
-	"github.com/quire/quire/promptset"
+	"github.com/quire/quire/promptset/completion"
 )
 
 // parameterFlags defines a flag for each parameter that has one. The values in set are their defaults.
@@ -200,12 +200,12 @@ func columnsFlag(s *pflag.FlagSet, columns *[]string) {
 func excludeFlag(s *pflag.FlagSet, columns *[]string) {
 	s.StringSliceVar(columns, "exclude-columns", nil, fmt.Sprintf(
 		"`NAME` leave columns out of the output, separated by commas or repeated: %s, and columns of the input by "+
-			"their names in the output (default: none)", strings.Join(promptset.Excludable(), ", ")))
+			"their names in the output (default: none)", strings.Join(completion.Excludable(), ", ")))
 }
 
 // columnsOnRequest names the columns that an output has if it is asked for them.
 func columnsOnRequest() (names []string) {
-	for c := range promptset.Columns() {
+	for c := range completion.Columns() {
 		if c.OnRequest {
 			names = append(names, c.Name)
 		}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/quire/quire/promptset"
+	"github.com/quire/quire/promptset/folder"
 	"github.com/quire/quire/vfs"
 )
 
@@ -57,7 +58,7 @@ func TestFinishedJobOnAReadOnlyDisk(t *testing.T) {
 		refused) {
 		t.Errorf("a larger job: exit code %d\n%s", code, stderr)
 	}
-	part := promptset.Parts{Rows: 2, PartRows: 1}.Name(1, promptset.FormatParquet)
+	part := folder.Parts{Rows: 2, PartRows: 1}.Name(1, promptset.FormatParquet)
 	if err := os.Remove(filepath.Join(out, part)); err != nil {
 		t.Fatal(err)
 	}

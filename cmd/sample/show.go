@@ -19,6 +19,7 @@ import (
 	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/internal/visible"
 	"github.com/quire/quire/promptset"
+	"github.com/quire/quire/promptset/completion"
 	"github.com/quire/quire/storage"
 )
 
@@ -220,7 +221,7 @@ func (p *printer) printOutput(ctx context.Context, out *review.Output, o *showOp
 		return err
 	}
 	for row, err := range rows {
-		if errors.Is(err, promptset.ErrNoCompletions) && p.prompts == 0 && !o.selects() && !p.json {
+		if errors.Is(err, completion.ErrNoCompletions) && p.prompts == 0 && !o.selects() && !p.json {
 			return p.printPrompts(ctx, out.Parts[0].Name)
 		}
 		if err != nil {

@@ -1,0 +1,129 @@
+package completion
+
+import (
+	"encoding/binary"
+	"math"
+)
+
+// extra is what a result may have beside what all have. A result's binary form ends with those that it has, each behind
+// its tag.
+type extra struct {
+	tag    byte // never used anew for something else
+	has    func(*Result) bool
+	append func([]byte, *Result) []byte
+	read   func(*resultDecoder, *Result)
+}
+
+var extras = []extra{
+	listExtra(1, func(r *Result) *[]float32 { return &r.ProcessedLogprobs }, floatItem),
+	nestedExtra(2, func(r *Result) *[][]int32 { return &r.TopIDs }, idItem),
+	nestedExtra(3, func(r *Result) *[][]float32 { return &r.TopLogprobs }, floatItem),
+	listExtra(4, func(r *Result) *[]int32 { return &r.PromptTokenIDs }, idItem),
+	listExtra(5, func(r *Result) *[]float32 { return &r.PromptLogprobs }, floatItem),
+	nestedExtra(6, func(r *Result) *[][]int32 { return &r.PromptTopIDs }, idItem),
+	nestedExtra(7, func(r *Result) *[][]float32 { return &r.PromptTopLogprobs }, floatItem),
+	textExtra(8, func(r *Result) *string { return &r.Reasoning }),
+	textExtra(9, func(r *Result) *string { return &r.ToolCalls }),
+}
+
+func textExtra(tag byte, of func(*Result) *string) extra {
+	return extra{tag: tag, has: func(r *Result) bool { return *of(r) != "" },
+		append: func(b []byte, r *Result) []byte { return appendString(b, *of(r)) },
+		read:   func(d *resultDecoder, r *Result) { *of(r) = d.text() }}
+}
+
+// item is how an element of a list is written.
+type item[T any] struct {
+	least  uint64 // bytes that it takes at least
+	append func([]byte, T) []byte
+	read   func(*resultDecoder) T
+}
+
+var (
+	idItem = item[int32]{1, func(b []byte, id int32) []byte { return binary.AppendVarint(b, int64(id)) },
+		func(d *resultDecoder) int32 { return int32(d.integer()) }}
+	floatItem = item[float32]{4,
+		func(b []byte, f float32) []byte { return binary.LittleEndian.AppendUint32(b, math.Float32bits(f)) },
+		func(d *resultDecoder) float32 {
+			if len(d.b) < 4 {
+				d.fail()
+				return 0
+			}
+			f := math.Float32frombits(binary.LittleEndian.Uint32(d.b))
+			d.b = d.b[4:]
+			return f
+		}}
+)
+
+func (it item[T]) appendList(b []byte, list []T) []byte {
+	b = appendLength(b, len(list), list == nil)
+	for _, v := range list {
+		b = it.append(b, v)
+	}
+	return b
+}
+
+func (it item[T]) readList(d *resultDecoder) []T {
+	n, isNil := d.length(it.least)
+	if isNil {
+		return nil
+	}
+	list := make([]T, n)
+	for i := range list {
+		list[i] = it.read(d)
+	}
+	return list
+}
+
+func listExtra[T any](tag byte, of func(*Result) *[]T, it item[T]) extra {
+	return extra{tag: tag, has: func(r *Result) bool { return *of(r) != nil },
+		append: func(b []byte, r *Result) []byte { return it.appendList(b, *of(r)) },
+		read:   func(d *resultDecoder, r *Result) { *of(r) = it.readList(d) }}
+}
+
+func nestedExtra[T any](tag byte, of func(*Result) *[][]T, it item[T]) extra {
+	lists := item[[]T]{1, it.appendList, it.readList}
+	return extra{tag: tag, has: func(r *Result) bool { return *of(r) != nil },
+		append: func(b []byte, r *Result) []byte { return lists.appendList(b, *of(r)) },
+		read:   func(d *resultDecoder, r *Result) { *of(r) = lists.readList(d) }}
+}
+
+func (r *Result) numExtras() (n int) {
+	for _, e := range extras {
+		if e.has(r) {
+			n++
+		}
+	}
+	return n
+}
+
+// appendExtras appends what the result has beside what all have.
+func (r *Result) appendExtras(b []byte) []byte {
+	b = append(b, byte(r.numExtras()))
+	for _, e := range extras {
+		if e.has(r) {
+			b = e.append(append(b, e.tag), r)
+		}
+	}
+	return b
+}
+
+// extras reads what appendExtras wrote, in its order.
+func (d *resultDecoder) extras(r *Result) {
+	if len(d.b) == 0 {
+		d.fail()
+		return
+	}
+	left := d.b[0]
+	d.b = d.b[1:]
+	for _, e := range extras {
+		if left > 0 && len(d.b) > 0 && d.b[0] == e.tag {
+			d.b = d.b[1:]
+			e.read(d, r)
+			left--
+		}
+	}
+	if left > 0 {
+		d.fail()
+	}
+}

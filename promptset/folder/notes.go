@@ -1,0 +1,218 @@
+package folder
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/quire/quire/tally"
+)
+
+// Notes are what was noted of the parts of a job.
+type Notes struct {
+	parts map[int][]PartSummary
+	seals map[Seal]int // of parts
+}
+
+// NewNotes returns no notes.
+func NewNotes() *Notes { return &Notes{map[int][]PartSummary{}, map[Seal]int{}} }
+
+// Add takes a note. Of the notes of one part, the one that is added last holds.
+func (n *Notes) Add(p PartSummary) {
+	n.parts[p.Part] = append(n.parts[p.Part], p)
+	if p.Sealed() {
+		n.seals[p.Seal] = p.Part
+	}
+}
+
+// Last returns the note of a part that holds; ok is false if there is none.
+func (n *Notes) Last(part int) (p PartSummary, ok bool) {
+	all := n.parts[part]
+	if len(all) == 0 {
+		return p, false
+	}
+	return all[len(all)-1], true
+}
+
+// Counts adds up what parts came to.
+func (n *Notes) Counts(parts []int) (sum tally.Counts) {
+	for _, part := range parts {
+		if p, ok := n.Last(part); ok {
+			sum = sum.Plus(p.Noted())
+		}
+	}
+	return sum
+}
+
+// There returns the notes of published parts, by number: of several notes of a part, the one of what is there now.
+// Parts without one are not in it.
+func (n *Notes) There(place Published, parts []Part) (map[int]PartSummary, error) {
+	found := make([]*PartSummary, len(parts))
+	err := inParallel(together, len(parts), func(i int) error {
+		file, err := place.Open(parts[i].Name)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		found[i], err = n.noteOf(file, parts[i].Number)
+		return err
+	})
+	there := map[int]PartSummary{}
+	for i, p := range found {
+		if p != nil {
+			there[parts[i].Number] = *p
+		}
+	}
+	return there, err
+}
+
+// noteOf returns the note of what a part's file has; nil is none. A note without digests, as older versions wrote it,
+// stands for what no other note is of.
+func (n *Notes) noteOf(file File, part int) (*PartSummary, error) {
+	seal, err := SealOf(file)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read part %d: %w", part, err)
+	}
+	var alike []PartSummary
+	var old *PartSummary
+	for _, p := range n.parts[part] {
+		switch {
+		case !p.Sealed():
+			old = &p
+		case p.Seal == seal:
+			alike = append(alike, p)
+		}
+	}
+	if len(alike) == 0 {
+		return old, nil
+	}
+	last := &alike[len(alike)-1]
+	if !slices.ContainsFunc(alike, func(p PartSummary) bool { return p.SHA256 != last.SHA256 }) {
+		return last, nil
+	}
+	sum := sha256.New()
+	if _, err := io.Copy(sum, io.NewSectionReader(file, 0, file.Size())); err != nil {
+		return nil, fmt.Errorf("cannot read part %d: %w", part, err)
+	}
+	digest := hex.EncodeToString(sum.Sum(nil))
+	for _, p := range slices.Backward(alike) {
+		if p.SHA256 == digest {
+			return &p, nil
+		}
+	}
+	return old, nil
+}
+
+// CanCheck says whether there is something to compare a part with: notes with a seal, or, where it has no note, such
+// notes of other parts. Versions that noted no seals left parts that can't be checked.
+func (n *Notes) CanCheck(part int) bool {
+	if len(n.parts[part]) == 0 {
+		return len(n.seals) > 0
+	}
+	return slices.ContainsFunc(n.parts[part], func(p PartSummary) bool { return p.Sealed() })
+}
+
+// Compare says what tells a part with this seal from what was noted of it; "" is nothing.
+func (n *Notes) Compare(part Part, seal Seal) string {
+	notes := n.parts[part.Number]
+	if slices.ContainsFunc(notes, func(p PartSummary) bool { return p.Seal == seal }) {
+		return ""
+	}
+	other, ok := n.seals[seal]
+	switch {
+	case ok && other != part.Number:
+		return fmt.Sprintf("it has the content of %s", PartName(other, part.Format))
+	case len(notes) == 0:
+		return "nothing says that it was written by this job"
+	}
+	for _, p := range slices.Backward(notes) {
+		if p.Sealed() && p.Bytes != seal.Bytes {
+			return fmt.Sprintf("it has %s bytes, and was written with %s", humanize.Comma(seal.Bytes),
+				humanize.Comma(p.Bytes))
+		}
+	}
+	return "its last bytes are not those that were written"
+}
+
+// HasDigest says whether one of a part's notes has this SHA-256.
+func (n *Notes) HasDigest(part int, digest string) bool {
+	return slices.ContainsFunc(n.parts[part], func(p PartSummary) bool { return p.SHA256 == digest })
+}
+
+// Tell says whether the notes have seals of all these published parts, and the parts are what the seals say: other
+// notes of the job then tell nothing more.
+func (n *Notes) Tell(place Published, parts []Part) (bool, error) {
+	for _, part := range parts {
+		if p, ok := n.Last(part.Number); !ok || !p.Sealed() {
+			return false, nil
+		}
+	}
+	looks, err := n.look(place, parts)
+	return !slices.ContainsFunc(looks, func(l look) bool { return l.gone || l.what != "" }), err
+}
+
+// complete takes over the notes of other machines on parts that have none here, and returns them.
+func (n *Notes) complete(folder Output, parts []Part) (noted []PartSummary, err error) {
+	lacking := slices.DeleteFunc(slices.Clone(parts), func(p Part) bool { return len(n.parts[p.Number]) > 0 })
+	there := make([]*PartSummary, len(lacking))
+	err = inParallel(together, len(lacking), func(i int) (err error) {
+		there[i], err = folder.Note(lacking[i].Number)
+		return err
+	})
+	for _, p := range there {
+		if err == nil && p != nil {
+			n.Add(*p)
+			noted = append(noted, *p)
+		}
+	}
+	return noted, err
+}
+
+// look is what is found about one part.
+type look struct {
+	part    Part
+	gone    bool
+	what    string // is wrong
+	seal    Seal
+	version string
+}
+
+// look compares parts with their notes, some of them at the same time.
+func (n *Notes) look(place Published, parts []Part) ([]look, error) {
+	looks := make([]look, len(parts))
+	err := inParallel(together, len(parts), func(i int) (err error) {
+		looks[i], err = n.lookAt(place, parts[i])
+		return err
+	})
+	return looks, err
+}
+
+func (n *Notes) lookAt(place Published, part Part) (l look, err error) {
+	l.part = part
+	if !n.CanCheck(part.Number) {
+		return l, nil
+	}
+	file, err := place.Open(part.Name)
+	if errors.Is(err, fs.ErrNotExist) {
+		l.gone = true
+		return l, nil
+	}
+	if err != nil {
+		return l, err
+	}
+	defer file.Close()
+	if l.seal, err = SealOf(file); err != nil {
+		return l, fmt.Errorf("cannot read %s: %w", part.Name, err)
+	}
+	l.what, l.version = n.Compare(part, l.seal), file.Version()
+	return l, nil
+}

@@ -1,0 +1,39 @@
+// Package jsonl reads prompts from files with an object on each line, and writes and reads parts of completions.
+package jsonl
+
+import (
+	"bytes"
+	"context"
+
+	"github.com/quire/quire/promptset/input"
+	"github.com/quire/quire/promptset/jsonvalue"
+	"github.com/quire/quire/promptset/lines"
+)
+
+// Look reads a file of an object on each line.
+func Look(ctx context.Context, s *input.Source, f input.File) (*input.Contents, error) {
+	return lines.Look(ctx, s, f, func(*lines.Reader) (lines.Rows, error) { return Rows{}, nil })
+}
+
+// Begins says whether the first line of a text begins with an object that goes on.
+func Begins(text []byte) bool {
+	line, _, _ := bytes.Cut(text, []byte("\n"))
+	return len(line) > 1 && line[0] == '{'
+}
+
+// Rows are the lines of a file that are not blank.
+type Rows struct{}
+
+// Start does nothing: rows begin with the file.
+func (Rows) Start(*lines.Reader) error { return nil }
+
+// Next returns the next line.
+func (Rows) Next(l *lines.Reader) ([]byte, error) { return l.Next() }
+
+// Members splits a line into its keys and values.
+func (Rows) Members(line lines.Text) ([]jsonvalue.Member, error) {
+	return jsonvalue.ParseRow(line.Bytes)
+}
+
+// IDIn returns the id in a line that is damaged behind it.
+func (Rows) IDIn(line lines.Text, key string) string { return jsonvalue.FindID(line.Bytes, key) }

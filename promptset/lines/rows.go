@@ -1,0 +1,238 @@
+package lines
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+
+	"github.com/quire/quire/promptset/input"
+	"github.com/quire/quire/promptset/jsonvalue"
+	"github.com/quire/quire/promptset/openai"
+	"github.com/quire/quire/promptset/record"
+	"github.com/quire/quire/promptset/requests"
+	"github.com/quire/quire/promptset/schema"
+)
+
+// Text is the text of a row.
+type Text struct {
+	Bytes []byte // valid until the next one
+	Line  int64  // of the file, at which it begins, from 1; 0 in a file without lines
+	Last  int64  // line at which it ends
+	Err   error  // why it could not be read, as [ErrTooLong]
+}
+
+// Rows says where the rows of a file of text are, and what is in them. All files of a format may share one, or each has
+// its own.
+type Rows interface {
+	// Start passes over what is before the first row.
+	Start(l *Reader) error
+	// Next returns the text of the next row, valid until the next call; io.EOF is the end, and [ErrTooLong] leaves the
+	// reader after the row.
+	Next(l *Reader) ([]byte, error)
+	// Members splits the text of a row into keys and values. The error says what is wrong with it and what to do.
+	Members(t Text) ([]jsonvalue.Member, error)
+	// IDIn returns the id that a damaged row has under a key; it is empty if it can't be read.
+	IDIn(t Text, key string) string
+}
+
+// NamedRows are rows whose file names their columns before them, with the types of columns of nothing but nulls.
+type NamedRows interface {
+	Rows
+	Header() []string
+	Type(column string) schema.JSONType
+}
+
+// next returns the next row.
+func nextText(rows Rows, l *Reader) Text {
+	text, err := rows.Next(l)
+	return Text{text, l.First, l.Number, err}
+}
+
+// file are the rows of a file, as a look found them.
+type file struct {
+	rows  Rows
+	marks []mark // of a file that is not compressed: where every markEvery-th row begins
+}
+
+// mark is a place in a file where a row begins.
+type mark struct {
+	offset int64
+	line   int64 // lines before it
+}
+
+// MarkEvery is how many rows are passed over, at most, to get to one in the middle of a file.
+const MarkEvery = 4096
+
+// open reads the rows from the start, or from the mark before the row from. It returns the row at which the reader is.
+func (o *file) open(in *input.Opened, from int64) (*Reader, int64, error) {
+	if m := from / MarkEvery; m > 0 && m < int64(len(o.marks)) {
+		start := o.marks[m]
+		text := io.NewSectionReader(in.File, start.offset, in.Bytes-start.offset)
+		return linesFrom(text, start.line), m * MarkEvery, nil
+	}
+	l, err := Open(in.Name, io.NewSectionReader(in.File, 0, in.Bytes))
+	if err != nil {
+		return nil, 0, err
+	}
+	if err := o.rows.Start(l); err != nil {
+		l.Close()
+		return nil, 0, err
+	}
+	return l, 0, nil
+}
+
+// Read gives rows of a file, numbered there, to yield. It returns false when yield did.
+func (o *file) Read(ctx context.Context, in *input.Opened, from, to int64, yield func(*record.Row) bool) (more bool,
+	err error) {
+	l, at, err := o.open(in, from)
+	if err != nil {
+		return false, err
+	}
+	defer l.Close()
+	for ; at < to; at++ {
+		text := nextText(o.rows, l)
+		if text.Err != nil && text.Err != ErrTooLong {
+			if text.Err == io.EOF {
+				return false, in.ChangedRows(at)
+			}
+			return false, in.Error(fmt.Sprintf("cannot read it after line %d", l.First-1),
+				fmt.Errorf("%w; do not change inputs during a job", text.Err))
+		}
+		if at < from {
+			continue
+		}
+		row, err := RowOf(in.Source, o.rows, at, text)
+		if err != nil {
+			return false, err
+		}
+		if ctx.Err() != nil || !yield(row) {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// RowOf returns the row of a text.
+func RowOf(s *input.Source, rows Rows, at int64, text Text) (*record.Row, error) {
+	row := s.Row(at)
+	row.Line = text.Line
+	var given []string
+	var object []jsonvalue.Member
+	err := text.Err
+	if err == nil {
+		object, err = rows.Members(text)
+	}
+	if err == nil {
+		if object, err = s.AddPartitions(object); err != nil {
+			return nil, err
+		}
+	}
+	switch {
+	case err != nil:
+		row.Blame("", openai.CodeInvalidLine, func() { row.Fail("%v", err) })
+		row.LostID = true
+		if row.ID = rows.IDIn(text, idKey(s)); s.Requests != nil {
+			s.Requests.ReadDamaged(row)
+		}
+	case s.Requests != nil:
+		given = s.Requests.Read(row, object, s.Mapping)
+	default:
+		given = row.DecodeJSON(object, s.Mapping)
+		row.Source = record.Object(s.Mapping.Passed(row, object))
+	}
+	row.Finish(given, s.Mapping)
+	return row.Row, nil
+}
+
+// idKey is the key of a row's id.
+func idKey(s *input.Source) string {
+	if s.Requests != nil {
+		return openai.Keys[0]
+	}
+	return s.Mapping.ColumnOf(schema.IDName)
+}
+
+// Look reads a file once, for its digest, its number of rows and where they are, and its columns. begin reads
+// what is before the rows.
+func Look(ctx context.Context, s *input.Source, f input.File, begin func(*Reader) (Rows, error)) (*input.Contents,
+	error) {
+	digest := sha256.New()
+	raw := io.TeeReader(io.NewSectionReader(f, 0, f.Size()), digest)
+	l, err := Open(s.Name, raw)
+	if err != nil {
+		return nil, err
+	}
+	defer l.Close()
+	rows, err := begin(l)
+	if err != nil {
+		return nil, err
+	}
+	o, c, types := &file{rows: rows}, &input.Contents{}, &keyTypes{types: map[string]schema.JSONType{}}
+	c.Reader = o
+	requests := &requests.File{Name: s.Name}
+	named, isNamed := rows.(NamedRows)
+	if isNamed {
+		c.Header = named.Header()
+		for _, name := range c.Header {
+			types.keys, types.types[name] = append(types.keys, name), named.Type(name)
+		}
+	}
+	for ; ; c.Rows++ {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		if c.Rows%MarkEvery == 0 && !IsCompressed(s.Name) {
+			o.marks = append(o.marks, mark{l.Offset, l.Number})
+		}
+		text := nextText(rows, l)
+		if text.Err == ErrTooLong {
+			continue
+		}
+		if text.Err != nil {
+			if text.Err == io.EOF {
+				break
+			}
+			return nil, s.Error(fmt.Sprintf("cannot read it after line %d", l.First-1), text.Err)
+		}
+		object, err := rows.Members(text)
+		if err != nil {
+			continue // the row's error, when it is read
+		}
+		if object, err = s.AddPartitions(object); err != nil {
+			return nil, err
+		}
+		if c.Texts == nil && hasText(s.Mapping, object) {
+			c.Texts = []input.Span{{From: c.Rows, To: math.MaxInt64}}
+		}
+		if !isNamed {
+			requests.Note(object, c.Rows, l.Number)
+		}
+		if err := types.add(s.Name, object); err != nil {
+			return nil, err
+		}
+	}
+	if requests.Is {
+		c.Requests, c.Texts = requests, []input.Span{{From: 0, To: math.MaxInt64}}
+	}
+	if err := types.columns(s, c); err != nil {
+		return nil, err
+	}
+	// A decompressor may leave bytes behind what it takes for the end.
+	if _, err := io.Copy(io.Discard, raw); err != nil {
+		return nil, s.Error("cannot read it", err)
+	}
+	c.Digest = hex.EncodeToString(digest.Sum(nil))
+	return c, nil
+}
+
+// hasText says whether a row has a key of text, which a model without a tokenizer can't take.
+func hasText(m *record.Mapping, object []jsonvalue.Member) bool {
+	return m.Template != nil || slices.ContainsFunc(schema.TextNames, func(name string) bool {
+		key := m.ColumnOf(name)
+		return key != "" && !jsonvalue.IsNull(jsonvalue.Find(object, key))
+	})
+}

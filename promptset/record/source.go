@@ -1,0 +1,105 @@
+package record
+
+import (
+	"slices"
+
+	"github.com/parquet-go/parquet-go"
+
+	"github.com/quire/quire/promptset/jsonvalue"
+	"github.com/quire/quire/promptset/schema"
+)
+
+// Source has a row's own columns in the form that they have in the file of the row. Writers ask it for them.
+type Source interface {
+	// AppendJSON appends the columns as members of an object, under the names that rename returns; it leaves out the
+	// columns for which rename returns false.
+	AppendJSON(b []byte, rename func(column string) (name string, ok bool)) []byte
+	// AppendValues adds the values of the columns that an output passes through to its values, which are by leaf.
+	AppendValues(values [][]parquet.Value, passed *schema.Passed)
+	// Has reports whether the row has a column.
+	Has(column string) bool
+	// Size estimates the memory that the columns take.
+	Size() int64
+}
+
+// Object is a row whose file has it as the members of an object.
+type Object []jsonvalue.Member
+
+// AppendJSON appends the members.
+func (o Object) AppendJSON(b []byte, rename func(key string) (string, bool)) []byte {
+	for _, m := range o {
+		if name, ok := rename(m.Key); ok {
+			b = append(jsonvalue.AppendKey(b, name), jsonvalue.Compact(m.Raw)...)
+		}
+	}
+	return b
+}
+
+// AppendValues adds the members as values.
+func (o Object) AppendValues(values [][]parquet.Value, passed *schema.Passed) {
+	s := schema.Shredder{Columns: values}
+	for _, m := range o {
+		if i, ok := passed.Rename[m.Key]; ok {
+			s.Put(passed.Input[i], m.Raw, 0, 0)
+		}
+	}
+}
+
+// Members are the row.
+func (o Object) Members() Object { return o }
+
+// Has reports whether there is a member of that key.
+func (o Object) Has(key string) bool { return jsonvalue.Find(o, key) != nil }
+
+// Size is that of the text.
+func (o Object) Size() (n int64) {
+	for _, m := range o {
+		n += int64(len(m.Key) + len(m.Raw))
+	}
+	return n
+}
+
+// Values is a row whose file has it as values of columns with types.
+type Values struct {
+	Values []parquet.Value   // by leaf
+	Layout *schema.Placement // where the job's schema has them
+}
+
+// AppendJSON appends the columns.
+func (v *Values) AppendJSON(b []byte, rename func(column string) (string, bool)) []byte {
+	a := schema.Assembler{Values: v.Values, Next: make([]int, 0, 16)}
+	a.Index()
+	for _, c := range v.Layout.Columns {
+		if name, ok := rename(c.Name); ok {
+			b = a.Column(jsonvalue.AppendKey(b, name), c)
+		}
+	}
+	return b
+}
+
+// AppendValues adds the values, widened to the types of the output.
+func (v *Values) AppendValues(values [][]parquet.Value, passed *schema.Passed) {
+	for _, value := range v.Values {
+		place := &v.Layout.Leaves[value.Column()]
+		if place.Column < 0 {
+			continue
+		}
+		if out := passed.Leaf[place.Column]; out >= 0 {
+			values[out] = append(values[out], place.Moved(value, out))
+		}
+	}
+}
+
+// Has reports whether the file has the column.
+func (v *Values) Has(column string) bool {
+	return slices.ContainsFunc(v.Layout.Columns, func(n *schema.Node) bool { return n.Name == column })
+}
+
+// Size is that of the values.
+func (v *Values) Size() int64 {
+	n := int64(32 * len(v.Values))
+	for _, value := range v.Values {
+		n += schema.ValueSize(value)
+	}
+	return n
+}
