@@ -134,8 +134,8 @@ func (s *Spec) Validate() error {
 	case s.Model == "":
 		return wrong("model", "is missing: a folder, a .gguf file, hf://org/name, or smollm2")
 	case len(s.Inputs) == 0:
-		return wrong("input",
-			"is missing: a Parquet, Arrow, JSONL or CSV file with a column prompt, messages or prompt_token_ids")
+		return wrong("input", "is missing: a %s file with a column prompt, messages or prompt_token_ids",
+			promptset.InputFormats())
 	case s.Output == "":
 		return wrong("output", "is missing: a folder for the completions")
 	case s.Limit < 0:

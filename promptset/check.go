@@ -80,19 +80,6 @@ func (r *Reader) CheckKept(requested []string) error {
 	return nil
 }
 
-// Partitions are the columns that folders named key=value give.
-func (r *Reader) Partitions() (names []string) {
-	for _, s := range r.sources {
-		for _, p := range s.Partitions {
-			if !slices.Contains(names, p.Name) {
-				names = append(names, p.Name)
-			}
-		}
-	}
-	slices.Sort(names)
-	return names
-}
-
 // checkPartitions refuses files whose columns do not follow from their names and those of the columns, by which they
 // are opened again.
 func (r *Reader) checkPartitions() error {

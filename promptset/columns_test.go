@@ -117,7 +117,7 @@ func TestColumnsOnRequest(t *testing.T) {
 			continue
 		}
 		_, root, out := parsed(t, path)
-		if names(root) != "prompt input_cumulative_logprob "+strings.Join(completion.OutputColumns,
+		if names(root) != "prompt input_cumulative_logprob "+strings.Join(outputColumns(),
 			" ")+" cumulative_logprob" ||
 			strings.Join(column(root, out, "cumulative_logprob"), " ") != fmt.Sprintf("%v null", want) {
 			t.Errorf("%s: %v", names(root), column(root, out, "cumulative_logprob"))

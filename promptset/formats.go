@@ -27,11 +27,11 @@ type outputFormat struct {
 
 // outputFormats are the formats, the default first. A new one is an entry here.
 var outputFormats = []outputFormat{
-	{name: FormatParquet, encoder: parquet.NewEncoder, read: parquet.ReadPart, values: parquet.Values,
-		meta: parquet.Meta},
-	{name: FormatJSONL, encoder: jsonl.NewEncoder, read: jsonl.ReadPart, values: jsonl.Values},
-	{name: FormatOpenAI, settle: answers.OneError, encoder: answers.NewEncoder, read: answers.Read,
-		values: jsonl.Values},
+	{name: FormatParquet, encoder: parquet.NewEncoder, read: parquet.ReadPart, values: parquet.ReadValues,
+		meta: parquet.ReadMeta},
+	{name: FormatJSONL, encoder: jsonl.NewEncoder, read: jsonl.ReadPart, values: jsonl.ReadValues},
+	{name: FormatOpenAI, settle: answers.OneError, encoder: answers.NewEncoder, read: answers.ReadPart,
+		values: jsonl.ReadValues},
 }
 
 // Formats names the formats of output files, the default first.

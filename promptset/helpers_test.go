@@ -12,6 +12,7 @@ import (
 	"github.com/parquet-go/parquet-go"
 	"pgregory.net/rapid"
 
+	"github.com/quire/quire/promptset/completion"
 	"github.com/quire/quire/promptset/folder"
 	"github.com/quire/quire/promptset/input"
 	parquetfile "github.com/quire/quire/promptset/parquet"
@@ -175,7 +176,7 @@ func column(root *schema.Node, rows []parquet.Row, name string) []string {
 		a := schema.Assembler{Values: row}
 		a.Index()
 		for _, f := range root.Fields {
-			value := string(a.Column(nil, f))
+			value := string(a.Append(nil, f))
 			if f.Name == name {
 				out[i] = value
 			}
@@ -253,7 +254,7 @@ func readAll(t *testing.T, look func(context.Context, *Source, File) (*input.Con
 	}
 	n := 0
 	in := &input.Opened{Source: &s, File: &input.Watched{File: file}, Schema: schema}
-	if _, err := s.Reader.Read(context.Background(), in, 0, s.Rows, func(row *Row) bool {
+	if _, err := s.Reader.Range(context.Background(), in, 0, s.Rows, func(row *Row) bool {
 		if row.Err != nil {
 			bad++
 		}
@@ -276,4 +277,14 @@ func publish(t *testing.T, to folder.Output, name, text string) error {
 		t.Fatal(err)
 	}
 	return p.Publish()
+}
+
+// outputColumns names the columns that every output has after those of its input.
+func outputColumns() (names []string) {
+	for c := range completion.Columns() {
+		if !c.OnRequest {
+			names = append(names, c.Name)
+		}
+	}
+	return names
 }

@@ -22,25 +22,19 @@ var inputFormats = []*input.Format{
 	{Name: "Parquet", Article: "a", Extensions: []string{".parquet"}, Magics: []string{"PAR1"}, Look: parquet.Look},
 	{Name: "Arrow", Article: "an", Extensions: []string{".arrow", ".arrows", ".feather"},
 		Magics: []string{arrowfile.Magic, arrowfile.StreamMagic, arrowfile.FeatherMagic}, Look: arrow.Look},
-	{Name: "JSONL", Article: "a", Extensions: compressible(".jsonl"), Begins: jsonl.Begins, Look: jsonl.Look,
+	{Name: "JSONL", Article: "a", Extensions: lines.Compressible(".jsonl"), Begins: jsonl.Begins, Look: jsonl.Look,
 		Appends: true},
-	{Name: "CSV", Article: "a", Extensions: compressible(".csv"), Look: csv.Look, Appends: true},
-	{Name: "TSV", Article: "a", Extensions: compressible(".tsv"), Look: csv.LookTabs, Appends: true},
+	{Name: "CSV", Article: "a", Extensions: csv.Extensions, Look: csv.Look, Appends: true},
 }
 
-// compressible is the extensions of a format of text.
-func compressible(extension string) []string {
-	return []string{extension, extension + ".gz", extension + ".zst"}
-}
-
-// InputFormats lists the formats of input files, such as "Parquet, Arrow or CSV" with the word or.
-func InputFormats(or string) string {
+// InputFormats lists the formats of input files, for people.
+func InputFormats() string {
 	var names []string
 	for _, f := range inputFormats {
 		names = append(names, f.Name)
 	}
 	last := len(names) - 1
-	return strings.Join(names[:last], ", ") + " " + or + " " + names[last]
+	return strings.Join(names[:last], ", ") + " or " + names[last]
 }
 
 // extensions are those of all formats.

@@ -15,7 +15,6 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/quire/quire/parameter"
-	"github.com/quire/quire/promptset/completion"
 	"github.com/quire/quire/promptset/jsonvalue"
 	"github.com/quire/quire/vfs"
 )
@@ -278,7 +277,7 @@ func FuzzJSONL(f *testing.F) {
 		lines := strings.SplitAfter(string(bytesOf(t, written, "jsonl/part-00000.jsonl")), "\n")
 		for i, line := range lines[:len(lines)-1] {
 			if object, err := jsonvalue.ParseRow([]byte(line)); err != nil ||
-				len(object) < len(completion.OutputColumns) {
+				len(object) < len(outputColumns()) {
 				t.Fatalf("row %d is written as %s: %v", i, line, err)
 			}
 		}

@@ -14,7 +14,6 @@ import (
 
 	"github.com/parquet-go/parquet-go"
 
-	"github.com/quire/quire/promptset/completion"
 	parquetfile "github.com/quire/quire/promptset/parquet"
 )
 
@@ -174,7 +173,7 @@ func TestPassesEveryTypeThrough(t *testing.T) {
 				t.Errorf("%s column %s is now %s, was %s", fixture, name, b.Describe(), a.Describe())
 			}
 		}
-		if !strings.HasSuffix(names(out), strings.Join(completion.OutputColumns, " ")) {
+		if !strings.HasSuffix(names(out), strings.Join(outputColumns(), " ")) {
 			t.Errorf("%s: columns %s", fixture, names(out))
 		}
 		want(t, "codec", file.Metadata().RowGroups[0].Columns[0].MetaData.Codec.String(), "ZSTD")

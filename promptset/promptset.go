@@ -1,5 +1,5 @@
-// Package promptset reads the prompts of a batch job from Parquet, Arrow, JSONL and CSV files and writes its
-// completions.
+// Package promptset reads the prompts of a batch job from files of the formats that [InputFormats] lists, and writes
+// its completions.
 //
 // # Reading
 //
@@ -26,16 +26,16 @@
 //
 // # Writing
 //
-// [Create] starts an output folder of numbered parts with one row a completion: the input's columns, then
-// [OutputColumns]. Rows may be added in any order; they are written in the order of the input, so the bytes of the
-// output do not depend on which row finished first. A part appears in the folder when it is whole and on disk, never
-// before.
+// [NewWriter] starts an output of numbered parts in a folder, with one row a completion: the input's columns, then
+// those of [completion.Columns]. An input column of such a name is kept as input_<name>. Rows may be added in any
+// order; they are written in the order of the input, so the bytes of the output do not depend on which row finished
+// first. A part appears in the folder when it is whole and on disk, never before.
 //
 // # Reading back
 //
-// [OpenOutput] finds the parts of an output, and [Output.Read] reads one whole, with its digest. A [PartSummary]
-// notes what a part came to; [SealOf] tells a part from another one by a small read. [RowCheck] compares rows of the
-// output with those of the input.
+// [OpenOutput] finds the parts of an output, and [Output.Read] reads one whole, with its digest. A [folder.PartSummary]
+// notes what a part came to; [folder.SealOf] tells a part from another one by a small read. [RowCheck] compares rows of
+// the output with those of the input.
 package promptset
 
 import (

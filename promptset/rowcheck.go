@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/quire/quire/internal/visible"
+	"github.com/quire/quire/promptset/completion"
 	"github.com/quire/quire/promptset/folder"
 )
 
@@ -168,4 +169,14 @@ func (c *RowCheck) Differs(note folder.PartSummary) string {
 		}
 	}
 	return ""
+}
+
+// addToSummary counts a row.
+func addToSummary(s *folder.PartSummary, row *Row, results []Result) {
+	failed := false
+	for _, r := range results {
+		s.Completion(r.FinishReason, r.CompletionTokens, r.Err != "")
+		failed = failed || r.Err != ""
+	}
+	s.Row(completion.PromptTokens(row, results), failed)
 }

@@ -51,7 +51,7 @@ func (o *Output) Values(ctx context.Context, part folder.Part, names []string) i
 				return err
 			}
 			defer in.Close()
-			read := jsonl.Values
+			read := jsonl.ReadValues
 			if f := formatNamed(part.Format); f != nil {
 				read = f.values
 			}

@@ -225,16 +225,6 @@ func (w *Writer) write(f finished) error {
 	return w.publish()
 }
 
-// addToSummary counts a row.
-func addToSummary(s *folder.PartSummary, row *Row, results []Result) {
-	failed := false
-	for _, r := range results {
-		s.Completion(r.FinishReason, r.CompletionTokens, r.Err != "")
-		failed = failed || r.Err != ""
-	}
-	s.Row(completion.PromptTokens(row, results), failed)
-}
-
 // open starts the next part.
 func (w *Writer) open() (err error) {
 	w.summary = folder.PartSummary{Part: w.left[0]}

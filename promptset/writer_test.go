@@ -11,7 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/quire/quire/promptset/completion"
 	"github.com/quire/quire/promptset/folder"
 	parquetfile "github.com/quire/quire/promptset/parquet"
 	"github.com/quire/quire/vfs"
@@ -157,7 +156,7 @@ func TestNameClashes(t *testing.T) {
 	r := open(t, write(t, "x.jsonl", `{"prompt":"p","text":1,"input_text":2,"generation":5,"error":"e","id":"me"}`))
 	_, root, out := parsed(t, filepath.Join(complete(t, r, WriterOptions{}, 1), "part-00000.parquet"))
 	want(t, "columns", names(root), "prompt input_input_text input_text input_generation input_error "+
-		strings.Join(completion.OutputColumns, " "))
+		strings.Join(outputColumns(), " "))
 	want(t, "text", column(root, out, "input_input_text")[0]+column(root, out, "input_text")[0], "12")
 	want(t, "id", column(root, out, "id")[0], `"me"`)
 }
@@ -165,7 +164,7 @@ func TestNameClashes(t *testing.T) {
 func TestNoRowsAndInvalidText(t *testing.T) {
 	r := open(t, write(t, "x.jsonl", ""))
 	_, root, out := parsed(t, filepath.Join(complete(t, r, WriterOptions{}, 1), "part-00000.parquet"))
-	want(t, "empty", fmt.Sprint(names(root), " ", len(out)), strings.Join(completion.OutputColumns, " ")+" 0")
+	want(t, "empty", fmt.Sprint(names(root), " ", len(out)), strings.Join(outputColumns(), " ")+" 0")
 
 	r = open(t, write(t, "x.jsonl", `{"prompt":"a"}`))
 	for _, format := range []string{FormatParquet, FormatJSONL} {

@@ -10,12 +10,13 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/quire/quire/promptset"
 	"github.com/quire/quire/promptset/completion"
 )
 
-const overview = `sample generates completions of a set of prompts with a large language model. It reads prompts from Parquet, Arrow,
-JSONL or CSV files, writes the completions to Parquet or JSONL files, and computes with XLA through PJRT on CPUs, GPUs
-and TPUs.
+var overview = strings.Join(wrap("sample generates completions of a set of prompts with a large language model. It "+
+	"reads prompts from "+promptset.InputFormats()+" files, writes the completions to Parquet or JSONL files, and "+
+	"computes with XLA through PJRT on CPUs, GPUs and TPUs.", helpWidth), "\n") + `
 
 Usage:
   sample SUBCOMMAND [flags]

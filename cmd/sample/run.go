@@ -12,6 +12,7 @@ import (
 
 	"github.com/quire/quire/batch"
 	"github.com/quire/quire/internal/plural"
+	"github.com/quire/quire/promptset"
 )
 
 // shortOfRun are the flags that the short help of run has.
@@ -25,7 +26,7 @@ func newRun() *subcommand {
 	return &subcommand{
 		name:    "run",
 		args:    "[FILE... | PROMPT...]",
-		summary: "generate completions of every prompt in Parquet, Arrow, JSONL or CSV files",
+		summary: "generate completions of every prompt in " + promptset.InputFormats() + " files",
 		about: paragraph("Each input row has a column \"prompt\" (text), \"messages\" (a list of role and content) or "+
 			"\"prompt_token_ids\". Optional columns are \"id\", \"parent\" (the id of a row whose completion comes "+
 			"before the prompt: docs/guide.md) and the row's own parameters, such as max_tokens, temperature or seed, "+

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/quire/quire/batch"
+	"github.com/quire/quire/promptset"
 	"github.com/quire/quire/telemetry"
 )
 
@@ -64,7 +65,7 @@ func (o *runOptions) define(f *flags) {
 	})
 	f.group("Input and output", func(s *pflag.FlagSet) {
 		placesVar(s, &o.spec.Inputs, inputPlace, "input", "i",
-			"`FILE` prompts in Parquet, Arrow, JSONL or CSV: a file, a glob or a folder, local or at s3://, gs:// "+
+			"`FILE` prompts in "+promptset.InputFormats()+": a file, a glob or a folder, local or at s3://, gs:// "+
 				"or azblob://, or of a dataset of the hub, hf://datasets/ORG/NAME"+fromStandard+". "+
 				"Repeatable; with --output, arguments after the flags are inputs too. Inputs on the "+
 				"command line replace those of a config file")

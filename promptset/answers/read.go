@@ -10,8 +10,8 @@ import (
 	"github.com/quire/quire/promptset/openai"
 )
 
-// Read gives the completions of a part of answers to each.
-func Read(in io.ReaderAt, size int64, each func(*completion.Completion) error) (map[string]string, error) {
+// ReadPart gives the completions of a part of answers to each.
+func ReadPart(in io.ReaderAt, size int64, each func(*completion.Completion) error) (map[string]string, error) {
 	return nil, lines.EachCompletion(in, size, Completions, each)
 }
 

@@ -85,7 +85,7 @@ func (b *batches) open(s *input.Source, f io.ReaderAt) (_ *file, err error) {
 	return af, nil
 }
 
-func (b *batches) Read(ctx context.Context, in *input.Opened, from, to int64, yield func(*record.Row) bool) (bool,
+func (b *batches) Range(ctx context.Context, in *input.Opened, from, to int64, yield func(*record.Row) bool) (bool,
 	error) {
 	af, err := b.open(in.Source, in.File)
 	if err != nil {

@@ -176,11 +176,6 @@ func Written(requested []string) (all []*Column) {
 	return all
 }
 
-// OutputColumns are the names of the columns that an output has after those of the input, in this order, unless
-// [promptset.WriterOptions.Exclude] has them. An input column of one of these names is kept as input_<name>, but for
-// id, whose values are the id's.
-var OutputColumns = namesOf(Written(nil))
-
 func namesOf(columns []*Column) (names []string) {
 	for _, c := range columns {
 		names = append(names, c.Name)
@@ -247,7 +242,7 @@ func (c *Column) read(o *Row, set func(at any) error) error {
 		got = c.form.appendJSON(nil, at)
 	}
 	if !bytes.Equal(got, want) {
-		o.contradicts = fmt.Sprintf("the %s %s, and its other columns make it %s", c.Name, got, want)
+		o.Contradicts = fmt.Sprintf("the %s %s, and its other columns make it %s", c.Name, got, want)
 	}
 	return nil
 }

@@ -45,7 +45,7 @@ type Result struct {
 	Reasoning         string // taken from Text; "" for none
 	ToolCalls         string // a JSON list in the form of OpenAI's API, taken from Text; "" for none
 
-	contradicts string // what of a row that was read back its other columns contradict
+	Contradicts string // what of a row that was read back its other columns contradict
 	CountAlone  bool   // what was read back has the number of tokens, and not the tokens
 }
 
@@ -67,8 +67,8 @@ func (r *Result) Wrong() string {
 		return fmt.Sprintf("has the finish_reason %s and the error %q", r.FinishReason, r.Err)
 	case r.CompletionTokens != len(r.TokenIDs) && !r.CountAlone:
 		return fmt.Sprintf("has %d token_ids and completion_tokens %d", len(r.TokenIDs), r.CompletionTokens)
-	case r.contradicts != "":
-		return "has " + r.contradicts
+	case r.Contradicts != "":
+		return "has " + r.Contradicts
 	case len(r.Logprobs) > 0 && len(r.Logprobs) != r.CompletionTokens:
 		return fmt.Sprintf("has %d token_ids and %d logprobs", r.CompletionTokens, len(r.Logprobs))
 	}

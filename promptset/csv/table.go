@@ -24,18 +24,18 @@ import (
 // alone, as pandas and pyarrow have it. encoding/csv takes CR alone for text, drops it before LF within quotes, bounds
 // no record, and does not tell an empty field from an empty text.
 
-// Look reads a CSV file, whose delimiter its header tells.
+// Extensions are those of CSV files, and of CSV files with tabs.
+var Extensions = append(lines.Compressible(".csv"), tabs...)
+
+var tabs = lines.Compressible(".tsv")
+
+// Look reads a CSV file. Its name or its header tells the delimiter.
 func Look(ctx context.Context, s *input.Source, f input.File) (*input.Contents, error) {
 	return lines.Look(ctx, s, f, func(l *lines.Reader) (lines.Rows, error) {
+		if slices.ContainsFunc(tabs, func(extension string) bool { return strings.HasSuffix(s.Name, extension) }) {
+			return readHeader(s.Name, l, '\t', s.Mapping)
+		}
 		return readHeader(s.Name, l, delimiterOf(l.Ahead()), s.Mapping)
-	})
-}
-
-// LookTabs reads a CSV file with tabs.
-func LookTabs(ctx context.Context, s *input.Source, f input.File) (*input.Contents, error) {
-	return lines.Look(ctx, s, f, func(l *lines.Reader) (lines.Rows, error) {
-		return readHeader(s.Name, l, '\t',
-			s.Mapping)
 	})
 }
 

@@ -1,9 +1,6 @@
 package folder
 
-import (
-	"cmp"
-	"sync"
-)
+import ()
 
 // Damage is what is wrong with a published part.
 type Damage struct {
@@ -17,10 +14,6 @@ type Inspection struct {
 	Gone    []int         // removed after they were listed
 	Noted   []PartSummary // of other machines, which the notes lacked
 }
-
-// together is how many files of an output are read at the same time: notes, and ends of parts. Each costs a small read
-// of a disk, and two requests of an object store.
-const together = 32
 
 // Inspect looks at the size and the last bytes of published parts, and compares them with the notes. It takes over what
 // other machines noted of parts that the notes lack. Damaged parts are condemned: see [Output]. Parts without
@@ -55,20 +48,4 @@ func Inspect(folder Output, parts []Part, notes *Notes) (found Inspection, err e
 		found.Damaged = append(found.Damaged, Damage{l.part, l.what})
 	}
 	return found, nil
-}
-
-// inParallel calls do with 0 to n-1, some of them together, and returns the first error by number.
-func inParallel(together, n int, do func(i int) error) error {
-	errs := make([]error, n)
-	slots := make(chan struct{}, together)
-	var wait sync.WaitGroup
-	for i := range n {
-		slots <- struct{}{}
-		wait.Go(func() {
-			errs[i] = do(i)
-			<-slots
-		})
-	}
-	wait.Wait()
-	return cmp.Or(errs...)
 }

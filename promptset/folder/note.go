@@ -121,3 +121,12 @@ func (m *Measured) add(b []byte) {
 func (m *Measured) Sums() (digest string, seal Seal) {
 	return hex.EncodeToString(m.hash.Sum(nil)), sealed(m.bytes, m.tail[max(0, len(m.tail)-SealBytes):])
 }
+
+// File is a published file.
+type File interface {
+	io.ReaderAt
+	io.Closer
+	Size() int64 // bytes
+	// Version is another one when the file was written again, where files are: an object's ETag.
+	Version() string
+}

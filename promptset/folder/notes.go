@@ -11,7 +11,9 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"cmp"
 	"github.com/quire/quire/tally"
+	"sync"
 )
 
 // Notes are what was noted of the parts of a job.
@@ -215,4 +217,24 @@ func (n *Notes) lookAt(place Published, part Part) (l look, err error) {
 	}
 	l.what, l.version = n.Compare(part, l.seal), file.Version()
 	return l, nil
+}
+
+// together is how many files of an output are read at the same time: notes, and ends of parts. Each costs a small read
+// of a disk, and two requests of an object store.
+const together = 32
+
+// inParallel calls do with 0 to n-1, some of them together, and returns the first error by number.
+func inParallel(together, n int, do func(i int) error) error {
+	errs := make([]error, n)
+	slots := make(chan struct{}, together)
+	var wait sync.WaitGroup
+	for i := range n {
+		slots <- struct{}{}
+		wait.Go(func() {
+			errs[i] = do(i)
+			<-slots
+		})
+	}
+	wait.Wait()
+	return cmp.Or(errs...)
 }

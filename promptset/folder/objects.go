@@ -29,9 +29,9 @@ type Objects struct {
 	condemned map[string]string // damaged objects by name: their versions
 }
 
-// NewObjects opens the output folder at url for writing. It removes from the folder work what an earlier process
+// newObjects opens the output folder at url for writing. It removes from the folder work what an earlier process
 // left unpublished. What is put to the store is put although ctx is cancelled.
-func NewObjects(ctx context.Context, url, work string) (*Objects, error) {
+func newObjects(ctx context.Context, url, work string) (*Objects, error) {
 	f := &Objects{ctx: context.WithoutCancel(ctx), url: url, work: filepath.Join(work, "unpublished")}
 	if err := os.RemoveAll(f.work); err != nil {
 		return nil, fmt.Errorf("cannot clear what an earlier process left: %w", err)

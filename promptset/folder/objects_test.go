@@ -62,7 +62,7 @@ func TestOutputFolders(t *testing.T) {
 // Of two processes that write a part, one does; what is damaged gives way, unless it was mended meanwhile.
 func TestCondemnedObjects(t *testing.T) {
 	const output = "mem://condemned/out"
-	folder, err := NewObjects(t.Context(), output, t.TempDir())
+	folder, err := newObjects(t.Context(), output, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +94,7 @@ func TestCondemnedObjects(t *testing.T) {
 // The note of a part that is whole stays; that of one that is damaged or gone gives way.
 func TestNotesOfObjects(t *testing.T) {
 	const output = "mem://notes/out"
-	folder, err := NewObjects(t.Context(), output, t.TempDir())
+	folder, err := newObjects(t.Context(), output, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -59,9 +59,9 @@ type Span struct{ From, To int64 }
 
 // RowReader reads the rows of a file as a look found it.
 type RowReader interface {
-	// Read gives the rows from to to-1 of the file, numbered there, to yield. It returns false when yield did. in is
+	// Range gives the rows from to to-1 of the file, numbered there, to yield. It returns false when yield did. in is
 	// the file that is read, which may be opened anew each time.
-	Read(ctx context.Context, in *Opened, from, to int64, yield func(*record.Row) bool) (more bool, err error)
+	Range(ctx context.Context, in *Opened, from, to int64, yield func(*record.Row) bool) (more bool, err error)
 }
 
 // Source is one input file.
@@ -78,8 +78,8 @@ type Source struct {
 	Called     string // what its rows call it; empty is Name
 }
 
-// RowsName is what rows call the file.
-func (s *Source) RowsName() string { return cmp.Or(s.Called, s.Name) }
+// rowsName is what rows call the file.
+func (s *Source) rowsName() string { return cmp.Or(s.Called, s.Name) }
 
 // Error is an error about the whole file.
 func (s *Source) Error(what string, err error) error {
@@ -98,7 +98,7 @@ func (s *Source) ChangedRows(now int64) error {
 
 // Row starts the row at a place in the file.
 func (s *Source) Row(at int64) *record.Builder {
-	return &record.Builder{Row: &record.Row{Index: s.Base + at, File: s.RowsName(), FileRow: at}}
+	return &record.Builder{Row: &record.Row{Index: s.Base + at, File: s.rowsName(), FileRow: at}}
 }
 
 // Opened is a file whose rows are read.

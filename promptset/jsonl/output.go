@@ -74,8 +74,8 @@ func rowOf(_ []byte, all []jsonvalue.Member, first bool) ([]*completion.Completi
 		ReadPrompt: func(column string) string { return promptOf(all, column) }}}, nil
 }
 
-// Values gives the values of keys of each line.
-func Values(name string, in io.ReaderAt, size int64, names []string, each func([]any) error) error {
+// ReadValues gives the values of keys of each line.
+func ReadValues(name string, in io.ReaderAt, size int64, names []string, each func([]any) error) error {
 	l, err := lines.Open(name, io.NewSectionReader(in, 0, size))
 	if err != nil {
 		return err

@@ -30,6 +30,11 @@ type Reader struct {
 	close  func()
 }
 
+// Compressible is the extensions of a format of text.
+func Compressible(extension string) []string {
+	return []string{extension, extension + ".gz", extension + ".zst"}
+}
+
 // IsCompressed says whether the name of a file tells that it is compressed.
 func IsCompressed(name string) bool {
 	return strings.HasSuffix(name, ".gz") || strings.HasSuffix(name, ".zst")

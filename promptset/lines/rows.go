@@ -39,8 +39,8 @@ type Rows interface {
 	IDIn(t Text, key string) string
 }
 
-// NamedRows are rows whose file names their columns before them, with the types of columns of nothing but nulls.
-type NamedRows interface {
+// namedRows are rows whose file names their columns before them, with the types of columns of nothing but nulls.
+type namedRows interface {
 	Rows
 	Header() []string
 	Type(column string) schema.JSONType
@@ -85,8 +85,8 @@ func (o *file) open(in *input.Opened, from int64) (*Reader, int64, error) {
 	return l, 0, nil
 }
 
-// Read gives rows of a file, numbered there, to yield. It returns false when yield did.
-func (o *file) Read(ctx context.Context, in *input.Opened, from, to int64, yield func(*record.Row) bool) (more bool,
+// Range gives rows of a file, numbered there, to yield. It returns false when yield did.
+func (o *file) Range(ctx context.Context, in *input.Opened, from, to int64, yield func(*record.Row) bool) (more bool,
 	err error) {
 	l, at, err := o.open(in, from)
 	if err != nil {
@@ -174,7 +174,7 @@ func Look(ctx context.Context, s *input.Source, f input.File, begin func(*Reader
 	o, c, types := &file{rows: rows}, &input.Contents{}, &keyTypes{types: map[string]schema.JSONType{}}
 	c.Reader = o
 	requests := &requests.File{Name: s.Name}
-	named, isNamed := rows.(NamedRows)
+	named, isNamed := rows.(namedRows)
 	if isNamed {
 		c.Header = named.Header()
 		for _, name := range c.Header {

@@ -42,8 +42,8 @@ func ReadPart(in io.ReaderAt, size int64, each func(*completion.Completion) erro
 	return meta, nil
 }
 
-// Meta reads the metadata of a file.
-func Meta(in io.ReaderAt, size int64) (map[string]string, error) {
+// ReadMeta reads the metadata of a file.
+func ReadMeta(in io.ReaderAt, size int64) (map[string]string, error) {
 	file, _, err := OpenFooter(in, size)
 	if err != nil {
 		return nil, err
@@ -96,8 +96,8 @@ func eachRow(group parquet.RowGroup, atOnce int, each func(parquet.Row) error) e
 	return nil
 }
 
-// Values gives the values of columns of each row.
-func Values(_ string, in io.ReaderAt, size int64, names []string, each func([]any) error) error {
+// ReadValues gives the values of columns of each row.
+func ReadValues(_ string, in io.ReaderAt, size int64, names []string, each func([]any) error) error {
 	file, root, err := OpenFooter(in, size)
 	if err != nil {
 		return err

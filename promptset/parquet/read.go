@@ -34,7 +34,7 @@ func Look(_ context.Context, s *input.Source, f input.File) (*input.Contents, er
 // rows reads the rows of files by their footers alone.
 type rows struct{}
 
-func (rows) Read(ctx context.Context, in *input.Opened, from, to int64, yield func(*record.Row) bool) (bool, error) {
+func (rows) Range(ctx context.Context, in *input.Opened, from, to int64, yield func(*record.Row) bool) (bool, error) {
 	pf, err := parse(in.Name, in.File, in.File.Size(), in.Mapping, in.Partitions...)
 	if err != nil {
 		return false, err

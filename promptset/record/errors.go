@@ -36,11 +36,6 @@ func (e *RowError) Error() string {
 	return fmt.Sprintf("%s row %d: %s", e.File, e.Row, e.What)
 }
 
-// Error returns an error about the row that names it as the package's own errors do.
-func (r *Row) Error(what string) *RowError {
-	return &RowError{File: r.File, Row: r.FileRow, Line: r.Line, What: what}
-}
-
 // FileError says why a whole file cannot be used.
 type FileError struct {
 	File string

@@ -55,11 +55,6 @@ func (r *Builder) DecodeJSON(object []jsonvalue.Member, m *Mapping) (given []str
 	return given
 }
 
-// Mistyped notes a value of another type than it must be.
-func (r *Builder) Mistyped(format string, args ...any) {
-	r.Blame("", openai.CodeInvalidType, func() { r.Fail(format, args...) })
-}
-
 // DecodeKnown sets one known field; false means that its type is wrong.
 func (r *Builder) DecodeKnown(name string, raw json.RawMessage) bool {
 	switch name {

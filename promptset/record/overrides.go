@@ -13,26 +13,6 @@ import (
 	"github.com/quire/quire/promptset/schema"
 )
 
-// alias notes under which name of other engines a row gives a parameter.
-type alias struct{ own, key string }
-
-// ParameterName returns the key or column under which the row gives one of Quire's parameters. It may be the name
-// that other engines have for it, so that messages about the value name what the user wrote.
-func (r *Row) ParameterName(own string) string {
-	for _, a := range r.aliases {
-		if a.own == own {
-			return a.key
-		}
-	}
-	return own
-}
-
-// doubt is a value that has an effect beside some parameters only, and the error for it then.
-type doubt struct {
-	parameter *parameter.Parameter
-	err       *RowError
-}
-
 // Foreign is a value of a row under a name of other engines, or a parameter that Quire does not have.
 type Foreign struct {
 	Parameter *parameter.Parameter
@@ -78,17 +58,6 @@ func (r *Builder) Apply(values []Foreign, given []string) {
 			}
 		}
 	}
-}
-
-// CheckBeside returns the error of a value of the row that has an effect beside set, its parameters with those of the
-// job, and that is not supported.
-func (r *Row) CheckBeside(set *parameter.Set) *RowError {
-	for _, d := range r.doubts {
-		if d.parameter.Matters(set) {
-			return d.err
-		}
-	}
-	return nil
 }
 
 // refuse notes a parameter with a value that is not supported.
@@ -294,11 +263,4 @@ func (r *Builder) Override(o *Overrides, p *parameter.Parameter, key string, v j
 		return
 	}
 	*o.Give(p).(*int) = i
-}
-
-// Overrides are the parameters that a row gives for itself; the job's hold for the others. Only their types are checked
-// here, not their ranges.
-type Overrides struct {
-	parameter.Given
-	Sampled *string // the column that asks for sampling: a temperature of 0 contradicts it
 }

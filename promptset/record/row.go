@@ -3,6 +3,7 @@
 package record
 
 import (
+	"github.com/quire/quire/parameter"
 	"strconv"
 	"strings"
 )
@@ -89,4 +90,55 @@ func (r *Row) HasID() bool { return r.givenID }
 func (r *Row) IsCalled(id string) bool {
 	return id == strings.ToValidUTF8(r.ID, "\uFFFD") || !r.givenID && id == "" ||
 		r.LostID && id == strconv.FormatInt(r.Index, 10)
+}
+
+// Overrides are the parameters that a row gives for itself; the job's hold for the others. Only their types are checked
+// here, not their ranges.
+type Overrides struct {
+	parameter.Given
+	Sampled *string // the column that asks for sampling: a temperature of 0 contradicts it
+}
+
+// alias notes under which name of other engines a row gives a parameter.
+type alias struct{ own, key string }
+
+// doubt is a value that has an effect beside some parameters only, and the error for it then.
+type doubt struct {
+	parameter *parameter.Parameter
+	err       *RowError
+}
+
+// ParameterName returns the key or column under which the row gives one of Quire's parameters. It may be the name
+// that other engines have for it, so that messages about the value name what the user wrote.
+func (r *Row) ParameterName(own string) string {
+	for _, a := range r.aliases {
+		if a.own == own {
+			return a.key
+		}
+	}
+	return own
+}
+
+// CheckBeside returns the error of a value of the row that has an effect beside set, its parameters with those of the
+// job, and that is not supported.
+func (r *Row) CheckBeside(set *parameter.Set) *RowError {
+	for _, d := range r.doubts {
+		if d.parameter.Matters(set) {
+			return d.err
+		}
+	}
+	return nil
+}
+
+// Parent says which row another one goes on from: its prompt is that row's prompt, one of that row's completions, then
+// its own prompt, if it has one.
+type Parent struct {
+	ID         string // of that row; empty for none
+	Generation *int   // of the completion; nil for the row's first
+	Length     *int   // tokens of the completion that are kept at most; nil for all
+}
+
+// Error returns an error about the row that names it as the package's own errors do.
+func (r *Row) Error(what string) *RowError {
+	return &RowError{File: r.File, Row: r.FileRow, Line: r.Line, What: what}
 }

@@ -71,7 +71,7 @@ func (v *Values) AppendJSON(b []byte, rename func(column string) (string, bool))
 	a.Index()
 	for _, c := range v.Layout.Columns {
 		if name, ok := rename(c.Name); ok {
-			b = a.Column(jsonvalue.AppendKey(b, name), c)
+			b = a.Append(jsonvalue.AppendKey(b, name), c)
 		}
 	}
 	return b

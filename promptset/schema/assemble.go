@@ -37,8 +37,8 @@ func (a *Assembler) Index() {
 	}
 }
 
-// Column writes a top-level column.
-func (a *Assembler) Column(b []byte, n *Node) []byte {
+// Append writes a top-level column.
+func (a *Assembler) Append(b []byte, n *Node) []byte {
 	if n.Rep == Repeated {
 		return a.repeated(b, n, '[', ']', func(b []byte) []byte { return a.present(b, n) })
 	}
@@ -124,7 +124,7 @@ func (a *Assembler) present(b []byte, n *Node) []byte {
 		}
 		b = append(jsonvalue.AppendText(b, f.Name), ':')
 		value := len(b)
-		if b = a.Column(b, f); a.Given && string(b[value:]) == "null" {
+		if b = a.Append(b, f); a.Given && string(b[value:]) == "null" {
 			b = b[:before]
 			continue
 		}

@@ -156,19 +156,6 @@ func typeOf(n *Node) parquet.Type {
 	return n.Type
 }
 
-// Integer says whether t holds integers and whether they are signed.
-func Integer(t parquet.Type) (signed, ok bool) {
-	if t == nil || t.Kind() != parquet.Int32 && t.Kind() != parquet.Int64 {
-		return false, false
-	}
-	lt := t.LogicalType()
-	if lt == nil {
-		return true, true
-	}
-	i, ok := lt.Value.(*format.IntType)
-	return ok && i.IsSigned, ok
-}
-
 // WholeBelow is the number below which a column of floats holds all whole numbers, 0 for other columns.
 func WholeBelow(c *Node) float64 {
 	if !c.IsLeaf {

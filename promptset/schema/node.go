@@ -300,3 +300,16 @@ func (n *Node) Clone() *Node {
 	}
 	return &c
 }
+
+// Integer says whether t holds integers and whether they are signed.
+func Integer(t parquet.Type) (signed, ok bool) {
+	if t == nil || t.Kind() != parquet.Int32 && t.Kind() != parquet.Int64 {
+		return false, false
+	}
+	lt := t.LogicalType()
+	if lt == nil {
+		return true, true
+	}
+	i, ok := lt.Value.(*format.IntType)
+	return ok && i.IsSigned, ok
+}

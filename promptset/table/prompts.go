@@ -71,7 +71,7 @@ func (r *PromptReader) requestOf(values parquet.Row) string {
 	a := &schema.Assembler{Values: values}
 	a.Index()
 	for _, c := range r.table.Root.Fields {
-		if raw := a.Column(nil, c); slices.Contains(openai.Keys, c.Name) {
+		if raw := a.Append(nil, c); slices.Contains(openai.Keys, c.Name) {
 			object = append(object, jsonvalue.Member{Key: c.Name, Raw: raw})
 		}
 	}

@@ -228,7 +228,12 @@ func (r *groupReader) render(row *record.Builder) {
 	columns := map[string]json.RawMessage{}
 	for _, c := range r.table.used {
 		r.checkText(row, c)
-		columns[r.table.mapping.Original(c.Name)] = a.Column(nil, c)
+		columns[r.table.mapping.Original(c.Name)] = a.Append(nil, c)
 	}
 	r.table.mapping.Render(row, columns)
+}
+
+func ReadRows(rows RowReader, buffer []parquet.Row) (n int, err error) {
+	defer Guard(&err)
+	return rows.ReadRows(buffer)
 }

@@ -76,7 +76,7 @@ func (r *groupReader) foreign(row *record.Builder) (values []record.Foreign) {
 			a = &schema.Assembler{Values: r.values}
 			a.Index()
 		}
-		raw := a.Column(nil, c)
+		raw := a.Append(nil, c)
 		if c.IsLeaf && schema.IsDecimal(c.Type) {
 			raw = bytes.Trim(raw, `"`)
 		}
@@ -185,7 +185,7 @@ func (r *groupReader) json(c *schema.Node) []byte {
 	}
 	a := &schema.Assembler{Values: r.values, Given: true, Python: true}
 	a.Index()
-	return a.Column(nil, c)
+	return a.Append(nil, c)
 }
 
 // texts sets a parameter that is a list of text, from a column of text or of lists.
