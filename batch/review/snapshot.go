@@ -14,8 +14,8 @@ import (
 
 // Snapshot writes the parts that the journal adds completions to, with what they have already, to a new folder, as part
 // files with the names, the format and the columns of the job's own. It returns their number.
-func (o *Output) Snapshot(ctx context.Context, files vfs.FS, folder string) (written int, err error) {
-	if err := files.MkdirAll(folder); err != nil {
+func (o *Output) Snapshot(ctx context.Context, files vfs.FS, dir string) (written int, err error) {
+	if err := files.MkdirAll(dir); err != nil {
 		return 0, fmt.Errorf("cannot make the folder of the snapshot: %w", err)
 	}
 	if names, err := files.List(dir); err != nil || len(names) > 0 {
@@ -56,7 +56,7 @@ func (o *Output) Snapshot(ctx context.Context, files vfs.FS, folder string) (wri
 }
 
 // writePart writes a part of the rows that there are completions of, in the part that is there or in the journal.
-func (b *begun) writePart(ctx context.Context, to promptset.Destination, part folder.Part,
+func (b *begun) writePart(ctx context.Context, to folder.Destination, part folder.Part,
 	there iter.Seq2[*promptset.Completion, error], options promptset.WriterOptions) error {
 	old, stop := readOld(there)
 	defer stop()
@@ -76,7 +76,7 @@ func (b *begun) writePart(ctx context.Context, to promptset.Destination, part fo
 			rows, all = append(rows, &placed), append(all, results)
 		}
 	}
-	options.Parts = promptset.Parts{Rows: int64(len(rows)), PartRows: int64(len(rows))}
+	options.Parts = folder.Parts{Rows: int64(len(rows)), PartRows: int64(len(rows))}
 	w, err := promptset.NewWriter(onePart{to, b.parts.Name(part.Number, b.format)}, options)
 	if err != nil {
 		return err
