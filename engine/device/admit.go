@@ -6,6 +6,7 @@ import (
 	. "github.com/gomlx/gomlx/core/graph"
 
 	"github.com/quire/quire/control"
+	"github.com/quire/quire/engine/device/feature"
 	"github.com/quire/quire/scan"
 	"github.com/quire/quire/seqtable"
 	"github.com/quire/quire/tree"
@@ -136,7 +137,9 @@ func (gr *Graphs) admit(l loop, in input) loop {
 	st, r := l.State, l.State.Rows
 	st.Turns = l.admitted(in, SliceAxis(isEntry, 0, AxisRangeFromStart(gr.Slots)))
 	st.Rows = tree.Zip(in.Waiting.Rows, r, pick)
-	st.Extras = gr.admitExtras(st.Extras, in, a)
+	st.Extras.State = gr.features().Admit(st.Extras.State, forFeatures(in),
+		feature.Admission{Entries: a.Entries, Rows: a.Rows, Ahead: a.Ahead, AheadRows: in.Ahead.Rows})
+	st.Extras.Drafts.Log = st.Extras.Drafts.Log.admit(a)
 	st.Rows.PromptLens = Where(isPrompt, take(in.Ahead.PromptLens, prompt), st.Rows.PromptLens)
 	st.Rows.MaxPages = Where(isPrompt, take(in.Ahead.MaxPages, prompt), st.Rows.MaxPages)
 	if st.Rows.Short != nil {

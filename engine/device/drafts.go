@@ -9,7 +9,6 @@ import (
 	. "github.com/gomlx/gomlx/core/graph"
 
 	"github.com/quire/quire/control"
-	"github.com/quire/quire/sampling"
 	"github.com/quire/quire/scan"
 	"github.com/quire/quire/tokenqueue"
 )
@@ -134,7 +133,7 @@ func (gr *Graphs) draft(l *loop, w weights, in input, next, prefill *Node) draft
 		trust := &l.State.Extras.Drafts.Trust
 		worth = trust.worth(live, gr.Drafts.Most, gr.Drafts.CostRows)
 		*trust = trust.stepped(able)
-		if !gr.walksDrafts() {
+		if !gr.features().WalksDrafts() {
 			able = LogicalAnd(able, anyTrue(GreaterThan(worth, ZerosLike(worth))))
 		}
 	}
@@ -161,7 +160,7 @@ func (gr *Graphs) draft(l *loop, w weights, in input, next, prefill *Node) draft
 				d.Classes = control.ScatterSet(d.Classes, to, classes)
 			}
 		}
-		if gr.walksDrafts() {
+		if gr.features().WalksDrafts() {
 			found, d.Behind = gr.walkDrafts(*l, in, at, found, limits)
 			d.Ranks = control.ScatterSet(d.Ranks, slots, Iota(g, slots.Shape(), 0))
 		}
@@ -184,7 +183,7 @@ func (gr *Graphs) mostDrafts(l loop, slots, lens, room *Node) *Node {
 		limits = Min(limits, Sub(positions, lens))
 	}
 	limits = Max(limits, ZerosLike(limits))
-	return Where(gr.mayDraft(l.State, slots), limits, ZerosLike(limits))
+	return Where(gr.features().MayDraft(l.State.Extras.State, slots), limits, ZerosLike(limits))
 }
 
 // texts are the tokens of slots, i32[D], that have lens tokens in the cache, i32[D], and those that wait, i32[D]:
@@ -257,20 +256,6 @@ func (gr *Graphs) findPlain(texts, lens *Node) (tokens, matches *Node) {
 	period := few(Max(Sub(lens, from), OnesLike(lens)))
 	nth = Sub(nth, Mul(Div(nth, period), period))
 	return take(flat, Add(few(AddScalar(Add(row, from), 1)), nth)), matches
-}
-
-// mayDraft says which of slots may have drafts, bool[D]: those that draw from counts or histories of their tokens would
-// need these for each draft.
-func (gr *Graphs) mayDraft(st state, slots *Node) *Node {
-	may := Equal(slots, slots)
-	ex := st.Extras
-	if gr.Features.Has(Penalties) {
-		may = LogicalAnd(may, LogicalNot(take(sampling.Penalized(ex.Penalties.Penalties), slots)))
-	}
-	if gr.Features.Has(DRY) {
-		may = LogicalAnd(may, LogicalNot(take(sampling.HasDRY(ex.DRY.DRYOf), slots)))
-	}
-	return may
 }
 
 // inPages leaves as many of counts, i32[D], of drafts of slots as there are pages for that nobody else has a right to.

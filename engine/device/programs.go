@@ -33,7 +33,7 @@ type Program struct {
 	// Resident is arrays that the host gives too, but that stay on the device until it gives others: they follow the
 	// weights, and the nodes of the input.
 	Resident []Leaf
-	// hasExtras says that the state has extras: see Features.
+	// hasExtras says that the state has extras: see package feature.
 	hasExtras bool
 	// Reads says that the program leaves the state as it is: it is not donated, and not returned.
 	Reads bool
@@ -103,7 +103,7 @@ const (
 func (gr *Graphs) run(st state, w weights, in input, out output) (state, output) {
 	g := in.Columns.Graph()
 	st.Pages = st.Pages.Begin()
-	st.Extras = gr.beginExtras(st.Extras, in)
+	st.Extras.State = gr.features().Sync(st.Extras.State, forFeatures(in))
 	st.Sequences.Owners = AddScalar(Iota(g, in.Starts.Shape(), 0), float64(gr.WaitingLen())) // see output.Owners
 	st, released := gr.release(st, in.Release)
 	var invalid *Node
@@ -144,7 +144,7 @@ func (gr *Graphs) run(st state, w weights, in input, out output) (state, output)
 	out.StopStates = st.Rows.StopStates
 	out.SeqLens, out.EndFree, out.Short = st.Sequences.SeqLens, st.Pages.NumFree(), gr.short(st)
 	out.Pages = gr.fates(st.Pages)
-	if gr.Features.Has(MaskedTokens) {
+	if gr.waitsForHost() {
 		out.Waits = Add(out.Waits, Concatenate([]*Node{Reshape(gr.numWaits(st), 1), zeros(g, dtypes.Int32, 1)}, 0))
 	}
 	return st, out
@@ -187,10 +187,10 @@ func (gr *Graphs) goesOn(l loop, in input) *Node {
 	if gr.Drafts.On() {
 		goesOn = LogicalAnd(goesOn, LessThan(l.Rounds, in.Columns))
 	}
-	if gr.Features.Has(MaskedTokens) {
+	if gr.waitsForHost() {
 		goesOn = LogicalAnd(goesOn, gr.mayWait(l))
 	}
-	if room := gr.roomToScore(l); room != nil {
+	if room := gr.scores().Room(l.Out.Scores); room != nil {
 		goesOn = LogicalAnd(goesOn, room)
 	}
 	return goesOn
@@ -224,7 +224,7 @@ func (gr *Graphs) wantsDecode(l loop, in input) *Node {
 	early := LogicalAnd(LogicalAnd(enough, LogicalNot(waits)), GreaterThan(l.Out.Columns, integer(g, 0)))
 	able := Equal(gr.short(l.State), integer(g, 0))
 	queued := l.State.Queue.NumQueued
-	if gr.Features.Has(MaskedTokens) {
+	if gr.waitsForHost() {
 		queued = Sub(queued, gr.numWaits(l.State))
 	}
 	return LogicalAnd(LogicalAnd(GreaterThan(queued, integer(g, 0)), able), LogicalNot(early))

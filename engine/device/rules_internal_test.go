@@ -8,6 +8,7 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 	"pgregory.net/rapid"
 
+	"github.com/quire/quire/engine/device/feature"
 	"github.com/quire/quire/engine/schedule"
 	"github.com/quire/quire/internal/testenv"
 	"github.com/quire/quire/pagetable"
@@ -17,8 +18,9 @@ import (
 
 // smallGraphs are of 4 slots, 2 prefix rows and 12 pages of 4 tokens.
 func smallGraphs() *Graphs {
-	return &Graphs{Sizes: Sizes{Sizes: schedule.Sizes{Slots: 4, MaxSeqs: 4, PrefixRows: 2, Pages: 12, PageSize: 4,
-		PagesPerSeq: 5, MaxRounds: 4, PromptLimit: 16, Paged: true}, PrefillTokens: 8}}
+	of := schedule.Sizes{Slots: 4, MaxSeqs: 4, PrefixRows: 2, Pages: 12, PageSize: 4, PagesPerSeq: 5, MaxRounds: 4,
+		PromptLimit: 16, Paged: true}
+	return &Graphs{Sizes: Sizes{Sizes: feature.Sizes{Sizes: of, PrefillTokens: 8}}}
 }
 
 func build[F ExecGraphFn](t *testing.T, graph F) *Exec {

@@ -7,6 +7,7 @@ import (
 	"github.com/gomlx/compute/shapes"
 	. "github.com/gomlx/gomlx/core/graph"
 
+	"github.com/quire/quire/engine/device/feature"
 	"github.com/quire/quire/engine/schedule"
 	"github.com/quire/quire/pagetable"
 	"github.com/quire/quire/seqtable"
@@ -25,7 +26,26 @@ type state struct {
 	Rows      rowParams
 	Turns     *Node   // i32[S]: of the slots' prompts, see tokenqueue.Prompts; used until they have run
 	Caches    []*Node // one a layer that has one, see attention.Layout; then those of the drafter
-	Extras    extras  // of program run alone: see Features
+	Extras    extras  // of program run alone: see package feature
+}
+
+// extras are what features keep on the device, and what is known of sequences to find drafts.
+type extras struct {
+	feature.State
+	Drafts drafting
+}
+
+func (gr *Graphs) newExtras(g *Graph) extras {
+	return extras{gr.features().Begin(g), gr.newDrafting(g)}
+}
+
+// ExtraBytes is the memory that the extras take.
+func (p Sizes) ExtraBytes() int64 { return p.features().Bytes() + p.draftingBytes() }
+
+// table is what features see of the tables.
+func (st state) table() feature.Table {
+	return feature.Table{Used: st.Sequences.Used, Owners: st.Sequences.Owners, PromptLens: st.Rows.PromptLens,
+		MinLens: st.Rows.MinLens}
 }
 
 // InTables says that a leaf of the state is of the tables: all but the caches.
@@ -87,8 +107,9 @@ func (gr *Graphs) newOutput(g *Graph) output {
 		FreePages:    i32(columns), MinFree: integer(g, gr.Pages),
 		EndFree: integer(g, 0), Short: integer(g, 0),
 	}
-	gr.newScores(g, &out)
-	if gr.Features.Has(MaskedTokens) {
+	tops := gr.scores().NoTops(g, columns, s)
+	out.TopIDs, out.TopLogprobs, out.Scores = tops.IDs, tops.Logprobs, gr.scores().NoPrompts(g)
+	if gr.waitsForHost() {
 		out.Waits = i32(2)
 	}
 	if gr.Drafts.On() {

@@ -9,6 +9,7 @@ import (
 	. "github.com/gomlx/gomlx/core/graph"
 
 	"github.com/quire/quire/control"
+	"github.com/quire/quire/engine/device/feature"
 	"github.com/quire/quire/engine/schedule"
 	"github.com/quire/quire/models/decoder"
 	"github.com/quire/quire/pagetable"
@@ -61,7 +62,7 @@ func (gr *Graphs) pack(l *loop, w weights, in input, prefill *Node) (p stepToken
 	}
 	next := l.State.Queue.Next(gr.Rows())
 	var after tokenqueue.Queue
-	if gr.Features.Has(MaskedTokens) {
+	if gr.waitsForHost() {
 		next, after = gr.holdBack(l, next, takes)
 	}
 	next = Where(takes, next, FillScalar(g, next.Shape(), -1))
@@ -73,7 +74,7 @@ func (gr *Graphs) pack(l *loop, w weights, in input, prefill *Node) (p stepToken
 	} else {
 		p.Packed = l.prompts(in).PackNext(next, room, gr.StepTokens())
 	}
-	if !gr.Features.Has(MaskedTokens) {
+	if !gr.waitsForHost() {
 		after = tokenqueue.New(g, gr.Slots)
 	}
 	l.State.Queue = tree.Rebuild(l.State.Queue, choices(takes, tree.Leaves(after), tree.Leaves(l.State.Queue)))
@@ -110,14 +111,17 @@ func (gr *Graphs) step(l loop, w weights, in input, prefill *Node) loop {
 	at = Min(at, integer(g, t-1))
 
 	wanted := at
-	if gr.Features.Has(PromptLogprobs) {
+	if gr.scores().OfPrompts() {
 		wanted = nil
 	}
 	var hidden *Node
 	l.State.Caches, hidden = gr.forward(l.State.Caches, w.Weights, packed.Packed, batch, ragged, wanted,
 		l.State.Rows.Short)
 	l.State.Caches = gr.follow(l.State.Caches, w, packed.Packed, batch, ragged)
-	l = gr.scorePrompts(l, w.Weights, in, packed.Packed, hidden)
+	l.Out.Scores = gr.scores().Prompts(l.Out.Scores, l.State.Extras.State, l.State.table(), l.Starts, in.Tokens,
+		packed.Packed, func(tokens, count *Node) *Node {
+			return decoder.Logits(gr.Model, w.Weights, take(hidden, tokens), count)
+		})
 	if wanted == nil {
 		hidden = take(hidden, at)
 	}
@@ -216,39 +220,30 @@ func (gr *Graphs) layers(caches []*Node, w decoder.Weights, x decoder.Embedded, 
 	return caches, hidden
 }
 
-// samplers are the rows of a step that draw a token: the first Count of D, see Sizes.Draws.
-type samplers struct {
-	Slots     *Node     // i32[D]; -1 from Count on
-	Positions *Node     // i32[D]: of the token to be drawn
-	Count     *Node     // i32[]
-	Behind    *standing // where they stand behind drafts; nil: as their slots do
-}
+// samplers are the rows of a step that draw a token: D of them, see Sizes.Draws.
+type samplers = feature.Samplers
 
 // drawn is what they draw.
 type drawn struct {
 	Tokens, Logprobs, Processed *Node // i32[D], f32[D], f32[D]
-	TopIDs, TopLogprobs         *Node // i32[D, W], f32[D, W]; nil without the feature
+	Tops                        feature.Tops
 }
 
 // noneDrawn stands for what no row draws.
 func (gr *Graphs) noneDrawn(g *Graph) drawn {
 	none := zeros(g, dtypes.Float32, gr.Draws())
-	d := drawn{Tokens: zeros(g, dtypes.Int32, gr.Draws()), Logprobs: none, Processed: none}
-	if gr.Features.Has(TopLogprobs) {
-		d.TopIDs = zeros(g, dtypes.Int32, gr.Draws(), gr.TopsWidth())
-		d.TopLogprobs = zeros(g, dtypes.Float32, gr.Draws(), gr.TopsWidth())
-	}
-	return d
+	return drawn{Tokens: zeros(g, dtypes.Int32, gr.Draws()), Logprobs: none, Processed: none,
+		Tops: gr.scores().NoTops(g, gr.Draws())}
 }
 
 // sample draws a token for each of rows from hidden states [D, hidden].
 func (gr *Graphs) sample(st state, w decoder.Weights, hidden *Node, rows samplers) drawn {
 	logits := decoder.Logits(gr.Model, w, hidden, rows.Count)
 	params := tree.Map(st.Rows.Sampling, func(of *Node) *Node { return take(of, rows.Slots) })
-	by, ends := gr.processors(st, rows)
-	topIDs, topLogprobs, bars := gr.tops(st, logits, rows, barred(st, rows, ends))
+	by := gr.features().Processors(st.Extras.State, st.table(), rows)
+	tops, bars := gr.scores().Tops(st.Extras.State, logits, rows, barred(st, rows, by.Ends))
 	draw := func() (d drawn) {
-		d.TopIDs, d.TopLogprobs = topIDs, topLogprobs
+		d.Tops = tops
 		d.Tokens, d.Logprobs, d.Processed = sampling.SampleBarred(logits, by.Masks, params, rows.Positions, rows.Count,
 			bars)
 		return d
@@ -259,10 +254,11 @@ func (gr *Graphs) sample(st state, w decoder.Weights, hidden *Node, rows sampler
 	}
 	changes = LogicalAnd(changes, GreaterOrEqual(rows.Slots, ZerosLike(rows.Slots)))
 	return control.If(anyTrue(changes), func() (d drawn) {
-		by, _ := gr.processors(st, rows) // within the branch, which alone takes parts of large arrays
-		d.TopIDs, d.TopLogprobs = topIDs, topLogprobs
-		d.Tokens, d.Logprobs, d.Processed = sampling.SampleProcessed(logits, by, params, rows.Positions, rows.Count,
-			bars)
+		// Within the branch, which alone takes parts of large arrays.
+		by := gr.features().Processors(st.Extras.State, st.table(), rows)
+		d.Tops = tops
+		d.Tokens, d.Logprobs, d.Processed = sampling.SampleProcessed(logits, by.Processors, params, rows.Positions,
+			rows.Count, bars)
 		return d
 	}, draw)
 }
@@ -299,11 +295,11 @@ func (gr *Graphs) note(l loop, in input, rows samplers, d drawn) (after loop, fi
 		return Reshape(control.ScatterSet(flat, place, values), dims...)
 	}
 	l.State, finish = gr.finish(l.State, in.Stops, rows, d.Tokens)
-	l.State.Extras = gr.drew(l.State.Extras, in, rows, d)
+	l.State.Extras.State = gr.features().Drew(l.State.Extras.State, forFeatures(in), rows, d.Tokens)
 	l.State.Extras.Drafts.Log = l.State.Extras.Drafts.Log.push(gr, l.State, rows, d.Tokens)
 	l.Out.Tokens, l.Out.Logprobs, l.Out.Processed = put(l.Out.Tokens, d.Tokens), put(l.Out.Logprobs, d.Logprobs),
 		put(l.Out.Processed, d.Processed)
-	l.Out.TopIDs, l.Out.TopLogprobs = put(l.Out.TopIDs, d.TopIDs), put(l.Out.TopLogprobs, d.TopLogprobs)
+	l.Out.TopIDs, l.Out.TopLogprobs = put(l.Out.TopIDs, d.Tops.IDs), put(l.Out.TopLogprobs, d.Tops.Logprobs)
 	l.Out.Owners = put(l.Out.Owners, take(l.State.Sequences.Owners, rows.Slots))
 	l.Out.Finish = put(l.Out.Finish, finish)
 	return l, finish
@@ -383,3 +379,7 @@ func take(x, indices *Node) *Node {
 }
 
 func integer(g *Graph, value int) *Node { return Scalar(g, dtypes.Int32, float64(value)) }
+
+func zeros(g *Graph, dtype dtypes.DType, dims ...int) *Node {
+	return Zeros(g, shapes.Make(dtype, dims...))
+}

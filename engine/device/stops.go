@@ -13,17 +13,12 @@ import (
 func barred(st state, rows samplers, ends *Node) *Node {
 	stops := take(st.Rows.StopTokens, rows.Slots)
 	stops = Max(stops, SubScalar(Neg(stops), 2)) // also those that only are barred
-	isEarly := LogicalAnd(early(st, rows), GreaterOrEqual(rows.Slots, ZerosLike(rows.Slots)))
+	isEarly := LogicalAnd(st.table().Early(rows), GreaterOrEqual(rows.Slots, ZerosLike(rows.Slots)))
 	if ends != nil {
 		isEarly = LogicalAnd(isEarly, LogicalNot(ends))
 	}
 	isEarly = BroadcastToDims(InsertAxes(isEarly, -1), stops.Shape().Dimensions...)
 	return Where(isEarly, stops, FillScalar(stops.Graph(), stops.Shape(), -1))
-}
-
-// early says which rows draw a token that no stop may end their completion at, bool[S].
-func early(st state, rows samplers) *Node {
-	return LessThan(rows.Positions, take(st.Rows.MinLens, rows.Slots))
 }
 
 // finish says how each row stands behind the token that it drew, i32[S], and takes its automata there.
@@ -55,7 +50,7 @@ func (gr *Graphs) walkStops(st state, t stopping.Tables, rows samplers, tokens *
 		Where(valid, tokens, FillScalar(g, tokens.Shape(), stopping.None)))
 	nowhere := FillScalar(g, rows.Slots.Shape(), float64(gr.Rows()))
 	st.Rows.StopStates = control.ScatterSet(st.Rows.StopStates, Where(valid, rows.Slots, nowhere), after)
-	counts := BroadcastToDims(InsertAxes(LogicalNot(early(st, rows)), -1), found.Shape().Dimensions...)
+	counts := BroadcastToDims(InsertAxes(LogicalNot(st.table().Early(rows)), -1), found.Shape().Dimensions...)
 	return st, LogicalAnd(found, counts)
 }
 
