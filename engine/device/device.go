@@ -55,6 +55,26 @@ type Graphs struct {
 	Drafter *Graphs
 }
 
+// network is the model, without the drafter.
+func (gr *Graphs) network() network {
+	n := network{Sizes: gr.Sizes, Model: gr.Model, DType: gr.DType, ZeroPages: gr.ZeroPages}
+	if gr.Drafter != nil {
+		n.DrafterLayouts = gr.Drafter.Layouts
+	}
+	return n
+}
+
+func (gr *Graphs) speculation() speculation {
+	sp := speculation{network: gr.network()}
+	if gr.Drafter != nil {
+		drafter := gr.Drafter.network()
+		sp.Drafter = &drafter
+	}
+	return sp
+}
+
+func (gr *Graphs) recorder() recorder { return recorder{gr.speculation(), gr.Debug} }
+
 // BlockPages is how many pages one call of the transfer programs moves.
 const BlockPages = 16
 

@@ -10,6 +10,7 @@ import (
 	"github.com/quire/quire/engine/device/feature"
 	"github.com/quire/quire/engine/schedule"
 	"github.com/quire/quire/pagetable"
+	"github.com/quire/quire/scan"
 	"github.com/quire/quire/seqtable"
 	"github.com/quire/quire/tokenqueue"
 	"github.com/quire/quire/tree"
@@ -36,7 +37,7 @@ type extras struct {
 }
 
 func (gr *Graphs) newExtras(g *Graph) extras {
-	return extras{gr.features().Begin(g), gr.newDrafting(g)}
+	return extras{gr.features().Begin(g), gr.speculation().newDrafting(g)}
 }
 
 // ExtraBytes is the memory that the extras take.
@@ -60,7 +61,7 @@ func (gr *Graphs) newState(g *Graph) state {
 		Rows:      gr.newRows(g),
 		Turns:     zeros(g, dtypes.Int32, gr.Slots),
 	}
-	st.Caches = gr.newCaches(g)
+	st.Caches = gr.network().newCaches(g)
 	return st
 }
 
@@ -73,7 +74,7 @@ func (gr *Graphs) newPages(g *Graph) pagetable.Table {
 }
 
 // fates are what happened to pages, i32[P]: see schedule.Sizes.PageFate.
-func (gr *Graphs) fates(t pagetable.Table) *Node {
+func fates(t pagetable.Table) *Node {
 	if !t.Keeps() {
 		return Zeros(t.RefCounts.Graph(), shapes.Make(dtypes.Int32, 1))
 	}
@@ -109,7 +110,7 @@ func (gr *Graphs) newOutput(g *Graph) output {
 	}
 	tops := gr.scores().NoTops(g, columns, s)
 	out.TopIDs, out.TopLogprobs, out.Scores = tops.IDs, tops.Logprobs, gr.scores().NoPrompts(g)
-	if gr.waitsForHost() {
+	if (waiting{gr.Sizes}).any() {
 		out.Waits = i32(2)
 	}
 	if gr.Drafts.On() {
@@ -120,4 +121,25 @@ func (gr *Graphs) newOutput(g *Graph) output {
 		out.Rules = Zeros(g, shapes.Make(dtypes.Int32, len(seqtable.Rules)))
 	}
 	return out
+}
+
+// unreserved is how many free pages no row has a right to, i32[].
+func (st state) unreserved(pageSize int) *Node {
+	held := pagesOf(st.Sequences.SeqLens, pageSize)
+	reserved := Where(st.Sequences.Used, Max(Sub(st.Rows.MaxPages, held), ZerosLike(held)), ZerosLike(held))
+	return Sub(st.Pages.NumFree(), ReduceAllSum(reserved))
+}
+
+// short is how many pages are missing for the next step of all that decode, i32[]: none where every row's pages are
+// reserved.
+func (z Sizes) short(st state) *Node {
+	lens := st.Sequences.SeqLens
+	g := lens.Graph()
+	held := pagesOf(lens, z.PageSize)
+	full := Equal(MulScalar(held, float64(z.PageSize)), lens)
+	decodes := LogicalAnd(LessThan(Iota(g, lens.Shape(), 0), integer(g, z.Slots)),
+		GreaterOrEqual(lens, st.Rows.PromptLens))
+	needs := LogicalAnd(LogicalAnd(st.Sequences.Used, decodes),
+		LogicalAnd(full, GreaterOrEqual(held, st.Rows.MaxPages)))
+	return Max(Sub(scan.Count(needs), st.unreserved(z.PageSize)), integer(g, 0))
 }

@@ -9,36 +9,39 @@ import (
 	"github.com/quire/quire/tokenqueue"
 )
 
-// waitsForHost reports whether slots may have to wait for the host, which fills in their masks.
-func (p Sizes) waitsForHost() bool { return p.Features.Has(feature.MaskedTokens) }
+// waiting is slots that wait for the host. Without masks there are none.
+type waiting struct{ Sizes }
 
-// numWaits is how many slots wait for the host, i32[].
-func (gr *Graphs) numWaits(st state) *Node { return scan.Count(gr.Waits(st.Extras.State, st.table())) }
+// any reports whether slots may have to wait for the host, which fills in their masks.
+func (w waiting) any() bool { return w.Features.Has(feature.MaskedTokens) }
 
-// mostWaited is how many tokens the slots that wait may have missed when a call returns for them. A call has a price,
+// count is how many slots wait for the host, i32[].
+func (w waiting) count(st state) *Node { return scan.Count(w.Waits(st.Extras.State, st.table())) }
+
+// most is how many tokens the slots that wait may have missed when a call returns for them. A call has a price,
 // about that of a twelfth of a step on CPUs, and so has a slot that draws nothing.
-func (p Sizes) mostWaited() int { return p.MaxSeqs / 8 }
+func (w waiting) most() int { return w.MaxSeqs / 8 }
 
 // holdBack leaves the tokens of slots that wait in the queue, and takes them from next, i32[R], see tokenqueue.Queue.
 // after is the queue where a step takes the others of next.
-func (gr *Graphs) holdBack(l *loop, next, takes *Node) (left *Node, after tokenqueue.Queue) {
-	g, rows := next.Graph(), gr.Rows()
-	waits := gr.Waits(l.State.Extras.State, l.State.table())
-	all := Concatenate([]*Node{waits, zeros(g, dtypes.Bool, rows-gr.Slots)}, 0)
-	count := ConvertDType(LogicalAnd(waits, BroadcastToDims(takes, gr.Slots)), dtypes.Int32)
+func (w waiting) holdBack(l *loop, next, takes *Node) (left *Node, after tokenqueue.Queue) {
+	g, rows := next.Graph(), w.Rows()
+	waits := w.Waits(l.State.Extras.State, l.State.table())
+	all := Concatenate([]*Node{waits, zeros(g, dtypes.Bool, rows-w.Slots)}, 0)
+	count := ConvertDType(LogicalAnd(waits, BroadcastToDims(takes, w.Slots)), dtypes.Int32)
 	l.Out.Waits = Add(l.Out.Waits, Concatenate([]*Node{zeros(g, dtypes.Int32, 1), Reshape(ReduceAllSum(count), 1)}, 0))
 	return Where(all, FillScalar(g, next.Shape(), -1), next), l.State.Queue.PurgeSlots(LogicalNot(all))
 }
 
-// mayWait says that the slots that wait have not missed too many tokens, with the next.
-func (gr *Graphs) mayWait(l loop) *Node {
-	missed := Add(ReduceAllSum(l.Out.Waits), gr.numWaits(l.State))
-	return LessOrEqual(missed, integer(missed.Graph(), gr.mostWaited()))
+// may says that the slots that wait have not missed too many tokens, with the next.
+func (w waiting) may(l loop) *Node {
+	missed := Add(ReduceAllSum(l.Out.Waits), w.count(l.State))
+	return LessOrEqual(missed, integer(missed.Graph(), w.most()))
 }
 
-// maskTexts are the texts of tokens as arguments of a program, none where rows have no masks.
-func (gr *Graphs) maskTexts() (leaves []Leaf) {
-	for i, shape := range gr.Texts() {
+// texts are the texts of tokens as arguments of a program, none where rows have no masks.
+func (w waiting) texts() (leaves []Leaf) {
+	for i, shape := range w.Texts() {
 		leaves = append(leaves, Leaf{Name: []string{"Masks.Bytes", "Masks.Starts"}[i], Shape: shape})
 	}
 	return leaves

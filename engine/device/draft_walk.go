@@ -21,27 +21,27 @@ type drafts struct {
 }
 
 // noDrafts is none for each of R rows.
-func (gr *Graphs) noDrafts(g *Graph) (d drafts) {
-	d.Tokens, d.Counts = zeros(g, dtypes.Int32, gr.Rows(), gr.Drafts.Most), zeros(g, dtypes.Int32, gr.Rows())
-	if gr.features().WalksDrafts() {
-		d.Ranks = FillScalar(g, shapes.Make(dtypes.Int32, gr.Slots), -1)
+func (sp speculation) noDrafts(g *Graph) (d drafts) {
+	d.Tokens, d.Counts = zeros(g, dtypes.Int32, sp.Rows(), sp.Drafts.Most), zeros(g, dtypes.Int32, sp.Rows())
+	if sp.features().WalksDrafts() {
+		d.Ranks = FillScalar(g, shapes.Make(dtypes.Int32, sp.Slots), -1)
 	}
-	if gr.Drafts.Adapts {
-		d.Classes = FillScalar(g, shapes.Make(dtypes.Int32, gr.Rows()), -1)
+	if sp.Drafts.Adapts {
+		d.Classes = FillScalar(g, shapes.Make(dtypes.Int32, sp.Rows()), -1)
 	}
-	d.Behind = gr.features().NoStanding(g, (gr.Drafts.Most+1)*gr.Drafts.Rows())
+	d.Behind = sp.features().NoStanding(g, (sp.Drafts.Most+1)*sp.Drafts.Rows())
 	return d
 }
 
 // at is where the rows that draw stand, that are nth, i32[n], of the tokens of slots, i32[n].
-func (d drafts) at(st state, gr *Graphs, slots, nth *Node) *feature.Standing {
+func (d drafts) at(st state, sp speculation, slots, nth *Node) *feature.Standing {
 	if d.Ranks == nil {
 		return nil
 	}
 	rank := take(d.Ranks, slots)
 	isBehind := LogicalAnd(GreaterThan(nth, ZerosLike(nth)), GreaterOrEqual(rank, ZerosLike(rank)))
-	place := Add(MulScalar(nth, float64(gr.Drafts.Rows())), rank)
-	s := tree.Zip(gr.features().Standing(st.Extras.State, slots), d.Behind, func(now, behind *Node) *Node {
+	place := Add(MulScalar(nth, float64(sp.Drafts.Rows())), rank)
+	s := tree.Zip(sp.features().Standing(st.Extras.State, slots), d.Behind, func(now, behind *Node) *Node {
 		mask := isBehind
 		if now.Rank() > 1 {
 			mask = BroadcastToDims(InsertAxes(mask, -1), now.Shape().Dimensions...)
@@ -61,12 +61,12 @@ type walking struct {
 
 // walkDrafts takes slots, i32[D], through the drafts that were found for them. It adds tokens that they must draw, up
 // to limits, i32[D], and drops those that they can't draw, or behind which the device does not know what they may.
-func (gr *Graphs) walkDrafts(l loop, in input, slots *Node, found tokenqueue.Drafts, limits *Node) (tokenqueue.Drafts,
-	feature.Standing) {
-	g, features, st := slots.Graph(), gr.features(), l.State.Extras.State
-	n, most := slots.Shape().Dimensions[0], gr.Drafts.Most
+func (sp speculation) walkDrafts(l loop, in input, slots *Node, found tokenqueue.Drafts,
+	limits *Node) (tokenqueue.Drafts, feature.Standing) {
+	g, features, st := slots.Graph(), sp.features(), l.State.Extras.State
+	n, most := slots.Shape().Dimensions[0], sp.Drafts.Most
 	w := walking{At: integer(g, 0), Tokens: found.Tokens, Counts: Min(found.Counts, limits),
-		Now: features.Standing(st, slots), Behind: gr.noDrafts(g).Behind}
+		Now: features.Standing(st, slots), Behind: sp.noDrafts(g).Behind}
 	w.Forced = features.Only(st, slots, w.Now)
 	ids := Iota(g, slots.Shape(), 0)
 	end := control.While(w,
