@@ -1,7 +1,6 @@
 package feature
 
 import (
-	"github.com/gomlx/compute/dtypes"
 	. "github.com/gomlx/gomlx/core/graph"
 
 	"github.com/quire/quire/control"
@@ -17,11 +16,17 @@ type filterFeature struct {
 }
 
 func (f filterFeature) begin(g *Graph, st *State) {
-	each := func() *Node { return zeros(g, dtypes.Float32, f.Slots) }
-	st.Filters = sampling.Filters{TopNSigma: each(), Typical: each(), XTCProbability: each(), XTCThreshold: each()}
+	rows := tree.Make[sampling.FiltersOf[[]float32]](f.Slots)
+	st.Filters = tree.Zeros[sampling.Filters](g, tree.Arrays(&rows))
 }
 
-func (f filterFeature) bytes() int64 { return 4 * 4 * int64(f.Slots) }
+func (f filterFeature) bytes() (n int64) {
+	rows := tree.Make[sampling.FiltersOf[[]float32]](f.Slots)
+	for _, a := range tree.Arrays(&rows) {
+		n += int64(a.Shape.Memory())
+	}
+	return n
+}
 
 func (f filterFeature) ask(in *Asked) {
 	in.Filters = tree.Make[sampling.FiltersOf[[]float32]](f.WaitingLen())
