@@ -27,6 +27,7 @@ const (
 	Filters      = feature.Filters      // typical_p, top_n_sigma, XTC
 	Thinking     = feature.Thinking     // max_thinking_tokens
 	DRY          = feature.DRY          // dry_multiplier
+	NoRepeat     = feature.NoRepeat     // no_repeat_ngram_size
 	// top_logprobs, prompt_logprobs, and more of the likeliest tokens than 20 of either
 	TopLogprobs    = feature.TopLogprobs
 	PromptLogprobs = feature.PromptLogprobs
@@ -49,6 +50,9 @@ func featuresOf(s sampling.Settings) (f Features) {
 	}
 	if s.HasDRY() {
 		f |= DRY
+	}
+	if s.NoRepeatNgramSize > 0 {
+		f |= NoRepeat
 	}
 	return f
 }

@@ -28,6 +28,7 @@ type State struct {
 	Thinking  thinking
 	DRY       dry
 	Scoring   scoring
+	NoRepeat  noRepeatOf[*Node]
 }
 
 // askedOf is what the host gives of the features that A waiting entries ask for.
@@ -39,6 +40,7 @@ type askedOf[Floats, Ints, Words, States any] struct {
 	Thinking   thinkingOf[Ints]
 	DRY        dryOf[Floats, Ints, Words]
 	Scoring    scoringOf[Ints]
+	NoRepeat   noRepeatOf[Ints]
 }
 
 type (
@@ -71,6 +73,7 @@ func Of(z Sizes) (list List) {
 		{Thinking, thinkingFeature{Sizes: z}},
 		{DRY, dryFeature{Sizes: z}},
 		{TopLogprobs | PromptLogprobs, scoreFeature{Sizes: z}},
+		{NoRepeat, noRepeatFeature{Sizes: z}},
 	} {
 		if z.Features&f.Set != 0 {
 			list = append(list, f.feature)

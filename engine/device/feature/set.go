@@ -19,10 +19,11 @@ const (
 	WideLogprobs                   // of these more than NarrowTops
 	Thinking                       // bounds of reasoning
 	DRY                            // penalties of tokens that repeat a sequence
+	NoRepeat                       // bars of tokens that repeat a sequence
 )
 
 var names = []string{"penalties", "masks", "biases", "filters", "top_logprobs", "prompt_logprobs", "wide_logprobs",
-	"thinking", "dry"}
+	"thinking", "dry", "no_repeat"}
 
 // Has reports whether all of others are in s.
 func (s Set) Has(others Set) bool { return s&others == others }
