@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/quire/quire/engine/device"
+	"github.com/quire/quire/engine/device/feature"
 	"github.com/quire/quire/sampling"
 )
 
@@ -69,13 +70,13 @@ func (a *admission) stopTokens(r *Request) (tokens []int32, sequences [][]int32)
 }
 
 // biasesOf are the biases of the tokens of a request. Stop tokens that a row has no room for are barred by biases.
-func (a *admission) biasesOf(r *Request) (list []device.Bias) {
+func (a *admission) biasesOf(r *Request) (list []feature.Bias) {
 	for _, token := range slices.Sorted(maps.Keys(r.LogitBias)) {
-		list = append(list, device.Bias{Token: token, Value: r.LogitBias[token]})
+		list = append(list, feature.Bias{Token: token, Value: r.LogitBias[token]})
 	}
 	if all := a.stopTokensOf(r); r.Sampling.MinTokens > 0 && len(all) > device.MaxStopTokens {
 		for _, token := range all[device.MaxStopTokens:] {
-			list = append(list, device.Bias{Token: stopToken(token), Value: sampling.BarredEarly})
+			list = append(list, feature.Bias{Token: stopToken(token), Value: sampling.BarredEarly})
 		}
 	}
 	return list
@@ -94,9 +95,9 @@ func (a *admission) checkBiases(r *Request) error {
 		}
 	}
 	all := a.stopTokensOf(r)
-	if n := len(a.biasesOf(r)); n > device.MaxBiases {
+	if n := len(a.biasesOf(r)); n > feature.MaxBiases {
 		return invalid("logit_bias", "%d tokens have a bias or are barred by min_tokens, and a row has room for %d: "+
-			"give fewer", n, device.MaxBiases)
+			"give fewer", n, feature.MaxBiases)
 	}
 	if r.Sampling.MinTokens > 0 && len(all) > device.MaxStopTokens && r.biases(all[device.MaxStopTokens]) {
 		return fmt.Errorf("%w: more than %d stop tokens have a logit_bias, which is not supported with min_tokens",

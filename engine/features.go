@@ -10,33 +10,35 @@ import (
 	"github.com/gomlx/compute"
 
 	"github.com/quire/quire/engine/device"
+	"github.com/quire/quire/engine/device/feature"
 	"github.com/quire/quire/engine/schedule"
 	"github.com/quire/quire/sampling"
 )
 
 // Features is a set of what requests may ask for that needs arrays of its own on the device, and a program that has
 // them: see [Config.Features].
-type Features = device.Features
+type Features = feature.Set
 
 // The features.
 const (
-	Penalties    = device.Penalties    // repetition_penalty, frequency_penalty, presence_penalty
-	MaskedTokens = device.MaskedTokens // structured output, allowed_token_ids, bad_words
-	Biases       = device.Biases       // logit_bias, and min_tokens where more tokens than device.MaxStopTokens end
-	Filters      = device.Filters      // typical_p, top_n_sigma, XTC
-	Thinking     = device.Thinking     // max_thinking_tokens
-	DRY          = device.DRY          // dry_multiplier
+	Penalties    = feature.Penalties    // repetition_penalty, frequency_penalty, presence_penalty
+	MaskedTokens = feature.MaskedTokens // structured output, allowed_token_ids, bad_words
+	Biases       = feature.Biases       // logit_bias, and min_tokens where more tokens than device.MaxStopTokens end
+	Filters      = feature.Filters      // typical_p, top_n_sigma, XTC
+	Thinking     = feature.Thinking     // max_thinking_tokens
+	DRY          = feature.DRY          // dry_multiplier
+	NoRepeat     = feature.NoRepeat     // no_repeat_ngram_size
 	// top_logprobs, prompt_logprobs, and more of the likeliest tokens than 20 of either
-	TopLogprobs    = device.TopLogprobs
-	PromptLogprobs = device.PromptLogprobs
-	WideLogprobs   = device.WideLogprobs
+	TopLogprobs    = feature.TopLogprobs
+	PromptLogprobs = feature.PromptLogprobs
+	WideLogprobs   = feature.WideLogprobs
 )
 
 // FeaturesOf are those that requests with these settings ask for.
 func FeaturesOf(s sampling.Settings) Features { return featuresOf(s) }
 
 // FeaturesNamed are the features of these names.
-func FeaturesNamed(names ...string) (Features, error) { return device.FeaturesNamed(names...) }
+func FeaturesNamed(names ...string) (Features, error) { return feature.Named(names...) }
 
 // featuresOf are the features that a request asks for.
 func featuresOf(s sampling.Settings) (f Features) {
@@ -48,6 +50,9 @@ func featuresOf(s sampling.Settings) (f Features) {
 	}
 	if s.HasDRY() {
 		f |= DRY
+	}
+	if s.NoRepeatNgramSize > 0 {
+		f |= NoRepeat
 	}
 	return f
 }
@@ -83,7 +88,7 @@ func (e *Engine) followFeatures(sent [][]byte) error {
 	if len(sent) != 1 {
 		return errors.New("process 0 does not say which features the program run gets")
 	}
-	all, err := device.FeaturesNamed(strings.Fields(string(sent[0]))...)
+	all, err := feature.Named(strings.Fields(string(sent[0]))...)
 	if err != nil {
 		return fmt.Errorf("what process 0 wants of the program run: %w", err)
 	}

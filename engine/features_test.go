@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/gomlx/compute"
@@ -11,6 +12,7 @@ import (
 	"github.com/quire/quire/backend/xla"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/internal/testenv"
+	"github.com/quire/quire/parameter"
 )
 
 // featured are the features, each with what makes a request ask for it, the i-th of several.
@@ -32,6 +34,7 @@ var featured = []struct {
 	}},
 	{engine.Thinking | engine.Biases, askForThinking},
 	{engine.DRY, askForDRY},
+	{engine.NoRepeat, func(i int, r *engine.Request) { r.Sampling.NoRepeatNgramSize = []int{1, 2, 3, 0}[i%4] }},
 	{engine.Penalties | engine.MaskedTokens | engine.Biases | engine.Filters | engine.DRY, func(i int,
 		r *engine.Request) {
 		askForMasks(i, r)
@@ -269,6 +272,69 @@ func TestNothingIsRepeated(t *testing.T) {
 			seen[token] = true
 		}
 	}
+}
+
+// Each token of a greedy row without repetitions is the likeliest that ends no sequence which the row has already.
+func TestLikeliestWithoutRepetitions(t *testing.T) {
+	e := contractEngine(t, func(c *engine.Config) {
+		c.Features = engine.NoRepeat | engine.TopLogprobs | engine.WideLogprobs
+	})
+	var requests []*engine.Request
+	for i, base := range contractRequests()[:12] {
+		r := greedy(fmt.Sprint("r", i), base.Tokens, 40)
+		r.Sampling.NoRepeatNgramSize, r.TopLogprobs = 1+i%3, 256
+		requests = append(requests, r)
+	}
+	others := 0
+	for key, c := range collect(t, e, requests...) {
+		if c.Err != nil {
+			t.Fatal(c.Err)
+		}
+		n, all := c.Request.Sampling.NoRepeatNgramSize, slices.Clone(c.Request.Tokens)
+		repeats := func(token int32) bool {
+			last := append(slices.Clone(all[max(0, len(all)-n+1):]), token)
+			for i := range max(0, len(all)-n+1) {
+				if slices.Equal(all[i:i+n], last) {
+					return true
+				}
+			}
+			return false
+		}
+		for i, token := range c.Tokens {
+			at := slices.IndexFunc(c.TopIDs[i], func(t int32) bool { return !repeats(t) })
+			if at < 0 || c.TopIDs[i][at] != token {
+				t.Errorf("%s: token %d is %d, want place %d of %v", key, i, token, at, c.TopIDs[i][:9])
+				break
+			}
+			others += at
+			all = append(all, token)
+		}
+	}
+	if others < 50 {
+		t.Errorf("only %d likelier tokens were barred", others)
+	}
+}
+
+// What could bar every token that a row may draw is refused, and rows that may be longer than is looked at.
+func TestNoRepeatRefuses(t *testing.T) {
+	cfg := contractConfig()
+	cfg.Model = testenv.Model(t, contractFamily)
+	check := func(want string, change func(r *engine.Request)) {
+		t.Helper()
+		r := greedy("r", []int32{1, 2, 3}, 4)
+		r.Sampling.NoRepeatNgramSize = 3
+		change(r)
+		err := engine.NewChecker(cfg).Check(r)
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	check("", func(*engine.Request) {})
+	check("with allowed_token_ids", func(r *engine.Request) { r.AllowedTokens = []int32{1, 2} })
+	check("with a structure", func(r *engine.Request) { r.Structure = parameter.Structure{Kind: "regex", Text: "a"} })
+	check("0 <= no_repeat_ngram_size", func(r *engine.Request) { r.Sampling.NoRepeatNgramSize = -1 })
+	cfg.MaxModelLen = 9000
+	check("`max-model-len`", func(*engine.Request) {})
 }
 
 // DRY beyond all logits lets no sequence of more tokens than are allowed come twice, but for what breakers end.

@@ -11,6 +11,7 @@ import (
 	"github.com/gomlx/compute"
 
 	"github.com/quire/quire/engine/device"
+	"github.com/quire/quire/engine/device/feature"
 	"github.com/quire/quire/engine/schedule"
 	"github.com/quire/quire/grammar"
 	"github.com/quire/quire/grammar/jsontext"
@@ -30,7 +31,7 @@ const (
 )
 
 // maskSizes are the sizes of what masks take.
-func (c Config) maskSizes(slots int) (s device.MaskSizes) {
+func (c Config) maskSizes(slots int) (s feature.MaskSizes) {
 	states := c.MaskStates
 	if states == 0 {
 		states = defaultMaskStates
@@ -50,7 +51,7 @@ func (c Config) maskSizes(slots int) (s device.MaskSizes) {
 
 // masks is what the engine has of the masks of tokens.
 type masks struct {
-	sizes device.MaskSizes
+	sizes feature.MaskSizes
 	arena *masking.Arena
 	texts []compute.Buffer // of tokens, as program run takes them
 
@@ -102,7 +103,7 @@ var (
 )
 
 // newMasks makes what a program with masks needs.
-func newMasks(c Config, sizes device.MaskSizes) masks {
+func newMasks(c Config, sizes feature.MaskSizes) masks {
 	return masks{sizes: sizes, arena: masking.New(sizes.Sizes), machines: map[string]machine{},
 		vocabulary: sync.OnceValues(func() (*masking.Vocabulary, error) {
 			if c.Tokenizer == nil {
@@ -301,7 +302,7 @@ func (m *masks) begin(in *schedule.Input) (s maskStates, err error) {
 	}
 	placed := make([][stopping.Lanes]int32, len(all))
 	for i, row := range all {
-		placed[i] = device.NoStates
+		placed[i] = feature.NoStates
 		for lane := range stopping.Lanes {
 			if row != nil && row.at[lane] != nil {
 				placed[i][lane], rows = rows[0], rows[1:]

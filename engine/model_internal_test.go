@@ -125,7 +125,7 @@ func TestDeviceIsAsItsModel(t *testing.T) {
 			}
 			defer e.Close()
 			e.inOrder = true
-			d := &twoDevices{t: t, model: model.New(e.graphs.Sizes.Sizes, e.plan.PrefillTokens),
+			d := &twoDevices{t: t, model: model.New(e.graphs.Sizes.Sizes.Sizes, e.plan.PrefillTokens),
 				saved: map[*schedule.Pages]*schedule.Pages{}, kept: map[schedule.Block]schedule.Block{}}
 			e.watch = func(device schedule.Device) schedule.Device { d.Device = device; return d }
 			for _, err := range e.Run(t.Context(), slices.Values(manyRequests(60))) {

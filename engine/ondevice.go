@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/quire/quire/engine/device"
+	"github.com/quire/quire/engine/device/feature"
 	"github.com/quire/quire/engine/schedule"
 	"github.com/quire/quire/models"
 	"github.com/quire/quire/models/decoder"
@@ -109,13 +110,12 @@ func (d onDevice) Bytes(tokens int) int64 { return d.e.bytesOnHost(tokens) }
 
 // row is the parameters of an entry's row.
 func (d onDevice) row(entry schedule.Entry) device.Row {
-	e, r := d.e, entry.Request.Tag.(tag).whole
-	row := device.Row{Sampling: r.Sampling, ID: r.ID, Generation: entry.Generation, Prompt: r.Tokens,
-		MinLen: len(r.Tokens) + r.Sampling.MinTokens, MaxLen: e.maxLen(r),
-	}
+	e, t := d.e, entry.Request.Tag.(tag)
+	r := t.whole
+	row := device.Row{ID: r.ID, Generation: entry.Generation, MinLen: len(r.Tokens) + r.Sampling.MinTokens,
+		MaxLen: e.maxLen(r), Row: feature.Row{Sampling: r.Sampling, Prompt: r.Tokens, Biases: t.biases,
+			Thought: r.Thinking, Breakers: t.breakers}}
 	row.StopTokens, _ = e.stopTokens(r)
-	row.Biases, row.Thought = entry.Request.Tag.(tag).biases, r.Thinking
-	row.Breakers = entry.Request.Tag.(tag).breakers
 	if d.stops.Arena != nil {
 		row.StopStates = d.stops.states(entry)
 	}
@@ -127,16 +127,16 @@ const minPromptTokens = 8192
 
 // sizes are those of the plan's programs.
 func (p Plan) sizes() device.Sizes {
+	of := schedule.Sizes{Slots: p.slots, MaxSeqs: p.MaxSeqs, PrefixRows: p.Holders, Contexts: p.Contexts,
+		Pages: p.Pages, PageSize: p.PageSize, PagesPerSeq: p.PagesPerSeq, MaxRounds: p.MaxRounds,
+		PromptLimit: max(p.MaxModelLen, minPromptTokens), Paged: p.KV == "paged", PrefixCache: p.PrefixCache,
+		NameDrawn: p.NameDrawn, Mixed: p.mixed, States: p.StateBytes > 0,
+		Reserve: p.Admission == Reserve, BlockPages: device.BlockPages, Staged: blocksInFlight}
 	return device.Sizes{
-		Sizes: schedule.Sizes{Slots: p.slots, MaxSeqs: p.MaxSeqs, PrefixRows: p.Holders, Contexts: p.Contexts,
-			Pages: p.Pages, PageSize: p.PageSize, PagesPerSeq: p.PagesPerSeq, MaxRounds: p.MaxRounds,
-			PromptLimit: max(p.MaxModelLen, minPromptTokens), Paged: p.KV == "paged", PrefixCache: p.PrefixCache,
-			NameDrawn: p.NameDrawn, Mixed: p.mixed, States: p.StateBytes > 0,
-			Reserve: p.Admission == Reserve, BlockPages: device.BlockPages, Staged: blocksInFlight},
-		PrefillTokens: p.PrefillTokens, LayerLoop: p.Layers == LayersLoop,
-		Drafts: p.drafts, Layouts: p.layouts, Transfers: p.Transfers, Stops: p.stops,
-		Features: p.features, Vocabulary: p.vocabulary, Masks: p.masks,
-		History: max(2, min(p.MaxModelLen, parameter.MaxDRYLastN)), ShortRope: p.shortRope > 0,
+		Sizes: feature.Sizes{Sizes: of, PrefillTokens: p.PrefillTokens, Features: p.features,
+			Vocabulary: p.vocabulary, Masks: p.masks, History: max(2, min(p.MaxModelLen, parameter.MaxDRYLastN))},
+		LayerLoop: p.Layers == LayersLoop, Drafts: p.drafts, Layouts: p.layouts, Transfers: p.Transfers,
+		Stops: p.stops, ShortRope: p.shortRope > 0,
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/quire/quire/blocks"
 	"github.com/quire/quire/collective"
 	"github.com/quire/quire/engine/device"
+	"github.com/quire/quire/engine/device/feature"
 	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/models"
 	"github.com/quire/quire/models/decoder"
@@ -86,7 +87,7 @@ type Plan struct {
 
 	features   Features
 	vocabulary int
-	masks      device.MaskSizes
+	masks      feature.MaskSizes
 
 	activations dtypes.DType
 	shortRope   int // see [arch.Config.ShortRope]

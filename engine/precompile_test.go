@@ -13,6 +13,7 @@ import (
 
 	"github.com/quire/quire/backend/xla"
 	"github.com/quire/quire/engine/device"
+	"github.com/quire/quire/engine/device/feature"
 	"github.com/quire/quire/internal/testenv"
 	"github.com/quire/quire/models"
 	"github.com/quire/quire/models/decoder"
@@ -171,7 +172,7 @@ func gathersOf(program string, features Features, devices int) int {
 	switch {
 	case devices == 1 || program != device.Run && program != device.Score:
 		return 0
-	case program == device.Run && features.Has(device.PromptLogprobs):
+	case program == device.Run && features.Has(feature.PromptLogprobs):
 		return 2
 	}
 	return 1

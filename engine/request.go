@@ -176,9 +176,31 @@ func (a *admission) check(r *Request) error {
 	if err := a.checkThinking(r); err != nil {
 		return err
 	}
+	if err := a.checkNoRepeat(r); err != nil {
+		return err
+	}
 	if need := a.pagesFor(a.maxLen(r)); need > a.plan.Pages {
 		return fmt.Errorf("%w: prompt and completion need %s of the pool's %d (see `kv-memory`, or lower max_tokens)",
 			ErrPromptTooLong, plural.Count(need, "page"), a.plan.Pages)
+	}
+	return nil
+}
+
+// checkNoRepeat says what is wrong with the bars of repetitions of a request. Where few tokens may be drawn all of them
+// could be barred.
+func (a *admission) checkNoRepeat(r *Request) error {
+	const name = "no_repeat_ngram_size"
+	switch {
+	case r.Sampling.NoRepeatNgramSize == 0:
+		return nil
+	case a.plan.MaxModelLen > parameter.MaxDRYLastN:
+		return invalid(name, "no_repeat_ngram_size looks at a whole sequence, and one may have %d tokens (see "+
+			"`max-model-len`), but at most %d are looked at", a.plan.MaxModelLen, parameter.MaxDRYLastN)
+	case r.Structure != (parameter.Structure{}):
+		return invalid(name, "no_repeat_ngram_size with a structure is not supported: it could bar all tokens that "+
+			"the structure allows")
+	case r.AllowedTokens != nil:
+		return invalid(name, "no_repeat_ngram_size with allowed_token_ids is not supported: it could bar all of them")
 	}
 	return nil
 }

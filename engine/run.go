@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/quire/quire/engine/device"
+	"github.com/quire/quire/engine/device/feature"
 	"github.com/quire/quire/engine/schedule"
 	"github.com/quire/quire/sampling"
 	"github.com/quire/quire/stopping"
@@ -115,7 +116,7 @@ func (e *Engine) prepare(of *running) (*schedule.Config, error) {
 		return nil, err
 	}
 	run := &schedule.Config{
-		Sizes: e.graphs.Sizes.Sizes, Host: e.hostCache, Index: e.index, Contexts: e.contextsOfRun(),
+		Sizes: e.graphs.Sizes.Sizes.Sizes, Host: e.hostCache, Index: e.index, Contexts: e.contextsOfRun(),
 		FreePages: e.plan.Pages - e.contexts.used, Pool: e.freePages(), PrefixSeed: e.prefixSeed,
 		Stats: &e.stats, Calls: &e.calls, Now: e.now, Note: e.swapper.note, Observe: e.observe, InOrder: e.inOrder,
 		Trace: e.trace, Inspect: e.inspect(), Debug: e.cfg.Debug, Moved: e.moved, Short: func(need, pool int) error {
@@ -209,7 +210,7 @@ type tag struct {
 
 	features Features
 	masks    *maskedRequest // nil without masks
-	biases   []device.Bias
+	biases   []feature.Bias
 	breakers *sampling.Breakers // nil without DRY
 }
 

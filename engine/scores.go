@@ -3,7 +3,7 @@ package engine
 import (
 	"fmt"
 
-	"github.com/quire/quire/engine/device"
+	"github.com/quire/quire/engine/device/feature"
 	"github.com/quire/quire/engine/schedule"
 	"github.com/quire/quire/parameter"
 	"github.com/quire/quire/sampling"
@@ -21,7 +21,7 @@ func ScoringFeatures(tops, promptTops int) (f Features) {
 	if promptTops >= 0 {
 		f |= PromptLogprobs
 	}
-	if max(tops, promptTops) > device.NarrowTops {
+	if max(tops, promptTops) > feature.NarrowTops {
 		f |= WideLogprobs
 	}
 	return f

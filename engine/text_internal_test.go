@@ -9,7 +9,7 @@ import (
 	"github.com/gomlx/compute"
 
 	"github.com/quire/quire/backend/xla"
-	"github.com/quire/quire/engine/device"
+	"github.com/quire/quire/engine/device/feature"
 	"github.com/quire/quire/internal/testenv"
 )
 
@@ -43,7 +43,7 @@ func (b textBuilder) Compile() (compute.Executable, error) {
 // An engine's programs have the same text whenever they are built: caches find compiled ones by it, those that another
 // machine compiled too, and processes that run one model together have to have the same.
 func TestProgramsHaveOneText(t *testing.T) {
-	const all = 2*device.DRY - 1 // features
+	const all = 2*feature.NoRepeat - 1 // features
 	for name, backend := range map[string]*xla.Backend{"kernels": testenv.XLA(t),
 		"plain": testenv.XLAWithoutKernels(t)} {
 		for _, family := range []string{"llama32-tied", "gemma3", "mixtral", "gemma4-large", "deepseek-v3",

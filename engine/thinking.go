@@ -4,13 +4,13 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/quire/quire/engine/device"
+	"github.com/quire/quire/engine/device/feature"
 	"github.com/quire/quire/parameter"
 )
 
 // Thought bounds the reasoning of a completion, which stands between two tokens: behind so many tokens the one that
 // ends it is drawn. Its log-probabilities are told as those of others.
-type Thought = device.Thought
+type Thought = feature.Thought
 
 // checkThinking says what is wrong with the bound of the reasoning of a request. The token that ends it must be one
 // that can be drawn anywhere.

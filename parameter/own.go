@@ -80,6 +80,9 @@ type Sampling struct {
 	FrequencyPenalty float64
 	// PresencePenalty is taken from the logits of tokens that the completion has. Range: [-2, 2].
 	PresencePenalty float64
+	// NoRepeatNgramSize bars tokens that would end a sequence of so many tokens which prompt and completion have
+	// already; 0 is off. Range: >= 0.
+	NoRepeatNgramSize int
 	// TypicalP keeps the most typical tokens, those whose surprise is nearest to the mean, with at least this much
 	// probability; 1, or 0 in Go, is off. Range: (0, 1].
 	TypicalP float64
@@ -192,6 +195,11 @@ var own = slices.Concat([]Parameter{
 		Note: "subtract X from the logits of tokens that the completion has; 0 is off", Device: "f32",
 		slot: field(0, func(s *Set) *float64 { return &s.PresencePenalty }), limits: limits{min: -2, max: 2,
 			text: "in -2 <= {} <= 2 (0 is off)"}},
+	{Name: "no_repeat_ngram_size", From: Transformers, Flag: "no-repeat-ngram-size", Placeholder: "TOKENS",
+		Note:   "bar tokens that would repeat a sequence of so many tokens of prompt and completion; 0 is off",
+		Device: "i32",
+		slot:   field(0, func(s *Set) *int { return &s.NoRepeatNgramSize }), limits: limits{max: math.MaxInt32,
+			text: "in 0 <= {} <= 2147483647 (0 is off)"}},
 	{Name: "generation", Note: "number of the row's first completion",
 		slot: field(0, func(s *Set) *int { return &s.Generation }), limits: limits{max: math.MaxInt32,
 			text: "0 to 2147483647 - n"},
@@ -342,13 +350,6 @@ func Defaults() Set {
 	return s
 }
 
-// limits are the values that a number may have. The zero value has none.
-type limits struct {
-	min, max float64
-	above    bool   // min itself is not allowed
-	text     string // for messages; {} stands for the name
-}
-
 // Default returns the default of one of Quire's own parameters as a flag shows it, "none" where it is empty.
 func (p *Parameter) Default() string {
 	s := Defaults()
@@ -370,83 +371,6 @@ func (p *Parameter) Default() string {
 		return "none"
 	}
 	return text
-}
-
-// Range returns the values that one of Quire's own parameters may have, "any" where all of its type are allowed.
-func (p *Parameter) Range() string {
-	text := strings.ReplaceAll(strings.TrimPrefix(p.limits.text, "in "), "{}", p.Name)
-	switch {
-	case text != "":
-		return text
-	case p.Type() == Seed:
-		return SeedRange
-	case p.Type() == TextList:
-		return "not empty, UTF-8"
-	}
-	return "any"
-}
-
-func (l limits) allow(v any) bool {
-	var x float64
-	switch v := v.(type) {
-	case int:
-		x = float64(v)
-	case float64:
-		x = v
-	}
-	// Written so that NaN fails.
-	return l == limits{} || x >= l.min && x <= l.max && !(l.above && x == l.min)
-}
-
-// RangeError says which parameter is out of its range.
-type RangeError struct {
-	Field   string // the parameter as the user writes it, such as "top_p"
-	Value   any    // the refused value
-	Allowed string // the range, such as "in 0 < top_p <= 1 (1 is off)"
-}
-
-// Error implements error.
-func (e *RangeError) Error() string {
-	return fmt.Sprintf("%s is %v, but must be %s", e.Field, e.Value, e.Allowed)
-}
-
-// Check brings s into its canonical form and says what is wrong with the first value that is out of its range. name
-// returns what the user calls a parameter.
-func (s *Set) Check(name func(own string) string) error {
-	for p := range Own() {
-		if p.settle != nil {
-			p.settle(s)
-		}
-	}
-	return s.check(name)
-}
-
-func (s *Set) check(name func(own string) string) error {
-	for p := range Own() {
-		v := p.slot.get(s)
-		if err := wellFormed(v); err != nil {
-			return fmt.Errorf("%s %w", name(p.Name), err)
-		}
-		allowed := ""
-		if p.allowed != nil {
-			allowed = p.allowed(s)
-		} else if !p.limits.allow(v) {
-			allowed = p.limits.text
-		}
-		if allowed != "" {
-			as := name(p.Name)
-			return &RangeError{Field: as, Value: v, Allowed: strings.ReplaceAll(allowed, "{}", as)}
-		}
-	}
-	return nil
-}
-
-// Validate returns a [*RangeError] for the first field that is out of range, or nil.
-func (s Sampling) Validate() error {
-	all := Defaults()
-	all.Sampling, all.MaxTokens = s, math.MaxInt32
-	all.RepetitionPenalty, all.TypicalP, all.DRYBase = s.Repetition(), s.typicalP(), s.DRYPower()
-	return all.check(func(own string) string { return own })
 }
 
 // Identity returns what job.json has of the parameters of a job, by their names.

@@ -79,7 +79,6 @@ var judged = []Parameter{
 	{Name: "length_penalty", From: VLLM | Transformers, neutral: one},
 	{Name: "exponential_decay_length_penalty", From: Transformers},
 	{Name: "diversity_penalty", From: Transformers, neutral: zero},
-	{Name: "no_repeat_ngram_size", From: Transformers, neutral: zero},
 	{Name: "encoder_no_repeat_ngram_size", From: Transformers, neutral: zero},
 	{Name: "repetition_detection", From: VLLM},
 	{Name: "sequence_bias", From: Transformers},

@@ -24,6 +24,7 @@
 //	masks       tokens that may not be drawn have the weight 0
 //	penalties   repetition, then frequency and presence: see [Penalize]
 //	DRY         of tokens that would repeat a sequence: see [DRY]
+//	no repeats  tokens that would end a sequence that the row has already have the weight 0: see [NoRepeat]
 //	forced      where a token is forced, all others have the weight 0
 //	temperature and e as above
 //	top-n-sigma, top-k, top-p, min-p, typical-p, XTC: see [Filters]

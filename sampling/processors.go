@@ -12,6 +12,7 @@ type Processors struct {
 	Penalties *Penalties
 	Seen      *Node // i32[S, V]: see Penalize
 	DRY       *DRY
+	NoRepeat  *NoRepeat
 	Forced    *Node // i32[S]: the only token that may be drawn, -1 for none
 	// Masks are not applied by Apply: they say what can be drawn, which neither biases nor penalties change.
 	Masks   Masks
@@ -37,6 +38,9 @@ func (p Processors) Changes() *Node {
 	if p.DRY != nil {
 		also(HasDRY(p.DRY.DRYOf))
 	}
+	if p.NoRepeat != nil {
+		also(p.NoRepeat.isOn())
+	}
 	if p.Filters != nil {
 		also(Filtered(*p.Filters))
 	}
@@ -46,8 +50,8 @@ func (p Processors) Changes() *Node {
 	return changes
 }
 
-// Apply returns the logits after biases, penalties, DRY and forced tokens, f32[S, V]. Rows without any keep theirs, to
-// the bit.
+// Apply returns the logits after biases, penalties, DRY, barred repetitions and forced tokens, f32[S, V]. Rows without
+// any keep theirs, to the bit.
 func (p Processors) Apply(logits *Node) *Node {
 	logits = ConvertDType(logits, dtypes.Float32)
 	if p.Biases != nil {
@@ -58,6 +62,9 @@ func (p Processors) Apply(logits *Node) *Node {
 	}
 	if p.DRY != nil {
 		logits = p.DRY.penalizeRepeats(logits)
+	}
+	if p.NoRepeat != nil {
+		logits = p.NoRepeat.bar(logits, p.Forced)
 	}
 	if p.Forced != nil {
 		logits = force(logits, p.Forced)

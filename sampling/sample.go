@@ -3,6 +3,8 @@ package sampling
 import (
 	"fmt"
 	"math"
+	"strings"
+	"unicode"
 
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
@@ -11,6 +13,7 @@ import (
 
 	"github.com/quire/quire/control"
 	"github.com/quire/quire/parameter"
+	"github.com/quire/quire/tree"
 )
 
 // A weight has 2 * pieceBits fraction bits: the most likely token weighs 2^weightBits. Sums of blockSize upper or lower
@@ -60,30 +63,44 @@ func sample(logits *Node, m Masks, f *Filters, p Params, positions, rows *Node) 
 	}
 	size := logits.Shape().Dimensions[0]
 	scores := shapes.Make(dtypes.Float32, size)
-	name, in := "sample", []*Node{logits, p.Temperature, p.TopP, p.MinP, p.TopK, p.Key, positions, rows}
+	like := operands{Logits: logits, Params: p, Positions: positions, Rows: rows, Filters: f, Masks: m}
+	name := "sample"
 	if f != nil {
-		name, in = name+"_filtered", append(in, f.TopNSigma, f.Typical, f.XTCProbability, f.XTCThreshold)
+		name += "_filtered"
 	}
 	if m.Bits != nil {
-		name, in = name+"_masked", append(in, m.Bits, m.Of)
+		name += "_masked"
 	}
-	out := control.Composite(name, struct{}{}, in, []shapes.Shape{shapes.Make(dtypes.Int32, size), scores, scores},
-		func(in []*Node) []*Node {
-			var m Masks
-			var filters *Filters
-			more := in[8:]
-			if f != nil {
-				filters = &Filters{TopNSigma: more[0], Typical: more[1], XTCProbability: more[2], XTCThreshold: more[3]}
-				more = more[4:]
-			}
-			if len(more) > 0 {
-				m = Masks{Bits: more[0], Of: more[1]}
-			}
-			tokens, logprobs, processed := samplePlain(in[0], m, filters, Params{Temperature: in[1], TopP: in[2],
-				MinP: in[3], TopK: in[4], Key: in[5]}, in[6])
-			return []*Node{tokens, logprobs, processed}
-		})
+	results := []shapes.Shape{shapes.Make(dtypes.Int32, size), scores, scores}
+	out := control.Composite(name, struct{}{}, tree.Leaves(like), results, func(in []*Node) []*Node {
+		o := tree.Rebuild(like, in)
+		tokens, logprobs, processed := samplePlain(o.Logits, o.Masks, o.Filters, o.Params, o.Positions)
+		return []*Node{tokens, logprobs, processed}
+	})
 	return out[0], out[1], out[2]
+}
+
+// operands are those of the composite, in order. The kernel in C has the same list: see Q_SAMPLE_PARAMS in sampling.h
+// of package cpukernel, and TestOperandsOfTheKernel.
+type operands struct {
+	Logits *Node
+	Params
+	Positions, Rows *Node
+	Filters         *Filters // nil: no row has any
+	Masks           Masks    // of nil: no row has any
+}
+
+// operandName is the name of a field of operands as the kernel has it: top_n_sigma for TopNSigma.
+func operandName(field string) string {
+	var name strings.Builder
+	isLower := func(i int) bool { return i < len(field) && unicode.IsLower(rune(field[i])) }
+	for i, r := range field {
+		if i > 0 && unicode.IsUpper(r) && (isLower(i-1) || isLower(i+1)) {
+			name.WriteByte('_')
+		}
+		name.WriteRune(unicode.ToLower(r))
+	}
+	return name.String()
 }
 
 func samplePlain(logits *Node, m Masks, f *Filters, p Params, positions *Node) (tokens, logprobs, processed *Node) {
@@ -144,24 +161,18 @@ func checkShapes(logits *Node, p Params, positions, rows *Node) {
 		panic(fmt.Errorf("sampling.Sample: a vocabulary of %d tokens is more than the %d that weights are exact for",
 			size, largestVocabulary))
 	}
-	for _, x := range []struct {
-		name string
-		node *Node
-		want shapes.Shape
-	}{
-		{"temperature", p.Temperature, shapes.Make(dtypes.Float32, n)},
-		{"top_p", p.TopP, shapes.Make(dtypes.Float32, n)},
-		{"min_p", p.MinP, shapes.Make(dtypes.Float32, n)},
-		{"top_k", p.TopK, shapes.Make(dtypes.Int32, n)},
-		{"key", p.Key, shapes.Make(dtypes.Uint32, n, 2)},
-		{"positions", positions, shapes.Make(dtypes.Int32, n)},
-		{"rows", rows, shapes.Make(dtypes.Int32)},
-	} {
-		if !x.node.Shape().Equal(x.want) {
-			panic(fmt.Errorf("sampling.Sample: %s must be %s for logits %s, got %s", x.name, x.want, logits.Shape(),
-				x.node.Shape()))
+	check := func(name string, node *Node, want shapes.Shape) {
+		if !node.Shape().Equal(want) {
+			panic(fmt.Errorf("sampling.Sample: %s must be %s for logits %s, got %s", name, want, logits.Shape(),
+				node.Shape()))
 		}
 	}
+	host, params := tree.Make[Rows](n), tree.Leaves(p)
+	for i, a := range tree.Arrays(&host) {
+		check(operandName(a.Name), params[i], a.Shape)
+	}
+	check("positions", positions, shapes.Make(dtypes.Int32, n))
+	check("rows", rows, shapes.Make(dtypes.Int32))
 }
 
 // vocabulary is a batch of logits cut into blocks of the vocabulary, with the maximum of each row.

@@ -42,7 +42,7 @@ func featureRows(n int, lines bool) (rows []map[string]any) {
 			{"parent": fmt.Sprint("r", max(0, i-[]int{1, 7, 10}[i%3])), "parent_length": 4, "n": 2},
 			{"n": 3, "frequency_penalty": 0.3, "prompt_logprobs": 0, "dry_multiplier": 0.8, "dry_allowed_length": 1},
 			wrong[i/16%len(wrong)],
-			{"typical_p": 0.7, "top_n_sigma": 1.5, "n": 2},
+			{"typical_p": 0.7, "top_n_sigma": 1.5, "n": 2, "no_repeat_ngram_size": 2},
 			{"response_format": of{"type": "json_object"}, "n": 2, "repetition_penalty": 1.1},
 			{"structured_outputs": of{"regex": "[a-z]{200}"}, "max_tokens": 9},
 		}[i%16]

@@ -23,16 +23,16 @@ type accepting struct {
 }
 
 // recordDrafts is record of a step that may have drafts. at, i32[D], is the packed tokens that the rows draw behind.
-func (gr *Graphs) recordDrafts(l loop, in input, packed stepTokens, at *Node, rows samplers, d drawn,
+func (r recorder) recordDrafts(l loop, in input, packed stepTokens, at *Node, rows samplers, d drawn,
 	allocated seqtable.Status) loop {
 	has := GreaterThan(packed.Drafted, ZerosLike(packed.Drafted))
 	l = control.Once(has, l, func(now control.Now, l loop) loop {
-		return gr.accept(l, in, packed, control.Hold(now, at), control.Hold(now, rows), d, allocated)
+		return r.accept(l, in, packed, control.Hold(now, at), control.Hold(now, rows), d, allocated)
 	})
 	return control.Once(LogicalNot(has), l, func(_ control.Now, l loop) loop {
-		first := func(of *Node) *Node { return SliceAxis(of, 0, AxisRangeFromStart(gr.Slots)) } // a draw of each slot
+		first := func(of *Node) *Node { return SliceAxis(of, 0, AxisRangeFromStart(r.Slots)) } // a draw of each slot
 		rows := samplers{Slots: first(rows.Slots), Positions: first(rows.Positions), Count: rows.Count}
-		l = gr.record(l, in, rows, tree.Map(d, first), allocated)
+		l = r.record(l, in, rows, tree.Map(d, first), allocated)
 		l.Rounds = Add(l.Rounds, ConvertDType(GreaterThan(rows.Count, ZerosLike(rows.Count)), dtypes.Int32))
 		return l
 	})
@@ -40,10 +40,10 @@ func (gr *Graphs) recordDrafts(l loop, in input, packed stepTokens, at *Node, ro
 
 // accept is recordDrafts of a step that has some. A draw is what it would be without drafts where all tokens before it
 // were drafted as they were drawn; the others are dropped, and their tokens are taken back.
-func (gr *Graphs) accept(l loop, in input, packed stepTokens, at *Node, rows samplers, d drawn,
+func (r recorder) accept(l loop, in input, packed stepTokens, at *Node, rows samplers, d drawn,
 	allocated seqtable.Status) loop {
 	g := rows.Slots.Graph()
-	slots, width := gr.Slots, rows.Slots.Shape().Size()
+	slots, width := r.Slots, rows.Slots.Shape().Size()
 	ids := Iota(g, shapes.Make(dtypes.Int32, slots), 0)
 	none := FillScalar(g, ids.Shape(), -1)
 
@@ -64,7 +64,7 @@ func (gr *Graphs) accept(l loop, in input, packed stepTokens, at *Node, rows sam
 			row := Min(Add(first, a.Round), integer(g, width-1))
 			now := samplers{Slots: Where(a.Alive, ids, none), Positions: take(rows.Positions, row), Count: rows.Count}
 			of := tree.Map(d, func(of *Node) *Node { return take(of, row) })
-			l, finish := gr.note(a.Loop, in, now, of)
+			l, finish := r.note(a.Loop, in, now, of)
 			l.Out.Columns = AddScalar(l.Out.Columns, 1)
 			done := LogicalAnd(a.Alive, GreaterThan(finish, integer(g, int(schedule.Running))))
 			expected := take(inputs, Min(AddScalar(row, 1), integer(g, width-1)))
@@ -76,40 +76,40 @@ func (gr *Graphs) accept(l loop, in input, packed stepTokens, at *Node, rows sam
 	l = end.Loop
 
 	// What comes behind the last token of each was drafted and is not to be.
-	rest := FillScalar(g, shapes.Make(dtypes.Int32, gr.Rows()-slots), -1)
+	rest := FillScalar(g, shapes.Make(dtypes.Int32, r.Rows()-slots), -1)
 	lens := Where(LogicalAnd(drew, GreaterThan(drafts, ZerosLike(drafts))), end.Positions, none)
 	l.Out.Status = l.Out.Status.Then(allocated)
-	l = gr.retract(l, Concatenate([]*Node{lens, rest}, 0))
+	l = r.retract(l, Concatenate([]*Node{lens, rest}, 0))
 
 	last := samplers{Slots: Where(drew, ids, none), Positions: end.Positions, Count: rows.Count}
-	l = gr.goOn(l, last, end.Tokens, end.Done)
+	l = r.goOn(l, last, end.Tokens, end.Done)
 	free := l.State.Pages.NumFree()
 	column := Iota(g, l.Out.FreePages.Shape(), 0)
 	filled := LogicalAnd(GreaterOrEqual(column, began), LessThan(column, l.Out.Columns))
-	l.Out.FreePages = Where(filled, BroadcastToDims(free, gr.Columns()), l.Out.FreePages)
+	l.Out.FreePages = Where(filled, BroadcastToDims(free, r.Columns()), l.Out.FreePages)
 	l.Out.MinFree = Min(l.Out.MinFree, free)
 	l.Rounds = Add(l.Rounds, ConvertDType(anyTrue(drew), dtypes.Int32))
 
 	// Each of the tokens of a slot is a position further than the one before.
 	firstAt := take(rows.Positions, first)
 	ofSlots := Where(drew, Sub(end.Positions, firstAt), ZerosLike(ids))
-	if gr.Drafts.Adapts {
+	if r.Drafts.Adapts {
 		trust := &l.State.Extras.Drafts.Trust
 		*trust = trust.learn(SliceAxis(packed.Drafts.Classes, 0, AxisRangeFromStart(slots)), drafts, ofSlots, end.Done)
 	}
 	accepted := ReduceAllSum(ofSlots)
 	l.Out.Drafts = Add(l.Out.Drafts, Stack([]*Node{packed.Drafted, accepted}, 0))
 	l.Out.DecodeTokens = Add(l.Out.DecodeTokens, accepted)
-	return gr.checked(l)
+	return r.checked(l)
 }
 
 // retract cuts sequences to lens, i32[R], where they are longer; -1 leaves them as they are. They are those that had
 // drafts in this step.
-func (gr *Graphs) retract(l loop, lens *Node) loop {
+func (r recorder) retract(l loop, lens *Node) loop {
 	before := l.State.Pages
 	var retracted seqtable.Status
-	l.State.Sequences, l.State.Pages, retracted = l.State.Sequences.Retract(before, lens, gr.Nobody()*gr.PagesPerSeq)
-	l.State.Caches = gr.zeroFreed(l.State.Caches, before, l.State.Pages)
+	l.State.Sequences, l.State.Pages, retracted = l.State.Sequences.Retract(before, lens, r.Nobody()*r.PagesPerSeq)
+	l.State.Caches = r.zeroFreed(l.State.Caches, before, l.State.Pages)
 	l.Out.Status = l.Out.Status.Then(retracted)
 	return l
 }

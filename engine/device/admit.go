@@ -6,10 +6,14 @@ import (
 	. "github.com/gomlx/gomlx/core/graph"
 
 	"github.com/quire/quire/control"
+	"github.com/quire/quire/engine/device/feature"
 	"github.com/quire/quire/scan"
 	"github.com/quire/quire/seqtable"
 	"github.com/quire/quire/tree"
 )
+
+// admitter gives rows and pages to what waits.
+type admitter struct{ network }
 
 // admission is what may be admitted now.
 type admission struct {
@@ -35,18 +39,18 @@ func noAdmission(in input) admission {
 // passes a large one for ever. A clone can start once its prompt has run; where clones wait for theirs, those behind
 // may pass. Where nothing runs and the first is too large, the first that fits goes: prompts that wait for their clones
 // hold the rest, and those end only if their clones run.
-func (gr *Graphs) admissible(l loop, in input) admission {
+func (ad admitter) admissible(l loop, in input) admission {
 	g := l.Out.Columns.Graph()
 	st := l.State
 	lens, used := st.Sequences.SeqLens, st.Sequences.Used
-	slots, pageSize := gr.Slots, gr.PageSize
+	slots, pageSize := ad.Slots, ad.PageSize
 	zero := integer(g, 0)
 
-	avail := gr.unreserved(st)
-	isSlot := LessThan(Iota(g, lens.Shape(), 0), integer(g, gr.MaxSeqs))
+	avail := st.unreserved(ad.PageSize)
+	isSlot := LessThan(Iota(g, lens.Shape(), 0), integer(g, ad.MaxSeqs))
 	free := LogicalAnd(LogicalNot(used), isSlot)
 	freeRows, numFree := scan.Positions(free, slots)
-	idle := Equal(numFree, integer(g, gr.MaxSeqs))
+	idle := Equal(numFree, integer(g, ad.MaxSeqs))
 
 	index := Iota(g, in.Waiting.Sources.Shape(), 0)
 	pending := LogicalAnd(LessThan(index, in.Waiting.Count), LessThan(l.Out.Placed, zero))
@@ -68,7 +72,7 @@ func (gr *Graphs) admissible(l loop, in input) admission {
 	stuck := LogicalAnd(idle, LogicalNot(anyTrue(fits)))
 	fits = LogicalOr(fits, LogicalAnd(stuck, Equal(index, firstFitting)))
 	rank := SubScalar(scan.Sum(ConvertDType(fits, dtypes.Int32)), 1)
-	entries := LogicalAnd(LogicalAnd(fits, LessThan(rank, numFree)), GreaterOrEqual(numFree, gr.fillAt(l, in)))
+	entries := LogicalAnd(LogicalAnd(fits, LessThan(rank, numFree)), GreaterOrEqual(numFree, ad.fillAt(l, in)))
 	rows := Where(entries, take(freeRows, Min(rank, integer(g, slots-1))), FillScalar(g, index.Shape(), -1))
 
 	// A prompt runs ahead when what came before it and runs alone is admitted, and pages are left beside those for what
@@ -86,38 +90,17 @@ func (gr *Graphs) admissible(l loop, in input) admission {
 
 // fillAt is at how many free slots waiting sequences get them, i32[]. A prompt step reads all weights for however few
 // tokens, so slots are filled several at a time, or all that wait at once.
-func (gr *Graphs) fillAt(l loop, in input) *Node {
+func (ad admitter) fillAt(l loop, in input) *Node {
 	g := l.Out.Columns.Graph()
 	placed := scan.Count(GreaterOrEqual(l.Out.Placed, integer(g, 0)))
-	return Min(integer(g, gr.fillTogether()), Max(Sub(in.Waiting.Count, placed), integer(g, 1)))
-}
-
-// unreserved is how many free pages no row has a right to, i32[].
-func (gr *Graphs) unreserved(st state) *Node {
-	held := pagesOf(st.Sequences.SeqLens, gr.PageSize)
-	reserved := Where(st.Sequences.Used, Max(Sub(st.Rows.MaxPages, held), ZerosLike(held)), ZerosLike(held))
-	return Sub(st.Pages.NumFree(), ReduceAllSum(reserved))
-}
-
-// short is how many pages are missing for the next step of all that decode, i32[]: none where every row's pages are
-// reserved.
-func (gr *Graphs) short(st state) *Node {
-	lens := st.Sequences.SeqLens
-	g := lens.Graph()
-	held := pagesOf(lens, gr.PageSize)
-	full := Equal(MulScalar(held, float64(gr.PageSize)), lens)
-	decodes := LogicalAnd(LessThan(Iota(g, lens.Shape(), 0), integer(g, gr.Slots)),
-		GreaterOrEqual(lens, st.Rows.PromptLens))
-	needs := LogicalAnd(LogicalAnd(st.Sequences.Used, decodes),
-		LogicalAnd(full, GreaterOrEqual(held, st.Rows.MaxPages)))
-	return Max(Sub(scan.Count(needs), gr.unreserved(st)), integer(g, 0))
+	return Min(integer(g, ad.fillTogether()), Max(Sub(in.Waiting.Count, placed), integer(g, 1)))
 }
 
 // admit gives rows to what is admissible: empty ones, clones of a prefix row, or such that begin with named pages.
-func (gr *Graphs) admit(l loop, in input) loop {
+func (ad admitter) admit(l loop, in input) loop {
 	g := l.Out.Columns.Graph()
 	a := l.Admit
-	rows, zero := gr.Rows(), integer(g, 0)
+	rows, zero := ad.Rows(), integer(g, 0)
 	ids := func(n int) *Node { return Iota(g, shapes.Make(dtypes.Int32, n), 0) }
 	none := FillScalar(g, shapes.Make(dtypes.Int32, rows), -1)
 	nowhere := func(n int) *Node { return FillScalar(g, shapes.Make(dtypes.Int32, n), float64(rows)) }
@@ -134,9 +117,11 @@ func (gr *Graphs) admit(l loop, in input) loop {
 		return Where(BroadcastToDims(mask, old.Shape().Dimensions...), take(ofEntry, entry), old)
 	}
 	st, r := l.State, l.State.Rows
-	st.Turns = l.admitted(in, SliceAxis(isEntry, 0, AxisRangeFromStart(gr.Slots)))
+	st.Turns = l.admitted(in, SliceAxis(isEntry, 0, AxisRangeFromStart(ad.Slots)))
 	st.Rows = tree.Zip(in.Waiting.Rows, r, pick)
-	st.Extras = gr.admitExtras(st.Extras, in, a)
+	st.Extras.State = ad.features().Admit(st.Extras.State, forFeatures(in),
+		feature.Admission{Entries: a.Entries, Rows: a.Rows, Ahead: a.Ahead, AheadRows: in.Ahead.Rows})
+	st.Extras.Drafts.Log = st.Extras.Drafts.Log.admit(a)
 	st.Rows.PromptLens = Where(isPrompt, take(in.Ahead.PromptLens, prompt), st.Rows.PromptLens)
 	st.Rows.MaxPages = Where(isPrompt, take(in.Ahead.MaxPages, prompt), st.Rows.MaxPages)
 	if st.Rows.Short != nil {
@@ -153,24 +138,24 @@ func (gr *Graphs) admit(l loop, in input) loop {
 	var opened seqtable.Status
 	st.Sequences, opened = st.Sequences.Open(LogicalAnd(LogicalOr(isPrompt, isEntry), LogicalNot(isClone)))
 	l.Out.Status = l.Out.Status.Then(opened)
-	if gr.Paged {
+	if ad.Paged {
 		// With its first clone the prefix row's reservation for it goes: the row holds its prompt and no more.
 		first := LogicalAnd(a.Entries, Equal(in.Waiting.First, integer(g, 1)))
 		st.Rows.MaxPages = control.ScatterSet(st.Rows.MaxPages, Where(first, in.Waiting.Sources, nowhere(numWaiting)),
-			pagesOf(in.Waiting.Held, gr.PageSize))
+			pagesOf(in.Waiting.Held, ad.PageSize))
 
 		var from, to *Node
 		var cloned seqtable.Status
 		st.Sequences, st.Pages, from, to, cloned = st.Sequences.Clone(st.Pages, source, Where(isClone, ids(rows), none),
 			Where(isClone, held, ZerosLike(held)))
 		l.Out.Status = l.Out.Status.Then(cloned)
-		st.Caches = gr.copyPages(st.Caches, from, to)
+		st.Caches = ad.copyPages(st.Caches, from, to)
 		st.Extras.Drafts = st.Extras.Drafts.copied(from, to)
 	}
-	if gr.PrefixCache {
+	if ad.PrefixCache {
 		at := Where(isPrompt, take(in.Ahead.Named, prompt), take(in.Waiting.Named, entry))
 		opens := LogicalAnd(LogicalOr(isPrompt, isEntry), LogicalNot(isClone))
-		pages := Where(opens, DivScalar(held, float64(gr.PageSize)), ZerosLike(held))
+		pages := Where(opens, DivScalar(held, float64(ad.PageSize)), ZerosLike(held))
 		var joined seqtable.Status
 		st.Sequences, st.Pages, joined = st.Sequences.Join(st.Pages, in.Named, at, pages)
 		l.Out.Status = l.Out.Status.Then(joined)

@@ -19,7 +19,7 @@ type Compiled struct {
 	Executable compute.Executable
 	NumState   int // leaves of the state, without extras
 	State      []Leaf
-	Extras     []Leaf // leaves of the state behind these: see Features
+	Extras     []Leaf // leaves of the state behind these: see package feature
 	Output     []Leaf // what the host gets
 	// Packing is how the arrays that the program returns hold the output; nil where each is one array.
 	Packing *tree.Packing

@@ -13,15 +13,18 @@ import (
 	"github.com/quire/quire/tree"
 )
 
-// contextPrograms are those of contexts.
-func (gr *Graphs) contextPrograms() []Program {
-	scoreIn := tree.Make[ScoreInput](gr.StepTokens())
-	verbArrays, scoreArrays := tree.Arrays(gr.NewVerbs()), tree.Arrays(&scoreIn)
+// contexts run the verbs of contexts, and score tokens for them.
+type contexts struct{ recorder }
+
+// programs are those of contexts.
+func (c contexts) programs() []Program {
+	scoreIn := tree.Make[ScoreInput](c.StepTokens())
+	verbArrays, scoreArrays := tree.Arrays(c.NewVerbs()), tree.Arrays(&scoreIn)
 	return []Program{
 		{
 			Name: Verbs, Input: packed(verbArrays), twin: twinOf[VerbsOutput],
 			build: func(st state, _ weights, nodes []*Node) (state, any, []*Node) {
-				st, out := gr.contextVerbs(st, tree.Of[verbs](verbArrays, nodes))
+				st, out := c.verbs(st, tree.Of[verbs](verbArrays, nodes))
 				return st, out, nil
 			},
 		},
@@ -29,21 +32,21 @@ func (gr *Graphs) contextPrograms() []Program {
 			Name: Score, Weights: true, Input: packed(scoreArrays),
 			twin: twinOf[ScoreOutput],
 			build: func(st state, w weights, nodes []*Node) (state, any, []*Node) {
-				st, out := gr.score(st, w.Weights, tree.Of[scoreInput](scoreArrays, nodes))
+				st, out := c.score(st, w.Weights, tree.Of[scoreInput](scoreArrays, nodes))
 				return st, out, nil
 			},
 		},
 	}
 }
 
-func (gr *Graphs) contextVerbs(st state, in verbs) (state, verbsOutput) {
+func (c contexts) verbs(st state, in verbs) (state, verbsOutput) {
 	g := in.Lens.Graph()
-	st = gr.beginVerbs(st)
-	st, status := gr.release(st, in.Release)
+	st = c.beginVerbs(st)
+	st, status := c.release(st, in.Release)
 	before := st.Pages
 	then := func(next seqtable.Status) { status = status.Then(next) }
 	copyPages := func(from, to *Node) {
-		st.Caches = gr.copyPages(st.Caches, from, to)
+		st.Caches = c.copyPages(st.Caches, from, to)
 	}
 	var from, to *Node
 	var done seqtable.Status
@@ -63,36 +66,36 @@ func (gr *Graphs) contextVerbs(st state, in verbs) (state, verbsOutput) {
 	copyPages(from, to)
 	st.Sequences, st.Pages, done = st.Sequences.Adopt(st.Pages, in.Equals, in.EqualFrom, in.EqualTo)
 	then(done)
-	if gr.PrefixCache {
+	if c.PrefixCache {
 		var invalid *Node
-		st.Pages, invalid = gr.hold(st.Pages, in.Named)
-		then(seqtable.InvalidPages(invalid, gr.Pages))
+		st.Pages, invalid = hold(st.Pages, in.Named)
+		then(seqtable.InvalidPages(invalid, c.Pages))
 		st.Sequences, st.Pages, done = st.Sequences.Join(st.Pages, in.Named, in.Starts, in.Counts)
 		then(done)
-		st.Pages = gr.letGo(st.Pages, in.Named)
+		st.Pages = letGo(st.Pages, in.Named)
 	}
-	st.Caches = gr.zeroFreed(st.Caches, before, st.Pages)
+	st.Caches = c.zeroFreed(st.Caches, before, st.Pages)
 	set := func(old, new *Node) *Node { return Where(GreaterOrEqual(new, integer(g, 0)), new, old) }
 	st.Rows.PromptLens, st.Rows.MaxPages = set(st.Rows.PromptLens, in.PromptLens), set(st.Rows.MaxPages, in.MaxPages)
-	out := verbsOutput{Status: status, EndFree: st.Pages.NumFree(), Pages: gr.fates(st.Pages)}
-	if gr.Debug {
-		out.Rules = st.Sequences.Check(gr.checkInput(st, nil))
+	out := verbsOutput{Status: status, EndFree: st.Pages.NumFree(), Pages: fates(st.Pages)}
+	if c.Debug {
+		out.Rules = st.Sequences.Check(c.checkInput(st, nil))
 	}
 	return st, out
 }
 
 // beginVerbs begins a program between runs: pages are taken for rows.
-func (gr *Graphs) beginVerbs(st state) state {
+func (c contexts) beginVerbs(st state) state {
 	st.Pages = st.Pages.Begin()
 	st.Sequences.Owners = Iota(st.Sequences.SeqLens.Graph(), st.Sequences.SeqLens.Shape(), 0)
 	return st
 }
 
 // score runs tokens of one row through the model, and returns how likely the ones behind them are.
-func (gr *Graphs) score(st state, w decoder.Weights, in scoreInput) (state, scoreOutput) {
+func (c contexts) score(st state, w decoder.Weights, in scoreInput) (state, scoreOutput) {
 	g := in.Row.Graph()
-	st = gr.beginVerbs(st)
-	t, slots := gr.StepTokens(), gr.Slots
+	st = c.beginVerbs(st)
+	t, slots := c.StepTokens(), c.Slots
 	place := Iota(g, shapes.Make(dtypes.Int32, t), 0)
 	isToken := LessThan(place, BroadcastToDims(in.Count, t))
 	padding := FillScalar(g, place.Shape(), -1)
@@ -103,10 +106,10 @@ func (gr *Graphs) score(st state, w decoder.Weights, in scoreInput) (state, scor
 	var batch tokenqueue.PageBatchInfo
 	var status seqtable.Status
 	before := st.Pages
-	st.Sequences, st.Pages, batch, status = st.Sequences.Allocate(st.Pages, packed, min(gr.Rows(), t))
-	st.Caches = gr.zeroTaken(st.Caches, before, st.Pages)
+	st.Sequences, st.Pages, batch, status = st.Sequences.Allocate(st.Pages, packed, min(c.Rows(), t))
+	st.Caches = c.zeroTaken(st.Caches, before, st.Pages)
 	var hidden *Node
-	st.Caches, hidden = gr.hidden(st.Caches, w, packed, batch, false)
+	st.Caches, hidden = c.hidden(st.Caches, w, packed, batch, false)
 
 	// The scores of a few tokens at a time: those of all of them may be as large as the caches.
 	type scored struct{ At, Logprobs *Node }
@@ -116,11 +119,11 @@ func (gr *Graphs) score(st state, w decoder.Weights, in scoreInput) (state, scor
 			at := Add(Iota(g, shapes.Make(dtypes.Int32, slots), 0), s.At)
 			left := Min(Sub(in.Count, s.At), integer(g, slots))
 			within := Min(at, integer(g, t-1))
-			logits := decoder.Logits(gr.Model, w, take(hidden, within), left)
+			logits := decoder.Logits(c.Model, w, take(hidden, within), left)
 			logprobs, _, _ := sampling.Logprobs(logits, take(in.Next, within), ZerosLike(at), left, 1)
 			to := Where(LessThan(at, in.Count), at, FillScalar(g, at.Shape(), float64(t)))
 			return scored{AddScalar(s.At, float64(slots)), control.ScatterSet(s.Logprobs, to, logprobs)}
 		})
 	return st, scoreOutput{Status: status, Logprobs: end.Logprobs, EndFree: st.Pages.NumFree(),
-		Pages: gr.fates(st.Pages)}
+		Pages: fates(st.Pages)}
 }

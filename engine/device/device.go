@@ -10,7 +10,7 @@ import (
 	"github.com/gomlx/compute/shapes"
 
 	"github.com/quire/quire/attention"
-	"github.com/quire/quire/engine/schedule"
+	"github.com/quire/quire/engine/device/feature"
 	"github.com/quire/quire/models"
 	"github.com/quire/quire/models/decoder"
 	"github.com/quire/quire/stopping"
@@ -18,18 +18,12 @@ import (
 
 // Sizes are those of the device state and of the programs' inputs and outputs.
 type Sizes struct {
-	schedule.Sizes
-	PrefillTokens int // prompt tokens of a step
+	feature.Sizes
 	// LayerLoop has the layers as a loop, see decoder.Loop, and one cache for all turns of a layer.
 	LayerLoop bool
 	Layouts   []attention.Layout // of the caches, one a layer that has one
 	Transfers bool               // pages can be moved to the host and back
 	Drafts    Drafting
-	// Features are those of the program run.
-	Features   Features
-	Vocabulary int // tokens
-	Masks      MaskSizes
-	History    int // tokens of a sequence that DRY looks at, the last ones
 	// ShortRope says that rows may have the short divisors of a longrope: see schedule.Request.Short.
 	ShortRope bool
 	// Stops are the shapes of the tables in which stop strings and sequences of stop tokens are looked for; nil where
@@ -40,13 +34,11 @@ type Sizes struct {
 // StopTables are the shapes of tables of stops.
 type StopTables = stopping.TablesOf[shapes.Shape]
 
-// StepTokens is T, the most tokens of a step.
-func (s Sizes) StepTokens() int {
-	if s.Mixed {
-		return s.PrefillTokens + s.Slots
-	}
-	return max(s.PrefillTokens, s.Slots)
-}
+// features are those of the program run, with their arrays.
+func (s Sizes) features() feature.List { return feature.Of(s.Sizes) }
+
+// scores find how likely tokens are.
+func (s Sizes) scores() feature.Scores { return feature.Scores{Sizes: s.Sizes} }
 
 // fillTogether is how many slots must be free for waiting sequences to get them, where at least as many wait.
 func (s Sizes) fillTogether() int { return max(1, s.MaxSeqs/16) }
@@ -62,6 +54,26 @@ type Graphs struct {
 	// Drafter is the model that drafts tokens where Drafts says that one does: of the same sizes, but for its layouts.
 	Drafter *Graphs
 }
+
+// network is the model, without the drafter.
+func (gr *Graphs) network() network {
+	n := network{Sizes: gr.Sizes, Model: gr.Model, DType: gr.DType, ZeroPages: gr.ZeroPages}
+	if gr.Drafter != nil {
+		n.DrafterLayouts = gr.Drafter.Layouts
+	}
+	return n
+}
+
+func (gr *Graphs) speculation() speculation {
+	sp := speculation{network: gr.network()}
+	if gr.Drafter != nil {
+		drafter := gr.Drafter.network()
+		sp.Drafter = &drafter
+	}
+	return sp
+}
+
+func (gr *Graphs) recorder() recorder { return recorder{gr.speculation(), gr.Debug} }
 
 // BlockPages is how many pages one call of the transfer programs moves.
 const BlockPages = 16

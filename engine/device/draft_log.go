@@ -33,18 +33,18 @@ type draftLog struct {
 	Count  *Node // i32[]: of the tokens that were logged
 }
 
-func (gr *Graphs) newDraftLog(g *Graph) draftLog {
-	n := gr.Drafts.Logged
+func (sp speculation) newDraftLog(g *Graph) draftLog {
+	n := sp.Drafts.Logged
 	l := draftLog{Tokens: zeros(g, dtypes.Int32, n), Next: zeros(g, dtypes.Int32, n),
-		Last: zeros(g, dtypes.Int32, gr.Slots), Count: integer(g, 0)}
+		Last: zeros(g, dtypes.Int32, sp.Slots), Count: integer(g, 0)}
 	for range loggedMatches {
 		l.Keys = append(l.Keys, zeros(g, dtypes.Int32, n))
 	}
 	return l
 }
 
-func (p Sizes) draftLogBytes() int64 {
-	return 4 * int64((len(loggedMatches)+2)*p.Drafts.Logged+p.Slots+1)
+func (d Drafting) logBytes(slots int) int64 {
+	return 4 * int64((len(loggedMatches)+2)*d.Logged+slots+1)
 }
 
 // admit forgets what the slots drew that entries get.
@@ -58,11 +58,11 @@ func (l draftLog) admit(a admission) draftLog {
 }
 
 // tokensAt are the tokens at places, i32[n, k], of slots, i32[n]: -1 before the first one, arbitrary behind the last.
-func (gr *Graphs) tokensAt(st state, slots, places *Node) *Node {
-	size := gr.PageSize
+func (sp speculation) tokensAt(st state, slots, places *Node) *Node {
+	size := sp.PageSize
 	tokens := st.Extras.Drafts.Tokens
 	page := DivScalar(Max(places, ZerosLike(places)), float64(size))
-	row := BroadcastToDims(InsertAxes(MulScalar(slots, float64(gr.PagesPerSeq)), -1), places.Shape().Dimensions...)
+	row := BroadcastToDims(InsertAxes(MulScalar(slots, float64(sp.PagesPerSeq)), -1), places.Shape().Dimensions...)
 	indices := Reshape(st.Sequences.PageIndices, st.Sequences.PageIndices.Shape().Size())
 	pages := take(indices, Add(row, page))
 	at := Add(MulScalar(pages, float64(size)), Sub(places, MulScalar(page, float64(size))))
@@ -72,17 +72,17 @@ func (gr *Graphs) tokensAt(st state, slots, places *Node) *Node {
 
 // keysOf stand for the ends of slots, i32[n], which have tokens, i32[n], at places, i32[n], behind those in the cache:
 // i32[n] for each of loggedMatches. Slots with other beginnings have other keys.
-func (gr *Graphs) keysOf(st state, slots, places, tokens *Node) (keys []*Node) {
+func (sp speculation) keysOf(st state, slots, places, tokens *Node) (keys []*Node) {
 	g, n := slots.Graph(), slots.Shape().Dimensions[0]
 	nth := func(k int) *Node { return Iota(g, shapes.Make(dtypes.Int32, n, k), 1) }
 	wide := func(x *Node, k int) *Node { return BroadcastToDims(InsertAxes(x, -1), n, k) }
 
 	first := nth(beginning)
 	isPrompt := LessThan(first, wide(take(st.Rows.PromptLens, slots), beginning))
-	begin := Where(isPrompt, gr.tokensAt(st, slots, first), FillScalar(g, first.Shape(), -1))
+	begin := Where(isPrompt, sp.tokensAt(st, slots, first), FillScalar(g, first.Shape(), -1))
 	kin := mixed(ReduceSum(mixed(Add(begin, MulScalar(first, 0x3504f333))), 1))
 
-	before := gr.tokensAt(st, slots, Sub(wide(SubScalar(places, 1), longestMatch-1), nth(longestMatch-1)))
+	before := sp.tokensAt(st, slots, Sub(wide(SubScalar(places, 1), longestMatch-1), nth(longestMatch-1)))
 	last := Concatenate([]*Node{InsertAxes(tokens, -1), before}, 1) // the latest first
 	last = mixed(Add(last, MulScalar(nth(longestMatch), 0x1f83d9ab)))
 	for _, k := range loggedMatches {
@@ -95,32 +95,32 @@ func (gr *Graphs) keysOf(st state, slots, places, tokens *Node) (keys []*Node) {
 func mixed(x *Node) *Node { return Mul(x, AddScalar(MulScalar(x, 0x5a827998), 0x6ed9eba1)) }
 
 // push logs the tokens that rows drew, i32[S], which are not in the cache yet.
-func (l draftLog) push(gr *Graphs, st state, rows samplers, tokens *Node) draftLog {
+func (l draftLog) push(sp speculation, st state, rows samplers, tokens *Node) draftLog {
 	if l.Tokens == nil {
 		return l
 	}
 	g := tokens.Graph()
-	size := gr.Drafts.Logged
+	size := sp.Drafts.Logged
 	isRow := GreaterOrEqual(rows.Slots, ZerosLike(rows.Slots))
 	full := func(value int) *Node { return FillScalar(g, tokens.Shape(), float64(value)) }
 	again := GreaterOrEqual(l.Count, integer(g, maxLogged))
 	l.Count = Where(again, Sub(l.Count, integer(g, maxLogged)), l.Count)
-	l.Last = Where(BroadcastToDims(again, gr.Slots), ZerosLike(l.Last), l.Last)
+	l.Last = Where(BroadcastToDims(again, sp.Slots), ZerosLike(l.Last), l.Last)
 
 	number := Add(BroadcastToDims(l.Count, tokens.Shape().Size()), scan.Before(ConvertDType(isRow, dtypes.Int32)))
 	at := Where(isRow, modulo(number, size), full(size))
 	l.Keys = slices.Clone(l.Keys)
-	for i, key := range gr.keysOf(st, rows.Slots, rows.Positions, tokens) {
+	for i, key := range sp.keysOf(st, rows.Slots, rows.Positions, tokens) {
 		l.Keys[i] = control.ScatterSet(l.Keys[i], at, key)
 	}
 	l.Tokens = control.ScatterSet(l.Tokens, at, tokens)
 	l.Next = control.ScatterSet(l.Next, at, ZerosLike(at))
 	before := take(l.Last, rows.Slots)
 	isLogged := LogicalAnd(isRow, GreaterThan(before, ZerosLike(before)))
-	isLogged = LogicalAnd(isLogged, LessThan(Sub(number, before), full(size-gr.Slots)))
+	isLogged = LogicalAnd(isLogged, LessThan(Sub(number, before), full(size-sp.Slots)))
 	link := AddScalar(number, 1)
 	l.Next = control.ScatterSet(l.Next, Where(isLogged, modulo(SubScalar(before, 1), size), full(size)), link)
-	l.Last = control.ScatterSet(l.Last, Where(isRow, rows.Slots, full(gr.Slots)), link)
+	l.Last = control.ScatterSet(l.Last, Where(isRow, rows.Slots, full(sp.Slots)), link)
 	l.Count = Add(l.Count, scan.Count(isRow))
 	return l
 }

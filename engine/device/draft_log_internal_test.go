@@ -87,8 +87,8 @@ func TestLoggedDrafts(t *testing.T) {
 
 func loggedDrafts(t *testing.T, backend compute.Backend) {
 	const slots, size, pageSize, pages, most = 4, 64, 8, 5, 6
-	gr := &Graphs{Sizes: Sizes{Drafts: Drafting{Most: most, Width: 8, Logged: size}}}
-	gr.Slots, gr.PageSize, gr.PagesPerSeq = slots, pageSize, pages
+	sp := speculation{network: network{Sizes: Sizes{Drafts: Drafting{Most: most, Width: 8, Logged: size}}}}
+	sp.Slots, sp.PageSize, sp.PagesPerSeq = slots, pageSize, pages
 	var like draftLog
 	stateOf := func(texts, prompts *Node) (st state) {
 		g := texts.Graph()
@@ -98,12 +98,12 @@ func loggedDrafts(t *testing.T, backend compute.Backend) {
 		return st
 	}
 	logOf := func(nodes []*Node) draftLog {
-		like = gr.newDraftLog(nodes[0].Graph())
+		like = sp.newDraftLog(nodes[0].Graph())
 		return tree.Rebuild(like, nodes)
 	}
 	push, err := NewExec(backend, func(in []*Node) []*Node { // texts, prompts, places, tokens, whose, log
 		l := logOf(in[5:])
-		l = l.push(gr, stateOf(in[0], in[1]), samplers{Slots: in[4], Positions: in[2]}, in[3])
+		l = l.push(sp, stateOf(in[0], in[1]), samplers{Slots: in[4], Positions: in[2]}, in[3])
 		return tree.Leaves(l)
 	})
 	if err != nil {
@@ -112,7 +112,7 @@ func loggedDrafts(t *testing.T, backend compute.Backend) {
 	find, err := NewExec(backend, func(in []*Node) []*Node { // the same; the rows that are wanted are those of someone
 		l := logOf(in[5:])
 		wanted := scan.Count(GreaterOrEqual(in[4], ZerosLike(in[4])))
-		tokens, counts, matches := l.find(gr.keysOf(stateOf(in[0], in[1]), in[4], in[2], in[3]), most, wanted)
+		tokens, counts, matches := l.find(sp.keysOf(stateOf(in[0], in[1]), in[4], in[2], in[3]), most, wanted)
 		return []*Node{tokens, counts, matches}
 	})
 	if err != nil {

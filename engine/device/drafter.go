@@ -16,23 +16,23 @@ import (
 )
 
 // split cuts the caches into those of the model and those of the drafter.
-func (gr *Graphs) split(caches []*Node) (own, drafters []*Node) {
+func (sp speculation) split(caches []*Node) (own, drafters []*Node) {
 	n := len(caches)
-	if gr.Drafter != nil {
-		n -= len(gr.Drafter.Layouts)
+	if sp.Drafter != nil {
+		n -= len(sp.Drafter.Layouts)
 	}
 	return caches[:n:n], caches[n:]
 }
 
 // follow runs the packed tokens of a step through the drafter too, which then has keys and values where the model has.
-func (gr *Graphs) follow(caches []*Node, w weights, packed tokenqueue.Packed, batch tokenqueue.PageBatchInfo,
+func (sp speculation) follow(caches []*Node, w weights, packed tokenqueue.Packed, batch tokenqueue.PageBatchInfo,
 	prefill *Node) []*Node {
-	if gr.Drafter == nil {
+	if sp.Drafter == nil {
 		return caches
 	}
-	own, drafters := gr.split(caches)
+	own, drafters := sp.split(caches)
 	none := zeros(prefill.Graph(), dtypes.Int32, 1) // hidden states are not used
-	drafters, _ = gr.Drafter.forward(drafters, w.Drafter, packed, batch, prefill, none, nil)
+	drafters, _ = sp.Drafter.forward(drafters, w.Drafter, packed, batch, prefill, none, nil)
 	return slices.Concat(own, drafters)
 }
 
@@ -50,10 +50,10 @@ type guessing struct {
 // guess has the drafter go on behind the tokens that wait, next i32[R], in rows, i32[D]: so many drafts of each as
 // counts, i32[D], says. It draws with the parameters and the random numbers with which the model will. Keys and values
 // go to pages that nobody else has a right to, and are written again when the drafts are run.
-func (gr *Graphs) guess(l loop, w decoder.Weights, in input, next, rows, counts *Node,
+func (sp speculation) guess(l loop, w decoder.Weights, in input, next, rows, counts *Node,
 	caches []*Node) (tokenqueue.Drafts, []*Node) {
 	g := next.Graph()
-	all, most := gr.Rows(), gr.Drafts.Most
+	all, most := sp.Rows(), sp.Drafts.Most
 	none := FillScalar(g, next.Shape(), -1)
 	wanted := control.ScatterSet(ZerosLike(next), rows, counts)
 	rounds := ReduceAllMax(counts)
@@ -64,21 +64,21 @@ func (gr *Graphs) guess(l loop, w decoder.Weights, in input, next, rows, counts 
 			waits := Where(GreaterThan(wanted, BroadcastToDims(s.At, all)), s.Next, none)
 			now := l
 			now.State.Sequences = s.Sequences
-			packed := now.prompts(in).PackNext(waits, integer(g, 0), gr.Slots)
+			packed := now.prompts(in).PackNext(waits, integer(g, 0), sp.Slots)
 			var batch tokenqueue.PageBatchInfo
-			s.Sequences, s.Pages, batch, _ = s.Sequences.Allocate(s.Pages, packed, min(all, gr.Slots))
+			s.Sequences, s.Pages, batch, _ = s.Sequences.Allocate(s.Pages, packed, min(all, sp.Slots))
 			var hidden *Node
-			s.Caches, hidden = gr.Drafter.hidden(s.Caches, w, packed, batch, true)
-			logits := decoder.Logits(gr.Drafter.Model, w, hidden, packed.NumTokens)
+			s.Caches, hidden = sp.Drafter.hidden(s.Caches, w, packed, batch, true)
+			logits := decoder.Logits(sp.Drafter.Model, w, hidden, packed.NumTokens)
 			params := tree.Map(l.State.Rows.Sampling, func(of *Node) *Node { return take(of, packed.SlotIDs) })
 			tokens, _, _ := sampling.Sample(logits, params, AddScalar(packed.PosIDs, 1), packed.NumTokens)
 			// The drafter's vocabulary may have room for more tokens, and a row may have no distribution.
 			isToken := LogicalAnd(GreaterOrEqual(tokens, ZerosLike(tokens)),
-				LessThan(tokens, FillScalar(g, tokens.Shape(), float64(gr.Vocabulary))))
+				LessThan(tokens, FillScalar(g, tokens.Shape(), float64(sp.Vocabulary))))
 			tokens = Where(isToken, tokens, ZerosLike(tokens))
 
 			isRow := GreaterOrEqual(packed.SlotIDs, ZerosLike(tokens))
-			place := Add(MulScalar(packed.SlotIDs, float64(most)), BroadcastToDims(s.At, gr.Slots))
+			place := Add(MulScalar(packed.SlotIDs, float64(most)), BroadcastToDims(s.At, sp.Slots))
 			nowhere := func(n int) *Node { return FillScalar(g, tokens.Shape(), float64(n)) }
 			s.Next = control.ScatterSet(none, Where(isRow, packed.SlotIDs, nowhere(all)), tokens)
 			s.Tokens = Reshape(control.ScatterSet(Reshape(s.Tokens, all*most),
@@ -86,6 +86,6 @@ func (gr *Graphs) guess(l loop, w decoder.Weights, in input, next, rows, counts 
 			s.At = AddScalar(s.At, 1)
 			return s
 		})
-	end.Caches = gr.Drafter.zeroFreed(end.Caches, end.Pages, l.State.Pages)
+	end.Caches = sp.Drafter.zeroFreed(end.Caches, end.Pages, l.State.Pages)
 	return tokenqueue.Drafts{Tokens: take(end.Tokens, Min(rows, integer(g, all-1))), Counts: counts}, end.Caches
 }

@@ -9,7 +9,6 @@ import (
 	. "github.com/gomlx/gomlx/core/graph"
 
 	"github.com/quire/quire/control"
-	"github.com/quire/quire/sampling"
 	"github.com/quire/quire/scan"
 	"github.com/quire/quire/tokenqueue"
 )
@@ -54,6 +53,13 @@ func (p Sizes) Columns() int {
 
 const draftColumns = 4
 
+// speculation drafts tokens of sequences. Where nothing is drafted it has nothing to do.
+type speculation struct {
+	network
+	// Drafter is the model that drafts; nil where texts are looked at.
+	Drafter *network
+}
+
 // drafting is what the device knows of sequences to find drafts. A wrong draft costs a row of a step and no more.
 type drafting struct {
 	// Tokens is the token of each place of the cache, i32[P, page_size]. It is shared with pages, and a page that came
@@ -63,12 +69,12 @@ type drafting struct {
 	Trust  draftTrust // nothing but where drafts adapt
 }
 
-func (gr *Graphs) newDrafting(g *Graph) (d drafting) {
-	if !gr.Drafts.On() || gr.Drafts.ByModel {
+func (sp speculation) newDrafting(g *Graph) (d drafting) {
+	if !sp.Drafts.On() || sp.Drafts.ByModel {
 		return d
 	}
-	d.Tokens, d.Log = zeros(g, dtypes.Int32, gr.Pages, gr.PageSize), gr.newDraftLog(g)
-	if gr.Drafts.Adapts {
+	d.Tokens, d.Log = zeros(g, dtypes.Int32, sp.Pages, sp.PageSize), sp.newDraftLog(g)
+	if sp.Drafts.Adapts {
 		d.Trust = newDraftTrust(g)
 	}
 	return d
@@ -78,7 +84,7 @@ func (p Sizes) draftingBytes() int64 {
 	if !p.Drafts.On() || p.Drafts.ByModel {
 		return 0
 	}
-	n := 4*int64(p.Pages)*int64(p.PageSize) + p.draftLogBytes()
+	n := 4*int64(p.Pages)*int64(p.PageSize) + p.Drafts.logBytes(p.Slots)
 	if p.Drafts.Adapts {
 		n += draftTrustBytes
 	}
@@ -110,59 +116,59 @@ func (d drafting) copied(from, to *Node) drafting {
 // followed where the end of a sequence stands before, in it or in its kin, or those that the drafter draws. There are
 // no drafts in steps of prompts, nor where so many sequences run that a step is no longer bound by reading the weights,
 // nor where drafts adapt and none is worth it.
-func (gr *Graphs) draft(l *loop, w weights, in input, next, prefill *Node) drafts {
+func (sp speculation) draft(l *loop, w weights, in input, next, prefill *Node) drafts {
 	g := next.Graph()
-	n := gr.Drafts.Rows()
+	n := sp.Drafts.Rows()
 	live := scan.Count(GreaterOrEqual(next, ZerosLike(next)))
-	room := Sub(integer(g, gr.Columns()-1), l.Out.Columns) // columns beside that of the token that is drawn anyway
+	room := Sub(integer(g, sp.Columns()-1), l.Out.Columns) // columns beside that of the token that is drawn anyway
 	able := LogicalAnd(LogicalNot(prefill), LogicalAnd(LessOrEqual(live, integer(g, n)),
 		GreaterThan(Min(live, room), integer(g, 0))))
 	// What the others leave is shared out evenly.
 	share := func(counts *Node) *Node {
 		rows := Max(scan.Count(GreaterThan(counts, ZerosLike(counts))), integer(g, 1))
-		share := Div(Sub(integer(g, gr.Drafts.Width), live), rows)
+		share := Div(Sub(integer(g, sp.Drafts.Width), live), rows)
 		return Min(counts, BroadcastToDims(share, n))
 	}
 	type drafted struct {
 		Caches []*Node // of the drafter
 		Drafts drafts
 	}
-	own, caches := gr.split(l.State.Caches)
-	none := gr.noDrafts(g)
+	own, caches := sp.split(l.State.Caches)
+	none := sp.noDrafts(g)
 	var worth *Node
-	if gr.Drafts.Adapts {
+	if sp.Drafts.Adapts {
 		trust := &l.State.Extras.Drafts.Trust
-		worth = trust.worth(live, gr.Drafts.Most, gr.Drafts.CostRows)
+		worth = trust.worth(live, sp.Drafts.Most, sp.Drafts.CostRows)
 		*trust = trust.stepped(able)
-		if !gr.walksDrafts() {
+		if !sp.features().WalksDrafts() {
 			able = LogicalAnd(able, anyTrue(GreaterThan(worth, ZerosLike(worth))))
 		}
 	}
 	end := control.Once(able, drafted{caches, none}, func(now control.Now, o drafted) drafted {
 		next := control.Hold(now, next)
-		runs := GreaterOrEqual(SliceAxis(next, 0, AxisRangeFromStart(gr.Slots)), integer(g, 0))
+		runs := GreaterOrEqual(SliceAxis(next, 0, AxisRangeFromStart(sp.Slots)), integer(g, 0))
 		slots, rows := scan.Positions(runs, n)
-		isRow := LessThan(slots, integer(g, gr.Slots))
-		at := Min(slots, integer(g, gr.Slots-1))
-		to := Where(isRow, slots, FillScalar(g, slots.Shape(), float64(gr.Rows())))
+		isRow := LessThan(slots, integer(g, sp.Slots))
+		at := Min(slots, integer(g, sp.Slots-1))
+		to := Where(isRow, slots, FillScalar(g, slots.Shape(), float64(sp.Rows())))
 		lens := take(l.State.Sequences.SeqLens, at)
-		limits := gr.mostDrafts(*l, at, lens, room)
+		limits := sp.mostDrafts(*l, at, lens, room)
 		limits = Where(isRow, limits, ZerosLike(limits))
-		limits = gr.inPages(l.State, at, lens, limits)
+		limits = sp.inPages(l.State, at, lens, limits)
 
 		d := o.Drafts
 		var found tokenqueue.Drafts
-		if gr.Drafts.ByModel {
-			found, o.Caches = gr.guess(*l, w.Drafter, in, next, to, share(limits), o.Caches)
+		if sp.Drafts.ByModel {
+			found, o.Caches = sp.guess(*l, w.Drafter, in, next, to, share(limits), o.Caches)
 		} else {
 			var classes *Node
-			found, classes = gr.lookUp(l.State, at, lens, take(next, at), worth, rows)
-			if gr.Drafts.Adapts {
+			found, classes = sp.lookUp(l.State, at, lens, take(next, at), worth, rows)
+			if sp.Drafts.Adapts {
 				d.Classes = control.ScatterSet(d.Classes, to, classes)
 			}
 		}
-		if gr.walksDrafts() {
-			found, d.Behind = gr.walkDrafts(*l, in, at, found, limits)
+		if sp.features().WalksDrafts() {
+			found, d.Behind = sp.walkDrafts(*l, in, at, found, limits)
 			d.Ranks = control.ScatterSet(d.Ranks, slots, Iota(g, slots.Shape(), 0))
 		}
 		d.Tokens = control.ScatterSet(d.Tokens, to, found.Tokens)
@@ -174,25 +180,25 @@ func (gr *Graphs) draft(l *loop, w weights, in input, next, prefill *Node) draft
 }
 
 // mostDrafts is how many drafts slots, i32[D], may have at most behind lens tokens, i32[D], and the one that waits.
-func (gr *Graphs) mostDrafts(l loop, slots, lens, room *Node) *Node {
+func (sp speculation) mostDrafts(l loop, slots, lens, room *Node) *Node {
 	g := lens.Graph()
 	limits := Min(BroadcastToDims(room, lens.Shape().Size()),
 		SubScalar(Sub(take(l.State.Rows.MaxLens, slots), lens), 2))
-	limits = Min(limits, FillScalar(g, limits.Shape(), float64(gr.Drafts.Most)))
-	if gr.Drafts.ByModel { // the last draft is not run
-		positions := FillScalar(g, limits.Shape(), float64(gr.Drafter.Model.MaxPositions))
+	limits = Min(limits, FillScalar(g, limits.Shape(), float64(sp.Drafts.Most)))
+	if sp.Drafts.ByModel { // the last draft is not run
+		positions := FillScalar(g, limits.Shape(), float64(sp.Drafter.Model.MaxPositions))
 		limits = Min(limits, Sub(positions, lens))
 	}
 	limits = Max(limits, ZerosLike(limits))
-	return Where(gr.mayDraft(l.State, slots), limits, ZerosLike(limits))
+	return Where(sp.features().MayDraft(l.State.Extras.State, slots), limits, ZerosLike(limits))
 }
 
 // texts are the tokens of slots, i32[D], that have lens tokens in the cache, i32[D], and those that wait, i32[D]:
 // i32[D, capacity], arbitrary behind these.
-func (gr *Graphs) texts(st state, slots, lens, waiting *Node) *Node {
-	d, pp := slots.Shape().Dimensions[0], gr.PagesPerSeq
+func (sp speculation) texts(st state, slots, lens, waiting *Node) *Node {
+	d, pp := slots.Shape().Dimensions[0], sp.PagesPerSeq
 	pages := Reshape(take(st.Sequences.PageIndices, slots), d*pp)
-	texts := Reshape(take(st.Extras.Drafts.Tokens, pages), d, pp*gr.PageSize)
+	texts := Reshape(take(st.Extras.Drafts.Tokens, pages), d, pp*sp.PageSize)
 	wide := func(x *Node) *Node { return BroadcastToDims(InsertAxes(x, -1), texts.Shape().Dimensions...) }
 	return Where(Equal(Iota(texts.Graph(), texts.Shape(), 1), wide(lens)), wide(waiting), texts)
 }
@@ -200,9 +206,9 @@ func (gr *Graphs) texts(st state, slots, lens, waiting *Node) *Node {
 // lookUp finds drafts behind the tokens of slots, i32[D], that wait, i32[D], at places lens, i32[D], and says of which
 // classes they are. worth is how many drafts of each class are worth it; nil for as many as there may be. rows, i32[],
 // is how many of the slots are wanted, the first ones.
-func (gr *Graphs) lookUp(st state, slots, lens, waiting, worth, rows *Node) (tokenqueue.Drafts, *Node) {
-	tokens, matches := gr.findDrafts(gr.texts(st, slots, lens, waiting), lens, rows)
-	f := st.Extras.Drafts.Log.orLogged(gr.keysOf(st, slots, lens, waiting), tokens, matches, rows)
+func (sp speculation) lookUp(st state, slots, lens, waiting, worth, rows *Node) (tokenqueue.Drafts, *Node) {
+	tokens, matches := sp.findDrafts(sp.texts(st, slots, lens, waiting), lens, rows)
+	f := st.Extras.Drafts.Log.orLogged(sp.keysOf(st, slots, lens, waiting), tokens, matches, rows)
 	if worth != nil {
 		f.Counts = Min(f.Counts, Where(GreaterOrEqual(f.Classes, ZerosLike(f.Classes)), take(worth, f.Classes),
 			ZerosLike(f.Counts)))
@@ -213,21 +219,21 @@ func (gr *Graphs) lookUp(st state, slots, lens, waiting, worth, rows *Node) (tok
 // findDrafts finds drafts behind the tokens at places lens, i32[D], of texts, i32[D, H], of which the first rows,
 // i32[], are wanted: those behind the place before it from which on backwards the most tokens are the same, the last of
 // several. These are matches, i32[D], 0 where they are too few.
-func (gr *Graphs) findDrafts(texts, lens, rows *Node) (tokens, matches *Node) {
+func (sp speculation) findDrafts(texts, lens, rows *Node) (tokens, matches *Node) {
 	attrs := map[string]any{"longest": longestMatch, "shortest": shortestMatch}
-	results := []shapes.Shape{shapes.Make(dtypes.Int32, lens.Shape().Size(), gr.Drafts.Most), lens.Shape()}
+	results := []shapes.Shape{shapes.Make(dtypes.Int32, lens.Shape().Size(), sp.Drafts.Most), lens.Shape()}
 	out := control.Composite("draft_text", attrs, []*Node{texts, lens, rows}, results, func(in []*Node) []*Node {
-		tokens, matches := gr.findPlain(in[0], in[1])
+		tokens, matches := sp.findPlain(in[0], in[1])
 		return []*Node{tokens, matches}
 	})
 	return out[0], out[1]
 }
 
 // findPlain is findDrafts by ordinary operations.
-func (gr *Graphs) findPlain(texts, lens *Node) (tokens, matches *Node) {
+func (sp speculation) findPlain(texts, lens *Node) (tokens, matches *Node) {
 	g := texts.Graph()
 	d, h := texts.Shape().Dimensions[0], texts.Shape().Dimensions[1]
-	most := gr.Drafts.Most
+	most := sp.Drafts.Most
 	flat := Reshape(texts, d*h)
 	row := MulScalar(Iota(g, lens.Shape(), 0), float64(h))
 	wide := func(x *Node) *Node { return BroadcastToDims(InsertAxes(x, -1), d, h) }
@@ -259,27 +265,13 @@ func (gr *Graphs) findPlain(texts, lens *Node) (tokens, matches *Node) {
 	return take(flat, Add(few(AddScalar(Add(row, from), 1)), nth)), matches
 }
 
-// mayDraft says which of slots may have drafts, bool[D]: those that draw from counts or histories of their tokens would
-// need these for each draft.
-func (gr *Graphs) mayDraft(st state, slots *Node) *Node {
-	may := Equal(slots, slots)
-	ex := st.Extras
-	if gr.Features.Has(Penalties) {
-		may = LogicalAnd(may, LogicalNot(take(sampling.Penalized(ex.Penalties.Penalties), slots)))
-	}
-	if gr.Features.Has(DRY) {
-		may = LogicalAnd(may, LogicalNot(take(sampling.HasDRY(ex.DRY.DRYOf), slots)))
-	}
-	return may
-}
-
 // inPages leaves as many of counts, i32[D], of drafts of slots as there are pages for that nobody else has a right to.
-func (gr *Graphs) inPages(st state, slots, lens, counts *Node) *Node {
-	size := gr.PageSize
+func (sp speculation) inPages(st state, slots, lens, counts *Node) *Node {
+	size := sp.PageSize
 	has := Max(pagesOf(AddScalar(lens, 1), size), take(st.Rows.MaxPages, slots))
 	wanted := Max(Sub(pagesOf(AddScalar(Add(lens, counts), 1), size), has), ZerosLike(has))
 	// The tokens that wait may take a page each that is not reserved.
-	spare := Sub(gr.unreserved(st), integer(lens.Graph(), gr.Drafts.Rows()))
+	spare := Sub(st.unreserved(sp.PageSize), integer(lens.Graph(), sp.Drafts.Rows()))
 	enough := LessOrEqual(ReduceAllSum(wanted), spare)
 	within := Max(SubScalar(Sub(MulScalar(has, float64(size)), lens), 1), ZerosLike(has))
 	return Where(enough, counts, Min(counts, within))

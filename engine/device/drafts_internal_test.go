@@ -44,9 +44,9 @@ func TestDraftsAreWhatFollowed(t *testing.T) {
 func draftsAreWhatFollowed(t *testing.T, backend compute.Backend) {
 	const rows, capacity = 3, 40
 	d := Drafting{Most: 7, Width: 8}
-	gr := &Graphs{Sizes: Sizes{Drafts: d}}
+	sp := speculation{network: network{Sizes: Sizes{Drafts: d}}}
 	exec, err := NewExec(backend, func(texts, lens, wanted *Node) []*Node {
-		tokens, matches := gr.findDrafts(Reshape(texts, rows, capacity), lens, wanted)
+		tokens, matches := sp.findDrafts(Reshape(texts, rows, capacity), lens, wanted)
 		return []*Node{tokens, matches}
 	})
 	if err != nil {

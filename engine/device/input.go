@@ -3,6 +3,7 @@ package device
 import (
 	. "github.com/gomlx/gomlx/core/graph"
 
+	"github.com/quire/quire/engine/device/feature"
 	"github.com/quire/quire/engine/schedule"
 	"github.com/quire/quire/sampling"
 	"github.com/quire/quire/stopping"
@@ -35,17 +36,13 @@ type (
 
 // Row is the parameters of a row, as fill takes them.
 type Row struct {
-	Sampling   sampling.Settings
+	feature.Row
 	ID         string // of the request
 	Generation int
 	MinLen     int // no stop token is drawn before the sequence has so many tokens
 	MaxLen     int
 	StopTokens []int32 // MaxStopTokens at most
 	StopStates [stopping.Lanes]int32
-	Prompt     []int32 // all of it
-	Biases     []Bias  // MaxBiases at most
-	Thought    *Thought
-	Breakers   *sampling.Breakers // of what DRY takes for repeated; nil for none
 }
 
 // BarredOnly is how a row's stop tokens have one that does not end a completion, and is not drawn before MinLen.
@@ -116,9 +113,14 @@ type aheadOf[Int, Ints any] struct {
 }
 
 type (
-	input = inputOf[*Node, *Node, *Node, rowParams, asked, maskInput]
-	Input = inputOf[[]bool, int32, []int32, Rows, Asked, Masks]
+	input = inputOf[*Node, *Node, *Node, rowParams, feature.Given, feature.MaskInput]
+	Input = inputOf[[]bool, int32, []int32, Rows, feature.Asked, feature.Masking]
 )
+
+// forFeatures is what features see of the input.
+func forFeatures(in input) feature.Input {
+	return feature.Input{Asked: in.Asked, Masks: in.Masks, Texts: in.MaskTexts}
+}
 
 // NewInput makes an input that asks for nothing.
 func (p Sizes) NewInput() *Input {
@@ -126,14 +128,12 @@ func (p Sizes) NewInput() *Input {
 		Release: make([]bool, p.Rows()), Tokens: make([]int32, p.PromptLimit), Starts: make([]int32, p.Rows()),
 		Waiting: tree.Make[waitingOf[int32, []int32, Rows]](p.WaitingLen()),
 		Ahead:   tree.Make[aheadOf[int32, []int32]](p.AheadLen()),
-		Asked:   p.newAsked(),
+		Asked:   p.features().Ask(),
+		Masks:   p.NewMasking(),
 	}
 	in.Waiting.Rows.StopStates = p.stopStates(in.Waiting.Rows.StopStates)
 	if !p.ShortRope {
 		in.Waiting.Rows.Short, in.Ahead.Short = nil, nil
-	}
-	if p.Features.Has(MaskedTokens) {
-		in.Masks = p.newMaskInput()
 	}
 	in.Named = make([]int32, p.NamedLen())
 	for i := range in.Named {
@@ -155,7 +155,7 @@ func (p Sizes) stopStates(of [][stopping.Lanes]int32) [][stopping.Lanes]int32 {
 
 // Fill makes the input of what the scheduler offers; row gives the parameters of an entry.
 func (p Sizes) Fill(offer *schedule.Input, row func(schedule.Entry) Row) *Input {
-	in := p.NewInput()
+	in, features := p.NewInput(), p.features()
 	copy(in.Release, offer.Release)
 	if copy(in.Tokens, offer.Tokens) == 0 {
 		in.Tokens = nil // nobody reads them
@@ -168,7 +168,7 @@ func (p Sizes) Fill(offer *schedule.Input, row func(schedule.Entry) Row) *Input 
 	for i, e := range offer.Waiting {
 		r := row(e)
 		r.set(w.Rows, i, e)
-		p.setAsked(&in.Asked, i, r, e)
+		features.Set(&in.Asked, i, r.Row, e)
 		w.Starts[i], w.Sources[i], w.Held[i] = int32(e.Start), int32(e.Source), int32(e.Held)
 		w.First[i], w.Resume[i], w.Named[i] = number(e.First), number(e.Resume), int32(e.Named)
 	}
@@ -180,9 +180,7 @@ func (p Sizes) Fill(offer *schedule.Input, row func(schedule.Entry) Row) *Input 
 		if a.Short != nil {
 			a.Short[i] = number(p.Short)
 		}
-		if in.Asked.Scoring.Ahead != nil {
-			in.Asked.Scoring.Ahead[i] = int32(p.Score)
-		}
+		features.SetAhead(&in.Asked, i, p)
 		a.Sources[i], a.Named[i], a.Held[i] = int32(p.Source), int32(p.Named), int32(p.Held)
 	}
 	return in

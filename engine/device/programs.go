@@ -33,7 +33,7 @@ type Program struct {
 	// Resident is arrays that the host gives too, but that stay on the device until it gives others: they follow the
 	// weights, and the nodes of the input.
 	Resident []Leaf
-	// hasExtras says that the state has extras: see Features.
+	// hasExtras says that the state has extras: see package feature.
 	hasExtras bool
 	// Reads says that the program leaves the state as it is: it is not donated, and not returned.
 	Reads bool
@@ -46,12 +46,12 @@ func (gr *Graphs) Programs() []Program {
 	arrays := tree.Arrays(gr.NewInput())
 	all := []Program{{Name: Init}, {
 		Name: Run, Weights: true, Drafts: gr.Drafter != nil, Input: packed(arrays), twin: twinOf[Output],
-		hasExtras: true, Resident: append(gr.stopTables(), gr.maskTexts()...),
+		hasExtras: true, Resident: append(stops{gr.Sizes}.leaves(), waiting{gr.Sizes}.texts()...),
 		build: func(st state, w weights, nodes []*Node) (state, any, []*Node) {
 			in := tree.Of[input](arrays, nodes[:len(arrays)])
-			resident, stops := nodes[len(arrays):], len(gr.stopTables())
-			in.Stops = stopTables(resident[:stops])
-			if texts := resident[stops:]; len(texts) > 0 {
+			resident, numStops := nodes[len(arrays):], len(stops{gr.Sizes}.leaves())
+			in.Stops = stopTables(resident[:numStops])
+			if texts := resident[numStops:]; len(texts) > 0 {
 				in.MaskTexts = stopping.Tables{Bytes: texts[0], Starts: texts[1]}
 			}
 			st, out := gr.run(st, w, in, gr.newOutput(nodes[0].Graph()))
@@ -59,10 +59,10 @@ func (gr *Graphs) Programs() []Program {
 		},
 	}}
 	if gr.Transfers {
-		all = append(all, gr.transfers()...)
+		all = append(all, transfers{gr.network()}.programs()...)
 	}
 	if gr.Contexts > 0 {
-		all = append(all, gr.contextPrograms()...)
+		all = append(all, contexts{gr.recorder()}.programs()...)
 	}
 	return all
 }
@@ -103,11 +103,11 @@ const (
 func (gr *Graphs) run(st state, w weights, in input, out output) (state, output) {
 	g := in.Columns.Graph()
 	st.Pages = st.Pages.Begin()
-	st.Extras = gr.beginExtras(st.Extras, in)
+	st.Extras.State = gr.features().Sync(st.Extras.State, forFeatures(in))
 	st.Sequences.Owners = AddScalar(Iota(g, in.Starts.Shape(), 0), float64(gr.WaitingLen())) // see output.Owners
-	st, released := gr.release(st, in.Release)
+	st, released := gr.recorder().release(st, in.Release)
 	var invalid *Node
-	st.Pages, invalid = gr.hold(st.Pages, in.Named)
+	st.Pages, invalid = hold(st.Pages, in.Named)
 	released = released.Then(seqtable.InvalidPages(invalid, gr.Pages))
 	l := loop{
 		State: st, Starts: in.Starts,
@@ -133,32 +133,32 @@ func (gr *Graphs) run(st state, w weights, in input, out output) (state, output)
 		func(l loop) loop {
 			l.Out.Clock, l.Todo = tick(l.Out.Clock, l.Todo)
 			isPrefill := Equal(l.Todo, integer(g, prefill))
-			l = control.While(l, does(admit), func(l loop) loop { return done(gr.admit(l, in)) })
+			l = control.While(l, does(admit), func(l loop) loop { return done(admitter{gr.network()}.admit(l, in)) })
 			l = control.While(l, func(l loop) *Node { return GreaterOrEqual(l.Todo, integer(g, prefill)) },
 				func(l loop) loop { return done(gr.step(l, w, in, isPrefill)) })
 			return gr.decide(l, in)
 		})
 	out, st = end.Out, end.State
-	st.Pages = gr.letGo(st.Pages, in.Named)
+	st.Pages = letGo(st.Pages, in.Named)
 	out.Clock, _ = tick(out.Clock, end.Todo)
 	out.StopStates = st.Rows.StopStates
 	out.SeqLens, out.EndFree, out.Short = st.Sequences.SeqLens, st.Pages.NumFree(), gr.short(st)
-	out.Pages = gr.fates(st.Pages)
-	if gr.Features.Has(MaskedTokens) {
-		out.Waits = Add(out.Waits, Concatenate([]*Node{Reshape(gr.numWaits(st), 1), zeros(g, dtypes.Int32, 1)}, 0))
+	out.Pages = fates(st.Pages)
+	if w := (waiting{gr.Sizes}); w.any() {
+		out.Waits = Add(out.Waits, Concatenate([]*Node{Reshape(w.count(st), 1), zeros(g, dtypes.Int32, 1)}, 0))
 	}
 	return st, out
 }
 
 // hold keeps pages from being taken until letGo.
-func (gr *Graphs) hold(t pagetable.Table, pages *Node) (after pagetable.Table, invalid *Node) {
+func hold(t pagetable.Table, pages *Node) (after pagetable.Table, invalid *Node) {
 	if !t.Keeps() {
 		return t, integer(pages.Graph(), 0)
 	}
 	return t.Pin(pages)
 }
 
-func (gr *Graphs) letGo(t pagetable.Table, pages *Node) pagetable.Table {
+func letGo(t pagetable.Table, pages *Node) pagetable.Table {
 	if t.Keeps() {
 		t, _, _ = t.Release(pages)
 	}
@@ -168,7 +168,7 @@ func (gr *Graphs) letGo(t pagetable.Table, pages *Node) pagetable.Table {
 // decide sets what the next round does: it admits what it can, then runs prompts, then decodes.
 func (gr *Graphs) decide(l loop, in input) loop {
 	g := l.Todo.Graph()
-	l.Admit = gr.admissible(l, in)
+	l.Admit = admitter{gr.network()}.admissible(l, in)
 	todo := Where(l.Admit.Any, integer(g, admit), Where(gr.wantsPrefill(l, in), integer(g, prefill),
 		Where(gr.wantsDecode(l, in), integer(g, decode), integer(g, stop))))
 	l.Todo = Where(gr.goesOn(l, in), todo, integer(g, stop))
@@ -187,10 +187,10 @@ func (gr *Graphs) goesOn(l loop, in input) *Node {
 	if gr.Drafts.On() {
 		goesOn = LogicalAnd(goesOn, LessThan(l.Rounds, in.Columns))
 	}
-	if gr.Features.Has(MaskedTokens) {
-		goesOn = LogicalAnd(goesOn, gr.mayWait(l))
+	if w := (waiting{gr.Sizes}); w.any() {
+		goesOn = LogicalAnd(goesOn, w.may(l))
 	}
-	if room := gr.roomToScore(l); room != nil {
+	if room := gr.scores().Room(l.Out.Scores); room != nil {
 		goesOn = LogicalAnd(goesOn, room)
 	}
 	return goesOn
@@ -209,7 +209,7 @@ func (gr *Graphs) wantsPrefill(l loop, in input) *Node {
 	all := ReduceAllSum(remaining)
 	return LogicalOr(GreaterThan(ofSlots, integer(g, 0)),
 		LogicalAnd(GreaterThan(all, integer(g, 0)),
-			LogicalOr(GreaterOrEqual(gr.numFreeSlots(l), gr.fillAt(l, in)),
+			LogicalOr(GreaterOrEqual(gr.numFreeSlots(l), admitter{gr.network()}.fillAt(l, in)),
 				GreaterOrEqual(all, integer(g, gr.PrefillTokens)))))
 }
 
@@ -224,8 +224,8 @@ func (gr *Graphs) wantsDecode(l loop, in input) *Node {
 	early := LogicalAnd(LogicalAnd(enough, LogicalNot(waits)), GreaterThan(l.Out.Columns, integer(g, 0)))
 	able := Equal(gr.short(l.State), integer(g, 0))
 	queued := l.State.Queue.NumQueued
-	if gr.Features.Has(MaskedTokens) {
-		queued = Sub(queued, gr.numWaits(l.State))
+	if w := (waiting{gr.Sizes}); w.any() {
+		queued = Sub(queued, w.count(l.State))
 	}
 	return LogicalAnd(LogicalAnd(GreaterThan(queued, integer(g, 0)), able), LogicalNot(early))
 }

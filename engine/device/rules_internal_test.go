@@ -8,6 +8,7 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 	"pgregory.net/rapid"
 
+	"github.com/quire/quire/engine/device/feature"
 	"github.com/quire/quire/engine/schedule"
 	"github.com/quire/quire/internal/testenv"
 	"github.com/quire/quire/pagetable"
@@ -17,8 +18,9 @@ import (
 
 // smallGraphs are of 4 slots, 2 prefix rows and 12 pages of 4 tokens.
 func smallGraphs() *Graphs {
-	return &Graphs{Sizes: Sizes{Sizes: schedule.Sizes{Slots: 4, MaxSeqs: 4, PrefixRows: 2, Pages: 12, PageSize: 4,
-		PagesPerSeq: 5, MaxRounds: 4, PromptLimit: 16, Paged: true}, PrefillTokens: 8}}
+	of := schedule.Sizes{Slots: 4, MaxSeqs: 4, PrefixRows: 2, Pages: 12, PageSize: 4, PagesPerSeq: 5, MaxRounds: 4,
+		PromptLimit: 16, Paged: true}
+	return &Graphs{Sizes: Sizes{Sizes: feature.Sizes{Sizes: of, PrefillTokens: 8}}}
 }
 
 func build[F ExecGraphFn](t *testing.T, graph F) *Exec {
@@ -47,10 +49,10 @@ func draws(t *rapid.T, name string, n int, from, to int32) []int32 {
 func TestFinish(t *testing.T) {
 	gr := smallGraphs()
 	rows, slots := gr.Rows(), gr.Slots
-	exec := build(t, func(stops, minLens, maxLens, at, positions, tokens *Node) []*Node {
-		st := state{Rows: rowParams{StopTokens: stops, MinLens: minLens, MaxLens: maxLens}}
+	exec := build(t, func(stopTokens, minLens, maxLens, at, positions, tokens *Node) []*Node {
+		st := state{Rows: rowParams{StopTokens: stopTokens, MinLens: minLens, MaxLens: maxLens}}
 		of := samplers{Slots: at, Positions: positions}
-		_, finish := gr.finish(st, stopping.Tables{}, of, tokens)
+		_, finish := stops{gr.Sizes}.finish(st, stopping.Tables{}, of, tokens)
 		return []*Node{finish, barred(st, of, nil)}
 	})
 	rapid.Check(t, func(t *rapid.T) {
@@ -104,7 +106,7 @@ func TestShort(t *testing.T) {
 	exec := build(t, func(counts, lens, used, prompts, most *Node) []*Node {
 		st := state{Pages: pagetable.Table{RefCounts: counts}, Sequences: seqtable.Table{SeqLens: lens, Used: used},
 			Rows: rowParams{PromptLens: prompts, MaxPages: most}}
-		return []*Node{gr.unreserved(st), gr.short(st)}
+		return []*Node{st.unreserved(gr.PageSize), gr.short(st)}
 	})
 	rapid.Check(t, func(t *rapid.T) {
 		counts, lens := draws(t, "counts", gr.Pages, 0, 2), draws(t, "lengths", rows, 0, 20)

@@ -7,8 +7,10 @@ import (
 	"github.com/gomlx/compute/shapes"
 	. "github.com/gomlx/gomlx/core/graph"
 
+	"github.com/quire/quire/engine/device/feature"
 	"github.com/quire/quire/engine/schedule"
 	"github.com/quire/quire/pagetable"
+	"github.com/quire/quire/scan"
 	"github.com/quire/quire/seqtable"
 	"github.com/quire/quire/tokenqueue"
 	"github.com/quire/quire/tree"
@@ -25,7 +27,26 @@ type state struct {
 	Rows      rowParams
 	Turns     *Node   // i32[S]: of the slots' prompts, see tokenqueue.Prompts; used until they have run
 	Caches    []*Node // one a layer that has one, see attention.Layout; then those of the drafter
-	Extras    extras  // of program run alone: see Features
+	Extras    extras  // of program run alone: see package feature
+}
+
+// extras are what features keep on the device, and what is known of sequences to find drafts.
+type extras struct {
+	feature.State
+	Drafts drafting
+}
+
+func (gr *Graphs) newExtras(g *Graph) extras {
+	return extras{gr.features().Begin(g), gr.speculation().newDrafting(g)}
+}
+
+// ExtraBytes is the memory that the extras take.
+func (p Sizes) ExtraBytes() int64 { return p.features().Bytes() + p.draftingBytes() }
+
+// table is what features see of the tables.
+func (st state) table() feature.Table {
+	return feature.Table{Used: st.Sequences.Used, Owners: st.Sequences.Owners, PromptLens: st.Rows.PromptLens,
+		MinLens: st.Rows.MinLens}
 }
 
 // InTables says that a leaf of the state is of the tables: all but the caches.
@@ -40,7 +61,7 @@ func (gr *Graphs) newState(g *Graph) state {
 		Rows:      gr.newRows(g),
 		Turns:     zeros(g, dtypes.Int32, gr.Slots),
 	}
-	st.Caches = gr.newCaches(g)
+	st.Caches = gr.network().newCaches(g)
 	return st
 }
 
@@ -53,7 +74,7 @@ func (gr *Graphs) newPages(g *Graph) pagetable.Table {
 }
 
 // fates are what happened to pages, i32[P]: see schedule.Sizes.PageFate.
-func (gr *Graphs) fates(t pagetable.Table) *Node {
+func fates(t pagetable.Table) *Node {
 	if !t.Keeps() {
 		return Zeros(t.RefCounts.Graph(), shapes.Make(dtypes.Int32, 1))
 	}
@@ -87,8 +108,9 @@ func (gr *Graphs) newOutput(g *Graph) output {
 		FreePages:    i32(columns), MinFree: integer(g, gr.Pages),
 		EndFree: integer(g, 0), Short: integer(g, 0),
 	}
-	gr.newScores(g, &out)
-	if gr.Features.Has(MaskedTokens) {
+	tops := gr.scores().NoTops(g, columns, s)
+	out.TopIDs, out.TopLogprobs, out.Scores = tops.IDs, tops.Logprobs, gr.scores().NoPrompts(g)
+	if (waiting{gr.Sizes}).any() {
 		out.Waits = i32(2)
 	}
 	if gr.Drafts.On() {
@@ -99,4 +121,25 @@ func (gr *Graphs) newOutput(g *Graph) output {
 		out.Rules = Zeros(g, shapes.Make(dtypes.Int32, len(seqtable.Rules)))
 	}
 	return out
+}
+
+// unreserved is how many free pages no row has a right to, i32[].
+func (st state) unreserved(pageSize int) *Node {
+	held := pagesOf(st.Sequences.SeqLens, pageSize)
+	reserved := Where(st.Sequences.Used, Max(Sub(st.Rows.MaxPages, held), ZerosLike(held)), ZerosLike(held))
+	return Sub(st.Pages.NumFree(), ReduceAllSum(reserved))
+}
+
+// short is how many pages are missing for the next step of all that decode, i32[]: none where every row's pages are
+// reserved.
+func (z Sizes) short(st state) *Node {
+	lens := st.Sequences.SeqLens
+	g := lens.Graph()
+	held := pagesOf(lens, z.PageSize)
+	full := Equal(MulScalar(held, float64(z.PageSize)), lens)
+	decodes := LogicalAnd(LessThan(Iota(g, lens.Shape(), 0), integer(g, z.Slots)),
+		GreaterOrEqual(lens, st.Rows.PromptLens))
+	needs := LogicalAnd(LogicalAnd(st.Sequences.Used, decodes),
+		LogicalAnd(full, GreaterOrEqual(held, st.Rows.MaxPages)))
+	return Max(Sub(scan.Count(needs), st.unreserved(z.PageSize)), integer(g, 0))
 }

@@ -13,7 +13,7 @@ import (
 func barred(st state, rows samplers, ends *Node) *Node {
 	stops := take(st.Rows.StopTokens, rows.Slots)
 	stops = Max(stops, SubScalar(Neg(stops), 2)) // also those that only are barred
-	isEarly := LogicalAnd(early(st, rows), GreaterOrEqual(rows.Slots, ZerosLike(rows.Slots)))
+	isEarly := LogicalAnd(st.table().Early(rows), GreaterOrEqual(rows.Slots, ZerosLike(rows.Slots)))
 	if ends != nil {
 		isEarly = LogicalAnd(isEarly, LogicalNot(ends))
 	}
@@ -21,24 +21,22 @@ func barred(st state, rows samplers, ends *Node) *Node {
 	return Where(isEarly, stops, FillScalar(stops.Graph(), stops.Shape(), -1))
 }
 
-// early says which rows draw a token that no stop may end their completion at, bool[S].
-func early(st state, rows samplers) *Node {
-	return LessThan(rows.Positions, take(st.Rows.MinLens, rows.Slots))
-}
+// stops look for what ends completions.
+type stops struct{ Sizes }
 
 // finish says how each row stands behind the token that it drew, i32[S], and takes its automata there.
-func (gr *Graphs) finish(st state, t stopping.Tables, rows samplers, tokens *Node) (state, *Node) {
+func (s stops) finish(st state, t stopping.Tables, rows samplers, tokens *Node) (state, *Node) {
 	g := tokens.Graph()
 	code := func(c schedule.Finish) *Node { return FillScalar(g, tokens.Shape(), float64(c)) }
 	stops := take(st.Rows.StopTokens, rows.Slots)
 	isStop := ReduceLogicalOr(Equal(stops, BroadcastToDims(InsertAxes(tokens, 1), stops.Shape().Dimensions...)), 1)
 	isFull := GreaterOrEqual(AddScalar(rows.Positions, 1), take(st.Rows.MaxLens, rows.Slots))
 	finish := Where(isFull, code(schedule.AtLength), code(schedule.Running))
-	if gr.Stops == nil {
+	if s.Stops == nil {
 		finish = Where(isStop, code(schedule.AtStopToken), finish)
 	} else {
 		var found *Node
-		st, found = gr.walkStops(st, t, rows, tokens)
+		st, found = s.walk(st, t, rows, tokens)
 		in := func(lane int) *Node { return Squeeze(SliceAxis(found, 1, AxisElem(lane)), 1) }
 		finish = Where(LogicalOr(isStop, in(stopping.OfTokens)), code(schedule.AtStopToken), finish)
 		finish = Where(in(stopping.OfText), code(schedule.AtStopString), finish)
@@ -46,28 +44,28 @@ func (gr *Graphs) finish(st state, t stopping.Tables, rows samplers, tokens *Nod
 	return st, Where(LessThan(tokens, integer(g, 0)), code(schedule.NotANumber), finish)
 }
 
-// walkStops takes the automata of rows through the tokens that they drew, and says which find a stop that ends the
+// walk takes the automata of rows through the tokens that they drew, and says which find a stop that ends the
 // completion, bool[S, stopping.Lanes].
-func (gr *Graphs) walkStops(st state, t stopping.Tables, rows samplers, tokens *Node) (state, *Node) {
+func (s stops) walk(st state, t stopping.Tables, rows samplers, tokens *Node) (state, *Node) {
 	g := tokens.Graph()
 	valid := GreaterOrEqual(rows.Slots, integer(g, 0))
 	after, found := stopping.Walk(t, take(st.Rows.StopStates, rows.Slots),
 		Where(valid, tokens, FillScalar(g, tokens.Shape(), stopping.None)))
-	nowhere := FillScalar(g, rows.Slots.Shape(), float64(gr.Rows()))
+	nowhere := FillScalar(g, rows.Slots.Shape(), float64(s.Rows()))
 	st.Rows.StopStates = control.ScatterSet(st.Rows.StopStates, Where(valid, rows.Slots, nowhere), after)
-	counts := BroadcastToDims(InsertAxes(LogicalNot(early(st, rows)), -1), found.Shape().Dimensions...)
+	counts := BroadcastToDims(InsertAxes(LogicalNot(st.table().Early(rows)), -1), found.Shape().Dimensions...)
 	return st, LogicalAnd(found, counts)
 }
 
-// stopTables are the tables of stops as arguments of a program, none where rows have no automata.
-func (gr *Graphs) stopTables() []Leaf {
-	if gr.Stops == nil {
+// leaves are the tables of stops as arguments of a program, none where rows have no automata.
+func (s stops) leaves() []Leaf {
+	if s.Stops == nil {
 		return nil
 	}
-	leaves := []Leaf{{Name: "Stops.Next", Shape: gr.Stops.Next}}
-	if gr.Stops.Bytes.Ok() {
-		leaves = append(leaves, Leaf{Name: "Stops.Bytes", Shape: gr.Stops.Bytes},
-			Leaf{Name: "Stops.Starts", Shape: gr.Stops.Starts})
+	leaves := []Leaf{{Name: "Stops.Next", Shape: s.Stops.Next}}
+	if s.Stops.Bytes.Ok() {
+		leaves = append(leaves, Leaf{Name: "Stops.Bytes", Shape: s.Stops.Bytes},
+			Leaf{Name: "Stops.Starts", Shape: s.Stops.Starts})
 	}
 	return leaves
 }

@@ -29,6 +29,7 @@ oracle rounded_goldens.py testdata/models models/testdata
 oracle quantized_goldens.py testdata/quantized
 oracle sampling_goldens.py sampling/testdata/huggingface.json
 oracle processors_goldens.py sampling/testdata/processors.json
+oracle norepeat_goldens.py sampling/testdata/norepeat.json
 oracle typical_goldens.py sampling/testdata/typical.txt
 oracle rows_goldens.py sampling/testdata/rows.txt
 oracle tokenizer_goldens.py "$gguf"

@@ -203,7 +203,7 @@ static void sampling(check *c, int dtype, int64_t vocabulary, float size) {
 		.min_p = min_p,
 		.top_k = top_k,
 		.key = key,
-		.position = position,
+		.positions = position,
 		.masks = masks,
 		.num_masks = 1,
 		.words = words,

@@ -183,7 +183,7 @@ static void typical(sampled *s, float mass, float least) {
 // xtc drops the likeliest tokens of at least this e where the row's random number says so: see package sampling.
 static void xtc(sampled *s, float least) {
 	const q_sample_args *a = s->args;
-	uint64_t random = threefry(a->key + 2 * s->row, a->position[s->row], 1) >> 32;
+	uint64_t random = threefry(a->key + 2 * s->row, a->positions[s->row], 1) >> 32;
 	if (random >= (uint64_t)(a->xtc_probability[s->row] * 0x1p32f)) return;
 	uint64_t total = s->candidates ? weight_above(s, least) : weigh(s, least);
 	uint64_t need = (unsigned __int128)(uint64_t)(a->xtc_threshold[s->row] * 0x1p32f) * total >> 32;

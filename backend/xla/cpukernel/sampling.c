@@ -1,10 +1,24 @@
 #include "sampling.h"
 #include "code.h"
 
+#define NAME(name, dtype, type, numbers) #name " "
+const char *q_sample_operands(void) { return Q_SAMPLE_PARAMS(NAME) Q_SAMPLE_FILTERS(NAME); }
+
+#define ONE(name, dtype, type, numbers) +1
+
+// READ takes the next operand as the field of its name.
+#define READ(name, dtype, type, numbers) \
+	if ((e = numbers == 1 ? q_shape(f, q_arg(f, at), #name, dtype, rows) \
+						  : q_shape(f, q_arg(f, at), #name, dtype, rows, numbers))) { \
+		return e; \
+	} \
+	a.name = q_arg(f, at++)->data;
+
 static q_error *sample(q_frame *f, int filtered, int masked) {
 	if (q_skip(f)) return NULL;
-	int filters = 8, masks = filtered ? 12 : 8; // where these operands begin
-	q_error *e = q_count(f, masked ? masks + 2 : masks, 3);
+	enum { PARAMS = 0 Q_SAMPLE_PARAMS(ONE), FILTERS = 0 Q_SAMPLE_FILTERS(ONE) };
+	int at = 1, counts = 1 + PARAMS; // the operand that is read next; that of the wanted rows
+	q_error *e = q_count(f, counts + 1 + (filtered ? FILTERS : 0) + (masked ? 2 : 0), 3);
 	if (e) return e;
 	const q_array *logits = q_arg(f, 0);
 	if ((e = q_shape(f, logits, "logits", 0, -1, -1))) return e;
@@ -15,11 +29,7 @@ static q_error *sample(q_frame *f, int filtered, int masked) {
 	if (vocabulary < 1 || vocabulary > Q_LARGEST_VOCABULARY) {
 		return q_fail(f, "a vocabulary of %lld tokens, want 1 to %d", (long long)vocabulary, Q_LARGEST_VOCABULARY);
 	}
-	if ((e = q_shape(f, q_arg(f, 1), "temperature", Q_F32, rows)) ||
-		(e = q_shape(f, q_arg(f, 2), "top_p", Q_F32, rows)) || (e = q_shape(f, q_arg(f, 3), "min_p", Q_F32, rows)) ||
-		(e = q_shape(f, q_arg(f, 4), "top_k", Q_S32, rows)) || (e = q_shape(f, q_arg(f, 5), "key", Q_U32, rows, 2)) ||
-		(e = q_shape(f, q_arg(f, 6), "positions", Q_S32, rows)) ||
-		(e = q_check_shape(f, q_arg(f, 7), "rows", Q_S32, 0, NULL)) ||
+	if ((e = q_check_shape(f, q_arg(f, counts), "rows", Q_S32, 0, NULL)) ||
 		(e = q_shape(f, q_result(f, 0), "tokens", Q_S32, rows)) ||
 		(e = q_shape(f, q_result(f, 1), "logprobs", Q_F32, rows)) ||
 		(e = q_shape(f, q_result(f, 2), "processed", Q_F32, rows))) {
@@ -28,37 +38,26 @@ static q_error *sample(q_frame *f, int filtered, int masked) {
 	q_sample_args a = {.logits = logits->data,
 		.dtype = logits->dtype,
 		.vocabulary = vocabulary,
-		.temperature = q_arg(f, 1)->data,
-		.top_p = q_arg(f, 2)->data,
-		.min_p = q_arg(f, 3)->data,
-		.top_k = q_arg(f, 4)->data,
-		.key = q_arg(f, 5)->data,
-		.position = q_arg(f, 6)->data,
 		.token = q_result(f, 0)->data,
 		.logprob = q_result(f, 1)->data,
 		.processed = q_result(f, 2)->data};
+	Q_SAMPLE_PARAMS(READ)
+	at++; // the wanted rows
 	if (filtered) {
-		if ((e = q_shape(f, q_arg(f, filters), "top_n_sigma", Q_F32, rows)) ||
-			(e = q_shape(f, q_arg(f, filters + 1), "typical", Q_F32, rows)) ||
-			(e = q_shape(f, q_arg(f, filters + 2), "xtc_probability", Q_F32, rows)) ||
-			(e = q_shape(f, q_arg(f, filters + 3), "xtc_threshold", Q_F32, rows))) {
-			return e;
-		}
-		a.top_n_sigma = q_arg(f, filters)->data, a.typical = q_arg(f, filters + 1)->data;
-		a.xtc_probability = q_arg(f, filters + 2)->data, a.xtc_threshold = q_arg(f, filters + 3)->data;
+		Q_SAMPLE_FILTERS(READ)
 	}
 	if (masked) {
 		a.words = (vocabulary + 31) / 32;
-		if ((e = q_shape(f, q_arg(f, masks), "masks", Q_U32, -1, a.words)) ||
-			(e = q_shape(f, q_arg(f, masks + 1), "mask_of", Q_S32, rows, -1))) {
+		if ((e = q_shape(f, q_arg(f, at), "masks", Q_U32, -1, a.words)) ||
+			(e = q_shape(f, q_arg(f, at + 1), "mask_of", Q_S32, rows, -1))) {
 			return e;
 		}
-		a.masks = q_arg(f, masks)->data;
-		a.num_masks = q_arg(f, masks)->dims[0];
-		a.mask_of = q_arg(f, masks + 1)->data;
-		a.lanes = q_arg(f, masks + 1)->dims[1];
+		a.masks = q_arg(f, at)->data;
+		a.num_masks = q_arg(f, at)->dims[0];
+		a.mask_of = q_arg(f, at + 1)->data;
+		a.lanes = q_arg(f, at + 1)->dims[1];
 	}
-	const int64_t wanted = q_wanted(q_arg(f, 7), rows);
+	const int64_t wanted = q_wanted(q_arg(f, counts), rows);
 	for (int64_t i = wanted; i < rows; i++) {
 		a.token[i] = -1;
 		a.logprob[i] = a.processed[i] = 0;

@@ -5,7 +5,14 @@ package cpukernel
 */
 import "C"
 
-import "unsafe"
+import (
+	"strings"
+	"unsafe"
+)
+
+// SampleOperands are the names of the operands of quire_sample that have numbers of each row, in order: the parameters,
+// the positions, and the filters.
+func SampleOperands() []string { return strings.Fields(C.GoString(C.q_sample_operands())) }
 
 // samplingHandlers are the kernels of sampling.h.
 func samplingHandlers() map[string]unsafe.Pointer {

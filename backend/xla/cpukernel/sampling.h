@@ -4,25 +4,43 @@
 
 #include "ffi.h"
 
-// quire_sample: logits [S, V] of f32, bf16 or f16; temperature, top_p, min_p f32[S]; top_k s32[S]; key u32[S, 2];
-// positions s32[S]; rows s32[]; those with filters also top_n_sigma, typical, xtc_probability, xtc_threshold f32[S];
-// the masked ones also masks u32[M, ceil(V / 32)], mask_of s32[S, L] -> tokens s32[S]; logprobs, processed f32[S] of
-// the first `rows` rows; the other tokens are -1.
+// Operands of quire_sample that have numbers of each row, in order: name, element type, C type, numbers. They are the
+// fields of ParamsOf, and the positions, and the fields of FiltersOf, in package sampling. A parameter of the sampler
+// is a line here and its use in sampling_row.h or filters_row.h.
+#define Q_SAMPLE_PARAMS(X) \
+	X(temperature, Q_F32, float, 1) \
+	X(top_p, Q_F32, float, 1) \
+	X(min_p, Q_F32, float, 1) \
+	X(top_k, Q_S32, int32_t, 1) \
+	X(key, Q_U32, uint32_t, 2) \
+	X(positions, Q_S32, int32_t, 1)
+
+#define Q_SAMPLE_FILTERS(X) \
+	X(top_n_sigma, Q_F32, float, 1) \
+	X(typical, Q_F32, float, 1) \
+	X(xtc_probability, Q_F32, float, 1) \
+	X(xtc_threshold, Q_F32, float, 1)
+
+// quire_sample: logits [S, V] of f32, bf16 or f16; Q_SAMPLE_PARAMS [S] or [S, numbers]; rows s32[]; those with filters
+// also Q_SAMPLE_FILTERS; the masked ones also masks u32[M, ceil(V / 32)], mask_of s32[S, L] -> tokens s32[S]; logprobs,
+// processed f32[S] of the first `rows` rows; the other tokens are -1.
 q_error *quire_sample(q_frame *f);
 q_error *quire_sample_masked(q_frame *f);
 q_error *quire_sample_filtered(q_frame *f);
 q_error *quire_sample_filtered_masked(q_frame *f);
+
+// q_sample_operands returns the names of the operands that have numbers of each row, and a space behind each.
+const char *q_sample_operands(void);
 
 // The rows of a batch, row-major.
 typedef struct {
 	const void *logits; // [rows, vocabulary]
 	int dtype;          // of the logits: Q_F32, Q_BF16 or Q_F16
 	int64_t vocabulary; // at least 1, at most Q_LARGEST_VOCABULARY
-	const float *temperature, *top_p, *min_p;
-	const int32_t *top_k;
-	const uint32_t *key; // [rows, 2]
-	const int32_t *position;
-	const float *top_n_sigma, *typical, *xtc_probability, *xtc_threshold; // 0 is off; NULL: no row has any of them
+#define Q_SAMPLE_FIELD(name, dtype, type, numbers) const type *name; // [rows, numbers]
+	Q_SAMPLE_PARAMS(Q_SAMPLE_FIELD)
+	Q_SAMPLE_FILTERS(Q_SAMPLE_FIELD) // 0 is off; NULL: no row has any of them
+#undef Q_SAMPLE_FIELD
 	// A row may draw the tokens whose bits are set in all of its masks; a number that is none of theirs bars nothing.
 	const uint32_t *masks; // [num_masks, words]; NULL: no row has a mask
 	int64_t num_masks, words, lanes;

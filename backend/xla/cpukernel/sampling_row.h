@@ -360,7 +360,7 @@ static int32_t sample(sampled *s, uint64_t *whole) {
 	if (min_p > least) least = min_p < 1 ? min_p : 1;
 	if (a->typical && a->typical[s->row] > 0) typical(s, a->typical[s->row], least);
 	if (a->xtc_probability && a->xtc_probability[s->row] > 0) xtc(s, least);
-	uint64_t u = threefry(a->key + 2 * s->row, a->position[s->row], 0);
+	uint64_t u = threefry(a->key + 2 * s->row, a->positions[s->row], 0);
 	if (s->candidates) {
 		*whole = weight_above(s, least);
 		return draw_candidate(s, part(u, *whole), least);

@@ -1,4 +1,4 @@
-package device
+package feature
 
 import (
 	"slices"
@@ -34,43 +34,48 @@ type dryOf[Floats, Ints, Words any] struct {
 
 const tailsLen = sampling.Heads * sampling.MostTail
 
-func (gr *Graphs) newDRY(g *Graph) dry {
-	s := gr.Slots
+// dryFeature are penalties of tokens that repeat a sequence.
+type dryFeature struct {
+	idle
+	Sizes
+}
+
+func (f dryFeature) begin(g *Graph, st *State) {
+	s := f.Slots
 	floats := func() *Node { return zeros(g, dtypes.Float32, s) }
 	ints := func(dims ...int) *Node { return zeros(g, dtypes.Int32, append([]int{s}, dims...)...) }
-	return dry{
+	st.DRY = dry{
 		sampling.DRYOf[*Node, *Node]{Multiplier: floats(), Base: floats(), Allowed: ints(), LastN: ints(),
 			MostPower: ints()},
-		sampling.Histories{Tokens: ints(gr.History), Matches: ints(gr.History), Head: ints(), Limit: ints()},
-		sampling.BreakersOf{Classes: zeros(g, dtypes.Uint32, s, sampling.ClassWords(gr.Vocabulary)),
+		sampling.Histories{Tokens: ints(f.History), Matches: ints(f.History), Head: ints(), Limit: ints()},
+		sampling.BreakersOf{Classes: zeros(g, dtypes.Uint32, s, sampling.ClassWords(f.Vocabulary)),
 			Tails: ints(sampling.Heads, sampling.MostTail)},
 	}
 }
 
-func (p Sizes) dryBytes() int64 {
-	return 4 * int64(p.Slots) * int64(7+2*p.History+sampling.ClassWords(p.Vocabulary)+tailsLen)
+func (f dryFeature) bytes() int64 {
+	return 4 * int64(f.Slots) * int64(7+2*f.History+sampling.ClassWords(f.Vocabulary)+tailsLen)
 }
 
-func (p Sizes) newAskedDRY() (in dryOf[[]float32, []int32, []uint32]) {
-	n := p.WaitingLen()
-	in = tree.Make[dryOf[[]float32, []int32, []uint32]](n)
-	in.Tokens, in.Matches = make([]int32, n*p.History), make([]int32, n*p.History)
-	in.Classes, in.Tails = make([]uint32, n*sampling.ClassWords(p.Vocabulary)), make([]int32, n*tailsLen)
+func (f dryFeature) ask(all *Asked) {
+	in, n := &all.DRY, f.WaitingLen()
+	*in = tree.Make[dryOf[[]float32, []int32, []uint32]](n)
+	in.Tokens, in.Matches = make([]int32, n*f.History), make([]int32, n*f.History)
+	in.Classes, in.Tails = make([]uint32, n*sampling.ClassWords(f.Vocabulary)), make([]int32, n*tailsLen)
 	for i := range in.Set {
 		in.Set[i] = schedule.None
 	}
-	return in
 }
 
-// setDRY fills in that of entry i.
-func (p Sizes) setDRY(in *dryOf[[]float32, []int32, []uint32], i int, row Row, e schedule.Entry) {
+func (f dryFeature) set(all *Asked, i int, row Row, e schedule.Entry) {
+	in := &all.DRY
 	if !row.Sampling.HasDRY() {
 		return
 	}
-	sampling.SetDRY(in.DRYOf, i, row.Sampling, p.History)
-	h := sampling.NewHistory(slices.Concat(row.Prompt, e.Drawn), row.Breakers, p.History)
-	copy(in.Tokens[i*p.History:], h.Tokens)
-	copy(in.Matches[i*p.History:], h.Matches)
+	sampling.SetDRY(in.DRYOf, i, row.Sampling, f.History)
+	h := sampling.NewHistory(slices.Concat(row.Prompt, e.Drawn), row.Breakers, f.History)
+	copy(in.Tokens[i*f.History:], h.Tokens)
+	copy(in.Matches[i*f.History:], h.Matches)
 	in.Head[i], in.Limit[i] = h.Head, h.Limit
 	if row.Breakers == nil {
 		return
@@ -89,28 +94,28 @@ func (p Sizes) setDRY(in *dryOf[[]float32, []int32, []uint32], i int, row Row, e
 	copy(in.Tails[set*tailsLen:], tails)
 }
 
-// admitDRY makes that of the slots that entries get.
-func (gr *Graphs) admitDRY(d dry, in dryOf[*Node, *Node, *Node], a admission) dry {
+func (f dryFeature) admit(st *State, given Input, a Admission) {
+	d, in := &st.DRY, given.Asked.DRY
 	g := d.Head.Graph()
 	entries := a.Rows.Shape().Size()
-	to := Where(a.Entries, a.Rows, FillScalar(g, a.Rows.Shape(), float64(gr.Slots)))
+	to := a.slots(f.Slots)
 	put := func(of, in *Node) *Node { return control.ScatterSet(of, to, in) }
 	d.DRYOf = tree.Zip(d.DRYOf, in.DRYOf, put)
-	in.Tokens, in.Matches = Reshape(in.Tokens, entries, gr.History), Reshape(in.Matches, entries, gr.History)
+	in.Tokens, in.Matches = Reshape(in.Tokens, entries, f.History), Reshape(in.Matches, entries, f.History)
 	d.Histories = tree.Zip(d.Histories, in.HistoryOf, put)
 
 	// The breakers, an entry at a time: few are admitted together.
 	which, count := scan.Positions(LogicalAnd(a.Entries, sampling.HasDRY(in.DRYOf)), entries)
-	classes := Reshape(in.Classes, entries, sampling.ClassWords(gr.Vocabulary))
+	classes := Reshape(in.Classes, entries, sampling.ClassWords(f.Vocabulary))
 	tails := Reshape(in.Tails, entries, sampling.Heads, sampling.MostTail)
 	type filling struct {
 		Breakers sampling.BreakersOf
 		Done     *Node
 	}
 	d.BreakersOf = control.While(filling{d.BreakersOf, integer(g, 0)},
-		func(f filling) *Node { return LessThan(f.Done, count) },
-		func(f filling) filling {
-			entry := take(which, Reshape(f.Done, 1))
+		func(now filling) *Node { return LessThan(now.Done, count) },
+		func(now filling) filling {
+			entry := take(which, Reshape(now.Done, 1))
 			set := take(in.Set, entry)
 			put := func(of, sets, none *Node) *Node {
 				one := take(sets, set)
@@ -119,32 +124,28 @@ func (gr *Graphs) admitDRY(d dry, in dryOf[*Node, *Node, *Node], a admission) dr
 				return control.ScatterSet(of, take(to, entry), Where(has, one, none))
 			}
 			return filling{sampling.BreakersOf{
-				Classes: put(f.Breakers.Classes, classes, zeros(g, dtypes.Uint32, 1, classes.Shape().Dimensions[1])),
-				Tails: put(f.Breakers.Tails, tails, FillScalar(g, shapes.Make(dtypes.Int32, 1, sampling.Heads,
+				Classes: put(now.Breakers.Classes, classes, zeros(g, dtypes.Uint32, 1, classes.Shape().Dimensions[1])),
+				Tails: put(now.Breakers.Tails, tails, FillScalar(g, shapes.Make(dtypes.Int32, 1, sampling.Heads,
 					sampling.MostTail), -1)),
-			}, AddScalar(f.Done, 1)}
+			}, AddScalar(now.Done, 1)}
 		}).Breakers
-	return d
 }
 
-// dryBy is that of rows which draw.
-func (gr *Graphs) dryBy(d dry, rows samplers) *sampling.DRY {
-	slots := Max(rows.Slots, ZerosLike(rows.Slots))
+func (f dryFeature) process(st State, _ Table, rows Samplers, to *Processors) {
+	d, slots := st.DRY, Max(rows.Slots, ZerosLike(rows.Slots))
 	of := func(of *Node) *Node { return take(of, slots) }
 	by := &sampling.DRY{DRYOf: tree.Map(d.DRYOf, of), Histories: tree.Map(d.Histories, of), Lens: rows.Positions,
 		Breaks: func(tokens *Node) *Node { return d.Break(slots, tokens) }}
 	valid := GreaterOrEqual(rows.Slots, ZerosLike(rows.Slots))
 	by.Multiplier = Where(valid, by.Multiplier, ZerosLike(by.Multiplier))
-	return by
+	to.DRY = by
 }
 
-// pushDrawn appends the tokens that rows drew to what DRY knows.
-func (gr *Graphs) pushDrawn(d dry, rows samplers, tokens *Node) dry {
-	g := tokens.Graph()
-	zero := ZerosLike(tokens)
-	valid := LogicalAnd(GreaterOrEqual(rows.Slots, zero), GreaterOrEqual(tokens, zero))
-	to := Where(valid, rows.Slots, FillScalar(g, tokens.Shape(), float64(gr.Slots)))
-	next := control.ScatterSet(FillScalar(g, tokens.Shape(), -1), to, tokens)
-	d.Histories = d.Push(d.Histories, next)
-	return d
+// drew appends the tokens that rows drew.
+func (f dryFeature) drew(st *State, _ Input, rows Samplers, tokens *Node) {
+	to := rows.drew(tokens, ZerosLike(tokens), f.Slots)
+	next := control.ScatterSet(FillScalar(tokens.Graph(), tokens.Shape(), -1), to, tokens)
+	st.DRY.Histories = st.DRY.Push(st.DRY.Histories, next)
 }
+
+func (f dryFeature) noDrafts(st State) *Node { return sampling.HasDRY(st.DRY.DRYOf) }

@@ -1,4 +1,4 @@
-package device
+package feature
 
 import (
 	"github.com/gomlx/compute/dtypes"
@@ -9,6 +9,7 @@ import (
 	"github.com/quire/quire/engine/schedule"
 	"github.com/quire/quire/sampling"
 	"github.com/quire/quire/scan"
+	"github.com/quire/quire/tree"
 )
 
 // penalties are those of S slots, and what they count.
@@ -29,36 +30,40 @@ type penaltiesOf[Floats, Ints, Words any] struct {
 	Seen    Ints `tree:"apart"`
 }
 
-func (gr *Graphs) newPenaltyState(g *Graph) penalties {
-	each := func() *Node { return zeros(g, dtypes.Float32, gr.Slots) }
-	return penalties{Penalties: sampling.Penalties{Repetition: each(), Frequency: each(), Presence: each()},
-		Seen: zeros(g, dtypes.Int32, gr.Slots, gr.Vocabulary)}
+// penaltyFeature are penalties of tokens that a sequence has.
+type penaltyFeature struct {
+	idle
+	Sizes
 }
 
-func (p Sizes) penaltyBytes() int64 { return 4 * int64(p.Slots) * int64(p.Vocabulary+3) }
+func (f penaltyFeature) begin(g *Graph, st *State) {
+	each := func() *Node { return zeros(g, dtypes.Float32, f.Slots) }
+	st.Penalties = penalties{Penalties: sampling.Penalties{Repetition: each(), Frequency: each(), Presence: each()},
+		Seen: zeros(g, dtypes.Int32, f.Slots, f.Vocabulary)}
+}
 
-func (p Sizes) newPenalties() (in penaltiesOf[[]float32, []int32, []uint32]) {
-	n := p.WaitingLen()
+func (f penaltyFeature) bytes() int64 { return 4 * int64(f.Slots) * int64(f.Vocabulary+3) }
+
+func (f penaltyFeature) ask(all *Asked) {
+	in, n := &all.Penalties, f.WaitingLen()
 	in.Repetition, in.Frequency, in.Presence = make([]float32, n), make([]float32, n), make([]float32, n)
-	in.Prompts = make([]uint32, n*p.words())
+	in.Prompts = make([]uint32, n*f.words())
 	for _, list := range []*[]int32{&in.Entries, &in.Tokens, &in.Seen} {
-		*list = make([]int32, p.PromptLimit)
+		*list = make([]int32, f.PromptLimit)
 		for i := range *list {
 			(*list)[i] = schedule.None
 		}
 	}
-	return in
 }
 
-// setPenalties fills in those of entry i.
-func (p Sizes) setPenalties(in *penaltiesOf[[]float32, []int32, []uint32], i int, row Row, e schedule.Entry) {
-	s := row.Sampling
+func (f penaltyFeature) set(all *Asked, i int, row Row, e schedule.Entry) {
+	in, s := &all.Penalties, row.Sampling
 	if !s.Penalized() {
 		return
 	}
 	in.Repetition[i], in.Frequency[i], in.Presence[i] = float32(s.Repetition()), float32(s.FrequencyPenalty),
 		float32(s.PresencePenalty)
-	prompt := in.Prompts[i*p.words() : (i+1)*p.words()]
+	prompt := in.Prompts[i*f.words() : (i+1)*f.words()]
 	if in.Repetition[i] != 1 {
 		for _, t := range row.Prompt {
 			prompt[t/32] |= 1 << (t % 32)
@@ -83,11 +88,11 @@ func (p Sizes) setPenalties(in *penaltiesOf[[]float32, []int32, []uint32], i int
 	}
 }
 
-// admitPenalties makes those of the slots that entries get.
-func (gr *Graphs) admitPenalties(p penalties, in penaltiesOf[*Node, *Node, *Node], a admission) penalties {
+func (f penaltyFeature) admit(st *State, given Input, a Admission) {
+	p, in := &st.Penalties, given.Asked.Penalties
 	g := p.Seen.Graph()
-	slots, vocabulary, entries := gr.Slots, gr.Vocabulary, a.Rows.Shape().Size()
-	to := Where(a.Entries, a.Rows, FillScalar(g, a.Rows.Shape(), float64(slots)))
+	slots, vocabulary, entries := f.Slots, f.Vocabulary, a.Rows.Shape().Size()
+	to := a.slots(slots)
 	p.Repetition = control.ScatterSet(p.Repetition, to, in.Repetition)
 	p.Frequency = control.ScatterSet(p.Frequency, to, in.Frequency)
 	p.Presence = control.ScatterSet(p.Presence, to, in.Presence)
@@ -95,41 +100,47 @@ func (gr *Graphs) admitPenalties(p penalties, in penaltiesOf[*Node, *Node, *Node
 	// The prompts, an entry at a time: few are admitted together.
 	isPenalized := LogicalAnd(a.Entries, sampling.Penalized(in.PenaltiesOf))
 	which, count := scan.Positions(isPenalized, entries)
-	words := Reshape(in.Prompts, entries, gr.words())
+	words := Reshape(in.Prompts, entries, f.words())
 	type filling struct{ Seen, Done *Node }
 	filled := control.While(filling{p.Seen, integer(g, 0)},
-		func(f filling) *Node { return LessThan(f.Done, count) },
-		func(f filling) filling {
-			entry := take(which, Reshape(f.Done, 1))
-			bits := BitwiseShiftRightLogical(BroadcastToDims(InsertAxes(take(words, entry), -1), 1, gr.words(), 32),
-				Iota(g, shapes.Make(dtypes.Uint32, 1, gr.words(), 32), 2))
+		func(now filling) *Node { return LessThan(now.Done, count) },
+		func(now filling) filling {
+			entry := take(which, Reshape(now.Done, 1))
+			bits := BitwiseShiftRightLogical(BroadcastToDims(InsertAxes(take(words, entry), -1), 1, f.words(), 32),
+				Iota(g, shapes.Make(dtypes.Uint32, 1, f.words(), 32), 2))
 			bits = ConvertDType(BitwiseAnd(bits, OnesLike(bits)), dtypes.Int32)
-			row := SliceAxis(Reshape(bits, 1, gr.words()*32), 1, AxisRangeFromStart(vocabulary))
-			return filling{control.ScatterSet(f.Seen, take(to, entry), row), AddScalar(f.Done, 1)}
+			row := SliceAxis(Reshape(bits, 1, f.words()*32), 1, AxisRangeFromStart(vocabulary))
+			return filling{control.ScatterSet(now.Seen, take(to, entry), row), AddScalar(now.Done, 1)}
 		})
 	// The tokens of those that were swapped out.
 	slot := take(to, in.Entries)
 	isDrawn := LogicalAnd(GreaterOrEqual(in.Entries, ZerosLike(in.Entries)), LessThan(slot, integer(g, slots)))
 	p.Seen = control.Once(anyTrue(isDrawn), filled.Seen, func(_ control.Now, seen *Node) *Node {
-		seen = control.ScatterSet(Reshape(seen, slots*vocabulary), gr.placeOf(slot, in.Tokens, isDrawn), in.Seen)
+		seen = control.ScatterSet(Reshape(seen, slots*vocabulary), f.placeOf(slot, in.Tokens, isDrawn), in.Seen)
 		return Reshape(seen, slots, vocabulary)
 	})
-	return p
 }
 
 // placeOf is where Seen, as one row, has tokens of slots; outside where it is not valid.
-func (gr *Graphs) placeOf(slots, tokens, valid *Node) *Node {
-	nowhere := FillScalar(slots.Graph(), slots.Shape(), float64(gr.Slots*gr.Vocabulary))
-	return Where(valid, Add(MulScalar(slots, float64(gr.Vocabulary)), tokens), nowhere)
+func (f penaltyFeature) placeOf(slots, tokens, valid *Node) *Node {
+	nowhere := FillScalar(slots.Graph(), slots.Shape(), float64(f.Slots*f.Vocabulary))
+	return Where(valid, Add(MulScalar(slots, float64(f.Vocabulary)), tokens), nowhere)
 }
 
-// countDrawn counts the tokens that rows drew.
-func (gr *Graphs) countDrawn(p penalties, rows samplers, tokens *Node) penalties {
+func (f penaltyFeature) process(st State, _ Table, rows Samplers, by *Processors) {
+	p := tree.Map(st.Penalties, func(of *Node) *Node { return take(of, rows.Slots) })
+	by.Penalties, by.Seen = &p.Penalties, p.Seen
+}
+
+// drew counts the tokens that rows drew.
+func (f penaltyFeature) drew(st *State, _ Input, rows Samplers, tokens *Node) {
+	p := &st.Penalties
 	valid := LogicalAnd(GreaterOrEqual(rows.Slots, ZerosLike(rows.Slots)), GreaterOrEqual(tokens, ZerosLike(tokens)))
 	valid = LogicalAnd(valid, take(sampling.Penalized(p.Penalties), rows.Slots))
-	place := gr.placeOf(rows.Slots, tokens, valid)
+	place := f.placeOf(rows.Slots, tokens, valid)
 	seen := Reshape(p.Seen, p.Seen.Shape().Size())
 	old := take(seen, Where(valid, place, ZerosLike(place)))
-	p.Seen = Reshape(control.ScatterSet(seen, place, AddScalar(old, sampling.OneDrawn)), gr.Slots, gr.Vocabulary)
-	return p
+	p.Seen = Reshape(control.ScatterSet(seen, place, AddScalar(old, sampling.OneDrawn)), f.Slots, f.Vocabulary)
 }
+
+func (f penaltyFeature) noDrafts(st State) *Node { return sampling.Penalized(st.Penalties.Penalties) }

@@ -1,0 +1,97 @@
+package device
+
+import (
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	. "github.com/gomlx/gomlx/core/graph"
+
+	"github.com/quire/quire/control"
+	"github.com/quire/quire/engine/device/feature"
+	"github.com/quire/quire/tokenqueue"
+	"github.com/quire/quire/tree"
+)
+
+// drafts is what may be drawn in a step behind the tokens that wait.
+type drafts struct {
+	tokenqueue.Drafts
+	// Behind is where sequences stand behind the k-th token of theirs, at place k * D + their rank: N+1 of each of D.
+	Behind  feature.Standing
+	Ranks   *Node // i32[S]: of slots; nil where Behind is nothing
+	Classes *Node // i32[R]: where those of each row were found, -1 for nowhere; where drafts adapt
+}
+
+// noDrafts is none for each of R rows.
+func (sp speculation) noDrafts(g *Graph) (d drafts) {
+	d.Tokens, d.Counts = zeros(g, dtypes.Int32, sp.Rows(), sp.Drafts.Most), zeros(g, dtypes.Int32, sp.Rows())
+	if sp.features().WalksDrafts() {
+		d.Ranks = FillScalar(g, shapes.Make(dtypes.Int32, sp.Slots), -1)
+	}
+	if sp.Drafts.Adapts {
+		d.Classes = FillScalar(g, shapes.Make(dtypes.Int32, sp.Rows()), -1)
+	}
+	d.Behind = sp.features().NoStanding(g, (sp.Drafts.Most+1)*sp.Drafts.Rows())
+	return d
+}
+
+// at is where the rows that draw stand, that are nth, i32[n], of the tokens of slots, i32[n].
+func (d drafts) at(st state, sp speculation, slots, nth *Node) *feature.Standing {
+	if d.Ranks == nil {
+		return nil
+	}
+	rank := take(d.Ranks, slots)
+	isBehind := LogicalAnd(GreaterThan(nth, ZerosLike(nth)), GreaterOrEqual(rank, ZerosLike(rank)))
+	place := Add(MulScalar(nth, float64(sp.Drafts.Rows())), rank)
+	s := tree.Zip(sp.features().Standing(st.Extras.State, slots), d.Behind, func(now, behind *Node) *Node {
+		mask := isBehind
+		if now.Rank() > 1 {
+			mask = BroadcastToDims(InsertAxes(mask, -1), now.Shape().Dimensions...)
+		}
+		return Where(mask, take(behind, place), now)
+	})
+	return &s
+}
+
+// walking is the state of a loop over the drafts of D slots.
+type walking struct {
+	At             *Node // i32[]
+	Tokens, Counts *Node // i32[D, N], i32[D]
+	Forced         *Node // i32[D]: what must be drawn next, -1 where there is no such token
+	Now, Behind    feature.Standing
+}
+
+// walkDrafts takes slots, i32[D], through the drafts that were found for them. It adds tokens that they must draw, up
+// to limits, i32[D], and drops those that they can't draw, or behind which the device does not know what they may.
+func (sp speculation) walkDrafts(l loop, in input, slots *Node, found tokenqueue.Drafts,
+	limits *Node) (tokenqueue.Drafts, feature.Standing) {
+	g, features, st := slots.Graph(), sp.features(), l.State.Extras.State
+	n, most := slots.Shape().Dimensions[0], sp.Drafts.Most
+	w := walking{At: integer(g, 0), Tokens: found.Tokens, Counts: Min(found.Counts, limits),
+		Now: features.Standing(st, slots), Behind: sp.noDrafts(g).Behind}
+	w.Forced = features.Only(st, slots, w.Now)
+	ids := Iota(g, slots.Shape(), 0)
+	end := control.While(w,
+		func(w walking) *Node {
+			isForced := LogicalAnd(GreaterOrEqual(w.Forced, ZerosLike(w.Forced)), LessThan(w.Counts, limits))
+			isForced = LogicalAnd(isForced, Equal(w.Counts, BroadcastToDims(w.At, n)))
+			more := LogicalOr(isForced, GreaterThan(w.Counts, BroadcastToDims(w.At, n)))
+			return LogicalAnd(LessThan(w.At, integer(g, most)), anyTrue(more))
+		},
+		func(w walking) walking {
+			at := BroadcastToDims(w.At, n)
+			place := Add(MulScalar(ids, float64(most)), at)
+			tokens := take(Reshape(w.Tokens, n*most), place)
+			isForced := LogicalAnd(LogicalAnd(GreaterOrEqual(w.Forced, ZerosLike(w.Forced)), LessThan(at, limits)),
+				LessOrEqual(at, w.Counts))
+			tokens = Where(isForced, w.Forced, tokens)
+			isDraft := LogicalOr(GreaterThan(w.Counts, at), isForced)
+			w.Counts = Where(LogicalAnd(isForced, Equal(w.Counts, at)), AddScalar(at, 1), w.Counts)
+			var able *Node
+			able, w.Now = features.Walk(st, forFeatures(in), slots, tokens, isDraft, w.Now)
+			w.Counts = Where(LogicalAnd(isDraft, LogicalNot(able)), at, w.Counts)
+			w.Tokens = Reshape(control.ScatterSet(Reshape(w.Tokens, n*most), place, tokens), n, most)
+			to := Add(MulScalar(AddScalar(at, 1), float64(n)), ids)
+			w.Behind = tree.Zip(w.Behind, w.Now, func(all, now *Node) *Node { return control.ScatterSet(all, to, now) })
+			return walking{AddScalar(w.At, 1), w.Tokens, w.Counts, features.Only(st, slots, w.Now), w.Now, w.Behind}
+		})
+	return tokenqueue.Drafts{Tokens: end.Tokens, Counts: end.Counts}, end.Behind
+}

@@ -1,0 +1,221 @@
+package feature
+
+import (
+	"math"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	. "github.com/gomlx/gomlx/core/graph"
+
+	"github.com/quire/quire/control"
+	"github.com/quire/quire/engine/schedule"
+	"github.com/quire/quire/sampling"
+	"github.com/quire/quire/scan"
+	"github.com/quire/quire/tokenqueue"
+)
+
+// Widths of the lists of the likeliest tokens.
+const (
+	NarrowTops = 20
+	WideTops   = 256
+)
+
+// scoring says what rows want to know of likely tokens.
+type scoring struct {
+	Tops    *Node // i32[S]: how many of the likeliest tokens with each that is drawn
+	Prompts *Node // i32[R]: how many with each of the prompt, and one; 0: the prompt is not scored
+}
+
+// scoringOf is what the host gives of it.
+type scoringOf[Ints any] struct {
+	Tops    Ints // i32[A]
+	Prompts Ints // i32[A]
+	Ahead   Ints // i32[H]: Prompts of those that run ahead
+}
+
+// scoreFeature are the likeliest tokens, with those that are drawn and with those of prompts. It changes no logits:
+// what it tells is of [Scores].
+type scoreFeature struct {
+	idle
+	Sizes
+}
+
+func (f scoreFeature) begin(g *Graph, st *State) {
+	if f.Features.Has(TopLogprobs) {
+		st.Scoring.Tops = zeros(g, dtypes.Int32, f.Slots)
+	}
+	if f.Features.Has(PromptLogprobs) {
+		st.Scoring.Prompts = zeros(g, dtypes.Int32, f.Rows())
+	}
+}
+
+func (f scoreFeature) bytes() (n int64) {
+	if f.Features.Has(TopLogprobs) {
+		n += 4 * int64(f.Slots)
+	}
+	if f.Features.Has(PromptLogprobs) {
+		n += 4 * int64(f.Rows())
+	}
+	return n
+}
+
+func (f scoreFeature) ask(all *Asked) {
+	in := &all.Scoring
+	if f.Features.Has(TopLogprobs) {
+		in.Tops = make([]int32, f.WaitingLen())
+	}
+	if f.Features.Has(PromptLogprobs) {
+		in.Prompts, in.Ahead = make([]int32, f.WaitingLen()), make([]int32, f.AheadLen())
+	}
+}
+
+func (f scoreFeature) set(all *Asked, i int, _ Row, e schedule.Entry) {
+	in := &all.Scoring
+	if in.Tops != nil {
+		in.Tops[i] = int32(e.Request.Tops)
+	}
+	if in.Prompts != nil {
+		in.Prompts[i] = int32(e.Request.Score)
+	}
+}
+
+func (f scoreFeature) setAhead(in *Asked, i int, p schedule.Prompt) {
+	if in.Scoring.Ahead != nil {
+		in.Scoring.Ahead[i] = int32(p.Score)
+	}
+}
+
+func (f scoreFeature) admit(st *State, in Input, a Admission) {
+	s, asked := &st.Scoring, in.Asked.Scoring
+	if s.Tops != nil {
+		s.Tops = control.ScatterSet(s.Tops, a.slots(f.Slots), asked.Tops)
+	}
+	if s.Prompts != nil {
+		s.Prompts = control.ScatterSet(s.Prompts, a.slots(f.Rows()), asked.Prompts)
+		s.Prompts = control.ScatterSet(s.Prompts, chosen(a.AheadRows, a.Ahead, f.Rows()), asked.Ahead)
+	}
+}
+
+// Scores find how likely tokens are. Without the features they find nothing.
+type Scores struct{ Sizes }
+
+// Width is W, the most of the likeliest tokens that are told with one.
+func (s Scores) Width() int {
+	if s.Features.Has(WideLogprobs) {
+		return min(WideTops, s.Vocabulary)
+	}
+	return min(NarrowTops, s.Vocabulary)
+}
+
+// places is K, for how many scores of prompts a call has places. It ends where another step may find none.
+func (s Scores) places() int { return max(1024, 4*s.StepTokens()) }
+
+// Tops are the likeliest tokens with each of several, i32[..., W] and f32[..., W]; nil without the feature.
+type Tops struct{ IDs, Logprobs *Node }
+
+// NoTops are zeros, for as many tokens as dims.
+func (s Scores) NoTops(g *Graph, dims ...int) (t Tops) {
+	if s.Features.Has(TopLogprobs) {
+		dims = append(dims[:len(dims):len(dims)], s.Width())
+		t = Tops{zeros(g, dtypes.Int32, dims...), zeros(g, dtypes.Float32, dims...)}
+	}
+	return t
+}
+
+// OfPrompts reports whether prompts are scored.
+func (s Scores) OfPrompts() bool { return s.Features.Has(PromptLogprobs) }
+
+// NoPrompts are no scores of prompts, in places for those of a call.
+func (s Scores) NoPrompts(g *Graph) (out schedule.ScoresOf[*Node, *Node]) {
+	if !s.OfPrompts() {
+		return out
+	}
+	k, w := s.places(), s.Width()
+	i32 := func(dims ...int) *Node { return zeros(g, dtypes.Int32, dims...) }
+	f32 := func(dims ...int) *Node { return zeros(g, dtypes.Float32, dims...) }
+	return schedule.ScoresOf[*Node, *Node]{Count: i32(1), Owners: i32(k), Positions: i32(k), Logprobs: f32(k),
+		TopIDs: i32(k, w), TopLogprobs: f32(k, w)}
+}
+
+// Tops finds the likeliest tokens of rows that want to know them. What changes the logits in place must wait for it:
+// the barred tokens that it returns do.
+func (s Scores) Tops(st State, logits *Node, rows Samplers, bars *Node) (tops Tops, after *Node) {
+	if !s.Features.Has(TopLogprobs) {
+		return Tops{}, bars
+	}
+	g := logits.Graph()
+	counts := take(st.Scoring.Tops, rows.Slots)
+	counts = Where(GreaterOrEqual(rows.Slots, ZerosLike(counts)), counts, ZerosLike(counts))
+	tops = control.If(anyTrue(GreaterThan(counts, ZerosLike(counts))),
+		func() Tops {
+			none := FillScalar(g, counts.Shape(), -1)
+			_, ids, logprobs := sampling.Logprobs(logits, none, counts, rows.Count, s.Width())
+			return Tops{ids, logprobs}
+		},
+		func() Tops { return s.NoTops(g, counts.Shape().Size()) })
+	first := SliceAxis(tops.Logprobs, 1, AxisRange(0, 1))
+	never := ConvertDType(GreaterThan(first, FillScalar(g, first.Shape(), math.Inf(1))), dtypes.Int32)
+	return tops, Add(bars, BroadcastToDims(never, bars.Shape().Dimensions...))
+}
+
+// isScored says which of the packed tokens the next token of a prompt is scored from, bool[T]. Behind those that a row
+// runs ahead lies the next of the prompt that it is of.
+func (s Scores) isScored(st State, t Table, packed tokenqueue.Packed) *Node {
+	g := packed.SlotIDs.Graph()
+	row := packed.SlotIDs
+	wants := GreaterThan(take(st.Scoring.Prompts, row), ZerosLike(row))
+	last := take(t.PromptLens, row) // the last position whose next token is there, and one
+	last = Where(LessThan(row, integer(g, s.Slots)), SubScalar(last, 1), last)
+	return LogicalAnd(LogicalAnd(GreaterOrEqual(row, integer(g, 0)), wants), LessThan(packed.PosIDs, last))
+}
+
+// Prompts adds how likely the tokens of prompts are behind the packed tokens. Their logits are those of S tokens at a
+// time, since those of all may be as large as the caches: logitsOf returns those of the packed tokens i32[S], of which
+// the first count, i32[], are wanted. starts i32[R] are the rows' prompts in tokens i32[Q].
+func (s Scores) Prompts(out schedule.ScoresOf[*Node, *Node], st State, t Table, starts, tokens *Node,
+	packed tokenqueue.Packed, logitsOf func(tokens, count *Node) *Node) schedule.ScoresOf[*Node, *Node] {
+	if !s.OfPrompts() {
+		return out
+	}
+	g := tokens.Graph()
+	most, slots, places := s.StepTokens(), s.Slots, s.places()
+	which, count := scan.Positions(s.isScored(st, t, packed), most)
+	type scored struct {
+		At  *Node
+		Out schedule.ScoresOf[*Node, *Node]
+	}
+	base := Reshape(out.Count)
+	end := control.While(scored{integer(g, 0), out},
+		func(now scored) *Node { return LessThan(now.At, count) },
+		func(now scored) scored {
+			nth := Add(Iota(g, shapes.Make(dtypes.Int32, slots), 0), now.At)
+			left := Min(Sub(count, now.At), integer(g, slots))
+			at := Min(take(which, Min(nth, integer(g, most-1))), integer(g, most-1))
+			row, position := take(packed.SlotIDs, at), take(packed.PosIDs, at)
+			next := take(tokens, AddScalar(Add(take(starts, row), position), 1))
+			counts := SubScalar(take(st.Scoring.Prompts, row), 1)
+			logprobs, ids, tops := sampling.Logprobs(logitsOf(at, left), next, counts, left, s.Width())
+			to := Where(LessThan(nth, count), Add(nth, base), FillScalar(g, nth.Shape(), float64(places)))
+			put := func(all, some *Node) *Node { return control.ScatterSet(all, to, some) }
+			o := now.Out
+			o.Owners, o.Positions = put(o.Owners, take(t.Owners, row)), put(o.Positions, position)
+			o.Logprobs = put(o.Logprobs, logprobs)
+			o.TopIDs, o.TopLogprobs = put(o.TopIDs, ids), put(o.TopLogprobs, tops)
+			return scored{AddScalar(now.At, float64(slots)), o}
+		})
+	end.Out.Count = Reshape(Add(base, count), 1)
+	return end.Out
+}
+
+// Room says that there are places for the scores of another step, bool[]; nil without the feature.
+func (s Scores) Room(out schedule.ScoresOf[*Node, *Node]) *Node {
+	if !s.OfPrompts() {
+		return nil
+	}
+	used := Reshape(out.Count)
+	return LessOrEqual(AddScalar(used, float64(s.StepTokens())), integer(used.Graph(), s.places()))
+}
+
+func anyTrue(mask *Node) *Node {
+	return GreaterThan(scan.Count(mask), integer(mask.Graph(), 0))
+}

@@ -1,0 +1,54 @@
+package feature
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Set is a set of features.
+type Set uint32
+
+const (
+	Penalties      Set = 1 << iota // penalties of tokens that a sequence has
+	MaskedTokens                   // masks of the tokens that may come next
+	Biases                         // biases of tokens
+	Filters                        // filters beside top-k, top-p and min-p
+	TopLogprobs                    // the likeliest tokens with each that is drawn
+	PromptLogprobs                 // how likely the tokens of prompts are, and the likeliest ones
+	WideLogprobs                   // of these more than NarrowTops
+	Thinking                       // bounds of reasoning
+	DRY                            // penalties of tokens that repeat a sequence
+	NoRepeat                       // bars of tokens that repeat a sequence
+)
+
+var names = []string{"penalties", "masks", "biases", "filters", "top_logprobs", "prompt_logprobs", "wide_logprobs",
+	"thinking", "dry", "no_repeat"}
+
+// Has reports whether all of others are in s.
+func (s Set) Has(others Set) bool { return s&others == others }
+
+// Names are those of the features, in order; nil where there are none.
+func (s Set) Names() (of []string) {
+	for i, name := range names {
+		if s&(1<<i) != 0 {
+			of = append(of, name)
+		}
+	}
+	return of
+}
+
+// String lists the features.
+func (s Set) String() string { return strings.Join(s.Names(), ", ") }
+
+// Named are the features of these names.
+func Named(of ...string) (s Set, err error) {
+	for _, name := range of {
+		i := slices.Index(names, name)
+		if i < 0 {
+			return 0, fmt.Errorf("%q, which is none of %s", name, strings.Join(names, ", "))
+		}
+		s |= 1 << i
+	}
+	return s, nil
+}

@@ -1,0 +1,140 @@
+package feature
+
+import (
+	"slices"
+
+	"github.com/gomlx/compute/dtypes"
+	. "github.com/gomlx/gomlx/core/graph"
+
+	"github.com/quire/quire/control"
+	"github.com/quire/quire/engine/schedule"
+	"github.com/quire/quire/tree"
+)
+
+// Thought is the reasoning that a completion may have, between two tokens.
+type Thought struct {
+	Start, End int32 // the tokens
+	Most       int   // tokens between them; behind so many End is drawn
+	// Open says that the prompt ends within reasoning. What it has behind the last Start counts.
+	Open bool
+}
+
+// thinkingOf is where n rows stand in their reasoning, declared once for the device and for the host. All zero is a row
+// whose reasoning has no bound.
+type thinkingOf[Ints any] struct {
+	Start, End Ints // i32[n]: the tokens, plus 1
+	Left       Ints // i32[n]: how many more tokens the reasoning may have
+	Open       Ints // i32[n]: 1 within reasoning
+}
+
+type thinking = thinkingOf[*Node]
+
+// thinkingFeature are bounds of reasoning.
+type thinkingFeature struct {
+	idle
+	Sizes
+}
+
+func (f thinkingFeature) begin(g *Graph, st *State) {
+	each := func() *Node { return zeros(g, dtypes.Int32, f.Slots) }
+	st.Thinking = thinking{Start: each(), End: each(), Left: each(), Open: each()}
+}
+
+func (f thinkingFeature) bytes() int64 { return 4 * 4 * int64(f.Slots) }
+
+func (f thinkingFeature) ask(in *Asked) { in.Thinking = tree.Make[thinkingOf[[]int32]](f.WaitingLen()) }
+
+// set fills in entry i, for the tokens of the prompt and those that were drawn before it was swapped out.
+func (f thinkingFeature) set(all *Asked, i int, row Row, e schedule.Entry) {
+	in, t := all.Thinking, row.Thought
+	if t == nil {
+		in.Start[i], in.End[i], in.Left[i], in.Open[i] = 0, 0, 0, 0
+		return
+	}
+	in.Start[i], in.End[i], in.Left[i], in.Open[i] = t.Start+1, t.End+1, int32(t.Most), number(t.Open)
+	if t.Open {
+		for _, token := range slices.Backward(row.Prompt) {
+			if token == t.Start || in.Left[i] == 0 {
+				break
+			}
+			in.Left[i]--
+		}
+	}
+	for _, token := range e.Drawn {
+		next(in, i, token)
+	}
+}
+
+// next takes row i through a token that it drew: the plain form of drew.
+func next(in thinkingOf[[]int32], i int, token int32) {
+	if in.Open[i] == 0 {
+		in.Open[i] = number(token+1 == in.Start[i])
+		return
+	}
+	in.Left[i] = max(0, in.Left[i]-1)
+	in.Open[i] = number(token+1 != in.End[i])
+}
+
+func (f thinkingFeature) admit(st *State, in Input, a Admission) {
+	to := a.slots(f.Slots)
+	set := func(of, in *Node) *Node { return control.ScatterSet(of, to, in) }
+	st.Thinking = tree.Zip(st.Thinking, in.Asked.Thinking, set)
+}
+
+// forcedBy are the tokens that rows must draw, i32[n]; -1 is none.
+func forcedBy(t thinking) *Node {
+	zero := ZerosLike(t.Left)
+	atEnd := And(GreaterThan(t.Open, zero), LessOrEqual(t.Left, zero))
+	return Where(atEnd, AddScalar(t.End, -1), AddScalar(zero, -1))
+}
+
+func (f thinkingFeature) process(st State, _ Table, rows Samplers, by *Processors) {
+	t := tree.Map(st.Thinking, func(of *Node) *Node { return take(of, rows.Slots) })
+	if rows.Behind != nil {
+		t.Left, t.Open = rows.Behind.Left, rows.Behind.Open
+	}
+	by.Forced = forcedBy(t)
+}
+
+func (f thinkingFeature) drew(st *State, _ Input, rows Samplers, tokens *Node) {
+	t := &st.Thinking
+	of := tree.Map(*t, func(of *Node) *Node { return take(of, rows.Slots) })
+	zero := ZerosLike(tokens)
+	left, open := thinkOn(of, tokens)
+	to := rows.drew(tokens, zero, f.Slots)
+	t.Left = control.ScatterSet(t.Left, to, left)
+	t.Open = control.ScatterSet(t.Open, to, open)
+}
+
+func (f thinkingFeature) stand(st State, slots *Node, s *Standing) {
+	s.Left, s.Open = take(st.Thinking.Left, slots), take(st.Thinking.Open, slots)
+}
+
+func (f thinkingFeature) noStanding(g *Graph, n int, s *Standing) {
+	s.Left, s.Open = zeros(g, dtypes.Int32, n), zeros(g, dtypes.Int32, n)
+}
+
+func (f thinkingFeature) walk(st State, _ Input, slots, tokens, able *Node, s *Standing) *Node {
+	s.Left, s.Open = thinkOn(thinkingAt(st, slots, *s), tokens)
+	return able
+}
+
+func (f thinkingFeature) only(st State, slots *Node, s Standing) *Node {
+	return forcedBy(thinkingAt(st, slots, s))
+}
+
+// thinkingAt is that of slots, i32[n], which stand there.
+func thinkingAt(st State, slots *Node, s Standing) thinking {
+	t := tree.Map(st.Thinking, func(of *Node) *Node { return take(of, slots) })
+	t.Left, t.Open = s.Left, s.Open
+	return t
+}
+
+// thinkOn is where rows stand behind tokens, i32[n].
+func thinkOn(of thinking, tokens *Node) (left, open *Node) {
+	zero, one := ZerosLike(tokens), OnesLike(tokens)
+	isOpen := GreaterThan(of.Open, zero)
+	drawn := Add(tokens, one)
+	left = Where(isOpen, Max(zero, Sub(of.Left, one)), of.Left)
+	return left, ConvertDType(Where(isOpen, NotEqual(drawn, of.End), Equal(drawn, of.Start)), dtypes.Int32)
+}

@@ -1,0 +1,124 @@
+package device
+
+import (
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	. "github.com/gomlx/gomlx/core/graph"
+
+	"github.com/quire/quire/attention"
+	"github.com/quire/quire/control"
+	"github.com/quire/quire/models"
+	"github.com/quire/quire/models/decoder"
+	"github.com/quire/quire/recurrence"
+	"github.com/quire/quire/tokenqueue"
+	"github.com/quire/quire/tree"
+)
+
+// network is a model with its caches.
+type network struct {
+	Sizes
+	Model models.Config
+	DType dtypes.DType // of the hidden states
+	// ZeroPages has pages cleared when they are freed.
+	ZeroPages bool
+	// DrafterLayouts are those of the caches of the drafter, which lie behind the model's; nil where there is none.
+	DrafterLayouts []attention.Layout
+}
+
+// forward runs the packed tokens through the model, whose layers write keys and values into the caches and attend to
+// them. It returns the hidden states [N, hidden] of tokens wanted i32[N], or [T, hidden] of all if that is nil. short
+// i32[R] is that of rows, nil where none is.
+func (n network) forward(caches []*Node, w decoder.Weights, packed tokenqueue.Packed, batch tokenqueue.PageBatchInfo,
+	prefill, wanted, short *Node) (after []*Node, hidden *Node) {
+	g := prefill.Graph()
+	t, slots := n.StepTokens(), n.Slots
+	type model struct {
+		Caches []*Node
+		Hidden *Node // [N, hidden]
+	}
+	size := t
+	if wanted != nil {
+		size = wanted.Shape().Dimensions[0]
+	}
+	x := decoder.Embed(n.Model, w, packed.Tokens, packed.NumTokens)
+	if short != nil {
+		x.Short = take(short, packed.SlotIDs)
+	}
+	m := model{Caches: caches, Hidden: Zeros(g, shapes.Make(n.DType, size, n.Model.HiddenSize))}
+	done := func(caches []*Node, hidden *Node) model {
+		if wanted != nil {
+			hidden = take(hidden, wanted)
+		}
+		return model{caches, hidden}
+	}
+	m = control.Once(prefill, m, func(now control.Now, m model) model {
+		return done(n.layers(m.Caches, w, control.Hold(now, x), control.Hold(now, packed), batch, false))
+	})
+	first := func(x *Node, of int) *Node { return SliceAxis(x, 0, AxisRangeFromStart(of)) }
+	m = control.Once(LogicalNot(prefill), m, func(now control.Now, m model) model {
+		one := tokenqueue.Packed{Tokens: first(packed.Tokens, slots), SlotIDs: first(packed.SlotIDs, slots),
+			PosIDs: first(packed.PosIDs, slots), NumTokens: packed.NumTokens}
+		b := batch
+		b.SlotIDs, b.PageIndices, b.SeqLens, b.CuQLens = first(b.SlotIDs, slots), first(b.PageIndices, slots),
+			first(b.SeqLens, slots), first(b.CuQLens, slots+1)
+		b.NewTokenDests, b.TokenSeqs, b.PosIDs = first(b.NewTokenDests, slots), first(b.TokenSeqs, slots),
+			first(b.PosIDs, slots)
+		x := tree.Map(x, func(x *Node) *Node { return first(x, slots) })
+		caches, hidden := n.layers(m.Caches, w, control.Hold(now, x), control.Hold(now, one), b, true)
+		if wanted == nil && slots < t {
+			hidden = Concatenate([]*Node{hidden, Zeros(g, shapes.Make(n.DType, t-slots, n.Model.HiddenSize))}, 0)
+		}
+		return done(caches, hidden)
+	})
+	return m.Caches, m.Hidden
+}
+
+// hidden is one form of forward: that of prompts, or that of one token a sequence.
+func (n network) hidden(caches []*Node, w decoder.Weights, packed tokenqueue.Packed, batch tokenqueue.PageBatchInfo,
+	oneToken bool) ([]*Node, *Node) {
+	x := decoder.Embed(n.Model, w, packed.Tokens, packed.NumTokens)
+	return n.layers(caches, w, x, packed, batch, oneToken)
+}
+
+// layers is hidden of the packed tokens, embedded as x.
+func (n network) layers(caches []*Node, w decoder.Weights, x decoder.Embedded, packed tokenqueue.Packed,
+	batch tokenqueue.PageBatchInfo, oneToken bool) ([]*Node, *Node) {
+	hidden, caches := decoder.Hidden(n.Model, w, x, packed.PosIDs, packed.NumTokens, caches,
+		n.attend(batch, oneToken), n.states(batch))
+	return caches, hidden
+}
+
+// attend is attention of a layer, with the batch's places as they are in the array that has the layer.
+func (n network) attend(batch tokenqueue.PageBatchInfo, oneToken bool) decoder.AttentionFunc {
+	layouts, loop := n.cacheLayouts(), n.loop()
+	return func(layer decoder.Layer, caches []*Node, q, k, v *Node) (*Node, []*Node) {
+		b := batch
+		at, _, _ := loop.Body(n.Model.Layers[layer.Number].KVFrom)
+		if layer.Turn != nil {
+			b.PageIndices = shifted(b.PageIndices, n.Pages, layer.Turn, -1)
+			places := n.Pages * n.PageSize
+			b.NewTokenDests = shifted(b.NewTokenDests, places, layer.Turn, places*loop.Turns)
+		}
+		after := append([]*Node(nil), caches...)
+		var out *Node
+		options := decoder.AttentionOptions(n.Model, layer, oneToken)
+		out, after[at] = layouts[at].Attend(q, k, v, caches[at], b, options)
+		return out, after
+	}
+}
+
+// states says where layers have the states of the batch's sequences.
+func (n network) states(batch tokenqueue.PageBatchInfo) decoder.StatesFunc {
+	if !n.Model.HasStates() {
+		return nil
+	}
+	all, loop := recurrence.RowsOf(batch), n.loop()
+	return func(layer decoder.Layer) (array int, rows recurrence.Rows) {
+		array, _, _ = loop.Body(layer.Number)
+		if rows = all; layer.Turn != nil {
+			rows.From = shifted(rows.From, n.Pages, layer.Turn, -1)
+			rows.To = shifted(rows.To, n.Pages, layer.Turn, n.Pages*loop.Turns)
+		}
+		return array, rows
+	}
+}

@@ -1,0 +1,91 @@
+package parameter
+
+import (
+	"fmt"
+	"math"
+	"strings"
+)
+
+// limits are the values that a number may have. The zero value has none.
+type limits struct {
+	min, max float64
+	above    bool   // min itself is not allowed
+	text     string // for messages; {} stands for the name
+}
+
+// Range returns the values that one of Quire's own parameters may have, "any" where all of its type are allowed.
+func (p *Parameter) Range() string {
+	text := strings.ReplaceAll(strings.TrimPrefix(p.limits.text, "in "), "{}", p.Name)
+	switch {
+	case text != "":
+		return text
+	case p.Type() == Seed:
+		return SeedRange
+	case p.Type() == TextList:
+		return "not empty, UTF-8"
+	}
+	return "any"
+}
+
+func (l limits) allow(v any) bool {
+	var x float64
+	switch v := v.(type) {
+	case int:
+		x = float64(v)
+	case float64:
+		x = v
+	}
+	// Written so that NaN fails.
+	return l == limits{} || x >= l.min && x <= l.max && !(l.above && x == l.min)
+}
+
+// RangeError says which parameter is out of its range.
+type RangeError struct {
+	Field   string // the parameter as the user writes it, such as "top_p"
+	Value   any    // the refused value
+	Allowed string // the range, such as "in 0 < top_p <= 1 (1 is off)"
+}
+
+// Error implements error.
+func (e *RangeError) Error() string {
+	return fmt.Sprintf("%s is %v, but must be %s", e.Field, e.Value, e.Allowed)
+}
+
+// Check brings s into its canonical form and says what is wrong with the first value that is out of its range. name
+// returns what the user calls a parameter.
+func (s *Set) Check(name func(own string) string) error {
+	for p := range Own() {
+		if p.settle != nil {
+			p.settle(s)
+		}
+	}
+	return s.check(name)
+}
+
+func (s *Set) check(name func(own string) string) error {
+	for p := range Own() {
+		v := p.slot.get(s)
+		if err := wellFormed(v); err != nil {
+			return fmt.Errorf("%s %w", name(p.Name), err)
+		}
+		allowed := ""
+		if p.allowed != nil {
+			allowed = p.allowed(s)
+		} else if !p.limits.allow(v) {
+			allowed = p.limits.text
+		}
+		if allowed != "" {
+			as := name(p.Name)
+			return &RangeError{Field: as, Value: v, Allowed: strings.ReplaceAll(allowed, "{}", as)}
+		}
+	}
+	return nil
+}
+
+// Validate returns a [*RangeError] for the first field that is out of range, or nil.
+func (s Sampling) Validate() error {
+	all := Defaults()
+	all.Sampling, all.MaxTokens = s, math.MaxInt32
+	all.RepetitionPenalty, all.TypicalP, all.DRYBase = s.Repetition(), s.typicalP(), s.DRYPower()
+	return all.check(func(own string) string { return own })
+}
