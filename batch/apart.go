@@ -49,22 +49,22 @@ func (s *Spec) parsers(settings map[string]any) {
 
 // apart takes completions apart into reasoning, text and calls of tools.
 type apart struct {
-	task    *Task
+	job     *Job
 	session *Session
 	forms   reply.Forms
 	without reply.Forms // with reasoning alone
 }
 
-// apart returns what takes the completions of the job apart; nil where nobody asks for it. input has the columns of the
-// rows, nil for none.
-func (t *Task) apart(s *Session, input *promptset.Schema) (*apart, error) {
-	reasoning, calls := t.ReasoningParser, t.ToolCallParser
-	answers := t.Format == promptset.FormatOpenAI
-	hasReasoning, hasCalls := slices.Contains(t.Columns, reasoningColumn), slices.Contains(t.Columns, callsColumn)
-	tools := t.Sampling.Tools != "" || input != nil && slices.Contains(input.Parameters(), "tools")
+// newApart returns what takes the completions of the job apart; nil if nobody asks for it. input has the
+// columns of the rows, nil for none.
+func newApart(p *Process, j *Job, s *Session, input *promptset.Schema) (*apart, error) {
+	reasoning, calls := j.ReasoningParser, j.ToolCallParser
+	answers := j.Format == promptset.FormatOpenAI
+	hasReasoning, hasCalls := slices.Contains(j.Columns, reasoningColumn), slices.Contains(j.Columns, callsColumn)
+	tools := j.Sampling.Tools != "" || input != nil && slices.Contains(input.Parameters(), "tools")
 	if forms, err := reply.New(reply.None, calls, s.Template); tools && !hasCalls && !answers && err == nil &&
 		forms.HasCalls() {
-		t.tell("warning: there are tools, and no column tool_calls: calls stay in the text. `columns` tool_calls " +
+		p.tell("warning: there are tools, and no column tool_calls: calls stay in the text. `columns` tool_calls " +
 			"takes them out")
 	}
 	if !hasReasoning && !hasCalls && !answers {
@@ -79,17 +79,17 @@ func (t *Task) apart(s *Session, input *promptset.Schema) (*apart, error) {
 	}
 	forms.KeepReasoning = !hasReasoning && !answers
 	if hasReasoning && !forms.HasReasoning() && reasoning == reply.Auto {
-		t.tell("warning: the chat template has no form of reasoning that Quire knows: the column reasoning is null; " +
+		p.tell("warning: the chat template has no form of reasoning that Quire knows: the column reasoning is null; " +
 			"`reasoning-parser` names one")
 	}
 	if hasCalls && !forms.HasCalls() && calls == reply.Auto {
-		t.tell("warning: the chat template has no form of tool calls that Quire knows: the column tool_calls is " +
+		p.tell("warning: the chat template has no form of tool calls that Quire knows: the column tool_calls is " +
 			"null; `tool-call-parser` names one")
 	}
 	if !forms.HasReasoning() && !forms.HasCalls() {
 		return nil, nil
 	}
-	return &apart{task: t, session: s, forms: forms, without: forms.WithoutCalls()}, nil
+	return &apart{job: j, session: s, forms: forms, without: forms.WithoutCalls()}, nil
 }
 
 // promptEnd is how many tokens of a prompt are looked at for the opening of reasoning.
@@ -100,9 +100,9 @@ func (a *apart) take(r *promptset.Result, row *promptset.Row, request *engine.Re
 	if a == nil || r.Text == "" {
 		return
 	}
-	set := row.Overrides.Over(a.task.Sampling)
+	set := row.Overrides.Over(a.job.Sampling)
 	forms := &a.forms
-	if answers := a.task.Format == promptset.FormatOpenAI; answers && row.Kind != promptset.KindMessages {
+	if answers := a.job.Format == promptset.FormatOpenAI; answers && row.Kind != promptset.KindMessages {
 		return
 	} else if set.ToolChoice == "none" || answers && set.Tools == "" {
 		forms = &a.without

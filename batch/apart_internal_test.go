@@ -1,6 +1,7 @@
 package batch
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -61,12 +62,12 @@ func TestApart(t *testing.T) {
 			row: promptset.Row{Kind: promptset.KindText}, text: "a</think>b",
 			want: promptset.Result{Text: "a</think>b"}},
 	} {
-		task := &Task{Spec: DefaultSpec()}
-		task.Columns = c.columns
+		job := &Job{Spec: DefaultSpec()}
+		job.Columns = c.columns
 		if c.format != "" {
-			task.Format = c.format
+			job.Format = c.format
 		}
-		a, err := task.apart(c.session, nil)
+		a, err := newApart(&Process{Options: Options{Messages: io.Discard}}, job, c.session, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -83,7 +84,7 @@ func TestApart(t *testing.T) {
 			t.Errorf("%s: it ended by %s", c.name, r.FinishReason)
 		}
 	}
-	a, err := (&Task{Spec: withColumns("reasoning")}).apart(&plain, nil)
+	a, err := newApart(&Process{}, &Job{Spec: withColumns("reasoning")}, &plain, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,9 +109,9 @@ func TestToldOfCalls(t *testing.T) {
 		{template, "[]", []string{"tool_calls"}, false}, {"", "[]", nil, false},
 	} {
 		var told strings.Builder
-		task := &Task{Spec: withColumns(c.columns...)}
-		task.Sampling.Tools, task.Messages = c.tools, &told
-		if _, err := task.apart(&Session{Template: c.template}, nil); err != nil {
+		job, p := &Job{Spec: withColumns(c.columns...)}, &Process{Options: Options{Messages: &told}}
+		job.Sampling.Tools = c.tools
+		if _, err := newApart(p, job, &Session{Template: c.template}, nil); err != nil {
 			t.Fatal(err)
 		}
 		if strings.Contains(told.String(), "warning: there are tools") != c.want {

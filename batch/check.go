@@ -98,46 +98,39 @@ type withoutEngine struct {
 
 func (w withoutEngine) Plan() engine.Plan { return w.plan }
 
-// Check reads all rows of the job, makes their requests, and says what they come to. It opens no device: what only
+// check reads all rows of the job, makes their requests, and says what they come to. It opens no device: what only
 // drawing finds, such as a completion whose structure takes too much memory, is not found.
 //
 // With tokensPerSecond it says how long drawing takes at most; 0 is the rate of like, if that has one. With like, which
 // may be nil, it says what to expect. The error is of outcome [Partial] where rows have errors.
-func (t *Task) Check(ctx context.Context, tokensPerSecond float64, like *Earlier) (*CheckReport, error) {
-	remove, err := t.copyStandard(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer remove()
-	job, err := t.openJob(ctx)
-	if err != nil {
-		return nil, err
-	}
-	t.TextOnly = true
-	s, err := t.Models.Open(ctx, t)
+func check(ctx context.Context, p *Process, opened *Opened, tokensPerSecond float64, like *Earlier) (*CheckReport,
+	error) {
+	j := opened.job
+	p = p.textOnly()
+	s, err := p.Models.Open(ctx, j, p)
 	if err != nil {
 		return nil, err
 	}
 	defer s.Release()
-	report := &CheckReport{Model: t.Model, Inputs: InputsOf(job.reader), TokensPerSecond: tokensPerSecond}
+	report := &CheckReport{Model: j.Model, Inputs: InputsOf(opened.reader), TokensPerSecond: tokensPerSecond}
 	if like != nil {
 		report.Expected = &Expectation{Like: *like}
 		report.TokensPerSecond = cmp.Or(tokensPerSecond, like.TokensPerSecond)
 	}
 	if s.Sampler == nil {
-		s.Sampler = withoutEngine{plan: t.planWithoutEngine(s, job.dtype)}
+		s.Sampler = withoutEngine{plan: j.planWithoutEngine(s, opened.model.DType)}
 	}
 	report.MaxModelLen, report.KVBytesPerToken = s.Plan().MaxModelLen, s.Plan().KVBytesPerToken
 	c := &rowsCheck{report: report, kinds: map[string]*KindOfErrors{}, seen: like.seen(), check: s.Check,
-		builder: &requestBuilder{task: t, session: s, common: &commonPrefix{}, equal: newEqualRows(t.Messages)}}
-	if c.lineage, err = job.lineage(ctx); err != nil {
+		builder: newRequestBuilder(j, s, p.Messages)}
+	if c.lineage, err = opened.lineage(ctx); err != nil {
 		return nil, err
 	}
-	warnOfInput(ctx, t, job)
-	for row := range job.reader.Range(ctx, 0, job.parts.Rows) {
+	warnOfInput(ctx, p, opened)
+	for row := range opened.reader.Range(ctx, 0, opened.parts.Rows) {
 		c.add(row)
 	}
-	if err := job.reader.Err(); err != nil {
+	if err := opened.reader.Err(); err != nil {
 		return nil, err
 	}
 	c.finish()
@@ -148,10 +141,10 @@ func (t *Task) Check(ctx context.Context, tokensPerSecond float64, like *Earlier
 }
 
 // planWithoutEngine is what is known of the engine's plan by the model's config.
-func (t *Task) planWithoutEngine(s *Session, own dtypes.DType) engine.Plan {
-	cfg := t.EngineConfig()
+func (j *Job) planWithoutEngine(s *Session, own dtypes.DType) engine.Plan {
+	cfg := j.EngineConfig()
 	kv := cmp.Or(cfg.KVDType, cfg.DType, own, dtypes.Float32)
-	return engine.Plan{MaxModelLen: cmp.Or(t.Engine.MaxModelLen, s.Config.MaxPositions),
+	return engine.Plan{MaxModelLen: cmp.Or(j.Engine.MaxModelLen, s.Config.MaxPositions),
 		KVBytesPerToken: engine.KVBytesPerToken(s.Config, kv)}
 }
 

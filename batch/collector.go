@@ -64,7 +64,6 @@ type collector struct {
 
 // pendingRow is a row whose completions are not all there.
 type pendingRow struct {
-	of       *collector
 	row      *promptset.Row
 	requests []*engine.Request // of all its completions, one for each prompt; none where there are none to come
 	results  []promptset.Result
@@ -118,7 +117,7 @@ func (c *collector) begin(ctx context.Context, row *promptset.Row, n int, early 
 	if err := cmp.Or(ctx.Err(), c.err); err != nil {
 		return nil, err
 	}
-	p := &pendingRow{of: c, row: row, left: n, begun: time.Now(), early: early}
+	p := &pendingRow{row: row, left: n, begun: time.Now(), early: early}
 	c.running[p] = struct{}{}
 	if c.family != nil && c.family.isNamed(row.Index) {
 		c.family.running[row.Index] = p
@@ -163,8 +162,7 @@ func (c *collector) restore(p *pendingRow, results []promptset.Result) error {
 
 // add adds one completion to its row, and hands the row to the writer when it is the last one. A request that the
 // engine refuses as a whole has one completion, whatever its n.
-func (c *collector) add(done *engine.Completion) error {
-	p := done.Request.Tag.(*pendingRow)
+func (c *collector) add(p *pendingRow, done *engine.Completion) error {
 	r := promptset.Result{
 		Generation: done.Generation, Text: done.Text, TokenIDs: done.Tokens, Logprobs: done.Logprobs,
 		FinishReason: string(done.FinishReason), PromptTokens: done.PromptTokens, CompletionTokens: len(done.Tokens),
@@ -173,7 +171,7 @@ func (c *collector) add(done *engine.Completion) error {
 		r.Err = done.Err.Error()
 		r.ErrParam, r.ErrCode = paramOf(p.row, done.Err)
 	} else {
-		c.onRequest(&r, done)
+		c.onRequest(&r, p.row, done)
 		c.apart.take(&r, p.row, done.Request)
 	}
 	c.mu.Lock()
@@ -211,7 +209,7 @@ func (c *collector) add(done *engine.Completion) error {
 }
 
 // onRequest takes what a completion has beside what all have.
-func (c *collector) onRequest(r *promptset.Result, done *engine.Completion) {
+func (c *collector) onRequest(r *promptset.Result, row *promptset.Row, done *engine.Completion) {
 	r.TopIDs, r.TopLogprobs = done.TopIDs, done.TopLogprobs
 	if done.Request.TopLogprobs > 0 && r.TopIDs == nil { // no token was drawn
 		r.TopIDs, r.TopLogprobs = [][]int32{}, [][]float32{}
@@ -225,7 +223,7 @@ func (c *collector) onRequest(r *promptset.Result, done *engine.Completion) {
 		r.PromptLogprobs, r.PromptTopIDs, r.PromptTopLogprobs = p.Logprobs, p.TopIDs, p.TopLogprobs
 	}
 	if done.Prompt != nil || slices.Contains(c.columns, "prompt_token_ids") ||
-		done.Request.Tag.(*pendingRow).row.WantsTokenIDs() {
+		row.WantsTokenIDs() {
 		r.PromptTokenIDs = done.Request.Tokens
 	}
 }
@@ -337,7 +335,7 @@ func (c *collector) requests(p *pendingRow) []*engine.Request {
 		for _, g := range append(have, end) {
 			if g > next && next < end {
 				r := *of
-				r.FirstGeneration, r.N, r.Tag = next, min(g, end)-next, p
+				r.FirstGeneration, r.N = next, min(g, end)-next
 				all = append(all, &r)
 			}
 			next = max(next, g+1)

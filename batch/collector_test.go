@@ -65,7 +65,11 @@ func TestCollectorGathersRows(t *testing.T) {
 		w := newWrittenRows()
 		c := newCollector(w, &notes{}, 100)
 		want := map[string]string{}
-		var completions []*engine.Completion
+		type completion struct {
+			row *pendingRow
+			*engine.Completion
+		}
+		var completions []completion
 		for i := range 20 {
 			row := &promptset.Row{ID: fmt.Sprint(i)}
 			if random.IntN(4) == 0 {
@@ -82,8 +86,8 @@ func TestCollectorGathersRows(t *testing.T) {
 			}
 			var text []string
 			for g := range n {
-				completions = append(completions, &engine.Completion{Request: &engine.Request{Tag: p}, Generation: g,
-					FinishReason: "stop"})
+				completions = append(completions, completion{p, &engine.Completion{Request: &engine.Request{},
+					Generation: g, FinishReason: "stop"}})
 				text = append(text, fmt.Sprintf("%dstop", g))
 			}
 			want[row.ID] = strings.Join(text, " ")
@@ -93,7 +97,7 @@ func TestCollectorGathersRows(t *testing.T) {
 				completions[i]
 		})
 		for _, done := range completions {
-			if err := c.add(done); err != nil {
+			if err := c.add(done.row, done.Completion); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -117,7 +121,7 @@ func TestCollectorErrors(t *testing.T) {
 		if err != nil {
 			reason = engine.FinishError
 		}
-		if err := c.add(&engine.Completion{Request: &engine.Request{Tag: p}, Generation: g, FinishReason: reason,
+		if err := c.add(p, &engine.Completion{Request: &engine.Request{}, Generation: g, FinishReason: reason,
 			Err: err}); err != nil {
 			t.Fatal(err)
 		}
@@ -170,11 +174,11 @@ func TestCollectorRequestsWhatIsMissing(t *testing.T) {
 		got := ""
 		for _, r := range col.requests(p) {
 			got += fmt.Sprintf(" %d+%d", r.FirstGeneration, r.N)
-			if r.Tag != p || r.ID != "a" {
+			if r.ID != "a" {
 				t.Errorf("request %+v", r)
 			}
 			for g := r.FirstGeneration; g < r.FirstGeneration+r.N; g++ {
-				if err := col.add(&engine.Completion{Request: r, Generation: g, FinishReason: "stop"}); err != nil {
+				if err := col.add(p, &engine.Completion{Request: r, Generation: g, FinishReason: "stop"}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -193,14 +197,14 @@ func TestCollectorJournals(t *testing.T) {
 	n := &notes{}
 	c := newCollector(w, n, 10)
 	p, _ := c.begin(t.Context(), &promptset.Row{ID: "a", Index: 3}, 4, false)
-	if err := c.add(&engine.Completion{Request: &engine.Request{Tag: p}, Err: engine.ErrEmptyPrompt}); err != nil ||
+	if err := c.add(p, &engine.Completion{Request: &engine.Request{}, Err: engine.ErrEmptyPrompt}); err != nil ||
 		len(n.rows) != 0 || len(w.rows) != 1 {
 		t.Errorf("refused: %v, journaled %v, wrote %v", err, n.rows, w.rows)
 	}
 	n.err = errors.New("disk full")
 	p, _ = c.begin(t.Context(), &promptset.Row{ID: "b", Index: 4}, 1, false)
 	for range 2 {
-		if err := c.add(&engine.Completion{Request: &engine.Request{Tag: p}}); err != n.err || len(n.rows) != 1 ||
+		if err := c.add(p, &engine.Completion{Request: &engine.Request{}}); err != n.err || len(n.rows) != 1 ||
 			len(w.rows) != 1 || c.failed() != n.err {
 			t.Errorf("%v, journaled %v, wrote %v", err, n.rows, w.rows)
 		}
@@ -220,7 +224,7 @@ func TestCollectorBoundsRowsInFlight(t *testing.T) {
 		begun <- err
 	}()
 	finish := func(p *pendingRow) {
-		if err := c.add(&engine.Completion{Request: &engine.Request{Tag: p}}); err != nil {
+		if err := c.add(p, &engine.Completion{Request: &engine.Request{}}); err != nil {
 			t.Error(err)
 		}
 	}
@@ -271,7 +275,7 @@ func collectorKeepsRowsTogether(t *testing.T) {
 		if w.waiting++; i == 0 { // all that waited are written
 			w.waiting = 0
 		}
-		if err := c.add(&engine.Completion{Request: &engine.Request{Tag: rows[i]}}); err != nil {
+		if err := c.add(rows[i], &engine.Completion{Request: &engine.Request{}}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -141,9 +141,9 @@ const maxNamed = 8
 
 // warnOfInput says once what the input was perhaps not meant to be: of raw text, without rows, or with columns that are
 // only passed through and have nearly the names of parameters, or names of parameters of other engines.
-func warnOfInput(ctx context.Context, t *Task, j *openedJob) {
-	warnOfRaw(ctx, t, j)
-	w, input := t.Messages, j.reader
+func warnOfInput(ctx context.Context, p *Process, opened *Opened) {
+	warnOfRaw(ctx, p, opened)
+	w, input := p.Messages, opened.reader
 	if input.NumRows() == 0 {
 		fmt.Fprintln(w, "warning: the input has no rows")
 	}

@@ -21,7 +21,7 @@ func (t *Trial) Converse() (*Conversation, error) {
 	if t.session.Render == nil {
 		return nil, t.session.NoTemplate
 	}
-	return &Conversation{trial: t, system: t.task.System}, nil
+	return &Conversation{trial: t, system: t.job.System}, nil
 }
 
 // System returns the system message, "" for none.
@@ -36,7 +36,7 @@ func (c *Conversation) Say(ctx context.Context, message string, to Teller) error
 	t := c.trial
 	var before promptset.Mapping // the messages before have all that comes before prompts
 	if c.before == nil {
-		before = t.task.mapping
+		before = t.job.mapping
 		before.System = c.system
 	}
 	row := before.NewRow(c.number, "message", message, true)

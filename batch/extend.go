@@ -28,26 +28,26 @@ const (
 )
 
 // validateChanges checks what the options say of changes of a job.
-func (t *Task) validateChanges() error {
+func (p *Process) validateChanges(s *Spec) error {
 	field := "extend"
 	switch {
-	case t.RetryErrors && !t.Extend:
+	case p.RetryErrors && !p.Extend:
 		field = "retry-errors"
-	case !t.Extend:
+	case !p.Extend:
 		return nil
 	}
 	switch {
-	case t.New:
+	case p.New:
 		return fmt.Errorf("`%s` keeps what is there and `new` removes it: leave one out", field)
-	case !t.Shard.Whole():
+	case !p.Shard.Whole():
 		return fmt.Errorf("`%s` may not come with `shard`: change the job with one process that does all of it; "+
 			"shards may go on with it then", field)
-	case t.several():
+	case p.several():
 		return fmt.Errorf("`%s` may not come with `num-processes`", field)
-	case storage.IsRemote(t.Output):
+	case storage.IsRemote(s.Output):
 		return fmt.Errorf("`%s` needs a local `output`: parts in an object store cannot be replaced by new ones at "+
 			"once", field)
-	case t.Format == promptset.FormatOpenAI:
+	case s.Format == promptset.FormatOpenAI:
 		return fmt.Errorf("`%s` may not come with `format` openai, whose answers do not have all of a completion: "+
 			"give `format` parquet or jsonl", field)
 	}
@@ -58,13 +58,13 @@ func (t *Task) validateChanges() error {
 const oneReads = "`input` is -, which one process reads, and it comes with %s: write the rows to a file first"
 
 // wholeOnly refuses what only one process can do: changes of a job, and a job of rows from standard input.
-func (t *Task) wholeOnly(what string) error {
+func (p *Process) wholeOnly(s *Spec, what string) error {
 	switch {
-	case t.Extend:
+	case p.Extend:
 		return endWith(Misused, "`extend` may not come with %s: change the job with one process first", what)
-	case t.readsStandard():
+	case s.readsStandard():
 		return endWith(Misused, oneReads, what)
-	case t.RetryErrors:
+	case p.RetryErrors:
 		return endWith(Misused, "`retry-errors` may not come with %s: change the job with one process first", what)
 	}
 	return nil
@@ -112,50 +112,55 @@ func mendedInputs(now, was []jobstate.Input) bool {
 		slices.EqualFunc(now, was, func(a, b jobstate.Input) bool { return a.Rows == b.Rows && a.Columns == b.Columns })
 }
 
-// change finds what becomes of the job of a folder by this task: nothing where it is that job.
-func (s *savedJob) change(ctx context.Context, o *Task, was, d *jobstate.Description) error {
+// change finds what becomes of the job of a folder by this one: nothing where it is that job.
+func (s *savedJob) change(ctx context.Context) error {
+	p, was, d := s.process, s.state.Job(), s.opened.description
 	differences := d.Differences(was)
-	others := smaller(d, was, o.Extend, o.RetryErrors).Differences(was)
-	larger := len(others) > 0 && len(smaller(d, was, true, o.RetryErrors).Differences(was)) == 0
-	if len(others) > 0 && !o.Extend && !o.RetryErrors {
+	others := smaller(d, was, p.Extend, p.RetryErrors).Differences(was)
+	larger := len(others) > 0 && len(smaller(d, was, true, p.RetryErrors).Differences(was)) == 0
+	if len(others) > 0 && !p.Extend && !p.RetryErrors {
 		others = differences
 	}
 	if larger {
 		others = nil
 	}
-	settled, raised := o.raised(was.Settled)
-	if err := o.settleAs(settled, others); err != nil || len(differences)+len(raised) == 0 {
-		return err
-	}
-	mended := o.RetryErrors && mendedInputs(d.Inputs, was.Inputs)
-	before := o.opened.reader
-	if !mended {
-		var err error
-		if before, err = o.readerOf(ctx, was); ctx.Err() != nil {
-			return ctx.Err()
-		} else if err != nil && larger {
-			return o.different(differences)
-		} else if err != nil {
-			return o.different([]string{err.Error()})
-		}
-	}
-	if larger {
-		return fmt.Errorf("%s holds a smaller job:\n  %s\nGive `extend` to make it larger, or %s", o.Output,
-			strings.Join(differences, "\n  "), o.elsewhere())
-	}
-	from, err := o.changedFrom(ctx, was, d, before)
+	rest, raised := s.raised(was.Settled)
+	settled, err := s.job.settledAs(p, rest, others)
 	if err != nil {
 		return err
 	}
-	s.next = was.Changed(d, jobstate.Change{Time: time.Now().UTC().Truncate(time.Second), Version: o.Version,
-		What: append(differences, raised...), PartsFrom: from, RetryErrors: o.RetryErrors})
+	s.job = settled
+	if len(differences)+len(raised) == 0 {
+		return nil
+	}
+	mended := p.RetryErrors && mendedInputs(d.Inputs, was.Inputs)
+	before := s.opened.reader
+	if !mended {
+		if before, err = s.readerOf(ctx, was); ctx.Err() != nil {
+			return ctx.Err()
+		} else if err != nil && larger {
+			return p.different(s.job, differences)
+		} else if err != nil {
+			return p.different(s.job, []string{err.Error()})
+		}
+	}
+	if larger {
+		return fmt.Errorf("%s holds a smaller job:\n  %s\nGive `extend` to make it larger, or %s", s.job.Output,
+			strings.Join(differences, "\n  "), p.elsewhere())
+	}
+	from, err := s.changedFrom(ctx, was, d, before)
+	if err != nil {
+		return err
+	}
+	s.next = was.Changed(d, jobstate.Change{Time: time.Now().UTC().Truncate(time.Second), Version: p.Version,
+		What: append(differences, raised...), PartsFrom: from, RetryErrors: p.RetryErrors})
 	s.next.Model, s.mended, s.anew = d.Model, mended, mended || d.Model != was.Model
 	if len(raised) > 0 {
 		s.next.Settled = maps.Clone(was.Settled)
-		s.next.Settled[settledLength] = o.Engine.MaxModelLen
+		s.next.Settled[settledLength] = s.job.Engine.MaxModelLen
 	}
 	if len(s.next.Meta) > 0 {
-		s.next.Meta[promptset.MetaParameters], err = withN(s.next.Meta[promptset.MetaParameters], o.Sampling.N)
+		s.next.Meta[promptset.MetaParameters], err = withN(s.next.Meta[promptset.MetaParameters], s.job.Sampling.N)
 	}
 	return err
 }
@@ -174,20 +179,20 @@ func withN(parameters string, n int) (string, error) {
 // settledLength is the limit, among what a job settled on, that may be raised for rows that are tried again.
 const settledLength = "max_model_len"
 
-// raised returns what a job settled on without the limit that this task raises, and what it raises.
-func (o *Task) raised(was map[string]any) (rest map[string]any, raised []string) {
+// raised returns what a job settled on without the limit that this job raises, and what it raises.
+func (s *savedJob) raised(was map[string]any) (rest map[string]any, raised []string) {
 	before, err := strconv.Atoi(fmt.Sprint(was[settledLength]))
-	if !o.RetryErrors || err != nil || o.Engine.MaxModelLen <= before {
+	if !s.process.RetryErrors || err != nil || s.job.Engine.MaxModelLen <= before {
 		return was, nil
 	}
 	rest = maps.Clone(was)
 	delete(rest, settledLength)
-	return rest, []string{fmt.Sprintf("%s is %d, was %d", settledLength, o.Engine.MaxModelLen, before)}
+	return rest, []string{fmt.Sprintf("%s is %d, was %d", settledLength, s.job.Engine.MaxModelLen, before)}
 }
 
 // readerOf is a reader of the inputs as the job had them that was begun, whose rows must be the first ones of now.
-func (o *Task) readerOf(ctx context.Context, was *jobstate.Description) (*promptset.Reader, error) {
-	now := o.opened.reader
+func (s *savedJob) readerOf(ctx context.Context, was *jobstate.Description) (*promptset.Reader, error) {
+	now := s.opened.reader
 	if jobstate.SameInputs(InputsOf(now), was.Inputs) {
 		return now, nil
 	}
@@ -205,8 +210,9 @@ func (o *Task) readerOf(ctx context.Context, was *jobstate.Description) (*prompt
 
 // changedFrom is the first part of the job that was begun which a larger one has another content of. That of no part is
 // their number.
-func (o *Task) changedFrom(ctx context.Context, was, d *jobstate.Description, before *promptset.Reader) (int, error) {
-	now := o.opened.reader
+func (s *savedJob) changedFrom(ctx context.Context, was, d *jobstate.Description, before *promptset.Reader) (int,
+	error) {
+	now := s.opened.reader
 	if d.NumberAt(0, settingN) > was.NumberAt(len(was.Changes), settingN) {
 		if now.HasRequests() {
 			return 0, errors.New("`extend` may not come with a larger `n-generations` for batch files of OpenAI: a " +
@@ -214,16 +220,16 @@ func (o *Task) changedFrom(ctx context.Context, was, d *jobstate.Description, be
 		}
 		return 0, nil
 	}
-	if !promptset.SameColumns(o.Format, before.Schema(), now.Schema(), o.columnsOf(before.Schema()),
-		o.columnsOf(now.Schema()), o.without()) {
+	if !promptset.SameColumns(s.format, before.Schema(), now.Schema(), s.job.columnsOf(before.Schema()),
+		s.job.columnsOf(now.Schema()), s.job.without()) {
 		return 0, nil
 	}
 	parts, _, _ := PartsOf(was)
-	row, err := o.opened.firstRelated(ctx, parts.Rows)
+	row, err := s.opened.firstRelated(ctx, parts.Rows)
 	if err != nil {
 		return 0, err
 	}
-	return firstChanged(parts, o.opened.parts, row), nil
+	return firstChanged(parts, s.opened.parts, row), nil
 }
 
 // firstChanged is the first part that has other rows when a job gets more of them, or that has the first row which is
@@ -243,12 +249,12 @@ const noRow int64 = -1
 
 // firstRelated is the first of the rows which a job had that goes on from another row, or from another one that does,
 // now that the job has more of them.
-func (j *openedJob) firstRelated(ctx context.Context, had int64) (int64, error) {
-	now, err := j.lineage(ctx)
+func (o *Opened) firstRelated(ctx context.Context, had int64) (int64, error) {
+	now, err := o.lineage(ctx)
 	if now == nil || err != nil {
 		return noRow, err
 	}
-	was, err := readLineage(ctx, j.reader, had)
+	was, err := readLineage(ctx, o.reader, had)
 	if err != nil {
 		return noRow, err
 	}
@@ -261,7 +267,7 @@ func (j *openedJob) firstRelated(ctx context.Context, had int64) (int64, error) 
 	changed := make([]bool, had)
 	for row := range had {
 		if is := now.parents[row]; is == parentAmbiguous && parentOf(row) >= 0 {
-			reader := j.reader.Beside()
+			reader := o.reader.Beside()
 			for r := range reader.Range(ctx, row, row+1) {
 				return noRow, endWith(Misused, "%w", r.Error(fmt.Sprintf("(id %s) its parent %s is now the id of a "+
 					"row that was added, too: give that row an id of its own", visible.Quoted(r.ID),
@@ -284,7 +290,7 @@ func (j *openedJob) firstRelated(ctx context.Context, had int64) (int64, error) 
 }
 
 // extend makes the change of the job last that this process found.
-func (s *savedJob) extend(o *Task) error {
+func (s *savedJob) extend() error {
 	if s.next == nil {
 		return nil
 	}
@@ -299,8 +305,8 @@ func (s *savedJob) extend(o *Task) error {
 		}
 	}
 	change := s.next.Changes[len(s.next.Changes)-1]
-	o.say("changing the job in %s: %s; %d of its parts are written again", o.Output, strings.Join(change.What, "; "),
-		len(s.stale))
+	s.process.say("changing the job in %s: %s; %d of its parts are written again", s.job.Output,
+		strings.Join(change.What, "; "), len(s.stale))
 	if err := s.state.Change(s.next, s.anew); err != nil {
 		return err
 	}
@@ -315,8 +321,8 @@ func (s *savedJob) extend(o *Task) error {
 	return err
 }
 
-// job is the folder's job, as it is after a change that is still to be made; nil is none.
-func (s *savedJob) job() *jobstate.Description {
+// described is the folder's job, as it is after a change that is still to be made; nil is none.
+func (s *savedJob) described() *jobstate.Description {
 	if s.next != nil {
 		return s.next
 	}
@@ -325,6 +331,6 @@ func (s *savedJob) job() *jobstate.Description {
 
 // retriesErrors says that errors are no completions of a job which are kept.
 func (s *savedJob) retriesErrors() bool {
-	job := s.job()
+	job := s.described()
 	return job != nil && slices.ContainsFunc(job.Changes, func(c jobstate.Change) bool { return c.RetryErrors })
 }

@@ -50,7 +50,7 @@ func (s *savedJob) openFamily(l *lineage, w io.Writer) (*family, error) {
 	var damages []journal.Damage
 	var err error
 	f.journal, damages, err = journal.Open(s.fs, filepath.Join(s.state.Dir(), kinFolder), s.state.Key(),
-		Timing.Journal, func(row int64, _ []byte, at journal.Position) error {
+		s.process.Timing.Journal, func(row int64, _ []byte, at journal.Position) error {
 			if row < int64(len(l.parents)) {
 				f.kept[row] = at
 			}

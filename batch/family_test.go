@@ -97,7 +97,7 @@ func TestLineage(t *testing.T) {
 // What a row goes on from is the parent's prompt, what is wanted of a completion, and its own prompt in the form that
 // it has there: text without what begins one, turns without what begins a conversation.
 func TestPromptBehindParent(t *testing.T) {
-	b := &requestBuilder{task: &Task{}, session: &Session{Vocab: 300, Config: models.Config{EOS: []int32{9}},
+	b := &requestBuilder{job: &Job{}, session: &Session{Vocab: 300, Config: models.Config{EOS: []int32{9}},
 		Encode: func(text string, special bool) (ids []int32, err error) {
 			if special {
 				ids = append(ids, 256)
@@ -176,8 +176,8 @@ func TestRowsThatGoOnComeFirst(t *testing.T) {
 		_, err := c.begin(t.Context(), &promptset.Row{ID: "2", Index: 2}, 1, false)
 		begun <- err
 	}()
-	refusal := &engine.Completion{Request: &engine.Request{Tag: parent}, Err: engine.ErrEmptyPrompt}
-	if err := c.add(refusal); err != nil {
+	refusal := &engine.Completion{Request: &engine.Request{}, Err: engine.ErrEmptyPrompt}
+	if err := c.add(parent, refusal); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-begun; !errors.Is(err, errGoOn) {

@@ -15,18 +15,18 @@ const (
 	GenerationNone = "none"
 )
 
-// takeGeneration takes what the model's files ask for as defaults of parameters that the job does not give: a
+// withGeneration is the job with what the model's files ask for as defaults of parameters that it does not give: a
 // generation_config.json, or metadata of a GGUF file.
-func (t *Task) takeGeneration(asked arch.Generation) error {
-	if t.GenerationConfig != GenerationAuto {
-		return nil
+func (j *Job) withGeneration(p *Process, asked arch.Generation) (*Job, error) {
+	if j.GenerationConfig != GenerationAuto {
+		return j, nil
 	}
 	const remedy = "give the parameter, or `generation-config` none"
 	var taken []string
-	set := t.Sampling
+	set := j.Sampling
 	for p := range parameter.Own() {
 		value, ok := asked.Asked[p.Name]
-		if !ok || slices.Contains(t.Given, p.Name) {
+		if !ok || slices.Contains(j.Given, p.Name) {
 			continue
 		}
 		differs := false
@@ -35,8 +35,8 @@ func (t *Task) takeGeneration(asked arch.Generation) error {
 			*at, differs = value, *at != value
 		case *int:
 			if value != float64(int(value)) {
-				return endWith(Misused, "the model's %s has %s %v, which is no whole number: %s", asked.From, p.Name,
-					value, remedy)
+				return nil, endWith(Misused, "the model's %s has %s %v, which is no whole number: %s", asked.From,
+					p.Name, value, remedy)
 			}
 			*at, differs = int(value), float64(*at) != value
 		}
@@ -45,24 +45,18 @@ func (t *Task) takeGeneration(asked arch.Generation) error {
 		}
 	}
 	if err := set.Check(func(own string) string { return own }); err != nil {
-		return endWith(Misused, "the model's %s: %w: %s", asked.From, err, remedy)
+		return nil, endWith(Misused, "the model's %s: %w: %s", asked.From, err, remedy)
 	}
-	if t.Sampling = set; len(taken) > 0 {
-		t.defaults = fmt.Sprintf("%s, of the model's %s", strings.Join(taken, ", "), asked.From)
+	next := *j
+	if next.Sampling = set; len(taken) > 0 {
+		next.defaults = fmt.Sprintf("%s, of the model's %s", strings.Join(taken, ", "), asked.From)
 	}
 	if len(asked.Left) > 0 {
-		t.tell("warning: the model's %s asks for %s, which Quire does not take as defaults", asked.From,
+		p.tell("warning: the model's %s asks for %s, which Quire does not take as defaults", asked.From,
 			strings.Join(asked.Left, ", "))
 	}
-	return nil
+	return &next, nil
 }
 
 // Defaults says which defaults of parameters are those that the model's files ask for, "" where none is.
-func (t *Task) Defaults() string { return t.defaults }
-
-// sayDefaults tells of them.
-func (t *Task) sayDefaults() {
-	if t.defaults != "" {
-		t.say("defaults: %s; `generation-config` none takes none", t.defaults)
-	}
-}
+func (j *Job) Defaults() string { return j.defaults }

@@ -32,36 +32,36 @@ const (
 )
 
 // needTokenizer refuses rows of text for a model without a tokenizer, before it is loaded: each row would be an error.
-func (o *Task) needTokenizer(ctx context.Context, model Identity, r *promptset.Reader) error {
+func (j *Job) needTokenizer(ctx context.Context, model Identity, r *promptset.Reader) error {
 	if model.Tokenizer {
 		return nil
 	}
-	row, err := r.FirstText(ctx, o.parts(r.NumRows()).Rows)
+	row, err := r.FirstText(ctx, j.parts(r.NumRows()).Rows)
 	if err != nil || row == nil {
 		return err
 	}
 	const remedy = "take a folder with a tokenizer.json, or rows with prompt_token_ids"
-	return row.Error(fmt.Sprintf("the column %s has text, and the model %s has no tokenizer: %s", row.Kind, o.Model,
+	return row.Error(fmt.Sprintf("the column %s has text, and the model %s has no tokenizer: %s", row.Kind, j.Model,
 		remedy))
 }
 
 // needDevice looks for the backend's device and plugin, before the model is fetched. A job that was begun may be
 // finished, and need neither: there it is told when the model is opened.
-func (o *Task) needDevice(ctx context.Context) error {
-	if begun, err := BegunJob(ctx, o.Output); err != nil || begun != nil && !o.New {
+func needDevice(ctx context.Context, p *Process, j *Job) error {
+	if begun, err := BegunJob(ctx, j.Output); err != nil || begun != nil && !p.New {
 		return nil // what is wrong with the output is told when it is opened
 	}
-	return o.Models.Lacks(o.Engine.Backend)
+	return p.Models.Lacks(j.Engine.Backend)
 }
 
 // parts cuts the job into parts: what is asked for, or about as many rows as make partCompletions.
-func (o *Task) parts(rows int64) promptset.Parts {
-	if o.Limit > 0 {
-		rows = min(o.Limit, rows)
+func (j *Job) parts(rows int64) promptset.Parts {
+	if j.Limit > 0 {
+		rows = min(j.Limit, rows)
 	}
-	size := cmp.Or(o.PartRows, o.cut)
+	size := cmp.Or(j.PartRows, j.cut)
 	if size == 0 {
-		size = max(1, int64(partCompletions/o.Sampling.N), (rows+maxParts-1)/maxParts)
+		size = max(1, int64(partCompletions/j.Sampling.N), (rows+maxParts-1)/maxParts)
 	}
 	return promptset.Parts{Rows: rows, PartRows: size}
 }
@@ -75,68 +75,71 @@ func inFolders(parts promptset.Parts, inputs []jobstate.Input) promptset.Parts {
 	return parts.In(folders, rows)
 }
 
-// takeCut takes the size of parts from the job in the output folder, if there is one and none is given. What is wrong
-// with that job is told when it is opened.
-func (o *Task) takeCut(ctx context.Context) {
-	if o.PartRows > 0 || o.cut > 0 || o.New {
-		return
+// cutAsBegun is the job cut into parts as the one in the output folder, if there is one and no size is given. What is
+// wrong with that job is told when it is opened.
+func cutAsBegun(ctx context.Context, p *Process, j *Job) *Job {
+	if j.PartRows > 0 || j.cut > 0 || p.New {
+		return j
 	}
-	begun, err := BegunJob(ctx, o.Output)
-	if work, _ := o.workFolder(); !storage.IsRemote(o.Output) && work != "" {
-		begun, err = jobstate.Read(o.FS, work)
+	begun, err := BegunJob(ctx, j.Output)
+	if work, _ := p.workFolder(j); !storage.IsRemote(j.Output) && work != "" {
+		begun, err = jobstate.Read(p.FS, work)
 	}
 	if begun == nil || err != nil {
-		return
+		return j
 	}
 	if parts, _, ok := PartsOf(begun); ok {
-		o.cut = parts.PartRows
+		next := *j
+		next.cut = parts.PartRows
+		return &next
 	}
+	return j
 }
 
 // callInputs has rows name their files as the job did that was begun.
-func (j *openedJob) callInputs(was *jobstate.Description) {
-	now, names := InputsOf(j.reader), make([]string, len(was.Inputs))
+func (o *Opened) callInputs(was *jobstate.Description) {
+	now, names := InputsOf(o.reader), make([]string, len(was.Inputs))
 	for i, in := range was.Inputs {
 		names[i] = in.Name
 	}
 	if jobstate.SameInputs(now, was.Inputs) && !slices.EqualFunc(now, was.Inputs,
 		func(a, b jobstate.Input) bool { return a.Name == b.Name }) {
-		j.reader.Call(names)
+		o.reader.Call(names)
 	}
 }
 
 // describe says what the job is, before its model is opened.
-func (o *Task) describe(r *promptset.Reader, parts promptset.Parts, fingerprint string) (*jobstate.Description,
+func (j *Job) describe(r *promptset.Reader, parts promptset.Parts, fingerprint string) (*jobstate.Description,
 	error) {
-	d := &jobstate.Description{OutputVersion: outputVersion, Model: fingerprint, Settings: o.parameters()}
+	d := &jobstate.Description{OutputVersion: outputVersion, Model: fingerprint, Settings: j.parameters()}
 	maps.Copy(d.Settings, map[string]any{
-		"format": o.Format, "rows": parts.Rows, "part_rows": parts.PartRows, "backend": o.Engine.Backend,
-		"kernels": o.Engine.Kernels,
-		"kv":      o.Engine.KV,
+		"format": j.Format, "rows": parts.Rows, "part_rows": parts.PartRows, "backend": j.Engine.Backend,
+		"kernels": j.Engine.Kernels,
+		"kv":      j.Engine.KV,
 	})
-	if o.KeepPartitions {
+	if j.KeepPartitions {
 		d.Settings[settingFolders] = true
 	}
 	if r.HasParents() { // which earlier versions passed through
 		d.Settings["parents"] = true
-		if o.PromptAs == PromptUser { // also behind `system`, which makes messages of first prompts alone
-			d.Settings[settingPromptAs] = o.PromptAs
+		if j.PromptAs == PromptUser { // also behind `system`, which makes messages of first prompts alone
+			d.Settings[settingPromptAs] = j.PromptAs
 		}
 	}
-	if o.Engine.TP > 1 { // sums over devices have another order; replicas change nothing
-		d.Settings["tp"] = o.Engine.TP
+	if j.Engine.TP > 1 { // sums over devices have another order; replicas change nothing
+		d.Settings["tp"] = j.Engine.TP
 	}
-	if o.Engine.EP > 1 { // so have sums over groups
-		d.Settings["ep"] = o.Engine.EP
+	if j.Engine.EP > 1 { // so have sums over groups
+		d.Settings["ep"] = j.Engine.EP
 	}
-	if o.Engine.Layers == engine.LayersLoop { // compilers join operations in other ways
-		d.Settings["layers"] = o.Engine.Layers
+	if j.Engine.Layers == engine.LayersLoop { // compilers join operations in other ways
+		d.Settings["layers"] = j.Engine.Layers
 	}
 	// These two come under "settled" as what they turned out to be.
 	delete(d.Settings, "dtype")
 	delete(d.Settings, "kv_dtype")
-	if o.ChatTemplate != TemplateOfModel && o.ChatTemplate != TemplateNone {
-		text, err := os.ReadFile(o.ChatTemplate)
+	if j.ChatTemplate != TemplateOfModel && j.ChatTemplate != TemplateNone {
+		text, err := os.ReadFile(j.ChatTemplate)
 		if err != nil {
 			return nil, fmt.Errorf("`chat-template` is neither model nor none nor a file that can be read: %w", err)
 		}
@@ -223,17 +226,18 @@ func (o *Engine) settle(was map[string]any) (differences []string, err error) {
 	return differences, err
 }
 
-// settleAs takes what is left open from a job that was begun; further differences from it, and those that are given,
-// are an error.
-func (o *Task) settleAs(was map[string]any, differences []string) error {
-	more, err := o.Engine.settle(was)
+// settledAs is the job with what it leaves open as a job has it that was begun. Further differences from that one, and
+// those that are given, are an error.
+func (j *Job) settledAs(p *Process, was map[string]any, differences []string) (*Job, error) {
+	next := *j
+	more, err := next.Engine.settle(was)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if differences = append(differences, more...); len(differences) > 0 {
-		return o.different(differences)
+		return nil, p.different(j, differences)
 	}
-	return nil
+	return &next, nil
 }
 
 // sameSettled says that an engine is what the job settled on, but for the memory that it takes.
@@ -248,43 +252,43 @@ func sameSettled(now, then map[string]any) bool {
 }
 
 // footer is what the output files say of how they were made.
-func (o *Task) footer(s *Session) map[string]string {
-	parameters, _ := json.Marshal(o.parameters())
+func (j *Job) footer(version string, s *Session) map[string]string {
+	parameters, _ := json.Marshal(j.parameters())
 	return map[string]string{
-		"quire.version": o.Version, promptset.MetaModel: s.Model, promptset.MetaFingerprint: s.Fingerprint,
+		"quire.version": version, promptset.MetaModel: s.Model, promptset.MetaFingerprint: s.Fingerprint,
 		promptset.MetaParameters: string(parameters),
 	}
 }
 
 // parameters are the settings that the completions depend on.
-func (o *Task) parameters() map[string]any {
-	all := o.Sampling.Identity()
+func (j *Job) parameters() map[string]any {
+	all := j.Sampling.Identity()
 	maps.Copy(all, map[string]any{
-		"chat_template": o.ChatTemplate, "dtype": o.Engine.DType, "kv_dtype": o.Engine.KVDType,
-		"weights": o.Engine.Weights,
+		"chat_template": j.ChatTemplate, "dtype": j.Engine.DType, "kv_dtype": j.Engine.KVDType,
+		"weights": j.Engine.Weights,
 	})
-	if len(o.ServedModels) > 0 {
-		all["served_models"] = o.ServedModels
+	if len(j.ServedModels) > 0 {
+		all["served_models"] = j.ServedModels
 	}
-	if len(o.Columns) > 0 {
-		all["columns"] = o.Columns
+	if len(j.Columns) > 0 {
+		all["columns"] = j.Columns
 	}
-	if len(o.Exclude) > 0 {
-		all["exclude_columns"] = o.Exclude
+	if len(j.Exclude) > 0 {
+		all["exclude_columns"] = j.Exclude
 	}
-	o.parsers(all)
-	o.mappingSettings(all)
+	j.parsers(all)
+	j.mappingSettings(all)
 	return all
 }
 
 // different is the error for a folder with another job.
-func (o *Task) different(differences []string) error {
+func (p *Process) different(j *Job, differences []string) error {
 	only := ""
-	if o.Extend {
+	if p.Extend {
 		only = "`extend` takes a larger `n-generations`, a larger `limit` and more rows behind those that are there, " +
 			"and nothing else. "
 	}
-	if o.readsStandard() && slices.ContainsFunc(differences, func(s string) bool {
+	if j.readsStandard() && slices.ContainsFunc(differences, func(s string) bool {
 		return strings.HasPrefix(s, "input "+promptset.StandardInput)
 	}) {
 		only += "Standard input has other rows than the job: give the same rows, or none (</dev/null) to go on with " +
@@ -299,28 +303,15 @@ func (o *Task) different(differences []string) error {
 			break
 		}
 	}
-	if slices.ContainsFunc(o.Inputs, storage.ReadOnly) && slices.ContainsFunc(differences, func(s string) bool {
+	if slices.ContainsFunc(j.Inputs, storage.ReadOnly) && slices.ContainsFunc(differences, func(s string) bool {
 		return strings.HasPrefix(s, "input hf://")
 	}) {
 		only += "A branch of a dataset has moved, or another one was named: a commit does not move " +
 			"(hf://datasets/ORG/NAME@COMMIT/PATH). "
 	}
 	return fmt.Errorf("%w\n%sGive it the settings it was begun with to go on, or %s",
-		&jobstate.DifferentJobError{Output: o.Output, Differences: differences}, only, o.elsewhere())
+		&jobstate.DifferentJobError{Output: j.Output, Differences: differences}, only, p.elsewhere())
 }
 
 // errForeignParts is the error for parts of no job that is known.
 var errForeignParts = errors.New("there are part files and nothing that says which job wrote them")
-
-// elsewhere is the remedy for an output that has something else, in the words of who can do something about it.
-func (o *Task) elsewhere() string {
-	switch {
-	case o.queued != "":
-		return fmt.Sprintf(
-			"cancel this job (\"sample cancel %s\") and submit it with another output, or with "+
-				"\"sample submit `new`\", which removes what is there", o.queued)
-	case !o.Shard.Whole():
-		return "choose another `output`, or remove what is there"
-	}
-	return "choose another `output`, or give `new` to remove what is there"
-}

@@ -168,30 +168,30 @@ func (e *parentElsewhereError) Error() string {
 }
 
 // lineage is which row of the job each row goes on from; nil where none does.
-func (j *openedJob) lineage(ctx context.Context) (*lineage, error) {
-	if j.kin != nil {
-		return j.kin, nil
+func (o *Opened) lineage(ctx context.Context) (*lineage, error) {
+	if o.kin != nil {
+		return o.kin, nil
 	}
 	var err error
-	j.kin, err = readLineage(ctx, j.reader, j.parts.Rows)
-	return j.kin, err
+	o.kin, err = readLineage(ctx, o.reader, o.parts.Rows)
+	return o.kin, err
 }
 
 // checkLineage refuses rows that go on from rows of other units than their own, for processes that do the units apart.
-func (j *openedJob) checkLineage(ctx context.Context, shard jobstate.Shard) error {
-	l, err := j.lineage(ctx)
+func (o *Opened) checkLineage(ctx context.Context, shard jobstate.Shard) error {
+	l, err := o.lineage(ctx)
 	if l == nil || err != nil {
 		return err
 	}
-	unit, of := "part", func(row int64) int { return j.parts.Of(row) }
+	unit, of := "part", func(row int64) int { return o.parts.Of(row) }
 	if !shard.Whole() {
-		unit, of = "shard", func(row int64) int { return j.parts.Of(row) % shard.Count }
+		unit, of = "shard", func(row int64) int { return o.parts.Of(row) % shard.Count }
 	}
 	for row, parent := range l.parents {
 		if parent < 0 || of(int64(row)) == of(parent) {
 			continue
 		}
-		reader := j.reader.Beside()
+		reader := o.reader.Beside()
 		for r := range reader.Range(ctx, int64(row), int64(row)+1) {
 			return endWith(Misused, "%w", &parentElsewhereError{r, parent, unit})
 		}

@@ -83,59 +83,61 @@ const rawPrompts = "warning: each prompt is sent as raw text, and the model has 
 
 // warnOfRaw says once that a job's prompts are raw text though its model has a chat template, unless a flag says what
 // they are. What is wrong with a row that cannot be read is said when it is.
-func warnOfRaw(ctx context.Context, t *Task, j *openedJob) {
-	if !j.template || cmp.Or(t.PromptAs, PromptAuto) != PromptAuto || t.System != "" {
+func warnOfRaw(ctx context.Context, p *Process, opened *Opened) {
+	j := opened.job
+	if !j.hasTemplate(opened.model) || cmp.Or(j.PromptAs, PromptAuto) != PromptAuto || j.System != "" {
 		return
 	}
-	if row, err := j.reader.Beside().FirstRaw(ctx, j.parts.Rows); err == nil && row != nil {
-		t.tell(rawPrompts)
+	if row, err := opened.reader.Beside().FirstRaw(ctx, opened.parts.Rows); err == nil && row != nil {
+		p.tell(rawPrompts)
 	}
 }
 
 // readMapping reads what the job says of the prompts of rows.
-func (t *Task) readMapping() error {
-	m := promptset.Mapping{PromptColumn: t.PromptColumn, IDColumn: t.IDColumn, System: t.System,
-		Chat:       t.PromptAs == PromptUser,
-		Partitions: t.Partitions}
-	if t.Template != "" {
-		template, err := chat.ParsePrompt(t.Template)
+func (j *Job) withMapping() (*Job, error) {
+	m := promptset.Mapping{PromptColumn: j.PromptColumn, IDColumn: j.IDColumn, System: j.System,
+		Chat:       j.PromptAs == PromptUser,
+		Partitions: j.Partitions}
+	if j.Template != "" {
+		template, err := chat.ParsePrompt(j.Template)
 		if err != nil {
-			return wrong("template", "is no Jinja template: %v", err)
+			return nil, wrong("template", "is no Jinja template: %v", err)
 		}
 		m.Template = template
 	}
-	if t.PrefixFile != "" {
-		text, err := os.ReadFile(t.PrefixFile)
+	if j.PrefixFile != "" {
+		text, err := os.ReadFile(j.PrefixFile)
 		switch {
 		case err != nil:
-			return fmt.Errorf("`prefix-file` is no file that can be read: %w", err)
+			return nil, fmt.Errorf("`prefix-file` is no file that can be read: %w", err)
 		case len(text) == 0:
-			return errors.New("`prefix-file` is empty: leave it out")
+			return nil, errors.New("`prefix-file` is empty: leave it out")
 		case !utf8.Valid(text):
-			return fmt.Errorf("`prefix-file` %s is not UTF-8: re-encode it as UTF-8", t.PrefixFile)
+			return nil, fmt.Errorf("`prefix-file` %s is not UTF-8: re-encode it as UTF-8", j.PrefixFile)
 		}
 		m.Prefix = string(text)
 	}
-	t.mapping = m
-	return nil
+	next := *j
+	next.mapping = m
+	return &next, nil
 }
 
 // mappingSettings adds to the settings of a job what the prompts of rows are.
-func (t *Task) mappingSettings(all map[string]any) {
-	for name, value := range map[string]string{settingPromptColumn: t.PromptColumn, settingIDColumn: t.IDColumn,
-		settingTemplate: t.Template, settingSystem: t.System} {
+func (j *Job) mappingSettings(all map[string]any) {
+	for name, value := range map[string]string{settingPromptColumn: j.PromptColumn, settingIDColumn: j.IDColumn,
+		settingTemplate: j.Template, settingSystem: j.System} {
 		if value != "" {
 			all[name] = value
 		}
 	}
-	if t.PromptAs == PromptUser && t.System == "" { // which makes prompts messages itself
-		all[settingPromptAs] = t.PromptAs
+	if j.PromptAs == PromptUser && j.System == "" { // which makes prompts messages itself
+		all[settingPromptAs] = j.PromptAs
 	}
-	if len(t.Partitions) > 0 { // which earlier versions had no columns of
-		all[settingPartitions] = t.Partitions
+	if len(j.Partitions) > 0 { // which earlier versions had no columns of
+		all[settingPartitions] = j.Partitions
 	}
-	if t.mapping.Prefix != "" {
-		sum := sha256.Sum256([]byte(t.mapping.Prefix))
+	if j.mapping.Prefix != "" {
+		sum := sha256.Sum256([]byte(j.mapping.Prefix))
 		all[settingPrefix] = "sha256:" + hex.EncodeToString(sum[:])
 	}
 }

@@ -13,18 +13,16 @@ import (
 
 // checkOwn refuses parameters of the job that no row could be drawn with, before the engine is opened. The error is of
 // outcome [Misused].
-func (t *Task) checkOwn(ctx context.Context) error {
-	if !needModel(&t.Sampling) {
+func checkOwn(ctx context.Context, p *Process, j *Job) error {
+	if !needModel(&j.Sampling) {
 		return nil
 	}
-	text := *t
-	text.TextOnly = true
-	s, err := t.Models.Open(ctx, &text)
+	s, err := p.Models.Open(ctx, j, p.textOnly())
 	if err != nil {
 		return err
 	}
 	defer s.Release()
-	set := t.Sampling
+	set := j.Sampling
 	if err := s.renders(&set); err != nil {
 		return endWith(Misused, "%w", ofField(&set, err))
 	}
@@ -32,7 +30,7 @@ func (t *Task) checkOwn(ctx context.Context) error {
 		set.ToolChoice = "auto"
 	}
 	row := &promptset.Row{Kind: promptset.KindMessages}
-	r, err := newRequestBuilder(t, s).of(row, &set, []int32{0})
+	r, err := newRequestBuilder(j, s, p.Messages).of(row, &set, []int32{0})
 	if err == nil && s.Check != nil {
 		r.MaxTokens = min(r.MaxTokens, 1) // what rows leave room for is told with them
 		err = s.Check(r)

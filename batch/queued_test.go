@@ -23,9 +23,9 @@ func TestQueuedJob(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	opened := &openedJob{description: &jobstate.Description{Inputs: []jobstate.Input{{Name: "in, with comma.jsonl"}},
-		Settings: task.parameters()}}
-	job, err := task.queueJob(t.Context(), opened, UnitOptions{MaxTries: 9}, tally.Counts{})
+	opened := &Opened{job: task.Job, description: &jobstate.Description{
+		Inputs: []jobstate.Input{{Name: "in, with comma.jsonl"}}, Settings: task.Job.parameters()}}
+	job, err := opened.queueJob(t.Context(), UnitOptions{MaxTries: 9}, tally.Counts{})
 	if err != nil || job.MaxTries != 9 {
 		t.Fatal(job.MaxTries, err)
 	}
@@ -74,8 +74,8 @@ func FuzzQueuedJob(f *testing.F) {
 		}
 		c.local()
 		task, err := NewTask(c.spec(), Options{})
-		if err == nil && (task.Sampling.N < 1 || task.Engine.TP < 1 || task.Model == "") {
-			t.Errorf("%s is a job: %+v", text, task.Spec)
+		if err == nil && (task.Job.Sampling.N < 1 || task.Job.Engine.TP < 1 || task.Job.Model == "") {
+			t.Errorf("%s is a job: %+v", text, task.Job.Spec)
 		}
 	})
 }

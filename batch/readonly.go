@@ -8,14 +8,13 @@ import (
 
 // openFinished opens a finished job whose folder could not be locked because it is read-only. cause is the error of
 // that, and it is returned for a job which is not finished.
-func (t *Task) openFinished(ctx context.Context, j *openedJob, cause error) (*savedJob, error) {
-	if t.New || !vfs.IsReadOnly(cause) {
+func openFinished(ctx context.Context, p *Process, opened *Opened, cause error) (*savedJob, error) {
+	if p.New || !vfs.IsReadOnly(cause) {
 		return nil, cause
 	}
-	files := t.FS
-	t.FS = vfs.ReadOnly(files)
-	saved, err := t.openSaved(ctx, j.parts, j.description)
-	t.FS = files
+	reads := *p
+	reads.FS = vfs.ReadOnly(p.FS)
+	saved, err := openSaved(ctx, &reads, opened)
 	switch {
 	case vfs.IsReadOnly(err):
 		return nil, cause

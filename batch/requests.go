@@ -3,6 +3,7 @@ package batch
 import (
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -18,21 +19,21 @@ const noModel = "there is no model"
 
 // requestBuilder turns rows into requests: the command line's parameters, overridden by the row's own.
 type requestBuilder struct {
-	task    *Task
+	job     *Job
 	session *Session
 	common  *commonPrefix
 	equal   *equalRows
 	leaves  bool // no row goes on from another one
 }
 
-// newRequestBuilder makes the requests of a task for an engine that is open, or will be.
-func newRequestBuilder(t *Task, s *Session) *requestBuilder {
-	return &requestBuilder{task: t, session: s, common: &commonPrefix{}, equal: newEqualRows(t.Messages)}
+// newRequestBuilder makes the requests of a job for an engine that is open, or will be. Warnings go to messages.
+func newRequestBuilder(j *Job, s *Session, messages io.Writer) *requestBuilder {
+	return &requestBuilder{job: j, session: s, common: &commonPrefix{}, equal: newEqualRows(messages)}
 }
 
 // parameters returns what a row asks for; it is not checked.
 func (b *requestBuilder) parameters(row *promptset.Row) parameter.Set {
-	return row.Overrides.Over(b.task.Sampling)
+	return row.Overrides.Over(b.job.Sampling)
 }
 
 // requests returns the requests of a row, one for each of its prompts, or what is wrong with the row. It goes on from
@@ -57,9 +58,9 @@ func (b *requestBuilder) requests(row *promptset.Row, from *kin) (all []*engine.
 
 // request returns the request of a row with one prompt.
 func (b *requestBuilder) request(row *promptset.Row, from *kin) (*engine.Request, error) {
-	if name := row.RequestModel(); name != "" && len(b.task.ServedModels) > 0 &&
-		!slices.Contains(b.task.ServedModels, name) {
-		err := fmt.Errorf(noModel+" %q; `served-model-name` is %s", name, strings.Join(b.task.ServedModels, ", "))
+	if name := row.RequestModel(); name != "" && len(b.job.ServedModels) > 0 &&
+		!slices.Contains(b.job.ServedModels, name) {
+		err := fmt.Errorf(noModel+" %q; `served-model-name` is %s", name, strings.Join(b.job.ServedModels, ", "))
 		return nil, &paramError{err, "model", openai.CodeNoModel}
 	}
 	set := b.parameters(row)

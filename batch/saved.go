@@ -20,6 +20,9 @@ import (
 
 // savedJob is what an output folder has of the job: parts that are published, and completions in the journal.
 type savedJob struct {
+	process *Process
+	opened  *Opened
+	job     *Job // as the folder's job is settled
 	fs      vfs.FS
 	state   *jobstate.State
 	folder  promptset.OutputFolder
@@ -72,15 +75,15 @@ func patiently(ctx context.Context, taken error, lock func() error) error {
 }
 
 // openSaved locks the output folder, or the shard's part of it, and finds what job is in it, which must be the one that
-// is described, or none. The options take what that job settled on. With anew, what is there is removed.
-func (o *Task) openSaved(ctx context.Context, parts promptset.Parts, d *jobstate.Description) (saved *savedJob,
-	err error) {
-	s := &savedJob{fs: o.FS, parts: parts, shard: o.Shard, format: o.Format}
-	work, err := o.workFolder()
+// was opened, or none. The job is settled as that one is. With New, what is there is removed.
+func openSaved(ctx context.Context, p *Process, opened *Opened) (saved *savedJob, err error) {
+	s := &savedJob{process: p, opened: opened, job: opened.job, fs: p.FS, parts: opened.parts, shard: p.Shard,
+		format: opened.job.Format}
+	work, err := p.workFolder(s.job)
 	if err != nil {
 		return nil, err
 	}
-	if s.state, err = jobstate.OpenShard(o.FS, work, o.Shard); err != nil {
+	if s.state, err = jobstate.OpenShard(p.FS, work, p.Shard); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -88,14 +91,14 @@ func (o *Task) openSaved(ctx context.Context, parts promptset.Parts, d *jobstate
 			err = errors.Join(err, s.dropStandard(), s.state.Close())
 		}
 	}()
-	if storage.IsRemote(o.Output) {
-		s.state.Share(ctx, o.Output)
+	if storage.IsRemote(s.job.Output) {
+		s.state.Share(ctx, s.job.Output)
 	}
-	s.folder, err = promptset.NewOutputFolder(ctx, o.FS, o.Output, cmp.Or(o.writer, o.Shard.Name()), s.state.Dir())
+	s.folder, err = promptset.NewOutputFolder(ctx, p.FS, s.job.Output, cmp.Or(p.writer, p.Shard.Name()), s.state.Dir())
 	if err != nil {
 		return nil, err
 	}
-	if o.New {
+	if p.New {
 		if err := errors.Join(s.folder.Clear(), s.clearJournals()); err != nil {
 			return nil, err
 		}
@@ -114,29 +117,29 @@ func (o *Task) openSaved(ctx context.Context, parts promptset.Parts, d *jobstate
 	published := map[int]bool{}
 	for _, name := range names {
 		part, _, ok := promptset.ParsePartName(name)
-		if ok && o.Shard.Has(part) && (s.state.Job() == nil || s.parts.Name(part, o.Format) == name) {
+		if ok && p.Shard.Has(part) && (s.state.Job() == nil || s.parts.Name(part, s.format) == name) {
 			published[part] = true
 		}
 	}
 	if s.state.Job() != nil {
 		s.resumed = true
-		if err := s.agree(ctx, o, d); err != nil {
+		if err := s.agree(ctx); err != nil {
 			return nil, err
 		}
 	} else if len(published) > 0 {
-		return nil, fmt.Errorf("%s: %w: %s", o.Output, errForeignParts, o.elsewhere())
+		return nil, fmt.Errorf("%s: %w: %s", s.job.Output, errForeignParts, p.elsewhere())
 	}
 	if err := s.inspect(published); err != nil {
 		return nil, err
 	}
-	if err := s.outdate(ctx, o, published); err != nil {
+	if err := s.outdate(ctx, published); err != nil {
 		return nil, err
 	}
-	for _, part := range parts.All() {
-		if !o.Shard.Has(part) {
+	for _, part := range s.parts.All() {
+		if !p.Shard.Has(part) {
 			continue
 		}
-		from, to := parts.Range(part)
+		from, to := s.parts.Range(part)
 		s.rows += to - from
 		s.mine++
 		if !published[part] {
@@ -148,16 +151,20 @@ func (o *Task) openSaved(ctx context.Context, parts promptset.Parts, d *jobstate
 
 // agree refuses a job that is not the one of the folder, nor one that it may become, and takes what that one settled
 // on.
-func (s *savedJob) agree(ctx context.Context, o *Task, d *jobstate.Description) error {
-	was := s.state.Job()
-	if err := s.change(ctx, o, was, d); err != nil {
+func (s *savedJob) agree(ctx context.Context) error {
+	if err := s.change(ctx); err != nil {
 		return err
 	}
-	now, err := o.arithmetic("") // with the settled dtype
+	now, err := s.arithmetic("")
 	if err != nil {
 		return err
 	}
-	return s.computes(o, now)
+	return s.computes(now)
+}
+
+// arithmetic names what computes the job, with the settled dtype.
+func (s *savedJob) arithmetic(device string) (string, error) {
+	return s.job.Engine.arithmetic(s.opened.model.DType, device)
 }
 
 // clearJournals removes the journals that this process has to itself: its own, or for a run of the whole job all of
@@ -179,10 +186,10 @@ func (s *savedJob) clearJournals() error {
 }
 
 // claim makes the description the folder's job, if there is none yet. Where another process was faster, which may be
-// one on another machine, its job must be the same, and the options take what that one settled on.
-func (s *savedJob) claim(ctx context.Context, o *Task, d *jobstate.Description) error {
+// one on another machine, its job must be the same, and this one is settled as that.
+func (s *savedJob) claim(ctx context.Context, d *jobstate.Description) error {
 	if s.state.Job() != nil {
-		return s.extend(o)
+		return s.extend()
 	}
 	// What an older job left whose description is gone.
 	if err := errors.Join(journal.Clear(s.fs, s.state.Dir()), clearKin(s.fs, s.state.Dir())); err != nil {
@@ -190,7 +197,7 @@ func (s *savedJob) claim(ctx context.Context, o *Task, d *jobstate.Description) 
 	}
 	err := s.state.Begin(d)
 	if errors.Is(err, jobstate.ErrBegun) {
-		return s.agree(ctx, o, d)
+		return s.agree(ctx)
 	}
 	return err
 }
@@ -203,7 +210,7 @@ func (s *savedJob) open(w io.Writer) error {
 	}
 	var damages []journal.Damage
 	var err error
-	s.journal, damages, err = journal.Open(s.fs, s.state.Dir(), s.state.Key(), Timing.Journal,
+	s.journal, damages, err = journal.Open(s.fs, s.state.Dir(), s.state.Key(), s.process.Timing.Journal,
 		func(row int64, b []byte, at journal.Position) error {
 			generation, err := promptset.GenerationOf(b)
 			if err == nil && row < s.parts.Rows && missing[s.parts.Of(row)] {
@@ -247,15 +254,16 @@ func (s *savedJob) of(row int64) ([]promptset.Result, error) {
 }
 
 // writer starts to write the parts that are missing.
-func (s *savedJob) writer(o *Task, schema *promptset.Schema, text promptset.TokenText) (*promptset.Writer, error) {
+func (s *savedJob) writer(schema *promptset.Schema, text promptset.TokenText) (*promptset.Writer, error) {
 	published := func() {}
 	return promptset.NewWriter(s.folder, promptset.WriterOptions{
-		Format: o.Format, Schema: schema, Columns: o.columnsOf(schema), JSONType: o.jsonType(), Exclude: o.without(),
-		Meta: s.state.Job().Meta, Parts: s.parts, Write: s.missing, TokenText: text, Status: statusOf,
+		Format: s.format, Schema: schema, Columns: s.job.columnsOf(schema), JSONType: s.job.jsonType(),
+		Exclude: s.job.without(),
+		Meta:    s.state.Job().Meta, Parts: s.parts, Write: s.missing, TokenText: text, Status: statusOf,
 		Publishing: func(p promptset.PartSummary) error {
 			p.Changes = len(s.state.Job().Changes)
 			published = s.observer.publishing(p)
-			if err := s.folder.AddNote(p, s.parts.Name(p.Part, o.Format)); err != nil {
+			if err := s.folder.AddNote(p, s.parts.Name(p.Part, s.format)); err != nil {
 				return err
 			}
 			if s.observer != nil {

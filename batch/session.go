@@ -71,10 +71,10 @@ func (s *Session) slots() int { return s.Plan().MaxSeqs * max(1, len(s.engines()
 type Models interface {
 	// Lacks says what a backend lacks on this machine, before anything is fetched or opened for it.
 	Lacks(backend string) error
-	// Identify returns what is known of the task's model without loading it.
-	Identify(ctx context.Context, t *Task) (Identity, error)
-	// Open makes the task's model ready to draw completions.
-	Open(ctx context.Context, t *Task) (*Session, error)
+	// Identify returns what is known of a job's model without loading it.
+	Identify(ctx context.Context, j *Job, p *Process) (Identity, error)
+	// Open makes a job's model ready to draw completions.
+	Open(ctx context.Context, j *Job, p *Process) (*Session, error)
 }
 
 // Identity is what is known of a model before it is loaded.

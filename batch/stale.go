@@ -18,9 +18,9 @@ import (
 )
 
 // outdate takes the parts out of published that the job's changes want to be written again, and counts the others.
-func (s *savedJob) outdate(ctx context.Context, o *Task, published map[int]bool) error {
-	job := s.job()
-	if job == nil || len(job.Changes) == 0 && !o.RetryErrors || len(published) == 0 {
+func (s *savedJob) outdate(ctx context.Context, published map[int]bool) error {
+	job := s.described()
+	if job == nil || len(job.Changes) == 0 && !s.process.RetryErrors || len(published) == 0 {
 		return nil
 	}
 	numbers := slices.Sorted(maps.Keys(published))
@@ -33,11 +33,11 @@ func (s *savedJob) outdate(ctx context.Context, o *Task, published map[int]bool)
 		return err
 	}
 	s.stale = stale(job, there, numbers)
-	if o.RetryErrors {
-		s.retry(o, there, numbers)
+	if s.process.RetryErrors {
+		s.retry(there, numbers)
 	}
 	if s.mended {
-		if err := s.checkMended(ctx, o, there, numbers); err != nil {
+		if err := s.checkMended(ctx, there, numbers); err != nil {
 			return err
 		}
 	}
@@ -66,7 +66,7 @@ func stale(job *jobstate.Description, there map[int]promptset.PartSummary,
 }
 
 // retry has parts with errors written again. A retry that was not brought to its end goes on first.
-func (s *savedJob) retry(o *Task, there map[int]promptset.PartSummary, numbers []int) {
+func (s *savedJob) retry(there map[int]promptset.PartSummary, numbers []int) {
 	if s.next != nil { // which does it
 		return
 	}
@@ -76,7 +76,7 @@ func (s *savedJob) retry(o *Task, there map[int]promptset.PartSummary, numbers [
 		missing {
 		return
 	}
-	next := job.Changed(job, jobstate.Change{Time: time.Now().UTC().Truncate(time.Second), Version: o.Version,
+	next := job.Changed(job, jobstate.Change{Time: time.Now().UTC().Truncate(time.Second), Version: s.process.Version,
 		What: []string{"rows with errors are tried again"}, PartsFrom: s.parts.Count(), RetryErrors: true})
 	if again := stale(next, there, numbers); len(again) > len(s.stale) {
 		s.next, s.stale = next, again
@@ -103,18 +103,18 @@ func StaleParts(job *jobstate.Description, notes *promptset.Notes, out *promptse
 }
 
 // checkMended wants rows with completions to be what they were when the inputs have other content.
-func (s *savedJob) checkMended(ctx context.Context, o *Task, there map[int]promptset.PartSummary, numbers []int) error {
-	reader := o.opened.reader
-	for _, name := range o.Exclude {
+func (s *savedJob) checkMended(ctx context.Context, there map[int]promptset.PartSummary, numbers []int) error {
+	reader := s.opened.reader
+	for _, name := range s.job.Exclude {
 		if !slices.Contains(promptset.Excludable(), name) {
 			return endWith(Misused, "the input has other content, and the output does without its column %q: whether "+
 				"rows without errors are as before cannot be told. Give the input as it was, or %s", name,
-				o.elsewhere())
+				s.process.elsewhere())
 		}
 	}
 	r := &staleResults{saved: s, reader: reader}
-	r.compare = promptset.NewRowCompare(s.format, reader.Schema(), o.columnsOf(reader.Schema()), o.without(),
-		o.jsonType())
+	r.compare = promptset.NewRowCompare(s.format, reader.Schema(), s.job.columnsOf(reader.Schema()), s.job.without(),
+		s.job.jsonType())
 	for _, number := range numbers {
 		if _, err := r.load(ctx, number, there[number]); ctx.Err() != nil {
 			return ctx.Err()
@@ -167,7 +167,7 @@ func (r *staleResults) load(ctx context.Context, number int, note promptset.Part
 	if err != nil {
 		return nil, err
 	}
-	job := r.saved.job()
+	job := r.saved.described()
 	parts := r.saved.parts
 	next, stop := iter.Pull2(output.Rows(ctx, parts.Part(number, r.saved.format)))
 	defer stop()

@@ -19,11 +19,11 @@ func (b *requestBuilder) thinking(row *promptset.Row, prompt []int32, set *param
 			set.MaxThinkingTokens}, args...)...)
 	}
 	s := b.session
-	forms, err := reply.New(b.task.ReasoningParser, reply.None, s.Template)
+	forms, err := reply.New(b.job.ReasoningParser, reply.None, s.Template)
 	switch {
 	case err != nil:
 		return nil, err
-	case !forms.HasReasoning() && b.task.ReasoningParser == reply.None:
+	case !forms.HasReasoning() && b.job.ReasoningParser == reply.None:
 		return nil, refuse("`reasoning-parser` is none: name the form of the model's reasoning there")
 	case !forms.HasReasoning():
 		return nil, refuse("the chat template has no form of reasoning that Quire knows: leave it out, or name the " +

@@ -25,7 +25,7 @@ func (b *requestBuilder) structure(row *promptset.Row, prompt []int32, set *para
 			row.ParameterName("tool_choice"), set.ToolChoice}, args...)...)
 	}
 	s := b.session
-	forms, err := reply.New(b.task.ReasoningParser, b.task.ToolCallParser, s.Template)
+	forms, err := reply.New(b.job.ReasoningParser, b.job.ToolCallParser, s.Template)
 	switch {
 	case err != nil:
 		return parameter.Structure{}, err

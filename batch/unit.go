@@ -18,13 +18,14 @@ import (
 // unit is what a runner reads, draws and writes in one go: the parts of a run or of a shard that are missing, or one
 // part of a job in a queue.
 type unit struct {
-	task    *Task                    // of the unit's own shard, where it is of a queue
-	reader  interface{ Err() error } // of the rows
-	saved   *savedJob                // nil where nothing is kept
-	builder *requestBuilder
-	out     *collector
-	writer  *promptset.Writer
-	lease   *queue.Lease // nil where it is of no queue
+	process  *Process                 // of the unit's own shard, if it is of a queue
+	reader   interface{ Err() error } // of the rows
+	saved    *savedJob                // nil where nothing is kept
+	builder  *requestBuilder
+	out      *collector
+	writer   *promptset.Writer
+	lease    *queue.Lease // nil if it is of no queue
+	listener listener
 
 	// The rows that are not in a published part and were not begun, read across restarts.
 	next    func() (*promptset.Row, bool)
@@ -39,37 +40,36 @@ type unit struct {
 	results *partResults // of published parts
 	stale   staleResults // of those that are written again
 
-	number int  // among the units of its runner
-	read   bool // to the end; of the goroutine that begins rows
-	ended  bool // under the runner's lock
+	read bool // to the end; of the goroutine that begins rows
 }
 
 // openUnit opens the journal, calls opened if it is given, and makes what draws and writes the parts that are missing.
-func (r *runner) openUnit(ctx context.Context, t *Task, saved *savedJob, opened func()) (*unit, error) {
-	r.job.callInputs(saved.state.Job())
-	if err := saved.open(t.Messages); err != nil {
+func (g *generator) openUnit(ctx context.Context, saved *savedJob, opened func()) (*unit, error) {
+	p, j, reader := saved.process, saved.job, g.opened.reader
+	g.opened.callInputs(saved.state.Job())
+	if err := saved.open(p.Messages); err != nil {
 		return nil, err
 	}
 	if opened != nil {
 		opened()
 	}
-	saved.observer = t.Observer
-	writer, err := saved.writer(t, r.job.reader.Schema(), r.session.TokenText)
+	saved.observer = p.Observer
+	writer, err := saved.writer(reader.Schema(), g.session.TokenText)
 	if err != nil {
 		return nil, err
 	}
-	u := &unit{task: t, reader: r.job.reader, saved: saved, builder: r.builder, writer: writer,
-		out: newCollector(writer, saved.journal, rowsInFlight), stale: staleResults{saved: saved, reader: r.job.reader}}
-	u.out.observer, u.out.format = t.Observer, t.Format
-	u.out.window, u.out.enough = 2*int(min(saved.parts.PartRows, rowsInFlight)), 2*r.session.slots()
-	u.out.columns = t.columnsOf(r.job.reader.Schema())
-	if u.out.apart, err = t.apart(r.session, r.job.reader.Schema()); err != nil {
+	u := &unit{process: p, reader: reader, saved: saved, builder: g.builder, writer: writer,
+		out: newCollector(writer, saved.journal, rowsInFlight), stale: staleResults{saved: saved, reader: reader}}
+	u.out.observer, u.out.format = p.Observer, j.Format
+	u.out.window, u.out.enough = 2*int(min(saved.parts.PartRows, rowsInFlight)), 2*g.session.slots()
+	u.out.columns = j.columnsOf(reader.Schema())
+	if u.out.apart, err = newApart(p, j, g.session, reader.Schema()); err != nil {
 		return nil, err
 	}
-	if err := u.openFamily(ctx, r.job); err != nil {
+	if err := u.openFamily(ctx, g.opened); err != nil {
 		return nil, err
 	}
-	u.next, u.stop = iter.Pull(u.rows(ctx, r.job.reader))
+	u.next, u.stop = iter.Pull(u.rows(ctx, reader))
 	return u, nil
 }
 
@@ -96,24 +96,25 @@ func (u *unit) rows(ctx context.Context, reader *promptset.Reader) iter.Seq[*pro
 }
 
 // openFamily opens what rows need that go on from others.
-func (u *unit) openFamily(ctx context.Context, job *openedJob) error {
-	l, err := job.lineage(ctx)
+func (u *unit) openFamily(ctx context.Context, opened *Opened) error {
+	l, err := opened.lineage(ctx)
 	if l == nil || err != nil {
 		return err
 	}
-	u.rowsAt = newRowsAt(job.reader, job.parts.Rows)
-	u.results = &partResults{saved: u.saved, reader: job.reader.Beside(), of: u.builder.parameters, wanted: l.isNamed}
-	u.out.family, err = u.saved.openFamily(l, u.task.Messages)
+	u.rowsAt = newRowsAt(opened.reader, opened.parts.Rows)
+	u.results = &partResults{saved: u.saved, reader: opened.reader.Beside(), of: u.builder.parameters,
+		wanted: l.isNamed}
+	u.out.family, err = u.saved.openFamily(l, u.process.Messages)
 	return err
 }
 
 // requests yields requests for what was in flight before, then for each row that is good and not done; bad rows and
 // those that the journal has whole go straight to the output. Rows that go on from others come as soon as these end.
-func (u *unit) requests(ctx context.Context) iter.Seq[*engine.Request] {
-	return func(yield func(*engine.Request) bool) {
+func (u *unit) requests(ctx context.Context) iter.Seq2[*pendingRow, *engine.Request] {
+	return func(yield func(*pendingRow, *engine.Request) bool) {
 		all := func(p *pendingRow) bool {
 			for _, r := range u.out.requests(p) {
-				if !yield(r) {
+				if !yield(p, r) {
 					return false
 				}
 			}
@@ -244,13 +245,13 @@ func (u *unit) drawnBefore(ctx context.Context, row int64) []promptset.Result {
 	}
 	done, err := u.saved.of(row)
 	if err != nil {
-		fmt.Fprintf(u.task.Messages, "warning: %v; it is generated again\n", err)
+		fmt.Fprintf(u.process.Messages, "warning: %v; it is generated again\n", err)
 		done = nil
 	}
-	if u.task.RetryErrors || u.saved.retriesErrors() {
+	if u.process.RetryErrors || u.saved.retriesErrors() {
 		done = slices.DeleteFunc(done, func(r promptset.Result) bool { return r.Err != "" })
 	}
-	return Merged(u.stale.of(ctx, row, u.task.Messages), done)
+	return Merged(u.stale.of(ctx, row, u.process.Messages), done)
 }
 
 // launch makes the request of a row that was begun, and returns the row if completions of it are to be drawn.
@@ -313,8 +314,11 @@ func rowError(row *promptset.Row, failure string) string {
 	return row.Error(fmt.Sprintf("(id %s) %s", visible.Cut(row.ID), failure)).Error()
 }
 
-// gaveUp adds the rows that were in flight to the error for a device that goes on failing.
-func (u *unit) gaveUp(err error) error {
+// namesRows adds the rows that were in flight to the error for a device that goes on failing. Other errors stay.
+func (u *unit) namesRows(err error) error {
+	if gone := (*gaveUpError)(nil); !errors.As(err, &gone) {
+		return err
+	}
 	var names []string
 	rows := u.out.unfinished()
 	for _, p := range rows[:min(len(rows), errorExamples)] {

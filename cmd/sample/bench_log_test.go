@@ -25,7 +25,7 @@ func TestTaskWithoutObserverLogs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		task.Log.Debug("call")
+		task.Process.Log.Debug("call")
 		if strings.Contains(printed.String(), "call") != want {
 			t.Errorf("--log-level %s prints %q", level, printed.String())
 		}

@@ -130,7 +130,7 @@ func (o *runOptions) chat(ctx context.Context, env *environment) error {
 	}
 	env.signals.takenBy(c.interrupt)
 	defer env.signals.takenBy(nil)
-	if c.terminal && !task.Quiet {
+	if c.terminal && !task.Process.Quiet {
 		fmt.Fprintln(env.stderr, chatCommands)
 	}
 	messages := readLines(env.stdin)

@@ -25,10 +25,10 @@ const fakeLen = 200
 // fakeModels opens sessions whose tokens are bytes and whose completions repeat the prompt. Models are files called
 // *.fake. opened, if it is set, may change the engine.
 type fakeModels struct {
-	opened func(*batch.Task, *fakeEngine)
+	opened func(*batch.Job, *fakeEngine)
 }
 
-func (f fakeModels) Open(_ context.Context, o *batch.Task) (*batch.Session, error) {
+func (f fakeModels) Open(_ context.Context, o *batch.Job, _ *batch.Process) (*batch.Session, error) {
 	if _, err := os.Stat(o.Model); err != nil {
 		return nil, fmt.Errorf("model %s: %w", o.Model, err)
 	}
@@ -94,7 +94,7 @@ func (f fakeModels) Open(_ context.Context, o *batch.Task) (*batch.Session, erro
 // Identify takes the content of the model's file for the model. With the word "tokenless" in it the model has no
 // tokenizer, with "templated" a chat template that is known before it is opened; lines "asks NAME NUMBER" are defaults
 // of parameters, and lines "left TEXT" what is not taken as one.
-func (fakeModels) Identify(_ context.Context, o *batch.Task) (batch.Identity, error) {
+func (fakeModels) Identify(_ context.Context, o *batch.Job, _ *batch.Process) (batch.Identity, error) {
 	b, err := os.ReadFile(o.Model)
 	if err != nil {
 		return batch.Identity{}, fmt.Errorf("model %s: %w", o.Model, err)

@@ -263,6 +263,7 @@ func (o *runOptions) task(env *environment, w *observer) (*batch.Task, error) {
 	if o.spec.Output != batch.Standard && isInputTerminal(stdin) {
 		options.Input = nil // a job goes on without the rows that it has read
 	}
+	options.Timing = env.timing
 	options.FS, options.Models, options.Messages, options.Fetching = env.fs, env.models, newFitted(env.stderr),
 		fetchProgress(env.stderr)
 	options.Quiet, options.Stuck = o.progress == "none", stuck(env)
@@ -280,7 +281,7 @@ func (o *runOptions) task(env *environment, w *observer) (*batch.Task, error) {
 	}
 	t, err := batch.NewTask(o.spec, options)
 	if err == nil {
-		progress.tokens = func() int64 { return t.Observer.Run.Now().Tokens }
+		progress.tokens = func() int64 { return t.Process.Observer.Run.Now().Tokens }
 	}
 	return t, err
 }

@@ -175,7 +175,7 @@ func submitJob(ctx context.Context, env *environment, o *runOptions, qo *queueOp
 	if remove {
 		id, err := task.Withdraw(ctx, q)
 		if err == nil {
-			fmt.Fprintf(env.stdout, "%s is not in the queue any more; its output stays in %s\n", id, task.Output)
+			fmt.Fprintf(env.stdout, "%s is not in the queue any more; its output stays in %s\n", id, task.Job.Output)
 		}
 		return err
 	}

@@ -91,7 +91,7 @@ func tryPrompts(ctx context.Context, env *environment, o *runOptions) error {
 	}
 	defer trial.Close()
 	return trial.Complete(ctx, o.prompts, &teller{env: env, task: task, prompts: len(o.prompts),
-		several: len(o.prompts) > 1 || task.Sampling.N > 1})
+		several: len(o.prompts) > 1 || task.Job.Sampling.N > 1})
 }
 
 // teller prints completions on standard output. What else there is to say is printed on standard error.
@@ -110,7 +110,7 @@ func (t *teller) Begin(prompt, generation int) {
 	if t.prompts > 1 {
 		parts = append(parts, fmt.Sprintf("prompt %d", prompt+1))
 	}
-	if t.task.Sampling.N > 1 {
+	if t.task.Job.Sampling.N > 1 {
 		parts = append(parts, fmt.Sprintf("generation %d", generation))
 	}
 	if t.name = strings.Join(parts, ", "); t.several {
@@ -135,7 +135,7 @@ func (t *teller) End(reason engine.FinishReason, err error) {
 	switch {
 	case err != nil:
 		fmt.Fprintf(t.env.stderr, "error: %s%s\n", of, visible.Line(err.Error()))
-	case reason == engine.FinishLength && !t.task.Quiet:
-		fmt.Fprintf(t.env.stderr, "%sthe text is cut: --max-tokens is %d\n", of, t.task.Sampling.MaxTokens)
+	case reason == engine.FinishLength && !t.task.Process.Quiet:
+		fmt.Fprintf(t.env.stderr, "%sthe text is cut: --max-tokens is %d\n", of, t.task.Job.Sampling.MaxTokens)
 	}
 }
