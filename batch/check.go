@@ -9,6 +9,7 @@ import (
 
 	"github.com/gomlx/compute/dtypes"
 
+	"github.com/quire/quire/batch/lineage"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/jobstate"
 	"github.com/quire/quire/promptset"
@@ -153,7 +154,7 @@ type rowsCheck struct {
 	report  *CheckReport
 	builder *requestBuilder
 	check   func(*engine.Request) error // the engine's, nil where it is not known
-	lineage *lineage                    // nil where no row goes on from another one
+	lineage *lineage.Graph              // nil if no row goes on from another one
 	kinds   map[string]*KindOfErrors
 	lengths []int32      // of prompts
 	tokens  int64        // of sequences that end at their limits
@@ -165,7 +166,7 @@ type rowsCheck struct {
 func (c *rowsCheck) add(row *promptset.Row) {
 	r := c.report
 	r.Rows++
-	var parent *kin
+	var parent *lineage.Parent
 	if row.Err == nil && row.Parent.ID != "" {
 		if r.Following++; row.Kind == promptset.KindNone {
 			parent = unknownParent
@@ -199,12 +200,12 @@ func (c *rowsCheck) add(row *promptset.Row) {
 }
 
 // unknownParent stands for a parent whose tokens are not known before it is drawn.
-var unknownParent = &kin{prompt: []int32{0}, results: []promptset.Result{{}}}
+var unknownParent = &lineage.Parent{Prompt: []int32{0}, Results: []promptset.Result{{}}}
 
 // requests returns the requests of a row, or what a run finds wrong with it.
-func (c *rowsCheck) requests(row *promptset.Row, parent *kin) ([]*engine.Request, error) {
+func (c *rowsCheck) requests(row *promptset.Row, parent *lineage.Parent) ([]*engine.Request, error) {
 	if c.lineage != nil && row.Err == nil {
-		if _, err := c.lineage.parent(row); err != nil {
+		if _, err := c.lineage.Parent(row); err != nil {
 			return nil, err
 		}
 	}

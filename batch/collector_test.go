@@ -63,7 +63,7 @@ func TestCollectorGathersRows(t *testing.T) {
 	for seed := range uint64(50) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		w := newWrittenRows()
-		c := newCollector(w, &notes{}, 100)
+		c := newCollector(w, &notes{}, collecting{inFlight: 100})
 		want := map[string]string{}
 		type completion struct {
 			row *pendingRow
@@ -114,7 +114,7 @@ func TestCollectorGathersRows(t *testing.T) {
 // A request that is refused as a whole ends its row with one result; one bad completion of several does not.
 func TestCollectorErrors(t *testing.T) {
 	w := newWrittenRows()
-	c := newCollector(w, &notes{}, 10)
+	c := newCollector(w, &notes{}, collecting{inFlight: 10})
 	add := func(p *pendingRow, g int, err error) {
 		t.Helper()
 		reason := engine.FinishStop
@@ -155,7 +155,7 @@ func TestCollectorRequestsWhatIsMissing(t *testing.T) {
 	} {
 		w := newWrittenRows()
 		n := &notes{}
-		col := newCollector(w, n, 10)
+		col := newCollector(w, n, collecting{inFlight: 10})
 		p, err := col.begin(t.Context(), &promptset.Row{ID: "a", Index: 7}, 6, false)
 		if err != nil {
 			t.Fatal(err)
@@ -195,7 +195,7 @@ func TestCollectorRequestsWhatIsMissing(t *testing.T) {
 func TestCollectorJournals(t *testing.T) {
 	w := newWrittenRows()
 	n := &notes{}
-	c := newCollector(w, n, 10)
+	c := newCollector(w, n, collecting{inFlight: 10})
 	p, _ := c.begin(t.Context(), &promptset.Row{ID: "a", Index: 3}, 4, false)
 	if err := c.add(p, &engine.Completion{Request: &engine.Request{}, Err: engine.ErrEmptyPrompt}); err != nil ||
 		len(n.rows) != 0 || len(w.rows) != 1 {
@@ -214,7 +214,7 @@ func TestCollectorJournals(t *testing.T) {
 // Reading waits while too much is in flight, but never for nothing, and the context lets it go.
 func TestCollectorBoundsRowsInFlight(t *testing.T) {
 	w := newWrittenRows()
-	c := newCollector(w, &notes{}, 2)
+	c := newCollector(w, &notes{}, collecting{inFlight: 2})
 	first, _ := c.begin(t.Context(), &promptset.Row{ID: "0"}, 1, false)
 	second, _ := c.begin(t.Context(), &promptset.Row{ID: "1"}, 1, false)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -247,7 +247,7 @@ func TestCollectorBoundsRowsInFlight(t *testing.T) {
 	if _, err := c.begin(ctx, &promptset.Row{ID: "4"}, 1, false); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
-	full := newCollector(&writtenRows{rows: map[string]string{}, waiting: 100}, &notes{}, 2)
+	full := newCollector(&writtenRows{rows: map[string]string{}, waiting: 100}, &notes{}, collecting{inFlight: 2})
 	full.waiting = 100
 	if _, err := full.begin(t.Context(), &promptset.Row{ID: "0"}, 1, false); err != nil { // would hang
 		t.Error(err)
@@ -259,7 +259,7 @@ func TestCollectorKeepsRowsTogether(t *testing.T) { synctest.Test(t, collectorKe
 
 func collectorKeepsRowsTogether(t *testing.T) {
 	w := newWrittenRows()
-	c := newCollector(w, &notes{}, 1000)
+	c := newCollector(w, &notes{}, collecting{inFlight: 1000})
 	c.window, c.enough = 6, 2
 	var rows []*pendingRow
 	begin := func() bool {
@@ -305,7 +305,7 @@ func collectorKeepsRowsTogether(t *testing.T) {
 func TestCollectorStopsAtWriteError(t *testing.T) {
 	w := newWrittenRows()
 	w.failAt = "0"
-	c := newCollector(w, &notes{}, 4)
+	c := newCollector(w, &notes{}, collecting{inFlight: 4})
 	if err := failed(t, c, &promptset.Row{ID: "0"}, errors.New("bad")); err == nil {
 		t.Error("the writer's error is lost")
 	}

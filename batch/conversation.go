@@ -3,6 +3,7 @@ package batch
 import (
 	"context"
 
+	"github.com/quire/quire/batch/lineage"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/promptset"
 )
@@ -12,8 +13,8 @@ import (
 type Conversation struct {
 	trial  *Trial
 	system string
-	before *kin  // the last message and its answer; nil at the beginning
-	number int64 // of the next message
+	before *lineage.Parent // the last message and its answer; nil at the beginning
+	number int64           // of the next message
 }
 
 // Converse begins a conversation. Without a chat template it returns why there is none.
@@ -70,7 +71,8 @@ func (c *Conversation) Say(ctx context.Context, message string, to Teller) error
 		return endWith(Partial, "a message has no answer")
 	}
 	if len(drawn.Tokens) > 0 {
-		c.before = &kin{prompt: r.Tokens, results: []promptset.Result{{Generation: first, TokenIDs: drawn.Tokens}}}
+		c.before = &lineage.Parent{Prompt: r.Tokens,
+			Results: []promptset.Result{{Generation: first, TokenIDs: drawn.Tokens}}}
 		c.number++
 	}
 	return err

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/quire/quire/batch/lineage"
 	"github.com/quire/quire/internal/visible"
 	"github.com/quire/quire/jobstate"
 	"github.com/quire/quire/promptset"
@@ -254,19 +255,19 @@ func (o *Opened) firstRelated(ctx context.Context, had int64) (int64, error) {
 	if now == nil || err != nil {
 		return noRow, err
 	}
-	was, err := readLineage(ctx, o.reader, had)
+	was, err := lineage.Read(ctx, o.reader, had)
 	if err != nil {
 		return noRow, err
 	}
 	parentOf := func(row int64) int64 {
 		if was == nil {
-			return noParent
+			return lineage.None
 		}
-		return was.parents[row]
+		return was.Of(row)
 	}
 	changed := make([]bool, had)
 	for row := range had {
-		if is := now.parents[row]; is == parentAmbiguous && parentOf(row) >= 0 {
+		if is := now.Of(row); is == lineage.Ambiguous && parentOf(row) >= 0 {
 			reader := o.reader.Beside()
 			for r := range reader.Range(ctx, row, row+1) {
 				return noRow, endWith(Misused, "%w", r.Error(fmt.Sprintf("(id %s) its parent %s is now the id of a "+
@@ -275,11 +276,11 @@ func (o *Opened) firstRelated(ctx context.Context, had int64) (int64, error) {
 			}
 			return noRow, reader.Err()
 		}
-		changed[row] = now.parents[row] != parentOf(row)
+		changed[row] = now.Of(row) != parentOf(row)
 	}
 	seen := make([]bool, had)
 	for row := range had { // one whose line leads to a row that changed
-		for at := row; at >= 0 && at < had && !seen[at]; at = now.parents[at] {
+		for at := row; at >= 0 && at < had && !seen[at]; at = now.Of(at) {
 			if changed[at] {
 				return row, nil
 			}
@@ -300,7 +301,7 @@ func (s *savedJob) extend() error {
 		return err
 	}
 	for _, dir := range dirs {
-		if err := clearKin(s.fs, dir); err != nil {
+		if err := lineage.Clear(s.fs, dir); err != nil {
 			return fmt.Errorf("cannot clear the journal: %w", err)
 		}
 	}

@@ -280,12 +280,12 @@ func (in *intake) requests(ctx context.Context) iter.Seq[*engine.Request] {
 					return
 				}
 				if err := u.reader.Err(); err != nil && !u.read {
-					u.stop()
+					u.rows.stop()
 					u.listener.unread(ctx, u, err)
 					continue
 				}
 				u.read = true
-				u.stop()
+				u.rows.stop()
 				u.listener.moved(ctx, u)
 			}
 			n, err := in.units.Next(ctx)

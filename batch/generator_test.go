@@ -24,7 +24,7 @@ func (p *countedUpdates) Update(_, _ tally.Counts) {
 func TestProgressIsToldByOneAtATime(t *testing.T) {
 	p := &countedUpdates{}
 	l := &onlyUnit{progress: p}
-	u := &unit{out: newCollector(newWrittenRows(), &notes{}, 1)}
+	u := &unit{out: newCollector(newWrittenRows(), &notes{}, collecting{inFlight: 1})}
 	const times = 1000
 	var all sync.WaitGroup
 	for range 2 {

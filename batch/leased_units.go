@@ -154,7 +154,7 @@ func (l *leasedUnits) gaveUp(ctx context.Context, first *queue.Lease, err error)
 func (l *leasedUnits) giveBack() {
 	for _, u := range l.flight.inOrder() {
 		l.takeOut(u, false)
-		u.stop()
+		u.rows.stop()
 		if err := u.release(); err != nil {
 			l.log.Warn("closing what a unit had", "unit", u.lease.Number, "err", err.Error())
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/quire/quire/batch/lineage"
 	"github.com/quire/quire/jobstate"
 	"github.com/quire/quire/promptset"
 )
@@ -16,7 +17,7 @@ type Opened struct {
 	model       Identity
 	description *jobstate.Description
 	parts       promptset.Parts
-	kin         *lineage // once it was read; nil where no row goes on from another
+	graph       *lineage.Graph // once it was read; nil if no row goes on from another
 }
 
 // open looks into the inputs and the model's files.

@@ -96,7 +96,7 @@ func (g *generator) report(u *unit, started time.Time, interrupted bool) *Report
 func (u *unit) rowsInPart() int64 {
 	rows := u.out.inPart()
 	entries := u.saved.entries
-	at := sort.Search(len(entries), func(i int) bool { return entries[i].row >= u.begunTo })
+	at := sort.Search(len(entries), func(i int) bool { return entries[i].row >= u.rows.begunTo })
 	for i := at; i < len(entries); i++ {
 		if i == at || entries[i].row != entries[i-1].row {
 			rows++

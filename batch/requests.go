@@ -8,6 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/quire/quire/batch/lineage"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/parameter"
 	"github.com/quire/quire/promptset"
@@ -38,7 +39,7 @@ func (b *requestBuilder) parameters(row *promptset.Row) parameter.Set {
 
 // requests returns the requests of a row, one for each of its prompts, or what is wrong with the row. It goes on from
 // another one if that is given.
-func (b *requestBuilder) requests(row *promptset.Row, from *kin) (all []*engine.Request, err error) {
+func (b *requestBuilder) requests(row *promptset.Row, from *lineage.Parent) (all []*engine.Request, err error) {
 	if row.Err != nil {
 		return nil, row.Err
 	}
@@ -57,7 +58,7 @@ func (b *requestBuilder) requests(row *promptset.Row, from *kin) (all []*engine.
 }
 
 // request returns the request of a row with one prompt.
-func (b *requestBuilder) request(row *promptset.Row, from *kin) (*engine.Request, error) {
+func (b *requestBuilder) request(row *promptset.Row, from *lineage.Parent) (*engine.Request, error) {
 	if name := row.RequestModel(); name != "" && len(b.job.ServedModels) > 0 &&
 		!slices.Contains(b.job.ServedModels, name) {
 		err := fmt.Errorf(noModel+" %q; `served-model-name` is %s", name, strings.Join(b.job.ServedModels, ", "))
@@ -114,10 +115,10 @@ func (b *requestBuilder) of(row *promptset.Row, set *parameter.Set, tokens []int
 }
 
 // prompt returns the whole prompt of a row as token ids.
-func (b *requestBuilder) prompt(row *promptset.Row, from *kin) (tokens []int32, err error) {
+func (b *requestBuilder) prompt(row *promptset.Row, from *lineage.Parent) (tokens []int32, err error) {
 	if from == nil {
 		tokens, err = b.tokens(row)
-	} else if tokens, err = from.end(row.Parent); err == nil {
+	} else if tokens, err = from.End(row.Parent); err == nil {
 		last := int32(-1)
 		if len(tokens) > 0 {
 			last = tokens[len(tokens)-1]

@@ -112,7 +112,7 @@ func (o *onlyUnit) broken(_ context.Context, _ *unit, err error) { o.flight.fail
 func (g *generator) publish(ctx context.Context, u *unit, started time.Time, runErr error) (*Report, error) {
 	p, saved := g.process, u.saved
 	runErr = u.namesRows(runErr)
-	u.stop()
+	u.rows.stop()
 	done, drawn, _ := u.out.counts()
 	p.Progress.Finish(done, drawn)
 	interrupted := ctx.Err() != nil && !p.Hosts.lost()

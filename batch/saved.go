@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"slices"
 	"sort"
 	"time"
 
+	"github.com/quire/quire/batch/lineage"
 	"github.com/quire/quire/jobstate"
 	"github.com/quire/quire/journal"
 	"github.com/quire/quire/promptset"
@@ -44,9 +46,9 @@ type savedJob struct {
 	wroteMeta string             // why the metadata of JSONL parts was written again
 
 	journal *journal.Journal
-	entries []entry          // of the journal, by row and generation
-	resumed bool             // an earlier process began the job
-	kin     *journal.Journal // of rows that others go on from; nil where none does
+	entries []entry   // of the journal, by row and generation
+	resumed bool      // an earlier process began the job
+	parents io.Closer // rows that others go on from; nil if there are none
 
 	observer *Observer
 }
@@ -178,7 +180,7 @@ func (s *savedJob) clearJournals() error {
 		}
 	}
 	for _, dir := range dirs {
-		if err := errors.Join(journal.Clear(s.fs, dir), clearKin(s.fs, dir)); err != nil {
+		if err := errors.Join(journal.Clear(s.fs, dir), lineage.Clear(s.fs, dir)); err != nil {
 			return fmt.Errorf("cannot clear the journal: %w", err)
 		}
 	}
@@ -192,7 +194,7 @@ func (s *savedJob) claim(ctx context.Context, d *jobstate.Description) error {
 		return s.extend()
 	}
 	// What an older job left whose description is gone.
-	if err := errors.Join(journal.Clear(s.fs, s.state.Dir()), clearKin(s.fs, s.state.Dir())); err != nil {
+	if err := errors.Join(journal.Clear(s.fs, s.state.Dir()), lineage.Clear(s.fs, s.state.Dir())); err != nil {
 		return fmt.Errorf("cannot clear the journal: %w", err)
 	}
 	err := s.state.Begin(d)
@@ -253,6 +255,28 @@ func (s *savedJob) of(row int64) ([]promptset.Result, error) {
 	return results, nil
 }
 
+// rowsOfMissing gives the rows of the parts that are missing.
+func (s *savedJob) rowsOfMissing(ctx context.Context, reader *promptset.Reader) iter.Seq[*promptset.Row] {
+	return func(yield func(*promptset.Row) bool) {
+		for i := 0; i < len(s.missing); i++ {
+			from, to := s.parts.Range(s.missing[i])
+			// Parts that follow one another are read in one go.
+			for i+1 < len(s.missing) && s.missing[i+1] == s.missing[i]+1 {
+				i++
+				_, to = s.parts.Range(s.missing[i])
+			}
+			for row := range reader.Range(ctx, from, to) {
+				if !yield(row) {
+					return
+				}
+			}
+			if reader.Err() != nil {
+				return
+			}
+		}
+	}
+}
+
 // writer starts to write the parts that are missing.
 func (s *savedJob) writer(schema *promptset.Schema, text promptset.TokenText) (*promptset.Writer, error) {
 	published := func() {}
@@ -284,8 +308,8 @@ func (s *savedJob) close() error {
 	if s.journal != nil {
 		err = s.journal.Close()
 	}
-	if s.kin != nil {
-		err = errors.Join(err, s.kin.Close())
+	if s.parents != nil {
+		err = errors.Join(err, s.parents.Close())
 	}
 	return errors.Join(err, s.state.Close())
 }

@@ -156,11 +156,11 @@ func openFilesAsStream(ctx context.Context, p *Process, j *Job) (*streamed, erro
 	if err != nil {
 		return nil, err
 	}
-	kin, err := opened.lineage(ctx)
+	graph, err := opened.lineage(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if kin != nil {
+	if graph != nil {
 		return nil, endWith(Misused, "rows have a parent, and `output` is -, where rows do not wait for one another: "+
 			"give `output` FOLDER")
 	}
@@ -185,14 +185,13 @@ func (g *generator) beginStream(ctx context.Context, in *streamed) (*unit, *prom
 	if err != nil {
 		return nil, nil, err
 	}
-	u := &unit{process: p, reader: in.err, builder: g.builder, await: in.await,
-		out:      newCollector(writer, nothingKept{}, rowsInFlight),
-		listener: &onlyUnit{progress: p.Progress, flight: &g.flight}}
-	u.out.observer, u.out.format, u.out.columns = p.Observer, j.Format, columns
-	if u.out.apart, err = newApart(p, j, g.session, in.schema); err != nil {
+	how := collecting{inFlight: rowsInFlight, format: j.Format, columns: columns, observer: p.Observer}
+	if how.apart, err = newApart(p, j, g.session, in.schema); err != nil {
 		return nil, nil, err
 	}
-	u.next, u.stop = iter.Pull(in.rows(ctx))
+	u := &unit{process: p, reader: in.err, builder: g.builder, out: newCollector(writer, nothingKept{}, how),
+		rows: newRowQueue(in.rows(ctx), nil), listener: &onlyUnit{progress: p.Progress, flight: &g.flight}}
+	u.rows.await = in.await
 	return u, writer, nil
 }
 
@@ -205,7 +204,7 @@ func (nothingKept) Append(int64, []byte) error { return nil }
 func (g *generator) finishStream(ctx context.Context, u *unit, writer *promptset.LineWriter, started time.Time,
 	runErr error) (*Report, error) {
 	runErr = u.namesRows(runErr)
-	u.stop()
+	u.rows.stop()
 	done, drawn, _ := u.out.counts()
 	g.process.Progress.Finish(done, drawn)
 	interrupted := ctx.Err() != nil

@@ -27,18 +27,9 @@ type unit struct {
 	lease    *queue.Lease // nil if it is of no queue
 	listener listener
 
-	// The rows that are not in a published part and were not begun, read across restarts.
-	next    func() (*promptset.Row, bool)
-	await   func(ctx context.Context) bool // for the next one; nil where it is there at once
-	stop    func()                         // of the reading
-	stash   *promptset.Row                 // read, and not begun
-	line    []int64                        // rows to be begun before it, from the last one on
-	traced  bool                           // line is that of stash
-	begunTo int64                          // all rows to be done before this one were begun
-
-	rowsAt  *rowsAt      // read out of order
-	results *partResults // of published parts
-	stale   staleResults // of those that are written again
+	rows    *rowQueue
+	lineage *unitLineage // nil if no row goes on from another one
+	stale   staleResults // of parts that are written again
 
 	read bool // to the end; of the goroutine that begins rows
 }
@@ -58,54 +49,22 @@ func (g *generator) openUnit(ctx context.Context, saved *savedJob, opened func()
 	if err != nil {
 		return nil, err
 	}
+	how := collecting{inFlight: rowsInFlight, window: 2 * int(min(saved.parts.PartRows, rowsInFlight)),
+		enough: 2 * g.session.slots(), format: j.Format, columns: j.columnsOf(reader.Schema()), observer: p.Observer}
+	if how.apart, err = newApart(p, j, g.session, reader.Schema()); err != nil {
+		return nil, err
+	}
 	u := &unit{process: p, reader: reader, saved: saved, builder: g.builder, writer: writer,
-		out: newCollector(writer, saved.journal, rowsInFlight), stale: staleResults{saved: saved, reader: reader}}
-	u.out.observer, u.out.format = p.Observer, j.Format
-	u.out.window, u.out.enough = 2*int(min(saved.parts.PartRows, rowsInFlight)), 2*g.session.slots()
-	u.out.columns = j.columnsOf(reader.Schema())
-	if u.out.apart, err = newApart(p, j, g.session, reader.Schema()); err != nil {
+		stale: staleResults{saved: saved, reader: reader}}
+	if u.lineage, err = openLineage(ctx, g.opened, saved, g.builder); err != nil {
 		return nil, err
 	}
-	if err := u.openFamily(ctx, g.opened); err != nil {
-		return nil, err
+	if u.lineage != nil {
+		how.lineage = u.lineage
 	}
-	u.next, u.stop = iter.Pull(u.rows(ctx, reader))
+	u.out = newCollector(writer, saved.journal, how)
+	u.rows = newRowQueue(saved.rowsOfMissing(ctx, reader), u.lineage)
 	return u, nil
-}
-
-// rows gives the rows of the parts that are missing.
-func (u *unit) rows(ctx context.Context, reader *promptset.Reader) iter.Seq[*promptset.Row] {
-	return func(yield func(*promptset.Row) bool) {
-		for i := 0; i < len(u.saved.missing); i++ {
-			from, to := u.saved.parts.Range(u.saved.missing[i])
-			// Parts that follow one another are read in one go.
-			for i+1 < len(u.saved.missing) && u.saved.missing[i+1] == u.saved.missing[i]+1 {
-				i++
-				_, to = u.saved.parts.Range(u.saved.missing[i])
-			}
-			for row := range reader.Range(ctx, from, to) {
-				if !yield(row) {
-					return
-				}
-			}
-			if reader.Err() != nil {
-				return
-			}
-		}
-	}
-}
-
-// openFamily opens what rows need that go on from others.
-func (u *unit) openFamily(ctx context.Context, opened *Opened) error {
-	l, err := opened.lineage(ctx)
-	if l == nil || err != nil {
-		return err
-	}
-	u.rowsAt = newRowsAt(opened.reader, opened.parts.Rows)
-	u.results = &partResults{saved: u.saved, reader: opened.reader.Beside(), of: u.builder.parameters,
-		wanted: l.isNamed}
-	u.out.family, err = u.saved.openFamily(l, u.process.Messages)
-	return err
 }
 
 // requests yields requests for what was in flight before, then for each row that is good and not done; bad rows and
@@ -135,45 +94,50 @@ func (u *unit) requests(ctx context.Context) iter.Seq2[*pendingRow, *engine.Requ
 }
 
 // step takes up one row: one that goes on from another which has ended, or the next one. It returns the row if
-// completions of it are to be drawn now. An error means that nothing more can be begun.
+// completions of it are to be generated now. An error means that nothing more can be begun.
 func (u *unit) step(ctx context.Context) (p *pendingRow, more bool, err error) {
-	if p := u.out.goOn(ctx, false); p != nil {
+	if p := u.goesOn(ctx, false); p != nil {
 		p, err = u.launch(ctx, p)
 		return p, true, err
 	}
-	if u.stash == nil {
-		if u.await != nil && !u.await(ctx) {
+	if !u.rows.fill(ctx) {
+		if u.reader.Err() != nil {
 			return nil, false, nil
 		}
-		var ok bool
-		if u.stash, ok = u.next(); !ok {
-			u.stash = nil
-			if u.reader.Err() != nil {
-				return nil, false, nil
-			}
-			if p := u.out.goOn(ctx, true); p != nil {
-				p, err = u.launch(ctx, p)
-				return p, true, err
-			}
-			return nil, false, nil
+		if p := u.goesOn(ctx, true); p != nil {
+			p, err = u.launch(ctx, p)
+			return p, true, err
 		}
+		return nil, false, nil
 	}
-	row, early, err := u.due(ctx)
+	row, early, err := u.rows.due(ctx)
 	if err != nil {
 		return nil, false, u.unreadable(ctx, err)
 	}
-	p, err = u.begin(ctx, row, early)
+	p, yields, err := u.begin(ctx, row, early)
 	switch {
-	case errors.Is(err, errGoOn):
-		return nil, true, nil
 	case err != nil:
 		return nil, false, u.unreadable(ctx, err)
-	case early:
-		u.line = u.line[:len(u.line)-1]
-	default:
-		u.begunTo, u.stash, u.traced = row.Index+1, nil, false
+	case !yields:
+		u.rows.begun(row, early)
 	}
 	return p, true, nil
+}
+
+// goesOn returns a row whose parent has ended. With patience it waits for one, and returns nil when none waits any
+// more.
+func (u *unit) goesOn(ctx context.Context, patience bool) *pendingRow {
+	if u.lineage == nil {
+		return nil
+	}
+	if patience {
+		u.out.await(ctx, func() bool { return u.lineage.Ready() || !u.lineage.Waiting() })
+	}
+	if ctx.Err() != nil || u.out.failed() != nil {
+		return nil
+	}
+	p, _ := u.lineage.Next()
+	return p
 }
 
 // unreadable ends the collector by an error that is not its own, nor says that the run was ended.
@@ -184,36 +148,23 @@ func (u *unit) unreadable(ctx context.Context, err error) error {
 	return err
 }
 
-// due returns the row that is begun next: the one that was read, or one before it that it goes on from.
-func (u *unit) due(ctx context.Context) (row *promptset.Row, early bool, err error) {
-	if u.out.family == nil {
-		return u.stash, false, nil
-	}
-	if !u.traced {
-		u.line, u.traced = u.out.unbegun(u.stash.Index), true
-	}
-	if n := len(u.line); n > 0 {
-		row, err = u.rowsAt.row(ctx, u.line[n-1])
-		return row, true, err
-	}
-	return u.stash, false, nil
-}
-
-// begin takes a row up. It returns the row if completions of it are to be drawn now. An error means that it was not
-// begun, or that nothing more can be.
-func (u *unit) begin(ctx context.Context, row *promptset.Row, early bool) (*pendingRow, error) {
-	if !early {
-		begun, done, drawn, err := u.out.takeEarly(row.Index)
-		if begun || err != nil {
-			return nil, err
+// begin takes a row up. It returns the row if completions of it are to be generated now; yields says that it was not
+// begun, since others come first. An error means that it was not begun, or that nothing more can be.
+func (u *unit) begin(ctx context.Context, row *promptset.Row, early bool) (p *pendingRow, yields bool, err error) {
+	if u.lineage != nil && !early {
+		if p, running := u.lineage.Running(row.Index); running && u.out.reach(p) {
+			return nil, false, nil
 		}
-		if done != nil {
-			return nil, u.replay(ctx, row, done, drawn)
+		if done, generated, err := u.lineage.Early(row.Index); err != nil {
+			return nil, false, err
+		} else if done != nil {
+			yields, err := u.replay(ctx, row, done, generated)
+			return nil, yields, err
 		}
 	}
 	failed := row.Err
-	if l := u.out.family; l != nil && failed == nil {
-		_, failed = l.parent(row)
+	if u.lineage != nil && failed == nil {
+		_, failed = u.lineage.Parent(row)
 	}
 	set := u.builder.parameters(row)
 	done := u.drawnBefore(ctx, row.Index)
@@ -224,18 +175,22 @@ func (u *unit) begin(ctx context.Context, row *promptset.Row, early bool) (*pend
 	if failed != nil {
 		n = 1
 	}
-	p, err := u.out.begin(ctx, row, n, early)
-	switch {
-	case err != nil:
-		return nil, err
-	case failed != nil:
-		return nil, u.out.fail(p, failed)
+	p, err = u.out.begin(ctx, row, n, early)
+	if p == nil || err != nil {
+		return nil, err == nil, err
+	}
+	if u.lineage != nil {
+		u.lineage.Begin(row.Index, p)
+	}
+	if failed != nil {
+		return nil, false, u.out.fail(p, failed)
 	}
 	p.done = done
-	if u.out.family != nil && u.out.wait(p) {
-		return nil, nil
+	if u.lineage != nil && u.lineage.Wait(row.Index, p) {
+		return nil, false, nil
 	}
-	return u.launch(ctx, p)
+	p, err = u.launch(ctx, p)
+	return p, false, err
 }
 
 // drawnBefore returns the completions of a row that are in the journal, or in a part that is written again.
@@ -259,8 +214,8 @@ func (u *unit) launch(ctx context.Context, p *pendingRow) (*pendingRow, error) {
 	done := p.done
 	p.done = nil
 	whole := p.left >= 1 && len(done) >= p.left
-	if !whole || u.out.family != nil && u.out.family.isNamed(p.row.Index) {
-		from, err := u.parentOf(ctx, p.row)
+	if !whole || u.lineage != nil && u.lineage.IsNamed(p.row.Index) {
+		from, err := u.lineage.parentOf(ctx, p.row)
 		if err != nil {
 			return nil, u.unreadable(ctx, err)
 		}
@@ -284,26 +239,17 @@ func (u *unit) launch(ctx context.Context, p *pendingRow) (*pendingRow, error) {
 	return p, nil
 }
 
-// parentOf returns what a row goes on from; nil is nothing.
-func (u *unit) parentOf(ctx context.Context, row *promptset.Row) (*kin, error) {
-	if u.out.family == nil {
-		return nil, nil
+// replay takes a row up at its place that was generated before it: some of its results by this process. yields is that
+// of begin.
+func (u *unit) replay(ctx context.Context, row *promptset.Row, done []promptset.Result, generated int) (yields bool,
+	err error) {
+	p, err := u.out.begin(ctx, row, len(done), false)
+	if p == nil || err != nil {
+		return err == nil, err
 	}
-	parent := u.out.family.parents[row.Index]
-	if parent < 0 {
-		return nil, nil
-	}
-	return u.kin(ctx, parent)
-}
-
-// replay takes a row up at its place that was drawn before it.
-func (u *unit) replay(ctx context.Context, row *promptset.Row, done *kin, drawn int) error {
-	p, err := u.out.begin(ctx, row, len(done.results), false)
-	if err != nil {
-		return err
-	}
-	p.counted, p.drawn = true, drawn
-	return u.out.restore(p, done.results)
+	u.lineage.Begin(row.Index, p)
+	p.counted, p.drawn = true, generated
+	return false, u.out.restore(p, done)
 }
 
 // rowError names a row and what is wrong with it; the row's own errors do both.

@@ -63,7 +63,9 @@ func (o *runOptions) crew(env *environment, chips []string) *crew.Crew {
 		Workers: o.units.workers, MaxRestarts: o.process.MaxRestarts, Password: password, Timing: env.timing,
 		Messages: env.stderr, Log: o.logger(env),
 		Progress: &meter{w: env.stderr, mode: o.progress, each: int64(o.spec.Sampling.N)},
-		Server:   func(address, store string) []string { return []string{"nats", "--listen", address, "--store", store} },
+		Server: func(address, store string) []string {
+			return []string{"nats", "--listen", address, "--store", store}
+		},
 		Worker: func(job, name string) []string {
 			args := []string{"worker", job, "--name", name, "--progress", "none", "--max-restarts",
 				fmt.Sprint(o.process.MaxRestarts), "--client-timeout", o.process.ClientTimeout.String(),
