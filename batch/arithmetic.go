@@ -121,7 +121,8 @@ func (s *savedJob) computes(now string) error {
 	}
 	return fmt.Errorf("%w\nThe last digits of completions would not be those of a single run: %s; or %s",
 		&jobstate.DifferentJobError{Output: s.job.Output,
-			Differences: []string{fmt.Sprintf("the completions are computed by %s, were by %s", now, was)}},
+			Differences: jobstate.Differences{{Text: fmt.Sprintf("the completions are computed by %s, were by %s", now,
+				was)}}},
 		arithmeticRemedy(now, was), s.process.elsewhere())
 }
 

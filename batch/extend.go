@@ -137,28 +137,32 @@ func (s *savedJob) change(ctx context.Context) error {
 	mended := p.RetryErrors && mendedInputs(d.Inputs, was.Inputs)
 	before := s.opened.reader
 	if !mended {
-		if before, err = s.readerOf(ctx, was); ctx.Err() != nil {
+		var other jobstate.Differences
+		if before, other, err = s.readerOf(ctx, was); ctx.Err() != nil {
 			return ctx.Err()
-		} else if err != nil && larger {
-			return p.different(s.job, differences)
 		} else if err != nil {
-			return p.different(s.job, []string{err.Error()})
+			other = jobstate.Differences{{Text: err.Error()}}
+		}
+		if len(other) > 0 && larger {
+			other = differences
+		}
+		if len(other) > 0 {
+			return p.different(s.job, other)
 		}
 	}
 	if larger {
 		return fmt.Errorf("%s holds a smaller job:\n  %s\nGive `extend` to make it larger, or %s", s.job.Output,
-			strings.Join(differences, "\n  "), p.elsewhere())
+			strings.Join(differences.Texts(), "\n  "), p.elsewhere())
 	}
 	from, err := s.changedFrom(ctx, was, d, before)
 	if err != nil {
 		return err
 	}
 	s.next = was.Changed(d, jobstate.Change{Time: time.Now().UTC().Truncate(time.Second), Version: p.Version,
-		What: append(differences, raised...), PartsFrom: from, RetryErrors: p.RetryErrors})
+		What: append(differences, raised...).Texts(), PartsFrom: from, RetryErrors: p.RetryErrors})
 	s.next.Model, s.mended, s.anew = d.Model, mended, mended || d.Model != was.Model
 	if len(raised) > 0 {
-		s.next.Settled = maps.Clone(was.Settled)
-		s.next.Settled[settledLength] = s.job.Engine.MaxModelLen
+		s.next.Settled.MaxModelLen = s.job.Engine.MaxModelLen
 	}
 	if len(s.next.Meta) > 0 {
 		s.next.Meta[promptset.MetaParameters], err = withN(s.next.Meta[promptset.MetaParameters], s.job.Sampling.N)
@@ -181,32 +185,33 @@ func withN(parameters string, n int) (string, error) {
 const settledLength = "max_model_len"
 
 // raised returns what a job settled on without the limit that this job raises, and what it raises.
-func (s *savedJob) raised(was map[string]any) (rest map[string]any, raised []string) {
-	before, err := strconv.Atoi(fmt.Sprint(was[settledLength]))
-	if !s.process.RetryErrors || err != nil || s.job.Engine.MaxModelLen <= before {
+func (s *savedJob) raised(was jobstate.Settled) (rest jobstate.Settled, raised jobstate.Differences) {
+	before, now := was.MaxModelLen, s.job.Engine.MaxModelLen
+	if !s.process.RetryErrors || before == 0 || now <= before {
 		return was, nil
 	}
-	rest = maps.Clone(was)
-	delete(rest, settledLength)
-	return rest, []string{fmt.Sprintf("%s is %d, was %d", settledLength, s.job.Engine.MaxModelLen, before)}
+	was.MaxModelLen = 0
+	return was, jobstate.Differences{jobstate.Differ(settledLength, now, before)}
 }
 
-// readerOf is a reader of the inputs as the job had them that was begun, whose rows must be the first ones of now.
-func (s *savedJob) readerOf(ctx context.Context, was *jobstate.Description) (*promptset.Reader, error) {
+// readerOf is a reader of the inputs as the job had them that was begun, whose rows must be the first ones of now:
+// other ones are a difference.
+func (s *savedJob) readerOf(ctx context.Context, was *jobstate.Description) (*promptset.Reader, jobstate.Differences,
+	error) {
 	now := s.opened.reader
 	if jobstate.SameInputs(InputsOf(now), was.Inputs) {
-		return now, nil
+		return now, nil, nil
 	}
 	last := was.Inputs[len(was.Inputs)-1]
 	before, err := now.Before(ctx, len(was.Inputs), last.Bytes)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if !jobstate.SameInputs(InputsOf(before), was.Inputs) {
-		return nil, fmt.Errorf("input %s has other rows at its start: rows can be added behind those that it has",
-			last.Name)
+		return nil, jobstate.Differences{{Of: jobstate.InputContent, Name: last.Name,
+			Text: "has other rows at its start: rows can be added behind those that it has"}}, nil
 	}
-	return before, nil
+	return before, nil, nil
 }
 
 // changedFrom is the first part of the job that was begun which a larger one has another content of. That of no part is

@@ -114,7 +114,7 @@ func (g *generator) claim(ctx context.Context, saved *savedJob) (resized bool, e
 	if err := errors.Join(saved.claim(ctx, &d), saved.dropStandard()); err != nil {
 		return false, err
 	}
-	if was := saved.state.Job().Settled; !sameSettled(settled(plan), was) {
+	if was := saved.state.Job().Settled; !settled(plan).Same(was) {
 		as, err := g.job.settledAs(g.process, was, nil)
 		if err != nil {
 			return false, err

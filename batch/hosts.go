@@ -1,7 +1,6 @@
 package batch
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/quire/quire/jobstate"
 	"github.com/quire/quire/lockstep"
 )
 
@@ -172,7 +172,7 @@ func lead(saved *savedJob) error {
 	if group == nil {
 		return nil
 	}
-	was := map[string]any{}
+	var was jobstate.Settled
 	if job := saved.state.Job(); job != nil {
 		was = job.Settled
 	}
@@ -200,10 +200,8 @@ func followOn(ctx context.Context, p *Process, j *Job) error {
 	if err != nil {
 		return err
 	}
-	was := map[string]any{}
-	numbers := json.NewDecoder(bytes.NewReader(text))
-	numbers.UseNumber()
-	if err := numbers.Decode(&was); err != nil {
+	var was jobstate.Settled
+	if err := json.Unmarshal(text, &was); err != nil {
 		return fmt.Errorf("what process 0 says of the job: %w", err)
 	}
 	if j, err = j.settledAs(p, was, nil); err != nil {

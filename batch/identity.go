@@ -159,96 +159,68 @@ func InputsOf(r *promptset.Reader) (inputs []jobstate.Input) {
 	return inputs
 }
 
-// open is a view of the sizes that a job leaves to the engine where they are not given, by their names in job.json.
-// Completions may depend on each in their last digits.
-func (o *Engine) open() map[string]*int {
-	return map[string]*int{
-		"max_seqs": &o.MaxSeqs, "page_size": &o.PageSize, "max_model_len": &o.MaxModelLen,
-		"prefill_tokens": &o.PrefillTokens,
-	}
-}
-
 // settled is what the engine settled on, for whoever goes on with the job.
-func settled(p engine.Plan) map[string]any {
-	all := map[string]any{
-		"max_seqs": p.MaxSeqs, "page_size": p.PageSize, "max_model_len": p.MaxModelLen,
-		"prefill_tokens": p.PrefillTokens,
-		"dtype":          strings.ToLower(p.DType), "kv_dtype": strings.ToLower(p.KVDType), "kv_bytes": p.KVBytes,
-	}
-	maps.DeleteFunc(all, func(_ string, v any) bool { return v == 0 || v == int64(0) || v == "" })
-	return all
+func settled(p engine.Plan) jobstate.Settled {
+	return jobstate.Settled{DType: strings.ToLower(p.DType), KVBytes: p.KVBytes, KVDType: strings.ToLower(p.KVDType),
+		MaxModelLen: p.MaxModelLen, MaxSeqs: p.MaxSeqs, PageSize: p.PageSize, PrefillTokens: p.PrefillTokens}
 }
 
-// settle takes what is left open from a job that was begun, and returns how what is given differs from it.
-func (o *Engine) settle(was map[string]any) (differences []string, err error) {
-	number := func(name string) int64 {
-		n, _ := was[name].(json.Number)
-		i, _ := n.Int64()
-		return i
-	}
-	open := o.open()
-	for _, name := range slices.Sorted(maps.Keys(open)) {
-		switch field, then := open[name], int(number(name)); {
-		case then == 0:
-		case *field == 0:
-			*field = then
-		case *field != then:
-			differences = append(differences, fmt.Sprintf("%s is %d, was %d", name, *field, then))
+// settledAs is the engine with what it leaves open as a job has it that was begun, and how what is given differs from
+// that. Completions may depend on each of these in their last digits.
+func (e Engine) settledAs(was jobstate.Settled) (_ Engine, differences jobstate.Differences, err error) {
+	for _, size := range []struct { // in the order of their names
+		name  string
+		field *int
+		then  int
+	}{{settledLength, &e.MaxModelLen, was.MaxModelLen}, {"max_seqs", &e.MaxSeqs, was.MaxSeqs},
+		{"page_size", &e.PageSize, was.PageSize}, {"prefill_tokens", &e.PrefillTokens, was.PrefillTokens}} {
+		switch {
+		case size.then == 0:
+		case *size.field == 0:
+			*size.field = size.then
+		case *size.field != size.then:
+			differences = append(differences, jobstate.Differ(size.name, *size.field, size.then))
 		}
 	}
 	// The memory for the cache moves with the machine: what is given holds, and what is not is as before.
-	if o.KVMemory == 0 {
-		o.KVMemory = number("kv_bytes")
+	e.KVMemory = cmp.Or(e.KVMemory, was.KVBytes)
+	types := jobstate.Differences{}
+	for _, t := range []struct {
+		name, field string
+		now         *string
+		then        string
+	}{{"dtype", "dtype", &e.DType, was.DType}, {"kv_dtype", kvDType, &e.KVDType, was.KVDType}} {
+		now, err := parseDType(t.field, *t.now)
+		switch {
+		case err != nil:
+			return e, nil, err
+		case t.then == "":
+		case *t.now == "auto":
+			*t.now = t.then
+			if _, err := parseDType(t.field, t.then); err != nil {
+				return e, nil, err
+			}
+		default:
+			if before, err := parseDType(t.field, t.then); err != nil || now != before {
+				types = append(types, jobstate.Differ(t.name, *t.now, t.then))
+			}
+		}
 	}
-	for name, field := range map[string]*string{"dtype": &o.DType, "kv_dtype": &o.KVDType} {
-		then, _ := was[name].(string)
-		if then == "" {
-			continue
-		}
-		if *field == "auto" {
-			*field = then
-			continue
-		}
-		flag := strings.ReplaceAll(name, "_", "-")
-		now, err := parseDType(flag, *field)
-		if err != nil {
-			return nil, err
-		}
-		if before, err := parseDType(flag, then); err != nil || now != before {
-			differences = append(differences, fmt.Sprintf("%s is %s, was %s", name, *field, then))
-		}
-	}
-	if _, err := parseDType("dtype", o.DType); err != nil {
-		return nil, err
-	}
-	_, err = parseDType(kvDType, o.KVDType)
-	slices.Sort(differences)
-	return differences, err
+	return e, append(types, differences...), nil // by name
 }
 
 // settledAs is the job with what it leaves open as a job has it that was begun. Further differences from that one, and
 // those that are given, are an error.
-func (j *Job) settledAs(p *Process, was map[string]any, differences []string) (*Job, error) {
-	next := *j
-	more, err := next.Engine.settle(was)
-	if err != nil {
+func (j *Job) settledAs(p *Process, was jobstate.Settled, differences jobstate.Differences) (*Job, error) {
+	next, err := *j, error(nil)
+	var more jobstate.Differences
+	if next.Engine, more, err = j.Engine.settledAs(was); err != nil {
 		return nil, err
 	}
 	if differences = append(differences, more...); len(differences) > 0 {
 		return nil, p.different(j, differences)
 	}
 	return &next, nil
-}
-
-// sameSettled says that an engine is what the job settled on, but for the memory that it takes.
-func sameSettled(now, then map[string]any) bool {
-	delete(now, "kv_bytes")
-	for name, v := range now {
-		if was, ok := then[name]; ok && fmt.Sprint(v) != fmt.Sprint(was) {
-			return false
-		}
-	}
-	return true
 }
 
 // footer is what the output files say of how they were made.
@@ -282,30 +254,30 @@ func (j *Job) parameters() map[string]any {
 }
 
 // different is the error for a folder with another job.
-func (p *Process) different(j *Job, differences []string) error {
+func (p *Process) different(j *Job, differences jobstate.Differences) error {
 	only := ""
 	if p.Extend {
 		only = "`extend` takes a larger `n-generations`, a larger `limit` and more rows behind those that are there, " +
 			"and nothing else. "
 	}
-	if j.readsStandard() && slices.ContainsFunc(differences, func(s string) bool {
-		return strings.HasPrefix(s, "input "+promptset.StandardInput)
-	}) {
+	ofInput := func(is func(name string) bool) func(jobstate.Difference) bool {
+		return func(d jobstate.Difference) bool { return d.OfInput() && is(d.Name) }
+	}
+	if j.readsStandard() && slices.ContainsFunc(differences, ofInput(func(name string) bool {
+		return name == promptset.StandardInput
+	})) {
 		only += "Standard input has other rows than the job: give the same rows, or none (</dev/null) to go on with " +
 			"those that it has. "
 	}
-	for _, difference := range differences {
-		// The file was there before, and is another one now.
-		name, _, has := strings.Cut(strings.TrimPrefix(difference, "input "), " has ")
-		if command := promptset.Append(name); has && command != "" {
+	for _, d := range differences {
+		if command := promptset.Append(d.Name); d.Of == jobstate.InputContent && command != "" {
 			only += fmt.Sprintf("A compressed file is compared by its bytes, and not by its rows: give %s as it was "+
-				"compressed before; rows are added by %s. ", name, command)
+				"compressed before; rows are added by %s. ", d.Name, command)
 			break
 		}
 	}
-	if slices.ContainsFunc(j.Inputs, storage.ReadOnly) && slices.ContainsFunc(differences, func(s string) bool {
-		return strings.HasPrefix(s, "input hf://")
-	}) {
+	if slices.ContainsFunc(j.Inputs, storage.ReadOnly) && slices.ContainsFunc(differences,
+		ofInput(func(name string) bool { return strings.HasPrefix(name, "hf://") })) {
 		only += "A branch of a dataset has moved, or another one was named: a commit does not move " +
 			"(hf://datasets/ORG/NAME@COMMIT/PATH). "
 	}

@@ -185,6 +185,15 @@ func keepPrefix(ctx context.Context, p *Process, j *Job) (tokens int, err error)
 	return len(b.common.tokens), savePrefix(ctx, p, session, b.common.tokens)
 }
 
+// PrefixError says that the file of [Options.SavePrefix] could not be written.
+type PrefixError struct {
+	File string
+	Err  error
+}
+
+func (e *PrefixError) Error() string { return "`save-prefix` " + e.File + ": " + e.Err.Error() }
+func (e *PrefixError) Unwrap() error { return e.Err }
+
 // savePrefix writes the file of SavePrefix. It appears only whole.
 func savePrefix(ctx context.Context, p *Process, s *Session, tokens []int32) (err error) {
 	if p.SavePrefix == "" {
@@ -202,7 +211,7 @@ func savePrefix(ctx context.Context, p *Process, s *Session, tokens []int32) (er
 	defer func() {
 		if err != nil {
 			_ = os.Remove(temporary)
-			err = fmt.Errorf("`save-prefix` %s: %w", p.SavePrefix, err)
+			err = &PrefixError{p.SavePrefix, err}
 		}
 	}()
 	_, err = engines[0].SavePrefix(ctx, tokens, f)

@@ -92,12 +92,12 @@ func FuzzSettled(f *testing.F) {
 			return
 		}
 		e := Engine{DType: "auto", KVDType: "auto"}
-		if _, err := e.settle(d.Settled); err != nil {
+		if e, _, err = e.settledAs(d.Settled); err != nil {
 			return
 		}
 		if e.DType == "" || e.KVDType == "" {
 			t.Fatalf("%s makes %+v", b, e)
 		}
-		sameSettled(map[string]any{"max_seqs": 1, "dtype": "float32"}, d.Settled)
+		jobstate.Settled{MaxSeqs: 1, DType: "float32"}.Same(d.Settled)
 	})
 }

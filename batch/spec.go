@@ -2,6 +2,7 @@ package batch
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -190,8 +191,14 @@ func oneOf(field, value string, allowed ...string) error {
 func checkParameters(set *parameter.Set) error {
 	err := set.Check(func(own string) string { return parameter.Sink(own).Flag })
 	if err != nil {
-		field, problem, _ := strings.Cut(err.Error(), " ")
-		return &FieldError{field, problem}
+		var of interface {
+			Of() string
+			Problem() string
+		}
+		if errors.As(err, &of) {
+			return &FieldError{of.Of(), of.Problem()}
+		}
+		return err
 	}
 	if err := engine.CheckStructure(set.StructuredOutputs); err != nil {
 		return wrong(structureField(set.StructuredOutputs.Kind), "can't be followed: %v", err)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/quire/quire/jobstate"
 	"github.com/quire/quire/queue"
@@ -119,7 +118,7 @@ func (o *Opened) taken(err error) error {
 	what := ""
 	if other, err := parseQueued(taken.Other.Config); err == nil {
 		if differences := o.description.Differences(other.Description); len(differences) > 0 {
-			what = fmt.Sprintf(" (%s)", strings.Join(differences, "; "))
+			what = fmt.Sprintf(" (%s)", differences)
 		}
 	}
 	return fmt.Errorf(

@@ -20,15 +20,13 @@ type Task struct {
 	opened *Opened // once the inputs were looked into
 }
 
-// NewTask checks a job and how it is to be done. The error is a [*FieldError], or says which options contradict each
-// other.
+// NewTask is a job that is described and done in one place: see [Describe].
 func NewTask(spec Spec, options Options) (*Task, error) {
-	p := &Process{Options: options.withDefaults()}
-	j, err := describe(p, spec)
+	j, err := Describe(spec, options)
 	if err != nil {
 		return nil, err
 	}
-	return &Task{Job: j, Process: p}, nil
+	return j.Task(options), nil
 }
 
 // Run does a job: see [Task.Run].

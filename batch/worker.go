@@ -137,7 +137,7 @@ func (w *Worker) prepare(ctx context.Context, q *queue.Queue, j queue.Job) (*shi
 		return nil, fmt.Errorf("job %s: %w", j.ID, err)
 	}
 	if differences := opened.description.Differences(c.Description); len(differences) > 0 {
-		return nil, fmt.Errorf("job %s is another one here: %s", j.ID, strings.Join(differences, "; "))
+		return nil, fmt.Errorf("job %s is another one here: %s", j.ID, differences)
 	}
 	c.call(opened)
 	if err := opened.checkLineage(ctx, jobstate.Shard{}); err != nil { // which another version submitted
@@ -180,7 +180,7 @@ func (w *Worker) describe(j queue.Job) (*Process, *Job, *queuedJob, error) {
 		spec.Engine.KVMemory = w.KVMemory
 	}
 	p := &Process{Options: options.withDefaults(), queued: j.ID}
-	job, err := describe(p, spec)
+	job, err := Describe(spec, options)
 	if err != nil {
 		return nil, nil, nil, fmt.Errorf("job %s: %w", j.ID, err)
 	}

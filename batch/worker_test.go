@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quire/quire/jobstate"
 	"github.com/quire/quire/queue"
 )
 
@@ -43,7 +44,7 @@ func TestElsewhere(t *testing.T) {
 		process *Process
 		new     bool
 	}{"run": {&run, true}, "shard": {&shard, false}, "worker": {&worker, true}} {
-		text := c.process.different(&Job{}, []string{"n is 2, was 1"}).Error()
+		text := c.process.different(&Job{}, jobstate.Differences{jobstate.Differ("n", 2, 1)}).Error()
 		if strings.Contains(text, "`new`") != c.new {
 			t.Errorf("%s: %s", name, text)
 		}

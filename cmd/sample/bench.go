@@ -115,10 +115,7 @@ func runBench(ctx context.Context, env *environment, o *benchOptions) error {
 		return err
 	}
 	o.run.process.TextOnly = o.rows != ""
-	task, err := o.run.task(env, nil)
-	if err != nil {
-		return err
-	}
+	task := o.run.task(env, nil)
 	if err := o.lacks(ctx, task, w); err != nil {
 		return err
 	}

@@ -130,11 +130,10 @@ func runPlan(ctx context.Context, env *environment, o *planOptions) error {
 	if err := writableFolder("dump-hlo", dump); err != nil {
 		return &exitError{exitUsage, err}
 	}
-	o.run.spec.LoadFormat = batch.LoadDummy
-	task, err := o.run.task(env, nil)
-	if err != nil {
-		return err
-	}
+	dummy := *o.run.job
+	dummy.LoadFormat = batch.LoadDummy
+	o.run.job = &dummy
+	task := o.run.task(env, nil)
 	model, err := task.OpenModel(ctx)
 	if err != nil {
 		return err

@@ -75,10 +75,7 @@ func (o *runOptions) checkDumps() error {
 
 // try opens the model to be tried.
 func (o *runOptions) try(ctx context.Context, env *environment) (*batch.Task, *batch.Trial, error) {
-	task, err := o.task(env, nil)
-	if err != nil {
-		return nil, nil, err
-	}
+	task := o.task(env, nil)
 	trial, err := task.Try(ctx)
 	return task, trial, err
 }

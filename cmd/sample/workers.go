@@ -34,10 +34,7 @@ func runWorkers(ctx context.Context, env *environment, o *runOptions, f *flags) 
 	if units.AckWait == 0 {
 		units.AckWait = localAckWait
 	}
-	task, err := o.task(env, nil)
-	if err != nil {
-		return err
-	}
+	task := o.task(env, nil)
 	chips, err := o.spec.Engine.ChipsOfWorkers(o.units.workers)
 	if err != nil {
 		return err
