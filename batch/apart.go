@@ -6,7 +6,6 @@ import (
 
 	"github.com/quire/quire/chat/reply"
 	"github.com/quire/quire/engine"
-	"github.com/quire/quire/parameter"
 	"github.com/quire/quire/promptset"
 	"github.com/quire/quire/tokenizer"
 )
@@ -16,36 +15,6 @@ const (
 	reasoningColumn = "reasoning"
 	callsColumn     = "tool_calls"
 )
-
-// checkParsers checks the names of forms, and that there is a column for what they find.
-func (s *Spec) checkParsers() error {
-	for _, p := range []struct {
-		field, name, column string
-		names               []string
-	}{
-		{"reasoning-parser", s.ReasoningParser, reasoningColumn, reply.ReasoningNames()},
-		{"tool-call-parser", s.ToolCallParser, callsColumn, reply.ToolCallNames()},
-	} {
-		if err := reply.Check(p.name, p.names); err != nil {
-			return wrong(p.field, "%v", err)
-		}
-		named := p.name != reply.Auto && p.name != reply.None
-		if named && !slices.Contains(s.Columns, p.column) && s.Format != promptset.FormatOpenAI {
-			return wrong(p.field, "is %s, and the output has no column for it: give `columns` %s", p.name, p.column)
-		}
-	}
-	return nil
-}
-
-// parsers are what job.json has of the forms: those that are named.
-func (s *Spec) parsers(settings map[string]any) {
-	for name, parser := range map[string]string{"reasoning_parser": s.ReasoningParser,
-		"tool_call_parser": s.ToolCallParser} {
-		if parser != reply.Auto {
-			settings[name] = parser
-		}
-	}
-}
 
 // apart takes completions apart into reasoning, text and calls of tools.
 type apart struct {
@@ -92,9 +61,6 @@ func newApart(p *Process, j *Job, s *Session, input *promptset.Schema) (*apart, 
 	return &apart{job: j, session: s, forms: forms, without: forms.WithoutCalls()}, nil
 }
 
-// promptEnd is how many tokens of a prompt are looked at for the opening of reasoning.
-const promptEnd = 16
-
 // take takes a completion apart. A nil apart leaves it as it is.
 func (a *apart) take(r *promptset.Result, row *promptset.Row, request *engine.Request) {
 	if a == nil || r.Text == "" {
@@ -112,7 +78,7 @@ func (a *apart) take(r *promptset.Result, row *promptset.Row, request *engine.Re
 	if a.session.Mark != nil && !request.KeepSpecialTokens {
 		text = a.session.Mark(r.TokenIDs, text, marks)
 	}
-	p := forms.Parse(text, a.session.thinks(forms, row, request.Tokens, &set), reply.Tools(set.Tools))
+	p := forms.Parse(text, a.session.Thinks(forms, row, request.Tokens, &set), reply.Tools(set.Tools))
 	if p.Reasoning == "" && len(p.ToolCalls) == 0 && p.Text == text {
 		return
 	}
@@ -144,13 +110,4 @@ func withMarks(tok *tokenizer.Tokenizer, tokens []int32, text string, marks []st
 		text = tok.Mark(tokens, text, keep)
 	}
 	return text + ending
-}
-
-// thinks says that a completion begins within reasoning: the prompt ends with its opening, or within a message that has
-// it.
-func (s *Session) thinks(forms *reply.Forms, row *promptset.Row, prompt []int32, set *parameter.Set) bool {
-	if n := len(row.Messages); set.ContinueFinalMessage && n > 0 {
-		return forms.Within(row.Messages[n-1].Content)
-	}
-	return s.Decode != nil && forms.Opens(s.Decode(prompt[max(0, len(prompt)-promptEnd):]))
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quire/quire/batch/ask"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/parameter"
 	"github.com/quire/quire/promptset"
@@ -17,7 +18,7 @@ import (
 func TestApart(t *testing.T) {
 	const template = `<think></think><tool_call>{"name": n, "arguments": a}</tool_call>`
 	const call = `<tool_call>{"name": "f", "arguments": {}}</tool_call>`
-	session := &Session{Template: template,
+	session := &Session{Text: ask.Text{Template: template,
 		Decode: func(tokens []int32) (text string) {
 			for _, id := range tokens {
 				text += string(rune(id))
@@ -26,7 +27,7 @@ func TestApart(t *testing.T) {
 		},
 		// A special token that text lacks.
 		Mark: func(_ []int32, text string, _ []string) string { return "<think>" + text },
-	}
+	}}
 	plain := *session
 	plain.Mark = nil
 	for _, c := range []struct {
@@ -111,7 +112,7 @@ func TestToldOfCalls(t *testing.T) {
 		var told strings.Builder
 		job, p := &Job{Spec: withColumns(c.columns...)}, &Process{Options: Options{Messages: &told}}
 		job.Sampling.Tools = c.tools
-		if _, err := newApart(p, job, &Session{Template: c.template}, nil); err != nil {
+		if _, err := newApart(p, job, &Session{Text: ask.Text{Template: c.template}}, nil); err != nil {
 			t.Fatal(err)
 		}
 		if strings.Contains(told.String(), "warning: there are tools") != c.want {

@@ -14,7 +14,6 @@ import (
 
 	"github.com/quire/quire/backend/xla"
 	"github.com/quire/quire/backend/xla/cpukernel"
-	"github.com/quire/quire/jobstate"
 )
 
 // What computes completions decides their last bits. A job keeps it by a name that is the same wherever the bytes are,
@@ -111,19 +110,6 @@ func compiledFor() string {
 		}
 	}
 	return xlaArithmetic + instructionSets[have]
-}
-
-// computes refuses to go on with a job that computes in another way than this process, now.
-func (s *savedJob) computes(now string) error {
-	was := s.state.Job().Arithmetic
-	if now == "" || was == "" || now == was { // jobs of older versions do not have it
-		return nil
-	}
-	return fmt.Errorf("%w\nThe last digits of completions would not be those of a single run: %s; or %s",
-		&jobstate.DifferentJobError{Output: s.job.Output,
-			Differences: jobstate.Differences{{Text: fmt.Sprintf("the completions are computed by %s, were by %s", now,
-				was)}}},
-		arithmeticRemedy(now, was), s.process.elsewhere())
 }
 
 // arithmeticRemedy says how this machine may compute as another one did; now and was are names of arithmetic.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gomlx/compute/dtypes"
 
+	"github.com/quire/quire/batch/ask"
 	"github.com/quire/quire/batch/lineage"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/jobstate"
@@ -119,11 +120,11 @@ func check(ctx context.Context, p *Process, opened *Opened, tokensPerSecond floa
 		report.TokensPerSecond = cmp.Or(tokensPerSecond, like.TokensPerSecond)
 	}
 	if s.Sampler == nil {
-		s.Sampler = withoutEngine{plan: j.planWithoutEngine(s, opened.model.DType)}
+		s.Sampler = withoutEngine{plan: planWithoutEngine(j, s, opened.model.DType)}
 	}
 	report.MaxModelLen, report.KVBytesPerToken = s.Plan().MaxModelLen, s.Plan().KVBytesPerToken
 	c := &rowsCheck{report: report, kinds: map[string]*KindOfErrors{}, seen: like.seen(), check: s.Check,
-		builder: newRequestBuilder(j, s, p.Messages)}
+		builder: newBuilder(j, s, p.Messages)}
 	if c.lineage, err = opened.lineage(ctx); err != nil {
 		return nil, err
 	}
@@ -142,7 +143,7 @@ func check(ctx context.Context, p *Process, opened *Opened, tokensPerSecond floa
 }
 
 // planWithoutEngine is what is known of the engine's plan by the model's config.
-func (j *Job) planWithoutEngine(s *Session, own dtypes.DType) engine.Plan {
+func planWithoutEngine(j *Job, s *Session, own dtypes.DType) engine.Plan {
 	cfg := j.EngineConfig()
 	kv := cmp.Or(cfg.KVDType, cfg.DType, own, dtypes.Float32)
 	return engine.Plan{MaxModelLen: cmp.Or(j.Engine.MaxModelLen, s.Config.MaxPositions),
@@ -152,7 +153,7 @@ func (j *Job) planWithoutEngine(s *Session, own dtypes.DType) engine.Plan {
 // rowsCheck adds up what rows come to.
 type rowsCheck struct {
 	report  *CheckReport
-	builder *requestBuilder
+	builder *ask.Builder
 	check   func(*engine.Request) error // the engine's, nil where it is not known
 	lineage *lineage.Graph              // nil if no row goes on from another one
 	kinds   map[string]*KindOfErrors
@@ -178,11 +179,11 @@ func (c *rowsCheck) add(row *promptset.Row) {
 		return
 	}
 	if parent != nil {
-		r.Completions += int64(c.builder.parameters(row).N)
+		r.Completions += int64(c.builder.Parameters(row).N)
 		return
 	}
 	for _, q := range requests {
-		c.builder.equal.look(row, q)
+		c.builder.Equal.Look(row, q)
 		length := len(q.Tokens) + q.MaxTokens
 		if r.MaxModelLen > 0 {
 			length = min(length, r.MaxModelLen)
@@ -214,7 +215,7 @@ func (c *rowsCheck) requests(row *promptset.Row, parent *lineage.Parent) ([]*eng
 		whole.Parent.Generation, whole.Parent.Length = nil, nil
 		row = &whole
 	}
-	requests, err := c.builder.requests(row, parent)
+	requests, err := c.builder.Requests(row, parent)
 	for _, q := range requests {
 		if err == nil && c.check != nil {
 			err = c.check(q)
@@ -259,7 +260,7 @@ func (c *rowsCheck) finish() {
 		return cmp.Or(cmp.Compare(b.Rows, a.Rows), cmp.Compare(a.Kind, b.Kind))
 	})
 	if r.Prompts = lengthsOf(c.lengths); len(c.lengths) > 1 {
-		r.SharedPrefix = len(c.builder.common.tokens)
+		r.SharedPrefix = len(c.builder.Common.Tokens)
 	}
 	if r.Completions > 0 {
 		r.MeanSequence = float64(c.tokens) / float64(r.Completions)

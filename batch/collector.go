@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/quire/quire/batch/ask"
 	"github.com/quire/quire/batch/lineage"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/promptset"
@@ -161,7 +162,7 @@ func (c *collector) mayBegin() bool {
 // fail gives a row that was begun one result: an error.
 func (c *collector) fail(p *pendingRow, err error) error {
 	r := promptset.Result{FinishReason: string(engine.FinishError), Err: err.Error()}
-	r.ErrParam, r.ErrCode = paramOf(p.row, err)
+	r.ErrParam, r.ErrCode = ask.ParamOf(p.row, err)
 	r.Generation = p.row.Overrides.Values().Generation
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -192,7 +193,7 @@ func (c *collector) add(p *pendingRow, done *engine.Completion) error {
 	}
 	if done.Err != nil {
 		r.Err = done.Err.Error()
-		r.ErrParam, r.ErrCode = paramOf(p.row, done.Err)
+		r.ErrParam, r.ErrCode = ask.ParamOf(p.row, done.Err)
 	} else {
 		c.onRequest(&r, p.row, done)
 		c.apart.take(&r, p.row, done.Request)
@@ -256,12 +257,13 @@ func refused(err error) bool {
 		errors.Is(err, engine.ErrInvalidRequest)
 }
 
-// statusOf is the HTTP status that the text of a row's error stands for.
+// statusOf is the HTTP status that the text of a row's error stands for. It goes by the text since that is all that the
+// journal has of an error, from which a resumed job answers too.
 func statusOf(text string) int {
 	switch {
 	case strings.Contains(text, engine.ErrNotANumber.Error()):
 		return http.StatusInternalServerError
-	case strings.HasPrefix(text, noModel):
+	case strings.HasPrefix(text, ask.NoModel):
 		return http.StatusNotFound
 	}
 	return http.StatusBadRequest

@@ -173,3 +173,13 @@ func nearest(column string) string {
 	}
 	return ""
 }
+
+// canAnswer refuses inputs whose rows the output's format has no lines for.
+func (s *Spec) canAnswer(r *promptset.Reader) error {
+	name := r.NoRequests()
+	if s.Format != promptset.FormatOpenAI || name == "" {
+		return nil
+	}
+	return endWith(Misused, "`format` is openai, which answers the lines of OpenAI's batch files, and %s is none (its "+
+		"lines have no custom_id, method, url and body): give `format` parquet or jsonl", name)
+}

@@ -42,13 +42,13 @@ func (c *Conversation) Say(ctx context.Context, message string, to Teller) error
 	}
 	row := before.NewRow(c.number, "message", message, true)
 	tell := &telling{to: to}
-	first := t.builder.parameters(row).Generation
+	first := t.builder.Parameters(row).Generation
 	tell.add(int(c.number), first, 1)
 	fail := func(err error) error {
 		tell.end(0, "", engine.FinishError, err)
 		return endWith(Partial, "a message has no answer")
 	}
-	requests, err := t.builder.requests(row, c.before)
+	requests, err := t.builder.Requests(row, c.before)
 	if err != nil {
 		return fail(err)
 	}

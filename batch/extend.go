@@ -15,7 +15,6 @@ import (
 	"github.com/quire/quire/internal/visible"
 	"github.com/quire/quire/jobstate"
 	"github.com/quire/quire/promptset"
-	"github.com/quire/quire/storage"
 )
 
 // Settings in job.json that a larger job has larger, or has and the smaller one has not.
@@ -28,48 +27,8 @@ const (
 	settingFolders = "keep_partitions"
 )
 
-// validateChanges checks what the options say of changes of a job.
-func (p *Process) validateChanges(s *Spec) error {
-	field := "extend"
-	switch {
-	case p.RetryErrors && !p.Extend:
-		field = "retry-errors"
-	case !p.Extend:
-		return nil
-	}
-	switch {
-	case p.New:
-		return fmt.Errorf("`%s` keeps what is there and `new` removes it: leave one out", field)
-	case !p.Shard.Whole():
-		return fmt.Errorf("`%s` may not come with `shard`: change the job with one process that does all of it; "+
-			"shards may go on with it then", field)
-	case p.several():
-		return fmt.Errorf("`%s` may not come with `num-processes`", field)
-	case storage.IsRemote(s.Output):
-		return fmt.Errorf("`%s` needs a local `output`: parts in an object store cannot be replaced by new ones at "+
-			"once", field)
-	case s.Format == promptset.FormatOpenAI:
-		return fmt.Errorf("`%s` may not come with `format` openai, whose answers do not have all of a completion: "+
-			"give `format` parquet or jsonl", field)
-	}
-	return nil
-}
-
 // oneReads is the error for standard input that comes with several processes.
 const oneReads = "`input` is -, which one process reads, and it comes with %s: write the rows to a file first"
-
-// wholeOnly refuses what only one process can do: changes of a job, and a job of rows from standard input.
-func (p *Process) wholeOnly(s *Spec, what string) error {
-	switch {
-	case p.Extend:
-		return endWith(Misused, "`extend` may not come with %s: change the job with one process first", what)
-	case s.readsStandard():
-		return endWith(Misused, oneReads, what)
-	case p.RetryErrors:
-		return endWith(Misused, "`retry-errors` may not come with %s: change the job with one process first", what)
-	}
-	return nil
-}
 
 // smaller returns a job that has as much to do as was, where extend says so, and that has its model and inputs where
 // retry says that these were mended. It is else the one that is described.

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/quire/quire/batch/ask"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/internal/plural"
 )
@@ -50,7 +51,7 @@ type generator struct {
 	process *Process
 	job     *Job // as it is settled
 	opened  *Opened
-	builder *requestBuilder
+	builder *ask.Builder
 	flight  flight
 	// ready is called when an engine is open, for the first time or with other sizes; nil for nobody.
 	ready func(engine.Plan)
@@ -65,9 +66,9 @@ type generator struct {
 }
 
 func newGenerator(p *Process, j *Job, opened *Opened) *generator {
-	g := &generator{process: p, job: j, opened: opened, builder: newRequestBuilder(j, nil, p.Messages)}
+	g := &generator{process: p, job: j, opened: opened, builder: newBuilder(j, nil, p.Messages)}
 	// Who writes rows to standard input may make them of completions; files are there before the job.
-	g.builder.leaves = opened.reader != nil && !opened.reader.HasParents()
+	g.builder.Leaves = opened.reader != nil && !opened.reader.HasParents()
 	return g
 }
 
@@ -83,7 +84,8 @@ func (g *generator) open(ctx context.Context) error {
 		return err
 	}
 	known := g.last != nil && !g.resized // the plan
-	g.session, g.last, g.builder.session = s, s, s
+	g.session, g.last = s, s
+	s.serve(g.builder)
 	if known {
 		g.process.Observer.again()
 		return nil

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/quire/quire/chat/reply"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/jobstate"
 	"github.com/quire/quire/promptset"
@@ -94,18 +95,6 @@ func cutAsBegun(ctx context.Context, p *Process, j *Job) *Job {
 		return &next
 	}
 	return j
-}
-
-// callInputs has rows name their files as the job did that was begun.
-func (o *Opened) callInputs(was *jobstate.Description) {
-	now, names := InputsOf(o.reader), make([]string, len(was.Inputs))
-	for i, in := range was.Inputs {
-		names[i] = in.Name
-	}
-	if jobstate.SameInputs(now, was.Inputs) && !slices.EqualFunc(now, was.Inputs,
-		func(a, b jobstate.Input) bool { return a.Name == b.Name }) {
-		o.reader.Call(names)
-	}
 }
 
 // describe says what the job is, before its model is opened.
@@ -248,7 +237,12 @@ func (j *Job) parameters() map[string]any {
 	if len(j.Exclude) > 0 {
 		all["exclude_columns"] = j.Exclude
 	}
-	j.parsers(all)
+	for name, parser := range map[string]string{"reasoning_parser": j.ReasoningParser,
+		"tool_call_parser": j.ToolCallParser} {
+		if parser != reply.Auto { // those that are named
+			all[name] = parser
+		}
+	}
 	j.mappingSettings(all)
 	return all
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/gomlx/compute"
 
 	"github.com/quire/quire/backend/xla"
+	"github.com/quire/quire/batch/ask"
 	"github.com/quire/quire/chat"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/models"
@@ -56,7 +57,8 @@ func (RealModels) Open(ctx context.Context, j *Job, p *Process) (*Session, error
 		closeAll()
 		return nil, err
 	}
-	s := &Session{Model: j.Model, Fingerprint: model.FingerPrint(), Vocab: model.Config.VocabSize, Config: model.Config,
+	s := &Session{Model: j.Model, Fingerprint: model.FingerPrint(), Text: ask.Text{Vocab: model.Config.VocabSize,
+		EOS: model.Config.EOS}, Config: model.Config,
 		Release: closeAll}
 	tok, err := s.openText(j, model)
 	if err != nil {

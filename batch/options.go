@@ -10,6 +10,7 @@ import (
 
 	"github.com/quire/quire/jobstate"
 	"github.com/quire/quire/journal"
+	"github.com/quire/quire/promptset"
 	"github.com/quire/quire/setup"
 	"github.com/quire/quire/storage"
 	"github.com/quire/quire/tally"
@@ -215,6 +216,61 @@ func (p *Process) validate(s *Spec) error {
 	case p.WorkDir != "" && !storage.IsRemote(s.Output):
 		return errors.New("`work-dir` may not come with `shard` and a local `output`: the shards know each other's " +
 			"job by the output folder")
+	}
+	return nil
+}
+
+// validateStream refuses options that need an output folder.
+func (p *Process) validateStream() error {
+	for _, o := range []struct {
+		given bool
+		name  string
+	}{{p.New, "new"}, {p.Extend, "extend"}, {p.RetryErrors, "retry-errors"}, {p.WorkDir != "", "work-dir"},
+		{!p.Shard.Whole(), "shard"}, {p.several(), "num-processes"}, {p.SavePrefix != "", "save-prefix"},
+		{p.DumpTables != nil && p.DumpTables.Folder == "", "dump-tables"}} {
+		if o.given {
+			return wrong(o.name, forFolders)
+		}
+	}
+	return nil
+}
+
+// validateChanges checks what the options say of changes of a job.
+func (p *Process) validateChanges(s *Spec) error {
+	field := "extend"
+	switch {
+	case p.RetryErrors && !p.Extend:
+		field = "retry-errors"
+	case !p.Extend:
+		return nil
+	}
+	switch {
+	case p.New:
+		return fmt.Errorf("`%s` keeps what is there and `new` removes it: leave one out", field)
+	case !p.Shard.Whole():
+		return fmt.Errorf("`%s` may not come with `shard`: change the job with one process that does all of it; "+
+			"shards may go on with it then", field)
+	case p.several():
+		return fmt.Errorf("`%s` may not come with `num-processes`", field)
+	case storage.IsRemote(s.Output):
+		return fmt.Errorf("`%s` needs a local `output`: parts in an object store cannot be replaced by new ones at "+
+			"once", field)
+	case s.Format == promptset.FormatOpenAI:
+		return fmt.Errorf("`%s` may not come with `format` openai, whose answers do not have all of a completion: "+
+			"give `format` parquet or jsonl", field)
+	}
+	return nil
+}
+
+// wholeOnly refuses what only one process can do: changes of a job, and a job of rows from standard input.
+func (p *Process) wholeOnly(s *Spec, what string) error {
+	switch {
+	case p.Extend:
+		return endWith(Misused, "`extend` may not come with %s: change the job with one process first", what)
+	case s.readsStandard():
+		return endWith(Misused, oneReads, what)
+	case p.RetryErrors:
+		return endWith(Misused, "`retry-errors` may not come with %s: change the job with one process first", what)
 	}
 	return nil
 }

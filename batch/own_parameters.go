@@ -30,7 +30,7 @@ func checkOwn(ctx context.Context, p *Process, j *Job) error {
 		set.ToolChoice = "auto"
 	}
 	row := &promptset.Row{Kind: promptset.KindMessages}
-	r, err := newRequestBuilder(j, s, p.Messages).of(row, &set, []int32{0})
+	r, err := newBuilder(j, s, p.Messages).Of(row, &set, []int32{0})
 	if err == nil && s.Check != nil {
 		r.MaxTokens = min(r.MaxTokens, 1) // what rows leave room for is told with them
 		err = s.Check(r)

@@ -165,24 +165,24 @@ func keepPrefix(ctx context.Context, p *Process, j *Job) (tokens int, err error)
 		return 0, err
 	}
 	defer session.Release()
-	b := newRequestBuilder(j, session, p.Messages)
+	b := newBuilder(j, session, p.Messages)
 	for row := range reader.Rows(ctx) {
 		prompt, err := []int32(nil), row.Err
 		if err == nil && row.Parent.ID != "" {
 			err = row.Error("it goes on from another row, whose completion is not known: give rows without a parent")
 		}
 		if err == nil {
-			prompt, err = b.tokens(row)
+			prompt, err = b.Tokens(row)
 		}
 		if err != nil {
 			return 0, err
 		}
-		b.common.add(prompt)
+		b.Common.Add(prompt)
 	}
 	if err := reader.Err(); err != nil {
 		return 0, err
 	}
-	return len(b.common.tokens), savePrefix(ctx, p, session, b.common.tokens)
+	return len(b.Common.Tokens), savePrefix(ctx, p, session, b.Common.Tokens)
 }
 
 // PrefixError says that the file of [Options.SavePrefix] could not be written.
@@ -225,22 +225,4 @@ func savePrefix(ctx context.Context, p *Process, s *Session, tokens []int32) (er
 		return err
 	}
 	return os.Rename(temporary, p.SavePrefix)
-}
-
-// commonPrefix is the tokens that all prompts seen so far begin with.
-type commonPrefix struct {
-	tokens []int32
-	seen   bool
-}
-
-func (c *commonPrefix) add(prompt []int32) {
-	if !c.seen {
-		c.tokens, c.seen = prompt, true
-		return
-	}
-	n := 0
-	for n < min(len(c.tokens), len(prompt)) && c.tokens[n] == prompt[n] {
-		n++
-	}
-	c.tokens = c.tokens[:n]
 }

@@ -77,7 +77,7 @@ func (g *generator) report(u *unit, started time.Time, interrupted bool) *Report
 	if u.saved != nil {
 		report.RowsUnfinished, report.RowsInPart = u.saved.rows-done.Rows, u.rowsInPart()
 	}
-	report.RowsGreedy, report.RowsRepeated = g.builder.equal.counts()
+	report.RowsGreedy, report.RowsRepeated = g.builder.Equal.Counts()
 	report.Restarts, report.Errors, report.Interrupted = g.restarts, u.out.errors, interrupted
 	st := g.engines
 	report.TimeToFirstToken = st.FirstTokenSeconds

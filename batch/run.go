@@ -125,7 +125,7 @@ func (g *generator) publish(ctx context.Context, u *unit, started time.Time, run
 	}
 	unpublished := len(u.writer.Unpublished())
 	if runErr == nil && !interrupted {
-		runErr = savePrefix(ctx, p, g.session, g.builder.common.tokens)
+		runErr = savePrefix(ctx, p, g.session, g.builder.Common.Tokens)
 	}
 	if runErr == nil && !interrupted && unpublished == 0 {
 		runErr = saved.clearJournals() // of shards too, whose parts a run of the whole job has done
@@ -172,18 +172,6 @@ func (s *savedJob) alreadyFinished(started time.Time) (*Report, error) {
 	}
 	// As for the run that finished it, whose exit code may have been lost with it.
 	return report, rowsWithErrors(report.RowsWithErrors, report.Rows, s.job.Output)
-}
-
-// standingOfShard is how the whole job stands after a shard's work; nil where it is not known or this is the whole job.
-func (s *savedJob) standingOfShard() *Standing {
-	if s.shard.Whole() {
-		return nil
-	}
-	all, err := s.standing()
-	if err != nil {
-		return nil
-	}
-	return &all
 }
 
 // kernelLevel is in the description of a backend; what of it decides bytes is in the job's arithmetic.

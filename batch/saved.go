@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"maps"
 	"slices"
 	"sort"
 	"time"
@@ -322,4 +323,115 @@ func (s *savedJob) journaled() (rows, completions int) {
 		}
 	}
 	return rows, len(s.entries)
+}
+
+// computes refuses to go on with a job that computes in another way than this process, now.
+func (s *savedJob) computes(now string) error {
+	was := s.state.Job().Arithmetic
+	if now == "" || was == "" || now == was { // jobs of older versions do not have it
+		return nil
+	}
+	return fmt.Errorf("%w\nThe last digits of completions would not be those of a single run: %s; or %s",
+		&jobstate.DifferentJobError{Output: s.job.Output,
+			Differences: jobstate.Differences{{Text: fmt.Sprintf("the completions are computed by %s, were by %s", now,
+				was)}}},
+		arithmeticRemedy(now, was), s.process.elsewhere())
+}
+
+// dropStandard removes what was read from standard input and is no input of the folder's job.
+func (s *savedJob) dropStandard() error {
+	if !s.shard.Whole() {
+		return nil
+	}
+	return s.state.DropInputs(standardOf(s.state.Job()))
+}
+
+// openFinished opens a finished job whose folder could not be locked because it is read-only. cause is the error of
+// that, and it is returned for a job which is not finished.
+func openFinished(ctx context.Context, p *Process, opened *Opened, cause error) (*savedJob, error) {
+	if p.New || !vfs.IsReadOnly(cause) {
+		return nil, cause
+	}
+	reads := *p
+	reads.FS = vfs.ReadOnly(p.FS)
+	saved, err := openSaved(ctx, &reads, opened)
+	switch {
+	case vfs.IsReadOnly(err):
+		return nil, cause
+	case err != nil: // what is wrong with the job there
+		return nil, err
+	case len(saved.missing) > 0 || saved.next != nil:
+		_ = saved.close() // nothing is open
+		return nil, cause
+	}
+	return saved, nil
+}
+
+// inspect looks at the published parts, and takes those that are damaged out of published: they are missing, and drawn
+// again. It counts the others.
+func (s *savedJob) inspect(published map[int]bool) error {
+	if len(published) == 0 { // as for most units of a queue: the notes of all others need not be read
+		return nil
+	}
+	numbers := slices.Sorted(maps.Keys(published))
+	notes, err := s.notes(numbers)
+	if err != nil {
+		return err
+	}
+	found, err := promptset.Inspect(s.folder, s.parts.Files(numbers, s.format), notes)
+	if err != nil {
+		return err
+	}
+	for _, note := range found.Noted {
+		if err := s.state.AddPart(note); err != nil {
+			return err
+		}
+	}
+	for _, part := range found.Gone {
+		delete(published, part)
+	}
+	for _, d := range found.Damaged {
+		delete(published, d.Part.Number)
+	}
+	s.damaged = found.Damaged
+	s.before = notes.Counts(slices.Sorted(maps.Keys(published)))
+	if job := s.state.Job(); job != nil && len(job.Meta) > 0 && promptset.HasMetaFile(s.format) {
+		s.wroteMeta, err = promptset.MendMeta(s.folder, job.Meta)
+	}
+	return err
+}
+
+// notes reads what was noted of published parts: by this process and those before it, which is enough for most units
+// of a queue, or by all who worked on the job.
+func (s *savedJob) notes(numbers []int) (*promptset.Notes, error) {
+	if !s.shard.Whole() {
+		own, err := notesIn(s.state.OwnParts)
+		if err != nil {
+			return nil, err
+		}
+		if enough, err := own.Tell(s.folder, s.parts.Files(numbers, s.format)); enough || err != nil {
+			return own, err
+		}
+	}
+	return notesIn(s.state.Parts)
+}
+
+// notesIn takes the notes of parts that from gives.
+func notesIn(from func(each func([]byte)) error) (*promptset.Notes, error) {
+	notes := promptset.NewNotes()
+	return notes, from(func(b []byte) {
+		if p, err := promptset.ParsePartSummary(b); err == nil {
+			notes.Add(p)
+		}
+	})
+}
+
+// tellDamaged names the parts that are drawn again because they are damaged.
+func (s *savedJob) tellDamaged(w io.Writer) {
+	for _, d := range s.damaged {
+		fmt.Fprintf(w, "%s is damaged: %s; it is generated again\n", d.Part.Name, d.What)
+	}
+	if s.wroteMeta != "" {
+		fmt.Fprintf(w, "%s %s; it is written again\n", promptset.MetaName, s.wroteMeta)
+	}
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/quire/quire/internal/plural"
@@ -15,9 +14,6 @@ import (
 )
 
 var errNothingRead = endWith(Misused, "`input` is -, and there is nothing on standard input: give rows as JSONL")
-
-// readsStandard says that the job's rows are those of standard input.
-func (s *Spec) readsStandard() bool { return slices.Contains(s.Inputs, Standard) }
 
 // keepStandard copies standard input into the job's folder, since a resumed job reads it again, and returns where the
 // copy is; "" if the job reads none. If standard input is empty, the copy of an earlier process stands for it.
@@ -79,14 +75,6 @@ func standardOf(job *jobstate.Description) string {
 		return ""
 	}
 	return job.Inputs[0].Digest
-}
-
-// dropStandard removes what was read from standard input and is no input of the folder's job.
-func (s *savedJob) dropStandard() error {
-	if !s.shard.Whole() {
-		return nil
-	}
-	return s.state.DropInputs(standardOf(s.state.Job()))
 }
 
 // copyStandard copies standard input to a file of this process, which remove removes; "" if the job reads none.

@@ -167,3 +167,15 @@ func BegunJob(ctx context.Context, output string) (*jobstate.Description, error)
 	}
 	return d, nil
 }
+
+// standingOfShard is how the whole job stands after a shard's work; nil where it is not known or this is the whole job.
+func (s *savedJob) standingOfShard() *Standing {
+	if s.shard.Whole() {
+		return nil
+	}
+	all, err := s.standing()
+	if err != nil {
+		return nil
+	}
+	return &all
+}

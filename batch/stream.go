@@ -13,44 +13,8 @@ import (
 	"github.com/quire/quire/promptset"
 )
 
-// checkStreams checks what [Standard] is, and what may come with it.
-func (s *Spec) checkStreams() error {
-	in := s.readsStandard()
-	switch {
-	case in && len(s.Inputs) > 1:
-		return wrong("input", "is - and more: standard input is the only input, or none")
-	case s.Output != Standard:
-		return nil
-	case s.PartRows != 0:
-		return wrong("part-rows", forFolders)
-	case s.KeepPartitions:
-		return wrong(keepField, forFolders)
-	case s.Format == promptset.FormatParquet:
-		return wrong("format", "is parquet, and `output` is -, which takes lines: give `format` jsonl")
-	case in && s.Format == promptset.FormatOpenAI:
-		return wrong("format", "is openai, and `input` is -: the lines of a batch file are compared with one another "+
-			"first, so give a file")
-	}
-	return nil
-}
-
 // forFolders is what is wrong with a setting beside the output Standard.
 const forFolders = "is for output folders, and `output` is -: leave one of the two out"
-
-// validateStream refuses options that need an output folder.
-func (p *Process) validateStream() error {
-	for _, o := range []struct {
-		given bool
-		name  string
-	}{{p.New, "new"}, {p.Extend, "extend"}, {p.RetryErrors, "retry-errors"}, {p.WorkDir != "", "work-dir"},
-		{!p.Shard.Whole(), "shard"}, {p.several(), "num-processes"}, {p.SavePrefix != "", "save-prefix"},
-		{p.DumpTables != nil && p.DumpTables.Folder == "", "dump-tables"}} {
-		if o.given {
-			return wrong(o.name, forFolders)
-		}
-	}
-	return nil
-}
 
 // streamed are the rows of a job whose output is Standard.
 type streamed struct {
@@ -113,7 +77,7 @@ func openStream(ctx context.Context, p *Process, j *Job) (*streamed, error) {
 			return func(yield func(*promptset.Row) bool) {
 				n := int64(0)
 				for row := range lines.Rows(ctx) {
-					j.judgeStreamed(row, columns)
+					judgeStreamed(j, row, columns)
 					if raw && row.Kind == promptset.KindText {
 						p.tell(rawPrompts)
 						raw = false
@@ -131,7 +95,7 @@ func openStream(ctx context.Context, p *Process, j *Job) (*streamed, error) {
 }
 
 // judgeStreamed refuses what a row can ask for only where all rows are known.
-func (j *Job) judgeStreamed(row *promptset.Row, columns []string) {
+func judgeStreamed(j *Job, row *promptset.Row, columns []string) {
 	if row.Err != nil {
 		return
 	}

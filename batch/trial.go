@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/quire/quire/batch/ask"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/promptset"
@@ -15,7 +16,7 @@ type Trial struct {
 	process *Process
 	job     *Job
 	session *Session
-	builder *requestBuilder
+	builder *ask.Builder
 }
 
 // Teller is told of completions in order: by prompt, then by generation. Its calls do not overlap.
@@ -52,7 +53,7 @@ func try(ctx context.Context, p *Process, j *Job) (*Trial, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Trial{process: p, job: j, session: session, builder: newRequestBuilder(j, session, p.Messages)}, nil
+	return &Trial{process: p, job: j, session: session, builder: newBuilder(j, session, p.Messages)}, nil
 }
 
 // Close gives the model back.
@@ -73,8 +74,8 @@ func (t *Trial) Complete(ctx context.Context, prompts []string, to Teller) error
 	places := map[*engine.Request]int{} // of their first completions
 	failed := 0
 	for i, row := range rows {
-		first, n := t.builder.parameters(row).Generation, t.builder.parameters(row).N
-		all, err := t.builder.requests(row, nil)
+		first, n := t.builder.Parameters(row).Generation, t.builder.Parameters(row).N
+		all, err := t.builder.Requests(row, nil)
 		if err != nil {
 			n, failed = 1, failed+1
 		}

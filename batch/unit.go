@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/quire/quire/batch/ask"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/internal/visible"
@@ -21,7 +22,7 @@ type unit struct {
 	process  *Process                 // of the unit's own shard, if it is of a queue
 	reader   interface{ Err() error } // of the rows
 	saved    *savedJob                // nil where nothing is kept
-	builder  *requestBuilder
+	builder  *ask.Builder
 	out      *collector
 	writer   *promptset.Writer
 	lease    *queue.Lease // nil if it is of no queue
@@ -166,7 +167,7 @@ func (u *unit) begin(ctx context.Context, row *promptset.Row, early bool) (p *pe
 	if u.lineage != nil && failed == nil {
 		_, failed = u.lineage.Parent(row)
 	}
-	set := u.builder.parameters(row)
+	set := u.builder.Parameters(row)
 	done := u.drawnBefore(ctx, row.Index)
 	n := set.N * (1 + len(row.More))
 	done = slices.DeleteFunc(done, func(r promptset.Result) bool {
@@ -219,13 +220,13 @@ func (u *unit) launch(ctx context.Context, p *pendingRow) (*pendingRow, error) {
 		if err != nil {
 			return nil, u.unreadable(ctx, err)
 		}
-		requests, err := u.builder.requests(p.row, from)
+		requests, err := u.builder.Requests(p.row, from)
 		if err != nil {
 			return nil, u.out.fail(p, err)
 		}
 		u.out.give(p, requests)
 		for _, r := range requests {
-			u.builder.equal.look(p.row, r)
+			u.builder.Equal.Look(p.row, r)
 		}
 	}
 	if len(done) > 0 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"iter"
 
+	"github.com/quire/quire/batch/ask"
 	"github.com/quire/quire/batch/lineage"
 	"github.com/quire/quire/promptset"
 )
@@ -72,11 +73,11 @@ type unitLineage struct {
 	*lineage.Stage[*pendingRow]
 	rows    *rowsAt
 	results *partResults // of published parts
-	builder *requestBuilder
+	builder *ask.Builder
 }
 
 // openLineage opens what rows need that go on from others; nil if none does.
-func openLineage(ctx context.Context, opened *Opened, saved *savedJob, b *requestBuilder) (*unitLineage, error) {
+func openLineage(ctx context.Context, opened *Opened, saved *savedJob, b *ask.Builder) (*unitLineage, error) {
 	g, err := opened.lineage(ctx)
 	if g == nil || err != nil {
 		return nil, err
@@ -89,7 +90,7 @@ func openLineage(ctx context.Context, opened *Opened, saved *savedJob, b *reques
 		func(row int64) bool { return missing[saved.parts.Of(row)] }, saved.process.Messages)
 	saved.parents = s
 	return &unitLineage{Stage: s, rows: newRowsAt(opened.reader, opened.parts.Rows), builder: b,
-		results: &partResults{saved: saved, reader: opened.reader.Beside(), of: b.parameters, wanted: g.IsNamed}}, err
+		results: &partResults{saved: saved, reader: opened.reader.Beside(), of: b.Parameters, wanted: g.IsNamed}}, err
 }
 
 // parentOf returns what a row goes on from; nil is nothing.
@@ -118,7 +119,7 @@ func (l *unitLineage) published(ctx context.Context, row int64, from *lineage.Pa
 	}
 	of, err := l.rows.row(ctx, row)
 	if err == nil {
-		p.Prompt, err = l.builder.prompt(of, from)
+		p.Prompt, err = l.builder.Prompt(of, from)
 	}
 	return p, err
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/quire/quire/batch"
+	"github.com/quire/quire/batch/ask"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/models/arch"
 	"github.com/quire/quire/parameter"
@@ -48,8 +49,8 @@ func (f fakeModels) Open(_ context.Context, o *batch.Job, _ *batch.Process) (*ba
 		f.opened(o, e)
 	}
 	s := &batch.Session{
-		Sampler: e, Model: o.Model, Fingerprint: "fake", Vocab: 257,
-		Encode: func(text string, special bool) ([]int32, error) {
+		Sampler: e, Model: o.Model, Fingerprint: "fake",
+		Text: ask.Text{Vocab: 257, Encode: func(text string, special bool) ([]int32, error) {
 			var ids []int32
 			if special {
 				ids = append(ids, 256)
@@ -59,13 +60,13 @@ func (f fakeModels) Open(_ context.Context, o *batch.Job, _ *batch.Process) (*ba
 			}
 			return ids, nil
 		},
-		Decode: func(ids []int32) string {
-			var text []byte
-			for _, id := range ids {
-				text = append(text, byte(id))
-			}
-			return string(text)
-		},
+			Decode: func(ids []int32) string {
+				var text []byte
+				for _, id := range ids {
+					text = append(text, byte(id))
+				}
+				return string(text)
+			}},
 		TokenText: func(id int32) []byte { return []byte{byte(id)} },
 		Release:   func() {},
 	}

@@ -1,4 +1,4 @@
-package batch
+package ask
 
 import (
 	"errors"
@@ -9,7 +9,7 @@ import (
 )
 
 // following returns the tokens of a prompt that follows others, the last of which is last.
-func (b *requestBuilder) following(row *promptset.Row, last int32) ([]int32, error) {
+func (b *Builder) following(row *promptset.Row, last int32) ([]int32, error) {
 	switch row.Kind {
 	case promptset.KindNone:
 		return nil, nil
@@ -18,12 +18,12 @@ func (b *requestBuilder) following(row *promptset.Row, last int32) ([]int32, err
 	case promptset.KindMessages:
 		return b.turns(row, last)
 	}
-	return b.tokens(row)
+	return b.Tokens(row)
 }
 
 // turns returns the tokens of further turns of a conversation: what the template writes between an answer and the
 // opening of the next one. A token that ends the answer is not written again where the answer has it.
-func (b *requestBuilder) turns(row *promptset.Row, last int32) ([]int32, error) {
+func (b *Builder) turns(row *promptset.Row, last int32) ([]int32, error) {
 	answer, messages := "(the answer)", row.Messages
 	for slices.ContainsFunc(messages, func(m promptset.Message) bool {
 		return strings.Contains(m.Content, answer) || strings.Contains(m.Object, answer)
@@ -41,11 +41,11 @@ func (b *requestBuilder) turns(row *promptset.Row, last int32) ([]int32, error) 
 		return nil, errors.New("messages can not follow a parent: the chat template does not write an answer as it " +
 			"is; give prompt or prompt_token_ids")
 	}
-	tokens, err := b.session.Encode(text, false)
+	tokens, err := b.Text.Encode(text, false)
 	if err != nil {
 		return nil, err
 	}
-	if len(tokens) > 0 && tokens[0] == last && slices.Contains(b.session.Config.EOS, last) {
+	if len(tokens) > 0 && tokens[0] == last && slices.Contains(b.Text.EOS, last) {
 		tokens = tokens[1:]
 	}
 	return tokens, nil
