@@ -38,15 +38,9 @@ func (s *Spec) columnsOf(input *promptset.Schema) []string {
 
 // SetColumnsOf sets what columns the output of a job has, given the options' schema of its input.
 func SetColumnsOf(job *jobstate.Description, o *promptset.WriterOptions) {
-	texts := func(setting string) (all []string) {
-		values, _ := job.Settings[setting].([]any)
-		for _, v := range values {
-			all = append(all, fmt.Sprint(v))
-		}
-		return all
-	}
-	s := &Spec{Columns: texts("columns"), Exclude: texts("exclude_columns"), Partitions: texts(settingPartitions),
-		Sampling: parameter.Defaults(), KeepPartitions: job.Settings[settingFolders] == true}
+	begun, _ := settingsOf(job)
+	s := &Spec{Columns: begun.Columns, Exclude: begun.Exclude, Partitions: begun.Partitions,
+		Sampling: parameter.Defaults(), KeepPartitions: begun.Folders}
 	for setting, at := range map[string]*int{"top_logprobs": &s.Sampling.TopLogprobs,
 		"prompt_logprobs": &s.Sampling.PromptLogprobs} {
 		if _, given := job.Settings[setting]; given {

@@ -22,9 +22,6 @@ const (
 	settingN       = "n"
 	settingRows    = "rows"
 	settingParents = "parents"
-
-	// settingFolders says that parts lie in folders as the inputs do.
-	settingFolders = "keep_partitions"
 )
 
 // oneReads is the error for standard input that comes with several processes.

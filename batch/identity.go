@@ -3,17 +3,13 @@ package batch
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"slices"
 	"strings"
 
-	"github.com/quire/quire/chat/reply"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/jobstate"
 	"github.com/quire/quire/promptset"
@@ -100,43 +96,16 @@ func cutAsBegun(ctx context.Context, p *Process, j *Job) *Job {
 // describe says what the job is, before its model is opened.
 func (j *Job) describe(r *promptset.Reader, parts promptset.Parts, fingerprint string) (*jobstate.Description,
 	error) {
-	d := &jobstate.Description{OutputVersion: outputVersion, Model: fingerprint, Settings: j.parameters()}
-	maps.Copy(d.Settings, map[string]any{
-		"format": j.Format, "rows": parts.Rows, "part_rows": parts.PartRows, "backend": j.Engine.Backend,
-		"kernels": j.Engine.Kernels,
-		"kv":      j.Engine.KV,
-	})
-	if j.KeepPartitions {
-		d.Settings[settingFolders] = true
-	}
-	if r.HasParents() { // which earlier versions passed through
-		d.Settings["parents"] = true
-		if j.PromptAs == PromptUser { // also behind `system`, which makes messages of first prompts alone
-			d.Settings[settingPromptAs] = j.PromptAs
-		}
-	}
-	if j.Engine.TP > 1 { // sums over devices have another order; replicas change nothing
-		d.Settings["tp"] = j.Engine.TP
-	}
-	if j.Engine.EP > 1 { // so have sums over groups
-		d.Settings["ep"] = j.Engine.EP
-	}
-	if j.Engine.Layers == engine.LayersLoop { // compilers join operations in other ways
-		d.Settings["layers"] = j.Engine.Layers
-	}
-	// These two come under "settled" as what they turned out to be.
-	delete(d.Settings, "dtype")
-	delete(d.Settings, "kv_dtype")
+	settings := j.settings(parts, r.HasParents())
 	if j.ChatTemplate != TemplateOfModel && j.ChatTemplate != TemplateNone {
 		text, err := os.ReadFile(j.ChatTemplate)
 		if err != nil {
 			return nil, fmt.Errorf("`chat-template` is neither model nor none nor a file that can be read: %w", err)
 		}
-		sum := sha256.Sum256(text)
-		d.Settings["chat_template"] = "sha256:" + hex.EncodeToString(sum[:])
+		settings.ChatTemplate = digestOf(text)
 	}
-	d.Inputs = InputsOf(r)
-	return d, nil
+	return &jobstate.Description{OutputVersion: outputVersion, Model: fingerprint, Settings: j.withSampling(settings),
+		Inputs: InputsOf(r)}, nil
 }
 
 // InputsOf names the files that a job reads.
@@ -219,32 +188,6 @@ func (j *Job) footer(version string, s *Session) map[string]string {
 		"quire.version": version, promptset.MetaModel: s.Model, promptset.MetaFingerprint: s.Fingerprint,
 		promptset.MetaParameters: string(parameters),
 	}
-}
-
-// parameters are the settings that the completions depend on.
-func (j *Job) parameters() map[string]any {
-	all := j.Sampling.Identity()
-	maps.Copy(all, map[string]any{
-		"chat_template": j.ChatTemplate, "dtype": j.Engine.DType, "kv_dtype": j.Engine.KVDType,
-		"weights": j.Engine.Weights,
-	})
-	if len(j.ServedModels) > 0 {
-		all["served_models"] = j.ServedModels
-	}
-	if len(j.Columns) > 0 {
-		all["columns"] = j.Columns
-	}
-	if len(j.Exclude) > 0 {
-		all["exclude_columns"] = j.Exclude
-	}
-	for name, parser := range map[string]string{"reasoning_parser": j.ReasoningParser,
-		"tool_call_parser": j.ToolCallParser} {
-		if parser != reply.Auto { // those that are named
-			all[name] = parser
-		}
-	}
-	j.mappingSettings(all)
-	return all
 }
 
 // different is the error for a folder with another job.

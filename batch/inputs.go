@@ -17,7 +17,7 @@ func OpenInputs(ctx context.Context, job *jobstate.Description, work string) (*p
 	for i, in := range job.Inputs {
 		names[i] = in.Name
 	}
-	mapping, err := MappingOf(job.Settings)
+	mapping, err := MappingOf(job)
 	if err != nil {
 		return nil, fmt.Errorf("the job's template: %w", err)
 	}

@@ -3,8 +3,6 @@ package batch
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -12,17 +10,6 @@ import (
 
 	"github.com/quire/quire/chat"
 	"github.com/quire/quire/promptset"
-)
-
-// Names in job.json of what the prompts of rows are.
-const (
-	settingPromptColumn = "prompt_column"
-	settingIDColumn     = "id_column"
-	settingTemplate     = "template"
-	settingSystem       = "system"
-	settingPromptAs     = "prompt_as"
-	settingPrefix       = "prefix" // its SHA-256
-	settingPartitions   = "partitions"
 )
 
 // checkPrompts checks what the job says of the prompts of rows.
@@ -120,49 +107,4 @@ func (j *Job) withMapping() (*Job, error) {
 	next := *j
 	next.mapping = m
 	return &next, nil
-}
-
-// mappingSettings adds to the settings of a job what the prompts of rows are.
-func (j *Job) mappingSettings(all map[string]any) {
-	for name, value := range map[string]string{settingPromptColumn: j.PromptColumn, settingIDColumn: j.IDColumn,
-		settingTemplate: j.Template, settingSystem: j.System} {
-		if value != "" {
-			all[name] = value
-		}
-	}
-	if j.PromptAs == PromptUser && j.System == "" { // which makes prompts messages itself
-		all[settingPromptAs] = j.PromptAs
-	}
-	if len(j.Partitions) > 0 { // which earlier versions had no columns of
-		all[settingPartitions] = j.Partitions
-	}
-	if j.mapping.Prefix != "" {
-		sum := sha256.Sum256([]byte(j.mapping.Prefix))
-		all[settingPrefix] = "sha256:" + hex.EncodeToString(sum[:])
-	}
-}
-
-// MappingOf is what a job's settings say of the prompts of rows. The text of a prefix is not in them, and another one
-// stands for it.
-func MappingOf(settings map[string]any) (promptset.Mapping, error) {
-	text := func(name string) string {
-		s, _ := settings[name].(string)
-		return s
-	}
-	m := promptset.Mapping{PromptColumn: text(settingPromptColumn), IDColumn: text(settingIDColumn),
-		System: text(settingSystem), Chat: text(settingPromptAs) == PromptUser,
-		Prefix: text(settingPrefix)}
-	if names, ok := settings[settingPartitions].([]any); ok {
-		for _, name := range names {
-			m.Partitions = append(m.Partitions, fmt.Sprint(name))
-		}
-	}
-	if source := text(settingTemplate); source != "" {
-		template, err := chat.ParsePrompt(source)
-		if err != nil {
-			return m, err
-		}
-		m.Template = template
-	}
-	return m, nil
 }

@@ -2,7 +2,6 @@ package batch
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -130,22 +129,6 @@ func missingOf(job *jobstate.Description, noted func(each func([]byte)) error, o
 	missing = slices.AppendSeq(missing, maps.Keys(stale))
 	slices.Sort(missing)
 	return missing, err
-}
-
-// PartsOf is how a job cuts its rows into parts, and in which format it writes them; ok is false where it does not say.
-func PartsOf(job *jobstate.Description) (parts promptset.Parts, format string, ok bool) {
-	number := func(name string) int64 {
-		n, _ := job.Settings[name].(json.Number)
-		i, _ := n.Int64()
-		return i
-	}
-	format, _ = job.Settings["format"].(string)
-	ok = slices.Contains(promptset.Formats(), format)
-	parts = promptset.Parts{Rows: number("rows"), PartRows: number("part_rows")}
-	if ok = ok && parts.Rows >= 0 && parts.PartRows >= 1; ok && job.Settings[settingFolders] == true {
-		parts = inFolders(parts, job.Inputs)
-	}
-	return parts, format, ok
 }
 
 // BegunJob reads what job an output folder has; nil is none.

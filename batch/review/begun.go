@@ -155,7 +155,7 @@ func (b *begun) settle(ctx context.Context, out *promptset.Output, place prompts
 			b.WithoutInput = err.Error()
 		}
 	}
-	if mapping, err := batch.MappingOf(b.job.Settings); err == nil {
+	if mapping, err := batch.MappingOf(b.job); err == nil {
 		b.prefix = mapping.Prefix
 	}
 	err = b.count(ctx, out)
