@@ -100,11 +100,7 @@ type withoutEngine struct {
 
 func (w withoutEngine) Plan() engine.Plan { return w.plan }
 
-// check reads all rows of the job, makes their requests, and says what they come to. It opens no device: what only
-// drawing finds, such as a completion whose structure takes too much memory, is not found.
-//
-// With tokensPerSecond it says how long drawing takes at most; 0 is the rate of like, if that has one. With like, which
-// may be nil, it says what to expect. The error is of outcome [Partial] where rows have errors.
+// check is [Task.Check] once the job is open.
 func check(ctx context.Context, p *Process, opened *Opened, tokensPerSecond float64, like *Earlier) (*CheckReport,
 	error) {
 	j := opened.job

@@ -43,8 +43,7 @@ type CrewReport struct {
 	AlreadyFinished *Report `json:"-"`
 }
 
-// distribute has the job done by a crew, which takes its units from a queue of its own. The queue lasts no longer than
-// this call: what is done is told by the output folder.
+// distribute is [Task.Distribute] once the job is open.
 func distribute(ctx context.Context, p *Process, opened *Opened, started time.Time, units UnitOptions, crew Crew) (
 	report *CrewReport, err error) {
 	j := opened.job

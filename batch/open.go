@@ -169,8 +169,7 @@ func newSampler(ctx context.Context, cfg engine.Config, backends []compute.Backe
 	return engine.New(ctx, cfg)
 }
 
-// openModel opens the job's model, whose weights are not read yet. Of a model in an object store or on the hub that
-// several hosts run together, each host reads what its own devices have.
+// openModel is [Task.OpenModel].
 func openModel(ctx context.Context, p *Process, j *Job) (*models.Checkpoint, error) {
 	if p.Hosts.several() && j.LoadFormat != LoadDummy {
 		if storage.IsRemote(j.Model) {
@@ -331,7 +330,7 @@ const (
 	planFolder    = "plans"
 )
 
-// openDevices makes the engine's backend, with the kernels that it asks for, fetching the CPU's plugin if need be.
+// openDevices is [Task.OpenDevices].
 func openDevices(ctx context.Context, p *Process, e *Engine) (compute.Backend, error) {
 	spec, err := parseBackend(e.Backend)
 	if err != nil {
@@ -367,8 +366,7 @@ func openDevices(ctx context.Context, p *Process, e *Engine) (compute.Backend, e
 	return backend, nil
 }
 
-// openTopology makes a backend that compiles programs for devices that need not be here; keep says to keep
-// them in the cache of compiled programs.
+// openTopology is [Task.OpenTopology].
 func openTopology(ctx context.Context, p *Process, kernels, name string, keep bool) (*xla.Backend, error) {
 	plugin, err := setup.UsePlugin(ctx, setup.Compiler(xla.TopologyPlatform(name)), false, p.Fetching)
 	if err != nil {

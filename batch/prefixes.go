@@ -148,8 +148,7 @@ func loadPrefix(e *engine.Engine, file string) error {
 	return nil
 }
 
-// keepPrefix writes the file of SavePrefix without a job: of what the prompts of the inputs have in common. It returns
-// how many tokens that is, those of a last page that is not full included.
+// keepPrefix is [Task.KeepPrefix].
 func keepPrefix(ctx context.Context, p *Process, j *Job) (tokens int, err error) {
 	copied, remove, err := copyStandard(ctx, p, j)
 	if err != nil {

@@ -21,9 +21,7 @@ type Submission struct {
 // errAtWork says that workers have the job's output open.
 var errAtWork = errors.New("workers are at the job")
 
-// submit puts the job into a queue, which workers take the units of from. The same job again changes nothing while its
-// units are in the queue, and queues those again whose parts are not there when it is over. With retry, units that are
-// parked are queued again.
+// submit is [Task.Submit] once the job is open.
 func submit(ctx context.Context, p *Process, opened *Opened, q *queue.Queue, units UnitOptions, retry bool) (
 	*Submission, error) {
 	if err := opened.checkLineage(ctx, jobstate.Shard{}); err != nil {
@@ -58,7 +56,7 @@ func submit(ctx context.Context, p *Process, opened *Opened, q *queue.Queue, uni
 	return s, err
 }
 
-// withdraw takes the job out of a queue; its output stays. It returns the job's name.
+// withdraw is [Task.Withdraw] once the job is open.
 func withdraw(ctx context.Context, opened *Opened, q *queue.Queue) (string, error) {
 	id, err := jobName(opened.job.Output, opened.description)
 	if err != nil {

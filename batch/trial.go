@@ -59,9 +59,9 @@ func try(ctx context.Context, p *Process, j *Job) (*Trial, error) {
 // Close gives the model back.
 func (t *Trial) Close() { t.session.Release() }
 
-// Complete draws completions of prompts: messages of the user if the model has a chat template and PromptAs is not
-// [PromptRaw], else raw text. They
-// are those of a file with these rows. An error of outcome [Partial] says that prompts carry errors, which were told.
+// Complete generates completions of prompts: messages of the user if the model has a chat template and PromptAs is not
+// [PromptRaw], else raw text. They are those of a file with these rows. An error of outcome [Partial] says that prompts
+// carry errors, which were told.
 func (t *Trial) Complete(ctx context.Context, prompts []string, to Teller) error {
 	rows := make([]*promptset.Row, len(prompts))
 	hasTemplate := t.session.Render != nil || t.session.Template != "" // a broken one is told of the prompt

@@ -16,7 +16,7 @@ import (
 	"github.com/quire/quire/queue"
 )
 
-// unit is what a runner reads, draws and writes in one go: the parts of a run or of a shard that are missing, or one
+// unit is what is read, generated and written in one go: the parts of a run or of a shard that are missing, or one
 // part of a job in a queue.
 type unit struct {
 	process  *Process                 // of the unit's own shard, if it is of a queue
