@@ -22,7 +22,7 @@ func (t *Trial) Converse() (*Conversation, error) {
 	if t.session.Render == nil {
 		return nil, t.session.NoTemplate
 	}
-	return &Conversation{trial: t, system: t.job.System}, nil
+	return &Conversation{trial: t, system: t.Job.System}, nil
 }
 
 // System returns the system message, "" for none.
@@ -37,7 +37,7 @@ func (c *Conversation) Say(ctx context.Context, message string, to Teller) error
 	t := c.trial
 	var before promptset.Mapping // the messages before have all that comes before prompts
 	if c.before == nil {
-		before = t.job.mapping
+		before = t.Job.mapping
 		before.System = c.system
 	}
 	row := before.NewRow(c.number, "message", message, true)

@@ -13,8 +13,8 @@ import (
 
 // Trial is a model that somebody tries: what it draws is told as it comes, and nothing is kept.
 type Trial struct {
-	process *Process
-	job     *Job
+	Process *Process
+	Job     *Job // with the defaults that the model's files ask for
 	session *Session
 	builder *ask.Builder
 }
@@ -53,7 +53,7 @@ func try(ctx context.Context, p *Process, j *Job) (*Trial, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Trial{process: p, job: j, session: session, builder: newBuilder(j, session, p.Messages)}, nil
+	return &Trial{Process: p, Job: j, session: session, builder: newBuilder(j, session, p.Messages)}, nil
 }
 
 // Close gives the model back.
@@ -65,9 +65,9 @@ func (t *Trial) Close() { t.session.Release() }
 func (t *Trial) Complete(ctx context.Context, prompts []string, to Teller) error {
 	rows := make([]*promptset.Row, len(prompts))
 	hasTemplate := t.session.Render != nil || t.session.Template != "" // a broken one is told of the prompt
-	message := hasTemplate && t.job.PromptAs != PromptRaw
+	message := hasTemplate && t.Job.PromptAs != PromptRaw
 	for i, text := range prompts {
-		rows[i] = t.job.mapping.NewRow(int64(i), "prompt", text, message)
+		rows[i] = t.Job.mapping.NewRow(int64(i), "prompt", text, message)
 	}
 	tell := &telling{to: to}
 	var requests []*engine.Request
@@ -105,7 +105,7 @@ func (t *Trial) Complete(ctx context.Context, prompts []string, to Teller) error
 // run draws the completions of requests, gives each to done, and counts the requests with errors.
 func (t *Trial) run(ctx context.Context, requests []*engine.Request, done func(*engine.Completion)) (failed int,
 	err error) {
-	watch := watchDevice(t.process, t.session, func() bool { return false })
+	watch := watchDevice(t.Process, t.session, func() bool { return false })
 	defer watch.stop()
 	bad := map[*engine.Request]bool{}
 	for c, err := range t.session.Run(ctx, slices.Values(requests)) {
