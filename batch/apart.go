@@ -6,8 +6,8 @@ import (
 
 	"github.com/quire/quire/chat/reply"
 	"github.com/quire/quire/engine"
-	"github.com/quire/quire/parameter"
 	"github.com/quire/quire/promptset"
+	"github.com/quire/quire/promptset/completion"
 	"github.com/quire/quire/tokenizer"
 )
 
@@ -17,54 +17,24 @@ const (
 	callsColumn     = "tool_calls"
 )
 
-// checkParsers checks the names of forms, and that there is a column for what they find.
-func (s *Spec) checkParsers() error {
-	for _, p := range []struct {
-		field, name, column string
-		names               []string
-	}{
-		{"reasoning-parser", s.ReasoningParser, reasoningColumn, reply.ReasoningNames()},
-		{"tool-call-parser", s.ToolCallParser, callsColumn, reply.ToolCallNames()},
-	} {
-		if err := reply.Check(p.name, p.names); err != nil {
-			return wrong(p.field, "%v", err)
-		}
-		named := p.name != reply.Auto && p.name != reply.None
-		if named && !slices.Contains(s.Columns, p.column) && s.Format != promptset.FormatOpenAI {
-			return wrong(p.field, "is %s, and the output has no column for it: give `columns` %s", p.name, p.column)
-		}
-	}
-	return nil
-}
-
-// parsers are what job.json has of the forms: those that are named.
-func (s *Spec) parsers(settings map[string]any) {
-	for name, parser := range map[string]string{"reasoning_parser": s.ReasoningParser,
-		"tool_call_parser": s.ToolCallParser} {
-		if parser != reply.Auto {
-			settings[name] = parser
-		}
-	}
-}
-
 // apart takes completions apart into reasoning, text and calls of tools.
 type apart struct {
-	task    *Task
+	job     *Job
 	session *Session
 	forms   reply.Forms
 	without reply.Forms // with reasoning alone
 }
 
-// apart returns what takes the completions of the job apart; nil where nobody asks for it. input has the columns of the
-// rows, nil for none.
-func (t *Task) apart(s *Session, input *promptset.Schema) (*apart, error) {
-	reasoning, calls := t.ReasoningParser, t.ToolCallParser
-	answers := t.Format == promptset.FormatOpenAI
-	hasReasoning, hasCalls := slices.Contains(t.Columns, reasoningColumn), slices.Contains(t.Columns, callsColumn)
-	tools := t.Sampling.Tools != "" || input != nil && slices.Contains(input.Parameters(), "tools")
+// newApart returns what takes the completions of the job apart; nil if nobody asks for it. input has the
+// columns of the rows, nil for none.
+func newApart(p *Process, j *Job, s *Session, input *promptset.Schema) (*apart, error) {
+	reasoning, calls := j.ReasoningParser, j.ToolCallParser
+	answers := j.Format == promptset.FormatOpenAI
+	hasReasoning, hasCalls := slices.Contains(j.Columns, reasoningColumn), slices.Contains(j.Columns, callsColumn)
+	tools := j.Sampling.Tools != "" || input != nil && slices.Contains(input.Parameters(), "tools")
 	if forms, err := reply.New(reply.None, calls, s.Template); tools && !hasCalls && !answers && err == nil &&
 		forms.HasCalls() {
-		t.tell("warning: there are tools, and no column tool_calls: calls stay in the text. `columns` tool_calls " +
+		p.tell("warning: there are tools, and no column tool_calls: calls stay in the text. `columns` tool_calls " +
 			"takes them out")
 	}
 	if !hasReasoning && !hasCalls && !answers {
@@ -79,30 +49,27 @@ func (t *Task) apart(s *Session, input *promptset.Schema) (*apart, error) {
 	}
 	forms.KeepReasoning = !hasReasoning && !answers
 	if hasReasoning && !forms.HasReasoning() && reasoning == reply.Auto {
-		t.tell("warning: the chat template has no form of reasoning that Quire knows: the column reasoning is null; " +
+		p.tell("warning: the chat template has no form of reasoning that Quire knows: the column reasoning is null; " +
 			"`reasoning-parser` names one")
 	}
 	if hasCalls && !forms.HasCalls() && calls == reply.Auto {
-		t.tell("warning: the chat template has no form of tool calls that Quire knows: the column tool_calls is " +
+		p.tell("warning: the chat template has no form of tool calls that Quire knows: the column tool_calls is " +
 			"null; `tool-call-parser` names one")
 	}
 	if !forms.HasReasoning() && !forms.HasCalls() {
 		return nil, nil
 	}
-	return &apart{task: t, session: s, forms: forms, without: forms.WithoutCalls()}, nil
+	return &apart{job: j, session: s, forms: forms, without: forms.WithoutCalls()}, nil
 }
 
-// promptEnd is how many tokens of a prompt are looked at for the opening of reasoning.
-const promptEnd = 16
-
 // take takes a completion apart. A nil apart leaves it as it is.
-func (a *apart) take(r *promptset.Result, row *promptset.Row, request *engine.Request) {
+func (a *apart) take(r *completion.Result, row *promptset.Row, request *engine.Request) {
 	if a == nil || r.Text == "" {
 		return
 	}
-	set := row.Overrides.Over(a.task.Sampling)
+	set := row.Overrides.Over(a.job.Sampling)
 	forms := &a.forms
-	if answers := a.task.Format == promptset.FormatOpenAI; answers && row.Kind != promptset.KindMessages {
+	if answers := a.job.Format == promptset.FormatOpenAI; answers && row.Kind != promptset.KindMessages {
 		return
 	} else if set.ToolChoice == "none" || answers && set.Tools == "" {
 		forms = &a.without
@@ -112,7 +79,7 @@ func (a *apart) take(r *promptset.Result, row *promptset.Row, request *engine.Re
 	if a.session.Mark != nil && !request.KeepSpecialTokens {
 		text = a.session.Mark(r.TokenIDs, text, marks)
 	}
-	p := forms.Parse(text, a.session.thinks(forms, row, request.Tokens, &set), reply.Tools(set.Tools))
+	p := forms.Parse(text, a.session.Thinks(forms, row, request.Tokens, &set), reply.Tools(set.Tools))
 	if p.Reasoning == "" && len(p.ToolCalls) == 0 && p.Text == text {
 		return
 	}
@@ -144,13 +111,4 @@ func withMarks(tok *tokenizer.Tokenizer, tokens []int32, text string, marks []st
 		text = tok.Mark(tokens, text, keep)
 	}
 	return text + ending
-}
-
-// thinks says that a completion begins within reasoning: the prompt ends with its opening, or within a message that has
-// it.
-func (s *Session) thinks(forms *reply.Forms, row *promptset.Row, prompt []int32, set *parameter.Set) bool {
-	if n := len(row.Messages); set.ContinueFinalMessage && n > 0 {
-		return forms.Within(row.Messages[n-1].Content)
-	}
-	return s.Decode != nil && forms.Opens(s.Decode(prompt[max(0, len(prompt)-promptEnd):]))
 }

@@ -1,14 +1,17 @@
 package batch
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/quire/quire/batch/ask"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/parameter"
 	"github.com/quire/quire/promptset"
+	"github.com/quire/quire/promptset/completion"
 	"github.com/quire/quire/tokenizer"
 )
 
@@ -16,7 +19,7 @@ import (
 func TestApart(t *testing.T) {
 	const template = `<think></think><tool_call>{"name": n, "arguments": a}</tool_call>`
 	const call = `<tool_call>{"name": "f", "arguments": {}}</tool_call>`
-	session := &Session{Template: template,
+	session := &Session{Text: ask.Text{Template: template,
 		Decode: func(tokens []int32) (text string) {
 			for _, id := range tokens {
 				text += string(rune(id))
@@ -25,7 +28,7 @@ func TestApart(t *testing.T) {
 		},
 		// A special token that text lacks.
 		Mark: func(_ []int32, text string, _ []string) string { return "<think>" + text },
-	}
+	}}
 	plain := *session
 	plain.Mark = nil
 	for _, c := range []struct {
@@ -37,40 +40,40 @@ func TestApart(t *testing.T) {
 		kept    bool // special tokens
 		prompt  string
 		text    string
-		want    promptset.Result
+		want    completion.Result
 	}{
-		{name: "no columns", session: session, text: "a</think>b", want: promptset.Result{Text: "a</think>b"}},
+		{name: "no columns", session: session, text: "a</think>b", want: completion.Result{Text: "a</think>b"}},
 		{name: "both", session: &plain, columns: []string{"reasoning", "tool_calls"}, text: "a</think>b" + call,
-			want: promptset.Result{Reasoning: "a", Text: "b", ToolCalls: "some"}},
+			want: completion.Result{Reasoning: "a", Text: "b", ToolCalls: "some"}},
 		{name: "reasoning alone", session: &plain, columns: []string{"reasoning"}, text: "a</think>b" + call,
-			want: promptset.Result{Reasoning: "a", Text: "b" + call}},
+			want: completion.Result{Reasoning: "a", Text: "b" + call}},
 		{name: "calls alone", session: &plain, columns: []string{"tool_calls"}, text: "a</think>b" + call,
-			want: promptset.Result{Text: "a</think>b", ToolCalls: "some"}},
+			want: completion.Result{Text: "a</think>b", ToolCalls: "some"}},
 		{name: "a special mark", session: session, columns: []string{"reasoning"}, text: "a</think>b",
-			want: promptset.Result{Reasoning: "a", Text: "b"}},
+			want: completion.Result{Reasoning: "a", Text: "b"}},
 		{name: "special marks in the text", session: session, columns: []string{"reasoning"}, kept: true, text: "a",
-			want: promptset.Result{Text: "a"}},
+			want: completion.Result{Text: "a"}},
 		{name: "begun in the prompt", session: &plain, columns: []string{"reasoning"}, prompt: "A<think>\n", text: "a",
-			want: promptset.Result{Reasoning: "a"}},
+			want: completion.Result{Reasoning: "a"}},
 		{name: "not begun", session: &plain, columns: []string{"reasoning"}, prompt: "A", text: "a",
-			want: promptset.Result{Text: "a"}},
+			want: completion.Result{Text: "a"}},
 		{name: "answers have no calls without tools", session: &plain, format: promptset.FormatOpenAI,
 			row: promptset.Row{Kind: promptset.KindMessages}, text: "a</think>b" + call,
-			want: promptset.Result{Reasoning: "a", Text: "b" + call}},
+			want: completion.Result{Reasoning: "a", Text: "b" + call}},
 		{name: "answers to prompts are whole", session: &plain, format: promptset.FormatOpenAI,
 			row: promptset.Row{Kind: promptset.KindText}, text: "a</think>b",
-			want: promptset.Result{Text: "a</think>b"}},
+			want: completion.Result{Text: "a</think>b"}},
 	} {
-		task := &Task{Spec: DefaultSpec()}
-		task.Columns = c.columns
+		job := &Job{Spec: DefaultSpec()}
+		job.Columns = c.columns
 		if c.format != "" {
-			task.Format = c.format
+			job.Format = c.format
 		}
-		a, err := task.apart(c.session, nil)
+		a, err := newApart(&Process{Options: Options{Messages: io.Discard}}, job, c.session, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := promptset.Result{Text: c.text, FinishReason: "stop"}
+		r := completion.Result{Text: c.text, FinishReason: "stop"}
 		request := &engine.Request{KeepSpecialTokens: c.kept}
 		for _, ch := range c.prompt {
 			request.Tokens = append(request.Tokens, ch)
@@ -83,13 +86,13 @@ func TestApart(t *testing.T) {
 			t.Errorf("%s: it ended by %s", c.name, r.FinishReason)
 		}
 	}
-	a, err := (&Task{Spec: withColumns("reasoning")}).apart(&plain, nil)
+	a, err := newApart(&Process{}, &Job{Spec: withColumns("reasoning")}, &plain, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	row := promptset.Row{Messages: []promptset.Message{{Role: "assistant", Content: "<think>so"}}}
 	*row.Overrides.Give(parameter.Sink("continue_final_message")).(*bool) = true
-	r := promptset.Result{Text: " far"}
+	r := completion.Result{Text: " far"}
 	if a.take(&r, &row, &engine.Request{}); r.Reasoning != " far" || r.Text != "" {
 		t.Errorf("behind a message to continue: %+v", r)
 	}
@@ -108,9 +111,9 @@ func TestToldOfCalls(t *testing.T) {
 		{template, "[]", []string{"tool_calls"}, false}, {"", "[]", nil, false},
 	} {
 		var told strings.Builder
-		task := &Task{Spec: withColumns(c.columns...)}
-		task.Sampling.Tools, task.Messages = c.tools, &told
-		if _, err := task.apart(&Session{Template: c.template}, nil); err != nil {
+		job, p := &Job{Spec: withColumns(c.columns...)}, &Process{Options: Options{Messages: &told}}
+		job.Sampling.Tools = c.tools
+		if _, err := newApart(p, job, &Session{Text: ask.Text{Template: c.template}}, nil); err != nil {
 			t.Fatal(err)
 		}
 		if strings.Contains(told.String(), "warning: there are tools") != c.want {

@@ -1,6 +1,7 @@
 package batch
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"regexp"
@@ -13,7 +14,6 @@ import (
 
 	"github.com/quire/quire/backend/xla"
 	"github.com/quire/quire/backend/xla/cpukernel"
-	"github.com/quire/quire/jobstate"
 )
 
 // What computes completions decides their last bits. A job keeps it by a name that is the same wherever the bytes are,
@@ -24,27 +24,27 @@ import (
 // that gives the bytes.
 const kernelArithmetic = "kernels "
 
-// arithmetic names what computes the completions on a kind of device, or before one is there: then it is empty where
-// only the device tells.
-func (o *Task) arithmetic(device string) (string, error) {
+// arithmetic names what computes the completions of a model, whose own dtype is given, on a kind of device. Before a
+// device is there, it is empty if only the device tells.
+func (e *Engine) arithmetic(own dtypes.DType, device string) (string, error) {
 	switch {
-	case o.Engine.Backend == "go":
+	case e.Backend == "go":
 		return "go on " + runtime.GOARCH, nil // where Go fuses multiplications and additions depends on it
-	case o.Engine.Backend != "xla:cpu" && device != "cpu":
+	case e.Backend != "xla:cpu" && device != "cpu":
 		return device, nil
-	case o.Engine.Kernels == xla.KernelsOff:
+	case e.Kernels == xla.KernelsOff:
 		return compiledFor(), nil
 	}
 	level, err := cpukernel.Features()
 	if err != nil {
 		return "", err
 	}
-	return kernelClass(level, o.tiles(level)), nil
+	return kernelClass(level, e.tiles(own, level)), nil
 }
 
 // tiles says that AMX multiplies the job's matrices, or its queries and keys: its order of sums is its own.
-func (o *Task) tiles(level string) bool {
-	matrices, attention := productsOfAMX(o.Engine.Weights, o.dtype(), o.Engine.Config().KVDType)
+func (e *Engine) tiles(own dtypes.DType, level string) bool {
+	matrices, attention := productsOfAMX(e.Weights, cmp.Or(e.Config().DType, own), e.Config().KVDType)
 	if attention && level == cpukernel.Levels[len(cpukernel.Levels)-1] {
 		return true
 	}
@@ -65,17 +65,6 @@ func productsOfAMX(weights string, dtype, kv dtypes.DType) (matrices *cpukernel.
 		matrices = &held
 	}
 	return matrices, bf16 && (kv == dtypes.BFloat16 || kv == dtypes.InvalidDType)
-}
-
-// dtype is what the model is computed in, once the model was identified.
-func (o *Task) dtype() dtypes.DType {
-	if given := o.Engine.Config().DType; given != dtypes.InvalidDType {
-		return given
-	}
-	if o.opened != nil {
-		return o.opened.dtype
-	}
-	return dtypes.InvalidDType
 }
 
 // kernelClass names what kernels of a level compute: AVX-512's have AVX2's bytes, tiles and plain C have not.
@@ -121,18 +110,6 @@ func compiledFor() string {
 		}
 	}
 	return xlaArithmetic + instructionSets[have]
-}
-
-// computes refuses to go on with a job that computes in another way than this process, now.
-func (s *savedJob) computes(o *Task, now string) error {
-	was := s.state.Job().Arithmetic
-	if now == "" || was == "" || now == was { // jobs of older versions do not have it
-		return nil
-	}
-	return fmt.Errorf("%w\nThe last digits of completions would not be those of a single run: %s; or %s",
-		&jobstate.DifferentJobError{Output: o.Output,
-			Differences: []string{fmt.Sprintf("the completions are computed by %s, were by %s", now, was)}},
-		arithmeticRemedy(now, was), o.elsewhere())
 }
 
 // arithmeticRemedy says how this machine may compute as another one did; now and was are names of arithmetic.

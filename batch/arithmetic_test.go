@@ -46,18 +46,18 @@ func TestArithmetic(t *testing.T) {
 		{"xla:cuda", "", ""}, {"xla:cuda", "NVIDIA H200", "NVIDIA H200"}, {"xla:tpu", "TPU v5 lite", "TPU v5 lite"},
 		{"go", "", "go on " + runtime.GOARCH},
 	} {
-		o := &Task{Spec: Spec{Engine: Engine{Backend: c.backend, DType: "auto"}}}
-		if got, err := o.arithmetic(c.device); err != nil || got != c.want {
+		e := &Engine{Backend: c.backend, DType: "auto"}
+		if got, err := e.arithmetic(dtypes.InvalidDType, c.device); err != nil || got != c.want {
 			t.Errorf("%s on %q: %q, %v; want %q", c.backend, c.device, got, err, c.want)
 		}
 	}
-	task := func(backend string) *Task {
-		spec := DefaultSpec()
-		spec.Engine.Backend = backend
-		return &Task{Spec: spec}
+	on := func(backend, device string) (string, error) {
+		e := defaultEngine()
+		e.Backend = backend
+		return e.arithmetic(dtypes.InvalidDType, device)
 	}
-	here, err := task("xla:cpu").arithmetic("")
-	plugin, pluginErr := task("xla:/a/plugin.so").arithmetic("cpu")
+	here, err := on("xla:cpu", "")
+	plugin, pluginErr := on("xla:/a/plugin.so", "cpu")
 	if err != nil || pluginErr != nil || here != plugin || here == "" {
 		t.Errorf("%q, %v; by the plugin's path %q, %v", here, err, plugin, pluginErr)
 	}

@@ -9,9 +9,12 @@ import (
 
 	"github.com/gomlx/compute/dtypes"
 
+	"github.com/quire/quire/batch/ask"
+	"github.com/quire/quire/batch/lineage"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/jobstate"
 	"github.com/quire/quire/promptset"
+	"github.com/quire/quire/promptset/completion"
 )
 
 // CheckReport is what the rows of a job come to before anything is drawn.
@@ -98,46 +101,35 @@ type withoutEngine struct {
 
 func (w withoutEngine) Plan() engine.Plan { return w.plan }
 
-// Check reads all rows of the job, makes their requests, and says what they come to. It opens no device: what only
-// drawing finds, such as a completion whose structure takes too much memory, is not found.
-//
-// With tokensPerSecond it says how long drawing takes at most; 0 is the rate of like, if that has one. With like, which
-// may be nil, it says what to expect. The error is of outcome [Partial] where rows have errors.
-func (t *Task) Check(ctx context.Context, tokensPerSecond float64, like *Earlier) (*CheckReport, error) {
-	remove, err := t.copyStandard(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer remove()
-	job, err := t.openJob(ctx)
-	if err != nil {
-		return nil, err
-	}
-	t.TextOnly = true
-	s, err := t.Models.Open(ctx, t)
+// check is [Task.Check] once the job is open.
+func check(ctx context.Context, p *Process, opened *Opened, tokensPerSecond float64, like *Earlier) (*CheckReport,
+	error) {
+	j := opened.job
+	p = p.textOnly()
+	s, err := p.Models.Open(ctx, j, p)
 	if err != nil {
 		return nil, err
 	}
 	defer s.Release()
-	report := &CheckReport{Model: t.Model, Inputs: InputsOf(job.reader), TokensPerSecond: tokensPerSecond}
+	report := &CheckReport{Model: j.Model, Inputs: InputsOf(opened.reader), TokensPerSecond: tokensPerSecond}
 	if like != nil {
 		report.Expected = &Expectation{Like: *like}
 		report.TokensPerSecond = cmp.Or(tokensPerSecond, like.TokensPerSecond)
 	}
 	if s.Sampler == nil {
-		s.Sampler = withoutEngine{plan: t.planWithoutEngine(s, job.dtype)}
+		s.Sampler = withoutEngine{plan: planWithoutEngine(j, s, opened.model.DType)}
 	}
 	report.MaxModelLen, report.KVBytesPerToken = s.Plan().MaxModelLen, s.Plan().KVBytesPerToken
 	c := &rowsCheck{report: report, kinds: map[string]*KindOfErrors{}, seen: like.seen(), check: s.Check,
-		builder: &requestBuilder{task: t, session: s, common: &commonPrefix{}, equal: newEqualRows(t.Messages)}}
-	if c.lineage, err = job.lineage(ctx); err != nil {
+		builder: newBuilder(j, s, p.Messages)}
+	if c.lineage, err = opened.lineage(ctx); err != nil {
 		return nil, err
 	}
-	warnOfInput(ctx, t, job)
-	for row := range job.reader.Range(ctx, 0, job.parts.Rows) {
+	warnOfInput(ctx, p, opened)
+	for row := range opened.reader.Range(ctx, 0, opened.parts.Rows) {
 		c.add(row)
 	}
-	if err := job.reader.Err(); err != nil {
+	if err := opened.reader.Err(); err != nil {
 		return nil, err
 	}
 	c.finish()
@@ -148,19 +140,19 @@ func (t *Task) Check(ctx context.Context, tokensPerSecond float64, like *Earlier
 }
 
 // planWithoutEngine is what is known of the engine's plan by the model's config.
-func (t *Task) planWithoutEngine(s *Session, own dtypes.DType) engine.Plan {
-	cfg := t.EngineConfig()
+func planWithoutEngine(j *Job, s *Session, own dtypes.DType) engine.Plan {
+	cfg := j.EngineConfig()
 	kv := cmp.Or(cfg.KVDType, cfg.DType, own, dtypes.Float32)
-	return engine.Plan{MaxModelLen: cmp.Or(t.Engine.MaxModelLen, s.Config.MaxPositions),
+	return engine.Plan{MaxModelLen: cmp.Or(j.Engine.MaxModelLen, s.Config.MaxPositions),
 		KVBytesPerToken: engine.KVBytesPerToken(s.Config, kv)}
 }
 
 // rowsCheck adds up what rows come to.
 type rowsCheck struct {
 	report  *CheckReport
-	builder *requestBuilder
+	builder *ask.Builder
 	check   func(*engine.Request) error // the engine's, nil where it is not known
-	lineage *lineage                    // nil where no row goes on from another one
+	lineage *lineage.Graph              // nil if no row goes on from another one
 	kinds   map[string]*KindOfErrors
 	lengths []int32      // of prompts
 	tokens  int64        // of sequences that end at their limits
@@ -172,7 +164,7 @@ type rowsCheck struct {
 func (c *rowsCheck) add(row *promptset.Row) {
 	r := c.report
 	r.Rows++
-	var parent *kin
+	var parent *lineage.Parent
 	if row.Err == nil && row.Parent.ID != "" {
 		if r.Following++; row.Kind == promptset.KindNone {
 			parent = unknownParent
@@ -184,11 +176,11 @@ func (c *rowsCheck) add(row *promptset.Row) {
 		return
 	}
 	if parent != nil {
-		r.Completions += int64(c.builder.parameters(row).N)
+		r.Completions += int64(c.builder.Parameters(row).N)
 		return
 	}
 	for _, q := range requests {
-		c.builder.equal.look(row, q)
+		c.builder.Equal.Look(row, q)
 		length := len(q.Tokens) + q.MaxTokens
 		if r.MaxModelLen > 0 {
 			length = min(length, r.MaxModelLen)
@@ -206,12 +198,12 @@ func (c *rowsCheck) add(row *promptset.Row) {
 }
 
 // unknownParent stands for a parent whose tokens are not known before it is drawn.
-var unknownParent = &kin{prompt: []int32{0}, results: []promptset.Result{{}}}
+var unknownParent = &lineage.Parent{Prompt: []int32{0}, Results: []completion.Result{{}}}
 
 // requests returns the requests of a row, or what a run finds wrong with it.
-func (c *rowsCheck) requests(row *promptset.Row, parent *kin) ([]*engine.Request, error) {
+func (c *rowsCheck) requests(row *promptset.Row, parent *lineage.Parent) ([]*engine.Request, error) {
 	if c.lineage != nil && row.Err == nil {
-		if _, err := c.lineage.parent(row); err != nil {
+		if _, err := c.lineage.Parent(row); err != nil {
 			return nil, err
 		}
 	}
@@ -220,7 +212,7 @@ func (c *rowsCheck) requests(row *promptset.Row, parent *kin) ([]*engine.Request
 		whole.Parent.Generation, whole.Parent.Length = nil, nil
 		row = &whole
 	}
-	requests, err := c.builder.requests(row, parent)
+	requests, err := c.builder.Requests(row, parent)
 	for _, q := range requests {
 		if err == nil && c.check != nil {
 			err = c.check(q)
@@ -265,7 +257,7 @@ func (c *rowsCheck) finish() {
 		return cmp.Or(cmp.Compare(b.Rows, a.Rows), cmp.Compare(a.Kind, b.Kind))
 	})
 	if r.Prompts = lengthsOf(c.lengths); len(c.lengths) > 1 {
-		r.SharedPrefix = len(c.builder.common.tokens)
+		r.SharedPrefix = len(c.builder.Common.Tokens)
 	}
 	if r.Completions > 0 {
 		r.MeanSequence = float64(c.tokens) / float64(r.Completions)

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/quire/quire/batch/ask"
+	"github.com/quire/quire/batch/lineage"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/promptset"
 	"github.com/quire/quire/promptset/completion"
@@ -27,7 +29,7 @@ const (
 
 // rowWriter puts finished rows into the order of the input and writes them; *promptset.Writer is the real one.
 type rowWriter interface {
-	Add(row *promptset.Row, results []promptset.Result) error
+	Add(row *promptset.Row, results []completion.Result) error
 	Pending() (rows int, bytes int64)
 }
 
@@ -39,13 +41,9 @@ type recorder interface {
 // collector gathers the completions of each row and hands rows that are finished to the writer. One goroutine begins
 // rows and another one adds completions.
 type collector struct {
-	w        rowWriter
-	journal  recorder
-	inFlight int // bound of rows
-	// Rows are begun up to so many from the first that is not written, as long as enough of them run: so that parts are
-	// whole soon, and no slot waits. 0 is no such bound.
-	window, enough int
-	format         string
+	w       rowWriter
+	journal recorder
+	collecting
 
 	mu           sync.Mutex
 	room         sync.Cond
@@ -53,38 +51,49 @@ type collector struct {
 	waiting      int                      // rows that the writer holds back
 	waitingBytes int64                    // about how much they take
 	// what earlier processes did: parts, completions restored, and rows of nothing else
-	before   tally.Counts
-	drawn    tally.Counts // what this process did; with before it is what the job has come to
-	errors   []string     // the first few
-	observer *Observer
-	columns  []string // that the output has on request
-	apart    *apart   // nil where texts stay whole
-	family   *family  // nil where no row goes on from another one
-	err      error    // of the writer or the journal; nothing is written after it
-	record   []byte
+	before tally.Counts
+	drawn  tally.Counts // what this process did; with before it is what the job has come to
+	errors []string     // the first few
+	err    error        // of the writer or the journal; nothing is written after it
+	record []byte
+}
+
+// collecting says how completions are gathered.
+type collecting struct {
+	inFlight int // bound of rows
+	// Rows are begun up to so many from the first that is not written, as long as enough of them run: so that parts are
+	// whole soon, and no slot waits. 0 is no such bound.
+	window, enough int
+	format         string
+	columns        []string // that the output has on request
+	apart          *apart   // nil if texts stay whole
+	observer       *Observer
+	lineage        stage // nil if no row goes on from another one
+}
+
+// stage is the lineage of rows, as far as who gathers their completions meets it. The collector's lock is taken before
+// the stage's.
+type stage interface {
+	// Ready reports whether rows that were begun can go on, which come first.
+	Ready() bool
+	// Finish takes a row that is finished. An early one is not written yet.
+	Finish(row int64, p *lineage.Parent, early bool, generated int) error
 }
 
 // pendingRow is a row whose completions are not all there.
 type pendingRow struct {
-	of       *collector
 	row      *promptset.Row
 	requests []*engine.Request // of all its completions, one for each prompt; none where there are none to come
-	results  []promptset.Result
+	results  []completion.Result
 	left     int
 	drawn    int // of the results by this process
 	ended    bool
 	begun    time.Time
 
-	// Of rows that go on from others, and of those.
-	done     []promptset.Result // that were there before, while the row waits
-	waits    bool               // for its parent
-	children []*pendingRow      // that wait for this one
-	early    bool               // begun before its place, for its children
-	counted  bool               // its results are: before its place, or at it
+	done    []completion.Result // that were there before, until the row is launched
+	early   bool               // begun before its place, for its children: it is not written when it is finished
+	counted bool               // its results are: before its place, or at it
 }
-
-// errGoOn says that rows can go on whose parents have ended, and come first.
-var errGoOn = errors.New("rows can go on")
 
 // wakeWith lets those look up that wait for room, when ctx ends. The caller holds the lock.
 func (c *collector) wakeWith(ctx context.Context) (stop func() bool) {
@@ -95,14 +104,14 @@ func (c *collector) wakeWith(ctx context.Context) (stop func() bool) {
 	})
 }
 
-func newCollector(w rowWriter, j recorder, inFlight int) *collector {
-	c := &collector{w: w, journal: j, inFlight: inFlight, running: map[*pendingRow]struct{}{}}
+func newCollector(w rowWriter, j recorder, how collecting) *collector {
+	c := &collector{w: w, journal: j, collecting: how, running: map[*pendingRow]struct{}{}}
 	c.room.L = &c.mu
 	return c
 }
 
 // begin takes the next row, of which n completions will come. It waits while too much is in flight; when ctx ends that,
-// the row is not begun, nor when rows that were begun can go on: errGoOn.
+// the row is not begun. It returns nil if rows that were begun can go on, which come first.
 func (c *collector) begin(ctx context.Context, row *promptset.Row, n int, early bool) (*pendingRow, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -112,27 +121,41 @@ func (c *collector) begin(ctx context.Context, row *promptset.Row, n int, early 
 		if c.mayBegin() {
 			break
 		}
-		if c.family != nil && len(c.family.ready) > 0 {
-			return nil, errGoOn
+		if c.lineage != nil && c.lineage.Ready() {
+			return nil, nil
 		}
 		c.room.Wait()
 	}
 	if err := cmp.Or(ctx.Err(), c.err); err != nil {
 		return nil, err
 	}
-	p := &pendingRow{of: c, row: row, left: n, begun: time.Now(), early: early}
+	p := &pendingRow{row: row, left: n, begun: time.Now(), early: early}
 	c.running[p] = struct{}{}
-	if c.family != nil && c.family.isNamed(row.Index) {
-		c.family.running[row.Index] = p
-		delete(c.family.early, row.Index)
-	}
 	return p, nil
+}
+
+// await waits until something is so that changes as rows are finished, ctx ends, or nothing can be written any more.
+func (c *collector) await(ctx context.Context, is func() bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	defer c.wakeWith(ctx)()
+	for !is() && ctx.Err() == nil && c.err == nil {
+		c.room.Wait()
+	}
+}
+
+// reach has a row written when it is finished, whose place is reached. It returns false if the row is finished.
+func (c *collector) reach(p *pendingRow) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p.early = false
+	return !p.ended
 }
 
 // mayBegin says that another row may be begun. The caller holds the lock.
 func (c *collector) mayBegin() bool {
 	rows := len(c.running) + c.waiting
-	if c.window > 0 && c.family == nil && rows >= c.window && len(c.running) >= c.enough {
+	if c.window > 0 && c.lineage == nil && rows >= c.window && len(c.running) >= c.enough {
 		return false
 	}
 	return rows < c.inFlight && c.waitingBytes < bytesWaiting
@@ -140,8 +163,8 @@ func (c *collector) mayBegin() bool {
 
 // fail gives a row that was begun one result: an error.
 func (c *collector) fail(p *pendingRow, err error) error {
-	r := promptset.Result{FinishReason: string(engine.FinishError), Err: err.Error()}
-	r.ErrParam, r.ErrCode = paramOf(p.row, err)
+	r := completion.Result{FinishReason: string(engine.FinishError), Err: err.Error()}
+	r.ErrParam, r.ErrCode = ask.ParamOf(p.row, err)
 	r.Generation = p.row.Overrides.Values().Generation
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -151,7 +174,7 @@ func (c *collector) fail(p *pendingRow, err error) error {
 }
 
 // restore adds completions to a row that were drawn before.
-func (c *collector) restore(p *pendingRow, results []promptset.Result) error {
+func (c *collector) restore(p *pendingRow, results []completion.Result) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i := range results {
@@ -165,17 +188,16 @@ func (c *collector) restore(p *pendingRow, results []promptset.Result) error {
 
 // add adds one completion to its row, and hands the row to the writer when it is the last one. A request that the
 // engine refuses as a whole has one completion, whatever its n.
-func (c *collector) add(done *engine.Completion) error {
-	p := done.Request.Tag.(*pendingRow)
-	r := promptset.Result{
+func (c *collector) add(p *pendingRow, done *engine.Completion) error {
+	r := completion.Result{
 		Generation: done.Generation, Text: done.Text, TokenIDs: done.Tokens, Logprobs: done.Logprobs,
 		FinishReason: string(done.FinishReason), PromptTokens: done.PromptTokens, CompletionTokens: len(done.Tokens),
 	}
 	if done.Err != nil {
 		r.Err = done.Err.Error()
-		r.ErrParam, r.ErrCode = paramOf(p.row, done.Err)
+		r.ErrParam, r.ErrCode = ask.ParamOf(p.row, done.Err)
 	} else {
-		c.onRequest(&r, done)
+		c.onRequest(&r, p.row, done)
 		c.apart.take(&r, p.row, done.Request)
 	}
 	c.mu.Lock()
@@ -213,7 +235,7 @@ func (c *collector) add(done *engine.Completion) error {
 }
 
 // onRequest takes what a completion has beside what all have.
-func (c *collector) onRequest(r *promptset.Result, done *engine.Completion) {
+func (c *collector) onRequest(r *completion.Result, row *promptset.Row, done *engine.Completion) {
 	r.TopIDs, r.TopLogprobs = done.TopIDs, done.TopLogprobs
 	if done.Request.TopLogprobs > 0 && r.TopIDs == nil { // no token was drawn
 		r.TopIDs, r.TopLogprobs = [][]int32{}, [][]float32{}
@@ -227,7 +249,7 @@ func (c *collector) onRequest(r *promptset.Result, done *engine.Completion) {
 		r.PromptLogprobs, r.PromptTopIDs, r.PromptTopLogprobs = p.Logprobs, p.TopIDs, p.TopLogprobs
 	}
 	if done.Prompt != nil || slices.Contains(c.columns, "prompt_token_ids") ||
-		requests.Of(done.Request.Tag.(*pendingRow).row).WantsTokenIDs() {
+		requests.Of(row).WantsTokenIDs() {
 		r.PromptTokenIDs = done.Request.Tokens
 	}
 }
@@ -237,19 +259,20 @@ func refused(err error) bool {
 		errors.Is(err, engine.ErrInvalidRequest)
 }
 
-// statusOf is the HTTP status that the text of a row's error stands for.
+// statusOf is the HTTP status that the text of a row's error stands for. It goes by the text since that is all that the
+// journal has of an error, from which a resumed job answers too.
 func statusOf(text string) int {
 	switch {
 	case strings.Contains(text, engine.ErrNotANumber.Error()):
 		return http.StatusInternalServerError
-	case strings.HasPrefix(text, noModel):
+	case strings.HasPrefix(text, ask.NoModel):
 		return http.StatusNotFound
 	}
 	return http.StatusBadRequest
 }
 
 // count adds a completion to its row, which this process drew or an earlier one.
-func (c *collector) count(p *pendingRow, r *promptset.Result, drawn bool) {
+func (c *collector) count(p *pendingRow, r *completion.Result, drawn bool) {
 	p.results = append(p.results, *r)
 	p.left--
 	if drawn {
@@ -275,10 +298,15 @@ func (c *collector) finish(p *pendingRow) error {
 	}
 	p.ended = true
 	delete(c.running, p)
-	slices.SortFunc(p.results, func(a, b promptset.Result) int { return cmp.Compare(a.Generation, b.Generation) })
+	slices.SortFunc(p.results, func(a, b completion.Result) int { return cmp.Compare(a.Generation, b.Generation) })
 	p.results = promptset.Settled(c.format, p.results)
-	if c.family != nil {
-		if c.err = c.family.settle(p); c.err != nil || p.early { // which is written at its place
+	if c.lineage != nil {
+		of := &lineage.Parent{Results: p.results}
+		if len(p.requests) > 0 {
+			of.Prompt = p.requests[0].Tokens
+		}
+		c.err = c.lineage.Finish(p.row.Index, of, p.early, p.drawn)
+		if c.err != nil || p.early { // which is written at its place
 			c.room.Broadcast()
 			return c.err
 		}
@@ -339,7 +367,7 @@ func (c *collector) requests(p *pendingRow) []*engine.Request {
 		for _, g := range append(have, end) {
 			if g > next && next < end {
 				r := *of
-				r.FirstGeneration, r.N, r.Tag = next, min(g, end)-next, p
+				r.FirstGeneration, r.N = next, min(g, end)-next
 				all = append(all, &r)
 			}
 			next = max(next, g+1)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/promptset"
+	"github.com/quire/quire/promptset/completion"
 )
 
 // writtenRows notes the rows that are added; it fails at row failAt and says that waiting rows wait.
@@ -21,7 +22,7 @@ type writtenRows struct {
 	waiting int
 }
 
-func (r *writtenRows) Add(row *promptset.Row, results []promptset.Result) error {
+func (r *writtenRows) Add(row *promptset.Row, results []completion.Result) error {
 	text := ""
 	for _, res := range results {
 		text += fmt.Sprintf("%d%s ", res.Generation, res.FinishReason)
@@ -63,9 +64,13 @@ func TestCollectorGathersRows(t *testing.T) {
 	for seed := range uint64(50) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		w := newWrittenRows()
-		c := newCollector(w, &notes{}, 100)
+		c := newCollector(w, &notes{}, collecting{inFlight: 100})
 		want := map[string]string{}
-		var completions []*engine.Completion
+		type completion struct {
+			row *pendingRow
+			*engine.Completion
+		}
+		var completions []completion
 		for i := range 20 {
 			row := &promptset.Row{ID: fmt.Sprint(i)}
 			if random.IntN(4) == 0 {
@@ -82,8 +87,8 @@ func TestCollectorGathersRows(t *testing.T) {
 			}
 			var text []string
 			for g := range n {
-				completions = append(completions, &engine.Completion{Request: &engine.Request{Tag: p}, Generation: g,
-					FinishReason: "stop"})
+				completions = append(completions, completion{p, &engine.Completion{Request: &engine.Request{},
+					Generation: g, FinishReason: "stop"}})
 				text = append(text, fmt.Sprintf("%dstop", g))
 			}
 			want[row.ID] = strings.Join(text, " ")
@@ -93,7 +98,7 @@ func TestCollectorGathersRows(t *testing.T) {
 				completions[i]
 		})
 		for _, done := range completions {
-			if err := c.add(done); err != nil {
+			if err := c.add(done.row, done.Completion); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -110,14 +115,14 @@ func TestCollectorGathersRows(t *testing.T) {
 // A request that is refused as a whole ends its row with one result; one bad completion of several does not.
 func TestCollectorErrors(t *testing.T) {
 	w := newWrittenRows()
-	c := newCollector(w, &notes{}, 10)
+	c := newCollector(w, &notes{}, collecting{inFlight: 10})
 	add := func(p *pendingRow, g int, err error) {
 		t.Helper()
 		reason := engine.FinishStop
 		if err != nil {
 			reason = engine.FinishError
 		}
-		if err := c.add(&engine.Completion{Request: &engine.Request{Tag: p}, Generation: g, FinishReason: reason,
+		if err := c.add(p, &engine.Completion{Request: &engine.Request{}, Generation: g, FinishReason: reason,
 			Err: err}); err != nil {
 			t.Fatal(err)
 		}
@@ -151,7 +156,7 @@ func TestCollectorRequestsWhatIsMissing(t *testing.T) {
 	} {
 		w := newWrittenRows()
 		n := &notes{}
-		col := newCollector(w, n, 10)
+		col := newCollector(w, n, collecting{inFlight: 10})
 		p, err := col.begin(t.Context(), &promptset.Row{ID: "a", Index: 7}, 6, false)
 		if err != nil {
 			t.Fatal(err)
@@ -160,9 +165,9 @@ func TestCollectorRequestsWhatIsMissing(t *testing.T) {
 		if c.prompts == 2 {
 			p.requests = []*engine.Request{{ID: "a", FirstGeneration: 10, N: 3}, {ID: "a", FirstGeneration: 13, N: 3}}
 		}
-		var done []promptset.Result
+		var done []completion.Result
 		for _, g := range c.have {
-			done = append(done, promptset.Result{Generation: g, FinishReason: "stop"})
+			done = append(done, completion.Result{Generation: g, FinishReason: "stop"})
 		}
 		if err := col.restore(p, done); err != nil {
 			t.Fatal(err)
@@ -170,11 +175,11 @@ func TestCollectorRequestsWhatIsMissing(t *testing.T) {
 		got := ""
 		for _, r := range col.requests(p) {
 			got += fmt.Sprintf(" %d+%d", r.FirstGeneration, r.N)
-			if r.Tag != p || r.ID != "a" {
+			if r.ID != "a" {
 				t.Errorf("request %+v", r)
 			}
 			for g := r.FirstGeneration; g < r.FirstGeneration+r.N; g++ {
-				if err := col.add(&engine.Completion{Request: r, Generation: g, FinishReason: "stop"}); err != nil {
+				if err := col.add(p, &engine.Completion{Request: r, Generation: g, FinishReason: "stop"}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -191,16 +196,16 @@ func TestCollectorRequestsWhatIsMissing(t *testing.T) {
 func TestCollectorJournals(t *testing.T) {
 	w := newWrittenRows()
 	n := &notes{}
-	c := newCollector(w, n, 10)
+	c := newCollector(w, n, collecting{inFlight: 10})
 	p, _ := c.begin(t.Context(), &promptset.Row{ID: "a", Index: 3}, 4, false)
-	if err := c.add(&engine.Completion{Request: &engine.Request{Tag: p}, Err: engine.ErrEmptyPrompt}); err != nil ||
+	if err := c.add(p, &engine.Completion{Request: &engine.Request{}, Err: engine.ErrEmptyPrompt}); err != nil ||
 		len(n.rows) != 0 || len(w.rows) != 1 {
 		t.Errorf("refused: %v, journaled %v, wrote %v", err, n.rows, w.rows)
 	}
 	n.err = errors.New("disk full")
 	p, _ = c.begin(t.Context(), &promptset.Row{ID: "b", Index: 4}, 1, false)
 	for range 2 {
-		if err := c.add(&engine.Completion{Request: &engine.Request{Tag: p}}); err != n.err || len(n.rows) != 1 ||
+		if err := c.add(p, &engine.Completion{Request: &engine.Request{}}); err != n.err || len(n.rows) != 1 ||
 			len(w.rows) != 1 || c.failed() != n.err {
 			t.Errorf("%v, journaled %v, wrote %v", err, n.rows, w.rows)
 		}
@@ -210,7 +215,7 @@ func TestCollectorJournals(t *testing.T) {
 // Reading waits while too much is in flight, but never for nothing, and the context lets it go.
 func TestCollectorBoundsRowsInFlight(t *testing.T) {
 	w := newWrittenRows()
-	c := newCollector(w, &notes{}, 2)
+	c := newCollector(w, &notes{}, collecting{inFlight: 2})
 	first, _ := c.begin(t.Context(), &promptset.Row{ID: "0"}, 1, false)
 	second, _ := c.begin(t.Context(), &promptset.Row{ID: "1"}, 1, false)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -220,7 +225,7 @@ func TestCollectorBoundsRowsInFlight(t *testing.T) {
 		begun <- err
 	}()
 	finish := func(p *pendingRow) {
-		if err := c.add(&engine.Completion{Request: &engine.Request{Tag: p}}); err != nil {
+		if err := c.add(p, &engine.Completion{Request: &engine.Request{}}); err != nil {
 			t.Error(err)
 		}
 	}
@@ -243,7 +248,7 @@ func TestCollectorBoundsRowsInFlight(t *testing.T) {
 	if _, err := c.begin(ctx, &promptset.Row{ID: "4"}, 1, false); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
-	full := newCollector(&writtenRows{rows: map[string]string{}, waiting: 100}, &notes{}, 2)
+	full := newCollector(&writtenRows{rows: map[string]string{}, waiting: 100}, &notes{}, collecting{inFlight: 2})
 	full.waiting = 100
 	if _, err := full.begin(t.Context(), &promptset.Row{ID: "0"}, 1, false); err != nil { // would hang
 		t.Error(err)
@@ -255,7 +260,7 @@ func TestCollectorKeepsRowsTogether(t *testing.T) { synctest.Test(t, collectorKe
 
 func collectorKeepsRowsTogether(t *testing.T) {
 	w := newWrittenRows()
-	c := newCollector(w, &notes{}, 1000)
+	c := newCollector(w, &notes{}, collecting{inFlight: 1000})
 	c.window, c.enough = 6, 2
 	var rows []*pendingRow
 	begin := func() bool {
@@ -271,7 +276,7 @@ func collectorKeepsRowsTogether(t *testing.T) {
 		if w.waiting++; i == 0 { // all that waited are written
 			w.waiting = 0
 		}
-		if err := c.add(&engine.Completion{Request: &engine.Request{Tag: rows[i]}}); err != nil {
+		if err := c.add(rows[i], &engine.Completion{Request: &engine.Request{}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -301,7 +306,7 @@ func collectorKeepsRowsTogether(t *testing.T) {
 func TestCollectorStopsAtWriteError(t *testing.T) {
 	w := newWrittenRows()
 	w.failAt = "0"
-	c := newCollector(w, &notes{}, 4)
+	c := newCollector(w, &notes{}, collecting{inFlight: 4})
 	if err := failed(t, c, &promptset.Row{ID: "0"}, errors.New("bad")); err == nil {
 		t.Error("the writer's error is lost")
 	}

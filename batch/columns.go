@@ -39,15 +39,9 @@ func (s *Spec) columnsOf(input *promptset.Schema) []string {
 
 // SetColumnsOf sets what columns the output of a job has, given the options' schema of its input.
 func SetColumnsOf(job *jobstate.Description, o *promptset.WriterOptions) {
-	texts := func(setting string) (all []string) {
-		values, _ := job.Settings[setting].([]any)
-		for _, v := range values {
-			all = append(all, fmt.Sprint(v))
-		}
-		return all
-	}
-	s := &Spec{Columns: texts("columns"), Exclude: texts("exclude_columns"), Partitions: texts(settingPartitions),
-		Sampling: parameter.Defaults(), KeepPartitions: job.Settings[settingFolders] == true}
+	begun, _ := settingsOf(job)
+	s := &Spec{Columns: begun.Columns, Exclude: begun.Exclude, Partitions: begun.Partitions,
+		Sampling: parameter.Defaults(), KeepPartitions: begun.Folders}
 	for setting, at := range map[string]*int{"top_logprobs": &s.Sampling.TopLogprobs,
 		"prompt_logprobs": &s.Sampling.PromptLogprobs} {
 		if _, given := job.Settings[setting]; given {
@@ -142,10 +136,10 @@ const maxNamed = 8
 
 // warnOfInput says once what the input was perhaps not meant to be: of raw text, without rows, or with columns that are
 // only passed through and have nearly the names of parameters, or names of parameters of other engines.
-func warnOfInput(ctx context.Context, t *Task, j *openedJob) {
-	warnOfRaw(ctx, t, j)
-	warnOfSame(ctx, t, j)
-	w, input := t.Messages, j.reader
+func warnOfInput(ctx context.Context, p *Process, opened *Opened) {
+	warnOfRaw(ctx, p, opened)
+	warnOfSame(ctx, p, opened)
+	w, input := p.Messages, opened.reader
 	if input.NumRows() == 0 {
 		fmt.Fprintln(w, "warning: the input has no rows")
 	}
@@ -174,4 +168,14 @@ func nearest(column string) string {
 		return fmt.Sprintf("did you mean %q?", near)
 	}
 	return ""
+}
+
+// canAnswer refuses inputs whose rows the output's format has no lines for.
+func (s *Spec) canAnswer(r *promptset.Reader) error {
+	name := r.NoRequests()
+	if s.Format != promptset.FormatOpenAI || name == "" {
+		return nil
+	}
+	return endWith(Misused, "`format` is openai, which answers the lines of OpenAI's batch files, and %s is none (its "+
+		"lines have no custom_id, method, url and body): give `format` parquet or jsonl", name)
 }

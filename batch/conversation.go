@@ -3,8 +3,10 @@ package batch
 import (
 	"context"
 
+	"github.com/quire/quire/batch/lineage"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/promptset"
+	"github.com/quire/quire/promptset/completion"
 )
 
 // Conversation is a conversation with a model that somebody tries. Each message goes on from the tokens of those before
@@ -12,8 +14,8 @@ import (
 type Conversation struct {
 	trial  *Trial
 	system string
-	before *kin  // the last message and its answer; nil at the beginning
-	number int64 // of the next message
+	before *lineage.Parent // the last message and its answer; nil at the beginning
+	number int64           // of the next message
 }
 
 // Converse begins a conversation. Without a chat template it returns why there is none.
@@ -21,7 +23,7 @@ func (t *Trial) Converse() (*Conversation, error) {
 	if t.session.Render == nil {
 		return nil, t.session.NoTemplate
 	}
-	return &Conversation{trial: t, system: t.task.System}, nil
+	return &Conversation{trial: t, system: t.Job.System}, nil
 }
 
 // System returns the system message, "" for none.
@@ -36,18 +38,18 @@ func (c *Conversation) Say(ctx context.Context, message string, to Teller) error
 	t := c.trial
 	var before promptset.Mapping // the messages before have all that comes before prompts
 	if c.before == nil {
-		before = t.task.mapping
+		before = t.Job.mapping
 		before.System = c.system
 	}
 	row := before.NewRow(c.number, "message", message, true)
 	tell := &telling{to: to}
-	first := t.builder.parameters(row).Generation
+	first := t.builder.Parameters(row).Generation
 	tell.add(int(c.number), first, 1)
 	fail := func(err error) error {
 		tell.end(0, "", engine.FinishError, err)
 		return endWith(Partial, "a message has no answer")
 	}
-	requests, err := t.builder.requests(row, c.before)
+	requests, err := t.builder.Requests(row, c.before)
 	if err != nil {
 		return fail(err)
 	}
@@ -70,7 +72,8 @@ func (c *Conversation) Say(ctx context.Context, message string, to Teller) error
 		return endWith(Partial, "a message has no answer")
 	}
 	if len(drawn.Tokens) > 0 {
-		c.before = &kin{prompt: r.Tokens, results: []promptset.Result{{Generation: first, TokenIDs: drawn.Tokens}}}
+		c.before = &lineage.Parent{Prompt: r.Tokens,
+			Results: []completion.Result{{Generation: first, TokenIDs: drawn.Tokens}}}
 		c.number++
 	}
 	return err

@@ -43,50 +43,40 @@ type CrewReport struct {
 	AlreadyFinished *Report `json:"-"`
 }
 
-// Distribute has the job done by a crew, which takes its units from a queue of its own. The queue lasts no longer than
-// this call: what is done is told by the output folder.
-func (t *Task) Distribute(ctx context.Context, units UnitOptions, crew Crew) (report *CrewReport, err error) {
-	started := time.Now()
-	if err := t.wholeOnly("`workers`"); err != nil {
+// distribute is [Task.Distribute] once the job is open.
+func distribute(ctx context.Context, p *Process, opened *Opened, started time.Time, units UnitOptions, crew Crew) (
+	report *CrewReport, err error) {
+	j := opened.job
+	if err := opened.checkLineage(ctx, jobstate.Shard{}); err != nil {
 		return nil, err
 	}
-	if err := t.needDevice(ctx); err != nil {
-		return nil, err
-	}
-	j, err := t.openJob(ctx)
+	dir, lock, err := lockQueue(ctx, p, j)
 	if err != nil {
-		return nil, err
-	}
-	if err := j.checkLineage(ctx, jobstate.Shard{}); err != nil {
-		return nil, err
-	}
-	dir, lock, err := t.lockQueue(ctx)
-	if err != nil {
-		saved, err := t.openFinished(ctx, j, err)
+		saved, err := openFinished(ctx, p, opened, err)
 		if err != nil {
 			return nil, err
 		}
-		return t.crewFinished(saved, j, started)
+		return crewFinished(saved, started)
 	}
 	defer lock.Close()
-	job, err := t.queueJob(ctx, j, units, tally.Counts{})
+	job, err := opened.queueJob(ctx, units, tally.Counts{})
 	if err != nil {
 		return nil, err
 	}
-	saved, err := t.openSaved(ctx, j.parts, j.description)
+	saved, err := openSaved(ctx, p, opened)
 	if err != nil {
 		return nil, err
 	}
-	saved.tellDamaged(t.Messages)
+	saved.tellDamaged(p.Messages)
 	if len(saved.missing) == 0 {
-		return t.crewFinished(saved, j, started)
+		return crewFinished(saved, started)
 	}
-	warnOfInput(ctx, t, j)
+	warnOfInput(ctx, p, opened)
 	before := saved.before
 	job.Before = before
 	if before.Rows > 0 {
-		t.say("going on with the job in %s: %d of %d parts are published", t.Output,
-			j.parts.Count()-len(saved.missing), j.parts.Count())
+		p.say("going on with the job in %s: %d of %d parts are published", j.Output,
+			opened.parts.Count()-len(saved.missing), opened.parts.Count())
 	}
 	missing := saved.missing
 	if err := saved.close(); err != nil { // the units take locks of their own
@@ -96,25 +86,25 @@ func (t *Task) Distribute(ctx context.Context, units UnitOptions, crew Crew) (re
 	if err := os.RemoveAll(store); err != nil {
 		return nil, fmt.Errorf("cannot clear the queue of an earlier process: %w", err)
 	}
-	s, workErr := crew(ctx, store, job, j.units(missing))
-	report = &CrewReport{Version: t.Version, Model: t.Model, Fingerprint: j.fingerprint, Inputs: t.Inputs,
-		Output: t.Output, Parameters: t.parameters(), RowsBefore: before.Rows, Interrupted: ctx.Err() != nil}
+	s, workErr := crew(ctx, store, job, opened.units(missing))
+	report = &CrewReport{Version: p.Version, Model: j.Model, Fingerprint: opened.model.Fingerprint, Inputs: j.Inputs,
+		Output: j.Output, Parameters: saved.job.parameters(), RowsBefore: before.Rows, Interrupted: ctx.Err() != nil}
 	if s != nil {
 		for _, u := range s.ParkedUnits {
 			report.Parked = append(report.Parked, fmt.Sprintf("%s: %s", u.Unit, u.Error))
 		}
 	}
-	left, err := t.lookAfter(ctx, j, store, report)
+	left, err := lookAfter(ctx, p, opened, store, report)
 	if err != nil {
 		return nil, errors.Join(workErr, err)
 	}
 	report.TotalSeconds = time.Since(started).Seconds()
-	return report, report.ending(left, j.parts.Rows, workErr)
+	return report, report.ending(left, opened.parts.Rows, workErr)
 }
 
 // crewFinished reports that nothing is left to do.
-func (t *Task) crewFinished(saved *savedJob, j *openedJob, started time.Time) (*CrewReport, error) {
-	finished, err := t.alreadyFinished(saved, j.fingerprint, started)
+func crewFinished(saved *savedJob, started time.Time) (*CrewReport, error) {
+	finished, err := saved.alreadyFinished(started)
 	if err = errors.Join(err, saved.close()); finished == nil {
 		return nil, err
 	}
@@ -122,32 +112,32 @@ func (t *Task) crewFinished(saved *savedJob, j *openedJob, started time.Time) (*
 }
 
 // lockQueue locks the folder of the job's own queue.
-func (t *Task) lockQueue(ctx context.Context) (dir string, lock io.Closer, err error) {
-	work, err := t.workFolder()
+func lockQueue(ctx context.Context, p *Process, j *Job) (dir string, lock io.Closer, err error) {
+	work, err := p.workFolder(j)
 	if err != nil {
 		return "", nil, err
 	}
 	dir = filepath.Join(work, jobstate.Folder, "queue")
-	if err := t.FS.MkdirAll(dir); err != nil {
+	if err := p.FS.MkdirAll(dir); err != nil {
 		return "", nil, fmt.Errorf("cannot make the work folder: %w", err)
 	}
 	err = patiently(ctx, vfs.ErrLocked, func() (err error) {
-		lock, err = t.FS.Lock(filepath.Join(dir, "lock"))
+		lock, err = p.FS.Lock(filepath.Join(dir, "lock"))
 		return err
 	})
 	if errors.Is(err, vfs.ErrLocked) {
-		return "", nil, fmt.Errorf("%s: %w, with workers; wait for it, or choose another output folder", t.Output,
+		return "", nil, fmt.Errorf("%s: %w, with workers; wait for it, or choose another output folder", j.Output,
 			jobstate.ErrBusy)
 	} else if err != nil {
-		return "", nil, fmt.Errorf("cannot lock the output folder %s: %w", t.Output, err)
+		return "", nil, fmt.Errorf("cannot lock the output folder %s: %w", j.Output, err)
 	}
 	return dir, lock, nil
 }
 
 // lookAfter asks the folder, not the queue, what is done, and returns how many parts are missing.
-func (t *Task) lookAfter(ctx context.Context, j *openedJob, store string, report *CrewReport) (left int, err error) {
-	t.New = false
-	saved, err := t.openSaved(context.WithoutCancel(ctx), j.parts, j.description)
+func lookAfter(ctx context.Context, p *Process, opened *Opened, store string, report *CrewReport) (left int,
+	err error) {
+	saved, err := openSaved(context.WithoutCancel(ctx), p.goesOn(), opened)
 	if err != nil {
 		return 0, err
 	}

@@ -12,13 +12,13 @@ import (
 
 // openDraftModel opens the model that drafts tokens for a model with a tokenizer, which may be nil. It is nil where
 // there is none.
-func (o *Task) openDraftModel(ctx context.Context, model *models.Checkpoint, tok *tokenizer.Tokenizer) (
+func openDraftModel(ctx context.Context, p *Process, j *Job, model *models.Checkpoint, tok *tokenizer.Tokenizer) (
 	*models.Checkpoint, error) {
-	name := o.Engine.DraftModel
+	name := j.Engine.DraftModel
 	if name == "" {
 		return nil, nil
 	}
-	draft, err := o.openWhole(ctx, name)
+	draft, err := openWhole(ctx, p, j, name)
 	if err != nil {
 		return nil, fmt.Errorf("`draft-model`: %w", err)
 	}

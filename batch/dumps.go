@@ -60,9 +60,9 @@ func ParseTableDumps(text string) (*TableDumps, error) {
 	return d, nil
 }
 
-// inspect returns what looks at the tables for a task; nil where nothing is to be dumped.
-func (t *Task) inspect() func(engine.Inspection) string {
-	d := t.DumpTables
+// inspectTables returns what looks at the tables for a job; nil where nothing is to be dumped.
+func inspectTables(p *Process, j *Job) func(engine.Inspection) string {
+	d := p.DumpTables
 	if d == nil {
 		return nil
 	}
@@ -71,26 +71,26 @@ func (t *Task) inspect() func(engine.Inspection) string {
 		if reason == "" {
 			return ""
 		}
-		file, err := t.dump(reason, at)
+		file, err := dumpTables(p, j, reason, at)
 		if err != nil { // the job does not depend on it
-			t.tell("warning: the device's tables were not written: %v", err)
+			p.tell("warning: the device's tables were not written: %v", err)
 			return ""
 		}
 		return file
 	}
 }
 
-// dump writes the tables to a file.
-func (t *Task) dump(reason string, at engine.Inspection) (string, error) {
-	folder := t.DumpTables.Folder
+// dumpTables writes the tables to a file.
+func dumpTables(p *Process, j *Job, reason string, at engine.Inspection) (string, error) {
+	folder := p.DumpTables.Folder
 	if folder == "" {
-		work, err := t.workFolder()
+		work, err := p.workFolder(j)
 		if err != nil {
 			return "", err
 		}
 		folder = filepath.Join(work, jobstate.Folder, "tables")
 	}
-	return t.DumpTables.write(folder, reason, at)
+	return p.DumpTables.write(folder, reason, at)
 }
 
 // due counts the calls, and says why there is to be a dump now; "" for none.

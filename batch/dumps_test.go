@@ -40,8 +40,8 @@ func TestTableDumps(t *testing.T) {
 	}
 	output := t.TempDir()
 	var messages strings.Builder
-	task := &Task{Spec: Spec{Output: output}, Options: Options{DumpTables: dumps, Messages: &messages}}
-	inspect := task.inspect()
+	p := &Process{Options: Options{DumpTables: dumps, Messages: &messages}}
+	inspect := inspectTables(p, &Job{Spec: Spec{Output: output}})
 	taken := 0
 	at := func(replica int, fault error) string {
 		return inspect(engine.Inspection{Replica: replica, Fault: fault, Tables: func() *tables.Dump {
@@ -74,7 +74,7 @@ func TestTableDumps(t *testing.T) {
 	if got := at(0, broken); got != "" || !strings.Contains(messages.String(), want) {
 		t.Errorf("%q, %q", got, &messages)
 	}
-	if (&Task{}).inspect() != nil {
-		t.Error("a task without dumps looks at the tables")
+	if inspectTables(&Process{}, &Job{}) != nil {
+		t.Error("a process without dumps looks at the tables")
 	}
 }

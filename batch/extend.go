@@ -11,12 +11,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/quire/quire/batch/lineage"
 	"github.com/quire/quire/internal/visible"
 	"github.com/quire/quire/jobstate"
 	"github.com/quire/quire/promptset"
 	"github.com/quire/quire/promptset/completion"
 	"github.com/quire/quire/promptset/folder"
-	"github.com/quire/quire/storage"
 )
 
 // Settings in job.json that a larger job has larger, or has and the smaller one has not.
@@ -24,53 +24,10 @@ const (
 	settingN       = "n"
 	settingRows    = "rows"
 	settingParents = "parents"
-
-	// settingFolders says that parts lie in folders as the inputs do.
-	settingFolders = "keep_partitions"
 )
-
-// validateChanges checks what the options say of changes of a job.
-func (t *Task) validateChanges() error {
-	field := "extend"
-	switch {
-	case t.RetryErrors && !t.Extend:
-		field = "retry-errors"
-	case !t.Extend:
-		return nil
-	}
-	switch {
-	case t.New:
-		return fmt.Errorf("`%s` keeps what is there and `new` removes it: leave one out", field)
-	case !t.Shard.Whole():
-		return fmt.Errorf("`%s` may not come with `shard`: change the job with one process that does all of it; "+
-			"shards may go on with it then", field)
-	case t.several():
-		return fmt.Errorf("`%s` may not come with `num-processes`", field)
-	case storage.IsRemote(t.Output):
-		return fmt.Errorf("`%s` needs a local `output`: parts in an object store cannot be replaced by new ones at "+
-			"once", field)
-	case t.Format == promptset.FormatOpenAI:
-		return fmt.Errorf("`%s` may not come with `format` openai, whose answers do not have all of a completion: "+
-			"give `format` parquet or jsonl", field)
-	}
-	return nil
-}
 
 // oneReads is the error for standard input that comes with several processes.
 const oneReads = "`input` is -, which one process reads, and it comes with %s: write the rows to a file first"
-
-// wholeOnly refuses what only one process can do: changes of a job, and a job of rows from standard input.
-func (t *Task) wholeOnly(what string) error {
-	switch {
-	case t.Extend:
-		return endWith(Misused, "`extend` may not come with %s: change the job with one process first", what)
-	case t.readsStandard():
-		return endWith(Misused, oneReads, what)
-	case t.RetryErrors:
-		return endWith(Misused, "`retry-errors` may not come with %s: change the job with one process first", what)
-	}
-	return nil
-}
 
 // smaller returns a job that has as much to do as was, where extend says so, and that has its model and inputs where
 // retry says that these were mended. It is else the one that is described.
@@ -114,50 +71,59 @@ func mendedInputs(now, was []jobstate.Input) bool {
 		slices.EqualFunc(now, was, func(a, b jobstate.Input) bool { return a.Rows == b.Rows && a.Columns == b.Columns })
 }
 
-// change finds what becomes of the job of a folder by this task: nothing where it is that job.
-func (s *savedJob) change(ctx context.Context, o *Task, was, d *jobstate.Description) error {
+// change finds what becomes of the job of a folder by this one: nothing where it is that job.
+func (s *savedJob) change(ctx context.Context) error {
+	p, was, d := s.process, s.state.Job(), s.opened.description
 	differences := d.Differences(was)
-	others := smaller(d, was, o.Extend, o.RetryErrors).Differences(was)
-	larger := len(others) > 0 && len(smaller(d, was, true, o.RetryErrors).Differences(was)) == 0
-	if len(others) > 0 && !o.Extend && !o.RetryErrors {
+	others := smaller(d, was, p.Extend, p.RetryErrors).Differences(was)
+	larger := len(others) > 0 && len(smaller(d, was, true, p.RetryErrors).Differences(was)) == 0
+	if len(others) > 0 && !p.Extend && !p.RetryErrors {
 		others = differences
 	}
 	if larger {
 		others = nil
 	}
-	settled, raised := o.raised(was.Settled)
-	if err := o.settleAs(settled, others); err != nil || len(differences)+len(raised) == 0 {
-		return err
-	}
-	mended := o.RetryErrors && mendedInputs(d.Inputs, was.Inputs)
-	before := o.opened.reader
-	if !mended {
-		var err error
-		if before, err = o.readerOf(ctx, was); ctx.Err() != nil {
-			return ctx.Err()
-		} else if err != nil && larger {
-			return o.different(differences)
-		} else if err != nil {
-			return o.different([]string{err.Error()})
-		}
-	}
-	if larger {
-		return fmt.Errorf("%s holds a smaller job:\n  %s\nGive `extend` to make it larger, or %s", o.Output,
-			strings.Join(differences, "\n  "), o.elsewhere())
-	}
-	from, err := o.changedFrom(ctx, was, d, before)
+	rest, raised := s.raised(was.Settled)
+	settled, err := s.job.settledAs(p, rest, others)
 	if err != nil {
 		return err
 	}
-	s.next = was.Changed(d, jobstate.Change{Time: time.Now().UTC().Truncate(time.Second), Version: o.Version,
-		What: append(differences, raised...), PartsFrom: from, RetryErrors: o.RetryErrors})
+	s.job = settled
+	if len(differences)+len(raised) == 0 {
+		return nil
+	}
+	mended := p.RetryErrors && mendedInputs(d.Inputs, was.Inputs)
+	before := s.opened.reader
+	if !mended {
+		var other jobstate.Differences
+		if before, other, err = s.readerOf(ctx, was); ctx.Err() != nil {
+			return ctx.Err()
+		} else if err != nil {
+			other = jobstate.Differences{{Text: err.Error()}}
+		}
+		if len(other) > 0 && larger {
+			other = differences
+		}
+		if len(other) > 0 {
+			return p.different(s.job, other)
+		}
+	}
+	if larger {
+		return fmt.Errorf("%s holds a smaller job:\n  %s\nGive `extend` to make it larger, or %s", s.job.Output,
+			strings.Join(differences.Texts(), "\n  "), p.elsewhere())
+	}
+	from, err := s.changedFrom(ctx, was, d, before)
+	if err != nil {
+		return err
+	}
+	s.next = was.Changed(d, jobstate.Change{Time: time.Now().UTC().Truncate(time.Second), Version: p.Version,
+		What: append(differences, raised...).Texts(), PartsFrom: from, RetryErrors: p.RetryErrors})
 	s.next.Model, s.mended, s.anew = d.Model, mended, mended || d.Model != was.Model
 	if len(raised) > 0 {
-		s.next.Settled = maps.Clone(was.Settled)
-		s.next.Settled[settledLength] = o.Engine.MaxModelLen
+		s.next.Settled.MaxModelLen = s.job.Engine.MaxModelLen
 	}
 	if len(s.next.Meta) > 0 {
-		s.next.Meta[completion.MetaParameters], err = withN(s.next.Meta[completion.MetaParameters], o.Sampling.N)
+		s.next.Meta[completion.MetaParameters], err = withN(s.next.Meta[completion.MetaParameters], s.job.Sampling.N)
 	}
 	return err
 }
@@ -176,39 +142,41 @@ func withN(parameters string, n int) (string, error) {
 // settledLength is the limit, among what a job settled on, that may be raised for rows that are tried again.
 const settledLength = "max_model_len"
 
-// raised returns what a job settled on without the limit that this task raises, and what it raises.
-func (o *Task) raised(was map[string]any) (rest map[string]any, raised []string) {
-	before, err := strconv.Atoi(fmt.Sprint(was[settledLength]))
-	if !o.RetryErrors || err != nil || o.Engine.MaxModelLen <= before {
+// raised returns what a job settled on without the limit that this job raises, and what it raises.
+func (s *savedJob) raised(was jobstate.Settled) (rest jobstate.Settled, raised jobstate.Differences) {
+	before, now := was.MaxModelLen, s.job.Engine.MaxModelLen
+	if !s.process.RetryErrors || before == 0 || now <= before {
 		return was, nil
 	}
-	rest = maps.Clone(was)
-	delete(rest, settledLength)
-	return rest, []string{fmt.Sprintf("%s is %d, was %d", settledLength, o.Engine.MaxModelLen, before)}
+	was.MaxModelLen = 0
+	return was, jobstate.Differences{jobstate.Differ(settledLength, now, before)}
 }
 
-// readerOf is a reader of the inputs as the job had them that was begun, whose rows must be the first ones of now.
-func (o *Task) readerOf(ctx context.Context, was *jobstate.Description) (*promptset.Reader, error) {
-	now := o.opened.reader
+// readerOf is a reader of the inputs as the job had them that was begun, whose rows must be the first ones of now:
+// other ones are a difference.
+func (s *savedJob) readerOf(ctx context.Context, was *jobstate.Description) (*promptset.Reader, jobstate.Differences,
+	error) {
+	now := s.opened.reader
 	if jobstate.SameInputs(InputsOf(now), was.Inputs) {
-		return now, nil
+		return now, nil, nil
 	}
 	last := was.Inputs[len(was.Inputs)-1]
 	before, err := now.Before(ctx, len(was.Inputs), last.Bytes)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if !jobstate.SameInputs(InputsOf(before), was.Inputs) {
-		return nil, fmt.Errorf("input %s has other rows at its start: rows can be added behind those that it has",
-			last.Name)
+		return nil, jobstate.Differences{{Of: jobstate.InputContent, Name: last.Name,
+			Text: "has other rows at its start: rows can be added behind those that it has"}}, nil
 	}
-	return before, nil
+	return before, nil, nil
 }
 
 // changedFrom is the first part of the job that was begun which a larger one has another content of. That of no part is
 // their number.
-func (o *Task) changedFrom(ctx context.Context, was, d *jobstate.Description, before *promptset.Reader) (int, error) {
-	now := o.opened.reader
+func (s *savedJob) changedFrom(ctx context.Context, was, d *jobstate.Description, before *promptset.Reader) (int,
+	error) {
+	now := s.opened.reader
 	if d.NumberAt(0, settingN) > was.NumberAt(len(was.Changes), settingN) {
 		if now.HasRequests() {
 			return 0, errors.New("`extend` may not come with a larger `n-generations` for batch files of OpenAI: a " +
@@ -216,16 +184,16 @@ func (o *Task) changedFrom(ctx context.Context, was, d *jobstate.Description, be
 		}
 		return 0, nil
 	}
-	if !completion.SameColumns(o.Format, before.Schema(), now.Schema(), o.columnsOf(before.Schema()),
-		o.columnsOf(now.Schema()), o.without()) {
+	if !completion.SameColumns(s.format, before.Schema(), now.Schema(), s.job.columnsOf(before.Schema()),
+		s.job.columnsOf(now.Schema()), s.job.without()) {
 		return 0, nil
 	}
 	parts, _, _ := PartsOf(was)
-	row, err := o.opened.firstRelated(ctx, parts.Rows)
+	row, err := s.opened.firstRelated(ctx, parts.Rows)
 	if err != nil {
 		return 0, err
 	}
-	return firstChanged(parts, o.opened.parts, row), nil
+	return firstChanged(parts, s.opened.parts, row), nil
 }
 
 // firstChanged is the first part that has other rows when a job gets more of them, or that has the first row which is
@@ -245,25 +213,25 @@ const noRow int64 = -1
 
 // firstRelated is the first of the rows which a job had that goes on from another row, or from another one that does,
 // now that the job has more of them.
-func (j *openedJob) firstRelated(ctx context.Context, had int64) (int64, error) {
-	now, err := j.lineage(ctx)
+func (o *Opened) firstRelated(ctx context.Context, had int64) (int64, error) {
+	now, err := o.lineage(ctx)
 	if now == nil || err != nil {
 		return noRow, err
 	}
-	was, err := readLineage(ctx, j.reader, had)
+	was, err := lineage.Read(ctx, o.reader, had)
 	if err != nil {
 		return noRow, err
 	}
 	parentOf := func(row int64) int64 {
 		if was == nil {
-			return noParent
+			return lineage.None
 		}
-		return was.parents[row]
+		return was.Of(row)
 	}
 	changed := make([]bool, had)
 	for row := range had {
-		if is := now.parents[row]; is == parentAmbiguous && parentOf(row) >= 0 {
-			reader := j.reader.Beside()
+		if is := now.Of(row); is == lineage.Ambiguous && parentOf(row) >= 0 {
+			reader := o.reader.Beside()
 			for r := range reader.Range(ctx, row, row+1) {
 				return noRow, endWith(Misused, "%w", r.Error(fmt.Sprintf("(id %s) its parent %s is now the id of a "+
 					"row that was added, too: give that row an id of its own", visible.Quoted(r.ID),
@@ -271,11 +239,11 @@ func (j *openedJob) firstRelated(ctx context.Context, had int64) (int64, error) 
 			}
 			return noRow, reader.Err()
 		}
-		changed[row] = now.parents[row] != parentOf(row)
+		changed[row] = now.Of(row) != parentOf(row)
 	}
 	seen := make([]bool, had)
 	for row := range had { // one whose line leads to a row that changed
-		for at := row; at >= 0 && at < had && !seen[at]; at = now.parents[at] {
+		for at := row; at >= 0 && at < had && !seen[at]; at = now.Of(at) {
 			if changed[at] {
 				return row, nil
 			}
@@ -286,7 +254,7 @@ func (j *openedJob) firstRelated(ctx context.Context, had int64) (int64, error) 
 }
 
 // extend makes the change of the job last that this process found.
-func (s *savedJob) extend(o *Task) error {
+func (s *savedJob) extend() error {
 	if s.next == nil {
 		return nil
 	}
@@ -296,13 +264,13 @@ func (s *savedJob) extend(o *Task) error {
 		return err
 	}
 	for _, dir := range dirs {
-		if err := clearKin(s.fs, dir); err != nil {
+		if err := lineage.Clear(s.fs, dir); err != nil {
 			return fmt.Errorf("cannot clear the journal: %w", err)
 		}
 	}
 	change := s.next.Changes[len(s.next.Changes)-1]
-	o.say("changing the job in %s: %s; %d of its parts are written again", o.Output, strings.Join(change.What, "; "),
-		len(s.stale))
+	s.process.say("changing the job in %s: %s; %d of its parts are written again", s.job.Output,
+		strings.Join(change.What, "; "), len(s.stale))
 	if err := s.state.Change(s.next, s.anew); err != nil {
 		return err
 	}
@@ -317,8 +285,8 @@ func (s *savedJob) extend(o *Task) error {
 	return err
 }
 
-// job is the folder's job, as it is after a change that is still to be made; nil is none.
-func (s *savedJob) job() *jobstate.Description {
+// described is the folder's job, as it is after a change that is still to be made; nil is none.
+func (s *savedJob) described() *jobstate.Description {
 	if s.next != nil {
 		return s.next
 	}
@@ -327,6 +295,6 @@ func (s *savedJob) job() *jobstate.Description {
 
 // retriesErrors says that errors are no completions of a job which are kept.
 func (s *savedJob) retriesErrors() bool {
-	job := s.job()
+	job := s.described()
 	return job != nil && slices.ContainsFunc(job.Changes, func(c jobstate.Change) bool { return c.RetryErrors })
 }

@@ -124,7 +124,7 @@ func TestSmaller(t *testing.T) {
 	} {
 		d := was()
 		c.change(d)
-		if rest := smaller(d, was(), true, false).Differences(was()); fmt.Sprint(rest) != fmt.Sprint(c.rest) {
+		if rest := smaller(d, was(), true, false).Differences(was()).Texts(); fmt.Sprint(rest) != fmt.Sprint(c.rest) {
 			t.Errorf("%s: %q, want %q", name, rest, c.rest)
 		}
 	}

@@ -17,14 +17,15 @@ func TestGenerationConfig(t *testing.T) {
 	asked := numbers(map[string]float64{"temperature": 0.6, "top_k": 20, "repetition_penalty": 1.1, "max_tokens": 9})
 	asked.Left = []string{"num_beams 4", "no_repeat_ngram_size 3"}
 	var said bytes.Buffer
-	task := func(config string, given ...string) *Task {
+	job := func(config string, given ...string) *Job {
 		said.Reset()
-		o := &Task{Spec: DefaultSpec()}
-		o.Messages, o.GenerationConfig, o.Given = &said, config, given
-		return o
+		j := &Job{Spec: DefaultSpec()}
+		j.GenerationConfig, j.Given = config, given
+		return j
 	}
-	auto := task(GenerationAuto, "top_k")
-	if err := auto.takeGeneration(asked); err != nil {
+	p := &Process{Options: Options{Messages: &said}}
+	auto, err := job(GenerationAuto, "top_k").withGeneration(p, asked)
+	if err != nil {
 		t.Fatal(err)
 	}
 	if s := auto.Sampling; s.Temperature != 0.6 || s.TopK != 0 || s.RepetitionPenalty != 1.1 || s.MaxTokens != 9 {
@@ -33,7 +34,7 @@ func TestGenerationConfig(t *testing.T) {
 	if !auto.EngineConfig().Features.Has(engine.Penalties) {
 		t.Errorf("features %v", auto.EngineConfig().Features)
 	}
-	auto.sayDefaults()
+	p.sayDefaults(auto)
 	for _, want := range []string{
 		"defaults: max_tokens 9, temperature 0.6, repetition_penalty 1.1, of the model's generation_config.json; ",
 		"warning: the model's generation_config.json asks for num_beams 4, no_repeat_ngram_size 3, which",
@@ -42,14 +43,12 @@ func TestGenerationConfig(t *testing.T) {
 			t.Errorf("said %q, want %q", said.String(), want)
 		}
 	}
-	none := task(GenerationNone)
-	err := none.takeGeneration(asked)
-	if none.sayDefaults(); err != nil || none.Sampling.Temperature != 1 || said.Len() > 0 {
+	none, err := job(GenerationNone).withGeneration(p, asked)
+	if p.sayDefaults(none); err != nil || none.Sampling.Temperature != 1 || said.Len() > 0 {
 		t.Errorf("%v, %+v, said %q", err, none.Sampling, said.String())
 	}
-	same := task(GenerationAuto)
-	err = same.takeGeneration(numbers(map[string]float64{"temperature": 1}))
-	if same.sayDefaults(); err != nil || said.Len() > 0 {
+	same, err := job(GenerationAuto).withGeneration(p, numbers(map[string]float64{"temperature": 1}))
+	if p.sayDefaults(same); err != nil || said.Len() > 0 {
 		t.Errorf("%v, said %q", err, said.String())
 	}
 	for want, asked := range map[string]map[string]float64{
@@ -57,8 +56,8 @@ func TestGenerationConfig(t *testing.T) {
 		"generation_config.json: top_p is 0, but must be in 0 < top_p <= 1":                      {"top_p": 0},
 		"generation_config.json: min_p is -1, but must be":                                       {"min_p": -1},
 	} {
-		o := task(GenerationAuto)
-		if err := o.takeGeneration(numbers(asked)); err == nil || !strings.Contains(err.Error(), want) {
+		_, err := job(GenerationAuto).withGeneration(p, numbers(asked))
+		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}

@@ -1,7 +1,6 @@
 package batch
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -51,24 +50,24 @@ func (h *Hosts) follows() bool { return h.joined() != nil && !h.group.Leads() }
 
 // join meets the other processes, if there are some. The context that it returns ends with them, or when one is to
 // leave; leave ends this process' part, with what its work came to.
-func (t *Task) join(ctx context.Context) (_ context.Context, leave func(error) error, err error) {
-	h := t.Hosts
+func join(ctx context.Context, p *Process) (_ context.Context, leave func(error) error, err error) {
+	h := p.Hosts
 	if !h.several() {
 		return ctx, func(err error) error { return err }, nil
 	}
 	host, _ := os.Hostname()
-	t.tell("process %d of %d: meeting the others at %s", h.ID, h.Processes, h.CoordinatorAddress)
+	p.tell("process %d of %d: meeting the others at %s", h.ID, h.Processes, h.CoordinatorAddress)
 	h.group, err = lockstep.Join(ctx, lockstep.Options{
 		CoordinatorAddress: h.CoordinatorAddress, BindAddress: h.BindAddress, NumProcesses: h.Processes,
 		ProcessID: h.ID, InitializationTimeout: h.InitializationTimeout, HeartbeatTimeout: h.HeartbeatTimeout,
-		Version: t.Version, Host: host, Log: t.Log,
+		Version: p.Version, Host: host, Log: p.Log,
 	})
 	if err != nil {
 		return ctx, nil, err
 	}
 	inner, cancel := context.WithCancel(ctx)
 	left := make(chan struct{})
-	go h.watch(cancel, left, t.Stuck)
+	go h.watch(cancel, left, p.Timing.LostGrace, p.Stuck)
 	return inner, func(err error) error {
 		defer close(left)
 		defer cancel()
@@ -77,7 +76,7 @@ func (t *Task) join(ctx context.Context) (_ context.Context, leave func(error) e
 }
 
 // watch ends the work of this process with that of the others, until it has left.
-func (h *Hosts) watch(cancel func(), left chan struct{}, stuck func(error)) {
+func (h *Hosts) watch(cancel func(), left chan struct{}, grace time.Duration, stuck func(error)) {
 	select {
 	case <-h.group.Leaving():
 		cancel()
@@ -98,8 +97,8 @@ func (h *Hosts) watch(cancel func(), left chan struct{}, stuck func(error)) {
 	// What is under way may not end: a call of a device that waits for another's, or hours of compiling for nothing.
 	select {
 	case <-left:
-	case <-time.After(Timing.LostGrace):
-		stuck(fmt.Errorf("%w (and this process did not come to its end within %s)", lost, Timing.LostGrace))
+	case <-time.After(grace):
+		stuck(fmt.Errorf("%w (and this process did not come to its end within %s)", lost, grace))
 	}
 }
 
@@ -138,16 +137,17 @@ func ignoreCanceled(err error) error {
 }
 
 // agreeWithHosts compares the job on all processes.
-func (t *Task) agreeWithHosts(d *jobstate.Description) error {
-	group := t.Hosts.joined()
+func agreeWithHosts(p *Process, opened *Opened) error {
+	d := opened.description
+	group := p.Hosts.joined()
 	if group == nil {
 		return nil
 	}
 	facts := []lockstep.Fact{
 		{Name: "output version", Value: fmt.Sprint(d.OutputVersion)}, {Name: "the model's fingerprint", Value: d.Model},
-		{Name: "shard", Value: shardText(t.Shard)},
+		{Name: "shard", Value: shardText(p.Shard)},
 	}
-	arithmetic, err := t.arithmetic("")
+	arithmetic, err := opened.arithmetic()
 	if err != nil {
 		return err
 	}
@@ -167,12 +167,12 @@ func (t *Task) agreeWithHosts(d *jobstate.Description) error {
 }
 
 // lead tells the other processes what the job settled on, where it was begun before.
-func (t *Task) lead(saved *savedJob) error {
-	group := t.Hosts.joined()
+func lead(saved *savedJob) error {
+	group := saved.process.Hosts.joined()
 	if group == nil {
 		return nil
 	}
-	was := map[string]any{}
+	var was jobstate.Settled
 	if job := saved.state.Job(); job != nil {
 		was = job.Settled
 	}
@@ -184,39 +184,37 @@ func (t *Task) lead(saved *savedJob) error {
 }
 
 // follow does with the model what process 0 does, and writes nothing.
-func (t *Task) follow(ctx context.Context) (*Report, error) {
-	err := t.followOn(ctx)
+func follow(ctx context.Context, p *Process, j *Job) (*Report, error) {
+	err := followOn(ctx, p, j)
 	switch {
 	case err != nil && err != io.EOF: // process 0 may have found that nothing is to be done
 		return nil, err
-	case t.Hosts.group.Status() == int(Interrupted):
+	case p.Hosts.group.Status() == int(Interrupted):
 		return nil, endWith(Interrupted, "interrupted, with process 0")
 	}
 	return &Report{Followed: true}, nil
 }
 
-func (t *Task) followOn(ctx context.Context) error {
-	text, err := t.Hosts.group.Share(nil)
+func followOn(ctx context.Context, p *Process, j *Job) error {
+	text, err := p.Hosts.group.Share(nil)
 	if err != nil {
 		return err
 	}
-	was := map[string]any{}
-	numbers := json.NewDecoder(bytes.NewReader(text))
-	numbers.UseNumber()
-	if err := numbers.Decode(&was); err != nil {
+	var was jobstate.Settled
+	if err := json.Unmarshal(text, &was); err != nil {
 		return fmt.Errorf("what process 0 says of the job: %w", err)
 	}
-	if err := t.settleAs(was, nil); err != nil {
+	if j, err = j.settledAs(p, was, nil); err != nil {
 		return err
 	}
-	s, err := t.Models.Open(ctx, t)
+	s, err := p.Models.Open(ctx, j, p)
 	if err != nil {
 		return err
 	}
 	defer s.Release()
 	// Process 0 has the figures. This one is healthy for as long as it hears from the others.
-	t.Observer.started(s.Plan(), 0, 0)
-	t.Observer.Run.Waiting()
+	p.Observer.started(s.Plan(), 0, 0)
+	p.Observer.Run.Waiting()
 	engines := s.engines()
 	if len(engines) != 1 {
 		return errors.New("this engine follows no other")

@@ -48,7 +48,7 @@ var identified = map[string]func(t *rapid.T) any{
 }
 
 // unidentified are the other fields: of the model's fingerprint and the inputs, of what the job settles on, of where
-// files are, of parameters that Sampling has, and of what changes no byte. PrefixFile and PromptAs are of Task.mapping.
+// files are, of parameters that Sampling has, and of what changes no byte. PrefixFile and PromptAs are of Job.mapping.
 var unidentified = strings.Fields(`Model LoadFormat Inputs Output PrefixFile PromptAs Sampling Given
 	GenerationConfig Engine Engine.DType Engine.KVDType Engine.KVMemory Engine.MaxSeqs Engine.PageSize Engine.MaxModelLen Engine.PrefillTokens
 	Engine.MaxRounds Engine.ZeroPages Engine.NoPrefixCache Engine.Speculate Engine.DraftModel Engine.Admission
@@ -155,8 +155,8 @@ func TestIdentityOfEverySetting(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	describe := func(t *rapid.T, task *Task) *jobstate.Description {
-		d, err := task.describe(reader, task.parts(reader.NumRows()), "fingerprint")
+	describe := func(t *rapid.T, job *Job) *jobstate.Description {
+		d, err := job.describe(reader, job.parts(reader.NumRows()), "fingerprint")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -173,15 +173,15 @@ func TestIdentityOfEverySetting(t *testing.T) {
 		return d
 	}
 	// check draws values of all settings of a group for a job, and another value of one of them for a second job.
-	check := func(t *testing.T, names []string, draw func(t *rapid.T, name string, task *Task) any) {
+	check := func(t *testing.T, names []string, draw func(t *rapid.T, name string, job *Job) any) {
 		rapid.Check(t, func(t *rapid.T) {
-			a := &Task{Spec: DefaultSpec()}
+			a := &Job{Spec: DefaultSpec()}
 			a.PartRows = 2
 			values := map[string]any{}
 			for _, name := range names {
 				values[name] = draw(t, name, a)
 			}
-			b := &Task{Spec: a.Spec}
+			b := &Job{Spec: a.Spec}
 			changed := rapid.SampledFrom(names).Draw(t, "changed")
 			x, y := values[changed], draw(t, changed, b)
 			was, now := describe(t, a), describe(t, b)
@@ -198,8 +198,8 @@ func TestIdentityOfEverySetting(t *testing.T) {
 		})
 	}
 	t.Run("fields", func(t *testing.T) {
-		check(t, slices.Sorted(maps.Keys(identified)), func(t *rapid.T, name string, task *Task) any {
-			v, field := reflect.ValueOf(&task.Spec).Elem(), strings.TrimPrefix(name, "Engine.")
+		check(t, slices.Sorted(maps.Keys(identified)), func(t *rapid.T, name string, job *Job) any {
+			v, field := reflect.ValueOf(&job.Spec).Elem(), strings.TrimPrefix(name, "Engine.")
 			if field != name {
 				v = v.FieldByName("Engine")
 			}
@@ -217,10 +217,10 @@ func TestIdentityOfEverySetting(t *testing.T) {
 	}
 	for kind, names := range byType {
 		t.Run(kind.String(), func(t *testing.T) {
-			check(t, names, func(t *rapid.T, name string, task *Task) any {
-				set(t, parameters[name], &task.Sampling)
-				task.Sampling.N = max(task.Sampling.N, 1)
-				return reflect.ValueOf(parameters[name].At(&task.Sampling)).Elem().Interface()
+			check(t, names, func(t *rapid.T, name string, job *Job) any {
+				set(t, parameters[name], &job.Sampling)
+				job.Sampling.N = max(job.Sampling.N, 1)
+				return reflect.ValueOf(parameters[name].At(&job.Sampling)).Elem().Interface()
 			})
 		})
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/quire/quire/jobstate"
 	"github.com/quire/quire/parameter"
@@ -18,7 +17,7 @@ func OpenInputs(ctx context.Context, job *jobstate.Description, work string) (*p
 	for i, in := range job.Inputs {
 		names[i] = in.Name
 	}
-	mapping, err := MappingOf(job.Settings)
+	mapping, err := MappingOf(job)
 	if err != nil {
 		return nil, fmt.Errorf("the job's template: %w", err)
 	}
@@ -33,7 +32,7 @@ func OpenInputs(ctx context.Context, job *jobstate.Description, work string) (*p
 	now := *job
 	now.Inputs = InputsOf(reader)
 	if differences := now.Differences(job); len(differences) > 0 {
-		return nil, errors.New(strings.Join(differences, "; "))
+		return nil, errors.New(differences.String())
 	}
 	return reader, nil
 }

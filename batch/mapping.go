@@ -3,8 +3,6 @@ package batch
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -14,17 +12,6 @@ import (
 
 	"github.com/quire/quire/chat"
 	"github.com/quire/quire/promptset"
-)
-
-// Names in job.json of what the prompts of rows are.
-const (
-	settingPromptColumn = "prompt_column"
-	settingIDColumn     = "id_column"
-	settingTemplate     = "template"
-	settingSystem       = "system"
-	settingPromptAs     = "prompt_as"
-	settingPrefix       = "prefix" // its SHA-256
-	settingPartitions   = "partitions"
 )
 
 // checkPrompts checks what the job says of the prompts of rows.
@@ -85,12 +72,13 @@ const rawPrompts = "warning: each prompt is sent as raw text, and the model has 
 
 // warnOfRaw says once that a job's prompts are raw text though its model has a chat template, unless a flag says what
 // they are. What is wrong with a row that cannot be read is said when it is.
-func warnOfRaw(ctx context.Context, t *Task, j *openedJob) {
-	if !j.template || cmp.Or(t.PromptAs, PromptAuto) != PromptAuto || t.System != "" {
+func warnOfRaw(ctx context.Context, p *Process, opened *Opened) {
+	j := opened.job
+	if !j.hasTemplate(opened.model) || cmp.Or(j.PromptAs, PromptAuto) != PromptAuto || j.System != "" {
 		return
 	}
-	if row, err := j.reader.Beside().FirstRaw(ctx, j.parts.Rows); err == nil && row != nil {
-		t.tell(rawPrompts)
+	if row, err := opened.reader.Beside().FirstRaw(ctx, opened.parts.Rows); err == nil && row != nil {
+		p.tell(rawPrompts)
 	}
 }
 
@@ -101,12 +89,12 @@ const (
 	fewestSame = 3
 )
 
-// warnOfSame says once that all rows have the same prompt, as with a wrong column. Rows that
-// differ in their parameters, or continue others, are meant so.
-func warnOfSame(ctx context.Context, t *Task, j *openedJob) {
+// warnOfSame warns once if all rows have the same prompt, as with a wrong column. Rows that differ in their parameters
+// or continue others are intended.
+func warnOfSame(ctx context.Context, p *Process, opened *Opened) {
 	var first *promptset.Row
 	same := 0
-	for row := range j.reader.Beside().Range(ctx, 0, min(j.parts.Rows, comparedRows)) {
+	for row := range opened.reader.Beside().Range(ctx, 0, min(opened.parts.Rows, comparedRows)) {
 		switch {
 		case row.Err != nil:
 			continue
@@ -124,82 +112,38 @@ func warnOfSame(ctx context.Context, t *Task, j *openedJob) {
 		return
 	}
 	which := "all"
-	if j.parts.Rows > comparedRows {
+	if opened.parts.Rows > comparedRows {
 		which = "the first"
 	}
-	t.tell(fmt.Sprintf("warning: %s %d rows have the same prompt: if that is not meant, give `prompt-column` or "+
-		"`template` another column", which, same))
+	p.tell("warning: %s %d rows have the same prompt: if that is not meant, give `prompt-column` or `template` another "+
+		"column", which, same)
 }
 
 // readMapping reads what the job says of the prompts of rows.
-func (t *Task) readMapping() error {
-	m := promptset.Mapping{PromptColumn: t.PromptColumn, IDColumn: t.IDColumn, System: t.System,
-		Chat:       t.PromptAs == PromptUser,
-		Partitions: t.Partitions}
-	if t.Template != "" {
-		template, err := chat.ParsePrompt(t.Template)
+func (j *Job) withMapping() (*Job, error) {
+	m := promptset.Mapping{PromptColumn: j.PromptColumn, IDColumn: j.IDColumn, System: j.System,
+		Chat:       j.PromptAs == PromptUser,
+		Partitions: j.Partitions}
+	if j.Template != "" {
+		template, err := chat.ParsePrompt(j.Template)
 		if err != nil {
-			return wrong("template", "is no Jinja template: %v", err)
+			return nil, wrong("template", "is no Jinja template: %v", err)
 		}
 		m.Template = template
 	}
-	if t.PrefixFile != "" {
-		text, err := os.ReadFile(t.PrefixFile)
+	if j.PrefixFile != "" {
+		text, err := os.ReadFile(j.PrefixFile)
 		switch {
 		case err != nil:
-			return fmt.Errorf("`prefix-file` is no file that can be read: %w", err)
+			return nil, fmt.Errorf("`prefix-file` is no file that can be read: %w", err)
 		case len(text) == 0:
-			return errors.New("`prefix-file` is empty: leave it out")
+			return nil, errors.New("`prefix-file` is empty: leave it out")
 		case !utf8.Valid(text):
-			return fmt.Errorf("`prefix-file` %s is not UTF-8: re-encode it as UTF-8", t.PrefixFile)
+			return nil, fmt.Errorf("`prefix-file` %s is not UTF-8: re-encode it as UTF-8", j.PrefixFile)
 		}
 		m.Prefix = string(text)
 	}
-	t.mapping = m
-	return nil
-}
-
-// mappingSettings adds to the settings of a job what the prompts of rows are.
-func (t *Task) mappingSettings(all map[string]any) {
-	for name, value := range map[string]string{settingPromptColumn: t.PromptColumn, settingIDColumn: t.IDColumn,
-		settingTemplate: t.Template, settingSystem: t.System} {
-		if value != "" {
-			all[name] = value
-		}
-	}
-	if t.PromptAs == PromptUser && t.System == "" { // which makes prompts messages itself
-		all[settingPromptAs] = t.PromptAs
-	}
-	if len(t.Partitions) > 0 { // which earlier versions had no columns of
-		all[settingPartitions] = t.Partitions
-	}
-	if t.mapping.Prefix != "" {
-		sum := sha256.Sum256([]byte(t.mapping.Prefix))
-		all[settingPrefix] = "sha256:" + hex.EncodeToString(sum[:])
-	}
-}
-
-// MappingOf is what a job's settings say of the prompts of rows. The text of a prefix is not in them, and another one
-// stands for it.
-func MappingOf(settings map[string]any) (promptset.Mapping, error) {
-	text := func(name string) string {
-		s, _ := settings[name].(string)
-		return s
-	}
-	m := promptset.Mapping{PromptColumn: text(settingPromptColumn), IDColumn: text(settingIDColumn),
-		System: text(settingSystem), Chat: text(settingPromptAs) == PromptUser,
-		Prefix: text(settingPrefix)}
-	if names, ok := settings[settingPartitions].([]any); ok {
-		for _, name := range names {
-			m.Partitions = append(m.Partitions, fmt.Sprint(name))
-		}
-	}
-	if source := text(settingTemplate); source != "" {
-		template, err := chat.ParsePrompt(source)
-		if err != nil {
-			return m, err
-		}
-		m.Template = template
-	}
-	return m, nil
+	next := *j
+	next.mapping = m
+	return &next, nil
 }

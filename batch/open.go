@@ -9,11 +9,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/gomlx/compute"
 
 	"github.com/quire/quire/backend/xla"
+	"github.com/quire/quire/batch/ask"
 	"github.com/quire/quire/chat"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/models"
@@ -31,8 +31,8 @@ type RealModels struct{}
 func (RealModels) Lacks(backend string) error { return LookForDevice(backend) }
 
 // Identify returns what is known of the model by its files. It reads a few kilobytes of each tensor.
-func (RealModels) Identify(ctx context.Context, o *Task) (Identity, error) {
-	model, err := o.OpenModel(ctx)
+func (RealModels) Identify(ctx context.Context, j *Job, p *Process) (Identity, error) {
+	model, err := openModel(ctx, p, j)
 	if err != nil {
 		return Identity{}, err
 	}
@@ -43,8 +43,8 @@ func (RealModels) Identify(ctx context.Context, o *Task) (Identity, error) {
 }
 
 // Open opens the model, its tokenizer and chat template, the backend, and the engine on them.
-func (RealModels) Open(ctx context.Context, o *Task) (*Session, error) {
-	model, err := o.OpenModel(ctx)
+func (RealModels) Open(ctx context.Context, j *Job, p *Process) (*Session, error) {
+	model, err := openModel(ctx, p, j)
 	if err != nil {
 		return nil, err
 	}
@@ -58,21 +58,22 @@ func (RealModels) Open(ctx context.Context, o *Task) (*Session, error) {
 		closeAll()
 		return nil, err
 	}
-	s := &Session{Model: o.Model, Fingerprint: model.FingerPrint(), Vocab: model.Config.VocabSize, Config: model.Config,
+	s := &Session{Model: j.Model, Fingerprint: model.FingerPrint(), Text: ask.Text{Vocab: model.Config.VocabSize,
+		EOS: model.Config.EOS}, Config: model.Config,
 		Release: closeAll}
-	tok, err := s.openText(o, model)
+	tok, err := s.openText(j, model)
 	if err != nil {
 		return fail(err)
 	}
-	if o.TextOnly {
-		s.Check = engine.NewChecker(o.programConfig(model, tok)).Check
+	if p.TextOnly {
+		s.Check = engine.NewChecker(programConfig(p, j, model, tok)).Check
 		return s, nil
 	}
-	if err := s.openEngine(ctx, o, model, tok, func(c func()) { closers = append(closers, c) }); err != nil {
+	if err := s.openEngine(ctx, p, j, model, tok, func(c func()) { closers = append(closers, c) }); err != nil {
 		return fail(err)
 	}
-	if o.Opened != nil {
-		closing, err := o.Opened(s)
+	if p.Opened != nil {
+		closing, err := p.Opened(s)
 		if err != nil {
 			return fail(err)
 		}
@@ -84,18 +85,18 @@ func (RealModels) Open(ctx context.Context, o *Task) (*Session, error) {
 }
 
 // openEngine opens the devices and makes the engine on them. What is opened is closed by what closes gets.
-func (s *Session) openEngine(ctx context.Context, o *Task, model *models.Checkpoint, tok *tokenizer.Tokenizer,
-	closes func(func())) error {
-	backend, err := o.OpenDevices(ctx)
+func (s *Session) openEngine(ctx context.Context, p *Process, j *Job, model *models.Checkpoint,
+	tok *tokenizer.Tokenizer, closes func(func())) error {
+	backend, err := openDevices(ctx, p, &j.Engine)
 	if err != nil {
 		return err
 	}
 	closes(func() {
-		if !o.Hosts.lost() { // or its devices may wait for ever for those of another process
+		if !p.Hosts.lost() { // or its devices may wait for ever for those of another process
 			backend.Finalize()
 		}
 	})
-	if err := o.ProfileDevice.check(backend); err != nil {
+	if err := p.ProfileDevice.check(backend); err != nil {
 		return err
 	}
 	if plugin, ok := backend.(interface{ DeviceKind() (string, error) }); ok {
@@ -103,53 +104,53 @@ func (s *Session) openEngine(ctx context.Context, o *Task, model *models.Checkpo
 			return err
 		}
 	}
-	groups, err := o.Engine.groups(backend, o.Hosts)
+	groups, err := j.Engine.groups(backend, p.Hosts)
 	if err != nil {
 		return err
 	}
-	cfg := o.programConfig(model, tok)
-	if cfg.DraftModel, err = o.openDraftModel(ctx, model, tok); err != nil {
+	cfg := programConfig(p, j, model, tok)
+	if cfg.DraftModel, err = openDraftModel(ctx, p, j, model, tok); err != nil {
 		return err
 	}
 	if cfg.DraftModel != nil {
 		closes(func() { _ = cfg.DraftModel.Close() })
 	}
-	cfg.Hosts, cfg.Log = o.Hosts.joined(), o.Log
-	cfg.Observe, cfg.Inspect, cfg.Trace = o.observe(), o.inspect(), o.Observer.tracer()
+	cfg.Hosts, cfg.Log = p.Hosts.joined(), p.Log
+	cfg.Observe, cfg.Inspect, cfg.Trace = observeCalls(p), inspectTables(p, j), p.Observer.tracer()
 	if s.Sampler, err = newSampler(ctx, cfg, groups); err != nil {
 		return err
 	}
 	closes(s.Sampler.Close)
-	if err := o.ProfileDevice.start(backend); err != nil {
+	if err := p.ProfileDevice.start(backend); err != nil {
 		return err
 	}
-	closes(o.endProfile)
-	return o.loadPrefixes(s.engines()...)
+	closes(func() { endProfile(p) })
+	return loadPrefixes(p, s.engines()...)
 }
 
-// programConfig is what the programs of the task's engine follow from, all but the backend.
-func (o *Task) programConfig(model *models.Checkpoint, tok *tokenizer.Tokenizer) engine.Config {
-	cfg := o.EngineConfig()
-	cfg.Model, cfg.Tokenizer, cfg.Debug = model, tok, o.Debug
-	if cfg.HostKVMemory == 0 && (o.SavePrefix != "" || len(o.LoadPrefixes) > 0) {
+// programConfig is what the programs of the job's engine follow from, all but the backend.
+func programConfig(p *Process, j *Job, model *models.Checkpoint, tok *tokenizer.Tokenizer) engine.Config {
+	cfg := j.EngineConfig()
+	cfg.Model, cfg.Tokenizer, cfg.Debug = model, tok, p.Debug
+	if cfg.HostKVMemory == 0 && (p.SavePrefix != "" || len(p.LoadPrefixes) > 0) {
 		cfg.HostKVMemory = defaultHostMemory
 	}
 	return cfg
 }
 
-// PlanConfig is what the programs of the task's engine follow from, all but the backend: those of [RealModels.Open]. A
-// draft model in it is the caller's to close.
-func (o *Task) PlanConfig(ctx context.Context, model *models.Checkpoint) (engine.Config, error) {
-	if err := o.takeGeneration(model.Config.Generation); err != nil {
-		return engine.Config{}, err
+// planConfig is programConfig for the job with the defaults that the model's files ask for, which it returns too.
+func planConfig(ctx context.Context, p *Process, j *Job, model *models.Checkpoint) (*Job, engine.Config, error) {
+	j, err := j.withGeneration(p, model.Config.Generation)
+	if err != nil {
+		return nil, engine.Config{}, err
 	}
 	tok, err := openTokenizer(model)
 	if err != nil {
-		return engine.Config{}, err
+		return nil, engine.Config{}, err
 	}
-	cfg := o.programConfig(model, tok)
-	cfg.DraftModel, err = o.openDraftModel(ctx, model, tok)
-	return cfg, err
+	cfg := programConfig(p, j, model, tok)
+	cfg.DraftModel, err = openDraftModel(ctx, p, j, model, tok)
+	return j, cfg, err
 }
 
 // openTokenizer opens the model's tokenizer; nil where it has none.
@@ -169,27 +170,26 @@ func newSampler(ctx context.Context, cfg engine.Config, backends []compute.Backe
 	return engine.New(ctx, cfg)
 }
 
-// OpenModel opens the task's model, whose weights are not read yet. Of a model in an object store or on the hub that
-// several hosts run together, each host reads what its own devices have.
-func (o *Task) OpenModel(ctx context.Context) (*models.Checkpoint, error) {
-	if o.Hosts.several() && o.LoadFormat != LoadDummy {
-		if storage.IsRemote(o.Model) {
-			return o.openParts(ctx)
+// openModel is [Task.OpenModel].
+func openModel(ctx context.Context, p *Process, j *Job) (*models.Checkpoint, error) {
+	if p.Hosts.several() && j.LoadFormat != LoadDummy {
+		if storage.IsRemote(j.Model) {
+			return openParts(ctx, p, j.Model)
 		}
-		if models.OnHub(o.Model) {
-			return o.openHubParts(ctx)
+		if models.OnHub(j.Model) {
+			return openHubParts(ctx, p, j.Model)
 		}
 	}
-	return o.openWhole(ctx, o.Model)
+	return openWhole(ctx, p, j, j.Model)
 }
 
 // openWhole opens a model of which this machine has or gets all files.
-func (o *Task) openWhole(ctx context.Context, name string) (*models.Checkpoint, error) {
-	ref, err := o.modelRef(ctx, name)
+func openWhole(ctx context.Context, p *Process, j *Job, name string) (*models.Checkpoint, error) {
+	ref, err := modelRef(ctx, p, name)
 	if err != nil {
 		return nil, err
 	}
-	if o.LoadFormat == LoadDummy {
+	if j.LoadFormat == LoadDummy {
 		return models.OpenConfig(ref)
 	}
 	return models.Open(ref)
@@ -197,24 +197,24 @@ func (o *Task) openWhole(ctx context.Context, name string) (*models.Checkpoint, 
 
 // modelRef turns the names of models that setup knows into paths, fetching them if need be; all else is left as it is.
 // A file or folder of such a name comes first.
-func (o *Task) modelRef(ctx context.Context, name string) (string, error) {
+func modelRef(ctx context.Context, p *Process, name string) (string, error) {
 	if storage.IsRemote(name) {
-		return o.fetchModel(ctx, name)
+		return fetchModel(ctx, p, name)
 	}
 	if _, err := os.Stat(name); err == nil || !slices.Contains(setup.Models(), name) {
 		return name, nil
 	}
-	return setup.EnsureModel(ctx, name, o.Fetching)
+	return setup.EnsureModel(ctx, name, p.Fetching)
 }
 
 // fetchModel brings a model folder or GGUF file that is the URL of objects into the cache and returns its path there.
-func (o *Task) fetchModel(ctx context.Context, name string) (string, error) {
+func fetchModel(ctx context.Context, p *Process, name string) (string, error) {
 	cache, err := setup.CacheDir()
 	if err != nil {
 		return "", err
 	}
 	cache = filepath.Join(cache, "remote")
-	show := storage.ProgressLines(o.Messages)
+	show := storage.ProgressLines(p.Messages)
 	if strings.HasSuffix(storage.Path(name), ".gguf") {
 		files := map[string]string{}
 		for _, url := range weightURLs(name) {
@@ -236,10 +236,10 @@ func (o *Task) fetchModel(ctx context.Context, name string) (string, error) {
 }
 
 // openText sets what turns text into tokens. A model without a tokenizer takes prompt_token_ids only.
-func (s *Session) openText(o *Task, model *models.Checkpoint) (*tokenizer.Tokenizer, error) {
+func (s *Session) openText(j *Job, model *models.Checkpoint) (*tokenizer.Tokenizer, error) {
 	template, withTools := "", ""
-	if o.ChatTemplate != TemplateOfModel && o.ChatTemplate != TemplateNone {
-		src, err := os.ReadFile(o.ChatTemplate)
+	if j.ChatTemplate != TemplateOfModel && j.ChatTemplate != TemplateNone {
+		src, err := os.ReadFile(j.ChatTemplate)
 		if err != nil {
 			return nil, fmt.Errorf("`chat-template` is neither model nor none nor a file that can be read: %w", err)
 		}
@@ -251,7 +251,7 @@ func (s *Session) openText(o *Task, model *models.Checkpoint) (*tokenizer.Tokeni
 		return nil, err
 	}
 	if tok == nil {
-		none := fmt.Errorf("the model %s has no tokenizer: only prompt_token_ids can be run", o.Model)
+		none := fmt.Errorf("the model %s has no tokenizer: only prompt_token_ids can be run", j.Model)
 		s.Encode = func(string, bool) ([]int32, error) { return nil, none }
 		s.NoTemplate = none
 		return nil, nil
@@ -259,7 +259,7 @@ func (s *Session) openText(o *Task, model *models.Checkpoint) (*tokenizer.Tokeni
 	s.Encode, s.TokenText, s.Token = tok.Encode, tok.TokenText, tok.ID
 	s.Decode = func(tokens []int32) string { return tok.Decode(tokens, false) }
 	s.Mark = func(tokens []int32, text string, marks []string) string { return withMarks(tok, tokens, text, marks) }
-	switch o.ChatTemplate {
+	switch j.ChatTemplate {
 	case TemplateNone:
 		s.NoTemplate = errors.New("messages need a chat template, and `chat-template` is none")
 		return tok, nil
@@ -267,15 +267,15 @@ func (s *Session) openText(o *Task, model *models.Checkpoint) (*tokenizer.Tokeni
 		template, withTools = tok.ChatTemplate(), tok.ToolTemplate()
 		if template == "" && withTools == "" {
 			s.NoTemplate = fmt.Errorf(
-				"messages need a chat template, and the model %s has none: give `chat-template` FILE", o.Model)
+				"messages need a chat template, and the model %s has none: give `chat-template` FILE", j.Model)
 			return tok, nil
 		}
 	}
-	return tok, s.openTemplates(o, tok, template, withTools)
+	return tok, s.openTemplates(j, tok, template, withTools)
 }
 
 // openTemplates sets what makes prompts of messages: by one chat template, or by another one where there are tools.
-func (s *Session) openTemplates(o *Task, tok *tokenizer.Tokenizer, template, withTools string) error {
+func (s *Session) openTemplates(j *Job, tok *tokenizer.Tokenizer, template, withTools string) error {
 	s.Template = withTools
 	parsedTools, err := chat.Parse(withTools)
 	parsed := parsedTools
@@ -283,11 +283,11 @@ func (s *Session) openTemplates(o *Task, tok *tokenizer.Tokenizer, template, wit
 		parsed, err = chat.Parse(template)
 	}
 	switch {
-	case err != nil && o.ChatTemplate == TemplateOfModel: // which prompts need not care about
+	case err != nil && j.ChatTemplate == TemplateOfModel: // which prompts need not care about
 		s.NoTemplate = fmt.Errorf("the model's own %w; give `chat-template` FILE", err)
 		return nil
 	case err != nil:
-		return fmt.Errorf("the chat template of `chat-template` %s: %w", o.ChatTemplate, err)
+		return fmt.Errorf("the chat template of `chat-template` %s: %w", j.ChatTemplate, err)
 	}
 	special := tok.SpecialTexts()
 	s.Render = func(messages []promptset.Message, by *parameter.Set) (string, error) {
@@ -332,9 +332,8 @@ const (
 	planFolder    = "plans"
 )
 
-// OpenDevices makes the task's backend, with the kernels that it asks for, fetching the CPU's plugin if need be.
-func (o *Task) OpenDevices(ctx context.Context) (compute.Backend, error) {
-	e := &o.Engine
+// openDevices is [Task.OpenDevices].
+func openDevices(ctx context.Context, p *Process, e *Engine) (compute.Backend, error) {
 	spec, err := parseBackend(e.Backend)
 	if err != nil {
 		return nil, err
@@ -346,19 +345,19 @@ func (o *Task) OpenDevices(ctx context.Context) (compute.Backend, error) {
 	if err := LookForDevice(e.Backend); err != nil {
 		return nil, err
 	}
-	if err := o.isolate(); err != nil {
+	if err := e.isolate(p.several()); err != nil {
 		return nil, fmt.Errorf("`backend` is %s: %w", e.Backend, err)
 	}
 	backend, err := xla.OpenContext(ctx, spec, xla.OpenOptions{
 		FindPlugin: func(platform string) (string, error) {
-			return setup.UsePlugin(ctx, platform, true, o.Fetching)
+			return setup.UsePlugin(ctx, platform, true, p.Fetching)
 		},
-		ClientOptions: e.clientOptions(o.Hosts),
+		ClientOptions: e.clientOptions(p.Hosts),
 		CacheDir:      filepath.Join(cache, programFolder),
 		Kernels:       e.Kernels,
 		KernelDir:     filepath.Join(cache, KernelFolder),
-		ClientTimeout: o.ClientTimeout,
-		Waiting:       o.waiting,
+		ClientTimeout: p.ClientTimeout,
+		Waiting:       p.waiting,
 	})
 	if err = orLonger(err); err != nil {
 		if none := setup.NoDevice(strings.TrimPrefix(e.Backend, "xla:")); none != "" {
@@ -369,10 +368,9 @@ func (o *Task) OpenDevices(ctx context.Context) (compute.Backend, error) {
 	return backend, nil
 }
 
-// OpenTopology makes a backend that compiles the task's programs for devices that need not be here; keep says to keep
-// them in the cache of compiled programs.
-func (o *Task) OpenTopology(ctx context.Context, name string, keep bool) (*xla.Backend, error) {
-	plugin, err := setup.UsePlugin(ctx, setup.Compiler(xla.TopologyPlatform(name)), false, o.Fetching)
+// openTopology is [Task.OpenTopology].
+func openTopology(ctx context.Context, p *Process, kernels, name string, keep bool) (*xla.Backend, error) {
+	plugin, err := setup.UsePlugin(ctx, setup.Compiler(xla.TopologyPlatform(name)), false, p.Fetching)
 	if err != nil {
 		return nil, err
 	}
@@ -380,19 +378,14 @@ func (o *Task) OpenTopology(ctx context.Context, name string, keep bool) (*xla.B
 	if err != nil {
 		return nil, err
 	}
-	options := xla.TopologyOptions{Plugin: plugin, Name: name, Kernels: o.Engine.Kernels,
+	options := xla.TopologyOptions{Plugin: plugin, Name: name, Kernels: kernels,
 		KernelDir: filepath.Join(cache, KernelFolder), RecordDir: filepath.Join(cache, planFolder),
-		ClientTimeout: o.ClientTimeout, Waiting: o.waiting}
+		ClientTimeout: p.ClientTimeout, Waiting: p.waiting}
 	if keep {
 		options.CacheDir = filepath.Join(cache, programFolder)
 	}
 	b, err := xla.OpenTopologyContext(ctx, options)
 	return b, orLonger(err)
-}
-
-// waiting tells what a plugin does that takes long.
-func (o *Task) waiting(waited time.Duration, what string) {
-	o.tell("warning: waiting for %s: %s", waited, what)
 }
 
 // orLonger adds to an error of a plugin that took too long what helps.

@@ -15,40 +15,40 @@ import (
 
 // checkOutput refuses an output that can't be the job's folder: a file, the name of one, or a folder whose parts the
 // inputs would have, so that the next run would read completions as prompts.
-func (t *Task) checkOutput(ctx context.Context) error {
-	info, err := os.Stat(t.Output)
-	local := !storage.IsRemote(t.Output)
+func (s *Spec) checkOutput(ctx context.Context) error {
+	info, err := os.Stat(s.Output)
+	local := !storage.IsRemote(s.Output)
 	if local && err == nil && info.Mode().IsRegular() {
-		return endWith(Misused, "`output` is %s, which is a file: give a folder", t.Output)
+		return endWith(Misused, "`output` is %s, which is a file: give a folder", s.Output)
 	}
-	if stem := promptset.FileStem(storage.Path(t.Output)); stem != "" {
-		begun, _ := BegunJob(ctx, t.Output) // by a version that took such names
+	if stem := promptset.FileStem(storage.Path(s.Output)); stem != "" {
+		begun, _ := BegunJob(ctx, s.Output) // by a version that took such names
 		if begun == nil && !(local && err == nil) {
-			return t.fileNamed(stem)
+			return s.fileNamed(stem)
 		}
 	}
-	for _, input := range t.Inputs {
-		if input != Standard && t.covers(input) {
+	for _, input := range s.Inputs {
+		if input != Standard && s.covers(input) {
 			return endWith(Misused, "`output` is %s, and `input` %s has it: its parts would be read as prompts. Give "+
-				"another `output`; a folder below an input folder may be one", t.Output, storage.Redact(input))
+				"another `output`; a folder below an input folder may be one", s.Output, storage.Redact(input))
 		}
 	}
 	return nil
 }
 
 // fileNamed is the error for an output that has the name of a file; stem is the name without its ending.
-func (t *Task) fileNamed(stem string) error {
-	name := path.Base(storage.Path(t.Output))
+func (s *Spec) fileNamed(stem string) error {
+	name := path.Base(storage.Path(s.Output))
 	ending := strings.ToLower(strings.TrimPrefix(name, path.Base(stem)))
-	at := strings.LastIndex(t.Output, name)
-	remedy := "give `output` " + storage.Redact(t.Output[:at]+path.Base(stem)+t.Output[at+len(name):])
+	at := strings.LastIndex(s.Output, name)
+	remedy := "give `output` " + storage.Redact(s.Output[:at]+path.Base(stem)+s.Output[at+len(name):])
 	switch {
-	case strings.HasPrefix(ending, ".parquet") && t.Format == promptset.FormatParquet:
+	case strings.HasPrefix(ending, ".parquet") && s.Format == promptset.FormatParquet:
 		remedy += fmt.Sprintf(", which gets %s/part-00000.parquet", path.Base(stem))
 	case strings.HasPrefix(ending, ".jsonl"), strings.HasPrefix(ending, ".ndjson"), ending == ".json":
 		format := promptset.FormatJSONL
-		if t.Format == promptset.FormatOpenAI {
-			format = t.Format
+		if s.Format == promptset.FormatOpenAI {
+			format = s.Format
 		}
 		remedy += fmt.Sprintf(" and `format` %s; or `output` -, which writes the lines to standard output (> %s.jsonl)",
 			format, path.Base(stem))
@@ -56,20 +56,20 @@ func (t *Task) fileNamed(stem string) error {
 		remedy += " and `format` parquet or jsonl"
 	}
 	return endWith(Misused, "`output` is %s, the name of a file, and a job writes parts into a folder: %s",
-		storage.Redact(t.Output), remedy)
+		storage.Redact(s.Output), remedy)
 }
 
 // covers reports whether an input is the output folder, or a glob that parts in it match.
-func (t *Task) covers(input string) bool {
-	if storage.IsRemote(input) != storage.IsRemote(t.Output) {
+func (s *Spec) covers(input string) bool {
+	if storage.IsRemote(input) != storage.IsRemote(s.Output) {
 		return false
 	}
-	part := folder.Parts{Rows: 1, PartRows: 1}.Name(0, t.Format)
+	part := folder.Parts{Rows: 1, PartRows: 1}.Name(0, s.Format)
 	if storage.IsRemote(input) {
-		in, out := strings.TrimSuffix(input, "/"), strings.TrimSuffix(t.Output, "/")
+		in, out := strings.TrimSuffix(input, "/"), strings.TrimSuffix(s.Output, "/")
 		return in == out || matches(path.Match, in, out, out+"/"+part)
 	}
-	out := realPath(t.Output)
+	out := realPath(s.Output)
 	if _, err := os.Stat(input); err == nil {
 		return realPath(input) == out
 	}

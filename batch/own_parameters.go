@@ -14,18 +14,16 @@ import (
 
 // checkOwn refuses parameters of the job that no row could be drawn with, before the engine is opened. The error is of
 // outcome [Misused].
-func (t *Task) checkOwn(ctx context.Context) error {
-	if !needModel(&t.Sampling) {
+func checkOwn(ctx context.Context, p *Process, j *Job) error {
+	if !needModel(&j.Sampling) {
 		return nil
 	}
-	text := *t
-	text.TextOnly = true
-	s, err := t.Models.Open(ctx, &text)
+	s, err := p.Models.Open(ctx, j, p.textOnly())
 	if err != nil {
 		return err
 	}
 	defer s.Release()
-	set := t.Sampling
+	set := j.Sampling
 	if err := s.renders(&set); err != nil {
 		return endWith(Misused, "%w", ofField(&set, err))
 	}
@@ -33,15 +31,15 @@ func (t *Task) checkOwn(ctx context.Context) error {
 		set.ToolChoice = "auto"
 	}
 	if s.Sampler == nil {
-		s.Sampler = withoutEngine{plan: engine.Plan{MaxModelLen: cmp.Or(t.Engine.MaxModelLen, s.Config.MaxPositions)}}
+		s.Sampler = withoutEngine{plan: engine.Plan{MaxModelLen: cmp.Or(j.Engine.MaxModelLen, s.Config.MaxPositions)}}
 	}
 	row := &promptset.Row{Kind: promptset.KindMessages}
-	builder := newRequestBuilder(t, s)
-	prompt, err := builder.truncated(row, []int32{0})
+	builder := newBuilder(j, s, p.Messages)
+	prompt, err := builder.Truncated(row, []int32{0})
 	if err != nil {
 		return endWith(Misused, "%w", ofField(&set, err))
 	}
-	r, err := builder.of(row, &set, prompt)
+	r, err := builder.Of(row, &set, prompt)
 	if err == nil && s.Check != nil {
 		r.MaxTokens = min(r.MaxTokens, 1) // what rows leave room for is told with them
 		err = s.Check(r)

@@ -39,23 +39,23 @@ func (p parts) open(path string) (*models.Checkpoint, error) {
 	}, p.close)
 }
 
-// partOptions are those of the task's parts, and where their copies are kept.
-func (o *Task) partOptions() (cache string, options storage.PartialOptions, err error) {
+// partOptions are those of a process' parts, and where their copies are kept.
+func partOptions(p *Process) (cache string, options storage.PartialOptions, err error) {
 	cache, err = setup.CacheDir()
-	return filepath.Join(cache, "remote"), storage.PartialOptions{Gap: o.partGap,
-		Progress: storage.ProgressLines(o.Messages)}, err
+	return filepath.Join(cache, "remote"), storage.PartialOptions{Gap: p.partGap,
+		Progress: storage.ProgressLines(p.Messages)}, err
 }
 
-// openParts opens a model folder or GGUF file that is the URL of objects.
-func (o *Task) openParts(ctx context.Context) (*models.Checkpoint, error) {
-	cache, options, err := o.partOptions()
+// openParts opens a model folder or GGUF file, whose name is the URL of objects.
+func openParts(ctx context.Context, p *Process, name string) (*models.Checkpoint, error) {
+	cache, options, err := partOptions(p)
 	if err != nil {
 		return nil, err
 	}
 	var path string
 	all := parts{}
-	if models.IsWeights(storage.Path(o.Model)) {
-		for _, url := range weightURLs(o.Model) {
+	if models.IsWeights(storage.Path(name)) {
+		for _, url := range weightURLs(name) {
 			p, err := storage.OpenPartial(ctx, url, cache, options)
 			if err != nil {
 				return nil, errors.Join(err, all.close())
@@ -66,7 +66,7 @@ func (o *Task) openParts(ctx context.Context) (*models.Checkpoint, error) {
 	} else {
 		path, err = models.FetchFolder(func(want func(file string) bool) (dir string, err error) {
 			if err = all.close(); err == nil { // of a call before: it had no weights
-				dir, all, err = storage.FetchFolderPartly(ctx, o.Model, cache, want, models.IsWeights, options)
+				dir, all, err = storage.FetchFolderPartly(ctx, name, cache, want, models.IsWeights, options)
 			}
 			return dir, err
 		})
@@ -76,7 +76,7 @@ func (o *Task) openParts(ctx context.Context) (*models.Checkpoint, error) {
 		model, err = all.open(path)
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("model %s: %w", storage.Redact(o.Model), err), all.close())
+		return nil, errors.Join(fmt.Errorf("model %s: %w", storage.Redact(name), err), all.close())
 	}
 	return model, nil
 }
@@ -96,15 +96,15 @@ func weightURLs(model string) []string {
 }
 
 // openHubParts opens a model of the hub. It fetches whole files where the hub sends no parts of them.
-func (o *Task) openHubParts(ctx context.Context) (*models.Checkpoint, error) {
-	found, err := models.FindOnHub(o.Model)
+func openHubParts(ctx context.Context, p *Process, name string) (*models.Checkpoint, error) {
+	found, err := models.FindOnHub(name)
 	if err != nil {
 		return nil, err
 	}
 	if found == nil {
-		return models.Open(o.Model)
+		return models.Open(name)
 	}
-	cache, options, err := o.partOptions()
+	cache, options, err := partOptions(p)
 	if err != nil {
 		return nil, err
 	}
@@ -112,10 +112,10 @@ func (o *Task) openHubParts(ctx context.Context) (*models.Checkpoint, error) {
 	for _, file := range slices.Sorted(maps.Keys(found.URLs)) {
 		p, err := storage.OpenPartialURL(ctx, found.URLs[file], found.Header, cache, options)
 		if errors.Is(err, storage.ErrNoRanges) && all.close() == nil {
-			return models.Open(o.Model)
+			return models.Open(name)
 		}
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("model %s: %w", o.Model, err), all.close())
+			return nil, errors.Join(fmt.Errorf("model %s: %w", name, err), all.close())
 		}
 		all[filepath.Base(file)] = p
 	}
@@ -125,9 +125,9 @@ func (o *Task) openHubParts(ctx context.Context) (*models.Checkpoint, error) {
 		model, err = all.open(path)
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("model %s: %w", o.Model, err), all.close())
+		return nil, errors.Join(fmt.Errorf("model %s: %w", name, err), all.close())
 	}
-	model.Ref = o.Model
+	model.Ref = name
 	return model, nil
 }
 

@@ -171,7 +171,7 @@ func TestHubWithoutRanges(t *testing.T) {
 		t.Fatal(err)
 	}
 	url, _ := startHub(t, false, files...)
-	c, closeAll := openParts(t, url("m/"))
+	c, closeAll := openAsHost(t, url("m/"))
 	defer closeAll()
 	local, err := models.Open(model)
 	if err != nil {
@@ -209,7 +209,7 @@ func hostsReadTheirParts(t *testing.T, store func(t *testing.T, files ...string)
 			var first, weights int64 // bytes that come when the model is opened, and after
 			for host := range devices {
 				begin := served.Load()
-				part, closeAll := openParts(t, url(name))
+				part, closeAll := openAsHost(t, url(name))
 				opened := served.Load()
 				got := loaded(t, someDevices{testenv.Go(t), devices, []int{host}}, part)
 				first, weights = first+opened-begin, weights+served.Load()-opened
@@ -251,13 +251,12 @@ func sizesOf(t *testing.T, c *models.Checkpoint, devices int) (split, whole int6
 	return split, whole
 }
 
-// openParts opens a remote model as a host of several does, but that nothing is read for being near.
-func openParts(t *testing.T, name string) (c *models.Checkpoint, closeAll func()) {
+// openAsHost opens a remote model as a host of several does, but that nothing is read for being near.
+func openAsHost(t *testing.T, name string) (c *models.Checkpoint, closeAll func()) {
 	t.Helper()
 	t.Setenv("QUIRE_CACHE", t.TempDir())
-	task := &Task{Options: Options{Messages: io.Discard, partGap: 1, Hosts: &Hosts{Processes: 2}}}
-	task.Model = name
-	c, err := task.OpenModel(t.Context())
+	p := &Process{Options: Options{Messages: io.Discard, partGap: 1, Hosts: &Hosts{Processes: 2}}}
+	c, err := openModel(t.Context(), p, &Job{Spec: Spec{Model: name}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -274,9 +273,8 @@ func TestFetchSplitModel(t *testing.T) {
 	files := models.SplitNames(testenv.Path("models", "testdata", "split", "qwen3-00001-of-00003.gguf"))
 	open := func(url string) (*models.Checkpoint, error) {
 		t.Setenv("QUIRE_CACHE", t.TempDir())
-		task := &Task{Options: Options{Messages: io.Discard}}
-		task.Model = url
-		return task.OpenModel(t.Context())
+		p := &Process{Options: Options{Messages: io.Discard}}
+		return openModel(t.Context(), p, &Job{Spec: Spec{Model: url}})
 	}
 	url, _ := countedBucket(t, files...)
 	c, err := open(url("m/" + filepath.Base(files[1])))

@@ -121,9 +121,9 @@ func (p Prefixes) find(nameOrFile string) (string, error) {
 }
 
 // loadPrefixes reads the files of LoadPrefixes, once for each engine.
-func (o *Task) loadPrefixes(engines ...*engine.Engine) error {
-	for _, prefix := range o.LoadPrefixes {
-		file, err := Prefixes{o.PrefixDir}.find(prefix)
+func loadPrefixes(p *Process, engines ...*engine.Engine) error {
+	for _, prefix := range p.LoadPrefixes {
+		file, err := Prefixes{p.PrefixDir}.find(prefix)
 		if err != nil {
 			return fmt.Errorf("`load-prefix`: %w", err)
 		}
@@ -148,53 +148,61 @@ func loadPrefix(e *engine.Engine, file string) error {
 	return nil
 }
 
-// KeepPrefix writes the file of SavePrefix without a job: of what the prompts of the inputs have in common. It returns
-// how many tokens that is, those of a last page that is not full included.
-func (t *Task) KeepPrefix(ctx context.Context) (tokens int, err error) {
-	remove, err := t.copyStandard(ctx)
+// keepPrefix is [Task.KeepPrefix].
+func keepPrefix(ctx context.Context, p *Process, j *Job) (tokens int, err error) {
+	copied, remove, err := copyStandard(ctx, p, j)
 	if err != nil {
 		return 0, err
 	}
 	defer remove()
-	reader, err := t.openInputs(ctx)
+	j, reader, err := j.openInputs(ctx, p, copied)
 	if err != nil {
 		return 0, err
 	}
-	session, err := t.Models.Open(ctx, t)
+	session, err := p.Models.Open(ctx, j, p)
 	if err != nil {
 		return 0, err
 	}
 	defer session.Release()
-	b := &requestBuilder{task: t, session: session, common: &commonPrefix{}}
+	b := newBuilder(j, session, p.Messages)
 	for row := range reader.Rows(ctx) {
 		prompt, err := []int32(nil), row.Err
 		if err == nil && row.Parent.ID != "" {
 			err = row.Error("it goes on from another row, whose completion is not known: give rows without a parent")
 		}
 		if err == nil {
-			prompt, err = b.tokens(row)
+			prompt, err = b.Tokens(row)
 		}
 		if err != nil {
 			return 0, err
 		}
-		b.common.add(prompt)
+		b.Common.Add(prompt)
 	}
 	if err := reader.Err(); err != nil {
 		return 0, err
 	}
-	return len(b.common.tokens), t.savePrefix(ctx, session, b.common.tokens)
+	return len(b.Common.Tokens), savePrefix(ctx, p, session, b.Common.Tokens)
 }
 
+// PrefixError says that the file of [Options.SavePrefix] could not be written.
+type PrefixError struct {
+	File string
+	Err  error
+}
+
+func (e *PrefixError) Error() string { return "`save-prefix` " + e.File + ": " + e.Err.Error() }
+func (e *PrefixError) Unwrap() error { return e.Err }
+
 // savePrefix writes the file of SavePrefix. It appears only whole.
-func (o *Task) savePrefix(ctx context.Context, s *Session, tokens []int32) (err error) {
-	if o.SavePrefix == "" {
+func savePrefix(ctx context.Context, p *Process, s *Session, tokens []int32) (err error) {
+	if p.SavePrefix == "" {
 		return nil
 	}
 	engines := s.engines()
 	if len(engines) == 0 {
 		return errors.New("`save-prefix`: this engine keeps no keys and values")
 	}
-	temporary := o.SavePrefix + ".part"
+	temporary := p.SavePrefix + ".part"
 	f, err := os.Create(temporary)
 	if err != nil {
 		return fmt.Errorf("`save-prefix`: %w", err)
@@ -202,7 +210,7 @@ func (o *Task) savePrefix(ctx context.Context, s *Session, tokens []int32) (err 
 	defer func() {
 		if err != nil {
 			_ = os.Remove(temporary)
-			err = fmt.Errorf("`save-prefix` %s: %w", o.SavePrefix, err)
+			err = &PrefixError{p.SavePrefix, err}
 		}
 	}()
 	_, err = engines[0].SavePrefix(ctx, tokens, f)
@@ -215,23 +223,5 @@ func (o *Task) savePrefix(ctx context.Context, s *Session, tokens []int32) (err 
 	if err != nil {
 		return err
 	}
-	return os.Rename(temporary, o.SavePrefix)
-}
-
-// commonPrefix is the tokens that all prompts seen so far begin with.
-type commonPrefix struct {
-	tokens []int32
-	seen   bool
-}
-
-func (c *commonPrefix) add(prompt []int32) {
-	if !c.seen {
-		c.tokens, c.seen = prompt, true
-		return
-	}
-	n := 0
-	for n < min(len(c.tokens), len(prompt)) && c.tokens[n] == prompt[n] {
-		n++
-	}
-	c.tokens = c.tokens[:n]
+	return os.Rename(temporary, p.SavePrefix)
 }

@@ -66,40 +66,40 @@ func (p *DeviceProfile) start(backend compute.Backend) error {
 	return nil
 }
 
-// observe counts the calls, and ends the profile after the last one.
-func (t *Task) observe() func(engine.Call) {
-	p := t.ProfileDevice
-	if p == nil {
-		return t.Observer.called
+// observeCalls counts the calls, and ends the profile after the last one.
+func observeCalls(p *Process) func(engine.Call) {
+	d := p.ProfileDevice
+	if d == nil {
+		return p.Observer.called
 	}
 	return func(c engine.Call) {
-		t.Observer.called(c)
-		p.mu.Lock()
-		p.calls++
-		last := p.calls == p.Calls
-		p.mu.Unlock()
+		p.Observer.called(c)
+		d.mu.Lock()
+		d.calls++
+		last := d.calls == d.Calls
+		d.mu.Unlock()
 		if last {
-			t.endProfile()
+			endProfile(p)
 		}
 	}
 }
 
 // endProfile ends the profile, if there is one, and says where it is. A job does not depend on it.
-func (t *Task) endProfile() {
-	p := t.ProfileDevice
-	if p == nil {
+func endProfile(p *Process) {
+	d := p.ProfileDevice
+	if d == nil {
 		return
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.running == nil {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.running == nil {
 		return
 	}
-	file, err := p.running.Stop(p.Folder)
-	p.running = nil
+	file, err := d.running.Stop(d.Folder)
+	d.running = nil
 	if err != nil {
-		t.tell("warning: `profile-device`: %v", err)
+		p.tell("warning: `profile-device`: %v", err)
 		return
 	}
-	t.say("the profile of the device is in %s", file)
+	p.say("the profile of the device is in %s", file)
 }

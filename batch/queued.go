@@ -82,10 +82,10 @@ func (c *queuedJob) pin(ctx context.Context) error {
 }
 
 // call has an opened job name its inputs as the one that was submitted: these are the same.
-func (c *queuedJob) call(j *openedJob) {
+func (c *queuedJob) call(opened *Opened) {
 	if len(c.Pinned) > 0 {
-		j.callInputs(c.Description)
-		j.description.Inputs = c.Description.Inputs
+		opened.callInputs(c.Description)
+		opened.description.Inputs = c.Description.Inputs
 	}
 }
 
@@ -135,12 +135,12 @@ func jobName(output string, d *jobstate.Description) (string, error) {
 }
 
 // units are the parts that are missing.
-func (j *openedJob) units(missing []int) []queue.Unit {
-	sources := j.reader.Sources()
+func (o *Opened) units(missing []int) []queue.Unit {
+	sources := o.reader.Sources()
 	units := make([]queue.Unit, len(missing))
 	at, before := 0, int64(0)
 	for i, part := range missing {
-		from, to := j.parts.Range(part)
+		from, to := o.parts.Range(part)
 		for at+1 < len(sources) && from >= before+sources[at].Rows {
 			before += sources[at].Rows
 			at++
@@ -159,16 +159,17 @@ type UnitOptions struct {
 }
 
 // queueJob makes the queue's job. The description must be without what an engine settled.
-func (t *Task) queueJob(ctx context.Context, j *openedJob, units UnitOptions, before tally.Counts) (queue.Job, error) {
-	id, err := jobName(t.Output, j.description)
+func (o *Opened) queueJob(ctx context.Context, units UnitOptions, before tally.Counts) (queue.Job, error) {
+	j := o.job
+	id, err := jobName(j.Output, o.description)
 	if err != nil {
 		return queue.Job{}, err
 	}
-	place, err := outputPlace(t.Output)
+	place, err := outputPlace(j.Output)
 	if err != nil {
 		return queue.Job{}, err
 	}
-	c := queuedJob{Spec: t.Spec, Description: j.description}
+	c := queuedJob{Spec: j.Spec, Description: o.description}
 	if c.Dir, err = os.Getwd(); err != nil {
 		return queue.Job{}, err
 	}
@@ -177,7 +178,7 @@ func (t *Task) queueJob(ctx context.Context, j *openedJob, units UnitOptions, be
 	}
 	config, err := json.Marshal(c)
 	return queue.Job{
-		ID: id, Name: storage.Redact(t.Output), Output: place, Config: config, Rows: j.parts.Rows, Before: before,
+		ID: id, Name: storage.Redact(j.Output), Output: place, Config: config, Rows: o.parts.Rows, Before: before,
 		AckWait: units.AckWait, MaxTries: units.MaxTries,
 	}, err
 }

@@ -23,9 +23,9 @@ func TestQueuedJob(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	opened := &openedJob{description: &jobstate.Description{Inputs: []jobstate.Input{{Name: "in, with comma.jsonl"}},
-		Settings: task.parameters()}}
-	job, err := task.queueJob(t.Context(), opened, UnitOptions{MaxTries: 9}, tally.Counts{})
+	opened := &Opened{job: task.Job, description: &jobstate.Description{
+		Inputs: []jobstate.Input{{Name: "in, with comma.jsonl"}}, Settings: task.Job.parameters()}}
+	job, err := opened.queueJob(t.Context(), UnitOptions{MaxTries: 9}, tally.Counts{})
 	if err != nil || job.MaxTries != 9 {
 		t.Fatal(job.MaxTries, err)
 	}
@@ -74,8 +74,8 @@ func FuzzQueuedJob(f *testing.F) {
 		}
 		c.local()
 		task, err := NewTask(c.spec(), Options{})
-		if err == nil && (task.Sampling.N < 1 || task.Engine.TP < 1 || task.Model == "") {
-			t.Errorf("%s is a job: %+v", text, task.Spec)
+		if err == nil && (task.Job.Sampling.N < 1 || task.Job.Engine.TP < 1 || task.Job.Model == "") {
+			t.Errorf("%s is a job: %+v", text, task.Job.Spec)
 		}
 	})
 }
@@ -92,12 +92,12 @@ func FuzzSettled(f *testing.F) {
 			return
 		}
 		e := Engine{DType: "auto", KVDType: "auto"}
-		if _, err := e.settle(d.Settled); err != nil {
+		if e, _, err = e.settledAs(d.Settled); err != nil {
 			return
 		}
 		if e.DType == "" || e.KVDType == "" {
 			t.Fatalf("%s makes %+v", b, e)
 		}
-		sameSettled(map[string]any{"max_seqs": 1, "dtype": "float32"}, d.Settled)
+		jobstate.Settled{MaxSeqs: 1, DType: "float32"}.Same(d.Settled)
 	})
 }

@@ -61,25 +61,25 @@ type Report struct {
 	Standing    *Standing `json:"-"`
 }
 
-// report begins a report with what is known before anything is drawn.
-func (t *Task) report(fingerprint string, started time.Time) *Report {
-	return &Report{Version: t.Version, Model: t.Model, Fingerprint: fingerprint, Inputs: t.Inputs, Output: t.Output,
-		Shard: shardText(t.Shard), Parameters: t.parameters(), Defaults: t.defaults,
+// newReport begins a report with what is known before anything is drawn.
+func newReport(p *Process, j *Job, fingerprint string, started time.Time) *Report {
+	return &Report{Version: p.Version, Model: j.Model, Fingerprint: fingerprint, Inputs: j.Inputs, Output: j.Output,
+		Shard: shardText(p.Shard), Parameters: j.parameters(), Defaults: j.defaults,
 		TotalSeconds: time.Since(started).Seconds()}
 }
 
 // report gathers the figures after a run.
-func (r *runner) report(u *unit, started time.Time, interrupted bool) *Report {
-	report := r.task.report(r.last.Fingerprint, started)
+func (g *generator) report(u *unit, started time.Time, interrupted bool) *Report {
+	report := newReport(g.process, g.job, g.last.Fingerprint, started)
 	done, drawn, _ := u.out.counts()
-	report.Plan, report.Counts = r.last.Plan(), done
+	report.Plan, report.Counts = g.last.Plan(), done
 	report.RowsBefore, report.RowsHere = done.Rows-drawn.Rows, drawn.Rows
 	if u.saved != nil {
 		report.RowsUnfinished, report.RowsInPart = u.saved.rows-done.Rows, u.rowsInPart()
 	}
-	report.RowsGreedy, report.RowsRepeated = r.builder.equal.counts()
-	report.Restarts, report.Errors, report.Interrupted = r.restarts, u.out.errors, interrupted
-	st := r.engines
+	report.RowsGreedy, report.RowsRepeated = g.builder.Equal.Counts()
+	report.Restarts, report.Errors, report.Interrupted = g.restarts, u.out.errors, interrupted
+	st := g.engines
 	report.TimeToFirstToken = st.FirstTokenSeconds
 	report.PrefillTokensPerSec = perSecond(st.PrefillTokens, st.PrefillSeconds)
 	report.DecodeTokensPerSec = perSecond(st.DecodeTokens, st.DecodeSeconds)
@@ -96,7 +96,7 @@ func (r *runner) report(u *unit, started time.Time, interrupted bool) *Report {
 func (u *unit) rowsInPart() int64 {
 	rows := u.out.inPart()
 	entries := u.saved.entries
-	at := sort.Search(len(entries), func(i int) bool { return entries[i].row >= u.begunTo })
+	at := sort.Search(len(entries), func(i int) bool { return entries[i].row >= u.rows.begunTo })
 	for i := at; i < len(entries); i++ {
 		if i == at || entries[i].row != entries[i-1].row {
 			rows++

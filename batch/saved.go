@@ -6,10 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
+	"maps"
 	"slices"
 	"sort"
 	"time"
 
+	"github.com/quire/quire/batch/lineage"
 	"github.com/quire/quire/jobstate"
 	"github.com/quire/quire/journal"
 	"github.com/quire/quire/promptset"
@@ -22,6 +25,9 @@ import (
 
 // savedJob is what an output folder has of the job: parts that are published, and completions in the journal.
 type savedJob struct {
+	process *Process
+	opened  *Opened
+	job     *Job // as the folder's job is settled
 	fs      vfs.FS
 	state   *jobstate.State
 	folder  folder.Output
@@ -43,9 +49,9 @@ type savedJob struct {
 	wroteMeta string          // why the metadata of JSONL parts was written again
 
 	journal *journal.Journal
-	entries []entry          // of the journal, by row and generation
-	resumed bool             // an earlier process began the job
-	kin     *journal.Journal // of rows that others go on from; nil where none does
+	entries []entry   // of the journal, by row and generation
+	resumed bool      // an earlier process began the job
+	parents io.Closer // rows that others go on from; nil if there are none
 
 	observer *Observer
 }
@@ -74,15 +80,15 @@ func patiently(ctx context.Context, taken error, lock func() error) error {
 }
 
 // openSaved locks the output folder, or the shard's part of it, and finds what job is in it, which must be the one that
-// is described, or none. The options take what that job settled on. With anew, what is there is removed.
-func (o *Task) openSaved(ctx context.Context, parts folder.Parts, d *jobstate.Description) (saved *savedJob,
-	err error) {
-	s := &savedJob{fs: o.FS, parts: parts, shard: o.Shard, format: o.Format}
-	work, err := o.workFolder()
+// was opened, or none. The job is settled as that one is. With New, what is there is removed.
+func openSaved(ctx context.Context, p *Process, opened *Opened) (saved *savedJob, err error) {
+	s := &savedJob{process: p, opened: opened, job: opened.job, fs: p.FS, parts: opened.parts, shard: p.Shard,
+		format: opened.job.Format}
+	work, err := p.workFolder(s.job)
 	if err != nil {
 		return nil, err
 	}
-	if s.state, err = jobstate.OpenShard(o.FS, work, o.Shard); err != nil {
+	if s.state, err = jobstate.OpenShard(p.FS, work, p.Shard); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -90,14 +96,14 @@ func (o *Task) openSaved(ctx context.Context, parts folder.Parts, d *jobstate.De
 			err = errors.Join(err, s.dropStandard(), s.state.Close())
 		}
 	}()
-	if storage.IsRemote(o.Output) {
-		s.state.Share(ctx, o.Output)
+	if storage.IsRemote(s.job.Output) {
+		s.state.Share(ctx, s.job.Output)
 	}
-	s.folder, err = folder.Open(ctx, o.FS, o.Output, cmp.Or(o.writer, o.Shard.Name()), s.state.Dir())
+	s.folder, err = folder.Open(ctx, p.FS, s.job.Output, cmp.Or(p.writer, p.Shard.Name()), s.state.Dir())
 	if err != nil {
 		return nil, err
 	}
-	if o.New {
+	if p.New {
 		if err := errors.Join(s.folder.Clear(), s.clearJournals()); err != nil {
 			return nil, err
 		}
@@ -116,29 +122,29 @@ func (o *Task) openSaved(ctx context.Context, parts folder.Parts, d *jobstate.De
 	published := map[int]bool{}
 	for _, name := range names {
 		part, _, ok := folder.ParsePartName(name)
-		if ok && o.Shard.Has(part) && (s.state.Job() == nil || s.parts.Name(part, o.Format) == name) {
+		if ok && p.Shard.Has(part) && (s.state.Job() == nil || s.parts.Name(part, s.format) == name) {
 			published[part] = true
 		}
 	}
 	if s.state.Job() != nil {
 		s.resumed = true
-		if err := s.agree(ctx, o, d); err != nil {
+		if err := s.agree(ctx); err != nil {
 			return nil, err
 		}
 	} else if len(published) > 0 {
-		return nil, fmt.Errorf("%s: %w: %s", o.Output, errForeignParts, o.elsewhere())
+		return nil, fmt.Errorf("%s: %w: %s", s.job.Output, errForeignParts, p.elsewhere())
 	}
 	if err := s.inspect(published); err != nil {
 		return nil, err
 	}
-	if err := s.outdate(ctx, o, published); err != nil {
+	if err := s.outdate(ctx, published); err != nil {
 		return nil, err
 	}
-	for _, part := range parts.All() {
-		if !o.Shard.Has(part) {
+	for _, part := range s.parts.All() {
+		if !p.Shard.Has(part) {
 			continue
 		}
-		from, to := parts.Range(part)
+		from, to := s.parts.Range(part)
 		s.rows += to - from
 		s.mine++
 		if !published[part] {
@@ -150,16 +156,20 @@ func (o *Task) openSaved(ctx context.Context, parts folder.Parts, d *jobstate.De
 
 // agree refuses a job that is not the one of the folder, nor one that it may become, and takes what that one settled
 // on.
-func (s *savedJob) agree(ctx context.Context, o *Task, d *jobstate.Description) error {
-	was := s.state.Job()
-	if err := s.change(ctx, o, was, d); err != nil {
+func (s *savedJob) agree(ctx context.Context) error {
+	if err := s.change(ctx); err != nil {
 		return err
 	}
-	now, err := o.arithmetic("") // with the settled dtype
+	now, err := s.arithmetic("")
 	if err != nil {
 		return err
 	}
-	return s.computes(o, now)
+	return s.computes(now)
+}
+
+// arithmetic names what computes the job, with the settled dtype.
+func (s *savedJob) arithmetic(device string) (string, error) {
+	return s.job.Engine.arithmetic(s.opened.model.DType, device)
 }
 
 // clearJournals removes the journals that this process has to itself: its own, or for a run of the whole job all of
@@ -173,7 +183,7 @@ func (s *savedJob) clearJournals() error {
 		}
 	}
 	for _, dir := range dirs {
-		if err := errors.Join(journal.Clear(s.fs, dir), clearKin(s.fs, dir)); err != nil {
+		if err := errors.Join(journal.Clear(s.fs, dir), lineage.Clear(s.fs, dir)); err != nil {
 			return fmt.Errorf("cannot clear the journal: %w", err)
 		}
 	}
@@ -181,18 +191,18 @@ func (s *savedJob) clearJournals() error {
 }
 
 // claim makes the description the folder's job, if there is none yet. Where another process was faster, which may be
-// one on another machine, its job must be the same, and the options take what that one settled on.
-func (s *savedJob) claim(ctx context.Context, o *Task, d *jobstate.Description) error {
+// one on another machine, its job must be the same, and this one is settled as that.
+func (s *savedJob) claim(ctx context.Context, d *jobstate.Description) error {
 	if s.state.Job() != nil {
-		return s.extend(o)
+		return s.extend()
 	}
 	// What an older job left whose description is gone.
-	if err := errors.Join(journal.Clear(s.fs, s.state.Dir()), clearKin(s.fs, s.state.Dir())); err != nil {
+	if err := errors.Join(journal.Clear(s.fs, s.state.Dir()), lineage.Clear(s.fs, s.state.Dir())); err != nil {
 		return fmt.Errorf("cannot clear the journal: %w", err)
 	}
 	err := s.state.Begin(d)
 	if errors.Is(err, jobstate.ErrBegun) {
-		return s.agree(ctx, o, d)
+		return s.agree(ctx)
 	}
 	return err
 }
@@ -205,7 +215,7 @@ func (s *savedJob) open(w io.Writer) error {
 	}
 	var damages []journal.Damage
 	var err error
-	s.journal, damages, err = journal.Open(s.fs, s.state.Dir(), s.state.Key(), Timing.Journal,
+	s.journal, damages, err = journal.Open(s.fs, s.state.Dir(), s.state.Key(), s.process.Timing.Journal,
 		func(row int64, b []byte, at journal.Position) error {
 			generation, err := completion.GenerationOf(b)
 			if err == nil && row < s.parts.Rows && missing[s.parts.Of(row)] {
@@ -231,15 +241,15 @@ func (s *savedJob) open(w io.Writer) error {
 }
 
 // of returns the completions that the journal has of a row.
-func (s *savedJob) of(row int64) ([]promptset.Result, error) {
+func (s *savedJob) of(row int64) ([]completion.Result, error) {
 	i := sort.Search(len(s.entries), func(i int) bool { return s.entries[i].row >= row })
-	var results []promptset.Result
+	var results []completion.Result
 	for ; i < len(s.entries) && s.entries[i].row == row; i++ {
 		b, err := s.journal.Read(s.entries[i].at)
 		if err != nil {
 			return nil, err
 		}
-		var r promptset.Result
+		var r completion.Result
 		if err := r.UnmarshalBinary(b); err != nil {
 			return nil, fmt.Errorf("the journal's completion of row %d: %w", row, err)
 		}
@@ -248,16 +258,39 @@ func (s *savedJob) of(row int64) ([]promptset.Result, error) {
 	return results, nil
 }
 
+// rowsOfMissing gives the rows of the parts that are missing.
+func (s *savedJob) rowsOfMissing(ctx context.Context, reader *promptset.Reader) iter.Seq[*promptset.Row] {
+	return func(yield func(*promptset.Row) bool) {
+		for i := 0; i < len(s.missing); i++ {
+			from, to := s.parts.Range(s.missing[i])
+			// Parts that follow one another are read in one go.
+			for i+1 < len(s.missing) && s.missing[i+1] == s.missing[i]+1 {
+				i++
+				_, to = s.parts.Range(s.missing[i])
+			}
+			for row := range reader.Range(ctx, from, to) {
+				if !yield(row) {
+					return
+				}
+			}
+			if reader.Err() != nil {
+				return
+			}
+		}
+	}
+}
+
 // writer starts to write the parts that are missing.
-func (s *savedJob) writer(o *Task, schema *promptset.Schema, text promptset.TokenText) (*promptset.Writer, error) {
+func (s *savedJob) writer(schema *promptset.Schema, text promptset.TokenText) (*promptset.Writer, error) {
 	published := func() {}
 	return promptset.NewWriter(s.folder, promptset.WriterOptions{
-		Format: o.Format, Schema: schema, Columns: o.columnsOf(schema), JSONType: o.jsonType(), Exclude: o.without(),
-		Meta: s.state.Job().Meta, Parts: s.parts, Write: s.missing, TokenText: text, Status: statusOf,
+		Format: s.format, Schema: schema, Columns: s.job.columnsOf(schema), JSONType: s.job.jsonType(),
+		Exclude: s.job.without(),
+		Meta:    s.state.Job().Meta, Parts: s.parts, Write: s.missing, TokenText: text, Status: statusOf,
 		Publishing: func(p folder.PartSummary) error {
 			p.Changes = len(s.state.Job().Changes)
 			published = s.observer.publishing(p)
-			if err := s.folder.AddNote(p, s.parts.Name(p.Part, o.Format)); err != nil {
+			if err := s.folder.AddNote(p, s.parts.Name(p.Part, s.format)); err != nil {
 				return err
 			}
 			if s.observer != nil {
@@ -278,8 +311,8 @@ func (s *savedJob) close() error {
 	if s.journal != nil {
 		err = s.journal.Close()
 	}
-	if s.kin != nil {
-		err = errors.Join(err, s.kin.Close())
+	if s.parents != nil {
+		err = errors.Join(err, s.parents.Close())
 	}
 	return errors.Join(err, s.state.Close())
 }
@@ -292,4 +325,115 @@ func (s *savedJob) journaled() (rows, completions int) {
 		}
 	}
 	return rows, len(s.entries)
+}
+
+// computes refuses to go on with a job that computes in another way than this process, now.
+func (s *savedJob) computes(now string) error {
+	was := s.state.Job().Arithmetic
+	if now == "" || was == "" || now == was { // jobs of older versions do not have it
+		return nil
+	}
+	return fmt.Errorf("%w\nThe last digits of completions would not be those of a single run: %s; or %s",
+		&jobstate.DifferentJobError{Output: s.job.Output,
+			Differences: jobstate.Differences{{Text: fmt.Sprintf("the completions are computed by %s, were by %s", now,
+				was)}}},
+		arithmeticRemedy(now, was), s.process.elsewhere())
+}
+
+// dropStandard removes what was read from standard input and is no input of the folder's job.
+func (s *savedJob) dropStandard() error {
+	if !s.shard.Whole() {
+		return nil
+	}
+	return s.state.DropInputs(standardOf(s.state.Job()))
+}
+
+// openFinished opens a finished job whose folder could not be locked because it is read-only. cause is the error of
+// that, and it is returned for a job which is not finished.
+func openFinished(ctx context.Context, p *Process, opened *Opened, cause error) (*savedJob, error) {
+	if p.New || !vfs.IsReadOnly(cause) {
+		return nil, cause
+	}
+	reads := *p
+	reads.FS = vfs.ReadOnly(p.FS)
+	saved, err := openSaved(ctx, &reads, opened)
+	switch {
+	case vfs.IsReadOnly(err):
+		return nil, cause
+	case err != nil: // what is wrong with the job there
+		return nil, err
+	case len(saved.missing) > 0 || saved.next != nil:
+		_ = saved.close() // nothing is open
+		return nil, cause
+	}
+	return saved, nil
+}
+
+// inspect looks at the published parts, and takes those that are damaged out of published: they are missing, and drawn
+// again. It counts the others.
+func (s *savedJob) inspect(published map[int]bool) error {
+	if len(published) == 0 { // as for most units of a queue: the notes of all others need not be read
+		return nil
+	}
+	numbers := slices.Sorted(maps.Keys(published))
+	notes, err := s.notes(numbers)
+	if err != nil {
+		return err
+	}
+	found, err := folder.Inspect(s.folder, s.parts.Files(numbers, s.format), notes)
+	if err != nil {
+		return err
+	}
+	for _, note := range found.Noted {
+		if err := s.state.AddPart(note); err != nil {
+			return err
+		}
+	}
+	for _, part := range found.Gone {
+		delete(published, part)
+	}
+	for _, d := range found.Damaged {
+		delete(published, d.Part.Number)
+	}
+	s.damaged = found.Damaged
+	s.before = notes.Counts(slices.Sorted(maps.Keys(published)))
+	if job := s.state.Job(); job != nil && len(job.Meta) > 0 && folder.HasMetaFile(s.format) {
+		s.wroteMeta, err = folder.MendMeta(s.folder, job.Meta)
+	}
+	return err
+}
+
+// notes reads what was noted of published parts: by this process and those before it, which is enough for most units
+// of a queue, or by all who worked on the job.
+func (s *savedJob) notes(numbers []int) (*folder.Notes, error) {
+	if !s.shard.Whole() {
+		own, err := notesIn(s.state.OwnParts)
+		if err != nil {
+			return nil, err
+		}
+		if enough, err := own.Tell(s.folder, s.parts.Files(numbers, s.format)); enough || err != nil {
+			return own, err
+		}
+	}
+	return notesIn(s.state.Parts)
+}
+
+// notesIn takes the notes of parts that from gives.
+func notesIn(from func(each func([]byte)) error) (*folder.Notes, error) {
+	notes := folder.NewNotes()
+	return notes, from(func(b []byte) {
+		if p, err := folder.ParsePartSummary(b); err == nil {
+			notes.Add(p)
+		}
+	})
+}
+
+// tellDamaged names the parts that are drawn again because they are damaged.
+func (s *savedJob) tellDamaged(w io.Writer) {
+	for _, d := range s.damaged {
+		fmt.Fprintf(w, "%s is damaged: %s; it is generated again\n", d.Part.Name, d.What)
+	}
+	if s.wroteMeta != "" {
+		fmt.Fprintf(w, "%s %s; it is written again\n", folder.MetaName, s.wroteMeta)
+	}
 }

@@ -2,14 +2,15 @@ package batch
 
 import (
 	"context"
+	"io"
 	"iter"
 
 	"github.com/gomlx/compute/dtypes"
 
+	"github.com/quire/quire/batch/ask"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/models"
 	"github.com/quire/quire/models/arch"
-	"github.com/quire/quire/parameter"
 	"github.com/quire/quire/promptset"
 )
 
@@ -24,33 +25,35 @@ type Sampler interface {
 // Session is a model that is ready to draw completions, and what turns text into its tokens.
 type Session struct {
 	Sampler
-	Model       string // the reference it was opened by
-	Fingerprint string // of the weights
-	Vocab       int
+	ask.Text
+	Model       string        // the reference it was opened by
+	Fingerprint string        // of the weights
 	Config      models.Config // of the model; zero where it has none
 	// Device is the plugin's name for the kind of its devices, such as "cpu" or "NVIDIA H200"; empty without a plugin.
 	Device string
-	// Encode turns text into token ids, with the tokens that begin a text if special is true.
-	Encode func(text string, special bool) ([]int32, error)
 	// TokenText returns the bytes that a token adds to a text, or the name of a special token. It is nil without a
 	// tokenizer.
 	TokenText promptset.TokenText
-	// Decode returns the text of tokens, with special ones. Mark returns the text of a completion with those of marks
-	// that are special tokens where they stand among its tokens, and with the one that ended it. Both may be nil.
-	Decode func(tokens []int32) string
-	Mark   func(tokens []int32, text string, marks []string) string
-	// Token returns the token that has a text as its name. It may be nil.
-	Token func(name string) (int32, bool)
-	// Template is the source of the chat template, "" without one. It may be one that cannot be parsed.
-	Template string
-	// Render writes messages as one text, by the parameters of a row, of which it takes [parameter.Text]. It is nil
-	// where there is no template that can be used, and then NoTemplate says why.
-	Render     func(messages []promptset.Message, by *parameter.Set) (string, error)
-	NoTemplate error
 	// Check returns the error with which an engine would refuse a request. It is nil where that is not known.
 	Check func(*engine.Request) error
 	// Release gives back all that the session has.
 	Release func()
+}
+
+// newBuilder makes the requests of a job for a session, which may be nil: one that will be open. Warnings go to
+// messages.
+func newBuilder(j *Job, s *Session, messages io.Writer) *ask.Builder {
+	b := ask.New(ask.Settings{Sampling: j.Sampling, ServedModels: j.ServedModels, ReasoningParser: j.ReasoningParser,
+		ToolCallParser: j.ToolCallParser}, messages)
+	if s != nil {
+		s.serve(b)
+	}
+	return b
+}
+
+// serve has a builder make requests for this session.
+func (s *Session) serve(b *ask.Builder) {
+	b.Text, b.MaxModelLen = &s.Text, func() int { return s.Plan().MaxModelLen }
 }
 
 // engines are the session's, all of the same model.
@@ -71,10 +74,10 @@ func (s *Session) slots() int { return s.Plan().MaxSeqs * max(1, len(s.engines()
 type Models interface {
 	// Lacks says what a backend lacks on this machine, before anything is fetched or opened for it.
 	Lacks(backend string) error
-	// Identify returns what is known of the task's model without loading it.
-	Identify(ctx context.Context, t *Task) (Identity, error)
-	// Open makes the task's model ready to draw completions.
-	Open(ctx context.Context, t *Task) (*Session, error)
+	// Identify returns what is known of a job's model without loading it.
+	Identify(ctx context.Context, j *Job, p *Process) (Identity, error)
+	// Open makes a job's model ready to draw completions.
+	Open(ctx context.Context, j *Job, p *Process) (*Session, error)
 }
 
 // Identity is what is known of a model before it is loaded.

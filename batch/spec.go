@@ -2,6 +2,7 @@ package batch
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -191,8 +192,14 @@ func oneOf(field, value string, allowed ...string) error {
 func checkParameters(set *parameter.Set) error {
 	err := set.Check(func(own string) string { return parameter.Sink(own).Flag })
 	if err != nil {
-		field, problem, _ := strings.Cut(err.Error(), " ")
-		return &FieldError{field, problem}
+		var of interface {
+			Of() string
+			Problem() string
+		}
+		if errors.As(err, &of) {
+			return &FieldError{of.Of(), of.Problem()}
+		}
+		return err
 	}
 	if err := engine.CheckStructure(set.StructuredOutputs); err != nil {
 		return wrong(structureField(set.StructuredOutputs.Kind), "can't be followed: %v", err)
@@ -211,6 +218,50 @@ func (s *Spec) hideParameters() (err error) {
 	for _, name := range names {
 		if *name, err = storage.Hide(*name); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// readsStandard says that the job's rows are those of standard input.
+func (s *Spec) readsStandard() bool { return slices.Contains(s.Inputs, Standard) }
+
+// checkStreams checks what [Standard] is, and what may come with it.
+func (s *Spec) checkStreams() error {
+	in := s.readsStandard()
+	switch {
+	case in && len(s.Inputs) > 1:
+		return wrong("input", "is - and more: standard input is the only input, or none")
+	case s.Output != Standard:
+		return nil
+	case s.PartRows != 0:
+		return wrong("part-rows", forFolders)
+	case s.KeepPartitions:
+		return wrong(keepField, forFolders)
+	case s.Format == promptset.FormatParquet:
+		return wrong("format", "is parquet, and `output` is -, which takes lines: give `format` jsonl")
+	case in && s.Format == promptset.FormatOpenAI:
+		return wrong("format", "is openai, and `input` is -: the lines of a batch file are compared with one another "+
+			"first, so give a file")
+	}
+	return nil
+}
+
+// checkParsers checks the names of forms, and that there is a column for what they find.
+func (s *Spec) checkParsers() error {
+	for _, p := range []struct {
+		field, name, column string
+		names               []string
+	}{
+		{"reasoning-parser", s.ReasoningParser, reasoningColumn, reply.ReasoningNames()},
+		{"tool-call-parser", s.ToolCallParser, callsColumn, reply.ToolCallNames()},
+	} {
+		if err := reply.Check(p.name, p.names); err != nil {
+			return wrong(p.field, "%v", err)
+		}
+		named := p.name != reply.Auto && p.name != reply.None
+		if named && !slices.Contains(s.Columns, p.column) && s.Format != promptset.FormatOpenAI {
+			return wrong(p.field, "is %s, and the output has no column for it: give `columns` %s", p.name, p.column)
 		}
 	}
 	return nil

@@ -20,9 +20,9 @@ import (
 )
 
 // outdate takes the parts out of published that the job's changes want to be written again, and counts the others.
-func (s *savedJob) outdate(ctx context.Context, o *Task, published map[int]bool) error {
-	job := s.job()
-	if job == nil || len(job.Changes) == 0 && !o.RetryErrors || len(published) == 0 {
+func (s *savedJob) outdate(ctx context.Context, published map[int]bool) error {
+	job := s.described()
+	if job == nil || len(job.Changes) == 0 && !s.process.RetryErrors || len(published) == 0 {
 		return nil
 	}
 	numbers := slices.Sorted(maps.Keys(published))
@@ -35,11 +35,11 @@ func (s *savedJob) outdate(ctx context.Context, o *Task, published map[int]bool)
 		return err
 	}
 	s.stale = stale(job, there, numbers)
-	if o.RetryErrors {
-		s.retry(o, there, numbers)
+	if s.process.RetryErrors {
+		s.retry(there, numbers)
 	}
 	if s.mended {
-		if err := s.checkMended(ctx, o, there, numbers); err != nil {
+		if err := s.checkMended(ctx, there, numbers); err != nil {
 			return err
 		}
 	}
@@ -68,7 +68,7 @@ func stale(job *jobstate.Description, there map[int]folder.PartSummary,
 }
 
 // retry has parts with errors written again. A retry that was not brought to its end goes on first.
-func (s *savedJob) retry(o *Task, there map[int]folder.PartSummary, numbers []int) {
+func (s *savedJob) retry(there map[int]folder.PartSummary, numbers []int) {
 	if s.next != nil { // which does it
 		return
 	}
@@ -78,7 +78,7 @@ func (s *savedJob) retry(o *Task, there map[int]folder.PartSummary, numbers []in
 		missing {
 		return
 	}
-	next := job.Changed(job, jobstate.Change{Time: time.Now().UTC().Truncate(time.Second), Version: o.Version,
+	next := job.Changed(job, jobstate.Change{Time: time.Now().UTC().Truncate(time.Second), Version: s.process.Version,
 		What: []string{"rows with errors are tried again"}, PartsFrom: s.parts.Count(), RetryErrors: true})
 	if again := stale(next, there, numbers); len(again) > len(s.stale) {
 		s.next, s.stale = next, again
@@ -105,18 +105,18 @@ func StaleParts(job *jobstate.Description, notes *folder.Notes, out *promptset.O
 }
 
 // checkMended wants rows with completions to be what they were when the inputs have other content.
-func (s *savedJob) checkMended(ctx context.Context, o *Task, there map[int]folder.PartSummary, numbers []int) error {
-	reader := o.opened.reader
-	for _, name := range o.Exclude {
+func (s *savedJob) checkMended(ctx context.Context, there map[int]folder.PartSummary, numbers []int) error {
+	reader := s.opened.reader
+	for _, name := range s.job.Exclude {
 		if !slices.Contains(completion.Excludable(), name) {
 			return endWith(Misused, "the input has other content, and the output does without its column %q: whether "+
 				"rows without errors are as before cannot be told. Give the input as it was, or %s", name,
-				o.elsewhere())
+				s.process.elsewhere())
 		}
 	}
 	r := &staleResults{saved: s, reader: reader}
-	r.compare = completion.NewRowCompare(s.format, reader.Schema(), o.columnsOf(reader.Schema()), o.without(),
-		o.jsonType())
+	r.compare = completion.NewRowCompare(s.format, reader.Schema(), s.job.columnsOf(reader.Schema()), s.job.without(),
+		s.job.jsonType())
 	for _, number := range numbers {
 		if _, err := r.load(ctx, number, there[number]); ctx.Err() != nil {
 			return ctx.Err()
@@ -137,14 +137,14 @@ type staleResults struct {
 	saved  *savedJob
 	reader *promptset.Reader
 	part   int
-	rows   map[int64][]promptset.Result // of part, nil before the first
+	rows   map[int64][]completion.Result // of part, nil before the first
 	// compare says whether completions have the columns of rows of the input; nil says nothing.
 	compare *completion.RowCompare
 }
 
 // of returns the completions that a row has in a part that is written again. A part that can't be read has none: w
 // is told.
-func (r *staleResults) of(ctx context.Context, row int64, w io.Writer) []promptset.Result {
+func (r *staleResults) of(ctx context.Context, row int64, w io.Writer) []completion.Result {
 	part := r.saved.parts.Of(row)
 	note, is := r.saved.stale[part]
 	if !is {
@@ -155,7 +155,7 @@ func (r *staleResults) of(ctx context.Context, row int64, w io.Writer) []prompts
 		if err != nil && ctx.Err() == nil {
 			fmt.Fprintf(w, "warning: %s, which is written again: %v; its completions are generated again\n",
 				r.saved.parts.Name(part, r.saved.format), err)
-			rows = map[int64][]promptset.Result{}
+			rows = map[int64][]completion.Result{}
 		}
 		r.part, r.rows = part, rows
 	}
@@ -164,19 +164,19 @@ func (r *staleResults) of(ctx context.Context, row int64, w io.Writer) []prompts
 
 // load reads the completions in a part, by row.
 func (r *staleResults) load(ctx context.Context, number int, note folder.PartSummary) (
-	map[int64][]promptset.Result, error) {
+	map[int64][]completion.Result, error) {
 	output, err := promptset.OpenOutput(r.saved.folder)
 	if err != nil {
 		return nil, err
 	}
-	job := r.saved.job()
+	job := r.saved.described()
 	parts := r.saved.parts
 	next, stop := iter.Pull2(output.Rows(ctx, parts.Part(number, r.saved.format)))
 	defer stop()
 	parts.Rows = job.NumberAt(note.Changes, settingRows)
 	n := int(job.NumberAt(note.Changes, settingN))
 	from, to := parts.Range(number)
-	g := &grouped{n: n, rows: map[int64][]promptset.Result{}}
+	g := &grouped{n: n, rows: map[int64][]completion.Result{}}
 	done, err, more := next()
 	var group []*promptset.Row // one behind another, with the same id
 	take := func() error {
@@ -184,7 +184,7 @@ func (r *staleResults) load(ctx context.Context, number int, note folder.PartSum
 			return nil
 		}
 		id := strings.ToValidUTF8(group[0].ID, "\uFFFD")
-		var results []promptset.Result
+		var results []completion.Result
 		// A row with an error may have got its id since.
 		alone := id == "" || more && err == nil && done.ID != id && done.Err != ""
 		if alone && more && err == nil && done.Err != "" {
@@ -259,13 +259,13 @@ func (r *staleResults) unchanged(rows []*promptset.Row, done *promptset.Completi
 // grouped are completions by row.
 type grouped struct {
 	n    int // of a row that does not say
-	rows map[int64][]promptset.Result
+	rows map[int64][]completion.Result
 }
 
 // add gives rows with one id their completions, which follow one another. Errors are no completions. With one among
 // those of several rows nobody knows whose the others are: they are drawn again.
-func (g *grouped) add(rows []*promptset.Row, results []promptset.Result) {
-	failed := func(r promptset.Result) bool { return r.Err != "" }
+func (g *grouped) add(rows []*promptset.Row, results []completion.Result) {
+	failed := func(r completion.Result) bool { return r.Err != "" }
 	if len(rows) == 1 {
 		g.rows[rows[0].Index] = slices.DeleteFunc(results, failed)
 		return
@@ -283,13 +283,13 @@ func (g *grouped) add(rows []*promptset.Row, results []promptset.Result) {
 }
 
 // Merged returns the completions of a row from a part and from the journal, each generation once.
-func Merged(part, journaled []promptset.Result) []promptset.Result {
+func Merged(part, journaled []completion.Result) []completion.Result {
 	if len(part) == 0 {
 		return journaled
 	}
 	all := slices.Clone(part)
 	for _, r := range journaled {
-		if !slices.ContainsFunc(part, func(o promptset.Result) bool { return o.Generation == r.Generation }) {
+		if !slices.ContainsFunc(part, func(o completion.Result) bool { return o.Generation == r.Generation }) {
 			all = append(all, r)
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/quire/quire/internal/plural"
@@ -17,72 +16,58 @@ import (
 
 var errNothingRead = endWith(Misused, "`input` is -, and there is nothing on standard input: give rows as JSONL")
 
-// readsStandard says that the job's rows are those of standard input.
-func (s *Spec) readsStandard() bool { return slices.Contains(s.Inputs, Standard) }
-
-// files are where the job's inputs are. What comes from standard input is copied into the job's folder first: a
-// resumed job reads it again.
-func (t *Task) files(ctx context.Context) (promptset.Files, error) {
-	if !t.readsStandard() {
-		return promptset.Anywhere(), nil
+// keepStandard copies standard input into the job's folder, since a resumed job reads it again, and returns where the
+// copy is; "" if the job reads none. If standard input is empty, the copy of an earlier process stands for it.
+func keepStandard(ctx context.Context, p *Process, j *Job) (copied string, err error) {
+	if !j.readsStandard() {
+		return "", nil
 	}
-	if t.copied == "" {
-		if err := t.keepStandard(ctx); err != nil {
-			return nil, err
-		}
-	}
-	return promptset.WithStandardInput(promptset.Anywhere(), t.copied), nil
-}
-
-// keepStandard copies standard input into the job's folder. Where it is empty, the copy of an earlier process stands
-// for it.
-func (t *Task) keepStandard(ctx context.Context) error {
-	work, err := t.workFolder()
+	work, err := p.workFolder(j)
 	if err != nil {
-		return err
+		return "", err
 	}
 	var state *jobstate.State
 	err = patiently(ctx, jobstate.ErrBusy, func() (err error) {
-		state, err = jobstate.Open(t.FS, work)
+		state, err = jobstate.Open(p.FS, work)
 		return err
 	})
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer state.Close()
 	was := state.Job()
 	if was == nil {
-		if was, err = BegunJob(ctx, t.Output); err != nil {
-			return err
+		if was, err = BegunJob(ctx, j.Output); err != nil {
+			return "", err
 		}
 	}
 	before := standardOf(was)
 	if err := state.DropInputs(before); err != nil { // of processes that were killed before their job had begun
-		return err
+		return "", err
 	}
-	t.say("reading rows from standard input")
-	digest, err := state.CopyInput(t.rowsOfInput(ctx))
+	p.say("reading rows from standard input")
+	digest, err := state.CopyInput(rowsOfInput(ctx, p, j.Limit))
 	switch {
 	case ctx.Err() != nil:
-		return endWith(Interrupted, "interrupted: standard input was not read to its end")
+		return "", endWith(Interrupted, "interrupted: standard input was not read to its end")
 	case err != nil:
-		return fmt.Errorf("cannot read standard input: %w", err)
-	case digest == "" && (before == "" || t.New):
-		return errNothingRead
+		return "", fmt.Errorf("cannot read standard input: %w", err)
+	case digest == "" && (before == "" || p.New):
+		return "", errNothingRead
 	case digest == "":
 		digest = before
-		t.say("standard input is empty: going on with the rows that the job in %s has read from it", t.Output)
-		if read := was.Inputs[0].Rows; t.Extend && t.Limit > read {
-			t.say("warning: `limit` is %d, and the job has read %s from standard input: give all rows again for more",
-				t.Limit, plural.Count(read, "row"))
+		p.say("standard input is empty: going on with the rows that the job in %s has read from it", j.Output)
+		if read := was.Inputs[0].Rows; p.Extend && j.Limit > read {
+			p.say("warning: `limit` is %d, and the job has read %s from standard input: give all rows again for more",
+				j.Limit, plural.Count(read, "row"))
 		}
 	}
-	t.copied = jobstate.InputCopy(work, digest)
-	if _, err := os.Stat(t.copied); err != nil {
-		return fmt.Errorf("standard input is empty, and what the job has read from it is not kept here: give the same "+
-			"rows again (%w)", err)
+	copied = jobstate.InputCopy(work, digest)
+	if _, err := os.Stat(copied); err != nil {
+		return "", fmt.Errorf("standard input is empty, and what the job has read from it is not kept here: give the "+
+			"same rows again (%w)", err)
 	}
-	return nil
+	return copied, nil
 }
 
 // standardOf is the digest of what a job has read from standard input; "" is nothing.
@@ -93,25 +78,17 @@ func standardOf(job *jobstate.Description) string {
 	return job.Inputs[0].Digest
 }
 
-// dropStandard removes what was read from standard input and is no input of the folder's job.
-func (s *savedJob) dropStandard() error {
-	if !s.shard.Whole() {
-		return nil
-	}
-	return s.state.DropInputs(standardOf(s.state.Job()))
-}
-
-// copyStandard copies standard input to a file of this process, which the returned function removes.
-func (t *Task) copyStandard(ctx context.Context) (remove func(), err error) {
-	if !t.readsStandard() {
-		return func() {}, nil
+// copyStandard copies standard input to a file of this process, which remove removes; "" if the job reads none.
+func copyStandard(ctx context.Context, p *Process, j *Job) (copied string, remove func(), err error) {
+	if !j.readsStandard() {
+		return "", func() {}, nil
 	}
 	f, err := os.CreateTemp("", "sample-*.jsonl")
 	if err != nil {
-		return nil, fmt.Errorf("cannot copy standard input: %w", err)
+		return "", nil, fmt.Errorf("cannot copy standard input: %w", err)
 	}
 	remove = func() { os.Remove(f.Name()) }
-	n, err := io.Copy(f, t.rowsOfInput(ctx))
+	n, err := io.Copy(f, rowsOfInput(ctx, p, j.Limit))
 	if err = errors.Join(err, f.Close()); err != nil {
 		err = fmt.Errorf("cannot copy standard input: %w", err)
 	} else if n == 0 {
@@ -119,24 +96,22 @@ func (t *Task) copyStandard(ctx context.Context) (remove func(), err error) {
 	}
 	if err != nil {
 		remove()
-		return nil, err
+		return "", nil, err
 	}
-	t.copied = f.Name()
-	return remove, nil
+	return f.Name(), remove, nil
 }
 
-// rowsOfInput gives the rows of standard input that the job takes, until ctx is done. A read of the input may outlast
-// it.
-func (t *Task) rowsOfInput(ctx context.Context) io.Reader {
-	if t.Input == nil {
+// rowsOfInput gives the rows of standard input that a job takes, until ctx is done. A read of the input may outlast it.
+func rowsOfInput(ctx context.Context, p *Process, limit int64) io.Reader {
+	if p.Input == nil {
 		return strings.NewReader("")
 	}
 	out, in := io.Pipe()
 	stop := context.AfterFunc(ctx, func() { in.CloseWithError(ctx.Err()) })
 	go func() {
-		err := jsonl.CopyRows(in, t.Input, t.Limit)
-		if err == nil && t.Limit > 0 {
-			t.endInput()
+		err := jsonl.CopyRows(in, p.Input, limit)
+		if err == nil && limit > 0 {
+			p.endInput()
 		}
 		in.CloseWithError(err)
 		stop()
@@ -145,8 +120,8 @@ func (t *Task) rowsOfInput(ctx context.Context) io.Reader {
 }
 
 // endInput closes standard input, of which the job takes no more: who writes more is told so.
-func (t *Task) endInput() {
-	if c, ok := t.Input.(io.Closer); ok {
+func (p *Process) endInput() {
+	if c, ok := p.Input.(io.Closer); ok {
 		_ = c.Close() // that it stays open is no harm to the job
 	}
 }

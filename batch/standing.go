@@ -2,7 +2,6 @@ package batch
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -133,22 +132,6 @@ func missingOf(job *jobstate.Description, noted func(each func([]byte)) error, o
 	return missing, err
 }
 
-// PartsOf is how a job cuts its rows into parts, and in which format it writes them; ok is false where it does not say.
-func PartsOf(job *jobstate.Description) (parts folder.Parts, format string, ok bool) {
-	number := func(name string) int64 {
-		n, _ := job.Settings[name].(json.Number)
-		i, _ := n.Int64()
-		return i
-	}
-	format, _ = job.Settings["format"].(string)
-	ok = slices.Contains(promptset.Formats(), format)
-	parts = folder.Parts{Rows: number("rows"), PartRows: number("part_rows")}
-	if ok = ok && parts.Rows >= 0 && parts.PartRows >= 1; ok && job.Settings[settingFolders] == true {
-		parts = inFolders(parts, job.Inputs)
-	}
-	return parts, format, ok
-}
-
 // BegunJob reads what job an output folder has; nil is none.
 func BegunJob(ctx context.Context, output string) (*jobstate.Description, error) {
 	if storage.IsRemote(output) {
@@ -167,4 +150,16 @@ func BegunJob(ctx context.Context, output string) (*jobstate.Description, error)
 		return nil, fmt.Errorf("%s is damaged: %w", path, err)
 	}
 	return d, nil
+}
+
+// standingOfShard is how the whole job stands after a shard's work; nil where it is not known or this is the whole job.
+func (s *savedJob) standingOfShard() *Standing {
+	if s.shard.Whole() {
+		return nil
+	}
+	all, err := s.standing()
+	if err != nil {
+		return nil
+	}
+	return &all
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/quire/quire/jobstate"
 	"github.com/quire/quire/queue"
@@ -22,59 +21,44 @@ type Submission struct {
 // errAtWork says that workers have the job's output open.
 var errAtWork = errors.New("workers are at the job")
 
-// Submit puts the job into a queue, which workers take the units of from. The same job again changes nothing while its
-// units are in the queue, and queues those again whose parts are not there when it is over. With retry, units that are
-// parked are queued again.
-func (t *Task) Submit(ctx context.Context, q *queue.Queue, units UnitOptions, retry bool) (*Submission, error) {
-	if t.Output == Standard {
-		return nil, endWith(Misused, "`output` is -, and workers write to a folder: give `output` FOLDER")
-	}
-	if t.readsStandard() {
-		return nil, endWith(Misused, oneReads, "sample submit")
-	}
-	j, err := t.openJob(ctx)
-	if err != nil {
+// submit is [Task.Submit] once the job is open.
+func submit(ctx context.Context, p *Process, opened *Opened, q *queue.Queue, units UnitOptions, retry bool) (
+	*Submission, error) {
+	if err := opened.checkLineage(ctx, jobstate.Shard{}); err != nil {
 		return nil, err
 	}
-	if err := j.checkLineage(ctx, jobstate.Shard{}); err != nil {
-		return nil, err
-	}
-	job, err := t.queueJob(ctx, j, units, tally.Counts{})
+	job, err := opened.queueJob(ctx, units, tally.Counts{})
 	if err != nil {
 		return nil, err
 	}
 	if err := q.Free(ctx, job); err != nil { // before New removes what the other job wrote
-		return nil, t.taken(j, err)
+		return nil, opened.taken(err)
 	}
-	if t.New {
+	if p.New {
 		if err := q.Remove(ctx, job.ID); err != nil && !errors.Is(err, queue.ErrNoJob) {
 			return nil, err
 		}
 	}
-	done, err := t.enqueue(ctx, q, j, job)
+	done, err := enqueue(ctx, p, opened, q, job)
 	if err != nil {
 		return nil, err
 	}
 	if done == queue.Submitted {
-		warnOfInput(ctx, t, j)
+		warnOfInput(ctx, p, opened)
 	}
-	s := &Submission{Result: done, Rows: j.parts.Rows}
+	s := &Submission{Result: done, Rows: opened.parts.Rows}
 	if retry {
 		if s.Retried, err = q.Retry(ctx, job.ID); err != nil {
-			return nil, t.taken(j, err)
+			return nil, opened.taken(err)
 		}
 	}
 	s.Status, err = q.Status(ctx, job.ID)
 	return s, err
 }
 
-// Withdraw takes the job out of a queue; its output stays. It returns the job's name.
-func (t *Task) Withdraw(ctx context.Context, q *queue.Queue) (string, error) {
-	j, err := t.openJob(ctx)
-	if err != nil {
-		return "", err
-	}
-	id, err := jobName(t.Output, j.description)
+// withdraw is [Task.Withdraw] once the job is open.
+func withdraw(ctx context.Context, opened *Opened, q *queue.Queue) (string, error) {
+	id, err := jobName(opened.job.Output, opened.description)
 	if err != nil {
 		return "", err
 	}
@@ -85,11 +69,11 @@ func (t *Task) Withdraw(ctx context.Context, q *queue.Queue) (string, error) {
 }
 
 // enqueue looks what is missing of the job, and queues that, unless workers are at it.
-func (t *Task) enqueue(ctx context.Context, q *queue.Queue, j *openedJob, job queue.Job) (done queue.Submission,
+func enqueue(ctx context.Context, p *Process, opened *Opened, q *queue.Queue, job queue.Job) (done queue.Submission,
 	err error) {
 	var saved *savedJob
 	err = patiently(ctx, jobstate.ErrBusy, func() (err error) {
-		if saved, err = t.openSaved(ctx, j.parts, j.description); errors.Is(err, jobstate.ErrBusy) {
+		if saved, err = openSaved(ctx, p, opened); errors.Is(err, jobstate.ErrBusy) {
 			// By workers, if the queue has the job: only those of one that was cancelled are waited for.
 			if was, known := q.Job(ctx, job.ID); known != nil {
 				return fmt.Errorf("%v: %w", err, known)
@@ -108,18 +92,18 @@ func (t *Task) enqueue(ctx context.Context, q *queue.Queue, j *openedJob, job qu
 	case err != nil:
 		return done, err
 	}
-	saved.tellDamaged(t.Messages)
+	saved.tellDamaged(p.Messages)
 	missing := saved.missing
 	job.Before = saved.before
 	if err := saved.close(); err != nil {
 		return done, err
 	}
-	done, err = q.Submit(ctx, job, j.units(missing))
-	return done, t.taken(j, err)
+	done, err = q.Submit(ctx, job, opened.units(missing))
+	return done, opened.taken(err)
 }
 
 // taken words the error for an output that another job in the queue has.
-func (t *Task) taken(j *openedJob, err error) error {
+func (o *Opened) taken(err error) error {
 	var taken *queue.OutputTakenError
 	if !errors.As(err, &taken) {
 		return err
@@ -127,15 +111,15 @@ func (t *Task) taken(j *openedJob, err error) error {
 	if taken.Other.Cancelled {
 		return fmt.Errorf(
 			"%s is the output of job %s, which was cancelled and which workers have not left yet: submit again in a "+
-				"few seconds", t.Output, taken.Other.ID)
+				"few seconds", o.job.Output, taken.Other.ID)
 	}
 	what := ""
 	if other, err := parseQueued(taken.Other.Config); err == nil {
-		if differences := j.description.Differences(other.Description); len(differences) > 0 {
-			what = fmt.Sprintf(" (%s)", strings.Join(differences, "; "))
+		if differences := o.description.Differences(other.Description); len(differences) > 0 {
+			what = fmt.Sprintf(" (%s)", differences)
 		}
 	}
 	return fmt.Errorf(
 		"%s is the output of job %s, which is in the queue and another job%s: wait for its end, choose another "+
-			"`output`, or cancel it: \"sample cancel %s\"", t.Output, taken.Other.ID, what, taken.Other.ID)
+			"`output`, or cancel it: \"sample cancel %s\"", o.job.Output, taken.Other.ID, what, taken.Other.ID)
 }

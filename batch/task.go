@@ -1,258 +1,202 @@
 package batch
 
 import (
-	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
-	"errors"
-	"fmt"
-	"io"
-	"log/slog"
-	"path/filepath"
-	"strings"
+	"context"
 	"time"
 
-	"github.com/quire/quire/jobstate"
-	"github.com/quire/quire/journal"
-	"github.com/quire/quire/promptset"
-	"github.com/quire/quire/setup"
-	"github.com/quire/quire/storage"
-	"github.com/quire/quire/tally"
-	"github.com/quire/quire/telemetry"
-	"github.com/quire/quire/vfs"
+	"github.com/gomlx/compute"
+
+	"github.com/quire/quire/backend/xla"
+	"github.com/quire/quire/engine"
+	"github.com/quire/quire/models"
+	"github.com/quire/quire/queue"
 )
-
-// Options say how this process does a job. The zero value does all of it, and says nothing meanwhile.
-type Options struct {
-	// WorkDir is where the journal is: by default in the output folder, and for an output in an object store in the
-	// cache.
-	WorkDir string
-	// New removes what the output folder has before the job begins.
-	New bool
-	// Extend lets the job in the output folder grow into this one, which has more completions of a row or more rows.
-	// RetryErrors tries the rows again that have errors there.
-	Extend, RetryErrors bool
-	// Input has the rows of [Standard] among the inputs; nil has none. An [io.Closer] is closed when as many rows are
-	// read as the job's limit takes. Rows takes the completions where it is the output: each row's as they are
-	// finished, or with InOrder in the order of the input.
-	Input   io.Reader
-	Rows    io.Writer
-	InOrder bool
-	// Shard is which parts of the job this process does.
-	Shard jobstate.Shard
-	// MaxRestarts is how often a device that fails is started again without a completion in between.
-	MaxRestarts int
-	// Debug checks the device's tables after every step.
-	Debug bool
-	// DumpTables says when the device's tables are written to files; nil for never.
-	DumpTables *TableDumps
-	// ProfileDevice says that the devices are profiled; nil for no.
-	ProfileDevice *DeviceProfile
-	// SavePrefix is a file for the keys and values of the prefix that all prompts have in common. LoadPrefixes are
-	// files of such prefixes, or their names in PrefixDir: see [Prefixes].
-	SavePrefix   string
-	LoadPrefixes []string
-	PrefixDir    string
-	// ClientTimeout is how long the plugin may take to open its devices; 0 is xla.DefaultClientTimeout.
-	ClientTimeout time.Duration
-	// CallTimeout is how long a device may do nothing, as a call that never returns does, before the process is
-	// [Options.Stuck]; 0 is for ever.
-	CallTimeout time.Duration
-	// Stuck is called when the process does not come to its end: it was told to end, or another of its [Hosts] is
-	// lost, or CallTimeout has passed, and a call of the device does not return. It is to end the process, with the
-	// outcome of the error: nothing else can. What is finished is in the journal.
-	Stuck func(err error)
-	// Hosts are the processes that run the model together; nil for this one alone.
-	Hosts *Hosts
-	// Version of the program that does it, as the output's footers have it.
-	Version string
-
-	// FS has the output and the job's state: vfs.OS by default.
-	FS vfs.FS
-	// Messages takes lines for people: warnings, and unless Quiet is set how far the job is.
-	Messages io.Writer
-	Quiet    bool
-	Verbose  bool // the engine's plan is told as a whole
-	Progress Progress
-	// Observer is told what happens; Log is the engine's.
-	Observer *Observer
-	Log      *slog.Logger
-	// Fetching is told of downloads.
-	Fetching setup.Progress
-
-	// Models opens models, by default those of package models with an engine of package engine.
-	Models Models
-	// Opened is called with a model each time that it is opened; closing, unless it is nil, before it is closed.
-	Opened func(*Session) (closing func(), err error)
-	// TextOnly opens no engine, but what turns text into tokens.
-	TextOnly bool
-
-	partGap int64 // storage.PartialOptions.Gap of weights, for tests
-}
-
-// Progress is told how far a job is: its counts, and what of these this process drew. Its calls do not overlap.
-type Progress interface {
-	Start(rows int64)
-	Update(done, drawn tally.Counts)
-	Finish(done, drawn tally.Counts)
-}
-
-type noProgress struct{}
-
-func (noProgress) Start(int64)                     {}
-func (noProgress) Update(done, drawn tally.Counts) {}
-func (noProgress) Finish(done, drawn tally.Counts) {}
-
-// Timing is how long things wait. Tests shorten it.
-var Timing = struct {
-	// RestartPause is before the first restart of an engine; each further one waits twice as long, up to a minute.
-	RestartPause time.Duration
-	// StallAfter is how long nothing may come from the device before a warning says so; it says so again after twice
-	// as long, and so on.
-	StallAfter time.Duration
-	// PollUnits is how long one question for a unit waits at the server, BeatEvery the time between heartbeats.
-	PollUnits, BeatEvery time.Duration
-	// BetweenJobs is how long a worker waits that found nothing to do, SetAside how long it leaves a job that it could
-	// not work on.
-	BetweenJobs, SetAside time.Duration
-	// LostGrace is how long a process has to come to its end when another of its group is lost, EndGrace when it is
-	// told to end: schedulers kill after 2 minutes, as the manifests have it.
-	LostGrace, EndGrace time.Duration
-	// Journal bounds what a crash costs: what is finished waits a second at most to be on disk, and never more than
-	// 16 MiB of it do.
-	Journal journal.Options
-}{
-	RestartPause: time.Second, StallAfter: 2 * time.Minute, PollUnits: time.Second, BeatEvery: 5 * time.Second,
-	BetweenJobs: 2 * time.Second, SetAside: time.Minute, LostGrace: 30 * time.Second, EndGrace: 100 * time.Second,
-	Journal: journal.Options{SyncEvery: time.Second, SyncBytes: 4 << 20},
-}
-
-// Backoff is the pause before the restart that follows so many failures.
-func Backoff(failures int) time.Duration {
-	return min(Timing.RestartPause<<min(failures-1, 6), time.Minute)
-}
 
 // Task is a job as this process does it.
 type Task struct {
-	Spec
-	Options
+	Job     *Job
+	Process *Process
 
-	opened   *openedJob
-	copied   string // the file that stands for standard input, once it was read
-	cut      int64  // rows of a part of the job in the output folder, which holds where PartRows is 0
-	mapping  promptset.Mapping
-	defaults string // those that the model's files ask for
-	queued   string // in a queue, of which a worker does units; empty elsewhere
-	writer   string // a name of its own for what is not published, where a shard may have several writers
+	opened *Opened // once the inputs were looked into
 }
 
-// NewTask checks a job and how it is to be done. The error is a [*FieldError], or says which options contradict each
-// other.
+// NewTask is a job that is described and done in one place: see [Describe].
 func NewTask(spec Spec, options Options) (*Task, error) {
-	t := &Task{Spec: spec, Options: options.withDefaults()}
-	if err := cmpOr(t.Spec.Validate, t.validate, t.hideParameters); err != nil {
+	j, err := Describe(spec, options)
+	if err != nil {
 		return nil, err
 	}
-	return t, nil
+	return j.Task(options), nil
 }
 
-func (o Options) withDefaults() Options {
-	if o.FS == nil {
-		o.FS = vfs.OS
+// Run does a job: see [Task.Run].
+func Run(ctx context.Context, spec Spec, options Options) (*Report, error) {
+	t, err := NewTask(spec, options)
+	if err != nil {
+		return nil, err
 	}
-	if o.Messages == nil {
-		o.Messages = io.Discard
-	}
-	if o.Progress == nil {
-		o.Progress = noProgress{}
-	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
-	if o.Observer == nil {
-		o.Observer = &Observer{Run: telemetry.NewRun(), Log: o.Log, Version: o.Version}
-	}
-	if o.Fetching == nil {
-		o.Fetching = func(setup.Step) {}
-	}
-	if o.Stuck == nil {
-		o.Stuck = func(error) {}
-	}
-	if o.Models == nil {
-		o.Models = RealModels{}
-	}
-	o.Version = cmp.Or(o.Version, "devel")
-	return o
+	return t.Run(ctx)
 }
 
-// validate checks the options, which may not contradict the job.
-func (t *Task) validate() error {
-	switch prefixes := t.SavePrefix != "" || len(t.LoadPrefixes) > 0; {
-	case t.ClientTimeout < 0:
-		return wrong("client-timeout", "is %s, but must be more than 0", t.ClientTimeout)
-	case t.CallTimeout < 0:
-		return wrong("call-timeout", "is %s, but must be 0 (no limit) or more", t.CallTimeout)
-	case t.MaxRestarts < 0:
-		return wrong("max-restarts", "is %d, but must be 0 or more", t.MaxRestarts)
-	case prefixes && t.Engine.NoPrefixCache:
-		return errors.New("`save-prefix` and `load-prefix` need `prefix-cache` on")
-	case prefixes && t.several():
-		return errors.New("`save-prefix` and `load-prefix` may not come with `num-processes`: each process has a " +
-			"part of the prefix, and the file has all")
-	case t.InOrder && t.Output != Standard:
-		return errors.New("`in-order` is for `output` -: an output folder has the order of the input")
+// Run does the job, or this process' shard of it: read, generate, write. If the output folder has a part of it done, it
+// does the rest. The report is nil if nothing was begun; an error of outcome [Partial] says that rows carry errors, one
+// of outcome [Interrupted] that ctx has ended the run, which the same task goes on with.
+func (t *Task) Run(ctx context.Context) (report *Report, err error) {
+	started, p := time.Now(), t.Process
+	defer func() { p.Observer.endSeries(result(err)) }()
+	defer endInTime(ctx, p, func() {})()
+	ctx, leave, err := join(ctx, p)
+	if err != nil {
+		return nil, err
 	}
-	if t.Output == Standard {
-		return t.validateStream()
+	defer func() { err = leave(err) }()
+	if t.Job.Output == Standard {
+		return runStream(ctx, p, t.Job, started)
 	}
-	if err := t.validateChanges(); err != nil {
-		return err
+	if err := needDevice(ctx, p, t.Job); err != nil {
+		return nil, err
 	}
-	switch {
-	case t.readsStandard() && !t.Shard.Whole():
-		return fmt.Errorf(oneReads, "`shard`")
-	case t.readsStandard() && t.several():
-		return fmt.Errorf(oneReads, "`num-processes`")
+	// What is wrong with the files comes out before the model takes its time.
+	opened, err := t.open(ctx)
+	if err != nil {
+		return nil, err
 	}
-	if err := t.Hosts.validate(&t.Engine); err != nil || t.Shard.Whole() {
-		return err
+	if err := agreeWithHosts(p, opened); err != nil {
+		return nil, err
 	}
-	switch {
-	case t.New:
-		return errors.New("`new` removes what all shards wrote, and may not come with `shard`: remove the folder " +
-			"before the shards begin, or choose another `output`")
-	case t.WorkDir != "" && !storage.IsRemote(t.Output):
-		return errors.New("`work-dir` may not come with `shard` and a local `output`: the shards know each other's " +
-			"job by the output folder")
+	if p.Hosts.follows() {
+		return follow(ctx, p, opened.job)
 	}
-	return nil
+	saved, err := settle(ctx, p, opened)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if cerr := saved.close(); err == nil {
+			err = cerr
+		}
+		t.Process = p.goesOn() // what is there now is this job's, which the same task may go on with
+	}()
+	if len(saved.missing) == 0 {
+		return saved.alreadyFinished(started)
+	}
+	return runRest(ctx, saved, started)
 }
 
-func (t *Task) several() bool { return t.Hosts.several() }
-
-// workFolder is where the state and the journal of the job are.
-func (t *Task) workFolder() (string, error) { return WorkFolder(t.Output, t.WorkDir) }
-
-// WorkFolder is where the state and the journal of the job in an output folder are: workDir if it is given, else the
-// output folder, and for an output elsewhere a local folder of its own.
-func WorkFolder(output, workDir string) (string, error) {
-	if workDir != "" {
-		return workDir, nil
+// open looks into the inputs and the model's files, once.
+func (t *Task) open(ctx context.Context) (_ *Opened, err error) {
+	if t.opened == nil {
+		t.opened, err = open(ctx, t.Process, t.Job)
 	}
-	if !storage.IsRemote(output) {
-		return output, nil
+	return t.opened, err
+}
+
+// Look looks into the inputs and the model's files, as all else does that needs them, and says what is wrong there.
+func (t *Task) Look(ctx context.Context) error {
+	_, err := t.open(ctx)
+	return err
+}
+
+// Check reads all rows of the job, makes their requests, and says what they come to. It opens no device: what only
+// generating finds, such as a completion whose structure takes too much memory, is not found.
+//
+// With tokensPerSecond it says how long generating takes at most; 0 is the rate of like, if that has one. With like,
+// which may be nil, it says what to expect. The error is of outcome [Partial] if rows have errors.
+func (t *Task) Check(ctx context.Context, tokensPerSecond float64, like *Earlier) (*CheckReport, error) {
+	copied, remove, err := copyStandard(ctx, t.Process, t.Job)
+	if err != nil {
+		return nil, err
 	}
-	cache, err := setup.CacheDir()
+	defer remove()
+	opened, err := openWith(ctx, t.Process, t.Job, copied)
+	if err != nil {
+		return nil, err
+	}
+	return check(ctx, t.Process, opened, tokensPerSecond, like)
+}
+
+// Distribute has the job done by a crew, which takes its units from a queue of its own. The queue lasts no longer than
+// this call: what is done is told by the output folder.
+func (t *Task) Distribute(ctx context.Context, units UnitOptions, crew Crew) (*CrewReport, error) {
+	started := time.Now()
+	if err := t.Process.wholeOnly(&t.Job.Spec, "`workers`"); err != nil {
+		return nil, err
+	}
+	if err := needDevice(ctx, t.Process, t.Job); err != nil {
+		return nil, err
+	}
+	opened, err := t.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return distribute(ctx, t.Process, opened, started, units, crew)
+}
+
+// Submit puts the job into a queue, which workers take the units of from. The same job again changes nothing while its
+// units are in the queue, and queues those again whose parts are not there when it is over. With retry, units that are
+// parked are queued again.
+func (t *Task) Submit(ctx context.Context, q *queue.Queue, units UnitOptions, retry bool) (*Submission, error) {
+	if t.Job.Output == Standard {
+		return nil, endWith(Misused, "`output` is -, and workers write to a folder: give `output` FOLDER")
+	}
+	if t.Job.readsStandard() {
+		return nil, endWith(Misused, oneReads, "sample submit")
+	}
+	opened, err := t.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return submit(ctx, t.Process, opened, q, units, retry)
+}
+
+// Withdraw takes the job out of a queue; its output stays. It returns the job's name.
+func (t *Task) Withdraw(ctx context.Context, q *queue.Queue) (string, error) {
+	opened, err := t.open(ctx)
 	if err != nil {
 		return "", err
 	}
-	sum := sha256.Sum256([]byte(strings.TrimSuffix(storage.Redact(output), "/")))
-	return filepath.Join(cache, "jobs", hex.EncodeToString(sum[:8])), nil
+	return withdraw(ctx, opened, q)
 }
 
-// say writes a line about how far the job is.
-func (t *Task) say(format string, args ...any) {
-	if !t.Quiet {
-		t.tell(format, args...)
-	}
+// Try opens the model. The job has [Standard] for the input and the output.
+func (t *Task) Try(ctx context.Context) (*Trial, error) { return try(ctx, t.Process, t.Job) }
+
+// KeepPrefix writes the file of SavePrefix without a job: of what the prompts of the inputs have in common. It returns
+// how many tokens that is, those of a last page that is not full included.
+func (t *Task) KeepPrefix(ctx context.Context) (tokens int, err error) {
+	return keepPrefix(ctx, t.Process, t.Job)
+}
+
+// Identify returns what is known of the job's model without loading it.
+func (t *Task) Identify(ctx context.Context) (Identity, error) {
+	return t.Process.Models.Identify(ctx, t.Job, t.Process)
+}
+
+// OpenSession makes the job's model ready to generate, with other parameters than the job's.
+func (t *Task) OpenSession(ctx context.Context, j *Job) (*Session, error) {
+	return t.Process.Models.Open(ctx, j, t.Process)
+}
+
+// OpenModel opens the job's model, whose weights are not read yet. Of a model in an object store or on the hub that
+// several hosts run together, each host reads what its own devices have.
+func (t *Task) OpenModel(ctx context.Context) (*models.Checkpoint, error) {
+	return openModel(ctx, t.Process, t.Job)
+}
+
+// OpenDevices makes the job's backend, with the kernels that it asks for, fetching the CPU's plugin if need be.
+func (t *Task) OpenDevices(ctx context.Context) (compute.Backend, error) {
+	return openDevices(ctx, t.Process, &t.Job.Engine)
+}
+
+// OpenTopology makes a backend that compiles the job's programs for devices that need not be here; keep says to keep
+// them in the cache of compiled programs.
+func (t *Task) OpenTopology(ctx context.Context, name string, keep bool) (*xla.Backend, error) {
+	return openTopology(ctx, t.Process, t.Job.Engine.Kernels, name, keep)
+}
+
+// PlanConfig is what the programs of the job's engine follow from, all but the backend: those of [RealModels.Open]. The
+// job that it returns has the defaults that the model's files ask for. A draft model in the config is the caller's to
+// close.
+func (t *Task) PlanConfig(ctx context.Context, model *models.Checkpoint) (*Job, engine.Config, error) {
+	return planConfig(ctx, t.Process, t.Job, model)
 }

@@ -26,8 +26,8 @@ func TestOpenTemplates(t *testing.T) {
 		{"x.jinja", broken, broken, "the chat template of `chat-template` x.jinja: " + why, "<nil>", "", ""},
 	} {
 		s := &Session{}
-		task := &Task{Spec: Spec{ChatTemplate: c.of}}
-		if got := fmt.Sprint(s.openTemplates(task, tok, c.template, c.tools)); got != c.opened {
+		job := &Job{Spec: Spec{ChatTemplate: c.of}}
+		if got := fmt.Sprint(s.openTemplates(job, tok, c.template, c.tools)); got != c.opened {
 			t.Errorf("%q: error %s, want %s", c.template, got, c.opened)
 		}
 		if got := fmt.Sprint(s.NoTemplate); got != c.noTemplate {

@@ -182,12 +182,12 @@ func (e *Engine) onTPU() bool {
 var hostsBefore atomic.Pointer[string]
 
 // isolate prepares the environment of this process for libtpu, which reads it when it is loaded.
-func (t *Task) isolate() error {
-	if !t.Engine.onTPU() {
+func (e *Engine) isolate(together bool) error {
+	if !e.onTPU() {
 		return nil
 	}
 	hosts := os.Getenv(workerHostnames)
-	set, err := tpuEnvironment(os.Environ(), setup.TPUChips(), t.several())
+	set, err := tpuEnvironment(os.Environ(), setup.TPUChips(), together)
 	if err != nil {
 		return err
 	}

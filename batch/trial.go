@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/quire/quire/batch/ask"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/promptset"
@@ -12,9 +13,10 @@ import (
 
 // Trial is a model that somebody tries: what it draws is told as it comes, and nothing is kept.
 type Trial struct {
-	task    *Task
+	Process *Process
+	Job     *Job // with the defaults that the model's files ask for
 	session *Session
-	builder *requestBuilder
+	builder *ask.Builder
 }
 
 // Teller is told of completions in order: by prompt, then by generation. Its calls do not overlap.
@@ -26,59 +28,54 @@ type Teller interface {
 	End(reason engine.FinishReason, err error)
 }
 
-// Try opens the model. Its task has [Standard] for the input and the output.
-func (t *Task) Try(ctx context.Context) (*Trial, error) {
-	if err := t.readMapping(); err != nil {
+// try opens the model.
+func try(ctx context.Context, p *Process, j *Job) (*Trial, error) {
+	j, err := j.withMapping()
+	if err != nil {
 		return nil, err
 	}
-	if err := t.Models.Lacks(t.Engine.Backend); err != nil {
+	if err := p.Models.Lacks(j.Engine.Backend); err != nil {
 		return nil, err
 	}
-	model, err := t.Models.Identify(ctx, t)
+	model, err := p.Models.Identify(ctx, j, p)
 	if err != nil {
 		return nil, err
 	}
 	if !model.Tokenizer {
 		return nil, endWith(Misused, "the model %s has no tokenizer, and a prompt is text: take a folder with a "+
-			"tokenizer.json", t.Model)
+			"tokenizer.json", j.Model)
 	}
-	if err := t.needTemplate(model); err != nil {
+	if j, err = j.withModel(ctx, p, model); err != nil {
 		return nil, err
 	}
-	if err := t.takeGeneration(model.Generation); err != nil {
-		return nil, err
-	}
-	if err := t.checkOwn(ctx); err != nil {
-		return nil, err
-	}
-	t.sayDefaults()
-	t.sayOpening()
-	session, err := t.Models.Open(ctx, t)
+	p.sayOpening(j)
+	session, err := p.Models.Open(ctx, j, p)
 	if err != nil {
 		return nil, err
 	}
-	return &Trial{task: t, session: session, builder: newRequestBuilder(t, session)}, nil
+	return &Trial{Process: p, Job: j, session: session, builder: newBuilder(j, session, p.Messages)}, nil
 }
 
 // Close gives the model back.
 func (t *Trial) Close() { t.session.Release() }
 
-// Complete draws completions of prompts: messages of the user if the model has a chat template and PromptAs is not
-// [PromptRaw], else raw text. They
-// are those of a file with these rows. An error of outcome [Partial] says that prompts carry errors, which were told.
+// Complete generates completions of prompts: messages of the user if the model has a chat template and PromptAs is not
+// [PromptRaw], else raw text. They are those of a file with these rows. An error of outcome [Partial] says that prompts
+// carry errors, which were told.
 func (t *Trial) Complete(ctx context.Context, prompts []string, to Teller) error {
 	rows := make([]*promptset.Row, len(prompts))
 	hasTemplate := t.session.Render != nil || t.session.Template != "" // a broken one is told of the prompt
-	message := hasTemplate && t.task.PromptAs != PromptRaw
+	message := hasTemplate && t.Job.PromptAs != PromptRaw
 	for i, text := range prompts {
-		rows[i] = t.task.mapping.NewRow(int64(i), "prompt", text, message)
+		rows[i] = t.Job.mapping.NewRow(int64(i), "prompt", text, message)
 	}
 	tell := &telling{to: to}
 	var requests []*engine.Request
+	places := map[*engine.Request]int{} // of their first completions
 	failed := 0
 	for i, row := range rows {
-		first, n := t.builder.parameters(row).Generation, t.builder.parameters(row).N
-		all, err := t.builder.requests(row, nil)
+		first, n := t.builder.Parameters(row).Generation, t.builder.Parameters(row).N
+		all, err := t.builder.Requests(row, nil)
 		if err != nil {
 			n, failed = 1, failed+1
 		}
@@ -87,12 +84,12 @@ func (t *Trial) Complete(ctx context.Context, prompts []string, to Teller) error
 			tell.end(begin, "", engine.FinishError, err)
 		}
 		for _, r := range all {
-			r.Tag, r.Progress = begin, func(p engine.Partial) { tell.text(begin+p.Generation-first, p.Text) }
+			places[r], r.Progress = begin, func(p engine.Partial) { tell.text(begin+p.Generation-first, p.Text) }
 			requests = append(requests, r)
 		}
 	}
 	refused, err := t.run(ctx, requests, func(c *engine.Completion) {
-		at := c.Request.Tag.(int) + c.Generation - c.Request.FirstGeneration
+		at := places[c.Request] + c.Generation - c.Request.FirstGeneration
 		tell.end(at, c.Text, c.FinishReason, c.Err)
 		if refused(c.Err) {
 			tell.drop(at+1, c.Request.N-1)
@@ -108,7 +105,7 @@ func (t *Trial) Complete(ctx context.Context, prompts []string, to Teller) error
 // run draws the completions of requests, gives each to done, and counts the requests with errors.
 func (t *Trial) run(ctx context.Context, requests []*engine.Request, done func(*engine.Completion)) (failed int,
 	err error) {
-	watch := t.task.watchDevice(t.session, func() bool { return false })
+	watch := watchDevice(t.Process, t.session, func() bool { return false })
 	defer watch.stop()
 	bad := map[*engine.Request]bool{}
 	for c, err := range t.session.Run(ctx, slices.Values(requests)) {

@@ -8,35 +8,35 @@ import (
 )
 
 // caller is a sampler that counts the calls of its programs as they end. Of one that does not, only completions tell
-// that the device is alive, and long ones may take longer than Timing.StallAfter.
+// that the device is alive, and long ones may take longer than d.process.Timing.StallAfter.
 type caller interface{ Calls() int64 }
 
 // watchdog warns of a device that stands still, and ends the process when it does for too long.
 type watchdog struct {
-	task *Task
-	idle func() bool
-	last atomic.Int64 // when something came, in nanoseconds after start
-	from time.Time
-	end  chan struct{}
+	process *Process
+	idle    func() bool
+	last    atomic.Int64 // when something came, in nanoseconds after start
+	from    time.Time
+	end     chan struct{}
 }
 
 // watchDevice watches a session until stop. idle says that nobody waits for the device.
-func (t *Task) watchDevice(s *Session, idle func() bool) *watchdog {
-	d := &watchdog{task: t, idle: idle, from: time.Now(), end: make(chan struct{})}
+func watchDevice(p *Process, s *Session, idle func() bool) *watchdog {
+	d := &watchdog{process: p, idle: idle, from: time.Now(), end: make(chan struct{})}
 	counter, _ := s.Sampler.(caller)
 	go d.watch(counter)
 	return d
 }
 
 func (d *watchdog) watch(counter caller) {
-	every := Timing.StallAfter
-	if timeout := d.task.CallTimeout; timeout > 0 {
+	every := d.process.Timing.StallAfter
+	if timeout := d.process.CallTimeout; timeout > 0 {
 		every = min(every, timeout)
 	}
 	ticker := time.NewTicker(every / 8)
 	defer ticker.Stop()
 	var calls int64
-	limit, what := Timing.StallAfter, "no completion was finished"
+	limit, what := d.process.Timing.StallAfter, "no completion was finished"
 	if counter != nil {
 		what = "no call of the device has ended"
 	}
@@ -52,23 +52,23 @@ func (d *watchdog) watch(counter caller) {
 				d.alive()
 			}
 		}
-		if d.task.Observer.Run.Idle() || d.idle() { // a worker waits for a unit, or a stream for a row
+		if d.process.Observer.Run.Idle() || d.idle() { // a worker waits for a unit, or a stream for a row
 			d.alive()
 		}
 		quiet := time.Since(d.from) - time.Duration(d.last.Load())
-		if timeout := d.task.CallTimeout; timeout > 0 && quiet >= timeout {
+		if timeout := d.process.CallTimeout; timeout > 0 && quiet >= timeout {
 			// A worker's units stay taken until the queue notices that it is gone: that counts as a try.
-			d.task.Stuck(fmt.Errorf("%s for %s (`call-timeout`): the device hangs; what is finished is kept, and the "+
-				"same command goes on", what, timeout))
+			d.process.Stuck(fmt.Errorf("%s for %s (`call-timeout`): the device hangs; what is finished is kept, and "+
+				"the same command goes on", what, timeout))
 			return
 		}
 		switch {
-		case quiet < Timing.StallAfter:
-			limit = Timing.StallAfter
+		case quiet < d.process.Timing.StallAfter:
+			limit = d.process.Timing.StallAfter
 		case quiet >= limit:
 			limit = 2 * quiet
-			d.task.tell("warning: %s for %s; the device may be stalled. What is finished is kept: the run can be "+
-				"ended and started again", what, quiet.Round(Timing.StallAfter/100))
+			d.process.tell("warning: %s for %s; the device may be stalled. What is finished is kept: the run can be "+
+				"ended and started again", what, quiet.Round(d.process.Timing.StallAfter/100))
 		}
 	}
 }
@@ -80,7 +80,7 @@ func (d *watchdog) stop() { close(d.end) }
 
 // endInTime watches that work comes to its end after ctx has ended, until done is called: a call of the device may
 // never return. abandon is called before the process is ended.
-func (t *Task) endInTime(ctx context.Context, abandon func()) (done func()) {
+func endInTime(ctx context.Context, p *Process, abandon func()) (done func()) {
 	ended := make(chan struct{})
 	go func() {
 		select {
@@ -90,10 +90,10 @@ func (t *Task) endInTime(ctx context.Context, abandon func()) (done func()) {
 		}
 		select {
 		case <-ended:
-		case <-time.After(Timing.EndGrace):
+		case <-time.After(p.Timing.EndGrace):
 			abandon()
-			t.Stuck(endWith(Interrupted, "interrupted, and the call under way did not end within %s; what is finished "+
-				"is kept: run the same command again to go on", Timing.EndGrace))
+			p.Stuck(endWith(Interrupted, "interrupted, and the call under way did not end within %s; what is finished "+
+				"is kept: run the same command again to go on", p.Timing.EndGrace))
 		}
 	}()
 	return func() { close(ended) }

@@ -18,12 +18,11 @@ type countedSampler struct {
 
 func (s *countedSampler) Calls() int64 { return s.calls.Load() }
 
-// stuckTask notes why its process should end, and what it says.
-func stuckTask(timeout time.Duration) (t *Task, said *lastWords) {
+// stuckProcess notes why it should end, and what it says.
+func stuckProcess(timeout time.Duration) (p *Process, said *lastWords) {
 	said = &lastWords{}
-	t = &Task{Options: Options{CallTimeout: timeout, Messages: said, Stuck: said.stuckBy}}
-	t.Options = t.withDefaults()
-	return t, said
+	options := Options{CallTimeout: timeout, Messages: said, Stuck: said.stuckBy}
+	return &Process{Options: options.withDefaults()}, said
 }
 
 // lastWords are messages, and the error with which a process is ended.
@@ -55,9 +54,9 @@ func (w *lastWords) get() (text string, stuck error) {
 // waits for a unit, nor while calls end.
 func TestDeviceHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		task, said := stuckTask(30 * time.Minute)
+		p, said := stuckProcess(30 * time.Minute)
 		sampler := &countedSampler{}
-		d := task.watchDevice(&Session{Sampler: sampler}, func() bool { return false })
+		d := watchDevice(p, &Session{Sampler: sampler}, func() bool { return false })
 		defer d.stop()
 		step := func(minutes int) {
 			time.Sleep(time.Duration(minutes) * time.Minute)
@@ -67,9 +66,9 @@ func TestDeviceHangs(t *testing.T) {
 			step(29)
 			sampler.calls.Add(1)
 		}
-		task.Observer.Run.Waiting()
+		p.Observer.Run.Waiting()
 		step(180)
-		task.Observer.Run.Working()
+		p.Observer.Run.Working()
 		step(29)
 		messages, stuck := said.get()
 		if stuck != nil {
@@ -94,17 +93,17 @@ func TestEndInTime(t *testing.T) {
 			interrupted, ends bool
 			want              string
 		}{{true, false, "abandoned"}, {true, true, ""}, {false, false, ""}} {
-			task, said := stuckTask(0)
+			p, said := stuckProcess(0)
 			ctx, cancel := context.WithCancel(t.Context())
-			done := task.endInTime(ctx, func() { _, _ = said.Write([]byte("abandoned")) })
+			done := endInTime(ctx, p, func() { _, _ = said.Write([]byte("abandoned")) })
 			if c.interrupted {
 				cancel()
 			}
-			time.Sleep(Timing.EndGrace / 2)
+			time.Sleep(p.Timing.EndGrace / 2)
 			if c.ends {
 				done()
 			}
-			time.Sleep(Timing.EndGrace)
+			time.Sleep(p.Timing.EndGrace)
 			synctest.Wait()
 			abandoned, stuck := said.get()
 			if abandoned != c.want || (stuck != nil) != (c.want != "") || stuck != nil &&

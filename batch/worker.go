@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/quire/quire/engine"
 	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/jobstate"
 	"github.com/quire/quire/queue"
@@ -68,7 +69,7 @@ func (w *Worker) workOnAny(ctx context.Context, q *queue.Queue) error {
 		}
 		worked := false
 		for _, j := range jobs {
-			if t, ok := aside[j.ID]; ok && time.Since(t) < Timing.SetAside || ctx.Err() != nil || j.Cancelled {
+			if t, ok := aside[j.ID]; ok && time.Since(t) < w.Timing.SetAside || ctx.Err() != nil || j.Cancelled {
 				continue
 			}
 			if left, err := q.Left(ctx, j); err != nil || !left {
@@ -90,7 +91,7 @@ func (w *Worker) workOnAny(ctx context.Context, q *queue.Queue) error {
 		if !worked {
 			select {
 			case <-ctx.Done():
-			case <-time.After(Timing.BetweenJobs):
+			case <-time.After(w.Timing.BetweenJobs):
 			}
 		}
 	}
@@ -123,31 +124,31 @@ func (w *Worker) workOn(ctx context.Context, q *queue.Queue, j queue.Job) (err e
 func inLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
 
 // prepare looks whether the job is what was submitted, and whether this worker can do it, before it takes a unit.
-func (w *Worker) prepare(ctx context.Context, q *queue.Queue, j queue.Job) (*leases, error) {
-	t, c, err := w.task(j)
+func (w *Worker) prepare(ctx context.Context, q *queue.Queue, j queue.Job) (*shift, error) {
+	p, job, c, err := w.describe(j)
 	if err != nil {
 		return nil, err
 	}
-	if err := t.Models.Lacks(t.Engine.Backend); err != nil {
+	if err := p.Models.Lacks(job.Engine.Backend); err != nil {
 		return nil, fmt.Errorf("job %s: %w", j.ID, err)
 	}
-	opened, err := t.openJob(ctx)
+	opened, err := open(ctx, p, job)
 	if err != nil {
 		return nil, fmt.Errorf("job %s: %w", j.ID, err)
 	}
 	if differences := opened.description.Differences(c.Description); len(differences) > 0 {
-		return nil, fmt.Errorf("job %s is another one here: %s", j.ID, strings.Join(differences, "; "))
+		return nil, fmt.Errorf("job %s is another one here: %s", j.ID, differences)
 	}
 	c.call(opened)
 	if err := opened.checkLineage(ctx, jobstate.Shard{}); err != nil { // which another version submitted
 		return nil, fmt.Errorf("job %s: %w", j.ID, err)
 	}
-	begun, err := BegunJob(ctx, t.Output)
+	begun, err := BegunJob(ctx, job.Output)
 	if err != nil {
 		return nil, err
 	}
-	if begun != nil {
-		if err := t.settleAs(begun.Settled, opened.description.Differences(begun)); err != nil {
+	if job = opened.job; begun != nil {
+		if job, err = job.settledAs(p, begun.Settled, opened.description.Differences(begun)); err != nil {
 			return nil, err
 		}
 	}
@@ -155,17 +156,19 @@ func (w *Worker) prepare(ctx context.Context, q *queue.Queue, j queue.Job) (*lea
 	if err != nil {
 		return nil, err
 	}
-	s := &leases{runner: newRunner(t, opened), worker: w, log: t.Observer.Log.With("job", j.ID), queue: q, of: j,
-		taken: taken, changed: make(chan struct{}, 1)}
-	s.source = s
-	return s, nil
+	g := newGenerator(p, job, opened)
+	g.ready = func(plan engine.Plan) { p.Observer.started(plan, j.Rows, 0) }
+	log := p.Observer.Log.With("job", j.ID)
+	return &shift{worker: w, queue: q, leases: &leases{generator: g, log: log, name: w.Name, of: j, taken: taken,
+		units: &leasedUnits{process: p, flight: &g.flight, log: log, reword: w.reword,
+			changed: make(chan struct{}, 1)}}}, nil
 }
 
-// task is the job of a queue as this worker does it.
-func (w *Worker) task(j queue.Job) (*Task, *queuedJob, error) {
+// describe is the job of a queue as this worker does it.
+func (w *Worker) describe(j queue.Job) (*Process, *Job, *queuedJob, error) {
 	c, err := parseQueued(j.Config)
 	if err != nil {
-		return nil, nil, fmt.Errorf("job %s is none of this program: %w", j.ID, err)
+		return nil, nil, nil, fmt.Errorf("job %s is none of this program: %w", j.ID, err)
 	}
 	options := w.Options
 	options.WorkDir = ""
@@ -176,52 +179,59 @@ func (w *Worker) task(j queue.Job) (*Task, *queuedJob, error) {
 	if w.KVMemory != 0 {
 		spec.Engine.KVMemory = w.KVMemory
 	}
-	t, err := NewTask(spec, options)
+	p := &Process{Options: options.withDefaults(), queued: j.ID}
+	job, err := Describe(spec, options)
 	if err != nil {
-		return nil, nil, fmt.Errorf("job %s: %w", j.ID, err)
+		return nil, nil, nil, fmt.Errorf("job %s: %w", j.ID, err)
 	}
-	t.queued = j.ID
 	if parts, _, ok := PartsOf(c.Description); ok {
-		t.cut = parts.PartRows
+		job.cut = parts.PartRows
 	}
 	if c.local() {
 		if err := os.Chdir(c.Dir); err != nil {
-			return nil, nil, fmt.Errorf("job %s has names relative to %s, which is not here: %w; submit it with "+
+			return nil, nil, nil, fmt.Errorf("job %s has names relative to %s, which is not here: %w; submit it with "+
 				"absolute paths or URLs", j.ID, c.Dir, err)
 		}
 	}
-	if strings.ContainsRune(t.Engine.Backend, filepath.Separator) && !w.Plugins {
-		return nil, nil, fmt.Errorf("job %s wants the plugin %s, and this worker was not told that it may load what a "+
-			"job names: give it `plugins`", j.ID, t.Engine.Backend)
+	if strings.ContainsRune(job.Engine.Backend, filepath.Separator) && !w.Plugins {
+		return nil, nil, nil, fmt.Errorf("job %s wants the plugin %s, and this worker was not told that it may load "+
+			"what a job names: give it `plugins`", j.ID, job.Engine.Backend)
 	}
-	return t, c, nil
+	return p, job, c, nil
+}
+
+// shift is a worker at one job.
+type shift struct {
+	*leases
+	worker *Worker
+	queue  *queue.Queue
 }
 
 // run takes units until nothing of the job is left.
-func (s *leases) run(ctx context.Context) (err error) {
+func (s *shift) run(ctx context.Context) (err error) {
 	defer s.release()
 	ctx, end := context.WithCancelCause(ctx) // which the job's cancelling does, too
 	defer end(nil)
 	beats, stop := context.WithCancel(context.WithoutCancel(ctx))
-	defer s.task.endInTime(ctx, func() { s.abandon(ctx) })()
+	defer endInTime(ctx, s.process, func() { s.abandon(ctx) })()
 	var beating sync.WaitGroup
 	beating.Go(func() { s.beat(beats, end) })
 	defer func() {
-		s.telling.Wait()
+		s.units.telling.Wait()
 		stop()
 		beating.Wait()
 		// What is told in the end is not worth the time that a server may be away.
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		defer cancel()
-		s.giveBack()
+		s.units.giveBack()
 		if cerr := s.taken.Close(last); cerr != nil {
 			s.log.Warn("the queue was not told that this worker ends", "err", cerr.Error())
 		}
 	}()
 	for {
 		if s.first == nil {
-			s.task.Observer.Run.Waiting()
-			if s.first, err = s.taken.Next(ctx, Timing.PollUnits); err != nil && ctx.Err() == nil {
+			s.process.Observer.Run.Waiting()
+			if s.first, err = s.taken.Next(ctx, s.process.Timing.PollUnits); err != nil && ctx.Err() == nil {
 				return err
 			}
 		}
@@ -229,17 +239,22 @@ func (s *leases) run(ctx context.Context) (err error) {
 			return jobCancelled(context.WithoutCancel(ctx), s.queue, s.of.ID)
 		}
 		if ctx.Err() != nil {
-			if s.inFlight() == 0 && s.first == nil && s.worker.Supervised { // the job is done
+			if len(s.flight.inOrder()) == 0 && s.first == nil && s.worker.Supervised { // the job is done
 				return nil
 			}
 			return endWith(Interrupted, "interrupted: the units of %s go to other workers", s.worker.Name)
 		}
 		if s.first != nil {
-			s.task.Observer.Run.Working()
-			if err := s.draw(ctx); err != nil && ctx.Err() == nil {
+			s.process.Observer.Run.Working()
+			err := s.generate(ctx, s.leases)
+			if gone := (*gaveUpError)(nil); errors.As(err, &gone) {
+				err = s.units.gaveUp(ctx, s.first, err)
+				s.first = nil
+			}
+			if err != nil && ctx.Err() == nil {
 				return err
 			}
-			s.telling.Wait()
+			s.units.telling.Wait()
 			continue
 		}
 		if over, err := s.over(ctx); over {
@@ -249,7 +264,7 @@ func (s *leases) run(ctx context.Context) (err error) {
 }
 
 // over says whether nothing of the job is left, and then how it ended.
-func (s *leases) over(ctx context.Context) (over bool, err error) {
+func (s *shift) over(ctx context.Context) (over bool, err error) {
 	if left, err := s.queue.Left(ctx, s.of); err != nil || left {
 		return err != nil && ctx.Err() == nil, err
 	}

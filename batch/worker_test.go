@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quire/quire/jobstate"
 	"github.com/quire/quire/queue"
 )
 
@@ -37,13 +38,13 @@ func TestJobOver(t *testing.T) {
 
 // Remedies for an output that has another job are those that the reader has.
 func TestElsewhere(t *testing.T) {
-	var run, shard, worker Task
+	var run, shard, worker Process
 	shard.Shard.Count, worker.queued = 2, "a"
 	for name, c := range map[string]struct {
-		task *Task
-		new  bool
+		process *Process
+		new     bool
 	}{"run": {&run, true}, "shard": {&shard, false}, "worker": {&worker, true}} {
-		text := c.task.different([]string{"n is 2, was 1"}).Error()
+		text := c.process.different(&Job{}, jobstate.Differences{jobstate.Differ("n", 2, 1)}).Error()
 		if strings.Contains(text, "`new`") != c.new {
 			t.Errorf("%s: %s", name, text)
 		}
@@ -59,7 +60,7 @@ func TestSummarize(t *testing.T) {
 	if v := Summarize(s); v.ETASeconds != nil || v.State() != "running" {
 		t.Errorf("%+v", v)
 	}
-	for i, ago := range []time.Duration{0, Timing.BeatEvery, time.Hour} { // the last one is dead
+	for i, ago := range []time.Duration{0, DefaultTiming().BeatEvery, time.Hour} { // the last one is dead
 		s.Workers = append(s.Workers, queue.LifeSign{Life: queue.Life{Name: string(rune('a' + i)), RowsPerSecond: 2,
 			TokensPerSecond: 20}, SecondsAgo: ago.Seconds()})
 	}

@@ -18,7 +18,7 @@ type Description struct {
 	Inputs   []Input  `json:"inputs"`
 	// Settled was found when the job began, from the model and the machine, where the user left it open; whoever goes
 	// on with the job takes it from here. It does not tell jobs apart.
-	Settled map[string]any `json:"settled,omitempty"`
+	Settled Settled `json:"settled,omitzero"`
 	// Arithmetic names what computes the completions, and so their last bits: the kernels' instruction set, the kind of
 	// device. Who goes on with the job must compute in the same way; its name is not known before the device is.
 	Arithmetic string `json:"arithmetic,omitempty"`
@@ -56,20 +56,22 @@ type Input struct {
 // DifferentJobError says that an output folder holds another job than the one that is to go on there.
 type DifferentJobError struct {
 	Output      string
-	Differences []string // each names one thing, how it is and how it was
+	Differences Differences
 }
 
 func (e *DifferentJobError) Error() string {
-	return fmt.Sprintf("%s holds another job:\n  %s", e.Output, strings.Join(e.Differences, "\n  "))
+	return fmt.Sprintf("%s holds another job:\n  %s", e.Output, strings.Join(e.Differences.Texts(), "\n  "))
 }
 
 // manyInputs is how many inputs that differ are named one by one.
 const manyInputs = 5
 
 // Differences names what tells d from the job that was begun, was; none means that they are one job.
-func (d *Description) Differences(was *Description) []string {
-	var out []string
-	differ := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
+func (d *Description) Differences(was *Description) Differences {
+	var out Differences
+	differ := func(format string, args ...any) {
+		out = append(out, Difference{Text: fmt.Sprintf(format, args...)})
+	}
 	if d.OutputVersion != was.OutputVersion {
 		differ("this version of the program writes output version %d, and the job was begun with %d", d.OutputVersion,
 			was.OutputVersion)
@@ -78,11 +80,11 @@ func (d *Description) Differences(was *Description) []string {
 		differ("the model's files are not the same (fingerprint %.12s, was %.12s)", d.Model, was.Model)
 	}
 	for _, name := range d.Settings.differing(was.Settings) {
-		differ("%s is %s, was %s", name, orNothing(d.Settings.text(name)), orNothing(was.Settings.text(name)))
+		out = append(out, Differ(name, orNothing(d.Settings.text(name)), orNothing(was.Settings.text(name))))
 	}
 	inputs := d.inputDifferences(was)
 	if more := len(inputs) - manyInputs; more > 0 {
-		inputs = append(inputs[:manyInputs], fmt.Sprintf("%d more inputs differ", more))
+		inputs = append(inputs[:manyInputs], Difference{Text: fmt.Sprintf("%d more inputs differ", more)})
 	}
 	return append(out, inputs...)
 }
@@ -118,12 +120,14 @@ func withColumns(was, now []Input) []Input {
 	return was
 }
 
-func (d *Description) inputDifferences(of *Description) (out []string) {
+func (d *Description) inputDifferences(of *Description) (out Differences) {
 	if SameInputs(d.Inputs, of.Inputs) {
 		return nil
 	}
 	was := withColumns(of.Inputs, d.Inputs)
-	differ := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
+	differ := func(what DifferenceOf, name, format string, args ...any) {
+		out = append(out, Difference{what, name, fmt.Sprintf(format, args...)})
+	}
 	before, left := map[string]Input{}, map[Input]int{}
 	for _, in := range was {
 		before[in.Name] = in
@@ -138,30 +142,31 @@ func (d *Description) inputDifferences(of *Description) (out []string) {
 		names[in.Name] = true
 		switch b, ok := before[in.Name]; {
 		case !ok:
-			differ("input %s was not there", in.Name)
+			differ(InputSet, in.Name, "was not there")
 		case in.Rows > b.Rows && in.Bytes <= b.Bytes:
-			differ("input %s has %d rows in %d bytes, had %d in %d: it was written anew", in.Name, in.Rows, in.Bytes,
-				b.Rows, b.Bytes)
+			differ(InputContent, in.Name, "has %d rows in %d bytes, had %d in %d: it was written anew", in.Rows,
+				in.Bytes, b.Rows, b.Bytes)
 		case in.Rows != b.Rows:
-			differ("input %s has %d rows, had %d", in.Name, in.Rows, b.Rows)
+			differ(InputContent, in.Name, "has %d rows, had %d", in.Rows, b.Rows)
 		case in.Bytes != b.Bytes:
-			differ("input %s has %d bytes, had %d", in.Name, in.Bytes, b.Bytes)
+			differ(InputContent, in.Name, "has %d bytes, had %d", in.Bytes, b.Bytes)
 		case in.Digest != b.Digest:
-			differ("input %s has other content", in.Name)
+			differ(InputContent, in.Name, "has other content")
 		case in.Columns != b.Columns:
-			differ("input %s has the columns %s, had %s", in.Name, orNothing(in.Columns), orNothing(b.Columns))
+			differ(InputContent, in.Name, "has the columns %s, had %s", orNothing(in.Columns),
+				orNothing(b.Columns))
 		default:
-			differ("input %s is there twice", in.Name)
+			differ(InputSet, in.Name, "is there twice")
 		}
 	}
 	for _, in := range was {
 		if left[in.content()] > 0 && !names[in.Name] {
 			left[in.content()]--
-			differ("input %s is missing", in.Name)
+			differ(InputSet, in.Name, "is missing")
 		}
 	}
 	if len(out) == 0 {
-		differ("the inputs are in another order")
+		differ(WholeJob, "", "the inputs are in another order")
 	}
 	return out
 }

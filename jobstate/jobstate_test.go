@@ -18,7 +18,7 @@ func description() *Description {
 		OutputVersion: 1, Model: "0123456789abcdef", Settings: map[string]any{"temperature": 0.7,
 			"seed": uint64(1<<64 - 1), "stop": []string{"a"}, "n": 4},
 		Inputs:  []Input{{"a.jsonl", 100, 10, "aa", ""}, {"b.parquet", 200, 20, "bb", ""}},
-		Settled: map[string]any{"max_seqs": 64}, Meta: map[string]string{"k": "v"},
+		Settled: Settled{MaxSeqs: 64}, Meta: map[string]string{"k": "v"},
 	}
 }
 
@@ -28,7 +28,7 @@ func TestDifferences(t *testing.T) {
 		want   string
 	}{
 		{func(d *Description) {}, ""},
-		{func(d *Description) { d.Settled, d.Meta, d.Device = nil, nil, "other" }, ""},
+		{func(d *Description) { d.Settled, d.Meta, d.Device = Settled{}, nil, "other" }, ""},
 		{func(d *Description) { d.OutputVersion = 2 },
 			"this version of the program writes output version 2, and the job was begun with 1"},
 		{func(d *Description) { d.Model = "fedcba9876543210" },
@@ -67,7 +67,7 @@ func TestDifferences(t *testing.T) {
 		}
 		now := description()
 		c.change(now)
-		if got := strings.Join(now.Differences(s.Job()), "; "); got != c.want {
+		if got := now.Differences(s.Job()).String(); got != c.want {
 			t.Errorf("got  %s\nwant %s", got, c.want)
 		}
 	}

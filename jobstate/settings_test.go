@@ -51,7 +51,7 @@ func TestSettingsAreValues(t *testing.T) {
 
 // differ describes a job with a setting, writes and reads the description, and returns how a job with another value
 // differs from it.
-func differ(t interface{ Fatal(...any) }, was, now any) []string {
+func differ(t interface{ Fatal(...any) }, was, now any) Differences {
 	s, err := Open(vfs.NewMem(), "out")
 	if err != nil {
 		t.Fatal(err)

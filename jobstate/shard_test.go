@@ -160,7 +160,7 @@ func TestShardsBegin(t *testing.T) {
 					}
 					defer s.Close()
 					d := description()
-					d.Settled["max_seqs"] = i // found by each for itself
+					d.Settled.MaxSeqs = i // found by each for itself
 					err = s.Begin(d)
 					if began[i] = err == nil; err != nil && !errors.Is(err, ErrBegun) {
 						t.Error(err)

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
-	"strings"
 
 	"github.com/quire/quire/storage"
 )
@@ -104,7 +103,7 @@ func (s *State) adopt() error {
 	}
 	if differences := there.Differences(s.job); len(differences) > 0 {
 		return fmt.Errorf("the work folder %s is of another job than the one in %s: %s; remove it to begin anew",
-			s.dir, storage.Redact(s.store.url), strings.Join(differences, "; "))
+			s.dir, storage.Redact(s.store.url), differences)
 	}
 	return nil
 }

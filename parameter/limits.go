@@ -1,7 +1,6 @@
 package parameter
 
 import (
-	"fmt"
 	"math"
 	"strings"
 )
@@ -39,18 +38,6 @@ func (l limits) allow(v any) bool {
 	return l == limits{} || x >= l.min && x <= l.max && !(l.above && x == l.min)
 }
 
-// RangeError says which parameter is out of its range.
-type RangeError struct {
-	Field   string // the parameter as the user writes it, such as "top_p"
-	Value   any    // the refused value
-	Allowed string // the range, such as "in 0 < top_p <= 1 (1 is off)"
-}
-
-// Error implements error.
-func (e *RangeError) Error() string {
-	return fmt.Sprintf("%s is %v, but must be %s", e.Field, e.Value, e.Allowed)
-}
-
 // Check brings s into its canonical form and says what is wrong with the first value that is out of its range. name
 // returns what the user calls a parameter.
 func (s *Set) Check(name func(own string) string) error {
@@ -66,7 +53,7 @@ func (s *Set) check(name func(own string) string) error {
 	for p := range Own() {
 		v := p.slot.get(s)
 		if err := wellFormed(v); err != nil {
-			return fmt.Errorf("%s %w", name(p.Name), err)
+			return &FormError{name(p.Name), err}
 		}
 		allowed := ""
 		if p.allowed != nil {

@@ -47,7 +47,8 @@ type Crew struct {
 	Environment func(address string, worker int) []string
 	// Password of the server, for this run.
 	Password string
-	Messages io.Writer // takes the processes' standard error, each line with the process' name
+	Timing   batch.Timing // of restarts
+	Messages io.Writer    // takes the processes' standard error, each line with the process' name
 	Log      *slog.Logger
 	Progress batch.Progress
 
@@ -157,14 +158,14 @@ type member struct {
 }
 
 // died notes the death of a member. It returns false when there were too many.
-func (m *member) died(rows int64, most int) bool {
+func (m *member) died(rows int64, most int, timing batch.Timing) bool {
 	m.process = nil
 	if rows > m.rows {
 		m.failures = 0
 	}
 	m.rows = rows
 	m.failures++
-	m.again = time.Now().Add(batch.Backoff(m.failures))
+	m.again = time.Now().Add(timing.Backoff(m.failures))
 	return m.failures <= most
 }
 
@@ -297,7 +298,7 @@ func (c *Crew) keep(workers []*member, job string, rows int64) (err error) {
 				continue
 			}
 			last := w.lines.lastLine()
-			if !w.died(rows, c.MaxRestarts) {
+			if !w.died(rows, c.MaxRestarts, c.Timing) {
 				return fmt.Errorf("%s ended %s without a row being done in between, the last time with %w: %s", name,
 					plural.Count(w.failures, "time"), err, last)
 			}

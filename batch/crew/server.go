@@ -64,7 +64,7 @@ func (k *keptServer) run(ctx context.Context, c *Crew) error {
 		} else {
 			fmt.Fprintf(c.Messages, "warning: %v\n", err)
 		}
-		if !m.died(k.rows.Load(), c.MaxRestarts) {
+		if !m.died(k.rows.Load(), c.MaxRestarts, c.Timing) {
 			return fmt.Errorf("the queue's server died %s without a row being done in between, the last time with: %w",
 				plural.Count(m.failures, "time"), err)
 		}

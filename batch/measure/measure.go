@@ -41,11 +41,12 @@ type Job struct {
 	promptTokens int
 	// contextTokens sums, over the tokens that are fed to draw another, the positions that each reads in the KV cache.
 	contextTokens int64
+	rowOf         map[*engine.Request]*workloads.Row
 }
 
 // New makes the requests of a workload for a model.
 func New(session *batch.Session, w *workloads.Workload, o Options) (*Job, error) {
-	b := &Job{Session: session, Workload: w, options: o}
+	b := &Job{Session: session, Workload: w, options: o, rowOf: map[*engine.Request]*workloads.Row{}}
 	return b, b.prepare()
 }
 
@@ -74,14 +75,15 @@ func (b *Job) prepare() error {
 			ID: row.ID, Tokens: row.TokenIDs, N: row.N, MaxTokens: row.MaxTokens, IgnoreEOS: true,
 			Sampling: set.Sampling, LogitBias: set.LogitBias, TopLogprobs: set.TopLogprobs,
 			ScorePrompt:       set.PromptLogprobs != parameter.NoPromptLogprobs,
-			PromptTopLogprobs: max(0, set.PromptLogprobs), Tag: row,
-			Leaf: true, // as in a job whose rows have no parents
+			PromptTopLogprobs: max(0, set.PromptLogprobs),
+			Leaf:              true, // as in a job whose rows have no parents
 		}
 		if row.Schema != "" { // whose text does not end before
 			r.Structure = parameter.Structure{Kind: parameter.SchemaStructure, Text: row.Schema, Compact: true}
 			r.IgnoreEOS = false
 		}
 		b.Requests = append(b.Requests, r)
+		b.rowOf[r] = row
 		b.Completions += row.N
 		b.promptTokens += len(row.TokenIDs)
 		b.Tokens += row.N * row.MaxTokens
@@ -147,7 +149,10 @@ func (b *Job) Pass(ctx context.Context) (*Figures, error) {
 		if f.FirstCompletion == 0 {
 			f.FirstCompletion = time.Since(begin).Seconds()
 		}
-		row := c.Request.Tag.(*workloads.Row)
+		row, asked := b.rowOf[c.Request]
+		if !asked {
+			return nil, fmt.Errorf("%w: a completion of %s was not asked for", ErrPartial, c.Request.ID)
+		}
 		if err := whole(row, c); err != nil {
 			return nil, fmt.Errorf("%w: %s, completion %d: %w", ErrPartial, row.ID, c.Generation, err)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/quire/quire/backend/xla/cpukernel"
 	"github.com/quire/quire/batch"
+	"github.com/quire/quire/batch/ask"
 	workloads "github.com/quire/quire/bench/workload"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/models/arch"
@@ -107,9 +108,8 @@ func smoke(t *testing.T, s batch.Sampler) *Job {
 	if err != nil {
 		t.Fatal(err)
 	}
-	session := &batch.Session{Sampler: s, Vocab: 257, Encode: func(text string, _ bool) ([]int32, error) {
-		return make([]int32, len(text)), nil
-	}}
+	session := &batch.Session{Sampler: s, Text: ask.Text{Vocab: 257,
+		Encode: func(text string, _ bool) ([]int32, error) { return make([]int32, len(text)), nil }}}
 	b, err := New(session, w, Options{Sampling: parameter.Defaults().Sampling})
 	if err != nil {
 		t.Fatal(err)

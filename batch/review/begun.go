@@ -158,7 +158,7 @@ func (b *begun) settle(ctx context.Context, out *promptset.Output, place folder.
 			b.WithoutInput = err.Error()
 		}
 	}
-	if mapping, err := batch.MappingOf(b.job.Settings); err == nil {
+	if mapping, err := batch.MappingOf(b.job); err == nil {
 		b.prefix = mapping.Prefix
 	}
 	err = b.count(ctx, out)
@@ -243,9 +243,9 @@ func (b *begun) entriesOf(from, to int64) []entry {
 }
 
 // results reads the completions of a row.
-func (b *begun) results(row int64) (all []promptset.Result, err error) {
+func (b *begun) results(row int64) (all []completion.Result, err error) {
 	for _, e := range b.entriesOf(row, row+1) {
-		var r promptset.Result
+		var r completion.Result
 		text, err := b.journals[e.journal].Read(e.at)
 		if err == nil {
 			err = r.UnmarshalBinary(text)
@@ -299,7 +299,7 @@ func (b *begun) rows(ctx context.Context, part int, yield func(*promptset.Comple
 		return
 	}
 	for row, err := range b.each(ctx, part) {
-		var results []promptset.Result
+		var results []completion.Result
 		if err == nil {
 			results, err = b.results(row.Index)
 		}
@@ -334,7 +334,7 @@ func readOld(there iter.Seq2[*promptset.Completion, error]) (old *oldPart, stop 
 func (p *oldPart) advance() { p.done, p.err, p.more = p.next() }
 
 // of returns the completions of the next row, which has an id.
-func (p *oldPart) of(id string) (results []promptset.Result) {
+func (p *oldPart) of(id string) (results []completion.Result) {
 	for p.more && p.err == nil && p.done.ID == id && (len(results) == 0 ||
 		p.done.Generation > results[len(results)-1].Generation) {
 		results = append(results, p.done.Result)
@@ -345,7 +345,7 @@ func (p *oldPart) of(id string) (results []promptset.Result) {
 
 // together returns the completions of a row that its old part and the journal have. Errors that were tried again with
 // success are gone.
-func (b *begun) together(row *promptset.Row, old *oldPart) ([]promptset.Result, error) {
+func (b *begun) together(row *promptset.Row, old *oldPart) ([]completion.Result, error) {
 	results := old.of(strings.ToValidUTF8(row.ID, "\uFFFD"))
 	if old.err != nil {
 		return nil, old.err
@@ -355,10 +355,10 @@ func (b *begun) together(row *promptset.Row, old *oldPart) ([]promptset.Result, 
 		return nil, err
 	}
 	if len(added) > 0 {
-		results = slices.DeleteFunc(results, func(r promptset.Result) bool { return r.Err != "" })
+		results = slices.DeleteFunc(results, func(r completion.Result) bool { return r.Err != "" })
 	}
 	results = batch.Merged(results, added)
-	slices.SortFunc(results, func(a, b promptset.Result) int { return cmp.Compare(a.Generation, b.Generation) })
+	slices.SortFunc(results, func(a, b completion.Result) int { return cmp.Compare(a.Generation, b.Generation) })
 	return results, nil
 }
 
@@ -370,7 +370,7 @@ func (b *begun) merge(ctx context.Context, there iter.Seq2[*promptset.Completion
 	defer stop()
 	if b.input != nil {
 		for row, err := range b.each(ctx, part.Number) {
-			var results []promptset.Result
+			var results []completion.Result
 			if err == nil {
 				results, err = b.together(row, old)
 			}

@@ -151,10 +151,7 @@ var notAsked = []string{"dtype", "kv_dtype", "weights"}
 
 // settle tells what was chosen where a setting leaves it open, and the sizes that nobody gave.
 func settle(facts [][2]string, job *jobstate.Description, page *report.Page) [][2]string {
-	chosen := map[string]string{}
-	for name, value := range job.Settled {
-		chosen[name] = fmt.Sprint(value)
-	}
+	chosen := job.Settled.Texts()
 	if n := len(page.Processes); n > 0 && page.Processes[n-1].Start.Weights != "" {
 		chosen["weights"] = page.Processes[n-1].Start.Weights
 	}

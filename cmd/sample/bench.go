@@ -115,29 +115,27 @@ func runBench(ctx context.Context, env *environment, o *benchOptions) error {
 		return err
 	}
 	o.run.process.TextOnly = o.rows != ""
-	task, err := o.run.task(env, nil)
-	if err != nil {
-		return err
-	}
+	task := o.run.task(env, nil)
 	if err := o.lacks(ctx, task, w); err != nil {
 		return err
 	}
 	// As flags of a job do, it says what the program has to have from the start.
-	if task.Sampling, err = w.Over(task.Sampling.Sampling); err != nil {
+	job := *task.Job
+	if job.Sampling, err = w.Over(job.Sampling.Sampling); err != nil {
 		return err
 	}
 	if w.Schemas > 0 {
-		task.Sampling.StructuredOutputs.Kind = parameter.SchemaStructure
+		job.Sampling.StructuredOutputs.Kind = parameter.SchemaStructure
 	}
-	o.progress(env, "opening %s on %s", task.Model, task.Engine.Backend)
-	s, err := task.Models.Open(ctx, task)
+	o.progress(env, "opening %s on %s", job.Model, job.Engine.Backend)
+	s, err := task.OpenSession(ctx, &job)
 	if err != nil {
 		return err
 	}
 	defer s.Release()
 	opened := time.Since(o.began)
-	b, err := measure.New(s, w, measure.Options{Limit: o.limit, Sampling: task.Sampling.Sampling, Seed: o.seed,
-		Kernels: task.Engine.Kernels, Version: quireVersion()})
+	b, err := measure.New(s, w, measure.Options{Limit: o.limit, Sampling: job.Sampling.Sampling, Seed: o.seed,
+		Kernels: job.Engine.Kernels, Version: quireVersion()})
 	if err != nil {
 		return err
 	}
@@ -195,20 +193,20 @@ func comparedWithPeak(threads int) (func(*measure.Report) error, error) {
 
 // lacks says what the workload needs and is not there, before the model is loaded.
 func (o *benchOptions) lacks(ctx context.Context, task *batch.Task, w *workloads.Workload) error {
-	if !task.TextOnly {
-		if err := task.Models.Lacks(task.Engine.Backend); err != nil {
+	if p := task.Process; !p.TextOnly {
+		if err := p.Models.Lacks(task.Job.Engine.Backend); err != nil {
 			return err
 		}
 	}
 	if !w.Text() {
 		return nil
 	}
-	model, err := task.Models.Identify(ctx, task)
+	model, err := task.Identify(ctx)
 	if err != nil || model.Tokenizer {
 		return err
 	}
 	const remedy = "take a folder with a tokenizer.json, or a workload whose prompts are tokens"
-	return fmt.Errorf("the model %s has no tokenizer, and the prompts of --workload %s are text: %s", task.Model,
+	return fmt.Errorf("the model %s has no tokenizer, and the prompts of --workload %s are text: %s", task.Job.Model,
 		o.workload, remedy)
 }
 

@@ -21,11 +21,8 @@ func TestTaskWithoutObserverLogs(t *testing.T) {
 		if err := o.check(); err != nil {
 			t.Fatal(err)
 		}
-		task, err := o.run.task(&environment{stderr: &printed, fs: vfs.OS}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		task.Log.Debug("call")
+		task := o.run.task(&environment{stderr: &printed, fs: vfs.OS}, nil)
+		task.Process.Log.Debug("call")
 		if strings.Contains(printed.String(), "call") != want {
 			t.Errorf("--log-level %s prints %q", level, printed.String())
 		}

@@ -119,18 +119,18 @@ type chatting struct {
 
 // chat talks until standard input ends.
 func (o *runOptions) chat(ctx context.Context, env *environment) error {
-	task, trial, err := o.try(ctx, env)
+	trial, err := o.try(ctx, env)
 	if err != nil {
 		return err
 	}
 	defer trial.Close()
-	c := &chatting{env: env, to: &teller{env: env, task: task, prompts: 1}, terminal: isInputTerminal(env.stdin)}
+	c := &chatting{env: env, to: &teller{env: env, trial: trial, prompts: 1}, terminal: isInputTerminal(env.stdin)}
 	if c.with, err = trial.Converse(); err != nil {
 		return err
 	}
 	env.signals.takenBy(c.interrupt)
 	defer env.signals.takenBy(nil)
-	if c.terminal && !task.Quiet {
+	if c.terminal && !trial.Process.Quiet {
 		fmt.Fprintln(env.stderr, chatCommands)
 	}
 	messages := readLines(env.stdin)

@@ -66,10 +66,7 @@ sample run --config job.yaml --limit 100 -o trial && sample check --config job.y
 				return err
 			}
 			f.sayUnused(env.stderr, "check", run, drawing())
-			task, err := o.run.task(env, nil)
-			if err != nil {
-				return err
-			}
+			task := o.run.task(env, nil)
 			like, err := o.earlier(ctx, env)
 			if err != nil {
 				return err

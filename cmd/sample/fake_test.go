@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/quire/quire/batch"
+	"github.com/quire/quire/batch/ask"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/models/arch"
 	"github.com/quire/quire/parameter"
@@ -25,10 +26,10 @@ const fakeLen = 200
 // fakeModels opens sessions whose tokens are bytes and whose completions repeat the prompt. Models are files called
 // *.fake. opened, if it is set, may change the engine.
 type fakeModels struct {
-	opened func(*batch.Task, *fakeEngine)
+	opened func(*batch.Job, *fakeEngine)
 }
 
-func (f fakeModels) Open(_ context.Context, o *batch.Task) (*batch.Session, error) {
+func (f fakeModels) Open(_ context.Context, o *batch.Job, _ *batch.Process) (*batch.Session, error) {
 	if _, err := os.Stat(o.Model); err != nil {
 		return nil, fmt.Errorf("model %s: %w", o.Model, err)
 	}
@@ -48,8 +49,8 @@ func (f fakeModels) Open(_ context.Context, o *batch.Task) (*batch.Session, erro
 		f.opened(o, e)
 	}
 	s := &batch.Session{
-		Sampler: e, Model: o.Model, Fingerprint: "fake", Vocab: 257,
-		Encode: func(text string, special bool) ([]int32, error) {
+		Sampler: e, Model: o.Model, Fingerprint: "fake",
+		Text: ask.Text{Vocab: 257, Encode: func(text string, special bool) ([]int32, error) {
 			var ids []int32
 			if special {
 				ids = append(ids, 256)
@@ -59,13 +60,13 @@ func (f fakeModels) Open(_ context.Context, o *batch.Task) (*batch.Session, erro
 			}
 			return ids, nil
 		},
-		Decode: func(ids []int32) string {
-			var text []byte
-			for _, id := range ids {
-				text = append(text, byte(id))
-			}
-			return string(text)
-		},
+			Decode: func(ids []int32) string {
+				var text []byte
+				for _, id := range ids {
+					text = append(text, byte(id))
+				}
+				return string(text)
+			}},
 		TokenText: func(id int32) []byte { return []byte{byte(id)} },
 		Release:   func() {},
 	}
@@ -94,7 +95,7 @@ func (f fakeModels) Open(_ context.Context, o *batch.Task) (*batch.Session, erro
 // Identify takes the content of the model's file for the model. With the word "tokenless" in it the model has no
 // tokenizer, with "templated" a chat template that is known before it is opened; lines "asks NAME NUMBER" are defaults
 // of parameters, and lines "left TEXT" what is not taken as one.
-func (fakeModels) Identify(_ context.Context, o *batch.Task) (batch.Identity, error) {
+func (fakeModels) Identify(_ context.Context, o *batch.Job, _ *batch.Process) (batch.Identity, error) {
 	b, err := os.ReadFile(o.Model)
 	if err != nil {
 		return batch.Identity{}, fmt.Errorf("model %s: %w", o.Model, err)

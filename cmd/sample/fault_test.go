@@ -27,6 +27,7 @@ import (
 // lives is a job that is run again and again on files in memory, with faults in its way.
 type lives struct {
 	args      []string
+	timing    batch.Timing
 	mem       *vfs.Mem
 	drawn     int // completions, in all lives
 	given     int // of these, to the job
@@ -46,8 +47,8 @@ func (l *lives) run(hook vfs.Hook) (stdout string, err error) {
 	}
 	fakeFailures = 0
 	var out strings.Builder
-	env := &environment{stdout: &out, stderr: io.Discard, fs: fs,
-		models: fakeModels{opened: func(_ *batch.Task, e *fakeEngine) {
+	env := &environment{stdout: &out, stderr: io.Discard, fs: fs, timing: l.timing,
+		models: fakeModels{opened: func(_ *batch.Job, e *fakeEngine) {
 			e.drawn, e.given, e.patience = &l.drawn, &l.given, 2*time.Millisecond
 			if l.failAfter >= 0 {
 				e.failAfter, e.failTimes = l.failAfter, 3
@@ -95,9 +96,6 @@ func TestFaultsOfFamilies(t *testing.T) { faultsOfFiles(t, true) }
 
 func faultsOfFiles(t *testing.T, families bool) {
 	const recordBytes = 150 // a completion of the fake takes more in the journal
-	defer func(o journal.Options) { batch.Timing.Journal = o }(batch.Timing.Journal)
-	defer func(d time.Duration) { batch.Timing.RestartPause = d }(batch.Timing.RestartPause)
-	batch.Timing.RestartPause = time.Microsecond
 	dir := t.TempDir()
 	model, input := filepath.Join(dir, "m.fake"), filepath.Join(dir, "in")
 	var files [3]strings.Builder // each in a folder of its own
@@ -136,16 +134,16 @@ func faultsOfFiles(t *testing.T, families bool) {
 			"--limit", strconv.Itoa(number("rows", 1, 40)), "--part-rows", strconv.Itoa(number("part rows", 1, 15)),
 			"--format", rapid.SampledFrom([]string{"jsonl", "jsonl", "parquet"}).Draw(t, "format"),
 			fmt.Sprintf("--keep-partitions=%t", rapid.Bool().Draw(t, "folders"))}
-		batch.Timing.Journal = journal.Options{SyncBytes: int64(number("sync bytes", 1, 500)),
-			SegmentBytes: int64(number("segment bytes", 100, 5000))}
-		undisturbed := &lives{args: args, mem: vfs.NewMem(), failAfter: -1}
+		timing := batch.Timing{RestartPause: time.Microsecond, Journal: journal.Options{
+			SyncBytes: int64(number("sync bytes", 1, 500)), SegmentBytes: int64(number("segment bytes", 100, 5000))}}
+		undisturbed := &lives{args: args, timing: timing, mem: vfs.NewMem(), failAfter: -1}
 		operations := 0
 		if _, err := undisturbed.run(func(vfs.Op) error { operations++; return nil }); err != nil {
 			t.Fatal(err)
 		}
 		whole := undisturbed.visible(t)
 
-		l := &lives{args: args, mem: vfs.NewMem()}
+		l := &lives{args: args, timing: timing, mem: vfs.NewMem()}
 		lost := 0 // completions that may have to be drawn again, besides those that were in flight
 		for range number("lives", 1, 6) {
 			fault := errors.New("a fault")
@@ -171,7 +169,7 @@ func faultsOfFiles(t *testing.T, families bool) {
 				l.mem = l.mem.Killed()
 			case "power":
 				l.mem = l.mem.PowerLost(rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0)))
-				lost += int(batch.Timing.Journal.SyncBytes)/recordBytes + 1
+				lost += int(timing.Journal.SyncBytes)/recordBytes + 1
 			}
 			for name, text := range l.visible(t) {
 				if whole[name] != text {

@@ -37,6 +37,8 @@ type environment struct {
 	stdout, stderr io.Writer
 	// models opens models. Tests put ones without an engine in their place.
 	models batch.Models
+	// timing is how long things wait; 0 as in production.
+	timing batch.Timing
 	// fs has the output.
 	fs vfs.FS
 	// interrupt ends the work as the first signal does, for a reason.

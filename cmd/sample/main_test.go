@@ -31,15 +31,15 @@ func TestMain(m *testing.M) {
 		// The whole command, but for the model: see fakeSession.
 		"sample": func() {
 			plainEvery, crew.PollStatus = 50*time.Millisecond, 30*time.Millisecond
-			batch.Timing.RestartPause, batch.Timing.PollUnits = time.Millisecond, 100*time.Millisecond
-			batch.Timing.BeatEvery = 100 * time.Millisecond
+			timing := batch.Timing{RestartPause: time.Millisecond, PollUnits: 100 * time.Millisecond,
+				BeatEvery: 100 * time.Millisecond}
 			if os.Getenv("QUIRE_FAKE_STALL") != "" {
-				batch.Timing.StallAfter, batch.Timing.LostGrace = 80*time.Millisecond, 300*time.Millisecond
-				batch.Timing.EndGrace = 300 * time.Millisecond
+				timing.StallAfter, timing.LostGrace = 80*time.Millisecond, 300*time.Millisecond
+				timing.EndGrace = 300 * time.Millisecond
 			}
 			checked := &flagChecker{Writer: os.Stderr}
 			code := sampleMain(os.Args[1:], &environment{stdin: os.Stdin, stdout: stdio.Stdout(), stderr: checked,
-				models: fakeModels{}, fs: vfs.OS})
+				models: fakeModels{}, fs: vfs.OS, timing: timing})
 			if lacked := checked.lacked(os.Args[1:]); lacked != nil {
 				fmt.Fprintf(os.Stderr, "the error names flags that the subcommand lacks: %q\n", lacked)
 				code = 99

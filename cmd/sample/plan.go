@@ -130,11 +130,10 @@ func runPlan(ctx context.Context, env *environment, o *planOptions) error {
 	if err := writableFolder("dump-hlo", dump); err != nil {
 		return &exitError{exitUsage, err}
 	}
-	o.run.spec.LoadFormat = batch.LoadDummy
-	task, err := o.run.task(env, nil)
-	if err != nil {
-		return err
-	}
+	dummy := *o.run.job
+	dummy.LoadFormat = batch.LoadDummy
+	o.run.job = &dummy
+	task := o.run.task(env, nil)
 	model, err := task.OpenModel(ctx)
 	if err != nil {
 		return err
@@ -145,11 +144,11 @@ func runPlan(ctx context.Context, env *environment, o *planOptions) error {
 		return err
 	}
 	defer backend.Finalize()
-	groups, err := task.Engine.Groups(backend)
+	groups, err := task.Job.Engine.Groups(backend)
 	if err != nil {
 		return &exitError{exitUsage, err}
 	}
-	config, err := task.PlanConfig(ctx, model)
+	job, config, err := task.PlanConfig(ctx, model)
 	if err != nil {
 		return err
 	}
@@ -157,9 +156,9 @@ func runPlan(ctx context.Context, env *environment, o *planOptions) error {
 		defer config.DraftModel.Close()
 	}
 	if o.compile && config.Tokenizer == nil {
-		fmt.Fprintf(env.stderr, "%s has no tokenizer: with one, sample run compiles other programs\n", task.Model)
+		fmt.Fprintf(env.stderr, "%s has no tokenizer: with one, sample run compiles other programs\n", job.Model)
 	}
-	options := plan.Options{Model: task.Model, Defaults: task.Defaults(), Context: o.context, Trials: o.trials,
+	options := plan.Options{Model: job.Model, Defaults: job.Defaults(), Context: o.context, Trials: o.trials,
 		Note: func(format string, args ...any) { fmt.Fprintf(env.stderr, format+"\n", args...) }}
 	if dump != "" {
 		options.Compiled = func(programs iter.Seq2[string, compute.Executable]) error {
@@ -223,7 +222,7 @@ func (o *planOptions) openBackend(ctx context.Context, task *batch.Task) (*xla.B
 		}
 		x, ok := b.(*xla.Backend)
 		if !ok {
-			return nil, fmt.Errorf("--backend %s compiles nothing", task.Engine.Backend)
+			return nil, fmt.Errorf("--backend %s compiles nothing", task.Job.Engine.Backend)
 		}
 		return x, nil
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -101,13 +102,13 @@ func (o *runOptions) savePrefix(ctx context.Context, env *environment, prefixes 
 	if err := writable("prefix-dir", file); err != nil {
 		return err
 	}
-	task, err := o.task(env, nil)
+	task := o.task(env, nil)
+	tokens, err := task.KeepPrefix(ctx)
+	if wrong := (*batch.PrefixError)(nil); errors.As(err, &wrong) { // by the name that was given
+		return fmt.Errorf("prefix %s: %w", name, wrong.Err)
+	}
 	if err != nil {
 		return err
-	}
-	tokens, err := task.KeepPrefix(ctx)
-	if err != nil {
-		return fmt.Errorf("%s", strings.ReplaceAll(err.Error(), "--save-prefix "+file, "prefix "+name))
 	}
 	saved, err := prefixes.List()
 	if err != nil {

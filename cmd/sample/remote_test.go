@@ -251,7 +251,7 @@ func TestModelFromObjects(t *testing.T) {
 		if err != nil {
 			return batch.Identity{}, err
 		}
-		return task.Models.Identify(t.Context(), task)
+		return task.Identify(t.Context())
 	}
 	local, err := identify(from)
 	if err != nil {

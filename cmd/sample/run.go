@@ -104,10 +104,7 @@ func runJob(ctx context.Context, env *environment, o *runOptions) (err error) {
 		return err
 	}
 	defer func() { watch.close(resultOf(err)) }()
-	task, err := o.task(env, watch)
-	if err != nil {
-		return err
-	}
+	task := o.task(env, watch)
 	report, err := task.Run(ctx)
 	if report == nil {
 		return err

@@ -19,6 +19,7 @@ import (
 type runOptions struct {
 	spec    batch.Spec
 	process batch.Options
+	job     *batch.Job // of the two, once check has found them right
 
 	// Texts that check parses into the two above.
 	shardText, kvMemory, hostMemory, prefixCache, mesh string
@@ -232,7 +233,7 @@ func (o *runOptions) check() error {
 		return err
 	}
 	o.process.Version, o.process.Quiet, o.process.Verbose = quireVersion(), o.progress == "none", o.verbose
-	_, err = batch.NewTask(o.spec, o.process)
+	o.job, err = batch.Describe(o.spec, o.process)
 	return err
 }
 
@@ -256,14 +257,15 @@ func parseBytes(flag, text, example string) (int64, error) {
 	return int64(bytes), nil
 }
 
-// task is the job as this process does it, which tells env what happens.
-func (o *runOptions) task(env *environment, w *observer) (*batch.Task, error) {
+// task is the job that was checked as this process does it, which tells env what happens.
+func (o *runOptions) task(env *environment, w *observer) *batch.Task {
 	options := o.process
 	stdin := o.input(env.stdin)
 	options.Input, options.Rows = endable(stdin), env.stdout
 	if o.spec.Output != batch.Standard && isInputTerminal(stdin) {
 		options.Input = nil // a job goes on without the rows that it has read
 	}
+	options.Timing = env.timing
 	options.FS, options.Models, options.Messages, options.Fetching = env.fs, env.models, newFitted(env.stderr),
 		fetchProgress(env.stderr)
 	options.Quiet, options.Stuck = o.progress == "none", stuck(env)
@@ -279,9 +281,7 @@ func (o *runOptions) task(env *environment, w *observer) (*batch.Task, error) {
 		options.Observer = &batch.Observer{Run: telemetry.NewRun(), Log: options.Log, Version: o.process.Version,
 			Trace: o.diagnostics.tracing}
 	}
-	t, err := batch.NewTask(o.spec, options)
-	if err == nil {
-		progress.tokens = func() int64 { return t.Observer.Run.Now().Tokens }
-	}
-	return t, err
+	t := o.job.Task(options)
+	progress.tokens = func() int64 { return t.Process.Observer.Run.Now().Tokens }
+	return t
 }

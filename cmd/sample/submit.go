@@ -160,10 +160,7 @@ func (o *runOptions) refuse(f *flags, where string, but ...string) error {
 
 // submitJob puts the job into the queue, or takes it out, and prints its name.
 func submitJob(ctx context.Context, env *environment, o *runOptions, qo *queueOptions, retry, remove bool) error {
-	task, err := o.task(env, nil)
-	if err != nil {
-		return err
-	}
+	task := o.task(env, nil)
 	if err := task.Look(ctx); err != nil { // before the server is asked
 		return err
 	}
@@ -175,7 +172,7 @@ func submitJob(ctx context.Context, env *environment, o *runOptions, qo *queueOp
 	if remove {
 		id, err := task.Withdraw(ctx, q)
 		if err == nil {
-			fmt.Fprintf(env.stdout, "%s is not in the queue any more; its output stays in %s\n", id, task.Output)
+			fmt.Fprintf(env.stdout, "%s is not in the queue any more; its output stays in %s\n", id, task.Job.Output)
 		}
 		return err
 	}

@@ -74,30 +74,25 @@ func (o *runOptions) checkDumps() error {
 }
 
 // try opens the model to be tried.
-func (o *runOptions) try(ctx context.Context, env *environment) (*batch.Task, *batch.Trial, error) {
-	task, err := o.task(env, nil)
-	if err != nil {
-		return nil, nil, err
-	}
-	trial, err := task.Try(ctx)
-	return task, trial, err
+func (o *runOptions) try(ctx context.Context, env *environment) (*batch.Trial, error) {
+	return o.task(env, nil).Try(ctx)
 }
 
 // tryPrompts draws completions of prompts, and prints them as they come.
 func tryPrompts(ctx context.Context, env *environment, o *runOptions) error {
-	task, trial, err := o.try(ctx, env)
+	trial, err := o.try(ctx, env)
 	if err != nil {
 		return err
 	}
 	defer trial.Close()
-	return trial.Complete(ctx, o.prompts, &teller{env: env, task: task, prompts: len(o.prompts),
-		several: len(o.prompts) > 1 || task.Sampling.N > 1})
+	return trial.Complete(ctx, o.prompts, &teller{env: env, trial: trial, prompts: len(o.prompts),
+		several: len(o.prompts) > 1 || trial.Job.Sampling.N > 1})
 }
 
 // teller prints completions on standard output. What else there is to say is printed on standard error.
 type teller struct {
 	env     *environment
-	task    *batch.Task
+	trial   *batch.Trial
 	prompts int
 	several bool // completions: each has a heading
 
@@ -110,7 +105,7 @@ func (t *teller) Begin(prompt, generation int) {
 	if t.prompts > 1 {
 		parts = append(parts, fmt.Sprintf("prompt %d", prompt+1))
 	}
-	if t.task.Sampling.N > 1 {
+	if t.trial.Job.Sampling.N > 1 {
 		parts = append(parts, fmt.Sprintf("generation %d", generation))
 	}
 	if t.name = strings.Join(parts, ", "); t.several {
@@ -135,7 +130,7 @@ func (t *teller) End(reason engine.FinishReason, err error) {
 	switch {
 	case err != nil:
 		fmt.Fprintf(t.env.stderr, "error: %s%s\n", of, visible.Line(err.Error()))
-	case reason == engine.FinishLength && !t.task.Quiet:
-		fmt.Fprintf(t.env.stderr, "%sthe text is cut: --max-tokens is %d\n", of, t.task.Sampling.MaxTokens)
+	case reason == engine.FinishLength && !t.trial.Process.Quiet:
+		fmt.Fprintf(t.env.stderr, "%sthe text is cut: --max-tokens is %d\n", of, t.trial.Job.Sampling.MaxTokens)
 	}
 }

@@ -157,6 +157,7 @@ func (o *workerOptions) work(ctx context.Context, env *environment, job string) 
 	}
 	defer q.Close()
 	o.Version, o.Quiet, o.Supervised, o.Reword = quireVersion(), watched.progress == "none", supervised(), ofJob
+	o.Timing = env.timing
 	o.FS, o.Models, o.Messages, o.Fetching = env.fs, env.models, newFitted(env.stderr), fetchProgress(env.stderr)
 	o.Stuck = stuck(env)
 	o.Observer, o.Log, o.Opened = watch.Observer, watch.Log, o.diagnostics.dump(env.stderr)

@@ -34,10 +34,7 @@ func runWorkers(ctx context.Context, env *environment, o *runOptions, f *flags) 
 	if units.AckWait == 0 {
 		units.AckWait = localAckWait
 	}
-	task, err := o.task(env, nil)
-	if err != nil {
-		return err
-	}
+	task := o.task(env, nil)
 	chips, err := o.spec.Engine.ChipsOfWorkers(o.units.workers)
 	if err != nil {
 		return err
@@ -60,9 +57,12 @@ func runWorkers(ctx context.Context, env *environment, o *runOptions, f *flags) 
 func (o *runOptions) crew(env *environment, chips []string) *crew.Crew {
 	password := rand.Text()
 	return &crew.Crew{
-		Workers: o.units.workers, MaxRestarts: o.process.MaxRestarts, Password: password, Messages: env.stderr,
-		Log: o.logger(env), Progress: &meter{w: env.stderr, mode: o.progress, each: int64(o.spec.Sampling.N)},
-		Server: func(address, store string) []string { return []string{"nats", "--listen", address, "--store", store} },
+		Workers: o.units.workers, MaxRestarts: o.process.MaxRestarts, Password: password, Timing: env.timing,
+		Messages: env.stderr, Log: o.logger(env),
+		Progress: &meter{w: env.stderr, mode: o.progress, each: int64(o.spec.Sampling.N)},
+		Server: func(address, store string) []string {
+			return []string{"nats", "--listen", address, "--store", store}
+		},
 		Worker: func(job, name string) []string {
 			args := []string{"worker", job, "--name", name, "--progress", "none", "--max-restarts",
 				fmt.Sprint(o.process.MaxRestarts), "--client-timeout", o.process.ClientTimeout.String(),

@@ -1,12 +1,15 @@
-package batch
+// Package ask turns the rows of a job into requests of the engine: prompt, parameters, thinking, structure and masks.
+package ask
 
 import (
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"unicode/utf8"
 
+	"github.com/quire/quire/batch/lineage"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/parameter"
 	"github.com/quire/quire/promptset"
@@ -14,31 +17,40 @@ import (
 	"github.com/quire/quire/promptset/requests"
 )
 
-// noModel begins the error of a line that names another model than those that are served.
-const noModel = "there is no model"
+// NoModel begins the error of a line that names another model than those that are served.
+const NoModel = "there is no model"
 
-// requestBuilder turns rows into requests: the command line's parameters, overridden by the row's own.
-type requestBuilder struct {
-	task    *Task
-	session *Session
-	common  *commonPrefix
-	equal   *equalRows
-	leaves  bool // no row goes on from another one
+// Settings are what a job says of all its rows.
+type Settings struct {
+	Sampling                        parameter.Set // what rows that give no parameters of their own take
+	ServedModels                    []string      // that rows may name; none stands for any
+	ReasoningParser, ToolCallParser string        // forms of package reply
 }
 
-// newRequestBuilder makes the requests of a task for an engine that is open, or will be.
-func newRequestBuilder(t *Task, s *Session) *requestBuilder {
-	return &requestBuilder{task: t, session: s, common: &commonPrefix{}, equal: newEqualRows(t.Messages)}
+// Builder turns rows into requests: the job's parameters, overridden by the row's own.
+type Builder struct {
+	Settings Settings
+	Text     *Text
+	// MaxModelLen is the longest sequence of the engine that is open.
+	MaxModelLen func() int
+	Common      CommonPrefix // of all prompts
+	Equal       *EqualRows
+	Leaves      bool // no row goes on from another one
 }
 
-// parameters returns what a row asks for; it is not checked.
-func (b *requestBuilder) parameters(row *promptset.Row) parameter.Set {
-	return row.Overrides.Over(b.task.Sampling)
+// New makes the requests of a job for a model that is open, or will be. Warnings go to messages.
+func New(settings Settings, messages io.Writer) *Builder {
+	return &Builder{Settings: settings, Equal: newEqualRows(messages)}
 }
 
-// requests returns the requests of a row, one for each of its prompts, or what is wrong with the row. It goes on from
+// Parameters returns what a row asks for; it is not checked.
+func (b *Builder) Parameters(row *promptset.Row) parameter.Set {
+	return row.Overrides.Over(b.Settings.Sampling)
+}
+
+// Requests returns the requests of a row, one for each of its prompts, or what is wrong with the row. It goes on from
 // another one if that is given.
-func (b *requestBuilder) requests(row *promptset.Row, from *kin) (all []*engine.Request, err error) {
+func (b *Builder) Requests(row *promptset.Row, from *lineage.Parent) (all []*engine.Request, err error) {
 	if row.Err != nil {
 		return nil, row.Err
 	}
@@ -57,26 +69,26 @@ func (b *requestBuilder) requests(row *promptset.Row, from *kin) (all []*engine.
 }
 
 // request returns the request of a row with one prompt.
-func (b *requestBuilder) request(row *promptset.Row, from *kin) (*engine.Request, error) {
-	if name := requests.Of(row).Model(); name != "" && len(b.task.ServedModels) > 0 &&
-		!slices.Contains(b.task.ServedModels, name) {
-		err := fmt.Errorf(noModel+" %q; `served-model-name` is %s", name, strings.Join(b.task.ServedModels, ", "))
+func (b *Builder) request(row *promptset.Row, from *lineage.Parent) (*engine.Request, error) {
+	if name := requests.Of(row).Model(); name != "" && len(b.Settings.ServedModels) > 0 &&
+		!slices.Contains(b.Settings.ServedModels, name) {
+		err := fmt.Errorf(NoModel+" %q; `served-model-name` is %s", name, strings.Join(b.Settings.ServedModels, ", "))
 		return nil, &paramError{err, "model", openai.CodeNoModel}
 	}
-	set := b.parameters(row)
+	set := b.Parameters(row)
 	if err := checkMessages(row); err != nil {
 		return nil, err
 	}
-	tokens, err := b.prompt(row, from)
+	tokens, err := b.Prompt(row, from)
 	if err != nil {
 		return nil, err
 	}
-	b.common.add(tokens)
-	return b.of(row, &set, tokens)
+	b.Common.Add(tokens)
+	return b.Of(row, &set, tokens)
 }
 
-// of returns the request of a row with the parameters in set, whose prompt is tokens.
-func (b *requestBuilder) of(row *promptset.Row, set *parameter.Set, tokens []int32) (*engine.Request, error) {
+// Of returns the request of a row with the parameters in set, whose prompt is tokens.
+func (b *Builder) Of(row *promptset.Row, set *parameter.Set, tokens []int32) (*engine.Request, error) {
 	if over := row.Overrides; over.Sampled != nil && set.Temperature == 0 {
 		return nil, &paramError{fmt.Errorf(
 			"%s is true and the job's temperature is 0, which contradict each other; give the row a temperature",
@@ -109,15 +121,15 @@ func (b *requestBuilder) of(row *promptset.Row, set *parameter.Set, tokens []int
 		DRYSequenceBreakers: set.DRYSequenceBreakers,
 		TopLogprobs:         set.TopLogprobs, ScorePrompt: set.PromptLogprobs != parameter.NoPromptLogprobs,
 		PromptTopLogprobs: max(0, set.PromptLogprobs),
-		Leaf:              b.leaves,
+		Leaf:              b.Leaves,
 	}, nil
 }
 
-// prompt returns the whole prompt of a row as token ids.
-func (b *requestBuilder) prompt(row *promptset.Row, from *kin) (tokens []int32, err error) {
+// Prompt returns the whole prompt of a row as token ids.
+func (b *Builder) Prompt(row *promptset.Row, from *lineage.Parent) (tokens []int32, err error) {
 	if from == nil {
-		tokens, err = b.tokens(row)
-	} else if tokens, err = from.end(row.Parent); err == nil {
+		tokens, err = b.Tokens(row)
+	} else if tokens, err = from.End(row.Parent); err == nil {
 		last := int32(-1)
 		if len(tokens) > 0 {
 			last = tokens[len(tokens)-1]
@@ -129,18 +141,18 @@ func (b *requestBuilder) prompt(row *promptset.Row, from *kin) (tokens []int32, 
 	if err != nil {
 		return nil, err
 	}
-	return b.truncated(row, tokens)
+	return b.Truncated(row, tokens)
 }
 
-// truncated returns the end of a prompt that truncate_prompt_tokens keeps.
-func (b *requestBuilder) truncated(row *promptset.Row, tokens []int32) ([]int32, error) {
-	set := b.parameters(row)
+// Truncated returns the end of a prompt that truncate_prompt_tokens keeps.
+func (b *Builder) Truncated(row *promptset.Row, tokens []int32) ([]int32, error) {
+	set := b.Parameters(row)
 	most := set.TruncatePromptTokens
 	switch {
 	case most == 0 || most < -1: // which is told when parameters are checked
 		return tokens, nil
 	case most == -1:
-		length := b.session.Plan().MaxModelLen
+		length := b.MaxModelLen()
 		if most = length - set.MaxTokens; most < 1 {
 			return nil, fmt.Errorf("%s is -1, and max_tokens, which is %d, leaves no room for a prompt within the "+
 				"model's %d tokens: give fewer max_tokens", row.ParameterName("truncate_prompt_tokens"), set.MaxTokens,
@@ -150,14 +162,14 @@ func (b *requestBuilder) truncated(row *promptset.Row, tokens []int32) ([]int32,
 	return tokens[max(0, len(tokens)-most):], nil
 }
 
-// tokens returns the prompt of a row of its own as token ids.
-func (b *requestBuilder) tokens(row *promptset.Row) ([]int32, error) {
+// Tokens returns the prompt of a row of its own as token ids.
+func (b *Builder) Tokens(row *promptset.Row) ([]int32, error) {
 	switch row.Kind {
 	case promptset.KindTokens:
 		for i, id := range row.TokenIDs {
-			if id < 0 || int(id) >= b.session.Vocab {
+			if id < 0 || int(id) >= b.Text.Vocab {
 				return nil, fmt.Errorf("prompt_token_ids[%d] is %d, but the model's vocabulary is 0 to %d", i, id,
-					b.session.Vocab-1)
+					b.Text.Vocab-1)
 			}
 		}
 		return row.TokenIDs, nil
@@ -166,7 +178,7 @@ func (b *requestBuilder) tokens(row *promptset.Row) ([]int32, error) {
 		if err != nil {
 			return nil, err
 		}
-		return b.session.Encode(text, false) // the template writes the special tokens itself
+		return b.Text.Encode(text, false) // the template writes the special tokens itself
 	case promptset.KindText:
 		return b.text(row.Prompt, true)
 	}
@@ -174,30 +186,30 @@ func (b *requestBuilder) tokens(row *promptset.Row) ([]int32, error) {
 }
 
 // text returns the tokens of text, with those that begin a text if special is true.
-func (b *requestBuilder) text(text string, special bool) ([]int32, error) {
+func (b *Builder) text(text string, special bool) ([]int32, error) {
 	if !utf8.ValidString(text) {
 		return nil, errors.New("prompt is not UTF-8")
 	}
-	return b.session.Encode(text, special)
+	return b.Text.Encode(text, special)
 }
 
 // render writes messages as one text, by the parameters of a row.
-func (b *requestBuilder) render(row *promptset.Row, messages []promptset.Message) (string, error) {
-	if b.session.Render == nil {
-		return "", b.session.NoTemplate
+func (b *Builder) render(row *promptset.Row, messages []promptset.Message) (string, error) {
+	if b.Text.Render == nil {
+		return "", b.Text.NoTemplate
 	}
 	for i, m := range messages {
 		if !utf8.ValidString(m.Content) || !utf8.ValidString(m.Role) || !utf8.ValidString(m.Object) {
 			return "", fmt.Errorf("messages[%d] is not UTF-8", i)
 		}
 	}
-	set := b.parameters(row)
+	set := b.Parameters(row)
 	if over := &row.Overrides; set.ContinueFinalMessage && set.AddGenerationPrompt &&
 		over.Has(parameter.Sink("add_generation_prompt")) {
 		return "", errors.New("add_generation_prompt and continue_final_message are both true, which contradict each " +
 			"other; keep one")
 	}
-	text, err := b.session.Render(messages, &set)
+	text, err := b.Text.Render(messages, &set)
 	if err != nil {
 		return "", fmt.Errorf("messages: %w", err)
 	}

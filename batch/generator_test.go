@@ -23,14 +23,14 @@ func (p *countedUpdates) Update(_, _ tally.Counts) {
 // Rows are begun by one goroutine and completed by another, and calls of the progress do not overlap all the same.
 func TestProgressIsToldByOneAtATime(t *testing.T) {
 	p := &countedUpdates{}
-	s := &rest{single: single{runner: &runner{task: &Task{Options: Options{Progress: p}}}}}
-	u := &unit{out: newCollector(newWrittenRows(), &notes{}, 1)}
+	l := &onlyUnit{progress: p}
+	u := &unit{out: newCollector(newWrittenRows(), &notes{}, collecting{inFlight: 1})}
 	const times = 1000
 	var all sync.WaitGroup
 	for range 2 {
 		all.Go(func() {
 			for range times {
-				s.moved(t.Context(), u)
+				l.moved(t.Context(), u)
 			}
 		})
 	}

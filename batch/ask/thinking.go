@@ -1,4 +1,4 @@
-package batch
+package ask
 
 import (
 	"fmt"
@@ -10,7 +10,7 @@ import (
 )
 
 // thinking is the bound of a row's reasoning, nil where it has none.
-func (b *requestBuilder) thinking(row *promptset.Row, prompt []int32, set *parameter.Set) (*engine.Thought, error) {
+func (b *Builder) thinking(row *promptset.Row, prompt []int32, set *parameter.Set) (*engine.Thought, error) {
 	if set.MaxThinkingTokens < 0 {
 		return nil, nil
 	}
@@ -18,12 +18,12 @@ func (b *requestBuilder) thinking(row *promptset.Row, prompt []int32, set *param
 		return fmt.Errorf("%s is %d, and "+format, append([]any{row.ParameterName("max_thinking_tokens"),
 			set.MaxThinkingTokens}, args...)...)
 	}
-	s := b.session
-	forms, err := reply.New(b.task.ReasoningParser, reply.None, s.Template)
+	s := b.Text
+	forms, err := reply.New(b.Settings.ReasoningParser, reply.None, s.Template)
 	switch {
 	case err != nil:
 		return nil, err
-	case !forms.HasReasoning() && b.task.ReasoningParser == reply.None:
+	case !forms.HasReasoning() && b.Settings.ReasoningParser == reply.None:
 		return nil, refuse("`reasoning-parser` is none: name the form of the model's reasoning there")
 	case !forms.HasReasoning():
 		return nil, refuse("the chat template has no form of reasoning that Quire knows: leave it out, or name the " +
@@ -33,7 +33,7 @@ func (b *requestBuilder) thinking(row *promptset.Row, prompt []int32, set *param
 	if !ok {
 		return nil, refuse("the model's form of reasoning has no mark that ends it wherever it stands: leave it out")
 	}
-	t := engine.Thought{Most: set.MaxThinkingTokens, Open: s.thinks(&forms, row, prompt, set)}
+	t := engine.Thought{Most: set.MaxThinkingTokens, Open: s.Thinks(&forms, row, prompt, set)}
 	for _, mark := range []struct {
 		text  string
 		token *int32

@@ -1,4 +1,4 @@
-package batch
+package ask
 
 import (
 	"errors"
@@ -18,9 +18,9 @@ type paramError struct {
 
 func (e *paramError) Unwrap() error { return e.error }
 
-// paramOf returns which member of a batch file's line an error is about, and its code by OpenAI's names; empty where
+// ParamOf returns which member of a batch file's line an error is about, and its code by OpenAI's names; empty where
 // that is not known.
-func paramOf(row *promptset.Row, err error) (param, code string) {
+func ParamOf(row *promptset.Row, err error) (param, code string) {
 	var (
 		own     *paramError
 		ofRow   *promptset.RowError

@@ -1,4 +1,4 @@
-package batch
+package ask
 
 import (
 	"encoding/binary"
@@ -16,10 +16,10 @@ import (
 // job the rows that come after so many distinct ones are compared with these alone.
 const maxDistinctRows = 1 << 20
 
-// equalRows finds rows of which completions are equal to one another, which their author hardly wanted: several
+// EqualRows finds rows of which completions are equal to one another, which their author hardly wanted: several
 // completions at temperature 0, and rows that repeat another one. It says so once, with the first of them, and counts
 // them for the report. It lasts for a process, through restarts of the engine.
-type equalRows struct {
+type EqualRows struct {
 	stderr io.Writer
 
 	mu       sync.Mutex
@@ -41,12 +41,12 @@ type rowFile struct {
 	lines bool
 }
 
-func newEqualRows(stderr io.Writer) *equalRows {
-	return &equalRows{stderr: stderr, seed: maphash.MakeSeed(), first: map[uint64]rowPlace{}}
+func newEqualRows(stderr io.Writer) *EqualRows {
+	return &EqualRows{stderr: stderr, seed: maphash.MakeSeed(), first: map[uint64]rowPlace{}}
 }
 
-// look takes a row with its request.
-func (e *equalRows) look(row *promptset.Row, r *engine.Request) {
+// Look takes a row with its request.
+func (e *EqualRows) Look(row *promptset.Row, r *engine.Request) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if r.N > 1 && r.Sampling.Greedy() {
@@ -80,7 +80,7 @@ func (e *equalRows) look(row *promptset.Row, r *engine.Request) {
 }
 
 // place numbers the file of a row. Rows come file by file, so that the last one is looked at first.
-func (e *equalRows) place(row *promptset.Row) rowPlace {
+func (e *EqualRows) place(row *promptset.Row) rowPlace {
 	file, at := rowFile{row.File, row.Line > 0}, row.FileRow
 	if file.lines {
 		at = row.Line
@@ -96,7 +96,7 @@ func (e *equalRows) place(row *promptset.Row) rowPlace {
 }
 
 // hash is of all that a request's completions depend on.
-func (e *equalRows) hash(r *engine.Request) uint64 {
+func (e *EqualRows) hash(r *engine.Request) uint64 {
 	b := e.scratch[:0]
 	text := func(s string) { b = append(binary.AppendUvarint(b, uint64(len(s))), s...) }
 	text(r.ID)
@@ -119,8 +119,8 @@ func (e *equalRows) hash(r *engine.Request) uint64 {
 	return maphash.Bytes(e.seed, b)
 }
 
-// counts returns how many rows have several completions at temperature 0, and how many repeat another one.
-func (e *equalRows) counts() (greedy, repeated int64) {
+// Counts returns how many rows have several completions at temperature 0, and how many repeat another one.
+func (e *EqualRows) Counts() (greedy, repeated int64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.greedy, e.repeated

@@ -1,4 +1,4 @@
-package batch
+package ask
 
 import (
 	"fmt"
@@ -10,7 +10,7 @@ import (
 
 // structure is what the text of a row's completions must be: what the row asks for, or a call of a tool where
 // tool_choice wants one.
-func (b *requestBuilder) structure(row *promptset.Row, prompt []int32, set *parameter.Set) (parameter.Structure,
+func (b *Builder) structure(row *promptset.Row, prompt []int32, set *parameter.Set) (parameter.Structure,
 	error) {
 	tool, wanted := set.WantsCall()
 	if !wanted || row.Kind != promptset.KindMessages {
@@ -24,8 +24,8 @@ func (b *requestBuilder) structure(row *promptset.Row, prompt []int32, set *para
 		return parameter.Structure{}, fmt.Errorf("%s is %s, and "+format, append([]any{
 			row.ParameterName("tool_choice"), set.ToolChoice}, args...)...)
 	}
-	s := b.session
-	forms, err := reply.New(b.task.ReasoningParser, b.task.ToolCallParser, s.Template)
+	s := b.Text
+	forms, err := reply.New(b.Settings.ReasoningParser, b.Settings.ToolCallParser, s.Template)
 	switch {
 	case err != nil:
 		return parameter.Structure{}, err
@@ -33,7 +33,7 @@ func (b *requestBuilder) structure(row *promptset.Row, prompt []int32, set *para
 		return refuse("there are no tools: give tools")
 	case set.StructuredOutputs != (parameter.Structure{}):
 		return refuse("there is a structure, too: keep one")
-	case s.thinks(&forms, row, prompt, set):
+	case s.Thinks(&forms, row, prompt, set):
 		return refuse("the prompt ends within reasoning, where no call may stand: turn reasoning off by " +
 			"chat_template_kwargs")
 	}

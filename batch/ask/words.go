@@ -1,4 +1,4 @@
-package batch
+package ask
 
 import (
 	"fmt"
@@ -7,17 +7,17 @@ import (
 
 // badWords returns the sequences of tokens that spell texts, as vLLM has them: each text without the spaces that it
 // begins with, and the text behind a space where that has as many tokens of which the first is another one.
-func (b *requestBuilder) badWords(texts []string) (words [][]int32, err error) {
+func (b *Builder) badWords(texts []string) (words [][]int32, err error) {
 	for _, text := range texts {
 		text = strings.TrimLeft(text, " \t\n\r")
-		plain, err := b.session.Encode(text, false)
+		plain, err := b.Text.Encode(text, false)
 		if err != nil {
 			return nil, fmt.Errorf("bad_words: %w", err)
 		}
 		if len(plain) == 0 {
 			return nil, fmt.Errorf("bad_words has a text without tokens: give texts with more than spaces")
 		}
-		spaced, err := b.session.Encode(" "+text, false)
+		spaced, err := b.Text.Encode(" "+text, false)
 		if err != nil {
 			return nil, fmt.Errorf("bad_words: %w", err)
 		}

@@ -1,0 +1,39 @@
+package ask
+
+import (
+	"github.com/quire/quire/chat/reply"
+	"github.com/quire/quire/parameter"
+	"github.com/quire/quire/promptset"
+)
+
+// Text is what turns text into the tokens of a model, and back.
+type Text struct {
+	Vocab int
+	EOS   []int32 // that end a completion
+	// Encode turns text into token ids, with the tokens that begin a text if special is true.
+	Encode func(text string, special bool) ([]int32, error)
+	// Decode returns the text of tokens, with special ones. Mark returns the text of a completion with those of marks
+	// that are special tokens where they stand among its tokens, and with the one that ended it. Both may be nil.
+	Decode func(tokens []int32) string
+	Mark   func(tokens []int32, text string, marks []string) string
+	// Token returns the token that has a text as its name. It may be nil.
+	Token func(name string) (int32, bool)
+	// Template is the source of the chat template, "" without one. It may be one that cannot be parsed.
+	Template string
+	// Render writes messages as one text, by the parameters of a row, of which it takes [parameter.Text]. It is nil
+	// where there is no template that can be used, and then NoTemplate says why.
+	Render     func(messages []promptset.Message, by *parameter.Set) (string, error)
+	NoTemplate error
+}
+
+// promptEnd is how many tokens of a prompt are looked at for the opening of reasoning.
+const promptEnd = 16
+
+// Thinks reports whether a completion begins within reasoning: the prompt ends with its opening, or within a message
+// that has it.
+func (t *Text) Thinks(forms *reply.Forms, row *promptset.Row, prompt []int32, set *parameter.Set) bool {
+	if n := len(row.Messages); set.ContinueFinalMessage && n > 0 {
+		return forms.Within(row.Messages[n-1].Content)
+	}
+	return t.Decode != nil && forms.Opens(t.Decode(prompt[max(0, len(prompt)-promptEnd):]))
+}
