@@ -61,7 +61,8 @@ func FetchFolder(fetch func(want func(file string) bool) (dir string, err error)
 		return "", err
 	}
 	// An index of shards that were joined: the folder has one file instead, as weightShards takes it.
-	gone := slices.DeleteFunc(slices.Clone(shards), func(shard string) bool { return exists(filepath.Join(dir, shard)) })
+	here := func(shard string) bool { return exists(filepath.Join(dir, shard)) }
+	gone := slices.DeleteFunc(slices.Clone(shards), here)
 	if len(gone) > 0 {
 		of := weights
 		weights = func(file string) bool { return file == weightsFile || of(file) }
@@ -69,8 +70,8 @@ func FetchFolder(fetch func(want func(file string) bool) (dir string, err error)
 			return "", err
 		}
 		if len(gone) == len(shards) && !exists(filepath.Join(dir, weightsFile)) {
-			return "", fmt.Errorf("%s names %s, which is not there: add it, or delete the index if it is another model's",
-				weightsIndex, gone[0])
+			return "", fmt.Errorf("%s names %s, which is not there: add it, or delete the index if it is another "+
+				"model's", weightsIndex, gone[0])
 		}
 	}
 	if _, _, err := weightShards(dir); err != nil {

@@ -122,7 +122,8 @@ func TestFetchFolderWithStaleIndex(t *testing.T) {
 		t.Errorf("the tensor of %s is not found; asked for %v", weightsFile, asked)
 	}
 	os.Remove(filepath.Join(from, weightsFile))
-	if _, err = FetchFolder(copyOf(t, from, &asked)); err == nil || !strings.Contains(err.Error(), "names s2.safetensors, which is not there") {
+	if _, err = FetchFolder(copyOf(t, from, &asked)); err == nil ||
+		!strings.Contains(err.Error(), "names s2.safetensors, which is not there") {
 		t.Error(err)
 	}
 }
