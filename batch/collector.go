@@ -91,8 +91,8 @@ type pendingRow struct {
 	begun    time.Time
 
 	done    []completion.Result // that were there before, until the row is launched
-	early   bool               // begun before its place, for its children: it is not written when it is finished
-	counted bool               // its results are: before its place, or at it
+	early   bool                // begun before its place, for its children: it is not written when it is finished
+	counted bool                // its results are: before its place, or at it
 }
 
 // wakeWith lets those look up that wait for room, when ctx ends. The caller holds the lock.
