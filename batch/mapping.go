@@ -115,8 +115,8 @@ func warnOfSame(ctx context.Context, p *Process, opened *Opened) {
 	if opened.parts.Rows > comparedRows {
 		which = "the first"
 	}
-	p.tell("warning: %s %d rows have the same prompt: if that is not meant, give `prompt-column` or `template` another "+
-		"column", which, same)
+	p.tell("warning: %s %d rows have the same prompt: if that is not meant, give `prompt-column` or `template` "+
+		"another column", which, same)
 }
 
 // readMapping reads what the job says of the prompts of rows.
