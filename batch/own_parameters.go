@@ -50,12 +50,12 @@ func checkOwn(ctx context.Context, p *Process, j *Job) error {
 	return nil
 }
 
-// needModel reports whether it depends on the model's tokens or its chat template if a row can be drawn with these
+// needModel reports whether it depends on the model, its tokens or its chat template if a row can be drawn with these
 // parameters.
 func needModel(set *parameter.Set) bool {
 	return len(set.StopTokenIDs) > 0 || len(set.LogitBias) > 0 || set.AllowedTokenIDs != nil || len(set.BadWords) > 0 ||
 		set.StructuredOutputs != (parameter.Structure{}) || set.MaxThinkingTokens >= 0 || set.DRYMultiplier > 0 ||
-		set.TruncatePromptTokens == -1 || givesVariables(set)
+		set.TruncatePromptTokens == -1 || set.NoRepeatNgramSize > 0 || givesVariables(set)
 }
 
 // givesVariables reports whether parameters give the chat template variables.
