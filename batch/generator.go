@@ -291,7 +291,8 @@ func (in *intake) requests(ctx context.Context) iter.Seq[*engine.Request] {
 				u.listener.moved(ctx, u)
 			}
 			n, err := in.units.Next(ctx)
-			if in.resized, in.failure = n.resized, err; n.unit == nil || err != nil {
+			if n.unit == nil || err != nil {
+				in.resized, in.failure = n.resized, err
 				return
 			}
 			units = []*unit{n.unit}

@@ -21,7 +21,7 @@ import (
 type unit struct {
 	process  *Process                 // of the unit's own shard, if it is of a queue
 	reader   interface{ Err() error } // of the rows
-	saved    *savedJob                // nil where nothing is kept
+	saved    *savedJob                // nil if nothing is kept
 	builder  *ask.Builder
 	out      *collector
 	writer   *promptset.Writer
@@ -35,7 +35,8 @@ type unit struct {
 	read bool // to the end; of the goroutine that begins rows
 }
 
-// openUnit opens the journal, calls opened if it is given, and makes what draws and writes the parts that are missing.
+// openUnit opens the journal, calls opened if it is given, and makes what generates and writes the parts that are
+// missing.
 func (g *generator) openUnit(ctx context.Context, saved *savedJob, opened func()) (*unit, error) {
 	p, j, reader := saved.process, saved.job, g.opened.reader
 	g.opened.callInputs(saved.state.Job())
@@ -210,7 +211,7 @@ func (u *unit) drawnBefore(ctx context.Context, row int64) []promptset.Result {
 	return Merged(u.stale.of(ctx, row, u.process.Messages), done)
 }
 
-// launch makes the request of a row that was begun, and returns the row if completions of it are to be drawn.
+// launch makes the request of a row that was begun, and returns the row if completions of it are to be generated.
 func (u *unit) launch(ctx context.Context, p *pendingRow) (*pendingRow, error) {
 	done := p.done
 	p.done = nil
