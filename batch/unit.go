@@ -36,8 +36,8 @@ type unit struct {
 	read bool // to the end; of the goroutine that begins rows
 }
 
-// openUnit opens the journal, calls opened if it is given, and returns the unit that generates and writes the missing
-// parts.
+// openUnit opens the journal, calls opened if it is given, and makes what generates and writes the parts that are
+// missing.
 func (g *generator) openUnit(ctx context.Context, saved *savedJob, opened func()) (*unit, error) {
 	p, j, reader := saved.process, saved.job, g.opened.reader
 	g.opened.callInputs(saved.state.Job())
