@@ -63,7 +63,11 @@ func formatNamed(name string) *outputFormat {
 func FileStem(name string) string {
 	lower := strings.ToLower(name)
 	longest := ""
-	for _, ending := range slices.AppendSeq([]string{".json", ".txt"}, extensions()) {
+	endings := []string{".txt"}
+	for _, f := range inputFormats {
+		endings = append(endings, f.Extensions...)
+	}
+	for _, ending := range endings {
 		if strings.HasSuffix(lower, ending) && len(ending) > len(longest) {
 			longest = ending
 		}

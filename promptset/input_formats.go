@@ -3,14 +3,13 @@ package promptset
 import (
 	"bytes"
 	"fmt"
-	"iter"
-	"path"
 	"slices"
 	"strings"
 
 	"github.com/quire/quire/promptset/arrow"
 	"github.com/quire/quire/promptset/arrowfile"
 	"github.com/quire/quire/promptset/csv"
+	"github.com/quire/quire/promptset/document"
 	"github.com/quire/quire/promptset/input"
 	"github.com/quire/quire/promptset/jsonl"
 	"github.com/quire/quire/promptset/lines"
@@ -22,6 +21,8 @@ var inputFormats = []*input.Format{
 	{Name: "Parquet", Article: "a", Extensions: []string{".parquet"}, Magics: []string{"PAR1"}, Look: parquet.Look},
 	{Name: "Arrow", Article: "an", Extensions: []string{".arrow", ".arrows", ".feather"},
 		Magics: []string{arrowfile.Magic, arrowfile.StreamMagic, arrowfile.FeatherMagic}, Look: arrow.Look},
+	{Name: "JSON", Article: "a", Extensions: []string{".json"}, ByContent: true, Begins: document.Begins,
+		Look: document.Look},
 	{Name: "JSONL", Article: "a", Extensions: lines.Compressible(".jsonl"), Begins: jsonl.Begins, Look: jsonl.Look,
 		Appends: true},
 	{Name: "CSV", Article: "a", Extensions: csv.Extensions, Look: csv.Look, Appends: true},
@@ -37,26 +38,30 @@ func InputFormats() string {
 	return strings.Join(names[:last], ", ") + " or " + names[last]
 }
 
-// extensions are those of all formats.
-func extensions() iter.Seq[string] {
-	return func(yield func(string) bool) {
-		for _, f := range inputFormats {
-			for _, e := range f.Extensions {
-				if !yield(e) {
-					return
-				}
-			}
+// listExtensions lists the extensions that tell a format.
+func listExtensions() string {
+	var all []string
+	for _, f := range inputFormats {
+		if !f.ByContent {
+			all = append(all, f.Extensions...)
 		}
 	}
+	return strings.Join(all, ", ")
 }
-
-func listExtensions() string { return strings.Join(slices.Collect(extensions()), ", ") }
 
 // formatByName returns the format that the name of a file tells, nil where it tells none.
 func formatByName(name string) *input.Format {
 	if name == StandardInput {
 		name = ".jsonl"
 	}
+	if f := named(name); f != nil && !f.ByContent {
+		return f
+	}
+	return nil
+}
+
+// named returns the format that has the extension of a name, nil if none has.
+func named(name string) *input.Format {
 	for _, f := range inputFormats {
 		if slices.ContainsFunc(f.Extensions, func(e string) bool { return strings.HasSuffix(name, e) }) {
 			return f
@@ -67,8 +72,8 @@ func formatByName(name string) *input.Format {
 
 func hasExtension(name string) bool { return formatByName(name) != nil }
 
-// NamesInput says whether a name is that of an input file by its extension.
-func NamesInput(name string) bool { return hasExtension(name) }
+// NamesInput says whether a name may be that of an input file by its extension.
+func NamesInput(name string) bool { return name == StandardInput || named(name) != nil }
 
 // formatOfInput tells the formats apart by name, or by the start of a file with another name.
 func formatOfInput(name string, f File) (*input.Format, error) {
@@ -90,15 +95,15 @@ func formatOfInput(name string, f File) (*input.Format, error) {
 	}
 	text := bytes.TrimSpace(bytes.TrimPrefix(start, []byte(lines.ByteOrderMark)))
 	for _, format := range inputFormats {
-		if format.Begins != nil && format.Begins(text) {
+		if format.Begins != nil && format.Begins(text, f) {
 			return format, nil
 		}
 	}
 	what := fmt.Sprintf("neither %s nor JSONL, which begins with an object on a line, nor named %s",
 		strings.Join(told, " nor "), listExtensions())
-	if len(text) > 0 && (text[0] == '[' || text[0] == '{') {
-		what = fmt.Sprintf("it seems to be one JSON document over several lines: write an object on each line; a JSON "+
-			"array becomes lines by jq -c '.[]' %s > %s.jsonl", name, strings.TrimSuffix(path.Base(name), ".json"))
+	if len(text) > 0 && text[0] == '{' {
+		what = "it seems to be one JSON object over several lines, and not of columns: write an array of rows, an " +
+			"object of columns, each of them a list, or an object on each line"
 	}
 	return nil, &FileError{File: name, What: what}
 }

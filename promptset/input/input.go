@@ -29,8 +29,12 @@ type Format struct {
 	Article    string   // of the name
 	Extensions []string // of its files
 	Magics     []string // with one of which a file begins whose name says nothing
-	// Begins says whether the text of a file whose name says nothing begins as those of the format do; nil is never.
-	Begins func(text []byte) bool
+	// Begins says whether a file whose name says nothing begins as those of the format do; nil is never. text is its
+	// start without white space.
+	Begins func(text []byte, f File) bool
+	// ByContent says that files of other formats, and such as have no rows, have the extensions, too: the content
+	// tells, and a folder does not stand for these files.
+	ByContent bool
 	// Appends says that rows are added at the end, and those before stay bytes as they are.
 	Appends bool
 	// Look reads what has to be known of a file before its rows.

@@ -16,7 +16,7 @@ func Look(ctx context.Context, s *input.Source, f input.File) (*input.Contents, 
 }
 
 // Begins says whether the first line of a text begins with an object that goes on.
-func Begins(text []byte) bool {
+func Begins(text []byte, _ input.File) bool {
 	line, _, _ := bytes.Cut(text, []byte("\n"))
 	return len(line) > 1 && line[0] == '{'
 }

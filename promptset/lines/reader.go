@@ -69,9 +69,17 @@ func Open(name string, r io.Reader) (*Reader, error) {
 	return l, nil
 }
 
-// linesFrom reads the text of a file behind so many lines.
-func linesFrom(r io.Reader, number int64) *Reader {
-	return &Reader{Buf: bufio.NewReaderSize(r, 64<<10), Number: number, close: func() {}}
+// At reads the text of a file from a place in it, behind so many lines, with a buffer of so many bytes.
+func At(r io.Reader, number int64, buffer int) *Reader {
+	return &Reader{Buf: bufio.NewReaderSize(r, buffer), Number: number, close: func() {}}
+}
+
+// lost says where a file cannot be read any more: at this row, if its rows have no lines.
+func (l *Reader) lost(row int64) string {
+	if l.First == 0 {
+		return fmt.Sprintf("cannot read row %d", row)
+	}
+	return fmt.Sprintf("cannot read it after line %d", l.First-1)
 }
 
 func (l *Reader) Close() { l.close() }

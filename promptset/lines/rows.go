@@ -72,7 +72,7 @@ func (o *file) open(in *input.Opened, from int64) (*Reader, int64, error) {
 	if m := from / MarkEvery; m > 0 && m < int64(len(o.marks)) {
 		start := o.marks[m]
 		text := io.NewSectionReader(in.File, start.offset, in.Bytes-start.offset)
-		return linesFrom(text, start.line), m * MarkEvery, nil
+		return At(text, start.line, 64<<10), m * MarkEvery, nil
 	}
 	l, err := Open(in.Name, io.NewSectionReader(in.File, 0, in.Bytes))
 	if err != nil {
@@ -99,7 +99,7 @@ func (o *file) Range(ctx context.Context, in *input.Opened, from, to int64, yiel
 			if text.Err == io.EOF {
 				return false, in.ChangedRows(at)
 			}
-			return false, in.Error(fmt.Sprintf("cannot read it after line %d", l.First-1),
+			return false, in.Error(l.lost(at),
 				fmt.Errorf("%w; do not change inputs during a job", text.Err))
 		}
 		if at < from {
@@ -196,7 +196,7 @@ func Look(ctx context.Context, s *input.Source, f input.File, begin func(*Reader
 			if text.Err == io.EOF {
 				break
 			}
-			return nil, s.Error(fmt.Sprintf("cannot read it after line %d", l.First-1), text.Err)
+			return nil, s.Error(l.lost(c.Rows), text.Err)
 		}
 		object, err := rows.Members(text)
 		if err != nil {
@@ -208,7 +208,7 @@ func Look(ctx context.Context, s *input.Source, f input.File, begin func(*Reader
 		if c.Texts == nil && hasText(s.Mapping, object) {
 			c.Texts = []input.Span{{From: c.Rows, To: math.MaxInt64}}
 		}
-		if !isNamed {
+		if !isNamed && text.Line > 0 {
 			requests.Note(object, c.Rows, l.Number)
 		}
 		if err := types.add(s.Name, object); err != nil {
