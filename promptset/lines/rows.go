@@ -46,7 +46,7 @@ type namedRows interface {
 	Type(column string) schema.JSONType
 }
 
-// next returns the next row.
+// nextText returns the next row.
 func nextText(rows Rows, l *Reader) Text {
 	text, err := rows.Next(l)
 	return Text{text, l.First, l.Number, err}
