@@ -67,8 +67,8 @@ func readColumn(ctx context.Context, l *lines.Reader) (c column, err error) {
 	}
 	if b, err := peek(l); err != nil || b != '[' {
 		if err = value(l); err == nil {
-			err = fmt.Errorf("its member %q is %s: write an array of rows, or an object whose members are lists", c.name,
-				jsonvalue.Describe(l.Line))
+			err = fmt.Errorf("its member %q is %s: write an array of rows, or an object whose members are lists",
+				c.name, jsonvalue.Describe(l.Line))
 		}
 		return c, err
 	}
