@@ -243,7 +243,7 @@ func TestParquetErrors(t *testing.T) {
 		{[]string{file("x.txt", "a,b")},
 			"x.txt: neither a Parquet file nor an Arrow file nor JSONL, which begins with an object on a line, " +
 				"nor named .parquet, .arrow, "},
-		{[]string{file("list.json", ` [{"prompt": "a"}]`)}, "it seems to be one JSON document over several lines"},
+		{[]string{file("list.json", ` [{"prompt": "a"}`)}, "cannot read row 1: it ends in the middle of the document"},
 		{[]string{file("object", "\xef\xbb\xbf{\n \"prompt\": \"a\"}")}, "write an object on each line"},
 		{[]string{t.TempDir()}, "the folder has no files named .parquet"},
 		{nil, "no input files"},
