@@ -102,8 +102,8 @@ func formatOfInput(name string, f File) (*input.Format, error) {
 	what := fmt.Sprintf("neither %s nor JSONL, which begins with an object on a line, nor named %s",
 		strings.Join(told, " nor "), listExtensions())
 	if len(text) > 0 && text[0] == '{' {
-		what = "it seems to be one JSON object over several lines, and not of columns: write an object on each line, an " +
-			"array of rows, or an object of columns, each of them a list"
+		what = "it seems to be one JSON object over several lines, and not of columns: write an object on each line, " +
+			"an array of rows, or an object of columns, each of them a list"
 	}
 	return nil, &FileError{File: name, What: what}
 }
