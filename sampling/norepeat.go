@@ -44,7 +44,8 @@ func (r NoRepeat) bar(logits, forced *Node) *Node {
 	row := MulScalar(Iota(g, int32Vector(n), 0), float64(h))
 	place := Iota(g, shapes.Make(dtypes.Int32, n, h), 1)
 	ends := And(LessThan(place, all(r.Lens)), GreaterOrEqual(AddScalar(place, 1), all(r.Size)))
-	most := ReduceAllMax(r.Size)
+	// A row with fewer tokens than its size has no such sequence, and is not to make rounds for the others.
+	most := ReduceAllMax(Where(LessOrEqual(r.Size, r.Lens), r.Size, ZerosLike(r.Size)))
 	ends = control.While(comparing{number(1), r.Tokens, And(ends, all(r.isOn()))},
 		func(c comparing) *Node { return And(LessThan(c.Back, most), ReduceLogicalOr(c.Ends)) },
 		func(c comparing) comparing {
