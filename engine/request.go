@@ -186,8 +186,8 @@ func (a *admission) check(r *Request) error {
 	return nil
 }
 
-// checkNoRepeat says what is wrong with the bars of repetitions of a request. Where few tokens may be drawn all of them
-// could be barred.
+// checkNoRepeat returns why a request cannot have no_repeat_ngram_size. If few tokens are allowed, it could forbid all
+// of them.
 func (a *admission) checkNoRepeat(r *Request) error {
 	const name = "no_repeat_ngram_size"
 	switch {
@@ -197,10 +197,11 @@ func (a *admission) checkNoRepeat(r *Request) error {
 		return invalid(name, "no_repeat_ngram_size looks at a whole sequence, and one may have %d tokens (see "+
 			"`max-model-len`), but at most %d are looked at", a.plan.MaxModelLen, parameter.MaxDRYLastN)
 	case r.Structure != (parameter.Structure{}):
-		return invalid(name, "no_repeat_ngram_size with a structure is not supported: it could bar all tokens that "+
+		return invalid(name, "no_repeat_ngram_size with a structure is not supported: it could forbid all tokens that "+
 			"the structure allows")
 	case r.AllowedTokens != nil:
-		return invalid(name, "no_repeat_ngram_size with allowed_token_ids is not supported: it could bar all of them")
+		return invalid(name, "no_repeat_ngram_size with allowed_token_ids is not supported: it could forbid all of "+
+			"them")
 	}
 	return nil
 }
