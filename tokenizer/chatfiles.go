@@ -8,10 +8,9 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/gomlx/go-huggingface/models/gguf"
-
 	"github.com/quire/quire/internal/chattemplates"
 	"github.com/quire/quire/internal/pyjson"
+	"github.com/quire/quire/models/gguf"
 )
 
 // Files of a folder beside that of the tokenizer.
@@ -19,6 +18,9 @@ const (
 	configName   = "tokenizer_config.json"
 	specialsName = "special_tokens_map.json"
 )
+
+// ggufTemplate is the key of the chat template of a GGUF file.
+const ggufTemplate = "tokenizer.chat_template"
 
 // readJSON reads a file of a folder into each of into; one that is not there has nothing.
 func readJSON(dir, name string, into ...any) error {
@@ -85,9 +87,13 @@ func HasChatTemplate(path string) bool {
 	}
 	dir := path
 	if !info.IsDir() {
-		if f, err := gguf.Open(path); err == nil {
-			kv, _ := f.GetKeyValue("tokenizer.chat_template")
-			return kv.String() != ""
+		var template string
+		err := gguf.ReadMetadata(path, func(f gguf.Metadata) error {
+			template, _ = f.String(ggufTemplate)
+			return nil
+		})
+		if err == nil {
+			return template != ""
 		}
 		dir = filepath.Dir(path)
 	}

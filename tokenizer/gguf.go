@@ -8,39 +8,33 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gomlx/go-huggingface/models/gguf"
-
 	"github.com/quire/quire/internal/chattemplates"
+	"github.com/quire/quire/models/gguf"
 )
 
-func openGGUF(path string) (*parts, error) {
-	f, err := gguf.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	return partsOfGGUF(f)
+func openGGUF(path string) (p *parts, err error) {
+	err = gguf.ReadMetadata(path, func(f gguf.Metadata) error {
+		p, err = partsOfGGUF(f)
+		return err
+	})
+	return p, err
 }
 
-// metadata is the part of gguf.File that the tokenizer reads.
-type metadata interface {
-	GetKeyValue(key string) (gguf.KeyValue, bool)
-	Architecture() string
-}
+// ggufPrefix begins the keys of a file's tokenizer.
+const ggufPrefix = "tokenizer.ggml."
 
-func partsOfGGUF(f metadata) (*parts, error) {
-	get := func(key string) gguf.KeyValue {
-		kv, _ := f.GetKeyValue("tokenizer." + key)
-		return kv
-	}
-	kind := get("ggml.model").String()
+func partsOfGGUF(f gguf.Metadata) (*parts, error) {
+	kind, _ := f.String(ggufPrefix + "model")
 	if kind == "" {
 		return nil, errors.New("the GGUF file has no tokenizer (no tokenizer.ggml.model)")
 	}
-	g := ggufTokens{tokens: get("ggml.tokens").Strings(), types: get("ggml.token_type").Int64s(),
-		scores: get("ggml.scores").Float64s()}
-	p := &parts{specials: noSpecials, names: map[string]string{},
-		templates: map[string]string{chattemplates.Default: get("chat_template").String()}}
-	if text := get("chat_template." + chattemplates.Tools).String(); text != "" {
+	var g ggufTokens
+	g.tokens, _ = f.Strings(ggufPrefix + "tokens")
+	g.types, _ = f.Ints(ggufPrefix + "token_type")
+	g.scores, _ = f.Floats(ggufPrefix + "scores")
+	p := &parts{specials: noSpecials, names: map[string]string{}, templates: map[string]string{}}
+	p.templates[chattemplates.Default], _ = f.String(ggufTemplate)
+	if text, _ := f.String(ggufTemplate + "." + chattemplates.Tools); text != "" {
 		p.templates[chattemplates.Tools] = text
 	}
 	if err := p.ggufVocabulary(g.tokens, g.types); err != nil {
@@ -49,22 +43,24 @@ func partsOfGGUF(f metadata) (*parts, error) {
 	if err := p.ggufSpecials(f, g.tokens); err != nil {
 		return nil, err
 	}
-	merges, err := splitMerges(get("ggml.merges").Strings())
+	lines, _ := f.Strings(ggufPrefix + "merges")
+	merges, err := splitMerges(lines)
 	if err != nil {
 		return nil, fmt.Errorf("the GGUF file: %w", err)
 	}
 	addBOS, addEOS := false, false
 	switch kind {
 	case "gpt2":
-		addBOS, err = p.ggufByLevels(get("ggml.pre").String(), merges)
+		pre, _ := f.String(ggufPrefix + "pre")
+		addBOS, err = p.ggufByLevels(pre, merges)
 	case "gemma4":
 		addBOS, err = p.ggufByLevels("gemma4", merges)
 	case "llama":
 		addBOS = true
-		err = p.ggufLlama(get, g, merges)
+		err = p.ggufLlama(f, g, merges)
 	case "t5":
 		addEOS = true
-		err = p.ggufUnigram(get, g)
+		err = p.ggufUnigram(f, g)
 	default:
 		err = fmt.Errorf("the GGUF tokenizer model %q is not supported (gpt2, llama, gemma4 and t5 are)", kind)
 	}
@@ -144,18 +140,17 @@ var ggufRoles = map[string][]string{"bos_token": {"bos_token_id"}, "eos_token": 
 	"mask_token": {"mask_token_id"}, "sep_token": {"separator_token_id", "seperator_token_id"}}
 
 // ggufSpecials sets the ids of special tokens, -1 for those that the file does not name.
-func (p *parts) ggufSpecials(f metadata, tokens []string) error {
+func (p *parts) ggufSpecials(f gguf.Metadata, tokens []string) error {
 	ids := map[string]int32{}
 	for name, keys := range ggufRoles {
 		ids[name] = -1
 		for _, key := range keys {
-			kv, ok := f.GetKeyValue("tokenizer.ggml." + key)
-			if !ok || noToken(kv) {
+			id, ok := f.Int(ggufPrefix + key)
+			if !f.Has(ggufPrefix+key) || ok && (id == -1 || id == math.MaxUint32) { // llama.cpp's for none
 				continue
 			}
-			id := kv.Uint64()
-			if id >= uint64(len(tokens)) {
-				return fmt.Errorf("the GGUF file: %s %d is not one of its %d tokens", key, kv.Int64(), len(tokens))
+			if !ok || id < 0 || id >= int64(len(tokens)) {
+				return fmt.Errorf("the GGUF file: %s %d is not one of its %d tokens", key, id, len(tokens))
 			}
 			ids[name] = int32(id)
 			p.names[name] = tokens[id]
@@ -165,9 +160,6 @@ func (p *parts) ggufSpecials(f metadata, tokens []string) error {
 		Pad: ids["pad_token"]}
 	return nil
 }
-
-// noToken reports whether an id of a special token is llama.cpp's for none: -1, in 32 bits of either sign.
-func noToken(kv gguf.KeyValue) bool { return kv.Int64() == -1 || kv.Uint64() == math.MaxUint32 }
 
 // ggufByLevels sets the stages of a tokenizer with merges, whose pre-tokenizer is pre.
 func (p *parts) ggufByLevels(pre string, merges [][2]string) (addBOS bool, err error) {
@@ -194,15 +186,11 @@ func (p *parts) ggufByLevels(pre string, merges [][2]string) (addBOS bool, err e
 
 // ggufFrame sets the tokens before and after each text. addBOS and addEOS are what the kind of tokenizer does
 // unless the file says otherwise.
-func (p *parts) ggufFrame(f metadata, addBOS, addEOS bool) {
-	flag := func(key string, otherwise bool) bool {
-		kv, _ := f.GetKeyValue("tokenizer.ggml." + key)
-		return ggufFlag(kv, otherwise)
-	}
-	if flag("add_bos_token", addBOS) && p.specials.BOS >= 0 {
+func (p *parts) ggufFrame(f gguf.Metadata, addBOS, addEOS bool) {
+	if ggufFlag(f, "add_bos_token", addBOS) && p.specials.BOS >= 0 {
 		p.frame.before = []int32{p.specials.BOS}
 	}
-	if flag("add_eos_token", addEOS) && p.specials.EOS >= 0 {
+	if ggufFlag(f, "add_eos_token", addEOS) && p.specials.EOS >= 0 {
 		p.frame.after = []int32{p.specials.EOS}
 	}
 }
@@ -219,14 +207,14 @@ func markedStages(strip int) newStages {
 }
 
 // ggufLlama sets the stages of a SentencePiece vocabulary of BPE. Most have scores and no merges.
-func (p *parts) ggufLlama(get func(string) gguf.KeyValue, g ggufTokens, merges [][2]string) error {
+func (p *parts) ggufLlama(f gguf.Metadata, g ggufTokens, merges [][2]string) error {
 	unk := p.specials.Unknown
 	if unk >= 0 {
 		p.unk = g.tokens[unk]
 	}
 	spaces := replace(" ", spaceMark)
 	p.normalize, p.stages = spaces, markedStages(0)
-	if ggufFlag(get("ggml.add_space_prefix"), true) {
+	if ggufFlag(f, "add_space_prefix", true) {
 		first := prepend(spaceMark)
 		p.normalize = func(s string) string { return spaces(first(s)) }
 		p.stages = markedStages(1)
@@ -248,13 +236,14 @@ func (p *parts) ggufLlama(get func(string) gguf.KeyValue, g ggufTokens, merges [
 }
 
 // ggufUnigram sets the stages of a SentencePiece vocabulary of Unigram.
-func (p *parts) ggufUnigram(get func(string) gguf.KeyValue, g ggufTokens) error {
+func (p *parts) ggufUnigram(f gguf.Metadata, g ggufTokens) error {
 	var charsmap []byte
-	for _, b := range get("ggml.precompiled_charsmap").Int64s() {
+	mapping, _ := f.Ints(ggufPrefix + "precompiled_charsmap")
+	for _, b := range mapping {
 		charsmap = append(charsmap, byte(b))
 	}
-	spec := pieceNormalizer{escape: true, prefix: ggufFlag(get("ggml.add_space_prefix"), true),
-		tidy: ggufFlag(get("ggml.remove_extra_whitespaces"), true)}
+	spec := pieceNormalizer{escape: true, prefix: ggufFlag(f, "add_space_prefix", true),
+		tidy: ggufFlag(f, "remove_extra_whitespaces", true)}
 	var err error
 	if spec.chars, err = newCharsMap(charsmap); err != nil {
 		return fmt.Errorf("the GGUF file: %w", err)
@@ -270,11 +259,12 @@ func (p *parts) ggufUnigram(get func(string) gguf.KeyValue, g ggufTokens) error 
 	return g.needScores()
 }
 
-func ggufFlag(kv gguf.KeyValue, otherwise bool) bool {
-	if kv.Raw() == nil {
-		return otherwise
+// ggufFlag returns a flag of the tokenizer, or otherwise if the file does not give it.
+func ggufFlag(f gguf.Metadata, key string, otherwise bool) bool {
+	if flag, ok := f.Bool(ggufPrefix + key); ok {
+		return flag
 	}
-	return kv.Bool()
+	return otherwise
 }
 
 // splitMerges reads merges written as "left right".

@@ -50,15 +50,18 @@ var tiers = map[string]int{
 	"models": hostTier, "prefix": hostTier, "promptset": hostTier, "queue": hostTier, "scripts/kernels": hostTier,
 	"setup": hostTier, "telemetry": hostTier, "tokenizer": hostTier,
 
+	"models/gguf": readerTier,
+
 	"blocks": fileTier, "chip": fileTier, "deploy": fileTier, "grammar": fileTier,
-	"parameter": fileTier, "storage": fileTier, "tally": fileTier, "vfs": fileTier,
+	"models/internal/mapped": fileTier, "parameter": fileTier, "storage": fileTier, "tally": fileTier, "vfs": fileTier,
 }
 
 const (
-	fileTier  = -1 // what host packages may share
-	hostTier  = 0  // knows nothing of graphs, nor of each other
-	basisTier = 2
-	graphTier = 3
+	fileTier   = -2 // what host packages may share
+	readerTier = -1 // readers of files that host packages may share
+	hostTier   = 0  // knows nothing of graphs, nor of each other
+	basisTier  = 2
+	graphTier  = 3
 )
 
 var sameTier = []int{basisTier, graphTier}

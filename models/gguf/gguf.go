@@ -142,33 +142,63 @@ func (f *File) Tensors() []Tensor { return f.tensors }
 // Tensor finds a tensor by name; nil if there is none.
 func (f *File) Tensor(name string) *Tensor { return f.byName[name] }
 
+// ReadMetadata passes the metadata of the file at path to read. A file that is truncated meanwhile is an error.
+func ReadMetadata(path string, read func(Metadata) error) error {
+	m, err := mapped.Open(path)
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	return mapped.Guard(func() error {
+		f := &File{name: path, values: map[string]value{}}
+		if _, err := f.parseMetadata(&reader{data: m.Bytes()}); err != nil {
+			return fmt.Errorf("GGUF file %s: %w", path, err)
+		}
+		return read(f)
+	})
+}
+
+// parse reads the metadata and the tensor table.
 func (f *File) parse(r *reader) error {
+	numTensors, err := f.parseMetadata(r)
+	if err != nil {
+		return err
+	}
+	return f.parseTensors(r, numTensors)
+}
+
+// parseMetadata reads the header and the metadata, and returns the number of tensors that follow.
+func (f *File) parseMetadata(r *reader) (numTensors uint64, err error) {
 	if string(r.bytes(4)) != magic {
-		return fmt.Errorf("it does not start with %q, so it is no GGUF file", magic)
+		return 0, fmt.Errorf("it does not start with %q, so it is no GGUF file", magic)
 	}
 	f.Version = r.u32()
 	switch {
 	case r.failed:
-		return errTruncated(r, "the header")
+		return 0, errTruncated(r, "the header")
 	case f.Version != 2 && f.Version != 3:
 		if v := bits.ReverseBytes32(f.Version); v >= 1 && v <= 3 {
-			return fmt.Errorf("it is big-endian, which is not supported; convert it to little-endian")
+			return 0, fmt.Errorf("it is big-endian, which is not supported; convert it to little-endian")
 		}
-		return fmt.Errorf("version %d is not supported (2 and 3 are)", f.Version)
+		return 0, fmt.Errorf("version %d is not supported (2 and 3 are)", f.Version)
 	}
 	numTensors, numValues := r.u64(), r.u64()
 	if r.failed {
-		return errTruncated(r, "the header")
+		return 0, errTruncated(r, "the header")
 	}
 	if numTensors > maxEntries || numValues > maxEntries {
-		return fmt.Errorf("its header claims %s and %s; more than %d are not read", plural.Count(numTensors, "tensor"),
-			plural.Count(numValues, "metadata entry"), maxEntries)
+		return 0, fmt.Errorf("its header claims %s and %s; more than %d are not read",
+			plural.Count(numTensors, "tensor"), plural.Count(numValues, "metadata entry"), maxEntries)
 	}
 	for i := range numValues {
 		if err := f.parseValue(r, i); err != nil {
-			return err
+			return 0, err
 		}
 	}
+	return numTensors, nil
+}
+
+func (f *File) parseTensors(r *reader, numTensors uint64) error {
 	alignment := uint64(defaultAlignment)
 	if f.Has("general.alignment") {
 		a, ok := f.Int("general.alignment")

@@ -91,6 +91,17 @@ func (f *File) parseValue(r *reader, i uint64) error {
 	return nil
 }
 
+// Metadata are the metadata of a file.
+type Metadata interface {
+	Has(key string) bool
+	Int(key string) (n int64, ok bool)
+	Bool(key string) (b, ok bool)
+	String(key string) (s string, ok bool)
+	Strings(key string) (list []string, ok bool)
+	Ints(key string) (list []int64, ok bool)
+	Floats(key string) (list []float64, ok bool)
+}
+
 // Keys lists the metadata keys in file order.
 func (f *File) Keys() []string { return slices.Clone(f.keys) }
 
