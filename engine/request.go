@@ -73,8 +73,6 @@ type Request struct {
 	Progress func(Partial)
 
 	long bool // with the long divisors of a longrope, however short it is
-	// Tag is the caller's.
-	Tag any
 }
 
 // Partial is a completion as far as it was drawn. What is in it stays: the text is without an end that may become a

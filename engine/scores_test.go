@@ -191,14 +191,16 @@ func TestPromptLogprobsEqualTransformers(t *testing.T) {
 				PrefillTokens: 32, MaxModelLen: 160, MaxRounds: 8, KVMemory: 32 << 20, Features: engine.PromptLogprobs}
 			e := newEngine(t, family, cfg)
 			var requests []*engine.Request
+			logitsOf := map[string][]float32{}
 			for i, c := range golden.Cases {
 				for k, next := range []int32{c.Tokens[0], 1, 7} {
-					requests = append(requests, &engine.Request{ID: fmt.Sprint(i, "-", k), N: 1, ScorePrompt: true,
-						PromptTopLogprobs: 20, Tokens: append(slices.Clone(c.Prompt), next), Tag: c.Logits})
+					r := &engine.Request{ID: fmt.Sprint(i, "-", k), N: 1, ScorePrompt: true, PromptTopLogprobs: 20,
+						Tokens: append(slices.Clone(c.Prompt), next)}
+					requests, logitsOf[r.ID] = append(requests, r), c.Logits
 				}
 			}
 			for key, c := range collect(t, e, requests...) {
-				logits := c.Request.Tag.([]float32)
+				logits := logitsOf[c.Request.ID]
 				sum, top := 0.0, float64(slices.Max(logits))
 				for _, l := range logits {
 					sum += math.Exp(float64(l) - top)
