@@ -130,7 +130,7 @@ func TestFeaturesWithDrafts(t *testing.T) {
 			e := contractEngine(t, func(c *engine.Config) {
 				change(c)
 				c.Speculate = engine.SpeculateAuto
-				if f.Features.Has(engine.Penalties) || f.Features.Has(engine.DRY) {
+				if f.Features.Has(engine.Penalties) || f.Features.Has(engine.DRY) || f.Features.Has(engine.NoRepeat) {
 					c.Speculate = 8 // one row alone has drafts, too few of which are drawn for auto to go on
 				}
 			})
