@@ -196,7 +196,7 @@ var own = slices.Concat([]Parameter{
 		slot: field(0, func(s *Set) *float64 { return &s.PresencePenalty }), limits: limits{min: -2, max: 2,
 			text: "in -2 <= {} <= 2 (0 is off)"}},
 	{Name: "no_repeat_ngram_size", From: Transformers, Flag: "no-repeat-ngram-size", Placeholder: "TOKENS",
-		Note:   "bar tokens that would repeat a sequence of so many tokens of prompt and completion; 0 is off",
+		Note:   "forbid tokens that would repeat a sequence of so many tokens of prompt and completion; 0 is off",
 		Device: "i32",
 		slot:   field(0, func(s *Set) *int { return &s.NoRepeatNgramSize }), limits: limits{max: math.MaxInt32,
 			text: "in 0 <= {} <= 2147483647 (0 is off)"}},

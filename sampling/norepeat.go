@@ -10,22 +10,22 @@ import (
 	"github.com/quire/quire/control"
 )
 
-// NoRepeat bars repetitions in n rows: tokens that would end a sequence of Size tokens which a row has already.
+// NoRepeat forbids repetitions in n rows: tokens that would complete a sequence of Size tokens that a row already has.
 type NoRepeat struct {
 	Size   *Node // i32[n]; 0 is off
 	Tokens *Node // i32[n, H]: of prompt and completion, by position; arbitrary from Lens on
 	Lens   *Node // i32[n]
 }
 
-// isOn says which rows it is for, bool[n].
+// isOn reports for each row whether it forbids repetitions, bool[n].
 func (r NoRepeat) isOn() *Node { return GreaterThan(r.Size, ZerosLike(r.Size)) }
 
-// bar returns the logits f32[n, V] with -Inf for the barred tokens. A forced token, see Processors.Forced, is not
-// barred; forced may be nil. Rows that it is not for keep their logits, to the bit. What is no number stays, so that
+// forbid returns the logits f32[n, V] with -Inf for the forbidden tokens. A forced token, see Processors.Forced, is not
+// forbidden; forced may be nil. Other rows keep their logits, bit for bit. NaN and infinities stay, so that
 // such a row has no distribution.
 //
 // It is transformers' NoRepeatNGramLogitsProcessor.
-func (r NoRepeat) bar(logits, forced *Node) *Node {
+func (r NoRepeat) forbid(logits, forced *Node) *Node {
 	g := logits.Graph()
 	n, size, h := logits.Shape().Dimensions[0], logits.Shape().Dimensions[1], r.Tokens.Shape().Dimensions[1]
 	number := func(x int) *Node { return Scalar(g, dtypes.Int32, x) }
@@ -62,7 +62,7 @@ func (r NoRepeat) bar(logits, forced *Node) *Node {
 	token = Reshape(Where(ends, token, ZerosLike(token)), n*h)
 	counts := ScatterSum(Zeros(g, shapes.Make(dtypes.Int32, n*size)), InsertAxes(token, -1),
 		Reshape(ConvertDType(ends, dtypes.Int32), n*h), false, false)
-	barred := GreaterThan(Reshape(counts, n, size), number(0))
+	forbidden := GreaterThan(Reshape(counts, n, size), number(0))
 	isNumber := LessThan(logits, Scalar(g, dtypes.Float32, math.Inf(1)))
-	return Where(And(barred, isNumber), FillScalar(g, logits.Shape(), math.Inf(-1)), logits)
+	return Where(And(forbidden, isNumber), FillScalar(g, logits.Shape(), math.Inf(-1)), logits)
 }

@@ -64,7 +64,7 @@ func (p Processors) Apply(logits *Node) *Node {
 		logits = p.DRY.penalizeRepeats(logits)
 	}
 	if p.NoRepeat != nil {
-		logits = p.NoRepeat.bar(logits, p.Forced)
+		logits = p.NoRepeat.forbid(logits, p.Forced)
 	}
 	if p.Forced != nil {
 		logits = force(logits, p.Forced)

@@ -18,7 +18,7 @@ import (
 // column is a member of a document whose value is a list.
 type column struct {
 	name  string
-	marks []int64 // where every lines.MarkEvery-th item begins, behind the comma before it
+	marks []int64 // where every lines.MarkEvery-th item begins, after the comma before it
 	items int64
 	first byte // of the first item
 }
@@ -90,7 +90,7 @@ func readColumn(ctx context.Context, l *lines.Reader) (c column, err error) {
 	}
 }
 
-// isRow says whether an object of lists is the only row of a file of lines.
+// isRow reports whether an object of lists is the only row of a file of lines.
 func isRow(all []column) bool {
 	return slices.ContainsFunc(all, func(c column) bool {
 		return c.name == "messages" && c.first == '{' || c.name == "prompt_token_ids" && c.first != 0 && c.first != '['
@@ -125,7 +125,7 @@ func lookAtColumns(ctx context.Context, s *input.Source, f input.File, l *lines.
 	return contents, err
 }
 
-// columns are those of a document, all with as many items.
+// columns are the columns of a document, all with the same number of items.
 type columns []column
 
 // cursor reads the columns of a document side by side.

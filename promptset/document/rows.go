@@ -15,7 +15,7 @@ import (
 	"github.com/quire/quire/promptset/lines"
 )
 
-// Begins says whether a file is a document, and not lines of objects: it begins with a list, or is one object of
+// Begins reports whether a file is a document, and not lines of objects: it begins with a list, or is one object of
 // columns.
 func Begins(text []byte, f input.File) bool {
 	if len(text) == 0 || text[0] != '{' {

@@ -9,7 +9,7 @@ import (
 	"github.com/quire/quire/promptset/lines"
 )
 
-// errCutOff says that a file ends in the middle of a list or an object.
+// errCutOff reports a file that ends in the middle of a list or an object.
 var errCutOff = errors.New("it ends in the middle of the document: it is cut off")
 
 // peek passes over white space and returns the byte after it. The error is io.EOF at the end of the file.

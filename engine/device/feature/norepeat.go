@@ -17,7 +17,7 @@ type noRepeatOf[Ints any] struct {
 	Tokens Ints `tree:"apart"`
 }
 
-// noRepeatFeature bars sequences of tokens from coming twice.
+// noRepeatFeature forbids sequences of tokens that a row already has.
 type noRepeatFeature struct {
 	idle
 	Sizes
