@@ -46,7 +46,7 @@ func TestTableDumps(t *testing.T) {
 	at := func(replica int, fault error) string {
 		return inspect(engine.Inspection{Replica: replica, Fault: fault, Tables: func() *tables.Dump {
 			taken++
-			return tables.New(tables.Head{Replica: replica}, nil, nil, nil)
+			return tables.New(tables.Head{Replica: replica}, nil, nil)
 		}})
 	}
 	const calls = 2*everyKept + 20

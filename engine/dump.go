@@ -77,7 +77,7 @@ func (e *Engine) dump(view *schedule.View, failure error) *tables.Dump {
 	if err != nil {
 		head.Lost = err.Error()
 	}
-	return tables.New(head, arrays, view, func(r *schedule.Request) string { return r.Tag.(tag).asked.ID })
+	return tables.New(head, arrays, view)
 }
 
 // errNoState says that there is no device state.

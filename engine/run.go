@@ -214,6 +214,9 @@ type tag struct {
 	breakers *sampling.Breakers // nil without DRY
 }
 
+// RequestName implements [schedule.Tag].
+func (t tag) RequestName() string { return t.asked.ID }
+
 // completion is a completion as the caller gets it.
 func completion(c *schedule.Completion) *Completion {
 	asked := c.Request.Tag.(tag).asked

@@ -60,7 +60,7 @@ func TestTextAsAsked(t *testing.T) {
 			got.Logprobs, got.Processed = append(got.Logprobs, 0), append(got.Processed, 0)
 		}
 		seq := &sequence{group: &group{}}
-		seq.drain.init(func(r *Request) Stream { return pieces{r.KeepSpecial} }, &c.r)
+		seq.text.init(func(r *Request) Stream { return pieces{r.KeepSpecial} }, &c.r)
 		var text string
 		err := (&result{[]*sequence{seq}, got}).drain(false, func(done *Completion) { text = done.Text })
 		if err != nil || text != c.want {
@@ -73,7 +73,7 @@ func TestTextAsAsked(t *testing.T) {
 func TestProcessedLogprobs(t *testing.T) {
 	r := Request{}
 	seq := &sequence{group: &group{}}
-	seq.drain.init(nil, &r)
+	seq.text.init(nil, &r)
 	got := &Output{Owners: []int32{0, 0, 0}, Tokens: []int32{1, 2, 3}, Logprobs: []float32{-1, -2, -3},
 		Processed: []float32{-0.5, 0.7, 0}, Finish: []int32{int32(Running), int32(Running), int32(AtLength)}}
 	var done *Completion

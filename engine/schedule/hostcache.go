@@ -7,16 +7,19 @@ import (
 	"github.com/quire/quire/prefix"
 )
 
-// HostCache is named pages in the host's memory: those that had to leave the device, and those loaded from files. It
-// outlives a run. Sequences that are swapped out are not part of it.
+// HostCache holds named pages in the host's memory: pages that had to leave the device, and pages loaded from files. It
+// outlives a run. Sequences that are swapped out are not part of it. It has no lock: a run's goroutine owns it while
+// the run lasts, and otherwise the engine's caller.
 type HostCache struct {
+	// bytes counts what was taken with Take and not given back, for blocks or something else. It never exceeds limit.
 	limit, bytes int64
 	byName       map[prefix.Hash]*Kept
-	unused       *list.List              // of *Kept, used longest ago first
-	pinned       map[prefix.Hash][]*Kept // by the names of the last pages of prefixes
+	unused       *list.List // of *Kept without users, least recently used first: only these may be removed for others
+	// pinned has the blocks of pinned prefixes by the name of the last page. Each pin is one use of its blocks.
+	pinned map[prefix.Hash][]*Kept
 }
 
-// Kept is a block in the host cache. The pages of a sequence are in blocks from its begin on, all full but the last.
+// Kept is a block in the host cache. The pages of a sequence are in blocks, all full except the last.
 type Kept struct {
 	Chain []prefix.Hash // the names of its pages
 	From  int           // pages before it in its sequence
@@ -24,19 +27,19 @@ type Kept struct {
 	Bytes int64
 
 	users   int
-	element *list.Element // nil while it is used
+	element *list.Element // in HostCache.unused; nil while users > 0
 }
 
-// NewHostCache makes a cache that takes up to limit bytes.
+// NewHostCache makes a cache of up to limit bytes.
 func NewHostCache(limit int64) *HostCache {
 	return &HostCache{limit: limit, byName: map[prefix.Hash]*Kept{}, unused: list.New(),
 		pinned: map[prefix.Hash][]*Kept{}}
 }
 
-// Limit is the bytes that the cache may take.
+// Limit returns the bytes that the cache may take.
 func (c *HostCache) Limit() int64 { return c.limit }
 
-// Add keeps a block, whose bytes were taken. One that has no more than its first pages goes.
+// Add keeps a block, for which bytes were taken. It removes a block that has only first pages of the new one.
 func (c *HostCache) Add(k *Kept) {
 	old := c.byName[k.Chain[0]]
 	for _, h := range k.Chain {
@@ -49,7 +52,7 @@ func (c *HostCache) Add(k *Kept) {
 	}
 }
 
-// Use keeps a block until it is unused as often.
+// Use keeps a block until Unuse is called as often.
 func (c *HostCache) Use(k *Kept) {
 	k.users++
 	if k.element != nil {
@@ -58,14 +61,14 @@ func (c *HostCache) Use(k *Kept) {
 	}
 }
 
-// Unuse is the opposite of Use.
+// Unuse reverses Use.
 func (c *HostCache) Unuse(k *Kept) {
 	if k.users--; k.users == 0 {
 		k.element = c.unused.PushBack(k)
 	}
 }
 
-// Pin keeps a prefix, by the name of its last page, until Unpin. It is pinned once, however often that is asked for.
+// Pin keeps a prefix, by the name of its last page, until Unpin. A second Pin of the same prefix does nothing.
 func (c *HostCache) Pin(name prefix.Hash, blocks []*Kept) {
 	if c.pinned[name] == nil {
 		c.pinned[name] = blocks
@@ -75,7 +78,7 @@ func (c *HostCache) Pin(name prefix.Hash, blocks []*Kept) {
 	}
 }
 
-// Unpin lets a prefix go, if it is pinned.
+// Unpin reverses Pin, and reports whether the prefix was pinned.
 func (c *HostCache) Unpin(name prefix.Hash) bool {
 	blocks := c.pinned[name]
 	delete(c.pinned, name)
@@ -85,7 +88,7 @@ func (c *HostCache) Unpin(name prefix.Hash) bool {
 	return blocks != nil
 }
 
-// Left is the bytes that there are beside what can't be given up.
+// Left returns the bytes that are free or can be freed.
 func (c *HostCache) Left() int64 {
 	left := c.limit - c.bytes
 	for e := c.unused.Front(); e != nil; e = e.Next() {
@@ -94,7 +97,7 @@ func (c *HostCache) Left() int64 {
 	return left
 }
 
-// Remove gives up a block.
+// Remove removes a block, and unpins the prefixes that have it.
 func (c *HostCache) Remove(k *Kept) {
 	if k.element != nil {
 		c.unused.Remove(k.element)
@@ -118,7 +121,7 @@ func (c *HostCache) Remove(k *Kept) {
 	c.bytes -= k.Bytes
 }
 
-// Take takes bytes, for a block or something else, if there are as many beside what can't be given up.
+// Take takes bytes, for a block or something else, if as many are free or can be freed. It then frees them.
 func (c *HostCache) Take(bytes int64) bool {
 	if bytes > c.Left() {
 		return false
@@ -130,14 +133,14 @@ func (c *HostCache) Take(bytes int64) bool {
 	return true
 }
 
-// Give returns bytes that were taken for something else.
+// Give gives back bytes that were taken for something else.
 func (c *HostCache) Give(bytes int64) { c.bytes -= bytes }
 
-// Has says that a page is kept.
+// Has reports whether a page is kept.
 func (c *HostCache) Has(name prefix.Hash) bool { return c.byName[name] != nil }
 
-// Blocks returns the blocks that have the pages of chain from place from on, up to the first page that none has, and
-// the place of that. size is how many pages a block has.
+// Blocks returns the blocks that have the pages of a chain from place from, up to the first page that no block has, and
+// the place of that page. size is how many pages a block has.
 func (c *HostCache) Blocks(chain []prefix.Hash, from, size int) (blocks []*Kept, end int) {
 	end = from
 	for end < len(chain) && c.Has(chain[end]) {
@@ -149,7 +152,7 @@ func (c *HostCache) Blocks(chain []prefix.Hash, from, size int) (blocks []*Kept,
 	return blocks, end
 }
 
-// touch makes blocks those used last, the first of them the very last.
+// touch makes blocks the most recently used, the first of them last: later blocks are useless without it.
 func (c *HostCache) touch(blocks []*Kept) {
 	for _, k := range slices.Backward(blocks) {
 		c.Use(k)

@@ -1,211 +1,168 @@
 package schedule
 
-import (
-	"fmt"
+import "github.com/quire/quire/prefix"
 
-	"github.com/quire/quire/prefix"
-)
-
-// holding is the pages that a row took, as the host knows them.
-type holding struct {
-	ids     []int32 // by place in the sequence; None where the row did not take the page itself
-	settled int     // how many of the first places have names, or will have none
+// namedPages is the host's account of which pages of the device have names, by which prompts begin with them, and of
+// the scores of their tokens. Without a prefix cache it is empty, and no page ever gets a name. The run's goroutine
+// owns it during a run; the index outlives the run.
+type namedPages struct {
+	pageSize      int
+	nameGenerated bool        // see Sizes.NameDrawn
+	seed          prefix.Hash // see Config.PrefixSeed
+	// index has the names. It may name a page only while the page has the bytes that the name states: every page that
+	// is taken is forgotten first. nil without a prefix cache.
+	index *prefix.Index
+	// takers has by page who took it last in this run, or nil. A row that lost a page to another, since it released it,
+	// must not name it.
+	takers []*holding
+	taken  int         // pages that the last call took
+	scores *scoreCache // of named pages whose prompts were scored
 }
 
-// put notes that the row took a page.
-func (h *holding) put(place int, page int32) {
-	for len(h.ids) <= place {
-		h.ids = append(h.ids, None)
+func newNamedPages(cfg *Config) *namedPages {
+	return &namedPages{pageSize: cfg.PageSize, nameGenerated: cfg.NameDrawn, seed: cfg.PrefixSeed, index: cfg.Index,
+		takers: make([]*holding, cfg.Sizes.Pages), scores: newScoreCache(cfg.PageSize, scoreBytes)}
+}
+
+// seedOf returns the hash that the names of a prompt's pages begin with. Pages of scored prompts have names of their
+// own, so that every page with such a name was scored; so have pages with keys of short divisors.
+func (n *namedPages) seedOf(r *Request) prefix.Hash {
+	seed := n.seed
+	if r.Short {
+		seed = ShortSeed(seed)
 	}
-	h.ids[place] = page
+	if r.Score == 0 {
+		return seed
+	}
+	return prefix.Chain(seed, []int32{-1, int32(r.Score)}, 2)[0]
 }
 
-// named returns the pages on the device that a chain begins with.
-func (s *scheduler) named(chain []prefix.Hash) []int32 {
-	if s.index == nil {
+// ShortSeed returns the hash that names of pages of a [Request.Short] begin with, given the hash for other requests.
+func ShortSeed(seed prefix.Hash) prefix.Hash { return prefix.Chain(seed, []int32{-2}, 1)[0] }
+
+// longest returns the pages on the device that a chain begins with.
+func (n *namedPages) longest(chain []prefix.Hash) []int32 {
+	if n.index == nil {
 		return nil
 	}
-	return s.index.Longest(chain)
+	return n.index.Longest(chain)
 }
 
-// settlePages notes which pages were taken by whom in a call, and names those that are full.
-func (s *scheduler) settlePages(owners []*sequence, got *Output) {
-	if s.index == nil {
+// beginning returns the pages on the device that a prompt begins with and, if it is scored, the scores that it takes
+// over. The scores are known for the pages, and for the first token after them, which the prompt does not score itself.
+func (n *namedPages) beginning(chain []prefix.Hash, score int) (pages []int32, scores []*Scores) {
+	pages = n.longest(chain)
+	if score == 0 {
+		return pages, nil
+	}
+	scores = n.scores.known(chain[:min(len(chain), len(pages)+1)])
+	return pages[:min(len(pages), max(0, len(scores)-1))], scores
+}
+
+// unheld counts the pages that no row holds.
+func (n *namedPages) unheld(pages []int32) (count int) {
+	for _, page := range pages {
+		if n.index.Free(page) {
+			count++
+		}
+	}
+	return count
+}
+
+// admitted prepares a sequence that got a slot for naming its pages.
+func (n *namedPages) admitted(seq *sequence) {
+	if n.index == nil {
 		return
 	}
-	s.index.Tick()
-	s.tookPages = 0
-	for page, v := range got.Pages {
-		owner, place, held := s.PageFate(v)
+	g := seq.group
+	seq.names = prefix.NewNamer(n.seedOf(g.Request), g.chain, g.Tokens, n.pageSize)
+	seq.settled = g.held / n.pageSize
+}
+
+// generated records a token that a sequence generated. The tokens before it are in the cache.
+func (n *namedPages) generated(seq *sequence, finish Finish) {
+	if n.index == nil || finish == NotANumber {
+		return // pages whose keys may not be numbers get no names
+	}
+	seq.done = max(seq.done+1, len(seq.group.Tokens)) // the first token comes from the prompt's last
+	if n.nameGenerated && !seq.group.Leaf {
+		seq.names.Push(seq.last)
+	}
+}
+
+// settle records who took which pages in a call, and names the pages that are full.
+func (n *namedPages) settle(s Sizes, owners []*sequence, prefixes *prefixRows, got *Output) {
+	if n.index == nil {
+		return
+	}
+	n.index.Tick()
+	n.taken = 0
+	for page, fate := range got.Pages {
+		owner, place, held := s.PageFate(fate)
 		if owner >= 0 {
-			s.tookPages++
-			h := s.holdingOf(owners, owner)
-			s.took(int32(page), h)
+			n.taken++
+			h := &holding{} // of an owner that is not known any more
+			if owner >= len(owners) {
+				h = prefixes.holdingOf(owner-len(owners), h)
+			} else if seq := owners[owner]; seq != nil {
+				h = &seq.holding
+			}
+			n.reassign(int32(page), h)
 			h.put(place, int32(page))
 		}
-		s.index.Hold(int32(page), held)
+		n.index.Hold(int32(page), held)
 	}
-	for _, q := range owners {
-		if q != nil {
-			s.name(&q.holding, q.names.Names, q.done)
+	for _, seq := range owners {
+		if seq != nil {
+			n.name(&seq.holding, seq.names.Names, seq.done)
 		}
 	}
-	for _, p := range s.prefixes {
-		if p != nil && p.opened && p.pinned == nil {
-			s.name(&p.holding, p.chain, p.done)
-			s.index.Share(s.index.Longest(p.chain)...)
+	for p := range prefixes.opened() {
+		if p.pinned == nil {
+			n.name(&p.holding, p.chain, p.done)
+			n.index.Share(n.index.Longest(p.chain)...)
 		}
 	}
 }
 
-// holdingOf is that of an owner as of Output.Owners.
-func (s *scheduler) holdingOf(owners []*sequence, owner int) *holding {
-	if owner < len(owners) {
-		if q := owners[owner]; q != nil {
-			return &q.holding
-		}
-	} else if at := owner - len(owners); at < len(s.prefixes) && s.prefixes[at] != nil {
-		return &s.prefixes[at].holding
+// loaded records which pages hold a sequence that came back from the host.
+func (n *namedPages) loaded(seq *sequence, origin Origin, taken []int32) {
+	seq.holding = holding{settled: seq.done / n.pageSize}
+	if n.index == nil {
+		return
 	}
-	return &holding{} // of nobody who is known any more
+	for _, page := range origin.Named {
+		n.index.Hold(page, true)
+	}
+	for i, page := range taken {
+		n.reassign(page, nil)
+		n.index.Hold(page, true)
+		if place := origin.Pages + i; place < min(seq.settled, len(seq.names.Names)) {
+			n.index.Name(page, seq.names.Names, place)
+		}
+	}
 }
 
-// took notes that a page was taken: what it had is gone.
-func (s *scheduler) took(page int32, h *holding) {
-	s.index.Forget(page)
-	s.takers[page] = h
+// restored records that a page came back from the host cache with its contents.
+func (n *namedPages) restored(page int32, chain []prefix.Hash, place int) {
+	n.reassign(page, nil)
+	n.index.Name(page, chain, place)
 }
 
-// name names the full pages that a row took, of its first done tokens.
-func (s *scheduler) name(h *holding, names []prefix.Hash, done int) {
-	for full := min(done/s.PageSize, len(names)); h.settled < full; h.settled++ {
+// reassign records that a page was taken: its contents are gone.
+func (n *namedPages) reassign(page int32, h *holding) {
+	n.index.Forget(page)
+	n.takers[page] = h
+}
+
+// name names the full pages that a row took, given how many of its tokens ran.
+func (n *namedPages) name(h *holding, names []prefix.Hash, done int) {
+	for full := min(done/n.pageSize, len(names)); h.settled < full; h.settled++ {
 		if h.settled >= len(h.ids) {
 			continue
 		}
-		if page := h.ids[h.settled]; page != None && s.takers[page] == h {
-			s.index.Name(page, names, h.settled)
+		if page := h.ids[h.settled]; page != None && n.takers[page] == h {
+			n.index.Name(page, names, h.settled)
 		}
 	}
-}
-
-// holdNamed has the call hold named pages that entries begin with, and returns where they are in Input.Named. It
-// returns false where the call has no room for them, or the pool none beside what those need who run.
-func (s *scheduler) holdNamed(o *offer, pages []int32) (at int, ok bool) {
-	if len(pages) == 0 {
-		return None, true
-	}
-	key := heldPages{pages[len(pages)-1], len(pages)}
-	if at, ok := o.heldAt[key]; ok {
-		return at, true
-	}
-	free := s.notHeld(o, pages)
-	if len(o.Named)+len(pages) > s.NamedLen() || free > o.room {
-		return None, false
-	}
-	o.room -= free
-	s.index.Share(pages...)
-	for _, page := range pages {
-		o.isHeld[page] = true
-	}
-	at = len(o.Named)
-	o.Named, o.heldAt[key] = append(o.Named, pages...), at
-	return at, true
-}
-
-// notHeld is how many of pages nobody holds, and the call does not hold yet.
-func (s *scheduler) notHeld(o *offer, pages []int32) (n int) {
-	for _, page := range pages {
-		if s.index.Free(page) && !o.isHeld[page] {
-			n++
-		}
-	}
-	return n
-}
-
-// heldPages stands for a list of named pages: the last one and their number say which they are.
-type heldPages struct {
-	last int32
-	n    int
-}
-
-// roomFor is how many free pages a call may hold for those who wait: with too many, those who run could not go on.
-func (s *scheduler) roomFor() int {
-	switch {
-	case s.active == 0 && s.oneAtATime:
-		return s.Pages
-	case s.Reserve || s.active == 0:
-		return s.unreserved()
-	}
-	return s.unreserved() - s.active
-}
-
-// offload copies pages to the host that will soon be taken: those used longest ago, when few are left that nobody has
-// use for.
-func (s *scheduler) offload() {
-	c := s.cfg.Host
-	if c == nil || s.index == nil {
-		return
-	}
-	for range s.Staged {
-		if s.freePages-s.index.Kept() >= s.tookPages+s.Pages/8 { // as many as the last call took, and some
-			return
-		}
-		oldest := s.index.Oldest(1, func(name prefix.Hash) bool { return !c.Has(name) })
-		if len(oldest) == 0 {
-			return
-		}
-		chain, pages, from := s.index.Block(oldest[0], s.BlockPages)
-		bytes := s.cfg.Device.Bytes(s.BlockPages * s.PageSize)
-		switch {
-		case len(chain) == 0: // the pages before it are gone, and it is of no use
-			page, _ := s.index.Page(oldest[0])
-			s.index.Forget(page)
-			continue
-		case !c.Take(bytes):
-			return
-		}
-		block, err := s.cfg.Device.Keep(pages)
-		if err != nil {
-			c.Give(bytes)
-			s.err = fmt.Errorf("moving pages to the host: %w", err)
-			return
-		}
-		s.stats.MovedBytes += bytes
-		c.Add(&Kept{Chain: chain, From: from, Block: block, Bytes: bytes})
-	}
-}
-
-// restore brings pages of a chain back from the host: those from place from to place end, as far as there is room.
-// hold are pages that must stay as they are.
-func (s *scheduler) restore(blocks []*Kept, chain []prefix.Hash, from, end, room int, hold []int32) {
-	if len(hold)+end-from > s.NamedLen() {
-		return
-	}
-	s.cfg.Host.touch(blocks)
-	for _, k := range blocks {
-		begin, stop := max(from, k.From), min(end, k.From+len(k.Chain))
-		if room -= stop - begin; room < 1 || s.err != nil {
-			return
-		}
-		pages, err := s.cfg.Device.Restore(k.Block, begin-k.From, stop-k.From, begin, hold)
-		if err != nil {
-			s.cfg.Host.Remove(k)
-			s.err = fmt.Errorf("moving pages back from the host: %w", err)
-			return
-		}
-		s.stats.MovedBytes += s.cfg.Device.Bytes(s.BlockPages * s.PageSize)
-		for i, page := range pages {
-			s.took(page, nil)
-			s.index.Name(page, chain, begin+i)
-			hold = append(hold, page)
-		}
-	}
-}
-
-// blocksOf are those of a list.
-func blocksOf(list []*Kept) (blocks []Block) {
-	for _, k := range list {
-		blocks = append(blocks, k.Block)
-	}
-	return blocks
 }

@@ -1,177 +1,245 @@
 package schedule
 
-import "slices"
+import (
+	"iter"
+	"slices"
 
-// drop gives up a prefix row. Its full pages have names, and stay until they are taken.
-func (s *scheduler) drop(p *prefixRow) {
-	if p.opened {
-		s.release[p.row] = true
-	}
-	s.freePrefix = append(s.freePrefix, p.row)
-	s.prefixes[p.row-s.Slots] = nil
+	"github.com/quire/quire/prefix"
+)
+
+// prefixRows is the host's account of the rows after the slots: rows that run prompts and prefixes for their clones,
+// and contexts. The run's goroutine owns it.
+type prefixRows struct {
+	Sizes
+	rows []*prefixRow // by row, from the first after the slots; nil if unused
+	// free are the prefix rows that nothing uses. A row that was just dropped is among them, since the next call frees
+	// it before it gives out rows. Contexts choose their own rows, which are never here.
+	free []int
+	// byChain finds rows by the chains that they run, and counts the users of each: groups and rows that are going to
+	// be its clones. A row with users must stay.
+	byChain *prefix.Cache
+	release []bool // shared with slots, see there
 }
 
-// dropUnused gives up the prefix rows whose last clone has started.
-func (s *scheduler) dropUnused() {
-	for _, p := range s.prefixes {
-		if p != nil && p.pinned == nil && p.opened && s.cache.Users(p.row) == 0 {
-			s.cache.Remove(p.row)
-			s.drop(p)
+func newPrefixRows(s Sizes, release []bool, contexts []*Context) *prefixRows {
+	t := &prefixRows{Sizes: s, rows: make([]*prefixRow, s.Rows()-s.Slots), byChain: prefix.NewCache(), release: release}
+	for row := s.FirstContext() - 1; row >= s.Slots; row-- {
+		t.free = append(t.free, row)
+	}
+	t.setContexts(contexts)
+	return t
+}
+
+// at returns the use of a row.
+func (t *prefixRows) at(row int) *prefixRow { return t.rows[row-t.Slots] }
+
+// opened iterates over the rows that the device has.
+func (t *prefixRows) opened() iter.Seq[*prefixRow] {
+	return func(yield func(*prefixRow) bool) {
+		for _, p := range t.rows {
+			if p != nil && p.opened && !yield(p) {
+				return
+			}
 		}
 	}
 }
 
-// dropAll gives up all prefix rows but contexts, and lets those who wait for them decide anew.
-func (s *scheduler) dropAll() {
-	for _, g := range s.waiting {
-		g.assigned, g.source, g.held = false, nil, 0
-	}
-	for _, m := range s.swapped {
-		m.back = nil // what is on the host is loaded again
-	}
-	for _, p := range s.prefixes {
-		if p != nil && p.pinned == nil {
-			s.cache.Remove(p.row)
-			s.drop(p)
-		}
-	}
-}
-
-// newPrefix makes a prefix row of the first size tokens of g's prompt, or of those that a clone of these takes over. It
-// is a clone of source if that is not nil. With first, the pages of g's next sequence are reserved with it. It returns
-// nil where all rows are in use.
-func (s *scheduler) newPrefix(g *group, size int, first bool, source *prefixRow, held int) *prefixRow {
-	if len(s.freePrefix) == 0 {
+// add makes a prefix row of the first size tokens of g's prompt, or of those that a clone of these takes over. It will
+// be a clone of source, unless that is nil. With first, the pages of g's next sequence are reserved with it. It returns
+// nil if all rows are in use.
+func (t *prefixRows) add(g *group, size int, first bool, source *prefixRow, held int) *prefixRow {
+	if len(t.free) == 0 {
 		return nil
 	}
 	if source != nil {
-		s.cache.Use(source.row) // until the row is opened
+		t.byChain.Use(source.row) // until the row is opened
 	}
-	p := &prefixRow{row: pop(&s.freePrefix), tokens: g.Tokens[:s.takes(g.Request, size)], source: source, held: held}
+	last := len(t.free) - 1
+	p := &prefixRow{row: t.free[last], tokens: g.Tokens[:t.inherited(g.Request, size)], source: source, held: held}
+	t.free = t.free[:last]
 	if first {
 		p.first = g
 	}
-	p.chain = g.chain[:min(len(g.chain), size/s.PageSize)]
-	p.settled, p.short = held/s.PageSize, g.Short
+	p.chain = g.chain[:min(len(g.chain), size/t.PageSize)]
+	p.settled, p.short = held/t.PageSize, g.Short
 	if p.score = g.Score; p.score > 0 {
 		p.scores = newScores(size, g.tops())
 	}
-	s.prefixes[p.row-s.Slots] = p
-	s.cache.Insert(p.row, p.chain)
-	s.cache.Unuse(p.row) // those who use it say so
+	t.rows[p.row-t.Slots] = p
+	t.byChain.Insert(p.row, p.chain)
+	t.byChain.Unuse(p.row) // its clones will use it
 	return p
 }
 
-// assign decides what the sequences of g start from. It returns false where g has to wait for a prefix row; or, while
-// all slots are busy anyway, for pages to come from the host beside the next call.
-func (s *scheduler) assign(o *offer, g *group, busy bool) bool {
-	if c := s.cfg.Host; c != nil && s.index != nil && !s.oneAtATime {
-		chain := g.chain
-		if g.Score > 0 {
-			chain = chain[:len(s.scores.known(chain))] // the others are run again
-		}
-		named := s.named(chain)
-		if blocks, end := c.Blocks(chain, len(named), s.BlockPages); end > len(named) {
-			if busy && !s.cfg.Device.IsStaged(blocksOf(blocks)) {
-				return false
-			}
-			s.restore(blocks, chain, len(named), end, o.room-s.notHeld(o, named), slices.Concat(o.Named, named))
-		}
-	}
-	named, _ := s.beginOf(g.chain, g.Score)
-	var source *prefixRow
-	held := len(named) * s.PageSize
-	if row, pages := s.cache.Longest(g.chain); s.takes(g.Request, pages*s.PageSize) > held {
-		source, held = s.prefixes[row-s.Slots], s.takes(g.Request, pages*s.PageSize)
-	}
-	// A context's pages are not of the pool: without them there may not be enough for a request that begins with it.
-	ofContext := s.heldByContext(g.Request)
-	if ofContext > 0 && (ofContext >= held || s.pages(g.MaxLen-1) > s.cfg.Pool) {
-		source, held = s.prefixes[g.Context-s.Slots], ofContext
-	} else {
-		ofContext = 0
-	}
-	whole := len(g.Tokens) - 1
-	clones := g.N-g.next > 1 && s.takes(g.Request, whole) > 0 && s.Paged &&
-		s.pagesAhead(g.Request, s.takes(g.Request, whole))-ofContext/s.PageSize <= s.cfg.Pool
-	// A prefix that others in the queue have too is run once for all.
-	if shared := s.counts.Shared(g.chain) * s.PageSize; s.takes(g.Request, shared) > held && !s.oneAtATime {
-		if p := s.newPrefix(g, shared, !clones || shared == whole, source, held); p != nil {
-			source, held = p, s.takes(g.Request, shared)
-		}
-	}
-	// So is what the sequences of one group have in common: all of the prompt but its last token.
-	if clones && s.takes(g.Request, whole) > held {
-		if p := s.newPrefix(g, whole, true, source, held); p != nil {
-			source, held = p, s.takes(g.Request, whole)
-		} else if !s.oneAtATime {
-			return false
-		}
-	}
-	g.assigned, g.begin, g.source, g.held = true, g.next, source, held
-	if source != nil {
-		s.cache.Use(source.row)
-	}
-	return true
-}
-
-// heldByContext is how many tokens of a request's prompt its context holds, of those that a clone may take over. The
-// context may have others by now.
-func (s *scheduler) heldByContext(r *Request) int {
-	if r.Context == None || s.prefixes[r.Context-s.Slots] == nil {
-		return 0
-	}
-	p := s.prefixes[r.Context-s.Slots]
-	most := min(p.done, len(r.Tokens)-1)
-	for i, token := range p.tokens[:most] {
-		if token != r.Tokens[i] {
-			return s.begin(i)
-		}
-	}
-	return s.begin(most)
-}
-
-// maxPages is the most pages that a prefix row may come to hold, with those reserved for its first clone.
-func (s *scheduler) maxPages(p *prefixRow) int {
-	if p.pinned != nil {
-		return p.pinned.MaxPages
-	}
-	if p.first == nil {
-		return s.pages(len(p.tokens))
-	}
-	return s.pagesAhead(p.first.Request, len(p.tokens))
-}
-
-// unreserved is how many pages are free and reserved for no row.
-func (s *scheduler) unreserved() int {
-	free := s.freePages
-	for _, seq := range s.rows {
-		if seq != nil {
-			free -= max(0, s.surePages(seq.group.Request)-s.pages(seq.done))
-		}
-	}
-	for _, p := range s.prefixes {
-		if p != nil && p.opened {
-			free -= max(0, s.maxPages(p)-s.pages(p.done))
-		}
-	}
-	return free
-}
-
-// unusedRow takes a prefix row that is free now, and not only from the next call on.
-func (s *scheduler) unusedRow() (row int, ok bool) {
-	for at, row := range s.freePrefix {
-		if !s.release[row] {
-			s.freePrefix = append(s.freePrefix[:at], s.freePrefix[at+1:]...)
+// unused takes a row that is free now. A row that the next call frees first is of no use to what runs before that call.
+func (t *prefixRows) unused() (row int, ok bool) {
+	for i, row := range t.free {
+		if !t.release[row] {
+			t.free = slices.Delete(t.free, i, i+1)
 			return row, true
 		}
 	}
 	return 0, false
 }
 
-func pop(list *[]int) int {
-	last := len(*list) - 1
-	v := (*list)[last]
-	*list = (*list)[:last]
-	return v
+// addLoaded records that an unused row holds done tokens that were loaded from the host.
+func (t *prefixRows) addLoaded(row, done int) *prefixRow {
+	p := &prefixRow{row: row, opened: true, done: done, tokens: make([]int32, done)}
+	t.rows[row-t.Slots] = p
+	t.byChain.Insert(row, nil)
+	return p
+}
+
+// settleOpened records which of the prompts ahead got their rows, and how many of their tokens did not have to run.
+func (t *prefixRows) settleOpened(ahead []*prefixRow, got *Output) (anyOpened bool, heldTokens int) {
+	for i, p := range ahead {
+		if got.Opened[i] == 0 {
+			continue
+		}
+		p.opened, anyOpened = true, true
+		heldTokens += p.held
+		if p.source != nil {
+			t.byChain.Unuse(p.source.row)
+			p.source = nil
+		}
+	}
+	return anyOpened, heldTokens
+}
+
+// drop gives up a row. Its full pages have names and stay until others take them.
+func (t *prefixRows) drop(p *prefixRow) {
+	t.byChain.Remove(p.row)
+	if p.opened {
+		t.release[p.row] = true
+	}
+	t.free = append(t.free, p.row)
+	t.rows[p.row-t.Slots] = nil
+}
+
+// dropUnused drops the rows whose last clone has started.
+func (t *prefixRows) dropUnused() {
+	for p := range t.opened() {
+		if p.pinned == nil && t.byChain.Users(p.row) == 0 {
+			t.drop(p)
+		}
+	}
+}
+
+// dropAll drops all rows but contexts. The caller makes their users choose again.
+func (t *prefixRows) dropAll() {
+	for _, p := range t.rows {
+		if p != nil && p.pinned == nil {
+			t.drop(p)
+		}
+	}
+}
+
+// onlyContexts reports whether no row is used except by contexts.
+func (t *prefixRows) onlyContexts() bool {
+	return !slices.ContainsFunc(t.rows, func(p *prefixRow) bool { return p != nil && p.pinned == nil })
+}
+
+// settleLengths records how long the rows are after a call.
+func (t *prefixRows) settleLengths(got *Output) {
+	for p := range t.opened() {
+		p.done = int(got.SeqLens[p.row])
+	}
+}
+
+// lengths returns how many tokens the rows have run.
+func (t *prefixRows) lengths() []int {
+	lengths := make([]int, len(t.rows))
+	for i, p := range t.rows {
+		if p != nil {
+			lengths[i] = p.done
+		}
+	}
+	return lengths
+}
+
+// tokensLeft returns how many tokens the rows that the device has must still run.
+func (t *prefixRows) tokensLeft() (tokens int) {
+	for p := range t.opened() {
+		tokens += max(0, len(p.tokens)-p.done)
+	}
+	return tokens
+}
+
+// reserved returns how many free pages belong to rows that have not taken them yet.
+func (t *prefixRows) reserved() (pages int) {
+	for p := range t.opened() {
+		pages += max(0, t.maxPages(p)-t.pages(p.done))
+	}
+	return pages
+}
+
+// maxPages returns the most pages that a row may come to hold, with those reserved for its first clone.
+func (t *prefixRows) maxPages(p *prefixRow) int {
+	if p.pinned != nil {
+		return p.pinned.MaxPages
+	}
+	if p.first == nil {
+		return t.pages(len(p.tokens))
+	}
+	return t.pagesAhead(p.first.Request, len(p.tokens))
+}
+
+// holdingOf returns the pages of the row at an index of the rows, or the given value if that is unused.
+func (t *prefixRows) holdingOf(index int, unused *holding) *holding {
+	if index < len(t.rows) && t.rows[index] != nil {
+		return &t.rows[index].holding
+	}
+	return unused
+}
+
+// setContexts replaces the contexts. A context that stays keeps its row, and its users.
+func (t *prefixRows) setContexts(contexts []*Context) {
+	for _, p := range t.rows {
+		if p != nil && p.pinned != nil &&
+			!slices.ContainsFunc(contexts, func(c *Context) bool { return c.Row == p.row }) {
+			t.byChain.Remove(p.row)
+			t.rows[p.row-t.Slots] = nil
+		}
+	}
+	for _, c := range contexts {
+		p := t.at(c.Row)
+		if p == nil {
+			p = &prefixRow{row: c.Row, opened: true}
+			t.rows[c.Row-t.Slots] = p
+			t.byChain.Insert(c.Row, nil) // in use as long as it is there
+		}
+		p.tokens, p.done, p.pinned, p.holding = c.Tokens, c.Done, c, holding{}
+	}
+}
+
+// contextsRun reports whether a context has tokens to be run.
+func (t *prefixRows) contextsRun() bool {
+	return slices.ContainsFunc(t.rows, func(p *prefixRow) bool {
+		return p != nil && p.pinned != nil && p.done < len(p.tokens)
+	})
+}
+
+// heldByContext returns how many tokens of a request's prompt its context holds and a clone may take over. The context
+// may have changed since the request was made, so the tokens are compared.
+func (t *prefixRows) heldByContext(r *Request) int {
+	if r.Context == None || t.at(r.Context) == nil {
+		return 0
+	}
+	p := t.at(r.Context)
+	most := min(p.done, len(r.Tokens)-1)
+	for i, token := range p.tokens[:most] {
+		if token != r.Tokens[i] {
+			return t.wholePages(i)
+		}
+	}
+	return t.wholePages(most)
+}
+
+// need returns how many pages of the pool a completion may come to need.
+func (t *prefixRows) need(r *Request) int {
+	pages := t.pages(r.MaxLen - 1)
+	if t.Reserve { // otherwise the sequence may be swapped out, and comes back with pages of its own
+		pages -= t.heldByContext(r) / t.PageSize
+	}
+	return pages
 }

@@ -7,6 +7,7 @@ import (
 	"hash/fnv"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -76,6 +77,11 @@ func (r *room) offered(of *schedule.Request) {
 
 var seed = prefix.Seed("test")
 
+// number is the tag of a request.
+type number int
+
+func (n number) RequestName() string { return strconv.Itoa(int(n)) }
+
 // drawWork draws sizes of an engine, contexts that hold pages, and requests of which some share prefixes.
 func drawWork(t *rapid.T) *work {
 	s := schedule.Sizes{
@@ -124,7 +130,7 @@ func drawWork(t *rapid.T) *work {
 		return slices.Concat(rapid.SampledFrom(common).Draw(t, "of"), tokens.Draw(t, name))
 	}, &pool)
 	for id := range rapid.IntRange(1, 12).Draw(t, "requests") {
-		r := &schedule.Request{Tag: id, Context: schedule.None, N: rapid.IntRange(1, 6).Draw(t, "n"),
+		r := &schedule.Request{Tag: number(id), Context: schedule.None, N: rapid.IntRange(1, 6).Draw(t, "n"),
 			First: rapid.IntRange(0, 2).Draw(t, "first"), Leaf: rapid.Bool().Draw(t, "leaf")}
 		if len(w.contexts) > 0 && rapid.Bool().Draw(t, "of a context") {
 			c := rapid.SampledFrom(w.contexts).Draw(t, "context of it")

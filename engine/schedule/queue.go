@@ -6,52 +6,65 @@ import (
 	"github.com/quire/quire/prefix"
 )
 
-// add takes in a request that was checked.
-func (s *scheduler) add(r *Request) {
-	if s.Paged && s.PrefixCache {
-		r.chain = prefix.Chain(s.seedOf(r), r.Tokens[:len(r.Tokens)-1], s.PageSize)
-		s.counts.Add(r.chain, 1)
-	}
-	g := &group{Request: r}
-	if r.Score > 0 {
-		g.scores = newScores(len(r.Tokens), r.tops())
-	}
-	s.enqueue(g)
-}
-
-// enqueue puts g into the waiting queue.
-func (s *scheduler) enqueue(g *group) {
-	at := s.placeFor(g)
-	for _, w := range s.waiting[at:] {
-		w.passed++
-	}
-	s.waiting = slices.Insert(s.waiting, at, g)
-}
-
-// LookAhead is how many requests wait at least, if there are as many: those among them with the same prefix run
-// together. It also bounds by how many others a request may be passed.
+// LookAhead is how many requests wait at least, if there are as many: requests among them with the same prefix run
+// together. It also bounds how many others may pass a request.
 const LookAhead = 1024
 
-// placeFor finds the place in the waiting queue behind the last of those that have the most pages in common with g; the
-// end, where none has any. Nobody is passed by more than LookAhead others.
-func (s *scheduler) placeFor(g *group) int {
-	at, most := len(s.waiting), 1
-	for i, w := range s.waiting {
-		n := 0
-		for n < min(len(w.chain), len(g.chain)) && w.chain[n] == g.chain[n] {
-			n++
+// waitingQueue holds the groups whose sequences are not all admitted, in the order in which they are offered. The run's
+// goroutine owns it.
+type waitingQueue struct {
+	groups []*group
+	// chains counts the names of the prompts' pages, so that a prefix that several groups have in common is found. A
+	// group is counted until its last sequence is admitted.
+	chains  prefix.Counts
+	maxSeqs int
+}
+
+func newWaitingQueue(maxSeqs int) *waitingQueue {
+	return &waitingQueue{chains: prefix.Counts{}, maxSeqs: maxSeqs}
+}
+
+// insert puts g after the last of the groups that have the most pages in common with it, or at the end.
+func (q *waitingQueue) insert(g *group) {
+	q.chains.Add(g.chain, 1)
+	position := q.positionOf(g)
+	for _, w := range q.groups[position:] {
+		w.passed++
+	}
+	q.groups = slices.Insert(q.groups, position, g)
+}
+
+// positionOf returns where g goes. No group is passed by more than LookAhead others.
+func (q *waitingQueue) positionOf(g *group) int {
+	position, most := len(q.groups), 1
+	for i, w := range q.groups {
+		common := 0
+		for common < min(len(w.chain), len(g.chain)) && w.chain[common] == g.chain[common] {
+			common++
 		}
-		if n >= most {
-			at, most = i+1, n
+		if common >= most {
+			position, most = i+1, common
 		}
 	}
-	for i := len(s.waiting) - 1; i >= at; i-- {
-		if s.waiting[i].passed >= LookAhead {
+	for i := len(q.groups) - 1; i >= position; i-- {
+		if q.groups[i].passed >= LookAhead {
 			return i + 1
 		}
 	}
-	return at
+	return position
 }
 
-// wants says how many more requests the scheduler should look at.
-func (s *scheduler) wants() int { return max(LookAhead, 2*s.MaxSeqs) - len(s.waiting) }
+// space returns how many more requests the scheduler should look at.
+func (q *waitingQueue) space() int { return max(LookAhead, 2*q.maxSeqs) - len(q.groups) }
+
+// removeAdmitted removes the groups whose sequences are all admitted.
+func (q *waitingQueue) removeAdmitted() {
+	q.groups = slices.DeleteFunc(q.groups, func(g *group) bool { return g.admitted == g.N })
+}
+
+// forgetSources makes all groups choose again what they start from.
+func (q *waitingQueue) forgetSources() {
+	for _, g := range q.groups {
+		g.sourced, g.source, g.held = false, nil, 0
+	}
+}

@@ -13,19 +13,19 @@ func TestPlaceInLine(t *testing.T) {
 	chain := func(number int) []prefix.Hash {
 		return prefix.Chain(prefix.Seed(), []int32{int32(number), int32(number)}, 1)
 	}
-	s := &scheduler{counts: prefix.Counts{}}
+	q := newWaitingQueue(0)
 	add := func(number int) *group {
 		f := &group{Request: &Request{N: 1, chain: chain(number)}}
 		if number == 0 {
 			f.chain = nil
 		}
-		s.enqueue(f)
+		q.insert(f)
 		return f
 	}
 	a, alone, b := add(1), add(0), add(2)
 	c, d := add(1), add(2)
 	for i, want := range []*group{a, c, alone, b, d} {
-		if s.waiting[i] != want {
+		if q.groups[i] != want {
 			t.Fatalf("place %d is another's", i)
 		}
 	}
@@ -38,16 +38,16 @@ func TestPlaceInLine(t *testing.T) {
 			add(0)
 		}
 		if i > LookAhead/2 {
-			s.waiting = s.waiting[1:]
+			q.groups = q.groups[1:]
 		}
-		for _, f := range s.waiting {
+		for _, f := range q.groups {
 			if f.passed > LookAhead {
 				t.Fatal("one is passed for ever")
 			}
 		}
 	}
 	for _, f := range []*group{alone, b, d} {
-		for _, w := range s.waiting {
+		for _, w := range q.groups {
 			if w == f {
 				t.Error("one still waits after 3,000 that came after it")
 			}
@@ -57,31 +57,29 @@ func TestPlaceInLine(t *testing.T) {
 
 // A prefix row goes when its last clone has started, and then the one that it was itself a clone of.
 func TestPrefixRowsGoWithTheirClones(t *testing.T) {
-	s := &scheduler{
-		Sizes: Sizes{Slots: 1, PageSize: 1}, cfg: &Config{}, freePrefix: []int{2, 1}, prefixes: make([]*prefixRow, 2),
-		release: make([]bool, 3), cache: prefix.NewCache(), stats: &Stats{},
-	}
+	release := make([]bool, 3)
+	rows := newPrefixRows(Sizes{Slots: 1, PrefixRows: 2, PageSize: 1}, release, nil)
 	tokens := []int32{1, 2, 3, 4}
 	g := &group{Request: &Request{Tokens: tokens, chain: prefix.Chain(prefix.Seed(), tokens, 1)}}
-	source := s.newPrefix(g, 2, false, nil, 0)
-	clone := s.newPrefix(g, 4, false, source, 2)
-	if p := s.newPrefix(g, 4, false, nil, 0); p != nil {
+	source := rows.add(g, 2, false, nil, 0)
+	clone := rows.add(g, 4, false, source, 2)
+	if p := rows.add(g, 4, false, nil, 0); p != nil {
 		t.Fatal("there is a third row of two")
 	}
-	s.cache.Use(clone.row) // by a sequence
+	rows.byChain.Use(clone.row) // by a sequence
 	source.opened = true
-	s.dropUnused()
-	if s.release[source.row] {
+	rows.dropUnused()
+	if release[source.row] {
 		t.Error("a row went that another is to be a clone of")
 	}
-	s.settleOpened(&offer{ahead: []*prefixRow{clone}}, &Output{Opened: []int32{1}})
-	s.dropUnused()
-	if !s.release[source.row] || s.release[clone.row] {
-		t.Errorf("released: %v, want row %d", s.release, source.row)
+	rows.settleOpened([]*prefixRow{clone}, &Output{Opened: []int32{1}})
+	rows.dropUnused()
+	if !release[source.row] || release[clone.row] {
+		t.Errorf("released: %v, want row %d", release, source.row)
 	}
-	s.cache.Unuse(clone.row)
-	s.dropUnused()
-	if !s.release[clone.row] || len(s.freePrefix) != 2 || s.cache.Len() != 0 {
-		t.Errorf("%d rows are free, released: %v", len(s.freePrefix), s.release)
+	rows.byChain.Unuse(clone.row)
+	rows.dropUnused()
+	if !release[clone.row] || len(rows.free) != 2 || rows.byChain.Len() != 0 {
+		t.Errorf("%d rows are free, released: %v", len(rows.free), release)
 	}
 }

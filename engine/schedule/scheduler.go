@@ -2,360 +2,293 @@ package schedule
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/prefix"
 )
 
-// scheduler is the host's account of rows.
+// scheduler lays out calls, and applies to its parts what each call did. The parts own the state: the waiting queue,
+// the rows, the pages, the sequences on the host. The scheduler has what concerns several of them. The run's goroutine
+// owns it.
 type scheduler struct {
 	Sizes
-	cfg        *Config
-	stats      *Stats
-	freePrefix []int         // prefix rows that nothing uses
-	waiting    []*group      // not all of their sequences are admitted, in order
-	counts     prefix.Counts // of the chains of those that wait
-	cache      *prefix.Cache // of prefix rows, by row
-	index      *prefix.Index // of pages; nil without a prefix cache
-	scores     *scoreCache   // of pages that were scored
-	takers     []*holding    // by page: who took it last in this run
-	tookPages  int           // in the last call
-	prefixes   []*prefixRow  // by row, from the slots on
-	rows       []*sequence   // of slots
-	release    []bool        // rows to free at the start of the next call
-	active     int           // sequences in slots
-	freePages  int           // on the device, after the last call
-	swapped    []*swapped    // in order of admission
-	born       int
-	err        error // of a transfer: it ends the run
-	// after a call that could do nothing: only the first in the queue, without prefix rows that it could do without
-	oneAtATime bool
-	wanted     int  // pages that operations on contexts wait for
-	starved    bool // prefix rows were given up so that sequences go on: the next call offers nothing in their place
+	stats     *Stats
+	newStream func(r *Request) Stream
+	queue     *waitingQueue
+	slots     *slots
+	prefixes  *prefixRows
+	names     *namedPages
+	pool      *pagePool
+	host      *hostPages
+	swap      *swapArea
+	placer    *placer
+	// moved is told when a call ran tokens of a context: see Config.Moved.
+	moved func(row, done int, pages []int32)
+	// wanted is how many pages the operations on contexts wait for that came up between the last two calls. As long as
+	// they wait, nothing new is offered.
+	wanted int
+	// err ends the run: a transfer failed, or an operation left the device in the middle of something.
+	err error
 }
 
 func newScheduler(cfg *Config) *scheduler {
-	p := cfg.Sizes
-	s := &scheduler{
-		Sizes: p, cfg: cfg, stats: cfg.Stats, rows: make([]*sequence, p.Slots), release: make([]bool, p.Rows()),
-		prefixes: make([]*prefixRow, p.Rows()-p.Slots), counts: prefix.Counts{}, cache: prefix.NewCache(),
-		freePages: cfg.FreePages, index: cfg.Index, takers: make([]*holding, p.Pages),
-		scores: newScoreCache(p.PageSize, scoreBytes),
-	}
-	for row := p.FirstContext() - 1; row >= p.Slots; row-- {
-		s.freePrefix = append(s.freePrefix, row)
-	}
-	s.setContexts(cfg.Contexts)
+	s := &scheduler{Sizes: cfg.Sizes, stats: cfg.Stats, newStream: cfg.NewStream, moved: cfg.Moved,
+		queue: newWaitingQueue(cfg.MaxSeqs), slots: newSlots(cfg.Sizes), names: newNamedPages(cfg)}
+	s.prefixes = newPrefixRows(cfg.Sizes, s.slots.release, cfg.Contexts)
+	s.pool = &pagePool{size: cfg.Pool, idle: cfg.FreePages, free: cfg.FreePages, slots: s.slots, prefixes: s.prefixes}
+	s.host = &hostPages{Sizes: cfg.Sizes, device: cfg.Device, cache: cfg.Host, names: s.names, stats: cfg.Stats}
+	s.swap = &swapArea{Sizes: cfg.Sizes, device: cfg.Device, stats: cfg.Stats, slots: s.slots, prefixes: s.prefixes,
+		names: s.names, pool: s.pool}
+	s.placer = &placer{Sizes: cfg.Sizes, stops: cfg.Stops, queue: s.queue, slots: s.slots, prefixes: s.prefixes,
+		names: s.names, pool: s.pool, host: s.host, swap: s.swap}
 	return s
 }
 
-// idle says that nothing waits, nothing runs, and nothing is left to be freed.
-func (s *scheduler) idle() bool {
-	return len(s.waiting) == 0 && s.active == 0 && len(s.swapped) == 0 && !s.rides() &&
-		!slices.Contains(s.release, true)
+// add takes a checked request in.
+func (s *scheduler) add(r *Request) {
+	if s.Paged && s.PrefixCache {
+		r.chain = prefix.Chain(s.names.seedOf(r), r.Tokens[:len(r.Tokens)-1], s.PageSize)
+	}
+	g := &group{Request: r}
+	if r.Score > 0 {
+		g.scores = newScores(len(r.Tokens), r.tops())
+	}
+	s.queue.insert(g)
 }
 
-// settle notes the rows of sequences that met a stop string: the next call releases them first.
-func (s *scheduler) settle() {
-	for row, seq := range s.rows {
-		if seq != nil && seq.cancelled.Load() {
-			s.release[row] = true
-			s.rows[row] = nil
-			s.active--
-			s.end(seq)
+// isDone reports whether nothing waits, runs or is on the host.
+func (s *scheduler) isDone() bool {
+	return s.slots.active == 0 && len(s.queue.groups) == 0 && len(s.swap.sequences) == 0
+}
+
+// isIdle reports whether there is nothing to do before another request comes, and no row to free.
+func (s *scheduler) isIdle() bool {
+	return s.isDone() && !s.prefixes.contextsRun() && !s.slots.releasing()
+}
+
+// isBare reports whether nothing runs, and no row will be freed.
+func (s *scheduler) isBare() bool {
+	return s.slots.active == 0 && !s.slots.releasing() && s.prefixes.onlyContexts()
+}
+
+// removeCancelled removes sequences that met a stop string. The next call frees their rows first.
+func (s *scheduler) removeCancelled() {
+	s.slots.releaseCancelled(s.placer.ended)
+	s.swap.removeCancelled(s.placer.ended)
+}
+
+// abandon makes the next call free the rows of all sequences, and forgets the requests that wait.
+func (s *scheduler) abandon() {
+	s.slots.releaseAll()
+	s.queue.groups, s.swap.sequences = nil, nil
+}
+
+// dropPrefixes drops all prefix rows, and makes those that wait for them choose again.
+func (s *scheduler) dropPrefixes() {
+	s.queue.forgetSources()
+	s.swap.forgetRows()
+	s.prefixes.dropAll()
+}
+
+// largest returns how many pages of the pool the largest request needs that was taken in and has not ended.
+func (s *scheduler) largest() (pages int) {
+	for _, g := range s.queue.groups {
+		pages = max(pages, s.prefixes.need(g.Request))
+	}
+	for _, seq := range s.slots.rows {
+		if seq != nil {
+			pages = max(pages, s.prefixes.need(seq.group.Request))
 		}
 	}
-	s.swapped = slices.DeleteFunc(s.swapped, func(m *swapped) bool {
-		stopped := m.seq.cancelled.Load()
-		if stopped {
-			s.end(m.seq)
-		}
-		if stopped && m.back != nil {
-			s.cache.Remove(m.back.row)
-			s.drop(m.back)
-		}
-		return stopped
-	})
-}
-
-// giveUp has the next call free the rows of all sequences, and forgets those that wait.
-func (s *scheduler) giveUp() {
-	for row, q := range s.rows {
-		s.release[row] = s.release[row] || q != nil
+	for _, m := range s.swap.sequences { // a partial page is held twice while the sequence comes back
+		pages = max(pages, s.prefixes.need(m.seq.group.Request), s.pages(m.seq.done)+1)
 	}
-	clear(s.rows)
-	s.active, s.waiting, s.swapped = 0, nil, nil
+	return pages
 }
 
-// offer lays out the next call: the rest of prompts that are being run, then as many of the waiting sequences and
-// prompts as it takes.
+// stage starts to copy to the device what the next call will probably want from the host: sequences that were swapped
+// out, or, if there are none, pages of the first requests in the queue.
+func (s *scheduler) stage() {
+	want := s.swap.wanted()
+	if len(s.swap.sequences) == 0 {
+		want = s.host.wanted(s.queue.groups)
+	}
+	s.host.device.Stage(want)
+}
+
+// offer lays out the next call: first the rest of prompts that rows have started, which always fits, since an earlier
+// call took all of it; then what the placer adds.
 func (s *scheduler) offer() (*offer, error) {
-	o := &offer{before: slices.Clone(s.rows), heldAt: map[heldPages]int{}, isHeld: map[int32]bool{}}
-	o.Starts, o.Release = make([]int32, s.Rows()), s.release
-	for row, seq := range s.rows {
+	o := newOffer(s.slots.rows, s.slots.release)
+	for row, seq := range s.slots.rows {
 		if seq != nil && seq.done < len(seq.group.Tokens) {
-			start, _ := o.place(seq.group.Tokens, seq.done, s.PromptLimit) // what an earlier call brought fits
+			start, _ := o.appendPrompt(seq.group.Tokens, seq.done, s.PromptLimit)
 			o.Starts[row] = int32(start)
 		}
 	}
-	for _, p := range s.prefixes {
-		if p != nil && p.opened && p.done < len(p.tokens) {
-			start, _ := o.place(p.placed(), p.done, s.PromptLimit)
+	for p := range s.prefixes.opened() {
+		if p.done < len(p.tokens) {
+			start, _ := o.appendPrompt(p.placed(), p.done, s.PromptLimit)
 			o.Starts[p.row] = int32(start)
 		}
 	}
-	if s.err != nil || s.wanted > 0 {
-		return o, s.err
-	}
-	s.offload()
-	if err := s.swapIn(o); err != nil {
-		return nil, err
-	}
-	o.room = s.roomFor()
-	full := false // no room for stops: those behind that need some wait too
-	for _, g := range s.waiting {
-		if len(s.swapped) > 0 || s.starved && s.active > 0 {
-			break // nothing new before those that ran already
-		}
-		if full = full || !g.inPlace && (len(o.waiting) == s.WaitingLen() || !s.hold(g)); full && !g.inPlace {
-			continue
-		}
-		if !g.assigned && (len(o.waiting) == s.WaitingLen() || !s.assign(o, g, s.active+len(o.waiting) >= s.MaxSeqs)) {
-			break
-		}
-		if !s.listAhead(o, g.source) {
-			break
-		}
-		if !s.list(o, g) {
-			break
-		}
-		if s.oneAtATime && len(o.waiting) > 0 {
-			break
-		}
+	if s.err == nil && s.wanted == 0 {
+		s.err = s.placer.fill(o)
 	}
 	return o, s.err
 }
 
-// hold makes room for the stops of a group on the device, until all its sequences have ended.
-func (s *scheduler) hold(g *group) bool {
-	g.inPlace = s.cfg.Stops == nil || s.cfg.Stops.Hold(g.Request)
-	return g.inPlace
-}
-
-// end notes that a sequence came to its end.
-func (s *scheduler) end(seq *sequence) {
-	if g := seq.group; s.cfg.Stops != nil {
-		if g.ended++; g.ended == g.N {
-			s.cfg.Stops.Release(g.Request)
-		}
-	}
-}
-
-// list offers the sequences of a group that are not admitted yet, as many as the call has room for. It returns false
-// where the pages that they begin with can't be held.
-func (s *scheduler) list(o *offer, g *group) bool {
-	if g.next == g.N || len(o.waiting) == s.WaitingLen() {
-		return true
-	}
-	at := None
-	if g.source == nil {
-		pages, scores := s.beginOf(g.chain, g.Score)
-		ok := false
-		if at, ok = s.holdNamed(o, pages); !ok {
-			return false
-		}
-		g.held, g.from = len(pages)*s.PageSize, takenFrom{pages: scores}
-	} else {
-		g.from = takenFrom{row: g.source.scores}
-	}
-	start, ok := o.place(g.Tokens, g.held, s.PromptLimit)
-	if !ok {
-		return true
-	}
-	if len(o.waiting) == 0 { // what comes behind must leave room for it
-		o.room -= s.surePages(g.Request) - g.held/s.PageSize
-	}
-	for k := g.next; k < g.N && len(o.waiting) < s.WaitingLen(); k++ {
-		e := Entry{Request: g.Request, Generation: g.First + k, Start: start, PromptLen: len(g.Tokens),
-			MaxPages: s.surePages(g.Request), Source: None, Named: at, Held: g.held}
-		if g.source != nil {
-			e.Source, e.First = g.source.row, g.source.first == g && k == g.begin
-		}
-		o.waiting = append(o.waiting, &sequence{group: g, generation: e.Generation, row: None})
-		o.Waiting = append(o.Waiting, e)
-	}
-	return true
-}
-
-// listAhead offers a prefix row that is not opened, behind its own source. It returns false where the call has no room
-// for it.
-func (s *scheduler) listAhead(o *offer, p *prefixRow) bool {
-	if p == nil || p.opened || o.lists(p) {
-		return true
-	}
-	if !s.listAhead(o, p.source) || len(o.ahead) == s.AheadLen() {
-		return false
-	}
-	at := None
-	if p.source == nil {
-		pages, scores := s.beginOf(p.chain, p.score)
-		ok := false
-		if at, ok = s.holdNamed(o, pages); !ok {
-			return false
-		}
-		p.held, p.settled, p.from = len(pages)*s.PageSize, len(pages), takenFrom{pages: scores}
-	} else {
-		p.from = takenFrom{row: p.source.scores}
-	}
-	start, ok := o.place(p.placed(), p.held, s.PromptLimit)
-	if ok {
-		prompt := Prompt{Row: p.row, Start: start, PromptLen: len(p.tokens), MaxPages: s.maxPages(p),
-			Behind: len(o.waiting), Score: p.score, Short: p.short, Source: None, Named: at, Held: p.held}
-		if p.source != nil {
-			prompt.Source = p.source.row
-		}
-		o.ahead, o.Ahead = append(o.ahead, p), append(o.Ahead, prompt)
-	}
-	return ok
-}
-
-// apply takes over what the device did with an offer. Sequences that it ended have left their rows. It returns whose
-// tokens the output has, by the ids of Output.Owners.
+// apply applies the output of a call to the parts, and preempts sequences if they lack pages for their next step. The
+// device has already freed the rows of sequences that ended. It returns the owners of the tokens by the ids of
+// Output.Owners.
 func (s *scheduler) apply(o *offer, got *Output) ([]*sequence, error) {
 	owners := make([]*sequence, s.WaitingLen()+s.Slots)
 	copy(owners[s.WaitingLen():], o.before)
-	before := s.lengths()
-	progress := got.PrefillSteps+got.DecodeSteps > 0 || slices.Contains(s.release, true)
-	clear(s.release)
-	if s.settleOpened(o, got) {
-		progress = true
-	}
+	before := s.prefixes.lengths()
+	progress := got.PrefillSteps+got.DecodeSteps > 0 || s.slots.releasing()
+	clear(s.slots.release)
+	opened, held := s.prefixes.settleOpened(o.ahead, got)
+	s.stats.HitTokens += held
 	for i, seq := range o.waiting {
 		if got.Placed[i] < 0 {
 			continue
 		}
 		owners[i], progress = seq, true
 		if i < o.resumed {
-			s.settleSwappedIn(seq, int(got.Placed[i]))
-		} else if err := s.settleAdmitted(seq, int(got.Placed[i])); err != nil {
+			s.swap.resumed(seq, int(got.Placed[i]))
+		} else if err := s.admitted(seq, int(got.Placed[i])); err != nil {
 			return nil, err
 		}
 	}
-	s.settleRows(owners, got)
-	s.settlePages(owners, got)
-	s.settleContexts(before)
-	s.settleScores(o, owners, got)
-	s.dropUnused()
-	s.waiting = slices.DeleteFunc(s.waiting, func(g *group) bool { return g.next == g.N })
-	s.freePages, s.starved = int(got.EndFree), false
+	s.applyTokens(owners, got)
+	s.names.settle(s.Sizes, owners, s.prefixes, got)
+	s.applyContexts(before)
+	s.applyScores(o, owners, got)
+	s.prefixes.dropUnused()
+	s.queue.removeAdmitted()
+	s.pool.free, s.placer.starved = int(got.EndFree), false
 	short := int(got.Short)
 	if s.wanted > 0 && !s.Reserve {
-		short = max(short, s.wanted-s.unreserved())
+		short = max(short, s.wanted-s.pool.unreserved())
 	}
 	if short > 0 {
-		if err := s.preempt(short, got); err != nil {
+		enough, err := s.swap.preempt(short, got)
+		if err != nil {
 			return nil, err
 		}
+		if !enough { // prefixes that others wait for make room
+			s.dropPrefixes()
+			s.placer.starved = true
+		}
 	}
-	if progress || s.active == 0 && len(s.waiting) == 0 && len(s.swapped) == 0 {
+	if progress || opened || s.isDone() {
 		return owners, nil
 	}
-	// Prefix rows that wait for each other's pages: the first in the queue goes alone.
-	if s.oneAtATime {
-		return nil, fmt.Errorf("%w: %s run and %s wait", ErrStalled, plural.Count(s.active, "completion"),
-			plural.Count(len(s.waiting), "request"))
+	if s.placer.oneAtATime {
+		return nil, fmt.Errorf("%w: %s run and %s wait", ErrStalled, plural.Count(s.slots.active, "completion"),
+			plural.Count(len(s.queue.groups), "request"))
 	}
-	s.oneAtATime = true
-	s.dropAll()
+	s.placer.oneAtATime = true
+	s.dropPrefixes()
 	return owners, nil
 }
 
-// settleOpened notes which of the prompts ahead got their rows.
-func (s *scheduler) settleOpened(o *offer, got *Output) (anyOpened bool) {
-	for i, p := range o.ahead {
-		if got.Opened[i] == 0 {
-			continue
-		}
-		p.opened, anyOpened = true, true
-		s.stats.HitTokens += p.held
-		if p.source != nil {
-			s.cache.Unuse(p.source.row)
-			p.source = nil
-		}
-	}
-	return anyOpened
-}
-
-// settleAdmitted notes that a sequence got a slot for the first time.
-func (s *scheduler) settleAdmitted(seq *sequence, row int) error {
+// admitted records that a sequence got a slot for the first time.
+func (s *scheduler) admitted(seq *sequence, row int) error {
 	g := seq.group
-	if seq.generation != g.First+g.next {
+	if seq.generation != g.First+g.admitted {
 		return fmt.Errorf("%w: completion %d started before completion %d of the same request", ErrStalled,
-			seq.generation, g.First+g.next)
+			seq.generation, g.First+g.admitted)
 	}
-	g.next++
-	s.active++
-	s.born++
-	seq.row, seq.born = row, s.born
-	seq.drain.init(s.cfg.NewStream, g.Request)
-	if s.index != nil {
-		seq.names = prefix.NewNamer(s.seedOf(g.Request), g.chain, g.Tokens, s.PageSize)
-		seq.settled = g.held / s.PageSize
-	}
+	g.admitted++
+	s.slots.admit(seq, row)
+	seq.text.init(s.newStream, g.Request)
+	s.names.admitted(seq)
 	s.stats.HitTokens += g.held
 	if g.source != nil && g.source.first == g {
 		g.source.first = nil
 	}
-	if g.next == g.N {
-		s.counts.Add(g.chain, -1)
+	if g.admitted == g.N {
+		s.queue.chains.Add(g.chain, -1)
 		if g.source != nil {
-			s.cache.Unuse(g.source.row)
+			s.prefixes.byChain.Unuse(g.source.row)
 		}
 	}
 	return nil
 }
 
-// settleRows notes what rows drew and how long they are now, and which sequences ended.
-func (s *scheduler) settleRows(owners []*sequence, got *Output) {
+// applyTokens records the tokens that rows generated, which sequences ended, and how long the others are.
+func (s *scheduler) applyTokens(owners []*sequence, got *Output) {
 	ended := map[*sequence]bool{}
 	for i, id := range got.Owners {
 		if id < 0 {
 			continue
 		}
-		q := owners[id]
-		q.last, s.oneAtATime = got.Tokens[i], false
-		if q.group.Recalls {
-			q.drawn = append(q.drawn, q.last)
+		seq, finish := owners[id], Finish(got.Finish[i])
+		seq.last, s.placer.oneAtATime = got.Tokens[i], false
+		if seq.group.Recalls {
+			seq.generated = append(seq.generated, seq.last)
 		}
-		s.settleDrawn(q, Finish(got.Finish[i]))
-		if Finish(got.Finish[i]) != Running {
-			ended[q] = true
-			s.active--
-			s.end(owners[id])
-		}
-	}
-	clear(s.rows)
-	for _, seq := range owners {
-		if seq != nil && !ended[seq] {
-			s.rows[seq.row] = seq
-			seq.done = int(got.SeqLens[seq.row])
+		s.names.generated(seq, finish)
+		if finish != Running {
+			ended[seq] = true
+			s.placer.ended(seq)
 		}
 	}
-	for _, p := range s.prefixes {
-		if p != nil && p.opened {
-			p.done = int(got.SeqLens[p.row])
+	s.slots.settle(owners, ended, got)
+	s.prefixes.settleLengths(got)
+}
+
+// applyContexts reports the tokens of contexts that a call ran.
+func (s *scheduler) applyContexts(before []int) {
+	for i, p := range s.prefixes.rows {
+		if p != nil && p.pinned != nil && p.done > before[i] && s.moved != nil {
+			s.pool.idle -= s.pages(p.done) - s.pages(before[i])
+			s.moved(p.row, p.done, p.ids)
 		}
 	}
 }
 
-// settleDrawn notes a token that a sequence drew. Those before it are in the cache.
-func (s *scheduler) settleDrawn(q *sequence, finish Finish) {
-	if s.index == nil || finish == NotANumber {
-		return // what does not give numbers gets no names
+// applyScores records the scores of a call, for the rows that ran the tokens and for those that took them over.
+func (s *scheduler) applyScores(o *offer, owners []*sequence, got *Output) {
+	tops := 0
+	if n := len(got.Scores.Logprobs); n > 0 {
+		tops = len(got.Scores.TopIDs) / n
 	}
-	q.done = max(q.done+1, len(q.group.Tokens)) // the first token is drawn from the prompt's last
-	if s.NameDrawn && !q.group.Leaf {
-		q.names.Push(q.last)
+	for i := range scoredCount(&got.Scores) {
+		var to *Scores
+		if id := int(got.Scores.Owners[i]); id < len(owners) && owners[id] != nil {
+			to = owners[id].group.scores
+		} else if row := id - s.WaitingLen(); row >= s.Slots && s.prefixes.at(row) != nil {
+			to = s.prefixes.at(row).scores
+		}
+		if token := int(got.Scores.Positions[i]) + 1; to != nil && token < len(to.have) {
+			ids, logprobs := got.Scores.TopIDs[i*tops:(i+1)*tops], got.Scores.TopLogprobs[i*tops:(i+1)*tops]
+			to.set(token, got.Scores.Logprobs[i], ids, logprobs)
+		}
+	}
+	for i, p := range o.ahead { // a source comes before its clones
+		if got.Opened[i] != 0 && p.scores != nil {
+			p.inherited.fill(p.scores, p.held, s.PageSize)
+			p.inherited = inheritedScores{}
+		}
+	}
+	for i, seq := range o.waiting {
+		if g := seq.group; i >= o.resumed && got.Placed[i] >= 0 && g.scores != nil {
+			g.inherited.fill(g.scores, g.held, s.PageSize)
+		}
+	}
+	if s.names.index == nil {
+		return
+	}
+	for p := range s.prefixes.opened() {
+		if p.scores != nil {
+			s.names.scores.add(p.chain, p.scores)
+		}
+	}
+	for _, seq := range owners {
+		if seq != nil && seq.group.scores != nil {
+			s.names.scores.add(seq.group.chain, seq.group.scores)
+		}
 	}
 }

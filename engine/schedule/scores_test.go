@@ -89,7 +89,7 @@ func TestSharedPrefixIsScoredOnce(t *testing.T) {
 	}
 	common := slices.Repeat([]int32{1, 2, 3, 2}, prefixLen/4)
 	for id := range 8 {
-		r := &schedule.Request{Tag: id, Context: schedule.None, N: 2, Score: 1, ScoresOnly: true,
+		r := &schedule.Request{Tag: number(id), Context: schedule.None, N: 2, Score: 1, ScoresOnly: true,
 			Tokens: slices.Concat(common, []int32{int32(4 + id), 5})}
 		r.MaxLen = len(r.Tokens) + 1
 		w.requests = append(w.requests, r)

@@ -2,20 +2,20 @@ package schedule
 
 import "reflect"
 
-// Stats says what a run did. Seconds are wall-clock.
+// Stats are the figures of a run. Seconds are wall-clock.
 type Stats struct {
-	// StartSeconds is from New's begin until the weights and the programs that a job begins with are there.
+	// StartSeconds is from the start of New until the weights and the programs that a job starts with are there.
 	StartSeconds float64 `json:"start_seconds"`
 	WallSeconds  float64 `json:"wall_seconds"`
-	// FirstTokenSeconds is from the run's begin until the first token was drawn.
+	// FirstTokenSeconds is from the start of the run until the first token was generated.
 	FirstTokenSeconds float64 `json:"first_token_seconds"`
-	// DeviceSeconds are those in which the device ran the program, HostSeconds all others of WallSeconds: what the host
-	// takes to schedule, to build inputs, to copy them to the device and outputs from it, to agree with other processes
-	// and to end completions, while nothing runs, and what it waits for requests.
+	// DeviceSeconds is how long the device ran programs. HostSeconds is the rest of WallSeconds: while nothing runs,
+	// the host schedules, builds inputs, copies them to the device and outputs from it, agrees with other processes,
+	// ends completions, or waits for requests.
 	DeviceSeconds float64 `json:"device_seconds"`
 	HostSeconds   float64 `json:"host_seconds"`
-	// PrefillSeconds and DecodeSeconds are those of DeviceSeconds in which steps of that kind ran, by a clock within
-	// the program; the rest is admission. They are 0 where the device has no clock: see Spent.
+	// PrefillSeconds and DecodeSeconds are the parts of DeviceSeconds in which steps of that kind ran, by a clock in
+	// the program; the rest is admission. They are 0 if the device has no clock: see Spent.
 	PrefillSeconds float64 `json:"prefill_seconds,omitempty"`
 	DecodeSeconds  float64 `json:"decode_seconds,omitempty"`
 
@@ -26,12 +26,12 @@ type Stats struct {
 	PrefillTokens int `json:"prefill_tokens"`
 	// HitTokens are the prompt tokens that completions and prefixes took over from a prefix that was there already.
 	HitTokens int `json:"hit_tokens"`
-	// GeneratedTokens are those of the completions that came out. DrawnTokens are all that the device drew: also those
-	// behind a stop string that the host finds, and those of completions that were not finished.
+	// GeneratedTokens are the tokens of the completions that came out. DrawnTokens are all that the device generated,
+	// including tokens after a stop string that the host finds, and tokens of completions that did not finish.
 	GeneratedTokens int `json:"generated_tokens"`
 	DrawnTokens     int `json:"drawn_tokens"`
-	DecodeTokens    int `json:"decode_tokens"` // drawn tokens that were run to draw the next
-	// DraftedTokens were run before they were drawn. AcceptedTokens of them were drawn then; they are among
+	DecodeTokens    int `json:"decode_tokens"` // generated tokens that were run to generate the next
+	// DraftedTokens were run before they were generated. AcceptedTokens of them were then generated; they are among
 	// DecodeTokens.
 	DraftedTokens  int `json:"drafted_tokens,omitempty"`
 	AcceptedTokens int `json:"accepted_tokens,omitempty"`
@@ -40,21 +40,21 @@ type Stats struct {
 	DecodeSteps    int `json:"decode_steps"`
 	Pages          int `json:"pages"`
 	// MaskReturns are the calls that ended early because rows waited for the host to fill in the masks of their states.
-	// MaskWaits is how many tokens such rows did not draw in steps in which others did.
+	// MaskWaits is how many tokens such rows did not generate in steps in which others did.
 	MaskReturns int `json:"mask_returns,omitempty"`
 	MaskWaits   int `json:"mask_waits,omitempty"`
 	// Preemptions counts sequences that moved to the host; MovedBytes are the keys and values moved, there and back.
 	Preemptions int   `json:"preemptions"`
 	MovedBytes  int64 `json:"moved_bytes"`
 	PeakPages   int   `json:"peak_pages"`
-	// TransferSeconds is how long copies between device and host took, most of them while calls ran;
-	// TransferWaitSeconds, a part of HostSeconds, is what they kept the device waiting: to gather and to place pages,
-	// and for copies that had not come to their end.
+	// TransferSeconds is how long copies between device and host took, most of them while calls ran.
+	// TransferWaitSeconds, a part of HostSeconds, is how long the device waited for them: to gather and to scatter
+	// pages, and for copies that had not ended.
 	TransferSeconds     float64 `json:"transfer_seconds"`
 	TransferWaitSeconds float64 `json:"transfer_wait_seconds"`
 }
 
-// TokensAStep is how many tokens a sequence drew in a step of drawn tokens, 1 without drafts.
+// TokensAStep returns how many tokens a sequence generated per decode step; 1 without drafts.
 func (s Stats) TokensAStep() float64 {
 	if drawn := s.DecodeTokens - s.AcceptedTokens; drawn > 0 {
 		return float64(s.DecodeTokens) / float64(drawn)
@@ -62,7 +62,7 @@ func (s Stats) TokensAStep() float64 {
 	return 1
 }
 
-// Then adds the figures of a run that followed, on an engine that was made in place of this one.
+// Then adds the figures of a later run, on an engine that replaced this one.
 func (s Stats) Then(next Stats) Stats {
 	sum := next
 	to, from := reflect.ValueOf(&sum).Elem(), reflect.ValueOf(s)

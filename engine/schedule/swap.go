@@ -6,194 +6,176 @@ import (
 	"slices"
 )
 
-// preempt finds the pages that the sequences need for their next step. It swaps out the sequences admitted last, until
-// the rest can go on for a while. Where that is not enough it gives up prefixes that others wait for. The first
-// admitted is never swapped out, so that one always comes to its end.
-func (s *scheduler) preempt(short int, got *Output) error {
-	decoding := slices.DeleteFunc(slices.Clone(s.rows), func(q *sequence) bool {
-		return q == nil || q.done < len(q.group.Tokens)
-	})
-	slices.SortFunc(decoding, func(a, b *sequence) int { return cmp.Compare(b.born, a.born) })
-	// Each that stays will want a page soon; swapping out one more now is cheaper than coming back for it at once.
-	for short += len(decoding) / 4; short > 0 && len(decoding) > 1; short-- {
-		q := decoding[0]
-		decoding = decoding[1:]
-		if err := s.swapOut(q, got); err != nil {
-			return err
-		}
-		short -= max(0, s.pages(q.done)-1)
-	}
-	if len(s.swapped) == 0 || short > 0 {
-		s.dropAll()
-		s.starved = true
-	}
-	return nil
+// swapArea holds the sequences that moved to the host so that others get their pages. The run's goroutine owns it.
+type swapArea struct {
+	Sizes
+	device   Device
+	stats    *Stats
+	slots    *slots
+	prefixes *prefixRows
+	names    *namedPages
+	pool     *pagePool
+	// sequences are in order of admission. They continue in this order, before anything new is admitted, so that the
+	// oldest always comes to its end.
+	sequences []*swapped
 }
 
-// swapOut copies a sequence to the host, as a call left it, and gives up its row.
-func (s *scheduler) swapOut(q *sequence, got *Output) error {
-	pages, err := s.cfg.Device.Save(q.row, q.done)
+// removeCancelled removes sequences that met a stop string, and passes them to ended.
+func (a *swapArea) removeCancelled(ended func(*sequence)) {
+	a.sequences = slices.DeleteFunc(a.sequences, func(m *swapped) bool {
+		cancelled := m.seq.cancelled.Load()
+		if cancelled {
+			ended(m.seq)
+		}
+		if cancelled && m.back != nil {
+			a.prefixes.drop(m.back)
+		}
+		return cancelled
+	})
+}
+
+// preempt swaps out the sequences admitted last until there are pages for the next steps of the others. It returns
+// false if that is not enough. It never swaps out the sequence admitted first, so that one always comes to its end.
+func (a *swapArea) preempt(short int, got *Output) (enough bool, err error) {
+	decoding := a.slots.decoding()
+	// Each sequence that stays will want a page soon: swapping out one more now costs less than preempting again.
+	for short += len(decoding) / 4; short > 0 && len(decoding) > 1; short-- {
+		seq := decoding[0]
+		decoding = decoding[1:]
+		if err := a.out(seq, got); err != nil {
+			return false, err
+		}
+		short -= max(0, a.pages(seq.done)-1)
+	}
+	return len(a.sequences) > 0 && short <= 0, nil
+}
+
+// out copies a sequence to the host, as a call left it, and gives up its row.
+func (a *swapArea) out(seq *sequence, got *Output) error {
+	pages, err := a.device.Save(seq.row, seq.done)
 	if err != nil {
 		return fmt.Errorf("moving a sequence to the host: %w", err)
 	}
-	s.release[q.row] = true
-	s.rows[q.row] = nil
-	s.active--
-	each := len(got.StopStates) / s.Rows()
-	stops := slices.Clone(got.StopStates[q.row*each : (q.row+1)*each])
-	s.swapped = append(s.swapped, &swapped{seq: q, pages: pages, stops: stops})
-	slices.SortFunc(s.swapped, func(a, b *swapped) int { return cmp.Compare(a.seq.born, b.seq.born) })
-	s.stats.Preemptions++
-	s.stats.MovedBytes += s.cfg.Device.Bytes(q.done)
+	a.slots.vacate(seq)
+	each := len(got.StopStates) / a.Rows()
+	stops := slices.Clone(got.StopStates[seq.row*each : (seq.row+1)*each])
+	a.sequences = append(a.sequences, &swapped{seq: seq, pages: pages, stops: stops})
+	slices.SortFunc(a.sequences, func(x, y *swapped) int { return cmp.Compare(x.seq.admission, y.seq.admission) })
+	a.stats.Preemptions++
+	a.stats.MovedBytes += a.device.Bytes(seq.done)
 	return nil
 }
 
-// swapIn loads sequences that were swapped out, first admitted first, as far as there are pages for them and for a page
-// more of each that runs, and offers them before everything else.
-func (s *scheduler) swapIn(o *offer) error {
-	for _, m := range s.swapped {
-		q := m.seq
+// in loads sequences, as far as there are pages for them and one more page for each that runs, and offers them before
+// everything else.
+func (a *swapArea) in(o *offer) error {
+	for _, m := range a.sequences {
+		seq := m.seq
 		if m.back == nil {
-			of := s.originOf(q)
-			pages := s.pages(q.done) - of.Pages + s.freeOf(of.Named)
-			if !s.hasPagesFor(q, pages, s.active+len(o.waiting)) {
-				break
-			}
-			row, ok := s.unusedRow()
-			if !ok {
-				break
-			}
-			p := &prefixRow{row: row, opened: true, done: q.done, tokens: make([]int32, q.done)}
-			taken, err := s.cfg.Device.Load(p.row, m.pages, of)
+			loaded, err := a.load(m, a.slots.active+len(o.waiting))
 			if err != nil {
 				return fmt.Errorf("moving a sequence back from the host: %w", err)
 			}
-			s.settleLoaded(q, of, taken)
-			s.freePages -= pages
-			s.prefixes[p.row-s.Slots] = p
-			s.cache.Insert(p.row, nil)
-			m.back = p
-			s.stats.MovedBytes += s.bytesMoved(m.pages, of)
+			if !loaded {
+				break
+			}
 		}
-		start, ok := o.place([]int32{q.last}, 0, s.PromptLimit)
-		if o.recalls += len(q.drawn); !ok || o.recalls > s.PromptLimit {
+		start, ok := o.appendPrompt([]int32{seq.last}, 0, a.PromptLimit)
+		if o.recalls += len(seq.generated); !ok || o.recalls > a.PromptLimit {
 			break
 		}
-		o.waiting = append(o.waiting, q)
-		// The source is the row that holds the sequence again: that of its group may be gone. It gets no more pages
-		// than it had, which is what there must be.
-		o.Waiting = append(o.Waiting, Entry{Request: q.group.Request, Generation: q.generation, Start: start - q.done,
-			PromptLen: q.done, MaxPages: s.pages(q.done), Source: m.back.row, Named: None, Held: q.done,
-			Resume: true, StopStates: m.stops, Drawn: q.drawn})
+		o.waiting = append(o.waiting, seq)
+		// The source is the row that holds the sequence again: the source of its group may be gone. The sequence gets
+		// no more pages than it had, because there may be no more.
+		o.Waiting = append(o.Waiting, Entry{Request: seq.group.Request, Generation: seq.generation,
+			Start: start - seq.done, PromptLen: seq.done, MaxPages: a.pages(seq.done), Source: m.back.row, Named: None,
+			Held: seq.done, Resume: true, StopStates: m.stops, Drawn: seq.generated})
 		o.resumed++
 	}
 	return nil
 }
 
-// hasPagesFor says that there are pages to load a sequence, and for a page more of each of the others. Its partial page
-// is held twice for a moment, and it will want the next; where nothing else runs, it may wait for that.
-func (s *scheduler) hasPagesFor(q *sequence, pages, others int) bool {
-	free := s.unreserved()
+// load copies a sequence into an unused row. It returns false if there is no row, or not enough pages besides those
+// that the others need.
+func (a *swapArea) load(m *swapped, others int) (ok bool, err error) {
+	seq, origin := m.seq, a.originOf(m.seq)
+	pages := a.pages(seq.done) - origin.Pages + a.names.unheld(origin.Named)
+	if !a.hasPagesFor(seq, pages, others) {
+		return false, nil
+	}
+	row, ok := a.prefixes.unused()
+	if !ok {
+		return false, nil
+	}
+	taken, err := a.device.Load(row, m.pages, origin)
+	if err != nil {
+		return false, err
+	}
+	a.names.loaded(seq, origin, taken)
+	a.pool.free -= pages
+	m.back = a.prefixes.addLoaded(row, seq.done)
+	shared := origin.Pages / a.BlockPages * a.BlockPages * a.PageSize // whole blocks are not copied
+	a.stats.MovedBytes += a.device.Bytes(m.pages.Tokens) - a.device.Bytes(shared)
+	return true, nil
+}
+
+// hasPagesFor reports whether there are pages to load a sequence, and one more page for each of the others. The partial
+// page of the sequence is held twice for a moment, and the sequence will want the next one; if nothing else runs, it
+// may wait for that.
+func (a *swapArea) hasPagesFor(seq *sequence, pages, others int) bool {
+	free := a.pool.unreserved()
 	if others > 0 {
 		return free >= pages+2+others
 	}
-	if q.done%s.PageSize != 0 {
+	if seq.done%a.PageSize != 0 {
 		pages++
 	}
 	return free >= pages
 }
 
-// settleSwappedIn notes that a sequence is back in a slot.
-func (s *scheduler) settleSwappedIn(q *sequence, row int) {
-	at := slices.IndexFunc(s.swapped, func(m *swapped) bool { return m.seq == q })
-	p := s.swapped[at].back
-	s.swapped = slices.Delete(s.swapped, at, at+1)
-	s.cache.Remove(p.row)
-	s.drop(p)
-	q.row = row
-	s.active++
+// originOf returns what a sequence that comes back has on the device: named pages, or pages of a row, which may be the
+// row of its context. The one with the most pages wins.
+func (a *swapArea) originOf(seq *sequence) Origin {
+	origin := Origin{Row: None}
+	if row, pages := a.prefixes.byChain.Longest(seq.group.chain); pages > 0 {
+		if p := a.prefixes.at(row); p.opened && p.done >= pages*a.PageSize {
+			origin = Origin{Row: row, Pages: pages}
+		}
+	}
+	if pages := a.prefixes.heldByContext(seq.group.Request) / a.PageSize; pages > 0 && pages >= origin.Pages {
+		origin = Origin{Row: seq.group.Context, Pages: pages}
+	}
+	if a.names.index != nil {
+		names := seq.names.Names
+		pages := a.names.longest(names[:min(len(names), seq.done/a.PageSize)])
+		if len(pages) > origin.Pages {
+			return namedOrigin(pages)
+		}
+	}
+	return origin
 }
 
-// originOf finds what a sequence that comes back has on the device: named pages, or those of a row, of which that of
-// the context that it begins with is one.
-func (s *scheduler) originOf(q *sequence) Origin {
-	of := Origin{Row: None}
-	if row, pages := s.cache.Longest(q.group.chain); pages > 0 {
-		if p := s.prefixes[row-s.Slots]; p.opened && p.done >= pages*s.PageSize {
-			of = Origin{Row: row, Pages: pages}
-		}
-	}
-	if n := s.heldByContext(q.group.Request) / s.PageSize; n > 0 && n >= of.Pages {
-		of = Origin{Row: q.group.Context, Pages: n}
-	}
-	if s.index != nil {
-		names := q.names.Names
-		if pages := s.named(names[:min(len(names), q.done/s.PageSize)]); len(pages) > of.Pages {
-			return named(pages)
-		}
-	}
-	return of
+// resumed records that a sequence got a slot.
+func (a *swapArea) resumed(seq *sequence, row int) {
+	i := slices.IndexFunc(a.sequences, func(m *swapped) bool { return m.seq == seq })
+	a.prefixes.drop(a.sequences[i].back)
+	a.sequences = slices.Delete(a.sequences, i, i+1)
+	a.slots.resume(seq, row)
 }
 
-// freeOf is how many of pages nobody holds.
-func (s *scheduler) freeOf(pages []int32) (n int) {
-	for _, page := range pages {
-		if s.index.Free(page) {
-			n++
-		}
-	}
-	return n
-}
-
-// settleLoaded notes which pages hold a sequence that came back.
-func (s *scheduler) settleLoaded(q *sequence, of Origin, taken []int32) {
-	q.holding = holding{settled: q.done / s.PageSize}
-	if s.index == nil {
-		return
-	}
-	for _, page := range of.Named {
-		s.index.Hold(page, true)
-	}
-	for i, page := range taken {
-		s.took(page, nil)
-		s.index.Hold(page, true)
-		if place := of.Pages + i; place < min(q.settled, len(q.names.Names)) {
-			s.index.Name(page, q.names.Names, place)
-		}
+// forgetRows makes all sequences come back from the host again: their rows are dropped.
+func (a *swapArea) forgetRows() {
+	for _, m := range a.sequences {
+		m.back = nil
 	}
 }
 
-// missing is the blocks that have pages which are not on the device.
-func (s *scheduler) missing(pages *Pages, of Origin) []Block {
-	return pages.Blocks[of.Pages/s.BlockPages:]
-}
-
-// stage begins to copy to the device what the next call will probably want from the host: the sequences that were
-// swapped out, first admitted first; without any, pages of the first requests in the waiting queue.
-func (s *scheduler) stage() {
-	var want []Block
-	for _, m := range s.swapped {
-		if m.back == nil && len(want) < s.Staged {
-			want = append(want, s.missing(m.pages, s.originOf(m.seq))...)
+// wanted returns the blocks that the next sequences will want from the host, up to about Sizes.Staged.
+func (a *swapArea) wanted() (want []Block) {
+	for _, m := range a.sequences {
+		if m.back == nil && len(want) < a.Staged {
+			want = append(want, m.pages.Blocks[a.originOf(m.seq).Pages/a.BlockPages:]...)
 		}
 	}
-	if c := s.cfg.Host; c != nil && s.index != nil && len(s.swapped) == 0 {
-		for _, g := range s.waiting[:min(len(s.waiting), s.MaxSeqs)] {
-			if g.assigned || len(want) >= s.Staged {
-				continue
-			}
-			blocks, _ := c.Blocks(g.chain, len(s.named(g.chain)), s.BlockPages)
-			for _, b := range blocksOf(blocks) {
-				if !slices.Contains(want, b) {
-					want = append(want, b)
-				}
-			}
-		}
-	}
-	s.cfg.Device.Stage(want)
-}
-
-// bytesMoved is what Load copies.
-func (s *scheduler) bytesMoved(pages *Pages, of Origin) int64 {
-	return s.cfg.Device.Bytes(pages.Tokens) - s.cfg.Device.Bytes(of.Pages/s.BlockPages*s.BlockPages*s.PageSize)
+	return want
 }

@@ -18,7 +18,7 @@ func TestToldTextStays(t *testing.T) {
 		var told []Partial
 		r.Told = func(p Partial) { told = append(told, p) }
 		seq := &sequence{group: &group{}}
-		seq.drain.init(func(*Request) Stream { return pieces{} }, &r)
+		seq.text.init(func(*Request) Stream { return pieces{} }, &r)
 		var done *Completion
 		tokens := []rune(rapid.StringOfN(rapid.RuneFrom([]rune("aabB")), 1, 12, -1).Draw(t, "drawn"))
 		for i, call := 0, 0; i < len(tokens); i += call { // calls of several tokens

@@ -2,12 +2,12 @@ package schedule
 
 import "time"
 
-// Tracer takes what happens when, for those who look for time. Its methods may be called from several goroutines. What
-// one track has nests: a span begins and ends within another one, or beside it.
+// Tracer records a timeline. Its methods may be called from several goroutines. The spans of one track nest: two spans
+// never overlap in part.
 type Tracer interface {
-	// Span takes something that took time; args are names and values in turn.
+	// Span records something that took time. args are names and values, alternating.
 	Span(track, name string, begin, end time.Time, args ...any)
-	// Counter takes the values of a counter's series at a time, as names and values in turn.
+	// Counter records the values of a counter's series at a time, as names and values, alternating.
 	Counter(name string, at time.Time, series ...any)
 }
 
@@ -18,7 +18,7 @@ const (
 	DrainTrack  = "drain"  // detokenizing
 )
 
-// span begins a span of a track; the function that it returns ends it.
+// span starts a span of a track. The function that it returns ends it.
 func (c *Config) span(track, name string) (end func(args ...any)) {
 	if c.Trace == nil {
 		return func(...any) {}

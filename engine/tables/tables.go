@@ -135,9 +135,8 @@ type Array struct {
 	Values any    `json:"values"`
 }
 
-// New describes arrays of the device, as of [tree.Arrays], and what the host knows of them, if anything. name tells a
-// request's.
-func New(head Head, arrays []tree.Array, host *schedule.View, name func(*schedule.Request) string) *Dump {
+// New describes arrays of the device, as [tree.Arrays] returns them, and what the host knows of them, if anything.
+func New(head Head, arrays []tree.Array, host *schedule.View) *Dump {
 	d := &Dump{Head: head, Rows: []Row{}, Queue: []Item{}, Contradictions: []string{}, Arrays: []Array{}}
 	d.Pages.Histogram = []Count{}
 	found := lookUp{}
@@ -151,7 +150,7 @@ func New(head Head, arrays []tree.Array, host *schedule.View, name func(*schedul
 		d.readPages(found)
 	}
 	if host != nil {
-		d.addHost(*host, name, len(arrays) > 0)
+		d.addHost(*host, len(arrays) > 0)
 	}
 	if len(arrays) > 0 {
 		d.compare(found)
@@ -278,9 +277,9 @@ const most = 20
 func (d *Dump) pagesOf(tokens int) int { return (tokens + d.PageSize - 1) / max(1, d.PageSize) }
 
 // addHost adds what the host knows.
-func (d *Dump) addHost(host schedule.View, name func(*schedule.Request) string, compare bool) {
+func (d *Dump) addHost(host schedule.View, compare bool) {
 	sequence := func(q *schedule.SequenceView) *Sequence {
-		return &Sequence{Request: name(q.Request), Generation: q.Generation, Prompt: len(q.Request.Tokens),
+		return &Sequence{Request: q.Request.Tag.RequestName(), Generation: q.Generation, Prompt: len(q.Request.Tokens),
 			Done: q.Done, Last: q.Last, Admission: q.Born}
 	}
 	for _, v := range host.Rows {
@@ -321,8 +320,8 @@ func (d *Dump) addHost(host schedule.View, name func(*schedule.Request) string, 
 		}
 	}
 	for _, w := range host.Waiting {
-		waiting := Waiting{Request: name(w.Request), Prompt: len(w.Request.Tokens), Completions: w.Request.N,
-			Admitted: w.Admitted, Held: w.Held}
+		waiting := Waiting{Request: w.Request.Tag.RequestName(), Prompt: len(w.Request.Tokens),
+			Completions: w.Request.N, Admitted: w.Admitted, Held: w.Held}
 		if w.Source != schedule.None {
 			waiting.Source = &w.Source
 		}

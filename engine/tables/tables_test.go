@@ -54,9 +54,14 @@ func empty() *device {
 	return &d
 }
 
+// named is a request's name.
+type named string
+
+func (n named) RequestName() string { return string(n) }
+
 func dump(d *device, host *schedule.View) *tables.Dump {
 	head := tables.Head{Model: "m", Backend: "b", Slots: slots, FirstContext: slots + prefixRows, PageSize: pageSize}
-	return tables.New(head, tree.Arrays(d), host, func(r *schedule.Request) string { return r.Tag.(string) })
+	return tables.New(head, tree.Arrays(d), host)
 }
 
 // set gives a row a sequence.
@@ -78,7 +83,7 @@ func TestDump(t *testing.T) {
 	d.Rows.PromptLens[0], d.Rows.MaxLens[0], d.Rows.MaxPages[0] = 9, 20, 5
 	d.Queue.Tokens[0], d.Queue.SlotIDs[0], d.Queue.PosIDs[0], d.Queue.NumQueued = 77, 0, 10, 1
 	d.Rows.Temperature[0] = float32(math.Inf(1))
-	request := &schedule.Request{Tag: "row \x1b[2J", Tokens: make([]int32, 9), N: 4}
+	request := &schedule.Request{Tag: named("row \x1b[2J"), Tokens: make([]int32, 9), N: 4}
 	got := dump(d, &schedule.View{
 		Rows: []schedule.RowView{
 			{Row: 0, Sequence: &schedule.SequenceView{Request: request, Generation: 2, Done: 10, Last: 77, Born: 1}},
@@ -147,7 +152,7 @@ func TestContradictions(t *testing.T) {
 	}
 	d := empty()
 	d.set(0, 8, -1, 5, 2)
-	q := &schedule.SequenceView{Request: &schedule.Request{Tag: "a"}, Done: 7}
+	q := &schedule.SequenceView{Request: &schedule.Request{Tag: named("a")}, Done: 7}
 	view := &schedule.View{Rows: []schedule.RowView{{Row: 0, Sequence: q}, {Row: 1, Sequence: q}}}
 	got := dump(d, view).Contradictions
 	if want := []string{"row 0 has 8 tokens on the device, and 7 for the host",
@@ -158,10 +163,9 @@ func TestContradictions(t *testing.T) {
 
 // Where the device's arrays are lost, a dump has what the host knows.
 func TestLost(t *testing.T) {
-	q := &schedule.SequenceView{Request: &schedule.Request{Tag: "a"}, Done: 7}
+	q := &schedule.SequenceView{Request: &schedule.Request{Tag: named("a")}, Done: 7}
 	d := tables.New(tables.Head{Slots: slots, Lost: "the device is gone"}, nil,
-		&schedule.View{Rows: []schedule.RowView{{Row: 1, Sequence: q}}},
-		func(r *schedule.Request) string { return r.Tag.(string) })
+		&schedule.View{Rows: []schedule.RowView{{Row: 1, Sequence: q}}})
 	var text bytes.Buffer
 	if err := d.WriteText(&text); err != nil || len(d.Contradictions) > 0 || len(d.Rows) != 1 ||
 		!strings.Contains(text.String(), "the device's arrays are missing: the device is gone") {
