@@ -2,6 +2,54 @@ package model
 
 import "slices"
 
+// admissible finds what may be admitted now.
+func (c *call) admissible() {
+	c.entries, c.prompts = map[int]int{}, nil
+	slots, avail := c.freeSlots(), c.Unreserved()
+	wanted, alone := 0, make([]int, len(c.in.Waiting)+1)
+	var fitting []int
+	stuck := -1
+	for i, e := range c.in.Waiting {
+		alone[i+1] = alone[i]
+		if c.out.Placed[i] >= 0 {
+			continue
+		}
+		if e.Source < 0 {
+			alone[i+1]++
+		}
+		if !c.ready(e.Source, e.Held) {
+			continue
+		}
+		need := c.need(e.MaxPages, e.Held)
+		if e.First {
+			need = 0
+		}
+		if wanted += need; wanted <= avail || need == 0 {
+			fitting = append(fitting, i)
+		}
+		if stuck < 0 && need <= avail {
+			stuck = i
+		}
+	}
+	if len(fitting) == 0 && len(slots) == c.MaxSeqs && stuck >= 0 {
+		fitting = []int{stuck}
+	}
+	if len(slots) >= c.fillAt() {
+		for k, i := range fitting[:min(len(fitting), len(slots))] {
+			c.entries[i] = slots[k]
+		}
+	}
+	total := wanted
+	for h, p := range c.in.Ahead {
+		if c.out.Opened[h] != 0 || alone[p.Behind] > 0 || !c.ready(p.Source, p.Held) {
+			continue
+		}
+		if total += c.need(p.MaxPages, p.Held); total <= avail {
+			c.prompts = append(c.prompts, h)
+		}
+	}
+}
+
 // admit gives rows to what is admissible.
 func (c *call) admit() {
 	type begin struct{ row, source, named, held int }
@@ -68,13 +116,5 @@ func (c *call) admit() {
 				panic("a page has another name than its contents")
 			}
 		}
-	}
-}
-
-// join begins a row with pages.
-func (d *Device) join(r *row, pages []int32) {
-	r.pages, r.length = slices.Clone(pages), len(pages)*d.PageSize
-	if d.table.Share(pages) > 0 {
-		panic("a row begins with pages that are free")
 	}
 }
