@@ -14,8 +14,8 @@ type Fact struct {
 	Name, Value string
 }
 
-// Agree compares facts on all processes: it returns the same on each, nil or a [DifferentError] for the first process
-// that has others than process 0. what says in errors what they are facts of.
+// Agree compares facts on all processes. It returns the same on each: nil, or a [DifferentError] for the first process
+// whose facts differ from process 0's. what names in errors what the facts describe.
 func (g *Group) Agree(what string, facts []Fact) error {
 	text, err := json.Marshal(facts)
 	if err != nil {
@@ -40,7 +40,7 @@ func (g *Group) Agree(what string, facts []Fact) error {
 	return nil
 }
 
-// differences lists what is not in theirs as it is in first.
+// differences lists the facts of theirs that differ from first.
 func differences(first, theirs []Fact) []string {
 	var list []string
 	have := map[string]string{}
@@ -71,32 +71,32 @@ func differences(first, theirs []Fact) []string {
 // Gather returns the data of all processes, by process, on each of them.
 func (g *Group) Gather(data []byte) ([][]byte, error) { return g.exchange(agreement, 0, data) }
 
-// Share returns process 0's data on all processes; what the others give is not looked at. Process 0 does not wait for
-// them. It answers io.EOF when process 0 is through.
+// Share returns process 0's data on all processes and ignores the data of the others. Process 0 does not wait for them.
+// Share returns io.EOF when process 0 is through.
 func (g *Group) Share(data []byte) ([]byte, error) {
 	if g.Leads() {
 		return data, g.tell(message{Kind: kindStream, Stream: agreement, Data: [][]byte{data}})
 	}
-	m, err := g.receive(0, agreement)
+	m, err := g.inbox.receive(0, agreement, false)
 	if err != nil {
 		return nil, err
 	}
 	return m.first(), nil
 }
 
-// Announce tells the others what is to be done next. Process 0 only.
+// Announce tells the others what to do next. Process 0 only.
 func (g *Group) Announce(call ...[]byte) error {
 	return g.tell(message{Kind: kindStream, Stream: calls, Data: call})
 }
 
-// Next waits for what process 0 announces. It answers io.EOF when process 0 is through.
+// Next waits for what process 0 announces. It returns io.EOF when process 0 is through.
 func (g *Group) Next() ([][]byte, error) {
-	m, err := g.receive(0, calls)
+	m, err := g.inbox.receive(0, calls, false)
 	return m.Data, err
 }
 
-// Confirm compares what a call came to, by its number, on all processes. Process 0 waits for the others, and where one
-// differs all stop with a [DifferentError]; the others go on, and hear of it by Next.
+// Confirm compares the results of a call, by its number, on all processes. Process 0 waits for the others. If one
+// differs, all stop with a [DifferentError]: the others continue, and learn of it from Next.
 func (g *Group) Confirm(number int, what string, facts []Fact) error {
 	text, err := json.Marshal(facts)
 	if err != nil {
@@ -110,7 +110,7 @@ func (g *Group) Confirm(number int, what string, facts []Fact) error {
 		if p == nil {
 			continue
 		}
-		got, err := g.receive(id, results)
+		got, err := g.inbox.receive(id, results, true)
 		different := &DifferentError{Process: id, Name: g.name(id), When: fmt.Sprintf("call %d (%s)", number, what)}
 		var theirs []Fact
 		switch {
@@ -134,9 +134,9 @@ func (g *Group) Confirm(number int, what string, facts []Fact) error {
 	return nil
 }
 
-// Exchange returns what all processes give on the same occasion, by process, on each of them. Occasions of one device,
-// below [MaxExchanges], come in the same order on all; tag tells what an occasion is for, and where that differs all
-// stop with a [DifferentError].
+// Exchange returns the data of all processes, by process, on each of them. Exchanges of one device, below
+// [MaxExchanges], come in the same order on all. tag identifies an exchange: if it differs, all stop with a
+// [DifferentError].
 func (g *Group) Exchange(device int, tag uint64, data []byte) ([][]byte, error) {
 	if device < 0 || device >= MaxExchanges {
 		return nil, fmt.Errorf("lockstep: device %d cannot exchange numbers: device numbers are 0 to %d", device,
@@ -151,7 +151,7 @@ func (g *Group) exchange(s stream, tag uint64, data []byte) ([][]byte, error) {
 		if err := g.send(0, m); err != nil {
 			return nil, err
 		}
-		all, err := g.receive(0, s)
+		all, err := g.inbox.receive(0, s, false)
 		if err == nil && len(all.Data) != g.NumProcesses() {
 			err = fmt.Errorf("lockstep: process 0 sent the data of %s, not of %d",
 				plural.Count(len(all.Data), "process"), g.NumProcesses())
@@ -164,7 +164,7 @@ func (g *Group) exchange(s stream, tag uint64, data []byte) ([][]byte, error) {
 		if p == nil {
 			continue
 		}
-		got, err := g.receive(id, s)
+		got, err := g.inbox.receive(id, s, true)
 		if errors.Is(err, errAstray) {
 			different := &DifferentError{Process: id, Name: g.name(id), When: "the call under way",
 				Differences: []string{"it has reached the end of it"}}
@@ -186,24 +186,4 @@ func (g *Group) exchange(s stream, tag uint64, data []byte) ([][]byte, error) {
 	}
 	m.Data = all
 	return all, g.tell(m)
-}
-
-// tell sends a message to all others.
-func (g *Group) tell(m message) error {
-	for id, p := range g.peers {
-		if p != nil {
-			if err := g.send(id, m); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// first is the data of a message that has one piece.
-func (m message) first() []byte {
-	if len(m.Data) == 0 {
-		return nil
-	}
-	return m.Data[0]
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// LostError says that a process is gone: its connection ended, or nothing came from it for too long.
+// LostError reports that a process is gone: its connection ended, or it was silent for too long.
 type LostError struct {
 	Process int
 	Name    string // of the process, with its host
@@ -21,10 +21,10 @@ func (e *LostError) Error() string {
 	return fmt.Sprintf("%s is lost: %v", e.Name, e.Cause)
 }
 
-// There is no Unwrap: a cause may be io.EOF, which for whoever reads calls is an end in peace.
+// There is no Unwrap: the cause may be io.EOF, which readers of calls take for a clean end.
 func (e *LostError) everywhere() bool { return true }
 
-// StoppedError says that another process failed, and with what.
+// StoppedError reports that another process failed, with its error.
 type StoppedError struct {
 	Text string
 }
@@ -32,7 +32,7 @@ type StoppedError struct {
 func (e *StoppedError) Error() string    { return "stopped with the other processes: " + e.Text }
 func (e *StoppedError) everywhere() bool { return true }
 
-// DifferentError says that a process does not do what process 0 does.
+// DifferentError reports that a process does not do what process 0 does.
 type DifferentError struct {
 	Process     int
 	Name        string // of the process, with its host

@@ -227,9 +227,9 @@ func TestDifferences(t *testing.T) {
 
 // die is what the others see of a process that is killed.
 func die(g *Group) {
-	g.mu.Lock()
-	g.closing = true // it says nothing any more
-	g.mu.Unlock()
+	g.inbox.mu.Lock()
+	g.inbox.closing = true // it says nothing any more
+	g.inbox.mu.Unlock()
 	for _, p := range g.peers {
 		if p != nil {
 			p.close()
