@@ -114,7 +114,7 @@ func TestOneJobAnOutput(t *testing.T) {
 			t.Fatalf("round %d: none of the jobs is in the queue: %v, %v", round, errs, err)
 		}
 		for _, job := range jobs {
-			if over, err := q.over(t.Context(), job); err != nil || over == (job.ID == owner) {
+			if over, err := q.units.over(t.Context(), job); err != nil || over == (job.ID == owner) {
 				t.Errorf("round %d: job %s, where %s has the output: over is %v, %v", round, job.ID, owner, over, err)
 			}
 		}

@@ -33,180 +33,126 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"strconv"
-	"strings"
-	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
-
-	"github.com/quire/quire/tally"
 )
 
-const (
-	streamName = "QUIRE_UNITS"
-	bucketName = "QUIRE_JOBS"
-	subjects   = "quire.units."
-	// duplicates is how long the server knows that a unit was published; longer than a submission takes.
-	duplicates = time.Hour
-)
-
-// DefaultAckWait is how long a worker may be silent about a unit, and DefaultMaxTries how often one may fail, where the
-// job says nothing.
-const (
-	DefaultAckWait  = time.Minute
-	DefaultMaxTries = 5
-)
-
-var (
-	// ErrNoJob says that the queue has no job of that name.
-	ErrNoJob = errors.New("no such job in the queue")
-	// ErrNoJetStream says that the server has no JetStream.
-	ErrNoJetStream = errors.New(
-		"the NATS server has no JetStream; start it with -js, or with a jetstream block in its configuration")
-	// ErrUnreachable says that the server was away for longer than Options.Patience.
-	ErrUnreachable = errors.New("the NATS server does not answer")
-	// ErrTooLong says that a job's description is longer than a message may be.
-	ErrTooLong = errors.New("the job's description is longer than a message to the NATS server may be")
-)
-
-// Unit is a piece of a job.
-type Unit struct {
-	Number int   `json:"unit"`
-	From   int64 `json:"from"` // first row
-	To     int64 `json:"to"`   // the row after the last
-	// File is the one that the first row is in, for people.
-	File string `json:"file"`
+// Queue is the jobs of a server, and a connection to it. Its methods may be called from several goroutines: everything
+// that changes is at the server, and none of the fields changes after Connect.
+type Queue struct {
+	server *server
+	bucket *bucket
+	units  *unitStream
+	claims *claims
 }
 
-func (u Unit) String() string {
-	return fmt.Sprintf("unit %d (rows %d to %d, from %s on)", u.Number, u.From, u.To-1, u.File)
+// Connect waits for the server, and makes the stream and the bucket if there are none. No error of it shows a secret.
+func Connect(ctx context.Context, o Options) (*Queue, error) {
+	s, err := dial(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	q := &Queue{server: s, bucket: &bucket{server: s}, units: &unitStream{server: s}}
+	q.claims = &claims{q.bucket, q.units}
+	if q.units.js, err = jetstream.New(s.nc); err != nil {
+		return nil, s.failed(err)
+	}
+	if err := s.again(ctx, q.layOut); err != nil {
+		return nil, s.failed(err)
+	}
+	return q, nil
 }
 
-// Job is what workers need to know.
-type Job struct {
-	// ID names the job: letters, digits, - and _. The same job has the same one.
-	ID     string          `json:"id"`
-	Name   string          `json:"name"`   // for people
-	Config json.RawMessage `json:"config"` // for workers
-	Units  int             `json:"units"`
-	Rows   int64           `json:"rows"`   // of the whole job, with what was done before
-	Before tally.Counts    `json:"before"` // of what was done before it was submitted
-	// AckWait is how long a worker may be silent about a unit.
-	AckWait  time.Duration `json:"ack_wait_ns"`
-	MaxTries int           `json:"max_tries"`
-
-	// Output names what the job writes to: no two jobs that are not over have the same. Empty is a job without.
-	Output string `json:"output,omitempty"`
-
-	Born  string `json:"born"`  // tells the job from one of its name that was removed
-	Epoch int    `json:"epoch"` // how often units were published
-	Ready bool   `json:"ready"` // all of them are
-	// Cancelled says that no more is to be done of it until it is submitted again.
-	Cancelled bool `json:"cancelled,omitempty"`
+// layOut finds or makes the stream and the bucket.
+func (q *Queue) layOut(ctx context.Context) (err error) {
+	q.units.stream, err = q.units.js.Stream(ctx, streamName)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		q.units.stream, err = q.units.js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
+			Name: streamName, Description: "units of Quire's jobs", Subjects: []string{subjects + ">"},
+			Retention: jetstream.WorkQueuePolicy, Storage: jetstream.FileStorage, Duplicates: duplicates,
+		})
+	}
+	if err != nil {
+		return err
+	}
+	q.bucket.kv, err = q.units.js.KeyValue(ctx, bucketName)
+	if errors.Is(err, jetstream.ErrBucketNotFound) {
+		q.bucket.kv, err = q.units.js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{
+			Bucket: bucketName, Description: "Quire's jobs", History: 1, Storage: jetstream.FileStorage,
+		})
+	}
+	return err
 }
 
-// States of a unit. One without a record waits.
-const (
-	Waiting = "waiting"
-	Running = "running"
-	Done    = "done"
-	Parked  = "parked"
-)
+// Close ends the connection.
+func (q *Queue) Close() { q.server.nc.Close() }
 
-// record is what the bucket has of a unit.
-type record struct {
-	Unit   Unit   `json:"unit"`
-	State  string `json:"state"`
-	Worker string `json:"worker,omitempty"`
-	Life   string `json:"life,omitempty"`  // of that worker: it may be started again under its name
-	Reply  string `json:"reply,omitempty"` // where an ack of the running delivery goes
-	// Since is when that worker got it, by its clock.
-	Since time.Time `json:"since,omitzero"`
-	// Tries counts what failed and what was lost since Best, the most rows that were ever done, grew.
-	Tries   int          `json:"tries,omitempty"`
-	Best    int64        `json:"best,omitempty"`
-	Error   string       `json:"error,omitempty"`
-	Figures tally.Counts `json:"figures"`
-}
+// Job returns a job of the queue, or ErrNoJob.
+func (q *Queue) Job(ctx context.Context, id string) (Job, error) { return q.bucket.job(ctx, id) }
 
-func jobKey(job string) string             { return job + ".job" }
-func unitKey(job string, unit int) string  { return job + ".unit." + strconv.Itoa(unit) }
-func workerKey(job, name string) string    { return job + ".worker." + name }
-func subject(job string, unit int) string  { return subjects + job + "." + strconv.Itoa(unit) }
-func kindOf(key string) (kind, job string) { k := strings.SplitN(key, ".", 3); return k[1], k[0] }
-
-// CleanName makes a text one that a worker or a job may have as its name.
-func CleanName(name string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '-', r == '_':
-			return r
-		}
-		return '_'
-	}, name)
-}
-
-// get reads a value of the bucket; revision 0 says that there is none.
-func (q *Queue) get(ctx context.Context, key string, v any) (revision uint64, err error) {
-	err = q.again(ctx, func(ctx context.Context) error {
-		entry, err := q.kv.Get(ctx, key)
-		if errors.Is(err, jetstream.ErrKeyNotFound) {
-			revision = 0
-			return nil
-		}
-		if err != nil {
+// Jobs returns all jobs of the queue, in the order in which they were submitted.
+func (q *Queue) Jobs(ctx context.Context) (all []Job, err error) {
+	err = q.bucket.each(ctx, "*.job", func(entry jetstream.KeyValueEntry) error {
+		var job Job
+		if err := json.Unmarshal(entry.Value(), &job); err != nil {
 			return err
 		}
-		revision = entry.Revision()
-		return json.Unmarshal(entry.Value(), v)
+		all = append(all, job)
+		return nil
 	})
-	return revision, err
+	return all, err
 }
 
-// errChanged says that a value is not what it was when it was read.
-var errChanged = errors.New("changed meanwhile")
+// Left reports whether units of a job wait, or workers hold some.
+func (q *Queue) Left(ctx context.Context, job Job) (bool, error) { return q.units.left(ctx, job) }
 
-// swap writes a value in place of the revision that was read. The error is errChanged where that is not what is there.
-func (q *Queue) swap(ctx context.Context, key string, v any, was uint64) (revision uint64, err error) {
-	text, err := q.encode(v)
-	if err != nil {
-		return 0, err
-	}
-	err = q.again(ctx, func(ctx context.Context) (err error) {
-		if was == 0 {
-			revision, err = q.kv.Create(ctx, key, text)
-		} else {
-			revision, err = q.kv.Update(ctx, key, text, was)
-		}
-		var api *jetstream.APIError
-		if errors.Is(err, jetstream.ErrKeyExists) || errors.As(err, &api) &&
-			api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence {
-			return errChanged
-		}
-		return err
-	})
-	return revision, err
+// Free returns an [*OutputTakenError] if another job that is not over has the job's output.
+func (q *Queue) Free(ctx context.Context, job Job) error {
+	_, _, err := q.claims.owner(ctx, job)
+	return err
 }
 
-// put writes a value whatever is there.
-func (q *Queue) put(ctx context.Context, key string, v any) error {
-	text, err := q.encode(v)
+// Remove removes a job from the queue, with all that is known of it. Workers that have units of it end them in vain.
+func (q *Queue) Remove(ctx context.Context, id string) error {
+	job, err := q.bucket.job(ctx, id)
 	if err != nil {
 		return err
 	}
-	return q.again(ctx, func(ctx context.Context) error {
-		_, err := q.kv.Put(ctx, key, text)
-		return err
+	claimed, ours, _ := q.claims.owner(ctx, job)
+	return q.server.againWithin(ctx, listTimeout, func(ctx context.Context) error {
+		// The job goes first, so that no worker starts on it any more.
+		if err := q.bucket.kv.Purge(ctx, jobKey(id)); err != nil {
+			return err
+		}
+		if ours && claimed > 0 {
+			// Another job that has the output meanwhile keeps it.
+			_ = q.bucket.kv.Purge(ctx, outputKey(job.Output), jetstream.LastRevision(claimed))
+		}
+		if err := q.units.stream.DeleteConsumer(ctx, id); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
+			return err
+		}
+		if err := q.units.stream.Purge(ctx, jetstream.WithPurgeSubject(subjects+id+".>")); err != nil {
+			return err
+		}
+		return q.bucket.each(ctx, id+".>", func(entry jetstream.KeyValueEntry) error {
+			return q.bucket.kv.Purge(ctx, entry.Key())
+		})
 	})
 }
 
-func (q *Queue) encode(v any) ([]byte, error) {
-	text, err := json.Marshal(v)
-	if most := q.nc.MaxPayload(); err == nil && most > 0 && int64(len(text)) > most-1024 {
-		return nil,
-			fmt.Errorf("%w: %d bytes, limit %d; raise the server's max_payload, or submit jobs with fewer input files",
-				ErrTooLong, len(text), most-1024)
+// Refusal is a worker that could not work on a job, and the reason.
+type Refusal struct {
+	Worker     string  `json:"worker"`
+	Host       string  `json:"host"`
+	Error      string  `json:"error"`
+	SecondsAgo float64 `json:"seconds_ago"` // by the server's clock
+}
+
+// Refuse records that a worker can't work on a job, for [Queue.Status]. The record goes when the worker starts to, or
+// when the job is submitted again.
+func (q *Queue) Refuse(ctx context.Context, id string, r Refusal) error {
+	if _, err := q.bucket.job(ctx, id); err != nil {
+		return err
 	}
-	return text, err
+	return q.bucket.put(ctx, refusalKey(id, r.Worker), r)
 }

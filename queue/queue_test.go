@@ -35,7 +35,7 @@ func newServer(t *testing.T, o local.Options) *local.Server {
 // queued counts the units that the server has of a job. What it counts for a consumer comes a moment later.
 func queued(t *testing.T, q *Queue, job Job) int {
 	t.Helper()
-	info, err := q.stream.Info(t.Context(), jetstream.WithSubjectFilter(subjects+job.ID+".>"))
+	info, err := q.units.stream.Info(t.Context(), jetstream.WithSubjectFilter(subjects+job.ID+".>"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -268,7 +268,7 @@ func TestBusy(t *testing.T) {
 		}
 		l.Note(t.Context()) // it did no more, and nobody's tries go
 		var r record
-		if _, err := q.get(t.Context(), unitKey(job.ID, 0), &r); err != nil || r.Tries != 0 || r.Error != "" ||
+		if _, err := q.bucket.get(t.Context(), unitKey(job.ID, 0), &r); err != nil || r.Tries != 0 || r.Error != "" ||
 			r.Worker != "a" || r.State != Running {
 			t.Fatalf("%d: %+v, %v", i, r, err)
 		}
@@ -401,7 +401,7 @@ func TestServerRestarts(t *testing.T) {
 func TestServerStaysAway(t *testing.T) {
 	server := newServer(t, local.Options{})
 	q := connect(t, server)
-	q.options.Patience = 200 * time.Millisecond
+	q.server.options.Patience = 200 * time.Millisecond
 	server.Stop()
 	if _, err := q.Job(t.Context(), "job"); !errors.Is(err, ErrUnreachable) {
 		t.Error(err)

@@ -11,7 +11,7 @@ import (
 	"github.com/quire/quire/tally"
 )
 
-// Status is how far a job is.
+// Status is the progress of a job.
 type Status struct {
 	Job     Job  `json:"-"`
 	Waiting int  `json:"units_waiting"`
@@ -19,32 +19,31 @@ type Status struct {
 	Done    int  `json:"units_done"`
 	Parked  int  `json:"units_parked"`
 	Over    bool `json:"over"` // no unit waits or runs
-	// Cancelled counts units of a job that was cancelled which are neither done nor parked, and that no worker is known
-	// to be at.
+	// Cancelled counts units of a cancelled job that are neither done nor parked, and that no worker is known to have.
 	Cancelled int `json:"units_cancelled"`
-	// Lost counts units of a job that is over which are neither done nor parked: the server lost them.
+	// Lost counts units of a finished job that are neither done nor parked: the server lost them.
 	Lost int `json:"units_lost"`
-	// Figures are of all that is done, with what was done before, and of units that run as far as is known.
+	// Figures cover all that is done, including what was done before, and the known progress of running units.
 	Figures     tally.Counts `json:"figures"`
 	Workers     []LifeSign   `json:"workers"`
 	ParkedUnits []ParkedUnit `json:"parked"`
-	// Units are those that workers are at, and those that wait after a failure.
+	// Units are the units that workers have, and those that wait after a failure.
 	Units    []UnitState `json:"units"`
 	Refusals []Refusal   `json:"refusals"` // workers that can't work on the job
 }
 
-// UnitState is where a unit is that is not done.
+// UnitState is the state of a unit that is not done.
 type UnitState struct {
 	Unit
 	State  string    `json:"state"`
-	Worker string    `json:"worker"` // that has it, or had it last
+	Worker string    `json:"worker"` // that has the unit, or had it last
 	Since  time.Time `json:"since"`  // by that worker's clock
-	// Tries is how often it failed without a row more being done, and Error the last failure.
+	// Tries is how often the unit failed without progress, and Error the last failure.
 	Tries int    `json:"tries"`
 	Error string `json:"error,omitempty"`
 }
 
-// LifeSign is what a worker said of itself, and how long ago.
+// LifeSign is the last report of a worker, and its age.
 type LifeSign struct {
 	Life
 	SecondsAgo float64 `json:"seconds_ago"` // by the server's clock
@@ -56,23 +55,23 @@ type ParkedUnit struct {
 	Error string `json:"error"`
 }
 
-// Status looks at a job.
+// Status returns the progress of a job.
 func (q *Queue) Status(ctx context.Context, id string) (*Status, error) {
-	job, err := q.Job(ctx, id)
+	job, err := q.bucket.job(ctx, id)
 	if err != nil {
 		return nil, err
 	}
 	s := &Status{Job: job, Figures: job.Before.Noted()}
-	// The queue first: what leaves it meanwhile is in its record already.
-	left, err := q.Left(ctx, job)
+	// The queue first: a unit that leaves it meanwhile has its record already.
+	left, err := q.units.left(ctx, job)
 	if err != nil {
 		return nil, err
 	}
-	now, err := q.now(ctx)
+	now, err := q.units.now(ctx)
 	if err != nil {
 		return nil, err
 	}
-	err = q.each(ctx, id+".>", func(entry jetstream.KeyValueEntry) error {
+	err = q.bucket.each(ctx, id+".>", func(entry jetstream.KeyValueEntry) error {
 		switch kind, _ := kindOf(entry.Key()); kind {
 		case "unit":
 			var r record
@@ -126,16 +125,4 @@ func (s *Status) count(r record) {
 	if r.State == Running || r.State == Waiting && r.Tries > 0 {
 		s.Units = append(s.Units, UnitState{r.Unit, r.State, r.Worker, r.Since, r.Tries, r.Error})
 	}
-}
-
-// now is the server's time.
-func (q *Queue) now(ctx context.Context) (now time.Time, err error) {
-	err = q.again(ctx, func(ctx context.Context) error {
-		info, err := q.stream.Info(ctx)
-		if err == nil {
-			now = info.TimeStamp
-		}
-		return err
-	})
-	return now, err
 }
