@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/quire/quire/backend"
 )
 
 // Kubernetes is where the pods of a job run, and what they get there.
@@ -138,7 +140,7 @@ type pod struct {
 
 // SetupDisk is what the init container's files take of the node's disk: a wheel, and what is unpacked of it.
 func (p pod) SetupDisk() string {
-	return map[string]string{"cpu": "1Gi", "tpu": "2Gi", "cuda": "8Gi"}[p.Setup]
+	return map[string]string{backend.CPU: "1Gi", backend.TPU: "2Gi", backend.CUDA: "8Gi"}[p.Setup]
 }
 
 // tpuPod is what a pod wants of a node pool of TPUs.
@@ -152,9 +154,9 @@ func (k *Kubernetes) IndexedJob() (File, error) {
 	if err := k.check("-" + strconv.Itoa(k.Workers-1)); err != nil {
 		return File{}, err
 	}
-	p := pod{Kubernetes: k, Setup: "cpu", Shards: k.Workers, StartupProbes: 60, Probes: k.probes(10)}
+	p := pod{Kubernetes: k, Setup: backend.CPU, Shards: k.Workers, StartupProbes: 60, Probes: k.probes(10)}
 	if k.GPUs > 0 {
-		p.Setup, p.StartupProbes = "cuda", 180
+		p.Setup, p.StartupProbes = backend.CUDA, 180
 	}
 	p.Args = append(p.Args, k.Flags...)
 	p.Args = append(p.Args, shardAuto)

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/quire/quire/backend"
 )
 
 // Topology is a slice of TPUs on GKE.
@@ -102,10 +104,10 @@ func (j jobSet) Pod() pod { return j.pod }
 // JobSet renders what runs a job on TPUs: one JobSet whose pods do a shard each, where a host has the whole model, or a
 // JobSet for each slice of several hosts, which run the model together.
 func (k *Kubernetes) JobSet(t Topology) (File, error) {
-	p := pod{Kubernetes: k, Setup: "tpu", StartupProbes: 180, Probes: k.probes(40), Gang: t.Hosts > 1,
+	p := pod{Kubernetes: k, Setup: backend.TPU, StartupProbes: 180, Probes: k.probes(40), Gang: t.Hosts > 1,
 		ProbesNote: "later than --call-timeout, which says more",
 		TPU:        &tpuPod{t.Accelerator, t.Shape, t.Chips / t.Hosts}}
-	p.Args = append(p.Args, Flag{Name: "backend", Value: "xla:tpu"})
+	p.Args = append(p.Args, Flag{Name: "backend", Value: backend.XLATPU})
 	p.Args = append(p.Args, k.Flags...)
 	ends := "shard"
 	if p.Gang {

@@ -6,6 +6,7 @@ import (
 	"github.com/gomlx/compute/dtypes"
 
 	"github.com/quire/quire/attention"
+	"github.com/quire/quire/backend"
 	"github.com/quire/quire/models"
 	"github.com/quire/quire/models/decoder"
 )
@@ -41,8 +42,7 @@ func (c Config) layouts(p Plan, kv dtypes.DType) []attention.Layout {
 
 // cachesByHead says that the backend reads the keys of a head sooner where those of a page lie side by side.
 func (c Config) cachesByHead() bool {
-	on, ok := c.Backend.(interface{ CachesByHead() bool })
-	return ok && on.CachesByHead()
+	return backend.Of(c.Backend).CachesByHead
 }
 
 // bytesOf is what a token takes in all caches, and what a page has beside its tokens.

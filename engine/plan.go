@@ -9,6 +9,7 @@ import (
 	"github.com/gomlx/compute/dtypes"
 
 	"github.com/quire/quire/attention"
+	"github.com/quire/quire/backend"
 	"github.com/quire/quire/blocks"
 	"github.com/quire/quire/collective"
 	"github.com/quire/quire/engine/device"
@@ -419,8 +420,7 @@ func (c Config) planRows(p *Plan, kv dtypes.DType, budget int64) error {
 // bytes there. So it is with the kernels for CPUs, which compute each row by itself. Without kernels, prompts and drawn
 // tokens have forms of their own.
 func (c Config) sameForms() bool {
-	on, ok := c.Backend.(interface{ SameForms() bool })
-	return ok && on.SameForms()
+	return backend.Of(c.Backend).SameForms
 }
 
 // newPrefixSeed begins the names of pages: two engines with the same have the same contents for the same tokens, but

@@ -9,6 +9,7 @@ import (
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 
+	"github.com/quire/quire/backend"
 	"github.com/quire/quire/blocks"
 )
 
@@ -56,12 +57,12 @@ type Format struct {
 }
 
 // NewFormat returns the form that a backend wants a matrix in.
-func NewFormat(backend compute.Backend, m Matrix) Format {
-	f := Format{Matrix: m}
+func NewFormat(on compute.Backend, m Matrix) Format {
+	f, traits := Format{Matrix: m}, backend.Of(on)
 	if m.Blocks.Is() && m.In%m.Blocks.Unit() != 0 {
 		panic(fmt.Errorf("linear: rows of %d numbers are not whole units of %s", m.In, m.Blocks))
 	}
-	if p, ok := backend.(Packer); ok {
+	if p, ok := on.(Packer); ok {
 		if panel, group, multiple, packs := p.LinearLayout(m.DType); packs {
 			f.Panel, f.Group, f.Multiple = panel, group, multiple
 			if m.Blocks.Is() {
@@ -70,12 +71,12 @@ func NewFormat(backend compute.Backend, m Matrix) Format {
 			}
 		}
 	}
-	if m.Blocks.Is() && !f.Packed() && accelerated(backend) {
+	if m.Blocks.Is() && !f.Packed() && traits.WritesBlocks {
 		f.slice = m.rowsOfSlices(sliceNumbers)
 	}
 	// Else a TPU would have the rows of a large matrix last in memory, and turn it around to look up rows.
-	if !m.Blocks.Is() && !f.Packed() && platformOf(backend) == "tpu" && m.In%lanes != 0 && m.Out*m.In > sliceNumbers {
-		f.width = ceil(m.In, lanes) * lanes
+	if !m.Blocks.Is() && !f.Packed() && traits.Lanes > 0 && m.In%traits.Lanes != 0 && m.Out*m.In > sliceNumbers {
+		f.width = ceil(m.In, traits.Lanes) * traits.Lanes
 	}
 	return f
 }
@@ -184,4 +185,55 @@ func (f Format) Pack(backend compute.Backend, packed, rows any, from int) error 
 
 func bytesOf(slice reflect.Value) []byte {
 	return unsafe.Slice((*byte)(slice.UnsafePointer()), slice.Len()*int(slice.Type().Elem().Size()))
+}
+
+// Compilers with [backend.Traits.WritesBlocks] do not unpack blocks within a product: they write the whole matrix as
+// floats, which take several times the matrix's memory. There a large matrix in blocks is a stack of slices, each of
+// some outputs, and its product a loop over them, so that only one slice is in floats at a time. The axis of slices is
+// one of its own, because TPUs copy the whole plane if a slice may begin at any row.
+
+// sliceNumbers is how many numbers of a matrix are in floats at most; 16 MiB in bfloat16, which fit into a TPU's VMEM
+// and a GPU's second cache.
+const sliceNumbers = 8 << 20
+
+// lanes is what the rows of a slice are rounded up to on all devices: the lanes of a TPU.
+const lanes = 128
+
+// rowsOfSlices is how many rows of a matrix make a slice, of gates as many as of ups: 0 of a matrix that is not large.
+// Slices are of the same size, as little more than the matrix as they can be.
+func (m Matrix) rowsOfSlices(largest int) int {
+	columns := m.Columns()
+	if m.Out*m.In <= largest {
+		return 0
+	}
+	if rows := ceil(ceil(columns, ceil(m.Out*m.In, largest)), lanes) * lanes; rows < columns {
+		return rows
+	}
+	return 0
+}
+
+// InSlices reports whether the matrix is held in slices.
+func (f Format) InSlices() bool { return f.slice > 0 }
+
+// slices is how many a matrix in slices has.
+func (f Format) slices() int { return ceil(f.Columns(), f.slice) }
+
+// plane is the shape of a plane of a matrix in blocks that is not packed: [Out, width]; in slices [slices, rows,
+// width], or [2, slices, rows, width] of gates and ups.
+func (f Format) plane(dtype dtypes.DType, width int) shapes.Shape {
+	switch {
+	case !f.InSlices():
+		return shapes.Make(dtype, f.Out, width)
+	case f.GateUp:
+		return shapes.Make(dtype, 2, f.slices(), f.slice, width)
+	}
+	return shapes.Make(dtype, f.slices(), f.slice, width)
+}
+
+// place is where a row of the matrix lies among those of a plane: behind what fills the last slice of gates.
+func (f Format) place(row int) int {
+	if f.InSlices() && f.GateUp && row >= f.Out/2 {
+		return row + f.slices()*f.slice - f.Out/2
+	}
+	return row
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/gomlx/compute/shapes"
 	. "github.com/gomlx/gomlx/core/graph"
 
+	"github.com/quire/quire/backend"
 	"github.com/quire/quire/control"
 )
 
@@ -201,7 +202,7 @@ func toBytes(x *Node) (rounded, scale *Node) {
 	zero := Equal(largest, ZerosLike(largest))
 	inverse := Where(zero, largest, Div(MulScalar(OnesLike(largest), 127), largest))
 	factors := dtypes.Int32
-	if accelerated(x.Graph().Backend()) {
+	if backend.Of(x.Graph().Backend()).MultipliesBytes {
 		factors = dtypes.Int8
 	}
 	rounded = ConvertDType(Round(Mul(x, BroadcastToDims(inverse, x.Shape().Dimensions...))), factors)

@@ -3,78 +3,13 @@ package linear
 import (
 	"slices"
 
-	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 	. "github.com/gomlx/gomlx/core/graph"
 
+	"github.com/quire/quire/backend"
 	"github.com/quire/quire/control"
 )
-
-// XLA for TPUs and GPUs does not unpack blocks within a product: it writes the whole matrix anew as floats, which take
-// several times the matrix's memory. There a large matrix in blocks is a stack of slices, each of some outputs, and its
-// product a loop over them: no more than a slice is ever in floats. The axis of slices is one of its own, as TPUs copy
-// the whole plane where a slice begins at any row of it.
-
-// sliceNumbers is how many numbers of a matrix are in floats at most; 16 MiB in bfloat16, which fit into a TPU's VMEM
-// and a GPU's second cache.
-const sliceNumbers = 8 << 20
-
-// lanes are how many numbers TPUs have beside each other. Of shorter rows they would pad each.
-const lanes = 128
-
-// accelerated tells whether a backend compiles for TPUs or GPUs.
-func accelerated(b compute.Backend) bool {
-	p := platformOf(b)
-	return p != "" && p != "cpu"
-}
-
-// platformOf is the platform that XLA compiles for; "" of another backend.
-func platformOf(b compute.Backend) string {
-	if x, ok := b.(interface{ Platform() string }); ok {
-		return x.Platform()
-	}
-	return ""
-}
-
-// rowsOfSlices is how many rows of a matrix make a slice, of gates as many as of ups: 0 of a matrix that is not large.
-// Slices are of the same size, as little more than the matrix as they can be.
-func (m Matrix) rowsOfSlices(largest int) int {
-	columns := m.Columns()
-	if m.Out*m.In <= largest {
-		return 0
-	}
-	if rows := ceil(ceil(columns, ceil(m.Out*m.In, largest)), lanes) * lanes; rows < columns {
-		return rows
-	}
-	return 0
-}
-
-// InSlices reports whether the matrix is held in slices.
-func (f Format) InSlices() bool { return f.slice > 0 }
-
-// slices is how many a matrix in slices has.
-func (f Format) slices() int { return ceil(f.Columns(), f.slice) }
-
-// plane is the shape of a plane of a matrix in blocks that is not packed: [Out, width]; in slices [slices, rows,
-// width], or [2, slices, rows, width] of gates and ups.
-func (f Format) plane(dtype dtypes.DType, width int) shapes.Shape {
-	switch {
-	case !f.InSlices():
-		return shapes.Make(dtype, f.Out, width)
-	case f.GateUp:
-		return shapes.Make(dtype, 2, f.slices(), f.slice, width)
-	}
-	return shapes.Make(dtype, f.slices(), f.slice, width)
-}
-
-// place is where a row of the matrix lies among those of a plane: behind what fills the last slice of gates.
-func (f Format) place(row int) int {
-	if f.InSlices() && f.GateUp && row >= f.Out/2 {
-		return row + f.slices()*f.slice - f.Out/2
-	}
-	return row
-}
 
 // applySlices is apply of a matrix in slices, in the given dtype.
 func applySlices(x *Node, w Weight, activation Activation, bias, residual *Node, result dtypes.DType) *Node {
@@ -163,7 +98,7 @@ func (w Weight) cut() Weight {
 		return w
 	}
 	part := func(x *Node) *Node {
-		if _, is := w.Data.Graph().Backend().(interface{ Platform() string }); !is || x == nil {
+		if !backend.Of(w.Data.Graph().Backend()).IsDynamic || x == nil {
 			for _, at := range w.At { // GoMLX's own backend has no dynamic slices
 				x = oneOf(x, at)
 			}

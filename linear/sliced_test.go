@@ -13,6 +13,7 @@ import (
 	"github.com/gomlx/compute/shapes"
 	. "github.com/gomlx/gomlx/core/graph"
 
+	"github.com/quire/quire/backend"
 	"github.com/quire/quire/backend/xla"
 	"github.com/quire/quire/blocks"
 	"github.com/quire/quire/control"
@@ -23,12 +24,12 @@ import (
 // likeTPU is a backend that says it is a TPU's.
 type likeTPU struct{ compute.Backend }
 
-func (likeTPU) Platform() string { return "tpu" }
+func (likeTPU) Traits() backend.Traits { return backend.For(backend.TPU) }
 
 // likeGPU is one that says it is a GPU's.
 type likeGPU struct{ compute.Backend }
 
-func (likeGPU) Platform() string { return "cuda" }
+func (likeGPU) Traits() backend.Traits { return backend.For(backend.CUDA) }
 
 // inStacks is the matrix as the last of two that its planes hold.
 func inStacks(w linear.Weight) linear.Weight {

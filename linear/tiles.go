@@ -6,6 +6,7 @@ import (
 	"github.com/gomlx/compute/shapes"
 	. "github.com/gomlx/gomlx/core/graph"
 
+	"github.com/quire/quire/backend"
 	"github.com/quire/quire/control"
 	"github.com/quire/quire/scan"
 )
@@ -18,7 +19,7 @@ const tileRows = 128
 func (e Experts) inTiles(r Routes) bool {
 	t, k := r.Experts.Shape().Dimensions[0], r.Experts.Shape().Dimensions[1]
 	// GoMLX's own backend has no dynamic slices.
-	return platformOf(r.Experts.Graph().Backend()) != "" && saveInTiles(t, k, e.count())
+	return backend.Of(r.Experts.Graph().Backend()).IsDynamic && saveInTiles(t, k, e.count())
 }
 
 // saveInTiles is inTiles of t rows that go to k of so many experts each.
@@ -53,7 +54,7 @@ func (e Experts) tiles(x *Node, r Routes, wanted *Node) *Node {
 	expert = MinScalar(expert, experts-1) // of tiles that there are not
 	of := func(x *Node) *Node { return Gather(x, InsertAxes(expert, -1)) }
 	from := Add(of(first), MulScalar(Sub(number, of(Sub(end, tilesOf))), tileRows))
-	if platformOf(g.Backend()) == "cuda" { // XLA would ask the host before each tile: it goes through all there may be
+	if backend.Of(g.Backend()).CountsLoops { // go through as many tiles as there may be
 		from = Where(LessThan(number, BroadcastToDims(count, most)), from, full(g, pairs, most))
 		count = Scalar(g, dtypes.Int32, float64(most))
 	}

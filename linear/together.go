@@ -3,6 +3,8 @@ package linear
 import (
 	"github.com/gomlx/compute/dtypes"
 	. "github.com/gomlx/gomlx/core/graph"
+
+	"github.com/quire/quire/backend"
 )
 
 // togetherNumbers is how many results of a layer [Experts.together] holds at most, in float32.
@@ -14,13 +16,8 @@ func (e Experts) isTogether(r Routes) bool {
 	if e.Up.Blocks.Is() || e.Down.Blocks.Is() || !fitTogether(t, k, e.count(), max(e.Up.Out, e.Up.In)) {
 		return false
 	}
-	switch platformOf(r.Experts.Graph().Backend()) {
-	case "tpu":
-		return true
-	case "cuda": // XLA would copy the matrices out of a stack of layers
-		return len(e.Up.At) == 0
-	}
-	return false
+	traits := backend.Of(r.Experts.Graph().Backend())
+	return traits.ReadsExpertsTogether && (!traits.CopiesSlices || len(e.Up.At) == 0)
 }
 
 // fitTogether is isTogether of t rows that go to k of so many experts each, by the wider of their layers.
@@ -79,7 +76,7 @@ func (w Weight) products(x *Node) *Node {
 // experts within the product of floats; XLA for GPUs would turn the matrices around for that.
 func (w Weight) sumOf(x *Node) *Node {
 	x = w.wide(x)
-	if w.DType != dtypes.Int8 && platformOf(x.Graph().Backend()) == "tpu" {
+	if w.DType != dtypes.Int8 && backend.Of(x.Graph().Backend()).SumsOverAxes {
 		return dot(x, w.Data, []int{1, 2}, []int{0, 2})
 	}
 	each := func(x *Node, result dtypes.DType) *Node { // [E, T, Out]

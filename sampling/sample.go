@@ -11,6 +11,7 @@ import (
 	"github.com/gomlx/compute/shapes"
 	. "github.com/gomlx/gomlx/core/graph"
 
+	"github.com/quire/quire/backend"
 	"github.com/quire/quire/control"
 	"github.com/quire/quire/parameter"
 	"github.com/quire/quire/tree"
@@ -27,10 +28,9 @@ const (
 	blockSizeOfTPU = 128
 )
 
-// onTPU tells whether a backend compiles for TPUs.
+// onTPU reports whether arrays lie in tiles, as on TPUs.
 func onTPU(b compute.Backend) bool {
-	x, ok := b.(interface{ Platform() string })
-	return ok && x.Platform() == "tpu"
+	return backend.Of(b).Lanes > 0
 }
 
 // smallestWeight is the bit pattern of the float32 2^-weightBits: any e below it has weight 0.

@@ -10,6 +10,7 @@ import (
 	"github.com/gomlx/compute/shapes"
 	. "github.com/gomlx/gomlx/core/graph"
 
+	"github.com/quire/quire/backend"
 	"github.com/quire/quire/backend/xla"
 	"github.com/quire/quire/internal/testenv"
 	"github.com/quire/quire/sampling"
@@ -18,7 +19,7 @@ import (
 // likeTPU is a backend that says it is a TPU's: the sampler is then built without sorts.
 type likeTPU struct{ compute.Backend }
 
-func (likeTPU) Platform() string { return "tpu" }
+func (likeTPU) Traits() backend.Traits { return backend.For(backend.TPU) }
 
 // The form for TPU searches thresholds in the whole vocabulary; what it draws is the same, bit for bit.
 func TestFormForTPUDrawsTheSame(t *testing.T) {

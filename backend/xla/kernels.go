@@ -14,6 +14,7 @@ import (
 	"github.com/gomlx/go-xla/stablehlo"
 	xlashapes "github.com/gomlx/go-xla/types/shapes"
 
+	"github.com/quire/quire/backend"
 	"github.com/quire/quire/backend/xla/cpukernel"
 	"github.com/quire/quire/backend/xla/internal/pjrtc"
 )
@@ -138,12 +139,13 @@ func (b *Backend) addKernels(mode string) error {
 	return nil
 }
 
-// SameForms says that the model gives a token the same bytes as a prompt's and as a drawn one: the kernels do, whatever
-// the number of rows. Without them a backend may order sums by the shapes.
-func (b *Backend) SameForms() bool { return b.kernels != "" }
-
-// CachesByHead says that kernels read caches by head in less time: see package attention.
-func (b *Backend) CachesByHead() bool { return b.kernels != "" }
+// Traits returns what programs and sizes depend on. The kernels in C compute a row in the same way whatever the number
+// of rows, and read caches by head in less time: see package attention.
+func (b *Backend) Traits() backend.Traits {
+	traits := backend.For(b.platform)
+	traits.SameForms, traits.CachesByHead = b.kernels != "", b.kernels != ""
+	return traits
+}
 
 // Kernels returns the instruction set that the kernels in C run with, one of [cpukernel.Levels], or "off" where there
 // are none.

@@ -41,7 +41,7 @@ var tiers = map[string]int{
 
 	"collective": basisTier, "control": basisTier, "scan": basisTier, "tree": basisTier,
 
-	"backend/xla": 1,
+	"backend": traitTier, "backend/xla": 1,
 
 	"backend/nested": hostTier, "backend/xla/cpukernel": hostTier, "backend/xla/mosaic": hostTier,
 	"backend/xla/triton": hostTier,
@@ -57,6 +57,7 @@ var tiers = map[string]int{
 }
 
 const (
+	traitTier  = -3 // what platforms are, which everything may ask
 	fileTier   = -2 // what host packages may share
 	readerTier = -1 // readers of files that host packages may share
 	hostTier   = 0  // knows nothing of graphs, nor of each other
