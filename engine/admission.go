@@ -1,40 +1,33 @@
 package engine
 
 import (
+	"cmp"
 	"math"
 
+	"github.com/quire/quire/engine/config"
+	"github.com/quire/quire/engine/device"
+	"github.com/quire/quire/engine/device/feature"
 	"github.com/quire/quire/stopping"
-)
-
-// Admission says how pages are reserved for sequences.
-type Admission string
-
-const (
-	// Reserve admits a sequence when pages are there for the longest that it may become. Nothing is ever swapped out.
-	Reserve Admission = "reserve"
-	// Overcommit admits a sequence when pages are there for its prompt. Where pages run out, the sequences admitted
-	// last are swapped out to the host's memory, and go on from there when others have ended, with the very same
-	// tokens.
-	Overcommit Admission = "overcommit"
 )
 
 // admission decides which requests are run, and makes what the host keeps with them. It uses no device.
 type admission struct {
 	cfg      Config
 	plan     Plan
+	settled  *config.Settled // nil for a Checker
 	stops    stops
 	masks    masks
 	breakers breakers
 }
 
 // open makes what requests share, by the config and the plan.
-func (a *admission) open() {
+func (a *admission) open(stops *device.StopTables, masks feature.MaskSizes) {
 	a.stops.sets = map[string]*stopping.Set{}
-	if a.plan.stops != nil {
-		a.stops.states = a.plan.stops.Next.Dimensions[0]
-		_, a.stops.pieces = a.cfg.stopTables()
+	if stops != nil {
+		a.stops.states = stops.Next.Dimensions[0]
+		_, a.stops.pieces = config.StopTables(a.cfg)
 	}
-	a.masks = newMasks(a.cfg, a.plan.masks)
+	a.masks = newMasks(a.cfg, masks)
 }
 
 // admit checks the whole request of a tag and fills in what is kept with it.
@@ -71,12 +64,10 @@ type Checker struct{ admission }
 // NewChecker makes the checker of an engine with a config, of which it needs neither the backend nor the weights of the
 // model.
 func NewChecker(cfg Config) *Checker {
-	p := Plan{MaxModelLen: cfg.MaxModelLen, PageSize: 1, Pages: math.MaxInt32}
-	orDefault(&p.MaxModelLen, cfg.Model.Config.MaxPositions)
-	p.stops, _ = cfg.stopTables()
-	p.masks = cfg.maskSizes(max(cfg.MaxSeqs, defaultMaxSeqs))
+	p := Plan{MaxModelLen: cmp.Or(cfg.MaxModelLen, cfg.Model.Config.MaxPositions), PageSize: 1, Pages: math.MaxInt32}
 	c := &Checker{admission{cfg: cfg, plan: p}}
-	c.open()
+	stops, _ := config.StopTables(cfg)
+	c.open(stops, config.MaskSizes(cfg, max(cfg.MaxSeqs, 64)))
 	return c
 }
 

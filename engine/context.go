@@ -56,9 +56,9 @@ func (e *Engine) beginContext(begin func(r *contextRow) error) (*Context, error)
 		return nil, err
 	}
 	r := &contextRow{row: at}
-	e.contexts.rows[at-e.plan.firstContext()] = r
+	e.contexts.rows[at-e.graphs.FirstContext()] = r
 	if err := begin(r); err != nil {
-		e.contexts.rows[at-e.plan.firstContext()] = nil
+		e.contexts.rows[at-e.graphs.FirstContext()] = nil
 		return nil, err
 	}
 	c := &Context{e: e, row: r}

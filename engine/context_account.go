@@ -195,7 +195,7 @@ func (e *Engine) sweep(between *schedule.Between) error {
 func (e *Engine) releaseContexts(list ...*contextRow) error {
 	for _, r := range list {
 		e.contexts.cut(r, 0)
-		e.contexts.rows[r.row-e.plan.firstContext()] = nil
+		e.contexts.rows[r.row-e.graphs.FirstContext()] = nil
 		r.closed, r.tokens, r.reserved, r.flushing, r.riding = true, nil, 0, 0, 0
 	}
 	return e.contextVerbs(func(in *device.VerbsInput) {
@@ -204,9 +204,6 @@ func (e *Engine) releaseContexts(list ...*contextRow) error {
 		}
 	})
 }
-
-// firstContext is the first row of contexts.
-func (p Plan) firstContext() int { return p.sizes().FirstContext() }
 
 // contextVerbs runs the context program. What the verbs do to pages is in the account already: the device must come to
 // the same.
@@ -257,7 +254,7 @@ func (e *Engine) dropState() {
 	e.forgetPages()
 	for _, r := range e.contexts.open() {
 		r.lost, r.pages, r.reserved, r.flushing, r.riding = true, nil, 0, 0, 0
-		e.contexts.rows[r.row-e.plan.firstContext()] = nil
+		e.contexts.rows[r.row-e.graphs.FirstContext()] = nil
 	}
 	e.contexts.used = 0
 	clear(e.contexts.byID)
@@ -279,7 +276,7 @@ func (e *Engine) freeRow() (int, error) {
 	if at < 0 {
 		return 0, fmt.Errorf("%w: all %d are open", ErrOutOfContexts, e.plan.Contexts)
 	}
-	return e.plan.firstContext() + at, nil
+	return e.graphs.FirstContext() + at, nil
 }
 
 // enough says that there are need pages, with own of which nobody else gets hold. In a run it returns errLater where

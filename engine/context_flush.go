@@ -197,7 +197,7 @@ func (e *Engine) moved(row, done int, pages []int32) {
 	c := &e.contexts
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	r := c.rows[row-e.plan.firstContext()]
+	r := c.rows[row-e.graphs.FirstContext()]
 	r.done = done
 	c.grow(r, ceilDiv(done, e.plan.PageSize))
 	for place, page := range pages {

@@ -48,7 +48,7 @@ func (e *Engine) scoreTokens(ctx context.Context, r *contextRow, tokens []int32)
 	pageSize, base := e.plan.PageSize, e.begin(r.done-1)
 	before := r.done - 1 - base // what runs again because states are those of pages' ends
 	scratch := &contextRow{row: e.graphs.ScoreRow()}
-	at := scratch.row - e.plan.firstContext()
+	at := scratch.row - e.graphs.FirstContext()
 	err := e.operation(ctx, func() error {
 		if err := r.usable(); err != nil {
 			return err

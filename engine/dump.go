@@ -13,16 +13,6 @@ import (
 	"github.com/quire/quire/tree"
 )
 
-// Inspection is a time at which the engine's tables can be looked at, for [Config.Inspect].
-type Inspection struct {
-	Replica int
-	Calls   int64 // of this run that have ended
-	// Fault is why the run ends; nil after a call.
-	Fault error
-	// Tables reads the tables. It may be called until Inspect returns.
-	Tables func() *tables.Dump
-}
-
 // Tables describes the engine's tables between runs; ErrRunning during one.
 func (e *Engine) Tables() (d *tables.Dump, err error) {
 	err = e.alone(func() error {
@@ -58,7 +48,7 @@ func (e *Engine) look(view *schedule.View, failure error) error {
 	if e.cfg.Inspect == nil {
 		return failure
 	}
-	file := e.cfg.Inspect(Inspection{Replica: e.cfg.replica, Calls: e.Calls(), Fault: failure,
+	file := e.cfg.Inspect(Inspection{Replica: e.cfg.Replica, Calls: e.Calls(), Fault: failure,
 		Tables: func() *tables.Dump { return e.dump(view, failure) }})
 	if failure != nil && file != "" {
 		return fmt.Errorf("%w (the device's tables are in %s)", failure, file)
@@ -68,8 +58,8 @@ func (e *Engine) look(view *schedule.View, failure error) error {
 
 // dump reads the device's tables, which changes nothing there.
 func (e *Engine) dump(view *schedule.View, failure error) *tables.Dump {
-	head := tables.Head{Time: time.Now(), Model: e.plan.Model, Backend: e.plan.Backend, Replica: e.cfg.replica,
-		Calls: e.Calls(), Slots: e.plan.slots, FirstContext: e.plan.firstContext(), PageSize: e.plan.PageSize}
+	head := tables.Head{Time: time.Now(), Model: e.plan.Model, Backend: e.plan.Backend, Replica: e.cfg.Replica,
+		Calls: e.Calls(), Slots: e.plan.Slots, FirstContext: e.graphs.FirstContext(), PageSize: e.plan.PageSize}
 	if failure != nil {
 		head.Fault = failure.Error()
 	}

@@ -10,7 +10,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -19,101 +18,14 @@ import (
 	"time"
 
 	"github.com/gomlx/compute"
-	"github.com/gomlx/compute/dtypes"
 
+	"github.com/quire/quire/engine/config"
 	"github.com/quire/quire/engine/device"
 	"github.com/quire/quire/engine/schedule"
-	"github.com/quire/quire/lockstep"
 	"github.com/quire/quire/models"
 	"github.com/quire/quire/models/decoder"
 	"github.com/quire/quire/prefix"
-	"github.com/quire/quire/tokenizer"
 )
-
-// Config says what to run on what. Zero values stand for what the engine finds fitting.
-type Config struct {
-	Model *models.Checkpoint
-	// Tokenizer turns tokens into text and is what stop strings need; nil leaves Completion.Text empty.
-	Tokenizer *tokenizer.Tokenizer
-	Backend   compute.Backend
-	// Hosts are the processes whose devices run the model together: Backend is then a group over them, and there is an
-	// engine with the same config in each. That of process 0 draws completions, the others [Engine.Follow] it. nil for
-	// this process alone.
-	Hosts *lockstep.Group
-
-	// MaxSeqs is how many sequences decode at once.
-	MaxSeqs int
-	// PageSize is the tokens a page: a power of two up to 32, or a multiple of 32.
-	PageSize int
-	// MaxModelLen bounds prompt and completion together; by default what the model was trained for.
-	MaxModelLen int
-	// PrefillTokens is how many prompt tokens a step takes.
-	PrefillTokens int
-	// MaxRounds bounds the decode steps of a call.
-	MaxRounds int
-	// KVMemory is the bytes for keys and values; by default most of what an accelerator has free, or half of a CPU's
-	// memory, 4 GiB at most.
-	KVMemory int64
-	// KV is "paged" or "basic", the contiguous cache that serves as oracle.
-	KV string
-	// Admission is Overcommit (default) or Reserve. Where the pool has room for every sequence at its longest, it is
-	// Reserve.
-	Admission Admission
-	// HostKVMemory is the bytes of the host's memory for prefixes that had to leave the device, and for snapshots; 0
-	// for none.
-	HostKVMemory int64
-	// StopStates is the room on the device for automata that look for stop strings and for sequences of stop tokens,
-	// about a state for each byte of the strings that run at once; 2048 by default where there is a Tokenizer. Below 0
-	// the host looks for stop strings, after each call. So it does for strings that need more than half of it.
-	StopStates int
-	// MaskStates is the room on the device for states of structured output, 1 KiB each; 32768 by default. There is room
-	// for an eighth as many masks of the vocabulary, a bit for each token. The room is taken with the first request
-	// that needs it: see Features.
-	MaskStates int
-	// Contexts is how many contexts may be open at once: see NewContext. 0 leaves out their programs.
-	Contexts int
-	// NoPrefixCache turns off that pages are kept for other requests that begin with the same tokens.
-	NoPrefixCache bool
-	// DType is of weights and activations: Float32, BFloat16 or Float16, by default the checkpoint's own
-	// ([models.Checkpoint.DType]). KVDType is of the cache: one of these, by default DType; or Int8 or F8E4M3FN, which
-	// have a scale for each token and KV head beside the bytes.
-	DType, KVDType dtypes.DType
-	// Layers is LayersUnrolled (default) or LayersLoop: how the model's layers stand in the programs, and so how
-	// weights and caches lie.
-	Layers string
-	// ExpertGroups is in how many groups the devices that run the model together share out the experts of each layer; a
-	// divisor of the devices, 1 by default. The devices of a group split each of its experts.
-	ExpertGroups int
-	// Weights is how matrices are held: "" in DType; WeightsAuto those in blocks as the checkpoint has them, and others
-	// in DType; "f32", "bf16" or "f16"; "q8_0" or "q4_0" in blocks of 32 numbers of 8 or 4 bits with a scale; "int8" as
-	// 8-bit numbers, each row with a scale. Kernels round activations to 8 bits before products with other than floats.
-	Weights string
-	// Features are what requests may ask for without a program being compiled for it during the run; by default none.
-	// Requests may ask for others: with the first of them the program that draws is compiled anew, between two calls.
-	Features Features
-	// Speculate is how many tokens of a sequence are drafted in a step at most, to draw several together: see
-	// docs/speculation.md. Completions stay the same. 0 drafts none, SpeculateAuto as many as pay, and none where the
-	// bytes of a token depend on the step that it runs in.
-	Speculate int
-	// DraftModel is a small model that drafts them, in place of a sequence's own text; nil for none. It must have the
-	// model's tokens.
-	DraftModel *models.Checkpoint
-	// ZeroPages clears pages when they are freed, for tenants who must not share memory. Without it pages are cleared
-	// logically.
-	ZeroPages bool
-	// Debug checks every rule of the device state after each step, and logs the free pages.
-	Debug bool
-	Log   *slog.Logger
-	// Observe is told of each call of the device when it has ended; nil for nobody. Replicas tell it at the same time.
-	Observe func(Call)
-	// Inspect is called after each call of the device, and when a run or a follower fails; nil for nobody. It returns
-	// the file that it put the tables in, which the failure then names. Replicas call it at the same time.
-	Inspect func(Inspection) (file string)
-	// Trace gives what takes the times of a replica, by its number from 0; nil for none.
-	Trace func(replica int) schedule.Tracer
-
-	replica int // among several, from 0
-}
 
 // Engine runs one model on one backend. Run may be called again after it ended, not at the same time.
 type Engine struct {
@@ -161,23 +73,24 @@ func newEngine(ctx context.Context, cfg Config) (_ *Engine, err error) {
 			}
 		}()
 	}
-	if cfg.Model == nil || cfg.Backend == nil {
-		return nil, errors.New("engine: Config.Model and Config.Backend are needed")
-	}
-	plan, err := cfg.plan()
+	settled, err := config.Settle(cfg)
 	if err == nil {
-		err = cfg.checkSlots(plan)
+		err = settled.CheckMemory()
 	}
 	if err != nil {
-		return nil, fmt.Errorf("planning the engine: %w", err)
+		return nil, err
 	}
 	together, err := newInStep(cfg)
-	if err == nil && together != nil {
-		plan, err = together.sameMemory(&cfg, plan)
-	}
 	if err != nil {
 		return nil, fmt.Errorf("planning the engine: %w", err)
 	}
+	if together != nil {
+		if settled, err = together.sameMemory(settled); err != nil {
+			return nil, err
+		}
+		cfg = settled.Config
+	}
+	plan := settled.Plan()
 	unused, err := cfg.Model.Validate()
 	if err != nil {
 		return nil, err
@@ -201,15 +114,12 @@ func newEngine(ctx context.Context, cfg Config) (_ *Engine, err error) {
 		}
 	}
 	if cfg.Trace != nil {
-		e.trace = cfg.Trace(cfg.replica)
+		e.trace = cfg.Trace(cfg.Replica)
 	}
-	e.plan, e.graphs = plan, cfg.graphs(plan)
-	e.admission.open()
+	e.plan, e.settled, e.graphs = plan, settled, settled.Graphs()
+	e.admission.open(settled.Sizes.Stops, settled.Sizes.Masks)
 	programs := e.graphs.Programs()
-	for _, p := range programs {
-		plan.Programs = append(plan.Programs, p.Name)
-	}
-	e.plan.Programs, e.prefixSeed = plan.Programs, newPrefixSeed(cfg, plan)
+	e.prefixSeed = settled.PrefixSeed()
 	e.swapper = newSwapper(e)
 	e.contexts.byID = map[int32]*heldPage{}
 	if plan.Contexts > 0 {

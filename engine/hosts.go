@@ -16,6 +16,7 @@ import (
 
 	"github.com/gomlx/compute"
 
+	"github.com/quire/quire/engine/config"
 	"github.com/quire/quire/engine/device"
 	"github.com/quire/quire/lockstep"
 	"github.com/quire/quire/tree"
@@ -66,20 +67,21 @@ func newInStep(cfg Config) (*inStep, error) {
 func (s *inStep) leads() bool { return s != nil && s.group.Leads() }
 
 // sameMemory lets all processes take the KV memory that the one with the least has.
-func (s *inStep) sameMemory(cfg *Config, p Plan) (Plan, error) {
-	all, err := s.group.Gather([]byte(fmt.Sprint(p.KVBytes)))
+func (s *inStep) sameMemory(settled *config.Settled) (*config.Settled, error) {
+	cfg := settled.Config
+	cfg.KVMemory = settled.KVBytes
+	all, err := s.group.Gather([]byte(fmt.Sprint(settled.KVBytes)))
 	if err != nil {
-		return p, err
+		return nil, fmt.Errorf("planning the engine: %w", err)
 	}
 	for _, text := range all {
 		var bytes int64
 		if _, err := fmt.Sscan(string(text), &bytes); err != nil {
-			return p, fmt.Errorf("the KV memory of another process: %w", err)
+			return nil, fmt.Errorf("planning the engine: the KV memory of another process: %w", err)
 		}
-		p.KVBytes = min(p.KVBytes, bytes)
+		cfg.KVMemory = min(cfg.KVMemory, bytes)
 	}
-	cfg.KVMemory = p.KVBytes
-	return cfg.plan()
+	return config.Settle(cfg)
 }
 
 // agree compares what the processes are about to run.

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/quire/quire/engine/config"
 	"github.com/quire/quire/engine/device"
 	"github.com/quire/quire/engine/schedule"
 	"github.com/quire/quire/models"
@@ -16,7 +17,9 @@ import (
 // No parameter of a row is left out: fill writes each array of the rows at the place of an entry, and nothing else.
 func TestRowIsFilled(t *testing.T) {
 	e := &Engine{admission: admission{cfg: Config{Model: &models.Checkpoint{Config: models.Config{VocabSize: 10}}},
-		plan: Plan{MaxModelLen: 100, PageSize: 16, Pages: 10, slots: 2, stops: stopping.NewTables(100, 0, 0)}}}
+		plan: Plan{MaxModelLen: 100, PageSize: 16, Pages: 10}, settled: &config.Settled{}}}
+	sizes := device.Sizes{Stops: stopping.NewTables(100, 0, 0)}
+	sizes.Slots, sizes.PageSize, sizes.Pages = 2, 16, 10
 	e.stops.states, e.stops.sets = 100, map[string]*stopping.Set{}
 	r := &Request{ID: "a", Tokens: []int32{1, 2, 3}, N: 1, MaxTokens: 20, StopTokens: []int32{7},
 		StopSequences: [][]int32{{1, 2}}, Leaf: true,
@@ -24,7 +27,7 @@ func TestRowIsFilled(t *testing.T) {
 	entry := schedule.Entry{Request: e.scheduled(r), Generation: 2, PromptLen: 3, MaxPages: 1}
 	on := onDevice{e: e, stops: room{stopping.NewArena(100)}}
 	on.stops.Hold(entry.Request)
-	in := e.plan.sizes().Fill(&schedule.Input{Waiting: []schedule.Entry{entry}}, on.row)
+	in := sizes.Fill(&schedule.Input{Waiting: []schedule.Entry{entry}}, on.row)
 	rows := &in.Waiting.Rows
 	for _, a := range tree.Arrays(rows) {
 		flat := reflect.ValueOf(a.Flat)

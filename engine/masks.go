@@ -18,36 +18,8 @@ import (
 	"github.com/quire/quire/grammar/schema"
 	"github.com/quire/quire/masking"
 	"github.com/quire/quire/parameter"
-	"github.com/quire/quire/sampling"
 	"github.com/quire/quire/stopping"
 )
-
-// Room on the device for states of machines and for masks, and how much of it a call fills in at most.
-const (
-	defaultMaskStates = 32768
-	statesOfAMask     = 8 // states for each mask that there is room for
-	patchStates       = 2048
-	patchMasks        = 64
-)
-
-// maskSizes are the sizes of what masks take.
-func (c Config) maskSizes(slots int) (s feature.MaskSizes) {
-	states := c.MaskStates
-	if states == 0 {
-		states = defaultMaskStates
-	}
-	// All rows of a call must fit, those that stand and those that wait.
-	most := 2*stopping.Lanes*slots + 1
-	s.States, s.Masks = max(states, most), max(states/statesOfAMask, most)
-	s.Words = sampling.MaskWords(c.Model.Config.VocabSize)
-	s.PatchStates, s.PatchMasks = min(patchStates, s.States), min(patchMasks, s.Masks)
-	if c.Tokenizer != nil {
-		if pieces, err := c.Tokenizer.Pieces(); err == nil {
-			s.Texts = len(pieces.Bytes)
-		}
-	}
-	return s
-}
 
 // masks is what the engine has of the masks of tokens.
 type masks struct {

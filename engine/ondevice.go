@@ -6,9 +6,6 @@ import (
 	"github.com/quire/quire/engine/device"
 	"github.com/quire/quire/engine/device/feature"
 	"github.com/quire/quire/engine/schedule"
-	"github.com/quire/quire/models"
-	"github.com/quire/quire/models/decoder"
-	"github.com/quire/quire/parameter"
 	"github.com/quire/quire/tree"
 )
 
@@ -120,42 +117,4 @@ func (d onDevice) row(entry schedule.Entry) device.Row {
 		row.StopStates = d.stops.states(entry)
 	}
 	return row
-}
-
-// minPromptTokens is how many prompt tokens a call takes at least; the longest prompt fits.
-const minPromptTokens = 8192
-
-// sizes are those of the plan's programs.
-func (p Plan) sizes() device.Sizes {
-	of := schedule.Sizes{Slots: p.slots, MaxSeqs: p.MaxSeqs, PrefixRows: p.Holders, Contexts: p.Contexts,
-		Pages: p.Pages, PageSize: p.PageSize, PagesPerSeq: p.PagesPerSeq, MaxRounds: p.MaxRounds,
-		PromptLimit: max(p.MaxModelLen, minPromptTokens), Paged: p.KV == "paged", PrefixCache: p.PrefixCache,
-		NameDrawn: p.NameDrawn, Mixed: p.mixed, States: p.StateBytes > 0,
-		Reserve: p.Admission == Reserve, BlockPages: device.BlockPages, Staged: blocksInFlight}
-	return device.Sizes{
-		Sizes: feature.Sizes{Sizes: of, PrefillTokens: p.PrefillTokens, Features: p.features,
-			Vocabulary: p.vocabulary, Masks: p.masks, History: max(2, min(p.MaxModelLen, parameter.MaxDRYLastN))},
-		LayerLoop: p.Layers == LayersLoop, Drafts: p.drafts, Layouts: p.layouts, Transfers: p.Transfers,
-		Stops: p.stops, ShortRope: p.shortRope > 0,
-	}
-}
-
-// model is the model's config, and how long the sequences are that it is run with.
-func (p Plan) model(c Config) models.Config {
-	model := c.model()
-	model.Context = p.MaxModelLen
-	return model
-}
-
-// model is the model's config, and how devices share it out.
-func (c Config) model() models.Config {
-	model := c.Model.Config
-	model.ExpertGroups = max(1, c.ExpertGroups)
-	return model
-}
-
-// graphs are those of the programs of a plan.
-func (c Config) graphs(p Plan) *device.Graphs {
-	return &device.Graphs{Sizes: p.sizes(), Model: p.model(c), Arrays: decoder.Arrays(c.model(), c.storage()),
-		DType: p.activations, ZeroPages: c.ZeroPages, Debug: c.Debug, Drafter: c.drafterGraphs(p)}
 }

@@ -25,7 +25,7 @@ var ErrNotPinned = errors.New("the prefix is not pinned")
 // [ErrInvalidRequest] for less than a page. While Run is under way it returns [ErrRunning].
 func (e *Engine) PinPrefix(ctx context.Context, tokens []int32) (pinned int, err error) {
 	err = e.alone(func() error {
-		blocks, chain, err := e.keepPrefix(ctx, tokens, e.isShort(len(tokens)+2))
+		blocks, chain, err := e.keepPrefix(ctx, tokens, e.settled.IsShort(len(tokens)+2))
 		if err == nil {
 			e.hostCache.Pin(chain[len(chain)-1], blocks)
 			pinned = len(chain) * e.plan.PageSize

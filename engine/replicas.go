@@ -32,7 +32,7 @@ func NewReplicas(ctx context.Context, cfg Config, backends []compute.Backend) (*
 	}
 	r := &Replicas{}
 	for i, backend := range backends {
-		cfg.Backend, cfg.replica = backend, i
+		cfg.Backend, cfg.Replica = backend, i
 		e, err := New(ctx, cfg)
 		if err != nil {
 			r.Close()

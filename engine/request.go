@@ -242,10 +242,6 @@ func (a *admission) maxLen(r *Request) int {
 	return min(len(r.Tokens)+max(r.MaxTokens, 1), a.plan.MaxModelLen)
 }
 
-// isShort reports whether sequences that may come to so many tokens have the short divisors of a longrope, and others
-// the long ones.
-func (e *Engine) isShort(length int) bool { return e.plan.shortRope > 0 && length <= e.plan.shortRope }
-
 // pagesFor is how many pages hold the keys and values of a sequence of maxLen tokens: the last token is drawn, but
 // never fed.
 func (a *admission) pagesFor(maxLen int) int {

@@ -194,7 +194,7 @@ func (e *Engine) scheduled(r *Request) *schedule.Request {
 		if context != nil {
 			s.Context = context.row
 		}
-		s.Short = context == nil && !whole.long && e.isShort(s.MaxLen)
+		s.Short = context == nil && !whole.long && e.settled.IsShort(s.MaxLen)
 	}
 	s.Err = err
 	return s

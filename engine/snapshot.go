@@ -65,11 +65,11 @@ var (
 const maxSnapshotHeader = 1 << 16
 
 func (e *Engine) snapshotHeader(tokens int) snapshotHeader {
-	cfg := e.plan.model(e.cfg)
+	cfg := e.settled.Model
 	h := snapshotHeader{Model: e.cfg.Model.FingerPrint(), DType: e.plan.DType, Weights: e.plan.Weights,
 		KVDType: e.plan.KVDType, PageSize: e.plan.PageSize,
 		Layers: cfg.NumLayers, KVHeads: cfg.NumKVHeads, HeadDim: cfg.HeadDim, Tokens: tokens,
-		ByHead: e.cfg.cachesByHead(), LongRope: cfg.LongRope(), Computed: e.cfg.Backend.Name(),
+		ByHead: e.settled.CachesByHead(), LongRope: cfg.LongRope(), Computed: e.cfg.Backend.Name(),
 		Version: computedVersion}
 	if e.plan.Devices > 1 {
 		h.Devices = e.plan.Devices
@@ -183,8 +183,8 @@ func (e *Engine) loadPrefix(r io.Reader) (tokens []int32, err error) {
 	in.read(tokens)
 	var contents []*block
 	for range ceilDiv(n/e.plan.PageSize, device.BlockPages) {
-		layers := make([]any, len(e.plan.layouts))
-		for i, layout := range e.plan.layouts {
+		layers := make([]any, len(e.settled.Sizes.Layouts))
+		for i, layout := range e.settled.Sizes.Layouts {
 			dtype := layout.Shape().DType
 			elements := e.plan.Devices * device.BlockPages * int(layout.PageBytes()) / dtype.Size()
 			layers[i] = reflect.MakeSlice(reflect.SliceOf(dtype.GoType()), elements, elements).Interface()

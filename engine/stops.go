@@ -18,29 +18,6 @@ import (
 	"github.com/quire/quire/tree"
 )
 
-// defaultStopStates is how many states of automata there is room for, 1 KiB each: stop strings have about one a byte.
-const defaultStopStates = 2048
-
-// stopTables says how large the tables of stops are, and what the tokenizer's tokens add to a text; nil where the
-// engine has no such tables, and where it can't be said.
-func (c Config) stopTables() (*device.StopTables, *tokenizer.Pieces) {
-	rows := c.StopStates
-	if rows == 0 && c.Tokenizer != nil {
-		rows = defaultStopStates
-	}
-	if rows <= 0 {
-		return nil, nil
-	}
-	if c.Tokenizer == nil {
-		return stopping.NewTables(rows, 0, 0), nil
-	}
-	pieces, err := c.Tokenizer.Pieces()
-	if err != nil {
-		return stopping.NewTables(rows, 0, 0), nil
-	}
-	return stopping.NewTables(rows, len(pieces.Bytes), len(pieces.Starts)-1), pieces
-}
-
 // stops is what the engine has of stop strings and of sequences of stop tokens that the device looks for.
 type stops struct {
 	states int               // there is room for; 0 without tables

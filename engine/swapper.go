@@ -10,6 +10,7 @@ import (
 	"github.com/gomlx/compute"
 
 	"github.com/quire/quire/collective"
+	"github.com/quire/quire/engine/config"
 	"github.com/quire/quire/engine/device"
 	"github.com/quire/quire/engine/schedule"
 	"github.com/quire/quire/tree"
@@ -38,12 +39,9 @@ type swapper struct {
 	observe func(event string)
 }
 
-// blocksInFlight is how many blocks of device.BlockPages pages are beside the pool at most, in each direction.
-const blocksInFlight = 4
-
 func newSwapper(e *Engine) *swapper {
 	return &swapper{e: e, downLane: make(chan struct{}, 1), upLane: make(chan struct{}, 1),
-		free: make(chan struct{}, blocksInFlight), staged: map[*block]*stagedBlock{}}
+		free: make(chan struct{}, config.BlocksInFlight), staged: map[*block]*stagedBlock{}}
 }
 
 // block is device.BlockPages pages on the host, or on their way there.
@@ -168,7 +166,7 @@ func (m *swapper) down(of *device.SaveInput) (*block, error) {
 // stage begins to copy blocks to the device, as many of the first as may be there, and gives up others that were
 // staged.
 func (m *swapper) stage(blocks []schedule.Block) {
-	want := pointers(blocks[:min(len(blocks), blocksInFlight)])
+	want := pointers(blocks[:min(len(blocks), config.BlocksInFlight)])
 	for b := range m.staged {
 		if !slices.Contains(want, b) {
 			m.unstage(b)
@@ -183,7 +181,7 @@ func (m *swapper) stage(blocks []schedule.Block) {
 
 // isStaged says that the first of blocks are on the device, or on their way: as many as may be there.
 func (m *swapper) isStaged(blocks []schedule.Block) bool {
-	return !slices.ContainsFunc(pointers(blocks[:min(len(blocks), blocksInFlight)]),
+	return !slices.ContainsFunc(pointers(blocks[:min(len(blocks), config.BlocksInFlight)]),
 		func(b *block) bool { return m.staged[b] == nil })
 }
 
@@ -233,8 +231,8 @@ func (m *swapper) take(behind []*block) ([]compute.Buffer, error) {
 	if m.staged[b] == nil {
 		m.note("not staged")
 	}
-	for _, next := range behind[:min(len(behind), blocksInFlight)] {
-		if m.staged[next] == nil && (next == b || len(m.staged) < blocksInFlight) {
+	for _, next := range behind[:min(len(behind), config.BlocksInFlight)] {
+		if m.staged[next] == nil && (next == b || len(m.staged) < config.BlocksInFlight) {
 			m.staged[next] = m.up(next)
 		}
 	}
@@ -332,6 +330,6 @@ func (m *swapper) seconds() (copying, waiting float64) {
 // bytesOnHost is the memory that the pages of length tokens, of all devices of this process, take on the host.
 func (e *Engine) bytesOnHost(length int) int64 {
 	blocks := ceilDiv(ceilDiv(length, e.plan.PageSize), device.BlockPages)
-	return int64(blocks) * device.BlockPages * e.plan.modelPageBytes() * int64(
+	return int64(blocks) * device.BlockPages * e.settled.ModelPageBytes() * int64(
 		len(collective.Places(e.cfg.Backend)))
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quire/quire/engine/config"
 	"github.com/quire/quire/internal/testenv"
 	"github.com/quire/quire/sampling"
 )
@@ -75,11 +76,11 @@ func (o *order) event(what string) {
 			o.late = true
 			o.wake.Broadcast()
 		})
-		for o.gaps > 0 && o.gaps < blocksInFlight && o.runs == runs && !o.late {
+		for o.gaps > 0 && o.gaps < config.BlocksInFlight && o.runs == runs && !o.late {
 			o.wake.Wait()
 		}
 		timer.Stop()
-		if o.gaps < blocksInFlight {
+		if o.gaps < config.BlocksInFlight {
 			o.down++
 		}
 	}

@@ -1,17 +1,11 @@
-package engine
+package config
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/quire/quire/engine/device"
-	"github.com/quire/quire/models/decoder"
 )
-
-// SpeculateAuto is a [Config.Speculate].
-const SpeculateAuto = -1
-
-// MaxDrafts is the most that Config.Speculate may be.
-const MaxDrafts = 16
 
 // Sizes of steps with drafts.
 const (
@@ -19,7 +13,7 @@ const (
 	autoWidth   = 32
 	autoGuesses = 4 // of a draft model, which takes a step of its own for each
 	draftWidth  = 64
-	draftLog    = 8192 // tokens drawn last in which drafts are looked for
+	draftLog    = 8192 // tokens generated last in which drafts are looked for
 )
 
 // Values of [device.Drafting.CostRows]: bench/limits.md has 20 to 35 for floats, and fewer where attention counts.
@@ -29,10 +23,10 @@ const (
 	costOfBlocks = 6
 )
 
-// costRows is that of the model's matrices.
+// costRows is the cost of a row of a step, by the form that most of the model's matrices have.
 func (c Config) costRows() int {
 	var all, inBlocks int64
-	for _, a := range decoder.Arrays(c.model(), c.storage()) {
+	for _, a := range c.arrays() {
 		if f, ok := a.Matrix(); ok {
 			all += f.Bytes()
 			if f.Blocks.Is() {
@@ -46,16 +40,10 @@ func (c Config) costRows() int {
 	return costOfFloats
 }
 
-// setDrafts settles how tokens are drafted.
-func (p *Plan) setDrafts(c Config) (err error) {
-	p.drafts, err = c.drafting(*p)
-	p.Drafts, p.DraftWidth = p.drafts.Most, p.drafts.Width
-	return err
-}
-
 // drafting is how tokens are drafted.
-func (c Config) drafting(p Plan) (device.Drafting, error) {
-	if err := c.checkDrafter(p); err != nil {
+func (s *Settled) drafting() (device.Drafting, error) {
+	c := s.Config
+	if err := s.checkDrafter(); err != nil {
 		return device.Drafting{}, err
 	}
 	byModel := c.DraftModel != nil
@@ -68,12 +56,12 @@ func (c Config) drafting(p Plan) (device.Drafting, error) {
 	}
 	reason := ""
 	switch {
-	case !p.mixed:
+	case !s.Sizes.Mixed:
 		reason = fmt.Sprintf("on %s the bytes of a token depend on the step that it runs in, so that drafts would "+
-			"change completions", p.Backend)
+			"change completions", c.Backend.Description())
 	case c.Model.Config.HasStates():
 		reason = fmt.Sprintf("%s has layers that keep a state of a sequence, which can't go back behind a draft "+
-			"that is refused", p.Model)
+			"that is refused", s.Model.Architecture)
 	}
 	switch {
 	case reason != "" && byModel:
@@ -86,19 +74,38 @@ func (c Config) drafting(p Plan) (device.Drafting, error) {
 		return device.Drafting{Most: autoGuesses, Width: autoWidth, ByModel: true}, nil
 	case c.Speculate == SpeculateAuto:
 		return device.Drafting{Most: autoDrafts, Width: autoWidth, Adapts: true, CostRows: c.costRows(),
-			Logged: p.draftLog()}, nil
+			Logged: s.draftLog()}, nil
 	}
 	if byModel {
 		return device.Drafting{Most: c.Speculate, Width: draftWidth, ByModel: true}, nil
 	}
-	return device.Drafting{Most: c.Speculate, Width: draftWidth, Logged: p.draftLog()}, nil
+	return device.Drafting{Most: c.Speculate, Width: draftWidth, Logged: s.draftLog()}, nil
 }
 
-// draftLog is how many tokens that were drawn last drafts are looked for in: a power of 2, of several steps.
-func (p Plan) draftLog() int {
+// draftLog is how many of the tokens generated last are searched for drafts: a power of 2, of several steps.
+func (s *Settled) draftLog() int {
 	n := draftLog
-	for n < 4*p.slots {
+	for n < 4*s.Sizes.Slots {
 		n *= 2
 	}
 	return n
+}
+
+// checkDrafter rejects a draft model that cannot be used.
+func (s *Settled) checkDrafter() error {
+	c := s.Config
+	switch {
+	case c.DraftModel == nil:
+		return nil
+	case c.Speculate == 0:
+		return errors.New("there is a draft model, and speculate is off: use auto or a number, or no draft model")
+	case c.Hosts != nil || s.Devices > 1:
+		return errors.New("a draft model runs on one device: use no draft model, or tp 1 and one process")
+	case s.Sizes.LayerLoop:
+		return errors.New("layers is loop, which a draft model has none of: use layers unrolled, or no draft model")
+	case c.DraftModel.Config.HasStates():
+		return fmt.Errorf("the draft model, %s, has layers that keep a state of a sequence, which can't go back "+
+			"behind a draft that is refused: use another one", c.DraftModel.Config.Architecture)
+	}
+	return nil
 }

@@ -1,4 +1,4 @@
-package engine
+package config
 
 import (
 	"testing"
@@ -11,12 +11,12 @@ func TestDraftsCostMoreBesideBlocks(t *testing.T) {
 	for form, want := range map[string]int{"auto": costOfFloats, "int8": costOfFloats, "q8_0": costOfBlocks} {
 		c := Config{Model: testenv.Model(t, "mixtral"), Backend: testenv.XLA(t), Weights: form, MaxSeqs: 4,
 			Speculate: SpeculateAuto}
-		plan, err := c.plan()
+		settled, err := Settle(c)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if plan.drafts.CostRows != want {
-			t.Errorf("%s: a step may have %d rows more, want %d", form, plan.drafts.CostRows, want)
+		if settled.Sizes.Drafts.CostRows != want {
+			t.Errorf("%s: a step may have %d rows more, want %d", form, settled.Sizes.Drafts.CostRows, want)
 		}
 	}
 }

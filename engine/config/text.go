@@ -1,4 +1,4 @@
-package engine
+package config
 
 import "fmt"
 
@@ -25,3 +25,5 @@ func bytesText(n int64) string {
 	}
 	return fmt.Sprintf("%d B", n)
 }
+
+func ceilDiv(a, b int) int { return (a + b - 1) / b }

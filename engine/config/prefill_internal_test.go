@@ -1,4 +1,4 @@
-package engine
+package config
 
 import (
 	"errors"
@@ -51,10 +51,9 @@ func TestDefaultPrefillTokens(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		cfg := Config{Model: model, Backend: kindOnly{platform: c.platform, kind: c.kind}}
 		parameters := model.NumParameters()
-		got := cfg.defaultPrefillTokens(Plan{Parameters: parameters, Devices: c.devices,
-			WeightBytes: parameters * int64(c.bytes) / int64(c.devices)})
+		cfg := Config{Model: model, Backend: kindOnly{platform: c.platform, kind: c.kind}}
+		got := cfg.defaultPrefillTokens(parameters*int64(c.bytes)/int64(c.devices), parameters, c.devices)
 		if got != c.want {
 			t.Errorf("%s on %d %s, %d bytes a weight: %d tokens, want %d", c.model, c.devices, c.kind, c.bytes, got,
 				c.want)

@@ -1,4 +1,4 @@
-package engine
+package config
 
 import (
 	"fmt"
@@ -55,13 +55,13 @@ func checkKernelsOf(t *testing.T, store *mosaic.Store, model *models.Checkpoint,
 	name := fmt.Sprintf("%s --topology %s --tp %d --page-size %d", file, topology, devices, pageSize)
 	cfg := Config{Model: model, DType: dtypes.BFloat16, PageSize: pageSize, MaxModelLen: 8192, KVMemory: 4 << 30,
 		Backend: kindOnly{platform: "tpu", kind: kindOf[topology[:3]], partitions: devices}}
-	plan, err := cfg.plan()
+	settled, err := Settle(cfg)
 	if err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
 	found := map[mosaic.Request]bool{} // most layers ask for the same
-	for _, s := range cfg.attentionSteps(plan, 0) {
-		r := kernelFor(plan.layouts[0], s)
+	for _, s := range settled.attentionSteps(model.Config, 0) {
+		r := kernelFor(settled.Sizes.Layouts[0], s)
 		if found[r] {
 			continue
 		}
