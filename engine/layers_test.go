@@ -149,7 +149,7 @@ func TestPagesOfTheLayerLoop(t *testing.T) {
 	if n, err := e.SavePrefix(context.Background(), r.Tokens, &file); err != nil || n != 96 {
 		t.Fatalf("saved %d tokens: %v", n, err)
 	}
-	c, err := e.NewContext()
+	c, err := e.Contexts().Open()
 	if err == nil {
 		err = c.Append(r.Tokens[:60]...)
 	}

@@ -92,7 +92,7 @@ func (r *Replicas) Run(ctx context.Context, requests iter.Seq[*Request]) iter.Se
 				for c, err := range e.Run(ctx, q.of(ctx, i)) {
 					switch {
 					case err != nil:
-					case c.refused:
+					case c.Refused:
 						q.add(i, -completions(c.Request))
 					default:
 						q.add(i, -1)

@@ -115,8 +115,7 @@ func (s *Settled) pageBytes() int64 {
 func (s *Settled) layouts(model models.Config, kv dtypes.DType) []attention.Layout {
 	backend := s.Config.Backend
 	list := make([]attention.Layout, model.NumCaches())
-	on, ok := backend.(interface{ Platform() string })
-	isTPU := ok && on.Platform() == "tpu"
+	isTPU := platform(backend) == "tpu"
 	byHead := s.CachesByHead()
 	onTPU := map[attention.Layout]attention.Layout{}
 	for i := range list {

@@ -44,7 +44,7 @@ func (c Config) defaultKVMemory(weights int64) (int64, error) {
 func (s *Settled) CheckMemory() error {
 	c, z := s.Config, s.Sizes
 	m, ok := c.Backend.(memoryReporter)
-	if !ok || c.MaxSeqs <= defaultMaxSeqs || m.Platform() != "cpu" {
+	if !ok || c.MaxSeqs <= DefaultMaxSeqs || m.Platform() != "cpu" {
 		return nil
 	}
 	free, err := m.FreeMemory(0)
@@ -60,5 +60,5 @@ func (s *Settled) CheckMemory() error {
 	}
 	return fmt.Errorf("planning the engine: `max-seqs` is %d: the logits of so many sequences take %s, and the "+
 		"weights and the KV cache leave %s of memory: give %d or less", c.MaxSeqs, bytesText(each*int64(z.Slots)),
-		bytesText(max(0, left)), max(fit, defaultMaxSeqs))
+		bytesText(max(0, left)), max(fit, DefaultMaxSeqs))
 }

@@ -51,7 +51,7 @@ func (s *Settled) settle() (err error) {
 	z.Contexts, z.Features, z.Vocabulary = c.Contexts, c.Features, model.VocabSize
 	z.BlockPages, z.Staged = device.BlockPages, BlocksInFlight
 	z.Stops, _ = StopTables(c)
-	z.MaxSeqs, z.MaxRounds = cmp.Or(c.MaxSeqs, defaultMaxSeqs), cmp.Or(c.MaxRounds, defaultMaxRounds)
+	z.MaxSeqs, z.MaxRounds = cmp.Or(c.MaxSeqs, DefaultMaxSeqs), cmp.Or(c.MaxRounds, defaultMaxRounds)
 	z.PrefillTokens = cmp.Or(c.PrefillTokens, c.defaultPrefillTokens(s.WeightBytes, s.Parameters, s.Devices))
 	s.MaxModelLen = cmp.Or(c.MaxModelLen, model.MaxPositions)
 	s.Model = model
@@ -186,15 +186,12 @@ func (s *Settled) Plan() Plan {
 		KVBytesPerToken: s.KVBytesPerToken, StateBytes: s.StateBytes, KVBytes: s.KVBytes, Lowered: s.lowered,
 		MaxSeqs: z.MaxSeqs, Holders: z.PrefixRows, Contexts: z.Contexts, Pages: z.Pages, PageSize: z.PageSize,
 		PagesPerSeq: z.PagesPerSeq, MaxModelLen: s.MaxModelLen, PrefillTokens: z.PrefillTokens, MaxRounds: z.MaxRounds,
-		Layers: LayersUnrolled, PrefixCache: z.PrefixCache, NameDrawn: z.NameDrawn, Admission: Overcommit,
+		Layers: s.layersName(), PrefixCache: z.PrefixCache, NameDrawn: z.NameDrawn, Admission: Overcommit,
 		Transfers: z.Transfers, Drafts: z.Drafts.Most, DraftWidth: z.Drafts.Width, Features: c.Features.Names(),
 		Slots: z.Slots, MaskStates: z.Masks.States, Masks: z.Masks.Masks, TokenText: s.tokenText(),
 	}
 	if z.Paged {
 		p.KV = paged
-	}
-	if z.LayerLoop {
-		p.Layers = LayersLoop
 	}
 	if z.Reserve {
 		p.Admission = Reserve

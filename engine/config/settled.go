@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 
+	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
 
 	"github.com/quire/quire/attention"
@@ -41,7 +42,7 @@ type settledDrafter struct {
 }
 
 const (
-	defaultMaxSeqs   = 64
+	DefaultMaxSeqs   = 64
 	defaultMaxRounds = 16
 	// rowMultiple is what the rows of a product of matrices are rounded up to. A backend computes the rows that are
 	// left over after whole registers in another order of sums, so a row's result would depend on its place.
@@ -105,4 +106,25 @@ func kvName(d dtypes.DType) string {
 		return "FP8"
 	}
 	return d.String()
+}
+
+// Warnings names what is slow about the plan on the backend's platform.
+func (s *Settled) Warnings() []string {
+	return Plan{Layers: s.layersName()}.Warnings(platform(s.Config.Backend))
+}
+
+// layersName is a value of Config.Layers.
+func (s *Settled) layersName() string {
+	if s.Sizes.LayerLoop {
+		return LayersLoop
+	}
+	return LayersUnrolled
+}
+
+// platform is the backend's, as PJRT calls it; "" if it has no name.
+func platform(backend compute.Backend) string {
+	if b, ok := backend.(interface{ Platform() string }); ok {
+		return b.Platform()
+	}
+	return ""
 }
