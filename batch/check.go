@@ -12,6 +12,7 @@ import (
 	"github.com/quire/quire/batch/ask"
 	"github.com/quire/quire/batch/lineage"
 	"github.com/quire/quire/engine"
+	"github.com/quire/quire/engine/config"
 	"github.com/quire/quire/jobstate"
 	"github.com/quire/quire/promptset"
 	"github.com/quire/quire/promptset/completion"
@@ -144,7 +145,7 @@ func planWithoutEngine(j *Job, s *Session, own dtypes.DType) engine.Plan {
 	cfg := j.EngineConfig()
 	kv := cmp.Or(cfg.KVDType, cfg.DType, own, dtypes.Float32)
 	return engine.Plan{MaxModelLen: cmp.Or(j.Engine.MaxModelLen, s.Config.MaxPositions),
-		KVBytesPerToken: engine.KVBytesPerToken(s.Config, kv)}
+		KVBytesPerToken: config.KVBytesPerToken(s.Config, kv)}
 }
 
 // rowsCheck adds up what rows come to.

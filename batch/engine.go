@@ -10,6 +10,7 @@ import (
 
 	"github.com/quire/quire/backend/xla"
 	"github.com/quire/quire/engine"
+	"github.com/quire/quire/engine/config"
 	"github.com/quire/quire/setup"
 	"github.com/quire/quire/storage"
 )
@@ -67,7 +68,7 @@ func (e *Engine) Validate() error {
 	}{
 		{"kernels", e.Kernels, []string{xla.KernelsAuto, xla.KernelsOff}},
 		{"layers", e.Layers, []string{engine.LayersUnrolled, engine.LayersLoop}},
-		{"weights", e.Weights, engine.Weights},
+		{"weights", e.Weights, config.Weights},
 		{"kv", e.KV, []string{"paged", "basic"}},
 		{"admission", string(e.Admission), []string{string(engine.Reserve), string(engine.Overcommit)}},
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/quire/quire/engine/core"
 	"github.com/quire/quire/engine/device"
 	"github.com/quire/quire/engine/schedule"
 	"github.com/quire/quire/internal/testenv"
@@ -31,9 +32,9 @@ func (d *countedCalls) Run(in *schedule.Input) (*schedule.Output, schedule.Spent
 func TestArraysOfACall(t *testing.T) {
 	backend := &slowUploads{Backend: testenv.XLA(t), clock: &hands{}}
 	e := accountedEngine(t, backend)
-	e.inOrder = true
+	e.runs.inOrder = true
 	counted := &countedCalls{backend: backend}
-	e.watch = func(device schedule.Device) schedule.Device { counted.Device = device; return counted }
+	e.runs.watch = func(device schedule.Device) schedule.Device { counted.Device = device; return counted }
 	for c, err := range e.Run(context.Background(), slices.Values([]*Request{accounted("a", 1, 100)})) {
 		if err != nil || c.Err != nil || len(c.Tokens) != 100 {
 			t.Fatal(err, c)
@@ -44,7 +45,7 @@ func TestArraysOfACall(t *testing.T) {
 	if len(arrays) < 10 || arrays[0] > 2 || slices.Max(arrays[1:]) > 1 || slices.Max(arrays[5:len(arrays)-1]) > 0 {
 		t.Errorf("the calls took %v arrays", arrays)
 	}
-	p := e.program(device.Run)
+	p := e.core.Program(device.Run)
 	if up, down := len(p.Input.Arrays()), len(p.Packing.Arrays()); up != 2 || down > 2 {
 		t.Errorf("the program takes %d arrays and returns %d: %v, %v", up, down, p.Input.Arrays(), p.Packing.Arrays())
 	}
@@ -59,8 +60,8 @@ func BenchmarkCall(b *testing.B) {
 	}
 	defer e.Close()
 	for b.Loop() {
-		in := e.graphs.Fill(&schedule.Input{Columns: 1}, onDevice{e: e}.row)
-		if _, err := execute[device.Output](e, e.program(device.Run), tree.Arrays(in)); err != nil {
+		in := e.core.Graphs().Fill(&schedule.Input{Columns: 1}, onDevice{}.row)
+		if _, err := core.Execute[device.Output](e.core, e.core.Program(device.Run), tree.Arrays(in)); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -158,7 +158,7 @@ func TestProgramsThatMovePagesAreCompiledWhenNeeded(t *testing.T) {
 					t.Fatalf("%d tokens: %v", len(done.Tokens), err)
 				}
 			}
-			e.compiling.Wait()
+			e.core.WaitCompiled()
 			if n := cfg.Backend.(slowCompiler).asked.Load(); n != c.want {
 				t.Errorf("%d programs were compiled for %d pages, want %d", n, e.Plan().Pages, c.want)
 			}

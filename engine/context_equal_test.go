@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/quire/quire/engine"
+	"github.com/quire/quire/engine/contexts"
 )
 
 // Equal pages that two contexts compute at once become one, also where a snapshot is opened beside its original, and
@@ -14,17 +15,17 @@ import (
 func TestEqualPagesEndAsOne(t *testing.T) {
 	ctx := t.Context()
 	e := contextEngine(t, nil)
-	all := e.FreePages()
+	all := e.Contexts().FreePages()
 	r := contractRequests()[13] // 100 tokens, 6 full pages
 	want := collect(t, e, r)
 	free := func(what string, held int) {
 		t.Helper()
-		if e.FreePages() != all-held {
-			t.Errorf("%s: %d pages are held, want %d", what, all-e.FreePages(), held)
+		if e.Contexts().FreePages() != all-held {
+			t.Errorf("%s: %d pages are held, want %d", what, all-e.Contexts().FreePages(), held)
 		}
 	}
 	a, b := open(t, e, r.Tokens...), open(t, e, r.Tokens...)
-	if err := e.Flush(ctx, a, b); err != nil {
+	if err := e.Contexts().Flush(ctx, a, b); err != nil {
 		t.Fatal(err)
 	}
 	free("6 pages in common, and two partial ones", 8)
@@ -46,7 +47,7 @@ func TestEqualPagesEndAsOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	free("without the first", 7)
-	back, err := e.OpenSnapshot("a")
+	back, err := e.Contexts().OpenSnapshot("a")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +56,7 @@ func TestEqualPagesEndAsOne(t *testing.T) {
 	if err := errors.Join(cut.Truncate(4), cut.Save("whole pages"), cut.Close()); err != nil {
 		t.Fatal(err)
 	}
-	whole, err := e.OpenSnapshot("whole pages")
+	whole, err := e.Contexts().OpenSnapshot("whole pages")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +64,7 @@ func TestEqualPagesEndAsOne(t *testing.T) {
 	if err := whole.Append(r.Tokens[96:]...); err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range []*engine.Context{b, f, back, whole} {
+	for _, c := range []*contexts.Context{b, f, back, whole} {
 		drawsTheSame(t, "with pages of others", c, r, want)
 		if err := c.Close(); err != nil {
 			t.Error(err)
@@ -81,7 +82,7 @@ func TestContextsBeginWithNamedPages(t *testing.T) {
 	want := collect(t, contractEngine(t, nil), r)
 	runs := 0 // programs that ran tokens of contexts
 	e.CountPrefill(&runs)
-	flush := func(what string, c *engine.Context, tokens int) {
+	flush := func(what string, c *contexts.Context, tokens int) {
 		t.Helper()
 		runs = 0
 		if err := c.Flush(ctx); err != nil {
@@ -118,7 +119,8 @@ func TestContextsBeginWithNamedPages(t *testing.T) {
 }
 
 // drawsTheSame compares what a context draws that has all the tokens of a request with what the request drew.
-func drawsTheSame(t *testing.T, what string, c *engine.Context, r *engine.Request, want map[string]*engine.Completion) {
+func drawsTheSame(t *testing.T, what string, c *contexts.Context, r *engine.Request,
+	want map[string]*engine.Completion) {
 	t.Helper()
 	rest := *r
 	rest.Tokens = nil

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/quire/quire/engine"
+	"github.com/quire/quire/engine/contexts"
 	"github.com/quire/quire/pagetable"
 )
 
@@ -18,18 +19,18 @@ func TestForkCopiesAtTheFirstWrite(t *testing.T) {
 	r := contractRequests()[13] // 100 tokens: 6 full pages and 4 tokens of the seventh
 	r.Tokens = r.Tokens[:100]
 	want := collect(t, e, r)
-	all := e.FreePages()
+	all := e.Contexts().FreePages()
 	held := func(what string, n int) {
 		t.Helper()
-		if e.FreePages() != all-n {
-			t.Fatalf("%s: %d pages are held, want %d", what, all-e.FreePages(), n)
+		if e.Contexts().FreePages() != all-n {
+			t.Fatalf("%s: %d pages are held, want %d", what, all-e.Contexts().FreePages(), n)
 		}
 	}
-	check := func(what string, c *engine.Context) {
+	check := func(what string, c *contexts.Context) {
 		t.Helper()
 		drawsTheSame(t, what, c, r, want)
 	}
-	write := func(c *engine.Context) {
+	write := func(c *contexts.Context) {
 		t.Helper()
 		if err := errors.Join(c.Append(7, 7, 7), c.Flush(ctx)); err != nil {
 			t.Fatal(err)
@@ -40,9 +41,9 @@ func TestForkCopiesAtTheFirstWrite(t *testing.T) {
 		b := fork(t, a)
 		c := fork(t, b)
 		held("two forks", 7)
-		writer, others := b, []*engine.Context{a, c}
+		writer, others := b, []*contexts.Context{a, c}
 		if who == "the original" {
-			writer, others = a, []*engine.Context{b, c}
+			writer, others = a, []*contexts.Context{b, c}
 		}
 		write(writer)
 		held(who+" wrote", 8)
@@ -54,7 +55,7 @@ func TestForkCopiesAtTheFirstWrite(t *testing.T) {
 		check("two wrote", others[1])
 		write(others[1])
 		held("the last writes in place", 9)
-		for _, x := range []*engine.Context{a, b, c} {
+		for _, x := range []*contexts.Context{a, b, c} {
 			if err := errors.Join(x.Truncate(3)); err != nil {
 				t.Fatal(err)
 			}
@@ -97,11 +98,11 @@ func TestForkCopiesAtTheFirstWrite(t *testing.T) {
 }
 
 // reserveAllBut opens contexts that reserve all free pages but some.
-func reserveAllBut(t *testing.T, e *engine.Engine, free int) (with []*engine.Context) {
+func reserveAllBut(t *testing.T, e *engine.Engine, free int) (with []*contexts.Context) {
 	t.Helper()
-	for e.FreePages() > free {
+	for e.Contexts().FreePages() > free {
 		c := open(t, e)
-		if err := c.Reserve(min(e.FreePages()-free, e.Plan().PagesPerSeq)); err != nil {
+		if err := c.Reserve(min(e.Contexts().FreePages()-free, e.Plan().PagesPerSeq)); err != nil {
 			t.Fatal(err)
 		}
 		with = append(with, c)
@@ -131,8 +132,8 @@ func TestCutsAndWritesWithForks(t *testing.T) {
 		if err := c.Truncate(by); !errors.As(err, &short) || short.Need != by/16+copies || short.Have != 0 {
 			t.Errorf("cutting %d tokens of pages that a fork holds: %v", by, err)
 		}
-		if e.FreePages() != 0 || c.Len() != 48 {
-			t.Errorf("%d pages are free, the context has %d tokens", e.FreePages(), c.Len())
+		if e.Contexts().FreePages() != 0 || c.Len() != 48 {
+			t.Errorf("%d pages are free, the context has %d tokens", e.Contexts().FreePages(), c.Len())
 		}
 		if err := errors.Join(f.Close(), c.Truncate(by), c.Append(make([]int32, by+16)...), c.Flush(ctx), d.Append(1),
 			d.Flush(ctx)); err != nil {
@@ -145,15 +146,15 @@ func TestCutsAndWritesWithForks(t *testing.T) {
 	b := fork(t, a)
 	c := fork(t, a)
 	reserveAllBut(t, e, 2)
-	for i, x := range []*engine.Context{a, b, c} {
+	for i, x := range []*contexts.Context{a, b, c} {
 		if err := x.Append(int32(i)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := e.Flush(ctx, a, b, c); err != nil {
+	if err := e.Contexts().Flush(ctx, a, b, c); err != nil {
 		t.Errorf("three sharers of a page, and two pages are free: %v", err)
 	}
-	if e.FreePages() != 0 {
-		t.Errorf("%d pages are free", e.FreePages())
+	if e.Contexts().FreePages() != 0 {
+		t.Errorf("%d pages are free", e.Contexts().FreePages())
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/quire/quire/engine/contexts"
 	"github.com/quire/quire/internal/testenv"
 )
 
@@ -17,8 +18,8 @@ func TestContextsAreLostWithTheState(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer e.Close()
-	begin := func() *Context {
-		c, err := e.NewContext()
+	begin := func() *contexts.Context {
+		c, err := e.Contexts().Open()
 		if err == nil {
 			err = errors.Join(c.Append(1, 2, 3), c.Reserve(3), c.Flush(t.Context()))
 		}
@@ -28,25 +29,25 @@ func TestContextsAreLostWithTheState(t *testing.T) {
 		return c
 	}
 	lost := begin()
-	e.dropState()
-	if err := lost.Flush(t.Context()); !errors.Is(err, ErrContextLost) {
+	_ = e.contexts.End(true) // as after a run that failed
+	if err := lost.Flush(t.Context()); !errors.Is(err, contexts.ErrContextLost) {
 		t.Error(err)
 	}
-	if free := e.FreePages(); free != e.plan.Pages {
+	if free := e.Contexts().FreePages(); free != e.plan.Pages {
 		t.Errorf("%d pages of %d are free", free, e.plan.Pages)
 	}
 	kept := begin()
 	for c, err := range e.Run(t.Context(), slices.Values([]*Request{{N: 1, MaxTokens: 1, Context: lost}})) {
-		if err != nil || !errors.Is(c.Err, ErrContextLost) {
+		if err != nil || !errors.Is(c.Err, contexts.ErrContextLost) {
 			t.Error(err, c)
 		}
 	}
-	if err := errors.Join(lost.Close(), kept.Close()); err != nil || e.FreePages() != e.plan.Pages {
-		t.Errorf("%v, %d pages of %d are free", err, e.FreePages(), e.plan.Pages)
+	if err := errors.Join(lost.Close(), kept.Close()); err != nil || e.Contexts().FreePages() != e.plan.Pages {
+		t.Errorf("%v, %d pages of %d are free", err, e.Contexts().FreePages(), e.plan.Pages)
 	}
 	kept = begin()
 	e.Close()
-	if err := errors.Join(kept.Append(1), kept.Close()); !errors.Is(err, ErrClosed) {
+	if err := errors.Join(kept.Append(1), kept.Close()); !errors.Is(err, contexts.ErrClosed) {
 		t.Error(err)
 	}
 }

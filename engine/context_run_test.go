@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/quire/quire/engine"
+	"github.com/quire/quire/engine/contexts"
 	"github.com/quire/quire/pagetable"
 )
 
@@ -19,7 +20,7 @@ type besideRuns struct {
 	e    *engine.Engine
 	rng  *rand.Rand
 	name string
-	tree []*engine.Context
+	tree []*contexts.Context
 	done int // operations
 
 	did    map[string]int
@@ -42,14 +43,14 @@ func (w *besideRuns) work(operations int) {
 		if len(w.tree) == 0 {
 			what = "open"
 		}
-		var c *engine.Context
+		var c *contexts.Context
 		if len(w.tree) > 0 {
 			c = w.tree[w.rng.IntN(len(w.tree))]
 		}
 		var err error
 		switch what {
 		case "open":
-			if c, err = w.e.NewContext(); err == nil {
+			if c, err = w.e.Contexts().Open(); err == nil {
 				w.tree = append(w.tree, c)
 				err = errors.Join(c.Append(sharing(uint64(w.rng.IntN(3)), 10+w.rng.IntN(50))...), c.Flush(ctx))
 			}
@@ -59,7 +60,7 @@ func (w *besideRuns) work(operations int) {
 			}
 		case "fork":
 			if len(w.tree) < 2 {
-				var f *engine.Context
+				var f *contexts.Context
 				if f, err = c.Fork(ctx); err == nil {
 					w.tree = append(w.tree, f)
 				}
@@ -87,26 +88,26 @@ func (w *besideRuns) work(operations int) {
 			if err = c.Save(w.name); err == nil {
 				tokens := c.Tokens()
 				if err = c.Close(); err == nil {
-					w.tree = slices.DeleteFunc(w.tree, func(o *engine.Context) bool { return o == c })
-					c, err = w.e.OpenSnapshot(w.name)
+					w.tree = slices.DeleteFunc(w.tree, func(o *contexts.Context) bool { return o == c })
+					c, err = w.e.Contexts().OpenSnapshot(w.name)
 				}
 				if err == nil {
 					if w.tree = append(w.tree, c); !slices.Equal(c.Tokens(), tokens) {
 						w.Error("a snapshot came back with other tokens")
 					}
 				}
-				err = errors.Join(err, w.e.DeleteSnapshot(w.name))
+				err = errors.Join(err, w.e.Contexts().DeleteSnapshot(w.name))
 			}
 		case "reserve":
 			err = c.Reserve(1)
 		case "close":
 			err = c.Close()
-			w.tree = slices.DeleteFunc(w.tree, func(o *engine.Context) bool { return o == c })
+			w.tree = slices.DeleteFunc(w.tree, func(o *contexts.Context) bool { return o == c })
 		}
 		switch {
 		case err == nil:
 			w.did[what]++
-		case errors.Is(err, pagetable.ErrOutOfPages{}) || errors.Is(err, engine.ErrOutOfContexts):
+		case errors.Is(err, pagetable.ErrOutOfPages{}) || errors.Is(err, contexts.ErrOutOfContexts):
 			w.did["refused"]++
 		default:
 			w.Errorf("%s: %v", what, err)
@@ -166,8 +167,8 @@ func TestContextsBesideRuns(t *testing.T) {
 			}
 			taker.end()
 			working.Wait()
-			if e.FreePages() != e.Plan().Pages {
-				t.Errorf("%d pages of %d are free", e.FreePages(), e.Plan().Pages)
+			if e.Contexts().FreePages() != e.Plan().Pages {
+				t.Errorf("%d pages of %d are free", e.Contexts().FreePages(), e.Plan().Pages)
 			}
 			plain := contractEngine(t, func(c *engine.Config) { c.NoPrefixCache = true })
 			did := map[string]int{}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/quire/quire/engine"
+	"github.com/quire/quire/engine/contexts"
 	"github.com/quire/quire/internal/testenv"
 	"github.com/quire/quire/pagetable"
 	"github.com/quire/quire/sampling"
@@ -34,9 +35,9 @@ func contextEngine(t testing.TB, change func(*engine.Config)) *engine.Engine {
 	})
 }
 
-func open(t testing.TB, e *engine.Engine, tokens ...int32) *engine.Context {
+func open(t testing.TB, e *engine.Engine, tokens ...int32) *contexts.Context {
 	t.Helper()
-	c, err := e.NewContext()
+	c, err := e.Contexts().Open()
 	if err == nil {
 		err = c.Append(tokens...)
 	}
@@ -47,7 +48,7 @@ func open(t testing.TB, e *engine.Engine, tokens ...int32) *engine.Context {
 }
 
 // fork fails the test where it can't.
-func fork(t testing.TB, c *engine.Context) *engine.Context {
+func fork(t testing.TB, c *contexts.Context) *contexts.Context {
 	t.Helper()
 	f, err := c.Fork(t.Context())
 	if err != nil {
@@ -65,7 +66,7 @@ func closeTo(a, b []float32, within float64) bool {
 func TestContextGeneratesTheSame(t *testing.T) {
 	want := collect(t, contractEngine(t, func(c *engine.Config) { c.NoPrefixCache = true }), contractRequests()...)
 	e := contextEngine(t, nil)
-	free := e.FreePages()
+	free := e.Contexts().FreePages()
 	for i, r := range contractRequests() {
 		got := map[string]*engine.Completion{}
 		tokens := r.Tokens
@@ -112,8 +113,8 @@ func TestContextGeneratesTheSame(t *testing.T) {
 		if err := errors.Join(c.Close(), parent.Close()); err != nil {
 			t.Fatal(err)
 		}
-		if e.FreePages() != free {
-			t.Fatalf("%s: %d pages are free, %d were", r.ID, e.FreePages(), free)
+		if e.Contexts().FreePages() != free {
+			t.Fatalf("%s: %d pages are free, %d were", r.ID, e.Contexts().FreePages(), free)
 		}
 	}
 }
@@ -123,7 +124,7 @@ func TestRunFromContexts(t *testing.T) {
 	want := wantOfContract(t)
 	e := contextEngine(t, nil)
 	var requests []*engine.Request
-	var contexts []*engine.Context
+	var contexts []*contexts.Context
 	left := 0 // tokens that no context has, and the last token of each completion's prompt
 	for i, r := range contractRequests() {
 		if i%2 == 0 && len(contexts) < 7 {
@@ -137,7 +138,7 @@ func TestRunFromContexts(t *testing.T) {
 	last := contractRequests()[13].Tokens // 100 tokens
 	c := open(t, e, last...)
 	contexts = append(contexts, c)
-	if err := e.Flush(t.Context(), contexts...); err != nil {
+	if err := e.Contexts().Flush(t.Context(), contexts...); err != nil {
 		t.Fatal(err)
 	}
 	sameBytes(t, want, collectInOrder(t, e, requests...), true)
@@ -160,12 +161,12 @@ func TestOvercommitBesideContexts(t *testing.T) {
 		}
 		r.Context, r.Tokens = c, nil
 	}
-	free := e.FreePages()
+	free := e.Contexts().FreePages()
 	sameBytes(t, want, collectInOrder(t, e, requests...), true)
 	s := e.Stats()
 	t.Logf("%d pages were left: %d moves of %d bytes", free, s.Preemptions, s.MovedBytes)
-	if s.Preemptions == 0 || e.FreePages() != free {
-		t.Errorf("%d sequences were moved, %d pages are free, %d were", s.Preemptions, e.FreePages(), free)
+	if s.Preemptions == 0 || e.Contexts().FreePages() != free {
+		t.Errorf("%d sequences were moved, %d pages are free, %d were", s.Preemptions, e.Contexts().FreePages(), free)
 	}
 }
 
@@ -201,14 +202,14 @@ func TestContextErrors(t *testing.T) {
 		t.Errorf("pages of other weights have the same name, or none: %v, %v", err, err2)
 	}
 	_, err = c.PageHash(2)
-	is("the name of a partial page", err, engine.ErrPartialPage{})
-	var partial engine.ErrPartialPage
-	if errors.As(err, &partial); partial != (engine.ErrPartialPage{Page: 2, Tokens: 8, PageSize: 16}) {
+	is("the name of a partial page", err, contexts.ErrPartialPage{})
+	var partial contexts.ErrPartialPage
+	if errors.As(err, &partial); partial != (contexts.ErrPartialPage{Page: 2, Tokens: 8, PageSize: 16}) {
 		t.Errorf("%+v", partial)
 	}
 	_, err = c.PageHash(3)
-	is("the name of no page", err, engine.ErrInvalidPage{})
-	if counts := c.Counts(); counts != (engine.PageCounts{Committed: 2, Working: 1, WorkingTokens: 8}) {
+	is("the name of no page", err, contexts.ErrInvalidPage{})
+	if counts := c.Counts(); counts != (contexts.PageCounts{Committed: 2, Working: 1, WorkingTokens: 8}) {
 		t.Errorf("counts %+v", counts)
 	}
 	var pages pagetable.ErrOutOfPages
@@ -216,8 +217,8 @@ func TestContextErrors(t *testing.T) {
 		pages != (pagetable.ErrOutOfPages{Need: 6, Have: 5, Pinned: e.Plan().Pages - 5}) {
 		t.Errorf("reserving too much: %v", err)
 	}
-	if err := c.Reserve(5); err != nil || e.FreePages() != 0 || c.Counts().Reserved != 5 {
-		t.Errorf("reserving the rest: %v, %d free, %+v", err, e.FreePages(), c.Counts())
+	if err := c.Reserve(5); err != nil || e.Contexts().FreePages() != 0 || c.Counts().Reserved != 5 {
+		t.Errorf("reserving the rest: %v, %d free, %+v", err, e.Contexts().FreePages(), c.Counts())
 	}
 	d := open(t, e, 1)
 	is("flushing where all is reserved", d.Flush(ctx), pagetable.ErrOutOfPages{})
@@ -228,20 +229,20 @@ func TestContextErrors(t *testing.T) {
 	if err := errors.Join(c.Append(make([]int32, 80)...), c.Flush(ctx)); err != nil || c.Counts().Reserved != 0 {
 		t.Errorf("what is reserved is there: %v, %+v", err, c.Counts())
 	}
-	if err := c.Truncate(80); err != nil || e.FreePages() != 0 {
-		t.Errorf("reserved pages stay so: %v, %d free", err, e.FreePages())
+	if err := c.Truncate(80); err != nil || e.Contexts().FreePages() != 0 {
+		t.Errorf("reserved pages stay so: %v, %d free", err, e.Contexts().FreePages())
 	}
-	if err := c.Release(5); err != nil || e.FreePages() != 5 {
-		t.Errorf("released: %v, %d free", err, e.FreePages())
+	if err := c.Release(5); err != nil || e.Contexts().FreePages() != 5 {
+		t.Errorf("released: %v, %d free", err, e.Contexts().FreePages())
 	}
 	is("a token", c.Append(256), engine.ErrInvalidRequest)
 	is("too long", c.Append(make([]int32, 121)...), engine.ErrPromptTooLong)
 	is("scoring after nothing", func() error { _, err := open(t, e).Score(ctx, []int32{1}); return err }(),
 		engine.ErrEmptyPrompt)
-	_, err = e.NewContext()
-	is("a fourth", err, engine.ErrOutOfContexts)
-	_, err = contractEngine(t, nil).NewContext()
-	is("an engine without", err, engine.ErrNoContexts)
+	_, err = e.Contexts().Open()
+	is("a fourth", err, contexts.ErrOutOfContexts)
+	_, err = contractEngine(t, nil).Contexts().Open()
+	is("an engine without", err, contexts.ErrNoContexts)
 
 	for completion, err := range e.Run(ctx, slices.Values([]*engine.Request{greedy("r", []int32{1, 2}, 2)})) {
 		if err != nil || completion.Err != nil {
@@ -259,9 +260,9 @@ func TestContextErrors(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	is("after Close", d.Append(1), engine.ErrClosed)
-	if err := c.Close(); err != nil || e.FreePages() != 8 {
-		t.Errorf("closed: %v, %d free", err, e.FreePages())
+	is("after Close", d.Append(1), contexts.ErrClosed)
+	if err := c.Close(); err != nil || e.Contexts().FreePages() != 8 {
+		t.Errorf("closed: %v, %d free", err, e.Contexts().FreePages())
 	}
 }
 
@@ -274,7 +275,7 @@ func TestContextsOutliveACancelledRun(t *testing.T) {
 	if err := c.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	free := e.FreePages()
+	free := e.Contexts().FreePages()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	for _, err := range e.Run(ctx, slices.Values(longRequests(20))) {
@@ -283,8 +284,8 @@ func TestContextsOutliveACancelledRun(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if e.FreePages() != free {
-		t.Errorf("%d pages are free, %d were", e.FreePages(), free)
+	if e.Contexts().FreePages() != free {
+		t.Errorf("%d pages are free, %d were", e.Contexts().FreePages(), free)
 	}
 	none := *r
 	none.Tokens = nil
@@ -304,12 +305,12 @@ func TestContextSnapshots(t *testing.T) {
 	e := contextEngine(t, func(c *engine.Config) { c.HostKVMemory = 100 << 10 })
 	r := contractRequests()[13]
 	want := collect(t, e, r)
-	free := e.FreePages()
+	free := e.Contexts().FreePages()
 	c := open(t, e, r.Tokens[:90]...)
 	if err := errors.Join(c.Flush(ctx), c.Append(r.Tokens[90:]...), c.Save("a")); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Save("a"); !errors.Is(err, engine.ErrSnapshotExists) {
+	if err := c.Save("a"); !errors.Is(err, contexts.ErrSnapshotExists) {
 		t.Error(err)
 	}
 	if err := c.Save("b"); !errors.Is(err, engine.ErrNoHostMemory) {
@@ -319,11 +320,11 @@ func TestContextSnapshots(t *testing.T) {
 	if err := c.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := e.OpenSnapshot("b"); !errors.Is(err, engine.ErrNoSnapshot) {
+	if _, err := e.Contexts().OpenSnapshot("b"); !errors.Is(err, contexts.ErrNoSnapshot) {
 		t.Error(err)
 	}
 	for range 2 {
-		back, err := e.OpenSnapshot("a")
+		back, err := e.Contexts().OpenSnapshot("a")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -341,14 +342,14 @@ func TestContextSnapshots(t *testing.T) {
 			got[fmt.Sprintf("%s/%d", r.ID, d.Generation)] = d
 		}
 		sameBytes(t, want, got, true)
-		if err := back.Close(); err != nil || e.FreePages() != free {
-			t.Errorf("%v, %d pages are free, %d were", err, e.FreePages(), free)
+		if err := back.Close(); err != nil || e.Contexts().FreePages() != free {
+			t.Errorf("%v, %d pages are free, %d were", err, e.Contexts().FreePages(), free)
 		}
 	}
-	if err := e.DeleteSnapshot("a"); err != nil || len(e.Snapshots()) != 0 {
-		t.Error(err, e.Snapshots())
+	if err := e.Contexts().DeleteSnapshot("a"); err != nil || len(e.Contexts().Snapshots()) != 0 {
+		t.Error(err, e.Contexts().Snapshots())
 	}
-	if err := e.DeleteSnapshot("a"); !errors.Is(err, engine.ErrNoSnapshot) {
+	if err := e.Contexts().DeleteSnapshot("a"); !errors.Is(err, contexts.ErrNoSnapshot) {
 		t.Error(err)
 	}
 }
@@ -375,7 +376,7 @@ func (l *logged) contains(s string) bool {
 func TestForgottenContext(t *testing.T) {
 	var log logged
 	e := contextEngine(t, func(c *engine.Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
-	free := e.FreePages()
+	free := e.Contexts().FreePages()
 	func() {
 		if err := open(t, e, 1, 2, 3).Flush(t.Context()); err != nil {
 			t.Fatal(err)
@@ -389,8 +390,8 @@ func TestForgottenContext(t *testing.T) {
 		t.Fatal("no warning")
 	}
 	c := open(t, e)
-	if e.FreePages() != free {
-		t.Errorf("%d pages are free, %d were", e.FreePages(), free)
+	if e.Contexts().FreePages() != free {
+		t.Errorf("%d pages are free, %d were", e.Contexts().FreePages(), free)
 	}
 	if err := c.Close(); err != nil || log.buf.Len() > 200 {
 		t.Errorf("%v; one closed by hand warns: %s", err, log.buf.String())
@@ -405,7 +406,7 @@ func TestContextsOutliveTheirOperations(t *testing.T) {
 	}
 	for name, operate := range map[string]func(*engine.Engine) error{
 		"flush": func(e *engine.Engine) error {
-			return e.Flush(t.Context(), open(t, e, tokens...), open(t, e, tokens[1:]...))
+			return e.Contexts().Flush(t.Context(), open(t, e, tokens...), open(t, e, tokens[1:]...))
 		},
 		"score": func(e *engine.Engine) error {
 			_, err := open(t, e, tokens...).Score(t.Context(), tokens[:20])

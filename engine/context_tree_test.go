@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/quire/quire/engine"
+	"github.com/quire/quire/engine/contexts"
 	"github.com/quire/quire/pagetable"
 )
 
@@ -24,7 +25,7 @@ type treeModel struct {
 }
 
 type treeLeaf struct {
-	c              *engine.Context
+	c              *contexts.Context
 	tokens         []int32
 	done, reserved int
 	pages          []int
@@ -156,7 +157,7 @@ func (m *treeModel) flush(l *treeLeaf) error {
 
 func (m *treeModel) fork(l *treeLeaf) (*treeLeaf, error) {
 	if len(m.leaves) == m.contexts {
-		return nil, engine.ErrOutOfContexts
+		return nil, contexts.ErrOutOfContexts
 	}
 	if err := m.flush(l); err != nil {
 		return nil, err
@@ -221,9 +222,9 @@ func TestTreeOfContexts(t *testing.T) {
 		var want, got error
 		switch what {
 		case "open":
-			var c *engine.Context
-			if c, got = e.NewContext(); len(m.leaves) == m.contexts {
-				want = engine.ErrOutOfContexts
+			var c *contexts.Context
+			if c, got = e.Contexts().Open(); len(m.leaves) == m.contexts {
+				want = contexts.ErrOutOfContexts
 			} else {
 				m.leaves = append(m.leaves, &treeLeaf{c: c})
 			}
@@ -242,7 +243,7 @@ func TestTreeOfContexts(t *testing.T) {
 			want, got = m.flush(l), l.c.Flush(ctx)
 		case "fork":
 			var n *treeLeaf
-			var c *engine.Context
+			var c *contexts.Context
 			if n, want = m.fork(l); true {
 				c, got = l.c.Fork(ctx)
 			}
@@ -308,11 +309,11 @@ func TestTreeOfContexts(t *testing.T) {
 		if errors.As(want, &wantPages) && (!errors.As(got, &gotPages) || gotPages != wantPages) {
 			t.Fatalf("operation %d, %s: %v, want %v", i, what, got, want)
 		}
-		if free := e.FreePages(); free != m.free() {
+		if free := e.Contexts().FreePages(); free != m.free() {
 			t.Fatalf("operation %d, %s: %d pages are free, want %d", i, what, free, m.free())
 		}
 		for _, l := range m.leaves {
-			want := engine.PageCounts{Committed: m.committed(l), Working: len(l.pages) - m.committed(l),
+			want := contexts.PageCounts{Committed: m.committed(l), Working: len(l.pages) - m.committed(l),
 				Reserved: max(0, l.reserved-len(l.pages)), WorkingTokens: l.done % m.pageSize,
 				Waiting: len(l.tokens) - l.done}
 			for _, page := range l.pages {
@@ -344,8 +345,8 @@ func TestTreeOfContexts(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if e.FreePages() != e.Plan().Pages || checked < operations/10 {
-		t.Errorf("%d pages of %d are free; %d leaves were checked", e.FreePages(), e.Plan().Pages, checked)
+	if e.Contexts().FreePages() != e.Plan().Pages || checked < operations/10 {
+		t.Errorf("%d pages of %d are free; %d leaves were checked", e.Contexts().FreePages(), e.Plan().Pages, checked)
 	}
 }
 

@@ -22,7 +22,7 @@ func TestCopiedPagesForGPU(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	copied := int64(done.Plan.slots+done.Plan.Holders) * done.Plan.layouts[0].PageBytes() // of a layer, at most
+	copied := int64(done.Plan.Slots+done.Plan.Holders) * done.layouts[0].PageBytes() // of a layer, at most
 	t.Logf("%d bytes of temporaries; %d of pages copied in a layer", m.Temporary, copied)
 	if most := 4 * copied; m.Temporary > most {
 		t.Errorf("run takes %d bytes of temporaries, want at most %d", m.Temporary, most)

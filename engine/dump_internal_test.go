@@ -34,8 +34,7 @@ func (d *corrupting) Run(in *schedule.Input) (*schedule.Output, schedule.Spent, 
 			return nil, schedule.Spent{}, err
 		}
 		if d.err != nil {
-			finalize(d.e.state)
-			d.e.state = nil
+			d.e.core.DropState()
 			return nil, schedule.Spent{}, d.err
 		}
 	}
@@ -44,21 +43,22 @@ func (d *corrupting) Run(in *schedule.Input) (*schedule.Output, schedule.Spent, 
 
 // corrupt changes an array of the device's tables.
 func (e *Engine) corrupt(array string, change func(values []int32)) error {
-	for i, l := range e.program(device.Init).State {
+	state, _ := e.core.State()
+	for i, l := range e.core.Program(device.Init).State {
 		if l.Name != array {
 			continue
 		}
 		values := make([]int32, l.Shape.Size())
-		if err := e.state[i].ToFlatData(values); err != nil {
+		if err := state[i].ToFlatData(values); err != nil {
 			return err
 		}
 		change(values)
-		b, err := e.cfg.Backend.BufferFromFlatData(0, values, l.Shape)
+		b, err := e.core.Settled.Config.Backend.BufferFromFlatData(0, values, l.Shape)
 		if err != nil {
 			return err
 		}
-		_ = e.state[i].Finalize()
-		e.state[i] = b
+		_ = state[i].Finalize()
+		state[i] = b
 		return nil
 	}
 	return fmt.Errorf("there is no array %s", array)
@@ -118,7 +118,7 @@ func TestDumpsOfFaults(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			e, before := engines[c.debug], len(dumps)
-			e.watch = func(device schedule.Device) schedule.Device {
+			e.runs.watch = func(device schedule.Device) schedule.Device {
 				c.Device, c.e = device, e
 				return &c.corrupting
 			}

@@ -72,7 +72,7 @@ func ExampleContext() {
 	}
 	defer e.Close()
 
-	root, err := e.NewContext()
+	root, err := e.Contexts().Open()
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -4,7 +4,7 @@ import "github.com/quire/quire/engine/schedule"
 
 // CountPrefill adds up how many prompt tokens the calls of runs run, for tests.
 func (e *Engine) CountPrefill(n *int) {
-	e.watch = func(d schedule.Device) schedule.Device { return counted{d, n} }
+	e.runs.watch = func(d schedule.Device) schedule.Device { return counted{d, n} }
 }
 
 type counted struct {

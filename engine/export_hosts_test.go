@@ -4,5 +4,5 @@ import "github.com/quire/quire/engine/device"
 
 // Followed lets f change what the engine is about to run as process 0 does.
 func (e *Engine) Followed(f func(keys [][2]uint32, columns *int32)) {
-	e.inStep.observe = func(in *device.Input) { f(in.Waiting.Rows.Sampling.Key, &in.Columns) }
+	e.follower.Observe = func(in *device.Input) { f(in.Waiting.Rows.Sampling.Key, &in.Columns) }
 }

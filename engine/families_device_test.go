@@ -10,6 +10,7 @@ import (
 	"github.com/gomlx/compute/dtypes"
 
 	"github.com/quire/quire/backend/xla"
+	"github.com/quire/quire/engine/config"
 	"github.com/quire/quire/engine/device"
 	"github.com/quire/quire/internal/testenv"
 	"github.com/quire/quire/models"
@@ -86,7 +87,7 @@ func TestLargestHeadsForGPU(t *testing.T) {
 }
 
 // Weights in blocks and in int8 are read as they are: no matrix is written anew as floats, which would take 144 MiB.
-// The arrays of a step's tokens may take prefillBytes.
+// The arrays of a step's tokens may take config.PrefillBytes.
 func TestWeightsForAccelerators(t *testing.T) {
 	testenv.Slow(t)
 	for _, family := range []string{"llama3", "qwen3-moe"} {
@@ -95,7 +96,7 @@ func TestWeightsForAccelerators(t *testing.T) {
 				t.Run(family+" "+topology+" "+weights, func(t *testing.T) {
 					cfg := Config{Model: enlarged(t, family, 36<<10), Backend: testenv.Topology(t, topology),
 						DType: dtypes.BFloat16, MaxSeqs: 64, KVMemory: 256 << 20, Weights: weights}
-					checkMovesWithin(t, cfg, precompiled(t, cfg, "init", device.Run), prefillBytes)
+					checkMovesWithin(t, cfg, precompiled(t, cfg, "init", device.Run), config.PrefillBytes)
 				})
 			}
 		}
@@ -119,7 +120,7 @@ func TestQuantizedForAccelerators(t *testing.T) {
 				}
 				cfg := Config{Model: model, Backend: testenv.Topology(t, topology), DType: dtypes.BFloat16, MaxSeqs: 64,
 					KVMemory: 256 << 20, Weights: WeightsAuto}
-				checkMovesWithin(t, cfg, precompiled(t, cfg, "init", device.Run), prefillBytes)
+				checkMovesWithin(t, cfg, precompiled(t, cfg, "init", device.Run), config.PrefillBytes)
 			})
 		}
 	}

@@ -27,7 +27,7 @@ func TestExtrasOfFeatures(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer e.Close()
-		run := e.program(device.Run)
+		run := e.core.Program(device.Run)
 		names := []string{}
 		for _, l := range run.Extras {
 			names = append(names, l.Name)
@@ -41,7 +41,8 @@ func TestExtrasOfFeatures(t *testing.T) {
 			}
 		}
 		bytes := int64(0)
-		for _, s := range append(e.state, e.extras...) {
+		state, own := e.core.State()
+		for _, s := range append(state, own...) {
 			shape, err := s.Shape()
 			if err != nil {
 				t.Fatal(err)
@@ -60,8 +61,8 @@ func TestExtrasOfFeatures(t *testing.T) {
 		for _, l := range run.Extras {
 			extras += int64(l.Shape.Memory())
 		}
-		if extras != e.graphs.ExtraBytes() {
-			t.Errorf("the extras of %q take %d bytes, and are said to take %d", features, extras, e.graphs.ExtraBytes())
+		if said := e.core.Graphs().ExtraBytes(); extras != said {
+			t.Errorf("the extras of %q take %d bytes, and are said to take %d", features, extras, said)
 		}
 		t.Logf("%q: extras of %d bytes, %d bytes of temporaries", features, extras, stats.Temporary)
 	}

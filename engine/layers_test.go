@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quire/quire/backend"
 	"github.com/quire/quire/backend/xla"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/internal/testenv"
@@ -149,7 +150,7 @@ func TestPagesOfTheLayerLoop(t *testing.T) {
 	if n, err := e.SavePrefix(context.Background(), r.Tokens, &file); err != nil || n != 96 {
 		t.Fatalf("saved %d tokens: %v", n, err)
 	}
-	c, err := e.NewContext()
+	c, err := e.Contexts().Open()
 	if err == nil {
 		err = c.Append(r.Tokens[:60]...)
 	}
@@ -214,7 +215,7 @@ func TestWarningsOfLayers(t *testing.T) {
 	for _, platform := range []string{"cpu", "tpu", "cuda"} {
 		for _, layers := range []string{engine.LayersUnrolled, engine.LayersLoop} {
 			want := platform == "cuda" && layers == engine.LayersLoop
-			if got := (engine.Plan{Layers: layers}).Warnings(platform); (len(got) > 0) != want {
+			if got := (engine.Plan{Layers: layers}).Warnings(backend.For(platform)); (len(got) > 0) != want {
 				t.Errorf("%s, layers %s: %q", platform, layers, got)
 			}
 		}

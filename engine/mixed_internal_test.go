@@ -30,7 +30,7 @@ func TestSequencesDrawWhilePromptsRun(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer e.Close()
-			e.inOrder = true
+			e.runs.inOrder = true
 			request := func(id string, prompt, tokens int) *Request {
 				r := &Request{ID: id, N: 1, MaxTokens: tokens, IgnoreEOS: true, Sampling: sampling.Settings{TopP: 1}}
 				for i := range prompt {
@@ -90,8 +90,8 @@ func endingsOf(t *testing.T, backend compute.Backend, slots int, rows []rowOf) [
 	}
 	defer e.Close()
 	ends := &endings{}
-	e.inOrder = true
-	e.watch = func(d schedule.Device) schedule.Device { ends.Device = d; return ends }
+	e.runs.inOrder = true
+	e.runs.watch = func(d schedule.Device) schedule.Device { ends.Device = d; return ends }
 	var requests []*Request
 	for i, r := range rows {
 		requests = append(requests, &Request{ID: fmt.Sprint(i), N: 1, MaxTokens: r.tokens, IgnoreEOS: true,

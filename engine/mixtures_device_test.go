@@ -5,6 +5,7 @@ import (
 
 	"github.com/gomlx/compute/dtypes"
 
+	"github.com/quire/quire/engine/config"
 	"github.com/quire/quire/engine/device"
 	"github.com/quire/quire/internal/testenv"
 	"github.com/quire/quire/models"
@@ -44,7 +45,7 @@ func TestGptOssForTPU(t *testing.T) {
 		PageSize: 64, KVMemory: 128 << 20, Weights: WeightsAuto, MaxModelLen: 1024}
 	done := precompiled(t, cfg, "init", device.Run)
 	checkKernels(t, cfg, done)
-	checkMovesWithin(t, cfg, done, prefillBytes)
+	checkMovesWithin(t, cfg, done, config.PrefillBytes)
 }
 
 // Qwen3-30B-A3B at its true sizes, shared by the four chips of a v6e host, reads its 128 experts as they lie: nothing

@@ -124,10 +124,10 @@ func TestDeviceIsAsItsModel(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer e.Close()
-			e.inOrder = true
-			d := &twoDevices{t: t, model: model.New(e.graphs.Sizes.Sizes.Sizes, e.plan.PrefillTokens),
+			e.runs.inOrder = true
+			d := &twoDevices{t: t, model: model.New(e.core.Settled.Schedule(), e.plan.PrefillTokens),
 				saved: map[*schedule.Pages]*schedule.Pages{}, kept: map[schedule.Block]schedule.Block{}}
-			e.watch = func(device schedule.Device) schedule.Device { d.Device = device; return d }
+			e.runs.watch = func(device schedule.Device) schedule.Device { d.Device = device; return d }
 			for _, err := range e.Run(t.Context(), slices.Values(manyRequests(60))) {
 				if err != nil {
 					t.Fatal(err)

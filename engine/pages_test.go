@@ -58,8 +58,8 @@ func TestCancelledRunKeepsPages(t *testing.T) {
 	if ended == nil {
 		t.Fatal("nothing came out before the run was cancelled")
 	}
-	if e.FreePages() != e.Plan().Pages {
-		t.Errorf("%d pages of %d are free", e.FreePages(), e.Plan().Pages)
+	if e.Contexts().FreePages() != e.Plan().Pages {
+		t.Errorf("%d pages of %d are free", e.Contexts().FreePages(), e.Plan().Pages)
 	}
 	sameBytes(t, want, collectInOrder(t, e, ended), false)
 	pageSize := e.Plan().PageSize

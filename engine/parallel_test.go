@@ -155,7 +155,7 @@ func TestPagesOfDevicesTogether(t *testing.T) {
 	sameBytes(t, want, collect(t, e, contractRequests()...), true)
 
 	r := contractRequests()[13]
-	c, err := e.NewContext()
+	c, err := e.Contexts().Open()
 	if err == nil {
 		err = c.Append(r.Tokens[:60]...)
 	}

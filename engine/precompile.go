@@ -3,12 +3,13 @@ package engine
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
 	"github.com/gomlx/compute"
 
+	"github.com/quire/quire/attention"
+	"github.com/quire/quire/engine/config"
 	"github.com/quire/quire/engine/device"
 )
 
@@ -19,6 +20,8 @@ type Precompiled struct {
 	// StateBytes is the size of the device state, caches and tables, which the programs update in place; 0 where the
 	// program that makes it was not asked for.
 	StateBytes int64
+
+	layouts []attention.Layout // of the caches
 }
 
 // PrecompiledProgram is one of them.
@@ -50,12 +53,12 @@ func Precompile(ctx context.Context, cfg Config, only ...string) (*Precompiled, 
 }
 
 func precompile(ctx context.Context, cfg Config, only []string) (*Precompiled, error) {
-	plan, err := cfg.Plan()
+	settled, err := config.Settle(cfg)
 	if err != nil {
 		return nil, err
 	}
-	gr := cfg.graphs(plan)
-	out := &Precompiled{Plan: plan}
+	gr := settled.Graphs()
+	out := &Precompiled{Plan: settled.Plan(), layouts: settled.Sizes.Layouts}
 	for _, p := range gr.Programs() {
 		if len(only) > 0 && !slices.Contains(only, p.Name) {
 			continue
@@ -81,21 +84,6 @@ func precompile(ctx context.Context, cfg Config, only []string) (*Precompiled, e
 		})
 	}
 	return out, nil
-}
-
-// Plan returns what an engine of this config would settle on. It compiles nothing.
-func (c Config) Plan() (Plan, error) {
-	if c.Model == nil || c.Backend == nil {
-		return Plan{}, errors.New("engine: Config.Model and Config.Backend are needed")
-	}
-	plan, err := c.plan()
-	if err != nil {
-		return Plan{}, fmt.Errorf("planning the engine: %w", err)
-	}
-	for _, p := range c.graphs(plan).Programs() {
-		plan.Programs = append(plan.Programs, p.Name)
-	}
-	return plan, nil
 }
 
 // mostKernelTrials bounds how often programs are built anew with other kernels: kernels have two or three sizes of

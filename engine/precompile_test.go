@@ -107,17 +107,17 @@ func checkMovesWithin(t *testing.T, cfg Config, done *Precompiled, anyway int64)
 	// operations of each token, and behind it.
 	const arraysOfStates, pagesOfTile = 9, 8
 	states, padding := int64(0), int64(0)
-	for _, l := range done.Plan.layouts {
+	for _, l := range done.layouts {
 		if l.State > 0 {
-			states = max(states, int64(done.Plan.slots+done.Plan.Holders+done.Plan.Contexts)*l.PageBytes())
+			states = max(states, int64(done.Plan.Slots+done.Plan.Holders+done.Plan.Contexts)*l.PageBytes())
 			padding += (pagesOfTile - 1) * l.PageBytes()
 		}
 	}
 	// Some arrays of the size of all rows' logits are more than a layer where devices share the caches.
-	temporary := max(layer/2, 16*4*int64(done.Plan.slots*cfg.Model.Config.VocabSize),
+	temporary := max(layer/2, 16*4*int64(done.Plan.Slots*cfg.Model.Config.VocabSize),
 		arraysOfStates*states, anyway)
-	limits := programLimits{cache: int(layer) / done.Plan.layouts[0].Shape().DType.Size(),
-		gathered: done.Plan.slots * done.Plan.Devices *
+	limits := programLimits{cache: int(layer) / done.layouts[0].Shape().DType.Size(),
+		gathered: done.Plan.Slots * done.Plan.Devices *
 			decoder.NewPartition(cfg.Model.Config, done.Plan.Devices).Vocab}
 	leaves, on := 0, cfg.Backend.(interface{ Platform() string })
 	for _, program := range done.Programs {

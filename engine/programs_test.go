@@ -30,20 +30,22 @@ func stateIsUpdatedInPlace(t *testing.T, change func(*Config)) {
 		t.Fatal(err)
 	}
 	defer e.Close()
+	all, _ := e.core.State()
 	var state int64
-	for _, s := range e.state {
+	for _, s := range all {
 		shape, err := s.Shape()
 		if err != nil {
 			t.Fatal(err)
 		}
 		state += int64(shape.Size()) * int64(shape.DType.Size())
 	}
-	layer := e.plan.KVBytes / int64(len(e.graphs.Layouts))
-	if e.graphs.Drafter != nil {
-		layer = e.plan.KVBytes / int64(len(e.graphs.Layouts)+len(e.graphs.Drafter.Layouts)) // layers of one size
+	gr := e.core.Graphs()
+	layer := e.plan.KVBytes / int64(len(gr.Layouts))
+	if gr.Drafter != nil {
+		layer = e.plan.KVBytes / int64(len(gr.Layouts)+len(gr.Drafter.Layouts)) // layers of one size
 	}
 	for _, name := range []string{"run", "context", "score"} {
-		stats, err := e.program(name).Executable.(*xla.Executable).MemoryStats()
+		stats, err := e.core.Program(name).Executable.(*xla.Executable).MemoryStats()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -107,7 +109,7 @@ func computations(t *testing.T, cfg Config) []string {
 		t.Fatal(err)
 	}
 	defer e.Close()
-	hlo, err := e.program("run").Executable.(*xla.Executable).OptimizedHLO()
+	hlo, err := e.core.Program("run").Executable.(*xla.Executable).OptimizedHLO()
 	if err != nil {
 		t.Fatal(err)
 	}

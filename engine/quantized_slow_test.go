@@ -85,7 +85,7 @@ func TestQuantizedKeysOfSmolLM2(t *testing.T) {
 // lossInContext sums -log p over the tokens behind the first.
 func lossInContext(t *testing.T, e *engine.Engine, ids []int32) (sum float64) {
 	t.Helper()
-	c, err := e.NewContext()
+	c, err := e.Contexts().Open()
 	if err != nil {
 		t.Fatal(err)
 	}

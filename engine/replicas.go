@@ -32,7 +32,7 @@ func NewReplicas(ctx context.Context, cfg Config, backends []compute.Backend) (*
 	}
 	r := &Replicas{}
 	for i, backend := range backends {
-		cfg.Backend, cfg.replica = backend, i
+		cfg.Backend, cfg.Replica = backend, i
 		e, err := New(ctx, cfg)
 		if err != nil {
 			r.Close()
@@ -92,7 +92,7 @@ func (r *Replicas) Run(ctx context.Context, requests iter.Seq[*Request]) iter.Se
 				for c, err := range e.Run(ctx, q.of(ctx, i)) {
 					switch {
 					case err != nil:
-					case c.refused:
+					case c.Refused:
 						q.add(i, -completions(c.Request))
 					default:
 						q.add(i, -1)

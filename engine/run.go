@@ -4,55 +4,76 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"slices"
 	"sync/atomic"
 
-	"github.com/quire/quire/engine/device"
-	"github.com/quire/quire/engine/device/feature"
+	"github.com/quire/quire/engine/admit"
+	"github.com/quire/quire/engine/core"
+	"github.com/quire/quire/engine/prefixes"
 	"github.com/quire/quire/engine/schedule"
+	"github.com/quire/quire/engine/turns"
 	"github.com/quire/quire/sampling"
-	"github.com/quire/quire/stopping"
 )
 
-// Run draws the completions of requests and yields them as they finish.
-//
-// A request that can't be run yields a completion with Err set, and the job goes on. An error beside a nil completion
-// ends it: the device failed, or ctx was cancelled. Requests are taken as there is room for them, from another
-// goroutine than the caller's. Stopping the iteration stops the engine's work on it.
-func (e *Engine) Run(ctx context.Context, requests iter.Seq[*Request]) iter.Seq2[*Completion, error] {
-	return func(yield func(*Completion, error) bool) {
-		run := e.lock.begin()
-		defer e.lock.leave(run)
-		e.runAlone(ctx, run, requests)(yield)
-	}
+// runs runs requests on the device.
+type runs struct {
+	core      *core.Core
+	swapper   *core.Swapper
+	checker   *admit.Checker
+	prefixes  *prefixes.Prefixes
+	lock      *turns.Lock
+	beside    beside
+	inspector inspector
+	stats     Stats
+	calls     atomic.Int64
+	// inOrder has each call wait until it has all the requests that there is room for; for tests, whose figures it
+	// makes the same each time.
+	inOrder bool
+	watch   func(schedule.Device) schedule.Device // replaces the device of a run, if not nil: for tests
 }
 
-// runAlone is Run for those who hold the lock: as a run, or for an operation, without one. requests is nil where only
+// beside takes part in runs beside their requests.
+type beside interface {
+	// Begin prepares its part in a run. of is nil for a run that an operation of the engine needs.
+	Begin(of *turns.Run, run *schedule.Config) error
+	// End ends its part. A run that failed leaves the device in the middle of something.
+	End(failed bool) error
+	// Relay passes on the completions of a run.
+	Relay(of *turns.Run, in <-chan *schedule.Completion) <-chan *schedule.Completion
+}
+
+// nothingBeside is a job without contexts.
+type nothingBeside struct{}
+
+func (nothingBeside) Begin(*turns.Run, *schedule.Config) error { return nil }
+func (nothingBeside) End(bool) error                           { return nil }
+func (nothingBeside) Relay(_ *turns.Run, in <-chan *schedule.Completion) <-chan *schedule.Completion {
+	return in
+}
+
+// run runs requests for those who hold the lock: as a run, or without one for an operation. requests is nil if only
 // tokens of contexts are to be run.
-func (e *Engine) runAlone(ctx context.Context, of *running, requests iter.Seq[*Request]) iter.Seq2[*Completion, error] {
+func (r *runs) run(ctx context.Context, of *turns.Run, requests iter.Seq[*Request]) iter.Seq2[*Completion, error] {
 	return func(yield func(*Completion, error) bool) {
-		run, err := e.prepare(of)
+		run, err := r.prepare(of)
 		if err != nil {
 			yield(nil, err)
 			return
 		}
 		ctx, cancel := context.WithCancel(ctx)
-		intake := e.intake(ctx, requests)
-		drawn, out := make(chan *schedule.Completion, 4*e.plan.MaxSeqs), make(chan *schedule.Completion)
+		intake := r.intake(ctx, requests)
+		generated := make(chan *schedule.Completion, 4*r.core.Settled.Sizes.MaxSeqs)
 		failed := make(chan error, 1)
 		go func() {
-			defer close(drawn)
-			err := e.run(ctx, run, intake, drawn)
+			defer close(generated)
+			err := r.generate(ctx, run, intake, generated)
 			if of != nil {
-				e.lock.over(of)
+				r.lock.Over(of)
 			}
 			failed <- err
 		}()
-		slack := newSlack()
-		if of != nil {
-			slack = of.slack
-		}
-		go slack.relay(drawn, out)
-		end := func() { // what was begun here ends before Run does
+		out := r.beside.Relay(of, generated)
+		end := func() { // what was started here ends before Run does
 			cancel()
 			for range out {
 			}
@@ -65,7 +86,7 @@ func (e *Engine) runAlone(ctx context.Context, of *running, requests iter.Seq[*R
 		defer end() // should yield panic
 		stopped := false
 		for c := range out {
-			if !stopped && !yield(completion(c), nil) {
+			if !stopped && !yield(admit.NewCompletion(c), nil) {
 				stopped = true
 				cancel()
 			}
@@ -77,17 +98,17 @@ func (e *Engine) runAlone(ctx context.Context, of *running, requests iter.Seq[*R
 	}
 }
 
-// intake are requests as the scheduler takes them; nil where there are none.
-func (e *Engine) intake(ctx context.Context, requests iter.Seq[*Request]) <-chan *schedule.Request {
+// intake checks requests and gives them to the scheduler; it is nil if there are none.
+func (r *runs) intake(ctx context.Context, requests iter.Seq[*Request]) <-chan *schedule.Request {
 	if requests == nil {
 		return nil
 	}
 	intake := make(chan *schedule.Request, schedule.LookAhead/4)
 	go func() {
 		defer close(intake)
-		for r := range requests {
+		for one := range requests {
 			select {
-			case intake <- e.scheduled(r):
+			case intake <- r.checker.Schedule(one):
 			case <-ctx.Done():
 				return
 			}
@@ -96,50 +117,36 @@ func (e *Engine) intake(ctx context.Context, requests iter.Seq[*Request]) <-chan
 	return intake
 }
 
-// prepare says what a run works with.
-func (e *Engine) prepare(of *running) (*schedule.Config, error) {
-	if e.inStep != nil && !e.inStep.leads() {
+// prepare returns what a run works with.
+func (r *runs) prepare(of *turns.Run) (*schedule.Config, error) {
+	c := r.core
+	if c.Follows() {
 		return nil, fmt.Errorf("%w: process 0 runs, and this one follows", ErrSeveralHosts)
 	}
-	if e.state == nil {
-		err := e.inStep.announce(e.program(device.Init), nil, nil)
-		if err == nil {
-			err = e.reset()
-		}
-		if err != nil {
+	if !c.HasState() {
+		if err := c.Renew(); err != nil {
 			return nil, err
 		}
 	}
-	e.contexts.mu.Lock()
-	defer e.contexts.mu.Unlock()
-	if err := e.sweep(nil); err != nil {
+	z := c.Settled.Schedule()
+	run := &schedule.Config{
+		Sizes: z, Host: r.prefixes.Host, Index: r.prefixes.Index, FreePages: z.Pages, Pool: z.Pages,
+		PrefixSeed: r.prefixes.Seed, Stats: &r.stats, Calls: &r.calls, Now: c.Now, Note: r.swapper.Note,
+		Observe: r.observe, InOrder: r.inOrder, Trace: c.Trace, Inspect: r.inspector.hook(),
+		Debug: c.Settled.Config.Debug,
+	}
+	if err := r.beside.Begin(of, run); err != nil {
 		return nil, err
 	}
-	run := &schedule.Config{
-		Sizes: e.graphs.Sizes.Sizes.Sizes, Host: e.hostCache, Index: e.index, Contexts: e.contextsOfRun(),
-		FreePages: e.plan.Pages - e.contexts.used, Pool: e.freePages(), PrefixSeed: e.prefixSeed,
-		Stats: &e.stats, Calls: &e.calls, Now: e.now, Note: e.swapper.note, Observe: e.observe, InOrder: e.inOrder,
-		Trace: e.trace, Inspect: e.inspect(), Debug: e.cfg.Debug, Moved: e.moved, Short: func(need, pool int) error {
-			return e.enoughOf(pool, need, pool, "contexts hold pages")
-		},
-	}
-	if of != nil {
-		run.Between = of.between
-		if of.brief || of.aside { // nobody asks for its figures
-			run.Stats, run.Calls, run.Observe = &schedule.Stats{}, &atomic.Int64{}, func(schedule.Call, []int32) {}
-		}
-	}
-	e.masks.rows = make([]*masked, e.graphs.Slots)
-	on := onDevice{e: e}
-	if e.stops.states > 0 {
-		on.stops = room{stopping.NewArena(e.stops.states)}
+	on := newOnDevice(c, r.swapper, r.checker, &r.stats)
+	if on.stops.Arena != nil {
 		run.Stops = on.stops
 	}
 	run.Device = on
-	if e.watch != nil {
-		run.Device = e.watch(run.Device)
+	if r.watch != nil {
+		run.Device = r.watch(run.Device)
 	}
-	if t := e.cfg.Tokenizer; t != nil {
+	if t := c.Settled.Config.Tokenizer; t != nil {
 		run.NewStream = func(r *schedule.Request) schedule.Stream {
 			if r.KeepSpecial {
 				return t.NewWholeStream()
@@ -150,129 +157,47 @@ func (e *Engine) prepare(of *running) (*schedule.Config, error) {
 	return run, nil
 }
 
-func (e *Engine) run(ctx context.Context, run *schedule.Config, intake <-chan *schedule.Request,
+// generate runs the scheduler until the intake is closed and all is done, and settles the run's figures.
+func (r *runs) generate(ctx context.Context, run *schedule.Config, intake <-chan *schedule.Request,
 	out chan<- *schedule.Completion) error {
-	start := e.now()
+	start := r.core.Now()
 	err := run.Run(ctx, intake, out)
-	e.inStep.fail(ctx, err)
+	r.core.FailHosts(ctx.Err() != nil, err)
 	st := run.Stats
-	st.TransferSeconds, st.TransferWaitSeconds = e.swapper.seconds()
-	st.WallSeconds = e.now().Sub(start).Seconds()
+	st.TransferSeconds, st.TransferWaitSeconds = r.swapper.Seconds()
+	st.WallSeconds = r.core.Now().Sub(start).Seconds()
 	st.HostSeconds = max(0, st.WallSeconds-st.DeviceSeconds)
-	e.contexts.mu.Lock()
-	defer e.contexts.mu.Unlock()
-	if err != nil && err != ctx.Err() { // the state is in the middle of something
-		e.dropState()
-	} else if failure := e.endRides(); failure != nil {
-		err = failure
+	broken := err != nil && err != ctx.Err() // the state is in the middle of something
+	if broken {
+		r.core.DropState()
+		r.prefixes.Forget()
+	}
+	if failure := r.beside.End(broken); failure != nil {
+		return failure
 	}
 	return err
 }
 
-// scheduled is a request as the scheduler takes it: checked, and with all of its prompt.
-func (e *Engine) scheduled(r *Request) *schedule.Request {
-	s := &schedule.Request{Tokens: r.Tokens, N: r.N, First: r.FirstGeneration, Stop: r.Stop,
-		IncludeStop: r.IncludeStop, KeepSpecial: r.KeepSpecialTokens, MinTokens: r.Sampling.MinTokens,
-		Told: r.Progress, Context: schedule.None, Leaf: r.Leaf}
-	whole, context, err := e.resolve(r)
-	if err == nil && whole.MaxTokens == 0 {
-		whole = scoresOnly(whole)
-		s.Stop, s.MinTokens = nil, 0
-	}
-	t := tag{asked: r, whole: whole}
-	if err == nil {
-		err = e.admit(&t)
-	}
-	s.Recalls = t.features != 0
-	t.features |= r.scoring()
-	s.Tag, s.OnDevice = t, t.stops[stopping.OfText] != nil
-	if err == nil {
-		s.Tokens, s.MaxLen = whole.Tokens, e.maxLen(whole)
-		if e.setScoring(s, whole); s.Score > 0 {
-			context = nil // its tokens were not scored
+// runPrefix runs the tokens of a prefix for whoever holds the lock.
+func (r *runs) runPrefix(ctx context.Context, tokens []int32, long bool) error {
+	one := &Request{ID: "prefix", Tokens: tokens, N: 1, MaxTokens: 1, Sampling: sampling.Settings{TopP: 1},
+		IgnoreEOS: true, LongRope: long}
+	for c, err := range r.run(ctx, nil, slices.Values([]*Request{one})) {
+		if err == nil {
+			err = c.Err
 		}
-		if context != nil {
-			s.Context = context.row
+		if err != nil {
+			return err
 		}
-		s.Short = context == nil && !whole.long && e.isShort(s.MaxLen)
 	}
-	s.Err = err
-	return s
+	return nil
 }
 
-// tag is what the engine keeps with a request of the scheduler's.
-type tag struct {
-	asked *Request // what the caller gave
-	whole *Request // has the context's tokens too
-	stops stopSets
-	// guest gets the completions of a request that came to the run of others; nil for those of Run.
-	guest chan *schedule.Completion
-
-	features Features
-	masks    *maskedRequest // nil without masks
-	biases   []feature.Bias
-	breakers *sampling.Breakers // nil without DRY
-}
-
-// RequestName implements [schedule.Tag].
-func (t tag) RequestName() string { return t.asked.ID }
-
-// completion is a completion as the caller gets it.
-func completion(c *schedule.Completion) *Completion {
-	asked := c.Request.Tag.(tag).asked
-	out := &Completion{Request: asked, Generation: c.Generation, PromptTokens: len(c.Request.Tokens), Tokens: c.Tokens,
-		Text: c.Text, Logprobs: c.Logprobs, ProcessedLogprobs: c.ProcessedLogprobs,
-		TopIDs: c.TopIDs, TopLogprobs: c.TopLogprobs, Prompt: c.Prompt}
-	switch {
-	case c.Refused:
-		out.PromptTokens = len(asked.Tokens)
-		out.FinishReason, out.Err, out.refused = FinishError, c.Request.Err, true
-	case c.Finish == schedule.NotANumber:
-		out.FinishReason = FinishError
-		if m := c.Request.Tag.(tag).masks; m != nil {
-			if err, ok := m.deadEnds.Load(c.Generation); ok {
-				out.Err = err.(error)
-				break
-			}
-		}
-		out.Err = fmt.Errorf("%w after %d tokens: the weights may not fit the dtype, try `dtype` float32",
-			ErrNotANumber, len(c.Tokens))
-	case c.Finish == schedule.AtLength:
-		out.FinishReason = FinishLength
-	default:
-		out.FinishReason = FinishStop
+// observe reports a call to those who watch.
+func (r *runs) observe(c Call, freePages []int32) {
+	if observe := r.core.Settled.Config.Observe; observe != nil {
+		observe(c)
 	}
-	return out
+	r.core.Log.Debug("call", "prefill_steps", c.PrefillSteps, "decode_steps", c.DecodeSteps, "tokens", c.Tokens,
+		"seconds", c.Seconds, "active", c.Active, "waiting", c.Waiting, "free_pages", freePages)
 }
-
-// Call is what one call of the device came to, for [Config.Observe].
-type Call = schedule.Call
-
-// observe tells those who watch of a call.
-func (e *Engine) observe(c Call, freePages []int32) {
-	if e.cfg.Observe != nil {
-		e.cfg.Observe(c)
-	}
-	e.log.Debug("call", "prefill_steps", c.PrefillSteps, "decode_steps", c.DecodeSteps, "tokens", c.Tokens, "seconds",
-		c.Seconds, "active", c.Active, "waiting", c.Waiting, "free_pages", freePages)
-}
-
-// Errors of a run that are faults of the engine.
-var (
-	// ErrPagesLost says that pages were not free at the end of a run, when nothing holds them.
-	ErrPagesLost = schedule.ErrPagesLost
-	// ErrStops says that the device ended a completion at a stop string that its text does not have, or went on past
-	// one.
-	ErrStops = schedule.ErrStops
-	// ErrStalled says that a call had work and did none of it.
-	ErrStalled = schedule.ErrStalled
-)
-
-// Stats says what a run did.
-type Stats = schedule.Stats
-
-// Calls is how many calls of the device have ended in this run: a heartbeat, which may be read at any time.
-func (e *Engine) Calls() int64 { return e.calls.Load() }
-
-// Stats returns the figures of the last run, or of the one under way as far as it came when it ends.
-func (e *Engine) Stats() Stats { return e.stats }

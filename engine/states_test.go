@@ -104,7 +104,7 @@ func TestContextsWithStates(t *testing.T) {
 			contexts := func(c *engine.Config) { c.Contexts, c.HostKVMemory = 8, 1<<20 }
 			e := stateEngine(t, family, contextPages, contexts)
 			loadsPrefix(t, e, stateEngine(t, family, contextPages, contexts), want)
-			free := e.FreePages()
+			free := e.Contexts().FreePages()
 			for i, r := range contractRequests() {
 				tokens := r.Tokens
 				parent := open(t, e, tokens[:len(tokens)*(i%4)/4]...)
@@ -121,9 +121,9 @@ func TestContextsWithStates(t *testing.T) {
 				if i%2 == 0 {
 					name := fmt.Sprint(i)
 					if err = errors.Join(c.Save(name), c.Close()); err == nil {
-						c, err = e.OpenSnapshot(name)
+						c, err = e.Contexts().OpenSnapshot(name)
 					}
-					if err = errors.Join(err, e.DeleteSnapshot(name)); err != nil {
+					if err = errors.Join(err, e.Contexts().DeleteSnapshot(name)); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -144,8 +144,8 @@ func TestContextsWithStates(t *testing.T) {
 				if err := errors.Join(c.Close(), parent.Close()); err != nil {
 					t.Fatal(err)
 				}
-				if e.FreePages() != free {
-					t.Fatalf("%s: %d pages are free, %d were", r.ID, e.FreePages(), free)
+				if e.Contexts().FreePages() != free {
+					t.Fatalf("%s: %d pages are free, %d were", r.ID, e.Contexts().FreePages(), free)
 				}
 			}
 		})

@@ -53,8 +53,8 @@ func TestTimeIsTheDevicesOrTheHosts(t *testing.T) {
 	clock := &hands{}
 	backend := &slowUploads{Backend: testenv.XLA(t), clock: clock}
 	e := accountedEngine(t, backend)
-	e.now = clock.now
-	e.program(device.Run).Executable = slowProgram{e.program(device.Run).Executable, clock}
+	e.core.Now = clock.now
+	e.core.Program(device.Run).Executable = slowProgram{e.core.Program(device.Run).Executable, clock}
 	backend.uploads = 0
 	tokens := 0
 	for c, err := range e.Run(context.Background(),

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quire/quire/engine/config"
+	"github.com/quire/quire/engine/core"
 	"github.com/quire/quire/internal/testenv"
 	"github.com/quire/quire/sampling"
 )
@@ -19,7 +21,7 @@ import (
 // the calls could not go on.
 type order struct {
 	t *testing.T
-	m *swapper
+	m *core.Swapper
 
 	mu   sync.Mutex
 	wake *sync.Cond
@@ -34,7 +36,7 @@ type order struct {
 func watch(t *testing.T, e *Engine) *order {
 	o := &order{t: t, m: e.swapper}
 	o.wake = sync.NewCond(&o.mu)
-	e.swapper.observe = o.event
+	e.swapper.Observe = o.event
 	return o
 }
 
@@ -45,14 +47,14 @@ func (o *order) event(what string) {
 	case "run begins":
 		o.runs, o.gaps = o.runs+1, 0
 	case "run ends":
-		for _, s := range o.m.staged { // the engine's goroutine is in here: nothing but the copies goes on
+		for _, s := range o.m.Staged() { // the engine's goroutine is in here: nothing but the copies goes on
 			select {
-			case <-s.there:
+			case <-s:
 				o.up++
 			default:
 				o.mu.Unlock()
 				select {
-				case <-s.there:
+				case <-s:
 					o.up++
 				case <-time.After(time.Minute):
 					o.t.Error("a block was not copied to the device while the program ran")
@@ -75,11 +77,11 @@ func (o *order) event(what string) {
 			o.late = true
 			o.wake.Broadcast()
 		})
-		for o.gaps > 0 && o.gaps < blocksInFlight && o.runs == runs && !o.late {
+		for o.gaps > 0 && o.gaps < config.BlocksInFlight && o.runs == runs && !o.late {
 			o.wake.Wait()
 		}
 		timer.Stop()
-		if o.gaps < blocksInFlight {
+		if o.gaps < config.BlocksInFlight {
 			o.down++
 		}
 	}
@@ -129,7 +131,7 @@ func TestTransfersRunBesideTheProgram(t *testing.T) {
 					t.Fatal(err)
 				}
 				t.Cleanup(e.Close)
-				e.inOrder = true
+				e.runs.inOrder = true
 				return e
 			}
 			run := func(e *Engine) map[string][]int32 {
@@ -150,7 +152,7 @@ func TestTransfersRunBesideTheProgram(t *testing.T) {
 					t.Error("other tokens are drawn when copies take longer")
 				}
 			}
-			e.swapper.pending.Wait()
+			e.swapper.WaitCopies()
 			s := e.Stats()
 			t.Logf(
 				"%d calls; copies beside them: %d to the host, %d to the device; %d blocks placed, %d not staged; "+

@@ -9,6 +9,7 @@ import (
 	"github.com/gomlx/compute"
 
 	"github.com/quire/quire/backend/xla"
+	"github.com/quire/quire/engine/config"
 	"github.com/quire/quire/engine/device/feature"
 	"github.com/quire/quire/internal/testenv"
 )
@@ -58,11 +59,11 @@ func TestProgramsHaveOneText(t *testing.T) {
 						built[i] = &texts{Backend: backend}
 						cfg := Config{Model: testenv.Model(t, family), Backend: built[i], MaxSeqs: 4, KVMemory: 8 << 20,
 							Layers: layers, Contexts: 2, Features: all}
-						plan, err := cfg.Plan()
+						settled, err := config.Settle(cfg)
 						if err != nil {
 							t.Fatal(err)
 						}
-						gr := cfg.graphs(plan)
+						gr := settled.Graphs()
 						for _, p := range gr.Programs() {
 							if _, err := gr.Compile(built[i], p); !errors.Is(err, errNotCompiled) {
 								t.Fatal(err)

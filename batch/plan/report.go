@@ -107,7 +107,7 @@ func (r *Report) describe(p *Planner, done *engine.Precompiled) error {
 	}
 	r.Sequences = plan.Pages / ((r.Context + plan.PageSize - 1) / plan.PageSize)
 	r.Kernels = p.backend.KernelUses()
-	r.Warnings = append(kernelWarnings(r.Kernels), plan.Warnings(p.backend.Platform())...)
+	r.Warnings = append(kernelWarnings(r.Kernels), plan.Warnings(p.backend.Traits())...)
 	kind, err := p.backend.DeviceKind()
 	if err != nil {
 		return err

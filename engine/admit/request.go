@@ -1,0 +1,159 @@
+// Package admit has what an engine is asked and what it answers, [Request] and [Completion], and decides which requests
+// are run. A [Checker] checks a request once, by early returns, and makes one record of all that the host keeps with
+// it, [Admitted]. It uses no device.
+package admit
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/quire/quire/engine/device/feature"
+	"github.com/quire/quire/engine/schedule"
+	"github.com/quire/quire/parameter"
+	"github.com/quire/quire/sampling"
+)
+
+// Request asks for completions of one prompt.
+type Request struct {
+	// ID names the request. Together with the seed and the generation it is all that the random numbers of a completion
+	// depend on.
+	ID string
+	// Tokens is the prompt, at least one token; where there is a Context, what comes after its tokens, if anything.
+	Tokens []int32
+	// Context, if not nil, is what the prompt begins with: a context of the engine that runs the request, which stays
+	// as it is. The completions are those of a request with all these tokens; of a model with a longrope, of one that
+	// is long enough for the long divisors.
+	Context Context
+	// N is how many completions to draw, numbered FirstGeneration, FirstGeneration+1, ...
+	N, FirstGeneration int
+	// MaxTokens bounds the tokens of a completion; 0, with ScorePrompt, draws none. The engine's MaxModelLen bounds
+	// prompt and completion together.
+	MaxTokens int
+	// Sampling says how tokens are chosen.
+	Sampling sampling.Settings
+	// LogitBias is added to the logits of tokens, -100 to 100.
+	LogitBias map[int32]float32
+	// Stop ends a completion where its text contains one of these; the text ends before it.
+	Stop []string
+	// StopTokens ends a completion at one of these tokens, as the model's end-of-sequence tokens do.
+	StopTokens []int32
+	// StopSequences ends a completion behind one of these sequences of tokens, whose last token counts as the one that
+	// ended it.
+	StopSequences [][]int32
+	// Structure says what the text must be: the zero value is any text. Ends of sequence come where the text is
+	// complete, and nowhere else.
+	Structure parameter.Structure
+	// AllowedTokens are the only tokens that may be drawn; nil for all.
+	AllowedTokens []int32
+	// BadWords are sequences of tokens of which no completion has one: the last token of one does not come behind the
+	// others.
+	BadWords [][]int32
+	// DRYSequenceBreakers are texts, and DRYBreakers sequences of tokens, at which what DRY takes for repeated ends:
+	// see sampling.DRY.
+	DRYSequenceBreakers []string
+	DRYBreakers         [][]int32
+	// IncludeStop ends the text behind the stop string or the token that ended the completion, and not before it.
+	IncludeStop bool
+	// KeepSpecialTokens leaves special tokens in the text, where stop strings are looked for too.
+	KeepSpecialTokens bool
+	// IgnoreEOS goes on past the model's end-of-sequence tokens.
+	IgnoreEOS bool
+	// Thinking bounds the tokens of reasoning; nil does not.
+	Thinking *feature.Thought
+	// TopLogprobs is how many of the likeliest tokens are told with each token of a completion.
+	TopLogprobs int
+	// ScorePrompt has Completion.Prompt tell how likely the tokens of the prompt are, with PromptTopLogprobs of the
+	// likeliest ones at each place.
+	ScorePrompt       bool
+	PromptTopLogprobs int
+	// Leaf says that no request goes on from its completions. Their pages are then taken by others as soon as they
+	// end, where else they are kept as long as there are pages that nobody used.
+	Leaf bool
+	// Progress, if not nil, is told of each completion as far as it was drawn, while Run goes on. It must return soon,
+	// and is not called by the goroutine that takes the completions. Calls of the device are short then; what is drawn
+	// is the same.
+	Progress func(Partial)
+	// LongRope runs the request with the long divisors of a longrope, even if it is short.
+	LongRope bool
+}
+
+// Context is a sequence that a caller owns, which the prompt of a request may begin with: see engine/contexts.
+type Context interface {
+	// Begin returns the tokens of the context and the row that has them. It fails if the context belongs to another
+	// engine.
+	Begin(engine *Owner) (tokens []int32, row int, err error)
+}
+
+// Owner stands for an engine, by its address.
+type Owner struct{ _ byte }
+
+// Partial is a completion as far as it was drawn. What is in it stays: the text is without an end that may become a
+// stop string.
+type Partial = schedule.Partial
+
+// Reasons for which a single request fails, to be told apart by errors.Is.
+var (
+	// ErrEmptyPrompt: there is no token to start from.
+	ErrEmptyPrompt = errors.New("the prompt has no tokens")
+	// ErrPromptTooLong: the prompt leaves no room for a token within the engine's MaxModelLen, or its pages exceed the
+	// pool.
+	ErrPromptTooLong = errors.New("the prompt is too long")
+	// ErrInvalidRequest: a parameter is out of its range.
+	ErrInvalidRequest = errors.New("invalid request")
+	// ErrNotANumber: the model's scores were not numbers.
+	ErrNotANumber = errors.New("the model returned scores that are not numbers")
+)
+
+// parameterError is an error about a parameter of a request.
+type parameterError struct {
+	error
+	parameter string
+}
+
+func (e *parameterError) Unwrap() error     { return e.error }
+func (e *parameterError) Parameter() string { return e.parameter }
+
+// invalid is ErrInvalidRequest about a parameter.
+func invalid(parameter, format string, args ...any) error {
+	return fmt.Errorf("%w: %w", ErrInvalidRequest, &parameterError{fmt.Errorf(format, args...), parameter})
+}
+
+// ScoringFeatures are the features of requests with so many of the likeliest tokens with each of the completion, and
+// with each of the prompt; less than 0 where the prompt is not scored.
+func ScoringFeatures(tops, promptTops int) (f feature.Set) {
+	if tops > 0 {
+		f |= feature.TopLogprobs
+	}
+	if promptTops >= 0 {
+		f |= feature.PromptLogprobs
+	}
+	if max(tops, promptTops) > feature.NarrowTops {
+		f |= feature.WideLogprobs
+	}
+	return f
+}
+
+// scoring are the features that a request asks for to tell of likely tokens.
+func (r *Request) scoring() feature.Set {
+	if r.ScorePrompt {
+		return ScoringFeatures(r.TopLogprobs, r.PromptTopLogprobs)
+	}
+	return ScoringFeatures(r.TopLogprobs, -1)
+}
+
+// FeaturesOf are those that requests with these settings ask for.
+func FeaturesOf(s sampling.Settings) (f feature.Set) {
+	if s.Penalized() {
+		f |= feature.Penalties
+	}
+	if s.Filtered() {
+		f |= feature.Filters
+	}
+	if s.HasDRY() {
+		f |= feature.DRY
+	}
+	if s.NoRepeatNgramSize > 0 {
+		f |= feature.NoRepeat
+	}
+	return f
+}

@@ -1,0 +1,30 @@
+package admit
+
+import (
+	"github.com/quire/quire/engine/schedule"
+	"github.com/quire/quire/stopping"
+)
+
+// Room is the room for the stops of a run, as the scheduler knows it.
+type Room struct{ *stopping.Arena }
+
+// Hold implements [schedule.Stops].
+func (r Room) Hold(of *schedule.Request) bool {
+	return r.Arena.Hold(Of(of).Stops.list()...)
+}
+
+// Release implements [schedule.Stops].
+func (r Room) Release(of *schedule.Request) { r.Arena.Release(Of(of).Stops.list()...) }
+
+// States are those that the row of an entry begins with.
+func (r Room) States(entry schedule.Entry) (states [stopping.Lanes]int32) {
+	if entry.StopStates != nil {
+		return [stopping.Lanes]int32(entry.StopStates)
+	}
+	for lane, set := range Of(entry.Request).Stops {
+		if states[lane] = stopping.None; set != nil {
+			states[lane] = r.Start(set)
+		}
+	}
+	return states
+}

@@ -1,0 +1,144 @@
+package engine
+
+import (
+	"io"
+
+	"github.com/quire/quire/engine/admit"
+	"github.com/quire/quire/engine/config"
+	"github.com/quire/quire/engine/core"
+	"github.com/quire/quire/engine/device/feature"
+	"github.com/quire/quire/engine/masks"
+	"github.com/quire/quire/engine/prefixes"
+	"github.com/quire/quire/engine/schedule"
+	"github.com/quire/quire/engine/turns"
+	"github.com/quire/quire/parameter"
+	"github.com/quire/quire/sampling"
+)
+
+// What an engine is made from: see package config.
+type (
+	// Config describes an engine.
+	Config = config.Config
+	// Plan reports what an engine settled on.
+	Plan = config.Plan
+	// Inspection is a time at which the engine's tables can be looked at, for [Config.Inspect].
+	Inspection = config.Inspection
+	// Admission is how pages are reserved for sequences.
+	Admission = config.Admission
+)
+
+// Values of fields of Config.
+const (
+	Reserve        = config.Reserve
+	Overcommit     = config.Overcommit
+	LayersUnrolled = config.LayersUnrolled
+	LayersLoop     = config.LayersLoop
+	WeightsAuto    = config.WeightsAuto
+	SpeculateAuto  = config.SpeculateAuto
+	MaxDrafts      = config.MaxDrafts
+)
+
+// What an engine is asked, and what it answers: see package admit.
+type (
+	// Request asks for completions of one prompt.
+	Request = admit.Request
+	// Completion is one generated completion.
+	Completion = admit.Completion
+	// FinishReason is why a completion ended.
+	FinishReason = admit.FinishReason
+	// Partial is a completion as far as it was generated.
+	Partial = admit.Partial
+	// PromptScores are how likely the tokens of a prompt are: see [Request].
+	PromptScores = schedule.Scores
+	// Thought bounds the reasoning of a completion.
+	Thought = feature.Thought
+	// Checker finds the requests that an engine rejects, without a device.
+	Checker = admit.Checker
+	// SnapshotInfo describes the file of a prefix.
+	SnapshotInfo = prefixes.SnapshotInfo
+	// Call is what one call of the device came to, for [Config.Observe].
+	Call = schedule.Call
+	// Stats are the figures of a run.
+	Stats = schedule.Stats
+	// Features is a set of what requests may ask for that needs arrays of its own on the device, and a program that has
+	// them: see [Config.Features].
+	Features = feature.Set
+)
+
+// The reasons for which completions end.
+const (
+	FinishStop   = admit.FinishStop
+	FinishLength = admit.FinishLength
+	FinishError  = admit.FinishError
+)
+
+// The features.
+const (
+	Penalties    = feature.Penalties    // repetition_penalty, frequency_penalty, presence_penalty
+	MaskedTokens = feature.MaskedTokens // structured output, allowed_token_ids, bad_words
+	Biases       = feature.Biases       // logit_bias, and min_tokens where more tokens than device.MaxStopTokens end
+	Filters      = feature.Filters      // typical_p, top_n_sigma, XTC
+	Thinking     = feature.Thinking     // max_thinking_tokens
+	DRY          = feature.DRY          // dry_multiplier
+	NoRepeat     = feature.NoRepeat     // no_repeat_ngram_size
+	// top_logprobs, prompt_logprobs, and more of the likeliest tokens than 20 of either
+	TopLogprobs    = feature.TopLogprobs
+	PromptLogprobs = feature.PromptLogprobs
+	WideLogprobs   = feature.WideLogprobs
+)
+
+// Reasons for which a single request fails, to be told apart by errors.Is.
+var (
+	ErrEmptyPrompt       = admit.ErrEmptyPrompt
+	ErrPromptTooLong     = admit.ErrPromptTooLong
+	ErrInvalidRequest    = admit.ErrInvalidRequest
+	ErrNotANumber        = admit.ErrNotANumber
+	ErrDeadEnd           = masks.ErrDeadEnd
+	ErrStructureTooLarge = masks.ErrStructureTooLarge
+)
+
+// Errors of operations.
+var (
+	ErrRunning          = turns.ErrRunning
+	ErrSeveralHosts     = core.ErrSeveralHosts
+	ErrNotPinned        = prefixes.ErrNotPinned
+	ErrNoHostMemory     = prefixes.ErrNoHostMemory
+	ErrSnapshotMismatch = prefixes.ErrSnapshotMismatch
+	ErrSnapshotCorrupt  = prefixes.ErrSnapshotCorrupt
+)
+
+// Errors of a run that are faults of the engine.
+var (
+	// ErrPagesLost means that pages were not free at the end of a run, when nothing holds them.
+	ErrPagesLost = schedule.ErrPagesLost
+	// ErrStops means that the device ended a completion at a stop string that its text does not have, or continued past
+	// one.
+	ErrStops = schedule.ErrStops
+	// ErrStalled means that a call had work and did none of it.
+	ErrStalled = schedule.ErrStalled
+	// ErrMasks means that the device generated a token that the host does not allow there.
+	ErrMasks = masks.ErrMasks
+)
+
+// NewChecker makes the checker of an engine with a config, of which it needs neither the backend nor the weights of the
+// model. It assumes that the KV cache has room for each request.
+func NewChecker(cfg Config) *Checker { return admit.NewWithoutPlan(cfg) }
+
+// CheckStructure returns what is wrong with a structure, for any model.
+func CheckStructure(s parameter.Structure) error { return masks.Check(s) }
+
+// ReadSnapshotInfo reads what SavePrefix wrote, but for the keys and values, whose checksum it does not check.
+func ReadSnapshotInfo(r io.Reader) (SnapshotInfo, error) { return prefixes.ReadSnapshotInfo(r) }
+
+// FeaturesOf are the features that requests with these settings ask for.
+func FeaturesOf(s sampling.Settings) Features { return admit.FeaturesOf(s) }
+
+// ScoringFeatures are the features of requests with so many of the likeliest tokens with each of the completion, and
+// with each of the prompt; less than 0 if the prompt is not scored.
+func ScoringFeatures(tops, promptTops int) Features { return admit.ScoringFeatures(tops, promptTops) }
+
+// FeaturesNamed are the features of these names.
+func FeaturesNamed(names ...string) (Features, error) { return feature.Named(names...) }
+
+// FeatureNames are the names of all features.
+func FeatureNames() []string { return (^Features(0)).Names() }

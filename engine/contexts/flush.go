@@ -1,0 +1,110 @@
+package contexts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/quire/quire/engine/admit"
+	"github.com/quire/quire/engine/schedule"
+)
+
+// Flush runs the tokens that wait of several contexts in the same steps: faster than one context after the other.
+func (s *Contexts) Flush(ctx context.Context, contexts ...*Context) error {
+	for _, c := range contexts {
+		if c.set != s {
+			return fmt.Errorf("%w: the context is another engine's", admit.ErrInvalidRequest)
+		}
+	}
+	defer lockContexts(contexts...)()
+	return s.flush(ctx, rowsOf(contexts))
+}
+
+// flush runs the tokens of contexts that wait, together, but for those of which there are pages already. The program
+// that runs the prompts of requests runs them, in its calls: so keys and values are the same bytes.
+func (s *Contexts) flush(ctx context.Context, list []*contextRow) error {
+	begun := false
+	for {
+		var riding []*contextRow
+		err := s.operation(ctx, func() (err error) {
+			waiting := slices.DeleteFunc(slices.Clone(list), (*contextRow).flushed)
+			for _, r := range list {
+				if err := r.usable(); err != nil {
+					return err
+				}
+			}
+			if len(waiting) == 0 {
+				return nil
+			}
+			if !begun {
+				if err := s.table.beginFlush(waiting); err != nil {
+					return err
+				}
+				begun = true
+			}
+			riding, err = s.table.promise(waiting)
+			return err
+		})
+		if err == nil && len(riding) > 0 {
+			if err = s.ride(ctx, riding); err == nil {
+				continue
+			}
+		}
+		if !begun {
+			return err
+		}
+		return errors.Join(err, s.operation(context.Background(), func() error { return s.table.endFlush(list) }))
+	}
+}
+
+// ride waits until calls have run the tokens of contexts: those of the run that is under way, or of one of its own. It
+// returns also where that run was cancelled.
+func (s *Contexts) ride(ctx context.Context, list []*contextRow) error {
+	for {
+		s.mu.Lock()
+		rides := slices.ContainsFunc(list, func(r *contextRow) bool { return !r.lost && r.done < r.riding })
+		changed := s.table.watch()
+		s.mu.Unlock()
+		if !rides {
+			return nil
+		}
+		run, mine := s.lock.Join(true)
+		if mine {
+			var failed error
+			for _, err := range s.runner(ctx, run, nil) {
+				failed = err
+			}
+			if s.lock.Leave(run); failed != nil {
+				return failed
+			}
+			continue
+		}
+		run.Slack.Take()
+		select {
+		case <-changed:
+		case <-run.Ended:
+		case <-ctx.Done():
+		}
+		run.Slack.Give()
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+}
+
+// moved notes that a call ran tokens of a context, and took pages for them.
+func (s *Contexts) moved(row, done int, pages []int32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.table.rows[row-s.table.first]
+	r.done = done
+	s.table.grow(r, ceilDiv(done, s.table.pageSize))
+	for place, page := range pages {
+		if page != schedule.None {
+			s.table.know(row, place, page)
+		}
+	}
+	s.table.name(r)
+	s.table.tell()
+}

@@ -1,0 +1,116 @@
+package contexts
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/quire/quire/engine/device"
+	"github.com/quire/quire/engine/prefixes"
+	"github.com/quire/quire/engine/schedule"
+)
+
+// Save runs nothing: it copies the tokens, with those that wait, and the keys and values of those that were run, to the
+// host's memory, where they stay until DeleteSnapshot or the engine's Close. It returns [ErrSnapshotExists], and
+// [prefixes.ErrNoHostMemory] where Config.HostKVMemory is too little; prefixes that were kept there make way.
+func (c *Context) Save(name string) error {
+	s := c.set
+	return c.do(func(r *contextRow) error {
+		if s.table.saved[name] != nil {
+			return fmt.Errorf("%w: %q", ErrSnapshotExists, name)
+		}
+		bytes := s.table.core.BytesOnHost(r.done)
+		if s.table.host == nil || !s.table.host.Take(bytes) {
+			return fmt.Errorf("%w: %d bytes are needed for a context of %d tokens (see HostKVMemory)",
+				prefixes.ErrNoHostMemory, bytes, r.done)
+		}
+		pages, err := s.table.swapper.Save(r.row, r.done)
+		if err != nil {
+			s.table.host.Give(bytes)
+			s.table.failed(err)
+			return err
+		}
+		if s.table.saved == nil {
+			s.table.saved = map[string]*savedContext{}
+		}
+		s.table.saved[name] = &savedContext{tokens: slices.Clone(r.tokens), names: slices.Clone(r.names),
+			pages: pages, bytes: bytes}
+		return nil
+	})
+}
+
+// OpenSnapshot begins a context with what was saved, bit for bit. Pages that are on the device by their names are not
+// copied there again. It returns [ErrNoSnapshot], [ErrOutOfContexts] and pagetable.ErrOutOfPages. The snapshot stays.
+func (s *Contexts) OpenSnapshot(name string) (*Context, error) {
+	return s.openContext(func(r *contextRow) error {
+		saved := s.table.saved[name]
+		if saved == nil {
+			return fmt.Errorf("%w: %q", ErrNoSnapshot, name)
+		}
+		return s.table.load(r, saved)
+	})
+}
+
+// load begins a context with what was saved.
+func (t *table) load(r *contextRow, saved *savedContext) error {
+	all := ceilDiv(saved.pages.Tokens, t.pageSize)
+	var named []int32
+	joined := map[int32]bool{}
+	if t.index != nil {
+		named = t.index.Longest(saved.names)
+	}
+	for _, page := range named {
+		joined[page] = true
+	}
+	err := t.enough(all-len(named)+t.notHeld(joined), 0, "opening a snapshot")
+	if err != nil {
+		return err
+	}
+	t.join(r, named)
+	if len(named) < all {
+		taken, err := t.swapper.Load(r.row, saved.pages, schedule.Origin{Named: named, Row: schedule.None,
+			Pages: len(named)})
+		t.forgetTaken(taken)
+		if err != nil {
+			t.failed(err)
+			return err
+		}
+		t.grow(r, all)
+		for i, page := range taken {
+			t.know(r.row, len(named)+i, page)
+		}
+	}
+	r.tokens, r.done = slices.Clone(saved.tokens), saved.pages.Tokens
+	err = t.runVerbs(func(in *device.VerbsInput) {
+		if len(named) == all { // nothing was loaded
+			in.Open[r.row], in.Counts[r.row] = true, int32(all)
+			copy(in.Named, named)
+		}
+		in.PromptLens[r.row], in.MaxPages[r.row] = int32(r.done), 0
+	})
+	if err == nil {
+		err = t.commit([]*contextRow{r})
+	}
+	return err
+}
+
+// DeleteSnapshot forgets what was saved; contexts opened from it stay. It returns [ErrNoSnapshot].
+func (s *Contexts) DeleteSnapshot(name string) error {
+	return s.operation(context.Background(), func() error {
+		saved := s.table.saved[name]
+		if saved == nil {
+			return fmt.Errorf("%w: %q", ErrNoSnapshot, name)
+		}
+		s.table.host.Give(saved.bytes)
+		delete(s.table.saved, name)
+		return nil
+	})
+}
+
+// Snapshots are the names of what was saved, sorted.
+func (s *Contexts) Snapshots() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Sorted(maps.Keys(s.table.saved))
+}

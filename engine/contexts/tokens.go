@@ -1,0 +1,121 @@
+package contexts
+
+import (
+	"slices"
+
+	"github.com/quire/quire/engine/device"
+)
+
+// What is done on the device before calls run the tokens of contexts, and after.
+
+// beginFlush gives contexts the pages that have what comes next in them, and pages of their own in place of partial
+// ones that others hold too. It reserves pages for the rest.
+func (t *table) beginFlush(list []*contextRow) error {
+	pageSize := t.pageSize
+	need, own := 0, 0
+	var borrowers []*contextRow
+	sharers := map[*heldPage]int{} // of a partial page, so far
+	named := make([][]int32, len(list))
+	joined := map[int32]bool{}
+	for i, r := range list {
+		more := ceilDiv(len(r.tokens), pageSize) - len(r.pages)
+		need, own = need+more, own+min(more, r.unheld(pageSize))
+		if r.borrows(pageSize) {
+			page := r.pages[len(r.pages)-1]
+			if sharers[page]++; sharers[page] < page.holders { // else all others get another page
+				borrowers = append(borrowers, r)
+			}
+		} else if r.rewrites(pageSize) {
+			if t.between == nil {
+				t.forgetPage(r.pages[len(r.pages)-1])
+			} else {
+				borrowers = append(borrowers, r) // a row of the run may hold it
+			}
+		}
+		named[i] = t.namedNext(r)
+		need -= len(named[i])
+		for _, page := range named[i] {
+			joined[page] = true
+		}
+	}
+	need += t.notHeld(joined) + len(borrowers)
+	if err := t.enough(need, own, "running the tokens of contexts"); err != nil {
+		return err
+	}
+	if err := t.own(borrowers); err != nil {
+		return err
+	}
+	for i, r := range list {
+		r.from, r.flushing = len(r.names), len(r.tokens)
+		if len(named[i]) > 0 {
+			if err := t.joinNamed(r, named[i]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// promise has the next calls run the tokens of the first of contexts, as many as they have room for.
+func (t *table) promise(list []*contextRow) (riding []*contextRow, err error) {
+	list = slices.DeleteFunc(slices.Clone(list), (*contextRow).flushed)
+	room, n := t.core.Graphs().PromptLimit, 0
+	if t.between != nil {
+		room = t.between.Room()
+	}
+	for n < len(list) && len(list[n].tokens)-list[n].done <= room {
+		room -= len(list[n].tokens) - list[n].done
+		n++
+	}
+	if n == 0 && len(list) > 0 {
+		t.between.Want(1)
+		return nil, errLater
+	}
+	if len(list) == 0 {
+		return nil, nil
+	}
+	return list[:n], t.runVerbs(func(in *device.VerbsInput) {
+		for i, r := range list {
+			if in.MaxPages[r.row] = int32(r.sure(t.pageSize)); i < n {
+				r.riding = len(r.tokens)
+				in.PromptLens[r.row] = int32(r.riding)
+			}
+		}
+	})
+}
+
+// endRides has no later call run what this run did not: it was cancelled.
+func (t *table) endRides() error {
+	return t.stopRiding(slices.DeleteFunc(t.open(), func(r *contextRow) bool { return r.done >= r.riding }))
+}
+
+// stopRiding has no later call run the tokens of contexts that wait.
+func (t *table) stopRiding(list []*contextRow) error {
+	if len(list) == 0 {
+		return nil
+	}
+	defer t.tell()
+	return t.runVerbs(func(in *device.VerbsInput) {
+		for _, r := range list {
+			r.riding = 0
+			in.PromptLens[r.row], in.MaxPages[r.row] = int32(r.done), int32(max(r.sure(t.pageSize), len(r.pages)))
+		}
+	})
+}
+
+// endFlush gives up the pages that were reserved for tokens which were not run, and names those that are full.
+func (t *table) endFlush(list []*contextRow) error {
+	list = slices.DeleteFunc(slices.Clone(list), func(r *contextRow) bool {
+		return r.usable() != nil || r.flushing == 0
+	})
+	var short []*contextRow
+	for _, r := range list {
+		if r.flushing = 0; r.done < len(r.tokens) {
+			short = append(short, r)
+		}
+	}
+	if err := t.stopRiding(short); err != nil {
+		return err
+	}
+	return t.commit(list)
+}

@@ -1,0 +1,68 @@
+package core
+
+import (
+	"fmt"
+	"reflect"
+
+	"github.com/gomlx/compute"
+
+	"github.com/quire/quire/collective"
+	"github.com/quire/quire/engine/device"
+)
+
+// parted is a buffer that may be of several devices.
+type parted interface {
+	// Parts are what each of them has.
+	Parts() []compute.Buffer
+}
+
+// readParts copies the output of a program to the host as it is, that of several devices one behind the other.
+func readParts(p *device.Compiled, results []compute.Buffer) ([]any, error) {
+	list := make([]any, len(results))
+	for i, l := range p.Output {
+		parts := []compute.Buffer{results[i]}
+		if of, ok := results[i].(parted); ok && l.Own {
+			parts = of.Parts()
+		}
+		size := l.Shape.Size()
+		flat := reflect.MakeSlice(reflect.SliceOf(l.Shape.DType.GoType()), size*len(parts), size*len(parts))
+		for j, part := range parts {
+			if err := part.ToFlatData(flat.Slice(j*size, (j+1)*size).Interface()); err != nil {
+				return nil, fmt.Errorf("program %s: reading %s: %w", p.Name, l.Name, err)
+			}
+		}
+		list[i] = flat.Interface()
+	}
+	return list, nil
+}
+
+// toDevices copies one array of an input to the backend's device, or to each of them its own.
+func toDevices(backend compute.Backend, l device.Leaf, flat any) (compute.Buffer, error) {
+	group, ok := backend.(collective.Group)
+	if !ok || !l.Own || group.Partitions() == 1 {
+		return backend.BufferFromFlatData(0, flat, l.Shape)
+	}
+	var parts []compute.Buffer
+	for i := range group.Places() {
+		member, err := group.Member(i)
+		var part compute.Buffer
+		if err == nil {
+			part, err = member.BufferFromFlatData(0, reflect.ValueOf(flat).Slice(i*l.Shape.Size(),
+				(i+1)*l.Shape.Size()).Interface(), l.Shape)
+		}
+		if err != nil {
+			finalize(parts)
+			return nil, err
+		}
+		parts = append(parts, part)
+	}
+	return group.Join(parts)
+}
+
+func finalize(buffers []compute.Buffer) {
+	for _, b := range buffers {
+		if b != nil {
+			_ = b.Finalize()
+		}
+	}
+}

@@ -1,0 +1,188 @@
+package core
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/gomlx/compute"
+
+	"github.com/quire/quire/engine/config"
+	"github.com/quire/quire/engine/device"
+	"github.com/quire/quire/lockstep"
+	"github.com/quire/quire/tree"
+)
+
+// Hosts is what an engine has whose devices are those of several processes, one engine in each.
+//
+// Process 0's engine is the one that takes requests, schedules and yields completions. Each time it runs a program it
+// first tells the others which one, with the whole input; they run it on theirs. So they decide nothing, and when a
+// request comes or a text is matched makes no difference to them. After each call whose output the host reads, the
+// outputs are compared.
+type Hosts struct {
+	group *lockstep.Group
+	calls int
+	chain [sha256.Size]byte // of all calls so far and what they came to
+
+	// Pages that moved to the hosts: each process has those of its devices, by the number that process 0 gave them.
+	numbers uint64
+	mu      sync.Mutex // guards dropped
+	dropped []uint64   // numbers of blocks that process 0 has no use for any more
+}
+
+// callHeader begins what process 0 tells of a call; the arrays of the program's input follow, empty where they are
+// those of its last call.
+type callHeader struct {
+	Program string
+	Block   uint64   `json:",omitempty"` // that save makes, or load takes
+	Dropped []uint64 `json:",omitempty"` // blocks
+}
+
+// ErrSeveralHosts says that an engine on devices of several processes does not do something, to be told by errors.Is.
+var ErrSeveralHosts = errors.New("an engine on the devices of several hosts can't do that")
+
+// Join returns the processes that run the model together, nil for one alone, and the config settled again for the KV
+// memory of the process that has least.
+func Join(settled *config.Settled) (*Hosts, *config.Settled, error) {
+	s, err := newHosts(settled.Config)
+	if err != nil {
+		return nil, nil, fmt.Errorf("planning the engine: %w", err)
+	}
+	if s != nil {
+		settled, err = s.sameMemory(settled)
+	}
+	return s, settled, err
+}
+
+func newHosts(cfg config.Config) (*Hosts, error) {
+	switch {
+	case cfg.Hosts == nil || cfg.Hosts.NumProcesses() == 1:
+		return nil, nil
+	case cfg.Contexts > 0:
+		return nil, fmt.Errorf("%w: Config.Contexts must be 0", ErrSeveralHosts)
+	}
+	return &Hosts{group: cfg.Hosts}, nil
+}
+
+// leads says that the engine tells others what to do.
+func (s *Hosts) leads() bool { return s != nil && s.group.Leads() }
+
+// sameMemory lets all processes take the KV memory that the one with the least has.
+func (s *Hosts) sameMemory(settled *config.Settled) (*config.Settled, error) {
+	cfg := settled.Config
+	cfg.KVMemory = settled.KVBytes
+	all, err := s.group.Gather([]byte(fmt.Sprint(settled.KVBytes)))
+	if err != nil {
+		return nil, fmt.Errorf("planning the engine: %w", err)
+	}
+	for _, text := range all {
+		var bytes int64
+		if _, err := fmt.Sscan(string(text), &bytes); err != nil {
+			return nil, fmt.Errorf("planning the engine: the KV memory of another process: %w", err)
+		}
+		cfg.KVMemory = min(cfg.KVMemory, bytes)
+	}
+	return config.Settle(cfg)
+}
+
+// announce tells the others of a call, if this process leads.
+func (s *Hosts) announce(p *device.Compiled, input [][]byte, moved *Block) error {
+	if !s.leads() {
+		return nil
+	}
+	header := callHeader{Program: p.Name}
+	if moved != nil {
+		if moved.number == 0 {
+			s.numbers++
+			moved.number = s.numbers
+			// When nobody has the block any more, the others need not keep theirs.
+			runtime.AddCleanup(moved, s.drop, moved.number)
+		}
+		header.Block = moved.number
+	}
+	s.mu.Lock()
+	header.Dropped, s.dropped = s.dropped, nil
+	s.mu.Unlock()
+	text, err := json.Marshal(header)
+	if err != nil {
+		return err
+	}
+	call := append([][]byte{text}, input...)
+	s.note(call)
+	return s.group.Announce(call...)
+}
+
+func (s *Hosts) drop(number uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.dropped = append(s.dropped, number)
+}
+
+// note adds to the chain of all that was done.
+func (s *Hosts) note(pieces [][]byte) {
+	h := sha256.New()
+	h.Write(s.chain[:])
+	for _, piece := range pieces {
+		sum := sha256.Sum256(piece)
+		h.Write(sum[:])
+	}
+	h.Sum(s.chain[:0])
+}
+
+// confirm compares what a call came to on all processes.
+func (s *Hosts) confirm(p *device.Compiled, got []tree.Array) error {
+	if s == nil {
+		return nil
+	}
+	s.calls++
+	facts := []lockstep.Fact{{Name: "what was done before", Value: hex.EncodeToString(s.chain[:8])}}
+	var sums [][]byte
+	for i, a := range got {
+		if !p.Output[i].Own {
+			sum := sha256.Sum256(tree.Bytes(a.Flat))
+			facts = append(facts, lockstep.Fact{Name: a.Name, Value: hex.EncodeToString(sum[:8])})
+			sums = append(sums, sum[:])
+		}
+	}
+	s.note(sums)
+	return s.group.Confirm(s.calls, "program "+p.Name, facts)
+}
+
+// deviceGrace is how long a call may take to notice that another process is gone, before it is left to itself.
+const deviceGrace = 5 * time.Second
+
+// execute runs a program on the devices of all. Where another process is gone, it does not wait for a device that waits
+// for that one: then nothing of the device may be used or freed any more.
+func (s *Hosts) execute(p *device.Compiled, args []compute.Buffer, donate []bool) ([]compute.Buffer, error) {
+	type done struct {
+		results []compute.Buffer
+		err     error
+	}
+	ended := make(chan done, 1)
+	go func() {
+		results, err := p.Executable.Execute(args, donate, 0)
+		ended <- done{results, err}
+	}()
+	var d done
+	select {
+	case d = <-ended:
+	case <-s.group.Done():
+		select {
+		case d = <-ended:
+		case <-time.After(deviceGrace):
+			d.err = errors.New("the devices wait for those of another process")
+		}
+	}
+	if lost := s.group.Err(); d.err != nil && lost != nil {
+		d.err = lost // the cause
+	}
+	return d.results, d.err
+}
+
+// over says that the processes are no longer in step: what the devices have is lost.
+func (s *Hosts) over() bool { return s != nil && s.group.Err() != nil }
