@@ -19,10 +19,11 @@ import (
 	"github.com/quire/quire/tally"
 )
 
+// errorExamples is how many of the rows with errors are named in the final report.
+const errorExamples = 5
+
+// Bounds of what is read and not written: rows that run, and rows that wait for an earlier one.
 const (
-	// errorExamples is how many of the rows with errors are named in the final report.
-	errorExamples = 5
-	// Bounds of what is read and not written: rows that run, and rows that wait for an earlier one.
 	rowsInFlight = 8192
 	bytesWaiting = 128 << 20
 )
@@ -330,7 +331,7 @@ func (c *collector) finish(p *pendingRow) error {
 	case p.drawn == 0:
 		c.observer.Run.Restored()
 	default:
-		c.observer.finished(p, failure)
+		c.observer.finished(p.row, p.begun, p.results, failure)
 	}
 	c.err = c.w.Add(p.row, p.results)
 	c.waiting, c.waitingBytes = c.w.Pending()

@@ -12,7 +12,6 @@ import (
 
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/engine/tables"
-	"github.com/quire/quire/jobstate"
 )
 
 // TableDumps say when the device's tables are written to files, and where. A dump is two files, of the same name: one
@@ -58,39 +57,6 @@ func ParseTableDumps(text string) (*TableDumps, error) {
 		*to = n
 	}
 	return d, nil
-}
-
-// inspectTables returns what looks at the tables for a job; nil where nothing is to be dumped.
-func inspectTables(p *Process, j *Job) func(engine.Inspection) string {
-	d := p.DumpTables
-	if d == nil {
-		return nil
-	}
-	return func(at engine.Inspection) string {
-		reason := d.due(at)
-		if reason == "" {
-			return ""
-		}
-		file, err := dumpTables(p, j, reason, at)
-		if err != nil { // the job does not depend on it
-			p.tell("warning: the device's tables were not written: %v", err)
-			return ""
-		}
-		return file
-	}
-}
-
-// dumpTables writes the tables to a file.
-func dumpTables(p *Process, j *Job, reason string, at engine.Inspection) (string, error) {
-	folder := p.DumpTables.Folder
-	if folder == "" {
-		work, err := p.workFolder(j)
-		if err != nil {
-			return "", err
-		}
-		folder = filepath.Join(work, jobstate.Folder, "tables")
-	}
-	return p.DumpTables.write(folder, reason, at)
 }
 
 // due counts the calls, and says why there is to be a dump now; "" for none.

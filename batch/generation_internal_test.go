@@ -24,7 +24,7 @@ func TestGenerationConfig(t *testing.T) {
 		return j
 	}
 	p := &Process{Options: Options{Messages: &said}}
-	auto, err := job(GenerationAuto, "top_k").withGeneration(p, asked)
+	auto, err := job(GenerationAuto, "top_k").withGeneration(asked, p.tell)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,11 +43,11 @@ func TestGenerationConfig(t *testing.T) {
 			t.Errorf("said %q, want %q", said.String(), want)
 		}
 	}
-	none, err := job(GenerationNone).withGeneration(p, asked)
+	none, err := job(GenerationNone).withGeneration(asked, p.tell)
 	if p.sayDefaults(none); err != nil || none.Sampling.Temperature != 1 || said.Len() > 0 {
 		t.Errorf("%v, %+v, said %q", err, none.Sampling, said.String())
 	}
-	same, err := job(GenerationAuto).withGeneration(p, numbers(map[string]float64{"temperature": 1}))
+	same, err := job(GenerationAuto).withGeneration(numbers(map[string]float64{"temperature": 1}), p.tell)
 	if p.sayDefaults(same); err != nil || said.Len() > 0 {
 		t.Errorf("%v, said %q", err, said.String())
 	}
@@ -56,7 +56,7 @@ func TestGenerationConfig(t *testing.T) {
 		"generation_config.json: top_p is 0, but must be in 0 < top_p <= 1":                      {"top_p": 0},
 		"generation_config.json: min_p is -1, but must be":                                       {"min_p": -1},
 	} {
-		_, err := job(GenerationAuto).withGeneration(p, numbers(asked))
+		_, err := job(GenerationAuto).withGeneration(numbers(asked), p.tell)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
 		}

@@ -109,7 +109,7 @@ func (g *generator) release() {
 func (g *generator) claim(ctx context.Context, saved *savedJob) (resized bool, err error) {
 	plan := g.session.Plan()
 	d := *g.opened.description
-	d.Settled, d.Device, d.Meta = settled(plan), plan.Backend, saved.job.footer(g.process.Version, g.session)
+	d.Settled, d.Device, d.Meta = settled(plan), plan.Backend, saved.job.footer(g.process.Version, g.session.Model, g.session.Fingerprint)
 	if d.Arithmetic, err = saved.arithmetic(g.session.Device); err != nil {
 		return false, err
 	}

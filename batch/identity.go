@@ -184,10 +184,10 @@ func (j *Job) settledAs(p *Process, was jobstate.Settled, differences jobstate.D
 }
 
 // footer is what the output files say of how they were made.
-func (j *Job) footer(version string, s *Session) map[string]string {
+func (j *Job) footer(version, model, fingerprint string) map[string]string {
 	parameters, _ := json.Marshal(j.parameters())
 	return map[string]string{
-		"quire.version": version, completion.MetaModel: s.Model, completion.MetaFingerprint: s.Fingerprint,
+		"quire.version": version, completion.MetaModel: model, completion.MetaFingerprint: fingerprint,
 		completion.MetaParameters: string(parameters),
 	}
 }

@@ -15,7 +15,7 @@ import (
 type Job struct {
 	Spec
 	mapping  promptset.Mapping // how rows become prompts, once the files that say so were read
-	defaults string            // those parameters that the model's files give
+	Defaults string            // those parameters that the model's files give
 	cut      int64             // rows of a part, if the job in the output folder says so and PartRows is 0
 }
 
@@ -30,12 +30,6 @@ func Describe(spec Spec, o Options) (*Job, error) {
 	return j, nil
 }
 
-// Task is the job as this process does it, by options that it was described with. What these say of the world around
-// the process may be added.
-func (j *Job) Task(o Options) *Task {
-	return &Task{Job: j, Process: &Process{Options: o.withDefaults()}}
-}
-
 // Values of [Spec.GenerationConfig].
 const (
 	GenerationAuto = "auto" // defaults of the model's files
@@ -44,7 +38,7 @@ const (
 
 // withGeneration is the job with what the model's files ask for as defaults of parameters that it does not give: a
 // generation_config.json, or metadata of a GGUF file.
-func (j *Job) withGeneration(p *Process, asked arch.Generation) (*Job, error) {
+func (j *Job) withGeneration(asked arch.Generation, warn func(format string, args ...any)) (*Job, error) {
 	if j.GenerationConfig != GenerationAuto {
 		return j, nil
 	}
@@ -76,14 +70,11 @@ func (j *Job) withGeneration(p *Process, asked arch.Generation) (*Job, error) {
 	}
 	next := *j
 	if next.Sampling = set; len(taken) > 0 {
-		next.defaults = fmt.Sprintf("%s, of the model's %s", strings.Join(taken, ", "), asked.From)
+		next.Defaults = fmt.Sprintf("%s, of the model's %s", strings.Join(taken, ", "), asked.From)
 	}
 	if len(asked.Left) > 0 {
-		p.tell("warning: the model's %s asks for %s, which Quire does not take as defaults", asked.From,
+		warn("warning: the model's %s asks for %s, which Quire does not take as defaults", asked.From,
 			strings.Join(asked.Left, ", "))
 	}
 	return &next, nil
 }
-
-// Defaults says which defaults of parameters are those that the model's files ask for, "" where none is.
-func (j *Job) Defaults() string { return j.defaults }

@@ -23,20 +23,27 @@ type leasedUnits struct {
 	log     *slog.Logger
 	reword  func(error) error // words an error for whoever runs the worker
 
+	mu     sync.Mutex
+	leases map[*unit]*queue.Lease // of the units that are running; protected by mu
+
 	changed chan struct{} // has a value when something ended
 	telling sync.WaitGroup
 	done    atomic.Int64 // units
 }
 
 // started tells of a unit that is begun.
-func (l *leasedUnits) started(ctx context.Context, u *unit) {
+func (l *leasedUnits) started(ctx context.Context, u *unit, lease *queue.Lease) {
+	l.mu.Lock()
+	l.leases[u] = lease
+	l.mu.Unlock()
+	l.flight.begin(u)
 	l.tellState()
 	rows, completions := u.saved.journaled()
-	l.log.Info("unit begun", "unit", u.lease.Number, "from", u.lease.From, "to", u.lease.To, "journaled_completions",
+	l.log.Info("unit begun", "unit", lease.Number, "from", lease.From, "to", lease.To, "journaled_completions",
 		completions)
 	if rows > 0 {
-		u.lease.Progress(tally.Counts{Rows: int64(rows)})
-		u.lease.Note(ctx)
+		lease.Progress(tally.Counts{Rows: int64(rows)})
+		lease.Note(ctx)
 	}
 }
 
@@ -44,31 +51,41 @@ func (l *leasedUnits) started(ctx context.Context, u *unit) {
 func (l *leasedUnits) moved(ctx context.Context, u *unit) {
 	defer l.signal()
 	t, _, _ := u.out.counts()
-	u.lease.Progress(t)
-	if len(u.writer.Unpublished()) > 0 || !l.takeOut(u, true) {
+	lease := l.leaseOf(u)
+	if lease == nil { // the other goroutine has seen its last completion
+		return
+	}
+	lease.Progress(t)
+	if len(u.writer.Unpublished()) > 0 {
+		return
+	}
+	if _, ok := l.takeOut(u, true); !ok {
 		return
 	}
 	done := l.done.Add(1)
 	l.process.say("unit %d is done: rows %d to %d, %s, %s; %s by this worker",
-		u.lease.Number, u.lease.From, u.lease.To-1, plural.Count(t.Completions, "completion"),
+		lease.Number, lease.From, lease.To-1, plural.Count(t.Completions, "completion"),
 		plural.Count(t.RowsWithErrors, "row with errors"), plural.Count(done, "unit"))
 	l.telling.Go(func() {
 		err := u.release()
 		if err == nil {
-			err = u.lease.Done(context.WithoutCancel(ctx), t)
+			err = lease.Done(context.WithoutCancel(ctx), t)
 		}
 		l.flight.fail(err) // of the queue, which could not be told
 	})
 }
 
-// takeOut takes a unit from those that are begun, and says when nothing is left to do. It returns false if it was taken
-// before.
-func (l *leasedUnits) takeOut(u *unit, whole bool) bool {
-	ok := l.flight.end(u, whole)
-	if ok {
-		l.tellState()
+// takeOut removes a unit from the running ones and returns its lease. ok is false if it was removed before.
+func (l *leasedUnits) takeOut(u *unit, whole bool) (lease *queue.Lease, ok bool) {
+	if !l.flight.end(u, whole) {
+		return nil, false
 	}
-	return ok
+	l.mu.Lock()
+	lease = l.leases[u]
+	delete(l.leases, u)
+	l.mu.Unlock()
+	l.tellState()
+	return lease, true
 }
 
 // tellState says whether there is something to do. Units begin and end in two goroutines: the last to say it says how
@@ -83,10 +100,17 @@ func (l *leasedUnits) tellState() {
 	})
 }
 
+// leaseOf returns the lease of a running unit; nil if the unit has ended.
+func (l *leasedUnits) leaseOf(u *unit) *queue.Lease {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.leases[u]
+}
+
 // alone reports whether a unit is begun that must be alone.
 func (l *leasedUnits) alone() (is bool) {
 	l.flight.look(func(units []*unit) {
-		is = slices.ContainsFunc(units, func(u *unit) bool { return u.lease.Suspect })
+		is = slices.ContainsFunc(units, func(u *unit) bool { return l.leaseOf(u).Suspect })
 	})
 	return is
 }
@@ -109,22 +133,23 @@ func (u *unit) release() error {
 
 // unread gives up a unit; completions of it that are in flight are dropped.
 func (l *leasedUnits) unread(ctx context.Context, u *unit, cause error) {
-	if !l.takeOut(u, false) {
+	lease, ok := l.takeOut(u, false)
+	if !ok {
 		return
 	}
-	l.log.Warn("a unit failed", "unit", u.lease.Unit.String(), "err", cause.Error())
+	l.log.Warn("a unit failed", "unit", lease.Unit.String(), "err", cause.Error())
 	l.telling.Go(func() {
 		u.writer.Close() // its error is the cause
 		err := errors.Join(u.saved.journal.Close(), u.saved.close())
 		if err != nil {
-			l.log.Warn("closing what a unit had", "unit", u.lease.Number, "err", err.Error())
+			l.log.Warn("closing what a unit had", "unit", lease.Number, "err", err.Error())
 		}
 		if errors.Is(cause, fs.ErrExist) {
 			// Another worker, that the queue had given up, published the part: whoever gets the unit finds it.
-			l.flight.fail(u.lease.GiveBack(context.WithoutCancel(ctx), time.Second))
+			l.flight.fail(lease.GiveBack(context.WithoutCancel(ctx), time.Second))
 			return
 		}
-		l.flight.fail(u.lease.Fail(context.WithoutCancel(ctx), l.reword(cause)))
+		l.flight.fail(lease.Fail(context.WithoutCancel(ctx), l.reword(cause)))
 	})
 }
 
@@ -153,10 +178,10 @@ func (l *leasedUnits) gaveUp(ctx context.Context, first *queue.Lease, err error)
 // giveBack gives back what is begun.
 func (l *leasedUnits) giveBack() {
 	for _, u := range l.flight.inOrder() {
-		l.takeOut(u, false)
+		lease, ok := l.takeOut(u, false)
 		u.rows.stop()
-		if err := u.release(); err != nil {
-			l.log.Warn("closing what a unit had", "unit", u.lease.Number, "err", err.Error())
+		if err := u.release(); err != nil && ok {
+			l.log.Warn("closing what a unit had", "unit", lease.Number, "err", err.Error())
 		}
 	}
 }

@@ -123,9 +123,8 @@ func (s *leases) begin(ctx context.Context, lease *queue.Lease) (_ next, err err
 	if err != nil {
 		return next{}, errors.Join(err, lease.Fail(ctx, s.units.reword(err)))
 	}
-	u.lease, u.listener = lease, s.units
-	s.flight.begin(u)
-	s.units.started(ctx, u)
+	u.listener = s.units
+	s.units.started(ctx, u, lease)
 	return next{unit: u}, nil
 }
 

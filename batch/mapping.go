@@ -52,14 +52,14 @@ func (s *Spec) checkPromptAs() error {
 	return nil
 }
 
-// hasTemplate reports whether the job has a chat template; of the model by what its files have.
-func (s *Spec) hasTemplate(model Identity) bool {
-	return s.ChatTemplate != TemplateNone && (s.ChatTemplate != TemplateOfModel || model.Template)
+// hasTemplate reports whether the job has a chat template. ofModel is whether the model's files have one.
+func (s *Spec) hasTemplate(ofModel bool) bool {
+	return s.ChatTemplate != TemplateNone && (s.ChatTemplate != TemplateOfModel || ofModel)
 }
 
 // needTemplate refuses prompts as messages for a model without a chat template: each row would be an error.
 func (s *Spec) needTemplate(model Identity) error {
-	if s.PromptAs != PromptUser || s.hasTemplate(model) {
+	if s.PromptAs != PromptUser || s.hasTemplate(model.Template) {
 		return nil
 	}
 	return endWith(Misused, "`prompt-as` is user, which takes a chat template, and the model %s has none: give "+
@@ -74,7 +74,7 @@ const rawPrompts = "warning: each prompt is sent as raw text, and the model has 
 // they are. What is wrong with a row that cannot be read is said when it is.
 func warnOfRaw(ctx context.Context, p *Process, opened *Opened) {
 	j := opened.job
-	if !j.hasTemplate(opened.model) || cmp.Or(j.PromptAs, PromptAuto) != PromptAuto || j.System != "" {
+	if !j.hasTemplate(opened.model.Template) || cmp.Or(j.PromptAs, PromptAuto) != PromptAuto || j.System != "" {
 		return
 	}
 	if row, err := opened.reader.Beside().FirstRaw(ctx, opened.parts.Rows); err == nil && row != nil {

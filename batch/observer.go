@@ -9,6 +9,7 @@ import (
 
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/engine/schedule"
+	"github.com/quire/quire/promptset"
 	"github.com/quire/quire/promptset/completion"
 	"github.com/quire/quire/promptset/folder"
 	"github.com/quire/quire/telemetry"
@@ -134,18 +135,18 @@ func (w *Observer) failed(err error) {
 	w.Log.Warn("device failed", "err", err)
 }
 
-// finished takes a row with its results.
-func (w *Observer) finished(p *pendingRow, failure string) {
-	row := telemetry.Row{ID: p.row.ID, Seconds: time.Since(p.begun).Seconds(),
-		PromptTokens: completion.PromptTokens(p.row, p.results), Err: failure}
-	for _, r := range p.results {
+// finished records a row with its results. failure is the text of its first error, or "".
+func (w *Observer) finished(of *promptset.Row, started time.Time, results []completion.Result, failure string) {
+	row := telemetry.Row{ID: of.ID, Seconds: time.Since(started).Seconds(),
+		PromptTokens: completion.PromptTokens(of, results), Err: failure}
+	for _, r := range results {
 		row.Tokens += r.CompletionTokens
 		if r.Err == "" {
 			row.Completions++
 		}
 	}
 	if failure != "" {
-		w.Log.Debug("row with an error", "id", p.row.ID, "err", failure)
+		w.Log.Debug("row with an error", "id", of.ID, "err", failure)
 	}
 	w.Run.Finished(row)
 }

@@ -27,6 +27,14 @@ import (
 // RealModels opens models of package models with package engine.
 type RealModels struct{}
 
+// withModels returns options that open real models unless they have others.
+func withModels(o Options) Options {
+	if o.Models == nil {
+		o.Models = RealModels{}
+	}
+	return o
+}
+
 // Lacks says what a backend lacks on this machine.
 func (RealModels) Lacks(backend string) error { return LookForDevice(backend) }
 
@@ -140,7 +148,7 @@ func programConfig(p *Process, j *Job, model *models.Checkpoint, tok *tokenizer.
 
 // planConfig is programConfig for the job with the defaults that the model's files ask for, which it returns too.
 func planConfig(ctx context.Context, p *Process, j *Job, model *models.Checkpoint) (*Job, engine.Config, error) {
-	j, err := j.withGeneration(p, model.Config.Generation)
+	j, err := j.withGeneration(model.Config.Generation, p.tell)
 	if err != nil {
 		return nil, engine.Config{}, err
 	}

@@ -97,7 +97,7 @@ func (j *Job) withModel(ctx context.Context, p *Process, model Identity) (*Job, 
 	if err := j.needTemplate(model); err != nil {
 		return nil, err
 	}
-	j, err := j.withGeneration(p, model.Generation)
+	j, err := j.withGeneration(model.Generation, p.tell)
 	if err != nil {
 		return nil, err
 	}

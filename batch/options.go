@@ -169,9 +169,6 @@ func (o Options) withDefaults() Options {
 	if o.Stuck == nil {
 		o.Stuck = func(error) {}
 	}
-	if o.Models == nil {
-		o.Models = RealModels{}
-	}
 	o.Version = cmp.Or(o.Version, "devel")
 	o.Timing = o.Timing.withDefaults()
 	return o

@@ -83,8 +83,8 @@ func (p *Process) sayOpening(j *Job) {
 
 // sayDefaults tells which parameters the model's files give.
 func (p *Process) sayDefaults(j *Job) {
-	if j.defaults != "" {
-		p.say("defaults: %s; `generation-config` none takes none", j.defaults)
+	if j.Defaults != "" {
+		p.say("defaults: %s; `generation-config` none takes none", j.Defaults)
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"github.com/gomlx/compute"
 
 	"github.com/quire/quire/backend/xla"
-	"github.com/quire/quire/engine"
 )
 
 // DeviceProfile says that a profile of the devices is taken by the plugin's own profiler, from the first call of this
@@ -66,40 +65,25 @@ func (p *DeviceProfile) start(backend compute.Backend) error {
 	return nil
 }
 
-// observeCalls counts the calls, and ends the profile after the last one.
-func observeCalls(p *Process) func(engine.Call) {
-	d := p.ProfileDevice
-	if d == nil {
-		return p.Observer.called
-	}
-	return func(c engine.Call) {
-		p.Observer.called(c)
-		d.mu.Lock()
-		d.calls++
-		last := d.calls == d.Calls
-		d.mu.Unlock()
-		if last {
-			endProfile(p)
-		}
-	}
+// called counts a call, and reports whether it is the last one of the profile.
+func (p *DeviceProfile) called() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.calls++
+	return p.calls == p.Calls
 }
 
-// endProfile ends the profile, if there is one, and says where it is. A job does not depend on it.
-func endProfile(p *Process) {
-	d := p.ProfileDevice
-	if d == nil {
-		return
+// stop ends the profile and returns its file; "" if none is being taken.
+func (p *DeviceProfile) stop() (file string, err error) {
+	if p == nil {
+		return "", nil
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.running == nil {
-		return
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.running == nil {
+		return "", nil
 	}
-	file, err := d.running.Stop(d.Folder)
-	d.running = nil
-	if err != nil {
-		p.tell("warning: `profile-device`: %v", err)
-		return
-	}
-	p.say("the profile of the device is in %s", file)
+	file, err = p.running.Stop(p.Folder)
+	p.running = nil
+	return file, err
 }

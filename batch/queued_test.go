@@ -19,12 +19,12 @@ func TestQueuedJob(t *testing.T) {
 	spec.Sampling.N, spec.Sampling.Stop, spec.Sampling.IgnoreEOS = 3, []string{"a,b", `c"d`}, true
 	spec.Sampling.Temperature, spec.Sampling.Seed = 0.25, 1<<64-1
 	spec.Engine.KVMemory, spec.Engine.TP = 2e9, 2
-	task, err := NewTask(spec, Options{WorkDir: "elsewhere", New: true, Debug: true})
+	described, err := Describe(spec, Options{WorkDir: "elsewhere", New: true, Debug: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	opened := &Opened{job: task.Job, description: &jobstate.Description{
-		Inputs: []jobstate.Input{{Name: "in, with comma.jsonl"}}, Settings: task.Job.parameters()}}
+	opened := &Opened{job: described, description: &jobstate.Description{
+		Inputs: []jobstate.Input{{Name: "in, with comma.jsonl"}}, Settings: described.parameters()}}
 	job, err := opened.queueJob(t.Context(), UnitOptions{MaxTries: 9}, tally.Counts{})
 	if err != nil || job.MaxTries != 9 {
 		t.Fatal(job.MaxTries, err)
@@ -73,9 +73,9 @@ func FuzzQueuedJob(f *testing.F) {
 			return
 		}
 		c.local()
-		task, err := NewTask(c.spec(), Options{})
-		if err == nil && (task.Job.Sampling.N < 1 || task.Job.Engine.TP < 1 || task.Job.Model == "") {
-			t.Errorf("%s is a job: %+v", text, task.Job.Spec)
+		described, err := Describe(c.spec(), Options{})
+		if err == nil && (described.Sampling.N < 1 || described.Engine.TP < 1 || described.Model == "") {
+			t.Errorf("%s is a job: %+v", text, described.Spec)
 		}
 	})
 }

@@ -64,7 +64,7 @@ type Report struct {
 // newReport begins a report with what is known before anything is drawn.
 func newReport(p *Process, j *Job, fingerprint string, started time.Time) *Report {
 	return &Report{Version: p.Version, Model: j.Model, Fingerprint: fingerprint, Inputs: j.Inputs, Output: j.Output,
-		Shard: shardText(p.Shard), Parameters: j.parameters(), Defaults: j.defaults,
+		Shard: shardText(p.Shard), Parameters: j.parameters(), Defaults: j.Defaults,
 		TotalSeconds: time.Since(started).Seconds()}
 }
 

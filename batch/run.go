@@ -37,9 +37,6 @@ func settle(ctx context.Context, p *Process, opened *Opened) (saved *savedJob, e
 
 // runRest generates and publishes what is missing of a job, or of a shard.
 func runRest(ctx context.Context, saved *savedJob, started time.Time) (*Report, error) {
-	if err := lead(saved); err != nil {
-		return nil, err
-	}
 	warnOfInput(ctx, saved.process, saved.opened)
 	g := newGenerator(saved.process, saved.job, saved.opened)
 	defer g.release()

@@ -69,7 +69,7 @@ func openStream(ctx context.Context, p *Process, j *Job) (*streamed, error) {
 	if j, err = j.withModel(ctx, p, model); err != nil {
 		return nil, err
 	}
-	raw := j.hasTemplate(model) && cmp.Or(j.PromptAs, PromptAuto) == PromptAuto
+	raw := j.hasTemplate(model.Template) && cmp.Or(j.PromptAs, PromptAuto) == PromptAuto
 	lines, whole := promptset.NewLines(promptset.StandardInput, p.Input, j.mapping), false
 	columns := j.columnsOf(nil)
 	return &streamed{opened: &Opened{job: j, model: model}, total: -1, err: lines,
@@ -145,7 +145,7 @@ func (g *generator) beginStream(ctx context.Context, in *streamed) (*unit, *prom
 	}
 	columns := j.columnsOf(in.schema)
 	writer, err := promptset.NewLineWriter(p.Rows, promptset.WriterOptions{Format: j.Format, Schema: in.schema,
-		Columns: columns, JSONType: j.jsonType(), Exclude: j.Exclude, Meta: j.footer(p.Version, g.session),
+		Columns: columns, JSONType: j.jsonType(), Exclude: j.Exclude, Meta: j.footer(p.Version, g.session.Model, g.session.Fingerprint),
 		TokenText: g.session.TokenText, Status: statusOf}, p.InOrder)
 	if err != nil {
 		return nil, nil, err

@@ -26,7 +26,13 @@ func NewTask(spec Spec, options Options) (*Task, error) {
 	if err != nil {
 		return nil, err
 	}
-	return j.Task(options), nil
+	return New(j, options), nil
+}
+
+// New makes the task of a job for this process, with options that the job was described with. Options about the
+// process's surroundings may have been added.
+func New(j *Job, o Options) *Task {
+	return &Task{Job: j, Process: &Process{Options: withModels(o).withDefaults()}}
 }
 
 // Run does a job: see [Task.Run].
@@ -79,6 +85,9 @@ func (t *Task) Run(ctx context.Context) (report *Report, err error) {
 	}()
 	if len(saved.missing) == 0 {
 		return saved.alreadyFinished(started)
+	}
+	if err := lead(saved); err != nil {
+		return nil, err
 	}
 	return runRest(ctx, saved, started)
 }

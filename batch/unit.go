@@ -14,7 +14,6 @@ import (
 	"github.com/quire/quire/internal/visible"
 	"github.com/quire/quire/promptset"
 	"github.com/quire/quire/promptset/completion"
-	"github.com/quire/quire/queue"
 )
 
 // unit is what is read, generated and written in one go: the parts of a run or of a shard that are missing, or one
@@ -26,7 +25,6 @@ type unit struct {
 	builder  *ask.Builder
 	out      *collector
 	writer   *promptset.Writer
-	lease    *queue.Lease // nil if it is of no queue
 	listener listener
 
 	rows    *rowQueue

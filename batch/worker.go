@@ -44,7 +44,7 @@ func (w *Worker) reword(err error) error {
 // Work works on a job until nothing of it waits or runs, or without one on any job until ctx is done. Names of a job
 // that are relative begin in the folder that it was submitted in, which becomes that of this process.
 func (w *Worker) Work(ctx context.Context, q *queue.Queue, job string) error {
-	w.Options = w.withDefaults()
+	w.Options = withModels(w.Options).withDefaults()
 	if w.Name == "" {
 		host, _ := os.Hostname()
 		w.Name = queue.CleanName(fmt.Sprintf("%s-%d-%06x", host, os.Getpid(), time.Now().UnixNano()&0xffffff))
@@ -161,7 +161,7 @@ func (w *Worker) prepare(ctx context.Context, q *queue.Queue, j queue.Job) (*shi
 	log := p.Observer.Log.With("job", j.ID)
 	return &shift{worker: w, queue: q, leases: &leases{generator: g, log: log, name: w.Name, of: j, taken: taken,
 		units: &leasedUnits{process: p, flight: &g.flight, log: log, reword: w.reword,
-			changed: make(chan struct{}, 1)}}}, nil
+			leases: map[*unit]*queue.Lease{}, changed: make(chan struct{}, 1)}}}, nil
 }
 
 // describe is the job of a queue as this worker does it.
@@ -179,7 +179,7 @@ func (w *Worker) describe(j queue.Job) (*Process, *Job, *queuedJob, error) {
 	if w.KVMemory != 0 {
 		spec.Engine.KVMemory = w.KVMemory
 	}
-	p := &Process{Options: options.withDefaults(), queued: j.ID}
+	p := &Process{Options: withModels(options).withDefaults(), queued: j.ID}
 	job, err := Describe(spec, options)
 	if err != nil {
 		return nil, nil, nil, fmt.Errorf("job %s: %w", j.ID, err)

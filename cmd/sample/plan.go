@@ -158,7 +158,7 @@ func runPlan(ctx context.Context, env *environment, o *planOptions) error {
 	if o.compile && config.Tokenizer == nil {
 		fmt.Fprintf(env.stderr, "%s has no tokenizer: with one, sample run compiles other programs\n", job.Model)
 	}
-	options := plan.Options{Model: job.Model, Defaults: job.Defaults(), Context: o.context, Trials: o.trials,
+	options := plan.Options{Model: job.Model, Defaults: job.Defaults, Context: o.context, Trials: o.trials,
 		Note: func(format string, args ...any) { fmt.Fprintf(env.stderr, format+"\n", args...) }}
 	if dump != "" {
 		options.Compiled = func(programs iter.Seq2[string, compute.Executable]) error {

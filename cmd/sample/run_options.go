@@ -281,7 +281,7 @@ func (o *runOptions) task(env *environment, w *observer) *batch.Task {
 		options.Observer = &batch.Observer{Run: telemetry.NewRun(), Log: options.Log, Version: o.process.Version,
 			Trace: o.diagnostics.tracing}
 	}
-	t := o.job.Task(options)
+	t := batch.New(o.job, options)
 	progress.tokens = func() int64 { return t.Process.Observer.Run.Now().Tokens }
 	return t
 }
