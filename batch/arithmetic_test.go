@@ -52,7 +52,7 @@ func TestArithmetic(t *testing.T) {
 		}
 	}
 	on := func(backend, device string) (string, error) {
-		e := defaultEngine()
+		e := DefaultSpec().Engine
 		e.Backend = backend
 		return e.arithmetic(dtypes.InvalidDType, device)
 	}

@@ -101,6 +101,9 @@ type withoutEngine struct {
 
 func (w withoutEngine) Plan() engine.Plan { return w.plan }
 
+// noEngine returns the sampler of a session that generates nothing and has a plan.
+func noEngine(plan engine.Plan) Sampler { return withoutEngine{plan: plan} }
+
 // check is [Task.Check] once the job is open.
 func check(ctx context.Context, p *Process, opened *Opened, tokensPerSecond float64, like *Earlier) (*CheckReport,
 	error) {
@@ -117,7 +120,7 @@ func check(ctx context.Context, p *Process, opened *Opened, tokensPerSecond floa
 		report.TokensPerSecond = cmp.Or(tokensPerSecond, like.TokensPerSecond)
 	}
 	if s.Sampler == nil {
-		s.Sampler = withoutEngine{plan: planWithoutEngine(j, s, opened.model.DType)}
+		s.Sampler = noEngine(planWithoutEngine(j, s, opened.model.DType))
 	}
 	report.MaxModelLen, report.KVBytesPerToken = s.Plan().MaxModelLen, s.Plan().KVBytesPerToken
 	c := &rowsCheck{report: report, kinds: map[string]*KindOfErrors{}, seen: like.seen(), check: s.Check,

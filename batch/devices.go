@@ -48,7 +48,7 @@ func (h *Hosts) validate(e *Engine) error {
 func (e *Engine) devices() int { return max(1, e.TP) * max(1, e.DP) }
 
 // here is how many of the devices are this process'.
-func (e *Engine) here(hosts *Hosts) int { return e.devices() / hosts.processes() }
+func (e *Engine) here(hosts *Hosts) int { return e.devices() / hosts.count() }
 
 // logLevel names the environment variable of XLA's log: 2 leaves errors.
 const logLevel = "TF_CPP_MIN_LOG_LEVEL"
@@ -82,7 +82,7 @@ func (e *Engine) groups(backend compute.Backend, hosts *Hosts) ([]compute.Backen
 	if there := b.NumDevices(); hosts.joined() != nil {
 		if there < e.here(hosts) {
 			return nil, fmt.Errorf("`tp` %d on %d hosts needs %d devices of each, and %s has %d here", e.TP,
-				hosts.processes(), e.here(hosts), b.Platform(), there)
+				hosts.count(), e.here(hosts), b.Platform(), there)
 		}
 		devices := make([]int, e.here(hosts))
 		for i := range devices {

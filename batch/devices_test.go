@@ -14,7 +14,7 @@ func TestDevicesOfTheCPU(t *testing.T) {
 	if o := e.clientOptions(nil); o != nil {
 		t.Errorf("options %v", o)
 	}
-	one := defaultEngine()
+	one := DefaultSpec().Engine
 	if o := one.clientOptions(nil); o != nil {
 		t.Errorf("options %v", o)
 	}

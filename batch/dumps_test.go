@@ -49,7 +49,7 @@ func TestTableDumps(t *testing.T) {
 			return tables.New(tables.Head{Replica: replica}, nil, nil, nil)
 		}})
 	}
-	const calls = 2*everyKept + 20
+	const calls = 2*100 + 20
 	for i := range calls {
 		if got := at(0, nil); (got != "") != ((i+1)%2 == 0 || i+1 == 7) {
 			t.Errorf("call %d: dump %q", i+1, got)
@@ -62,7 +62,7 @@ func TestTableDumps(t *testing.T) {
 		t.Errorf("%d dumps; of faults %q, %q, %q", taken, first, second, other)
 	}
 	files, err := filepath.Glob(filepath.Join(output, "_job", "tables", "*"))
-	if err != nil || len(files) != 2*(everyKept+1+3) || !slices.Contains(files, first) {
+	if err != nil || len(files) != 2*(100+1+3) || !slices.Contains(files, first) {
 		t.Errorf("there are %d files: %v", len(files), err)
 	}
 	// A folder that can not be made is a warning.

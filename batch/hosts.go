@@ -25,14 +25,14 @@ type Hosts struct {
 	group *lockstep.Group // nil before join
 }
 
-func (h *Hosts) processes() int {
+func (h *Hosts) count() int {
 	if h == nil {
 		return 1
 	}
 	return max(1, h.Processes)
 }
 
-func (h *Hosts) several() bool { return h.processes() > 1 }
+func (h *Hosts) several() bool { return h.count() > 1 }
 
 // joined is the group of the processes; nil before they met, and for this process alone.
 func (h *Hosts) joined() *lockstep.Group {
@@ -111,19 +111,19 @@ func (h *Hosts) leave(err error) error {
 		}
 		return err
 	}
-	outcome := OutcomeOf(err)
-	if outcome == Interrupted && !errors.As(err, new(*Error)) {
+	end := OutcomeOf(err)
+	if end == Interrupted && !errors.As(err, new(*Error)) {
 		err = endWith(Interrupted, "interrupted: this process or another was told to end")
 	}
 	switch {
 	case !h.group.Leads():
-		if err != nil && outcome != Interrupted {
+		if err != nil && end != Interrupted {
 			h.group.Fail(err)
 		}
-	case outcome == Failed || outcome == Misused:
+	case end == Failed || end == Misused:
 		h.group.Fail(err)
 	default:
-		h.group.End(int(outcome))
+		h.group.End(int(end))
 	}
 	return err
 }
@@ -189,14 +189,14 @@ func follow(ctx context.Context, p *Process, j *Job) (*Report, error) {
 	switch {
 	case err != nil && err != io.EOF: // process 0 may have found that nothing is to be done
 		return nil, err
-	case p.Hosts.group.Status() == int(Interrupted):
+	case p.Hosts.joined().Status() == int(Interrupted):
 		return nil, endWith(Interrupted, "interrupted, with process 0")
 	}
 	return &Report{Followed: true}, nil
 }
 
 func followOn(ctx context.Context, p *Process, j *Job) error {
-	text, err := p.Hosts.group.Share(nil)
+	text, err := p.Hosts.joined().Share(nil)
 	if err != nil {
 		return err
 	}

@@ -21,8 +21,8 @@ type Job struct {
 
 // Describe checks what a job is, and that the options do not contradict it. The error is a [*FieldError], or says which
 // options contradict each other.
-func Describe(spec Spec, o Options) (*Job, error) {
-	j, p := &Job{Spec: spec}, &Process{Options: o}
+func Describe(s Spec, o Options) (*Job, error) {
+	j, p := &Job{Spec: s}, &Process{Options: o}
 	err := cmpOr(j.Spec.Validate, func() error { return p.validate(&j.Spec) }, j.Spec.hideParameters)
 	if err != nil {
 		return nil, err

@@ -31,7 +31,7 @@ func checkOwn(ctx context.Context, p *Process, j *Job) error {
 		set.ToolChoice = "auto"
 	}
 	if s.Sampler == nil {
-		s.Sampler = withoutEngine{plan: engine.Plan{MaxModelLen: cmp.Or(j.Engine.MaxModelLen, s.Config.MaxPositions)}}
+		s.Sampler = noEngine(engine.Plan{MaxModelLen: cmp.Or(j.Engine.MaxModelLen, s.Config.MaxPositions)})
 	}
 	row := &promptset.Row{Kind: promptset.KindMessages}
 	builder := newBuilder(j, s, p.Messages)

@@ -52,16 +52,16 @@ func parseQueued(config []byte) (*queuedJob, error) {
 	return &c, nil
 }
 
-// spec is the job with its inputs.
-func (c *queuedJob) spec() Spec {
-	spec := c.Spec
-	if spec.Inputs = c.Pinned; len(c.Pinned) > 0 {
-		return spec
+// fullSpec returns the spec with its inputs.
+func (c *queuedJob) fullSpec() Spec {
+	s := c.Spec
+	if s.Inputs = c.Pinned; len(c.Pinned) > 0 {
+		return s
 	}
 	for _, in := range c.Description.Inputs {
-		spec.Inputs = append(spec.Inputs, in.Name)
+		s.Inputs = append(s.Inputs, in.Name)
 	}
-	return spec
+	return s
 }
 
 // pin takes the commits that the inputs are read of.
@@ -91,18 +91,18 @@ func (c *queuedJob) call(opened *Opened) {
 
 // local says that names of the job are relative to its folder.
 func (c *queuedJob) local() bool {
-	spec := c.spec()
-	names := append([]string{spec.Output}, spec.Inputs...)
-	for _, model := range []string{spec.Model, spec.Engine.DraftModel} {
+	s := c.fullSpec()
+	names := append([]string{s.Output}, s.Inputs...)
+	for _, model := range []string{s.Model, s.Engine.DraftModel} {
 		if model != "" && !models.OnHub(model) {
 			names = append(names, model)
 		}
 	}
-	if spec.ChatTemplate != TemplateOfModel && spec.ChatTemplate != TemplateNone {
-		names = append(names, spec.ChatTemplate)
+	if s.ChatTemplate != TemplateOfModel && s.ChatTemplate != TemplateNone {
+		names = append(names, s.ChatTemplate)
 	}
-	if spec.PrefixFile != "" {
-		names = append(names, spec.PrefixFile)
+	if s.PrefixFile != "" {
+		names = append(names, s.PrefixFile)
 	}
 	return slices.ContainsFunc(names, func(name string) bool {
 		return !storage.IsRemote(name) && !filepath.IsAbs(name)

@@ -34,7 +34,7 @@ func TestQueuedJob(t *testing.T) {
 		t.Fatal(err)
 	}
 	spec.Inputs = []string{"in, with comma.jsonl"}
-	if got := c.spec(); !reflect.DeepEqual(got, spec) {
+	if got := c.fullSpec(); !reflect.DeepEqual(got, spec) {
 		t.Errorf("%+v, want %+v", got, spec)
 	}
 	if differences := opened.description.Differences(c.Description); len(differences) > 0 {
@@ -73,7 +73,7 @@ func FuzzQueuedJob(f *testing.F) {
 			return
 		}
 		c.local()
-		described, err := Describe(c.spec(), Options{})
+		described, err := Describe(c.fullSpec(), Options{})
 		if err == nil && (described.Sampling.N < 1 || described.Engine.TP < 1 || described.Model == "") {
 			t.Errorf("%s is a job: %+v", text, described.Spec)
 		}

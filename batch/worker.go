@@ -175,12 +175,12 @@ func (w *Worker) describe(j queue.Job) (*Process, *Job, *queuedJob, error) {
 	if w.WorkDir != "" && storage.IsRemote(c.Spec.Output) {
 		options.WorkDir = w.WorkDir
 	}
-	spec := c.spec()
+	full := c.fullSpec()
 	if w.KVMemory != 0 {
-		spec.Engine.KVMemory = w.KVMemory
+		full.Engine.KVMemory = w.KVMemory
 	}
 	p := &Process{Options: withModels(options).withDefaults(), queued: j.ID}
-	job, err := Describe(spec, options)
+	job, err := Describe(full, options)
 	if err != nil {
 		return nil, nil, nil, fmt.Errorf("job %s: %w", j.ID, err)
 	}

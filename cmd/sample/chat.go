@@ -201,11 +201,11 @@ func (c *chatting) say(ctx context.Context, message string) error {
 	c.mu.Lock()
 	c.stop = nil
 	c.mu.Unlock()
-	var outcome *batch.Error
+	var ended *batch.Error
 	switch {
 	case ctx.Err() == nil && answering.Err() != nil:
 		return nil
-	case errors.As(err, &outcome) && outcome.Outcome == batch.Partial: // which was told
+	case errors.As(err, &ended) && ended.Outcome == batch.Partial: // which was told
 		c.failed++
 		return nil
 	}

@@ -44,19 +44,19 @@ sample prefix drop assistant`,
 			if len(args) == 0 {
 				return usagef("prefix needs one of: save, list, drop")
 			}
-			prefixes := batch.Prefixes{Dir: o.process.PrefixDir}
+			saved := batch.Prefixes{Dir: o.process.PrefixDir}
 			switch verb, names := args[0], args[1:]; {
 			case verb == "save" && len(names) > 1:
-				return o.savePrefix(ctx, env, prefixes, names[0], names[1:])
+				return o.savePrefix(ctx, env, saved, names[0], names[1:])
 			case verb == "save":
 				return usagef("prefix save needs a name and a file with prompts: sample prefix save NAME FILE")
 			case verb == "list" && len(names) == 0:
-				return listPrefixes(env.stdout, prefixes)
+				return listPrefixes(env.stdout, saved)
 			case verb == "list":
 				return usagef("prefix list takes no name")
 			case verb == "drop" && len(names) > 0:
 				for _, name := range names {
-					if err := prefixes.Drop(name); err != nil {
+					if err := saved.Drop(name); err != nil {
 						return err
 					}
 					fmt.Fprintf(env.stdout, "%s is dropped\n", name)
@@ -89,9 +89,9 @@ func (o *runOptions) definePrefix(f *flags) {
 }
 
 // savePrefix writes what the prompts of files begin with.
-func (o *runOptions) savePrefix(ctx context.Context, env *environment, prefixes batch.Prefixes, name string,
+func (o *runOptions) savePrefix(ctx context.Context, env *environment, dir batch.Prefixes, name string,
 	inputs []string) error {
-	file, err := prefixes.File(name)
+	file, err := dir.File(name)
 	if err != nil {
 		return &exitError{exitUsage, err}
 	}
@@ -110,7 +110,7 @@ func (o *runOptions) savePrefix(ctx context.Context, env *environment, prefixes 
 	if err != nil {
 		return err
 	}
-	saved, err := prefixes.List()
+	saved, err := dir.List()
 	if err != nil {
 		return err
 	}
@@ -124,8 +124,8 @@ func (o *runOptions) savePrefix(ctx context.Context, env *environment, prefixes 
 }
 
 // listPrefixes prints the prefixes that have names.
-func listPrefixes(w io.Writer, prefixes batch.Prefixes) error {
-	all, err := prefixes.List()
+func listPrefixes(w io.Writer, dir batch.Prefixes) error {
+	all, err := dir.List()
 	if err != nil {
 		return err
 	}
