@@ -13,7 +13,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/quire/quire/batch"
+	"github.com/quire/quire/batch/prepare"
+	"github.com/quire/quire/batch/process"
+	"github.com/quire/quire/batch/resume"
+	"github.com/quire/quire/batch/spec"
 	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/jobstate"
 	"github.com/quire/quire/journal"
@@ -74,7 +77,7 @@ type entry struct {
 // readBegun reads what job an output folder holds, and its journals; nil is none.
 func readBegun(ctx context.Context, files vfs.FS, output, workDir string) (b *begun, err error) {
 	b = &begun{notes: folder.NewNotes()}
-	if b.work, err = batch.WorkFolder(output, workDir); err != nil {
+	if b.work, err = process.WorkFolder(output, workDir); err != nil {
 		return nil, err
 	}
 	job, key, err := jobstate.ReadKey(files, b.work)
@@ -87,7 +90,7 @@ func readBegun(ctx context.Context, files vfs.FS, output, workDir string) (b *be
 	}
 	known := false
 	b.job = job
-	if b.parts, b.format, known = batch.PartsOf(job); !known {
+	if b.parts, b.format, known = spec.PartsOf(job); !known {
 		return nil, nil
 	}
 	b.processes, b.seriesErr = processes(files, filepath.Join(b.work, jobstate.Folder))
@@ -128,7 +131,7 @@ func (b *begun) readJournals(ctx context.Context, files vfs.FS, key journal.Key)
 // settle leaves of the journals what no part has, and says how far the job is.
 func (b *begun) settle(ctx context.Context, out *promptset.Output, place folder.Published) error {
 	b.missing = out.Missing(b.parts, b.format)
-	stale, err := batch.StaleParts(b.job, b.notes, out, place)
+	stale, err := resume.StaleParts(b.job, b.notes, out, place)
 	if err != nil {
 		return err
 	}
@@ -152,13 +155,13 @@ func (b *begun) settle(ctx context.Context, out *promptset.Output, place folder.
 		return a.row == b.row && a.generation == b.generation
 	})
 	if len(b.entries) > 0 {
-		if b.input, err = batch.OpenInputs(ctx, b.job, b.work); ctx.Err() != nil {
+		if b.input, err = prepare.ReopenInputs(ctx, b.job, b.work); ctx.Err() != nil {
 			return ctx.Err()
 		} else if err != nil {
 			b.WithoutInput = err.Error()
 		}
 	}
-	if mapping, err := batch.MappingOf(b.job); err == nil {
+	if mapping, err := spec.MappingOf(b.job); err == nil {
 		b.prefix = mapping.Prefix
 	}
 	err = b.count(ctx, out)
@@ -179,7 +182,7 @@ func (b *begun) count(ctx context.Context, out *promptset.Output) (err error) {
 		of := have
 		if _, missing := slices.BinarySearch(b.missing, number); missing || !noted {
 			from, to := b.parts.Range(number)
-			if of, err = batch.CompletionsOf(ctx, b.job, b.input, from, to); err != nil {
+			if of, err = spec.CompletionsOf(ctx, b.job, b.input, from, to); err != nil {
 				return err
 			}
 		}
@@ -357,7 +360,7 @@ func (b *begun) together(row *promptset.Row, old *oldPart) ([]completion.Result,
 	if len(added) > 0 {
 		results = slices.DeleteFunc(results, func(r completion.Result) bool { return r.Err != "" })
 	}
-	results = batch.Merged(results, added)
+	results = resume.Merged(results, added)
 	slices.SortFunc(results, func(a, b completion.Result) int { return cmp.Compare(a.Generation, b.Generation) })
 	return results, nil
 }

@@ -9,7 +9,8 @@ import (
 	"iter"
 	"slices"
 
-	"github.com/quire/quire/batch"
+	"github.com/quire/quire/batch/prepare"
+	"github.com/quire/quire/batch/process"
 	"github.com/quire/quire/jobstate"
 	"github.com/quire/quire/promptset"
 	"github.com/quire/quire/promptset/folder"
@@ -60,7 +61,7 @@ func Open(ctx context.Context, files vfs.FS, path, workDir string) (*Output, err
 	case missing != nil:
 		return nil, missing
 	}
-	if work, err := batch.WorkFolder(path, workDir); err == nil && jobstate.Running(work) {
+	if work, err := process.WorkFolder(path, workDir); err == nil && jobstate.Running(work) {
 		return nil, fmt.Errorf("%s has no completion yet: a process has started in it, and reads the "+
 			"input, or loads the model", path)
 	}
@@ -83,7 +84,7 @@ func (o *Output) FindPrompts(ctx context.Context) {
 		return
 	}
 	if b.input == nil {
-		b.input, _ = batch.OpenInputs(ctx, b.job, b.work)
+		b.input, _ = prepare.ReopenInputs(ctx, b.job, b.work)
 	}
 	b.prompts = b.input != nil
 }

@@ -15,7 +15,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
-	"github.com/quire/quire/batch"
+	"github.com/quire/quire/batch/resume"
 	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/jobstate"
 	"github.com/quire/quire/parameter"
@@ -93,7 +93,7 @@ func describe(ctx context.Context, files vfs.FS, page *report.Page, meta map[str
 		return
 	}
 	job := out.begun.job
-	if standing, ok := batch.StandingOf(ctx, files, out.Path, out.begun.work); ok {
+	if standing, ok := resume.CompletenessOf(ctx, files, out.Path, out.begun.work); ok {
 		page.Facts = append(page.Facts, [2]string{"parts", standing.String()})
 	}
 	page.Facts = settle(page.Facts, job, page)

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"iter"
 
-	"github.com/quire/quire/batch"
+	"github.com/quire/quire/batch/spec"
 	"github.com/quire/quire/promptset"
 	"github.com/quire/quire/promptset/folder"
 	"github.com/quire/quire/vfs"
@@ -38,7 +38,7 @@ func (o *Output) Snapshot(ctx context.Context, files vfs.FS, dir string) (writte
 		return 0, err
 	}
 	options := promptset.WriterOptions{Format: b.format, Schema: b.input.Schema(), Meta: b.job.Meta, Write: []int{0}}
-	batch.SetColumnsOf(b.job, &options)
+	spec.SetColumnsOf(b.job, &options)
 	for _, part := range o.all() {
 		if !b.adds(part.Number) {
 			continue

@@ -12,7 +12,9 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/quire/quire/batch"
+	"github.com/quire/quire/batch/interactive"
+	"github.com/quire/quire/batch/outcome"
+	"github.com/quire/quire/batch/spec"
 	"github.com/quire/quire/internal/plural"
 )
 
@@ -46,7 +48,7 @@ sample chat -m smollm2 --temperature 0 < messages.txt`,
 			if len(args) > 0 {
 				return usagef("chat takes no argument, but was given %q: messages come from standard input", args[0])
 			}
-			o.spec.Inputs, o.spec.Output, o.spec.Format = []string{batch.Standard}, batch.Standard, "jsonl"
+			o.spec.Inputs, o.spec.Output, o.spec.Format = []string{spec.Standard}, spec.Standard, "jsonl"
 			if err := errors.Join(o.readConfig(f), o.checkDumps()); err != nil {
 				return &exitError{exitUsage, err}
 			}
@@ -107,7 +109,7 @@ const chatCommands = "/reset, /system TEXT, /exit, /help; // begins a message wi
 // chatting is a conversation on the terminal.
 type chatting struct {
 	env      *environment
-	with     *batch.Conversation
+	with     *interactive.Conversation
 	to       *teller
 	failed   int // messages without an answer
 	terminal bool
@@ -125,7 +127,7 @@ func (o *runOptions) chat(ctx context.Context, env *environment) error {
 	}
 	defer trial.Close()
 	c := &chatting{env: env, to: &teller{env: env, trial: trial, prompts: 1}, terminal: isInputTerminal(env.stdin)}
-	if c.with, err = trial.Converse(); err != nil {
+	if c.with, err = trial.NewConversation(); err != nil {
 		return err
 	}
 	env.signals.takenBy(c.interrupt)
@@ -179,9 +181,9 @@ func (c *chatting) take(ctx context.Context, line string) (more bool, err error)
 	case command == "/help" && text == "":
 		fmt.Fprintln(c.env.stderr, chatCommands)
 	case command == "/reset" && text == "":
-		c.with.Begin(c.with.System())
+		c.with.Restart(c.with.System())
 	case command == "/system":
-		c.with.Begin(strings.TrimSpace(text))
+		c.with.Restart(strings.TrimSpace(text))
 	default:
 		c.failed++
 		fmt.Fprintf(c.env.stderr, "error: %q is no command: /reset, /system TEXT, /exit and /help are; // begins a "+
@@ -197,15 +199,15 @@ func (c *chatting) say(ctx context.Context, message string) error {
 	c.mu.Lock()
 	c.stop = stop
 	c.mu.Unlock()
-	err := c.with.Say(answering, message, c.to)
+	err := c.with.Send(answering, message, c.to)
 	c.mu.Lock()
 	c.stop = nil
 	c.mu.Unlock()
-	var ended *batch.Error
+	var ended *outcome.Error
 	switch {
 	case ctx.Err() == nil && answering.Err() != nil:
 		return nil
-	case errors.As(err, &ended) && ended.Outcome == batch.Partial: // which was told
+	case errors.As(err, &ended) && ended.Outcome == outcome.Partial: // which was told
 		c.failed++
 		return nil
 	}

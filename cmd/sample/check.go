@@ -12,7 +12,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/pflag"
 
-	"github.com/quire/quire/batch"
+	"github.com/quire/quire/batch/check"
 	"github.com/quire/quire/batch/review"
 	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/internal/visible"
@@ -86,7 +86,7 @@ sample run --config job.yaml --limit 100 -o trial && sample check --config job.y
 }
 
 // earlier reads the output of the earlier job; it is nil without one.
-func (o *checkOptions) earlier(ctx context.Context, env *environment) (*batch.Earlier, error) {
+func (o *checkOptions) earlier(ctx context.Context, env *environment) (*check.Earlier, error) {
 	if o.like == "" {
 		return nil, nil
 	}
@@ -125,7 +125,7 @@ func (o *checkOptions) define(f *flags) *flags {
 }
 
 // printCheck prints what the rows of a job come to. given says that the rate is that of the command line.
-func printCheck(w io.Writer, r *batch.CheckReport, given bool) {
+func printCheck(w io.Writer, r *check.Report, given bool) {
 	line := func(name, format string, args ...any) {
 		fmt.Fprintf(w, "%-14s %s\n", name, fmt.Sprintf(format, args...))
 	}
@@ -183,7 +183,7 @@ func printCheck(w io.Writer, r *batch.CheckReport, given bool) {
 }
 
 // madeOf says of which completions an expectation is.
-func madeOf(e *batch.Expectation) string {
+func madeOf(e *check.Expectation) string {
 	of := e.Like.Output
 	if e.Like.Model != "" {
 		of += " (model " + e.Like.Model + ")"
@@ -194,7 +194,7 @@ func madeOf(e *batch.Expectation) string {
 }
 
 // printHistogram prints how many prompts have which lengths.
-func printHistogram(w io.Writer, p batch.LengthsOfTokens) {
+func printHistogram(w io.Writer, p check.LengthsOfTokens) {
 	most := int64(0)
 	for _, b := range p.Histogram {
 		most = max(most, b.Count)

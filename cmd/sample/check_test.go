@@ -5,15 +5,15 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/quire/quire/batch"
+	"github.com/quire/quire/batch/check"
 )
 
 // What is expected stands below what there is at most.
 func TestPrintCheck(t *testing.T) {
-	r := batch.CheckReport{Rows: 2, Completions: 2, CompletionTokens: 2000, KVBytesPerToken: 1 << 20,
+	r := check.Report{Rows: 2, Completions: 2, CompletionTokens: 2000, KVBytesPerToken: 1 << 20,
 		LongestSequence: 1100, MeanSequence: 1024, TokensPerSecond: 12.34, SecondsOfDrawing: 162,
-		Expected: &batch.Expectation{
-			Like:             batch.Earlier{Output: "trial", Completions: 1, MeanTokens: 100, LengthShare: 0.25},
+		Expected: &check.Expectation{
+			Like:             check.Earlier{Output: "trial", Completions: 1, MeanTokens: 100, LengthShare: 0.25},
 			CompletionTokens: 200.4, MeanSequence: 128, Seconds: 16.2}}
 	for _, c := range []struct {
 		given bool

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/quire/quire/batch"
+	"github.com/quire/quire/batch/prefixes"
 	"github.com/quire/quire/bench/workload"
 	"github.com/quire/quire/chat/reply"
 	"github.com/quire/quire/engine"
@@ -177,7 +177,7 @@ func prefixWords(before []string) (found []suggestion) {
 			dir = before[i+1]
 		}
 	}
-	saved, err := batch.Prefixes{Dir: dir}.List()
+	saved, err := prefixes.Prefixes{Dir: dir}.List()
 	if err != nil {
 		return nil
 	}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/quire/quire/batch"
+	"github.com/quire/quire/batch/spec"
 	"github.com/quire/quire/deploy"
 	"github.com/quire/quire/models"
 	"github.com/quire/quire/parameter"
@@ -353,7 +353,7 @@ func (o *deployOptions) isFile(name, value string) bool {
 	case "input", "output":
 		return !storage.IsRemote(value)
 	case "chat-template":
-		return value != batch.TemplateOfModel && value != batch.TemplateNone
+		return value != spec.TemplateOfModel && value != spec.TemplateNone
 	case "prefix-file":
 		return true
 	case "backend":

@@ -12,7 +12,7 @@ import (
 
 	"github.com/goccy/go-yaml"
 
-	"github.com/quire/quire/batch"
+	"github.com/quire/quire/batch/spec"
 	"github.com/quire/quire/vfs"
 )
 
@@ -124,7 +124,7 @@ func TestFlagsOfManifests(t *testing.T) {
 }
 
 // specOf is the job of a command line of "sample run".
-func specOf(t *testing.T, args []string) batch.Spec {
+func specOf(t *testing.T, args []string) spec.Spec {
 	t.Helper()
 	var o runOptions
 	f := newFlags("run")

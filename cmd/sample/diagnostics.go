@@ -7,7 +7,9 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/quire/quire/batch"
+	"github.com/quire/quire/batch/load"
+	"github.com/quire/quire/batch/observe"
+	"github.com/quire/quire/batch/process"
 	"github.com/quire/quire/telemetry"
 )
 
@@ -47,12 +49,12 @@ func (d *diagnostics) define(s *pflag.FlagSet) {
 }
 
 // check parses what the options of a job take of these flags.
-func (d *diagnostics) check(o *batch.Options) (err error) {
+func (d *diagnostics) check(o *process.Options) (err error) {
 	if d.profileCalls < 0 {
 		return fmt.Errorf("--profile-calls is %d, but must be 0 (all) or more", d.profileCalls)
 	}
 	if d.profileDevice != "" {
-		o.ProfileDevice = &batch.DeviceProfile{Folder: d.profileDevice, Calls: d.profileCalls}
+		o.ProfileDevice = &observe.DeviceProfile{Folder: d.profileDevice, Calls: d.profileCalls}
 	}
 	switch {
 	case d.dumpTables == "" && d.dumpTablesDir != "":
@@ -60,7 +62,7 @@ func (d *diagnostics) check(o *batch.Options) (err error) {
 	case d.dumpTables == "":
 		return nil
 	}
-	if o.DumpTables, err = batch.ParseTableDumps(d.dumpTables); err != nil {
+	if o.DumpTables, err = observe.ParseTableDumps(d.dumpTables); err != nil {
 		return fmt.Errorf("--dump-tables is %w", err)
 	}
 	o.DumpTables.Folder = d.dumpTablesDir
@@ -115,12 +117,12 @@ func (d *diagnostics) profile() (stop func() error, err error) {
 }
 
 // dump returns what writes what --dump-hlo asks for when a model is opened, and the rest before it is closed.
-func (d *diagnostics) dump(stderr io.Writer) func(*batch.Session) (closing func(), err error) {
-	return func(s *batch.Session) (closing func(), err error) {
+func (d *diagnostics) dump(stderr io.Writer) func(*process.Session) (closing func(), err error) {
+	return func(s *process.Session) (closing func(), err error) {
 		if d.dumpHLO == "" {
 			return nil, nil
 		}
-		again, err := s.DumpPrograms(d.dumpHLO)
+		again, err := load.DumpPrograms(s, d.dumpHLO)
 		if err != nil {
 			return nil, fmt.Errorf("--dump-hlo: %w", err)
 		}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/quire/quire/batch"
+	"github.com/quire/quire/batch/spec"
 	"github.com/quire/quire/engine"
 )
 
@@ -64,7 +64,7 @@ func (o *runOptions) defineDevices(s *pflag.FlagSet) {
 }
 
 // parseMesh reads --mesh, which gives the same as --tp and --dp.
-func parseMesh(mesh string, e *batch.Engine) error {
+func parseMesh(mesh string, e *spec.Engine) error {
 	given := map[string]bool{}
 	for axis := range strings.SplitSeq(mesh, ",") {
 		if mesh == "" {

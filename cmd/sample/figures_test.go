@@ -16,7 +16,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
-	"github.com/quire/quire/batch"
+	"github.com/quire/quire/batch/generate"
 	"github.com/quire/quire/promptset"
 	"github.com/quire/quire/promptset/folder"
 	"github.com/quire/quire/tally"
@@ -50,7 +50,7 @@ func newFiguresJob(t *testing.T, extra ...string) *crashJob {
 
 // ended is how a run ended.
 type ended struct {
-	report batch.Report // of a run that was not killed
+	report generate.Report // of a run that was not killed
 	stdout string
 	code   int
 }
@@ -180,7 +180,7 @@ func (j *crashJob) page(t *testing.T, c tally.Counts) {
 }
 
 // points checks that the time series of the last process of the whole job has what its report says it did.
-func (j *crashJob) points(t *testing.T, r batch.Report) {
+func (j *crashJob) points(t *testing.T, r generate.Report) {
 	t.Helper()
 	all, err := telemetry.Read(filepath.Join(j.dir, "out", "_job", "events.jsonl"))
 	if err != nil || len(all) == 0 {

@@ -10,14 +10,15 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/quire/quire/batch"
+	"github.com/quire/quire/batch/environ"
+	"github.com/quire/quire/batch/process"
 )
 
 // hostOptions are the flags of a run whose model is on the devices of several processes, one a host. Their names are
 // jax.distributed's.
 type hostOptions struct {
-	batch.Hosts        // Processes is found by check, 0 for this one alone
-	processes   string // the flag
+	process.Hosts        // Processes is found by check, 0 for this one alone
+	processes     string // the flag
 }
 
 // processesAuto is the --num-processes that takes all from the environment.
@@ -80,7 +81,7 @@ func (h *hostOptions) find(getenv func(string) string) error {
 	if h.ID >= 0 && h.Processes == 0 { // checked a second time, it is what was found
 		return errors.New("--process-id and --num-processes auto may not come together: auto finds both")
 	}
-	found, err := batch.FindHosts(getenv)
+	found, err := environ.Hosts(getenv)
 	if err != nil {
 		return fmt.Errorf("--num-processes auto: %w", err)
 	}

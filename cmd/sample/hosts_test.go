@@ -12,14 +12,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quire/quire/batch"
+	"github.com/quire/quire/batch/process"
 	"github.com/quire/quire/internal/testenv"
 	"github.com/quire/quire/setup"
 )
 
 func TestFindProcess(t *testing.T) {
 	flags := func(processes string, id int, coordinator string) hostOptions {
-		return hostOptions{processes: processes, Hosts: batch.Hosts{ID: id, CoordinatorAddress: coordinator}}
+		return hostOptions{processes: processes, Hosts: process.Hosts{ID: id, CoordinatorAddress: coordinator}}
 	}
 	tpu := map[string]string{"TPU_WORKER_ID": "2", "TPU_WORKER_HOSTNAMES": "w0.job,w1.job,w2.job,w3.job"}
 	for _, c := range []struct {
@@ -80,7 +80,7 @@ func TestSlicesAreShards(t *testing.T) {
 	}
 	getenv := func(name string) string { return env[name] }
 	o := runOptions{hosts: hostOptions{processes: "auto",
-		Hosts: batch.Hosts{ID: -1, InitializationTimeout: 1, HeartbeatTimeout: 1}}}
+		Hosts: process.Hosts{ID: -1, InitializationTimeout: 1, HeartbeatTimeout: 1}}}
 	if err := o.hosts.check(getenv, false); err == nil ||
 		!strings.Contains(err.Error(), "--shard auto shares the rows out to the slices") {
 		t.Error(err)

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/quire/quire/batch"
+	"github.com/quire/quire/batch/spec"
 )
 
 // openFile is the name of a file that this process has open.
@@ -35,7 +35,7 @@ func (o *runOptions) takePipe() error {
 		if len(o.spec.Inputs) > 1 {
 			continue // refused where it is read
 		}
-		o.spec.Inputs[i] = batch.Standard
+		o.spec.Inputs[i] = spec.Standard
 		switch {
 		case open == nil:
 			if o.piped, err = os.Open(name); err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/quire/quire/backend/xla/mosaic"
-	"github.com/quire/quire/batch"
 	"github.com/quire/quire/batch/capture"
+	"github.com/quire/quire/batch/load"
 	"github.com/quire/quire/setup"
 )
 
@@ -73,7 +73,7 @@ sample kernels capture --heads 32 --kv-heads 8 --head-dim 128 --window 4096 --py
 			if err != nil {
 				return err
 			}
-			folder := filepath.Join(cache, batch.KernelFolder)
+			folder := filepath.Join(cache, load.KernelFolder)
 			switch args[0] {
 			case "list":
 				return listKernels(env.stdout, folder)

@@ -16,7 +16,9 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/quire/quire/batch"
+	"github.com/quire/quire/batch/load"
+	"github.com/quire/quire/batch/outcome"
+	"github.com/quire/quire/batch/process"
 	"github.com/quire/quire/internal/stdio"
 	"github.com/quire/quire/vfs"
 )
@@ -36,9 +38,9 @@ type environment struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	// models opens models. Tests put ones without an engine in their place.
-	models batch.Models
+	models process.Models
 	// timing is how long things wait; 0 as in production.
-	timing batch.Timing
+	timing process.Timing
 	// fs has the output.
 	fs vfs.FS
 	// interrupt ends the work as the first signal does, for a reason.
@@ -101,7 +103,7 @@ func usagef(format string, args ...any) error {
 
 func main() {
 	os.Exit(sampleMain(os.Args[1:], &environment{stdin: os.Stdin, stdout: stdio.Stdout(), stderr: os.Stderr,
-		models: batch.RealModels{}, fs: vfs.OS}))
+		models: load.Models{}, fs: vfs.OS}))
 }
 
 // sampleMain runs one command line and returns its exit code.
@@ -164,7 +166,7 @@ func exitCode(ctx context.Context, stderr io.Writer, err error, hint string) int
 // codeOf returns the exit code that an error has of its own; known is false where it has none and is a failure.
 func codeOf(err error) (code int, known bool) {
 	var exit *exitError
-	var job *batch.Error
+	var job *outcome.Error
 	switch {
 	case err == nil:
 		return exitOK, true

@@ -18,8 +18,8 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/quire/quire/backend/xla/cpukernel"
-	"github.com/quire/quire/batch"
 	"github.com/quire/quire/batch/crew"
+	"github.com/quire/quire/batch/process"
 	"github.com/quire/quire/internal/fakeplugin"
 	"github.com/quire/quire/internal/stdio"
 	"github.com/quire/quire/setup"
@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 		// The whole command, but for the model: see fakeSession.
 		"sample": func() {
 			plainEvery, crew.PollStatus = 50*time.Millisecond, 30*time.Millisecond
-			timing := batch.Timing{RestartPause: time.Millisecond, PollUnits: 100 * time.Millisecond,
+			timing := process.Timing{RestartPause: time.Millisecond, PollUnits: 100 * time.Millisecond,
 				BeatEvery: 100 * time.Millisecond}
 			if os.Getenv("QUIRE_FAKE_STALL") != "" {
 				timing.StallAfter, timing.LostGrace = 80*time.Millisecond, 300*time.Millisecond

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/quire/quire/batch"
+	"github.com/quire/quire/batch/observe"
 	"github.com/quire/quire/storage"
 	"github.com/quire/quire/telemetry"
 )
@@ -77,13 +77,13 @@ func (o *observing) handler(w io.Writer, debug bool) slog.Handler {
 
 // observer is what a run tells those who watch it.
 type observer struct {
-	*batch.Observer
+	*observe.Observer
 	stops []func()
 }
 
 // observe begins to watch a run: the log, and the metrics if they are asked for.
 func (o *runOptions) observe(env *environment) (*observer, error) {
-	w := &observer{Observer: &batch.Observer{Run: telemetry.NewRun(), Log: o.logger(env), Version: quireVersion(),
+	w := &observer{Observer: &observe.Observer{Run: telemetry.NewRun(), Log: o.logger(env), Version: quireVersion(),
 		Trace: o.diagnostics.tracing}}
 	before := slog.Default()
 	slog.SetDefault(w.Log)

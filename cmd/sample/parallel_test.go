@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/quire/quire/batch"
+	"github.com/quire/quire/batch/spec"
 	"github.com/quire/quire/internal/testenv"
 )
 
@@ -30,7 +30,7 @@ func TestParallelFlags(t *testing.T) {
 		{1, -1, "", "xla:cpu", 0, 0, "--dp is -1"},
 		{2, 1, "", "go", 0, 0, "--backend go has one"},
 	} {
-		p := batch.DefaultSpec().Engine
+		p := spec.Default().Engine
 		p.TP, p.DP, p.Backend = c.tp, c.dp, c.backend
 		check := func() error {
 			if err := parseMesh(c.mesh, &p); err != nil {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/quire/quire/batch"
+	"github.com/quire/quire/batch/spec"
 	"github.com/quire/quire/chat/reply"
 	"github.com/quire/quire/parameter"
 	"github.com/quire/quire/promptset/completion"
@@ -179,7 +179,7 @@ func (v *jsonValue) Type() string    { return v.of.String() }
 func (v *jsonValue) takesJSON() bool { return true }
 
 // parserFlags defines the flags that name forms of texts.
-func parserFlags(s *pflag.FlagSet, spec *batch.Spec) {
+func parserFlags(s *pflag.FlagSet, spec *spec.Spec) {
 	list := func(names []string) string { return strings.Join(names[2:], ", ") }
 	s.StringVar(&spec.ReasoningParser, "reasoning-parser", spec.ReasoningParser, fmt.Sprintf(
 		"`NAME` form of the reasoning for the column reasoning: auto (the chat template's), none, %s",

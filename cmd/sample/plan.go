@@ -14,7 +14,9 @@ import (
 
 	"github.com/quire/quire/backend/xla"
 	"github.com/quire/quire/batch"
+	"github.com/quire/quire/batch/load"
 	"github.com/quire/quire/batch/plan"
+	"github.com/quire/quire/batch/spec"
 	"github.com/quire/quire/collective"
 	"github.com/quire/quire/setup"
 )
@@ -131,7 +133,7 @@ func runPlan(ctx context.Context, env *environment, o *planOptions) error {
 		return &exitError{exitUsage, err}
 	}
 	dummy := *o.run.job
-	dummy.LoadFormat = batch.LoadDummy
+	dummy.LoadFormat = spec.LoadDummy
 	o.run.job = &dummy
 	task := o.run.task(env, nil)
 	model, err := task.OpenModel(ctx)
@@ -144,7 +146,7 @@ func runPlan(ctx context.Context, env *environment, o *planOptions) error {
 		return err
 	}
 	defer backend.Finalize()
-	groups, err := task.Job.Engine.Groups(backend)
+	groups, err := load.Groups(&task.Job.Engine, backend)
 	if err != nil {
 		return &exitError{exitUsage, err}
 	}
@@ -162,7 +164,7 @@ func runPlan(ctx context.Context, env *environment, o *planOptions) error {
 		Note: func(format string, args ...any) { fmt.Fprintf(env.stderr, format+"\n", args...) }}
 	if dump != "" {
 		options.Compiled = func(programs iter.Seq2[string, compute.Executable]) error {
-			return batch.WritePrograms(dump, programs)
+			return load.WritePrograms(dump, programs)
 		}
 	}
 	devices := backend.NumDevices()
@@ -204,7 +206,7 @@ func (o *planOptions) lacks() error {
 		}
 		return nil
 	}
-	err := batch.LookForDevice(o.run.spec.Engine.Backend)
+	err := load.CheckDevice(o.run.spec.Engine.Backend)
 	none := (*setup.NoTPUError)(nil)
 	if missing := (*setup.NotFetchedError)(nil); errors.As(err, &missing) && missing.NoDevice != "" ||
 		errors.As(err, &none) {

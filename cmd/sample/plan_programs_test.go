@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/quire/quire/batch"
+	"github.com/quire/quire/batch/load"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/internal/testenv"
 	"github.com/quire/quire/setup"
@@ -76,7 +76,7 @@ func TestRunAfterCompileOnlyCompilesNothing(t *testing.T) {
 			}
 			run := append([]string{"run", "--input", rows, "--output", filepath.Join(t.TempDir(), "out"), "--format",
 				"jsonl", "--max-tokens", "4", "--progress", "none"}, args...)
-			if code := sampleMain(run, &environment{stdout: t.Output(), stderr: t.Output(), models: batch.RealModels{},
+			if code := sampleMain(run, &environment{stdout: t.Output(), stderr: t.Output(), models: load.Models{},
 				fs: vfs.OS}); code != exitOK {
 				t.Fatalf("the run ended with %d", code)
 			}

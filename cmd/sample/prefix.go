@@ -12,7 +12,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/pflag"
 
-	"github.com/quire/quire/batch"
+	"github.com/quire/quire/batch/prefixes"
 	"github.com/quire/quire/internal/plural"
 )
 
@@ -44,7 +44,7 @@ sample prefix drop assistant`,
 			if len(args) == 0 {
 				return usagef("prefix needs one of: save, list, drop")
 			}
-			saved := batch.Prefixes{Dir: o.process.PrefixDir}
+			saved := prefixes.Prefixes{Dir: o.process.PrefixDir}
 			switch verb, names := args[0], args[1:]; {
 			case verb == "save" && len(names) > 1:
 				return o.savePrefix(ctx, env, saved, names[0], names[1:])
@@ -89,7 +89,7 @@ func (o *runOptions) definePrefix(f *flags) {
 }
 
 // savePrefix writes what the prompts of files begin with.
-func (o *runOptions) savePrefix(ctx context.Context, env *environment, dir batch.Prefixes, name string,
+func (o *runOptions) savePrefix(ctx context.Context, env *environment, dir prefixes.Prefixes, name string,
 	inputs []string) error {
 	file, err := dir.File(name)
 	if err != nil {
@@ -104,7 +104,7 @@ func (o *runOptions) savePrefix(ctx context.Context, env *environment, dir batch
 	}
 	task := o.task(env, nil)
 	tokens, err := task.KeepPrefix(ctx)
-	if wrong := (*batch.PrefixError)(nil); errors.As(err, &wrong) { // by the name that was given
+	if wrong := (*prefixes.PrefixError)(nil); errors.As(err, &wrong) { // by the name that was given
 		return fmt.Errorf("prefix %s: %w", name, wrong.Err)
 	}
 	if err != nil {
@@ -124,7 +124,7 @@ func (o *runOptions) savePrefix(ctx context.Context, env *environment, dir batch
 }
 
 // listPrefixes prints the prefixes that have names.
-func listPrefixes(w io.Writer, dir batch.Prefixes) error {
+func listPrefixes(w io.Writer, dir prefixes.Prefixes) error {
 	all, err := dir.List()
 	if err != nil {
 		return err

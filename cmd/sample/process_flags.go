@@ -7,11 +7,11 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/quire/quire/backend/xla"
-	"github.com/quire/quire/batch"
+	"github.com/quire/quire/batch/process"
 )
 
 // deviceFlags defines the flags of a process for devices that do not answer.
-func deviceFlags(s *pflag.FlagSet, o *batch.Options) {
+func deviceFlags(s *pflag.FlagSet, o *process.Options) {
 	s.IntVar(&o.MaxRestarts, "max-restarts", 5,
 		"`N` give up when the device fails more than N times without finishing a completion in between")
 	s.DurationVar(&o.ClientTimeout, "client-timeout", xla.DefaultClientTimeout,
@@ -20,7 +20,7 @@ func deviceFlags(s *pflag.FlagSet, o *batch.Options) {
 		"`TIME` end the process, with exit code 1, when no device call has ended for this long; 0 only warns")
 }
 
-func checkDeviceFlags(o *batch.Options) error {
+func checkDeviceFlags(o *process.Options) error {
 	switch {
 	case o.MaxRestarts < 0:
 		return fmt.Errorf("--max-restarts is %d, but must be 0 or more", o.MaxRestarts)

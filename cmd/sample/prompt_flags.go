@@ -3,11 +3,11 @@ package main
 import (
 	"github.com/spf13/pflag"
 
-	"github.com/quire/quire/batch"
+	"github.com/quire/quire/batch/spec"
 )
 
 // promptFlags defines what the prompts of rows are, where the names of their columns do not say it.
-func promptFlags(s *pflag.FlagSet, spec *batch.Spec) {
+func promptFlags(s *pflag.FlagSet, spec *spec.Spec) {
 	s.StringVar(&spec.PromptColumn, "prompt-column", "",
 		"`NAME` the column that has the prompt as text (default: prompt, messages or prompt_token_ids)")
 	s.StringVar(&spec.IDColumn, "id-column", "",

@@ -18,6 +18,8 @@ import (
 	"github.com/johannesboyne/gofakes3/backend/s3mem"
 
 	"github.com/quire/quire/batch"
+	"github.com/quire/quire/batch/process"
+	"github.com/quire/quire/batch/spec"
 	"github.com/quire/quire/storage"
 	"github.com/quire/quire/vfs"
 )
@@ -244,12 +246,12 @@ func TestModelFromObjects(t *testing.T) {
 		}
 		put(t, url("m/"+e.Name()), string(text))
 	}
-	identify := func(model string) (batch.Identity, error) {
-		spec := batch.DefaultSpec()
+	identify := func(model string) (process.Identity, error) {
+		spec := spec.Default()
 		spec.Model, spec.Inputs, spec.Output = model, []string{"in"}, "out"
-		task, err := batch.NewTask(spec, batch.Options{})
+		task, err := batch.NewTask(spec, process.Options{})
 		if err != nil {
-			return batch.Identity{}, err
+			return process.Identity{}, err
 		}
 		return task.Identify(t.Context())
 	}

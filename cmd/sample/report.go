@@ -8,14 +8,14 @@ import (
 
 	"github.com/dustin/go-humanize"
 
-	"github.com/quire/quire/batch"
+	"github.com/quire/quire/batch/generate"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/internal/visible"
 )
 
 // printReport writes a run's report as a table: what it came to, or all figures.
-func printReport(w io.Writer, r *batch.Report, all bool) {
+func printReport(w io.Writer, r *generate.Report, all bool) {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	row := func(name, format string, args ...any) {
 		fmt.Fprintf(table, "%s\t%s\n", name, visible.Line(fmt.Sprintf(format, args...)))
@@ -69,7 +69,7 @@ func printReport(w io.Writer, r *batch.Report, all bool) {
 }
 
 // engineFigures are those of the engine's run.
-func engineFigures(r *batch.Report, row func(name, format string, args ...any)) {
+func engineFigures(r *generate.Report, row func(name, format string, args ...any)) {
 	row("start", "%s until programs and weights were ready", seconds(r.Engine.StartSeconds))
 	row("first token", "%s after that", seconds(r.TimeToFirstToken))
 	row("prefill", "%s", ran(r.Engine.PrefillTokens, r.Engine.PrefillSteps, r.Engine.PrefillSeconds))

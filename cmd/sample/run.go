@@ -10,7 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/quire/quire/batch"
+	"github.com/quire/quire/batch/generate"
+	"github.com/quire/quire/batch/spec"
 	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/promptset"
 )
@@ -109,7 +110,7 @@ func runJob(ctx context.Context, env *environment, o *runOptions) (err error) {
 	if report == nil {
 		return err
 	}
-	if report.Output == batch.Standard { // which has rows alone
+	if report.Output == spec.Standard { // which has rows alone
 		if o.progress != "none" {
 			printReport(newFitted(env.stderr), report, o.verbose)
 		}
@@ -131,7 +132,7 @@ func runJob(ctx context.Context, env *environment, o *runOptions) (err error) {
 }
 
 // printFinished says that there was nothing to do.
-func printFinished(w io.Writer, r *batch.Report) {
+func printFinished(w io.Writer, r *generate.Report) {
 	what, hint := r.Output, "; --new generates them again"
 	if r.Shard != "" {
 		what, hint = fmt.Sprintf("shard %s of %s", r.Shard, r.Output), ""
@@ -147,7 +148,7 @@ func printFinished(w io.Writer, r *batch.Report) {
 }
 
 // printStanding says after a shard's work how the whole job stands.
-func printStanding(w io.Writer, r *batch.Report) {
+func printStanding(w io.Writer, r *generate.Report) {
 	if r.Standing != nil {
 		fmt.Fprintln(w, r.Standing)
 	}

@@ -11,15 +11,18 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/quire/quire/batch"
+	"github.com/quire/quire/batch/observe"
+	"github.com/quire/quire/batch/process"
+	"github.com/quire/quire/batch/spec"
 	"github.com/quire/quire/promptset"
 	"github.com/quire/quire/telemetry"
 )
 
 // runOptions are the flags of "sample run", which config files set too.
 type runOptions struct {
-	spec    batch.Spec
-	process batch.Options
-	job     *batch.Job // of the two, once check has found them right
+	spec    spec.Spec
+	process process.Options
+	job     *spec.Job // of the two, once check has found them right
 
 	// Texts that check parses into the two above.
 	shardText, kvMemory, hostMemory, prefixCache, mesh string
@@ -42,7 +45,7 @@ type runOptions struct {
 
 // define defines the flags, with the defaults in o.
 func (o *runOptions) define(f *flags) {
-	o.spec, o.flags = batch.DefaultSpec(), f.set
+	o.spec, o.flags = spec.Default(), f.set
 	o.hosts.ID = -1 // for subcommands without the flags of several hosts
 	f.group("Model", func(s *pflag.FlagSet) {
 		placeVar(s, &o.spec.Model, modelPlace, "model", "m",
@@ -233,7 +236,7 @@ func (o *runOptions) check() error {
 		return err
 	}
 	o.process.Version, o.process.Quiet, o.process.Verbose = quireVersion(), o.progress == "none", o.verbose
-	o.job, err = batch.Describe(o.spec, o.process)
+	o.job, err = process.Describe(o.spec, o.process)
 	return err
 }
 
@@ -262,7 +265,7 @@ func (o *runOptions) task(env *environment, w *observer) *batch.Task {
 	options := o.process
 	stdin := o.input(env.stdin)
 	options.Input, options.Rows = endable(stdin), env.stdout
-	if o.spec.Output != batch.Standard && isInputTerminal(stdin) {
+	if o.spec.Output != spec.Standard && isInputTerminal(stdin) {
 		options.Input = nil // a job goes on without the rows that it has read
 	}
 	options.Timing = env.timing
@@ -270,7 +273,7 @@ func (o *runOptions) task(env *environment, w *observer) *batch.Task {
 		fetchProgress(env.stderr)
 	options.Quiet, options.Stuck = o.progress == "none", stuck(env)
 	progress := &meter{w: env.stderr, mode: o.progress, each: int64(o.spec.Sampling.N)}
-	if o.spec.Output == batch.Standard && o.progress == "auto" && isTerminal(env.stdout) {
+	if o.spec.Output == spec.Standard && o.progress == "auto" && isTerminal(env.stdout) {
 		progress.mode = "plain" // rows would be written into a bar
 	}
 	options.Progress = progress
@@ -278,7 +281,7 @@ func (o *runOptions) task(env *environment, w *observer) *batch.Task {
 	if w != nil {
 		options.Observer, options.Log = w.Observer, w.Log
 	} else if o.diagnostics.tracing != nil {
-		options.Observer = &batch.Observer{Run: telemetry.NewRun(), Log: options.Log, Version: o.process.Version,
+		options.Observer = &observe.Observer{Run: telemetry.NewRun(), Log: options.Log, Version: o.process.Version,
 			Trace: o.diagnostics.tracing}
 	}
 	t := batch.New(o.job, options)

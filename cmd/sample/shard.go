@@ -3,7 +3,7 @@ package main
 import (
 	"fmt"
 
-	"github.com/quire/quire/batch"
+	"github.com/quire/quire/batch/environ"
 	"github.com/quire/quire/jobstate"
 )
 
@@ -16,7 +16,7 @@ func parseShard(text string, getenv func(string) string) (shard jobstate.Shard, 
 	case "":
 		return shard, nil
 	case shardAuto:
-		if shard, err = batch.FindShard(getenv); err != nil {
+		if shard, err = environ.Shard(getenv); err != nil {
 			return shard, fmt.Errorf("--shard auto: %w", err)
 		}
 		return shard, nil

@@ -15,7 +15,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/quire/quire/batch"
+	"github.com/quire/quire/batch/spec"
 	"github.com/quire/quire/vfs"
 )
 
@@ -55,7 +55,7 @@ func TestShardsWriteTheSame(t *testing.T) {
 				// It ends after some completions, and is started again.
 				after := rapid.IntRange(0, 20).Draw(r, "after")
 				env := &environment{stdout: io.Discard, stderr: io.Discard, fs: vfs.OS}
-				env.models = fakeModels{opened: func(_ *batch.Job, e *fakeEngine) {
+				env.models = fakeModels{opened: func(_ *spec.Job, e *fakeEngine) {
 					e.failAfter, e.failTimes = after, fakeFailures+1
 				}}
 				sampleMain(append(shard, "--max-restarts", "0"), env)
@@ -115,7 +115,7 @@ func TestShardsBeginTogether(t *testing.T) {
 				}
 				return all
 			}
-			slots := func(o *batch.Job, found int) int {
+			slots := func(o *spec.Job, found int) int {
 				if o.Engine.MaxSeqs > 0 {
 					return o.Engine.MaxSeqs
 				}
@@ -124,7 +124,7 @@ func TestShardsBeginTogether(t *testing.T) {
 			opened := []int{}
 			environmentOf := func(found int, first func()) *environment {
 				env := &environment{stdout: io.Discard, stderr: io.Discard, fs: vfs.OS}
-				env.models = fakeModels{opened: func(o *batch.Job, e *fakeEngine) {
+				env.models = fakeModels{opened: func(o *spec.Job, e *fakeEngine) {
 					if first != nil {
 						first()
 						first = nil

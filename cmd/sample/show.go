@@ -14,7 +14,8 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/quire/quire/batch"
+	"github.com/quire/quire/batch/process"
+	"github.com/quire/quire/batch/resume"
 	"github.com/quire/quire/batch/review"
 	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/internal/visible"
@@ -173,11 +174,11 @@ func runShow(ctx context.Context, env *environment, o *showOptions, name string)
 	if progress := parts.Progress(); progress != nil {
 		fmt.Fprintln(env.stderr, visible.Line(progress.String()))
 	}
-	work, err := batch.WorkFolder(path, o.workDir)
+	work, err := process.WorkFolder(path, o.workDir)
 	if err != nil {
 		return err
 	}
-	if all, ok := batch.StandingOf(ctx, env.fs, path, work); ok && len(all.Missing) > 0 {
+	if all, ok := resume.CompletenessOf(ctx, env.fs, path, work); ok && len(all.Missing) > 0 {
 		fmt.Fprintln(env.stderr, all)
 	}
 	return out.Flush()

@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/quire/quire/batch"
+	"github.com/quire/quire/batch/distribute"
 	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/internal/visible"
 	"github.com/quire/quire/queue"
@@ -80,12 +80,12 @@ func showJob(ctx context.Context, env *environment, q *queue.Queue, job string, 
 		if err != nil {
 			return noJobHint(err)
 		}
-		v := batch.Summarize(s)
+		v := distribute.Summarize(s)
 		if !wait || s.Over {
 			if err := printStatus(withFlags{env.stdout}, v, asJSON); err != nil || !wait {
 				return err
 			}
-			return batch.JobOver(s)
+			return distribute.JobOver(s)
 		}
 		if line := v.Line(); line != last {
 			last = line
@@ -106,7 +106,7 @@ func showJob(ctx context.Context, env *environment, q *queue.Queue, job string, 
 }
 
 // printStatus writes how far a job is.
-func printStatus(w io.Writer, v *batch.JobStatus, asJSON bool) error {
+func printStatus(w io.Writer, v *distribute.JobStatus, asJSON bool) error {
 	if asJSON {
 		return printJSON(w, v)
 	}

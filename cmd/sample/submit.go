@@ -10,7 +10,8 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/quire/quire/batch"
+	"github.com/quire/quire/batch/distribute"
+	"github.com/quire/quire/batch/spec"
 	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/queue"
 	"github.com/quire/quire/storage"
@@ -19,7 +20,7 @@ import (
 // unitOptions say how units of a job are treated, and how many processes of this machine do them.
 type unitOptions struct {
 	workers int
-	batch.UnitOptions
+	distribute.UnitOptions
 }
 
 func (o *unitOptions) define(s *pflag.FlagSet) {
@@ -146,7 +147,7 @@ func (o *runOptions) prepare(f *flags, args []string) error {
 
 // refuse refuses flags that belong to one process, but for some, and standard input.
 func (o *runOptions) refuse(f *flags, where string, but ...string) error {
-	if slices.Contains(o.spec.Inputs, batch.Standard) {
+	if slices.Contains(o.spec.Inputs, spec.Standard) {
 		return fmt.Errorf("--input is -, which one process reads, and it comes with %s: write the rows to a file first",
 			where)
 	}

@@ -8,7 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/quire/quire/batch"
+	"github.com/quire/quire/batch/interactive"
+	"github.com/quire/quire/batch/spec"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/internal/visible"
 	"github.com/quire/quire/promptset"
@@ -46,13 +47,13 @@ func (o *runOptions) takePrompts(f *flags, args []string) error {
 	if err := refuseGiven(f, slices.Concat(withFolder, withRows), why); err != nil {
 		return err
 	}
-	o.prompts, o.spec.Inputs, o.spec.Output = args, []string{batch.Standard}, batch.Standard
+	o.prompts, o.spec.Inputs, o.spec.Output = args, []string{spec.Standard}, spec.Standard
 	return o.checkDumps()
 }
 
 // takeStream settles what follows from rows on standard output.
 func (o *runOptions) takeStream(f *flags) error {
-	if o.spec.Output != batch.Standard {
+	if o.spec.Output != spec.Standard {
 		return nil
 	}
 	if !o.mayTry {
@@ -74,7 +75,7 @@ func (o *runOptions) checkDumps() error {
 }
 
 // try opens the model to be tried.
-func (o *runOptions) try(ctx context.Context, env *environment) (*batch.Trial, error) {
+func (o *runOptions) try(ctx context.Context, env *environment) (*interactive.Model, error) {
 	return o.task(env, nil).Try(ctx)
 }
 
@@ -92,7 +93,7 @@ func tryPrompts(ctx context.Context, env *environment, o *runOptions) error {
 // teller prints completions on standard output. What else there is to say is printed on standard error.
 type teller struct {
 	env     *environment
-	trial   *batch.Trial
+	trial   *interactive.Model
 	prompts int
 	several bool // completions: each has a heading
 

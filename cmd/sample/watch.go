@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/quire/quire/batch"
+	"github.com/quire/quire/batch/distribute"
 	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/internal/visible"
 	"github.com/quire/quire/queue"
@@ -37,7 +37,7 @@ func watchJobs(ctx context.Context, env *environment, q *queue.Queue, job string
 		}
 		switch {
 		case over && job != "":
-			return batch.JobOver(all[0].Status)
+			return distribute.JobOver(all[0].Status)
 		case over:
 			return nil
 		}
@@ -50,14 +50,14 @@ func watchJobs(ctx context.Context, env *environment, q *queue.Queue, job string
 }
 
 // jobsOf returns how far the jobs of a queue are, or the one of that name.
-func jobsOf(ctx context.Context, q *queue.Queue, job string) ([]*batch.JobStatus, error) {
-	all := []*batch.JobStatus{}
+func jobsOf(ctx context.Context, q *queue.Queue, job string) ([]*distribute.JobStatus, error) {
+	all := []*distribute.JobStatus{}
 	if job != "" {
 		s, err := q.Status(ctx, job)
 		if err != nil {
 			return nil, noJobHint(err)
 		}
-		return append(all, batch.Summarize(s)), nil
+		return append(all, distribute.Summarize(s)), nil
 	}
 	jobs, err := q.Jobs(ctx)
 	if err != nil {
@@ -68,13 +68,13 @@ func jobsOf(ctx context.Context, q *queue.Queue, job string) ([]*batch.JobStatus
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, batch.Summarize(s))
+		all = append(all, distribute.Summarize(s))
 	}
 	return all, nil
 }
 
 // jobLine is a job in a list.
-func jobLine(v *batch.JobStatus) string { return fmt.Sprintf("%s, to %s", v.Line(), v.Output) }
+func jobLine(v *distribute.JobStatus) string { return fmt.Sprintf("%s, to %s", v.Line(), v.Output) }
 
 // liveView shows jobs, a line each. On a terminal the lines stay in place; elsewhere a job gets a new line when it has
 // changed.
@@ -101,7 +101,7 @@ func newLiveView(w io.Writer) *liveView {
 	return view
 }
 
-func (l *liveView) show(all []*batch.JobStatus) error {
+func (l *liveView) show(all []*distribute.JobStatus) error {
 	var lines []string
 	for _, v := range all {
 		lines = append(lines, jobLine(v))

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/quire/quire/batch"
+	"github.com/quire/quire/batch/distribute"
 	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/queue"
 	"github.com/quire/quire/storage"
@@ -19,7 +19,7 @@ import (
 
 // workerOptions are the flags of "sample worker": what is of this process and not of the job.
 type workerOptions struct {
-	batch.Worker
+	distribute.Worker
 	queue              queueOptions
 	kvMemory, progress string
 	storage            []string

@@ -12,7 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quire/quire/batch"
+	"github.com/quire/quire/batch/distribute"
+	"github.com/quire/quire/batch/outcome"
+	"github.com/quire/quire/batch/process"
 	"github.com/quire/quire/jobstate"
 	"github.com/quire/quire/queue"
 	"github.com/quire/quire/queue/local"
@@ -78,8 +80,8 @@ func TestUnitOfAWorkerThatLives(t *testing.T) {
 	silent.Close() // its heartbeats do not come any more
 	q, _ := connect()
 	defer q.Close()
-	o := workerOptions{queue: queueOptions{url: nats, patience: time.Minute}, Worker: batch.Worker{Name: "w",
-		Options: batch.Options{MaxRestarts: 1}}, progress: "plain",
+	o := workerOptions{queue: queueOptions{url: nats, patience: time.Minute}, Worker: distribute.Worker{Name: "w",
+		Options: process.Options{MaxRestarts: 1}}, progress: "plain",
 		observing: observing{logFormat: "text", logLevel: "info"}}
 	done := make(chan error)
 	go func() { done <- o.work(t.Context(), env, job.ID) }()
@@ -107,7 +109,7 @@ func TestWaitingWorkerIsHealthy(t *testing.T) {
 	dir, nats := queueAndRow(t)
 	var out shared
 	env := &environment{stdout: io.Discard, stderr: &out, models: fakeModels{}, fs: vfs.OS}
-	o := workerOptions{queue: queueOptions{url: nats, patience: time.Minute}, Worker: batch.Worker{Name: "w"},
+	o := workerOptions{queue: queueOptions{url: nats, patience: time.Minute}, Worker: distribute.Worker{Name: "w"},
 		progress: "plain", observing: observing{metrics: ":0", logFormat: "text"}}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
@@ -144,7 +146,7 @@ func TestWaitingWorkerIsHealthy(t *testing.T) {
 	until("/metrics", http.StatusOK, "quire_waiting 1\n")
 	until("/healthz", http.StatusOK, "ok")
 	cancel()
-	if err := <-done; batch.OutcomeOf(err) != batch.Interrupted {
+	if err := <-done; outcome.Of(err) != outcome.Interrupted {
 		t.Error(err)
 	}
 }

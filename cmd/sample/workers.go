@@ -10,8 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/quire/quire/batch"
 	"github.com/quire/quire/batch/crew"
+	"github.com/quire/quire/batch/distribute"
+	"github.com/quire/quire/batch/load"
 	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/internal/visible"
 )
@@ -35,7 +36,7 @@ func runWorkers(ctx context.Context, env *environment, o *runOptions, f *flags) 
 		units.AckWait = localAckWait
 	}
 	task := o.task(env, nil)
-	chips, err := o.spec.Engine.ChipsOfWorkers(o.units.workers)
+	chips, err := load.ChipsOfWorkers(&o.spec.Engine, o.units.workers)
 	if err != nil {
 		return err
 	}
@@ -82,7 +83,7 @@ func (o *runOptions) crew(env *environment, chips []string) *crew.Crew {
 				return strings.HasPrefix(v, "NATS_") || strings.HasPrefix(v, storageVariable+"=")
 			})
 			if worker >= 0 && worker < len(chips) {
-				env = append(env, batch.VisibleChips+"="+chips[worker]) // the last one counts
+				env = append(env, load.VisibleChips+"="+chips[worker]) // the last one counts
 			}
 			return append(env, supervisedVariable+"=1", natsURL+"=nats://"+address, natsUser+"="+crew.User,
 				natsPassword+"="+password, storageVariable+"="+strings.Join(o.secrets, "\n"))
@@ -108,7 +109,7 @@ func endWithParent(env *environment) {
 	}()
 }
 
-func printCrewReport(w io.Writer, r *batch.CrewReport) {
+func printCrewReport(w io.Writer, r *distribute.Report) {
 	rows := fmt.Sprintf("%d", r.Rows)
 	if r.RowsWithErrors > 0 {
 		rows += fmt.Sprintf(", %d with errors", r.RowsWithErrors)
