@@ -31,7 +31,12 @@ func ofJob(err error) error {
 	if err == nil {
 		return nil
 	}
-	mine, jobs := flagsOf(newWorker()), flagsOf(newRun())
+	worker, unknown := findSubcommand("worker")
+	run, unknownRun := findSubcommand("run")
+	if unknown != nil || unknownRun != nil {
+		return err
+	}
+	mine, jobs := flagsOf(worker), flagsOf(run)
 	text := asFlags(err.Error())
 	var out strings.Builder
 	reword := func(part string) {

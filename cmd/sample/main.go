@@ -184,7 +184,13 @@ type subcommandGroup struct {
 	subs  []*subcommand
 }
 
-func subcommandGroups() []subcommandGroup {
+// subcommandGroups makes the subcommands. The package of main sets it, which imports those of all subcommands.
+var subcommandGroups func() []subcommandGroup
+
+func init() { subcommandGroups = ownSubcommands }
+
+// ownSubcommands are the subcommands of this program.
+func ownSubcommands() []subcommandGroup {
 	return []subcommandGroup{
 		{"Run", []*subcommand{newRun(), newChat(), newCheck(), newSubmit(), newWorker(), newStatus(), newCancel()}},
 		{"Look", []*subcommand{newShow(), newStats(), newVerify(), newHTMLReport()}},

@@ -24,9 +24,8 @@ type runOptions struct {
 	process process.Options
 	job     *spec.Job // of the two, once check has found them right
 
-	// Texts that check parses into the two above.
-	shardText, kvMemory, hostMemory, prefixCache, mesh string
-	hosts                                              hostOptions
+	unparsed
+	hosts hostOptions
 
 	flags                    *pflag.FlagSet
 	config, progress, report string
@@ -41,6 +40,11 @@ type runOptions struct {
 	mayTry  bool     // arguments without --output are prompts
 	prompts []string // that arguments are
 	piped   *os.File // a pipe that --input names
+}
+
+// unparsed are values of flags that check parses into the spec and the options.
+type unparsed struct {
+	shardText, kvMemory, hostMemory, prefixCache, mesh string
 }
 
 // define defines the flags, with the defaults in o.

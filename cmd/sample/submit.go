@@ -33,6 +33,9 @@ func (o *unitOptions) define(s *pflag.FlagSet) {
 		"`N` park a unit after N failed attempts without progress; the others go on")
 }
 
+// maxWorkers bounds --workers, against mistyped numbers.
+const maxWorkers = 1024
+
 func (o *unitOptions) check() error {
 	switch {
 	case o.workers < 0 || o.workers > maxWorkers:

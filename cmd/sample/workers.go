@@ -18,8 +18,6 @@ import (
 )
 
 const (
-	// maxWorkers bounds a slip of the hand.
-	maxWorkers = 1024
 	// localAckWait is how long a silent worker of this machine is waited for. One that died is started again and gives
 	// back what it had, so that this is for those that stand still.
 	localAckWait = 10 * time.Second
