@@ -187,7 +187,10 @@ type subcommandGroup struct {
 // subcommandGroups makes the subcommands. The package of main sets it, which imports those of all subcommands.
 var subcommandGroups func() []subcommandGroup
 
-func init() { subcommandGroups = ownSubcommands }
+// version and commit are set by the linker (see the Makefile); "go install" leaves them to the build info.
+var version, commit string
+
+func init() { subcommandGroups, linkedVersion, linkedCommit = ownSubcommands, version, commit }
 
 // ownSubcommands are the subcommands of this program.
 func ownSubcommands() []subcommandGroup {

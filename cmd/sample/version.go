@@ -13,8 +13,8 @@ import (
 	"github.com/quire/quire/setup"
 )
 
-// version and commit are set by the linker (see the Makefile); "go install" leaves them to the build info.
-var version, commit string
+// linkedVersion and linkedCommit are what the linker set in package main; without them the build info counts.
+var linkedVersion, linkedCommit string
 
 func newVersion() *subcommand {
 	short := false
@@ -65,8 +65,8 @@ func printBuild(w io.Writer) {
 
 // commitOf is the commit that the program was built from, "" if that is not known.
 func commitOf(info *debug.BuildInfo) string {
-	if commit != "" || info == nil {
-		return commit
+	if linkedCommit != "" || info == nil {
+		return linkedCommit
 	}
 	of := ""
 	for _, s := range info.Settings {
@@ -82,8 +82,8 @@ func commitOf(info *debug.BuildInfo) string {
 
 // quireVersion names the program's version; it is written into the output files too.
 func quireVersion() string {
-	if version != "" {
-		return version
+	if linkedVersion != "" {
+		return linkedVersion
 	}
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
 		return info.Main.Version
