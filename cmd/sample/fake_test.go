@@ -151,8 +151,10 @@ type fakeEngine struct {
 func (f *fakeEngine) Plan() engine.Plan {
 	return engine.Plan{Backend: "fake", Model: "echo", MaxSeqs: f.maxSeqs, MaxModelLen: fakeLen, KV: "paged"}
 }
+
 func (f *fakeEngine) Stats() engine.Stats { return f.stats }
-func (f *fakeEngine) Close()              {}
+
+func (f *fakeEngine) Close() {}
 
 func (f *fakeEngine) Run(ctx context.Context, requests iter.Seq[*engine.Request]) iter.Seq2[*engine.Completion, error] {
 	return func(yield func(*engine.Completion, error) bool) {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/quire/quire/batch/process"
 	"github.com/quire/quire/batch/spec"
+	"github.com/quire/quire/cmd/sample/cli"
 	"github.com/quire/quire/journal"
 	"github.com/quire/quire/promptset/folder"
 	"github.com/quire/quire/vfs"
@@ -48,15 +49,15 @@ func (l *lives) run(hook vfs.Hook) (stdout string, err error) {
 	}
 	fakeFailures = 0
 	var out strings.Builder
-	env := &environment{stdout: &out, stderr: io.Discard, fs: fs, timing: l.timing,
-		models: fakeModels{opened: func(_ *spec.Job, e *fakeEngine) {
+	env := &cli.Environment{Stdout: &out, Stderr: io.Discard, FS: fs, Timing: l.timing,
+		Models: fakeModels{opened: func(_ *spec.Job, e *fakeEngine) {
 			e.drawn, e.given, e.patience = &l.drawn, &l.given, 2*time.Millisecond
 			if l.failAfter >= 0 {
 				e.failAfter, e.failTimes = l.failAfter, 3
 			}
 		}}}
-	err = dispatch(context.Background(), env, l.args)
-	if code, _ := codeOf(err); code == exitPartial {
+	err = cli.Dispatch(context.Background(), env, l.args)
+	if code, _ := cli.CodeOf(err); code == cli.ExitPartial {
 		err = nil // some rows are wrong, on purpose
 	}
 	return out.String(), err

@@ -17,6 +17,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/quire/quire/batch/generate"
+	"github.com/quire/quire/cmd/sample/cli"
 	"github.com/quire/quire/promptset"
 	"github.com/quire/quire/promptset/folder"
 	"github.com/quire/quire/tally"
@@ -91,7 +92,7 @@ func (j *crashJob) end(t *testing.T, signal os.Signal, more int, env []string, e
 	if e.code < 0 { // killed
 		return e
 	}
-	if e.code != exitPartial && e.code != exitInterrupted && e.code != 0 {
+	if e.code != cli.ExitPartial && e.code != cli.ExitInterrupted && e.code != 0 {
 		t.Fatalf("exit code %d: %s", e.code, stderr.String())
 	}
 	text, err := os.ReadFile(path)

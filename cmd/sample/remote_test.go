@@ -20,6 +20,7 @@ import (
 	"github.com/quire/quire/batch"
 	"github.com/quire/quire/batch/process"
 	"github.com/quire/quire/batch/spec"
+	"github.com/quire/quire/cmd/sample/cli"
 	"github.com/quire/quire/storage"
 	"github.com/quire/quire/vfs"
 )
@@ -64,8 +65,8 @@ func put(t *testing.T, url, text string) {
 // sampleFake runs a command line on the fake engine.
 func sampleFake(args ...string) (code int, output string) {
 	var out bytes.Buffer
-	code = sampleMain(args, &environment{stdout: &out, stderr: &out, models: fakeModels{},
-		fs: vfs.OS})
+	code = sampleMain(args, &cli.Environment{Stdout: &out, Stderr: &out, Models: fakeModels{},
+		FS: vfs.OS})
 	return code, out.String()
 }
 
@@ -196,7 +197,7 @@ func TestObjectsInAndOut(t *testing.T) {
 		}
 		// Another job does not come between, neither from here nor from elsewhere.
 		for _, work := range []string{filepath.Join(dir, "third-"+format), filepath.Join(dir, "other-"+format)} {
-			if code, text := run(url("in"), remote, "--seed", "7", "--work-dir", work); code != exitFailure ||
+			if code, text := run(url("in"), remote, "--seed", "7", "--work-dir", work); code != cli.ExitFailure ||
 				!strings.Contains(text, "seed is 7") {
 				t.Error(code, text)
 			}
