@@ -32,7 +32,7 @@ func keepPrefix(ctx context.Context, p *process.Process, j *spec.Job) (tokens in
 			err = row.Error("it goes on from another row, whose completion is not known: give rows without a parent")
 		}
 		if err == nil {
-			prompt, err = b.Tokens(row)
+			prompt, err = b.EncodeRow(row)
 		}
 		if err != nil {
 			return 0, err

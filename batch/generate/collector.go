@@ -3,6 +3,8 @@ package generate
 import (
 	"cmp"
 	"context"
+	"errors"
+	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -14,6 +16,7 @@ import (
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/promptset"
 	"github.com/quire/quire/promptset/completion"
+	"github.com/quire/quire/promptset/openai"
 	"github.com/quire/quire/promptset/requests"
 	"github.com/quire/quire/tally"
 )
@@ -162,6 +165,7 @@ func (c *collector) mayBegin() bool {
 func (c *collector) fail(p *pendingRow, err error) error {
 	r := completion.Result{FinishReason: string(engine.FinishError), Err: err.Error()}
 	r.ErrParam, r.ErrCode = ask.ParamOf(p.row, err)
+	r.ErrStatus = statusOf(err, r.ErrCode)
 	r.Generation = p.row.Overrides.Values().Generation
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -193,6 +197,7 @@ func (c *collector) add(p *pendingRow, done *engine.Completion) error {
 	if done.Err != nil {
 		r.Err = done.Err.Error()
 		r.ErrParam, r.ErrCode = ask.ParamOf(p.row, done.Err)
+		r.ErrStatus = statusOf(done.Err, r.ErrCode)
 	} else {
 		c.onRequest(&r, p.row, done)
 		c.replies.split(&r, p.row, done.Request)
@@ -249,6 +254,17 @@ func (c *collector) onRequest(r *completion.Result, row *promptset.Row, done *en
 		requests.Of(row).WantsTokenIDs() {
 		r.PromptTokenIDs = done.Request.Tokens
 	}
+}
+
+// statusOf returns the HTTP status with which answers to batch files report an error that has OpenAI's code.
+func statusOf(err error, code string) int {
+	switch {
+	case errors.Is(err, engine.ErrNotANumber):
+		return http.StatusInternalServerError
+	case code == openai.CodeNoModel:
+		return http.StatusNotFound
+	}
+	return http.StatusBadRequest
 }
 
 // count adds a completion to its row, which this process drew or an earlier one.

@@ -12,7 +12,6 @@ import (
 	"github.com/quire/quire/batch/outcome"
 	"github.com/quire/quire/batch/prepare"
 	"github.com/quire/quire/batch/process"
-	"github.com/quire/quire/batch/resume"
 	"github.com/quire/quire/batch/spec"
 	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/promptset"
@@ -150,7 +149,7 @@ func (g *Generator) beginStream(ctx context.Context, in *streamed) (*Unit, *prom
 	writer, err := promptset.NewLineWriter(p.Rows, promptset.WriterOptions{Format: j.Format, Schema: in.schema,
 		Columns: columns, JSONType: j.JSONType(), Exclude: j.Exclude, Meta: j.Footer(p.Version, g.Session.Model,
 			g.Session.Fingerprint),
-		TokenText: g.Session.TokenText, Status: resume.StatusOf}, p.InOrder)
+		TokenText: g.Session.TokenText}, p.InOrder)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -42,7 +42,7 @@ func checkParameters(ctx context.Context, p *process.Process, j *spec.Job) error
 	if err != nil {
 		return outcome.Errorf(outcome.Misused, "%w", ofField(&set, err))
 	}
-	r, err := builder.Of(row, &set, prompt)
+	r, err := builder.NewRequest(row, &set, prompt)
 	if err == nil && s.Check != nil {
 		r.MaxTokens = min(r.MaxTokens, 1) // what rows leave room for is told with them
 		err = s.Check(r)

@@ -10,8 +10,10 @@ import (
 	"io"
 	"iter"
 	"maps"
+	"net/http"
 	"slices"
 	"sort"
+	"strings"
 
 	"github.com/quire/quire/batch/arithmetic"
 	"github.com/quire/quire/batch/lineage"
@@ -19,6 +21,7 @@ import (
 	"github.com/quire/quire/batch/prepare"
 	"github.com/quire/quire/batch/process"
 	"github.com/quire/quire/batch/spec"
+	"github.com/quire/quire/engine"
 	"github.com/quire/quire/jobstate"
 	"github.com/quire/quire/journal"
 	"github.com/quire/quire/promptset"
@@ -147,6 +150,10 @@ func (s *Saved) Journaled(row int64) ([]completion.Result, error) {
 		if err := r.UnmarshalBinary(b); err != nil {
 			return nil, fmt.Errorf("the journal's completion of row %d: %w", row, err)
 		}
+		// The journal keeps the text of an error, and no status.
+		if strings.Contains(r.Err, engine.ErrNotANumber.Error()) {
+			r.ErrStatus = http.StatusInternalServerError
+		}
 		results = append(results, r)
 	}
 	return results, nil
@@ -180,7 +187,7 @@ func (s *Saved) NewWriter(schema *promptset.Schema, text promptset.TokenText) (*
 	return promptset.NewWriter(s.folder, promptset.WriterOptions{
 		Format: s.format, Schema: schema, Columns: s.Job.ColumnsOf(schema), JSONType: s.Job.JSONType(),
 		Exclude: s.Job.ExcludedColumns(),
-		Meta:    s.State.Job().Meta, Parts: s.Parts, Write: s.Missing, TokenText: text, Status: StatusOf,
+		Meta:    s.State.Job().Meta, Parts: s.Parts, Write: s.Missing, TokenText: text,
 		Publishing: func(p folder.PartSummary) error {
 			p.Changes = len(s.State.Job().Changes)
 			published = s.Observer.Publishing(p)

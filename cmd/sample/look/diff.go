@@ -48,7 +48,7 @@ func (d *differ) print(ctx context.Context, env *cli.Environment, a *review.Outp
 	if err != nil {
 		return err
 	}
-	for found, err := range c.Rows(ctx) {
+	for found, err := range c.Differences(ctx) {
 		if err != nil {
 			return err
 		}
