@@ -39,7 +39,8 @@ func (b *Builder) Requests(row *promptset.Row, from *lineage.Parent) (all []*eng
 func (b *Builder) request(row *promptset.Row, from *lineage.Parent) (*engine.Request, error) {
 	if name := requests.Of(row).Model(); name != "" && len(b.Settings.ServedModels) > 0 &&
 		!slices.Contains(b.Settings.ServedModels, name) {
-		err := fmt.Errorf("there is no model %q; `served-model-name` is %s", name, strings.Join(b.Settings.ServedModels, ", "))
+		err := fmt.Errorf("there is no model %q; `served-model-name` is %s", name, strings.Join(b.Settings.ServedModels,
+			", "))
 		return nil, &paramError{err, "model", openai.CodeNoModel}
 	}
 	set := b.Parameters(row)

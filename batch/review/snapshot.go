@@ -21,7 +21,7 @@ func (o *Output) Snapshot(ctx context.Context, files vfs.FS, dir string) (writte
 	if names, err := files.List(dir); err != nil || len(names) > 0 {
 		return 0, errors.Join(fmt.Errorf("%s is not an empty folder: give a new one for the snapshot", dir), err)
 	}
-	b := o.begun
+	b := o.running
 	if b == nil || len(b.entries) == 0 {
 		return 0, nil
 	}
@@ -56,7 +56,7 @@ func (o *Output) Snapshot(ctx context.Context, files vfs.FS, dir string) (writte
 }
 
 // writePart writes a part of the rows that there are completions of, in the part that is there or in the journal.
-func (b *begun) writePart(ctx context.Context, to folder.Destination, part folder.Part,
+func (b *runningJob) writePart(ctx context.Context, to folder.Destination, part folder.Part,
 	there iter.Seq2[*promptset.Completion, error], options promptset.WriterOptions) error {
 	old, stop := readOld(there)
 	defer stop()

@@ -47,8 +47,8 @@ func (p *Progress) String() string {
 	return text
 }
 
-// begun is a job, with what its journals have.
-type begun struct {
+// runningJob is a job, with what its journals have.
+type runningJob struct {
 	Progress
 	work      string
 	job       *jobstate.Description
@@ -74,9 +74,9 @@ type entry struct {
 	at         journal.Position
 }
 
-// readBegun reads what job an output folder holds, and its journals; nil is none.
-func readBegun(ctx context.Context, files vfs.FS, output, workDir string) (b *begun, err error) {
-	b = &begun{notes: folder.NewNotes()}
+// readRunning reads what job an output folder holds, and its journals; nil is none.
+func readRunning(ctx context.Context, files vfs.FS, output, workDir string) (b *runningJob, err error) {
+	b = &runningJob{notes: folder.NewNotes()}
 	if b.work, err = process.WorkFolder(output, workDir); err != nil {
 		return nil, err
 	}
@@ -103,7 +103,7 @@ func readBegun(ctx context.Context, files vfs.FS, output, workDir string) (b *be
 }
 
 // readJournals finds what the journals of runs of the whole job and of shards have. Their ends are often torn.
-func (b *begun) readJournals(ctx context.Context, files vfs.FS, key journal.Key) error {
+func (b *runningJob) readJournals(ctx context.Context, files vfs.FS, key journal.Key) error {
 	dirs, err := jobstate.Dirs(files, b.work)
 	if err != nil {
 		return err
@@ -129,7 +129,7 @@ func (b *begun) readJournals(ctx context.Context, files vfs.FS, key journal.Key)
 }
 
 // settle leaves of the journals what no part has, and says how far the job is.
-func (b *begun) settle(ctx context.Context, out *promptset.Output, place folder.Published) error {
+func (b *runningJob) settle(ctx context.Context, out *promptset.Output, place folder.Published) error {
 	b.missing = out.Missing(b.parts, b.format)
 	stale, err := resume.StaleParts(b.job, b.notes, out, place)
 	if err != nil {
@@ -170,7 +170,7 @@ func (b *begun) settle(ctx context.Context, out *promptset.Output, place folder.
 }
 
 // count says how many completions there are, and how many there will be.
-func (b *begun) count(ctx context.Context, out *promptset.Output) (err error) {
+func (b *runningJob) count(ctx context.Context, out *promptset.Output) (err error) {
 	there := map[int]bool{}
 	for _, part := range out.Parts {
 		there[part.Number] = true
@@ -199,7 +199,7 @@ func (b *begun) count(ctx context.Context, out *promptset.Output) (err error) {
 }
 
 // state says what became of the job's processes, and whether one runs.
-func (b *begun) state(now time.Time) (text string, running bool) {
+func (b *runningJob) state(now time.Time) (text string, running bool) {
 	n := len(b.processes)
 	if jobstate.Running(b.work) {
 		if n == 0 && b.Completions == 0 {
@@ -226,7 +226,7 @@ func (b *begun) state(now time.Time) (text string, running bool) {
 	return "it ended with an error (" + b.processes[n-1].End.Result + ")" + again, false
 }
 
-func (b *begun) close() (err error) {
+func (b *runningJob) close() (err error) {
 	for _, s := range b.journals {
 		err = errors.Join(err, s.Close())
 	}
@@ -235,10 +235,10 @@ func (b *begun) close() (err error) {
 }
 
 // adds reports whether the journal has completions of rows of a part.
-func (b *begun) adds(part int) bool { return len(b.entriesOf(b.parts.Range(part))) > 0 }
+func (b *runningJob) adds(part int) bool { return len(b.entriesOf(b.parts.Range(part))) > 0 }
 
 // entriesOf are the entries of rows from from to to-1.
-func (b *begun) entriesOf(from, to int64) []entry {
+func (b *runningJob) entriesOf(from, to int64) []entry {
 	at := func(row int64) int {
 		return sort.Search(len(b.entries), func(i int) bool { return b.entries[i].row >= row })
 	}
@@ -246,7 +246,7 @@ func (b *begun) entriesOf(from, to int64) []entry {
 }
 
 // results reads the completions of a row.
-func (b *begun) results(row int64) (all []completion.Result, err error) {
+func (b *runningJob) results(row int64) (all []completion.Result, err error) {
 	for _, e := range b.entriesOf(row, row+1) {
 		var r completion.Result
 		text, err := b.journals[e.journal].Read(e.at)
@@ -262,7 +262,7 @@ func (b *begun) results(row int64) (all []completion.Result, err error) {
 }
 
 // each yields the rows of a part with what the journal has of them. Without the input a row has its number alone.
-func (b *begun) each(ctx context.Context, part int) iter.Seq2[*promptset.Row, error] {
+func (b *runningJob) each(ctx context.Context, part int) iter.Seq2[*promptset.Row, error] {
 	from, to := b.parts.Range(part)
 	return func(yield func(*promptset.Row, error) bool) {
 		if b.input == nil {
@@ -288,7 +288,7 @@ func (b *begun) each(ctx context.Context, part int) iter.Seq2[*promptset.Row, er
 }
 
 // prompt is a row's prompt as text for people, without the job's prefix, whose text is not known.
-func (b *begun) prompt(row *promptset.Row) string {
+func (b *runningJob) prompt(row *promptset.Row) string {
 	text := row.PromptText()
 	if b.prefix != "" {
 		text = strings.Replace(text, b.prefix, "", 1)
@@ -297,7 +297,7 @@ func (b *begun) prompt(row *promptset.Row) string {
 }
 
 // rows yields the completions of a part that is not there.
-func (b *begun) rows(ctx context.Context, part int, yield func(*promptset.Completion, error) bool) {
+func (b *runningJob) rows(ctx context.Context, part int, yield func(*promptset.Completion, error) bool) {
 	if !b.adds(part) {
 		return
 	}
@@ -348,7 +348,7 @@ func (p *oldPart) of(id string) (results []completion.Result) {
 
 // together returns the completions of a row that its old part and the journal have. Errors that were tried again with
 // success are gone.
-func (b *begun) together(row *promptset.Row, old *oldPart) ([]completion.Result, error) {
+func (b *runningJob) together(row *promptset.Row, old *oldPart) ([]completion.Result, error) {
 	results := old.of(strings.ToValidUTF8(row.ID, "\uFFFD"))
 	if old.err != nil {
 		return nil, old.err
@@ -367,7 +367,7 @@ func (b *begun) together(row *promptset.Row, old *oldPart) ([]completion.Result,
 
 // merge yields the completions of a part with those that the journal adds, and with the input's prompts. Without the
 // input they are those of the part.
-func (b *begun) merge(ctx context.Context, there iter.Seq2[*promptset.Completion, error], part folder.Part,
+func (b *runningJob) merge(ctx context.Context, there iter.Seq2[*promptset.Completion, error], part folder.Part,
 	yield func(*promptset.Completion, error) bool) {
 	old, stop := readOld(there)
 	defer stop()
