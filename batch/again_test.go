@@ -8,13 +8,17 @@ import (
 	"testing"
 
 	"github.com/quire/quire/batch"
+	"github.com/quire/quire/batch/distribute"
+	"github.com/quire/quire/batch/outcome"
+	"github.com/quire/quire/batch/process"
+	"github.com/quire/quire/batch/spec"
 	"github.com/quire/quire/internal/testenv"
 	"github.com/quire/quire/jobstate"
 	"github.com/quire/quire/tally"
 )
 
 // smallSpec is a job of so many rows, each a part, whose output is in a folder of its own.
-func smallSpec(t *testing.T, rows int) batch.Spec {
+func smallSpec(t *testing.T, rows int) spec.Spec {
 	t.Helper()
 	dir := t.TempDir()
 	input := filepath.Join(dir, "prompts.jsonl")
@@ -22,7 +26,7 @@ func smallSpec(t *testing.T, rows int) batch.Spec {
 	if err := os.WriteFile(input, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	spec := batch.DefaultSpec()
+	spec := spec.Default()
 	spec.Model, spec.Inputs = testenv.Path("testdata", "models", "llama3"), []string{input}
 	spec.Output, spec.Format, spec.PartRows = filepath.Join(dir, "out"), "jsonl", 1
 	spec.Sampling.MaxTokens, spec.Engine.KVMemory = 5, 1<<20
@@ -38,12 +42,12 @@ func TestWorkerTakesSizesOfTheJob(t *testing.T) {
 	other := spec
 	other.Engine.MaxSeqs = 2
 	var slots []int
-	w := &batch.Worker{}
-	w.Opened = func(s *batch.Session) (closing func(), err error) {
+	w := &distribute.Worker{}
+	w.Opened = func(s *process.Session) (closing func(), err error) {
 		if slots = append(slots, s.Plan().MaxSeqs); len(slots) > 1 {
 			return nil, nil
 		}
-		_, err = batch.Run(t.Context(), other, batch.Options{Shard: jobstate.Shard{Index: 2, Count: 3}})
+		_, err = batch.Run(t.Context(), other, process.Options{Shard: jobstate.Shard{Index: 2, Count: 3}})
 		return nil, err
 	}
 	if err := w.Work(t.Context(), q, job.Job.ID); err != nil {
@@ -57,8 +61,10 @@ func TestWorkerTakesSizesOfTheJob(t *testing.T) {
 // firstRow ends a run when a row is done.
 type firstRow struct{ end context.CancelFunc }
 
-func (p firstRow) Start(int64)              {}
+func (p firstRow) Start(int64) {}
+
 func (p firstRow) Finish(_, _ tally.Counts) {}
+
 func (p firstRow) Update(done, _ tally.Counts) {
 	if done.Rows > 0 {
 		p.end()
@@ -71,12 +77,12 @@ func TestInterruptedTaskGoesOn(t *testing.T) {
 	spec.Engine.MaxSeqs = 1
 	ctx, end := context.WithCancel(t.Context())
 	defer end()
-	task, err := batch.NewTask(spec, batch.Options{New: true, Progress: firstRow{end}})
+	task, err := batch.NewTask(spec, process.Options{New: true, Progress: firstRow{end}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	first, err := task.Run(ctx)
-	if batch.OutcomeOf(err) != batch.Interrupted {
+	if outcome.Of(err) != outcome.Interrupted {
 		t.Fatal(err)
 	}
 	again, err := task.Run(t.Context())

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 
 	"github.com/quire/quire/batch"
+	"github.com/quire/quire/batch/process"
+	"github.com/quire/quire/batch/spec"
 	"github.com/quire/quire/internal/testenv"
 )
 
@@ -23,12 +25,12 @@ func Example() {
 		log.Fatal(err)
 	}
 
-	spec := batch.DefaultSpec()
+	spec := spec.Default()
 	spec.Model, spec.Inputs, spec.Output = testenv.Path("testdata", "models", "llama3"), []string{input}, dir+"/out"
 	spec.Sampling.N, spec.Sampling.MaxTokens, spec.Sampling.Temperature = 2, 5, 0.7
 	spec.Engine.MaxSeqs, spec.Engine.KVMemory = 4, 1<<20
 	for range 2 {
-		report, err := batch.Run(context.Background(), spec, batch.Options{})
+		report, err := batch.Run(context.Background(), spec, process.Options{})
 		if err != nil {
 			log.Fatal(err)
 		}

@@ -11,6 +11,10 @@ import (
 	"time"
 
 	"github.com/quire/quire/batch"
+	"github.com/quire/quire/batch/distribute"
+	"github.com/quire/quire/batch/outcome"
+	"github.com/quire/quire/batch/process"
+	"github.com/quire/quire/batch/spec"
 	"github.com/quire/quire/queue"
 	"github.com/quire/quire/queue/local"
 )
@@ -32,13 +36,13 @@ func startQueue(t *testing.T) *queue.Queue {
 }
 
 // submit puts a job into the queue.
-func submit(t *testing.T, q *queue.Queue, spec batch.Spec) *batch.Submission {
+func submit(t *testing.T, q *queue.Queue, spec spec.Spec) *distribute.Submission {
 	t.Helper()
-	task, err := batch.NewTask(spec, batch.Options{})
+	task, err := batch.NewTask(spec, process.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := task.Submit(t.Context(), q, batch.UnitOptions{MaxTries: queue.DefaultMaxTries}, false)
+	s, err := task.Submit(t.Context(), q, distribute.UnitOptions{MaxTries: queue.DefaultMaxTries}, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +56,7 @@ func TestSubmitAndWork(t *testing.T) {
 	spec.Engine.MaxSeqs = 4
 	dir := t.TempDir()
 	spec.Output = filepath.Join(dir, "alone")
-	if _, err := batch.Run(t.Context(), spec, batch.Options{}); err != nil {
+	if _, err := batch.Run(t.Context(), spec, process.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	spec.Output = filepath.Join(dir, "queued")
@@ -60,7 +64,7 @@ func TestSubmitAndWork(t *testing.T) {
 	if job.Result != queue.Submitted || job.Waiting != 3 {
 		t.Errorf("%v, %d units wait", job.Result, job.Waiting)
 	}
-	if err := (&batch.Worker{}).Work(t.Context(), q, job.Job.ID); err != nil {
+	if err := (&distribute.Worker{}).Work(t.Context(), q, job.Job.ID); err != nil {
 		t.Fatal(err)
 	}
 	if again := submit(t, q, spec); again.Result == queue.Submitted || again.Figures.Rows != 3 {
@@ -97,7 +101,7 @@ func TestWorkersReuseTheirPages(t *testing.T) {
 	dir := t.TempDir()
 	spec.Sampling.MaxTokens, spec.Engine.MaxSeqs, spec.Engine.PageSize = 20, 2, 8
 	spec.Output = filepath.Join(dir, "alone")
-	if _, err := batch.Run(t.Context(), spec, batch.Options{}); err != nil {
+	if _, err := batch.Run(t.Context(), spec, process.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	spec.Output = filepath.Join(dir, "queued")
@@ -116,7 +120,8 @@ func TestWorkersReuseTheirPages(t *testing.T) {
 				time.Sleep(time.Millisecond)
 			}
 		}()
-		if err := (&batch.Worker{}).Work(ctx, q, job.Job.ID); err != nil && batch.OutcomeOf(err) != batch.Interrupted {
+		if err := (&distribute.Worker{}).Work(ctx, q, job.Job.ID); err != nil &&
+			outcome.Of(err) != outcome.Interrupted {
 			t.Fatal(err)
 		}
 		end()

@@ -7,6 +7,16 @@ import (
 	"github.com/gomlx/compute"
 
 	"github.com/quire/quire/backend/xla"
+	"github.com/quire/quire/batch/check"
+	"github.com/quire/quire/batch/distribute"
+	"github.com/quire/quire/batch/generate"
+	"github.com/quire/quire/batch/interactive"
+	"github.com/quire/quire/batch/load"
+	"github.com/quire/quire/batch/outcome"
+	"github.com/quire/quire/batch/prepare"
+	"github.com/quire/quire/batch/process"
+	"github.com/quire/quire/batch/resume"
+	"github.com/quire/quire/batch/spec"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/models"
 	"github.com/quire/quire/queue"
@@ -14,23 +24,29 @@ import (
 
 // Task is a job as this process does it.
 type Task struct {
-	Job     *Job
-	Process *Process
+	Job     *spec.Job
+	Process *process.Process
 
-	opened *Opened // once the inputs were looked into
+	opened *prepare.Opened // once the inputs were looked into
 }
 
 // NewTask is a job that is described and done in one place: see [Describe].
-func NewTask(spec Spec, options Options) (*Task, error) {
-	j, err := Describe(spec, options)
+func NewTask(spec spec.Spec, options process.Options) (*Task, error) {
+	j, err := process.Describe(spec, options)
 	if err != nil {
 		return nil, err
 	}
-	return j.Task(options), nil
+	return New(j, options), nil
+}
+
+// New makes the task of a job for this process, with options that the job was described with. Options about the
+// process's surroundings may have been added.
+func New(j *spec.Job, o process.Options) *Task {
+	return &Task{Job: j, Process: &process.Process{Options: load.WithModels(o).WithDefaults()}}
 }
 
 // Run does a job: see [Task.Run].
-func Run(ctx context.Context, spec Spec, options Options) (*Report, error) {
+func Run(ctx context.Context, spec spec.Spec, options process.Options) (*generate.Report, error) {
 	t, err := NewTask(spec, options)
 	if err != nil {
 		return nil, err
@@ -41,19 +57,19 @@ func Run(ctx context.Context, spec Spec, options Options) (*Report, error) {
 // Run does the job, or this process' shard of it: read, generate, write. If the output folder has a part of it done, it
 // does the rest. The report is nil if nothing was begun; an error of outcome [Partial] says that rows carry errors, one
 // of outcome [Interrupted] that ctx has ended the run, which the same task goes on with.
-func (t *Task) Run(ctx context.Context) (report *Report, err error) {
+func (t *Task) Run(ctx context.Context) (report *generate.Report, err error) {
 	started, p := time.Now(), t.Process
-	defer func() { p.Observer.endSeries(result(err)) }()
-	defer endInTime(ctx, p, func() {})()
-	ctx, leave, err := join(ctx, p)
+	defer func() { p.Observer.EndSeries(outcome.Word(err)) }()
+	defer process.EndInTime(ctx, p, func() {})()
+	ctx, leave, err := process.Join(ctx, p)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = leave(err) }()
-	if t.Job.Output == Standard {
-		return runStream(ctx, p, t.Job, started)
+	if t.Job.Output == spec.Standard {
+		return generate.Stream(ctx, p, t.Job, started)
 	}
-	if err := needDevice(ctx, p, t.Job); err != nil {
+	if err := prepare.CheckDevice(ctx, p, t.Job); err != nil {
 		return nil, err
 	}
 	// What is wrong with the files comes out before the model takes its time.
@@ -64,29 +80,32 @@ func (t *Task) Run(ctx context.Context) (report *Report, err error) {
 	if err := agreeWithHosts(p, opened); err != nil {
 		return nil, err
 	}
-	if p.Hosts.follows() {
-		return follow(ctx, p, opened.job)
+	if p.Hosts.Follows() {
+		return follow(ctx, p, opened.Job)
 	}
-	saved, err := settle(ctx, p, opened)
+	saved, err := resume.Settle(ctx, p, opened)
 	if err != nil {
 		return nil, err
 	}
 	defer func() {
-		if cerr := saved.close(); err == nil {
+		if cerr := saved.Close(); err == nil {
 			err = cerr
 		}
-		t.Process = p.goesOn() // what is there now is this job's, which the same task may go on with
+		t.Process = p.Continuing() // what is there now is this job's, which the same task may go on with
 	}()
-	if len(saved.missing) == 0 {
-		return saved.alreadyFinished(started)
+	if len(saved.Missing) == 0 {
+		return generate.AlreadyFinished(saved, started)
 	}
-	return runRest(ctx, saved, started)
+	if err := lead(saved); err != nil {
+		return nil, err
+	}
+	return generate.Run(ctx, saved, started)
 }
 
 // open looks into the inputs and the model's files, once.
-func (t *Task) open(ctx context.Context) (_ *Opened, err error) {
+func (t *Task) open(ctx context.Context) (_ *prepare.Opened, err error) {
 	if t.opened == nil {
-		t.opened, err = open(ctx, t.Process, t.Job)
+		t.opened, err = prepare.Open(ctx, t.Process, t.Job)
 	}
 	return t.opened, err
 }
@@ -102,51 +121,54 @@ func (t *Task) Look(ctx context.Context) error {
 //
 // With tokensPerSecond it says how long generating takes at most; 0 is the rate of like, if that has one. With like,
 // which may be nil, it says what to expect. The error is of outcome [Partial] if rows have errors.
-func (t *Task) Check(ctx context.Context, tokensPerSecond float64, like *Earlier) (*CheckReport, error) {
-	copied, remove, err := copyStandard(ctx, t.Process, t.Job)
+func (t *Task) Check(ctx context.Context, tokensPerSecond float64, like *check.Earlier) (*check.Report, error) {
+	copied, remove, err := prepare.CopyStandardInput(ctx, t.Process, t.Job)
 	if err != nil {
 		return nil, err
 	}
 	defer remove()
-	opened, err := openWith(ctx, t.Process, t.Job, copied)
+	opened, err := prepare.OpenCopied(ctx, t.Process, t.Job, copied)
 	if err != nil {
 		return nil, err
 	}
-	return check(ctx, t.Process, opened, tokensPerSecond, like)
+	return check.Run(ctx, t.Process, opened, tokensPerSecond, like)
 }
 
 // Distribute has the job done by a crew, which takes its units from a queue of its own. The queue lasts no longer than
 // this call: what is done is told by the output folder.
-func (t *Task) Distribute(ctx context.Context, units UnitOptions, crew Crew) (*CrewReport, error) {
+func (t *Task) Distribute(ctx context.Context, units distribute.UnitOptions,
+	crew distribute.Workers) (*distribute.Report, error) {
 	started := time.Now()
-	if err := t.Process.wholeOnly(&t.Job.Spec, "`workers`"); err != nil {
+	if err := t.Process.RequireWhole(&t.Job.Spec, "`workers`"); err != nil {
 		return nil, err
 	}
-	if err := needDevice(ctx, t.Process, t.Job); err != nil {
+	if err := prepare.CheckDevice(ctx, t.Process, t.Job); err != nil {
 		return nil, err
 	}
 	opened, err := t.open(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return distribute(ctx, t.Process, opened, started, units, crew)
+	return distribute.Run(ctx, t.Process, opened, started, units, crew)
 }
 
 // Submit puts the job into a queue, which workers take the units of from. The same job again changes nothing while its
 // units are in the queue, and queues those again whose parts are not there when it is over. With retry, units that are
 // parked are queued again.
-func (t *Task) Submit(ctx context.Context, q *queue.Queue, units UnitOptions, retry bool) (*Submission, error) {
-	if t.Job.Output == Standard {
-		return nil, endWith(Misused, "`output` is -, and workers write to a folder: give `output` FOLDER")
+func (t *Task) Submit(ctx context.Context, q *queue.Queue, units distribute.UnitOptions,
+	retry bool) (*distribute.Submission, error) {
+	if t.Job.Output == spec.Standard {
+		return nil, outcome.Errorf(outcome.Misused,
+			"`output` is -, and workers write to a folder: give `output` FOLDER")
 	}
-	if t.Job.readsStandard() {
-		return nil, endWith(Misused, oneReads, "sample submit")
+	if t.Job.ReadsStandard() {
+		return nil, outcome.Errorf(outcome.Misused, process.OneProcessReads, "sample submit")
 	}
 	opened, err := t.open(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return submit(ctx, t.Process, opened, q, units, retry)
+	return distribute.Submit(ctx, t.Process, opened, q, units, retry)
 }
 
 // Withdraw takes the job out of a queue; its output stays. It returns the job's name.
@@ -155,11 +177,13 @@ func (t *Task) Withdraw(ctx context.Context, q *queue.Queue) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return withdraw(ctx, opened, q)
+	return distribute.Withdraw(ctx, opened, q)
 }
 
 // Try opens the model. The job has [Standard] for the input and the output.
-func (t *Task) Try(ctx context.Context) (*Trial, error) { return try(ctx, t.Process, t.Job) }
+func (t *Task) Try(ctx context.Context) (*interactive.Model, error) {
+	return interactive.Open(ctx, t.Process, t.Job)
+}
 
 // KeepPrefix writes the file of SavePrefix without a job: of what the prompts of the inputs have in common. It returns
 // how many tokens that is, those of a last page that is not full included.
@@ -168,35 +192,35 @@ func (t *Task) KeepPrefix(ctx context.Context) (tokens int, err error) {
 }
 
 // Identify returns what is known of the job's model without loading it.
-func (t *Task) Identify(ctx context.Context) (Identity, error) {
+func (t *Task) Identify(ctx context.Context) (process.Identity, error) {
 	return t.Process.Models.Identify(ctx, t.Job, t.Process)
 }
 
 // OpenSession makes the job's model ready to generate, with other parameters than the job's.
-func (t *Task) OpenSession(ctx context.Context, j *Job) (*Session, error) {
-	return t.Process.Models.Open(ctx, j, t.Process)
+func (t *Task) OpenSession(ctx context.Context, j *spec.Job) (*process.Session, error) {
+	return t.Process.Models.OpenSession(ctx, j, t.Process)
 }
 
 // OpenModel opens the job's model, whose weights are not read yet. Of a model in an object store or on the hub that
 // several hosts run together, each host reads what its own devices have.
 func (t *Task) OpenModel(ctx context.Context) (*models.Checkpoint, error) {
-	return openModel(ctx, t.Process, t.Job)
+	return load.OpenModel(ctx, t.Process, t.Job)
 }
 
 // OpenDevices makes the job's backend, with the kernels that it asks for, fetching the CPU's plugin if need be.
 func (t *Task) OpenDevices(ctx context.Context) (compute.Backend, error) {
-	return openDevices(ctx, t.Process, &t.Job.Engine)
+	return load.OpenDevices(ctx, t.Process, &t.Job.Engine)
 }
 
 // OpenTopology makes a backend that compiles the job's programs for devices that need not be here; keep says to keep
 // them in the cache of compiled programs.
 func (t *Task) OpenTopology(ctx context.Context, name string, keep bool) (*xla.Backend, error) {
-	return openTopology(ctx, t.Process, t.Job.Engine.Kernels, name, keep)
+	return load.OpenTopology(ctx, t.Process, t.Job.Engine.Kernels, name, keep)
 }
 
 // PlanConfig is what the programs of the job's engine follow from, all but the backend: those of [RealModels.Open]. The
 // job that it returns has the defaults that the model's files ask for. A draft model in the config is the caller's to
 // close.
-func (t *Task) PlanConfig(ctx context.Context, model *models.Checkpoint) (*Job, engine.Config, error) {
-	return planConfig(ctx, t.Process, t.Job, model)
+func (t *Task) PlanConfig(ctx context.Context, model *models.Checkpoint) (*spec.Job, engine.Config, error) {
+	return load.PlanConfig(ctx, t.Process, t.Job, model)
 }

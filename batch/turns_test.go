@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/quire/quire/batch"
+	"github.com/quire/quire/batch/process"
 )
 
 // Turns of conversations that go on through parent run the prompt tokens that no page holds, and no others: a turn's
@@ -36,7 +37,7 @@ func TestTurnsRunWhatNoPageHolds(t *testing.T) {
 	if err := os.WriteFile(spec.Inputs[0], []byte(text.String()), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	report, err := batch.Run(t.Context(), spec, batch.Options{})
+	report, err := batch.Run(t.Context(), spec, process.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

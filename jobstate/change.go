@@ -1,12 +1,8 @@
 package jobstate
 
 import (
-	"encoding/hex"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"time"
@@ -69,24 +65,4 @@ func (d *Description) Changed(now *Description, c Change) *Description {
 	next.Meta = maps.Clone(d.Meta)
 	next.Changes = append(slices.Clone(d.Changes), c)
 	return &next
-}
-
-// Change makes d the job of the folder, in place of the one that is there. Its journal stays valid, unless anew says
-// that it has a key of its own from then on. It takes the lock of the whole job.
-func (s *State) Change(d *Description, anew bool) error {
-	if s.dir != s.root || s.store != nil {
-		return errors.New("a job can only be changed by one process, with a local output")
-	}
-	next := *d
-	if next.Key = hex.EncodeToString(s.key[:]); anew {
-		next.Key = ""
-	}
-	b, err := json.MarshalIndent(&next, "", "  ")
-	if err != nil {
-		return err
-	}
-	if err := s.replace(filepath.Join(s.root, jobName), append(b, '\n')); err != nil {
-		return err
-	}
-	return s.read() // which makes the name last
 }

@@ -66,38 +66,6 @@ type State struct {
 	store *store // nil for an output on this machine
 }
 
-// Open locks the output folder, making it if need be, and reads what job is in it. The error is [ErrBusy] while another
-// process has the lock.
-func Open(files vfs.FS, output string) (*State, error) {
-	dir := filepath.Join(output, Folder)
-	s := &State{fs: files, root: dir, dir: dir, out: output}
-	if err := files.MkdirAll(s.dir); err != nil {
-		return nil, fmt.Errorf("cannot make the output folder: %w", err)
-	}
-	if err := s.take(files.Lock, filepath.Join(s.dir, lockName),
-		output+": %w; wait for it, or choose another output folder"); err != nil {
-		return nil, err
-	}
-	if err := s.read(); err != nil {
-		s.Close()
-		return nil, err
-	}
-	return s, nil
-}
-
-// take takes a lock; busy is the format of the error while another process has it.
-func (s *State) take(lock func(string) (io.Closer, error), name, busy string) error {
-	l, err := lock(name)
-	switch {
-	case errors.Is(err, vfs.ErrLocked):
-		return fmt.Errorf(busy, ErrBusy)
-	case err != nil:
-		return fmt.Errorf("cannot lock the output folder %s: %w", s.out, err)
-	}
-	s.locks = append(s.locks, l)
-	return nil
-}
-
 // Close gives the locks back.
 func (s *State) Close() error {
 	var err error
@@ -130,39 +98,6 @@ func (s *State) read() error {
 	return nil
 }
 
-// Read reads what job an output folder holds, without a lock; nil if there is none.
-func Read(files vfs.FS, output string) (*Description, error) {
-	d, _, err := readJob(files, output)
-	return d, err
-}
-
-// ReadKey is [Read] with the job's key, which is [State.Key].
-func ReadKey(files vfs.FS, output string) (*Description, [sha256.Size]byte, error) {
-	return readJob(files, output)
-}
-
-func readJob(files vfs.FS, output string) (d *Description, key [sha256.Size]byte, err error) {
-	name := filepath.Join(output, Folder, jobName)
-	b, err := readFile(files, name, maxJob)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, key, nil
-	}
-	if err != nil {
-		return nil, key, fmt.Errorf("cannot read what job is in %s: %w", output, err)
-	}
-	if d, err = Parse(b); err != nil {
-		return nil, key, fmt.Errorf("%s is damaged (%w): start anew, or choose another output folder", name, err)
-	}
-	if d.Key == "" {
-		return d, sha256.Sum256(b), nil
-	}
-	if of, err := hex.DecodeString(d.Key); err != nil || copy(key[:], of) != len(key) || len(of) != len(key) {
-		return nil, key, fmt.Errorf("%s is damaged (its key is %q): start anew, or choose another output folder", name,
-			d.Key)
-	}
-	return d, key, nil
-}
-
 // Refresh reads what job the folder has now, where a shard found none before. With [State.Share], the store's job
 // becomes the folder's, and must be the one that is in the folder, if any.
 func (s *State) Refresh() error {
@@ -193,43 +128,6 @@ func readFile(files vfs.FS, name string, most int64) ([]byte, error) {
 		return nil, err
 	}
 	return b, nil
-}
-
-// Begin makes d the job of the folder, and of the store with [State.Share]. Where another process has begun a job
-// meanwhile, the error is [ErrBegun], and [State.Job] is that one.
-func (s *State) Begin(d *Description) error {
-	if s.store == nil {
-		return s.begin(d)
-	}
-	there, err := s.store.begin(d)
-	if err != nil {
-		return err
-	}
-	if err = s.begin(there); err == nil && there != d {
-		err = ErrBegun
-	}
-	return err
-}
-
-func (s *State) begin(d *Description) error {
-	b, err := json.MarshalIndent(d, "", "  ")
-	if err != nil {
-		return err
-	}
-	return s.alone(func() error {
-		if s.dir != s.root {
-			if err := s.read(); err != nil {
-				return err
-			}
-			if s.job != nil {
-				return ErrBegun
-			}
-		}
-		if err := s.replace(filepath.Join(s.root, jobName), append(b, '\n')); err != nil {
-			return err
-		}
-		return s.read() // which makes the name last
-	})
 }
 
 // replace puts a file in the place of the one of that name, whole.
@@ -382,4 +280,24 @@ func readNotes(files vfs.FS, dir string, each func(summary []byte)) (torn []stri
 		}
 	}
 	return torn, nil
+}
+
+// Change makes d the job of the folder, in place of the one that is there. Its journal stays valid, unless anew says
+// that it has a key of its own from then on. It takes the lock of the whole job.
+func (s *State) Change(d *Description, anew bool) error {
+	if s.dir != s.root || s.store != nil {
+		return errors.New("a job can only be changed by one process, with a local output")
+	}
+	next := *d
+	if next.Key = hex.EncodeToString(s.key[:]); anew {
+		next.Key = ""
+	}
+	b, err := json.MarshalIndent(&next, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := s.replace(filepath.Join(s.root, jobName), append(b, '\n')); err != nil {
+		return err
+	}
+	return s.read() // which makes the name last
 }

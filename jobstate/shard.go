@@ -3,11 +3,9 @@ package jobstate
 import (
 	"errors"
 	"fmt"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/quire/quire/vfs"
 )
@@ -95,75 +93,4 @@ func Shards(files vfs.FS, dir string) ([]Shard, error) {
 		}
 	}
 	return all, nil
-}
-
-// OpenShard is [Open] for one of several processes that share the folder, each with a lock, a journal and notes on
-// parts of its own. Shards run beside one another, but not beside a run of the whole job, nor beside shards of another
-// count.
-func OpenShard(files vfs.FS, output string, shard Shard) (*State, error) {
-	if shard.Whole() {
-		return Open(files, output)
-	}
-	s := &State{fs: files, root: filepath.Join(output, Folder), out: output}
-	s.dir = filepath.Join(s.root, shard.Name())
-	if err := files.MkdirAll(s.dir); err != nil {
-		return nil, fmt.Errorf("cannot make the output folder: %w", err)
-	}
-	done := false
-	defer func() {
-		if !done {
-			s.Close()
-		}
-	}()
-	if err := s.take(files.LockShared, filepath.Join(s.root, lockName),
-		fmt.Sprintf("%s: %%w, all of it; wait for it, or choose another output folder", output)); err != nil {
-		return nil, err
-	}
-	if err := s.take(files.Lock, filepath.Join(s.dir, lockName),
-		fmt.Sprintf("%s: %%w as shard %s", output, shard)); err != nil {
-		return nil, err
-	}
-	// After it has its own lock: of two that begin at the same time, one sees the other.
-	others, err := Shards(files, s.root)
-	if err != nil {
-		return nil, fmt.Errorf("cannot look for other shards: %w", err)
-	}
-	for _, other := range others {
-		if other.Count == shard.Count {
-			continue
-		}
-		lock, err := files.LockShared(filepath.Join(s.root, other.Name(), lockName))
-		if errors.Is(err, vfs.ErrLocked) {
-			return nil, fmt.Errorf("%s: %w: shard %s runs, and this one is %s", output, ErrOtherShards, other, shard)
-		} else if err != nil {
-			return nil, fmt.Errorf("cannot look for other shards: %w", err)
-		}
-		lock.Close()
-	}
-	if err := s.read(); err != nil {
-		return nil, err
-	}
-	done = true
-	return s, nil
-}
-
-// beginWait is how long a shard waits for others that write the job's description.
-const beginWait = time.Minute
-
-// alone does what only one shard may do at a time.
-func (s *State) alone(do func() error) error {
-	if s.dir == s.root { // it has the folder to itself
-		return do()
-	}
-	for start := time.Now(); ; time.Sleep(10 * time.Millisecond) {
-		lock, err := s.fs.Lock(filepath.Join(s.root, beginName))
-		if errors.Is(err, vfs.ErrLocked) && time.Since(start) < beginWait {
-			continue
-		}
-		if err != nil {
-			return fmt.Errorf("cannot lock %s: %w", filepath.Join(s.root, beginName), err)
-		}
-		defer lock.Close()
-		return do()
-	}
 }

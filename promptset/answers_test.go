@@ -45,18 +45,18 @@ const answered = `{"custom_id":"a","method":"POST","url":"/v1/chat/completions",
 
 // A line with an error has one, whatever else was drawn for it; the status tells whose fault it is.
 func TestStatusOfAnswers(t *testing.T) {
-	drawn := func(fault string) func(*Row) []Result {
+	drawn := func(fault string, status int) func(*Row) []Result {
 		return func(*Row) []Result {
 			return []Result{{Text: "fine", FinishReason: "stop", CompletionTokens: 1, TokenIDs: []int32{1}},
-				{Generation: 1, FinishReason: "error", Err: fault, ErrParam: "model", ErrCode: "c", PromptTokens: 3}}
+				{Generation: 1, FinishReason: "error", Err: fault, ErrParam: "model", ErrCode: "c", ErrStatus: status,
+					PromptTokens: 3}}
 		}
 	}
-	status := func(text string) int { return map[string]int{"fault": 500, "nobody": 404, "bad": 500}[text] }
 	for _, c := range []struct {
 		fault, typ string
 		status     int
 	}{{"fault", "server_error", 500}, {"nobody", "invalid_request_error", 404}} {
-		got := answersTo(t, WriterOptions{Status: status}, drawn(c.fault), answered, `{"custom_id":"b"}`)
+		got := answersTo(t, WriterOptions{}, drawn(c.fault, c.status), answered, `{"custom_id":"b"}`)
 		p := got[0].Response.Body.Problem
 		if got[0].Response.StatusCode != c.status || p.Message != c.fault || p.Type != c.typ ||
 			string(p.Code) != `"c"` || *p.Param != "model" || len(got[0].Response.Body.Choices) > 0 {

@@ -27,9 +27,7 @@ type WriterOptions struct {
 	// Meta is kept with the output: in the footer of every Parquet part, in the file _meta.json beside JSONL parts.
 	Meta map[string]string
 	// TokenText has the texts of tokens, for log-probabilities in FormatOpenAI; nil for a model without a tokenizer.
-	// Status is the HTTP status there of an error with this text; nil is 400 for all.
 	TokenText TokenText
-	Status    func(text string) int
 	// Parts cuts the rows of the job into parts; Write lists those to be written, ascending.
 	Parts folder.Parts
 	Write []int
@@ -41,7 +39,7 @@ type WriterOptions struct {
 }
 
 func (o *WriterOptions) encoder() *completion.EncoderOptions {
-	return &completion.EncoderOptions{Meta: o.Meta, TokenText: o.TokenText, Status: o.Status}
+	return &completion.EncoderOptions{Meta: o.Meta, TokenText: o.TokenText}
 }
 
 // Writer writes completions to the parts of an output. Its methods may be called from several goroutines.

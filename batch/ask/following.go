@@ -18,7 +18,7 @@ func (b *Builder) following(row *promptset.Row, last int32) ([]int32, error) {
 	case promptset.KindMessages:
 		return b.turns(row, last)
 	}
-	return b.Tokens(row)
+	return b.EncodeRow(row)
 }
 
 // turns returns the tokens of further turns of a conversation: what the template writes between an answer and the

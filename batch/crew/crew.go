@@ -15,7 +15,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/quire/quire/batch"
+	"github.com/quire/quire/batch/distribute"
+	"github.com/quire/quire/batch/process"
 	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/queue"
 )
@@ -47,10 +48,10 @@ type Crew struct {
 	Environment func(address string, worker int) []string
 	// Password of the server, for this run.
 	Password string
-	Timing   batch.Timing // of restarts
-	Messages io.Writer    // takes the processes' standard error, each line with the process' name
+	Timing   process.Timing // of restarts
+	Messages io.Writer      // takes the processes' standard error, each line with the process' name
 	Log      *slog.Logger
-	Progress batch.Progress
+	Progress process.Progress
 
 	Restarts int // of workers, so far
 
@@ -59,8 +60,8 @@ type Crew struct {
 	stderr  sync.Mutex
 }
 
-// process is one that was started, until it ends.
-type process struct {
+// child is one that was started, until it ends.
+type child struct {
 	cmd   *exec.Cmd
 	stdin io.Closer // its end ends the process
 	lines *prefixed
@@ -68,7 +69,7 @@ type process struct {
 }
 
 // start starts another process of this program.
-func (c *Crew) start(name string, worker int, stdout io.Writer, args ...string) (*process, error) {
+func (c *Crew) start(name string, worker int, stdout io.Writer, args ...string) (*child, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -76,7 +77,7 @@ func (c *Crew) start(name string, worker int, stdout io.Writer, args ...string) 
 	cmd := exec.Command(self, args...)
 	cmd.Args[0] = os.Args[0]
 	cmd.Env = c.Environment(c.address, worker)
-	p := &process{cmd: cmd, lines: &prefixed{crew: c, name: name}, ended: make(chan error, 1)}
+	p := &child{cmd: cmd, lines: &prefixed{crew: c, name: name}, ended: make(chan error, 1)}
 	cmd.Stdout, cmd.Stderr = stdout, p.lines
 	if stdout == nil {
 		cmd.Stdout = p.lines
@@ -95,8 +96,8 @@ func (c *Crew) start(name string, worker int, stdout io.Writer, args ...string) 
 }
 
 // stop asks a process to end, and ends it when it does not within some time; 0 waits for ever. It returns how the
-// process ended.
-func (p *process) stop(within time.Duration) (err error) {
+// child ended.
+func (p *child) stop(within time.Duration) (err error) {
 	if p == nil {
 		return nil
 	}
@@ -151,15 +152,15 @@ func (w *prefixed) lastLine() string {
 
 // member is a worker, or the server, that is started again when it dies.
 type member struct {
-	*process
+	*child
 	failures int       // one after the other without progress in between
 	rows     int64     // of the job, when it died last
 	again    time.Time // when it is started
 }
 
 // died notes the death of a member. It returns false when there were too many.
-func (m *member) died(rows int64, most int, timing batch.Timing) bool {
-	m.process = nil
+func (m *member) died(rows int64, most int, timing process.Timing) bool {
+	m.child = nil
 	if rows > m.rows {
 		m.failures = 0
 	}
@@ -205,7 +206,7 @@ func (c *Crew) Work(ctx context.Context, store string, job queue.Job, units []qu
 		}
 		var all sync.WaitGroup
 		for _, w := range workers {
-			if w.process != nil {
+			if w.child != nil {
 				all.Go(func() { w.stop(within) })
 			}
 		}
@@ -229,7 +230,7 @@ func (c *Crew) Work(ctx context.Context, store string, job queue.Job, units []qu
 			drawn := t.Minus(job.Before)
 			if c.Progress.Update(t, drawn); s.Over {
 				c.Progress.Finish(t, drawn)
-				return s, batch.JobOver(s)
+				return s, distribute.JobOver(s)
 			}
 		case <-ticker.C:
 		}
@@ -242,7 +243,7 @@ func (c *Crew) Work(ctx context.Context, store string, job queue.Job, units []qu
 		if err != nil {
 			// The last death may have parked the last unit.
 			if last, statusErr := q.Status(ctx, job.ID); statusErr == nil && last.Over {
-				return last, batch.JobOver(last)
+				return last, distribute.JobOver(last)
 			}
 			return s, err
 		}
@@ -280,11 +281,11 @@ func (c *Crew) watch(ctx context.Context, q *queue.Queue, job string) <-chan *qu
 func (c *Crew) keep(workers []*member, job string, rows int64) (err error) {
 	for i, w := range workers {
 		name := fmt.Sprintf("worker-%d", i)
-		if w.process == nil {
+		if w.child == nil {
 			if time.Now().Before(w.again) {
 				continue
 			}
-			if w.process, err = c.start(name, i, nil, c.Worker(job, name)...); err != nil {
+			if w.child, err = c.start(name, i, nil, c.Worker(job, name)...); err != nil {
 				return err
 			}
 			continue
@@ -294,7 +295,7 @@ func (c *Crew) keep(workers []*member, job string, rows int64) (err error) {
 			w.stdin.Close()
 			if err == nil { // it says that the job is over
 				w.again = time.Now().Add(time.Minute)
-				w.process = nil
+				w.child = nil
 				continue
 			}
 			last := w.lines.lastLine()

@@ -44,11 +44,11 @@ func (k *keptServer) run(ctx context.Context, c *Crew) error {
 	for {
 		p, err := c.serve(ctx)
 		if ctx.Err() != nil {
-			m.process = p
+			m.child = p
 			return nil
 		}
 		if err == nil {
-			if m.process = p; first {
+			if m.child = p; first {
 				close(k.listens)
 				first = false
 			}
@@ -84,7 +84,7 @@ func (k *keptServer) stop() {
 
 // serve starts the server, on the port that it had if it ran before, and waits until it listens. An error that is an
 // *exec.ExitError says how it ended before that.
-func (c *Crew) serve(ctx context.Context) (*process, error) {
+func (c *Crew) serve(ctx context.Context) (*child, error) {
 	address := c.address
 	if address == "" {
 		address = "127.0.0.1:0"

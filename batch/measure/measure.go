@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/quire/quire/backend/xla/cpukernel"
-	"github.com/quire/quire/batch"
+	"github.com/quire/quire/batch/process"
 	workloads "github.com/quire/quire/bench/workload"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/parameter"
@@ -29,7 +29,7 @@ type Options struct {
 
 // Job is a workload on an engine.
 type Job struct {
-	Session  *batch.Session
+	Session  *process.Session
 	Workload *workloads.Workload
 	Rows     []workloads.Row
 	Requests []*engine.Request
@@ -45,7 +45,7 @@ type Job struct {
 }
 
 // New makes the requests of a workload for a model.
-func New(session *batch.Session, w *workloads.Workload, o Options) (*Job, error) {
+func New(session *process.Session, w *workloads.Workload, o Options) (*Job, error) {
 	b := &Job{Session: session, Workload: w, options: o, rowOf: map[*engine.Request]*workloads.Row{}}
 	return b, b.prepare()
 }

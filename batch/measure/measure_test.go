@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/quire/quire/backend/xla/cpukernel"
-	"github.com/quire/quire/batch"
 	"github.com/quire/quire/batch/ask"
+	"github.com/quire/quire/batch/process"
 	workloads "github.com/quire/quire/bench/workload"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/models/arch"
@@ -102,13 +102,13 @@ func TestRefusesPartialRuns(t *testing.T) {
 }
 
 // smoke makes a measurement of the workload smoke on a sampler.
-func smoke(t *testing.T, s batch.Sampler) *Job {
+func smoke(t *testing.T, s process.Sampler) *Job {
 	t.Helper()
 	w, err := workloads.Open("smoke")
 	if err != nil {
 		t.Fatal(err)
 	}
-	session := &batch.Session{Sampler: s, Text: ask.Text{Vocab: 257,
+	session := &process.Session{Sampler: s, Text: ask.Text{Vocab: 257,
 		Encode: func(text string, _ bool) ([]int32, error) { return make([]int32, len(text)), nil }}}
 	b, err := New(session, w, Options{Sampling: parameter.Defaults().Sampling})
 	if err != nil {

@@ -262,8 +262,9 @@ func (c *Comparison) trim(most int) {
 	}
 }
 
-// Rows yields the rows that differ. It reads both outputs again, and holds rows only that one has before the other.
-func (c *Comparison) Rows(ctx context.Context) iter.Seq2[*Difference, error] {
+// Differences yields the rows that differ. It reads both outputs again, and holds only rows that one output has before
+// the other.
+func (c *Comparison) Differences(ctx context.Context) iter.Seq2[*Difference, error] {
 	return func(yield func(*Difference, error) bool) {
 		var numbers [2][]int64
 		for _, d := range c.found {

@@ -17,7 +17,7 @@ func compare(t rapid.TB, a, b *Output, most int) (*Comparison, []*Difference) {
 		t.Fatal(err)
 	}
 	var all []*Difference
-	for d, err := range c.Rows(context.Background()) {
+	for d, err := range c.Differences(context.Background()) {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,7 +7,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/quire/quire/batch"
+	"github.com/quire/quire/batch/check"
+	"github.com/quire/quire/batch/process"
 	"github.com/quire/quire/jobstate"
 	"github.com/quire/quire/promptset"
 	"github.com/quire/quire/promptset/completion"
@@ -19,7 +20,7 @@ import (
 
 // EarlierOf says what the completions in an output, a folder or a file, are like, by which [batch.Task.Check] tells
 // what to expect. An output without a good completion is an error.
-func EarlierOf(ctx context.Context, files vfs.FS, output string) (*batch.Earlier, error) {
+func EarlierOf(ctx context.Context, files vfs.FS, output string) (*check.Earlier, error) {
 	out, err := promptset.OpenPath(ctx, files, output)
 	if err != nil {
 		return nil, err
@@ -28,7 +29,7 @@ func EarlierOf(ctx context.Context, files vfs.FS, output string) (*batch.Earlier
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", output, err)
 	}
-	e := &batch.Earlier{Output: output, Model: meta[completion.MetaModel], Lengths: map[int]int64{}}
+	e := &check.Earlier{Output: output, Model: meta[completion.MetaModel], Lengths: map[int]int64{}}
 	var counts tally.Counts
 	for _, part := range out.Parts {
 		for c, err := range out.Rows(ctx, part) {
@@ -51,7 +52,7 @@ func EarlierOf(ctx context.Context, files vfs.FS, output string) (*batch.Earlier
 	if info, err := storage.Stat(ctx, output); err != nil || !info.Folder {
 		return e, err
 	}
-	work, err := batch.WorkFolder(output, "")
+	work, err := process.WorkFolder(output, "")
 	if err != nil {
 		return nil, err
 	}

@@ -9,7 +9,8 @@ import (
 	"iter"
 	"slices"
 
-	"github.com/quire/quire/batch"
+	"github.com/quire/quire/batch/prepare"
+	"github.com/quire/quire/batch/process"
 	"github.com/quire/quire/jobstate"
 	"github.com/quire/quire/promptset"
 	"github.com/quire/quire/promptset/folder"
@@ -23,7 +24,7 @@ type Output struct {
 	*promptset.Output
 	Path string
 
-	begun *begun // nil for a single file, and where no job is known
+	running *runningJob // nil for a single file, and where no job is known
 }
 
 // Open opens the output of a job, finished or not, or a single file. workDir is the --work-dir of the job, if it had
@@ -42,17 +43,17 @@ func Open(ctx context.Context, files vfs.FS, path, workDir string) (*Output, err
 	place := folder.OpenToRead(ctx, files, path)
 	// The journal before the parts: what leaves it meanwhile is in a part then.
 	var jobErr error
-	if o.begun, jobErr = readBegun(ctx, files, path, workDir); ctx.Err() != nil {
+	if o.running, jobErr = readRunning(ctx, files, path, workDir); ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	if o.Output, err = promptset.OpenOutput(place); errors.Is(err, fs.ErrNotExist) && o.begun != nil {
+	if o.Output, err = promptset.OpenOutput(place); errors.Is(err, fs.ErrNotExist) && o.running != nil {
 		o.Output, err = &promptset.Output{}, nil
 	}
 	switch {
 	case err != nil:
 		return nil, cmp.Or(missing, err)
-	case o.begun != nil:
-		return o, o.begun.settle(ctx, o.Output, place)
+	case o.running != nil:
+		return o, o.running.settle(ctx, o.Output, place)
 	case len(o.Parts) > 0: // whatever is wrong with the job's description
 		return o, nil
 	case jobErr != nil:
@@ -60,7 +61,7 @@ func Open(ctx context.Context, files vfs.FS, path, workDir string) (*Output, err
 	case missing != nil:
 		return nil, missing
 	}
-	if work, err := batch.WorkFolder(path, workDir); err == nil && jobstate.Running(work) {
+	if work, err := process.WorkFolder(path, workDir); err == nil && jobstate.Running(work) {
 		return nil, fmt.Errorf("%s has no completion yet: a process has started in it, and reads the "+
 			"input, or loads the model", path)
 	}
@@ -69,31 +70,31 @@ func Open(ctx context.Context, files vfs.FS, path, workDir string) (*Output, err
 
 // Close ends reading.
 func (o *Output) Close() error {
-	if o.begun == nil {
+	if o.running == nil {
 		return nil
 	}
-	return o.begun.close()
+	return o.running.close()
 }
 
 // FindPrompts has the completions of answers to a batch file, which have no prompts, take them from the job's input.
 // They have none if that is not what it was.
 func (o *Output) FindPrompts(ctx context.Context) {
-	b := o.begun
+	b := o.running
 	if b == nil || b.format != promptset.FormatOpenAI {
 		return
 	}
 	if b.input == nil {
-		b.input, _ = batch.OpenInputs(ctx, b.job, b.work)
+		b.input, _ = prepare.ReopenInputs(ctx, b.job, b.work)
 	}
 	b.prompts = b.input != nil
 }
 
 // Progress is how far the job is; nil if all is there, and where no job is known.
 func (o *Output) Progress() *Progress {
-	if o.begun == nil || len(o.begun.missing) == 0 {
+	if o.running == nil || len(o.running.missing) == 0 {
 		return nil
 	}
-	return &o.begun.Progress
+	return &o.running.Progress
 }
 
 // NoneYet is an error that says why there is no completion, if there is none: how the job stands.
@@ -117,9 +118,9 @@ func (o *Output) Completions(ctx context.Context) iter.Seq2[*promptset.Completio
 		for _, part := range o.all() {
 			switch {
 			case part.Name == "":
-				o.begun.rows(ctx, part.Number, each)
-			case o.begun != nil && (o.begun.prompts || o.begun.adds(part.Number)):
-				o.begun.merge(ctx, o.Output.Rows(ctx, part), part, each)
+				o.running.rows(ctx, part.Number, each)
+			case o.running != nil && (o.running.prompts || o.running.adds(part.Number)):
+				o.running.merge(ctx, o.Output.Rows(ctx, part), part, each)
 			default:
 				o.inPart(ctx, part, each)
 			}
@@ -133,8 +134,8 @@ func (o *Output) Completions(ctx context.Context) iter.Seq2[*promptset.Completio
 // all lists the parts, with those of the journal, which have no name.
 func (o *Output) all() []folder.Part {
 	parts := slices.Clone(o.Parts)
-	if o.begun != nil {
-		for _, number := range o.begun.missing {
+	if o.running != nil {
+		for _, number := range o.running.missing {
 			if !slices.ContainsFunc(o.Parts, func(p folder.Part) bool { return p.Number == number }) {
 				parts = append(parts, folder.Part{Number: number})
 			}

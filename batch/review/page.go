@@ -15,7 +15,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
-	"github.com/quire/quire/batch"
+	"github.com/quire/quire/batch/resume"
 	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/jobstate"
 	"github.com/quire/quire/parameter"
@@ -42,7 +42,7 @@ func Page(ctx context.Context, files vfs.FS, output, workDir string) (*report.Pa
 			return nil, err
 		}
 	}
-	if b := out.begun; b != nil {
+	if b := out.running; b != nil {
 		if b.seriesErr != nil {
 			return nil, b.seriesErr
 		}
@@ -89,11 +89,11 @@ func describe(ctx context.Context, files vfs.FS, page *report.Page, meta map[str
 	page.Line = lineOf(page, meta, parameters)
 	page.Facts = append(page.Facts, [2]string{"output", out.Path})
 	page.Facts = append(page.Facts, factsOf(meta, parameters)...)
-	if out.begun == nil {
+	if out.running == nil {
 		return
 	}
-	job := out.begun.job
-	if standing, ok := batch.StandingOf(ctx, files, out.Path, out.begun.work); ok {
+	job := out.running.job
+	if standing, ok := resume.CompletenessOf(ctx, files, out.Path, out.running.work); ok {
 		page.Facts = append(page.Facts, [2]string{"parts", standing.String()})
 	}
 	page.Facts = settle(page.Facts, job, page)

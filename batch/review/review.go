@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/quire/quire/batch"
+	"github.com/quire/quire/batch/observe"
 	"github.com/quire/quire/jobstate"
 	"github.com/quire/quire/telemetry"
 	"github.com/quire/quire/vfs"
@@ -23,10 +23,10 @@ func processes(files vfs.FS, state string) (all []telemetry.Process, err error) 
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	run, workers := batch.TimeSeries(state)
+	run, workers := observe.TimeSeries(state)
 	names := map[string]string{run: ""}
 	for _, shard := range shards {
-		of, _ := batch.TimeSeries(filepath.Join(state, shard.Name()))
+		of, _ := observe.TimeSeries(filepath.Join(state, shard.Name()))
 		names[of] = "shard " + shard.Name()
 	}
 	maps.Copy(names, workers)

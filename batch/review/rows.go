@@ -101,13 +101,13 @@ func Longest(rows iter.Seq2[*Row, error], n int) ([]*Row, error) {
 
 // placed is a row with its length and its place in the output.
 type placed struct {
-	row        *Row
-	tokens, at int
+	row            *Row
+	tokens, number int
 }
 
 // compare is below 0 where a is given up before b.
 func (a placed) compare(b placed) int {
-	return cmp.Or(cmp.Compare(a.tokens, b.tokens), cmp.Compare(b.at, a.at))
+	return cmp.Or(cmp.Compare(a.tokens, b.tokens), cmp.Compare(b.number, a.number))
 }
 
 // shortest is a heap with the row that is given up first on top.

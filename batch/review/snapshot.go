@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"iter"
 
-	"github.com/quire/quire/batch"
+	"github.com/quire/quire/batch/spec"
 	"github.com/quire/quire/promptset"
 	"github.com/quire/quire/promptset/folder"
 	"github.com/quire/quire/vfs"
@@ -21,7 +21,7 @@ func (o *Output) Snapshot(ctx context.Context, files vfs.FS, dir string) (writte
 	if names, err := files.List(dir); err != nil || len(names) > 0 {
 		return 0, errors.Join(fmt.Errorf("%s is not an empty folder: give a new one for the snapshot", dir), err)
 	}
-	b := o.begun
+	b := o.running
 	if b == nil || len(b.entries) == 0 {
 		return 0, nil
 	}
@@ -38,7 +38,7 @@ func (o *Output) Snapshot(ctx context.Context, files vfs.FS, dir string) (writte
 		return 0, err
 	}
 	options := promptset.WriterOptions{Format: b.format, Schema: b.input.Schema(), Meta: b.job.Meta, Write: []int{0}}
-	batch.SetColumnsOf(b.job, &options)
+	spec.SetColumnsOf(b.job, &options)
 	for _, part := range o.all() {
 		if !b.adds(part.Number) {
 			continue
@@ -56,7 +56,7 @@ func (o *Output) Snapshot(ctx context.Context, files vfs.FS, dir string) (writte
 }
 
 // writePart writes a part of the rows that there are completions of, in the part that is there or in the journal.
-func (b *begun) writePart(ctx context.Context, to folder.Destination, part folder.Part,
+func (b *runningJob) writePart(ctx context.Context, to folder.Destination, part folder.Part,
 	there iter.Seq2[*promptset.Completion, error], options promptset.WriterOptions) error {
 	old, stop := readOld(there)
 	defer stop()

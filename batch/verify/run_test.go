@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/quire/quire/batch"
+	"github.com/quire/quire/batch/process"
+	"github.com/quire/quire/batch/spec"
 	"github.com/quire/quire/batch/verify"
 	"github.com/quire/quire/internal/testenv"
 	"github.com/quire/quire/vfs"
@@ -20,11 +22,11 @@ func TestOutput(t *testing.T) {
 	if err := os.WriteFile(input, []byte(rows), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	spec := batch.DefaultSpec()
+	spec := spec.Default()
 	spec.Model, spec.Inputs, spec.Output = testenv.Path("testdata", "models", "llama3"), []string{input}, dir+"/out"
 	spec.Format, spec.PartRows, spec.Sampling.MaxTokens = "jsonl", 1, 5
 	spec.Engine.MaxSeqs, spec.Engine.KVMemory = 4, 1<<20
-	if _, err := batch.Run(t.Context(), spec, batch.Options{}); err != nil {
+	if _, err := batch.Run(t.Context(), spec, process.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	look := func() *verify.Report {

@@ -9,7 +9,10 @@ import (
 	"iter"
 	"path/filepath"
 
-	"github.com/quire/quire/batch"
+	"github.com/quire/quire/batch/prepare"
+	"github.com/quire/quire/batch/process"
+	"github.com/quire/quire/batch/resume"
+	"github.com/quire/quire/batch/spec"
 	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/jobstate"
 	"github.com/quire/quire/journal"
@@ -75,7 +78,7 @@ type verifier struct {
 func (v *verifier) open(output, workDir string) (err error) {
 	v.report.Output = v.output
 	v.notes, v.journaled = folder.NewNotes(), map[int]bool{}
-	if v.work, err = batch.WorkFolder(output, workDir); err != nil {
+	if v.work, err = process.WorkFolder(output, workDir); err != nil {
 		return err
 	}
 	v.place = folder.OpenToRead(v.ctx, v.files, output)
@@ -106,7 +109,7 @@ func (v *verifier) open(output, workDir string) (err error) {
 	case v.job == nil:
 		v.report.problem(jobstate.JobFile, "it is missing, and nothing says which job wrote the parts", bringBack)
 	default:
-		if v.parts, v.format, known = batch.PartsOf(v.job); !known {
+		if v.parts, v.format, known = spec.PartsOf(v.job); !known {
 			v.report.problem(jobstate.JobFile, "its settings do not say how many rows and parts the job has", bringBack)
 			v.job = nil
 		}
@@ -128,7 +131,7 @@ func (v *verifier) verify() error {
 	}
 	if v.job != nil {
 		var err error
-		if v.stale, err = batch.StaleParts(v.job, v.notes, v.out, v.place); err != nil {
+		if v.stale, err = resume.StaleParts(v.job, v.notes, v.out, v.place); err != nil {
 			return err
 		}
 	}
@@ -237,7 +240,7 @@ func (v *verifier) openInputs() {
 		v.report.Inputs = "not compared: the job is not known"
 		return
 	}
-	reader, err := batch.OpenInputs(v.ctx, v.job, v.work)
+	reader, err := prepare.ReopenInputs(v.ctx, v.job, v.work)
 	if err != nil {
 		v.report.Inputs = fmt.Sprintf("not compared: %v", err)
 		return

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/quire/quire/batch"
+	"github.com/quire/quire/batch/spec"
 	"github.com/quire/quire/batch/verify"
 	"github.com/quire/quire/jobstate"
 	"github.com/quire/quire/promptset"
@@ -36,7 +36,7 @@ func writtenJob(t *testing.T, format string) (output string) {
 	}
 	defer state.Close()
 	meta := map[string]string{"made": "here"}
-	err = state.Begin(&jobstate.Description{Inputs: batch.InputsOf(reader), Meta: meta,
+	err = state.Begin(&jobstate.Description{Inputs: spec.InputsOf(reader), Meta: meta,
 		Settings: map[string]any{"format": format, "rows": 3, "part_rows": 2, "n": 1}})
 	if err != nil {
 		t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quire/quire/cmd/sample/cli"
 	"github.com/quire/quire/queue/local"
 	"github.com/quire/quire/storage/hub/hubtest"
 )
@@ -54,7 +55,7 @@ func TestDatasetOfTheHub(t *testing.T) {
 		!strings.Contains(text, "is finished") {
 		t.Error("by its commit:", code, text)
 	}
-	if code, text := run("hf://datasets/org/name@v2/data/train*", "out"); code != exitFailure ||
+	if code, text := run("hf://datasets/org/name@v2/data/train*", "out"); code != cli.ExitFailure ||
 		!strings.Contains(text, "train-0.jsonl") {
 		t.Error("another revision:", code, text)
 	}
@@ -67,7 +68,7 @@ func TestDatasetOfTheHub(t *testing.T) {
 	if err := same(parts, outputOf(t, filepath.Join(dir, "out"))); err == nil {
 		t.Error("the second job has the rows of the first one's commit")
 	}
-	if code, text := run("hf://datasets/org/name/data/train*", "out"); code != exitFailure ||
+	if code, text := run("hf://datasets/org/name/data/train*", "out"); code != cli.ExitFailure ||
 		!strings.Contains(text, "a commit does not move (hf://datasets/ORG/NAME@COMMIT/PATH)") {
 		t.Error("a job whose branch has moved:", code, text)
 	}
@@ -115,14 +116,14 @@ func TestQueueOfADataset(t *testing.T) {
 	}
 	hub.Commit("org/name", "main", map[string]string{"data/a.jsonl": "{\"prompt\": \"a\"}\n{\"prompt\"\n",
 		"data/b.jsonl": "{\"prompt\": \"b\"}\n"})
-	sample(exitPartial, append(job("run", "whole"), "--progress", "none")...)
+	sample(cli.ExitPartial, append(job("run", "whole"), "--progress", "none")...)
 	id, _, _ := strings.Cut(sample(0, job("submit", "out")...), "\n")
 	hub.Commit("org/name", "main", map[string]string{"data/a.jsonl": "{\"prompt\": \"other\"}\n"})
-	sample(exitPartial, "worker", id)
+	sample(cli.ExitPartial, "worker", id)
 	if err := same(outputOf(t, filepath.Join(dir, "out")), outputOf(t, filepath.Join(dir, "whole"))); err != nil {
 		t.Error(err)
 	}
-	if text := sample(exitFailure, job("submit", "out")...); !strings.Contains(text, "a commit does not move") {
+	if text := sample(cli.ExitFailure, job("submit", "out")...); !strings.Contains(text, "a commit does not move") {
 		t.Error("the branch has moved, and it is said otherwise:", text)
 	}
 }

@@ -12,7 +12,9 @@ import (
 
 	"github.com/goccy/go-yaml"
 
-	"github.com/quire/quire/batch"
+	"github.com/quire/quire/batch/spec"
+	"github.com/quire/quire/cmd/sample/cli"
+	"github.com/quire/quire/cmd/sample/jobflags"
 	"github.com/quire/quire/vfs"
 )
 
@@ -20,7 +22,7 @@ var writeAnew = flag.Bool("write", false, "write the manifests of deploy, or wha
 
 // Manifests by their files in deploy. Those of testdata are for deploy/validate, which holds all of them to what
 // clusters take.
-var manifests = map[string][]string{
+var written = map[string][]string{
 	"k8s/indexed-job.yaml": {"k8s", "-m", "s3://my-bucket/models/SmolLM2-135M-Instruct/", "-i",
 		"s3://my-bucket/prompts/", "-o", "s3://my-bucket/completions/", "--secret", "quire-storage"},
 	"k8s/tpu-jobset.yaml": {"gke-tpu", "--topology", "v5e:1x1", "-m", "gs://my-bucket/models/Llama-3.2-1B-Instruct/",
@@ -57,10 +59,10 @@ var manifests = map[string][]string{
 
 // The manifests of deploy are those that the command prints: go test ./cmd/sample -run TestManifests -write
 func TestManifests(t *testing.T) {
-	for name, args := range manifests {
+	for name, args := range written {
 		var printed bytes.Buffer
-		if code := sampleMain(append([]string{"deploy"}, args...), &environment{stdout: &printed, stderr: os.Stderr,
-			models: fakeModels{}, fs: vfs.OS}); code != exitOK {
+		if code := sampleMain(append([]string{"deploy"}, args...), &cli.Environment{Stdout: &printed, Stderr: os.Stderr,
+			Models: fakeModels{}, FS: vfs.OS}); code != cli.ExitOK {
 			t.Errorf("%s: sample deploy %q ends with %d", name, args, code)
 			continue
 		}
@@ -96,8 +98,8 @@ func TestFlagsOfManifests(t *testing.T) {
 	} {
 		flags = append(flags, paths...)
 		var printed bytes.Buffer
-		if code := sampleMain(append([]string{"deploy", "k8s"}, flags...), &environment{stdout: &printed,
-			stderr: os.Stderr, models: fakeModels{}, fs: vfs.OS}); code != exitOK {
+		if code := sampleMain(append([]string{"deploy", "k8s"}, flags...), &cli.Environment{Stdout: &printed,
+			Stderr: os.Stderr, Models: fakeModels{}, FS: vfs.OS}); code != cli.ExitOK {
 			t.Errorf("%q: exit code %d", flags, code)
 			continue
 		}
@@ -124,21 +126,21 @@ func TestFlagsOfManifests(t *testing.T) {
 }
 
 // specOf is the job of a command line of "sample run".
-func specOf(t *testing.T, args []string) batch.Spec {
+func specOf(t *testing.T, args []string) spec.Spec {
 	t.Helper()
-	var o runOptions
-	f := newFlags("run")
-	o.define(f)
-	if err := f.parse(args); err != nil {
+	var o jobflags.Options
+	f := cli.NewFlags("run")
+	o.Define(f)
+	if err := f.Parse(args); err != nil {
 		t.Fatal(err)
 	}
-	if err := o.prepare(f, f.set.Args()); err != nil {
+	if err := o.Prepare(f, f.Set.Args()); err != nil {
 		t.Fatal(err)
 	}
 	// What a flag of a part of it gives, the flag of the whole gives in a manifest.
-	o.spec.Given = slices.DeleteFunc(o.spec.Given, func(name string) bool { return name == "structured_outputs" })
-	if len(o.spec.Given) == 0 {
-		o.spec.Given = nil
+	o.Spec.Given = slices.DeleteFunc(o.Spec.Given, func(name string) bool { return name == "structured_outputs" })
+	if len(o.Spec.Given) == 0 {
+		o.Spec.Given = nil
 	}
-	return o.spec
+	return o.Spec
 }

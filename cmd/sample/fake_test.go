@@ -12,8 +12,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/quire/quire/batch"
 	"github.com/quire/quire/batch/ask"
+	"github.com/quire/quire/batch/process"
+	"github.com/quire/quire/batch/spec"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/models/arch"
 	"github.com/quire/quire/parameter"
@@ -26,10 +27,10 @@ const fakeLen = 200
 // fakeModels opens sessions whose tokens are bytes and whose completions repeat the prompt. Models are files called
 // *.fake. opened, if it is set, may change the engine.
 type fakeModels struct {
-	opened func(*batch.Job, *fakeEngine)
+	opened func(*spec.Job, *fakeEngine)
 }
 
-func (f fakeModels) Open(_ context.Context, o *batch.Job, _ *batch.Process) (*batch.Session, error) {
+func (f fakeModels) OpenSession(_ context.Context, o *spec.Job, _ *process.Process) (*process.Session, error) {
 	if _, err := os.Stat(o.Model); err != nil {
 		return nil, fmt.Errorf("model %s: %w", o.Model, err)
 	}
@@ -48,7 +49,7 @@ func (f fakeModels) Open(_ context.Context, o *batch.Job, _ *batch.Process) (*ba
 	if f.opened != nil {
 		f.opened(o, e)
 	}
-	s := &batch.Session{
+	s := &process.Session{
 		Sampler: e, Model: o.Model, Fingerprint: "fake",
 		Text: ask.Text{Vocab: 257, Encode: func(text string, special bool) ([]int32, error) {
 			var ids []int32
@@ -70,7 +71,7 @@ func (f fakeModels) Open(_ context.Context, o *batch.Job, _ *batch.Process) (*ba
 		TokenText: func(id int32) []byte { return []byte{byte(id)} },
 		Release:   func() {},
 	}
-	if o.ChatTemplate == batch.TemplateNone {
+	if o.ChatTemplate == spec.TemplateNone {
 		s.NoTemplate = errors.New("messages need a chat template, and `chat-template` is none")
 	} else {
 		s.Render = func(messages []promptset.Message, by *parameter.Set) (string, error) {
@@ -95,10 +96,10 @@ func (f fakeModels) Open(_ context.Context, o *batch.Job, _ *batch.Process) (*ba
 // Identify takes the content of the model's file for the model. With the word "tokenless" in it the model has no
 // tokenizer, with "templated" a chat template that is known before it is opened; lines "asks NAME NUMBER" are defaults
 // of parameters, and lines "left TEXT" what is not taken as one.
-func (fakeModels) Identify(_ context.Context, o *batch.Job, _ *batch.Process) (batch.Identity, error) {
+func (fakeModels) Identify(_ context.Context, o *spec.Job, _ *process.Process) (process.Identity, error) {
 	b, err := os.ReadFile(o.Model)
 	if err != nil {
-		return batch.Identity{}, fmt.Errorf("model %s: %w", o.Model, err)
+		return process.Identity{}, fmt.Errorf("model %s: %w", o.Model, err)
 	}
 	asked := arch.Generation{From: "GGUF metadata", Asked: map[string]float64{}}
 	for line := range strings.Lines(string(b)) {
@@ -110,7 +111,7 @@ func (fakeModels) Identify(_ context.Context, o *batch.Job, _ *batch.Process) (b
 			asked.Left = append(asked.Left, strings.TrimSpace(left))
 		}
 	}
-	return batch.Identity{Fingerprint: fmt.Sprintf("%x", sha256.Sum256(b)),
+	return process.Identity{Fingerprint: fmt.Sprintf("%x", sha256.Sum256(b)),
 		Tokenizer: !strings.Contains(string(b), "tokenless"), Template: strings.Contains(string(b), "templated"),
 		Generation: asked}, nil
 }
@@ -150,8 +151,10 @@ type fakeEngine struct {
 func (f *fakeEngine) Plan() engine.Plan {
 	return engine.Plan{Backend: "fake", Model: "echo", MaxSeqs: f.maxSeqs, MaxModelLen: fakeLen, KV: "paged"}
 }
+
 func (f *fakeEngine) Stats() engine.Stats { return f.stats }
-func (f *fakeEngine) Close()              {}
+
+func (f *fakeEngine) Close() {}
 
 func (f *fakeEngine) Run(ctx context.Context, requests iter.Seq[*engine.Request]) iter.Seq2[*engine.Completion, error] {
 	return func(yield func(*engine.Completion, error) bool) {

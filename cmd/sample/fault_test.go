@@ -18,7 +18,9 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/quire/quire/batch"
+	"github.com/quire/quire/batch/process"
+	"github.com/quire/quire/batch/spec"
+	"github.com/quire/quire/cmd/sample/cli"
 	"github.com/quire/quire/journal"
 	"github.com/quire/quire/promptset/folder"
 	"github.com/quire/quire/vfs"
@@ -27,7 +29,7 @@ import (
 // lives is a job that is run again and again on files in memory, with faults in its way.
 type lives struct {
 	args      []string
-	timing    batch.Timing
+	timing    process.Timing
 	mem       *vfs.Mem
 	drawn     int // completions, in all lives
 	given     int // of these, to the job
@@ -47,15 +49,15 @@ func (l *lives) run(hook vfs.Hook) (stdout string, err error) {
 	}
 	fakeFailures = 0
 	var out strings.Builder
-	env := &environment{stdout: &out, stderr: io.Discard, fs: fs, timing: l.timing,
-		models: fakeModels{opened: func(_ *batch.Job, e *fakeEngine) {
+	env := &cli.Environment{Stdout: &out, Stderr: io.Discard, FS: fs, Timing: l.timing,
+		Models: fakeModels{opened: func(_ *spec.Job, e *fakeEngine) {
 			e.drawn, e.given, e.patience = &l.drawn, &l.given, 2*time.Millisecond
 			if l.failAfter >= 0 {
 				e.failAfter, e.failTimes = l.failAfter, 3
 			}
 		}}}
-	err = dispatch(context.Background(), env, l.args)
-	if code, _ := codeOf(err); code == exitPartial {
+	err = cli.Dispatch(context.Background(), env, l.args)
+	if code, _ := cli.CodeOf(err); code == cli.ExitPartial {
 		err = nil // some rows are wrong, on purpose
 	}
 	return out.String(), err
@@ -134,7 +136,7 @@ func faultsOfFiles(t *testing.T, families bool) {
 			"--limit", strconv.Itoa(number("rows", 1, 40)), "--part-rows", strconv.Itoa(number("part rows", 1, 15)),
 			"--format", rapid.SampledFrom([]string{"jsonl", "jsonl", "parquet"}).Draw(t, "format"),
 			fmt.Sprintf("--keep-partitions=%t", rapid.Bool().Draw(t, "folders"))}
-		timing := batch.Timing{RestartPause: time.Microsecond, Journal: journal.Options{
+		timing := process.Timing{RestartPause: time.Microsecond, Journal: journal.Options{
 			SyncBytes: int64(number("sync bytes", 1, 500)), SegmentBytes: int64(number("segment bytes", 100, 5000))}}
 		undisturbed := &lives{args: args, timing: timing, mem: vfs.NewMem(), failAfter: -1}
 		operations := 0

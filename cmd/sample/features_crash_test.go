@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quire/quire/cmd/sample/cli"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/internal/testenv"
 	"github.com/quire/quire/promptset"
@@ -65,7 +66,7 @@ func newFeatureJob(t *testing.T, rows int, format string, extra ...string) *cras
 func newFeatureJobOf(t *testing.T, checkpoint string, rows int, format string, extra ...string) *crashJob {
 	t.Helper()
 	dir := t.TempDir()
-	j := &crashJob{dir: dir, count: os.DevNull, real: true, code: exitPartial}
+	j := &crashJob{dir: dir, count: os.DevNull, real: true, code: cli.ExitPartial}
 	model := testenv.Path("testdata", "models", checkpoint)
 	var vocabulary strings.Builder
 	for i := range 95 {

@@ -16,7 +16,8 @@ import (
 
 	"github.com/dustin/go-humanize"
 
-	"github.com/quire/quire/batch"
+	"github.com/quire/quire/batch/generate"
+	"github.com/quire/quire/cmd/sample/cli"
 	"github.com/quire/quire/promptset"
 	"github.com/quire/quire/promptset/folder"
 	"github.com/quire/quire/tally"
@@ -50,7 +51,7 @@ func newFiguresJob(t *testing.T, extra ...string) *crashJob {
 
 // ended is how a run ended.
 type ended struct {
-	report batch.Report // of a run that was not killed
+	report generate.Report // of a run that was not killed
 	stdout string
 	code   int
 }
@@ -91,7 +92,7 @@ func (j *crashJob) end(t *testing.T, signal os.Signal, more int, env []string, e
 	if e.code < 0 { // killed
 		return e
 	}
-	if e.code != exitPartial && e.code != exitInterrupted && e.code != 0 {
+	if e.code != cli.ExitPartial && e.code != cli.ExitInterrupted && e.code != 0 {
 		t.Fatalf("exit code %d: %s", e.code, stderr.String())
 	}
 	text, err := os.ReadFile(path)
@@ -180,7 +181,7 @@ func (j *crashJob) page(t *testing.T, c tally.Counts) {
 }
 
 // points checks that the time series of the last process of the whole job has what its report says it did.
-func (j *crashJob) points(t *testing.T, r batch.Report) {
+func (j *crashJob) points(t *testing.T, r generate.Report) {
 	t.Helper()
 	all, err := telemetry.Read(filepath.Join(j.dir, "out", "_job", "events.jsonl"))
 	if err != nil || len(all) == 0 {

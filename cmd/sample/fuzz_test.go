@@ -5,6 +5,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/quire/quire/cmd/sample/cli"
+	"github.com/quire/quire/cmd/sample/jobflags"
 )
 
 // FuzzConfig reads any text as a --config file: an error that names the file, or flags that are set.
@@ -29,16 +32,16 @@ func FuzzConfig(f *testing.F) {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		var o runOptions
-		flags := newFlags("run")
-		o.define(flags)
-		if err := applyConfig(path, flags, "config"); err != nil {
+		var o jobflags.Options
+		flags := cli.NewFlags("run")
+		o.Define(flags)
+		if err := cli.ApplyConfig(path, flags, "config"); err != nil {
 			if !strings.Contains(err.Error(), path) {
 				t.Fatalf("%v does not name the file", err)
 			}
 			return
 		}
-		if o.config != "" {
+		if o.Config != "" {
 			t.Fatal("a file names another one")
 		}
 	})

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quire/quire/cmd/sample/cli"
 	"github.com/quire/quire/promptset/folder"
 	"github.com/quire/quire/storage"
 	"github.com/quire/quire/vfs"
@@ -138,7 +139,7 @@ func TestDamagedObjects(t *testing.T) {
 		replace(name(1), whole[name(1)][:100])
 		replace(name(2), whole[name(3)])
 		replace(name(3), whole[name(2)])
-		verify(exitDamaged, name(1)+": it has 100 bytes", name(2)+": it has the content of "+name(3), "3 problems")
+		verify(cli.ExitDamaged, name(1)+": it has 100 bytes", name(2)+": it has the content of "+name(3), "3 problems")
 		text := run()
 		for _, part := range []int{1, 2, 3} {
 			if !strings.Contains(text, name(part)+" is damaged: ") {
@@ -174,7 +175,7 @@ func TestDamagedObjects(t *testing.T) {
 			t.Error("mended elsewhere:", format, err)
 		}
 		put(t, at("part-99999."+format), "x")
-		verify(exitDamaged, "part-99999."+format+": it is no part of this job")
+		verify(cli.ExitDamaged, "part-99999."+format+": it is no part of this job")
 	}
 }
 
@@ -193,7 +194,7 @@ func TestVerifyInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	var out strings.Builder
-	err := dispatch(ctx, &environment{stdout: &out, stderr: &out, fs: vfs.OS}, []string{"verify", at("out")})
+	err := cli.Dispatch(ctx, &cli.Environment{Stdout: &out, Stderr: &out, FS: vfs.OS}, []string{"verify", at("out")})
 	if !errors.Is(err, context.Canceled) || out.Len() > 0 {
 		t.Errorf("%v, and it printed %q", err, out.String())
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quire/quire/cmd/sample/cli"
 	"github.com/quire/quire/jobstate"
 	"github.com/quire/quire/vfs"
 )
@@ -26,9 +27,9 @@ func TestLockOfADyingProcess(t *testing.T) {
 	}
 	time.AfterFunc(300*time.Millisecond, func() { lock.Close() })
 	var out shared
-	env := &environment{stdout: io.Discard, stderr: &out, models: fakeModels{}, fs: vfs.OS}
+	env := &cli.Environment{Stdout: io.Discard, Stderr: &out, Models: fakeModels{}, FS: vfs.OS}
 	if code := sampleMain([]string{"run", "-m", filepath.Join(dir, "m.fake"), "-i", filepath.Join(dir, "in.jsonl"),
-		"-o", output}, env); code != exitOK {
+		"-o", output}, env); code != cli.ExitOK {
 		t.Error(code, out.String())
 	}
 }

@@ -10,251 +10,71 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"sync"
 	"syscall"
 	"time"
 
-	"github.com/spf13/pflag"
-
-	"github.com/quire/quire/batch"
+	"github.com/quire/quire/batch/load"
+	"github.com/quire/quire/cmd/sample/cli"
+	"github.com/quire/quire/cmd/sample/estimate"
+	"github.com/quire/quire/cmd/sample/install"
+	"github.com/quire/quire/cmd/sample/jobflags"
+	"github.com/quire/quire/cmd/sample/look"
+	"github.com/quire/quire/cmd/sample/manifests"
+	"github.com/quire/quire/cmd/sample/prompts"
+	"github.com/quire/quire/cmd/sample/queues"
+	"github.com/quire/quire/cmd/sample/run"
 	"github.com/quire/quire/internal/stdio"
 	"github.com/quire/quire/vfs"
 )
 
-// Exit codes, the same for every subcommand; the help documents them.
-const (
-	exitOK          = 0
-	exitFailure     = 1
-	exitUsage       = 2
-	exitPartial     = 3
-	exitInterrupted = 4
-	exitDamaged     = 5
-)
-
-// environment is what a subcommand sees of the world outside.
-type environment struct {
-	stdin          io.Reader
-	stdout, stderr io.Writer
-	// models opens models. Tests put ones without an engine in their place.
-	models batch.Models
-	// timing is how long things wait; 0 as in production.
-	timing batch.Timing
-	// fs has the output.
-	fs vfs.FS
-	// interrupt ends the work as the first signal does, for a reason.
-	interrupt func(reason string)
-	// signals are SIGINTs of the terminal, which a subcommand may take.
-	signals *interrupts
-}
-
-// interrupts is who takes a SIGINT, in place of the end of the command.
-type interrupts struct {
-	mu   sync.Mutex
-	take func() bool
-}
-
-// takenBy gives the next ones to take, whose result says whether it took one. nil takes none.
-func (i *interrupts) takenBy(take func() bool) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.take = take
-}
-
-func (i *interrupts) taken() bool {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	return i.take != nil && i.take()
-}
-
-// subcommand is one word after "sample".
-type subcommand struct {
-	name    string
-	args    string // what follows the flags in the usage line
-	summary string // one line
-	about   string // paragraphs under the usage line
-	example string // lines, of which the short help has the first
-	// short are the flags that the short help has; none stands for all, and the short help is the whole one.
-	short []string
-	// flags defines the flags; run gets what is left of the arguments after they are parsed.
-	flags func(f *flags)
-	run   func(ctx context.Context, env *environment, args []string) error
-}
-
-// exitError is an error with an exit code of its own.
-type exitError struct {
-	code int
-	err  error // nil where all is said
-}
-
-func (e *exitError) Error() string {
-	if e.err == nil {
-		return fmt.Sprint("exit code ", e.code)
-	}
-	return e.err.Error()
-}
-func (e *exitError) Unwrap() error { return e.err }
-
-// usagef returns an error about the command line itself.
-func usagef(format string, args ...any) error {
-	return &exitError{exitUsage, fmt.Errorf(format, args...)}
-}
-
 func main() {
-	os.Exit(sampleMain(os.Args[1:], &environment{stdin: os.Stdin, stdout: stdio.Stdout(), stderr: os.Stderr,
-		models: batch.RealModels{}, fs: vfs.OS}))
+	os.Exit(sampleMain(os.Args[1:], &cli.Environment{Stdin: os.Stdin, Stdout: stdio.Stdout(), Stderr: os.Stderr,
+		Models: load.Models{}, FS: vfs.OS}))
 }
 
 // sampleMain runs one command line and returns its exit code.
-func sampleMain(args []string, world *environment) int {
+func sampleMain(args []string, world *cli.Environment) int {
 	env := *world
-	stdout, stderr := newScreen(world.stdout), newScreen(world.stderr)
-	stderr.names = true
-	paintLines(stderr, ofMessages)
-	env.stdout, env.stderr = stdout, stderr
-	env.signals = &interrupts{}
-	ctx, interrupt, stop := interruptible(env.stderr, env.signals)
+	stdout, stderr := cli.NewScreen(world.Stdout), cli.NewScreen(world.Stderr)
+	stderr.Names = true
+	cli.PaintLines(stderr, cli.OfMessages)
+	env.Stdout, env.Stderr = stdout, stderr
+	env.Signals = &cli.Interrupts{}
+	ctx, interrupt, stop := interruptible(env.Stderr, env.Signals)
 	defer stop()
-	env.interrupt = interrupt
-	err := dispatch(ctx, &env, args)
-	lost := stdout.failure("standard output")
-	if lost != nil && errors.Is(err, stdout.err) { // said once
+	env.Interrupt = interrupt
+	err := cli.Dispatch(ctx, &env, args)
+	lost := stdout.Failure("standard output")
+	if lost != nil && errors.Is(err, stdout.Err) { // said once
 		err = nil
 	}
-	code := exitCode(ctx, env.stderr, err, usageHint(args))
+	code := cli.ExitCode(ctx, env.Stderr, err, cli.UsageHint(args))
 	if lost != nil {
-		fmt.Fprintf(env.stderr, "sample: %v\n", lost)
-		if code == exitOK || code == exitPartial {
-			code = exitFailure
+		fmt.Fprintf(env.Stderr, "sample: %v\n", lost)
+		if code == cli.ExitOK || code == cli.ExitPartial {
+			code = cli.ExitFailure
 		}
 	}
-	_ = stderr.failure("standard error") // which nobody could be told
+	_ = stderr.Failure("standard error") // which nobody could be told
 	return code
 }
 
-// usageHint says where the usage of a command line is.
-func usageHint(args []string) string {
-	if len(args) > 0 {
-		if sub, err := findSubcommand(args[0]); err == nil {
-			return fmt.Sprintf("Run \"sample help %s\" for the usage.", sub.name)
-		}
-	}
-	return `Run "sample help" for the usage.`
-}
+// version and commit are set by the linker (see the Makefile); "go install" leaves them to the build info.
+var version, commit string
 
-// exitCode tells what went wrong, with the hint where the command line is wrong, and returns the code for it.
-func exitCode(ctx context.Context, stderr io.Writer, err error, hint string) int {
-	code, known := codeOf(err)
-	if exit := (*exitError)(nil); err == nil || errors.As(err, &exit) && exit.err == nil {
-		return code
-	}
-	interrupted := !known && ctx.Err() != nil && errors.Is(err, context.Canceled)
-	if interrupted && err.Error() == context.Canceled.Error() { // wrapped or not, it says no more
-		err = errors.New("interrupted")
-	}
-	fmt.Fprintf(stderr, "sample: %v\n", err)
-	if interrupted {
-		return exitInterrupted
-	}
-	if known && code == exitUsage {
-		fmt.Fprintln(stderr, hint)
-	}
-	return code
-}
+func init() { cli.Groups, cli.Version, cli.Commit = ownSubcommands, version, commit }
 
-// codeOf returns the exit code that an error has of its own; known is false where it has none and is a failure.
-func codeOf(err error) (code int, known bool) {
-	var exit *exitError
-	var job *batch.Error
-	switch {
-	case err == nil:
-		return exitOK, true
-	case errors.As(err, &exit):
-		return exit.code, true
-	case errors.As(err, &job):
-		return int(job.Outcome), true
+// ownSubcommands are the subcommands of this program.
+func ownSubcommands() []cli.Group {
+	return []cli.Group{
+		{Title: "Run", Subs: []*cli.Command{run.NewRun(), prompts.NewChat(), estimate.NewCheck(), queues.NewSubmit(),
+			queues.NewWorker(), queues.NewStatus(), queues.NewCancel()}},
+		{Title: "Look", Subs: []*cli.Command{look.NewShow(), look.NewStats(), look.NewVerify(), look.NewHTMLReport()}},
+		{Title: "Set up", Subs: []*cli.Command{install.NewSetup(), estimate.NewPlan(), manifests.NewDeploy(),
+			install.NewPrefix(),
+			install.NewKernels(), jobflags.NewNATS(), estimate.NewBench()}},
+		{Title: "Help", Subs: []*cli.Command{newManual(), cli.NewCompletion(), cli.NewVersion()}},
 	}
-	return exitFailure, false
-}
-
-// subcommandGroup is some of the subcommands, under a title of their own in the help.
-type subcommandGroup struct {
-	title string
-	subs  []*subcommand
-}
-
-func subcommandGroups() []subcommandGroup {
-	return []subcommandGroup{
-		{"Run", []*subcommand{newRun(), newChat(), newCheck(), newSubmit(), newWorker(), newStatus(), newCancel()}},
-		{"Look", []*subcommand{newShow(), newStats(), newVerify(), newHTMLReport()}},
-		{"Set up", []*subcommand{newSetup(), newPlan(), newDeploy(), newPrefix(), newKernels(), newNATS(), newBench()}},
-		{"Help", []*subcommand{newManual(), newCompletion(), newVersion()}},
-	}
-}
-
-func subcommands() (all []*subcommand) {
-	for _, g := range subcommandGroups() {
-		all = append(all, g.subs...)
-	}
-	return all
-}
-
-func dispatch(ctx context.Context, env *environment, args []string) error {
-	if len(args) == 0 {
-		printOverview(env.stderr, false)
-		return &exitError{exitUsage, nil} // which the help has said
-	}
-	name, args := args[0], args[1:]
-	switch name {
-	case "help", "--help", "-h":
-		if len(args) == 0 || args[0] == "help" {
-			printOverview(env.stdout, name == "help")
-			return nil
-		}
-		sub, err := findSubcommand(args[0])
-		if err != nil {
-			return err
-		}
-		f := newFlags(sub.name)
-		sub.flags(f)
-		printHelp(env.stdout, sub, f, name != "help")
-		return nil
-	case completeWord:
-		printSuggestions(env.stdout, args)
-		return nil
-	case "--version", "-v":
-		name = "version"
-	}
-	sub, err := findSubcommand(name)
-	if err != nil {
-		return err
-	}
-	f := newFlags(sub.name)
-	sub.flags(f)
-	askedVersion := f.version()
-	switch err := f.parse(args); {
-	case errors.Is(err, pflag.ErrHelp):
-		printHelp(env.stdout, sub, f, true)
-		return nil
-	case err != nil:
-		return &exitError{exitUsage, fmt.Errorf("%s: %w", sub.name, err)}
-	case *askedVersion:
-		return dispatch(ctx, env, []string{"version"})
-	}
-	return sub.run(ctx, env, f.set.Args())
-}
-
-func findSubcommand(name string) (*subcommand, error) {
-	if other := otherSubcommands[name]; other != "" {
-		return nil, usagef("%q is no subcommand; did you mean %q?", name, other)
-	}
-	var names []string
-	for _, sub := range subcommands() {
-		if sub.name == name {
-			return sub, nil
-		}
-		names = append(names, sub.name)
-	}
-	return nil, usagef("%q is no subcommand%s", name, didYouMean(name, names, ""))
 }
 
 // sameSignal is how close two signals are that mean the same: some parents send one to the process and to its group.
@@ -262,7 +82,7 @@ const sameSignal = 300 * time.Millisecond
 
 // interruptible returns a context that the first SIGINT or SIGTERM cancels, or interrupt. The second signal ends the
 // process at once. Those that a subcommand takes do not count.
-func interruptible(stderr io.Writer, signalled *interrupts) (ctx context.Context, interrupt func(reason string),
+func interruptible(stderr io.Writer, signalled *cli.Interrupts) (ctx context.Context, interrupt func(reason string),
 	stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	signals := make(chan os.Signal, 2)
@@ -280,19 +100,19 @@ func interruptible(stderr io.Writer, signalled *interrupts) (ctx context.Context
 			if time.Since(taken) < sameSignal {
 				continue
 			}
-			if !signalled.taken() {
+			if !signalled.Taken() {
 				break
 			}
 			taken = time.Now()
 		}
-		if !supervised() {
+		if !cli.Supervised() {
 			fmt.Fprintln(stderr, "\nsample: stopping; once more to stop at once, whatever is under way")
 		}
 		cancel()
 		first := time.Now()
 		for range signals {
 			if time.Since(first) > sameSignal {
-				os.Exit(exitInterrupted)
+				os.Exit(cli.ExitInterrupted)
 			}
 		}
 	}()

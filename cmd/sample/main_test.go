@@ -18,8 +18,9 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/quire/quire/backend/xla/cpukernel"
-	"github.com/quire/quire/batch"
 	"github.com/quire/quire/batch/crew"
+	"github.com/quire/quire/batch/process"
+	"github.com/quire/quire/cmd/sample/cli"
 	"github.com/quire/quire/internal/fakeplugin"
 	"github.com/quire/quire/internal/stdio"
 	"github.com/quire/quire/setup"
@@ -30,16 +31,16 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
 		// The whole command, but for the model: see fakeSession.
 		"sample": func() {
-			plainEvery, crew.PollStatus = 50*time.Millisecond, 30*time.Millisecond
-			timing := batch.Timing{RestartPause: time.Millisecond, PollUnits: 100 * time.Millisecond,
+			cli.PlainEvery, crew.PollStatus = 50*time.Millisecond, 30*time.Millisecond
+			timing := process.Timing{RestartPause: time.Millisecond, PollUnits: 100 * time.Millisecond,
 				BeatEvery: 100 * time.Millisecond}
 			if os.Getenv("QUIRE_FAKE_STALL") != "" {
 				timing.StallAfter, timing.LostGrace = 80*time.Millisecond, 300*time.Millisecond
 				timing.EndGrace = 300 * time.Millisecond
 			}
 			checked := &flagChecker{Writer: os.Stderr}
-			code := sampleMain(os.Args[1:], &environment{stdin: os.Stdin, stdout: stdio.Stdout(), stderr: checked,
-				models: fakeModels{}, fs: vfs.OS, timing: timing})
+			code := sampleMain(os.Args[1:], &cli.Environment{Stdin: os.Stdin, Stdout: stdio.Stdout(), Stderr: checked,
+				Models: fakeModels{}, FS: vfs.OS, Timing: timing})
 			if lacked := checked.lacked(os.Args[1:]); lacked != nil {
 				fmt.Fprintf(os.Stderr, "the error names flags that the subcommand lacks: %q\n", lacked)
 				code = 99
@@ -175,7 +176,7 @@ func interrupted(ts *testscript.TestScript, neg bool, args []string) {
 		}
 	}
 	ts.Check(cmd.Process.Signal(stop))
-	wantCode(ts, cmd.Wait(), exitInterrupted)
+	wantCode(ts, cmd.Wait(), cli.ExitInterrupted)
 }
 
 var rowsFinished = regexp.MustCompile(`progress: [1-9]`)

@@ -9,42 +9,44 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
+
+	"github.com/quire/quire/cmd/sample/cli"
 )
 
-func newManual() *subcommand {
+func newManual() *cli.Command {
 	var folder string
-	return &subcommand{
-		name:    "manual",
-		args:    "[SUBCOMMAND]",
-		summary: "print a manual page, or write all of them",
-		about: `
+	return &cli.Command{
+		Name:    "manual",
+		Args:    "[SUBCOMMAND]",
+		Summary: "print a manual page, or write all of them",
+		About: `
 Prints the page of sample, or of a subcommand, in the format of man. The pages say what "sample help" does.`,
-		example: `
+		Example: `
 sample manual run | man -l -
 sample manual --output ~/.local/share/man/man1    # then: man sample-run`,
-		flags: func(f *flags) {
-			f.group("Flags", func(s *pflag.FlagSet) {
-				placeVar(s, &folder, onThisMachine, "output", "o",
+		Flags: func(f *cli.Flags) {
+			f.Group("Flags", func(s *pflag.FlagSet) {
+				cli.PlaceVar(s, &folder, cli.OnThisMachine, "output", "o",
 					"`FOLDER` write all pages to this folder (default: print one)")
 			})
 		},
-		run: func(_ context.Context, env *environment, args []string) error {
+		Run: func(_ context.Context, env *cli.Environment, args []string) error {
 			switch {
 			case folder != "" && len(args) > 0:
-				return usagef("manual --output writes all pages, but was given %q", args)
+				return cli.Usagef("manual --output writes all pages, but was given %q", args)
 			case folder != "":
 				return writeManual(folder)
 			case len(args) > 1:
-				return usagef("manual takes one subcommand, but was given %q", args)
+				return cli.Usagef("manual takes one subcommand, but was given %q", args)
 			case len(args) == 0:
-				_, err := io.WriteString(env.stdout, overviewPage())
+				_, err := io.WriteString(env.Stdout, overviewPage())
 				return err
 			}
-			sub, err := findSubcommand(args[0])
+			sub, err := cli.Find(args[0])
 			if err != nil {
 				return err
 			}
-			_, err = io.WriteString(env.stdout, subcommandPage(sub))
+			_, err = io.WriteString(env.Stdout, subcommandPage(sub))
 			return err
 		},
 	}
@@ -56,8 +58,8 @@ func writeManual(folder string) error {
 		return err
 	}
 	pages := map[string]string{"sample": overviewPage()}
-	for _, sub := range subcommands() {
-		pages["sample-"+sub.name] = subcommandPage(sub)
+	for _, sub := range cli.Commands() {
+		pages["sample-"+sub.Name] = subcommandPage(sub)
 	}
 	for name, page := range pages {
 		if err := os.WriteFile(filepath.Join(folder, name+".1"), []byte(page), 0o666); err != nil {
@@ -73,7 +75,7 @@ type page struct{ strings.Builder }
 func newPage(name, summary string) *page {
 	p := &page{}
 	fmt.Fprintf(p, ".TH %s 1 \"\" \"sample %s\" Quire\n.ad l\n", strings.ToUpper(roff(name)),
-		roff(quireVersion()))
+		roff(cli.QuireVersion()))
 	p.section("NAME")
 	fmt.Fprintf(p, "%s \\- %s\n", roff(name), roff(summary))
 	return p
@@ -128,42 +130,42 @@ func overviewPage() string {
 	p.section("SYNOPSIS")
 	fmt.Fprintf(p, ".B sample\nSUBCOMMAND [flags]\n")
 	p.section("DESCRIPTION")
-	about, _, _ := strings.Cut(overview, "\n\n")
+	about, _, _ := strings.Cut(cli.Overview, "\n\n")
 	p.paragraphs(about)
 	p.section("SUBCOMMANDS")
-	for _, g := range subcommandGroups() {
-		fmt.Fprintf(p, ".SS %s\n", roff(g.title))
-		for _, sub := range g.subs {
-			p.term(sub.name, sub.summary)
+	for _, g := range cli.Groups() {
+		fmt.Fprintf(p, ".SS %s\n", roff(g.Title))
+		for _, sub := range g.Subs {
+			p.term(sub.Name, sub.Summary)
 		}
 	}
-	p.paragraphs(overviewExamples + overviewEnd)
+	p.paragraphs(cli.OverviewExamples + cli.OverviewEnd)
 	p.section("SEE ALSO")
 	var names []string
-	for _, sub := range subcommands() {
-		names = append(names, fmt.Sprintf(".BR %s (1)", roff("sample-"+sub.name)))
+	for _, sub := range cli.Commands() {
+		names = append(names, fmt.Sprintf(".BR %s (1)", roff("sample-"+sub.Name)))
 	}
 	fmt.Fprintln(p, strings.Join(names, " ,\n"))
 	return p.String()
 }
 
 // subcommandPage is the page of one subcommand.
-func subcommandPage(sub *subcommand) string {
-	f := newFlags(sub.name)
-	sub.flags(f)
-	p := newPage("sample-"+sub.name, sub.summary)
+func subcommandPage(sub *cli.Command) string {
+	f := cli.NewFlags(sub.Name)
+	sub.Flags(f)
+	p := newPage("sample-"+sub.Name, sub.Summary)
 	p.section("SYNOPSIS")
-	fmt.Fprintf(p, ".B %s\n", roff(usageLine(sub, f)))
+	fmt.Fprintf(p, ".B %s\n", roff(cli.UsageLine(sub, f)))
 	p.section("DESCRIPTION")
-	p.paragraphs(capitalized(sub.summary) + ".\n\n" + sub.about)
+	p.paragraphs(cli.Capitalized(sub.Summary) + ".\n\n" + sub.About)
 	p.section("OPTIONS")
-	for _, group := range f.groups {
-		fmt.Fprintf(p, ".SS %s\n", roff(group.title))
-		group.set.VisitAll(func(flag *pflag.Flag) { p.term(strings.TrimSpace(flagHead(flag)), flagText(flag)) })
+	for _, group := range f.Groups {
+		fmt.Fprintf(p, ".SS %s\n", roff(group.Title))
+		group.Set.VisitAll(func(flag *pflag.Flag) { p.term(strings.TrimSpace(cli.FlagHead(flag)), cli.FlagText(flag)) })
 	}
-	if sub.example != "" {
+	if sub.Example != "" {
 		p.section("EXAMPLES")
-		p.verbatim(strings.TrimSpace(sub.example))
+		p.verbatim(strings.TrimSpace(sub.Example))
 	}
 	p.section("SEE ALSO")
 	fmt.Fprintln(p, ".BR sample (1)")

@@ -11,28 +11,30 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quire/quire/cmd/sample/cli"
+	"github.com/quire/quire/cmd/sample/jobflags"
 	"github.com/quire/quire/parameter"
 	"github.com/quire/quire/parameter/parametertest"
 )
 
 // runFlags gives "sample run" flags, and returns what is wrong with them.
-func runFlags(args ...string) (*runOptions, error) {
-	var o runOptions
-	f := newFlags("run")
-	o.define(f)
+func runFlags(args ...string) (*jobflags.Options, error) {
+	var o jobflags.Options
+	f := cli.NewFlags("run")
+	o.Define(f)
 	args = append(args, "--model", "m", "--input", "in.jsonl", "--output", "out")
-	if err := f.parse(args); err != nil {
+	if err := f.Parse(args); err != nil {
 		return &o, err
 	}
-	return &o, o.prepare(f, nil)
+	return &o, o.Prepare(f, nil)
 }
 
 // wantNumber compares a parameter that was given by a flag or in a config file with what must become of the value.
 // wheres are what errors may begin with.
-func wantNumber(t testing.TB, p *parameter.Parameter, text string, o *runOptions, err error, wheres ...string) {
+func wantNumber(t testing.TB, p *parameter.Parameter, text string, o *jobflags.Options, err error, wheres ...string) {
 	t.Helper()
 	want, value := parametertest.Want(p, text)
-	got := reflect.ValueOf(p.At(&o.spec.Sampling)).Elem().Interface()
+	got := reflect.ValueOf(p.At(&o.Spec.Sampling)).Elem().Interface()
 	noSeed := p.Type() == parameter.Seed && want == parametertest.Absent && text == strconv.Itoa(parameter.NoSeed)
 	switch {
 	case noSeed && (err != nil || got != parameter.Defaults().Seed):
@@ -45,7 +47,7 @@ func wantNumber(t testing.TB, p *parameter.Parameter, text string, o *runOptions
 	if err == nil {
 		return
 	}
-	said := asFlags(err.Error())
+	said := cli.AsFlags(err.Error())
 	named := slices.ContainsFunc(wheres, func(where string) bool { return strings.HasPrefix(said, where) })
 	if !named || !whatToGive.MatchString(said) {
 		t.Errorf("%s %q: the error %q names not where it is, %q, and what to give", p.Flag, text, said, wheres)
@@ -123,11 +125,11 @@ func FuzzNumbersOfFlags(f *testing.F) {
 	f.Fuzz(func(t *testing.T, at uint8, text string) {
 		p := params[int(at)%len(params)]
 		o, err := runFlags("--" + p.Flag + "=" + text)
-		got := reflect.ValueOf(p.At(&o.spec.Sampling)).Elem().Interface()
+		got := reflect.ValueOf(p.At(&o.Spec.Sampling)).Elem().Interface()
 		switch {
 		case err == nil && !parametertest.Allows(p, got):
 			t.Errorf("--%s %q is taken as %v", p.Flag, text, got)
-		case err != nil && !strings.Contains(asFlags(err.Error()), "--"+p.Flag):
+		case err != nil && !strings.Contains(cli.AsFlags(err.Error()), "--"+p.Flag):
 			t.Errorf("--%s %q: the error %q does not name it", p.Flag, text, err)
 		}
 	})

@@ -7,7 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/quire/quire/batch"
+	"github.com/quire/quire/batch/load"
+	"github.com/quire/quire/cmd/sample/cli"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/internal/testenv"
 	"github.com/quire/quire/setup"
@@ -67,7 +68,7 @@ func TestRunAfterCompileOnlyCompilesNothing(t *testing.T) {
 			args := append([]string{"--model", c.model, "--backend", "xla:cpu", "--kv-memory", "1MiB",
 				"--max-seqs", "4", "--max-model-len", "16"}, c.flags...)
 			plan, code, stderr := runPlanCommand(t, append(args, "--compile-only")...)
-			if code != exitOK {
+			if code != cli.ExitOK {
 				t.Fatal(stderr)
 			}
 			planned := compiledPrograms(t, cache)
@@ -76,8 +77,8 @@ func TestRunAfterCompileOnlyCompilesNothing(t *testing.T) {
 			}
 			run := append([]string{"run", "--input", rows, "--output", filepath.Join(t.TempDir(), "out"), "--format",
 				"jsonl", "--max-tokens", "4", "--progress", "none"}, args...)
-			if code := sampleMain(run, &environment{stdout: t.Output(), stderr: t.Output(), models: batch.RealModels{},
-				fs: vfs.OS}); code != exitOK {
+			if code := sampleMain(run, &cli.Environment{Stdout: t.Output(), Stderr: t.Output(), Models: load.Models{},
+				FS: vfs.OS}); code != cli.ExitOK {
 				t.Fatalf("the run ended with %d", code)
 			}
 			// A program that is not found is compiled and kept under a new name, one that is not usable is replaced by

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/quire/quire/batch/plan"
+	"github.com/quire/quire/cmd/sample/cli"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/internal/testenv"
 	"github.com/quire/quire/setup"
@@ -18,8 +19,8 @@ import (
 func runPlanCommand(t *testing.T, args ...string) (r plan.Report, code int, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
-	code = sampleMain(append([]string{"plan", "--json"}, args...), &environment{stdout: &out, stderr: &errs})
-	if code == exitOK {
+	code = sampleMain(append([]string{"plan", "--json"}, args...), &cli.Environment{Stdout: &out, Stderr: &errs})
+	if code == cli.ExitOK {
 		if err := json.Unmarshal(out.Bytes(), &r); err != nil {
 			t.Fatal(err)
 		}
@@ -51,7 +52,7 @@ func TestPlanOnTheCPU(t *testing.T) {
 	testenv.Slow(t)
 	r, code, stderr := runPlanCommand(t, "--model", testenv.Path("testdata", "models", "llama32-tied"), "--backend",
 		"xla:cpu", "--kv-memory", "1MB", "--max-seqs", "4")
-	if code != exitOK {
+	if code != cli.ExitOK {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
 	if r.Total < r.Weights+r.KV || r.Pages != r.Plan.Pages || r.Pages == 0 || len(r.Programs) != len(r.Plan.Programs) ||
@@ -66,7 +67,7 @@ func TestPlanForTPU(t *testing.T) {
 	needLibtpu(t)
 	r, code, stderr := runPlanCommand(t, "--model", smallLlama(t), "--dtype", "bf16", "--topology", "v5e:2x4",
 		"--max-seqs", "2048", "--page-size", "32", "--max-compiles", "4", "--layers", "loop")
-	if code != exitOK {
+	if code != cli.ExitOK {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
 	if r.Devices != 8 || r.DeviceMemory != 16909332480 || r.Total > r.DeviceMemory || r.Total < r.Weights+r.KV {
@@ -89,7 +90,7 @@ func TestPlanForGPU(t *testing.T) {
 	args := []string{"--model", smallLlama(t), "--dtype", "bf16", "--topology", "h200:1", "--page-size", "32",
 		"--layers", "loop", "--kv-memory", "1GiB"}
 	r, code, stderr := runPlanCommand(t, args...)
-	if code != exitOK {
+	if code != cli.ExitOK {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
 	if r.Devices != 1 || r.DeviceMemory < 135e9 || r.Total < r.Weights+r.KV || r.Plan.PrefillTokens != 512 {
@@ -102,7 +103,7 @@ func TestPlanForGPU(t *testing.T) {
 	if r.Estimate == nil || r.Estimate.Chip.Name != "H200 SXM" {
 		t.Errorf("the estimate is %+v", r.Estimate)
 	}
-	if _, code, stderr := runPlanCommand(t, append(args, "--compile-only")...); code != exitUsage ||
+	if _, code, stderr := runPlanCommand(t, append(args, "--compile-only")...); code != cli.ExitUsage ||
 		!strings.Contains(stderr, "--compile-only is for TPUs") {
 		t.Errorf("--compile-only: exit code %d: %s", code, stderr)
 	}
@@ -112,11 +113,11 @@ func TestPlanOfAModelThatDoesNotFit(t *testing.T) {
 	needLibtpu(t)
 	_, code, stderr := runPlanCommand(t, "--model", testenv.Path("configs", "models", "llama-3.1-70b.json"), "--dtype",
 		"bf16", "--topology", "v6e:2x4")
-	if code != exitFailure || !strings.Contains(stderr, "does not fit: its weights are 131 GiB") ||
+	if code != cli.ExitFailure || !strings.Contains(stderr, "does not fit: its weights are 131 GiB") ||
 		!strings.Contains(stderr, "v6e:2x4 (TPU v6 lite) has 31 GiB") {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}
-	if _, code, stderr := runPlanCommand(t, "--model", smallLlama(t), "--topology", "v9z:1x1"); code != exitUsage ||
+	if _, code, stderr := runPlanCommand(t, "--model", smallLlama(t), "--topology", "v9z:1x1"); code != cli.ExitUsage ||
 		!strings.Contains(stderr, "unknown topology") {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}

@@ -5,12 +5,10 @@ import (
 	"os"
 	"os/exec"
 	"strings"
-	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/quire/quire/batch/crew"
-	"github.com/quire/quire/queue"
 )
 
 // natsServer starts "sample nats" with more flags, until the script ends, and sets NATS_URL: "nats [FLAG...]".
@@ -45,20 +43,4 @@ func name(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	line, _, _ := strings.Cut(ts.ReadFile(args[1]), "\n")
 	ts.Setenv(args[0], line)
-}
-
-func TestInTheOpen(t *testing.T) {
-	for url, open := range map[string]bool{
-		"nats://u:p@example.com:4222": true, "tls://u:p@example.com:4222": false, "nats://example.com:4222": false,
-		"nats://u:p@127.0.0.1:4222": false,
-		"nats://u:p@localhost:4222": false, "tls://a:1,nats://u:p@b:2": true,
-	} {
-		if _, got := inTheOpen(queue.Options{URL: url}); got != open {
-			t.Errorf("%s: %v", url, got)
-		}
-	}
-	server, open := inTheOpen(queue.Options{URL: "nats://example.com:4222", User: "u", Password: "p"})
-	if !open || server != "example.com:4222" {
-		t.Error(server, open)
-	}
 }

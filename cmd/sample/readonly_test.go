@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/quire/quire/cmd/sample/cli"
 	"github.com/quire/quire/promptset"
 	"github.com/quire/quire/promptset/folder"
 	"github.com/quire/quire/vfs"
@@ -33,28 +34,29 @@ func TestFinishedJobOnAReadOnlyDisk(t *testing.T) {
 		var o, e strings.Builder
 		args := append([]string{"run", "-m", filepath.Join(dir, "m.fake"), "-i", filepath.Join(dir, "in.jsonl"), "-o",
 			out, "--part-rows", "1", "--progress", "none"}, more...)
-		code = sampleMain(args, &environment{stdin: strings.NewReader(""), stdout: &o, stderr: &e, models: fakeModels{},
-			fs: fs})
+		code = sampleMain(args, &cli.Environment{Stdin: strings.NewReader(""), Stdout: &o, Stderr: &e,
+			Models: fakeModels{},
+			FS:     fs})
 		return code, o.String(), e.String()
 	}
-	if code, _, stderr := run(vfs.OS); code != exitOK {
+	if code, _, stderr := run(vfs.OS); code != cli.ExitOK {
 		t.Fatal(code, stderr)
 	}
 	for _, more := range [][]string{nil, {"--workers", "2"}} {
-		if code, stdout, stderr := run(readOnly, more...); code != exitOK || stderr != "" ||
+		if code, stdout, stderr := run(readOnly, more...); code != cli.ExitOK || stderr != "" ||
 			!strings.Contains(stdout, "is finished: 2 rows in 2 parts") {
 			t.Errorf("%q: exit code %d\n%s%s", more, code, stdout, stderr)
 		}
 	}
 	const refused = "cannot lock the output folder"
-	if code, _, stderr := run(readOnly, "--new"); code != exitFailure || !strings.Contains(stderr, refused) {
+	if code, _, stderr := run(readOnly, "--new"); code != cli.ExitFailure || !strings.Contains(stderr, refused) {
 		t.Errorf("--new: exit code %d\n%s", code, stderr)
 	}
-	if code, _, stderr := run(readOnly, "--seed", "3"); code != exitFailure || !strings.Contains(stderr,
+	if code, _, stderr := run(readOnly, "--seed", "3"); code != cli.ExitFailure || !strings.Contains(stderr,
 		"seed is 3, was 0") {
 		t.Errorf("another job: exit code %d\n%s", code, stderr)
 	}
-	if code, _, stderr := run(readOnly, "-n", "2", "--extend"); code != exitFailure || !strings.Contains(stderr,
+	if code, _, stderr := run(readOnly, "-n", "2", "--extend"); code != cli.ExitFailure || !strings.Contains(stderr,
 		refused) {
 		t.Errorf("a larger job: exit code %d\n%s", code, stderr)
 	}
@@ -62,7 +64,7 @@ func TestFinishedJobOnAReadOnlyDisk(t *testing.T) {
 	if err := os.Remove(filepath.Join(out, part)); err != nil {
 		t.Fatal(err)
 	}
-	if code, _, stderr := run(readOnly); code != exitFailure || !strings.Contains(stderr, refused) ||
+	if code, _, stderr := run(readOnly); code != cli.ExitFailure || !strings.Contains(stderr, refused) ||
 		!strings.Contains(stderr, "read-only file system") {
 		t.Errorf("a part is missing: exit code %d\n%s", code, stderr)
 	}

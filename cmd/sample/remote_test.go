@@ -18,6 +18,9 @@ import (
 	"github.com/johannesboyne/gofakes3/backend/s3mem"
 
 	"github.com/quire/quire/batch"
+	"github.com/quire/quire/batch/process"
+	"github.com/quire/quire/batch/spec"
+	"github.com/quire/quire/cmd/sample/cli"
 	"github.com/quire/quire/storage"
 	"github.com/quire/quire/vfs"
 )
@@ -62,8 +65,8 @@ func put(t *testing.T, url, text string) {
 // sampleFake runs a command line on the fake engine.
 func sampleFake(args ...string) (code int, output string) {
 	var out bytes.Buffer
-	code = sampleMain(args, &environment{stdout: &out, stderr: &out, models: fakeModels{},
-		fs: vfs.OS})
+	code = sampleMain(args, &cli.Environment{Stdout: &out, Stderr: &out, Models: fakeModels{},
+		FS: vfs.OS})
 	return code, out.String()
 }
 
@@ -194,7 +197,7 @@ func TestObjectsInAndOut(t *testing.T) {
 		}
 		// Another job does not come between, neither from here nor from elsewhere.
 		for _, work := range []string{filepath.Join(dir, "third-"+format), filepath.Join(dir, "other-"+format)} {
-			if code, text := run(url("in"), remote, "--seed", "7", "--work-dir", work); code != exitFailure ||
+			if code, text := run(url("in"), remote, "--seed", "7", "--work-dir", work); code != cli.ExitFailure ||
 				!strings.Contains(text, "seed is 7") {
 				t.Error(code, text)
 			}
@@ -244,12 +247,12 @@ func TestModelFromObjects(t *testing.T) {
 		}
 		put(t, url("m/"+e.Name()), string(text))
 	}
-	identify := func(model string) (batch.Identity, error) {
-		spec := batch.DefaultSpec()
+	identify := func(model string) (process.Identity, error) {
+		spec := spec.Default()
 		spec.Model, spec.Inputs, spec.Output = model, []string{"in"}, "out"
-		task, err := batch.NewTask(spec, batch.Options{})
+		task, err := batch.NewTask(spec, process.Options{})
 		if err != nil {
-			return batch.Identity{}, err
+			return process.Identity{}, err
 		}
 		return task.Identify(t.Context())
 	}

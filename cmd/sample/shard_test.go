@@ -15,7 +15,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/quire/quire/batch"
+	"github.com/quire/quire/batch/spec"
+	"github.com/quire/quire/cmd/sample/cli"
 	"github.com/quire/quire/vfs"
 )
 
@@ -54,8 +55,8 @@ func TestShardsWriteTheSame(t *testing.T) {
 			if i == broken {
 				// It ends after some completions, and is started again.
 				after := rapid.IntRange(0, 20).Draw(r, "after")
-				env := &environment{stdout: io.Discard, stderr: io.Discard, fs: vfs.OS}
-				env.models = fakeModels{opened: func(_ *batch.Job, e *fakeEngine) {
+				env := &cli.Environment{Stdout: io.Discard, Stderr: io.Discard, FS: vfs.OS}
+				env.Models = fakeModels{opened: func(_ *spec.Job, e *fakeEngine) {
 					e.failAfter, e.failTimes = after, fakeFailures+1
 				}}
 				sampleMain(append(shard, "--max-restarts", "0"), env)
@@ -115,16 +116,16 @@ func TestShardsBeginTogether(t *testing.T) {
 				}
 				return all
 			}
-			slots := func(o *batch.Job, found int) int {
+			slots := func(o *spec.Job, found int) int {
 				if o.Engine.MaxSeqs > 0 {
 					return o.Engine.MaxSeqs
 				}
 				return found
 			}
 			opened := []int{}
-			environmentOf := func(found int, first func()) *environment {
-				env := &environment{stdout: io.Discard, stderr: io.Discard, fs: vfs.OS}
-				env.models = fakeModels{opened: func(o *batch.Job, e *fakeEngine) {
+			environmentOf := func(found int, first func()) *cli.Environment {
+				env := &cli.Environment{Stdout: io.Discard, Stderr: io.Discard, FS: vfs.OS}
+				env.Models = fakeModels{opened: func(o *spec.Job, e *fakeEngine) {
 					if first != nil {
 						first()
 						first = nil
@@ -162,8 +163,8 @@ func TestShardsBeginTogether(t *testing.T) {
 					t.Errorf("the second: %d", code)
 				}
 			})
-			env.stderr = &text
-			if code := sampleMain(args("0/3", other, "--seed", "8"), env); code != exitFailure ||
+			env.Stderr = &text
+			if code := sampleMain(args("0/3", other, "--seed", "8"), env); code != cli.ExitFailure ||
 				!strings.Contains(text.String(), "seed is 8, was 0") {
 				t.Errorf("%d: %s", code, text.String())
 			}

@@ -12,7 +12,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quire/quire/batch"
+	"github.com/quire/quire/batch/distribute"
+	"github.com/quire/quire/batch/outcome"
+	"github.com/quire/quire/batch/process"
+	"github.com/quire/quire/cmd/sample/cli"
+	"github.com/quire/quire/cmd/sample/jobflags"
+	"github.com/quire/quire/cmd/sample/queues"
 	"github.com/quire/quire/jobstate"
 	"github.com/quire/quire/queue"
 	"github.com/quire/quire/queue/local"
@@ -39,11 +44,11 @@ func queueAndRow(t *testing.T) (dir, nats string) {
 func TestUnitOfAWorkerThatLives(t *testing.T) {
 	dir, nats := queueAndRow(t)
 	var out, id shared
-	env := &environment{stdout: &id, stderr: &out, models: fakeModels{}, fs: vfs.OS}
+	env := &cli.Environment{Stdout: &id, Stderr: &out, Models: fakeModels{}, FS: vfs.OS}
 	output := filepath.Join(dir, "out")
 	submit := []string{"submit", "-m", filepath.Join(dir, "m.fake"), "-i", filepath.Join(dir, "in.jsonl"), "-o", output,
 		"--part-rows", "1", "--nats", nats, "--ack-wait", "1s", "--max-tries", "2"}
-	if code := sampleMain(submit, env); code != exitOK {
+	if code := sampleMain(submit, env); code != cli.ExitOK {
 		t.Fatal(code, out.String())
 	}
 	connect := func() (*queue.Queue, queue.Job) {
@@ -78,11 +83,12 @@ func TestUnitOfAWorkerThatLives(t *testing.T) {
 	silent.Close() // its heartbeats do not come any more
 	q, _ := connect()
 	defer q.Close()
-	o := workerOptions{queue: queueOptions{url: nats, patience: time.Minute}, Worker: batch.Worker{Name: "w",
-		Options: batch.Options{MaxRestarts: 1}}, progress: "plain",
-		observing: observing{logFormat: "text", logLevel: "info"}}
+	o := queues.WorkerOptions{Queue: jobflags.Queue{URL: nats, Patience: time.Minute},
+		Worker: distribute.Worker{Name: "w",
+			Options: process.Options{MaxRestarts: 1}}, Progress: "plain",
+		Observing: jobflags.Observing{LogFormat: "text", LogLevel: "info"}}
 	done := make(chan error)
-	go func() { done <- o.work(t.Context(), env, job.ID) }()
+	go func() { done <- o.RunWorker(t.Context(), env, job.ID) }()
 	for deadline := time.Now().Add(time.Minute); strings.Count(out.String(),
 		"a unit is worked on elsewhere") < 3; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
@@ -106,12 +112,13 @@ func TestUnitOfAWorkerThatLives(t *testing.T) {
 func TestWaitingWorkerIsHealthy(t *testing.T) {
 	dir, nats := queueAndRow(t)
 	var out shared
-	env := &environment{stdout: io.Discard, stderr: &out, models: fakeModels{}, fs: vfs.OS}
-	o := workerOptions{queue: queueOptions{url: nats, patience: time.Minute}, Worker: batch.Worker{Name: "w"},
-		progress: "plain", observing: observing{metrics: ":0", logFormat: "text"}}
+	env := &cli.Environment{Stdout: io.Discard, Stderr: &out, Models: fakeModels{}, FS: vfs.OS}
+	o := queues.WorkerOptions{Queue: jobflags.Queue{URL: nats, Patience: time.Minute},
+		Worker:   distribute.Worker{Name: "w"},
+		Progress: "plain", Observing: jobflags.Observing{Metrics: ":0", LogFormat: "text"}}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
-	go func() { done <- o.work(ctx, env, "") }()
+	go func() { done <- o.RunWorker(ctx, env, "") }()
 	// until asks until the answer is what is wanted.
 	until := func(path string, code int, text string) {
 		t.Helper()
@@ -137,14 +144,14 @@ func TestWaitingWorkerIsHealthy(t *testing.T) {
 	until("/metrics", http.StatusOK, "quire_waiting 1\n")
 	submit := []string{"submit", "-m", filepath.Join(dir, "m.fake"), "-i", filepath.Join(dir, "in.jsonl"), "-o",
 		filepath.Join(dir, "out"), "--nats", nats}
-	if code := sampleMain(submit, env); code != exitOK {
+	if code := sampleMain(submit, env); code != cli.ExitOK {
 		t.Fatal(code, out.String())
 	}
 	until("/metrics", http.StatusOK, `quire_rows_total{result="good"} 1`)
 	until("/metrics", http.StatusOK, "quire_waiting 1\n")
 	until("/healthz", http.StatusOK, "ok")
 	cancel()
-	if err := <-done; batch.OutcomeOf(err) != batch.Interrupted {
+	if err := <-done; outcome.Of(err) != outcome.Interrupted {
 		t.Error(err)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"net/http"
 	"strings"
 
 	"github.com/quire/quire/promptset/completion"
@@ -52,9 +53,9 @@ func (e *encoder) line(row *record.Row, results []completion.Result) *openai.Lin
 	line := &openai.Line{ID: "batch_req_" + name, CustomID: strings.ToValidUTF8(asked.CustomID, "\uFFFD"),
 		Response: &openai.Response{StatusCode: 200, RequestID: "req_" + name}}
 	if failed := results[0].Err; failed != "" {
-		line.Response.StatusCode = 400
-		if row.Err == nil && e.options.Status != nil {
-			line.Response.StatusCode = e.options.Status(failed)
+		line.Response.StatusCode = http.StatusBadRequest
+		if row.Err == nil {
+			line.Response.StatusCode = cmp.Or(results[0].ErrStatus, http.StatusBadRequest)
 		}
 		of := openai.Error{Param: results[0].ErrParam, Code: results[0].ErrCode, What: failed}
 		line.Response.Body = &openai.Body{Problem: openai.ProblemOf(line.Response.StatusCode, of)}
@@ -158,7 +159,7 @@ func OneError(results []completion.Result) []completion.Result {
 	for _, r := range results {
 		if r.Err != "" {
 			return []completion.Result{{FinishReason: r.FinishReason, Err: r.Err, ErrParam: r.ErrParam,
-				ErrCode: r.ErrCode}}
+				ErrCode: r.ErrCode, ErrStatus: r.ErrStatus}}
 		}
 	}
 	return results

@@ -18,7 +18,6 @@ type TokenText func(id int32) []byte
 type EncoderOptions struct {
 	Meta      map[string]string
 	TokenText TokenText
-	Status    func(text string) int
 }
 
 // Encoder writes one part.

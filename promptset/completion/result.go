@@ -31,8 +31,10 @@ type Result struct {
 	PromptTokens     int
 	CompletionTokens int
 	Err              string // empty when the completion is good
-	// ErrParam and ErrCode are what answers to batch files tell beside Err. They are not part of the binary form.
+	// ErrParam, ErrCode and ErrStatus are what answers to batch files state in addition to Err. ErrStatus is an HTTP
+	// status; 0 stands for 400. They are not part of the binary form.
 	ErrParam, ErrCode string
+	ErrStatus         int
 
 	// What a row has on request; nil where it does not. Logarithms are natural.
 	ProcessedLogprobs []float32 // of the chosen tokens under what they were drawn from

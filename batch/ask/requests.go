@@ -1,0 +1,234 @@
+package ask
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/quire/quire/batch/lineage"
+	"github.com/quire/quire/engine"
+	"github.com/quire/quire/parameter"
+	"github.com/quire/quire/promptset"
+	"github.com/quire/quire/promptset/openai"
+	"github.com/quire/quire/promptset/requests"
+)
+
+// Requests returns the requests of a row, one for each of its prompts, or what is wrong with the row. It goes on from
+// another one if that is given.
+func (b *Builder) Requests(row *promptset.Row, from *lineage.Parent) (all []*engine.Request, err error) {
+	if row.Err != nil {
+		return nil, row.Err
+	}
+	for i, one := range row.Each() {
+		r, err := b.request(one, from)
+		if err != nil && i > 0 {
+			err = fmt.Errorf("prompt[%d]: %w", i, err)
+		}
+		if err != nil {
+			return nil, err
+		}
+		r.FirstGeneration += i * r.N
+		all = append(all, r)
+	}
+	return all, nil
+}
+
+// request returns the request of a row with one prompt.
+func (b *Builder) request(row *promptset.Row, from *lineage.Parent) (*engine.Request, error) {
+	if name := requests.Of(row).Model(); name != "" && len(b.Settings.ServedModels) > 0 &&
+		!slices.Contains(b.Settings.ServedModels, name) {
+		err := fmt.Errorf("there is no model %q; `served-model-name` is %s", name, strings.Join(b.Settings.ServedModels,
+			", "))
+		return nil, &paramError{err, "model", openai.CodeNoModel}
+	}
+	set := b.Parameters(row)
+	if err := checkMessages(row); err != nil {
+		return nil, err
+	}
+	tokens, err := b.Prompt(row, from)
+	if err != nil {
+		return nil, err
+	}
+	b.Common.Add(tokens)
+	return b.NewRequest(row, &set, tokens)
+}
+
+// NewRequest returns the request of a row with the parameters in set, whose prompt is tokens.
+func (b *Builder) NewRequest(row *promptset.Row, set *parameter.Set, tokens []int32) (*engine.Request, error) {
+	if over := row.Overrides; over.Sampled != nil && set.Temperature == 0 {
+		return nil, &paramError{fmt.Errorf(
+			"%s is true and the job's temperature is 0, which contradict each other; give the row a temperature",
+			*over.Sampled), *over.Sampled, openai.CodeInvalidValue}
+	}
+	if err := set.Check(row.ParameterName); err != nil {
+		return nil, err
+	}
+	if of := row.CheckBeside(set); of != nil {
+		return nil, &paramError{errors.New(of.What), of.Param, of.Code}
+	}
+	badWords, err := b.badWords(set.BadWords)
+	if err != nil {
+		return nil, err
+	}
+	thinking, err := b.thinking(row, tokens, set)
+	if err != nil {
+		return nil, err
+	}
+	structure, err := b.structure(row, tokens, set)
+	if err != nil {
+		return nil, err
+	}
+	return &engine.Request{
+		ID: row.ID, Tokens: tokens, FirstGeneration: set.Generation, N: set.N, MaxTokens: set.MaxTokens,
+		Sampling: set.Sampling, Stop: set.Stop, IgnoreEOS: set.IgnoreEOS, IncludeStop: set.IncludeStopStrInOutput,
+		StopTokens: tokensOf(set.StopTokenIDs), LogitBias: set.LogitBias,
+		KeepSpecialTokens: !set.SkipSpecialTokens, Thinking: thinking,
+		Structure: structure, AllowedTokens: tokensOf(set.AllowedTokenIDs), BadWords: badWords,
+		DRYSequenceBreakers: set.DRYSequenceBreakers,
+		TopLogprobs:         set.TopLogprobs, ScorePrompt: set.PromptLogprobs != parameter.NoPromptLogprobs,
+		PromptTopLogprobs: max(0, set.PromptLogprobs),
+		Leaf:              b.Leaves,
+	}, nil
+}
+
+// Prompt returns the whole prompt of a row as token ids.
+func (b *Builder) Prompt(row *promptset.Row, from *lineage.Parent) (tokens []int32, err error) {
+	if from == nil {
+		tokens, err = b.EncodeRow(row)
+	} else if tokens, err = from.End(row.Parent); err == nil {
+		last := int32(-1)
+		if len(tokens) > 0 {
+			last = tokens[len(tokens)-1]
+		}
+		var own []int32
+		own, err = b.following(row, last)
+		tokens = append(tokens, own...)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return b.Truncated(row, tokens)
+}
+
+// Truncated returns the end of a prompt that truncate_prompt_tokens keeps.
+func (b *Builder) Truncated(row *promptset.Row, tokens []int32) ([]int32, error) {
+	set := b.Parameters(row)
+	most := set.TruncatePromptTokens
+	switch {
+	case most == 0 || most < -1: // which is told when parameters are checked
+		return tokens, nil
+	case most == -1:
+		length := b.MaxModelLen()
+		if most = length - set.MaxTokens; most < 1 {
+			return nil, fmt.Errorf("%s is -1, and max_tokens, which is %d, leaves no room for a prompt within the "+
+				"model's %d tokens: give fewer max_tokens", row.ParameterName("truncate_prompt_tokens"), set.MaxTokens,
+				length)
+		}
+	}
+	return tokens[max(0, len(tokens)-most):], nil
+}
+
+// EncodeRow returns the prompt of a row of its own as token ids.
+func (b *Builder) EncodeRow(row *promptset.Row) ([]int32, error) {
+	switch row.Kind {
+	case promptset.KindTokens:
+		for i, id := range row.TokenIDs {
+			if id < 0 || int(id) >= b.Text.Vocab {
+				return nil, fmt.Errorf("prompt_token_ids[%d] is %d, but the model's vocabulary is 0 to %d", i, id,
+					b.Text.Vocab-1)
+			}
+		}
+		return row.TokenIDs, nil
+	case promptset.KindMessages:
+		text, err := b.render(row, row.Messages)
+		if err != nil {
+			return nil, err
+		}
+		return b.Text.Encode(text, false) // the template writes the special tokens itself
+	case promptset.KindText:
+		return b.text(row.Prompt, true)
+	}
+	return nil, errors.New("the row has no prompt, messages or prompt_token_ids")
+}
+
+// text returns the tokens of text, with those that begin a text if special is true.
+func (b *Builder) text(text string, special bool) ([]int32, error) {
+	if !utf8.ValidString(text) {
+		return nil, errors.New("prompt is not UTF-8")
+	}
+	return b.Text.Encode(text, special)
+}
+
+// render writes messages as one text, by the parameters of a row.
+func (b *Builder) render(row *promptset.Row, messages []promptset.Message) (string, error) {
+	if b.Text.Render == nil {
+		return "", b.Text.NoTemplate
+	}
+	for i, m := range messages {
+		if !utf8.ValidString(m.Content) || !utf8.ValidString(m.Role) || !utf8.ValidString(m.Object) {
+			return "", fmt.Errorf("messages[%d] is not UTF-8", i)
+		}
+	}
+	set := b.Parameters(row)
+	if over := &row.Overrides; set.ContinueFinalMessage && set.AddGenerationPrompt &&
+		over.Has(parameter.Sink("add_generation_prompt")) {
+		return "", errors.New("add_generation_prompt and continue_final_message are both true, which contradict each " +
+			"other; keep one")
+	}
+	text, err := b.Text.Render(messages, &set)
+	if err != nil {
+		return "", fmt.Errorf("messages: %w", err)
+	}
+	return text, nil
+}
+
+// forMessages are the parameters that only rows with messages may give.
+var forMessages = []string{"tools", "chat_template_kwargs", "reasoning_effort", "continue_final_message"}
+
+// checkMessages refuses parameters of a row that only its messages could follow.
+func checkMessages(row *promptset.Row) error {
+	if row.Kind == promptset.KindMessages {
+		return nil
+	}
+	for _, name := range forMessages {
+		if row.Overrides.Has(parameter.Sink(name)) {
+			return fmt.Errorf("%s is for the chat template, and the row has no messages; leave it out or give messages",
+				row.ParameterName(name))
+		}
+	}
+	return nil
+}
+
+// badWords returns the sequences of tokens that spell texts, as vLLM has them: each text without the spaces that it
+// begins with, and the text behind a space where that has as many tokens of which the first is another one.
+func (b *Builder) badWords(texts []string) (words [][]int32, err error) {
+	for _, text := range texts {
+		text = strings.TrimLeft(text, " \t\n\r")
+		plain, err := b.Text.Encode(text, false)
+		if err != nil {
+			return nil, fmt.Errorf("bad_words: %w", err)
+		}
+		if len(plain) == 0 {
+			return nil, fmt.Errorf("bad_words has a text without tokens: give texts with more than spaces")
+		}
+		spaced, err := b.Text.Encode(" "+text, false)
+		if err != nil {
+			return nil, fmt.Errorf("bad_words: %w", err)
+		}
+		words = append(words, plain)
+		if len(spaced) == len(plain) && spaced[0] != plain[0] {
+			words = append(words, spaced)
+		}
+	}
+	return words, nil
+}
+
+// tokensOf are token ids as the engine takes them, nil for none.
+func tokensOf(ids []int) (tokens []int32) {
+	for _, id := range ids {
+		tokens = append(tokens, int32(id))
+	}
+	return tokens
+}

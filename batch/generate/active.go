@@ -1,0 +1,100 @@
+package generate
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/quire/quire/tally"
+)
+
+// ActiveUnits are the units that are begun and not ended. One goroutine begins them, another one takes their
+// completions.
+type ActiveUnits struct {
+	mu    sync.Mutex
+	units []*Unit      // in the order in which they were begun
+	total tally.Counts // what was generated of units that are done
+	fatal error        // what ends the generating
+}
+
+// Track takes a unit up.
+func (f *ActiveUnits) Track(u *Unit) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.units = append(f.units, u)
+}
+
+// Remove takes a unit from those that are begun. It returns false if it was taken before.
+func (f *ActiveUnits) Remove(u *Unit, whole bool) bool {
+	_, drawn, _ := u.Out.Counts()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	at := slices.Index(f.units, u)
+	if at < 0 {
+		return false
+	}
+	if whole {
+		f.total = f.total.Plus(drawn)
+	}
+	f.units = slices.Delete(f.units, at, at+1)
+	return true
+}
+
+// has reports whether a unit is begun and not ended.
+func (f *ActiveUnits) has(u *Unit) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Contains(f.units, u)
+}
+
+// View calls see with the units, of which none begins or ends meanwhile.
+func (f *ActiveUnits) View(see func(units []*Unit)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	see(f.units)
+}
+
+// List lists the units in the order in which they were begun.
+func (f *ActiveUnits) List() []*Unit {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.units)
+}
+
+// RunningRows counts the rows that are begun and not finished.
+func (f *ActiveUnits) RunningRows() (rows int) {
+	for _, u := range f.List() {
+		_, _, running := u.Out.Counts()
+		rows += int(running)
+	}
+	return rows
+}
+
+// idle reports whether no row is begun and not finished.
+func (f *ActiveUnits) idle() bool { return f.RunningRows() == 0 }
+
+// Generated adds up what this process generated.
+func (f *ActiveUnits) Generated() tally.Counts {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	all := f.total
+	for _, u := range f.units {
+		_, drawn, _ := u.Out.Counts()
+		all = all.Plus(drawn)
+	}
+	return all
+}
+
+// Fail ends the generating by an error, unless it ends by another one already.
+func (f *ActiveUnits) Fail(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.fatal == nil {
+		f.fatal = err
+	}
+}
+
+func (f *ActiveUnits) failed() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.fatal
+}

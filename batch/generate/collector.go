@@ -1,0 +1,417 @@
+package generate
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/quire/quire/batch/ask"
+	"github.com/quire/quire/batch/lineage"
+	"github.com/quire/quire/batch/observe"
+	"github.com/quire/quire/batch/outcome"
+	"github.com/quire/quire/engine"
+	"github.com/quire/quire/promptset"
+	"github.com/quire/quire/promptset/completion"
+	"github.com/quire/quire/promptset/openai"
+	"github.com/quire/quire/promptset/requests"
+	"github.com/quire/quire/tally"
+)
+
+// Bounds of what is read and not written: rows that run, and rows that wait for an earlier one.
+const (
+	rowsInFlight = 8192
+	bytesWaiting = 128 << 20
+)
+
+// rowWriter puts finished rows into the order of the input and writes them; *promptset.Writer is the real one.
+type rowWriter interface {
+	Add(row *promptset.Row, results []completion.Result) error
+	Pending() (rows int, bytes int64)
+}
+
+// recorder keeps completions of rows that are not written for good; *journal.Journal is the real one.
+type recorder interface {
+	Append(row int64, b []byte) error
+}
+
+// collector gathers the completions of each row and hands rows that are finished to the writer. One goroutine begins
+// rows and another one adds completions.
+type collector struct {
+	w       rowWriter
+	journal recorder
+	collecting
+
+	mu           sync.Mutex
+	room         sync.Cond
+	running      map[*pendingRow]struct{} // begun and not finished
+	waiting      int                      // rows that the writer holds back
+	waitingBytes int64                    // about how much they take
+	// what earlier processes did: parts, completions restored, and rows of nothing else
+	before    tally.Counts
+	generated tally.Counts // what this process did; with before it is what the job has come to
+	errors    []string     // the first few
+	err       error        // of the writer or the journal; nothing is written after it
+	record    []byte
+}
+
+// collecting says how completions are gathered.
+type collecting struct {
+	inFlight int // bound of rows
+	// Rows are begun up to so many from the first that is not written, as long as enough of them run: so that parts are
+	// whole soon, and no slot waits. 0 is no such bound.
+	window, enough int
+	format         string
+	columns        []string       // that the output has on request
+	replies        *replySplitter // nil if texts stay whole
+	observer       *observe.Observer
+	lineage        stage // nil if no row goes on from another one
+}
+
+// stage is the lineage of rows, as far as who gathers their completions meets it. The collector's lock is taken before
+// the stage's.
+type stage interface {
+	// Ready reports whether rows that were begun can go on, which come first.
+	Ready() bool
+	// Finish takes a row that is finished. An early one is not written yet.
+	Finish(row int64, p *lineage.Parent, early bool, generated int) error
+}
+
+// pendingRow is a row whose completions are not all there.
+type pendingRow struct {
+	row       *promptset.Row
+	requests  []*engine.Request // of all its completions, one for each prompt; none where there are none to come
+	results   []completion.Result
+	left      int
+	generated int // of the results by this process
+	ended     bool
+	started   time.Time
+
+	done    []completion.Result // that were there before, until the row is launched
+	early   bool                // begun before its place, for its children: it is not written when it is finished
+	counted bool                // its results are: before its place, or at it
+}
+
+// wakeWith lets those look up that wait for room, when ctx ends. The caller holds the lock.
+func (c *collector) wakeWith(ctx context.Context) (stop func() bool) {
+	return context.AfterFunc(ctx, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.room.Broadcast()
+	})
+}
+
+func newCollector(w rowWriter, j recorder, how collecting) *collector {
+	c := &collector{w: w, journal: j, collecting: how, running: map[*pendingRow]struct{}{}}
+	c.room.L = &c.mu
+	return c
+}
+
+// begin takes the next row, of which n completions will come. It waits while too much is in flight; when ctx ends that,
+// the row is not begun. It returns nil if rows that were begun can go on, which come first.
+func (c *collector) begin(ctx context.Context, row *promptset.Row, n int, early bool) (*pendingRow, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	defer c.wakeWith(ctx)()
+	// With nothing running no completion would ever make room.
+	for len(c.running) > 0 && ctx.Err() == nil && c.err == nil {
+		if c.mayBegin() {
+			break
+		}
+		if c.lineage != nil && c.lineage.Ready() {
+			return nil, nil
+		}
+		c.room.Wait()
+	}
+	if err := cmp.Or(ctx.Err(), c.err); err != nil {
+		return nil, err
+	}
+	p := &pendingRow{row: row, left: n, started: time.Now(), early: early}
+	c.running[p] = struct{}{}
+	return p, nil
+}
+
+// await waits until something is so that changes as rows are finished, ctx ends, or nothing can be written any more.
+func (c *collector) await(ctx context.Context, is func() bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	defer c.wakeWith(ctx)()
+	for !is() && ctx.Err() == nil && c.err == nil {
+		c.room.Wait()
+	}
+}
+
+// reach has a row written when it is finished, whose place is reached. It returns false if the row is finished.
+func (c *collector) reach(p *pendingRow) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p.early = false
+	return !p.ended
+}
+
+// mayBegin says that another row may be begun. The caller holds the lock.
+func (c *collector) mayBegin() bool {
+	rows := len(c.running) + c.waiting
+	if c.window > 0 && c.lineage == nil && rows >= c.window && len(c.running) >= c.enough {
+		return false
+	}
+	return rows < c.inFlight && c.waitingBytes < bytesWaiting
+}
+
+// fail gives a row that was begun one result: an error.
+func (c *collector) fail(p *pendingRow, err error) error {
+	r := completion.Result{FinishReason: string(engine.FinishError), Err: err.Error()}
+	r.ErrParam, r.ErrCode = ask.ParamOf(p.row, err)
+	r.ErrStatus = statusOf(err, r.ErrCode)
+	r.Generation = p.row.Overrides.Values().Generation
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p.counted = p.early
+	c.count(p, &r, true)
+	return c.finish(p)
+}
+
+// restore adds completions to a row that were drawn before.
+func (c *collector) restore(p *pendingRow, results []completion.Result) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := range results {
+		c.count(p, &results[i], false)
+	}
+	if p.left > 0 {
+		return c.err
+	}
+	return c.finish(p)
+}
+
+// add adds one completion to its row, and hands the row to the writer when it is the last one. A request that the
+// engine refuses as a whole has one completion, whatever its n.
+func (c *collector) add(p *pendingRow, done *engine.Completion) error {
+	r := completion.Result{
+		Generation: done.Generation, Text: done.Text, TokenIDs: done.Tokens, Logprobs: done.Logprobs,
+		FinishReason: string(done.FinishReason), PromptTokens: done.PromptTokens, CompletionTokens: len(done.Tokens),
+	}
+	if done.Err != nil {
+		r.Err = done.Err.Error()
+		r.ErrParam, r.ErrCode = ask.ParamOf(p.row, done.Err)
+		r.ErrStatus = statusOf(done.Err, r.ErrCode)
+	} else {
+		c.onRequest(&r, p.row, done)
+		c.replies.split(&r, p.row, done.Request)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if p.ended || c.err != nil {
+		return c.err
+	}
+	whole := ask.Refused(done.Err)
+	// A refusal costs nothing to have again, and what it says may depend on the memory there is.
+	if !whole {
+		c.record, _ = r.AppendBinary(c.record[:0])
+		end := c.observer.Span("journal a completion")
+		c.err = c.journal.Append(p.row.Index, c.record)
+		end("bytes", len(c.record))
+		if c.err != nil {
+			c.room.Broadcast()
+			return c.err
+		}
+	}
+	p.counted = p.early && whole
+	c.count(p, &r, true)
+	if whole && len(p.requests) > 1 { // the others are drawn, so that the row does not depend on which came first
+		for range done.Request.N - 1 {
+			r.Generation++
+			c.count(p, &r, true)
+		}
+	} else if whole {
+		p.left = 0
+	}
+	if p.left > 0 {
+		return nil
+	}
+	defer c.observer.Span("write a row")("row", p.row.Index)
+	return c.finish(p)
+}
+
+// onRequest takes what a completion has beside what all have.
+func (c *collector) onRequest(r *completion.Result, row *promptset.Row, done *engine.Completion) {
+	r.TopIDs, r.TopLogprobs = done.TopIDs, done.TopLogprobs
+	if done.Request.TopLogprobs > 0 && r.TopIDs == nil { // no token was drawn
+		r.TopIDs, r.TopLogprobs = [][]int32{}, [][]float32{}
+	}
+	if slices.Contains(c.columns, "processed_logprobs") {
+		if r.ProcessedLogprobs = done.ProcessedLogprobs; r.ProcessedLogprobs == nil {
+			r.ProcessedLogprobs = []float32{}
+		}
+	}
+	if p := done.Prompt; p != nil {
+		r.PromptLogprobs, r.PromptTopIDs, r.PromptTopLogprobs = p.Logprobs, p.TopIDs, p.TopLogprobs
+	}
+	if done.Prompt != nil || slices.Contains(c.columns, "prompt_token_ids") ||
+		requests.Of(row).WantsTokenIDs() {
+		r.PromptTokenIDs = done.Request.Tokens
+	}
+}
+
+// statusOf returns the HTTP status with which answers to batch files report an error that has OpenAI's code.
+func statusOf(err error, code string) int {
+	switch {
+	case errors.Is(err, engine.ErrNotANumber):
+		return http.StatusInternalServerError
+	case code == openai.CodeNoModel:
+		return http.StatusNotFound
+	}
+	return http.StatusBadRequest
+}
+
+// count adds a completion to its row, which this process drew or an earlier one.
+func (c *collector) count(p *pendingRow, r *completion.Result, drawn bool) {
+	p.results = append(p.results, *r)
+	p.left--
+	if drawn {
+		p.generated++
+	}
+	if p.counted {
+		return
+	}
+	to := &c.before
+	if drawn {
+		to = &c.generated
+		if c.observer != nil {
+			c.observer.Run.Completed(r.FinishReason, r.CompletionTokens, r.Err != "")
+		}
+	}
+	to.Completion(r.FinishReason, r.CompletionTokens, r.Err != "")
+}
+
+// finish hands a row to the writer and counts it.
+func (c *collector) finish(p *pendingRow) error {
+	if c.err != nil {
+		return c.err
+	}
+	p.ended = true
+	delete(c.running, p)
+	slices.SortFunc(p.results, func(a, b completion.Result) int { return cmp.Compare(a.Generation, b.Generation) })
+	p.results = promptset.Settled(c.format, p.results)
+	if c.lineage != nil {
+		of := &lineage.Parent{Results: p.results}
+		if len(p.requests) > 0 {
+			of.Prompt = p.requests[0].Tokens
+		}
+		c.err = c.lineage.Finish(p.row.Index, of, p.early, p.generated)
+		if c.err != nil || p.early { // which is written at its place
+			c.room.Broadcast()
+			return c.err
+		}
+	}
+	failure := ""
+	for _, r := range p.results {
+		if failure == "" {
+			failure = r.Err
+		}
+	}
+	of := &c.generated
+	if p.generated == 0 { // all of it was in the journal
+		of = &c.before
+	}
+	of.Row(completion.PromptTokens(p.row, p.results), failure != "")
+	if failure != "" && len(c.errors) < outcome.ErrorExamples {
+		c.errors = append(c.errors, outcome.RowError(p.row, failure))
+	}
+	switch {
+	case c.observer == nil:
+	case p.generated == 0:
+		c.observer.Run.Restored()
+	default:
+		c.observer.Finished(p.row, p.started, p.results, failure)
+	}
+	c.err = c.w.Add(p.row, p.results)
+	c.waiting, c.waitingBytes = c.w.Pending()
+	c.room.Broadcast()
+	return c.err
+}
+
+// unfinished returns the rows that were begun and are not finished, in order.
+func (c *collector) unfinished() []*pendingRow {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var all []*pendingRow
+	for p := range c.running {
+		if len(p.requests) > 0 {
+			all = append(all, p)
+		}
+	}
+	slices.SortFunc(all, func(a, b *pendingRow) int { return cmp.Compare(a.row.Index, b.row.Index) })
+	return all
+}
+
+// requests returns what draws the completions that the row lacks: one request for each run of them.
+func (c *collector) requests(p *pendingRow) []*engine.Request {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	have := make([]int, len(p.results))
+	for i, r := range p.results {
+		have[i] = r.Generation
+	}
+	slices.Sort(have)
+	var all []*engine.Request
+	for _, of := range p.requests {
+		next, end := of.FirstGeneration, of.FirstGeneration+of.N
+		for _, g := range append(have, end) {
+			if g > next && next < end {
+				r := *of
+				r.FirstGeneration, r.N = next, min(g, end)-next
+				all = append(all, &r)
+			}
+			next = max(next, g+1)
+		}
+	}
+	return all
+}
+
+// give notes the requests of a row.
+func (c *collector) give(p *pendingRow, requests []*engine.Request) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p.requests = requests
+}
+
+// end lets nothing be begun or written any more.
+func (c *collector) end(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err == nil {
+		c.err = err
+	}
+	c.room.Broadcast()
+}
+
+// failed returns why nothing can be written any more; nil while it can.
+func (c *collector) failed() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
+
+// Counts returns what is done of the job so far, what of it this process did, and how many rows are begun and not
+// finished: most of these wait for a slot.
+func (c *collector) Counts() (done, drawn tally.Counts, running int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.before.Plus(c.generated), c.generated, int64(len(c.running))
+}
+
+// partialRows is how many rows have some of their completions, and not all.
+func (c *collector) partialRows() (rows int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for p := range c.running {
+		if len(p.results)+len(p.done) > 0 {
+			rows++
+		}
+	}
+	return rows
+}

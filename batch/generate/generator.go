@@ -1,0 +1,306 @@
+// Package generate generates the completions of units of a job with one engine, gathers them by row, and writes parts.
+package generate
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"sync"
+	"time"
+
+	"github.com/quire/quire/batch/ask"
+	"github.com/quire/quire/batch/prepare"
+	"github.com/quire/quire/batch/process"
+	"github.com/quire/quire/batch/resume"
+	"github.com/quire/quire/batch/spec"
+	"github.com/quire/quire/engine"
+)
+
+// source gives the units of a job: all that is missing of it, or of a shard, or leases of a queue.
+type source interface {
+	// Next returns a unit that is begun. The goroutine of the engine's intake calls it.
+	Next(ctx context.Context) (NextUnit, error)
+}
+
+// NextUnit is what a source has next: a unit, an engine that is to be opened again, or, if it is the zero value,
+// nothing that may be generated together with the units in flight.
+type NextUnit struct {
+	Unit    *Unit
+	Resized bool // another process began the job with other sizes, which the engine must have too
+}
+
+// Listener is told how a unit goes. The goroutine of the engine's intake calls unread and broken, that of its
+// completions moved and broken.
+type Listener interface {
+	// Progressed is called after each completion of a unit, and when all of its rows were begun.
+	Progressed(ctx context.Context, u *Unit)
+	// ReadFailed takes a unit whose rows can't be read, and broken one whose rows can't be written.
+	ReadFailed(ctx context.Context, u *Unit, err error)
+	WriteFailed(ctx context.Context, u *Unit, err error)
+}
+
+// ending is how an attempt at the generating ended.
+type ending int
+
+const (
+	sourceEmpty   ending = iota // the source has nothing now
+	engineResized               // the engine is to be opened again, with other sizes
+	engineFailed                // the device failed
+	workFailed                  // a unit can't be begun, read or written
+)
+
+// Generator generates the completions of units with one engine. It is what a run, a shard and a worker have in common.
+type Generator struct {
+	Process *process.Process
+	Job     *spec.Job // as it is settled
+	Opened  *prepare.Opened
+	builder *ask.Builder
+	Active  ActiveUnits
+	// Ready is called when an engine is open, for the first time or with other sizes; nil for nobody.
+	Ready func(engine.Plan)
+
+	Session *process.Session // nil while no engine is open
+	last    *process.Session // that was open
+
+	restarts int
+	again    bool         // the engine is opened after a failure
+	resized  bool         // the engine is opened with other sizes than the last one
+	engines  engine.Stats // of all engines
+}
+
+func NewGenerator(p *process.Process, j *spec.Job, opened *prepare.Opened) *Generator {
+	g := &Generator{Process: p, Job: j, Opened: opened, builder: process.NewBuilder(j, nil, p.Messages)}
+	// Who writes rows to standard input may make them of completions; files are there before the job.
+	g.builder.Leaves = opened.Reader != nil && !opened.Reader.HasParents()
+	return g
+}
+
+// open makes the engine, in place of one that is there.
+func (g *Generator) open(ctx context.Context) error {
+	g.Release()
+	if !g.again {
+		g.Process.ReportOpening(g.Job)
+	}
+	g.Process.Observer.Run.Opening()
+	s, err := g.Process.Models.OpenSession(ctx, g.Job, g.Process)
+	if err != nil {
+		return err
+	}
+	known := g.last != nil && !g.resized // the plan
+	g.Session, g.last = s, s
+	s.Serve(g.builder)
+	if known {
+		g.Process.Observer.Again()
+		return nil
+	}
+	if g.resized = false; g.Ready != nil {
+		g.Ready(s.Plan())
+	}
+	return nil
+}
+
+func (g *Generator) Release() {
+	if g.Session != nil {
+		g.Session.Release()
+		g.Session = nil
+	}
+}
+
+// Claim makes the job, with what the engine settled on, the folder's job, if there is none yet. It returns resized if
+// another process was faster since the engine was opened: the generator's job has that one's sizes then. An error says
+// that the job there is another one, or computed in another way.
+func (g *Generator) Claim(ctx context.Context, saved *resume.Saved) (resized bool, err error) {
+	plan := g.Session.Plan()
+	d := *g.Opened.Description
+	d.Settled, d.Device, d.Meta = spec.Settled(plan), plan.Backend, saved.Job.Footer(g.Process.Version, g.Session.Model,
+		g.Session.Fingerprint)
+	if d.Arithmetic, err = saved.Arithmetic(g.Session.Device); err != nil {
+		return false, err
+	}
+	if err := errors.Join(saved.Claim(ctx, &d), saved.DropStandard()); err != nil {
+		return false, err
+	}
+	if was := saved.State.Job().Settled; !spec.Settled(plan).Same(was) {
+		as, err := resume.SettledAs(g.Job, g.Process, was, nil)
+		if err != nil {
+			return false, err
+		}
+		before := g.Job.Engine
+		if g.Job = as; as.Engine != before { // else an engine that is opened again is the same
+			return true, nil
+		}
+	}
+	return false, saved.CheckArithmetic(d.Arithmetic)
+}
+
+// Generate does the units that are begun and those that the source gives, until it gives none. If the engine fails,
+// another one goes on with what was in flight. The error is what ended it early: a [*gaveUpError] if the device goes on
+// failing.
+func (g *Generator) Generate(ctx context.Context, units source) error {
+	failures := 0
+	for {
+		before := g.Active.Generated()
+		end, err := g.attempt(ctx, units)
+		if fatal := g.Active.failed(); fatal != nil {
+			if end == engineFailed {
+				err = nil // it follows
+			}
+			return errors.Join(fatal, err)
+		}
+		if end == engineResized && ctx.Err() == nil {
+			g.again, g.resized = false, true
+			if err = g.open(ctx); err == nil {
+				continue
+			}
+			end = engineFailed
+		}
+		// What several processes do together they begin together, too: the job is started again, not the engine.
+		if end != engineFailed || ctx.Err() != nil || g.Process.Several() {
+			return err
+		}
+		if g.Active.Generated().Completions > before.Completions {
+			failures = 0
+		}
+		g.Process.Observer.Failed(err)
+		if failures++; failures > g.Process.MaxRestarts {
+			return &DeviceFailedError{failures, err}
+		}
+		if err := g.pause(ctx, failures, err); err != nil {
+			return err
+		}
+		g.Release()
+	}
+}
+
+// pause waits before the engine is started again.
+func (g *Generator) pause(ctx context.Context, failures int, err error) error {
+	pause := g.Process.Timing.Backoff(failures)
+	g.Process.Printf("warning: the device failed: %v; the engine is started again in %s (try %d of %d without a "+
+		"completion in between)", err, pause, failures, g.Process.MaxRestarts)
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(pause):
+	}
+	g.restarts++
+	g.again = true
+	return nil
+}
+
+// attempt runs one engine until no unit comes any more, or one that can't be begun, or the engine fails.
+func (g *Generator) attempt(ctx context.Context, units source) (ending, error) {
+	if g.Session == nil {
+		if err := g.open(ctx); err != nil {
+			return engineFailed, err
+		}
+	}
+	ctx, cancel := context.WithCancel(ctx) // lets go of the reading goroutine when the loop is left early
+	defer cancel()
+	watch := process.WatchDevice(g.Process, g.Session, g.Active.idle)
+	defer watch.Stop()
+	in := &intake{active: &g.Active, units: units, rows: map[*engine.Request]*requested{}}
+	var failure error
+	for c, err := range g.Session.Run(ctx, in.requests(ctx)) {
+		watch.Alive()
+		if err != nil {
+			failure = err
+			cancel()
+			break
+		}
+		u, row := in.rowOf(c)
+		if u == nil || !g.Active.has(u) { // it was given up, and this was in flight
+			continue
+		}
+		if err := u.Out.add(row, c); err != nil {
+			u.Listener.WriteFailed(ctx, u, err)
+			cancel()
+			break
+		}
+		u.Listener.Progressed(ctx, u)
+	}
+	g.engines = g.engines.Then(g.Session.Stats())
+	switch {
+	case in.failure != nil:
+		return workFailed, errors.Join(in.failure, failure)
+	case failure != nil:
+		g.resized = g.resized || in.resized
+		return engineFailed, failure
+	case in.resized:
+		return engineResized, nil
+	}
+	return sourceEmpty, nil
+}
+
+// intake gives the engine the requests of one attempt, and knows whose they are.
+type intake struct {
+	active *ActiveUnits
+	units  source
+
+	// How it ended: of the goroutine of the engine's intake, until the engine's run is over.
+	resized bool
+	failure error
+
+	mu   sync.Mutex
+	rows map[*engine.Request]*requested // of completions that are to come
+}
+
+// requested is the row of a request.
+type requested struct {
+	unit *Unit
+	row  *pendingRow
+	left int // completions of the request
+}
+
+// requests yields requests of units that were begun before, then of those that come.
+func (in *intake) requests(ctx context.Context) iter.Seq[*engine.Request] {
+	return func(yield func(*engine.Request) bool) {
+		units := in.active.List()
+		for {
+			for _, u := range units {
+				for row, request := range u.requests(ctx) {
+					in.mu.Lock()
+					in.rows[request] = &requested{u, row, request.N}
+					in.mu.Unlock()
+					if !yield(request) {
+						return
+					}
+				}
+				if ctx.Err() != nil {
+					return
+				}
+				if err := u.Out.failed(); err != nil {
+					u.Listener.WriteFailed(ctx, u, err)
+					return
+				}
+				if err := u.reader.Err(); err != nil && !u.read {
+					u.Rows.Stop()
+					u.Listener.ReadFailed(ctx, u, err)
+					continue
+				}
+				u.read = true
+				u.Rows.Stop()
+				u.Listener.Progressed(ctx, u)
+			}
+			n, err := in.units.Next(ctx)
+			if n.Unit == nil || err != nil {
+				in.resized, in.failure = n.Resized, err
+				return
+			}
+			units = []*Unit{n.Unit}
+		}
+	}
+}
+
+// rowOf returns whose completion it is.
+func (in *intake) rowOf(c *engine.Completion) (*Unit, *pendingRow) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	of := in.rows[c.Request]
+	if of == nil {
+		return nil, nil
+	}
+	if of.left--; of.left == 0 || ask.Refused(c.Err) { // a request that is refused has one completion
+		delete(in.rows, c.Request)
+	}
+	return of.unit, of.row
+}

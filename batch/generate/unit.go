@@ -1,0 +1,275 @@
+package generate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+
+	"github.com/quire/quire/batch/ask"
+	"github.com/quire/quire/batch/outcome"
+	"github.com/quire/quire/batch/process"
+	"github.com/quire/quire/batch/resume"
+	"github.com/quire/quire/engine"
+	"github.com/quire/quire/internal/plural"
+	"github.com/quire/quire/internal/visible"
+	"github.com/quire/quire/promptset"
+	"github.com/quire/quire/promptset/completion"
+)
+
+// Unit is what is read, generated and written in one go: the parts of a run or of a shard that are missing, or one
+// part of a job in a queue.
+type Unit struct {
+	process  *process.Process         // of the unit's own shard, if it is of a queue
+	reader   interface{ Err() error } // of the rows
+	Saved    *resume.Saved            // nil if nothing is kept
+	builder  *ask.Builder
+	Out      *collector
+	Writer   *promptset.Writer
+	Listener Listener
+
+	Rows    *rowQueue
+	lineage *unitLineage        // nil if no row goes on from another one
+	stale   resume.StaleResults // of parts that are written again
+
+	read bool // to the end; of the goroutine that begins rows
+}
+
+// OpenUnit opens the journal, calls opened if it is given, and makes what generates and writes the parts that are
+// missing.
+func (g *Generator) OpenUnit(ctx context.Context, saved *resume.Saved, opened func()) (*Unit, error) {
+	p, j, reader := saved.Process, saved.Job, g.Opened.Reader
+	g.Opened.NameInputs(saved.State.Job())
+	if err := saved.Open(p.Messages); err != nil {
+		return nil, err
+	}
+	if opened != nil {
+		opened()
+	}
+	saved.Observer = p.Observer
+	writer, err := saved.NewWriter(reader.Schema(), g.Session.TokenText)
+	if err != nil {
+		return nil, err
+	}
+	how := collecting{inFlight: rowsInFlight, window: 2 * int(min(saved.Parts.PartRows, rowsInFlight)),
+		enough: 2 * g.Session.Slots(), format: j.Format, columns: j.ColumnsOf(reader.Schema()), observer: p.Observer}
+	if how.replies, err = newReplySplitter(p, j, g.Session, reader.Schema()); err != nil {
+		return nil, err
+	}
+	u := &Unit{process: p, reader: reader, Saved: saved, builder: g.builder, Writer: writer,
+		stale: resume.StaleResults{Saved: saved, Reader: reader}}
+	if u.lineage, err = openLineage(ctx, g.Opened, saved, g.builder); err != nil {
+		return nil, err
+	}
+	if u.lineage != nil {
+		how.lineage = u.lineage
+	}
+	u.Out = newCollector(writer, saved.Journal, how)
+	u.Rows = newRowQueue(saved.MissingRows(ctx, reader), u.lineage)
+	return u, nil
+}
+
+// requests yields requests for what was in flight before, then for each row that is good and not done; bad rows and
+// those that the journal has whole go straight to the output. Rows that go on from others come as soon as these end.
+func (u *Unit) requests(ctx context.Context) iter.Seq2[*pendingRow, *engine.Request] {
+	return func(yield func(*pendingRow, *engine.Request) bool) {
+		all := func(p *pendingRow) bool {
+			for _, r := range u.Out.requests(p) {
+				if !yield(p, r) {
+					return false
+				}
+			}
+			return true
+		}
+		for _, p := range u.Out.unfinished() {
+			if !all(p) {
+				return
+			}
+		}
+		for {
+			p, more, err := u.step(ctx)
+			if err != nil || !more || p != nil && !all(p) {
+				return
+			}
+		}
+	}
+}
+
+// step takes up one row: one that goes on from another which has ended, or the next one. It returns the row if
+// completions of it are to be generated now. An error means that nothing more can be begun.
+func (u *Unit) step(ctx context.Context) (p *pendingRow, more bool, err error) {
+	if p := u.nextContinuation(ctx, false); p != nil {
+		p, err = u.launch(ctx, p)
+		return p, true, err
+	}
+	if !u.Rows.fill(ctx) {
+		if u.reader.Err() != nil {
+			return nil, false, nil
+		}
+		if p := u.nextContinuation(ctx, true); p != nil {
+			p, err = u.launch(ctx, p)
+			return p, true, err
+		}
+		return nil, false, nil
+	}
+	row, early, err := u.Rows.due(ctx)
+	if err != nil {
+		return nil, false, u.unreadable(ctx, err)
+	}
+	p, yields, err := u.begin(ctx, row, early)
+	switch {
+	case err != nil:
+		return nil, false, u.unreadable(ctx, err)
+	case !yields:
+		u.Rows.begun(row, early)
+	}
+	return p, true, nil
+}
+
+// nextContinuation returns a row whose parent has ended. With patience it waits for one, and returns nil when none
+// waits any more.
+func (u *Unit) nextContinuation(ctx context.Context, patience bool) *pendingRow {
+	if u.lineage == nil {
+		return nil
+	}
+	if patience {
+		u.Out.await(ctx, func() bool { return u.lineage.Ready() || !u.lineage.Waiting() })
+	}
+	if ctx.Err() != nil || u.Out.failed() != nil {
+		return nil
+	}
+	p, _ := u.lineage.Next()
+	return p
+}
+
+// unreadable ends the collector by an error that is not its own, nor says that the run was ended.
+func (u *Unit) unreadable(ctx context.Context, err error) error {
+	if ctx.Err() == nil {
+		u.Out.end(err)
+	}
+	return err
+}
+
+// begin takes a row up. It returns the row if completions of it are to be generated now; yields says that it was not
+// begun, since others come first. An error means that it was not begun, or that nothing more can be.
+func (u *Unit) begin(ctx context.Context, row *promptset.Row, early bool) (p *pendingRow, yields bool, err error) {
+	if u.lineage != nil && !early {
+		if p, running := u.lineage.Running(row.Index); running && u.Out.reach(p) {
+			return nil, false, nil
+		}
+		if done, generated, err := u.lineage.Early(row.Index); err != nil {
+			return nil, false, err
+		} else if done != nil {
+			yields, err := u.replay(ctx, row, done, generated)
+			return nil, yields, err
+		}
+	}
+	failed := row.Err
+	if u.lineage != nil && failed == nil {
+		_, failed = u.lineage.Parent(row)
+	}
+	set := u.builder.Parameters(row)
+	done := u.generatedBefore(ctx, row.Index)
+	n := set.N * (1 + len(row.More))
+	done = slices.DeleteFunc(done, func(r completion.Result) bool {
+		return r.Generation < set.Generation || r.Generation-set.Generation >= n
+	})
+	if failed != nil {
+		n = 1
+	}
+	p, err = u.Out.begin(ctx, row, n, early)
+	if p == nil || err != nil {
+		return nil, err == nil, err
+	}
+	if u.lineage != nil {
+		u.lineage.Begin(row.Index, p)
+	}
+	if failed != nil {
+		return nil, false, u.Out.fail(p, failed)
+	}
+	p.done = done
+	if u.lineage != nil && u.lineage.Wait(row.Index, p) {
+		return nil, false, nil
+	}
+	p, err = u.launch(ctx, p)
+	return p, false, err
+}
+
+// generatedBefore returns the completions of a row that are in the journal, or in a part that is written again.
+func (u *Unit) generatedBefore(ctx context.Context, row int64) []completion.Result {
+	if u.Saved == nil { // nothing is kept
+		return nil
+	}
+	done, err := u.Saved.Journaled(row)
+	if err != nil {
+		fmt.Fprintf(u.process.Messages, "warning: %v; it is generated again\n", err)
+		done = nil
+	}
+	if u.process.RetryErrors || u.Saved.RetriesErrors() {
+		done = slices.DeleteFunc(done, func(r completion.Result) bool { return r.Err != "" })
+	}
+	return resume.Merged(u.stale.Results(ctx, row, u.process.Messages), done)
+}
+
+// launch makes the request of a row that was begun, and returns the row if completions of it are to be generated.
+func (u *Unit) launch(ctx context.Context, p *pendingRow) (*pendingRow, error) {
+	done := p.done
+	p.done = nil
+	whole := p.left >= 1 && len(done) >= p.left
+	if !whole || u.lineage != nil && u.lineage.IsNamed(p.row.Index) {
+		from, err := u.lineage.parentOf(ctx, p.row)
+		if err != nil {
+			return nil, u.unreadable(ctx, err)
+		}
+		requests, err := u.builder.Requests(p.row, from)
+		if err != nil {
+			return nil, u.Out.fail(p, err)
+		}
+		u.Out.give(p, requests)
+		for _, r := range requests {
+			u.builder.Equal.Look(p.row, r)
+		}
+	}
+	if len(done) > 0 {
+		if err := u.Out.restore(p, done); err != nil {
+			return nil, err
+		}
+	}
+	if whole {
+		return nil, nil
+	}
+	return p, nil
+}
+
+// replay takes a row up at its place that was generated before it: some of its results by this process. yields is that
+// of begin.
+func (u *Unit) replay(ctx context.Context, row *promptset.Row, done []completion.Result, generated int) (yields bool,
+	err error) {
+	p, err := u.Out.begin(ctx, row, len(done), false)
+	if p == nil || err != nil {
+		return err == nil, err
+	}
+	u.lineage.Begin(row.Index, p)
+	p.counted, p.generated = true, generated
+	return false, u.Out.restore(p, done)
+}
+
+// nameRows adds the rows that were in flight to the error for a device that goes on failing. Other errors stay.
+func (u *Unit) nameRows(err error) error {
+	if gone := (*DeviceFailedError)(nil); !errors.As(err, &gone) {
+		return err
+	}
+	var names []string
+	rows := u.Out.unfinished()
+	for _, p := range rows[:min(len(rows), outcome.ErrorExamples)] {
+		names = append(names, p.row.Error(fmt.Sprintf("(id %s)", visible.Cut(p.row.ID))).Error())
+	}
+	at := "no row was begun"
+	if len(names) > 0 {
+		at = fmt.Sprintf("%s in slots or waiting for one, the first: %s", plural.Count(len(rows), "row")+
+			plural.Of(len(rows), " was", " were"), strings.Join(names, ", "))
+	}
+	return fmt.Errorf("%w (%s)", err, at)
+}

@@ -1,0 +1,19 @@
+package outcome
+
+import (
+	"fmt"
+
+	"github.com/quire/quire/internal/visible"
+	"github.com/quire/quire/promptset"
+)
+
+// ErrorExamples is how many of the rows with errors are named in the final report.
+const ErrorExamples = 5
+
+// RowError names a row and what is wrong with it; the row's own errors do both.
+func RowError(row *promptset.Row, failure string) string {
+	if row.Err != nil && row.Err.Error() == failure {
+		return failure
+	}
+	return row.Error(fmt.Sprintf("(id %s) %s", visible.Cut(row.ID), failure)).Error()
+}

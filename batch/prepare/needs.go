@@ -1,0 +1,67 @@
+package prepare
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/quire/quire/batch/outcome"
+	"github.com/quire/quire/batch/process"
+	"github.com/quire/quire/batch/spec"
+	"github.com/quire/quire/jobstate"
+	"github.com/quire/quire/promptset"
+	"github.com/quire/quire/storage"
+)
+
+// checkTokenizer refuses rows of text for a model without a tokenizer, before it is loaded: each row would be an error.
+func checkTokenizer(ctx context.Context, j *spec.Job, model process.Identity, r *promptset.Reader) error {
+	if model.Tokenizer {
+		return nil
+	}
+	row, err := r.FirstText(ctx, j.Parts(r.NumRows()).Rows)
+	if err != nil || row == nil {
+		return err
+	}
+	const remedy = "take a folder with a tokenizer.json, or rows with prompt_token_ids"
+	return row.Error(fmt.Sprintf("the column %s has text, and the model %s has no tokenizer: %s", row.Kind, j.Model,
+		remedy))
+}
+
+// CheckDevice looks for the backend's device and plugin, before the model is fetched. A job that was begun may be
+// finished, and need neither: there it is told when the model is opened.
+func CheckDevice(ctx context.Context, p *process.Process, j *spec.Job) error {
+	if begun, err := jobstate.ReadOutput(ctx, j.Output); err != nil || begun != nil && !p.New {
+		return nil // what is wrong with the output is told when it is opened
+	}
+	return p.Models.Lacks(j.Engine.Backend)
+}
+
+// cutAsBegun is the job cut into parts as the one in the output folder, if there is one and no size is given. What is
+// wrong with that job is told when it is opened.
+func cutAsBegun(ctx context.Context, p *process.Process, j *spec.Job) *spec.Job {
+	if j.PartRows > 0 || j.CutRows > 0 || p.New {
+		return j
+	}
+	begun, err := jobstate.ReadOutput(ctx, j.Output)
+	if work, _ := p.WorkFolder(j); !storage.IsRemote(j.Output) && work != "" {
+		begun, err = jobstate.Read(p.FS, work)
+	}
+	if begun == nil || err != nil {
+		return j
+	}
+	if parts, _, ok := spec.PartsOf(begun); ok {
+		next := *j
+		next.CutRows = parts.PartRows
+		return &next
+	}
+	return j
+}
+
+// checkTemplate refuses prompts as messages for a model without a chat template: each row would be an error.
+func checkTemplate(s *spec.Spec, model process.Identity) error {
+	if s.PromptAs != spec.PromptUser || s.HasTemplate(model.Template) {
+		return nil
+	}
+	return outcome.Errorf(outcome.Misused,
+		"`prompt-as` is user, which takes a chat template, and the model %s has none: give "+
+			"`chat-template` FILE, or `prompt-as` raw", s.Model)
+}

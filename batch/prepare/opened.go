@@ -1,0 +1,176 @@
+// Package prepare opens the inputs of a job, identifies its model, and reports what is wrong with the two before the
+// model is loaded.
+package prepare
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/quire/quire/batch/arithmetic"
+	"github.com/quire/quire/batch/lineage"
+	"github.com/quire/quire/batch/outcome"
+	"github.com/quire/quire/batch/process"
+	"github.com/quire/quire/batch/spec"
+	"github.com/quire/quire/jobstate"
+	"github.com/quire/quire/promptset"
+	"github.com/quire/quire/promptset/folder"
+)
+
+// Opened is a job with its inputs, and what is known of its model.
+type Opened struct {
+	Job         *spec.Job
+	Reader      *promptset.Reader
+	Model       process.Identity
+	Description *jobstate.Description
+	Parts       folder.Parts
+	graph       *lineage.Graph // once it was read; nil if no row goes on from another
+}
+
+// Open looks into the inputs and the model's files.
+func Open(ctx context.Context, p *process.Process, j *spec.Job) (*Opened, error) {
+	return OpenCopied(ctx, p, j, "")
+}
+
+// OpenCopied is open; copied has the rows of standard input, if they were copied already.
+func OpenCopied(ctx context.Context, p *process.Process, j *spec.Job, copied string) (*Opened, error) {
+	if err := j.CheckOutput(ctx); err != nil {
+		return nil, err
+	}
+	j, reader, err := OpenJobInputs(ctx, j, p, copied)
+	if err != nil {
+		return nil, err
+	}
+	if err := spec.FirstError(func() error { return j.CheckAnswers(reader) },
+		func() error { return j.CheckExclude(reader) },
+		func() error { return j.CheckPartitions(reader) }); err != nil {
+		return nil, err
+	}
+	model, err := p.Models.Identify(ctx, j, p)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkTokenizer(ctx, j, model, reader); err != nil {
+		return nil, err
+	}
+	if j, err = WithModel(ctx, j, p, model); err != nil {
+		return nil, err
+	}
+	j = cutAsBegun(ctx, p, j)
+	parts := j.Parts(reader.NumRows())
+	if j.KeepPartitions {
+		parts = spec.InFolders(parts, spec.InputsOf(reader))
+	}
+	description, err := j.Describe(reader, parts, model.Fingerprint)
+	if err != nil {
+		return nil, err
+	}
+	return &Opened{Job: j, Reader: reader, Model: model, Description: description, Parts: parts}, nil
+}
+
+// OpenJobInputs looks into the inputs, and returns the job with the columns that their folders give. Names that no file
+// has are an error of usage.
+func OpenJobInputs(ctx context.Context, j *spec.Job, p *process.Process, copied string) (*spec.Job, *promptset.Reader,
+	error) {
+	j, err := j.WithMapping()
+	if err != nil {
+		return nil, nil, err
+	}
+	files := promptset.Anywhere()
+	if j.ReadsStandard() {
+		if copied == "" {
+			if copied, err = keepStandardInput(ctx, p, j); err != nil {
+				return nil, nil, err
+			}
+		}
+		files = promptset.WithStandardInput(files, copied)
+	}
+	reader, err := promptset.OpenMapped(ctx, files, j.Inputs, j.Mapping)
+	if wrong := (*promptset.FileError)(nil); errors.As(err, &wrong) && (wrong.Missing || wrong.NoPrompts) {
+		if wrong.Advice != "" {
+			err = fmt.Errorf("%w: %s", err, wrong.Advice)
+		}
+		return nil, nil, outcome.Errorf(outcome.Misused, "`input` %w", err)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	next := *j
+	next.Partitions = reader.Partitions()
+	return &next, reader, nil
+}
+
+// WithModel is the job with the defaults of its model, which is one that it can be done with.
+func WithModel(ctx context.Context, j *spec.Job, p *process.Process, model process.Identity) (*spec.Job, error) {
+	if err := checkTemplate(&j.Spec, model); err != nil {
+		return nil, err
+	}
+	j, err := j.WithGeneration(model.Generation, p.Printf)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkParameters(ctx, p, j); err != nil {
+		return nil, err
+	}
+	p.ReportDefaults(j)
+	return j, nil
+}
+
+// Arithmetic names what computes the job, before it is settled.
+func (o *Opened) Arithmetic() (string, error) {
+	return arithmetic.Name(&o.Job.Engine, o.Model.DType, "")
+}
+
+// WithJob is the same for the job as it was settled since.
+func (o *Opened) WithJob(j *spec.Job) *Opened {
+	settled := *o
+	settled.Job = j
+	return &settled
+}
+
+// NameInputs has rows name their files as the job did that was begun.
+func (o *Opened) NameInputs(was *jobstate.Description) {
+	now, names := spec.InputsOf(o.Reader), make([]string, len(was.Inputs))
+	for i, in := range was.Inputs {
+		names[i] = in.Name
+	}
+	if jobstate.SameInputs(now, was.Inputs) && !slices.EqualFunc(now, was.Inputs,
+		func(a, b jobstate.Input) bool { return a.Name == b.Name }) {
+		o.Reader.Call(names)
+	}
+}
+
+// Lineage is which row of the job each row goes on from; nil if none does.
+func (o *Opened) Lineage(ctx context.Context) (*lineage.Graph, error) {
+	if o.graph != nil {
+		return o.graph, nil
+	}
+	var err error
+	o.graph, err = lineage.Read(ctx, o.Reader, o.Parts.Rows)
+	return o.graph, err
+}
+
+// CheckLineage refuses rows that go on from rows of other units than their own, for processes that do the units apart.
+func (o *Opened) CheckLineage(ctx context.Context, shard jobstate.Shard) error {
+	l, err := o.Lineage(ctx)
+	if l == nil || err != nil {
+		return err
+	}
+	unit, of := "part", func(row int64) int { return o.Parts.Of(row) }
+	if !shard.Whole() {
+		unit, of = "shard", func(row int64) int { return o.Parts.Of(row) % shard.Count }
+	}
+	for row := range l.Rows() {
+		parent := l.Of(row)
+		if parent < 0 || of(row) == of(parent) {
+			continue
+		}
+		reader := o.Reader.Beside()
+		for r := range reader.Range(ctx, row, row+1) {
+			return outcome.Errorf(outcome.Misused, "%w", &parentElsewhereError{r, parent, unit})
+		}
+		return reader.Err()
+	}
+	return nil
+}

@@ -1,0 +1,110 @@
+package prepare
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/quire/quire/batch/outcome"
+	"github.com/quire/quire/batch/process"
+	"github.com/quire/quire/batch/spec"
+	"github.com/quire/quire/engine"
+	"github.com/quire/quire/parameter"
+	"github.com/quire/quire/promptset"
+)
+
+// checkParameters refuses parameters of the job that no row could be drawn with, before the engine is opened. The error
+// is of outcome [Misused].
+func checkParameters(ctx context.Context, p *process.Process, j *spec.Job) error {
+	if !dependOnModel(&j.Sampling) {
+		return nil
+	}
+	s, err := p.Models.OpenSession(ctx, j, p.ForText())
+	if err != nil {
+		return err
+	}
+	defer s.Release()
+	set := j.Sampling
+	if err := renders(s, &set); err != nil {
+		return outcome.Errorf(outcome.Misused, "%w", ofField(&set, err))
+	}
+	if set.Tools == "" || s.Render == nil { // then rows say which call they want
+		set.ToolChoice = "auto"
+	}
+	if s.Sampler == nil {
+		s.Sampler = process.NoEngine(engine.Plan{MaxModelLen: cmp.Or(j.Engine.MaxModelLen, s.Config.MaxPositions)})
+	}
+	row := &promptset.Row{Kind: promptset.KindMessages}
+	builder := process.NewBuilder(j, s, p.Messages)
+	prompt, err := builder.Truncated(row, []int32{0})
+	if err != nil {
+		return outcome.Errorf(outcome.Misused, "%w", ofField(&set, err))
+	}
+	r, err := builder.NewRequest(row, &set, prompt)
+	if err == nil && s.Check != nil {
+		r.MaxTokens = min(r.MaxTokens, 1) // what rows leave room for is told with them
+		err = s.Check(r)
+	}
+	if err != nil {
+		return outcome.Errorf(outcome.Misused, "%w", ofField(&set, err))
+	}
+	return nil
+}
+
+// dependOnModel reports whether it depends on the model, its tokens or its chat template if a row can be drawn with
+// these parameters.
+func dependOnModel(set *parameter.Set) bool {
+	return len(set.StopTokenIDs) > 0 || len(set.LogitBias) > 0 || set.AllowedTokenIDs != nil || len(set.BadWords) > 0 ||
+		set.StructuredOutputs != (parameter.Structure{}) || set.MaxThinkingTokens >= 0 || set.DRYMultiplier > 0 ||
+		set.TruncatePromptTokens == -1 || set.NoRepeatNgramSize > 0 || givesVariables(set)
+}
+
+// givesVariables reports whether parameters give the chat template variables.
+func givesVariables(set *parameter.Set) bool {
+	return set.Tools != "" || set.Documents != "" || set.ChatTemplateKwargs != ""
+}
+
+// renders returns why the chat template takes no variables such as those in set, whatever the messages.
+func renders(s *process.Session, set *parameter.Set) error {
+	if s.Render == nil || !givesVariables(set) {
+		return nil
+	}
+	message := []promptset.Message{{Role: "user", Content: "?"}}
+	_, err := s.Render(message, set)
+	without := *set
+	without.Tools, without.Documents, without.ChatTemplateKwargs = "", "", ""
+	if _, other := s.Render(message, &without); err == nil || other != nil { // the message is at fault
+		return nil
+	}
+	return err
+}
+
+// ofField words an error about a row's parameter as one about the field of the job.
+func ofField(set *parameter.Set, err error) error {
+	name := ""
+	var of interface {
+		error
+		Parameter() string
+	}
+	if errors.As(err, &of) {
+		name, err = of.Parameter(), of
+	}
+	what := strings.TrimPrefix(err.Error(), engine.ErrInvalidRequest.Error()+": ")
+	first, rest, _ := strings.Cut(what, " ")
+	if name == "" {
+		name, _, _ = strings.Cut(first, "[")
+	}
+	own := parameter.Sink(name)
+	switch {
+	case own == nil || own.Flag == "":
+		return errors.New(what)
+	case own.Type() == parameter.Structured:
+		return &spec.FieldError{Field: spec.StructureField(set.StructuredOutputs.Kind), Problem: "can't be followed: " +
+			what}
+	case first == name:
+		return &spec.FieldError{Field: own.Flag, Problem: rest}
+	}
+	return fmt.Errorf("`%s`: %s", own.Flag, what)
+}

@@ -1,0 +1,283 @@
+package process
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/quire/quire/batch/observe"
+	"github.com/quire/quire/batch/outcome"
+	"github.com/quire/quire/batch/spec"
+	"github.com/quire/quire/jobstate"
+	"github.com/quire/quire/journal"
+	"github.com/quire/quire/promptset"
+	"github.com/quire/quire/setup"
+	"github.com/quire/quire/storage"
+	"github.com/quire/quire/tally"
+	"github.com/quire/quire/telemetry"
+	"github.com/quire/quire/vfs"
+)
+
+// OneProcessReads is the error for standard input that comes with several processes.
+const OneProcessReads = "`input` is -, which one process reads, and it comes with %s: write the rows to a file first"
+
+// Options say how this process does a job. The zero value does all of it, and says nothing meanwhile.
+type Options struct {
+	// WorkDir is where the journal is: by default in the output folder, and for an output in an object store in the
+	// cache.
+	WorkDir string
+	// New removes what the output folder has before the job begins.
+	New bool
+	// Extend lets the job in the output folder grow into this one, which has more completions of a row or more rows.
+	// RetryErrors tries the rows again that have errors there.
+	Extend, RetryErrors bool
+	// Input has the rows of [Standard] among the inputs; nil has none. An [io.Closer] is closed when as many rows are
+	// read as the job's limit takes. Rows takes the completions where it is the output: each row's as they are
+	// finished, or with InOrder in the order of the input.
+	Input   io.Reader
+	Rows    io.Writer
+	InOrder bool
+	// Shard is which parts of the job this process does.
+	Shard jobstate.Shard
+	// MaxRestarts is how often a device that fails is started again without a completion in between.
+	MaxRestarts int
+	// Debug checks the device's tables after every step.
+	Debug bool
+	// DumpTables says when the device's tables are written to files; nil for never.
+	DumpTables *observe.TableDumps
+	// ProfileDevice says that the devices are profiled; nil for no.
+	ProfileDevice *observe.DeviceProfile
+	// SavePrefix is a file for the keys and values of the prefix that all prompts have in common. LoadPrefixes are
+	// files of such prefixes, or their names in PrefixDir: see [Prefixes].
+	SavePrefix   string
+	LoadPrefixes []string
+	PrefixDir    string
+	// ClientTimeout is how long the plugin may take to open its devices; 0 is xla.DefaultClientTimeout.
+	ClientTimeout time.Duration
+	// CallTimeout is how long a device may do nothing, as a call that never returns does, before the process is
+	// [Options.Stuck]; 0 is for ever.
+	CallTimeout time.Duration
+	// Stuck is called when the process does not come to its end: it was told to end, or another of its [Hosts] is
+	// lost, or CallTimeout has passed, and a call of the device does not return. It is to end the process, with the
+	// outcome of the error: nothing else can. What is finished is in the journal.
+	Stuck func(err error)
+	// Hosts are the processes that run the model together; nil for this one alone.
+	Hosts *Hosts
+	// Version of the program that does it, as the output's footers have it.
+	Version string
+
+	// FS has the output and the job's state: vfs.OS by default.
+	FS vfs.FS
+	// Messages takes lines for people: warnings, and unless Quiet is set how far the job is.
+	Messages io.Writer
+	Quiet    bool
+	Verbose  bool // the engine's plan is told as a whole
+	Progress Progress
+	// Observer is told what happens; Log is the engine's.
+	Observer *observe.Observer
+	Log      *slog.Logger
+	// Fetching is told of downloads.
+	Fetching setup.Progress
+
+	// Models opens models, by default those of package models with an engine of package engine.
+	Models Models
+	// Opened is called with a model each time that it is opened; closing, unless it is nil, before it is closed.
+	Opened func(*Session) (closing func(), err error)
+	// TextOnly opens no engine, but what turns text into tokens.
+	TextOnly bool
+
+	// Timing is how long things wait; a wait of 0 is that of [DefaultTiming].
+	Timing Timing
+
+	PartGap int64 // storage.PartialOptions.Gap of weights, for tests
+}
+
+// Progress is told how far a job is: its counts, and what of these this process drew. Its calls do not overlap.
+type Progress interface {
+	Start(rows int64)
+	Update(done, drawn tally.Counts)
+	Finish(done, drawn tally.Counts)
+}
+
+type noProgress struct{}
+
+func (noProgress) Start(int64) {}
+
+func (noProgress) Update(done, drawn tally.Counts) {}
+
+func (noProgress) Finish(done, drawn tally.Counts) {}
+
+// Timing is how long things wait. Tests shorten it.
+type Timing struct {
+	// RestartPause is before the first restart of an engine; each further one waits twice as long, up to a minute.
+	RestartPause time.Duration
+	// StallAfter is how long nothing may come from the device before a warning says so; it says so again after twice
+	// as long, and so on.
+	StallAfter time.Duration
+	// PollUnits is how long one question for a unit waits at the server, BeatEvery the time between heartbeats.
+	PollUnits, BeatEvery time.Duration
+	// BetweenJobs is how long a worker waits that found nothing to do, SetAside how long it leaves a job that it could
+	// not work on.
+	BetweenJobs, SetAside time.Duration
+	// LostGrace is how long a process has to come to its end when another of its group is lost, EndGrace when it is
+	// told to end: schedulers kill after 2 minutes, as the manifests have it.
+	LostGrace, EndGrace time.Duration
+	// Journal bounds what a crash costs: what is finished waits a second at most to be on disk, and never more than
+	// 16 MiB of it do.
+	Journal journal.Options
+}
+
+// DefaultTiming is how long things wait in production.
+func DefaultTiming() Timing {
+	return Timing{
+		RestartPause: time.Second, StallAfter: 2 * time.Minute, PollUnits: time.Second, BeatEvery: 5 * time.Second,
+		BetweenJobs: 2 * time.Second, SetAside: time.Minute, LostGrace: 30 * time.Second, EndGrace: 100 * time.Second,
+		Journal: journal.Options{SyncEvery: time.Second, SyncBytes: 4 << 20},
+	}
+}
+
+func (t Timing) withDefaults() Timing {
+	d := DefaultTiming()
+	return Timing{
+		RestartPause: cmp.Or(t.RestartPause, d.RestartPause), StallAfter: cmp.Or(t.StallAfter, d.StallAfter),
+		PollUnits: cmp.Or(t.PollUnits, d.PollUnits), BeatEvery: cmp.Or(t.BeatEvery, d.BeatEvery),
+		BetweenJobs: cmp.Or(t.BetweenJobs, d.BetweenJobs), SetAside: cmp.Or(t.SetAside, d.SetAside),
+		LostGrace: cmp.Or(t.LostGrace, d.LostGrace), EndGrace: cmp.Or(t.EndGrace, d.EndGrace),
+		Journal: cmp.Or(t.Journal, d.Journal),
+	}
+}
+
+// Backoff is the pause before the restart that follows so many failures.
+func (t Timing) Backoff(failures int) time.Duration {
+	return min(t.withDefaults().RestartPause<<min(failures-1, 6), time.Minute)
+}
+
+func (o Options) WithDefaults() Options {
+	if o.FS == nil {
+		o.FS = vfs.OS
+	}
+	if o.Messages == nil {
+		o.Messages = io.Discard
+	}
+	if o.Progress == nil {
+		o.Progress = noProgress{}
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Observer == nil {
+		o.Observer = &observe.Observer{Run: telemetry.NewRun(), Log: o.Log, Version: o.Version}
+	}
+	if o.Fetching == nil {
+		o.Fetching = func(setup.Step) {}
+	}
+	if o.Stuck == nil {
+		o.Stuck = func(error) {}
+	}
+	o.Version = cmp.Or(o.Version, "devel")
+	o.Timing = o.Timing.withDefaults()
+	return o
+}
+
+// validate checks the options, which may not contradict the job.
+func (p *Process) validate(s *spec.Spec) error {
+	switch prefixes := p.SavePrefix != "" || len(p.LoadPrefixes) > 0; {
+	case p.ClientTimeout < 0:
+		return spec.Invalid("client-timeout", "is %s, but must be more than 0", p.ClientTimeout)
+	case p.CallTimeout < 0:
+		return spec.Invalid("call-timeout", "is %s, but must be 0 (no limit) or more", p.CallTimeout)
+	case p.MaxRestarts < 0:
+		return spec.Invalid("max-restarts", "is %d, but must be 0 or more", p.MaxRestarts)
+	case prefixes && s.Engine.NoPrefixCache:
+		return errors.New("`save-prefix` and `load-prefix` need `prefix-cache` on")
+	case prefixes && p.Several():
+		return errors.New("`save-prefix` and `load-prefix` may not come with `num-processes`: each process has a " +
+			"part of the prefix, and the file has all")
+	case p.InOrder && s.Output != spec.Standard:
+		return errors.New("`in-order` is for `output` -: an output folder has the order of the input")
+	}
+	if s.Output == spec.Standard {
+		return p.validateStream()
+	}
+	if err := p.validateChanges(s); err != nil {
+		return err
+	}
+	switch {
+	case s.ReadsStandard() && !p.Shard.Whole():
+		return fmt.Errorf(OneProcessReads, "`shard`")
+	case s.ReadsStandard() && p.Several():
+		return fmt.Errorf(OneProcessReads, "`num-processes`")
+	}
+	if err := p.Hosts.validate(&s.Engine); err != nil || p.Shard.Whole() {
+		return err
+	}
+	switch {
+	case p.New:
+		return errors.New("`new` removes what all shards wrote, and may not come with `shard`: remove the folder " +
+			"before the shards begin, or choose another `output`")
+	case p.WorkDir != "" && !storage.IsRemote(s.Output):
+		return errors.New("`work-dir` may not come with `shard` and a local `output`: the shards know each other's " +
+			"job by the output folder")
+	}
+	return nil
+}
+
+// validateStream refuses options that need an output folder.
+func (p *Process) validateStream() error {
+	for _, o := range []struct {
+		given bool
+		name  string
+	}{{p.New, "new"}, {p.Extend, "extend"}, {p.RetryErrors, "retry-errors"}, {p.WorkDir != "", "work-dir"},
+		{!p.Shard.Whole(), "shard"}, {p.Several(), "num-processes"}, {p.SavePrefix != "", "save-prefix"},
+		{p.DumpTables != nil && p.DumpTables.Folder == "", "dump-tables"}} {
+		if o.given {
+			return spec.Invalid(o.name, spec.NeedsFolder)
+		}
+	}
+	return nil
+}
+
+// validateChanges checks what the options say of changes of a job.
+func (p *Process) validateChanges(s *spec.Spec) error {
+	field := "extend"
+	switch {
+	case p.RetryErrors && !p.Extend:
+		field = "retry-errors"
+	case !p.Extend:
+		return nil
+	}
+	switch {
+	case p.New:
+		return fmt.Errorf("`%s` keeps what is there and `new` removes it: leave one out", field)
+	case !p.Shard.Whole():
+		return fmt.Errorf("`%s` may not come with `shard`: change the job with one process that does all of it; "+
+			"shards may go on with it then", field)
+	case p.Several():
+		return fmt.Errorf("`%s` may not come with `num-processes`", field)
+	case storage.IsRemote(s.Output):
+		return fmt.Errorf("`%s` needs a local `output`: parts in an object store cannot be replaced by new ones at "+
+			"once", field)
+	case s.Format == promptset.FormatOpenAI:
+		return fmt.Errorf("`%s` may not come with `format` openai, whose answers do not have all of a completion: "+
+			"give `format` parquet or jsonl", field)
+	}
+	return nil
+}
+
+// RequireWhole refuses what only one process can do: changes of a job, and a job of rows from standard input.
+func (p *Process) RequireWhole(s *spec.Spec, what string) error {
+	switch {
+	case p.Extend:
+		return outcome.Errorf(outcome.Misused, "`extend` may not come with %s: change the job with one process first",
+			what)
+	case s.ReadsStandard():
+		return outcome.Errorf(outcome.Misused, OneProcessReads, what)
+	case p.RetryErrors:
+		return outcome.Errorf(outcome.Misused,
+			"`retry-errors` may not come with %s: change the job with one process first", what)
+	}
+	return nil
+}

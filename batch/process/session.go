@@ -1,0 +1,103 @@
+package process
+
+import (
+	"context"
+	"io"
+	"iter"
+
+	"github.com/gomlx/compute/dtypes"
+
+	"github.com/quire/quire/batch/ask"
+	"github.com/quire/quire/batch/spec"
+	"github.com/quire/quire/engine"
+	"github.com/quire/quire/models"
+	"github.com/quire/quire/models/arch"
+	"github.com/quire/quire/promptset"
+)
+
+// withoutEngine is the sampler of a session that draws nothing.
+type withoutEngine struct {
+	Sampler
+	plan engine.Plan
+}
+
+func (w withoutEngine) Plan() engine.Plan { return w.plan }
+
+// NoEngine returns the sampler of a session that generates nothing and has a plan.
+func NoEngine(plan engine.Plan) Sampler { return withoutEngine{plan: plan} }
+
+// Sampler draws completions; *engine.Engine and *engine.Replicas are the real ones.
+type Sampler interface {
+	Plan() engine.Plan
+	Run(ctx context.Context, requests iter.Seq[*engine.Request]) iter.Seq2[*engine.Completion, error]
+	Stats() engine.Stats
+	Close()
+}
+
+// Session is a model that is ready to draw completions, and what turns text into its tokens.
+type Session struct {
+	Sampler
+	ask.Text
+	Model       string        // the reference it was opened by
+	Fingerprint string        // of the weights
+	Config      models.Config // of the model; zero where it has none
+	// Device is the plugin's name for the kind of its devices, such as "cpu" or "NVIDIA H200"; empty without a plugin.
+	Device string
+	// TokenText returns the bytes that a token adds to a text, or the name of a special token. It is nil without a
+	// tokenizer.
+	TokenText promptset.TokenText
+	// Check returns the error with which an engine would refuse a request. It is nil where that is not known.
+	Check func(*engine.Request) error
+	// Release gives back all that the session has.
+	Release func()
+}
+
+// NewBuilder makes the requests of a job for a session, which may be nil: one that will be open. Warnings go to
+// messages.
+func NewBuilder(j *spec.Job, s *Session, messages io.Writer) *ask.Builder {
+	b := ask.New(ask.Settings{Sampling: j.Sampling, ServedModels: j.ServedModels, ReasoningParser: j.ReasoningParser,
+		ToolCallParser: j.ToolCallParser}, messages)
+	if s != nil {
+		s.Serve(b)
+	}
+	return b
+}
+
+// Serve has a builder make requests for this session.
+func (s *Session) Serve(b *ask.Builder) {
+	b.Text, b.MaxModelLen = &s.Text, func() int { return s.Plan().MaxModelLen }
+}
+
+// Engines are the session's, all of the same model.
+func (s *Session) Engines() []*engine.Engine {
+	switch e := s.Sampler.(type) {
+	case *engine.Engine:
+		return []*engine.Engine{e}
+	case *engine.Replicas:
+		return e.Engines()
+	}
+	return nil
+}
+
+// Slots is how many sequences may run at once.
+func (s *Session) Slots() int { return s.Plan().MaxSeqs * max(1, len(s.Engines())) }
+
+// Models opens models. [RealModels] are those of files; tests take others.
+type Models interface {
+	// Lacks says what a backend lacks on this machine, before anything is fetched or opened for it.
+	Lacks(backend string) error
+	// Identify returns what is known of a job's model without loading it.
+	Identify(ctx context.Context, j *spec.Job, p *Process) (Identity, error)
+	// Open makes a job's model ready to draw completions.
+	OpenSession(ctx context.Context, j *spec.Job, p *Process) (*Session, error)
+}
+
+// Identity is what is known of a model before it is loaded.
+type Identity struct {
+	Fingerprint string       // of its files
+	Tokenizer   bool         // it has one; without, it takes prompt_token_ids only
+	Template    bool         // its files have a chat template
+	DType       dtypes.DType // its own: see models.Checkpoint
+	// Generation are the defaults of sampling that its files ask for.
+	Generation arch.Generation
+}

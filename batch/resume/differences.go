@@ -1,0 +1,64 @@
+package resume
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/quire/quire/batch/process"
+	"github.com/quire/quire/batch/spec"
+	"github.com/quire/quire/jobstate"
+	"github.com/quire/quire/promptset"
+	"github.com/quire/quire/storage"
+)
+
+// SettledAs is the job with what it leaves open as a job has it that was begun. Further differences from that one, and
+// those that are given, are an error.
+func SettledAs(j *spec.Job, p *process.Process, was jobstate.Settled, differences jobstate.Differences) (*spec.Job,
+	error) {
+	next, err := *j, error(nil)
+	var more jobstate.Differences
+	if next.Engine, more, err = j.Engine.SettledAs(was); err != nil {
+		return nil, err
+	}
+	if differences = append(differences, more...); len(differences) > 0 {
+		return nil, different(p, j, differences)
+	}
+	return &next, nil
+}
+
+// different is the error for a folder with another job.
+func different(p *process.Process, j *spec.Job, differences jobstate.Differences) error {
+	only := ""
+	if p.Extend {
+		only = "`extend` takes a larger `n-generations`, a larger `limit` and more rows behind those that are there, " +
+			"and nothing else. "
+	}
+	ofInput := func(is func(name string) bool) func(jobstate.Difference) bool {
+		return func(d jobstate.Difference) bool { return d.OfInput() && is(d.Name) }
+	}
+	if j.ReadsStandard() && slices.ContainsFunc(differences, ofInput(func(name string) bool {
+		return name == promptset.StandardInput
+	})) {
+		only += "Standard input has other rows than the job: give the same rows, or none (</dev/null) to go on with " +
+			"those that it has. "
+	}
+	for _, d := range differences {
+		if command := promptset.Append(d.Name); d.Of == jobstate.InputContent && command != "" {
+			only += fmt.Sprintf("A compressed file is compared by its bytes, and not by its rows: give %s as it was "+
+				"compressed before; rows are added by %s. ", d.Name, command)
+			break
+		}
+	}
+	if slices.ContainsFunc(j.Inputs, storage.ReadOnly) && slices.ContainsFunc(differences,
+		ofInput(func(name string) bool { return strings.HasPrefix(name, "hf://") })) {
+		only += "A branch of a dataset has moved, or another one was named: a commit does not move " +
+			"(hf://datasets/ORG/NAME@COMMIT/PATH). "
+	}
+	return fmt.Errorf("%w\n%sGive it the settings it was begun with to go on, or %s",
+		&jobstate.DifferentJobError{Output: j.Output, Differences: differences}, only, p.OutputRemedy())
+}
+
+// errUnknownParts is the error for parts of no job that is known.
+var errUnknownParts = errors.New("there are part files and nothing that says which job wrote them")

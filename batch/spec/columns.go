@@ -1,0 +1,150 @@
+package spec
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/quire/quire/batch/outcome"
+	"github.com/quire/quire/jobstate"
+	"github.com/quire/quire/parameter"
+	"github.com/quire/quire/promptset"
+	"github.com/quire/quire/promptset/completion"
+)
+
+// Columns of completions that are taken apart.
+const (
+	ReasoningColumn = "reasoning"
+	ToolCallsColumn = "tool_calls"
+)
+
+// ColumnsOf are the columns on request that the output has: those that are named, and those of parameters that the job
+// or a column of its input, or a line of a batch file, gives. An input of nil is not known.
+func (s *Spec) ColumnsOf(input *promptset.Schema) []string {
+	names := slices.Clone(s.Columns)
+	var given []string
+	if input != nil {
+		given = input.Parameters()
+	}
+	for c := range completion.Columns() {
+		if c.AskedBy == nil {
+			continue
+		}
+		gives := func(column string) bool {
+			own := parameter.Sink(column)
+			return own != nil && own.Name == c.Parameter
+		}
+		if c.AskedBy(&s.Sampling) || slices.ContainsFunc(given, gives) {
+			names = append(names, c.Name)
+		}
+	}
+	ordered, _ := completion.OnRequest(names)
+	return ordered
+}
+
+// SetColumnsOf sets what columns the output of a job has, given the options' schema of its input.
+func SetColumnsOf(job *jobstate.Description, o *promptset.WriterOptions) {
+	begun, _ := settingsOf(job)
+	s := &Spec{Columns: begun.Columns, Exclude: begun.Exclude, Partitions: begun.Partitions,
+		Sampling: parameter.Defaults(), KeepPartitions: begun.Folders}
+	for setting, at := range map[string]*int{"top_logprobs": &s.Sampling.TopLogprobs,
+		"prompt_logprobs": &s.Sampling.PromptLogprobs} {
+		if _, given := job.Settings[setting]; given {
+			*at = int(job.NumberAt(len(job.Changes), setting))
+		}
+	}
+	if schema, given := job.Settings["structured_outputs"].(json.RawMessage); given {
+		_ = s.Sampling.StructuredOutputs.UnmarshalJSON(schema) // the job was begun with it
+	}
+	o.Columns, o.Exclude, o.JSONType = s.ColumnsOf(o.Schema), s.ExcludedColumns(), s.JSONType()
+}
+
+// JSONType is the type of the column json, nil where the output has none.
+func (s *Spec) JSONType() *completion.JSONType {
+	if !slices.Contains(s.Columns, completion.JSONColumn) {
+		return nil
+	}
+	t, _ := completion.NewJSONType(s.Sampling.StructuredOutputs.Text) // checkJSONColumn has its error
+	return t
+}
+
+// checkJSONColumn wants a type for the column json.
+func (s *Spec) checkJSONColumn() error {
+	if !slices.Contains(s.Columns, completion.JSONColumn) {
+		return nil
+	}
+	of := s.Sampling.StructuredOutputs
+	if of.Kind != parameter.SchemaStructure {
+		return Invalid("columns",
+			"is json, whose type follows from the job's JSON schema: give `json-schema`, or leave "+
+				"it out")
+	}
+	if _, err := completion.NewJSONType(of.Text); err != nil {
+		return Invalid("columns", "is json, and %v", err)
+	}
+	return nil
+}
+
+// checkExcluded checks the columns that the output does without, as far as that is possible without the input.
+func (s *Spec) checkExcluded() error {
+	s.Exclude = slices.Compact(slices.Sorted(slices.Values(s.Exclude)))
+	if len(s.Exclude) > 0 && s.Format == promptset.FormatOpenAI {
+		return Invalid(excludeField, "is %s, and the lines of `format` openai have no columns: leave it out, or give "+
+			"`format` parquet or jsonl", strings.Join(s.Exclude, ","))
+	}
+	if err := completion.CheckExcluded(s.Exclude, nil, s.ColumnsOf(nil)); err != nil {
+		return Invalid(excludeField, "%v", err)
+	}
+	return nil
+}
+
+const excludeField = "exclude-columns"
+
+// CheckExclude refuses columns to do without that an output of this input has not, or needs.
+func (s *Spec) CheckExclude(input *promptset.Reader) error {
+	schema := input.Schema()
+	if err := completion.CheckExcluded(s.Exclude, schema, s.ColumnsOf(schema)); err != nil {
+		return outcome.Errorf(outcome.Misused, "`%s` %w", excludeField, err)
+	}
+	if slices.Contains(s.Exclude, "token_ids") && input.HasParents() {
+		return outcome.Errorf(outcome.Misused,
+			"`%s` has \"token_ids\", and rows have a parent, whose tokens they go on from: "+
+				"leave it out", excludeField)
+	}
+	return nil
+}
+
+const keepField = "keep-partitions"
+
+// CheckPartitions refuses inputs whose folders the output cannot have.
+func (s *Spec) CheckPartitions(input *promptset.Reader) error {
+	if !s.KeepPartitions {
+		return nil
+	}
+	if err := input.CheckKept(s.ColumnsOf(input.Schema())); err != nil {
+		return outcome.Errorf(outcome.Misused, "`%s` %w", keepField, err)
+	}
+	return nil
+}
+
+// ExcludedColumns are the columns that the files of the output do without: those that are named, and those that its
+// folders give.
+func (s *Spec) ExcludedColumns() []string {
+	if !s.KeepPartitions {
+		return s.Exclude
+	}
+	all := slices.Concat(s.Exclude, s.Partitions)
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// CheckAnswers refuses inputs whose rows the output's format has no lines for.
+func (s *Spec) CheckAnswers(r *promptset.Reader) error {
+	name := r.NoRequests()
+	if s.Format != promptset.FormatOpenAI || name == "" {
+		return nil
+	}
+	return outcome.Errorf(outcome.Misused,
+		"`format` is openai, which answers the lines of OpenAI's batch files, and %s is none (its "+
+			"lines have no custom_id, method, url and body): give `format` parquet or jsonl", name)
+}

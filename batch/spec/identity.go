@@ -1,0 +1,103 @@
+package spec
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/quire/quire/engine"
+	"github.com/quire/quire/jobstate"
+	"github.com/quire/quire/promptset"
+	"github.com/quire/quire/promptset/completion"
+	"github.com/quire/quire/promptset/folder"
+)
+
+// outputVersion grows with every change of Quire after which the same job gives other bytes: other completions, other
+// columns, another cut into parts. If keys and values of the same tokens change, the version in snapshots of package
+// engine grows too.
+const outputVersion = 11
+
+// Describe says what the job is, before its model is opened.
+func (j *Job) Describe(r *promptset.Reader, parts folder.Parts, fingerprint string) (*jobstate.Description,
+	error) {
+	settings := j.settings(parts, r.HasParents())
+	if j.ChatTemplate != TemplateOfModel && j.ChatTemplate != TemplateNone {
+		text, err := os.ReadFile(j.ChatTemplate)
+		if err != nil {
+			return nil, fmt.Errorf("`chat-template` is neither model nor none nor a file that can be read: %w", err)
+		}
+		settings.ChatTemplate = digestOf(text)
+	}
+	return &jobstate.Description{OutputVersion: outputVersion, Model: fingerprint, Settings: j.withSampling(settings),
+		Inputs: InputsOf(r)}, nil
+}
+
+// InputsOf names the files that a job reads.
+func InputsOf(r *promptset.Reader) (inputs []jobstate.Input) {
+	for _, s := range r.Sources() {
+		inputs = append(inputs, jobstate.Input{Name: s.Name, Bytes: s.Bytes, Rows: s.Rows, Digest: s.Digest,
+			Columns: s.FolderColumns()})
+	}
+	return inputs
+}
+
+// Settled is what the engine settled on, for whoever goes on with the job.
+func Settled(p engine.Plan) jobstate.Settled {
+	return jobstate.Settled{DType: strings.ToLower(p.DType), KVBytes: p.KVBytes, KVDType: strings.ToLower(p.KVDType),
+		MaxModelLen: p.MaxModelLen, MaxSeqs: p.MaxSeqs, PageSize: p.PageSize, PrefillTokens: p.PrefillTokens}
+}
+
+// SettledAs is the engine with what it leaves open as a job has it that was begun, and how what is given differs from
+// that. Completions may depend on each of these in their last digits.
+func (e Engine) SettledAs(was jobstate.Settled) (_ Engine, differences jobstate.Differences, err error) {
+	for _, size := range []struct { // in the order of their names
+		name  string
+		field *int
+		then  int
+	}{{SettingMaxModelLen, &e.MaxModelLen, was.MaxModelLen}, {"max_seqs", &e.MaxSeqs, was.MaxSeqs},
+		{"page_size", &e.PageSize, was.PageSize}, {"prefill_tokens", &e.PrefillTokens, was.PrefillTokens}} {
+		switch {
+		case size.then == 0:
+		case *size.field == 0:
+			*size.field = size.then
+		case *size.field != size.then:
+			differences = append(differences, jobstate.Differ(size.name, *size.field, size.then))
+		}
+	}
+	// The memory for the cache moves with the machine: what is given holds, and what is not is as before.
+	e.KVMemory = cmp.Or(e.KVMemory, was.KVBytes)
+	types := jobstate.Differences{}
+	for _, t := range []struct {
+		name, field string
+		now         *string
+		then        string
+	}{{"dtype", "dtype", &e.DType, was.DType}, {"kv_dtype", kvDType, &e.KVDType, was.KVDType}} {
+		now, err := parseDType(t.field, *t.now)
+		switch {
+		case err != nil:
+			return e, nil, err
+		case t.then == "":
+		case *t.now == "auto":
+			*t.now = t.then
+			if _, err := parseDType(t.field, t.then); err != nil {
+				return e, nil, err
+			}
+		default:
+			if before, err := parseDType(t.field, t.then); err != nil || now != before {
+				types = append(types, jobstate.Differ(t.name, *t.now, t.then))
+			}
+		}
+	}
+	return e, append(types, differences...), nil // by name
+}
+
+// Footer is what the output files say of how they were made.
+func (j *Job) Footer(version, model, fingerprint string) map[string]string {
+	parameters, _ := json.Marshal(j.Parameters())
+	return map[string]string{
+		"quire.version": version, completion.MetaModel: model, completion.MetaFingerprint: fingerprint,
+		completion.MetaParameters: string(parameters),
+	}
+}

@@ -1,0 +1,71 @@
+package spec
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/quire/quire/batch/outcome"
+	"github.com/quire/quire/models/arch"
+	"github.com/quire/quire/parameter"
+	"github.com/quire/quire/promptset"
+)
+
+// Job is what a job is: its [Spec], checked, with what was found of it since. Nothing of it changes: each phase that
+// finds more makes another Job.
+type Job struct {
+	Spec
+	Mapping  promptset.Mapping // how rows become prompts, once the files that say so were read
+	Defaults string            // those parameters that the model's files give
+	CutRows  int64             // rows of a part, if the job in the output folder says so and PartRows is 0
+}
+
+// Values of [Spec.GenerationConfig].
+const (
+	GenerationAuto = "auto" // defaults of the model's files
+	GenerationNone = "none"
+)
+
+// WithGeneration is the job with what the model's files ask for as defaults of parameters that it does not give: a
+// generation_config.json, or metadata of a GGUF file.
+func (j *Job) WithGeneration(asked arch.Generation, warn func(format string, args ...any)) (*Job, error) {
+	if j.GenerationConfig != GenerationAuto {
+		return j, nil
+	}
+	const remedy = "give the parameter, or `generation-config` none"
+	var taken []string
+	set := j.Sampling
+	for p := range parameter.Own() {
+		value, ok := asked.Asked[p.Name]
+		if !ok || slices.Contains(j.Given, p.Name) {
+			continue
+		}
+		differs := false
+		switch at := p.At(&set).(type) {
+		case *float64:
+			*at, differs = value, *at != value
+		case *int:
+			if value != float64(int(value)) {
+				return nil, outcome.Errorf(outcome.Misused, "the model's %s has %s %v, which is no whole number: %s",
+					asked.From,
+					p.Name, value, remedy)
+			}
+			*at, differs = int(value), float64(*at) != value
+		}
+		if differs {
+			taken = append(taken, fmt.Sprintf("%s %v", p.Name, value))
+		}
+	}
+	if err := set.Check(func(own string) string { return own }); err != nil {
+		return nil, outcome.Errorf(outcome.Misused, "the model's %s: %w: %s", asked.From, err, remedy)
+	}
+	next := *j
+	if next.Sampling = set; len(taken) > 0 {
+		next.Defaults = fmt.Sprintf("%s, of the model's %s", strings.Join(taken, ", "), asked.From)
+	}
+	if len(asked.Left) > 0 {
+		warn("warning: the model's %s asks for %s, which Quire does not take as defaults", asked.From,
+			strings.Join(asked.Left, ", "))
+	}
+	return &next, nil
+}

@@ -1,0 +1,155 @@
+package spec
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"maps"
+
+	"github.com/quire/quire/chat"
+	"github.com/quire/quire/chat/reply"
+	"github.com/quire/quire/engine"
+	"github.com/quire/quire/jobstate"
+	"github.com/quire/quire/promptset"
+	"github.com/quire/quire/promptset/folder"
+)
+
+// Settings in job.json that a larger job has larger, or has and the smaller one has not.
+const (
+	SettingN       = "n"
+	SettingRows    = "rows"
+	SettingParents = "parents"
+)
+
+// SettingMaxModelLen is the limit, among what a job settled on, that may be raised for rows that are tried again.
+const SettingMaxModelLen = "max_model_len"
+
+// What tells a job from others is written as settings, each under its name in job.json, beside those parameters of
+// sampling that rows take. outputVersion is the version of it all. [jobstate.Description.Differences] compares jobs.
+
+// outputSettings are the settings that the completions and their columns depend on: they are in the output's files and
+// in reports, too.
+type outputSettings struct {
+	ChatTemplate    string   `json:"chat_template"`
+	DType           string   `json:"dtype,omitempty"`
+	KVDType         string   `json:"kv_dtype,omitempty"`
+	Weights         string   `json:"weights"`
+	ServedModels    []string `json:"served_models,omitempty"`
+	Columns         []string `json:"columns,omitempty"`
+	Exclude         []string `json:"exclude_columns,omitempty"`
+	ReasoningParser *string  `json:"reasoning_parser,omitempty"` // nil for auto
+	ToolCallParser  *string  `json:"tool_call_parser,omitempty"`
+	PromptColumn    string   `json:"prompt_column,omitempty"`
+	IDColumn        string   `json:"id_column,omitempty"`
+	Template        string   `json:"template,omitempty"`
+	System          string   `json:"system,omitempty"`
+	PromptAs        string   `json:"prompt_as,omitempty"`
+	Partitions      []string `json:"partitions,omitempty"` // which earlier versions had no columns of
+	Prefix          string   `json:"prefix,omitempty"`     // its SHA-256
+}
+
+// jobSettings are all settings of a job but the parameters of sampling.
+type jobSettings struct {
+	outputSettings
+	Format   string `json:"format"`
+	Rows     int64  `json:"rows"`
+	PartRows int64  `json:"part_rows"`
+	Backend  string `json:"backend"`
+	Kernels  string `json:"kernels"`
+	KV       string `json:"kv"`
+	Folders  bool   `json:"keep_partitions,omitempty"` // parts lie in folders as the inputs do
+	Parents  bool   `json:"parents,omitempty"`         // which earlier versions passed through
+	TP       int    `json:"tp,omitempty"`              // sums over devices have another order; replicas change nothing
+	EP       int    `json:"ep,omitempty"`              // so have sums over groups
+	Layers   string `json:"layers,omitempty"`          // compilers join operations of a loop in other ways
+}
+
+// outputSettings are the job's.
+func (j *Job) outputSettings() outputSettings {
+	s := outputSettings{ChatTemplate: j.ChatTemplate, DType: j.Engine.DType, KVDType: j.Engine.KVDType,
+		Weights: j.Engine.Weights, ServedModels: j.ServedModels, Columns: j.Columns, Exclude: j.Exclude,
+		PromptColumn: j.PromptColumn, IDColumn: j.IDColumn, Template: j.Template, System: j.System,
+		Partitions: j.Partitions}
+	if j.ReasoningParser != reply.Auto {
+		s.ReasoningParser = &j.ReasoningParser
+	}
+	if j.ToolCallParser != reply.Auto {
+		s.ToolCallParser = &j.ToolCallParser
+	}
+	if j.PromptAs == PromptUser && j.System == "" { // which makes prompts messages itself
+		s.PromptAs = j.PromptAs
+	}
+	if j.Mapping.Prefix != "" {
+		s.Prefix = digestOf([]byte(j.Mapping.Prefix))
+	}
+	return s
+}
+
+// digestOf stands for a text in job.json.
+func digestOf(text []byte) string {
+	sum := sha256.Sum256(text)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// settings are all that a job with rows of some kind has in job.json.
+func (j *Job) settings(parts folder.Parts, parents bool) jobSettings {
+	s := jobSettings{outputSettings: j.outputSettings(), Format: j.Format, Rows: parts.Rows, PartRows: parts.PartRows,
+		Backend: j.Engine.Backend, Kernels: j.Engine.Kernels, KV: j.Engine.KV, Folders: j.KeepPartitions,
+		Parents: parents}
+	s.DType, s.KVDType = "", ""              // these two come under "settled" as what they turned out to be
+	if parents && j.PromptAs == PromptUser { // also behind `system`, which makes messages of first prompts alone
+		s.PromptAs = j.PromptAs
+	}
+	if j.Engine.TP > 1 {
+		s.TP = j.Engine.TP
+	}
+	if j.Engine.EP > 1 {
+		s.EP = j.Engine.EP
+	}
+	if j.Engine.Layers == engine.LayersLoop {
+		s.Layers = j.Engine.Layers
+	}
+	return s
+}
+
+// withSampling are settings by their names, with the job's parameters of sampling.
+func (j *Job) withSampling(settings any) jobstate.Settings {
+	var all jobstate.Settings
+	text, err := json.Marshal(settings)
+	if err == nil {
+		err = json.Unmarshal(text, &all)
+	}
+	if err != nil {
+		panic(err) // they are texts, numbers and lists of texts
+	}
+	maps.Copy(all, j.Sampling.Identity())
+	return all
+}
+
+// Parameters are the settings that the completions depend on.
+func (j *Job) Parameters() map[string]any { return j.withSampling(j.outputSettings()) }
+
+// settingsOf reads the settings of a job that was begun; ok is false if they are not those of a job.
+func settingsOf(job *jobstate.Description) (s jobSettings, ok bool) {
+	text, err := json.Marshal(job.Settings)
+	if err == nil {
+		err = json.Unmarshal(text, &s)
+	}
+	return s, err == nil
+}
+
+// MappingOf is what a job's settings say of the prompts of rows. The text of a prefix is not in them, and another one
+// stands for it.
+func MappingOf(job *jobstate.Description) (promptset.Mapping, error) {
+	s, _ := settingsOf(job)
+	m := promptset.Mapping{PromptColumn: s.PromptColumn, IDColumn: s.IDColumn, System: s.System,
+		Chat: s.PromptAs == PromptUser, Prefix: s.Prefix, Partitions: s.Partitions}
+	if s.Template == "" {
+		return m, nil
+	}
+	template, err := chat.ParsePrompt(s.Template)
+	if err == nil {
+		m.Template = template
+	}
+	return m, err
+}

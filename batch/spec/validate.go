@@ -1,0 +1,130 @@
+package spec
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/quire/quire/chat/reply"
+	"github.com/quire/quire/engine"
+	"github.com/quire/quire/parameter"
+	"github.com/quire/quire/promptset"
+	"github.com/quire/quire/promptset/completion"
+)
+
+// Validate checks what does not need the model. The error is a [*FieldError].
+func (s *Spec) Validate() error {
+	switch {
+	case s.Model == "":
+		return Invalid("model", "is missing: a folder, a .gguf file, hf://org/name, or smollm2")
+	case len(s.Inputs) == 0:
+		return Invalid("input", "is missing: a %s file with a column prompt, messages or prompt_token_ids",
+			promptset.InputFormats())
+	case s.Output == "":
+		return Invalid("output", "is missing: a folder for the completions")
+	case s.Limit < 0:
+		return Invalid("limit", "is %d, but must be 0 (all rows) or more", s.Limit)
+	case s.PartRows < 0:
+		return Invalid("part-rows", "is %d, but must be 0 (found automatically) or more", s.PartRows)
+	}
+	var err error
+	if s.Columns, err = completion.OnRequest(s.Columns); err != nil {
+		return Invalid("columns", "%v", err)
+	}
+	if len(s.Columns) > 0 && s.Format == promptset.FormatOpenAI {
+		return Invalid("columns", "is %s, and the lines of `format` openai have no columns: leave it out, or give "+
+			"`format` parquet or jsonl", strings.Join(s.Columns, ","))
+	}
+	return FirstError(
+		s.checkExcluded,
+		s.checkJSONColumn,
+		s.checkStreams,
+		func() error { return oneOf("format", s.Format, promptset.Formats()...) },
+		func() error { return oneOf("load-format", s.LoadFormat, LoadAuto, LoadDummy) },
+		s.checkParsers,
+		s.checkPrompts,
+		func() error {
+			// "" is that of jobs that earlier versions gave to a queue.
+			return oneOf("generation-config", cmp.Or(s.GenerationConfig, GenerationNone), GenerationAuto,
+				GenerationNone)
+		},
+		func() error { return checkParameters(&s.Sampling) },
+		s.Engine.Validate,
+	)
+}
+
+// checkParameters checks the parameters and brings them into their canonical form.
+func checkParameters(set *parameter.Set) error {
+	err := set.Check(func(own string) string { return parameter.Sink(own).Flag })
+	if err != nil {
+		var of interface {
+			Of() string
+			Problem() string
+		}
+		if errors.As(err, &of) {
+			return &FieldError{of.Of(), of.Problem()}
+		}
+		return err
+	}
+	if err := engine.CheckStructure(set.StructuredOutputs); err != nil {
+		return Invalid(StructureField(set.StructuredOutputs.Kind), "can't be followed: %v", err)
+	}
+	return nil
+}
+
+// checkStreams checks what [Standard] is, and what may come with it.
+func (s *Spec) checkStreams() error {
+	in := s.ReadsStandard()
+	switch {
+	case in && len(s.Inputs) > 1:
+		return Invalid("input", "is - and more: standard input is the only input, or none")
+	case s.Output != Standard:
+		return nil
+	case s.PartRows != 0:
+		return Invalid("part-rows", NeedsFolder)
+	case s.KeepPartitions:
+		return Invalid(keepField, NeedsFolder)
+	case s.Format == promptset.FormatParquet:
+		return Invalid("format", "is parquet, and `output` is -, which takes lines: give `format` jsonl")
+	case in && s.Format == promptset.FormatOpenAI:
+		return Invalid("format",
+			"is openai, and `input` is -: the lines of a batch file are compared with one another "+
+				"first, so give a file")
+	}
+	return nil
+}
+
+// checkParsers checks the names of forms, and that there is a column for what they find.
+func (s *Spec) checkParsers() error {
+	for _, p := range []struct {
+		field, name, column string
+		names               []string
+	}{
+		{"reasoning-parser", s.ReasoningParser, ReasoningColumn, reply.ReasoningNames()},
+		{"tool-call-parser", s.ToolCallParser, ToolCallsColumn, reply.ToolCallNames()},
+	} {
+		if err := reply.Check(p.name, p.names); err != nil {
+			return Invalid(p.field, "%v", err)
+		}
+		named := p.name != reply.Auto && p.name != reply.None
+		if named && !slices.Contains(s.Columns, p.column) && s.Format != promptset.FormatOpenAI {
+			return Invalid(p.field, "is %s, and the output has no column for it: give `columns` %s", p.name, p.column)
+		}
+	}
+	return nil
+}
+
+// NeedsFolder is what is wrong with a setting beside the output Standard.
+const NeedsFolder = "is for output folders, and `output` is -: leave one of the two out"
+
+// StructureField is the field that gives a structure of a kind.
+func StructureField(kind parameter.StructureKind) string {
+	switch kind {
+	case parameter.SchemaStructure:
+		return "json-schema"
+	case parameter.RegexStructure, parameter.ChoiceStructure, parameter.GrammarStructure:
+		return string(kind)
+	}
+	return "structured-outputs"
+}

@@ -1,0 +1,160 @@
+package cli
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"regexp"
+	"slices"
+	"sync"
+
+	"github.com/quire/quire/internal/visible"
+)
+
+// Screen is standard output or standard error. What is written there has its control characters made visible, whoever
+// wrote it: names, prompts, ids, completions and errors come from files, models and networks. The first error of a
+// write is remembered, so that no command succeeds whose output was lost.
+//
+// A pipe that nobody reads any more, as in "sample show out | head", ends the process by SIGPIPE without a word, as it
+// ends other tools: the Go runtime does so for writes to standard output and standard error.
+type Screen struct {
+	to    io.Writer
+	paint *painter
+	Names bool // names of settings are written as flags
+
+	mu   sync.Mutex
+	text *visible.Writer
+	bar  bool // a progress bar stands in the last line, which the next one to be written replaces
+	Err  error
+}
+
+func NewScreen(to io.Writer) *Screen {
+	paint := &painter{to: to}
+	return &Screen{to: to, paint: paint, text: visible.NewWriter(paint)}
+}
+
+// painter colours what lines begin with: errors and warnings of standard error, and headings. It takes text whose
+// control characters are made visible already.
+type painter struct {
+	to     io.Writer
+	paints []paint // of lines; none leaves them as they are
+	within bool    // a line
+}
+
+// paint is how a line is coloured: what the expression matches.
+type paint struct {
+	line  *regexp.Regexp
+	style string // of the terminal: see ECMA-48, SGR
+}
+
+var (
+	OfMessages = []paint{{regexp.MustCompile(`^(error|sample):`), "1;31"}, {regexp.MustCompile(`^warning:`), "1;33"}}
+	// of help and of show, whose texts are indented
+	OfHeadings = []paint{{regexp.MustCompile(`^── .*|^[A-Z][^:]*:$`), "1"}}
+)
+
+func (p *painter) Write(b []byte) (int, error) {
+	if len(p.paints) == 0 {
+		return p.to.Write(b)
+	}
+	var out bytes.Buffer
+	for line := range bytes.Lines(b) {
+		text := bytes.TrimSuffix(line, []byte("\n"))
+		for _, paint := range p.paints {
+			if at := paint.line.FindIndex(text); at != nil && !p.within {
+				fmt.Fprintf(&out, "\x1b[%sm%s\x1b[0m", paint.style, text[:at[1]])
+				line = line[at[1]:]
+				break
+			}
+		}
+		out.Write(line)
+		p.within = !bytes.HasSuffix(line, []byte("\n"))
+	}
+	if _, err := p.to.Write(out.Bytes()); err != nil {
+		return 0, err
+	}
+	return len(b), nil
+}
+
+// PaintLines has lines coloured on a terminal that can, unless NO_COLOR is set: see no-color.org.
+func PaintLines(w io.Writer, paints []paint) {
+	if s, ok := w.(*Screen); ok && IsTerminal(w) && os.Getenv("NO_COLOR") == "" &&
+		!slices.Contains([]string{"", "dumb"}, os.Getenv("TERM")) {
+		s.paint.paints = paints
+	}
+}
+
+// Write writes b. After an error it writes nothing more, and returns that one.
+func (s *Screen) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.Err != nil {
+		return 0, s.Err
+	}
+	if s.bar {
+		if _, err := io.WriteString(s.to, clearLine); err != nil {
+			s.note(err)
+			return 0, err
+		}
+	}
+	text := b
+	if s.Names {
+		text = []byte(AsFlags(string(b)))
+	}
+	if _, err := s.text.Write(text); err != nil {
+		s.note(err)
+		return 0, err
+	}
+	return len(b), nil
+}
+
+// clearLine has a terminal go to the beginning of its line and clear it.
+const clearLine = "\r\x1b[2K"
+
+// showsBar says whether a progress bar stands on w's terminal from now on. It is drawn again where the text ends.
+func showsBar(w io.Writer, shows bool) {
+	if s, ok := w.(*Screen); ok {
+		s.mu.Lock()
+		s.bar = shows
+		s.mu.Unlock()
+	}
+}
+
+func (s *Screen) note(err error) {
+	if s.Err == nil {
+		s.Err = err
+	}
+}
+
+// Failure ends the writing, and returns the first error of it; stream is what people call it.
+func (s *Screen) Failure(stream string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.note(s.text.Flush())
+	if s.Err == nil {
+		return nil
+	}
+	err := s.Err
+	if path := (*fs.PathError)(nil); errors.As(err, &path) {
+		err = path.Err
+	}
+	return fmt.Errorf("cannot write to %s: %w; some of what was to be printed is lost", stream, err)
+}
+
+// terminalOf returns what w writes to in the end, for those who draw on a terminal with control characters of their
+// own.
+func terminalOf(w io.Writer) io.Writer {
+	if s, ok := w.(*Screen); ok {
+		return s.to
+	}
+	return w
+}
+
+// FileOf returns the file that w writes to, if it is one.
+func FileOf(w io.Writer) (*os.File, bool) {
+	f, ok := terminalOf(w).(*os.File)
+	return f, ok
+}

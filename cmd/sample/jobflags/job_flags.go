@@ -1,0 +1,68 @@
+package jobflags
+
+import (
+	"regexp"
+	"strings"
+
+	"github.com/quire/quire/cmd/sample/cli"
+)
+
+// A worker did not give the flags of its job: whoever submitted it did. So that no error tells somebody to give a
+// flag that their subcommand lacks, errors of a job say "the job's --flag" there, and remedies that are another
+// subcommand's are written as its command line.
+
+// CommandLine is a mention of a command with its flags: of this program, or of the one that installs packages.
+var CommandLine = regexp.MustCompile(`\b(?:sample|pip) [a-z]+[^\n"';,()]*`)
+
+// FlagMention is a mention of a flag. Behind an equals sign it is part of a variable's value, and none of ours.
+var FlagMention = regexp.MustCompile(`(?:the job's |=)?--([a-z][a-z0-9-]*)`)
+
+// jobError words an error of a job for a worker.
+type jobError struct {
+	err  error
+	text string
+}
+
+func (e *jobError) Error() string { return e.text }
+
+func (e *jobError) Unwrap() error { return e.err }
+
+// Reword names the flags that are the job's as such.
+func Reword(err error) error {
+	if err == nil {
+		return nil
+	}
+	worker, unknown := cli.Find("worker")
+	run, unknownRun := cli.Find("run")
+	if unknown != nil || unknownRun != nil {
+		return err
+	}
+	mine, jobs := FlagsOf(worker), FlagsOf(run)
+	text := cli.AsFlags(err.Error())
+	var out strings.Builder
+	reword := func(part string) {
+		out.WriteString(FlagMention.ReplaceAllStringFunc(part, func(mention string) string {
+			if name := strings.TrimPrefix(mention, "--"); name != mention && jobs(name) && !mine(name) {
+				return "the job's " + mention
+			}
+			return mention
+		}))
+	}
+	at := 0
+	for _, command := range CommandLine.FindAllStringIndex(text, -1) {
+		reword(text[at:command[0]])
+		out.WriteString(text[command[0]:command[1]])
+		at = command[1]
+	}
+	if reword(text[at:]); out.String() == err.Error() {
+		return err
+	}
+	return &jobError{err, out.String()}
+}
+
+// FlagsOf says which flags a subcommand has.
+func FlagsOf(sub *cli.Command) func(flag string) bool {
+	f := cli.NewFlags(sub.Name)
+	sub.Flags(f)
+	return func(flag string) bool { return flag == "help" || f.Set.Lookup(flag) != nil }
+}
