@@ -95,11 +95,8 @@ func (s *Contexts) abandon(r *contextRow) {
 	s.abandoned = append(s.abandoned, r)
 }
 
-// FreePages is how many pages no context holds or was promised: what runs may use.
+// FreePages is how many pages no context holds or was promised: what runs may use. There must be contexts.
 func (s *Contexts) FreePages() int {
-	if s == nil {
-		return 0
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.table.freePages()
