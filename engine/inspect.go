@@ -17,7 +17,7 @@ type inspector struct {
 	inspect func(Inspection) (file string) // Config.Inspect; nil for nobody
 }
 
-// hook is the hook of a run's scheduler; nil where nobody wants to look.
+// hook is the hook of a run's scheduler; nil if nobody wants to look.
 func (i *inspector) hook() func(view func() schedule.View, failure error) error {
 	if i.inspect == nil {
 		return nil

@@ -58,8 +58,8 @@ func TestCancelledRunKeepsPages(t *testing.T) {
 	if ended == nil {
 		t.Fatal("nothing came out before the run was cancelled")
 	}
-	if e.Contexts().FreePages() != e.Plan().Pages {
-		t.Errorf("%d pages of %d are free", e.Contexts().FreePages(), e.Plan().Pages)
+	if d, err := e.Tables(); err != nil || d.Pages.Free != e.Plan().Pages {
+		t.Errorf("%d pages of %d are free: %v", d.Pages.Free, e.Plan().Pages, err)
 	}
 	sameBytes(t, want, collectInOrder(t, e, ended), false)
 	pageSize := e.Plan().PageSize

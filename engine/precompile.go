@@ -17,7 +17,7 @@ import (
 type Precompiled struct {
 	Plan     Plan
 	Programs []PrecompiledProgram
-	// StateBytes is the size of the device state, caches and tables, which the programs update in place; 0 where the
+	// StateBytes is the size of the device state, caches and tables, which the programs update in place; 0 if the
 	// program that makes it was not asked for.
 	StateBytes int64
 
@@ -27,8 +27,8 @@ type Precompiled struct {
 // PrecompiledProgram is one of them.
 type PrecompiledProgram struct {
 	Name string
-	// UpdatesState says that the program takes the state and gives it back in place; the one that makes it does not,
-	// nor one that reads it.
+	// UpdatesState reports whether the program takes the state and gives it back in place. The program that makes it
+	// does not, nor one that reads it.
 	UpdatesState bool
 	// Executable is the backend's own, which can be asked for its memory and cost.
 	Executable compute.Executable
@@ -86,12 +86,12 @@ func precompile(ctx context.Context, cfg Config, only []string) (*Precompiled, e
 	return out, nil
 }
 
-// mostKernelTrials bounds how often programs are built anew with other kernels: kernels have two or three sizes of
+// mostKernelTrials bounds how often programs are built again with other kernels: kernels have two or three sizes of
 // blocks.
 const mostKernelTrials = 16
 
-// withSmallerKernels makes what compiles programs. Where a kernel does not fit into a core's memory it is made anew,
-// from the plan on, as the backend has another kernel then, or none.
+// withSmallerKernels makes something that compiles programs. If a kernel does not fit into a core's memory, it makes it
+// again from the plan on: the backend then has another kernel, or none.
 func withSmallerKernels[T any](cfg Config, make func() (T, error)) (made T, err error) {
 	for range mostKernelTrials {
 		made, err = make()
@@ -106,7 +106,7 @@ func withSmallerKernels[T any](cfg Config, make func() (T, error)) (made T, err 
 	return made, err
 }
 
-// tryAgain says what a program has in place of what did not fit if it is built anew; "" where that is of no use.
+// tryAgain returns what a program has in place of what did not fit if it is built again; "" if that is of no use.
 func tryAgain(err error) string {
 	var kernel interface{ TryAgain() string }
 	if errors.As(err, &kernel) {

@@ -13,16 +13,16 @@ import (
 	"github.com/gomlx/compute"
 )
 
-// Replicas are engines with the same model and sizes, each on devices of its own, that draw from one queue of requests.
-// What a completion is does not depend on which of them draws it.
+// Replicas are engines with the same model and sizes, each on devices of its own, that take requests from one queue. A
+// completion does not depend on which of them generates it.
 //
 // Prefixes are shared by the requests that come to the same engine.
 type Replicas struct {
 	engines []*Engine
 }
 
-// NewReplicas makes an engine on each of the backends. cfg.Backend is not read. Where cfg leaves the KV memory open,
-// all take what the first one found.
+// NewReplicas makes an engine on each of the backends. cfg.Backend is not read. If cfg gives no KV memory, all take
+// what the first one found.
 func NewReplicas(ctx context.Context, cfg Config, backends []compute.Backend) (*Replicas, error) {
 	if len(backends) == 0 {
 		return nil, errors.New("engine: replicas need at least one backend")
@@ -54,7 +54,7 @@ func (r *Replicas) Plan() Plan {
 	return p
 }
 
-// Executables returns the programs of the first replica; those of the others differ by their devices only.
+// Executables returns the programs of the first replica; the others' differ by their devices only.
 func (r *Replicas) Executables() map[string]compute.Executable { return r.engines[0].Executables() }
 
 // Calls is how many calls of the devices have ended in this run.
@@ -72,7 +72,7 @@ func (r *Replicas) Close() {
 	}
 }
 
-// Run is as [Engine.Run]. The replica that has the fewest completions to draw gets the next request. Where one fails,
+// Run is as [Engine.Run]. The replica that has the fewest completions to generate gets the next request. If one fails,
 // the run ends.
 func (r *Replicas) Run(ctx context.Context, requests iter.Seq[*Request]) iter.Seq2[*Completion, error] {
 	return func(yield func(*Completion, error) bool) {
@@ -126,7 +126,7 @@ type sharedQueue struct {
 
 	mu    sync.Mutex
 	turn  *sync.Cond
-	to    []int // completions that each has yet to draw
+	to    []int // completions that each has yet to generate
 	ended bool
 }
 
@@ -189,7 +189,7 @@ func (q *sharedQueue) await(engine int) bool {
 // completions is how many a request counts for.
 func completions(r *Request) int { return max(1, r.N) }
 
-// add gives an engine more completions to draw, or fewer.
+// add gives an engine more completions to generate, or fewer.
 func (q *sharedQueue) add(engine, completions int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"github.com/quire/quire/sampling"
 )
 
-// check says what is wrong with a request before it takes any room.
+// check returns what is wrong with a request, before anything is made for it.
 func (c *Checker) check(r *Request) error {
 	switch {
 	case len(r.Tokens) == 0:
@@ -73,7 +73,7 @@ func (c *Checker) checkNoRepeat(r *Request) error {
 	return nil
 }
 
-// CheckTokens says that tokens are of the vocabulary.
+// CheckTokens returns an error for tokens that are not in the vocabulary.
 func (c *Checker) CheckTokens(tokens []int32) error {
 	vocab := int32(c.model.VocabSize)
 	for i, t := range tokens {
@@ -85,7 +85,7 @@ func (c *Checker) CheckTokens(tokens []int32) error {
 	return nil
 }
 
-// checkStops says what is wrong with the stop tokens of a request.
+// checkStops returns what is wrong with the stop tokens of a request.
 func (c *Checker) checkStops(r *Request) error {
 	for _, t := range r.StopTokens {
 		if vocab := c.model.VocabSize; int(t) >= vocab {
@@ -106,7 +106,7 @@ func (c *Checker) checkStops(r *Request) error {
 	return nil
 }
 
-// checkScores says what is wrong with what a request wants to know of likely tokens.
+// checkScores returns what is wrong with what a request wants to know of likely tokens.
 func checkScores(r *Request) error {
 	for _, p := range []struct {
 		name  string
@@ -123,8 +123,8 @@ func checkScores(r *Request) error {
 	return nil
 }
 
-// scoresOnly is a request of which nothing is drawn, as it is run: it draws one token, which is dropped and which
-// nothing is asked of.
+// scoresOnly is the request that is run if only scores are wanted: it generates one token, which is dropped, and asks
+// nothing of that token.
 func scoresOnly(r *Request) *Request {
 	only := *r
 	only.Sampling = sampling.Settings{TopP: 1}
@@ -134,8 +134,8 @@ func scoresOnly(r *Request) *Request {
 	return &only
 }
 
-// checkThinking says what is wrong with the bound of the reasoning of a request. The token that ends it must be one
-// that can be drawn anywhere.
+// checkThinking returns what is wrong with the bound of the reasoning of a request. The token that ends the reasoning
+// must be allowed everywhere.
 func (c *Checker) checkThinking(r *Request) error {
 	t := r.Thinking
 	if t == nil {
@@ -169,7 +169,7 @@ func (c *Checker) checkThinking(r *Request) error {
 	return nil
 }
 
-// checkMasks says what is wrong with the lists of tokens of a request.
+// checkMasks returns what is wrong with the lists of tokens of a request.
 func (c *Checker) checkMasks(r *Request) error {
 	vocabulary := int32(c.model.VocabSize)
 	isToken := func(t int32) bool { return t >= 0 && t < vocabulary }

@@ -6,7 +6,7 @@ import (
 	"github.com/quire/quire/engine/schedule"
 )
 
-// FinishReason says why a completion ended.
+// FinishReason is why a completion ended.
 type FinishReason string
 
 // The reasons, as users of other engines know them.
@@ -16,11 +16,11 @@ const (
 	FinishError  FinishReason = "error"  // see Completion.Err
 )
 
-// Completion is one drawn completion.
+// Completion is one generated completion.
 type Completion struct {
 	Request    *Request
 	Generation int
-	// Tokens are the tokens drawn, with the stop token that ended them, if one did.
+	// Tokens are the generated tokens, including the stop token that ended them, if one did.
 	Tokens []int32
 	// Text is the text of Tokens without special tokens, up to the stop string or the token that ended the completion,
 	// or as the request asks for; empty without a tokenizer.
@@ -35,7 +35,7 @@ type Completion struct {
 	Prompt       *schedule.Scores // nil without Request.ScorePrompt
 	FinishReason FinishReason
 	PromptTokens int
-	// Err is why the request could not be run, or did not end well. The job goes on.
+	// Err is why the request could not be run, or did not end well. The job continues.
 	Err error
 
 	// Refused reports whether the completion stands for all completions of a request that was not run.

@@ -18,45 +18,46 @@ type Request struct {
 	// ID names the request. Together with the seed and the generation it is all that the random numbers of a completion
 	// depend on.
 	ID string
-	// Tokens is the prompt, at least one token; where there is a Context, what comes after its tokens, if anything.
+	// Tokens is the prompt, at least one token. With a Context it is what follows the tokens of the context, if
+	// anything.
 	Tokens []int32
 	// Context, if not nil, is what the prompt begins with: a context of the engine that runs the request, which stays
 	// as it is. The completions are those of a request with all these tokens; of a model with a longrope, of one that
 	// is long enough for the long divisors.
 	Context Context
-	// N is how many completions to draw, numbered FirstGeneration, FirstGeneration+1, ...
+	// N is how many completions to generate, numbered FirstGeneration, FirstGeneration+1, ...
 	N, FirstGeneration int
-	// MaxTokens bounds the tokens of a completion; 0, with ScorePrompt, draws none. The engine's MaxModelLen bounds
+	// MaxTokens bounds the tokens of a completion; 0, with ScorePrompt, generates none. The engine's MaxModelLen bounds
 	// prompt and completion together.
 	MaxTokens int
-	// Sampling says how tokens are chosen.
+	// Sampling is how tokens are chosen.
 	Sampling sampling.Settings
 	// LogitBias is added to the logits of tokens, -100 to 100.
 	LogitBias map[int32]float32
-	// Stop ends a completion where its text contains one of these; the text ends before it.
+	// Stop ends a completion when its text contains one of these strings. The text ends before the string.
 	Stop []string
 	// StopTokens ends a completion at one of these tokens, as the model's end-of-sequence tokens do.
 	StopTokens []int32
-	// StopSequences ends a completion behind one of these sequences of tokens, whose last token counts as the one that
+	// StopSequences ends a completion after one of these sequences of tokens. The last token counts as the one that
 	// ended it.
 	StopSequences [][]int32
-	// Structure says what the text must be: the zero value is any text. Ends of sequence come where the text is
-	// complete, and nowhere else.
+	// Structure is what the text must look like; the zero value allows any text. An end of sequence is generated only
+	// when the text is complete.
 	Structure parameter.Structure
-	// AllowedTokens are the only tokens that may be drawn; nil for all.
+	// AllowedTokens are the only tokens that may be generated; nil for all.
 	AllowedTokens []int32
-	// BadWords are sequences of tokens of which no completion has one: the last token of one does not come behind the
+	// BadWords are sequences of tokens that no completion contains: the last token of a sequence never follows the
 	// others.
 	BadWords [][]int32
 	// DRYSequenceBreakers are texts, and DRYBreakers sequences of tokens, at which what DRY takes for repeated ends:
 	// see sampling.DRY.
 	DRYSequenceBreakers []string
 	DRYBreakers         [][]int32
-	// IncludeStop ends the text behind the stop string or the token that ended the completion, and not before it.
+	// IncludeStop ends the text after the stop string or the token that ended the completion, and not before it.
 	IncludeStop bool
-	// KeepSpecialTokens leaves special tokens in the text, where stop strings are looked for too.
+	// KeepSpecialTokens leaves special tokens in the text. Stop strings are then looked for in them, too.
 	KeepSpecialTokens bool
-	// IgnoreEOS goes on past the model's end-of-sequence tokens.
+	// IgnoreEOS continues past the model's end-of-sequence tokens.
 	IgnoreEOS bool
 	// Thinking bounds the tokens of reasoning; nil does not.
 	Thinking *feature.Thought
@@ -66,12 +67,12 @@ type Request struct {
 	// likeliest ones at each place.
 	ScorePrompt       bool
 	PromptTopLogprobs int
-	// Leaf says that no request goes on from its completions. Their pages are then taken by others as soon as they
-	// end, where else they are kept as long as there are pages that nobody used.
+	// Leaf means that no request continues its completions. Their pages are then free for others as soon as they end.
+	// Otherwise they are kept as long as there are unused pages.
 	Leaf bool
-	// Progress, if not nil, is told of each completion as far as it was drawn, while Run goes on. It must return soon,
-	// and is not called by the goroutine that takes the completions. Calls of the device are short then; what is drawn
-	// is the same.
+	// Progress, if not nil, is called with each completion as far as it was generated, while Run continues. It must
+	// return soon, and another goroutine calls it than the one that takes the completions. Calls of the device are
+	// short then; completions are the same.
 	Progress func(Partial)
 	// LongRope runs the request with the long divisors of a longrope, even if it is short.
 	LongRope bool
@@ -87,8 +88,8 @@ type Context interface {
 // Owner stands for an engine, by its address.
 type Owner struct{ _ byte }
 
-// Partial is a completion as far as it was drawn. What is in it stays: the text is without an end that may become a
-// stop string.
+// Partial is a completion as far as it was generated. What is in it stays: the text lacks an end that may become a stop
+// string.
 type Partial = schedule.Partial
 
 // Reasons for which a single request fails, to be told apart by errors.Is.
@@ -119,7 +120,7 @@ func invalid(parameter, format string, args ...any) error {
 }
 
 // ScoringFeatures are the features of requests with so many of the likeliest tokens with each of the completion, and
-// with each of the prompt; less than 0 where the prompt is not scored.
+// with each of the prompt; less than 0 if the prompt is not scored.
 func ScoringFeatures(tops, promptTops int) (f feature.Set) {
 	if tops > 0 {
 		f |= feature.TopLogprobs

@@ -32,7 +32,7 @@ func newStops(tables *device.StopTables, pieces *tokenizer.Pieces) *stops {
 // mostSets bounds the sets that are kept for equal stops of later requests.
 const mostSets = 1024
 
-// StopSets are the automata of a request by lane, nil where it needs none.
+// StopSets are the automata of a request by lane, nil if it needs none.
 type StopSets [stopping.Lanes]*stopping.Set
 
 func (s StopSets) list() (list []*stopping.Set) {

@@ -16,7 +16,7 @@ import (
 const maxLogitBias = 100
 
 // stopTokensOf are the tokens that end a completion of r, each once, those with biases first. The model's own are
-// barred until the completion has min_tokens, even where they do not end it.
+// forbidden until the completion has min_tokens, even if they do not end it.
 func (c *Checker) stopTokensOf(r *Request) []int32 {
 	tokens := slices.Compact(slices.Sorted(slices.Values(r.StopTokens)))
 	for _, eos := range c.model.EOS {
@@ -63,7 +63,7 @@ func (c *Checker) StopTokens(r *Request) (tokens []int32, sequences [][]int32) {
 	return tokens, sequences
 }
 
-// biasesOf are the biases of the tokens of a request. Stop tokens that a row has no room for are barred by biases.
+// biasesOf are the biases of the tokens of a request. Stop tokens that a row has no room for are forbidden by biases.
 func (c *Checker) biasesOf(r *Request) (list []feature.Bias) {
 	for _, token := range slices.Sorted(maps.Keys(r.LogitBias)) {
 		list = append(list, feature.Bias{Token: token, Value: r.LogitBias[token]})
@@ -76,7 +76,7 @@ func (c *Checker) biasesOf(r *Request) (list []feature.Bias) {
 	return list
 }
 
-// checkBiases says what is wrong with the biases of a request.
+// checkBiases returns what is wrong with the biases of a request.
 func (c *Checker) checkBiases(r *Request) error {
 	vocab := int32(c.model.VocabSize)
 	for _, token := range slices.Sorted(maps.Keys(r.LogitBias)) {

@@ -125,7 +125,7 @@ func (c *account) freeRow() (int, error) {
 	return c.first + at, nil
 }
 
-// enoughOf is the error where so many pages are not the contexts', and need more than have are wanted.
+// enoughOf is the error if need pages are wanted, and have are there; free are not the contexts'.
 func (c *account) enoughOf(free, need, have int, what string) error {
 	return fmt.Errorf("%s: %w", what, pagetable.ErrOutOfPages{Need: need, Have: have, Pinned: c.pages - free})
 }
@@ -145,7 +145,7 @@ func (c *account) contextsOfRun() []*schedule.Context {
 	return list
 }
 
-// Of full pages of the same name contexts have one: whoever fills another gives it up for the one that is there.
+// Contexts have one full page of each name: a context that fills another gives it up for the one that is there.
 
 // equalPages finds the context, other than r, that has the most of the pages that names names, and how many
 // of them.
@@ -165,7 +165,7 @@ func (c *account) equalPages(r *contextRow, names []prefix.Hash) (of *contextRow
 	return of, pages
 }
 
-// adopt takes over another context's pages in the account, and says whether any of them was not the same already.
+// adopt takes over another context's pages in the account, and reports whether any of them was not the same already.
 func (c *account) adopt(r, of *contextRow, from, to int) (any bool) {
 	for p := from; p < to; p++ {
 		if r.pages[p] == of.pages[p] {

@@ -11,20 +11,21 @@ import (
 	"github.com/quire/quire/prefix"
 )
 
-// Context is a sequence that a program owns: for trees, agents and scoring, where what comes next depends on what was
-// drawn.
+// Context is a sequence that a program owns: for trees, agents and scoring, if what comes next depends on what was
+// generated.
 //
-// Its keys and values are in pages of the engine's page size. Full pages are committed: they have names, by which
+// Its keys and values are in pages of the engine's page size. Full pages are committed: they have names by which
 // requests and other contexts find them. The last page may be partly filled. Forks share pages: what was run once is
 // never run again.
 //
-// Contexts may be used between runs and while Run is under way, also by whoever takes its completions: what runs tokens
-// rides with the run's calls, and all else goes between them. Pages that sequences of the run hold are waited for:
-// nothing new is admitted meanwhile. What cuts or closes a context waits until the requests that begin with it have
-// started. Methods may be called from several goroutines; those of one context work one after the other. The engine
-// holds Config.Contexts of them at most.
+// Contexts may be used between runs and while Run is under way, also by the goroutine that takes its completions.
+// Tokens are run by the run's calls, and everything else is done between them. Pages that sequences of the run hold are
+// waited for: nothing new is admitted meanwhile. What cuts or closes a context waits until the requests that begin with
+// it have started. Methods may be called from several goroutines; those of one context work one after the other. The
+// engine holds Config.Contexts of them at most.
 //
-// A context that can't go on, because a run or an operation failed on the device, says [ErrContextLost] from then on.
+// A context that can't continue, because a run or an operation failed on the device, returns [ErrContextLost] from then
+// on.
 type Context struct {
 	set     *Contexts
 	row     *contextRow
@@ -108,19 +109,19 @@ func (c *Context) Append(tokens ...int32) error {
 	})
 }
 
-// Flush runs the tokens that wait; those at the begin that named pages have already are taken over from there. Pages
-// that become full get their names: requests whose prompts begin with the same tokens take them over. Where another
-// context has equal pages, these take the place of the new ones.
+// Flush runs the tokens that wait; those at the beginning that named pages have already are taken over from there.
+// Pages that become full get their names: requests whose prompts begin with the same tokens take them over. If another
+// context has equal pages, these replace the new ones.
 //
-// It returns pagetable.ErrOutOfPages, and changes nothing, where pages are short; cancelled, it leaves the tokens that
-// were not run waiting.
+// It returns pagetable.ErrOutOfPages, and changes nothing, if pages are short. If ctx is cancelled, it leaves the
+// tokens that were not run waiting.
 func (c *Context) Flush(ctx context.Context) error {
 	return c.set.Flush(ctx, c)
 }
 
 // Fork runs what waits, and begins another context with the same tokens. All pages are shared, whether committed or
 // working: no page is taken. The partial one is copied when one of the two first writes to it, and then a page is
-// needed. What was reserved stays with c, and stays sure: with pages reserved, the partial page is copied at once.
+// needed. What was reserved stays with c: with pages reserved, the partial page is copied at once.
 func (c *Context) Fork(ctx context.Context) (fork *Context, err error) {
 	s, r := c.set, c.row
 	defer lockContexts(c)()
@@ -146,10 +147,10 @@ func (c *Context) Fork(ctx context.Context) (fork *Context, err error) {
 	return fork, err
 }
 
-// Truncate drops the last n tokens, those that wait first. Pages behind the new end keep their names until their memory
+// Truncate drops the last n tokens, those that wait first. Pages after the new end keep their names until their memory
 // is wanted, or stay reserved if they were. What is left of a page that a fork holds too is copied when it is next
-// written to, or at once where pages are reserved. Then there may be pagetable.ErrOutOfPages: a page that a fork holds
-// too does not come back.
+// written to, or at once if pages are reserved. Then there may be pagetable.ErrOutOfPages: a page that a fork holds too
+// does not come back.
 func (c *Context) Truncate(n int) error {
 	return c.do(func(r *contextRow) error {
 		if n < 0 || n > len(r.tokens) {
@@ -179,7 +180,7 @@ func (c *Context) Reserve(n int) error {
 }
 
 // Release gives up the last n pages: reserved ones that are not used yet, then those with tokens, and the tokens with
-// them. It returns [admit.ErrInvalidRequest] where there are fewer.
+// them. It returns [admit.ErrInvalidRequest] if there are fewer.
 func (c *Context) Release(n int) error {
 	return c.do(func(r *contextRow) error {
 		all := max(r.reserved, len(r.pages))
@@ -194,7 +195,7 @@ func (c *Context) Release(n int) error {
 	})
 }
 
-// PageCounts says which pages a context has.
+// PageCounts are the pages of a context by their kind.
 type PageCounts struct {
 	Committed     int // full
 	Working       int // partly filled: 1 or 0
@@ -250,8 +251,8 @@ func (c *Context) PageHash(page int) (hash prefix.Hash, err error) {
 	return hash, err
 }
 
-// Generate runs what waits, and draws completions of the context, with the request's tokens behind its own. The
-// completions, in order of their generations, are those of a request whose prompt is all of these tokens. The context
+// Generate runs what waits, and generates completions of the context followed by the request's tokens. The completions,
+// in order of their generations, equal the completions of a request whose prompt is all of these tokens. The context
 // stays as it is: append what shall stay. For many contexts at once give Run requests with Request.Context. What is
 // wrong with the request is an error here, and not a completion's.
 func (c *Context) Generate(ctx context.Context, r *admit.Request) ([]*admit.Completion, error) {

@@ -53,8 +53,8 @@ func New(c *core.Core, swapper *core.Swapper, p *prefixes.Prefixes, checker *adm
 	return s
 }
 
-// Open begins an empty context. It returns [ErrNoContexts] without Config.Contexts, and [ErrOutOfContexts] where
-// all are open.
+// Open begins an empty context. It returns [ErrNoContexts] without Config.Contexts, and [ErrOutOfContexts] if all are
+// open.
 func (s *Contexts) Open() (*Context, error) {
 	return s.openContext(func(r *contextRow) error {
 		return s.table.runVerbs(func(in *device.VerbsInput) {
@@ -70,7 +70,7 @@ func (s *Contexts) openContext(begin func(r *contextRow) error) (c *Context, err
 	return c, err
 }
 
-// beginContext is openContext in the midst of an operation.
+// beginContext is openContext within an operation.
 func (s *Contexts) beginContext(begin func(r *contextRow) error) (*Context, error) {
 	at, err := s.table.freeRow()
 	if err != nil {
@@ -95,11 +95,8 @@ func (s *Contexts) abandon(r *contextRow) {
 	s.abandoned = append(s.abandoned, r)
 }
 
-// FreePages is how many pages no context holds or was promised: what runs may use.
+// FreePages is how many pages no context holds or was promised: what runs may use. There must be contexts.
 func (s *Contexts) FreePages() int {
-	if s == nil {
-		return 0
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.table.freePages()
@@ -128,8 +125,8 @@ func (s *Contexts) sweep(between *schedule.Between) error {
 	return s.table.releaseContexts(list...)
 }
 
-// operation does what changes contexts: between two calls of the run that is under way, or now. Where do returns
-// errLater, it is called again after the next call.
+// operation does what changes contexts: between two calls of the run that is under way, or now. If do returns errLater,
+// it is called again after the next call.
 func (s *Contexts) operation(ctx context.Context, do func() error) (err error) {
 	if s == nil {
 		return ErrNoContexts
@@ -173,8 +170,8 @@ func (s *Contexts) attempt(ctx context.Context, do func() error) (later bool, er
 	return err == errLater, err
 }
 
-// lockContexts locks contexts, for one operation of theirs at a time. Until it is over they are not abandoned, though
-// their owner may have no use for them behind it.
+// lockContexts locks contexts, for one operation of theirs at a time. Until the operation is over they are not
+// abandoned, although their owner may have no use for them after it.
 func lockContexts(contexts ...*Context) (unlock func()) {
 	rows := rowsOf(contexts)
 	slices.SortFunc(rows, func(a, b *contextRow) int { return a.row - b.row })
@@ -199,7 +196,7 @@ func rowsOf(contexts []*Context) (rows []*contextRow) {
 	return rows
 }
 
-// checkLen says that a context may be as long.
+// checkLen returns an error if a context may not be as long.
 func (s *Contexts) checkLen(n int) error {
 	if n > s.table.core.Settled.MaxModelLen {
 		return fmt.Errorf("%w: a context of %d tokens, and it may have %d (see MaxModelLen)", admit.ErrPromptTooLong, n,

@@ -22,7 +22,7 @@ var (
 	ErrSnapshotExists = errors.New("there is a snapshot of this name: delete it, or choose another")
 )
 
-// ErrPartialPage says that a page is not full, and so has no name. errors.Is matches any ErrPartialPage.
+// ErrPartialPage means that a page is not full, and so has no name. errors.Is matches any ErrPartialPage.
 type ErrPartialPage struct {
 	Page     int // of the context, from 0
 	Tokens   int // in it
@@ -36,7 +36,7 @@ func (e ErrPartialPage) Error() string {
 // Is reports whether target is an ErrPartialPage.
 func (e ErrPartialPage) Is(target error) bool { _, ok := target.(ErrPartialPage); return ok }
 
-// ErrInvalidPage says that a context has no such page. errors.Is matches any ErrInvalidPage.
+// ErrInvalidPage means that a context has no such page. errors.Is matches any ErrInvalidPage.
 type ErrInvalidPage struct {
 	Page  int
 	Pages int // that it has

@@ -21,7 +21,7 @@ func (s *Contexts) Flush(ctx context.Context, contexts ...*Context) error {
 	return s.flush(ctx, rowsOf(contexts))
 }
 
-// flush runs the tokens of contexts that wait, together, but for those of which there are pages already. The program
+// flush runs the tokens of contexts that wait, together, except tokens of which there are pages already. The program
 // that runs the prompts of requests runs them, in its calls: so keys and values are the same bytes.
 func (s *Contexts) flush(ctx context.Context, list []*contextRow) error {
 	begun := false
@@ -58,8 +58,8 @@ func (s *Contexts) flush(ctx context.Context, list []*contextRow) error {
 	}
 }
 
-// ride waits until calls have run the tokens of contexts: those of the run that is under way, or of one of its own. It
-// returns also where that run was cancelled.
+// ride waits until calls have run the tokens of contexts: calls of the run that is under way, or of a run of its own.
+// It also returns if that run was cancelled.
 func (s *Contexts) ride(ctx context.Context, list []*contextRow) error {
 	for {
 		s.mu.Lock()

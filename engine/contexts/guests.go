@@ -57,8 +57,8 @@ func (g *guests) pass(c *schedule.Completion) bool {
 	return ok
 }
 
-// relay passes completions on, those of guests to these. It reads as many as the buffer of in holds ahead of those who
-// take them, and more while somebody waits.
+// relay passes completions on, the completions of guests to them. It reads no further ahead of the consumer than the
+// buffer of in holds, except while somebody waits.
 func (g *guests) relay(run *turns.Run, slack *turns.Slack, in <-chan *schedule.Completion,
 	out chan<- *schedule.Completion) {
 	defer close(out)

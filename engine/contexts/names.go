@@ -16,7 +16,7 @@ type names struct {
 	sizes device.Sizes
 }
 
-// settleTaken notes which pages a program between runs took: what they had is gone.
+// settleTaken notes which pages a program between runs took: their contents are gone.
 func (n *names) settleTaken(fates []int32) {
 	if n.index == nil {
 		return

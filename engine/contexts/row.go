@@ -26,20 +26,21 @@ type contextRow struct {
 // heldPage is a page that contexts hold.
 type heldPage struct {
 	holders int
-	id      int32 // None where the host does not know it: without a prefix cache
+	id      int32 // None if the host does not know it: without a prefix cache
 	full    bool  // it has its name, until it is written to again
 }
 
-// borrows says that the partial page of the context is others' too: it needs one of its own before it is written to.
+// borrows reports whether others hold the partial page of the context too: it needs one of its own before it is written
+// to.
 func (r *contextRow) borrows(pageSize int) bool {
 	return r.done%pageSize != 0 && r.pages[len(r.pages)-1].holders > 1
 }
 
-// flushed says that no tokens wait.
+// flushed reports whether no tokens wait.
 func (r *contextRow) flushed() bool { return r.done == len(r.tokens) }
 
-// sure says that a context with so many pages reserved, and so many in use, may count on them: then it has its partial
-// page alone, so that they suffice.
+// sure reports whether a context with so many pages reserved, and so many in use, may count on them. Then it has its
+// partial page alone, so that they suffice.
 func sure(reserved, pages int) bool { return reserved > 0 && reserved >= pages }
 
 // unheld is the pages that are promised to the context and that it does not hold yet.
@@ -48,7 +49,7 @@ func (r *contextRow) unheld(pageSize int) int { return max(0, r.sure(pageSize)-l
 // sure is the pages that nobody else gets, with those it holds.
 func (r *contextRow) sure(pageSize int) int { return max(r.reserved, ceilDiv(r.flushing, pageSize)) }
 
-// rewrites says that the context, once it goes on, writes to a page that was full before a cut.
+// rewrites reports whether the context, when it continues, writes to a page that was full before a cut.
 func (r *contextRow) rewrites(pageSize int) bool {
 	return r.done%pageSize != 0 && r.pages[len(r.pages)-1].full
 }

@@ -66,7 +66,7 @@ func (s *Contexts) Close() {
 	s.closed = true
 }
 
-// generate draws the completions of a request in the run that is under way, or in one of its own.
+// generate generates the completions of a request in the run that is under way, or in one of its own.
 func (s *Contexts) generate(ctx context.Context, r *admit.Request) (all []*admit.Completion, err error) {
 	for {
 		run, mine := s.lock.Join(false)

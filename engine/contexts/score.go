@@ -14,10 +14,10 @@ import (
 )
 
 // Score runs what waits, and returns how likely the tokens are to come next: log softmax(logits)[token], natural
-// logarithms, the first given the context, each other given those before it too. The context stays as it is.
+// logarithms, the first given the context, each other one given the tokens before it, too. The context stays as it is.
 //
-// It returns [admit.ErrEmptyPrompt] for an empty context, whose next token nothing is said about,
-// [admit.ErrPromptTooLong], [admit.ErrInvalidRequest], pagetable.ErrOutOfPages, and [admit.ErrNotANumber].
+// It returns [admit.ErrEmptyPrompt] for an empty context, which has no next token, [admit.ErrPromptTooLong],
+// [admit.ErrInvalidRequest], pagetable.ErrOutOfPages, and [admit.ErrNotANumber].
 func (c *Context) Score(ctx context.Context, tokens []int32) (logprobs []float32, err error) {
 	s, r := c.set, c.row
 	defer lockContexts(c)()
@@ -42,13 +42,13 @@ func (c *Context) Score(ctx context.Context, tokens []int32) (logprobs []float32
 	return s.scoreTokens(ctx, r, tokens)
 }
 
-// scoreTokens runs the last token of the context and all but the last of tokens in a row that is given up afterwards, a
-// step between two calls of a run.
+// scoreTokens runs the last token of the context and all but the last of tokens in a row that is released afterwards,
+// one step between two calls of a run.
 func (s *Contexts) scoreTokens(ctx context.Context, r *contextRow, tokens []int32) ([]float32, error) {
 	s.scoring.Lock()
 	defer s.scoring.Unlock()
 	pageSize, base := s.table.pageSize, s.table.begin(r.done-1)
-	before := r.done - 1 - base // what runs again because states are those of pages' ends
+	before := r.done - 1 - base // what runs again because pages have the states of their ends
 	scratch := &contextRow{row: s.table.core.Graphs().ScoreRow()}
 	at := scratch.row - s.table.first
 	err := s.operation(ctx, func() error {

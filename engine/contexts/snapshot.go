@@ -13,7 +13,7 @@ import (
 
 // Save runs nothing: it copies the tokens, with those that wait, and the keys and values of those that were run, to the
 // host's memory, where they stay until DeleteSnapshot or the engine's Close. It returns [ErrSnapshotExists], and
-// [prefixes.ErrNoHostMemory] where Config.HostKVMemory is too little; prefixes that were kept there make way.
+// [prefixes.ErrNoHostMemory] where Config.HostKVMemory is too little; prefixes that are kept there give way.
 func (c *Context) Save(name string) error {
 	s := c.set
 	return c.do(func(r *contextRow) error {
@@ -40,7 +40,7 @@ func (c *Context) Save(name string) error {
 	})
 }
 
-// OpenSnapshot begins a context with what was saved, bit for bit. Pages that are on the device by their names are not
+// OpenSnapshot begins a context with what was saved, bit for bit. Pages that the device still has by name are not
 // copied there again. It returns [ErrNoSnapshot], [ErrOutOfContexts] and pagetable.ErrOutOfPages. The snapshot stays.
 func (s *Contexts) OpenSnapshot(name string) (*Context, error) {
 	return s.openContext(func(r *contextRow) error {

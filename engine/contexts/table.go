@@ -61,7 +61,7 @@ func (t *table) runVerbs(fill func(in *device.VerbsInput)) error {
 	return t.settle(p, got, err)
 }
 
-// settle checks what a program did. Where it failed, the state on the device can't be trusted any more.
+// settle checks what a program did. If it failed, the state on the device can't be trusted any more.
 func (t *table) settle(p *device.Compiled, got *device.VerbsOutput, err error) error {
 	if err == nil {
 		err = got.Status.Check(got.Rules, t.pinnedPages())
@@ -85,7 +85,7 @@ func (t *table) settle(p *device.Compiled, got *device.VerbsOutput, err error) e
 	return err
 }
 
-// failed notes that an operation left the device in the midst of something.
+// failed notes that an operation left the device in the middle of something.
 func (t *table) failed(err error) {
 	t.lose()
 	if t.between != nil {
@@ -106,8 +106,8 @@ func (t *table) lose() {
 	t.tell()
 }
 
-// begin is how many of the first n tokens that a context has run it can go on with, if it has run more: pages with
-// states have those of their ends.
+// begin is how many of the first n tokens that a context has run it can continue with, if it has run more: pages have
+// the states of their ends.
 func (t *table) begin(n int) int {
 	if t.sizes.States {
 		n -= n % t.pageSize
@@ -115,8 +115,8 @@ func (t *table) begin(n int) int {
 	return n
 }
 
-// enough says that there are need pages, with own of which nobody else gets hold. In a run it returns errLater where
-// there will be.
+// enough returns an error unless there are need pages, own of which are kept for the caller. In a run it returns
+// errLater if there will be enough.
 func (t *table) enough(need, own int, what string) error {
 	free := t.freePages()
 	if between := t.between; between != nil {
@@ -152,7 +152,7 @@ func (t *table) fork(r, n *contextRow, held int, lazy bool) error {
 	})
 }
 
-// cutContext makes a context shorter, and sets the pages that are sure for it. Where any are, it gets its partial page
+// cutContext makes a context shorter, and sets the pages that are sure for it. If any are, it gets its partial page
 // alone.
 func (t *table) cutContext(r *contextRow, length, reserved int) error {
 	pageSize, inRun := t.pageSize, t.between != nil
@@ -230,7 +230,7 @@ func (t *table) own(list []*contextRow) error {
 	return err
 }
 
-// joinNamed lets a context go on with named pages.
+// joinNamed lets a context continue with named pages.
 func (t *table) joinNamed(r *contextRow, named []int32) error {
 	t.index.Share(named...)
 	t.join(r, named)
@@ -262,10 +262,10 @@ func (t *table) commit(list []*contextRow) error {
 	return nil
 }
 
-// errLater says that an operation has to wait for the run.
+// errLater means that an operation has to wait for the run.
 var errLater = errors.New("later")
 
-// unused says that no request waits which begins with the context: it may be cut.
+// unused returns errLater if a request waits that begins with the context: it may not be cut yet.
 func (t *table) unused(r *contextRow) error {
 	if t.between != nil && t.between.Begins(r.row) {
 		return errLater

@@ -3,7 +3,7 @@ package core
 // Block is device.BlockPages pages on the host, or on their way there.
 type Block struct {
 	number uint64        // among several processes
-	there  chan struct{} // closed when layers or err is set; nil where layers always were
+	there  chan struct{} // closed when layers or err is set; nil if layers were there from the start
 	layers []any         // by layer, flat slices of the cache's dtype
 	err    error
 }

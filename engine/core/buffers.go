@@ -16,7 +16,7 @@ type parted interface {
 	Parts() []compute.Buffer
 }
 
-// readParts copies the output of a program to the host as it is, that of several devices one behind the other.
+// readParts copies the output of a program to the host as it is, one device after the other if there are several.
 func readParts(p *device.Compiled, results []compute.Buffer) ([]any, error) {
 	list := make([]any, len(results))
 	for i, l := range p.Output {

@@ -37,7 +37,7 @@ type Core struct {
 	backend  compute.Backend
 	hosts    *Hosts // nil if this process runs the model alone
 	programs *programs
-	graphs   *device.Graphs // those of the programs as they are: Grow replaces them
+	graphs   *device.Graphs // of the current programs: Grow replaces them
 	weights  weights
 	state    []compute.Buffer // nil after a call failed, which had taken it
 	extras   []compute.Buffer // of the features of program run, after its state
@@ -47,7 +47,7 @@ type Core struct {
 	ran      time.Duration // how long it ran that program
 }
 
-// Graphs are those of the programs as they are.
+// Graphs are the graphs of the current programs.
 func (c *Core) Graphs() *device.Graphs { return c.graphs }
 
 // Several reports whether several processes run the model together.
@@ -59,7 +59,7 @@ func (c *Core) Follows() bool { return c.hosts != nil && !c.hosts.leads() }
 // HasState reports whether there is a device state: a call that fails leaves none.
 func (c *Core) HasState() bool { return c.state != nil }
 
-// State returns the arrays of the device state, and those of the features of program run. They stay the core's.
+// State returns the arrays of the device state, and the arrays of the features of program run. They stay the core's.
 func (c *Core) State() (state, extras []compute.Buffer) { return c.state, c.extras }
 
 // Ran returns when the device began the program that it ran last, and how long it ran.
@@ -193,11 +193,11 @@ func (c *Core) BytesOnHost(length int) int64 {
 	return int64(blocks) * device.BlockPages * c.Settled.ModelPageBytes() * int64(len(collective.Places(c.backend)))
 }
 
-// errNoState says that there is no device state.
+// errNoState means that there is no device state.
 var errNoState = errors.New("the program that failed had taken the state, and gave none back")
 
-// ReadTables copies the device's tables to the host, all of the state but the caches. Where several devices run the
-// model together they are the first one's: all have the same.
+// ReadTables copies the device's tables to the host, all of the state but the caches. If several devices run the model
+// together, it reads the first device's: all have the same.
 func (c *Core) ReadTables() ([]tree.Array, error) {
 	if c.state == nil {
 		return nil, errNoState

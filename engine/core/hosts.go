@@ -18,10 +18,10 @@ import (
 	"github.com/quire/quire/tree"
 )
 
-// Hosts is what an engine has whose devices are those of several processes, one engine in each.
+// Hosts are the processes on whose devices an engine runs, one engine in each.
 //
-// Process 0's engine is the one that takes requests, schedules and yields completions. Each time it runs a program it
-// first tells the others which one, with the whole input; they run it on theirs. So they decide nothing, and when a
+// The engine of process 0 takes requests, schedules and yields completions. Before it runs a program it announces the
+// program with its whole input, and the others run it on their devices. So they decide nothing, and the time at which a
 // request comes or a text is matched makes no difference to them. After each call whose output the host reads, the
 // outputs are compared.
 type Hosts struct {
@@ -35,15 +35,15 @@ type Hosts struct {
 	dropped []uint64   // numbers of blocks that process 0 has no use for any more
 }
 
-// callHeader begins what process 0 tells of a call; the arrays of the program's input follow, empty where they are
-// those of its last call.
+// callHeader begins the announcement of a call; the arrays of the program's input follow, empty if they equal the
+// arrays of its last call.
 type callHeader struct {
 	Program string
 	Block   uint64   `json:",omitempty"` // that save makes, or load takes
 	Dropped []uint64 `json:",omitempty"` // blocks
 }
 
-// ErrSeveralHosts says that an engine on devices of several processes does not do something, to be told by errors.Is.
+// ErrSeveralHosts means that an engine on devices of several processes cannot do something.
 var ErrSeveralHosts = errors.New("an engine on the devices of several hosts can't do that")
 
 // Join returns the processes that run the model together, nil for one alone, and the config settled again for the KV
@@ -69,7 +69,7 @@ func newHosts(cfg config.Config) (*Hosts, error) {
 	return &Hosts{group: cfg.Hosts}, nil
 }
 
-// leads says that the engine tells others what to do.
+// leads reports whether other processes follow this one.
 func (s *Hosts) leads() bool { return s != nil && s.group.Leads() }
 
 // sameMemory lets all processes take the KV memory that the one with the least has.
@@ -90,7 +90,7 @@ func (s *Hosts) sameMemory(settled *config.Settled) (*config.Settled, error) {
 	return config.Settle(cfg)
 }
 
-// announce tells the others of a call, if this process leads.
+// announce sends a call to the others, if this process leads.
 func (s *Hosts) announce(p *device.Compiled, input [][]byte, moved *Block) error {
 	if !s.leads() {
 		return nil
@@ -156,8 +156,8 @@ func (s *Hosts) confirm(p *device.Compiled, got []tree.Array) error {
 // deviceGrace is how long a call may take to notice that another process is gone, before it is left to itself.
 const deviceGrace = 5 * time.Second
 
-// execute runs a program on the devices of all. Where another process is gone, it does not wait for a device that waits
-// for that one: then nothing of the device may be used or freed any more.
+// execute runs a program on the devices of all. If another process is gone, it does not wait for a device that waits
+// for that process. Then nothing of the device may be used or freed any more.
 func (s *Hosts) execute(p *device.Compiled, args []compute.Buffer, donate []bool) ([]compute.Buffer, error) {
 	type done struct {
 		results []compute.Buffer
@@ -184,5 +184,5 @@ func (s *Hosts) execute(p *device.Compiled, args []compute.Buffer, donate []bool
 	return d.results, d.err
 }
 
-// over says that the processes are no longer in step: what the devices have is lost.
+// over reports whether the processes are no longer in step. Then the contents of the devices are lost.
 func (s *Hosts) over() bool { return s != nil && s.group.Err() != nil }

@@ -18,8 +18,8 @@ import (
 	"github.com/quire/quire/lockstep"
 )
 
-// New compiles the programs and puts the weights on the device. texts are those of the tokens, which the tables of
-// stops and masks have. There is no state yet: see [Core.Reset].
+// New compiles the programs and puts the weights on the device. texts are the tokens, which the tables of stops and
+// masks need. There is no state yet: see [Core.Reset].
 func New(ctx context.Context, settled *config.Settled, hosts *Hosts, texts Texts) (*Core, error) {
 	cfg := settled.Config
 	unused, err := cfg.Model.Validate()
@@ -52,8 +52,8 @@ func New(ctx context.Context, settled *config.Settled, hosts *Hosts, texts Texts
 	return c, nil
 }
 
-// compileAndLoad compiles the programs side by side and puts the weights on the device meanwhile. Those that a job may
-// do without are compiled beside the first calls where it is known that they are needed, or else once they may be.
+// compileAndLoad compiles the programs side by side and puts the weights on the device meanwhile. Programs that a job
+// may do without are compiled alongside the first calls if it is known that they are needed, or else once they may be.
 func (c *Core) compileAndLoad(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()

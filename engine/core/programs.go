@@ -42,7 +42,7 @@ type later struct {
 	programs []device.Program
 }
 
-// waitLater returns a program that may be [device.Program.Later], and has it compiled where nobody had yet.
+// waitLater returns a program that may be [device.Program.Later], and has it compiled if nobody had before.
 func (p *programs) waitLater(name string) (*device.Compiled, error) {
 	p.compileLater()
 	return p.byName[name].wait()
@@ -94,7 +94,8 @@ func (p *programs) releaseMemory() {
 	debug.FreeOSMemory()
 }
 
-// add makes the programs known, and returns those that are compiled first. later says whether some are left for later.
+// add makes the programs known, and returns those that are compiled first. With later, programs that are
+// [device.Program.Later] are not among them.
 func (p *programs) add(gr *device.Graphs, list []device.Program, later bool) (first []device.Program) {
 	p.later.graphs = gr
 	for _, one := range list {

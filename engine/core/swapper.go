@@ -15,16 +15,16 @@ import (
 	"github.com/quire/quire/tree"
 )
 
-// Swapper makes the copies between device and host that go on while the program runs. What the device has to do for
-// them, gathering pages into arrays of their own and placing such arrays, is between two calls and short; the copies
-// themselves are made by other goroutines:
+// Swapper makes the copies between device and host, which continue while the program runs. What the device has to do
+// for them, gathering pages into arrays of their own and placing such arrays, is between two calls and short; the
+// copies themselves are made by other goroutines:
 //
 //   - down: the arrays that program save returned are copied to the host while the next calls run. Nobody waits for
 //     that but who needs the contents.
 //   - up: blocks that will probably be wanted by the next call are copied to the device while this one runs, so that
 //     program load finds its input there.
 //
-// Both are bounded, since the arrays are beside the pool in the device's memory.
+// Both are bounded, since the arrays take memory of the device in addition to the pool.
 type Swapper struct {
 	core *Core
 	// Each direction makes one copy at a time, in the order asked for.
@@ -162,7 +162,7 @@ func (m *Swapper) Stage(blocks []schedule.Block) {
 	}
 }
 
-// IsStaged says that the first of blocks are on the device, or on their way: as many as may be there.
+// IsStaged reports whether the first of blocks, as many as may be staged, are on the device or on their way there.
 func (m *Swapper) IsStaged(blocks []schedule.Block) bool {
 	return !slices.ContainsFunc(pointers(blocks[:min(len(blocks), config.BlocksInFlight)]),
 		func(b *Block) bool { return m.staged[b] == nil })
@@ -216,7 +216,7 @@ func (m *Swapper) unstage(b *Block) {
 	})
 }
 
-// take returns a block on the device: as it was staged, or copied now, together with those behind it.
+// take returns a block on the device: as it was staged, or copied now, together with the blocks after it.
 func (m *Swapper) take(behind []*Block) ([]compute.Buffer, error) {
 	b := behind[0]
 	if m.staged[b] == nil {
@@ -316,7 +316,7 @@ func (m *Swapper) Wait() {
 }
 
 // Seconds returns, since the last call of it, what copies took, and the engine's own goroutine for transfers; and
-// begins anew.
+// starts again from zero.
 func (m *Swapper) Seconds() (copying, waiting float64) {
 	return time.Duration(m.copying.Swap(0)).Seconds(), time.Duration(m.waiting.Swap(0)).Seconds()
 }

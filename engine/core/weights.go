@@ -12,7 +12,7 @@ import (
 	"github.com/quire/quire/models/decoder"
 )
 
-// weights are those of the models, as programs take them.
+// weights are the weights of the models, as programs take them.
 type weights struct {
 	model, drafter []compute.Buffer
 }

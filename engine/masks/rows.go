@@ -16,7 +16,7 @@ import (
 type Request struct {
 	ID        string
 	MinTokens int
-	// Machines are by lane, nil where the request needs none.
+	// Machines are by lane, nil if the request needs none.
 	Machines   [stopping.Lanes]*masking.Machine
 	StopTokens []int32 // of its rows
 
@@ -52,7 +52,7 @@ type Rows struct {
 type sequence struct {
 	*Request
 	generation int
-	at         [stopping.Lanes]*masking.Reader // nil where it needs none
+	at         [stopping.Lanes]*masking.Reader // nil if it needs none
 	tokens     int                             // generated
 	ended      bool
 }

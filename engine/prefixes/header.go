@@ -26,7 +26,7 @@ const snapshotMagic = "QUIREKV2"
 // version of package batch grows too.
 const computedVersion = 2
 
-// snapshotHeader says what the contents depend on. A file is refused where any of it differs.
+// snapshotHeader is what the contents depend on. A file is rejected if any of it differs.
 type snapshotHeader struct {
 	Model    string `json:"model"` // its fingerprint
 	DType    string `json:"dtype"`
@@ -71,7 +71,7 @@ func (h snapshotHeader) difference(file snapshotHeader) string {
 	return ""
 }
 
-// SnapshotInfo says what a file of a prefix is of.
+// SnapshotInfo describes the file of a prefix.
 type SnapshotInfo struct {
 	Tokens         int
 	Model          string // fingerprint of its files

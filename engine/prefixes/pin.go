@@ -52,7 +52,7 @@ func (p *Prefixes) Forget() {
 	}
 }
 
-// ErrNotPinned says that no such prefix is pinned, to be told by errors.Is.
+// ErrNotPinned means that no such prefix is pinned.
 var ErrNotPinned = errors.New("the prefix is not pinned")
 
 // Pin keeps the keys and values of the full pages of a prefix for every prompt that begins with it, and returns
@@ -61,7 +61,7 @@ var ErrNotPinned = errors.New("the prefix is not pinned")
 // device, flush it in a context. Of a model with a longrope it is kept for sequences that have the divisors of one of
 // its own length.
 //
-// It returns [ErrNoHostMemory] where Config.HostKVMemory does not hold it beside what is pinned and saved, and
+// It returns [ErrNoHostMemory] if Config.HostKVMemory has no room for it in addition to what is pinned and saved, and
 // [admit.ErrInvalidRequest] for less than a page. While Run is under way it returns [turns.ErrRunning].
 func (p *Prefixes) Pin(ctx context.Context, tokens []int32) (pinned int, err error) {
 	err = p.lock.Alone(func() error {
@@ -119,7 +119,7 @@ func (p *Prefixes) keep(ctx context.Context, tokens []int32, short bool) ([]*sch
 	return blocks, chain, err
 }
 
-// keepNamed copies the pages of a chain, which are on the device, to the host, where they are not there already.
+// keepNamed copies the pages of a chain, which are on the device, to the host, unless they are there already.
 func (p *Prefixes) keepNamed(chain []prefix.Hash) (blocks []*schedule.Kept, err error) {
 	c := p.Host
 	defer func() {
@@ -147,13 +147,13 @@ func (p *Prefixes) keepNamed(chain []prefix.Hash) (blocks []*schedule.Kept, err 
 			k = []*schedule.Kept{{Chain: chain[from:to], From: from, Block: b, Bytes: bytes}}
 			c.Add(k[0])
 		}
-		c.Use(k[0]) // the blocks behind it must not take its place
+		c.Use(k[0]) // the blocks after it must not take its place
 		blocks = append(blocks, k[0])
 	}
 	return blocks, nil
 }
 
-// noHostMemory says that a prefix of n tokens finds no room.
+// noHostMemory is the error if a prefix of n tokens finds no room.
 func (p *Prefixes) noHostMemory(n int) error {
 	return fmt.Errorf(
 		"%w: %d bytes are needed for a prefix of %d tokens, and of %d there are %d beside what is pinned or saved",

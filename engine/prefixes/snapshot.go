@@ -17,7 +17,7 @@ import (
 	"github.com/quire/quire/prefix"
 )
 
-// header says what the keys and values of this engine depend on.
+// header is what the keys and values of this engine depend on.
 func (p *Prefixes) header(tokens int) snapshotHeader {
 	settled := p.core.Settled
 	plan, cfg, backend := settled.Plan(), settled.Model, settled.Config.Backend
@@ -75,7 +75,7 @@ func (p *Prefixes) save(ctx context.Context, tokens []int32, w io.Writer) (saved
 		return 0, err
 	}
 	for _, k := range blocks {
-		layers, err := k.Block.(*core.Block).Wait() // the blocks behind it come while this one is written
+		layers, err := k.Block.(*core.Block).Wait() // the blocks after it come while this one is written
 		if err != nil {
 			p.Host.Remove(k)
 			return 0, err

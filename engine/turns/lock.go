@@ -28,9 +28,10 @@ type Run struct {
 	Between chan *schedule.Operation
 	Ended   chan struct{} // closed when it is over on the device
 	over    bool          // guarded by the lock
-	// Brief says that it runs nothing but tokens of contexts, and ends soon: once a run waits it takes no more.
+	// Brief means that the run runs nothing but tokens of contexts, and ends soon: once another run waits it takes no
+	// more.
 	Brief bool
-	Aside bool // it is beside the one whose figures are asked for
+	Aside bool // it runs while another is read, whose figures are asked for
 	Slack *Slack
 }
 
@@ -41,7 +42,7 @@ func (l *Lock) cond() *sync.Cond {
 	return l.changed
 }
 
-// acquire waits for the lock, for an operation that has no place beside a run: while one is under way it returns
+// acquire waits for the lock, for an operation that cannot be done during a run: while one is under way it returns
 // [ErrRunning].
 func (l *Lock) acquire() error {
 	l.mu.Lock()
@@ -88,7 +89,7 @@ func (l *Lock) Join(brief bool) (run *Run, mine bool) {
 	return l.start(brief), true
 }
 
-// takesMore says that a run is under way that does operations between its calls.
+// takesMore reports whether a run is under way that does operations between its calls.
 func (l *Lock) takesMore() bool { return l.run != nil && (!l.run.Brief || l.runs == 0) }
 
 // enter waits until an operation can be done: by the caller, who has the lock then, or by the run that is returned.
@@ -117,7 +118,7 @@ func (l *Lock) free() {
 	l.cond().Broadcast()
 }
 
-// Over says that a run has done its last call. Operations on contexts need not wait until its completions are taken,
+// Over notes that a run has done its last call. Operations on contexts need not wait until its completions are taken,
 // which may be up to the very caller.
 func (l *Lock) Over(run *Run) {
 	l.mu.Lock()
@@ -145,7 +146,7 @@ func (l *Lock) Leave(run *Run) {
 	}
 }
 
-// Alone does an operation that has no place beside a run.
+// Alone does an operation that cannot be done during a run.
 func (l *Lock) Alone(do func() error) error {
 	if err := l.acquire(); err != nil {
 		return err
@@ -155,7 +156,7 @@ func (l *Lock) Alone(do func() error) error {
 }
 
 // Exclusive does an operation on contexts: between two calls of the run that is under way, or now. between is nil
-// without a run. Where do says later, it is called again after the next call.
+// without a run. If do returns later, it is called again after the next call.
 func (l *Lock) Exclusive(do func(between *schedule.Between) (later bool)) {
 	for {
 		run := l.enter()
@@ -170,7 +171,7 @@ func (l *Lock) Exclusive(do func(between *schedule.Between) (later bool)) {
 	}
 }
 
-// Do has the run do an operation. It returns false where the run ended before.
+// Do has the run do an operation. It returns false if the run ended before.
 func (r *Run) Do(do func(between *schedule.Between) (later bool)) bool {
 	r.Slack.Take()
 	defer r.Slack.Give()

@@ -2,8 +2,8 @@ package turns
 
 import "sync"
 
-// Slack says when completions of a run are read though nobody takes them yet: while somebody waits for an operation
-// that the run does, who may be the very one that should take them.
+// Slack has the completions of a run read although nobody takes them yet, while somebody waits for an operation that
+// the run does. The one who waits may be the one who should take them.
 type Slack struct {
 	mu      sync.Mutex
 	waiting int
