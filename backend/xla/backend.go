@@ -25,6 +25,7 @@ import (
 	"github.com/gomlx/go-xla/pjrt"
 
 	"github.com/quire/quire/backend/xla/internal/pjrtc"
+	"github.com/quire/quire/backend/xla/internal/programcache"
 	"github.com/quire/quire/internal/plural"
 )
 
@@ -62,7 +63,7 @@ type Backend struct {
 	topology   *topology    // not nil for a backend that only compiles
 	pluginPath string
 	platform   string
-	cache      *executableCache
+	cache      *programcache.Cache
 	composites map[string]emitter
 	kernels    string         // instruction set of the kernels, "" if there are none
 	mosaic     *mosaicKernels // on TPU with kernels on

@@ -1,7 +1,9 @@
 package xla
 
 import (
+	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -9,7 +11,9 @@ import (
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/go-xla/pjrt"
 
+	"github.com/quire/quire/backend/xla/internal/memoryerror"
 	"github.com/quire/quire/backend/xla/internal/pjrtc"
+	"github.com/quire/quire/backend/xla/internal/programcache"
 )
 
 // Executable is a compiled program. It implements [compute.Executable] and may be executed by many goroutines at once.
@@ -21,7 +25,7 @@ type Executable struct {
 
 	backend     *Backend
 	loaded      *pjrt.LoadedExecutable // nil where ahead is set
-	ahead       ahead                  // compiled for a topology, on no device
+	ahead       programcache.Ahead     // compiled for a topology, on no device
 	name        string
 	text        []byte
 	params      []string
@@ -46,8 +50,8 @@ func (b *Backend) load(p *builder, text []byte) (*Executable, error) {
 		return b.loadAhead(p, e)
 	}
 	if b.cache != nil {
-		key = b.cache.key(text, b.assigned(p.device))
-		if e.loaded = b.cache.load(key, b, e.portable); e.loaded != nil {
+		key = b.cache.Key(text, b.assigned(p.device))
+		if e.loaded = b.loadCached(key, e.portable); e.loaded != nil {
 			e.FromCache = true
 			b.cacheLoads.Add(1)
 			return e, nil
@@ -62,17 +66,43 @@ func (b *Backend) load(p *builder, text []byte) (*Executable, error) {
 	}
 	var err error
 	if e.loaded, err = config.Done(); err != nil {
-		return nil, p.failed(err)
+		return nil, b.failed(p, err)
 	}
 	if err := pjrtc.SetPartitions(e.loaded, b.here()); err != nil {
 		return nil, err
 	}
 	b.compiles.Add(1)
 	if b.cache != nil {
-		b.cache.store(key, e.loaded)
+		b.cache.Store(key, func() ([]byte, error) { return pjrtc.Serialize(e.loaded) })
 	}
 	pjrtc.Trim()
 	return e, nil
+}
+
+// loadCached returns the program of a key, or nil if the cache has none that can be used.
+func (b *Backend) loadCached(key string, portable bool) *pjrt.LoadedExecutable {
+	body := b.cache.Read(key)
+	if body == nil {
+		return nil
+	}
+	loaded, err := pjrtc.Load(b.client, body, portable, b.here())
+	if err != nil {
+		slog.Info("compiled program in the cache is not usable, compiling again", "file", b.cache.Path(key), "err",
+			err)
+		return nil
+	}
+	return loaded
+}
+
+// failed names the program in an error of the compiler. One that is about memory becomes an [*OutOfMemoryError] or a
+// [*KernelMemoryError]. After that of a kernel the backend no longer builds programs with this kernel.
+func (b *Backend) failed(p *builder, err error) error {
+	err = memoryerror.Compiling(p.name, err)
+	var lack *KernelMemoryError
+	if errors.As(err, &lack) && b.mosaic != nil {
+		b.mosaic.tooLarge(lack, p.calls)
+	}
+	return err
 }
 
 // assigned is the devices that a program is compiled for, by their numbers; none for one that runs on whichever device
@@ -186,7 +216,7 @@ func (e *Executable) Execute(inputs []compute.Buffer, donate []bool, device comp
 	}
 	results, err := run.Done()
 	if err != nil {
-		return nil, runError(e.name, err)
+		return nil, memoryerror.Running(e.name, err)
 	}
 	out := make([]compute.Buffer, len(e.outputs))
 	for i := range out {

@@ -3,10 +3,10 @@ package xla
 import (
 	"cmp"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/quire/quire/backend/xla/internal/memoryerror"
 	"github.com/quire/quire/backend/xla/mosaic"
 )
 
@@ -59,7 +59,7 @@ func (m *mosaicKernels) tooLarge(lack *KernelMemoryError, calls []kernelCall) {
 	lack.Kernel = fmt.Sprintf("%s with %s", p.Kernel, blocksText(p))
 	m.refuse(p, lack)
 	m.uses.forget(p.Kernel, largest.request.Config.String())
-	if lack.Space == SMEM { // it has the page table, whatever the blocks
+	if lack.Space == memoryerror.SMEM { // it has the page table, whatever the blocks
 		for _, e := range m.store.Entries() {
 			if e.Serves(largest.request) {
 				m.refuse(e.Payload, lack)
@@ -67,9 +67,9 @@ func (m *mosaicKernels) tooLarge(lack *KernelMemoryError, calls []kernelCall) {
 		}
 	}
 	if next, err := m.store.FindExcept(largest.request, m.isRefused); err == nil {
-		lack.again = blocksText(next.Payload)
+		lack.Next = blocksText(next.Payload)
 	} else {
-		lack.again = "the plain form"
+		lack.Next = "the plain form"
 	}
 }
 
@@ -77,10 +77,10 @@ func (m *mosaicKernels) tooLarge(lack *KernelMemoryError, calls []kernelCall) {
 func (m *mosaicKernels) refuse(p *mosaic.Payload, lack *KernelMemoryError) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	why := fmt.Sprintf("%s need more %s than there is", blocksText(p), lack.space())
+	why := fmt.Sprintf("%s need more %s than there is", blocksText(p), lack.SpaceName())
 	if lack.Needed > 0 {
-		why = fmt.Sprintf("%s need %s of %s, and may have %s", blocksText(p), sizeText(lack.Needed), lack.space(),
-			sizeText(lack.Limit))
+		why = fmt.Sprintf("%s need %s of %s, and may have %s", blocksText(p), memoryerror.SizeText(lack.Needed),
+			lack.SpaceName(), memoryerror.SizeText(lack.Limit))
 	}
 	if m.refused == nil {
 		m.refused = map[*mosaic.Payload]string{}
@@ -113,35 +113,3 @@ func (m *mosaicKernels) tried(r mosaic.Request) string {
 	slices.Sort(list)
 	return strings.Join(list, "; ")
 }
-
-// kernelMemory reads what the compiler says of a core's memory; nil where it says nothing of that.
-func kernelMemory(text string) *KernelMemoryError {
-	if m := allocation.FindStringSubmatch(text); m != nil && m[3] != "hbm" {
-		return &KernelMemoryError{Space: m[3], Needed: compilerBytes(m[1]), Limit: compilerBytes(m[2])}
-	}
-	space := memorySpace.FindStringSubmatch(text)
-	if space == nil || space[1] == "hbm" {
-		return nil
-	}
-	lack := &KernelMemoryError{Space: space[1]}
-	if m := operationOf.FindStringSubmatch(text); m != nil {
-		lack.Operation = m[1]
-	}
-	if m := scopedSize.FindStringSubmatch(text); m != nil {
-		lack.Needed, lack.Limit = compilerBytes(m[1]), compilerBytes(m[2])
-	} else if m := usedOf.FindStringSubmatch(text); m != nil {
-		lack.Needed, lack.Limit = compilerBytes(m[1]), compilerBytes(m[2])
-	}
-	return lack
-}
-
-// allocation is what a kernel asks for outright; the others are of what it and the compiler put on its stack.
-var (
-	allocation = regexp.MustCompile(
-		`Allocation \(size=(\d+)\) would exceed memory \(size=(\d+)\)[^\n]*?\bspace=(\w+)`)
-	memorySpace = regexp.MustCompile(`[Rr]an out of memory in memory space (\w+)`)
-	operationOf = regexp.MustCompile(`allocating on stack for (%?[^\n]+?)\. Scoped allocation`)
-	scopedSize  = regexp.MustCompile(
-		`Scoped allocation with size ([0-9.]+[KMGT]?) and limit ([0-9.]+[KMGT]?) exceeded scoped \w+ limit`)
-	usedOf = regexp.MustCompile(`Used ([0-9.]+[KMGT]?) of ([0-9.]+[KMGT]?) \w+`)
-)

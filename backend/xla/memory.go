@@ -10,7 +10,20 @@ import (
 
 	"github.com/gomlx/compute"
 
+	"github.com/quire/quire/backend/xla/internal/memoryerror"
 	"github.com/quire/quire/backend/xla/internal/pjrtc"
+)
+
+// OutOfMemoryError reports that a program needs more memory than a device has.
+type OutOfMemoryError = memoryerror.Device
+
+// KernelMemoryError reports that one of a program's kernels needs more of a core's own memory than there is.
+type KernelMemoryError = memoryerror.Kernel
+
+// Memory spaces of a TPU core, in [KernelMemoryError].
+const (
+	VMEM = memoryerror.VMEM
+	SMEM = memoryerror.SMEM
 )
 
 // FreeMemory returns how many bytes can still be allocated on a device. On the CPU that is the host's memory: what the

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/quire/quire/backend/xla/internal/hlotext"
 	"github.com/quire/quire/backend/xla/internal/pjrtc"
 )
 
@@ -74,4 +75,38 @@ func (e *Executable) Cost() (Cost, error) {
 		return Cost{}, fmt.Errorf("xla: the cost of program %q: %w", e.name, err)
 	}
 	return Cost{FLOPs: p["flops"], BytesAccessed: p["bytes accessed"], OptimalSeconds: p["optimal_seconds"]}, nil
+}
+
+// OptimizedHLO returns the program as the plugin runs it, as text close to XLA's own: each instruction with its shape
+// and layout, opcode, operands, and the computations and targets it calls. The compiler for TPUs adds the cycles that
+// it expects. Literals, metadata and other attributes are left out. The text serves checks such as "no copy of the
+// cache's shape", and shows what a step consists of if there is no device.
+func (e *Executable) OptimizedHLO() (string, error) {
+	if err := e.valid(); err != nil {
+		return "", err
+	}
+	optimized := func() ([]byte, string, error) { return pjrtc.OptimizedProgram(e.loaded) }
+	if e.ahead != nil {
+		optimized = e.ahead.OptimizedProgram
+	}
+	program, format, err := optimized()
+	if err != nil {
+		return "", fmt.Errorf("xla: the optimized form of program %q: %w", e.name, err)
+	}
+	switch format {
+	case "mlir":
+		return string(program), nil
+	case "hlo_with_config":
+		if program, err = hlotext.Module(program); err != nil {
+			return "", fmt.Errorf("xla: the optimized form of program %q: %w", e.name, err)
+		}
+	case "hlo":
+	default:
+		return "", fmt.Errorf("xla: the optimized form of program %q comes as %q, which is not known", e.name, format)
+	}
+	text, err := hlotext.Print(program)
+	if err != nil {
+		return "", fmt.Errorf("xla: the optimized form of program %q: %w", e.name, err)
+	}
+	return text, nil
 }

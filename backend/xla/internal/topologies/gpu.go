@@ -1,4 +1,4 @@
-package xla
+package topologies
 
 import (
 	"fmt"
@@ -9,20 +9,20 @@ import (
 	"strings"
 )
 
-// gpu is what the compiler wants to know of a GPU that is not there: NVIDIA's figures of it, as the driver gives them.
+// gpu is what the compiler asks about a GPU that is not there: NVIDIA's figures, as the driver reports them.
 type gpu struct {
 	name         string // as the driver calls it
 	major, minor int    // compute capability
 	cores        int    // streaming multiprocessors
-	threads      int    // resident threads of each
-	shared       int    // bytes of shared memory of each
+	threads      int    // resident threads per multiprocessor
+	shared       int    // bytes of shared memory per multiprocessor
 	l2           int64  // bytes
 	memory       int64  // bytes
-	bandwidth    int64  // bytes a second
+	bandwidth    int64  // bytes per second
 	clock        float64
 }
 
-// gpus by the names that topologies have.
+// gpus has each GPU by its name in topologies.
 var gpus = map[string]gpu{
 	"a100": {"NVIDIA A100-SXM4-80GB", 8, 0, 108, 2048, 164 << 10, 40 << 20, 81_920 << 20, 2_039_000_000_000, 1.41},
 	"l4":   {"NVIDIA L4", 8, 9, 58, 1536, 100 << 10, 48 << 20, 23_034 << 20, 300_000_000_000, 2.04},
@@ -32,18 +32,18 @@ var gpus = map[string]gpu{
 	"b200": {"NVIDIA B200", 10, 0, 148, 2048, 228 << 10, 126 << 20, 183_359 << 20, 8_000_000_000_000, 1.965},
 }
 
-// gpuMemoryFraction is the part of a GPU's memory that the client takes when it starts, for all programs; the plugin's
-// own default is 0.75. What is left is for CUDA, its libraries and the code of programs.
-const gpuMemoryFraction = 0.9
+// GPUMemoryFraction is the fraction of a GPU's memory that the client takes when it starts, for all programs. The
+// plugin's own default is 0.75. The rest is for CUDA, its libraries and the code of programs.
+const GPUMemoryFraction = 0.9
 
-// gpuClient are the options of a client on GPUs, but for those that the caller gives.
-var gpuClient = map[string]any{"memory_fraction": float32(gpuMemoryFraction), "preallocate": true}
+// GPUClient has the options of a client on GPUs. Options that the caller gives override them.
+var GPUClient = map[string]any{"memory_fraction": float32(GPUMemoryFraction), "preallocate": true}
 
 var gpuTopology = regexp.MustCompile(`^([a-z]+[0-9]+[a-z]*)(?::([1-9][0-9]?))?$`)
 
-// TopologyPlatform returns the platform, "cuda" or "tpu", whose plugin compiles for the topology of this name. A name
-// that is no GPU's is for libtpu to know.
-func TopologyPlatform(name string) string {
+// Platform returns the platform, "cuda" or "tpu", whose plugin compiles for the topology with this name. It leaves
+// names that are not a GPU's to libtpu.
+func Platform(name string) string {
 	if m := gpuTopology.FindStringSubmatch(name); m != nil {
 		if _, ok := gpus[m[1]]; ok {
 			return "cuda"
@@ -52,13 +52,13 @@ func TopologyPlatform(name string) string {
 	return "tpu"
 }
 
-// gpuCUDA is the version that the compiler is told of driver and libraries. From 12.3 on CUDA graphs have branches and
-// loops, from 12.9 on slices.
+// gpuCUDA is the version of driver and libraries that the compiler may assume. CUDA graphs have branches and loops from
+// 12.3 on, and slices from 12.9 on.
 const gpuCUDA = "13.0.0"
 
-// gpuOptions are the options with which the CUDA plugin makes the topology of this name, see [TopologyPlatform]: that
-// many of a GPU in one host. target_config is a stream_executor.GpuTargetConfigProto in text form.
-func gpuOptions(name string) map[string]any {
+// GPUOptions returns the options with which the CUDA plugin makes the topology with this name, for which [Platform] is
+// "cuda". All GPUs are in one host. target_config is a stream_executor.GpuTargetConfigProto in text form.
+func GPUOptions(name string) map[string]any {
 	m := gpuTopology.FindStringSubmatch(name)
 	g, n := gpus[m[1]], 1
 	if m[2] != "" {
@@ -95,7 +95,7 @@ device_description_str: %q
 	return map[string]any{"topology": fmt.Sprintf("1x1x%d", n), "target_config": config}
 }
 
-// fpus is how many float32 units a multiprocessor has.
+// fpus returns the number of float32 units per multiprocessor.
 func (g gpu) fpus() int {
 	if g.major == 8 && g.minor == 0 {
 		return 64
@@ -103,5 +103,5 @@ func (g gpu) fpus() int {
 	return 128
 }
 
-// gpuNames lists what [TopologyPlatform] takes for GPUs.
+// gpuNames lists the names that [Platform] takes for GPUs.
 func gpuNames() string { return strings.Join(slices.Sorted(maps.Keys(gpus)), ", ") }

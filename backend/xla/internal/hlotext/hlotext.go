@@ -1,4 +1,5 @@
-package xla
+// Package hlotext prints optimized programs as text close to XLA's own.
+package hlotext
 
 import (
 	"fmt"
@@ -8,46 +9,15 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/quire/quire/backend/xla/cpukernel"
-	"github.com/quire/quire/backend/xla/internal/pjrtc"
 )
 
-// OptimizedHLO returns the program as the plugin runs it, as text close to XLA's own: each instruction with its shape
-// and layout, opcode, operands, the computations and targets it calls, and the cycles that the compiler for TPUs
-// expects it to take, where it says so. Literals, metadata and other attributes are left out. It is meant for checks
-// such as "no copy of the cache's shape", and for a look at what a step consists of where there is no device.
-func (e *Executable) OptimizedHLO() (string, error) {
-	if err := e.valid(); err != nil {
-		return "", err
-	}
-	optimized := func() ([]byte, string, error) { return pjrtc.OptimizedProgram(e.loaded) }
-	if e.ahead != nil {
-		optimized = e.ahead.OptimizedProgram
-	}
-	program, format, err := optimized()
-	if err != nil {
-		return "", fmt.Errorf("xla: the optimized form of program %q: %w", e.name, err)
-	}
-	switch format {
-	case "mlir":
-		return string(program), nil
-	case "hlo_with_config":
-		m, err := parse(program)
-		if err != nil {
-			return "", fmt.Errorf("xla: the optimized form of program %q: %w", e.name, err)
-		}
-		program = m.one(1)
-	case "hlo":
-	default:
-		return "", fmt.Errorf("xla: the optimized form of program %q comes as %q, which is not known", e.name, format)
-	}
-	text, err := printModule(program)
-	if err != nil {
-		return "", fmt.Errorf("xla: the optimized form of program %q: %w", e.name, err)
-	}
-	return text, nil
+// Module returns the module of a serialized xla.HloModuleProtoWithConfig.
+func Module(withConfig []byte) ([]byte, error) {
+	m, err := parse(withConfig)
+	return m.one(1), err
 }
 
-// message is a protocol buffer message, by field number. The numbers used below are those of xla/service/hlo.proto and
+// message is a protocol buffer message, by field number. The numbers below are from xla/service/hlo.proto and
 // xla_data.proto.
 type message map[protowire.Number][]value
 
@@ -158,13 +128,14 @@ func commas(numbers []int64) string {
 	return strings.ReplaceAll(strings.Trim(fmt.Sprint(numbers), "[]"), " ", ",")
 }
 
-// chained finds the kernels of a chain in its backend_config: see cpukernel/chain.h.
+// chained finds the kernels of a chain in its backend_config, which cpukernel/chain.h describes.
 var chained = regexp.MustCompile(`k\d{3}\.(\w+) = `)
 
 // estimate finds the compiler's estimate in an instruction's backend_config.
 var estimate = regexp.MustCompile(`"estimated_cycles":"(\d+)"`)
 
-func printModule(b []byte) (string, error) {
+// Print prints a serialized xla.HloModuleProto.
+func Print(b []byte) (string, error) {
 	module, err := parse(b)
 	if err != nil {
 		return "", err
