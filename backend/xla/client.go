@@ -5,13 +5,54 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/gomlx/go-xla/pjrt"
 
+	"github.com/quire/quire/backend/xla/internal/native"
 	"github.com/quire/quire/backend/xla/internal/opening"
 	"github.com/quire/quire/backend/xla/internal/pjrtc"
 	"github.com/quire/quire/backend/xla/internal/topologies"
+)
+
+// Options are the options of [New].
+type Options struct {
+	// Plugin is the absolute path of the PJRT plugin, a shared library.
+	Plugin string
+	// Platform is the platform asked for ("cpu", "cuda", "tpu"), or "" for that of the plugin. New refuses a plugin of
+	// another platform.
+	Platform string
+	// ClientOptions are the plugin's own options, for instance cpu_device_count for XLA:CPU. Values are string, bool,
+	// int, int64, []int64 or float32.
+	ClientOptions map[string]any
+	// CacheDir is the folder for compiled programs. New makes it if it is missing. "" keeps none.
+	CacheDir string
+	// Kernels is [KernelsAuto], also if empty, or [KernelsOff]. With KernelsAuto, composites become kernels if the
+	// platform has any: in C on XLA:CPU, of package mosaic on TPU, of package triton on GPUs.
+	Kernels string
+	// KernelDir is a folder of kernels for TPU besides those that come with the program. "" adds none.
+	KernelDir string
+	// ClientTimeout is how long the plugin may take to open its devices. 0 is [DefaultClientTimeout].
+	ClientTimeout time.Duration
+	// Waiting is told what the plugin does and may wait for if that takes several seconds. It may be nil.
+	Waiting func(waited time.Duration, what string)
+	// StandIn, if not nil, makes the backend build what a TPU would run, with its layouts and forms, and run it on the
+	// plugin's devices. Its platform is then "tpu", and what StandIn returns replaces each kernel.
+	StandIn StandIn
+}
+
+// StandIn returns a module that computes elsewhere what a TPU kernel's call does.
+type StandIn = native.StandIn
+
+// KernelUse reports what became of a composite with kernels for certain shapes, in a program for TPU or GPU.
+type KernelUse = native.KernelUse
+
+// Values of [Options.Kernels].
+const (
+	KernelsAuto = native.KernelsAuto
+	KernelsOff  = native.KernelsOff
 )
 
 // DefaultClientTimeout is how long [New] and [OpenTopology] wait for a plugin by default.
@@ -84,4 +125,21 @@ func newClient(plugin *pjrt.Plugin, o Options) (*pjrt.Client, error) {
 		}
 	}
 	return plugin.NewClient(named)
+}
+
+// clientOptions returns a plugin's own options as it takes them.
+func clientOptions(options map[string]any) (pjrt.NamedValuesMap, error) {
+	named := pjrt.NamedValuesMap{}
+	for _, name := range slices.Sorted(maps.Keys(options)) {
+		switch v := options[name].(type) {
+		case int:
+			named[name] = int64(v)
+		case string, bool, int64, []int64, float32:
+			named[name] = v
+		default:
+			return nil, fmt.Errorf("xla: client option %s is a %T: use a string, bool, int, int64, []int64 or float32",
+				name, v)
+		}
+	}
+	return named, nil
 }

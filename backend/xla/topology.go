@@ -1,6 +1,7 @@
 package xla
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,25 +13,12 @@ import (
 
 	"github.com/gomlx/go-xla/pjrt"
 
-	"github.com/quire/quire/backend/xla/internal/memoryerror"
+	"github.com/quire/quire/backend/xla/internal/native"
 	"github.com/quire/quire/backend/xla/internal/opening"
 	"github.com/quire/quire/backend/xla/internal/pjrtc"
 	"github.com/quire/quire/backend/xla/internal/programcache"
 	"github.com/quire/quire/backend/xla/internal/topologies"
 )
-
-// Topology is a kind and an arrangement of devices that programs can be compiled for with none of them there.
-type Topology struct {
-	// Name is, of a TPU, as the plugin takes it: the chip and the chips along each axis, "v5e:2x4", "v5p:2x2x1"; of a
-	// GPU the model and how many there are in one host: "h200:1".
-	Name string
-	// DeviceKind is the plugin's name of the device: "TPU v5 lite".
-	DeviceKind string
-	// NumDevices is how many devices there are on all hosts together.
-	NumDevices int
-	// MemoryBytes is how much memory of one device programs can use; 0 where the plugin does not say.
-	MemoryBytes int64
-}
 
 // TopologyOptions are the options of [OpenTopology].
 type TopologyOptions struct {
@@ -53,12 +41,8 @@ type TopologyOptions struct {
 	Waiting       func(waited time.Duration, what string)
 }
 
-var (
-	// ErrUnknownTopology is wrapped by OpenTopology's error for a name that the plugin does not know.
-	ErrUnknownTopology = errors.New("xla: unknown topology")
-	// ErrNoDevice is wrapped by the errors of a backend that only compiles, where a device would be needed.
-	ErrNoDevice = errors.New("xla: programs are only compiled here, there is no device")
-)
+// ErrUnknownTopology is wrapped by OpenTopology's error for a name that the plugin does not know.
+var ErrUnknownTopology = errors.New("xla: unknown topology")
 
 // TopologyPlatform returns the platform, "cuda" or "tpu", whose plugin compiles for the topology with this name. It
 // leaves names that are not a GPU's to libtpu.
@@ -114,15 +98,15 @@ func OpenTopologyContext(ctx context.Context, o TopologyOptions) (*Backend, erro
 	if described.Platform == "cuda" {
 		t.MemoryBytes = int64(topologies.GPUMemoryFraction * float64(t.MemoryBytes))
 	}
-	b := &Backend{plugin: plugin, topology: t, pluginPath: o.Plugin, platform: strings.ToLower(described.Platform)}
-	b.composites = nativeComposites(b.platform)
-	if err := errors.Join(b.addKernels(o.Kernels), b.addMosaic(o.Kernels, o.KernelDir),
-		b.addTriton(o.Kernels)); err != nil {
+	b := &Backend{devices: devices{plugin: plugin, pluginPath: o.Plugin, topology: t,
+		platform: strings.ToLower(described.Platform)}}
+	if b.forms, err = native.New(native.Options{Platform: b.platform, Plugin: plugin, Mode: o.Kernels,
+		Folder: o.KernelDir, Device: b.describeDevice}); err != nil {
 		described.Close()
 		return nil, err
 	}
 	if o.CacheDir != "" {
-		if b.cache, err = openCache(o.CacheDir, b); err != nil {
+		if b.cache, err = openCache(o.CacheDir, &b.devices); err != nil {
 			described.Close()
 			return nil, err
 		}
@@ -166,84 +150,27 @@ func (o *TopologyOptions) describe(ctx context.Context, options pjrt.NamedValues
 	return m.plugin, m.described, err
 }
 
-// topology is what a backend has in place of a client when it only compiles.
-type topology struct {
-	Topology
-	described *pjrtc.Topology
-	records   *programcache.Cache // nil: none are kept
-}
-
-// Topology returns what the backend compiles for, and whether it only compiles.
-func (b *Backend) Topology() (Topology, bool) {
-	if b.topology == nil {
-		return Topology{}, false
+// openRecords keeps records in a folder. Their key has all that the compiler's answers depend on besides the program
+// and its options.
+func (b *Backend) openRecords(o TopologyOptions) error {
+	if err := os.MkdirAll(o.RecordDir, 0o755); err != nil {
+		return fmt.Errorf("xla: the folder for what is known of programs: %w: give another, or none", err)
 	}
-	return b.topology.Topology, true
-}
-
-// DeviceKind returns the plugin's name for the kind of its devices: "TPU v5 lite", "NVIDIA H200", "cpu".
-func (b *Backend) DeviceKind() (string, error) {
-	d, err := b.describeDevice()
-	return d.Kind, err
-}
-
-// describeDevice returns what the plugin says of the first device.
-func (b *Backend) describeDevice() (pjrtc.Device, error) {
-	if b.topology != nil {
-		return b.topology.described.Devices[0], b.valid()
+	var key bytes.Buffer
+	fmt.Fprintf(&key, "record 1 %s %q\n", b.platform, o.Name)
+	for _, name := range slices.Sorted(maps.Keys(o.Options)) {
+		fmt.Fprintf(&key, "option %s %v\n", name, o.Options[name])
 	}
-	d, err := b.device(0)
-	if err != nil {
-		return pjrtc.Device{}, err
-	}
-	described, err := pjrtc.DescribeDevice(d)
-	if err != nil {
-		return pjrtc.Device{}, fmt.Errorf("xla: the kind of device 0: %w", err)
-	}
-	return described, nil
-}
-
-func (t *topology) noDevice() error {
-	return fmt.Errorf("%w: it was opened for the topology %s", ErrNoDevice, t.Name)
-}
-
-// loadAhead compiles the program for the topology, and keeps it in the cache for those who have the devices. What it
-// needs can't be read from a serialized one without a device, but from the record of one that was compiled before.
-func (b *Backend) loadAhead(p *builder, e *Executable) (*Executable, error) {
-	options, records := topologies.CompileOptions(b.assigned(-1)), b.topology.records
-	var key, recordKey string
-	if b.cache != nil {
-		key = b.cache.Key(e.text, b.assigned(-1))
-	}
-	if records != nil {
-		recordKey = records.Key(slices.Concat(options, e.text), b.assigned(-1))
-		switch r := records.Known(recordKey); {
-		case r == nil:
-		case r.Refused != nil:
-			b.cacheLoads.Add(1)
-			return nil, b.failed(p, r.Refused)
-		case b.cache == nil || b.cache.Has(key):
-			e.ahead, e.FromCache = r, true
-			b.cacheLoads.Add(1)
-			return e, nil
+	writeTPUKey(&key, &b.devices)
+	if b.platform != "tpu" { // whose version does not tell the build
+		plugin, err := os.Stat(b.pluginPath)
+		if err != nil {
+			return fmt.Errorf("xla: the plugin: %w", err)
 		}
+		fmt.Fprintf(&key, "described as %v\n", topologies.GPUOptions(o.Name))
+		fmt.Fprintf(&key, "plugin %s %d %d\n", b.pluginPath, plugin.Size(), plugin.ModTime().UnixNano())
+		fmt.Fprintf(&key, "%s %q\n", pjrt.EnvXlaDebugOptions, os.Getenv(pjrt.EnvXlaDebugOptions))
 	}
-	compiled, err := b.topology.described.Compile(e.text, options)
-	if err != nil {
-		failed, refused := b.failed(p, err), (*pjrtc.Error)(nil)
-		if records != nil && memoryerror.IsOutOfMemory(failed) && errors.As(err, &refused) {
-			records.Learn(recordKey, nil, refused)
-		}
-		return nil, failed
-	}
-	e.ahead = compiled
-	b.compiles.Add(1)
-	if b.cache != nil {
-		b.cache.Store(key, compiled.Serialize)
-	}
-	if records != nil {
-		records.Learn(recordKey, compiled, nil)
-	}
-	pjrtc.Trim()
-	return e, nil
+	b.topology.records = programcache.Open(o.RecordDir, key.Bytes())
+	return nil
 }

@@ -1,4 +1,4 @@
-package xla
+package program
 
 import (
 	"fmt"
@@ -15,40 +15,40 @@ import (
 // This file has the operations that move data, the dot product and random bits. Each method implements the one of
 // [compute.Function] of its name.
 
-func (f *function) Reshape(x compute.Value, dims ...int) (compute.Value, error) {
+func (f *Function) Reshape(x compute.Value, dims ...int) (compute.Value, error) {
 	return f.unary(compute.OpTypeReshape, func(v *stablehlo.Value) (*stablehlo.Value, error) {
 		return stablehlo.Reshape(v, xlashapes.Make(v.Shape().DType, slices.Clone(dims)...))
 	}, x)
 }
 
-func (f *function) Transpose(x compute.Value, permutation ...int) (compute.Value, error) {
+func (f *Function) Transpose(x compute.Value, permutation ...int) (compute.Value, error) {
 	return f.unary(compute.OpTypeTranspose, func(v *stablehlo.Value) (*stablehlo.Value, error) {
 		return stablehlo.Transpose(v, slices.Clone(permutation)...)
 	}, x)
 }
 
-func (f *function) BroadcastInDim(x compute.Value, shape shapes.Shape, axes []int) (compute.Value, error) {
+func (f *Function) BroadcastInDim(x compute.Value, shape shapes.Shape, axes []int) (compute.Value, error) {
 	return f.unary(compute.OpTypeBroadcastInDim, func(v *stablehlo.Value) (*stablehlo.Value, error) {
-		return stablehlo.BroadcastInDim(v, toXLA(shape), axes)
+		return stablehlo.BroadcastInDim(v, ToXLA(shape), axes)
 	}, x)
 }
 
-func (f *function) Iota(shape shapes.Shape, axis int) (compute.Value, error) {
+func (f *Function) Iota(shape shapes.Shape, axis int) (compute.Value, error) {
 	if f.returned {
 		return nil, f.fail(compute.OpTypeIota, errReturned)
 	}
-	v, err := f.fn.Iota(toXLA(shape), axis)
+	v, err := f.fn.Iota(ToXLA(shape), axis)
 	return f.result(compute.OpTypeIota, v, err)
 }
 
-func (f *function) Slice(x compute.Value, starts, limits, strides []int) (compute.Value, error) {
+func (f *Function) Slice(x compute.Value, starts, limits, strides []int) (compute.Value, error) {
 	return f.unary(compute.OpTypeSlice, func(v *stablehlo.Value) (*stablehlo.Value, error) {
 		return stablehlo.Slice(v, starts, limits, strides)
 	}, x)
 }
 
-// starts returns one scalar an axis: the values themselves, or the elements of a single vector.
-func (f *function) starts(indices []*stablehlo.Value, rank int) ([]*stablehlo.Value, error) {
+// scalarStarts returns one scalar per axis: the values themselves, or the elements of a single vector.
+func scalarStarts(indices []*stablehlo.Value, rank int) ([]*stablehlo.Value, error) {
 	if len(indices) != 1 || indices[0].Shape().Rank() != 1 {
 		return indices, nil
 	}
@@ -65,14 +65,14 @@ func (f *function) starts(indices []*stablehlo.Value, rank int) ([]*stablehlo.Va
 	return scalars, nil
 }
 
-func (f *function) DynamicSlice(operand compute.Value, startIndices []compute.Value, dims []int) (compute.Value,
+func (f *Function) DynamicSlice(operand compute.Value, startIndices []compute.Value, dims []int) (compute.Value,
 	error) {
 	op := compute.OpTypeDynamicSlice
 	vs, err := f.useAll(append([]compute.Value{operand}, startIndices...))
 	if err != nil {
 		return nil, f.fail(op, err)
 	}
-	starts, err := f.starts(vs[1:], vs[0].Shape().Rank())
+	starts, err := scalarStarts(vs[1:], vs[0].Shape().Rank())
 	if err != nil {
 		return nil, f.fail(op, err)
 	}
@@ -80,14 +80,14 @@ func (f *function) DynamicSlice(operand compute.Value, startIndices []compute.Va
 	return f.result(op, out, err)
 }
 
-func (f *function) DynamicUpdateSlice(operand, update compute.Value, startIndices []compute.Value) (compute.Value,
+func (f *Function) DynamicUpdateSlice(operand, update compute.Value, startIndices []compute.Value) (compute.Value,
 	error) {
 	op := compute.OpTypeDynamicUpdateSlice
 	vs, err := f.useAll(append([]compute.Value{operand, update}, startIndices...))
 	if err != nil {
 		return nil, f.fail(op, err)
 	}
-	starts, err := f.starts(vs[2:], vs[0].Shape().Rank())
+	starts, err := scalarStarts(vs[2:], vs[0].Shape().Rank())
 	if err != nil {
 		return nil, f.fail(op, err)
 	}
@@ -95,7 +95,7 @@ func (f *function) DynamicUpdateSlice(operand, update compute.Value, startIndice
 	return f.result(op, out, err)
 }
 
-func (f *function) Concatenate(axis int, operands ...compute.Value) (compute.Value, error) {
+func (f *Function) Concatenate(axis int, operands ...compute.Value) (compute.Value, error) {
 	op := compute.OpTypeConcatenate
 	vs, err := f.useAll(operands)
 	if err != nil {
@@ -108,7 +108,7 @@ func (f *function) Concatenate(axis int, operands ...compute.Value) (compute.Val
 	return f.result(op, out, err)
 }
 
-func (f *function) Pad(x, fill compute.Value, config ...compute.PadAxis) (compute.Value, error) {
+func (f *Function) Pad(x, fill compute.Value, config ...compute.PadAxis) (compute.Value, error) {
 	op := compute.OpTypePad
 	vs, err := f.useAll([]compute.Value{x, fill})
 	if err != nil {
@@ -129,7 +129,7 @@ func (f *function) Pad(x, fill compute.Value, config ...compute.PadAxis) (comput
 	return f.result(op, out, err)
 }
 
-func (f *function) Reverse(x compute.Value, axes ...int) (compute.Value, error) {
+func (f *Function) Reverse(x compute.Value, axes ...int) (compute.Value, error) {
 	return f.unary(compute.OpTypeReverse, func(v *stablehlo.Value) (*stablehlo.Value, error) {
 		if len(axes) == 0 {
 			return v, nil
@@ -138,7 +138,7 @@ func (f *function) Reverse(x compute.Value, axes ...int) (compute.Value, error) 
 	}, x)
 }
 
-func (f *function) Gather(operand, indices compute.Value, indexVectorAxis int, offsetAxes, collapsedAxes, startIndexMap,
+func (f *Function) Gather(operand, indices compute.Value, indexVectorAxis int, offsetAxes, collapsedAxes, startIndexMap,
 	sliceSizes []int, sorted bool) (compute.Value, error) {
 	op := compute.OpTypeGather
 	vs, err := f.useAll([]compute.Value{operand, indices})
@@ -153,7 +153,7 @@ func (f *function) Gather(operand, indices compute.Value, indexVectorAxis int, o
 // DotGeneral computes in the accumulator's dtype and returns the output's; both default to the operands'. A wider
 // accumulator of the same kind (bfloat16 to float32, int8 to int32) is the result type of the dot itself; for any other
 // the operands are converted first.
-func (f *function) DotGeneral(lhs compute.Value, lhsContracting, lhsBatch []int, rhs compute.Value, rhsContracting,
+func (f *Function) DotGeneral(lhs compute.Value, lhsContracting, lhsBatch []int, rhs compute.Value, rhsContracting,
 	rhsBatch []int, config compute.DotGeneralConfig) (compute.Value, error) {
 	op := compute.OpTypeDotGeneral
 	vs, err := f.useAll([]compute.Value{lhs, rhs})
@@ -184,7 +184,7 @@ func (f *function) DotGeneral(lhs compute.Value, lhsContracting, lhsBatch []int,
 		}
 	}
 	dot := stablehlo.DotGeneral(l, lhsContracting, lhsBatch, r, rhsContracting, rhsBatch).OutputDType(acc)
-	if f.b.backend.platform != "cpu" && l.Shape().DType == dtypes.Float32 {
+	if f.b.target.Platform != "cpu" && l.Shape().DType == dtypes.Float32 {
 		// GPUs and TPUs would otherwise round the operands to shorter mantissas.
 		dot.Precision(types.DotGeneralPrecisionHighest, types.DotGeneralPrecisionHighest)
 	}
@@ -208,14 +208,14 @@ func widens(in, acc dtypes.DType) bool {
 }
 
 // RNGBitGenerator uses the Philox algorithm.
-func (f *function) RNGBitGenerator(state compute.Value, shape shapes.Shape) (newState, values compute.Value,
+func (f *Function) RNGBitGenerator(state compute.Value, shape shapes.Shape) (newState, values compute.Value,
 	err error) {
 	op := compute.OpTypeRNGBitGenerator
 	v, err := f.use(state)
 	if err != nil {
 		return nil, nil, f.fail(op, err)
 	}
-	s, out, err := stablehlo.RNGBitGenerator(v, toXLA(shape), types.RNGPhilox)
+	s, out, err := stablehlo.RNGBitGenerator(v, ToXLA(shape), types.RNGPhilox)
 	if err != nil {
 		return nil, nil, f.fail(op, err)
 	}

@@ -1,4 +1,4 @@
-package xla
+package program
 
 import (
 	"fmt"
@@ -7,18 +7,11 @@ import (
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/go-xla/stablehlo"
-	"github.com/gomlx/go-xla/types"
 	xlashapes "github.com/gomlx/go-xla/types/shapes"
 )
 
 // This file has reductions, scatters and their combiners. Each exported method implements the one of [compute.Function]
 // of its name.
-
-// reducer names a combiner: an operation on two scalars of a dtype.
-type reducer struct {
-	op    compute.OpType // a key of reductions
-	dtype dtypes.DType
-}
 
 // takeSecond is the combiner of a scatter that sets.
 const takeSecond = compute.OpTypeInvalid
@@ -64,7 +57,7 @@ func allBits(d dtypes.DType) (any, error) {
 }
 
 // combiner returns the body that combines two scalars, as a closure of f.
-func (f *function) combiner(r reducer) (*stablehlo.Function, error) {
+func (f *Function) combiner(r reducer) (*stablehlo.Function, error) {
 	if body := f.reducers[r]; body != nil {
 		return body, nil
 	}
@@ -90,7 +83,7 @@ func (f *function) combiner(r reducer) (*stablehlo.Function, error) {
 }
 
 // combinerAndNeutral returns the body of a reduction and its neutral element as a constant.
-func (f *function) combinerAndNeutral(op compute.OpType, d dtypes.DType) (*stablehlo.Function, *stablehlo.Value,
+func (f *Function) combinerAndNeutral(op compute.OpType, d dtypes.DType) (*stablehlo.Function, *stablehlo.Value,
 	error) {
 	body, err := f.combiner(reducer{op, d})
 	if err != nil {
@@ -100,12 +93,12 @@ func (f *function) combinerAndNeutral(op compute.OpType, d dtypes.DType) (*stabl
 	if err != nil {
 		return nil, nil, err
 	}
-	v, err := f.scalar(neutral)
+	v, err := f.EmitScalar(neutral)
 	return body, v, err
 }
 
 // reduce emits the reduction op of v along the axes, all of them if none are given.
-func (f *function) reduce(op compute.OpType, v *stablehlo.Value, axes ...int) (*stablehlo.Value, error) {
+func (f *Function) reduce(op compute.OpType, v *stablehlo.Value, axes ...int) (*stablehlo.Value, error) {
 	rank := v.Shape().Rank()
 	if rank == 0 {
 		return v, nil
@@ -140,13 +133,13 @@ func allOf(axes []int, rank int) ([]int, error) {
 	return axes, nil
 }
 
-func (f *function) reduction(op compute.OpType, x compute.Value, axes []int) (compute.Value, error) {
+func (f *Function) reduction(op compute.OpType, x compute.Value, axes []int) (compute.Value, error) {
 	return f.unary(op, func(v *stablehlo.Value) (*stablehlo.Value, error) { return f.reduce(op, v, axes...) }, x)
 }
 
 // logicalReduction is a reduction of truth values: of bools only, as operands of other dtypes would be combined bit by
 // bit.
-func (f *function) logicalReduction(op compute.OpType, x compute.Value, axes []int) (compute.Value, error) {
+func (f *Function) logicalReduction(op compute.OpType, x compute.Value, axes []int) (compute.Value, error) {
 	return f.unary(op, func(v *stablehlo.Value) (*stablehlo.Value, error) {
 		if d := v.Shape().DType; d != dtypes.Bool {
 			return nil, fmt.Errorf("the operand has dtype %s, not bool", d)
@@ -155,169 +148,47 @@ func (f *function) logicalReduction(op compute.OpType, x compute.Value, axes []i
 	}, x)
 }
 
-func (f *function) ReduceSum(x compute.Value, axes ...int) (compute.Value, error) {
+func (f *Function) ReduceSum(x compute.Value, axes ...int) (compute.Value, error) {
 	return f.reduction(compute.OpTypeReduceSum, x, axes)
 }
 
-func (f *function) ReduceProduct(x compute.Value, axes ...int) (compute.Value, error) {
+func (f *Function) ReduceProduct(x compute.Value, axes ...int) (compute.Value, error) {
 	return f.reduction(compute.OpTypeReduceProduct, x, axes)
 }
 
-func (f *function) ReduceMax(x compute.Value, axes ...int) (compute.Value, error) {
+func (f *Function) ReduceMax(x compute.Value, axes ...int) (compute.Value, error) {
 	return f.reduction(compute.OpTypeReduceMax, x, axes)
 }
 
-func (f *function) ReduceMin(x compute.Value, axes ...int) (compute.Value, error) {
+func (f *Function) ReduceMin(x compute.Value, axes ...int) (compute.Value, error) {
 	return f.reduction(compute.OpTypeReduceMin, x, axes)
 }
 
-func (f *function) ReduceBitwiseAnd(x compute.Value, axes ...int) (compute.Value, error) {
+func (f *Function) ReduceBitwiseAnd(x compute.Value, axes ...int) (compute.Value, error) {
 	return f.reduction(compute.OpTypeReduceBitwiseAnd, x, axes)
 }
 
-func (f *function) ReduceBitwiseOr(x compute.Value, axes ...int) (compute.Value, error) {
+func (f *Function) ReduceBitwiseOr(x compute.Value, axes ...int) (compute.Value, error) {
 	return f.reduction(compute.OpTypeReduceBitwiseOr, x, axes)
 }
 
-func (f *function) ReduceBitwiseXor(x compute.Value, axes ...int) (compute.Value, error) {
+func (f *Function) ReduceBitwiseXor(x compute.Value, axes ...int) (compute.Value, error) {
 	return f.reduction(compute.OpTypeReduceBitwiseXor, x, axes)
 }
 
-func (f *function) ReduceLogicalAnd(x compute.Value, axes ...int) (compute.Value, error) {
+func (f *Function) ReduceLogicalAnd(x compute.Value, axes ...int) (compute.Value, error) {
 	return f.logicalReduction(compute.OpTypeReduceLogicalAnd, x, axes)
 }
 
-func (f *function) ReduceLogicalOr(x compute.Value, axes ...int) (compute.Value, error) {
+func (f *Function) ReduceLogicalOr(x compute.Value, axes ...int) (compute.Value, error) {
 	return f.logicalReduction(compute.OpTypeReduceLogicalOr, x, axes)
 }
 
-func (f *function) ReduceLogicalXor(x compute.Value, axes ...int) (compute.Value, error) {
+func (f *Function) ReduceLogicalXor(x compute.Value, axes ...int) (compute.Value, error) {
 	return f.logicalReduction(compute.OpTypeReduceLogicalXor, x, axes)
 }
 
-// ArgMinMax takes two reductions that vectorize, instead of one over pairs that does not: the extreme value, then the
-// least index that holds it. A NaN goes before any value; whether a NaN makes the extreme NaN depends on the platform,
-// so it is looked for by itself.
-func (f *function) ArgMinMax(x compute.Value, axis int, outputDType dtypes.DType, isMin bool) (compute.Value, error) {
-	return f.unary(compute.OpTypeArgMinMax, func(v *stablehlo.Value) (*stablehlo.Value, error) {
-		return f.argMinMax(v, axis, outputDType, isMin)
-	}, x)
-}
-
-func (f *function) argMinMax(v *stablehlo.Value, axis int, outputDType dtypes.DType, isMin bool) (*stablehlo.Value,
-	error) {
-	s := v.Shape()
-	axes, err := allOf([]int{axis}, s.Rank())
-	if err != nil {
-		return nil, err
-	}
-	axis = axes[0]
-	if s.Dimensions[axis] == 0 {
-		return nil, fmt.Errorf("axis %d of %s is empty", axis, s)
-	}
-	op := compute.OpTypeReduceMax
-	if isMin {
-		op = compute.OpTypeReduceMin
-	}
-	extreme, err := f.reduce(op, v, axis)
-	if err != nil {
-		return nil, err
-	}
-	var kept []int
-	for i := range s.Rank() {
-		if i != axis {
-			kept = append(kept, i)
-		}
-	}
-	if extreme, err = stablehlo.BroadcastInDim(extreme, s, kept); err != nil {
-		return nil, err
-	}
-	index, err := f.fn.Iota(xlashapes.Make(dtypes.Int32, slices.Clone(s.Dimensions)...), axis)
-	if err != nil {
-		return nil, err
-	}
-	// The candidates: the index where x is the extreme, the last one elsewhere; for a NaN, the index minus the size.
-	size := int32(s.Dimensions[axis])
-	last, err := f.filled(size-1, s.Dimensions)
-	if err != nil {
-		return nil, err
-	}
-	mark, err := stablehlo.Compare(v, extreme, types.CompareEQ, comparisonOf(s.DType))
-	if err != nil {
-		return nil, err
-	}
-	candidate, err := stablehlo.Select(mark, index, last)
-	if err != nil {
-		return nil, err
-	}
-	if s.DType.IsFloat() {
-		if candidate, err = f.preferNaN(v, index, candidate, size); err != nil {
-			return nil, err
-		}
-	}
-	best, err := f.reduce(compute.OpTypeReduceMin, candidate, axis)
-	if err != nil {
-		return nil, err
-	}
-	if s.DType.IsFloat() { // undo the subtraction
-		if best, err = f.wrapNegative(best, size); err != nil {
-			return nil, err
-		}
-	}
-	if outputDType == dtypes.Int32 {
-		return best, nil
-	}
-	return stablehlo.Convert(best, outputDType)
-}
-
-// preferNaN replaces the candidates where v is NaN by index - size, which is below every index.
-func (f *function) preferNaN(v, index, candidate *stablehlo.Value, size int32) (*stablehlo.Value, error) {
-	nan, err := stablehlo.Compare(v, v, types.CompareNE, types.CompareFloat)
-	if err != nil {
-		return nil, err
-	}
-	all, err := f.filled(size, v.Shape().Dimensions)
-	if err != nil {
-		return nil, err
-	}
-	below, err := stablehlo.Subtract(index, all)
-	if err != nil {
-		return nil, err
-	}
-	return stablehlo.Select(nan, below, candidate)
-}
-
-// wrapNegative adds size to the negative elements of v.
-func (f *function) wrapNegative(v *stablehlo.Value, size int32) (*stablehlo.Value, error) {
-	zeros, err := f.filled(0, v.Shape().Dimensions)
-	if err != nil {
-		return nil, err
-	}
-	all, err := f.filled(size, v.Shape().Dimensions)
-	if err != nil {
-		return nil, err
-	}
-	sum, err := stablehlo.Add(v, all)
-	if err != nil {
-		return nil, err
-	}
-	negative, err := stablehlo.Compare(v, zeros, types.CompareLT, types.CompareSigned)
-	if err != nil {
-		return nil, err
-	}
-	return stablehlo.Select(negative, sum, v)
-}
-
-// filled emits an int32 array of one value.
-func (f *function) filled(value int32, dims []int) (*stablehlo.Value, error) {
-	v, err := f.scalar(value)
-	if err != nil {
-		return nil, err
-	}
-	return stablehlo.BroadcastInDim(v, xlashapes.Make(dtypes.Int32, slices.Clone(dims)...), nil)
-}
-
-func (f *function) ReduceWindow(x compute.Value, kind compute.ReduceOpType, window, strides, inputDilations,
+func (f *Function) ReduceWindow(x compute.Value, kind compute.ReduceOpType, window, strides, inputDilations,
 	windowDilations []int, paddings [][2]int) (compute.Value, error) {
 	return f.unary(compute.OpTypeReduceWindow, func(v *stablehlo.Value) (*stablehlo.Value, error) {
 		op, ok := map[compute.ReduceOpType]compute.OpType{
@@ -343,7 +214,7 @@ type scatter struct {
 }
 
 // emitScatter combines updates into operand at the indices.
-func (f *function) emitScatter(combine compute.OpType, operand, indices, updates *stablehlo.Value,
+func (f *Function) emitScatter(combine compute.OpType, operand, indices, updates *stablehlo.Value,
 	s scatter) (*stablehlo.Value, error) {
 	body, err := f.combiner(reducer{combine, operand.Shape().DType})
 	if err != nil {
@@ -353,7 +224,7 @@ func (f *function) emitScatter(combine compute.OpType, operand, indices, updates
 		s.indexVectorAxis, s.sorted, s.unique, body)
 }
 
-func (f *function) scatter(op, combine compute.OpType, operand, indices, updates compute.Value,
+func (f *Function) scatter(op, combine compute.OpType, operand, indices, updates compute.Value,
 	s scatter) (compute.Value, error) {
 	vs, err := f.useAll([]compute.Value{operand, indices, updates})
 	if err != nil {
@@ -363,19 +234,19 @@ func (f *function) scatter(op, combine compute.OpType, operand, indices, updates
 	return f.result(op, out, err)
 }
 
-func (f *function) ScatterSum(operand, indices, updates compute.Value, indexVectorAxis int, windowAxes, insertedAxes,
+func (f *Function) ScatterSum(operand, indices, updates compute.Value, indexVectorAxis int, windowAxes, insertedAxes,
 	operandAxes []int, sorted, unique bool) (compute.Value, error) {
 	return f.scatter(compute.OpTypeScatterSum, compute.OpTypeReduceSum, operand, indices, updates,
 		scatter{indexVectorAxis, windowAxes, insertedAxes, operandAxes, sorted, unique})
 }
 
-func (f *function) ScatterMax(operand, indices, updates compute.Value, indexVectorAxis int, windowAxes, insertedAxes,
+func (f *Function) ScatterMax(operand, indices, updates compute.Value, indexVectorAxis int, windowAxes, insertedAxes,
 	operandAxes []int, sorted, unique bool) (compute.Value, error) {
 	return f.scatter(compute.OpTypeScatterMax, compute.OpTypeReduceMax, operand, indices, updates,
 		scatter{indexVectorAxis, windowAxes, insertedAxes, operandAxes, sorted, unique})
 }
 
-func (f *function) ScatterMin(operand, indices, updates compute.Value, indexVectorAxis int, windowAxes, insertedAxes,
+func (f *Function) ScatterMin(operand, indices, updates compute.Value, indexVectorAxis int, windowAxes, insertedAxes,
 	operandAxes []int, sorted, unique bool) (compute.Value, error) {
 	return f.scatter(compute.OpTypeScatterMin, compute.OpTypeReduceMin, operand, indices, updates,
 		scatter{indexVectorAxis, windowAxes, insertedAxes, operandAxes, sorted, unique})

@@ -1,4 +1,4 @@
-package xla
+package native
 
 import (
 	"encoding/json"
@@ -8,73 +8,33 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/go-xla/stablehlo"
-	"github.com/gomlx/go-xla/types"
 	xlashapes "github.com/gomlx/go-xla/types/shapes"
 
+	"github.com/quire/quire/backend/xla/internal/program"
 	"github.com/quire/quire/backend/xla/mosaic"
-	"github.com/quire/quire/backend/xla/triton"
 )
 
-// mosaicKernels are a TPU backend's payloads, and what they were used for.
+// mosaicKernels are a TPU backend's payloads, and what became of them.
 type mosaicKernels struct {
-	store *mosaic.Store
-	uses  *kernelUses
+	store   *mosaic.Store
+	uses    *kernelUses
+	standIn StandIn // not nil if other devices run what a TPU would
 
-	mu      sync.Mutex
-	refused map[*mosaic.Payload]string // payloads that did not fit into a core's memory, and why
+	mu sync.Mutex
+	// refused are the payloads that did not fit into a core's memory, and why. mu protects it.
+	refused map[*mosaic.Payload]string
 }
 
-// addMosaic makes the kernels of package mosaic the native form of their composites, for the shapes that there is one
-// for.
-func (b *Backend) addMosaic(mode, folder string) error {
-	if mode == KernelsOff || b.platform != "tpu" {
-		return nil
-	}
+// newMosaic opens the kernels of package mosaic.
+func newMosaic(folder string, standIn StandIn, uses *kernelUses) (*mosaicKernels, error) {
 	store, err := mosaic.Open(folder)
-	if err != nil {
-		return err
-	}
-	b.uses = &kernelUses{}
-	b.mosaic = &mosaicKernels{store: store, uses: b.uses}
-	b.composites[mosaic.RaggedPagedAttention] = b.mosaic.emitAttention
-	b.composites[mosaic.PagedAttentionUpdate] = b.mosaic.emitUpdate
-	return nil
+	return &mosaicKernels{store: store, uses: uses, standIn: standIn}, err
 }
 
-// ReplacesCompositeFor reports whether the backend has a native form of the composite op for inputs and results of
-// these shapes. It asks for more than ReplacesComposite where kernels are made for certain shapes, as on TPU and GPU.
-func (b *Backend) ReplacesCompositeFor(op string, attrs json.RawMessage, inputs, results []shapes.Shape) bool {
-	if !b.ReplacesComposite(op) {
-		if op == latentAttention && b.uses != nil {
-			b.uses.note(KernelUse{Composite: op, For: fmt.Sprintf("queries %s", inputs[inputQ]),
-				Reason: "no kernel has values that are keys: ordinary operations are used"})
-		}
-		return false
-	}
-	var err error
-	switch {
-	case b.triton != nil:
-		if op == triton.RaggedPagedAttention || op == triton.LatentAttention {
-			_, err = b.triton.attention(op, attrs, inputs)
-		}
-		return err == nil
-	case b.mosaic == nil:
-		// The kernels in C read caches with an axis for heads.
-		return !slices.Contains(cacheOps, op) || cacheAxes(op, inputs) == 4
-	}
-	switch op {
-	case mosaic.RaggedPagedAttention:
-		_, err = b.mosaic.attention(attrs, inputs)
-	case mosaic.PagedAttentionUpdate:
-		_, err = b.mosaic.update(attrs, inputs)
-	}
-	return err == nil
-}
-
-// cacheOps are the composites on a cache of package attention, which is their first input, but the second of attention.
+// cacheOps are the composites on a cache of package attention. The cache is the first input, but the second of
+// attention.
 var cacheOps = []string{mosaic.RaggedPagedAttention, latentAttention, "kv_update", "copy_pages", "zero_pages"}
 
 // latentAttention is attention over a cache whose values are keys.
@@ -91,7 +51,7 @@ func cacheAxes(op string, inputs []shapes.Shape) int {
 	return inputs[at].Rank()
 }
 
-// attentionAttributes are those of the composites.
+// attentionAttributes are the attributes of the composites for attention.
 type attentionAttributes struct {
 	Scale    float64 `json:"scale"`
 	SoftCap  float64 `json:"soft_cap"`
@@ -99,7 +59,7 @@ type attentionAttributes struct {
 	Paged    bool    `json:"paged"`
 	OneToken bool    `json:"one_token"`
 
-	sinks bool // scores beside those of keys, one of each head, are an input behind the others
+	sinks bool // the last input has sinks: scores besides those of keys, one for each head
 }
 
 // attentionOf reads the attributes of composite "ragged_paged_attention", called with inputs.
@@ -143,7 +103,7 @@ func (m *mosaicKernels) attention(attrs json.RawMessage, inputs []shapes.Shape) 
 	return m.find(r, a)
 }
 
-// find looks for a payload, and notes what came of it.
+// find looks for a payload, and notes what became of the composite.
 func (m *mosaicKernels) find(r mosaic.Request, a attentionAttributes) (*mosaic.Call, error) {
 	var call *mosaic.Call
 	err := error(&mosaic.NoKernelError{Request: r, Reason: "the cache is contiguous", Remedy: "use --kv paged"})
@@ -197,15 +157,14 @@ const (
 
 // emitAttention is the emitter of "ragged_paged_attention".
 //
-// The kernel wants other things of its operands than the composite does. It reads page 0 of a row's list before it
-// knows whether there is a row, so that pages of -1 become 0. With no sequence at all it would leave a copy running
-// behind its end, so that it always gets one, of at least one token. What it leaves in rows of padding is arbitrary:
-// they are made 0.
-func (m *mosaicKernels) emitAttention(f *function, attrs json.RawMessage, inputs []*stablehlo.Value,
+// The kernel expects other operands than the composite has. It reads page 0 of a row's list before it knows whether
+// there is a row, so pages of -1 become 0. With no sequence it would leave a copy running after its end, so it always
+// gets one sequence of at least one token. What it leaves in rows of padding is arbitrary, so these are cleared.
+func (m *mosaicKernels) emitAttention(f *program.Function, attrs json.RawMessage, inputs []*stablehlo.Value,
 	_ []shapes.Shape) ([]*stablehlo.Value, error) {
 	in := make([]shapes.Shape, len(inputs))
 	for i, v := range inputs {
-		in[i] = fromXLA(v.Shape())
+		in[i] = program.FromXLA(v.Shape())
 	}
 	call, err := m.attention(attrs, in)
 	if err != nil {
@@ -230,100 +189,14 @@ func (m *mosaicKernels) emitAttention(f *function, attrs json.RawMessage, inputs
 		inputs[inputQ],
 		inputs[inputCache],
 	}
-	out := s.mosaicCall(call, operands)
+	out := m.call(&s, call, operands)
 	padding := s.less(inputs[inputTokenSeqs], 0)
 	return []*stablehlo.Value{s.zeroRows(out[0], padding)}, s.err
 }
 
-// steps emits operations one after another, and none after the first error.
-type steps struct {
-	f   *function
-	err error
-}
-
-func (s *steps) do(emit func() (*stablehlo.Value, error)) *stablehlo.Value {
-	if s.err != nil {
-		return nil
-	}
-	v, err := emit()
-	s.err = err
-	return v
-}
-
-func (s *steps) ints(values ...int32) *stablehlo.Value {
-	return s.do(func() (*stablehlo.Value,
-		error) {
-		return s.f.constant(values, shapes.Make(dtypes.Int32, len(values)))
-	})
-}
-
-func (s *steps) max(x, y *stablehlo.Value) *stablehlo.Value {
-	return s.do(func() (*stablehlo.Value, error) { return stablehlo.Maximum(x, y) })
-}
-
-func (s *steps) reshape(x *stablehlo.Value, dims ...int) *stablehlo.Value {
-	return s.do(func() (*stablehlo.Value, error) {
-		return stablehlo.Reshape(x, xlashapes.Make(x.Shape().DType, dims...))
-	})
-}
-
-// filled emits an array of x's shape with one value.
-func (s *steps) filled(x *stablehlo.Value, value int32) *stablehlo.Value {
-	return s.do(func() (*stablehlo.Value, error) {
-		v, err := s.f.scalar(value)
-		if err != nil {
-			return nil, err
-		}
-		return stablehlo.BroadcastInDim(v, x.Shape(), nil)
-	})
-}
-
-func (s *steps) atLeast(x *stablehlo.Value, least int32) *stablehlo.Value {
-	return s.max(x, s.filled(x, least))
-}
-
-func (s *steps) less(x *stablehlo.Value, than int32) *stablehlo.Value {
-	bound := s.filled(x, than)
-	return s.do(func() (*stablehlo.Value, error) {
-		return stablehlo.Compare(x, bound, types.CompareLT, types.CompareSigned)
-	})
-}
-
-// padColumns widens a table with columns of zeros.
-func (s *steps) padColumns(x *stablehlo.Value, columns int) *stablehlo.Value {
-	return s.do(func() (*stablehlo.Value, error) {
-		zero, err := s.f.scalar(int32(0))
-		if err != nil {
-			return nil, err
-		}
-		return stablehlo.Pad(x, zero, []int{0, 0}, []int{0, columns - x.Shape().Dimensions[1]}, []int{0, 0})
-	})
-}
-
-// zeroRows makes the rows of x zero where mask, bool[T], holds.
-func (s *steps) zeroRows(x, mask *stablehlo.Value) *stablehlo.Value {
-	return s.do(func() (*stablehlo.Value, error) {
-		shape := x.Shape()
-		wide, err := stablehlo.BroadcastInDim(mask, xlashapes.Make(dtypes.Bool, shape.Dimensions...), []int{0})
-		if err != nil {
-			return nil, err
-		}
-		zero, err := s.f.scalar(int32(0))
-		if err != nil {
-			return nil, err
-		}
-		if zero, err = stablehlo.Convert(zero, shape.DType); err != nil {
-			return nil, err
-		}
-		if zero, err = stablehlo.BroadcastInDim(zero, shape, nil); err != nil {
-			return nil, err
-		}
-		return stablehlo.Select(wide, zero, x)
-	})
-}
-
-// mosaicCall emits the custom call. Operands must be exactly what the kernel was made for: the compiler does not check.
-func (s *steps) mosaicCall(call *mosaic.Call, operands []*stablehlo.Value) []*stablehlo.Value {
+// call emits the custom call. Operands must be exactly what the kernel was made for, because the compiler does not
+// check.
+func (m *mosaicKernels) call(s *steps, call *mosaic.Call, operands []*stablehlo.Value) []*stablehlo.Value {
 	results := make([]*stablehlo.Value, len(call.Results))
 	s.do(func() (*stablehlo.Value, error) {
 		if len(operands) != len(call.Operands) {
@@ -331,19 +204,19 @@ func (s *steps) mosaicCall(call *mosaic.Call, operands []*stablehlo.Value) []*st
 				len(operands))
 		}
 		for i, v := range operands {
-			if got, want := fromXLA(v.Shape()), call.Operands[i]; !got.Equal(want.Shape) {
+			if got, want := program.FromXLA(v.Shape()), call.Operands[i]; !got.Equal(want.Shape) {
 				return nil, fmt.Errorf("operand %s of the kernel is %s, but it was made for %s", want.Name, got,
 					want.Shape)
 			}
 		}
-		if stand := s.f.b.backend.standIn; stand != nil {
-			out, err := s.standIn(stand, call, operands)
+		if m.standIn != nil {
+			out, err := m.standIn.call(s.f, call, operands)
 			copy(results, out)
 			return nil, err
 		}
 		shapes := make([]xlashapes.Shape, len(results))
 		for i, r := range call.Results {
-			shapes[i] = toXLA(r.Shape)
+			shapes[i] = program.ToXLA(r.Shape)
 		}
 		out, err := stablehlo.CustomCallV2(mosaic.Target, call.BackendConfig, operands, make([][]int, len(operands)),
 			shapes, make([][]int, len(results)))
@@ -351,7 +224,7 @@ func (s *steps) mosaicCall(call *mosaic.Call, operands []*stablehlo.Value) []*st
 			return nil, err
 		}
 		// The builder writes version 2; libtpu's kernels are of version 1, the original one.
-		attributes := s.f.fn.Statements[len(s.f.fn.Statements)-1].Attributes
+		attributes := s.f.LastStatement().Attributes
 		attributes["api_version"] = int32(1)
 		attributes["kernel_name"] = call.Payload.Kernel
 		var aliases []string
@@ -362,10 +235,10 @@ func (s *steps) mosaicCall(call *mosaic.Call, operands []*stablehlo.Value) []*st
 						"operand_tuple_indices = []>", a[1], a[0]))
 		}
 		if len(aliases) > 0 {
-			attributes["output_operand_aliases"] = mlir("[" + strings.Join(aliases, ", ") + "]")
+			attributes["output_operand_aliases"] = program.MLIR("[" + strings.Join(aliases, ", ") + "]")
 		}
 		copy(results, out)
-		s.f.b.calls = append(s.f.b.calls, newKernelCall(call))
+		s.f.Program().RecordCall(call)
 		return nil, nil
 	})
 	return results

@@ -1,9 +1,9 @@
-package xla
+package program
 
 import "github.com/gomlx/compute"
 
-// operations are the ones the backend has.
-var operations = []compute.OpType{
+// Operations are the ones the backend has.
+var Operations = []compute.OpType{
 	compute.OpTypeAbs,
 	compute.OpTypeAdd,
 	compute.OpTypeArgMinMax,

@@ -1,4 +1,4 @@
-package xla
+package native
 
 import (
 	"encoding/json"
@@ -11,23 +11,24 @@ import (
 	"strings"
 
 	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/go-xla/pjrt"
 	"github.com/gomlx/go-xla/stablehlo"
-	xlashapes "github.com/gomlx/go-xla/types/shapes"
 
 	"github.com/quire/quire/backend/xla/cpukernel"
 	"github.com/quire/quire/backend/xla/internal/pjrtc"
+	"github.com/quire/quire/backend/xla/internal/program"
 )
 
-// kernel is a composite that a custom call of XLA's typed FFI stands for: its operands and results are the composite's.
+// kernel is a custom call of XLA's typed FFI that replaces a composite, and has its operands and results.
 type kernel struct {
 	target string // one of cpukernel.Handlers
-	// alias has for a result that is an operand updated in place the operand's number. Where the operand lives on, XLA
-	// copies it first.
+	// alias[r] is the number of the operand that result r updates in place. XLA copies the operand first if it is used
+	// later.
 	alias map[int]int
 	attrs map[string]attribute
 }
 
-// attribute is the kind of an attribute: all of a kernel's must be given.
+// attribute is the kind of an attribute. All attributes of a kernel must be given.
 type attribute int
 
 const (
@@ -37,7 +38,7 @@ const (
 	text
 )
 
-// cpuKernels are the composites with a kernel in C, on XLA:CPU.
+// cpuKernels has the composites with a kernel in C, on XLA:CPU.
 var cpuKernels = map[string]kernel{
 	"kv_update": {
 		target: "quire_kv_update", alias: map[int]int{0: 0}, attrs: map[string]attribute{"by_head": boolean},
@@ -103,59 +104,26 @@ var cpuKernels = map[string]kernel{
 var attentionAttrs = map[string]attribute{"scale": float, "soft_cap": float, "window": integer, "paged": boolean,
 	"by_head": boolean}
 
-// Values of [Options.Kernels].
-const (
-	KernelsAuto = "auto"
-	KernelsOff  = "off"
-)
-
-// addKernels makes the kernels the native form of their composites where the plugin can call them.
-func (b *Backend) addKernels(mode string) error {
-	switch mode {
-	case KernelsOff:
-		return nil
-	case "", KernelsAuto:
-	default:
-		return fmt.Errorf("xla: Options.Kernels is %q, but must be %s or %s", mode, KernelsAuto, KernelsOff)
+// registerCPU registers the kernels in C with the plugin, and returns their instruction set. It returns "" if the
+// plugin can't call them.
+func registerCPU(plugin *pjrt.Plugin) (level string, err error) {
+	if !pjrtc.HasFFI(plugin) {
+		return "", nil
 	}
-	if b.platform != "cpu" || !pjrtc.HasFFI(b.plugin) {
-		return nil
-	}
-	level, err := cpukernel.Features()
-	if err != nil {
-		return err
+	if level, err = cpukernel.Features(); err != nil {
+		return "", err
 	}
 	handlers := cpukernel.Handlers()
 	for _, target := range slices.Sorted(maps.Keys(handlers)) {
-		if err := pjrtc.RegisterHandler(b.plugin, "Host", target, handlers[target]); err != nil {
-			return fmt.Errorf("xla: registering a kernel: %w: use --kernels off", err)
+		if err := pjrtc.RegisterHandler(plugin, "Host", target, handlers[target]); err != nil {
+			return "", fmt.Errorf("xla: registering a kernel: %w: use --kernels off", err)
 		}
 	}
-	for op, k := range cpuKernels {
-		b.composites[op] = k.emit
-	}
-	b.kernels = level
-	return nil
+	return level, nil
 }
 
-// SameForms says that the model gives a token the same bytes as a prompt's and as a drawn one: the kernels do, whatever
-// the number of rows. Without them a backend may order sums by the shapes.
-func (b *Backend) SameForms() bool { return b.kernels != "" }
-
-// CachesByHead says that kernels read caches by head in less time: see package attention.
-func (b *Backend) CachesByHead() bool { return b.kernels != "" }
-
-// Kernels returns the instruction set that the kernels in C run with, one of [cpukernel.Levels], or "off" where there
-// are none.
-func (b *Backend) Kernels() string {
-	if b.kernels == "" {
-		return KernelsOff
-	}
-	return b.kernels
-}
-
-// emit emits the custom call. It is an [emitter].
-func (k kernel) emit(f *function, attrs json.RawMessage, inputs []*stablehlo.Value,
+// emit emits the custom call. It is a [program.Emitter].
+func (k kernel) emit(f *program.Function, attrs json.RawMessage, inputs []*stablehlo.Value,
 	results []shapes.Shape) ([]*stablehlo.Value, error) {
 	config, err := k.config(attrs)
 	if err != nil {
@@ -169,24 +137,24 @@ func (k kernel) emit(f *function, attrs json.RawMessage, inputs []*stablehlo.Val
 			return nil, fmt.Errorf("it has %d inputs and %d results, but result %d is input %d in place", len(inputs),
 				len(results), result, input)
 		}
-		if s := fromXLA(inputs[input].Shape()); !s.Equal(results[result]) {
+		if s := program.FromXLA(inputs[input].Shape()); !s.Equal(results[result]) {
 			return nil, fmt.Errorf("result %d of shape %s is input %d in place, which is %s", result, results[result],
 				input, s)
 		}
 	}
-	out, err := f.ffiCall(k.target, config, inputs, results)
+	out, err := f.FFICall(k.target, config, inputs, results)
 	if err != nil {
 		return nil, err
 	}
-	setAliases(f.lastStatement(), k.alias, len(results))
+	program.SetAliases(f.LastStatement(), k.alias, len(results))
 	if k.readsAsItWrites(inputs) {
 		return out, nil // XLA has to see both
 	}
-	f.calls[f.lastStatement()] = &call{k.target, config, k.alias}
+	f.JoinChain(k.target, config, k.alias)
 	return out, nil
 }
 
-// readsAsItWrites says whether an array that the call updates in place is another of its inputs too.
+// readsAsItWrites reports whether an array that the call updates in place is also another input.
 func (k kernel) readsAsItWrites(inputs []*stablehlo.Value) bool {
 	for _, in := range k.alias {
 		for i, v := range inputs {
@@ -196,47 +164,6 @@ func (k kernel) readsAsItWrites(inputs []*stablehlo.Value) bool {
 		}
 	}
 	return false
-}
-
-// setAliases notes of a call's results which are operands updated in place.
-func setAliases(s *stablehlo.Statement, alias map[int]int, results int) {
-	var aliases []string
-	for _, result := range slices.Sorted(maps.Keys(alias)) {
-		place := "[]"
-		if results > 1 {
-			place = fmt.Sprintf("[%d]", result)
-		}
-		aliases = append(aliases,
-			fmt.Sprintf(
-				"#stablehlo.output_operand_alias<output_tuple_indices = %s, operand_index = %d, "+
-					"operand_tuple_indices = []>", place, alias[result]))
-	}
-	if len(aliases) > 0 {
-		s.Attributes["output_operand_aliases"] = mlir("[" + strings.Join(aliases, ", ") + "]")
-	}
-}
-
-// ffiCall emits a custom call of the typed FFI; config is a dictionary of its attributes.
-func (f *function) ffiCall(target, config string, inputs []*stablehlo.Value,
-	results []shapes.Shape) ([]*stablehlo.Value, error) {
-	outputs := make([]xlashapes.Shape, len(results))
-	for i, s := range results {
-		outputs[i] = toXLA(s)
-	}
-	row := func(n int) [][]int { return make([][]int, n) } // row-major
-	out, err := stablehlo.CustomCallV2(target, "", inputs, row(len(inputs)), outputs, row(len(results)))
-	if err != nil {
-		return nil, err
-	}
-	// The builder writes version 2; version 4 is the typed FFI, whose configuration is a dictionary.
-	statement := f.lastStatement()
-	statement.Attributes["api_version"] = int32(4)
-	statement.Attributes["backend_config"] = mlir(config)
-	return out, nil
-}
-
-func (f *function) lastStatement() *stablehlo.Statement {
-	return f.fn.Statements[len(f.fn.Statements)-1]
 }
 
 // config prints the attributes of a composite as the dictionary of the call.
@@ -290,9 +217,3 @@ func (a attribute) print(value json.RawMessage) (string, error) {
 		return `"` + s + `"`, nil
 	}
 }
-
-// mlir is an attribute already printed.
-type mlir string
-
-// ToStableHLO is the method through which go-xla's builder prints attributes.
-func (m mlir) ToStableHLO() string { return string(m) }

@@ -1,4 +1,4 @@
-package xla
+package native
 
 import (
 	"encoding/json"
@@ -6,8 +6,8 @@ import (
 
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/go-xla/stablehlo"
-	xlashapes "github.com/gomlx/go-xla/types/shapes"
 
+	"github.com/quire/quire/backend/xla/internal/program"
 	"github.com/quire/quire/backend/xla/mosaic"
 )
 
@@ -24,14 +24,11 @@ const (
 	updateNumSeqs
 	updateTokenSeqs
 	_ // positions
-	_ // destinations: the kernel finds them by itself, the last places of each sequence
+	_ // destinations: the kernel finds them itself, at the end of each sequence
 	updateInputs
 
-	updateSinks = updateInputs // where there are any
+	updateSinks = updateInputs // if there are any
 )
-
-// lanes are those of a TPU's vector registers.
-const lanes = 128
 
 // update finds the kernel for a call of composite "paged_attention_update".
 func (m *mosaicKernels) update(attrs json.RawMessage, inputs []shapes.Shape) (*mosaic.Call, error) {
@@ -62,16 +59,16 @@ func (m *mosaicKernels) update(attrs json.RawMessage, inputs []shapes.Shape) (*m
 
 // emitUpdate is the emitter of "paged_attention_update".
 //
-// The kernel wants a KV head's queries as a matrix, beginning with the keys' half of what the cache has for a head, and
-// gives values in the other half: [KVH, T, ceil(G/packing), packing, 2*D] for G queries a KV head. It runs for each of
-// the sequences that there are, and for none if there is none. Pages of -1, which a sequence at work does not have,
-// become 0. Its result lies where the queries were; rows of padding keep them, and are made 0. Sinks are given as
-// [KVH, G, lanes], with the same number in all lanes.
-func (m *mosaicKernels) emitUpdate(f *function, attrs json.RawMessage, inputs []*stablehlo.Value,
+// The kernel expects a KV head's queries as a matrix: [KVH, T, ceil(G/packing), packing, 2*D] for G queries per KV
+// head. The queries are in the half of the last axis that the keys have in the cache, and the kernel returns values in
+// the other half. It runs once for each sequence. Pages of -1, which a running sequence does not have, become 0. Its
+// result replaces the queries. Rows of padding keep the queries, and are cleared. Sinks are [KVH, G, lanes], with the
+// same number in all lanes.
+func (m *mosaicKernels) emitUpdate(f *program.Function, attrs json.RawMessage, inputs []*stablehlo.Value,
 	_ []shapes.Shape) ([]*stablehlo.Value, error) {
 	in := make([]shapes.Shape, len(inputs))
 	for i, v := range inputs {
-		in[i] = fromXLA(v.Shape())
+		in[i] = program.FromXLA(v.Shape())
 	}
 	call, err := m.update(attrs, in)
 	if err != nil {
@@ -111,68 +108,9 @@ func (m *mosaicKernels) emitUpdate(f *function, attrs json.RawMessage, inputs []
 	if call.Request.Config.Sinks {
 		operands = append(operands, s.sinks(inputs[updateSinks], kvHeads, group))
 	}
-	out := s.mosaicCall(call, operands)
+	out := m.call(&s, call, operands)
 	values := s.reshape(s.transpose(out[0], 1, 0, 2, 3, 4), tokens, kvHeads, qShape[2]*qShape[3], qShape[4])
 	values = s.reshape(s.slice(values, []int{0, 0, 0, headDim}, []int{tokens, kvHeads, group, 2 * headDim}), tokens,
 		heads, headDim)
 	return []*stablehlo.Value{s.zeroRows(values, s.less(inputs[updateTokenSeqs], 0)), out[1]}, s.err
-}
-
-// sinks emits f32[H] as [KVH, G, lanes].
-func (s *steps) sinks(x *stablehlo.Value, kvHeads, group int) *stablehlo.Value {
-	x = s.reshape(x, kvHeads, group)
-	return s.do(func() (*stablehlo.Value, error) {
-		return stablehlo.BroadcastInDim(x, xlashapes.Make(x.Shape().DType, kvHeads, group, lanes), []int{0, 1})
-	})
-}
-
-func (s *steps) transpose(x *stablehlo.Value, axes ...int) *stablehlo.Value {
-	return s.do(func() (*stablehlo.Value, error) { return stablehlo.Transpose(x, axes...) })
-}
-
-func (s *steps) concatenate(axis int, xs ...*stablehlo.Value) *stablehlo.Value {
-	return s.do(func() (*stablehlo.Value, error) { return stablehlo.Concatenate(axis, xs...) })
-}
-
-func (s *steps) slice(x *stablehlo.Value, from, to []int) *stablehlo.Value {
-	return s.do(func() (*stablehlo.Value, error) {
-		strides := make([]int, len(from))
-		for i := range strides {
-			strides[i] = 1
-		}
-		return stablehlo.Slice(x, from, to, strides)
-	})
-}
-
-// convert emits x with the dtype of another array.
-func (s *steps) convert(x *stablehlo.Value, like shapes.Shape) *stablehlo.Value {
-	return s.do(func() (*stablehlo.Value, error) {
-		if x.Shape().DType == like.DType {
-			return x, nil
-		}
-		return stablehlo.Convert(x, like.DType)
-	})
-}
-
-// padTo widens x with zeros behind each axis.
-func (s *steps) padTo(x *stablehlo.Value, dims ...int) *stablehlo.Value {
-	return s.do(func() (*stablehlo.Value, error) {
-		was, none := x.Shape().Dimensions, make([]int, len(dims))
-		behind, wider := make([]int, len(dims)), false
-		for i, d := range dims {
-			behind[i] = d - was[i]
-			wider = wider || d > was[i]
-		}
-		if !wider {
-			return x, nil
-		}
-		zero, err := s.f.scalar(int32(0))
-		if err != nil {
-			return nil, err
-		}
-		if zero, err = stablehlo.Convert(zero, x.Shape().DType); err != nil {
-			return nil, err
-		}
-		return stablehlo.Pad(x, zero, none, behind, none)
-	})
 }

@@ -1,6 +1,7 @@
-package xla
+package program
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -17,13 +18,12 @@ func TestStandIns(t *testing.T) {
   }
 }
 `
-	s := &standIns{names: map[string]string{}}
+	s := &modules{}
 	for i, want := range []string{"kernel0_main", "kernel1_main"} {
-		got, err := s.add(module)
-		if err != nil || got != want {
-			t.Fatalf("module %d is called as %q (%v), want %q", i, got, err, want)
+		key := strconv.Itoa(i)
+		if err := s.add(key, module); err != nil || s.names[key] != want {
+			t.Fatalf("module %d is called as %q (%v), want %q", i, s.names[key], err, want)
 		}
-		s.names[got] = got
 	}
 	text := s.text.String()
 	for _, want := range []string{"func.func private @kernel0_main(", "call @kernel0_clip(",
@@ -36,7 +36,7 @@ func TestStandIns(t *testing.T) {
 		t.Errorf("the text is still a module:\n%s", text)
 	}
 	for _, bad := range []string{"", "module @x {\n}\n", strings.ReplaceAll(module, "@main", "@other")} {
-		if _, err := s.add(bad); err == nil {
+		if err := s.add("bad", bad); err == nil {
 			t.Errorf("%q is taken for a module with a main function", bad)
 		}
 	}

@@ -1,4 +1,4 @@
-package xla
+package native
 
 import (
 	"encoding/json"
@@ -10,37 +10,21 @@ import (
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/go-xla/stablehlo"
 
+	"github.com/quire/quire/backend/xla/internal/pjrtc"
+	"github.com/quire/quire/backend/xla/internal/program"
 	"github.com/quire/quire/backend/xla/triton"
 )
 
-// addTriton makes the kernels of package triton the native form of their composites on NVIDIA GPUs that Triton compiles
-// for, those from A100 on.
-func (b *Backend) addTriton(mode string) error {
-	if mode == KernelsOff || b.platform != "cuda" {
-		return nil
-	}
-	device, err := b.describeDevice()
-	if err != nil {
-		return err
-	}
-	if capability, _ := device.Attributes["compute_capability"].(string); strings.HasPrefix(capability, "7.") ||
-		strings.HasPrefix(capability, "6.") {
-		return nil
-	}
-	b.uses = &kernelUses{}
-	b.triton = &tritonKernels{b.uses}
-	for _, op := range []string{triton.RaggedPagedAttention, triton.LatentAttention} {
-		b.composites[op] = func(f *function, attrs json.RawMessage, inputs []*stablehlo.Value,
-			results []shapes.Shape) ([]*stablehlo.Value, error) {
-			return b.triton.emitAttention(op, f, attrs, inputs, results)
-		}
-	}
-	return nil
+// hasTriton reports whether Triton compiles for an NVIDIA GPU. It does from A100 on.
+func hasTriton(device pjrtc.Device) bool {
+	capability, _ := device.Attributes["compute_capability"].(string)
+	return !strings.HasPrefix(capability, "7.") && !strings.HasPrefix(capability, "6.")
 }
 
+// tritonKernels finds the kernels for calls of composites, and notes what became of them.
 type tritonKernels struct{ uses *kernelUses }
 
-// attention finds the kernels for a call of the composite op, and notes what came of it.
+// attention finds the kernels for a call of the composite op, and notes what became of it.
 func (k *tritonKernels) attention(op string, attrs json.RawMessage, inputs []shapes.Shape) ([]triton.Call, error) {
 	a, err := attentionOf(attrs, inputs)
 	if err != nil {
@@ -86,12 +70,20 @@ func (k *tritonKernels) attention(op string, attrs json.RawMessage, inputs []sha
 	return calls, err
 }
 
-// emitAttention is the emitter of the composite op.
-func (k *tritonKernels) emitAttention(op string, f *function, attrs json.RawMessage, inputs []*stablehlo.Value,
+// emitter returns the emitter of the composite op.
+func (k *tritonKernels) emitter(op string) program.Emitter {
+	return func(f *program.Function, attrs json.RawMessage, inputs []*stablehlo.Value,
+		results []shapes.Shape) ([]*stablehlo.Value, error) {
+		return k.emitAttention(op, f, attrs, inputs, results)
+	}
+}
+
+// emitAttention emits the kernels for a call of the composite op.
+func (k *tritonKernels) emitAttention(op string, f *program.Function, attrs json.RawMessage, inputs []*stablehlo.Value,
 	results []shapes.Shape) ([]*stablehlo.Value, error) {
 	in := make([]shapes.Shape, len(inputs))
 	for i, v := range inputs {
-		in[i] = fromXLA(v.Shape())
+		in[i] = program.FromXLA(v.Shape())
 	}
 	calls, err := k.attention(op, attrs, in)
 	if err != nil {
@@ -106,7 +98,7 @@ func (k *tritonKernels) emitAttention(op string, f *function, attrs json.RawMess
 		if c.Kernel.Sink {
 			operands = append(operands, inputs[attentionInputs])
 		}
-		out, err := f.tritonCall(c, operands)
+		out, err := tritonCall(f, c, operands)
 		if err != nil {
 			return nil, err
 		}
@@ -116,16 +108,16 @@ func (k *tritonKernels) emitAttention(op string, f *function, attrs json.RawMess
 	return []*stablehlo.Value{out}, err
 }
 
-// tritonCall emits the custom call: its operands, then its results, are the kernel's pointers.
-func (f *function) tritonCall(c triton.Call, operands []*stablehlo.Value) ([]*stablehlo.Value, error) {
+// tritonCall emits the custom call. The kernel's pointers are the operands, then the results.
+func tritonCall(f *program.Function, c triton.Call, operands []*stablehlo.Value) ([]*stablehlo.Value, error) {
 	config := fmt.Sprintf(
 		"{name = %s, ir = %s, num_warps = %d : i32, num_stages = %d : i32, grid_x = %d : i32, grid_y = %d : i32, "+
 			"grid_z = %d : i32, debug = false}",
 		mlirString(c.Kernel.Name), mlirString(c.IR), c.Kernel.Warps, c.Kernel.Stages, c.Grid[0], c.Grid[1], c.Grid[2])
-	return f.ffiCall(triton.Target, config, operands, c.Results)
+	return f.FFICall(triton.Target, config, operands, c.Results)
 }
 
-// mlirString quotes a text as MLIR's does.
+// mlirString quotes a text as MLIR does.
 func mlirString(s string) string {
 	var out strings.Builder
 	out.WriteByte('"')

@@ -1,6 +1,7 @@
-package xla
+package program
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -11,7 +12,7 @@ import (
 // This file has the operations that take functions, and barriers. Each method implements the one of [compute.Function]
 // of its name.
 
-func (f *function) While(cond, body compute.Function, initial ...compute.Value) ([]compute.Value, error) {
+func (f *Function) While(cond, body compute.Function, initial ...compute.Value) ([]compute.Value, error) {
 	op := compute.OpTypeWhile
 	c, err := f.adopt(cond, op)
 	if err != nil {
@@ -32,7 +33,7 @@ func (f *function) While(cond, body compute.Function, initial ...compute.Value) 
 	return f.nodes(out), nil
 }
 
-func (f *function) If(pred compute.Value, onTrue, onFalse compute.Function) ([]compute.Value, error) {
+func (f *Function) If(pred compute.Value, onTrue, onFalse compute.Function) ([]compute.Value, error) {
 	op := compute.OpTypeIf
 	t, err := f.adopt(onTrue, op)
 	if err != nil {
@@ -53,14 +54,14 @@ func (f *function) If(pred compute.Value, onTrue, onFalse compute.Function) ([]c
 	return f.nodes(out), nil
 }
 
-func (f *function) Sort(comparator compute.Function, axis int, stable bool, inputs ...compute.Value) ([]compute.Value,
+func (f *Function) Sort(comparator compute.Function, axis int, stable bool, inputs ...compute.Value) ([]compute.Value,
 	error) {
 	op := compute.OpTypeSort
 	c, err := f.adopt(comparator, op)
 	if err != nil {
 		return nil, err
 	}
-	if owners := comparator.(*function).captured; len(owners) > 0 {
+	if owners := comparator.(*Function).captured; len(owners) > 0 {
 		return nil,
 			f.fail(op,
 				fmt.Errorf(
@@ -78,9 +79,9 @@ func (f *function) Sort(comparator compute.Function, axis int, stable bool, inpu
 	return f.nodes(out), nil
 }
 
-func (f *function) Call(target compute.Function, inputs ...compute.Value) ([]compute.Value, error) {
+func (f *Function) Call(target compute.Function, inputs ...compute.Value) ([]compute.Value, error) {
 	op := compute.OpTypeCall
-	t, ok := target.(*function)
+	t, ok := target.(*Function)
 	switch {
 	case !ok || t.b != f.b || t.parent != nil:
 		return nil, f.fail(op, errors.New("its target must be a named function of the same program"))
@@ -94,7 +95,7 @@ func (f *function) Call(target compute.Function, inputs ...compute.Value) ([]com
 		return nil, f.fail(op, err)
 	}
 	for i, v := range vs {
-		if s := fromXLA(v.Shape()); !s.Equal(t.paramShapes[i]) {
+		if s := FromXLA(v.Shape()); !s.Equal(t.paramShapes[i]) {
 			return nil, f.fail(op, fmt.Errorf("input %q of function %q is %s, not %s", t.params[i], t.name, s,
 				t.paramShapes[i]))
 		}
@@ -114,8 +115,32 @@ func (f *function) Call(target compute.Function, inputs ...compute.Value) ([]com
 	return f.nodes(out), nil
 }
 
+// composite is what the name of a composite contains.
+type composite struct {
+	op     string
+	attrs  json.RawMessage
+	native Emitter
+}
+
+// emit replaces a call of the stand-in function t in f.
+func (c *composite) emit(f, t *Function, inputs []*stablehlo.Value) ([]*stablehlo.Value, error) {
+	out, err := c.native(f, c.attrs, inputs, t.outputs)
+	if err != nil {
+		return nil, fmt.Errorf("composite %q: %w", c.op, err)
+	}
+	if len(out) != len(t.outputs) {
+		return nil, fmt.Errorf("composite %q returns %d results, declared are %d", c.op, len(out), len(t.outputs))
+	}
+	for i, v := range out {
+		if s := FromXLA(v.Shape()); !s.Equal(t.outputs[i]) {
+			return nil, fmt.Errorf("composite %q returns %s as result %d, declared is %s", c.op, s, i, t.outputs[i])
+		}
+	}
+	return out, nil
+}
+
 // OptimizationBarrier doubles a lone operand, as XLA:CPU miscompiles a barrier of one.
-func (f *function) OptimizationBarrier(operands ...compute.Value) ([]compute.Value, error) {
+func (f *Function) OptimizationBarrier(operands ...compute.Value) ([]compute.Value, error) {
 	op := compute.OpTypeOptimizationBarrier
 	vs, err := f.useAll(operands)
 	if err != nil {
@@ -132,7 +157,7 @@ func (f *function) OptimizationBarrier(operands ...compute.Value) ([]compute.Val
 }
 
 // SchedulingBarrier is an optimization barrier over the operand and its dependencies.
-func (f *function) SchedulingBarrier(operand compute.Value, dependencies ...compute.Value) (compute.Value, error) {
+func (f *Function) SchedulingBarrier(operand compute.Value, dependencies ...compute.Value) (compute.Value, error) {
 	out, err := f.OptimizationBarrier(append([]compute.Value{operand}, dependencies...)...)
 	if err != nil {
 		return nil, err

@@ -1,4 +1,4 @@
-package xla
+package program
 
 import (
 	"encoding/hex"
@@ -7,14 +7,61 @@ import (
 	"strings"
 	"unsafe"
 
+	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/dtypes/bfloat16"
 	"github.com/gomlx/compute/dtypes/float16"
 	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/go-xla/stablehlo"
 )
 
-// literal prints a constant as an MLIR dense attribute: one value where all are equal bit for bit, else the raw bytes
-// in hexadecimal, so that every bit of NaNs, infinities and negative zeros survives.
+// Constant implements [compute.Function].
+func (f *Function) Constant(flat any, dims ...int) (compute.Value, error) {
+	op := compute.OpTypeConstant
+	v := reflect.ValueOf(flat)
+	if v.Kind() != reflect.Slice {
+		return nil, f.fail(op, fmt.Errorf("its values are a %T, not a slice", flat))
+	}
+	dtype := dtypes.FromGoType(v.Type().Elem())
+	if dtype == dtypes.InvalidDType {
+		return nil, f.fail(op, fmt.Errorf("its values are a %T, which is no array of numbers", flat))
+	}
+	shape := shapes.Make(dtype, dims...)
+	if v.Len() != shape.Size() {
+		return nil, f.fail(op, fmt.Errorf("%d values are given for shape %s", v.Len(), shape))
+	}
+	if f.returned {
+		return nil, f.fail(op, errReturned)
+	}
+	// A copy, since the caller may change its slice before the program is printed.
+	kept := reflect.MakeSlice(v.Type(), v.Len(), v.Len())
+	reflect.Copy(kept, v)
+	value, err := f.EmitConstant(kept.Interface(), shape)
+	if err != nil {
+		return nil, f.fail(op, err)
+	}
+	return &node{f: f, value: value, shape: shape, constant: kept.Interface()}, nil
+}
+
+// EmitConstant emits a constant, in a text form that is exact and short (see literal).
+func (f *Function) EmitConstant(flat any, shape shapes.Shape) (*stablehlo.Value, error) {
+	v, err := f.fn.ConstantFromFlatAndShape(flat, ToXLA(shape))
+	if err != nil {
+		return nil, err
+	}
+	f.LastStatement().Attributes["value"] = literal{flat: flat, shape: shape}
+	return v, nil
+}
+
+// EmitScalar emits a scalar constant. Its dtype is that of the value's Go type.
+func (f *Function) EmitScalar(value any) (*stablehlo.Value, error) {
+	flat := reflect.MakeSlice(reflect.SliceOf(reflect.TypeOf(value)), 1, 1)
+	flat.Index(0).Set(reflect.ValueOf(value))
+	return f.EmitConstant(flat.Interface(), shapes.Make(dtypes.FromAny(value)))
+}
+
+// literal prints a constant as an MLIR dense attribute. It prints one value if all are equal bit for bit, and otherwise
+// the raw bytes in hexadecimal, which keep every bit of NaNs, infinities and negative zeros.
 type literal struct {
 	flat  any // a slice of shape's Go type
 	shape shapes.Shape
@@ -22,7 +69,7 @@ type literal struct {
 
 // ToStableHLO is the method through which go-xla's builder prints attributes.
 func (l literal) ToStableHLO() string {
-	return fmt.Sprintf("dense<%s> : %s", l.values(), toXLA(l.shape).ToStableHLO())
+	return fmt.Sprintf("dense<%s> : %s", l.values(), ToXLA(l.shape).ToStableHLO())
 }
 
 func (l literal) values() string {
@@ -56,12 +103,11 @@ func (l literal) values() string {
 
 // bits prints a little-endian floating-point number as the hexadecimal integer of its bits.
 func bits(raw []byte) string {
-	var b strings.Builder
-	b.WriteString("0x")
+	text := []byte("0x")
 	for i := len(raw) - 1; i >= 0; i-- {
-		fmt.Fprintf(&b, "%02X", raw[i])
+		text = fmt.Appendf(text, "%02X", raw[i])
 	}
-	return b.String()
+	return string(text)
 }
 
 func list(values []bool, dims []int) string {

@@ -1,4 +1,4 @@
-package xla
+package program
 
 import (
 	"cmp"
@@ -13,18 +13,24 @@ import (
 	"github.com/quire/quire/backend/xla/cpukernel"
 )
 
-// This file makes one custom call, a chain, of the kernels in C that stand one behind the other in a function: XLA:CPU
-// takes 1.5 to 2 us for each call, and a step of a small model has hundreds. What kernels compute does not change.
+// This file merges kernels in C that follow each other in a function into one custom call, a chain: XLA:CPU takes 1.5
+// to 2 us for each call, and a step of a small model has hundreds. What kernels compute does not change.
 //
-// Statements are taken in order. One that does not depend on the chain stands before it. One that does, and is no
-// kernel, waits behind it, and the first kernel that depends on such a one begins the next chain. Reshapes join the
-// chain. Arrays that only kernels of the chain use share one scratch array by the time that they are needed.
+// Statements are taken in order. A statement that does not depend on the chain is put before it. A statement that does,
+// and is not a kernel, is put after the chain, and the first kernel that depends on such a statement starts the next
+// chain. Reshapes join the chain. Arrays that only kernels of the chain use are in one scratch array, and share its
+// memory if they are not needed at the same time.
 
 // call is a custom call of a kernel in C.
 type call struct {
 	target, config string
-	alias          map[int]int // as in kernel
+	alias          map[int]int // by result, the operand that the result is updated in place
 }
+
+// emitCall returns the statement of a custom call of the typed FFI, whose result r is operand alias[r] updated in
+// place.
+type emitCall func(target, config string, inputs []*stablehlo.Value, results []shapes.Shape, alias map[int]int) (
+	*stablehlo.Statement, error)
 
 // link is a member of a chain: a call, or a reshape, whose call is nil.
 type link struct {
@@ -32,7 +38,7 @@ type link struct {
 	call      *call
 }
 
-// place is where an array of a chain lies.
+// place is the memory of an array of a chain.
 type place struct {
 	operand     int              // its number among the chain's operands, or -1
 	written     bool             // the operand is updated in place
@@ -50,8 +56,8 @@ type chain struct {
 	places map[string]*place // of all values that links use or make
 	made   map[string]bool   // what links make
 	gone   map[string]bool   // values whose places were updated in place
-	behind []*stablehlo.Statement
-	late   map[string]bool // what statements behind make
+	after  []*stablehlo.Statement
+	late   map[string]bool // what statements in after make
 	inputs []*stablehlo.Value
 }
 
@@ -60,16 +66,16 @@ func newChain(users map[string]int) *chain {
 		gone: map[string]bool{}, late: map[string]bool{}}
 }
 
-// joinCalls makes chains of the kernels of f, which is about to return values.
-func (f *function) joinCalls(values []*stablehlo.Value) error {
-	if len(f.calls) < 2 {
-		return nil
+// joinCalls merges the kernels of a function, which is about to return values, into chains, and returns its statements.
+func joinCalls(statements []*stablehlo.Statement, calls map[*stablehlo.Statement]*call, values []*stablehlo.Value,
+	emit emitCall) ([]*stablehlo.Statement, error) {
+	if len(calls) < 2 {
+		return statements, nil
 	}
 	users := map[string]int{}
 	for _, v := range values {
 		users[v.String()]++
 	}
-	statements := f.fn.Statements
 	uses := make([][]string, len(statements))
 	for i, s := range statements {
 		uses[i] = usesOf(s)
@@ -80,16 +86,16 @@ func (f *function) joinCalls(values []*stablehlo.Value) error {
 	var out []*stablehlo.Statement
 	c := newChain(users)
 	end := func() error {
-		joined, err := f.link(c)
-		out = append(append(out, joined...), c.behind...)
+		joined, err := c.replacement(emit)
+		out = append(append(out, joined...), c.after...)
 		c = newChain(users)
 		return err
 	}
 	for i, s := range statements {
-		kernel := f.calls[s]
-		if kernel != nil && !c.takes(s, kernel) {
+		kernel := calls[s]
+		if kernel != nil && !c.canAdd(s, kernel) {
 			if err := end(); err != nil {
-				return err
+				return nil, err
 			}
 		}
 		switch {
@@ -100,20 +106,17 @@ func (f *function) joinCalls(values []*stablehlo.Value) error {
 		case isReshape(s) && !c.late[uses[i][0]] && !c.gone[uses[i][0]]:
 			c.add(s, nil)
 		default:
-			c.behind = append(c.behind, s)
+			c.after = append(c.after, s)
 			for _, v := range s.Outputs {
 				c.late[v.String()] = true
 			}
 		}
 	}
-	if err := end(); err != nil {
-		return err
-	}
-	f.fn.Statements = out
-	return nil
+	err := end()
+	return out, err
 }
 
-// usesOf are the values that a statement uses, the bodies of its functions included.
+// usesOf returns the values that a statement uses, including those that the bodies of its functions use.
 func usesOf(s *stablehlo.Statement) []string {
 	var names []string
 	for _, v := range s.Inputs {
@@ -129,9 +132,9 @@ func usesOf(s *stablehlo.Statement) []string {
 
 func isReshape(s *stablehlo.Statement) bool { return s.OpType.String() == "Reshape" }
 
-// takes says whether the call may follow the chain's links: it needs nothing that stands behind the chain, nor an array
-// as it was before a link updated it, and what it updates in place itself nobody else uses later.
-func (c *chain) takes(s *stablehlo.Statement, k *call) bool {
+// canAdd reports whether the call may follow the chain's links: it needs nothing that is computed after the chain, nor
+// an array as it was before a link updated it, and nothing uses later what the call updates in place.
+func (c *chain) canAdd(s *stablehlo.Statement, k *call) bool {
 	for _, v := range s.Inputs {
 		if name := v.String(); c.late[name] || c.gone[name] {
 			return false
@@ -155,7 +158,7 @@ func (c *chain) takes(s *stablehlo.Statement, k *call) bool {
 	return true
 }
 
-// add makes the statement the last link: a call of kernel k, or a reshape where k is nil.
+// add makes the statement the last link: a call of kernel k, or a reshape if k is nil.
 func (c *chain) add(s *stablehlo.Statement, k *call) {
 	at := len(c.links)
 	c.links = append(c.links, link{s, k})
@@ -193,9 +196,9 @@ func (c *chain) add(s *stablehlo.Statement, k *call) {
 	}
 }
 
-// link returns the statements that stand for the chain's links: one call and reshapes of its results, or the links
-// themselves where only one is a call.
-func (f *function) link(c *chain) ([]*stablehlo.Statement, error) {
+// replacement returns the statements that replace the chain's links: one call and reshapes of its results, or the links
+// themselves if only one is a call.
+func (c *chain) replacement(emit emitCall) ([]*stablehlo.Statement, error) {
 	calls := 0
 	for _, l := range c.links {
 		if l.call != nil {
@@ -214,7 +217,7 @@ func (f *function) link(c *chain) ([]*stablehlo.Statement, error) {
 	var shapesOut []shapes.Shape
 	alias := map[int]int{}
 	for i, p := range results {
-		shapesOut = append(shapesOut, fromXLA(p.result.Shape()))
+		shapesOut = append(shapesOut, FromXLA(p.result.Shape()))
 		if p.operand >= 0 {
 			alias[i] = p.operand
 		}
@@ -227,20 +230,18 @@ func (f *function) link(c *chain) ([]*stablehlo.Statement, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := f.ffiCall(cpukernel.Chain, config, c.inputs, shapesOut); err != nil {
+	s, err := emit(cpukernel.Chain, config, c.inputs, shapesOut, alias)
+	if err != nil {
 		return nil, fmt.Errorf("a chain of %d kernels: %w", calls, err)
 	}
-	s := f.lastStatement()
-	f.fn.Statements = f.fn.Statements[:len(f.fn.Statements)-1]
-	setAliases(s, alias, len(shapesOut))
 	for i, p := range results {
 		s.Outputs[i] = p.result
 	}
 	return append([]*stablehlo.Statement{s}, reshapes...), nil
 }
 
-// setResults sets which value of each place is a result of the chain: one that is used outside of it, and each operand
-// that is updated in place. It returns the reshapes whose results are used outside, which stand behind the chain.
+// setResults sets which value of each place is a result of the chain: a value that is used outside of it, and each
+// operand that is updated in place. It returns the reshapes whose results are used outside, which follow the chain.
 func (c *chain) setResults() (reshapes []*stablehlo.Statement) {
 	outside := map[string]bool{}
 	for _, l := range slices.Backward(c.links) {
@@ -260,7 +261,7 @@ func (c *chain) setResults() (reshapes []*stablehlo.Statement) {
 	return reshapes
 }
 
-// results are the places of the chain's results, in the order of the links.
+// results returns the places of the chain's results, in the order of the links.
 func (c *chain) results() []*place {
 	var all []*place
 	for _, l := range c.links {
@@ -273,11 +274,11 @@ func (c *chain) results() []*place {
 	return all
 }
 
-// scratchUnit is what offsets in the scratch array are multiples of, as XLA aligns its own.
+// scratchUnit divides all offsets in the scratch array: it is XLA's alignment of arrays.
 const scratchUnit = 64
 
-// setScratch gives each place that is no operand and no result its offset in the scratch array, whose size it returns:
-// the lowest that is free while the place is needed.
+// setScratch sets the offset in the scratch array of each place that is neither an operand nor a result: the lowest
+// that is free while the place is needed. It returns the size of the scratch array.
 func (c *chain) setScratch() (size int64) {
 	var set []*place
 	for _, l := range c.links {
@@ -286,15 +287,15 @@ func (c *chain) setScratch() (size int64) {
 			if p.operand >= 0 || p.result != nil || slices.Contains(set, p) {
 				continue
 			}
-			p.size = (max(int64(fromXLA(v.Shape()).Memory()), 1) + scratchUnit - 1) / scratchUnit * scratchUnit
-			var beside []*place
+			p.size = (max(int64(FromXLA(v.Shape()).Memory()), 1) + scratchUnit - 1) / scratchUnit * scratchUnit
+			var overlapping []*place
 			for _, other := range set {
 				if other.first <= p.last && p.first <= other.last {
-					beside = append(beside, other)
+					overlapping = append(overlapping, other)
 				}
 			}
-			slices.SortFunc(beside, func(a, b *place) int { return cmp.Compare(a.at, b.at) })
-			for _, other := range beside {
+			slices.SortFunc(overlapping, func(a, b *place) int { return cmp.Compare(a.at, b.at) })
+			for _, other := range overlapping {
 				if other.at >= p.at+p.size {
 					break
 				}
@@ -312,10 +313,12 @@ var ffiTypes = map[dtypes.DType]int{dtypes.Bool: 1, dtypes.Int8: 2, dtypes.Int16
 	dtypes.Uint8: 6, dtypes.Uint16: 7, dtypes.Uint32: 8, dtypes.Uint64: 9, dtypes.Float16: 10, dtypes.Float32: 11,
 	dtypes.Float64: 12, dtypes.BFloat16: 16}
 
-// mostKinds is how many kinds of calls a chain can have: their names, which the plugin sorts, have three digits.
+// mostKinds is the number of kinds of calls that a chain can have: their names, which the plugin sorts, have three
+// digits.
 const mostKinds = 1000
 
-// config is the configuration of the chain's call, which has so many operands and results: see cpukernel/chain.h.
+// config returns the configuration of the chain's call, as cpukernel/chain.h describes it. outer is the number of the
+// call's operands and results.
 func (c *chain) config(results []*place, outer int) (string, error) {
 	numbers := map[string]int{} // of the arrays
 	for i, v := range c.inputs {
@@ -330,7 +333,7 @@ func (c *chain) config(results []*place, outer int) (string, error) {
 		if n, ok := numbers[v.String()]; ok {
 			return n, nil
 		}
-		p, base, shape := c.places[v.String()], outer-1, fromXLA(v.Shape()) // the last one is the scratch array
+		p, base, shape := c.places[v.String()], outer-1, FromXLA(v.Shape()) // the last one is the scratch array
 		switch {
 		case p.result != nil:
 			base = numbers[p.result.String()]

@@ -1,4 +1,4 @@
-package xla
+package program
 
 import (
 	"fmt"
@@ -15,7 +15,7 @@ import (
 // its name.
 
 // unary emits an operation of one operand.
-func (f *function) unary(op compute.OpType, emit func(*stablehlo.Value) (*stablehlo.Value, error),
+func (f *Function) unary(op compute.OpType, emit func(*stablehlo.Value) (*stablehlo.Value, error),
 	x compute.Value) (compute.Value, error) {
 	v, err := f.use(x)
 	if err != nil {
@@ -26,7 +26,7 @@ func (f *function) unary(op compute.OpType, emit func(*stablehlo.Value) (*stable
 }
 
 // binary emits an operation of two operands, broadcast to each other first.
-func (f *function) binary(op compute.OpType, emit func(l, r *stablehlo.Value) (*stablehlo.Value, error), lhs,
+func (f *Function) binary(op compute.OpType, emit func(l, r *stablehlo.Value) (*stablehlo.Value, error), lhs,
 	rhs compute.Value) (compute.Value, error) {
 	l, r, err := f.broadcastPair(lhs, rhs)
 	if err != nil {
@@ -37,14 +37,14 @@ func (f *function) binary(op compute.OpType, emit func(l, r *stablehlo.Value) (*
 }
 
 // broadcastPair gives both operands one shape: a scalar takes the other's, else axes of size 1 grow.
-func (f *function) broadcastPair(lhs, rhs compute.Value) (l, r *stablehlo.Value, err error) {
+func (f *Function) broadcastPair(lhs, rhs compute.Value) (l, r *stablehlo.Value, err error) {
 	if l, err = f.use(lhs); err != nil {
 		return nil, nil, err
 	}
 	if r, err = f.use(rhs); err != nil {
 		return nil, nil, err
 	}
-	a, b := fromXLA(l.Shape()), fromXLA(r.Shape())
+	a, b := FromXLA(l.Shape()), FromXLA(r.Shape())
 	if a.DType != b.DType {
 		return nil, nil, fmt.Errorf("the operands have dtypes %s and %s", a.DType, b.DType)
 	}
@@ -68,15 +68,15 @@ func (f *function) broadcastPair(lhs, rhs compute.Value) (l, r *stablehlo.Value,
 			}
 		}
 	}
-	if l, err = f.broadcastTo(l, dims); err != nil {
+	if l, err = broadcastTo(l, dims); err != nil {
 		return nil, nil, err
 	}
-	r, err = f.broadcastTo(r, dims)
+	r, err = broadcastTo(r, dims)
 	return l, r, err
 }
 
 // broadcastTo broadcasts a scalar, or a value of the same rank with axes of size 1, to the dimensions.
-func (f *function) broadcastTo(v *stablehlo.Value, dims []int) (*stablehlo.Value, error) {
+func broadcastTo(v *stablehlo.Value, dims []int) (*stablehlo.Value, error) {
 	s := v.Shape()
 	if slices.Equal(s.Dimensions, dims) {
 		return v, nil
@@ -85,11 +85,11 @@ func (f *function) broadcastTo(v *stablehlo.Value, dims []int) (*stablehlo.Value
 	for i := range axes {
 		axes[i] = i
 	}
-	return stablehlo.BroadcastInDim(v, toXLA(shapes.Make(s.DType, dims...)), axes)
+	return stablehlo.BroadcastInDim(v, ToXLA(shapes.Make(s.DType, dims...)), axes)
 }
 
 // compare emits a comparison.
-func (f *function) compare(op compute.OpType, direction types.ComparisonDirection, total bool, lhs,
+func (f *Function) compare(op compute.OpType, direction types.ComparisonDirection, total bool, lhs,
 	rhs compute.Value) (compute.Value, error) {
 	return f.binary(op, func(l, r *stablehlo.Value) (*stablehlo.Value, error) {
 		kind := comparisonOf(l.Shape().DType)
@@ -112,11 +112,11 @@ func comparisonOf(d dtypes.DType) types.ComparisonType {
 }
 
 // IsNaN: only a NaN differs from itself.
-func (f *function) IsNaN(x compute.Value) (compute.Value, error) {
+func (f *Function) IsNaN(x compute.Value) (compute.Value, error) {
 	return f.compare(compute.OpTypeIsNaN, types.CompareNE, false, x, x)
 }
 
-func (f *function) Conj(x compute.Value) (compute.Value, error) {
+func (f *Function) Conj(x compute.Value) (compute.Value, error) {
 	return f.unary(compute.OpTypeConj, func(v *stablehlo.Value) (*stablehlo.Value, error) {
 		re, err := stablehlo.Real(v)
 		if err != nil {
@@ -133,12 +133,12 @@ func (f *function) Conj(x compute.Value) (compute.Value, error) {
 	}, x)
 }
 
-func (f *function) Identity(x compute.Value) (compute.Value, error) {
+func (f *Function) Identity(x compute.Value) (compute.Value, error) {
 	v, err := f.use(x)
 	return f.result(compute.OpTypeIdentity, v, err)
 }
 
-func (f *function) Clamp(low, x, high compute.Value) (compute.Value, error) {
+func (f *Function) Clamp(low, x, high compute.Value) (compute.Value, error) {
 	vs, err := f.useAll([]compute.Value{low, x, high})
 	if err != nil {
 		return nil, f.fail(compute.OpTypeClamp, err)
@@ -148,7 +148,7 @@ func (f *function) Clamp(low, x, high compute.Value) (compute.Value, error) {
 }
 
 // Where broadcasts whichever operands are scalars.
-func (f *function) Where(condition, onTrue, onFalse compute.Value) (compute.Value, error) {
+func (f *Function) Where(condition, onTrue, onFalse compute.Value) (compute.Value, error) {
 	op := compute.OpTypeWhere
 	vs, err := f.useAll([]compute.Value{condition, onTrue, onFalse})
 	if err != nil {
@@ -164,7 +164,7 @@ func (f *function) Where(condition, onTrue, onFalse compute.Value) (compute.Valu
 		if i == 0 || v.Shape().Rank() > 0 { // a scalar condition needs no broadcast
 			continue
 		}
-		if vs[i], err = f.broadcastTo(v, dims); err != nil {
+		if vs[i], err = broadcastTo(v, dims); err != nil {
 			return nil, f.fail(op, err)
 		}
 	}
@@ -172,7 +172,7 @@ func (f *function) Where(condition, onTrue, onFalse compute.Value) (compute.Valu
 	return f.result(op, out, err)
 }
 
-func (f *function) ConvertDType(x compute.Value, dtype dtypes.DType) (compute.Value, error) {
+func (f *Function) ConvertDType(x compute.Value, dtype dtypes.DType) (compute.Value, error) {
 	return f.unary(compute.OpTypeConvertDType, func(v *stablehlo.Value) (*stablehlo.Value, error) {
 		if v.Shape().DType == dtype {
 			return v, nil
@@ -181,228 +181,228 @@ func (f *function) ConvertDType(x compute.Value, dtype dtypes.DType) (compute.Va
 	}, x)
 }
 
-func (f *function) Bitcast(x compute.Value, dtype dtypes.DType) (compute.Value, error) {
+func (f *Function) Bitcast(x compute.Value, dtype dtypes.DType) (compute.Value, error) {
 	return f.unary(compute.OpTypeBitcast, func(v *stablehlo.Value) (*stablehlo.Value, error) {
 		return stablehlo.BitcastConvert(v, dtype)
 	}, x)
 }
 
-func (f *function) Abs(x compute.Value) (compute.Value, error) {
+func (f *Function) Abs(x compute.Value) (compute.Value, error) {
 	return f.unary(compute.OpTypeAbs, stablehlo.Abs, x)
 }
 
-func (f *function) BitCount(x compute.Value) (compute.Value, error) {
+func (f *Function) BitCount(x compute.Value) (compute.Value, error) {
 	return f.unary(compute.OpTypeBitCount, stablehlo.Popcnt, x)
 }
 
-func (f *function) BitwiseNot(x compute.Value) (compute.Value, error) {
+func (f *Function) BitwiseNot(x compute.Value) (compute.Value, error) {
 	return f.unary(compute.OpTypeBitwiseNot, stablehlo.Not, x)
 }
 
-func (f *function) Ceil(x compute.Value) (compute.Value, error) {
+func (f *Function) Ceil(x compute.Value) (compute.Value, error) {
 	return f.unary(compute.OpTypeCeil, stablehlo.Ceil, x)
 }
 
-func (f *function) Clz(x compute.Value) (compute.Value, error) {
+func (f *Function) Clz(x compute.Value) (compute.Value, error) {
 	return f.unary(compute.OpTypeClz, stablehlo.CountLeadingZeros, x)
 }
 
-func (f *function) Cos(x compute.Value) (compute.Value, error) {
+func (f *Function) Cos(x compute.Value) (compute.Value, error) {
 	return f.unary(compute.OpTypeCos, stablehlo.Cosine, x)
 }
 
-func (f *function) Erf(x compute.Value) (compute.Value, error) {
+func (f *Function) Erf(x compute.Value) (compute.Value, error) {
 	return f.unary(compute.OpTypeErf, stablehlo.Erf, x)
 }
 
-func (f *function) Exp(x compute.Value) (compute.Value, error) {
+func (f *Function) Exp(x compute.Value) (compute.Value, error) {
 	return f.unary(compute.OpTypeExp, stablehlo.Exponential, x)
 }
 
-func (f *function) Expm1(x compute.Value) (compute.Value, error) {
+func (f *Function) Expm1(x compute.Value) (compute.Value, error) {
 	return f.unary(compute.OpTypeExpm1, stablehlo.ExponentialMinusOne, x)
 }
 
-func (f *function) Floor(x compute.Value) (compute.Value, error) {
+func (f *Function) Floor(x compute.Value) (compute.Value, error) {
 	return f.unary(compute.OpTypeFloor, stablehlo.Floor, x)
 }
 
-func (f *function) Imag(x compute.Value) (compute.Value, error) {
+func (f *Function) Imag(x compute.Value) (compute.Value, error) {
 	return f.unary(compute.OpTypeImag, stablehlo.Imag, x)
 }
 
-func (f *function) IsFinite(x compute.Value) (compute.Value, error) {
+func (f *Function) IsFinite(x compute.Value) (compute.Value, error) {
 	return f.unary(compute.OpTypeIsFinite, stablehlo.IsFinite, x)
 }
 
-func (f *function) Log(x compute.Value) (compute.Value, error) {
+func (f *Function) Log(x compute.Value) (compute.Value, error) {
 	return f.unary(compute.OpTypeLog, stablehlo.Log, x)
 }
 
-func (f *function) Log1p(x compute.Value) (compute.Value, error) {
+func (f *Function) Log1p(x compute.Value) (compute.Value, error) {
 	return f.unary(compute.OpTypeLog1p, stablehlo.LogPlusOne, x)
 }
 
-func (f *function) LogicalNot(x compute.Value) (compute.Value, error) {
+func (f *Function) LogicalNot(x compute.Value) (compute.Value, error) {
 	return f.unary(compute.OpTypeLogicalNot, stablehlo.Not, x)
 }
 
-func (f *function) Logistic(x compute.Value) (compute.Value, error) {
+func (f *Function) Logistic(x compute.Value) (compute.Value, error) {
 	return f.unary(compute.OpTypeLogistic, stablehlo.Logistic, x)
 }
 
-func (f *function) Neg(x compute.Value) (compute.Value, error) {
+func (f *Function) Neg(x compute.Value) (compute.Value, error) {
 	return f.unary(compute.OpTypeNeg, stablehlo.Negate, x)
 }
 
-func (f *function) Real(x compute.Value) (compute.Value, error) {
+func (f *Function) Real(x compute.Value) (compute.Value, error) {
 	return f.unary(compute.OpTypeReal, stablehlo.Real, x)
 }
 
-func (f *function) Round(x compute.Value) (compute.Value, error) {
+func (f *Function) Round(x compute.Value) (compute.Value, error) {
 	return f.unary(compute.OpTypeRound, stablehlo.RoundNearestEven, x)
 }
 
-func (f *function) Rsqrt(x compute.Value) (compute.Value, error) {
+func (f *Function) Rsqrt(x compute.Value) (compute.Value, error) {
 	return f.unary(compute.OpTypeRsqrt, stablehlo.Rsqrt, x)
 }
 
-func (f *function) Sign(x compute.Value) (compute.Value, error) {
+func (f *Function) Sign(x compute.Value) (compute.Value, error) {
 	return f.unary(compute.OpTypeSign, stablehlo.Sign, x)
 }
 
-func (f *function) Sin(x compute.Value) (compute.Value, error) {
+func (f *Function) Sin(x compute.Value) (compute.Value, error) {
 	return f.unary(compute.OpTypeSin, stablehlo.Sine, x)
 }
 
-func (f *function) Sqrt(x compute.Value) (compute.Value, error) {
+func (f *Function) Sqrt(x compute.Value) (compute.Value, error) {
 	return f.unary(compute.OpTypeSqrt, stablehlo.Sqrt, x)
 }
 
-func (f *function) Tanh(x compute.Value) (compute.Value, error) {
+func (f *Function) Tanh(x compute.Value) (compute.Value, error) {
 	return f.unary(compute.OpTypeTanh, stablehlo.Tanh, x)
 }
 
-func (f *function) Add(l, r compute.Value) (compute.Value, error) {
+func (f *Function) Add(l, r compute.Value) (compute.Value, error) {
 	return f.binary(compute.OpTypeAdd, stablehlo.Add, l, r)
 }
 
-func (f *function) Atan2(l, r compute.Value) (compute.Value, error) {
+func (f *Function) Atan2(l, r compute.Value) (compute.Value, error) {
 	return f.binary(compute.OpTypeAtan2, stablehlo.Atan2, l, r)
 }
 
-func (f *function) BitwiseAnd(l, r compute.Value) (compute.Value, error) {
+func (f *Function) BitwiseAnd(l, r compute.Value) (compute.Value, error) {
 	return f.binary(compute.OpTypeBitwiseAnd, stablehlo.And, l, r)
 }
 
-func (f *function) BitwiseOr(l, r compute.Value) (compute.Value, error) {
+func (f *Function) BitwiseOr(l, r compute.Value) (compute.Value, error) {
 	return f.binary(compute.OpTypeBitwiseOr, stablehlo.Or, l, r)
 }
 
-func (f *function) BitwiseXor(l, r compute.Value) (compute.Value, error) {
+func (f *Function) BitwiseXor(l, r compute.Value) (compute.Value, error) {
 	return f.binary(compute.OpTypeBitwiseXor, stablehlo.Xor, l, r)
 }
 
-func (f *function) Complex(l, r compute.Value) (compute.Value, error) {
+func (f *Function) Complex(l, r compute.Value) (compute.Value, error) {
 	return f.binary(compute.OpTypeComplex, stablehlo.Complex, l, r)
 }
 
-func (f *function) Div(l, r compute.Value) (compute.Value, error) {
+func (f *Function) Div(l, r compute.Value) (compute.Value, error) {
 	return f.binary(compute.OpTypeDiv, stablehlo.Divide, l, r)
 }
 
-func (f *function) LogicalAnd(l, r compute.Value) (compute.Value, error) {
+func (f *Function) LogicalAnd(l, r compute.Value) (compute.Value, error) {
 	return f.binary(compute.OpTypeLogicalAnd, stablehlo.And, l, r)
 }
 
-func (f *function) LogicalOr(l, r compute.Value) (compute.Value, error) {
+func (f *Function) LogicalOr(l, r compute.Value) (compute.Value, error) {
 	return f.binary(compute.OpTypeLogicalOr, stablehlo.Or, l, r)
 }
 
-func (f *function) LogicalXor(l, r compute.Value) (compute.Value, error) {
+func (f *Function) LogicalXor(l, r compute.Value) (compute.Value, error) {
 	return f.binary(compute.OpTypeLogicalXor, stablehlo.Xor, l, r)
 }
 
-func (f *function) Max(l, r compute.Value) (compute.Value, error) {
+func (f *Function) Max(l, r compute.Value) (compute.Value, error) {
 	return f.binary(compute.OpTypeMax, stablehlo.Maximum, l, r)
 }
 
-func (f *function) Min(l, r compute.Value) (compute.Value, error) {
+func (f *Function) Min(l, r compute.Value) (compute.Value, error) {
 	return f.binary(compute.OpTypeMin, stablehlo.Minimum, l, r)
 }
 
-func (f *function) Mul(l, r compute.Value) (compute.Value, error) {
+func (f *Function) Mul(l, r compute.Value) (compute.Value, error) {
 	return f.binary(compute.OpTypeMul, stablehlo.Multiply, l, r)
 }
 
-func (f *function) Pow(l, r compute.Value) (compute.Value, error) {
+func (f *Function) Pow(l, r compute.Value) (compute.Value, error) {
 	return f.binary(compute.OpTypePow, stablehlo.Power, l, r)
 }
 
-func (f *function) Rem(l, r compute.Value) (compute.Value, error) {
+func (f *Function) Rem(l, r compute.Value) (compute.Value, error) {
 	return f.binary(compute.OpTypeRem, stablehlo.Remainder, l, r)
 }
 
-func (f *function) ShiftLeft(l, r compute.Value) (compute.Value, error) {
+func (f *Function) ShiftLeft(l, r compute.Value) (compute.Value, error) {
 	return f.binary(compute.OpTypeShiftLeft, stablehlo.ShiftLeft, l, r)
 }
 
-func (f *function) ShiftRightArithmetic(l, r compute.Value) (compute.Value, error) {
+func (f *Function) ShiftRightArithmetic(l, r compute.Value) (compute.Value, error) {
 	return f.binary(compute.OpTypeShiftRightArithmetic, stablehlo.ShiftRightArithmetic, l, r)
 }
 
-func (f *function) ShiftRightLogical(l, r compute.Value) (compute.Value, error) {
+func (f *Function) ShiftRightLogical(l, r compute.Value) (compute.Value, error) {
 	return f.binary(compute.OpTypeShiftRightLogical, stablehlo.ShiftRightLogical, l, r)
 }
 
-func (f *function) Sub(l, r compute.Value) (compute.Value, error) {
+func (f *Function) Sub(l, r compute.Value) (compute.Value, error) {
 	return f.binary(compute.OpTypeSub, stablehlo.Subtract, l, r)
 }
 
-func (f *function) Equal(l, r compute.Value) (compute.Value, error) {
+func (f *Function) Equal(l, r compute.Value) (compute.Value, error) {
 	return f.compare(compute.OpTypeEqual, types.CompareEQ, false, l, r)
 }
 
-func (f *function) EqualTotalOrder(l, r compute.Value) (compute.Value, error) {
+func (f *Function) EqualTotalOrder(l, r compute.Value) (compute.Value, error) {
 	return f.compare(compute.OpTypeEqualTotalOrder, types.CompareEQ, true, l, r)
 }
 
-func (f *function) NotEqual(l, r compute.Value) (compute.Value, error) {
+func (f *Function) NotEqual(l, r compute.Value) (compute.Value, error) {
 	return f.compare(compute.OpTypeNotEqual, types.CompareNE, false, l, r)
 }
 
-func (f *function) NotEqualTotalOrder(l, r compute.Value) (compute.Value, error) {
+func (f *Function) NotEqualTotalOrder(l, r compute.Value) (compute.Value, error) {
 	return f.compare(compute.OpTypeNotEqualTotalOrder, types.CompareNE, true, l, r)
 }
 
-func (f *function) GreaterThan(l, r compute.Value) (compute.Value, error) {
+func (f *Function) GreaterThan(l, r compute.Value) (compute.Value, error) {
 	return f.compare(compute.OpTypeGreaterThan, types.CompareGT, false, l, r)
 }
 
-func (f *function) GreaterThanTotalOrder(l, r compute.Value) (compute.Value, error) {
+func (f *Function) GreaterThanTotalOrder(l, r compute.Value) (compute.Value, error) {
 	return f.compare(compute.OpTypeGreaterThanTotalOrder, types.CompareGT, true, l, r)
 }
 
-func (f *function) GreaterOrEqual(l, r compute.Value) (compute.Value, error) {
+func (f *Function) GreaterOrEqual(l, r compute.Value) (compute.Value, error) {
 	return f.compare(compute.OpTypeGreaterOrEqual, types.CompareGE, false, l, r)
 }
 
-func (f *function) GreaterOrEqualTotalOrder(l, r compute.Value) (compute.Value, error) {
+func (f *Function) GreaterOrEqualTotalOrder(l, r compute.Value) (compute.Value, error) {
 	return f.compare(compute.OpTypeGreaterOrEqualTotalOrder, types.CompareGE, true, l, r)
 }
 
-func (f *function) LessThan(l, r compute.Value) (compute.Value, error) {
+func (f *Function) LessThan(l, r compute.Value) (compute.Value, error) {
 	return f.compare(compute.OpTypeLessThan, types.CompareLT, false, l, r)
 }
 
-func (f *function) LessThanTotalOrder(l, r compute.Value) (compute.Value, error) {
+func (f *Function) LessThanTotalOrder(l, r compute.Value) (compute.Value, error) {
 	return f.compare(compute.OpTypeLessThanTotalOrder, types.CompareLT, true, l, r)
 }
 
-func (f *function) LessOrEqual(l, r compute.Value) (compute.Value, error) {
+func (f *Function) LessOrEqual(l, r compute.Value) (compute.Value, error) {
 	return f.compare(compute.OpTypeLessOrEqual, types.CompareLE, false, l, r)
 }
 
-func (f *function) LessOrEqualTotalOrder(l, r compute.Value) (compute.Value, error) {
+func (f *Function) LessOrEqualTotalOrder(l, r compute.Value) (compute.Value, error) {
 	return f.compare(compute.OpTypeLessOrEqualTotalOrder, types.CompareLE, true, l, r)
 }
