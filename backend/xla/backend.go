@@ -17,66 +17,30 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
-	"github.com/gomlx/go-xla/pjrt"
 
+	"github.com/quire/quire/backend"
+	"github.com/quire/quire/backend/xla/internal/native"
 	"github.com/quire/quire/backend/xla/internal/pjrtc"
+	"github.com/quire/quire/backend/xla/internal/program"
+	"github.com/quire/quire/backend/xla/internal/programcache"
 	"github.com/quire/quire/internal/plural"
 )
 
-// Options say which plugin a backend runs on, and how.
-type Options struct {
-	// Plugin is the absolute path of the PJRT plugin, a shared library.
-	Plugin string
-	// Platform is the platform asked for ("cpu", "cuda", "tpu"), or "" for whatever the plugin is. New refuses a plugin
-	// of another platform.
-	Platform string
-	// ClientOptions are the plugin's own options, for instance cpu_device_count for XLA:CPU. Values are string, bool,
-	// int, int64, []int64 or float32.
-	ClientOptions map[string]any
-	// CacheDir is the folder compiled programs are kept in, made if missing; "" keeps none.
-	CacheDir string
-	// Kernels says whether composites become kernels where the platform has some, in C on XLA:CPU, of package mosaic on
-	// TPU, of package triton on GPUs: [KernelsAuto], also if empty, or [KernelsOff].
-	Kernels string
-	// KernelDir is a folder of kernels for TPU beside those that come with the program; "" for none.
-	KernelDir string
-	// ClientTimeout is how long the plugin may take to open its devices; 0 is [DefaultClientTimeout].
-	ClientTimeout time.Duration
-	// Waiting is told what the plugin does and may be waiting for, where that takes several seconds; it may be nil.
-	Waiting func(waited time.Duration, what string)
-	// StandIn, if not nil, has the backend build what a TPU would run, with its layouts and forms, and run it on the
-	// plugin's devices: its platform is "tpu", and what StandIn returns is in the place of each kernel.
-	StandIn StandIn
-}
+// forms are the native forms of composites. The alias lets [Backend] embed them without an exported field.
+type forms = native.Forms
 
 // Backend is a PJRT client with the devices it reaches. It implements [compute.Backend] and may be used by many
 // goroutines at once.
 type Backend struct {
-	plugin     *pjrt.Plugin
-	client     *pjrt.Client // nil where topology is set
-	topology   *topology    // not nil for a backend that only compiles
-	pluginPath string
-	platform   string
-	cache      *executableCache
-	composites map[string]emitter
-	kernels    string         // instruction set of the kernels, "" if there are none
-	mosaic     *mosaicKernels // on TPU with kernels on
-	triton     *tritonKernels // on GPUs with kernels on
-	uses       *kernelUses    // where one of them is
-	owner      *Backend       // of the client, where this is a group of its devices
-	group      []int          // the devices of a group, by their numbers; nil for all, one at a time
-	ids        []int          // the plugin's own numbers for them, or for those of all hosts
-	standIn    StandIn        // not nil where another platform's devices run what a TPU would
-	hosts      *hosts         // where the group has devices of other processes too
+	*forms
+	devices
+	cache *programcache.Cache // nil: none is kept
 
 	compiles, cacheLoads atomic.Int64
-	finalize             sync.Once
-	finalized            atomic.Bool
 }
 
 var _ compute.Backend = (*Backend)(nil)
@@ -84,14 +48,11 @@ var _ compute.Backend = (*Backend)(nil)
 // logLevel names the environment variable of XLA's own log: 0 prints all, 1 warnings and errors, 2 errors only.
 const logLevel = "TF_CPP_MIN_LOG_LEVEL"
 
-// errFinalized is what a backend answers after Finalize.
-var errFinalized = errors.New("xla: the backend was finalized")
-
 // New is [NewContext] without a context.
 func New(o Options) (*Backend, error) { return NewContext(context.Background(), o) }
 
-// NewContext loads the plugin and makes a client on its devices. Where ctx ends first, or [Options.ClientTimeout]
-// passes ([ErrClientTimeout]), the plugin's call is left behind: it can't be ended.
+// NewContext loads the plugin and makes a client on its devices. If ctx ends first, or [Options.ClientTimeout] passes
+// ([ErrClientTimeout]), the plugin's call is abandoned, because nothing can end it.
 func NewContext(ctx context.Context, o Options) (*Backend, error) {
 	if o.Plugin == "" {
 		return nil, errors.New("xla: no PJRT plugin given: set Options.Plugin to the path of one")
@@ -106,51 +67,28 @@ func NewContext(ctx context.Context, o Options) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Backend{plugin: plugin, client: client, pluginPath: o.Plugin, platform: strings.ToLower(client.Platform())}
+	b := &Backend{devices: devices{plugin: plugin, pluginPath: o.Plugin, client: client,
+		platform: strings.ToLower(client.Platform())}}
 	if o.Platform != "" && !strings.EqualFold(b.platform, o.Platform) {
 		_ = client.Destroy()
 		return nil, fmt.Errorf("xla: %s is a plugin for %q, not for %q: give the path of the right plugin", o.Plugin,
 			b.platform, o.Platform)
 	}
-	if b.standIn = o.StandIn; b.standIn != nil {
+	if b.standIn = o.StandIn != nil; b.standIn {
 		b.platform = "tpu"
 	}
-	b.composites = nativeComposites(b.platform)
-	if err := errors.Join(b.addKernels(o.Kernels), b.addMosaic(o.Kernels, o.KernelDir),
-		b.addTriton(o.Kernels)); err != nil {
+	if b.forms, err = native.New(native.Options{Platform: b.platform, Plugin: plugin, Mode: o.Kernels,
+		Folder: o.KernelDir, Device: b.describeDevice, StandIn: o.StandIn}); err != nil {
 		_ = client.Destroy()
 		return nil, err
 	}
 	if o.CacheDir != "" {
-		if b.cache, err = openCache(o.CacheDir, b); err != nil {
+		if b.cache, err = openCache(o.CacheDir, &b.devices); err != nil {
 			_ = client.Destroy()
 			return nil, err
 		}
 	}
 	return b, nil
-}
-
-func clientOptions(options map[string]any) (pjrt.NamedValuesMap, error) {
-	named := pjrt.NamedValuesMap{}
-	for _, name := range slices.Sorted(maps.Keys(options)) {
-		switch v := options[name].(type) {
-		case int:
-			named[name] = int64(v)
-		case string, bool, int64, []int64, float32:
-			named[name] = v
-		default:
-			return nil, fmt.Errorf("xla: client option %s is a %T: use a string, bool, int, int64, []int64 or float32",
-				name, v)
-		}
-	}
-	return named, nil
-}
-
-func (b *Backend) valid() error {
-	if b.finalized.Load() || b.owner != nil && b.owner.finalized.Load() {
-		return errFinalized
-	}
-	return nil
 }
 
 // Name implements [compute.Backend]: "xla".
@@ -159,8 +97,13 @@ func (b *Backend) Name() string { return "xla" }
 // String implements [compute.Backend].
 func (b *Backend) String() string { return b.Name() }
 
-// Platform returns the plugin's platform in lower case: "cpu", "cuda", "tpu".
-func (b *Backend) Platform() string { return b.platform }
+// Traits returns what programs and sizes depend on. The kernels in C compute each row in the same way for any number of
+// rows, and read caches by head in less time: see package attention.
+func (b *Backend) Traits() backend.Traits {
+	traits, kernels := backend.For(b.Platform()), b.Kernels() != KernelsOff
+	traits.SameForms, traits.CachesByHead = kernels, kernels
+	return traits
+}
 
 // ReleaseMemory gives memory that loading programs and arrays took and freed back to the operating system.
 func (b *Backend) ReleaseMemory() { pjrtc.Trim() }
@@ -180,7 +123,7 @@ func (b *Backend) Description() string {
 		b.Kernels(), b.pluginPath)
 }
 
-// devicesText is how many devices there are; a CPU has one, or is cut into several that are no more than one.
+// devicesText prints the number of devices. A CPU has one, or several virtual ones that share its cores.
 func (b *Backend) devicesText() string {
 	if n := b.NumDevices(); b.platform == "cpu" && n > 1 {
 		return fmt.Sprintf("%d virtual devices", n)
@@ -188,59 +131,31 @@ func (b *Backend) devicesText() string {
 	return plural.Count(b.NumDevices(), "device")
 }
 
-// NumDevices implements [compute.Backend].
-func (b *Backend) NumDevices() int {
-	if b.valid() != nil {
-		return 0
-	}
-	if b.group != nil {
-		return len(b.group)
-	}
-	if b.topology != nil {
-		return b.topology.NumDevices
-	}
-	return b.client.NumDevices()
-}
-
-// DeviceDescription implements [compute.Backend].
-func (b *Backend) DeviceDescription(device compute.DeviceNum) string {
-	d, err := b.device(device)
-	if err != nil {
-		return err.Error()
-	}
-	description, err := d.GetDescription()
-	if err != nil {
-		return err.Error()
-	}
-	return description.DebugString()
-}
-
-func (b *Backend) device(device compute.DeviceNum) (*pjrt.Device, error) {
-	if err := b.valid(); err != nil {
-		return nil, err
-	}
-	if b.topology != nil {
-		return nil, b.topology.noDevice()
-	}
-	if device < 0 || int(device) >= b.NumDevices() {
-		return nil, fmt.Errorf("xla: there is no device %d: the %s backend has devices 0 to %d", device, b.platform,
-			b.NumDevices()-1)
-	}
-	if b.group != nil {
-		device = compute.DeviceNum(b.group[device])
-	}
-	devices := b.client.AddressableDevices()
-	if int(device) >= len(devices) {
-		return nil, fmt.Errorf("xla: device %d belongs to another process", device)
-	}
-	return devices[device], nil
-}
-
 // Capabilities implements [compute.Backend].
 func (b *Backend) Capabilities() compute.Capabilities { return capabilities.Clone() }
 
 // Builder implements [compute.Backend]: it starts a new program.
-func (b *Backend) Builder(name string) compute.Builder { return newBuilder(b, name, nil, nil) }
+func (b *Backend) Builder(name string) compute.Builder {
+	return program.New(b.target(b.compile), name, nil)
+}
+
+// target describes the backend to the builder of its programs.
+func (b *Backend) target(compile func(p *program.Builder, text []byte) (*Executable, error)) program.Target {
+	t := program.Target{Platform: b.platform, Composites: native.Composites(b.forms), Here: b.here(),
+		Partitions:  b.Partitions(),
+		CheckDevice: func(d compute.DeviceNum) error { _, err := b.device(d); return err },
+		Compile: func(p *program.Builder, text []byte) (compute.Executable, error) {
+			e, err := compile(p, text)
+			if err != nil {
+				return nil, err // not a nil *Executable in the interface
+			}
+			return e, nil
+		}}
+	if b.hosts != nil {
+		t.Processes, t.Exchange = b.hosts.count, b.hosts.exchange
+	}
+	return t
+}
 
 // Compiles returns how many programs the backend has compiled; programs loaded from the cache are not counted.
 func (b *Backend) Compiles() int { return int(b.compiles.Load()) }
@@ -250,22 +165,21 @@ func (b *Backend) CacheLoads() int { return int(b.cacheLoads.Load()) }
 
 // Finalize implements [compute.Backend]: it frees the client. Buffers and executables become unusable.
 func (b *Backend) Finalize() {
-	b.finalize.Do(func() {
-		b.finalized.Store(true)
+	b.once.Do(func() {
+		b.over.Store(true)
 		b.hosts.disconnect()
-		if b.owner != nil {
-			return // the rest is the owner's
-		}
-		if b.topology != nil {
+		switch {
+		case b.owner != nil: // which frees the client
+		case b.topology != nil:
 			b.topology.described.Close()
-			return
+		default:
+			_ = b.client.Destroy()
 		}
-		_ = b.client.Destroy()
 	})
 }
 
 // IsFinalized implements [compute.Backend].
-func (b *Backend) IsFinalized() bool { return b == nil || b.finalized.Load() }
+func (b *Backend) IsFinalized() bool { return b == nil || b.over.Load() }
 
 // View is a backend whose programs update some of their inputs in place. See [Backend.Donating].
 type View struct {
@@ -278,32 +192,38 @@ type View struct {
 
 var _ compute.Backend = (*View)(nil)
 
-// Donating returns a view of the backend for programs that update state in place: in the programs built from it, the
-// storage of the parameter of the main function with name n may be used for output alias[n], which must have its shape
-// and dtype. The caller then executes with donate set for those inputs; an input that is not donated is copied first. A
-// name that the program does not have is an error of Compile. The view shares the client and buffers with b.
+// Donating returns a view of the backend for programs that update state in place. In programs built from it, output
+// alias[n] may use the storage of the main function's parameter n, which must have the output's shape and dtype. The
+// caller then executes with donate set for these inputs. An input that is not donated is copied first. Compile returns
+// an error for a name that the program does not have. The view shares the client and the buffers of b.
 func (b *Backend) Donating(alias map[string]int) compute.Backend {
 	return &View{Backend: b, alias: maps.Clone(alias)}
 }
 
 // Builder implements [compute.Backend].
 func (v *View) Builder(name string) compute.Builder {
-	return newBuilder(v.Backend, name, v.alias, func(e *Executable) {
+	return program.New(v.target(func(p *program.Builder, text []byte) (*Executable, error) {
+		e, err := v.compile(p, text)
+		if err != nil {
+			return nil, err
+		}
 		v.mu.Lock()
 		defer v.mu.Unlock()
 		v.compiled = append(v.compiled, e)
-	})
+		return e, nil
+	}), name, v.alias)
 }
 
-// Executables returns the programs compiled from this view so far, oldest first. It is the way to an executable's
-// memory statistics and HLO when GoMLX compiled it.
+// Executables returns the programs compiled from this view so far, oldest first. Callers whose programs GoMLX compiles
+// get from it an executable's memory statistics and HLO.
 func (v *View) Executables() []*Executable {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return slices.Clone(v.compiled)
 }
 
-// HasSharedBuffers implements [compute.Backend]. It is false: a buffer whose storage the host owns can't be donated.
+// HasSharedBuffers implements [compute.Backend]. It returns false, because a buffer whose storage the host owns can't
+// be donated.
 func (b *Backend) HasSharedBuffers() bool { return false }
 
 // NewSharedBuffer implements [compute.Backend]; shared buffers are not offered.
@@ -314,7 +234,7 @@ func (b *Backend) NewSharedBuffer(compute.DeviceNum, shapes.Shape) (compute.Buff
 // capabilities lists the operations and dtypes of the backend.
 var capabilities = func() compute.Capabilities {
 	c := compute.Capabilities{Operations: map[compute.OpType]bool{}, Functions: true, DTypes: map[dtypes.DType]bool{}}
-	for _, op := range operations {
+	for _, op := range program.Operations {
 		c.Operations[op] = true
 	}
 	for _, d := range []dtypes.DType{

@@ -20,7 +20,7 @@ type Buffer struct {
 	backend *Backend
 	parts   []*pjrt.Buffer   // one, or one for each device of the group
 	shape   shapes.Shape     // of each part
-	pieces  []*hugemem.Piece // the parts' memory, where the host made it
+	pieces  []*hugemem.Piece // the parts' memory, if the host allocated it
 }
 
 var _ compute.Buffer = (*Buffer)(nil)
@@ -35,8 +35,18 @@ func bytesOf(flat any, shape shapes.Shape) ([]byte, error) {
 	return unsafe.Slice((*byte)(v.UnsafePointer()), uintptr(v.Len())*v.Type().Elem().Size()), nil
 }
 
-// BufferFromFlatData implements [compute.Backend]: it copies flat, a slice of shape's Go type, to the device; for a
-// group, whose device is 0, to each of its devices that this process has.
+// Parts returns views of the array on each device of the group. They are valid as long as the buffer, and must not be
+// finalized.
+func (b *Buffer) Parts() []compute.Buffer {
+	views := make([]compute.Buffer, len(b.parts))
+	for i, part := range b.parts {
+		views[i] = &Buffer{backend: b.backend, parts: []*pjrt.Buffer{part}, shape: b.shape}
+	}
+	return views
+}
+
+// BufferFromFlatData implements [compute.Backend]: it copies flat, a slice of shape's Go type, to the device. For a
+// group, whose device is 0, it copies to each device of this process.
 func (b *Backend) BufferFromFlatData(device compute.DeviceNum, flat any, shape shapes.Shape) (compute.Buffer, error) {
 	if _, err := b.device(device); err != nil {
 		return nil, err
@@ -46,7 +56,7 @@ func (b *Backend) BufferFromFlatData(device compute.DeviceNum, flat any, shape s
 		return nil, err
 	}
 	if len(data) == 0 {
-		data = make([]byte, 1) // the plugin wants an address even of an empty array
+		data = make([]byte, 1) // the plugin needs an address even for an empty array
 	}
 	out := &Buffer{backend: b, shape: shape.Clone()}
 	for i := range b.here() {
@@ -80,7 +90,7 @@ func (b *Buffer) valid() error {
 // Backend implements [compute.Buffer].
 func (b *Buffer) Backend() compute.Backend { return b.backend }
 
-// Finalize implements [compute.Buffer]: it frees the array. It is a no-op on a buffer that was donated or finalized.
+// Finalize implements [compute.Buffer]: it frees the array. It does nothing to a buffer that was donated or finalized.
 func (b *Buffer) Finalize() error {
 	defer func() {
 		for _, p := range b.pieces {
@@ -88,7 +98,7 @@ func (b *Buffer) Finalize() error {
 		}
 	}()
 	if b.backend.valid() != nil {
-		return nil // the client's end freed it
+		return nil // it was freed with the client
 	}
 	var failures []error
 	for _, part := range b.parts {
@@ -100,7 +110,7 @@ func (b *Buffer) Finalize() error {
 // Shape implements [compute.Buffer].
 func (b *Buffer) Shape() (shapes.Shape, error) { return b.shape, b.valid() }
 
-// DeviceNum implements [compute.Buffer]: the number of the device, of the first one for a group.
+// DeviceNum implements [compute.Buffer]: the number of the device, or of the first device of a group.
 func (b *Buffer) DeviceNum() (compute.DeviceNum, error) {
 	if err := b.valid(); err != nil {
 		return 0, err
@@ -117,7 +127,7 @@ func (b *Buffer) DeviceNum() (compute.DeviceNum, error) {
 }
 
 // ToFlatData implements [compute.Buffer]: it copies the array to flat, a slice of the shape's Go type and size. For a
-// group it is the first device's: see [Buffer.Parts].
+// group it copies the first device's array: see [Buffer.Parts].
 func (b *Buffer) ToFlatData(flat any) error {
 	if err := b.valid(); err != nil {
 		return err
@@ -134,7 +144,7 @@ func (b *Buffer) ToFlatData(flat any) error {
 }
 
 // Data implements [compute.Buffer]: a slice over the array's own storage, on the CPU only. It is valid as long as the
-// buffer is.
+// buffer.
 func (b *Buffer) Data() (any, error) {
 	if err := b.valid(); err != nil {
 		return nil, err
@@ -164,4 +174,38 @@ func (b *Buffer) CopyToDevice(device compute.DeviceNum) (compute.Buffer, error) 
 		return nil, fmt.Errorf("xla: copying %s to device %d: %w", b.shape, device, err)
 	}
 	return &Buffer{backend: b.backend, parts: []*pjrt.Buffer{buffer}, shape: b.shape}, nil
+}
+
+// NewZeros returns an array of zeros, and a slice of its dtype's Go type over its storage, which the host may write
+// until the array is first used. The array can't be donated. NewZeros fails if the host does not reach the device's
+// memory, and for a group.
+func (b *Backend) NewZeros(device compute.DeviceNum, shape shapes.Shape) (compute.Buffer, any, error) {
+	d, err := b.device(device)
+	if err != nil {
+		return nil, nil, err
+	}
+	if !b.HostWritable() || shape.Size() == 0 || b.Partitions() > 1 {
+		return nil, nil, fmt.Errorf("xla: an array %s that the host writes: %w on %s", shape, compute.ErrNotImplemented,
+			b.platform)
+	}
+	size := uintptr(shape.Size()) * shape.DType.GoType().Size()
+	piece, err := hugemem.Take(int(size))
+	if err != nil {
+		return nil, nil, fmt.Errorf("xla: making %s on device %d: %w", shape, device, err)
+	}
+	start := unsafe.Pointer(unsafe.SliceData(piece.Bytes))
+	buffer, err := b.client.CreateViewOfDeviceBuffer(start, shape.DType, shape.Dimensions, d)
+	if err != nil {
+		piece.Free()
+		return nil, nil, fmt.Errorf("xla: making %s on device %d: %w", shape, device, err)
+	}
+	runtime.AddCleanup(buffer, (*hugemem.Piece).Free, piece)
+	flat := reflect.SliceAt(shape.DType.GoType(), start, shape.Size()).Interface()
+	out := &Buffer{backend: b, parts: []*pjrt.Buffer{buffer}, shape: shape.Clone(), pieces: []*hugemem.Piece{piece}}
+	return out, flat, nil
+}
+
+// HostWritable reports whether [Backend.NewZeros] works.
+func (b *Backend) HostWritable() bool {
+	return hugemem.Supported && b.platform == "cpu" && b.Partitions() == 1
 }

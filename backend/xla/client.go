@@ -2,82 +2,65 @@ package xla
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
+	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/gomlx/go-xla/pjrt"
 
+	"github.com/quire/quire/backend/xla/internal/native"
+	"github.com/quire/quire/backend/xla/internal/opening"
 	"github.com/quire/quire/backend/xla/internal/pjrtc"
-	"github.com/quire/quire/internal/plural"
+	"github.com/quire/quire/backend/xla/internal/topologies"
+)
+
+// Options are the options of [New].
+type Options struct {
+	// Plugin is the absolute path of the PJRT plugin, a shared library.
+	Plugin string
+	// Platform is the platform asked for ("cpu", "cuda", "tpu"), or "" for that of the plugin. New refuses a plugin of
+	// another platform.
+	Platform string
+	// ClientOptions are the plugin's own options, for instance cpu_device_count for XLA:CPU. Values are string, bool,
+	// int, int64, []int64 or float32.
+	ClientOptions map[string]any
+	// CacheDir is the folder for compiled programs. New makes it if it is missing. "" keeps none.
+	CacheDir string
+	// Kernels is [KernelsAuto], also if empty, or [KernelsOff]. With KernelsAuto, composites become kernels if the
+	// platform has any: in C on XLA:CPU, of package mosaic on TPU, of package triton on GPUs.
+	Kernels string
+	// KernelDir is a folder of kernels for TPU besides those that come with the program. "" adds none.
+	KernelDir string
+	// ClientTimeout is how long the plugin may take to open its devices. 0 is [DefaultClientTimeout].
+	ClientTimeout time.Duration
+	// Waiting is told what the plugin does and may wait for if that takes several seconds. It may be nil.
+	Waiting func(waited time.Duration, what string)
+	// StandIn, if not nil, makes the backend build what a TPU would run, with its layouts and forms, and run it on the
+	// plugin's devices. Its platform is then "tpu", and what StandIn returns replaces each kernel.
+	StandIn StandIn
+}
+
+// StandIn returns a module that computes elsewhere what a TPU kernel's call does.
+type StandIn = native.StandIn
+
+// KernelUse reports what became of a composite with kernels for certain shapes, in a program for TPU or GPU.
+type KernelUse = native.KernelUse
+
+// Values of [Options.Kernels].
+const (
+	KernelsAuto = native.KernelsAuto
+	KernelsOff  = native.KernelsOff
 )
 
 // DefaultClientTimeout is how long [New] and [OpenTopology] wait for a plugin by default.
-const DefaultClientTimeout = 2 * time.Minute
+const DefaultClientTimeout = opening.DefaultTimeout
 
-// firstWait is how long they wait before they say what they wait for. They say so again after twice as long, and so on.
-var firstWait = 5 * time.Second
-
-// ErrClientTimeout is wrapped by their errors where the plugin takes longer than [Options.ClientTimeout].
-var ErrClientTimeout = errors.New("the time limit has passed")
-
-// patience says how long a plugin may take, and who hears what it does meanwhile.
-type patience struct {
-	plugin  string
-	limit   time.Duration // 0 is DefaultClientTimeout
-	waiting func(waited time.Duration, what string)
-	likely  string // what the plugin may wait for
-}
-
-// opening is what calls of a plugin are making. These can't be ended: an opening that nobody waits for any more is left
-// behind.
-type opening[T any] struct {
-	patience
-	stage atomic.Pointer[string]
-	made  T
-	err   error
-	done  chan struct{} // closed when the two above are set
-}
-
-// leftBehind are the openings that nobody waits for, by what they make. Who opens the same again goes on waiting for
-// them: a second client beside them would wait for the same, or for what the first one holds.
-var leftBehind = struct {
-	sync.Mutex
-	openings map[string]any
-}{openings: map[string]any{}}
-
-// open makes the calls of a plugin that may block, and returns early when ctx ends or the time is over. The key says
-// what they make; calls says which of them is under way.
-func open[T any](ctx context.Context, p patience, key string, calls func(enter func(stage string)) (T, error)) (T,
-	error) {
-	leftBehind.Lock()
-	w, _ := leftBehind.openings[key].(*opening[T])
-	delete(leftBehind.openings, key)
-	leftBehind.Unlock()
-	if w == nil {
-		w = &opening[T]{done: make(chan struct{})}
-		enter := func(stage string) { w.stage.Store(&stage) }
-		enter("being loaded")
-		go func() {
-			defer close(w.done)
-			w.made, w.err = calls(enter)
-		}()
-	}
-	w.patience = p
-	if err := w.wait(ctx); err != nil {
-		leftBehind.Lock()
-		defer leftBehind.Unlock()
-		leftBehind.openings[key] = w
-		var none T
-		return none, err
-	}
-	return w.made, w.err
-}
+// ErrClientTimeout is wrapped by the errors of [New] and [OpenTopology] if the plugin takes longer than
+// [Options.ClientTimeout].
+var ErrClientTimeout = opening.ErrTimeout
 
 // loadPlugin loads a plugin whose API is new enough.
 func loadPlugin(path string) (*pjrt.Plugin, error) {
@@ -97,8 +80,8 @@ func (o Options) openClient(ctx context.Context) (plugin *pjrt.Plugin, client *p
 		plugin *pjrt.Plugin
 		client *pjrt.Client
 	}
-	p := patience{plugin: o.Plugin, limit: o.ClientTimeout, waiting: o.Waiting, likely: o.likely()}
-	m, err := open(ctx, p, fmt.Sprintln("client", o.Plugin, o.Platform, o.ClientOptions),
+	p := opening.Patience{Plugin: o.Plugin, Limit: o.ClientTimeout, Waiting: o.Waiting, Likely: o.likely()}
+	m, err := opening.Open(ctx, p, fmt.Sprintln("client", o.Plugin, o.Platform, o.ClientOptions),
 		func(enter func(stage string)) (m made, err error) {
 			if m.plugin, err = loadPlugin(o.Plugin); err != nil {
 				return m, err
@@ -112,76 +95,26 @@ func (o Options) openClient(ctx context.Context) (plugin *pjrt.Plugin, client *p
 	return m.plugin, m.client, err
 }
 
-// wait waits for what is being made. Its error says why it waits no longer.
-func (w *opening[T]) wait(ctx context.Context) error {
-	limit := w.limit
-	if limit == 0 {
-		limit = DefaultClientTimeout
-	}
-	begun, pause := time.Now(), firstWait
-	late := time.NewTimer(limit)
-	defer late.Stop()
-	say := time.NewTimer(pause)
-	defer say.Stop()
-	for {
-		select {
-		case <-w.done:
-			return nil
-		case <-ctx.Done():
-			return fmt.Errorf("xla: told to end while %s: %w", w.what(), ctx.Err())
-		case <-late.C:
-			return fmt.Errorf("xla: %w (%s) while %s; %s", ErrClientTimeout, limit, w.what(), w.likely)
-		case <-say.C:
-			if w.waiting != nil {
-				w.waiting(time.Since(begun).Round(firstWait/10), w.what()+"; "+w.likely)
-			}
-			pause *= 2
-			say.Reset(pause)
-		}
-	}
-}
-
-// what is being waited for.
-func (w *opening[T]) what() string {
-	return fmt.Sprintf("the plugin %s is %s", w.plugin, *w.stage.Load())
-}
-
-// likely says what a plugin of the platform may wait for.
+// likely describes what a plugin of the platform may wait for.
 func (o *Options) likely() string {
 	switch {
 	case o.Platform == "tpu" || o.Platform == "" && strings.Contains(o.Plugin, "tpu"):
-		return likelyOfTPU(os.Getenv)
+		return opening.LikelyTPUWaits(os.Getenv)
 	case o.Platform == "cuda":
 		return "it may wait for the driver, or for a GPU that another process resets"
 	}
 	return "it may wait for its devices or for a server"
 }
 
-const metadataServer = "Google Cloud's metadata server (TPU_SKIP_MDS_QUERY=1 does without it)"
-
-// likelyOfTPU is what libtpu waits for: its own timeouts are of many minutes.
-func likelyOfTPU(getenv func(string) string) string {
-	var waits []string
-	hosts := strings.FieldsFunc(getenv("TPU_WORKER_HOSTNAMES"), func(r rune) bool { return r == ',' || r == ' ' })
-	if len(hosts) > 1 {
-		waits = append(waits, fmt.Sprintf("the processes on the other hosts of its slice (TPU_WORKER_HOSTNAMES has %s)",
-			plural.Count(len(hosts), "host")))
-	}
-	if getenv("TPU_SKIP_MDS_QUERY") == "" {
-		waits = append(waits, metadataServer)
-	}
-	waits = append(waits, "a process that has the chips")
-	return "it may wait for " + strings.Join(waits, ", or ")
-}
-
-// newClient makes a client with the options given and, on GPUs, ours, which a plugin of the user's own may not know.
+// newClient makes a client with the given options. On GPUs it adds our own, unless the plugin does not know them, as a
+// plugin that the user brings may not.
 func newClient(plugin *pjrt.Plugin, o Options) (*pjrt.Client, error) {
 	named, err := clientOptions(o.ClientOptions)
 	if err != nil {
 		return nil, err
 	}
 	if o.Platform == "cuda" {
-		more, err := clientOptions(gpuClient)
+		more, err := clientOptions(topologies.GPUClient)
 		if err != nil {
 			return nil, err
 		}
@@ -192,4 +125,21 @@ func newClient(plugin *pjrt.Plugin, o Options) (*pjrt.Client, error) {
 		}
 	}
 	return plugin.NewClient(named)
+}
+
+// clientOptions returns a plugin's own options as it takes them.
+func clientOptions(options map[string]any) (pjrt.NamedValuesMap, error) {
+	named := pjrt.NamedValuesMap{}
+	for _, name := range slices.Sorted(maps.Keys(options)) {
+		switch v := options[name].(type) {
+		case int:
+			named[name] = int64(v)
+		case string, bool, int64, []int64, float32:
+			named[name] = v
+		default:
+			return nil, fmt.Errorf("xla: client option %s is a %T: use a string, bool, int, int64, []int64 or float32",
+				name, v)
+		}
+	}
+	return named, nil
 }

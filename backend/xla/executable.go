@@ -1,6 +1,7 @@
 package xla
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -9,7 +10,10 @@ import (
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/go-xla/pjrt"
 
+	"github.com/quire/quire/backend/xla/internal/hlotext"
+	"github.com/quire/quire/backend/xla/internal/memoryerror"
 	"github.com/quire/quire/backend/xla/internal/pjrtc"
+	"github.com/quire/quire/backend/xla/internal/programcache"
 )
 
 // Executable is a compiled program. It implements [compute.Executable] and may be executed by many goroutines at once.
@@ -20,74 +24,17 @@ type Executable struct {
 	FromCache bool
 
 	backend     *Backend
-	loaded      *pjrt.LoadedExecutable // nil where ahead is set
-	ahead       ahead                  // compiled for a topology, on no device
+	loaded      *pjrt.LoadedExecutable // nil if ahead is set
+	ahead       programcache.Ahead     // compiled for a topology, on no device
 	name        string
 	text        []byte
 	params      []string
 	paramShapes []shapes.Shape
 	outputs     []shapes.Shape
-	portable    bool // runs on the device Execute names
+	portable    bool // runs on the device that the caller of Execute names
 }
 
 var _ compute.Executable = (*Executable)(nil)
-
-// load compiles the program, or takes it from the cache.
-func (b *Backend) load(p *builder, text []byte) (*Executable, error) {
-	e := &Executable{
-		backend: b, name: p.name, text: text, params: p.main.params, paramShapes: p.main.paramShapes,
-		outputs:  p.main.outputs,
-		portable: p.device < 0 && b.spmd() == 1,
-	}
-	start := time.Now()
-	defer func() { e.CompileTime = time.Since(start) }()
-	var key string
-	if b.topology != nil {
-		return b.loadAhead(p, e)
-	}
-	if b.cache != nil {
-		key = b.cache.key(text, b.assigned(p.device))
-		if e.loaded = b.cache.load(key, b, e.portable); e.loaded != nil {
-			e.FromCache = true
-			b.cacheLoads.Add(1)
-			return e, nil
-		}
-	}
-	config := b.client.Compile().WithStableHLO(text)
-	switch on := b.assigned(p.device); {
-	case len(on) > 1:
-		config = config.WithShardy(len(on)).WithDeviceAssignment(on)
-	case len(on) == 1:
-		config = config.WithDeviceAssignment(on)
-	}
-	var err error
-	if e.loaded, err = config.Done(); err != nil {
-		return nil, p.failed(err)
-	}
-	if err := pjrtc.SetPartitions(e.loaded, b.here()); err != nil {
-		return nil, err
-	}
-	b.compiles.Add(1)
-	if b.cache != nil {
-		b.cache.store(key, e.loaded)
-	}
-	pjrtc.Trim()
-	return e, nil
-}
-
-// assigned is the devices that a program is compiled for, by their numbers; none for one that runs on whichever device
-// Execute names. device is the one that the program names, by its place in a group, or -1.
-func (b *Backend) assigned(device int) []int {
-	switch {
-	case b.spmd() > 1:
-		return b.ids
-	case device < 0:
-		return nil
-	case b.group != nil:
-		return []int{b.ids[device]}
-	}
-	return []int{device}
-}
 
 func (e *Executable) valid() error {
 	if err := e.backend.valid(); err != nil {
@@ -138,7 +85,7 @@ func (e *Executable) Inputs() ([]string, []shapes.Shape) { return e.params, e.pa
 func (e *Executable) Outputs() []shapes.Shape { return e.outputs }
 
 // Execute implements [compute.Executable]. It returns when the device is done. Donated inputs are invalid afterwards;
-// their storage is used for outputs where the program was built to (see [Backend.Donating]).
+// their storage is used for outputs if the program was built so (see [Backend.Donating]).
 func (e *Executable) Execute(inputs []compute.Buffer, donate []bool, device compute.DeviceNum) ([]compute.Buffer,
 	error) {
 	if err := e.valid(); err != nil {
@@ -154,12 +101,12 @@ func (e *Executable) Execute(inputs []compute.Buffer, donate []bool, device comp
 		return nil, fmt.Errorf("xla: program %q has %d inputs, but %d flags say which are donated", e.name, len(inputs),
 			len(donate))
 	}
-	// What PJRT takes and gives is the first device's buffers, then the second's and so on.
+	// PJRT takes and returns the first device's buffers, then the second's, and so on.
 	devices := e.backend.here()
 	buffers := make([]*pjrt.Buffer, devices*len(inputs))
 	for i, input := range inputs {
 		b, ok := input.(*Buffer)
-		if !ok || !b.backend.sameDevices(e.backend) || len(b.parts) != devices {
+		if !ok || !b.backend.same(&e.backend.devices) || len(b.parts) != devices {
 			return nil, fmt.Errorf("xla: input %q of program %q is a buffer of another backend", e.params[i], e.name)
 		}
 		if err := b.valid(); err != nil {
@@ -186,7 +133,7 @@ func (e *Executable) Execute(inputs []compute.Buffer, donate []bool, device comp
 	}
 	results, err := run.Done()
 	if err != nil {
-		return nil, runError(e.name, err)
+		return nil, memoryerror.Running(e.name, err)
 	}
 	out := make([]compute.Buffer, len(e.outputs))
 	for i := range out {
@@ -199,7 +146,7 @@ func (e *Executable) Execute(inputs []compute.Buffer, donate []bool, device comp
 	return out, nil
 }
 
-// Future is the result of an execution that goes on while the host does other work.
+// Future is the result of an execution that continues while the host does other work.
 type Future struct {
 	done    chan struct{}
 	outputs []compute.Buffer
@@ -221,4 +168,107 @@ func (e *Executable) ExecuteAsync(inputs []compute.Buffer, donate []bool) *Futur
 func (f *Future) Await() ([]compute.Buffer, error) {
 	<-f.done
 	return f.outputs, f.err
+}
+
+// Memory is what a program needs of a device's memory while it runs, in bytes.
+type Memory struct {
+	Code      int64 `json:"code"`
+	Arguments int64 `json:"arguments"`
+	Outputs   int64 `json:"outputs"`
+	// Aliased is the part of Outputs that takes the place of donated arguments.
+	Aliased   int64 `json:"aliased"`
+	Temporary int64 `json:"temporary"`
+	// Total is all of it, padding counted: what the device must have free. It is the compiler's own sum where it gives
+	// one, as TPU does.
+	Total int64 `json:"total"`
+}
+
+// Memory returns what the program needs.
+func (e *Executable) Memory() (Memory, error) {
+	if err := e.valid(); err != nil {
+		return Memory{}, err
+	}
+	var m pjrtc.Memory
+	var err error
+	if e.ahead != nil {
+		m, err = e.ahead.Memory()
+	} else {
+		m, err = pjrtc.MemoryOf(e.loaded)
+	}
+	if err != nil {
+		return Memory{}, fmt.Errorf("xla: the memory of program %q: %w", e.name, err)
+	}
+	total := m.TotalAllocation + max(m.Code, 0)
+	if m.TotalAllocation <= 0 {
+		total = m.Arguments + m.Outputs - m.Aliased + m.Temporary + max(m.Code, 0)
+	}
+	return Memory{Code: m.Code, Arguments: m.Arguments, Outputs: m.Outputs, Aliased: m.Aliased, Temporary: m.Temporary,
+		Total: total}, nil
+}
+
+// Cost is the compiler's account of a program. The body of a loop counts once, whatever its rounds.
+type Cost struct {
+	FLOPs         float64 `json:"flops"`
+	BytesAccessed float64 `json:"bytes_accessed"`
+	// OptimalSeconds is the compiler's own estimate of the time on its chip; 0 where it makes none.
+	OptimalSeconds float64 `json:"optimal_seconds,omitempty"`
+}
+
+// ErrNoCost is wrapped by Cost's error on a platform that has no such account, such as XLA:CPU.
+var ErrNoCost = errors.New("the plugin does not count a program's cost")
+
+// Cost returns the compiler's account of the program.
+func (e *Executable) Cost() (Cost, error) {
+	if err := e.valid(); err != nil {
+		return Cost{}, err
+	}
+	var p map[string]float64
+	var err error
+	if e.ahead != nil {
+		p, err = e.ahead.Cost()
+	} else {
+		p, err = pjrtc.CostOf(e.loaded)
+	}
+	var refused *pjrtc.Error
+	switch {
+	case errors.As(err, &refused) && refused.Code == pjrtc.CodeUnimplemented:
+		return Cost{}, fmt.Errorf("xla: program %q: %w", e.name, ErrNoCost)
+	case err != nil:
+		return Cost{}, fmt.Errorf("xla: the cost of program %q: %w", e.name, err)
+	}
+	return Cost{FLOPs: p["flops"], BytesAccessed: p["bytes accessed"], OptimalSeconds: p["optimal_seconds"]}, nil
+}
+
+// OptimizedHLO returns the program as the plugin runs it, as text close to XLA's own: each instruction with its shape
+// and layout, opcode, operands, and the computations and targets it calls. The compiler for TPUs adds the cycles that
+// it expects. Literals, metadata and other attributes are left out. The text serves checks such as "no copy of the
+// cache's shape", and shows what a step consists of if there is no device.
+func (e *Executable) OptimizedHLO() (string, error) {
+	if err := e.valid(); err != nil {
+		return "", err
+	}
+	optimized := func() ([]byte, string, error) { return pjrtc.OptimizedProgram(e.loaded) }
+	if e.ahead != nil {
+		optimized = e.ahead.OptimizedProgram
+	}
+	program, format, err := optimized()
+	if err != nil {
+		return "", fmt.Errorf("xla: the optimized form of program %q: %w", e.name, err)
+	}
+	switch format {
+	case "mlir":
+		return string(program), nil
+	case "hlo_with_config":
+		if program, err = hlotext.Module(program); err != nil {
+			return "", fmt.Errorf("xla: the optimized form of program %q: %w", e.name, err)
+		}
+	case "hlo":
+	default:
+		return "", fmt.Errorf("xla: the optimized form of program %q comes as %q, which is not known", e.name, format)
+	}
+	text, err := hlotext.Print(program)
+	if err != nil {
+		return "", fmt.Errorf("xla: the optimized form of program %q: %w", e.name, err)
+	}
+	return text, nil
 }

@@ -3,11 +3,13 @@ package xla
 import (
 	"testing"
 	"time"
+
+	"github.com/quire/quire/backend/xla/internal/opening"
 )
 
-// SetFirstWait shortens the time after which New says what it waits for.
+// SetFirstWait shortens the time after which New reports what it waits for.
 func SetFirstWait(t testing.TB, d time.Duration) {
-	before := firstWait
-	firstWait = d
-	t.Cleanup(func() { firstWait = before })
+	before := opening.FirstWait
+	opening.FirstWait = d
+	t.Cleanup(func() { opening.FirstWait = before })
 }

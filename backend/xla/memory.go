@@ -10,41 +10,54 @@ import (
 
 	"github.com/gomlx/compute"
 
+	"github.com/quire/quire/backend/xla/internal/memoryerror"
 	"github.com/quire/quire/backend/xla/internal/pjrtc"
 )
 
-// FreeMemory returns how many bytes can still be allocated on a device. On the CPU that is the host's memory: what the
-// system says is available, within the limit of the process's control group, and of a device in a group its share of
-// that. Of a backend for a topology it is all that a device has.
-func (b *Backend) FreeMemory(device compute.DeviceNum) (int64, error) {
-	if b.topology != nil {
-		if b.topology.MemoryBytes == 0 {
-			return 0, fmt.Errorf("xla: the plugin does not say how much memory a device of %s has", b.topology.Name)
+// OutOfMemoryError reports that a program needs more memory than a device has.
+type OutOfMemoryError = memoryerror.Device
+
+// KernelMemoryError reports that one of a program's kernels needs more of a core's own memory than there is.
+type KernelMemoryError = memoryerror.Kernel
+
+// Memory spaces of a TPU core, in [KernelMemoryError].
+const (
+	VMEM = memoryerror.VMEM
+	SMEM = memoryerror.SMEM
+)
+
+// FreeMemory returns how many bytes can still be allocated on a device. On the CPU that is the host's memory that the
+// system reports as available, within the limit of the process's control group. A device of a group has a share of it.
+// For a topology it is all memory of a device.
+func (d *devices) FreeMemory(number compute.DeviceNum) (int64, error) {
+	if d.topology != nil {
+		if d.topology.MemoryBytes == 0 {
+			return 0, fmt.Errorf("xla: the plugin does not say how much memory a device of %s has", d.topology.Name)
 		}
-		return b.topology.MemoryBytes, b.valid()
+		return d.topology.MemoryBytes, d.valid()
 	}
-	d, err := b.device(device)
+	device, err := d.device(number)
 	if err != nil {
 		return 0, err
 	}
-	if b.platform == "cpu" || b.standIn != nil {
+	if d.platform == "cpu" || d.standIn {
 		free, err := hostMemory("/proc/meminfo", "/sys/fs/cgroup")
-		if b.group != nil {
-			free /= int64(b.client.NumDevices()) // they all have the same memory
+		if d.group != nil {
+			free /= int64(d.client.NumDevices()) // all devices have the same memory
 		}
 		return free, err
 	}
-	inUse, limit, err := pjrtc.MemoryStats(d)
+	inUse, limit, err := pjrtc.MemoryStats(device)
 	if err != nil {
-		return 0, fmt.Errorf("xla: the free memory of device %d: %w", device, err)
+		return 0, fmt.Errorf("xla: the free memory of device %d: %w", number, err)
 	}
 	if limit == 0 {
-		return 0, fmt.Errorf("xla: the plugin for %s does not say how much memory device %d has", b.platform, device)
+		return 0, fmt.Errorf("xla: the plugin for %s does not say how much memory device %d has", d.platform, number)
 	}
 	return max(0, limit-inUse), nil
 }
 
-// hostMemory returns the available memory that the files of Linux tell of.
+// hostMemory returns the available memory according to the files of Linux.
 func hostMemory(meminfo, cgroup string) (int64, error) {
 	f, err := os.Open(meminfo)
 	if err != nil {

@@ -4,7 +4,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 )
 
 func TestHostMemory(t *testing.T) {
@@ -34,30 +33,6 @@ func TestHostMemory(t *testing.T) {
 	check(0)
 	if _, err := hostMemory(write("empty", ""), dir); err == nil {
 		t.Error("a file without MemAvailable: no error")
-	}
-}
-
-func TestPruneTakesOnlyItsOwnOldFiles(t *testing.T) {
-	dir := t.TempDir()
-	now := time.Now()
-	for name, age := range map[string]time.Duration{
-		"used.pjrt": cacheKept / 2, "old.pjrt": 2 * cacheKept, "new-1": temporaryKept / 2, "new-2": 2 * temporaryKept,
-		"notes.txt": 2 * cacheKept,
-	} {
-		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, nil, 0o644); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chtimes(path, now.Add(-age), now.Add(-age)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	(&executableCache{dir: dir}).prune(now)
-	for name, want := range map[string]bool{"used.pjrt": true, "old.pjrt": false, "new-1": true, "new-2": false,
-		"notes.txt": true} {
-		if _, err := os.Stat(filepath.Join(dir, name)); (err == nil) != want {
-			t.Errorf("%s is there: %v, want %v", name, err == nil, want)
-		}
 	}
 }
 

@@ -15,33 +15,33 @@ import (
 // ErrNoProfiler is wrapped by the errors of [Backend.StartProfile] on a plugin that has no profiler.
 var ErrNoProfiler = pjrtc.ErrNoProfiler
 
-// Profile is a profile of devices that is being taken.
+// Profile is a profile of devices in progress.
 type Profile struct{ session *pjrtc.Profiler }
 
-// CheckProfiler says why no profile can be taken: an error that wraps [ErrNoProfiler] where the plugin has no profiler.
-func (b *Backend) CheckProfiler() error {
-	if err := b.valid(); err != nil {
+// CheckProfiler returns why no profile can be taken: an error that wraps [ErrNoProfiler] if the plugin has no profiler.
+func (d *devices) CheckProfiler() error {
+	if err := d.valid(); err != nil {
 		return err
 	}
-	if err := pjrtc.HasProfiler(b.plugin); err != nil {
-		return fmt.Errorf("xla: a profile of the devices of %s: %w", b.pluginPath, err)
+	if err := pjrtc.HasProfiler(d.plugin); err != nil {
+		return fmt.Errorf("xla: a profile of the devices of %s: %w", d.pluginPath, err)
 	}
 	return nil
 }
 
-// StartProfile begins a profile of all that the plugin's devices do, until Stop.
-func (b *Backend) StartProfile() (*Profile, error) {
-	if err := b.CheckProfiler(); err != nil {
+// StartProfile starts a profile of all that the plugin's devices do until Stop.
+func (d *devices) StartProfile() (*Profile, error) {
+	if err := d.CheckProfiler(); err != nil {
 		return nil, err
 	}
-	s, err := pjrtc.StartProfiler(b.plugin, profileOptions())
+	s, err := pjrtc.StartProfiler(d.plugin, profileOptions())
 	if err != nil {
 		return nil, fmt.Errorf("xla: starting a profile of the devices: %w", err)
 	}
 	return &Profile{s}, nil
 }
 
-// profileOptions is a serialized tensorflow.ProfileOptions. The numbers are those of tsl/profiler/protobuf/
+// profileOptions returns a serialized tensorflow.ProfileOptions. The field numbers are from tsl/profiler/protobuf/
 // profiler_options.proto.
 func profileOptions() []byte {
 	var o []byte
@@ -56,7 +56,7 @@ func profileOptions() []byte {
 	return o
 }
 
-// Stop ends the profile and writes it below a folder where TensorBoard and xprof look for it:
+// Stop ends the profile and writes it below a folder, where TensorBoard and xprof look for it:
 // plugins/profile/RUN/HOST.xplane.pb, with the time as the run. It returns the file's name.
 func (p *Profile) Stop(folder string) (string, error) {
 	data, err := p.session.Stop()
@@ -79,7 +79,7 @@ func (p *Profile) Stop(folder string) (string, error) {
 	return file, nil
 }
 
-// planes is an XSpace message without what may lie behind it: plugins give a buffer that is a byte longer.
+// planes returns an XSpace message without what may follow it: plugins return a buffer that is a byte longer.
 func planes(data []byte) []byte {
 	at := 0
 	for at < len(data) {

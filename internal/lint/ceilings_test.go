@@ -30,9 +30,9 @@ type rule struct {
 }
 
 var rules = []rule{
-	{"methods", 30, "methods a type",
+	{"methods", 30, "methods of a type that no interface of a dependency requires",
 		func() map[string]int { return methodCounts(func(m methods) int { return m.count }) }},
-	{"method-files", 5, "files that declare methods of a type",
+	{"method-files", 5, "files that declare such methods of a type",
 		func() map[string]int { return methodCounts(func(m methods) int { return len(m.files) }) }},
 	{"fields", 20, "fields of a struct that has unexported ones", fieldCounts},
 	{"files", 25, "files a package, without tests", fileCounts},
@@ -99,37 +99,6 @@ func readCeilings(t *testing.T, name string) map[string]int {
 		ceilings[line[:cut]] = figure
 	}
 	return ceilings
-}
-
-type methods struct {
-	count int
-	files map[string]bool
-}
-
-// methodCounts measures the methods of each type of the product.
-func methodCounts(figure func(methods) int) map[string]int {
-	types := map[string]methods{}
-	for _, f := range productFiles() {
-		for _, decl := range f.ast.Decls {
-			fn, ok := decl.(*ast.FuncDecl)
-			if !ok || fn.Recv == nil {
-				continue
-			}
-			name, _, _ := strings.Cut(functionName(fn), ".")
-			m := types[f.dir+"."+name]
-			if m.files == nil {
-				m.files = map[string]bool{}
-			}
-			m.count++
-			m.files[f.path] = true
-			types[f.dir+"."+name] = m
-		}
-	}
-	figures := map[string]int{}
-	for name, m := range types {
-		figures[name] = figure(m)
-	}
-	return figures
 }
 
 // productFiles returns the files that are neither tests nor generated.

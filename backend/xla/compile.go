@@ -1,0 +1,129 @@
+package xla
+
+import (
+	"errors"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/gomlx/go-xla/pjrt"
+
+	"github.com/quire/quire/backend/xla/internal/memoryerror"
+	"github.com/quire/quire/backend/xla/internal/native"
+	"github.com/quire/quire/backend/xla/internal/pjrtc"
+	"github.com/quire/quire/backend/xla/internal/program"
+	"github.com/quire/quire/backend/xla/internal/topologies"
+)
+
+// compile compiles the program, or takes it from the cache.
+func (b *Backend) compile(p *program.Builder, text []byte) (*Executable, error) {
+	if err := b.valid(); err != nil {
+		return nil, err
+	}
+	e := &Executable{
+		backend: b, name: p.Name(), text: text, outputs: p.Results(),
+		portable: p.Device() < 0 && b.compiledFor() == 1,
+	}
+	e.params, e.paramShapes = p.Parameters()
+	start := time.Now()
+	defer func() { e.CompileTime = time.Since(start) }()
+	var key string
+	if b.topology != nil {
+		return b.compileAhead(p, e)
+	}
+	if b.cache != nil {
+		key = b.cache.Key(text, b.assigned(p.Device()))
+		if e.loaded = b.loadCached(key, e.portable); e.loaded != nil {
+			e.FromCache = true
+			b.cacheLoads.Add(1)
+			return e, nil
+		}
+	}
+	config := b.client.Compile().WithStableHLO(text)
+	switch on := b.assigned(p.Device()); {
+	case len(on) > 1:
+		config = config.WithShardy(len(on)).WithDeviceAssignment(on)
+	case len(on) == 1:
+		config = config.WithDeviceAssignment(on)
+	}
+	var err error
+	if e.loaded, err = config.Done(); err != nil {
+		return nil, b.failed(p, err)
+	}
+	if err := pjrtc.SetPartitions(e.loaded, b.here()); err != nil {
+		return nil, err
+	}
+	b.compiles.Add(1)
+	if b.cache != nil {
+		b.cache.Store(key, func() ([]byte, error) { return pjrtc.Serialize(e.loaded) })
+	}
+	pjrtc.Trim()
+	return e, nil
+}
+
+// loadCached returns the program of a key, or nil if the cache has none that can be used.
+func (b *Backend) loadCached(key string, portable bool) *pjrt.LoadedExecutable {
+	body := b.cache.Read(key)
+	if body == nil {
+		return nil
+	}
+	loaded, err := pjrtc.Load(b.client, body, portable, b.here())
+	if err != nil {
+		slog.Info("compiled program in the cache is not usable, compiling again", "file", b.cache.Path(key), "err",
+			err)
+		return nil
+	}
+	return loaded
+}
+
+// failed names the program in an error of the compiler. One that is about memory becomes an [*OutOfMemoryError] or a
+// [*KernelMemoryError]. After that of a kernel the backend no longer builds programs with this kernel.
+func (b *Backend) failed(p *program.Builder, err error) error {
+	err = memoryerror.Compiling(p.Name(), err)
+	var lack *KernelMemoryError
+	if errors.As(err, &lack) {
+		native.SetKernel(b.forms, lack, p)
+	}
+	return err
+}
+
+// compileAhead compiles the program for the topology, and keeps it in the cache for machines that have the devices.
+// Without a device, what a program needs can't be read from its serialized form, but from a record of it.
+func (b *Backend) compileAhead(p *program.Builder, e *Executable) (*Executable, error) {
+	options, records := topologies.CompileOptions(b.assigned(-1)), b.topology.records
+	var key, recordKey string
+	if b.cache != nil {
+		key = b.cache.Key(e.text, b.assigned(-1))
+	}
+	if records != nil {
+		recordKey = records.Key(slices.Concat(options, e.text), b.assigned(-1))
+		switch r := records.Known(recordKey); {
+		case r == nil:
+		case r.Refused != nil:
+			b.cacheLoads.Add(1)
+			return nil, b.failed(p, r.Refused)
+		case b.cache == nil || b.cache.Has(key):
+			e.ahead, e.FromCache = r, true
+			b.cacheLoads.Add(1)
+			return e, nil
+		}
+	}
+	compiled, err := b.topology.described.Compile(e.text, options)
+	if err != nil {
+		failed, refused := b.failed(p, err), (*pjrtc.Error)(nil)
+		if records != nil && memoryerror.IsOutOfMemory(failed) && errors.As(err, &refused) {
+			records.Learn(recordKey, nil, refused)
+		}
+		return nil, failed
+	}
+	e.ahead = compiled
+	b.compiles.Add(1)
+	if b.cache != nil {
+		b.cache.Store(key, compiled.Serialize)
+	}
+	if records != nil {
+		records.Learn(recordKey, compiled, nil)
+	}
+	pjrtc.Trim()
+	return e, nil
+}
