@@ -27,7 +27,7 @@ import (
 // a folder for a queue's server, which is empty. The status is how far it came.
 type Workers func(ctx context.Context, store string, job queue.Job, units []queue.Unit) (*queue.Status, error)
 
-// Report reports what a run with workers came to; "sample run --workers --report" writes it as JSON.
+// Report describes what a run with workers came to; "sample run --workers --report" writes it as JSON.
 type Report struct {
 	Version     string         `json:"version"`
 	Model       string         `json:"model"`

@@ -58,7 +58,7 @@ type collector struct {
 	record    []byte
 }
 
-// collecting reports how completions are gathered.
+// collecting describes how completions are gathered.
 type collecting struct {
 	inFlight int // bound of rows
 	// Rows are started up to so many from the first that is not written, as long as enough of them run: so that parts

@@ -11,7 +11,7 @@ import (
 	"github.com/quire/quire/tally"
 )
 
-// Report reports what a run came to; "sample run --report" writes it as JSON. Seconds are wall-clock.
+// Report describes what a run came to; "sample run --report" writes it as JSON. Seconds are wall-clock.
 type Report struct {
 	Version     string         `json:"version"`
 	Model       string         `json:"model"`

@@ -27,7 +27,7 @@ const (
 	several         // the row has several prompts
 )
 
-// Graph reports which row of a job each row continues. It takes 8 bytes a row, and while it is made about 40 more.
+// Graph describes which row of a job each row continues. It takes 8 bytes a row, and while it is made about 40 more.
 type Graph struct {
 	parents []int64  // by row
 	named   []uint64 // a bit for each row: others continue it

@@ -17,7 +17,7 @@ import (
 // folder is where a process keeps parents, below the folder of its journal.
 const folder = "parents"
 
-// Stage reports which rows come first, and keeps what others need of rows. R is a row that was started. Parents are
+// Stage describes which rows come first, and keeps what others need of rows. R is a row that was started. Parents are
 // kept in a journal of their own, since their part may be published, or a later one, before the last of their children
 // is started. Without that journal they are made again from the published parts.
 type Stage[R any] struct {

@@ -29,7 +29,7 @@ type Comparison struct {
 	found []difference
 }
 
-// difference reports where a row that differs stands in both outputs: its number, or nowhere.
+// difference describes where a row that differs stands in both outputs: its number, or nowhere.
 type difference struct {
 	a, b        int64
 	generations []int

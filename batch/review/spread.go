@@ -9,7 +9,7 @@ import (
 	"github.com/DataDog/sketches-go/ddsketch"
 )
 
-// Spread reports how whole numbers are spread. It is exact.
+// Spread describes how whole numbers are spread. It is exact.
 type Spread struct {
 	Count  int64   `json:"count"`
 	Mean   float64 `json:"mean"`

@@ -11,7 +11,7 @@ import (
 	"github.com/quire/quire/promptset"
 )
 
-// PassAtK reports how often one of k completions of a prompt is right.
+// PassAtK describes how often one of k completions of a prompt is right.
 type PassAtK struct {
 	Column   string `json:"column"`
 	Verdicts int64  `json:"verdicts"` // of completions without errors

@@ -15,7 +15,7 @@ import (
 	"github.com/quire/quire/storage"
 )
 
-// Engine reports what runs the model of a job: devices, and an engine's sizes. Sizes that are 0 are found from the
+// Engine describes what runs the model of a job: devices, and an engine's sizes. Sizes that are 0 are found from the
 // model and the memory, by the first process of the job for all of them.
 type Engine struct {
 	// Backend is xla:cpu, xla:cuda, xla:tpu, xla:/path/plugin.so or go.

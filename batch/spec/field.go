@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// FieldError reports what is wrong with a field of a [Spec] or of [Options]. Field is the name that config files have
+// FieldError describes what is wrong with a field of a [Spec] or of [Options]. Field is the name that config files have
 // for it, such as "max-tokens".
 type FieldError struct {
 	Field, Problem string
