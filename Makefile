@@ -69,7 +69,7 @@ lint:
 race: fetch
 	$(GO) test -race -short ./engine -run 'TestTreeOfContexts|TestContextsBesideRuns|TestForgottenContext|$(\
 		)TestEqualPages|TestTransfers|TestReplicas|TestJobBegins|TestProgramsThatMove'
-	$(GO) test -race -short ./batch ./engine/schedule ./jobstate ./journal ./lockstep ./queue/... ./telemetry ./vfs
+	$(GO) test -race -short ./batch/... ./engine/schedule ./jobstate ./journal ./lockstep ./queue/... ./telemetry ./vfs
 
 # Runs every fuzz target for FUZZTIME, FUZZJOBS at a time. FUZZ=FuzzParse selects those with this in their name or
 # package.

@@ -71,7 +71,7 @@ func (p firstRow) Update(done, _ tally.Counts) {
 	}
 }
 
-// A task that was to start over and was interrupted goes on, and does not start over again.
+// A task that was to start over and was interrupted continues, and does not start over again.
 func TestInterruptedTaskGoesOn(t *testing.T) {
 	spec := smallSpec(t, 20)
 	spec.Engine.MaxSeqs = 1

@@ -55,8 +55,8 @@ func Run(ctx context.Context, spec spec.Spec, options process.Options) (*generat
 }
 
 // Run does the job, or this process' shard of it: read, generate, write. If the output folder has a part of it done, it
-// does the rest. The report is nil if nothing was begun; an error of outcome [Partial] says that rows carry errors, one
-// of outcome [Interrupted] that ctx has ended the run, which the same task goes on with.
+// does the rest. The report is nil if nothing was started; an error of outcome [Partial] reports that rows carry
+// errors, one of outcome [Interrupted] that ctx has ended the run, which the same task continues with.
 func (t *Task) Run(ctx context.Context) (report *generate.Report, err error) {
 	started, p := time.Now(), t.Process
 	defer func() { p.Observer.EndSeries(outcome.Word(err)) }()
@@ -91,7 +91,7 @@ func (t *Task) Run(ctx context.Context) (report *generate.Report, err error) {
 		if cerr := saved.Close(); err == nil {
 			err = cerr
 		}
-		t.Process = p.Continuing() // what is there now is this job's, which the same task may go on with
+		t.Process = p.Continuing() // what is there now is this job's, which the same task may continue with
 	}()
 	if len(saved.Missing) == 0 {
 		return generate.AlreadyFinished(saved, started)
@@ -110,17 +110,17 @@ func (t *Task) open(ctx context.Context) (_ *prepare.Opened, err error) {
 	return t.opened, err
 }
 
-// Look looks into the inputs and the model's files, as all else does that needs them, and says what is wrong there.
+// Look looks into the inputs and the model's files, as all else does that needs them, and reports what is wrong there.
 func (t *Task) Look(ctx context.Context) error {
 	_, err := t.open(ctx)
 	return err
 }
 
-// Check reads all rows of the job, makes their requests, and says what they come to. It opens no device: what only
+// Check reads all rows of the job, makes their requests, and reports what they come to. It opens no device: what only
 // generating finds, such as a completion whose structure takes too much memory, is not found.
 //
-// With tokensPerSecond it says how long generating takes at most; 0 is the rate of like, if that has one. With like,
-// which may be nil, it says what to expect. The error is of outcome [Partial] if rows have errors.
+// With tokensPerSecond it reports how long generating takes at most; 0 is the rate of like, if that has one. With like,
+// which may be nil, it reports what to expect. The error is of outcome [Partial] if rows have errors.
 func (t *Task) Check(ctx context.Context, tokensPerSecond float64, like *check.Earlier) (*check.Report, error) {
 	copied, remove, err := prepare.CopyStandardInput(ctx, t.Process, t.Job)
 	if err != nil {

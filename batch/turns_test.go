@@ -13,8 +13,8 @@ import (
 	"github.com/quire/quire/batch/process"
 )
 
-// Turns of conversations that go on through parent run the prompt tokens that no page holds, and no others: a turn's
-// pages hold its prompt and its completion but for the last token, which was drawn and not run.
+// Turns of conversations that continue through parent run the prompt tokens that no page holds, and no others: a turn's
+// pages hold its prompt and its completion but for the last token, which was generated and not run.
 func TestTurnsRunWhatNoPageHolds(t *testing.T) {
 	const conversations, turns = 8, 4
 	spec := smallSpec(t, 1)

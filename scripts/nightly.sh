@@ -47,8 +47,8 @@ levels() { # the kernels of each instruction set that this processor has
 	done
 }
 processors() { # Go's own threads
-	GOMAXPROCS=1 $GO test -short -count=1 ./cmd/sample ./engine ./journal ./jobstate ./promptset ./queue/... &&
-		GOMAXPROCS=16 $GO test -short -count=1 ./cmd/sample ./engine ./journal ./jobstate ./promptset ./queue/...
+	GOMAXPROCS=1 $GO test -short -count=1 ./cmd/sample/... ./engine ./journal ./jobstate ./promptset ./queue/... &&
+		GOMAXPROCS=16 $GO test -short -count=1 ./cmd/sample/... ./engine ./journal ./jobstate ./promptset ./queue/...
 }
 race() { make race; }
 fuzz() { make fuzz FUZZTIME=30s; }

@@ -20,8 +20,8 @@ import (
 )
 
 // What computes completions decides their last bits. A job keeps it by a name that is the same wherever the bytes are,
-// so that nobody goes on with half of the rows computed in another way. docs/kernels.md says which kernels give the
-// same bytes.
+// so that nobody continues with half of the rows computed in another way. docs/kernels.md reports which kernels give
+// the same bytes.
 
 // kernelArithmetic begins the names of what the kernels in C compute; what follows is the level of [cpukernel.Levels]
 // that gives the bytes.
@@ -45,7 +45,7 @@ func Name(e *spec.Engine, own dtypes.DType, device string) (string, error) {
 	return kernelClass(level, tiles(e, own, level)), nil
 }
 
-// tiles says that AMX multiplies the job's matrices, or its queries and keys: its order of sums is its own.
+// tiles reports whether AMX multiplies the job's matrices, or its queries and keys: its order of sums is its own.
 func tiles(e *spec.Engine, own dtypes.DType, level string) bool {
 	matrices, attention := productsOfAMX(e.Weights, cmp.Or(e.Config().DType, own), e.Config().KVDType)
 	if attention && level == cpukernel.Levels[len(cpukernel.Levels)-1] {
@@ -115,9 +115,9 @@ func compiledFor() string {
 	return xlaArithmetic + instructionSets[have]
 }
 
-// Remedy says how this machine may compute as another one did; now and was are names of arithmetic.
+// Remedy reports how this machine may compute as another one did; now and was are names of arithmetic.
 func Remedy(now, was string) string {
-	onSuch := "go on where the job was begun, or on a machine like that"
+	onSuch := "continue where the job was started, or on a machine like it"
 	if level, ok := strings.CutPrefix(was, kernelArithmetic); ok {
 		level, _, plain := strings.Cut(level, ", ")
 		have, err := cpukernel.Features()

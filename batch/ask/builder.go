@@ -23,7 +23,7 @@ type Builder struct {
 	MaxModelLen func() int
 	Common      CommonPrefix // of all prompts
 	Equal       *EqualRows
-	Leaves      bool // no row goes on from another one
+	Leaves      bool // no row continues another one
 }
 
 // New makes the requests of a job for a model that is open, or will be. Warnings go to messages.

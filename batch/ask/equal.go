@@ -62,7 +62,7 @@ func (e *EqualRows) Look(row *promptset.Row, r *engine.Request) {
 	key, place := e.hash(r), e.place(row)
 	first, known := e.first[key]
 	switch {
-	case known && first == place: // begun again
+	case known && first == place: // started again
 	case known:
 		if e.repeated++; e.repeated == 1 {
 			f, at := e.files[first.file], "row"

@@ -12,7 +12,7 @@ import (
 	"github.com/quire/quire/promptset/completion"
 )
 
-// What a row goes on from is the parent's prompt, what is wanted of a completion, and its own prompt in the form that
+// What a row continues is the parent's prompt, what is wanted of a completion, and its own prompt in the form that
 // it has there: text without what begins one, turns without what begins a conversation.
 func TestPromptBehindParent(t *testing.T) {
 	b := New(Settings{}, io.Discard)

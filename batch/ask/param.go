@@ -18,7 +18,7 @@ type paramError struct {
 
 func (e *paramError) Unwrap() error { return e.error }
 
-// ParamOf returns which member of a batch file's line an error is about, and its code by OpenAI's names; empty where
+// ParamOf returns which member of a batch file's line an error is about, and its code by OpenAI's names; empty if
 // that is not known.
 func ParamOf(row *promptset.Row, err error) (param, code string) {
 	var (

@@ -15,7 +15,7 @@ import (
 	"github.com/quire/quire/promptset/requests"
 )
 
-// Requests returns the requests of a row, one for each of its prompts, or what is wrong with the row. It goes on from
+// Requests returns the requests of a row, one for each of its prompts, or what is wrong with the row. It continues
 // another one if that is given.
 func (b *Builder) Requests(row *promptset.Row, from *lineage.Parent) (all []*engine.Request, err error) {
 	if row.Err != nil {
@@ -202,7 +202,7 @@ func checkMessages(row *promptset.Row) error {
 }
 
 // badWords returns the sequences of tokens that spell texts, as vLLM has them: each text without the spaces that it
-// begins with, and the text behind a space where that has as many tokens of which the first is another one.
+// begins with, and the text after a space where that has as many tokens of which the first is another one.
 func (b *Builder) badWords(texts []string) (words [][]int32, err error) {
 	for _, text := range texts {
 		text = strings.TrimLeft(text, " \t\n\r")

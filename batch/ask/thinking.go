@@ -9,7 +9,7 @@ import (
 	"github.com/quire/quire/promptset"
 )
 
-// thinking is the bound of a row's reasoning, nil where it has none.
+// thinking is the bound of a row's reasoning, nil if it has none.
 func (b *Builder) thinking(row *promptset.Row, prompt []int32, set *parameter.Set) (*engine.Thought, error) {
 	if set.MaxThinkingTokens < 0 {
 		return nil, nil

@@ -29,7 +29,7 @@ type Shape struct {
 	VMEMLimit         int     // in bytes
 }
 
-// Check says what is wrong with a shape, by the names of the command's flags.
+// Check reports what is wrong with a shape, by the names of the command's flags.
 func (o *Shape) Check() error {
 	switch {
 	case o.Heads < 1 || o.KVHeads < 1:

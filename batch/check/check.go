@@ -23,14 +23,14 @@ import (
 	"github.com/quire/quire/promptset/completion"
 )
 
-// Report is what the rows of a job come to before anything is drawn.
+// Report is what the rows of a job come to before anything is generated.
 type Report struct {
 	Model          string           `json:"model"`
 	Inputs         []jobstate.Input `json:"inputs"`
 	Rows           int64            `json:"rows"`
 	RowsWithErrors int64            `json:"rows_with_errors"`
 	Errors         []KindOfErrors   `json:"errors"`    // the most frequent first
-	Following      int64            `json:"following"` // rows that go on from others, whose tokens are not counted
+	Following      int64            `json:"following"` // rows that continue others, whose tokens are not counted
 	Prompts        LengthsOfTokens  `json:"prompts"`
 	// SharedPrefix is how many tokens all prompts begin with.
 	SharedPrefix int   `json:"shared_prefix_tokens"`
@@ -43,7 +43,7 @@ type Report struct {
 	KVBytesPerToken int64   `json:"kv_bytes_per_token"`
 	LongestSequence int     `json:"longest_sequence_tokens"`
 	MeanSequence    float64 `json:"mean_sequence_tokens"`
-	// TokensPerSecond is the rate that was given, else that of the earlier job; 0 where neither is known.
+	// TokensPerSecond is the rate that was given, else that of the earlier job; 0 if neither is known.
 	TokensPerSecond  float64 `json:"tokens_per_second,omitempty"`
 	SecondsOfDrawing float64 `json:"seconds_at_most,omitempty"` // CompletionTokens at that rate
 	// Expected is what the job comes to if its completions are like those of an earlier one; nil without one.
@@ -150,8 +150,8 @@ func planWithoutEngine(j *spec.Job, s *process.Session, own dtypes.DType) engine
 type rowsCheck struct {
 	report  *Report
 	builder *ask.Builder
-	check   func(*engine.Request) error // the engine's, nil where it is not known
-	lineage *lineage.Graph              // nil if no row goes on from another one
+	check   func(*engine.Request) error // the engine's, nil if it is not known
+	lineage *lineage.Graph              // nil if no row continues another one
 	kinds   map[string]*KindOfErrors
 	lengths []int32      // of prompts
 	tokens  int64        // of sequences that end at their limits
@@ -196,7 +196,7 @@ func (c *rowsCheck) add(row *promptset.Row) {
 	}
 }
 
-// unknownParent stands for a parent whose tokens are not known before it is drawn.
+// unknownParent stands for a parent whose tokens are not known before it is generated.
 var unknownParent = &lineage.Parent{Prompt: []int32{0}, Results: []completion.Result{{}}}
 
 // requests returns the requests of a row, or what a run finds wrong with it.

@@ -8,12 +8,12 @@ import (
 // Earlier is what the completions of an earlier job were like, such as those of a trial of the same job.
 type Earlier struct {
 	Output string `json:"output"`
-	Model  string `json:"model,omitempty"` // that drew them, as the output names it
+	Model  string `json:"model,omitempty"` // that generated them, as the output names it
 	// Completions are those without an error. MeanTokens and LengthShare are of these.
 	Completions int64   `json:"completions"`
 	MeanTokens  float64 `json:"mean_completion_tokens"`
 	LengthShare float64 `json:"share_with_finish_reason_length"`
-	// TokensPerSecond are tokens of completions, over the time in which processes drew; 0 where it is not known.
+	// TokensPerSecond are tokens of completions, over the time in which processes generated; 0 if it is not known.
 	TokensPerSecond float64 `json:"tokens_per_second,omitempty"`
 	// Lengths counts completions without an error by their tokens.
 	Lengths map[int]int64 `json:"-"`
@@ -36,7 +36,7 @@ type seenLengths struct {
 	completions, tokens []float64
 }
 
-// seen is nil where e is, or has no completions.
+// seen is nil if e is, or has no completions.
 func (e *Earlier) seen() *seenLengths {
 	if e == nil || len(e.Lengths) == 0 {
 		return nil

@@ -33,8 +33,8 @@ const Listening = "listening at "
 // User is the user that the server takes, with the crew's password.
 const User = "quire"
 
-// Crew says which processes do a job. Each has a pipe for standard input, which ends with this process: they are to end
-// then, too.
+// Crew describes which processes do a job. Each has a pipe for standard input, which ends with this process: they are
+// to end then, too.
 type Crew struct {
 	Workers     int
 	MaxRestarts int // of a process, without a row being done in between

@@ -83,7 +83,7 @@ func (k *keptServer) stop() {
 }
 
 // serve starts the server, on the port that it had if it ran before, and waits until it listens. An error that is an
-// *exec.ExitError says how it ended before that.
+// *exec.ExitError reports how it ended before that.
 func (c *Crew) serve(ctx context.Context) (*child, error) {
 	address := c.address
 	if address == "" {

@@ -27,7 +27,7 @@ import (
 // a folder for a queue's server, which is empty. The status is how far it came.
 type Workers func(ctx context.Context, store string, job queue.Job, units []queue.Unit) (*queue.Status, error)
 
-// Report says what a run with workers came to; "sample run --workers --report" writes it as JSON.
+// Report describes what a run with workers came to; "sample run --workers --report" writes it as JSON.
 type Report struct {
 	Version     string         `json:"version"`
 	Model       string         `json:"model"`
@@ -82,7 +82,7 @@ func Run(ctx context.Context, p *process.Process, opened *prepare.Opened, starte
 	before := saved.Before
 	job.Before = before
 	if before.Rows > 0 {
-		p.Statusf("going on with the job in %s: %d of %d parts are published", j.Output,
+		p.Statusf("continuing the job in %s: %d of %d parts are published", j.Output,
 			opened.Parts.Count()-len(saved.Missing), opened.Parts.Count())
 	}
 	missing := saved.Missing
@@ -160,7 +160,7 @@ func recount(ctx context.Context, p *process.Process, opened *prepare.Opened, st
 func (r *Report) result(missing int, rows int64, workErr error) error {
 	kept := fmt.Sprintf(
 		"%d of %d rows are in finished parts in %s, and what was finished of others is kept; run the same command "+
-			"again to go on", r.Rows, rows, r.Output)
+			"again to continue", r.Rows, rows, r.Output)
 	switch {
 	case r.Interrupted:
 		return outcome.Errorf(outcome.Interrupted, "interrupted: %s", kept)

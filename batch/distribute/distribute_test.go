@@ -8,7 +8,7 @@ import (
 	"github.com/quire/quire/batch/outcome"
 )
 
-// A run with workers that has all rows does not say how to go on; one that lacks some does.
+// A run with workers that has all rows does not say how to continue; one that lacks some does.
 func TestEndingWithWorkers(t *testing.T) {
 	r := &Report{Output: "out"}
 	r.Rows, r.RowsWithErrors = 24, 6
@@ -25,7 +25,7 @@ func TestEndingWithWorkers(t *testing.T) {
 		"missing":                   {1, nil, outcome.Failed, true},
 	} {
 		err := r.result(c.missing, 24, c.err)
-		if outcome.Of(err) != c.outcome || strings.Contains(err.Error(), "to go on") != c.goOn {
+		if outcome.Of(err) != c.outcome || strings.Contains(err.Error(), "to continue") != c.goOn {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

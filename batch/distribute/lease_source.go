@@ -28,7 +28,7 @@ type leaseSource struct {
 	taken *queue.Worker
 	units *leasedUnits
 
-	first *queue.Lease // taken, and not begun
+	first *queue.Lease // taken, and not started
 }
 
 // Next takes and begins a unit, when the engine has not enough to do. It has nothing if there is none, and if what is
@@ -152,7 +152,7 @@ func (s *leaseSource) sweep(unit int) error {
 }
 
 // abandon gives all units back to the queue at once: this process ends in the middle of them. Whoever gets one waits
-// for this process' locks, and goes on from its journal.
+// for this process' locks, and continues its journal.
 func (s *leaseSource) abandon(ctx context.Context) {
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
@@ -161,7 +161,7 @@ func (s *leaseSource) abandon(ctx context.Context) {
 	}
 }
 
-// beat tells how the worker is, and ends its work when the job is no more to be done.
+// beat reports how the worker is, and ends its work when the job is no more to be done.
 func (s *leaseSource) beat(ctx context.Context, end context.CancelCauseFunc) {
 	host, _ := os.Hostname()
 	type sample struct {

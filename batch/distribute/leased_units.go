@@ -33,7 +33,7 @@ type leasedUnits struct {
 	done    atomic.Int64 // units
 }
 
-// started tells of a unit that is begun.
+// started tells of a unit that is started.
 func (l *leasedUnits) started(ctx context.Context, u *generate.Unit, lease *queue.Lease) {
 	l.mu.Lock()
 	l.leases[u] = lease
@@ -41,7 +41,7 @@ func (l *leasedUnits) started(ctx context.Context, u *generate.Unit, lease *queu
 	l.active.Track(u)
 	l.reportState()
 	rows, completions := u.Saved.CountJournaled()
-	l.log.Info("unit begun", "unit", lease.Number, "from", lease.From, "to", lease.To, "journaled_completions",
+	l.log.Info("unit started", "unit", lease.Number, "from", lease.From, "to", lease.To, "journaled_completions",
 		completions)
 	if rows > 0 {
 		lease.Progress(tally.Counts{Rows: int64(rows)})
@@ -90,8 +90,8 @@ func (l *leasedUnits) takeOut(u *generate.Unit, whole bool) (lease *queue.Lease,
 	return lease, true
 }
 
-// reportState says whether there is something to do. Units begin and end in two goroutines: the last to say it says how
-// it is now.
+// reportState reports whether there is something to do. Units begin and end in two goroutines: the last to say it
+// reports how it is now.
 func (l *leasedUnits) reportState() {
 	l.active.View(func(units []*generate.Unit) {
 		if len(units) == 0 {
@@ -109,7 +109,7 @@ func (l *leasedUnits) leaseOf(u *generate.Unit) *queue.Lease {
 	return l.leases[u]
 }
 
-// runsAlone reports whether a unit is begun that must be alone.
+// runsAlone reports whether a unit is started that must be alone.
 func (l *leasedUnits) runsAlone() (is bool) {
 	l.active.View(func(units []*generate.Unit) {
 		is = slices.ContainsFunc(units, func(u *generate.Unit) bool { return l.leaseOf(u).Suspect })
@@ -177,7 +177,7 @@ func (l *leasedUnits) gaveUp(ctx context.Context, first *queue.Lease, err error)
 	return fmt.Errorf("%w (%s in flight)", err, plural.Count(len(units), "unit")+plural.Of(len(units), " was", " were"))
 }
 
-// giveBack gives back what is begun.
+// giveBack gives back what is started.
 func (l *leasedUnits) giveBack() {
 	for _, u := range l.active.List() {
 		lease, ok := l.takeOut(u, false)

@@ -35,7 +35,7 @@ type queuedJob struct {
 	Pinned []string `json:"pinned,omitempty"`
 }
 
-// errOtherVersion says that a job was put into the queue by a version whose settings this one does not know.
+// errOtherVersion reports that a job was put into the queue by a version whose settings this one does not know.
 var errOtherVersion = errors.New("another version of the program submitted it: submit it again with this one, " +
 	"or take workers of that one")
 
@@ -91,7 +91,7 @@ func (c *queuedJob) call(opened *prepare.Opened) {
 	}
 }
 
-// local says that names of the job are relative to its folder.
+// local reports whether names of the job are relative to its folder.
 func (c *queuedJob) local() bool {
 	s := c.fullSpec()
 	names := append([]string{s.Output}, s.Inputs...)

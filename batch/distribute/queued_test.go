@@ -83,7 +83,7 @@ func FuzzQueuedJob(f *testing.F) {
 	})
 }
 
-// FuzzSettled goes on with any job.json: sizes are taken from it or differ, never by a panic.
+// FuzzSettled continues with any job.json: sizes are taken from it or differ, never by a panic.
 func FuzzSettled(f *testing.F) {
 	f.Add(
 		[]byte(

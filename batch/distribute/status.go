@@ -78,7 +78,7 @@ func (v *JobStatus) why() (lines []string) {
 	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
 	job := v.Status.Job
 	if v.Status.Cancelled > 0 {
-		add("%s: submit the job again to go on",
+		add("%s: submit the job again to continue",
 			plural.Count(v.Status.Cancelled, "unit")+plural.Of(v.Status.Cancelled, " was", " were")+" cancelled")
 	}
 	if !job.Ready && !job.Cancelled {
@@ -127,7 +127,7 @@ func (v *JobStatus) Obstacles() (lines []string) {
 	return lines
 }
 
-// heardOf says when a worker told how it is.
+// heardOf reports when a worker told how it is.
 func (v *JobStatus) heardOf(worker string) string {
 	for _, l := range v.Workers {
 		switch {

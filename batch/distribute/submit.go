@@ -21,7 +21,7 @@ type Submission struct {
 	Retried int              // units that were parked, and are queued again
 }
 
-// errAtWork says that workers have the job's output open.
+// errAtWork reports that workers have the job's output open.
 var errAtWork = errors.New("workers are at the job")
 
 // Submit is [Task.Submit] once the job is open.

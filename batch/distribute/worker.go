@@ -26,7 +26,7 @@ import (
 	"github.com/quire/quire/storage"
 )
 
-// Worker takes units of jobs out of a queue and draws them, with one engine for each job.
+// Worker takes units of jobs out of a queue and generates them, with one engine for each job.
 type Worker struct {
 	// Options of the process. WorkDir is for outputs in object stores.
 	process.Options
@@ -37,7 +37,7 @@ type Worker struct {
 	KVMemory int64
 	// Plugins takes jobs whose backend is a plugin's file, too: it is code that whoever may write to the queue chooses.
 	Plugins bool
-	// Supervised says that another process tells how the job ended.
+	// Supervised reports whether another process reports how the job ended.
 	Supervised bool
 	// Reword words an error of a job for whoever runs the worker, and did not choose the job's settings; nil leaves it.
 	Reword func(error) error
@@ -274,14 +274,14 @@ func (s *jobWorker) run(ctx context.Context) (err error) {
 	}
 }
 
-// over says whether nothing of the job is left, and then how it ended.
+// over reports whether nothing of the job is left, and then how it ended.
 func (s *jobWorker) over(ctx context.Context) (over bool, err error) {
 	if left, err := s.queue.Left(ctx, s.of); err != nil || left {
 		return err != nil && ctx.Err() == nil, err
 	}
 	status, err := s.queue.Status(ctx, s.of.ID)
 	switch {
-	case err == nil && status.Over && s.worker.Supervised: // whoever supervises says how it ended
+	case err == nil && status.Over && s.worker.Supervised: // whoever supervises reports how it ended
 		return true, nil
 	case err == nil && status.Over:
 		return true, JobOver(status)
@@ -306,7 +306,7 @@ func JobOver(s *queue.Status) error {
 		return wasCancelled(s)
 	case s.Parked > 0:
 		return fmt.Errorf(
-			"%s of %s %s parked, and %s missing: %s; mend what is wrong and submit the job again: \"sample submit "+
+			"%s of %s %s parked, and %s missing: %s; fix what is wrong and submit the job again: \"sample submit "+
 				"`retry`\"",
 			plural.Count(s.Parked, "unit"), s.Job.Name, plural.Of(s.Parked, "is", "are"),
 			plural.Of(s.Parked, "its part is", "their parts are"), strings.Join(what, "; "))
@@ -331,6 +331,6 @@ func jobCancelled(ctx context.Context, q *queue.Queue, id string) error {
 
 func wasCancelled(s *queue.Status) error {
 	return outcome.Errorf(outcome.Failed,
-		"job %s was cancelled: %d of %d rows are finished and kept in %s; submit it again to go on",
+		"job %s was cancelled: %d of %d rows are finished and kept in %s; submit it again to continue",
 		s.Job.ID, s.Figures.Rows, s.Job.Rows, s.Job.Name)
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/quire/quire/jobstate"
 )
 
-// countVariable is the variable that says how many shards there are where the scheduler does not.
+// countVariable is the variable that reports how many shards there are where the scheduler does not.
 const countVariable = "QUIRE_SHARD_COUNT"
 
 // claim is what some variables say of which shard this process is.
@@ -90,7 +90,7 @@ type variables struct {
 	flags  string // what may be given in place of the variables
 }
 
-// number reads a variable; ok says whether it is set.
+// number reads a variable; ok reports whether it is set.
 func (e *variables) number(name string) (n int, ok bool) {
 	text := strings.TrimSpace(e.getenv(name))
 	if text == "" {
@@ -198,7 +198,7 @@ func (e *variables) dropLone() {
 }
 
 // Hosts takes which of the processes that run one model together this is from what schedulers tell their processes:
-// number, count, and where process 0 is, which is empty where nothing says it.
+// number, count, and where process 0 is, which is empty if nothing says it.
 func Hosts(getenv func(string) string) (*process.Hosts, error) {
 	e := &variables{getenv: getenv, flags: "`num-processes` N and `process-id` I"}
 	e.slurm()
@@ -224,7 +224,7 @@ func Hosts(getenv func(string) string) (*process.Hosts, error) {
 // coordinatorPort is where process 0 is met where only its host is known: jax.distributed's on TPUs.
 const coordinatorPort = "8476"
 
-// coordinatorOf is where the environment says that process 0 is; "" for nowhere.
+// coordinatorOf is where the environment reports that process 0 is; "" for nowhere.
 func coordinatorOf(getenv func(string) string) string {
 	if address := getenv("JAX_COORDINATOR_ADDRESS"); address != "" {
 		return address

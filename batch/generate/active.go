@@ -7,11 +7,11 @@ import (
 	"github.com/quire/quire/tally"
 )
 
-// ActiveUnits are the units that are begun and not ended. One goroutine begins them, another one takes their
+// ActiveUnits are the units that are started and not ended. One goroutine begins them, another one takes their
 // completions.
 type ActiveUnits struct {
 	mu    sync.Mutex
-	units []*Unit      // in the order in which they were begun
+	units []*Unit      // in the order in which they were started
 	total tally.Counts // what was generated of units that are done
 	fatal error        // what ends the generating
 }
@@ -23,7 +23,7 @@ func (f *ActiveUnits) Track(u *Unit) {
 	f.units = append(f.units, u)
 }
 
-// Remove takes a unit from those that are begun. It returns false if it was taken before.
+// Remove takes a unit from those that are started. It returns false if it was taken before.
 func (f *ActiveUnits) Remove(u *Unit, whole bool) bool {
 	_, drawn, _ := u.Out.Counts()
 	f.mu.Lock()
@@ -39,7 +39,7 @@ func (f *ActiveUnits) Remove(u *Unit, whole bool) bool {
 	return true
 }
 
-// has reports whether a unit is begun and not ended.
+// has reports whether a unit is started and not ended.
 func (f *ActiveUnits) has(u *Unit) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -53,14 +53,14 @@ func (f *ActiveUnits) View(see func(units []*Unit)) {
 	see(f.units)
 }
 
-// List lists the units in the order in which they were begun.
+// List lists the units in the order in which they were started.
 func (f *ActiveUnits) List() []*Unit {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.units)
 }
 
-// RunningRows counts the rows that are begun and not finished.
+// RunningRows counts the rows that are started and not finished.
 func (f *ActiveUnits) RunningRows() (rows int) {
 	for _, u := range f.List() {
 		_, _, running := u.Out.Counts()
@@ -69,7 +69,7 @@ func (f *ActiveUnits) RunningRows() (rows int) {
 	return rows
 }
 
-// idle reports whether no row is begun and not finished.
+// idle reports whether no row is started and not finished.
 func (f *ActiveUnits) idle() bool { return f.RunningRows() == 0 }
 
 // Generated adds up what this process generated.

@@ -47,7 +47,7 @@ type collector struct {
 
 	mu           sync.Mutex
 	room         sync.Cond
-	running      map[*pendingRow]struct{} // begun and not finished
+	running      map[*pendingRow]struct{} // started and not finished
 	waiting      int                      // rows that the writer holds back
 	waitingBytes int64                    // about how much they take
 	// what earlier processes did: parts, completions restored, and rows of nothing else
@@ -58,23 +58,23 @@ type collector struct {
 	record    []byte
 }
 
-// collecting says how completions are gathered.
+// collecting describes how completions are gathered.
 type collecting struct {
 	inFlight int // bound of rows
-	// Rows are begun up to so many from the first that is not written, as long as enough of them run: so that parts are
-	// whole soon, and no slot waits. 0 is no such bound.
+	// Rows are started up to so many from the first that is not written, as long as enough of them run: so that parts
+	// are whole soon, and no slot waits. 0 is no such bound.
 	window, enough int
 	format         string
 	columns        []string       // that the output has on request
 	replies        *replySplitter // nil if texts stay whole
 	observer       *observe.Observer
-	lineage        stage // nil if no row goes on from another one
+	lineage        stage // nil if no row continues another one
 }
 
 // stage is the lineage of rows, as far as who gathers their completions meets it. The collector's lock is taken before
 // the stage's.
 type stage interface {
-	// Ready reports whether rows that were begun can go on, which come first.
+	// Ready reports whether rows that were started can continue, which come first.
 	Ready() bool
 	// Finish takes a row that is finished. An early one is not written yet.
 	Finish(row int64, p *lineage.Parent, early bool, generated int) error
@@ -83,7 +83,7 @@ type stage interface {
 // pendingRow is a row whose completions are not all there.
 type pendingRow struct {
 	row       *promptset.Row
-	requests  []*engine.Request // of all its completions, one for each prompt; none where there are none to come
+	requests  []*engine.Request // of all its completions, one for each prompt; none if there are none to come
 	results   []completion.Result
 	left      int
 	generated int // of the results by this process
@@ -91,7 +91,7 @@ type pendingRow struct {
 	started   time.Time
 
 	done    []completion.Result // that were there before, until the row is launched
-	early   bool                // begun before its place, for its children: it is not written when it is finished
+	early   bool                // started before its place, for its children: it is not written when it is finished
 	counted bool                // its results are: before its place, or at it
 }
 
@@ -111,7 +111,7 @@ func newCollector(w rowWriter, j recorder, how collecting) *collector {
 }
 
 // begin takes the next row, of which n completions will come. It waits while too much is in flight; when ctx ends that,
-// the row is not begun. It returns nil if rows that were begun can go on, which come first.
+// the row is not started. It returns nil if rows that were started can continue, which come first.
 func (c *collector) begin(ctx context.Context, row *promptset.Row, n int, early bool) (*pendingRow, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -152,7 +152,7 @@ func (c *collector) reach(p *pendingRow) bool {
 	return !p.ended
 }
 
-// mayBegin says that another row may be begun. The caller holds the lock.
+// mayBegin reports whether another row may be started. The caller holds the lock.
 func (c *collector) mayBegin() bool {
 	rows := len(c.running) + c.waiting
 	if c.window > 0 && c.lineage == nil && rows >= c.window && len(c.running) >= c.enough {
@@ -161,7 +161,7 @@ func (c *collector) mayBegin() bool {
 	return rows < c.inFlight && c.waitingBytes < bytesWaiting
 }
 
-// fail gives a row that was begun one result: an error.
+// fail gives a row that was started one result: an error.
 func (c *collector) fail(p *pendingRow, err error) error {
 	r := completion.Result{FinishReason: string(engine.FinishError), Err: err.Error()}
 	r.ErrParam, r.ErrCode = ask.ParamOf(p.row, err)
@@ -174,7 +174,7 @@ func (c *collector) fail(p *pendingRow, err error) error {
 	return c.finish(p)
 }
 
-// restore adds completions to a row that were drawn before.
+// restore adds completions to a row that were generated before.
 func (c *collector) restore(p *pendingRow, results []completion.Result) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -221,7 +221,7 @@ func (c *collector) add(p *pendingRow, done *engine.Completion) error {
 	}
 	p.counted = p.early && whole
 	c.count(p, &r, true)
-	if whole && len(p.requests) > 1 { // the others are drawn, so that the row does not depend on which came first
+	if whole && len(p.requests) > 1 { // the others are generated, so that the row does not depend on which came first
 		for range done.Request.N - 1 {
 			r.Generation++
 			c.count(p, &r, true)
@@ -236,10 +236,10 @@ func (c *collector) add(p *pendingRow, done *engine.Completion) error {
 	return c.finish(p)
 }
 
-// onRequest takes what a completion has beside what all have.
+// onRequest takes what a completion has alongside what all have.
 func (c *collector) onRequest(r *completion.Result, row *promptset.Row, done *engine.Completion) {
 	r.TopIDs, r.TopLogprobs = done.TopIDs, done.TopLogprobs
-	if done.Request.TopLogprobs > 0 && r.TopIDs == nil { // no token was drawn
+	if done.Request.TopLogprobs > 0 && r.TopIDs == nil { // no token was generated
 		r.TopIDs, r.TopLogprobs = [][]int32{}, [][]float32{}
 	}
 	if slices.Contains(c.columns, "processed_logprobs") {
@@ -267,7 +267,7 @@ func statusOf(err error, code string) int {
 	return http.StatusBadRequest
 }
 
-// count adds a completion to its row, which this process drew or an earlier one.
+// count adds a completion to its row, which this process generated or an earlier one.
 func (c *collector) count(p *pendingRow, r *completion.Result, drawn bool) {
 	p.results = append(p.results, *r)
 	p.left--
@@ -334,7 +334,7 @@ func (c *collector) finish(p *pendingRow) error {
 	return c.err
 }
 
-// unfinished returns the rows that were begun and are not finished, in order.
+// unfinished returns the rows that were started and are not finished, in order.
 func (c *collector) unfinished() []*pendingRow {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -348,7 +348,7 @@ func (c *collector) unfinished() []*pendingRow {
 	return all
 }
 
-// requests returns what draws the completions that the row lacks: one request for each run of them.
+// requests returns what generates the completions that the row lacks: one request for each run of them.
 func (c *collector) requests(p *pendingRow) []*engine.Request {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -379,7 +379,7 @@ func (c *collector) give(p *pendingRow, requests []*engine.Request) {
 	p.requests = requests
 }
 
-// end lets nothing be begun or written any more.
+// end lets nothing be started or written any more.
 func (c *collector) end(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -396,7 +396,7 @@ func (c *collector) failed() error {
 	return c.err
 }
 
-// Counts returns what is done of the job so far, what of it this process did, and how many rows are begun and not
+// Counts returns what is done of the job so far, what of it this process did, and how many rows are started and not
 // finished: most of these wait for a slot.
 func (c *collector) Counts() (done, drawn tally.Counts, running int64) {
 	c.mu.Lock()

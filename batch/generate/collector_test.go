@@ -15,7 +15,7 @@ import (
 	"github.com/quire/quire/promptset/completion"
 )
 
-// writtenRows notes the rows that are added; it fails at row failAt and says that waiting rows wait.
+// writtenRows notes the rows that are added; it fails at row failAt and reports that waiting rows wait.
 type writtenRows struct {
 	rows    map[string]string
 	failAt  string
@@ -255,7 +255,7 @@ func TestCollectorBoundsRowsInFlight(t *testing.T) {
 	}
 }
 
-// Rows are begun no further from the first that is not written than two parts, but for as many as keep slots busy.
+// Rows are started no further from the first that is not written than two parts, but for as many as keep slots busy.
 func TestCollectorKeepsRowsTogether(t *testing.T) { synctest.Test(t, collectorKeepsRowsTogether) }
 
 func collectorKeepsRowsTogether(t *testing.T) {
@@ -285,7 +285,7 @@ func collectorKeepsRowsTogether(t *testing.T) {
 	if len(rows) != 6 {
 		t.Fatalf("%d rows were begun, want two parts of 3", len(rows))
 	}
-	// The first is long: rows behind it go on as long as a slot would be free.
+	// The first is long: rows after it continue as long as a slot would be free.
 	for i := 1; i < 40; i++ {
 		if finish(i); i < 5 == begin() {
 			t.Fatalf("row %d, with %d running", len(rows), len(c.running))

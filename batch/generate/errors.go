@@ -6,7 +6,7 @@ import (
 	"github.com/quire/quire/internal/plural"
 )
 
-// DeviceFailedError says that the device goes on failing.
+// DeviceFailedError reports that the device keeps failing.
 type DeviceFailedError struct {
 	failures int
 	err      error // the last one

@@ -18,7 +18,7 @@ import (
 
 // source gives the units of a job: all that is missing of it, or of a shard, or leases of a queue.
 type source interface {
-	// Next returns a unit that is begun. The goroutine of the engine's intake calls it.
+	// Next returns a unit that is started. The goroutine of the engine's intake calls it.
 	Next(ctx context.Context) (NextUnit, error)
 }
 
@@ -32,7 +32,7 @@ type NextUnit struct {
 // Listener is told how a unit goes. The goroutine of the engine's intake calls unread and broken, that of its
 // completions moved and broken.
 type Listener interface {
-	// Progressed is called after each completion of a unit, and when all of its rows were begun.
+	// Progressed is called after each completion of a unit, and when all of its rows were started.
 	Progressed(ctx context.Context, u *Unit)
 	// ReadFailed takes a unit whose rows can't be read, and broken one whose rows can't be written.
 	ReadFailed(ctx context.Context, u *Unit, err error)
@@ -46,7 +46,7 @@ const (
 	sourceEmpty   ending = iota // the source has nothing now
 	engineResized               // the engine is to be opened again, with other sizes
 	engineFailed                // the device failed
-	workFailed                  // a unit can't be begun, read or written
+	workFailed                  // a unit can't be started, read or written
 )
 
 // Generator generates the completions of units with one engine. It is what a run, a shard and a worker have in common.
@@ -133,9 +133,9 @@ func (g *Generator) Claim(ctx context.Context, saved *resume.Saved) (resized boo
 	return false, saved.CheckArithmetic(d.Arithmetic)
 }
 
-// Generate does the units that are begun and those that the source gives, until it gives none. If the engine fails,
-// another one goes on with what was in flight. The error is what ended it early: a [*gaveUpError] if the device goes on
-// failing.
+// Generate does the units that are started and those that the source gives, until it gives none. If the engine fails,
+// another one continues with what was in flight. The error is what ended it early: a [*gaveUpError] if the device
+// continues failing.
 func (g *Generator) Generate(ctx context.Context, units source) error {
 	failures := 0
 	for {
@@ -187,7 +187,7 @@ func (g *Generator) pause(ctx context.Context, failures int, err error) error {
 	return nil
 }
 
-// attempt runs one engine until no unit comes any more, or one that can't be begun, or the engine fails.
+// attempt runs one engine until no unit comes any more, or one that can't be started, or the engine fails.
 func (g *Generator) attempt(ctx context.Context, units source) (ending, error) {
 	if g.Session == nil {
 		if err := g.open(ctx); err != nil {
@@ -251,7 +251,7 @@ type requested struct {
 	left int // completions of the request
 }
 
-// requests yields requests of units that were begun before, then of those that come.
+// requests yields requests of units that were started before, then of those that come.
 func (in *intake) requests(ctx context.Context) iter.Seq[*engine.Request] {
 	return func(yield func(*engine.Request) bool) {
 		units := in.active.List()

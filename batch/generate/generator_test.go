@@ -21,7 +21,7 @@ func (p *countedUpdates) Update(_, _ tally.Counts) {
 	p.n = n + 1
 }
 
-// Rows are begun by one goroutine and completed by another, and calls of the progress do not overlap all the same.
+// Rows are started by one goroutine and completed by another, and calls of the progress do not overlap all the same.
 func TestProgressIsToldByOneAtATime(t *testing.T) {
 	p := &countedUpdates{}
 	l := &onlyUnit{progress: p}

@@ -13,7 +13,7 @@ import (
 	"github.com/quire/quire/vfs"
 )
 
-// Reading waits while too much is in flight, but not while rows can go on.
+// Reading waits while too much is in flight, but not while rows can continue.
 func TestRowsThatGoOnComeFirst(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "in.jsonl")
 	if err := os.WriteFile(file, []byte("{\"prompt\": \"x\"}\n"+"{\"prompt\": \"x\", \"parent\": 0}\n"+

@@ -30,7 +30,7 @@ func Run(ctx context.Context, saved *resume.Saved, started time.Time) (*Report, 
 	return g.publish(ctx, u, started, g.Generate(ctx, emptySource{}))
 }
 
-// emptySource is the source of a run, whose one unit is begun before the generating.
+// emptySource is the source of a run, whose one unit is started before the generating.
 type emptySource struct{}
 
 func (emptySource) Next(context.Context) (NextUnit, error) { return NextUnit{}, nil }
@@ -75,7 +75,7 @@ func (g *Generator) beginRest(ctx context.Context, saved *resume.Saved) (*Unit, 
 type onlyUnit struct {
 	progress process.Progress
 	active   *ActiveUnits
-	showing  sync.Mutex // the progress: rows are begun by one goroutine and completed by another
+	showing  sync.Mutex // the progress: rows are started by one goroutine and completed by another
 }
 
 func (o *onlyUnit) Progressed(_ context.Context, u *Unit) {
@@ -89,7 +89,7 @@ func (o *onlyUnit) ReadFailed(_ context.Context, _ *Unit, err error) { o.active.
 
 func (o *onlyUnit) WriteFailed(_ context.Context, _ *Unit, err error) { o.active.Fail(err) }
 
-// publish closes what is open after the generating, whose error is runErr, and says what the run came to.
+// publish closes what is open after the generating, whose error is runErr, and reports what the run came to.
 func (g *Generator) publish(ctx context.Context, u *Unit, started time.Time, runErr error) (*Report, error) {
 	p, saved := g.Process, u.Saved
 	runErr = u.nameRows(runErr)
@@ -117,7 +117,8 @@ func (g *Generator) publish(ctx context.Context, u *Unit, started time.Time, run
 	if report.RowsInPart > 0 {
 		partly = fmt.Sprintf(", with completions of %d more", report.RowsInPart)
 	}
-	kept := fmt.Sprintf("%d of %d rows are finished and kept in %s%s; run the same command again to go on", report.Rows,
+	kept := fmt.Sprintf("%d of %d rows are finished and kept in %s%s; run the same command again to continue",
+		report.Rows,
 		saved.Rows, g.Job.Output, partly)
 	switch {
 	case interrupted:
@@ -136,7 +137,7 @@ func NotFinished(parts int, kept string) error {
 		plural.Count(parts, "part")+plural.Of(parts, " was", " were"), kept)
 }
 
-// AlreadyFinished says that there is nothing to do.
+// AlreadyFinished reports that there is nothing to do.
 func AlreadyFinished(s *resume.Saved, started time.Time) (*Report, error) {
 	p := s.Process
 	// The last process may have died between the last part and this.
@@ -158,7 +159,7 @@ func AlreadyFinished(s *resume.Saved, started time.Time) (*Report, error) {
 // kernelLevel is in the description of a backend; what of it decides bytes is in the job's arithmetic.
 var kernelLevel = regexp.MustCompile(`kernels \w+, `)
 
-// announce says what an earlier process did of the job.
+// announce reports what an earlier process did of the job.
 func announce(s *resume.Saved, plan engine.Plan) {
 	if !s.Resumed {
 		return
@@ -168,14 +169,15 @@ func announce(s *resume.Saved, plan engine.Plan) {
 	if !s.Shard.Whole() {
 		what = fmt.Sprintf("shard %s of %s", s.Shard, what)
 	}
-	// Other shards may have begun the job, and this one nothing yet.
+	// Other shards may have started the job, and this one nothing yet.
 	if published := s.PartCount - len(s.Missing); s.Shard.Whole() || published+completions > 0 {
-		s.Process.Statusf("going on with %s: %d of %d parts are published, and the journal has %s of %d more %s",
+		s.Process.Statusf("continuing %s: %d of %d parts are published, and the journal has %s of %d more %s",
 			what, published, s.PartCount, plural.Count(completions, "completion"), rows, plural.Noun(rows, "row"))
 	}
 	if was := s.State.Job().Device; kernelLevel.ReplaceAllString(was, "") != kernelLevel.ReplaceAllString(plan.Backend,
 		"") {
-		s.Process.Printf("warning: the job was begun on %q and goes on with %q: completions may differ in their last "+
+		s.Process.Printf("warning: the job was started on %q and continues with %q: completions may differ in their "+
+			"last "+
 			"digits from those of a single run", was, plan.Backend)
 	}
 }

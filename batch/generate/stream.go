@@ -22,7 +22,7 @@ import (
 type streamed struct {
 	opened *prepare.Opened
 	total  int64             // rows; -1 where it is not known
-	schema *promptset.Schema // nil where it is not known
+	schema *promptset.Schema // nil if it is not known
 	rows   func(ctx context.Context) iter.Seq[*promptset.Row]
 	await  func(ctx context.Context) bool
 	err    interface{ Err() error }
@@ -168,7 +168,7 @@ type discardJournal struct{}
 
 func (discardJournal) Append(int64, []byte) error { return nil }
 
-// finishStream says what the run came to, whose error is runErr.
+// finishStream reports what the run came to, whose error is runErr.
 func (g *Generator) finishStream(ctx context.Context, u *Unit, writer *promptset.LineWriter, started time.Time,
 	runErr error) (*Report, error) {
 	runErr = u.nameRows(runErr)

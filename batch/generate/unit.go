@@ -31,7 +31,7 @@ type Unit struct {
 	Listener Listener
 
 	Rows    *rowQueue
-	lineage *unitLineage        // nil if no row goes on from another one
+	lineage *unitLineage        // nil if no row continues another one
 	stale   resume.StaleResults // of parts that are written again
 
 	read bool // to the end; of the goroutine that begins rows
@@ -72,7 +72,7 @@ func (g *Generator) OpenUnit(ctx context.Context, saved *resume.Saved, opened fu
 }
 
 // requests yields requests for what was in flight before, then for each row that is good and not done; bad rows and
-// those that the journal has whole go straight to the output. Rows that go on from others come as soon as these end.
+// those that the journal has whole go straight to the output. Rows that continue others come as soon as these end.
 func (u *Unit) requests(ctx context.Context) iter.Seq2[*pendingRow, *engine.Request] {
 	return func(yield func(*pendingRow, *engine.Request) bool) {
 		all := func(p *pendingRow) bool {
@@ -97,8 +97,8 @@ func (u *Unit) requests(ctx context.Context) iter.Seq2[*pendingRow, *engine.Requ
 	}
 }
 
-// step takes up one row: one that goes on from another which has ended, or the next one. It returns the row if
-// completions of it are to be generated now. An error means that nothing more can be begun.
+// step takes up one row: one that continues another which has ended, or the next one. It returns the row if
+// completions of it are to be generated now. An error means that nothing more can be started.
 func (u *Unit) step(ctx context.Context) (p *pendingRow, more bool, err error) {
 	if p := u.nextContinuation(ctx, false); p != nil {
 		p, err = u.launch(ctx, p)
@@ -144,7 +144,7 @@ func (u *Unit) nextContinuation(ctx context.Context, patience bool) *pendingRow 
 	return p
 }
 
-// unreadable ends the collector by an error that is not its own, nor says that the run was ended.
+// unreadable ends the collector by an error that is not its own, nor reports that the run was ended.
 func (u *Unit) unreadable(ctx context.Context, err error) error {
 	if ctx.Err() == nil {
 		u.Out.end(err)
@@ -152,8 +152,8 @@ func (u *Unit) unreadable(ctx context.Context, err error) error {
 	return err
 }
 
-// begin takes a row up. It returns the row if completions of it are to be generated now; yields says that it was not
-// begun, since others come first. An error means that it was not begun, or that nothing more can be.
+// begin takes a row up. It returns the row if completions of it are to be generated now; yields reports whether it was
+// not started, since others come first. An error means that it was not started, or that nothing more can be.
 func (u *Unit) begin(ctx context.Context, row *promptset.Row, early bool) (p *pendingRow, yields bool, err error) {
 	if u.lineage != nil && !early {
 		if p, running := u.lineage.Running(row.Index); running && u.Out.reach(p) {
@@ -213,7 +213,7 @@ func (u *Unit) generatedBefore(ctx context.Context, row int64) []completion.Resu
 	return resume.Merged(u.stale.Results(ctx, row, u.process.Messages), done)
 }
 
-// launch makes the request of a row that was begun, and returns the row if completions of it are to be generated.
+// launch makes the request of a row that was started, and returns the row if completions of it are to be generated.
 func (u *Unit) launch(ctx context.Context, p *pendingRow) (*pendingRow, error) {
 	done := p.done
 	p.done = nil
@@ -256,7 +256,7 @@ func (u *Unit) replay(ctx context.Context, row *promptset.Row, done []completion
 	return false, u.Out.restore(p, done)
 }
 
-// nameRows adds the rows that were in flight to the error for a device that goes on failing. Other errors stay.
+// nameRows adds the rows that were in flight to the error for a device that keeps failing. Other errors stay.
 func (u *Unit) nameRows(err error) error {
 	if gone := (*DeviceFailedError)(nil); !errors.As(err, &gone) {
 		return err
@@ -266,7 +266,7 @@ func (u *Unit) nameRows(err error) error {
 	for _, p := range rows[:min(len(rows), outcome.ErrorExamples)] {
 		names = append(names, p.row.Error(fmt.Sprintf("(id %s)", visible.Cut(p.row.ID))).Error())
 	}
-	at := "no row was begun"
+	at := "no row was started"
 	if len(names) > 0 {
 		at = fmt.Sprintf("%s in slots or waiting for one, the first: %s", plural.Count(len(rows), "row")+
 			plural.Of(len(rows), " was", " were"), strings.Join(names, ", "))

@@ -11,18 +11,18 @@ import (
 	"github.com/quire/quire/promptset"
 )
 
-// rowQueue gives the rows of a unit in the order in which they are begun: rows that are not in a published part, read
-// across restarts, and before each those that it goes on from.
+// rowQueue gives the rows of a unit in the order in which they are started: rows that are not in a published part, read
+// across restarts, and before each those that it continues.
 type rowQueue struct {
 	next    func() (*promptset.Row, bool)
 	await   func(ctx context.Context) bool // for the next one; nil if it is there at once
 	Stop    func()                         // of the reading
-	lineage *unitLineage                   // nil if no row goes on from another one
+	lineage *unitLineage                   // nil if no row continues another one
 
-	row     *promptset.Row // read, and not begun
-	line    []int64        // rows to be begun before it, from the last one on
+	row     *promptset.Row // read, and not started
+	line    []int64        // rows to be started before it, from the last one on
 	traced  bool           // line is that of row
-	begunTo int64          // all rows to be done before this one were begun
+	begunTo int64          // all rows to be done before this one were started
 }
 
 func newRowQueue(rows iter.Seq[*promptset.Row], l *unitLineage) *rowQueue {
@@ -31,7 +31,7 @@ func newRowQueue(rows iter.Seq[*promptset.Row], l *unitLineage) *rowQueue {
 	return q
 }
 
-// fill reads the next row if the last one was begun. It returns false if there is none.
+// fill reads the next row if the last one was started. It returns false if there is none.
 func (q *rowQueue) fill(ctx context.Context) bool {
 	if q.row != nil {
 		return true
@@ -46,7 +46,7 @@ func (q *rowQueue) fill(ctx context.Context) bool {
 	return ok
 }
 
-// due returns the row that is begun next: the one that was read, or early one before it that it goes on from.
+// due returns the row that is started next: the one that was read, or early one before it that it continues.
 func (q *rowQueue) due(ctx context.Context) (row *promptset.Row, early bool, err error) {
 	if q.lineage == nil {
 		return q.row, false, nil
@@ -61,7 +61,7 @@ func (q *rowQueue) due(ctx context.Context) (row *promptset.Row, early bool, err
 	return q.row, false, nil
 }
 
-// begun notes that the row that was due was begun.
+// started notes that the row that was due was started.
 func (q *rowQueue) begun(row *promptset.Row, early bool) {
 	if early {
 		q.line = q.line[:len(q.line)-1]
@@ -78,7 +78,7 @@ type unitLineage struct {
 	builder *ask.Builder
 }
 
-// openLineage opens what rows need that go on from others; nil if none does.
+// openLineage opens what rows need that continue others; nil if none does.
 func openLineage(ctx context.Context, opened *prepare.Opened, saved *resume.Saved, b *ask.Builder) (*unitLineage,
 	error) {
 	g, err := opened.Lineage(ctx)
@@ -97,7 +97,7 @@ func openLineage(ctx context.Context, opened *prepare.Opened, saved *resume.Save
 			Wanted: g.IsNamed}}, err
 }
 
-// parentOf returns what a row goes on from; nil is nothing.
+// parentOf returns what a row continues; nil is nothing.
 func (l *unitLineage) parentOf(ctx context.Context, row *promptset.Row) (*lineage.Parent, error) {
 	if l == nil {
 		return nil, nil
@@ -111,7 +111,7 @@ func (l *unitLineage) parentOf(ctx context.Context, row *promptset.Row) (*lineag
 	})
 }
 
-// published makes what is known of a row from its published part, and of that which it goes on from.
+// published makes what is known of a row from its published part, and of that which it continues.
 func (l *unitLineage) published(ctx context.Context, row int64, from *lineage.Parent) (*lineage.Parent, error) {
 	results, err := l.results.RowResults(ctx, row)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/quire/quire/promptset/completion"
 )
 
-// Conversation is a conversation with a model that somebody tries. Each message goes on from the tokens of those before
+// Conversation is a conversation with a model that somebody tries. Each message continues the tokens of those before
 // it and of their answers, whose keys and values the engine's prefix cache has.
 type Conversation struct {
 	model  *Model
@@ -30,11 +30,12 @@ func (t *Model) NewConversation() (*Conversation, error) {
 // System returns the system message, "" for none.
 func (c *Conversation) System() string { return c.system }
 
-// Restart begins anew, with a system message or "".
+// Restart begins again, with a system message or "".
 func (c *Conversation) Restart(system string) { c.system, c.before, c.number = system, nil, 0 }
 
-// Send draws the answer to a message of the user. Where ctx ends that, the error is ctx's, and what was drawn is the
-// answer. An error of outcome [Partial] says that there is none, and why was told: the conversation is as before.
+// Send generates the answer to a message of the user. If ctx ends that, the error is ctx's, and what was generated is
+// the answer. An error of outcome [Partial] reports that there is none, and why was told: the conversation is as
+// before.
 func (c *Conversation) Send(ctx context.Context, message string, to Output) error {
 	t := c.model
 	var before promptset.Mapping // the messages before have all that comes before prompts

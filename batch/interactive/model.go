@@ -16,7 +16,7 @@ import (
 	"github.com/quire/quire/promptset"
 )
 
-// Model is a model that somebody tries: what it draws is told as it comes, and nothing is kept.
+// Model is a model that somebody tries: what it generates is told as it comes, and nothing is kept.
 type Model struct {
 	Process *process.Process
 	Job     *spec.Job // with the defaults that the model's files ask for
@@ -66,8 +66,8 @@ func Open(ctx context.Context, p *process.Process, j *spec.Job) (*Model, error) 
 func (t *Model) Close() { t.session.Release() }
 
 // Complete generates completions of prompts: messages of the user if the model has a chat template and PromptAs is not
-// [PromptRaw], else raw text. They are those of a file with these rows. An error of outcome [Partial] says that prompts
-// carry errors, which were told.
+// [PromptRaw], else raw text. They are those of a file with these rows. An error of outcome [Partial] reports that
+// prompts carry errors, which were told.
 func (t *Model) Complete(ctx context.Context, prompts []string, to Output) error {
 	rows := make([]*promptset.Row, len(prompts))
 	hasTemplate := t.session.Render != nil || t.session.Template != "" // a broken one is told of the prompt
@@ -108,7 +108,7 @@ func (t *Model) Complete(ctx context.Context, prompts []string, to Output) error
 	return err
 }
 
-// run draws the completions of requests, gives each to done, and counts the requests with errors.
+// run generates the completions of requests, gives each to done, and counts the requests with errors.
 func (t *Model) run(ctx context.Context, requests []*engine.Request, done func(*engine.Completion)) (failed int,
 	err error) {
 	watch := process.WatchDevice(t.Process, t.session, func() bool { return false })
@@ -127,7 +127,7 @@ func (t *Model) run(ctx context.Context, requests []*engine.Request, done func(*
 	return len(bad), nil
 }
 
-// orderedOutput tells of completions in order, whichever is drawn first.
+// orderedOutput tells of completions in order, whichever is generated first.
 type orderedOutput struct {
 	to Output
 
@@ -191,7 +191,7 @@ func (t *orderedOutput) drop(at, n int) {
 	t.write()
 }
 
-// write tells what is next in order.
+// write reports what is next in order.
 func (t *orderedOutput) write() {
 	for t.at < len(t.all) {
 		d := &t.all[t.at]

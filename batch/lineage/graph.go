@@ -1,9 +1,9 @@
-// Package lineage knows which rows of a job go on from others, what a row needs of the one that it goes on from, and
-// which row may be begun when.
+// Package lineage knows which rows of a job continue others, what a row needs of the one that it continues, and
+// which row may be started when.
 //
-// A [Graph] has each row's parent, a [Parent] is the prompt and the completions of a row that others go on from, and a
-// [Stage] stands before what generates rows: it says which rows come first, lets a row wait for its parent, and keeps
-// parents in a journal of their own.
+// A [Graph] has each row's parent, a [Parent] is the prompt and the completions of a row that others continue, and a
+// [Stage] stands before what generates rows: it reports which rows come first, lets a row wait for its parent, and
+// keeps parents in a journal of their own.
 package lineage
 
 import (
@@ -18,19 +18,19 @@ import (
 	"github.com/quire/quire/promptset"
 )
 
-// What [Graph.Of] returns for a row that goes on from no other.
+// What [Graph.Of] returns for a row that continues no other.
 const (
 	None      int64 = -1 - iota
 	missing         // no row has the id that it names
 	Ambiguous       // several have
-	cycle           // it would go on from itself
+	cycle           // it would continue itself
 	several         // the row has several prompts
 )
 
-// Graph says which row of a job each row goes on from. It takes 8 bytes a row, and while it is made about 40 more.
+// Graph describes which row of a job each row continues. It takes 8 bytes a row, and while it is made about 40 more.
 type Graph struct {
 	parents []int64  // by row
-	named   []uint64 // a bit for each row: others go on from it
+	named   []uint64 // a bit for each row: others continue it
 }
 
 // name is an id, by which rows find one another. Two ids never have the same.
@@ -41,13 +41,13 @@ func nameOf(id string) name {
 	return name(sum[:16])
 }
 
-// namedRow is a row by its own id, or by the one that it goes on from.
+// namedRow is a row by its own id, or by the one that it continues.
 type namedRow struct {
 	name name
 	row  int64
 }
 
-// Read reads the ids of all rows, and which ones they go on from. It returns nil where none goes on from
+// Read reads the ids of all rows, and which ones they continue. It returns nil if none continues
 // another.
 func Read(ctx context.Context, r *promptset.Reader, rows int64) (*Graph, error) {
 	if !r.HasParents() {
@@ -136,17 +136,17 @@ func (g *Graph) cutCycles() {
 	}
 }
 
-// IsNamed reports whether others go on from a row.
+// IsNamed reports whether others continue a row.
 func (g *Graph) IsNamed(row int64) bool { return g.named[row/64]&(1<<(row%64)) != 0 }
 
-// Of returns the row that a row goes on from, or a negative number: [None], or one for what is wrong with the id that
+// Of returns the row that a row continues, or a negative number: [None], or one for what is wrong with the id that
 // the row names.
 func (g *Graph) Of(row int64) int64 { return g.parents[row] }
 
 // Rows is how many rows there are.
 func (g *Graph) Rows() int64 { return int64(len(g.parents)) }
 
-// Parent returns the row that a row goes on from, None, or what is wrong with the id that it names.
+// Parent returns the row that a row continues, None, or what is wrong with the id that it names.
 func (g *Graph) Parent(row *promptset.Row) (int64, error) {
 	switch parent := g.parents[row.Index]; parent {
 	case missing:

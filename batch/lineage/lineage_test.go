@@ -16,7 +16,7 @@ import (
 	"github.com/quire/quire/promptset/completion"
 )
 
-// The rows that rows go on from are those of a plain model: by id, unless there is none, or several, or a circle.
+// The rows that rows continue are those of a plain model: by id, unless there is none, or several, or a circle.
 func TestLineage(t *testing.T) {
 	dir := t.TempDir()
 	rapid.Check(t, func(t *rapid.T) {

@@ -11,7 +11,7 @@ import (
 	"github.com/quire/quire/promptset/completion"
 )
 
-// Parent is what rows need of the one that they go on from: the tokens of its prompt, and its completions.
+// Parent is what rows need of the one that they continue: the tokens of its prompt, and its completions.
 type Parent struct {
 	Prompt  []int32
 	Results []completion.Result // in order of generation; a row that could not be run has one, with an error
@@ -20,7 +20,7 @@ type Parent struct {
 // Failed reports whether the row could not be run.
 func (p *Parent) Failed() bool { return len(p.Results) == 1 && p.Results[0].Err != "" }
 
-// End returns the tokens that a row goes on from: the prompt, and what is wanted of a completion.
+// End returns the tokens that a row continues: the prompt, and what is wanted of a completion.
 func (p *Parent) End(of promptset.Parent) ([]int32, error) {
 	if p.Failed() {
 		return nil, fmt.Errorf("parent %s has an error, and there is nothing to go on from", visible.Quoted(of.ID))
@@ -58,13 +58,13 @@ func (p *Parent) stripped() *Parent {
 	return s
 }
 
-// errParentBytes says that bytes are no parent.
+// errParentBytes reports that bytes are no parent.
 var errParentBytes = errors.New("these bytes hold no row that others go on from")
 
 // maxResult bounds what is made room for on the word of a file.
 const maxResult = 1 << 30
 
-// appendParent appends the binary form: the tokens of the prompt, then the results, each behind its length.
+// appendParent appends the binary form: the tokens of the prompt, then the results, each after its length.
 func appendParent(b []byte, p *Parent) []byte {
 	b = binary.AppendUvarint(b, uint64(len(p.Prompt)))
 	for _, id := range p.Prompt {

@@ -17,9 +17,9 @@ import (
 // folder is where a process keeps parents, below the folder of its journal.
 const folder = "parents"
 
-// Stage says which rows come first, and keeps what others need of rows. R is a row that was begun. Parents are kept in
-// a journal of their own, since their part may be published, or a later one, before the last of their children is
-// begun. Without that journal they are made again from the published parts.
+// Stage describes which rows come first, and keeps what others need of rows. R is a row that was started. Parents are
+// kept in a journal of their own, since their part may be published, or a later one, before the last of their children
+// is started. Without that journal they are made again from the published parts.
 type Stage[R any] struct {
 	*Graph
 	missing func(row int64) bool // in a part that is not published
@@ -29,12 +29,12 @@ type Stage[R any] struct {
 	kept    map[int64]journal.Position // rows that are finished
 	failed  map[int64]bool             // rows that could not be run, by this process
 	early   map[int64]int              // kept rows that were generated before their place: how many completions
-	running map[int64]*running[R]      // rows that are begun and that others go on from
-	ready   []R                        // rows that can go on, in the order in which their parents ended
+	running map[int64]*running[R]      // rows that are started and that others continue
+	ready   []R                        // rows that can continue, in the order in which their parents ended
 	waiting int                        // rows that can't yet
 }
 
-// running is a row that is begun, and those that wait for it.
+// running is a row that is started, and those that wait for it.
 type running[R any] struct {
 	row      R
 	children []R
@@ -89,7 +89,7 @@ func (s *Stage[R]) settled(row int64) bool {
 	return kept || s.failed[row]
 }
 
-// Before lists the rows that must be begun before a row, the first one last: its ancestors which stand behind it, or
+// Before lists the rows that must be started before a row, the first one last: its ancestors which stand after it, or
 // whose part was removed.
 func (s *Stage[R]) Before(row int64) (line []int64) {
 	s.mu.Lock()
@@ -102,7 +102,7 @@ func (s *Stage[R]) Before(row int64) (line []int64) {
 	return line
 }
 
-// Begin notes that a row is begun.
+// Begin notes that a row is started.
 func (s *Stage[R]) Begin(index int64, row R) {
 	if !s.IsNamed(index) {
 		return
@@ -127,14 +127,14 @@ func (s *Stage[R]) Wait(index int64, row R) bool {
 	return false
 }
 
-// Ready reports whether a row can go on whose parent has ended.
+// Ready reports whether a row can continue whose parent has ended.
 func (s *Stage[R]) Ready() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.ready) > 0
 }
 
-// Waiting reports whether rows wait for their parents, or could go on.
+// Waiting reports whether rows wait for their parents, or could continue.
 func (s *Stage[R]) Waiting() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -154,7 +154,7 @@ func (s *Stage[R]) Next() (row R, ok bool) {
 	return row, true
 }
 
-// Finish keeps what others need of a row that is finished, and lets those go on that wait for it. Of an early row,
+// Finish keeps what others need of a row that is finished, and lets those continue that wait for it. Of an early row,
 // which is not written before its place, all results are kept, and how many of them this process generated.
 func (s *Stage[R]) Finish(index int64, p *Parent, early bool, generated int) error {
 	if !s.IsNamed(index) {
@@ -191,7 +191,7 @@ func (s *Stage[R]) keep(index int64, p *Parent) error {
 	return err
 }
 
-// Running returns a row that is begun and that others go on from.
+// Running returns a row that is started and that others continue.
 func (s *Stage[R]) Running(index int64) (row R, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -202,7 +202,7 @@ func (s *Stage[R]) Running(index int64) (row R, ok bool) {
 }
 
 // Early returns the results of a row that was finished before its place, and how many of them this process generated;
-// nil if it was not, or was begun at its place since.
+// nil if it was not, or was started at its place since.
 func (s *Stage[R]) Early(index int64) (results []completion.Result, generated int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -250,7 +250,7 @@ func (s *Stage[R]) Keep(index int64, p *Parent) error {
 }
 
 // Find returns what the children of a row need of it. The row is not under way. Of a row that is not known, nor those
-// that it goes on from, published makes it from the published parts; it gets the parent of that row.
+// that it continues, published makes it from the published parts; it gets the parent of that row.
 func (s *Stage[R]) Find(index int64, published func(row int64, parent *Parent) (*Parent, error)) (*Parent, error) {
 	p, err := s.Known(index)
 	if p != nil || err != nil {

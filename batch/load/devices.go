@@ -81,7 +81,7 @@ func groups(e *spec.Engine, backend compute.Backend, hosts *process.Hosts) ([]co
 	return groups, nil
 }
 
-// otherHosts says what a slice of several hosts can do.
+// otherHosts reports what a slice of several hosts can do.
 func otherHosts() string {
 	if hosts := sliceHosts(); len(hosts) > 1 {
 		return fmt.Sprintf(

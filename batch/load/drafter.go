@@ -12,7 +12,7 @@ import (
 	"github.com/quire/quire/tokenizer"
 )
 
-// openDraftModel opens the model that drafts tokens for a model with a tokenizer, which may be nil. It is nil where
+// openDraftModel opens the model that drafts tokens for a model with a tokenizer, which may be nil. It is nil if
 // there is none.
 func openDraftModel(ctx context.Context, p *process.Process, j *spec.Job, model *models.Checkpoint,
 	tok *tokenizer.Tokenizer) (

@@ -34,7 +34,7 @@ func endProfile(p *process.Process) {
 	}
 }
 
-// inspectTables returns what looks at the tables for a job; nil where nothing is to be dumped.
+// inspectTables returns what looks at the tables for a job; nil if nothing is to be dumped.
 func inspectTables(p *process.Process, j *spec.Job) func(engine.Inspection) string {
 	d := p.DumpTables
 	if d == nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/quire/quire/tokenizer"
 )
 
-// openTokenizer opens the model's tokenizer; nil where it has none.
+// openTokenizer opens the model's tokenizer; nil if it has none.
 func openTokenizer(model *models.Checkpoint) (*tokenizer.Tokenizer, error) {
 	if source := model.TokenizerSource(); source != "" {
 		return tokenizer.Open(source)

@@ -39,7 +39,7 @@ func WithModels(o process.Options) process.Options {
 	return o
 }
 
-// Lacks says what a backend lacks on this machine.
+// Lacks reports what a backend lacks on this machine.
 func (Models) Lacks(backend string) error { return CheckDevice(backend) }
 
 // Identify returns what is known of the model by its files. It reads a few kilobytes of each tensor.
@@ -255,7 +255,7 @@ func openTemplates(s *process.Session, j *spec.Job, tok *tokenizer.Tokenizer, te
 	return nil
 }
 
-// CheckDevice says what a backend lacks on this machine, before anything is fetched or opened for it: the plugin of
+// CheckDevice reports what a backend lacks on this machine, before anything is fetched or opened for it: the plugin of
 // an accelerator, and perhaps the accelerator. A plugin that is installed, or named by its path, is used whatever is
 // found here, but for an installed libtpu where there is no TPU: see [setup.Usable].
 func CheckDevice(backend string) error {

@@ -154,8 +154,8 @@ func (p parts) folder(others, cache string) (dir string, err error) {
 	return linkFolder(links, cache)
 }
 
-// linkSplit returns the path of the first file of a split model, which has the others beside it. Of one file it is the
-// path as it is.
+// linkSplit returns the path of the first file of a split model, which has the others alongside it. Of one file it is
+// the path as it is.
 func linkSplit(files map[string]string, cache string) (string, error) {
 	names := slices.Sorted(maps.Keys(files))
 	if len(names) == 1 {

@@ -29,10 +29,10 @@ var chipBounds = map[int]string{1: "1,1,1", 2: "1,2,1", 4: "2,2,1", 8: "2,4,1"}
 // from there. Several processes of a host must differ.
 const processPort = 8480
 
-// tpuEnvironment returns what libtpu is to find in the environment of a process, beside what is there; an empty value
-// removes a variable. chips is how many the host has, 0 where that is not known. Where all processes of a slice run one
-// model, libtpu's own view of the slice stands. Otherwise the process is alone with the chips that it has, and waits
-// for no other one:
+// tpuEnvironment returns what libtpu is to find in the environment of a process, alongside what is there; an empty
+// value removes a variable. chips is how many the host has, 0 if that is not known. Where all processes of a slice run
+// one model, libtpu's own view of the slice stands. Otherwise the process is alone with the chips that it has, and
+// waits for no other one:
 //
 //   - with TPU_VISIBLE_CHIPS, with those;
 //   - on a host of a slice of several hosts, with all of this host.
@@ -162,7 +162,7 @@ func ChipsOfWorkers(e *spec.Engine, workers int) ([]string, error) {
 	return lists, nil
 }
 
-// chipsHere are the numbers of the chips that this process may share out; nil where nothing tells.
+// chipsHere are the numbers of the chips that this process may share out; nil if nothing tells.
 func chipsHere(getenv func(string) string, found int) ([]int, error) {
 	if visible := getenv(VisibleChips); visible != "" {
 		return parseChips(visible)

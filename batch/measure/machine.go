@@ -73,7 +73,7 @@ func processors(lines iter.Seq[string]) (name string, n int) {
 	return name, n
 }
 
-// procLines yields the lines of a file of /proc; none where there is no such file.
+// procLines yields the lines of a file of /proc; none if there is no such file.
 func procLines(path string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		f, err := os.Open(path)
@@ -89,7 +89,7 @@ func procLines(path string) iter.Seq[string] {
 	}
 }
 
-// ProcBytes returns a number that a file of /proc gives in kB; 0 where it does not.
+// ProcBytes returns a number that a file of /proc gives in kB; 0 if it does not.
 func ProcBytes(path, name string) int64 {
 	for line := range procLines(path) {
 		var kb int64
@@ -102,10 +102,11 @@ func ProcBytes(path, name string) int64 {
 
 const self = "/proc/self/status"
 
-// ResidentMemory is what this process has in memory, in bytes; 0 where the system does not say.
+// ResidentMemory is what this process has in memory, in bytes; 0 if the system does not say.
 func ResidentMemory() int64 { return ProcBytes(self, "VmRSS") }
 
 func peakMemory() int64 { return ProcBytes(self, "VmHWM") }
 
-// resetPeakMemory lets the high-water mark begin anew where the system allows it; elsewhere it is of the whole process.
+// resetPeakMemory lets the high-water mark begin again where the system allows it; elsewhere it is of the whole
+// process.
 func resetPeakMemory() { _ = os.WriteFile("/proc/self/clear_refs", []byte("5"), 0) }

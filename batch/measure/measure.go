@@ -39,7 +39,8 @@ type Job struct {
 	options      Options
 	hash         string // of the rows as the workload has them
 	promptTokens int
-	// contextTokens sums, over the tokens that are fed to draw another, the positions that each reads in the KV cache.
+	// contextTokens sums, over the tokens that are fed to generate another, the positions that each reads in the KV
+	// cache.
 	contextTokens int64
 	rowOf         map[*engine.Request]*workloads.Row
 }
@@ -131,7 +132,7 @@ type Figures struct {
 	Engine engine.Stats `json:"engine"`
 }
 
-// ErrPartial says that a run did not draw all that was asked for.
+// ErrPartial reports that a run did not draw all that was asked for.
 var ErrPartial = errors.New("the run is not whole, so there are no figures")
 
 // Pass runs the workload once.
@@ -176,7 +177,7 @@ func (b *Job) Pass(ctx context.Context) (*Figures, error) {
 	return f, nil
 }
 
-// whole says what a completion lacks.
+// whole reports what a completion lacks.
 func whole(row *workloads.Row, c *engine.Completion) error {
 	switch {
 	case c.Err != nil:
@@ -246,7 +247,7 @@ func kernelKind(name string) string {
 }
 
 // matmulFlops is the arithmetic of the products with weights: two operations for each weight and token, the logits'
-// only for tokens that another was drawn from. 0 where the model is not known.
+// only for tokens that another was generated from. 0 if the model is not known.
 func (b *Job) matmulFlops(st engine.Stats) float64 {
 	layers, logits := b.Session.Config.Work()
 	return 2 * (float64(layers)*float64(st.PrefillTokens+st.DecodeTokens) + float64(logits)*float64(b.Tokens))

@@ -122,7 +122,7 @@ func TestFigures(t *testing.T) {
 	if b.Completions != 16 || b.Tokens != 64 {
 		t.Fatalf("%d completions, %d tokens", b.Completions, b.Tokens)
 	}
-	// 16 completions feed 3 tokens each; one behind a prompt of P tokens reads P+1, P+2, P+3 positions.
+	// 16 completions feed 3 tokens each; one after a prompt of P tokens reads P+1, P+2, P+3 positions.
 	want := int64(0)
 	for _, r := range b.Requests {
 		want += int64(r.N * (3*len(r.Tokens) + 1 + 2 + 3))
@@ -141,7 +141,7 @@ func TestFigures(t *testing.T) {
 		f.FirstCompletion >= f.Seconds || f.MemoryPeak == 0 {
 		t.Errorf("%+v", f)
 	}
-	// Products: 2 operations for each weight and token; those of the logits for each token drawn.
+	// Products: 2 operations for each weight and token; those of the logits for each token generated.
 	b.Session.Config = arch.Config{HiddenSize: 8, NumHeads: 4, NumKVHeads: 2, HeadDim: 2, IntermediateSize: 16,
 		VocabSize: 100, Layers: []arch.Layer{{Gated: true}, {KVFrom: 1}}}
 	layers := 2*(8*(4+2+2)*2+4*2*8) + (3+2)*8*16

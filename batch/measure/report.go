@@ -32,7 +32,8 @@ type Report struct {
 	// Median is the run with the middle tokens/s.
 	Median *Figures        `json:"median"`
 	Peak   *cpukernel.Peak `json:"peak,omitempty"`
-	// RoughLimit says that reading changed by more than a fifth while the runs went on, and with it their limit.
+	// RoughLimit reports whether reading changed by more than a fifth while the runs continued, and with it their
+	// limit.
 	RoughLimit bool `json:"limit_is_rough,omitempty"`
 }
 

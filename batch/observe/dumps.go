@@ -21,7 +21,7 @@ type TableDumps struct {
 	// one replica in this process, from 1.
 	Fault       bool
 	Call, Every int64
-	// Folder is made if missing. By default it is tables beside the journal.
+	// Folder is made if missing. By default it is tables alongside the journal.
 	Folder string
 
 	mu      sync.Mutex
@@ -59,7 +59,7 @@ func ParseTableDumps(text string) (*TableDumps, error) {
 	return d, nil
 }
 
-// Due counts the calls, and says why there is to be a dump now; "" for none.
+// Due counts the calls, and reports why there is to be a dump now; "" for none.
 func (d *TableDumps) Due(at engine.Inspection) string {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -29,8 +29,8 @@ type Observer struct {
 	series *telemetry.Series
 }
 
-// seriesName is the name of the time series beside the journal, workerSeriesName that of a worker's, which has one for
-// all of its units of a job.
+// seriesName is the name of the time series alongside the journal, workerSeriesName that of a worker's, which has one
+// for all of its units of a job.
 const (
 	seriesName       = "events.jsonl"
 	workerSeriesName = "events-*.jsonl"
@@ -53,7 +53,7 @@ func escapeGlob(path string) string {
 	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(path)
 }
 
-// KeepSeries begins to write the time series. Without it a run goes on: it is for people.
+// KeepSeries begins to write the time series. Without it a run continues: it is for people.
 func (w *Observer) KeepSeries(fs vfs.FS, dir string, anew bool) {
 	if fs != vfs.OS {
 		return
@@ -85,7 +85,7 @@ func (w *Observer) keepSeriesIn(path string) {
 // Called takes a call of the device.
 func (w *Observer) Called(c engine.Call) { w.Run.Called(telemetry.Call(c)) }
 
-// Tracer gives what takes the times of a replica; nil where nothing does.
+// Tracer gives what takes the times of a replica; nil if nothing does.
 func (w *Observer) Tracer() func(replica int) schedule.Tracer {
 	if w.Trace == nil {
 		return nil
@@ -115,7 +115,7 @@ func (w *Observer) Publishing(s folder.PartSummary) (end func()) {
 	}
 }
 
-// Started says that the engine is ready.
+// Started reports that the engine is ready.
 func (w *Observer) Started(p engine.Plan, rows, before int64) {
 	host, _ := os.Hostname() // one that is not known is one machine
 	w.start = telemetry.Start{Version: w.Version, Model: p.Model, Backend: p.Backend, Host: host, DType: p.DType,
@@ -125,13 +125,13 @@ func (w *Observer) Started(p engine.Plan, rows, before int64) {
 		rows, "rows_before", before)
 }
 
-// Again says that the engine is ready after a failure.
+// Again reports that the engine is ready after a failure.
 func (w *Observer) Again() {
 	w.Run.Started(w.start)
 	w.Log.Info("engine ready again")
 }
 
-// Failed says that the device failed.
+// Failed reports that the device failed.
 func (w *Observer) Failed(err error) {
 	w.Run.Failed(err)
 	w.Log.Warn("device failed", "err", err)
@@ -153,13 +153,13 @@ func (w *Observer) Finished(of *promptset.Row, started time.Time, results []comp
 	w.Run.Finished(row)
 }
 
-// Published says that a part is there.
+// Published reports that a part is there.
 func (w *Observer) Published(s folder.PartSummary) {
 	w.Log.Info("part written", "part", s.Part, "rows", s.Rows, "rows_with_errors", s.RowsWithErrors,
 		"completion_tokens", s.CompletionTokens)
 }
 
-// EndSeries ends the time series, if there is one; result says how the job ended.
+// EndSeries ends the time series, if there is one; result reports how the job ended.
 func (w *Observer) EndSeries(result string) {
 	if w.series == nil {
 		return

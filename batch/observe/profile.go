@@ -10,8 +10,8 @@ import (
 	"github.com/quire/quire/backend/xla"
 )
 
-// DeviceProfile says that a profile of the devices is taken by the plugin's own profiler, from the first call of this
-// process on.
+// DeviceProfile reports that a profile of the devices is taken by the plugin's own profiler, from the first call of
+// this process on.
 type DeviceProfile struct {
 	// Folder gets plugins/profile/RUN/HOST.xplane.pb, which TensorBoard and xprof show.
 	Folder string

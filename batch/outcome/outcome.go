@@ -1,4 +1,4 @@
-// Package outcome says how jobs end: finished, failed, misused, partial or interrupted.
+// Package outcome describes how jobs end: finished, failed, misused, partial or interrupted.
 package outcome
 
 import (

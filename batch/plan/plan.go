@@ -60,8 +60,8 @@ func New(config engine.Config, replicas []compute.Backend, devices int, o Option
 }
 
 // firstPages is the share of the memory that weights leave which the first trial takes. All of it is too much; but a
-// program that does not fit is compiled in a quarter of the time, as the compiler finds out early, and says how much
-// too large it is. Where there are to be few trials the first is one that should fit.
+// program that does not fit is compiled in a quarter of the time, as the compiler finds out early, and reports how much
+// too large it is. If there are to be few trials the first is one that should fit.
 func firstPages(trials int) float64 {
 	if trials < 3 {
 		return 0.9
@@ -72,7 +72,7 @@ func firstPages(trials int) float64 {
 // largestProgram is the one that holds weights, state and temporaries at once; the others need far less.
 const largestProgram = "run"
 
-// doesNotFitError says that a model has no room on a device.
+// doesNotFitError reports that a model has no room on a device.
 type doesNotFitError struct {
 	device                     string
 	weights, needed, available int64
@@ -171,7 +171,7 @@ func (p *Planner) programs(others *engine.Precompiled) iter.Seq2[string, compute
 	}
 }
 
-// CompileReplicas compiles the programs of the replicas behind the first, for the cache. Where a program runs on one
+// CompileReplicas compiles the programs of the replicas after the first, for the cache. If a program runs on one
 // device, it is the same for all; one of several devices names them.
 func (p *Planner) CompileReplicas(ctx context.Context) error {
 	if p.backend.Partitions() == 1 {

@@ -32,10 +32,10 @@ type Report struct {
 	Rest  int64 `json:"rest"`
 	Total int64 `json:"total"`
 
-	// AllUsable says that the pages are as many as the job can use, and not bounded by memory.
+	// AllUsable reports whether the pages are as many as the job can use, and not bounded by memory.
 	AllUsable bool `json:"all_usable"`
-	// Complete says that the search for the most pages came to its end: 1/128 more, or pages of 1/512 of the memory,
-	// were seen not to fit, or are of no use. It is false if --max-compiles ended it, or nothing was searched.
+	// Complete reports whether the search for the most pages came to its end: 1/128 more, or pages of 1/512 of the
+	// memory, were seen not to fit, or are of no use. It is false if --max-compiles ended it, or nothing was searched.
 	Complete        bool            `json:"search_complete"`
 	Pages           int             `json:"pages"`
 	TokensOfContext int             `json:"tokens_of_context"`
@@ -55,10 +55,10 @@ type Report struct {
 type Program struct {
 	Name    string  `json:"name"`
 	Seconds float64 `json:"seconds"`
-	// Before says that it was compiled by an earlier process, and that what it needs was kept.
+	// Before reports whether it was compiled by an earlier process, and that what it needs was kept.
 	Before bool       `json:"compiled_before,omitempty"`
 	Memory xla.Memory `json:"memory"`
-	// Cost is the compiler's, each loop's body counted once; nil where it has none.
+	// Cost is the compiler's, each loop's body counted once; nil if it has none.
 	Cost *xla.Cost `json:"cost,omitempty"`
 }
 
@@ -160,7 +160,7 @@ func sizes(needed, available int64) (string, string) {
 	return gib(needed, decimals), gib(available, decimals)
 }
 
-// MoreSeqs is how many sequences at once would use the memory that a plan leaves free, a power of two; 0 where it is
+// MoreSeqs is how many sequences at once would use the memory that a plan leaves free, a power of two; 0 if it is
 // not worth a word. Each further one takes as much of the KV cache as those that there are.
 func (r *Report) MoreSeqs() int {
 	slots := r.Plan.MaxSeqs

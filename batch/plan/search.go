@@ -5,7 +5,7 @@ import "fmt"
 // Trial is one compilation of the search for the most pages.
 type Trial struct {
 	Pages int `json:"pages"`
-	// Bytes is what the program needs in all, or what the compiler said it would need; 0 where it did not say.
+	// Bytes is what the program needs in all, or what the compiler said it would need; 0 if it did not say.
 	Bytes   int64   `json:"bytes"`
 	Fits    bool    `json:"fits"`
 	Seconds float64 `json:"seconds"`
@@ -32,8 +32,8 @@ func (s pageSearch) slack(n int) int {
 	return max(1, n/tolerance, int(s.available/memoryTolerance/s.pageBytes))
 }
 
-// complete tells whether what run found is the largest count, to within the tolerance, or that there is none; else the
-// trials were too few.
+// complete reports whether what run found is the largest count, to within the tolerance, or that there is none; else
+// the trials were too few.
 func (s pageSearch) complete(best int, trials []Trial) bool {
 	fails := s.atMost + 1
 	for _, t := range trials {
@@ -65,7 +65,7 @@ func (s pageSearch) run(guess int) (best int, trials []Trial, err error) {
 			perPage = max(s.pageBytes, (t.Bytes-last.Bytes)/int64(t.Pages-last.Pages))
 		}
 		last = t
-		room := int((s.available - t.Bytes) / perPage) // pages beyond this count, less than 0 where it has too many
+		room := int((s.available - t.Bytes) / perPage) // pages beyond this count, less than 0 if it has too many
 		switch {
 		case t.Fits:
 			fits, best = guess, guess

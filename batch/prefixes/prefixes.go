@@ -27,7 +27,7 @@ var prefixName = regexp.MustCompile(`^[\pL\pN_][\pL\pN_.-]*$`)
 // value stands for the one in the cache.
 type Prefixes struct{ Dir string }
 
-// Prefix is one of them. Err says why its file can't be read.
+// Prefix is one of them. Err reports why its file can't be read.
 type Prefix struct {
 	Name  string
 	Bytes int64
@@ -111,7 +111,7 @@ func (p Prefixes) find(nameOrFile string) (string, error) {
 	}
 	file, err := p.File(nameOrFile)
 	if err != nil {
-		return nameOrFile, nil // opening it says what is wrong
+		return nameOrFile, nil // opening it reports what is wrong
 	}
 	if _, err := os.Stat(file); err != nil {
 		return "", p.unknown(nameOrFile)
@@ -147,7 +147,7 @@ func loadPrefix(e *engine.Engine, file string) error {
 	return nil
 }
 
-// PrefixError says that the file of [Options.SavePrefix] could not be written.
+// PrefixError reports that the file of [Options.SavePrefix] could not be written.
 type PrefixError struct {
 	File string
 	Err  error

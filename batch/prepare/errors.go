@@ -7,7 +7,7 @@ import (
 	"github.com/quire/quire/promptset"
 )
 
-// parentElsewhereError says that a row goes on from one that another process may draw.
+// parentElsewhereError reports that a row continues one that another process may draw.
 type parentElsewhereError struct {
 	row    *promptset.Row
 	parent int64

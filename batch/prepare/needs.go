@@ -26,7 +26,7 @@ func checkTokenizer(ctx context.Context, j *spec.Job, model process.Identity, r 
 		remedy))
 }
 
-// CheckDevice looks for the backend's device and plugin, before the model is fetched. A job that was begun may be
+// CheckDevice looks for the backend's device and plugin, before the model is fetched. A job that was started may be
 // finished, and need neither: there it is told when the model is opened.
 func CheckDevice(ctx context.Context, p *process.Process, j *spec.Job) error {
 	if begun, err := jobstate.ReadOutput(ctx, j.Output); err != nil || begun != nil && !p.New {

@@ -25,7 +25,7 @@ type Opened struct {
 	Model       process.Identity
 	Description *jobstate.Description
 	Parts       folder.Parts
-	graph       *lineage.Graph // once it was read; nil if no row goes on from another
+	graph       *lineage.Graph // once it was read; nil if no row continues another
 }
 
 // Open looks into the inputs and the model's files.
@@ -129,7 +129,7 @@ func (o *Opened) WithJob(j *spec.Job) *Opened {
 	return &settled
 }
 
-// NameInputs has rows name their files as the job did that was begun.
+// NameInputs has rows name their files as the job did that was started.
 func (o *Opened) NameInputs(was *jobstate.Description) {
 	now, names := spec.InputsOf(o.Reader), make([]string, len(was.Inputs))
 	for i, in := range was.Inputs {
@@ -141,7 +141,7 @@ func (o *Opened) NameInputs(was *jobstate.Description) {
 	}
 }
 
-// Lineage is which row of the job each row goes on from; nil if none does.
+// Lineage is which row of the job each row continues; nil if none does.
 func (o *Opened) Lineage(ctx context.Context) (*lineage.Graph, error) {
 	if o.graph != nil {
 		return o.graph, nil
@@ -151,7 +151,7 @@ func (o *Opened) Lineage(ctx context.Context) (*lineage.Graph, error) {
 	return o.graph, err
 }
 
-// CheckLineage refuses rows that go on from rows of other units than their own, for processes that do the units apart.
+// CheckLineage refuses rows that continue rows of other units than their own, for processes that do the units apart.
 func (o *Opened) CheckLineage(ctx context.Context, shard jobstate.Shard) error {
 	l, err := o.Lineage(ctx)
 	if l == nil || err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/quire/quire/promptset"
 )
 
-// checkParameters refuses parameters of the job that no row could be drawn with, before the engine is opened. The error
-// is of outcome [Misused].
+// checkParameters refuses parameters of the job that no row could be generated with, before the engine is opened. The
+// error is of outcome [Misused].
 func checkParameters(ctx context.Context, p *process.Process, j *spec.Job) error {
 	if !dependOnModel(&j.Sampling) {
 		return nil
@@ -53,7 +53,7 @@ func checkParameters(ctx context.Context, p *process.Process, j *spec.Job) error
 	return nil
 }
 
-// dependOnModel reports whether it depends on the model, its tokens or its chat template if a row can be drawn with
+// dependOnModel reports whether it depends on the model, its tokens or its chat template if a row can be generated with
 // these parameters.
 func dependOnModel(set *parameter.Set) bool {
 	return len(set.StopTokenIDs) > 0 || len(set.LogitBias) > 0 || set.AllowedTokenIDs != nil || len(set.BadWords) > 0 ||

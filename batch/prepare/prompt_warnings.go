@@ -17,7 +17,7 @@ const RawPromptWarning = "warning: each prompt is sent as raw text, and the mode
 	"user to send it as the user's message, or `prompt-as` raw to leave it as it is"
 
 // warnAboutRawPrompts says once that a job's prompts are raw text though its model has a chat template, unless a flag
-// says what they are. What is wrong with a row that cannot be read is said when it is.
+// reports what they are. What is wrong with a row that cannot be read is said when it is.
 func warnAboutRawPrompts(ctx context.Context, p *process.Process, opened *Opened) {
 	j := opened.Job
 	if !j.HasTemplate(opened.Model.Template) || cmp.Or(j.PromptAs, spec.PromptAuto) != spec.PromptAuto ||

@@ -63,7 +63,7 @@ func keepStandardInput(ctx context.Context, p *process.Process, j *spec.Job) (co
 		}
 	}
 	before := StandardDigest(was)
-	if err := state.DropInputs(before); err != nil { // of processes that were killed before their job had begun
+	if err := state.DropInputs(before); err != nil { // of processes that were killed before their job had started
 		return "", err
 	}
 	p.Statusf("reading rows from standard input")
@@ -77,7 +77,7 @@ func keepStandardInput(ctx context.Context, p *process.Process, j *spec.Job) (co
 		return "", errNothingRead
 	case digest == "":
 		digest = before
-		p.Statusf("standard input is empty: going on with the rows that the job in %s has read from it", j.Output)
+		p.Statusf("standard input is empty: continuing with the rows that the job in %s has read from it", j.Output)
 		if read := was.Inputs[0].Rows; p.Extend && j.Limit > read {
 			p.Statusf("warning: `limit` is %d, and the job has read %s from standard input: give all rows again for "+
 				"more",

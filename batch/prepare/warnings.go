@@ -35,7 +35,7 @@ func WarnAboutInput(ctx context.Context, p *process.Process, opened *Opened) {
 	}
 }
 
-// nearest says which parameter a column was perhaps meant for, "" where it is likely data.
+// nearest reports which parameter a column was perhaps meant for, "" if it is likely data.
 func nearest(column string) string {
 	if of, ok := parameter.LookupForeign(column); ok && of.Instead != "" {
 		return fmt.Sprintf("it is one of %s, and Quire's name is %q.", of.Engines, of.Instead)

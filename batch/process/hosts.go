@@ -33,8 +33,8 @@ func (h *Hosts) validate(e *spec.Engine) error {
 	return nil
 }
 
-// Hosts are processes on several hosts that run one model together, each with as many of its devices. Process 0 draws
-// completions and writes the output, the others follow it.
+// Hosts are processes on several hosts that run one model together, each with as many of its devices. Process 0
+// generates completions and writes the output, the others follow it.
 type Hosts struct {
 	Processes, ID                           int
 	CoordinatorAddress, BindAddress         string
@@ -60,10 +60,10 @@ func (h *Hosts) Joined() *lockstep.Group {
 	return h.group
 }
 
-// Lost says that the processes are no longer together.
+// Lost reports whether the processes are no longer together.
 func (h *Hosts) Lost() bool { return h.Joined() != nil && h.group.Err() != nil }
 
-// Follows says that this is not process 0.
+// Follows reports whether this is not process 0.
 func (h *Hosts) Follows() bool { return h.Joined() != nil && !h.group.Leads() }
 
 // Join meets the other processes, if there are some. The context that it returns ends with them, or when one is to
@@ -146,7 +146,7 @@ func (h *Hosts) leave(err error) error {
 	return err
 }
 
-// ignoreCanceled drops an error that only says that the work was ended.
+// ignoreCanceled drops an error that only reports that the work was ended.
 func ignoreCanceled(err error) error {
 	if errors.Is(err, context.Canceled) {
 		return nil

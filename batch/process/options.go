@@ -46,9 +46,9 @@ type Options struct {
 	MaxRestarts int
 	// Debug checks the device's tables after every step.
 	Debug bool
-	// DumpTables says when the device's tables are written to files; nil for never.
+	// DumpTables reports when the device's tables are written to files; nil for never.
 	DumpTables *observe.TableDumps
-	// ProfileDevice says that the devices are profiled; nil for no.
+	// ProfileDevice reports that the devices are profiled; nil for no.
 	ProfileDevice *observe.DeviceProfile
 	// SavePrefix is a file for the keys and values of the prefix that all prompts have in common. LoadPrefixes are
 	// files of such prefixes, or their names in PrefixDir: see [Prefixes].
@@ -95,7 +95,7 @@ type Options struct {
 	PartGap int64 // storage.PartialOptions.Gap of weights, for tests
 }
 
-// Progress is told how far a job is: its counts, and what of these this process drew. Its calls do not overlap.
+// Progress is told how far a job is: its counts, and what of these this process generated. Its calls do not overlap.
 type Progress interface {
 	Start(rows int64)
 	Update(done, drawn tally.Counts)
@@ -254,7 +254,7 @@ func (p *Process) validateChanges(s *spec.Spec) error {
 		return fmt.Errorf("`%s` keeps what is there and `new` removes it: leave one out", field)
 	case !p.Shard.Whole():
 		return fmt.Errorf("`%s` may not come with `shard`: change the job with one process that does all of it; "+
-			"shards may go on with it then", field)
+			"shards may continue it then", field)
 	case p.Several():
 		return fmt.Errorf("`%s` may not come with `num-processes`", field)
 	case storage.IsRemote(s.Output):

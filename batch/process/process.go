@@ -17,8 +17,8 @@ import (
 	"github.com/quire/quire/storage"
 )
 
-// Describe checks what a job is, and that the options do not contradict it. The error is a [*FieldError], or says which
-// options contradict each other.
+// Describe checks what a job is, and that the options do not contradict it. The error is a [*FieldError], or reports
+// which options contradict each other.
 func Describe(s spec.Spec, o Options) (*spec.Job, error) {
 	j, p := &spec.Job{Spec: s}, &Process{Options: o}
 	err := spec.FirstError(j.Spec.Validate, func() error { return p.validate(&j.Spec) }, j.Spec.HideURLParameters)
@@ -36,7 +36,7 @@ type Process struct {
 	Writer string // a name of its own for what is not published, if a shard may have several writers
 }
 
-// ForUnit is the process at a unit of a queue: a shard, beside other shards and apart from runs of the whole.
+// ForUnit is the process at a unit of a queue: a shard, alongside other shards and apart from runs of the whole.
 func (p *Process) ForUnit(shard jobstate.Shard, writer string) *Process {
 	own := *p
 	own.Shard, own.Writer = shard, writer
@@ -50,7 +50,7 @@ func (p *Process) ForText() *Process {
 	return &own
 }
 
-// Continuing is the process after it has begun its job, which it removes no more.
+// Continuing is the process after it has started its job, which it removes no more.
 func (p *Process) Continuing() *Process {
 	own := *p
 	own.New = false
@@ -89,20 +89,20 @@ func (p *Process) Statusf(format string, args ...any) {
 	}
 }
 
-// ReportOpening says that the model is opened.
+// ReportOpening reports that the model is opened.
 func (p *Process) ReportOpening(j *spec.Job) {
 	p.Statusf("opening %s on %s; a first run compiles its programs, later ones find them in the cache", j.Model,
 		j.Engine.Backend)
 }
 
-// ReportDefaults tells which parameters the model's files give.
+// ReportDefaults reports which parameters the model's files give.
 func (p *Process) ReportDefaults(j *spec.Job) {
 	if j.Defaults != "" {
 		p.Statusf("defaults: %s; `generation-config` none takes none", j.Defaults)
 	}
 }
 
-// ReportPlan says what the engine settled on.
+// ReportPlan reports what the engine settled on.
 func (p *Process) ReportPlan(plan engine.Plan) {
 	if p.Verbose {
 		p.Statusf("%s", plan)
@@ -111,7 +111,7 @@ func (p *Process) ReportPlan(plan engine.Plan) {
 	}
 }
 
-// ReportWaiting tells what a plugin does that takes long.
+// ReportWaiting reports what a plugin does that takes long.
 func (p *Process) ReportWaiting(waited time.Duration, what string) {
 	p.Printf("warning: waiting for %s: %s", waited, what)
 }

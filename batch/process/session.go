@@ -15,7 +15,7 @@ import (
 	"github.com/quire/quire/promptset"
 )
 
-// withoutEngine is the sampler of a session that draws nothing.
+// withoutEngine is the sampler of a session that generates nothing.
 type withoutEngine struct {
 	Sampler
 	plan engine.Plan
@@ -26,7 +26,7 @@ func (w withoutEngine) Plan() engine.Plan { return w.plan }
 // NoEngine returns the sampler of a session that generates nothing and has a plan.
 func NoEngine(plan engine.Plan) Sampler { return withoutEngine{plan: plan} }
 
-// Sampler draws completions; *engine.Engine and *engine.Replicas are the real ones.
+// Sampler generates completions; *engine.Engine and *engine.Replicas are the real ones.
 type Sampler interface {
 	Plan() engine.Plan
 	Run(ctx context.Context, requests iter.Seq[*engine.Request]) iter.Seq2[*engine.Completion, error]
@@ -34,7 +34,7 @@ type Sampler interface {
 	Close()
 }
 
-// Session is a model that is ready to draw completions, and what turns text into its tokens.
+// Session is a model that is ready to generate completions, and what turns text into its tokens.
 type Session struct {
 	Sampler
 	ask.Text
@@ -46,7 +46,7 @@ type Session struct {
 	// TokenText returns the bytes that a token adds to a text, or the name of a special token. It is nil without a
 	// tokenizer.
 	TokenText promptset.TokenText
-	// Check returns the error with which an engine would refuse a request. It is nil where that is not known.
+	// Check returns the error with which an engine would refuse a request. It is nil if that is not known.
 	Check func(*engine.Request) error
 	// Release gives back all that the session has.
 	Release func()
@@ -84,11 +84,11 @@ func (s *Session) Slots() int { return s.Plan().MaxSeqs * max(1, len(s.Engines()
 
 // Models opens models. [RealModels] are those of files; tests take others.
 type Models interface {
-	// Lacks says what a backend lacks on this machine, before anything is fetched or opened for it.
+	// Lacks reports what a backend lacks on this machine, before anything is fetched or opened for it.
 	Lacks(backend string) error
 	// Identify returns what is known of a job's model without loading it.
 	Identify(ctx context.Context, j *spec.Job, p *Process) (Identity, error)
-	// Open makes a job's model ready to draw completions.
+	// Open makes a job's model ready to generate completions.
 	OpenSession(ctx context.Context, j *spec.Job, p *Process) (*Session, error)
 }
 

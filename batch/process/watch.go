@@ -22,7 +22,7 @@ type Watchdog struct {
 	end     chan struct{}
 }
 
-// WatchDevice watches a session until stop. idle says that nobody waits for the device.
+// WatchDevice watches a session until stop. idle reports whether nobody waits for the device.
 func WatchDevice(p *Process, s *Session, idle func() bool) *Watchdog {
 	d := &Watchdog{process: p, idle: idle, from: time.Now(), end: make(chan struct{})}
 	counter, _ := s.Sampler.(caller)
@@ -61,7 +61,7 @@ func (d *Watchdog) watch(counter caller) {
 		if timeout := d.process.CallTimeout; timeout > 0 && quiet >= timeout {
 			// A worker's units stay taken until the queue notices that it is gone: that counts as a try.
 			d.process.Stuck(fmt.Errorf("%s for %s (`call-timeout`): the device hangs; what is finished is kept, and "+
-				"the same command goes on", what, timeout))
+				"the same command continues the job", what, timeout))
 			return
 		}
 		switch {
@@ -96,7 +96,7 @@ func EndInTime(ctx context.Context, p *Process, abandon func()) (done func()) {
 			abandon()
 			p.Stuck(outcome.Errorf(outcome.Interrupted,
 				"interrupted, and the call under way did not end within %s; what is finished "+
-					"is kept: run the same command again to go on", p.Timing.EndGrace))
+					"is kept: run the same command again to continue", p.Timing.EndGrace))
 		}
 	}()
 	return func() { close(ended) }

@@ -63,7 +63,7 @@ func (s *Saved) completeness() (Completeness, error) {
 }
 
 // CompletenessOf looks how much of the job is there whose output folder that is. Its work folder has the state. ok is
-// false where it isn't known.
+// false if it isn't known.
 func CompletenessOf(ctx context.Context, files vfs.FS, output, work string) (all Completeness, ok bool) {
 	var job *jobstate.Description
 	var shards []jobstate.Shard
@@ -124,7 +124,7 @@ func missingParts(job *jobstate.Description, noted func(each func([]byte)) error
 	return missing, err
 }
 
-// ShardCompleteness is how the whole job stands after a shard's work; nil where it is not known or this is the whole
+// ShardCompleteness is how the whole job stands after a shard's work; nil if it is not known or this is the whole
 // job.
 func (s *Saved) ShardCompleteness() *Completeness {
 	if s.Shard.Whole() {

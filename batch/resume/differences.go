@@ -13,8 +13,8 @@ import (
 	"github.com/quire/quire/storage"
 )
 
-// SettledAs is the job with what it leaves open as a job has it that was begun. Further differences from that one, and
-// those that are given, are an error.
+// SettledAs is the job with what it leaves open as a job has it that was started. Further differences from that one,
+// and those that are given, are an error.
 func SettledAs(j *spec.Job, p *process.Process, was jobstate.Settled, differences jobstate.Differences) (*spec.Job,
 	error) {
 	next, err := *j, error(nil)
@@ -32,7 +32,7 @@ func SettledAs(j *spec.Job, p *process.Process, was jobstate.Settled, difference
 func different(p *process.Process, j *spec.Job, differences jobstate.Differences) error {
 	only := ""
 	if p.Extend {
-		only = "`extend` takes a larger `n-generations`, a larger `limit` and more rows behind those that are there, " +
+		only = "`extend` takes a larger `n-generations`, a larger `limit` and more rows after those that are there, " +
 			"and nothing else. "
 	}
 	ofInput := func(is func(name string) bool) func(jobstate.Difference) bool {
@@ -41,7 +41,8 @@ func different(p *process.Process, j *spec.Job, differences jobstate.Differences
 	if j.ReadsStandard() && slices.ContainsFunc(differences, ofInput(func(name string) bool {
 		return name == promptset.StandardInput
 	})) {
-		only += "Standard input has other rows than the job: give the same rows, or none (</dev/null) to go on with " +
+		only += "Standard input has other rows than the job: give the same rows, or none (</dev/null) to continue " +
+			"with " +
 			"those that it has. "
 	}
 	for _, d := range differences {
@@ -56,7 +57,7 @@ func different(p *process.Process, j *spec.Job, differences jobstate.Differences
 		only += "A branch of a dataset has moved, or another one was named: a commit does not move " +
 			"(hf://datasets/ORG/NAME@COMMIT/PATH). "
 	}
-	return fmt.Errorf("%w\n%sGive it the settings it was begun with to go on, or %s",
+	return fmt.Errorf("%w\n%sGive it the settings it was started with to continue, or %s",
 		&jobstate.DifferentJobError{Output: j.Output, Differences: differences}, only, p.OutputRemedy())
 }
 

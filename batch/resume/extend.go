@@ -23,7 +23,7 @@ import (
 )
 
 // smaller returns a job that has as much to do as was, where extend says so, and that has its model and inputs where
-// retry says that these were mended. It is else the one that is described.
+// retry reports whether these were fixed. It is else the one that is described.
 func smaller(d, was *jobstate.Description, extend, retry bool) *jobstate.Description {
 	same := *d
 	if retry {
@@ -48,7 +48,7 @@ func smaller(d, was *jobstate.Description, extend, retry bool) *jobstate.Descrip
 	return &same
 }
 
-// moreInputs says that inputs begin with those of was, the last of which may have become longer.
+// moreInputs reports whether inputs begin with those of was, the last of which may have become longer.
 func moreInputs(now, was []jobstate.Input) bool {
 	last := len(was) - 1
 	if last < 0 || len(now) < len(was) || !jobstate.SameInputs(now[:last], was[:last]) {
@@ -58,7 +58,7 @@ func moreInputs(now, was []jobstate.Input) bool {
 		now[last].Bytes > was[last].Bytes && now[last].Rows >= was[last].Rows
 }
 
-// fixedInputs says that inputs have other content than was, and as many rows.
+// fixedInputs reports whether inputs have other content than was, and as many rows.
 func fixedInputs(now, was []jobstate.Input) bool {
 	return !jobstate.SameInputs(now, was) &&
 		slices.EqualFunc(now, was, func(a, b jobstate.Input) bool { return a.Rows == b.Rows && a.Columns == b.Columns })
@@ -142,7 +142,7 @@ func (s *Saved) raised(was jobstate.Settled) (rest jobstate.Settled, raised jobs
 	return was, jobstate.Differences{jobstate.Differ(spec.SettingMaxModelLen, now, before)}
 }
 
-// readerOf is a reader of the inputs as the job had them that was begun, whose rows must be the first ones of now:
+// readerOf is a reader of the inputs as the job had them that was started, whose rows must be the first ones of now:
 // other ones are a difference.
 func (s *Saved) readerOf(ctx context.Context, was *jobstate.Description) (*promptset.Reader, jobstate.Differences,
 	error) {
@@ -157,13 +157,13 @@ func (s *Saved) readerOf(ctx context.Context, was *jobstate.Description) (*promp
 	}
 	if !jobstate.SameInputs(spec.InputsOf(before), was.Inputs) {
 		return nil, jobstate.Differences{{Of: jobstate.InputContent, Name: last.Name,
-			Text: "has other rows at its start: rows can be added behind those that it has"}}, nil
+			Text: "has other rows at its start: rows can be added after those that it has"}}, nil
 	}
 	return before, nil, nil
 }
 
-// changedFrom is the first part of the job that was begun which a larger one has another content of. That of no part is
-// their number.
+// changedFrom is the first part of the job that was started which a larger one has another content of. That of no part
+// is their number.
 func (s *Saved) changedFrom(ctx context.Context, was, d *jobstate.Description, before *promptset.Reader) (int,
 	error) {
 	now := s.Opened.Reader
@@ -187,7 +187,7 @@ func (s *Saved) changedFrom(ctx context.Context, was, d *jobstate.Description, b
 }
 
 // firstChanged is the first part that has other rows when a job gets more of them, or that has the first row which is
-// another one then; noRow is none. Where no part changes it is the number of parts.
+// another one then; noRow is none. If no part changes it is the number of parts.
 func firstChanged(was, now folder.Parts, row int64) int {
 	from := was.Count()
 	if now.Rows > was.Rows && now.Of(was.Rows) < from {
@@ -201,7 +201,7 @@ func firstChanged(was, now folder.Parts, row int64) int {
 
 const noRow int64 = -1
 
-// firstRelated is the first of the rows which a job had that goes on from another row, or from another one that does,
+// firstRelated is the first of the rows which a job had that continues another row, or from another one that does,
 // now that the job has more of them.
 func firstRelated(ctx context.Context, o *prepare.Opened, had int64) (int64, error) {
 	now, err := o.Lineage(ctx)
@@ -284,7 +284,7 @@ func (s *Saved) described() *jobstate.Description {
 	return s.State.Job()
 }
 
-// RetriesErrors says that errors are no completions of a job which are kept.
+// RetriesErrors reports whether errors are no completions of a job which are kept.
 func (s *Saved) RetriesErrors() bool {
 	job := s.described()
 	return job != nil && slices.ContainsFunc(job.Changes, func(c jobstate.Change) bool { return c.RetryErrors })

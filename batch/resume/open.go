@@ -125,7 +125,7 @@ func OpenFinished(ctx context.Context, p *process.Process, opened *prepare.Opene
 	return saved, nil
 }
 
-// Claim makes the description the folder's job, if there is none yet. Where another process was faster, which may be
+// Claim makes the description the folder's job, if there is none yet. If another process was faster, which may be
 // one on another machine, its job must be the same, and this one is settled as that.
 func (s *Saved) Claim(ctx context.Context, d *jobstate.Description) error {
 	if s.State.Job() != nil {

@@ -54,7 +54,7 @@ type Saved struct {
 	Journal *journal.Journal
 	Entries []entry   // of the journal, by row and generation
 	Resumed bool      // an earlier process began the job
-	Parents io.Closer // rows that others go on from; nil if there are none
+	Parents io.Closer // rows that others continue; nil if there are none
 
 	Observer *observe.Observer
 }
@@ -228,7 +228,7 @@ func (s *Saved) CountJournaled() (rows, completions int) {
 	return rows, len(s.Entries)
 }
 
-// CheckArithmetic refuses to go on with a job that computes in another way than this process, now.
+// CheckArithmetic refuses to continue with a job that computes in another way than this process, now.
 func (s *Saved) CheckArithmetic(now string) error {
 	was := s.State.Job().Arithmetic
 	if now == "" || was == "" || now == was { // jobs of older versions do not have it
@@ -249,8 +249,8 @@ func (s *Saved) DropStandard() error {
 	return s.State.DropInputs(prepare.StandardDigest(s.State.Job()))
 }
 
-// inspect looks at the published parts, and takes those that are damaged out of published: they are missing, and drawn
-// again. It counts the others.
+// inspect looks at the published parts, and takes those that are damaged out of published: they are missing, and
+// generated again. It counts the others.
 func (s *Saved) inspect(published map[int]bool) error {
 	if len(published) == 0 { // as for most units of a queue: the notes of all others need not be read
 		return nil
@@ -308,7 +308,7 @@ func readNotes(from func(each func([]byte)) error) (*folder.Notes, error) {
 	})
 }
 
-// ReportDamage names the parts that are drawn again because they are damaged.
+// ReportDamage names the parts that are generated again because they are damaged.
 func (s *Saved) ReportDamage(w io.Writer) {
 	for _, d := range s.Damaged {
 		fmt.Fprintf(w, "%s is damaged: %s; it is generated again\n", d.Part.Name, d.What)

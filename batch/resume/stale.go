@@ -69,7 +69,7 @@ func stale(job *jobstate.Description, there map[int]folder.PartSummary,
 	return again
 }
 
-// retry has parts with errors written again. A retry that was not brought to its end goes on first.
+// retry has parts with errors written again. A retry that was not brought to its end continues first.
 func (s *Saved) retry(there map[int]folder.PartSummary, numbers []int) {
 	if s.next != nil { // which does it
 		return
@@ -143,7 +143,7 @@ type StaleResults struct {
 	Reader *promptset.Reader
 	part   int
 	rows   map[int64][]completion.Result // of part, nil before the first
-	// compare says whether completions have the columns of rows of the input; nil says nothing.
+	// compare reports whether completions have the columns of rows of the input; nil says nothing.
 	compare *completion.RowCompare
 }
 
@@ -183,7 +183,7 @@ func (r *StaleResults) load(ctx context.Context, number int, note folder.PartSum
 	from, to := parts.Range(number)
 	g := &resultsByRow{n: n, rows: map[int64][]completion.Result{}}
 	done, err, more := next()
-	var group []*promptset.Row // one behind another, with the same id
+	var group []*promptset.Row // one after another, with the same id
 	take := func() error {
 		if len(group) == 0 {
 			return nil
@@ -247,7 +247,7 @@ func misplacedRow(row *promptset.Row, there *promptset.Completion, any bool) err
 		"again", visible.Quoted(row.ID), visible.Quoted(there.ID)))
 }
 
-// unchanged wants a completion to be of a row with the columns that it was drawn of.
+// unchanged wants a completion to be of a row with the columns that it was generated of.
 func (r *StaleResults) unchanged(rows []*promptset.Row, done *promptset.Completion) error {
 	if r.compare == nil || done.Err != "" {
 		return nil
@@ -268,7 +268,7 @@ type resultsByRow struct {
 }
 
 // add gives rows with one id their completions, which follow one another. Errors are no completions. With one among
-// those of several rows nobody knows whose the others are: they are drawn again.
+// those of several rows nobody knows whose the others are: they are generated again.
 func (g *resultsByRow) add(rows []*promptset.Row, results []completion.Result) {
 	failed := func(r completion.Result) bool { return r.Err != "" }
 	if len(rows) == 1 {

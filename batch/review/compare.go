@@ -13,7 +13,7 @@ import (
 	"github.com/quire/quire/promptset"
 )
 
-// Difference is a row whose completions differ in two outputs. A is nil where only the second has the row, B where only
+// Difference is a row whose completions differ in two outputs. A is nil if only the second has the row, B where only
 // the first has it.
 type Difference struct {
 	A, B        *Row
@@ -29,7 +29,7 @@ type Comparison struct {
 	found []difference
 }
 
-// difference says where a row that differs stands in both outputs: its number, or nowhere.
+// difference describes where a row that differs stands in both outputs: its number, or nowhere.
 type difference struct {
 	a, b        int64
 	generations []int
@@ -76,7 +76,7 @@ var mostWaiting = 2_000_000
 // mostShares is how often the outputs are read at most. It bounds the time where very many rows have one id.
 const mostShares = 1 << 10
 
-// errTooMany says that more would wait.
+// errTooMany reports that more would wait.
 var errTooMany = errors.New("too many rows wait for the other output")
 
 // key is a digest of an id.

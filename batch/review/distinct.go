@@ -17,7 +17,8 @@ type Distinct struct {
 	Over  string     `json:"over"`
 	Of    int64      `json:"of"` // tokens or words
 	Share [3]float64 `json:"share"`
-	// Estimated says that there are too many n-grams to count: the shares of these are within about 1 % of their value.
+	// Estimated reports whether there are too many n-grams to count: the shares of these are within about 1 % of their
+	// value.
 	Estimated [3]bool `json:"estimated"`
 	// Without counts completions without tokens in an output that has some; they are left out.
 	Without int64 `json:"without,omitempty"`
@@ -44,7 +45,7 @@ func newNgrams() *ngrams {
 	return n
 }
 
-// add takes a completion. The first one that has a text says whether the output has tokens.
+// add takes a completion. The first one that has a text reports whether the output has tokens.
 func (g *ngrams) add(c *promptset.Result) {
 	if g.over == "" && len(c.TokenIDs) > 0 {
 		g.over = "tokens"

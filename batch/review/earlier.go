@@ -18,7 +18,7 @@ import (
 	"github.com/quire/quire/vfs"
 )
 
-// EarlierOf says what the completions in an output, a folder or a file, are like, by which [batch.Task.Check] tells
+// EarlierOf reports what the completions in an output, a folder or a file, are like, by which [batch.Task.Check] tells
 // what to expect. An output without a good completion is an error.
 func EarlierOf(ctx context.Context, files vfs.FS, output string) (*check.Earlier, error) {
 	out, err := promptset.OpenPath(ctx, files, output)
@@ -61,9 +61,9 @@ func EarlierOf(ctx context.Context, files vfs.FS, output string) (*check.Earlier
 	return e, err
 }
 
-// rateOf is how many tokens of completions the processes of a job drew in a second, of the time in which one or several
-// of them drew: from when an engine was ready to the first point of its series with all of its tokens. Processes are in
-// order of their starts. The rate is 0 where it is not known.
+// rateOf is how many tokens of completions the processes of a job generated in a second, of the time in which one or
+// several of them generated: from when an engine was ready to the first point of its series with all of its tokens.
+// Processes are in order of their starts. The rate is 0 if it is not known.
 func rateOf(all []telemetry.Process) float64 {
 	var tokens int64
 	var drawing time.Duration

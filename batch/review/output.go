@@ -19,7 +19,7 @@ import (
 )
 
 // Output is what there is of the completions of a job: in its parts, and, of parts that are not there yet, in its
-// journal. Each completion is there once. It is as it was when it was opened: a job that runs goes on undisturbed.
+// journal. Each completion is there once. It is as it was when it was opened: a job that runs continues undisturbed.
 type Output struct {
 	*promptset.Output
 	Path string
@@ -97,7 +97,7 @@ func (o *Output) Progress() *Progress {
 	return &o.running.Progress
 }
 
-// NoneYet is an error that says why there is no completion, if there is none: how the job stands.
+// NoneYet is an error that reports why there is no completion, if there is none: how the job stands.
 func (o *Output) NoneYet() error {
 	p := o.Progress()
 	if p == nil || len(o.Parts) > 0 || p.Completions > 0 {

@@ -81,7 +81,7 @@ func meanOf(logprobs []float32) *float64 {
 	return &mean
 }
 
-// describe tells how the output was made: what matters in a line, and everything.
+// describe reports how the output was made: what matters in a line, and everything.
 func describe(ctx context.Context, files vfs.FS, page *report.Page, meta map[string]string, out *Output) {
 	var parameters map[string]json.RawMessage
 	_ = json.Unmarshal([]byte(meta[completion.MetaParameters]), &parameters) // none of another program's output
@@ -149,7 +149,7 @@ func lineOf(page *report.Page, meta map[string]string, parameters map[string]jso
 // notAsked are settings of the engine, which "auto" leaves to it.
 var notAsked = []string{"dtype", "kv_dtype", "weights"}
 
-// settle tells what was chosen where a setting leaves it open, and the sizes that nobody gave.
+// settle reports what was chosen where a setting leaves it open, and the sizes that nobody gave.
 func settle(facts [][2]string, job *jobstate.Description, page *report.Page) [][2]string {
 	chosen := job.Settled.Texts()
 	if n := len(page.Processes); n > 0 && page.Processes[n-1].Start.Weights != "" {
@@ -176,7 +176,7 @@ func settle(facts [][2]string, job *jobstate.Description, page *report.Page) [][
 	return facts
 }
 
-// factsOf says how the output was made.
+// factsOf reports how the output was made.
 func factsOf(meta map[string]string, parameters map[string]json.RawMessage) (out [][2]string) {
 	for _, name := range []string{"quire.model", "quire.model_fingerprint", "quire.version"} {
 		if meta[name] != "" {

@@ -21,7 +21,7 @@ type Row struct {
 	Completions []promptset.Result
 }
 
-// Failed says that one of the completions is an error.
+// Failed reports whether one of the completions is an error.
 func (r *Row) Failed() bool {
 	return slices.ContainsFunc(r.Completions, func(c promptset.Result) bool { return c.Err != "" })
 }
@@ -105,7 +105,7 @@ type placed struct {
 	tokens, number int
 }
 
-// compare is below 0 where a is given up before b.
+// compare is below 0 if a is given up before b.
 func (a placed) compare(b placed) int {
 	return cmp.Or(cmp.Compare(a.tokens, b.tokens), cmp.Compare(b.number, a.number))
 }

@@ -34,7 +34,7 @@ type Progress struct {
 	Of          int64  `json:"of"`
 	State       string `json:"state"` // what became of its processes
 	Running     bool   `json:"running"`
-	// WithoutInput says why prompts and ids are not known of what is in the journal; "" where they are.
+	// WithoutInput reports why prompts and ids are not known of what is in the journal; "" if they are.
 	WithoutInput string `json:"without_input,omitempty"`
 }
 
@@ -57,7 +57,7 @@ type runningJob struct {
 	parts     folder.Parts
 	format    string
 	notes     *folder.Notes
-	input     *promptset.Reader // nil where nothing needs it, and where it can't be read
+	input     *promptset.Reader // nil if nothing needs it, and where it can't be read
 	prefix    string            // what stands for the job's prefix before prompts
 	missing   []int             // parts that are not there, or there as before a change of the job
 	prompts   bool              // parts have no prompts: those of the input stand for them
@@ -128,7 +128,7 @@ func (b *runningJob) readJournals(ctx context.Context, files vfs.FS, key journal
 	return err
 }
 
-// settle leaves of the journals what no part has, and says how far the job is.
+// settle leaves of the journals what no part has, and reports how far the job is.
 func (b *runningJob) settle(ctx context.Context, out *promptset.Output, place folder.Published) error {
 	b.missing = out.Missing(b.parts, b.format)
 	stale, err := resume.StaleParts(b.job, b.notes, out, place)
@@ -147,7 +147,7 @@ func (b *runningJob) settle(ctx context.Context, out *promptset.Output, place fo
 		_, missing := slices.BinarySearch(b.missing, b.parts.Of(e.row))
 		return !missing
 	})
-	// A completion that was drawn twice is the same.
+	// A completion that was generated twice is the same.
 	slices.SortFunc(b.entries, func(a, b entry) int {
 		return cmp.Or(cmp.Compare(a.row, b.row), cmp.Compare(a.generation, b.generation))
 	})
@@ -169,7 +169,7 @@ func (b *runningJob) settle(ctx context.Context, out *promptset.Output, place fo
 	return err
 }
 
-// count says how many completions there are, and how many there will be.
+// count reports how many completions there are, and how many there will be.
 func (b *runningJob) count(ctx context.Context, out *promptset.Output) (err error) {
 	there := map[int]bool{}
 	for _, part := range out.Parts {
@@ -198,19 +198,19 @@ func (b *runningJob) count(ctx context.Context, out *promptset.Output) (err erro
 	return nil
 }
 
-// state says what became of the job's processes, and whether one runs.
+// state reports what became of the job's processes, and whether one runs.
 func (b *runningJob) state(now time.Time) (text string, running bool) {
 	n := len(b.processes)
 	if jobstate.Running(b.work) {
 		if n == 0 && b.Completions == 0 {
-			return "the job is running: it loads the model, or has just begun", true
+			return "the job is running: it loads the model, or has just started", true
 		}
 		return "the job is running", true
 	}
 	if slices.ContainsFunc(b.processes, func(p telemetry.Process) bool { return p.Fresh(now) }) {
 		return "the job runs on another machine, or was killed just now", true
 	}
-	const again = `: the same "sample run" command goes on with it`
+	const again = `: the same "sample run" command continues it`
 	switch {
 	case n == 0 && b.Completions > 0: // within its first second
 		return "its process was killed" + again, false

@@ -9,7 +9,7 @@ import (
 	"github.com/DataDog/sketches-go/ddsketch"
 )
 
-// Spread says how whole numbers are spread. It is exact.
+// Spread describes how whole numbers are spread. It is exact.
 type Spread struct {
 	Count  int64   `json:"count"`
 	Mean   float64 `json:"mean"`
@@ -67,7 +67,7 @@ func (l lengths) spread() Spread {
 }
 
 // quantileOf is the q-quantile of count numbers: the least of them that a share q of all does not exceed. So it is one
-// of the numbers. of are the different ones in order; times says how often one is there.
+// of the numbers. of are the different ones in order; times reports how often one is there.
 func quantileOf[T cmp.Ordered](of []T, times func(T) int64, count int64, q float64) T {
 	rank, seen := int64(math.Ceil(q*float64(count))), int64(0)
 	for _, n := range of {
@@ -128,7 +128,7 @@ func (s *sketch) mean(logprobs []float32, each *sketch) {
 	}
 }
 
-// quantiles are nil where there are no numbers.
+// quantiles are nil if there are no numbers.
 func (s *sketch) quantiles() *Quantiles {
 	count := s.of.GetCount()
 	if count == 0 {

@@ -17,7 +17,7 @@ type Stats struct {
 	CompletionLengths Spread            `json:"completion_lengths"` // tokens, of completions without errors
 	Duplicates        Duplicates        `json:"duplicates"`
 	Distinct          Distinct          `json:"distinct"`
-	// Logprobs are log-probabilities of tokens, MeanLogprobs their means over completions; nil where there are none.
+	// Logprobs are log-probabilities of tokens, MeanLogprobs their means over completions; nil if there are none.
 	Logprobs     *Quantiles `json:"logprobs,omitempty"`
 	MeanLogprobs *Quantiles `json:"mean_logprobs,omitempty"`
 	PassAtK      *PassAtK   `json:"pass_at_k,omitempty"` // nil without verdicts

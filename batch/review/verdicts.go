@@ -11,7 +11,7 @@ import (
 	"github.com/quire/quire/promptset"
 )
 
-// PassAtK says how often one of k completions of a prompt is right.
+// PassAtK describes how often one of k completions of a prompt is right.
 type PassAtK struct {
 	Column   string `json:"column"`
 	Verdicts int64  `json:"verdicts"` // of completions without errors
@@ -43,7 +43,7 @@ func passAt(n, c, k int) float64 {
 	return 1 - none
 }
 
-// Verdicts are a column that says which completions are right, by id and generation, in any file.
+// Verdicts are a column that reports which completions are right, by id and generation, in any file.
 type Verdicts struct {
 	column  string
 	from    string

@@ -54,12 +54,12 @@ func SetColumnsOf(job *jobstate.Description, o *promptset.WriterOptions) {
 		}
 	}
 	if schema, given := job.Settings["structured_outputs"].(json.RawMessage); given {
-		_ = s.Sampling.StructuredOutputs.UnmarshalJSON(schema) // the job was begun with it
+		_ = s.Sampling.StructuredOutputs.UnmarshalJSON(schema) // the job was started with it
 	}
 	o.Columns, o.Exclude, o.JSONType = s.ColumnsOf(o.Schema), s.ExcludedColumns(), s.JSONType()
 }
 
-// JSONType is the type of the column json, nil where the output has none.
+// JSONType is the type of the column json, nil if the output has none.
 func (s *Spec) JSONType() *completion.JSONType {
 	if !slices.Contains(s.Columns, completion.JSONColumn) {
 		return nil

@@ -17,8 +17,8 @@ import (
 	"github.com/quire/quire/storage"
 )
 
-// Engine says what runs the model of a job: devices, and an engine's sizes. Sizes that are 0 are found from the model
-// and the memory, by the first process of the job for all of them.
+// Engine describes what runs the model of a job: devices, and an engine's sizes. Sizes that are 0 are found from the
+// model and the memory, by the first process of the job for all of them.
 type Engine struct {
 	// Backend is xla:cpu, xla:cuda, xla:tpu, xla:/path/plugin.so or go.
 	Backend string
@@ -48,7 +48,7 @@ type Engine struct {
 	// HostKVMemory is the bytes of the host's memory for prefixes that had to leave the device.
 	HostKVMemory int64
 	// Features are names of engine.Features, with commas between, that rows may ask for without a program being
-	// compiled during the run: beside those that the job's own parameters ask for.
+	// compiled during the run: alongside those that the job's own parameters ask for.
 	Features string
 	// TP is the devices that each model is split over, DP the number of models.
 	TP, DP int
@@ -115,7 +115,7 @@ func (e *Engine) Validate() error {
 // Config is the engine's, without model, tokenizer and backend. [Spec.EngineConfig] has the features of the job's
 // parameters too.
 func (e *Engine) Config() engine.Config {
-	weights, _ := parseDType("dtype", e.DType) // Validate tells what is wrong
+	weights, _ := parseDType("dtype", e.DType) // Validate reports what is wrong
 	kv, _ := parseDType(kvDType, e.KVDType)
 	features, _ := e.features()
 	drafts, _ := parseSpeculate(e.Speculate)

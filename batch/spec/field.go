@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// FieldError says what is wrong with a field of a [Spec] or of [Options]. Field is the name that config files have for
-// it, such as "max-tokens".
+// FieldError describes what is wrong with a field of a [Spec] or of [Options]. Field is the name that config files have
+// for it, such as "max-tokens".
 type FieldError struct {
 	Field, Problem string
 }

@@ -19,7 +19,7 @@ import (
 // engine grows too.
 const outputVersion = 11
 
-// Describe says what the job is, before its model is opened.
+// Describe reports what the job is, before its model is opened.
 func (j *Job) Describe(r *promptset.Reader, parts folder.Parts, fingerprint string) (*jobstate.Description,
 	error) {
 	settings := j.settings(parts, r.HasParents())
@@ -43,13 +43,13 @@ func InputsOf(r *promptset.Reader) (inputs []jobstate.Input) {
 	return inputs
 }
 
-// Settled is what the engine settled on, for whoever goes on with the job.
+// Settled is what the engine settled on, for whoever continues with the job.
 func Settled(p engine.Plan) jobstate.Settled {
 	return jobstate.Settled{DType: strings.ToLower(p.DType), KVBytes: p.KVBytes, KVDType: strings.ToLower(p.KVDType),
 		MaxModelLen: p.MaxModelLen, MaxSeqs: p.MaxSeqs, PageSize: p.PageSize, PrefillTokens: p.PrefillTokens}
 }
 
-// SettledAs is the engine with what it leaves open as a job has it that was begun, and how what is given differs from
+// SettledAs is the engine with what it leaves open as a job has it that was started, and how what is given differs from
 // that. Completions may depend on each of these in their last digits.
 func (e Engine) SettledAs(was jobstate.Settled) (_ Engine, differences jobstate.Differences, err error) {
 	for _, size := range []struct { // in the order of their names

@@ -20,8 +20,8 @@ import (
 	"github.com/quire/quire/promptset"
 )
 
-// identified are the fields of [Spec] and [Engine] that a job's settings follow from, by how a value of each is drawn.
-// The parameters in Spec.Sampling are beside them.
+// identified are the fields of [Spec] and [Engine] that a job's settings follow from, by how a value of each is
+// generated. The parameters in Spec.Sampling are alongside them.
 var identified = map[string]func(t *rapid.T) any{
 	"ChatTemplate":    of(rapid.SampledFrom([]string{TemplateOfModel, TemplateNone})),
 	"PromptColumn":    of(rapid.String()),
@@ -172,7 +172,7 @@ func TestIdentityOfEverySetting(t *testing.T) {
 		}
 		return d
 	}
-	// check draws values of all settings of a group for a job, and another value of one of them for a second job.
+	// check generates values of all settings of a group for a job, and another value of one of them for a second job.
 	check := func(t *testing.T, names []string, draw func(t *rapid.T, name string, job *Job) any) {
 		rapid.Check(t, func(t *rapid.T) {
 			a := &Job{Spec: Default()}

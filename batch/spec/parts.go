@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// partCompletions is about how many completions a part has, unless --part-rows says how many rows.
+	// partCompletions is about how many completions a part has, unless --part-rows reports how many rows.
 	partCompletions = 16_384
 	// maxParts keeps the names of parts in order; parts of larger jobs are larger.
 	maxParts = 50_000

@@ -24,7 +24,7 @@ const (
 // SettingMaxModelLen is the limit, among what a job settled on, that may be raised for rows that are tried again.
 const SettingMaxModelLen = "max_model_len"
 
-// What tells a job from others is written as settings, each under its name in job.json, beside those parameters of
+// What tells a job from others is written as settings, each under its name in job.json, alongside those parameters of
 // sampling that rows take. outputVersion is the version of it all. [jobstate.Description.Differences] compares jobs.
 
 // outputSettings are the settings that the completions and their columns depend on: they are in the output's files and
@@ -97,7 +97,7 @@ func (j *Job) settings(parts folder.Parts, parents bool) jobSettings {
 		Backend: j.Engine.Backend, Kernels: j.Engine.Kernels, KV: j.Engine.KV, Folders: j.KeepPartitions,
 		Parents: parents}
 	s.DType, s.KVDType = "", ""              // these two come under "settled" as what they turned out to be
-	if parents && j.PromptAs == PromptUser { // also behind `system`, which makes messages of first prompts alone
+	if parents && j.PromptAs == PromptUser { // also after `system`, which makes messages of first prompts alone
 		s.PromptAs = j.PromptAs
 	}
 	if j.Engine.TP > 1 {
@@ -129,7 +129,7 @@ func (j *Job) withSampling(settings any) jobstate.Settings {
 // Parameters are the settings that the completions depend on.
 func (j *Job) Parameters() map[string]any { return j.withSampling(j.outputSettings()) }
 
-// settingsOf reads the settings of a job that was begun; ok is false if they are not those of a job.
+// settingsOf reads the settings of a job that was started; ok is false if they are not those of a job.
 func settingsOf(job *jobstate.Description) (s jobSettings, ok bool) {
 	text, err := json.Marshal(job.Settings)
 	if err == nil {

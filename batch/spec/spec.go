@@ -33,8 +33,8 @@ const (
 // Standard stands for standard input among [Spec.Inputs], and for standard output as [Spec.Output].
 const Standard = "-"
 
-// Spec says what a job is: what job.json describes is made from it, and a queue gives it to workers. Completions depend
-// on nothing else. Begin with [DefaultSpec].
+// Spec describes what a job is: what job.json describes is made from it, and a queue gives it to workers. Completions
+// depend on nothing else. Begin with [DefaultSpec].
 type Spec struct {
 	// Model is a Hugging Face folder or a GGUF file, here or in an object store, hf://org/name, or a name that package
 	// setup knows.
@@ -50,7 +50,7 @@ type Spec struct {
 	// template. PrefixFile has the text of [promptset.Mapping.Prefix].
 	PromptColumn, Template, System, PrefixFile string
 	IDColumn                                   string // "" is id
-	// PromptAs says what a prompt is: one of the values above. "" is PromptAuto, as in jobs of older versions.
+	// PromptAs reports what a prompt is: one of the values above. "" is PromptAuto, as in jobs of older versions.
 	PromptAs string `json:",omitempty"`
 	// Partitions are the columns that folders of the inputs give, once they were looked into.
 	Partitions []string
@@ -129,5 +129,5 @@ func (s *Spec) HideURLParameters() (err error) {
 	return nil
 }
 
-// ReadsStandard says that the job's rows are those of standard input.
+// ReadsStandard reports whether the job's rows are those of standard input.
 func (s *Spec) ReadsStandard() bool { return slices.Contains(s.Inputs, Standard) }

@@ -115,7 +115,7 @@ func (s *Spec) checkParsers() error {
 	return nil
 }
 
-// NeedsFolder is what is wrong with a setting beside the output Standard.
+// NeedsFolder is what is wrong with a setting alongside the output Standard.
 const NeedsFolder = "is for output folders, and `output` is -: leave one of the two out"
 
 // StructureField is the field that gives a structure of a kind.

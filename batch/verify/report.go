@@ -12,7 +12,7 @@ import (
 type Report struct {
 	Output    string    `json:"output"`
 	Status    string    `json:"status"`              // whole, unfinished or damaged
-	Parts     int       `json:"parts"`               // of the job; 0 where it is not known
+	Parts     int       `json:"parts"`               // of the job; 0 if it is not known
 	Whole     int       `json:"parts_whole"`         // that are there, with nothing wrong
 	Missing   []string  `json:"parts_missing"`       // names
 	Later     int       `json:"parts_unread"`        // that appeared while others were read
@@ -48,7 +48,7 @@ func (r *Report) read(c promptset.PartContent, s folder.PartSummary) {
 	r.Done += s.Completions
 }
 
-// settle says what it comes to.
+// settle reports what it comes to.
 func (r *Report) settle() {
 	if r.unchecked > 0 {
 		r.Unchecked = true

@@ -1,4 +1,4 @@
-// Package verify reads a whole output and what is kept of its job, and says what is damaged.
+// Package verify reads a whole output and what is kept of its job, and reports what is damaged.
 package verify
 
 import (
@@ -35,8 +35,8 @@ func (silent) Describe(string) {}
 func (silent) Add(int64)       {}
 
 // Output reads the output of a job and compares it with what was noted when it was written. WorkDir is that of the run,
-// if it had one; progress may be nil. It changes nothing and takes no lock. An error says that the output could not be
-// checked; what is wrong with it is in the report.
+// if it had one; progress may be nil. It changes nothing and takes no lock. An error reports that the output could not
+// be checked; what is wrong with it is in the report.
 func Output(ctx context.Context, files vfs.FS, output, workDir string, progress Progress) (*Report, error) {
 	if progress == nil {
 		progress = silent{}
@@ -63,12 +63,12 @@ type verifier struct {
 	report Report
 
 	out    *promptset.Output
-	job    *jobstate.Description // nil where it can't be read
+	job    *jobstate.Description // nil if it can't be read
 	parts  folder.Parts
 	format string
 	key    journal.Key
 	notes  *folder.Notes
-	reader *promptset.Reader          // nil where inputs are not compared
+	reader *promptset.Reader          // nil if inputs are not compared
 	stale  map[int]folder.PartSummary // parts as they were before a change of the job, which are written again
 
 	journaled map[int]bool // parts that the journal has completions of
@@ -317,7 +317,7 @@ func (v *verifier) part(part folder.Part) error {
 
 // Remedies of a damaged part: a run looks at sizes and ends of parts, and not at what is within.
 const (
-	bringBack    = "bring job.json back, or give the run `new` to begin anew"
+	bringBack    = "bring job.json back, or give the run `new` to start over"
 	runAgain     = "the same sample run command generates it again"
 	removeAndRun = "remove it: the same sample run command then generates it again"
 )

@@ -16,7 +16,7 @@ import (
 // crashJob is a job whose process is killed.
 type crashJob struct {
 	dir   string
-	count string // file with a byte for each completion that was drawn
+	count string // file with a byte for each completion that was generated
 	args  []string
 	real  bool     // with a model, not the fake one
 	code  int      // with which it ends
@@ -26,7 +26,7 @@ type crashJob struct {
 const (
 	crashRows = 2000
 	crashN    = 4
-	// crashFlight is what the fake engine draws before it gives any of it: the requests of its four slots.
+	// crashFlight is what the fake engine generates before it gives any of it: the requests of its four slots.
 	crashFlight = 4 * crashN
 )
 
@@ -70,7 +70,7 @@ func (j *crashJob) command(t *testing.T, output string, delay time.Duration) *ex
 	return cmd
 }
 
-// failed says how a process ended otherwise than the job is to end.
+// failed reports how a process ended otherwise than the job is to end.
 func (j *crashJob) failed(err error) error {
 	exit := (*exec.ExitError)(nil)
 	switch {
@@ -82,7 +82,7 @@ func (j *crashJob) failed(err error) error {
 	return err
 }
 
-// drawn is how many completions were drawn so far, over all processes.
+// generated is how many completions were generated so far, over all processes.
 func (j *crashJob) drawn() int {
 	info, err := os.Stat(j.count)
 	if err != nil {
@@ -197,7 +197,7 @@ func TestKilledAtRandom(t *testing.T) {
 		j := newCrashJob(t, kinds[jobs%len(kinds)]...)
 		mine := 0
 		for done := false; !done && kills > 0 && mine < 60; {
-			// One in four while it starts, the others once it draws.
+			// One in four while it starts, the others once it generates.
 			moment, more := time.Duration(random.IntN(int(250*time.Millisecond))), j.drawn()+random.IntN(700)
 			starting := random.IntN(4) == 0
 			stop := func(since time.Duration) bool {

@@ -59,7 +59,8 @@ func TestDatasetOfTheHub(t *testing.T) {
 		!strings.Contains(text, "train-0.jsonl") {
 		t.Error("another revision:", code, text)
 	}
-	// A branch that moves while the process lives: a new job is of the new commit, and the old one says what differs.
+	// A branch that moves while the process lives: a new job is of the new commit, and the old one reports what
+	// differs.
 	hub.Commit("org/name", "main", map[string]string{"data/train-0.jsonl": rows(5, 35), "data/test-0.jsonl": "{}"})
 	if code, text := run("hf://datasets/org/name/data/train*", "moved"); code != 0 {
 		t.Fatal(text)

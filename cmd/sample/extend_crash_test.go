@@ -12,7 +12,8 @@ import (
 )
 
 // A job grows in steps, by rows and by completions of each, and is killed at random moments, also before a step is
-// through. Its parts are those of a job that was begun with the last settings, and what was drawn is not drawn again.
+// through. Its parts are those of a job that was started with the last settings, and what was generated is not
+// generated again.
 func TestExtendedAndKilled(t *testing.T) {
 	jobs, kills := 4, 12
 	if testing.Short() {

@@ -116,7 +116,7 @@ func (fakeModels) Identify(_ context.Context, o *spec.Job, _ *process.Process) (
 		Generation: asked}, nil
 }
 
-// Lacks says that there is no device, if it is told to.
+// Lacks reports that there is no device, if it is told to.
 func (fakeModels) Lacks(string) error {
 	if os.Getenv("QUIRE_FAKE_LACKS") != "" {
 		return errors.New("no fake device was found")
@@ -136,7 +136,7 @@ type fakeEngine struct {
 	// patience is how long the engine waits for further requests when it has some.
 	patience time.Duration
 	stall    time.Duration // before the first one
-	count    string        // file that gets a byte for each completion that was drawn, if set
+	count    string        // file that gets a byte for each completion that was generated, if set
 	drawn    *int          // counts completions, if set; given those that were taken
 	given    *int
 	deadly   string // a prompt that has it kills the process, if set

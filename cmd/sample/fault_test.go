@@ -90,10 +90,10 @@ func (l *lives) visible(t rapid.TB) map[string]string {
 }
 
 // Whatever fails, dies or loses what was not synced, at whichever operation: a part that can be seen is the one of a
-// run without disturbance, no more is drawn again than the stated bound, and in the end all is there.
+// run without disturbance, no more is generated again than the stated bound, and in the end all is there.
 func TestFaultsOfFiles(t *testing.T) { faultsOfFiles(t, false) }
 
-// So it is where rows go on from others, which other files are kept for.
+// So it is where rows continue others, which other files are kept for.
 func TestFaultsOfFamilies(t *testing.T) { faultsOfFiles(t, true) }
 
 func faultsOfFiles(t *testing.T, families bool) {
@@ -146,7 +146,7 @@ func faultsOfFiles(t *testing.T, families bool) {
 		whole := undisturbed.visible(t)
 
 		l := &lives{args: args, timing: timing, mem: vfs.NewMem()}
-		lost := 0 // completions that may have to be drawn again, besides those that were in flight
+		lost := 0 // completions that may have to be generated again, besides those that were in flight
 		for range number("lives", 1, 6) {
 			fault := errors.New("a fault")
 			at, count := number("operation", 0, operations), 0

@@ -16,7 +16,7 @@ import (
 	"github.com/quire/quire/promptset"
 )
 
-// featureRows are rows that ask for all kinds of things, n after one another: what each has beside its prompt. Every
+// featureRows are rows that ask for all kinds of things, n after one another: what each has alongside its prompt. Every
 // sixteenth has an error. Lines of batch files have several prompts where rows have a parent.
 func featureRows(n int, lines bool) (rows []map[string]any) {
 	type of = map[string]any
@@ -137,8 +137,8 @@ func (j *crashJob) kept(t *testing.T, output string) (n int64) {
 	return n
 }
 
-// A job whose rows ask for all that rows may ask for is killed at random moments, and begun anew where it ends before:
-// its files are those of a job that nothing disturbed.
+// A job whose rows ask for all that rows may ask for is killed at random moments, and started again where it ends
+// before: its files are those of a job that nothing disturbed.
 func TestFeaturesKilledAtRandom(t *testing.T) {
 	rows, kills, formats := 320, 12, []string{promptset.FormatJSONL, promptset.FormatOpenAI, promptset.FormatParquet}
 	if testing.Short() {

@@ -56,7 +56,8 @@ type ended struct {
 	code   int
 }
 
-// end runs the job, with more arguments, until more completions were drawn, and then sends the signal; 0 lets it end.
+// end runs the job, with more arguments, until more completions were generated, and then sends the signal; 0 lets it
+// end.
 func (j *crashJob) end(t *testing.T, signal os.Signal, more int, env []string, extra ...string) (e ended) {
 	t.Helper()
 	cmd := j.command(t, "out", 100*time.Microsecond)
@@ -197,7 +198,7 @@ func (j *crashJob) points(t *testing.T, r generate.Report) {
 	}
 }
 
-// Whatever ends the runs of a job, and whoever goes on with it, all figures add up, and in the end are those of the
+// Whatever ends the runs of a job, and whoever continues with it, all figures add up, and in the end are those of the
 // output.
 func TestFiguresAddUp(t *testing.T) {
 	kill, interrupt := os.Kill, os.Interrupt
@@ -256,8 +257,8 @@ func TestFiguresAddUp(t *testing.T) {
 	}
 }
 
-// With one completion a row, the rows that a run finished are the completions that were drawn in it, however many of
-// the others were in parts or in the journal alone.
+// With one completion a row, the rows that a run finished are the completions that were generated in it, however many
+// of the others were in parts or in the journal alone.
 func TestRowsOfEarlierRuns(t *testing.T) {
 	j := newCrashJob(t, "--part-rows", "750", "--report", "report.json")
 	j.args[slices.Index(j.args, "-n")+1] = "1"

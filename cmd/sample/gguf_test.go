@@ -8,8 +8,8 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// drawsGGUF draws completions of ids.jsonl by a GGUF file of models/testdata, and wants all of them without an error:
-// "drawsgguf NAME [loop]". With its layers in a loop the file is to draw the same bytes.
+// drawsGGUF generates completions of ids.jsonl by a GGUF file of models/testdata, and wants all of them without an
+// error: "drawsgguf NAME [loop]". With its layers in a loop the file is to generate the same bytes.
 func drawsGGUF(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 1 || len(args) > 2 {
 		ts.Fatalf("usage: drawsgguf NAME [loop]")

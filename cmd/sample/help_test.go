@@ -34,7 +34,7 @@ func TestHelpAndVersionEverywhere(t *testing.T) {
 	}
 }
 
-// The short help has few flags in few lines, and says where the others are.
+// The short help has few flags in few lines, and reports where the others are.
 func TestShortHelp(t *testing.T) {
 	t.Setenv("COLUMNS", "100")
 	for _, sub := range cli.Commands() {

@@ -17,8 +17,8 @@ import (
 	"github.com/quire/quire/setup"
 )
 
-// A process that is killed ends the other one, with an error that names it; the same commands go on, and write what one
-// process does.
+// A process that is killed ends the other one, with an error that names it; the same commands continue, and write what
+// one process does.
 func TestHostKilled(t *testing.T) {
 	testenv.Slow(t)
 	path, err := exec.LookPath("real-sample")

@@ -18,7 +18,7 @@ import (
 	"github.com/quire/quire/vfs"
 )
 
-// Parts of versions that noted neither size nor digest are taken as they are, beside parts of this one.
+// Parts of versions that noted neither size nor digest are taken as they are, alongside parts of this one.
 func TestPartsOfOlderVersions(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
@@ -62,7 +62,7 @@ func TestPartsOfOlderVersions(t *testing.T) {
 	if code, text := run(); code != 0 || !strings.Contains(text, "is finished: 6 rows in 3 parts, 6 completions") {
 		t.Fatal(code, text)
 	}
-	// One that is drawn again is noted with its digest, and checked from then on.
+	// One that is generated again is noted with its digest, and checked from then on.
 	if err := os.Remove(at("out/part-00001.parquet")); err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +87,7 @@ func TestPartsOfOlderVersions(t *testing.T) {
 	}
 }
 
-// Damaged objects are found and drawn again, here and by a machine that knows nothing of the job, and verify tells
+// Damaged objects are found and generated again, here and by a machine that knows nothing of the job, and verify tells
 // of them.
 func TestDamagedObjects(t *testing.T) {
 	url := fakeBucket(t, 0)

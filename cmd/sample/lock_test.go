@@ -12,7 +12,7 @@ import (
 	"github.com/quire/quire/vfs"
 )
 
-// A job whose process is being taken down still is begun again all the same.
+// A job whose process is being taken down still is started again all the same.
 func TestLockOfADyingProcess(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{"m.fake": "", "in.jsonl": `{"prompt":"a"}`} {

@@ -135,8 +135,8 @@ func wantCode(ts *testscript.TestScript, err error, want int) {
 	}
 }
 
-// interrupted runs a command, interrupts it when it says that rows are finished, or with "-at REGEXP" something else,
-// and wants exit code 4. What it prints goes to interrupted.out. The signal is SIGINT, or with -TERM as the first
+// interrupted runs a command, interrupts it when it reports whether rows are finished, or with "-at REGEXP" something
+// else, and wants exit code 4. What it prints goes to interrupted.out. The signal is SIGINT, or with -TERM as the first
 // argument the one that schedulers send.
 func interrupted(ts *testscript.TestScript, neg bool, args []string) {
 	stop, at := os.Interrupt, rowsFinished

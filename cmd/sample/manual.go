@@ -90,7 +90,7 @@ func (p *page) term(term, text string) { fmt.Fprintf(p, ".TP\n.B %s\n%s\n", roff
 func (p *page) verbatim(text string) { fmt.Fprintf(p, ".RS 4\n.nf\n%s\n.fi\n.RE\n", roff(text)) }
 
 // paragraphs writes text, filled but for lines that are indented. The first line of a paragraph that ends in a colon
-// and has indented lines behind it is the title of a section.
+// and has indented lines after it is the title of a section.
 func (p *page) paragraphs(text string) {
 	for paragraph := range strings.SplitSeq(strings.Trim(text, "\n"), "\n\n") {
 		title, lines, several := strings.Cut(paragraph, "\n")

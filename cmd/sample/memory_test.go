@@ -45,7 +45,7 @@ func TestMemoryOfManyRows(t *testing.T) {
 	}
 }
 
-// So do 200,000 rows that go on from one another, though half of them stand long before their parents: what is drawn
+// So do 200,000 rows that continue one another, though half of them stand long before their parents: what is generated
 // early waits on disk.
 func TestMemoryOfFamilies(t *testing.T) {
 	testenv.Slow(t)
@@ -53,7 +53,7 @@ func TestMemoryOfFamilies(t *testing.T) {
 	dir := t.TempDir()
 	var text bytes.Buffer
 	for i := range rows {
-		parent := rows - 1 - i // of the first half; each row of the other one but the last goes on from the next
+		parent := rows - 1 - i // of the first half; each row of the other one but the last continues the next
 		if i >= rows/2 {
 			parent = i/10*10 + 9
 		}

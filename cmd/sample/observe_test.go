@@ -36,7 +36,7 @@ func (s *shared) String() string {
 	return s.b.String()
 }
 
-// A run that is under way tells how it stands.
+// A run that is under way reports how it stands.
 func TestMetricsOfARun(t *testing.T) {
 	t.Setenv("QUIRE_FAKE_DELAY", "20ms")
 	dir := t.TempDir()

@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// newFamilyJob makes a job of 600 rows, two thirds of which go on from rows before or behind them.
+// newFamilyJob makes a job of 600 rows, two thirds of which continue rows before or after them.
 func newFamilyJob(t *testing.T, random *rand.Rand, extra ...string) *crashJob {
 	t.Helper()
 	const rows = 600
 	dir := t.TempDir()
 	j := &crashJob{dir: dir, count: filepath.Join(dir, "drawn")}
-	// Each row goes on from one that comes before it in another order than that of the file.
+	// Each row continues one that comes before it in another order than that of the file.
 	order := random.Perm(rows)
 	var lines [rows]string
 	for i, at := range order {
@@ -37,7 +37,7 @@ func newFamilyJob(t *testing.T, random *rand.Rand, extra ...string) *crashJob {
 	return j
 }
 
-// Jobs of rows that go on from one another are killed at random moments, each until it is through: their files are
+// Jobs of rows that continue one another are killed at random moments, each until it is through: their files are
 // those of runs that nothing disturbed.
 func TestFamiliesKilledAtRandom(t *testing.T) {
 	jobs, kills := 6, 12

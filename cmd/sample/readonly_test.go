@@ -14,7 +14,7 @@ import (
 )
 
 // A finished job says so where nothing can be written, by one process and with workers. One that has something left to
-// do says what it can't.
+// do reports what it can't.
 func TestFinishedJobOnAReadOnlyDisk(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{"m.fake": "", "in.jsonl": "{\"prompt\":\"a\"}\n{\"prompt\":\"b\"}\n"} {

@@ -12,7 +12,7 @@ import (
 )
 
 // 256 of the likeliest tokens with each of 4,096, of prompts or of completions, take at most 64 MB on the host for each
-// row that is in flight, beside what they take for all rows.
+// row that is in flight, alongside what they take for all rows.
 func TestMemoryOfScores(t *testing.T) {
 	testenv.Slow(t)
 	const rows, few, many, tokens = 20, 2, 10, 4096
@@ -31,7 +31,7 @@ func TestMemoryOfScores(t *testing.T) {
 	for _, c := range []struct {
 		name, flag string
 		prompt     int
-		tokens     int // to draw
+		tokens     int // to generate
 	}{
 		{"prompts", "--prompt-logprobs", tokens, 0},
 		{"completions", "--top-logprobs", 1, tokens},

@@ -94,7 +94,7 @@ func makeRange(n int) []int {
 	return all
 }
 
-// A shard that loses the race to describe the job goes on with what the winner settled on, and refuses the winner's
+// A shard that loses the race to describe the job continues with what the winner settled on, and refuses the winner's
 // other job.
 func TestShardsBeginTogether(t *testing.T) {
 	url := fakeBucket(t, 7)

@@ -21,7 +21,7 @@ import (
 	"github.com/quire/quire/setup"
 )
 
-// completeWord is the subcommand that scripts of shells call, with the words of a command line behind "sample", the
+// completeWord is the subcommand that scripts of shells call, with the words of a command line after "sample", the
 // last one as far as it is typed.
 const completeWord = "__complete"
 

@@ -71,7 +71,7 @@ func ApplyConfig(path string, f *Flags, except ...string) (err error) {
 // GivenInConfig notes with a flag that a config file gives it.
 const GivenInConfig = "in config"
 
-// Given says that a flag is given, on the command line or in a config file. A flag that does not exist is not.
+// Given reports whether a flag is given, on the command line or in a config file. A flag that does not exist is not.
 func Given(flag *pflag.Flag) bool {
 	return flag != nil && (flag.Changed || flag.Annotations[GivenInConfig] != nil)
 }
@@ -101,8 +101,8 @@ func mapping(node ast.Node) ([]*ast.MappingValueNode, error) {
 
 // values returns the texts that a flag is set to. A flag that takes JSON may have it as YAML.
 func values(node ast.Node, flag *pflag.Flag) ([]string, error) {
-	v, ok := flag.Value.(interface{ takesJSON() bool })
-	if ok && v.takesJSON() && !slices.Contains(scalarTypes, node.Type()) {
+	v, ok := flag.Value.(interface{ TakesJSON() bool })
+	if ok && v.TakesJSON() && !slices.Contains(scalarTypes, node.Type()) {
 		text, err := yaml.YAMLToJSON([]byte(node.String()))
 		return []string{string(text)}, err
 	}

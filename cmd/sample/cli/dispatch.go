@@ -54,7 +54,7 @@ func Dispatch(ctx context.Context, env *Environment, args []string) error {
 	return sub.Run(ctx, env, f.Set.Args())
 }
 
-// UsageHint says where the usage of a command line is.
+// UsageHint reports where the usage of a command line is.
 func UsageHint(args []string) string {
 	if len(args) > 0 {
 		if sub, err := Find(args[0]); err == nil {
@@ -64,7 +64,7 @@ func UsageHint(args []string) string {
 	return `Run "sample help" for the usage.`
 }
 
-// ExitCode tells what went wrong, with the hint where the command line is wrong, and returns the code for it.
+// ExitCode reports what went wrong, with the hint where the command line is wrong, and returns the code for it.
 func ExitCode(ctx context.Context, stderr io.Writer, err error, hint string) int {
 	code, known := CodeOf(err)
 	if exit := (*ExitError)(nil); err == nil || errors.As(err, &exit) && exit.Err == nil {

@@ -46,7 +46,7 @@ type Interrupts struct {
 	take func() bool
 }
 
-// SetHandler gives the next ones to take, whose result says whether it took one. nil takes none.
+// SetHandler gives the next ones to take, whose result reports whether it took one. nil takes none.
 func (i *Interrupts) SetHandler(take func() bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -96,7 +96,7 @@ func Usagef(format string, args ...any) error {
 	return Exit(ExitUsage, fmt.Errorf(format, args...))
 }
 
-// CodeOf returns the exit code that an error has of its own; known is false where it has none and is a failure.
+// CodeOf returns the exit code that an error has of its own; known is false if it has none and is a failure.
 func CodeOf(err error) (code int, known bool) {
 	var exit *ExitError
 	var job *outcome.Error

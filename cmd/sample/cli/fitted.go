@@ -80,7 +80,7 @@ func lastColumn(line string, width int) int {
 	return begin
 }
 
-// lastSpace is the last space behind column that leaves a line of at most width in front of it or, if a word is longer
+// lastSpace is the last space after column that leaves a line of at most width in front of it or, if a word is longer
 // than that, the first one. It is -1 where there is none.
 func lastSpace(line string, column, width int) int {
 	found := -1

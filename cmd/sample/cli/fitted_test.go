@@ -25,7 +25,7 @@ func TestFit(t *testing.T) {
 	}
 }
 
-// Words stay as they are and in order; a line is wider only where a word does not fit beside the indent.
+// Words stay as they are and in order; a line is wider only where a word does not fit alongside the indent.
 func TestFitKeepsWords(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.StringMatching(`([a-zäß]{1,12} {1,3}|\n){0,30}`).Draw(t, "text")

@@ -178,7 +178,7 @@ var otherSubcommands = map[string]string{
 	"man": "manual",
 }
 
-// typeError says what the text of a flag is not, where err says so in the words of Go.
+// typeError reports what the text of a flag is not, where err says so in the words of Go.
 func typeError(flag *pflag.Flag, text string, err error) error {
 	wanted := map[string]string{"int": "a whole number", "int64": "a whole number", "float64": "a number",
 		"bool": "true or false", "duration": "a duration such as 90s or 5m"}[flag.Value.Type()]
@@ -191,7 +191,7 @@ func typeError(flag *pflag.Flag, text string, err error) error {
 	return err
 }
 
-// rangeOf says what a flag of a parameter must be, "" for other flags.
+// rangeOf reports what a flag of a parameter must be, "" for other flags.
 func rangeOf(flag string) string {
 	for p := range parameter.Own() {
 		if p.Flag == flag {
@@ -201,7 +201,7 @@ func rangeOf(flag string) string {
 	return ""
 }
 
-// RangeError says that a flag's value is not one that it may have.
+// RangeError reports that a flag's value is not one that it may have.
 type RangeError struct{ Value, Allowed string }
 
 func (e *RangeError) Error() string { return fmt.Sprintf("%q, but must be %s", e.Value, e.Allowed) }

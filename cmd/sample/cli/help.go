@@ -194,10 +194,10 @@ func alignedUsages(f *Flags, group *pflag.FlagSet, width int) string {
 	return b.String()
 }
 
-// roomBeside is how many columns the text of a flag needs to stand beside it.
+// roomBeside is how many columns the text of a flag needs to stand alongside it.
 const roomBeside = 40
 
-// reflow breaks the lines of a text anew. Indented lines that are an entry of a table, with two spaces behind its
+// reflow breaks the lines of a text again. Indented lines that are an entry of a table, with two spaces after its
 // name, stay in their column; others, such as command lines, stay as they are.
 func reflow(text string, width int) string {
 	var out []string

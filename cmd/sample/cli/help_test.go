@@ -2,7 +2,7 @@ package cli
 
 import "testing"
 
-// Breaking lines anew keeps all words, tables and command lines.
+// Breaking lines again keeps all words, tables and command lines.
 func TestReflow(t *testing.T) {
 	const text = "A line that goes\non here.\n\nWords:\n  a      first of all\n         and more of it\n" +
 		"  b, c   second\n  sample run --with many --flags --and more\n\nEnd.\n"

@@ -13,7 +13,7 @@ import (
 	"github.com/quire/quire/storage"
 )
 
-// placeKind says where a file or folder of the command line may be.
+// placeKind describes where a file or folder of the command line may be.
 type placeKind int
 
 const (
@@ -23,7 +23,7 @@ const (
 	InputPlace              // anywhere, or a dataset of the hub
 )
 
-// PlaceError says what is wrong with the name of a file or folder. The name is without what may be secret in it.
+// PlaceError describes what is wrong with the name of a file or folder. The name is without what may be secret in it.
 type PlaceError struct {
 	Name string
 	Err  error

@@ -16,7 +16,7 @@ func Seconds(s float64) string {
 	return time.Duration(s * float64(time.Second)).Round(time.Millisecond).String()
 }
 
-// Speculated says what became of drafts.
+// Speculated reports what became of drafts.
 func Speculated(s engine.Stats) string {
 	return fmt.Sprintf("%s drafted, %.0f %% of them accepted; %.2f tokens of a sequence a decode step",
 		plural.Count(s.DraftedTokens, "token"), 100*float64(s.AcceptedTokens)/float64(s.DraftedTokens), s.TokensAStep())

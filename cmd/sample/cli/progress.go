@@ -32,7 +32,7 @@ const rateWindow = time.Minute
 type Meter struct {
 	To   io.Writer
 	Mode string
-	// Tokens are what this process has drawn, those that no completion has included; nil where they are not known
+	// Tokens are what this process has generated, those that no completion has included; nil if they are not known
 	// before their completions end.
 	Tokens func() int64
 
@@ -44,7 +44,7 @@ type Meter struct {
 	stopped sync.WaitGroup
 
 	mu          sync.Mutex
-	done, drawn tally.Counts // of the whole job, and of what this process drew
+	done, drawn tally.Counts // of the whole job, and of what this process generated
 	moments     []moment     // of the last rateWindow, and one before it
 }
 
@@ -86,7 +86,7 @@ func (m *Meter) Start(rows int64) {
 	})
 }
 
-// Update takes the counts: of the whole job, and of what this process drew.
+// Update takes the counts: of the whole job, and of what this process generated.
 func (m *Meter) Update(done, drawn tally.Counts) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -159,7 +159,7 @@ func (m *Meter) expected() int64 {
 // barCells is how many columns the bar itself has.
 const barCells = 24
 
-// barColumns are those that a terminal has at least where a bar is drawn. On others the figures take its place.
+// barColumns are those that a terminal has at least where a bar is generated. On others the figures take its place.
 const barColumns = 80
 
 // fitting joins the first of the parts that fit into so many columns.
@@ -195,7 +195,7 @@ func (m *Meter) parts() []string {
 }
 
 // left is the time that the completions which are not done will take: their tokens are guessed by those of the others.
-// It is 0 where there is nothing to guess from.
+// It is 0 if there is nothing to guess from.
 func (m *Meter) left(now moment, rate float64) time.Duration {
 	completions, drawn := m.expected()-m.done.FinishReasons.Sum(), m.drawn.FinishReasons.Sum()
 	if completions <= 0 || drawn == 0 || rate <= 0 {

@@ -14,7 +14,7 @@ import (
 	"github.com/quire/quire/tally"
 )
 
-// What is told while a progress bar stands replaces the bar, which is drawn again below.
+// What is told while a progress bar stands replaces the bar, which is generated again below.
 func TestMessagesStandAboveTheBar(t *testing.T) {
 	var out bytes.Buffer
 	screen := NewScreen(&out)

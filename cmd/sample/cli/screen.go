@@ -114,7 +114,8 @@ func (s *Screen) Write(b []byte) (int, error) {
 // clearLine has a terminal go to the beginning of its line and clear it.
 const clearLine = "\r\x1b[2K"
 
-// showsBar says whether a progress bar stands on w's terminal from now on. It is drawn again where the text ends.
+// showsBar reports whether a progress bar stands on w's terminal from now on. It is generated again where the text
+// ends.
 func showsBar(w io.Writer, shows bool) {
 	if s, ok := w.(*Screen); ok {
 		s.mu.Lock()

@@ -123,7 +123,7 @@ func runBench(ctx context.Context, env *cli.Environment, o *benchOptions) error 
 	if err := o.lacks(ctx, task, w); err != nil {
 		return err
 	}
-	// As flags of a job do, it says what the program has to have from the start.
+	// As flags of a job do, it reports what the program has to have from the start.
 	job := *task.Job
 	if job.Sampling, err = w.Over(job.Sampling.Sampling); err != nil {
 		return err
@@ -181,7 +181,7 @@ func runBench(ctx context.Context, env *cli.Environment, o *benchOptions) error 
 	return nil
 }
 
-// comparedWithPeak measures reading before the runs, and returns what compares them with the peak behind them.
+// comparedWithPeak measures reading before the runs, and returns what compares them with the peak after them.
 func comparedWithPeak(threads int) (func(*measure.Report) error, error) {
 	before, err := cpukernel.MeasureRead(threads)
 	return func(r *measure.Report) error {
@@ -195,7 +195,7 @@ func comparedWithPeak(threads int) (func(*measure.Report) error, error) {
 	}, err
 }
 
-// lacks says what the workload needs and is not there, before the model is loaded.
+// lacks reports what the workload needs and is not there, before the model is loaded.
 func (o *benchOptions) lacks(ctx context.Context, task *batch.Task, w *workloads.Workload) error {
 	if p := task.Process; !p.TextOnly {
 		if err := p.Models.Lacks(task.Job.Engine.Backend); err != nil {
@@ -214,7 +214,7 @@ func (o *benchOptions) lacks(ctx context.Context, task *batch.Task, w *workloads
 		o.workload, remedy)
 }
 
-// progress tells what is going on, on standard error.
+// progress reports what is continuing, on standard error.
 func (o *benchOptions) progress(env *cli.Environment, format string, args ...any) {
 	fmt.Fprintf(env.Stderr, "bench: "+format+"\n", args...)
 }

@@ -10,7 +10,7 @@ import (
 	workloads "github.com/quire/quire/bench/workload"
 )
 
-// A limit is said to be rough where reading changed by more than a fifth while the runs went on.
+// A limit is said to be rough where reading changed by more than a fifth while the runs continued.
 func TestBenchSaysWhereReadingChanged(t *testing.T) {
 	for _, c := range []struct {
 		before, after float64

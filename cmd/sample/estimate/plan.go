@@ -197,7 +197,7 @@ func runPlan(ctx context.Context, env *cli.Environment, o *planOptions) error {
 	return nil
 }
 
-// lacks says which plugin is wanted and not installed, before the model is fetched or opened.
+// lacks reports which plugin is wanted and not installed, before the model is fetched or opened.
 func (o *planOptions) lacks() error {
 	if o.topology != "" {
 		platform := xla.TopologyPlatform(o.topology)

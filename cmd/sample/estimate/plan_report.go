@@ -101,7 +101,7 @@ func printContext(r *plan.Report, row func(name, format string, args ...any)) {
 	}
 }
 
-// pagesOf says what the KV cache is.
+// pagesOf reports what the KV cache is.
 func pagesOf(r *plan.Report) string {
 	p := r.Plan
 	text := fmt.Sprintf("%d pages of %d tokens, %s a token in %s", r.Pages, p.PageSize, plan.Size(p.KVBytesPerToken),

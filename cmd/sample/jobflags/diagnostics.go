@@ -38,7 +38,7 @@ func (d *Diagnostics) Define(s *pflag.FlagSet) {
 		"`WHEN` write the device's tables as text and JSON: fault (when a run fails), call=N (after the N-th device "+
 			"call), every=N (after each N calls, the last 100 times), or several, as in fault,every=50")
 	cli.PlaceVar(s, &d.DumpTablesDir, cli.OnThisMachine, "dump-tables-to", "",
-		"`FOLDER` where --dump-tables writes (default: _job/tables beside the journal)")
+		"`FOLDER` where --dump-tables writes (default: _job/tables next to the journal)")
 	cli.PlaceVar(s, &d.trace, cli.OnThisMachine, "trace", "",
 		"`FILE` write when the host and the device did what, for ui.perfetto.dev (JSON); about 1 MB for 1,000 "+
 			"device calls")

@@ -71,7 +71,7 @@ func endable(stdin io.Reader) io.Reader {
 	return stdin
 }
 
-// endableFile is a file that the rest of the process may go on to have open.
+// endableFile is a file that the rest of the process may continue to have open.
 type endableFile struct{ *os.File }
 
 // Close takes the place of the file by one without content: whoever writes into the pipe that it was gets SIGPIPE, and

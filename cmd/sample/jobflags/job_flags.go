@@ -60,7 +60,7 @@ func Reword(err error) error {
 	return &jobError{err, out.String()}
 }
 
-// FlagsOf says which flags a subcommand has.
+// FlagsOf reports which flags a subcommand has.
 func FlagsOf(sub *cli.Command) func(flag string) bool {
 	f := cli.NewFlags(sub.Name)
 	sub.Flags(f)

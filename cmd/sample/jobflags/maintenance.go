@@ -15,7 +15,7 @@ import (
 	"github.com/quire/quire/cmd/sample/cli"
 )
 
-// Maintenance is the flag that says whether announcements of Google Compute Engine end the process.
+// Maintenance is the flag that reports whether announcements of Google Compute Engine end the process.
 type Maintenance struct{ mode string }
 
 func (m *Maintenance) Define(s *pflag.FlagSet) {
@@ -39,7 +39,7 @@ var announcements = map[string]func(value string) bool{
 }
 
 // Watch interrupts the run when the end of this machine is announced, until stop. What was announced before is only
-// told: the run may have been stopped by it once, and goes on for as long as the machine does.
+// told: the run may have been stopped by it once, and continues for as long as the machine does.
 func (m *Maintenance) Watch(env *cli.Environment, log *slog.Logger) (stop func()) {
 	if m.mode == "off" || m.mode == "auto" && !onComputeEngine(os.Getenv, "/sys/class/dmi/id/product_name") {
 		return func() {}
@@ -72,7 +72,7 @@ func (m *Maintenance) Watch(env *cli.Environment, log *slog.Logger) (stop func()
 	return cancel
 }
 
-// onComputeEngine says that this is one of its machines, without asking the network.
+// onComputeEngine reports whether this is one of its machines, without asking the network.
 func onComputeEngine(getenv func(string) string, productName string) bool {
 	if getenv("GCE_METADATA_HOST") != "" {
 		return true

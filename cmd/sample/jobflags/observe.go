@@ -131,7 +131,7 @@ func (w *observer) logProgress() {
 	w.stops = append(w.stops, func() { cancel(); <-done })
 }
 
-// Close ends the watching; result says how the run ended.
+// Close ends the watching; result reports how the run ended.
 func (w *observer) Close(result string) {
 	if result != "" {
 		p := w.Run.Now()

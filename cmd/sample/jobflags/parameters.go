@@ -122,7 +122,7 @@ func structureFlags(s *pflag.FlagSet, p *parameter.Parameter, at *parameter.Stru
 		}))
 }
 
-// structureValue is the value of a flag that says what the text must be.
+// structureValue is the value of a flag that reports what the text must be.
 type structureValue struct {
 	set  func(text string) error
 	json bool
@@ -134,7 +134,7 @@ func (v *structureValue) String() string { return "" }
 
 func (v *structureValue) Type() string { return "structure" }
 
-func (v *structureValue) takesJSON() bool { return v.json }
+func (v *structureValue) TakesJSON() bool { return v.json }
 
 // jsonValue is the value of a flag that is JSON: as it is, or the name of a file with it.
 type jsonValue struct {
@@ -182,7 +182,7 @@ func (v *jsonValue) String() string { return *v.at }
 
 func (v *jsonValue) Type() string { return v.of.String() }
 
-func (v *jsonValue) takesJSON() bool { return true }
+func (v *jsonValue) TakesJSON() bool { return true }
 
 // parserFlags defines the flags that name forms of texts.
 func parserFlags(s *pflag.FlagSet, spec *spec.Spec) {

@@ -20,7 +20,7 @@ import (
 	"github.com/quire/quire/queue/local"
 )
 
-// Queue are the flags that say which NATS server has the jobs, and how it is reached. Where a flag is not given
+// Queue are the flags that say which NATS server has the jobs, and how it is reached. If a flag is not given
 // the variable counts that NATS' own tools take.
 type Queue struct {
 	URL, CA, Cert, Key, Credentials, user, passwordFile string
@@ -97,7 +97,7 @@ func (o *Queue) Connect(ctx context.Context, env *cli.Environment, log *slog.Log
 	return q, err
 }
 
-// inTheOpen says that a password goes over the network as it is.
+// inTheOpen reports whether a password goes over the network as it is.
 func inTheOpen(o queue.Options) (server string, open bool) {
 	for _, s := range strings.Split(o.URL, ",") {
 		u, err := url.Parse(strings.TrimSpace(s))

@@ -108,7 +108,7 @@ func (o *Options) Define(f *cli.Flags) {
 		s.BoolVar(&o.Process.New, "new", false,
 			"start over: remove the parts and the journal in the output folder, of this job or another")
 		s.BoolVar(&o.Process.Extend, "extend", false,
-			"let the job in the output folder grow to a larger -n, a larger --limit, or more rows behind those that "+
+			"let the job in the output folder grow to a larger -n, a larger --limit, or more rows after those that "+
 				"it has; its completions stay")
 		s.BoolVar(&o.Process.RetryErrors, "retry-errors", false,
 			"try rows of the output again that have errors; all others stay")
@@ -273,7 +273,7 @@ func (o *Options) Task(env *cli.Environment, w *observer) *batch.Task {
 	stdin := o.input(env.Stdin)
 	options.Input, options.Rows = endable(stdin), env.Stdout
 	if o.Spec.Output != spec.Standard && cli.IsInputTerminal(stdin) {
-		options.Input = nil // a job goes on without the rows that it has read
+		options.Input = nil // a job continues without the rows that it has read
 	}
 	options.Timing = env.Timing
 	options.FS, options.Models, options.Messages, options.Fetching = env.FS, env.Models, cli.NewFitted(env.Stderr),

@@ -23,7 +23,7 @@ func (o *Units) define(s *pflag.FlagSet) {
 		"`TIME` give a unit to another worker after this long without a heartbeat (default: 10s with --workers, 1m "+
 			"with sample submit)")
 	s.IntVar(&o.MaxTries, "max-tries", queue.DefaultMaxTries,
-		"`N` park a unit after N failed attempts without progress; the others go on")
+		"`N` park a unit after N failed attempts without progress; the others continue")
 }
 
 // maxWorkers bounds --workers, against mistyped numbers.

@@ -15,7 +15,7 @@ import (
 	"github.com/quire/quire/promptset"
 )
 
-// errDifferent says that two outputs have different completions.
+// errDifferent reports that two outputs have different completions.
 var errDifferent = errors.New("the outputs differ")
 
 // differ prints how two outputs differ.
@@ -125,7 +125,7 @@ func (d *differ) both(a, b *promptset.Result) {
 	fmt.Fprintf(d.w, "  ± %d (%s)\n    %s\n", a.Generation, ends, strings.ReplaceAll(body, "\n", "\n    "))
 }
 
-// completionOf returns a completion of a row, nil where it has none.
+// completionOf returns a completion of a row, nil if it has none.
 func completionOf(row *review.Row, generation int) *promptset.Result {
 	if row == nil {
 		return nil

@@ -61,7 +61,7 @@ func diffOf(a, b string, whole bool) string {
 	return out.String()
 }
 
-// alike says whether enough is the same for a reader to find his way through the changes.
+// alike reports whether enough is the same for a reader to find his way through the changes.
 func alike(changes []diffmatchpatch.Diff) bool {
 	same, all := 0, 0
 	for _, c := range changes {

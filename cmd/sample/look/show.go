@@ -113,12 +113,12 @@ func (o *showOptions) check() (err error) {
 	return nil
 }
 
-// selects says that some rows only are wanted.
+// selects reports whether some rows only are wanted.
 func (o *showOptions) selects() bool {
 	return o.errors || o.pattern != nil || len(o.ids) > 0 || o.longest > 0
 }
 
-// wants says that a row is one of them.
+// wants reports whether a row is one of them.
 func (o *showOptions) wants(row *review.Row) bool {
 	switch {
 	case len(o.ids) > 0 && !slices.Contains(o.ids, row.ID), o.errors && !row.Failed():

@@ -91,9 +91,10 @@ func printVerified(w io.Writer, r *verify.Report, asJSON bool) error {
 		if n > missingNamed {
 			names += fmt.Sprintf(" and %d more", n-missingNamed)
 		}
-		lines = append(lines, fmt.Sprintf("missing: %s; the journal here has %s; the same sample run command goes on",
-			names,
-			plural.Count(r.Journaled, "completion")))
+		lines = append(lines,
+			fmt.Sprintf("missing: %s; the journal here has %s; the same sample run command continues it",
+				names,
+				plural.Count(r.Journaled, "completion")))
 	}
 	of := ""
 	if r.Parts > 0 {

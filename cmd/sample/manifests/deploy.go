@@ -132,7 +132,7 @@ func (o *deployOptions) define(f *cli.Flags) {
 	f.Group("Slurm", func(s *pflag.FlagSet) {
 		s.IntVar(&o.processes, "num-processes", 0,
 			"`N` nodes that run one model together, each with an equal share of --tp's devices (docs/parallel.md)")
-		s.StringVar(&o.time, "time", "24:00:00", "`TIME` limit, after which a task is queued again and goes on")
+		s.StringVar(&o.time, "time", "24:00:00", "`TIME` limit, after which a task is queued again and continues")
 		s.StringVar(&o.partition, "partition", "", "`NAME` partition (default: Slurm's)")
 		s.StringVar(&o.accountant, "account", "", "`NAME` account that is charged (default: yours)")
 	})
@@ -154,7 +154,7 @@ func (o *deployOptions) define(f *cli.Flags) {
 	f.Set.AddFlagSet(run.Set) // config files of "sample run" work unchanged
 }
 
-// handedOn says that a flag of "sample run" is one that the manifest may have, or that says what it has.
+// handedOn reports whether a flag of "sample run" is one that the manifest may have, or that reports what it has.
 func handedOn(name string) bool {
 	return !slices.Contains(jobflags.OfAProcess, name) || slices.Contains(ofAManifest, name)
 }
@@ -349,7 +349,7 @@ func (o *deployOptions) valuesOf(name string, flag *pflag.Flag) []string {
 	return []string{flag.Value.String()}
 }
 
-// isFile says that the value of a flag is a file or folder which the process opens.
+// isFile reports whether the value of a flag is a file or folder which the process opens.
 func (o *deployOptions) isFile(name, value string) bool {
 	switch name {
 	case "model", "draft-model":

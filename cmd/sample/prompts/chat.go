@@ -161,7 +161,7 @@ func (c *chatting) ended(err error) error {
 	return err
 }
 
-// take takes a line. It returns false where that ends the conversation.
+// take takes a line. It returns false if that ends the conversation.
 func (c *chatting) take(ctx context.Context, line string) (more bool, err error) {
 	c.mu.Lock()
 	c.interrupted = false

@@ -17,7 +17,7 @@ func open(ctx context.Context, o *jobflags.Options, env *cli.Environment) (*inte
 	return o.Task(env, nil).Try(ctx)
 }
 
-// Complete draws completions of prompts, and prints them as they come.
+// Complete generates completions of prompts, and prints them as they come.
 func Complete(ctx context.Context, env *cli.Environment, o *jobflags.Options) error {
 	trial, err := open(ctx, o, env)
 	if err != nil {
@@ -36,7 +36,7 @@ type printer struct {
 	several bool // completions: each has a heading
 
 	name string // of the completion
-	line bool   // its text has begun a line that is not ended
+	line bool   // its text has started a line that is not ended
 }
 
 func (t *printer) Begin(prompt, generation int) {

@@ -59,7 +59,7 @@ sample cancel 3f2a90c41b7d --nats tls://nats.example.com:4222`,
 	}
 }
 
-// unitsAt says how many units workers are at when their job is cancelled.
+// unitsAt reports how many units workers are at when their job is cancelled.
 func unitsAt(running int) string {
 	switch running {
 	case 0:

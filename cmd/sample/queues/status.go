@@ -46,7 +46,7 @@ sample status 3f2a90c41b7d --json | jq .eta_seconds`,
 			f.Group("Output", func(s *pflag.FlagSet) {
 				s.BoolVar(&asJSON, "json", false, "print JSON")
 				s.BoolVar(&wait, "wait", false, "wait for the end of the job")
-				s.BoolVar(&watch, "watch", false, "keep showing the jobs until none can go on by itself")
+				s.BoolVar(&watch, "watch", false, "keep showing the jobs until none can continue by itself")
 			})
 			f.Group("NATS", func(s *pflag.FlagSet) { o.Define(s, 15*time.Second) })
 		},
@@ -73,7 +73,7 @@ sample status 3f2a90c41b7d --json | jq .eta_seconds`,
 	}
 }
 
-// showJob shows how far a job is, and with wait not before none of its units can go on by itself.
+// showJob shows how far a job is, and with wait not before none of its units can continue by itself.
 func showJob(ctx context.Context, env *cli.Environment, q *queue.Queue, job string, wait, asJSON bool) error {
 	said := map[string]bool{}
 	for last := ""; ; {
@@ -172,7 +172,7 @@ func listJobs(ctx context.Context, q *queue.Queue, w io.Writer, asJSON bool) err
 	return nil
 }
 
-// noJobHint says where the names of jobs are.
+// noJobHint reports where the names of jobs are.
 func noJobHint(err error) error {
 	if errors.Is(err, queue.ErrNoJob) {
 		return fmt.Errorf("%w: \"sample status\" lists those that there are", err)

@@ -20,8 +20,8 @@ import (
 // watchEvery is how often a queue is asked for what is shown of it.
 const watchEvery = time.Second
 
-// watchJobs shows the jobs of a queue, or one of them, until none can go on by itself. For one job its error is that of
-// --wait.
+// watchJobs shows the jobs of a queue, or one of them, until none can continue by itself. For one job its error is that
+// of --wait.
 func watchJobs(ctx context.Context, env *cli.Environment, q *queue.Queue, job string) error {
 	view := newLiveView(env.Stdout)
 	for {

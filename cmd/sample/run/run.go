@@ -40,7 +40,7 @@ func NewRun() *cli.Command {
 				"columns, then "+
 				strings.Join(cli.DefaultColumns(), ", ")+
 				" (docs/columns.md). A row that cannot be run becomes one row with "+
-				"an error; the job goes on, and the exit code is 3.") + `
+				"an error; the job continues, and the exit code is 3.") + `
 With --output - rows are written to standard output as JSONL, each as soon as it is finished (--in-order: in the order
 of the input), and all else to standard error. Nothing is kept then: there is no journal, and such a job cannot be
 resumed.
@@ -134,7 +134,7 @@ func runJob(ctx context.Context, env *cli.Environment, o *jobflags.Options) (err
 	return cli.WriteReport(o.Report, report, err)
 }
 
-// printFinished says that there was nothing to do.
+// printFinished reports that there was nothing to do.
 func printFinished(w io.Writer, r *generate.Report) {
 	what, hint := r.Output, "; --new generates them again"
 	if r.Shard != "" {
