@@ -117,7 +117,7 @@ func (l Layout) decode(q, cache *Node, batch tokenqueue.PageBatchInfo, opts Opti
 	out := l.online(Reshape(q, t, l.KVHeads, group, l.HeadDim), InsertAxes(ends, 1), first, ceilDiv(last, size), size,
 		opts,
 		func(block *Node) (k, v vectors) {
-			return l.block(cache, batch.SlotIDs, batch.PageIndices, block, size, l.products(q.DType()))
+			return l.block(cache, batch.SlotIDs, batch.PageIndices, block, size, l.format().products(q.DType()))
 		})
 	return ConvertDType(Reshape(out, dims...), q.DType())
 }
@@ -160,7 +160,9 @@ func (l Layout) prefill(q, cache *Node, batch tokenqueue.PageBatchInfo, opts Opt
 			block = Reshape(TransposeAllAxes(block, 1, 2, 0, 3), 1, l.KVHeads, group*queryBlock, l.HeadDim)
 			rowEnds := Reshape(BroadcastPrefix(ends, group), 1, group*queryBlock)
 			out := l.online(block, rowEnds, first, ceilDiv(last, size), size, opts,
-				func(b *Node) (k, v vectors) { return l.block(cache, slot, pages, b, size, l.products(q.DType())) })
+				func(b *Node) (k, v vectors) {
+					return l.block(cache, slot, pages, b, size, l.format().products(q.DType()))
+				})
 			out = TransposeAllAxes(Reshape(out, l.KVHeads, group, queryBlock, l.HeadDim), 2, 0, 1, 3)
 			out = ConvertDType(Reshape(out, queryBlock, heads, l.HeadDim), q.DType())
 			more := LessThan(AddScalar(start, queryBlock), limit)
@@ -178,13 +180,13 @@ func (l Layout) prefill(q, cache *Node, batch tokenqueue.PageBatchInfo, opts Opt
 // q is [B, KVH, M, D]; ends i32[B, M] or [B, 1] is how many positions a row sees (0: none, and its result is 0); read
 // gives a block's keys and values. opts.Sinks are [1, KVH, M]. The result is f32 [B, KVH, M, D].
 //
-// A block behind a row's end leaves the row's sums as they are, bit for bit, so that other rows' lengths do not matter.
+// A block after a row's end leaves the row's sums as they are, bit for bit, so that other rows' lengths do not matter.
 func (l Layout) online(q, ends, first, last *Node, size int, opts Options,
 	read func(block *Node) (k, v vectors)) *Node {
 	g := q.Graph()
 	dims := q.Shape().Dimensions
 	b, m := dims[0], dims[2]
-	rows, products := []int{b, l.KVHeads, m}, l.products(q.DType())
+	rows, products := []int{b, l.KVHeads, m}, l.format().products(q.DType())
 	q = ConvertDType(MulScalar(toFloat32(q), opts.Scale), products)
 	ends = InsertAxes(ends, 1, -1) // [B, 1, M or 1, 1]
 	total := Zeros(g, shapes.Make(dtypes.Float32, rows...))

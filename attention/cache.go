@@ -25,76 +25,59 @@ import (
 	"github.com/quire/quire/tokenqueue"
 )
 
-// Layout says where a token's keys and values lie.
+// Layout is where a token's keys and values are in a cache.
 type Layout struct {
-	// Paged tells the two layouts apart.
+	// Paged distinguishes the two layouts.
 	Paged bool
-	// Pages and PageSize are the pool's: [Pages, PageSize, 2*KVHeads, HeadDim]. The contiguous layout has a page for
-	// each row of the sequence table, as long as the longest sequence.
+	// Pages and PageSize are the sizes of the pool: [Pages, PageSize, 2*KVHeads, HeadDim]. The contiguous layout has a
+	// page for each row of the sequence table, as long as the longest sequence.
 	Pages, PageSize int
 	KVHeads         int
 	HeadDim         int
-	// DType is of keys and values: a float, Int8 or F8E4M3FN, see quantized.go.
+	// DType is the dtype of keys and values: a float, Int8 or F8E4M3FN, see quantized.go.
 	DType dtypes.DType
 	// Flat puts a token's heads into one axis: [Pages, PageSize, 2*KVHeads*HeadDim], the same numbers in the same
-	// order, with zeros behind where values are keys; if quantized all bytes, then all scales, then zeros, as words.
-	// See [Layout.ForTPU].
+	// order, with zeros at the end if values are keys. If quantized, it has all bytes, then all scales, then zeros, as
+	// words. See [Layout.ForTPU].
 	Flat bool
-	// Packed, if not 0, is how many numbers a register of 32 bits holds, and the cache is
-	// [Pages, PageSize, ceil(KVHeads/Packed), Packed, 2*HeadDim]: the same numbers in the same order, and zeros for
-	// heads that are too few.
+	// Packed, if not 0, is the number of numbers in a register of 32 bits, and the cache is
+	// [Pages, PageSize, ceil(KVHeads/Packed), Packed, 2*HeadDim]: the same numbers in the same order, and zeros for the
+	// heads that KVHeads lacks.
 	Packed int
 	// ByHead puts the keys of a page's tokens side by side for each head, and so their values:
 	// [Pages, 2*KVHeads, PageSize, HeadDim]. A kernel that reads the keys of a head, and then its values, reads memory
 	// in order.
 	ByHead bool
-	// Shared says that a value is its key, which is stored once: [Pages, PageSize, KVHeads, HeadDim].
+	// Shared reports that a value is its key, which is stored once: [Pages, PageSize, KVHeads, HeadDim].
 	Shared bool
-	// State, if not 0, is how many numbers of float32 a page has in place of keys and values, [Pages, State]: the state
-	// of a layer behind the page's last token. See [StateLayout].
+	// State, if not 0, is the number of float32 numbers that a page has instead of keys and values, [Pages, State]: the
+	// state of a layer after the page's last token. See [Layout.StateLayout].
 	State int
-}
-
-// heads is KVHeads, rounded up to what the cache has.
-func (l Layout) heads() int {
-	if l.Packed == 0 {
-		return l.KVHeads
-	}
-	return (l.KVHeads + l.Packed - 1) / l.Packed * l.Packed
-}
-
-// each is how many vectors a token has of a KV head.
-func (l Layout) each() int {
-	if l.Shared {
-		return 1
-	}
-	return 2
 }
 
 // Shape returns the shape of one layer's cache.
 func (l Layout) Shape() shapes.Shape {
-	if l.State > 0 {
+	f := l.format()
+	switch {
+	case l.State > 0:
 		return shapes.Make(l.DType, l.Pages, l.State)
+	case l.Packed > 0:
+		return shapes.Make(l.DType, l.Pages, l.PageSize, f.heads()/l.Packed, l.Packed, 2*l.HeadDim)
+	case l.Flat:
+		return shapes.Make(f.stored(), l.Pages, l.PageSize, f.flatWidth())
+	case l.ByHead:
+		return shapes.Make(f.stored(), l.Pages, f.each()*l.KVHeads, l.PageSize, f.width())
 	}
-	if l.Packed > 0 {
-		return shapes.Make(l.DType, l.Pages, l.PageSize, l.heads()/l.Packed, l.Packed, 2*l.HeadDim)
-	}
-	if l.Flat {
-		return shapes.Make(l.stored(), l.Pages, l.PageSize, l.flatWidth())
-	}
-	if l.ByHead {
-		return shapes.Make(l.stored(), l.Pages, l.each()*l.KVHeads, l.PageSize, l.width())
-	}
-	return shapes.Make(l.stored(), l.Pages, l.PageSize, l.each()*l.KVHeads, l.width())
+	return shapes.Make(f.stored(), l.Pages, l.PageSize, f.each()*l.KVHeads, f.width())
 }
 
-// byToken returns the layout of the same cache where the vectors of a token are side by side.
+// byToken returns the layout of the same cache with the vectors of a token next to each other.
 func (l Layout) byToken() Layout {
 	l.ByHead = false
 	return l
 }
 
-// turn brings a cache that is by head into the order of tokens, and back.
+// turn converts a cache that is by head to the order of tokens, and back.
 func (l Layout) turn(cache *Node) *Node {
 	if !l.ByHead {
 		return cache
@@ -102,13 +85,15 @@ func (l Layout) turn(cache *Node) *Node {
 	return TransposeAllAxes(cache, 0, 2, 1, 3)
 }
 
-// BytesPerToken returns the bytes that a token takes in one layer: 2 * KVH * D * sizeof(dtype), where a packed cache
-// has KVH rounded up, and a quantized one 2 * KVH * (D + 4), if flat rounded up; half of it where values are keys.
+// BytesPerToken returns the bytes that a token takes in one layer: 2 * KVH * D * sizeof(dtype). A packed cache has KVH
+// rounded up. A quantized one takes 2 * KVH * (D + 4), rounded up if it is flat. If values are keys, it is half of
+// that.
 func (l Layout) BytesPerToken() int64 {
+	f := l.format()
 	if l.Flat {
-		return int64(l.flatWidth()) * int64(l.stored().Size())
+		return int64(f.flatWidth()) * int64(f.stored().Size())
 	}
-	return int64(l.each()) * int64(l.heads()) * int64(l.width()) * int64(l.stored().Size())
+	return int64(f.each()) * int64(f.heads()) * int64(f.width()) * int64(f.stored().Size())
 }
 
 // PageBytes returns the bytes that a page takes in one layer.
@@ -119,9 +104,9 @@ func (l Layout) PageBytes() int64 {
 	return int64(l.PageSize) * l.BytesPerToken()
 }
 
-// StateLayout is the layout of a layer that keeps a state of so many numbers of each sequence, where the layers that
-// attend have this one. A page has the state behind the last of its tokens that was run. So it is shared, copied and
-// moved with the page, and a full page has what a sequence goes on with that begins with it.
+// StateLayout returns the layout of a layer that keeps a state of that many numbers for each sequence, if the layers
+// that attend have this layout. A page has the state after the last of its tokens that was run. So the state is shared,
+// copied and moved with the page, and a full page has what a sequence that starts with it needs to continue.
 func (l Layout) StateLayout(numbers int) Layout {
 	return Layout{Paged: l.Paged, Pages: l.Pages, PageSize: l.PageSize, DType: dtypes.Float32, State: numbers}
 }
@@ -136,28 +121,29 @@ func ContiguousLayout(rows, maxLen, kvHeads, headDim int, dtype dtypes.DType) La
 	return Layout{Pages: rows, PageSize: maxLen, KVHeads: kvHeads, HeadDim: headDim, DType: dtype}
 }
 
-// Update writes the keys and values of new tokens into cache, in place where the caller donated it, and returns it.
+// Update writes the keys and values of new tokens into cache, in place if the caller donated it, and returns it.
 //
-// k and v are [T, KVH, D] of any float dtype; v is not read where values are keys. Token t goes where
-// batch.NewTokenDests[t] says (contiguous: to its slot and position); a destination out of range is dropped.
+// k and v are [T, KVH, D] of any float dtype. v is not read if values are keys. Token t is written at
+// batch.NewTokenDests[t] (contiguous: at its slot and position). A destination out of range is dropped.
 func (l Layout) Update(cache *Node, batch tokenqueue.PageBatchInfo, k, v *Node) *Node {
 	byHead := l
 	l = l.byToken()
+	f := l.format()
 	plain := func(in []*Node) []*Node {
 		cache, k, dests := byHead.turn(in[0]), in[1], in[len(in)-1]
 		token := l.Shape().Dimensions[2:]
 		kv := Stack(in[1:len(in)-1], 2)
 		if l.Quantized() {
-			kv = l.quantize(kv)
+			kv = f.quantize(kv)
 		}
-		if missing := l.heads() - l.KVHeads; missing > 0 {
+		if missing := f.heads() - l.KVHeads; missing > 0 {
 			kv = Pad(kv, ScalarZero(k.Graph(), k.DType()), compute.PadAxis{}, compute.PadAxis{End: missing})
 		}
-		if missing := l.flatWidth() - l.HeadDim*l.KVHeads; l.Flat && l.Shared && !l.Quantized() && missing > 0 {
+		if missing := f.flatWidth() - l.HeadDim*l.KVHeads; l.Flat && l.Shared && !l.Quantized() && missing > 0 {
 			kv = Reshape(kv, k.Shape().Dimensions[0], -1)
 			kv = Pad(kv, ScalarZero(k.Graph(), k.DType()), compute.PadAxis{}, compute.PadAxis{End: missing})
 		}
-		kv = ConvertDType(Reshape(kv, append([]int{k.Shape().Dimensions[0]}, token...)...), l.stored())
+		kv = ConvertDType(Reshape(kv, append([]int{k.Shape().Dimensions[0]}, token...)...), f.stored())
 		flat := Reshape(cache, append([]int{l.Pages * l.PageSize}, token...)...)
 		return []*Node{byHead.turn(Reshape(control.ScatterSet(flat, dests, kv), l.Shape().Dimensions...))}
 	}
@@ -173,7 +159,8 @@ type updateAttrs struct {
 	ByHead bool `json:"by_head"`
 }
 
-// composite applies an operation on the cache that a backend may have of its own, for the dtypes that such forms take.
+// composite applies an operation on the cache that a backend may replace by a native form, for the dtypes of such
+// forms.
 func (l Layout) composite(op string, attrs any, in []*Node, result shapes.Shape, plain func(in []*Node) []*Node) *Node {
 	switch l.DType {
 	case dtypes.Float32, dtypes.BFloat16, dtypes.Float16, dtypes.Int8, dtypes.F8E4M3FN:
@@ -206,15 +193,16 @@ func (l Layout) CopyPages(cache, src, dst *Node) *Node {
 		if l.Packed > 0 {
 			return []*Node{l.WritePages(cache, dst, l.ReadPages(cache, src))}
 		}
-		// With two heads in the last axis but one a TPU's compiler would turn the whole cache around for this, and
-		// back; so pages are moved as rows of one head.
+		// With two heads in the last axis but one, a TPU's compiler would transpose the whole cache for this, and back.
+		// So pages are moved as rows of one head.
 		pages := l.vectors(cache)
 		return []*Node{Reshape(control.ScatterSet(pages, dst, control.Barrier(takeRows(pages, src))),
 			l.Shape().Dimensions...)}
 	})
 }
 
-// New returns n empty caches in g: one operation for all, as the compiler makes equal ones once, and copies the result.
+// New returns n empty caches in g. It is one operation for all caches, because the compiler merges equal operations and
+// copies the result.
 func (l Layout) New(g *Graph, n int) []*Node {
 	zero := Scalar(g, l.Shape().DType, 0)
 	results := slices.Repeat([]shapes.Shape{l.Shape()}, n)
@@ -232,8 +220,8 @@ func (l Layout) New(g *Graph, n int) []*Node {
 // ReadPages returns the pages ids, i32[C], of a cache: [C, ...], as [Layout.Shape] has them. A negative one reads page
 // 0.
 //
-// Of a packed cache they are read one by one, as are those of WritePages written: for a gather or a scatter the
-// compiler turns it around.
+// Pages of a packed cache are read one by one, and WritePages writes them one by one, because for a gather or a scatter
+// the compiler transposes the cache.
 func (l Layout) ReadPages(cache, ids *Node) *Node {
 	if l.Packed == 0 {
 		return takeRows(cache, ids)
@@ -290,7 +278,7 @@ func (l Layout) pages(n int) shapes.Shape {
 	return l.Shape()
 }
 
-// startOf is where page at of a cache begins.
+// startOf returns where page at of a cache starts.
 func (l Layout) startOf(at *Node) []*Node {
 	start := []*Node{at}
 	for len(start) < l.Shape().Rank() {
@@ -304,7 +292,7 @@ func (l Layout) page(cache, id *Node) *Node {
 	return DynamicSlice(cache, l.startOf(Max(id, zero(id.Graph()))), l.pages(1).Dimensions)
 }
 
-// ZeroPages clears the pages where mask, bool[P], holds: for tenants who must not share memory; nothing else needs it.
+// ZeroPages clears the pages for which mask, bool[P], is set. Only tenants who must not share memory need it.
 func (l Layout) ZeroPages(cache, mask *Node) *Node {
 	return l.composite("zero_pages", struct{}{}, []*Node{cache, mask}, l.Shape(), func(in []*Node) []*Node {
 		mask := in[1]
@@ -317,13 +305,13 @@ func (l Layout) ZeroPages(cache, mask *Node) *Node {
 }
 
 // block reads the keys and values of blockSize tokens of context from position block*blockSize on for B sequences, for
-// products of a dtype. What lies behind a sequence's end is arbitrary but finite.
+// products of a dtype. What is after a sequence's end is arbitrary but finite.
 //
-// The vectors are gathered one by one into the order that the products want: gathering whole pages would need a
-// transposition after.
+// The vectors are gathered one by one in the order that the products need. Whole pages would have to be transposed
+// afterwards.
 func (l Layout) block(cache *Node, slots, pageIndices, block *Node, blockSize int, products dtypes.DType) (k,
 	v vectors) {
-	g := cache.Graph()
+	g, f := cache.Graph(), l.format()
 	b := slots.Shape().Dimensions[0]
 	positions := Add(MulScalar(block, float64(blockSize)), Iota(g, shapes.Make(dtypes.Int32, b, blockSize), 1))
 	var tokens *Node // i32[B, blockSize]: places among the Pages*PageSize of the cache
@@ -340,31 +328,31 @@ func (l Layout) block(cache *Node, slots, pageIndices, block *Node, blockSize in
 	if l.Flat || l.Packed > 0 {
 		flat := Reshape(cache, l.Pages*l.PageSize, -1)
 		if l.Quantized() {
-			return l.openFlat(takeRows(flat, tokens), products)
+			return f.openFlat(takeRows(flat, tokens), products)
 		}
 		kv := takeRows(flat, tokens)
 		if l.Shared {
 			kv = SliceAxis(kv, 2, AxisRangeFromStart(l.KVHeads*l.HeadDim))
 		}
-		kv = TransposeAllAxes(Reshape(kv, b, blockSize, l.heads(), l.each(), l.HeadDim), 3, 0, 2, 1, 4)
+		kv = TransposeAllAxes(Reshape(kv, b, blockSize, f.heads(), f.each(), l.HeadDim), 3, 0, 2, 1, 4)
 		part := func(i int) vectors {
 			return vectors{numbers: Squeeze(Slice(kv, AxisRange(i, i+1), AxisRange(), AxisRange(0, l.KVHeads)), 0)}
 		}
-		return part(0), part(l.each() - 1)
+		return part(0), part(f.each() - 1)
 	}
 	heads := Iota(g, shapes.Make(dtypes.Int32, 1, l.KVHeads, 1), 1)
-	keys := Add(MulScalar(InsertAxes(tokens, 1), float64(l.each()*l.KVHeads)), MulScalar(heads, float64(l.each())))
-	flat := Reshape(cache, l.Pages*l.PageSize*l.each()*l.KVHeads, l.width())
-	of := func(rows *Node) vectors {
+	keys := Add(MulScalar(InsertAxes(tokens, 1), float64(f.each()*l.KVHeads)), MulScalar(heads, float64(f.each())))
+	flat := Reshape(cache, l.Pages*l.PageSize*f.each()*l.KVHeads, f.width())
+	open := func(rows *Node) vectors {
 		if l.Quantized() {
-			return l.open(rows, products)
+			return f.open(rows, products)
 		}
 		return vectors{numbers: rows}
 	}
-	if k = of(takeRows(flat, keys)); l.Shared {
+	if k = open(takeRows(flat, keys)); l.Shared {
 		return k, k
 	}
-	return k, of(takeRows(flat, AddScalar(keys, 1)))
+	return k, open(takeRows(flat, AddScalar(keys, 1)))
 }
 
 // takeRows returns rows of x by int32 indices of any shape; negative ones read row 0.

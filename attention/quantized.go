@@ -20,60 +20,84 @@ const scaleBytes = 4
 // tiny is below every key and value that matters; what is less might not be a normal float32 once it is divided.
 const tiny = 0x1p-100
 
-// Quantized tells whether the cache holds bytes with scales.
-func (l Layout) Quantized() bool { return l.DType == dtypes.Int8 || l.DType == dtypes.F8E4M3FN }
+// format is how a token's keys and values are stored: their numbers or bytes, and their scales. It is a part of the
+// layout, whose fields it reads. The layout itself is where tokens and pages are.
+type format Layout
+
+func (l Layout) format() format { return format(l) }
+
+// Quantized reports whether the cache holds bytes with scales.
+func (l Layout) Quantized() bool { return l.format().quantized() }
+
+func (f format) quantized() bool { return f.DType == dtypes.Int8 || f.DType == dtypes.F8E4M3FN }
+
+// heads is KVHeads, rounded up to what the cache has.
+func (f format) heads() int {
+	if f.Packed == 0 {
+		return f.KVHeads
+	}
+	return (f.KVHeads + f.Packed - 1) / f.Packed * f.Packed
+}
+
+// each is how many vectors a token has of a KV head.
+func (f format) each() int {
+	if f.Shared {
+		return 1
+	}
+	return 2
+}
 
 // stored is the dtype of the cache's array: bytes, or words where it is flat. Backends without 8-bit floats have the
 // bytes of these.
-func (l Layout) stored() dtypes.DType {
+func (f format) stored() dtypes.DType {
 	switch {
-	case l.Quantized() && l.Flat:
+	case f.quantized() && f.Flat:
 		return dtypes.Int32
-	case l.DType == dtypes.F8E4M3FN:
+	case f.DType == dtypes.F8E4M3FN:
 		return dtypes.Uint8
 	}
-	return l.DType
+	return f.DType
 }
 
 // width is how many numbers of the cache's array a key or a value takes.
-func (l Layout) width() int {
-	if l.Quantized() {
-		return l.HeadDim + scaleBytes
+func (f format) width() int {
+	if f.quantized() {
+		return f.HeadDim + scaleBytes
 	}
-	return l.HeadDim
+	return f.HeadDim
 }
 
 // limit is the largest number that a byte stands for.
-func (l Layout) limit() float32 {
-	if l.DType == dtypes.Int8 {
+func (f format) limit() float32 {
+	if f.DType == dtypes.Int8 {
 		return 127
 	}
 	return 448
 }
 
 // quantize returns the tokens of kv, [T, KVH, 2 or 1, D], as they lie in a quantized cache: [T, ...].
-func (l Layout) quantize(kv *Node) *Node {
+func (f format) quantize(kv *Node) *Node {
 	g := kv.Graph()
 	kv = toFloat32(kv)
 	n := kv.Shape().Dimensions[0]
-	like := func(x float64) *Node { return FillScalar(g, shapes.Make(dtypes.Float32, n, l.KVHeads, l.each()), x) }
+	like := func(x float64) *Node { return FillScalar(g, shapes.Make(dtypes.Float32, n, f.KVHeads, f.each()), x) }
 	top, nan := ReduceMax(Abs(kv), -1), ReduceMax(Where(NotEqual(kv, kv), OnesLike(kv), ZerosLike(kv)), -1)
-	scale := Where(LessThan(top, like(tiny)), like(0), Mul(top, like(float64(1/l.limit()))))
+	scale := Where(LessThan(top, like(tiny)), like(0), Mul(top, like(float64(1/f.limit()))))
 	scale = Where(GreaterThan(nan, like(0)), like(math.NaN()), scale) // which a maximum may overlook
 	good := LogicalAnd(GreaterThan(scale, like(0)), LessThan(scale, like(math.Inf(1))))
 	inverse := Div(like(1), Where(good, scale, like(1)))
 	wide := func(x *Node) *Node { return BroadcastToDims(InsertAxes(x, -1), kv.Shape().Dimensions...) }
 	numbers := Where(wide(good), Mul(kv, wide(inverse)), ZerosLike(kv))
-	bytes := l.round(numbers)
-	if l.Flat {
-		return l.packWords(Reshape(bytes, n, -1), Reshape(Bitcast(scale, dtypes.Int32), n, -1))
+	bytes := f.round(numbers)
+	if f.Flat {
+		return f.packWords(Reshape(bytes, n, -1), Reshape(Bitcast(scale, dtypes.Int32), n, -1))
 	}
-	return Concatenate([]*Node{bytes, Bitcast(scale, l.stored())}, -1)
+	return Concatenate([]*Node{bytes, Bitcast(scale, f.stored())}, -1)
 }
 
 // round returns the bytes of numbers, which are at most limit and a rounding.
-func (l Layout) round(x *Node) *Node {
-	if l.DType == dtypes.Int8 {
+func (f format) round(x *Node) *Node {
+	if f.DType == dtypes.Int8 {
 		return ConvertDType(Round(x), dtypes.Int8)
 	}
 	// An 8-bit float has 4 bits of exponent, 7 for a factor of 1, and 3 of mantissa.
@@ -94,15 +118,15 @@ func (l Layout) round(x *Node) *Node {
 type vectors struct{ numbers, scales *Node }
 
 // open takes rows of a quantized cache apart: [B, KVH, size, width].
-func (l Layout) open(rows *Node, products dtypes.DType) vectors {
+func (f format) open(rows *Node, products dtypes.DType) vectors {
 	all := AxisRange()
-	return vectors{l.numbers(Slice(rows, all, all, all, AxisRange(0, l.HeadDim)), products),
-		Bitcast(Slice(rows, all, all, all, AxisRange(l.HeadDim, l.width())), dtypes.Float32)}
+	return vectors{f.numbers(Slice(rows, all, all, all, AxisRange(0, f.HeadDim)), products),
+		Bitcast(Slice(rows, all, all, all, AxisRange(f.HeadDim, f.width())), dtypes.Float32)}
 }
 
 // numbers are what bytes stand for, which may be in an integer of more bits.
-func (l Layout) numbers(bytes *Node, dtype dtypes.DType) *Node {
-	if l.DType == dtypes.Int8 {
+func (f format) numbers(bytes *Node, dtype dtypes.DType) *Node {
+	if f.DType == dtypes.Int8 {
 		return ConvertDType(bytes, dtype)
 	}
 	g := bytes.Graph()
@@ -116,10 +140,10 @@ func (l Layout) numbers(bytes *Node, dtype dtypes.DType) *Node {
 }
 
 // products is the dtype in which queries and keys, and weights and values, are multiplied.
-func (l Layout) products(queries dtypes.DType) dtypes.DType {
+func (f format) products(queries dtypes.DType) dtypes.DType {
 	switch {
-	case !l.Quantized():
-		return l.DType
+	case !f.quantized():
+		return f.DType
 	case queries == dtypes.BFloat16:
 		return dtypes.BFloat16 // which has all the bytes' numbers
 	}

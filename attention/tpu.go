@@ -23,10 +23,9 @@ type Step struct {
 	Stored                    bool // the keys and values are those of another layer, which has stored them
 }
 
-// ForTPU returns the layout as programs for TPU should have it. A last axis that is no multiple of 128 is padded to one
-// there, or the compiler turns the whole cache around and back. So caches of head dim 64 are packed if the backend has
-// kernels for all of the steps, which then also write the new keys and values, and other such caches are flat, and so
-// are quantized ones.
+// ForTPU returns the layout for programs for TPU. A last axis that is not a multiple of 128 is padded to one there, or
+// the compiler transposes the whole cache and back. So caches of head dim 64 are packed if the backend has kernels for
+// all steps, which then also write the new keys and values. Other such caches are flat, and so are quantized ones.
 func (l Layout) ForTPU(backend compute.Backend, steps ...Step) Layout {
 	if l.Quantized() {
 		l.Flat = true
@@ -52,15 +51,15 @@ func (l Layout) ForTPU(backend compute.Backend, steps ...Step) Layout {
 // updateOp is the composite of [Layout.Attend] on a packed cache.
 const updateOp = "paged_attention_update"
 
-// updateOptions are its attributes. A kernel can't tell from the batch which kind of step it is, as it may have as few
-// tokens as sequences.
+// updateOptions are its attributes. A kernel can't see from the batch which kind of step it is, because a prefill may
+// have as few tokens as sequences.
 type updateOptions struct {
 	kernelOptions
 	OneToken bool `json:"one_token"`
 }
 
-func (l Layout) updateOptions(o Options) updateOptions {
-	return updateOptions{kernelOptions{Scale: o.Scale, SoftCap: o.SoftCap, Window: o.Window, Paged: l.Paged},
+func newUpdateOptions(paged bool, o Options) updateOptions {
+	return updateOptions{kernelOptions{Scale: o.Scale, SoftCap: o.SoftCap, Window: o.Window, Paged: paged},
 		o.OneTokenPerSeq}
 }
 
@@ -72,12 +71,13 @@ func (l Layout) hasKernel(backend compute.Backend, s Step) bool {
 	if s.Sinks {
 		inputs = append(inputs, shapes.Make(dtypes.Float32, s.Heads))
 	}
-	return control.Replaces(backend, updateOp, l.updateOptions(s.Options), inputs, []shapes.Shape{q, l.Shape()})
+	return control.Replaces(backend, updateOp, newUpdateOptions(l.Paged, s.Options), inputs,
+		[]shapes.Shape{q, l.Shape()})
 }
 
 // Attend is [Layout.Update] and then [Layout.RaggedPagedAttention]: the new keys k and values v, [T, KVH, D], are
-// stored, and each query of q, [T, H, D], attends to its sequence. It returns the result, [T, H, D], and the cache.
-// Where k and v are nil, they are in the cache already.
+// stored, and each query of q, [T, H, D], attends to its sequence. It returns the result, [T, H, D], and the cache. If
+// k and v are nil, they are already in the cache.
 func (l Layout) Attend(q, k, v, cache *Node, batch tokenqueue.PageBatchInfo, opts Options) (out, updated *Node) {
 	if k == nil {
 		return l.RaggedPagedAttention(q, cache, batch, opts), cache
@@ -100,8 +100,8 @@ func (l Layout) Attend(q, k, v, cache *Node, batch tokenqueue.PageBatchInfo, opt
 	}
 	var results []*Node
 	if l.Packed > 0 {
-		results = control.Composite(updateOp, l.updateOptions(opts), inputs, []shapes.Shape{q.Shape(), l.Shape()},
-			plain)
+		results = control.Composite(updateOp, newUpdateOptions(l.Paged, opts), inputs,
+			[]shapes.Shape{q.Shape(), l.Shape()}, plain)
 	} else {
 		results = plain(inputs)
 	}

@@ -11,16 +11,16 @@ import (
 // i*byteWords + j of the token, so that words are taken apart and put together without moving numbers between lanes.
 
 // byteWords is how many words the bytes of a token take.
-func (l Layout) byteWords() int { return (l.each()*l.KVHeads*l.HeadDim + 3) / 4 }
+func (f format) byteWords() int { return (f.each()*f.KVHeads*f.HeadDim + 3) / 4 }
 
 // flatWidth is how many numbers of a flat cache's array a token takes: of floats as many as it has, but where values
 // are keys up to whole registers, since latents are no multiple of one.
-func (l Layout) flatWidth() int {
-	n := l.each() * l.KVHeads * l.HeadDim
+func (f format) flatWidth() int {
+	n := f.each() * f.KVHeads * f.HeadDim
 	switch {
-	case l.Quantized():
-		n = l.byteWords() + l.each()*l.KVHeads
-	case !l.Shared:
+	case f.quantized():
+		n = f.byteWords() + f.each()*f.KVHeads
+	case !f.Shared:
 		return n
 	}
 	return (n + tpuLanes - 1) / tpuLanes * tpuLanes
@@ -28,45 +28,45 @@ func (l Layout) flatWidth() int {
 
 // packWords makes tokens, i32[T, flatWidth], of their bytes, [T, 2*KVH*D], and the bits of their scales,
 // i32[T, 2*KVH].
-func (l Layout) packWords(bytes, scales *Node) *Node {
+func (f format) packWords(bytes, scales *Node) *Node {
 	g := bytes.Graph()
 	fill := func(x *Node, to int) *Node {
 		return Pad(x, Scalar(g, dtypes.Int32, 0), compute.PadAxis{}, compute.PadAxis{End: to - x.Shape().Dim(-1)})
 	}
-	all := fill(ConvertDType(bytes, dtypes.Int32), 4*l.byteWords())
-	packed := Zeros(g, l.words(all, 0).Shape())
+	all := fill(ConvertDType(bytes, dtypes.Int32), 4*f.byteWords())
+	packed := Zeros(g, f.words(all, 0).Shape())
 	for i := range 4 {
-		part := l.words(all, i)
+		part := f.words(all, i)
 		part = BitwiseAnd(part, FillScalar(g, part.Shape(), 0xff))
 		packed = BitwiseOr(packed, BitwiseShiftLeftScalar(part, int32(8*i)))
 	}
-	return fill(Concatenate([]*Node{packed, scales}, -1), l.flatWidth())
+	return fill(Concatenate([]*Node{packed, scales}, -1), f.flatWidth())
 }
 
 // words are the bytes that have place i in their words, of all bytes.
-func (l Layout) words(all *Node, i int) *Node {
-	return Slice(all, AxisRange(), AxisRange(i*l.byteWords(), (i+1)*l.byteWords()))
+func (f format) words(all *Node, i int) *Node {
+	return Slice(all, AxisRange(), AxisRange(i*f.byteWords(), (i+1)*f.byteWords()))
 }
 
 // openFlat takes tokens of a flat quantized cache apart: i32[B, size, flatWidth].
-func (l Layout) openFlat(tokens *Node, products dtypes.DType) (k, v vectors) {
+func (f format) openFlat(tokens *Node, products dtypes.DType) (k, v vectors) {
 	dims := tokens.Shape().Dimensions
-	b, size, n, each := dims[0], dims[1], l.byteWords(), l.each()
+	b, size, n, each := dims[0], dims[1], f.byteWords(), f.each()
 	packed := Slice(tokens, AxisRange(), AxisRange(), AxisRange(0, n))
 	var parts []*Node
 	for i := range 4 {
 		part := BitwiseShiftLeftScalar(packed, int32(24-8*i))
-		if l.DType == dtypes.Int8 {
+		if f.DType == dtypes.Int8 {
 			part = BitwiseShiftRightArithmeticScalar(part, int32(24))
 		} else {
 			part = BitwiseShiftRightLogicalScalar(part, int32(24))
 		}
-		parts = append(parts, l.numbers(part, products))
+		parts = append(parts, f.numbers(part, products))
 	}
-	numbers := Slice(Concatenate(parts, -1), AxisRange(), AxisRange(), AxisRange(0, each*l.KVHeads*l.HeadDim))
-	numbers = TransposeAllAxes(Reshape(numbers, b, size, l.KVHeads, each, l.HeadDim), 3, 0, 2, 1, 4)
-	scales := Bitcast(Slice(tokens, AxisRange(), AxisRange(), AxisRange(n, n+each*l.KVHeads)), dtypes.Float32)
-	scales = TransposeAllAxes(Reshape(scales, b, size, l.KVHeads, each), 3, 0, 2, 1)
+	numbers := Slice(Concatenate(parts, -1), AxisRange(), AxisRange(), AxisRange(0, each*f.KVHeads*f.HeadDim))
+	numbers = TransposeAllAxes(Reshape(numbers, b, size, f.KVHeads, each, f.HeadDim), 3, 0, 2, 1, 4)
+	scales := Bitcast(Slice(tokens, AxisRange(), AxisRange(), AxisRange(n, n+each*f.KVHeads)), dtypes.Float32)
+	scales = TransposeAllAxes(Reshape(scales, b, size, f.KVHeads, each), 3, 0, 2, 1)
 	of := func(i int) vectors {
 		return vectors{Squeeze(Slice(numbers, AxisRange(i, i+1)), 0), Squeeze(Slice(scales, AxisRange(i, i+1)), 0)}
 	}

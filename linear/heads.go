@@ -23,7 +23,7 @@ func ApplyHeads(x *Node, w Weight, rows *Node) *Node {
 	}
 	result := shapes.Make(x.DType(), d[0], d[1], w.Out)
 	plain := func(in []*Node) []*Node {
-		m := ConvertDType(w.matrices(in[1]), in[0].DType())
+		m := ConvertDType(headMatrices(w, in[1]), in[0].DType())
 		y := Dot(in[0], m).WithOutputDType(dtypes.Float32).General([]int{2}, []int{1}, []int{2}, []int{0})
 		return []*Node{ConvertDType(TransposeAllAxes(y, 1, 0, 2), result.DType)}
 	}
@@ -35,8 +35,8 @@ func ApplyHeads(x *Node, w Weight, rows *Node) *Node {
 	return control.Composite("linear_heads", attrs, inputs, []shapes.Shape{result}, plain)[0]
 }
 
-// matrices returns those of all heads as [H, Out, In].
-func (w Weight) matrices(data *Node) *Node {
+// headMatrices returns the matrices of all heads as [H, Out, In].
+func headMatrices(w Weight, data *Node) *Node {
 	switch {
 	case w.Packed():
 	case w.rowWidth() > w.In:

@@ -10,55 +10,63 @@ import (
 // Unknown is the row of all states that the arena does not have.
 const Unknown = 0
 
-// Sizes are those of an arena.
+// Sizes are the sizes of an arena.
 type Sizes struct {
-	States int // rows of states, Unknown with them
+	States int // rows of states, including Unknown
 	Masks  int
 	Words  int // of a mask: see sampling.MaskWords
-	// PatchStates and PatchMasks are how many rows of states and masks a call takes.
+	// PatchStates and PatchMasks are the numbers of rows of states and of masks that a call takes.
 	PatchStates, PatchMasks int
 }
 
-// Arena is the host's account of the tables that machines stand in, on the device. Its methods may be called by several
-// goroutines.
+// Arena is the host's account of the tables on the device that machines are in. Several goroutines may call its
+// methods.
 type Arena struct {
 	Sizes
-	mu      sync.Mutex
-	next    []int32          // i32[used, Width]: rows; used is the most that there were
+	mu      sync.Mutex       // protects all fields below
+	next    []int32          // i32[used, Width]: rows; as long as the largest number of rows so far
 	info    []int32          // i32[States]: see Info
-	bits    []uint32         // u32[number, Words]: masks; number is the most that there were
-	used    int              // rows of states
-	of      []at             // of rows
+	bits    []uint32         // u32[number, Words]: masks; as long as the largest number of masks so far
+	used    int              // the number of rows of states
+	of      []at             // the states of rows
 	masks   map[uint64]int32 // by the hash of their words
-	number  int              // of masks
-	filling int              // how often it was emptied, from 1
-	shapes  map[groups]*shape
+	number  int              // the number of masks
+	filling int              // 1 + how often the arena was emptied
+	shapes  knownShapes
 	pool    pool
 	nothing *Machine // in which no token may follow
 
-	// What the device does not have yet. stale says that it has what was forgotten.
-	stale       bool
-	dirtyStates []int32
-	isDirty     []bool // of rows of states
-	maskIsDirty []bool
+	changes
+	counts
 
-	present  []int32 // the rows that were placed last
-	soon     []int32 // those that they may come to soon, the likeliest first
-	ahead    search
-	flushes  int
-	renewals int      // of machines
-	scratch  []uint32 // a mask
-	patch    *Patch   // the last one
+	present []int32 // the rows that were placed last
+	soon    []int32 // the rows that may follow them soon, the likeliest first
+	ahead   search
+	scratch []uint32 // a mask
+	patch   *Patch   // the last one that was taken
 }
+
+// changes are what the device does not have yet. The arena's mutex protects them.
+type changes struct {
+	stale       bool    // the device has rows that were forgotten, and must clear its tables first
+	dirtyStates []int32 // the rows of states that were written, each once until it is taken
+	isDirty     []bool  // by row of states
+	maskIsDirty []bool  // by mask
+}
+
+// counts are how often the arena was emptied because it was full, and how often machines were renewed. The arena's
+// mutex protects them.
+type counts struct{ flushes, renewals int }
 
 // pooled is how many masks the host remembers for each that the device has room for.
 const pooled = 2
 
 // New makes an empty arena.
 func New(s Sizes) *Arena {
-	a := &Arena{Sizes: s, info: make([]int32, s.States), of: make([]at, s.States), shapes: map[groups]*shape{},
-		isDirty: make([]bool, s.States), maskIsDirty: make([]bool, s.Masks), scratch: make([]uint32, s.Words),
-		patch: s.NewPatch(), pool: newPool(pooled * s.Masks), nothing: &Machine{Automaton: nothing{}}}
+	a := &Arena{Sizes: s, info: make([]int32, s.States), of: make([]at, s.States), shapes: knownShapes{},
+		changes: changes{isDirty: make([]bool, s.States), maskIsDirty: make([]bool, s.Masks)},
+		scratch: make([]uint32, s.Words), patch: s.NewPatch(), pool: newPool(pooled * s.Masks),
+		nothing: &Machine{Automaton: nothing{}}}
 	a.reset()
 	return a
 }

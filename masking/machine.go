@@ -158,6 +158,6 @@ func (a *Arena) meetFollowers(of at) bool {
 		return false
 	}
 	s := of.of()
-	s.shape, s.follow = a.shapeOf(group, len(follow)), follow
+	s.shape, s.follow = a.shapes.find(group, len(follow)), follow
 	return true
 }

@@ -25,15 +25,18 @@ const (
 // mostShapes bounds the shapes that are remembered for states of other automata.
 const mostShapes = 1 << 15
 
-// shapeOf is the shape of states with such groups, so many of them.
-func (a *Arena) shapeOf(of groups, count int) *shape {
-	s := a.shapes[of]
+// knownShapes has the shapes of states by their groups.
+type knownShapes map[groups]*shape
+
+// find returns the shape of states with these groups, which are count groups.
+func (all knownShapes) find(of groups, count int) *shape {
+	s := all[of]
 	if s == nil {
-		if len(a.shapes) == mostShapes {
-			clear(a.shapes)
+		if len(all) == mostShapes {
+			clear(all)
 		}
 		s = newShape(of, count)
-		a.shapes[of] = s
+		all[of] = s
 	}
 	return s
 }

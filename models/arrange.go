@@ -14,8 +14,8 @@ import (
 // arrange makes the tensors of the config from those of the file: parts of tensors that hold several, experts of those
 // that hold all, and rows of q and k in the order in which halves of a head are rotated.
 // What does not fit the config is left to Validate.
-func (c *Checkpoint) arrange() error {
-	if err := errors.Join(c.joinMXFP4(), c.joinLatentUp()); err != nil {
+func arrange(c *Checkpoint) error {
+	if err := errors.Join(joinMXFP4(c), joinLatentUp(c)); err != nil {
 		return err
 	}
 	wholes := map[string]bool{}

@@ -23,11 +23,11 @@ func (c *Checkpoint) ReadBlocks(name string, rows Span, columns []Span) (*blocks
 	if t == nil {
 		return nil, fmt.Errorf("model %s: %w: %s", c.Ref, ErrNoTensor, name)
 	}
-	r, err := t.readBlocks(rows, columns)
+	r, err := readBlocks(t, rows, columns)
 	return r, t.named(name, err)
 }
 
-func (t *tensor) readBlocks(rows Span, columns []Span) (*blocks.Rows, error) {
+func readBlocks(t *tensor, rows Span, columns []Span) (*blocks.Rows, error) {
 	if !t.format.Is() {
 		return nil, fmt.Errorf("its numbers are %s, not blocks", t.stored)
 	}
@@ -49,7 +49,7 @@ func (t *tensor) readBlocks(rows Span, columns []Span) (*blocks.Rows, error) {
 	if t.packed != nil {
 		return t.readPacked(rows, columns, total)
 	}
-	if err := t.bringBlocks(rows, columns, width); err != nil {
+	if err := bringBlocks(t, rows, columns, width); err != nil {
 		return nil, err
 	}
 	out := blocks.NewRows(t.format, rows.N, total)
@@ -67,7 +67,7 @@ func (t *tensor) readBlocks(rows Span, columns []Span) (*blocks.Rows, error) {
 	return out, err
 }
 
-func (t *tensor) bringBlocks(rows Span, columns []Span, width int) error {
+func bringBlocks(t *tensor, rows Span, columns []Span, width int) error {
 	if len(columns) == 1 && columns[0].N == width {
 		return t.bring(t.place(rows.From*width, (rows.From+rows.N)*width))
 	}

@@ -58,14 +58,18 @@ type tensor struct {
 	offset               int64 // of data in the file
 	need                 needFile
 	packed               *packed // of a quantized matrix, which has no data of its own
-	// scattered says that elements may be anywhere in data, which holds others too. With a step, row r is data's row
-	// firstRow + r*step.
-	scattered      bool
-	firstRow, step int
-	// beside are tensors of the file that decode reads too: of each, where inStep says so, the blocks that have the
-	// numbers of those of data, else all.
+	spread
+	// beside are other tensors of the file that decode reads. If inStep is set, it reads of each the blocks with the
+	// numbers of the blocks of data, and otherwise all.
 	beside []*tensor
 	inStep bool
+}
+
+// spread is how a tensor's elements are spread over its data, which also has elements of other tensors. If scattered is
+// set, they may be anywhere. With a step, row r is row firstRow + r*step of data.
+type spread struct {
+	scattered      bool
+	firstRow, step int
 }
 
 // Range is the bytes of a file from one offset to before another.
@@ -268,4 +272,13 @@ func (c *Checkpoint) Release(name string) {
 	if t := c.tensors[name]; t != nil && t.release != nil {
 		t.release()
 	}
+}
+
+// Quantization says how a quantized safetensors checkpoint is stored, and what its config asks for that is not done; ""
+// for others.
+func (c *Checkpoint) Quantization() string {
+	if c.scheme == nil {
+		return ""
+	}
+	return c.scheme.String()
 }

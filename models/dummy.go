@@ -42,7 +42,7 @@ func Dummy(cfg Config, seed uint64) *Checkpoint {
 		case strings.HasSuffix(spec.Name, ".bias"):
 			t.decode = func(dst []float32, _ int) { fill(dst, 0) }
 		case cfg.ExpertBlocks == "mxfp4" && spec.Fused != nil:
-			t.randomMXFP4(keyOf(spec.Name, seed))
+			randomMXFP4(t, keyOf(spec.Name, seed))
 		default:
 			key := keyOf(spec.Name, seed)
 			t.decode = func(dst []float32, first int) { uniform(dst, key, uint64(first)) }
@@ -84,7 +84,7 @@ func dummyPacked(scheme *quantized.Scheme, cfg *Config, spec arch.Tensor, seed u
 }
 
 // randomMXFP4 makes t a matrix of blocks whose numbers have about the standard deviation of others.
-func (t *tensor) randomMXFP4(key uint64) {
+func randomMXFP4(t *tensor, key uint64) {
 	const exponent = 120 // 2^-7, times numbers of 2.9 in the mean of squares
 	t.stored, t.format, t.unit, t.blockLen = mxfp4, blocks.MXFP4, 32, 32
 	quant := func(i int) uint8 { return uint8(mix(key+uint64(i))>>40) & 15 }
@@ -113,7 +113,7 @@ func openDummy(path string) (*Checkpoint, error) {
 		return nil, err
 	}
 	c := Dummy(cfg, 0)
-	if err := c.addFolderText(dir); err != nil {
+	if err := addFolderText(c, dir); err != nil {
 		return nil, err
 	}
 	return c, nil

@@ -16,7 +16,7 @@ type identityPart struct {
 }
 
 // samples are the ranges of a tensor's data that count.
-func (t *tensor) samples() []Range {
+func samplesOf(t *tensor) []Range {
 	size := int64(len(t.data))
 	if size <= 3*sampleBytes {
 		return []Range{{0, size}}
@@ -31,7 +31,7 @@ func (p identityPart) bring() error {
 	}
 	var ranges []Range
 	for _, t := range p.tensors {
-		for _, r := range t.samples() {
+		for _, r := range samplesOf(t) {
 			ranges = append(ranges, Range{t.offset + r.From, t.offset + r.To})
 		}
 	}
@@ -60,7 +60,7 @@ func (c *Checkpoint) FingerPrint() string {
 			}
 			write(part.header)
 			for _, t := range part.tensors {
-				for _, r := range t.samples() {
+				for _, r := range samplesOf(t) {
 					write(t.data[r.From:r.To])
 				}
 			}

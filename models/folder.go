@@ -47,7 +47,7 @@ func openFolder(dir string, need Need) (*Checkpoint, error) {
 				"index if it is another model's", filepath.Join(dir, weightsIndex), shard))
 			continue
 		}
-		if err := c.addSafetensors(filepath.Join(dir, shard), shard, index, need.of(shard)); err != nil {
+		if err := addSafetensors(c, filepath.Join(dir, shard), shard, index, need.of(shard)); err != nil {
 			c.Close()
 			return nil, err
 		}
@@ -62,11 +62,11 @@ func openFolder(dir string, need Need) (*Checkpoint, error) {
 				filepath.Join(dir, weightsIndex), stored, index[stored]))
 		}
 	}
-	if err := errors.Join(c.assemble(), c.arrange()); err != nil {
+	if err := errors.Join(assemble(c), arrange(c)); err != nil {
 		c.Close()
-		return nil, c.withStale(err)
+		return nil, withStale(c, err)
 	}
-	if err := c.addFolderText(dir); err != nil {
+	if err := addFolderText(c, dir); err != nil {
 		c.Close()
 		return nil, err
 	}
@@ -74,7 +74,7 @@ func openFolder(dir string, need Need) (*Checkpoint, error) {
 }
 
 // withStale adds to an error of a missing tensor what the index says that is not so.
-func (c *Checkpoint) withStale(err error) error {
+func withStale(c *Checkpoint, err error) error {
 	if err == nil || len(c.stale) == 0 {
 		return err
 	}
@@ -133,7 +133,7 @@ func readIndex(dir string) (shards []string, index map[string]string, err error)
 
 // addSafetensors adds the tensors of one file. With an index, only those that it places in this file count, as in the
 // reference loader.
-func (c *Checkpoint) addSafetensors(path, shard string, index map[string]string, need needFile) error {
+func addSafetensors(c *Checkpoint, path, shard string, index map[string]string, need needFile) error {
 	f, err := safetensors.Open(path, need.one())
 	if err != nil {
 		return err
@@ -180,7 +180,7 @@ func blockDecoder(typ gguf.Type, data []byte) func(dst []float32, first int) {
 }
 
 // addFolderText finds the tokenizer of a folder, and notes the texts that completions depend on.
-func (c *Checkpoint) addFolderText(dir string) error {
+func addFolderText(c *Checkpoint, dir string) error {
 	if _, err := os.Stat(filepath.Join(dir, tokenizerFile)); err == nil {
 		c.tokenizer = dir
 	}

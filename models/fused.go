@@ -57,7 +57,7 @@ func (t *tensor) strided(first, step int, shape []int, transposed bool) *tensor 
 const mxfp4 = "MXFP4"
 
 // joinMXFP4 makes tensors NAME of NAME_blocks, [..., inputs/32, 16], and NAME_scales, [..., inputs/32].
-func (c *Checkpoint) joinMXFP4() error {
+func joinMXFP4(c *Checkpoint) error {
 	const blocksSuffix, scalesSuffix = "_blocks", "_scales"
 	for name, b := range c.tensors {
 		at := len(name) - len(blocksSuffix)

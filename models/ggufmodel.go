@@ -22,7 +22,7 @@ func openGGUF(path string, need Need) (*Checkpoint, error) {
 	}
 	path = f.Name()
 	c := &Checkpoint{gguf: true, tensors: map[string]*tensor{}, closers: []func() error{f.Close}}
-	if err := c.addGGUF(f, path, need); err != nil {
+	if err := addGGUF(c, f, path, need); err != nil {
 		c.Close()
 		return nil, fmt.Errorf("GGUF file %s: %w", path, err)
 	}
@@ -74,7 +74,7 @@ func closeAll(files []*gguf.File) error {
 	return errors.Join(errs...)
 }
 
-func (c *Checkpoint) addGGUF(f *gguf.File, path string, need Need) error {
+func addGGUF(c *Checkpoint, f *gguf.File, path string, need Need) error {
 	config, decoder, err := arch.ReadMetadata(Decoders, f)
 	if err != nil {
 		return err
@@ -91,11 +91,11 @@ func (c *Checkpoint) addGGUF(f *gguf.File, path string, need Need) error {
 		known[t.GGUF] = t
 	}
 	for _, file := range f.Parts() {
-		if err := c.addGGUFTensors(file, need.of(file.Name()), known, decoder); err != nil {
+		if err := addGGUFTensors(c, file, need.of(file.Name()), known, decoder); err != nil {
 			return err
 		}
 	}
-	if err := c.arrange(); err != nil {
+	if err := arrange(c); err != nil {
 		return err
 	}
 	if kind, ok := f.String("tokenizer.ggml.model"); ok && kind != "none" && kind != "no_vocab" {
@@ -106,7 +106,7 @@ func (c *Checkpoint) addGGUF(f *gguf.File, path string, need Need) error {
 }
 
 // addGGUFTensors adds the tensors of one file: those that are known by the names of Hugging Face's checkpoints.
-func (c *Checkpoint) addGGUFTensors(f *gguf.File, need needFile, known map[string]arch.Tensor,
+func addGGUFTensors(c *Checkpoint, f *gguf.File, need needFile, known map[string]arch.Tensor,
 	decoder arch.Decoder) error {
 	id := identityPart{header: f.Header(), need: need}
 	for i := range f.Tensors() {
@@ -134,7 +134,7 @@ func (c *Checkpoint) addGGUFTensors(f *gguf.File, need needFile, known map[strin
 		case gguf.BF16:
 			t.native = dtypes.BFloat16
 		}
-		t.ofState(known[gt.Name])
+		arrangeState(t, known[gt.Name])
 		if stored := t.decode; decoder.GGUF.OffsetNorms && part.IsNorm() && stored != nil {
 			t.native = dtypes.InvalidDType
 			t.decode = func(dst []float32, first int) {
@@ -156,7 +156,7 @@ func (c *Checkpoint) addGGUFTensors(f *gguf.File, need needFile, known map[strin
 
 // ofState gives the tensors of layers with a state, and scores of shared experts, their shapes: axes of 1 come and go.
 // How fast heads forget is stored as -exp of what Hugging Face's checkpoints have.
-func (t *tensor) ofState(want arch.Tensor) {
+func arrangeState(t *tensor, want arch.Tensor) {
 	switch want.Part {
 	case arch.MambaDecay, arch.MambaSkip, arch.MambaNorm, arch.DeltaDecay, arch.DeltaBias, arch.SharedScore:
 	default:

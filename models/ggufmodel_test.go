@@ -289,7 +289,7 @@ func FuzzOpenGGUF(f *testing.F) {
 			return
 		}
 		c := &Checkpoint{tensors: map[string]*tensor{}}
-		if err := c.addGGUF(file, "fuzz", nil); err != nil {
+		if err := addGGUF(c, file, "fuzz", nil); err != nil {
 			return
 		}
 		c.finish()

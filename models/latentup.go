@@ -12,7 +12,7 @@ import (
 
 // joinLatentUp makes the matrix of latent attention of which GGUF files since April 2025 have two halves: what makes
 // keys of latents, transposed, and what makes values.
-func (c *Checkpoint) joinLatentUp() error {
+func joinLatentUp(c *Checkpoint) error {
 	for want := range c.Config.Tensors() {
 		if want.Part != arch.LatentUp {
 			continue

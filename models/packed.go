@@ -19,7 +19,7 @@ type packed struct {
 }
 
 // assemble makes the matrices of a quantized checkpoint out of the tensors of its files.
-func (c *Checkpoint) assemble() error {
+func assemble(c *Checkpoint) error {
 	scheme, err := quantized.Parse(c.Config.Quantization)
 	if scheme == nil || err != nil {
 		return err
@@ -204,12 +204,3 @@ func (t *tensor) readPacked(rows Span, columns []Span, total int) (*blocks.Rows,
 
 // packedRows is how many rows of a quantized matrix are decoded together.
 const packedRows = 64
-
-// Quantization says how a quantized safetensors checkpoint is stored, and what its config asks for that is not done; ""
-// for others.
-func (c *Checkpoint) Quantization() string {
-	if c.scheme == nil {
-		return ""
-	}
-	return c.scheme.String()
-}

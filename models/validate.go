@@ -46,7 +46,7 @@ func (c *Checkpoint) Validate() (warnings []string, err error) {
 		if extra := len(problems) - shown; extra > 0 {
 			problems = append(problems[:shown], fmt.Sprintf("and %d more", extra))
 		}
-		err = c.withStale(fmt.Errorf("checkpoint %s does not fit its config: %s", c.Ref, strings.Join(problems, "; ")))
+		err = withStale(c, fmt.Errorf("checkpoint %s does not fit its config: %s", c.Ref, strings.Join(problems, "; ")))
 	}
 	return warnings, err
 }

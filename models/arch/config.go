@@ -200,34 +200,8 @@ func (c *Config) SetLayers(l Layer) {
 	}
 }
 
-// UnsupportedError says which feature of a model is not supported. The file it was found in is in the wrapping error.
-type UnsupportedError struct {
-	Feature string // e.g. `architecture "GPT2LMHeadModel"`
-	Remedy  string // what is supported instead
-}
-
-func (e *UnsupportedError) Error() string {
-	if e.Remedy == "" {
-		return e.Feature + " is not supported"
-	}
-	return fmt.Sprintf("%s is not supported; %s", e.Feature, e.Remedy)
-}
-
-// Unsupported returns the error of a feature; remedy may be "".
-func Unsupported(remedy, format string, args ...any) error {
-	return &UnsupportedError{Feature: fmt.Sprintf(format, args...), Remedy: remedy}
-}
-
-// Limits that no model of the family comes near; they keep products of sizes in range and stop absurd configs early.
-const (
-	maxLayers    = 4096
-	maxDimension = 1 << 22
-	maxContext   = 1 << 30
-	maxTaps      = 16
-)
-
 // checkCounts validates the sizes that are divided by and allocated from before the rest is known.
-func (c *Config) checkCounts() error {
+func checkCounts(c *Config) error {
 	switch {
 	case c.NumLayers < 1 || c.NumLayers > maxLayers:
 		return fmt.Errorf("num_hidden_layers is %d; it must be between 1 and %d", c.NumLayers, maxLayers)
@@ -238,8 +212,8 @@ func (c *Config) checkCounts() error {
 }
 
 // check validates what both config formats must satisfy.
-func (c *Config) check() error {
-	if err := c.checkCounts(); err != nil {
+func checkConfig(c *Config) error {
+	if err := checkCounts(c); err != nil {
 		return err
 	}
 	for _, f := range []struct {
@@ -270,7 +244,7 @@ func (c *Config) check() error {
 		}
 	}
 	for i := range c.Layers {
-		if err := c.checkLayer(i); err != nil {
+		if err := checkLayer(c, i); err != nil {
 			return err
 		}
 	}
@@ -294,11 +268,11 @@ func (c *Config) check() error {
 			return err
 		}
 	}
-	return c.checkHeads()
+	return checkHeads(c)
 }
 
 // checkLayer validates a record, and what it says together with the config.
-func (c *Config) checkLayer(number int) error {
+func checkLayer(c *Config, number int) error {
 	l := c.Layers[number]
 	if err := l.check(number, len(c.Ropes)); err != nil {
 		return err
@@ -325,7 +299,7 @@ func (c *Config) checkLayer(number int) error {
 }
 
 // checkHeads validates the sizes of each layer's heads.
-func (c *Config) checkHeads() error {
+func checkHeads(c *Config) error {
 	for i, l := range c.Layers {
 		of := c.OfLayer(i)
 		switch {

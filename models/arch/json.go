@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,7 +11,6 @@ import (
 	"github.com/gomlx/compute/dtypes"
 
 	"github.com/quire/quire/internal/plural"
-	"github.com/quire/quire/internal/pyjson"
 )
 
 // ParseConfig reads the text of a Hugging Face config.json of one of decoders, and of a generation_config.json (nil if
@@ -114,7 +112,7 @@ func (j *JSON) sizes(c *Config, absent Defaults) error {
 	if j.err != nil {
 		return j.err
 	}
-	if err := c.checkCounts(); err != nil {
+	if err := checkCounts(c); err != nil {
 		return err
 	}
 	c.NumKVHeads = c.NumHeads
@@ -268,89 +266,14 @@ func (j *JSON) dtype() dtypes.DType {
 	return dtypes.InvalidDType
 }
 
-// JSON reads typed keys of a JSON object, each with the value that it has where it is absent. The first key of the
-// wrong type is kept in err. null counts as absent, except for Present.
-type JSON struct {
-	fields map[string]json.RawMessage
-	err    error
-}
-
-func newJSON(data []byte) (*JSON, error) {
-	j := &JSON{}
-	if err := json.Unmarshal(pyjson.Standard(data), &j.fields); err != nil {
-		return nil, fmt.Errorf("it is no valid JSON object: %w", err)
-	}
-	return j, nil
-}
-
-func (j *JSON) Present(key string) bool { _, ok := j.fields[key]; return ok }
-
-func (j *JSON) Has(key string) bool { return j.Present(key) && string(j.fields[key]) != "null" }
-
-// decode leaves dst as it is where the key is absent.
-func (j *JSON) Decode(key string, dst any) {
-	if !j.Has(key) {
-		return
-	}
-	if err := json.Unmarshal(j.fields[key], dst); err != nil {
-		j.fail(fmt.Errorf("%s is not of the expected type: %w", key, err))
-	}
-}
-
-func (j *JSON) fail(err error) {
-	if j.err == nil {
-		j.err = err
-	}
-}
-
-func (j *JSON) Float(key string, absent float64) float64 { j.Decode(key, &absent); return absent }
-
-// FloatOrNull is Float, but 0 where the key is null.
-func (j *JSON) FloatOrNull(key string, absent float64) float64 {
-	if j.Present(key) && !j.Has(key) {
-		return 0
-	}
-	return j.Float(key, absent)
-}
-
-func (j *JSON) Bool(key string, absent bool) bool { j.Decode(key, &absent); return absent }
-func (j *JSON) String(key, absent string) string  { j.Decode(key, &absent); return absent }
-
-// int accepts 4096.0 as well, which some exporters write.
-func (j *JSON) Int(key string, absent int) int {
-	x := j.Float(key, float64(absent))
-	if x != math.Trunc(x) || math.Abs(x) > 1<<53 {
-		j.fail(fmt.Errorf("%s is %g, not an integer", key, x))
-		return absent
-	}
-	return int(x)
-}
-
-func (j *JSON) required(key string) int {
-	if !j.Has(key) {
-		j.fail(fmt.Errorf("%s is missing", key))
-	}
-	return j.Int(key, 0)
-}
-
-func (j *JSON) requiredFloat(key string) float64 {
-	if !j.Has(key) {
-		j.fail(fmt.Errorf("%s is missing", key))
-	}
-	return j.Float(key, 0)
-}
-
-// tokenIDs reads one id or a list of them.
-func (j *JSON) tokenIDs(key string) []int32 {
-	if !strings.HasPrefix(string(j.fields[key]), "[") {
-		if !j.Has(key) {
-			return nil
+// SparseExperts gives the layers a mixture, except those that keep one feed-forward by decoder_sparse_step and
+// mlp_only_layers.
+func (j *JSON) SparseExperts(c *Config, e Experts) {
+	step, only := max(1, j.Int("decoder_sparse_step", 1)), []int{}
+	j.Decode("mlp_only_layers", &only)
+	for i := range c.Layers {
+		if (i+1)%step == 0 && e.Count > 0 && !slices.Contains(only, i) {
+			c.Layers[i].Experts = e
 		}
-		id := int32(-1)
-		j.Decode(key, &id)
-		return []int32{id}
 	}
-	var ids []int32
-	j.Decode(key, &ids)
-	return ids
 }

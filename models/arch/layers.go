@@ -51,11 +51,6 @@ func (j *JSON) OwnHeads(c *Config) bool {
 	return own != nil
 }
 
-// sizeKeys of GGUF files may differ between layers, where [GGUF.OwnSizes] says so.
-var sizeKeys = []string{kvHeadsKey, widthKey}
-
-const kvHeadsKey, widthKey = "attention.head_count_kv", "feed_forward_length"
-
 // sizesOfLayers reads sizeKeys into the layers whose sizes are not the Config's.
 func (m *Metadata) sizesOfLayers(c *Config) error {
 	if !m.ownSizes {
@@ -139,15 +134,15 @@ func (c *Config) ShareKeys(n int) error {
 
 // finish makes whole and validates what was read.
 func (c *Config) finish() error {
-	if err := c.sizeRopes(); err != nil {
+	if err := sizeRopes(c); err != nil {
 		return err
 	}
-	return c.check()
+	return checkConfig(c)
 }
 
 // sizeRopes says how large the heads are that a rotary embedding turns, where they are not Config.HeadDim: the same in
 // all layers that it is of.
-func (c *Config) sizeRopes() error {
+func sizeRopes(c *Config) error {
 	sizes := make([]int, len(c.Ropes)) // of heads, by rotary embedding
 	for i, l := range c.Layers {
 		if l.Rope < 0 || l.Rope >= len(sizes) {
@@ -166,4 +161,30 @@ func (c *Config) sizeRopes() error {
 		}
 	}
 	return nil
+}
+
+// Work returns the number of weights that a token is multiplied with: in the layers, and for its logits. Only the
+// chosen experts of a layer count.
+func (c *Config) Work() (layers, logits int64) {
+	return int64(math.Round(c.Read(1))), int64(c.VocabSize) * int64(c.HiddenSize)
+}
+
+// Read returns the mean number of weights of the layers' matrices that a step of that many tokens reads, if the tokens
+// choose experts evenly.
+func (c *Config) Read(tokens float64) float64 {
+	total := float64(c.LayerEmbedding*c.NumLayers) * float64(c.HiddenSize)
+	for i := range c.Layers {
+		experts := c.Layers[i].Experts
+		for _, t := range layerTensors(c, i) {
+			if len(t.Shape) != 2 || t.Part == ConvTaps {
+				continue
+			}
+			n := float64(t.Shape[0]) * float64(t.Shape[1])
+			if t.Experts > 0 { // one of Count, each of the same size
+				n *= 1 - math.Pow(1-float64(experts.Chosen)/float64(experts.Count), tokens)
+			}
+			total += n
+		}
+	}
+	return total
 }

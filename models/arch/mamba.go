@@ -47,30 +47,3 @@ func (s StateSpace) check(layer int) error {
 
 // maxStateSpace bounds each size of a Mamba-2 layer: published ones have up to 256 heads, and states of 256.
 const maxStateSpace = 1024
-
-// mambaTensors are those of a Mamba-2 layer. Each device has all of it.
-func (c *Config) mambaTensors(number int, names Names) (list []Tensor) {
-	l := c.Layers[number]
-	add := func(part Part, array, suffix string, shape ...int) {
-		list = append(list, Tensor{Name: fmt.Sprintf("model.layers.%d.%s%s", number, names[part].HF, suffix),
-			GGUF: fmt.Sprintf("blk.%d.%s%s", number, names[part].GGUF, suffix), Part: part, Shape: shape,
-			Array: fmt.Sprintf("layers.%d.%s", number, array)})
-	}
-	linear := func(part Part, out, in int) {
-		add(part, string(part)+weightSuffix, weightSuffix, out, in)
-		if l.Mamba.Bias {
-			add(part, string(part)+biasSuffix, biasSuffix, out)
-		}
-	}
-	linear(MambaIn, l.Mamba.Inputs(), c.HiddenSize)
-	add(ConvTaps, string(ConvTaps)+weightSuffix, weightSuffix, l.Mamba.Channels(), l.Taps)
-	if l.Mamba.TapsBias {
-		add(ConvBias, string(ConvBias), biasSuffix, l.Mamba.Channels())
-	}
-	for _, part := range []Part{MambaDecay, MambaStep, MambaSkip} {
-		add(part, string(part), "", l.Mamba.Heads)
-	}
-	add(MambaNorm, string(MambaNorm), weightSuffix, l.Mamba.Inner())
-	linear(MambaOut, c.HiddenSize, l.Mamba.Inner())
-	return list
-}

@@ -79,7 +79,7 @@ func (m *Metadata) sizes(c *Config) error {
 	if m.err != nil {
 		return m.err
 	}
-	if err := c.checkCounts(); err != nil {
+	if err := checkCounts(c); err != nil {
 		return err
 	}
 	c.NumKVHeads = m.kvHeads(c.NumHeads)
@@ -142,7 +142,7 @@ func (m *Metadata) rope(c *Config) error {
 	if scaling != nil {
 		return Unsupported("", "%s together with rope.scaling.type %q", RopeFactors, typ)
 	}
-	if err := c.check(); err != nil { // the sizes are used below
+	if err := checkConfig(c); err != nil { // the sizes are used below
 		return err
 	}
 	if divisors.Type != gguf.F32 || divisors.Elements() != c.HeadDim/2 {
@@ -153,16 +153,16 @@ func (m *Metadata) rope(c *Config) error {
 		return err
 	}
 	if still := slices.Index(values, stillDivisor); still > 0 {
-		return c.recoverShare(values, still)
+		return recoverShare(c, values, still)
 	}
-	return c.recoverLlama3(values)
+	return recoverLlama3(c, values)
 }
 
 // stillDivisor is that of pairs of numbers that are not turned.
 const stillDivisor = 1e30
 
 // recoverShare finds the share of a head that is turned: the divisors of its pairs are ones, and all others stay.
-func (c *Config) recoverShare(divisors []float32, still int) error {
+func recoverShare(c *Config, divisors []float32, still int) error {
 	for i, d := range divisors {
 		if i < still && d != 1 || i >= still && d != stillDivisor {
 			return Unsupported("", "%s with the divisor %g between others", RopeFactors, d)
@@ -174,7 +174,7 @@ func (c *Config) recoverShare(divisors []float32, still int) error {
 
 // recoverLlama3 finds the llama3 scaling that gives these divisors of the frequencies. The factors for low and high
 // frequencies and the original context are those of every Llama 3.1, 3.2 and 3.3; only the factor differs.
-func (c *Config) recoverLlama3(divisors []float32) error {
+func recoverLlama3(c *Config, divisors []float32) error {
 	factor := float64(divisors[len(divisors)-1])
 	base, _ := c.RopeFrequencies(FullRope)
 	scaling := &RopeScaling{Type: "llama3", Factor: factor, LowFreqFactor: 1, HighFreqFactor: 4,
@@ -225,47 +225,6 @@ func (m *Metadata) headRefusals(c *Config, d Decoder) (errs []error) {
 	return errs
 }
 
-// Metadata reads typed metadata below the name of the architecture, each key with the value that it has where it is
-// absent. The first key of the wrong type is kept in err.
-type Metadata struct {
-	File     *gguf.File
-	prefix   string
-	ownSizes bool // layers may differ by sizeKeys: Int is the first layer's
-	err      error
-}
-
-func (m *Metadata) Has(key string) bool { return m.File.Has(m.prefix + key) }
-
-func (m *Metadata) fail(format string, args ...any) {
-	if m.err == nil {
-		m.err = fmt.Errorf(format, args...)
-	}
-}
-
-// int also accepts an array whose elements are all equal: some converters write per-layer values.
-func (m *Metadata) Int(key string, absent int) int {
-	differ := m.ownSizes && slices.Contains(sizeKeys, key)
-	key = m.prefix + key
-	if !m.File.Has(key) {
-		return absent
-	}
-	n, ok := m.File.Int(key)
-	if list, isList := m.File.Ints(key); isList && len(list) > 0 {
-		n, ok = list[0], true
-		for _, x := range list {
-			if x != n && !differ {
-				m.fail("%w", Unsupported("one for all layers is", "%s that differs between layers", key))
-				return absent
-			}
-		}
-	}
-	if !ok || n < 0 || n > math.MaxInt32 {
-		m.fail("metadata key %q is no integer of a sensible size", key)
-		return absent
-	}
-	return int(n)
-}
-
 // kvHeads reads how many KV heads layers have: all the same, but none where a layer does not attend.
 func (m *Metadata) kvHeads(absent int) int {
 	const key = "attention.head_count_kv"
@@ -306,42 +265,6 @@ func (m *Metadata) SlidingLayers(c *Config, pattern int) ([]bool, error) {
 	return sliding, nil
 }
 
-func (m *Metadata) required(key string) int {
-	if !m.Has(key) {
-		m.fail("metadata key %q is missing", m.prefix+key)
-	}
-	return m.Int(key, 0)
-}
-
-func (m *Metadata) Float(key string, absent float64) float64 {
-	key = m.prefix + key
-	if !m.File.Has(key) {
-		return absent
-	}
-	x, ok := m.File.Float(key)
-	if !ok {
-		m.fail("metadata key %q is no number", key)
-		return absent
-	}
-	return x
-}
-
-// Bool reads a key that says yes or no.
-func (m *Metadata) Bool(key string, absent bool) bool {
-	if is, ok := m.File.Bool(m.prefix + key); ok {
-		return is
-	}
-	return absent
-}
-
-// HasTensor tells whether the file has a tensor, be it as rows of the one of queries, keys and values together.
-func (m *Metadata) HasTensor(name string) bool {
-	return m.File.Tensor(name) != nil || m.File.Tensor(ofQKV.Replace(name)) != nil
-}
-
-// ofQKV makes the names of queries, keys and values in one of those of each.
-var ofQKV = strings.NewReplacer(".attn_q.", ".attn_qkv.", ".attn_k.", ".attn_qkv.", ".attn_v.", ".attn_qkv.")
-
 // nameQKV names the tensors of queries, keys and values in one that llama.cpp's converter writes with --fuse-qkv.
 func (m *Metadata) nameQKV(c *Config) {
 	if _, always := c.Names[QKV]; always {
@@ -349,23 +272,10 @@ func (m *Metadata) nameQKV(c *Config) {
 	}
 	for i, l := range c.Layers {
 		if l.Mixer == Attention && m.HasTensor(fmt.Sprintf("blk.%d.attn_qkv.weight", i)) {
-			c.Names = c.tensorNames().With(Names{QKV: {HF: "self_attn.qkv_proj", GGUF: "attn_qkv"}})
+			c.Names = tensorNames(c).With(Names{QKV: {HF: "self_attn.qkv_proj", GGUF: "attn_qkv"}})
 			return
 		}
 	}
-}
-
-// Floats32 reads a tensor of F32; nil if there is none.
-func (m *Metadata) Floats32(name string) ([]float32, error) {
-	t := m.File.Tensor(name)
-	if t == nil {
-		return nil, nil
-	}
-	if t.Type != gguf.F32 || len(t.Dims) != 1 || t.Elements() > maxDimension {
-		return nil, fmt.Errorf("%s is no vector of F32", name)
-	}
-	values := make([]float32, t.Elements())
-	return values, gguf.Dequantize(t.Type, values, t.Data)
 }
 
 // EndsAt makes a token of the vocabulary, if it has it, end completions too.

@@ -224,14 +224,14 @@ func (b body) heads(w Weights, number int, h *Node) (q, k, v, gate *Node) {
 			kNorm = w.get(string(arch.KNorm))
 		}
 	case arch.AllHeads:
-		qkv = b.normAllHeads(w, qkv)
+		qkv = normAllHeads(b, w, qkv)
 	}
 	if layer.QKVClip > 0 {
 		limit := MulScalar(OnesLike(qkv), layer.QKVClip)
 		qkv = Max(Min(qkv, limit), Neg(limit))
 	}
 	if !b.cfg.Owns(number) {
-		return b.queries(qkv, qNorm, turn), nil, nil, nil
+		return queriesOnly(b, qkv, qNorm, turn), nil, nil, nil
 	}
 	if layer.KeysAreValues {
 		qkv = Concatenate([]*Node{qkv, SliceAxis(qkv, 1, AxisRange(b.cfg.NumHeads*b.cfg.HeadDim))}, 1)

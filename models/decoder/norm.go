@@ -53,9 +53,9 @@ func scaleNorm(x, mean, weight *Node, eps float64) *Node {
 	return ConvertDType(Mul(y, BroadcastToDims(weight, y.Shape().Dimensions...)), x.DType())
 }
 
-// normAllHeads normalizes queries and keys in qkv [T, (H+2*KVH)*D], each over all of their heads, those that other
-// devices have included.
-func (b body) normAllHeads(w Weights, qkv *Node) *Node {
+// normAllHeads normalizes queries and keys in qkv [T, (H+2*KVH)*D], each over all of their heads, including those that
+// other devices have.
+func normAllHeads(b body, w Weights, qkv *Node) *Node {
 	queries, keys, head := b.cfg.NumHeads*b.cfg.HeadDim, b.cfg.NumKVHeads*b.cfg.HeadDim, b.cfg.HeadDim
 	q := SliceAxis(qkv, 1, AxisRange(0, queries))
 	k := SliceAxis(qkv, 1, AxisRange(queries, queries+keys))

@@ -72,8 +72,9 @@ func splitHeads(cfg models.Config, qkv, qNorm, kNorm *Node, turn *rotation, rows
 	return out[0], out[1], out[2]
 }
 
-// queries are the heads q [T, H*D] of a layer that has no keys: [T, H, D], normalized and rotated as [splitHeads] does.
-func (b body) queries(q, norm *Node, turn *rotation) *Node {
+// queriesOnly returns the heads q [T, H*D] of a layer that has no keys: [T, H, D], normalized and rotated as by
+// [splitHeads].
+func queriesOnly(b body, q, norm *Node, turn *rotation) *Node {
 	q = Reshape(q, q.Shape().Dimensions[0], b.cfg.NumHeads, b.cfg.HeadDim)
 	if norm != nil {
 		q = rmsNorm(q, norm, b.cfg.RMSNormEps, b.rows)

@@ -76,3 +76,10 @@ func (q awq) matrix(_ Module, parts map[string]Tensor) (*Matrix, error) {
 	}
 	return m, nil
 }
+
+func (q awq) planned(m Module) *planned {
+	if q.skips.has(m.Name) {
+		return nil
+	}
+	return &planned{bits: 4, zero: true, columns: max(q.group, 0)}
+}

@@ -388,3 +388,11 @@ func shapeOf(t Tensor) (out, in int, err error) {
 	}
 	return 0, 0, fmt.Errorf("%s is %s %v, not I64 [2]", weightShape, t.DType, t.Shape)
 }
+
+func (q *compressed) planned(m Module) *planned {
+	args, err := q.argsOf(m)
+	if err != nil || args.ordered() {
+		return nil
+	}
+	return &planned{bits: args.Bits, e4m3: args.Type == "float", zero: !args.symmetric(), columns: args.columns}
+}

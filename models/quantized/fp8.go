@@ -3,6 +3,7 @@ package quantized
 import (
 	"fmt"
 
+	"github.com/quire/quire/blocks"
 	"github.com/quire/quire/models/arch"
 )
 
@@ -109,4 +110,22 @@ func (fbgemm) matrix(_ Module, parts map[string]Tensor) (*Matrix, error) {
 		return nil, unscaled(w, weightScale)
 	}
 	return e4m3Matrix(w, weightScale, s, 1, 0)
+}
+
+func (q fp8) planned(m Module) *planned {
+	if q.skips.has(m.Name) {
+		return nil
+	}
+	p := &planned{bits: 8, e4m3: true, number: blocks.F32}
+	if q.block != nil {
+		p.columns = q.block[1]
+	}
+	return p
+}
+
+func (q fbgemm) planned(m Module) *planned {
+	if q.skips.has(m.Name) {
+		return nil
+	}
+	return &planned{bits: 8, e4m3: true, number: blocks.F32}
 }

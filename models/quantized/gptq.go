@@ -151,3 +151,10 @@ func (m *Matrix) transposedScales(parts map[string]Tensor, group int, zero func(
 	m.zeros = func(row, group int) uint8 { return zero(word(z.Data, group*m.Out/each+row/each), row%each) }
 	return nil
 }
+
+func (q gptq) planned(Module) *planned {
+	if q.ordered {
+		return nil
+	}
+	return &planned{bits: q.bits, zero: true, columns: max(q.group, 0)}
+}

@@ -1,7 +1,6 @@
 package quantized
 
 import (
-	"fmt"
 	"regexp"
 	"strings"
 
@@ -39,77 +38,4 @@ func (s skips) has(name string) bool {
 		}
 	}
 	return false
-}
-
-// Random returns a matrix [out, in] of numbers that quants gives, each of 8 random bits, in the form that the config
-// asks for; nil where it has none. Scales are of the type number where the config does not say. The numbers lie around
-// 0.
-func (s *Scheme) Random(module string, out, in int, number blocks.Scale, quants func(to []uint8, row, n int)) *Matrix {
-	p := s.reader.planned(Module{module, module})
-	if p == nil {
-		return nil
-	}
-	if p.number == 0 {
-		p.number = number
-	}
-	m := &Matrix{Out: out, In: in, Stored: fmt.Sprintf("random int%d", p.bits), bits: p.bits, e4m3: p.e4m3}
-	scale, keep, set := float32(1)/(1<<10), uint8(0xff), uint8(0)
-	switch {
-	case p.e4m3: // 1 to 2, of both signs
-		scale, keep, set = 1.0/(1<<6), 0x87, 7<<3
-	case p.bits == 4:
-		scale, keep = 1.0/(1<<8), 15
-	}
-	m.scales = grid{rows: out, columns: or(p.columns, in), number: p.number, at: func(int) float32 { return scale }}
-	if p.zero {
-		m.zeros = func(int, int) uint8 { return uint8(m.middle()) }
-	}
-	m.quants = func(to []uint8, row, n int) {
-		quants(to[:n*in], row, n)
-		for i, q := range to[:n*in] {
-			to[i] = q&keep | set
-		}
-	}
-	m.settle()
-	return m
-}
-
-func (q gptq) planned(Module) *planned {
-	if q.ordered {
-		return nil
-	}
-	return &planned{bits: q.bits, zero: true, columns: max(q.group, 0)}
-}
-
-func (q awq) planned(m Module) *planned {
-	if q.skips.has(m.Name) {
-		return nil
-	}
-	return &planned{bits: 4, zero: true, columns: max(q.group, 0)}
-}
-
-func (q fp8) planned(m Module) *planned {
-	if q.skips.has(m.Name) {
-		return nil
-	}
-	p := &planned{bits: 8, e4m3: true, number: blocks.F32}
-	if q.block != nil {
-		p.columns = q.block[1]
-	}
-	return p
-}
-
-func (q fbgemm) planned(m Module) *planned {
-	if q.skips.has(m.Name) {
-		return nil
-	}
-	return &planned{bits: 8, e4m3: true, number: blocks.F32}
-}
-
-func (q *compressed) planned(m Module) *planned {
-	args, err := q.argsOf(m)
-	if err != nil || args.ordered() {
-		return nil
-	}
-	return &planned{bits: args.Bits, e4m3: args.Type == "float", zero: !args.symmetric(), columns: args.columns}
 }

@@ -2,7 +2,7 @@
 // config.json describes them.
 //
 // A number is scale * (quant - zero point) in float32, rounded once: what compressed-tensors, AutoAWQ, GPTQModel and
-// transformers compute where scales are float32. The package knows no files: it gets the tensors of a module as bytes.
+// transformers compute if scales are float32. The package knows no files: it gets the tensors of a module as bytes.
 package quantized
 
 import (
@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/quire/quire/blocks"
 	"github.com/quire/quire/models/arch"
 )
 
@@ -23,7 +24,7 @@ type method struct {
 	parse    func(c *config) (reader, error)
 }
 
-// methods are those that are read. A format is added by an entry, with a file of its own.
+// methods are the supported methods. A new format is an entry here, and a file of its own.
 var methods = map[string]method{
 	"awq":                {[]string{qweight, qzeros, scales}, parseAWQ},
 	"compressed-tensors": {compressedSuffixes, parseCompressed},
@@ -32,47 +33,15 @@ var methods = map[string]method{
 	"gptq":               {[]string{qweight, qzeros, scales, groupIndex}, parseGPTQ},
 }
 
-// Suffixes of the names of tensors that several methods have.
-const (
-	weight      = "weight"
-	weightScale = "weight_scale"
-	inputScale  = "input_scale"
-	qweight     = "qweight"
-	qzeros      = "qzeros"
-	scales      = "scales"
-	groupIndex  = "g_idx"
-)
-
-// reader reads the matrices of one checkpoint.
-type reader interface {
-	// matrix makes the matrix of a module of its parts, by their suffixes; nil where its weight is not quantized.
-	matrix(module Module, parts map[string]Tensor) (*Matrix, error)
-	// text says what the config says of weights; asks what else it wants rounded, and to what, which is not done.
-	text() string
-	asks() []string
-	// planned says how the config wants a module's weight stored, as far as it can be kept so.
-	planned(module Module) *planned
-}
-
-// Module is the name of a module: as files have it, and as [arch.Config] does.
-type Module struct{ Stored, Name string }
-
-// Tensor is one of the tensors that make a matrix.
-type Tensor struct {
-	DType string // as safetensors names it
-	Shape []int  // outermost first
-	Data  []byte
-}
-
-// Scheme is what a quantization_config says.
+// Scheme is a quantization_config.
 type Scheme struct {
 	Method   string
 	suffixes []string
 	reader   reader
 }
 
-// Parse reads a quantization_config; nil is that of a model that is not quantized. The error of what is not supported
-// wraps [arch.UnsupportedError].
+// Parse reads a quantization_config. It returns nil for a model that is not quantized. The error for what is not
+// supported wraps [arch.UnsupportedError].
 func Parse(text json.RawMessage) (*Scheme, error) {
 	if len(text) == 0 {
 		return nil, nil
@@ -97,7 +66,7 @@ func Parse(text json.RawMessage) (*Scheme, error) {
 	return &Scheme{Method: name, suffixes: m.suffixes, reader: r}, nil
 }
 
-// String says it in a line.
+// String describes the scheme in one line.
 func (s *Scheme) String() string {
 	text := s.Method + ", " + s.reader.text()
 	if asks := s.reader.asks(); len(asks) > 0 {
@@ -117,12 +86,13 @@ func (s *Scheme) Part(name string) (module, suffix string, ok bool) {
 	return module, suffix, suffix == weight || slices.Contains(s.suffixes, suffix)
 }
 
-// Small are the suffixes of tensors whose data [Scheme.Matrix] reads.
+// Small reports whether tensors with this suffix are small, so that [Scheme.Matrix] reads their data.
 func (s *Scheme) Small(suffix string) bool {
 	return suffix == groupIndex || suffix == "weight_g_idx" || suffix == "weight_shape"
 }
 
-// Matrix makes the weight of a module of its parts; nil where it has none, or one that is not quantized.
+// Matrix makes the weight of a module from its parts. It returns nil if the module has no weight, or one that is not
+// quantized.
 func (s *Scheme) Matrix(module Module, parts map[string]Tensor) (*Matrix, error) {
 	m, err := s.reader.matrix(module, parts)
 	if m == nil || err != nil {
@@ -135,54 +105,35 @@ func (s *Scheme) Matrix(module Module, parts map[string]Tensor) (*Matrix, error)
 	return m, nil
 }
 
-// isFloat says that a tensor's numbers are floats of 16 or 32 bits.
-func (t Tensor) isFloat() bool { return t.DType == "F32" || t.DType == "BF16" || t.DType == "F16" }
-
-// config reads typed keys; the first error is kept. null counts as absent.
-type config struct {
-	fields map[string]json.RawMessage
-	err    error
-}
-
-func (c *config) has(key string) bool {
-	v, ok := c.fields[key]
-	return ok && string(v) != "null"
-}
-
-func (c *config) decode(key string, to any) {
-	if !c.has(key) {
-		return
+// Random returns a matrix [out, in] of numbers that quants gives, each of 8 random bits, in the form that the config
+// asks for; nil where it has none. Scales are of the type number where the config does not say. The numbers lie around
+// 0.
+func (s *Scheme) Random(module string, out, in int, number blocks.Scale, quants func(to []uint8, row, n int)) *Matrix {
+	p := s.reader.planned(Module{module, module})
+	if p == nil {
+		return nil
 	}
-	if err := json.Unmarshal(c.fields[key], to); err != nil && c.err == nil {
-		c.err = fmt.Errorf("%s is not of the expected type: %w", key, err)
+	if p.number == 0 {
+		p.number = number
 	}
-}
-
-func (c *config) str(key, absent string) string     { c.decode(key, &absent); return absent }
-func (c *config) num(key string, absent int) int    { c.decode(key, &absent); return absent }
-func (c *config) flag(key string, absent bool) bool { c.decode(key, &absent); return absent }
-func (c *config) list(key string) (values []string) { c.decode(key, &values); return values }
-func (c *config) first(absent int, keys ...string) int {
-	for _, key := range keys {
-		if c.has(key) {
-			return c.num(key, absent)
+	m := &Matrix{Out: out, In: in, Stored: fmt.Sprintf("random int%d", p.bits), bits: p.bits, e4m3: p.e4m3}
+	scale, keep, set := float32(1)/(1<<10), uint8(0xff), uint8(0)
+	switch {
+	case p.e4m3: // 1 to 2, of both signs
+		scale, keep, set = 1.0/(1<<6), 0x87, 7<<3
+	case p.bits == 4:
+		scale, keep = 1.0/(1<<8), 15
+	}
+	m.scales = grid{rows: out, columns: or(p.columns, in), number: p.number, at: func(int) float32 { return scale }}
+	if p.zero {
+		m.zeros = func(int, int) uint8 { return uint8(m.middle()) }
+	}
+	m.quants = func(to []uint8, row, n int) {
+		quants(to[:n*in], row, n)
+		for i, q := range to[:n*in] {
+			to[i] = q&keep | set
 		}
 	}
-	return absent
-}
-
-// need returns a part that a module must have.
-func need(parts map[string]Tensor, suffix, dtype string, dims int) (Tensor, error) {
-	t, ok := parts[suffix]
-	switch {
-	case !ok:
-		return t, fmt.Errorf("%s is missing", suffix)
-	case dtype == "" && !t.isFloat():
-		return t, arch.Unsupported("F32, BF16 and F16 are", "%s of dtype %s", suffix, t.DType)
-	case dtype != "" && t.DType != dtype:
-		return t, arch.Unsupported(dtype+" is", "%s of dtype %s", suffix, t.DType)
-	case dims > 0 && len(t.Shape) != dims:
-		return t, fmt.Errorf("%s has shape %v, not one of %d dimensions", suffix, t.Shape, dims)
-	}
-	return t, nil
+	m.settle()
+	return m
 }

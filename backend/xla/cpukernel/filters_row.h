@@ -1,7 +1,8 @@
-// Filters of one row beside top-k, top-p and min-p; a part of sampling_row.h.
+// Filters of one row besides top-k, top-p and min-p.
 //
-// Where the tokens that a filter needs are all candidates, it sets the e and the weights of those that it drops to 0.
-// Else it says what is kept in the row's floor, near and most, and passes over all chunks obey that.
+// If the tokens that a filter needs are all candidates, it sets the e and the weights of those that it drops to 0.
+// Otherwise it sets in the row's floor, near and most what is kept, and passes over all chunks obey that.
+#include "sampling_candidates.h"
 
 // raise_floor drops the logits that are more than n standard deviations of all below the largest. Distances are counted
 // in units of 2^-11, up to 2^9, so that sums are exact: see topNSigma in package sampling.

@@ -3,6 +3,7 @@ package cpukernel
 /*
 #include "cpu.h"
 #include "gemm.h"
+#include "gemm_check.h"
 */
 import "C"
 

@@ -26,7 +26,7 @@
 #include <string.h>
 
 #include "convert.h"
-#include "gemm.h"
+#include "gemm_types.h"
 
 enum { Q_BLOCK_IN = 32, Q_SUPER_IN = 256 };
 

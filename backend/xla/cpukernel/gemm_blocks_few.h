@@ -1,6 +1,7 @@
-// The part of gemm_blocks_code.h for few rows: weights are unpacked in registers and multiplied at once. To unpack a
-// chunk to memory first takes longer than to read it, and pays only where many rows use it. The numbers are added in
-// the same order, so rows have the same bits.
+// Products of few rows: weights are unpacked in registers and multiplied at once. To unpack a chunk to memory first
+// takes longer than to read it, and pays only if many rows use it. The numbers are added in the same order as for many
+// rows, so rows have the same bits.
+#include "gemm_blocks_step.h"
 
 enum { FEW = 4 }; // rows
 

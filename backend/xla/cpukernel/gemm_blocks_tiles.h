@@ -3,6 +3,7 @@
 // panel. To store a tile of 8 rows takes as long as one of 16.
 
 #include "amx_config.h"
+#include "gemm_blocks_step.h"
 
 enum { FEW_ROWS = 8 };
 
