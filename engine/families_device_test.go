@@ -23,10 +23,10 @@ func TestFamiliesForGPU(t *testing.T) { checkFamilies(t, "h200:1") }
 
 func checkFamilies(t *testing.T, topology string) {
 	testenv.Slow(t)
-	for _, family := range []string{"deepseek-v3", "gemma2", "gemma3", "gemma4", "gemma4-moe", "glm4", "glm4-moe",
-		"gpt-oss", "granite", "granite-moe-shared", "granite4", "lfm2", "lfm2-moe", "ministral", "mixtral", "olmo2",
-		"olmo3", "olmoe", "phi4-mini", "qwen3-moe", "qwen3-next", "qwen35", "qwen35-moe", "smollm3", "stablelm",
-		"starcoder2"} {
+	for _, family := range []string{"deepseek-v3", "ernie", "gemma2", "gemma3", "gemma4", "gemma4-moe", "glm4",
+		"glm4-moe", "gpt-oss", "granite", "granite-moe-shared", "granite4", "lfm2", "lfm2-moe", "ministral", "mixtral",
+		"olmo2", "olmo3", "olmoe", "phi4-mini", "qwen3-moe", "qwen3-next", "qwen35", "qwen35-moe", "seed-oss",
+		"smollm3", "stablelm", "starcoder2"} {
 		t.Run(family, func(t *testing.T) {
 			backend := testenv.Topology(t, topology)
 			// A TPU's compiler moves smaller caches into VMEM while they are read.

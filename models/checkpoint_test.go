@@ -289,6 +289,8 @@ func TestGGUFLikeFolder(t *testing.T) {
 				c.Layers[i].Experts.Fused = arch.NotFused
 			}
 		},
+		"ernie":    func(c *Config) {},
+		"seed-oss": func(c *Config) {},
 		"stablelm": func(c *Config) {},
 		"starcoder2": func(c *Config) { // the format has no key for the window
 			for i := range c.Layers {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/quire/quire/models/arch"
 	"github.com/quire/quire/models/deepseek"
+	"github.com/quire/quire/models/ernie"
 	"github.com/quire/quire/models/gemma2"
 	"github.com/quire/quire/models/gemma3"
 	"github.com/quire/quire/models/gemma4"
@@ -29,14 +30,16 @@ import (
 	"github.com/quire/quire/models/phi3"
 	"github.com/quire/quire/models/quantized"
 	"github.com/quire/quire/models/qwen35"
+	"github.com/quire/quire/models/seedoss"
 	"github.com/quire/quire/models/stablelm"
 	"github.com/quire/quire/models/starcoder2"
 )
 
 // Decoders are the kinds of models that there are.
 var Decoders = slices.Concat(llama.Decoders, deepseek.Decoders, gemma3.Decoders, gemma4.Decoders, granite.Decoders,
-	olmo2.Decoders, qwen35.Decoders, []arch.Decoder{gemma2.Decoder, glm4.Decoder, glm4.Mixture, gptoss.Decoder,
-		lfm2.Decoder, lfm2.Mixture, phi3.Decoder, stablelm.Decoder, starcoder2.Decoder})
+	olmo2.Decoders, qwen35.Decoders, []arch.Decoder{ernie.Decoder, gemma2.Decoder, glm4.Decoder, glm4.Mixture,
+		gptoss.Decoder, lfm2.Decoder, lfm2.Mixture, phi3.Decoder, seedoss.Decoder, stablelm.Decoder,
+		starcoder2.Decoder})
 
 // Types of package arch that users of checkpoints meet.
 type (

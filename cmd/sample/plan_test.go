@@ -113,8 +113,8 @@ func TestPlanOfAModelThatDoesNotFit(t *testing.T) {
 	needLibtpu(t)
 	_, code, stderr := runPlanCommand(t, "--model", testenv.Path("configs", "models", "llama-3.1-70b.json"), "--dtype",
 		"bf16", "--topology", "v6e:2x4")
-	if code != cli.ExitFailure || !strings.Contains(stderr, "does not fit: its weights are 131 GiB") ||
-		!strings.Contains(stderr, "v6e:2x4 (TPU v6 lite) has 31 GiB") {
+	if code != cli.ExitFailure || !strings.Contains(stderr, "does not fit: its weights are 131.4 GiB") ||
+		!strings.Contains(stderr, "v6e:2x4 (TPU v6 lite) has 31.2 GiB") {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}
 	if _, code, stderr := runPlanCommand(t, "--model", smallLlama(t), "--topology", "v9z:1x1"); code != cli.ExitUsage ||

@@ -2,6 +2,7 @@
 logits_goldens.py."""
 
 import torch
+from transformers.models.ernie4_5 import modeling_ernie4_5
 from transformers.models.glm4 import modeling_glm4
 from transformers.models.phi3 import modeling_phi3
 
@@ -104,6 +105,11 @@ def ablations(model, again):
         modeling_glm4.apply_rotary_pos_emb = modeling_phi3.apply_rotary_pos_emb
         yield "rotation of neighbours", load()
         modeling_glm4.apply_rotary_pos_emb = was
+    if config.model_type == "ernie4_5":
+        was = modeling_ernie4_5.apply_rotary_pos_emb
+        modeling_ernie4_5.apply_rotary_pos_emb = modeling_phi3.apply_rotary_pos_emb
+        yield "rotation of neighbours", load()
+        modeling_ernie4_5.apply_rotary_pos_emb = was
     if config.model_type == "starcoder2":
         yield "GELU", changed(hidden_act="silu")
     if config.model_type in ("starcoder2", "stablelm"):

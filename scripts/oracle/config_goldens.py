@@ -50,6 +50,8 @@ QWEN35 = dict(BASE, model_type="qwen3_5_text", architectures=["Qwen3_5ForCausalL
 QWEN35_MOE = dict(BASE, model_type="qwen3_5_moe_text", architectures=["Qwen3_5MoeForCausalLM"], num_experts=12)
 QWEN3_NEXT = dict(BASE, model_type="qwen3_next", architectures=["Qwen3NextForCausalLM"], num_experts=12)
 STABLELM = dict(BASE, model_type="stablelm", architectures=["StableLmForCausalLM"])
+ERNIE = dict(BASE, model_type="ernie4_5", architectures=["Ernie4_5ForCausalLM"])
+SEED_OSS = dict(BASE, model_type="seed_oss", architectures=["SeedOssForCausalLM"])
 OLMO2 = dict(BASE, model_type="olmo2", architectures=["Olmo2ForCausalLM"])
 GPT_OSS = dict(BASE, model_type="gpt_oss", architectures=["GptOssForCausalLM"], num_local_experts=5)
 LLAMA3 = dict(
@@ -258,6 +260,21 @@ CASES = {
     "stablelm": dict(STABLELM, hidden_size=64),
     "stablelm, biases, older style": dict(
         STABLELM, hidden_size=64, use_qkv_bias=True, partial_rotary_factor=0.5, rope_theta=1e5, layer_norm_eps=1e-6),
+    "ernie": dict(ERNIE, head_dim=16),
+    "ernie, biases, older style": dict(ERNIE, head_dim=16, use_bias=True, rope_theta=1e4, tie_word_embeddings=False),
+    "ernie, defaults": {
+        k: dict(ERNIE, vocab_size=103424)[k]
+        for k in (
+            "model_type", "architectures", "num_hidden_layers", "hidden_size", "intermediate_size",
+            "num_attention_heads", "vocab_size")},
+    "seed-oss": dict(SEED_OSS, head_dim=16),
+    "seed-oss, other biases": dict(
+        SEED_OSS, head_dim=16, attention_bias=False, attention_out_bias=True, mlp_bias=True, rope_theta=1e7),
+    "seed-oss, defaults": {
+        k: dict(SEED_OSS, vocab_size=155136, num_attention_heads=8)[k]
+        for k in (
+            "model_type", "architectures", "num_hidden_layers", "hidden_size", "intermediate_size",
+            "num_attention_heads", "vocab_size")},
     "glm4-moe": dict(
         GLM4_MOE, head_dim=24, attention_bias=True, use_qk_norm=True, n_group=3, topk_group=2, first_k_dense_replace=3,
         routed_scaling_factor=2.5, norm_topk_prob=False, n_shared_experts=2, max_position_embeddings=202752,

@@ -418,6 +418,8 @@ def main():
         convert(tiny / name, out / f"{name}.gguf", "gemma4")
     for name in ("phi3", "phi4-mini", "granite", "glm4", "starcoder2", "stablelm"):
         convert(tiny / name, out / f"{name}.gguf", "phi3" if name == "phi4-mini" else name)
+    convert(tiny / "ernie", out / "ernie.gguf", "ernie4_5")
+    convert(tiny / "seed-oss", out / "seed-oss.gguf", "seed_oss")
     convert(tiny / "olmo3", out / "olmo3.gguf", "olmo2")
     convert(tiny / "olmo2", out / "olmo2.gguf", "olmo2")
     for name in ("lfm2", "qwen3-next", "qwen35", "qwen35-moe"):

@@ -370,6 +370,27 @@ FAMILIES = MIXTURES | STATES | {
             rope_parameters=dict(rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.25),
         ),
     ),
+    "ernie": (
+        "ernie4_5",
+        25,
+        dict(
+            num_key_value_heads=2,
+            head_dim=16,
+            use_bias=True,
+            tie_word_embeddings=True,
+            rope_parameters=dict(rope_type="default", rope_theta=500000.0),
+        ),
+    ),
+    "seed-oss": (
+        "seed_oss",
+        26,
+        dict(
+            num_key_value_heads=2,
+            head_dim=16,
+            rms_norm_eps=1e-6,
+            rope_parameters=dict(rope_type="default", rope_theta=10000.0),
+        ),
+    ),
 }
 
 # As in Llama 3 Instruct, generation_config.json names more end-of-sequence ids than config.json does.

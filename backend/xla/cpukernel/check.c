@@ -257,6 +257,18 @@ static void logprobs(check *c, int dtype, int64_t rows, int64_t vocabulary, floa
 	compare(c);
 }
 
+static void entropy(check *c, int dtype, int64_t rows, int64_t vocabulary, float size) {
+	begin(c);
+	q_entropy_args a = {
+		.of = {.logits = numbers(c, dtype, rows * vocabulary, size), .dtype = dtype, .vocabulary = vocabulary}};
+	if (!c->same) return;
+	for (int i = 0; i < 2; i++) {
+		a.entropy = (float *)c->output[i];
+		for (int r = 0; r < rows; r++) (i ? c->code->entropy_row : q_code_at(Q_AVX2)->entropy_row)(&a, r);
+	}
+	compare(c);
+}
+
 // Two sequences of a step for recurrences: one begins, and its states are left in two pages; the other goes on in its
 // own page.
 enum { TOKENS = 12, SEQUENCES = 2, STATES = 3 };
@@ -423,6 +435,10 @@ static void all(void *args, int64_t task) {
 	for (int t = 0; t < 3; t++) {
 		attention(c, types[t], types[t], 1, 3, 64, 1, 71, 0, 0);
 		attention(c, types[t], types[t], 1, 16, 96, 2, 66, 0, 0);
+	}
+	for (int t = 0; t < 3; t++) {
+		entropy(c, types[t], 2, types[t] == Q_F32 ? 9001 : 1500, 12);
+		entropy(c, types[t], 100, 23, 1.5f);
 	}
 	(void)task;
 }

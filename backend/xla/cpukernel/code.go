@@ -9,10 +9,12 @@ import "C"
 import "log/slog"
 
 // levels is the level of each kernel's code, of those in code.h.
-type levels struct{ attend, quantize, normRows, ropeRows, sampleRow, logprobsRow, recurrences int }
+type levels struct {
+	attend, quantize, normRows, ropeRows, sampleRow, logprobsRow, entropyRow, recurrences int
+}
 
 // allAt is code that is all of one level.
-func allAt(level int) levels { return levels{level, level, level, level, level, level, level} }
+func allAt(level int) levels { return levels{level, level, level, level, level, level, level, level} }
 
 // sameAsAVX2 says that the code of these levels computes what AVX2's does, bit by bit, for some inputs that are always
 // the same. Only AMX's attention to bf16 may round otherwise.
@@ -24,6 +26,7 @@ func sameAsAVX2(l levels) bool {
 		rope_rows:    C.q_code_at(C.int(l.ropeRows)).rope_rows,
 		sample_row:   C.q_code_at(C.int(l.sampleRow)).sample_row,
 		logprobs_row: C.q_code_at(C.int(l.logprobsRow)).logprobs_row,
+		entropy_row:  C.q_code_at(C.int(l.entropyRow)).entropy_row,
 		recurrences:  C.q_code_at(C.int(l.recurrences)).recurrences,
 	}
 	return C.q_code_same(&code) != 0

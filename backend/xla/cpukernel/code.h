@@ -16,6 +16,7 @@ typedef struct {
 	void (*rope_rows)(void *args, int64_t task);
 	void (*sample_row)(void *args, int64_t task);
 	void (*logprobs_row)(void *args, int64_t task);
+	void (*entropy_row)(void *args, int64_t task);
 	const struct q_recurrences *recurrences;
 } q_code;
 

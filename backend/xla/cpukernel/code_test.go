@@ -32,6 +32,7 @@ func TestWrongCodeIsNotUsed(t *testing.T) {
 		"rope":     func(l *levels) *int { return &l.ropeRows },
 		"sample":   func(l *levels) *int { return &l.sampleRow },
 		"logprobs": func(l *levels) *int { return &l.logprobsRow },
+		"entropy":  func(l *levels) *int { return &l.entropyRow },
 	} {
 		wrong := right
 		*of(&wrong) = plain

@@ -59,14 +59,7 @@ static void likeliest(sampled *s, int64_t n, float *logit, int32_t *id) {
 void Q_LOGPROBS_ROW(void *args, int64_t i) {
 	const q_logprobs_args *a = args;
 	sampled s;
-	s.args = &a->of;
-	s.row = i;
-	s.vocabulary = a->of.vocabulary;
-	s.size = MIN_SIZE;
-	while (s.size * MAX_CHUNKS < s.vocabulary) s.size *= 2;
-	s.chunks = (s.vocabulary + s.size - 1) / s.size;
-	s.masked = s.late = 0;
-	s.floor = -INFINITY;
+	whole_row(&s, &a->of, i);
 	float *top = a->top + i * a->width;
 	int32_t *id = a->id + i * a->width, token = a->token[i];
 	int64_t n = a->count[i] < a->width ? a->count[i] : a->width;

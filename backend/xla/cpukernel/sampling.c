@@ -14,6 +14,20 @@ const char *q_sample_operands(void) { return Q_SAMPLE_PARAMS(NAME) Q_SAMPLE_FILT
 	} \
 	a.name = q_arg(f, at++)->data;
 
+// check_logits refuses logits [S, V] that no kernel here takes.
+static q_error *check_logits(q_frame *f, const q_array *logits) {
+	q_error *e = q_shape(f, logits, "logits", 0, -1, -1);
+	if (e) return e;
+	if (logits->dtype != Q_F32 && logits->dtype != Q_BF16 && logits->dtype != Q_F16) {
+		return q_fail(f, "logits have element type %d, want f32, bf16 or f16", logits->dtype);
+	}
+	int64_t vocabulary = logits->dims[1];
+	if (vocabulary < 1 || vocabulary > Q_LARGEST_VOCABULARY) {
+		return q_fail(f, "a vocabulary of %lld tokens, want 1 to %d", (long long)vocabulary, Q_LARGEST_VOCABULARY);
+	}
+	return NULL;
+}
+
 static q_error *sample(q_frame *f, int filtered, int masked) {
 	if (q_skip(f)) return NULL;
 	enum { PARAMS = 0 Q_SAMPLE_PARAMS(ONE), FILTERS = 0 Q_SAMPLE_FILTERS(ONE) };
@@ -21,14 +35,8 @@ static q_error *sample(q_frame *f, int filtered, int masked) {
 	q_error *e = q_count(f, counts + 1 + (filtered ? FILTERS : 0) + (masked ? 2 : 0), 3);
 	if (e) return e;
 	const q_array *logits = q_arg(f, 0);
-	if ((e = q_shape(f, logits, "logits", 0, -1, -1))) return e;
-	if (logits->dtype != Q_F32 && logits->dtype != Q_BF16 && logits->dtype != Q_F16) {
-		return q_fail(f, "logits have element type %d, want f32, bf16 or f16", logits->dtype);
-	}
+	if ((e = check_logits(f, logits))) return e;
 	int64_t rows = logits->dims[0], vocabulary = logits->dims[1];
-	if (vocabulary < 1 || vocabulary > Q_LARGEST_VOCABULARY) {
-		return q_fail(f, "a vocabulary of %lld tokens, want 1 to %d", (long long)vocabulary, Q_LARGEST_VOCABULARY);
-	}
 	if ((e = q_check_shape(f, q_arg(f, counts), "rows", Q_S32, 0, NULL)) ||
 		(e = q_shape(f, q_result(f, 0), "tokens", Q_S32, rows)) ||
 		(e = q_shape(f, q_result(f, 1), "logprobs", Q_F32, rows)) ||
@@ -79,14 +87,10 @@ q_error *quire_logprobs(q_frame *f) {
 	q_error *e = q_count(f, 4, 3);
 	if (e) return e;
 	const q_array *logits = q_arg(f, 0), *ids = q_result(f, 1);
-	if ((e = q_shape(f, logits, "logits", 0, -1, -1)) || (e = q_shape(f, ids, "ids", Q_S32, -1, -1))) return e;
-	if (logits->dtype != Q_F32 && logits->dtype != Q_BF16 && logits->dtype != Q_F16) {
-		return q_fail(f, "logits have element type %d, want f32, bf16 or f16", logits->dtype);
-	}
+	if ((e = check_logits(f, logits)) || (e = q_shape(f, ids, "ids", Q_S32, -1, -1))) return e;
 	int64_t rows = logits->dims[0], vocabulary = logits->dims[1], width = ids->dims[1];
-	if (vocabulary < 1 || vocabulary > Q_LARGEST_VOCABULARY || width < 1 || width > vocabulary) {
-		return q_fail(f, "%lld of %lld tokens, want 1 to all of %d at most", (long long)width, (long long)vocabulary,
-			Q_LARGEST_VOCABULARY);
+	if (width < 1 || width > vocabulary) {
+		return q_fail(f, "%lld of %lld tokens, want 1 to all", (long long)width, (long long)vocabulary);
 	}
 	if ((e = q_shape(f, q_arg(f, 1), "tokens", Q_S32, rows)) || (e = q_shape(f, q_arg(f, 2), "counts", Q_S32, rows)) ||
 		(e = q_check_shape(f, q_arg(f, 3), "rows", Q_S32, 0, NULL)) ||
@@ -108,5 +112,24 @@ q_error *quire_logprobs(q_frame *f) {
 		a.top[i] = 0;
 	}
 	q_parallel(f, wanted, q_code_in_use()->logprobs_row, &a);
+	return NULL;
+}
+
+q_error *quire_entropy(q_frame *f) {
+	if (q_skip(f)) return NULL;
+	q_error *e = q_count(f, 2, 1);
+	if (e) return e;
+	const q_array *logits = q_arg(f, 0);
+	if ((e = check_logits(f, logits))) return e;
+	int64_t rows = logits->dims[0];
+	if ((e = q_check_shape(f, q_arg(f, 1), "rows", Q_S32, 0, NULL)) ||
+		(e = q_shape(f, q_result(f, 0), "entropies", Q_F32, rows))) {
+		return e;
+	}
+	q_entropy_args a = {.of = {.logits = logits->data, .dtype = logits->dtype, .vocabulary = logits->dims[1]},
+		.entropy = q_result(f, 0)->data};
+	const int64_t wanted = q_wanted(q_arg(f, 1), rows);
+	for (int64_t i = wanted; i < rows; i++) a.entropy[i] = 0;
+	q_parallel(f, wanted, q_code_in_use()->entropy_row, &a);
 	return NULL;
 }

@@ -22,5 +22,6 @@ func samplingHandlers() map[string]unsafe.Pointer {
 		"quire_sample_filtered":        unsafe.Pointer(C.quire_sample_filtered),
 		"quire_sample_filtered_masked": unsafe.Pointer(C.quire_sample_filtered_masked),
 		"quire_logprobs":               unsafe.Pointer(C.quire_logprobs),
+		"quire_entropy":                unsafe.Pointer(C.quire_entropy),
 	}
 }

@@ -74,4 +74,18 @@ void q_logprobs_row_plain(void *args, int64_t i);
 void q_logprobs_row_avx2(void *args, int64_t i);
 void q_logprobs_row_avx512(void *args, int64_t i);
 
+// quire_entropy: logits [S, V] of f32, bf16 or f16; rows s32[] -> entropies f32[S] of the first `rows` rows, in nats; NaN
+// of a row without a distribution, 0 of the other rows.
+q_error *quire_entropy(q_frame *f);
+
+typedef struct {
+	q_sample_args of; // only its logits, dtype and vocabulary
+	float *entropy;
+} q_entropy_args;
+
+// q_entropy_row_LEVEL does row i of args, q_entropy_args.
+void q_entropy_row_plain(void *args, int64_t i);
+void q_entropy_row_avx2(void *args, int64_t i);
+void q_entropy_row_avx512(void *args, int64_t i);
+
 #endif

@@ -136,6 +136,18 @@ static inline const char *ahead(const sampled *s, int64_t c, int64_t bytes) {
 	return (const char *)s->args->logits + (s->row * s->vocabulary + (c + 2) * s->size) * bytes;
 }
 
+// whole_row makes s row i of a batch without masks and filters.
+static inline void whole_row(sampled *s, const q_sample_args *args, int64_t i) {
+	s->args = args;
+	s->row = i;
+	s->vocabulary = args->vocabulary;
+	s->size = MIN_SIZE;
+	while (s->size * MAX_CHUNKS < s->vocabulary) s->size *= 2;
+	s->chunks = (s->vocabulary + s->size - 1) / s->size;
+	s->masked = s->late = 0;
+	s->floor = -INFINITY;
+}
+
 // scan is the first pass: it sets max, lanes and largest, and returns the sum of exp(l - max), NaN for a row without a
 // distribution.
 static float scan(sampled *s) {

@@ -58,6 +58,7 @@ var cpuKernels = map[string]kernel{
 	"sample_filtered":        {target: "quire_sample_filtered"},
 	"sample_filtered_masked": {target: "quire_sample_filtered_masked"},
 	"logprobs":               {target: "quire_logprobs"},
+	"entropy":                {target: "quire_entropy"},
 	"step_clock":             {target: "quire_step_clock", alias: map[int]int{0: 0}},
 	"draft_text": {
 		target: "quire_draft_text", attrs: map[string]attribute{"longest": integer, "shortest": integer},
