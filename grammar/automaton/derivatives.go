@@ -1,22 +1,27 @@
 package automaton
 
-import (
-	"errors"
-	"slices"
-)
+import "slices"
 
-// arc says what is left of an expression behind a byte from lo to hi.
-type arc struct {
-	lo, hi byte
-	to     Expr
+// leaves are the expressions of a kind that is no operation on others.
+type leaves interface {
+	// arcs returns the derivatives of one.
+	arcs(key) []arc
 }
 
-// errTooMany is what a grammar with too many expressions ends with.
-var errTooMany = errors.New("the grammar needs more memory than one may take")
+// emptier is leaves that find out by themselves whether one has a string.
+type emptier interface {
+	empty(key) bool
+}
 
-// arcsOf returns the derivatives of a regular expression: arcs in order, without
-// overlap. Targets may be empty, which empty tells.
-func (b *Builder) arcsOf(e Expr) []arc {
+// derivatives are what is left of regular expressions after a byte, made when they are first asked for.
+type derivatives struct {
+	*algebra
+	leaves [kinds]leaves
+}
+
+// arcsOf returns the derivatives of a regular expression: arcs in order, without overlap. A target may be an expression
+// that empty reports as empty.
+func (b *derivatives) arcsOf(e Expr) []arc {
 	if n := &b.nodes[e]; n.made {
 		return n.arcs
 	}
@@ -30,17 +35,11 @@ func (b *Builder) arcsOf(e Expr) []arc {
 	return arcs
 }
 
-func (b *Builder) derive(k key) []arc {
+func (b *derivatives) derive(k key) []arc {
 	switch k.kind {
-	case kindSet:
-		return b.setArcs(b.sets[k.a])
-	case kindChoice:
-		return b.choiceArcs(k)
-	case kindNumber:
-		return b.numberArcs(k)
 	case kindSeq:
 		y := Expr(k.b)
-		arcs := b.mapArcs(b.arcsOf(Expr(k.a)), func(e Expr) Expr { return b.seq(e, y) })
+		arcs := mapArcs(b.arcsOf(Expr(k.a)), func(e Expr) Expr { return b.seq(e, y) })
 		if b.nodes[k.a].nullable {
 			arcs = b.merge([][]arc{arcs, b.arcsOf(y)})
 		}
@@ -61,53 +60,17 @@ func (b *Builder) derive(k key) []arc {
 			hi--
 		}
 		rest := b.Repeat(Expr(k.a), max(lo-1, 0), hi)
-		return b.mapArcs(b.arcsOf(Expr(k.a)), func(e Expr) Expr { return b.seq(e, rest) })
+		return mapArcs(b.arcsOf(Expr(k.a)), func(e Expr) Expr { return b.seq(e, rest) })
 	case kindLexeme:
 		return b.arcsOf(Expr(k.a))
-	case kindApart:
-		return b.apartArcs(k)
+	}
+	if of := b.leaves[k.kind]; of != nil {
+		return of.arcs(k)
 	}
 	return nil
 }
 
-func (b *Builder) setArcs(s byteSet) []arc {
-	var arcs []arc
-	for c := 0; c < 256; c++ {
-		if !s.has(c) {
-			continue
-		}
-		if n := len(arcs); n > 0 && int(arcs[n-1].hi) == c-1 {
-			arcs[n-1].hi = byte(c)
-		} else {
-			arcs = append(arcs, arc{byte(c), byte(c), Empty})
-		}
-	}
-	return arcs
-}
-
-func (b *Builder) choiceArcs(k key) []arc {
-	texts, depth := b.tables[k.a], k.d
-	lo, hi := k.b, k.c
-	if int(depth) == len(texts[lo]) {
-		lo++
-	}
-	var arcs []arc
-	for lo < hi {
-		c := texts[lo][depth]
-		n, _ := slices.BinarySearchFunc(texts[lo:hi], c, func(s string, c byte) int {
-			if s[depth] <= c {
-				return -1
-			}
-			return 1
-		})
-		next := lo + int32(n)
-		arcs = append(arcs, arc{c, c, b.choice(k.a, lo, next, depth+1)})
-		lo = next
-	}
-	return arcs
-}
-
-func (b *Builder) mapArcs(arcs []arc, f func(Expr) Expr) []arc {
+func mapArcs(arcs []arc, f func(Expr) Expr) []arc {
 	var to []arc
 	for _, a := range arcs {
 		if e := f(a.to); e != Fail {
@@ -117,7 +80,7 @@ func (b *Builder) mapArcs(arcs []arc, f func(Expr) Expr) []arc {
 	return to
 }
 
-// appendArc appends an arc, as part of the last one where that goes on to the same.
+// appendArc appends an arc, or extends the last one if both are adjacent and lead to the same expression.
 func appendArc(arcs []arc, a arc) []arc {
 	if n := len(arcs); n > 0 && arcs[n-1].to == a.to && arcs[n-1].hi+1 == a.lo && a.lo > 0 {
 		arcs[n-1].hi = a.hi
@@ -126,7 +89,8 @@ func appendArc(arcs []arc, a arc) []arc {
 	return append(arcs, a)
 }
 
-// cuts returns where arcs begin or have ended: between two of these bytes all stays the same.
+// cuts returns the bytes at which an arc begins or the previous byte ended one. All bytes from one cut up to the next
+// are on the same arcs.
 func cuts(lists [][]arc) []int {
 	var at [257]bool
 	at[0], at[256] = true, true
@@ -145,7 +109,7 @@ func cuts(lists [][]arc) []int {
 }
 
 // merge is the union of arcs.
-func (b *Builder) merge(lists [][]arc) []arc {
+func (b *derivatives) merge(lists [][]arc) []arc {
 	lists = slices.DeleteFunc(lists, func(l []arc) bool { return len(l) == 0 })
 	if len(lists) == 0 {
 		return nil
@@ -175,8 +139,8 @@ func (b *Builder) merge(lists [][]arc) []arc {
 	return to
 }
 
-// intersect has the arcs that all of some expressions have.
-func (b *Builder) intersect(list []Expr) []arc {
+// intersect is the arcs of an intersection: where each expression has one.
+func (b *derivatives) intersect(list []Expr) []arc {
 	lists := make([][]arc, len(list))
 	for i, e := range list {
 		lists[i] = b.arcsOf(e)
@@ -208,8 +172,8 @@ func (b *Builder) intersect(list []Expr) []arc {
 	return to
 }
 
-// complement goes on with what arcs do not lead to.
-func (b *Builder) complement(arcs []arc) []arc {
+// complement is the arcs of a complement: to the complement of each target, and to All where there is no arc.
+func (b *derivatives) complement(arcs []arc) []arc {
 	var to []arc
 	next := 0
 	for _, a := range arcs {
@@ -227,16 +191,16 @@ func (b *Builder) complement(arcs []arc) []arc {
 	return to
 }
 
-// EmptyRegular says that a regular expression has no string at all.
-func (b *Builder) EmptyRegular(e Expr) bool { return b.empty(e) }
+// EmptyRegular reports whether a regular expression has no string.
+func (b *derivatives) EmptyRegular(e Expr) bool { return b.empty(e) }
 
-// empty says that a regular expression has no string at all. Without And and Not only Fail is so.
-func (b *Builder) empty(e Expr) bool {
+// empty reports whether a regular expression has no string. Without And and Not only Fail has none.
+func (b *derivatives) empty(e Expr) bool {
 	n := &b.nodes[e]
 	switch {
-	case e == Fail || n.state == 2:
+	case e == Fail || n.emptiness == isEmpty:
 		return true
-	case n.plain || n.nullable || n.state == 1:
+	case n.plain || n.nullable || n.emptiness == nonEmpty:
 		return false
 	}
 	var is bool
@@ -247,27 +211,22 @@ func (b *Builder) empty(e Expr) bool {
 		is = !slices.ContainsFunc(b.lists[k.a], func(e Expr) bool { return !b.empty(e) })
 	case kindRepeat, kindLexeme:
 		is = b.empty(Expr(k.a))
-	case kindApart:
-		is = b.emptyApart(k)
 	case kindAnd, kindNot, kindNumber:
 		return !b.reach(e)
+	default:
+		if of, ok := b.leaves[k.kind].(emptier); ok {
+			is = of.empty(k)
+		}
 	}
 	b.note(e, is)
 	return is
 }
 
-func (b *Builder) note(e Expr, empty bool) {
-	b.nodes[e].state = 1
-	if empty {
-		b.nodes[e].state = 2
-	}
-}
-
-// reach looks from an expression for a derivative that has a string. It notes what it learns on the way.
-func (b *Builder) reach(from Expr) bool {
+// reach searches for a derivative of an expression that has a string, and notes what it learns on the way.
+func (b *derivatives) reach(from Expr) bool {
 	by := map[Expr]Expr{from: from}
 	todo := []Expr{from}
-	for len(todo) > 0 { // the nearest first: a counter has many that are far
+	for len(todo) > 0 { // breadth-first: a counter has many derivatives that are far away
 		e := todo[0]
 		todo = todo[1:]
 		for _, a := range b.arcsOf(e) {
@@ -276,8 +235,8 @@ func (b *Builder) reach(from Expr) bool {
 			}
 			by[a.to] = e
 			n := &b.nodes[a.to]
-			search := (n.kind == kindAnd || n.kind == kindNot || n.kind == kindNumber) && n.state == 0 && !n.nullable
-			if search {
+			searched := n.kind == kindAnd || n.kind == kindNot || n.kind == kindNumber
+			if searched && n.emptiness == emptinessUnknown && !n.nullable {
 				todo = append(todo, a.to)
 			} else if !b.empty(a.to) {
 				for e := a.to; ; e = by[e] {
@@ -299,8 +258,8 @@ func (b *Builder) reach(from Expr) bool {
 	return false
 }
 
-// Matches says that a regular expression has a text.
-func (b *Builder) Matches(e Expr, text string) bool {
+// Matches reports whether a regular expression matches a text.
+func (b *derivatives) Matches(e Expr, text string) bool {
 	for i := range len(text) {
 		to := Fail
 		for _, a := range b.arcsOf(e) {
@@ -315,11 +274,11 @@ func (b *Builder) Matches(e Expr, text string) bool {
 	return b.nodes[e].nullable
 }
 
-// longestText bounds the texts of Texts.
+// longestText bounds the length of what Texts returns.
 const longestText = 1 << 12
 
-// Texts returns the texts of a regular expression, if there are no more than a number of them.
-func (b *Builder) Texts(e Expr, most int) (texts []string, ok bool) {
+// Texts returns the strings of a regular expression if there are at most most of them.
+func (b *derivatives) Texts(e Expr, most int) (texts []string, ok bool) {
 	var text []byte
 	var visit func(e Expr) bool
 	visit = func(e Expr) bool {

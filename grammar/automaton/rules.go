@@ -1,15 +1,46 @@
 package automaton
 
-import "slices"
+// rules are the named expressions of a grammar, which may refer to themselves.
+type rules struct {
+	*derivatives
+	members *memberLists
+	list    []rule
+	settled bool // which rules are productive is known
+}
 
-// productive says that an expression has a string, by what is known of the rules.
-func (b *Builder) productive(e Expr) bool {
+type rule struct {
+	name       string
+	body       Expr
+	productive bool // it has a string
+}
+
+func newRules(d *derivatives) *rules {
+	b := &rules{derivatives: d}
+	b.members = &memberLists{algebra: d.algebra, productive: b.productive}
+	return b
+}
+
+// Rule makes a rule whose body Define sets.
+func (b *rules) Rule(name string) Expr {
+	b.list = append(b.list, rule{name: name, body: Fail})
+	return b.expr(len(b.list) - 1)
+}
+
+func (b *rules) expr(i int) Expr {
+	return b.intern(key{kind: kindRule, a: int32(i)}, false, false, false)
+}
+
+// Define sets the body of a rule.
+func (b *rules) Define(r, body Expr) { b.list[b.nodes[r].a].body = body }
+
+// productive reports whether an expression has a string, by what is known of the rules.
+func (b *rules) productive(e Expr) bool {
 	k := b.nodes[e].key
 	if b.nodes[e].regular {
 		return !b.empty(e)
 	}
-	if s := b.nodes[e].state; s != 0 && b.settled {
-		return s == 1
+	if s := b.nodes[e].emptiness; s != emptinessUnknown && b.settled {
+		return s == nonEmpty
 	}
 	is := true
 	switch k.kind {
@@ -28,9 +59,9 @@ func (b *Builder) productive(e Expr) bool {
 	case kindLexeme:
 		is = b.productive(Expr(k.a))
 	case kindRule:
-		is = b.rules[k.a].productive
+		is = b.list[k.a].productive
 	case kindMembers:
-		is = b.enough(k)
+		is = b.members.enough(k)
 	}
 	if b.settled {
 		b.note(e, !is)
@@ -38,13 +69,13 @@ func (b *Builder) productive(e Expr) bool {
 	return is
 }
 
-// settle finds the rules that have strings: from none, as long as there are more.
-func (b *Builder) settle() {
+// settle finds the productive rules: it starts from none and repeats until no more are found.
+func (b *rules) settle() {
 	for changed := true; changed; {
 		changed = false
-		for i := len(b.rules) - 1; i >= 0; i-- {
-			if !b.rules[i].productive && b.productive(b.rules[i].body) {
-				b.rules[i].productive = true
+		for i := len(b.list) - 1; i >= 0; i-- {
+			if !b.list[i].productive && b.productive(b.list[i].body) {
+				b.list[i].productive = true
 				changed = true
 			}
 		}
@@ -53,10 +84,10 @@ func (b *Builder) settle() {
 }
 
 // leftRecursive returns the name of a rule that can begin with itself.
-func (b *Builder) leftRecursive() (string, bool) {
+func (b *rules) leftRecursive() (string, bool) {
 	nullable := b.nullableRules()
 	const inside, done = 1, 2
-	state := make([]int8, len(b.rules))
+	state := make([]int8, len(b.list))
 	var visit func(e Expr) (Expr, bool)
 	visit = func(e Expr) (Expr, bool) { // the rule found, if any
 		k := b.nodes[e].key
@@ -87,12 +118,12 @@ func (b *Builder) leftRecursive() (string, bool) {
 				return 0, false
 			}
 			state[k.a] = inside
-			if r, found := visit(b.rules[k.a].body); found {
+			if r, found := visit(b.list[k.a].body); found {
 				return r, true
 			}
 			state[k.a] = done
 		case kindMembers:
-			for _, v := range b.members[k.a].variants() {
+			for _, v := range b.members.list[k.a].variants() {
 				if r, found := visit(v.Text); found {
 					return r, true
 				}
@@ -100,24 +131,24 @@ func (b *Builder) leftRecursive() (string, bool) {
 		}
 		return 0, false
 	}
-	for i := range b.rules {
+	for i := range b.list {
 		if state[i] == done {
 			continue
 		}
-		if r, found := visit(b.intern(key{kind: kindRule, a: int32(i)}, false, false, false)); found {
-			return b.rules[b.nodes[r].a].name, true
+		if r, found := visit(b.expr(i)); found {
+			return b.list[b.nodes[r].a].name, true
 		}
 	}
 	return "", false
 }
 
-// nullableRules finds the rules that have the empty string.
-func (b *Builder) nullableRules() []bool {
-	nullable := make([]bool, len(b.rules))
+// nullableRules returns for each rule whether it has the empty string.
+func (b *rules) nullableRules() []bool {
+	nullable := make([]bool, len(b.list))
 	for changed := true; changed; {
 		changed = false
-		for i := range b.rules {
-			if !nullable[i] && b.hasEmpty(b.rules[i].body, nullable) {
+		for i := range b.list {
+			if !nullable[i] && b.hasEmpty(b.list[i].body, nullable) {
 				nullable[i], changed = true, true
 			}
 		}
@@ -125,7 +156,7 @@ func (b *Builder) nullableRules() []bool {
 	return nullable
 }
 
-func (b *Builder) hasEmpty(e Expr, rules []bool) bool {
+func (b *rules) hasEmpty(e Expr, rules []bool) bool {
 	n := &b.nodes[e]
 	switch n.kind {
 	case kindSeq:
@@ -142,9 +173,7 @@ func (b *Builder) hasEmpty(e Expr, rules []bool) bool {
 	case kindRule:
 		return rules[n.a]
 	case kindMembers:
-		m := &b.members[n.a]
-		required := slices.ContainsFunc(m.List, func(m Member) bool { return m.Required })
-		return m.Min == 0 && !required && m.satisfied(0)
+		return b.members.mayBeNone(n.key)
 	}
 	return n.nullable
 }

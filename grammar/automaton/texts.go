@@ -3,24 +3,40 @@ package automaton
 import (
 	"math"
 	"slices"
+	"sync"
 )
 
-// inside is what of a vocabulary may stand in a text of some characters: most tokens may, wherever that text is in a
-// grammar. It is found once.
-type inside struct {
-	upTo   [][]uint32 // by a number of characters: the tokens that are texts of so many at most, or beginnings of some
-	exits  []counted  // nodes whose byte no such character has, behind whole ones
-	begins [256]bool  // the bytes that a character begins with
+// textMasks are the masks of states in which a text of common characters continues (see Builder.Common): there most of
+// a vocabulary is allowed, wherever that text is in a grammar. What stays in the text is found once per kind of
+// characters; only the tokens that leave it are walked.
+type textMasks struct {
+	*trie
+	words int // the length of a mask
+
+	mu    sync.Mutex         // protects chars: automata of several goroutines share a vocabulary
+	chars map[string]*inside // by the name of the characters
 }
 
-// mask is that of the tokens that are texts of so many characters at most, or beginnings of some.
+func newTextMasks(t *trie, words int) *textMasks {
+	return &textMasks{trie: t, words: words, chars: map[string]*inside{}}
+}
+
+// inside is the tokens of a vocabulary that are allowed in a text of some characters.
+type inside struct {
+	upTo   [][]uint32 // by n: the tokens that are texts of at most n characters, or prefixes of such texts
+	exits  []counted  // nodes after whole characters whose byte begins no further character
+	begins [256]bool  // the bytes that begin a character
+}
+
+// mask is the tokens that are texts of at most most characters, or prefixes of such texts.
 func (in *inside) mask(most int32) []uint32 { return in.upTo[min(int(most), len(in.upTo)-1)] }
 
-// counted is a token or node with the number of characters that have begun before its end, or before the node.
+// counted is a token or a node. chars is how many characters begin within the token, or before the node.
 type counted struct{ id, chars int32 }
 
-// insideOf returns what may stand in texts of a character. It takes no memory of the automaton that asks first.
-func (v *Vocabulary) insideOf(c common) *inside {
+// of returns the tokens allowed in texts of some characters. They are found with a builder of their own, so that the
+// automaton that asks first is not charged for the memory.
+func (v *textMasks) of(c common) *inside {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if in := v.chars[c.name]; in != nil {
@@ -68,7 +84,7 @@ func (v *Vocabulary) insideOf(c common) *inside {
 		i++
 	}
 	slices.SortFunc(tokens, func(x, y counted) int { return int(x.chars - y.chars) })
-	mask := make([]uint32, v.Words())
+	mask := make([]uint32, v.words)
 	in.upTo = [][]uint32{slices.Clone(mask)}
 	for _, t := range tokens {
 		for int(t.chars) >= len(in.upTo) {
@@ -81,14 +97,13 @@ func (v *Vocabulary) insideOf(c common) *inside {
 	return in
 }
 
-// maskText makes the mask of a state in which a text of common characters goes on, if it is such a state: what stays in
-// the text is known, and what leaves it is walked.
-func (v *Vocabulary) maskText(a *Automaton, s State, stack []State, mask []uint32) bool {
+// fill makes the mask of a state if a text of common characters continues in it, and otherwise reports false.
+func (v *textMasks) fill(a *Automaton, s State, stack []State, mask []uint32) bool {
 	leaves := a.states[s].leaves
 	if len(leaves) == 1 {
 		k := a.b.nodes[a.conts[leaves[0]].head].key
 		if rest := a.b.nodes[max(0, k.d)].key; k.kind == kindApart && k.c == noText && rest.kind == kindSeq {
-			return v.maskApart(a, s, a.b.nodes[rest.a].key, stack, mask)
+			return v.fillItem(a, s, a.b.nodes[rest.a].key, stack, mask)
 		}
 	}
 	text := slices.IndexFunc(leaves, func(id int32) bool {
@@ -100,23 +115,23 @@ func (v *Vocabulary) maskText(a *Automaton, s State, stack []State, mask []uint3
 	}
 	at := a.conts[leaves[text]]
 	k := a.b.nodes[at.head].key
-	in := v.insideOf(a.b.common[Expr(k.a)])
+	in := v.of(a.b.common[Expr(k.a)])
 	lo, hi := k.b, k.c
 	if hi == Unlimited {
 		hi = math.MaxInt32
 	}
-	behind := a.state([]int32{at.tail})
-	if behind < 0 {
+	after := a.state([]int32{at.tail})
+	if after < 0 {
 		return false
 	}
 	others := slices.Delete(slices.Clone(leaves), text, text+1)
-	if len(others) > 0 && !slices.Equal(others, a.states[behind].leaves) {
-		return false // there is more than the text, and what follows where it may end
+	if len(others) > 0 && !slices.Equal(others, a.states[after].leaves) {
+		return false // there is more than the text and what follows its end
 	}
-	row := a.Row(behind)
+	row := a.Row(after)
 	for c, to := range row {
 		if to != Dead && in.begins[c] {
-			return false // the text may go on or end there
+			return false // this byte may continue the text or follow its end
 		}
 	}
 	for i, w := range in.mask(hi) {
@@ -135,8 +150,8 @@ func (v *Vocabulary) maskText(a *Automaton, s State, stack []State, mask []uint3
 	return true
 }
 
-// maskApart is maskText where the text is an item that differs from those before it.
-func (v *Vocabulary) maskApart(a *Automaton, s State, text key, stack []State, mask []uint32) bool {
+// fillItem is fill if the text is an item that differs from all items before it.
+func (v *textMasks) fillItem(a *Automaton, s State, text key, stack []State, mask []uint32) bool {
 	if text.kind != kindRepeat || a.b.common[Expr(text.a)].name == "" || text.b > 0 {
 		return false
 	}
@@ -144,11 +159,11 @@ func (v *Vocabulary) maskApart(a *Automaton, s State, text key, stack []State, m
 	if hi == Unlimited {
 		hi = math.MaxInt32
 	}
-	in := v.insideOf(a.b.common[Expr(text.a)])
+	in := v.of(a.b.common[Expr(text.a)])
 	for i, w := range in.mask(hi) {
 		mask[i] |= w
 	}
-	row := a.Row(s) // the text may end here, and goes on alike wherever it ends
+	row := a.Row(s) // the text may end here, and what follows does not depend on where it ends
 	for _, e := range in.exits {
 		n := &v.nodes[e.id]
 		if to := row[n.byte]; to != Dead && e.chars <= hi {
