@@ -1,4 +1,4 @@
-package jinja
+package value
 
 import (
 	"slices"
@@ -6,25 +6,16 @@ import (
 	"unicode/utf8"
 )
 
-// prettyWidth is the width of lines that the filter pprint keeps to where it can.
+// prettyWidth is the width of lines that the filter pprint aims for.
 const prettyWidth = 80
 
-func filterPrettyPrint(r *run, v any, p *params) (any, error) {
-	if err := p.done(); err != nil {
-		return nil, err
-	}
-	w := &prettyPrinter{run: r}
-	w.format(r.sortedKeys(v, 0), 0, 0, 1)
-	return r.text(w.out.String())
-}
-
-// sortedKeys is v with the keys of its dicts in order, as pprint has them.
-func (r *run) sortedKeys(v any, depth int) any {
-	r.visit(depth)
+// sortedKeys returns v with the keys of its dicts sorted, as pprint does.
+func sortedKeys(meter *Meter, v any, depth int) any {
+	meter.visit(depth)
 	all := func(items []any) []any {
 		out := make([]any, len(items))
 		for i, item := range items {
-			out[i] = r.sortedKeys(item, depth+1)
+			out[i] = sortedKeys(meter, item, depth+1)
 		}
 		return out
 	}
@@ -36,36 +27,43 @@ func (r *run) sortedKeys(v any, depth int) any {
 	case *Dict:
 		keys := slices.Clone(x.keys)
 		slices.SortStableFunc(keys, func(a, b any) int {
-			c, err := r.compare(a, b, "<")
+			c, err := Compare(meter, a, b, "<")
 			if err != nil {
-				return strings.Compare(typeName(a), typeName(b))
+				return strings.Compare(TypeName(a), TypeName(b))
 			}
 			return c
 		})
 		d := NewDict()
 		for _, k := range keys {
-			item, _ := x.get(k)
-			d.set(k, r.sortedKeys(item, depth+1))
+			item, _ := x.Get(k)
+			d.Set(k, sortedKeys(meter, item, depth+1))
 		}
 		return d
 	}
 	return v
 }
 
+// Pretty is Python's pprint.pformat.
+func Pretty(meter *Meter, v any) string {
+	w := &prettyPrinter{meter: meter}
+	w.format(sortedKeys(meter, v, 0), 0, 0, 1)
+	return w.out.String()
+}
+
 // prettyPrinter is Python's pprint.pformat.
 type prettyPrinter struct {
-	run *run
-	out strings.Builder
+	meter *Meter
+	out   strings.Builder
 }
 
 func (w *prettyPrinter) line(indent int) {
-	w.run.must(w.run.make(indent))
+	w.meter.must(w.meter.Reserve(indent))
 	w.out.WriteString(",\n" + strings.Repeat(" ", indent))
 }
 
-// format writes v, which begins at a column and leaves room behind it.
+// format writes v at a column, and leaves room after it.
 func (w *prettyPrinter) format(v any, indent, room, level int) {
-	text := w.run.repr(v)
+	text := Repr(w.meter, v)
 	if utf8.RuneCountInString(text) > prettyWidth-indent-room {
 		switch x := v.(type) {
 		case *Dict:
@@ -114,25 +112,25 @@ func (w *prettyPrinter) dict(d *Dict, indent, room, level int) {
 		if i > 0 {
 			w.line(indent + 1)
 		}
-		key := w.run.repr(k)
+		key := Repr(w.meter, k)
 		w.out.WriteString(key + ": ")
 		w.format(d.values[i], indent+1+utf8.RuneCountInString(key)+2, behind, level+1)
 	}
 	w.out.WriteByte('}')
 }
 
-// text writes a string in several literals, one a line.
+// text writes a string as several literals, one per line.
 func (w *prettyPrinter) text(s string, indent, room, level int) {
 	if level == 1 {
 		indent++
 		room++
 	}
 	literal := func(s string) (string, int) {
-		text := w.run.repr(s)
+		text := Repr(w.meter, s)
 		return text, utf8.RuneCountInString(text)
 	}
 	var chunks []string
-	lines := splitLines(s, true)
+	lines := SplitLines(s, true)
 	for i, line := range lines {
 		width, last := prettyWidth-indent, i == len(lines)-1
 		text, n := literal(line)
@@ -161,7 +159,7 @@ func (w *prettyPrinter) text(s string, indent, room, level int) {
 			chunks = append(chunks, text)
 		}
 	}
-	w.run.must(w.run.make(len(chunks) * indent))
+	w.meter.must(w.meter.Reserve(len(chunks) * indent))
 	text := strings.Join(chunks, "\n"+strings.Repeat(" ", indent))
 	if level == 1 && len(chunks) > 1 {
 		text = "(" + text + ")"
@@ -169,14 +167,14 @@ func (w *prettyPrinter) text(s string, indent, room, level int) {
 	w.out.WriteString(text)
 }
 
-// spaced cuts a line into words, each with the space behind it.
+// spaced splits a line into words, each with the space after it.
 func spaced(s string) (parts []string) {
 	for s != "" {
-		end := strings.IndexFunc(s, pySpace)
+		end := strings.IndexFunc(s, IsSpace)
 		if end < 0 {
 			return append(parts, s)
 		}
-		if n := strings.IndexFunc(s[end:], func(r rune) bool { return !pySpace(r) }); n >= 0 {
+		if n := strings.IndexFunc(s[end:], func(r rune) bool { return !IsSpace(r) }); n >= 0 {
 			parts, s = append(parts, s[:end+n]), s[end+n:]
 		} else {
 			return append(parts, s)

@@ -1,7 +1,6 @@
-package jinja
+package value
 
 import (
-	"regexp"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -10,26 +9,26 @@ import (
 	"golang.org/x/text/language"
 )
 
-// Case as Python's str has it: by Unicode's full mappings, in which a letter may become several.
+// Case follows Unicode's full mappings, as in Python: a letter may become several.
 
-func upper(s string) string { return cases.Upper(language.Und).String(s) }
+func Upper(s string) string { return cases.Upper(language.Und).String(s) }
 
-func lower(s string) string { return cases.Lower(language.Und, cases.HandleFinalSigma(true)).String(s) }
+func Lower(s string) string { return cases.Lower(language.Und, cases.HandleFinalSigma(true)).String(s) }
 
 func casefold(s string) string { return cases.Fold().String(s) }
 
 // titled is the form of a letter at the beginning of a word.
 func titled(r rune) string { return cases.Title(language.Und, cases.NoLower).String(string(r)) }
 
-// recase replaces each letter of s, of which change gets the lower case it has at its place.
+// recase replaces each letter of s by what change returns for the letter and its lower case in s.
 func recase(s string, change func(r rune, lowered string) string) string {
 	var b strings.Builder
 	s = strings.ToValidUTF8(s, string(utf8.RuneError))
-	low, at := lower(s), 0
+	low, at := Lower(s), 0
 	for _, r := range s {
 		n := 1
 		if r >= utf8.RuneSelf {
-			n = len(lower(string(r))) // that of a sigma does not depend on its place
+			n = len(Lower(string(r))) // the length for a sigma does not depend on its place
 		}
 		b.WriteString(change(r, low[at:at+n]))
 		at += n
@@ -37,17 +36,17 @@ func recase(s string, change func(r rune, lowered string) string) string {
 	return b.String()
 }
 
-func isUpper(r rune) bool { return unicode.In(r, unicode.Lu, unicode.Other_Uppercase) }
-func isLower(r rune) bool { return unicode.In(r, unicode.Ll, unicode.Other_Lowercase) }
-func isCased(r rune) bool { return isUpper(r) || isLower(r) || unicode.IsTitle(r) }
+func IsUpper(r rune) bool { return unicode.In(r, unicode.Lu, unicode.Other_Uppercase) }
+func IsLower(r rune) bool { return unicode.In(r, unicode.Ll, unicode.Other_Lowercase) }
+func isCased(r rune) bool { return IsUpper(r) || IsLower(r) || unicode.IsTitle(r) }
 
-func capitalize(s string) string {
+func Capitalize(s string) string {
 	s = strings.ToValidUTF8(s, string(utf8.RuneError))
 	r, n := utf8.DecodeRuneInString(s)
 	if n == 0 {
 		return s
 	}
-	return titled(r) + lower(s)[len(lower(s[:n])):]
+	return titled(r) + Lower(s)[len(Lower(s[:n])):]
 }
 
 // titleMethod is str.title: words are runs of letters that have a case.
@@ -62,8 +61,8 @@ func titleMethod(s string) string {
 	})
 }
 
-// titleFilter is the filter's way: words are what -, space and brackets part.
-func titleFilter(s string) string {
+// TitleWords is the filter title: -, space and brackets separate words.
+func TitleWords(s string) string {
 	var b strings.Builder
 	for s != "" {
 		start := strings.IndexFunc(s, func(r rune) bool { return !parts(r) })
@@ -77,28 +76,28 @@ func titleFilter(s string) string {
 			end = len(s)
 		}
 		_, first := utf8.DecodeRuneInString(s)
-		b.WriteString(upper(s[:first]) + lower(s[min(first, end):end]))
+		b.WriteString(Upper(s[:first]) + Lower(s[min(first, end):end]))
 		s = s[end:]
 	}
 	return b.String()
 }
 
-func parts(r rune) bool { return pySpace(r) || strings.ContainsRune("-({[<", r) }
+func parts(r rune) bool { return IsSpace(r) || strings.ContainsRune("-({[<", r) }
 
 func swapCase(s string) string {
 	return recase(s, func(r rune, lowered string) string {
 		switch {
-		case isUpper(r):
+		case IsUpper(r):
 			return lowered
-		case isLower(r):
-			return upper(string(r))
+		case IsLower(r):
+			return Upper(string(r))
 		}
 		return string(r)
 	})
 }
 
-// allCased reports whether letters that have a case are all of one, and whether there are any.
-func allCased(s string, of func(rune) bool) bool {
+// AllCased reports whether there are letters with a case, and all of them have the same one.
+func AllCased(s string, of func(rune) bool) bool {
 	any := false
 	for _, r := range s {
 		if of(r) {
@@ -115,12 +114,12 @@ func isTitle(s string) bool {
 	any, word := false, false
 	for _, r := range s {
 		switch {
-		case isUpper(r) || unicode.IsTitle(r):
+		case IsUpper(r) || unicode.IsTitle(r):
 			if word {
 				return false
 			}
 			any, word = true, true
-		case isLower(r):
+		case IsLower(r):
 			if !word {
 				return false
 			}
@@ -132,46 +131,7 @@ func isTitle(s string) bool {
 	return any
 }
 
-// predicate returns the methods that tell of what kind all characters are.
-func predicate(s, name string) method {
-	answer := func(yes bool) method { return func(*run, *params) (any, error) { return yes, nil } }
-	all := func(f func(rune) bool) method {
-		return func(*run, *params) (any, error) {
-			return s != "" && strings.IndexFunc(s, func(r rune) bool { return !f(r) }) < 0, nil
-		}
-	}
-	switch name {
-	case "isdecimal":
-		return all(unicode.IsDigit)
-	case "isdigit":
-		return all(func(r rune) bool { return unicode.IsDigit(r) || unicode.Is(furtherDigits, r) })
-	case "isnumeric":
-		return all(func(r rune) bool { return unicode.IsNumber(r) || strings.ContainsRune(numericLetters, r) })
-	case "isalpha":
-		return all(unicode.IsLetter)
-	case "isalnum":
-		return all(func(r rune) bool { return unicode.IsLetter(r) || unicode.IsNumber(r) })
-	case "isspace":
-		return all(pySpace)
-	case "isascii":
-		return answer(strings.IndexFunc(s, func(r rune) bool { return r > unicode.MaxASCII }) < 0)
-	case "isprintable":
-		return answer(strings.IndexFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) < 0)
-	case "isidentifier":
-		return answer(identifier.MatchString(s))
-	case "isupper":
-		return answer(allCased(s, isUpper))
-	case "islower":
-		return answer(allCased(s, isLower))
-	case "istitle":
-		return answer(isTitle(s))
-	}
-	return nil
-}
-
-var identifier = regexp.MustCompile(`^[\pL\p{Nl}_][\pL\p{Nl}\p{Nd}\p{Mn}\p{Mc}\p{Pc}]*$`)
-
-// furtherDigits have Unicode's numeric type "digit" and are not decimal ones.
+// furtherDigits have Unicode's numeric type "digit" but are not decimal digits.
 var furtherDigits = &unicode.RangeTable{
 	R16: []unicode.Range16{
 		{Lo: 0xb2, Hi: 0xb3, Stride: 1}, {Lo: 0xb9, Hi: 0xb9, Stride: 1}, {Lo: 0x1369, Hi: 0x1371, Stride: 1},

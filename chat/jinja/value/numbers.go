@@ -1,4 +1,4 @@
-package jinja
+package value
 
 import (
 	"cmp"
@@ -12,12 +12,12 @@ import (
 	"unicode/utf8"
 )
 
-// An int of Python is an int, or a *big.Int where it fits no int: whole keeps that so.
+// An int of Python is an int, or a *big.Int if it does not fit an int: FromBig ensures it.
 
-// maxBits bounds the integers that a template makes on the way, so that one operation takes no time to speak of.
+// maxBits bounds the integers that a template computes, so that a single operation takes little time.
 const maxBits = 1 << 18
 
-// maxDigits is what Python's int takes from text and gives as text.
+// maxDigits is Python's limit for conversions between int and text.
 const maxDigits = 4300
 
 var errDigits = fmt.Errorf("an integer has more than %d digits", maxDigits)
@@ -31,19 +31,19 @@ func Integer(digits string) (any, error) {
 	if !ok {
 		return nil, fmt.Errorf("%q is no integer", digits)
 	}
-	return whole(n), nil
+	return FromBig(n), nil
 }
 
-// whole is n as a value of templates.
-func whole(n *big.Int) any {
+// FromBig returns n as a value of templates.
+func FromBig(n *big.Int) any {
 	if n.IsInt64() {
 		return int(n.Int64())
 	}
 	return n
 }
 
-// exact returns v as an integer, nil if it is none. A bool is one.
-func exact(v any) *big.Int {
+// ToBig returns v as an integer, or nil if it is no int or bool.
+func ToBig(v any) *big.Int {
 	switch x := v.(type) {
 	case bool:
 		if x {
@@ -58,9 +58,9 @@ func exact(v any) *big.Int {
 	return nil
 }
 
-// number returns v as a number; ok is false for other types. An integer that fits no int is the nearest one: lengths
-// and indices need no more. Others take [exact].
-func number(v any) (i int, f float64, isInt, ok bool) {
+// Number returns v as a number; ok is false for other types. If an integer does not fit an int, i is the nearest int,
+// which is enough for lengths and indices. For exact values use ToBig.
+func Number(v any) (i int, f float64, isInt, ok bool) {
 	switch x := v.(type) {
 	case bool:
 		if x {
@@ -81,20 +81,20 @@ func number(v any) (i int, f float64, isInt, ok bool) {
 	return 0, 0, false, false
 }
 
-// toFloat is Python's float() of a number.
-func toFloat(v any) (float64, error) {
-	_, f, isInt, ok := number(v)
+// ToFloat is Python's float() of a number.
+func ToFloat(v any) (float64, error) {
+	_, f, isInt, ok := Number(v)
 	switch {
 	case !ok:
-		return 0, fmt.Errorf("'%s' is no number", typeName(v))
+		return 0, fmt.Errorf("'%s' is no number", TypeName(v))
 	case isInt && math.IsInf(f, 0):
 		return 0, errors.New("int too large to convert to float")
 	}
 	return f, nil
 }
 
-// truncated is Python's int() of a float.
-func truncated(f float64) (any, error) {
+// Truncate is Python's int() of a float.
+func Truncate(f float64) (any, error) {
 	switch {
 	case math.IsNaN(f):
 		return nil, errors.New("cannot convert float NaN to integer")
@@ -102,7 +102,7 @@ func truncated(f float64) (any, error) {
 		return nil, errors.New("cannot convert float infinity to integer")
 	}
 	n, _ := big.NewFloat(f).Int(nil)
-	return whole(n), nil
+	return FromBig(n), nil
 }
 
 // digits is Python's str() of an integer.
@@ -117,10 +117,10 @@ func digits(n *big.Int) (string, error) {
 	return s, nil
 }
 
-// compareNumbers orders two numbers by their exact values. NaN, which Python does not order, is the least.
+// compareNumbers orders two numbers by their exact values. NaN, which Python does not order, comes first.
 func compareNumbers(a, b any) int {
-	ai, af, aInt, _ := number(a)
-	bi, bf, bInt, _ := number(b)
+	ai, af, aInt, _ := Number(a)
+	bi, bf, bInt, _ := Number(b)
 	_, aBig := a.(*big.Int)
 	_, bBig := b.(*big.Int)
 	switch {
@@ -129,9 +129,9 @@ func compareNumbers(a, b any) int {
 	case aInt && bInt && !aBig && !bBig:
 		return cmp.Compare(ai, bi)
 	case aInt && bInt:
-		return exact(a).Cmp(exact(b))
+		return ToBig(a).Cmp(ToBig(b))
 	case aInt:
-		return new(big.Float).SetInt(exact(a)).Cmp(big.NewFloat(bf))
+		return new(big.Float).SetInt(ToBig(a)).Cmp(big.NewFloat(bf))
 	}
 	return -compareNumbers(b, a)
 }
@@ -141,8 +141,8 @@ func isNaN(v any) bool {
 	return ok && math.IsNaN(f)
 }
 
-// parseInt is Python's int(s, base).
-func parseInt(s string, base int) (any, bool) {
+// ParseInt is Python's int(s, base).
+func ParseInt(s string, base int) (any, bool) {
 	s, ok := ascii(s)
 	if !ok || base != 0 && (base < 2 || base > 36) {
 		return nil, false
@@ -170,16 +170,16 @@ func parseInt(s string, base int) (any, bool) {
 	if !ok || n.BitLen() > maxBits {
 		return nil, false
 	}
-	return whole(n), true
+	return FromBig(n), true
 }
 
-// parseFloat is Python's float(s).
-func parseFloat(s string) (float64, bool) {
+// ParseFloat is Python's float(s).
+func ParseFloat(s string) (float64, bool) {
 	s, ok := ascii(s)
 	if !ok || strings.ContainsAny(s, "xXpP") || strings.HasPrefix(s, "_") || strings.HasSuffix(s, "_") {
 		return 0, false
 	}
-	for i := range len(s) { // which stands between digits
+	for i := range len(s) { // underscores are only allowed between digits
 		if s[i] == '_' && (s[i-1] < '0' || s[i-1] > '9' || s[i+1] < '0' || s[i+1] > '9') {
 			return 0, false
 		}
@@ -188,7 +188,7 @@ func parseFloat(s string) (float64, bool) {
 	return f, err == nil || errors.Is(err, strconv.ErrRange)
 }
 
-// ascii is the text of a number without the space around it, and with the decimal digits of all scripts as ASCII.
+// ascii removes the space around a number and replaces the decimal digits of all scripts by ASCII.
 func ascii(s string) (string, bool) {
 	s = Strip(s)
 	if strings.IndexFunc(s, func(r rune) bool { return r >= utf8.RuneSelf }) < 0 {
@@ -206,7 +206,7 @@ func ascii(s string) (string, bool) {
 	return s, ok
 }
 
-// decimalDigit is the value of a decimal digit: Unicode has them in runs of ten.
+// decimalDigit is the value of a decimal digit. In Unicode decimal digits come in runs of ten.
 func decimalDigit(r rune) (int, bool) {
 	if !unicode.IsDigit(r) {
 		return 0, false
@@ -219,7 +219,7 @@ func decimalDigit(r rune) (int, bool) {
 }
 
 // integers is arithmetic of Python's ints.
-func (r *run) integers(op string, x, y *big.Int) (any, error) {
+func integers(meter *Meter, op string, x, y *big.Int) (any, error) {
 	bits := max(x.BitLen(), y.BitLen()) + 1 // of the result
 	switch {
 	case op == "*":
@@ -239,7 +239,7 @@ func (r *run) integers(op string, x, y *big.Int) (any, error) {
 	if bits > 2*maxBits {
 		return nil, fmt.Errorf("%w: an integer of more than %d bits", ErrLimit, 2*maxBits)
 	}
-	if err := r.make(bits / 8); err != nil {
+	if err := meter.Reserve(bits / 8); err != nil {
 		return nil, err
 	}
 	n := new(big.Int)
@@ -251,7 +251,7 @@ func (r *run) integers(op string, x, y *big.Int) (any, error) {
 	case "*":
 		n.Mul(x, y)
 	case "**":
-		if bits <= 1 && y.BitLen() > 1 { // whose power depends on whether y is even
+		if bits <= 1 && y.BitLen() > 1 { // the power depends on whether y is even
 			y = big.NewInt(2 + int64(y.Bit(0)))
 		}
 		n.Exp(x, y, nil)
@@ -264,10 +264,10 @@ func (r *run) integers(op string, x, y *big.Int) (any, error) {
 			return nil, errors.New("integer division result too large for a float")
 		}
 		return f, nil
-	default: // which Python rounds down
+	default: // Python rounds down
 		m := new(big.Int)
 		n.DivMod(x, y, m)
-		if m.Sign() != 0 && y.Sign() < 0 { // and Go to a remainder that is not negative
+		if m.Sign() != 0 && y.Sign() < 0 { // DivMod makes the remainder non-negative
 			n.Sub(n, big.NewInt(1))
 			m.Add(m, y)
 		}
@@ -275,16 +275,16 @@ func (r *run) integers(op string, x, y *big.Int) (any, error) {
 			n = m
 		}
 	}
-	return whole(n), nil
+	return FromBig(n), nil
 }
 
 // power is x to a negative power.
 func power(x, y *big.Int) (any, error) {
-	xf, err := toFloat(x)
+	xf, err := ToFloat(x)
 	if err != nil {
 		return nil, err
 	}
-	yf, err := toFloat(y)
+	yf, err := ToFloat(y)
 	if err != nil {
 		return nil, err
 	}
@@ -331,7 +331,7 @@ func floats(op string, x, y float64) (any, error) {
 	return floor, nil
 }
 
-// pow is Python's power of floats. Whole powers are rounded once, as the C library all but does.
+// pow is Python's power of floats. Whole powers are rounded only once, as the C library does almost always.
 func pow(x, y float64) (any, error) {
 	f := math.Pow(x, y)
 	switch {

@@ -1,4 +1,4 @@
-package jinja
+package value
 
 import (
 	"errors"
@@ -8,64 +8,34 @@ import (
 	"sort"
 	"strconv"
 	"strings"
-	"time"
 	"unicode/utf16"
 )
 
-// filterToJSON is tojson as transformers defines it: Python's json.dumps with
-// ensure_ascii off, nothing escaped for HTML.
-func filterToJSON(r *run, v any, p *params) (any, error) {
-	w := &jsonWriter{run: r, item: ", ", key: ": "}
-	w.ascii = p.bool("ensure_ascii", false)
-	indent, separators := p.any("indent", nil), p.any("separators", nil)
-	w.sorted = p.bool("sort_keys", false)
-	if err := p.done(); err != nil {
-		return nil, err
-	}
-	if indent != nil {
-		w.item, w.lines = ",", true
-		n, _, isInt, _ := number(indent)
-		s, isText := indent.(string)
-		switch {
-		case isInt:
-			s = strings.Repeat(" ", min(max(0, n), 64))
-		case !isText:
-			return nil, errors.New("indent must be an integer or a string")
-		}
-		w.indent = s
-	}
-	if separators != nil {
-		items, err := iterate(separators)
-		if err != nil || len(items) != 2 {
-			return nil, errors.New("separators must be two strings")
-		}
-		w.item, w.key = r.str(items[0]), r.str(items[1])
-	}
-	if err := w.write(v, 0); err != nil {
-		return nil, err
-	}
-	return w.out.String(), nil
+// JSONStyle is how ToJSON writes.
+type JSONStyle struct {
+	Item, Key string // the separators of items, and of key and value
+	Lines     bool   // each item is on a line of its own, indented by Indent per level
+	Indent    string
+	ASCII     bool // other characters are escaped
+	Sorted    bool // keys are sorted
 }
 
-// ToJSON returns a value as the filter tojson writes it.
-func ToJSON(v any, limits Limits) (string, error) {
-	w := &jsonWriter{run: &run{limits: limits, deadline: time.Now().Add(limits.Time)}, item: ", ", key: ": "}
+// ToJSON is Python's json.dumps. Nothing is escaped for HTML.
+func ToJSON(meter *Meter, v any, style JSONStyle) (string, error) {
+	w := &jsonWriter{meter: meter, JSONStyle: style}
 	err := w.write(v, 0)
 	return w.out.String(), err
 }
 
 type jsonWriter struct {
-	run           *run
-	out           strings.Builder
-	lines         bool
-	indent        string
-	item, key     string
-	ascii, sorted bool
+	JSONStyle
+	meter *Meter
+	out   strings.Builder
 }
 
 func (w *jsonWriter) put(s string) error {
 	w.out.WriteString(s)
-	return w.run.make(len(s))
+	return w.meter.Reserve(len(s))
 }
 
 func (w *jsonWriter) write(v any, depth int) error {
@@ -96,14 +66,14 @@ func (w *jsonWriter) write(v any, depth int) error {
 		return w.list('[', ']', len(x.Items), depth, func(i int) error { return w.write(x.Items[i], depth+1) })
 	case Tuple:
 		return w.list('[', ']', len(x), depth, func(i int) error { return w.write(x[i], depth+1) })
-	case *view:
-		if x.kind == groupView {
+	case *View:
+		if x.kind == GroupView {
 			return w.write(Tuple(x.items), depth)
 		}
 	case *Dict:
 		return w.dict(x, depth)
 	}
-	return fmt.Errorf("Object of type %s is not JSON serializable", typeName(v))
+	return fmt.Errorf("Object of type %s is not JSON serializable", TypeName(v))
 }
 
 func (w *jsonWriter) dict(d *Dict, depth int) error {
@@ -118,17 +88,17 @@ func (w *jsonWriter) dict(d *Dict, depth int) error {
 		case nil:
 			keys[i] = "null"
 		default:
-			keys[i] = w.run.repr(k)
+			keys[i] = Repr(w.meter, k)
 		}
 	}
-	if w.sorted {
+	if w.Sorted {
 		sort.SliceStable(order, func(i, j int) bool { return keys[order[i]] < keys[order[j]] })
 	}
 	return w.list('{', '}', len(keys), depth, func(i int) error {
 		if err := w.text(keys[order[i]]); err != nil {
 			return err
 		}
-		if err := w.put(w.key); err != nil {
+		if err := w.put(w.Key); err != nil {
 			return err
 		}
 		return w.write(d.values[order[i]], depth+1)
@@ -138,14 +108,14 @@ func (w *jsonWriter) dict(d *Dict, depth int) error {
 func (w *jsonWriter) list(open, end byte, n, depth int, write func(int) error) error {
 	w.out.WriteByte(open)
 	line := func(depth int) error {
-		if !w.lines || n == 0 {
+		if !w.Lines || n == 0 {
 			return nil
 		}
-		return w.put("\n" + strings.Repeat(w.indent, depth))
+		return w.put("\n" + strings.Repeat(w.Indent, depth))
 	}
 	for i := range n {
 		if i > 0 {
-			if err := w.put(w.item); err != nil {
+			if err := w.put(w.Item); err != nil {
 				return err
 			}
 		}
@@ -163,7 +133,7 @@ func (w *jsonWriter) list(open, end byte, n, depth int, write func(int) error) e
 }
 
 func (w *jsonWriter) text(s string) error {
-	if err := w.run.make(len(s)); err != nil {
+	if err := w.meter.Reserve(len(s)); err != nil {
 		return err
 	}
 	short := map[rune]string{'"': `\"`, '\\': `\\`, '\n': `\n`, '\r': `\r`, '\t': `\t`, '\b': `\b`, '\f': `\f`}
@@ -173,9 +143,9 @@ func (w *jsonWriter) text(s string) error {
 		switch {
 		case ok:
 			w.out.WriteString(esc)
-		case r < 0x20 || w.ascii && r >= 0x7f && r < 0x10000:
+		case r < 0x20 || w.ASCII && r >= 0x7f && r < 0x10000:
 			fmt.Fprintf(&w.out, `\u%04x`, r)
-		case w.ascii && r >= 0x10000:
+		case w.ASCII && r >= 0x10000:
 			a, b := utf16.EncodeRune(r)
 			fmt.Fprintf(&w.out, `\u%04x\u%04x`, a, b)
 		default:

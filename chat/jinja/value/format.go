@@ -1,4 +1,4 @@
-package jinja
+package value
 
 import (
 	"errors"
@@ -18,7 +18,7 @@ type conversion struct {
 	verb                          byte
 }
 
-// maxWidth bounds what one conversion can pad to.
+// maxWidth bounds the width and precision of one conversion.
 const maxWidth = 1 << 20
 
 func parseConversion(s string) (c conversion, rest string, err error) {
@@ -65,8 +65,8 @@ func parseConversion(s string) (c conversion, rest string, err error) {
 	return c, s[1:], nil
 }
 
-// percent is Python's format % args; with named, %(name)s takes from a dict.
-func (r *run) percent(format string, args Tuple, named any) (any, error) {
+// Percent is Python's format % args. %(name)s takes values from named if that is a dict.
+func Percent(meter *Meter, format string, args Tuple, named any) (any, error) {
 	dict, _ := named.(*Dict)
 	var b strings.Builder
 	used := 0
@@ -83,7 +83,7 @@ func (r *run) percent(format string, args Tuple, named any) (any, error) {
 			if !ok || dict == nil {
 				return nil, errors.New("format requires a mapping")
 			}
-			if v, have = dict.get(name); !have {
+			if v, have = dict.Get(name); !have {
 				return nil, fmt.Errorf("format: no key %q", name)
 			}
 			rest = after
@@ -105,11 +105,11 @@ func (r *run) percent(format string, args Tuple, named any) (any, error) {
 			v = args[used]
 			used++
 		}
-		s, err := c.text(r, v)
+		s, err := c.text(meter, v)
 		if err != nil {
 			return nil, err
 		}
-		if err := r.make(len(s)); err != nil {
+		if err := meter.Reserve(len(s)); err != nil {
 			return nil, err
 		}
 		b.WriteString(s)
@@ -117,19 +117,19 @@ func (r *run) percent(format string, args Tuple, named any) (any, error) {
 	if used < len(args) && dict == nil {
 		return nil, errors.New("not all arguments converted during string formatting")
 	}
-	return r.text(b.String())
+	return meter.Text(b.String())
 }
 
 // text formats v.
-func (c *conversion) text(r *run, v any) (string, error) {
+func (c *conversion) text(meter *Meter, v any) (string, error) {
 	var s string
 	switch c.verb {
 	case 's':
-		s = r.printed(v)
+		s = Printed(meter, v)
 	case 'r':
-		s = r.repr(v)
+		s = Repr(meter, v)
 	case 'a':
-		s = asciiOnly(r.repr(v))
+		s = asciiOnly(Repr(meter, v))
 	case 'c':
 		var err error
 		if s, err = character(v); err != nil {
@@ -138,9 +138,9 @@ func (c *conversion) text(r *run, v any) (string, error) {
 	case 'd', 'i', 'u', 'x', 'X', 'o':
 		return c.integer(v)
 	case 'e', 'E', 'f', 'F', 'g', 'G':
-		f, err := toFloat(v)
+		f, err := ToFloat(v)
 		if err != nil {
-			return "", fmt.Errorf("must be real number, not %s", typeName(v))
+			return "", fmt.Errorf("must be real number, not %s", TypeName(v))
 		}
 		precision := c.precision
 		if precision < 0 {
@@ -156,12 +156,12 @@ func (c *conversion) text(r *run, v any) (string, error) {
 	return c.pad(s, false), nil
 }
 
-// character is a letter, or that with the number v.
+// character is a character, or the character with the number v.
 func character(v any) (string, error) {
 	if s, ok := v.(string); ok && utf8.RuneCountInString(s) == 1 {
 		return s, nil
 	}
-	i, _, isInt, _ := number(v)
+	i, _, isInt, _ := Number(v)
 	switch {
 	case !isInt:
 		return "", errors.New("%c requires int or char")
@@ -179,13 +179,13 @@ func (c *conversion) integer(v any) (string, error) {
 	}
 	if f, ok := v.(float64); ok && decimal {
 		var err error
-		if v, err = truncated(f); err != nil {
+		if v, err = Truncate(f); err != nil {
 			return "", err
 		}
 	}
-	n := exact(v)
+	n := ToBig(v)
 	if n == nil {
-		return "", fmt.Errorf("%%%c format: a real number is required, not %s", c.verb, typeName(v))
+		return "", fmt.Errorf("%%%c format: a real number is required, not %s", c.verb, TypeName(v))
 	}
 	s, err := inBase(new(big.Int).Abs(n), base, c.verb == 'X')
 	if err != nil {
@@ -201,10 +201,10 @@ func (c *conversion) integer(v any) (string, error) {
 	return c.pad(c.signed(s), true), nil
 }
 
-// bases are those of conversions that are not decimal.
+// bases are the bases of conversions that are not decimal.
 var bases = map[byte]int{'x': 16, 'X': 16, 'o': 8, 'b': 2}
 
-// inBase writes an integer, in decimal as long as Python does.
+// inBase writes an integer. Decimal integers are limited to as many digits as Python's.
 func inBase(n *big.Int, base int, upper bool) (string, error) {
 	if base == 10 {
 		return digits(n)

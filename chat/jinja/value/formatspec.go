@@ -1,4 +1,4 @@
-package jinja
+package value
 
 import (
 	"errors"
@@ -12,24 +12,24 @@ import (
 
 // formatter is one call of str.format.
 type formatter struct {
-	run  *run
-	p    *params
-	next int  // the field without a name
-	used bool // fields were numbered by hand
+	meter *Meter
+	p     *Params
+	next  int  // the index of the next field without a name
+	used  bool // fields have explicit numbers
 }
 
 // format is str.format.
-func (r *run) format(s string, p *params) (any, error) {
-	f := &formatter{run: r, p: p}
+func format(meter *Meter, s string, p *Params) (any, error) {
+	f := &formatter{meter: meter, p: p}
 	text, err := f.text(s, 0)
 	if err != nil {
 		return nil, err
 	}
-	p.at, p.used = len(p.args), len(p.kwargs.keys) // more than are used is fine
-	return r.text(text)
+	p.at, p.used = len(p.Args), len(p.Kwargs.keys) // unused arguments are allowed
+	return meter.Text(text)
 }
 
-// text replaces the fields of s; a specification may have fields itself, and they too.
+// text replaces the fields of s. Specifications may contain fields, too.
 func (f *formatter) text(s string, depth int) (string, error) {
 	if depth > 2 {
 		return "", errors.New("max string recursion exceeded")
@@ -59,7 +59,7 @@ func (f *formatter) text(s string, depth int) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		if err := f.run.make(len(text)); err != nil {
+		if err := f.meter.Reserve(len(text)); err != nil {
 			return "", err
 		}
 		b.WriteString(text)
@@ -67,7 +67,7 @@ func (f *formatter) text(s string, depth int) (string, error) {
 	return b.String(), nil
 }
 
-// closed cuts s at the brace that closes it.
+// closed splits s at its closing brace.
 func closed(s string) (field, rest string, ok bool) {
 	open := 1
 	for i := range len(s) {
@@ -86,7 +86,7 @@ func closed(s string) (field, rest string, ok bool) {
 // field is the text of a replacement field: name!conversion:specification.
 func (f *formatter) field(field string, depth int) (string, error) {
 	name, spec, _ := strings.Cut(field, ":")
-	if i := strings.IndexByte(field, '['); i >= 0 && i < len(name) { // whose key may have a colon
+	if i := strings.IndexByte(field, '['); i >= 0 && i < len(name) { // an index may contain a colon
 		if end := strings.IndexByte(field[i:], ']'); end > 0 {
 			after, more, _ := strings.Cut(field[i+end:], ":")
 			name, spec = field[:i+end]+after, more
@@ -100,21 +100,21 @@ func (f *formatter) field(field string, depth int) (string, error) {
 	switch {
 	case !converted:
 	case conversion == "s":
-		v = f.run.printed(v)
+		v = Printed(f.meter, v)
 	case conversion == "r":
-		v = f.run.repr(v)
+		v = Repr(f.meter, v)
 	case conversion == "a":
-		v = asciiOnly(f.run.repr(v))
+		v = asciiOnly(Repr(f.meter, v))
 	default:
 		return "", fmt.Errorf("unknown conversion specifier %q", conversion)
 	}
 	if spec, err = f.text(spec, depth+1); err != nil {
 		return "", err
 	}
-	return f.run.formatted(v, spec)
+	return formatted(f.meter, v, spec)
 }
 
-// value is what a field names: an argument, and attributes and items of it.
+// value returns what a field names: an argument, or attributes and items of it.
 func (f *formatter) value(name string) (any, error) {
 	end := strings.IndexAny(name, ".[")
 	if end < 0 {
@@ -134,9 +134,9 @@ func (f *formatter) value(name string) (any, error) {
 	var v any
 	var ok bool
 	if err != nil {
-		v, ok = f.p.kwargs.get(first)
-	} else if ok = n >= 0 && n < len(f.p.args); ok {
-		v = f.p.args[n]
+		v, ok = f.p.Kwargs.Get(first)
+	} else if ok = n >= 0 && n < len(f.p.Args); ok {
+		v = f.p.Args[n]
 	}
 	if !ok {
 		return nil, fmt.Errorf("no argument for the replacement field {%s}", name)
@@ -147,7 +147,7 @@ func (f *formatter) value(name string) (any, error) {
 			if end < 0 {
 				end = len(rest) - 1
 			}
-			v, err = f.run.attr(v, rest[1:1+end])
+			v, err = Attr(f.meter, v, rest[1:1+end])
 			rest = rest[1+end:]
 		} else {
 			key, after, closed := strings.Cut(rest[1:], "]")
@@ -158,7 +158,7 @@ func (f *formatter) value(name string) (any, error) {
 			if n, err := strconv.Atoi(key); err == nil {
 				index = n
 			}
-			v, err = f.run.item(v, index)
+			v, err = Item(f.meter, v, index)
 			rest = after
 		}
 		if err != nil {
@@ -226,9 +226,9 @@ func parseSpec(s string) (spec, error) {
 }
 
 // formatted is Python's format(v, spec).
-func (r *run) formatted(v any, text string) (string, error) {
+func formatted(meter *Meter, v any, text string) (string, error) {
 	if text == "" {
-		return r.printed(v), nil
+		return Printed(meter, v), nil
 	}
 	c, err := parseSpec(text)
 	if err != nil {
@@ -237,17 +237,17 @@ func (r *run) formatted(v any, text string) (string, error) {
 	if s, ok := v.(string); ok {
 		return c.text(s)
 	}
-	n := exact(v)
+	n := ToBig(v)
 	f, isFloat := v.(float64)
 	switch {
 	case n == nil && !isFloat:
-		return "", fmt.Errorf("unsupported format string passed to %s.__format__", typeName(v))
+		return "", fmt.Errorf("unsupported format string passed to %s.__format__", TypeName(v))
 	case n != nil && (c.verb == 0 || strings.IndexByte("bcdnoxX", c.verb) >= 0):
 		return c.integer(n)
 	case c.verb != 0 && strings.IndexByte("eEfFgGn%", c.verb) < 0:
 		return "", c.unknown(v)
 	case n != nil:
-		if f, err = toFloat(v); err != nil {
+		if f, err = ToFloat(v); err != nil {
 			return "", err
 		}
 	}
@@ -255,7 +255,7 @@ func (r *run) formatted(v any, text string) (string, error) {
 }
 
 func (c *spec) unknown(v any) error {
-	return fmt.Errorf("Unknown format code '%c' for object of type '%s'", c.verb, typeName(v))
+	return fmt.Errorf("Unknown format code '%c' for object of type '%s'", c.verb, TypeName(v))
 }
 
 func (c *spec) text(s string) (string, error) {
@@ -282,7 +282,7 @@ func (c *spec) integer(n *big.Int) (string, error) {
 	case c.precision >= 0 || c.noMinus0:
 		return "", errors.New("Precision not allowed in integer format specifier")
 	case c.verb == 'c':
-		s, err := character(whole(n))
+		s, err := character(FromBig(n))
 		return c.pad("", s), err
 	case c.group == ',' && base != 10 || c.group != 0 && c.verb == 'n':
 		return "", fmt.Errorf("Cannot specify '%c' with '%c'.", c.group, c.verb)
@@ -351,7 +351,7 @@ func (c *spec) float(f float64) (string, error) {
 	return c.pad(head, c.grouped(whole, rest, 3, len(head))), nil
 }
 
-// shortest is the form g with a digit behind the point.
+// shortest is the form g with a digit after the point.
 func shortest(f float64, precision int) string {
 	precision = max(1, precision)
 	s := formatFloat(f, 'g', precision, false)
@@ -368,7 +368,7 @@ func shortest(f float64, precision int) string {
 	return digits + "e" + exponent
 }
 
-// grouped puts separators between groups of digits, and zeros before them where they fill the width.
+// grouped puts separators between groups of digits, and zeros before them if zeros fill the width.
 func (c *spec) grouped(digits, rest string, size, head int) string {
 	if c.group == 0 {
 		return digits + rest
@@ -390,7 +390,7 @@ func (c *spec) grouped(digits, rest string, size, head int) string {
 	return b.String() + rest
 }
 
-// pad brings a sign and what follows it to the width.
+// pad pads a sign and what follows it to the width.
 func (c *spec) pad(head, s string) string {
 	n := c.width - utf8.RuneCountInString(head) - utf8.RuneCountInString(s)
 	if n <= 0 {
@@ -407,7 +407,7 @@ func (c *spec) pad(head, s string) string {
 	return strings.Repeat(c.fill, n) + head + s
 }
 
-// asciiOnly escapes what is not ASCII, as Python's ascii().
+// asciiOnly escapes other characters than ASCII, as Python's ascii() does.
 func asciiOnly(s string) string {
 	var b strings.Builder
 	for _, r := range s {
