@@ -1,4 +1,4 @@
-package tokenizer
+package model
 
 import (
 	"cmp"
@@ -7,40 +7,45 @@ import (
 	"unicode/utf8"
 )
 
-// scored is byte-pair encoding as SentencePiece, llama.cpp and tiktoken have it: start from single characters, join
-// the two neighbours whose text together is the token of the best score, leftmost first. There are no merges.
+// Scored is byte-pair encoding as in SentencePiece, llama.cpp and tiktoken: it starts from single characters and joins
+// the neighbours whose joint text is the token of the best score, leftmost first. There are no merges.
 type scored struct {
-	vocab        map[string]int32
-	kinds        []pieceKind // by id; unused ones are only steps on the way to others
-	rank         []int32     // by id: 0 has the best score
-	size         []int32     // by id: bytes
-	frozen       *addedMatcher
-	unk          int32 // -1: characters outside the vocabulary are dropped
-	fuseUnk      bool
-	ignoreMerges bool // a word that is in the vocabulary is that token
-	byteTokens   *byteTokens
+	ScoredOptions
+	vocab map[string]int32
+	kinds []PieceKind // by id; unused tokens are only steps on the way to others
+	rank  []int32     // by id: 0 has the best score
+	size  []int32     // by id: bytes
 
 	work sync.Pool // *scoredWork
 }
 
-// pieceKind is what SentencePiece says of a piece, with its numbers, which are GGUF's too.
-type pieceKind uint8
+// ScoredOptions are the properties of a model that its vocabulary does not determine.
+type ScoredOptions struct {
+	Unknown      int32 // the unknown token; if it is -1 characters outside the vocabulary are dropped
+	FuseUnknown  bool  // a run of unknown characters is one token
+	IgnoreMerges bool  // a word that is in the vocabulary is that token
+	Bytes        *ByteTokens
+	Frozen       func(text string) int // the length of the prefix that must stay a token; may be nil
+}
+
+// PieceKind is SentencePiece's kind of a piece. GGUF files use the same numbers.
+type PieceKind uint8
 
 const (
-	normalPiece  pieceKind = 1
-	unknownPiece pieceKind = 2
-	controlPiece pieceKind = 3
-	userPiece    pieceKind = 4
-	unusedPiece  pieceKind = 5
-	bytePiece    pieceKind = 6
+	NormalPiece  PieceKind = 1
+	UnknownPiece PieceKind = 2
+	ControlPiece PieceKind = 3
+	UserPiece    PieceKind = 4
+	unusedPiece  PieceKind = 5
+	BytePiece    PieceKind = 6
 )
 
-// inText reports whether text can be a piece of this kind without more ado.
-func (k pieceKind) inText() bool { return k == normalPiece || k == userPiece || k == unusedPiece }
+// inText reports whether ordinary text can become a piece of this kind.
+func (k PieceKind) inText() bool { return k == NormalPiece || k == UserPiece || k == unusedPiece }
 
-// newScored indexes tokens. kinds may be empty, which means that all are normal.
-func newScored(tokens []string, scores []float32, kinds []pieceKind) *scored {
-	m := &scored{vocab: make(map[string]int32, len(tokens)), kinds: kinds, unk: -1,
+// NewScored indexes tokens. If kinds is empty all tokens are normal.
+func NewScored(tokens []string, scores []float32, kinds []PieceKind, o ScoredOptions) *scored {
+	m := &scored{ScoredOptions: o, vocab: make(map[string]int32, len(tokens)), kinds: kinds,
 		rank: make([]int32, len(tokens)), size: make([]int32, len(tokens))}
 	m.work.New = func() any { return new(scoredWork) }
 	byScore := make([]int32, len(tokens))
@@ -52,7 +57,7 @@ func newScored(tokens []string, scores []float32, kinds []pieceKind) *scored {
 		}
 	}
 	slices.SortFunc(byScore, func(a, b int32) int { return cmp.Compare(scores[b], scores[a]) })
-	for i, id := range byScore { // equals share a rank: between them the place decides
+	for i, id := range byScore { // equal scores share a rank, so that the position decides
 		if i > 0 && scores[id] == scores[byScore[i-1]] {
 			m.rank[id] = m.rank[byScore[i-1]]
 		} else {
@@ -69,15 +74,15 @@ type scoredWork struct {
 	halves map[int32]int32 // unused token -> where its right half begins, in bytes of the token
 }
 
-// textSpan is a node of the doubly linked list of stretches that may become tokens.
+// textSpan is a node of the doubly linked list of spans that may become tokens.
 type textSpan struct {
-	start, end int32 // in bytes; the same where it was joined to the one before
+	start, end int32 // in bytes; equal once it is joined to the previous span
 	prev, next int32
 	frozen     bool
 }
 
 func (m *scored) encode(ids []int32, word string) []int32 {
-	if m.ignoreMerges {
+	if m.IgnoreMerges {
 		if id, ok := m.vocab[word]; ok {
 			return append(ids, id)
 		}
@@ -93,14 +98,14 @@ func (m *scored) encode(ids []int32, word string) []int32 {
 	return ids
 }
 
-// cut fills w.spans with the characters of word. Texts of frozen tokens stay whole.
+// cut fills w.spans with the characters of word. Frozen texts stay whole.
 func (m *scored) cut(w *scoredWork, word string) {
 	w.spans, w.queue = w.spans[:0], w.queue[:0]
 	for at := 0; at < len(word); {
 		_, n := utf8.DecodeRuneInString(word[at:])
 		frozen := false
-		if m.frozen != nil {
-			if end := m.frozen.prefix(word[at:]); end > 0 {
+		if m.Frozen != nil {
+			if end := m.Frozen(word[at:]); end > 0 {
 				n, frozen = end, true
 			}
 		}
@@ -162,9 +167,9 @@ func (m *scored) offer(w *scoredWork, word string, pos int32) {
 	}
 }
 
-// resolve appends the tokens of a stretch that nothing could be joined to: its own, for an unused token those it was
-// joined from, for what is not in the vocabulary its bytes or the unknown token. unknown says that the stretch
-// before was unknown.
+// resolve appends the tokens of a span that was joined as far as possible: its own token, for an unused token the
+// tokens it was joined from, and for text outside the vocabulary its bytes or the unknown token. unknown reports
+// whether the previous span was unknown.
 func (m *scored) resolve(w *scoredWork, ids []int32, text string, unknown bool) ([]int32, bool) {
 	id, ok := m.vocab[text]
 	if ok && len(m.kinds) > 0 && m.kinds[id] == unusedPiece {
@@ -177,10 +182,10 @@ func (m *scored) resolve(w *scoredWork, ids []int32, text string, unknown bool) 
 	switch {
 	case ok:
 		return append(ids, id), false
-	case m.byteTokens.have(text):
-		return m.byteTokens.append(ids, text), false
-	case m.unk >= 0 && !(unknown && m.fuseUnk):
-		ids = append(ids, m.unk)
+	case m.Bytes.have(text):
+		return m.Bytes.append(ids, text), false
+	case m.Unknown >= 0 && !(unknown && m.FuseUnknown):
+		ids = append(ids, m.Unknown)
 	}
 	return ids, true
 }

@@ -1,4 +1,4 @@
-package tokenizer
+package pretoken
 
 import (
 	"testing"
@@ -8,8 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestScanners compares each hand-written scanner with its pattern run by a
-// regular expression engine.
+// TestScanners compares each hand-written scanner with its pattern run by a regular expression engine.
 func TestScanners(t *testing.T) {
 	alphabet := []rune("aZé日ſs'tTlLrReEvVmMdD0٣Ⅷ½ \t\n\r\u00a0\u3000\v.,!?-_'\"<>😀\u0301\u200b")
 	for pattern, scan := range scanners {
@@ -33,7 +32,7 @@ func TestScanners(t *testing.T) {
 		}
 		t.Run(pattern, rapid.MakeCheck(func(t *rapid.T) {
 			s := string(rapid.SliceOfN(rapid.SampledFrom(alphabet), 1, 24).Draw(t, "text"))
-			if pattern != patternGPT2 {
+			if pattern != PatternGPT2 {
 				// regexp2 does not fold the long s to s; Oniguruma, and so the scanner, do.
 				runes := []rune(s)
 				for i, r := range runes {

@@ -1,4 +1,4 @@
-package tokenizer
+package pretoken
 
 import (
 	"encoding/base64"
@@ -12,15 +12,14 @@ import (
 	"github.com/rivo/uniseg"
 )
 
-// charsMap is SentencePiece's precompiled_charsmap: a table of replacements, found by a double-array trie
-// (darts-clone).
-type charsMap struct {
+// CharsMap is SentencePiece's precompiled_charsmap: a table of replacements with a double-array trie (darts-clone).
+type CharsMap struct {
 	units []uint32
 	texts string // each ended by a zero byte
 }
 
-// newCharsMap reads a map: the size of the trie in bytes, the trie, the texts. An empty one is nil.
-func newCharsMap(data []byte) (*charsMap, error) {
+// NewCharsMap reads a map: the size of the trie in bytes, the trie, the texts. An empty one is nil.
+func NewCharsMap(data []byte) (*CharsMap, error) {
 	if len(data) == 0 {
 		return nil, nil
 	}
@@ -32,16 +31,16 @@ func newCharsMap(data []byte) (*charsMap, error) {
 		return nil, fmt.Errorf("precompiled_charsmap has %d bytes behind its size, but its trie alone %d", len(data),
 			size)
 	}
-	m := &charsMap{units: make([]uint32, size/4), texts: string(data[size:])}
+	m := &CharsMap{units: make([]uint32, size/4), texts: string(data[size:])}
 	for i := range m.units {
 		m.units[i] = binary.LittleEndian.Uint32(data[4*i:])
 	}
 	return m, nil
 }
 
-// find returns the shortest and the longest prefix of s that the map replaces, as lengths and places in texts;
-// lengths of 0 for none.
-func (m *charsMap) find(s string) (short, shortAt, long, longAt int) {
+// find returns the lengths of the shortest and the longest prefix of s that the map replaces, and the offsets of their
+// replacements in texts. The lengths are 0 if there is none.
+func (m *CharsMap) find(s string) (short, shortAt, long, longAt int) {
 	if len(m.units) == 0 {
 		return
 	}
@@ -75,14 +74,14 @@ func (m *charsMap) find(s string) (short, shortAt, long, longAt int) {
 	return
 }
 
-func (m *charsMap) text(at int) string {
+func (m *CharsMap) text(at int) string {
 	text, _, _ := strings.Cut(m.texts[at:], "\x00")
 	return text
 }
 
-// next returns what SentencePiece makes of the start of s, which must not be empty, and how many bytes of s that is:
-// the longest replacement, or a character as it is.
-func (m *charsMap) next(s string) (string, int) {
+// Next returns what SentencePiece makes of the start of s, which must not be empty, and how many bytes of s it
+// replaces: the longest replacement, or an unchanged character.
+func (m *CharsMap) Next(s string) (string, int) {
 	if m != nil {
 		if _, _, n, at := m.find(s); n > 0 {
 			return m.text(at), n
@@ -92,9 +91,9 @@ func (m *charsMap) next(s string) (string, int) {
 	return s[:n], n
 }
 
-// replaceAll is the normalizer Precompiled of Hugging Face tokenizers. It looks at each grapheme of less than six
-// bytes as a whole, at others by character, and replaces the whole by what its shortest prefix in the map becomes.
-func (m *charsMap) replaceAll(s string) string {
+// replaceAll is the normalizer Precompiled of Hugging Face tokenizers. It takes each grapheme of less than six bytes as
+// a whole, and others by character, and replaces the whole by the replacement of its shortest prefix in the map.
+func (m *CharsMap) replaceAll(s string) string {
 	var out strings.Builder
 	whole := func(part string) bool {
 		n, at, _, _ := m.find(part)
@@ -119,7 +118,7 @@ func (m *charsMap) replaceAll(s string) string {
 }
 
 // parsePrecompiled reads the normalizer Precompiled.
-func parsePrecompiled(raw json.RawMessage) (normalizer, error) {
+func parsePrecompiled(raw json.RawMessage) (Normalizer, error) {
 	var n struct {
 		Map string `json:"precompiled_charsmap"`
 	}
@@ -130,7 +129,7 @@ func parsePrecompiled(raw json.RawMessage) (normalizer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("normalizer Precompiled: %w", err)
 	}
-	m, err := newCharsMap(data)
+	m, err := NewCharsMap(data)
 	if m == nil || err != nil {
 		return nil, err
 	}

@@ -1,27 +1,25 @@
-package tokenizer
+package pretoken
 
 import "unicode/utf8"
 
-// A scanner returns the length in bytes of the first piece of a non-empty s.
-// Scanners are hand-written matchers of the split patterns that nearly every
-// model uses; each covers any text, so "Isolated" splitting is calling it again
-// and again. The test compares every one with its pattern run by a regular
-// expression engine.
+// A scanner returns the length in bytes of the first piece of a non-empty s. Scanners are hand-written matchers of the
+// split patterns that nearly every model uses. Each pattern covers any text, so that "Isolated" splitting is to call
+// the scanner repeatedly. The test compares each scanner with its pattern in a regular expression engine.
 type scanner func(t *[0x10000]class, s string) int
 
 // The patterns that have a scanner, as tokenizer.json spells them.
 const (
-	patternGPT2 = `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`
+	PatternGPT2 = `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`
 
-	patternLlama3 = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
+	PatternLlama3 = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
 
-	patternQwen2 = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
+	PatternQwen2 = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
 )
 
 var scanners = map[string]scanner{
-	patternGPT2:   scanGPT2,
-	patternLlama3: func(t *[0x10000]class, s string) int { return scanLlama3(t, s, 3) },
-	patternQwen2:  func(t *[0x10000]class, s string) int { return scanLlama3(t, s, 1) },
+	PatternGPT2:   scanGPT2,
+	PatternLlama3: func(t *[0x10000]class, s string) int { return scanLlama3(t, s, 3) },
+	PatternQwen2:  func(t *[0x10000]class, s string) int { return scanLlama3(t, s, 1) },
 }
 
 func classAt(t *[0x10000]class, s string, i int) (class, int) {
@@ -36,8 +34,8 @@ func classAt(t *[0x10000]class, s string, i int) (class, int) {
 	return classifySlow(r), n
 }
 
-// run returns the end of the run of class c that starts at i (i itself when
-// there is none), and how many characters it has.
+// run returns the end of the run of class c that starts at i (i itself if there is none), and how many characters it
+// has.
 func run(t *[0x10000]class, s string, i int, c class) (end, chars int) {
 	for i < len(s) {
 		k, n := classAt(t, s, i)
@@ -50,8 +48,8 @@ func run(t *[0x10000]class, s string, i int, c class) (end, chars int) {
 	return i, chars
 }
 
-// whitespace matches \s+(?!\S)|\s+ at the start of s: a run of whitespace less
-// its last character when something follows and it has more than one.
+// whitespace matches \s+(?!\S)|\s+ at the start of s: a run of whitespace, without its last character if something
+// follows and the run has more than one.
 func whitespace(t *[0x10000]class, s string) int {
 	end, chars := run(t, s, 0, space)
 	if end == len(s) || chars == 1 {
@@ -86,8 +84,8 @@ func scanGPT2(t *[0x10000]class, s string) int {
 	return end
 }
 
-// contraction matches (?i:'s|'t|'re|'ve|'m|'ll|'d) at the start of s, 0 for no
-// match. U+017F, the long s, folds to s.
+// contraction matches (?i:'s|'t|'re|'ve|'m|'ll|'d) at the start of s. It is 0 if there is no match. U+017F, the long s,
+// folds to s.
 func contraction(s string) int {
 	if s[0] != '\'' || len(s) < 2 {
 		return 0
@@ -110,7 +108,7 @@ func contraction(s string) int {
 
 func isNewline(c byte) bool { return c == '\r' || c == '\n' }
 
-// scanLlama3 matches patternLlama3 with digits numbers a piece.
+// scanLlama3 matches PatternLlama3 with up to digits digits per piece.
 func scanLlama3(t *[0x10000]class, s string, digits int) int {
 	if n := contraction(s); n > 0 {
 		return n

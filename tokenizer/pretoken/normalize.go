@@ -1,4 +1,4 @@
-package tokenizer
+package pretoken
 
 import (
 	"encoding/json"
@@ -9,16 +9,15 @@ import (
 	"unicode"
 
 	"golang.org/x/text/unicode/norm"
-)
 
-// normalizer rewrites a stretch of text; nil leaves it as it is.
-type normalizer func(string) string
+	"github.com/quire/quire/tokenizer/model"
+)
 
 type normalizerJSON struct {
 	Type        string            `json:"type"`
 	Normalizers []json.RawMessage `json:"normalizers"`
 	Prepend     string            `json:"prepend"`
-	Pattern     patternJSON       `json:"pattern"`
+	Pattern     PatternJSON       `json:"pattern"`
 	Content     string            `json:"content"`
 	Left        *bool             `json:"strip_left"`
 	Right       *bool             `json:"strip_right"`
@@ -28,28 +27,12 @@ type normalizerJSON struct {
 	Lower       *bool             `json:"lowercase"`
 }
 
-// or returns what flag says, and otherwise where it says nothing.
-func or(flag *bool, otherwise bool) bool {
-	if flag == nil {
-		return otherwise
-	}
-	return *flag
-}
-
-// patternJSON is a pattern of tokenizer.json: {"String": s} or {"Regex": s}.
-type patternJSON struct {
-	String *string `json:"String"`
-	Regex  *string `json:"Regex"`
-}
-
-func isNull(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "null" }
-
-func parseNormalizer(raw json.RawMessage, depth int) (normalizer, error) {
-	if isNull(raw) {
+func ParseNormalizer(raw json.RawMessage, depth int) (Normalizer, error) {
+	if IsNull(raw) {
 		return nil, nil
 	}
-	if depth > maxNesting {
-		return nil, errNesting
+	if depth > MaxNesting {
+		return nil, ErrNesting
 	}
 	var n normalizerJSON
 	if err := json.Unmarshal(raw, &n); err != nil {
@@ -57,9 +40,9 @@ func parseNormalizer(raw json.RawMessage, depth int) (normalizer, error) {
 	}
 	switch n.Type {
 	case "Sequence":
-		var steps []normalizer
+		var steps []Normalizer
 		for _, child := range n.Normalizers {
-			step, err := parseNormalizer(child, depth+1)
+			step, err := ParseNormalizer(child, depth+1)
 			if err != nil {
 				return nil, err
 			}
@@ -85,7 +68,7 @@ func parseNormalizer(raw json.RawMessage, depth int) (normalizer, error) {
 	case "NFKD":
 		return norm.NFKD.String, nil
 	case "Prepend":
-		return prepend(n.Prepend), nil
+		return Prepend(n.Prepend), nil
 	case "Replace":
 		return n.Pattern.replacer(n.Content)
 	case "Lowercase":
@@ -95,7 +78,7 @@ func parseNormalizer(raw json.RawMessage, depth int) (normalizer, error) {
 	case "Strip":
 		return strip(or(n.Left, true), or(n.Right, true)), nil
 	case "ByteLevel":
-		return levelled, nil
+		return model.ToByteLevel, nil
 	case "BertNormalizer":
 		lower := or(n.Lower, true)
 		return bertNormalizer(or(n.Clean, true), or(n.Chinese, true), or(n.Accents, lower), lower), nil
@@ -106,7 +89,7 @@ func parseNormalizer(raw json.RawMessage, depth int) (normalizer, error) {
 		"Replace, Lowercase, StripAccents, Strip, ByteLevel, BertNormalizer, Precompiled)", n.Type)
 }
 
-func strip(left, right bool) normalizer {
+func strip(left, right bool) Normalizer {
 	return func(s string) string {
 		if left {
 			s = strings.TrimLeftFunc(s, unicode.IsSpace)
@@ -118,20 +101,20 @@ func strip(left, right bool) normalizer {
 	}
 }
 
-// simplePattern matches patterns that all engines read alike and that do not match nothing.
+// simplePattern matches patterns that all engines interpret alike and that do not match the empty text.
 var simplePattern = regexp.MustCompile(`^([^][\\.^$|?*+(){}](\+|\{[1-9][0-9]*,[0-9]*\})?)+$`)
 
-// replacer writes with for each match.
-func (p patternJSON) replacer(with string) (normalizer, error) {
+// replacer makes a normalizer that replaces each match by with.
+func (p PatternJSON) replacer(with string) (Normalizer, error) {
 	switch {
 	case p.String != nil:
-		return replace(*p.String, with), nil
+		return Replace(*p.String, with), nil
 	case p.Regex != nil:
 		if !simplePattern.MatchString(*p.Regex) {
 			return nil, fmt.Errorf("normalizer Replace with the pattern %q is not supported (characters, {m,n} "+
 				"and + are)", *p.Regex)
 		}
-		re, err := regexp.Compile(*p.Regex) // takes linear time, so a normalizer cannot fail
+		re, err := regexp.Compile(*p.Regex) // runs in linear time, so that a normalizer cannot fail
 		if err != nil {
 			return nil, fmt.Errorf("normalizer Replace: %w", err)
 		}
@@ -140,7 +123,7 @@ func (p patternJSON) replacer(with string) (normalizer, error) {
 	return nil, errors.New("normalizer Replace has no pattern")
 }
 
-func prepend(prefix string) normalizer {
+func Prepend(prefix string) Normalizer {
 	return func(s string) string {
 		if s == "" {
 			return s
@@ -149,7 +132,7 @@ func prepend(prefix string) normalizer {
 	}
 }
 
-func replace(old, with string) normalizer {
+func Replace(old, with string) Normalizer {
 	return func(s string) string {
 		if old == "" {
 			return s

@@ -1,4 +1,4 @@
-package tokenizer
+package model
 
 import (
 	"fmt"
@@ -6,15 +6,15 @@ import (
 	"unicode/utf8"
 )
 
-// bpe is byte-pair encoding as Hugging Face tokenizers' BPE model has it: start
-// from single characters, merge the pair of lowest rank, leftmost first.
-type bpe struct {
+// BPE is byte-pair encoding as Hugging Face tokenizers' BPE model has it: start from single characters, merge the pair
+// of lowest rank, leftmost first.
+type BPE struct {
 	vocab        map[string]int32
 	merges       map[uint64]merge
 	unk          int32 // -1: characters outside the vocabulary are dropped
 	fuseUnk      bool
 	ignoreMerges bool        // a word that is in the vocabulary is that token
-	byteTokens   *byteTokens // nil: characters outside the vocabulary are not written in bytes
+	byteTokens   *ByteTokens // nil: characters outside the vocabulary are not written in bytes
 
 	work sync.Pool // *bpeWork
 }
@@ -23,12 +23,11 @@ type merge struct{ rank, id int32 }
 
 func pairKey(a, b int32) uint64 { return uint64(uint32(a))<<32 | uint64(uint32(b)) }
 
-// newBPE indexes vocab and merges (in order of rank). Every merge must name
-// tokens of vocab. byteFallback is the byte_fallback flag: the tokens <0x00> to
-// <0xFF> stand for the bytes of characters outside the vocabulary.
-func newBPE(vocab map[string]int32, merges [][2]string, unk string, fuseUnk, byteFallback, ignoreMerges bool) (*bpe,
+// NewBPE indexes vocab and merges (in order of rank). Every merge must name tokens of vocab. byteFallback is the flag
+// byte_fallback: the tokens <0x00> to <0xFF> stand for the bytes of characters outside the vocabulary.
+func NewBPE(vocab map[string]int32, merges [][2]string, unk string, fuseUnk, byteFallback, ignoreMerges bool) (*BPE,
 	error) {
-	m := &bpe{vocab: vocab, unk: -1, fuseUnk: fuseUnk, ignoreMerges: ignoreMerges}
+	m := &BPE{vocab: vocab, unk: -1, fuseUnk: fuseUnk, ignoreMerges: ignoreMerges}
 	m.work.New = func() any { return new(bpeWork) }
 	if unk != "" {
 		id, ok := vocab[unk]
@@ -38,7 +37,7 @@ func newBPE(vocab map[string]int32, merges [][2]string, unk string, fuseUnk, byt
 		m.unk = id
 	}
 	if byteFallback {
-		m.byteTokens = newByteTokens(vocab)
+		m.byteTokens = NewByteTokens(vocab)
 	}
 	m.merges = make(map[uint64]merge, len(merges))
 	for rank, p := range merges {
@@ -76,7 +75,7 @@ func (c candidate) before(d candidate) bool {
 	return c.rank < d.rank || c.rank == d.rank && c.pos < d.pos
 }
 
-func (m *bpe) encode(ids []int32, word string) []int32 {
+func (m *BPE) encode(ids []int32, word string) []int32 {
 	if m.ignoreMerges {
 		if id, ok := m.vocab[word]; ok {
 			return append(ids, id)
@@ -93,13 +92,13 @@ func (m *bpe) encode(ids []int32, word string) []int32 {
 }
 
 // split fills w.symbols with one token for each character of word.
-func (m *bpe) split(w *bpeWork, word string) {
+func (m *BPE) split(w *bpeWork, word string) {
 	w.symbols = w.symbols[:0]
 	add := func(id int32) {
 		n := int32(len(w.symbols))
 		w.symbols = append(w.symbols, symbol{id: id, prev: n - 1, next: n + 1})
 	}
-	unknown := false // an unknown token waits, so that fuse_unk can join runs
+	unknown := false // an unknown token is held back, so that fuse_unk can join runs
 	for i := 0; i < len(word); {
 		_, n := utf8.DecodeRuneInString(word[i:])
 		char := word[i : i+n]
@@ -133,7 +132,7 @@ func (m *bpe) split(w *bpeWork, word string) {
 	}
 }
 
-func (m *bpe) merge(w *bpeWork) {
+func (m *BPE) merge(w *bpeWork) {
 	s := w.symbols
 	w.queue = w.queue[:0]
 	for i := 0; i+1 < len(s); i++ {
@@ -172,7 +171,7 @@ func (m *bpe) merge(w *bpeWork) {
 	}
 }
 
-func (m *bpe) push(w *bpeWork, pos, a, b int32) {
+func (m *BPE) push(w *bpeWork, pos, a, b int32) {
 	p, ok := m.merges[pairKey(a, b)]
 	if !ok {
 		return
@@ -180,7 +179,7 @@ func (m *bpe) push(w *bpeWork, pos, a, b int32) {
 	w.queue = pushCandidate(w.queue, candidate{p.rank, pos, p.id})
 }
 
-// pushCandidate and popCandidate keep q a heap whose first is the one before all others.
+// pushCandidate and popCandidate keep q a heap whose first candidate comes before all others.
 func pushCandidate(q []candidate, c candidate) []candidate {
 	q = append(q, c)
 	for i := len(q) - 1; i > 0; {

@@ -1,4 +1,4 @@
-package tokenizer
+package pretoken
 
 import (
 	"fmt"
@@ -8,18 +8,16 @@ import (
 	"github.com/dlclark/regexp2/v2"
 )
 
-// pattern is a split pattern run by a backtracking engine. Hugging Face
-// tokenizers run them by Oniguruma; the constructs the two read differently are
-// refused.
+// pattern is a split pattern for a backtracking engine. Hugging Face tokenizers use Oniguruma. Constructs that the two
+// engines interpret differently are rejected.
 type pattern struct{ re *regexp2.Regexp }
 
-// matchTimeout bounds one text's matching: a pattern is the model file's, the
-// text a stranger's, and together they can take exponential time.
+// matchTimeout bounds the matching of one text: pattern and text are both untrusted, and together they can take
+// exponential time.
 const matchTimeout = 10 * time.Second
 
-// unlike matches constructs of Oniguruma that mean something else, or nothing,
-// to regexp2: POSIX classes, class intersection, \h \H \R \X \K \G \y \Y \O \N,
-// absent groups and subexpression calls.
+// unlike matches constructs of Oniguruma that regexp2 lacks or interprets differently: POSIX classes, class
+// intersection, \h \H \R \X \K \G \y \Y \O \N, absent groups and subexpression calls.
 var unlike = regexp.MustCompile(`\[\[:|&&|\\[hHRXKGyYONgkzZ]|\(\?~|\(\?@|\(\?[a-z]*[ap]`)
 
 func compilePattern(expr string) (*pattern, error) {

@@ -3,17 +3,16 @@ package tokenizer
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 
-	"github.com/quire/quire/internal/chattemplates"
 	"github.com/quire/quire/internal/pyjson"
-	"github.com/quire/quire/models/gguf"
 )
 
-// Files of a folder beside that of the tokenizer.
+// Further files in the folder of the tokenizer.
 const (
 	configName   = "tokenizer_config.json"
 	specialsName = "special_tokens_map.json"
@@ -22,7 +21,7 @@ const (
 // ggufTemplate is the key of the chat template of a GGUF file.
 const ggufTemplate = "tokenizer.chat_template"
 
-// readJSON reads a file of a folder into each of into; one that is not there has nothing.
+// readJSON reads a file of a folder into each of into. A missing file sets nothing.
 func readJSON(dir, name string, into ...any) error {
 	data, err := readFile(filepath.Join(dir, name))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -47,12 +46,12 @@ func tokenText(raw json.RawMessage) string {
 	var token struct {
 		Content string `json:"content"`
 	}
-	_ = json.Unmarshal(raw, &token) // what is no object has no content
+	_ = json.Unmarshal(raw, &token) // other values have no content
 	return token.Content
 }
 
-// nameSpecials notes what files call special tokens, as transformers' special_tokens_map: names that end in "_token",
-// and those of the objects that have the model's own. The first file that has a name counts.
+// nameSpecials records the names of special tokens, as transformers' special_tokens_map: names that end in "_token",
+// and the names in the objects for the model's own tokens. The first file with a name counts.
 func (p *parts) nameSpecials(files ...map[string]json.RawMessage) {
 	p.names = map[string]string{}
 	note := func(name string, raw json.RawMessage) {
@@ -78,29 +77,29 @@ func (p *parts) nameSpecials(files ...map[string]json.RawMessage) {
 	}
 }
 
-// HasChatTemplate reports whether the tokenizer at path, as for [Open], has a chat template, without reading the
-// tokenizer itself. It is false if the files cannot be read, which Open then says.
-func HasChatTemplate(path string) bool {
+type configJSON struct {
+	BOS          json.RawMessage       `json:"bos_token"`
+	EOS          json.RawMessage       `json:"eos_token"`
+	Unk          json.RawMessage       `json:"unk_token"`
+	Pad          json.RawMessage       `json:"pad_token"`
+	ChatTemplate json.RawMessage       `json:"chat_template"`
+	Added        map[string]addedToken `json:"added_tokens_decoder"`
+	Class        string                `json:"tokenizer_class"`
+	AddBOS       *bool                 `json:"add_bos_token"`
+	AddEOS       *bool                 `json:"add_eos_token"`
+}
+
+// maxFileBytes bounds the files that are read whole. The largest tokenizer.json in use have about 35 MB.
+const maxFileBytes = 256 << 20
+
+func readFile(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return false
+		return nil, err
 	}
-	dir := path
-	if !info.IsDir() {
-		var template string
-		err := gguf.ReadMetadata(path, func(f gguf.Metadata) error {
-			template, _ = f.String(ggufTemplate)
-			return nil
-		})
-		if err == nil {
-			return template != ""
-		}
-		dir = filepath.Dir(path)
+	if info.Size() > maxFileBytes {
+		return nil, fmt.Errorf("%s has %d bytes, more than the %d allowed", filepath.Base(path), info.Size(),
+			maxFileBytes)
 	}
-	var config configJSON
-	if err := readJSON(dir, configName, &config); err != nil {
-		return false
-	}
-	named, err := chattemplates.OfFolder(dir, config.ChatTemplate)
-	return err == nil && len(named) > 0
+	return os.ReadFile(path)
 }

@@ -1,4 +1,4 @@
-package tokenizer
+package pretoken
 
 import (
 	"slices"
@@ -144,4 +144,8 @@ var newWordChars = []runeRange{
 	{0x11bc0, 0x11be0, 0}, {0x11bf0, 0x11bf9, 0}, {0x11f5a, 0x11f5a, 0}, {0x13460, 0x143fa, 0},
 	{0x16100, 0x16139, 0}, {0x16d40, 0x16d6c, 0}, {0x16d70, 0x16d79, 0}, {0x18cff, 0x18cff, 0},
 	{0x1ccf0, 0x1ccf9, 0}, {0x1e5d0, 0x1e5fa, 0}, {0x2ebf0, 0x2ee5d, 0},
+}
+
+func isASCIIPunctuation(r rune) bool {
+	return r >= '!' && r <= '/' || r >= ':' && r <= '@' || r >= '[' && r <= '`' || r >= '{' && r <= '~'
 }

@@ -1,13 +1,12 @@
-package tokenizer
+package pretoken
 
 import (
 	"sync"
 	"unicode"
 )
 
-// Hugging Face tokenizers classify characters by Unicode 16, Go by the version
-// of its standard library (15 in Go 1.26). These are the characters that are
-// letters or numbers only in the newer one.
+// Hugging Face tokenizers classify characters by Unicode 16, and Go by the version of its standard library (15 in Go
+// 1.26). These are the characters that are letters or numbers only in the newer version.
 var (
 	newLetters = &unicode.RangeTable{
 		R16: []unicode.Range16{{Lo: 0x1c89, Hi: 0x1c8a, Stride: 1}, {Lo: 0xa7cb, Hi: 0xa7cd, Stride: 1},
@@ -37,13 +36,13 @@ var (
 			{Lo: 0x1e5f1, Hi: 0x1e5fa, Stride: 1},
 		},
 	}
-	// The Digits pre-tokenizer goes by the Rust standard library, a version on again.
+	// The Digits pre-tokenizer uses the Rust standard library, which is one more version ahead.
 	newDigits = &unicode.RangeTable{
 		R32: []unicode.Range32{{Lo: 0x11de0, Hi: 0x11de9, Stride: 1}, {Lo: 0x16ff4, Hi: 0x16ff6, Stride: 1}},
 	}
 )
 
-// class is the kind of a character as the split patterns see it.
+// class is the kind of a character in the split patterns.
 type class uint8
 
 const (
@@ -78,9 +77,8 @@ func isDigit(r rune) bool {
 	return unicode.IsNumber(r) || unicode.Is(newNumbers, r) || unicode.Is(newDigits, r)
 }
 
-// isWordChar is \w of Rust's regex crate (UTS 18, annex C), which the
-// single_word flag of added tokens goes by.
-func isWordChar(r rune) bool {
+// IsWordChar is \w of Rust's regex crate (UTS 18, annex C), which the flag single_word of added tokens uses.
+func IsWordChar(r rune) bool {
 	return r == '_' || r == 0x200C || r == 0x200D || unicode.IsLetter(r) || listed(newWordChars, r) ||
 		unicode.In(r, unicode.M, unicode.Nd, unicode.Nl, unicode.Pc, unicode.Other_Alphabetic)
 }

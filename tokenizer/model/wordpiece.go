@@ -1,22 +1,22 @@
-package tokenizer
+package model
 
 import (
 	"fmt"
 	"unicode/utf8"
 )
 
-// wordPiece is BERT's model: of each word the longest token that it begins with, then the longest continuation of that,
-// and so on; the unknown token for the whole word where there is none.
-type wordPiece struct {
+// WordPiece is BERT's model. It takes the longest token that is a prefix of a word, then the longest continuation of
+// it, and so on. If there is none the whole word is the unknown token.
+type WordPiece struct {
 	vocab     map[string]int32
-	prefix    string // of tokens that continue a word
+	prefix    string // the prefix of tokens that continue a word
 	longest   int    // bytes of the longest token
 	unk       int32
 	mostChars int // words with more characters are unknown
 }
 
-func newWordPiece(vocab map[string]int32, unk, prefix string, mostChars int) (*wordPiece, error) {
-	m := &wordPiece{vocab: vocab, prefix: prefix, mostChars: mostChars}
+func NewWordPiece(vocab map[string]int32, unk, prefix string, mostChars int) (*WordPiece, error) {
+	m := &WordPiece{vocab: vocab, prefix: prefix, mostChars: mostChars}
 	var ok bool
 	if m.unk, ok = vocab[unk]; !ok {
 		return nil, fmt.Errorf("unk_token %q is not in the vocabulary", unk)
@@ -27,7 +27,7 @@ func newWordPiece(vocab map[string]int32, unk, prefix string, mostChars int) (*w
 	return m, nil
 }
 
-func (m *wordPiece) encode(ids []int32, word string) []int32 {
+func (m *WordPiece) encode(ids []int32, word string) []int32 {
 	if utf8.RuneCountInString(word) > m.mostChars {
 		return append(ids, m.unk)
 	}
@@ -42,8 +42,8 @@ func (m *wordPiece) encode(ids []int32, word string) []int32 {
 	return ids
 }
 
-// first returns the longest token at start, and where it ends: -1 for none.
-func (m *wordPiece) first(word string, start int) (id int32, end int) {
+// first returns the longest token at start and its end, which is -1 if there is none.
+func (m *WordPiece) first(word string, start int) (id int32, end int) {
 	prefix := ""
 	if start > 0 {
 		prefix = m.prefix
