@@ -13,7 +13,7 @@ import (
 const (
 	maxDepth  = 250
 	maxRepeat = 1 << 20
-	lastCased = 0x1FFFF // no character behind it has upper and lower case
+	lastCased = 0x1FFFF // no character after it has upper and lower case
 )
 
 // parseECMA parses a pattern as ECMAScript does with flag u, and without it where only that takes the pattern: escapes
@@ -107,7 +107,7 @@ func (p *ecma) term(depth int) (*syntax.Regexp, error) {
 	return &syntax.Regexp{Op: syntax.OpRepeat, Min: lo, Max: hi, Sub: []*syntax.Regexp{re}}, nil
 }
 
-// braces reads a quantifier {n}, {n,} or {n,m}. Its length is 0 where there is none.
+// braces reads a quantifier {n}, {n,} or {n,m}. Its length is 0 if there is none.
 func braces(s string) (length, lo, hi int, err error) {
 	end := strings.IndexByte(s, '}')
 	if end < 0 || s[0] != '{' {
@@ -236,7 +236,7 @@ func (p *ecma) class() (*syntax.Regexp, error) {
 		switch {
 		case err != nil:
 			return nil, err
-		case !one || !last: // without flag u, the hyphen of [\w-.] stands for itself
+		case !one || !last: // without flag u, the hyphen of [\w-.] is literal
 			set = append(append(append(set, lo...), hi...), '-', '-')
 		case lo[0] > hi[0]:
 			return nil, fmt.Errorf("the range %c-%c is in the wrong order", lo[0], hi[0])
