@@ -61,7 +61,7 @@ func filterDictSort(meter *value.Meter, v any, p *value.Params) (any, error) {
 	cased, by, reverse := p.Bool("case_sensitive", false), p.Text("by", "key"), p.Bool("reverse", false)
 	d, ok := v.(*value.Dict)
 	if !ok {
-		return nil, fmt.Errorf("'%s' is no dict", value.TypeName(v))
+		return nil, fmt.Errorf("'%s' is not a dict", value.TypeName(v))
 	}
 	if err := p.Done(); err != nil {
 		return nil, err

@@ -200,7 +200,7 @@ func filterXMLAttr(meter *value.Meter, v any, p *value.Params) (any, error) {
 	space := p.Bool("autospace", true)
 	d, ok := v.(*value.Dict)
 	if !ok {
-		return nil, fmt.Errorf("'%s' is no dict", value.TypeName(v))
+		return nil, fmt.Errorf("'%s' is not a dict", value.TypeName(v))
 	}
 	if err := p.Done(); err != nil {
 		return nil, err

@@ -80,7 +80,7 @@ func filterTruncate(meter *value.Meter, v any, p *value.Params) (any, error) {
 	}
 	tail := utf8.RuneCountInString(end)
 	if length < tail || leeway < 0 {
-		return nil, fmt.Errorf("length %d is less than that of the end, or leeway %d is negative", length, leeway)
+		return nil, fmt.Errorf("length %d is less than the length of the end, or leeway %d is negative", length, leeway)
 	}
 	if len(runes) <= length+leeway {
 		return string(runes), nil

@@ -149,7 +149,7 @@ func (t *target) assign(r *run, s *scope, v any) error {
 	owner, _ := s.get(t.name)
 	ns, ok := owner.(*value.Namespace)
 	if !ok {
-		return fmt.Errorf("cannot assign attribute %q of %q: it is no namespace", t.attr, t.name)
+		return fmt.Errorf("cannot assign attribute %q of %q: it is not a namespace", t.attr, t.name)
 	}
 	return ns.Set(t.attr, v)
 }

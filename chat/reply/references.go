@@ -51,7 +51,7 @@ func (r *references) replaced(raw json.RawMessage, isSchema bool) (json.RawMessa
 	}
 	var ref string
 	if isSchema && members["$ref"] != nil && json.Unmarshal(members["$ref"], &ref) != nil {
-		return nil, errors.New("a $ref that is no text")
+		return nil, errors.New("a $ref that is not a string")
 	}
 	var b strings.Builder
 	for _, name := range names {

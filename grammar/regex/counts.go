@@ -38,14 +38,14 @@ func (r *rewriter) rewrite() (string, error) {
 				return "", err
 			}
 			if last < 0 {
-				return "", fmt.Errorf("a count behind nothing: {%s", rest[1:n])
+				return "", fmt.Errorf("a count without anything before it: {%s", rest[1:n])
 			}
 			i += n
 			if strings.HasPrefix(r.pattern[i:], "?") { // that it would rather match less says nothing of the whole
 				i++
 			} else if n, _, _, _ := counts(r.pattern[i:]); n > 0 || i < len(r.pattern) &&
 				strings.Contains("*+", r.pattern[i:i+1]) {
-				return "", fmt.Errorf("a quantifier behind a count: %.10s", r.pattern[i:])
+				return "", fmt.Errorf("a quantifier after a count: %.10s", r.pattern[i:])
 			}
 			r.repeat(last, lo, hi)
 			last = -1

@@ -96,13 +96,13 @@ func (p *ecma) term(depth int) (*syntax.Regexp, error) {
 	}
 	p.take("?") // a lazy quantifier matches the same texts
 	if re.Op == opAhead || re.Op == opNotAhead {
-		return nil, fmt.Errorf("a quantifier behind a look-ahead")
+		return nil, fmt.Errorf("a quantifier after a look-ahead")
 	}
 	if re.Op == syntax.OpBeginText || re.Op == syntax.OpEndText {
-		return nil, fmt.Errorf("a quantifier behind an anchor")
+		return nil, fmt.Errorf("a quantifier after an anchor")
 	}
 	if n, _, _, _ := braces(p.rest); n > 0 || p.rest != "" && strings.IndexByte("*+?", p.rest[0]) >= 0 {
-		return nil, fmt.Errorf("a quantifier behind a quantifier")
+		return nil, fmt.Errorf("a quantifier after a quantifier")
 	}
 	return &syntax.Regexp{Op: syntax.OpRepeat, Min: lo, Max: hi, Sub: []*syntax.Regexp{re}}, nil
 }
@@ -159,10 +159,10 @@ func (p *ecma) atom(depth int) (*syntax.Regexp, error) {
 	}
 	r := p.next()
 	if strings.ContainsRune("*+?", r) {
-		return nil, fmt.Errorf("a quantifier behind nothing")
+		return nil, fmt.Errorf("a quantifier without anything before it")
 	}
 	if n, _, _, _ := braces(string(r) + p.rest); n > 0 {
-		return nil, fmt.Errorf("a quantifier behind nothing")
+		return nil, fmt.Errorf("a quantifier without anything before it")
 	}
 	return class(p.folded([]rune{r, r})), nil
 }

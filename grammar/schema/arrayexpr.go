@@ -100,8 +100,8 @@ func (c *arrayCompiler) unequal(a *array) (automaton.Expr, error) {
 		return e, err
 	}
 	if len(a.first) > 0 || len(a.some) > 0 {
-		return 0, fmt.Errorf("uniqueItems is not supported beside contains, nor beside prefixItems, unless the items " +
-			"that it allows are of different types, or all that there are and of few values")
+		return 0, fmt.Errorf("uniqueItems is not supported with contains, and with prefixItems only if the items " +
+			"have different types, or if all of them are listed and have few values")
 	}
 	f, err := c.forms.of(a.rest)
 	if err != nil {
@@ -121,7 +121,7 @@ func (c *arrayCompiler) unequal(a *array) (automaton.Expr, error) {
 // scalarsApart compiles arrays of strings, numbers and words with different texts. Each value has only one text.
 func (c *arrayCompiler) scalarsApart(a *array, f *form) (automaton.Expr, error) {
 	if len(f.arrays) > 0 || len(f.objects) > 0 {
-		return 0, fmt.Errorf("uniqueItems is not supported where items may be arrays or objects")
+		return 0, fmt.Errorf("uniqueItems is not supported if items may be arrays or objects")
 	}
 	if a.min > mostDistinct {
 		return 0, fmt.Errorf("uniqueItems is not supported with more than %d items", mostDistinct)

@@ -178,7 +178,7 @@ func (d *document) find(ref, base string) (resource, error) {
 		fragment = unescaped
 	}
 	if fragment != "" && fragment[0] != '/' {
-		return r, fmt.Errorf("$ref %q names an anchor that is not there", ref)
+		return r, fmt.Errorf("$ref %q names an anchor that does not exist", ref)
 	}
 	for _, part := range strings.Split(fragment, "/")[1:] {
 		name := strings.ReplaceAll(strings.ReplaceAll(part, "~1", "/"), "~0", "~")

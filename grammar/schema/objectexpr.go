@@ -106,7 +106,7 @@ var initials = func() (kinds [][]rune) {
 // different, and names of the same kind may be equal.
 func (c *objectCompiler) apartNames(m *automaton.Members, o *object, regions []region) error {
 	refuse := func(why string) error {
-		return fmt.Errorf("minProperties is not supported where it asks for properties that are not listed and %s", why)
+		return fmt.Errorf("minProperties is not supported if it requires unlisted properties and %s", why)
 	}
 	switch {
 	case o.max != automaton.Unlimited:

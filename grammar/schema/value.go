@@ -42,7 +42,7 @@ func parseValue(text []byte) (*value, error) {
 		return nil, err
 	}
 	if _, err := d.Token(); err != io.EOF {
-		return nil, fmt.Errorf("there is more behind the schema's end")
+		return nil, fmt.Errorf("there is more text after the schema")
 	}
 	return v, nil
 }

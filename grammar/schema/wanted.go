@@ -48,7 +48,7 @@ func (w *wanted) variants(g goal, before automaton.Expr, may func(i int) bool) (
 			continue
 		}
 		if len(list) >= 1<<maxWanted {
-			return nil, fmt.Errorf("one member or item may be more than %d of those that must be there", maxWanted)
+			return nil, fmt.Errorf("one member or item may match more than %d of the required schemas", maxWanted)
 		}
 		for _, v := range slices.Clone(list) {
 			list = append(list, variant{w.goals.all(v.goal, want), v.counts | 1<<i})

@@ -28,7 +28,7 @@ func NewCharsMap(data []byte) (*CharsMap, error) {
 	}
 	size := binary.LittleEndian.Uint32(data)
 	if data = data[4:]; size%4 != 0 || uint64(size) > uint64(len(data)) {
-		return nil, fmt.Errorf("precompiled_charsmap has %d bytes behind its size, but its trie alone %d", len(data),
+		return nil, fmt.Errorf("precompiled_charsmap has %d bytes after its size, but its trie needs %d", len(data),
 			size)
 	}
 	m := &CharsMap{units: make([]uint32, size/4), texts: string(data[size:])}

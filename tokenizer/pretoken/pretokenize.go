@@ -184,7 +184,7 @@ func PrependScheme(scheme string, addPrefixSpace *bool) (string, error) {
 	case scheme == "always" || scheme == "first" || scheme == "never":
 		return scheme, nil
 	case scheme != "":
-		return "", fmt.Errorf("prepend_scheme %q is none of always, first, never", scheme)
+		return "", fmt.Errorf("prepend_scheme %q is not always, first or never", scheme)
 	case addPrefixSpace != nil && !*addPrefixSpace:
 		return "never", nil
 	}
