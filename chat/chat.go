@@ -18,14 +18,14 @@ import (
 	"github.com/quire/quire/chat/jinja"
 )
 
-// Options are what a template can see besides the messages.
+// Options are what a template receives besides the messages.
 type Options struct {
 	// AddGenerationPrompt ends the text where the model's answer begins.
 	AddGenerationPrompt bool
-	// ContinueFinalMessage ends the text with that of the last message, for the model to go on with.
+	// ContinueFinalMessage ends the text with the last message, for the model to continue it.
 	ContinueFinalMessage bool
 	// Tools and Documents are JSON lists, Variables is a JSON object of further variables; each may be empty. It is an
-	// error where the template has no such variable.
+	// error if the template has no such variable.
 	Tools, Documents, Variables string
 	// Special are the texts of special tokens by the names of the template's variables: bos_token, eos_token, pad_token
 	// and others, and the model's own. Variables come before them.
@@ -37,12 +37,11 @@ type Options struct {
 // limits of one Render: far above what any conversation needs.
 var limits = jinja.Limits{Output: 64 << 20, Memory: 1 << 30, Time: 10 * time.Second}
 
-// ErrLimit is wrapped by the error of a template that exceeds the limits on
-// output (64 MiB), memory (1 GiB in all) or time (10 s).
+// ErrLimit is wrapped by the error of a template that exceeds the limits on output (64 MiB), memory (1 GiB in all) or
+// time (10 s).
 var ErrLimit = jinja.ErrLimit
 
-// RaisedError is a template's own objection to the messages, such as roles that
-// do not alternate.
+// RaisedError is a template's own objection to the messages, such as roles that do not alternate.
 type RaisedError struct{ Message string }
 
 func (e *RaisedError) Error() string {
@@ -75,7 +74,7 @@ func Parse(source string) (*Template, error) {
 
 var word = regexp.MustCompile(`[\pL_][\pL\pN_]*`)
 
-// mentions says whether the template has a name.
+// mentions reports whether the template has a name.
 func (t *Template) mentions(name string) bool { return t.words[name] }
 
 // now is the clock that strftime_now reads.
@@ -92,8 +91,7 @@ var functions = map[string]any{
 	}},
 }
 
-// Render returns the text of messages. Its error is a *RaisedError where the
-// template itself refuses them.
+// Render returns the text of messages. Its error is a *RaisedError if the template itself rejects them.
 func (t *Template) Render(messages []Message, o Options) (string, error) {
 	if o.AddGenerationPrompt && o.ContinueFinalMessage {
 		return "", errors.New("add_generation_prompt and continue_final_message contradict each other; keep one")
@@ -125,7 +123,7 @@ func (t *Template) Render(messages []Message, o Options) (string, error) {
 	return text, nil
 }
 
-// parameters are variables of templates that are no others', with what gives them.
+// parameters are the variables of templates that belong to no other option, with the option that sets them.
 var parameters = []string{"messages", "tools", "add_generation_prompt", "continue_final_message"}
 
 // vars are the variables that a template sees.

@@ -14,7 +14,7 @@ import (
 type Message struct {
 	Role    string `json:"role"`
 	Content string `json:"content"`
-	// Object is the whole message as a JSON object, where it is more than a role and a text. It may have any members.
+	// Object is the whole message as a JSON object, if it is more than a role and a text. It may have any members.
 	// Its content may be a list of text parts, or null.
 	Object json.RawMessage `json:"-"`
 }
@@ -59,7 +59,7 @@ func (t *Template) list(messages []Message) (*jinja.List, error) {
 	return list, nil
 }
 
-// reasoningNames are those under which templates look for the reasoning of a message.
+// reasoningNames are the members in which templates look for the reasoning of a message.
 var reasoningNames = []string{"reasoning_content", "thinking", "reasoning"}
 
 // needed are members that must not be lost.
@@ -107,7 +107,7 @@ func (t *Template) message(given *jinja.Dict) (*jinja.Dict, error) {
 	return message, nil
 }
 
-// isEmpty says whether there is nothing in a list or an object.
+// isEmpty reports whether a list or an object is empty.
 func isEmpty(v any) bool {
 	switch v := v.(type) {
 	case *jinja.List:
@@ -207,10 +207,10 @@ func with(d *jinja.Dict, key string, value any) *jinja.Dict {
 	return jinja.NewDict(pairs...)
 }
 
-// manners are what templates differ in, found by rendering small conversations.
+// manners are the differences of templates, found by rendering small conversations.
 type manners struct {
 	parts        bool // content may be a list of text parts
-	null         bool // content may be null beside calls
+	null         bool // content may be null in messages with calls
 	argumentText bool // the arguments of calls are text, and no object
 }
 
@@ -246,7 +246,7 @@ func (t *Template) learn() (m manners) {
 	m.parts = strings.Contains(parts, needle) && !strings.Contains(parts, "'"+needle) &&
 		!strings.Contains(parts, `"`+needle)
 	object, text := `{"a": "`+needle+`"}`, `"{\"a\": \"`+needle+`\"}"`
-	for _, content := range []string{`""`, "null"} { // some write calls beside one of them alone
+	for _, content := range []string{`""`, "null"} { // some templates write calls only next to one of them
 		asObject := call(content, object, "")
 		if strings.Contains(asObject, needle) && !strings.Contains(asObject, "'"+needle) {
 			break
@@ -302,7 +302,7 @@ func mark(messages *jinja.List) (final string, err error) {
 	return "", errNothingToContinue
 }
 
-// cut ends a rendered text with that of its last message.
+// cut ends a rendered text after its last message.
 func cut(text, final string) (string, error) {
 	tag := strings.TrimSpace(continued)
 	at := strings.LastIndex(text, tag)

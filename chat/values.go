@@ -10,7 +10,7 @@ import (
 	"github.com/quire/quire/chat/jinja"
 )
 
-// value returns JSON as a template sees it: what Python's json.loads makes of it.
+// value returns JSON as a template sees it: as Python's json.loads returns it.
 func value(text []byte) (any, error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()

@@ -1,5 +1,5 @@
 // Package grammar compiles what a completion must look like (choices, regular expressions, JSON schemas, GBNF) to byte
-// automata whose states are made as they are needed, and tells which tokens may come next in a state.
+// automata whose states are made as they are needed, and computes which tokens may come next in a state.
 package grammar
 
 import (
@@ -16,7 +16,7 @@ import (
 type (
 	// Automaton is a compiled grammar. It serves one goroutine at a time.
 	Automaton = automaton.Automaton
-	// State is one of its states: they are numbered from 0 as they are first met.
+	// State is a state of an automaton. States are numbered from 0 in the order in which they are first reached.
 	State = automaton.State
 	// Memory is how much an automaton has taken.
 	Memory = automaton.Memory
@@ -24,7 +24,7 @@ type (
 	Vocabulary = automaton.Vocabulary
 )
 
-// Dead is the state behind a byte that can't come.
+// Dead is the state after a byte that is not allowed.
 const Dead = automaton.Dead
 
 // NewVocabulary makes a vocabulary. The text of token i is texts[i], raw bytes; special tokens have none. Tokens of
@@ -77,8 +77,8 @@ type Options struct {
 	Schema     schema.Options
 }
 
-// JSONSchema compiles a JSON schema, of draft 2020-12 or one that its $schema names. What can't be said exactly is an
-// error that names the keyword and its place.
+// JSONSchema compiles a JSON schema of draft 2020-12, or of the draft that its $schema names. It fails if the schema
+// can't be compiled exactly, with an error that names the keyword and its place.
 func JSONSchema(text []byte, o Options) (*Automaton, error) {
 	p := jsontext.New(automaton.NewBuilder(), o.Whitespace)
 	e, err := schema.Compile(p, text, o.Schema)

@@ -14,13 +14,13 @@ type Part struct {
 	Text    string          `json:"text,omitempty"`    // this very text
 	Schema  json.RawMessage `json:"schema,omitempty"`  // JSON of a schema
 	Python  bool            `json:"python,omitempty"`  // it is written as Python writes it
-	Without []string        `json:"without,omitempty"` // any text that has none of these within it
+	Without []string        `json:"without,omitempty"` // any text that contains none of these
 	Choice  []string        `json:"choice,omitempty"`  // one of these texts
 	Maybe   []Part          `json:"maybe,omitempty"`   // these parts, or nothing
 	Members *Members        `json:"members,omitempty"`
 }
 
-// Members are parts with a separator between two: those of the list in its order, and More as often as may be.
+// Members are parts with a separator between two: the parts of the list in its order, and then any number of More.
 type Members struct {
 	Separator string   `json:"separator"`
 	List      []Member `json:"list,omitempty"`

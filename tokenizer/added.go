@@ -4,9 +4,12 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/quire/quire/tokenizer/model"
+	"github.com/quire/quire/tokenizer/pretoken"
 )
 
-// addedToken is a token that is found in the text before anything else.
+// addedToken is a token that is searched for in the text before anything else.
 type addedToken struct {
 	ID         int32  `json:"id"`
 	Content    string `json:"content"`
@@ -17,25 +20,25 @@ type addedToken struct {
 	Special    bool   `json:"special"`
 }
 
-// segment is a stretch of text, or an added token found in it (token >= 0).
-// atStart says that it begins where the whole input does.
+// segment is a part of the text, or an added token found in it (token >= 0). atStart reports whether it begins where
+// the whole input begins.
 type segment struct {
 	text    string
 	token   int32
 	atStart bool
 }
 
-// addedMatcher finds added tokens, leftmost first, of those the longest.
+// addedMatcher finds added tokens: the leftmost, and of several there the longest.
 type addedMatcher struct {
 	tokens []addedToken
-	trie   // of indices into tokens
+	texts  model.Trie // of indices into tokens
 }
 
-// newAddedMatcher matches each token by the text that written gives for it.
+// newAddedMatcher matches each token by the text that written returns for it.
 func newAddedMatcher(tokens []addedToken, written func(string) string) *addedMatcher {
-	m := &addedMatcher{tokens, newTrie(0)}
+	m := &addedMatcher{tokens, model.NewTrie(0)}
 	for i, t := range tokens {
-		m.add(written(t.Content), int32(i))
+		m.texts.Add(written(t.Content), int32(i))
 	}
 	return m
 }
@@ -43,27 +46,20 @@ func newAddedMatcher(tokens []addedToken, written func(string) string) *addedMat
 // find returns the first match in s at or after from.
 func (m *addedMatcher) find(s string, from int) (start, end int, token *addedToken) {
 	for i := from; i < len(s); i++ {
-		node := m.root[s[i]]
-		for j := i + 1; node != 0; j++ {
-			if k := m.ends[node]; k >= 0 {
-				start, end, token = i, j, &m.tokens[k]
-			}
-			if j == len(s) {
-				break
-			}
-			node = m.step(node, s[j])
-		}
-		if token != nil {
-			return start, end, token
+		if length, k := m.texts.Longest(s, i); length > 0 {
+			return i, i + length, &m.tokens[k]
 		}
 	}
 	return 0, 0, nil
 }
 
 // prefix returns the length of the longest match at the start of s, 0 for none.
-func (m *addedMatcher) prefix(s string) (longest int) {
-	m.prefixes(s, func(length int, _ int32) { longest = length })
-	return longest
+func (m *addedMatcher) prefix(s string) int {
+	if s == "" {
+		return 0
+	}
+	length, _ := m.texts.Longest(s, 0)
+	return length
 }
 
 // split appends the segments of s to out.
@@ -80,7 +76,7 @@ func (m *addedMatcher) split(out []segment, s string, atStart bool) []segment {
 		if token == nil {
 			break
 		}
-		from = end // the search goes on behind the match even if it is turned down
+		from = end // the search continues after the match even if it is rejected
 		if token.SingleWord && (endsWithWord(s[:start]) || startsWithWord(s[end:])) {
 			continue
 		}
@@ -90,7 +86,7 @@ func (m *addedMatcher) split(out []segment, s string, atStart bool) []segment {
 		if token.RStrip {
 			end = len(s) - len(strings.TrimLeftFunc(s[end:], unicode.IsSpace))
 		}
-		if start >= end { // a token before it took its space: tokenizers drops what has no text
+		if start >= end { // a previous token took its space: tokenizers drops matches without text
 			continue
 		}
 		if done < start {
@@ -107,10 +103,10 @@ func (m *addedMatcher) split(out []segment, s string, atStart bool) []segment {
 
 func endsWithWord(s string) bool {
 	r, n := utf8.DecodeLastRuneInString(s)
-	return n > 0 && isWordChar(r)
+	return n > 0 && pretoken.IsWordChar(r)
 }
 
 func startsWithWord(s string) bool {
 	r, n := utf8.DecodeRuneInString(s)
-	return n > 0 && isWordChar(r)
+	return n > 0 && pretoken.IsWordChar(r)
 }

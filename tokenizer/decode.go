@@ -6,35 +6,37 @@ import (
 	"fmt"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/quire/quire/tokenizer/model"
+	"github.com/quire/quire/tokenizer/pretoken"
 )
 
-// stage is one step of a decoder, fed token by token. What it has not emitted
-// by then, flush must. Running a whole sequence through the stages and flushing
-// is Decode, so a Stream cannot differ from it.
+// stage is one step of a decoder. It is fed token by token, and flush emits what it has held back. Decode runs a
+// sequence through the same stages as a Stream, so that the two cannot differ.
 type stage interface {
 	push(token string, emit func(string))
 	flush(emit func(string))
 }
 
 type decoderJSON struct {
-	Type           string            `json:"type"`
-	Decoders       []json.RawMessage `json:"decoders"`
-	Pattern        patternJSON       `json:"pattern"`
-	Content        string            `json:"content"`
-	Start          int               `json:"start"`
-	Stop           int               `json:"stop"`
-	Replacement    string            `json:"replacement"`
-	PrependScheme  string            `json:"prepend_scheme"`
-	AddPrefixSpace *bool             `json:"add_prefix_space"`
-	Prefix         *string           `json:"prefix"`
-	Cleanup        *bool             `json:"cleanup"`
+	Type           string               `json:"type"`
+	Decoders       []json.RawMessage    `json:"decoders"`
+	Pattern        pretoken.PatternJSON `json:"pattern"`
+	Content        string               `json:"content"`
+	Start          int                  `json:"start"`
+	Stop           int                  `json:"stop"`
+	Replacement    string               `json:"replacement"`
+	PrependScheme  string               `json:"prepend_scheme"`
+	AddPrefixSpace *bool                `json:"add_prefix_space"`
+	Prefix         *string              `json:"prefix"`
+	Cleanup        *bool                `json:"cleanup"`
 }
 
-// newStages makes a fresh chain of stages.
+// newStages makes a chain of stages for a new sequence.
 type newStages func() []stage
 
 func parseDecoder(raw json.RawMessage) (newStages, error) {
-	if isNull(raw) {
+	if pretoken.IsNull(raw) {
 		return func() []stage { return []stage{&spaced{}} }, nil
 	}
 	d := &decoderBuilder{}
@@ -56,8 +58,8 @@ type decoderBuilder struct {
 }
 
 func (d *decoderBuilder) add(raw json.RawMessage, depth int) error {
-	if depth > maxNesting {
-		return errNesting
+	if depth > pretoken.MaxNesting {
+		return pretoken.ErrNesting
 	}
 	var j decoderJSON
 	if err := json.Unmarshal(raw, &j); err != nil {
@@ -90,7 +92,7 @@ func (d *decoderBuilder) add(raw json.RawMessage, depth int) error {
 		if utf8.RuneCountInString(j.Replacement) != 1 {
 			return fmt.Errorf("decoder Metaspace: replacement %q is not one character", j.Replacement)
 		}
-		scheme, err := prependScheme(j.PrependScheme, j.AddPrefixSpace)
+		scheme, err := pretoken.PrependScheme(j.PrependScheme, j.AddPrefixSpace)
 		if err != nil {
 			return fmt.Errorf("decoder Metaspace: %w", err)
 		}
@@ -113,7 +115,7 @@ func (d *decoderBuilder) add(raw json.RawMessage, depth int) error {
 			prefix = *j.Prefix
 		}
 		d.makers = append(d.makers, func() stage {
-			return &wordPieceStage{prefix: prefix, cleanup: or(j.Cleanup, true)}
+			return &wordPieceStage{prefix: prefix, cleanup: j.Cleanup == nil || *j.Cleanup}
 		})
 	default:
 		return fmt.Errorf(
@@ -123,7 +125,7 @@ func (d *decoderBuilder) add(raw json.RawMessage, depth int) error {
 	return nil
 }
 
-// spaced joins tokens with spaces, which is what no decoder means.
+// spaced joins tokens with spaces, as tokenizers without a decoder do.
 type spaced struct{ some bool }
 
 func (s *spaced) push(token string, emit func(string)) {
@@ -135,12 +137,12 @@ func (s *spaced) push(token string, emit func(string)) {
 }
 func (s *spaced) flush(func(string)) {}
 
-// byteLevelStage reads tokens in the byte-level alphabet. A token with any
-// other character stands for itself. Characters may straddle tokens.
+// byteLevelStage reads tokens in the byte-level alphabet. A token with any other character stands for itself. The bytes
+// of a character may be spread over several tokens.
 type byteLevelStage struct{ pending []byte }
 
 func (s *byteLevelStage) push(token string, emit func(string)) {
-	s.pending = appendLevel(s.pending, token)
+	s.pending = model.AppendByteLevel(s.pending, token)
 	s.emit(emit, false)
 }
 
@@ -155,13 +157,12 @@ func (s *byteLevelStage) emit(emit func(string), final bool) {
 	}
 }
 
-// byteFallbackStage joins runs of <0xNN> tokens: to their text when the whole
-// run is valid UTF-8, else to one U+FFFD a byte. So a run has to end before any
-// of it can be known.
+// byteFallbackStage joins runs of <0xNN> tokens: to their text if the whole run is valid UTF-8, and otherwise to one
+// U+FFFD per byte. It holds back a run until its end.
 type byteFallbackStage struct{ run []byte }
 
 func (s *byteFallbackStage) push(token string, emit func(string)) {
-	if b, ok := fallbackByte(token); ok {
+	if b, ok := model.ByteOfToken(token); ok {
 		s.run = append(s.run, b)
 		return
 	}
@@ -176,7 +177,7 @@ func (s *byteFallbackStage) flush(emit func(string)) {
 	if utf8.Valid(s.run) {
 		emit(string(s.run))
 	} else {
-		for range s.run { // one by one: a stage behind may go by the number of tokens
+		for range s.run { // one by one, since a later stage may depend on the number of tokens
 			emit(replacementChar)
 		}
 	}
@@ -190,7 +191,7 @@ func (s replaceStage) push(token string, emit func(string)) {
 }
 func (s replaceStage) flush(func(string)) {}
 
-// metaspaceStage writes marks as spaces, and drops those of the first token.
+// metaspaceStage replaces marks by spaces, and drops the marks of the first token.
 type metaspaceStage struct {
 	mark      string
 	dropFirst bool
@@ -207,7 +208,7 @@ func (s *metaspaceStage) push(token string, emit func(string)) {
 }
 func (s *metaspaceStage) flush(func(string)) {}
 
-// wordPieceStage puts spaces between words, and takes the prefix off tokens that continue one.
+// wordPieceStage puts spaces between words, and removes the prefix of tokens that continue a word.
 type wordPieceStage struct {
 	prefix  string
 	cleanup bool
@@ -235,16 +236,16 @@ func (s *wordPieceStage) push(token string, emit func(string)) {
 }
 func (s *wordPieceStage) flush(func(string)) {}
 
-// stripStage takes up to start and stop contents off the ends: of each token,
-// or of the whole text once the tokens are fused.
+// stripStage removes up to start and stop contents from the ends of each token, or of the whole text if the tokens are
+// fused.
 type stripStage struct {
 	content     string
 	start, stop int
 	fused       bool
 
-	taken int  // contents taken off the front
-	body  bool // the front is over
-	tail  int  // contents held back, for they may be the end
+	taken int  // contents removed from the front
+	body  bool // the front has ended
+	tail  int  // contents held back, since they may be the end
 }
 
 func (s *stripStage) push(token string, emit func(string)) {
@@ -293,4 +294,15 @@ func cutPrefixes(token, content string, most int) (string, int) {
 		n++
 	}
 	return token, n
+}
+
+// spaceMark is SentencePiece's character for a space.
+const spaceMark = "\u2581"
+
+// markedStages decodes pieces with space marks. It removes strip spaces from the start of the text.
+func markedStages(strip int) newStages {
+	return func() []stage {
+		return []stage{replaceStage{spaceMark, " "}, &byteFallbackStage{},
+			&stripStage{content: " ", start: strip, fused: true}}
+	}
 }

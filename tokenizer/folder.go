@@ -13,11 +13,8 @@ import (
 
 	"github.com/quire/quire/internal/chattemplates"
 	"github.com/quire/quire/internal/pyjson"
+	"github.com/quire/quire/tokenizer/pretoken"
 )
-
-// maxFileBytes bounds the files read whole. The largest tokenizer.json in use
-// have some 35 MB.
-const maxFileBytes = 256 << 20
 
 type tokenizerJSON struct {
 	AddedTokens   []addedToken    `json:"added_tokens"`
@@ -28,19 +25,7 @@ type tokenizerJSON struct {
 	Model         modelJSON       `json:"model"`
 }
 
-type configJSON struct {
-	BOS          json.RawMessage       `json:"bos_token"`
-	EOS          json.RawMessage       `json:"eos_token"`
-	Unk          json.RawMessage       `json:"unk_token"`
-	Pad          json.RawMessage       `json:"pad_token"`
-	ChatTemplate json.RawMessage       `json:"chat_template"`
-	Added        map[string]addedToken `json:"added_tokens_decoder"`
-	Class        string                `json:"tokenizer_class"`
-	AddBOS       *bool                 `json:"add_bos_token"`
-	AddEOS       *bool                 `json:"add_eos_token"`
-}
-
-// tokenizerFile returns the path of the best of the tokenizers in a folder.
+// tokenizerFile returns the path of the preferred tokenizer in a folder.
 func tokenizerFile(dir string) (string, error) {
 	for _, name := range []string{"tokenizer.json", "tokenizer.model", "tiktoken.model"} {
 		path := filepath.Join(dir, name)
@@ -56,12 +41,12 @@ func tokenizerFile(dir string) (string, error) {
 		"from vocab.json or vocab.txt, run transformers' AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR))")
 }
 
-// globEscape returns a pattern that matches path alone.
+// globEscape returns a pattern that matches only path.
 func globEscape(path string) string {
 	return strings.NewReplacer(`\`, `\\`, "[", `\[`, "*", `\*`, "?", `\?`).Replace(path)
 }
 
-// openFolder reads the tokenizer in file, with what the folder says besides.
+// openFolder reads the tokenizer in file, and the configuration in the folder.
 func openFolder(dir, file string) (*parts, error) {
 	data, err := readFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -108,18 +93,6 @@ func openFolder(dir, file string) (*parts, error) {
 	return p, err
 }
 
-func readFile(path string) ([]byte, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, err
-	}
-	if info.Size() > maxFileBytes {
-		return nil, fmt.Errorf("%s has %d bytes, more than the %d allowed", filepath.Base(path), info.Size(),
-			maxFileBytes)
-	}
-	return os.ReadFile(path)
-}
-
 func parseTokenizerJSON(data []byte) (*parts, error) {
 	var j tokenizerJSON
 	if err := json.Unmarshal(pyjson.Standard(data), &j); err != nil {
@@ -130,10 +103,10 @@ func parseTokenizerJSON(data []byte) (*parts, error) {
 	if err != nil {
 		return nil, err
 	}
-	if p.normalize, err = parseNormalizer(j.Normalizer, 0); err != nil {
+	if p.normalize, err = pretoken.ParseNormalizer(j.Normalizer, 0); err != nil {
 		return nil, err
 	}
-	if p.pre, p.byteLevel, err = parsePreTokenizer(j.PreTokenizer, 0); err != nil {
+	if p.pre, p.byteLevel, err = pretoken.ParseSplitters(j.PreTokenizer, 0); err != nil {
 		return nil, err
 	}
 	if p.frame, err = parsePostProcessor(j.PostProcessor, 0); err != nil {
@@ -143,8 +116,7 @@ func parseTokenizerJSON(data []byte) (*parts, error) {
 	return p, err
 }
 
-// addMissing adds the tokens that only tokenizer_config.json names, as
-// transformers does.
+// addMissing adds the tokens that only tokenizer_config.json names, as transformers does.
 func (p *parts) addMissing(more map[string]addedToken) error {
 	known := make(map[string]bool, len(p.added))
 	for _, a := range p.added {
@@ -166,8 +138,8 @@ func (p *parts) addMissing(more map[string]addedToken) error {
 	return nil
 }
 
-// framed sets the tokens around a text where the tokenizer's file does not say them: a BOS if there is one, no EOS,
-// unless the configuration says otherwise.
+// framed sets the tokens around a text if the tokenizer's file does not define them: a BOS if there is one, and no EOS,
+// unless the configuration differs.
 func (p *parts) framed(config configJSON) {
 	if (config.AddBOS == nil || *config.AddBOS) && p.specials.BOS >= 0 {
 		p.frame.before = []int32{p.specials.BOS}
@@ -177,8 +149,8 @@ func (p *parts) framed(config configJSON) {
 	}
 }
 
-// role returns the id of the first of values that names a token, as a string or
-// as an object with a content, and otherwise where none does.
+// role returns the id of the first of values that names a token, as a string or as an object with a content. It returns
+// otherwise if none does.
 func (p *parts) role(otherwise int32, values ...json.RawMessage) int32 {
 	for _, raw := range values {
 		text := tokenText(raw)

@@ -18,8 +18,7 @@ func tryAll(t *testing.T, tok *Tokenizer) {
 	tok.Decode([]int32{-1, 0, 1, 2, 3, 1 << 30}, false)
 }
 
-// FuzzFolder opens mutated tokenizer.json files: an error or a tokenizer that
-// works, never a panic.
+// FuzzFolder opens mutated tokenizer.json files: an error or a tokenizer that works, never a panic.
 func FuzzFolder(f *testing.F) {
 	for _, family := range families {
 		data, err := os.ReadFile(filepath.Join("testdata", family, "tokenizer.json"))

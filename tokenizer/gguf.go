@@ -10,6 +10,8 @@ import (
 
 	"github.com/quire/quire/internal/chattemplates"
 	"github.com/quire/quire/models/gguf"
+	"github.com/quire/quire/tokenizer/model"
+	"github.com/quire/quire/tokenizer/pretoken"
 )
 
 func openGGUF(path string) (p *parts, err error) {
@@ -20,7 +22,7 @@ func openGGUF(path string) (p *parts, err error) {
 	return p, err
 }
 
-// ggufPrefix begins the keys of a file's tokenizer.
+// ggufPrefix is the prefix of the tokenizer's keys.
 const ggufPrefix = "tokenizer.ggml."
 
 func partsOfGGUF(f gguf.Metadata) (*parts, error) {
@@ -78,19 +80,19 @@ type ggufTokens struct {
 	scores []float64
 }
 
-// kinds returns the types as SentencePiece's, whose numbers they are.
-func (g ggufTokens) kinds() []pieceKind {
-	kinds := make([]pieceKind, len(g.types))
+// kinds returns the types as SentencePiece's kinds, which have the same numbers.
+func (g ggufTokens) kinds() []model.PieceKind {
+	kinds := make([]model.PieceKind, len(g.types))
 	for i, t := range g.types {
-		kinds[i] = normalPiece
-		if t > 0 && t <= int64(bytePiece) {
-			kinds[i] = pieceKind(t)
+		kinds[i] = model.NormalPiece
+		if t > 0 && t <= int64(model.BytePiece) {
+			kinds[i] = model.PieceKind(t)
 		}
 	}
 	return kinds
 }
 
-// needScores is the error where tokens lack scores.
+// needScores fails if tokens lack scores.
 func (g ggufTokens) needScores() error {
 	if len(g.scores) != len(g.tokens) {
 		return fmt.Errorf("the GGUF file has %d tokens but %d scores, and no merges", len(g.tokens), len(g.scores))
@@ -98,7 +100,7 @@ func (g ggufTokens) needScores() error {
 	return nil
 }
 
-// ggufVocabulary sets the ids of tokens, and which are added tokens. types may be empty.
+// ggufVocabulary sets the vocabulary and the added tokens. types may be empty.
 func (p *parts) ggufVocabulary(tokens []string, types []int64) error {
 	if len(tokens) == 0 {
 		return errors.New("the GGUF file has no tokenizer.ggml.tokens")
@@ -110,43 +112,44 @@ func (p *parts) ggufVocabulary(tokens []string, types []int64) error {
 		if len(types) == 0 {
 			return false
 		}
-		k := pieceKind(types[id])
-		return k == controlPiece || k == unknownPiece || k == userPiece
+		k := model.PieceKind(types[id])
+		return k == model.ControlPiece || k == model.UnknownPiece || k == model.UserPiece
 	}
 	p.vocab = make(map[string]int32, len(tokens))
 	for i, token := range tokens {
 		id := int32(i)
-		if other, twice := p.vocab[token]; twice { // text becomes the added one, or the later, as in llama.cpp
+		if other, twice := p.vocab[token]; twice { // text becomes the added or the later one, as in llama.cpp
 			if isAdded(other) && !isAdded(id) {
 				id, other = other, id
 			}
 			p.alike = append(p.alike, addedToken{ID: other, Content: token,
-				Special: isAdded(other) && pieceKind(types[other]) != userPiece})
+				Special: isAdded(other) && model.PieceKind(types[other]) != model.UserPiece})
 		}
 		p.vocab[token] = id
 	}
 	for i, token := range tokens {
 		if id := int32(i); p.vocab[token] == id && isAdded(id) {
-			p.added = append(p.added, addedToken{ID: id, Content: token, Special: pieceKind(types[i]) != userPiece})
+			p.added = append(p.added, addedToken{ID: id, Content: token,
+				Special: model.PieceKind(types[i]) != model.UserPiece})
 		}
 	}
 	return nil
 }
 
-// ggufRoles are the keys of special tokens, by the names that chat templates have for them. llama.cpp writes the
-// separator's with one a.
+// ggufRoles are the keys of special tokens, by their names in chat templates. llama.cpp writes "seperator".
 var ggufRoles = map[string][]string{"bos_token": {"bos_token_id"}, "eos_token": {"eos_token_id"},
 	"unk_token": {"unknown_token_id"}, "pad_token": {"padding_token_id"}, "cls_token": {"cls_token_id"},
 	"mask_token": {"mask_token_id"}, "sep_token": {"separator_token_id", "seperator_token_id"}}
 
-// ggufSpecials sets the ids of special tokens, -1 for those that the file does not name.
+// ggufSpecials sets the ids of special tokens. An id is -1 if the file does not name the token.
 func (p *parts) ggufSpecials(f gguf.Metadata, tokens []string) error {
 	ids := map[string]int32{}
 	for name, keys := range ggufRoles {
 		ids[name] = -1
 		for _, key := range keys {
 			id, ok := f.Int(ggufPrefix + key)
-			if !f.Has(ggufPrefix+key) || ok && (id == -1 || id == math.MaxUint32) { // llama.cpp's for none
+			if !f.Has(ggufPrefix+key) || ok &&
+				(id == -1 || id == math.MaxUint32) { // llama.cpp writes these for no token
 				continue
 			}
 			if !ok || id < 0 || id >= int64(len(tokens)) {
@@ -161,7 +164,7 @@ func (p *parts) ggufSpecials(f gguf.Metadata, tokens []string) error {
 	return nil
 }
 
-// ggufByLevels sets the stages of a tokenizer with merges, whose pre-tokenizer is pre.
+// ggufByLevels sets the stages of a tokenizer with merges and the pre-tokenizer pre.
 func (p *parts) ggufByLevels(pre string, merges [][2]string) (addBOS bool, err error) {
 	split, ok := ggufSplits[pre]
 	if !ok {
@@ -170,8 +173,8 @@ func (p *parts) ggufByLevels(pre string, merges [][2]string) (addBOS bool, err e
 			strings.Join(slices.Sorted(maps.Keys(ggufSplits)), ", "))
 	}
 	p.normalize = split.normalize
-	p.model = func() (model, error) {
-		return newBPE(p.vocab, merges, "", false, !split.level(), split.ignoreMerges)
+	p.model = func() (model.Model, error) {
+		return model.NewBPE(p.vocab, merges, "", false, !split.level(), split.ignoreMerges)
 	}
 	if p.pre, err = split.pre(); err != nil {
 		return false, err
@@ -184,8 +187,7 @@ func (p *parts) ggufByLevels(pre string, merges [][2]string) (addBOS bool, err e
 	return split.addBOS, nil
 }
 
-// ggufFrame sets the tokens before and after each text. addBOS and addEOS are what the kind of tokenizer does
-// unless the file says otherwise.
+// ggufFrame sets the tokens before and after each text. addBOS and addEOS are the defaults of the kind of tokenizer.
 func (p *parts) ggufFrame(f gguf.Metadata, addBOS, addEOS bool) {
 	if ggufFlag(f, "add_bos_token", addBOS) && p.specials.BOS >= 0 {
 		p.frame.before = []int32{p.specials.BOS}
@@ -195,42 +197,30 @@ func (p *parts) ggufFrame(f gguf.Metadata, addBOS, addEOS bool) {
 	}
 }
 
-// spaceMark is what SentencePiece writes for a space.
-const spaceMark = "\u2581"
-
-// markedStages makes text of pieces with space marks; strip spaces are taken off its start.
-func markedStages(strip int) newStages {
-	return func() []stage {
-		return []stage{replaceStage{spaceMark, " "}, &byteFallbackStage{},
-			&stripStage{content: " ", start: strip, fused: true}}
-	}
-}
-
 // ggufLlama sets the stages of a SentencePiece vocabulary of BPE. Most have scores and no merges.
 func (p *parts) ggufLlama(f gguf.Metadata, g ggufTokens, merges [][2]string) error {
 	unk := p.specials.Unknown
 	if unk >= 0 {
 		p.unk = g.tokens[unk]
 	}
-	spaces := replace(" ", spaceMark)
+	spaces := pretoken.Replace(" ", spaceMark)
 	p.normalize, p.stages = spaces, markedStages(0)
 	if ggufFlag(f, "add_space_prefix", true) {
-		first := prepend(spaceMark)
+		first := pretoken.Prepend(spaceMark)
 		p.normalize = func(s string) string { return spaces(first(s)) }
 		p.stages = markedStages(1)
 	}
 	if len(merges) > 0 {
-		p.model = func() (model, error) { return newBPE(p.vocab, merges, p.unk, true, true, false) }
+		p.model = func() (model.Model, error) { return model.NewBPE(p.vocab, merges, p.unk, true, true, false) }
 		return nil
 	}
-	p.model = func() (model, error) {
+	p.model = func() (model.Model, error) {
 		scores := make([]float32, len(g.scores))
 		for i, s := range g.scores {
 			scores[i] = float32(s)
 		}
-		m := newScored(g.tokens, scores, g.kinds())
-		m.unk, m.fuseUnk, m.byteTokens = unk, true, newByteTokens(p.vocab)
-		return m, nil
+		return model.NewScored(g.tokens, scores, g.kinds(),
+			model.ScoredOptions{Unknown: unk, FuseUnknown: true, Bytes: model.NewByteTokens(p.vocab)}), nil
 	}
 	return g.needScores()
 }
@@ -245,40 +235,24 @@ func (p *parts) ggufUnigram(f gguf.Metadata, g ggufTokens) error {
 	spec := pieceNormalizer{escape: true, prefix: ggufFlag(f, "add_space_prefix", true),
 		tidy: ggufFlag(f, "remove_extra_whitespaces", true)}
 	var err error
-	if spec.chars, err = newCharsMap(charsmap); err != nil {
+	if spec.chars, err = pretoken.NewCharsMap(charsmap); err != nil {
 		return fmt.Errorf("the GGUF file: %w", err)
 	}
 	if p.specials.Unknown < 0 {
-		return errNoUnknown
+		return model.ErrNoUnknown
 	}
 	p.unk = g.tokens[p.specials.Unknown]
 	p.normalize, p.stages = spec.normalize, markedStages(spec.stripped())
-	p.model = func() (model, error) {
-		return pieceUnigram(g.tokens, g.scores, g.kinds(), p.specials.Unknown, false), nil
+	p.model = func() (model.Model, error) {
+		return model.NewPieceUnigram(g.tokens, g.scores, g.kinds(), p.specials.Unknown, false, nil), nil
 	}
 	return g.needScores()
 }
 
-// ggufFlag returns a flag of the tokenizer, or otherwise if the file does not give it.
+// ggufFlag returns a flag of the tokenizer, or otherwise if the file lacks it.
 func ggufFlag(f gguf.Metadata, key string, otherwise bool) bool {
 	if flag, ok := f.Bool(ggufPrefix + key); ok {
 		return flag
 	}
 	return otherwise
-}
-
-// splitMerges reads merges written as "left right".
-func splitMerges(lines []string) ([][2]string, error) {
-	pairs := make([][2]string, 0, len(lines))
-	for i, line := range lines {
-		if strings.HasPrefix(line, "#version") {
-			continue
-		}
-		left, right, ok := strings.Cut(line, " ")
-		if !ok || strings.Contains(right, " ") {
-			return nil, fmt.Errorf("merge %d is %q, not two tokens with a space between", i, line)
-		}
-		pairs = append(pairs, [2]string{left, right})
-	}
-	return pairs, nil
 }

@@ -1,14 +1,16 @@
 package tokenizer
 
+import "github.com/quire/quire/tokenizer/pretoken"
+
 import "golang.org/x/text/unicode/norm"
 
-// ggufSplit is what a value of tokenizer.ggml.pre stands for: the components of
-// the model family's own tokenizer.json.
+// ggufSplit is the components that a value of tokenizer.ggml.pre stands for, as in the tokenizer.json of the model
+// family.
 type ggufSplit struct {
-	pre          func() ([]preTokenizer, error)
-	normalize    normalizer
+	pre          func() ([]pretoken.Splitter, error)
+	normalize    pretoken.Normalizer
 	ignoreMerges bool
-	addBOS       bool // where the file has no add_bos_token
+	addBOS       bool // if the file has no add_bos_token
 	marked       bool // spaces are written as marks, and text is not in the byte-level alphabet
 }
 
@@ -40,7 +42,8 @@ const (
 	patternBailing = `'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?\p{L}+` +
 		`|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+`
 	patternSeedCoder = tense + `|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1}| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+`
-	patternExaoneMoE = tense + `|[^\r\n\p{L}\p{N}]?(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]?|` +
+	patternExaoneMoE = tense +
+		`|[^\r\n\p{L}\p{N}]?(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]?|` +
 		`\s*[\r\n]|\s+(?!\S)|\s+`
 	patternMiniCPM5 = tense + `|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}+| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
 	patternCJK      = `[一-龥぀-ゟ゠-ヿ]+`
@@ -59,12 +62,12 @@ const (
 		"\U00010cf2\U000118a0-\U000118df\U0001e900-\U0001e943" + "]+"
 )
 
-// splitBy cuts by one pattern after the other.
-func splitBy(patterns ...string) func() ([]preTokenizer, error) {
-	return func() ([]preTokenizer, error) {
-		var steps []preTokenizer
+// splitBy splits by one pattern after the other.
+func splitBy(patterns ...string) func() ([]pretoken.Splitter, error) {
+	return func() ([]pretoken.Splitter, error) {
+		var steps []pretoken.Splitter
 		for _, pattern := range patterns {
-			step, err := newSplit(preTokenizerJSON{Behavior: "Isolated", Pattern: patternJSON{Regex: &pattern}})
+			step, err := pretoken.Isolate(pattern)
 			if err != nil {
 				return nil, err
 			}
@@ -74,44 +77,45 @@ func splitBy(patterns ...string) func() ([]preTokenizer, error) {
 	}
 }
 
-// digitsThenGPT2 sets each digit apart and cuts the rest as GPT-2 does.
-func digitsThenGPT2() ([]preTokenizer, error) {
-	return []preTokenizer{digits(true), scanAll(scanGPT2)}, nil
+// digitsThenGPT2 makes each digit a piece and splits the rest as GPT-2 does.
+func digitsThenGPT2() ([]pretoken.Splitter, error) {
+	return []pretoken.Splitter{pretoken.Digits(true), pretoken.GPT2}, nil
 }
 
-func unsplit() ([]preTokenizer, error) { return nil, nil }
+func unsplit() ([]pretoken.Splitter, error) { return nil, nil }
 
-// falcon's is the order of its tokenizer.json: punctuation, GPT-2, digits by threes.
-func falconSplit() ([]preTokenizer, error) {
-	signs := func(out []piece, p piece) ([]piece, error) {
-		return contiguous.apply(out, p, spansOf(p.text, isBertPunctuation), false), nil
+// falconSplit has the order of falcon's tokenizer.json: punctuation, GPT-2, digits by threes.
+func falconSplit() ([]pretoken.Splitter, error) {
+	signs, err := pretoken.Punctuation("Contiguous")
+	if err != nil {
+		return nil, err
 	}
 	threes, err := splitBy(`[0-9][0-9][0-9]`)()
-	return append([]preTokenizer{signs, scanAll(scanGPT2)}, threes...), err
+	return append([]pretoken.Splitter{signs, pretoken.GPT2}, threes...), err
 }
 
 var (
 	nfc = norm.NFC.String
 
-	splitGPT2     = ggufSplit{pre: splitBy(patternGPT2)}
-	splitNeoX     = ggufSplit{pre: splitBy(patternGPT2), normalize: nfc}
+	splitGPT2     = ggufSplit{pre: splitBy(pretoken.PatternGPT2)}
+	splitNeoX     = ggufSplit{pre: splitBy(pretoken.PatternGPT2), normalize: nfc}
 	splitDigits   = ggufSplit{pre: digitsThenGPT2}
-	splitLlama3   = ggufSplit{pre: splitBy(patternLlama3), ignoreMerges: true, addBOS: true}
-	splitCL100K   = ggufSplit{pre: splitBy(patternLlama3)}
-	splitGLM4     = ggufSplit{pre: splitBy(patternLlama3), ignoreMerges: true}
-	splitQwen2    = ggufSplit{pre: splitBy(patternQwen2), normalize: nfc}
-	splitPlain    = ggufSplit{pre: splitBy(patternQwen2)}
+	splitLlama3   = ggufSplit{pre: splitBy(pretoken.PatternLlama3), ignoreMerges: true, addBOS: true}
+	splitCL100K   = ggufSplit{pre: splitBy(pretoken.PatternLlama3)}
+	splitGLM4     = ggufSplit{pre: splitBy(pretoken.PatternLlama3), ignoreMerges: true}
+	splitQwen2    = ggufSplit{pre: splitBy(pretoken.PatternQwen2), normalize: nfc}
+	splitPlain    = ggufSplit{pre: splitBy(pretoken.PatternQwen2)}
 	splitGPT4o    = ggufSplit{pre: splitBy(patternGPT4o)}
 	splitBloom    = ggufSplit{pre: splitBy(patternBloom)}
 	splitBailing  = ggufSplit{pre: splitBy(patternBailing)}
 	splitDeepSeek = ggufSplit{pre: splitBy(patternThrees, patternCJK, patternDeepSeek3)}
-	splitGemma    = ggufSplit{pre: unsplit, normalize: replace(" ", spaceMark), marked: true}
+	splitGemma    = ggufSplit{pre: unsplit, normalize: pretoken.Replace(" ", spaceMark), marked: true}
 )
 
-// ggufSplits has what llama.cpp names so; "afmoe", "chameleon", "superbpe" and others of models that are not served, as
-// those of embeddings, are not in it.
+// ggufSplits are the splits by llama.cpp's names. It lacks "afmoe", "chameleon", "superbpe" and others, whose models
+// are not served, such as embedding models.
 var ggufSplits = map[string]ggufSplit{
-	"":        splitGPT2, // files from before the key; llama.cpp's own fallback
+	"":        splitGPT2, // files older than the key; llama.cpp's fallback, too
 	"default": splitGPT2, "gpt-2": splitGPT2, "phi-2": splitGPT2, "gigachat": splitGPT2, "a.x-4.0": splitGPT2,
 	"mellum": splitGPT2, "exaone4": splitGPT2, "jais": splitGPT2, "trillion": splitGPT2, "granite-docling": splitGPT2,
 	"olmo": splitNeoX, "mpt": splitNeoX,

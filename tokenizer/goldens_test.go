@@ -15,8 +15,7 @@ import (
 	"github.com/quire/quire/setup"
 )
 
-// The files of testdata are made with Hugging Face tokenizers by
-// scripts/oracle/tokenizer_goldens.py.
+// The files of testdata are made with Hugging Face tokenizers by scripts/oracle/tokenizer_goldens.py.
 
 func unzip(t testing.TB, path string) []byte {
 	t.Helper()
@@ -91,8 +90,8 @@ func backwards(ids []int32) []int32 {
 	return out
 }
 
-// checksum is that of tokenizer_goldens.py: of the ids, their text, and the
-// texts of the ids backwards and of every other id, which break up characters.
+// checksum is that of tokenizer_goldens.py: of the ids, their text, and the texts of the ids backwards and of every
+// other id, which break up characters.
 func checksum(tok *Tokenizer, ids []int32) uint32 {
 	var raw []byte
 	for _, id := range ids {
@@ -105,8 +104,7 @@ func checksum(tok *Tokenizer, ids []int32) uint32 {
 	return crc32.ChecksumIEEE(raw)
 }
 
-// TestGoldens encodes and decodes 10,000 mixed texts exactly as Hugging Face
-// tokenizers does.
+// TestGoldens encodes and decodes 10,000 mixed texts exactly as Hugging Face tokenizers does.
 func TestGoldens(t *testing.T) {
 	texts := corpus(t)
 	for _, c := range []struct{ golden, path string }{

@@ -5,10 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
+
+	"github.com/quire/quire/tokenizer/model"
+	"github.com/quire/quire/tokenizer/pretoken"
 )
 
-// modelJSON is the model of a tokenizer.json. The vocabulary is read once the type is known: models spell it
-// differently.
+// modelJSON is the model of a tokenizer.json. The vocabulary is read once the type is known, since its form depends on
+// the type.
 type modelJSON struct {
 	Type         string          `json:"type"`
 	Dropout      *float64        `json:"dropout"`
@@ -24,13 +28,13 @@ type modelJSON struct {
 	Merges       json.RawMessage `json:"merges"`
 }
 
-// parseModel sets the vocabulary and the model. Old files do not name the type: what has merges is BPE, what has a
-// list for a vocabulary Unigram.
+// parseModel sets the vocabulary and the model. Old files do not name the type: models with merges are BPE, and models
+// with a list as vocabulary are Unigram.
 func (p *parts) parseModel(m *modelJSON) error {
 	kind := m.Type
 	if kind == "" {
 		switch vocab := bytes.TrimSpace(m.Vocab); {
-		case !isNull(m.Merges):
+		case !pretoken.IsNull(m.Merges):
 			kind = "BPE"
 		case bytes.HasPrefix(vocab, []byte("[")):
 			kind = "Unigram"
@@ -69,8 +73,8 @@ func (p *parts) parseBPE(m *modelJSON) error {
 		return fmt.Errorf("tokenizer.json: %w", err)
 	}
 	fuseUnk, byteFallback, ignoreMerges := m.FuseUnk, m.ByteFallback, m.IgnoreMerges
-	p.model = func() (model, error) {
-		return newBPE(p.vocab, merges, p.unk, fuseUnk, byteFallback, ignoreMerges)
+	p.model = func() (model.Model, error) {
+		return model.NewBPE(p.vocab, merges, p.unk, fuseUnk, byteFallback, ignoreMerges)
 	}
 	return nil
 }
@@ -93,7 +97,7 @@ func (p *parts) parseUnigram(m *modelJSON) error {
 		p.vocab[piece] = int32(id)
 	}
 	if m.UnkID == nil || *m.UnkID < 0 || *m.UnkID >= len(pairs) {
-		return errNoUnknown
+		return model.ErrNoUnknown
 	}
 	unk := int32(*m.UnkID)
 	var err error
@@ -101,12 +105,12 @@ func (p *parts) parseUnigram(m *modelJSON) error {
 		return err
 	}
 	byteFallback := m.ByteFallback
-	p.model = func() (model, error) {
-		u := newUnigram(p.vocab, scores, unk, lowestScore(scores, func(int) bool { return true }), false)
+	p.model = func() (model.Model, error) {
+		var fallback *model.ByteTokens
 		if byteFallback {
-			u.byteTokens = newByteTokens(p.vocab)
+			fallback = model.NewByteTokens(p.vocab)
 		}
-		return u, nil
+		return model.NewUnigram(p.vocab, scores, unk, fallback), nil
 	}
 	return nil
 }
@@ -122,7 +126,7 @@ func (p *parts) parseWordPiece(m *modelJSON) error {
 	if m.MaxChars != nil {
 		most = *m.MaxChars
 	}
-	p.model = func() (model, error) { return newWordPiece(p.vocab, p.unk, prefix, most) }
+	p.model = func() (model.Model, error) { return model.NewWordPiece(p.vocab, p.unk, prefix, most) }
 	return nil
 }
 
@@ -148,4 +152,20 @@ func parseMerges(raw json.RawMessage) ([][2]string, error) {
 		return nil, fmt.Errorf("merges: %w", err)
 	}
 	return splitMerges(lines)
+}
+
+// splitMerges reads merges written as "left right".
+func splitMerges(lines []string) ([][2]string, error) {
+	pairs := make([][2]string, 0, len(lines))
+	for i, line := range lines {
+		if strings.HasPrefix(line, "#version") {
+			continue
+		}
+		left, right, ok := strings.Cut(line, " ")
+		if !ok || strings.Contains(right, " ") {
+			return nil, fmt.Errorf("merge %d is %q, not two tokens with a space between", i, line)
+		}
+		pairs = append(pairs, [2]string{left, right})
+	}
+	return pairs, nil
 }

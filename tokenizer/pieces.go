@@ -3,42 +3,43 @@ package tokenizer
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
+
+	"github.com/quire/quire/tokenizer/model"
 )
 
-// PieceForm says how the bytes of pieces become text.
+// PieceForm is how the bytes of pieces become text.
 type PieceForm int
 
 // The forms.
 const (
-	PlainPieces     PieceForm = iota // they are the text
-	ByteLevelPieces                  // they are UTF-8; each maximal part that is not becomes U+FFFD
-	// FallbackPieces are PlainPieces but for byte tokens, each written as PieceEscape and its byte: a run of them is
-	// text if it is UTF-8 as a whole, and else one U+FFFD a token. PieceRunEnd stands for a token without bytes, which
-	// ends a run.
+	PlainPieces     PieceForm = iota // the bytes are the text
+	ByteLevelPieces                  // the bytes are UTF-8; each maximal invalid part becomes U+FFFD
+	// FallbackPieces are PlainPieces, except for byte tokens, which are written as PieceEscape and the byte: a run of
+	// byte tokens is text if it is UTF-8 as a whole, and otherwise one U+FFFD per token. PieceRunEnd stands for a token
+	// without bytes, which ends a run.
 	FallbackPieces
 )
 
-// Bytes of FallbackPieces that are not of text.
+// Bytes of FallbackPieces that are not text.
 const (
 	PieceRunEnd = 0xFE
 	PieceEscape = 0xFF
 )
 
-// Pieces are what tokens add to a text, token by token, as a [Stream] makes it.
+// Pieces are the bytes that each token adds to a text, as a [Stream] decodes it.
 type Pieces struct {
 	Form PieceForm
 	// Bytes has the piece of token i from Starts[i] to Starts[i+1]. Special tokens have none.
 	Bytes  []byte
 	Starts []int32
-	// The text loses its first bytes where they are Drop, Drops of them at most.
+	// The text loses its first bytes if they are Drop, at most Drops of them.
 	Drop  byte
 	Drops int
 }
 
-// Pieces returns the pieces of all tokens. It is an error where a text is not that of its tokens, one behind the other,
-// as with decoders that write a token otherwise where it is the first.
+// Pieces returns the pieces of all tokens. It fails if a text is not the concatenation of its tokens' pieces, as with
+// decoders that treat the first token differently.
 func (t *Tokenizer) Pieces() (*Pieces, error) { return t.pieces() }
 
 func (t *Tokenizer) makePieces() (*Pieces, error) {
@@ -78,7 +79,7 @@ func (t *Tokenizer) makePieces() (*Pieces, error) {
 	return p, nil
 }
 
-// seesTokens says that a stage treats each token alike, whatever others there are.
+// seesTokens reports whether a stage treats each token independently of the others.
 func seesTokens(s stage) bool {
 	switch s := s.(type) {
 	case replaceStage:
@@ -91,16 +92,16 @@ func seesTokens(s stage) bool {
 	return false
 }
 
-// add appends the piece of a token, which the stages have to themselves.
+// add appends the piece of a token, which runs through the stages alone.
 func (p *Pieces) add(token string, each []stage) error {
 	for _, s := range each {
 		s.push(token, func(text string) { token = text })
 	}
 	switch p.Form {
 	case ByteLevelPieces:
-		p.Bytes = appendLevel(p.Bytes, token)
+		p.Bytes = model.AppendByteLevel(p.Bytes, token)
 	case FallbackPieces:
-		if b, ok := fallbackByte(token); ok {
+		if b, ok := model.ByteOfToken(token); ok {
 			p.Bytes = append(p.Bytes, PieceEscape, b)
 		} else if token == "" {
 			p.Bytes = append(p.Bytes, PieceRunEnd)
@@ -115,32 +116,8 @@ func (p *Pieces) add(token string, each []stage) error {
 	return nil
 }
 
-// appendLevel appends the bytes of a token in the byte-level alphabet. A token with any other character stands for
-// itself.
-func appendLevel(to []byte, token string) []byte {
-	n := len(to)
-	for _, r := range token {
-		b, ok := runeToByte[r]
-		if !ok {
-			return append(to[:n], token...)
-		}
-		to = append(to, b)
-	}
-	return to
-}
-
-// fallbackByte is the byte of a token <0xNN>.
-func fallbackByte(token string) (byte, bool) {
-	if len(token) == 6 && strings.HasPrefix(token, "<0x") && token[5] == '>' {
-		if b, err := strconv.ParseUint(token[3:5], 16, 8); err == nil {
-			return byte(b), true
-		}
-	}
-	return 0, false
-}
-
-// TokenText returns the bytes that a token adds to a text, or the name of a special token. Those of tokens that a
-// decoder does not treat one by one are the text of the token alone.
+// TokenText returns the bytes that a token adds to a text, or the name of a special token. If the decoder does not
+// treat tokens one by one it returns the text of the token alone.
 func (t *Tokenizer) TokenText(id int32) []byte {
 	switch p, err := t.Pieces(); {
 	case t.special[id]:
@@ -154,7 +131,7 @@ func (t *Tokenizer) TokenText(id int32) []byte {
 	}
 }
 
-// text returns the bytes of a token's piece as those of text.
+// text returns the bytes of a token's piece as text.
 func (p *Pieces) text(id int32) []byte {
 	piece := p.Bytes[p.Starts[id]:p.Starts[id+1]]
 	if p.Form != FallbackPieces {

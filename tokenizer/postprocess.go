@@ -3,6 +3,8 @@ package tokenizer
 import (
 	"encoding/json"
 	"fmt"
+
+	"github.com/quire/quire/tokenizer/pretoken"
 )
 
 // frame holds the special tokens put around an encoded text.
@@ -21,11 +23,11 @@ type postJSON struct {
 
 func parsePostProcessor(raw json.RawMessage, depth int) (frame, error) {
 	var f frame
-	if isNull(raw) {
+	if pretoken.IsNull(raw) {
 		return f, nil
 	}
-	if depth > maxNesting {
-		return f, errNesting
+	if depth > pretoken.MaxNesting {
+		return f, pretoken.ErrNesting
 	}
 	var p postJSON
 	if err := json.Unmarshal(raw, &p); err != nil {
@@ -68,14 +70,14 @@ func (p *postJSON) template() (f frame, err error) {
 			continue
 		}
 		var special struct {
-			ID string `json:"id"`
+			Name string `json:"id"`
 		}
 		if err := json.Unmarshal(item["SpecialToken"], &special); err != nil {
 			return f, fmt.Errorf("post_processor TemplateProcessing: an item is neither Sequence nor SpecialToken")
 		}
-		tokens, ok := p.Specials[special.ID]
+		tokens, ok := p.Specials[special.Name]
 		if !ok {
-			return f, fmt.Errorf("post_processor TemplateProcessing: special token %q has no ids", special.ID)
+			return f, fmt.Errorf("post_processor TemplateProcessing: special token %q has no ids", special.Name)
 		}
 		if seen {
 			f.after = append(f.after, tokens.IDs...)

@@ -8,18 +8,21 @@ import (
 	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/quire/quire/tokenizer/model"
+	"github.com/quire/quire/tokenizer/pretoken"
 )
 
-// pieceModel is what is read of SentencePiece's ModelProto, the content of a tokenizer.model.
+// pieceModel is the part of SentencePiece's ModelProto, the content of a tokenizer.model, that is read.
 type pieceModel struct {
 	pieces []string
 	scores []float64
-	kinds  []pieceKind
+	kinds  []model.PieceKind
 
 	kind         uint64 // 1 Unigram, 2 BPE
 	byteFallback bool
 	suffix       bool                       // white space is a suffix of words
-	unk          int32                      // the id of the piece of that kind
+	unk          int32                      // the id of the unknown piece
 	roles        map[protowire.Number]int64 // ids of TrainerSpec: unk 40, bos 41, eos 42, pad 43
 	normalizer   pieceNormalizer
 }
@@ -35,24 +38,24 @@ const (
 	normalizerChars, normalizerPrefix, normalizerTidy, normalizerEscape = 2, 3, 4, 5
 )
 
-// pieceNormalizer rewrites text as SentencePiece does before it looks for pieces.
+// pieceNormalizer rewrites text as SentencePiece does before it searches for pieces.
 type pieceNormalizer struct {
-	chars  *charsMap     // nil: characters stay as they are
-	frozen *addedMatcher // user-defined pieces stay as they are; nil for none
-	prefix bool          // add_dummy_prefix
-	suffix bool          // ... behind the text
-	tidy   bool          // remove_extra_whitespaces
-	escape bool          // spaces are written as marks
+	chars  *pretoken.CharsMap // nil: characters stay as they are
+	frozen *addedMatcher      // user-defined pieces stay as they are; nil for none
+	prefix bool               // add_dummy_prefix
+	suffix bool               // the prefix is added after the text
+	tidy   bool               // remove_extra_whitespaces
+	escape bool               // spaces are written as marks
 }
 
-// next returns what the start of s becomes, and how many bytes of s that is.
+// next returns what the start of s becomes, and how many bytes of s it replaces.
 func (n *pieceNormalizer) next(s string) (string, int) {
 	if n.frozen != nil {
 		if length := n.frozen.prefix(s); length > 0 {
 			return s[:length], length
 		}
 	}
-	return n.chars.next(s)
+	return n.chars.Next(s)
 }
 
 func (n *pieceNormalizer) normalize(s string) string {
@@ -96,7 +99,7 @@ func (n *pieceNormalizer) normalize(s string) string {
 	return text
 }
 
-// stripped is how many spaces at the start of a text are not of the text.
+// stripped is how many spaces at the start of a normalized text do not belong to the text.
 func (n *pieceNormalizer) stripped() int {
 	if (n.prefix || n.tidy) && !n.suffix {
 		return 1
@@ -104,8 +107,8 @@ func (n *pieceNormalizer) stripped() int {
 	return 0
 }
 
-// parseSentencePiece reads a tokenizer.model. Control pieces are found in the text, as transformers does; between them
-// the ids are SentencePiece's, each stretch by itself.
+// parseSentencePiece reads a tokenizer.model. Control pieces are found in the text, as in transformers; the parts
+// between them are encoded separately as SentencePiece does.
 func parseSentencePiece(data []byte) (*parts, error) {
 	m, err := readPieceModel(data)
 	if err != nil {
@@ -120,9 +123,9 @@ func parseSentencePiece(data []byte) (*parts, error) {
 		}
 		p.vocab[piece] = int32(i)
 		switch token := (addedToken{ID: int32(i), Content: piece, Special: true}); m.kinds[i] {
-		case controlPiece:
+		case model.ControlPiece:
 			p.added = append(p.added, token)
-		case userPiece:
+		case model.UserPiece:
 			user = append(user, token)
 		}
 	}
@@ -133,70 +136,39 @@ func parseSentencePiece(data []byte) (*parts, error) {
 	}
 	m.normalizer.suffix = m.suffix
 	p.normalize, p.stages = m.normalizer.normalize, markedStages(m.normalizer.stripped())
-	p.model = func() (model, error) { return m.model(frozen, p.vocab) }
+	p.model = func() (model.Model, error) { return m.model(frozen, p.vocab) }
 	return p, nil
 }
 
-func (m *pieceModel) model(frozen *addedMatcher, vocab map[string]int32) (model, error) {
-	var fallback *byteTokens
+func (m *pieceModel) model(frozen *addedMatcher, vocab map[string]int32) (model.Model, error) {
+	var fallback *model.ByteTokens
 	if m.byteFallback {
-		fallback = newByteTokens(vocab)
+		fallback = model.NewByteTokens(vocab)
 	}
 	switch m.kind {
 	case 1:
-		u := pieceUnigram(m.pieces, m.scores, m.kinds, m.unk, true)
-		u.byteTokens = fallback
-		return u, nil
+		return model.NewPieceUnigram(m.pieces, m.scores, m.kinds, m.unk, true, fallback), nil
 	case 2:
 		scores := make([]float32, len(m.scores))
 		for i, s := range m.scores {
 			scores[i] = float32(s)
 		}
-		s := newScored(m.pieces, scores, m.kinds)
-		s.frozen, s.unk, s.fuseUnk, s.byteTokens = frozen, m.unk, true, fallback
-		return s, nil
+		o := model.ScoredOptions{Unknown: m.unk, FuseUnknown: true, Bytes: fallback}
+		if frozen != nil {
+			o.Frozen = frozen.prefix
+		}
+		return model.NewScored(m.pieces, scores, m.kinds, o), nil
 	}
 	return nil, fmt.Errorf("tokenizer.model: model type %d is not supported (1, Unigram, and 2, BPE, are)", m.kind)
 }
 
-// pieceUnigram is the Unigram model of SentencePiece's pieces. User-defined ones win over all others.
-func pieceUnigram(pieces []string, scores []float64, kinds []pieceKind, unk int32, single bool) *unigram {
-	kind := func(id int) pieceKind {
-		if len(kinds) == 0 {
-			return normalPiece
-		}
-		return kinds[id]
-	}
-	lowest := lowestScore(scores, func(id int) bool { return kind(id) == normalPiece })
-	highest := math.Inf(-1)
-	ids, own := make(map[string]int32, len(pieces)), append([]float64(nil), scores...)
-	for id := range pieces {
-		if kind(id) == normalPiece {
-			highest = max(highest, scores[id])
-		}
-	}
-	if math.IsInf(highest, -1) {
-		highest = 0
-	}
-	for id, piece := range pieces {
-		switch kind(id) {
-		case normalPiece:
-			ids[piece] = int32(id)
-		case userPiece:
-			ids[piece] = int32(id)
-			own[id] = float64(float32(len(piece))*float32(highest)) - 0.1
-		}
-	}
-	return newUnigram(ids, own, unk, lowest, single)
-}
-
-// role returns the id of TrainerSpec's field, -1 where that is not a piece.
+// role returns the id in a field of TrainerSpec, or -1 if it is not a control piece.
 func (m *pieceModel) role(field protowire.Number) int32 {
 	id, set := m.roles[field]
 	if !set {
 		id = map[protowire.Number]int64{trainerUnk: 0, trainerBOS: 1, trainerEOS: 2, trainerPad: -1}[field]
 	}
-	if id < 0 || id >= int64(len(m.pieces)) || m.kinds[id] != controlPiece {
+	if id < 0 || id >= int64(len(m.pieces)) || m.kinds[id] != model.ControlPiece {
 		return -1
 	}
 	return int32(id)
@@ -227,13 +199,13 @@ func readPieceModel(data []byte) (*pieceModel, error) {
 		return nil, errProto
 	}
 	if m.unk < 0 {
-		return nil, errNoUnknown
+		return nil, model.ErrNoUnknown
 	}
 	return m, nil
 }
 
 func (m *pieceModel) readPiece(data []byte) error {
-	text, score, kind := "", 0.0, uint64(normalPiece)
+	text, score, kind := "", 0.0, uint64(model.NormalPiece)
 	err := fields(data, func(n protowire.Number, v uint64, b []byte) error {
 		switch n {
 		case pieceText:
@@ -245,19 +217,20 @@ func (m *pieceModel) readPiece(data []byte) error {
 		}
 		return nil
 	})
-	if kind < uint64(normalPiece) || kind > uint64(bytePiece) || math.IsNaN(score) {
+	if kind < uint64(model.NormalPiece) || kind > uint64(model.BytePiece) || math.IsNaN(score) {
 		return fmt.Errorf("piece %q has the type %d and the score %g", text, kind, score)
 	}
 	if !utf8.ValidString(text) {
 		return fmt.Errorf("piece %d, %q, is not valid UTF-8", len(m.pieces), text)
 	}
-	if pieceKind(kind) == unknownPiece {
+	if model.PieceKind(kind) == model.UnknownPiece {
 		if m.unk >= 0 {
 			return errors.New("two pieces are the unknown one")
 		}
 		m.unk = int32(len(m.pieces))
 	}
-	m.pieces, m.scores, m.kinds = append(m.pieces, text), append(m.scores, score), append(m.kinds, pieceKind(kind))
+	m.pieces, m.scores, m.kinds = append(m.pieces, text), append(m.scores, score), append(m.kinds,
+		model.PieceKind(kind))
 	return err
 }
 
@@ -281,7 +254,7 @@ func (m *pieceModel) readNormalizer(data []byte) error {
 	return fields(data, func(n protowire.Number, v uint64, b []byte) (err error) {
 		switch n {
 		case normalizerChars:
-			m.normalizer.chars, err = newCharsMap(b)
+			m.normalizer.chars, err = pretoken.NewCharsMap(b)
 		case normalizerPrefix:
 			m.normalizer.prefix = v != 0
 		case normalizerTidy:
@@ -302,7 +275,7 @@ func (m *pieceModel) readDenormalizer(data []byte) error {
 	})
 }
 
-// fields calls each with the fields of a message: numbers in v, bytes in b.
+// fields calls each with the fields of a message: v is the value of a number, b the bytes of others.
 func fields(data []byte, each func(n protowire.Number, v uint64, b []byte) error) error {
 	for len(data) > 0 {
 		n, kind, used := protowire.ConsumeTag(data)

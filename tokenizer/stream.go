@@ -2,11 +2,9 @@ package tokenizer
 
 import "strings"
 
-// Stream decodes tokens one at a time. The strings of all its calls, joined,
-// are exactly Decode(ids, true). A character is returned once it is whole;
-// where its bytes turn out to be invalid, as U+FFFD once that is certain. With
-// a byte-fallback vocabulary (Llama 2) a run of byte tokens comes out at its
-// end, because the whole of it decides how it decodes. A Stream is for one
+// Stream decodes tokens one at a time. The strings of all its calls, joined, are exactly Decode(ids, true). A character
+// is returned once it is complete, and U+FFFD once its bytes are certain to be invalid. With a byte-fallback vocabulary
+// (Llama 2) a run of byte tokens is returned at its end, because the whole run determines its text. A Stream is for one
 // sequence and one goroutine.
 type Stream struct {
 	t           *Tokenizer
@@ -15,7 +13,7 @@ type Stream struct {
 	out         strings.Builder
 }
 
-// NewStream starts decoding a sequence, special tokens left out.
+// NewStream starts decoding a sequence, without special tokens.
 func (t *Tokenizer) NewStream() *Stream { return t.newStream(true) }
 
 // NewWholeStream is NewStream with special tokens: the strings, joined, are Decode(ids, false).
@@ -31,16 +29,14 @@ func (s *Stream) Push(id int32) string {
 	return s.take()
 }
 
-// Flush ends the sequence and returns what was held back. The Stream is then
-// ready for a new sequence.
+// Flush ends the sequence and returns what was held back. The Stream is then ready for a new sequence.
 func (s *Stream) Flush() string {
 	s.finish()
 	s.stages = s.t.stages()
 	return s.take()
 }
 
-// Mark returns text, which ids have without special tokens or which is the start of that, with the special tokens of
-// keep where they stand among the others.
+// Mark inserts the special tokens of keep into text, which is the text of ids without special tokens or a prefix of it.
 func (t *Tokenizer) Mark(ids []int32, text string, keep map[int32]bool) string {
 	var out strings.Builder
 	s, at, written := t.NewStream(), 0, 0
@@ -80,4 +76,15 @@ func (s *Stream) finish() {
 	for i, st := range s.stages {
 		st.flush(func(t string) { s.through(i+1, t) })
 	}
+}
+
+// Decode returns the text of ids. It leaves out ids outside the vocabulary and, with skipSpecial, special tokens. Bytes
+// that are not UTF-8 become U+FFFD.
+func (t *Tokenizer) Decode(ids []int32, skipSpecial bool) string {
+	s := t.newStream(skipSpecial)
+	for _, id := range ids {
+		s.feed(id)
+	}
+	s.finish()
+	return s.out.String()
 }

@@ -8,29 +8,31 @@ import (
 	"strconv"
 
 	"golang.org/x/text/unicode/norm"
+
+	"github.com/quire/quire/tokenizer/model"
+	"github.com/quire/quire/tokenizer/pretoken"
 )
 
-// tiktokenKind is what a file of ranks does not say: how text is split, and which special tokens come behind the
-// ranks.
+// tiktokenKind is what a file of ranks does not contain: how text is split, and the special tokens after the ranks.
 type tiktokenKind struct {
 	pattern   string
-	normalize normalizer
+	normalize pretoken.Normalizer
 	specials  map[string]int32
-	bare      bool // texts do not begin with the BOS
+	bare      bool // no BOS is added
 }
 
-// tiktokenKinds by the name of the file or the tokenizer_class of tokenizer_config.json.
+// tiktokenKinds are the kinds by the name of the file or the tokenizer_class of tokenizer_config.json.
 var tiktokenKinds = map[string]tiktokenKind{
 	"cl100k_base.tiktoken": {pattern: patternCL100K, specials: map[string]int32{"<|endoftext|>": 100257,
 		"<|fim_prefix|>": 100258, "<|fim_middle|>": 100259, "<|fim_suffix|>": 100260, "<|endofprompt|>": 100276}},
 	"o200k_base.tiktoken": {pattern: patternGPT4o, specials: map[string]int32{"<|endoftext|>": 199999,
 		"<|endofprompt|>": 200018}},
-	"p50k_base.tiktoken": {pattern: patternGPT2, specials: map[string]int32{"<|endoftext|>": 50256}},
-	"r50k_base.tiktoken": {pattern: patternGPT2, specials: map[string]int32{"<|endoftext|>": 50256}},
-	"qwen.tiktoken":      {pattern: patternQwen2, normalize: norm.NFC.String, specials: qwenSpecials()},
-	"QWenTokenizer":      {pattern: patternQwen2, normalize: norm.NFC.String, specials: qwenSpecials()},
-	"tokenizer.model":    {pattern: patternLlama3, specials: llama3Specials()}, // as Llama 3 was published first
-	"tiktoken.model":     {pattern: patternKimi, bare: true},                   // Kimi K2's and Moonlight's
+	"p50k_base.tiktoken": {pattern: pretoken.PatternGPT2, specials: map[string]int32{"<|endoftext|>": 50256}},
+	"r50k_base.tiktoken": {pattern: pretoken.PatternGPT2, specials: map[string]int32{"<|endoftext|>": 50256}},
+	"qwen.tiktoken":      {pattern: pretoken.PatternQwen2, normalize: norm.NFC.String, specials: qwenSpecials()},
+	"QWenTokenizer":      {pattern: pretoken.PatternQwen2, normalize: norm.NFC.String, specials: qwenSpecials()},
+	"tokenizer.model":    {pattern: pretoken.PatternLlama3, specials: llama3Specials()}, // the first files of Llama 3
+	"tiktoken.model":     {pattern: patternKimi, bare: true},                            // Kimi K2's and Moonlight's
 }
 
 func qwenSpecials() map[string]int32 {
@@ -56,7 +58,7 @@ func llama3Specials() map[string]int32 {
 	return specials
 }
 
-// isTiktoken reports whether data begins as a file of tiktoken does: a token in base64 and its rank.
+// isTiktoken reports whether data begins like a file of tiktoken, with a token in base64 and its rank.
 func isTiktoken(data []byte) bool {
 	line, _, _ := bytes.Cut(data, []byte("\n"))
 	_, _, err := tiktokenLine(line)
@@ -76,7 +78,7 @@ func tiktokenLine(line []byte) (token []byte, rank int32, err error) {
 	return token, int32(n), err
 }
 
-// parseTiktoken reads a file of ranks. name is the file's.
+// parseTiktoken reads a file of ranks. name is the name of the file.
 func parseTiktoken(data []byte, name string, config configJSON) (*parts, error) {
 	kind, ok := tiktokenKinds[config.Class]
 	if !ok {
@@ -98,7 +100,7 @@ func parseTiktoken(data []byte, name string, config configJSON) (*parts, error) 
 		if err != nil {
 			return nil, fmt.Errorf("%s: line %d: %w", name, i+1, err)
 		}
-		p.vocab[levelled(string(token))] = rank
+		p.vocab[model.ToByteLevel(string(token))] = rank
 		highest = max(highest, rank)
 	}
 	if limit := 4*len(p.vocab) + 1<<16; int(highest) > limit {
@@ -106,17 +108,15 @@ func parseTiktoken(data []byte, name string, config configJSON) (*parts, error) 
 	}
 	p.tiktokenSpecials(kind.specials, highest, config)
 	tokens, scores := make([]string, highest+1), make([]float32, highest+1)
-	kinds := make([]pieceKind, highest+1)
+	kinds := make([]model.PieceKind, highest+1)
 	for token, rank := range p.vocab {
-		if kinds[rank] == normalPiece {
+		if kinds[rank] == model.NormalPiece {
 			return nil, fmt.Errorf("%s: the rank %d is there twice", name, rank)
 		}
-		tokens[rank], scores[rank], kinds[rank] = token, -float32(rank), normalPiece
+		tokens[rank], scores[rank], kinds[rank] = token, -float32(rank), model.NormalPiece
 	}
-	p.model = func() (model, error) {
-		m := newScored(tokens, scores, kinds)
-		m.ignoreMerges = true
-		return m, nil
+	p.model = func() (model.Model, error) {
+		return model.NewScored(tokens, scores, kinds, model.ScoredOptions{Unknown: -1, IgnoreMerges: true}), nil
 	}
 	pre, err := splitBy(kind.pattern)()
 	p.pre = pre
@@ -124,9 +124,9 @@ func parseTiktoken(data []byte, name string, config configJSON) (*parts, error) 
 	return p, err
 }
 
-// tiktokenSpecials adds the special tokens of the kind, unless the configuration names those of the model.
+// tiktokenSpecials adds the special tokens of the kind, unless the configuration names the model's own.
 func (p *parts) tiktokenSpecials(specials map[string]int32, highest int32, config configJSON) {
-	const near = 1024 // ids far behind the ranks are those of another file
+	const near = 1024 // ids far beyond the ranks belong to another file
 	for name, id := range specials {
 		if id > highest && id <= highest+near && len(config.Added) == 0 {
 			p.added = append(p.added, addedToken{ID: id, Content: name, Special: true})

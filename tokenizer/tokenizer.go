@@ -9,23 +9,20 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
-	"os"
-	"path/filepath"
-	"strings"
 	"sync"
 	"unicode/utf8"
 
 	"github.com/quire/quire/internal/chattemplates"
+	"github.com/quire/quire/tokenizer/model"
+	"github.com/quire/quire/tokenizer/pretoken"
 )
 
-// Tokenizer encodes and decodes text. All its methods are safe for concurrent
-// use.
+// Tokenizer encodes and decodes text. All its methods are safe for concurrent use.
 type Tokenizer struct {
-	words     *words
-	normalize normalizer
-	pre       []preTokenizer
+	words     *model.Words
+	normalize pretoken.Normalizer
+	pre       []pretoken.Splitter
 	raw       *addedMatcher // tokens found in the text as given
 	norm      *addedMatcher // tokens found in the normalized text
 	frame     frame
@@ -42,89 +39,13 @@ type Tokenizer struct {
 	pieces    func() (*Pieces, error) // made when they are first wanted
 }
 
-// Specials names the tokens with a role. An id of -1 means there is none.
-type Specials struct {
-	BOS, EOS, Unknown, Pad int32
-}
-
-// parts is what a tokenizer is built from, whichever file it was in.
-type parts struct {
-	vocab map[string]int32
-	unk   string
-	model func() (model, error) // made once all parts are known
-
-	added     []addedToken
-	alike     []addedToken // tokens whose text is another's
-	normalize normalizer
-	pre       []preTokenizer
-	byteLevel bool
-	frame     frame
-	stages    newStages
-
-	specials     Specials // -1 where the tokenizer's own file names none
-	addBOSAndEOS bool     // as the configuration says; the tokenizer's own file does not
-	names        map[string]string
-	templates    map[string]string
-}
-
-var noSpecials = Specials{-1, -1, -1, -1}
-
-// Open reads the tokenizer of a Hugging Face folder (tokenizer.json, else
-// tokenizer.model, else a file of tiktoken, with tokenizer_config.json,
-// special_tokens_map.json and chat_template.jinja where they exist), of one of
-// these files by its own path, or of a GGUF file.
-//
-// As Hugging Face tokenizers does, it finds special tokens in the text itself:
-// who encodes text of strangers must expect "<|im_end|>" in it to be that token.
-// Truncation and padding settings in tokenizer.json are not followed.
-func Open(path string) (*Tokenizer, error) {
-	p, err := openParts(path)
-	if err != nil {
-		return nil, fmt.Errorf("tokenizer %s: %w", path, err)
-	}
-	t, err := build(p)
-	if err != nil {
-		return nil, fmt.Errorf("tokenizer %s: %w", path, err)
-	}
-	return t, nil
-}
-
-func openParts(path string) (*parts, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, errors.Unwrap(err)
-	}
-	if info.IsDir() {
-		file, err := tokenizerFile(path)
-		if err != nil {
-			return nil, err
-		}
-		return openFolder(path, file)
-	}
-	switch strings.ToLower(filepath.Ext(path)) {
-	case ".json", ".model", ".tiktoken":
-		return openFolder(filepath.Dir(path), path)
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, errors.Unwrap(err)
-	}
-	defer f.Close()
-	var magic [4]byte
-	if _, err := io.ReadFull(f, magic[:]); err != nil || string(magic[:]) != "GGUF" {
-		return nil, errors.New("this is neither a folder, a tokenizer.json, a tokenizer.model, a .tiktoken nor a " +
-			"GGUF file")
-	}
-	return openGGUF(path)
-}
-
 func build(p *parts) (*Tokenizer, error) {
-	model, err := p.model()
+	m, err := p.model()
 	if err != nil {
 		return nil, err
 	}
 	t := &Tokenizer{
-		words: newWords(model, p.byteLevel), normalize: p.normalize, pre: p.pre, frame: p.frame, stages: p.stages,
+		words: model.NewWords(m, p.byteLevel), normalize: p.normalize, pre: p.pre, frame: p.frame, stages: p.stages,
 		ids: make(map[string]int32, len(p.added)), vocab: p.vocab, special: make(map[int32]bool), specials: p.specials,
 		names: map[string]string{}, templates: p.templates,
 	}
@@ -226,15 +147,13 @@ func (t *Tokenizer) normalized(s string) string {
 	return t.normalize(s)
 }
 
-// Encode returns the token ids of text. With addSpecial the tokens that the
-// tokenizer puts around a text, such as a BOS, are added; a rendered chat
-// template has them in its text already. Invalid UTF-8 is replaced first, each
-// maximal invalid part by one U+FFFD; a caller that would refuse it has to look
-// before. Characters that the vocabulary cannot express become its unknown
-// token, or nothing where it has none, as in Hugging Face tokenizers.
+// Encode returns the token ids of text. With addSpecial the tokens that the tokenizer puts around a text, such as a
+// BOS, are added; a rendered chat template has them in its text already. Invalid UTF-8 is replaced first, each maximal
+// invalid part by one U+FFFD; a caller that would refuse it has to look before. Characters that the vocabulary cannot
+// express become its unknown token, or nothing where it has none, as in Hugging Face tokenizers.
 //
-// The one error is a split pattern that took more than ten seconds, which only
-// patterns outside the usual families can do.
+// The one error is a split pattern that took more than ten seconds, which only patterns outside the usual families can
+// do.
 func (t *Tokenizer) Encode(text string, addSpecial bool) ([]int32, error) {
 	text = validUTF8(text)
 	ids := make([]int32, 0, len(text)/3+4)
@@ -242,7 +161,7 @@ func (t *Tokenizer) Encode(text string, addSpecial bool) ([]int32, error) {
 		ids = append(ids, t.frame.before...)
 	}
 	var whole, found [8]segment
-	var pieces []piece
+	var pieces []pretoken.Piece
 	for _, outer := range t.raw.split(whole[:0], text, true) {
 		if outer.token >= 0 {
 			ids = append(ids, outer.token)
@@ -254,11 +173,11 @@ func (t *Tokenizer) Encode(text string, addSpecial bool) ([]int32, error) {
 				continue
 			}
 			var err error
-			if pieces, err = t.preTokenize(pieces[:0], inner); err != nil {
+			if pieces, err = pretoken.Split(t.pre, pieces[:0], inner.text, inner.atStart); err != nil {
 				return nil, err
 			}
 			for _, p := range pieces {
-				ids = t.words.append(ids, p.text)
+				ids = t.words.Append(ids, p.Text)
 			}
 		}
 	}
@@ -266,38 +185,6 @@ func (t *Tokenizer) Encode(text string, addSpecial bool) ([]int32, error) {
 		ids = append(ids, t.frame.after...)
 	}
 	return ids, nil
-}
-
-func (t *Tokenizer) preTokenize(out []piece, s segment) ([]piece, error) {
-	out = append(out, piece{s.text, s.atStart})
-	for i, step := range t.pre {
-		in := out
-		if i > 0 || len(in) != 1 {
-			out = make([]piece, 0, 2*len(in))
-		} else {
-			one := in[0]
-			in, out = []piece{one}, out[:0]
-		}
-		var err error
-		for _, p := range in {
-			if out, err = step(out, p); err != nil {
-				return nil, err
-			}
-		}
-	}
-	return out, nil
-}
-
-// Decode returns the text of ids. With skipSpecial special tokens are left out.
-// Ids outside the vocabulary are left out too. Bytes that are not UTF-8 come
-// out as U+FFFD.
-func (t *Tokenizer) Decode(ids []int32, skipSpecial bool) string {
-	s := t.newStream(skipSpecial)
-	for _, id := range ids {
-		s.feed(id)
-	}
-	s.finish()
-	return s.out.String()
 }
 
 // VocabSize returns the highest token id plus one.
@@ -309,8 +196,8 @@ func (t *Tokenizer) SpecialIDs() Specials { return t.specials }
 // IsSpecial reports whether Decode can leave id out as a special token.
 func (t *Tokenizer) IsSpecial(id int32) bool { return t.special[id] }
 
-// Token returns the vocabulary's spelling of id, "" when there is none. It is
-// not text: byte-level and metaspace tokens are spelled in their own alphabet.
+// Token returns the vocabulary's spelling of id, "" when there is none. It is not text: byte-level and metaspace tokens
+// are spelled in their own alphabet.
 func (t *Tokenizer) Token(id int32) string {
 	if id < 0 || int(id) >= len(t.tokens) {
 		return ""

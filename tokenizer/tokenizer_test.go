@@ -6,7 +6,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 )
 
 func TestSpecials(t *testing.T) {
@@ -148,19 +147,6 @@ func TestRefused(t *testing.T) {
 		if _, err := Open(path); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, want one with %q", path, err, want)
 		}
-	}
-}
-
-// TestTimeout meets a pattern of exponential cost.
-func TestTimeout(t *testing.T) {
-	p, err := compilePattern(`(a+)+$`)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.re.MatchTimeout = 50 * time.Millisecond
-	if _, err := p.findAll(strings.Repeat("a", 40) + "b"); err == nil ||
-		!strings.Contains(err.Error(), "took too long") {
-		t.Errorf("error %v", err)
 	}
 }
 

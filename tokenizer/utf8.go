@@ -2,12 +2,10 @@ package tokenizer
 
 import "strings"
 
-// utf8Next looks at the first UTF-8 character of b. It returns the number of
-// bytes it takes and whether they are a whole valid character. For invalid
-// input n is the length of the maximal subpart (Unicode chapter 3, "U+FFFD
-// Substitution of Maximal Subparts"), which becomes one U+FFFD, as Rust's
-// from_utf8_lossy and Python's errors="replace" have it. short is true when b
-// ends inside a character that more bytes could still complete.
+// utf8Next looks at the first UTF-8 character of b. It returns the number of bytes it takes and whether they are a
+// whole valid character. For invalid input n is the length of the maximal subpart (Unicode chapter 3, "U+FFFD
+// Substitution of Maximal Subparts"), which becomes one U+FFFD, as Rust's from_utf8_lossy and Python's errors="replace"
+// have it. short is true when b ends inside a character that more bytes could still complete.
 func utf8Next[B []byte | string](b B) (n int, valid, short bool) {
 	c := b[0]
 	lo, hi := byte(0x80), byte(0xBF) // range of the second byte
@@ -48,9 +46,8 @@ func utf8Next[B []byte | string](b B) (n int, valid, short bool) {
 
 const replacementChar = "\uFFFD"
 
-// appendLossy appends the characters of b to out, invalid bytes as U+FFFD.
-// With final false it stops before an incomplete character at the end of b and
-// returns how many bytes it used; with final true it uses all of b.
+// appendLossy appends the characters of b to out, invalid bytes as U+FFFD. With final false it stops before an
+// incomplete character at the end of b and returns how many bytes it used; with final true it uses all of b.
 func appendLossy(out *strings.Builder, b []byte, final bool) (used int) {
 	start := 0
 	for i := 0; i < len(b); {

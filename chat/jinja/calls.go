@@ -1,15 +1,13 @@
 package jinja
 
-import (
-	"slices"
-)
+import "slices"
 
-func (p *parser) call(fn expr) (expr, error) {
+func (p *expressionParser) call(fn expr) (expr, error) {
 	args, err := p.arguments()
 	return &callExpr{fn, args}, err
 }
 
-func (p *parser) arguments() (a arguments, err error) {
+func (p *expressionParser) arguments() (a arguments, err error) {
 	if err := p.expect(tokOp, "("); err != nil {
 		return a, err
 	}
@@ -49,7 +47,7 @@ func (p *parser) arguments() (a arguments, err error) {
 }
 
 // filters parses "name(args) | name ..." applied to x.
-func (p *parser) filters(x expr) (*filterExpr, error) {
+func (p *expressionParser) filters(x expr) (*filterExpr, error) {
 	for {
 		f, err := p.oneFilter(x)
 		if err != nil {
@@ -62,7 +60,7 @@ func (p *parser) filters(x expr) (*filterExpr, error) {
 	}
 }
 
-func (p *parser) oneFilter(x expr) (expr, error) {
+func (p *expressionParser) oneFilter(x expr) (expr, error) {
 	name, err := p.ident()
 	if err != nil {
 		return nil, err
@@ -77,7 +75,7 @@ func (p *parser) oneFilter(x expr) (expr, error) {
 	return f, err
 }
 
-func (p *parser) test(x expr) (expr, error) {
+func (p *expressionParser) test(x expr) (expr, error) {
 	negated := p.skip(tokName, "not")
 	name, err := p.ident()
 	if err != nil {

@@ -3,26 +3,29 @@ package jinja
 import (
 	"errors"
 	"fmt"
+	"math/big"
 	"strings"
+
+	"github.com/quire/quire/chat/jinja/value"
 )
 
 func (c *constExpr) eval(*run, *scope) (any, error) { return c.value, nil }
 
 func (n *nameExpr) eval(r *run, s *scope) (any, error) {
-	if err := r.step(); err != nil {
+	if err := r.Step(); err != nil {
 		return nil, err
 	}
 	if v, ok := s.get(n.name); ok {
 		return v, nil
 	}
-	if n.name == "lipsum" { // Jinja's, which makes random texts
-		return undefined{why: "the function lipsum is not supported: a prompt must be the same in each run"}, nil
+	if n.name == "lipsum" { // a function of Jinja that makes random texts
+		return value.Undefined{Why: "the function lipsum is not supported: a prompt must be the same in each run"}, nil
 	}
-	return undefined{why: fmt.Sprintf("'%s' is undefined", n.name)}, nil
+	return value.Undefined{Why: fmt.Sprintf("'%s' is undefined", n.name)}, nil
 }
 
 func evalAll(r *run, s *scope, xs []expr) ([]any, error) {
-	if err := r.make(len(xs) * itemBytes); err != nil {
+	if err := r.Reserve(len(xs) * value.ItemBytes); err != nil {
 		return nil, err
 	}
 	items := make([]any, len(xs))
@@ -38,36 +41,36 @@ func evalAll(r *run, s *scope, xs []expr) ([]any, error) {
 
 func (l *listExpr) eval(r *run, s *scope) (any, error) {
 	items, err := evalAll(r, s, l.items)
-	return &List{items}, err
+	return &value.List{Items: items}, err
 }
 
 func (t *tupleExpr) eval(r *run, s *scope) (any, error) {
 	items, err := evalAll(r, s, t.items)
-	return Tuple(items), err
+	return value.Tuple(items), err
 }
 
 func (d *dictExpr) eval(r *run, s *scope) (any, error) {
-	out := NewDict()
+	out := value.NewDict()
 	for i, k := range d.keys {
 		key, err := k.eval(r, s)
 		if err != nil {
 			return nil, err
 		}
-		if _, ok := hashKey(key); !ok {
-			return nil, fmt.Errorf("unhashable type: '%s'", typeName(key))
+		if !value.Hashable(key) {
+			return nil, fmt.Errorf("unhashable type: '%s'", value.TypeName(key))
 		}
 		v, err := d.values[i].eval(r, s)
 		if err != nil {
 			return nil, err
 		}
-		out.set(key, v)
+		out.Set(key, v)
 	}
-	return out, r.make(len(d.keys) * 2 * itemBytes)
+	return out, r.Reserve(len(d.keys) * 2 * value.ItemBytes)
 }
 
 func (l *logicExpr) eval(r *run, s *scope) (any, error) {
 	v, err := l.l.eval(r, s)
-	if err != nil || truth(v) != l.and {
+	if err != nil || value.Truth(v) != l.and {
 		return v, err
 	}
 	return l.r.eval(r, s)
@@ -78,10 +81,10 @@ func (c *condExpr) eval(r *run, s *scope) (any, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case truth(v):
+	case value.Truth(v):
 		return c.yes.eval(r, s)
 	case c.no == nil:
-		return undefined{why: "the inline if-expression has no else part"}, nil
+		return value.Undefined{Why: "the inline if-expression has no else part"}, nil
 	}
 	return c.no.eval(r, s)
 }
@@ -96,8 +99,8 @@ func (c *concatExpr) eval(r *run, s *scope) (any, error) {
 		if err := r.named(c.items[i], v); err != nil {
 			return nil, err
 		}
-		text := r.str(v)
-		if err := r.make(len(text)); err != nil {
+		text := value.Str(r.Meter, v)
+		if err := r.Reserve(len(text)); err != nil {
 			return nil, err
 		}
 		b.WriteString(text)
@@ -115,7 +118,7 @@ func (c *compareExpr) eval(r *run, s *scope) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		ok, err := r.compareBy(op, left, right)
+		ok, err := value.CompareBy(r.Meter, op, left, right)
 		if err != nil || !ok {
 			return false, err
 		}
@@ -124,71 +127,17 @@ func (c *compareExpr) eval(r *run, s *scope) (any, error) {
 	return true, nil
 }
 
-func (r *run) compareBy(op string, a, b any) (bool, error) {
-	switch op {
-	case "==":
-		return r.equal(a, b), nil
-	case "!=":
-		return !r.equal(a, b), nil
-	case "in":
-		return r.contains(b, a)
-	case "not in":
-		ok, err := r.contains(b, a)
-		return !ok, err
-	}
-	c, err := r.compare(a, b, op)
-	if isNaN(a) || isNaN(b) {
-		return false, err
-	}
-	switch op {
-	case "<":
-		return c < 0, err
-	case "<=":
-		return c <= 0, err
-	case ">":
-		return c > 0, err
-	}
-	return c >= 0, err
-}
-
-func (r *run) contains(in, v any) (bool, error) {
-	switch x := in.(type) {
-	case string:
-		sub, ok := v.(string)
-		if !ok {
-			if u, ok := v.(undefined); ok {
-				return false, u.err()
-			}
-			return false, fmt.Errorf("'in <string>' requires string as left operand, not %s", typeName(v))
-		}
-		return strings.Contains(x, sub), nil
-	case *Dict:
-		_, ok := x.get(v)
-		return ok, nil
-	}
-	items, err := iterate(in)
-	if err != nil {
-		return false, fmt.Errorf("argument of type '%s' is not iterable", typeName(in))
-	}
-	for _, item := range items {
-		if r.equal(item, v) {
-			return true, nil
-		}
-	}
-	return false, nil
-}
-
-func (a *arguments) eval(r *run, s *scope) (args []any, kwargs *Dict, err error) {
+func (a *arguments) eval(r *run, s *scope) (args []any, kwargs *value.Dict, err error) {
 	if args, err = evalAll(r, s, a.args); err != nil {
 		return nil, nil, err
 	}
-	kwargs = NewDict()
+	kwargs = value.NewDict()
 	if a.star != nil {
 		v, err := a.star.eval(r, s)
 		if err != nil {
 			return nil, nil, err
 		}
-		more, err := iterate(v)
+		more, err := value.Iterate(v)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -199,26 +148,26 @@ func (a *arguments) eval(r *run, s *scope) (args []any, kwargs *Dict, err error)
 		if err != nil {
 			return nil, nil, err
 		}
-		kwargs.set(a.names[i], v)
+		kwargs.Set(a.names[i], v)
 	}
 	if a.twoStar != nil {
 		v, err := a.twoStar.eval(r, s)
 		if err != nil {
 			return nil, nil, err
 		}
-		more, ok := v.(*Dict)
+		more, ok := v.(*value.Dict)
 		if !ok {
-			return nil, nil, fmt.Errorf("argument after ** must be a mapping, not %s", typeName(v))
+			return nil, nil, fmt.Errorf("argument after ** must be a mapping, not %s", value.TypeName(v))
 		}
-		for i, k := range more.keys {
-			kwargs.set(r.str(k), more.values[i])
+		for k, v := range more.All() {
+			kwargs.Set(value.Str(r.Meter, k), v)
 		}
 	}
 	return args, kwargs, nil
 }
 
 func (c *callExpr) eval(r *run, s *scope) (any, error) {
-	if err := r.step(); err != nil {
+	if err := r.Step(); err != nil {
 		return nil, err
 	}
 	fn, err := c.fn.eval(r, s)
@@ -232,9 +181,9 @@ func (c *callExpr) eval(r *run, s *scope) (any, error) {
 	return call(fn, args, kwargs)
 }
 
-func call(fn any, args []any, kwargs *Dict) (any, error) {
+func call(fn any, args []any, kwargs *value.Dict) (any, error) {
 	switch f := fn.(type) {
-	case *Func:
+	case *value.Func:
 		return f.Call(args, kwargs)
 	case *loop:
 		if f.recurse == nil {
@@ -244,10 +193,10 @@ func call(fn any, args []any, kwargs *Dict) (any, error) {
 			return nil, errors.New("loop() takes one argument")
 		}
 		return f.recurse(args[0], f.depth+1)
-	case undefined:
-		return nil, f.err()
+	case value.Undefined:
+		return nil, f.Err()
 	}
-	return nil, fmt.Errorf("'%s' object is not callable", typeName(fn))
+	return nil, fmt.Errorf("'%s' object is not callable", value.TypeName(fn))
 }
 
 func (a *attrExpr) eval(r *run, s *scope) (any, error) {
@@ -255,7 +204,7 @@ func (a *attrExpr) eval(r *run, s *scope) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return r.attr(v, a.name)
+	return value.Attr(r.Meter, v, a.name)
 }
 
 func (f *filterExpr) eval(r *run, s *scope) (any, error) {
@@ -267,7 +216,7 @@ func (f *filterExpr) eval(r *run, s *scope) (any, error) {
 }
 
 func (f *filterExpr) apply(r *run, s *scope, v any) (any, error) {
-	if err := r.step(); err != nil {
+	if err := r.Step(); err != nil {
 		return nil, err
 	}
 	args, kwargs, err := f.args.eval(r, s)
@@ -277,14 +226,14 @@ func (f *filterExpr) apply(r *run, s *scope, v any) (any, error) {
 	if filters[f.name] == nil {
 		return nil, errors.New(noFilter(f.name))
 	}
-	out, err := filters[f.name](r, v, &params{args: args, kwargs: kwargs})
+	out, err := filters[f.name](r.Meter, v, &value.Params{Args: args, Kwargs: kwargs})
 	if err != nil {
 		return nil, fmt.Errorf("filter %s: %w", f.name, err)
 	}
 	return out, nil
 }
 
-// over applies a chain of filters whose innermost has no operand to v.
+// over applies a chain of filters to v. The innermost filter has no operand.
 func (f *filterExpr) over(r *run, s *scope, v any) (any, error) {
 	if inner, ok := f.x.(*filterExpr); ok {
 		var err error
@@ -304,6 +253,83 @@ func (t *testExpr) eval(r *run, s *scope) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	ok, err := runTest(r, t.name, v, args)
+	ok, err := runTest(r.Meter, t.name, v, args)
 	return ok, err
+}
+
+func (e *itemExpr) eval(r *run, s *scope) (any, error) {
+	v, err := e.x.eval(r, s)
+	if err != nil {
+		return nil, err
+	}
+	index, err := e.index.eval(r, s)
+	if err != nil {
+		return nil, err
+	}
+	return value.Item(r.Meter, v, index)
+}
+
+func (e *sliceExpr) eval(r *run, s *scope) (any, error) {
+	v, err := e.x.eval(r, s)
+	if err != nil {
+		return nil, err
+	}
+	var parts [3]*int
+	for i, x := range []expr{e.start, e.stop, e.step} {
+		if x == nil {
+			continue
+		}
+		p, err := x.eval(r, s)
+		if err != nil {
+			return nil, err
+		}
+		n, _, isInt, _ := value.Number(p)
+		if p != nil && !isInt {
+			return nil, errors.New("slice indices must be integers or None")
+		}
+		if p != nil {
+			parts[i] = &n
+		}
+	}
+	return value.Slice(r.Meter, v, parts)
+}
+
+func (u *unaryExpr) eval(r *run, s *scope) (any, error) {
+	v, err := u.x.eval(r, s)
+	if err != nil {
+		return nil, err
+	}
+	if u.op == "not" {
+		return !value.Truth(v), nil
+	}
+	_, f, isInt, ok := value.Number(v)
+	switch {
+	case !ok:
+		if x, ok := v.(value.Undefined); ok {
+			return nil, x.Err()
+		}
+		return nil, fmt.Errorf("bad operand type for unary %s: '%s'", u.op, value.TypeName(v))
+	case isInt && u.op == "+":
+		return value.FromBig(value.ToBig(v)), nil
+	case isInt:
+		return value.FromBig(new(big.Int).Neg(value.ToBig(v))), nil
+	case u.op == "+":
+		return f, nil
+	}
+	return -f, nil
+}
+
+func (b *binaryExpr) eval(r *run, s *scope) (any, error) {
+	if err := r.Step(); err != nil {
+		return nil, err
+	}
+	x, err := b.l.eval(r, s)
+	if err != nil {
+		return nil, err
+	}
+	y, err := b.r.eval(r, s)
+	if err != nil {
+		return nil, err
+	}
+	return value.Arithmetic(r.Meter, b.op, x, y)
 }

@@ -4,10 +4,56 @@ import (
 	"math"
 	"slices"
 	"strconv"
+
+	"github.com/quire/quire/chat/jinja/value"
 )
 
+// expressionParser parses expressions, and records the names in them.
+type expressionParser struct {
+	tokenStream
+	depth int
+	// unknown are the errors of filters and tests that do not exist. As in Jinja they are errors of the template,
+	// except in a condition or its branches, where they are errors of rendering.
+	unknown []error
+	// used are the names whose values are taken, values those that are not only called, and bound those that something
+	// is assigned to.
+	used, values, bound map[string]bool
+}
+
+func newExpressionParser(tokens []token) *expressionParser {
+	return &expressionParser{tokenStream: tokenStream{tokens: tokens},
+		used: map[string]bool{}, values: map[string]bool{}, bound: map[string]bool{}}
+}
+
+// known returns the first error in unknown after from.
+func (p *expressionParser) known(from int) error {
+	if len(p.unknown) > from {
+		return p.unknown[from]
+	}
+	return nil
+}
+
+func (p *expressionParser) ident() (string, error) {
+	t := p.peek()
+	if t.kind != tokName {
+		return "", p.fail("expected a name, got %s", t)
+	}
+	p.at++
+	p.bound[t.text] = true // or it is an attribute
+	return t.text, nil
+}
+
+func (p *expressionParser) enter() error {
+	if p.depth++; p.depth > maxNesting {
+		return p.fail("nested too deeply")
+	}
+	return nil
+}
+
+func (p *expressionParser) leave() { p.depth-- }
+
 // expression parses one expression, conditional or not.
-func (p *parser) expression() (expr, error) {
+func (p *expressionParser) expression() (expr, error) {
 	if err := p.enter(); err != nil {
 		return nil, err
 	}
@@ -30,10 +76,9 @@ func (p *parser) expression() (expr, error) {
 	return x, err
 }
 
-// tuple parses one expression or several with commas between. Without cond a
-// conditional one does not count: its "if" belongs to the statement. ends are
-// names that end it.
-func (p *parser) tuple(cond bool, ends []string) (expr, error) {
+// tuple parses one expression, or several with commas between them. Without cond it parses no conditional expression,
+// since the "if" belongs to the statement. ends are names that end the tuple.
+func (p *expressionParser) tuple(cond bool, ends []string) (expr, error) {
 	one := p.expression
 	if !cond {
 		one = p.or
@@ -63,7 +108,7 @@ func (p *parser) tuple(cond bool, ends []string) (expr, error) {
 	return &tupleExpr{items}, nil
 }
 
-func (p *parser) or() (expr, error) {
+func (p *expressionParser) or() (expr, error) {
 	l, err := p.and()
 	for err == nil && p.skip(tokName, "or") {
 		var r expr
@@ -73,7 +118,7 @@ func (p *parser) or() (expr, error) {
 	return l, err
 }
 
-func (p *parser) and() (expr, error) {
+func (p *expressionParser) and() (expr, error) {
 	l, err := p.not()
 	for err == nil && p.skip(tokName, "and") {
 		var r expr
@@ -83,7 +128,7 @@ func (p *parser) and() (expr, error) {
 	return l, err
 }
 
-func (p *parser) not() (expr, error) {
+func (p *expressionParser) not() (expr, error) {
 	if !p.skip(tokName, "not") {
 		return p.compare()
 	}
@@ -95,7 +140,7 @@ func (p *parser) not() (expr, error) {
 	return &unaryExpr{"not", x}, err
 }
 
-func (p *parser) compare() (expr, error) {
+func (p *expressionParser) compare() (expr, error) {
 	first, err := p.sum()
 	if err != nil {
 		return nil, err
@@ -129,7 +174,7 @@ func (p *parser) compare() (expr, error) {
 }
 
 // leftAssoc parses operators of one precedence.
-func (p *parser) leftAssoc(sub func() (expr, error), ops ...string) (expr, error) {
+func (p *expressionParser) leftAssoc(sub func() (expr, error), ops ...string) (expr, error) {
 	l, err := sub()
 	for err == nil && p.peek().kind == tokOp && slices.Contains(ops, p.peek().text) {
 		op := p.next().text
@@ -140,9 +185,9 @@ func (p *parser) leftAssoc(sub func() (expr, error), ops ...string) (expr, error
 	return l, err
 }
 
-func (p *parser) sum() (expr, error) { return p.leftAssoc(p.concat, "+", "-") }
+func (p *expressionParser) sum() (expr, error) { return p.leftAssoc(p.concat, "+", "-") }
 
-func (p *parser) concat() (expr, error) {
+func (p *expressionParser) concat() (expr, error) {
 	x, err := p.product()
 	if err != nil || !p.op("~") {
 		return x, err
@@ -157,13 +202,13 @@ func (p *parser) concat() (expr, error) {
 	return &concatExpr{items}, nil
 }
 
-func (p *parser) product() (expr, error) { return p.leftAssoc(p.power, "*", "/", "//", "%") }
+func (p *expressionParser) product() (expr, error) { return p.leftAssoc(p.power, "*", "/", "//", "%") }
 
-func (p *parser) power() (expr, error) {
+func (p *expressionParser) power() (expr, error) {
 	return p.leftAssoc(func() (expr, error) { return p.unary(true) }, "**")
 }
 
-func (p *parser) unary(filters bool) (expr, error) {
+func (p *expressionParser) unary(filters bool) (expr, error) {
 	if err := p.enter(); err != nil {
 		return nil, err
 	}
@@ -204,7 +249,7 @@ func (p *parser) unary(filters bool) (expr, error) {
 	}
 }
 
-func (p *parser) primary() (expr, error) {
+func (p *expressionParser) primary() (expr, error) {
 	t := p.next()
 	switch t.kind {
 	case tokName:
@@ -228,7 +273,7 @@ func (p *parser) primary() (expr, error) {
 		}
 		return &constExpr{text}, nil
 	case tokInt:
-		n, ok := parseInt(t.text, 0)
+		n, ok := value.ParseInt(t.text, 0)
 		if !ok {
 			return nil, p.fail("the number %.40s cannot be read", t.text)
 		}
@@ -258,7 +303,7 @@ func (p *parser) primary() (expr, error) {
 	return nil, p.fail("expected an expression, got %s", t)
 }
 
-func (p *parser) list(end string) ([]expr, error) {
+func (p *expressionParser) list(end string) ([]expr, error) {
 	items := []expr{}
 	for !p.skip(tokOp, end) {
 		if len(items) > 0 {
@@ -278,7 +323,7 @@ func (p *parser) list(end string) ([]expr, error) {
 	return items, nil
 }
 
-func (p *parser) dict() (expr, error) {
+func (p *expressionParser) dict() (expr, error) {
 	d := &dictExpr{}
 	for !p.skip(tokOp, "}") {
 		if len(d.keys) > 0 {
@@ -305,7 +350,7 @@ func (p *parser) dict() (expr, error) {
 	return d, nil
 }
 
-func (p *parser) postfix(x expr) (expr, error) {
+func (p *expressionParser) postfix(x expr) (expr, error) {
 	for {
 		var err error
 		switch {
@@ -333,7 +378,7 @@ func (p *parser) postfix(x expr) (expr, error) {
 	}
 }
 
-func (p *parser) subscript(x expr) (expr, error) {
+func (p *expressionParser) subscript(x expr) (expr, error) {
 	var parts [3]expr
 	colons := 0
 	for !p.op("]") {

@@ -3,40 +3,17 @@ package jinja
 import (
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
+
+	"github.com/quire/quire/chat/jinja/value"
 )
 
-// attributeOf makes the function that the attribute argument of map, sort and
-// others stands for: "a.b" or an index, with otherwise for what is missing.
-func (r *run) attributeOf(attribute, otherwise any) func(any) (any, error) {
-	if attribute == nil {
-		return func(v any) (any, error) { return v, nil }
-	}
-	return func(v any) (any, error) {
-		for part := range strings.SplitSeq(r.str(attribute), ".") {
-			var key any = part
-			if n, err := strconv.Atoi(part); err == nil {
-				key = n
-			}
-			var err error
-			if v, err = r.item(v, key); err != nil {
-				return nil, err
-			}
-			if _, missing := v.(undefined); missing && otherwise != nil {
-				v = otherwise
-			}
-		}
-		return v, nil
-	}
-}
-
-func filterJoin(r *run, v any, p *params) (any, error) {
-	sep, of := r.str(p.any("d", "")), r.attributeOf(p.any("attribute", nil), nil)
-	if err := p.done(); err != nil {
+func filterJoin(meter *value.Meter, v any, p *value.Params) (any, error) {
+	sep, of := value.Str(meter, p.Any("d", "")), attributeOf(meter, p.Any("attribute", nil), nil)
+	if err := p.Done(); err != nil {
 		return nil, err
 	}
-	items, err := iterate(v)
+	items, err := value.Iterate(v)
 	if err != nil {
 		return nil, err
 	}
@@ -45,8 +22,8 @@ func filterJoin(r *run, v any, p *params) (any, error) {
 		if item, err = of(item); err != nil {
 			return nil, err
 		}
-		text := r.printed(item)
-		if err := r.make(len(text) + len(sep)); err != nil {
+		text := value.Printed(meter, item)
+		if err := meter.Reserve(len(text) + len(sep)); err != nil {
 			return nil, err
 		}
 		if i > 0 {
@@ -57,37 +34,37 @@ func filterJoin(r *run, v any, p *params) (any, error) {
 	return b.String(), nil
 }
 
-func filterMap(r *run, v any, p *params) (any, error) {
-	if !truth(v) { // which Jinja looks no further into
-		return &List{}, nil
+func filterMap(meter *value.Meter, v any, p *value.Params) (any, error) {
+	if !value.Truth(v) { // Jinja does not look further either
+		return &value.List{}, nil
 	}
-	items, err := iterate(v)
+	items, err := value.Iterate(v)
 	if err != nil {
 		return nil, err
 	}
 	var each func(any) (any, error)
-	if len(p.args) == 0 {
-		attribute, ok := p.kwargs.get("attribute")
-		otherwise, more := p.kwargs.get("default")
+	if len(p.Args) == 0 {
+		attribute, ok := p.Kwargs.Get("attribute")
+		otherwise, more := p.Kwargs.Get("default")
 		known := 1
 		if more {
 			known = 2
 		}
-		if !ok || len(p.kwargs.keys) > known {
+		if !ok || p.Kwargs.Len() > known {
 			return nil, errors.New("takes the name of a filter, or attribute and default")
 		}
-		each = r.attributeOf(attribute, otherwise)
+		each = attributeOf(meter, attribute, otherwise)
 	} else {
-		name := r.str(p.args[0])
+		name := value.Str(meter, p.Args[0])
 		f := filters[name]
 		if f == nil {
 			return nil, errors.New(noFilter(name))
 		}
-		each = func(v any) (any, error) { return f(r, v, &params{args: p.args[1:], kwargs: p.kwargs}) }
+		each = func(v any) (any, error) { return f(meter, v, &value.Params{Args: p.Args[1:], Kwargs: p.Kwargs}) }
 	}
 	out := make([]any, 0, len(items))
 	for _, item := range items {
-		if err := r.step(); err != nil {
+		if err := meter.Step(); err != nil {
 			return nil, err
 		}
 		if item, err = each(item); err != nil {
@@ -95,45 +72,41 @@ func filterMap(r *run, v any, p *params) (any, error) {
 		}
 		out = append(out, item)
 	}
-	return r.list(out)
+	return meter.List(out)
 }
 
-// filterSelect keeps the items that a test is true (keep) or false for, of the
-// item itself or of an attribute of it.
+// filterSelect makes a filter that keeps the items for which a test is true (keep) or false. It tests the item itself
+// or one of its attributes.
 func filterSelect(keep, ofAttribute bool) filter {
-	return func(r *run, v any, p *params) (any, error) {
-		of := r.attributeOf(nil, nil)
+	return func(meter *value.Meter, v any, p *value.Params) (any, error) {
+		of := attributeOf(meter, nil, nil)
 		if ofAttribute {
-			of = r.attributeOf(p.required("attribute"), nil)
+			of = attributeOf(meter, p.Required("attribute"), nil)
 		}
-		name, named := p.get("test")
-		args := []any{}
-		for p.at < len(p.args) {
-			args = append(args, p.args[p.at])
-			p.at++
-		}
-		if err := p.done(); err != nil {
+		name, named := p.Get("test")
+		args := p.Rest()
+		if err := p.Done(); err != nil {
 			return nil, err
 		}
-		if !truth(v) {
-			return &List{}, nil
+		if !value.Truth(v) {
+			return &value.List{}, nil
 		}
-		items, err := iterate(v)
+		items, err := value.Iterate(v)
 		if err != nil {
 			return nil, err
 		}
 		out := []any{}
 		for _, item := range items {
-			if err := r.step(); err != nil {
+			if err := meter.Step(); err != nil {
 				return nil, err
 			}
 			x, err := of(item)
 			if err != nil {
 				return nil, err
 			}
-			ok := truth(x)
+			ok := value.Truth(x)
 			if named {
-				if ok, err = runTest(r, r.str(name), x, args); err != nil {
+				if ok, err = runTest(meter, value.Str(meter, name), x, args); err != nil {
 					return nil, err
 				}
 			}
@@ -141,21 +114,21 @@ func filterSelect(keep, ofAttribute bool) filter {
 				out = append(out, item)
 			}
 		}
-		return r.list(out)
+		return meter.List(out)
 	}
 }
 
 func filterExtreme(sign int) filter {
-	return func(r *run, v any, p *params) (any, error) {
-		cased, of := p.bool("case_sensitive", false), r.attributeOf(p.any("attribute", nil), nil)
-		if err := p.done(); err != nil {
+	return func(meter *value.Meter, v any, p *value.Params) (any, error) {
+		cased, of := p.Bool("case_sensitive", false), attributeOf(meter, p.Any("attribute", nil), nil)
+		if err := p.Done(); err != nil {
 			return nil, err
 		}
-		items, err := iterate(v)
+		items, err := value.Iterate(v)
 		if err != nil {
 			return nil, err
 		}
-		var best, bestKey any = undefined{why: "No aggregated item, sequence was empty."}, nil
+		var best, bestKey any = value.Undefined{Why: "No aggregated item, sequence was empty."}, nil
 		for i, item := range items {
 			key, err := of(item)
 			if err != nil {
@@ -164,7 +137,7 @@ func filterExtreme(sign int) filter {
 			key = fold(key, cased)
 			c := sign
 			if i > 0 {
-				if c, err = r.compare(key, bestKey, "<"); err != nil {
+				if c, err = value.Compare(meter, key, bestKey, "<"); err != nil {
 					return nil, err
 				}
 			}
@@ -176,12 +149,12 @@ func filterExtreme(sign int) filter {
 	}
 }
 
-func filterSort(r *run, v any, p *params) (any, error) {
-	reverse, cased, attribute := p.bool("reverse", false), p.bool("case_sensitive", false), p.any("attribute", nil)
-	if err := p.done(); err != nil {
+func filterSort(meter *value.Meter, v any, p *value.Params) (any, error) {
+	reverse, cased, attribute := p.Bool("reverse", false), p.Bool("case_sensitive", false), p.Any("attribute", nil)
+	if err := p.Done(); err != nil {
 		return nil, err
 	}
-	items, err := iterate(v)
+	items, err := value.Iterate(v)
 	if err != nil {
 		return nil, err
 	}
@@ -189,12 +162,12 @@ func filterSort(r *run, v any, p *params) (any, error) {
 	var of []func(any) (any, error)
 	if names, ok := attribute.(string); ok {
 		for name := range strings.SplitSeq(names, ",") {
-			of = append(of, r.attributeOf(name, nil))
+			of = append(of, attributeOf(meter, name, nil))
 		}
 	} else {
-		of = append(of, r.attributeOf(attribute, nil))
+		of = append(of, attributeOf(meter, attribute, nil))
 	}
-	err = r.sortBy(items, reverse, func(item any) (any, error) {
+	err = sortBy(meter, items, reverse, func(item any) (any, error) {
 		keys := make([]any, len(of))
 		for i := range of {
 			key, err := of[i](item)
@@ -203,20 +176,20 @@ func filterSort(r *run, v any, p *params) (any, error) {
 			}
 			keys[i] = fold(key, cased)
 		}
-		return &List{keys}, nil
+		return &value.List{Items: keys}, nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	return r.list(items)
+	return meter.List(items)
 }
 
-func filterSum(r *run, v any, p *params) (any, error) {
-	of, total := r.attributeOf(p.any("attribute", nil), nil), p.any("start", 0)
-	if err := p.done(); err != nil {
+func filterSum(meter *value.Meter, v any, p *value.Params) (any, error) {
+	of, total := attributeOf(meter, p.Any("attribute", nil), nil), p.Any("start", 0)
+	if err := p.Done(); err != nil {
 		return nil, err
 	}
-	items, err := iterate(v)
+	items, err := value.Iterate(v)
 	if err != nil {
 		return nil, err
 	}
@@ -224,36 +197,36 @@ func filterSum(r *run, v any, p *params) (any, error) {
 		if item, err = of(item); err != nil {
 			return nil, err
 		}
-		if total, err = r.arithmetic("+", total, item); err != nil {
+		if total, err = value.Arithmetic(meter, "+", total, item); err != nil {
 			return nil, err
 		}
 	}
 	return total, nil
 }
 
-func filterUnique(r *run, v any, p *params) (any, error) {
-	cased, of := p.bool("case_sensitive", false), r.attributeOf(p.any("attribute", nil), nil)
-	if err := p.done(); err != nil {
+func filterUnique(meter *value.Meter, v any, p *value.Params) (any, error) {
+	cased, of := p.Bool("case_sensitive", false), attributeOf(meter, p.Any("attribute", nil), nil)
+	if err := p.Done(); err != nil {
 		return nil, err
 	}
-	items, err := iterate(v)
+	items, err := value.Iterate(v)
 	if err != nil {
 		return nil, err
 	}
-	seen, out := NewDict(), []any{}
+	seen, out := value.NewDict(), []any{}
 	for _, item := range items {
 		key, err := of(item)
 		if err != nil {
 			return nil, err
 		}
 		key = fold(key, cased)
-		if _, ok := hashKey(key); !ok {
-			return nil, fmt.Errorf("unhashable type: '%s'", typeName(key))
+		if !value.Hashable(key) {
+			return nil, fmt.Errorf("unhashable type: '%s'", value.TypeName(key))
 		}
-		if _, twice := seen.get(key); !twice {
-			seen.set(key, true)
+		if _, twice := seen.Get(key); !twice {
+			seen.Set(key, true)
 			out = append(out, item)
 		}
 	}
-	return r.list(out)
+	return meter.List(out)
 }

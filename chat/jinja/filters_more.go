@@ -6,15 +6,17 @@ import (
 	"html"
 	"slices"
 	"strings"
+
+	"github.com/quire/quire/chat/jinja/value"
 )
 
-// filterGroupBy sorts by an attribute and gives the runs that have an equal one.
-func filterGroupBy(r *run, v any, p *params) (any, error) {
-	of, cased := r.attributeOf(p.required("attribute"), p.any("default", nil)), p.bool("case_sensitive", false)
-	if err := p.done(); err != nil {
+// filterGroupBy sorts by an attribute and returns the groups of items with an equal attribute.
+func filterGroupBy(meter *value.Meter, v any, p *value.Params) (any, error) {
+	of, cased := attributeOf(meter, p.Required("attribute"), p.Any("default", nil)), p.Bool("case_sensitive", false)
+	if err := p.Done(); err != nil {
 		return nil, err
 	}
-	items, err := iterate(v)
+	items, err := value.Iterate(v)
 	if err != nil {
 		return nil, err
 	}
@@ -23,47 +25,45 @@ func filterGroupBy(r *run, v any, p *params) (any, error) {
 		k, err := of(item)
 		return fold(k, cased), err
 	}
-	if err := r.sortBy(items, false, key); err != nil {
+	if err := sortBy(meter, items, false, key); err != nil {
 		return nil, err
 	}
 	groups := []any{}
+	var group *value.List
 	var last any
 	for i, item := range items {
 		k, err := key(item)
 		if err != nil {
 			return nil, err
 		}
-		if i == 0 || !r.equal(k, last) {
+		if i == 0 || !value.Equal(meter, k, last) {
 			grouper, err := of(item)
 			if err != nil {
 				return nil, err
 			}
-			groups = append(groups, &view{kind: groupView, items: []any{grouper, &List{}}})
+			group = &value.List{}
+			groups = append(groups, value.NewGroup(grouper, group))
 			last = k
 		}
-		list := groups[len(groups)-1].(*view).items[1].(*List)
-		list.Items = append(list.Items, item)
+		group.Items = append(group.Items, item)
 	}
-	return r.list(groups)
+	return meter.List(groups)
 }
 
 // filterSlice cuts a sequence into columns.
-func filterSlice(r *run, v any, p *params) (any, error) {
-	n, fill := p.int("slices", 0), p.any("fill_with", nil)
-	if err := p.done(); err != nil {
+func filterSlice(meter *value.Meter, v any, p *value.Params) (any, error) {
+	n, fill := p.Int("slices", 0), p.Any("fill_with", nil)
+	if err := p.Done(); err != nil {
 		return nil, err
 	}
-	items, err := iterate(v)
+	items, err := value.Iterate(v)
 	if err != nil {
 		return nil, err
 	}
 	if n < 1 {
 		return nil, errors.New("slices must be at least 1")
 	}
-	if n > r.limits.Memory/itemBytes {
-		return nil, r.make(-1)
-	}
-	if err := r.make(n * itemBytes); err != nil {
+	if err := meter.ReserveItems(n); err != nil {
 		return nil, err
 	}
 	columns := make([]any, n)
@@ -77,31 +77,31 @@ func filterSlice(r *run, v any, p *params) (any, error) {
 		if fill != nil && i >= more {
 			column = append(column, fill)
 		}
-		columns[i], at = &List{column}, end
+		columns[i], at = &value.List{Items: column}, end
 	}
-	return r.list(columns)
+	return meter.List(columns)
 }
 
-func filterURLEncode(r *run, v any, p *params) (any, error) {
-	if err := p.done(); err != nil {
+func filterURLEncode(meter *value.Meter, v any, p *value.Params) (any, error) {
+	if err := p.Done(); err != nil {
 		return nil, err
 	}
 	var pairs []any
 	switch x := v.(type) {
-	case *Dict:
-		pairs = dictItems(x)
-	case *List:
+	case *value.Dict:
+		pairs = value.DictItems(x)
+	case *value.List:
 		pairs = x.Items
-	case Tuple:
+	case value.Tuple:
 		pairs = x
-	case *view:
-		pairs = x.items
+	case *value.View:
+		pairs, _ = value.Iterate(x)
 	default:
-		return r.text(quoteURL(r.printed(v), "/"))
+		return meter.Text(quoteURL(value.Printed(meter, v), "/"))
 	}
 	var b strings.Builder
 	for i, pair := range pairs {
-		kv, err := iterate(pair)
+		kv, err := value.Iterate(pair)
 		if err != nil || len(kv) != 2 {
 			return nil, errors.New("takes text, a mapping or a list of pairs")
 		}
@@ -109,8 +109,8 @@ func filterURLEncode(r *run, v any, p *params) (any, error) {
 			b.WriteByte('&')
 		}
 		for j, part := range kv {
-			text := quoteURL(r.printed(part), "")
-			if err := r.make(len(text)); err != nil {
+			text := quoteURL(value.Printed(meter, part), "")
+			if err := meter.Reserve(len(text)); err != nil {
 				return nil, err
 			}
 			if j == 1 {
@@ -137,7 +137,7 @@ func quoteURL(s, safe string) string {
 	return b.String()
 }
 
-// stripTags removes comments and tags, joins runs of space, and replaces entities.
+// stripTags removes comments and tags, collapses whitespace, and replaces entities.
 func stripTags(s string) string {
 	for _, marks := range [][2]string{{"<!--", "-->"}, {"<", ">"}} {
 		var b strings.Builder
@@ -155,22 +155,22 @@ func stripTags(s string) string {
 		}
 		s = b.String() + s
 	}
-	return html.UnescapeString(strings.Join(strings.FieldsFunc(s, pySpace), " "))
+	return html.UnescapeString(strings.Join(strings.FieldsFunc(s, value.IsSpace), " "))
 }
 
-func filterFileSize(_ *run, v any, p *params) (any, error) {
-	binary := p.bool("binary", false)
-	if err := p.done(); err != nil {
+func filterFileSize(_ *value.Meter, v any, p *value.Params) (any, error) {
+	binary := p.Bool("binary", false)
+	if err := p.Done(); err != nil {
 		return nil, err
 	}
 	var f float64
 	var err error
 	if s, ok := v.(string); ok {
-		if f, ok = parseFloat(s); !ok {
+		if f, ok = value.ParseFloat(s); !ok {
 			err = fmt.Errorf("could not convert string to float: %q", s)
 		}
 	} else {
-		f, err = toFloat(v)
+		f, err = value.ToFloat(v)
 	}
 	if err != nil {
 		return nil, err
@@ -183,7 +183,7 @@ func filterFileSize(_ *run, v any, p *params) (any, error) {
 	case f == 1:
 		return "1 Byte", nil
 	case f < base:
-		n, err := truncated(f)
+		n, err := value.Truncate(f)
 		return fmt.Sprint(n, " Bytes"), err
 	}
 	unit := base
@@ -196,53 +196,38 @@ func filterFileSize(_ *run, v any, p *params) (any, error) {
 	return nil, nil
 }
 
-// expandTabs is str.expandtabs.
-func (r *run) expandTabs(s string, size int) (any, error) {
-	var b strings.Builder
-	column := 0
-	for _, c := range s {
-		switch c {
-		case '\t':
-			if size > 0 {
-				n := size - column%size
-				if err := r.make(n); err != nil {
-					return nil, err
-				}
-				b.WriteString(strings.Repeat(" ", n))
-				column += n
-			}
-			continue
-		case '\n', '\r':
-			column = -1
-		}
-		b.WriteRune(c)
-		column++
-	}
-	return r.text(b.String())
-}
-
-func filterXMLAttr(r *run, v any, p *params) (any, error) {
-	space := p.bool("autospace", true)
-	d, ok := v.(*Dict)
+func filterXMLAttr(meter *value.Meter, v any, p *value.Params) (any, error) {
+	space := p.Bool("autospace", true)
+	d, ok := v.(*value.Dict)
 	if !ok {
-		return nil, fmt.Errorf("'%s' is no dict", typeName(v))
+		return nil, fmt.Errorf("'%s' is not a dict", value.TypeName(v))
 	}
-	if err := p.done(); err != nil {
+	if err := p.Done(); err != nil {
 		return nil, err
 	}
 	var b strings.Builder
 	for k, v := range d.All() {
-		if _, missing := v.(undefined); missing || v == nil {
+		if _, missing := v.(value.Undefined); missing || v == nil {
 			continue
 		}
-		name := r.str(k)
-		if strings.IndexFunc(name, func(c rune) bool { return pySpace(c) || strings.ContainsRune("/>=", c) }) >= 0 {
+		name := value.Str(meter, k)
+		if strings.IndexFunc(name, func(c rune) bool {
+			return value.IsSpace(c) || strings.ContainsRune("/>=",
+				c)
+		}) >= 0 {
 			return nil, fmt.Errorf("invalid character in attribute name: %q", name)
 		}
 		if b.Len() > 0 || space {
 			b.WriteByte(' ')
 		}
-		b.WriteString(escapeHTML(name) + `="` + escapeHTML(r.str(v)) + `"`)
+		b.WriteString(escapeHTML(name) + `="` + escapeHTML(value.Str(meter, v)) + `"`)
 	}
-	return r.text(b.String())
+	return meter.Text(b.String())
+}
+
+func filterPrettyPrint(meter *value.Meter, v any, p *value.Params) (any, error) {
+	if err := p.Done(); err != nil {
+		return nil, err
+	}
+	return meter.Text(value.Pretty(meter, v))
 }

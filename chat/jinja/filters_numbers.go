@@ -6,70 +6,72 @@ import (
 	"math"
 	"math/big"
 	"strconv"
+
+	"github.com/quire/quire/chat/jinja/value"
 )
 
-func filterAbs(_ *run, v any, p *params) (any, error) {
-	if n := exact(v); n != nil {
-		return whole(new(big.Int).Abs(n)), p.done()
+func filterAbs(_ *value.Meter, v any, p *value.Params) (any, error) {
+	if n := value.ToBig(v); n != nil {
+		return value.FromBig(new(big.Int).Abs(n)), p.Done()
 	}
-	f, err := toFloat(v)
+	f, err := value.ToFloat(v)
 	if err != nil {
 		return nil, err
 	}
-	return math.Abs(f), p.done()
+	return math.Abs(f), p.Done()
 }
 
-func filterFloat(_ *run, v any, p *params) (any, error) {
-	otherwise := p.any("default", 0.0)
-	if err := p.done(); err != nil {
+func filterFloat(_ *value.Meter, v any, p *value.Params) (any, error) {
+	otherwise := p.Any("default", 0.0)
+	if err := p.Done(); err != nil {
 		return nil, err
 	}
 	if s, ok := v.(string); ok {
-		if f, ok := parseFloat(s); ok {
+		if f, ok := value.ParseFloat(s); ok {
 			return f, nil
 		}
 		return otherwise, nil
 	}
-	if _, _, _, ok := number(v); ok {
-		return toFloat(v)
+	if _, _, _, ok := value.Number(v); ok {
+		return value.ToFloat(v)
 	}
 	return otherwise, nil
 }
 
-func filterInt(_ *run, v any, p *params) (any, error) {
-	otherwise, base := p.any("default", 0), p.int("base", 10)
-	if err := p.done(); err != nil {
+func filterInt(_ *value.Meter, v any, p *value.Params) (any, error) {
+	otherwise, base := p.Any("default", 0), p.Int("base", 10)
+	if err := p.Done(); err != nil {
 		return nil, err
 	}
 	if s, ok := v.(string); ok {
-		if n, ok := parseInt(s, base); ok {
+		if n, ok := value.ParseInt(s, base); ok {
 			return n, nil
 		}
-		if f, ok := parseFloat(s); ok {
-			if n, err := truncated(f); err == nil {
+		if f, ok := value.ParseFloat(s); ok {
+			if n, err := value.Truncate(f); err == nil {
 				return n, nil
 			}
 		}
 		return otherwise, nil
 	}
-	if n := exact(v); n != nil {
-		return whole(n), nil
+	if n := value.ToBig(v); n != nil {
+		return value.FromBig(n), nil
 	}
 	if f, ok := v.(float64); ok && !math.IsNaN(f) {
-		return truncated(f)
+		return value.Truncate(f)
 	}
 	return otherwise, nil
 }
 
-// filterRound is Python's round, which leaves integers integers, or its ceil and floor.
-func filterRound(r *run, v any, p *params) (any, error) {
-	precision, method := p.int("precision", 0), p.text("method", "common")
-	if err := p.done(); err != nil {
+// filterRound is Python's round, which keeps integers, or its ceil and floor.
+func filterRound(meter *value.Meter, v any, p *value.Params) (any, error) {
+	precision, method := p.Int("precision", 0), p.Text("method", "common")
+	if err := p.Done(); err != nil {
 		return nil, err
 	}
-	_, _, isInt, ok := number(v)
+	_, _, isInt, ok := value.Number(v)
 	if !ok {
-		return nil, fmt.Errorf("'%s' is no number", typeName(v))
+		return nil, fmt.Errorf("'%s' is no number", value.TypeName(v))
 	}
 	if precision < -400 || precision > 400 {
 		return nil, errors.New("precision must be from -400 to 400")
@@ -77,11 +79,11 @@ func filterRound(r *run, v any, p *params) (any, error) {
 	switch method {
 	case "common":
 		if isInt {
-			return roundInt(exact(v), precision), nil
+			return roundInt(value.ToBig(v), precision), nil
 		}
 		return roundFloat(v.(float64), precision)
 	case "ceil", "floor":
-		return r.roundTo(v, precision, method)
+		return roundTo(meter, v, precision, method)
 	}
 	return nil, errors.New("method must be common, ceil or floor")
 }
@@ -89,14 +91,14 @@ func filterRound(r *run, v any, p *params) (any, error) {
 // roundInt rounds to a power of ten, half to even.
 func roundInt(n *big.Int, precision int) any {
 	if precision >= 0 {
-		return whole(n)
+		return value.FromBig(n)
 	}
 	unit := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(-precision)), nil)
 	q, m := new(big.Int).DivMod(n, unit, new(big.Int))
 	if c := m.Lsh(m, 1).Cmp(unit); c > 0 || c == 0 && q.Bit(0) == 1 {
 		q.Add(q, big.NewInt(1))
 	}
-	return whole(q.Mul(q, unit))
+	return value.FromBig(q.Mul(q, unit))
 }
 
 // roundFloat rounds the exact value to a number of decimals, half to even.
@@ -125,13 +127,13 @@ func roundRat(x *big.Rat) *big.Int {
 	return q
 }
 
-// roundTo is Jinja's way: the ceil or floor of v times a power of ten, divided by it again.
-func (r *run) roundTo(v any, precision int, method string) (any, error) {
-	unit, err := r.arithmetic("**", 10, precision)
+// roundTo rounds as Jinja does: it divides the ceil or floor of v times a power of ten by this power.
+func roundTo(meter *value.Meter, v any, precision int, method string) (any, error) {
+	unit, err := value.Arithmetic(meter, "**", 10, precision)
 	if err != nil {
 		return nil, err
 	}
-	scaled, err := r.arithmetic("*", v, unit)
+	scaled, err := value.Arithmetic(meter, "*", v, unit)
 	if err != nil {
 		return nil, err
 	}
@@ -140,9 +142,9 @@ func (r *run) roundTo(v any, precision int, method string) (any, error) {
 		if method == "ceil" {
 			of = math.Ceil
 		}
-		if scaled, err = truncated(of(f)); err != nil {
+		if scaled, err = value.Truncate(of(f)); err != nil {
 			return nil, err
 		}
 	}
-	return r.arithmetic("/", scaled, unit)
+	return value.Arithmetic(meter, "/", scaled, unit)
 }

@@ -6,37 +6,26 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/quire/quire/chat/jinja/value"
 )
 
-func filterCenter(r *run, v any, p *params) (any, error) {
-	s, width := r.printed(v), p.int("width", 80)
-	if err := p.done(); err != nil {
+func filterCenter(meter *value.Meter, v any, p *value.Params) (any, error) {
+	s, width := value.Printed(meter, v), p.Int("width", 80)
+	if err := p.Done(); err != nil {
 		return nil, err
 	}
-	return r.center(s, width, " ")
+	return value.Center(meter, s, width, " ")
 }
 
-// center is Python's str.center.
-func (r *run) center(s string, width int, fill string) (any, error) {
-	pad := width - utf8.RuneCountInString(s)
-	if pad <= 0 {
-		return s, nil
-	}
-	if err := r.make(len(s) + pad*len(fill)); err != nil {
-		return nil, err
-	}
-	left := pad/2 + pad&width&1
-	return strings.Repeat(fill, left) + s + strings.Repeat(fill, pad-left), nil
-}
-
-func filterIndent(r *run, v any, p *params) (any, error) {
-	width, first, blank := p.any("width", 4), p.bool("first", false), p.bool("blank", false)
-	if err := p.done(); err != nil {
+func filterIndent(meter *value.Meter, v any, p *value.Params) (any, error) {
+	width, first, blank := p.Any("width", 4), p.Bool("first", false), p.Bool("blank", false)
+	if err := p.Done(); err != nil {
 		return nil, err
 	}
 	by, ok := width.(string)
-	if n, _, isInt, _ := number(width); isInt {
-		pad, err := r.repeat(" ", n)
+	if n, _, isInt, _ := value.Number(width); isInt {
+		pad, err := value.Repeat(meter, " ", n)
 		if err != nil {
 			return nil, err
 		}
@@ -45,9 +34,9 @@ func filterIndent(r *run, v any, p *params) (any, error) {
 	if !ok {
 		return nil, errors.New("width must be an integer or a string")
 	}
-	s := r.printed(v)
+	s := value.Printed(meter, v)
 	lines := strings.Split(s, "\n")
-	if err := r.make(len(s) + len(lines)*len(by)); err != nil {
+	if err := meter.Reserve(len(s) + len(lines)*len(by)); err != nil {
 		return nil, err
 	}
 	for i, line := range lines {
@@ -58,54 +47,40 @@ func filterIndent(r *run, v any, p *params) (any, error) {
 	return strings.Join(lines, "\n"), nil
 }
 
-func filterReplace(r *run, v any, p *params) (any, error) {
-	old, with, count := r.printed(p.required("old")), r.printed(p.required("new")), p.any("count", nil)
-	if err := p.done(); err != nil {
+func filterReplace(meter *value.Meter, v any, p *value.Params) (any, error) {
+	old, with, count := value.Printed(meter, p.Required("old")), value.Printed(meter, p.Required("new")),
+		p.Any("count", nil)
+	if err := p.Done(); err != nil {
 		return nil, err
 	}
 	n := -1
-	if c, _, isInt, _ := number(count); isInt {
+	if c, _, isInt, _ := value.Number(count); isInt {
 		n = c
 	}
-	return r.replace(r.printed(v), old, with, n)
+	return value.Replace(meter, value.Printed(meter, v), old, with, n)
 }
 
-// replace is strings.Replace within the limits.
-func (r *run) replace(s, old, with string, n int) (any, error) {
-	count := strings.Count(s, old)
-	if n >= 0 {
-		count = min(count, n)
-	}
-	if count > 0 && len(with) > r.limits.Memory/count {
-		return nil, r.make(-1)
-	}
-	if err := r.make(len(s) + count*len(with)); err != nil {
+func filterTrim(meter *value.Meter, v any, p *value.Params) (any, error) {
+	chars := p.Any("chars", nil)
+	if err := p.Done(); err != nil {
 		return nil, err
 	}
-	return strings.Replace(s, old, with, n), nil
+	return meter.Text(value.StripChars(value.Printed(meter, v), chars, true, true))
 }
 
-func filterTrim(r *run, v any, p *params) (any, error) {
-	chars := p.any("chars", nil)
-	if err := p.done(); err != nil {
+func filterTruncate(meter *value.Meter, v any, p *value.Params) (any, error) {
+	length, kill, end, leeway := p.Int("length", 255), p.Bool("killwords", false), p.Text("end", "..."),
+		p.Int("leeway", 5)
+	if err := p.Done(); err != nil {
 		return nil, err
 	}
-	return r.text(strip(r.printed(v), chars, true, true))
-}
-
-func filterTruncate(r *run, v any, p *params) (any, error) {
-	length, kill, end, leeway := p.int("length", 255), p.bool("killwords", false), p.text("end", "..."),
-		p.int("leeway", 5)
-	if err := p.done(); err != nil {
-		return nil, err
-	}
-	runes, err := r.runes(r.printed(v))
+	runes, err := value.Runes(meter, value.Printed(meter, v))
 	if err != nil {
 		return nil, err
 	}
 	tail := utf8.RuneCountInString(end)
 	if length < tail || leeway < 0 {
-		return nil, fmt.Errorf("length %d is less than that of the end, or leeway %d is negative", length, leeway)
+		return nil, fmt.Errorf("length %d is less than the length of the end, or leeway %d is negative", length, leeway)
 	}
 	if len(runes) <= length+leeway {
 		return string(runes), nil
@@ -116,14 +91,14 @@ func filterTruncate(r *run, v any, p *params) (any, error) {
 			cut = cut[:i]
 		}
 	}
-	return r.text(cut + end)
+	return meter.Text(cut + end)
 }
 
-func filterWordCount(r *run, v any, p *params) (any, error) {
-	words := strings.FieldsFunc(r.printed(v), func(c rune) bool {
+func filterWordCount(meter *value.Meter, v any, p *value.Params) (any, error) {
+	words := strings.FieldsFunc(value.Printed(meter, v), func(c rune) bool {
 		return c != '_' && !unicode.In(c, unicode.L, unicode.N)
 	})
-	return len(words), p.done()
+	return len(words), p.Done()
 }
 
 func escapeHTML(s string) string {

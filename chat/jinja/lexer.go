@@ -57,9 +57,8 @@ type SyntaxError struct {
 
 func (e *SyntaxError) Error() string { return fmt.Sprintf("line %d: %s", e.Line, e.Message) }
 
-// lexer cuts a template into tokens. Jinja's trim_blocks (a statement or comment
-// takes the line break behind it) and lstrip_blocks (and the blanks before it,
-// when nothing else is there on the line) are on.
+// lexer splits a template into tokens. Jinja's trim_blocks and lstrip_blocks are on: a statement or comment removes the
+// line break after it, and the blanks before it if there is nothing else before it on the line.
 type lexer struct {
 	src       string
 	at        int
@@ -99,8 +98,7 @@ func (l *lexer) advance(n int) {
 	l.lineStart = l.src[l.at-1] == '\n'
 }
 
-// text emits the template text up to end, which a tag with the given sign
-// follows, and moves there.
+// text emits the template text up to end, where a tag with the given sign begins, and moves there.
 func (l *lexer) text(end int, sign byte, strip bool) {
 	text := l.src[l.at:end]
 	shown := text
@@ -119,7 +117,7 @@ func (l *lexer) text(end int, sign byte, strip bool) {
 	l.advance(len(text))
 }
 
-// sign returns the '-' or '+' that may follow the two bytes of a tag's opening.
+// sign returns the '-' or '+' after the two bytes of a tag's opening, if any.
 func (l *lexer) sign(open int) byte {
 	if open+2 < len(l.src) && (l.src[open+2] == '-' || l.src[open+2] == '+') {
 		return l.src[open+2]
@@ -149,7 +147,7 @@ func (l *lexer) root() error {
 	}
 	switch l.src[open+1] {
 	case '{':
-		if sign == '+' { // no such sign here: a unary plus
+		if sign == '+' { // not a sign of the tag but a unary plus
 			sign, skip = 0, 2
 		}
 		l.text(open, sign, false)
@@ -177,8 +175,7 @@ func (l *lexer) root() error {
 	return l.code("%}", tokBlockEnd)
 }
 
-// close moves over the two bytes of a closing and, by the sign before them, the
-// space behind.
+// close moves over the two bytes of a closing and, depending on the sign before them, over the space after them.
 func (l *lexer) close(sign byte) {
 	l.advance(2)
 	switch {
@@ -190,8 +187,7 @@ func (l *lexer) close(sign byte) {
 	}
 }
 
-// rawTag returns the length of "raw %}" (or another word) up to its "%}" or
-// sign, 0 if s is another tag.
+// rawTag returns the length of "raw %}" (or of another word) up to its "%}" or sign. It is 0 if s is a different tag.
 func rawTag(s, word string) int {
 	t := strings.TrimLeftFunc(s, unicode.IsSpace)
 	if !strings.HasPrefix(t, word) {
@@ -243,7 +239,7 @@ var operators = []string{"**", "//", "==", "!=", ">=", "<=", "+", "-", "/", "*",
 
 // code lexes an expression or statement up to its closing.
 func (l *lexer) code(closing string, end kind) error {
-	var open []byte // brackets that are open: within them closing is none
+	var open []byte // open brackets: the closing does not count within them
 	for {
 		if l.at >= len(l.src) {
 			return l.fail("a tag is not closed by %q", closing)
@@ -410,7 +406,7 @@ func unescape(s string) (string, error) {
 			i += n - 1
 			continue
 		}
-		out.WriteByte('\\') // an escape Python does not know stays as it is
+		out.WriteByte('\\') // unknown escapes stay as they are
 		out.WriteByte(c)
 	}
 	return out.String(), nil

@@ -57,7 +57,7 @@ type (
 	}
 )
 
-// arguments are those of a call as written.
+// arguments are the arguments of a call as written.
 type arguments struct {
 	args    []expr
 	names   []string // keyword arguments
@@ -103,8 +103,7 @@ type (
 		params   []string
 		defaults []expr // of the last params
 		body     []stmt
-		// A macro takes more arguments than its params only if its body has the
-		// name that they go by.
+		// A macro accepts further arguments only if its body has the name varargs or kwargs.
 		varargs, kwargs bool
 	}
 	callStmt struct {
@@ -120,8 +119,7 @@ type (
 	jumpStmt   struct{ signal error }
 )
 
-// target is what an assignment assigns to: a name, an attribute of a namespace,
-// or several targets.
+// target is the left side of an assignment: a name, an attribute of a namespace, or several targets.
 type target struct {
 	name, attr string
 	many       []target

@@ -3,21 +3,12 @@ package jinja
 import (
 	"fmt"
 	"slices"
-	"strconv"
 )
 
-const maxDepth = 200 // of nested expressions and blocks
-
+// parser parses templates: statements, and the text and expressions between them.
 type parser struct {
-	tokens []token
-	at     int
-	depth  int
-	loops  int // loops around the current statement
-	// unknown are filters and tests that there are none of. As in Jinja they are an error of the template, but one of
-	// rendering where they stand in a condition or its branches.
-	unknown []error
-	// used are names that are taken, values those that are not only called, bound those that something is assigned to.
-	used, values, bound map[string]bool
+	*expressionParser
+	loops int // loops around the current statement
 }
 
 func parse(src string) (*Template, error) {
@@ -25,7 +16,7 @@ func parse(src string) (*Template, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &parser{tokens: tokens, used: map[string]bool{}, values: map[string]bool{}, bound: map[string]bool{}}
+	p := &parser{expressionParser: newExpressionParser(tokens)}
 	body, _, err := p.statements()
 	if err == nil {
 		err = p.known(0)
@@ -33,72 +24,7 @@ func parse(src string) (*Template, error) {
 	return &Template{body, p.used, p.bound, p.values}, err
 }
 
-// known is an error if anything since from is unknown.
-func (p *parser) known(from int) error {
-	if len(p.unknown) > from {
-		return p.unknown[from]
-	}
-	return nil
-}
-
-func (p *parser) peek() token { return p.tokens[p.at] }
-
-func (p *parser) next() token {
-	t := p.tokens[p.at]
-	if t.kind != tokEOF {
-		p.at++
-	}
-	return t
-}
-
-func (p *parser) is(k kind, text string) bool { t := p.peek(); return t.kind == k && t.text == text }
-func (p *parser) op(text string) bool         { return p.is(tokOp, text) }
-func (p *parser) name(text string) bool       { return p.is(tokName, text) }
-
-func (p *parser) skip(k kind, text string) bool {
-	if p.is(k, text) {
-		p.at++
-		return true
-	}
-	return false
-}
-
-func (p *parser) fail(format string, args ...any) error {
-	return &SyntaxError{p.peek().line, fmt.Sprintf(format, args...)}
-}
-
-func (p *parser) expect(k kind, text string) error {
-	if p.skip(k, text) {
-		return nil
-	}
-	want := strconv.Quote(text)
-	if text == "" {
-		want = token{kind: k}.String()
-	}
-	return p.fail("expected %s, got %s", want, p.peek())
-}
-
-func (p *parser) ident() (string, error) {
-	t := p.peek()
-	if t.kind != tokName {
-		return "", p.fail("expected a name, got %s", t)
-	}
-	p.at++
-	p.bound[t.text] = true // or is an attribute
-	return t.text, nil
-}
-
-func (p *parser) enter() error {
-	if p.depth++; p.depth > maxDepth {
-		return p.fail("nested too deeply")
-	}
-	return nil
-}
-
-func (p *parser) leave() { p.depth-- }
-
-// statements parses up to one of the given tags, whose name it returns with the
-// parser behind it.
+// statements parses up to and including one of the given tags, and returns its name.
 func (p *parser) statements(ends ...string) ([]stmt, string, error) {
 	if err := p.enter(); err != nil {
 		return nil, "", err
@@ -142,7 +68,7 @@ func (p *parser) statements(ends ...string) ([]stmt, string, error) {
 	}
 }
 
-// block parses the rest of a tag and what it encloses, through its end tag.
+// block parses the rest of a tag, its body and its end tag.
 func (p *parser) block(end string) ([]stmt, error) {
 	if err := p.expect(tokBlockEnd, ""); err != nil {
 		return nil, err
@@ -183,7 +109,7 @@ func (p *parser) statement(tag string, line int) (stmt, error) {
 		}
 		body, err := p.block("endfilter")
 		return &filterStmt{f, body}, err
-	case "generation": // transformers' mark around what the assistant said
+	case "generation": // transformers marks the assistant's text with it
 		body, err := p.block("endgeneration")
 		return &scopedStmt{body}, err
 	case "break", "continue":
@@ -270,7 +196,7 @@ func (p *parser) parseFor(line int) (stmt, error) {
 	return s, p.expect(tokBlockEnd, "")
 }
 
-// target parses what is assigned to.
+// target parses the left side of an assignment.
 func (p *parser) target(namespace bool) (target, error) {
 	var many []target
 	for {
@@ -367,7 +293,7 @@ func (p *parser) parseMacro(name, end string) (*macroStmt, error) {
 	if err := p.params(m); err != nil {
 		return nil, err
 	}
-	// A macro runs on its own: no break out of it.
+	// A macro cannot break out of the loop around it.
 	loops, from := p.loops, p.at
 	p.loops = 0
 	body, err := p.block(end)

@@ -1,14 +1,14 @@
 package jinja
 
 import (
-	"errors"
 	"fmt"
-	"strings"
+
+	"github.com/quire/quire/chat/jinja/value"
 )
 
 func (r *run) body(body []stmt, s *scope) error {
 	for _, st := range body {
-		if err := r.step(); err != nil {
+		if err := r.Step(); err != nil {
 			return err
 		}
 		if err := st.exec(r, s); err != nil {
@@ -29,19 +29,19 @@ func (o *outputStmt) exec(r *run, s *scope) error {
 	if err != nil {
 		return at(o.line, err)
 	}
-	return at(o.line, r.write(r.str(v)))
+	return at(o.line, r.write(value.Str(r.Meter, v)))
 }
 
-// named is the error of a strict rendering for an expression that is nothing, and has to be printed.
+// named is the error of a strict rendering if an expression to be printed has no value.
 func (r *run) named(x expr, v any) error {
 	what := "the expression"
 	if name, ok := x.(*nameExpr); ok {
 		what = name.name
 	}
-	if !r.strict {
+	if !r.Strict {
 		return nil
 	}
-	return nothing(what, v)
+	return value.NotPrintable(what, v)
 }
 
 func (i *ifStmt) exec(r *run, s *scope) error {
@@ -51,21 +51,11 @@ func (i *ifStmt) exec(r *run, s *scope) error {
 		if err != nil {
 			return at(i.line, err)
 		}
-		if truth(v) {
+		if value.Truth(v) {
 			return r.body(i.bodies[n], s)
 		}
 	}
 	return r.body(i.other, s)
-}
-
-// loop is the variable of that name in a for loop.
-type loop struct {
-	items   []any
-	at      int
-	depth   int // 0 for the outermost
-	changed any
-	run     *run
-	recurse func(items any, depth int) (any, error) // nil unless recursive
 }
 
 func (f *forStmt) exec(r *run, s *scope) error {
@@ -78,11 +68,11 @@ func (f *forStmt) exec(r *run, s *scope) error {
 }
 
 func (f *forStmt) run(r *run, s *scope, over any, depth int) error {
-	all, err := iterate(over)
+	all, err := value.Iterate(over)
 	if err != nil {
 		return err
 	}
-	if err := r.make(len(all) * itemBytes); err != nil {
+	if err := r.Reserve(len(all) * value.ItemBytes); err != nil {
 		return err
 	}
 	items := make([]any, 0, len(all))
@@ -96,7 +86,7 @@ func (f *forStmt) run(r *run, s *scope, over any, depth int) error {
 			if err != nil {
 				return err
 			}
-			if !truth(ok) {
+			if !value.Truth(ok) {
 				continue
 			}
 		}
@@ -105,7 +95,7 @@ func (f *forStmt) run(r *run, s *scope, over any, depth int) error {
 	if len(items) == 0 {
 		return r.body(f.other, &scope{parent: s})
 	}
-	l := &loop{items: items, depth: depth, changed: undefined{}, run: r}
+	l := &loop{items: items, depth: depth, changed: value.Undefined{}, meter: r.Meter}
 	if f.recursive {
 		l.recurse = func(items any, depth int) (any, error) {
 			if err := r.enter(); err != nil {
@@ -122,7 +112,7 @@ func (f *forStmt) run(r *run, s *scope, over any, depth int) error {
 		if err := f.target.assign(r, inner, item); err != nil {
 			return err
 		}
-		if err := r.step(); err != nil {
+		if err := r.Step(); err != nil {
 			return err
 		}
 		switch err := r.body(f.body, inner); {
@@ -135,60 +125,10 @@ func (f *forStmt) run(r *run, s *scope, over any, depth int) error {
 	return nil
 }
 
-// attr returns an attribute of the loop variable.
-func (l *loop) attr(name string) (any, bool) {
-	n := len(l.items)
-	switch name {
-	case "index":
-		return l.at + 1, true
-	case "index0":
-		return l.at, true
-	case "revindex":
-		return n - l.at, true
-	case "revindex0":
-		return n - l.at - 1, true
-	case "first":
-		return l.at == 0, true
-	case "last":
-		return l.at == n-1, true
-	case "length":
-		return n, true
-	case "depth":
-		return l.depth + 1, true
-	case "depth0":
-		return l.depth, true
-	case "previtem":
-		if l.at == 0 {
-			return undefined{why: "there is no previous item"}, true
-		}
-		return l.items[l.at-1], true
-	case "nextitem":
-		if l.at == n-1 {
-			return undefined{why: "there is no next item"}, true
-		}
-		return l.items[l.at+1], true
-	case "cycle":
-		return &Func{"cycle", func(args []any, _ *Dict) (any, error) {
-			if len(args) == 0 {
-				return nil, errors.New("no items for cycling given")
-			}
-			return args[l.at%len(args)], nil
-		}}, true
-	case "changed":
-		return &Func{"changed", func(args []any, _ *Dict) (any, error) {
-			now := Tuple(args)
-			same := l.run.equal(l.changed, now)
-			l.changed = now
-			return !same, nil
-		}}, true
-	}
-	return nil, false
-}
-
-// assign sets what t names to v.
+// assign sets the target to v.
 func (t *target) assign(r *run, s *scope, v any) error {
 	if t.many != nil {
-		items, err := iterate(v)
+		items, err := value.Iterate(v)
 		if err != nil {
 			return fmt.Errorf("cannot unpack: %w", err)
 		}
@@ -207,19 +147,11 @@ func (t *target) assign(r *run, s *scope, v any) error {
 		return nil
 	}
 	owner, _ := s.get(t.name)
-	ns, ok := owner.(*namespace)
+	ns, ok := owner.(*value.Namespace)
 	if !ok {
-		return fmt.Errorf("cannot assign attribute %q of %q: it is no namespace", t.attr, t.name)
+		return fmt.Errorf("cannot assign attribute %q of %q: it is not a namespace", t.attr, t.name)
 	}
-	return ns.set(t.attr, v)
-}
-
-func (n *namespace) set(name string, v any) error {
-	if strings.HasPrefix(name, "_") {
-		return fmt.Errorf("a namespace cannot have the attribute %q: it begins with an underscore", name)
-	}
-	n.vars.set(name, v)
-	return nil
+	return ns.Set(t.attr, v)
 }
 
 func (st *setStmt) exec(r *run, s *scope) error {
@@ -260,8 +192,8 @@ func (m *macroStmt) exec(r *run, s *scope) error {
 }
 
 // function makes the macro callable, with s as the scope around it.
-func (m *macroStmt) function(r *run, s *scope) *Func {
-	return &Func{m.name, func(args []any, kwargs *Dict) (any, error) {
+func (m *macroStmt) function(r *run, s *scope) *value.Func {
+	return &value.Func{Name: m.name, Call: func(args []any, kwargs *value.Dict) (any, error) {
 		if err := r.enter(); err != nil {
 			return nil, err
 		}
@@ -275,14 +207,14 @@ func (m *macroStmt) function(r *run, s *scope) *Func {
 }
 
 // bind sets the macro's parameters in its scope.
-func (m *macroStmt) bind(r *run, inner *scope, args []any, kwargs *Dict) error {
+func (m *macroStmt) bind(r *run, inner *scope, args []any, kwargs *value.Dict) error {
 	required := len(m.params) - len(m.defaults)
-	rest := NewDict()
-	for i, k := range kwargs.keys {
-		rest.set(k, kwargs.values[i])
+	rest := value.NewDict()
+	for k, v := range kwargs.All() {
+		rest.Set(k, v)
 	}
 	for i, param := range m.params {
-		kw, named := rest.take(param)
+		kw, named := rest.Take(param)
 		switch {
 		case i < len(args) && named:
 			return fmt.Errorf("the argument %q is given twice", param)
@@ -297,18 +229,18 @@ func (m *macroStmt) bind(r *run, inner *scope, args []any, kwargs *Dict) error {
 			}
 			inner.set(param, v)
 		default:
-			inner.set(param, undefined{why: fmt.Sprintf("parameter '%s' was not provided", param)})
+			inner.set(param, value.Undefined{Why: fmt.Sprintf("parameter '%s' was not provided", param)})
 		}
 	}
-	if caller, ok := rest.take("caller"); ok {
+	if caller, ok := rest.Take("caller"); ok {
 		inner.set("caller", caller)
 	}
-	extra := Tuple(args[min(len(args), len(m.params)):])
+	extra := value.Tuple(args[min(len(args), len(m.params)):])
 	if len(extra) > 0 && !m.varargs {
 		return fmt.Errorf("takes not more than %d argument(s)", len(m.params))
 	}
-	if len(rest.keys) > 0 && !m.kwargs {
-		return fmt.Errorf("takes no such keyword argument: %s", rest.names())
+	if rest.Len() > 0 && !m.kwargs {
+		return fmt.Errorf("takes no such keyword argument: %s", rest.Names())
 	}
 	if m.varargs {
 		inner.set("varargs", extra)
@@ -329,12 +261,12 @@ func (c *callStmt) exec(r *run, s *scope) error {
 	if err != nil {
 		return at(c.line, err)
 	}
-	kwargs.set("caller", c.macro.function(r, s))
+	kwargs.Set("caller", c.macro.function(r, s))
 	v, err := call(fn, args, kwargs)
 	if err != nil {
 		return at(c.line, err)
 	}
-	return r.write(r.str(v))
+	return r.write(value.Str(r.Meter, v))
 }
 
 func (f *filterStmt) exec(r *run, s *scope) error {
@@ -346,7 +278,7 @@ func (f *filterStmt) exec(r *run, s *scope) error {
 	if err != nil {
 		return err
 	}
-	return r.write(r.str(v))
+	return r.write(value.Str(r.Meter, v))
 }
 
 func (b *scopedStmt) exec(r *run, s *scope) error { return r.body(b.body, &scope{parent: s}) }

@@ -3,33 +3,37 @@ package jinja
 import (
 	"fmt"
 	"strings"
+
+	"github.com/quire/quire/chat/jinja/value"
 )
 
 // test is one of "x is name(args)".
 type test struct {
 	args int
-	run  func(r *run, v any, args []any) (bool, error)
+	run  func(meter *value.Meter, v any, args []any) (bool, error)
 }
 
 func plain(f func(v any) bool) *test {
-	return &test{0, func(_ *run, v any, _ []any) (bool, error) { return f(v), nil }}
+	return &test{0, func(_ *value.Meter, v any, _ []any) (bool, error) { return f(v), nil }}
 }
 
 func by(op string) *test {
-	return &test{1, func(r *run, v any, args []any) (bool, error) { return r.compareBy(op, v, args[0]) }}
+	return &test{1, func(meter *value.Meter, v any, args []any) (bool, error) {
+		return value.CompareBy(meter, op, v, args[0])
+	}}
 }
 
 func remainder(divisor, want int) *test {
-	return &test{0, func(r *run, v any, _ []any) (bool, error) {
-		m, err := r.arithmetic("%", v, divisor)
-		return err == nil && r.equal(m, want), err
+	return &test{0, func(meter *value.Meter, v any, _ []any) (bool, error) {
+		m, err := value.Arithmetic(meter, "%", v, divisor)
+		return err == nil && value.Equal(meter, m, want), err
 	}}
 }
 
 func isType(names ...string) *test {
 	return plain(func(v any) bool {
 		for _, n := range names {
-			if typeName(v) == n {
+			if value.TypeName(v) == n {
 				return true
 			}
 		}
@@ -37,7 +41,7 @@ func isType(names ...string) *test {
 	})
 }
 
-func runTest(r *run, name string, v any, args []any) (bool, error) {
+func runTest(meter *value.Meter, name string, v any, args []any) (bool, error) {
 	t := tests[name]
 	if t == nil {
 		return false, fmt.Errorf("there is no test %q", name)
@@ -45,13 +49,13 @@ func runTest(r *run, name string, v any, args []any) (bool, error) {
 	if len(args) != t.args {
 		return false, fmt.Errorf("test %s takes %d arguments, not %d", name, t.args, len(args))
 	}
-	return t.run(r, v, args)
+	return t.run(meter, v, args)
 }
 
 var tests map[string]*test
 
 func init() {
-	defined := plain(func(v any) bool { _, is := v.(undefined); return !is })
+	defined := plain(func(v any) bool { _, is := v.(value.Undefined); return !is })
 	tests = map[string]*test{
 		"defined":   defined,
 		"undefined": isType("Undefined"),
@@ -64,23 +68,23 @@ func init() {
 		"number":    isType("int", "float", "bool"),
 		"string":    isType("str"),
 		"mapping":   isType("dict"),
-		"sequence":  isType("str", "list", "tuple", "dict", rangeView, groupView, "Undefined"),
-		"iterable":  plain(func(v any) bool { _, err := iterate(v); return err == nil }),
+		"sequence":  isType("str", "list", "tuple", "dict", value.RangeView, value.GroupView, "Undefined"),
+		"iterable":  plain(func(v any) bool { _, err := value.Iterate(v); return err == nil }),
 		"callable":  isType("function", "LoopContext"),
 		"odd":       remainder(2, 1),
 		"even":      remainder(2, 0),
-		"divisibleby": {1, func(r *run, v any, args []any) (bool, error) {
-			m, err := r.arithmetic("%", v, args[0])
-			return err == nil && r.equal(m, 0), err
+		"divisibleby": {1, func(meter *value.Meter, v any, args []any) (bool, error) {
+			m, err := value.Arithmetic(meter, "%", v, args[0])
+			return err == nil && value.Equal(meter, m, 0), err
 		}},
-		"lower": {0, func(r *run, v any, _ []any) (bool, error) {
-			return allCased(r.str(v), isLower), nil
+		"lower": {0, func(meter *value.Meter, v any, _ []any) (bool, error) {
+			return value.AllCased(value.Str(meter, v), value.IsLower), nil
 		}},
-		"upper": {0, func(r *run, v any, _ []any) (bool, error) {
-			return allCased(r.str(v), isUpper), nil
+		"upper": {0, func(meter *value.Meter, v any, _ []any) (bool, error) {
+			return value.AllCased(value.Str(meter, v), value.IsUpper), nil
 		}},
-		"sameas": {1, func(r *run, v any, args []any) (bool, error) {
-			return typeName(v) == typeName(args[0]) && r.equal(v, args[0]), nil
+		"sameas": {1, func(meter *value.Meter, v any, args []any) (bool, error) {
+			return value.TypeName(v) == value.TypeName(args[0]) && value.Equal(meter, v, args[0]), nil
 		}},
 		"in":     by("in"),
 		"filter": plain(func(v any) bool { s, ok := v.(string); return ok && filters[s] != nil }),

@@ -5,14 +5,16 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+
+	"github.com/quire/quire/chat/jinja/value"
 )
 
 // filterWordWrap is Python's textwrap, line by line.
-func filterWordWrap(r *run, v any, p *params) (any, error) {
-	w := wrapper{width: p.int("width", 79), long: p.bool("break_long_words", true)}
-	newline := p.any("wrapstring", nil)
-	w.hyphens = p.bool("break_on_hyphens", true)
-	if err := p.done(); err != nil {
+func filterWordWrap(meter *value.Meter, v any, p *value.Params) (any, error) {
+	w := wrapper{width: p.Int("width", 79), long: p.Bool("break_long_words", true)}
+	newline := p.Any("wrapstring", nil)
+	w.hyphens = p.Bool("break_on_hyphens", true)
+	if err := p.Done(); err != nil {
 		return nil, err
 	}
 	by, ok := newline.(string)
@@ -22,21 +24,21 @@ func filterWordWrap(r *run, v any, p *params) (any, error) {
 	case !ok:
 		return nil, errors.New("wrapstring must be a string")
 	}
-	s := r.printed(v)
-	if err := r.make(len(s) * itemBytes); err != nil {
+	s := value.Printed(meter, v)
+	if err := meter.Reserve(len(s) * value.ItemBytes); err != nil {
 		return nil, err
 	}
 	var lines []string
-	for _, line := range splitLines(s, false) {
+	for _, line := range value.SplitLines(s, false) {
 		if w.width < 1 && line != "" {
 			return nil, errors.New("width must be at least 1")
 		}
 		lines = append(lines, strings.Join(w.wrap([]rune(line)), by))
 	}
-	if err := r.make(len(lines) * len(by)); err != nil {
+	if err := meter.Reserve(len(lines) * len(by)); err != nil {
 		return nil, err
 	}
-	return r.text(strings.Join(lines, by))
+	return meter.Text(strings.Join(lines, by))
 }
 
 type wrapper struct {
@@ -44,7 +46,7 @@ type wrapper struct {
 	long, hyphens bool
 }
 
-// wrap cuts a line into lines of at most the width.
+// wrap splits a line into lines of at most the width.
 func (w *wrapper) wrap(line []rune) (lines []string) {
 	var chunks [][]rune
 	for len(line) > 0 || len(chunks) > 0 {
@@ -80,9 +82,9 @@ func (w *wrapper) wrap(line []rune) (lines []string) {
 	return lines
 }
 
-func isBlank(chunk []rune) bool { return strip(string(chunk), nil, true, true) == "" }
+func isBlank(chunk []rune) bool { return value.StripChars(string(chunk), nil, true, true) == "" }
 
-// breakAt is where a word that is too long for a line is cut, which has this much room.
+// breakAt returns where to break a word that is too long for a line with this much room.
 func (w *wrapper) breakAt(word []rune, room int) int {
 	if w.hyphens {
 		for i := min(room, len(word)) - 1; i > 0; i-- {
@@ -97,7 +99,7 @@ func (w *wrapper) breakAt(word []rune, room int) int {
 	return room
 }
 
-// chunks cuts a line into what may not be broken: words and parts of them up to a hyphen, dashes, and space.
+// chunks splits a line into unbreakable parts: words, parts of words up to a hyphen, dashes, and space.
 func (w *wrapper) chunks(s []rune) (all [][]rune) {
 	for from := 0; from < len(s); {
 		end := from + 1
@@ -129,7 +131,7 @@ func isWord(c rune) bool { return c == '_' || unicode.IsLetter(c) || unicode.IsN
 
 func isWordLetter(c rune) bool { return isWord(c) && !unicode.IsDigit(c) }
 
-// isDash reports whether dashes begin at a place, between words.
+// isDash reports whether dashes between words begin at a position.
 func isDash(s []rune, at int) bool {
 	if at == 0 || !isWord(s[at-1]) && !strings.ContainsRune(`!"'&.,?`, s[at-1]) {
 		return false
@@ -141,7 +143,7 @@ func isDash(s []rune, at int) bool {
 	return end >= at+2 && end < len(s) && isWord(s[end])
 }
 
-// isHyphen reports whether a hyphen is at a place within a word, behind which the word may be broken.
+// isHyphen reports whether a word may be broken after a hyphen at a position.
 func isHyphen(s []rune, at int) bool {
 	letter := func(i int) bool { return i >= 0 && i < len(s) && isWordLetter(s[i]) }
 	hyphen := func(i int) bool { return i >= 0 && i < len(s) && s[i] == '-' }

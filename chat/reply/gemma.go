@@ -32,7 +32,7 @@ func (g *gemmaText) take(mark string) (ok bool) {
 	return ok
 }
 
-// value reads an object, a list, a text between marks, or what stands there without. key is that of a member.
+// value reads an object, a list, a text between marks, or a text without marks. key is the key of a member.
 func (g *gemmaText) value(key string) (value string, ok bool) {
 	if g.depth++; g.depth > mostNested {
 		return "", false
@@ -68,7 +68,7 @@ func (g *gemmaText) value(key string) (value string, ok bool) {
 	return as[0], true
 }
 
-// members reads what an object or a list has, up to its end.
+// members reads the members of an object or a list, up to its end.
 func (g *gemmaText) members(end string, named bool) (list string, ok bool) {
 	var items []string
 	seen := map[string]bool{}

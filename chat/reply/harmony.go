@@ -51,7 +51,7 @@ func messages(text string) (list []message, ok bool) {
 	return list, len(list) > 0
 }
 
-// head reads what stands before a message's body: a role with a recipient perhaps, and a channel with one perhaps.
+// head reads the head of a message: a role and a channel, either of which may have a recipient.
 func (m *message) head(head string) bool {
 	head, _, _ = strings.Cut(head, constrainMark)
 	role, channel, found := strings.Cut(head, channelMark)
@@ -72,7 +72,7 @@ func (m *message) head(head string) bool {
 }
 
 // splitHarmony returns the analysis of a completion and the rest: the text of the other messages, or with calls of
-// tools among them these messages as they are. open says that the prompt ends with the head of the analysis.
+// tools among them these messages as they are. open reports whether the prompt ends with the head of the analysis.
 func splitHarmony(text string, open bool) (reasoning, rest string) {
 	whole := text
 	if open {
@@ -98,8 +98,8 @@ func splitHarmony(text string, open bool) (reasoning, rest string) {
 	return reasoning, strings.Join(bodies, "\n")
 }
 
-// harmony reads messages to functions. The other messages are the rest: their texts where it is of the final channel
-// and of the commentary alone, and as they are where they are calls that do not follow the form.
+// harmony reads messages to functions. The other messages are the rest: their texts if they are only of the final
+// channel and the commentary, and the whole messages if they are calls that do not follow the form.
 func harmony(text string) (calls []ToolCall, rest string) {
 	list, ok := messages(text)
 	if !ok {

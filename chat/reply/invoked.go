@@ -65,7 +65,7 @@ func deepSeekBlock(text string, tools Tools) (calls []ToolCall, left string, siz
 	return nil, "", 0
 }
 
-// invoked reads a call behind its first mark.
+// invoked reads a call after its first mark.
 func invoked(text string, tools Tools) (call ToolCall, rest string, ok bool) {
 	name, text, ok := strings.Cut(text, `">`)
 	if !ok || name == "" || strings.ContainsAny(name, "<\n") {

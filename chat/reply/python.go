@@ -1,7 +1,6 @@
 package reply
 
 import (
-	"bytes"
 	"encoding/json"
 	"strconv"
 	"strings"
@@ -44,7 +43,7 @@ func olmo(text string, _ Tools) (calls []ToolCall, left string, size int) {
 			p.take(',')
 			continue
 		}
-		at, mark := first(p.text, []string{"\n", callsEnd}) // what is no call has a line
+		at, mark := first(p.text, []string{"\n", callsEnd}) // other text is on a line of its own
 		if mark == "" {
 			return nil, "", 0
 		}
@@ -90,7 +89,7 @@ func pythonCalls(p python, end string) (calls []ToolCall, left, rest string, ok 
 	return calls, "", p.text, ok
 }
 
-// python reads what Python writes of values and calls, as JSON.
+// python reads Python's values and calls as JSON.
 type python struct {
 	text  string
 	depth int
@@ -127,7 +126,7 @@ func (p *python) take(c byte) bool {
 	return true
 }
 
-// name takes a name with dots between its parts, "" where there is none.
+// name takes a name with dots between its parts. It is "" if there is none.
 func (p *python) name() string {
 	p.skip()
 	n := 0
@@ -144,8 +143,8 @@ func (p *python) name() string {
 	return name
 }
 
-// members reads the members of an object up to end, whose keys key reads. Where they are names of arguments each comes
-// once.
+// members reads the members of an object up to end. key reads their keys. If keys are names of arguments each occurs
+// only once.
 func (p *python) members(end byte, key func() (string, bool)) (object string, ok bool) {
 	out, seen := []byte("{"), map[string]bool{}
 	for !p.take(end) {
@@ -236,7 +235,7 @@ func (p *python) number() (number string, ok bool) {
 	number = p.text[:n]
 	p.text = p.text[n:]
 	if json.Valid([]byte(number)) {
-		_, err := strconv.ParseFloat(number, 64) // JSON has none that are infinite
+		_, err := strconv.ParseFloat(number, 64) // JSON has no infinite numbers
 		return number, err == nil || !strings.ContainsAny(number, "eE")
 	}
 	x, err := strconv.ParseFloat(number, 64) // .5, 1., +1
@@ -247,7 +246,7 @@ func (p *python) number() (number string, ok bool) {
 	return strconv.FormatFloat(x, 'g', -1, 64), true
 }
 
-// escapes are those of one character.
+// escapes are the escapes of one character.
 var escapes = map[byte]byte{'n': '\n', 't': '\t', 'r': '\r', 'a': '\a', 'b': '\b', 'f': '\f', 'v': '\v', '0': 0,
 	'\\': '\\', '\'': '\'', '"': '"'}
 
@@ -286,10 +285,4 @@ func (p *python) quoted() (text string, ok bool) {
 		}
 	}
 	return "", false
-}
-
-// quoted is text as JSON.
-func quoted(text string) string {
-	b, _ := marshal(text)
-	return string(bytes.TrimSpace(b))
 }

@@ -43,8 +43,8 @@ func thinkingIn(template string) *thinking {
 	return nil
 }
 
-// split returns the reasoning and what follows it, the end of text. The reasoning begins with the text where that is
-// open, where the start mark stands first, or where an end mark comes without one; else there is none. Without an end
+// split returns the reasoning and the rest of the text. The reasoning begins with the text if open is set, if the start
+// mark comes first, or if an end mark comes without a start mark; otherwise there is none. Without an end
 // mark all of it is reasoning, and it is still open: the completion ended within.
 //
 // Blank lines around both parts are not theirs: chat templates that put the parts together write them.

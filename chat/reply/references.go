@@ -13,18 +13,18 @@ import (
 // values are keywords whose values are no schemas.
 var values = []string{"const", "enum", "default", "examples"}
 
-// errCircle is that a reference stands in what it names.
+// errCircle is the error of a reference within what it names.
 var errCircle = errors.New("within what it names, which is not supported in this form of a call")
 
-// references reads a schema's references, to replace them by what they name: parts of the schema stand in calls without
-// the rest.
+// references replaces the references of a schema by what they name, because a call uses parts of the schema without the
+// rest.
 type references struct {
 	root json.RawMessage
 	open []string // that are being replaced
 }
 
-// withoutReferences is a schema in which no $ref is left. It is an error where one names something elsewhere, or a
-// schema that is within itself.
+// withoutReferences returns a schema without $ref. It fails if a reference names something outside of the schema, or a
+// schema that contains itself.
 func withoutReferences(schema json.RawMessage) (json.RawMessage, error) {
 	if !strings.Contains(string(schema), `"$ref"`) {
 		return schema, nil
@@ -33,7 +33,7 @@ func withoutReferences(schema json.RawMessage) (json.RawMessage, error) {
 	return r.replaced(schema, true)
 }
 
-// replaced is a JSON text without references. isSchema says that it is a schema, and not a map of schemas.
+// replaced returns a JSON text without references. isSchema distinguishes a schema from a map of schemas.
 func (r *references) replaced(raw json.RawMessage, isSchema bool) (json.RawMessage, error) {
 	var list []json.RawMessage
 	if json.Unmarshal(raw, &list) == nil && list != nil {
@@ -51,7 +51,7 @@ func (r *references) replaced(raw json.RawMessage, isSchema bool) (json.RawMessa
 	}
 	var ref string
 	if isSchema && members["$ref"] != nil && json.Unmarshal(members["$ref"], &ref) != nil {
-		return nil, errors.New("a $ref that is no text")
+		return nil, errors.New("a $ref that is not a string")
 	}
 	var b strings.Builder
 	for _, name := range names {
@@ -78,7 +78,8 @@ func (r *references) replaced(raw json.RawMessage, isSchema bool) (json.RawMessa
 	return merged(to, json.RawMessage("{"+beside+"}")), nil
 }
 
-// merged is a schema and what stands beside a reference to it: one object, unless both say something of the same.
+// merged combines a schema and the keywords next to a reference to it: in one object, unless both have the same
+// keyword.
 func merged(schema, beside json.RawMessage) json.RawMessage {
 	names, members, err := membersInOrder(schema)
 	more, others, _ := membersInOrder(beside)
@@ -99,7 +100,7 @@ func merged(schema, beside json.RawMessage) json.RawMessage {
 	return json.RawMessage("{" + strings.TrimPrefix(b.String(), ",") + "}")
 }
 
-// named is what a reference names, without references.
+// named returns what a reference names, without references.
 func (r *references) named(ref string) (json.RawMessage, error) {
 	if slices.Contains(r.open, ref) {
 		return nil, fmt.Errorf("a $ref %q %w", ref, errCircle)

@@ -1,14 +1,12 @@
-// Package reply takes a completion apart as the model's family writes it: reasoning, text, and calls of tools.
+// Package reply parses a completion in the format of the model's family: reasoning, text, and calls of tools.
 //
-// A form is known by the name that vLLM has for it. What does not follow the form stays text: no part of a completion
-// is lost but the marks themselves and blank lines next to them.
+// Forms have the names that vLLM uses. What does not follow the form remains text: no part of a completion is lost
+// except the marks themselves and blank lines next to them.
 package reply
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -17,37 +15,17 @@ import (
 // Names of forms that are none.
 const (
 	Auto = "auto" // the form that the chat template has
-	None = "none" // the text is not taken apart
+	None = "none" // the text is not parsed
 )
 
 // Parsed are the parts of a completion.
 type Parsed struct {
-	Reasoning string // "" where there is none
+	Reasoning string // "" if there is none
 	Text      string // the rest, without reasoning and calls
 	ToolCalls []ToolCall
 }
 
-// ToolCall is one call of a tool.
-type ToolCall struct {
-	ID        string // see [Forms.Identify]
-	Name      string
-	Arguments string // a JSON object, as the model wrote it
-}
-
-// MarshalJSON writes a call as OpenAI's API has it.
-func (c ToolCall) MarshalJSON() ([]byte, error) {
-	type function struct {
-		Name      string `json:"name"`
-		Arguments string `json:"arguments"`
-	}
-	return marshal(struct {
-		ID       string   `json:"id"`
-		Type     string   `json:"type"`
-		Function function `json:"function"`
-	}{c.ID, "function", function{c.Name, c.Arguments}})
-}
-
-// JSON returns the calls as a JSON list of OpenAI's API, "" where there are none.
+// JSON returns the calls as a JSON list of OpenAI's API, or "" if there are none.
 func (p *Parsed) JSON() string {
 	if len(p.ToolCalls) == 0 {
 		return ""
@@ -56,21 +34,12 @@ func (p *Parsed) JSON() string {
 	return string(b)
 }
 
-// marshal is json.Marshal without escapes that only HTML needs.
-func marshal(v any) ([]byte, error) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	err := e.Encode(v)
-	return bytes.TrimRight(b.Bytes(), "\n"), err
-}
-
-// Forms are how the completions of a model are taken apart. The zero value leaves them as they are.
+// Forms are how the completions of a model are parsed. The zero value leaves them as they are.
 type Forms struct {
 	reasoning *thinking
 	calls     *calling
 	template  string // the chat template
-	// KeepReasoning leaves reasoning in the text, where no calls are looked for in it.
+	// KeepReasoning leaves reasoning in the text. Calls in it are not parsed.
 	KeepReasoning bool
 }
 
@@ -106,7 +75,7 @@ func (f *Forms) chooseCalls(name, template string) error {
 	return nil
 }
 
-// Check says what is wrong with the name of a form among names.
+// Check returns an error if the name of a form is not one of names.
 func Check(name string, names []string) error {
 	if slices.Contains(names, name) {
 		return nil
@@ -137,7 +106,7 @@ func oneOf(names []string) string {
 	return strings.Join(names[:last], ", ") + " or " + names[last]
 }
 
-// Names are those of the forms, "" for none.
+// Names returns the names of the forms, "" for no form.
 func (f *Forms) Names() (reasoning, calls string) {
 	if f.reasoning != nil {
 		reasoning = f.reasoning.names[0]
@@ -148,14 +117,14 @@ func (f *Forms) Names() (reasoning, calls string) {
 	return reasoning, calls
 }
 
-// HasReasoning says whether a form of reasoning is known.
+// HasReasoning reports whether there is a form of reasoning.
 func (f *Forms) HasReasoning() bool { return f.reasoning != nil }
 
-// HasCalls says whether a form of calls is known.
+// HasCalls reports whether there is a form of calls.
 func (f *Forms) HasCalls() bool { return f.calls != nil }
 
-// Marks are the texts that the forms look for. A tokenizer may have them as special tokens, which the text must then
-// have.
+// Marks are the texts that the forms search for. If a tokenizer has them as special tokens, the text must include
+// these.
 func (f *Forms) Marks() (marks []string) {
 	if f.reasoning != nil {
 		if f.reasoning.harmony {
@@ -170,12 +139,12 @@ func (f *Forms) Marks() (marks []string) {
 	return marks
 }
 
-// ReasoningMarks are the texts that reasoning stands between. ok is false for a form that marks more than that.
+// ReasoningMarks returns the texts before and after reasoning. ok is false for a form that marks more than reasoning.
 func (f *Forms) ReasoningMarks() (start, end string, ok bool) {
 	return f.reasoning.start, f.reasoning.end, !f.reasoning.harmony
 }
 
-// Opens says whether a prompt ends with the opening of reasoning, so that the completion begins within it.
+// Opens reports whether a prompt ends with the start of reasoning, so that the completion begins within it.
 func (f *Forms) Opens(prompt string) bool {
 	if f.reasoning == nil {
 		return false
@@ -184,18 +153,18 @@ func (f *Forms) Opens(prompt string) bool {
 	return strings.HasSuffix(prompt, f.reasoning.start)
 }
 
-// Within says whether a text ends within reasoning.
+// Within reports whether a text ends within reasoning.
 func (f *Forms) Within(text string) bool {
 	return f.reasoning != nil && strings.LastIndex(text, f.reasoning.start) > strings.LastIndex(text, f.reasoning.end)
 }
 
-// WithoutCalls are the forms without that of calls.
+// WithoutCalls returns the forms without the form of calls.
 func (f Forms) WithoutCalls() Forms {
 	f.calls = nil
 	return f
 }
 
-// Parse takes a completion apart. open says that it begins within reasoning; tools are those of the row.
+// Parse parses a completion. open reports whether it begins within reasoning; tools are the tools of the row.
 func (f *Forms) Parse(text string, open bool, tools Tools) Parsed {
 	p := Parsed{Text: text}
 	before := ""
@@ -214,8 +183,8 @@ func (f *Forms) Parse(text string, open bool, tools Tools) Parsed {
 	return p
 }
 
-// split returns the reasoning and what follows it, the end of text. Reasoning without an end, or without anything
-// behind it, ends with the first call that follows the form, as in vLLM and llama.cpp.
+// split returns the reasoning and the rest of the text. Reasoning without an end, or with nothing after it, ends with
+// the first call that follows the form, as in vLLM and llama.cpp.
 func (f *Forms) split(text string, open bool, tools Tools) (reasoning, rest string) {
 	reasoning, rest, still := f.reasoning.split(text, open)
 	// What is kept in the text stays one piece.

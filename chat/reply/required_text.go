@@ -8,17 +8,17 @@ import (
 	"github.com/quire/quire/grammar"
 )
 
-// textual are arguments that stand as text although the schema is not of text alone: any text, or some.
+// textual are arguments that are written as text although the schema also allows other types: any text, or some texts.
 type textual struct {
 	any    bool     // any text
-	choice []string // what else may stand there; numbers are not among them
-	number bool     // numbers may
-	texts  int      // of the choices
+	choice []string // the other allowed texts, except numbers
+	number bool     // numbers are allowed
+	texts  int      // the number of choices that are strings
 }
 
-// textualArgument is what may stand as an argument of a schema that consists of text, null, truth values and numbers,
-// before marks. ok is false for schemas without text, and for all others. Whatever stands there is read as a value that
-// the schema allows (see [parameters.argument]): null and numbers are texts, too.
+// textualArgument is an argument before marks, for a schema of strings, null, booleans and numbers. ok is false for
+// schemas without strings and for all other schemas. The argument is read as a value that the schema allows (see
+// [parameters.argument]): null and numbers are texts, too.
 func textualArgument(schema json.RawMessage, marks []string) (p grammar.Part, ok bool) {
 	var t textual
 	switch {
@@ -33,7 +33,7 @@ func textualArgument(schema json.RawMessage, marks []string) (p grammar.Part, ok
 // annotations are keywords that allow and refuse nothing.
 var annotations = []string{"title", "description", "default", "examples", "deprecated"}
 
-// add adds what a schema allows. It returns false where that can't be said.
+// add adds what a schema allows. It returns false if that can't be expressed.
 func (t *textual) add(schema json.RawMessage, marks []string) bool {
 	var members map[string]json.RawMessage
 	if json.Unmarshal(schema, &members) != nil {
@@ -95,7 +95,7 @@ func (t *textual) addType(name any) bool {
 	return true
 }
 
-// addValue adds a value of an enum, where it is of one of types; none stand for all.
+// addValue adds a value of an enum if it has one of types, or if there are no types.
 func (t *textual) addValue(v any, types []any, marks []string) bool {
 	if types != nil && !slices.ContainsFunc(types, func(one any) bool { return isOf(v, one) }) {
 		return true

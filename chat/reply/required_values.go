@@ -11,39 +11,6 @@ import (
 	"github.com/quire/quire/grammar"
 )
 
-// property is an argument of a tool, or a member of an object within one.
-type property struct {
-	name     string
-	schema   json.RawMessage
-	required bool
-}
-
-// propertiesOf reads a schema that says of an object what members it has, and nothing else.
-func propertiesOf(raw json.RawMessage) ([]property, error) {
-	var schema struct {
-		Properties json.RawMessage
-		Required   []string
-	}
-	keys := []string{"type", "properties", "required", "additionalProperties", "title", "description", "$schema"}
-	if err := decodeOnly(raw, &schema, keys); err != nil {
-		return nil, fmt.Errorf("its parameters have %w", err)
-	}
-	names, schemas, err := membersInOrder(schema.Properties)
-	if err != nil {
-		return nil, err
-	}
-	for _, name := range schema.Required {
-		if !slices.Contains(names, name) {
-			return nil, fmt.Errorf("its argument %s is required, and has no schema", name)
-		}
-	}
-	var list []property
-	for _, name := range names {
-		list = append(list, property{name, schemas[name], slices.Contains(schema.Required, name)})
-	}
-	return list, nil
-}
-
 // Names that Python can read: of arguments, and of functions with dots between parts.
 var (
 	pythonKey  = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)

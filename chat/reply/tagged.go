@@ -11,22 +11,6 @@ const (
 	valueStart, valueEnd         = "<arg_value>", "</arg_value>"
 )
 
-// between returns what reads one call between two marks. one reads it behind the first one. The start of the next call,
-// or the end of the text, may stand for the end mark.
-func between(start, end string, one func(inner string, tools Tools) (call ToolCall, rest string, ok bool)) func(string,
-	Tools) ([]ToolCall, string, int) {
-	return func(text string, tools Tools) (calls []ToolCall, left string, size int) {
-		call, rest, ok := one(text[len(start):], tools)
-		if !ok {
-			return nil, "", 0
-		}
-		if rest, ok = ended(rest, end, start); !ok {
-			return nil, "", 0
-		}
-		return []ToolCall{call}, "", len(text) - len(rest)
-	}
-}
-
 // functionBetween returns what reads <function=name>...</function> between two marks, of Qwen3-Coder and Seed-OSS. Each
 // of the marks may be missing.
 func functionBetween(start, end string) func(string, Tools) ([]ToolCall, string, int) {
@@ -118,42 +102,6 @@ func glm(text string, tools Tools) (call ToolCall, rest string, ok bool) {
 	}
 }
 
-// cutBefore cuts a text before the first mark.
-func cutBefore(text, mark string) (before, rest string) {
-	if at := strings.Index(text, mark); at >= 0 {
-		return text[:at], text[at:]
-	}
-	return text, ""
-}
-
-// arguments are those of a call, with their types by the parameters of the tool.
-type arguments struct {
-	of   parameters
-	list []string
-	seen map[string]bool
-}
-
-// add adds an argument that is written as text. It returns false for one that is there already.
-func (a *arguments) add(key, text string) bool {
-	key = strings.TrimSpace(key)
-	return a.addJSON(key, a.of.argument(key, text))
-}
-
-// addJSON adds an argument as JSON. It returns false for one that is there already.
-func (a *arguments) addJSON(key, value string) bool {
-	if key == "" || a.seen[key] {
-		return false
-	}
-	if a.seen == nil {
-		a.seen = map[string]bool{}
-	}
-	a.seen[key] = true
-	a.list = append(a.list, quoted(key)+": "+value)
-	return true
-}
-
-func (a *arguments) object() string { return "{" + strings.Join(a.list, ", ") + "}" }
-
 // Marks of DeepSeek's calls.
 const (
 	deepStart, deepEnd          = "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"
@@ -183,36 +131,4 @@ func deepSeek(text string) (call ToolCall, rest string, ok bool) {
 		rest = strings.TrimPrefix(rest, "```")
 	}
 	return ToolCall{Name: name, Arguments: raw}, rest, true
-}
-
-// section returns what reads calls between two marks each, within a section that start and last mark. one reads a call
-// behind its first mark. The end of the text may stand for the last end marks. Calls that do not follow the form are
-// left.
-func section(start, call, done, last string, one func(inner string) (ToolCall, string, bool)) func(string,
-	Tools) ([]ToolCall, string, int) {
-	return func(whole string, _ Tools) (calls []ToolCall, left string, size int) {
-		text := whole[len(start):]
-		var others []string
-		for {
-			text = strings.TrimLeft(text, blank)
-			rest, over := strings.CutPrefix(text, last)
-			if over || text == "" {
-				return calls, strings.Join(others, "\n"), len(whole) - len(rest)
-			}
-			if behind, found := strings.CutPrefix(text, call); found {
-				if c, after, ok := one(behind); ok {
-					if after, ok = ended(after, done, last); ok {
-						calls, text = append(calls, c), after
-						continue
-					}
-				}
-			}
-			// What is no call ends with its end mark, or where something else begins.
-			at, mark := first(text[1:], []string{call, done, last})
-			if at++; mark == done {
-				at += len(done)
-			}
-			others, text = append(others, text[:at]), text[at:]
-		}
-	}
 }

@@ -1,7 +1,6 @@
 package reply
 
 import (
-	"bytes"
 	"encoding/json"
 	"reflect"
 	"regexp"
@@ -14,10 +13,10 @@ import (
 // types from there.
 type Tools string
 
-// parameters are those of a tool: a JSON schema, whatever is wrong with it. What it does not say, it allows.
+// parameters are the parameters of a tool: a JSON schema, even if it is invalid. It allows what it does not mention.
 type parameters struct{ root any }
 
-// parametersOf returns the parameters of the tool of a name, none where there is no such tool.
+// parametersOf returns the parameters of the tool with a name. They are empty if there is no such tool.
 func (t Tools) parametersOf(name string) parameters {
 	var list []struct {
 		Function struct {
@@ -36,7 +35,7 @@ func (t Tools) parametersOf(name string) parameters {
 	return parameters{}
 }
 
-// decoded is JSON with numbers as they are written; nil for what is none.
+// decoded parses JSON and keeps numbers as they are written. It is nil if the text is not JSON.
 func decoded(text string) (v any) {
 	d := json.NewDecoder(strings.NewReader(text))
 	d.UseNumber()
@@ -126,7 +125,7 @@ func (p parameters) alternatives(schema any, f func(schema any)) {
 	}
 }
 
-// at is the schema that a reference within the parameters names, nil where it names none.
+// at returns the schema that a reference within the parameters names, or nil if it names none.
 func (p parameters) at(reference string) any {
 	path, ok := strings.CutPrefix(reference, "#")
 	if !ok {
@@ -265,7 +264,7 @@ func isInteger(n json.Number) bool {
 	return err == nil || x == float64(int64(x))
 }
 
-// isOf reports whether a value is of the type of a name. One that is not known stands for any.
+// isOf reports whether a value has the type with a name. Unknown names allow any type.
 func isOf(v any, name any) bool {
 	text, _ := name.(string)
 	kind, of := kindOf(v), typeNamed(text)
@@ -273,7 +272,7 @@ func isOf(v any, name any) bool {
 	return kind == of || kind == "integer" && of == "number" || !slices.Contains(known, of)
 }
 
-// typeNamed is the type of JSON that a name stands for; schemas made by hand have those of programming languages.
+// typeNamed returns the JSON type of a name. Hand-written schemas use the names of programming languages.
 func typeNamed(name string) string {
 	switch name = strings.ToLower(strings.TrimSpace(name)); name {
 	case "str", "text":
@@ -292,7 +291,7 @@ func typeNamed(name string) string {
 	return name
 }
 
-// sameValue reports whether two values of JSON are equal, numbers by what they are.
+// sameValue reports whether two JSON values are equal. Numbers are compared by value.
 func sameValue(a, b any) bool {
 	x, isNumber := a.(json.Number)
 	y, too := b.(json.Number)
@@ -302,33 +301,4 @@ func sameValue(a, b any) bool {
 		return f == g
 	}
 	return reflect.DeepEqual(a, b)
-}
-
-// unwrapped is the object of the arguments. Where a model put them all into one that the tool does not have,
-// "arguments" or "input", it is that one.
-func (a *arguments) unwrapped() string {
-	whole := a.object()
-	if len(a.list) != 1 || a.seen["arguments"] == a.seen["input"] {
-		return whole
-	}
-	for name := range a.seen {
-		inner := strings.TrimPrefix(a.list[0], quoted(name)+": ")
-		var text string // an object written as text
-		if json.Unmarshal([]byte(inner), &text) == nil {
-			inner = text
-		}
-		var members map[string]json.RawMessage
-		if a.of.root == nil || a.of.has([]string{name}) || json.Unmarshal([]byte(inner), &members) != nil ||
-			members == nil {
-			return whole
-		}
-		var names []string
-		for member := range members {
-			names = append(names, member)
-		}
-		if a.of.has(names) {
-			whole = string(bytes.TrimSpace([]byte(inner)))
-		}
-	}
-	return whole
 }

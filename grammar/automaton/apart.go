@@ -1,7 +1,6 @@
 package automaton
 
 import (
-	"bytes"
 	"slices"
 	"strconv"
 	"strings"
@@ -9,37 +8,46 @@ import (
 
 // apart is items of which no two are the same, with a text between two.
 //
-// An item in progress is an expression that says which items came before, what its own text is as far as one of them
-// begins so, and what is left of it. Once it differs from all of them its text is not known any more: all that go on
-// alike are one state, in which a model may draw without the host. Such an item that may end here is loose: the state
-// does not say which items there are now. Settle makes it one that does, by the text.
+// An item in progress is an expression of the items before it, of its own text as long as this is a prefix of one of
+// them, and of what is left of it. Once it differs from all of them its text is forgotten: all texts that continue
+// alike are one state, in which a model can generate without the host. Such an item is loose when it may end: the state
+// does not determine which items there are now. Automaton.Settle replaces it, by the text, with a state that does.
 type apart struct {
 	item, separator Expr
 	min, max        int
 }
 
-// earlier is the items before one, in order. Where unknown is set it is not known which those are, only how many.
+// earlier is the items before an item, sorted. If unknown is set only their number is known.
 type earlier struct {
 	texts   []string
 	count   int
 	unknown bool
 }
 
-// noText stands for the text of an item that differs from all before it.
+// aparts are the expressions of such items, each a state of their progress.
+type aparts struct {
+	*derivatives
+	choices             *choices
+	list                []apart
+	earlier             []earlier
+	texts               []string
+	earlierIDs, textIDs map[string]int32
+}
+
+// noText is the text of an item that differs from all items before it.
 const noText = -1
 
-// Apart is from lo to hi items of which no two are the same text. The expressions are regular, no item begins another,
-// except as digits do, and there are more than hi items.
-func (b *Builder) Apart(item, separator Expr, lo, hi int) Expr {
-	b.aparts = append(b.aparts, apart{item, separator, lo, hi})
-	e := b.apartItem(int32(len(b.aparts)-1), b.earlierID(earlier{}), b.textID(""), item)
-	if lo == 0 {
+// items is Builder.Apart.
+func (b *aparts) items(of apart) Expr {
+	b.list = append(b.list, of)
+	e := b.item(int32(len(b.list)-1), b.earlierID(earlier{}), b.textID(""), of.item)
+	if of.min == 0 {
 		return b.Optional(e)
 	}
 	return e
 }
 
-func (b *Builder) earlierID(of earlier) int32 {
+func (b *aparts) earlierID(of earlier) int32 {
 	key := strconv.Itoa(of.count) + strconv.FormatBool(of.unknown)
 	for _, text := range of.texts {
 		key += " " + strconv.Quote(text)
@@ -47,11 +55,11 @@ func (b *Builder) earlierID(of earlier) int32 {
 	return number(&b.earlier, &b.earlierIDs, key, of, b.spend)
 }
 
-func (b *Builder) textID(text string) int32 {
+func (b *aparts) textID(text string) int32 {
 	return number(&b.texts, &b.textIDs, text, text, b.spend)
 }
 
-// number is the place of a value in a list, by its key.
+// number returns the index of a value in a list by its key, and appends the value if it is new.
 func number[T any](list *[]T, ids *map[string]int32, key string, value T, spend func(int)) int32 {
 	if id, ok := (*ids)[key]; ok {
 		return id
@@ -66,18 +74,18 @@ func number[T any](list *[]T, ids *map[string]int32, key string, value T, spend 
 	return id
 }
 
-// apartItem is an item of which rest is left, and those behind it.
-func (b *Builder) apartItem(of, before, text int32, rest Expr) Expr {
+// item is the rest of an item and the items after it.
+func (b *aparts) item(of, before, text int32, rest Expr) Expr {
 	k := key{kindApart, of, before, text, int32(rest)}
-	ends := b.ends(k)
-	e := b.intern(k, ends && b.earlier[before].count+1 >= b.aparts[of].min, true, false)
+	ends := b.mayEnd(k)
+	e := b.intern(k, ends && b.earlier[before].count+1 >= b.list[of].min, true, false)
 	n := &b.nodes[e]
 	n.apart, n.loose = true, b.earlier[before].unknown || text == noText && b.nodes[rest].nullable
 	return e
 }
 
-// ends reports whether an item may end here: its text is there, and none before it is the same.
-func (b *Builder) ends(k key) bool {
+// mayEnd reports whether an item may end here: its text is complete, and no earlier item is the same.
+func (b *aparts) mayEnd(k key) bool {
 	before := &b.earlier[k.b]
 	if !b.nodes[k.d].nullable || before.unknown {
 		return false
@@ -89,8 +97,8 @@ func (b *Builder) ends(k key) bool {
 	return !found
 }
 
-// left is what is left of the items before one that begin as it does.
-func (b *Builder) left(k key) (texts []string) {
+// left returns what is left of the earlier items of which the text so far is a prefix.
+func (b *aparts) left(k key) (texts []string) {
 	if k.c == noText {
 		return nil
 	}
@@ -103,22 +111,22 @@ func (b *Builder) left(k key) (texts []string) {
 	return texts
 }
 
-// emptyApart reports whether an item can't come to an end as one that is not there yet. Where it is not known which
-// those are, it must have more ends than there may be items.
-func (b *Builder) emptyApart(k key) bool {
+// empty reports whether an item can't end as a new one. If the earlier items are unknown, it must have more ends than
+// there may be items.
+func (b *aparts) empty(k key) bool {
 	rest := Expr(k.d)
 	if b.earlier[k.b].unknown {
-		_, few := b.Texts(rest, b.aparts[k.a].max)
+		_, few := b.Texts(rest, b.list[k.a].max)
 		return few
 	}
 	if left := b.left(k); len(left) > 0 {
-		rest = b.And(rest, b.Not(b.Choice(left...)))
+		rest = b.And(rest, b.Not(b.choices.any(left)))
 	}
-	return b.empty(rest)
+	return b.derivatives.empty(rest)
 }
 
-func (b *Builder) apartArcs(k key) []arc {
-	var on []arc // the item goes on
+func (b *aparts) arcs(k key) []arc {
+	var on []arc // the item continues
 	same := map[byte]bool{}
 	for _, text := range b.left(k) {
 		if text != "" {
@@ -126,17 +134,17 @@ func (b *Builder) apartArcs(k key) []arc {
 		}
 	}
 	for _, a := range b.arcsOf(Expr(k.d)) {
-		other := b.apartItem(k.a, k.b, noText, a.to)
+		other := b.item(k.a, k.b, noText, a.to)
 		for c := int(a.lo); c <= int(a.hi); c++ {
 			to := other
 			if same[byte(c)] {
-				to = b.apartItem(k.a, k.b, b.textID(b.texts[k.c]+string([]byte{byte(c)})), a.to)
+				to = b.item(k.a, k.b, b.textID(b.texts[k.c]+string([]byte{byte(c)})), a.to)
 			}
 			on = appendArc(on, arc{byte(c), byte(c), to})
 		}
 	}
-	before, of := b.earlier[k.b], b.aparts[k.a]
-	if !b.ends(k) || before.count+1 >= of.max {
+	before, of := b.earlier[k.b], b.list[k.a]
+	if !b.mayEnd(k) || before.count+1 >= of.max {
 		return on
 	}
 	now := earlier{count: before.count + 1, unknown: k.c == noText}
@@ -145,52 +153,6 @@ func (b *Builder) apartArcs(k key) []arc {
 		at, _ := slices.BinarySearch(now.texts, b.texts[k.c])
 		now.texts = slices.Insert(now.texts, at, b.texts[k.c])
 	}
-	next := b.apartItem(k.a, b.earlierID(now), b.textID(""), of.item)
+	next := b.item(k.a, b.earlierID(now), b.textID(""), of.item)
 	return b.merge([][]arc{on, b.arcsOf(b.seq(of.separator, next))})
-}
-
-// Loose reports whether a state must be settled before tokens may follow it.
-func (a *Automaton) Loose(s State) bool { return s >= 0 && a.states[s].loose }
-
-// Settle is the state behind a text in place of the one that Next leads to. Next goes through loose states as far as a
-// token may, and no further.
-func (a *Automaton) Settle(s State, text []byte) State {
-	if !a.Loose(s) {
-		return s
-	}
-	item := lastScalar(text)
-	var conts []int32
-	for _, id := range a.states[s].leaves {
-		at := a.conts[id]
-		if k := a.b.nodes[at.head].key; k.kind == kindApart && k.c == noText && !a.b.earlier[k.b].unknown {
-			id = a.leaf(a.b.apartItem(k.a, k.b, a.b.textID(item), Expr(k.d)), at.tail)
-		}
-		conts = append(conts, id)
-	}
-	return a.state(conts)
-}
-
-// lastScalar is the JSON string, number or word that a text ends with.
-func lastScalar(text []byte) string {
-	end := len(text) - 1
-	if end < 0 {
-		return ""
-	}
-	begin := end
-	if text[end] != '"' {
-		for begin > 0 && bytes.IndexByte([]byte(" \t\r\n,[:{"), text[begin-1]) < 0 {
-			begin--
-		}
-		return string(text[begin:])
-	}
-	for begin--; begin > 0; begin-- {
-		slashes := 0
-		for begin-slashes > 0 && text[begin-slashes-1] == '\\' {
-			slashes++
-		}
-		if text[begin] == '"' && slashes%2 == 0 {
-			break
-		}
-	}
-	return string(text[max(0, begin):])
 }

@@ -1,20 +1,21 @@
 package automaton
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"slices"
 	"unsafe"
 )
 
-// State is a state of an Automaton. States are numbered from 0 as they are first met.
+// State is a state of an Automaton. States are numbered from 0 in the order in which they are first reached.
 type State int32
 
-// Dead is the state behind a byte that can't come.
+// Dead is the state after a byte that is not allowed.
 const Dead State = -1
 
-// cont is what is still to come: an expression and what follows it, or the end (cont 0). Where leaf is set the
-// expression is regular and stepped through by its arcs.
+// cont is a continuation: an expression and what follows it, or the end (cont 0). If leaf is set the expression is
+// regular and the automaton steps through it by its arcs.
 type cont struct {
 	head Expr
 	leaf bool
@@ -24,13 +25,13 @@ type cont struct {
 // closure is the leaves that a cont can begin with.
 type closure struct {
 	leaves  []int32
-	accepts bool // there may be nothing more
+	accepts bool // the cont may be empty
 	made    bool
 }
 
-// Automaton is a grammar as a deterministic automaton over bytes. A state is the set of all that may still come; the
-// rest of nested rules is a stack that states share. States are made when they are first asked for. It serves one
-// goroutine at a time.
+// Automaton is a grammar as a deterministic automaton over bytes. A state is the set of all continuations; the rests of
+// nested rules are a stack that states share. States are made when they are first asked for. It serves one goroutine at
+// a time.
 type Automaton struct {
 	b        *Builder
 	conts    []cont
@@ -39,10 +40,10 @@ type Automaton struct {
 	states   []state
 	stateIDs map[string]State
 	start    State
-	mark     []int32 // of conts: the round in which a closure has met them
+	mark     []int32 // by cont: the last round of close that has visited it
 	round    int32
 	scratch  []byte
-	compiled int // bytes that were spent before the first byte
+	compiled int // bytes that were spent on the grammar before its first state
 }
 
 type state struct {
@@ -52,8 +53,8 @@ type state struct {
 	row     *[256]State
 }
 
-// New makes the automaton of an expression. It is an error where a rule begins with itself, or where no text can be
-// complete. The builder belongs to the automaton from then on.
+// New makes the automaton of an expression. It fails if a rule begins with itself, or if no text can be complete. The
+// builder belongs to the automaton from then on.
 func New(b *Builder, e Expr) (*Automaton, error) {
 	if rule, is := b.leftRecursive(); is {
 		return nil, fmt.Errorf("rule %s begins with itself: write its recursion at the end", rule)
@@ -69,14 +70,14 @@ func New(b *Builder, e Expr) (*Automaton, error) {
 	return a, b.err
 }
 
-// push is an expression in front of a cont.
+// push puts an expression in front of a cont.
 func (a *Automaton) push(e Expr, tail int32) int32 {
 	for {
 		switch n := &a.b.nodes[e]; n.kind {
 		case kindEmpty:
 			return tail
 		case kindSeq:
-			if n.regular { // only leaves are
+			if n.regular { // the whole is stepped through as a leaf
 				break
 			}
 			tail = a.push(Expr(n.b), tail)
@@ -87,7 +88,7 @@ func (a *Automaton) push(e Expr, tail int32) int32 {
 	}
 }
 
-// leaf is a regular expression in front of a cont, to be stepped through.
+// leaf puts a regular expression that is to be stepped through in front of a cont.
 func (a *Automaton) leaf(e Expr, tail int32) int32 {
 	if e == Empty {
 		return tail
@@ -100,7 +101,7 @@ func (a *Automaton) cont(c cont) int32 {
 		return id
 	}
 	id := int32(len(a.conts))
-	a.b.spend(150) // a cont, and its place in contIDs
+	a.b.spend(150) // a cont and its entry in contIDs
 	a.conts = append(a.conts, c)
 	a.closures = append(a.closures, closure{})
 	a.mark = append(a.mark, 0)
@@ -174,9 +175,9 @@ func (a *Automaton) open(at cont, todo []int32) []int32 {
 		}
 		return todo
 	case kindRule:
-		return append(todo, a.push(b.rules[k.a].body, at.tail))
+		return append(todo, a.push(b.rules.list[k.a].body, at.tail))
 	case kindMembers:
-		next, none := b.expand(k)
+		next, none := b.members.expand(k)
 		for _, e := range next {
 			todo = append(todo, a.push(e, at.tail))
 		}
@@ -227,14 +228,14 @@ func (a *Automaton) state(conts []int32) State {
 	return id
 }
 
-// join makes one leaf of those that the same follows: fewer states are told apart then.
+// join unites leaves that are followed by the same, so that there are fewer states.
 func (a *Automaton) join(leaves []int32) []int32 {
 	same := false
 	tails := map[int32]int{}
 	if len(leaves) > 1 {
 		for _, id := range leaves {
 			t := a.conts[id].tail
-			if a.b.nodes[a.conts[id].head].apart { // Settle looks for it
+			if a.b.nodes[a.conts[id].head].apart { // Settle needs it as it is
 				continue
 			}
 			tails[t]++
@@ -273,10 +274,10 @@ func (a *Automaton) Start() State { return a.start }
 // States counts the states so far.
 func (a *Automaton) States() int { return len(a.states) }
 
-// Accepts says that a text that leads to a state is complete.
+// Accepts reports whether a text that leads to a state is complete.
 func (a *Automaton) Accepts(s State) bool { return s >= 0 && a.states[s].accepts }
 
-// Next is the state behind one more byte.
+// Next is the state after one more byte.
 func (a *Automaton) Next(s State, c byte) State {
 	if s < 0 {
 		return Dead
@@ -287,22 +288,22 @@ func (a *Automaton) Next(s State, c byte) State {
 // Memory is how much an automaton has taken.
 type Memory struct {
 	Bytes int
-	Share float64 // of what it may take for its states, 1 at most where Err is nil
-	// Err is not nil once the grammar has turned out to need more than an automaton may take. What was asked of the
-	// automaton since is not to be relied on: no byte can come in the states from which none was asked for before.
+	Share float64 // the used share of the limit for states; at most 1 if Err is nil
+	// Err is not nil once the grammar has turned out to need more than an automaton may take. The automaton's answers
+	// since then are not reliable: states whose row was not made before allow no byte.
 	Err error
 }
 
-// Memory says how much the automaton has taken.
+// Memory returns how much the automaton has taken.
 func (a *Automaton) Memory() Memory {
 	return Memory{Bytes: a.b.spent, Share: float64(a.b.spent-a.compiled) / float64(max(1, a.b.most-a.compiled)),
 		Err: a.b.err}
 }
 
-// Bound lets the automaton take so many bytes for its states, in place of what it may take otherwise.
+// Bound limits the automaton to so many bytes for its states, instead of the default.
 func (a *Automaton) Bound(bytes int) { a.b.most = a.compiled + bytes }
 
-// none is the row of a state from which no byte leads on.
+// none is the row of a state that allows no byte.
 var none = func() (row [256]State) {
 	for i := range row {
 		row[i] = Dead
@@ -310,7 +311,7 @@ var none = func() (row [256]State) {
 	return row
 }()
 
-// Row has the states behind each byte. It stays the automaton's.
+// Row returns the states after each byte. The caller must not change it.
 func (a *Automaton) Row(s State) *[256]State {
 	if row := a.states[s].row; row != nil {
 		return row
@@ -360,4 +361,50 @@ func (a *Automaton) makeRow(s State) *[256]State {
 		}
 	}
 	return &row
+}
+
+// Loose reports whether a state must be settled before tokens may follow it.
+func (a *Automaton) Loose(s State) bool { return s >= 0 && a.states[s].loose }
+
+// Settle returns the state after a text whose loose state Next has reached. A token may pass through loose states, but
+// before the next token the state must be settled.
+func (a *Automaton) Settle(s State, text []byte) State {
+	if !a.Loose(s) {
+		return s
+	}
+	item := lastScalar(text)
+	var conts []int32
+	for _, id := range a.states[s].leaves {
+		at := a.conts[id]
+		if k := a.b.nodes[at.head].key; k.kind == kindApart && k.c == noText && !a.b.aparts.earlier[k.b].unknown {
+			id = a.leaf(a.b.aparts.item(k.a, k.b, a.b.aparts.textID(item), Expr(k.d)), at.tail)
+		}
+		conts = append(conts, id)
+	}
+	return a.state(conts)
+}
+
+// lastScalar returns the JSON string, number or word that a text ends with.
+func lastScalar(text []byte) string {
+	end := len(text) - 1
+	if end < 0 {
+		return ""
+	}
+	begin := end
+	if text[end] != '"' {
+		for begin > 0 && bytes.IndexByte([]byte(" \t\r\n,[:{"), text[begin-1]) < 0 {
+			begin--
+		}
+		return string(text[begin:])
+	}
+	for begin--; begin > 0; begin-- {
+		slashes := 0
+		for begin-slashes > 0 && text[begin-slashes-1] == '\\' {
+			slashes++
+		}
+		if text[begin] == '"' && slashes%2 == 0 {
+			break
+		}
+	}
+	return string(text[max(0, begin):])
 }

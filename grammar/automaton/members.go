@@ -1,30 +1,32 @@
 package automaton
 
-// Members are texts with a separator between two, some of which may be left out: the members of a JSON object, the
-// items of an array. Those of the list are first, in their order, and further ones behind them, unless Order says
-// otherwise.
+import "slices"
+
+// Members are texts with a separator between two, such as the members of a JSON object or the items of an array. Some
+// of them are optional. The members of the list come first, in their order, and further members follow, unless Order
+// differs.
 type Members struct {
 	List      []Member
-	More      []Variant // what each of the further members may be; none where there are no further ones
+	More      []Variant // what each further member may be; empty if there are no further members
 	Separator Expr
-	Min, Max  int // how many there are; Max may be Unlimited
+	Min, Max  int // the number of members; Max may be Unlimited
 	Order     Order
-	Counters  []Counter // 32 at most
-	// Fresh has Min count a member that has counters only if one of them has not counted it before. Max is Unlimited.
+	Counters  []Counter // at most 32
+	// Fresh makes Min count a member with counters only if it raises one of them. Max is then Unlimited.
 	Fresh bool
 }
 
-// Order is that of Members.
+// Order is the order of Members.
 type Order uint8
 
 // The orders.
 const (
-	ListOrder Order = iota // the list's, of which some may be left out
-	AnyOrder               // any, also of the further ones
-	AtPlaces               // the list's, of which the last may be left out
+	ListOrder Order = iota // the order of the list; any optional member may be left out
+	AnyOrder               // any order, also of the further members
+	AtPlaces               // the order of the list; only the last members may be left out
 )
 
-// Member is one of a list. It comes once at most.
+// Member is a member of a list. It comes at most once.
 type Member struct {
 	Variants []Variant
 	Required bool
@@ -33,17 +35,17 @@ type Member struct {
 // Variant is a text that a member may have.
 type Variant struct {
 	Text   Expr
-	Counts uint32 // bits: the counters that it adds 1 to
-	Unless uint32 // bits: the counters that must be 0 for it to come
+	Counts uint32 // bits: the counters that it raises by 1
+	Unless uint32 // bits: the counters that must be 0 before it
 }
 
-// One is the only variant of a member, which nothing counts.
+// One is the variants of a member that has one text and no counters.
 func One(text Expr) []Variant { return []Variant{{Text: text}} }
 
-// Counter says how many of the members that it counts there are. Max may be Unlimited.
+// Counter bounds how many of the members that raise it there are. Max may be Unlimited.
 type Counter struct{ Min, Max int }
 
-// last is the highest number that a counter tells from others.
+// last is the highest value of a counter; it stays there when it is raised further.
 func (c Counter) last() int32 {
 	if c.Max != Unlimited {
 		return int32(c.Max)
@@ -51,12 +53,22 @@ func (c Counter) last() int32 {
 	return int32(max(c.Min, 1))
 }
 
-// maxCounts bounds the combinations of what counters say.
+// maxCounts bounds the combinations of counters.
 const maxCounts = 1 << 16
 
-// Members makes an expression of members.
-func (b *Builder) Members(m Members) Expr {
-	b.members = append(b.members, m)
+// memberLists are the expressions of members, each a state of their progress.
+type memberLists struct {
+	*algebra
+	list    []Members
+	seen    []string // sets of members that have come, as bits, for members in any order
+	seenIDs map[string]int32
+	// productive reports whether the text of a variant can be completed: members may contain rules that contain them.
+	productive func(Expr) bool
+}
+
+// first is the members in front of the first.
+func (b *memberLists) first(m Members) Expr {
+	b.list = append(b.list, m)
 	if m.combinations() > maxCounts {
 		b.err = errTooMany
 	}
@@ -64,10 +76,10 @@ func (b *Builder) Members(m Members) Expr {
 	if m.Order == AnyOrder {
 		at = b.seenID(string(make([]byte, (len(m.List)+7)/8)))
 	}
-	return b.membersFrom(int32(len(b.members)-1), at, 0, 0)
+	return b.from(int32(len(b.list)-1), at, 0, 0)
 }
 
-// variants are those of all members.
+// variants returns the variants of all members.
 func (m *Members) variants() (list []Variant) {
 	for _, member := range m.List {
 		list = append(list, member.Variants...)
@@ -75,7 +87,7 @@ func (m *Members) variants() (list []Variant) {
 	return append(list, m.More...)
 }
 
-// combinations counts what counters may say together.
+// combinations returns the number of combinations of the counters, or more than maxCounts.
 func (m *Members) combinations() int {
 	n := 1
 	for _, c := range m.Counters {
@@ -86,7 +98,7 @@ func (m *Members) combinations() int {
 	return n
 }
 
-// counted is what the counters say behind a variant, and whether it may come.
+// counted returns the counters after a variant, and whether they allow it.
 func (m *Members) counted(counts int32, v Variant) (int32, bool) {
 	unit := int32(1)
 	for i, c := range m.Counters {
@@ -105,7 +117,7 @@ func (m *Members) counted(counts int32, v Variant) (int32, bool) {
 	return counts, true
 }
 
-// tally is how many members there are with a variant that leads from some counts to others.
+// tally returns the number of members after a variant that changes the counters from before to after.
 func (m *Members) tally(count, before, after int32, v Variant) int32 {
 	if m.Fresh && v.Counts != 0 && before == after {
 		return count
@@ -113,7 +125,7 @@ func (m *Members) tally(count, before, after int32, v Variant) int32 {
 	return count + 1
 }
 
-// satisfied says that counters are not below what they must be.
+// satisfied reports whether each counter has reached its minimum.
 func (m *Members) satisfied(counts int32) bool {
 	for _, c := range m.Counters {
 		if int(counts%(c.last()+1)) < c.Min {
@@ -124,8 +136,8 @@ func (m *Members) satisfied(counts int32) bool {
 	return true
 }
 
-// seenID numbers a set of members, of those that have come in any order.
-func (b *Builder) seenID(set string) int32 {
+// seenID numbers a set of members that have come in any order.
+func (b *memberLists) seenID(set string) int32 {
 	if id, ok := b.seenIDs[set]; ok {
 		return id
 	}
@@ -138,16 +150,16 @@ func (b *Builder) seenID(set string) int32 {
 	return id
 }
 
-// gone says that member i can't come any more: it has, or one behind it has.
-func (b *Builder) gone(m *Members, at int32, i int) bool {
+// gone reports whether member i can't come any more: it or a later one has come.
+func (b *memberLists) gone(m *Members, at int32, i int) bool {
 	if m.Order == AnyOrder {
 		return b.seen[at][i>>3]>>(i&7)&1 != 0
 	}
 	return i < int(at)
 }
 
-// with is where members are behind member i.
-func (b *Builder) with(m *Members, at int32, i int) int32 {
+// with returns the position after member i.
+func (b *memberLists) with(m *Members, at int32, i int) int32 {
 	if m.Order != AnyOrder {
 		return int32(i + 1)
 	}
@@ -156,7 +168,7 @@ func (b *Builder) with(m *Members, at int32, i int) int32 {
 	return b.seenID(string(set))
 }
 
-// withMore is where members are behind a further one.
+// withMore returns the position after a further member.
 func (m *Members) withMore(at int32) int32 {
 	if m.Order != AnyOrder {
 		return int32(len(m.List))
@@ -164,10 +176,10 @@ func (m *Members) withMore(at int32) int32 {
 	return at
 }
 
-// membersFrom is the members that are left at a place, with so many before them. state is what the counters say, and in
+// from is the members that are left at a place, with so many before them. state is what the counters say, and in
 // its lowest bit whether there is one before.
-func (b *Builder) membersFrom(of, at, count, state int32) Expr {
-	if m := &b.members[of]; m.Max == Unlimited {
+func (b *memberLists) from(of, at, count, state int32) Expr {
+	if m := &b.list[of]; m.Max == Unlimited {
 		count = min(count, int32(m.Min)) // nothing depends on more
 	}
 	return b.intern(key{kindMembers, of, at, count, state}, false, false, false)
@@ -175,8 +187,8 @@ func (b *Builder) membersFrom(of, at, count, state int32) Expr {
 
 // expand returns what members begin with: for each one that may be next the text and what follows it; and whether there
 // may be none.
-func (b *Builder) expand(k key) (next []Expr, none bool) {
-	m := b.members[k.a]
+func (b *memberLists) expand(k key) (next []Expr, none bool) {
+	m := b.list[k.a]
 	count, counts := int(k.c), k.d>>1
 	none = count >= m.Min && m.satisfied(counts) && b.required(&m, k.b) == 0
 	if m.Max != Unlimited && count >= m.Max {
@@ -188,8 +200,8 @@ func (b *Builder) expand(k key) (next []Expr, none bool) {
 			if !ok || !b.productive(v.Text) {
 				continue
 			}
-			if rest := b.membersFrom(k.a, at, m.tally(k.c, counts, after, v), after<<1|1); b.productive(rest) {
-				next = append(next, b.behind(k, v.Text, rest))
+			if rest := b.from(k.a, at, m.tally(k.c, counts, after, v), after<<1|1); b.productive(rest) {
+				next = append(next, b.after(k, v.Text, rest))
 			}
 		}
 	}
@@ -206,15 +218,15 @@ func (b *Builder) expand(k key) (next []Expr, none bool) {
 	return next, none
 }
 
-func (b *Builder) behind(k key, text, rest Expr) Expr {
+func (b *memberLists) after(k key, text, rest Expr) Expr {
 	if k.d&1 == 0 {
 		return b.seq(text, rest)
 	}
-	return b.Seq(b.members[k.a].Separator, text, rest)
+	return b.Seq(b.list[k.a].Separator, text, rest)
 }
 
-// canBe says that some variant has a text.
-func (b *Builder) canBe(list []Variant) bool {
+// canBe reports whether some variant has a text.
+func (b *memberLists) canBe(list []Variant) bool {
 	for _, v := range list {
 		if b.productive(v.Text) {
 			return true
@@ -223,8 +235,8 @@ func (b *Builder) canBe(list []Variant) bool {
 	return false
 }
 
-// required counts the required members that are left; -1 where one of them can't be.
-func (b *Builder) required(m *Members, at int32) int {
+// required counts the required members that are left. It is -1 if one of them has no text.
+func (b *memberLists) required(m *Members, at int32) int {
 	n := 0
 	for i, member := range m.List {
 		if member.Required && !b.gone(m, at, i) {
@@ -237,9 +249,9 @@ func (b *Builder) required(m *Members, at int32) int {
 	return n
 }
 
-// enough says that members can be brought to an end.
-func (b *Builder) enough(k key) bool {
-	m := &b.members[k.a]
+// enough reports whether the members can be completed.
+func (b *memberLists) enough(k key) bool {
+	m := &b.list[k.a]
 	if len(m.Counters) > 0 || m.Order == AtPlaces {
 		return b.completes(m, k.b, tallies{k.c, k.d >> 1})
 	}
@@ -258,13 +270,19 @@ func (b *Builder) enough(k key) bool {
 	return count >= m.Min
 }
 
-// tallies is how many members there were, and what the counters say of them.
+// mayBeNone reports whether members in their beginning may be none.
+func (b *memberLists) mayBeNone(k key) bool {
+	m := &b.list[k.a]
+	required := slices.ContainsFunc(m.List, func(m Member) bool { return m.Required })
+	return m.Min == 0 && !required && m.satisfied(0)
+}
+
+// tallies is the number of members so far, and their counters.
 type tallies struct{ count, counts int32 }
 
-// completes is enough where there are counters. It goes through the members that are left, with all tallies that those
-// before may lead to, and then on by further ones. Members in any order are tried in the list's: the tallies are the
-// same.
-func (b *Builder) completes(m *Members, at int32, from tallies) bool {
+// completes is enough for members with counters. It tries the members that are left in the order of the list, with all
+// tallies that the previous ones can lead to, and then further members. The order makes no difference to the tallies.
+func (b *memberLists) completes(m *Members, at int32, from tallies) bool {
 	ends := func(t tallies) bool { return int(t.count) >= m.Min && m.satisfied(t.counts) }
 	step := func(to map[tallies]bool, t tallies, list []Variant) {
 		if m.Max != Unlimited && int(t.count) >= m.Max {
@@ -297,7 +315,7 @@ func (b *Builder) completes(m *Members, at int32, from tallies) bool {
 		}
 		now = next
 	}
-	// Behind Min members what the counters say is all that matters, and that there are few.
+	// After Min members only the counters matter, and how few members have reached them.
 	fewest := map[tallies]int32{}
 	for len(now) > 0 {
 		next := map[tallies]bool{}

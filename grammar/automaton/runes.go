@@ -5,11 +5,11 @@ import (
 	"unicode/utf8"
 )
 
-// span is the bytes that may stand at one place.
+// span is a range of bytes.
 type span struct{ lo, hi byte }
 
-// Runes is any one character of the ranges, which are pairs of a first and a last one, as UTF-8. Surrogates are no
-// characters.
+// Runes is any one character of the ranges, as UTF-8. Ranges are pairs of a first and a last character. Surrogates are
+// not characters.
 func (b *Builder) Runes(ranges ...rune) Expr {
 	var all [][]span
 	for i := 0; i+1 < len(ranges); i += 2 {
@@ -36,7 +36,7 @@ func appendRange(to [][]span, lo, hi rune) [][]span {
 	if hi < 0x80 {
 		return append(to, []span{{byte(lo), byte(hi)}})
 	}
-	for i := 1; i < 4; i++ { // whole blocks of the bytes behind
+	for i := 1; i < 4; i++ { // whole blocks of the bytes that follow
 		m := rune(1)<<(6*i) - 1
 		if lo&^m == hi&^m {
 			break
@@ -58,13 +58,13 @@ func appendRange(to [][]span, lo, hi rune) [][]span {
 	return append(to, seq)
 }
 
-// sequences is any one of some sequences. What begins alike is tried once, and what ends alike is one expression.
+// sequences is any one of some sequences of bytes. Common prefixes are shared, and common rests are one expression.
 func (b *Builder) sequences(all [][]span) Expr {
 	groups := map[span][][]span{}
 	var order []span
 	for _, s := range all {
 		if len(s) == 0 {
-			return Empty // they are of UTF-8: none begins another
+			return Empty // in UTF-8 no sequence is a prefix of another
 		}
 		if _, ok := groups[s[0]]; !ok {
 			order = append(order, s[0])
@@ -84,7 +84,7 @@ func (b *Builder) sequences(all [][]span) Expr {
 	slices.Sort(tails)
 	var alts []Expr
 	for _, t := range tails {
-		alts = append(alts, b.seq(b.set(*first[t]), t))
+		alts = append(alts, b.seq(b.sets.expr(*first[t]), t))
 	}
 	return b.Alt(alts...)
 }

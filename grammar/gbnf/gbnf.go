@@ -72,7 +72,7 @@ func (p *parser) take(prefix string) bool {
 	return ok
 }
 
-// space skips spaces and comments, and ends of lines where they do not end a rule.
+// space skips spaces, comments, and line ends that do not end a rule.
 func (p *parser) space(lines bool) {
 	for p.rest != "" {
 		switch c := p.rest[0]; {
@@ -187,7 +187,7 @@ func (p *parser) sequence(nested bool, depth int) (automaton.Expr, error) {
 	return p.b.Seq(list...), nil
 }
 
-// item reads a literal, characters, a rule's name, a group or a dot, if one stands there.
+// item reads a literal, characters, a rule's name, a group or a dot, if one comes next.
 func (p *parser) item(nested bool, depth int) (e automaton.Expr, is bool, err error) {
 	switch c := p.rest[0]; {
 	case c == '"':
@@ -232,7 +232,7 @@ func (p *parser) literal() (automaton.Expr, error) {
 	return p.b.Text(text.String()), nil
 }
 
-// characters reads what stands behind [. Nothing in it is the empty text.
+// characters reads what follows [. An empty set is the empty text.
 func (p *parser) characters() (automaton.Expr, error) {
 	not := p.take("^")
 	var ranges []rune
@@ -304,7 +304,7 @@ func (p *parser) hex(n int) (rune, error) {
 	return 0, p.expected(fmt.Sprintf("%d hexadecimal digits", n))
 }
 
-// times reads a repetition, if one stands there.
+// times reads a repetition, if one comes next.
 func (p *parser) times(nested bool) (lo, hi int, is bool, err error) {
 	defer func() { p.space(nested) }()
 	switch {

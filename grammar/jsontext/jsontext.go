@@ -14,9 +14,9 @@ type Whitespace int
 
 // The forms.
 const (
-	AnySpace Whitespace = iota // between any two parts what [Parts.anySpace] says, but none before and after the whole
+	AnySpace Whitespace = iota // [Parts.anySpace] between any two parts, but none before and after the whole
 	NoSpace                    // none: {"a":1,"b":2}
-	OneSpace                   // one space behind each comma and colon: {"a": 1, "b": 2}
+	OneSpace                   // one space after each comma and colon: {"a": 1, "b": 2}
 )
 
 // ParseWhitespace reads the name of a form: any, compact or spaced.
@@ -40,8 +40,8 @@ const Digits = 20
 // Parts makes the parts of texts.
 type Parts struct {
 	B *automaton.Builder
-	// Free is the contents of a string, what stands between its quotes, in any spelling. Plain is those in which a
-	// character is written as itself, or by the only escape that it has where it must be escaped.
+	// Free is the contents of a string, between its quotes, in any spelling. Plain is the contents with one spelling
+	// per character: as itself, or by a fixed escape if it must be escaped.
 	Free, Plain automaton.Expr
 	// FreeChar and PlainChar are one character of them.
 	FreeChar, PlainChar automaton.Expr
@@ -83,7 +83,7 @@ func New(b *automaton.Builder, form Whitespace) *Parts {
 	return p
 }
 
-// The most of an indented line that may stand between two parts: a line's end or two, then spaces and tabs.
+// The limits of an indented line between two parts: one or two line ends, then spaces and tabs.
 const mostLines, mostIndent = 2, 20
 
 // anySpace is nothing, a space, or an indented line: JSON as one writes it in one line or in several, as in llama.cpp.
@@ -182,7 +182,7 @@ func (p *Parts) Array(first []automaton.Expr, rest automaton.Expr, lo, hi int) a
 	if hi != automaton.Unlimited && hi <= len(first) {
 		first, rest = first[:hi], automaton.Fail
 	}
-	// items is what may stand behind the first n items.
+	// items is what may follow the first n items.
 	left := automaton.Unlimited
 	if hi != automaton.Unlimited {
 		left = hi - len(first)

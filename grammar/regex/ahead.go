@@ -14,12 +14,12 @@ const (
 	opNotAhead
 )
 
-// looks says that a pattern has a look-ahead in it.
+// looks reports whether a pattern contains a look-ahead.
 func looks(re *syntax.Regexp) bool {
 	return re.Op == opAhead || re.Op == opNotAhead || slices.ContainsFunc(re.Sub, looks)
 }
 
-// follow is what may come behind a part of a pattern, up to the text's end. first says that this is the whole text.
+// follow is what may follow a part of a pattern, up to the text's end. first reports whether this is the whole text.
 type follow func(first bool) (automaton.Expr, error)
 
 // from is the texts, or what is left of them at a place, that begin with what a pattern matches and go on so. A
@@ -67,7 +67,7 @@ func concat(list []*syntax.Regexp) *syntax.Regexp {
 	return &syntax.Regexp{Op: syntax.OpConcat, Sub: list}
 }
 
-// times is what a pattern with look-aheads matches so many times, one behind the other.
+// times is what a pattern with look-aheads matches so many times in sequence.
 func (c *compiler) times(re *syntax.Regexp, lo, hi int, first bool, rest follow) (automaton.Expr, error) {
 	if hi > maxCopies || hi < 0 {
 		return 0, fmt.Errorf("look-ahead in what is repeated more than %d times is not supported", maxCopies)
@@ -85,7 +85,7 @@ func (c *compiler) times(re *syntax.Regexp, lo, hi int, first bool, rest follow)
 	return c.b.Alt(none, e), err
 }
 
-// before is what a pattern without look-aheads matches, in front of the rest.
+// before is what a pattern without look-aheads matches, before the rest.
 func (c *compiler) before(re *syntax.Regexp, first bool, rest follow) (automaton.Expr, error) {
 	l, err := c.compile(re)
 	if err != nil {
@@ -107,7 +107,7 @@ func (c *compiler) before(re *syntax.Regexp, first bool, rest follow) (automaton
 		add(l[atEnd], atEnd, behind)
 		return all, nil
 	}
-	whole, err := rest(true) // where nothing is matched before
+	whole, err := rest(true) // if nothing is matched before
 	for at, e := range l {
 		if whole == behind {
 			add(e, at, behind)

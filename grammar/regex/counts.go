@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// parse parses a pattern of RE2's syntax and what Python's has beside it: counts above 1,000, {,n}, \uXXXX, \UXXXXXXXX,
-// and \Z for \z. What is repeated by counts is a group of the name that repeats has it under.
+// parse parses a pattern of RE2's syntax and additions of Python's: counts above 1,000, {,n}, \uXXXX, \UXXXXXXXX, and
+// \Z for \z. A part that is repeated by counts becomes a group, whose name has the counts in repeats.
 func parse(pattern string) (re *syntax.Regexp, repeats map[string][2]int, err error) {
 	r := &rewriter{pattern: pattern, repeats: map[string][2]int{}}
 	text, err := r.rewrite()
@@ -21,7 +21,7 @@ func parse(pattern string) (re *syntax.Regexp, repeats map[string][2]int, err er
 	return re, r.repeats, err
 }
 
-// rewriter writes a pattern as package syntax reads it. What is wrong with a pattern it leaves for that to find.
+// rewriter writes a pattern as package syntax reads it. It leaves errors of the pattern to that package.
 type rewriter struct {
 	pattern string
 	to      []byte
@@ -38,14 +38,14 @@ func (r *rewriter) rewrite() (string, error) {
 				return "", err
 			}
 			if last < 0 {
-				return "", fmt.Errorf("a count behind nothing: {%s", rest[1:n])
+				return "", fmt.Errorf("a count without anything before it: {%s", rest[1:n])
 			}
 			i += n
 			if strings.HasPrefix(r.pattern[i:], "?") { // that it would rather match less says nothing of the whole
 				i++
 			} else if n, _, _, _ := counts(r.pattern[i:]); n > 0 || i < len(r.pattern) &&
 				strings.Contains("*+", r.pattern[i:i+1]) {
-				return "", fmt.Errorf("a quantifier behind a count: %.10s", r.pattern[i:])
+				return "", fmt.Errorf("a quantifier after a count: %.10s", r.pattern[i:])
 			}
 			r.repeat(last, lo, hi)
 			last = -1
@@ -99,7 +99,7 @@ func (r *rewriter) rewrite() (string, error) {
 	return string(r.to), nil
 }
 
-// counts reads a quantifier {n}, {n,}, {n,m}, or {,m} as Python has it. Its length is 0 where there is none.
+// counts reads a quantifier {n}, {n,}, {n,m}, or Python's {,m}. Its length is 0 if there is none.
 func counts(s string) (length, lo, hi int, err error) {
 	if strings.HasPrefix(s, "{,") {
 		length, lo, hi, err = braces("{0" + s[1:])
@@ -108,7 +108,7 @@ func counts(s string) (length, lo, hi int, err error) {
 	return braces(s)
 }
 
-// repeat makes a named group of what was written from a place on.
+// repeat makes a named group of what was written from a position on.
 func (r *rewriter) repeat(from, lo, hi int) {
 	name := "repeat" + strconv.Itoa(len(r.repeats))
 	for strings.Contains(r.pattern, name) {
@@ -149,7 +149,7 @@ func (r *rewriter) class(rest string) int {
 	return n
 }
 
-// escape writes what a backslash stands before, and returns how many bytes it has.
+// escape writes what follows a backslash, and returns its length in bytes.
 func (r *rewriter) escape(rest string) int {
 	n := 2
 	switch {

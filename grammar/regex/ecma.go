@@ -13,7 +13,7 @@ import (
 const (
 	maxDepth  = 250
 	maxRepeat = 1 << 20
-	lastCased = 0x1FFFF // no character behind it has upper and lower case
+	lastCased = 0x1FFFF // no character after it has upper and lower case
 )
 
 // parseECMA parses a pattern as ECMAScript does with flag u, and without it where only that takes the pattern: escapes
@@ -96,18 +96,18 @@ func (p *ecma) term(depth int) (*syntax.Regexp, error) {
 	}
 	p.take("?") // a lazy quantifier matches the same texts
 	if re.Op == opAhead || re.Op == opNotAhead {
-		return nil, fmt.Errorf("a quantifier behind a look-ahead")
+		return nil, fmt.Errorf("a quantifier after a look-ahead")
 	}
 	if re.Op == syntax.OpBeginText || re.Op == syntax.OpEndText {
-		return nil, fmt.Errorf("a quantifier behind an anchor")
+		return nil, fmt.Errorf("a quantifier after an anchor")
 	}
 	if n, _, _, _ := braces(p.rest); n > 0 || p.rest != "" && strings.IndexByte("*+?", p.rest[0]) >= 0 {
-		return nil, fmt.Errorf("a quantifier behind a quantifier")
+		return nil, fmt.Errorf("a quantifier after a quantifier")
 	}
 	return &syntax.Regexp{Op: syntax.OpRepeat, Min: lo, Max: hi, Sub: []*syntax.Regexp{re}}, nil
 }
 
-// braces reads a quantifier {n}, {n,} or {n,m}. Its length is 0 where there is none.
+// braces reads a quantifier {n}, {n,} or {n,m}. Its length is 0 if there is none.
 func braces(s string) (length, lo, hi int, err error) {
 	end := strings.IndexByte(s, '}')
 	if end < 0 || s[0] != '{' {
@@ -159,10 +159,10 @@ func (p *ecma) atom(depth int) (*syntax.Regexp, error) {
 	}
 	r := p.next()
 	if strings.ContainsRune("*+?", r) {
-		return nil, fmt.Errorf("a quantifier behind nothing")
+		return nil, fmt.Errorf("a quantifier without anything before it")
 	}
 	if n, _, _, _ := braces(string(r) + p.rest); n > 0 {
-		return nil, fmt.Errorf("a quantifier behind nothing")
+		return nil, fmt.Errorf("a quantifier without anything before it")
 	}
 	return class(p.folded([]rune{r, r})), nil
 }
@@ -236,7 +236,7 @@ func (p *ecma) class() (*syntax.Regexp, error) {
 		switch {
 		case err != nil:
 			return nil, err
-		case !one || !last: // without flag u, the hyphen of [\w-.] stands for itself
+		case !one || !last: // without flag u, the hyphen of [\w-.] is literal
 			set = append(append(append(set, lo...), hi...), '-', '-')
 		case lo[0] > hi[0]:
 			return nil, fmt.Errorf("the range %c-%c is in the wrong order", lo[0], hi[0])

@@ -18,7 +18,7 @@ var (
 		0x205F, 0x205F, 0x3000, 0x3000, 0xFEFF, 0xFEFF}
 )
 
-// escape reads what stands behind a backslash: the characters that it means.
+// escape reads what follows a backslash: the characters that it means.
 func (p *ecma) escape() ([]rune, error) {
 	if p.rest == "" {
 		return nil, fmt.Errorf(`a \ at the end`)
@@ -111,7 +111,7 @@ func (p *ecma) unicode() ([]rune, error) {
 	return nil, fmt.Errorf(`\u%04x alone is half a character`, set[0])
 }
 
-// property reads {name} behind \p: the general categories and scripts that Go knows by that name.
+// property reads {name} after \p: the general categories and scripts that Go knows by that name.
 func (p *ecma) property(not bool) ([]rune, error) {
 	name, rest, ok := strings.Cut(p.rest, "}")
 	if !ok || !strings.HasPrefix(name, "{") {

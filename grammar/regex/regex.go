@@ -15,7 +15,7 @@ type Encoder func(ranges ...rune) automaton.Expr
 
 const (
 	maxPattern = 1 << 16 // bytes of a pattern
-	maxCopies  = 16      // of what is repeated and has anchors in it
+	maxCopies  = 16      // of a repeated part that contains anchors
 	maxParts   = 1 << 16
 )
 
@@ -62,8 +62,7 @@ func Search(b *automaton.Builder, pattern string, encode Encoder, any automaton.
 	return b.Alt(b.Seq(any, l[0], any), b.Seq(l[atStart], any), b.Seq(any, l[atEnd]), l[atStart|atEnd]), nil
 }
 
-// language is what a part of a pattern matches: where it likes, and where the match begins at the text's start, ends at
-// its end, or both.
+// language is what a part of a pattern matches, by the anchors of the match: none, the text's start, its end, or both.
 type language [4]automaton.Expr
 
 const (
@@ -163,14 +162,14 @@ func (c *compiler) concat(list []*syntax.Regexp) (language, error) {
 		if err != nil {
 			return l, err
 		}
-		l = c.behind(l, s)
+		l = c.sequence(l, s)
 	}
 	return l, nil
 }
 
-// behind is x and y behind it. Where y must begin at the text's start, x is empty and stands there; where x must end at
-// the text's end, y is.
-func (c *compiler) behind(x, y language) language {
+// sequence is x followed by y. If y must begin at the text's start, x is empty and at the start; if x must end at the
+// text's end, y is empty.
+func (c *compiler) sequence(x, y language) language {
 	var l language
 	for i, ex := range x {
 		for j, ey := range y {
@@ -208,18 +207,18 @@ func (c *compiler) repeat(re *syntax.Regexp, lo, hi int) (language, error) {
 	}
 	l := language{automaton.Empty}
 	for range lo {
-		l = c.behind(l, x)
+		l = c.sequence(l, x)
 	}
 	if hi == automaton.Unlimited {
 		// Of the times, the first may be at the start and the last at the end.
 		many := language{c.b.Repeat(x[0], 0, automaton.Unlimited)}
 		first := c.or(language{automaton.Empty}, language{atStart: x[atStart]})
 		last := c.or(language{automaton.Empty}, language{atEnd: x[atEnd]})
-		all := c.behind(c.behind(first, many), last)
-		return c.behind(l, c.or(all, language{atStart | atEnd: x[atStart|atEnd]})), nil
+		all := c.sequence(c.sequence(first, many), last)
+		return c.sequence(l, c.or(all, language{atStart | atEnd: x[atStart|atEnd]})), nil
 	}
 	for range hi - lo {
-		l = c.behind(l, c.or(language{automaton.Empty}, x))
+		l = c.sequence(l, c.or(language{automaton.Empty}, x))
 	}
 	return l, nil
 }

@@ -7,41 +7,29 @@ import (
 	"strings"
 )
 
-// schemaNode is a schema of the document.
-type schemaNode struct {
-	v    *value
-	path string // a JSON pointer, for errors
-	base string // the URI that references in it are relative to
-	goal goal
-
-	scope    *scope
-	waysBusy bool
-}
-
-// document is a schema with all that is in it.
+// document is the text of a schema and what references in it can name.
 type document struct {
 	root      *value
-	old       bool // draft 7 or older: keywords beside $ref do not count, and ids are spelled otherwise
+	old       bool // draft 7 or older: keywords next to $ref are ignored, and ids are spelled differently
 	draft2019 bool
-	// The most digits that a number of the schema has before the point, and behind it.
+	// The most digits that a number of the schema has before and after the point.
 	whole, fraction int
-	nodes           map[scoped]*schemaNode
 	resources       map[string]resource // by URI, with and without anchors
 
 	anchors map[string][]anchor // $dynamicAnchor, by the URI of their document
-	several map[string]int      // how many there are of a name
+	several map[string]int      // by name: the number of such anchors
 	scopes  map[string]*scope
 }
 
 // resource is a value that references can name by a URI.
 type resource struct {
 	v          *value
-	path, base string // the base is that of what it stands in
-	dynamic    bool   // by a $dynamicAnchor
+	path, base string // the base is that of the enclosing schema
+	dynamic    bool   // named by a $dynamicAnchor
 }
 
 func newDocument(root *value) *document {
-	d := &document{root: root, nodes: map[scoped]*schemaNode{}, resources: map[string]resource{},
+	d := &document{root: root, resources: map[string]resource{},
 		anchors: map[string][]anchor{}, several: map[string]int{}, scopes: map[string]*scope{}}
 	if s := root.get("$schema"); s != nil && s.kind == stringValue {
 		for _, draft := range []string{"draft-04", "draft-06", "draft-07"} {
@@ -55,7 +43,7 @@ func newDocument(root *value) *document {
 	return d
 }
 
-// measure notes how many digits numbers have.
+// measure records how many digits the numbers have.
 func (d *document) measure(v *value) {
 	if v.kind == numberValue {
 		if n, err := parseDecimal(v.text); err == nil {
@@ -67,7 +55,7 @@ func (d *document) measure(v *value) {
 	}
 }
 
-// Where a schema has other schemas.
+// The keywords whose values contain schemas.
 var (
 	schemaKeywords = []string{"additionalProperties", "additionalItems", "items", "contains", "not", "if", "then",
 		"else", "propertyNames", "unevaluatedItems", "unevaluatedProperties", "contentSchema"}
@@ -76,7 +64,7 @@ var (
 		"dependencies"}
 )
 
-// scan notes what references can name.
+// scan records what references can name.
 func (d *document) scan(v *value, path, base string) {
 	if v.kind != objectValue {
 		return
@@ -117,7 +105,7 @@ func (d *document) scan(v *value, path, base string) {
 	}
 }
 
-// tooOld names the $schema of a document whose dialect is older than those that are known.
+// tooOld returns the $schema of a document if its dialect is older than the supported ones.
 func tooOld(root *value) (dialect string, is bool) {
 	s := root.get("$schema")
 	for _, draft := range []string{"draft-00", "draft-01", "draft-02", "draft-03"} {
@@ -134,7 +122,7 @@ func (d *document) name(uri string, r resource) {
 	}
 }
 
-// id is a schema's own URI, or "".
+// id returns a schema's own URI, or "".
 func (d *document) id(v *value) string {
 	if d.old && v.has("$ref") {
 		return ""
@@ -190,7 +178,7 @@ func (d *document) find(ref, base string) (resource, error) {
 		fragment = unescaped
 	}
 	if fragment != "" && fragment[0] != '/' {
-		return r, fmt.Errorf("$ref %q names an anchor that is not there", ref)
+		return r, fmt.Errorf("$ref %q names an anchor that does not exist", ref)
 	}
 	for _, part := range strings.Split(fragment, "/")[1:] {
 		name := strings.ReplaceAll(strings.ReplaceAll(part, "~1", "/"), "~0", "~")

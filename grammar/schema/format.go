@@ -4,10 +4,11 @@ import (
 	"fmt"
 
 	"github.com/quire/quire/grammar/automaton"
+	"github.com/quire/quire/grammar/jsontext"
 	"github.com/quire/quire/grammar/regex"
 )
 
-// formats are those that are asserted, as patterns.
+// formats are the patterns of the supported formats.
 var formats = map[string]string{
 	"date":      date,
 	"time":      clock,
@@ -30,7 +31,7 @@ const (
 		`02-(?:0[1-9]|1[0-9]|2[0-8]))|(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|` +
 		`(?:[02468][048]|[13579][26])00)-02-29)`
 	clock = `(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]+)?(?:[zZ]|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])`
-	// Of RFC 5321 dot-strings alone.
+	// Of RFC 5321 only dot-strings.
 	atom     = "[a-zA-Z0-9!#$%&'*+/=?^_`{|}~-]+"
 	hostname = `[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?(?:\.[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?)*`
 	ipv4     = octet + `\.` + octet + `\.` + octet + `\.` + octet
@@ -62,12 +63,50 @@ const (
 	pointer = `(?:/(?:[^/~]|~[01])*)*`
 )
 
-// leapSeconds is the times in a leap second, which is the last one of a day of UTC: both their minutes and their hours
-// are right by the offset to UTC.
-func (c *compiler) leapSeconds() automaton.Expr {
-	b := c.b
-	two, zulu := b.Repeat(c.digit, 2, 2), b.Bytes('z', 'z', 'Z', 'Z')
-	second := b.Seq(b.Text(":60"), b.Optional(b.Seq(b.Text("."), b.Repeat(c.digit, 1, automaton.Unlimited))))
+// textReader reads the keywords of strings.
+type textReader struct {
+	b       *automaton.Builder
+	parts   *jsontext.Parts
+	sets    *regularSets
+	formats map[string]automaton.Expr // the expressions made so far, by name
+}
+
+func (c *textReader) length(u use) (*form, error) {
+	lo, hi := 0, automaton.Unlimited
+	var err error
+	if v := u.node.v.get("minLength"); v != nil {
+		if lo, err = count(v); err != nil {
+			return nil, u.node.refuse("minLength", err)
+		}
+	}
+	if v := u.node.v.get("maxLength"); v != nil {
+		if hi, err = count(v); err != nil {
+			return nil, u.node.refuse("maxLength", err)
+		}
+	}
+	if lo == 0 && hi == automaton.Unlimited {
+		return nil, nil
+	}
+	return onlyTexts(c.parts, c.sets.ofLength(lo, hi)), nil
+}
+
+func (c *textReader) pattern(u use) (*form, error) {
+	if u.value.kind != stringValue {
+		return nil, fmt.Errorf("it is not a text")
+	}
+	e, err := regex.Search(c.b, u.value.text, c.parts.Characters, c.parts.Plain)
+	if err != nil {
+		return nil, err
+	}
+	return onlyTexts(c.parts, e), nil
+}
+
+// leapSeconds is the times in a leap second. It is the last second of a day in UTC, so that minutes and hours must fit
+// the offset to UTC.
+func (c *textReader) leapSeconds() automaton.Expr {
+	b, digit := c.b, c.sets.decimals.digit
+	two, zulu := b.Repeat(digit, 2, 2), b.Bytes('z', 'z', 'Z', 'Z')
+	second := b.Seq(b.Text(":60"), b.Optional(b.Seq(b.Text("."), b.Repeat(digit, 1, automaton.Unlimited))))
 	number := func(format string, n int) automaton.Expr { return b.Text(fmt.Sprintf(format, n)) }
 	minutes := []automaton.Expr{b.Seq(two, b.Text(":59"), second, zulu)}
 	hours := []automaton.Expr{b.Seq(b.Text("23:59"), second, zulu)}
@@ -76,7 +115,7 @@ func (c *compiler) leapSeconds() automaton.Expr {
 			b.Seq(b.Text("+"), two, number(":%02d", (m+1)%60)),
 			b.Seq(b.Text("-"), two, number(":%02d", 59-m)))))
 	}
-	early := b.Alt(b.Seq(b.Bytes('0', '4'), c.digit), b.Seq(b.Text("5"), b.Bytes('0', '8')))
+	early := b.Alt(b.Seq(b.Bytes('0', '4'), digit), b.Seq(b.Text("5"), b.Bytes('0', '8')))
 	for h := range 24 {
 		hours = append(hours, b.Seq(number("%02d:", h), b.Alt(
 			b.Seq(early, second, number("+%02d:", h)),
@@ -86,47 +125,48 @@ func (c *compiler) leapSeconds() automaton.Expr {
 	return b.And(b.Alt(minutes...), b.Alt(hours...))
 }
 
-// limits of RFC 1034 and 5321, and labels with "--" in third place: what may follow there (punycode) is not checked, so
-// there are none.
+// limits are the lengths of RFC 1034 and 5321. codedLabel is the labels with "--" in third place, which are excluded
+// because the punycode after it is not checked.
 var (
 	limits     = map[string]string{"hostname": "^.{1,253}$", "email": "^[^@]{1,64}@[^@]{1,189}$"}
 	codedLabel = map[string]string{"hostname": `(?:^|\.)[^.]{2}--`, "email": `@(?:.*\.)?[^.@]{2}--`}
 )
 
-// unknownFormats are standard ones that are not supported. Others that are not known are annotations, by the standard.
+// unknownFormats are the standard formats that are not supported. By the standard, all others are annotations.
 var unknownFormats = map[string]bool{"idn-email": true, "idn-hostname": true, "iri": true, "iri-reference": true,
 	"uri-template": true, "regex": true}
 
-func (c *compiler) formatForm(_ *schemaNode, _ string, v *value) (*form, error) {
-	if v.kind != stringValue {
+func (c *textReader) format(u use) (*form, error) {
+	if u.value.kind != stringValue {
 		return nil, fmt.Errorf("it is not a text")
 	}
-	if unknownFormats[v.text] {
-		return nil, fmt.Errorf("%q is not supported", v.text)
+	name := u.value.text
+	if unknownFormats[name] {
+		return nil, fmt.Errorf("%q is not supported", name)
 	}
-	pattern, ok := formats[v.text]
+	pattern, ok := formats[name]
 	if !ok {
 		return nil, nil
 	}
-	if e, ok := c.formats[v.text]; ok {
-		return c.onlyTexts(e), nil
+	if e, ok := c.formats[name]; ok {
+		return onlyTexts(c.parts, e), nil
 	}
 	e, err := regex.Search(c.b, "^(?:"+pattern+")$", c.parts.Characters, c.parts.Plain)
 	if err != nil {
 		return nil, err
 	}
-	if v.text == "hostname" || v.text == "email" {
-		limit, err := regex.Search(c.b, limits[v.text], c.parts.Characters, c.parts.Plain)
+	if name == "hostname" || name == "email" {
+		limit, err := regex.Search(c.b, limits[name], c.parts.Characters, c.parts.Plain)
 		if err != nil {
 			return nil, err
 		}
-		coded, err := regex.Search(c.b, codedLabel[v.text], c.parts.Characters, c.parts.Plain)
+		coded, err := regex.Search(c.b, codedLabel[name], c.parts.Characters, c.parts.Plain)
 		if err != nil {
 			return nil, err
 		}
-		e = c.andRegular(e, c.b.And(limit, c.b.Not(coded)), c.parts.Free)
+		e = c.sets.intersect(e, c.b.And(limit, c.b.Not(coded)), c.parts.Free)
 	}
-	switch v.text {
+	switch name {
 	case "time":
 		e = c.b.Alt(e, c.leapSeconds())
 	case "date-time":
@@ -136,6 +176,6 @@ func (c *compiler) formatForm(_ *schemaNode, _ string, v *value) (*form, error) 
 		}
 		e = c.b.Alt(e, c.b.Seq(day, c.leapSeconds()))
 	}
-	c.formats[v.text] = e
-	return c.onlyTexts(e), nil
+	c.formats[name] = e
+	return onlyTexts(c.parts, e), nil
 }

@@ -8,31 +8,21 @@ import (
 	"github.com/quire/quire/grammar/jsontext"
 )
 
-// numbers makes the expressions of numbers with constraints: without exponent, and 0 without a sign.
-func (c *compiler) numbers() {
-	b := c.b
-	c.digit = b.Bytes('0', '9')
-	digits := b.Repeat(c.digit, 1, automaton.Unlimited)
-	c.fraction = b.Optional(b.Seq(b.Text("."), digits))
-	high := b.Bytes('1', '9')
-	positive := b.Seq(high, b.Repeat(c.digit, 0, automaton.Unlimited))
-	c.unsigned = b.Seq(b.Alt(b.Text("0"), positive), c.fraction)
-	nonzero := b.Alt(b.Seq(positive, c.fraction), b.Seq(b.Text("0."),
-		b.Repeat(b.Text("0"), 0, automaton.Unlimited), high, b.Repeat(c.digit, 0, automaton.Unlimited)))
-	c.decimals = b.Alt(c.unsigned, b.Seq(b.Text("-"), nonzero))
-	c.integers = b.Alt(b.Text("0"), b.Seq(b.Optional(b.Text("-")), positive))
-	c.spelled[c.integers] = true
-	fraction := b.Seq(b.Text("."), b.Repeat(c.digit, 0, automaton.Unlimited), high)
-	c.shortest = b.Alt(b.Seq(c.integers, b.Optional(fraction)), b.Seq(b.Text("-0"), fraction))
-	c.spelled[c.shortest] = true
+// numbers makes the expressions of numbers within bounds and of multiples.
+type numbers struct {
+	b             *automaton.Builder
+	decimals      *decimals
+	sets          *regularSets
+	whole         automaton.Expr // all numbers, in any spelling
+	before, after int            // the most digits before and after the point that a number of the schema has
 }
 
-// below is the unsigned numbers that are less than one, or equal to it where equal says so.
-func (c *compiler) below(d decimal, equal bool) automaton.Expr {
+// below is the unsigned numbers that are less than d, or equal to d if equal is set.
+func (c *numbers) below(d decimal, equal bool) automaton.Expr {
 	b := c.b
 	less := automaton.Fail // with as many digits before the point, or fewer
 	if n := len(d.whole); n > 1 {
-		less = b.Alt(b.Text("0"), b.Seq(b.Bytes('1', '9'), b.Repeat(c.digit, 0, n-2)))
+		less = b.Alt(b.Text("0"), b.Seq(b.Bytes('1', '9'), b.Repeat(c.decimals.digit, 0, n-2)))
 	}
 	for i := range d.whole {
 		lo := byte('0')
@@ -41,12 +31,13 @@ func (c *compiler) below(d decimal, equal bool) automaton.Expr {
 		}
 		if d.whole[i] > lo {
 			rest := len(d.whole) - i - 1
-			less = b.Alt(less, b.Seq(b.Text(d.whole[:i]), b.Bytes(lo, d.whole[i]-1), b.Repeat(c.digit, rest, rest)))
+			digits := b.Repeat(c.decimals.digit, rest, rest)
+			less = b.Alt(less, b.Seq(b.Text(d.whole[:i]), b.Bytes(lo, d.whole[i]-1), digits))
 		}
 	}
-	less = b.Seq(less, c.fraction)
+	less = b.Seq(less, c.decimals.fraction)
 	zeros := b.Repeat(b.Text("0"), 0, automaton.Unlimited)
-	// With the same digits before the point: a fraction that is less, or none.
+	// With the same digits before the point: a smaller fraction, or none.
 	small := automaton.Fail
 	if d.fraction != "" {
 		small = automaton.Empty
@@ -54,9 +45,9 @@ func (c *compiler) below(d decimal, equal bool) automaton.Expr {
 	for i := range d.fraction {
 		if d.fraction[i] > '0' {
 			small = b.Alt(small, b.Seq(b.Text("."+d.fraction[:i]), b.Bytes('0', d.fraction[i]-1),
-				b.Repeat(c.digit, 0, automaton.Unlimited)))
+				b.Repeat(c.decimals.digit, 0, automaton.Unlimited)))
 		}
-		if i > 0 { // what ends before
+		if i > 0 { // the fraction may end here
 			small = b.Alt(small, b.Text("."+d.fraction[:i]))
 		}
 	}
@@ -70,26 +61,26 @@ func (c *compiler) below(d decimal, equal bool) automaton.Expr {
 	return b.Alt(less, b.Seq(b.Text(d.whole), small))
 }
 
-// bound is the decimals below a number, or above it; or equal to it where equal says so.
-func (c *compiler) bound(d decimal, above, equal bool) automaton.Expr {
+// bound is the decimals below a number, or above it; and the number itself if equal is set.
+func (c *numbers) bound(d decimal, above, equal bool) automaton.Expr {
 	b := c.b
 	var e automaton.Expr
 	minus := func(e automaton.Expr) automaton.Expr { return b.Seq(b.Text("-"), e) }
 	switch {
 	case !above && !d.negative:
-		e = b.Alt(minus(c.unsigned), c.below(d, equal))
+		e = b.Alt(minus(c.decimals.unsigned), c.below(d, equal))
 	case !above:
-		e = minus(b.And(c.unsigned, b.Not(c.below(d, !equal))))
+		e = minus(b.And(c.decimals.unsigned, b.Not(c.below(d, !equal))))
 	case d.negative:
-		e = b.Alt(minus(c.below(d, equal)), c.unsigned)
+		e = b.Alt(minus(c.below(d, equal)), c.decimals.unsigned)
 	default:
-		e = b.And(c.unsigned, b.Not(c.below(d, !equal)))
+		e = b.And(c.decimals.unsigned, b.Not(c.below(d, !equal)))
 	}
-	return b.And(c.decimals, e)
+	return b.And(c.decimals.all, e)
 }
 
 // multiple is the numbers that are multiples of another, each in its shortest form.
-func (c *compiler) multiple(d decimal) (automaton.Expr, error) {
+func (c *numbers) multiple(d decimal) (automaton.Expr, error) {
 	n, ok := new(big.Int).SetString(d.whole+d.fraction, 10)
 	if d.negative || !ok || n.Sign() <= 0 {
 		return 0, fmt.Errorf("it must be above 0")
@@ -98,30 +89,67 @@ func (c *compiler) multiple(d decimal) (automaton.Expr, error) {
 		return 0, fmt.Errorf("%s has too many digits", d)
 	}
 	e := c.b.Multiple(n.Int64(), len(d.fraction), d.fraction != "")
-	e = c.b.And(c.decimals, c.b.Alt(e, c.b.Seq(c.b.Text("-"), e)))
-	c.spelled[e] = true
+	e = c.b.And(c.decimals.all, c.b.Alt(e, c.b.Seq(c.b.Text("-"), e)))
+	c.sets.spelled[e] = true
 	return e, nil
 }
 
-// lexeme is the expression of the numbers that a form allows, so that each comes to an end: a set of one number has its
-// shortest form alone, and no number has more than jsontext.Digits digits before or behind the point, or one more than
-// a number of the schema has.
-func (c *compiler) lexeme(numbers automaton.Expr) automaton.Expr {
-	return c.b.Lexeme(c.ending(numbers))
+// lexeme is the expression of the numbers that a form allows, limited so that a model can't continue a number without
+// end: a set of one number has only its shortest form, and a number has at most jsontext.Digits digits before and after
+// the point, or one more than the numbers of the schema.
+func (c *numbers) lexeme(numbers automaton.Expr) automaton.Expr {
+	return c.b.Lexeme(c.bounded(numbers))
 }
 
-// ending is lexeme as a regular expression.
-func (c *compiler) ending(numbers automaton.Expr) automaton.Expr {
-	if numbers == c.parts.Number || numbers == automaton.Fail {
+// bounded is lexeme as a regular expression.
+func (c *numbers) bounded(numbers automaton.Expr) automaton.Expr {
+	if numbers == c.whole || numbers == automaton.Fail {
 		return numbers
 	}
-	if !c.spelled[numbers] {
-		if one, few := c.b.Texts(c.b.And(numbers, c.shortest), 1); few && len(one) == 1 {
+	if !c.sets.spelled[numbers] {
+		if one, few := c.b.Texts(c.b.And(numbers, c.decimals.shortest), 1); few && len(one) == 1 {
 			return c.b.Text(one[0])
 		}
 	}
-	digits := func(n int) automaton.Expr { return c.b.Repeat(c.digit, 1, n) }
-	short := c.b.Seq(c.b.Optional(c.b.Text("-")), digits(max(jsontext.Digits, c.doc.whole+1)),
-		c.b.Optional(c.b.Seq(c.b.Text("."), digits(max(jsontext.Digits, c.doc.fraction+1)))))
+	digits := func(n int) automaton.Expr { return c.b.Repeat(c.decimals.digit, 1, n) }
+	short := c.b.Seq(c.b.Optional(c.b.Text("-")), digits(max(jsontext.Digits, c.before+1)),
+		c.b.Optional(c.b.Seq(c.b.Text("."), digits(max(jsontext.Digits, c.after+1)))))
 	return c.b.And(numbers, short)
+}
+
+// numberReader reads the keywords of numbers.
+type numberReader struct {
+	parts   *jsontext.Parts
+	numbers *numbers
+}
+
+func (c *numberReader) bound(u use) (*form, error) {
+	above := u.keyword == "minimum" || u.keyword == "exclusiveMinimum"
+	exclusive := u.keyword == "exclusiveMinimum" || u.keyword == "exclusiveMaximum"
+	if u.value.kind == boolValue && exclusive { // draft 4: it modifies minimum or maximum
+		return nil, nil
+	}
+	if u.value.kind != numberValue {
+		return nil, fmt.Errorf("it is not a number")
+	}
+	if flag := u.node.v.get("exclusive" + string(u.keyword[0]-'a'+'A') + u.keyword[1:]); !exclusive && flag != nil {
+		exclusive = flag.kind == boolValue && flag.yes
+	}
+	d, err := parseDecimal(u.value.text)
+	if err != nil {
+		return nil, err
+	}
+	return onlyNumbers(c.parts, c.numbers.bound(d, above, !exclusive)), nil
+}
+
+func (c *numberReader) multiple(u use) (*form, error) {
+	d, err := parseDecimal(u.value.text)
+	if u.value.kind != numberValue || err != nil {
+		return nil, fmt.Errorf("it is not a number that is supported")
+	}
+	e, err := c.numbers.multiple(d)
+	if err != nil {
+		return nil, err
+	}
+	return onlyNumbers(c.parts, e), nil
 }

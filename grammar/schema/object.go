@@ -5,56 +5,27 @@ import (
 	"slices"
 
 	"github.com/quire/quire/grammar/automaton"
+	"github.com/quire/quire/grammar/jsontext"
 )
 
-// object is a set of objects: what values the members of each name may have, and which must be there.
-type object struct {
-	props    []property // those of names that are listed, in their order
-	index    map[string]int
-	required []string
-	regions  []region // the other names
-	some     []region // each of a member that must be there: of some such name, with such a value
-	min, max int
-	lists    bool // a keyword lists names that may come: where objects are closed, there are no others
-}
+// objects is the algebra of sets of objects.
+type objects struct {
+	b     *automaton.Builder
+	parts *jsontext.Parts
+	goals *goals
+	sets  *regularSets
+	empty func(goal) (bool, error) // whether a goal is known to allow no value
 
-type property struct {
-	name string
-	goal goal
-}
-
-// region is a set of names, by their contents as strings, and what their values must be. The regions of an object have
-// every name once. Of those that are listed as properties they are not asked.
-type region struct {
-	names automaton.Expr // Parts.Free where all are
-	goal  goal
-	open  bool // a keyword speaks of these names: they may come where objects are closed, too
+	steps int // the work of combining objects: see maxSteps
+	// implying is set while implies asks whether a goal is empty: the answer is only an optimization, so that the
+	// search must not start further ones.
+	implying bool
 }
 
 const maxRegions = 200
 
-func (c *compiler) anyObject() *object {
-	return &object{regions: []region{{names: c.parts.Free, goal: always}}, max: automaton.Unlimited}
-}
-
-func (o *object) find(name string) int {
-	if len(o.props) < 8 {
-		return slices.IndexFunc(o.props, func(p property) bool { return p.name == name })
-	}
-	if o.index == nil {
-		o.index = make(map[string]int, len(o.props))
-		for i, p := range o.props {
-			o.index[p.name] = i
-		}
-	}
-	if i, ok := o.index[name]; ok {
-		return i
-	}
-	return -1
-}
-
-// goalFor is what the value of a member must be.
-func (c *compiler) goalFor(o *object, name string) goal {
+// goalFor returns the goal of the value of a member.
+func (c *objects) goalFor(o *object, name string) goal {
 	if i := o.find(name); i >= 0 {
 		return o.props[i].goal
 	}
@@ -66,20 +37,20 @@ func (c *compiler) goalFor(o *object, name string) goal {
 	return never
 }
 
-// isAny says that a set has all objects.
-func (c *compiler) isAny(o *object) bool {
+// isAny reports whether a set has all objects.
+func (c *objects) isAny(o *object) bool {
 	return !o.lists && len(o.required) == 0 && o.min == 0 && o.max == automaton.Unlimited && len(o.some) == 0 &&
 		c.allowsAny(o) &&
 		!slices.ContainsFunc(o.props, func(p property) bool { return p.goal != always })
 }
 
-// allowsAny says that members that are not listed may be anything.
-func (c *compiler) allowsAny(o *object) bool {
+// allowsAny reports whether unlisted members may have any value.
+func (c *objects) allowsAny(o *object) bool {
 	return len(o.regions) == 1 && o.regions[0] == region{names: c.parts.Free, goal: always}
 }
 
-// andObject is what both have, nil where that is nothing.
-func (c *compiler) andObject(x, y *object) (*object, error) {
+// and is the objects that are in both sets. It is nil if there are none.
+func (c *objects) and(x, y *object) (*object, error) {
 	if c.isAny(x) && len(x.props) == 0 {
 		return y, nil
 	}
@@ -90,11 +61,11 @@ func (c *compiler) andObject(x, y *object) (*object, error) {
 	o := &object{min: max(x.min, y.min), max: lower(x.max, y.max), some: unique(slices.Concat(x.some, y.some)),
 		lists: x.lists || y.lists}
 	for _, p := range x.props {
-		o.props = append(o.props, property{p.name, c.all(p.goal, c.goalFor(y, p.name))})
+		o.props = append(o.props, property{p.name, c.goals.all(p.goal, c.goalFor(y, p.name))})
 	}
 	for _, p := range y.props {
 		if x.find(p.name) < 0 {
-			o.props = append(o.props, property{p.name, c.all(c.goalFor(x, p.name), p.goal)})
+			o.props = append(o.props, property{p.name, c.goals.all(c.goalFor(x, p.name), p.goal)})
 		}
 	}
 	o.required = slices.Clone(x.required)
@@ -105,8 +76,8 @@ func (c *compiler) andObject(x, y *object) (*object, error) {
 	}
 	for _, r := range x.regions {
 		for _, s := range y.regions {
-			if names := c.andRegular(r.names, s.names, c.parts.Free); names != automaton.Fail {
-				o.regions = append(o.regions, region{names, c.all(r.goal, s.goal), r.open || s.open})
+			if names := c.sets.intersect(r.names, s.names, c.parts.Free); names != automaton.Fail {
+				o.regions = append(o.regions, region{names, c.goals.all(r.goal, s.goal), r.open || s.open})
 			}
 		}
 	}
@@ -124,15 +95,8 @@ func (c *compiler) andObject(x, y *object) (*object, error) {
 	return o, nil
 }
 
-// lower is the smaller of two bounds, of which any may be Unlimited.
-func lower(x, y int) int {
-	if x == automaton.Unlimited || y != automaton.Unlimited && y < x {
-		return y
-	}
-	return x
-}
-
-func (c *compiler) joinObjects(x, y []*object) []*object {
+// join is the union of two unions.
+func (c *objects) join(x, y []*object) []*object {
 	all := slices.Clone(x)
 	for _, o := range y {
 		if !slices.Contains(all, o) {
@@ -147,11 +111,11 @@ func (c *compiler) joinObjects(x, y []*object) []*object {
 	return all
 }
 
-// notObject is the objects that are not of a set.
-func (c *compiler) notObject(o *object) ([]*object, error) {
+// not is the objects that are not in a set.
+func (c *objects) not(o *object) ([]*object, error) {
 	var not []*object
 	add := func(change func(*object)) {
-		n := c.anyObject()
+		n := anyObject(c.parts)
 		change(n)
 		not = append(not, n)
 	}
@@ -161,19 +125,19 @@ func (c *compiler) notObject(o *object) ([]*object, error) {
 	for _, p := range o.props {
 		if p.goal != always {
 			add(func(n *object) {
-				n.props, n.required = []property{{p.name, c.not(p.goal)}}, []string{p.name}
+				n.props, n.required = []property{{p.name, c.goals.not(p.goal)}}, []string{p.name}
 			})
 		}
 	}
 	for _, r := range c.unlisted(o) {
 		if r.goal != always {
-			add(func(n *object) { n.some = []region{{names: r.names, goal: c.not(r.goal)}} })
+			add(func(n *object) { n.some = []region{{names: r.names, goal: c.goals.not(r.goal)}} })
 		}
 	}
 	for _, s := range o.some {
 		add(func(n *object) {
-			n.regions = []region{{names: s.names, goal: c.not(s.goal)}}
-			if others := c.notRegular(s.names, c.parts.Free, c.parts.Plain); others != automaton.Fail {
+			n.regions = []region{{names: s.names, goal: c.goals.not(s.goal)}}
+			if others := c.sets.complement(s.names, c.parts.Free, c.parts.Plain); others != automaton.Fail {
 				n.regions = append(n.regions, region{names: others, goal: always})
 			}
 		})
@@ -187,8 +151,8 @@ func (c *compiler) notObject(o *object) ([]*object, error) {
 	return not, nil
 }
 
-// unlisted is the regions of an object without the names that are listed.
-func (c *compiler) unlisted(o *object) []region {
+// unlisted returns the regions of an object without the listed names.
+func (c *objects) unlisted(o *object) []region {
 	if len(o.props) == 0 {
 		return o.regions
 	}
@@ -209,13 +173,13 @@ func (c *compiler) unlisted(o *object) []region {
 	return regions
 }
 
-// hasName says that a name is one of those of a region.
-func (c *compiler) hasName(r region, name string) bool {
+// hasName reports whether a region has a name.
+func (c *objects) hasName(r region, name string) bool {
 	return r.names == c.parts.Free || c.b.Matches(r.names, c.parts.Spelled(name))
 }
 
-// emptyObject says that there is no such object, as far as that shows.
-func (c *compiler) emptyObject(o *object) (bool, error) {
+// isEmpty reports whether a set is known to have no object.
+func (c *objects) isEmpty(o *object) (bool, error) {
 	if o.max != automaton.Unlimited && (o.max < o.min || o.max < len(o.required)) {
 		return true, nil
 	}
@@ -232,12 +196,13 @@ func (c *compiler) emptyObject(o *object) (bool, error) {
 	return false, nil
 }
 
-// fewCases is how many combinations of alternatives are made without looking whether one is part of another.
+// fewCases is the number of combinations of alternatives up to which apportion does not look for alternatives that are
+// part of another.
 const fewCases = 16
 
-// apportion returns the sets of a list that are not part of one of others, and those that are. Where both lists are
-// short it does not look.
-func (c *compiler) apportion(list, others []*object) (apart, within []*object) {
+// apportion separates the sets of a list that are part of one of others (within) from the rest (apart). If both lists
+// are short it does not look, and all are apart.
+func (c *objects) apportion(list, others []*object) (apart, within []*object) {
 	if len(list)*len(others) <= fewCases || c.implying {
 		return list, nil
 	}
@@ -251,8 +216,8 @@ func (c *compiler) apportion(list, others []*object) (apart, within []*object) {
 	return apart, within
 }
 
-// within says that a set is part of another, which lists no names that it does not list, as far as that shows.
-func (c *compiler) within(x, y *object) bool {
+// within reports whether a set is known to be part of another, which lists no names that the set does not list.
+func (c *objects) within(x, y *object) bool {
 	if x.min < y.min || lower(x.max, y.max) != x.max {
 		return false
 	}
@@ -281,7 +246,7 @@ func (c *compiler) within(x, y *object) bool {
 	}
 	for _, r := range c.unlisted(x) {
 		for _, s := range y.regions {
-			if !c.implies(r.goal, s.goal) && c.andRegular(r.names, s.names, c.parts.Free) != automaton.Fail {
+			if !c.implies(r.goal, s.goal) && c.sets.intersect(r.names, s.names, c.parts.Free) != automaton.Fail {
 				return false
 			}
 		}
@@ -289,47 +254,47 @@ func (c *compiler) within(x, y *object) bool {
 	return true
 }
 
-// implies says that what a goal allows another one does too, as far as that shows.
-func (c *compiler) implies(g, h goal) bool {
+// implies reports whether all that a goal allows is known to be allowed by another.
+func (c *objects) implies(g, h goal) bool {
 	if g == h || g == never || h == always {
 		return true
 	}
 	before := c.implying
 	c.implying = true
-	is, err := c.empty(c.all(g, c.not(h)))
+	is, err := c.empty(c.goals.all(g, c.goals.not(h)))
 	c.implying = before
 	return is && err == nil
 }
 
-// canHave says that an object may have a member that must be there.
-func (c *compiler) canHave(o *object, some region) (bool, error) {
+// canHave reports whether objects can have a required member of some region.
+func (c *objects) canHave(o *object, some region) (bool, error) {
 	for _, p := range o.props {
 		if !c.hasName(some, p.name) {
 			continue
 		}
-		if is, err := c.empty(c.all(p.goal, some.goal)); !is || err != nil {
+		if is, err := c.empty(c.goals.all(p.goal, some.goal)); !is || err != nil {
 			return true, err
 		}
 	}
 	for _, r := range c.unlisted(o) {
-		if c.andRegular(r.names, some.names, c.parts.Free) == automaton.Fail {
+		if c.sets.intersect(r.names, some.names, c.parts.Free) == automaton.Fail {
 			continue
 		}
-		if is, err := c.empty(c.all(r.goal, some.goal)); !is || err != nil {
+		if is, err := c.empty(c.goals.all(r.goal, some.goal)); !is || err != nil {
 			return true, err
 		}
 	}
 	return false, nil
 }
 
-// apartObjects says that no object is in both sets, as far as that shows.
-func (c *compiler) apartObjects(x, y *object) (bool, error) {
+// disjoint reports whether two sets are known to have no common object.
+func (c *objects) disjoint(x, y *object) (bool, error) {
 	least := max(x.min, y.min, len(x.required), len(y.required))
 	if hi := lower(x.max, y.max); hi != automaton.Unlimited && hi < least {
 		return true, nil
 	}
 	for _, name := range append(slices.Clone(x.required), y.required...) {
-		if is, err := c.empty(c.all(c.goalFor(x, name), c.goalFor(y, name))); is || err != nil {
+		if is, err := c.empty(c.goals.all(c.goalFor(x, name), c.goalFor(y, name))); is || err != nil {
 			return is, err
 		}
 	}

@@ -2,9 +2,9 @@ package schema
 
 import "strconv"
 
-// scope is what dynamic references may mean in a schema: of the documents that led to it, one within the other, the
-// outermost that has an anchor. Anchors that only one document has need none. Equal scopes are one; nil is that
-// without anchors.
+// scope is what dynamic references mean in a schema: for each $dynamicAnchor the outermost of the documents that led to
+// the schema and have it. Only anchors that several documents have are in a scope. Equal scopes are one; nil is the
+// scope without anchors.
 type scope struct {
 	number  int
 	anchors []anchor
@@ -22,7 +22,7 @@ type scoped struct {
 	scope *scope
 }
 
-// outermost is what an anchor names in a scope, and otherwise what it names where it is asked for.
+// outermost returns what an anchor names in a scope, or otherwise if it is not in the scope.
 func (s *scope) outermost(name string, otherwise resource) resource {
 	if s != nil {
 		for _, a := range s.anchors {
@@ -34,7 +34,7 @@ func (s *scope) outermost(name string, otherwise resource) resource {
 	return otherwise
 }
 
-// enter is a scope within a document, which a URI names.
+// enter returns the scope within the document of a URI.
 func (d *document) enter(s *scope, uri string) *scope {
 	for i, a := range d.anchors[withoutFragment(uri)] {
 		if d.several[a.name] < 2 || s.outermost(a.name, resource{}).v != nil {

@@ -5,19 +5,31 @@ import (
 	"slices"
 
 	"github.com/quire/quire/grammar/automaton"
+	"github.com/quire/quire/grammar/jsontext"
 	"github.com/quire/quire/grammar/regex"
 )
 
 // mostWays bounds the ways in which a schema may evaluate members or items.
 const mostWays = 64
 
-// way is a condition under which a valid value has members or items that a schema has evaluated, and which these are.
-// Ways may hold at once: then all that each of them has is evaluated.
+// evaluation reads the keywords for what other keywords have not evaluated.
+type evaluation struct {
+	b      *automaton.Builder
+	parts  *jsontext.Parts
+	goals  *goals
+	forms  *forms
+	sets   *regularSets
+	closed bool
+	busy   map[*schemaNode]bool // schemas whose ways are being found
+}
+
+// way is a condition under which a schema evaluates some members or items of a valid value. If several ways apply, the
+// members or items of all of them are evaluated.
 type way struct {
 	when  goal
 	names automaton.Expr // of members: contents of strings
-	first int            // items, Unlimited where all are
-	some  []goal         // what items behind them have that are evaluated too
+	first int            // the number of evaluated items, Unlimited for all
+	some  []goal         // the goals of items after them that are evaluated, too
 }
 
 func (w *way) nothing() bool { return w.names == automaton.Fail && w.first == 0 && len(w.some) == 0 }
@@ -26,67 +38,70 @@ func (w *way) same(v way) bool {
 	return w.names == v.names && w.first == v.first && slices.Equal(w.some, v.some)
 }
 
-// unevaluatedForm is unevaluatedProperties or unevaluatedItems: what neither the other keywords of its schema nor the
-// schemas that these apply to the same value have looked at must be of it.
-func (c *compiler) unevaluatedForm(n *schemaNode, name string, v *value) (*form, error) {
-	rest := c.sub(n, v, name)
-	if c.doc.old || rest == always && !c.Closed {
+// read reads unevaluatedProperties or unevaluatedItems: a schema for what neither the other keywords of its schema nor
+// the schemas that they apply to the same value have evaluated.
+func (c *evaluation) read(u use) (*form, error) {
+	rest := c.goals.sub(u.node, u.value, u.keyword)
+	if c.goals.doc.old || rest == always && !c.closed {
 		return nil, nil
 	}
 	if rest == always {
-		return c.restricted(name, way{when: always, names: automaton.Fail}, rest), nil
+		return c.restricted(u.keyword, way{when: always, names: automaton.Fail}, rest), nil
 	}
-	ways, err := c.waysOf(n, name, false)
+	ways, err := c.waysOf(u.node, u.keyword, false)
 	if err != nil {
 		return nil, err
 	}
 	f := &form{}
 	for _, w := range ways {
-		when, err := c.formOf(w.when)
+		when, err := c.forms.of(w.when)
 		if err != nil {
 			return nil, err
 		}
-		held, err := c.and(when, c.restricted(name, w, rest))
+		held, err := c.forms.and(when, c.restricted(u.keyword, w, rest))
 		if err != nil {
 			return nil, err
 		}
-		f = c.or(f, held)
+		f = c.forms.or(f, held)
 	}
 	return f, nil
 }
 
-// restricted is the values of which all that a way does not evaluate is of a goal.
-func (c *compiler) restricted(keyword string, w way, rest goal) *form {
+// restricted is the values whose members or items that a way does not evaluate have a goal.
+func (c *evaluation) restricted(keyword string, w way, rest goal) *form {
 	if keyword == "unevaluatedItems" {
 		a := anyArray()
-		a.open = c.Closed
+		a.open = c.closed
 		if w.first != automaton.Unlimited {
 			for range w.first {
 				a.first = append(a.first, always)
 			}
-			a.rest = c.any(append([]goal{rest}, w.some...)...)
+			a.rest = c.goals.any(append([]goal{rest}, w.some...)...)
 		}
-		return c.otherThanArrays(a)
+		return onlyArrays(c.parts, a)
 	}
-	o := c.anyObject()
+	o := anyObject(c.parts)
 	o.regions = nil
-	others := c.notRegular(w.names, c.parts.Free, c.parts.Plain)
-	for _, r := range []region{{names: w.names, goal: always}, {others, rest, c.Closed}} {
+	others := c.sets.complement(w.names, c.parts.Free, c.parts.Plain)
+	for _, r := range []region{{names: w.names, goal: always}, {others, rest, c.closed}} {
 		if r.names != automaton.Fail {
 			o.regions = append(o.regions, r)
 		}
 	}
-	return c.otherThanObjects(o)
+	return onlyObjects(c.parts, o)
 }
 
-// waysOf is the ways of the keywords of a schema that holds. One of them always does. The keyword that asks is not
-// among them, unless itself says so.
-func (c *compiler) waysOf(n *schemaNode, keyword string, itself bool) ([]way, error) {
-	if n.waysBusy {
+// waysOf returns the ways of the keywords of a schema that applies. At least one of them always applies. The keyword
+// that asks is included only if itself is set.
+func (c *evaluation) waysOf(n *schemaNode, keyword string, itself bool) ([]way, error) {
+	if c.busy[n] {
 		return nil, errCircle
 	}
-	n.waysBusy = true
-	defer func() { n.waysBusy = false }()
+	if c.busy == nil {
+		c.busy = map[*schemaNode]bool{}
+	}
+	c.busy[n] = true
+	defer delete(c.busy, n)
 	own := c.ownWay(n, keyword, itself)
 	if own.names == c.parts.Free || own.first == automaton.Unlimited {
 		return []way{own}, nil
@@ -109,8 +124,8 @@ func (c *compiler) waysOf(n *schemaNode, keyword string, itself bool) ([]way, er
 	return ways, nil
 }
 
-// ownWay is what keywords of a schema evaluate by themselves.
-func (c *compiler) ownWay(n *schemaNode, keyword string, itself bool) way {
+// ownWay is what the keywords of a schema evaluate by themselves.
+func (c *evaluation) ownWay(n *schemaNode, keyword string, itself bool) way {
 	w := way{when: always, names: automaton.Fail}
 	switch {
 	case keyword == "unevaluatedProperties" && (n.v.has("additionalProperties") || itself && n.v.has(keyword)):
@@ -131,9 +146,9 @@ func (c *compiler) ownWay(n *schemaNode, keyword string, itself bool) way {
 	return w
 }
 
-// evaluatedItems is what the keywords for items evaluate. Before draft 2020-12 items may be a list, and contains
-// evaluates nothing.
-func (c *compiler) evaluatedItems(n *schemaNode) (first int, some []goal) {
+// evaluatedItems returns what the keywords for items evaluate. Before draft 2020-12 items may be a list, and contains
+// does not evaluate.
+func (c *evaluation) evaluatedItems(n *schemaNode) (first int, some []goal) {
 	if items := n.v.get("items"); items != nil {
 		if items.kind != arrayValue || n.v.has("additionalItems") {
 			return automaton.Unlimited, nil
@@ -143,14 +158,14 @@ func (c *compiler) evaluatedItems(n *schemaNode) (first int, some []goal) {
 	if items := n.v.get("prefixItems"); items != nil {
 		first = len(items.list)
 	}
-	if contains := n.v.get("contains"); contains != nil && !c.doc.draft2019 {
-		some = []goal{c.sub(n, contains, "contains")}
+	if contains := n.v.get("contains"); contains != nil && !c.goals.doc.draft2019 {
+		some = []goal{c.goals.sub(n, contains, "contains")}
 	}
 	return first, some
 }
 
 // patterned adds the names that patternProperties evaluates.
-func (c *compiler) patterned(n *schemaNode, keyword string, w *way) error {
+func (c *evaluation) patterned(n *schemaNode, keyword string, w *way) error {
 	patterns := n.v.get("patternProperties")
 	if patterns == nil || keyword != "unevaluatedProperties" {
 		return nil
@@ -160,67 +175,67 @@ func (c *compiler) patterned(n *schemaNode, keyword string, w *way) error {
 		if err != nil {
 			return fmt.Errorf("patternProperties: %w", err)
 		}
-		w.names = c.orRegular(w.names, names, c.parts.Free)
+		w.names = c.sets.unite(w.names, names, c.parts.Free)
 	}
 	return nil
 }
 
-// applied is what a keyword evaluates that applies other schemas to the same value: of each list one way at least
-// holds.
-func (c *compiler) applied(n *schemaNode, keyword, name string, v *value) (choices [][]way, err error) {
+// applied returns what a keyword evaluates that applies other schemas to the same value. At least one way of each list
+// applies.
+func (c *evaluation) applied(n *schemaNode, keyword, name string, v *value) (choices [][]way, err error) {
 	may := func(g goal, when ...goal) []way { // or nothing
 		ways, e := c.waysOfGoal(g, keyword)
 		if e != nil {
 			err = e
 		}
 		for i := range ways {
-			ways[i].when = c.all(append(when, ways[i].when)...)
+			ways[i].when = c.goals.all(append(when, ways[i].when)...)
 		}
 		return append(ways, way{when: always, names: automaton.Fail})
 	}
 	must := func(g goal) []way { ways := may(g); return ways[:len(ways)-1] }
 	switch name {
 	case "$ref", "$dynamicRef":
-		g, err := c.referred(n, name, v)
+		g, err := c.goals.referred(n, name, v)
 		if err != nil {
 			return nil, err
 		}
 		choices = append(choices, must(g))
 	case "allOf":
 		for i, sub := range v.list {
-			choices = append(choices, must(c.sub(n, sub, name, fmt.Sprint(i))))
+			choices = append(choices, must(c.goals.sub(n, sub, name, fmt.Sprint(i))))
 		}
 	case "anyOf":
 		for i, sub := range v.list {
-			g := c.sub(n, sub, name, fmt.Sprint(i))
+			g := c.goals.sub(n, sub, name, fmt.Sprint(i))
 			choices = append(choices, may(g, g))
 		}
 	case "oneOf":
 		var one []way
 		for i, sub := range v.list {
-			g := c.sub(n, sub, name, fmt.Sprint(i))
+			g := c.goals.sub(n, sub, name, fmt.Sprint(i))
 			ways := may(g, g)
 			one = append(one, ways[:len(ways)-1]...)
 		}
 		choices = append(choices, one)
 	case "if":
-		g := c.sub(n, v, name)
+		g := c.goals.sub(n, v, name)
 		holds, err := c.together([]way{{when: g, names: automaton.Fail}}, must(g))
 		if then := n.v.get("then"); then != nil && err == nil {
-			holds, err = c.together(holds, must(c.sub(n, then, "then")))
+			holds, err = c.together(holds, must(c.goals.sub(n, then, "then")))
 		}
 		if err != nil {
 			return nil, err
 		}
 		otherwise := []way{{when: always, names: automaton.Fail}}
 		if sub := n.v.get("else"); sub != nil {
-			otherwise = may(c.sub(n, sub, "else"), c.not(g))
+			otherwise = may(c.goals.sub(n, sub, "else"), c.goals.not(g))
 		}
 		choices = append(choices, append(holds, otherwise...))
 	case "dependentSchemas", "dependencies":
 		for i, member := range v.names {
 			if v.list[i].kind != arrayValue {
-				choices = append(choices, may(c.sub(n, v.list[i], name, member), c.has(member)))
+				choices = append(choices, may(c.goals.sub(n, v.list[i], name, member), c.goals.withMember(member)))
 			}
 		}
 	}
@@ -234,34 +249,26 @@ func (c *compiler) applied(n *schemaNode, keyword, name string, v *value) (choic
 	return choices, err
 }
 
-// waysOfGoal is the ways of a schema that holds.
-func (c *compiler) waysOfGoal(g goal, keyword string) ([]way, error) {
-	if c.goals[g].kind != goalSchema {
+// waysOfGoal returns the ways of a schema that applies.
+func (c *evaluation) waysOfGoal(g goal, keyword string) ([]way, error) {
+	if c.goals.list[g].kind != goalSchema {
 		return []way{{when: always, names: automaton.Fail}}, nil
 	}
-	return c.waysOf(c.goals[g].of, keyword, true)
+	return c.waysOf(c.goals.list[g].node, keyword, true)
 }
 
-// has is the goal of objects with a member.
-func (c *compiler) has(member string) goal {
-	text := func(s string) *value { return &value{kind: stringValue, text: s} }
-	list := &value{kind: arrayValue, list: []*value{text(member)}}
-	v := &value{kind: objectValue, names: []string{"type", "required"}, list: []*value{text("object"), list}}
-	return c.schema(v, "", "", nil)
-}
-
-// together is what is evaluated by a way of one list and one of another.
-func (c *compiler) together(x, y []way) ([]way, error) {
+// together combines each way of one list with each of another.
+func (c *evaluation) together(x, y []way) ([]way, error) {
 	var to []way
 	for _, v := range x {
 		for _, w := range y {
-			both := way{when: c.all(v.when, w.when), names: c.orRegular(v.names, w.names, c.parts.Free),
+			both := way{when: c.goals.all(v.when, w.when), names: c.sets.unite(v.names, w.names, c.parts.Free),
 				first: max(v.first, w.first), some: unique(slices.Concat(v.some, w.some))}
 			if v.first == automaton.Unlimited || w.first == automaton.Unlimited {
 				both.first, both.some = automaton.Unlimited, nil
 			}
 			if i := slices.IndexFunc(to, both.same); i >= 0 {
-				to[i].when = c.any(to[i].when, both.when)
+				to[i].when = c.goals.any(to[i].when, both.when)
 			} else if both.when != never {
 				to = append(to, both)
 			}

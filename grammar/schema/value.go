@@ -1,5 +1,5 @@
-// Package schema compiles JSON schemas to expressions of package automaton. What it can't say exactly it refuses, with
-// an error that names the keyword and where it stands.
+// Package schema compiles JSON schemas to expressions of package automaton. It rejects what it can't compile exactly,
+// with an error that names the keyword and its place.
 package schema
 
 import (
@@ -22,7 +22,7 @@ const (
 	objectValue
 )
 
-// value is a JSON value, the members of objects in their order.
+// value is a JSON value. The members of objects keep their order.
 type value struct {
 	kind  valueKind
 	yes   bool
@@ -31,7 +31,7 @@ type value struct {
 	list  []*value
 }
 
-const maxDepth = 500 // of arrays and objects in each other
+const maxDepth = 500 // of nested arrays and objects
 
 // parseValue parses a JSON text.
 func parseValue(text []byte) (*value, error) {
@@ -42,7 +42,7 @@ func parseValue(text []byte) (*value, error) {
 		return nil, err
 	}
 	if _, err := d.Token(); err != io.EOF {
-		return nil, fmt.Errorf("there is more behind the schema's end")
+		return nil, fmt.Errorf("there is more text after the schema")
 	}
 	return v, nil
 }
@@ -90,7 +90,7 @@ func readValue(d *json.Decoder, depth int) (*value, error) {
 	return v, err
 }
 
-// keepLast drops members that a later one of their name replaces.
+// keepLast removes members that are repeated later: the last one of a name counts.
 func (v *value) keepLast() {
 	at := map[string]int{}
 	n := 0
@@ -120,8 +120,8 @@ func (v *value) get(name string) *value {
 
 func (v *value) has(name string) bool { return v.get(name) != nil }
 
-// decimal is a number as sign, digits before and digits behind the point: without leading zeros but for one, and
-// without trailing ones behind the point.
+// decimal is a number as sign and digits before and after the point. It has no leading zero, except for a single 0, and
+// no trailing zeros after the point.
 type decimal struct {
 	negative        bool
 	whole, fraction string
