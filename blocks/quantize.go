@@ -16,7 +16,7 @@ func Quantize(f Format, x []float32, in int) (*Rows, error) {
 	r := NewRows(f, len(x)/in, in)
 	for b := range r.Scales {
 		from, to := x[b*f.Size:][:f.Size], r.Quants[b*f.Size:][:f.Size]
-		largest, most := float32(0), float32(0) // by magnitude, with its sign and without
+		largest, most := float32(0), float32(0) // the value of largest magnitude, and its magnitude
 		for _, v := range from {
 			if m := float32(math.Abs(float64(v))); m > most {
 				largest, most = v, m
