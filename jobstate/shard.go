@@ -12,19 +12,19 @@ import (
 	"github.com/quire/quire/vfs"
 )
 
-// Shard is one of several processes that do a job together, each the parts whose number leaves Index when divided by
-// Count. The zero value, and any of one, is the whole job.
+// Shard is one of several processes that do a job together. It takes the parts whose number mod Count is Index. The
+// zero value and any shard with a Count of 1 stand for the whole job.
 type Shard struct {
 	Index, Count int
 }
 
-// MaxShards is the largest Count that [ParseShard] takes. Units of a queue may be more.
+// MaxShards is the largest Count that [ParseShard] accepts. A queue may have more units.
 const MaxShards = 99_999
 
-// ErrShard says that a text names no shard.
+// ErrShard reports that a text does not name a shard.
 var ErrShard = errors.New("a shard is I/N: number I of N, from 0/N to N-1/N")
 
-// ParseShard reads "I/N", such as "0/8", the first of eight.
+// ParseShard parses "I/N", such as "0/8", the first of eight.
 func ParseShard(text string) (Shard, error) {
 	index, count, ok := strings.Cut(text, "/")
 	s := Shard{digits(index), digits(count)}
@@ -34,7 +34,7 @@ func ParseShard(text string) (Shard, error) {
 	return s, nil
 }
 
-// digits reads a number that is written with digits alone; -1 is none.
+// digits parses a number that is written with digits alone; it returns -1 for other texts.
 func digits(text string) int {
 	if len(text) == 0 || len(text) > 9 || strings.Trim(text, "0123456789") != "" {
 		return -1
@@ -49,14 +49,14 @@ func digits(text string) int {
 // String is the inverse of [ParseShard].
 func (s Shard) String() string { return fmt.Sprintf("%d/%d", s.Index, s.Count) }
 
-// Whole says that the shard is the whole job.
+// Whole reports whether the shard is the whole job.
 func (s Shard) Whole() bool { return s.Count <= 1 }
 
-// Has says that a part is one of the shard's.
+// Has reports whether a part belongs to the shard.
 func (s Shard) Has(part int) bool { return s.Whole() || part%s.Count == s.Index }
 
-// Name is the shard's in names of files, such as shard-00003-of-00008, with more digits where there must be; it is
-// empty for the whole job.
+// Name returns the shard's name in file names, such as shard-00003-of-00008, with more digits if needed. It is empty
+// for the whole job.
 func (s Shard) Name() string {
 	if s.Whole() {
 		return ""
@@ -76,10 +76,10 @@ func parseName(name string) (s Shard, ok bool) {
 	return s, s.Index < s.Count && !s.Whole() && s.Name() == name
 }
 
-// ErrOtherShards says that shards of another count work on the job.
+// ErrOtherShards reports that shards of a different count work on the job.
 var ErrOtherShards = errors.New("shards of another count work on this job")
 
-// ErrBegun says that another process began the job first.
+// ErrBegun reports that another process started the job first.
 var ErrBegun = errors.New("another process began the job")
 
 // Shards lists the shards that have worked on the job in a state folder.
@@ -97,9 +97,8 @@ func Shards(files vfs.FS, dir string) ([]Shard, error) {
 	return all, nil
 }
 
-// OpenShard is [Open] for one of several processes that share the folder, each with a lock, a journal and notes on
-// parts of its own. Shards run beside one another, but not beside a run of the whole job, nor beside shards of another
-// count.
+// OpenShard is [Open] for one of several processes that share the folder, each with its own lock, journal and notes.
+// Shards may run at the same time, but not together with a run of the whole job or with shards of a different count.
 func OpenShard(files vfs.FS, output string, shard Shard) (*State, error) {
 	if shard.Whole() {
 		return Open(files, output)
@@ -123,7 +122,7 @@ func OpenShard(files vfs.FS, output string, shard Shard) (*State, error) {
 		fmt.Sprintf("%s: %%w as shard %s", output, shard)); err != nil {
 		return nil, err
 	}
-	// After it has its own lock: of two that begin at the same time, one sees the other.
+	// Look only after taking the own lock: if two processes start at the same time, at least one sees the other.
 	others, err := Shards(files, s.root)
 	if err != nil {
 		return nil, fmt.Errorf("cannot look for other shards: %w", err)
@@ -147,12 +146,12 @@ func OpenShard(files vfs.FS, output string, shard Shard) (*State, error) {
 	return s, nil
 }
 
-// beginWait is how long a shard waits for others that write the job's description.
+// beginWait is how long a shard waits for other shards to write the job's description.
 const beginWait = time.Minute
 
-// alone does what only one shard may do at a time.
+// alone runs do, which only one shard may run at a time.
 func (s *State) alone(do func() error) error {
-	if s.dir == s.root { // it has the folder to itself
+	if s.dir == s.root { // a run of the whole job has no concurrent shards
 		return do()
 	}
 	for start := time.Now(); ; time.Sleep(10 * time.Millisecond) {
