@@ -11,9 +11,9 @@ import (
 	"github.com/quire/quire/models/arch"
 )
 
-// arrange makes the tensors of the config from those of the file: parts of tensors that hold several, experts of those
-// that hold all, and rows of q and k in the order in which halves of a head are rotated.
-// What does not fit the config is left to Validate.
+// arrange makes the config's tensors from the file's tensors: it splits tensors that hold several, extracts experts
+// from tensors that hold all, and reorders the rows of q and k into the order in which halves of a head are rotated.
+// Validate reports what does not fit the config.
 func (c *Checkpoint) arrange() error {
 	if err := errors.Join(c.joinMXFP4(), c.joinLatentUp()); err != nil {
 		return err
@@ -77,7 +77,7 @@ func (c *Checkpoint) arrange() error {
 	return nil
 }
 
-// rows is some rows of a tensor as one of its own.
+// rows returns rows of a tensor as a tensor.
 func (t *tensor) rows(first, n int) *tensor {
 	if t.packed != nil {
 		return t.cut(first, n)
@@ -104,7 +104,7 @@ func (t *tensor) rows(first, n int) *tensor {
 	return &part
 }
 
-// picked is rows of a tensor, by their numbers in it, as one of its own.
+// picked returns the rows with these numbers as a tensor.
 func (t *tensor) picked(shape []int, stored func(row int) int) *tensor {
 	if t.packed != nil {
 		part := t.cut(0, shape[0])
@@ -123,14 +123,14 @@ func (t *tensor) picked(shape []int, stored func(row int) int) *tensor {
 			}
 		}
 	}
-	if unpack := t.unpack; unpack != nil { // of one row, or of a part of it
+	if unpack := t.unpack; unpack != nil { // blocks of one row, or of a part of one
 		part.unpack = func(to *blocks.Rows, from int) { unpack(to, stored(from/width)*width+from%width) }
 	}
 	return &part
 }
 
-// deinterleave makes decode give the rows of a q or k projection (or the elements of its bias) in Hugging Face order:
-// of the first `turned` rows of a head, row half*turned/2+i, half 0 or 1, is stored as row 2*i+half.
+// deinterleave makes decode return the rows of a q or k projection (or the elements of its bias) in Hugging Face
+// order: among the first `turned` rows of a head, row half*turned/2+i, half 0 or 1, is stored as row 2*i+half.
 func (t *tensor) deinterleave(headDim, turned int) {
 	stored := t.decode
 	row := 1
@@ -155,7 +155,7 @@ func (t *tensor) deinterleave(headDim, turned int) {
 			dst = dst[row:]
 		}
 	}
-	if unpack := t.unpack; unpack != nil { // of one row, or of a part of it
+	if unpack := t.unpack; unpack != nil { // blocks of one row, or of a part of one
 		t.unpack = func(to *blocks.Rows, first int) { unpack(to, storedRow(first/row)*row+first%row) }
 	}
 }

@@ -27,7 +27,7 @@ const (
 	weightsIndex    = "model.safetensors.index.json"
 )
 
-// maxTextBytes bounds the text files read whole; a tokenizer.json of 200,000 tokens has about 20 MB.
+// maxTextBytes bounds the text files that are read whole; a tokenizer.json of 200,000 tokens has about 20 MB.
 const maxTextBytes = 256 << 20
 
 // openFolder opens a folder with config.json and model.safetensors or its shards.
@@ -73,7 +73,7 @@ func openFolder(dir string, need Need) (*Checkpoint, error) {
 	return c.finish(), nil
 }
 
-// withStale adds to an error of a missing tensor what the index says that is not so.
+// withStale adds the index's wrong entries to an error of a missing tensor.
 func (c *Checkpoint) withStale(err error) error {
 	if err == nil || len(c.stale) == 0 {
 		return err
@@ -85,12 +85,13 @@ func (c *Checkpoint) withStale(err error) error {
 	return fmt.Errorf("%w; the index is stale: %s%s", err, c.stale[0], more)
 }
 
-// weightShards lists the weight files of a folder, and for sharded ones the file of each tensor.
+// weightShards lists the weight files of a folder, and for a sharded model the file of each tensor.
 func weightShards(dir string) (shards []string, index map[string]string, err error) {
 	shards, index, err = readIndex(dir)
 	gone := func(shard string) bool { return !exists(filepath.Join(dir, shard)) }
 	switch whole := exists(filepath.Join(dir, weightsFile)); {
-	case whole && (err != nil || slices.ContainsFunc(shards, gone)): // an index of shards that were joined
+	// the shards were joined, and the index is left over
+	case whole && (err != nil || slices.ContainsFunc(shards, gone)):
 		return []string{weightsFile}, nil, nil
 	case !errors.Is(err, os.ErrNotExist):
 		return shards, index, err
@@ -131,8 +132,8 @@ func readIndex(dir string) (shards []string, index map[string]string, err error)
 	return slices.Compact(shards), file.WeightMap, nil
 }
 
-// addSafetensors adds the tensors of one file. With an index, only those that it places in this file count, as in the
-// reference loader.
+// addSafetensors adds the tensors of one file. If there is an index, only the tensors that it assigns to this file
+// count, as in the reference loader.
 func (c *Checkpoint) addSafetensors(path, shard string, index map[string]string, need needFile) error {
 	f, err := safetensors.Open(path, need.one())
 	if err != nil {
@@ -179,7 +180,7 @@ func blockDecoder(typ gguf.Type, data []byte) func(dst []float32, first int) {
 	}
 }
 
-// addFolderText finds the tokenizer of a folder, and notes the texts that completions depend on.
+// addFolderText finds the tokenizer of a folder, and records the texts that completions depend on.
 func (c *Checkpoint) addFolderText(dir string) error {
 	if _, err := os.Stat(filepath.Join(dir, tokenizerFile)); err == nil {
 		c.tokenizer = dir

@@ -14,7 +14,7 @@ import (
 	"github.com/quire/quire/models/gguf"
 )
 
-// openGGUF opens a GGUF file, or all of a split model that it is part of.
+// openGGUF opens a GGUF file, or the whole model if the file is a part of a split one.
 func openGGUF(path string, need Need) (*Checkpoint, error) {
 	f, err := openParts(path, need)
 	if err != nil {
@@ -29,7 +29,7 @@ func openGGUF(path string, need Need) (*Checkpoint, error) {
 	return c.finish(), nil
 }
 
-// openParts opens a file, and the others of its model if it is split.
+// openParts opens a file, and the other files of its model if it is split.
 func openParts(path string, need Need) (*gguf.File, error) {
 	f, err := gguf.Open(path, need.of(path).one())
 	if err != nil || f.SplitCount() == 1 {
@@ -86,7 +86,7 @@ func (c *Checkpoint) addGGUF(f *gguf.File, path string, need Need) error {
 			continue
 		}
 		if w := t.Within; w != nil && w.GGUF != "" && f.Tensor(w.GGUF) != nil {
-			t = arch.Tensor{Name: w.Name, GGUF: w.GGUF, Part: t.Part} // in the end its last part
+			t = arch.Tensor{Name: w.Name, GGUF: w.GGUF, Part: t.Part} // the last of its parts remains
 		}
 		known[t.GGUF] = t
 	}
@@ -105,7 +105,7 @@ func (c *Checkpoint) addGGUF(f *gguf.File, path string, need Need) error {
 	return nil
 }
 
-// addGGUFTensors adds the tensors of one file: those that are known by the names of Hugging Face's checkpoints.
+// addGGUFTensors adds the tensors of one file that have known names, under the names of Hugging Face's checkpoints.
 func (c *Checkpoint) addGGUFTensors(f *gguf.File, need needFile, known map[string]arch.Tensor,
 	decoder arch.Decoder) error {
 	id := identityPart{header: f.Header(), need: need}
@@ -145,7 +145,7 @@ func (c *Checkpoint) addGGUFTensors(f *gguf.File, need needFile, known map[strin
 			}
 		}
 		if part == arch.V || part == arch.LatentDown {
-			c.Config.DType = t.native // stays invalid for quantized files
+			c.Config.DType = t.native // stays invalid if the file is quantized
 		}
 		c.tensors[name] = t
 		id.tensors = append(id.tensors, t)
@@ -154,8 +154,8 @@ func (c *Checkpoint) addGGUFTensors(f *gguf.File, need needFile, known map[strin
 	return nil
 }
 
-// ofState gives the tensors of layers with a state, and scores of shared experts, their shapes: axes of 1 come and go.
-// How fast heads forget is stored as -exp of what Hugging Face's checkpoints have.
+// ofState gives the tensors of layers with a state, and the scores of shared experts, the shapes of Hugging Face's
+// checkpoints: it adds and removes axes of 1. The decay of heads is stored as -exp of Hugging Face's value.
 func (t *tensor) ofState(want arch.Tensor) {
 	switch want.Part {
 	case arch.MambaDecay, arch.MambaSkip, arch.MambaNorm, arch.DeltaDecay, arch.DeltaBias, arch.SharedScore:
@@ -177,7 +177,7 @@ func (t *tensor) ofState(want arch.Tensor) {
 	}
 }
 
-// blockUnpacker is blockDecoder that leaves blocks as they are; nil for floats.
+// blockUnpacker is blockDecoder to blocks; nil for floats.
 func blockUnpacker(typ gguf.Type, data []byte) func(to *blocks.Rows, first int) {
 	if !typ.Format().Is() {
 		return nil

@@ -10,8 +10,8 @@ import (
 	"github.com/quire/quire/models/arch"
 )
 
-// joinLatentUp makes the matrix of latent attention of which GGUF files since April 2025 have two halves: what makes
-// keys of latents, transposed, and what makes values.
+// joinLatentUp makes the matrix of latent attention that GGUF files since April 2025 store in two halves: the matrix
+// that makes keys from latents, transposed, and the one that makes values.
 func (c *Checkpoint) joinLatentUp() error {
 	for want := range c.Config.Tensors() {
 		if want.Part != arch.LatentUp {
@@ -37,15 +37,15 @@ func (c *Checkpoint) joinLatentUp() error {
 			}
 			delete(c.tensors, half.name)
 		}
-		if c.tensors[want.Name] == nil { // some files have it as well
+		if c.tensors[want.Name] == nil { // some files have the whole matrix, too
 			c.tensors[want.Name] = latentUp(k, v, m, want.Shape)
 		}
 	}
 	return nil
 }
 
-// latentUp is a tensor whose rows are, for each head, the columns of k and then the rows of v. It is decoded a head at
-// a time.
+// latentUp returns a tensor whose rows are, for each head, the columns of k followed by the rows of v. It is decoded
+// one head at a time.
 func latentUp(k, v *tensor, m arch.Latent, shape []int) *tensor {
 	t, values, heads := *k, *v, k.shape[0]
 	keySize, valueSize := m.Rank*m.KeyDim, m.Rank*m.ValueDim

@@ -8,17 +8,17 @@ import (
 	"github.com/quire/quire/blocks"
 )
 
-// planned is how a config says that matrices are stored, before a file is there.
+// planned describes how matrices are stored according to a config, before there is a file.
 type planned struct {
 	bits    int
 	e4m3    bool
 	zero    bool
-	columns int // of a scale; 0: all
+	columns int // columns that share a scale; 0: all
 	number  blocks.Scale
 }
 
-// skips are the modules of modules_to_not_convert or ignored_layers: ends of names, or patterns of whole parts of them
-// from the begin on, as transformers reads them.
+// skips are the modules of modules_to_not_convert or ignored_layers: suffixes of names, or patterns that match whole
+// components from the start, as transformers reads them.
 type skips []string
 
 func parseSkips(c *config) (list skips) {
@@ -41,9 +41,9 @@ func (s skips) has(name string) bool {
 	return false
 }
 
-// Random returns a matrix [out, in] of numbers that quants gives, each of 8 random bits, in the form that the config
-// asks for; nil where it has none. Scales are of the type number where the config does not say. The numbers lie around
-// 0.
+// Random returns a matrix [out, in] in the form that the config asks for, from numbers of 8 random bits that quants
+// returns; nil if the config has no form for it. Scales have the type number if the config does not set one. The
+// matrix's numbers are centred on 0.
 func (s *Scheme) Random(module string, out, in int, number blocks.Scale, quants func(to []uint8, row, n int)) *Matrix {
 	p := s.reader.planned(Module{module, module})
 	if p == nil {
@@ -55,7 +55,7 @@ func (s *Scheme) Random(module string, out, in int, number blocks.Scale, quants 
 	m := &Matrix{Out: out, In: in, Stored: fmt.Sprintf("random int%d", p.bits), bits: p.bits, e4m3: p.e4m3}
 	scale, keep, set := float32(1)/(1<<10), uint8(0xff), uint8(0)
 	switch {
-	case p.e4m3: // 1 to 2, of both signs
+	case p.e4m3: // magnitudes 1 to 2, both signs
 		scale, keep, set = 1.0/(1<<6), 0x87, 7<<3
 	case p.bits == 4:
 		scale, keep = 1.0/(1<<8), 15

@@ -1,8 +1,9 @@
 // Package quantized decodes the quantized matrices of safetensors checkpoints, as the quantization_config of a
 // config.json describes them.
 //
-// A number is scale * (quant - zero point) in float32, rounded once: what compressed-tensors, AutoAWQ, GPTQModel and
-// transformers compute where scales are float32. The package knows no files: it gets the tensors of a module as bytes.
+// A number is scale * (quant - zero point) in float32, rounded once. Compressed-tensors, AutoAWQ, GPTQModel and
+// transformers compute the same if scales are float32. The package does not open files: it gets the tensors of a
+// module as bytes.
 package quantized
 
 import (
@@ -16,14 +17,14 @@ import (
 	"github.com/quire/quire/models/arch"
 )
 
-// method is a value of quant_method: the suffixes of the tensors that such checkpoints have of a module beside weight
-// and bias, and how their config is read.
+// method is a value of quant_method: the suffixes of the tensors that such checkpoints have for a module in addition
+// to weight and bias, and a parser of their config.
 type method struct {
 	suffixes []string
 	parse    func(c *config) (reader, error)
 }
 
-// methods are those that are read. A format is added by an entry, with a file of its own.
+// methods are the supported ones. To add a format, add an entry and a file.
 var methods = map[string]method{
 	"awq":                {[]string{qweight, qzeros, scales}, parseAWQ},
 	"compressed-tensors": {compressedSuffixes, parseCompressed},
@@ -32,7 +33,7 @@ var methods = map[string]method{
 	"gptq":               {[]string{qweight, qzeros, scales, groupIndex}, parseGPTQ},
 }
 
-// Suffixes of the names of tensors that several methods have.
+// The suffixes of tensors that several methods share.
 const (
 	weight      = "weight"
 	weightScale = "weight_scale"
@@ -45,34 +46,36 @@ const (
 
 // reader reads the matrices of one checkpoint.
 type reader interface {
-	// matrix makes the matrix of a module of its parts, by their suffixes; nil where its weight is not quantized.
+	// matrix returns the matrix of a module, made from its parts by their suffixes; nil if its weight is not
+	// quantized.
 	matrix(module Module, parts map[string]Tensor) (*Matrix, error)
-	// text says what the config says of weights; asks what else it wants rounded, and to what, which is not done.
+	// text describes the weights according to the config. asks describes what else the config wants rounded and to
+	// what, which is not done.
 	text() string
 	asks() []string
-	// planned says how the config wants a module's weight stored, as far as it can be kept so.
+	// planned returns how the config wants a module's weight stored, as far as it can be kept so.
 	planned(module Module) *planned
 }
 
-// Module is the name of a module: as files have it, and as [arch.Config] does.
+// Module is the name of a module, in files and in [arch.Config].
 type Module struct{ Stored, Name string }
 
-// Tensor is one of the tensors that make a matrix.
+// Tensor is one of the tensors that make up a matrix.
 type Tensor struct {
 	DType string // as safetensors names it
 	Shape []int  // outermost first
 	Data  []byte
 }
 
-// Scheme is what a quantization_config says.
+// Scheme is a parsed quantization_config.
 type Scheme struct {
 	Method   string
 	suffixes []string
 	reader   reader
 }
 
-// Parse reads a quantization_config; nil is that of a model that is not quantized. The error of what is not supported
-// wraps [arch.UnsupportedError].
+// Parse parses a quantization_config; nil is the config of a model that is not quantized. An error of something
+// unsupported wraps [arch.UnsupportedError].
 func Parse(text json.RawMessage) (*Scheme, error) {
 	if len(text) == 0 {
 		return nil, nil
@@ -97,7 +100,7 @@ func Parse(text json.RawMessage) (*Scheme, error) {
 	return &Scheme{Method: name, suffixes: m.suffixes, reader: r}, nil
 }
 
-// String says it in a line.
+// String describes the scheme in one line.
 func (s *Scheme) String() string {
 	text := s.Method + ", " + s.reader.text()
 	if asks := s.reader.asks(); len(asks) > 0 {
@@ -106,8 +109,8 @@ func (s *Scheme) String() string {
 	return text
 }
 
-// Part reports whether a tensor is one of those that make a matrix, or that the config has a use for: the module it
-// belongs to, and the rest of its name.
+// Part reports whether a tensor is a part of a matrix, or one that the config has a use for. It returns the module
+// that it belongs to, and the rest of its name.
 func (s *Scheme) Part(name string) (module, suffix string, ok bool) {
 	at := strings.LastIndexByte(name, '.')
 	if at < 0 {
@@ -117,12 +120,12 @@ func (s *Scheme) Part(name string) (module, suffix string, ok bool) {
 	return module, suffix, suffix == weight || slices.Contains(s.suffixes, suffix)
 }
 
-// Small are the suffixes of tensors whose data [Scheme.Matrix] reads.
+// Small reports whether [Scheme.Matrix] reads the data of tensors with this suffix.
 func (s *Scheme) Small(suffix string) bool {
 	return suffix == groupIndex || suffix == "weight_g_idx" || suffix == "weight_shape"
 }
 
-// Matrix makes the weight of a module of its parts; nil where it has none, or one that is not quantized.
+// Matrix makes the weight of a module from its parts; nil if it has none, or one that is not quantized.
 func (s *Scheme) Matrix(module Module, parts map[string]Tensor) (*Matrix, error) {
 	m, err := s.reader.matrix(module, parts)
 	if m == nil || err != nil {
@@ -135,10 +138,10 @@ func (s *Scheme) Matrix(module Module, parts map[string]Tensor) (*Matrix, error)
 	return m, nil
 }
 
-// isFloat says that a tensor's numbers are floats of 16 or 32 bits.
+// isFloat reports whether a tensor's numbers are floats of 16 or 32 bits.
 func (t Tensor) isFloat() bool { return t.DType == "F32" || t.DType == "BF16" || t.DType == "F16" }
 
-// config reads typed keys; the first error is kept. null counts as absent.
+// config reads typed keys and keeps the first error. null counts as absent.
 type config struct {
 	fields map[string]json.RawMessage
 	err    error
