@@ -1,9 +1,9 @@
-// Package chat turns the messages of a conversation into the text that a model was tuned on, by the model's own Jinja
-// chat template.
+// Package chat turns the messages of a conversation into the text that a model was tuned on, with the model's own
+// Jinja chat template.
 //
-// Templates render as in transformers' apply_chat_template: with its Jinja settings, its raise_exception, strftime_now
-// and tojson, and its generation tag. Templates come with model files and are untrusted: they load nothing, and their
-// output, memory and time are bounded.
+// Templates render as in transformers' apply_chat_template: with its Jinja settings, its raise_exception,
+// strftime_now and tojson, and its generation tag. Templates come with model files and are untrusted: they load
+// nothing, and their output, memory and time are bounded.
 package chat
 
 import (
@@ -18,31 +18,30 @@ import (
 	"github.com/quire/quire/chat/jinja"
 )
 
-// Options are what a template can see besides the messages.
+// Options are what a template can see in addition to the messages.
 type Options struct {
-	// AddGenerationPrompt ends the text where the model's answer begins.
+	// AddGenerationPrompt ends the text where the model's answer starts.
 	AddGenerationPrompt bool
-	// ContinueFinalMessage ends the text with that of the last message, for the model to go on with.
+	// ContinueFinalMessage ends the text with the last message's text, for the model to continue.
 	ContinueFinalMessage bool
-	// Tools and Documents are JSON lists, Variables is a JSON object of further variables; each may be empty. It is an
-	// error where the template has no such variable.
+	// Tools and Documents are JSON lists, Variables is a JSON object of further variables; each may be empty. It is
+	// an error if the template does not use a variable that is given.
 	Tools, Documents, Variables string
-	// Special are the texts of special tokens by the names of the template's variables: bos_token, eos_token, pad_token
-	// and others, and the model's own. Variables come before them.
+	// Special are the texts of special tokens by the names of the template's variables: bos_token, eos_token,
+	// pad_token and others, and the model's own. Variables take precedence over them.
 	Special map[string]string
-	// ReasoningEffort is the variable reasoning_effort, in place of one among Variables; empty for none.
+	// ReasoningEffort is the variable reasoning_effort and overrides one in Variables; empty for none.
 	ReasoningEffort string
 }
 
-// limits of one Render: far above what any conversation needs.
+// limits bounds one Render, far above what any conversation needs.
 var limits = jinja.Limits{Output: 64 << 20, Memory: 1 << 30, Time: 10 * time.Second}
 
 // ErrLimit is wrapped by the error of a template that exceeds the limits on
 // output (64 MiB), memory (1 GiB in all) or time (10 s).
 var ErrLimit = jinja.ErrLimit
 
-// RaisedError is a template's own objection to the messages, such as roles that
-// do not alternate.
+// RaisedError is an error that a template raises about the messages, such as roles that do not alternate.
 type RaisedError struct{ Message string }
 
 func (e *RaisedError) Error() string {
@@ -53,10 +52,10 @@ func (e *RaisedError) Error() string {
 type Template struct {
 	t       *jinja.Template
 	manners func() manners
-	words   map[string]bool // of the source
+	words   map[string]bool // names in the source
 }
 
-// Parse reads a chat template.
+// Parse parses a chat template.
 func Parse(source string) (*Template, error) {
 	if strings.TrimSpace(source) == "" {
 		return nil, errors.New("the chat template is empty")
@@ -75,7 +74,7 @@ func Parse(source string) (*Template, error) {
 
 var word = regexp.MustCompile(`[\pL_][\pL\pN_]*`)
 
-// mentions says whether the template has a name.
+// mentions reports whether a name occurs in the template.
 func (t *Template) mentions(name string) bool { return t.words[name] }
 
 // now is the clock that strftime_now reads.
@@ -92,8 +91,7 @@ var functions = map[string]any{
 	}},
 }
 
-// Render returns the text of messages. Its error is a *RaisedError where the
-// template itself refuses them.
+// Render returns the text of messages. The error is a *RaisedError if the template itself rejects them.
 func (t *Template) Render(messages []Message, o Options) (string, error) {
 	if o.AddGenerationPrompt && o.ContinueFinalMessage {
 		return "", errors.New("add_generation_prompt and continue_final_message contradict each other; keep one")
@@ -125,10 +123,10 @@ func (t *Template) Render(messages []Message, o Options) (string, error) {
 	return text, nil
 }
 
-// parameters are variables of templates that are no others', with what gives them.
+// parameters are the variables that templates get from Options, rather than from further variables.
 var parameters = []string{"messages", "tools", "add_generation_prompt", "continue_final_message"}
 
-// vars are the variables that a template sees.
+// vars returns the variables for a template.
 func (t *Template) vars(messages any, o Options) (map[string]any, error) {
 	vars := map[string]any{"messages": messages, "tools": nil, "documents": nil,
 		"add_generation_prompt": o.AddGenerationPrompt}
@@ -168,7 +166,7 @@ func (t *Template) vars(messages any, o Options) (map[string]any, error) {
 
 const effortVariable = "reasoning_effort"
 
-// further adds variables of a JSON object.
+// further adds the variables of a JSON object.
 func (t *Template) further(vars map[string]any, text string) error {
 	if text == "" {
 		return nil

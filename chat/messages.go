@@ -14,12 +14,12 @@ import (
 type Message struct {
 	Role    string `json:"role"`
 	Content string `json:"content"`
-	// Object is the whole message as a JSON object, where it is more than a role and a text. It may have any members.
+	// Object is the whole message as a JSON object, if it has more than a role and a text. It may have any members.
 	// Its content may be a list of text parts, or null.
 	Object json.RawMessage `json:"-"`
 }
 
-// UnmarshalJSON reads a message with any members.
+// UnmarshalJSON parses a message with any members.
 func (m *Message) UnmarshalJSON(b []byte) error {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(b, &members); err != nil {
@@ -36,7 +36,7 @@ func isText(raw json.RawMessage, to *string) bool {
 	return len(raw) > 0 && raw[0] == '"' && json.Unmarshal(raw, to) == nil
 }
 
-// list returns messages as the template gets them.
+// list returns messages in the form that the template takes.
 func (t *Template) list(messages []Message) (*jinja.List, error) {
 	list := &jinja.List{Items: make([]any, len(messages))}
 	for i, m := range messages {
@@ -59,15 +59,15 @@ func (t *Template) list(messages []Message) (*jinja.List, error) {
 	return list, nil
 }
 
-// reasoningNames are those under which templates look for the reasoning of a message.
+// reasoningNames are the names under which templates look for the reasoning of a message.
 var reasoningNames = []string{"reasoning_content", "thinking", "reasoning"}
 
-// needed are members that must not be lost.
+// needed are members that must not be dropped silently.
 var needed = []string{"tool_calls", "function_call", "functions", "tools", "documents", "tool_plan", "tool_results",
 	"tool_responses"}
 
-// message returns a message as the template gets it: without members that are null, with its reasoning under the names
-// that templates have for it, and with content and tool calls in the form that the template takes.
+// message returns a message in the form that the template takes: without members that are null, with its reasoning
+// under the template's names for it, and with content and tool calls in the template's form.
 func (t *Template) message(given *jinja.Dict) (*jinja.Dict, error) {
 	var pairs []any
 	var reasoning any
@@ -107,7 +107,7 @@ func (t *Template) message(given *jinja.Dict) (*jinja.Dict, error) {
 	return message, nil
 }
 
-// isEmpty says whether there is nothing in a list or an object.
+// isEmpty reports whether a list or an object has no elements.
 func isEmpty(v any) bool {
 	switch v := v.(type) {
 	case *jinja.List:
@@ -118,8 +118,9 @@ func isEmpty(v any) bool {
 	return false
 }
 
-// content returns the content of a message in a form that the template takes. Texts of a list stand in lines, where the
-// template takes text alone. Null is empty text, but beside calls, where some templates look for it.
+// content returns the content of a message in a form that the template takes. If the template takes only text, the
+// texts of a list become lines. Null becomes empty text, except next to calls, because some templates check for it
+// there.
 func (t *Template) content(v any, calls bool) any {
 	switch v := v.(type) {
 	case nil:
@@ -145,8 +146,8 @@ func (t *Template) content(v any, calls bool) any {
 	return v
 }
 
-// toolCalls returns calls with their arguments in the form that the template takes. OpenAI's API has them as text, and
-// most templates want the object.
+// toolCalls returns calls with their arguments in the form that the template takes. In OpenAI's API they are text,
+// but most templates want the object.
 func (t *Template) toolCalls(v any) any {
 	list, ok := v.(*jinja.List)
 	if !ok {
@@ -165,7 +166,7 @@ func (t *Template) toolCalls(v any) any {
 			}
 			continue
 		}
-		calls[i] = t.arguments(call) // as transformers may have them, without the function around
+		calls[i] = t.arguments(call) // transformers also accepts calls without the outer function
 	}
 	return &jinja.List{Items: calls}
 }
@@ -195,7 +196,7 @@ func (t *Template) arguments(function *jinja.Dict) *jinja.Dict {
 	return function
 }
 
-// with returns a dict with another value of a key.
+// with returns a dict in which a key has a different value.
 func with(d *jinja.Dict, key string, value any) *jinja.Dict {
 	var pairs []any
 	for k, v := range d.All() {
@@ -207,20 +208,20 @@ func with(d *jinja.Dict, key string, value any) *jinja.Dict {
 	return jinja.NewDict(pairs...)
 }
 
-// manners are what templates differ in, found by rendering small conversations.
+// manners are the ways in which templates differ. They are found by rendering small conversations.
 type manners struct {
 	parts        bool // content may be a list of text parts
-	null         bool // content may be null beside calls
-	argumentText bool // the arguments of calls are text, and no object
+	null         bool // content may be null next to calls
+	argumentText bool // the arguments of calls are text rather than an object
 }
 
-// needle is a text that no template has.
+// needle is a text that does not occur in templates.
 const needle = "quire7needle"
 
 // ends are special tokens that templates may write.
 var ends = map[string]string{"bos_token": "<s>", "eos_token": "</s>"}
 
-// trials bound what a template may take for each of them.
+// trials bounds each rendering of learn.
 var trials = jinja.Limits{Output: 1 << 20, Memory: 16 << 20, Time: time.Second}
 
 // learn finds the manners of a template.
@@ -246,7 +247,7 @@ func (t *Template) learn() (m manners) {
 	m.parts = strings.Contains(parts, needle) && !strings.Contains(parts, "'"+needle) &&
 		!strings.Contains(parts, `"`+needle)
 	object, text := `{"a": "`+needle+`"}`, `"{\"a\": \"`+needle+`\"}"`
-	for _, content := range []string{`""`, "null"} { // some write calls beside one of them alone
+	for _, content := range []string{`""`, "null"} { // some templates write calls only next to one of these
 		asObject := call(content, object, "")
 		if strings.Contains(asObject, needle) && !strings.Contains(asObject, "'"+needle) {
 			break
@@ -266,13 +267,13 @@ func (t *Template) learn() (m manners) {
 	return m
 }
 
-// continued marks the end of the last message's text, and cut cuts a rendered text there, as transformers does for
+// continued marks the end of the last message's text. cut truncates the rendered text there, as transformers does for
 // continue_final_message.
 const continued = "CONTINUE_FINAL_MESSAGE_TAG "
 
 var errNothingToContinue = errors.New("continue_final_message: the last message has no text to continue")
 
-// mark marks the end of the last message, and returns its text.
+// mark marks the end of the last message and returns its text.
 func mark(messages *jinja.List) (final string, err error) {
 	if len(messages.Items) == 0 {
 		return "", errNothingToContinue
@@ -302,7 +303,7 @@ func mark(messages *jinja.List) (final string, err error) {
 	return "", errNothingToContinue
 }
 
-// cut ends a rendered text with that of its last message.
+// cut truncates a rendered text at the end of its last message.
 func cut(text, final string) (string, error) {
 	tag := strings.TrimSpace(continued)
 	at := strings.LastIndex(text, tag)

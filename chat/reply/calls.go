@@ -8,35 +8,36 @@ import (
 	"github.com/quire/quire/grammar"
 )
 
-// calling is a form of calls of tools. It has either starts and read, or whole.
+// calling is a format of tool calls. It has either starts and read, or whole.
 type calling struct {
-	names []string // vLLM's
-	// in reports whether a chat template has the form.
+	names []string // vLLM's names
+	// in reports whether a chat template uses the format.
 	in    func(template string) bool
 	marks []string
-	// starts are the texts that calls begin with, and read reads the calls that a text begins with. left is what stands
-	// among them and is no call; size is the length of all of it. Without calls the start mark is text.
+	// starts are the texts that calls start with, and read parses the calls that a text starts with. left is the text
+	// among them that is not a call; size is the length of everything parsed. If there are no calls, the start mark
+	// counts as text.
 	starts []string
 	read   func(text string, tools Tools) (calls []ToolCall, left string, size int)
-	// whole reads the calls of a whole text, and returns the text without them.
+	// whole parses the calls of a whole text, and returns the text without them.
 	whole    func(text string) (calls []ToolCall, rest string)
-	idLength int // that the family's templates want ids to have; 0 is any
-	// one is one call of a tool as parts of a text, which is read as that call.
+	idLength int // length of ids that the family's templates require; 0 is any
+	// one returns one call of a tool as parts of a text that parses as that call.
 	one func(tool tool) ([]grammar.Part, error)
 }
 
-// marked reports whether calls have a mark of their own, which no other text begins with.
+// marked reports whether calls start with a mark that no other text starts with.
 func (c *calling) marked() bool { return c.whole == nil && !slices.Contains(c.starts, "{") }
 
-// take returns the calls of a text, what stands before the first one, and the text without them. A call that does not
-// follow the form stays in the text.
+// take returns the calls of a text, the text before the first one, and the text without them. A call that does not
+// follow the format stays in the text.
 func (c *calling) take(text string, tools Tools) (calls []ToolCall, before, rest string) {
 	if c.whole != nil {
 		calls, rest = c.whole(text)
 		return calls, "", rest
 	}
 	var texts []string
-	from := 0 // what is before is no start of a call
+	from := 0 // a start mark before this is not the start of a call
 	for {
 		at, mark := first(text[from:], c.starts)
 		if mark == "" {
@@ -55,7 +56,7 @@ func (c *calling) take(text string, tools Tools) (calls []ToolCall, before, rest
 	return calls, texts[0], joined(texts)
 }
 
-// first is where the first of some marks stands in a text, and that mark; "" where there is none.
+// first returns the position of the first of several marks in a text, and the mark; "" if there is none.
 func first(text string, marks []string) (at int, mark string) {
 	at = len(text)
 	for _, m := range marks {
@@ -66,10 +67,11 @@ func first(text string, marks []string) (at int, mark string) {
 	return at, mark
 }
 
-// blank is what separates words and lines.
+// blank has the characters that separate words and lines.
 const blank = " \t\r\n"
 
-// joined joins the texts around calls. Between two is the blank space that they had there, or else a line's end.
+// joined joins the texts around calls. Two texts are separated by the blank space that they had there, or else by a
+// newline.
 func joined(texts []string) string {
 	var b strings.Builder
 	last := ""
@@ -88,7 +90,7 @@ func joined(texts []string) string {
 	return b.String()
 }
 
-// separator is the one of two blank spaces that separates more.
+// separator returns the stronger of two separators.
 func separator(before, after string) string {
 	lines := func(text string) int { return strings.Count(text, "\n") }
 	switch {
@@ -109,7 +111,7 @@ var callings = []calling{
 		in: func(template string) bool { return strings.Contains(template, graniteCall) }},
 	{names: []string{"hermes", "granite4"}, starts: []string{callStart}, read: hermes,
 		marks: []string{callStart, callEnd}, one: object(callStart+"\n", "arguments", "\n"+callEnd),
-		in: func(template string) bool { // others of these marks have XML between them
+		in: func(template string) bool { // other templates with these marks have XML between them
 			others := []string{functionStart, keyStart, "<tool_calls>", "<invoke"}
 			return strings.Contains(template, callStart) && strings.Contains(template, "arguments") &&
 				!slices.ContainsFunc(others, func(mark string) bool { return strings.Contains(template, mark) })
@@ -153,7 +155,7 @@ var callings = []calling{
 	{names: []string{"gemma4"}, starts: []string{gemmaStart}, read: between(gemmaStart, gemmaEnd, gemma),
 		marks: []string{gemmaStart, gemmaEnd, gemmaQuote}, one: gemmaCall,
 		in: func(template string) bool { return strings.Contains(template, gemmaStart) }},
-	// Its templates say nothing of calls.
+	// Its templates do not mention calls.
 	{names: []string{"phi4_mini_json"}, starts: []string{phiCalls + "["}, read: phi,
 		one: object(phiCalls+"[", "arguments", "]"),
 		in:  func(template string) bool { return strings.Contains(template, "<|/tool|>") }},
@@ -170,15 +172,15 @@ var callings = []calling{
 		in:  func(template string) bool { return strings.Contains(template, pythonList) }},
 }
 
-// Marks of calls.
+// The marks of calls.
 const (
 	callStart, callEnd          = "<tool_call>", "</tool_call>"         // hermes
 	pythonTag                   = "<|python_tag|>"                      // llama3_json
 	toolCalls, callID, callArgs = "[TOOL_CALLS]", "[CALL_ID]", "[ARGS]" // mistral
 )
 
-// hermes reads <tool_call>{"name": ..., "arguments": {...}}</tool_call>, of Hermes and Qwen. The next call, or the end
-// of the text, may stand for the end mark.
+// hermes parses <tool_call>{"name": ..., "arguments": {...}}</tool_call>, used by Hermes and Qwen. The start of the
+// next call, or the end of the text, may replace the end mark.
 func hermes(text string, _ Tools) (calls []ToolCall, left string, size int) {
 	behind := text[len(callStart):]
 	call, n, ok := decodeCall(behind, "arguments")
@@ -192,8 +194,8 @@ func hermes(text string, _ Tools) (calls []ToolCall, left string, size int) {
 	return []ToolCall{call}, "", len(text) - len(rest)
 }
 
-// ended returns what follows the end mark of a call. The start of the next call, or the end of the text, may stand for
-// it.
+// ended returns what follows the end mark of a call. The start of the next call, or the end of the text, may replace
+// the mark.
 func ended(text, end, next string) (rest string, ok bool) {
 	trimmed := strings.TrimLeft(text, blank)
 	if rest, ok = strings.CutPrefix(trimmed, end); ok {
@@ -202,7 +204,7 @@ func ended(text, end, next string) (rest string, ok bool) {
 	return trimmed, trimmed == "" || strings.HasPrefix(trimmed, next)
 }
 
-// llama reads objects {"name": ..., "parameters": {...}} with semicolons between them, of Llama 3.
+// llama parses objects {"name": ..., "parameters": {...}} separated by semicolons, used by Llama 3.
 func llama(text string, _ Tools) (calls []ToolCall, left string, size int) {
 	rest := strings.TrimLeft(strings.TrimPrefix(text, pythonTag), blank)
 	for {
@@ -216,7 +218,7 @@ func llama(text string, _ Tools) (calls []ToolCall, left string, size int) {
 	}
 }
 
-// mistral reads [TOOL_CALLS] with a list of objects {"name": ..., "arguments": {...}} behind it, or a name with its
+// mistral parses [TOOL_CALLS] followed by a list of objects {"name": ..., "arguments": {...}}, or a name with its
 // arguments: [TOOL_CALLS]name{...}, [TOOL_CALLS]name[CALL_ID]id[ARGS]{...}.
 func mistral(text string, _ Tools) (calls []ToolCall, left string, size int) {
 	behind := text[len(toolCalls):]
@@ -234,8 +236,8 @@ func mistral(text string, _ Tools) (calls []ToolCall, left string, size int) {
 	return []ToolCall{c}, "", len(toolCalls) + len(head) + n
 }
 
-// decodeCalls reads a list of calls at the start of a text, each with arguments under one of keys. left are the items
-// that are no calls, and from the first one that is no JSON on all of the text.
+// decodeCalls parses a list of calls at the start of a text, each with arguments under one of keys. left has the
+// items that are not calls, and everything after the first item that is not JSON.
 func decodeCalls(text string, keys ...string) (calls []ToolCall, left string, size int) {
 	rest, ok := strings.CutPrefix(strings.TrimLeft(text, blank), "[")
 	var others []string
@@ -258,7 +260,7 @@ func decodeCalls(text string, keys ...string) (calls []ToolCall, left string, si
 	return calls, strings.Join(append(others, rest), "\n"), len(text)
 }
 
-// decodeCall reads an object at the start of a text, with a name and with arguments under one of keys.
+// decodeCall parses an object at the start of a text, with a name and with arguments under one of keys.
 func decodeCall(text string, keys ...string) (call ToolCall, size int, ok bool) {
 	raw, size, ok := decodeObject(text)
 	if !ok {
@@ -275,7 +277,7 @@ func decodeCall(text string, keys ...string) (call ToolCall, size int, ok bool) 
 		if arguments == "" {
 			continue
 		}
-		var text string // models that write the arguments as text with an object in it
+		var text string // some models write the arguments as text that contains an object
 		if json.Unmarshal([]byte(arguments), &text) == nil {
 			arguments = text
 		}
@@ -285,7 +287,7 @@ func decodeCall(text string, keys ...string) (call ToolCall, size int, ok bool) 
 	return call, 0, false
 }
 
-// decodeObject returns the JSON object that a text begins with, as it is written.
+// decodeObject returns the JSON object that a text starts with, verbatim.
 func decodeObject(text string) (raw string, size int, ok bool) {
 	if trimmed := strings.TrimLeft(text, blank); !strings.HasPrefix(trimmed, "{") {
 		return "", 0, false
@@ -293,7 +295,7 @@ func decodeObject(text string) (raw string, size int, ok bool) {
 	return decodeValue(text)
 }
 
-// decodeValue returns the JSON value that a text begins with, as it is written.
+// decodeValue returns the JSON value that a text starts with, verbatim.
 func decodeValue(text string) (raw string, size int, ok bool) {
 	d := json.NewDecoder(strings.NewReader(text))
 	var value json.RawMessage

@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// Marks of Gemma 4's calls.
+// The marks of Gemma 4's calls.
 const gemmaStart, gemmaEnd, gemmaQuote = "<|tool_call>", "<tool_call|>", `<|"|>`
 
-// gemma reads call:name{key:<|"|>text<|"|>,other:[1,true]}, of Gemma 4.
+// gemma parses call:name{key:<|"|>text<|"|>,other:[1,true]}, used by Gemma 4.
 func gemma(text string, tools Tools) (call ToolCall, rest string, ok bool) {
 	text, ok = strings.CutPrefix(strings.TrimLeft(text, blank), "call:")
 	name, behind := cutBefore(text, "{")
@@ -19,20 +19,20 @@ func gemma(text string, tools Tools) (call ToolCall, rest string, ok bool) {
 		ok && whole && name != "" && !strings.Contains(name, "<") && strings.HasPrefix(object, "{")
 }
 
-// gemmaText reads Gemma's values as JSON.
+// gemmaText converts Gemma's values to JSON.
 type gemmaText struct {
 	text  string
 	depth int
-	of    parameters // of the tool, whose arguments are at depth 2
+	of    parameters // parameters of the tool, whose arguments are at depth 2
 }
 
-// take takes a mark, if it comes next.
+// take consumes a mark if it comes next.
 func (g *gemmaText) take(mark string) (ok bool) {
 	g.text, ok = strings.CutPrefix(strings.TrimLeft(g.text, " \t\r\n"), mark)
 	return ok
 }
 
-// value reads an object, a list, a text between marks, or what stands there without. key is that of a member.
+// value parses an object, a list, a text between marks, or a value without marks. key is the key of a member.
 func (g *gemmaText) value(key string) (value string, ok bool) {
 	if g.depth++; g.depth > mostNested {
 		return "", false
@@ -68,7 +68,7 @@ func (g *gemmaText) value(key string) (value string, ok bool) {
 	return as[0], true
 }
 
-// members reads what an object or a list has, up to its end.
+// members parses the contents of an object or a list up to its end.
 func (g *gemmaText) members(end string, named bool) (list string, ok bool) {
 	var items []string
 	seen := map[string]bool{}

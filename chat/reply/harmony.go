@@ -2,7 +2,7 @@ package reply
 
 import "strings"
 
-// Marks of harmony, the form of gpt-oss: a completion is several messages, each with a channel, and some with a
+// The marks of harmony, the format of gpt-oss: a completion is several messages, each with a channel, and some with a
 // recipient.
 const (
 	messageStart, channelMark, constrainMark = "<|start|>", "<|channel|>", "<|constrain|>"
@@ -13,13 +13,13 @@ const (
 
 var harmonyMarks = []string{messageStart, channelMark, constrainMark, bodyMark, messageEnd, callMark, returnMark}
 
-// message is one of harmony.
+// message is a message of harmony.
 type message struct {
 	channel, recipient, body string
-	whole                    string // with its marks
+	whole                    string // including its marks
 }
 
-// messages takes a text apart. It returns false for one that is not of this form.
+// messages splits a text into messages. It returns false if the text does not have this format.
 func messages(text string) (list []message, ok bool) {
 	for strings.TrimSpace(text) != "" {
 		head, behind, found := strings.Cut(text, bodyMark)
@@ -30,7 +30,7 @@ func messages(text string) (list []message, ok bool) {
 		if !m.head(head) {
 			return nil, false
 		}
-		size := 0 // of the arguments of a call, which may have marks in their texts
+		size := 0 // length of a call's arguments, whose texts may contain marks
 		if strings.HasPrefix(m.recipient, functionsOf) {
 			_, size, _ = decodeObject(behind)
 		}
@@ -51,7 +51,7 @@ func messages(text string) (list []message, ok bool) {
 	return list, len(list) > 0
 }
 
-// head reads what stands before a message's body: a role with a recipient perhaps, and a channel with one perhaps.
+// head parses what precedes a message's body: a role and a channel, each with an optional recipient.
 func (m *message) head(head string) bool {
 	head, _, _ = strings.Cut(head, constrainMark)
 	role, channel, found := strings.Cut(head, channelMark)
@@ -71,8 +71,8 @@ func (m *message) head(head string) bool {
 	return true
 }
 
-// splitHarmony returns the analysis of a completion and the rest: the text of the other messages, or with calls of
-// tools among them these messages as they are. open says that the prompt ends with the head of the analysis.
+// splitHarmony returns the analysis of a completion and the rest: the text of the other messages, or these messages
+// verbatim if there are tool calls among them. open reports that the prompt ends with the head of the analysis.
 func splitHarmony(text string, open bool) (reasoning, rest string) {
 	whole := text
 	if open {
@@ -98,8 +98,8 @@ func splitHarmony(text string, open bool) (reasoning, rest string) {
 	return reasoning, strings.Join(bodies, "\n")
 }
 
-// harmony reads messages to functions. The other messages are the rest: their texts where it is of the final channel
-// and of the commentary alone, and as they are where they are calls that do not follow the form.
+// harmony parses messages to functions. The other messages are the rest: their texts if they are only of the final
+// and the commentary channel, or verbatim if they are calls that do not follow the format.
 func harmony(text string) (calls []ToolCall, rest string) {
 	list, ok := messages(text)
 	if !ok {

@@ -10,21 +10,21 @@ import (
 	"strings"
 )
 
-// values are keywords whose values are no schemas.
+// values are the keywords whose values are not schemas.
 var values = []string{"const", "enum", "default", "examples"}
 
-// errCircle is that a reference stands in what it names.
+// errCircle reports that a reference is inside the schema that it names.
 var errCircle = errors.New("within what it names, which is not supported in this form of a call")
 
-// references reads a schema's references, to replace them by what they name: parts of the schema stand in calls without
-// the rest.
+// references resolves a schema's references: it replaces them by the schemas that they name, because parts of the
+// schema are used in calls without the rest.
 type references struct {
 	root json.RawMessage
-	open []string // that are being replaced
+	open []string // the references that are being resolved
 }
 
-// withoutReferences is a schema in which no $ref is left. It is an error where one names something elsewhere, or a
-// schema that is within itself.
+// withoutReferences returns a schema without any $ref. It is an error if one names something outside the schema, or a
+// schema that contains it.
 func withoutReferences(schema json.RawMessage) (json.RawMessage, error) {
 	if !strings.Contains(string(schema), `"$ref"`) {
 		return schema, nil
@@ -33,7 +33,8 @@ func withoutReferences(schema json.RawMessage) (json.RawMessage, error) {
 	return r.replaced(schema, true)
 }
 
-// replaced is a JSON text without references. isSchema says that it is a schema, and not a map of schemas.
+// replaced returns a JSON text without references. isSchema reports whether it is a schema rather than a map of
+// schemas.
 func (r *references) replaced(raw json.RawMessage, isSchema bool) (json.RawMessage, error) {
 	var list []json.RawMessage
 	if json.Unmarshal(raw, &list) == nil && list != nil {
@@ -78,7 +79,7 @@ func (r *references) replaced(raw json.RawMessage, isSchema bool) (json.RawMessa
 	return merged(to, json.RawMessage("{"+beside+"}")), nil
 }
 
-// merged is a schema and what stands beside a reference to it: one object, unless both say something of the same.
+// merged merges a schema and the siblings of a reference to it into one object, unless both have the same key.
 func merged(schema, beside json.RawMessage) json.RawMessage {
 	names, members, err := membersInOrder(schema)
 	more, others, _ := membersInOrder(beside)
@@ -99,7 +100,7 @@ func merged(schema, beside json.RawMessage) json.RawMessage {
 	return json.RawMessage("{" + strings.TrimPrefix(b.String(), ",") + "}")
 }
 
-// named is what a reference names, without references.
+// named returns the schema that a reference names, without references.
 func (r *references) named(ref string) (json.RawMessage, error) {
 	if slices.Contains(r.open, ref) {
 		return nil, fmt.Errorf("a $ref %q %w", ref, errCircle)

@@ -1,7 +1,7 @@
-// Package reply takes a completion apart as the model's family writes it: reasoning, text, and calls of tools.
+// Package reply splits a completion into the parts that the model's family writes: reasoning, text, and tool calls.
 //
-// A form is known by the name that vLLM has for it. What does not follow the form stays text: no part of a completion
-// is lost but the marks themselves and blank lines next to them.
+// Formats have the names that vLLM gives them. What does not follow the format stays text: no part of a completion is
+// lost except the marks themselves and blank lines next to them.
 package reply
 
 import (
@@ -14,15 +14,15 @@ import (
 	"strings"
 )
 
-// Names of forms that are none.
+// The names that do not stand for one format.
 const (
-	Auto = "auto" // the form that the chat template has
-	None = "none" // the text is not taken apart
+	Auto = "auto" // the format of the chat template
+	None = "none" // the text is not split
 )
 
-// Parsed are the parts of a completion.
+// Parsed has the parts of a completion.
 type Parsed struct {
-	Reasoning string // "" where there is none
+	Reasoning string // "" if there is none
 	Text      string // the rest, without reasoning and calls
 	ToolCalls []ToolCall
 }
@@ -34,7 +34,7 @@ type ToolCall struct {
 	Arguments string // a JSON object, as the model wrote it
 }
 
-// MarshalJSON writes a call as OpenAI's API has it.
+// MarshalJSON returns a call in the form of OpenAI's API.
 func (c ToolCall) MarshalJSON() ([]byte, error) {
 	type function struct {
 		Name      string `json:"name"`
@@ -47,12 +47,12 @@ func (c ToolCall) MarshalJSON() ([]byte, error) {
 	}{c.ID, "function", function{c.Name, c.Arguments}})
 }
 
-// JSON returns the calls as a JSON list of OpenAI's API, "" where there are none.
+// JSON returns the calls as a JSON list in the form of OpenAI's API, "" if there are none.
 func (p *Parsed) JSON() string {
 	if len(p.ToolCalls) == 0 {
 		return ""
 	}
-	b, _ := marshal(p.ToolCalls) // text and lists of it
+	b, _ := marshal(p.ToolCalls) // cannot fail: strings, and lists of them
 	return string(b)
 }
 
@@ -65,16 +65,16 @@ func marshal(v any) ([]byte, error) {
 	return bytes.TrimRight(b.Bytes(), "\n"), err
 }
 
-// Forms are how the completions of a model are taken apart. The zero value leaves them as they are.
+// Forms are the formats that split a model's completions. The zero value leaves completions unchanged.
 type Forms struct {
 	reasoning *thinking
 	calls     *calling
 	template  string // the chat template
-	// KeepReasoning leaves reasoning in the text, where no calls are looked for in it.
+	// KeepReasoning leaves reasoning in the text. Calls are not looked for in it.
 	KeepReasoning bool
 }
 
-// New returns the forms of these names, which may be [Auto] and [None]. template is the model's chat template.
+// New returns the formats of these names, which may be [Auto] and [None]. template is the model's chat template.
 func New(reasoning, calls, template string) (f Forms, err error) {
 	f.template = template
 	switch reasoning {
@@ -106,7 +106,7 @@ func (f *Forms) chooseCalls(name, template string) error {
 	return nil
 }
 
-// Check says what is wrong with the name of a form among names.
+// Check returns an error if name is not the name of a format among names.
 func Check(name string, names []string) error {
 	if slices.Contains(names, name) {
 		return nil
@@ -114,7 +114,7 @@ func Check(name string, names []string) error {
 	return fmt.Errorf("is %q, but must be %s", name, oneOf(names))
 }
 
-// ReasoningNames are the names of forms of reasoning.
+// ReasoningNames returns the names of formats of reasoning.
 func ReasoningNames() []string {
 	names := []string{Auto, None}
 	for _, t := range thinkings {
@@ -123,7 +123,7 @@ func ReasoningNames() []string {
 	return names
 }
 
-// ToolCallNames are the names of forms of calls.
+// ToolCallNames returns the names of formats of calls.
 func ToolCallNames() []string {
 	names := []string{Auto, None}
 	for _, c := range callings {
@@ -137,7 +137,7 @@ func oneOf(names []string) string {
 	return strings.Join(names[:last], ", ") + " or " + names[last]
 }
 
-// Names are those of the forms, "" for none.
+// Names returns the names of the formats, "" for none.
 func (f *Forms) Names() (reasoning, calls string) {
 	if f.reasoning != nil {
 		reasoning = f.reasoning.names[0]
@@ -148,14 +148,14 @@ func (f *Forms) Names() (reasoning, calls string) {
 	return reasoning, calls
 }
 
-// HasReasoning says whether a form of reasoning is known.
+// HasReasoning reports whether there is a format of reasoning.
 func (f *Forms) HasReasoning() bool { return f.reasoning != nil }
 
-// HasCalls says whether a form of calls is known.
+// HasCalls reports whether there is a format of calls.
 func (f *Forms) HasCalls() bool { return f.calls != nil }
 
-// Marks are the texts that the forms look for. A tokenizer may have them as special tokens, which the text must then
-// have.
+// Marks returns the texts that the formats look for. If a tokenizer has them as special tokens, the text must include
+// these.
 func (f *Forms) Marks() (marks []string) {
 	if f.reasoning != nil {
 		if f.reasoning.harmony {
@@ -170,12 +170,12 @@ func (f *Forms) Marks() (marks []string) {
 	return marks
 }
 
-// ReasoningMarks are the texts that reasoning stands between. ok is false for a form that marks more than that.
+// ReasoningMarks returns the texts around reasoning. ok is false for a format with more marks than these.
 func (f *Forms) ReasoningMarks() (start, end string, ok bool) {
 	return f.reasoning.start, f.reasoning.end, !f.reasoning.harmony
 }
 
-// Opens says whether a prompt ends with the opening of reasoning, so that the completion begins within it.
+// Opens reports whether a prompt ends with the opening of reasoning, so that the completion starts inside it.
 func (f *Forms) Opens(prompt string) bool {
 	if f.reasoning == nil {
 		return false
@@ -184,18 +184,18 @@ func (f *Forms) Opens(prompt string) bool {
 	return strings.HasSuffix(prompt, f.reasoning.start)
 }
 
-// Within says whether a text ends within reasoning.
+// Within reports whether a text ends inside reasoning.
 func (f *Forms) Within(text string) bool {
 	return f.reasoning != nil && strings.LastIndex(text, f.reasoning.start) > strings.LastIndex(text, f.reasoning.end)
 }
 
-// WithoutCalls are the forms without that of calls.
+// WithoutCalls returns the formats without the one of calls.
 func (f Forms) WithoutCalls() Forms {
 	f.calls = nil
 	return f
 }
 
-// Parse takes a completion apart. open says that it begins within reasoning; tools are those of the row.
+// Parse splits a completion. open reports that it starts inside reasoning; tools are the row's tools.
 func (f *Forms) Parse(text string, open bool, tools Tools) Parsed {
 	p := Parsed{Text: text}
 	before := ""
@@ -214,11 +214,11 @@ func (f *Forms) Parse(text string, open bool, tools Tools) Parsed {
 	return p
 }
 
-// split returns the reasoning and what follows it, the end of text. Reasoning without an end, or without anything
-// behind it, ends with the first call that follows the form, as in vLLM and llama.cpp.
+// split returns the reasoning and what follows it, a suffix of text. Reasoning without an end, or with nothing after
+// it, ends at the first call that follows the format, as in vLLM and llama.cpp.
 func (f *Forms) split(text string, open bool, tools Tools) (reasoning, rest string) {
 	reasoning, rest, still := f.reasoning.split(text, open)
-	// What is kept in the text stays one piece.
+	// With KeepReasoning, closed reasoning and what follows it stay one piece.
 	last := still || !f.KeepReasoning && strings.TrimSpace(rest) == ""
 	if last && f.calls != nil && f.calls.marked() {
 		if calls, thought, _ := f.calls.take(reasoning, tools); len(calls) > 0 {
@@ -228,7 +228,8 @@ func (f *Forms) split(text string, open bool, tools Tools) (reasoning, rest stri
 	return f.reasoning.trimmed(reasoning), rest
 }
 
-// Identify gives each call that has no id one. It depends on the row's id, the generation and the call's place alone.
+// Identify assigns an id to each call without one. The id depends only on the row's id, the generation and the call's
+// index.
 func (f *Forms) Identify(p *Parsed, row string, generation int) {
 	for i := range p.ToolCalls {
 		if c := &p.ToolCalls[i]; c.ID == "" {

@@ -14,14 +14,14 @@ import (
 // tool is a tool that a completion may call.
 type tool struct {
 	name       string
-	parameters json.RawMessage // a JSON schema; nil for no arguments
-	template   string          // the model's chat template, of forms that are written in several ways
-	references error           // why the parameters still have $ref
+	parameters json.RawMessage // a JSON schema; nil if there are no arguments
+	template   string          // the model's chat template, for formats with several variants
+	references error           // why the parameters still have a $ref
 }
 
-// Required returns the form of one call of the tools, which are a JSON list as OpenAI has it: of any of them, or of the
-// one that is named. It is JSON that [grammar.Alternatives] compiles, and an error where the form of calls, or a tool,
-// can't be said exactly.
+// Required returns the grammar of one call of the tools, which are a JSON list in OpenAI's form: any of them, or the
+// named one. The result is JSON for [grammar.Alternatives]. It is an error if the format of calls, or a tool, cannot
+// be expressed exactly.
 func (f *Forms) Required(tools Tools, name string) (form string, err error) {
 	if f.calls == nil {
 		return "", errors.New("the chat template has no form of tool calls that Quire knows: --tool-call-parser " +
@@ -73,7 +73,7 @@ func (f *Forms) Required(tools Tools, name string) (form string, err error) {
 
 func literal(text string) grammar.Part { return grammar.Part{Text: text} }
 
-// object is a call that is a JSON object of a name and of arguments under a key, between two texts.
+// object returns a call that is a JSON object of a name and of arguments under a key, between two texts.
 func object(before, key, after string) func(tool) ([]grammar.Part, error) {
 	return func(t tool) ([]grammar.Part, error) {
 		arguments, err := t.arguments()
@@ -83,7 +83,7 @@ func object(before, key, after string) func(tool) ([]grammar.Part, error) {
 	}
 }
 
-// named is a call that is a name and a JSON object of arguments, with texts around them.
+// named returns a call that is a name and a JSON object of arguments, with texts around them.
 func named(before, between, after string) func(tool) ([]grammar.Part, error) {
 	return func(t tool) ([]grammar.Part, error) {
 		arguments, err := t.plainArguments()
@@ -92,7 +92,7 @@ func named(before, between, after string) func(tool) ([]grammar.Part, error) {
 	}
 }
 
-// mistralCall is a call in the one of the ways that the template has.
+// mistralCall returns a call in the template's variant.
 func mistralCall(t tool) ([]grammar.Part, error) {
 	if strings.Contains(t.template, callArgs) {
 		return named(toolCalls, callArgs, "")(t)
@@ -100,7 +100,7 @@ func mistralCall(t tool) ([]grammar.Part, error) {
 	return object(toolCalls+"[", "arguments", "]")(t)
 }
 
-// deepSeekCall is a call in the one of the ways that the template has.
+// deepSeekCall returns a call in the template's variant.
 func deepSeekCall(t tool) ([]grammar.Part, error) {
 	if strings.Contains(t.template, "```json") {
 		return named(deepStart+deepCall+"function"+deepSep, "\n```json\n", "\n```"+deepDone+deepEnd)(t)

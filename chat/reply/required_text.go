@@ -8,17 +8,18 @@ import (
 	"github.com/quire/quire/grammar"
 )
 
-// textual are arguments that stand as text although the schema is not of text alone: any text, or some.
+// textual collects what may be written as an argument without quotes, although the schema allows more than text: any
+// text, or certain ones.
 type textual struct {
-	any    bool     // any text
-	choice []string // what else may stand there; numbers are not among them
-	number bool     // numbers may
-	texts  int      // of the choices
+	any    bool     // any text is allowed
+	choice []string // other texts that are allowed, except numbers
+	number bool     // numbers are allowed
+	texts  int      // number of choices that are texts
 }
 
-// textualArgument is what may stand as an argument of a schema that consists of text, null, truth values and numbers,
-// before marks. ok is false for schemas without text, and for all others. Whatever stands there is read as a value that
-// the schema allows (see [parameters.argument]): null and numbers are texts, too.
+// textualArgument returns what may be written before marks as an argument of a schema that consists of text, null,
+// booleans and numbers. ok is false for schemas without text, and for all others. All of it is parsed as a value that
+// the schema allows (see [parameters.argument]), because null and numbers are texts, too.
 func textualArgument(schema json.RawMessage, marks []string) (p grammar.Part, ok bool) {
 	var t textual
 	switch {
@@ -30,10 +31,10 @@ func textualArgument(schema json.RawMessage, marks []string) (p grammar.Part, ok
 	return grammar.Part{Choice: t.choice}, !t.number
 }
 
-// annotations are keywords that allow and refuse nothing.
+// annotations are keywords that do not restrict values.
 var annotations = []string{"title", "description", "default", "examples", "deprecated"}
 
-// add adds what a schema allows. It returns false where that can't be said.
+// add adds what a schema allows. It returns false if that cannot be expressed.
 func (t *textual) add(schema json.RawMessage, marks []string) bool {
 	var members map[string]json.RawMessage
 	if json.Unmarshal(schema, &members) != nil {
@@ -55,7 +56,7 @@ func (t *textual) add(schema json.RawMessage, marks []string) bool {
 				return false
 			}
 		}
-		// A value that several of oneOf allow is refused.
+		// oneOf rejects a value that several of its schemas allow.
 		return key != "oneOf" || !t.any || t.texts == 0
 	}
 	types, _ := decoded(string(members["type"])).([]any)
@@ -95,7 +96,7 @@ func (t *textual) addType(name any) bool {
 	return true
 }
 
-// addValue adds a value of an enum, where it is of one of types; none stand for all.
+// addValue adds a value of an enum if it has one of types; if there are none, any type is allowed.
 func (t *textual) addValue(v any, types []any, marks []string) bool {
 	if types != nil && !slices.ContainsFunc(types, func(one any) bool { return isOf(v, one) }) {
 		return true
@@ -114,7 +115,7 @@ func (t *textual) addValue(v any, types []any, marks []string) bool {
 	return false
 }
 
-// addChoice adds a text. It returns false for one that is there already, and may mean two values.
+// addChoice adds a text. It returns false if the text exists already, because it may then mean two values.
 func (t *textual) addChoice(text string) bool {
 	if slices.Contains(t.choice, text) {
 		return false

@@ -18,7 +18,7 @@ type property struct {
 	required bool
 }
 
-// propertiesOf reads a schema that says of an object what members it has, and nothing else.
+// propertiesOf parses a schema that lists the members of an object, and does nothing else.
 func propertiesOf(raw json.RawMessage) ([]property, error) {
 	var schema struct {
 		Properties json.RawMessage
@@ -44,13 +44,13 @@ func propertiesOf(raw json.RawMessage) ([]property, error) {
 	return list, nil
 }
 
-// Names that Python can read: of arguments, and of functions with dots between parts.
+// The names that Python can parse: of arguments, and of functions, which may be dotted.
 var (
 	pythonKey  = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 	pythonName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.]*$`)
 )
 
-// pythonCall is a call as Python has it, between two texts.
+// pythonCall returns a call in Python's syntax, between two texts.
 func pythonCall(before, after string) func(tool) ([]grammar.Part, error) {
 	return func(t tool) ([]grammar.Part, error) {
 		if !pythonName.MatchString(t.name) {
@@ -75,7 +75,7 @@ func pythonCall(before, after string) func(tool) ([]grammar.Part, error) {
 	}
 }
 
-// lfmCall is a call in the one of the ways that the template has.
+// lfmCall returns a call in the template's variant.
 func lfmCall(t tool) ([]grammar.Part, error) {
 	if strings.Contains(t.template, `{"name": "`) {
 		return object(lfmStart, "arguments", lfmEnd)(t)
@@ -83,7 +83,7 @@ func lfmCall(t tool) ([]grammar.Part, error) {
 	return pythonCall(lfmStart+"[", "]"+lfmEnd)(t)
 }
 
-// gemmaCall is a call of the form that [gemma] reads.
+// gemmaCall returns a call in the format that [gemma] parses.
 func gemmaCall(t tool) ([]grammar.Part, error) {
 	if _, err := t.plainArguments(); err != nil {
 		return nil, err
@@ -116,8 +116,8 @@ func gemmaObject(schema json.RawMessage) ([]grammar.Part, error) {
 	return []grammar.Part{literal("{"), {Members: &m}, literal("}")}, nil
 }
 
-// gemmaValue is a value of a schema: text between marks, which it lacks, lists and objects without quotes, and others
-// as JSON.
+// gemmaValue returns a value of a schema: text between marks that it does not contain, lists and objects with
+// unquoted keys, and other values as JSON.
 func gemmaValue(schema json.RawMessage) ([]grammar.Part, error) {
 	var of struct {
 		Type     any
@@ -147,7 +147,8 @@ func gemmaValue(schema json.RawMessage) ([]grammar.Part, error) {
 		return []grammar.Part{literal(gemmaQuote), text, literal(gemmaQuote)}, err
 	}
 	if text, ok := textualArgument(schema, []string{gemmaQuote, gemmaEnd}); ok {
-		text.Choice = slices.DeleteFunc(text.Choice, func(one string) bool { // null and others, which are no texts
+		// drop null and others, which are not texts
+		text.Choice = slices.DeleteFunc(text.Choice, func(one string) bool {
 			return !(parameters{}).allowsText(schema, one)
 		})
 		return []grammar.Part{literal(gemmaQuote), text, literal(gemmaQuote)}, nil
@@ -155,7 +156,7 @@ func gemmaValue(schema json.RawMessage) ([]grammar.Part, error) {
 	return []grammar.Part{{Schema: schema}}, withoutText(schema)
 }
 
-// deepSeekBlockCall is a call of the form that [deepSeekBlock] reads, in the one of the ways that the template has.
+// deepSeekBlockCall returns a call in the format that [deepSeekBlock] parses, in the template's variant.
 func deepSeekBlockCall(t tool) ([]grammar.Part, error) {
 	block := "function_calls>\n"
 	if strings.Contains(t.template, "tool_calls>") {

@@ -2,7 +2,7 @@ package reply
 
 import "strings"
 
-// Marks of calls with a mark for each argument.
+// The marks of calls that have marks for each argument.
 const (
 	seedStart, seedEnd           = "<seed:tool_call>", "</seed:tool_call>"
 	functionStart, functionEnd   = "<function=", "</function>"
@@ -11,8 +11,8 @@ const (
 	valueStart, valueEnd         = "<arg_value>", "</arg_value>"
 )
 
-// between returns what reads one call between two marks. one reads it behind the first one. The start of the next call,
-// or the end of the text, may stand for the end mark.
+// between returns a parser of one call between two marks; one parses it after the first mark. The start of the next
+// call, or the end of the text, may replace the end mark.
 func between(start, end string, one func(inner string, tools Tools) (call ToolCall, rest string, ok bool)) func(string,
 	Tools) ([]ToolCall, string, int) {
 	return func(text string, tools Tools) (calls []ToolCall, left string, size int) {
@@ -27,8 +27,8 @@ func between(start, end string, one func(inner string, tools Tools) (call ToolCa
 	}
 }
 
-// functionBetween returns what reads <function=name>...</function> between two marks, of Qwen3-Coder and Seed-OSS. Each
-// of the marks may be missing.
+// functionBetween returns a parser of <function=name>...</function> between two marks, used by Qwen3-Coder and
+// Seed-OSS. Either mark may be missing.
 func functionBetween(start, end string) func(string, Tools) ([]ToolCall, string, int) {
 	return func(text string, tools Tools) (calls []ToolCall, left string, size int) {
 		call, rest, ok := function(strings.TrimPrefix(text, start), end, tools)
@@ -42,7 +42,7 @@ func functionBetween(start, end string) func(string, Tools) ([]ToolCall, string,
 	}
 }
 
-// function reads <function=name><parameter=key>value</parameter></function>.
+// function parses <function=name><parameter=key>value</parameter></function>.
 func function(text, end string, tools Tools) (call ToolCall, rest string, ok bool) {
 	text, ok = strings.CutPrefix(strings.TrimLeft(text, blank), functionStart)
 	name, text, named := strings.Cut(text, ">")
@@ -68,11 +68,11 @@ func function(text, end string, tools Tools) (call ToolCall, rest string, ok boo
 	}
 }
 
-// parameter cuts a text after the value of an argument. Models leave out </parameter>: the start of another argument of
-// the tool on a line of its own stands for it, or </function> before the end mark of the call, as in vLLM.
+// parameter splits a text after the value of an argument. Models omit </parameter>: the start of another argument of
+// the tool on its own line replaces it, or </function> before the end mark of the call, as in vLLM.
 func (a *arguments) parameter(key, text, end string) (value, after string, ok bool) {
 	value, after, ok = strings.Cut(text, parameterEnd)
-	whole, _ := cutBefore(value, end) // a value with the end mark of a call in it has lost its own
+	whole, _ := cutBefore(value, end) // a value that contains the end mark of a call lacks its own
 	for from := 0; ; {
 		at := strings.Index(whole[from:], "\n"+parameterStart)
 		if at < 0 {
@@ -87,7 +87,7 @@ func (a *arguments) parameter(key, text, end string) (value, after string, ok bo
 	if ok && len(whole) == len(value) {
 		return value, after, true
 	}
-	// If </parameter> follows in this call, the end mark is a word of the value, and the value cannot be told.
+	// If </parameter> follows in this call, the end mark is part of the value, and the end of the value is ambiguous.
 	if ok && !strings.Contains(value[len(whole):], functionStart) {
 		return "", "", false
 	}
@@ -95,7 +95,7 @@ func (a *arguments) parameter(key, text, end string) (value, after string, ok bo
 	return value, text[len(value):], ok
 }
 
-// glm reads name<arg_key>key</arg_key><arg_value>value</arg_value>, of GLM-4.5.
+// glm parses name<arg_key>key</arg_key><arg_value>value</arg_value>, used by GLM-4.5.
 func glm(text string, tools Tools) (call ToolCall, rest string, ok bool) {
 	at, mark := first(text, []string{keyStart, callEnd})
 	name := strings.TrimSpace(text[:at])
@@ -118,7 +118,7 @@ func glm(text string, tools Tools) (call ToolCall, rest string, ok bool) {
 	}
 }
 
-// cutBefore cuts a text before the first mark.
+// cutBefore splits a text before the first mark.
 func cutBefore(text, mark string) (before, rest string) {
 	if at := strings.Index(text, mark); at >= 0 {
 		return text[:at], text[at:]
@@ -126,20 +126,20 @@ func cutBefore(text, mark string) (before, rest string) {
 	return text, ""
 }
 
-// arguments are those of a call, with their types by the parameters of the tool.
+// arguments are the arguments of a call, typed by the parameters of the tool.
 type arguments struct {
 	of   parameters
 	list []string
 	seen map[string]bool
 }
 
-// add adds an argument that is written as text. It returns false for one that is there already.
+// add adds an argument that is written as text. It returns false if the argument exists already.
 func (a *arguments) add(key, text string) bool {
 	key = strings.TrimSpace(key)
 	return a.addJSON(key, a.of.argument(key, text))
 }
 
-// addJSON adds an argument as JSON. It returns false for one that is there already.
+// addJSON adds an argument as JSON. It returns false if the argument exists already.
 func (a *arguments) addJSON(key, value string) bool {
 	if key == "" || a.seen[key] {
 		return false
@@ -154,14 +154,14 @@ func (a *arguments) addJSON(key, value string) bool {
 
 func (a *arguments) object() string { return "{" + strings.Join(a.list, ", ") + "}" }
 
-// Marks of DeepSeek's calls.
+// The marks of DeepSeek's calls.
 const (
 	deepStart, deepEnd          = "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"
 	deepCall, deepSep, deepDone = "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "<｜tool▁call▁end｜>"
 )
 
-// deepSeek reads a call of DeepSeek: of V3 and R1 with the type before the name, and the arguments in a block of JSON
-// behind it; of V3.1 the name, and the arguments.
+// deepSeek parses a call of DeepSeek. V3 and R1 have the type before the name, and then the arguments in a block of
+// JSON; V3.1 has the name and the arguments.
 func deepSeek(text string) (call ToolCall, rest string, ok bool) {
 	name, behind, named := strings.Cut(text, deepSep)
 	if !named {
@@ -185,9 +185,9 @@ func deepSeek(text string) (call ToolCall, rest string, ok bool) {
 	return ToolCall{Name: name, Arguments: raw}, rest, true
 }
 
-// section returns what reads calls between two marks each, within a section that start and last mark. one reads a call
-// behind its first mark. The end of the text may stand for the last end marks. Calls that do not follow the form are
-// left.
+// section returns a parser of calls, each between two marks, within a section between start and last. one parses a
+// call after its first mark. The end of the text may replace the last end marks. Calls that do not follow the format
+// are left as text.
 func section(start, call, done, last string, one func(inner string) (ToolCall, string, bool)) func(string,
 	Tools) ([]ToolCall, string, int) {
 	return func(whole string, _ Tools) (calls []ToolCall, left string, size int) {
@@ -207,7 +207,7 @@ func section(start, call, done, last string, one func(inner string) (ToolCall, s
 					}
 				}
 			}
-			// What is no call ends with its end mark, or where something else begins.
+			// What is not a call ends with its end mark, or where something else starts.
 			at, mark := first(text[1:], []string{call, done, last})
 			if at++; mark == done {
 				at += len(done)

@@ -10,14 +10,15 @@ import (
 	"strings"
 )
 
-// Tools are the tools that a row has, as a JSON list; "" for none. Forms that write arguments as bare text take their
-// types from there.
+// Tools are the tools of a row, as a JSON list; "" for none. Formats that write arguments as bare text take the types
+// of arguments from it.
 type Tools string
 
-// parameters are those of a tool: a JSON schema, whatever is wrong with it. What it does not say, it allows.
+// parameters are the parameters of a tool: a JSON schema, which may be malformed. What the schema does not restrict
+// is allowed.
 type parameters struct{ root any }
 
-// parametersOf returns the parameters of the tool of a name, none where there is no such tool.
+// parametersOf returns the parameters of the named tool; the zero value if there is no such tool.
 func (t Tools) parametersOf(name string) parameters {
 	var list []struct {
 		Function struct {
@@ -36,7 +37,7 @@ func (t Tools) parametersOf(name string) parameters {
 	return parameters{}
 }
 
-// decoded is JSON with numbers as they are written; nil for what is none.
+// decoded decodes JSON, keeping numbers verbatim; nil if it is not JSON.
 func decoded(text string) (v any) {
 	d := json.NewDecoder(strings.NewReader(text))
 	d.UseNumber()
@@ -44,9 +45,9 @@ func decoded(text string) (v any) {
 	return v
 }
 
-// argument is an argument that is written as bare text, as JSON. It is null, a list or an object if the schema names
-// that type; else text if the schema allows this text, or says nothing; else JSON as it is written, or a value of
-// Python. What the schema refuses either way keeps the type that the schema has.
+// argument converts an argument that is written as bare text to JSON. It becomes null, a list or an object if the
+// schema names that type; otherwise text if the schema allows this text or restricts nothing; otherwise the JSON as
+// it is written, or a value in Python's syntax. If the schema allows neither, the type is the schema's.
 func (p parameters) argument(name, text string) string {
 	schema, known := p.property(p.root, name, mostFollowed)
 	types := map[string]bool{}
@@ -69,18 +70,18 @@ func (p parameters) argument(name, text string) string {
 	return quoted(text)
 }
 
-// valueOf is a value as JSON that is written as JSON or as Python has it.
+// valueOf returns a value as JSON that is written as JSON or in Python's syntax.
 func valueOf(text string) (value string, ok bool) {
 	if json.Valid([]byte(text)) {
 		return text, true
 	}
-	p := python{text: text} // as templates write values that they do not make JSON of
+	p := python{text: text} // templates write values so that they do not convert to JSON
 	value, ok = p.value()
 	return value, ok && p.atEnd()
 }
 
-// prefer returns the first of some values that the schema of an argument allows, or else the first of all. They are
-// JSON.
+// prefer returns the first of several values that the schema of an argument allows, or else the first one. The values
+// are JSON.
 func (p parameters) prefer(name string, values ...string) string {
 	for _, value := range values {
 		if p.takes(name, value) {
@@ -90,7 +91,7 @@ func (p parameters) prefer(name string, values ...string) string {
 	return values[0]
 }
 
-// takes reports whether an argument has a schema, and whether that allows a value, which is JSON.
+// takes reports whether an argument has a schema that allows a value, which is JSON.
 func (p parameters) takes(name, value string) bool {
 	schema, known := p.property(p.root, name, mostFollowed)
 	return known && p.allows(schema, decoded(value), mostFollowed)
@@ -109,10 +110,10 @@ func (p parameters) has(names []string) bool {
 	})
 }
 
-// mostFollowed is how many references and alternatives are followed, one within the other.
+// mostFollowed bounds the depth of nested references and alternatives that are followed.
 const mostFollowed = 40
 
-// alternatives calls f for each schema that another one refers to, or consists of.
+// alternatives calls f for each schema that a schema refers to or is composed of.
 func (p parameters) alternatives(schema any, f func(schema any)) {
 	of, _ := schema.(map[string]any)
 	if to, ok := of["$ref"].(string); ok {
@@ -126,7 +127,7 @@ func (p parameters) alternatives(schema any, f func(schema any)) {
 	}
 }
 
-// at is the schema that a reference within the parameters names, nil where it names none.
+// at returns the schema that a reference within the parameters names, nil if there is none.
 func (p parameters) at(reference string) any {
 	path, ok := strings.CutPrefix(reference, "#")
 	if !ok {
@@ -151,7 +152,7 @@ func (p parameters) at(reference string) any {
 	return at
 }
 
-// property is the schema that an object's schema has for a member.
+// property returns the schema that an object's schema has for a member.
 func (p parameters) property(schema any, name string, depth int) (property any, known bool) {
 	of, _ := schema.(map[string]any)
 	if of == nil || depth == 0 {
@@ -193,7 +194,7 @@ func (p parameters) types(schema any, types map[string]bool, depth int) {
 	p.alternatives(schema, func(one any) { p.types(one, types, depth-1) })
 }
 
-// allows reports whether a schema allows a value, by types, values, patterns and what it refers to and consists of.
+// allows reports whether a schema allows a value, considering types, values, patterns, references and alternatives.
 func (p parameters) allows(schema, v any, depth int) bool {
 	of, isObject := schema.(map[string]any)
 	if !isObject || depth == 0 {
@@ -239,7 +240,7 @@ func listOf(v any) []any {
 	return []any{v}
 }
 
-// kindOf is the type of a value of JSON.
+// kindOf returns the JSON type of a value.
 func kindOf(v any) string {
 	switch v := v.(type) {
 	case nil:
@@ -265,7 +266,7 @@ func isInteger(n json.Number) bool {
 	return err == nil || x == float64(int64(x))
 }
 
-// isOf reports whether a value is of the type of a name. One that is not known stands for any.
+// isOf reports whether a value has the named type. An unknown name stands for any type.
 func isOf(v any, name any) bool {
 	text, _ := name.(string)
 	kind, of := kindOf(v), typeNamed(text)
@@ -273,7 +274,7 @@ func isOf(v any, name any) bool {
 	return kind == of || kind == "integer" && of == "number" || !slices.Contains(known, of)
 }
 
-// typeNamed is the type of JSON that a name stands for; schemas made by hand have those of programming languages.
+// typeNamed returns the JSON type of a name; handwritten schemas use the types of programming languages.
 func typeNamed(name string) string {
 	switch name = strings.ToLower(strings.TrimSpace(name)); name {
 	case "str", "text":
@@ -292,7 +293,7 @@ func typeNamed(name string) string {
 	return name
 }
 
-// sameValue reports whether two values of JSON are equal, numbers by what they are.
+// sameValue reports whether two JSON values are equal; numbers are compared by value.
 func sameValue(a, b any) bool {
 	x, isNumber := a.(json.Number)
 	y, too := b.(json.Number)
@@ -304,8 +305,8 @@ func sameValue(a, b any) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// unwrapped is the object of the arguments. Where a model put them all into one that the tool does not have,
-// "arguments" or "input", it is that one.
+// unwrapped returns the object of the arguments. If a model put all of them into one argument "arguments" or "input"
+// that the tool does not have, it returns that one.
 func (a *arguments) unwrapped() string {
 	whole := a.object()
 	if len(a.list) != 1 || a.seen["arguments"] == a.seen["input"] {
@@ -313,7 +314,7 @@ func (a *arguments) unwrapped() string {
 	}
 	for name := range a.seen {
 		inner := strings.TrimPrefix(a.list[0], quoted(name)+": ")
-		var text string // an object written as text
+		var text string // the object is written as text
 		if json.Unmarshal([]byte(inner), &text) == nil {
 			inner = text
 		}
