@@ -11,7 +11,7 @@ const (
 	all     = servers | Transformers
 )
 
-// What is said of parameters that pass.
+// The notes on parameters that are accepted.
 const (
 	bookkeeping = "bookkeeping or transport; it cannot change a completion"
 	placement   = "how an engine does its work, not what it generates"
@@ -19,7 +19,7 @@ const (
 	speculation = "speculative decoding; it changes the speed alone"
 )
 
-// only is said of a parameter of one that is refused.
+// only returns the note of a parameter that matters only together with one that is rejected.
 func only(with string) string { return "it matters only with " + with + ", which Quire refuses" }
 
 // Remedies.
@@ -39,8 +39,8 @@ var (
 	isTrue  = []string{"true"}
 )
 
-// table is in the order of the documentation: Quire's own, other names of these, what has values without effect, what
-// passes.
+// table is in the order of the documentation: Quire's own parameters, other names for them, parameters that have
+// values without effect, and accepted ones.
 var table = func() []Parameter {
 	all := slices.Concat(own, judged)
 	for i := range own {
@@ -54,7 +54,7 @@ var table = func() []Parameter {
 	return all
 }()
 
-// judged are other names of these, and what is judged by its value.
+// judged are other names for Quire's own parameters, and parameters that are judged by their value.
 var judged = []Parameter{
 	{Name: "n_generations", Sets: "n", Note: "as the flag is called"},
 	{Name: "n_cmpl", Sets: "n", From: LlamaCpp},
@@ -149,7 +149,7 @@ var judged = []Parameter{
 	{Name: "reasoning_budget_end_tag", From: LlamaCpp, Note: marksOfTemplate},
 	{Name: "reasoning_budget_arm_immediately", From: LlamaCpp, neutral: isFalse},
 
-	// What is made of the prompt.
+	// How the prompt is made.
 	{Name: "parallel_tool_calls", From: servers, neutral: isTrue, matters: func(s *Set) bool {
 		_, one := s.WantsCall()
 		return s.Tools != "" && s.ToolChoice != "none" && !one
@@ -176,7 +176,7 @@ var judged = []Parameter{
 	{Name: "moderation", From: OpenAI},
 	{Name: "previous_response_id", From: OpenAI, Note: "give the whole conversation as messages"},
 
-	// What of a completion is wanted.
+	// What is returned of a completion.
 	{Name: "logprobs", Sets: "top_logprobs", From: servers, neutral: []string{"false", "true"}, dataList: true,
 		Note: "a number as in OpenAI's completions and vLLM; with true, as in OpenAI's chat, top_logprobs is the " +
 			"number"},
@@ -203,7 +203,7 @@ var judged = []Parameter{
 	{Name: "vllm_xargs", From: VLLM, Note: membersAsColumns},
 }
 
-// passing are parameters that cannot change a completion of Quire's: columns of these names are the user's own.
+// passing are parameters that cannot change a completion of Quire: columns with these names belong to the user.
 var passing = []struct {
 	note  string
 	from  Engine
