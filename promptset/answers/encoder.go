@@ -15,7 +15,7 @@ import (
 	"github.com/quire/quire/promptset/requests"
 )
 
-// encoder writes a part of answers to the lines of batch files.
+// encoder writes a part with answers to the lines of batch files.
 type encoder struct {
 	w       io.Writer
 	options *completion.EncoderOptions
@@ -37,12 +37,12 @@ func (e *encoder) Add(row *record.Row, results []completion.Result) (rows, size 
 	return int64(len(results)), int64(n), err
 }
 
-// line is the answer to a row. Its names follow from the job and the row, so that it has the same bytes whenever and
-// wherever it is written.
+// line returns the answer to a row. Its ids follow from the job and the row, so that it has the same bytes whenever
+// and wherever it is written.
 func (e *encoder) line(row *record.Row, results []completion.Result) *openai.Line {
 	meta := e.options.Meta
 	asked := requests.Of(row)
-	if asked == nil { // a row of another file
+	if asked == nil { // the row is from a file of another format
 		asked = &requests.Request{}
 	}
 	sum := sha256.New()
@@ -83,7 +83,7 @@ func (e *encoder) line(row *record.Row, results []completion.Result) *openai.Lin
 	return line
 }
 
-// systemFingerprint is a name in OpenAI's form for the model's files.
+// systemFingerprint returns a name in OpenAI's form for the model's files.
 func systemFingerprint(of string) string {
 	if of == "" {
 		return ""
@@ -112,8 +112,8 @@ func (e *encoder) choice(asked *requests.Request, i int, r *completion.Result) o
 	return c
 }
 
-// tokens are the drawn tokens with their log-probabilities. Those of a model without a tokenizer have names, as vLLM
-// has them.
+// tokens returns the generated tokens with their log-probabilities. If the model has no tokenizer, tokens have the
+// names that vLLM gives them.
 func (e *encoder) tokens(r *completion.Result, asIDs bool) []openai.Token {
 	text := e.options.TokenText
 	if text == nil || asIDs {
@@ -122,7 +122,7 @@ func (e *encoder) tokens(r *completion.Result, asIDs bool) []openai.Token {
 	return tokensOf(text, r.TokenIDs, r.Logprobs, r.TopIDs, r.TopLogprobs)
 }
 
-// tokensOf are tokens with their log-probabilities, and the likeliest ones where they are known.
+// tokensOf returns tokens with their log-probabilities, and the likeliest ones if they are known.
 func tokensOf(text completion.TokenText, ids []int32, logprobs []float32, topIDs [][]int32,
 	tops [][]float32) []openai.Token {
 	tokens := make([]openai.Token, min(len(ids), len(logprobs)))
@@ -137,7 +137,7 @@ func tokensOf(text completion.TokenText, ids []int32, logprobs []float32, topIDs
 	return tokens
 }
 
-// prompt is what the answer has of the prompt of a completion.
+// prompt returns what the answer states of a completion's prompt.
 func (e *encoder) prompt(asked *requests.Request, r *completion.Result) (p openai.ScoredPrompt) {
 	if r.PromptLogprobs != nil {
 		text := e.options.TokenText
@@ -153,7 +153,7 @@ func (e *encoder) prompt(asked *requests.Request, r *completion.Result) (p opena
 	return p
 }
 
-// OneError leaves one error of a row that has some: a line has choices or an error.
+// OneError reduces results with errors to one error: a line has either choices or an error.
 func OneError(results []completion.Result) []completion.Result {
 	for _, r := range results {
 		if r.Err != "" {

@@ -19,41 +19,41 @@ type Row struct {
 	*Result
 }
 
-// Column is a column that the writer adds after those of the input.
+// Column is a column that the writer adds after the input's columns.
 type Column struct {
 	Name string
 	Doc  string
-	// OnRequest says that the column is there only where [promptset.WriterOptions.Columns] asks for it.
+	// OnRequest reports whether the column exists only if [promptset.WriterOptions.Columns] asks for it.
 	OnRequest bool
-	// Parameter is one that asks for the column too: where a column of the input gives it, and in jobs for which
+	// Parameter names a parameter that asks for the column, too: if an input column sets it, and in jobs for which
 	// AskedBy holds.
 	Parameter string
 	AskedBy   func(*parameter.Set) bool
 
 	form form
-	// at points to the value of a row, of the type of form. What it points to is written, and is set when the row is
-	// read back.
+	// at returns a pointer to the row's value, of the form's type. The writer reads the value through it, and the
+	// reader sets it.
 	at func(*Row) any
-	// null says where a row has no value; nil is nowhere.
+	// null reports whether a row has no value; if it is nil, every row has one.
 	null func(*Row) bool
-	// derived says that the value is made of the others of the row: at makes it anew each time. What is read back is
-	// compared with it.
+	// derived reports whether the value is computed from the row's other columns: at computes it each time. A value
+	// that is read back is compared with it.
 	derived bool
-	// mayLack says that an output may do without the column: what reads outputs back does without it.
+	// mayLack reports whether an output may omit the column: readers of outputs accept that.
 	mayLack bool
-	// unread says that the value follows from the others of the row, and is not read back.
+	// unread reports whether the value follows from the row's other columns and is not read back.
 	unread bool
-	// varied says that values seldom repeat, so that a dictionary of them would only take space.
+	// varied reports whether values seldom repeat, so that a dictionary would only take space.
 	varied bool
 }
 
 // always reports whether every output has the column.
 func (c *Column) always() bool { return !c.OnRequest && !c.mayLack }
 
-// tokenColumn is the column of the tokens.
+// tokenColumn is the column of token ids.
 const tokenColumn = "token_ids"
 
-// columns are the columns of the output, in their order. A new one is an entry here, at the end of those on request.
+// columns lists the output's columns in order. To add one, add an entry at the end of those on request.
 var columns = []Column{
 	{Name: "id", Doc: "the row's id, else its number in the input, from 0; empty if the id can't be read",
 		form: textForm, at: func(o *Row) any { return &o.ID }},
@@ -133,10 +133,10 @@ func asksPrompt(s *parameter.Set) bool { return s.PromptLogprobs != parameter.No
 
 func asksPromptTops(s *parameter.Set) bool { return s.PromptLogprobs > 0 }
 
-// failed says that a row has an error in place of a completion.
+// failed reports whether a row has an error in place of a completion.
 func (o *Row) failed() bool { return o.Err != "" && o.Text == "" && o.CompletionTokens == 0 }
 
-// Columns gives the columns of the output in their order, with those on request.
+// Columns iterates over the output's columns in order, including those on request.
 func Columns() iter.Seq[*Column] {
 	return func(yield func(*Column) bool) {
 		for i := range columns {
@@ -147,7 +147,8 @@ func Columns() iter.Seq[*Column] {
 	}
 }
 
-// OnRequest returns names of columns on request in the order of the output, each once. The error says which is none.
+// OnRequest returns names of columns on request in the order of the output, each once. The error names an unknown
+// one.
 func OnRequest(names []string) (ordered []string, err error) {
 	var known []string
 	for c := range Columns() {
@@ -166,7 +167,7 @@ func OnRequest(names []string) (ordered []string, err error) {
 	return ordered, nil
 }
 
-// Written returns the columns of an output with so many on request.
+// Written returns the columns of an output with these columns on request.
 func Written(requested []string) (all []*Column) {
 	for c := range Columns() {
 		if !c.OnRequest || slices.Contains(requested, c.Name) {
@@ -191,7 +192,7 @@ func (c *Column) Type() string {
 	return c.node().Describe()
 }
 
-// node is the column's place in a schema.
+// node returns the column's node in a schema.
 func (c *Column) node() *schema.Node {
 	rep := schema.Required
 	if c.null != nil {
@@ -206,7 +207,7 @@ func (c *Column) node() *schema.Node {
 
 func (c *Column) isNull(o *Row) bool { return c.null != nil && c.null(o) }
 
-// AppendJSON appends the column's value of a row.
+// AppendJSON appends a row's value of the column.
 func (c *Column) AppendJSON(b []byte, o *Row) []byte {
 	if c.isNull(o) {
 		return append(b, "null"...)
@@ -214,7 +215,7 @@ func (c *Column) AppendJSON(b []byte, o *Row) []byte {
 	return c.form.appendJSON(b, c.at(o))
 }
 
-// AppendValues appends the column's values of a row, where column is its leaf.
+// AppendValues appends a row's values of the column, where column is the number of its leaf.
 func (c *Column) AppendValues(row parquet.Row, o *Row, column int) parquet.Row {
 	switch {
 	case c.isNull(o):
@@ -225,7 +226,7 @@ func (c *Column) AppendValues(row parquet.Row, o *Row, column int) parquet.Row {
 	return c.form.appendValues(row, c.at(o), column, 0)
 }
 
-// read reads the column's value of a row by set, once those before it are read. Without set it is null.
+// read sets a row's value of the column by set, after the columns before it. Without set it is null.
 func (c *Column) read(o *Row, set func(at any) error) error {
 	at := c.at(o)
 	if !c.derived {
