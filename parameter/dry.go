@@ -28,7 +28,7 @@ func (s Sampling) HasDRY() bool { return s.DRYMultiplier > 0 && s.DRYPenaltyLast
 var ofDRY = []Parameter{
 	{Name: "dry_multiplier", From: LlamaCpp, Flag: "dry-multiplier", Placeholder: "X",
 		Note: "subtract X * dry_base ^ (n - dry_allowed_length) from the logit of a token that would repeat what " +
-			"came behind the same n tokens before; 0 is off",
+			"followed the same n tokens earlier; 0 is off",
 		Device: "f32",
 		slot:   field(0, func(s *Set) *float64 { return &s.DRYMultiplier }), limits: limits{max: math.MaxFloat32,
 			text: "a finite float32 number >= 0 (0 is off)"}},

@@ -15,8 +15,8 @@ const (
 const (
 	bookkeeping = "bookkeeping or transport; it cannot change a completion"
 	placement   = "how an engine does its work, not what it generates"
-	response    = "what of a response is sent, or in which form"
-	speculation = "speculative decoding; it changes the speed alone"
+	response    = "which parts of a response are sent, or in which form"
+	speculation = "speculative decoding; it only changes the speed"
 )
 
 // only returns the note of a parameter that matters only together with one that is rejected.
@@ -25,10 +25,10 @@ func only(with string) string { return "it matters only with " + with + ", which
 // Remedies.
 const (
 	membersAsColumns = "write its members as columns of their own"
-	takenApart       = "--columns takes the text of all rows apart"
+	takenApart       = "--columns splits the text of all rows"
 	marksOfTemplate  = "the chat template has the marks, or --reasoning-parser"
 	fillIn           = "give a prompt with the model's own tokens for filling in"
-	chosenOnly       = "columns logprobs and top_logprobs have those of each generated token and of the likeliest"
+	chosenOnly       = "columns logprobs and top_logprobs have the log-probabilities of each generated token and of the likeliest"
 )
 
 // Neutral values.
@@ -96,7 +96,7 @@ var judged = []Parameter{
 
 	// Ways to choose tokens and completions.
 	{Name: "best_of", From: OpenAI | VLLM, neutral: one, equal: "n",
-		Note: "no effect also where it equals the row's n"},
+		Note: "also no effect if it equals the row's n"},
 	{Name: "use_beam_search", From: VLLM, neutral: isFalse},
 	{Name: "num_beams", From: Transformers, neutral: one},
 	{Name: "num_beam_groups", From: Transformers, neutral: one},
@@ -144,7 +144,7 @@ var judged = []Parameter{
 	{Name: "eos_token_id", From: Transformers, Note: "the model's files have it"},
 	{Name: "thinking_token_budget", From: VLLM, Sets: "max_thinking_tokens"},
 	{Name: "reasoning_budget_tokens", From: LlamaCpp, Sets: "max_thinking_tokens"},
-	{Name: "reasoning_budget_message", From: LlamaCpp, Note: "max_thinking_tokens generates the mark alone"},
+	{Name: "reasoning_budget_message", From: LlamaCpp, Note: "max_thinking_tokens generates only the mark"},
 	{Name: "reasoning_budget_start_tag", From: LlamaCpp, Note: marksOfTemplate},
 	{Name: "reasoning_budget_end_tag", From: LlamaCpp, Note: marksOfTemplate},
 	{Name: "reasoning_budget_arm_immediately", From: LlamaCpp, neutral: isFalse},
@@ -153,7 +153,7 @@ var judged = []Parameter{
 	{Name: "parallel_tool_calls", From: servers, neutral: isTrue, matters: func(s *Set) bool {
 		_, one := s.WantsCall()
 		return s.Tools != "" && s.ToolChoice != "none" && !one
-	}, Note: "no effect without tools, or where tool_choice asks for a call, which is one then; else a model may " +
+	}, Note: "no effect without tools, or if tool_choice asks for a call, which is a single one then; else a model may " +
 		"call several tools at once"},
 	{Name: "functions", From: OpenAI, Note: "give tools"},
 	{Name: "function_call", From: OpenAI, neutral: []string{`"none"`, `"auto"`}, Note: "give tool_choice"},
@@ -171,7 +171,7 @@ var judged = []Parameter{
 	{Name: "multi_modal_data", From: VLLM},
 	{Name: "mm_processor_kwargs", From: VLLM},
 	{Name: "modalities", From: OpenAI, neutral: []string{`["text"]`}},
-	{Name: "verbosity", From: OpenAI, neutral: []string{`"medium"`}, Note: "say it in the prompt"},
+	{Name: "verbosity", From: OpenAI, neutral: []string{`"medium"`}, Note: "ask for it in the prompt"},
 	{Name: "web_search_options", From: OpenAI},
 	{Name: "moderation", From: OpenAI},
 	{Name: "previous_response_id", From: OpenAI, Note: "give the whole conversation as messages"},
@@ -243,7 +243,7 @@ var passing = []struct {
 	{"text has special tokens as the tokenizer's decoder writes them", VLLM, "spaces_between_special_tokens"},
 	{only("beam search"), VLLM | Transformers, "early_stopping"},
 	{only("beam search"), Transformers, "renormalize_logits"},
-	{"objects of Python, which no row can hold", Transformers, "constraints"},
+	{"Python objects, which a row cannot contain", Transformers, "constraints"},
 	{"Quire runs no tools", OpenAI, "max_tool_calls"},
 	{only("modalities other than text"), OpenAI, "audio"},
 	{"prompts are text", VLLM, "media_io_kwargs"},
@@ -256,5 +256,5 @@ var passing = []struct {
 	{only("reasoning_format"), LlamaCpp, "thinking_forced_open"},
 	{"prompts are not padded", Transformers, "pad_token_id"},
 	{"the model's files have it", Transformers, "bos_token_id"},
-	{"for models with an encoder alone, which are refused", Transformers, "decoder_start_token_id"},
+	{"only for models with an encoder, which are refused", Transformers, "decoder_start_token_id"},
 }
