@@ -55,30 +55,30 @@ const tokenColumn = "token_ids"
 
 // columns lists the output's columns in order. To add one, add an entry at the end of those on request.
 var columns = []Column{
-	{Name: "id", Doc: "the row's id, else its number in the input, from 0; empty if the id can't be read",
+	{Name: "id", Doc: "the row's id, else its number in the input, from 0; empty if the id cannot be read",
 		form: textForm, at: func(o *Row) any { return &o.ID }},
-	{Name: "generation", Doc: "number of the completion among those of the row, from 0",
+	{Name: "generation", Doc: "number of the completion among the row's completions, from 0",
 		form: integerForm, at: func(o *Row) any { return &o.Generation }},
-	{Name: "text", Doc: "the completion as text; null where there is none",
+	{Name: "text", Doc: "the completion as text; null if there is none",
 		form: textForm, at: func(o *Row) any { return &o.Text }, null: (*Row).failed, varied: true},
-	{Name: tokenColumn, Doc: "its tokens; null where there are none",
+	{Name: tokenColumn, Doc: "its tokens; null if there are none",
 		form: integersForm, at: func(o *Row) any { return &o.TokenIDs }, null: (*Row).failed,
 		mayLack: true},
 	{Name: "logprobs", Doc: "natural logarithm of each token's probability, before temperature and filters",
 		form: floatsForm, at: func(o *Row) any { return &o.Logprobs }, varied: true, mayLack: true,
 		null: func(o *Row) bool { return o.Logprobs == nil }},
-	{Name: "finish_reason", Doc: "why it ended: stop, length, tool_calls (it calls tools, and was not cut) or " +
+	{Name: "finish_reason", Doc: "why it ended: stop, length, tool_calls (it calls tools, and was not truncated) or " +
 		"error",
 		form: textForm, at: func(o *Row) any { return &o.FinishReason }},
 	{Name: "prompt_tokens", Doc: "number of tokens of the prompt",
 		form: integerForm, at: func(o *Row) any { return &o.PromptTokens }},
 	{Name: "completion_tokens", Doc: "number of tokens of the completion",
 		form: integerForm, at: func(o *Row) any { return &o.CompletionTokens }},
-	{Name: "error", Doc: "what is wrong with the row; null where nothing is",
+	{Name: "error", Doc: "what is wrong with the row; null if nothing is",
 		form: textForm, at: func(o *Row) any { return &o.Err },
 		null: func(o *Row) bool { return o.Err == "" }},
 
-	{Name: "cumulative_logprob", Doc: "sum of logprobs; null where there is an error", OnRequest: true,
+	{Name: "cumulative_logprob", Doc: "sum of logprobs; null if there is an error", OnRequest: true,
 		form: numberForm, derived: true, varied: true,
 		at: func(o *Row) any {
 			sum := 0.0
@@ -88,24 +88,24 @@ var columns = []Column{
 			return &sum
 		},
 		null: func(o *Row) bool { return o.Err != "" }},
-	{Name: "processed_logprobs", Doc: "natural logarithm of each token's probability among those that it was drawn " +
-		"from, after temperature and filters; 0 where temperature is 0", OnRequest: true,
+	{Name: "processed_logprobs", Doc: "natural logarithm of each token's probability among the tokens that it was " +
+		"sampled from, after temperature and filters; 0 if temperature is 0", OnRequest: true,
 		form: floatsForm, at: func(o *Row) any { return &o.ProcessedLogprobs }, varied: true,
 		null: func(o *Row) bool { return o.ProcessedLogprobs == nil }},
 	{Name: "top_ids", Doc: "for each token of the completion the likeliest tokens there, the likeliest first; null " +
-		"where the row has no top_logprobs", OnRequest: true, Parameter: "top_logprobs", AskedBy: asksTops,
+		"if the row has no top_logprobs", OnRequest: true, Parameter: "top_logprobs", AskedBy: asksTops,
 		form: integerListsForm, at: func(o *Row) any { return &o.TopIDs }, varied: true,
 		null: func(o *Row) bool { return o.TopIDs == nil }},
 	{Name: "top_logprobs", Doc: "natural logarithms of the probabilities of top_ids, before temperature and filters",
 		OnRequest: true, Parameter: "top_logprobs", AskedBy: asksTops,
 		form: floatListsForm, at: func(o *Row) any { return &o.TopLogprobs }, varied: true,
 		null: func(o *Row) bool { return o.TopLogprobs == nil }},
-	{Name: "prompt_token_ids", Doc: "the tokens of the prompt; null where there are none", OnRequest: true,
+	{Name: "prompt_token_ids", Doc: "the tokens of the prompt; null if there are none", OnRequest: true,
 		Parameter: "prompt_logprobs", AskedBy: asksPrompt,
 		form: integersForm, at: func(o *Row) any { return &o.PromptTokenIDs },
 		null: func(o *Row) bool { return o.PromptTokenIDs == nil }},
-	{Name: "prompt_logprobs", Doc: "natural logarithm of the probability of each token of the prompt behind those " +
-		"before it; null for the first", OnRequest: true, Parameter: "prompt_logprobs", AskedBy: asksPrompt,
+	{Name: "prompt_logprobs", Doc: "natural logarithm of the probability of each token of the prompt given the " +
+		"tokens before it; null for the first", OnRequest: true, Parameter: "prompt_logprobs", AskedBy: asksPrompt,
 		form: scoresForm, at: func(o *Row) any { return &o.PromptLogprobs }, varied: true,
 		null: func(o *Row) bool { return o.PromptLogprobs == nil }},
 	{Name: "prompt_top_ids", Doc: "for each token of the prompt the likeliest tokens there, the likeliest first; " +
@@ -116,14 +116,14 @@ var columns = []Column{
 		Parameter: "prompt_logprobs", AskedBy: asksPromptTops,
 		form: floatListsForm, at: func(o *Row) any { return &o.PromptTopLogprobs }, varied: true,
 		null: func(o *Row) bool { return o.PromptTopLogprobs == nil }},
-	{Name: "reasoning", Doc: "the reasoning before the answer, which text then lacks; null where there is none",
+	{Name: "reasoning", Doc: "the reasoning before the answer, which text then lacks; null if there is none",
 		OnRequest: true, form: textForm, at: func(o *Row) any { return &o.Reasoning }, varied: true,
 		null: func(o *Row) bool { return o.Reasoning == "" }},
 	{Name: "tool_calls", Doc: "calls of tools as a JSON list in the form of OpenAI's API, which text then lacks; " +
-		"null where there are none", OnRequest: true, form: textForm,
+		"null if there are none", OnRequest: true, form: textForm,
 		at: func(o *Row) any { return &o.ToolCalls }, varied: true,
 		null: func(o *Row) bool { return o.ToolCalls == "" }},
-	{Name: JSONColumn, Doc: "the text as a value of the job's JSON schema; null where it is none, as when it was cut",
+	{Name: JSONColumn, Doc: "the text as a value of the job's JSON schema; null if it is not one, for example if it was truncated",
 		OnRequest: true, form: jsonForm{}, at: func(o *Row) any { return &o.Text }, varied: true, unread: true},
 }
 
