@@ -28,7 +28,7 @@ const (
 	takenApart       = "--columns splits the text of all rows"
 	marksOfTemplate  = "the chat template has the marks, or --reasoning-parser"
 	fillIn           = "give a prompt with the model's own tokens for filling in"
-	chosenOnly       = "columns logprobs and top_logprobs have the log-probabilities of each generated token and of the likeliest"
+	chosenOnly       = "columns logprobs and top_logprobs are of each generated token and of the likeliest tokens"
 )
 
 // Neutral values.
@@ -153,8 +153,8 @@ var judged = []Parameter{
 	{Name: "parallel_tool_calls", From: servers, neutral: isTrue, matters: func(s *Set) bool {
 		_, one := s.WantsCall()
 		return s.Tools != "" && s.ToolChoice != "none" && !one
-	}, Note: "no effect without tools, or if tool_choice asks for a call, which is a single one then; else a model may " +
-		"call several tools at once"},
+	}, Note: "no effect without tools, or if tool_choice asks for a call, which is a single one then; otherwise a " +
+		"model may call several tools at once"},
 	{Name: "functions", From: OpenAI, Note: "give tools"},
 	{Name: "function_call", From: OpenAI, neutral: []string{`"none"`, `"auto"`}, Note: "give tool_choice"},
 	{Name: "chat_template", From: VLLM, Note: "give --chat-template"},

@@ -37,8 +37,8 @@
 //
 // Integer sums do not depend on the order of the additions. So the token of a row does not depend on how a compiler
 // splits a reduction, on the other rows of the batch, on the row's place in it or on the batch size; and the inverse of
-// the cumulative distribution is exact: a token of weight zero cannot be sampled, whatever is rounded. What the rounding
-// down takes away is less than 2^-36 of the most likely token's probability for each token. The floating point steps
+// the cumulative distribution is exact: a token of weight zero cannot be sampled, whatever is rounded. What rounding
+// down removes is less than 2^-36 of the most likely token's probability for each token. The floating point steps
 // before the sums are elementwise. The raw log-probability alone has a float32 sum.
 //
 // # No sort of the vocabulary

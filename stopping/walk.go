@@ -20,7 +20,8 @@ const (
 	Lanes
 )
 
-// TablesOf has the tables that [Walk] reads. They stay on the device between calls. Without texts there are no stop strings.
+// TablesOf has the tables that [Walk] reads. They stay on the device between calls. Without texts there are no stop
+// strings.
 type TablesOf[Ints any] struct {
 	Next   Ints // i32[N, Width]: the arena
 	Bytes  Ints // i32[B]: the bytes of all tokens, concatenated

@@ -123,7 +123,8 @@ var columns = []Column{
 		"null if there are none", OnRequest: true, form: textForm,
 		at: func(o *Row) any { return &o.ToolCalls }, varied: true,
 		null: func(o *Row) bool { return o.ToolCalls == "" }},
-	{Name: JSONColumn, Doc: "the text as a value of the job's JSON schema; null if it is not one, for example if it was truncated",
+	{Name: JSONColumn, Doc: "the text as a value of the job's JSON schema; null if it is not one, for example if it " +
+		"was truncated",
 		OnRequest: true, form: jsonForm{}, at: func(o *Row) any { return &o.Text }, varied: true, unread: true},
 }
 
