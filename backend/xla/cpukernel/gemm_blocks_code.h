@@ -1,20 +1,20 @@
-// The code of linear layers in blocks for one level: see gemm_blocks.h. A file that includes this defines, beside
-// Q_V16: Q_CODE; Q_WIDE, the panel's width in v16; Q_ROWS, the rows of a tile; Q_VNNI where an instruction multiplies
-// groups of four bytes; and Q_TILES where AMX does, 16 rows at a time.
+// The code of linear layers in blocks for one level: see gemm_blocks.h. A file that includes this defines, in
+// addition to Q_V16: Q_CODE; Q_WIDE, the panel's width in v16; Q_ROWS, the rows of a tile; Q_VNNI if an instruction
+// multiplies groups of four bytes; and Q_TILES if AMX does, 16 rows at a time.
 #include "convert.h"
 #include "gemm_blocks.h"
 
 enum {
 	PANEL = 16 * Q_WIDE,
 	BLOCK_TILES = 96 / Q_ROWS,       // tiles whose sums are kept at a time
-	MAX_ROWS = BLOCK_TILES * Q_ROWS, // their rows
-	MAX_PANELS = 8 / Q_WIDE,         // panels a task
+	MAX_ROWS = BLOCK_TILES * Q_ROWS, // rows in these tiles
+	MAX_PANELS = 8 / Q_WIDE,         // panels of a task
 	SUMS = MAX_ROWS * PANEL,
 	STEP = 4 * PANEL, // bytes of four inputs of a panel, unpacked
 	BLOCK = 8 * STEP, // and of 32
 	CHUNK = 8,        // blocks that are unpacked at a time
-	AHEAD = 12288,    // bytes by which a stream of weights is read ahead
-	OWN = 1 << 13,    // numbers of rows that each thread packs for itself
+	AHEAD = 12288,    // how many bytes ahead a stream of weights is prefetched
+	OWN = 1 << 13,    // how many numbers of rows each thread packs for itself, at most
 };
 
 #include "gemm_finish.h"
@@ -22,8 +22,8 @@ enum {
 
 enum { WIDE = PANEL / LANES };
 
-// ints is one register of LANES int32 numbers, whose bytes may also be weights, without a sign, or activations, with
-// one. ints_dot adds to each number the four products of its bytes. Where pairs of them must fit in 16 bits, ints_whole
+// ints is one register of LANES int32 numbers, whose bytes may also be unsigned weights, or signed activations.
+// ints_dot adds to each number the four products of its bytes. If pairs of products must fit in 16 bits, ints_whole
 // is ints_dot for weights that take all of 8 bits.
 #if Q_V16 == 512
 typedef __m512i ints;
@@ -33,7 +33,7 @@ ALWAYS ints ints_add(ints a, ints b) { return _mm512_add_epi32(a, b); }
 ALWAYS ints ints_and(ints x, int mask) { return _mm512_and_si512(x, _mm512_set1_epi8((char)mask)); }
 ALWAYS ints ints_flip(ints x) { return _mm512_xor_si512(x, _mm512_set1_epi8((char)128)); }
 ALWAYS ints ints_size(ints x) { return _mm512_abs_epi8(x); }
-ALWAYS ints ints_sign(ints x, ints of) { // x, whose bytes change their sign where those of `of` are below 0
+ALWAYS ints ints_sign(ints x, ints of) { // x, with the sign of bytes changed if those in `of` are negative
 	return _mm512_mask_sub_epi8(x, _mm512_movepi8_mask(of), _mm512_setzero_si512(), x);
 }
 ALWAYS vec ints_float(ints x) { return _mm512_cvtepi32_ps(x); }
@@ -95,8 +95,8 @@ ALWAYS ints ints_dot(ints sum, ints w, ints x) {
 }
 #endif
 
-// ints_whole adds products of weights of 8 bits, less their offset of 128 where there is one: sums begin at
-// whole_begin then.
+// ints_whole adds products of 8-bit weights, minus their offset of 128 if there is one: sums then start at
+// whole_begin.
 #if Q_V16 >= 256 && !defined(Q_VNNI)
 ALWAYS ints ints_whole(ints sum, ints w, ints x, const int offset) {
 	if (!offset) return ints_dot(ints_dot(sum, ints_and(w, 127), x), ints_and(w, 128), x);
@@ -109,10 +109,10 @@ ALWAYS ints ints_whole(ints sum, ints w, ints x, const int offset) { return ints
 ALWAYS ints whole_begin(int32_t begin, const int offset) { return ints_set(begin); }
 #endif
 
-// bytes are 64 numbers of 8 bits, in whatever registers there are.
+// bytes is 64 numbers of 8 bits, in whatever registers there are.
 typedef uint8_t bytes __attribute__((vector_size(64), aligned(1), may_alias));
 
-// look replaces 64 nibbles by what they stand for in a table of 16.
+// look replaces 64 nibbles by the numbers of a table of 16.
 ALWAYS void look(bytes *x, const uint8_t *table) {
 #if Q_V16 == 512
 	const __m512i t = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)table));
@@ -129,12 +129,12 @@ ALWAYS void look(bytes *x, const uint8_t *table) {
 }
 
 #ifdef Q_TILES
-enum { LESS_OFFSET = 1 }; // unpacked numbers are without their offset, with a sign
+enum { LESS_OFFSET = 1 }; // the offset of unpacked numbers is subtracted, so they are signed
 #else
 enum { LESS_OFFSET = 0 };
 #endif
 
-// unpack makes bytes of a block: [8][PANEL][4].
+// unpack unpacks a block to bytes: [8][PANEL][4].
 ALWAYS void unpack(uint8_t *to, const uint8_t *from, const int bits, const uint8_t *table, int offset) {
 	const bytes less = (bytes){0} + (uint8_t)offset;
 	if (bits == 8 && !LESS_OFFSET) {
@@ -167,13 +167,13 @@ ALWAYS void unpack(uint8_t *to, const uint8_t *from, const int bits, const uint8
 	}
 }
 
-// block is what is kept of a chunk: weights as bytes, scales of each 16 or 32 inputs, minima.
+// chunk has the unpacked form of a chunk: weights as bytes, scales for each 16 or 32 inputs, minima.
 typedef struct {
 	uint8_t quants[CHUNK * BLOCK];
 	float scales[CHUNK * 2 * PANEL], minima[CHUNK * PANEL];
 } chunk;
 
-// widen makes float32 of scales, integers times factors or float16.
+// widen converts scales, which are integers times factors or float16, to float32.
 ALWAYS void widen(float *to, const uint8_t *from, const float *factors) {
 	if (!factors) {
 		EACH(c, Q_WIDE) v16_store(to + 16 * c, v16_load_f16((const uint16_t *)from + 16 * c));
@@ -182,7 +182,8 @@ ALWAYS void widen(float *to, const uint8_t *from, const float *factors) {
 	for (int c = 0; c < PANEL; c++) to[c] = (float)(int8_t)from[c] * factors[c];
 }
 
-// unpack_group is unpack_unit of a grouped format. A zero point is a minimum: minus the zero point times the scale.
+// unpack_group is unpack_unit for a grouped format. A zero point becomes a minimum: minus the zero point times the
+// scale.
 static void unpack_group(chunk *to, int64_t block, const uint8_t *from, q_blocks b) {
 	float *scales = to->scales + block * PANEL, *minima = to->minima + block * PANEL;
 	const int64_t blocks = b.size / Q_BLOCK_IN, size = q_quant_bytes(b, PANEL);
@@ -206,7 +207,7 @@ static void unpack_group(chunk *to, int64_t block, const uint8_t *from, q_blocks
 	}
 }
 
-// unpack_unit unpacks a unit to a chunk, from one of its blocks on.
+// unpack_unit unpacks a unit to a chunk, starting at one of its blocks.
 static void unpack_unit(chunk *to, int64_t block, const uint8_t *from, q_blocks b) {
 	if (b.group) {
 		unpack_group(to, block, from, b);
@@ -237,9 +238,9 @@ static void unpack_unit(chunk *to, int64_t block, const uint8_t *from, q_blocks 
 	}
 }
 
-// Activations of a tile of n rows lie packed as bytes [in/4][n][4], for AMX [in/32][16][32]; then come, of each block,
-// the rows' scales, the sums of their numbers in float32, and what the integer sums of 16 or 32 inputs begin at where
-// weights are read with their offset.
+// Activations of a tile of n rows are packed as bytes [in/4][n][4], for AMX [in/32][16][32]. Then come, for each
+// block, the rows' scales, the sums of their numbers in float32, and the initial values of the integer sums of 16 or
+// 32 inputs if weights are read with their offset.
 typedef struct {
 	int8_t *x;
 	float *scales, *sums;
@@ -258,7 +259,8 @@ static int64_t room(const q_linear_job *j) { return j->l->rows; }
 static int64_t pitch_of(int64_t count) { return count; }
 #endif
 
-// activations_of are those of rows from a tile's begin on: each array has room for all rows before the next.
+// activations_of returns the activations of rows from a tile's start: each array has room for all rows before the
+// next.
 ALWAYS activations activations_of(const q_linear_job *j, int64_t row) {
 	const int64_t in = j->l->in, rows = room(j), blocks = in / Q_BLOCK_IN;
 	char *scratch = j->rows;
@@ -270,8 +272,9 @@ ALWAYS activations activations_of(const q_linear_job *j, int64_t row) {
 	return a;
 }
 
-// pack_block rounds 32 numbers of a row, and returns their scale. sums are those of each 16 rounded ones, in float32,
-// which has them exactly. What is not a number makes the sums and the scale such, and so the row's results.
+// pack_block rounds 32 numbers of a row, and returns their scale. sums are the sums of each 16 rounded numbers, in
+// float32, which represents them exactly. A NaN or infinity makes the sums or the scale not finite, and so the row's
+// results.
 ALWAYS float pack_block(const q_linear *l, int64_t at, int8_t q[32], v16 sums[2]) {
 	const v16 magic = v16_set(0x1.8p23f), zero = v16_set(0);
 	v16 largest = zero;
@@ -288,7 +291,7 @@ ALWAYS float pack_block(const q_linear *l, int64_t at, int8_t q[32], v16 sums[2]
 	return most * (1.0f / 127);
 }
 
-// whole is a sum of integers as one, and 0 where it is not a number.
+// whole converts a sum of integers to an integer, and NaN to 0.
 ALWAYS int32_t whole(float sum) { return sum == sum ? (int32_t)sum : 0; }
 
 static void pack_tile(void *job, int64_t t) {
@@ -318,7 +321,7 @@ static void pack_tile(void *job, int64_t t) {
 			}
 		}
 	}
-	for (int64_t b = 0; b < blocks; b++) // of rows that a tile has beyond the last: what was there may be slow to add
+	for (int64_t b = 0; b < blocks; b++) // of rows of a tile after the last: their old contents may be slow to add
 		for (int64_t r = n; r < pitch; r++) a.scales[b * pitch + r] = a.sums[b * pitch + r] = 0;
 }
 
@@ -336,7 +339,7 @@ ALWAYS void add_products(ints products, const float *scales, float scale, const 
 }
 
 // tile adds the products of some blocks to the sums of n rows, [rows][PANEL] at the first row. halves is 2 for blocks
-// of 16; min says that there are minima, and wide that weights have 8 bits, with an offset where there are no minima.
+// of 16; min reports that there are minima, and wide that weights have 8 bits, with an offset if there are no minima.
 ALWAYS void tile(const int n, const int halves, const int min, const int wide, activations a, const chunk *w,
 	int64_t blocks, float *sums) {
 	const uint8_t *q = w->quants;
@@ -372,7 +375,7 @@ ALWAYS void tile(const int n, const int halves, const int min, const int wide, a
 	}
 }
 
-// tiles by rows and kind, so that each has its loops unrolled.
+// tiles by rows and kind, so that the loops of each are unrolled.
 typedef void (*tile_code)(activations, const chunk *, int64_t, float *);
 
 #define TILE(name, n, halves, min, wide) \
@@ -403,7 +406,7 @@ static void end_tiles(void) {}
 #if Q_V16 >= 256 && !defined(Q_TILES)
 #include "gemm_blocks_few.h"
 
-// few_panels is panels of few rows; it says whether there is code for it.
+// few_panels computes panels for few rows; it reports whether there is code for that.
 static int few_panels(const q_linear_job *j, int64_t from, int64_t n) {
 	const q_linear *l = j->l;
 	const few_code code = few(l->blocks, l->rows);

@@ -1,30 +1,30 @@
-// Sampling of one row; the source of sampling_plain.c, sampling_avx2.c and sampling_avx512.c, which define
+// Sampling of one row. Included by sampling_plain.c, sampling_avx2.c and sampling_avx512.c, which define
 // Q_SAMPLE_ROW.
 //
-// The row is cut into chunks of `size` numbers. A first pass, which alone reads memory outside the cache, finds the
-// largest logit, the sum of exponentials, and of each chunk the largest number in each of the 16 lanes. A filter keeps
-// few tokens of most rows: the largest lanes give a bound above which there are enough of them, and the logits above
-// it, the candidates, are all that the rest looks at. Rows that keep more find their threshold from histograms, in
-// passes over all chunks.
+// The row is divided into chunks of `size` numbers. A first pass, the only one that reads memory outside the cache,
+// finds the largest logit, the sum of exponentials, and for each chunk the largest number in each of the 16 lanes. A
+// filter keeps few tokens of most rows: the largest lanes give a bound above which there are enough tokens, and only
+// the logits above it, the candidates, are used afterwards. Rows that keep more find their threshold from histograms,
+// in passes over all chunks.
 #include "sampling_scan.h"
 
-// exponential is e of sixteen logits.
+// exponential returns e of sixteen logits.
 static inline v16 exponential(const sampled *s, v16 logits) {
 	return v16_exp_heated(v16_sub(logits, v16_set(s->max)), &s->heat);
 }
 
-// surprise is how much less likely sixteen logits are than the largest one, as a logarithm.
+// surprise returns how much less likely sixteen logits are than the largest one, as a logarithm.
 static inline v16 surprise(const sampled *s, v16 logits) {
 	return v16_div(v16_sub(v16_set(s->max), logits), v16_set(s->temperature));
 }
 
-// distance is how far from the mean surprise sixteen logits are.
+// distance returns how far from the mean surprise sixteen logits are.
 static inline v16 distance(const sampled *s, v16 logits) {
 	v16 x = surprise(s, logits), mean = v16_set(s->mean);
 	return v16_max(v16_sub(x, mean), v16_sub(mean, x));
 }
 
-// kept is e of sixteen logits, 0 for those of less than least and those that late filters dropped.
+// kept returns e of sixteen logits, 0 for those below least and those that late filters dropped.
 static inline v16 kept(const sampled *s, v16 logits, v16 least) {
 	v16 e = v16_keep(exponential(s, logits), least);
 	if (!s->late) return e;
@@ -32,7 +32,7 @@ static inline v16 kept(const sampled *s, v16 logits, v16 least) {
 	return v16_only(v16_ge(v16_set(s->most), e), e, v16_set(0));
 }
 
-// pieces are the upper and the lower bits of the weights of e.
+// pieces returns the upper and the lower bits of the weights of e.
 static inline void pieces(v16 e, v16i *upper, v16i *lower) {
 	const v16 scale = v16_set(1 << PIECE_BITS);
 	v16 scaled = v16_mul(e, scale);
@@ -49,8 +49,8 @@ static inline void store_weights(uint64_t *weight, v16 e) {
 	for (int i = 0; i < 16; i++) weight[i] = ((uint64_t)u[i] << PIECE_BITS) + l[i];
 }
 
-// logit_below is a logit below that of any token with this e or more; logit_above one above that of any with this e or
-// less.
+// logit_below returns a logit below any token's with this e or more; logit_above returns one above any token's with
+// this e or less.
 static float logit_below(const sampled *s, float e) {
 	float l = s->max + s->temperature * (logf(e) - 1e-3f);
 	return l - fabsf(l) * 1e-6f;
@@ -61,7 +61,7 @@ static float logit_above(const sampled *s, float e) {
 	return l + fabsf(l) * 1e-6f;
 }
 
-// weigh sums the weights of the tokens with at least this e that are kept, chunk by chunk.
+// weigh sums the weights of the kept tokens with at least this e, chunk by chunk.
 static uint64_t weigh(sampled *s, float least) {
 	uint64_t total = 0;
 	float bound = logit_below(s, least);
@@ -82,8 +82,8 @@ static uint64_t weigh(sampled *s, float least) {
 	return total;
 }
 
-// bound returns a logit that at least `lanes` lanes reach, and no more than twice as many where they differ enough;
-// -FLT_MAX where so many do not exist.
+// bound returns a logit that at least `lanes` lanes reach, and at most twice as many if they differ enough; -FLT_MAX
+// if there are not so many.
 static float bound(const sampled *s, int64_t lanes) {
 	float low = s->max, high = s->max, step = 4;
 	for (int known = 0, round = 0; round < 256; round++) {
@@ -100,8 +100,7 @@ static float bound(const sampled *s, int64_t lanes) {
 	return -FLT_MAX;
 }
 
-// gather makes candidates of the tokens with logits in [low, high], in their order. It returns 0 where they are too
-// many.
+// gather makes the tokens with logits in [low, high] candidates, in their order. It returns 0 if they are too many.
 static int gather(sampled *s, float low, float high) {
 	float *logits = s->logit;
 	int n = 0;
@@ -111,7 +110,7 @@ static int gather(sampled *s, float low, float high) {
 		int64_t size;
 		const float *p = chunk(s, c, &size);
 		for (int64_t i = 0; i < size;) {
-			for (; i + 64 <= size; i += 64) { // mostly there are none among many
+			for (; i + 64 <= size; i += 64) { // usually there are none among many
 				v16 a = v16_max(v16_load(p + i), v16_load(p + i + 16)),
 					b = v16_max(v16_load(p + i + 32), v16_load(p + i + 48));
 				if (v16_ge(v16_max(a, b), v16_set(low))) break;
@@ -139,11 +138,11 @@ static int gather(sampled *s, float low, float high) {
 	return 1;
 }
 
-// gather_above makes candidates of the tokens with logits at or above a bound, and of those a little below, which
-// rounding may have given the same e.
+// gather_above makes the tokens with logits at or above a bound candidates, and tokens slightly below, which rounding
+// may have given the same e.
 static int gather_above(sampled *s, float bound) { return gather(s, bound - s->temperature * 1e-5f, s->max); }
 
-// weight_above is the weight of the candidates with at least this e.
+// weight_above returns the weight of the candidates with at least this e.
 static uint64_t weight_above(const sampled *s, float least) {
 	uint64_t sum = 0;
 	for (int i = 0; i < s->candidates; i++) sum += s->e[i] >= least ? s->weight[i] : 0;
@@ -151,8 +150,7 @@ static uint64_t weight_above(const sampled *s, float least) {
 }
 
 // narrow finds the largest bit pattern in [lowest, high) at or above which the candidates below high have the needed
-// number or weight; lowest where there is none. A histogram tells the bucket, whose candidates are then looked at
-// alone.
+// number or weight; lowest if there is none. A histogram gives the bucket, and then only its candidates are examined.
 static int32_t narrow(const sampled *s, int by_weight, uint64_t need, int32_t lowest, int32_t high) {
 	uint64_t histogram[BUCKETS] = {0}, amounts[MAX_CANDIDATES];
 	int32_t bits[MAX_CANDIDATES];
@@ -207,8 +205,8 @@ static void count(sampled *s, int by_weight, int32_t lowest, int32_t low, int sh
 	}
 }
 
-// search is narrow for all tokens of the row: a histogram of all, then the tokens of one bucket or, if those are too
-// many, finer ones.
+// search is narrow for all tokens of the row: a histogram of all, then the tokens of one bucket or, if there are too
+// many, finer histograms.
 static int32_t search(sampled *s, int by_weight, uint64_t need, int32_t lowest) {
 	uint64_t histogram[BUCKETS], above = 0;
 	int32_t low = LEAST;
@@ -228,7 +226,7 @@ static int32_t search(sampled *s, int by_weight, uint64_t need, int32_t lowest) 
 	return low;
 }
 
-// threefry is Threefry-2x32 with 20 rounds of the counter (position, stream): 64 random bits.
+// threefry returns 64 random bits: Threefry-2x32 with 20 rounds of the counter (position, stream).
 static uint64_t threefry(const uint32_t *key, uint32_t position, uint32_t stream) {
 	static const int rotations[8] = {13, 15, 26, 6, 17, 29, 16, 24};
 	uint32_t schedule[3] = {key[0], key[1], 0x1bd11bda ^ key[0] ^ key[1]};
@@ -246,10 +244,10 @@ static uint64_t threefry(const uint32_t *key, uint32_t position, uint32_t stream
 	return (uint64_t)x0 << 32 | x1;
 }
 
-// part is floor(u * total / 2^64).
+// part returns floor(u * total / 2^64).
 static uint64_t part(uint64_t u, uint64_t total) { return (unsigned __int128)u * total >> 64; }
 
-// draw_all returns the token at target among those that weigh summed, for the same e.
+// draw_all returns the token at target among the tokens that weigh summed, for the same e.
 static int32_t draw_all(sampled *s, uint64_t target, float least) {
 	int64_t c = 0, n;
 	for (; c < s->chunks - 1 && target >= s->weights[c]; c++) target -= s->weights[c];
@@ -287,8 +285,8 @@ static int32_t first(sampled *s) {
 	return -1; // not reached
 }
 
-// nucleus finds the candidates that hold the top_p of the weight of the tokens with at least lowest, and returns their
-// least e. It returns 0 where they are too many, and tells the needed weight.
+// nucleus finds the candidates that hold top_p of the weight of the tokens with at least lowest, and returns their
+// smallest e. It returns 0 if they are too many, and sets the needed weight.
 static int32_t nucleus(sampled *s, float top_p, int32_t lowest, uint64_t *need) {
 	uint64_t fraction = top_p > 0 ? (uint64_t)(top_p * 0x1p32f) : 0;
 	int gathered = s->candidates > 0;
@@ -309,7 +307,7 @@ static int32_t nucleus(sampled *s, float top_p, int32_t lowest, uint64_t *need) 
 
 #include "filters_row.h"
 
-// find_masks sets what the row's masks are.
+// find_masks sets the row's masks.
 static void find_masks(sampled *s) {
 	const q_sample_args *a = s->args;
 	s->mask = NULL;
@@ -322,8 +320,8 @@ static void find_masks(sampled *s) {
 	}
 }
 
-// scan_masked sets max, lanes and largest anew of a row that has a distribution, through its masks. It returns 0 where
-// they bar what it may draw.
+// scan_masked computes max, lanes and largest again through the masks, for a row that has a distribution. It returns
+// 0 if they forbid all tokens.
 static int scan_masked(sampled *s) {
 	s->max = -INFINITY;
 	for (int64_t c = 0; c < s->chunks; c++) {
@@ -340,7 +338,8 @@ static int scan_masked(sampled *s) {
 	return s->max > -INFINITY;
 }
 
-// sample draws the token of a row that has a distribution; *whole is the weight of the tokens that it was drawn from.
+// sample samples the token of a row that has a distribution; *whole is the weight of the tokens that it was sampled
+// from.
 static int32_t sample(sampled *s, uint64_t *whole) {
 	const q_sample_args *a = s->args;
 	int64_t k = a->top_k[s->row];
@@ -394,15 +393,15 @@ void Q_SAMPLE_ROW(void *args, int64_t i) {
 	a->logprob[i] = a->processed[i] = 0;
 	if (!(sum > 0 && max < INFINITY)) return;
 	find_masks(&s);
-	if (s.masked && !scan_masked(&s)) return; // the log-probability stays that of all tokens
+	if (s.masked && !scan_masked(&s)) return; // the log-probability is still computed from all tokens
 	s.temperature = a->temperature[i];
-	if (!(s.temperature >= FLT_MIN)) { // greedy; the device may flush what is below to zero
+	if (!(s.temperature >= FLT_MIN)) { // greedy; the device may flush lower values to zero
 		a->token[i] = first(&s);
 		a->logprob[i] = s.max - max - logf(sum); // 0 - logf(sum), never -0: as logprobs_row.h has it
 		return;
 	}
 	if (s.temperature < 0x1p-100f)
-		s.temperature = 0x1p-100f; // hot enough for its multiples to be normal numbers, and as cold
+		s.temperature = 0x1p-100f; // high enough for its multiples to be normal numbers, and with the same result
 	s.heat = v16_heated(s.temperature);
 	uint64_t whole;
 	int32_t token = sample(&s, &whole);
