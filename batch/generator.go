@@ -23,7 +23,7 @@ type source interface {
 // that may be generated together with the units in flight.
 type next struct {
 	unit    *unit
-	resized bool // another process began the job with other sizes, which the engine must have too
+	resized bool // another process started the job with other sizes, which the engine must have too
 }
 
 // listener is told how a unit goes. The goroutine of the engine's intake calls unread and broken, that of its

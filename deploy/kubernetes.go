@@ -97,7 +97,7 @@ func (k *Kubernetes) checkClaims() error {
 			return fmt.Errorf("`claim` is %q, but its path must be absolute, without a colon and without . and ..",
 				c.Name+":"+c.Path)
 		case taken[c.Path]:
-			return fmt.Errorf("`claim` is %q, but another volume is mounted at %s, or it is the root",
+			return fmt.Errorf("`claim` is %q, but a different volume is mounted at %s, or it is the root",
 				c.Name+":"+c.Path, c.Path)
 		}
 		taken[c.Path] = true

@@ -49,7 +49,8 @@ func ParseTopology(text string) (Topology, error) {
 		}
 		chips, ok := shapeOf(shape, g.axes)
 		if !ok {
-			return Topology{}, fmt.Errorf("`topology` is %q, but those of %s are %s", text, g.name, shapesOf(g.axes))
+			return Topology{}, fmt.Errorf("`topology` is %q, but the topologies of %s are %s", text, g.name,
+				shapesOf(g.axes))
 		}
 		t := Topology{Name: text, Shape: shape, Accelerator: g.accelerator, Chips: chips, Hosts: 1,
 			Devices: chips * g.devices}
@@ -104,7 +105,7 @@ func (j jobSet) Pod() pod { return j.pod }
 // one JobSet for each slice of several hosts, which run the model together.
 func (k *Kubernetes) JobSet(t Topology) (File, error) {
 	p := pod{Kubernetes: k, Setup: "tpu", StartupProbes: 180, Probes: k.probes(40), Gang: t.Hosts > 1,
-		ProbesNote: "later than --call-timeout, which says more",
+		ProbesNote: "later than --call-timeout, whose error is more informative",
 		TPU:        &tpuPod{t.Accelerator, t.Shape, t.Chips / t.Hosts}}
 	p.Args = append(p.Args, Flag{Name: "backend", Value: "xla:tpu"})
 	p.Args = append(p.Args, k.Flags...)

@@ -70,14 +70,14 @@ func (d *Description) Changed(now *Description, c Change) *Description {
 	return &next
 }
 
-// Change makes d the folder's job, in place of the existing one. The journal stays valid, unless anew is set: then
+// Change makes d the folder's job, in place of the existing one. The journal stays valid, unless newKey is set: then
 // the job has a new key from then on. Change takes the lock of the whole job.
-func (s *State) Change(d *Description, anew bool) error {
+func (s *State) Change(d *Description, newKey bool) error {
 	if s.dir != s.root || s.store != nil {
 		return errors.New("a job can only be changed by one process, with a local output")
 	}
 	next := *d
-	if next.Key = hex.EncodeToString(s.key[:]); anew {
+	if next.Key = hex.EncodeToString(s.key[:]); newKey {
 		next.Key = ""
 	}
 	b, err := json.MarshalIndent(&next, "", "  ")

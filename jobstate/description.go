@@ -76,7 +76,7 @@ func (d *Description) Differences(was *Description) Differences {
 		out = append(out, Difference{Text: fmt.Sprintf(format, args...)})
 	}
 	if d.OutputVersion != was.OutputVersion {
-		differ("this version of the program writes output version %d, and the job was begun with %d", d.OutputVersion,
+		differ("this version of the program writes output version %d, but the job was started with %d", d.OutputVersion,
 			was.OutputVersion)
 	}
 	if d.Model != was.Model {
@@ -148,7 +148,7 @@ func (d *Description) inputDifferences(of *Description) (out Differences) {
 		case !ok:
 			differ(InputSet, in.Name, "was not there")
 		case in.Rows > b.Rows && in.Bytes <= b.Bytes:
-			differ(InputContent, in.Name, "has %d rows in %d bytes, had %d in %d: it was written anew", in.Rows,
+			differ(InputContent, in.Name, "has %d rows in %d bytes, had %d in %d: it was written again", in.Rows,
 				in.Bytes, b.Rows, b.Bytes)
 		case in.Rows != b.Rows:
 			differ(InputContent, in.Name, "has %d rows, had %d", in.Rows, b.Rows)
@@ -170,7 +170,7 @@ func (d *Description) inputDifferences(of *Description) (out Differences) {
 		}
 	}
 	if len(out) == 0 {
-		differ(WholeJob, "", "the inputs are in another order")
+		differ(WholeJob, "", "the inputs are in a different order")
 	}
 	return out
 }

@@ -77,10 +77,10 @@ func parseName(name string) (s Shard, ok bool) {
 }
 
 // ErrOtherShards reports that shards of a different count work on the job.
-var ErrOtherShards = errors.New("shards of another count work on this job")
+var ErrOtherShards = errors.New("shards of a different count work on this job")
 
 // ErrBegun reports that another process started the job first.
-var ErrBegun = errors.New("another process began the job")
+var ErrBegun = errors.New("another process started the job")
 
 // Shards lists the shards that have worked on the job in a state folder.
 func Shards(files vfs.FS, dir string) ([]Shard, error) {

@@ -42,7 +42,7 @@ func (s *store) job() (*Description, error) {
 	}
 	there, err := Parse(text)
 	if err != nil {
-		return nil, fmt.Errorf("%s is damaged (%w): remove what is there to begin anew, or choose another output",
+		return nil, fmt.Errorf("%s is damaged (%w): remove it to start again, or choose another output",
 			storage.Redact(name), err)
 	}
 	return there, nil
@@ -103,8 +103,9 @@ func (s *State) adopt() error {
 		}
 	}
 	if differences := there.Differences(s.job); len(differences) > 0 {
-		return fmt.Errorf("the work folder %s is of another job than the one in %s: %s; remove it to begin anew",
-			s.dir, storage.Redact(s.store.url), differences)
+		return fmt.Errorf(
+			"the work folder %s belongs to a different job from the one in %s: %s; remove it to start again", s.dir,
+			storage.Redact(s.store.url), differences)
 	}
 	return nil
 }

@@ -35,7 +35,7 @@ func (r *Reader) Before(ctx context.Context, files int, bytes int64) (*Reader, e
 // cut looks into the first bytes of a file.
 func (r *Reader) cut(ctx context.Context, whole Source) (s Source, err error) {
 	if !whole.Format.Appends {
-		return s, whole.Error(fmt.Sprintf("it is %s, of which old rows cannot be told from new ones: put new rows "+
+		return s, whole.Error(fmt.Sprintf("it is %s, in which old rows cannot be told from new ones: put new rows "+
 			"into a file of their own, and give both", whole.Format.Any()), nil)
 	}
 	f, err := r.files.Open(ctx, whole.Name)
@@ -57,7 +57,7 @@ func (r *Reader) cut(ctx context.Context, whole Source) (s Source, err error) {
 
 // recompressed returns the error for a compressed file whose first bytes do not end where rows were added.
 func recompressed(name string) error {
-	return &FileError{File: name, What: fmt.Sprintf("it was compressed anew, and old rows cannot be told from new "+
+	return &FileError{File: name, What: fmt.Sprintf("it was compressed again, and old rows cannot be told from new "+
 		"ones: append new rows compressed by themselves (%s), or put them into a file of their own, and give both",
 		Append(name))}
 }
@@ -99,7 +99,7 @@ func (r *Reader) endsAs(ctx context.Context, old *Reader) error {
 	if a == nil || b == nil || a.Line != b.Line || (a.Err == nil) != (b.Err == nil) ||
 		!reflect.DeepEqual(a.Source, b.Source) {
 		return &FileError{File: s.Name,
-			What: fmt.Sprintf("what was added goes on with row %d: begin a new line", s.Rows-1)}
+			What: fmt.Sprintf("what was added continues row %d: start a new line", s.Rows-1)}
 	}
 	return nil
 }

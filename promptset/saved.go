@@ -58,7 +58,7 @@ func chosen(root string, names []string, read func(name string) ([]byte, error))
 				f = path.Join(dir, f)
 				if !there[f] {
 					return nil, &FileError{File: root + "/" + state, What: fmt.Sprintf(
-						"it names %s, which is not there; copy it there, or save the data set anew", f)}
+						"it names %s, which is not there; copy it there, or save the data set again", f)}
 				}
 				files = append(files, f)
 			}
@@ -74,7 +74,7 @@ func savedFiles(text []byte) (names []string, err error) {
 		return nil, err
 	}
 	if len(state.Indices)+len(state.OlderIndices) > 0 {
-		return nil, errors.New("it has indices, which say which rows there are and are not read; " +
+		return nil, errors.New("it has indices, which select rows and are not read; " +
 			"call flatten_indices() before save_to_disk()")
 	}
 	for _, f := range state.Data {

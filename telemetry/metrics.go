@@ -56,7 +56,7 @@ func newMetrics(r *Run) *metrics {
 	m.completions = vector("quire_completions_total", "Completions finished by this process.", "finish_reason", "stop",
 		"length", "tool_calls", "error")
 	m.promptTokens = counter("quire_prompt_tokens_total", "Prompt tokens of finished rows, each row's once.")
-	m.tokens = counter("quire_tokens_total", "Tokens drawn, those that no completion has included.")
+	m.tokens = counter("quire_tokens_total", "Tokens generated, including tokens that are not in a completion.")
 	m.kept = counter("quire_completion_tokens_total", "Tokens of completions finished by this process.")
 	m.steps = vector("quire_steps_total", "Steps of the model on the device.", "kind", "prefill", "decode")
 	m.restarts = counter("quire_device_failures_total", "Failures of the device after which it was started again.")
@@ -130,7 +130,7 @@ func (r *Run) health() error {
 	case !r.ready:
 		return errNotReady
 	case quiet > stalled:
-		return fmt.Errorf("no call of the device has ended for %s", quiet.Round(time.Second))
+		return fmt.Errorf("no call of the device has finished for %s", quiet.Round(time.Second))
 	}
 	return nil
 }
@@ -168,7 +168,7 @@ func (r *Run) Mux() *http.ServeMux {
 func (r *Run) Serve(address string, log *slog.Logger) (at string, stop func(), err error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
-		return "", nil, fmt.Errorf("%q is no address: write HOST:PORT, such as 127.0.0.1:9090", address)
+		return "", nil, fmt.Errorf("%q is not an address: write HOST:PORT, such as 127.0.0.1:9090", address)
 	}
 	if host == "" {
 		host = "127.0.0.1"

@@ -193,7 +193,7 @@ func read(r io.Reader) ([]Process, error) {
 		}
 	}
 	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("it is no file of points: %w", err)
+		return nil, fmt.Errorf("it is not a file of points: %w", err)
 	}
 	return all, nil
 }

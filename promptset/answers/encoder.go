@@ -41,15 +41,15 @@ func (e *encoder) Add(row *record.Row, results []completion.Result) (rows, size 
 // and wherever it is written.
 func (e *encoder) line(row *record.Row, results []completion.Result) *openai.Line {
 	meta := e.options.Meta
-	asked := requests.Of(row)
-	if asked == nil { // the row is from a file of another format
-		asked = &requests.Request{}
+	request := requests.Of(row)
+	if request == nil { // the row is from a file of another format
+		request = &requests.Request{}
 	}
 	sum := sha256.New()
 	fmt.Fprintf(sum, "%q %q %d %q", meta[completion.MetaFingerprint], meta[completion.MetaParameters], row.Index,
-		asked.CustomID)
+		request.CustomID)
 	name := hex.EncodeToString(sum.Sum(nil))[:32]
-	line := &openai.Line{ID: "batch_req_" + name, CustomID: strings.ToValidUTF8(asked.CustomID, "\uFFFD"),
+	line := &openai.Line{ID: "batch_req_" + name, CustomID: strings.ToValidUTF8(request.CustomID, "\uFFFD"),
 		Response: &openai.Response{StatusCode: 200, RequestID: "req_" + name}}
 	if failed := results[0].Err; failed != "" {
 		line.Response.StatusCode = 400
@@ -62,16 +62,16 @@ func (e *encoder) line(row *record.Row, results []completion.Result) *openai.Lin
 	}
 	created := int64(0)
 	b := &openai.Body{ID: "chatcmpl-" + name, Object: openai.ChatObject, Created: &created,
-		Model:             cmp.Or(asked.ModelName, meta[completion.MetaModel]),
+		Model:             cmp.Or(request.ModelName, meta[completion.MetaModel]),
 		Usage:             &openai.Usage{PromptTokens: completion.PromptTokens(row, results)},
 		SystemFingerprint: systemFingerprint(meta[completion.MetaFingerprint])}
-	if asked.Endpoint == openai.Completions {
+	if request.Endpoint == openai.Completions {
 		b.ID, b.Object = "cmpl-"+name, openai.CompletionsObject
 	} else {
-		b.ScoredPrompt = e.prompt(asked, &results[0])
+		b.ScoredPrompt = e.prompt(request, &results[0])
 	}
 	for i := range results {
-		b.Choices = append(b.Choices, e.choice(asked, i, &results[i]))
+		b.Choices = append(b.Choices, e.choice(request, i, &results[i]))
 		b.Usage.CompletionTokens += results[i].CompletionTokens
 		b.Usage.ByChoice = append(b.Usage.ByChoice, results[i].CompletionTokens)
 	}
@@ -92,21 +92,21 @@ func systemFingerprint(of string) string {
 	return "fp_" + hex.EncodeToString(sum[:5])
 }
 
-func (e *encoder) choice(asked *requests.Request, i int, r *completion.Result) openai.Choice {
+func (e *encoder) choice(request *requests.Request, i int, r *completion.Result) openai.Choice {
 	c := openai.Choice{Index: i}
-	if asked.Endpoint == openai.Completions {
-		c.Text, c.ScoredPrompt = &r.Text, e.prompt(asked, r)
+	if request.Endpoint == openai.Completions {
+		c.Text, c.ScoredPrompt = &r.Text, e.prompt(request, r)
 	} else {
 		c.Message = openai.NewMessage(r.Reasoning, r.Text, r.ToolCalls)
 	}
 	c.FinishWith(r.FinishReason)
-	if asked.Logprobs {
-		tokens := e.tokens(r, asked.AsIDs)
-		if c.Logprobs = openai.ChatLogprobs(tokens); asked.Endpoint == openai.Completions {
+	if request.Logprobs {
+		tokens := e.tokens(r, request.AsIDs)
+		if c.Logprobs = openai.ChatLogprobs(tokens); request.Endpoint == openai.Completions {
 			c.Logprobs = openai.TextLogprobs(tokens)
 		}
 	}
-	if asked.TokenIDs {
+	if request.TokenIDs {
 		c.TokenIDs = r.TokenIDs
 	}
 	return c
@@ -138,7 +138,7 @@ func tokensOf(text completion.TokenText, ids []int32, logprobs []float32, topIDs
 }
 
 // prompt returns what the answer states of a completion's prompt.
-func (e *encoder) prompt(asked *requests.Request, r *completion.Result) (p openai.ScoredPrompt) {
+func (e *encoder) prompt(request *requests.Request, r *completion.Result) (p openai.ScoredPrompt) {
 	if r.PromptLogprobs != nil {
 		text := e.options.TokenText
 		if text == nil {
@@ -147,7 +147,7 @@ func (e *encoder) prompt(asked *requests.Request, r *completion.Result) (p opena
 		p.PromptLogprobs = openai.PromptLogprobs(tokensOf(text, r.PromptTokenIDs, r.PromptLogprobs, r.PromptTopIDs,
 			r.PromptTopLogprobs))
 	}
-	if asked.TokenIDs {
+	if request.TokenIDs {
 		p.PromptTokenIDs = r.PromptTokenIDs
 	}
 	return p

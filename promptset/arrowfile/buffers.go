@@ -39,7 +39,7 @@ func (m *message) expand(meta, body []byte) (_ []byte, err error) {
 		return nil, err
 	}
 	if compression.int8(compressionMethod, 0) != 0 {
-		return nil, errors.New("its buffers are not compressed each by itself; write the file anew")
+		return nil, errors.New("its buffers are not compressed individually; write the file again")
 	}
 	d := decompressor{codec: compression.int8(compressionCodec, 0), left: max(maxBytes, maxRatio*int64(len(body)))}
 	defer d.close()

@@ -107,7 +107,7 @@ func (s *scanner) where() string {
 // cut replaces the error of a file that ends too early; other errors are returned unchanged.
 func (s *scanner) cut(err error) error {
 	if err == io.EOF || err == io.ErrUnexpectedEOF {
-		return fmt.Errorf("it is cut off in %s, at byte %d; write the file anew", s.where(), s.at)
+		return fmt.Errorf("it is cut off in %s, at byte %d; write the file again", s.where(), s.at)
 	}
 	return err
 }
@@ -144,7 +144,7 @@ func (s *scanner) next() (more bool, err error) {
 	}
 	if int64(length) > min(maxMetadata, s.size-s.at) || length < 8 {
 		return false, fmt.Errorf("%s claims %d bytes of metadata, and the file has %d more; it is cut off or corrupt, "+
-			"write it anew", s.where(), length, s.size-s.at)
+			"write it again", s.where(), length, s.size-s.at)
 	}
 	m := message{at: s.at, meta: int64(length), batches: len(s.batches)}
 	meta := make([]byte, length)
@@ -152,14 +152,14 @@ func (s *scanner) next() (more bool, err error) {
 		return false, s.cut(err)
 	}
 	if err := m.parse(meta); err != nil {
-		return false, fmt.Errorf("%s: %w; write the file anew", s.where(), err)
+		return false, fmt.Errorf("%s: %w; write the file again", s.where(), err)
 	}
 	if m.body < 0 || m.body > s.size-s.at {
 		return false, fmt.Errorf("%s claims %d bytes, and the file has %d more; it is cut off or corrupt, write it "+
-			"anew", s.where(), m.body, s.size-s.at)
+			"again", s.where(), m.body, s.size-s.at)
 	}
 	if (len(s.messages) == 0) != (m.kind == kindSchema) {
-		return false, fmt.Errorf("%s is in the place of another part; write the file anew", s.where())
+		return false, fmt.Errorf("%s is in the place of another part; write the file again", s.where())
 	}
 	if err := s.skip(m.body); err != nil {
 		return false, s.cut(err)
@@ -207,15 +207,15 @@ func (s *scanner) finish() error {
 		if err == io.EOF {
 			return nil
 		}
-		return cmp.Or(err, errors.New("there is more behind its end: several streams in one file, or a corrupt one; "+
-			"write each to a file of its own"))
+		return cmp.Or(err, errors.New("there is more data after its end: several streams in one file, or a corrupt "+
+			"one; write each to a file of its own"))
 	}
 	rest, err := io.ReadAll(io.LimitReader(s.in, maxMetadata+1))
 	if err != nil {
 		return err
 	}
 	if len(rest) > maxMetadata {
-		return fmt.Errorf("its footer is larger than %d bytes; write the file anew", maxMetadata)
+		return fmt.Errorf("its footer is larger than %d bytes; write the file again", maxMetadata)
 	}
 	return s.checkFooter(rest)
 }
@@ -225,11 +225,11 @@ func (s *scanner) checkFooter(rest []byte) (err error) {
 	defer guard(&err)
 	end := len(rest) - len(Magic) - 4
 	if end < 0 || string(rest[end+4:]) != Magic {
-		return errors.New("it has no footer: it is cut off, or was not closed; write it anew")
+		return errors.New("it has no footer: it is cut off, or was not closed; write it again")
 	}
 	length := int(binary.LittleEndian.Uint32(rest[end:]))
 	if length < 8 || length > end {
-		return fmt.Errorf("its footer claims %d bytes and has %d; it is corrupt, write it anew", length, end)
+		return fmt.Errorf("its footer claims %d bytes and has %d; it is corrupt, write it again", length, end)
 	}
 	footer := root(rest[end-length : end])
 	_, dictionaries := footer.vector(footerDictionaries, 24)
@@ -242,7 +242,7 @@ func (s *scanner) checkFooter(rest []byte) (err error) {
 		wrong = at+8 != m.at && at+4 != m.at || footer.GetInt64(block+16) != m.body
 	}
 	if wrong {
-		return errors.New("its footer does not have the record batches that are there, in order; write the file anew")
+		return errors.New("its footer does not have the record batches that are there, in order; write the file again")
 	}
 	return nil
 }

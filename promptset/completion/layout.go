@@ -32,10 +32,11 @@ func CheckExcluded(names []string, s *schema.Schema, requested []string) error {
 		case i >= 0 && !ours[i].mayLack:
 			return fmt.Errorf("has %q, which every output needs to be resumed, verified and shown", name)
 		case name == "logprobs" && slices.ContainsFunc(ours, func(c *Column) bool { return c.derived }):
-			return fmt.Errorf("has %q, of which the column cumulative_logprob is made, and `columns` asks for it", name)
+			return fmt.Errorf("has %q, from which the column cumulative_logprob is computed, and `columns` asks for it",
+				name)
 		case i < 0 && s != nil && !slices.ContainsFunc(input.Input,
 			func(n *schema.Node) bool { return n.Name == name }):
-			return fmt.Errorf("has %q, which is no column of the output: it may have %s", name,
+			return fmt.Errorf("has %q, which is not a column of the output: it may have %s", name,
 				strings.Join(input.excludable(), ", "))
 		}
 	}

@@ -14,10 +14,10 @@ import (
 type place int8
 
 const (
-	atField     place = iota // at the start of a field
-	inPlain                  // in a field without quotes
-	inQuotes                 // in a field with quotes
-	behindQuote              // after a quote in a quoted field, which ends it unless another quote follows
+	atField    place = iota // at the start of a field
+	inPlain                 // in a field without quotes
+	inQuotes                // in a field with quotes
+	afterQuote              // after a quote in a quoted field, which ends it unless another quote follows
 )
 
 // delimiter is a delimiter of fields.
@@ -55,10 +55,10 @@ func isLineEnd(b byte) bool { return b == '\n' || b == '\r' }
 func (p place) step(b, delimiter byte) place {
 	switch {
 	case p == inQuotes && b == '"':
-		return behindQuote
+		return afterQuote
 	case p == inQuotes:
 		return inQuotes
-	case b == '"' && (p == atField || p == behindQuote):
+	case b == '"' && (p == atField || p == afterQuote):
 		return inQuotes
 	case b == delimiter:
 		return atField
@@ -173,7 +173,7 @@ func splitRecord(record []byte, delimiter byte, first, last int64) (fields []fie
 				b.WriteByte('"')
 			}
 			if at++; at < len(text) && text[at] != delimiter {
-				return nil, fmt.Errorf("field %d has text behind its closing quote: double the quotes in the field",
+				return nil, fmt.Errorf("field %d has text after its closing quote: double the quotes in the field",
 					len(fields)+1)
 			}
 			fields = append(fields, field{b.String(), true})

@@ -77,7 +77,7 @@ func (object) Members(t lines.Text) ([]jsonvalue.Member, error) {
 	case !utf8.Valid(t.Bytes):
 		return nil, errors.New("the row is not valid UTF-8; re-encode it as UTF-8")
 	case jsonvalue.HasLoneSurrogate(t.Bytes):
-		return nil, errors.New(`the row has an unpaired \uD800-\uDFFF escape, which is no character; remove it`)
+		return nil, errors.New(`the row has an unpaired \uD800-\uDFFF escape, which is not a character; remove it`)
 	case !json.Valid(t.Bytes):
 		var v any
 		return nil, fmt.Errorf("JSON syntax error: %w; write the row as a JSON object", json.Unmarshal(t.Bytes, &v))

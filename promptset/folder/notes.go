@@ -134,7 +134,7 @@ func (n *Notes) Compare(part Part, seal Seal) string {
 	case ok && other != part.Number:
 		return fmt.Sprintf("it has the content of %s", PartName(other, part.Format))
 	case len(notes) == 0:
-		return "nothing says that it was written by this job"
+		return "there is no note that this job wrote it"
 	}
 	for _, p := range slices.Backward(notes) {
 		if p.Sealed() && p.Bytes != seal.Bytes {

@@ -125,7 +125,7 @@ func scalarOf(name string, raw json.RawMessage) (any, error) {
 	}
 	f, err := strconv.ParseFloat(string(raw), 64)
 	if err != nil {
-		return nil, fmt.Errorf("%s is %s, which is no number that fits", name, raw)
+		return nil, fmt.Errorf("%s is %s, which is not a number that fits", name, raw)
 	}
 	return f, nil
 }

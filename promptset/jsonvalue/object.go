@@ -32,7 +32,7 @@ func ParseRow(line []byte) ([]Member, error) {
 		return nil, errors.New("the line is not valid UTF-8; re-encode it as UTF-8")
 	}
 	if HasLoneSurrogate(line) {
-		return nil, errors.New(`the line has an unpaired \uD800-\uDFFF escape, which is no character; remove it`)
+		return nil, errors.New(`the line has an unpaired \uD800-\uDFFF escape, which is not a character; remove it`)
 	}
 	bad := func(err error) error {
 		var syntax *json.SyntaxError

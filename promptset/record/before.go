@@ -66,7 +66,7 @@ func (m *Mapping) prefixMessages(messages []Message) error {
 	}
 	i := slices.IndexFunc(messages, func(m Message) bool { return m.Role == "user" })
 	if i < 0 {
-		return errors.New("messages have none of the user, which the text of `prefix-file` could be before")
+		return errors.New("messages have no user message that the text of `prefix-file` could precede")
 	}
 	first := &messages[i]
 	if first.Object != "" {

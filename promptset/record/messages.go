@@ -158,7 +158,7 @@ func (r *Builder) judgeMember(i int, m jsonvalue.Member) {
 func (r *Builder) Transposed(raw json.RawMessage) json.RawMessage {
 	fields, err := jsonvalue.Members(raw)
 	if err != nil {
-		r.Fail("messages cannot be read: %v; write the file anew", err)
+		r.Fail("messages cannot be read: %v; write the file again", err)
 		return raw
 	}
 	var messages [][]jsonvalue.Member

@@ -114,7 +114,7 @@ func (f *File) Read(r *record.Builder, object record.Object, m *record.Mapping) 
 			at = cmp.Or(first.file.Called, first.file.Name) + " " + at
 		}
 		r.Blame("custom_id", openai.CodeRepeatedID, func() {
-			r.Fail("custom_id %s is that of %s; give each line one of its own", visible.Quoted(r.ID), at)
+			r.Fail("custom_id %s is that of %s; give each line its own", visible.Quoted(r.ID), at)
 		})
 	}
 	return given

@@ -134,7 +134,8 @@ func (r reader) judgeBody(m jsonvalue.Member) {
 		return
 	case "stream":
 		if string(m.Raw) != "false" {
-			r.Fail("stream is %s, and the answers of a batch are no streams; leave it out", jsonvalue.Abbreviate(m.Raw))
+			r.Fail("stream is %s, but the answers of a batch are not streamed; leave it out",
+				jsonvalue.Abbreviate(m.Raw))
 		}
 	case "return_prompt_text", "return_token_offsets":
 		if string(m.Raw) != "false" {
@@ -156,7 +157,7 @@ func (r reader) judgeBody(m jsonvalue.Member) {
 		near = fmt.Sprintf("; it is one of %s, and Quire's name is %q", of.Engines, of.Instead)
 	}
 	r.Blame(m.Key, openai.CodeUnknown, func() {
-		r.Fail("body has %q, which is no parameter of %s; leave it out%s", m.Key, r.request.Endpoint, near)
+		r.Fail("body has %q, which is not a parameter of %s; leave it out%s", m.Key, r.request.Endpoint, near)
 	})
 }
 

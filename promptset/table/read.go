@@ -63,7 +63,7 @@ func (t *Table) Rows(ctx context.Context, in *input.Opened, groups []Group, from
 			}
 			row := in.Row(at)
 			row.LostID = true
-			row.Fail("%s cannot be read from here on: %v; write the file anew", g.What, err)
+			row.Fail("%s cannot be read from here on: %v; write the file again", g.What, err)
 			row.Finish(nil, t.mapping)
 			if ctx.Err() != nil || !yield(row.Row) {
 				return false, nil

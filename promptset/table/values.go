@@ -81,7 +81,7 @@ func (r *groupReader) foreign(row *record.Builder) (values []record.Foreign) {
 			raw = bytes.Trim(raw, `"`)
 		}
 		if jsonvalue.IsNull(raw) {
-			row.Fail("%s is no finite number; give one, or null", c.Name)
+			row.Fail("%s is not a finite number; give one, or null", c.Name)
 			continue
 		}
 		for _, p := range schema.ForeignNames(c.Name) {
