@@ -144,7 +144,7 @@ func (t *Template) vars(messages any, o Options) (map[string]any, error) {
 		}
 		list, err := value([]byte(text))
 		if _, ok := list.(*jinja.List); err != nil || !ok {
-			return nil, fmt.Errorf("%s is no JSON list", name)
+			return nil, fmt.Errorf("%s is not a JSON list", name)
 		}
 		if vars[name] = list; !t.mentions(name) {
 			return nil, fmt.Errorf("the chat template takes no %s; leave %[1]s out, or give --chat-template one that "+
@@ -174,7 +174,7 @@ func (t *Template) further(vars map[string]any, text string) error {
 	v, err := value([]byte(text))
 	object, ok := v.(*jinja.Dict)
 	if err != nil || !ok {
-		return errors.New("chat_template_kwargs is no JSON object")
+		return errors.New("chat_template_kwargs is not a JSON object")
 	}
 	for k, v := range object.All() {
 		name, _ := k.(string)

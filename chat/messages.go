@@ -50,7 +50,7 @@ func (t *Template) list(messages []Message) (*jinja.List, error) {
 		}
 		d, ok := v.(*jinja.Dict)
 		if !ok {
-			return nil, fmt.Errorf("messages[%d] is no object", i)
+			return nil, fmt.Errorf("messages[%d] is not an object", i)
 		}
 		if list.Items[i], err = t.message(d); err != nil {
 			return nil, fmt.Errorf("messages[%d]%w", i, err)
@@ -238,10 +238,10 @@ func (t *Template) learn() (m manners) {
 		text, _ := t.t.Render(vars, trials)
 		return text
 	}
-	call := func(content, arguments, behind string) string {
+	call := func(content, arguments, suffix string) string {
 		return render(`[{"role": "user", "content": "?"}, {"role": "assistant", "content": ` + content +
 			`, "tool_calls": [{"id": "abcdefghi", "type": "function", "function": {"name": "f", "arguments": ` +
-			arguments + `}}]}` + behind + `]`)
+			arguments + `}}]}` + suffix + `]`)
 	}
 	parts := render(`[{"role": "user", "content": [{"type": "text", "text": "` + needle + `"}]}]`)
 	m.parts = strings.Contains(parts, needle) && !strings.Contains(parts, "'"+needle) &&
@@ -258,8 +258,8 @@ func (t *Template) learn() (m manners) {
 		object = text
 	}
 	m.null = call("null", object, "") != ""
-	for _, behind := range []string{"", `, {"role": "tool", "name": "f", "tool_call_id": "abcdefghi", "content": "1"}`} {
-		null, empty := call("null", object, behind), call(`""`, object, behind)
+	for _, suffix := range []string{"", `, {"role": "tool", "name": "f", "tool_call_id": "abcdefghi", "content": "1"}`} {
+		null, empty := call("null", object, suffix), call(`""`, object, suffix)
 		if null == "" && empty != "" || strings.Count(null, "None") > strings.Count(empty, "None") {
 			m.null = false
 		}

@@ -182,12 +182,12 @@ const (
 // hermes parses <tool_call>{"name": ..., "arguments": {...}}</tool_call>, used by Hermes and Qwen. The start of the
 // next call, or the end of the text, may replace the end mark.
 func hermes(text string, _ Tools) (calls []ToolCall, left string, size int) {
-	behind := text[len(callStart):]
-	call, n, ok := decodeCall(behind, "arguments")
+	tail := text[len(callStart):]
+	call, n, ok := decodeCall(tail, "arguments")
 	if !ok {
 		return nil, "", 0
 	}
-	rest, ok := ended(behind[n:], callEnd, callStart)
+	rest, ok := ended(tail[n:], callEnd, callStart)
 	if !ok {
 		return nil, "", 0
 	}
@@ -221,13 +221,13 @@ func llama(text string, _ Tools) (calls []ToolCall, left string, size int) {
 // mistral parses [TOOL_CALLS] followed by a list of objects {"name": ..., "arguments": {...}}, or a name with its
 // arguments: [TOOL_CALLS]name{...}, [TOOL_CALLS]name[CALL_ID]id[ARGS]{...}.
 func mistral(text string, _ Tools) (calls []ToolCall, left string, size int) {
-	behind := text[len(toolCalls):]
-	if strings.HasPrefix(strings.TrimLeft(behind, blank), "[") {
-		calls, left, n := decodeCalls(behind, "arguments")
+	tail := text[len(toolCalls):]
+	if strings.HasPrefix(strings.TrimLeft(tail, blank), "[") {
+		calls, left, n := decodeCalls(tail, "arguments")
 		return calls, left, len(toolCalls) + n
 	}
-	head, _ := cutBefore(behind, "{")
-	raw, n, ok := decodeObject(behind[len(head):])
+	head, _ := cutBefore(tail, "{")
+	raw, n, ok := decodeObject(tail[len(head):])
 	c := ToolCall{Name: strings.TrimSuffix(head, callArgs), Arguments: raw}
 	c.Name, c.ID, _ = strings.Cut(c.Name, callID)
 	if c.Name = strings.TrimSpace(c.Name); !ok || c.Name == "" || strings.Contains(head, toolCalls) {

@@ -11,9 +11,9 @@ const gemmaStart, gemmaEnd, gemmaQuote = "<|tool_call>", "<tool_call|>", `<|"|>`
 // gemma parses call:name{key:<|"|>text<|"|>,other:[1,true]}, used by Gemma 4.
 func gemma(text string, tools Tools) (call ToolCall, rest string, ok bool) {
 	text, ok = strings.CutPrefix(strings.TrimLeft(text, blank), "call:")
-	name, behind := cutBefore(text, "{")
+	name, tail := cutBefore(text, "{")
 	name = strings.TrimSpace(name)
-	g := gemmaText{text: behind, of: tools.parametersOf(name)}
+	g := gemmaText{text: tail, of: tools.parametersOf(name)}
 	object, whole := g.value("")
 	return ToolCall{Name: name, Arguments: object}, g.text,
 		ok && whole && name != "" && !strings.Contains(name, "<") && strings.HasPrefix(object, "{")

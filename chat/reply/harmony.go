@@ -22,7 +22,7 @@ type message struct {
 // messages splits a text into messages. It returns false if the text does not have this format.
 func messages(text string) (list []message, ok bool) {
 	for strings.TrimSpace(text) != "" {
-		head, behind, found := strings.Cut(text, bodyMark)
+		head, tail, found := strings.Cut(text, bodyMark)
 		if !found {
 			return nil, false
 		}
@@ -32,16 +32,16 @@ func messages(text string) (list []message, ok bool) {
 		}
 		size := 0 // length of a call's arguments, whose texts may contain marks
 		if strings.HasPrefix(m.recipient, functionsOf) {
-			_, size, _ = decodeObject(behind)
+			_, size, _ = decodeObject(tail)
 		}
-		end := len(behind)
+		end := len(tail)
 		for _, mark := range []string{messageEnd, callMark, returnMark, messageStart} {
-			if at := strings.Index(behind[size:end], mark); at >= 0 {
+			if at := strings.Index(tail[size:end], mark); at >= 0 {
 				end = size + at
 			}
 		}
-		m.body = behind[:end]
-		rest := behind[end:]
+		m.body = tail[:end]
+		rest := tail[end:]
 		for _, mark := range []string{messageEnd, callMark, returnMark} {
 			rest = strings.TrimPrefix(rest, mark)
 		}

@@ -25,8 +25,8 @@ var (
 
 // kimi parses functions.name:0<|tool_call_argument_begin|>{...}, used by Kimi K2.
 func kimi(text string) (call ToolCall, rest string, ok bool) {
-	id, behind, named := strings.Cut(text, kimiArgs)
-	raw, size, ok := decodeObject(behind)
+	id, tail, named := strings.Cut(text, kimiArgs)
+	raw, size, ok := decodeObject(tail)
 	id = strings.TrimSpace(id)
 	name := strings.TrimPrefix(id, functionsOf)
 	if at := strings.LastIndexByte(name, ':'); at >= 0 {
@@ -35,7 +35,7 @@ func kimi(text string) (call ToolCall, rest string, ok bool) {
 	if !named || !ok || name == "" || strings.Contains(id, kimiCall) {
 		return call, "", false
 	}
-	return ToolCall{ID: id, Name: name, Arguments: raw}, behind[size:], true
+	return ToolCall{ID: id, Name: name, Arguments: raw}, tail[size:], true
 }
 
 // granite parses <|tool_call|>[{"name": ..., "arguments": {...}}], used by Granite 3.
@@ -77,9 +77,9 @@ func invoked(text string, tools Tools) (call ToolCall, rest string, ok bool) {
 		if text, ok = strings.CutPrefix(text, givenStart); !ok {
 			return ToolCall{Name: name, Arguments: a.unwrapped()}, text, true
 		}
-		head, behind, named := strings.Cut(text, `">`)
+		head, tail, named := strings.Cut(text, `">`)
 		key, isText, typed := strings.Cut(head, `" string="`)
-		value, after, ended := strings.Cut(behind, givenEnd)
+		value, after, ended := strings.Cut(tail, givenEnd)
 		if !named || !typed || !ended || strings.Contains(value, invokeEnd) {
 			return call, "", false
 		}

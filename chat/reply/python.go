@@ -56,13 +56,13 @@ func olmo(text string, _ Tools) (calls []ToolCall, left string, size int) {
 // lfm parses a list of calls in Python's syntax, or calls in JSON, between marks, used by LFM2. In a list in Python's
 // syntax, the first call that does not follow the format is left as text, with everything after it.
 func lfm(text string, _ Tools) (calls []ToolCall, left string, size int) {
-	behind := text[len(lfmStart):]
+	tail := text[len(lfmStart):]
 	rest := ""
-	if call, n, ok := decodeCall(behind, "arguments"); ok {
-		calls, rest = []ToolCall{call}, behind[n:]
-	} else if list, others, n := decodeCalls(behind, "arguments"); len(list) > 0 {
-		calls, left, rest = list, others, behind[n:]
-	} else if calls, left, rest, ok = pythonCalls(python{text: behind, lines: true}, lfmEnd); !ok {
+	if call, n, ok := decodeCall(tail, "arguments"); ok {
+		calls, rest = []ToolCall{call}, tail[n:]
+	} else if list, others, n := decodeCalls(tail, "arguments"); len(list) > 0 {
+		calls, left, rest = list, others, tail[n:]
+	} else if calls, left, rest, ok = pythonCalls(python{text: tail, lines: true}, lfmEnd); !ok {
 		return nil, "", 0
 	}
 	rest, ok := ended(rest, lfmEnd, lfmStart)

@@ -66,8 +66,8 @@ func (t *thinking) split(text string, open bool) (reasoning, rest string, still 
 
 // trimmed returns reasoning without its label and without blank lines around it.
 func (t *thinking) trimmed(reasoning string) string {
-	if behind, labelled := strings.CutPrefix(reasoning, t.label); labelled && (behind == "" || behind[0] == '\n') {
-		reasoning = behind
+	if tail, labelled := strings.CutPrefix(reasoning, t.label); labelled && (tail == "" || tail[0] == '\n') {
+		reasoning = tail
 	}
 	return strings.Trim(reasoning, "\n")
 }

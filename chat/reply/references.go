@@ -52,7 +52,7 @@ func (r *references) replaced(raw json.RawMessage, isSchema bool) (json.RawMessa
 	}
 	var ref string
 	if isSchema && members["$ref"] != nil && json.Unmarshal(members["$ref"], &ref) != nil {
-		return nil, errors.New("a $ref that is no text")
+		return nil, errors.New("a $ref that is not text")
 	}
 	var b strings.Builder
 	for _, name := range names {
@@ -68,25 +68,25 @@ func (r *references) replaced(raw json.RawMessage, isSchema bool) (json.RawMessa
 		}
 		fmt.Fprintf(&b, ",%s:%s", quoted(name), value)
 	}
-	beside := strings.TrimPrefix(b.String(), ",")
+	siblings := strings.TrimPrefix(b.String(), ",")
 	if ref == "" {
-		return json.RawMessage("{" + beside + "}"), nil
+		return json.RawMessage("{" + siblings + "}"), nil
 	}
 	to, err := r.named(ref)
-	if err != nil || beside == "" {
+	if err != nil || siblings == "" {
 		return to, err
 	}
-	return merged(to, json.RawMessage("{"+beside+"}")), nil
+	return merged(to, json.RawMessage("{"+siblings+"}")), nil
 }
 
 // merged merges a schema and the siblings of a reference to it into one object, unless both have the same key.
-func merged(schema, beside json.RawMessage) json.RawMessage {
+func merged(schema, siblings json.RawMessage) json.RawMessage {
 	names, members, err := membersInOrder(schema)
-	more, others, _ := membersInOrder(beside)
+	more, others, _ := membersInOrder(siblings)
 	annotations := []string{"title", "description", "default", "examples", "deprecated"}
 	for _, name := range more {
 		if err != nil || members[name] != nil && !slices.Contains(annotations, name) {
-			return json.RawMessage(fmt.Sprintf(`{"allOf":[%s,%s]}`, schema, beside))
+			return json.RawMessage(fmt.Sprintf(`{"allOf":[%s,%s]}`, schema, siblings))
 		}
 		if members[name] == nil {
 			names = append(names, name)

@@ -125,7 +125,7 @@ func (t *tool) arguments() (string, error) {
 	}
 	var schema map[string]any
 	if err := json.Unmarshal(t.parameters, &schema); err != nil {
-		return "", errors.New("its parameters are no JSON schema of an object")
+		return "", errors.New("its parameters are not a JSON schema of an object")
 	}
 	text := strings.TrimSpace(string(t.parameters))
 	if t.references != nil && schema["$id"] == nil { // references are to this schema, wherever it stands
@@ -207,7 +207,7 @@ func argument(schema json.RawMessage, marks []string) (p grammar.Part, err error
 		Enum []any
 	}
 	if json.Unmarshal(schema, &of) != nil {
-		return p, errors.New("a schema that is no object")
+		return p, errors.New("a schema that is not an object")
 	}
 	if of.Type != "string" {
 		if p, ok := textualArgument(schema, marks); ok {
@@ -241,7 +241,7 @@ func withoutText(schema json.RawMessage) error {
 		Items json.RawMessage
 	}
 	if json.Unmarshal(schema, &of) != nil {
-		return errors.New("a schema that is no object")
+		return errors.New("a schema that is not an object")
 	}
 	types, isList := of.Type.([]any)
 	if !isList {
@@ -274,7 +274,7 @@ func decodeOnly(raw json.RawMessage, to any, keys []string) error {
 	}
 	var all map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &all); err != nil {
-		return errors.New("a schema that is no object")
+		return errors.New("a schema that is not an object")
 	}
 	for key := range all {
 		if !slices.Contains(keys, key) {
@@ -292,7 +292,7 @@ func membersInOrder(raw json.RawMessage) (names []string, values map[string]json
 	if len(raw) == 0 {
 		return nil, nil, nil
 	}
-	wrong := errors.New("its properties are no object")
+	wrong := errors.New("its properties are not an object")
 	d := json.NewDecoder(strings.NewReader(string(raw)))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
 		return nil, nil, wrong

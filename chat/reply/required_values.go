@@ -126,7 +126,7 @@ func gemmaValue(schema json.RawMessage) ([]grammar.Part, error) {
 		MaxItems *int
 	}
 	if json.Unmarshal(schema, &of) != nil {
-		return nil, errors.New("a schema that is no object")
+		return nil, errors.New("a schema that is not an object")
 	}
 	switch of.Type {
 	case "object":

@@ -56,11 +56,11 @@ func function(text, end string, tools Tools) (call ToolCall, rest string, ok boo
 			return ToolCall{Name: name, Arguments: a.object()}, rest, true
 		}
 		text, ok = strings.CutPrefix(text, parameterStart)
-		key, behind, named := strings.Cut(text, ">")
+		key, tail, named := strings.Cut(text, ">")
 		if !ok || !named {
 			return call, "", false
 		}
-		value, after, ended := a.parameter(strings.TrimSpace(key), behind, end)
+		value, after, ended := a.parameter(strings.TrimSpace(key), tail, end)
 		if !ended || !a.add(key, strings.TrimSuffix(strings.TrimPrefix(value, "\n"), "\n")) {
 			return call, "", false
 		}
@@ -108,9 +108,9 @@ func glm(text string, tools Tools) (call ToolCall, rest string, ok bool) {
 		if text, ok = strings.CutPrefix(text, keyStart); !ok {
 			return ToolCall{Name: name, Arguments: a.object()}, text, true
 		}
-		key, behind, named := strings.Cut(text, keyEnd)
-		behind, hasValue := strings.CutPrefix(strings.TrimLeft(behind, blank), valueStart)
-		value, after, ended := strings.Cut(behind, valueEnd)
+		key, tail, named := strings.Cut(text, keyEnd)
+		tail, hasValue := strings.CutPrefix(strings.TrimLeft(tail, blank), valueStart)
+		value, after, ended := strings.Cut(tail, valueEnd)
 		if !named || !hasValue || !ended || strings.Contains(value, callEnd) || !a.add(key, value) {
 			return call, "", false
 		}
@@ -163,22 +163,22 @@ const (
 // deepSeek parses a call of DeepSeek. V3 and R1 have the type before the name, and then the arguments in a block of
 // JSON; V3.1 has the name and the arguments.
 func deepSeek(text string) (call ToolCall, rest string, ok bool) {
-	name, behind, named := strings.Cut(text, deepSep)
+	name, tail, named := strings.Cut(text, deepSep)
 	if !named {
 		return call, "", false
 	}
-	kind, fenced, isBlock := strings.Cut(behind, "\n```json\n")
+	kind, fenced, isBlock := strings.Cut(tail, "\n```json\n")
 	if isBlock = isBlock && !strings.Contains(kind, "{"); isBlock {
 		if name != "function" {
 			return call, "", false
 		}
-		name, behind = kind, fenced
+		name, tail = kind, fenced
 	}
-	raw, size, ok := decodeObject(behind)
+	raw, size, ok := decodeObject(tail)
 	if name = strings.TrimSpace(name); !ok || name == "" || strings.Contains(name, deepCall) {
 		return call, "", false
 	}
-	rest = strings.TrimLeft(behind[size:], blank)
+	rest = strings.TrimLeft(tail[size:], blank)
 	if isBlock {
 		rest = strings.TrimPrefix(rest, "```")
 	}
@@ -199,8 +199,8 @@ func section(start, call, done, last string, one func(inner string) (ToolCall, s
 			if over || text == "" {
 				return calls, strings.Join(others, "\n"), len(whole) - len(rest)
 			}
-			if behind, found := strings.CutPrefix(text, call); found {
-				if c, after, ok := one(behind); ok {
+			if tail, found := strings.CutPrefix(text, call); found {
+				if c, after, ok := one(tail); ok {
 					if after, ok = ended(after, done, last); ok {
 						calls, text = append(calls, c), after
 						continue
