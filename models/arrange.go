@@ -88,11 +88,11 @@ func (t *tensor) rows(first, n int) *tensor {
 	r := t.place(first*width, (first+n)*width)
 	part.data, part.offset = t.data[r.From:r.To], t.offset+r.From
 	if t.inStep {
-		part.beside = make([]*tensor, len(t.beside))
-		for i, b := range t.beside {
-			of, in := *b, t.besides(b, r)
+		part.companions = make([]*tensor, len(t.companions))
+		for i, b := range t.companions {
+			of, in := *b, t.companionRange(b, r)
 			of.data, of.offset = b.data[in.From:in.To], b.offset+in.From
-			part.beside[i] = &of
+			part.companions[i] = &of
 		}
 	}
 	if decode := t.decode; decode != nil {

@@ -62,10 +62,10 @@ type tensor struct {
 	// set, row r is data's row firstRow + r*step.
 	scattered      bool
 	firstRow, step int
-	// beside lists other tensors of the file that decode reads. If inStep holds for one, decode reads the blocks at
+	// companions lists other tensors of the file that decode reads. If inStep holds for one, decode reads the blocks at
 	// the same place as in data, otherwise all of it.
-	beside []*tensor
-	inStep bool
+	companions []*tensor
+	inStep     bool
 }
 
 // Range is the bytes [From, To) of a file.

@@ -120,7 +120,7 @@ func readIndex(dir string) (shards []string, index map[string]string, err error)
 	}
 	for name, shard := range file.WeightMap {
 		if shard != filepath.Base(shard) || filepath.Ext(shard) != ".safetensors" {
-			return nil, nil, fmt.Errorf("%s: tensor %q is in %q, which is no safetensors file of this folder", path,
+			return nil, nil, fmt.Errorf("%s: tensor %q is in %q, which is not a safetensors file in this folder", path,
 				name, shard)
 		}
 		shards = append(shards, shard)

@@ -77,7 +77,7 @@ func (c *Checkpoint) joinMXFP4() error {
 		t := *b
 		t.shape = slices.Clone(b.shape[:n])
 		t.shape[n-1] *= 32
-		t.stored, t.unit, t.blockLen, t.blockBytes, t.beside, t.inStep = mxfp4, 32, 32, 16, []*tensor{s}, true
+		t.stored, t.unit, t.blockLen, t.blockBytes, t.companions, t.inStep = mxfp4, 32, 32, 16, []*tensor{s}, true
 		s.blockBytes = 1
 		t.decode = func(dst []float32, first int) { decodeMXFP4(dst, b.data[first/2:], s.data[first/32:]) }
 		t.format = blocks.MXFP4
@@ -123,7 +123,7 @@ func (t *tensor) storedBytes() int64 {
 	if t.scattered {
 		n = int64(t.elements() / t.blockLen * t.blockBytes)
 	}
-	for _, b := range t.beside {
+	for _, b := range t.companions {
 		n += int64(t.elements() / t.blockLen * b.blockBytes)
 	}
 	return n

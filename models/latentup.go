@@ -52,7 +52,7 @@ func latentUp(k, v *tensor, m arch.Latent, shape []int) *tensor {
 	t.shape, t.native, t.format, t.unpack = shape, dtypes.InvalidDType, blocks.Format{}, nil
 	t.unit, t.blockLen = keySize+valueSize, keySize+valueSize
 	t.blockBytes, values.blockBytes = len(k.data)/heads, len(v.data)/heads
-	t.beside, t.inStep = []*tensor{&values}, true
+	t.companions, t.inStep = []*tensor{&values}, true
 	t.release = func() { k.release(); v.release() }
 	if k.decode == nil || v.decode == nil {
 		t.decode = nil

@@ -136,12 +136,12 @@ func ceilDiv(a, b int) int { return (a + b - 1) / b }
 
 // bring fetches ranges of data that are missing.
 func (t *tensor) bring(ranges ...Range) error {
-	for _, b := range t.beside {
+	for _, b := range t.companions {
 		of := []Range{{0, int64(len(b.data))}}
 		if t.inStep {
 			of = of[:0]
 			for _, r := range ranges {
-				of = append(of, t.besides(b, r))
+				of = append(of, t.companionRange(b, r))
 			}
 		}
 		if err := b.bring(of...); err != nil {
@@ -158,8 +158,8 @@ func (t *tensor) bring(ranges ...Range) error {
 	return t.need(inFile...)
 }
 
-// besides returns the range of b, for which inStep holds, that belongs to a range of data.
-func (t *tensor) besides(b *tensor, r Range) Range {
+// companionRange returns the range of b, for which inStep holds, that belongs to a range of data.
+func (t *tensor) companionRange(b *tensor, r Range) Range {
 	return Range{r.From / int64(t.blockBytes) * int64(b.blockBytes), r.To / int64(t.blockBytes) * int64(b.blockBytes)}
 }
 

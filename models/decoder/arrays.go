@@ -168,10 +168,10 @@ func (s Storage) arrays(cfg models.Config, split Partition, tensors []arch.Tenso
 		if len(t.Shape) == 2 {
 			from.width = t.Shape[1]
 		}
-		from.spans = behind(rows, spans)
+		from.spans = shifted(rows, spans)
 		if t.Over == arch.Whole {
 			share = t.Shape[0]
-			from.spans = behind(rows, func(int) []span { return []span{{0, 0, share}} })
+			from.spans = shifted(rows, func(int) []span { return []span{{0, 0, share}} })
 		}
 		if t.Axis == 1 {
 			a.format.In, rows = share, rows+t.Shape[0]
@@ -225,8 +225,8 @@ func (a Array) planes() (list []Array) {
 	return list
 }
 
-// behind adds rows to the positions of spans.
-func behind(rows int, spans func(device int) []span) func(device int) []span {
+// shifted adds rows to the positions of spans.
+func shifted(rows int, spans func(device int) []span) func(device int) []span {
 	return func(device int) []span {
 		moved := spans(device)
 		for i := range moved {

@@ -56,7 +56,7 @@ func LoopOf(cfg models.Config) (Loop, error) {
 		}
 	}
 	if best.Turns == 0 {
-		return best, fmt.Errorf("%w: none computes what the one before it does, and no pattern of them comes twice",
+		return best, fmt.Errorf("%w: no layer equals the one before it, and no pattern of layers repeats",
 			ErrLayersDiffer)
 	}
 	return best, nil

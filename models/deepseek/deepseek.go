@@ -117,7 +117,7 @@ func (v version) experts(j *arch.JSON) (e arch.Experts, err error) {
 		return e, arch.Unsupported("1 is", "moe_layer_freq %d", n)
 	}
 	if j.Bool("mlp_bias", false) {
-		return e, arch.Unsupported("", "mlp_bias beside latent attention")
+		return e, arch.Unsupported("", "mlp_bias with latent attention")
 	}
 	return e, v.grouped(j, &e)
 }

@@ -76,7 +76,7 @@ func readJSON(j *arch.JSON, c *arch.Config) error {
 	c.LogitCap = j.FloatOrNull("final_logit_softcapping", 0)
 	c.LayerEmbedding = int(j.FloatOrNull("hidden_size_per_layer_input", layerEmbedding))
 	if words := j.Int("vocab_size_per_layer_input", 262144); c.LayerEmbedding > 0 && words != c.VocabSize {
-		return arch.Unsupported("", "vocab_size_per_layer_input %d beside a vocab_size of %d", words, c.VocabSize)
+		return arch.Unsupported("", "vocab_size_per_layer_input %d with a vocab_size of %d", words, c.VocabSize)
 	}
 	if !j.Has("rope_parameters") {
 		c.Ropes[arch.FullRope] = arch.Rope{Theta: theta, Share: share}

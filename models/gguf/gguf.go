@@ -171,7 +171,7 @@ func (f *File) parse(r *reader) error {
 // parseMetadata reads the header and the metadata, and returns the number of tensors that follow.
 func (f *File) parseMetadata(r *reader) (numTensors uint64, err error) {
 	if string(r.bytes(4)) != magic {
-		return 0, fmt.Errorf("it does not start with %q, so it is no GGUF file", magic)
+		return 0, fmt.Errorf("it does not start with %q, so it is not a GGUF file", magic)
 	}
 	f.Version = r.u32()
 	switch {

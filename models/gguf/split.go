@@ -53,7 +53,7 @@ func Join(parts []*File) (*File, error) {
 	for i, part := range parts {
 		number, ok := part.Int(splitNumber)
 		if !ok || number != int64(i) || part.SplitCount() != len(parts) {
-			return nil, fmt.Errorf("GGUF file %s does not say that it is part %d of %d (%s %d, %s %d); name the files "+
+			return nil, fmt.Errorf("GGUF file %s is not marked as part %d of %d (%s %d, %s %d); name the files "+
 				"as gguf-split did", part.name, i+1, len(parts), splitNumber, number, splitCount, part.SplitCount())
 		}
 		f.tensors = append(f.tensors, part.tensors...)

@@ -122,7 +122,7 @@ func (f features) readMetadata(m *arch.Metadata, c *arch.Config) error {
 	has := func(tensor string) bool { return m.HasTensor("blk.0." + tensor) }
 	window := m.Int("attention.sliding_window", 0)
 	if window > 0 && c.Architecture != "LlamaForCausalLM" {
-		return arch.Unsupported("", "attention.sliding_window in a %s file, which does not say which layers have it,",
+		return arch.Unsupported("", "attention.sliding_window in a %s file, which does not state which layers have it,",
 			c.ModelType)
 	}
 	for i := range c.Layers {

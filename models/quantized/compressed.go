@@ -317,7 +317,7 @@ func packedMatrix(parts map[string]Tensor, words Tensor, args quantArgs) (*Matri
 		m.In = in
 	}
 	if args.columns > 0 && m.In%args.columns != 0 {
-		return nil, fmt.Errorf("%d inputs are no multiple of group_size %d", m.In, args.columns)
+		return nil, fmt.Errorf("%d inputs are not a multiple of group_size %d", m.In, args.columns)
 	}
 	var err error
 	if m.scales, err = newGrid(weightScale, parts[weightScale], m.Out, m.In, or(args.rows, m.Out),

@@ -130,8 +130,9 @@ func (f *File) parse(data []byte) error {
 	rest := data[8:]
 	switch {
 	case size > maxHeaderBytes:
-		return fmt.Errorf("its header claims %d bytes, more than the format's limit of %d; this is no safetensors file",
-			size, maxHeaderBytes)
+		return fmt.Errorf(
+			"its header claims %d bytes, more than the format's limit of %d; this is not a safetensors file", size,
+			maxHeaderBytes)
 	case size > uint64(len(rest)):
 		return fmt.Errorf("its header claims %s but only %d follow; the file is truncated", plural.Count(size, "byte"),
 			len(rest))
