@@ -26,7 +26,7 @@ func ParseBiases(raw []byte) (Biases, error) {
 		id, err := strconv.ParseInt(key, 10, 32)
 		switch {
 		case err != nil || id < 0:
-			return nil, fmt.Errorf("has %q, which is no token id", key)
+			return nil, fmt.Errorf("has %q, which is not a token id", key)
 		case value == nil:
 			continue
 		case !(math.Abs(*value) <= 100):

@@ -173,6 +173,6 @@ func TestPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	if string(got) != page() {
-		t.Errorf("%s is not the table; write it anew: go test ./parameter -run TestPage -write", path)
+		t.Errorf("%s is not the table; write it again: go test ./parameter -run TestPage -write", path)
 	}
 }
