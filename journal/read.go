@@ -238,7 +238,7 @@ func readSegment(r io.Reader, size int64, key Key, number uint32,
 		binary.LittleEndian.Uint32(header[headerSize-4:]) != crc32.Checksum(header[:headerSize-4], table):
 		return 0, "the header is not one", nil
 	case !bytes.Equal(header, want):
-		return 0, "it is of another job or segment", nil
+		return 0, "it belongs to a different job or segment", nil
 	}
 	seed := crc32.Checksum(header, table)
 	for at := int64(headerSize); ; {
