@@ -17,7 +17,7 @@ type NoTPUError struct {
 // Error returns one sentence with the remedies.
 func (e *NoTPUError) Error() string {
 	return fmt.Sprintf("this machine has no TPU (looked for /dev/accel*, /dev/vfio/* and devices of Google's in "+
-		"/sys/bus/pci/devices): use a machine that has one, or another backend, such as xla:cpu; if there is one "+
+		"/sys/bus/pci/devices): use a machine that has one, or a different backend, such as xla:cpu; if there is one "+
 		"after all, set %s=%s to open it", EnvPlugin("tpu"), e.Plugin)
 }
 

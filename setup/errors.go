@@ -12,7 +12,7 @@ type MissingError struct {
 	Item   string   // one of [Platforms], or a model name
 	Title  string   // the places that were looked in
 	Looked []string // ways to fix it, one per line
-	Remedy []string // ways to mend it, one a line
+	Remedy []string // ways to fix it, one per line
 	Cause  error    // why fetching failed; nil if it was not tried
 }
 
@@ -30,7 +30,7 @@ func (e *MissingError) Error() string {
 		}
 	}
 	if len(e.Remedy) > 0 {
-		b.WriteString("\nto mend it, do one of:")
+		b.WriteString("\nto fix it, do one of:")
 		for _, way := range e.Remedy {
 			b.WriteString("\n  - " + way)
 		}
