@@ -47,7 +47,7 @@ func openHub(ctx context.Context, name string) (*hub.Bucket, location, error) {
 	}
 	datasets, ok := b.(*hub.Bucket)
 	if !ok {
-		return nil, l, failed("open", name, errors.New("it is no dataset of the hub"))
+		return nil, l, failed("open", name, errors.New("it is not a dataset of the hub"))
 	}
 	return datasets, l, nil
 }

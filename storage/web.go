@@ -12,7 +12,7 @@ import (
 )
 
 // ErrNoRanges reports that a web server sends only whole files.
-var ErrNoRanges = errors.New("the server sends no parts of files")
+var ErrNoRanges = errors.New("the server does not send parts of files")
 
 // webFile is a file of a web server. Its URL names the version: the content never changes.
 type webFile struct {

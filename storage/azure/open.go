@@ -63,7 +63,7 @@ func Open(name string, p *object.Parameters) (object.Bucket, error) {
 			return nil, environmentErr
 		}
 		if address.Scheme != environmentAddress.Scheme || !strings.EqualFold(address.Host, environmentAddress.Host) {
-			return nil, errors.New("the URL's parameters name another server than the environment, which has " +
+			return nil, errors.New("the URL's parameters name a different server from the environment, which has " +
 				"AZURE_STORAGE_SAS_TOKEN; set AZURE_STORAGE_DOMAIN instead")
 		}
 		address.RawQuery = strings.TrimPrefix(who.sas, "?")
@@ -132,7 +132,7 @@ func (c credentials) client(account, address, name string) (*container.Client, e
 	case c.key != "":
 		key, err := container.NewSharedKeyCredential(account, c.key)
 		if err != nil {
-			return nil, fmt.Errorf("AZURE_STORAGE_KEY is no key: %w", err)
+			return nil, fmt.Errorf("AZURE_STORAGE_KEY is not a key: %w", err)
 		}
 		return container.NewClientWithSharedKeyCredential(address, key, nil)
 	case c.sas != "":

@@ -158,7 +158,7 @@ func (u *upload) send(ctx context.Context) error {
 			u.data, u.from, ask = u.data[have-u.from:], have, false
 			continue
 		default:
-			err = errors.New("Google Cloud Storage takes no more of an upload")
+			err = errors.New("Google Cloud Storage accepts no more of an upload")
 		}
 		if failures++; failures == chunkTries {
 			return err

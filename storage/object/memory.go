@@ -48,7 +48,7 @@ func (m *Memory) set(key string, data []byte, a Attributes) {
 var (
 	errNotFound = &Error{Code: NotFound, Err: fs.ErrNotExist}
 	errExists   = &Error{Code: Precondition, Err: errors.New("the key has an object already")}
-	errReplaced = &Error{Code: Precondition, Err: errors.New("the object has another version")}
+	errReplaced = &Error{Code: Precondition, Err: errors.New("the object has a different version")}
 )
 
 // Attributes implements Bucket.

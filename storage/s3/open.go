@@ -100,7 +100,7 @@ func configure(ctx context.Context, p *object.Parameters) (aws.Config, error) {
 		return settings, err
 	}
 	if !strings.HasPrefix(role, "arn:") {
-		return settings, errors.New("the URL's parameter role is no ARN; it begins with arn:")
+		return settings, errors.New("the URL's parameter role is not an ARN, which starts with arn:")
 	}
 	provider := stscreds.NewAssumeRoleProvider(sts.NewFromConfig(settings), role)
 	settings.Credentials = aws.NewCredentialsCache(provider)
