@@ -173,7 +173,7 @@ func Like[T any](names []string, of []shapes.Shape) (*T, []Array, error) {
 		arrays = append(arrays, a)
 	})
 	if err == nil && len(arrays) < len(names) {
-		err = fmt.Errorf("tree.Like: %s is no field of %T, or in another order", names[len(arrays)], *twin)
+		err = fmt.Errorf("tree.Like: %s is not a field of %T, or is in a different order", names[len(arrays)], *twin)
 	}
 	return twin, arrays, err
 }

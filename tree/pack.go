@@ -182,7 +182,7 @@ func (p *Packing) move(flats []any, twin []Array, out bool) {
 		}
 	}
 	if len(twin) > 0 {
-		panic(fmt.Errorf("tree.Packing: %s is not packed, or in another order", twin[0].Name))
+		panic(fmt.Errorf("tree.Packing: %s is not packed, or is in a different order", twin[0].Name))
 	}
 }
 
@@ -207,7 +207,7 @@ func Bytes(flat any) []byte {
 	case []float32:
 		return bytesOf(x)
 	}
-	panic(fmt.Errorf("tree: a host twin has no field of %T", flat))
+	panic(fmt.Errorf("tree: a host twin cannot have a field of type %T", flat))
 }
 
 func bytesOf[T any](x []T) []byte {
@@ -230,5 +230,5 @@ func flatOf(shape shapes.Shape) any {
 	case dtypes.Float32:
 		return make([]float32, n)
 	}
-	panic(fmt.Errorf("tree: a host twin has no field of %s", shape.DType))
+	panic(fmt.Errorf("tree: a host twin cannot have a field of type %s", shape.DType))
 }
