@@ -80,7 +80,7 @@ func (p Prompts) PackDrafts(next *Node, drafts *Drafts, room *Node, limit int) P
 	place := InsertAxes(clip(Add(Gather(p.Starts, at), pos), p.Tokens.Shape().Dimensions[0]), -1)
 	waiting := Gather(next, at)
 	if drafts != nil {
-		waiting = drafts.behind(waiting, slot, Sub(pos, Gather(p.Done, at)))
+		waiting = drafts.tokenAt(waiting, slot, Sub(pos, Gather(p.Done, at)))
 	}
 	token := Where(GreaterOrEqual(waiting, ZerosLike(waiting)), waiting, Gather(p.Tokens, place))
 	isToken := LessThan(rank, BroadcastToDims(num, limit))
@@ -93,9 +93,9 @@ func (p Prompts) PackDrafts(next *Node, drafts *Drafts, room *Node, limit int) P
 	}
 }
 
-// behind returns token number nth, int32 [T], of its slot in this step, int32 [T]: next, int32 [T], if nth is 0,
+// tokenAt returns token number nth, int32 [T], of its slot in this step, int32 [T]: next, int32 [T], if nth is 0,
 // otherwise a draft. It is -1 if no token waits in the slot.
-func (d *Drafts) behind(next, slot, nth *Node) *Node {
+func (d *Drafts) tokenAt(next, slot, nth *Node) *Node {
 	rows, most := d.Tokens.Shape().Dimensions[0], d.Tokens.Shape().Dimensions[1]
 	at := Add(MulScalar(clip(slot, rows), most), clip(SubScalar(nth, 1), most))
 	draft := Gather(Reshape(d.Tokens, rows*most), InsertAxes(at, -1))
