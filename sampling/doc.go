@@ -29,8 +29,8 @@
 //	temperature and e as above
 //	top-n-sigma, top-k, top-p, min-p, typical-p, XTC: see [Filters]
 //
-// Log-probabilities are of the logits before all of it; the processed ones of what was sampled from. Where the weights
-// of that are a few units, as after XTC with the threshold 0, rounding may take a processed one above 0, for which
+// Log-probabilities are computed from the logits before all of it, processed ones from what was sampled from. If its
+// weights are a few units, as after XTC with the threshold 0, rounding may take a processed one above 0, for which
 // package engine reports 0.
 //
 // # Why integers
