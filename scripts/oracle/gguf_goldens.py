@@ -92,7 +92,7 @@ def write_dtypes(path):
     subnormal = (rng.standard_normal(500) * np.exp2(rng.integers(-30, -12, 500))).astype(np.float32)
     f32 = np.concatenate([
         bits.view(np.float32), special.view(np.float32), halfway.view(np.float32), near_half, -near_half, subnormal])
-    # NaN payloads are nobody's promise; the Go test checks that NaN stays NaN
+    # NaN payloads are not guaranteed; the Go test checks that NaN stays NaN
     f32 = torch.from_numpy(f32[~np.isnan(f32)].copy())
     sources = {
         "f32": f32,
@@ -312,7 +312,7 @@ def qwen_tensors(tensors, config, arch):
         return x.reshape(keys, heads // keys, dim, -1).swapaxes(0, 1).reshape(x.shape)
 
     for name, x in tensors.items():
-        first = 2 * keys * dims[0]  # of values, behind queries and keys
+        first = 2 * keys * dims[0]  # of values, after queries and keys
         if name.endswith("in_proj_qkvz.weight"):
             of = [dims[0], dims[0], heads // keys * dims[1], heads // keys * dims[1]]
             q, k, v, z = np.split(x.reshape(keys, sum(of), -1), np.cumsum(of)[:-1], axis=1)
