@@ -33,7 +33,7 @@ func sameAsAVX2(l levels) bool {
 // this machine. Tests run on few processors that have more than AVX2. It returns the level.
 func useCode(level int, right func() bool) int {
 	if level > C.Q_AVX2 && !right() {
-		slog.Warn("kernels other than linear layers give wrong results with this processor's instructions, and run with fewer",
+		slog.Warn("kernels other than linear layers are wrong with this processor's instructions, and use fewer",
 			"has", Levels[level], "runs", Levels[C.Q_AVX2])
 		level = C.Q_AVX2
 	}
