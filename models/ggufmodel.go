@@ -49,7 +49,7 @@ func openParts(path string, need Need) (*gguf.File, error) {
 		}
 	}
 	if len(missing) > 0 {
-		return nil, fmt.Errorf("GGUF file %s is one of %d of a split model; missing are  %s; put them in its "+
+		return nil, fmt.Errorf("GGUF file %s is one of %d files of a split model; missing are %s; put them in its "+
 			"folder", path, n, strings.Join(missing, ", "))
 	}
 	parts := make([]*gguf.File, 0, n)

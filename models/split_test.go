@@ -58,7 +58,7 @@ func TestSplitGGUFRefusals(t *testing.T) {
 		want  []string
 	}{
 		"parts missing": {func(files map[string]string) { delete(files, "a-1"); delete(files, "a-3") }, "a-2",
-			[]string{"of which are missing: a-00001-of-00003.gguf, a-00003-of-00003.gguf; put them in its folder"}},
+			[]string{"missing are a-00001-of-00003.gguf, a-00003-of-00003.gguf; put them in its folder"}},
 		"parts exchanged": {func(files map[string]string) { files["a-2"], files["a-3"] = files["a-3"], files["a-2"] },
 			"a-1", []string{"a-00002-of-00003.gguf is not marked as part 2 of 3", "split.no 2"}},
 		"a whole model among them": {func(files map[string]string) {

@@ -11,7 +11,7 @@ Writes, all with other people's writers and decoders (packages gguf, safetensors
   dtypes.safetensors    f32, bf16, f16 tensors of awkward values and X.to.Y (stored as integers) as torch converts them
   NAME.gguf             tiny checkpoints of TESTDATA_MODELS in F16, converted as llama.cpp's convert_hf_to_gguf does
   gpt-oss-mxfp4/        the tiny gpt-oss with its experts as they are published, in MXFP4
-  split/                one of them in several files, of which the first has only metadata
+  split/                one of them in several files, the first of which has only metadata
   smollm2.json          SHA-256 and first values of every tensor of SMOLLM2.gguf as transformers loads it (float32)
 """
 import hashlib, json, math, sys
@@ -359,7 +359,7 @@ def oss_tensors(tensors):
 
 
 def ggml_mxfp4(x):
-    """Blocks of ggml: an exponent, and nibbles of which the high ones are of a block's second half."""
+    """Blocks of ggml: an exponent, and nibbles; the high ones are the block's second half."""
     rounded, nibbles, exponents = mxfp4(torch.from_numpy(np.ascontiguousarray(x)))
     assert np.array_equal(rounded.numpy(), x)
     n = nibbles.numpy()

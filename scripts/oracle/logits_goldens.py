@@ -1,4 +1,4 @@
-"""Compute what transformers says about the tiny checkpoints: last-position logits and greedy tokens in float32.
+"""Compute transformers' results for the tiny checkpoints: last-position logits and greedy tokens in float32.
 
     python logits_goldens.py ../../testdata/models ../../testdata/goldens
 

@@ -1,4 +1,4 @@
-"""Compute what transformers says about SmolLM2-135M-Instruct (the GGUF file Quire's demo runs), in float32.
+"""Compute transformers' results for SmolLM2-135M-Instruct (the GGUF file Quire's demo runs), in float32.
 
     python smollm2_goldens.py SmolLM2-135M-Instruct.Q4_1.gguf ../../testdata/goldens
 
