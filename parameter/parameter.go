@@ -83,7 +83,7 @@ type Parameter struct {
 
 	// Only for Quire's own parameters:
 
-	Flag        string // of "sample run", and key of config files; "" if only rows have it
+	Flag        string // flag of "sample run", and key of config files; "" if only rows have it
 	Short       string // one-letter flag
 	Placeholder string // placeholder for the flag's value in the help
 	Device      string // dtype and shape of a row's value in the device's arrays, "" if only the host needs it

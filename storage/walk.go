@@ -31,7 +31,7 @@ func Walk(root string, wanted func(path string, d fs.DirEntry) bool) ([]Info, er
 type walk struct {
 	wanted  func(path string, d fs.DirEntry) bool
 	files   []Info
-	links   []string        // to folders; they are followed after everything else was entered
+	links   []string        // links to folders; they are followed after everything else was entered
 	entered map[string]bool // folders, by their paths without links
 }
 

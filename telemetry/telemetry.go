@@ -193,7 +193,7 @@ type Call struct {
 	Tokens                    int     // generated tokens
 	Seconds                   float64 // time in which the device ran the program
 	Active, Waiting           int     // sequences in slots, and requests that wait for a slot
-	FreePages, FewestFree     int     // at the end of the call, and the minimum over its steps
+	FreePages, FewestFree     int     // at the end of the call; the minimum over its steps
 }
 
 // Called records a finished call of the device.

@@ -55,7 +55,7 @@ type Array struct {
 	sources []source      // concatenated along the first axis
 	format  linear.Format // for matrices
 	read    dtypes.DType  // the dtype that the sources are read as
-	offset  float32       // is added to the elements of a vector of float32
+	offset  float32       // added to the elements of a vector of float32
 
 	activations dtypes.DType // dtype of the model's activations
 	gateUp      bool         // for a matrix in parts: it has gates and ups
@@ -103,7 +103,7 @@ func Arrays(cfg models.Config, s Storage) []Array {
 	turns := loopOf(cfg, s.LayerLoop)
 	s.Blocks = alike(cfg, s.Blocks, turns.kind)
 	var names []string
-	tensors := map[string][]arch.Tensor{} // by the name of their array
+	tensors := map[string][]arch.Tensor{} // tensors by the name of their array
 	for t := range cfg.Tensors() {
 		if tensors[t.Array] == nil {
 			names = append(names, t.Array)

@@ -9,7 +9,7 @@ import (
 // llama.cpp's gguf-split writes a model as several files, NAME-00001-of-00003.gguf and so on. The first has the
 // metadata, any may have tensors, and each states its number and how many there are.
 const (
-	splitNumber  = "split.no" // from 0
+	splitNumber  = "split.no" // the number of the file, from 0
 	splitCount   = "split.count"
 	splitTensors = "split.tensors.count" // tensors in all files
 )

@@ -33,11 +33,11 @@ type Index struct {
 
 // message is the position of a message.
 type message struct {
-	at         int64 // of its metadata, after the length
+	at         int64 // offset of its metadata, after the length
 	meta, body int64 // sizes in bytes
 	kind       int8
-	rows       int64 // of a record batch
-	id         int64 // of a dictionary
+	rows       int64 // number of rows, for a record batch
+	id         int64 // id, for a dictionary
 	delta      bool  // it extends the dictionary before it
 	batches    int   // number of record batches before it
 }

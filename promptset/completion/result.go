@@ -26,7 +26,7 @@ type Result struct {
 	Generation       int
 	Text             string
 	TokenIDs         []int32
-	Logprobs         []float32 // of the chosen tokens, natural log; nil if not requested
+	Logprobs         []float32 // the chosen tokens' natural logarithms; nil if not requested
 	FinishReason     string    // "stop", "length", "tool_calls", "error"
 	PromptTokens     int
 	CompletionTokens int
@@ -35,11 +35,11 @@ type Result struct {
 	ErrParam, ErrCode string
 
 	// These fields are set on request, and nil otherwise. Logarithms are natural.
-	ProcessedLogprobs []float32 // of the chosen tokens under the distribution they were sampled from
+	ProcessedLogprobs []float32 // the chosen tokens', under the distribution they were sampled from
 	TopIDs            [][]int32 // for each token
 	TopLogprobs       [][]float32
 	PromptTokenIDs    []int32
-	PromptLogprobs    []float32 // of the prompt's tokens; NaN for the first, which has no predecessor
+	PromptLogprobs    []float32 // the prompt tokens'; NaN for the first, which has no predecessor
 	PromptTopIDs      [][]int32 // for each of them; none for the first
 	PromptTopLogprobs [][]float32
 	Reasoning         string // extracted from Text; "" for none

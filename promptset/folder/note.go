@@ -17,7 +17,7 @@ type PartSummary struct {
 	Part int `json:"part"`
 	tally.Counts
 
-	SHA256 string `json:"sha256,omitempty"` // of the file, in hex
+	SHA256 string `json:"sha256,omitempty"` // SHA-256 of the file, in hex
 	Seal
 
 	Changes int `json:"changes,omitempty"` // number of the job's changes when the part was written

@@ -49,7 +49,7 @@ func (rows) Range(ctx context.Context, in *input.Opened, from, to int64, yield f
 type file struct {
 	table.Table
 	input  io.ReaderAt
-	size   int64 // in bytes
+	size   int64 // size in bytes
 	footer *parquet.File
 }
 

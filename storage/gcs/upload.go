@@ -131,7 +131,7 @@ type upload struct {
 	session string
 	from    int64 // offset of data in the object
 	data    []byte
-	sum     string // of the whole object, if this is its last part
+	sum     string // checksum of the whole object, if this is its last part
 }
 
 // send sends a part. After a failed request, it asks the server how much of the part arrived, and sends the rest.

@@ -102,7 +102,7 @@ type dataset struct {
 type file struct {
 	path string
 	size int64
-	etag string // of its content: from Git LFS or Git
+	etag string // of the content: from Git LFS or Git
 }
 
 func (d *dataset) find(path string) (file, error) {

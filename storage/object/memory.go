@@ -19,7 +19,7 @@ import (
 type Memory struct {
 	mu      sync.Mutex
 	objects map[string]stored
-	serial  int // of the last object, so that all ETags differ
+	serial  int // number of the last object, so that all ETags differ
 }
 
 type stored struct {

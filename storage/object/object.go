@@ -60,7 +60,7 @@ type Content struct {
 	Body   io.ReadCloser
 	Offset int64  // offset of Body in the object
 	Size   int64  // size of the object
-	ETag   string // of the version that is being read
+	ETag   string // ETag of the version that is being read
 }
 
 // NewContent returns the content of an answer, given its headers. contentRange is "" if the body is the whole object.
@@ -102,7 +102,7 @@ const (
 // Error is an error of a store with its code.
 type Error struct {
 	Code   Code
-	Status int // of the HTTP answer; 0 if there was none
+	Status int // status of the HTTP answer; 0 if there was none
 	Err    error
 }
 

@@ -19,7 +19,7 @@ import (
 
 // Peak is what all cores together can do under ideal conditions: the limits that kernels are compared with.
 type Peak struct {
-	Level   string `json:"level"` // of [Levels]
+	Level   string `json:"level"` // one of [Levels]
 	Threads int    `json:"threads"`
 	// Float32 and BFloat16 are floating point operations per second of multiply-adds on registers, with sums in
 	// float32. If the level has no instruction for bfloat16, its rate is float32's.
@@ -36,7 +36,7 @@ type Peak struct {
 const (
 	peakTime   = 100 * time.Millisecond // duration of one measurement; the best of peakTries counts
 	peakTries  = 5
-	peakRounds = 1 << 16  // of a loop between readings of the clock, few enough that its sums stay exact
+	peakRounds = 1 << 16  // rounds between readings of the clock, few enough that sums stay exact
 	peakBytes  = 96 << 20 // bytes that each thread reads
 )
 
