@@ -130,7 +130,7 @@ func (r *Run) health() error {
 	case !r.ready:
 		return errNotReady
 	case quiet > stalled:
-		return fmt.Errorf("no call of the device has finished for %s", quiet.Round(time.Second))
+		return fmt.Errorf("no call of the device has ended for %s", quiet.Round(time.Second))
 	}
 	return nil
 }
