@@ -33,7 +33,7 @@ func smallSpec(t *testing.T, rows int) spec.Spec {
 	return spec
 }
 
-// A worker that opened its engine before another process began the job opens it again, with the sizes of that one.
+// A worker that opened its engine before another process started the job opens it again, with the sizes of that one.
 func TestWorkerTakesSizesOfTheJob(t *testing.T) {
 	spec := smallSpec(t, 3)
 	q := startQueue(t)

@@ -1,7 +1,7 @@
-// Package blocks is how quantized matrices are stored: numbers of a few bits, in blocks of 16 to 128 along a row, each
-// with a scale and perhaps a minimum or a zero point.
+// Package blocks defines how quantized matrices are stored: numbers of a few bits, in blocks of 16 to 128 along a
+// row. Each block has a scale and perhaps a minimum or a zero point.
 //
-// Few formats serve the encodings of many files: a reader makes [Rows] of what a file has, without loss.
+// A few formats serve the encodings of many files: a reader converts a file's matrix to [Rows] without loss.
 package blocks
 
 import (
@@ -9,43 +9,44 @@ import (
 	"math"
 )
 
-// Format says what a block holds. Its numbers are scale * (quant - Offset), plus the block's minimum if Min.
+// Format describes the contents of a block. A number is scale * (quant - Offset), plus the block's minimum if Min is
+// set.
 type Format struct {
-	// Bits is those of a quant: 4, 5, 6 or 8. 0 is no format: the numbers are floats.
+	// Bits is the width of a quant: 4, 5, 6 or 8. It is 0 if the numbers are floats and there is no format.
 	Bits int
-	// Size is how many numbers a block has: 16 or 32; up to 128 with Group.
+	// Size is how many numbers a block has: 16 or 32, or up to 128 if Group is set.
 	Size int
-	// Offset is taken from a quant.
+	// Offset is subtracted from each quant.
 	Offset int
-	// Super says that scales and minima are integers of 8 bits, which float16 factors of [SuperSize] numbers multiply;
-	// such a minimum is subtracted. Else they are float16.
+	// Super reports whether scales and minima are 8-bit integers, multiplied by one float16 factor per [SuperSize]
+	// numbers; such a minimum is subtracted. Otherwise scales and minima are float16.
 	Super bool
-	// Min says that blocks have minima.
+	// Min reports whether blocks have minima.
 	Min bool
-	// Group is the type of the scales of a format of safetensors files; 0 is a format of GGUF files. Its Size is 32, 64
-	// or 128, and it has neither Super nor Min.
+	// Group is the type of the scales of a format of safetensors files; 0 means a format of GGUF files. If Group is
+	// set, Size is 32, 64 or 128, and neither Super nor Min is set.
 	Group Scale
-	// Zero says that blocks of such a format have zero points: whole numbers that take the place of Offset.
+	// Zero reports whether blocks of such a format have zero points: integers that are subtracted in place of Offset.
 	Zero bool
-	// E4M3 says that quants are floats of 8 bits, with 4 of the exponent: see [E4M3].
+	// E4M3 reports whether quants are 8-bit floats with a 4-bit exponent: see [E4M3].
 	E4M3 bool
-	// Exponent says that scales are powers of two, by exponents of 8 bits: see [PowerOfTwo].
+	// Exponent reports whether scales are powers of two, stored as 8-bit exponents: see [PowerOfTwo].
 	Exponent bool
-	// Table says that quants of 4 bits stand for the numbers of a table, from which Offset is taken.
+	// Table is the table that 4-bit quants index. Offset is subtracted from the table's numbers.
 	Table Table
 }
 
 // Scale is the type of the scales of a grouped format.
 type Scale int
 
-// The types.
+// The types of scales.
 const (
 	F16 Scale = iota + 1
 	BF16
 	F32
 )
 
-// Bytes is the size of a scale.
+// Bytes returns the size of a scale in bytes.
 func (s Scale) Bytes() int {
 	if s == F32 {
 		return 4
@@ -53,18 +54,18 @@ func (s Scale) Bytes() int {
 	return 2
 }
 
-// Table is a list of what the 16 quants of 4 bits stand for.
+// Table names a list of the 16 numbers that 4-bit quants stand for.
 type Table uint8
 
-// The tables: of IQ4_NL and IQ4_XS, whose numbers lie the closer the smaller they are; and of floats of 4 bits (E2M1),
-// doubled.
+// The tables. Curve is the one of IQ4_NL and IQ4_XS, whose numbers are denser near zero; Floats4 has the 4-bit floats
+// (E2M1), doubled.
 const (
 	NoTable Table = iota
 	Curve
 	Floats4
 )
 
-// Numbers are those of a table, plus the Offset of its formats: 128 of Curve, 12 of Floats4.
+// Numbers returns the table's numbers plus the Offset of its formats: 128 for Curve, 12 for Floats4.
 func (t Table) Numbers() [16]uint8 {
 	switch t {
 	case Curve:
@@ -75,11 +76,11 @@ func (t Table) Numbers() [16]uint8 {
 	return [16]uint8{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}
 }
 
-// PowerOfTwo is the scale of an exponent: 2^(e-128), half of what the OCP's E8M0 says, as the numbers of [Floats4] are
-// doubled.
+// PowerOfTwo returns the scale of an exponent: 2^(e-128). This is half of OCP's E8M0, because the numbers of
+// [Floats4] are doubled.
 func PowerOfTwo(exponent uint8) float32 { return float32(math.Ldexp(1, int(exponent)-128)) }
 
-// SuperSize is how many numbers have one factor of scales.
+// SuperSize is how many numbers share one factor of scales.
 const SuperSize = 256
 
 // The formats of the common encodings.
@@ -98,14 +99,14 @@ var (
 	MXFP4  = Format{Bits: 4, Size: 32, Offset: 12, Exponent: true, Table: Floats4}
 )
 
-// Formats are all that have kernels, by the names of GGUF's encodings.
+// Formats lists the formats that have kernels, by the names of GGUF's encodings.
 var Formats = map[string]Format{"Q8_0": Q8_0, "Q4_0": Q4_0, "Q4_1": Q4_1, "Q5_0": Q5_0, "Q5_1": Q5_1, "Q4_K": Q4_K,
 	"Q5_K": Q5_K, "Q6_K": Q6_K, "IQ4_NL": IQ4_NL, "IQ4_XS": IQ4_XS, "MXFP4": MXFP4}
 
-// Is reports whether it is a format.
+// Is reports whether f is a format: the zero value is none.
 func (f Format) Is() bool { return f.Bits > 0 }
 
-// Unit is how many numbers of a row belong together: a row has a multiple of it.
+// Unit returns how many numbers of a row belong together. The length of a row is a multiple of it.
 func (f Format) Unit() int {
 	switch {
 	case f.Super:
@@ -116,7 +117,7 @@ func (f Format) Unit() int {
 	return 32
 }
 
-// Number is the format as one, for attributes of programs: 0 where it is none.
+// Number encodes the format as an integer, for attributes of programs. It is 0 for the zero value.
 func (f Format) Number() int {
 	n := f.Bits | f.Size<<8 | f.Offset<<16
 	if f.Super {
@@ -138,7 +139,7 @@ func (f Format) Number() int {
 	return n
 }
 
-// String is its name among [Formats].
+// String returns the format's name in [Formats], or a description if it has none.
 func (f Format) String() string {
 	for name, known := range Formats {
 		if f == known {
@@ -156,7 +157,7 @@ func (f Format) String() string {
 	return fmt.Sprintf("%d bits in blocks of %d", f.Bits, f.Size)
 }
 
-// Bytes is the size of a number of values.
+// Bytes returns the size in bytes of so many values.
 func (f Format) Bytes(values int) int {
 	if f.Group != 0 {
 		each := f.Group.Bytes()
@@ -172,7 +173,7 @@ func (f Format) Bytes(values int) int {
 	return values/32*bits/8 + values/SuperSize*2*f.scales()
 }
 
-// perScale is the bits of a scale or a minimum, scales how many of them a block has.
+// perScale returns the bits of a scale or a minimum; scales returns how many of them a block has.
 func (f Format) perScale() int {
 	if f.Super || f.Exponent {
 		return 8
@@ -187,20 +188,20 @@ func (f Format) scales() int {
 	return 1
 }
 
-// Rows are rows of a matrix in blocks, as readers make them and packers take them.
+// Rows holds rows of a matrix in blocks. Readers make them and packers consume them.
 type Rows struct {
 	Format
-	// N rows of In numbers.
+	// N is the number of rows, and In the number of values of a row.
 	N, In int
-	// Quants [N, In] has a byte for each.
+	// Quants [N, In] has one byte for each quant.
 	Quants []uint8
 	// Scales and Minima [N, In/Size] are the bits of float16 numbers, or of int8 numbers if Super, or exponents if
 	// Exponent. Minima is nil without Min.
 	Scales, Minima []uint16
 	// ScaleFactors and MinimumFactors [N, In/SuperSize] are the bits of float16 numbers; nil without Super, or Min.
 	ScaleFactors, MinimumFactors []uint16
-	// GroupScales and Zeros [N, In/Size] are those of a format with Group, in place of Scales: numbers of its type.
-	// Zeros is nil without Zero.
+	// GroupScales and Zeros [N, In/Size] belong to formats with a Group, and stand in place of Scales. A scale is a
+	// number of the type Group. Zeros is nil without Zero.
 	GroupScales []float32
 	Zeros       []uint8
 }
@@ -228,7 +229,8 @@ func NewRows(f Format, n, in int) *Rows {
 	return r
 }
 
-// Part returns n numbers of a row, the first being number at of all, over the same memory: whole units.
+// Part returns n numbers of the matrix, starting with number at of all, as one row over the same memory. Both at and
+// n are whole units.
 func (r *Rows) Part(at, n int) *Rows {
 	return &Rows{Format: r.Format, N: 1, In: n, Quants: r.Quants[at : at+n], Scales: cut(r.Scales, at, n, r.Size),
 		Minima: cut(r.Minima, at, n, r.Size), ScaleFactors: cut(r.ScaleFactors, at, n, SuperSize),
@@ -236,7 +238,7 @@ func (r *Rows) Part(at, n int) *Rows {
 		Zeros: cut(r.Zeros, at, n, r.Size)}
 }
 
-// cut is what n numbers from one on have of an array with an element for each so many.
+// cut returns the elements that belong to n numbers, starting with number at, if each element covers so many numbers.
 func cut[T any](x []T, at, n, each int) []T {
 	if x == nil {
 		return nil
@@ -244,7 +246,7 @@ func cut[T any](x []T, at, n, each int) []T {
 	return x[at/each : (at+n)/each]
 }
 
-// Copy copies the numbers of rows of the same format and number of numbers.
+// Copy copies the numbers of from, which has the same format and the same number of values.
 func (r *Rows) Copy(from *Rows) {
 	copy(r.Quants, from.Quants)
 	copy(r.Scales, from.Scales)
@@ -255,22 +257,22 @@ func (r *Rows) Copy(from *Rows) {
 	copy(r.Zeros, from.Zeros)
 }
 
-// Slice returns rows from one up to before another, over the same memory.
+// Slice returns the rows [from, to), over the same memory.
 func (r *Rows) Slice(from, to int) *Rows {
 	s := r.Part(from*r.In, (to-from)*r.In)
 	s.N, s.In = to-from, r.In
 	return s
 }
 
-// Floats are the numbers, as every reader and kernel of them computes them.
+// Floats returns the numbers, as all readers and kernels compute them.
 func (r *Rows) Floats() []float32 {
 	out := make([]float32, len(r.Quants))
 	r.FloatsTo(out)
 	return out
 }
 
-// FloatsTo writes the numbers to a slice of their number. Products and sums are rounded one by one, as in ggml: the
-// conversions forbid fused multiply-adds.
+// FloatsTo writes the numbers to out, which has room for exactly all of them. Products and sums are rounded one by
+// one, as in ggml: the conversions forbid fused multiply-adds.
 func (r *Rows) FloatsTo(out []float32) {
 	offset, table := float32(r.Offset), r.Table.Numbers()
 	for b, scale := range r.GroupScales {

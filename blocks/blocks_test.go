@@ -54,7 +54,7 @@ func TestHalf(t *testing.T) {
 	}
 }
 
-// Sizes are those of GGUF's blocks, but for the scales of K-quants, which have whole bytes.
+// Sizes equal GGUF's blocks, except the scales of K-quants, which take whole bytes.
 func TestBytes(t *testing.T) {
 	for f, want := range map[Format]int{Q8_0: 8 * 34, Q4_0: 8 * 18, Q4_1: 8 * 20, Q5_0: 8 * 22, Q5_1: 8 * 24,
 		Q4_K: 144 + 4, Q5_K: 176 + 4, Q6_K: 210} {

@@ -2,7 +2,7 @@ package blocks
 
 import "math"
 
-// Half is the float16 number of some bits.
+// Half returns the float16 number with the given bits.
 func Half(bits uint16) float32 {
 	sign, exp, frac := uint32(bits>>15)<<31, uint32(bits>>10)&0x1f, uint32(bits)&0x3ff
 	switch exp {
@@ -14,7 +14,7 @@ func Half(bits uint16) float32 {
 	return math.Float32frombits(sign | (exp+112)<<23 | frac<<13)
 }
 
-// ToHalf is the bits of the float16 number nearest to x, ties to even.
+// ToHalf returns the bits of the float16 number nearest to x, ties to even.
 func ToHalf(x float32) uint16 {
 	b := math.Float32bits(x)
 	sign := uint16(b >> 16 & 0x8000)
@@ -31,7 +31,7 @@ func ToHalf(x float32) uint16 {
 	return sign | uint16(b>>13)
 }
 
-// E4M3 is the number of the bits of a float of 8 bits: a sign, 4 of the exponent, 3 of the fraction, no infinities.
+// E4M3 returns the 8-bit float with the given bits: a sign, 4 bits of exponent, 3 of fraction, and no infinities.
 func E4M3(bits uint8) float32 {
 	sign, exp, frac := uint32(bits>>7)<<31, uint32(bits>>3)&0xf, uint32(bits)&7
 	switch {
@@ -43,5 +43,5 @@ func E4M3(bits uint8) float32 {
 	return math.Float32frombits(sign | (exp+120)<<23 | frac<<20)
 }
 
-// BFloat16 is the bfloat16 number of some bits.
+// BFloat16 returns the bfloat16 number with the given bits.
 func BFloat16(bits uint16) float32 { return math.Float32frombits(uint32(bits) << 16) }

@@ -11,12 +11,12 @@ func Quantize(f Format, x []float32, in int) (*Rows, error) {
 		return nil, fmt.Errorf("blocks: floats are not rounded to %s; choose Q8_0 or Q4_0", f)
 	}
 	if in%f.Unit() != 0 || len(x)%in != 0 {
-		return nil, fmt.Errorf("blocks: %d numbers in rows of %d are no blocks of %d", len(x), in, f.Size)
+		return nil, fmt.Errorf("blocks: %d numbers in rows of %d do not divide into blocks of %d", len(x), in, f.Size)
 	}
 	r := NewRows(f, len(x)/in, in)
 	for b := range r.Scales {
 		from, to := x[b*f.Size:][:f.Size], r.Quants[b*f.Size:][:f.Size]
-		largest, most := float32(0), float32(0) // by magnitude, with its sign and without
+		largest, most := float32(0), float32(0) // the value of largest magnitude, and its magnitude
 		for _, v := range from {
 			if m := float32(math.Abs(float64(v))); m > most {
 				largest, most = v, m

@@ -1,9 +1,9 @@
-// Package chat turns the messages of a conversation into the text that a model was tuned on, by the model's own Jinja
-// chat template.
+// Package chat turns the messages of a conversation into the text that a model was tuned on, with the model's own
+// Jinja chat template.
 //
-// Templates render as in transformers' apply_chat_template: with its Jinja settings, its raise_exception, strftime_now
-// and tojson, and its generation tag. Templates come with model files and are untrusted: they load nothing, and their
-// output, memory and time are bounded.
+// Templates render as in transformers' apply_chat_template: with its Jinja settings, its raise_exception,
+// strftime_now and tojson, and its generation tag. Templates come with model files and are untrusted: they load
+// nothing, and their output, memory and time are bounded.
 package chat
 
 import (
@@ -20,21 +20,21 @@ import (
 
 // Options are what a template receives besides the messages.
 type Options struct {
-	// AddGenerationPrompt ends the text where the model's answer begins.
+	// AddGenerationPrompt ends the text where the model's answer starts.
 	AddGenerationPrompt bool
 	// ContinueFinalMessage ends the text with the last message, for the model to continue it.
 	ContinueFinalMessage bool
 	// Tools and Documents are JSON lists, Variables is a JSON object of further variables; each may be empty. It is an
 	// error if the template has no such variable.
 	Tools, Documents, Variables string
-	// Special are the texts of special tokens by the names of the template's variables: bos_token, eos_token, pad_token
-	// and others, and the model's own. Variables come before them.
+	// Special are the texts of special tokens by the names of the template's variables: bos_token, eos_token,
+	// pad_token and others, and the model's own. Variables take precedence over them.
 	Special map[string]string
-	// ReasoningEffort is the variable reasoning_effort, in place of one among Variables; empty for none.
+	// ReasoningEffort is the variable reasoning_effort and overrides one in Variables; empty for none.
 	ReasoningEffort string
 }
 
-// limits of one Render: far above what any conversation needs.
+// limits bounds one Render, far above what any conversation needs.
 var limits = jinja.Limits{Output: 64 << 20, Memory: 1 << 30, Time: 10 * time.Second}
 
 // ErrLimit is wrapped by the error of a template that exceeds the limits on output (64 MiB), memory (1 GiB in all) or
@@ -52,10 +52,10 @@ func (e *RaisedError) Error() string {
 type Template struct {
 	t       *jinja.Template
 	manners func() manners
-	words   map[string]bool // of the source
+	words   map[string]bool // names in the source
 }
 
-// Parse reads a chat template.
+// Parse parses a chat template.
 func Parse(source string) (*Template, error) {
 	if strings.TrimSpace(source) == "" {
 		return nil, errors.New("the chat template is empty")
@@ -126,7 +126,7 @@ func (t *Template) Render(messages []Message, o Options) (string, error) {
 // parameters are the variables of templates that belong to no other option, with the option that sets them.
 var parameters = []string{"messages", "tools", "add_generation_prompt", "continue_final_message"}
 
-// vars are the variables that a template sees.
+// vars returns the variables for a template.
 func (t *Template) vars(messages any, o Options) (map[string]any, error) {
 	vars := map[string]any{"messages": messages, "tools": nil, "documents": nil,
 		"add_generation_prompt": o.AddGenerationPrompt}
@@ -144,7 +144,7 @@ func (t *Template) vars(messages any, o Options) (map[string]any, error) {
 		}
 		list, err := value([]byte(text))
 		if _, ok := list.(*jinja.List); err != nil || !ok {
-			return nil, fmt.Errorf("%s is no JSON list", name)
+			return nil, fmt.Errorf("%s is not a JSON list", name)
 		}
 		if vars[name] = list; !t.mentions(name) {
 			return nil, fmt.Errorf("the chat template takes no %s; leave %[1]s out, or give --chat-template one that "+
@@ -166,7 +166,7 @@ func (t *Template) vars(messages any, o Options) (map[string]any, error) {
 
 const effortVariable = "reasoning_effort"
 
-// further adds variables of a JSON object.
+// further adds the variables of a JSON object.
 func (t *Template) further(vars map[string]any, text string) error {
 	if text == "" {
 		return nil
@@ -174,7 +174,7 @@ func (t *Template) further(vars map[string]any, text string) error {
 	v, err := value([]byte(text))
 	object, ok := v.(*jinja.Dict)
 	if err != nil || !ok {
-		return errors.New("chat_template_kwargs is no JSON object")
+		return errors.New("chat_template_kwargs is not a JSON object")
 	}
 	for k, v := range object.All() {
 		name, _ := k.(string)

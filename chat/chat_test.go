@@ -38,7 +38,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// hostileTemplates reads testdata/hostile.json: each is a list of texts that stand so many times one behind the other.
+// hostileTemplates reads testdata/hostile.json: each template is a list of texts that are repeated so many times.
 func hostileTemplates(t *testing.T) (sources []string) {
 	data, err := os.ReadFile("testdata/hostile.json")
 	if err != nil {

@@ -19,7 +19,7 @@ type Message struct {
 	Object json.RawMessage `json:"-"`
 }
 
-// UnmarshalJSON reads a message with any members.
+// UnmarshalJSON parses a message with any members.
 func (m *Message) UnmarshalJSON(b []byte) error {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(b, &members); err != nil {
@@ -36,7 +36,7 @@ func isText(raw json.RawMessage, to *string) bool {
 	return len(raw) > 0 && raw[0] == '"' && json.Unmarshal(raw, to) == nil
 }
 
-// list returns messages as the template gets them.
+// list returns messages in the form that the template takes.
 func (t *Template) list(messages []Message) (*jinja.List, error) {
 	list := &jinja.List{Items: make([]any, len(messages))}
 	for i, m := range messages {
@@ -50,7 +50,7 @@ func (t *Template) list(messages []Message) (*jinja.List, error) {
 		}
 		d, ok := v.(*jinja.Dict)
 		if !ok {
-			return nil, fmt.Errorf("messages[%d] is no object", i)
+			return nil, fmt.Errorf("messages[%d] is not an object", i)
 		}
 		if list.Items[i], err = t.message(d); err != nil {
 			return nil, fmt.Errorf("messages[%d]%w", i, err)
@@ -62,12 +62,12 @@ func (t *Template) list(messages []Message) (*jinja.List, error) {
 // reasoningNames are the members in which templates look for the reasoning of a message.
 var reasoningNames = []string{"reasoning_content", "thinking", "reasoning"}
 
-// needed are members that must not be lost.
+// needed are members that must not be dropped silently.
 var needed = []string{"tool_calls", "function_call", "functions", "tools", "documents", "tool_plan", "tool_results",
 	"tool_responses"}
 
-// message returns a message as the template gets it: without members that are null, with its reasoning under the names
-// that templates have for it, and with content and tool calls in the form that the template takes.
+// message returns a message in the form that the template takes: without members that are null, with its reasoning
+// under the template's names for it, and with content and tool calls in the template's form.
 func (t *Template) message(given *jinja.Dict) (*jinja.Dict, error) {
 	var pairs []any
 	var reasoning any
@@ -118,8 +118,9 @@ func isEmpty(v any) bool {
 	return false
 }
 
-// content returns the content of a message in a form that the template takes. Texts of a list stand in lines, where the
-// template takes text alone. Null is empty text, but beside calls, where some templates look for it.
+// content returns the content of a message in a form that the template takes. If the template takes only text, the
+// texts of a list become lines. Null becomes empty text, except next to calls, because some templates check for it
+// there.
 func (t *Template) content(v any, calls bool) any {
 	switch v := v.(type) {
 	case nil:
@@ -145,8 +146,8 @@ func (t *Template) content(v any, calls bool) any {
 	return v
 }
 
-// toolCalls returns calls with their arguments in the form that the template takes. OpenAI's API has them as text, and
-// most templates want the object.
+// toolCalls returns calls with their arguments in the form that the template takes. In OpenAI's API they are text,
+// but most templates want the object.
 func (t *Template) toolCalls(v any) any {
 	list, ok := v.(*jinja.List)
 	if !ok {
@@ -165,7 +166,7 @@ func (t *Template) toolCalls(v any) any {
 			}
 			continue
 		}
-		calls[i] = t.arguments(call) // as transformers may have them, without the function around
+		calls[i] = t.arguments(call) // transformers also accepts calls without the outer function
 	}
 	return &jinja.List{Items: calls}
 }
@@ -195,7 +196,7 @@ func (t *Template) arguments(function *jinja.Dict) *jinja.Dict {
 	return function
 }
 
-// with returns a dict with another value of a key.
+// with returns a dict in which a key has a different value.
 func with(d *jinja.Dict, key string, value any) *jinja.Dict {
 	var pairs []any
 	for k, v := range d.All() {
@@ -214,13 +215,13 @@ type manners struct {
 	argumentText bool // the arguments of calls are text, and no object
 }
 
-// needle is a text that no template has.
+// needle is a text that does not occur in templates.
 const needle = "quire7needle"
 
 // ends are special tokens that templates may write.
 var ends = map[string]string{"bos_token": "<s>", "eos_token": "</s>"}
 
-// trials bound what a template may take for each of them.
+// trials bounds each rendering of learn.
 var trials = jinja.Limits{Output: 1 << 20, Memory: 16 << 20, Time: time.Second}
 
 // learn finds the manners of a template.
@@ -237,10 +238,10 @@ func (t *Template) learn() (m manners) {
 		text, _ := t.t.Render(vars, trials)
 		return text
 	}
-	call := func(content, arguments, behind string) string {
+	call := func(content, arguments, suffix string) string {
 		return render(`[{"role": "user", "content": "?"}, {"role": "assistant", "content": ` + content +
 			`, "tool_calls": [{"id": "abcdefghi", "type": "function", "function": {"name": "f", "arguments": ` +
-			arguments + `}}]}` + behind + `]`)
+			arguments + `}}]}` + suffix + `]`)
 	}
 	parts := render(`[{"role": "user", "content": [{"type": "text", "text": "` + needle + `"}]}]`)
 	m.parts = strings.Contains(parts, needle) && !strings.Contains(parts, "'"+needle) &&
@@ -257,8 +258,8 @@ func (t *Template) learn() (m manners) {
 		object = text
 	}
 	m.null = call("null", object, "") != ""
-	for _, behind := range []string{"", `, {"role": "tool", "name": "f", "tool_call_id": "abcdefghi", "content": "1"}`} {
-		null, empty := call("null", object, behind), call(`""`, object, behind)
+	for _, suffix := range []string{"", `, {"role": "tool", "name": "f", "tool_call_id": "abcdefghi", "content": "1"}`} {
+		null, empty := call("null", object, suffix), call(`""`, object, suffix)
 		if null == "" && empty != "" || strings.Count(null, "None") > strings.Count(empty, "None") {
 			m.null = false
 		}
@@ -266,13 +267,13 @@ func (t *Template) learn() (m manners) {
 	return m
 }
 
-// continued marks the end of the last message's text, and cut cuts a rendered text there, as transformers does for
+// continued marks the end of the last message's text. cut truncates the rendered text there, as transformers does for
 // continue_final_message.
 const continued = "CONTINUE_FINAL_MESSAGE_TAG "
 
 var errNothingToContinue = errors.New("continue_final_message: the last message has no text to continue")
 
-// mark marks the end of the last message, and returns its text.
+// mark marks the end of the last message and returns its text.
 func mark(messages *jinja.List) (final string, err error) {
 	if len(messages.Items) == 0 {
 		return "", errNothingToContinue

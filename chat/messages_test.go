@@ -69,9 +69,9 @@ func TestOptionErrors(t *testing.T) {
 		{user, Options{Variables: `{"enable_thinking": true}`},
 			"chat_template_kwargs has enable_thinking, which the chat template has no variable for; leave it out"},
 		{user, Options{Variables: `{"tools": []}`}, "chat_template_kwargs has tools, which is a parameter of its own"},
-		{user, Options{Variables: `[]`}, "chat_template_kwargs is no JSON object"},
-		{user, Options{Tools: `{}`}, "tools is no JSON list"},
-		{user, Options{Tools: `[`}, "tools is no JSON list"},
+		{user, Options{Variables: `[]`}, "chat_template_kwargs is not a JSON object"},
+		{user, Options{Tools: `{}`}, "tools is not a JSON list"},
+		{user, Options{Tools: `[`}, "tools is not a JSON list"},
 		{user, Options{AddGenerationPrompt: true, ContinueFinalMessage: true}, "contradict each other; keep one"},
 		{nil, Options{ContinueFinalMessage: true}, "the last message has no text to continue"},
 		{messagesOf(t, `[{"role": "user", "content": [{"type": "image"}]}]`), Options{ContinueFinalMessage: true},
@@ -79,7 +79,7 @@ func TestOptionErrors(t *testing.T) {
 		{messagesOf(t, `[{"role": "assistant", "content": "", "tool_calls": [{}]}]`), Options{},
 			"messages[0].tool_calls is nothing that the chat template writes"},
 		{messagesOf(t, `[{"title": "a", "content": "b"}]`), Options{}, ""},
-		{[]Message{{Object: json.RawMessage("[]")}}, Options{}, "messages[0] is no object"},
+		{[]Message{{Object: json.RawMessage("[]")}}, Options{}, "messages[0] is not an object"},
 		{[]Message{{Object: json.RawMessage("{")}}, Options{}, "messages[0] is not JSON"},
 	} {
 		template, err := Parse(source)

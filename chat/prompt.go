@@ -8,13 +8,13 @@ import (
 	"github.com/quire/quire/chat/jinja"
 )
 
-// PromptTemplate makes prompts of the columns of rows, which are its variables. It is safe for concurrent use.
+// PromptTemplate renders prompts from rows, whose columns are its variables. It is safe for concurrent use.
 type PromptTemplate struct {
 	t           *jinja.Template
 	uses, wants []string
 }
 
-// ParsePrompt reads a template of prompts.
+// ParsePrompt parses a prompt template.
 func ParsePrompt(source string) (*PromptTemplate, error) {
 	t, err := jinja.Parse(source)
 	if err != nil {
@@ -23,14 +23,14 @@ func ParsePrompt(source string) (*PromptTemplate, error) {
 	return &PromptTemplate{t, t.Uses(), t.Wants()}, nil
 }
 
-// Uses are the names that may be columns.
+// Uses returns the names that may be columns.
 func (p *PromptTemplate) Uses() []string { return p.uses }
 
-// Wants are the names that have to be columns.
+// Wants returns the names that must be columns.
 func (p *PromptTemplate) Wants() []string { return p.wants }
 
-// Render returns the prompt of a row whose columns, as JSON, are given by name; those that it lacks are not there. It
-// is an error to print one that is null or missing.
+// Render returns the prompt of a row, given its columns as JSON by name. Columns that the row lacks are undefined.
+// Printing a null or missing one is an error.
 func (p *PromptTemplate) Render(columns map[string]json.RawMessage) (string, error) {
 	vars := make(map[string]any, len(columns))
 	for name, raw := range columns {

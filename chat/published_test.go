@@ -51,8 +51,8 @@ var differ = map[string]string{
 	"meetkai-functionary-medium-v3.1": "text + text|safe is escaped in Python",
 }
 
-// TestPublishedTemplates renders 176 templates as transformers does, where scripts/oracle/collect_templates.py has
-// collected them, but for the tool cases of two. Where Quire refuses a message there is nothing to compare.
+// TestPublishedTemplates renders 176 templates as transformers does, if scripts/oracle/collect_templates.py has
+// collected them, except the tool cases of two. If Quire refuses a message, there is nothing to compare.
 func TestPublishedTemplates(t *testing.T) {
 	p := readPublished(t)
 	now = func() time.Time { return time.Date(2025, 3, 7, 9, 5, 4, 0, time.UTC) }
@@ -126,9 +126,9 @@ func resultOf(text string, err error) string {
 	return "?"
 }
 
-// TestPublishedForms reads calls of tools, and reasoning, out of what published templates write of them, in the form
-// that is found for each: testdata/forms.txt. A "-" is none, and "~" stands before a form that the template itself
-// writes in no message, or in another way.
+// TestPublishedForms parses the tool calls and the reasoning that published templates write, in the format that is
+// found for each: testdata/forms.txt. A "-" is none, and "~" precedes a format that the template itself does not
+// write in any message, or writes in a different way.
 func TestPublishedForms(t *testing.T) {
 	data, err := os.ReadFile("testdata/forms.txt")
 	if err != nil {
@@ -161,7 +161,7 @@ const (
 		`{"type": "object"}, "on": {"type": "boolean"}}}}}]`
 )
 
-// completion is what a template writes of an answer with these members behind its generation prompt.
+// completion returns what a template writes after its generation prompt for an answer with these members.
 func completion(template *Template, members, tools string) (prompt, text string) {
 	messages := []Message{{Role: "user", Content: "How warm?"}}
 	if !template.mentions("tools") {

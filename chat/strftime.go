@@ -61,7 +61,7 @@ func strftimeField(t time.Time, directive byte) (string, bool) {
 		return strconv.Itoa((int(t.Weekday())+6)%7 + 1), true
 	case 's':
 		return strconv.FormatInt(t.Unix(), 10), true
-	case 'z', 'Z': // Python gives nothing for a time without a zone
+	case 'z', 'Z': // Python returns nothing for a time without a zone
 		return "", true
 	}
 	return "", false

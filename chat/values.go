@@ -37,7 +37,7 @@ func next(d *json.Decoder) (any, error) {
 		if _, err := d.Token(); err != nil {
 			return nil, fmt.Errorf("not JSON: %w", err)
 		}
-		if t == '{' { // whose keys come as items too
+		if t == '{' { // its keys are items, too
 			return jinja.NewDict(items...), nil
 		}
 		return &jinja.List{Items: items}, nil
@@ -53,6 +53,6 @@ func number(n json.Number) (any, error) {
 		}
 		return i, nil
 	}
-	f, _ := strconv.ParseFloat(string(n), 64) // beyond its range an infinity, as in Python
+	f, _ := strconv.ParseFloat(string(n), 64) // beyond the range it is infinity, as in Python
 	return f, nil
 }

@@ -1,21 +1,21 @@
-// Package chip knows what accelerators can do at most, by their makers' word, for rooflines and for sizes that follow
-// from them.
+// Package chip lists vendors' peak figures for accelerators, for rooflines and for sizes derived from them.
 package chip
 
 import "strings"
 
-// Chip is what a roofline needs to know of a device.
+// Chip has the figures of a device that a roofline needs.
 type Chip struct {
 	Name string `json:"name"`
-	// FLOPs a second in bfloat16 with sums in float32, without sparsity, and bytes a second of its memory.
+	// FLOPs is the peak of operations per second in dense bfloat16 with sums in float32. Bandwidth is the peak of the
+	// memory, in bytes per second.
 	FLOPs     float64 `json:"flops_per_second"`
 	Bandwidth float64 `json:"bytes_per_second"`
 }
 
-// chips by the device kind that PJRT plugins name, in lower case. Sources: "TPU v4", "TPU v5e", "TPU v5p", "TPU v6e"
-// and "TPU7x (Ironwood)" of Google Cloud's TPU documentation, key chip specifications; NVIDIA's data sheets of A100,
-// H100, H200, B200, L4, L40 and L40S, dense BF16 Tensor Core. What the plugin calls a device is a chip, but of TPU7x
-// half of one, and of v4 half where its two cores are not joined.
+// chips lists chips by the device kind that PJRT plugins report, in lower case. Sources: "TPU v4", "TPU v5e", "TPU
+// v5p", "TPU v6e" and "TPU7x (Ironwood)" in Google Cloud's TPU documentation, key chip specifications; NVIDIA's data
+// sheets of A100, H100, H200, B200, L4, L40 and L40S, dense BF16 Tensor Core. A plugin's device is a whole chip, with
+// two exceptions: half of a TPU7x, and half of a TPU v4 whose two cores are not joined.
 var chips = []struct {
 	kind string
 	Chip
@@ -34,7 +34,7 @@ var chips = []struct {
 	{"nvidia l4", Chip{"L4", 121e12, 300e9}},
 }
 
-// Find returns the chip that a plugin calls kind: the longest name that kind begins with.
+// Find returns the chip for a plugin's device kind: the one with the longest name that kind starts with.
 func Find(kind string) (Chip, bool) {
 	var best Chip
 	length := 0
@@ -46,8 +46,8 @@ func Find(kind string) (Chip, bool) {
 	return best, length > 0
 }
 
-// Rate returns the tokens a second of a step of so many tokens, operations and bytes, and what bounds it: "compute" or
-// "memory".
+// Rate returns how many tokens per second a step of so many tokens, operations and bytes can reach at most, and what
+// bounds it: "compute" or "memory".
 func (c Chip) Rate(tokens, flops, bytes float64) (perSecond float64, bound string) {
 	compute, memory := flops/c.FLOPs, bytes/c.Bandwidth
 	if compute > memory {
@@ -56,8 +56,8 @@ func (c Chip) Rate(tokens, flops, bytes float64) (perSecond float64, bound strin
 	return tokens / memory, "memory"
 }
 
-// Ridge returns how many tokens a step must have for its products to take as long as reading their weights: a weight
-// takes two operations a token.
+// Ridge returns how many tokens a step must have for its products to take as long as reading the weights. A weight
+// takes two operations per token.
 func (c Chip) Ridge(bytesPerWeight float64) float64 {
 	return bytesPerWeight / 2 * c.FLOPs / c.Bandwidth
 }

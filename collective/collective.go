@@ -14,19 +14,21 @@ import (
 	"github.com/quire/quire/control"
 )
 
-// Group is what a backend implements whose programs run on several devices together.
+// Group is implemented by a backend whose programs run on several devices together.
 type Group interface {
 	// Partitions is how many devices run each program.
 	Partitions() int
-	// Places are those of this process' devices among them, ascending: all, unless other processes have some.
+	// Places returns this process' devices among the partitions, ascending. These are all of them unless other
+	// processes have some.
 	Places() []int
-	// Member is a backend on one of this process' devices alone, the i-th.
+	// Member returns a backend for the i-th of this process' devices alone.
 	Member(i int) (compute.Backend, error)
-	// Join makes one buffer of arrays of the same shape that the members hold, in their order, which it takes over.
+	// Join makes one buffer of the members' arrays, which have the same shape and are in the members' order. It takes
+	// ownership of them.
 	Join(parts []compute.Buffer) (compute.Buffer, error)
 }
 
-// Devices returns how many devices run the backend's programs together; 1 for a backend that is no [Group].
+// Devices returns how many devices run the backend's programs together: 1 unless the backend is a [Group].
 func Devices(backend compute.Backend) int {
 	if g, ok := backend.(Group); ok {
 		return g.Partitions()
@@ -34,7 +36,7 @@ func Devices(backend compute.Backend) int {
 	return 1
 }
 
-// Places returns those of this process' devices among all that run the backend's programs together.
+// Places returns this process' devices among all that run the backend's programs together.
 func Places(backend compute.Backend) []int {
 	if g, ok := backend.(Group); ok {
 		return g.Places()
@@ -42,7 +44,8 @@ func Places(backend compute.Backend) []int {
 	return []int{0}
 }
 
-// Sum returns the sum of the devices' arrays x, all of one shape, on each of them: bit for bit the same on all.
+// Sum returns the sum of the devices' arrays x, which have the same shape, on each device. All devices get the same
+// bits.
 func Sum(x *graph.Node) *graph.Node {
 	if Devices(x.Graph().Backend()) == 1 {
 		return x
@@ -50,8 +53,8 @@ func Sum(x *graph.Node) *graph.Node {
 	return exchange("all_reduce", struct{}{}, x, x.Shape())
 }
 
-// Concatenate returns the devices' arrays x, all of one shape, one behind the other on an axis, in the order of the
-// group, on each of them.
+// Concatenate concatenates the devices' arrays x, which have the same shape, along an axis, in the order of the
+// group. Each device gets the result.
 func Concatenate(x *graph.Node, axis int) *graph.Node {
 	devices := Devices(x.Graph().Backend())
 	if devices == 1 {
@@ -62,7 +65,7 @@ func Concatenate(x *graph.Node, axis int) *graph.Node {
 	return exchange("all_gather", map[string]int{"axis": axis}, x, shape)
 }
 
-// exchange is an operation that only the backend has.
+// exchange applies an operation that only the backend provides.
 func exchange(op string, attrs any, x *graph.Node, result shapes.Shape) *graph.Node {
 	return control.Composite(op, attrs, []*graph.Node{x}, []shapes.Shape{result}, func([]*graph.Node) []*graph.Node {
 		panic(fmt.Errorf("collective: the backend has no %s", op))

@@ -10,19 +10,19 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 )
 
-// CompositePrefix begins the name of a function that stands for a native operation. The rest is the operation's name,
-// its attributes as JSON and a number that makes it unique, with slashes between. The body of such a function only
-// declares shapes: it is never run.
+// CompositePrefix starts the name of a function that stands for a native operation. The rest is the operation's name,
+// its attributes as JSON and a number that makes the name unique, separated by slashes. The body of such a function
+// only declares shapes: it is never run.
 const CompositePrefix = "quire.composite/"
 
-// Replacer is what a backend with native forms of composites implements.
+// Replacer is implemented by backends that have native forms of composites.
 type Replacer interface {
 	// ReplacesComposite reports whether the backend emits the operation itself when a function named
 	// "quire.composite/<op>/..." is called.
 	ReplacesComposite(op string) bool
 }
 
-// ShapedReplacer is what a Replacer implements whose native forms are made for certain shapes.
+// ShapedReplacer is implemented by a Replacer whose native forms exist only for certain shapes.
 type ShapedReplacer interface {
 	Replacer
 	// ReplacesCompositeFor reports whether the backend emits the operation itself with these attributes, as JSON, and
@@ -30,7 +30,7 @@ type ShapedReplacer interface {
 	ReplacesCompositeFor(op string, attrs json.RawMessage, inputs, results []shapes.Shape) bool
 }
 
-// replaces asks the backend for its native form.
+// replaces asks the backend whether it has a native form.
 func replaces(backend compute.Backend, op string, attrs json.RawMessage, inputs, results []shapes.Shape) bool {
 	switch r := backend.(type) {
 	case ShapedReplacer:
@@ -41,15 +41,16 @@ func replaces(backend compute.Backend, op string, attrs json.RawMessage, inputs,
 	return false
 }
 
-// Replaces tells whether [Composite] would emit a native form of op with attrs, for inputs and results of these shapes.
+// Replaces reports whether [Composite] would emit a native form of op with attrs, for inputs and results of these
+// shapes.
 func Replaces(backend compute.Backend, op string, attrs any, inputs, results []shapes.Shape) bool {
 	encoded, err := json.Marshal(attrs)
 	return err == nil && replaces(backend, op, encoded, inputs, results)
 }
 
-// Composite applies the operation op to inputs. Where the backend has a native form, one call of it is emitted, with
-// attrs (any JSON value) and results of the given shapes; elsewhere plain builds the same from ordinary operations. The
-// plain form defines what the operation means and is the oracle of every native form.
+// Composite applies the operation op to inputs. If the backend has a native form, one call to it is emitted, with
+// attrs (any JSON value) and results of the given shapes. Otherwise plain builds the results from ordinary
+// operations. The plain form defines what the operation means and is the oracle of every native form.
 func Composite(op string, attrs any, inputs []*graph.Node, results []shapes.Shape,
 	plain func(inputs []*graph.Node) []*graph.Node) []*graph.Node {
 	g := inputs[0].Graph()
@@ -113,7 +114,7 @@ func scatterSetPlain(operand, indices, updates *graph.Node) *graph.Node {
 	return fromBits(graph.ScatterSum(bits, safe, change, false, false))
 }
 
-// bitPattern returns conversions to an integer dtype whose wrapping sums are exact, and back.
+// bitPattern returns two conversions: to an integer dtype whose wrapping sums are exact, and back.
 func bitPattern(dtype dtypes.DType) (to, from func(*graph.Node) *graph.Node) {
 	bitcast := func(d dtypes.DType) func(*graph.Node) *graph.Node {
 		return func(x *graph.Node) *graph.Node { return graph.Bitcast(x, d) }
@@ -136,22 +137,22 @@ func bitPattern(dtype dtypes.DType) (to, from func(*graph.Node) *graph.Node) {
 	}
 }
 
-// RowMajor returns x, which lies row-major in memory on backends where it and what it is made of would be written anew
-// in another order; elsewhere it is x.
+// RowMajor returns x, laid out row-major in memory on backends that would otherwise rewrite x and its operands in a
+// different order. On other backends it returns x.
 func RowMajor(x *graph.Node) *graph.Node {
 	return Composite("row_major", struct{}{}, []*graph.Node{x}, []shapes.Shape{x.Shape()},
 		func(in []*graph.Node) []*graph.Node { return in })[0]
 }
 
-// Barrier returns x, and keeps what computes it from being merged with what uses it, on backends where that would cost
-// a copy; elsewhere it is x.
+// Barrier returns x. On backends that would copy an array because of it, it keeps the computation of x from being
+// fused with its uses.
 func Barrier(x *graph.Node) *graph.Node {
 	return Composite("barrier", struct{}{}, []*graph.Node{x}, []shapes.Shape{x.Shape()},
 		func(in []*graph.Node) []*graph.Node { return in })[0]
 }
 
-// After returns x, which is read only when before was computed, on backends that would otherwise do equal work for
-// several arrays at once and hold all of its results; elsewhere it is x.
+// After returns x, to be read only after before was computed. It matters on backends that would otherwise do equal
+// work for several arrays at once and hold all results in memory.
 func After(x, before *graph.Node) *graph.Node {
 	return Composite("after", struct{}{}, []*graph.Node{x, before}, []shapes.Shape{x.Shape()},
 		func(in []*graph.Node) []*graph.Node { return in[:1] })[0]

@@ -47,11 +47,11 @@ func While[T any](state T, cond func(T) *graph.Node, body func(T) T) T {
 	return tree.Rebuild(state, graph.While(condFn, bodyFn, leaves...))
 }
 
-// Once returns body(state) where pred (a scalar bool) holds, else state. It is for large states: in a loop XLA:CPU
-// updates them in place, and in a branch it copies them.
+// Once returns body(state) if pred (a scalar bool) holds, and state otherwise. It is for large states: XLA:CPU
+// updates them in place in a loop, but copies them in a branch.
 //
-// XLA computes before a loop what does not depend on the loop's state, and so even where pred does not hold. Pass what
-// costly operations of body begin with through [Hold].
+// XLA hoists whatever does not depend on the loop's state out of the loop, and so computes it even if pred does not
+// hold. Pass the inputs of body's costly operations through [Hold].
 func Once[T any](pred *graph.Node, state T, body func(now Now, state T) T) T {
 	type once struct {
 		State T
@@ -61,10 +61,10 @@ func Once[T any](pred *graph.Node, state T, body func(now Now, state T) T) T {
 		func(o once) once { return once{body(Now{o.Todo}, o.State), graph.LogicalNot(o.Todo)} }).State
 }
 
-// Now stands for the run of the body of a [Once].
+// Now identifies the run of the body of a [Once], for [Hold].
 type Now struct{ todo *graph.Node }
 
-// Hold returns values. XLA does not move before the loop what is computed from the result.
+// Hold returns values. XLA does not hoist what is computed from the result out of the loop.
 func Hold[T any](now Now, values T) T {
 	return tree.Map(values, func(x *graph.Node) *graph.Node {
 		todo := graph.BroadcastToDims(now.todo, x.Shape().Dimensions...)
@@ -72,8 +72,8 @@ func Hold[T any](now Now, values T) T {
 	})
 }
 
-// If returns the result of then where pred (a scalar bool) holds, else that of otherwise. Both must return the same
-// leaves, shapes and dtypes; both may use nodes of the enclosing functions.
+// If returns the result of then if pred (a scalar bool) holds, and the result of otherwise if not. Both must return
+// the same leaves, shapes and dtypes; both may use nodes of the enclosing functions.
 func If[T any](pred *graph.Node, then, otherwise func() T) T {
 	g := pred.Graph()
 	var like T
@@ -110,8 +110,8 @@ var scalarsField = func() reflect.StructField {
 	return f
 }()
 
-// scopeScalars gives the graph a scalar cache for one function body: a copy of the current one (inherit), or an empty
-// one. The function it returns puts the former cache back.
+// scopeScalars gives the graph a scalar cache for one function body: a copy of the current one if inherit is set,
+// else an empty one. The returned function restores the previous cache.
 func scopeScalars(g *graph.Graph, inherit bool) (restore func()) {
 	field := reflect.NewAt(scalarsField.Type, unsafe.Add(unsafe.Pointer(g), scalarsField.Offset)).Elem()
 	former := reflect.ValueOf(field.Interface())

@@ -1,5 +1,5 @@
 // Package deploy renders the manifests of a job for a cluster: an Indexed Job of Kubernetes, JobSets for TPUs on GKE,
-// an array job of Slurm. Errors name settings in backquotes, as config files do.
+// an array job of Slurm. Errors name settings in backquotes, in the spelling of config files.
 package deploy
 
 import (
@@ -14,39 +14,39 @@ import (
 
 // Job is what a manifest runs: "sample run" in several processes that share one output.
 type Job struct {
-	// Name of the job in the cluster.
+	// Name is the name of the job in the cluster.
 	Name string
-	// Flags of "sample run", without those that the manifest adds.
+	// Flags are the flags of "sample run", without those that the manifest adds.
 	Flags []Flag
-	// Workers is how many shards the rows are split into. Each is one process, or several that run one model together.
+	// Workers is the number of shards of the rows. Each shard is one process, or several that run one model together.
 	Workers int
 }
 
 // Flag is a flag of "sample run" with its value.
 type Flag struct {
 	Name, Value string
-	// File says that the value is a file or folder that the process opens by this name.
+	// File reports whether the value is a file or folder that the process opens by this name.
 	File bool
-	// note is a comment behind the flag.
+	// note is a comment after the flag.
 	note string
 }
 
-// arg is the flag as one argument.
+// arg returns the flag as one argument.
 func (f Flag) arg() string { return "--" + f.Name + "=" + f.Value }
 
-// File is a manifest: its name, and what is in it.
+// File is a manifest: its name and its content.
 type File struct {
 	Name string
 	Text []byte
 }
 
-// maxWorkers is the most shards that a job may have. An Indexed Job has no more completions.
+// maxWorkers is the maximum number of shards, because an Indexed Job cannot have more completions.
 const maxWorkers = 99_999
 
-// maxArgument is the longest argument that Linux takes, MAX_ARG_STRLEN without the byte that ends it.
+// maxArgument is the length of the longest argument that Linux accepts, MAX_ARG_STRLEN without the terminating byte.
 const maxArgument = 131_071
 
-// check checks what all clusters refuse, or would change.
+// check rejects what no cluster accepts, or what would be changed on the way.
 func (j *Job) check() error {
 	if j.Workers < 1 || j.Workers > maxWorkers {
 		return fmt.Errorf("`workers` is %d, but must be 1 to %d", j.Workers, maxWorkers)
@@ -64,7 +64,7 @@ func (j *Job) check() error {
 	return nil
 }
 
-// matches checks a setting that may be left out against a pattern.
+// matches checks an optional setting against a pattern.
 func matches(name, value string, pattern *regexp.Regexp, most int, must string) error {
 	if value != "" && (len(value) > most || !pattern.MatchString(value)) {
 		return fmt.Errorf("`%s` is %q, but must be %s", name, value, must)
@@ -80,7 +80,7 @@ var templates = func() *template.Template {
 	t.Funcs(template.FuncMap{
 		"yaml": yamlText, "arg": func(f Flag) string { return yamlText(escapeExpansion(f.arg())) },
 		"sh": func(f Flag) string { return shellWord(f.arg()) }, "note": func(f Flag) string { return f.note },
-		// pod renders the template of that name, its lines moved to the right.
+		// pod renders the template of that name, indented.
 		"pod": func(of any, columns int) (string, error) {
 			var b strings.Builder
 			if err := t.ExecuteTemplate(&b, "pod.yaml", of); err != nil {
@@ -92,7 +92,7 @@ var templates = func() *template.Template {
 	return template.Must(t.ParseFS(sources, "templates/*"))
 }()
 
-// moved puts blanks before each line but the first.
+// moved indents each line except the first.
 func moved(text string, columns int) string {
 	return strings.ReplaceAll(text, "\n", "\n"+strings.Repeat(" ", columns))
 }

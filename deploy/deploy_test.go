@@ -22,7 +22,7 @@ func slurm() *deploy.Slurm {
 	return &deploy.Slurm{Job: deploy.Job{Name: "quire", Workers: 2}, CPUs: 1, Memory: "1G", Time: "1:00:00"}
 }
 
-// anyText draws texts that go wrong where something is not quoted.
+// anyText generates texts that go wrong if something is not quoted.
 func anyText() *rapid.Generator[string] {
 	pieces := []string{"'", `"`, "\\", "$", "(", ")", "`", "\n", "\r", "\t", " ", ": ", " #", "- ", "{", "}", "[", "]",
 		"&", "*", "!", "|", ">", "%", "@", ",", "~", "no", "null", "0x1", "1e3", "-", "=", "é", "🙂", "\x01", "\x1b",

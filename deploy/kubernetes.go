@@ -11,23 +11,23 @@ import (
 	"github.com/quire/quire/backend"
 )
 
-// Kubernetes is where the pods of a job run, and what they get there.
+// Kubernetes defines where the pods of a job run, and their resources.
 type Kubernetes struct {
 	Job
 	Namespace, Image, ServiceAccount string
-	// Secrets are those whose keys the container gets as variables.
+	// Secrets are the secrets whose keys the container gets as variables.
 	Secrets []string
 	Claims  []Claim
-	// CPUs and Memory are what a pod requests, GPUs what it is limited to.
+	// CPUs and Memory are what a pod requests, GPUs its limit.
 	CPUs   int
 	Memory string
 	GPUs   int
 }
 
-// Claim is a PersistentVolumeClaim and where it is mounted.
+// Claim is a PersistentVolumeClaim and its mount path.
 type Claim struct{ Name, Path string }
 
-// ParseClaim reads NAME:PATH.
+// ParseClaim parses NAME:PATH.
 func ParseClaim(text string) (Claim, error) {
 	name, at, ok := strings.Cut(text, ":")
 	if !ok || name == "" || at == "" {
@@ -36,7 +36,7 @@ func ParseClaim(text string) (Claim, error) {
 	return Claim{name, at}, nil
 }
 
-// What the fields of objects may be.
+// The allowed values of fields.
 var (
 	label     = regexp.MustCompile(`^[a-z]([a-z0-9-]*[a-z0-9])?$`)
 	namespace = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`)
@@ -50,10 +50,10 @@ const (
 	ofSubdomain = "at most 253 lower-case letters, digits, dashes and dots, and begin and end with a letter or digit"
 )
 
-// maxName is the longest name of a pod that is its host's name, too.
+// maxName is the maximum length of a pod name, which is also its host name.
 const maxName = 63
 
-// check checks what Kubernetes refuses. suffix is the longest that the names of pods have behind the job's.
+// check rejects what Kubernetes does not accept. suffix is the longest suffix that pod names add to the job's name.
 func (k *Kubernetes) check(suffix string) error {
 	if err := k.Job.check(); err != nil {
 		return err
@@ -99,7 +99,7 @@ func (k *Kubernetes) checkClaims() error {
 			return fmt.Errorf("`claim` is %q, but its path must be absolute, without a colon and without . and ..",
 				c.Name+":"+c.Path)
 		case taken[c.Path]:
-			return fmt.Errorf("`claim` is %q, but another volume is mounted at %s, or it is the root",
+			return fmt.Errorf("`claim` is %q, but a different volume is mounted at %s, or it is the root",
 				c.Name+":"+c.Path, c.Path)
 		}
 		taken[c.Path] = true
@@ -107,7 +107,7 @@ func (k *Kubernetes) checkClaims() error {
 	return nil
 }
 
-// checkFiles checks that files of the job are on a volume.
+// checkFiles checks that the job's files are on a volume.
 func (k *Kubernetes) checkFiles() error {
 	for _, f := range k.Flags {
 		if !f.File {
@@ -125,31 +125,32 @@ func (k *Kubernetes) checkFiles() error {
 	return nil
 }
 
-// pod is the data of the template of pods.
+// pod is the data of the pod template.
 type pod struct {
 	*Kubernetes
-	Setup         string // what the init container installs
+	Setup         string // the item that the init container installs
 	Args          []Flag
-	Shards        int // of the variable QUIRE_SHARD_COUNT, 0 for none
+	Shards        int // value of the variable QUIRE_SHARD_COUNT, 0 for none
 	TPU           *tpuPod
 	Gang          bool   // the pods run one model together
-	StartupProbes int    // before a container that has not answered is ended
-	Probes        int    // the same behind the first answer
-	ProbesNote    string // a comment behind it
+	StartupProbes int    // failures before the first answer after which a container is ended
+	Probes        int    // failures after the first answer
+	ProbesNote    string // a comment after it
 }
 
-// SetupDisk is what the init container's files take of the node's disk: a wheel, and what is unpacked of it.
+// SetupDisk returns the disk space of the node that the init container's files need: a wheel, and its unpacked
+// content.
 func (p pod) SetupDisk() string {
 	return map[string]string{backend.CPU: "1Gi", backend.TPU: "2Gi", backend.CUDA: "8Gi"}[p.Setup]
 }
 
-// tpuPod is what a pod wants of a node pool of TPUs.
+// tpuPod is what a pod requires of a TPU node pool.
 type tpuPod struct {
 	Accelerator, Topology string
-	Chips                 int // of a host
+	Chips                 int // chips of a host
 }
 
-// IndexedJob renders a Job whose pods do a shard each.
+// IndexedJob renders a Job each of whose pods does one shard.
 func (k *Kubernetes) IndexedJob() (File, error) {
 	if err := k.check("-" + strconv.Itoa(k.Workers-1)); err != nil {
 		return File{}, err
@@ -165,10 +166,11 @@ func (k *Kubernetes) IndexedJob() (File, error) {
 	return File{k.Name + ".yaml", text}, err
 }
 
-// callTimeout is a flag that ends a process whose device does not answer.
+// callTimeout is the flag that ends a process whose device does not answer.
 const callTimeout = "call-timeout"
 
-// probes is how many a container may fail, 30 s apart: --call-timeout, which says more, ends it before.
+// probes returns the number of failed probes, 30 s apart, after which a container is ended. --call-timeout, whose
+// error is more informative, ends it first.
 func (k *Kubernetes) probes(least int) int {
 	for _, f := range k.Flags {
 		if limit, err := time.ParseDuration(f.Value); f.Name == callTimeout && err == nil {

@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// plainYAML is text that YAML takes for itself without quotes, but for words that mean something else.
+// plainYAML matches text that YAML reads as itself without quotes, except words that have a meaning.
 var plainYAML = regexp.MustCompile(`^(--)?[A-Za-z][A-Za-z0-9_/.:=@%+-]*$`)
 
-// wordsOfYAML are words that some version of YAML takes for a truth value or for nothing.
+// wordsOfYAML are words that some version of YAML reads as a boolean or null.
 var wordsOfYAML = []string{"y", "n", "yes", "no", "on", "off", "true", "false", "null"}
 
-// yamlText is a text as YAML, whatever is in it. The text is UTF-8. The escapes of Go are those of YAML.
+// yamlText returns a text as YAML. The text is UTF-8. Go's escapes are also YAML's.
 func yamlText(text string) string {
 	if plainYAML.MatchString(text) && !strings.HasSuffix(text, ":") &&
 		!slices.Contains(wordsOfYAML, strings.ToLower(text)) {
@@ -23,13 +23,13 @@ func yamlText(text string) string {
 	return strconv.Quote(text)
 }
 
-// escapeExpansion is an argument that Kubernetes, which expands $(NAME), gives to the process as text.
+// escapeExpansion returns an argument so that Kubernetes, which expands $(NAME), passes it to the process unchanged.
 func escapeExpansion(text string) string { return strings.ReplaceAll(text, "$", "$$") }
 
-// plainShell is text that a shell takes for one word as it is.
+// plainShell matches text that a shell reads as one word without quotes.
 var plainShell = regexp.MustCompile(`^[A-Za-z0-9_/.:=@%+,-]+$`)
 
-// shellWord is a text as one word of bash. Characters that do not print are escapes, so that the script is text.
+// shellWord returns a text as one word of bash. Unprintable characters become escapes, so that the script is text.
 func shellWord(text string) string {
 	if plainShell.MatchString(text) {
 		return text
@@ -40,7 +40,8 @@ func shellWord(text string) string {
 	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }
 
-// escaped is a text between $' and '. Escapes are of bytes: those of characters depend on the locale.
+// escaped returns a text for use between $' and '. Escapes are of bytes, because escapes of characters depend on the
+// locale.
 func escaped(text string) string {
 	var b strings.Builder
 	for _, r := range text {

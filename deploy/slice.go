@@ -12,15 +12,16 @@ import (
 
 // Topology is a slice of TPUs on GKE.
 type Topology struct {
-	// Name is that of libtpu and "sample plan", such as v5e:4x4. Shape is its part behind the colon.
+	// Name is the topology's name in libtpu and "sample plan", such as v5e:4x4. Shape is the part after the colon.
 	Name, Shape string
-	// Accelerator is the value of GKE's label of nodes.
+	// Accelerator is the value of GKE's node label.
 	Accelerator string
-	// Chips of all hosts, Hosts, and Devices, which are what a program sees of the chips.
+	// Chips is the number of chips of all hosts. Devices is the number of devices, as programs see the chips.
 	Chips, Hosts, Devices int
 }
 
-// generations of TPUs: the name of node pools, how many axes a topology has, and what a chip is for programs.
+// generations lists the generations of TPUs: the name of node pools, how many axes a topology has, and the number of
+// devices of a chip.
 var generations = []struct {
 	name, accelerator string
 	axes, devices     int
@@ -32,16 +33,16 @@ var generations = []struct {
 	{"tpu7x", "tpu7x", 3, 2},
 }
 
-// flat are the topologies of two axes; those of 8 chips and fewer are one host.
+// flat are the topologies with two axes; those with up to 8 chips are one host.
 var flat = []string{"1x1", "2x2", "2x4", "4x4", "4x8", "8x8", "8x16", "16x16"}
 
-// small are the topologies of three axes that are not multiples of 4 on each.
+// small are the topologies with three axes that are not multiples of 4 on each.
 var small = []string{"2x2x1", "2x2x2", "2x2x4", "2x4x4"}
 
-// chipsOfHost is what a host of a slice of several hosts has.
+// chipsOfHost is the number of chips of a host in a slice of several hosts.
 const chipsOfHost = 4
 
-// ParseTopology reads a topology.
+// ParseTopology parses a topology.
 func ParseTopology(text string) (Topology, error) {
 	generation, shape, _ := strings.Cut(text, ":")
 	for _, g := range generations {
@@ -50,7 +51,8 @@ func ParseTopology(text string) (Topology, error) {
 		}
 		chips, ok := shapeOf(shape, g.axes)
 		if !ok {
-			return Topology{}, fmt.Errorf("`topology` is %q, but those of %s are %s", text, g.name, shapesOf(g.axes))
+			return Topology{}, fmt.Errorf("`topology` is %q, but the topologies of %s are %s", text, g.name,
+				shapesOf(g.axes))
 		}
 		t := Topology{Name: text, Shape: shape, Accelerator: g.accelerator, Chips: chips, Hosts: 1,
 			Devices: chips * g.devices}
@@ -74,7 +76,7 @@ func shapesOf(axes int) string {
 	return strings.Join(small, ", ") + ", and those with multiples of 4 up to 64 on each axis"
 }
 
-// shapeOf counts the chips of a shape.
+// shapeOf returns the number of chips of a shape.
 func shapeOf(shape string, axes int) (chips int, ok bool) {
 	if axes == 2 && !slices.Contains(flat, shape) {
 		return 0, false
@@ -91,18 +93,18 @@ func shapeOf(shape string, axes int) (chips int, ok bool) {
 	return chips, len(sides) == axes && (axes == 2 || fours || slices.Contains(small, shape))
 }
 
-// jobSet is the data of both templates of JobSets.
+// jobSet is the data of both JobSet templates.
 type jobSet struct {
 	pod
 	Topology Topology
-	Hosts    int // of a slice
+	Hosts    int // hosts of a slice
 }
 
-// Pod is for templates, which see no field of that name.
+// Pod is for templates, which cannot access the embedded field.
 func (j jobSet) Pod() pod { return j.pod }
 
-// JobSet renders what runs a job on TPUs: one JobSet whose pods do a shard each, where a host has the whole model, or a
-// JobSet for each slice of several hosts, which run the model together.
+// JobSet renders what runs a job on TPUs: one JobSet whose pods do one shard each if a host has the whole model, or
+// one JobSet for each slice of several hosts, which run the model together.
 func (k *Kubernetes) JobSet(t Topology) (File, error) {
 	p := pod{Kubernetes: k, Setup: backend.TPU, StartupProbes: 180, Probes: k.probes(40), Gang: t.Hosts > 1,
 		ProbesNote: "later than --call-timeout, which says more",
@@ -132,10 +134,10 @@ func (k *Kubernetes) JobSet(t Topology) (File, error) {
 	return File{k.Name + ".yaml", text}, err
 }
 
-// podSuffix is as long as what a Job adds to the names of its pods.
+// podSuffix is as long as the suffix that a Job adds to the names of its pods.
 const podSuffix = "-xxxxx"
 
-// slices renders a JobSet for each slice.
+// slices renders one JobSet per slice.
 func (k *Kubernetes) slices(p pod, t Topology) (File, error) {
 	number := func(i int) string { return "" }
 	if k.Workers > 1 {

@@ -5,20 +5,21 @@ import (
 	"regexp"
 )
 
-// Slurm is a job of Slurm and what its tasks get.
+// Slurm is a job of Slurm and the resources of its tasks.
 type Slurm struct {
 	Job
-	// Processes of one model, each on a node of its own; 1 or 0 runs a model in each task of the array.
+	// Processes is how many processes run one model, each on its own node. With 1 or 0, each task of the array runs a
+	// model.
 	Processes int
-	// CPUs, Memory and GPUs of a task.
+	// CPUs, Memory and GPUs are the resources of a task.
 	CPUs   int
 	Memory string
 	GPUs   int
-	// Time, Partition and Account are sbatch's; Partition and Account may be empty.
+	// Time, Partition and Account are options of sbatch; Partition and Account may be empty.
 	Time, Partition, Account string
 }
 
-// What values of directives may be: sbatch would take another word for another option.
+// The allowed values of directives, because sbatch would read a second word as another option.
 var (
 	wordOfSlurm   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@+-]*$`)
 	listOfSlurm   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@+,-]*$`)
@@ -59,10 +60,10 @@ func (s *Slurm) check() error {
 	return nil
 }
 
-// Last is the number of the last task of the array.
+// Last returns the number of the last task of the array.
 func (s *Slurm) Last() int { return s.Workers - 1 }
 
-// Script renders the script that sbatch takes.
+// Script renders the script for sbatch.
 func (s *Slurm) Script() (File, error) {
 	if err := s.check(); err != nil {
 		return File{}, err

@@ -8,34 +8,34 @@ import (
 	"time"
 )
 
-// Change is a change of a job after it was begun. Its completions stay. Parts that the change concerns are written
-// again, and until then those from before are there.
+// Change is a change of a job after it was started. The job's completions are kept. Parts that the change concerns
+// are written again, and stay as they were until then.
 //
-// The note of a part has how many changes the job had when the part was written.
+// The note of a part records how many changes the job had when the part was written.
 type Change struct {
 	Time    time.Time `json:"time"`
-	Version string    `json:"version"` // of the program
-	// What names each thing that was changed, how it is and how it was.
+	Version string    `json:"version"` // version of the program
+	// What describes each change, with the new and the old value.
 	What []string `json:"what"`
-	// SettingsBefore are the settings that were changed, as they were; null where there was none. InputsBefore are the
-	// inputs, where they were changed.
+	// SettingsBefore has the old values of changed settings; null if a setting did not exist. InputsBefore are the
+	// old inputs if they changed.
 	SettingsBefore map[string]any `json:"settings_before,omitempty"`
 	InputsBefore   []Input        `json:"inputs_before,omitempty"`
-	// PartsFrom says that parts from this number on are written again.
+	// PartsFrom is the first part that is written again, with all parts after it.
 	PartsFrom int `json:"parts_written_again_from"`
-	// RetryErrors says that so are parts with errors.
+	// RetryErrors reports whether parts with errors are written again, too.
 	RetryErrors bool `json:"errors_retried,omitempty"`
 }
 
-// Stale says whether a part is to be written again that was written after so many changes. errors says whether it has
-// rows with errors.
+// Stale reports whether a part must be written again that was written after so many changes. errors states whether
+// the part has rows with errors.
 func (d *Description) Stale(part, changes int, errors bool) bool {
 	return slices.ContainsFunc(d.Changes[min(changes, len(d.Changes)):], func(c Change) bool {
 		return part >= c.PartsFrom || c.RetryErrors && errors
 	})
 }
 
-// NumberAt is a setting that is a whole number, as it was after so many changes; 0 where there was none.
+// NumberAt returns an integer setting as it was after so many changes; 0 if it did not exist.
 func (d *Description) NumberAt(changes int, setting string) int64 {
 	value := d.Settings[setting]
 	for _, c := range slices.Backward(d.Changes[min(changes, len(d.Changes)):]) {
@@ -47,8 +47,7 @@ func (d *Description) NumberAt(changes int, setting string) int64 {
 	return n
 }
 
-// Changed returns the description of a job that settings and inputs of now make of d, without the parts that c says are
-// written again.
+// Changed returns d with the settings and inputs of now, and with c as its last change. c's old values are filled in.
 func (d *Description) Changed(now *Description, c Change) *Description {
 	next := *d
 	next.Settings, next.Inputs = now.Settings, d.Inputs
@@ -59,7 +58,7 @@ func (d *Description) Changed(now *Description, c Change) *Description {
 	if !SameInputs(now.Inputs, d.Inputs) {
 		c.InputsBefore, next.Inputs = d.Inputs, slices.Clone(now.Inputs)
 		for i := range min(len(d.Inputs), len(next.Inputs)) {
-			next.Inputs[i].Name = d.Inputs[i].Name // as rows with errors call it
+			next.Inputs[i].Name = d.Inputs[i].Name // rows with errors are reported under this name
 		}
 	}
 	next.Meta = maps.Clone(d.Meta)

@@ -8,30 +8,32 @@ import (
 	"strings"
 )
 
-// Description is what a job is: all that its output depends on.
+// Description identifies a job: it has everything that the output depends on.
 type Description struct {
-	// OutputVersion grows when the same job would give other bytes.
+	// OutputVersion is raised if the same job would produce different bytes.
 	OutputVersion int    `json:"output_version"`
 	Model         string `json:"model_fingerprint"`
-	// Settings were given by the user, or follow from what was.
+	// Settings were given by the user or follow from what was given.
 	Settings Settings `json:"settings"`
 	Inputs   []Input  `json:"inputs"`
-	// Settled was found when the job began, from the model and the machine, where the user left it open; whoever goes
-	// on with the job takes it from here. It does not tell jobs apart.
+	// Settled has the values that the user left open and that were found from the model and the machine when the job
+	// started. A process that continues the job uses them. They are not compared to tell jobs apart.
 	Settled Settled `json:"settled,omitzero"`
-	// Arithmetic names what computes the completions, and so their last bits: the kernels' instruction set, the kind of
-	// device. Who goes on with the job must compute in the same way; its name is not known before the device is.
+	// Arithmetic names what computes the completions and so decides their last bits: the kernels' instruction set, or
+	// the kind of device. A process that continues the job must compute in the same way. The name is unknown until
+	// the device is.
 	Arithmetic string `json:"arithmetic,omitempty"`
-	// Device is what the job began on, and Meta what its parts carry. They do not tell jobs apart either.
+	// Device is what the job started on, and Meta is the metadata of its parts. Neither is compared to tell jobs
+	// apart.
 	Device string            `json:"device,omitempty"`
 	Meta   map[string]string `json:"meta,omitempty"`
 
-	// Key is [State.Key] of a job that was changed, in hex. Changes are its changes, the first one first.
+	// Key is [State.Key] of a job that was changed, in hex. Changes lists its changes, oldest first.
 	Key     string   `json:"key,omitempty"`
 	Changes []Change `json:"changes,omitempty"`
 }
 
-// Parse reads a description as job.json has it.
+// Parse parses a description in the form of job.json.
 func Parse(b []byte) (*Description, error) {
 	var d Description
 	decoder := json.NewDecoder(bytes.NewReader(b))
@@ -42,18 +44,18 @@ func Parse(b []byte) (*Description, error) {
 	return &d, nil
 }
 
-// Input is a file that the job reads. It is told from others by all but its name.
+// Input is a file that the job reads. Everything but its name is compared to tell inputs apart.
 type Input struct {
 	Name   string `json:"name"`
 	Bytes  int64  `json:"bytes"`
 	Rows   int64  `json:"rows"`
 	Digest string `json:"digest"`
-	// Columns are those that the names of its folders give all its rows, such as lang=en. Jobs of older versions do
-	// not have them.
+	// Columns are the columns that the names of the input's folders give to all its rows, such as lang=en. Jobs of
+	// older versions do not have them.
 	Columns string `json:"columns,omitempty"`
 }
 
-// DifferentJobError says that an output folder holds another job than the one that is to go on there.
+// DifferentJobError reports that an output folder holds a different job from the one to continue there.
 type DifferentJobError struct {
 	Output      string
 	Differences Differences
@@ -63,17 +65,18 @@ func (e *DifferentJobError) Error() string {
 	return fmt.Sprintf("%s holds another job:\n  %s", e.Output, strings.Join(e.Differences.Texts(), "\n  "))
 }
 
-// manyInputs is how many inputs that differ are named one by one.
+// manyInputs is the largest number of differing inputs that are named one by one.
 const manyInputs = 5
 
-// Differences names what tells d from the job that was begun, was; none means that they are one job.
+// Differences lists the differences between d and the job that was started, was. If there are none, both are the same
+// job.
 func (d *Description) Differences(was *Description) Differences {
 	var out Differences
 	differ := func(format string, args ...any) {
 		out = append(out, Difference{Text: fmt.Sprintf(format, args...)})
 	}
 	if d.OutputVersion != was.OutputVersion {
-		differ("this version of the program writes output version %d, and the job was begun with %d", d.OutputVersion,
+		differ("this version of the program writes output version %d, but the job was started with %d", d.OutputVersion,
 			was.OutputVersion)
 	}
 	if d.Model != was.Model {
@@ -89,20 +92,21 @@ func (d *Description) Differences(was *Description) Differences {
 	return append(out, inputs...)
 }
 
-// content is what tells an input from others, wherever it is.
+// content returns the input without its name: what identifies it wherever it is.
 func (in Input) content() Input {
 	in.Name = ""
 	return in
 }
 
-// SameInputs says whether a job reads the same files in the same order. Their names may differ.
+// SameInputs reports whether two jobs read the same files in the same order. The names may differ.
 func SameInputs(now, was []Input) bool {
 	return slices.EqualFunc(now, withColumns(was, now), func(a, b Input) bool { return a.content() == b.content() })
 }
 
-// withColumns gives inputs of a job of an older version the columns of their folders, which follow from their names.
+// withColumns adds the columns of folders to the inputs of a job of an older version. They follow from the inputs'
+// names.
 func withColumns(was, now []Input) []Input {
-	columns := map[string]string{} // by name
+	columns := map[string]string{} // columns by the inputs' names
 	for _, in := range now {
 		if in.Columns != "" {
 			columns[in.Name] = in.Columns
@@ -133,7 +137,7 @@ func (d *Description) inputDifferences(of *Description) (out Differences) {
 		before[in.Name] = in
 		left[in.content()]++
 	}
-	names := map[string]bool{} // of files that have other content
+	names := map[string]bool{} // names of files whose content differs
 	for _, in := range d.Inputs {
 		if left[in.content()] > 0 {
 			left[in.content()]--
@@ -144,7 +148,7 @@ func (d *Description) inputDifferences(of *Description) (out Differences) {
 		case !ok:
 			differ(InputSet, in.Name, "was not there")
 		case in.Rows > b.Rows && in.Bytes <= b.Bytes:
-			differ(InputContent, in.Name, "has %d rows in %d bytes, had %d in %d: it was written anew", in.Rows,
+			differ(InputContent, in.Name, "has %d rows in %d bytes, had %d in %d: it was written again", in.Rows,
 				in.Bytes, b.Rows, b.Bytes)
 		case in.Rows != b.Rows:
 			differ(InputContent, in.Name, "has %d rows, had %d", in.Rows, b.Rows)
@@ -166,7 +170,7 @@ func (d *Description) inputDifferences(of *Description) (out Differences) {
 		}
 	}
 	if len(out) == 0 {
-		differ(WholeJob, "", "the inputs are in another order")
+		differ(WholeJob, "", "the inputs are in a different order")
 	}
 	return out
 }

@@ -5,29 +5,29 @@ import (
 	"strings"
 )
 
-// DifferenceOf is what a [Difference] is of.
+// DifferenceOf is the kind of thing that a [Difference] concerns.
 type DifferenceOf int
 
 const (
-	WholeJob     DifferenceOf = iota // or of what has no name
-	Setting                          // of that name
-	InputContent                     // the input was there before, and is another one now
-	InputSet                         // the input was not there before, is not there now, or is there twice
+	WholeJob     DifferenceOf = iota // the whole job, or something without a name
+	Setting                          // the setting with that name
+	InputContent                     // the input existed before and has different content now
+	InputSet                         // the input is new, is missing, or is listed twice
 )
 
-// Difference is one thing that tells two jobs apart.
+// Difference is one difference between two jobs.
 type Difference struct {
 	Of   DifferenceOf
-	Name string // of the setting or the input
-	Text string // how it is and how it was, without its name
+	Name string // name of the setting or the input
+	Text string // the new and the old value, without the name
 }
 
-// Differ is a setting that is not what it was.
+// Differ returns the difference of a setting that has changed from was to is.
 func Differ(name string, is, was any) Difference {
 	return Difference{Setting, name, fmt.Sprintf("is %v, was %v", is, was)}
 }
 
-// OfInput reports whether an input differs.
+// OfInput reports whether the difference concerns an input.
 func (d Difference) OfInput() bool { return d.Of == InputContent || d.Of == InputSet }
 
 func (d Difference) String() string {
@@ -40,10 +40,10 @@ func (d Difference) String() string {
 	return d.Text
 }
 
-// Differences are all things that tell two jobs apart; none means that they are one job.
+// Differences are all differences between two jobs. If there are none, both are the same job.
 type Differences []Difference
 
-// Texts says each difference in words.
+// Texts describes each difference in words.
 func (d Differences) Texts() (all []string) {
 	for _, one := range d {
 		all = append(all, one.String())

@@ -8,9 +8,9 @@ import (
 	"syscall"
 )
 
-// Running reports whether a process on this machine works on the job whose work folder is output. It takes no lock: it
-// looks the lock up among those that Linux lists. A process on another machine, or in a container of its own, is not
-// among them.
+// Running reports whether a process on this machine works on the job whose work folder is output. It takes no lock,
+// but looks the lock up in Linux's list of locks. That list does not have processes on other machines or in separate
+// containers.
 func Running(output string) bool {
 	info, err := os.Stat(filepath.Join(output, Folder, lockName))
 	if err != nil {
@@ -23,7 +23,8 @@ func Running(output string) bool {
 	}
 	file := fmt.Sprintf(":%d", stat.Ino)
 	for line := range strings.Lines(string(held)) {
-		// 3: FLOCK  ADVISORY  WRITE 12784 fe:00:9978577 0 EOF. Of a file system of layers the device is another one.
+		// 3: FLOCK  ADVISORY  WRITE 12784 fe:00:9978577 0 EOF. On a layered file system the device differs, so only
+		// the inode is compared.
 		if f := strings.Fields(line); len(f) > 5 && f[1] == "FLOCK" && strings.HasSuffix(f[5], file) {
 			return true
 		}

@@ -6,7 +6,7 @@ import (
 	"github.com/quire/quire/vfs"
 )
 
-// A job runs while a process has its lock, or that of a shard. Nobody who asks takes one.
+// A job runs while a process holds its lock, or a shard's. Asking does not take a lock.
 func TestRunning(t *testing.T) {
 	out := t.TempDir()
 	if Running(out) {

@@ -2,5 +2,5 @@
 
 package jobstate
 
-// Running reports nothing: only Linux lists the locks that processes hold.
+// Running returns false: only Linux lists the locks that processes hold.
 func Running(string) bool { return false }

@@ -10,19 +10,21 @@ import (
 	"strings"
 )
 
-// inputName is the name of the copy of standard input with a digest, and inputTemp that of one which is not whole.
+// inputName is the name of the copy of standard input with a given digest, and inputTemp the name of an incomplete
+// copy.
 const (
 	inputName = "input-%.16s.jsonl"
 	inputTemp = "input.tmp"
 )
 
-// InputCopy is where a job whose work folder is output keeps what it read from standard input, by its SHA-256 in hex.
+// InputCopy returns the path of the copy of standard input that has this SHA-256, in hex, for the job whose work
+// folder is output.
 func InputCopy(output, digest string) string {
 	return filepath.Join(output, Folder, fmt.Sprintf(inputName, digest))
 }
 
-// CopyInput copies all of from into the folder, and returns its SHA-256 in hex: see [InputCopy]. Of nothing there is
-// no copy, and no digest. An error of from is returned as it is.
+// CopyInput copies all of from into the folder and returns its SHA-256 in hex: see [InputCopy]. If from is empty, it
+// makes no copy and returns no digest. Errors of from are returned unchanged.
 func (s *State) CopyInput(from io.Reader) (digest string, err error) {
 	temp := filepath.Join(s.root, inputTemp)
 	f, err := s.fs.Create(temp)
@@ -58,7 +60,7 @@ func (s *State) CopyInput(from io.Reader) (digest string, err error) {
 	return whole, nil
 }
 
-// DropInputs removes the copies of standard input but the one with a digest.
+// DropInputs removes the copies of standard input, except the one with the digest keep.
 func (s *State) DropInputs(keep string) error {
 	names, err := s.fs.List(s.root)
 	if err != nil {
@@ -77,7 +79,7 @@ func (s *State) DropInputs(keep string) error {
 	return nil
 }
 
-// failing remembers why a writer failed.
+// failing remembers the error of a writer.
 type failing struct {
 	to  io.Writer
 	err error

@@ -40,30 +40,30 @@ const (
 	lockName  = "lock"
 	jobName   = "job.json"
 	partsName = "parts.log"
-	beginName = "begin" // locked by the shard that writes job.json
+	beginName = "begin" // lock of the shard that writes job.json
 
-	// JobFile is where the job's description is, from the output folder on.
+	// JobFile is the path of the job's description, relative to the output folder.
 	JobFile = Folder + "/" + jobName
-	// maxJob bounds what is read of a job.json.
+	// maxJob bounds how much of a job.json is read.
 	maxJob = 1 << 30
 )
 
-// ErrBusy says that another process works on the job.
+// ErrBusy reports that another process works on the job.
 var ErrBusy = errors.New("another process is working on this job")
 
 // State is the state of the job in one output folder, or of a shard of it, locked for this process.
 type State struct {
 	fs    vfs.FS
-	root  string // of the job's state
-	dir   string // of this shard's; root for a run of the whole job
+	root  string // folder of the whole job's state
+	dir   string // folder of this shard's state; root if the run does the whole job
 	out   string
 	locks []io.Closer
 	job   *Description
 	key   [sha256.Size]byte
 
-	noted bool // the name of the parts' notes lasts
+	noted bool // the name of the notes' file is durable
 
-	store *store // nil for an output on this machine
+	store *store // nil if the output is local
 }
 
 // Close gives the locks back.
@@ -76,13 +76,13 @@ func (s *State) Close() error {
 	return err
 }
 
-// Dir is the folder of this process' own state, where the journal is too.
+// Dir returns the folder of this process' own state, which also has the journal.
 func (s *State) Dir() string { return s.dir }
 
-// Job is the job that the folder holds; nil if there is none. It must not be changed.
+// Job returns the job that the folder holds; nil if there is none. It must not be changed.
 func (s *State) Job() *Description { return s.job }
 
-// Key tells the job from all others: a hash of its description, as it was when the job began.
+// Key identifies the job: it is a hash of its description, as it was when the job started.
 func (s *State) Key() [sha256.Size]byte { return s.key }
 
 func (s *State) read() error {
@@ -91,7 +91,7 @@ func (s *State) read() error {
 		return err
 	}
 	s.job, s.key = d, key
-	// whoever gave it its name may have been killed before that was sure to last
+	// The process that wrote job.json may have been killed before the name was durable.
 	if err := s.fs.SyncDir(s.root); err != nil {
 		return fmt.Errorf("cannot sync %s: %w", s.root, err)
 	}
@@ -154,11 +154,11 @@ func (s *State) write(name string, b []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// Dirs lists the folders that may have a journal: that of runs of the whole job, and those of shards.
+// Dirs lists the folders that may have a journal: the folder for runs of the whole job, and the folders of shards.
 func (s *State) Dirs() ([]string, error) { return Dirs(s.fs, s.out) }
 
-// Dirs lists the folders below an output that may have notes and a journal: that of runs of the whole job, and those
-// of shards.
+// Dirs lists the folders below an output that may have notes and a journal: the folder for runs of the whole job, and
+// the folders of shards.
 func Dirs(files vfs.FS, output string) ([]string, error) {
 	root := filepath.Join(output, Folder)
 	shards, err := Shards(files, root)
@@ -172,8 +172,8 @@ func Dirs(files vfs.FS, output string) ([]string, error) {
 	return dirs, nil
 }
 
-// Clear forgets the job. What it published and journaled must be gone before: without its description nobody knows
-// whose it is. A shard must not do it.
+// Clear removes the job's state. Remove what the job published and journaled first: without the description nobody
+// knows whose files those are. A shard must not call it.
 func (s *State) Clear() error {
 	if s.store != nil {
 		if err := s.store.clear(); err != nil {
@@ -184,7 +184,7 @@ func (s *State) Clear() error {
 	if err != nil {
 		return err
 	}
-	for _, dir := range slices.Backward(dirs) { // the description last
+	for _, dir := range slices.Backward(dirs) { // root, which has the description, comes last
 		for _, name := range []string{partsName, jobName + ".tmp", jobName} {
 			if err := s.fs.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return fmt.Errorf("cannot clear the output folder: %w", err)
@@ -200,7 +200,7 @@ func (s *State) Clear() error {
 
 var table = crc32.MakeTable(crc32.Castagnoli)
 
-// AddPart notes what a part came to, as JSON, and makes it last. A later note on the same part is the one that holds.
+// AddPart appends a note on a part, as JSON, and makes it durable. The last note on a part is the valid one.
 func (s *State) AddPart(summary any) error {
 	b, err := json.Marshal(summary)
 	if err != nil {
@@ -209,7 +209,7 @@ func (s *State) AddPart(summary any) error {
 	name := filepath.Join(s.dir, partsName)
 	f, err := s.fs.Append(name)
 	if err == nil {
-		// The newline before ends what an earlier process may have left torn.
+		// The newline first ends a line that an earlier process may have left torn.
 		_, err = f.Write(fmt.Appendf(nil, "\n%08x %s\n", crc32.Checksum(b, table), b))
 		if err == nil {
 			err = f.Sync()
@@ -226,21 +226,21 @@ func (s *State) AddPart(summary any) error {
 	return nil
 }
 
-// Parts calls each with every note of AddPart, of this process and of those that worked on the job before or do so now,
-// those of one process in order. Lines that are not whole are passed over.
+// Parts calls each with every note of AddPart, whether this process, an earlier one or a concurrent one wrote it.
+// Notes of one process come in order. Incomplete lines are skipped.
 func (s *State) Parts(each func(summary []byte)) error {
 	_, err := Parts(s.fs, s.out, each)
 	return err
 }
 
-// OwnParts is [State.Parts] of the notes of this process, and of those before it that did the same shard, alone.
+// OwnParts is [State.Parts] for the notes of this process, and of earlier processes that did the same shard.
 func (s *State) OwnParts(each func(summary []byte)) error {
 	_, err := readNotes(s.fs, s.dir, each)
 	return err
 }
 
-// Parts is [State.Parts] without a lock. It also returns which lines are not whole, each as "FILE line N": the death
-// of a process leaves such ones, of parts that were not published.
+// Parts is [State.Parts] without a lock. It also returns the incomplete lines, each as "FILE line N". The death of a
+// process leaves such lines, for parts that were not published.
 func Parts(files vfs.FS, output string, each func(summary []byte)) (torn []string, err error) {
 	dirs, err := Dirs(files, output)
 	if err != nil {

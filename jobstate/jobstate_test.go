@@ -30,7 +30,7 @@ func TestDifferences(t *testing.T) {
 		{func(d *Description) {}, ""},
 		{func(d *Description) { d.Settled, d.Meta, d.Device = Settled{}, nil, "other" }, ""},
 		{func(d *Description) { d.OutputVersion = 2 },
-			"this version of the program writes output version 2, and the job was begun with 1"},
+			"this version of the program writes output version 2, but the job was started with 1"},
 		{func(d *Description) { d.Model = "fedcba9876543210" },
 			"the model's files are not the same (fingerprint fedcba987654, was 0123456789ab)"},
 		{func(d *Description) { d.Settings["temperature"] = 1.0 }, "temperature is 1, was 0.7"},
@@ -41,14 +41,14 @@ func TestDifferences(t *testing.T) {
 		{func(d *Description) { d.Inputs[0].Rows = 9 }, "input a.jsonl has 9 rows, had 10"},
 		{func(d *Description) { d.Inputs[0].Rows, d.Inputs[0].Bytes = 11, 110 }, "input a.jsonl has 11 rows, had 10"},
 		{func(d *Description) { d.Inputs[0].Rows, d.Inputs[0].Bytes = 11, 90 },
-			"input a.jsonl has 11 rows in 90 bytes, had 10 in 100: it was written anew"},
+			"input a.jsonl has 11 rows in 90 bytes, had 10 in 100: it was written again"},
 		{func(d *Description) { d.Inputs[0].Bytes++ }, "input a.jsonl has 101 bytes, had 100"},
 		{func(d *Description) { d.Inputs[1].Digest = "cc" }, "input b.parquet has other content"},
 		{func(d *Description) { d.Inputs[1].Name = "c" }, ""},
 		{func(d *Description) { d.Inputs[1].Name, d.Inputs[1].Digest = "c", "cc" },
 			"input c was not there; input b.parquet is missing"},
 		{func(d *Description) { d.Inputs[0], d.Inputs[1] = d.Inputs[1], d.Inputs[0] },
-			"the inputs are in another order"},
+			"the inputs are in a different order"},
 		{func(d *Description) {
 			for i := range 7 {
 				d.Inputs = append(d.Inputs, Input{Name: fmt.Sprint(i)})
@@ -133,7 +133,7 @@ func TestState(t *testing.T) {
 	}
 }
 
-// Wherever a process dies, the folder holds no job, or the whole description, and all notes that were made.
+// Wherever a process dies, the folder holds no job, or the whole description, and all notes that were written.
 func TestCrashes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := vfs.NewMem()

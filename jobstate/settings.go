@@ -13,12 +13,12 @@ import (
 
 // Settings are the settings of a job by name: any values that JSON can hold.
 //
-// Read from job.json, objects are [json.RawMessage]: the order of their keys may decide completions, as that of the
-// properties of a JSON schema does, so it is kept and compared. How a value is written is not: escapes, blanks, and
-// forms of the same number are no differences.
+// Objects read from job.json are [json.RawMessage]: the order of their keys may decide completions, as the order of
+// the properties of a JSON schema does, so it is kept and compared. The notation of a value is not compared: escapes,
+// blanks, and forms of the same number do not make a difference.
 type Settings map[string]any
 
-// UnmarshalJSON reads settings as job.json has them.
+// UnmarshalJSON parses settings in the form of job.json.
 func (s *Settings) UnmarshalJSON(text []byte) error {
 	var raw map[string]json.RawMessage
 	if err := json.Unmarshal(text, &raw); err != nil {
@@ -35,7 +35,7 @@ func (s *Settings) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// settingOf reads a value, whose objects stay text.
+// settingOf parses a value. Objects stay text.
 func settingOf(raw json.RawMessage) (any, error) {
 	switch raw[0] {
 	case '{':
@@ -61,7 +61,7 @@ func settingOf(raw json.RawMessage) (any, error) {
 	return v, d.Decode(&v)
 }
 
-// differing returns the names of the settings that are not those of was, sorted.
+// differing returns the names of the settings that differ from was, sorted.
 func (s Settings) differing(was Settings) (names []string) {
 	for _, name := range slices.Sorted(maps.Keys(s)) {
 		if _, there := was[name]; !there || canonical(s.text(name)) != canonical(was.text(name)) {
@@ -77,7 +77,7 @@ func (s Settings) differing(was Settings) (names []string) {
 	return names
 }
 
-// text is a setting as JSON; "" if it is not there.
+// text returns a setting as JSON; "" if it does not exist.
 func (s Settings) text(name string) string {
 	v, there := s[name]
 	if !there {
@@ -92,8 +92,8 @@ func (s Settings) text(name string) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// canonical writes JSON in one way: two texts have the same canonical form if they are the same values with the keys of
-// objects in the same order. Text that is no JSON stays as it is.
+// canonical returns JSON in a canonical form: two texts have the same form if they have the same values, with the
+// keys of objects in the same order. Text that is not JSON stays as it is.
 func canonical(text string) string {
 	d := json.NewDecoder(strings.NewReader(text))
 	d.UseNumber()
@@ -117,7 +117,7 @@ func canonical(text string) string {
 	}
 }
 
-// canonicalNumber writes a number as a whole one that does not end with 0, and an exponent of ten: 1.0, 10e-1 and 1 are
+// canonicalNumber writes a number as an integer that does not end with 0 and an exponent of ten: 1.0, 10e-1 and 1 are
 // all 1e0. A number keeps all its digits.
 func canonicalNumber(text string) string {
 	digits, exponent, _ := strings.Cut(strings.ToLower(strings.TrimPrefix(text, "-")), "e")
@@ -130,7 +130,7 @@ func canonicalNumber(text string) string {
 	if sign := strings.TrimLeft(exponent, "+"); sign != "" {
 		e, err = strconv.ParseInt(sign, 10, 32)
 	}
-	if err != nil { // nothing can be computed with such a number
+	if err != nil { // the exponent is out of range, so the text is compared as it is
 		return text
 	}
 	trimmed := strings.TrimRight(digits, "0")

@@ -63,7 +63,7 @@ func differ(t interface{ Fatal(...any) }, was, now any) Differences {
 	return (&Description{Settings: Settings{"x": now}}).Differences(s.Job())
 }
 
-// Whatever value a setting has, a job that has the same one is the same, however both write it.
+// For any value of a setting, a job with the same value is the same job, however both are written.
 func TestSettingsOfAnyValue(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		v := jsonValue(3).Draw(t, "value")

@@ -5,8 +5,8 @@ import (
 	"strconv"
 )
 
-// Settled are the sizes and types that a job was begun with, as the engine found them; zero is not known. The fields
-// are in the order of their names, as job.json has them.
+// Settled has the sizes and types that a job was started with, as the engine found them; zero means unknown. The
+// fields are in the order of their names, as in job.json.
 type Settled struct {
 	DType         string `json:"dtype,omitempty"`
 	KVBytes       int64  `json:"kv_bytes,omitempty"`
@@ -17,20 +17,21 @@ type Settled struct {
 	PrefillTokens int    `json:"prefill_tokens,omitempty"`
 }
 
-// Same reports whether an engine is what a job settled on, as far as both say it, but for the memory that it takes.
+// Same reports whether an engine matches what the job settled on. It compares only what both know, and not the
+// memory.
 func (s Settled) Same(was Settled) bool {
 	s.KVBytes = was.KVBytes
-	return s.over(was) == was.over(s) // what only one of them says is the same in both then
+	return s.over(was) == was.over(s) // a value that only one of them knows counts as equal
 }
 
-// over is what s says, and was where s says nothing.
+// over returns s, with the values of was for what s does not know.
 func (s Settled) over(was Settled) Settled {
 	return Settled{cmp.Or(s.DType, was.DType), cmp.Or(s.KVBytes, was.KVBytes), cmp.Or(s.KVDType, was.KVDType),
 		cmp.Or(s.MaxModelLen, was.MaxModelLen), cmp.Or(s.MaxSeqs, was.MaxSeqs), cmp.Or(s.PageSize, was.PageSize),
 		cmp.Or(s.PrefillTokens, was.PrefillTokens)}
 }
 
-// Texts are what is known, by the names in job.json.
+// Texts returns the known values, by their names in job.json.
 func (s Settled) Texts() map[string]string {
 	all := map[string]string{}
 	for name, text := range map[string]string{"dtype": s.DType, "kv_bytes": strconv.FormatInt(s.KVBytes, 10),

@@ -10,19 +10,19 @@ import (
 	"github.com/quire/quire/vfs"
 )
 
-// Shard is one of several processes that do a job together, each the parts whose number leaves Index when divided by
-// Count. The zero value, and any of one, is the whole job.
+// Shard is one of several processes that do a job together. It takes the parts whose number mod Count is Index. The
+// zero value and any shard with a Count of 1 stand for the whole job.
 type Shard struct {
 	Index, Count int
 }
 
-// MaxShards is the largest Count that [ParseShard] takes. Units of a queue may be more.
+// MaxShards is the largest Count that [ParseShard] accepts. A queue may have more units.
 const MaxShards = 99_999
 
-// ErrShard says that a text names no shard.
+// ErrShard reports that a text does not name a shard.
 var ErrShard = errors.New("a shard is I/N: number I of N, from 0/N to N-1/N")
 
-// ParseShard reads "I/N", such as "0/8", the first of eight.
+// ParseShard parses "I/N", such as "0/8", the first of eight.
 func ParseShard(text string) (Shard, error) {
 	index, count, ok := strings.Cut(text, "/")
 	s := Shard{digits(index), digits(count)}
@@ -32,7 +32,7 @@ func ParseShard(text string) (Shard, error) {
 	return s, nil
 }
 
-// digits reads a number that is written with digits alone; -1 is none.
+// digits parses a number that is written with digits alone; it returns -1 for other texts.
 func digits(text string) int {
 	if len(text) == 0 || len(text) > 9 || strings.Trim(text, "0123456789") != "" {
 		return -1
@@ -47,14 +47,14 @@ func digits(text string) int {
 // String is the inverse of [ParseShard].
 func (s Shard) String() string { return fmt.Sprintf("%d/%d", s.Index, s.Count) }
 
-// Whole says that the shard is the whole job.
+// Whole reports whether the shard is the whole job.
 func (s Shard) Whole() bool { return s.Count <= 1 }
 
-// Has says that a part is one of the shard's.
+// Has reports whether a part belongs to the shard.
 func (s Shard) Has(part int) bool { return s.Whole() || part%s.Count == s.Index }
 
-// Name is the shard's in names of files, such as shard-00003-of-00008, with more digits where there must be; it is
-// empty for the whole job.
+// Name returns the shard's name in file names, such as shard-00003-of-00008, with more digits if needed. It is empty
+// for the whole job.
 func (s Shard) Name() string {
 	if s.Whole() {
 		return ""
@@ -74,11 +74,11 @@ func parseName(name string) (s Shard, ok bool) {
 	return s, s.Index < s.Count && !s.Whole() && s.Name() == name
 }
 
-// ErrOtherShards says that shards of another count work on the job.
-var ErrOtherShards = errors.New("shards of another count work on this job")
+// ErrOtherShards reports that shards of a different count work on the job.
+var ErrOtherShards = errors.New("shards of a different count work on this job")
 
-// ErrBegun says that another process began the job first.
-var ErrBegun = errors.New("another process began the job")
+// ErrBegun reports that another process started the job first.
+var ErrBegun = errors.New("another process started the job")
 
 // Shards lists the shards that have worked on the job in a state folder.
 func Shards(files vfs.FS, dir string) ([]Shard, error) {

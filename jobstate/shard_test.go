@@ -14,7 +14,7 @@ import (
 	"github.com/quire/quire/vfs"
 )
 
-// Every part is one shard's, whatever the count.
+// Every part belongs to one shard, for any count.
 func TestShardsHaveAllParts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		count, part := rapid.IntRange(1, 300).Draw(t, "count"), rapid.IntRange(0, 60_000).Draw(t, "part")
@@ -37,7 +37,7 @@ func TestShardsHaveAllParts(t *testing.T) {
 	})
 }
 
-// Names are read back however many digits they have, and what is no name is none.
+// Names are parsed with any number of digits, and other texts are not names.
 func TestShardNames(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		count := rapid.OneOf(rapid.IntRange(2, 20), rapid.IntRange(99_990, 100_010),
@@ -105,7 +105,7 @@ func files(t *testing.T) map[string]func() (vfs.FS, string) {
 	}
 }
 
-// Shards run beside one another, and not beside what does their work.
+// Shards run at the same time, but not together with other processes that do their work.
 func TestShardLocks(t *testing.T) {
 	for name, make := range files(t) {
 		t.Run(name, func(t *testing.T) {

@@ -12,25 +12,25 @@ import (
 	"github.com/quire/quire/storage"
 )
 
-// store is an output in an object store. job.json is there as it is in a local output, so that another machine can go
-// on with the job when this one is lost.
+// store is an output in an object store. It has a job.json as a local output does, so that another machine can
+// continue the job if this one is lost.
 type store struct {
 	ctx context.Context
 	url string
 }
 
-// Share says that the job's output is in an object store: job.json is then there, too. It is put there although ctx is
+// Share declares that the job's output is in an object store: job.json is then written there, too, even if ctx is
 // cancelled.
 func (s *State) Share(ctx context.Context, url string) {
 	s.store = &store{context.WithoutCancel(ctx), url}
 }
 
-// ReadShared reads what job an output in an object store holds; nil if there is none.
+// ReadShared reads the job that an output in an object store holds; nil if there is none.
 func ReadShared(ctx context.Context, url string) (*Description, error) {
 	return (&store{ctx, url}).job()
 }
 
-// job reads job.json; nil is none.
+// job reads job.json; nil means that there is none.
 func (s *store) job() (*Description, error) {
 	name := storage.Join(s.url, JobFile)
 	text, err := storage.ReadFile(s.ctx, name, maxJob)
@@ -42,13 +42,14 @@ func (s *store) job() (*Description, error) {
 	}
 	there, err := Parse(text)
 	if err != nil {
-		return nil, fmt.Errorf("%s is damaged (%w): remove what is there to begin anew, or choose another output",
+		return nil, fmt.Errorf("%s is damaged (%w): remove it to start again, or choose another output",
 			storage.Redact(name), err)
 	}
 	return there, nil
 }
 
-// begin puts job.json. It returns the job that is there then: d, or that of a machine that was faster.
+// begin puts job.json if there is none. It returns the job that is in the store afterwards: d, or the job of a
+// machine that was faster.
 func (s *store) begin(d *Description) (*Description, error) {
 	text, err := json.MarshalIndent(d, "", "  ")
 	if err != nil {
@@ -65,7 +66,7 @@ func (s *store) begin(d *Description) (*Description, error) {
 	return there, nil
 }
 
-// clear removes the folder of the job's state, job.json last: without it nobody knows whose the rest is.
+// clear removes the folder of the job's state, job.json last: without it nobody knows whose the other files are.
 func (s *store) clear() error {
 	files, err := storage.List(s.ctx, storage.Join(s.url, Folder))
 	if err != nil {
@@ -90,7 +91,7 @@ func (s *store) clear() error {
 	return nil
 }
 
-// adopt makes the store's job the folder's.
+// adopt makes the store's job the folder's job.
 func (s *State) adopt() error {
 	there, err := s.store.job()
 	if err != nil || there == nil {
@@ -102,8 +103,9 @@ func (s *State) adopt() error {
 		}
 	}
 	if differences := there.Differences(s.job); len(differences) > 0 {
-		return fmt.Errorf("the work folder %s is of another job than the one in %s: %s; remove it to begin anew",
-			s.dir, storage.Redact(s.store.url), differences)
+		return fmt.Errorf(
+			"the work folder %s belongs to a different job from the one in %s: %s; remove it to start again", s.dir,
+			storage.Redact(s.store.url), differences)
 	}
 	return nil
 }

@@ -44,7 +44,7 @@ func TestShare(t *testing.T) {
 	if err := other.Refresh(); err != nil {
 		t.Error(err)
 	}
-	// The store's job was removed, and another begun.
+	// The store's job was removed, and a different one started.
 	note := storage.Join(url, Folder+"/parts/part-00000.json")
 	if err := storage.Put(t.Context(), note, strings.NewReader("{}")); err != nil {
 		t.Fatal(err)
@@ -58,12 +58,12 @@ func TestShare(t *testing.T) {
 	if err := here.Begin(two); err != nil {
 		t.Fatal(err)
 	}
-	if err := other.Refresh(); err == nil || !strings.Contains(err.Error(), "of another job") {
+	if err := other.Refresh(); err == nil || !strings.Contains(err.Error(), "to a different job") {
 		t.Errorf("the work folder's job is not the store's: %v", err)
 	}
 }
 
-// A job.json that is damaged is none to go on with.
+// A damaged job.json cannot be continued.
 func TestSharedDamaged(t *testing.T) {
 	const url = "mem://jobstate/damaged"
 	if err := storage.Put(t.Context(), storage.Join(url, JobFile), strings.NewReader("{")); err != nil {

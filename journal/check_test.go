@@ -8,7 +8,8 @@ import (
 	"github.com/quire/quire/vfs"
 )
 
-// Check reads what Open would, tells a torn end from damage, and changes nothing, whether the journal is open or not.
+// Check reads what Open would, distinguishes a torn end from damage, and changes nothing, whether the journal is open
+// or not.
 func TestCheck(t *testing.T) {
 	key := Key{1}
 	read := func(files vfs.FS) (got string, damages []Damage) {

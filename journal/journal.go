@@ -33,25 +33,26 @@ import (
 	"github.com/quire/quire/vfs"
 )
 
-// Key ties a journal to what its records are of; segments with another key are not read.
+// Key ties a journal to the job whose records it keeps. Segments with a different key are not read.
 type Key [32]byte
 
-// Options bound what a crash costs and how large files become. Zero values stand for the defaults, but for SyncEvery.
+// Options bound what a crash costs and how large files become. Zero values stand for the defaults, except in
+// SyncEvery.
 type Options struct {
-	// SyncEvery is the longest that a record waits for an fsync; 0 means no clock: an fsync in Append at every
+	// SyncEvery is how long a record may wait for an fsync. 0 means no timer: Append calls fsync after every
 	// SyncBytes.
 	SyncEvery time.Duration
-	// SyncBytes is how many bytes wait at most before an fsync begins; default 4 MiB. Append waits when four times as
-	// many do.
+	// SyncBytes is how many bytes may wait before an fsync starts; default 4 MiB. Append blocks while four times as
+	// many wait.
 	SyncBytes int64
-	// SegmentBytes is where the next segment begins; default 64 MiB.
+	// SegmentBytes is the size at which the next segment starts; default 64 MiB.
 	SegmentBytes int64
 }
 
 const (
 	headerSize = 52
 	recordHead = 16
-	// maxRecord bounds the bytes of a record.
+	// maxRecord bounds the size of a record's bytes.
 	maxRecord = 1 << 30
 
 	defaultSyncBytes    = 4 << 20
@@ -63,20 +64,20 @@ var (
 	table = crc32.MakeTable(crc32.Castagnoli)
 )
 
-// Position is where a record is.
+// Position is the place of a record in the journal.
 type Position struct {
 	segment uint32
-	length  uint32 // of its bytes
-	offset  int64  // of its head
+	length  uint32 // length of the record's bytes
+	offset  int64  // offset of the record's head in the segment
 }
 
 // Damage is the end of a segment that could not be read.
 type Damage struct {
 	File   string
-	Offset int64 // where reading ended, in bytes
-	Bytes  int64 // that were dropped
+	Offset int64 // bytes that were read before it
+	Bytes  int64 // bytes that were dropped
 	What   string
-	Torn   bool // as the death of a process or a loss of power leaves it; else something changed what was written
+	Torn   bool // the end looks as a death of the process or a loss of power leaves it; else something changed it
 }
 
 func (d Damage) String() string {
@@ -84,7 +85,8 @@ func (d Damage) String() string {
 		plural.Count(d.Bytes, "byte")+plural.Of(d.Bytes, " is", " are"))
 }
 
-// Journal is open for writing; one process at a time may have it so. Its methods may be called from several goroutines.
+// Journal is a journal that is open for writing, by one process at a time. Its methods may be called from several
+// goroutines.
 type Journal struct {
 	fs      vfs.FS
 	dir     string
@@ -93,13 +95,13 @@ type Journal struct {
 
 	mu       sync.Mutex
 	synced   sync.Cond
-	segments []*segment // in order; the last one is written to if file is set
+	segments []*segment // ascending; the last one is open for writing if file is set
 	file     vfs.File   // nil before the first record
-	seed     uint32     // CRC of the header of file
-	size     int64      // of file
-	unsynced int64      // bytes
+	seed     uint32     // CRC of the file's header
+	size     int64      // size of file in bytes
+	unsynced int64      // bytes written to file since the last fsync
 	syncing  bool
-	named    bool // the file's name lasts
+	named    bool // the folder was synced, so the file's name is durable
 	next     uint32
 	buffer   []byte
 	err      error // the first failure; nothing is written after it
@@ -108,24 +110,24 @@ type Journal struct {
 	stopped    sync.WaitGroup
 
 	reading     sync.Mutex
-	readFile    vfs.File // of a segment that was found at Open
+	readFile    vfs.File // the segment of Open that was read last
 	readSegment uint32
 }
 
 type segment struct {
 	number  uint32
-	lastRow int64 // the highest of its records; -1 without any
+	lastRow int64 // the highest row of its records, or -1 if it has none
 }
 
 func segmentName(number uint32) string { return fmt.Sprintf("journal-%06d.log", number) }
 
-// Append adds a record of a row. It returns when the operating system has it.
+// Append adds a record for a row. It returns when the operating system has the record.
 func (j *Journal) Append(row int64, b []byte) error {
 	_, err := j.Put(row, b)
 	return err
 }
 
-// Put is Append, and returns where the record is: [Journal.Read] reads it.
+// Put is Append, and returns the record's position for [Journal.Read].
 func (j *Journal) Put(row int64, b []byte) (at Position, err error) {
 	if int64(len(b)) > maxRecord {
 		return at, fmt.Errorf("a record of %d bytes is too long for the journal; the limit is %d", len(b), maxRecord)
@@ -133,7 +135,7 @@ func (j *Journal) Put(row int64, b []byte) (at Position, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for j.err == nil && j.unsynced >= 4*j.options.SyncBytes {
-		j.synced.Wait() // the disk is slower than the device
+		j.synced.Wait() // the disk is slower than the device: apply backpressure
 	}
 	if j.err != nil {
 		return at, j.err
@@ -166,13 +168,13 @@ func (j *Journal) Put(row int64, b []byte) (at Position, err error) {
 	return at, nil
 }
 
-// checksum is the CRC of a record, whose own four bytes are left out.
+// checksum returns the CRC of a record, without the four bytes of the CRC itself.
 func checksum(seed uint32, record []byte) uint32 {
 	return crc32.Update(crc32.Update(seed, table, record[:4]), table, record[8:])
 }
 
-// fail notes the first failure. After one nothing is written any more: what an fsync that failed left is anyone's
-// guess.
+// fail records the first failure. Nothing is written after it, because the state of the file after a failed fsync is
+// unknown.
 func (j *Journal) fail(err error) error {
 	if err != nil && j.err == nil {
 		j.err = fmt.Errorf("cannot write the journal: %w", err)
@@ -188,7 +190,7 @@ func (j *Journal) write(b []byte) error {
 	return err
 }
 
-// rotate ends the current segment and begins the next one.
+// rotate ends the current segment and starts the next one.
 func (j *Journal) rotate() error {
 	for j.syncing {
 		j.synced.Wait()
@@ -230,7 +232,7 @@ func (j *Journal) endSegment() error {
 	return err
 }
 
-// syncLocked makes all records last, with j.mu held throughout.
+// syncLocked makes all records durable. It holds j.mu throughout.
 func (j *Journal) syncLocked() error {
 	if j.unsynced == 0 {
 		return nil
@@ -245,7 +247,7 @@ func (j *Journal) syncLocked() error {
 	return err
 }
 
-// Sync makes all records last that were appended before.
+// Sync makes all records durable that were appended before the call.
 func (j *Journal) Sync() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -258,7 +260,7 @@ func (j *Journal) Sync() error {
 	return j.fail(j.syncLocked())
 }
 
-// background makes records last while others are appended.
+// background makes records durable while others are appended.
 func (j *Journal) background() {
 	defer j.stopped.Done()
 	ticker := time.NewTicker(j.options.SyncEvery)
@@ -295,8 +297,8 @@ func (j *Journal) background() {
 	}
 }
 
-// Drop removes the segments whose records are all of rows below the given one. The one that is written to is ended for
-// it.
+// Drop removes the segments whose rows are all below the given one. The current segment is ended, so that it can be
+// removed later.
 func (j *Journal) Drop(below int64) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -313,7 +315,7 @@ func (j *Journal) Drop(below int64) error {
 			continue
 		}
 		if j.file != nil && i == len(j.segments)-1 {
-			// Nobody needs it any more, on disk or not.
+			// The segment is removed, so its unsynced bytes need no fsync.
 			j.unsynced = 0
 			if err := j.file.Close(); err != nil {
 				return j.fail(err)
@@ -326,7 +328,7 @@ func (j *Journal) Drop(below int64) error {
 	}
 	clear(j.segments[len(kept):])
 	j.segments = kept
-	// A segment with rows of both sides ends here, so that it can go as soon as the later ones are done with.
+	// End a segment with rows on both sides here, so that it can be removed as soon as its later rows are done.
 	if j.file != nil && below > 0 {
 		return j.fail(j.endSegment())
 	}
@@ -343,7 +345,7 @@ func (j *Journal) remove(number uint32) error {
 	return j.fs.Remove(filepath.Join(j.dir, segmentName(number)))
 }
 
-// Close makes all records last and ends the journal, which stays on disk. It returns the first failure there was.
+// Close makes all records durable and closes the journal, which stays on disk. It returns the first failure.
 func (j *Journal) Close() error {
 	if j.stop != nil {
 		close(j.stop)

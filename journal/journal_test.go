@@ -117,7 +117,7 @@ func TestCrashes(t *testing.T) {
 					t.Fatalf("record %d of row %d is lost; %d were synced", at, written[at].row, durable)
 				}
 			}
-			// What is gone now is gone: the next life goes on behind what was found.
+			// What is gone now is gone: the next life continues after what was found.
 			written, durable = got, len(got)
 			if err := j.Close(); err != nil {
 				t.Fatal(err)
@@ -126,7 +126,7 @@ func TestCrashes(t *testing.T) {
 	})
 }
 
-// Wherever a segment is changed or cut, what comes before is read, and nothing wrong is.
+// Wherever a segment is changed or truncated, everything before is read, and nothing wrong is.
 func TestDamage(t *testing.T) {
 	mem := vfs.NewMem()
 	j, _, _ := recovered(t, mem, Key{7}, Options{})
@@ -259,7 +259,7 @@ func TestBackground(t *testing.T) {
 	}
 }
 
-// After a failure nothing is written, and every call says what it was.
+// After a failure nothing is written, and every call returns the failure.
 func TestFailure(t *testing.T) {
 	for _, kind := range []vfs.OpKind{vfs.OpCreate, vfs.OpWrite, vfs.OpSync, vfs.OpSyncDir, vfs.OpRemove} {
 		full := errors.New("disk full")
@@ -311,7 +311,7 @@ func TestClear(t *testing.T) {
 	}
 }
 
-// Whatever the bytes, reading ends, allocates no more than they are long, and gives only what has its checksum.
+// For any bytes, reading ends, allocates no more than their length, and returns only what has its checksum.
 func FuzzSegment(f *testing.F) {
 	valid := appendHeader(nil, Key{}, 1)
 	f.Add(valid)

@@ -18,10 +18,10 @@ import (
 
 var segmentPattern = regexp.MustCompile(`^journal-(\d{6,9})\.log$`)
 
-// ErrDamaged says that a record is not what was written.
+// ErrDamaged reports that a record is not what was written.
 var ErrDamaged = errors.New("a journal record is damaged")
 
-// What a segment ends with whose writer died.
+// The ways a segment ends after its writer died.
 const (
 	headerCut   = "the header is cut off"
 	recordCut   = "a record is cut off"
@@ -30,9 +30,9 @@ const (
 
 var tornEnds = []string{headerCut, recordCut, recordShort}
 
-// Open reads what is in a folder, which it makes if need be, calling each with every record in the order in which they
-// were written, and returns the journal for writing. The bytes are valid during the call; what each returns ends the
-// reading. Segments of another key are reported as damaged as a whole.
+// Open reads the journal in a folder, creating the folder if needed, and returns the journal for writing. It calls
+// each with every record in the order in which they were written. The bytes are valid during the call; an error of
+// each ends the reading. Segments with a different key are reported as damage of the whole segment.
 func Open(fs vfs.FS, dir string, key Key, options Options, each func(row int64, b []byte, at Position) error) (*Journal,
 	[]Damage, error) {
 	if options.SyncBytes == 0 {
@@ -76,8 +76,8 @@ func Open(fs vfs.FS, dir string, key Key, options Options, each func(row int64, 
 	return j, damages, nil
 }
 
-// settle makes the last segment last: whoever wrote it may have been killed before it did, and what is read of it
-// counts as done. Those before it were synced before the next was begun.
+// settle makes the last segment durable. Its writer may have been killed before it did so, and the records read from
+// it count as done. Earlier segments were synced before the next one was started.
 func (j *Journal) settle(number uint32) error {
 	f, err := j.fs.Append(filepath.Join(j.dir, segmentName(number)))
 	if err != nil {
@@ -100,14 +100,14 @@ func list(fs vfs.FS, dir string) ([]uint32, error) {
 	for _, name := range names {
 		if m := segmentPattern.FindStringSubmatch(name); m != nil {
 			if n, err := strconv.ParseUint(m[1], 10, 31); err == nil && segmentName(uint32(n)) == name {
-				numbers = append(numbers, uint32(n)) // names sort as their numbers do, up to 999999
+				numbers = append(numbers, uint32(n)) // names sort like their numbers, up to 999999
 			}
 		}
 	}
 	return numbers, nil
 }
 
-// Clear removes all segments in a folder, whatever they hold.
+// Clear removes all segments in a folder, regardless of their contents.
 func Clear(fs vfs.FS, dir string) error {
 	numbers, err := list(fs, dir)
 	if err != nil {
@@ -121,8 +121,8 @@ func Clear(fs vfs.FS, dir string) error {
 	return nil
 }
 
-// Check reads what is in a folder as [Open] does, and changes nothing: it may be done while a journal is open there,
-// and then what is being written may be reported as torn. A folder that is not there has nothing.
+// Check reads a folder as [Open] does, but changes nothing. It may run while a journal is open there; what is being
+// written then may be reported as torn. A folder that does not exist has no records.
 func Check(files vfs.FS, dir string, key Key, each func(row int64, b []byte) error) ([]Damage, error) {
 	s, damages, err := Look(files, dir, key, func(row int64, b []byte, _ Position) error { return each(row, b) })
 	if err != nil {
@@ -131,15 +131,15 @@ func Check(files vfs.FS, dir string, key Key, each func(row int64, b []byte) err
 	return damages, s.Close()
 }
 
-// Snapshot is what a journal had at one time. It keeps the segments open: those that are removed later, because their
-// rows are in a part, can still be read.
+// Snapshot is the content of a journal at one time. It keeps the segments open, so they can be read after they are
+// removed because their rows are in a part.
 type Snapshot struct {
 	dir   string
 	key   Key
 	files map[uint32]vfs.File
 }
 
-// Look is [Check] whose records can be read again afterwards. It takes no lock.
+// Look is [Check], and the records can be read again afterwards. It takes no lock.
 func Look(files vfs.FS, dir string, key Key, each func(row int64, b []byte, at Position) error) (*Snapshot, []Damage,
 	error) {
 	s := &Snapshot{dir: dir, key: key, files: map[uint32]vfs.File{}}
@@ -154,7 +154,7 @@ func Look(files vfs.FS, dir string, key Key, each func(row int64, b []byte, at P
 	for _, n := range numbers {
 		name := filepath.Join(dir, segmentName(n))
 		file, err := files.Open(name)
-		if errors.Is(err, fs.ErrNotExist) { // its rows are in parts since
+		if errors.Is(err, fs.ErrNotExist) { // removed meanwhile: its rows are in parts
 			continue
 		}
 		var damage *Damage
@@ -179,7 +179,7 @@ func (s *Snapshot) Read(at Position) ([]byte, error) {
 	return readRecord(s.files[at.segment], s.dir, s.key, at)
 }
 
-// Close ends reading.
+// Close closes the snapshot's segments.
 func (s *Snapshot) Close() (err error) {
 	for _, file := range s.files {
 		err = errors.Join(err, file.Close())
@@ -187,7 +187,7 @@ func (s *Snapshot) Close() (err error) {
 	return err
 }
 
-// scan reads a segment.
+// scan reads a segment and adds its records to it.
 func (j *Journal) scan(s *segment, each func(row int64, b []byte, at Position) error) (*Damage, error) {
 	name := filepath.Join(j.dir, segmentName(s.number))
 	f, err := j.fs.Open(name)
@@ -201,7 +201,7 @@ func (j *Journal) scan(s *segment, each func(row int64, b []byte, at Position) e
 	})
 }
 
-// scan reads a segment of this name and number.
+// scan reads the segment with this name and number.
 func scan(f vfs.File, name string, key Key, number uint32, each func(row int64, b []byte, at Position) error) (*Damage,
 	error) {
 	size, err := f.Size()
@@ -221,9 +221,9 @@ func scan(f vfs.File, name string, key Key, number uint32, each func(row int64, 
 	return &Damage{File: name, Offset: end, Bytes: size - end, What: what, Torn: slices.Contains(tornEnds, what)}, nil
 }
 
-// readSegment reads the records of a segment of size bytes up to the first that is not whole. It returns where that is
-// and what is wrong with it, which is "" at the end. An error is each's, or one of reading that says nothing of the
-// bytes.
+// readSegment reads the records of a segment of size bytes up to the first incomplete one. It returns the offset
+// where it stopped and what is wrong there, which is "" at the end of the segment. An error comes from each, or from
+// a read that failed for a reason other than the bytes.
 func readSegment(r io.Reader, size int64, key Key, number uint32,
 	each func(row int64, b []byte, offset int64) error) (end int64, what string, err error) {
 	in := newPeeker(r)
@@ -238,7 +238,7 @@ func readSegment(r io.Reader, size int64, key Key, number uint32,
 		binary.LittleEndian.Uint32(header[headerSize-4:]) != crc32.Checksum(header[:headerSize-4], table):
 		return 0, "the header is not one", nil
 	case !bytes.Equal(header, want):
-		return 0, "it is of another job or segment", nil
+		return 0, "it belongs to a different job or segment", nil
 	}
 	seed := crc32.Checksum(header, table)
 	for at := int64(headerSize); ; {
@@ -257,7 +257,7 @@ func readSegment(r io.Reader, size int64, key Key, number uint32,
 		if length > maxRecord || length > left-recordHead {
 			return at, recordShort, nil
 		}
-		// Both lie together, since more is never read than the file has.
+		// head is the start of record: more returns both as one piece, and never reads past the size of the file.
 		record, err := in.more(length)
 		if err != nil {
 			return at, "", err
@@ -273,24 +273,24 @@ func readSegment(r io.Reader, size int64, key Key, number uint32,
 	}
 }
 
-// peeker reads pieces whose lengths are known to be there.
+// peeker reads pieces whose lengths are known to be available.
 type peeker struct {
 	r      io.Reader
-	buffer []byte // of bytes read ahead
+	buffer []byte // bytes read ahead
 	from   int
 	piece  int
 }
 
 func newPeeker(r io.Reader) *peeker { return &peeker{r: r, buffer: make([]byte, 0, 256<<10)} }
 
-// take returns the next n bytes, valid until the next call of take.
+// take returns the next n bytes, valid until the next call to take.
 func (p *peeker) take(n int64) ([]byte, error) {
 	p.from += p.piece
 	p.piece = 0
 	return p.more(n)
 }
 
-// more returns the last piece with n bytes more behind it.
+// more returns the last piece extended by n bytes.
 func (p *peeker) more(n int64) ([]byte, error) {
 	p.piece += int(n)
 	if p.from+p.piece > len(p.buffer) {
@@ -310,7 +310,7 @@ func (p *peeker) more(n int64) ([]byte, error) {
 	return p.buffer[p.from : p.from+p.piece], nil
 }
 
-// Read returns the bytes of a record that Open found or Put added. It may be called while others are appended.
+// Read returns the bytes of a record that Open found or Put added. It may be called while records are appended.
 func (j *Journal) Read(at Position) ([]byte, error) {
 	j.reading.Lock()
 	defer j.reading.Unlock()

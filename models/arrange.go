@@ -77,7 +77,7 @@ func arrange(c *Checkpoint) error {
 	return nil
 }
 
-// rows is some rows of a tensor as one of its own.
+// rows returns rows of a tensor as a tensor.
 func (t *tensor) rows(first, n int) *tensor {
 	if t.packed != nil {
 		return t.cut(first, n)
@@ -88,11 +88,11 @@ func (t *tensor) rows(first, n int) *tensor {
 	r := t.place(first*width, (first+n)*width)
 	part.data, part.offset = t.data[r.From:r.To], t.offset+r.From
 	if t.inStep {
-		part.beside = make([]*tensor, len(t.beside))
-		for i, b := range t.beside {
-			of, in := *b, t.besides(b, r)
+		part.companions = make([]*tensor, len(t.companions))
+		for i, b := range t.companions {
+			of, in := *b, t.companionRange(b, r)
 			of.data, of.offset = b.data[in.From:in.To], b.offset+in.From
-			part.beside[i] = &of
+			part.companions[i] = &of
 		}
 	}
 	if decode := t.decode; decode != nil {
@@ -104,7 +104,7 @@ func (t *tensor) rows(first, n int) *tensor {
 	return &part
 }
 
-// picked is rows of a tensor, by their numbers in it, as one of its own.
+// picked returns the rows with these numbers as a tensor.
 func (t *tensor) picked(shape []int, stored func(row int) int) *tensor {
 	if t.packed != nil {
 		part := t.cut(0, shape[0])
@@ -123,14 +123,14 @@ func (t *tensor) picked(shape []int, stored func(row int) int) *tensor {
 			}
 		}
 	}
-	if unpack := t.unpack; unpack != nil { // of one row, or of a part of it
+	if unpack := t.unpack; unpack != nil { // blocks of one row, or of a part of one
 		part.unpack = func(to *blocks.Rows, from int) { unpack(to, stored(from/width)*width+from%width) }
 	}
 	return &part
 }
 
-// deinterleave makes decode give the rows of a q or k projection (or the elements of its bias) in Hugging Face order:
-// of the first `turned` rows of a head, row half*turned/2+i, half 0 or 1, is stored as row 2*i+half.
+// deinterleave makes decode return the rows of a q or k projection (or the elements of its bias) in Hugging Face
+// order: among the first `turned` rows of a head, row half*turned/2+i, half 0 or 1, is stored as row 2*i+half.
 func (t *tensor) deinterleave(headDim, turned int) {
 	stored := t.decode
 	row := 1
@@ -155,7 +155,7 @@ func (t *tensor) deinterleave(headDim, turned int) {
 			dst = dst[row:]
 		}
 	}
-	if unpack := t.unpack; unpack != nil { // of one row, or of a part of it
+	if unpack := t.unpack; unpack != nil { // blocks of one row, or of a part of one
 		t.unpack = func(to *blocks.Rows, first int) { unpack(to, storedRow(first/row)*row+first%row) }
 	}
 }

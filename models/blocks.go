@@ -6,8 +6,8 @@ import (
 	"github.com/quire/quire/blocks"
 )
 
-// Blocks returns the format of the blocks that the file has of a tensor; none where its numbers are floats, or there is
-// no such tensor.
+// Blocks returns the format of a tensor's blocks in the file. It is the zero format if the numbers are floats or
+// there is no such tensor.
 func (c *Checkpoint) Blocks(name string) blocks.Format {
 	if t := c.tensors[name]; t != nil {
 		return t.format
@@ -15,9 +15,9 @@ func (c *Checkpoint) Blocks(name string) blocks.Format {
 	return blocks.Format{}
 }
 
-// ReadBlocks returns rows of a tensor as the blocks that the file has. columns are the spans of them that are wanted,
-// each row's one behind the other, which begin and end with units of [blocks.Format]; nil wants all. Of a file that is
-// not all here, only their bytes are brought.
+// ReadBlocks returns rows of a tensor as the file's blocks. columns are the wanted spans of columns, which are
+// concatenated in each row; they start and end at units of [blocks.Format]. nil means all columns. If the file is not
+// complete on this machine, only the bytes of these blocks are fetched.
 func (c *Checkpoint) ReadBlocks(name string, rows Span, columns []Span) (*blocks.Rows, error) {
 	t := c.tensors[name]
 	if t == nil {

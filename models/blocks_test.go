@@ -10,7 +10,7 @@ import (
 	"github.com/quire/quire/models/gguf"
 )
 
-// wideGGUF is a model of which rows are whole units of all formats.
+// wideGGUF is a model whose rows are whole units of all formats.
 func wideGGUF() ggufFile {
 	file := tinyGGUF()
 	for key, value := range map[string]uint32{"embedding_length": 256, "feed_forward_length": 512} {
@@ -77,7 +77,7 @@ func TestReadBlocks(t *testing.T) {
 	}
 }
 
-// A checkpoint is computed in its own dtype unless told otherwise: bfloat16 where it is quantized.
+// A checkpoint is computed in its own dtype by default: in bfloat16 if it is quantized.
 func TestOwnDType(t *testing.T) {
 	file := wideGGUF()
 	of := func(typ gguf.Type) string {
@@ -103,7 +103,7 @@ func TestOwnDType(t *testing.T) {
 	}
 }
 
-// An expert is its part of the tensor that has all of them, as floats and in blocks.
+// An expert is its part of the tensor of all experts, as floats and in blocks.
 func TestExpertsInBlocks(t *testing.T) {
 	file := wideGGUF()
 	mixture(file)

@@ -14,7 +14,7 @@ import (
 	"github.com/quire/quire/models/quantized"
 )
 
-// ErrNoTensor is wrapped by Read's error for a name that the checkpoint does not hold.
+// ErrNoTensor is wrapped by Read's error for a name that the checkpoint does not have.
 var ErrNoTensor = errors.New("no such tensor")
 
 // Checkpoint is an open model: its config and its weights. It is safe for concurrent use until Close.
@@ -22,40 +22,40 @@ type Checkpoint struct {
 	Config Config
 	Ref    string // as given to Open
 
-	gguf      bool   // the weights are of GGUF files
+	gguf      bool   // the weights come from GGUF files
 	tokenizer string // see TokenizerSource
 
 	chatTemplate string   // see ChatTemplate
-	stale        []string // what the index of shards says that is not so; of no account if no tensor is missing
+	stale        []string // entries of the index of shards that are wrong; ignored unless a tensor is missing
 	names        []string // sorted
 	tensors      map[string]*tensor
 	identity     []identityPart // what FingerPrint hashes
 	closers      []func() error
-	scheme       *quantized.Scheme // of quantized matrices of safetensors; nil where there are none
+	scheme       *quantized.Scheme // how matrices are quantized in safetensors; nil if they are not
 }
 
-// tensor is a weight in the form it is stored in.
+// tensor is a weight in its stored form.
 type tensor struct {
 	shape  []int
 	file   string       // for messages
-	name   string       // there
+	name   string       // the name in the file, for messages
 	stored string       // encoding as the file names it, e.g. BF16, Q4_1
 	native dtypes.DType // dtype of data's elements if they need no decoding
 	data   []byte       // encoded bytes in the mapping; nil for dummy weights
 	unit   int          // elements decoded at once: a block, a row
-	// decode gives elements first to first+len(dst), both multiples of unit, as float32; nil if stored is not
+	// decode writes elements first to first+len(dst), both multiples of unit, as float32; nil if stored is not
 	// supported.
 	decode  func(dst []float32, first int)
-	release func() // gives data's pages back
-	// format is that of data's blocks, if it has any. unpack gives elements from first on, like decode, as blocks.
+	release func() // returns the memory of data's pages to the system
+	// format is the format of data's blocks, if it has any. unpack is decode to blocks.
 	format blocks.Format
 	unpack func(to *blocks.Rows, first int)
 
-	// encoding is how many elements a block of data has, and how many bytes; group is how many rows are stored in
-	// another order, each group by itself.
+	// blockLen and blockBytes are the elements and the bytes of a block of data. group is how many rows are reordered
+	// together: each group is reordered by itself.
 	blockLen, blockBytes int
 	group                int
-	offset               int64 // of data in the file
+	offset               int64 // offset of data in the file
 	need                 needFile
 	packed               *packed // of a quantized matrix, which has no data of its own
 	spread
@@ -75,13 +75,13 @@ type spread struct {
 // Range is the bytes of a file from one offset to before another.
 type Range struct{ From, To int64 }
 
-// Need brings ranges of a weight file, by its name without the folder, of which not all is there.
+// Need fetches ranges of a weight file that is not complete on this machine. The file is named without its folder.
 type Need func(file string, ranges ...Range) error
 
-// needFile is that of one file; nil where all is there.
+// needFile is a Need for one file; nil if the file is complete.
 type needFile func(ranges ...Range) error
 
-// one is it for a single range.
+// one returns n for a single range.
 func (n needFile) one() func(from, to int64) error {
 	if n == nil {
 		return nil
@@ -89,7 +89,7 @@ func (n needFile) one() func(from, to int64) error {
 	return func(from, to int64) error { return n(Range{from, to}) }
 }
 
-// of is the Need of one file.
+// of returns the Need for one file.
 func (n Need) of(path string) needFile {
 	if n == nil {
 		return nil
@@ -112,8 +112,8 @@ func (t *tensor) elements() int {
 //	hf://org/name[@rev]              hub repository, downloaded into the hub's cache
 //	hf://org/name[@rev]/FILE.gguf    one GGUF file of a hub repository
 //
-// The error of a model with an unsupported feature wraps *UnsupportedError. Weights are neither read nor checked here:
-// see Validate and Read.
+// If the model has an unsupported feature, the error wraps *UnsupportedError. Weights are neither read nor checked
+// here: see Validate and Read.
 func Open(ref string) (*Checkpoint, error) {
 	c, err := open(ref)
 	if err != nil {
@@ -123,7 +123,7 @@ func Open(ref string) (*Checkpoint, error) {
 	return c, nil
 }
 
-// OpenParts opens a folder or GGUF file of which not all bytes of the weights are there: need is told before any are
+// OpenParts opens a folder or GGUF file whose weights are not complete on this machine: need is called before any are
 // read. closed, if not nil, is called by Close.
 func OpenParts(path string, need Need, closed func() error) (*Checkpoint, error) {
 	c, err := openPath(path, need)
@@ -148,7 +148,8 @@ func open(ref string) (*Checkpoint, error) {
 	return openPath(ref, nil)
 }
 
-// noModel is the error of a path where nothing is. What looks like a repository of the hub may have been meant as one.
+// noModel returns the error for a path that does not exist. If it looks like a repository of the hub, the error
+// suggests that.
 func noModel(path string) error {
 	if hubPattern.MatchString(path) && !strings.HasPrefix(path, ".") && strings.Count(path, "/") == 1 &&
 		filepath.Ext(path) != ".gguf" {
@@ -159,7 +160,7 @@ func noModel(path string) error {
 		"or smollm2, the demo model")
 }
 
-// noModelError is an [os.ErrNotExist] in words of its own.
+// noModelError is an [os.ErrNotExist] with its own message.
 type noModelError string
 
 func (e noModelError) Error() string { return string(e) }
@@ -206,8 +207,7 @@ func (c *Checkpoint) Close() error {
 	return errors.Join(errs...)
 }
 
-// Names lists the tensors, sorted. Weights have Hugging Face names; a tensor of a GGUF file that has none keeps its
-// own.
+// Names lists the tensors, sorted. Weights have Hugging Face names; a GGUF tensor without such a name keeps its own.
 func (c *Checkpoint) Names() []string { return slices.Clone(c.names) }
 
 // Shape returns a tensor's dimensions, outermost first ([out, in] for linear weights), or nil if there is no such
@@ -228,9 +228,9 @@ func (c *Checkpoint) Encoding(name string) string {
 	return ""
 }
 
-// DType is what the model is computed in unless something else is asked for: what the checkpoint says or is stored in,
-// bfloat16 where it is quantized, float32 where nothing says. Decoders of Gemma's kind, whose
-// activations exceed float16, have bfloat16 instead. It depends on the files alone, not on the processor.
+// DType returns the dtype that the model is computed in by default: the dtype that the checkpoint states or is stored
+// in, bfloat16 if it is quantized, float32 if nothing states a dtype. Decoders like Gemma, whose activations exceed
+// the range of float16, get bfloat16 instead of it. The result depends only on the files, not on the processor.
 func (c *Checkpoint) DType() dtypes.DType {
 	own := c.Config.DType
 	if own == dtypes.InvalidDType {
@@ -247,10 +247,10 @@ func (c *Checkpoint) DType() dtypes.DType {
 	return own
 }
 
-// NumParameters is the number of weights that the config implies; tied embeddings count once.
+// NumParameters returns the number of weights that the config implies; tied embeddings count once.
 func (c *Checkpoint) NumParameters() int64 { return c.Config.NumParameters() }
 
-// StoredBytes is the size of all weights as they are in the files; 0 for dummy weights.
+// StoredBytes returns the size of all weights in the files; 0 for dummy weights.
 func (c *Checkpoint) StoredBytes() int64 {
 	var n int64
 	for _, t := range c.tensors {
@@ -259,15 +259,16 @@ func (c *Checkpoint) StoredBytes() int64 {
 	return n
 }
 
-// TokenizerSource is where the tokenizer is: a folder that holds tokenizer.json, or the GGUF file; "" if there is none.
+// TokenizerSource returns the place of the tokenizer: a folder that has tokenizer.json, or the GGUF file; "" if there
+// is none.
 func (c *Checkpoint) TokenizerSource() string { return c.tokenizer }
 
-// ChatTemplate is the model's chat template (Jinja source), "" if it has none: that for conversations with tools, where
-// there is no other.
+// ChatTemplate returns the model's chat template (Jinja source), "" if it has none. If the only template is for
+// conversations with tools, it returns that one.
 func (c *Checkpoint) ChatTemplate() string { return c.chatTemplate }
 
-// Release gives the memory of a tensor's mapped pages back to the operating system. Views of it stay valid, at the
-// price of reading the file again.
+// Release returns the memory of a tensor's mapped pages to the operating system. Views of the tensor stay valid, but
+// read the file again.
 func (c *Checkpoint) Release(name string) {
 	if t := c.tensors[name]; t != nil && t.release != nil {
 		t.release()

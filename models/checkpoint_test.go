@@ -79,7 +79,7 @@ func TestShardsReadAsOne(t *testing.T) {
 	sameTensors(t, openTest(t, filepath.Join(tinyModels, "llama3-bf16")), whole, dtypes.BFloat16)
 }
 
-// The experts of gpt-oss as they are published, in MXFP4, are the numbers that transformers makes of them.
+// The experts of gpt-oss as they are published, in MXFP4, are the numbers that transformers decodes.
 func TestMXFP4(t *testing.T) {
 	c := openTest(t, "testdata/gpt-oss-mxfp4")
 	if warnings, err := c.Validate(); err != nil || len(warnings) > 0 {
@@ -170,14 +170,14 @@ func sameTensors(t *testing.T, got, want *Checkpoint, dtype dtypes.DType) {
 	}
 }
 
-// fusedInGGUF says that gates and ups of all experts are in one tensor of a GGUF file.
+// fusedInGGUF reports that gates and ups of all experts are in one tensor of a GGUF file.
 func fusedInGGUF(c *Config) {
 	for i := range c.Layers {
 		c.Layers[i].Experts.Fused = arch.FusedInGGUF
 	}
 }
 
-// tile says that columns behind delta nets are as in GGUF files.
+// tile reports that columns after delta nets are as in GGUF files.
 func tile(c *Config) {
 	for i := range c.Layers {
 		c.Layers[i].Delta.Tiled = c.Layers[i].Mixer == arch.Delta
@@ -221,7 +221,7 @@ func converted(folder *Checkpoint, cfg Config) {
 // TestGGUFLikeFolder compares tiny checkpoints with GGUF files converted from them, in float16, by scripts/oracle.
 func TestGGUFLikeFolder(t *testing.T) {
 	adapt := map[string]func(c *Config){
-		"llama-bias": func(c *Config) { // the converter was told of llama3 scaling
+		"llama-bias": func(c *Config) { // the converter was given llama3 scaling
 			c.Ropes[0].Theta = 5e5
 			c.Ropes[0].Scaling = &RopeScaling{Type: "llama3", Factor: 8, LowFreqFactor: 1, HighFreqFactor: 4,
 				AttentionFactor: 1, OriginalMaxPositions: 8192}
@@ -231,7 +231,7 @@ func TestGGUFLikeFolder(t *testing.T) {
 				AttentionFactor: 0.1*math.Log(4) + 1, OriginalMaxPositions: 40}
 		},
 		"qwen3": func(c *Config) {},
-		"smollm3": func(c *Config) { // GGUF cannot say otherwise
+		"smollm3": func(c *Config) { // GGUF cannot state otherwise
 			for i := range c.Layers {
 				c.Layers[i].Rope = arch.FullRope
 				if i == 3 {
@@ -447,7 +447,7 @@ func TestValidateListsAll(t *testing.T) {
 		c.Config.Layers[i].QKVBias = true
 	}
 	c.Config.IntermediateSize = 50 // three wrong shapes a layer
-	c.Config.TieEmbeddings = true  // lm_head is not needed, which is no warning
+	c.Config.TieEmbeddings = true  // lm_head is not needed, which is not a warning
 	norm := *c.tensors[arch.NameFinalNorm]
 	norm.stored, norm.decode = "F8_E4M3", nil
 	c.tensors[arch.NameFinalNorm] = &norm

@@ -39,7 +39,7 @@ type configGolden struct {
 		Multipliers     []float64 // of embeddings, of what layers add, divisor of logits
 		AttentionFactor float64   `json:"attention_factor"`
 		Tensors         map[string][]int
-		Layers          []struct { // where they differ
+		Layers          []struct { // if they differ
 			HeadDim int `json:"head_dim"`
 			KVHeads int `json:"kv_heads"`
 			KVFrom  int `json:"kv_from"`

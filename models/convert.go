@@ -22,7 +22,7 @@ func toBFloat16(dst []bfloat16.BFloat16, src []float32) {
 	}
 }
 
-// toFloat16 rounds to nearest, ties to even, with subnormals; beyond 65504 lies infinity, as in IEEE 754.
+// toFloat16 rounds to nearest, ties to even, with subnormals; numbers beyond 65504 round to infinity, as in IEEE 754.
 func toFloat16(dst []float16.Float16, src []float32) {
 	for i, x := range src {
 		b := math.Float32bits(x)

@@ -19,14 +19,14 @@ import (
 const dummyStd = 0.02
 
 // Dummy returns a checkpoint of random weights for cfg, to benchmark a model without its files. Norms multiply by 1,
-// biases are 0, all others uniform with mean 0 and standard deviation 0.02, a function of (seed, tensor name, index)
-// alone. Matrices that the config says are quantized have the form that it says, of the same seed.
-// Nothing is held in memory: each Read generates its tensor.
+// biases are 0, all others are uniform with mean 0 and standard deviation 0.02, a function of (seed, tensor name,
+// index) only. Matrices that are quantized by the config have its form, from the same seed. Nothing is held in
+// memory: each Read generates its tensor.
 func Dummy(cfg Config, seed uint64) *Checkpoint {
 	c := &Checkpoint{Config: cfg, Ref: fmt.Sprintf("dummy %s, seed %d", cfg.Architecture, seed),
 		tensors: map[string]*tensor{}}
 	scheme, err := quantized.Parse(cfg.Quantization)
-	if err != nil { // ParseConfig refused it
+	if err != nil { // ParseConfig has rejected it already
 		scheme = nil
 	}
 	c.scheme = scheme
@@ -49,7 +49,7 @@ func Dummy(cfg Config, seed uint64) *Checkpoint {
 		}
 		c.tensors[spec.Name] = t
 	}
-	text, _ := json.Marshal(cfg) // a struct of numbers, strings and slices of them
+	text, _ := json.Marshal(cfg) // cannot fail: numbers, strings and slices of them
 	c.identity = []identityPart{{header: fmt.Appendf(text, " seed %d", seed)}}
 	return c.finish()
 }
@@ -60,7 +60,7 @@ func keyOf(name string, seed uint64) uint64 {
 	return mix(seed ^ h.Sum64())
 }
 
-// dummyPacked is a tensor that the config says is quantized; nil for others.
+// dummyPacked returns a tensor that is quantized by the config; nil for others.
 func dummyPacked(scheme *quantized.Scheme, cfg *Config, spec arch.Tensor, seed uint64) *tensor {
 	if scheme == nil || len(spec.Shape) != 2 || spec.Part == arch.Embedding || spec.Part == arch.Head ||
 		spec.Part.IsRouter() {
@@ -125,16 +125,16 @@ func fill(dst []float32, x float32) {
 	}
 }
 
-// uniform draws from the interval around 0 whose standard deviation is dummyStd.
+// uniform fills dst from the interval around 0 whose standard deviation is dummyStd.
 func uniform(dst []float32, key, first uint64) {
-	const width = 2 * dummyStd * 1.7320508075688772 // the interval has 2 sqrt(3) standard deviations
+	const width = 2 * dummyStd * 1.7320508075688772 // the interval is 2 sqrt(3) standard deviations wide
 	for i := range dst {
 		bits := mix(key+first+uint64(i)) >> 40
 		dst[i] = (float32(bits)*0x1p-24 - 0.5) * width
 	}
 }
 
-// mix is the finalizer of SplitMix64: neighbouring inputs give unrelated outputs.
+// mix is the finalizer of SplitMix64: adjacent inputs give unrelated outputs.
 func mix(x uint64) uint64 {
 	x += 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9

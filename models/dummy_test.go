@@ -91,7 +91,7 @@ func TestSplitReads(t *testing.T) {
 	}
 }
 
-// Experts that a config says are MXFP4 are random blocks, which are the numbers that reading gives.
+// Experts that are MXFP4 by their config are random blocks, whose numbers are the ones that reading returns.
 func TestDummyMXFP4(t *testing.T) {
 	c, err := OpenConfig(filepath.Join("testdata", "gpt-oss-mxfp4"))
 	if err != nil {

@@ -8,10 +8,11 @@ import (
 	"github.com/quire/quire/models/internal/mapped"
 )
 
-// identityPart is a piece of what makes a checkpoint: text that counts whole, and weights that count by samples.
+// identityPart is a part of a checkpoint's identity: text, which is hashed completely, and weights, which are
+// sampled.
 type identityPart struct {
 	header  []byte
-	tensors []*tensor // of one file
+	tensors []*tensor // tensors of one file
 	need    needFile
 }
 
@@ -24,7 +25,7 @@ func samplesOf(t *tensor) []Range {
 	return []Range{{0, sampleBytes}, {size / 2, size/2 + sampleBytes}, {size - sampleBytes, size}}
 }
 
-// bring has the samples of all tensors of a file brought together.
+// bring fetches the samples of all tensors of a file in one call.
 func (p identityPart) bring() error {
 	if p.need == nil {
 		return nil
@@ -38,13 +39,13 @@ func (p identityPart) bring() error {
 	return p.need(ranges...)
 }
 
-// sampleBytes is taken at the start, the middle and the end of each tensor.
+// sampleBytes are hashed at the start, the middle and the end of each tensor.
 const sampleBytes = 1 << 10
 
 // FingerPrint identifies the checkpoint's content, independent of path and time: a SHA-256 in hex over its config,
-// tokenizer, tensor tables, and samples of every tensor. It reads 3 kB a tensor, so it tells models and fine-tunes
-// apart in milliseconds, but it is no proof against a forger. It is empty where the files cannot be read any more; Read
-// says so then.
+// tokenizer, tensor tables, and samples of every tensor. It reads 3 kB per tensor, so it tells models and fine-tunes
+// apart in milliseconds, but it does not protect against forgery. It is empty if the files can no longer be read;
+// Read then returns the error.
 func (c *Checkpoint) FingerPrint() string {
 	h := sha256.New()
 	write := func(b []byte) {

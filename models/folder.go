@@ -27,7 +27,7 @@ const (
 	weightsIndex    = "model.safetensors.index.json"
 )
 
-// maxTextBytes bounds the text files read whole; a tokenizer.json of 200,000 tokens has about 20 MB.
+// maxTextBytes bounds the text files that are read whole; a tokenizer.json of 200,000 tokens has about 20 MB.
 const maxTextBytes = 256 << 20
 
 // openFolder opens a folder with config.json and model.safetensors or its shards.
@@ -85,12 +85,13 @@ func withStale(c *Checkpoint, err error) error {
 	return fmt.Errorf("%w; the index is stale: %s%s", err, c.stale[0], more)
 }
 
-// weightShards lists the weight files of a folder, and for sharded ones the file of each tensor.
+// weightShards lists the weight files of a folder, and for a sharded model the file of each tensor.
 func weightShards(dir string) (shards []string, index map[string]string, err error) {
 	shards, index, err = readIndex(dir)
 	gone := func(shard string) bool { return !exists(filepath.Join(dir, shard)) }
 	switch whole := exists(filepath.Join(dir, weightsFile)); {
-	case whole && (err != nil || slices.ContainsFunc(shards, gone)): // an index of shards that were joined
+	// the shards were joined, and the index is left over
+	case whole && (err != nil || slices.ContainsFunc(shards, gone)):
 		return []string{weightsFile}, nil, nil
 	case !errors.Is(err, os.ErrNotExist):
 		return shards, index, err
@@ -119,7 +120,7 @@ func readIndex(dir string) (shards []string, index map[string]string, err error)
 	}
 	for name, shard := range file.WeightMap {
 		if shard != filepath.Base(shard) || filepath.Ext(shard) != ".safetensors" {
-			return nil, nil, fmt.Errorf("%s: tensor %q is in %q, which is no safetensors file of this folder", path,
+			return nil, nil, fmt.Errorf("%s: tensor %q is in %q, which is not a safetensors file in this folder", path,
 				name, shard)
 		}
 		shards = append(shards, shard)

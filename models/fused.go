@@ -9,10 +9,10 @@ import (
 	"github.com/quire/quire/models/arch"
 )
 
-// expert makes the tensor of one expert of the one that has those of all.
+// expert extracts one expert from the tensor of all experts.
 func (t *tensor) expert(want arch.Tensor) (*tensor, error) {
 	f, transposed, shape := want.Fused, want.Fused.Transposed, want.FusedShape()
-	if transposed && t.stored == mxfp4 { // its blocks lie along inputs
+	if transposed && t.stored == mxfp4 { // its blocks run along the inputs
 		transposed, shape[1], shape[2] = false, shape[2], shape[1]
 	}
 	if !slices.Equal(t.shape, shape) {
@@ -30,7 +30,8 @@ func (t *tensor) expert(want arch.Tensor) (*tensor, error) {
 	return one.strided(f.First, f.Step, want.Shape, transposed), nil
 }
 
-// strided is rows, or columns if transposed, of a tensor from one on, step apart, as a tensor of a shape.
+// strided returns rows, or columns if transposed, of a tensor as a tensor of the given shape: every step-th one,
+// starting with first.
 func (t *tensor) strided(first, step int, shape []int, transposed bool) *tensor {
 	out, decode := t.picked(shape, func(row int) int { return first + row*step }), t.decode
 	out.firstRow, out.step = first, step
@@ -53,7 +54,7 @@ func (t *tensor) strided(first, step int, shape []int, transposed bool) *tensor 
 	return out
 }
 
-// mxfp4 is blocks of 32 numbers of 4 bits with an exponent each.
+// mxfp4 is the encoding with blocks of 32 numbers of 4 bits and an exponent.
 const mxfp4 = "MXFP4"
 
 // joinMXFP4 makes tensors NAME of NAME_blocks, [..., inputs/32, 16], and NAME_scales, [..., inputs/32].
@@ -76,7 +77,7 @@ func joinMXFP4(c *Checkpoint) error {
 		t := *b
 		t.shape = slices.Clone(b.shape[:n])
 		t.shape[n-1] *= 32
-		t.stored, t.unit, t.blockLen, t.blockBytes, t.beside, t.inStep = mxfp4, 32, 32, 16, []*tensor{s}, true
+		t.stored, t.unit, t.blockLen, t.blockBytes, t.companions, t.inStep = mxfp4, 32, 32, 16, []*tensor{s}, true
 		s.blockBytes = 1
 		t.decode = func(dst []float32, first int) { decodeMXFP4(dst, b.data[first/2:], s.data[first/32:]) }
 		t.format = blocks.MXFP4
@@ -89,7 +90,7 @@ func joinMXFP4(c *Checkpoint) error {
 	return nil
 }
 
-// decodeMXFP4 makes numbers of nibbles, the low one of a byte first, and of a scale's exponent for each 32.
+// decodeMXFP4 decodes nibbles, the low one of a byte first, with one exponent for 32 numbers.
 func decodeMXFP4(dst []float32, nibbles, exponents []byte) {
 	for ; len(dst) > 0; dst, nibbles, exponents = dst[32:], nibbles[16:], exponents[1:] {
 		bits := uint32(exponents[0]) << 23
@@ -103,7 +104,7 @@ func decodeMXFP4(dst []float32, nibbles, exponents []byte) {
 	}
 }
 
-// unpackMXFP4 is decodeMXFP4 that leaves blocks as they are.
+// unpackMXFP4 is decodeMXFP4 to blocks.
 func unpackMXFP4(to *blocks.Rows, nibbles, exponents []byte) {
 	for i := range to.Quants {
 		to.Quants[i] = nibbles[i/2] >> (i % 2 * 4) & 15
@@ -113,16 +114,16 @@ func unpackMXFP4(to *blocks.Rows, nibbles, exponents []byte) {
 	}
 }
 
-// fp4 are the numbers of 4 bits: a sign, 2 bits of exponent and one of mantissa.
+// fp4 lists the 4-bit floats: a sign, 2 bits of exponent and one of mantissa.
 var fp4 = [16]float32{0, .5, 1, 1.5, 2, 3, 4, 6, float32(math.Copysign(0, -1)), -.5, -1, -1.5, -2, -3, -4, -6}
 
-// storedBytes is what the tensor takes in its file.
+// storedBytes returns the size of the tensor in its file.
 func (t *tensor) storedBytes() int64 {
 	n := int64(len(t.data))
 	if t.scattered {
 		n = int64(t.elements() / t.blockLen * t.blockBytes)
 	}
-	for _, b := range t.beside {
+	for _, b := range t.companions {
 		n += int64(t.elements() / t.blockLen * b.blockBytes)
 	}
 	return n

@@ -62,7 +62,8 @@ func TestGenerationOfGGUF(t *testing.T) {
 	}
 }
 
-// What a generation_config.json asks for beside the defaults that are taken is told, unless it has no effect.
+// Settings of a generation_config.json other than the defaults that are used are reported, unless they have no
+// effect.
 func TestGenerationConfig(t *testing.T) {
 	config := base(nil)
 	c, err := ParseConfig(config, []byte(`{"temperature": 0.6, "top_k": 20, "top_p": null, "typical_p": 0.9,

@@ -14,7 +14,7 @@ import (
 	"github.com/quire/quire/models/gguf"
 )
 
-// openGGUF opens a GGUF file, or all of a split model that it is part of.
+// openGGUF opens a GGUF file, or the whole model if the file is a part of a split one.
 func openGGUF(path string, need Need) (*Checkpoint, error) {
 	f, err := openParts(path, need)
 	if err != nil {
@@ -29,7 +29,7 @@ func openGGUF(path string, need Need) (*Checkpoint, error) {
 	return c.finish(), nil
 }
 
-// openParts opens a file, and the others of its model if it is split.
+// openParts opens a file, and the other files of its model if it is split.
 func openParts(path string, need Need) (*gguf.File, error) {
 	f, err := gguf.Open(path, need.of(path).one())
 	if err != nil || f.SplitCount() == 1 {
@@ -49,7 +49,7 @@ func openParts(path string, need Need) (*gguf.File, error) {
 		}
 	}
 	if len(missing) > 0 {
-		return nil, fmt.Errorf("GGUF file %s is one of %d of a split model, of which are missing: %s; put them in its "+
+		return nil, fmt.Errorf("GGUF file %s is one of %d files of a split model; missing are %s; put them in its "+
 			"folder", path, n, strings.Join(missing, ", "))
 	}
 	parts := make([]*gguf.File, 0, n)
@@ -86,7 +86,7 @@ func addGGUF(c *Checkpoint, f *gguf.File, path string, need Need) error {
 			continue
 		}
 		if w := t.Within; w != nil && w.GGUF != "" && f.Tensor(w.GGUF) != nil {
-			t = arch.Tensor{Name: w.Name, GGUF: w.GGUF, Part: t.Part} // in the end its last part
+			t = arch.Tensor{Name: w.Name, GGUF: w.GGUF, Part: t.Part} // the last of its parts remains
 		}
 		known[t.GGUF] = t
 	}
@@ -145,7 +145,7 @@ func addGGUFTensors(c *Checkpoint, f *gguf.File, need needFile, known map[string
 			}
 		}
 		if part == arch.V || part == arch.LatentDown {
-			c.Config.DType = t.native // stays invalid for quantized files
+			c.Config.DType = t.native // stays invalid if the file is quantized
 		}
 		c.tensors[name] = t
 		id.tensors = append(id.tensors, t)
@@ -177,7 +177,7 @@ func arrangeState(t *tensor, want arch.Tensor) {
 	}
 }
 
-// blockUnpacker is blockDecoder that leaves blocks as they are; nil for floats.
+// blockUnpacker is blockDecoder to blocks; nil for floats.
 func blockUnpacker(typ gguf.Type, data []byte) func(to *blocks.Rows, first int) {
 	if !typ.Format().Is() {
 		return nil

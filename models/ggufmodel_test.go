@@ -98,7 +98,7 @@ func (g ggufFile) encode() []byte {
 		offset += (size + 31) / 32 * 32
 	}
 	w.Write(make([]byte, (32-w.Len()%32)%32))
-	if g.types != nil { // bytes of which no pair is a float16 number that is infinite or none
+	if g.types != nil { // no pair of these bytes is an infinite float16 number or a NaN
 		random := rand.New(rand.NewPCG(1, 1))
 		for range offset {
 			w.WriteByte(byte(random.Uint32()) &^ 0x84)

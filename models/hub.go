@@ -20,7 +20,7 @@ import (
 
 const hubScheme = "hf://"
 
-// OnHub says that ref names a repository of the hub.
+// OnHub reports whether ref names a repository of the hub.
 func OnHub(ref string) bool { return strings.HasPrefix(ref, hubScheme) }
 
 // ErrNotFetched is wrapped by Open's error for a hub reference that is not in the hub's cache and cannot be fetched.
@@ -29,9 +29,9 @@ var ErrNotFetched = errors.New("the model is not in the hub's cache and cannot b
 // hubRef is org/name with a revision, and a file for GGUF repositories.
 type hubRef struct {
 	repo, revision, file string
-	// configOnly is for those who want no weights.
+	// configOnly skips the weights.
 	configOnly bool
-	// urls, if not nil, gets where the weights are, by their files: they are not fetched.
+	// urls, if not nil, receives the URLs of the weight files, which are then not fetched.
 	urls map[string]string
 }
 
@@ -51,9 +51,9 @@ func parseHubRef(ref string) (hubRef, error) {
 	return h, nil
 }
 
-// fetchFromHub brings the repository's files into the hub's cache and returns the folder, or the GGUF file in it. The
-// cache is the one that Hugging Face's own tools use. Environment: HF_TOKEN for gated models, HF_HUB_CACHE or HF_HOME
-// for the cache's place, HF_ENDPOINT for another hub, HF_HUB_OFFLINE=1 to use only the cache.
+// fetchFromHub fetches the repository's files into the hub's cache and returns the folder, or the GGUF file in it.
+// The cache is the one that Hugging Face's own tools use. Environment: HF_TOKEN for gated models, HF_HUB_CACHE or
+// HF_HOME for the cache's folder, HF_ENDPOINT for a different hub, HF_HUB_OFFLINE=1 to use only the cache.
 func fetchFromHub(ref string, configOnly bool) (path string, err error) {
 	h, err := parseHubRef(ref)
 	if err != nil {
@@ -94,8 +94,8 @@ func hubCacheDir() string {
 	return hub.DefaultCacheDir()
 }
 
-// download fetches what is not in the cache yet. refusal is an error that the repository's content gives, fetchErr one
-// of getting it.
+// download fetches what is not in the cache yet. refusal is an error in the repository's content, fetchErr an error
+// of fetching it.
 func (h hubRef) download(cache string) (path string, refusal, fetchErr error) {
 	repo := hub.New(h.repo).WithRevision(h.revision).WithCacheDir(cache).WithAuth(os.Getenv("HF_TOKEN"))
 	repo.Verbosity = 0
@@ -153,7 +153,7 @@ func (h hubRef) download(cache string) (path string, refusal, fetchErr error) {
 	if err != nil {
 		return "", nil, err
 	}
-	if _, err := readFolderConfig(dir); err != nil { // an unsupported model is refused before gigabytes are fetched
+	if _, err := readFolderConfig(dir); err != nil { // an unsupported model is rejected before gigabytes are fetched
 		return "", err, nil
 	}
 	if h.configOnly {
@@ -172,7 +172,7 @@ func (h hubRef) download(cache string) (path string, refusal, fetchErr error) {
 	return dir, nil, err
 }
 
-// locate notes where weights are.
+// locate records the URLs of the weights.
 func (h hubRef) locate(repo *hub.Repo, files ...string) (err error) {
 	for _, file := range files {
 		if h.urls[file], err = repo.FileURL(file); err != nil {
@@ -182,17 +182,17 @@ func (h hubRef) locate(repo *hub.Repo, files ...string) (err error) {
 	return nil
 }
 
-// HubWeights is a model of the hub whose weights are not here.
+// HubWeights is a model of the hub whose weights are not on this machine.
 type HubWeights struct {
-	// Folder has the other files; "" for GGUF files.
+	// Folder has the files other than weights; "" for GGUF files.
 	Folder string
-	// URLs are where the weights are, by their files: of a commit, which never changes. Header comes with requests.
+	// URLs has the URL of each weight file, at a commit, which never changes. Header is sent with requests.
 	URLs   map[string]string
 	Header http.Header
 }
 
-// FindOnHub brings all but the weights of a model of the hub here. It returns nil where the whole is here, or nothing
-// comes from the hub now: then Open knows what to do or say.
+// FindOnHub fetches a model of the hub except its weights. It returns nil if the whole model is in the cache, or if
+// nothing can be fetched from the hub now: Open handles both.
 func FindOnHub(ref string) (*HubWeights, error) {
 	h, err := parseHubRef(ref)
 	if err != nil || login.Offline() {
@@ -219,7 +219,8 @@ func FindOnHub(ref string) (*HubWeights, error) {
 	return &HubWeights{Folder: dir, URLs: found.urls, Header: login.Header()}, nil
 }
 
-// record writes which commit the revision is, where Hugging Face's own tools do, to find the files without a network.
+// record writes which commit the revision is, in the place that Hugging Face's own tools use, to find the files
+// without a network.
 func (h hubRef) record(cache, commit string) error {
 	if h.revision == commit {
 		return nil
@@ -235,7 +236,7 @@ func (h hubRef) cacheDir(cache string) string {
 	return filepath.Join(cache, "models--"+strings.ReplaceAll(h.repo, "/", "--"))
 }
 
-// textFiles chooses the files of a repository that Open reads or that tokenizers may need, beside the weights.
+// textFiles selects the repository's files other than weights that Open reads or that tokenizers may need.
 func (h hubRef) textFiles(all []string) ([]string, error) {
 	var texts, ggufs []string
 	for _, name := range all {
@@ -256,7 +257,7 @@ func (h hubRef) textFiles(all []string) ([]string, error) {
 	return nil, fmt.Errorf("repository %s has no %s with %s; %s", h.repo, configFile, weightsFile, remedy)
 }
 
-// commits lists what the revision stands for by the cache's records, the likeliest first.
+// commits lists the commits that the cache's records give for the revision, the likeliest first.
 func (h hubRef) commits(cache string) []string {
 	commits := []string{h.revision} // a revision may be a commit itself
 	if ref, err := os.ReadFile(filepath.Join(h.cacheDir(cache), "refs", h.revision)); err == nil {
@@ -275,7 +276,7 @@ func (h hubRef) commits(cache string) []string {
 	})
 }
 
-// cached finds a snapshot in the cache that is whole as far as Open needs it.
+// cached finds a snapshot in the cache that has everything Open needs.
 func (h hubRef) cached(cache string, commits []string) (path string, ok bool) {
 	for _, commit := range commits {
 		dir := filepath.Join(h.cacheDir(cache), "snapshots", commit)

@@ -37,22 +37,22 @@ func joinLatentUp(c *Checkpoint) error {
 			}
 			delete(c.tensors, half.name)
 		}
-		if c.tensors[want.Name] == nil { // some files have it as well
+		if c.tensors[want.Name] == nil { // some files have the whole matrix, too
 			c.tensors[want.Name] = latentUp(k, v, m, want.Shape)
 		}
 	}
 	return nil
 }
 
-// latentUp is a tensor whose rows are, for each head, the columns of k and then the rows of v. It is decoded a head at
-// a time.
+// latentUp returns a tensor whose rows are, for each head, the columns of k followed by the rows of v. It is decoded
+// one head at a time.
 func latentUp(k, v *tensor, m arch.Latent, shape []int) *tensor {
 	t, values, heads := *k, *v, k.shape[0]
 	keySize, valueSize := m.Rank*m.KeyDim, m.Rank*m.ValueDim
 	t.shape, t.native, t.format, t.unpack = shape, dtypes.InvalidDType, blocks.Format{}, nil
 	t.unit, t.blockLen = keySize+valueSize, keySize+valueSize
 	t.blockBytes, values.blockBytes = len(k.data)/heads, len(v.data)/heads
-	t.beside, t.inStep = []*tensor{&values}, true
+	t.companions, t.inStep = []*tensor{&values}, true
 	t.release = func() { k.release(); v.release() }
 	if k.decode == nil || v.decode == nil {
 		t.decode = nil

@@ -1,8 +1,8 @@
 // Package models opens model checkpoints: it turns a reference (a Hugging Face folder, a GGUF file, a hub name, or a
-// bare config for dummy weights) into a Config and named weights, read one at a time in the dtype asked for.
+// bare config for dummy weights) into a Config and named weights, read one at a time in a given dtype.
 //
-// Which models there are is in Decoders. Whatever a config asks for that is not supported exactly is refused by name
-// with an *UnsupportedError, never approximated.
+// Decoders lists the supported models. A feature of a config that is not supported exactly is rejected by name with
+// an *UnsupportedError, never approximated.
 //
 // Weights have Hugging Face names and layout whatever the file: linear weights are [out, in], rotary halves are not
 // interleaved. Files are untrusted input: a damaged one gives an error, not a panic.
@@ -35,13 +35,13 @@ import (
 	"github.com/quire/quire/models/starcoder2"
 )
 
-// Decoders are the kinds of models that there are.
+// Decoders lists the supported kinds of models.
 var Decoders = slices.Concat(llama.Decoders, deepseek.Decoders, gemma3.Decoders, gemma4.Decoders, granite.Decoders,
 	olmo2.Decoders, qwen35.Decoders, []arch.Decoder{ernie.Decoder, gemma2.Decoder, glm4.Decoder, glm4.Mixture,
 		gptoss.Decoder, lfm2.Decoder, lfm2.Mixture, phi3.Decoder, seedoss.Decoder, stablelm.Decoder,
 		starcoder2.Decoder})
 
-// Types of package arch that users of checkpoints meet.
+// These types of package arch are part of the API of checkpoints.
 type (
 	Config           = arch.Config
 	Rope             = arch.Rope
@@ -65,7 +65,7 @@ func readFolderConfig(dir string) (Config, error) {
 	return readConfigFile(filepath.Join(dir, configFile), filepath.Join(dir, generationFile))
 }
 
-// readConfigFile reads a config.json and, where it exists, the generation_config.json that adds to its EOS ids.
+// readConfigFile reads a config.json and, if it exists, the generation_config.json, which adds to its EOS ids.
 func readConfigFile(path, generationPath string) (Config, error) {
 	data, err := readTextFile(path)
 	if errors.Is(err, os.ErrNotExist) {

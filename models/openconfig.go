@@ -7,9 +7,9 @@ import (
 )
 
 // OpenConfig opens a model for its shapes: the checkpoint has the config and the tokenizer of ref and the weights of
-// [Dummy]. ref is as in [Open], or a config.json by any name that ends in .json. Weights of a folder or a hub
-// repository are neither read nor fetched, and need not exist. A GGUF file has its own weights, in their blocks: its
-// shapes are in the same file.
+// [Dummy]. ref is as in [Open], or a file whose name ends in .json with the content of a config.json. Weights of a
+// folder or a hub repository are neither read nor fetched, and need not exist. A GGUF file keeps its own weights, in
+// their blocks, because it has no shapes without them.
 func OpenConfig(ref string) (*Checkpoint, error) {
 	c, err := openConfig(ref)
 	if err != nil {
@@ -31,5 +31,5 @@ func openConfig(ref string) (*Checkpoint, error) {
 	if err == nil && (info.IsDir() || filepath.Ext(path) == ".json") {
 		return openDummy(path)
 	}
-	return openPath(path, nil) // a GGUF file, or the error
+	return openPath(path, nil) // opens the GGUF file, or returns the error
 }

@@ -9,13 +9,13 @@ import (
 	"github.com/quire/quire/models/quantized"
 )
 
-// packed is a quantized matrix that tensors of a safetensors file make together.
+// packed is a quantized matrix that several tensors of a safetensors file make up.
 type packed struct {
 	matrix *quantized.Matrix
 	parts  []*tensor
-	first  int           // the row of the matrix that is the tensor's first
-	rows   int           // that it has
-	stored func(int) int // the row in the file of one of the tensor's; nil: the same
+	first  int           // the matrix's row that is the tensor's first row
+	rows   int           // number of the tensor's rows
+	stored func(int) int // maps a row of the tensor to its row in the file; nil is the identity
 }
 
 // assemble makes the matrices of a quantized checkpoint out of the tensors of its files.
@@ -51,11 +51,11 @@ func assemble(c *Checkpoint) error {
 	return nil
 }
 
-// assembled makes the matrix of a module; nil where it has none that is quantized.
+// assembled makes the matrix of a module; nil if it has none that is quantized.
 func assembled(scheme *quantized.Scheme, name string, parts map[string]*tensor) (*tensor, error) {
 	of := map[string]quantized.Tensor{}
 	p := &packed{}
-	var first *tensor // the largest
+	var first *tensor // the largest part
 	for suffix, t := range parts {
 		of[suffix] = quantized.Tensor{DType: t.stored, Shape: t.shape, Data: t.data}
 		if scheme.Small(suffix) {
@@ -82,7 +82,7 @@ func assembled(scheme *quantized.Scheme, name string, parts map[string]*tensor) 
 	return packedTensor(p, first.file), nil
 }
 
-// packedTensor is the tensor of a whole matrix.
+// packedTensor returns the tensor of a whole matrix.
 func packedTensor(p *packed, file string) *tensor {
 	p.rows = p.matrix.Out
 	t := &tensor{shape: []int{p.matrix.Out, p.matrix.In}, file: file, stored: p.matrix.Stored, unit: p.matrix.In,
@@ -92,7 +92,7 @@ func packedTensor(p *packed, file string) *tensor {
 	return t
 }
 
-// cut is some rows of a quantized matrix as one of its own.
+// cut returns rows of a quantized matrix as a tensor.
 func (t *tensor) cut(first, n int) *tensor {
 	part, p := *t, *t.packed
 	part.shape = append([]int{n}, t.shape[1:]...)
@@ -102,7 +102,7 @@ func (t *tensor) cut(first, n int) *tensor {
 	return &part
 }
 
-// reorder makes row r of the tensor what row stored(r) was.
+// reorder makes row r of the tensor the former row stored(r).
 func (t *tensor) reorder(stored func(int) int) {
 	p := *t.packed
 	p.stored = stored
@@ -110,7 +110,7 @@ func (t *tensor) reorder(stored func(int) int) {
 	t.decode = func(dst []float32, from int) { p.floats(dst, from/p.matrix.In) }
 }
 
-// floats decodes rows from one on.
+// floats decodes rows, starting with row.
 func (p *packed) floats(dst []float32, row int) {
 	if p.stored == nil {
 		p.matrix.Floats(dst, p.first+row)
@@ -128,7 +128,7 @@ func (p *packed) release() {
 	}
 }
 
-// bytes is what the tensor has of the files.
+// bytes returns how many bytes of the files belong to the tensor.
 func (p *packed) bytes() (n int64) {
 	if p == nil {
 		return 0
@@ -139,8 +139,8 @@ func (p *packed) bytes() (n int64) {
 	return n * int64(p.rows) / int64(p.matrix.Out)
 }
 
-// bringPacked has the bytes of a quantized matrix brought that its elements from first to before end are made of: rows
-// of those parts that have as many rows, others whole.
+// bringPacked fetches the bytes of a quantized matrix that its elements [first, end) depend on: the rows of parts
+// that have as many rows as the matrix, and other parts whole.
 func (t *tensor) bringPacked(first, end int) error {
 	if t.packed == nil {
 		return nil
@@ -163,7 +163,7 @@ func (t *tensor) bringPacked(first, end int) error {
 	return nil
 }
 
-// readPacked is readBlocks of a quantized matrix.
+// readPacked is readBlocks for a quantized matrix.
 func (t *tensor) readPacked(rows Span, columns []Span, total int) (*blocks.Rows, error) {
 	_, width := t.matrix()
 	if err := t.bringPacked(rows.From*width, (rows.From+rows.N)*width); err != nil {

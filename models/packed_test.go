@@ -34,7 +34,7 @@ func quantizedGoldens(t *testing.T) (goldens map[string]map[string]string) {
 	return goldens
 }
 
-// Matrices of quantized checkpoints are what the libraries that define the formats make of them, to the bit: as floats,
+// Matrices of quantized checkpoints are what the libraries that define the formats decode, bit for bit: as floats,
 // and in the blocks that they are kept in.
 func TestQuantizedAreAsDefined(t *testing.T) {
 	for name, tensors := range quantizedGoldens(t) {
@@ -297,7 +297,7 @@ func TestQuantizedNaN(t *testing.T) {
 	}
 }
 
-// What config.json asks for beside the weights is said.
+// Requests of config.json other than the weights are reported.
 func TestQuantizationIsSaid(t *testing.T) {
 	for name, want := range map[string]string{
 		"gptq-v2": "gptq, 4 bits, a scale for each output",
@@ -365,7 +365,7 @@ func TestQuantizedDummies(t *testing.T) {
 		}
 		for _, tensor := range c.Names() {
 			want, got := c.Blocks(tensor), dummy.Blocks(tensor)
-			ordered := strings.HasSuffix(name, "order") && !got.Is() // the config does not say which
+			ordered := strings.HasSuffix(name, "order") && !got.Is() // the config does not state which
 			if want != got && name != "fp8-ue8m0" && !ordered {
 				t.Errorf("%s of %s is in %v, with random weights in %v", tensor, name, want, got)
 			}

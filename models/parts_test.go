@@ -85,8 +85,8 @@ func (h *holes) came() (n int) {
 	return n
 }
 
-// Rows and columns of a tensor are those of the whole one, of files that are all here and of files with holes; and no
-// more than these are read of the files.
+// Rows and columns of a tensor equal those of the whole one, for complete files and files with holes; and nothing
+// else is read from the files.
 func TestReadParts(t *testing.T) {
 	for _, path := range partedModels(t) {
 		t.Run(filepath.Base(path), func(t *testing.T) {
@@ -152,7 +152,7 @@ func TestReadParts(t *testing.T) {
 				}
 				blockBytes := tensor.blockBytes
 				if tensor.inStep {
-					blockBytes += tensor.beside[0].blockBytes
+					blockBytes += tensor.companions[0].blockBytes
 				}
 				most = ceilDiv(most+2*tensor.blockLen, tensor.blockLen) * blockBytes
 				if tensor.scattered && tensor.step == 0 { // devices have such matrices whole
@@ -187,12 +187,12 @@ func partedModels(t *testing.T) []string {
 	if err != nil || len(ggufs) == 0 {
 		t.Fatal("no GGUF files", err)
 	}
-	return append(paths, slices.DeleteFunc(ggufs, func(path string) bool { // which is no model
+	return append(paths, slices.DeleteFunc(ggufs, func(path string) bool { // which is not a model
 		return filepath.Base(path) == "types.gguf"
 	})...)
 }
 
-// A checkpoint with holes has the identity of the whole one, of which it reads samples.
+// A checkpoint with holes has the identity of the whole one, whose samples it reads.
 func TestFingerPrintOfParts(t *testing.T) {
 	from := filepath.Join("..", "testdata", "models", "llama3-sharded")
 	whole, err := Open(from)
@@ -218,7 +218,7 @@ func TestFingerPrintOfParts(t *testing.T) {
 	}
 }
 
-// What is no part of a tensor is refused.
+// Spans outside a tensor are rejected.
 func TestReadPartsRefuses(t *testing.T) {
 	c, err := Open(filepath.Join("..", "testdata", "models", "llama3"))
 	if err != nil {

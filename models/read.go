@@ -18,12 +18,13 @@ import (
 // Span is a run of N rows or columns of a tensor.
 type Span struct{ From, N int }
 
-// Read returns a tensor's elements in row-major order as []float32, []bfloat16.BFloat16 or []float16.Float16, for dtype
-// Float32, BFloat16 or Float16. Blocks are dequantized; narrowing rounds to nearest, ties to even.
+// Read returns a tensor's elements in row-major order as []float32, []bfloat16.BFloat16 or []float16.Float16, for
+// dtype Float32, BFloat16 or Float16. Blocks are dequantized; narrowing rounds to nearest, ties to even.
 //
-// When the file holds that very dtype, the slice is a view of the mapped file: it must not be written to (the process
-// would be killed) and is valid until Close. Otherwise it is the caller's own, nothing else of the tensor's size is
-// allocated, and the mapped pages are given back; after using a view, do that with Release.
+// If the file holds that very dtype, the slice is a view of the mapped file: it must not be written to (the process
+// would be killed) and is valid until Close. Otherwise the caller owns the slice, nothing else of the tensor's size
+// is allocated, and the memory of the mapped pages is returned to the system; after using a view, do that with
+// Release.
 func (c *Checkpoint) Read(name string, dtype dtypes.DType) (flat any, err error) {
 	t, err := c.readable(name, dtype)
 	if err != nil {
@@ -33,7 +34,7 @@ func (c *Checkpoint) Read(name string, dtype dtypes.DType) (flat any, err error)
 	return flat, t.named(name, err)
 }
 
-// ReadRows is Read of some rows of a tensor: nothing else of the file is read.
+// ReadRows is Read for some rows of a tensor: nothing else of the file is read.
 func (c *Checkpoint) ReadRows(name string, dtype dtypes.DType, rows Span) (flat any, err error) {
 	t, err := c.readable(name, dtype)
 	if err != nil {
@@ -48,8 +49,8 @@ func (c *Checkpoint) ReadRows(name string, dtype dtypes.DType, rows Span) (flat 
 	return flat, t.named(name, err)
 }
 
-// ReadColumns is Read of some columns of a matrix, each row's one behind the other: a slice of the caller's own. Of a
-// file that is not all here, what lies between columns may be brought too.
+// ReadColumns is Read for some columns of a matrix, concatenated in each row. The caller owns the slice. If the file
+// is not complete on this machine, what lies between the columns may be fetched, too.
 func (c *Checkpoint) ReadColumns(name string, dtype dtypes.DType, columns []Span) (flat any, err error) {
 	t, err := c.readable(name, dtype)
 	if err != nil {
@@ -98,7 +99,7 @@ func (t *tensor) named(name string, err error) error {
 	return fmt.Errorf("tensor %s in %s: %w", name, t.file, err)
 }
 
-// matrix is the tensor's rows, by its first axis, and their width.
+// matrix returns the number of the tensor's rows, along its first axis, and their width.
 func (t *tensor) matrix() (rows, width int) {
 	if len(t.shape) == 0 {
 		return 1, 1
@@ -110,8 +111,8 @@ func (t *tensor) matrix() (rows, width int) {
 	return t.shape[0], width
 }
 
-// place is where elements from one up to another lie in data: whole blocks, whole groups of rows that are stored in
-// another order, and what lies between rows that are a step apart.
+// place returns where the elements [first, end) are in data: whole blocks, whole groups of reordered rows, and what
+// lies between rows that are a step apart.
 func (t *tensor) place(first, end int) Range {
 	if t.scattered && t.step == 0 {
 		return Range{0, int64(len(t.data))}
@@ -133,14 +134,14 @@ func (t *tensor) place(first, end int) Range {
 
 func ceilDiv(a, b int) int { return (a + b - 1) / b }
 
-// bring has ranges of data brought, as far as they are not there.
+// bring fetches ranges of data that are missing.
 func (t *tensor) bring(ranges ...Range) error {
-	for _, b := range t.beside {
+	for _, b := range t.companions {
 		of := []Range{{0, int64(len(b.data))}}
 		if t.inStep {
 			of = of[:0]
 			for _, r := range ranges {
-				of = append(of, t.besides(b, r))
+				of = append(of, t.companionRange(b, r))
 			}
 		}
 		if err := b.bring(of...); err != nil {
@@ -157,12 +158,12 @@ func (t *tensor) bring(ranges ...Range) error {
 	return t.need(inFile...)
 }
 
-// besides is where b, which is in step, has what belongs to a range of data.
-func (t *tensor) besides(b *tensor, r Range) Range {
+// companionRange returns the range of b, for which inStep holds, that belongs to a range of data.
+func (t *tensor) companionRange(b *tensor, r Range) Range {
 	return Range{r.From / int64(t.blockBytes) * int64(b.blockBytes), r.To / int64(t.blockBytes) * int64(b.blockBytes)}
 }
 
-// read returns elements from first up to end: a view, or decoded.
+// read returns the elements [first, end): a view, or decoded.
 func (t *tensor) read(dtype dtypes.DType, first, end int) (any, error) {
 	if err := t.bringPacked(first, end); err != nil {
 		return nil, err
@@ -185,7 +186,7 @@ func (t *tensor) read(dtype dtypes.DType, first, end int) (any, error) {
 	return read(t, first, end, toFloat16)
 }
 
-// view is elements of the tensor's data as a slice of dtype, or nil where they must be decoded: another dtype,
+// view returns elements of the tensor's data as a slice of dtype, or nil if they must be decoded: a different dtype,
 // misaligned for the element (the formats allow that), or a big-endian machine.
 func (t *tensor) view(dtype dtypes.DType, first, end int) any {
 	if t.native != dtype || len(t.data) == 0 || !littleEndian {
@@ -216,9 +217,9 @@ const (
 	maxReaders    = 8
 )
 
-// read decodes elements of a tensor, split between goroutines at multiples of its unit.
+// read decodes elements of a tensor, divided among goroutines at multiples of its unit.
 func read[T any](t *tensor, from, to int, narrow func(dst []T, src []float32)) ([]T, error) {
-	start := from / t.unit * t.unit // of what is decoded
+	start := from / t.unit * t.unit // first element that is decoded
 	out := make([]T, min(ceilDiv(to, t.unit)*t.unit, t.elements())-start)
 	units := ceilDiv(len(out), t.unit)
 	chunk := max(chunkElements/t.unit, 1) * t.unit
@@ -251,7 +252,7 @@ func read[T any](t *tensor, from, to int, narrow func(dst []T, src []float32)) (
 func readColumns[T any](t *tensor, columns []Span, dtype dtypes.DType, narrow func(dst []T, src []float32)) ([]T,
 	error) {
 	rows, width := t.matrix()
-	if t.group > 1 || t.scattered { // rows in another order: no matrix has both
+	if t.group > 1 || t.scattered { // reordered or scattered rows: no matrix with them is read by columns
 		whole, err := t.read(dtype, 0, t.elements())
 		if err != nil {
 			return nil, err
@@ -316,7 +317,8 @@ func cut[T any](matrix []T, rows, width int, columns []Span) []T {
 	return out
 }
 
-// inParallel shares n units of so many elements out to goroutines that read mapped bytes, and gives the pages back.
+// inParallel divides n units of so many elements among goroutines that read mapped bytes, and then releases the
+// pages.
 func (t *tensor) inParallel(n, elements int, f func(first, n int) error) error {
 	readers := max(1, min(runtime.GOMAXPROCS(0), maxReaders, elements/chunkElements, n))
 	var wg sync.WaitGroup

@@ -11,8 +11,8 @@ import (
 	"github.com/quire/quire/models/gguf"
 )
 
-// folderFile reports whether Open reads a file of a Hugging Face folder, or a tokenizer may: weights apart, or with
-// them.
+// folderFile reports whether Open or a tokenizer may read a file of a Hugging Face folder: other than weights, or
+// including weights.
 func folderFile(name string, weights bool) bool {
 	if name == weightsFile || filepath.Ext(name) == ".safetensors" && !strings.Contains(name, "/") {
 		return weights
@@ -20,16 +20,16 @@ func folderFile(name string, weights bool) bool {
 	return isText(name)
 }
 
-// IsWeights says that a file of a folder holds weights: of these a process may need parts only.
+// IsWeights reports whether a file of a folder holds weights. A process may need only parts of such files.
 func IsWeights(file string) bool {
 	return filepath.Ext(file) == ".safetensors" || filepath.Ext(file) == ".gguf"
 }
 
-// SplitNames returns the names of all files of a split GGUF model from that of one; name alone where it is not such a
-// name.
+// SplitNames returns the names of all files of a split GGUF model, given one of them. It returns only name if that is
+// not such a name.
 func SplitNames(name string) []string { return gguf.SplitNames(name) }
 
-// folderTexts are the files of a folder that Open reads or that tokenizers may need, beside the weights.
+// folderTexts are the files of a folder, other than weights, that Open reads or that tokenizers may need.
 var folderTexts = []string{configFile, generationFile, tokenizerFile, tokenizerConfig, chattemplates.File, weightsIndex,
 	"special_tokens_map.json", "tokenizer.model", "tiktoken.model", "vocab.json", "merges.txt", "added_tokens.json"}
 
@@ -41,10 +41,9 @@ func isText(name string) bool {
 	return slices.Contains(folderTexts, name) || filepath.Ext(name) == ".tiktoken" && !strings.Contains(name, "/")
 }
 
-// FetchFolder has the files of a Hugging Face folder that is elsewhere brought here, and returns the local folder,
-// which Open takes. fetch brings the files that want chooses by their paths in the folder and returns the local folder
-// that has them; it is called several times, so that a model that is not supported is refused before its weights are
-// fetched.
+// FetchFolder copies the files of a remote Hugging Face folder to this machine and returns the local folder, for
+// Open. fetch copies the files for which want holds, given their paths in the folder, and returns the local folder.
+// It is called several times, so that an unsupported model is rejected before its weights are fetched.
 func FetchFolder(fetch func(want func(file string) bool) (dir string, err error)) (dir string, err error) {
 	if dir, err = fetch(func(file string) bool { return folderFile(file, false) }); err != nil {
 		return "", err
@@ -54,13 +53,14 @@ func FetchFolder(fetch func(want func(file string) bool) (dir string, err error)
 	}
 	weights := func(file string) bool { return folderFile(file, true) }
 	shards, _, err := readIndex(dir)
-	if err == nil { // other weights may lie beside those of the index
+	if err == nil { // there may be weight files that the index does not list
 		weights = func(file string) bool { return slices.Contains(shards, file) || folderFile(file, false) }
 	}
 	if dir, err = fetch(weights); err != nil {
 		return "", err
 	}
-	// An index of shards that were joined: the folder has one file instead, as weightShards takes it.
+	// The index may be left over from shards that were joined: then the folder has one file instead, as in
+	// weightShards.
 	here := func(shard string) bool { return exists(filepath.Join(dir, shard)) }
 	gone := slices.DeleteFunc(slices.Clone(shards), here)
 	if len(gone) > 0 {

@@ -78,7 +78,7 @@ func TestFetchFolder(t *testing.T) {
 	}
 }
 
-// A model that is not supported is refused before its weights come; one without weights is no model.
+// An unsupported model is rejected before its weights are fetched; one without weights is not a model.
 func TestFetchFolderRefuses(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) {
@@ -106,8 +106,8 @@ func TestFetchFolderRefuses(t *testing.T) {
 	}
 }
 
-// TestFetchFolderWithStaleIndex takes one file where the shards of an index are not there, and otherwise says which one
-// is missing, as for a local folder.
+// TestFetchFolderWithStaleIndex takes one file if the shards of an index do not exist, and otherwise reports which
+// one is missing, as for a local folder.
 func TestFetchFolderWithStaleIndex(t *testing.T) {
 	from := t.TempDir()
 	write(t, filepath.Join(from, configFile), base(nil))

@@ -11,7 +11,7 @@ import (
 	"github.com/gomlx/compute/dtypes"
 )
 
-// splitFiles are the three files of a model, of which the first has only metadata: scripts/oracle/gguf_goldens.py.
+// splitFiles are the three files of a model, the first of which has only metadata: scripts/oracle/gguf_goldens.py.
 func splitFiles() []string {
 	return SplitNames(filepath.Join("testdata", "split", "qwen3-00001-of-00003.gguf"))
 }
@@ -58,14 +58,14 @@ func TestSplitGGUFRefusals(t *testing.T) {
 		want  []string
 	}{
 		"parts missing": {func(files map[string]string) { delete(files, "a-1"); delete(files, "a-3") }, "a-2",
-			[]string{"of which are missing: a-00001-of-00003.gguf, a-00003-of-00003.gguf; put them in its folder"}},
+			[]string{"missing are a-00001-of-00003.gguf, a-00003-of-00003.gguf; put them in its folder"}},
 		"parts exchanged": {func(files map[string]string) { files["a-2"], files["a-3"] = files["a-3"], files["a-2"] },
-			"a-1", []string{"a-00002-of-00003.gguf does not say that it is part 2 of 3", "split.no 2"}},
+			"a-1", []string{"a-00002-of-00003.gguf is not marked as part 2 of 3", "split.no 2"}},
 		"a whole model among them": {func(files map[string]string) {
 			files["a-2"] = filepath.Join("testdata", "qwen2.gguf")
-		}, "a-1", []string{"a-00002-of-00003.gguf does not say that it is part 2 of 3"}},
+		}, "a-1", []string{"a-00002-of-00003.gguf is not marked as part 2 of 3"}},
 		"a part twice": {func(files map[string]string) { files["a-3"] = files["a-2"] }, "a-1",
-			[]string{"a-00003-of-00003.gguf does not say that it is part 3 of 3"}},
+			[]string{"a-00003-of-00003.gguf is not marked as part 3 of 3"}},
 		"other name": {func(files map[string]string) { files["other"] = files["a-1"] }, "other",
 			[]string{"is one of 3 of a split model; name the files NAME-00001-of-00003.gguf"}},
 	} {

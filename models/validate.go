@@ -8,16 +8,16 @@ import (
 	"github.com/quire/quire/models/arch"
 )
 
-// Validate compares the checkpoint's tensors with those its config implies. The error lists every missing tensor, wrong
-// shape and unreadable type at once; warnings names the tensors that the model has no use for. Rotary frequency tables,
-// and the output matrix of a model with tied embeddings, are derived data and give no warning.
+// Validate compares the checkpoint's tensors with the tensors that its config implies. The error lists every missing
+// tensor, wrong shape and unreadable type at once; warnings names the tensors that the model does not use. Rotary
+// frequency tables, and the output matrix of a model with tied embeddings, are derived data and give no warning.
 func (c *Checkpoint) Validate() (warnings []string, err error) {
 	var problems []string
 	known := map[string]bool{arch.NameHead: true}
 	for spec := range c.Config.Tensors() {
 		known[spec.Name] = true
 		t, name := c.tensors[spec.Name], spec.Name
-		if c.gguf { // as its file calls it
+		if c.gguf { // the name in its file
 			name = spec.GGUF
 		}
 		switch {
@@ -51,7 +51,7 @@ func (c *Checkpoint) Validate() (warnings []string, err error) {
 	return warnings, err
 }
 
-// isTaps says that a shape is [channels, 1, taps], as convolutions have it in Hugging Face's checkpoints.
+// isTaps reports whether a shape is [channels, 1, taps], as in the convolutions of Hugging Face's checkpoints.
 func isTaps(shape, want []int) bool {
 	return len(shape) == 3 && shape[1] == 1 && slices.Equal([]int{shape[0], shape[2]}, want)
 }

@@ -2,12 +2,12 @@ package pagetable
 
 import "fmt"
 
-// ErrOutOfPages says that more pages were needed than were free. errors.Is matches any ErrOutOfPages, whatever its
-// numbers.
+// ErrOutOfPages reports that more pages were needed than were free. errors.Is matches any ErrOutOfPages, regardless
+// of its numbers.
 type ErrOutOfPages struct {
 	Need   int // Pages needed.
 	Have   int // Pages free.
-	Pinned int // Pages that make way for nobody: contexts of the engine hold them, or were promised them.
+	Pinned int // Pages that cannot be preempted: contexts of the engine hold them, or were promised them.
 }
 
 func (e ErrOutOfPages) Error() string {
@@ -24,12 +24,12 @@ func (e ErrOutOfPages) Error() string {
 // Is reports whether target is an ErrOutOfPages.
 func (e ErrOutOfPages) Is(target error) bool { _, ok := target.(ErrOutOfPages); return ok }
 
-// ErrInvalidPage says that a page id names no page that can be used: it is out of range, or free where it must be held.
+// ErrInvalidPage reports that a page id cannot be used: it is out of range, or the page is free but must be held.
 // errors.Is matches any ErrInvalidPage.
 type ErrInvalidPage struct {
-	Slot  int // The sequence whose table names the page, or -1.
-	Count int // References to such pages.
-	Pages int // Pages there are.
+	Slot  int // The sequence whose table has the page id, or -1.
+	Count int // Number of references to such pages.
+	Pages int // Number of pages in the table.
 }
 
 func (e ErrInvalidPage) Error() string {
@@ -45,10 +45,10 @@ func (e ErrInvalidPage) Error() string {
 // Is reports whether target is an ErrInvalidPage.
 func (e ErrInvalidPage) Is(target error) bool { _, ok := target.(ErrInvalidPage); return ok }
 
-// ErrDoubleFree says that pages were released more often than they were referenced. errors.Is matches any
+// ErrDoubleFree reports that pages were released more often than they were referenced. errors.Is matches any
 // ErrDoubleFree.
 type ErrDoubleFree struct {
-	Count int // Releases of a page that had no reference left.
+	Count int // Number of releases of a page that had no reference left.
 }
 
 func (e ErrDoubleFree) Error() string {

@@ -2,19 +2,19 @@ package pagetable
 
 import "slices"
 
-// Host is the plain-Go twin of [Table]: the same verbs with the same results, one page at a time. Property tests
-// compare the two, and host code may use it to keep account.
+// Host is the plain-Go twin of [Table]: the same operations with the same results, one page at a time. Property tests
+// compare the two, and host code may use it for bookkeeping.
 type Host struct {
 	RefCounts []int32
-	Ages      []int32 // nil where pages are not kept
+	Ages      []int32 // nil if pages are not kept
 	Takers    []int32
 	Clock     int32
 }
 
-// NewHost returns a table of pages free pages.
+// NewHost returns a table of free pages.
 func NewHost(pages int) *Host { return &Host{RefCounts: make([]int32, pages)} }
 
-// NewKeepingHost returns a table of pages free pages, which keeps pages.
+// NewKeepingHost is NewHost for a table that keeps free pages.
 func NewKeepingHost(pages int) *Host {
 	h := NewHost(pages)
 	h.Ages, h.Takers = make([]int32, pages), make([]int32, pages)
@@ -22,7 +22,7 @@ func NewKeepingHost(pages int) *Host {
 	return h
 }
 
-// Keeps says that pages are kept.
+// Keeps reports whether free pages are kept.
 func (h *Host) Keeps() bool { return h.Ages != nil }
 
 func (h *Host) forgetTakers() {
@@ -31,7 +31,7 @@ func (h *Host) forgetTakers() {
 	}
 }
 
-// Begin moves the clock on, and forgets who took pages: see [Table.Begin].
+// Begin advances the clock and clears the record of who took pages: see [Table.Begin].
 func (h *Host) Begin() {
 	if h.Keeps() {
 		h.Clock = min(h.Clock+1, maxClock)
@@ -39,14 +39,14 @@ func (h *Host) Begin() {
 	}
 }
 
-// Mark notes by whom a page was taken: see [Table.Mark].
+// Mark records by whom a page was taken: see [Table.Mark].
 func (h *Host) Mark(page, by int32) {
 	if h.Keeps() && page >= 0 {
 		h.Takers[page] = by
 	}
 }
 
-// Age is the age of a full page that is released now: see [Table.Age].
+// Age returns the age of a full page that is released now: see [Table.Age].
 func (h *Host) Age(place, most int) int32 {
 	depth := min(place/((most+Depths-1)/Depths), Depths-1)
 	return (h.Clock+1)*Depths - 1 - int32(depth)
@@ -63,7 +63,7 @@ func (h *Host) NumFree() int {
 	return free
 }
 
-// Blank makes n free pages blank, if that many are free: see [Table.Take], which does so first.
+// Blank blanks kept pages until n free pages are blank, if that many are free: [Table.Take] does so first.
 func (h *Host) Blank(n int) {
 	if !h.Keeps() {
 		return
@@ -88,7 +88,7 @@ func (h *Host) Blank(n int) {
 	}
 }
 
-// Take gives the first n blank pages, as many as there are: see [Table.Take].
+// Take allocates the first n blank pages, or all if there are fewer: see [Table.Take].
 func (h *Host) Take(n int) (pages []int32) {
 	h.Blank(n)
 	for p, c := range h.RefCounts {
@@ -103,7 +103,7 @@ func (h *Host) Take(n int) (pages []int32) {
 	return pages
 }
 
-// Allocate gives a page to each element of need that is set: see [Table.Allocate].
+// Allocate assigns a page to each set element of need: see [Table.Allocate].
 func (h *Host) Allocate(need []bool) (pages []int32, short int) {
 	pages = make([]int32, len(need))
 	n := 0
@@ -138,7 +138,7 @@ func (h *Host) Share(pages []int32) (invalid int) {
 	return invalid
 }
 
-// Pin adds a reference to each page, also to free ones: see [Table.Pin].
+// Pin adds a reference to each page, including free ones: see [Table.Pin].
 func (h *Host) Pin(pages []int32) (invalid int) {
 	for _, p := range pages {
 		switch {
@@ -152,12 +152,12 @@ func (h *Host) Pin(pages []int32) (invalid int) {
 	return invalid
 }
 
-// Release takes back a reference to each page: see [Table.Release].
+// Release drops a reference to each page: see [Table.Release].
 func (h *Host) Release(pages []int32) (doubleFree, invalid int) {
 	return h.ReleaseOld(pages, nil)
 }
 
-// ReleaseOld is Release of pages that are kept with ages; nil for none.
+// ReleaseOld is Release for pages that are kept with ages; ages is nil if none are.
 func (h *Host) ReleaseOld(pages, ages []int32) (doubleFree, invalid int) {
 	for i, p := range pages {
 		switch {

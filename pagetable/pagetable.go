@@ -1,7 +1,7 @@
 // Package pagetable counts the references of KV pages on the device. It allocates, shares and releases pages by
 // whole-array operations inside a program.
 //
-// A page is free exactly when its count is 0. Free pages that may be wanted again have an age: they are taken last, the
+// A page is free exactly when its count is 0. Free pages that may be wanted again have an age: they are reused last,
 // oldest first. Package seqtable knows which sequence holds which page, and package attention knows what the pages
 // contain. [Host] is the plain-Go twin.
 package pagetable
@@ -19,26 +19,27 @@ import (
 
 // Table counts the references of P pages. Page ids are int32 in [0, P); -1 stands for no page.
 //
-// All but the counts is there only in a table that keeps pages: see [NewKeeping]. Else it is nil.
+// The fields other than RefCounts exist only in a table that keeps pages: see [NewKeeping]. Otherwise they are nil.
 type Table struct {
-	// RefCounts, int32 [P], is the number of references of each page: those of sequences, and pins of the prefix cache.
+	// RefCounts, int32 [P], is the number of references to each page: references of sequences, and pins of the prefix
+	// cache.
 	RefCounts *Node
-	// Ages, int32 [P], orders the free pages: 0 is blank, taken first, by index. Others are kept, and blanked when
-	// blank ones run short, those with the lowest ages first. The age of a page that is not free stands for what it was
-	// released with before.
+	// Ages, int32 [P], orders the free pages. Pages of age 0 are blank and are taken first, by index. Other free
+	// pages are kept; if blank pages run short, the kept pages of the lowest ages are blanked first. The age of a
+	// page that is not free is the one that it was last released with.
 	Ages *Node
-	// Takers, int32 [P], is by whom each page was taken since [Table.Begin]: see [Table.Mark]; -1 = by nobody. Until it
-	// is taken a page has the contents that it had.
+	// Takers, int32 [P], is who took each page since [Table.Begin]: see [Table.Mark]; -1 = nobody. A page keeps its
+	// contents until it is taken.
 	Takers *Node
-	Clock  *Node // int32 []: counts calls of Begin, up to maxClock
+	Clock  *Node // int32 scalar: counts calls of Begin, up to maxClock
 }
 
-// New returns a table of pages free pages.
+// New returns a table of free pages.
 func New(g *Graph, pages int) Table {
 	return Table{RefCounts: Zeros(g, shapes.Make(dtypes.Int32, pages))}
 }
 
-// NewKeeping is New, for a table that keeps pages.
+// NewKeeping is New for a table that keeps free pages.
 func NewKeeping(g *Graph, pages int) Table {
 	t := New(g, pages)
 	t.Ages, t.Takers = ZerosLike(t.RefCounts), nobody(t.RefCounts)
@@ -46,19 +47,19 @@ func NewKeeping(g *Graph, pages int) Table {
 	return t
 }
 
-// Depths is how many places in a sequence an age tells apart, of pages that are released at the same time.
+// Depths is how many depths in a sequence an age distinguishes among pages that are released at the same time.
 const Depths = 64
 
-// maxClock is where the clock stops: pages that are released after that are all of the same age. A call a hundredth of
-// a second long each, it is reached after four days.
+// maxClock is where the clock stops: pages that are released later all have the same age. If a call takes a hundredth
+// of a second, this takes four days.
 const maxClock = math.MaxInt32/Depths - 1
 
-// Keeps says that pages are kept.
+// Keeps reports whether free pages are kept.
 func (t Table) Keeps() bool { return t.Ages != nil }
 
 func nobody(like *Node) *Node { return AddScalar(ZerosLike(like), -1) }
 
-// Begin moves the clock on, and forgets who took pages.
+// Begin advances the clock and clears Takers.
 func (t Table) Begin() Table {
 	if t.Keeps() {
 		t.Clock, t.Takers = MinScalar(AddScalar(t.Clock, 1), maxClock), nobody(t.Takers)
@@ -66,7 +67,7 @@ func (t Table) Begin() Table {
 	return t
 }
 
-// Mark notes by whom pages, int32 [M], were taken: by, int32 [M]; -1 is no page.
+// Mark records that pages, int32 [M], were taken by by, int32 [M]; a page of -1 is ignored.
 func (t Table) Mark(pages, by *Node) Table {
 	if t.Keeps() {
 		nowhere := AddScalar(ZerosLike(pages), float64(t.NumPages()))
@@ -76,15 +77,15 @@ func (t Table) Mark(pages, by *Node) Table {
 	return t
 }
 
-// Age is the age, int32, of full pages that are released now: place, int32 of any shape, is how many pages come before
-// a page in its sequence, of most at most. Of a sequence the last pages are the oldest.
+// Age returns the age, int32, of full pages that are released now. place, int32 of any shape, is how many pages
+// precede a page in its sequence, which has at most most pages. The last pages of a sequence are the oldest.
 func (t Table) Age(place *Node, most int) *Node {
 	depth := MinScalar(DivScalar(place, float64((most+Depths-1)/Depths)), Depths-1)
 	begin := MulScalar(AddScalar(t.Clock, 1), Depths)
 	return Sub(BroadcastToShape(AddScalar(begin, -1), place.Shape()), depth)
 }
 
-// NumPages is P.
+// NumPages returns P.
 func (t Table) NumPages() int { return t.RefCounts.Shape().Dimensions[0] }
 
 // NumFree returns the number of free pages, an int32 scalar.
@@ -94,10 +95,12 @@ func (t Table) NumFree() *Node {
 
 func (t Table) free() *Node { return Equal(t.RefCounts, ScalarZero(t.RefCounts.Graph(), dtypes.Int32)) }
 
-// reclaimShare is the part of all pages that are blanked at least when blank ones run short, so that this is rare.
+// reclaimShare sets how many pages are blanked at once when blank pages run short: at least 1/reclaimShare of all
+// pages, so that this is rare.
 const reclaimShare = 16
 
-// blank returns the mask of blank pages, bool [P], of which there are n, int32 scalar, if that many are free.
+// blank returns the mask of blank pages, bool [P]. At least n, an int32 scalar, are blank if that many pages are
+// free.
 func (t Table) blank(n *Node) (after Table, mask *Node) {
 	free := t.free()
 	if !t.Keeps() {
@@ -109,7 +112,8 @@ func (t Table) blank(n *Node) (after Table, mask *Node) {
 	isShort := GreaterThan(short, none)
 	kept := LogicalAnd(free, GreaterThan(t.Ages, zero))
 	many := Min(MaxScalar(short, max(1, t.NumPages()/reclaimShare)), scan.Count(kept))
-	// The lowest age up to which there are so many, by bisection: no round where blank pages suffice.
+	// Find the lowest age up to which there are many pages, by bisection. If there are enough blank pages, the loop
+	// has no iterations.
 	type span struct{ Low, High *Node }
 	youngest := AddScalar(MulScalar(AddScalar(t.Clock, 1), Depths), -1)
 	end := control.While(span{none, Where(isShort, youngest, none)},
@@ -123,9 +127,9 @@ func (t Table) blank(n *Node) (after Table, mask *Node) {
 	return t, LogicalAnd(free, Equal(t.Ages, zero))
 }
 
-// Allocate gives a page, with one reference, to each element of need, bool [M], that is set: the k-th of them gets the
-// k-th blank page. pages, int32 [M], is -1 where none is needed or none is left; short, an int32 scalar, counts the
-// needs unmet.
+// Allocate assigns a page, with one reference, to each set element of need, bool [M]: the k-th of them gets the k-th
+// blank page. pages, int32 [M], is -1 if none is needed or none is left; short, an int32 scalar, counts the unmet
+// needs.
 func (t Table) Allocate(need *Node) (after Table, pages, short *Node) {
 	m := need.Shape().Dimensions[0]
 	needs := ConvertDType(need, dtypes.Int32)
@@ -137,9 +141,9 @@ func (t Table) Allocate(need *Node) (after Table, pages, short *Node) {
 	return after, pages, Max(Sub(wanted, have), ScalarZero(need.Graph(), dtypes.Int32))
 }
 
-// Take gives the first n blank pages, in order, one reference each: n is an int32 scalar of at most the static bound
-// limit. pages, int32 [limit], is -1 from the n-th on and where no free page is left; have is the number of pages that
-// were free. Whoever takes pages must Mark them.
+// Take allocates the first n blank pages, in order, with one reference each. n is an int32 scalar of at most the
+// static bound limit. pages, int32 [limit], is -1 from the n-th on and if no free page is left; have is the number of
+// pages that were free. The caller must Mark the pages that it takes.
 func (t Table) Take(n *Node, limit int) (after Table, pages, have *Node) {
 	g := n.Graph()
 	have = t.NumFree()
@@ -152,33 +156,33 @@ func (t Table) Take(n *Node, limit int) (after Table, pages, have *Node) {
 	return t, pages, have
 }
 
-// Share adds a reference to each page of pages, int32 [M], as often as it is named; -1 is no page. A reference to a
+// Share adds a reference to each page of pages, int32 [M], as often as it is listed; -1 is no page. A reference to a
 // page that is free or does not exist is not added but counted in invalid, an int32 scalar.
 func (t Table) Share(pages *Node) (after Table, invalid *Node) {
 	return t.ShareAll(t.NewTally().Add(pages))
 }
 
-// Pin adds a reference to each page of pages, int32 [M], as often as it is named, also to free ones; -1 is no page. Ids
-// of pages that do not exist are counted in invalid.
+// Pin adds a reference to each page of pages, int32 [M], as often as it is listed, including free pages; -1 is no
+// page. Ids of pages that do not exist are counted in invalid.
 func (t Table) Pin(pages *Node) (after Table, invalid *Node) {
 	y := t.NewTally().Add(pages)
 	t.RefCounts = Add(t.RefCounts, y.Counts)
 	return t, y.Invalid
 }
 
-// Release takes back a reference to each page of pages, int32 [M], as often as it is named; -1 is no page. No count
-// falls below 0: releases beyond it are counted in doubleFree, and ids of pages that do not exist in invalid (int32
+// Release drops a reference to each page of pages, int32 [M], as often as it is listed; -1 is no page. No count falls
+// below 0: releases beyond it are counted in doubleFree, and ids of pages that do not exist in invalid (int32
 // scalars).
 func (t Table) Release(pages *Node) (after Table, doubleFree, invalid *Node) {
 	return t.ReleaseAll(t.NewTally().Add(pages))
 }
 
-// Tally counts how often pages are named, over several lists: to share or release many pages a few at a time, without
-// going through the whole table for each.
+// Tally counts how often pages are listed over several lists. With it, many pages are shared or released a few at a
+// time without a pass over the whole table for each list.
 type Tally struct {
 	Counts  *Node // int32 [P].
-	Invalid *Node // int32 scalar: ids other than -1 that are no pages of the table.
-	Ages    *Node // int32 [P]: the highest age that a page was named with; nil where none are
+	Invalid *Node // int32 scalar: how many ids are neither -1 nor a page of the table.
+	Ages    *Node // int32 [P]: the highest age that a page was listed with; nil without ages.
 }
 
 // NewTally returns a tally of the table's pages, all zero.
@@ -186,7 +190,7 @@ func (t Table) NewTally() Tally {
 	return Tally{Counts: ZerosLike(t.RefCounts), Invalid: ScalarZero(t.RefCounts.Graph(), dtypes.Int32)}
 }
 
-// WithAges is the tally, to be added to by AddOld.
+// WithAges returns the tally with ages, for AddOld.
 func (y Tally) WithAges() Tally {
 	y.Ages = ZerosLike(y.Counts)
 	return y
@@ -202,7 +206,7 @@ func (y Tally) Add(pages *Node) Tally {
 	return y
 }
 
-// AddOld is Add of pages that are released with ages, int32 [M].
+// AddOld is Add for pages that are released with ages, int32 [M].
 func (y Tally) AddOld(pages, ages *Node) Tally {
 	t := Table{RefCounts: y.Counts}
 	known := Where(t.exists(pages), ages, ZerosLike(ages))
@@ -211,7 +215,7 @@ func (y Tally) AddOld(pages, ages *Node) Tally {
 	return y
 }
 
-// ShareAll is [Table.Share] for what a tally counted.
+// ShareAll is [Table.Share] for the pages of a tally.
 func (t Table) ShareAll(y Tally) (after Table, invalid *Node) {
 	zero := ZerosLike(y.Counts)
 	free := t.free()
@@ -219,7 +223,7 @@ func (t Table) ShareAll(y Tally) (after Table, invalid *Node) {
 	return t, Add(y.Invalid, ReduceAllSum(Where(free, y.Counts, zero)))
 }
 
-// ReleaseAll is [Table.Release] for what a tally counted. Pages are kept that it has with ages.
+// ReleaseAll is [Table.Release] for the pages of a tally. Pages that were added with ages are kept.
 func (t Table) ReleaseAll(y Tally) (after Table, doubleFree, invalid *Node) {
 	zero := ZerosLike(y.Counts)
 	doubleFree = ReduceAllSum(Max(Sub(y.Counts, t.RefCounts), zero))
@@ -230,8 +234,8 @@ func (t Table) ReleaseAll(y Tally) (after Table, doubleFree, invalid *Node) {
 	return t, doubleFree, y.Invalid
 }
 
-// Return is [Table.ReleaseAll] of pages that were taken since Begin, and whose contents mean nothing: they are blank,
-// and by, which stands for nobody who is known, took them.
+// Return is [Table.ReleaseAll] for pages that were taken since Begin and whose contents are meaningless. They become
+// blank, and their taker becomes by, which stands for no known taker.
 func (t Table) Return(y Tally, by int) (after Table, doubleFree, invalid *Node) {
 	if t.Keeps() {
 		zero := ZerosLike(y.Counts)
@@ -240,12 +244,12 @@ func (t Table) Return(y Tally, by int) (after Table, doubleFree, invalid *Node) 
 	return t.ReleaseAll(y)
 }
 
-// add returns counts [P] with one added at each page for each element of mask that is set.
+// add returns counts [P], incremented at each page whose mask is set.
 func (t Table) add(counts, pages, mask *Node) *Node {
 	return ScatterSum(counts, InsertAxes(t.clip(pages), -1), ConvertDType(mask, dtypes.Int32), false, false)
 }
 
-// clip makes ids safe as indices: backends differ on indices out of range.
+// clip makes ids safe as indices, because backends differ in how they treat indices out of range.
 func (t Table) clip(pages *Node) *Node {
 	return MinScalar(MaxScalar(pages, 0), t.NumPages()-1)
 }

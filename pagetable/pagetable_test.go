@@ -20,7 +20,7 @@ import (
 
 const list = 16 // Needs, or pages, a call.
 
-// device is a table on the device: its arrays one behind the other.
+// device is a table on the device: its arrays in order.
 type device struct {
 	state []int32
 	verbs map[string]*Exec

@@ -7,11 +7,11 @@ import (
 	"strconv"
 )
 
-// Biases are what is added to the logits of tokens, by their ids: OpenAI's logit_bias.
+// Biases are added to the logits of tokens, by token id: OpenAI's logit_bias.
 type Biases map[int32]float32
 
-// ParseBiases reads an object of numbers by token ids, or text with one. Members that are null are not there: every
-// struct of a Parquet column has all members.
+// ParseBiases parses an object of numbers by token id, or text that contains one. Members that are null are ignored,
+// because every struct of a Parquet column has all members.
 func ParseBiases(raw []byte) (Biases, error) {
 	var inner string
 	if json.Unmarshal(raw, &inner) == nil {
@@ -26,7 +26,7 @@ func ParseBiases(raw []byte) (Biases, error) {
 		id, err := strconv.ParseInt(key, 10, 32)
 		switch {
 		case err != nil || id < 0:
-			return nil, fmt.Errorf("has %q, which is no token id", key)
+			return nil, fmt.Errorf("has %q, which is not a token id", key)
 		case value == nil:
 			continue
 		case !(math.Abs(*value) <= 100):

@@ -11,8 +11,8 @@ func TestParseBiases(t *testing.T) {
 	for raw, want := range map[string]string{
 		`{"3": 1.5, "7": -100}`: "map[3:1.5 7:-100]", `"{\"3\": 1}"`: "map[3:1]", `{}`: "map[]", `{"3": null}`: "map[]",
 		`{"3": 100.5}`: "has 100.5 for token 3, but must have numbers from -100 to 100",
-		`{"-1": 1}`:    `has "-1", which is no token id`, `{"a": 1}`: `has "a", which is no token id`,
-		`{"2147483648": 1}`: "which is no token id", `[1]`: "must be a JSON object of numbers by token ids",
+		`{"-1": 1}`:    `has "-1", which is not a token id`, `{"a": 1}`: `has "a", which is not a token id`,
+		`{"2147483648": 1}`: "which is not a token id", `[1]`: "must be a JSON object of numbers by token ids",
 		`{"3": "1"}`: "must be a JSON object", `1`: "must be a JSON object", `{"3": 1e999}`: "must be a JSON object",
 	} {
 		got, err := ParseBiases([]byte(raw))

@@ -6,14 +6,14 @@ import (
 	"slices"
 )
 
-// MaxDRYLastN bounds the tokens that DRY looks at, and MaxDRYBreaker the bytes of a text at which repetitions end,
-// which llama.cpp cuts there.
+// MaxDRYLastN bounds the number of tokens that DRY looks at. MaxDRYBreaker bounds the bytes of a text at which
+// repetitions end; llama.cpp truncates it there.
 const (
 	MaxDRYLastN   = 8192
 	MaxDRYBreaker = 40
 )
 
-// DRYPower is DRYBase, or its default where it is 0.
+// DRYPower returns DRYBase, or its default if it is 0.
 func (s Sampling) DRYPower() float64 {
 	if s.DRYBase == 0 {
 		return 1.75
@@ -21,14 +21,14 @@ func (s Sampling) DRYPower() float64 {
 	return s.DRYBase
 }
 
-// HasDRY reports whether repetitions have penalties.
+// HasDRY reports whether DRY penalizes repetitions.
 func (s Sampling) HasDRY() bool { return s.DRYMultiplier > 0 && s.DRYPenaltyLastN != 0 }
 
-// ofDRY are the entries of the table for DRY, as llama.cpp has it.
+// ofDRY are the entries of the table for DRY, as in llama.cpp.
 var ofDRY = []Parameter{
 	{Name: "dry_multiplier", From: LlamaCpp, Flag: "dry-multiplier", Placeholder: "X",
 		Note: "subtract X * dry_base ^ (n - dry_allowed_length) from the logit of a token that would repeat what " +
-			"came behind the same n tokens before; 0 is off",
+			"followed the same n tokens earlier; 0 is off",
 		Device: "f32",
 		slot:   field(0, func(s *Set) *float64 { return &s.DRYMultiplier }), limits: limits{max: math.MaxFloat32,
 			text: "a finite float32 number >= 0 (0 is off)"}},

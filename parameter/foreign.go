@@ -2,13 +2,14 @@ package parameter
 
 import "strings"
 
-// Foreign is a parameter of an engine whose API the table does not have. A row's column of that name is the user's own.
+// Foreign is a parameter of an engine whose API the table does not cover. A row's column of that name belongs to the
+// user.
 type Foreign struct {
-	Engines string // that have it
+	Engines string // the engines that have it
 	Instead string // Quire's name for it, "" if it has none
 }
 
-// LookupForeign returns the parameter of another engine that a column of the user's own has the name of.
+// LookupForeign returns the parameter of another engine that has the name of a user's column.
 func LookupForeign(column string) (f Foreign, ok bool) {
 	if len(byName[column]) > 0 {
 		return f, false
@@ -29,8 +30,8 @@ func LookupForeign(column string) (f Foreign, ok bool) {
 // foreign are names that data seldom has.
 var foreign = []struct {
 	engines string
-	renamed map[string]string // to names of the table
-	others  string            // that Quire has no parameter for
+	renamed map[string]string // maps to names of the table
+	others  string            // parameters that Quire does not have
 }{
 	{"SGLang", map[string]string{"regex": "guided_regex", "ebnf": "guided_grammar",
 		"no_stop_trim": "include_stop_str_in_output", "input_ids": "prompt_token_ids",

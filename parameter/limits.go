@@ -5,14 +5,14 @@ import (
 	"strings"
 )
 
-// limits are the values that a number may have. The zero value has none.
+// limits is the range of a number. The zero value has no limits.
 type limits struct {
 	min, max float64
 	above    bool   // min itself is not allowed
 	text     string // for messages; {} stands for the name
 }
 
-// Range returns the values that one of Quire's own parameters may have, "any" where all of its type are allowed.
+// Range returns the range of one of Quire's own parameters, "any" if all values of its type are allowed.
 func (p *Parameter) Range() string {
 	text := strings.ReplaceAll(strings.TrimPrefix(p.limits.text, "in "), "{}", p.Name)
 	switch {
@@ -38,8 +38,8 @@ func (l limits) allow(v any) bool {
 	return l == limits{} || x >= l.min && x <= l.max && !(l.above && x == l.min)
 }
 
-// Check brings s into its canonical form and says what is wrong with the first value that is out of its range. name
-// returns what the user calls a parameter.
+// Check normalizes s and returns an error for the first value that is out of its range. name returns what the user
+// calls a parameter.
 func (s *Set) Check(name func(own string) string) error {
 	for p := range Own() {
 		if p.settle != nil {

@@ -2,10 +2,10 @@ package parameter
 
 import "iter"
 
-// toContinue is the remedy for members that ask for it.
+// toContinue is the remedy for members that ask for continuation.
 const toContinue = "give continue_final_message"
 
-// members are what a message may ask for that Quire does not do. Chat templates get all others.
+// members are members of a message that ask for something Quire does not do. Chat templates get all others.
 var members = []Parameter{
 	{Name: "audio", From: OpenAI},
 	{Name: "audios", From: Transformers},
@@ -26,10 +26,10 @@ var memberByName = func() map[string]*Parameter {
 	return all
 }()
 
-// LookupMember returns what the table has of a member of a message: nil for those that chat templates get.
+// LookupMember returns the table's entry for a member of a message: nil if chat templates get it.
 func LookupMember(name string) *Parameter { return memberByName[name] }
 
-// Members gives the members of messages that are judged.
+// Members iterates over the members of messages that are judged.
 func Members() iter.Seq[*Parameter] {
 	return func(yield func(*Parameter) bool) {
 		for i := range members {

@@ -7,9 +7,9 @@ import (
 	"github.com/agext/levenshtein"
 )
 
-// Near returns the parameter that a column was probably meant for, where the name is that of none: a name that
-// differs by capitals or separators, or a misspelling. Words of data ("topic", "step", "generations") are near to
-// nothing.
+// Near returns the parameter that a column was probably meant for, if the column is not named like one: the names
+// differ in case or separators, or by a misspelling. Words of data ("topic", "step", "generations") are not near to
+// any.
 func Near(column string) (name string, ok bool) {
 	if len(byName[column]) > 0 || len(column) > 2*longestName {
 		return "", false
@@ -24,8 +24,8 @@ func Near(column string) (name string, ok bool) {
 	return name, name != ""
 }
 
-// Nearest returns the name of some that another one was probably meant for: one that differs by capitals or separators,
-// or else a misspelling. It is "" where none is near.
+// Nearest returns which of several names another one was probably meant for: one that differs in case or separators,
+// or else by a misspelling. It is "" if none is near.
 func Nearest(name string, of []string) (nearest string) {
 	words, best := split(name), -1
 	for _, other := range of {
@@ -45,7 +45,7 @@ type candidate struct {
 	words []string
 }
 
-// candidates are the names of which a misspelling matters.
+// candidates are the names whose misspelling matters.
 var candidates = func() (all []candidate) {
 	for p := range All() {
 		if !p.passes {
@@ -57,7 +57,7 @@ var candidates = func() (all []candidate) {
 
 const longestName = 40
 
-// split takes a name apart at separators, and before capitals behind small letters.
+// split splits a name at separators, and before capitals that follow lower case.
 func split(name string) []string {
 	var b strings.Builder
 	small := false
@@ -71,7 +71,7 @@ func split(name string) []string {
 	return strings.FieldsFunc(strings.ToLower(b.String()), func(r rune) bool { return strings.ContainsRune("_-. ", r) })
 }
 
-// distance returns the number of slips that make column of name, or -1 where it is more likely another word.
+// distance returns the number of slips that turn name into column, or -1 if column is more likely a different word.
 func distance(column, name []string) int {
 	all, want := strings.Join(column, ""), strings.Join(name, "")
 	if all == want && len(want) >= 4 {
@@ -101,7 +101,8 @@ func distance(column, name []string) int {
 	return sum
 }
 
-// allowed is how many slips a word may have. One that is the whole name must be longer: nothing else tells what it is.
+// allowed returns how many slips a word may have. A word that is the whole name must be longer, because nothing else
+// identifies it.
 func allowed(word string, alone bool) int {
 	switch n := len(word); {
 	case alone && n >= 11, !alone && n >= 9:
@@ -112,7 +113,7 @@ func allowed(word string, alone bool) int {
 	return 0
 }
 
-// slips counts the letters that are missing, too many or wrong; two letters in each other's place are one slip.
+// slips counts the letters that are missing, extra or wrong; two swapped letters are one slip.
 func slips(a, b string) int {
 	d := levenshtein.Distance(a, b, nil)
 	if d == 2 && sorted(a) == sorted(b) {

@@ -12,56 +12,56 @@ import (
 // MaxGenerations bounds n, so that a mistyped row does not take the memory of the whole job.
 const MaxGenerations = 1 << 20
 
-// SmallestTemperature is the smallest normal float32. Below it a device may flush the temperature to zero, so rows
-// below it are greedy.
+// SmallestTemperature is the smallest normal float32. A device may flush a lower temperature to zero, so rows below
+// it are greedy.
 const SmallestTemperature = 0x1p-126
 
-// SmallestPenalty is the smallest repetition penalty. Logits divided by much less are no finite numbers.
+// SmallestPenalty is the smallest repetition penalty. Dividing logits by much less gives infinities.
 const SmallestPenalty = 1e-6
 
-// Set has a value of each of Quire's own parameters: what a row asks for. A new parameter is a field here or in
-// [Sampling], and an entry in own.
+// Set has the values of Quire's own parameters for a row. A new parameter is a field here or in [Sampling], and an
+// entry in own.
 type Set struct {
-	N          int // completions of the row
+	N          int // number of the row's completions
 	MaxTokens  int
 	Generation int // number of the row's first completion
 	Stop       []string
 	IgnoreEOS  bool
 	// StopTokenIDs are tokens that end a completion.
 	StopTokenIDs []int
-	// DRYSequenceBreakers are texts at which what DRY takes for repeated ends. Range: MaxDRYBreaker bytes each.
+	// DRYSequenceBreakers are texts at which DRY's repetitions end. Range: MaxDRYBreaker bytes each.
 	DRYSequenceBreakers []string
 	LogitBias           Biases
-	// StructuredOutputs says what the text must be.
+	// StructuredOutputs defines what the text must be.
 	StructuredOutputs Structure
-	// AdditionalProperties is [Structure.AdditionalProperties] of any structure, also of a tool's call.
+	// AdditionalProperties is [Structure.AdditionalProperties] for any structure, including a tool's call.
 	AdditionalProperties bool
-	// TopLogprobs is how many of the likeliest tokens are told with each token of a completion. Range: 0 to
+	// TopLogprobs is how many of the likeliest tokens are reported with each token of a completion. Range: 0 to
 	// MaxTopLogprobs.
 	TopLogprobs int
-	// PromptLogprobs is how many are told with each token of the prompt, whose log-probabilities are told then;
-	// NoPromptLogprobs: these are not. Range: 0 to MaxTopLogprobs.
+	// PromptLogprobs is how many of the likeliest tokens are reported with each token of the prompt, in addition to
+	// its log-probability. With NoPromptLogprobs, nothing is reported for the prompt. Range: 0 to MaxTopLogprobs.
 	PromptLogprobs int
 	Text
 	Masking
 	Sampling
 }
 
-// Masking are the parameters that say which tokens may be drawn.
+// Masking are the parameters that restrict which tokens may be sampled.
 type Masking struct {
-	// AllowedTokenIDs are the only tokens that may be drawn; empty for all.
+	// AllowedTokenIDs are the only tokens that may be sampled; empty for all.
 	AllowedTokenIDs []int
-	// BadWords are texts whose tokens no completion has in a row. Other tokens may spell them.
+	// BadWords are texts whose token sequences must not occur in a completion. Other tokens may spell them.
 	BadWords []string
 }
 
-// MaxTopLogprobs bounds the likeliest tokens that are told with each token.
+// MaxTopLogprobs bounds the number of likeliest tokens that are reported with each token.
 const MaxTopLogprobs = 256
 
-// NoPromptLogprobs is Set.PromptLogprobs where nothing is told of the prompt.
+// NoPromptLogprobs is the value of Set.PromptLogprobs if nothing is reported for the prompt.
 const NoPromptLogprobs = math.MinInt32
 
-// Sampling are the parameters by which the device draws tokens.
+// Sampling are the parameters by which the device samples tokens.
 type Sampling struct {
 	// Temperature divides the logits; 0 is greedy decoding. Range: finite, >= 0.
 	Temperature float64
@@ -73,30 +73,33 @@ type Sampling struct {
 	TopK int
 	// Seed is the seed of the request's random numbers. Any value is valid.
 	Seed uint64
-	// RepetitionPenalty divides the positive logits of tokens that the prompt or the completion has, and multiplies
-	// their other ones; 1, or 0 in Go, is off. Range: SmallestPenalty to 1/SmallestPenalty.
+	// RepetitionPenalty divides the positive logits of tokens that occur in the prompt or the completion, and
+	// multiplies their other logits; 1, or 0 in Go, is off. Range: SmallestPenalty to 1/SmallestPenalty.
 	RepetitionPenalty float64
-	// FrequencyPenalty is taken from a token's logit for each time that the completion has it. Range: [-2, 2].
+	// FrequencyPenalty is subtracted from a token's logit for each time that it occurs in the completion. Range: [-2,
+	// 2].
 	FrequencyPenalty float64
-	// PresencePenalty is taken from the logits of tokens that the completion has. Range: [-2, 2].
+	// PresencePenalty is subtracted from the logits of tokens that occur in the completion. Range: [-2, 2].
 	PresencePenalty float64
-	// NoRepeatNgramSize bars tokens that would end a sequence of so many tokens which prompt and completion have
-	// already; 0 is off. Range: >= 0.
+	// NoRepeatNgramSize forbids tokens that would end a sequence of so many tokens that already occurs in prompt and
+	// completion; 0 is off. Range: >= 0.
 	NoRepeatNgramSize int
-	// TypicalP keeps the most typical tokens, those whose surprise is nearest to the mean, with at least this much
+	// TypicalP keeps the most typical tokens, whose surprise is nearest to the mean, with at least this much
 	// probability; 1, or 0 in Go, is off. Range: (0, 1].
 	TypicalP float64
-	// TopNSigma keeps logits of at least the largest less TopNSigma standard deviations of all; 0 is off. Range: >= 0.
+	// TopNSigma keeps logits that are at most TopNSigma standard deviations of all logits below the largest; 0 is
+	// off. Range: >= 0.
 	TopNSigma float64
-	// XTCProbability is how often all tokens of at least the probability XTCThreshold are dropped, but for the least
-	// likely of them; 0 is off. Range of both: [0, 1].
+	// XTCProbability is the probability of dropping all tokens whose probability is at least XTCThreshold, except the
+	// least likely of them; 0 is off. Range of both: [0, 1].
 	XTCProbability, XTCThreshold float64
-	// DRYMultiplier, times DRYBase to the power of what a token repeats beyond DRYAllowedLength tokens, is taken from
-	// its logit; 0 is off. DRYPenaltyLastN is how many of the last tokens are looked at, -1 all of them and 0 none.
-	// Range: >= 0; the base >= 1, 0 in Go is 1.75; the last -1 to MaxDRYLastN.
+	// DRYMultiplier * DRYBase^(repeated tokens beyond DRYAllowedLength) is subtracted from the logit of a token that
+	// would continue a repetition; 0 is off. DRYPenaltyLastN is how many of the last tokens are searched, -1 for all
+	// and 0 for none. Range: >= 0; the base >= 1, 0 in Go is 1.75; the last -1 to MaxDRYLastN.
 	DRYMultiplier, DRYBase            float64
 	DRYAllowedLength, DRYPenaltyLastN int
-	// MinTokens bars the tokens that end a completion until it has so many, and stop texts within them. Range: >= 0.
+	// MinTokens is the number of tokens before which a completion cannot end: until then, tokens that end it are
+	// forbidden and stop texts are ignored. Range: >= 0.
 	MinTokens int
 }
 
@@ -140,7 +143,7 @@ var own = slices.Concat([]Parameter{
 		slot: field(0, func(s *Set) *int { return &s.TopK }), limits: limits{max: math.MaxInt32,
 			text: "in 0 <= {} <= 2147483647 (0 is off)"},
 		settle: func(s *Set) {
-			if s.TopK == -1 { // as other engines say it
+			if s.TopK == -1 { // other engines use this for "off"
 				s.TopK = 0
 			}
 		}},
@@ -165,7 +168,7 @@ var own = slices.Concat([]Parameter{
 		slot:   field(0, func(s *Set) *float64 { return &s.TopNSigma }), limits: limits{max: math.MaxFloat32,
 			text: "a finite float32 number >= 0 (0 is off)"},
 		settle: func(s *Set) {
-			if s.TopNSigma == -1 { // as llama.cpp says it
+			if s.TopNSigma == -1 { // llama.cpp uses this for "off"
 				s.TopNSigma = 0
 			}
 		}},
@@ -175,7 +178,7 @@ var own = slices.Concat([]Parameter{
 		slot:   field(0, func(s *Set) *float64 { return &s.XTCProbability }), limits: limits{max: 1,
 			text: "in 0 <= {} <= 1 (0 is off)"}},
 	{Name: "xtc_threshold", From: LlamaCpp, Flag: "xtc-threshold", Placeholder: "P",
-		Note:   "with xtc_probability, drop all tokens of at least the probability P but the least likely of them",
+		Note:   "with xtc_probability, drop all tokens of at least probability P except the least likely of them",
 		Device: "f32",
 		slot:   field(0.1, func(s *Set) *float64 { return &s.XTCThreshold }), limits: limits{max: 1,
 			text: "in 0 <= {} <= 1"}},
@@ -188,11 +191,11 @@ var own = slices.Concat([]Parameter{
 		slot:   field(1, func(s *Set) *float64 { return &s.RepetitionPenalty }), limits: limits{min: SmallestPenalty,
 			max: 1 / SmallestPenalty, text: "in 0.000001 <= {} <= 1000000 (1 is off)"}},
 	{Name: "frequency_penalty", From: servers, Flag: "frequency-penalty", Placeholder: "X",
-		Note: "subtract X from a token's logit for each time that the completion has it; 0 is off", Device: "f32",
+		Note: "subtract X from a token's logit for each time that it occurs in the completion; 0 is off", Device: "f32",
 		slot: field(0, func(s *Set) *float64 { return &s.FrequencyPenalty }), limits: limits{min: -2, max: 2,
 			text: "in -2 <= {} <= 2 (0 is off)"}},
 	{Name: "presence_penalty", From: servers, Flag: "presence-penalty", Placeholder: "X",
-		Note: "subtract X from the logits of tokens that the completion has; 0 is off", Device: "f32",
+		Note: "subtract X from the logits of tokens that occur in the completion; 0 is off", Device: "f32",
 		slot: field(0, func(s *Set) *float64 { return &s.PresencePenalty }), limits: limits{min: -2, max: 2,
 			text: "in -2 <= {} <= 2 (0 is off)"}},
 	{Name: "no_repeat_ngram_size", From: Transformers, Flag: "no-repeat-ngram-size", Placeholder: "TOKENS",
@@ -223,14 +226,14 @@ var own = slices.Concat([]Parameter{
 		Note: "add to the logits of tokens, at most 1024: an object of numbers, -100 to 100, by token ids",
 		slot: field(Biases(nil), func(s *Set) *Biases { return &s.LogitBias })},
 	{Name: "structured_outputs", From: VLLM, Flag: "structured-outputs", Placeholder: "JSON",
-		Note: "what the text must be, as vLLM has it: an object with json, json_object, regex, choice or grammar",
+		Note: "what the text must be, as in vLLM: an object with json, json_object, regex, choice or grammar",
 		slot: field(Structure{}, func(s *Set) *Structure { return &s.StructuredOutputs })},
 	{Name: "additional_properties", Flag: "additional-properties",
 		Note: "let JSON objects have members that their schema does not list, as the standard does",
 		slot: field(false, func(s *Set) *bool { return &s.AdditionalProperties })},
 	{Name: "bad_words", From: VLLM, Flag: "bad-words", Placeholder: "TEXT",
-		Note: "bar the tokens of TEXT in a row, and those of TEXT after a space; the same letters in other tokens " +
-			"are not barred; repeatable",
+		Note: "forbid TEXT's tokens in sequence, with and without a space before; the same letters in other tokens " +
+			"are allowed; repeatable",
 		slot: field(nil, func(s *Set) *[]string { return &s.BadWords })},
 	{Name: "allowed_token_ids", From: VLLM, Flag: "allowed-token-ids", Placeholder: "IDS",
 		Note: "generate these tokens only, separated by commas", strict: true,
@@ -242,11 +245,11 @@ var own = slices.Concat([]Parameter{
 			return ofVocabulary(s.AllowedTokenIDs)
 		}},
 	{Name: "top_logprobs", From: OpenAI, Flag: "top-logprobs", Placeholder: "N",
-		Note: "tell the N likeliest tokens with each token, in columns top_ids and top_logprobs",
+		Note: "report the N likeliest tokens for each token, in columns top_ids and top_logprobs",
 		slot: field(0, func(s *Set) *int { return &s.TopLogprobs }), limits: limits{max: MaxTopLogprobs,
 			text: fmt.Sprintf("0 to %d", MaxTopLogprobs)}},
 	{Name: "prompt_logprobs", From: VLLM, Flag: "prompt-logprobs", Placeholder: "N",
-		Note: "tell the log-probabilities of the prompt's tokens and the N likeliest ones, in columns " +
+		Note: "report the log-probabilities of the prompt's tokens and the N likeliest ones, in columns " +
 			"prompt_token_ids, prompt_logprobs, prompt_top_ids and prompt_top_logprobs",
 		slot:   field(NoPromptLogprobs, func(s *Set) *int { return &s.PromptLogprobs }),
 		limits: limits{max: MaxTopLogprobs, text: fmt.Sprintf("0 to %d", MaxTopLogprobs)},
@@ -258,7 +261,7 @@ var own = slices.Concat([]Parameter{
 		}},
 }, ofDRY, ofText)
 
-// ofVocabulary says what a list must be, "" where it may be that.
+// ofVocabulary returns what a list must be; "" if it is valid.
 func ofVocabulary(tokens []int) string {
 	for _, id := range tokens {
 		if id < 0 || id > math.MaxInt32 {
@@ -317,7 +320,7 @@ func (f slotOf[T]) kind() Type {
 	return 0
 }
 
-// Type returns the type of the values of one of Quire's own parameters, 0 for others.
+// Type returns the type of the values of one of Quire's own parameters, 0 for other parameters.
 func (p *Parameter) Type() Type {
 	if p.slot == nil {
 		return 0
@@ -330,18 +333,18 @@ func (p *Parameter) Type() Type {
 // *Structure.
 func (p *Parameter) At(s *Set) any { return p.slot.at(s) }
 
-// Own gives Quire's own parameters.
+// Own iterates over Quire's own parameters.
 func Own() iter.Seq[*Parameter] {
 	return func(yield func(*Parameter) bool) {
 		for i := range own {
-			if !yield(&table[i]) { // where the table has them first
+			if !yield(&table[i]) { // the table starts with them
 				return
 			}
 		}
 	}
 }
 
-// Defaults returns the parameters of a row where neither the row nor the job gives any.
+// Defaults returns the parameters of a row if neither the row nor the job sets any.
 func Defaults() Set {
 	var s Set
 	for p := range Own() {
@@ -350,7 +353,7 @@ func Defaults() Set {
 	return s
 }
 
-// Default returns the default of one of Quire's own parameters as a flag shows it, "none" where it is empty.
+// Default returns the default of one of Quire's own parameters as a flag shows it, "none" if it is empty.
 func (p *Parameter) Default() string {
 	s := Defaults()
 	v := p.slot.get(&s)
@@ -373,7 +376,7 @@ func (p *Parameter) Default() string {
 	return text
 }
 
-// Identity returns what job.json has of the parameters of a job, by their names.
+// Identity returns the parameters of a job as job.json has them, by name.
 func (s *Set) Identity() map[string]any {
 	initial := Defaults()
 	settings := map[string]any{}
@@ -386,25 +389,25 @@ func (s *Set) Identity() map[string]any {
 	return settings
 }
 
-// Given are the parameters that a row gives; the job's hold for the others.
+// Given are the parameters that a row sets; the others have the job's values.
 type Given struct {
-	values Set    // of those that are given; zero elsewhere
-	names  uint64 // a bit for each of own
+	values Set    // values of the given parameters; zero elsewhere
+	names  uint64 // one bit for each of own
 }
 
-// Has says whether a parameter is given.
+// Has reports whether a parameter is given.
 func (g *Given) Has(p *Parameter) bool { return g.names&(1<<p.place) != 0 }
 
-// Give notes that a parameter is given, and returns a pointer to its value as [Parameter.At] does.
+// Give marks a parameter as given, and returns a pointer to its value as [Parameter.At] does.
 func (g *Given) Give(p *Parameter) any {
 	g.names |= 1 << p.place
 	return p.slot.at(&g.values)
 }
 
-// Values returns the values; those that are not given are zero.
+// Values returns the values; parameters that are not given are zero.
 func (g *Given) Values() Set { return g.values }
 
-// Over returns s with what is given in place of its values.
+// Over returns s with the given values in place of its own.
 func (g *Given) Over(s Set) Set {
 	for p := range Own() {
 		if g.Has(p) {
@@ -414,7 +417,7 @@ func (g *Given) Over(s Set) Set {
 	return s
 }
 
-// Value returns the value of a parameter, or nil where it is not given.
+// Value returns the value of a parameter, or nil if it is not given.
 func (g *Given) Value(p *Parameter) any {
 	if !g.Has(p) {
 		return nil

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-var write = flag.Bool("write", false, "write docs/parameters.md anew")
+var write = flag.Bool("write", false, "write docs/parameters.md")
 
 const introduction = `# Parameters of a row
 
@@ -29,39 +29,39 @@ keys of JSONL and as columns of other files, with dashes or underscores. For eac
 
 All these columns are also passed through to the output, as every column of the input is.
 
-The defaults below are those of a model whose files ask for no others. What its generation_config.json asks for
+The defaults below apply to a model whose files set no others. What its generation_config.json sets
 (temperature, top_k, top_p, min_p, typical_p, repetition_penalty), or the keys of general.sampling of its GGUF file as
 llama.cpp has them (temp, top_k, top_p, min_p, xtc_probability, xtc_threshold, penalty_repeat), takes their place,
 unless "--generation-config none" is given. The first lines of a run, the plan and the report say which. A warning names
-what else these files ask for: the number of tokens that a GGUF file's penalty looks at, mirostat, beams.
+other settings of these files: the number of tokens that a GGUF file's penalty looks at, mirostat, beams.
 
-A column with another name is the user's own. Where its name is near to one of these ("temprature"), the job says so
-once. The names of OpenAI's Responses API that are common names of data ("input", "instructions", "reasoning", "text")
-are not in the table: Quire reads no such requests.
+A column with a different name belongs to the user. If its name is near to one of these ("temprature"), the job prints a
+warning once. The names of OpenAI's Responses API that are common names of data ("input", "instructions", "reasoning",
+"text") are not in the table: Quire does not read such requests.
 `
 
 const ofDRYText = `
 ## DRY
 
-The parameters ` + "`dry_*`" + ` are those of llama.cpp's sampler dry (` + "`src/llama-sampler.cpp`" + `). Let the last k tokens of prompt
-and completion stand elsewhere among the last ` + "`dry_penalty_last_n`" + ` too. The token behind them there would repeat k + 1
-tokens. If k is at least ` + "`dry_allowed_length`" + `, its logit gets less by
+The parameters ` + "`dry_*`" + ` work as in llama.cpp's sampler dry (` + "`src/llama-sampler.cpp`" + `). Suppose that the last k tokens of
+prompt and completion also occur earlier among the last ` + "`dry_penalty_last_n`" + `. The token that follows them there would
+repeat k + 1 tokens. If k is at least ` + "`dry_allowed_length`" + `, its logit is reduced by
 
     dry_multiplier * dry_base ^ (k - dry_allowed_length)
 
 for the largest k. No repetition goes beyond a breaker. A breaker is a token that contains a text of
 ` + "`dry_sequence_breakers`" + `, or a token that ends with the beginning of one, followed by the tokens of the rest. A token
-that is a breaker by itself has no penalty. DRY comes behind the other penalties.
+that is a breaker by itself has no penalty. DRY comes after the other penalties.
 
-A row is an error where this cannot be exact: where its breakers come to more than 15 such rests, where one has more
-than 40 bytes or a special token behind its beginning, and where ` + "`dry_penalty_last_n`" + ` is -1, which llama.cpp had once,
-and a sequence may have more than 8192 tokens (` + "`--max-model-len`" + `).
+A row is an error if this cannot be exact: if its breakers have more than 15 such rests; if a breaker has more than 40
+bytes, or a special token after its beginning; or if ` + "`dry_penalty_last_n`" + ` is -1, which llama.cpp once supported, and a
+sequence may have more than 8192 tokens (` + "`--max-model-len`" + `).
 `
 
 const messages = `
 ## Members of a message
 
-A chat template gets each message with all its members, but those that are null, an empty list or an empty object.
+A chat template gets each message with all its members, except those that are null, an empty list or an empty object.
 Content is text, a list of text parts (` + "`" + `{"type": "text", "text": ...}` + "`" + `), or null in a message of neither system nor
 user. A member below that has a value makes the row an error that names it. A key that is there twice, in a row or in a
 message, makes the row an error. See [chat.md](chat.md).
@@ -116,21 +116,21 @@ func page() string {
 		return "`" + p.Sets + "`"
 	})
 	const refused = "Not supported: only these values without effect are accepted"
-	section(refused, "no effect, beside null", func(p *Parameter) string {
+	section(refused, "no effect, like null", func(p *Parameter) string {
 		if p.Sets != "" || p.passes {
 			return ""
 		}
 		return withoutEffect(p)
 	})
 	b.WriteString("\nEmpty is `\"\"`, `[]`, `{}`, an object whose members are all null, or a list of such objects.\n")
-	section("Passed through, whatever the value", "why", func(p *Parameter) string {
+	section("Passed through with any value", "why", func(p *Parameter) string {
 		if !p.passes {
 			return ""
 		}
 		return p.Note
 	})
 	b.WriteString(messages)
-	table(Members(), "no effect, beside null", withoutEffect)
+	table(Members(), "no effect, like null", withoutEffect)
 	return strings.ReplaceAll(b.String(), "|  |", "| |")
 }
 
@@ -152,7 +152,7 @@ func note(p *Parameter) string {
 		notes = append(notes, fmt.Sprintf("in rows with `%s`", p.rows))
 	}
 	if p.dataList {
-		notes = append(notes, "a list is data, as of an earlier output")
+		notes = append(notes, "a list is data, as in an earlier output")
 	}
 	if p.Note != "" && !p.passes {
 		notes = append(notes, p.Note)
@@ -173,6 +173,6 @@ func TestPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	if string(got) != page() {
-		t.Errorf("%s is not the table; write it anew: go test ./parameter -run TestPage -write", path)
+		t.Errorf("%s is not the table; write it again: go test ./parameter -run TestPage -write", path)
 	}
 }

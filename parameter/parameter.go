@@ -1,6 +1,6 @@
-// Package parameter is the one table of the names under which requests to language models give their parameters, in
-// the APIs of OpenAI, vLLM, llama.cpp and transformers: which of them Quire applies, which values have no effect, and
-// what it must refuse. It has the members of messages, too.
+// Package parameter is the single table of the parameter names of the APIs of OpenAI, vLLM, llama.cpp and
+// transformers: which of them Quire applies, which values have no effect, and what it must reject. It also has the
+// members of messages.
 package parameter
 
 import (
@@ -14,8 +14,8 @@ import (
 // SeedRange is the range of a seed, for error messages.
 const SeedRange = "0 to 18446744073709551615, or -1 for none"
 
-// NoSeed is the seed with which other engines say that none is given. A row with it has the job's seed, and a job with
-// it the default, so that it can be drawn again.
+// NoSeed is what other engines use for "no seed". A row with it gets the job's seed, and a job with it the default
+// seed, so that its output can be reproduced.
 const NoSeed = -1
 
 // Type is the type of the values of one of Quire's own parameters.
@@ -25,14 +25,14 @@ type Type int
 const (
 	Integer Type = iota + 1
 	Number
-	Seed // an integer of 64 bits without a sign
+	Seed // an unsigned 64-bit integer
 	Boolean
-	TextList // a list of text; one text is a list of it
+	TextList // a list of texts; one text is a list of one
 	IntegerList
-	Structured     // an object of those that ParseStructure reads
-	Word           // text, one of a few
-	Object         // a JSON object, or text with one
-	List           // a JSON list, or text with one
+	Structured     // an object that ParseStructure parses
+	Word           // one of a few texts
+	Object         // a JSON object, or text that contains one
+	List           // a JSON list, or text that contains one
 	BiasesOfTokens // an object of numbers by token ids
 )
 
@@ -64,7 +64,7 @@ func (t Type) String() string {
 // Engine is a set of APIs that have a parameter.
 type Engine int
 
-// The APIs whose names the table has.
+// The APIs that the table covers.
 const (
 	OpenAI Engine = 1 << iota
 	VLLM
@@ -75,55 +75,58 @@ const (
 // Parameter is one name of the table.
 type Parameter struct {
 	Name string
-	From Engine // the APIs that have it; 0 for a name of Quire alone
-	// Sets is Quire's own parameter that this name sets: the name itself for Quire's own, "" where Quire has none.
+	From Engine // the APIs that have it; 0 if only Quire has it
+	// Sets is Quire's own parameter that this name sets: the name itself for one of Quire's own, "" if Quire has
+	// none.
 	Sets string
-	Note string // what it is, what to give in its place, or why any value passes; for messages and the documentation
+	Note string // what it is, what to use instead, or why any value is accepted; for messages and the documentation
 
-	// Of Quire's own parameters alone:
+	// Only for Quire's own parameters:
 
-	Flag        string // of "sample run", and key of config files; "" where rows alone have it
-	Short       string // the flag in one letter
-	Placeholder string // what stands for the flag's value in the help
-	Device      string // dtype and shape of a row's value in the device's arrays, "" where the host alone needs it
-	// InEveryJob says that job.json has the parameter at its default, too. Later ones are there only where they are
-	// given, so that jobs of before stay the same.
+	Flag        string // flag of "sample run", and key of config files; "" if only rows have it
+	Short       string // one-letter flag
+	Placeholder string // placeholder for the flag's value in the help
+	Device      string // dtype and shape of a row's value in the device's arrays, "" if only the host needs it
+	// InEveryJob reports whether job.json has the parameter even at its default. Newer parameters are there only if
+	// they are given, so that existing jobs keep their identity.
 	InEveryJob bool
-	place      int                 // among them
-	slot       slot                // its value in a Set, and its default
-	limits     limits              // of a number
-	allowed    func(s *Set) string // in place of limits: what it must be beside the others, "" where it is that
-	settle     func(s *Set)        // turns other ways to say a value into one
+	place      int    // index in own
+	slot       slot   // the value's place in a Set, and the default
+	limits     limits // range of a number
+	// for values without limits: what the value must be, given the others; "" if it is valid
+	allowed func(s *Set) string
+	settle  func(s *Set) // normalizes other notations of a value
 
-	values map[string]string // what a JSON value sets Sets to, where that is not the value itself
-	clash  map[string]string // which value of Sets contradicts a JSON value
+	values map[string]string // maps a JSON value to the value of Sets, if that differs
+	clash  map[string]string // the value of Sets that contradicts a JSON value
 
-	passes   bool     // any value passes, as it cannot change a completion
+	passes   bool     // any value is accepted, because it cannot change a completion
 	neutral  []string // JSON values without effect
 	strict   bool     // empty text, lists and objects have an effect
-	equal    string   // a value has no effect where it equals this parameter of the row
-	rows     string   // the name is a parameter only in rows that have this prompt column
-	dataList bool     // a list is the user's data: the parameter has none
-	// matters reports whether a value has an effect beside these parameters of a row; nil: it always has.
+	equal    string   // a value has no effect if it equals this parameter of the row
+	rows     string   // the name is a parameter only in rows with this prompt column
+	dataList bool     // a list is the user's data, because the parameter is never a list
+	// matters reports whether a value has an effect, given these parameters of the row; nil: it always has.
 	matters func(s *Set) bool
 }
 
-// Own says whether p is one of Quire's own parameters.
+// Own reports whether p is one of Quire's own parameters.
 func (p *Parameter) Own() bool { return p.Sets == p.Name }
 
-// Passes says whether a column of this name is the user's own, whatever its values, as they cannot change a completion.
+// Passes reports whether a column of this name belongs to the user whatever its values, because they cannot change a
+// completion.
 func (p *Parameter) Passes() bool { return p.passes }
 
-// Concerns says whether the name is a parameter in a row with the given prompt column.
+// Concerns reports whether the name is a parameter in a row with the given prompt column.
 func (p *Parameter) Concerns(promptColumn string) bool { return p.rows == "" || p.rows == promptColumn }
 
-// Conditional reports whether it depends on other parameters whether a value has an effect; see [Parameter.Matters].
+// Conditional reports whether the effect of a value depends on other parameters; see [Parameter.Matters].
 func (p *Parameter) Conditional() bool { return p.matters != nil }
 
-// Matters reports whether a value that is not neutral has an effect beside these parameters of a row.
+// Matters reports whether a value that is not neutral has an effect, given these parameters of the row.
 func (p *Parameter) Matters(s *Set) bool { return p.matters == nil || p.matters(s) }
 
-// Verdict is what becomes of a parameter of a row.
+// Verdict is how a parameter of a row is treated.
 type Verdict int
 
 // The verdicts.
@@ -131,11 +134,11 @@ const (
 	NoEffect    Verdict = iota // the value asks for what Quire does anyway
 	Applied                    // it sets one of Quire's own parameters
 	Refused                    // it asks for what Quire does not do
-	Contradicts                // it asks for another value of Quire's own parameter than the row gives
+	Contradicts                // it asks for a different value of Quire's own parameter from the row's
 )
 
-// Judge says what becomes of a JSON value. Where it is applied, set is the JSON value that Quire's own parameter
-// gets. given returns the JSON value of one of Quire's own parameters that the row has, or "".
+// Judge returns how a JSON value is treated. If it is applied, set is the JSON value for Quire's own parameter. given
+// returns the row's JSON value of one of Quire's own parameters, or "".
 func (p *Parameter) Judge(value []byte, given func(own string) string) (verdict Verdict, set []byte) {
 	v, ok := decode(value)
 	_, isList := v.([]any)
@@ -164,7 +167,7 @@ func (p *Parameter) Judge(value []byte, given func(own string) string) (verdict 
 	return Refused, nil
 }
 
-// Excludes returns the JSON value of Sets that a value without effect contradicts, or "": do_sample true excludes
+// Excludes returns the JSON value of Sets that contradicts a value without effect, or "": do_sample true excludes
 // temperature 0.
 func (p *Parameter) Excludes(value []byte) string {
 	v, ok := decode(value)
@@ -176,13 +179,13 @@ func (p *Parameter) Excludes(value []byte) string {
 	return ""
 }
 
-// Neutral says whether value is one of the JSON values that the table lists as without effect.
+// Neutral reports whether value is one of the JSON values that the table lists as without effect.
 func (p *Parameter) Neutral(value []byte) bool {
 	v, ok := decode(value)
 	return ok && slices.ContainsFunc(p.neutral, func(n string) bool { return is(v, n) })
 }
 
-// Instead returns a JSON value that has no effect, to give in place of one that is refused, or "".
+// Instead returns a JSON value without effect, to use in place of a rejected one, or "".
 func (p *Parameter) Instead() string {
 	if len(p.neutral) == 0 {
 		return ""
@@ -195,8 +198,8 @@ func decode(value []byte) (v any, ok bool) {
 	return v, d.Decode(&v) == nil
 }
 
-// is compares a decoded JSON value with another one. Null members of objects do not count: in a Parquet file every
-// struct of a column has all members.
+// is compares a decoded JSON value with a JSON text. Null members of objects are ignored, because every struct of a
+// Parquet column has all members.
 func is(v any, text string) bool {
 	want, ok := decode([]byte(text))
 	return ok && same(v, want)
@@ -231,8 +234,8 @@ func same(a, b any) bool {
 	return a == b
 }
 
-// empty says whether a decoded JSON value is empty text, an object whose members are all null, or a list of nothing but
-// such objects and nulls. A Parquet column can't tell these apart.
+// empty reports whether a decoded JSON value is empty text, an object whose members are all null, or a list of only
+// such objects and nulls. A Parquet column cannot distinguish these.
 func empty(v any) bool {
 	switch v := v.(type) {
 	case string:
@@ -258,7 +261,7 @@ var byName = func() map[string][]*Parameter {
 	for i := range table {
 		p := &table[i]
 		all[p.Name] = append(all[p.Name], p)
-		if dashed := strings.ReplaceAll(p.Name, "_", "-"); dashed != p.Name { // as flags have it
+		if dashed := strings.ReplaceAll(p.Name, "_", "-"); dashed != p.Name { // as in flags
 			alias := *p
 			alias.Name = dashed
 			all[dashed] = append(all[dashed], &alias)
@@ -267,11 +270,11 @@ var byName = func() map[string][]*Parameter {
 	return all
 }()
 
-// Lookup returns what the table has of a name, with dashes or underscores: nothing for a column of the user's own, and
-// several entries where the name means different things beside different prompt columns.
+// Lookup returns the table's entries for a name, with dashes or underscores. There are none for a user's column, and
+// several if the meaning of the name depends on the prompt column.
 func Lookup(name string) []*Parameter { return byName[name] }
 
-// All gives the whole table.
+// All iterates over the whole table.
 func All() iter.Seq[*Parameter] {
 	return func(yield func(*Parameter) bool) {
 		for i := range table {

@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Every name is there once for each prompt column that it may stand beside, and each entry can be judged.
+// Every name occurs once for each prompt column that it may be used with, and each entry can be judged.
 func TestTable(t *testing.T) {
 	seen := map[string]bool{}
 	for p := range All() {

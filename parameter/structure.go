@@ -10,23 +10,23 @@ import (
 	"strings"
 )
 
-// Structure says what the text of a completion must be. The zero value is any text.
+// Structure defines what the text of a completion must be. The zero value is any text.
 type Structure struct {
 	Kind StructureKind
 	Text string // the JSON schema, the regular expression, the list of texts as JSON, or the grammar
-	// Compact has no whitespace between the parts of JSON.
+	// Compact forbids whitespace between the parts of JSON.
 	Compact bool
-	// AnyOrder lets the properties of JSON objects come in any order, not the schema's alone.
+	// AnyOrder lets the properties of JSON objects come in any order, instead of the schema's order.
 	AnyOrder bool
-	// AdditionalProperties lets JSON objects have members that their schema neither lists nor speaks of, and arrays
-	// such items behind those of a list.
+	// AdditionalProperties lets JSON objects have members that their schema neither lists nor restricts, and arrays
+	// such items after the listed ones.
 	AdditionalProperties bool
 }
 
-// StructureKind is what a [Structure] is.
+// StructureKind is the kind of a [Structure].
 type StructureKind string
 
-// The kinds, as vLLM's structured_outputs has them.
+// The kinds, as in vLLM's structured_outputs.
 const (
 	SchemaStructure  StructureKind = "json"
 	ObjectStructure  StructureKind = "json_object"
@@ -35,10 +35,10 @@ const (
 	GrammarStructure StructureKind = "grammar"
 )
 
-// CallStructure is a call of a tool, as parts of package grammar. No value of a parameter is one.
+// CallStructure is a call of a tool, as parts of package grammar. Parameters never have it.
 const CallStructure StructureKind = "call"
 
-// NewStructure makes a structure of a kind of its value: text, or a list of it.
+// NewStructure makes a structure of a kind from its value: text, or a list of texts.
 func NewStructure(kind StructureKind, value any) (s Structure, err error) {
 	raw, err := json.Marshal(value)
 	if err == nil {
@@ -50,27 +50,26 @@ func NewStructure(kind StructureKind, value any) (s Structure, err error) {
 	return s, nil
 }
 
-// String is the structure as JSON.
+// String returns the structure as JSON.
 func (s Structure) String() string {
 	b, _ := s.MarshalJSON()
 	return string(b)
 }
 
-// Choices are the texts of a choice.
+// Choices returns the texts of a choice.
 func (s Structure) Choices() (texts []string) {
 	_ = json.Unmarshal([]byte(s.Text), &texts)
 	return texts
 }
 
-// The names of what stands beside the kind: of [Structure.Compact] as vLLM has it, and of [Structure.AnyOrder] as
-// XGrammar has it.
+// The names of options: [Structure.Compact] in vLLM, and [Structure.AnyOrder] in XGrammar.
 const (
 	compactName    = "disable_any_whitespace"
 	anyOrderName   = "any_order"
 	additionalName = "additional_properties"
 )
 
-// MarshalJSON returns the structure as vLLM's structured_outputs has it, null for any text.
+// MarshalJSON returns the structure in the form of vLLM's structured_outputs, null for any text.
 func (s Structure) MarshalJSON() ([]byte, error) {
 	var value any
 	switch s.Kind {
@@ -96,15 +95,15 @@ func (s Structure) MarshalJSON() ([]byte, error) {
 	return json.Marshal(object)
 }
 
-// UnmarshalJSON reads what MarshalJSON writes.
+// UnmarshalJSON parses the output of MarshalJSON.
 func (s *Structure) UnmarshalJSON(raw []byte) (err error) {
 	*s, err = ParseStructure("structured_outputs", raw)
 	return err
 }
 
-// ParseStructure reads the JSON value that a parameter has which sets a structure: response_format as OpenAI has it,
-// structured_outputs as vLLM has it, or a part of these under the name that an engine has for it. Text may stand for an
-// object in it.
+// ParseStructure parses the JSON value of a parameter that sets a structure: OpenAI's response_format, vLLM's
+// structured_outputs, or a part of these under an engine's name for it. In place of an object, text that contains one
+// is accepted.
 func ParseStructure(name string, raw []byte) (s Structure, err error) {
 	kind := map[string]StructureKind{
 		"guided_json": SchemaStructure, "json_schema": SchemaStructure, "guided_regex": RegexStructure,
@@ -127,8 +126,8 @@ func ParseStructure(name string, raw []byte) (s Structure, err error) {
 	return s, nil
 }
 
-// GivesStructure says that a value of such a parameter is one: not null, nor an object of nulls, which a Parquet file
-// has where a row gives none.
+// GivesStructure reports whether the value of such a parameter is a structure: not null, nor an object of nulls,
+// which a Parquet file has for rows that give none.
 func GivesStructure(name string, raw []byte) bool {
 	v, ok := decode(raw)
 	members, isObject := v.(map[string]any)
@@ -138,7 +137,7 @@ func GivesStructure(name string, raw []byte) bool {
 
 func isNull(raw []byte) bool { return len(raw) == 0 || string(bytes.TrimSpace(raw)) == "null" }
 
-// object reads an object, or the one that a text is, without members that are null.
+// object parses an object, or text that contains one, without members that are null.
 func object(raw []byte) (map[string]json.RawMessage, error) {
 	var text string
 	if json.Unmarshal(raw, &text) == nil {
@@ -152,7 +151,7 @@ func object(raw []byte) (map[string]json.RawMessage, error) {
 	return members, nil
 }
 
-// parseOutputs reads vLLM's structured_outputs.
+// parseOutputs parses vLLM's structured_outputs.
 func (s *Structure) parseOutputs(raw []byte) error {
 	members, err := object(raw)
 	if err != nil {
@@ -179,7 +178,7 @@ func (s *Structure) parseOutputs(raw []byte) error {
 			if json.Unmarshal(value, options[name]) != nil {
 				return fmt.Errorf("has a member %s that is not true or false", name)
 			}
-		case name == "disable_additional_properties" && string(value) == "true": // as they are
+		case name == "disable_additional_properties" && string(value) == "true": // this is how objects are anyway
 		case name == "disable_fallback", string(value) == "false", string(value) == `""`:
 		default:
 			return fmt.Errorf("has the member %s, which is not supported: leave it out", name)
@@ -191,7 +190,7 @@ func (s *Structure) parseOutputs(raw []byte) error {
 	return nil
 }
 
-// parseFormat reads OpenAI's response_format.
+// parseFormat parses OpenAI's response_format.
 func (s *Structure) parseFormat(raw []byte) error {
 	members, err := object(raw)
 	if err != nil {
@@ -199,7 +198,7 @@ func (s *Structure) parseFormat(raw []byte) error {
 	}
 	var kind string
 	_ = json.Unmarshal(members["type"], &kind)
-	schema := members["schema"] // as llama.cpp has it
+	schema := members["schema"] // llama.cpp's form
 	switch {
 	case kind == "text":
 		return nil
@@ -225,7 +224,7 @@ func (s *Structure) parseFormat(raw []byte) error {
 	return nil
 }
 
-// set makes a structure of a kind of its JSON value.
+// set makes a structure of a kind from its JSON value.
 func (s *Structure) set(kind StructureKind, raw []byte) error {
 	var text string
 	isText := json.Unmarshal(raw, &text) == nil

@@ -66,7 +66,7 @@ func TestParseStructure(t *testing.T) {
 	}
 }
 
-// Whatever is read is written so that it is read as the same.
+// Whatever is parsed is written so that it parses as the same.
 func FuzzParseStructure(f *testing.F) {
 	f.Add("response_format", `{"type": "json_schema", "json_schema": {"schema": {"type": "object"}}}`)
 	f.Add("structured_outputs", `{"choice": ["a"], "disable_any_whitespace": false}`)

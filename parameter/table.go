@@ -11,24 +11,24 @@ const (
 	all     = servers | Transformers
 )
 
-// What is said of parameters that pass.
+// The notes on parameters that are accepted.
 const (
 	bookkeeping = "bookkeeping or transport; it cannot change a completion"
 	placement   = "how an engine does its work, not what it generates"
-	response    = "what of a response is sent, or in which form"
-	speculation = "speculative decoding; it changes the speed alone"
+	response    = "which parts of a response are sent, or in which form"
+	speculation = "speculative decoding; it only changes the speed"
 )
 
-// only is said of a parameter of one that is refused.
+// only returns the note of a parameter that matters only together with one that is rejected.
 func only(with string) string { return "it matters only with " + with + ", which Quire refuses" }
 
 // Remedies.
 const (
 	membersAsColumns = "write its members as columns of their own"
-	takenApart       = "--columns takes the text of all rows apart"
+	takenApart       = "--columns splits the text of all rows"
 	marksOfTemplate  = "the chat template has the marks, or --reasoning-parser"
 	fillIn           = "give a prompt with the model's own tokens for filling in"
-	chosenOnly       = "columns logprobs and top_logprobs have those of each generated token and of the likeliest"
+	chosenOnly       = "columns logprobs and top_logprobs are of each generated token and of the likeliest tokens"
 )
 
 // Neutral values.
@@ -39,8 +39,8 @@ var (
 	isTrue  = []string{"true"}
 )
 
-// table is in the order of the documentation: Quire's own, other names of these, what has values without effect, what
-// passes.
+// table is in the order of the documentation: Quire's own parameters, other names for them, parameters that have
+// values without effect, and accepted ones.
 var table = func() []Parameter {
 	all := slices.Concat(own, judged)
 	for i := range own {
@@ -54,7 +54,7 @@ var table = func() []Parameter {
 	return all
 }()
 
-// judged are other names of these, and what is judged by its value.
+// judged are other names for Quire's own parameters, and parameters that are judged by their value.
 var judged = []Parameter{
 	{Name: "n_generations", Sets: "n", Note: "as the flag is called"},
 	{Name: "n_cmpl", Sets: "n", From: LlamaCpp},
@@ -96,7 +96,7 @@ var judged = []Parameter{
 
 	// Ways to choose tokens and completions.
 	{Name: "best_of", From: OpenAI | VLLM, neutral: one, equal: "n",
-		Note: "no effect also where it equals the row's n"},
+		Note: "also no effect if it equals the row's n"},
 	{Name: "use_beam_search", From: VLLM, neutral: isFalse},
 	{Name: "num_beams", From: Transformers, neutral: one},
 	{Name: "num_beam_groups", From: Transformers, neutral: one},
@@ -144,17 +144,17 @@ var judged = []Parameter{
 	{Name: "eos_token_id", From: Transformers, Note: "the model's files have it"},
 	{Name: "thinking_token_budget", From: VLLM, Sets: "max_thinking_tokens"},
 	{Name: "reasoning_budget_tokens", From: LlamaCpp, Sets: "max_thinking_tokens"},
-	{Name: "reasoning_budget_message", From: LlamaCpp, Note: "max_thinking_tokens generates the mark alone"},
+	{Name: "reasoning_budget_message", From: LlamaCpp, Note: "max_thinking_tokens generates only the mark"},
 	{Name: "reasoning_budget_start_tag", From: LlamaCpp, Note: marksOfTemplate},
 	{Name: "reasoning_budget_end_tag", From: LlamaCpp, Note: marksOfTemplate},
 	{Name: "reasoning_budget_arm_immediately", From: LlamaCpp, neutral: isFalse},
 
-	// What is made of the prompt.
+	// How the prompt is made.
 	{Name: "parallel_tool_calls", From: servers, neutral: isTrue, matters: func(s *Set) bool {
 		_, one := s.WantsCall()
 		return s.Tools != "" && s.ToolChoice != "none" && !one
-	}, Note: "no effect without tools, or where tool_choice asks for a call, which is one then; else a model may " +
-		"call several tools at once"},
+	}, Note: "no effect without tools, or if tool_choice asks for a call, which is a single one then; otherwise a " +
+		"model may call several tools at once"},
 	{Name: "functions", From: OpenAI, Note: "give tools"},
 	{Name: "function_call", From: OpenAI, neutral: []string{`"none"`, `"auto"`}, Note: "give tool_choice"},
 	{Name: "chat_template", From: VLLM, Note: "give --chat-template"},
@@ -171,12 +171,12 @@ var judged = []Parameter{
 	{Name: "multi_modal_data", From: VLLM},
 	{Name: "mm_processor_kwargs", From: VLLM},
 	{Name: "modalities", From: OpenAI, neutral: []string{`["text"]`}},
-	{Name: "verbosity", From: OpenAI, neutral: []string{`"medium"`}, Note: "say it in the prompt"},
+	{Name: "verbosity", From: OpenAI, neutral: []string{`"medium"`}, Note: "ask for it in the prompt"},
 	{Name: "web_search_options", From: OpenAI},
 	{Name: "moderation", From: OpenAI},
 	{Name: "previous_response_id", From: OpenAI, Note: "give the whole conversation as messages"},
 
-	// What of a completion is wanted.
+	// What is returned of a completion.
 	{Name: "logprobs", Sets: "top_logprobs", From: servers, neutral: []string{"false", "true"}, dataList: true,
 		Note: "a number as in OpenAI's completions and vLLM; with true, as in OpenAI's chat, top_logprobs is the " +
 			"number"},
@@ -203,7 +203,7 @@ var judged = []Parameter{
 	{Name: "vllm_xargs", From: VLLM, Note: membersAsColumns},
 }
 
-// passing are parameters that cannot change a completion of Quire's: columns of these names are the user's own.
+// passing are parameters that cannot change a completion of Quire: columns with these names belong to the user.
 var passing = []struct {
 	note  string
 	from  Engine
@@ -243,7 +243,7 @@ var passing = []struct {
 	{"text has special tokens as the tokenizer's decoder writes them", VLLM, "spaces_between_special_tokens"},
 	{only("beam search"), VLLM | Transformers, "early_stopping"},
 	{only("beam search"), Transformers, "renormalize_logits"},
-	{"objects of Python, which no row can hold", Transformers, "constraints"},
+	{"Python objects, which a row cannot contain", Transformers, "constraints"},
 	{"Quire runs no tools", OpenAI, "max_tool_calls"},
 	{only("modalities other than text"), OpenAI, "audio"},
 	{"prompts are text", VLLM, "media_io_kwargs"},
@@ -256,5 +256,5 @@ var passing = []struct {
 	{only("reasoning_format"), LlamaCpp, "thinking_forced_open"},
 	{"prompts are not padded", Transformers, "pad_token_id"},
 	{"the model's files have it", Transformers, "bos_token_id"},
-	{"for models with an encoder alone, which are refused", Transformers, "decoder_start_token_id"},
+	{"only for models with an encoder, which are refused", Transformers, "decoder_start_token_id"},
 }

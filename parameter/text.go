@@ -10,27 +10,28 @@ import (
 	"unicode/utf8"
 )
 
-// Text are the parameters of what is made of messages and of completions as text.
+// Text are the parameters of how messages become a prompt, and tokens become text.
 type Text struct {
-	// Tools and Documents are what the chat template may tell the model of; ChatTemplateKwargs are further variables of
-	// the template.
+	// Tools and Documents are for the chat template to present to the model; ChatTemplateKwargs are further variables
+	// of the template.
 	Tools, Documents   ListJSON
 	ChatTemplateKwargs ObjectJSON
-	// ReasoningEffort is the template's variable of that name, in place of one of ChatTemplateKwargs; "" is none.
+	// ReasoningEffort is the template's variable of that name, and overrides one in ChatTemplateKwargs; "" is none.
 	ReasoningEffort string
-	// ToolChoice is "auto"; "none": the template gets no tools, and the completion has no calls of them; "required":
-	// the completion is a call; or a JSON object that names the function to call, as OpenAI has it.
+	// ToolChoice is "auto"; "none": the template gets no tools, and calls in the completion are not parsed;
+	// "required": the completion is a call; or a JSON object in OpenAI's form that names the function to call.
 	ToolChoice string
-	// AddGenerationPrompt ends the prompt with the opening of the answer, unless ContinueFinalMessage ends it with the
-	// text of the last message.
+	// AddGenerationPrompt ends the prompt with the opening of the answer. With ContinueFinalMessage, the prompt ends
+	// with the text of the last message instead.
 	AddGenerationPrompt, ContinueFinalMessage bool
-	// TruncatePromptTokens keeps the last tokens of a prompt: so many, or for -1 what leaves room for max_tokens. 0
-	// keeps all.
+	// TruncatePromptTokens keeps the last tokens of a prompt: so many, or for -1 as many as leave room for
+	// max_tokens. 0 keeps all.
 	TruncatePromptTokens int
-	// SkipSpecialTokens leaves special tokens out of the text. IncludeStopStrInOutput ends the text behind the
-	// stop string or the token that ended the completion, and not before it.
+	// SkipSpecialTokens omits special tokens from the text. With IncludeStopStrInOutput, the text includes the stop
+	// string or the token that ended the completion.
 	SkipSpecialTokens, IncludeStopStrInOutput bool
-	// MaxThinkingTokens bounds the tokens of reasoning: behind so many the text that ends it is drawn. -1 has no bound.
+	// MaxThinkingTokens bounds the tokens of reasoning: after so many, the text that ends reasoning is generated. -1
+	// means no bound.
 	MaxThinkingTokens int
 }
 
@@ -40,7 +41,7 @@ type (
 	ListJSON   string
 )
 
-// oneOf says what a word must be, "" where it is that.
+// oneOf returns what a word must be, "" if it is valid.
 func oneOf(word string, words ...string) string {
 	if slices.Contains(words, word) {
 		return ""
@@ -48,7 +49,7 @@ func oneOf(word string, words ...string) string {
 	return strings.Join(words, " or ")
 }
 
-// WantsCall says whether the completion must be a call of a tool, and of which; "" is any.
+// WantsCall reports whether the completion must be a tool call, and returns the tool; "" is any.
 func (t *Text) WantsCall() (tool string, wanted bool) {
 	if t.ToolChoice == "required" {
 		return "", true
@@ -63,7 +64,7 @@ func (t *Text) WantsCall() (tool string, wanted bool) {
 	return choice.Function.Name, choice.Function.Name != ""
 }
 
-// allowedChoice says what ToolChoice must be, "" where it is that.
+// allowedChoice returns what ToolChoice must be, "" if it is valid.
 func (t *Text) allowedChoice() string {
 	if _, wanted := t.WantsCall(); wanted || t.ToolChoice == "auto" || t.ToolChoice == "none" {
 		return ""
@@ -71,7 +72,7 @@ func (t *Text) allowedChoice() string {
 	return `auto, none, required, or {"type": "function", "function": {"name": ...}}`
 }
 
-// wellFormed says what no value of a type may be.
+// wellFormed returns an error for values that no parameter of the type may have.
 func wellFormed(v any) error {
 	switch v := v.(type) {
 	case []string:
@@ -95,8 +96,8 @@ func isJSON(text string, first byte, t Type) error {
 	return fmt.Errorf("must be %v", t)
 }
 
-// ParseJSON returns a JSON value in the compact form of [ObjectJSON] and [ListJSON]. Text stands for the JSON in it,
-// and an empty value for none.
+// ParseJSON returns a JSON value in the compact form of [ObjectJSON] and [ListJSON]. Text stands for the JSON that it
+// contains, and an empty value for none.
 func ParseJSON(raw []byte) string {
 	var inner string
 	if json.Unmarshal(raw, &inner) == nil {
@@ -104,7 +105,7 @@ func ParseJSON(raw []byte) string {
 	}
 	var b bytes.Buffer
 	if json.Compact(&b, raw) != nil {
-		return strings.TrimSpace(string(raw)) // whatever it is, it is told when it is checked
+		return strings.TrimSpace(string(raw)) // whatever it is, the error is reported when it is checked
 	}
 	if text := b.String(); text != "{}" && text != "[]" && text != "null" {
 		return text
@@ -115,7 +116,7 @@ func ParseJSON(raw []byte) string {
 // ofText are the entries of the table for [Text].
 var ofText = []Parameter{
 	{Name: "tools", From: servers, Flag: "tools", Placeholder: "JSON",
-		Note: "tools that the chat template tells the model of: a JSON list, or a file with one",
+		Note: "tools that the chat template presents to the model: a JSON list, or a file with one",
 		slot: field(ListJSON(""), func(s *Set) *ListJSON { return &s.Tools })},
 	{Name: "tool_choice", From: servers, Flag: "tool-choice", Placeholder: "CHOICE",
 		Note: "auto, none (no tools for the chat template, no calls in the text), required (the completion is a " +
@@ -136,17 +137,17 @@ var ofText = []Parameter{
 		Note: "end messages with the opening of the answer, unless continue_final_message is true",
 		slot: field(true, func(s *Set) *bool { return &s.AddGenerationPrompt })},
 	{Name: "continue_final_message", From: VLLM, Flag: "continue-final-message",
-		Note: "end the prompt within the last message, for the model to go on with",
+		Note: "end the prompt within the last message, for the model to continue",
 		slot: field(false, func(s *Set) *bool { return &s.ContinueFinalMessage })},
 	{Name: "truncate_prompt_tokens", From: VLLM, Flag: "truncate-prompt-tokens", Placeholder: "TOKENS",
-		Note:   "keep so many tokens of the prompt, its last; -1 keeps what leaves room for max_tokens, 0 keeps all",
+		Note:   "keep the last N tokens of the prompt; -1 keeps as many as leave room for max_tokens, 0 keeps all",
 		slot:   field(0, func(s *Set) *int { return &s.TruncatePromptTokens }),
 		limits: limits{min: -1, max: math.MaxInt32, text: "-1 or more"}},
 	{Name: "skip_special_tokens", From: VLLM, Flag: "skip-special-tokens",
 		Note: "leave special tokens out of the text",
 		slot: field(true, func(s *Set) *bool { return &s.SkipSpecialTokens })},
 	{Name: "include_stop_str_in_output", From: VLLM, Flag: "include-stop-str-in-output",
-		Note: "end the text after the stop string or stop token, and not before it",
+		Note: "end the text after the stop string or stop token instead of before it",
 		slot: field(false, func(s *Set) *bool { return &s.IncludeStopStrInOutput })},
 	{Name: "max_thinking_tokens", Flag: "max-thinking-tokens", Placeholder: "TOKENS",
 		Note: "maximum tokens of reasoning, after which the mark that ends it follows; -1 has no bound",

@@ -5,33 +5,33 @@ import (
 	"slices"
 )
 
-// Index knows which pages of the device have which names. A page has the name of its contents from when it is full
-// until it is taken for others, whether somebody holds it or not. Of two pages with equal contents one has the name.
+// Index records which pages on the device have which names. A page is named after its contents from when it is full
+// until it is reused, whether it is held or not. Of two pages with equal contents only one has the name.
 type Index struct {
 	pages  []named
 	byName map[Hash]int32
 	clock  int
 }
 
-// named is what is known of a page.
+// named is the record of a page.
 type named struct {
-	name, parent Hash // parent is that of the page before it in its sequence
-	place        int  // pages before it
+	name, parent Hash // parent is the name of the page before it in its sequence
+	place        int  // number of pages before it in its sequence
 	isNamed      bool
-	held         bool // somebody holds it
-	shared       bool // others began with it than the one that ran it
-	used         int  // when somebody held it last
+	held         bool // a sequence holds it
+	shared       bool // sequences other than the one that ran it started with it
+	used         int  // the clock when it was last held
 }
 
-// NewIndex returns an index of pages without names.
+// NewIndex returns an index of pages that have no names.
 func NewIndex(pages int) *Index {
 	return &Index{pages: make([]named, pages), byName: map[Hash]int32{}}
 }
 
-// Tick moves the clock on: what is held or named from now on is younger than what was before.
+// Tick advances the clock: pages that are held or named afterwards are younger than all before.
 func (x *Index) Tick() { x.clock++ }
 
-// Hold says whether somebody holds a page.
+// Hold sets whether a page is held.
 func (x *Index) Hold(page int32, held bool) {
 	p := &x.pages[page]
 	if p.held = held; held {
@@ -39,8 +39,8 @@ func (x *Index) Hold(page int32, held bool) {
 	}
 }
 
-// Name says that a page has the contents of place of chain. It is left without a name if another page has that one,
-// unless it is held and the other is not.
+// Name names a page after the contents at place in chain. If another page has that name already, the page takes the
+// name over only if it is held and the other one is not.
 func (x *Index) Name(page int32, chain []Hash, place int) {
 	if other, there := x.byName[chain[place]]; there {
 		if other == page || x.pages[other].held || !x.pages[page].held {
@@ -57,7 +57,7 @@ func (x *Index) Name(page int32, chain []Hash, place int) {
 	x.byName[p.name] = page
 }
 
-// Forget says that a page was taken for other contents.
+// Forget removes a page's name, because the page is reused.
 func (x *Index) Forget(page int32) {
 	if p := &x.pages[page]; p.isNamed {
 		delete(x.byName, p.name)
@@ -65,16 +65,16 @@ func (x *Index) Forget(page int32) {
 	}
 }
 
-// Clear forgets all.
+// Clear removes all names.
 func (x *Index) Clear() {
 	clear(x.pages)
 	clear(x.byName)
 }
 
-// Len is how many pages have names.
+// Len returns how many pages have names.
 func (x *Index) Len() int { return len(x.byName) }
 
-// Longest returns the pages that have the names of chain, from its begin to the first that none has.
+// Longest returns the pages named by chain, from its start to the first name that no page has.
 func (x *Index) Longest(chain []Hash) (pages []int32) {
 	for _, h := range chain {
 		page, ok := x.byName[h]
@@ -86,23 +86,23 @@ func (x *Index) Longest(chain []Hash) (pages []int32) {
 	return pages
 }
 
-// Share says that others begin with pages than the ones that ran them.
+// Share marks pages as shared: sequences other than the ones that ran them started with them.
 func (x *Index) Share(pages ...int32) {
 	for _, page := range pages {
 		x.pages[page].shared = true
 	}
 }
 
-// Page returns the page that has a name.
+// Page returns the page that has this name.
 func (x *Index) Page(name Hash) (page int32, ok bool) {
 	page, ok = x.byName[name]
 	return page, ok
 }
 
-// Free says that nobody holds a page.
+// Free reports whether a page is not held.
 func (x *Index) Free(page int32) bool { return !x.pages[page].held }
 
-// Kept is how many pages have names and are held by nobody.
+// Kept returns how many pages have names and are not held.
 func (x *Index) Kept() (n int) {
 	for i := range x.pages {
 		if x.pages[i].isNamed && !x.pages[i].held {
@@ -112,8 +112,8 @@ func (x *Index) Kept() (n int) {
 	return n
 }
 
-// Oldest returns the names of up to n pages for which wanted holds, among those that nobody holds, and those that are
-// held and shared. The ones used longest ago come first, of a sequence the last ones.
+// Oldest returns the names of up to n pages for which wanted holds, among the pages that are not held and the held
+// pages that are shared. The least recently used come first; of equal ones, the last pages of a sequence.
 func (x *Index) Oldest(n int, wanted func(Hash) bool) []Hash {
 	var list []*named
 	for i := range x.pages {
@@ -131,8 +131,8 @@ func (x *Index) Oldest(n int, wanted func(Hash) bool) []Hash {
 	return names
 }
 
-// Block returns the pages of a sequence up to the one that has a name, and their names: those of its block of size
-// pages, the first of which is at place from. It returns none if one of them is gone.
+// Block returns the pages of the block that contains the named page, up to and including that page, and their names.
+// Blocks have size pages; the first page of this block is at place from. It returns nothing if a page is gone.
 func (x *Index) Block(name Hash, size int) (chain []Hash, pages []int32, from int) {
 	page, ok := x.byName[name]
 	if !ok {

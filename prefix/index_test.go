@@ -9,8 +9,8 @@ import (
 	"github.com/quire/quire/prefix"
 )
 
-// Whatever is named, taken and held: the index finds the longest chain of pages that have its names, and each page has
-// the name that it got last.
+// For any sequence of naming, taking and holding, the index finds the longest chain of pages that have its names, and
+// each page has the name that it got last.
 func TestIndex(t *testing.T) {
 	const pages, pageSize = 8, 2
 	seed := prefix.Seed()

@@ -2,13 +2,13 @@ package prefix
 
 // Namer names the pages of a sequence as it grows.
 type Namer struct {
-	Names    []Hash // of its full pages
+	Names    []Hash // names of its full pages
 	seed     Hash
-	tail     []int32 // tokens behind these
+	tail     []int32 // tokens after the full pages
 	pageSize int
 }
 
-// NewNamer begins with tokens whose first pages have the names of chain; seed is as of [Chain].
+// NewNamer starts with tokens, whose first pages have the names of chain. seed is the seed of [Chain].
 func NewNamer(seed Hash, chain []Hash, tokens []int32, pageSize int) *Namer {
 	n := &Namer{Names: chain[:len(chain):len(chain)], seed: seed, pageSize: pageSize}
 	n.Push(tokens[len(chain)*pageSize:]...)

@@ -1,7 +1,7 @@
-// Package prefix names the prefixes of prompts by content, page by page, and remembers which ones are kept and where.
+// Package prefix names the prefixes of prompts by content, page by page, and records which ones are kept and where.
 //
 // The name of a page is a hash chained over the pages before it, so equal names mean equal tokens from the start. A
-// kept prefix belongs to a number that the caller chooses, for instance a row of the sequence table. The package knows
+// kept prefix belongs to a number that the caller chooses, for example a row of the sequence table. The package knows
 // nothing of devices.
 package prefix
 
@@ -27,8 +27,8 @@ func Seed(fields ...string) Hash {
 	return Hash(h.Sum(nil))
 }
 
-// Chain returns the names of the full pages of tokens: SHA-256 of the previous name (the seed at first) and the page's
-// token ids, 4 bytes each, little-endian. A partial page at the end has no name.
+// Chain returns the names of the full pages of tokens: SHA-256 of the previous name (the seed at first) and the
+// page's token ids, 4 bytes each, little-endian. A partial page at the end has no name.
 func Chain(seed Hash, tokens []int32, pageSize int) []Hash {
 	chain := make([]Hash, 0, len(tokens)/pageSize)
 	page := make([]byte, len(seed)+4*pageSize)
@@ -43,7 +43,7 @@ func Chain(seed Hash, tokens []int32, pageSize int) []Hash {
 	return chain
 }
 
-// Cache records which prefixes are kept, each by an id of the caller's, and how many use each.
+// Cache records which prefixes are kept, each under an id chosen by the caller, and how many users each has.
 type Cache struct {
 	entries map[int]*entry
 	byHash  map[Hash]map[int]struct{}
@@ -62,7 +62,7 @@ func NewCache() *Cache {
 // Len returns the number of entries.
 func (c *Cache) Len() int { return len(c.entries) }
 
-// Insert adds the entry id, which has the pages of chain. It starts with one user.
+// Insert adds the entry id, which has the pages of chain. It has one user at first.
 func (c *Cache) Insert(id int, chain []Hash) {
 	if c.entries[id] != nil {
 		panic(fmt.Errorf("prefix: entry %d is already in the cache", id))
@@ -77,7 +77,7 @@ func (c *Cache) Insert(id int, chain []Hash) {
 }
 
 // Longest returns the entry with the longest kept prefix of chain, and the number of pages of that prefix: 0 if there
-// is none. Of several entries it returns the one with the lowest id.
+// is none. If several entries have it, it returns the one with the lowest id.
 func (c *Cache) Longest(chain []Hash) (id, pages int) {
 	for pages = len(chain); pages > 0; pages-- {
 		found := -1
@@ -108,7 +108,7 @@ func (c *Cache) Unuse(id int) {
 // Users returns the number of users of an entry.
 func (c *Cache) Users(id int) int { return c.entries[id].users }
 
-// Remove removes an entry, in use or not.
+// Remove removes an entry, whether it is in use or not.
 func (c *Cache) Remove(id int) {
 	e := c.entries[id]
 	for _, h := range e.chain {
@@ -120,10 +120,10 @@ func (c *Cache) Remove(id int) {
 	delete(c.entries, id)
 }
 
-// Counts says how many of a set of chains have a page.
+// Counts maps each page name to how many of a set of chains contain it.
 type Counts map[Hash]int
 
-// Add counts the pages of a chain; by is 1 to add it and -1 to take it away.
+// Add counts the pages of a chain; by is 1 to add the chain and -1 to remove it.
 func (n Counts) Add(chain []Hash, by int) {
 	for _, h := range chain {
 		if n[h] += by; n[h] == 0 {
@@ -132,7 +132,7 @@ func (n Counts) Add(chain []Hash, by int) {
 	}
 }
 
-// Shared is how many pages of chain at least two of the counted chains have, if chain itself is one of them.
+// Shared returns how many pages of chain are in at least two of the counted chains, if chain itself is one of them.
 func (n Counts) Shared(chain []Hash) int {
 	for i, h := range chain {
 		if n[h] < 2 {

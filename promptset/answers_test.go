@@ -11,7 +11,7 @@ import (
 	"github.com/quire/quire/promptset/openai"
 )
 
-// answersTo writes answers to lines, by what the engine drew for each, and returns them.
+// answersTo writes answers to lines, from what the engine generated for each, and returns them.
 func answersTo(t *testing.T, o WriterOptions, drawn func(*Row) []Result, lines ...string) []*openai.Line {
 	t.Helper()
 	r, err := openLinesOf(t, "batch.jsonl", lines...)
@@ -43,7 +43,7 @@ func answersTo(t *testing.T, o WriterOptions, drawn func(*Row) []Result, lines .
 const answered = `{"custom_id":"a","method":"POST","url":"/v1/chat/completions","body":{"logprobs":true,` +
 	`"messages":[{"role":"user","content":"p"}]}}`
 
-// A line with an error has one, whatever else was drawn for it; the status tells whose fault it is.
+// A line with an error has one, whatever else was generated for it; the status shows who caused it.
 func TestStatusOfAnswers(t *testing.T) {
 	drawn := func(fault string, status int) func(*Row) []Result {
 		return func(*Row) []Result {
@@ -68,7 +68,7 @@ func TestStatusOfAnswers(t *testing.T) {
 	}
 }
 
-// The names of an answer are those of the job and the line: the same each time, and others for each.
+// The ids of an answer follow from the job and the line: the same each time, and different for each.
 func TestNamesOfAnswers(t *testing.T) {
 	drawn := func(*Row) []Result {
 		return []Result{{Text: "x", FinishReason: "stop", CompletionTokens: 1, TokenIDs: []int32{'x'},

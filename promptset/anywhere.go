@@ -12,15 +12,16 @@ import (
 	"github.com/quire/quire/storage"
 )
 
-// anywhere are local files and objects of the stores that package storage knows.
+// anywhere covers local files and objects of the stores that package storage supports.
 type anywhere struct {
-	mu       sync.Mutex
-	urls     map[string]string // by the name that is shown: the URL with its parameters
-	lookedUp map[string]bool   // datasets of the hub, whose branches may have moved since another job read them
+	mu   sync.Mutex
+	urls map[string]string // by the displayed name: URLs with their parameters
+	// datasets of the hub that were looked up, since their branches may have moved after an earlier job read them
+	lookedUp map[string]bool
 }
 
-// Anywhere returns files that are local paths or URLs of objects, globs and folders of both. Rows and errors name an
-// object by its URL without the parameters, which may hold what is nobody's business.
+// Anywhere returns files that are local paths or URLs of objects, and globs and folders of both. Rows and errors name
+// an object by its URL without the parameters, which may contain secrets.
 func Anywhere() Files { return &anywhere{urls: map[string]string{}, lookedUp: map[string]bool{}} }
 
 func (a *anywhere) Open(ctx context.Context, name string) (File, error) {
@@ -37,7 +38,7 @@ func (a *anywhere) Open(ctx context.Context, name string) (File, error) {
 	return f, nil
 }
 
-// fileError makes an error of package storage one of this package, which has the name already.
+// fileError converts an error of package storage, which includes the name already.
 func fileError(name, what string, err error) error {
 	var s *storage.Error
 	if errors.As(err, &s) && s.Name == storage.Redact(name) {
@@ -71,7 +72,7 @@ func (a *anywhere) Expand(ctx context.Context, name string) ([]string, error) {
 	return names, nil
 }
 
-// lookUp has the revision of a dataset looked up anew, the first time that these files are of it.
+// lookUp looks up the revision of a dataset again, the first time that one of its files is used.
 func (a *anywhere) lookUp(ctx context.Context, name string) error {
 	dataset := storage.Dataset(name)
 	a.mu.Lock()
@@ -123,7 +124,7 @@ func expandRemote(ctx context.Context, name string) (files []string, err error) 
 	return files, nil
 }
 
-// remoteFolder returns the prompt files below a folder, as those of a local folder are chosen.
+// remoteFolder returns the prompt files below a folder, chosen like the files of a local folder.
 func remoteFolder(ctx context.Context, folder string) (files []string, err error) {
 	below, err := storage.List(ctx, folder)
 	if err != nil {
@@ -175,8 +176,8 @@ func remoteFolder(ctx context.Context, folder string) (files []string, err error
 	return files, nil
 }
 
-// outputsAmong finds the outputs of jobs among paths below a folder. It returns a function that returns the output
-// which a path is in, "" for none.
+// outputsAmong finds the outputs of jobs among paths below a folder. It returns a function that maps a path to the
+// output that contains it, "" for none.
 func outputsAmong(paths []string) func(path string) string {
 	folders := map[string]*outputMarks{}
 	for _, p := range paths {

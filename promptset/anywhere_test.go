@@ -119,7 +119,7 @@ func TestObjectsThatAreNotThere(t *testing.T) {
 	}
 }
 
-// An object that was put anew is not what the job began with, though it be of the same size and rows.
+// An object that was put again is not what the job started with, even with the same size and rows.
 func TestObjectsThatChange(t *testing.T) {
 	const name = "mem://promptset3/a.jsonl"
 	put := func(text string) {

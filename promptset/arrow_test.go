@@ -92,7 +92,7 @@ func TestArrowDictionaries(t *testing.T) {
 	}
 }
 
-// Files are told by their content where their names say nothing.
+// Files are recognized by their content if their names do not tell.
 func TestArrowByContent(t *testing.T) {
 	for _, name := range arrowFiles {
 		r := open(t, write(t, "data", text(t, arrowPath(name))))
@@ -141,7 +141,7 @@ func TestSavedDataset(t *testing.T) {
 	}
 }
 
-// A saved data set in an object store is that of a local folder.
+// A saved data set in an object store equals a local folder's.
 func TestSavedDatasetElsewhere(t *testing.T) {
 	const bucket = "mem://saved/of/datasets"
 	upload(t, arrowPath("saved"), bucket)
@@ -167,7 +167,7 @@ func TestArrowThatIsNotRead(t *testing.T) {
 		"empty.arrow":   {"", "it is cut off in its schema, at byte 0"},
 		"cut.arrow":     {stream[:len(stream)-2000], "cut.arrow: not a readable Arrow file: record batch 2 claims "},
 		"open.arrow":    {file[:len(file)-1], "it has no footer: it is cut off, or was not closed"},
-		"two.arrow":     {stream + stream, "there is more behind its end: several streams in one file"},
+		"two.arrow":     {stream + stream, "there is more data after its end: several streams in one file"},
 		"lines.feather": {`{"prompt": "a"}`, "its schema claims "},
 	} {
 		if _, err := Open(context.Background(), []string{write(t, name, c.text)}); err == nil ||
@@ -190,7 +190,7 @@ func TestCorruptRecordBatch(t *testing.T) {
 		}
 		batches[i/4]++
 		start := fmt.Sprintf("record batch %d cannot be read from here on: it is corrupt: buffer", i/4)
-		if what := row.Err.Error(); !strings.Contains(what, start) || !strings.HasSuffix(what, "write the file anew") {
+		if what := row.Err.Error(); !strings.Contains(what, start) || !strings.HasSuffix(what, "write the file again") {
 			t.Errorf("row %d: %v", i, row.Err)
 		}
 	}

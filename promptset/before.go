@@ -11,8 +11,9 @@ import (
 	"github.com/quire/quire/promptset/schema"
 )
 
-// Before returns the reader of a job that had fewer inputs: the first files, of the last of which only the first bytes.
-// Its last row must be whole: what follows must not go on with it. The error is a [*FileError], or one of reading.
+// Before returns the reader of a job that had fewer inputs: the first files, and only the first bytes of the last
+// one. The last row must be complete: what follows must not continue it. The error is a [*FileError], or an error of
+// reading.
 func (r *Reader) Before(ctx context.Context, files int, bytes int64) (*Reader, error) {
 	old := &Reader{files: r.files, mapping: r.mapping, schema: schema.New()}
 	for i := range files {
@@ -34,7 +35,7 @@ func (r *Reader) Before(ctx context.Context, files int, bytes int64) (*Reader, e
 // cut looks into the first bytes of a file.
 func (r *Reader) cut(ctx context.Context, whole Source) (s Source, err error) {
 	if !whole.Format.Appends {
-		return s, whole.Error(fmt.Sprintf("it is %s, of which old rows cannot be told from new ones: put new rows "+
+		return s, whole.Error(fmt.Sprintf("it is %s, in which old rows cannot be told from new ones: put new rows "+
 			"into a file of their own, and give both", whole.Format.Any()), nil)
 	}
 	f, err := r.files.Open(ctx, whole.Name)
@@ -54,14 +55,14 @@ func (r *Reader) cut(ctx context.Context, whole Source) (s Source, err error) {
 	return s, err
 }
 
-// recompressed is the error for a compressed file whose first bytes do not end where rows were added.
+// recompressed returns the error for a compressed file whose first bytes do not end where rows were added.
 func recompressed(name string) error {
-	return &FileError{File: name, What: fmt.Sprintf("it was compressed anew, and old rows cannot be told from new "+
+	return &FileError{File: name, What: fmt.Sprintf("it was compressed again, and old rows cannot be told from new "+
 		"ones: append new rows compressed by themselves (%s), or put them into a file of their own, and give both",
 		Append(name))}
 }
 
-// Append is the command that appends rows to a compressed file; "" for a file that is not compressed.
+// Append returns the command that appends rows to a compressed file; "" for a file that is not compressed.
 func Append(name string) string {
 	switch {
 	case !lines.IsCompressed(name):
@@ -72,7 +73,7 @@ func Append(name string) string {
 	return "gzip -c MORE >> " + name
 }
 
-// endsAs wants the last row of old to be that row of r too, and the last file of old to begin in the same way.
+// endsAs checks that the last row of old is the same row in r, and that the last file of old starts in the same way.
 func (r *Reader) endsAs(ctx context.Context, old *Reader) error {
 	last := len(old.sources) - 1
 	if last < 0 {
@@ -98,19 +99,19 @@ func (r *Reader) endsAs(ctx context.Context, old *Reader) error {
 	if a == nil || b == nil || a.Line != b.Line || (a.Err == nil) != (b.Err == nil) ||
 		!reflect.DeepEqual(a.Source, b.Source) {
 		return &FileError{File: s.Name,
-			What: fmt.Sprintf("what was added goes on with row %d: begin a new line", s.Rows-1)}
+			What: fmt.Sprintf("what was added continues row %d: start a new line", s.Rows-1)}
 	}
 	return nil
 }
 
-// firstBytes are files of which one has only its first bytes.
+// firstBytes are files, one of which has only its first bytes.
 type firstBytes struct {
 	Files
 	name string
 	size int64
 }
 
-// firstOf is a file with its first bytes.
+// firstOf is a file restricted to its first bytes.
 type firstOf struct {
 	File
 	size int64

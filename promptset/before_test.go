@@ -83,7 +83,7 @@ func TestResultsWrittenAgain(t *testing.T) {
 	}
 }
 
-// A file with rows at its end that were not there is told from one whose rows are others.
+// A file with new rows at its end is distinguished from one with different rows.
 func TestBefore(t *testing.T) {
 	for name, c := range map[string]struct {
 		file, was, now string
@@ -91,10 +91,10 @@ func TestBefore(t *testing.T) {
 	}{
 		"rows":         {"in.jsonl", `{"prompt":"a"}` + "\n", `{"prompt":"a"}` + "\n" + `{"prompt":"b","x":1}`, ""},
 		"no newline":   {"in.jsonl", `{"prompt":"a"}`, `{"prompt":"a"}` + "\n" + `{"prompt":"b"}`, ""},
-		"goes on":      {"in.jsonl", `{"prompt":"a"`, `{"prompt":"a"}` + "\n" + `{"prompt":"b"}`, "goes on with row 0"},
+		"goes on":      {"in.jsonl", `{"prompt":"a"`, `{"prompt":"a"}` + "\n" + `{"prompt":"b"}`, "continues row 0"},
 		"no rows":      {"in.csv", "prompt\n", "prompt\na\n", ""},
 		"csv":          {"in.csv", "prompt\n\"a\"\n", "prompt\n\"a\"\n\"b\nc\"\n", ""},
-		"csv goes on":  {"in.csv", "prompt\na", "prompt\nab\nc\n", "goes on with row 0"},
+		"csv goes on":  {"in.csv", "prompt\na", "prompt\nab\nc\n", "continues row 0"},
 		"other header": {"in.csv", "prompt", "prompt,x\na,b\n", "its header is not what it was"},
 	} {
 		path := filepath.Join(t.TempDir(), c.file)
@@ -128,7 +128,7 @@ func TestBefore(t *testing.T) {
 	}
 }
 
-// The note of a part is that of what is there, of two with the same size and end, too.
+// The note of a part matches the existing file, even among two with the same size and end.
 func TestNoteOfWhatIsThere(t *testing.T) {
 	place, err := folder.NewLocal(vfs.NewMem(), "out")
 	if err != nil {

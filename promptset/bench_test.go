@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// What the host does beside the device: at some thousand tokens a second, a row of 128 tokens may take milliseconds.
+// What the host does alongside the device: at some thousand tokens a second, a row of 128 tokens may take
+// milliseconds.
 const (
 	benchRows   = 1000
 	benchTokens = 128

@@ -12,7 +12,7 @@ import (
 	"github.com/quire/quire/promptset/record"
 )
 
-// checkTemplate looks for a column that a template wants and no file has.
+// checkTemplate returns an error if a template needs a column that no file has.
 func (r *Reader) checkTemplate() error {
 	if r.mapping.Template == nil {
 		return nil
@@ -33,7 +33,7 @@ func (r *Reader) checkTemplate() error {
 		return nil
 	}
 	columns := slices.DeleteFunc(r.schema.Columns(), func(name string) bool { return name == record.MadeColumn })
-	for _, own := range []string{record.MadeColumn, record.IDColumn} { // by which templates know them
+	for _, own := range []string{record.MadeColumn, record.IDColumn} { // templates use these names
 		if name, renamed := r.mapping.Renamed(own); renamed {
 			if i := slices.Index(columns, name); i >= 0 {
 				columns[i] = own
@@ -57,8 +57,7 @@ func (r *Reader) checkTemplate() error {
 	return &FileError{File: first.Name, What: what + record.List(columns) + meant, NoPrompts: true}
 }
 
-// CheckKept says why an output cannot have its parts in folders as those of the input, where it has so many columns on
-// request.
+// CheckKept returns an error if an output with so many columns on request cannot keep the input's folders.
 func (r *Reader) CheckKept(requested []string) error {
 	names := r.Partitions()
 	if len(names) == 0 {
@@ -80,8 +79,8 @@ func (r *Reader) CheckKept(requested []string) error {
 	return nil
 }
 
-// checkPartitions refuses files whose columns do not follow from their names and those of the columns, by which they
-// are opened again.
+// checkPartitions rejects files whose columns do not follow from their names and from the names of the partition
+// columns, by which they are opened again.
 func (r *Reader) checkPartitions() error {
 	again := Mapping{Partitions: r.Partitions()}
 	if len(again.Partitions) == 0 {

@@ -15,14 +15,14 @@ import (
 	"github.com/quire/quire/vfs"
 )
 
-var writePage = flag.Bool("write", false, "write docs/columns.md anew")
+var writePage = flag.Bool("write", false, "write docs/columns.md")
 
 const columnsIntroduction = `# Columns of the output
 
 This page is made from the table in package promptset, by "go test ./promptset -run TestColumnsPage -write".
 
 A row of the output is one completion. It has the columns of the input row first, then these. An input column of one of
-these names is kept as input_NAME, but for id. In JSONL files the columns are keys of the same names; numbers that JSON
+these names is kept as input_NAME, except id. In JSONL files the columns are keys of the same names; numbers that JSON
 does not have (infinities) are null there.
 
 | column | Parquet type | meaning |
@@ -43,7 +43,7 @@ func columnsPage() string {
 		}
 	}
 	if len(more) > 0 {
-		b.WriteString("\nThese are there with `--columns NAME`, or where the job or a column of its input gives the " +
+		b.WriteString("\nThese are there with `--columns NAME`, or if the job or a column of its input gives the " +
 			"parameter,\nin this order, after the others:\n\n")
 		b.WriteString("| column | parameter | Parquet type | meaning |\n| --- | --- | --- | --- |\n")
 		for _, c := range more {
@@ -66,7 +66,7 @@ func TestColumnsPage(t *testing.T) {
 		}
 	}
 	if got, err := os.ReadFile(path); err != nil || string(got) != columnsPage() {
-		t.Errorf("%s is not the table (%v); write it anew: go test ./promptset -run TestColumnsPage -write", path, err)
+		t.Errorf("%s is not the table (%v); write it again: go test ./promptset -run TestColumnsPage -write", path, err)
 	}
 }
 

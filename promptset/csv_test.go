@@ -35,7 +35,7 @@ func TestCSVRows(t *testing.T) {
 		`x "plain" stop=["."]`,
 		`line 6: the row has 9 fields and the header 8; put fields with commas in quotes`,
 		`line 7: field 2 has a quote within: put the whole field in quotes and double those in it`,
-		`line 8: field 2 has text behind its closing quote: double the quotes in the field`,
+		`line 8: field 2 has text after its closing quote: double the quotes in the field`,
 		`line 9: temperature is text "warm"; it must be a number`,
 		`line 10: no prompt; give one of prompt, messages, prompt_token_ids`,
 		`last "finé" temperature=1.5 max_tokens=3 stop=["x"] ignore_eos=false seed=0`,
@@ -103,7 +103,7 @@ func TestCSVFiles(t *testing.T) {
 		"id;x\n1;2\n":            "it needs one of prompt, messages, prompt_token_ids and has id, x",
 		"id;prompt,\n1;2\n":      "it needs one of prompt, messages, prompt_token_ids and has id;prompt, column1",
 		"pro\"mpt\n1\n":          "its header can't be read: field 1 has a quote within",
-		"prompt,\"a\"b\n1,2\n":   "its header can't be read: field 2 has text behind its closing quote",
+		"prompt,\"a\"b\n1,2\n":   "its header can't be read: field 2 has text after its closing quote",
 		"custom_id,url,body\n1,": "no prompt column",
 	} {
 		_, err := Open(context.Background(), []string{write(t, "x.csv", text)})
@@ -111,7 +111,7 @@ func TestCSVFiles(t *testing.T) {
 			t.Errorf("%q: %v, want %s", text, err, expect)
 		}
 	}
-	// A quote that does not end takes the rows behind it, and the error says so; those before it are read.
+	// A quote that does not end swallows the rows after it, and the error says so; the rows before it are read.
 	got := rows(t, open(t, write(t, "x.csv", "prompt,a\nfirst,1\n\"second,2\nthird,3\n")))
 	want(t, "rows", len(got), 2)
 	want(t, "error", strings.Contains(fmt.Sprint(got[1].Err), "line 3: the quotes around field 1, which begin on line "+
@@ -146,8 +146,7 @@ func TestCSVDelimiters(t *testing.T) {
 	want(t, "a column's name in quotes", strings.Contains(fmt.Sprint(err), "and has prompt;n"), true)
 }
 
-// Whatever ends the lines, also where ends differ, rows and the numbers of their lines are the same. Within quotes line
-// ends are text.
+// For any line ends, also mixed ones, rows and their line numbers are the same. Within quotes line ends are text.
 func TestCSVLineEnds(t *testing.T) {
 	const lines = "prompt,note~x,1~~\"two,\rlines\",\"\"~bad~z,3~"
 	for name, ends := range map[string][]string{"lf": {"\n"}, "crlf": {"\r\n"}, "cr": {"\r"}, "crcrlf": {"\r\r\n"},
@@ -183,7 +182,7 @@ func TestCSVLineEnds(t *testing.T) {
 	want(t, "header", strings.Contains(fmt.Sprint(err), "more than"), true)
 }
 
-// Rows in the middle of a file are found by marks, and are those of a whole reading.
+// Rows in the middle of a file are found by marks, and equal those of a complete reading.
 func TestCSVRange(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("prompt,n\n")

@@ -17,8 +17,8 @@ import (
 	"github.com/quire/quire/promptset/lines"
 )
 
-// A document has the rows, the columns and the output that its rows have as lines, as an array and as columns, whatever
-// the white space.
+// A document has the rows, the columns and the output that its rows have as lines, both as an array and as columns,
+// for any white space.
 func TestDocumentsAreLines(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		n := rapid.IntRange(1, 6).Draw(rt, "rows")
@@ -83,7 +83,7 @@ func TestRowsOfDocuments(t *testing.T) {
 	want(t, "columns", strings.Contains(fmt.Sprint(got[2].Err), "x.json row 2: JSON syntax error"), true)
 }
 
-// What is no document is refused with the place.
+// Invalid documents are rejected with the place.
 func TestDocumentsRefused(t *testing.T) {
 	for text, expect := range map[string]string{
 		`[{"prompt":"a"} {"prompt":"b"}]`: "x.json: cannot read row 1: byte 16 is '{' and not ,",

@@ -13,18 +13,18 @@ import (
 	"github.com/quire/quire/storage"
 )
 
-// Files is where inputs are: [LocalFiles], or an object store.
+// Files is a source of inputs: [LocalFiles], or an object store.
 type Files interface {
-	// Expand returns the files that a path stands for, sorted by name: a file, a glob, or a folder.
+	// Expand returns the files that a path denotes, sorted by name: a file, a glob, or a folder.
 	Expand(ctx context.Context, path string) ([]string, error)
 	// Open opens a file for reading by range.
 	Open(ctx context.Context, name string) (File, error)
 }
 
-// LocalFiles are the files of the machine. A folder stands for the files in it and the folders below whose names tell
-// a format (.parquet, .jsonl.gz, .csv, ...), without those whose name starts with a dot or an underscore, and without
-// the output folders of jobs below it. Links to folders are followed, and no folder is read twice. Of a data set that
-// datasets.save_to_disk saved it stands for the files that its state.json names, in their order.
+// LocalFiles are the files of the machine. A folder stands for the files in it and in the folders below whose names
+// identify a format (.parquet, .jsonl.gz, .csv, ...), except files whose name starts with a dot or an underscore, and
+// except output folders of jobs. Links to folders are followed, and no folder is read twice. A data set saved by
+// datasets.save_to_disk stands for the files that its state.json names, in their order.
 var LocalFiles Files = localFiles{}
 
 type localFiles struct{}
@@ -90,7 +90,7 @@ func (localFiles) Expand(_ context.Context, path string) (files []string, err er
 	return files, nil
 }
 
-// promptFiles gives the prompt files below a folder to add.
+// promptFiles calls add for each prompt file below a folder.
 func promptFiles(root string, add func(string)) error {
 	var outputs []string
 	found, err := storage.Walk(root, func(path string, d fs.DirEntry) bool {
@@ -133,8 +133,8 @@ func promptFiles(root string, add func(string)) error {
 	return nil
 }
 
-// isInput reports whether a folder stands for what is in it: a folder, a prompt file, or a file that says what a saved
-// data set consists of. A link that leads nowhere may have been any of them, unless its name says otherwise.
+// isInput reports whether a folder stands for an entry: a folder, a prompt file, or a file that lists the files of a
+// saved data set. A broken link may have been any of them, unless its name shows otherwise.
 func isInput(path string, d fs.DirEntry) bool {
 	name := filepath.Base(path)
 	switch {
@@ -146,7 +146,8 @@ func isInput(path string, d fs.DirEntry) bool {
 	return d.Type()&fs.ModeSymlink != 0 && filepath.Ext(name) == ""
 }
 
-// isOutput reports whether a folder is the output of a job. What is wrong with it is told when it is listed.
+// isOutput reports whether a folder is the output of a job. If the folder cannot be listed, the error is reported
+// later.
 func isOutput(dir string) bool {
 	var m outputMarks
 	entries, _ := os.ReadDir(dir)
@@ -156,7 +157,8 @@ func isOutput(dir string) bool {
 	return m.ofOutput()
 }
 
-// outputMarks are the names in a folder that tell the output of a job: the job's state, or parts with their metadata.
+// outputMarks records which names in a folder identify the output of a job: the job's state, or parts with their
+// metadata.
 type outputMarks struct{ state, meta, parts bool }
 
 func (m *outputMarks) see(name string) {
@@ -166,7 +168,7 @@ func (m *outputMarks) see(name string) {
 
 func (m *outputMarks) ofOutput() bool { return m.state || m.meta && m.parts }
 
-// noFiles is the error for a folder without prompt files, below which there are these outputs of jobs.
+// noFiles returns the error for a folder without prompt files but with these outputs of jobs below it.
 func noFiles(root string, outputs []string) error {
 	what := "the folder has no files named " + listExtensions()
 	if len(outputs) > 0 {

@@ -15,17 +15,17 @@ import (
 type outputFormat struct {
 	name    string
 	encoder func(w io.Writer, columns *completion.Layout, o *completion.EncoderOptions) (completion.Encoder, error)
-	// settle changes the results of a row to those that the format can have; nil leaves them.
+	// settle changes a row's results to what the format can represent; nil leaves them unchanged.
 	settle func([]Result) []Result
-	// read gives the rows of a part to each, and returns the metadata of its footer.
+	// read calls each for every row of a part, and returns the metadata of its footer.
 	read func(in io.ReaderAt, size int64, each func(*Completion) error) (map[string]string, error)
-	// values gives values of columns of each row of a file to each.
+	// values calls each with the values of columns, for every row of a file.
 	values func(name string, in io.ReaderAt, size int64, columns []string, each func([]any) error) error
 	// meta reads the metadata of a part's footer; nil if parts have none.
 	meta func(in io.ReaderAt, size int64) (map[string]string, error)
 }
 
-// outputFormats are the formats, the default first. A new one is an entry here.
+// outputFormats lists the formats, the default first. To add one, add an entry.
 var outputFormats = []outputFormat{
 	{name: FormatParquet, encoder: parquet.NewEncoder, read: parquet.ReadPart, values: parquet.ReadValues,
 		meta: parquet.ReadMeta},
@@ -42,7 +42,7 @@ func Formats() (names []string) {
 	return names
 }
 
-// Settled returns what an output of a format can have of the results of a row.
+// Settled returns what an output of a format can represent of a row's results.
 func Settled(format string, results []Result) []Result {
 	if f := formatNamed(format); f != nil && f.settle != nil {
 		return f.settle(results)
@@ -50,7 +50,7 @@ func Settled(format string, results []Result) []Result {
 	return results
 }
 
-// formatNamed returns the format of that name, nil where there is none.
+// formatNamed returns the format of that name, nil if there is none.
 func formatNamed(name string) *outputFormat {
 	if i := slices.IndexFunc(outputFormats, func(f outputFormat) bool { return f.name == name }); i >= 0 {
 		return &outputFormats[i]
@@ -58,8 +58,8 @@ func formatNamed(name string) *outputFormat {
 	return nil
 }
 
-// FileStem returns the name of a file without its ending, where that tells a format of inputs or outputs; "" where it
-// tells none, as that of a folder does.
+// FileStem returns the name of a file without its extension if that identifies a format of inputs or outputs;
+// otherwise "", for example for a folder.
 func FileStem(name string) string {
 	lower := strings.ToLower(name)
 	longest := ""

@@ -39,7 +39,7 @@ func arrowOf(t *testing.T, name, rows string, fields ...arrow.Field) string {
 	return write(t, name, b.String())
 }
 
-// Data frames hold integers with nulls as floats: ids of such columns are those of JSONL.
+// Data frames hold integers with nulls as floats: ids of such columns equal JSONL's.
 func TestFloatIDs(t *testing.T) {
 	type row struct {
 		ID     *float64 `parquet:"id,optional"`
@@ -143,7 +143,7 @@ func gzipped(t *testing.T, text string) string {
 	return b.String()
 }
 
-// Zeros after gzip streams, and between them, are no text.
+// Zeros after gzip streams, and between them, are not text.
 func TestPaddedGzip(t *testing.T) {
 	gz := gzipped(t, "{\"prompt\":\"a\"}\n")
 	zeros := strings.Repeat("\x00", 100_000)

@@ -65,7 +65,7 @@ func typedValues(row *Row) []parquet.Value {
 	return nil
 }
 
-// shareLayout makes the places of the values of a row, which are those of another one, the same in memory.
+// shareLayout makes the layouts of rows' values that are equal the same in memory.
 func shareLayout(row, other *Row) {
 	a, typed := row.Source.(*record.Values)
 	if b, same := other.Source.(*record.Values); typed && same {
@@ -279,7 +279,7 @@ func publish(t *testing.T, to folder.Output, name, text string) error {
 	return p.Publish()
 }
 
-// outputColumns names the columns that every output has after those of its input.
+// outputColumns returns the names of the columns that every output has after its input's.
 func outputColumns() (names []string) {
 	for c := range completion.Columns() {
 		if !c.OnRequest {

@@ -16,7 +16,7 @@ import (
 	"github.com/quire/quire/promptset/parquet"
 )
 
-// inputFormats are the formats of input files. A new one is an entry here, and help and errors list it.
+// inputFormats lists the formats of input files. To add one, add an entry: help and errors list it.
 var inputFormats = []*input.Format{
 	{Name: "Parquet", Article: "a", Extensions: []string{".parquet"}, Magics: []string{"PAR1"}, Look: parquet.Look},
 	{Name: "Arrow", Article: "an", Extensions: []string{".arrow", ".arrows", ".feather"},
@@ -38,7 +38,7 @@ func InputFormats() string {
 	return strings.Join(names[:last], ", ") + " or " + names[last]
 }
 
-// listExtensions lists the extensions that tell a format.
+// listExtensions lists the extensions that identify a format.
 func listExtensions() string {
 	var all []string
 	for _, f := range inputFormats {
@@ -49,7 +49,7 @@ func listExtensions() string {
 	return strings.Join(all, ", ")
 }
 
-// formatByName returns the format that the name of a file tells, nil where it tells none.
+// formatByName returns the format that the name of a file identifies, nil if there is none.
 func formatByName(name string) *input.Format {
 	if name == StandardInput {
 		name = ".jsonl"
@@ -72,10 +72,10 @@ func named(name string) *input.Format {
 
 func hasExtension(name string) bool { return formatByName(name) != nil }
 
-// NamesInput says whether a name may be that of an input file by its extension.
+// NamesInput reports whether a name may be an input file's, by its extension.
 func NamesInput(name string) bool { return name == StandardInput || named(name) != nil }
 
-// formatOfInput tells the formats apart by name, or by the start of a file with another name.
+// formatOfInput identifies the format by name, or by the start of the file if the name does not tell.
 func formatOfInput(name string, f File) (*input.Format, error) {
 	if format := formatByName(name); format != nil {
 		return format, nil

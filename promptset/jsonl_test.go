@@ -294,7 +294,8 @@ func FuzzJSONL(f *testing.F) {
 	})
 }
 
-// A file whose name tells nothing is JSONL if it begins so, and one of OpenAI's batch API if its lines are.
+// A file whose name does not identify a format is JSONL if it starts like it, and one of OpenAI's batch API if its
+// lines are.
 func TestJSONLWithoutAName(t *testing.T) {
 	for _, before := range []string{"", "\xef\xbb\xbf", "\n \r\n"} {
 		got := rows(t, open(t, write(t, "requests", before+`{"custom_id":"a","method":"POST","url":"/v1/completions",`+

@@ -11,23 +11,24 @@ import (
 	"github.com/quire/quire/promptset/lines"
 )
 
-// Lines are the rows of JSONL that come from a stream, of which nothing is known before. Rows are those of a file; but
-// no column is the same for all of them.
+// Lines are rows of JSONL from a stream whose content is unknown in advance. The rows are like a file's, but no
+// column has the same type in all of them.
 type Lines struct {
 	source Source
 	from   io.Reader
 	items  chan lines.Text
-	ahead  *lines.Text // was read, and is no row yet
+	ahead  *lines.Text // text that was read but is not a row yet
 	begun  bool
 	err    error
 }
 
-// NewLines gives the rows of a stream, which errors call name. A read of it may outlast all that waits for it.
+// NewLines returns the rows of a stream. Errors call the stream name. A blocked read of it may outlast everything
+// that waits for it.
 func NewLines(name string, from io.Reader, m Mapping) *Lines {
 	return &Lines{source: Source{Name: name, Mapping: &m}, from: from, items: make(chan lines.Text)}
 }
 
-// Await waits until a row or the end of the stream is there; false says that ctx was done before.
+// Await waits until a row or the end of the stream is available; it returns false if ctx is done first.
 func (l *Lines) Await(ctx context.Context) bool {
 	if !l.begun {
 		l.begun = true
@@ -61,7 +62,7 @@ func (l *Lines) read() {
 	}
 }
 
-// Rows gives each row once, as it comes. It may be called once.
+// Rows yields each row once, as it arrives. It may be called once.
 func (l *Lines) Rows(ctx context.Context) iter.Seq[*Row] {
 	return func(yield func(*Row) bool) {
 		for at := int64(0); l.Await(ctx); at++ {
@@ -83,5 +84,5 @@ func (l *Lines) Rows(ctx context.Context) iter.Seq[*Row] {
 	}
 }
 
-// Err returns why the rows ended before the end of the stream; nil for no other reason.
+// Err returns why the rows ended before the end of the stream; nil if they did not.
 func (l *Lines) Err() error { return l.err }

@@ -14,7 +14,7 @@ import (
 	"github.com/quire/quire/promptset"
 )
 
-// Rows come in whatever order: in order they are written as in the input, else as they come, each once.
+// Rows come in any order: in order they are written as in the input, otherwise as they come, each once.
 func TestLineWriterOrders(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var text strings.Builder
@@ -62,7 +62,7 @@ func TestLineWriterOrders(t *testing.T) {
 	})
 }
 
-// A stream that breaks off is an error, behind the rows before; bad lines are errors of their rows.
+// A stream that breaks off is an error, after the rows before; bad lines are errors of their rows.
 func TestLinesOfBrokenStream(t *testing.T) {
 	broken := errors.New("broken")
 	from := io.MultiReader(strings.NewReader("\n{\"prompt\": 1}\n\n[]\n{\"prompt\": \"a\"}\n"), failing{broken})

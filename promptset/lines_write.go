@@ -10,20 +10,20 @@ import (
 	"github.com/quire/quire/promptset/schema"
 )
 
-// LineWriter writes completions to a stream, in a format of lines: those of a row in one go, rows as they are finished
-// or in the order of [Row.Index]. Its methods may be called from several goroutines.
+// LineWriter writes completions to a stream, in a line format. The completions of a row are written at once, and rows
+// as they finish or in the order of [Row.Index]. Its methods may be called from several goroutines.
 type LineWriter struct {
 	mu      sync.Mutex
 	encoder completion.Encoder
 	inOrder bool
-	next    int64              // index of the row that is written next, in order
-	held    map[int64]finished // rows that wait for it
-	bytes   int64              // held, estimated
-	rows    int64              // written, of the input
-	err     error              // first failure; nothing is written after it
+	next    int64              // index of the next row to write, if in order
+	held    map[int64]finished // finished rows that wait for next
+	bytes   int64              // estimated size of held
+	rows    int64              // input rows that were written
+	err     error              // the first failure; nothing is written after it
 }
 
-// NewLineWriter starts to write to w. Without a input all keys of a row are passed through.
+// NewLineWriter starts to write to w. Without an input schema, all keys of a row are passed through.
 func NewLineWriter(w io.Writer, options WriterOptions, inOrder bool) (*LineWriter, error) {
 	format := formatNamed(options.Format)
 	if format == nil || !folder.HasMetaFile(format.name) {
@@ -46,7 +46,7 @@ func NewLineWriter(w io.Writer, options WriterOptions, inOrder bool) (*LineWrite
 	return l, l.err
 }
 
-// Add takes the completions of a row, which must not change afterwards.
+// Add accepts the completions of a row, which must not change afterwards.
 func (l *LineWriter) Add(row *Row, results []Result) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -79,7 +79,7 @@ func (l *LineWriter) write(f finished) error {
 	return l.err
 }
 
-// Rows returns how many rows of the input were written.
+// Rows returns how many input rows were written.
 func (l *LineWriter) Rows() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -91,7 +91,7 @@ func TestPromptColumn(t *testing.T) {
 	}
 }
 
-// Ids are those of the column that is named. It is passed through, and so is a column id, under another name.
+// Ids come from the named column. It is passed through, and so is a column id, under a different name.
 func TestIDColumn(t *testing.T) {
 	for format, path := range mappedFiles(t) {
 		r := openMapped(t, Mapping{IDColumn: "question", PromptColumn: "id"}, path)
@@ -111,7 +111,7 @@ func TestIDColumn(t *testing.T) {
 			path))[0].ID), "a")
 		for name, expect := range map[string]string{"choices": "choices",
 			"none": "no column \"none\", which `id-column` names: it has id, prompt"} {
-			if name == "choices" && format == "csv" { // where it is text
+			if name == "choices" && format == "csv" { // if it is text
 				continue
 			}
 			r, err := OpenMapped(context.Background(), LocalFiles, []string{path},
@@ -173,7 +173,7 @@ func TestBeforePrompts(t *testing.T) {
 		"prompt_token_ids are used as they are, and the job has `system` or `prefix-file`; leave that out, or give " +
 			"the row a prompt",
 		"prompt child",
-		"messages have none of the user, which the text of `prefix-file` could be before",
+		"messages have no user message that the text of `prefix-file` could precede",
 		"messages [{system S } {user P:tools }]",
 	} {
 		row := rows(t, openMapped(t, Mapping{System: "S", Prefix: "P:"}, path))[i]
@@ -202,7 +202,7 @@ func TestBeforePrompts(t *testing.T) {
 	}
 }
 
-// TestFloatsInTemplates: templates see what Python's float() makes of a float, whatever its value and its width.
+// TestFloatsInTemplates: templates see what Python's float() makes of a float, for any value and width.
 func TestFloatsInTemplates(t *testing.T) {
 	type row struct {
 		Prompt string    `parquet:"prompt"`

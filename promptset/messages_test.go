@@ -85,7 +85,7 @@ func TestMembersOfMessages(t *testing.T) {
 	want(t, "for people", row.PromptText(), "user: a\nb")
 }
 
-// All members of the table are refused, whatever their values are.
+// All members of the table are rejected, whatever their values are.
 func TestMembersOfTheTable(t *testing.T) {
 	for p := range parameter.Members() {
 		line := fmt.Sprintf(`{"messages":[{"role":"user","content":"a",%q:{"a":[1]}}]}`, p.Name)
@@ -291,7 +291,7 @@ func TestJSONInParquet(t *testing.T) {
 	}
 }
 
-// Documents are a parameter of messages. Beside other prompts they are the user's own.
+// Documents are a parameter of messages. With other prompts they are the user's own.
 func TestDocumentsOfPrompts(t *testing.T) {
 	type row struct {
 		Prompt    string `parquet:"prompt"`
@@ -309,7 +309,7 @@ func TestDocumentsOfPrompts(t *testing.T) {
 		"documents is the number 1; it must be a JSON list")
 }
 
-// Values that are no JSON of the parameter's type make the row an error; empty ones are not given.
+// Values that are not JSON of the parameter's type make the row an error; empty ones are not given.
 func TestJSONParameters(t *testing.T) {
 	for value, problem := range map[string]string{
 		`{}`: "", `"{}"`: "", `""`: "", `null`: "", `{"a":1}`: "", `"{\"a\":1}"`: "",

@@ -18,10 +18,10 @@ import (
 	"github.com/quire/quire/promptset/jsonvalue"
 )
 
-// remedies are how errors say what to do.
+// remedies are how errors state what to do.
 var remedies = regexp.MustCompile(`must be|must fit|; give|; keep|; write`)
 
-// wantNumber compares what a row says of a parameter with what must become of its value. where is what errors name.
+// wantNumber compares a row's parameter with how its value must be treated. where is what errors name.
 func wantNumber(t testing.TB, row *Row, p *parameter.Parameter, what, where string, want parametertest.Outcome,
 	value any) {
 	t.Helper()

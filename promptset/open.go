@@ -16,15 +16,15 @@ func Open(ctx context.Context, paths []string) (*Reader, error) {
 	return OpenFrom(ctx, LocalFiles, paths)
 }
 
-// OpenFrom finds the files that paths name and looks into each of them: the footer of a Parquet file, the whole of
-// others (for their rows, and the types of keys). A file that is named twice is read once.
+// OpenFrom finds the files that paths name and looks into each of them: the footer of a Parquet file, and all of
+// other files (for their rows, and the types of keys). A file that is named twice is read once.
 //
-// Errors are of type [*FileError], or those of files, or ctx's.
+// Errors are of type [*FileError], errors of files, or ctx's error.
 func OpenFrom(ctx context.Context, files Files, paths []string) (*Reader, error) {
 	return OpenMapped(ctx, files, paths, Mapping{})
 }
 
-// OpenMapped is [OpenFrom] for rows whose prompts are what m says.
+// OpenMapped is [OpenFrom] for rows whose prompts m defines.
 func OpenMapped(ctx context.Context, files Files, paths []string, m Mapping) (*Reader, error) {
 	if len(paths) == 0 {
 		return nil, errors.New("no input files; name at least one file, glob or folder")
@@ -66,10 +66,11 @@ func OpenMapped(ctx context.Context, files Files, paths []string, m Mapping) (*R
 // seenFiles are the files that inputs stand for, so that no row is read twice.
 type seenFiles struct {
 	files   map[string]bool
-	folders map[string]string // by name: without links
+	folders map[string]string // real paths of folders by name, without links
 }
 
-// locate is the name of a file in the folder that it is in, whatever links lead there. A link to a file is a file.
+// locate returns the name of a file in its real folder, regardless of the links that lead there. A link to a file
+// counts as a file.
 func (s seenFiles) locate(name string) string {
 	if storage.IsRemote(name) {
 		return name
@@ -78,7 +79,7 @@ func (s seenFiles) locate(name string) string {
 	real, known := s.folders[dir]
 	if !known {
 		var err error
-		if real, err = filepath.EvalSymlinks(dir); err != nil { // of files that are elsewhere than on this machine
+		if real, err = filepath.EvalSymlinks(dir); err != nil { // the file is not on this machine
 			real = dir
 		}
 		s.folders[dir] = real
@@ -111,7 +112,7 @@ func (r *Reader) look(ctx context.Context, given, name string) error {
 	return r.add(s)
 }
 
-// add adds a file that was looked into.
+// add adds a file after looking into it.
 func (r *Reader) add(s Source) error {
 	columns := make([]*schema.Node, len(s.Columns))
 	for i, c := range s.Columns {

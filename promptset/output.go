@@ -23,14 +23,14 @@ import (
 
 // Output is what writers published in one place, read back.
 type Output struct {
-	// Parts are the part files there, by number, whatever job they belong to.
+	// Parts are the part files in the place, by number, whatever job they belong to.
 	Parts []folder.Part
 	place folder.Published
 
-	column *string // what promptColumn found
+	column *string // cached result of promptColumn
 }
 
-// Missing lists the parts of such a job that are not there.
+// Missing lists the job's parts that do not exist.
 func (o *Output) Missing(parts folder.Parts, format string) (missing []int) {
 	there := map[int]bool{}
 	for _, part := range o.Parts {
@@ -46,7 +46,7 @@ func (o *Output) Missing(parts folder.Parts, format string) (missing []int) {
 	return missing
 }
 
-// OpenOutput looks what parts are in a place.
+// OpenOutput lists the parts in a place.
 func OpenOutput(place folder.Published) (*Output, error) {
 	names, err := place.Names()
 	if err != nil {
@@ -65,7 +65,7 @@ func OpenOutput(place folder.Published) (*Output, error) {
 	return o, nil
 }
 
-// ErrNoParts says that a folder has no part of a job.
+// ErrNoParts reports that a folder has no part of a job.
 var ErrNoParts = errors.New("holds no part files: is it the output folder of a run?")
 
 // OpenPath opens an output folder, or a single file, wherever it is.
@@ -84,7 +84,7 @@ func OpenPath(ctx context.Context, files vfs.FS, path string) (*Output, error) {
 	return out, err
 }
 
-// OpenOutputFile takes a single file, here or in an object store, for an output with one part.
+// OpenOutputFile treats a single file, local or in an object store, as an output with one part.
 func OpenOutputFile(ctx context.Context, name string) *Output {
 	part := folder.Part{Name: name, Format: folder.FormatOfFile(storage.Path(name))}
 	return &Output{Parts: []folder.Part{part}, place: singleFile{ctx, name}}
@@ -108,22 +108,22 @@ func (f singleFile) Open(name string) (folder.File, error) {
 // Open opens a file of the output.
 func (o *Output) Open(name string) (folder.File, error) { return o.place.Open(name) }
 
-// PartContent is what a whole part turned out to be.
+// PartContent describes the content of a whole part.
 type PartContent struct {
-	SHA256 string // of the file, in hex
+	SHA256 string // SHA-256 of the file, in hex
 	folder.Seal
-	Rows int64             // output rows that could be read
-	Meta map[string]string // of a Parquet part's footer; nil for JSONL
-	// Damage says why the part could not be read to its end; it is empty for one that could.
+	Rows int64             // number of readable output rows
+	Meta map[string]string // metadata of a Parquet part's footer; nil for JSONL
+	// Damage says why the part could not be read to its end; it is empty if it could.
 	Damage string
 }
 
-// wholeBytes is the size up to which a part is read into memory, once; a larger one is read for its digest, then for
-// its rows.
+// wholeBytes is the size up to which a part is read into memory, once. A larger part is read twice: for its digest,
+// then for its rows.
 const wholeBytes = 64 << 20
 
-// Read reads all of a part, and gives each of its rows to each, whose error ends the reading and is returned as it is.
-// Another error is ctx's or one of reading; what is wrong with the part itself is [PartContent.Damage].
+// Read reads a whole part and calls each for every row; an error of each ends the reading and is returned unchanged.
+// Other errors are ctx's or errors of reading; damage of the part itself is reported in [PartContent.Damage].
 func (o *Output) Read(ctx context.Context, part folder.Part, each func(*Completion) error) (c PartContent, err error) {
 	file, err := o.place.Open(part.Name)
 	if err != nil {
@@ -145,7 +145,7 @@ func (o *Output) Read(ctx context.Context, part folder.Part, each func(*Completi
 	if in.Size() <= wholeBytes {
 		bytesOf = bytes.NewReader(whole.Bytes())
 	}
-	var own error // of each
+	var own error // error of each
 	c.Meta, err = readPart(part.Format, bytesOf, in.Size(), func(row *Completion) error {
 		c.Rows++
 		if own = ctx.Err(); own == nil {
@@ -164,13 +164,13 @@ func (o *Output) Read(ctx context.Context, part folder.Part, each func(*Completi
 	return c, nil
 }
 
-// Rows gives the rows of a part without a look at its digest. An error ends them: it is [completion.ErrNoCompletions]
-// for a file that is no part of an output.
+// Rows yields the rows of a part without computing its digest. An error ends them: it is
+// [completion.ErrNoCompletions] if the file is not part of an output.
 func (o *Output) Rows(ctx context.Context, part folder.Part) iter.Seq2[*Completion, error] {
 	return func(yield func(*Completion, error) bool) {
 		stopped := false
 		err := func() error {
-			if lines.IsCompressed(storage.Path(part.Name)) { // no part is
+			if lines.IsCompressed(storage.Path(part.Name)) { // parts are never compressed
 				return completion.ErrNoCompletions
 			}
 			in, err := o.place.Open(part.Name)
@@ -196,14 +196,15 @@ func (o *Output) Rows(ctx context.Context, part folder.Part) iter.Seq2[*Completi
 	}
 }
 
-// promptColumn is the column that has the prompts, as the output's metadata say; "" where its name says it.
+// promptColumn returns the column that has the prompts, according to the output's metadata; "" if it has its standard
+// name.
 func (o *Output) promptColumn() string {
 	if o.column == nil {
 		var parameters struct {
 			Column string `json:"prompt_column"`
 		}
 		if meta, err := o.Meta(); err == nil {
-			// Jobs without them, and other programs, have none.
+			// Outputs of jobs without parameters, and of other programs, have none.
 			_ = json.Unmarshal([]byte(meta[completion.MetaParameters]), &parameters)
 		}
 		o.column = &parameters.Column
@@ -211,11 +212,11 @@ func (o *Output) promptColumn() string {
 	return *o.column
 }
 
-// errStopped ends reading whose rows nobody wants any more.
+// errStopped ends the reading when no more rows are wanted.
 var errStopped = errors.New("stopped")
 
-// Meta returns what the output says of how it was made: the metadata of JSONL parts, and those of the first Parquet
-// part, which hold where both have a name.
+// Meta returns the output's metadata on how it was made: the metadata of JSONL parts merged with the first Parquet
+// part's, which takes precedence.
 func (o *Output) Meta() (map[string]string, error) {
 	meta := map[string]string{}
 	text, err := o.read(folder.MetaName, maxMeta)
@@ -245,7 +246,7 @@ func (o *Output) Meta() (map[string]string, error) {
 	return meta, nil
 }
 
-// maxMeta bounds what is read of a file with the metadata of JSONL parts.
+// maxMeta bounds how much of a file with the metadata of JSONL parts is read.
 const maxMeta = 1 << 20
 
 // read reads the first bytes of a file of the output.
@@ -258,7 +259,7 @@ func (o *Output) read(name string, most int64) ([]byte, error) {
 	return io.ReadAll(io.NewSectionReader(file, 0, min(file.Size(), most)))
 }
 
-// interruptible is a reader that ends with its context.
+// interruptible is a reader that fails once its context is done.
 type interruptible struct {
 	ctx context.Context
 	r   io.Reader
@@ -271,7 +272,7 @@ func (r *interruptible) Read(b []byte) (int, error) {
 	return r.r.Read(b)
 }
 
-// readPart gives the rows of a part to each, and returns the metadata of a Parquet part.
+// readPart calls each for every row of a part, and returns the metadata of a Parquet part.
 func readPart(format string, in io.ReaderAt, size int64, each func(*Completion) error) (map[string]string, error) {
 	f := formatNamed(format)
 	if f == nil {

@@ -21,7 +21,7 @@ import (
 	"github.com/quire/quire/vfs"
 )
 
-// drawResults draws what an engine may give for a row.
+// drawResults generates what an engine may return for a row.
 func drawResults(t *rapid.T, n int) (all []Result) {
 	for g := range n {
 		r := Result{Generation: g, FinishReason: "stop", PromptTokens: rapid.IntRange(0, 9).Draw(t, "prompt tokens")}
@@ -174,7 +174,7 @@ func TestPartsAreInOrder(t *testing.T) {
 	}
 }
 
-// Rows come with their prompts, whatever form these have, out of a folder and out of single files.
+// Rows come with their prompts, in any form, from a folder and from single files.
 func TestRowsOfAnOutput(t *testing.T) {
 	r := open(t, write(t, "x.jsonl", `{"id":"a","prompt":"the prompt"}
 {"id":"b","messages":[{"role":"system","content":"be brief"},{"role":"user","content":"hi"}]}
@@ -224,7 +224,7 @@ func TestRowsOfAnOutput(t *testing.T) {
 	}
 }
 
-// A file that is no part of an output is told from a part that is damaged.
+// A file that is not part of an output is distinguished from a damaged part.
 func TestNoCompletions(t *testing.T) {
 	good := open(t, write(t, "x.jsonl", `{"prompt":"a"}`+"\n"))
 	dir := complete(t, good, WriterOptions{Format: FormatParquet}, 1)
@@ -256,7 +256,7 @@ func TestNoCompletions(t *testing.T) {
 	}
 }
 
-// Whatever a file of an output has, reading it says what is wrong and does not fail.
+// For any content of an output's file, reading reports what is wrong and does not fail.
 func FuzzReadPart(f *testing.F) {
 	r := open(f, write(f, "x.jsonl", `{"prompt":"a"}`))
 	for _, format := range []string{FormatParquet, FormatJSONL} {

@@ -47,7 +47,7 @@ func TestOtherNamesOfParameters(t *testing.T) {
 		p := rapid.SampledFrom(names).Draw(t, "name")
 		value := rapid.SampledFrom([]string{"1", "2.0", "-1", "2.5", "1e3", "9223372036854775808", `"x"`,
 			`["a","b"]`, `[null]`, "[]", "true", "null", "{}"}).Draw(t, "value")
-		// Some values of a name say nothing, where they would be errors of Quire's own.
+		// Some values of a name have no effect, although they would be errors of Quire's own parameter.
 		if verdict, _ := p.Judge([]byte(value), func(string) string { return "" }); verdict == parameter.NoEffect {
 			t.Skip()
 		}
@@ -63,7 +63,7 @@ func TestOtherNamesOfParameters(t *testing.T) {
 	})
 }
 
-// The columns of a Parquet file mean what the same values of a JSONL file do, whatever their types.
+// The columns of a Parquet file mean the same as these values in a JSONL file, for any types.
 func TestParametersOfParquet(t *testing.T) {
 	type format struct {
 		Type   *string `parquet:"type,optional"`
@@ -102,7 +102,7 @@ func TestParametersOfParquet(t *testing.T) {
 		{row{About: &exact}, `max_tokens 16777215`},
 		{row{About: &about}, `max_completion_tokens is 16777216, which a floating-point column holds only about`},
 		{row{Tokens: &far}, `max_new_tokens is 9007199254740992, which a floating-point column holds only about`},
-		{row{Tokens: &nan}, `max_new_tokens is no finite number; give one, or null`},
+		{row{Tokens: &nan}, `max_new_tokens is not a finite number; give one, or null`},
 		{row{Tokens: &two, Max: &three}, `max_new_tokens is 2 and max_tokens is 3, and both set max_tokens; keep one`},
 		{row{Penalty: &half}, `parameter diversity_penalty is not supported as 0.5; leave it out, give 0, which`},
 		{row{Format: &format{Type: &object}},

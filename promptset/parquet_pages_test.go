@@ -14,7 +14,7 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// claiming makes a file of one page whose header says what change makes of it.
+// claiming makes a file of one page with the header that change makes.
 func claiming(t testing.TB, codec parquet.WriterOption, change func(*format.PageHeader)) string {
 	t.Helper()
 	var b bytes.Buffer

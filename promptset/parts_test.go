@@ -14,8 +14,8 @@ import (
 // single are parts of one row each.
 var single = folder.Parts{Rows: 100, PartRows: 1}
 
-// Parts in folders are listed, opened and removed as those beside them are, here and in an object store. What is in a
-// folder with a job of its own is another output.
+// Parts in folders are listed, opened and removed like other parts, locally and in an object store. A folder with its
+// own job is another output.
 func TestFoldersOfParts(t *testing.T) {
 	for _, output := range []string{"out", "mem://folders/out"} {
 		files := vfs.NewMem()

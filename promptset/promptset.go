@@ -46,7 +46,7 @@ import (
 	"github.com/quire/quire/promptset/schema"
 )
 
-// What a row of the input is; see package record.
+// These types describe an input row; see package record.
 type (
 	Row       = record.Row
 	Kind      = record.Kind
@@ -68,14 +68,14 @@ const (
 	KindTokens   = record.KindTokens
 )
 
-// What a row of the output is; see package completion.
+// These types describe an output row; see package completion.
 type (
 	Result     = completion.Result
 	Completion = completion.Completion
 	TokenText  = completion.TokenText
 )
 
-// Formats of output files.
+// The formats of output files.
 const (
 	FormatParquet = folder.Parquet
 	FormatJSONL   = folder.JSONL

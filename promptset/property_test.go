@@ -87,7 +87,7 @@ func drawAnything(t *rapid.T) anything {
 	return v
 }
 
-// Whatever rows go in come out again, nested as they were, once for each completion and beside it.
+// Any rows that go in come out again, nested as they were, once for each completion and next to it.
 func TestRoundTrip(t *testing.T) {
 	type output struct {
 		ID         string    `parquet:"id"`
@@ -149,7 +149,7 @@ func TestRoundTrip(t *testing.T) {
 			t.Fatalf("%d and %d rows, want %d (%v)", len(out), len(passed), 2*count, err)
 		}
 		for i, o := range out {
-			// Against what the library reads from the input, which tells no nil from empty either.
+			// Against what the library reads from the input, which does not distinguish nil from empty either.
 			if !reflect.DeepEqual(passed[i], again[i/2]) {
 				t.Fatalf("row %d:\n got %+v\nwant %+v", i, passed[i], again[i/2])
 			}
@@ -189,7 +189,7 @@ func TestBoundedMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	w = nil
-	// What is in use, not what waits for the collector: that depends on how fast this goes on beside the rest.
+	// Memory in use, not what waits for the collector: that depends on the speed relative to other work.
 	inUse := func() uint64 {
 		runtime.GC()
 		var m runtime.MemStats

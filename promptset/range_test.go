@@ -153,7 +153,7 @@ func TestUnreadable(t *testing.T) {
 	}
 }
 
-// The digest tells files apart.
+// The digest distinguishes files.
 func TestSources(t *testing.T) {
 	digest := func(name, content string) string {
 		s := open(t, write(t, name, content)).Sources()[0]

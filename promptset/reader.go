@@ -20,18 +20,18 @@ type Reader struct {
 	err     error
 }
 
-// NumRows returns the number of rows of all files, bad ones included.
+// NumRows returns the number of rows of all files, including bad ones.
 func (r *Reader) NumRows() int64 { return r.rows }
 
 // Sources returns the files in the order in which they are read.
 func (r *Reader) Sources() []Source { return slices.Clone(r.sources) }
 
-// Call has rows name their files as names do, in the order of the files, wherever they were opened: errors of rows are
-// part of an output, and those of a job name its files as they were when it began.
+// Call sets the names that rows use for their files, in the order of the files, regardless of where they were opened.
+// Errors of rows are part of an output, and must name a job's files as they were named when it started.
 func (r *Reader) Call(names []string) {
 	for i := range min(len(names), len(r.sources)) {
 		s := &r.sources[i]
-		if s.Called == names[i] { // others may read rows meanwhile
+		if s.Called == names[i] { // do not write needlessly, because others may read rows meanwhile
 			continue
 		}
 		if s.Called = names[i]; s.Requests != nil {
@@ -40,16 +40,16 @@ func (r *Reader) Call(names []string) {
 	}
 }
 
-// Schema returns the columns of all files together, which [WriterOptions] takes.
+// Schema returns the union of the columns of all files, for [WriterOptions].
 func (r *Reader) Schema() *Schema { return r.schema }
 
-// Rows gives every row once, in order, with Index 0 to NumRows-1; see [Reader.Range].
+// Rows yields every row once, in order, with Index 0 to NumRows-1; see [Reader.Range].
 func (r *Reader) Rows(ctx context.Context) iter.Seq[*Row] { return r.Range(ctx, 0, r.rows) }
 
-// Range gives the rows with Index from to to-1, in order. Row groups before them are not read, nor more than markEvery
-// rows of a JSONL or CSV file that is not compressed. It stops early when ctx is done, when a file cannot be read,
-// and when one is not what it was in Open; [Reader.Err] then says so. What is wrong with what a file holds is the error
-// of the rows it concerns, and reading goes on.
+// Range yields the rows with Index from to to-1, in order. It does not read earlier row groups, nor more than
+// markEvery rows before from in an uncompressed JSONL or CSV file. It stops early when ctx is done, when a file
+// cannot be read, and when one has changed since Open; [Reader.Err] then returns the reason. A fault in the content
+// of a file is an error of the rows that it concerns, and reading continues.
 func (r *Reader) Range(ctx context.Context, from, to int64) iter.Seq[*Row] {
 	return func(yield func(*Row) bool) {
 		r.err = nil
@@ -73,7 +73,7 @@ func (r *Reader) Range(ctx context.Context, from, to int64) iter.Seq[*Row] {
 // Err returns why the last iteration stopped before the last row: ctx's error or a [*FileError], or nil.
 func (r *Reader) Err() error { return r.err }
 
-// file gives rows of a file, numbered there, to yield. It returns false when yield did.
+// file yields rows of a file, numbered within the file. It returns false if yield did.
 func (r *Reader) file(ctx context.Context, s *Source, from, to int64, yield func(*Row) bool) (more bool, err error) {
 	file, err := r.files.Open(ctx, s.Name)
 	if err != nil {
@@ -95,25 +95,25 @@ func (r *Reader) file(ctx context.Context, s *Source, from, to int64, yield func
 	return more, err
 }
 
-// HasParents says whether the inputs have a column that names parents.
+// HasParents reports whether the inputs have a column of parents.
 func (r *Reader) HasParents() bool {
 	c := r.schema.Root.Field(schema.ParentName)
 	return c != nil && !c.IsNull()
 }
 
-// Beside returns a reader of the same files, for an iteration beside others.
+// Beside returns a reader of the same files, for a concurrent iteration.
 func (r *Reader) Beside() *Reader {
 	other := *r
 	other.err = nil
 	return &other
 }
 
-// HasRequests says whether an input is a batch file of OpenAI.
+// HasRequests reports whether an input is a batch file of OpenAI.
 func (r *Reader) HasRequests() bool {
 	return slices.ContainsFunc(r.sources, func(s Source) bool { return s.Requests != nil })
 }
 
-// NoRequests names the first file that has rows and is no batch file of OpenAI, "" where there is none.
+// NoRequests returns the name of the first file that has rows and is not a batch file of OpenAI, "" if there is none.
 func (r *Reader) NoRequests() string {
 	for _, s := range r.sources {
 		if s.Requests == nil && s.Rows > 0 {
@@ -123,7 +123,7 @@ func (r *Reader) NoRequests() string {
 	return ""
 }
 
-// Partitions are the columns that folders named key=value give.
+// Partitions returns the columns that folders named key=value define.
 func (r *Reader) Partitions() (names []string) {
 	for _, s := range r.sources {
 		for _, p := range s.Partitions {

@@ -123,7 +123,7 @@ func TestParametersOfRequests(t *testing.T) {
 	}
 }
 
-// A file is a batch file by what is in its lines, whichever of them are whole.
+// A file is a batch file by the content of its lines, whichever of them are complete.
 func TestRequestFiles(t *testing.T) {
 	const good = `{"custom_id":"a","method":"POST","url":"/v1/completions","body":{"prompt":"p"}}`
 	for _, c := range []struct {
@@ -149,7 +149,7 @@ func TestRequestFiles(t *testing.T) {
 	}
 }
 
-// Whatever is in the lines, each becomes a row, and all rows can be written in each format and read back.
+// For any lines, each becomes a row, and all rows can be written in each format and read back.
 func FuzzRequests(f *testing.F) {
 	f.Add(`{"custom_id":"a","method":"POST","url":"/v1/completions","body":{"prompt":[[1,2]],"logprobs":2,"n":3}}`)
 	f.Add(`{"custom_id":"a","method":"POST","url":"/v1/chat/completions","body":{"messages":[{"role":"user","content":` +

@@ -9,40 +9,38 @@ import (
 	"github.com/quire/quire/promptset/folder"
 )
 
-// WantedRow is what the output is to have of a row of the input: generations First to First+N-1, or one row with an
-// error.
+// WantedRow is what the output must have for an input row: generations First to First+N-1, or one row with an error.
 type WantedRow struct {
 	Row      *Row
 	First, N int
 }
 
-// RowCheck checks the rows of a part as [Output.Read] gives them: that there is each generation of each row of the
-// input once, in the order of the input. Without the input it checks what it can: that generations of a row ascend
-// by one, and that rows are no more than those due.
+// RowCheck checks the rows of a part as [Output.Read] delivers them: each generation of each input row must exist
+// once, in the order of the input. Without the input it checks less: generations of a row must ascend by one, and
+// there must not be more rows than are due.
 type RowCheck struct {
 	next func() (WantedRow, bool)
-	rows int64 // due in the part
+	rows int64 // input rows due in the part
 
-	// Summary is what the part came to. Without the input, the figures of rows are those that the order of generations
-	// tells.
+	// Summary has the figures of the part. Without the input, rows are counted by the order of generations.
 	Summary folder.PartSummary
 	problem string
 
-	open   bool // a row of the input is under way
+	open   bool // an input row is in progress
 	wanted WantedRow
 	id     string
-	last   int      // generation
-	count  int      // of the row's results
+	last   int      // the last generation
+	count  int      // number of the row's results
 	of     []Result // the row's results, without texts
 }
 
-// NewRowCheck checks a part of so many rows of the input. next gives the rows of the input in order; nil stands for
-// an input that is not known.
+// NewRowCheck checks a part with so many input rows. next returns the input rows in order; nil means that the input
+// is unknown.
 func NewRowCheck(part int, rows int64, next func() (WantedRow, bool)) *RowCheck {
 	return &RowCheck{next: next, rows: rows, Summary: folder.PartSummary{Part: part}}
 }
 
-// Known says whether the input is known.
+// Known reports whether the input is known.
 func (c *RowCheck) Known() bool { return c.next != nil }
 
 func (c *RowCheck) fail(format string, args ...any) {
@@ -51,7 +49,7 @@ func (c *RowCheck) fail(format string, args ...any) {
 	}
 }
 
-// Add takes the next row of the part. After the first problem it only counts.
+// Add checks the next row of the part. After the first problem it only counts.
 func (c *RowCheck) Add(id string, r *Result) {
 	if what := r.Wrong(); what != "" {
 		c.fail("generation %d of id %s %s", r.Generation, visible.Quoted(id), what)
@@ -68,7 +66,7 @@ func (c *RowCheck) Add(id string, r *Result) {
 	})
 }
 
-// goesOn says that a result belongs to the row of the input that is under way.
+// goesOn reports whether a result belongs to the current input row.
 func (c *RowCheck) goesOn(id string, r *Result) bool {
 	if id != c.id || r.Generation != c.last+1 {
 		return false
@@ -76,7 +74,7 @@ func (c *RowCheck) goesOn(id string, r *Result) bool {
 	return !c.Known() || c.problem != "" || c.wanted.Row.Err == nil && c.count < c.wanted.N
 }
 
-// begin takes the first result of a row of the input.
+// begin starts an input row with its first result.
 func (c *RowCheck) begin(id string, r *Result) {
 	c.open, c.id, c.last, c.count = true, id, r.Generation, 1
 	if c.problem != "" {
@@ -108,7 +106,7 @@ func (c *RowCheck) begin(id string, r *Result) {
 	}
 }
 
-// end counts the row of the input that is under way, and finds what it lacks.
+// end counts the current input row, and reports what is missing.
 func (c *RowCheck) end() {
 	if !c.open {
 		return
@@ -119,7 +117,7 @@ func (c *RowCheck) end() {
 		row = &Row{}
 	}
 	addToSummary(&c.Summary, row, c.of)
-	// A row that can't be run has one result, whatever its n.
+	// A row that cannot be run has one result, whatever its n is.
 	refused := c.count == 1 && c.of[0].Err != ""
 	if c.Known() && c.problem == "" && c.count != c.wanted.N && !refused {
 		c.fail("id %s, row %d of the input, has %d completions, and %d are due", visible.Quoted(c.id),
@@ -128,7 +126,7 @@ func (c *RowCheck) end() {
 	c.of = c.of[:0]
 }
 
-// Finish returns what is wrong with the rows; "" is nothing.
+// Finish returns what is wrong with the rows; "" if nothing is.
 func (c *RowCheck) Finish() string {
 	c.end()
 	if c.Known() && c.problem == "" {
@@ -139,16 +137,17 @@ func (c *RowCheck) Finish() string {
 	return c.problem
 }
 
-// Differs says what of a part's figures is not as it was noted; "" is nothing.
+// Differs returns how a part's figures differ from its note; "" if they do not.
 func (c *RowCheck) Differs(note folder.PartSummary) string {
 	got := c.Summary
-	if !c.Known() { // where one row ends and the next begins is not sure
+	if !c.Known() { // the boundaries of rows are uncertain
 		note.Rows, note.RowsWithErrors, note.PromptTokens = got.Rows, got.RowsWithErrors, got.PromptTokens
 	}
-	if note.Noted().FinishReasons.Unknown > 0 { // noted by a version that did not count them
+	if note.Noted().FinishReasons.Unknown > 0 { // noted by a version that did not count reasons
 		note.FinishReasons = got.FinishReasons
 	}
-	if r := &got.FinishReasons; note.FinishReasons.ToolCalls == 0 { // of a version that counted them as stopped
+	// noted by a version that counted tool calls as stopped
+	if r := &got.FinishReasons; note.FinishReasons.ToolCalls == 0 {
 		r.Stop, r.ToolCalls = r.Stop+r.ToolCalls, 0
 	}
 	for _, f := range []struct {

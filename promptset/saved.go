@@ -9,14 +9,14 @@ import (
 	"strings"
 )
 
-// Names of the files beside those of a data set that datasets.save_to_disk saved.
+// The files that accompany a data set saved by datasets.save_to_disk.
 const (
 	savedInfo  = "dataset_info.json"
 	savedState = "state.json"
 	maxState   = 16 << 20
 )
 
-// savedSet is what the state of a saved data set says of its files.
+// savedSet is the part of a saved data set's state that lists its files.
 type savedSet struct {
 	Data         []savedFile `json:"_data_files"`
 	Indices      []savedFile `json:"_indices_files"`
@@ -28,8 +28,8 @@ type savedFile struct {
 }
 
 // chosen returns the prompt files among the files below the folder root, whose names are relative to it and in the
-// order of reading. Of a saved data set these are the files that its state names, in that order; read gives the content
-// of a file.
+// order of reading. For a saved data set these are the files that its state names, in that order; read returns the
+// content of a file.
 func chosen(root string, names []string, read func(name string) ([]byte, error)) (files []string, err error) {
 	there := map[string]bool{}
 	for _, name := range names {
@@ -58,7 +58,7 @@ func chosen(root string, names []string, read func(name string) ([]byte, error))
 				f = path.Join(dir, f)
 				if !there[f] {
 					return nil, &FileError{File: root + "/" + state, What: fmt.Sprintf(
-						"it names %s, which is not there; copy it there, or save the data set anew", f)}
+						"it names %s, which is not there; copy it there, or save the data set again", f)}
 				}
 				files = append(files, f)
 			}
@@ -67,14 +67,14 @@ func chosen(root string, names []string, read func(name string) ([]byte, error))
 	return files, nil
 }
 
-// savedFiles returns the names of the files that a state has.
+// savedFiles returns the names of the files in a state.
 func savedFiles(text []byte) (names []string, err error) {
 	var state savedSet
 	if err := json.Unmarshal(text, &state); err != nil {
 		return nil, err
 	}
 	if len(state.Indices)+len(state.OlderIndices) > 0 {
-		return nil, errors.New("it has indices, which say which rows there are and are not read; " +
+		return nil, errors.New("it has indices, which select rows and are not read; " +
 			"call flatten_indices() before save_to_disk()")
 	}
 	for _, f := range state.Data {

@@ -8,19 +8,19 @@ import (
 	"strings"
 )
 
-// splitPattern finds the split that a path names, as the package datasets does: a word between other characters than
-// letters.
+// splitPattern matches the split that a path names, as the package datasets does: a word between characters other
+// than letters.
 var splitPattern = regexp.MustCompile(`(?i)(?:^|[^a-z])(train(?:ing)?|valid(?:ation)?|val|dev|test(?:ing)?|eval` +
 	`(?:uation)?)(?:$|[^a-z])`)
 
-// splitOf returns which split a file of a dataset belongs to, "" where its path names none, and a glob of the files
-// that are named alike.
+// splitOf returns the split that a file of a dataset belongs to, "" if its path names none, and a glob for files with
+// similar names.
 func splitOf(name string) (split, glob string) {
 	at := splitPattern.FindAllStringSubmatchIndex(name, -1)
 	if len(at) == 0 {
 		return "", ""
 	}
-	last := at[len(at)-1] // a file's own name counts more than its folder's
+	last := at[len(at)-1] // the file name takes precedence over folders
 	from, to := last[2], last[3]
 	switch word := strings.ToLower(name[from:to]); word[0] {
 	case 'v', 'd':
@@ -36,8 +36,8 @@ func splitOf(name string) (split, glob string) {
 	return split, name[:to] + "*" + path.Ext(name)
 }
 
-// checkSplits refuses a folder of a dataset with files of several splits: whoever names the whole would draw from what
-// models are tested with, too.
+// checkSplits rejects a folder of a dataset with files of several splits: a job over the whole would also use the
+// data that models are tested with.
 func checkSplits(folder string, names []string) error {
 	globs := map[string]string{}
 	var splits []string

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// The names are those of data sets on the hub, and of the documentation of the package datasets.
+// The names come from data sets on the hub, and from the documentation of the package datasets.
 func TestSplitOf(t *testing.T) {
 	for name, want := range map[string][2]string{
 		"data/train-00000-of-00002.parquet":      {"train", "data/train*.parquet"},

@@ -4,17 +4,17 @@ import (
 	"context"
 )
 
-// StandardInput is what rows, errors and descriptions of jobs call standard input.
+// StandardInput is the name of standard input in rows, errors and descriptions of jobs.
 const StandardInput = "standard input"
 
-// standard are files among which one stands for standard input.
+// standard are files with one name for standard input.
 type standard struct {
 	Files
-	copied string // the path of the copy
+	copied string // path of the copy
 }
 
-// WithStandardInput returns files among which the names "-" and [StandardInput] stand for a copy of standard input,
-// a local JSONL file.
+// WithStandardInput returns files in which the names "-" and [StandardInput] stand for a copy of standard input, a
+// local JSONL file.
 func WithStandardInput(files Files, copied string) Files { return &standard{files, copied} }
 
 func (s *standard) Expand(ctx context.Context, path string) ([]string, error) {

@@ -6,9 +6,8 @@ import (
 )
 
 // FirstText returns the first row with an Index below limit whose prompt is text or messages, nil if there is none.
-// It reads no rows that the look at the files, in [OpenFrom], showed to be without: lines of a JSONL file before the
-// first with such a key, row groups of a Parquet file whose columns hold nothing but nulls. A row with an error has
-// no prompt.
+// It skips rows that OpenFrom has shown to have none: lines of a JSONL file before the first with such a key, and row
+// groups of a Parquet file in which these columns are all null. A row with an error has no prompt.
 func (r *Reader) FirstText(ctx context.Context, limit int64) (*Row, error) {
 	for i := range r.sources {
 		s := &r.sources[i]
@@ -29,9 +28,9 @@ func (r *Reader) FirstText(ctx context.Context, limit int64) (*Row, error) {
 // rawRows is how many rows [Reader.FirstRaw] looks at.
 const rawRows = 1000
 
-// FirstRaw returns the first row with an Index below limit whose prompt is text and becomes no message, nil if none of
-// the first rows with text is. Lines of OpenAI's batch files, whose endpoint says which of the two they are, do not
-// count.
+// FirstRaw returns the first row with an Index below limit whose prompt is text and does not become a message, nil if
+// none of the first rows with text is such a row. Lines of OpenAI's batch files do not count, because their endpoint
+// decides this.
 func (r *Reader) FirstRaw(ctx context.Context, limit int64) (*Row, error) {
 	if !r.mapping.Mapped() && !slices.Contains(r.schema.Columns(), "prompt") || r.HasRequests() {
 		return nil, nil

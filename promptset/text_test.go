@@ -13,7 +13,7 @@ import (
 	"github.com/quire/quire/promptset"
 )
 
-// FirstText finds the row that reading them all finds, in files of both formats, whatever their writers say of nulls.
+// FirstText finds the row that reading them all finds, in files of both formats, for any statistics of their writers.
 func TestFirstText(t *testing.T) {
 	type message struct {
 		Role    string `parquet:"role" json:"role"`
@@ -34,7 +34,7 @@ func TestFirstText(t *testing.T) {
 				if rapid.IntRange(0, 5).Draw(t, "tokens") > 0 {
 					r.Tokens = []int32{1}
 				}
-				if rapid.IntRange(0, 12).Draw(t, "prompt") == 0 { // with tokens beside it, it is a bad row
+				if rapid.IntRange(0, 12).Draw(t, "prompt") == 0 { // with tokens too, it is a bad row
 					text := "text"
 					r.Prompt = &text
 				}

@@ -13,7 +13,7 @@ import (
 	"github.com/quire/quire/storage"
 )
 
-// columnsIn are the columns that the folders of a path give.
+// columnsIn returns the columns that the folders of a path define.
 func columnsIn(name string) (all []input.Partition) {
 	dir, _ := path.Split(name)
 	for _, name := range folder.FoldersIn(dir) {
@@ -24,13 +24,13 @@ func columnsIn(name string) (all []input.Partition) {
 	return all
 }
 
-// Values gives the values of some columns of each row of a part, or of any other Parquet or JSONL file: nil, bool,
-// int64, float64 or string. A slice is valid until the next one. An error ends them. Columns that folders of the output
-// give are text.
+// Values yields the values of some columns for each row of a part, or of any other Parquet or JSONL file: nil, bool,
+// int64, float64 or string. A slice is valid until the next one. An error ends the iteration. Columns that the
+// output's folders define are text.
 func (o *Output) Values(ctx context.Context, part folder.Part, names []string) iter.Seq2[[]any, error] {
-	given := make([]any, len(names)) // by folders
-	var rest []string                // in the file
-	var places []int                 // of the rest in names
+	given := make([]any, len(names)) // values from folders
+	var rest []string                // names of columns in the file
+	var places []int                 // their indices in names
 	folders := columnsIn(part.Name)
 	if _, single := o.place.(singleFile); single {
 		folders = nil

@@ -58,7 +58,7 @@ func TestValues(t *testing.T) {
 		{"a.parquet", "no parquet file", "id", "it does not end as a Parquet file does"},
 		{"a.jsonl", lines, "none", "line 1: it has no key none"},
 		{"a.jsonl", `{"a":[1]}`, "a", "line 1: a is a list"},
-		{"a.jsonl", `{"a":1e999}`, "a", "a is 1e999, which is no number that fits"},
+		{"a.jsonl", `{"a":1e999}`, "a", "a is 1e999, which is not a number that fits"},
 	} {
 		got, err := valuesOf(t, c.name, []byte(c.content), c.column)
 		if err == nil || !strings.Contains(err.Error(), c.want) {

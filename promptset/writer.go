@@ -13,27 +13,27 @@ import (
 	"github.com/quire/quire/promptset/schema"
 )
 
-// WriterOptions say how [NewWriter] writes.
+// WriterOptions are the options of [NewWriter].
 type WriterOptions struct {
 	Format string  // one of [Formats]; empty is the first
-	Schema *Schema // of the input, from [Reader.Schema]; its columns are passed through
-	// Columns names the columns on request that the output is to have, see [completion.Columns].
+	Schema *Schema // input schema, from [Reader.Schema]; its columns are passed through
+	// Columns lists the output's columns on request, see [completion.Columns].
 	Columns []string
-	// JSONType is the type of [completion.JSONColumn], if the output has it; nil is text that holds JSON.
+	// JSONType is the type of [completion.JSONColumn], if the output has it; with nil it is text that holds JSON.
 	JSONType *completion.JSONType
-	// Exclude names the columns that the output is to do without: passed-through ones by their names there, and those
-	// of [completion.Excludable].
+	// Exclude lists the columns to omit from the output: passed-through ones by their output names, and those of
+	// [completion.Excludable].
 	Exclude []string
-	// Meta is kept with the output: in the footer of every Parquet part, in the file _meta.json beside JSONL parts.
+	// Meta is stored with the output: in the footer of every Parquet part, or in the file _meta.json next to JSONL
+	// parts.
 	Meta map[string]string
 	// TokenText has the texts of tokens, for log-probabilities in FormatOpenAI; nil for a model without a tokenizer.
 	TokenText TokenText
 	// Parts cuts the rows of the job into parts; Write lists those to be written, ascending.
 	Parts folder.Parts
 	Write []int
-	// Publishing, where set, is called when a part is whole, before it is published; its error is the writer's.
-	// Published is called when it is, with the first row that still has to be written to a part, or the number of the
-	// job's rows.
+	// Publishing, if set, is called when a part is complete, before it is published; an error of it fails the writer.
+	// Published is called after that, with the first row that is not yet in a part, or the number of the job's rows.
 	Publishing func(folder.PartSummary) error
 	Published  func(part int, next int64) error
 }
@@ -50,19 +50,19 @@ type Writer struct {
 	columns     *completion.Layout
 	format      *outputFormat
 
-	left  []int // parts not published
-	next  int64 // index of the row that is written next
-	end   int64 // of the current part's rows
+	left  []int // parts to publish
+	next  int64 // index of the next row to write
+	end   int64 // end of the current part's rows
 	held  map[int64]finished
-	bytes int64 // held, estimated
+	bytes int64 // estimated size of held
 
 	encoder completion.Encoder
-	name    string // of the part
+	name    string // name of the part
 	part    folder.Unpublished
-	written *folder.Measured // to the part
+	written *folder.Measured // bytes written to the part
 	summary folder.PartSummary
 	total   int64
-	err     error // first failure; nothing is written after it
+	err     error // the first failure; nothing is written after it
 	closed  bool
 }
 
@@ -112,7 +112,7 @@ func NewWriter(d folder.Destination, options WriterOptions) (*Writer, error) {
 	return w, w.err
 }
 
-// begin sets the rows that are written next.
+// begin sets the range of rows to write next.
 func (w *Writer) begin() {
 	w.next, w.end = w.options.Parts.Rows, w.options.Parts.Rows
 	if len(w.left) > 0 {
@@ -120,8 +120,8 @@ func (w *Writer) begin() {
 	}
 }
 
-// Add takes the completions of one row, in any order of rows, and writes what is next in the order of [Row.Index]. A
-// row with Err set and no results becomes one output row with that error. The row and its results must not change
+// Add accepts the completions of one row, in any order of rows, and writes what is next in the order of [Row.Index].
+// A row with Err set and no results becomes one output row with that error. The row and its results must not change
 // afterwards.
 func (w *Writer) Add(row *Row, results []Result) error {
 	w.mu.Lock()
@@ -160,22 +160,22 @@ func (w *Writer) Pending() (rows int, bytes int64) {
 	return len(w.held), w.bytes
 }
 
-// Rows returns how many output rows were written so far, published or not.
+// Rows returns how many output rows have been written, published or not.
 func (w *Writer) Rows() int64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.total
 }
 
-// Unpublished returns the parts that are still to be published.
+// Unpublished returns the parts that are not published yet.
 func (w *Writer) Unpublished() []int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.left)
 }
 
-// Close ends the writer. A part that is not whole is dropped, with the rows that were added to it; those that are
-// published stay. It returns the first error of the writer, if there was one.
+// Close closes the writer. An incomplete part is dropped with its rows; published parts stay. It returns the writer's
+// first error, if any.
 func (w *Writer) Close() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -37,7 +37,7 @@ func manyLines(n int) string {
 	return b.String()
 }
 
-// The bytes of the output are the same whatever the order in which rows finish, and from one run to the next.
+// The bytes of the output are the same for any order in which rows finish, and from one run to the next.
 func TestOutputDoesNotDependOnOrder(t *testing.T) {
 	r := open(t, write(t, "x.jsonl", manyLines(500)), "testdata/passthrough.parquet")
 	in := rows(t, r)
@@ -214,7 +214,7 @@ func TestOutputFolder(t *testing.T) {
 		t.Error("added to a closed output")
 	}
 
-	// What a writer that died leaves behind.
+	// What a dead writer leaves.
 	for _, name := range []string{".part-00000.parquet.tmp-123", ".part-00007.jsonl.tmp", "._meta.json.tmp-9",
 		"notes.txt"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte("x"), 0o666); err != nil {
@@ -241,8 +241,8 @@ func TestOutputFolder(t *testing.T) {
 	}
 }
 
-// Whatever operation fails, no part is there that is not whole, every later call says why, and another writer gets
-// through.
+// Whichever operation fails, there is no incomplete part, every later call reports the failure, and another writer
+// succeeds.
 func TestFailedWrites(t *testing.T) {
 	r := open(t, write(t, "x.jsonl", manyLines(6)))
 	in := rows(t, r)

@@ -9,9 +9,9 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 class Executable(BuildHookInterface):  # type: ignore[type-arg]
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        if version == "editable":  # the module alone; the command is found on PATH or by QUIRE_SAMPLE
+        if version == "editable":  # only the module; the command is found on PATH or by QUIRE_SAMPLE
             return
-        files = pathlib.Path(os.environ["QUIRE_DIST_FILES"])  # what a tarball has
+        files = pathlib.Path(os.environ["QUIRE_DIST_FILES"])  # the contents of a tarball
         build_data["pure_python"] = False
         build_data["tag"] = os.environ["QUIRE_WHEEL_TAG"]
         build_data["shared_scripts"] = {str(files / "sample"): "sample"}

@@ -11,25 +11,25 @@ import (
 	"github.com/quire/quire/models/arch"
 )
 
-// DeltaWeights are those of a gated delta net, beside its matrices.
+// DeltaWeights are the weights of a gated delta net, except its matrices.
 type DeltaWeights struct {
-	Taps  *Node // [C, K] of the convolution of queries, keys and values, C channels in all
-	Decay *Node // f32[VH]: the logarithm of how fast a head forgets
-	Bias  *Node // f32[VH]: of its step
-	Norm  *Node // f32[VD]: of the norm of a head
+	Taps  *Node // [C, K]: the convolution's, of queries, keys and values, C channels in all
+	Decay *Node // f32[VH]: the logarithm of a head's rate of decay
+	Bias  *Node // f32[VH]: the bias of a head's step
+	Norm  *Node // f32[VD]: the weight of a head's norm
 }
 
-// GatedDelta is a gated delta net. in is [T, ...] of any float dtype, with the numbers of queries and keys (KH heads of
-// KD each), of values and of gates (VH heads of VD each), then one of each value head for how much it learns, and one
-// for its step. The result is [T, VH*VD].
+// GatedDelta computes a gated delta net. in is [T, ...] of any float dtype: queries and keys (KH heads of KD each),
+// values and gates (VH heads of VD each), then for each value head one number for the rate at which it learns, and
+// one for its step. The result is [T, VH*VD].
 //
-// Queries, keys and values are convolved as in [ShortConv], without gates but with SiLU. Queries and keys have length
-// 1, and queries are divided by sqrt(KD). A value head keeps a matrix f32[KD, VD], which reads values by keys. For each
-// token the matrix is multiplied by exp(-exp(decay) * softplus(step + bias)); then what it reads by the token's key
-// moves to the token's value, by the sigmoid of how much it learns; then it is read by the query. The result is
-// normalized and multiplied by SiLU of the gate.
+// Queries, keys and values are convolved as in [ShortConv], without gates but with SiLU. Queries and keys are
+// normalized to length 1, and queries are divided by sqrt(KD). A value head keeps a matrix f32[KD, VD] that maps keys
+// to values. For each token the matrix is multiplied by exp(-exp(decay) * softplus(step + bias)). Then the value that
+// it returns for the token's key is moved towards the token's value, by the sigmoid of the rate. Then the query is
+// applied to it. The result is normalized and multiplied by SiLU of the gate.
 //
-// A state is the K-1 inputs of the convolution before, [K-1, C], oldest first; then the matrices [VH, KD, VD].
+// A state has the previous K-1 inputs of the convolution, [K-1, C], oldest first, and then the matrices [VH, KD, VD].
 func GatedDelta(in *Node, w DeltaWeights, cache *Node, rows Rows, d arch.DeltaNet, eps float64) (out, after *Node) {
 	inputs := append([]*Node{in, w.Taps, w.Decay, w.Bias, w.Norm, cache}, rows.in()...)
 	results := []shapes.Shape{shapes.Make(in.DType(), in.Shape().Dimensions[0], d.Values()), cache.Shape()}
@@ -42,7 +42,7 @@ func GatedDelta(in *Node, w DeltaWeights, cache *Node, rows Rows, d arch.DeltaNe
 	return both[0], both[1]
 }
 
-// deltaPlain convolves all tokens, then goes through those of each sequence one by one.
+// deltaPlain convolves all tokens, and then processes the tokens of each sequence one by one.
 func deltaPlain(in *Node, w DeltaWeights, cache *Node, rows Rows, d arch.DeltaNet, eps float64) []*Node {
 	dtype, tokens := in.DType(), in.Shape().Dimensions[0]
 	at := 0
@@ -58,7 +58,7 @@ func deltaPlain(in *Node, w DeltaWeights, cache *Node, rows Rows, d arch.DeltaNe
 	heads := func(from, heads, dim int) *Node {
 		return Reshape(SliceAxis(x, 1, AxisRange(from, from+heads*dim)), tokens, heads, dim)
 	}
-	unit := func(y *Node, scale float64) *Node { // [T, VH, KD], of length scale
+	unit := func(y *Node, scale float64) *Node { // [T, VH, KD], normalized to length scale
 		by := MulScalar(Rsqrt(AddScalar(ReduceAndKeep(Square(y), ReduceSum, 2), 1e-6)), scale)
 		y = Mul(y, BroadcastToDims(by, y.Shape().Dimensions...))
 		y = BroadcastToDims(InsertAxes(y, 2), tokens, d.KeyHeads, d.ValueHeads/d.KeyHeads, d.KeyDim)
@@ -69,7 +69,7 @@ func deltaPlain(in *Node, w DeltaWeights, cache *Node, rows Rows, d arch.DeltaNe
 	v := heads(2*keys, d.ValueHeads, d.ValueDim)
 	gate := next(d.Values())
 	learns := rounded(Sigmoid(next(d.ValueHeads)))
-	all := func(x *Node) *Node { return BroadcastToDims(InsertAxes(x, 0), tokens, d.ValueHeads) } // of all tokens
+	all := func(x *Node) *Node { return BroadcastToDims(InsertAxes(x, 0), tokens, d.ValueHeads) } // for all tokens
 	keeps := Exp(Neg(Mul(all(Exp(w.Decay)), softplus(Add(next(d.ValueHeads), all(w.Bias))))))
 
 	past := (w.Taps.Shape().Dimensions[1] - 1) * d.Channels()
@@ -85,13 +85,13 @@ func deltaPlain(in *Node, w DeltaWeights, cache *Node, rows Rows, d arch.DeltaNe
 	return []*Node{ConvertDType(y, dtype), after}
 }
 
-// deltaToken is what a token of each of B sequences reads: queries and keys are [B, VH, KD], values [B, VH, VD], what
-// heads learn and keep [B, VH].
+// deltaToken processes one token of each of B sequences: queries and keys are [B, VH, KD], values [B, VH, VD], the
+// rates at which heads learn and keep [B, VH].
 func deltaToken(q, k, v, learns, keeps, matrices *Node) (out, after *Node) {
 	dims := v.Shape().Dimensions
 	all := []int{dims[0], dims[1], k.Shape().Dimensions[2], dims[2]}
-	column := func(x *Node) *Node { return BroadcastToDims(InsertAxes(x, 3), all...) } // of KD
-	line := func(x *Node) *Node { return BroadcastToDims(InsertAxes(x, 2), all...) }   // of VD
+	column := func(x *Node) *Node { return BroadcastToDims(InsertAxes(x, 3), all...) } // broadcasts along KD
+	line := func(x *Node) *Node { return BroadcastToDims(InsertAxes(x, 2), all...) }   // broadcasts along VD
 	matrix := Mul(Reshape(matrices, all...), BroadcastToDims(InsertAxes(keeps, 2, 3), all...))
 	learns = BroadcastToDims(InsertAxes(learns, 2), dims...)
 	delta := Mul(Sub(v, ReduceSum(Mul(matrix, column(k)), 2)), learns)
@@ -100,5 +100,5 @@ func deltaToken(q, k, v, learns, keeps, matrices *Node) (out, after *Node) {
 	return Reshape(read, dims[0], -1), Reshape(matrix, dims[0], -1)
 }
 
-// softplus is log(1 + exp(x)).
+// softplus returns log(1 + exp(x)).
 func softplus(x *Node) *Node { return Add(Max(x, ZerosLike(x)), Log1P(Exp(Neg(Abs(x))))) }

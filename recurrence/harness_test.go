@@ -33,8 +33,8 @@ var backends = map[string]func(t testing.TB) compute.Backend{
 	"go":      testenv.Go,
 }
 
-// operation is what a test runs: of inputs [T, width], a cache of states and whose the tokens are it makes outputs
-// [T, out] and the cache behind them.
+// operation is what a test runs: from inputs [T, width], a cache of states and the owners of the tokens it computes
+// outputs [T, out] and the next cache.
 type operation struct {
 	width, out, state int
 	dtype             dtypes.DType
@@ -52,7 +52,7 @@ type machine struct {
 	seqs  []*sequence
 }
 
-// sequence is a row: its inputs, what came of them, and its pages.
+// sequence is a row: its inputs, its results, and its pages.
 type sequence struct {
 	in      [][]float32
 	out     [][]float32
@@ -198,8 +198,8 @@ func inputs(width int, random *rand.Rand) [][][]float32 {
 	return all
 }
 
-// checkNowhere runs a sequence whose tokens are in no page beside the same one with pages. Their results are the same,
-// and only the latter's states change.
+// checkNowhere runs a sequence whose tokens are in no page together with the same one with pages. Their results are
+// the same, and only the latter's states change.
 func checkNowhere(t *testing.T, backend compute.Backend, o operation, random *rand.Rand) {
 	t.Helper()
 	m := newMachine(t, backend, o)

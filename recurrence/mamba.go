@@ -9,33 +9,32 @@ import (
 	"github.com/quire/quire/models/arch"
 )
 
-// MambaWeights are those of a Mamba-2 layer, beside its matrices and its norm.
+// MambaWeights are the weights of a Mamba-2 layer, except its matrices and its norm.
 type MambaWeights struct {
-	Taps     *Node // [C, K] of the convolution, C channels in all
+	Taps     *Node // [C, K]: the convolution's, C channels in all
 	TapsBias *Node // f32[C]; nil: none
-	Decay    *Node // f32[H]: the logarithm of how fast a head forgets
-	Step     *Node // f32[H]: the bias of its steps
-	Skip     *Node // f32[H]: how much of its inputs is added to what is read
+	Decay    *Node // f32[H]: the logarithm of a head's rate of decay
+	Step     *Node // f32[H]: the bias of a head's steps
+	Skip     *Node // f32[H]: the factor of the inputs that are added to the output
 }
 
-// Mamba2 is what a Mamba-2 layer makes of its inputs up to its norm, for which see [GatedNorm]. in is [T, ...] of any
-// float dtype, with H*D numbers that only the norm reads; then what is convolved: the inputs of H heads of D each, N
-// numbers of each group that write to states, and N of each that read them; then the step of each head. The result is
-// [T, H*D].
+// Mamba2 computes a Mamba-2 layer up to its norm, for which see [GatedNorm]. in is [T, ...] of any float dtype: H*D
+// numbers that only the norm reads; then the inputs of the convolution: the inputs of H heads of D each, N numbers of
+// each group that write to states, and N of each that read them; then the step of each head. The result is [T, H*D].
 //
-// The convolution has a bias and SiLU behind it; both results are rounded to in's dtype. A head keeps a matrix
-// f32[N, D]. For each token its step becomes softplus(step + bias), within the layer's bounds. The matrix is multiplied
-// by exp(-exp(decay) * step), and step * inputs are added to each of its rows, times what the group writes. The result
-// is the sum of the rows, times what the group reads, and the inputs times skip.
+// The convolution has a bias and is followed by SiLU; both results are rounded to in's dtype. A head keeps a matrix
+// f32[N, D]. For each token its step becomes softplus(step + bias), within the layer's bounds. The matrix is
+// multiplied by exp(-exp(decay) * step), and step * inputs, times the group's write number, is added to each of its
+// rows. The result is the sum of the rows, each times the group's read number, plus the inputs times skip.
 //
-// A state is the K-1 inputs of the convolution before, [K-1, C], oldest first; then the matrices [H, N, D].
+// A state has the previous K-1 inputs of the convolution, [K-1, C], oldest first, and then the matrices [H, N, D].
 func Mamba2(in *Node, w MambaWeights, cache *Node, rows Rows, s arch.StateSpace) (out, after *Node) {
 	g, tokens := in.Graph(), in.Shape().Dimensions[0]
 	if w.TapsBias == nil {
 		w.TapsBias = Zeros(g, shapes.Make(dtypes.Float32, s.Channels()))
 	}
 	inputs := append([]*Node{in, w.Taps, w.TapsBias, w.Decay, w.Step, w.Skip, cache}, rows.in()...)
-	// The third result is what is convolved: room for the kernel, which nothing reads.
+	// The third result is scratch memory of the kernel for the convolution's results. Nothing reads it.
 	results := []shapes.Shape{shapes.Make(in.DType(), tokens, s.Inner()), cache.Shape(),
 		shapes.Make(in.DType(), tokens, s.Channels())}
 	attrs := map[string]any{"heads": s.Heads, "head_dim": s.HeadDim, "groups": s.Groups, "state_dim": s.StateDim,
@@ -47,7 +46,7 @@ func Mamba2(in *Node, w MambaWeights, cache *Node, rows Rows, s arch.StateSpace)
 	return all[0], all[1]
 }
 
-// mambaPlain convolves all tokens, then goes through those of each sequence one by one.
+// mambaPlain convolves all tokens, and then processes the tokens of each sequence one by one.
 func mambaPlain(in *Node, w MambaWeights, cache *Node, rows Rows, s arch.StateSpace) []*Node {
 	tokens, channels := in.Shape().Dimensions[0], s.Channels()
 	begins := rows.begin(cache)
@@ -68,17 +67,17 @@ func mambaPlain(in *Node, w MambaWeights, cache *Node, rows Rows, s arch.StateSp
 	return []*Node{ConvertDType(out, in.DType()), after, ConvertDType(x, in.DType())}
 }
 
-// mambaToken is what comes of a token of each of B sequences.
+// mambaToken processes one token of each of B sequences.
 func mambaToken(x, step, keeps, matrices, skip *Node, s arch.StateSpace) (out, after *Node) {
 	b, inner := x.Shape().Dimensions[0], s.Inner()
 	all := []int{b, s.Heads, s.StateDim, s.HeadDim}
 	heads := Reshape(SliceAxis(x, 1, AxisRangeFromStart(inner)), b, s.Heads, s.HeadDim)
-	group := func(from int) *Node { // what a group reads or writes, for all columns of its heads' matrices
+	group := func(from int) *Node { // a group's read or write numbers, broadcast to its heads' matrices
 		y := Reshape(SliceAxis(x, 1, AxisRange(from, from+s.Groups*s.StateDim)), b, s.Groups, 1, s.StateDim, 1)
 		y = BroadcastToDims(y, b, s.Groups, s.Heads/s.Groups, s.StateDim, s.HeadDim)
 		return Reshape(y, all...)
 	}
-	ofHead := func(y *Node, dims ...int) *Node { // a number of each head, for all of it
+	ofHead := func(y *Node, dims ...int) *Node { // one number per head, broadcast to the whole head
 		for y.Rank() < len(dims) {
 			y = InsertAxes(y, -1)
 		}
@@ -91,9 +90,9 @@ func mambaToken(x, step, keeps, matrices, skip *Node, s arch.StateSpace) (out, a
 	return Reshape(Add(read, Mul(heads, skip)), b, inner), Reshape(matrix, b, -1)
 }
 
-// GatedNorm is x [T, N] times SiLU of gate, which is normalized in groups that are alike, and times weight f32[N]: each
-// of a group's numbers is divided by sqrt(mean(numbers^2) + eps). It is rounded once. gate is the first N numbers of
-// [T, ...], of x's dtype. rows, i32[], says how many tokens are wanted.
+// GatedNorm returns x [T, N] times SiLU of gate, normalized in groups of equal size, times weight f32[N]: each number
+// of a group is divided by sqrt(mean(numbers^2) + eps). The result is rounded once. gate is the first N numbers of
+// [T, ...], in x's dtype. rows, i32[], is the number of tokens that are wanted.
 func GatedNorm(x, gate, weight, rows *Node, groups int, eps float64) *Node {
 	attrs := map[string]any{"groups": groups, "eps": eps}
 	inputs := []*Node{x, gate, weight, rows}

@@ -1,11 +1,11 @@
-// Package recurrence has the layers that keep a state of fixed size of a sequence, in place of the keys and values of
-// its tokens.
+// Package recurrence provides the layers that keep a state of fixed size for a sequence, in place of the keys and
+// values of its tokens.
 //
-// A cache holds one layer: an array f32[P, numbers] with a state for each page, that behind the last token that
-// was run of those in the page (see attention.Layout.StateLayout). A step takes each sequence's state from the page of
-// the token before its first one, and leaves states in all pages that it has tokens in. So a prompt may be cut into
-// steps anywhere, and whoever shares, copies or moves pages has the states with them. Only the state behind the last
-// token of a page is there: a sequence that is cut elsewhere runs the tokens of its last page again.
+// A cache is for one layer: an array f32[P, numbers] with a state for each page, namely the state after the last
+// token in the page that was run (see attention.Layout.StateLayout). A step takes each sequence's state from the page
+// of the token before its first one, and writes states to all pages in which it has tokens. So a prompt may be cut
+// into steps anywhere, and code that shares, copies or moves pages handles the states, too. Only the state after the
+// last token of a page exists: a sequence that is cut elsewhere runs the tokens of its last page again.
 package recurrence
 
 import (
@@ -17,16 +17,16 @@ import (
 	"github.com/quire/quire/tokenqueue"
 )
 
-// Rows says whose tokens a step has, and where their states are.
+// Rows describes the sequences of a step's tokens, and the places of their states.
 type Rows struct {
-	From    *Node // i32[B]: the page with the state that a sequence begins with; -1: zeros
-	To      *Node // i32[T]: the page that has the state behind a token; P or more: it is not kept
-	CuQLens *Node // i32[B+1]: sequence b's tokens are those from CuQLens[b] up to CuQLens[b+1]
+	From    *Node // i32[B]: the page with the state that a sequence starts with; -1: zeros
+	To      *Node // i32[T]: the page for the state after a token; P or more: it is not kept
+	CuQLens *Node // i32[B+1]: sequence b's tokens are CuQLens[b] up to, but not including, CuQLens[b+1]
 	NumSeqs *Node // i32[]
 	Seqs    *Node // i32[T]: the sequence of each token; -1: padding
 }
 
-// RowsOf are those of a step, of which a table of pages has given each token its place.
+// RowsOf returns the rows of a step whose tokens have places in a table of pages.
 func RowsOf(batch tokenqueue.PageBatchInfo) Rows {
 	g := batch.CuQLens.Graph()
 	size := scalar(g, batch.PageSize)
@@ -51,38 +51,38 @@ func RowsOf(batch tokenqueue.PageBatchInfo) Rows {
 	}
 }
 
-// One are the rows of a step that is a whole sequence of n tokens, from its begin. No state is kept.
+// One returns the rows of a step that is a whole sequence of n tokens, from its start. No state is kept.
 func One(g *Graph, n int) Rows {
 	return Rows{From: FillScalar(g, i32(1), -1), To: FillScalar(g, i32(n), noPage),
 		CuQLens: MulScalar(Iota(g, i32(2), 0), float64(n)), NumSeqs: scalar(g, 1), Seqs: Zeros(g, i32(n))}
 }
 
-// noPage is larger than any number of a page.
+// noPage is larger than any page number.
 const noPage = 1 << 30
 
-// in are the rows as inputs of a composite, and ofInputs what they are there.
+// in returns the rows as inputs of a composite; ofInputs is the inverse.
 func (r Rows) in() []*Node { return []*Node{r.From, r.To, r.CuQLens, r.NumSeqs, r.Seqs} }
 
 func ofInputs(in []*Node) Rows {
 	return Rows{From: in[0], To: in[1], CuQLens: in[2], NumSeqs: in[3], Seqs: in[4]}
 }
 
-// back is how many tokens of its sequence stand before each one in the step, i32[T].
+// back returns how many tokens of its sequence precede each token in the step, i32[T].
 func (r Rows) back() *Node {
 	return Sub(Iota(r.Seqs.Graph(), r.Seqs.Shape(), 0), take(r.CuQLens, r.Seqs))
 }
 
-// begin is the state with which each sequence begins the step, f32[B, numbers].
+// begin returns the state with which each sequence starts the step, f32[B, numbers].
 func (r Rows) begin(cache *Node) *Node {
 	states := take(cache, r.From)
 	is := BroadcastToDims(InsertAxes(GreaterOrEqual(r.From, ZerosLike(r.From)), -1), states.Shape().Dimensions...)
 	return Where(is, states, ZerosLike(states))
 }
 
-// eachToken goes through the tokens of the sequences, one of each at a time, so that a token's result does not depend
-// on how a prompt was cut. token is given what in, [T, ...] each, have of B tokens, and the states before them
-// [B, numbers]; it makes outputs f32[B, n] and the states behind them. first, [T, ...], is what else is kept of each
-// token, in front of these states. The results are f32[T, n] and the cache behind the step.
+// eachToken processes the tokens of the sequences, one token of each at a time, so that a token's result does not
+// depend on how a prompt was cut. token gets the elements of in, [T, ...] each, for B tokens, and the states before
+// them [B, numbers]; it returns outputs f32[B, n] and the states after them. first, [T, ...], is what else is kept
+// for each token, in front of these states. The results are f32[T, n] and the cache after the step.
 func (r Rows) eachToken(cache, states *Node, in []*Node, first *Node, n int,
 	token func(in []*Node, states *Node) (out, after *Node)) (out, after *Node) {
 	g := cache.Graph()
@@ -112,7 +112,7 @@ func (r Rows) eachToken(cache, states *Node, in []*Node, first *Node, n int,
 	return end.Out, end.Cache
 }
 
-// take returns rows of x by int32 indices; negative ones read row 0.
+// take returns rows of x by int32 indices; negative indices read row 0.
 func take(x, indices *Node) *Node {
 	return Gather(x, InsertAxes(Max(indices, zero(x.Graph())), -1))
 }

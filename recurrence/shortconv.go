@@ -8,12 +8,12 @@ import (
 	"github.com/quire/quire/control"
 )
 
-// ShortConv is a convolution of each channel over the last few tokens, between two gates. in is [T, 3*C] of any float
-// dtype: a gate, a second one and inputs, C channels each. The inputs times the first gate are convolved with taps
-// [C, K] of in's dtype, the last of which is for the token itself; the result [T, C] is that times the second gate. The
-// products are rounded to in's dtype, sums are in float32.
+// ShortConv convolves each channel over the last few tokens, between two gates. in is [T, 3*C] of any float dtype: a
+// first gate, a second gate and inputs, C channels each. The inputs times the first gate are convolved with taps [C,
+// K] of in's dtype, the last of which applies to the token itself; the result [T, C] is that times the second gate.
+// The products are rounded to in's dtype, sums are in float32.
 //
-// A state is the K-1 products before, [K-1, C], oldest first.
+// A state has the previous K-1 products, [K-1, C], oldest first.
 func ShortConv(in, taps, cache *Node, rows Rows) (out, after *Node) {
 	channels := taps.Shape().Dimensions[0]
 	inputs := append([]*Node{in, taps, cache}, rows.in()...)
@@ -31,9 +31,9 @@ func shortConvPlain(in, taps, cache *Node, rows Rows) []*Node {
 	return []*Node{Mul(part(1), ConvertDType(sum, in.DType())), control.ScatterSet(cache, rows.To, kept)}
 }
 
-// convolve is what comes of inputs f32[T, C] by taps [C, K], with a bias f32[C] if it is not nil, and SiLU behind it.
-// Both results are rounded to dtype, and are float32. kept are the numbers of each token's state, [T, (K-1)*C]; those
-// of the sequences, [B, ...], are before the step the first ones of begins.
+// convolve convolves inputs f32[T, C] with taps [C, K], adds a bias f32[C] if it is not nil, and applies SiLU. Both
+// results are rounded to dtype, but returned as float32. kept are the numbers of each token's state, [T, (K-1)*C].
+// The states of the sequences before the step are the first numbers of begins, [B, ...].
 func (r Rows) convolve(x, taps, bias, begins *Node, dtype dtypes.DType) (y, kept *Node) {
 	rounded := func(x *Node) *Node { return ConvertDType(ConvertDType(x, dtype), dtypes.Float32) }
 	y, kept = r.sum(x, taps, begins)
@@ -44,7 +44,7 @@ func (r Rows) convolve(x, taps, bias, begins *Node, dtype dtypes.DType) (y, kept
 	return rounded(Mul(y, Sigmoid(y))), kept
 }
 
-// sum is the convolution alone.
+// sum computes only the convolution.
 func (r Rows) sum(x, taps, begins *Node) (sum, kept *Node) {
 	channels, k := taps.Shape().Dimensions[0], taps.Shape().Dimensions[1]
 	before := take(SliceAxis(begins, 1, AxisRangeFromStart((k-1)*channels)), r.Seqs)
@@ -61,8 +61,8 @@ func (r Rows) sum(x, taps, begins *Node) (sum, kept *Node) {
 	return sum, kept
 }
 
-// window are the k numbers [T, C] that each token sees of its sequence, oldest first, the last of which is its own, x.
-// states [T, ...] begin with the k-1 before the step.
+// window returns the k numbers [T, C] that each token sees of its sequence, oldest first; the last is its own, x.
+// states [T, ...] start with the k-1 before the step.
 func (r Rows) window(x, states *Node, k int) []*Node {
 	g := x.Graph()
 	t, channels := x.Shape().Dimensions[0], x.Shape().Dimensions[1]
@@ -70,7 +70,7 @@ func (r Rows) window(x, states *Node, k int) []*Node {
 	window := make([]*Node, k)
 	window[k-1] = x
 	for j := 1; j < k; j++ {
-		// j tokens before: of the step where so many are, else of the state.
+		// The number j tokens before: from the step if it has so many, else from the state.
 		was := Zeros(g, shapes.Make(x.DType(), min(j, t), channels))
 		if j < t {
 			was = Concatenate([]*Node{was, SliceAxis(x, 0, AxisRangeFromStart(t-j))}, 0)

@@ -44,8 +44,8 @@ func shortConv(channels, k int, dtype dtypes.DType, random *rand.Rand) (operatio
 	}
 }
 
-// However a sequence is cut into steps, whatever else these have, and whether it began as a clone: it gets the same
-// bytes, with kernels and without, which are those of the textbook's formula within rounding.
+// However a sequence is cut into steps, whatever else these have, and whether it started as a clone: it gets the same
+// bytes, with kernels and without, which equal the textbook's formula within rounding.
 func TestShortConv(t *testing.T) {
 	for name, open := range backends {
 		for _, c := range []struct {
@@ -85,7 +85,7 @@ func checkCuts(t *testing.T, backend compute.Backend, o operation, want func(in 
 	checkNowhere(t, backend, o, random)
 }
 
-// same says that two sequences have the same bytes.
+// same reports whether two sequences have the same bytes.
 func same(t *testing.T, a, b *sequence) {
 	t.Helper()
 	for i := range a.out {
@@ -95,7 +95,7 @@ func same(t *testing.T, a, b *sequence) {
 	}
 }
 
-// near says that numbers are those wanted within a tolerance, by the size of the token's largest.
+// near reports whether numbers equal the wanted ones within a tolerance relative to the token's largest.
 func near(t *testing.T, seq int, got [][]float32, want [][]float64, tolerance float64) {
 	t.Helper()
 	for i := range want {

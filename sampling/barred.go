@@ -11,19 +11,20 @@ import (
 	"github.com/quire/quire/control"
 )
 
-// SampleBarred is [SampleMasked] where rows may not draw some tokens. barred i32[S, K] are those of each row, each of
-// them once; what is not of the vocabulary is none.
+// SampleBarred is [SampleMasked] with tokens that rows must not sample. barred i32[S, K] lists each row's tokens,
+// each token once; ids outside the vocabulary are ignored.
 //
-// A row draws as if the logits of its barred tokens were -Inf, and its processed log-probabilities are so too. Its
-// logprobs are those of all of its logits, to the bit. Rows that bar no token draw as by [Sample], to the bit.
+// A row samples as if the logits of its barred tokens were -Inf, and its processed log-probabilities are computed
+// likewise. Its logprobs are computed from all of its logits, bit for bit. Rows that bar no token sample as by
+// [Sample], bit for bit.
 //
-// The barred logits are overwritten in place, so that the logits must not be used by anything else.
+// The barred logits are overwritten in place, so nothing else may use the logits.
 func SampleBarred(logits *Node, m Masks, p Params, positions, rows, barred *Node) (tokens, logprobs,
 	processed *Node) {
 	return sampleBarred(logits, m, nil, p, positions, rows, barred)
 }
 
-// sampleBarred is SampleBarred of rows with filters, of what masks and bars leave; nil: none of them has any.
+// sampleBarred is SampleBarred for rows with filters, which apply to what masks and bars leave; f may be nil.
 func sampleBarred(logits *Node, m Masks, f *Filters, p Params, positions, rows, barred *Node) (tokens, logprobs,
 	processed *Node) {
 	g := logits.Graph()
@@ -37,8 +38,8 @@ func sampleBarred(logits *Node, m Masks, f *Filters, p Params, positions, rows, 
 	isBarred := isToken(logits, barred)
 	bars := ReduceLogicalOr(isBarred, -1)
 	raw := rawOf(logits, p, positions, rows, ReduceLogicalOr(bars))
-	// In place, since nothing reads the logits of all tokens any more: so that raw is known first, the places depend on
-	// it.
+	// In place, because nothing reads the logits of all tokens afterwards. The indices depend on raw, so that raw is
+	// computed first.
 	never := GreaterThan(raw.Sum, FillScalar(g, raw.Sum.Shape(), math.Inf(1)))
 	never = BroadcastToDims(InsertAxes(never, -1), barred.Shape().Dimensions...)
 	masked := barAfter(logits, barred, ConvertDType(never, dtypes.Int32))
@@ -47,22 +48,22 @@ func sampleBarred(logits *Node, m Masks, f *Filters, p Params, positions, rows, 
 	zero := ZerosLike(logprobs)
 	drawn := Squeeze(logitsAt(masked, InsertAxes(tokens, -1)), -1)
 	some := GreaterOrEqual(tokens, ZerosLike(tokens))
-	valid := LogicalAnd(some, GreaterOrEqual(raw.Best, ZerosLike(tokens))) // no NaN is barred
+	valid := LogicalAnd(some, GreaterOrEqual(raw.Best, ZerosLike(tokens))) // a NaN is never barred
 	tokens = Where(LogicalAnd(bars, LogicalNot(valid)), FillScalar(g, tokens.Shape(), -1), tokens)
 	logprobs = Where(bars, Where(valid, Add(Sub(drawn, raw.Top), raw.Sum), zero), logprobs)
 	processed = Where(LogicalOr(LogicalNot(bars), valid), processed, zero)
 	return tokens, logprobs, processed
 }
 
-// raw is what log-probabilities under all logits are made of: log softmax(logits)[i] is logits[i] - Top + Sum, to the
-// bit as [Sample] has it.
+// raw has what log-probabilities under all logits are computed from: log softmax(logits)[i] is logits[i] - Top + Sum,
+// bit for bit as in [Sample].
 type raw struct {
 	Best *Node // i32[S]: the likeliest token, -1 without a distribution
 	Top  *Node // f32[S]: its logit
 	Sum  *Node // f32[S]: its log-probability
 }
 
-// rawOf computes it where wanted, bool[], holds.
+// rawOf computes raw if wanted, bool[], holds.
 func rawOf(logits *Node, p Params, positions, rows, wanted *Node) raw {
 	return control.If(wanted, func() (r raw) {
 		greedy := p
@@ -76,8 +77,8 @@ func rawOf(logits *Node, p Params, positions, rows, wanted *Node) raw {
 	})
 }
 
-// logitsAt returns the logits of some tokens of each row, f32[S, K] for tokens i32[S, K]; that of token 0 for those
-// that are not of the vocabulary.
+// logitsAt returns the logits of some tokens of each row, f32[S, K] for tokens i32[S, K]; for ids outside the
+// vocabulary it returns token 0's logit.
 func logitsAt(logits, tokens *Node) *Node {
 	size := float64(logits.Shape().Dimensions[1])
 	ok := LogicalAnd(GreaterOrEqual(tokens, ZerosLike(tokens)), LessThan(tokens, AddScalar(ZerosLike(tokens), size)))
@@ -85,14 +86,14 @@ func logitsAt(logits, tokens *Node) *Node {
 	return ConvertDType(Gather(logits, at), dtypes.Float32)
 }
 
-// isToken says which of tokens i32[S, K] are of the vocabulary.
+// isToken reports which of tokens i32[S, K] are in the vocabulary.
 func isToken(logits, tokens *Node) *Node {
 	size := FillScalar(tokens.Graph(), tokens.Shape(), float64(logits.Shape().Dimensions[1]))
 	return LogicalAnd(GreaterOrEqual(tokens, ZerosLike(tokens)), LessThan(tokens, size))
 }
 
-// barAfter sets the logits of the barred tokens to -Inf, once after, i32[S, K] of zeros, is there. A TPU compares all
-// tokens on the way: to overwrite some, it would write all anew, in another order in memory.
+// barAfter sets the logits of the barred tokens to -Inf, after after, i32[S, K] of zeros, was computed. On a TPU it
+// compares all tokens: overwriting some would rewrite all logits in a different memory order.
 func barAfter(logits, barred, after *Node) *Node {
 	g := logits.Graph()
 	if onTPU(g.Backend()) {

@@ -16,7 +16,7 @@ import (
 	"github.com/quire/quire/sampling"
 )
 
-// newBarredSampler is newSampler where the last input is the barred tokens.
+// newBarredSampler is newSampler whose last input is the barred tokens.
 func newBarredSampler(t testing.TB, backend compute.Backend) *Exec {
 	t.Helper()
 	return newExec(t, backend, func(in []*Node) (tokens, logprobs, processed *Node) {
@@ -24,8 +24,8 @@ func newBarredSampler(t testing.TB, backend compute.Backend) *Exec {
 	})
 }
 
-// A row draws what it draws where its barred tokens have the logit -Inf, and its log-probability is that of all logits.
-// Rows that bar none are as without, to the bit.
+// A row samples what it samples if its barred tokens have the logit -Inf, and its log-probability is computed from
+// all logits. Rows that bar none are unchanged, bit for bit.
 func TestSampleBarred(t *testing.T) {
 	onEach(t, func(t *testing.T, backend compute.Backend) {
 		plain, barring := newSampler(t, backend), newBarredSampler(t, backend)

@@ -10,8 +10,8 @@ import (
 	"github.com/quire/quire/sampling"
 )
 
-// The frequencies of 51,200 draws against the exact probabilities, for each filter and for all together. The seeds are
-// fixed; a right sampler fails one case in a thousand for a random seed.
+// The frequencies of 51,200 samples against the exact probabilities, for each filter and for all together. The seeds
+// are fixed; a right sampler fails one case in a thousand for a random seed.
 func TestDistributionByChiSquare(t *testing.T) {
 	logits := make([]float32, 150)
 	r := rand.New(rand.NewPCG(11, 12))
@@ -56,8 +56,8 @@ func checkDistribution(t *testing.T, s sampler, logits []float32) {
 	}
 }
 
-// chiSquare tells whether counts may be draws from probs, at a level of 0.001. Tokens expected less than 5 times are
-// counted together.
+// chiSquare reports whether counts may be samples of probs, at a level of 0.001. Tokens expected less than 5 times
+// are counted together.
 func chiSquare(counts []int, probs []float64) error {
 	total := 0
 	for i, c := range counts {

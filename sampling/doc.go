@@ -13,38 +13,38 @@
 //	        the weight that top-k left                (ties are all kept; 1 = off; the best token always stays)
 //	min-p   keeps e[i] >= min_p                       (min_p is relative to the most likely token; 0 = off)
 //
-// The filters apply in this order: temperature, top-k, top-p, min-p. The token is then drawn with probability
-// w[i] / (sum of the kept w). Temperature 0 is greedy: the largest logit, the lowest id where several are equal.
+// The filters apply in this order: temperature, top-k, top-p, min-p. The token is then sampled with probability
+// w[i] / (sum of the kept w). Temperature 0 is greedy: the largest logit, the lowest id if several are equal.
 //
 // # Order
 //
 // Rows may ask for more, see [Processors]. All of it applies in this order:
 //
 //	biases      l[i] + bias[i]                        (OpenAI's logit_bias)
-//	masks       tokens that may not be drawn have the weight 0
+//	masks       forbidden tokens have the weight 0
 //	penalties   repetition, then frequency and presence: see [Penalize]
 //	DRY         of tokens that would repeat a sequence: see [DRY]
 //	no repeats  tokens that would end a sequence that the row has already have the weight 0: see [NoRepeat]
-//	forced      where a token is forced, all others have the weight 0
+//	forced      if a token is forced, all others have the weight 0
 //	temperature and e as above
 //	top-n-sigma, top-k, top-p, min-p, typical-p, XTC: see [Filters]
 //
-// Log-probabilities are of the logits before all of it; the processed ones of what was sampled from. Where the weights
-// of that are a few units, as after XTC with the threshold 0, rounding may take a processed one above 0, for which
+// Log-probabilities are computed from the logits before all of it, processed ones from what was sampled from. If its
+// weights are a few units, as after XTC with the threshold 0, rounding may take a processed one above 0, for which
 // package engine reports 0.
 //
 // # Why integers
 //
-// Integer sums don't depend on the order of the additions. So the token of a row doesn't depend on how a compiler
+// Integer sums do not depend on the order of the additions. So the token of a row does not depend on how a compiler
 // splits a reduction, on the other rows of the batch, on the row's place in it or on the batch size; and the inverse of
-// the cumulative distribution is exact: a token of weight zero can't be drawn, whatever is rounded. What the rounding
-// down takes away is less than 2^-36 of the most likely token's probability for each token. The floating point steps
+// the cumulative distribution is exact: a token of weight zero cannot be sampled, whatever is rounded. What rounding
+// down removes is less than 2^-36 of the most likely token's probability for each token. The floating point steps
 // before the sums are elementwise. The raw log-probability alone has a float32 sum.
 //
 // # No sort of the vocabulary
 //
 // Thresholds are found by bisection of the bit patterns of e, each round one pass: first over the blocks with the
-// likeliest tokens, and over the whole vocabulary for the rows whose threshold lies below those, a few rows at a time.
+// likeliest tokens, and over the whole vocabulary for the rows whose threshold lies below them, a few rows at a time.
 // It ends when what is kept is known exactly. Batches without top-k and top-p skip it.
 //
 // # Randomness

@@ -10,25 +10,25 @@ import (
 	"github.com/quire/quire/control"
 )
 
-// DRYOf are the parameters of DRY of n rows, declared once for the device and for the host: penalties of tokens that
-// would repeat a sequence. All zero is a row without.
+// DRYOf has the parameters of DRY for n rows, declared once for the device and for the host: penalties for tokens
+// that would repeat a sequence. A row of zeros has no DRY.
 type DRYOf[Floats, Ints any] struct {
 	Multiplier, Base Floats // f32[n]
-	Allowed          Ints   // i32[n]: the fewest tokens that make a repetition
-	LastN            Ints   // i32[n]: how many of the last tokens are looked at
+	Allowed          Ints   // i32[n]: the shortest repetition, in tokens
+	LastN            Ints   // i32[n]: how many of the last tokens are searched
 	MostPower        Ints   // i32[n]: the highest power of the base
 }
 
-// DRY is that of rows on the device, and what it needs to know of their tokens.
+// DRY has the parameters of rows on the device, and the history of their tokens.
 type DRY struct {
 	DRYOf[*Node, *Node]
 	Histories
 	Lens *Node // i32[n]: tokens of prompt and completion
-	// Breaks says which of tokens i32[n] are breakers by themselves, bool[n]. They have no penalties.
+	// Breaks returns which of tokens i32[n] are breakers by themselves, bool[n]. Breakers are not penalized.
 	Breaks func(tokens *Node) *Node
 }
 
-// SetDRY fills in row i: what settings say, of sequences of at most so many tokens.
+// SetDRY sets row i from settings, for sequences of at most longest tokens.
 func SetDRY(rows DRYOf[[]float32, []int32], i int, s Settings, longest int) {
 	base := float32(s.DRYPower())
 	rows.Multiplier[i], rows.Base[i] = float32(s.DRYMultiplier), base
@@ -37,19 +37,19 @@ func SetDRY(rows DRYOf[[]float32, []int32], i int, s Settings, longest int) {
 	if s.DRYPenaltyLastN < 0 {
 		rows.LastN[i] = int32(longest)
 	}
-	if base > 1.000001 { // as llama.cpp has it, which keeps the power finite
+	if base > 1.000001 { // as in llama.cpp, which keeps the power finite
 		rows.MostPower[i] = int32(88.7228391 / float32(math.Log(float64(base))))
 	}
 }
 
-// HasDRY says which rows have it, bool[n].
+// HasDRY returns which rows use DRY, bool[n].
 func HasDRY(d DRYOf[*Node, *Node]) *Node { return GreaterThan(d.Multiplier, ZerosLike(d.Multiplier)) }
 
-// penalizeRepeats returns the logits f32[n, V] after DRY. Rows without it keep theirs, to the bit.
+// penalizeRepeats returns the logits f32[n, V] after DRY. Rows without it keep their logits, bit for bit.
 //
-// It is llama.cpp's sampler dry: where the last k tokens stand elsewhere among the last LastN, k at least Allowed and
-// not beyond a breaker, the token behind them there has Multiplier * Base^(k - Allowed) taken from its logit, for the
-// largest k.
+// It is llama.cpp's sampler dry: if the last k tokens also occur elsewhere among the last LastN, k is at least
+// Allowed, and the match does not cross a breaker, then Multiplier * Base^(k - Allowed) is subtracted from the logit
+// of the token that follows there, for the largest k.
 func (d DRY) penalizeRepeats(logits *Node) *Node {
 	g := logits.Graph()
 	n, size, h := logits.Shape().Dimensions[0], logits.Shape().Dimensions[1], d.Tokens.Shape().Dimensions[1]
@@ -65,7 +65,7 @@ func (d DRY) penalizeRepeats(logits *Node) *Node {
 	counts = And(counts, all(HasDRY(d.DRYOf)))
 	next, none := at(d.Tokens, 0), FillScalar(g, distance.Shape(), -1)
 
-	// A token at a time, those behind the longest repetitions first: few tokens have penalties.
+	// One token at a time, the ones after the longest repetitions first, because few tokens are penalized.
 	type penalizing struct{ Logits, Repeats *Node }
 	start := penalizing{Reshape(logits, n*size), Where(counts, repeats, none)}
 	end := control.While(start,
@@ -86,8 +86,8 @@ func (d DRY) penalizeRepeats(logits *Node) *Node {
 	return Reshape(end.Logits, n, size)
 }
 
-// power is base f32[n] to the power of exponents i32[n], not negative, by squaring: products of the same numbers on
-// every backend.
+// power returns base f32[n] to the power of exponents i32[n], not negative, by squaring, so that every backend
+// multiplies the same numbers.
 func power(base, exponents *Node) *Node {
 	g := base.Graph()
 	result := OnesLike(base)

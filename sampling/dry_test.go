@@ -80,7 +80,7 @@ func (r *dryRow) dryPenalties() []float64 {
 	return penalties
 }
 
-// dryer applies DRY to rows of histories of so many tokens, of which the last so many came one by one.
+// dryer applies DRY to rows with histories of so many tokens, the last so many of which came one by one.
 type dryer struct {
 	*Exec
 	length int
@@ -110,7 +110,7 @@ func newDryer(t testing.TB, backend compute.Backend, length int) dryer {
 	return dryer{exec, length}
 }
 
-// apply returns the logits behind DRY.
+// apply returns the logits after DRY.
 func (d dryer) apply(t tester, rows []*dryRow) [][]float32 {
 	t.Helper()
 	n := len(rows)
@@ -143,7 +143,7 @@ func (d dryer) apply(t tester, rows []*dryRow) [][]float32 {
 	return out[0].Value().([][]float32)
 }
 
-// DRY of random rows is that of its definition, whether the host knows the tokens or they came one by one.
+// DRY of random rows equals its definition, whether the host knows the tokens or they came one by one.
 func TestDRYIsItsDefinition(t *testing.T) {
 	const count, size, length = 12, 30, 40
 	onEach(t, func(t *testing.T, backend compute.Backend) {

@@ -7,14 +7,14 @@ import (
 	"github.com/quire/quire/control"
 )
 
-// oneBits is the bit pattern of the float32 1, the largest e. The bit patterns of non-negative floats are ordered as
-// the floats are, so thresholds are searched for among the bit patterns.
+// oneBits is the bit pattern of the float32 1, the largest e. The bit patterns of non-negative floats are ordered
+// like the floats, so thresholds are searched for among the bit patterns.
 const oneBits = 0x3f800000
 
-// asFloat is the float32 number of a bit pattern.
+// asFloat returns the float32 number of a bit pattern.
 func asFloat(bits *Node) *Node { return Bitcast(bits, dtypes.Float32) }
 
-// threshold is the least e that all filters keep: f32[S]. It asks for e where it searches.
+// threshold returns the smallest e that all filters keep: f32[S]. It calls e only if it has to search.
 func (v *vocabulary) threshold(e func() *Node, p Params, greedy *Node) *Node {
 	lowest := BroadcastToDims(v.int32(int(smallestWeight)), v.rows)
 	sampled := Not(greedy)
@@ -29,7 +29,7 @@ func (v *vocabulary) threshold(e func() *Node, p Params, greedy *Node) *Node {
 	return Max(asFloat(searched), minP)
 }
 
-// topK finds for each enabled row the largest threshold that keeps at least k tokens; lowest where there is none.
+// topK finds for each enabled row the largest threshold that keeps at least k tokens; lowest if there is none.
 func (v *vocabulary) topK(likely likelyBlocks, k, enabled, lowest *Node) *Node {
 	return v.search(likely, searchFor{
 		enabled: enabled,
@@ -63,13 +63,13 @@ func (v *vocabulary) topP(likely likelyBlocks, topP, enabled, lowest *Node) *Nod
 	})
 }
 
-// when is f(value) where pred holds, else value, for an f that returns value where pred does not hold: the branch only
-// saves time.
+// when returns f(value) if pred holds, else value. f must return value if pred does not hold: the branch only saves
+// time.
 func when(pred, value *Node, f func(*Node) *Node) *Node {
 	return control.If(pred, func() *Node { return f(value) }, func() *Node { return value })
 }
 
-// mulHigh32 is floor(u * total / 2^32) for 0 <= u <= 2^32 and 0 <= total < 2^62, exactly.
+// mulHigh32 returns floor(u * total / 2^32) for 0 <= u <= 2^32 and 0 <= total < 2^62, exactly.
 func mulHigh32(u, total *Node) *Node {
 	g := total.Graph()
 	half := Scalar(g, dtypes.Int64, 32)

@@ -10,45 +10,46 @@ import (
 	"github.com/quire/quire/parameter"
 )
 
-// FiltersOf are the filters of n rows beside top-k, top-p and min-p, declared once for the device and for the host. 0
-// is off. Greedy rows ignore them.
+// FiltersOf has the filters of n rows other than top-k, top-p and min-p, declared once for the device and for the
+// host. 0 is off. Greedy rows ignore them.
 type FiltersOf[Floats any] struct {
-	// TopNSigma f32[n] keeps logits of at least the largest less so many standard deviations of all that are not -Inf.
+	// TopNSigma f32[n] keeps logits that are at most this many standard deviations, over all logits that are not
+	// -Inf, below the largest.
 	TopNSigma Floats
-	// Typical f32[n] keeps the most typical tokens, those of a surprise nearest to the mean, with at least this much of
+	// Typical f32[n] keeps the most typical tokens, whose surprise is nearest to the mean, with at least this much of
 	// the probability.
 	Typical Floats
-	// XTCProbability f32[n] is how often XTC removes all tokens that have at least the probability XTCThreshold f32[n],
-	// but for the least likely one of them.
+	// XTCProbability f32[n] is the probability that XTC removes all tokens whose probability is at least XTCThreshold
+	// f32[n], except the least likely one of them.
 	XTCProbability, XTCThreshold Floats
 }
 
 // Filters are the filters of rows on the device.
 type Filters = FiltersOf[*Node]
 
-// SetFilters fills in row i: what settings say.
+// SetFilters sets row i from settings.
 func SetFilters(rows FiltersOf[[]float32], i int, s Settings) {
 	rows.TopNSigma[i], rows.Typical[i] = float32(s.TopNSigma), float32(s.TypicalMass())
 	rows.XTCProbability[i], rows.XTCThreshold[i] = float32(s.XTCProbability), float32(s.XTCThreshold)
 }
 
-// Filtered says which rows have filters, bool[n].
+// Filtered returns which rows have filters, bool[n].
 func Filtered(f Filters) *Node {
 	return Or(GreaterThan(f.TopNSigma, ZerosLike(f.TopNSigma)), filteredLate(f))
 }
 
-// filteredLate says which rows have filters behind top-k, top-p and min-p, bool[n].
+// filteredLate returns which rows have filters that come after top-k, top-p and min-p, bool[n].
 func filteredLate(f Filters) *Node {
 	zero := ZerosLike(f.Typical)
 	return Or(GreaterThan(f.Typical, zero), GreaterThan(f.XTCProbability, zero))
 }
 
 // Filter sets the logits f32[n, V] that filters drop to -Inf, in the order top-n-sigma, top-k, top-p, min-p, typical,
-// XTC, of the distribution that they have at the temperature. Rows with the last two have no other filters left then:
-// so say the parameters that it returns. Rows without filters keep logits and parameters, to the bit.
+// XTC, for the distribution at the temperature. If a row has one of the last two, the returned parameters have no
+// other filters for it. Rows without filters keep logits and parameters, bit for bit.
 //
-// Sums are of integers, as those of [Sample], so that a row does not depend on how many there are. It is the plain form
-// of what the kernel for CPUs does where it samples.
+// Sums are of integers, as in [Sample], so that a row does not depend on the number of rows. This is the plain form
+// of what the CPU kernel does while it samples.
 func Filter(logits *Node, p Params, f Filters, positions *Node) (*Node, Params) {
 	logits = ConvertDType(logits, dtypes.Float32)
 	v := newVocabulary(logits)
@@ -83,16 +84,17 @@ func Filter(logits *Node, p Params, f Filters, positions *Node) (*Node, Params) 
 	return Where(drop, Scalar(v.g, dtypes.Float32, math.Inf(-1)), logits), p
 }
 
-// Distances of logits from the largest are counted in units of 2^-sigmaBits, up to 2^sigmaRange: so the sum of their
-// squares, of the largest vocabulary, is below 2^62.
+// Distances of logits from the largest are counted in units of 2^-sigmaBits, up to 2^sigmaRange, so that the sum of
+// their squares is below 2^62 for the largest vocabulary.
 const (
 	sigmaBits  = 11
 	sigmaRange = 9
 )
 
-// topNSigma says which tokens a threshold of n standard deviations keeps, bool as logits; all where n is 0.
+// topNSigma returns which tokens a threshold of n standard deviations keeps, bool in the shape of logits; all if n is
+// 0.
 //
-// It is llama.cpp's top_n_sigma: the standard deviation is that of all logits that are not -Inf.
+// It is llama.cpp's top_n_sigma: the standard deviation is over all logits that are not -Inf.
 func (v *vocabulary) topNSigma(n *Node) *Node {
 	shape := v.logits.Shape().Dimensions
 	all := func(x *Node) *Node { return BroadcastToDims(wide(x), shape...) }
@@ -114,8 +116,8 @@ func (v *vocabulary) topNSigma(n *Node) *Node {
 	return And(finite, GreaterOrEqual(v.logits, Sub(all(v.max), all(distance))))
 }
 
-// typical drops tokens of enabled rows from e, those whose surprise is far from the mean: it keeps the nearest ones
-// that have at least mass of the weight, and all that are as near as the last of them.
+// typical drops tokens of enabled rows from e whose surprise is far from the mean: it keeps the nearest ones that
+// have at least mass of the weight, and all that are as near as the last of them.
 //
 // It is transformers' TypicalLogitsWarper. With x = (max - logit) / temperature, a token's surprise is x + log(sum of
 // e) and the mean, the entropy, is sum(e * x) / sum(e) + log(sum of e).
@@ -136,7 +138,7 @@ func (v *vocabulary) typical(e, temperature, enabled, mass *Node) *Node {
 		near := func(e, far, bits *Node) *Node {
 			return Where(LessOrEqual(far, all(asFloat(bits))), e, ZerosLike(e))
 		}
-		type span struct{ Few, Enough *Node } // bit patterns of distances: up to Few is too little
+		type span struct{ Few, Enough *Node } // bit patterns of distances: keeping up to Few is too little
 		last := int(math.Float32bits(math.MaxFloat32))
 		start := span{BroadcastToDims(v.int32(-1), v.rows), Where(enabled, BroadcastToDims(v.int32(last), v.rows),
 			BroadcastToDims(v.int32(0), v.rows))}
@@ -154,10 +156,10 @@ func (v *vocabulary) typical(e, temperature, enabled, mass *Node) *Node {
 	})
 }
 
-// xtc drops the likeliest tokens from e, for the rows whose random number says so: all that have at least the threshold
-// of the weight but for the least likely of them, and those as likely as that.
+// xtc drops the likeliest tokens from e, for rows whose random number is below the probability: all tokens that have
+// at least the threshold of the weight, except the least likely of them and those equal to it.
 //
-// It is llama.cpp's XTC. The random number is the one of counter (position, 1).
+// It is llama.cpp's XTC. The random number has counter (position, 1).
 func (v *vocabulary) xtc(e *Node, f Filters, key, positions *Node) *Node {
 	shape := e.Shape().Dimensions
 	all := func(x *Node) *Node { return BroadcastToDims(wide(x), shape...) }

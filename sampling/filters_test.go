@@ -37,7 +37,7 @@ func newFilterSampler(t testing.TB, backend compute.Backend, masks [][]uint32) f
 	}), masks}
 }
 
-// draw draws for rows, of which those of an odd number have a mask.
+// draw samples rows; the odd ones have a mask.
 func (s filterSampler) draw(t tester, rows []row) []drawn {
 	t.Helper()
 	n := len(rows)
@@ -100,9 +100,9 @@ func typicalRow(i int) row {
 	return r
 }
 
-// Of 10,000 rows typical-p keeps what transformers' warpers keep, with the other filters and with equal logits. A row's
-// processed log-probability tells which tokens were kept. Where float32 sums are so close to a border that rounding
-// decides, either may be.
+// For 10,000 rows typical-p keeps what transformers' warpers keep, with the other filters and with equal logits. A
+// row's processed log-probability shows which tokens were kept. If float32 sums are so close to a border that
+// rounding decides, either is accepted.
 func TestTypicalLikeTransformers(t *testing.T) {
 	f, err := os.Open("testdata/typical.txt")
 	if err != nil {
@@ -178,8 +178,8 @@ func filteredRow(r *rand.Rand, i, size int) row {
 		key: sampling.RequestKey(r.Uint64(), 1, 2), position: int32(i)}
 }
 
-// The kernel draws the plain form's tokens with filters too, with masks and without, but for those where the random
-// number or a filter's bound falls between the two forms' roundings.
+// The kernel samples the plain form's tokens with filters too, with masks and without, except if the random number or
+// a filter's bound falls between the two forms' roundings.
 func TestFilteringKernelDrawsThePlainFormsTokens(t *testing.T) {
 	const n = 102
 	r := rand.New(rand.NewPCG(31, 32))
@@ -226,7 +226,7 @@ func TestFilteringKernelDrawsThePlainFormsTokens(t *testing.T) {
 	}
 }
 
-// A row with filters has the same bits wherever it stands, and one without those of Sample.
+// A row with filters has the same bits at every place, and one without has Sample's.
 func TestFilteredRowsAreIndependent(t *testing.T) {
 	s, without := newFilterSampler(t, testenv.XLA(t), nil), newSampler(t, testenv.XLA(t))
 	r := rand.New(rand.NewPCG(33, 34))

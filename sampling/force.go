@@ -8,11 +8,11 @@ import (
 	. "github.com/gomlx/gomlx/core/graph"
 )
 
-// isForced says which rows draw a given token, bool[n], for the tokens i32[n]; -1 is none.
+// isForced returns which rows have a forced token, bool[n], for the tokens i32[n]; -1 is none.
 func isForced(tokens *Node) *Node { return GreaterOrEqual(tokens, ZerosLike(tokens)) }
 
-// force returns the logits f32[n, V] with -Inf for all but the given token of rows that have one. Rows without keep
-// theirs, to the bit. What is no number stays, so that such a row has no distribution with a given token either.
+// force returns the logits f32[n, V] with -Inf for all tokens except the forced one. Rows without a forced token keep
+// their logits, bit for bit. NaN stays, so that such a row has no distribution with a forced token either.
 func force(logits, tokens *Node) *Node {
 	g := logits.Graph()
 	n, size := logits.Shape().Dimensions[0], logits.Shape().Dimensions[1]

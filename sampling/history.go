@@ -10,24 +10,24 @@ import (
 	"github.com/quire/quire/parameter"
 )
 
-// Heads is how many sequences of tokens may be breakers of a row, beside single tokens.
+// Heads is how many token sequences may be breakers of a row, in addition to single tokens.
 const Heads = 15
 
-// MostTail is how many tokens may follow the first one of a breaker.
+// MostTail is how many tokens may follow the first token of a breaker.
 const MostTail = 20
 
-// Breakers are what ends repetitions, as tokens: each of several, behind one of several tokens.
+// Breakers are what ends repetitions, as tokens: single tokens, and tails that follow one of several first tokens.
 type Breakers struct {
-	// Classes has 16 bits for each token of the vocabulary, two tokens a word: bit 0 of a token that is a breaker by
-	// itself, bit 1+i of one that Tails[i] makes a breaker.
+	// Classes has 16 bits for each token of the vocabulary, two tokens per word: bit 0 is set for a token that is a
+	// breaker by itself, bit 1+i for one that Tails[i] completes to a breaker.
 	Classes []uint32
 	Tails   [][]int32
 }
 
-// ClassWords is how many words Breakers.Classes has for a vocabulary.
+// ClassWords returns the number of words of Breakers.Classes for a vocabulary.
 func ClassWords(vocabulary int) int { return (vocabulary + 1) / 2 }
 
-// Class is the 16 bits of a token.
+// Class returns the 16 bits of a token.
 func (b *Breakers) Class(token int32) uint32 {
 	if int(token/2) >= len(b.Classes) {
 		return 0
@@ -38,7 +38,7 @@ func (b *Breakers) Class(token int32) uint32 {
 // Add sets bits of a token.
 func (b *Breakers) Add(token int32, bits uint32) { b.Classes[token/2] |= bits << (token % 2 * 16) }
 
-// Backwards are the tails as BreakersOf has them.
+// Backwards returns the tails in the form of BreakersOf.
 func (b *Breakers) Backwards() [][]int32 {
 	all := make([][]int32, Heads)
 	for i := range all {
@@ -52,31 +52,31 @@ func (b *Breakers) Backwards() [][]int32 {
 	return all
 }
 
-// Unbroken is History.Limit of tokens without a breaker.
+// Unbroken is the History.Limit of tokens without a breaker.
 const Unbroken = parameter.MaxDRYLastN * 2
 
-// HistoryOf is what DRY knows of the tokens of n sequences, declared once for the device and for the host. H is the
+// HistoryOf is DRY's record of the tokens of n sequences, declared once for the device and for the host. H is the
 // length of the histories.
 type HistoryOf[Ints any] struct {
-	// Tokens i32[n, H] are the last of the tokens, the newest first; -1 where there are none. Matches i32[n, H] are how
-	// many tokens, from each of them on backwards, are those from the newest on backwards; 0 for the newest itself.
+	// Tokens i32[n, H] are the last tokens, the newest first; -1 if there are none. Matches i32[n, H] is, for each of
+	// them, how many tokens from it backwards equal the tokens from the newest backwards; 0 for the newest itself.
 	Tokens  Ints `tree:"apart"`
 	Matches Ints `tree:"apart"`
-	// Head i32[n] is how far back the first token of the last breaker is, and Limit i32[n] how many tokens are behind
-	// the breaker.
+	// Head i32[n] is how far back the first token of the last breaker is, and Limit i32[n] is the number of tokens
+	// after the breaker.
 	Head, Limit Ints
 }
 
-// Histories are those on the device.
+// Histories are the histories on the device.
 type Histories = HistoryOf[*Node]
 
-// BreakersOf are those of n rows on the device.
+// BreakersOf has the breakers of n rows on the device.
 type BreakersOf struct {
 	Classes *Node // u32[n, ClassWords(V)]
 	Tails   *Node // i32[n, Heads, MostTail], each backwards and padded with -1
 }
 
-// classes are the classes of tokens i32[n, K] of rows i32[n] of b, u32[n, K]; 0 of tokens below 0.
+// classes returns the classes of tokens i32[n, K] of rows i32[n] of b, u32[n, K]; 0 for negative tokens.
 func (b BreakersOf) classes(rows, tokens *Node) *Node {
 	words := b.Classes.Shape().Dimensions[1]
 	dims := tokens.Shape().Dimensions
@@ -90,7 +90,7 @@ func (b BreakersOf) classes(rows, tokens *Node) *Node {
 	return Where(valid, class, ZerosLike(class))
 }
 
-// Break says which of tokens i32[n], of the rows i32[n] of b, are breakers by themselves, bool[n].
+// Break returns which of tokens i32[n], of the rows i32[n] of b, are breakers by themselves, bool[n].
 func (b BreakersOf) Break(rows, tokens *Node) *Node {
 	class := Squeeze(b.classes(rows, InsertAxes(tokens, -1)), -1)
 	return NotEqual(BitwiseAnd(class, OnesLike(class)), ZerosLike(class))
@@ -131,13 +131,13 @@ func (b BreakersOf) Push(h Histories, tokens *Node) Histories {
 		Limit: Where(some, Where(is, ZerosLike(limit), limit), h.Limit)}
 }
 
-// History is that of one sequence, on the host.
+// History is the history of one sequence, on the host.
 type History struct {
 	Tokens, Matches []int32
 	Head, Limit     int32
 }
 
-// NewHistory looks at tokens. It comes to what Push does, token by token.
+// NewHistory returns the history of tokens. The result is the same as pushing them one by one.
 func NewHistory(tokens []int32, b *Breakers, length int) (h History) {
 	h.Head, h.Limit = Unbroken, Unbroken
 	n := len(tokens)
@@ -167,7 +167,7 @@ func NewHistory(tokens []int32, b *Breakers, length int) (h History) {
 	return h
 }
 
-// pushBreaker takes the last of tokens in.
+// pushBreaker updates the breaker for the last of tokens.
 func (h *History) pushBreaker(tokens []int32, b *Breakers) {
 	h.Head, h.Limit = min(h.Head+1, Unbroken), min(h.Limit+1, Unbroken)
 	n := len(tokens)

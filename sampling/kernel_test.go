@@ -30,9 +30,9 @@ var filters = []sampling.Settings{
 	{Temperature: 10, TopP: 0.99, MinP: 0.3},
 }
 
-// The kernel's exponential is another than XLA's: within 1.5e-7 of the exact one, as are the weights. A token is
-// another one where the random number falls between the two forms' borders, which lie apart by some 1e-7 of the whole
-// weight at most; so far less than one draw in a thousand differs. Greedy tokens are the same.
+// The kernel's exponential differs from XLA's: it is within 1.5e-7 of the exact one, as are the weights. A token
+// differs if the random number falls between the two forms' borders, which are apart by at most some 1e-7 of the
+// whole weight; so far less than one sample in a thousand differs. Greedy tokens are the same.
 func TestKernelDrawsThePlainFormsTokens(t *testing.T) {
 	kernel, plain := newSampler(t, testenv.XLA(t)), newSampler(t, testenv.XLAWithoutKernels(t))
 	r := rand.New(rand.NewPCG(21, 22))
@@ -71,7 +71,7 @@ func TestKernelDrawsThePlainFormsTokens(t *testing.T) {
 	}
 }
 
-// A row's results have the same bits among 1 to 513 rows, wherever it stands.
+// A row's results have the same bits among 1 to 513 rows, at every place.
 func TestKernelRowsAreIndependent(t *testing.T) {
 	s := newSampler(t, testenv.XLA(t))
 	r := rand.New(rand.NewPCG(23, 24))

@@ -11,19 +11,19 @@ import (
 	"github.com/quire/quire/control"
 )
 
-// Logprobs says how likely one token of each row is under the model's own distribution, and which tokens are the
+// Logprobs returns how likely one token of each row is under the model's own distribution, and which tokens are the
 // likeliest: log softmax(logits), before temperature and filters.
 //
-// logits [S, V] are of any float dtype (computed in float32). tokens i32[S] are of the vocabulary, or -1 for none: its
-// log-probability is 0. counts i32[S] are how many of the likeliest tokens a row wants, width at most; width is 1 to V.
-// rows i32[] says how many of the S rows, the first ones, are wanted: the results of the others may be anything.
+// logits [S, V] are of any float dtype (computed in float32). tokens i32[S] are in the vocabulary, or -1 for none:
+// its log-probability is 0. counts i32[S] is how many of the likeliest tokens a row wants, at most width; width is 1
+// to V. Only the first rows, i32[], of the S rows are wanted: the results of the others are arbitrary.
 //
 // It returns logprobs f32[S]; and topIDs i32[S, width] and topLogprobs f32[S, width], the likeliest tokens first, of
 // equal ones the lowest id first. Places from counts on have the id -1 and the log-probability 0. A row without a
 // distribution, see [Sample], has NaN as its log-probabilities and -1 as ids.
 //
-// The kernel for CPUs gives a token the bits that [Sample] gives it, whatever the other rows. Elsewhere float32 sums
-// may differ by rounding.
+// The CPU kernel gives a token the same bits as [Sample] does, whatever the other rows are. On other backends float32
+// sums may differ by rounding.
 func Logprobs(logits, tokens, counts, rows *Node, width int) (logprobs, topIDs, topLogprobs *Node) {
 	if logits.Rank() != 2 || !logits.DType().IsFloat() {
 		panic(fmt.Errorf("sampling.Logprobs: logits must be float [rows, vocabulary], got %s", logits.Shape()))
@@ -82,10 +82,11 @@ func logprobsPlain(logits, tokens, counts *Node, width int) (logprobs, ids, tops
 	return logprobs, ids, Where(wanted, tops, v.float32(0))
 }
 
-// likeliest returns the n tokens with the largest logits of each row, in their order, and these: i32[S, n], f32[S, n].
+// likeliest returns the n tokens with the largest logits of each row, in order, and their logits: i32[S, n], f32[S,
+// n].
 //
-// They all lie in the n blocks with the largest maxima, where of equal ones the first block comes first. So only these
-// blocks are sorted, and the maxima of all.
+// They are all in the n blocks with the largest maxima, if among equal maxima the first block is preferred. So only
+// these blocks are sorted, and the maxima of all blocks.
 func (v *vocabulary) likeliest(n int) (ids, logits *Node) {
 	blocks := v.logits.Shape().Dimensions[1]
 	from := v.logits
@@ -102,12 +103,12 @@ func (v *vocabulary) likeliest(n int) (ids, logits *Node) {
 	return largest(Reshape(from, v.rows, dims[1]*dims[2]), Reshape(number, v.rows, dims[1]*dims[2]), n)
 }
 
-// largest returns the n largest of x f32[S, M], of equal ones that with the lowest number first, and their numbers
-// i32[S, n].
+// largest returns the n largest of x f32[S, M], among equal ones the one with the lowest number first, and their
+// numbers i32[S, n].
 func largest(x, numbers *Node, n int) (of, values *Node) {
 	g := x.Graph()
 	long := func(value int64) *Node { return Scalar(g, dtypes.Int64, value) }
-	// Integers in the order of the floats: the patterns of negative ones are turned round, and -0 is 0.
+	// Integers in the order of the floats: the patterns of negative ones are inverted, and -0 becomes 0.
 	x = Where(Equal(x, ZerosLike(x)), ZerosLike(x), x)
 	turned := func(bits *Node) *Node {
 		return Where(LessThan(bits, ZerosLike(bits)), BitwiseXor(bits, Scalar(g, dtypes.Int32, math.MaxInt32)), bits)

@@ -16,7 +16,7 @@ import (
 	"github.com/quire/quire/sampling"
 )
 
-// scored is what Logprobs says of one row.
+// scored is the result of Logprobs for one row.
 type scored struct {
 	logprob float32
 	ids     []int32
@@ -55,8 +55,8 @@ func onForms(t *testing.T, test func(t *testing.T, backend compute.Backend)) {
 	t.Run("kernel", func(t *testing.T) { test(t, testenv.XLA(t)) })
 }
 
-// The likeliest tokens are those of a sort by logit and id, with ties, infinities and any count; the log-probabilities
-// are those of float64.
+// The likeliest tokens equal a sort by logit and id, with ties, infinities and any count; the log-probabilities equal
+// float64's.
 func TestLogprobs(t *testing.T) {
 	onForms(t, func(t *testing.T, backend compute.Backend) {
 		for _, sizes := range []struct{ vocabulary, width int }{{7, 7}, {203, 5}, {700, 40}, {5001, 256}} {
@@ -140,8 +140,8 @@ func TestLogprobsWithoutADistribution(t *testing.T) {
 	})
 }
 
-// With the kernel a drawn token is scored with the bits that it was drawn with, however many rows there are and
-// wherever it stands, greedy tokens too.
+// With the kernel a sampled token is scored with the bits that it was sampled with, for any number of rows and at
+// every place, also for greedy tokens.
 func TestLogprobsAreThoseOfSample(t *testing.T) {
 	backend := testenv.XLA(t)
 	sampler, score := newSampler(t, backend), newScorer(t, backend, 3)
@@ -151,7 +151,7 @@ func TestLogprobsAreThoseOfSample(t *testing.T) {
 		for i := range rows {
 			rows[i] = row{logits: languageLike(r, size), settings: filters[i%len(filters)],
 				key: sampling.RequestKey(r.Uint64(), 1, 2), position: int32(i)}
-			if i < 8 { // all others have no weight: the logarithm is that of 1
+			if i < 8 { // all others have no weight: the logarithm of 1
 				rows[i].logits[i] = 300
 			}
 		}

@@ -9,31 +9,31 @@ import (
 	. "github.com/gomlx/gomlx/core/graph"
 )
 
-// Masks say which tokens rows may draw. The zero value bars none.
+// Masks restrict which tokens rows may sample. The zero value forbids none.
 type Masks struct {
-	// Bits u32[M, MaskWords(V)] are M masks: bit t%32 of word t/32 is set where token t may be drawn.
+	// Bits u32[M, MaskWords(V)] are M masks: bit t%32 of word t/32 is set if token t is allowed.
 	Bits *Node
-	// Of i32[S, L] are the masks of each row: it may draw what all of them have. A number that is not of a mask stands
-	// for none.
+	// Of i32[S, L] are the masks of each row: a token is allowed if all of them allow it. A number that is not a
+	// mask's stands for none.
 	Of *Node
 }
 
-// MaskWords is how many words a mask of a vocabulary takes.
+// MaskWords returns the number of words of a mask for a vocabulary.
 func MaskWords(vocabulary int) int { return (vocabulary + 31) / 32 }
 
 // NoMask stands for no mask in [Masks].
 const NoMask = -1
 
-// SampleMasked is [Sample] where rows may draw the tokens of their masks alone.
+// SampleMasked is [Sample] with masks: rows may sample only the tokens that their masks allow.
 //
-// A row draws as if the logits of the other tokens were -Inf, and its processed log-probabilities are so too. Its
-// logprobs are those of all of its logits. A row whose masks have no token in common has no distribution. Rows without
-// masks draw as by [Sample], to the bit.
+// A row samples as if the logits of other tokens were -Inf, and its processed log-probabilities are computed
+// likewise. Its logprobs are computed from all of its logits. A row whose masks have no token in common has no
+// distribution. Rows without masks sample as by [Sample], bit for bit.
 func SampleMasked(logits *Node, m Masks, p Params, positions, rows *Node) (tokens, logprobs, processed *Node) {
 	return sampleFiltered(logits, m, nil, p, positions, rows)
 }
 
-// sampleFiltered is [SampleMasked] of rows with filters; nil: none of them has any.
+// sampleFiltered is [SampleMasked] for rows with filters; f may be nil.
 func sampleFiltered(logits *Node, m Masks, f *Filters, p Params, positions, rows *Node) (tokens, logprobs,
 	processed *Node) {
 	checkShapes(logits, p, positions, rows)
@@ -52,7 +52,7 @@ func sampleFiltered(logits *Node, m Masks, f *Filters, p Params, positions, rows
 	return sample(logits, m, f, p, positions, rows)
 }
 
-// through returns logits as the masks let them through: -Inf where they bar a token.
+// through returns the logits with -Inf for the tokens that the masks forbid.
 func (m Masks) through(logits *Node) *Node {
 	if m.Bits == nil {
 		return logits
@@ -68,7 +68,7 @@ func (m Masks) through(logits *Node) *Node {
 	return Where(allowed, logits, FillScalar(g, shapes.Make(logits.DType(), rows, vocabulary), math.Inf(-1)))
 }
 
-// All is the masks of each row as one, u32[S, words]: all bits are set where it has none.
+// All returns the masks of each row combined, u32[S, words]: all bits are set for a row without masks.
 func (m Masks) All() *Node {
 	g := m.Bits.Graph()
 	rows, lanes := m.Of.Shape().Dimensions[0], m.Of.Shape().Dimensions[1]

@@ -12,7 +12,7 @@ import (
 	"github.com/quire/quire/sampling"
 )
 
-// newMaskedSampler is newSampler where the last inputs are masks and those of the rows.
+// newMaskedSampler is newSampler whose last inputs are masks and the rows' masks.
 func newMaskedSampler(t testing.TB, backend compute.Backend) *Exec {
 	t.Helper()
 	return newExec(t, backend, func(in []*Node) (tokens, logprobs, processed *Node) {
@@ -21,8 +21,8 @@ func newMaskedSampler(t testing.TB, backend compute.Backend) *Exec {
 	})
 }
 
-// A row draws what it draws where the tokens that its masks lack have the logit -Inf, and its log-probability is that
-// of all logits. Rows without a mask are as by Sample, to the bit.
+// A row samples what it samples if the tokens that its masks lack have the logit -Inf, and its log-probability is
+// computed from all logits. Rows without a mask equal Sample's, bit for bit.
 func TestSampleMasked(t *testing.T) {
 	onEach(t, func(t *testing.T, backend compute.Backend) {
 		plain, masking := newSampler(t, backend), newMaskedSampler(t, backend)
@@ -67,7 +67,7 @@ func testMasked(t *rapid.T, plain sampler, masking *Exec) {
 	tokens, logprobs, processed := out[0].Value().([]int32), out[1].Value().([]float32), out[2].Value().([]float32)
 	ofAll, ofLeft := plain.draw(t, rows), plain.draw(t, seen)
 	for i, want := range ofLeft {
-		if ofAll[i].token < 0 { // what has no distribution has none behind a mask
+		if ofAll[i].token < 0 { // what has no distribution has none with a mask
 			want = drawn{token: -1}
 		}
 		if tokens[i] != want.token || processed[i] != want.processed {

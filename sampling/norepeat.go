@@ -13,7 +13,7 @@ import (
 // NoRepeat forbids repetitions in n rows: tokens that would complete a sequence of Size tokens that a row already has.
 type NoRepeat struct {
 	Size   *Node // i32[n]; 0 is off
-	Tokens *Node // i32[n, H]: of prompt and completion, by position; arbitrary from Lens on
+	Tokens *Node // i32[n, H]: tokens of prompt and completion, by position; arbitrary from Lens on
 	Lens   *Node // i32[n]
 }
 
@@ -34,17 +34,17 @@ func (r NoRepeat) forbid(logits, forced *Node) *Node {
 		r.Size = Where(isForced(forced), ZerosLike(r.Size), r.Size)
 	}
 
-	// Which tokens end a sequence whose other tokens are the last ones of the row. Round k compares those that are k
-	// places before.
+	// Find the tokens that end a sequence whose other tokens are the last ones of the row. Round k compares the
+	// tokens k places earlier.
 	type comparing struct {
 		Back   *Node // i32[]: k
-		Before *Node // i32[n, H]: the token k-1 places before each; -1 where there is none
+		Before *Node // i32[n, H]: the token k-1 places before each; -1 if there is none
 		Ends   *Node // bool[n, H]
 	}
 	row := MulScalar(Iota(g, int32Vector(n), 0), float64(h))
 	place := Iota(g, shapes.Make(dtypes.Int32, n, h), 1)
 	ends := And(LessThan(place, all(r.Lens)), GreaterOrEqual(AddScalar(place, 1), all(r.Size)))
-	// A row with fewer tokens than its size has no such sequence, and is not to make rounds for the others.
+	// A row with fewer tokens than its size has no such sequence, and must not add iterations for the others.
 	most := ReduceAllMax(Where(LessOrEqual(r.Size, r.Lens), r.Size, ZerosLike(r.Size)))
 	ends = control.While(comparing{number(1), r.Tokens, And(ends, all(r.isOn()))},
 		func(c comparing) *Node { return And(LessThan(c.Back, most), ReduceLogicalOr(c.Ends)) },

@@ -21,7 +21,7 @@ type noRepeatRow struct {
 	forced int32
 }
 
-// barred is NoRepeat by its definition: the tokens behind which a sequence of size tokens would stand twice.
+// barred is NoRepeat by its definition: the tokens after which a sequence of size tokens would occur twice.
 func (r *noRepeatRow) barred() (tokens []int32) {
 	n := int(r.size)
 	if n == 0 || r.forced >= 0 || len(r.tokens) < n {
@@ -86,7 +86,7 @@ func newNoRepeat(t testing.TB, backend compute.Backend, vocabulary, length int) 
 	}
 }
 
-// The tokens of random rows that are barred are those of the definition.
+// The forbidden tokens of random rows equal the definition's.
 func TestNoRepeatIsItsDefinition(t *testing.T) {
 	const count, vocabulary, length = 12, 30, 40
 	onEach(t, func(t *testing.T, backend compute.Backend) {

@@ -17,13 +17,13 @@ type ParamsOf[Floats, Ints, Keys any] struct {
 	Key Keys
 }
 
-// Params are the sampling parameters on the device. Rows that are not in use may hold anything.
+// Params are the sampling parameters on the device. Rows that are not in use may have any values.
 type Params = ParamsOf[*Node, *Node, *Node]
 
 // Rows are the sampling parameters on the host.
 type Rows = ParamsOf[[]float32, []int32, [][2]uint32]
 
-// SetRow fills in row i: what settings say, for one generation of the request named id.
+// SetRow sets row i from settings, for one generation of the request named id.
 func SetRow(rows Rows, i int, s Settings, id string, generation int) {
 	rows.Temperature[i], rows.TopP[i], rows.MinP[i] = float32(s.Temperature), float32(s.TopP), float32(s.MinP)
 	rows.TopK[i] = int32(s.TopK)

@@ -5,32 +5,32 @@ import (
 	. "github.com/gomlx/gomlx/core/graph"
 )
 
-// PenaltiesOf are the penalties of n rows, declared once for the device and for the host.
+// PenaltiesOf has the penalties of n rows, declared once for the device and for the host.
 type PenaltiesOf[Floats any] struct {
-	// Repetition f32[n] divides the positive logits of tokens of the prompt and of the completion, and multiplies their
-	// other ones. 0 is a row without penalties, whatever the others are; 1 changes nothing.
+	// Repetition f32[n] divides the positive logits of tokens in the prompt and the completion, and multiplies their
+	// other logits. 0 marks a row without penalties, whatever the other fields are; 1 changes nothing.
 	Repetition Floats
-	// Frequency f32[n] is taken from the logit of a token for each time that the completion has it.
+	// Frequency f32[n] is subtracted from the logit of a token for each time that it occurs in the completion.
 	Frequency Floats
-	// Presence f32[n] is taken once from the logits of tokens that the completion has.
+	// Presence f32[n] is subtracted once from the logits of tokens that occur in the completion.
 	Presence Floats
 }
 
 // Penalties are the penalties of rows on the device.
 type Penalties = PenaltiesOf[*Node]
 
-// What is known of a token of the vocabulary for the penalties of a row is one number, i32: [InPrompt] where the prompt
-// has it, and [OneDrawn] for each time that the completion has it.
+// The occurrences of a token that matter for a row's penalties are one number, i32: [InPrompt] if it is in the
+// prompt, plus [OneDrawn] for each time that it occurs in the completion.
 const (
 	InPrompt = 1
 	OneDrawn = 2
 )
 
-// Penalized says which rows have penalties, bool[n].
+// Penalized returns which rows have penalties, bool[n].
 func Penalized(p Penalties) *Node { return GreaterThan(p.Repetition, ZerosLike(p.Repetition)) }
 
-// Penalize returns the logits f32[n, V] after the penalties, for what is known of the tokens, seen i32[n, V]. Rows
-// without penalties keep theirs, to the bit.
+// Penalize returns the logits f32[n, V] after the penalties, given the occurrences of tokens, seen i32[n, V]. Rows
+// without penalties keep their logits, bit for bit.
 //
 // The formulas are those of vLLM's apply_penalties, with the repetition penalty of transformers'
 // RepetitionPenaltyLogitsProcessor: first that, then the frequency penalty, then the presence penalty.

@@ -7,7 +7,7 @@ import (
 	. "github.com/gomlx/gomlx/core/graph"
 )
 
-// uniformBits are the 64 random bits of each row, high word first: u32[S] each.
+// uniformBits returns the 64 random bits of each row, high word first: u32[S] each.
 func uniformBits(key, positions *Node) (high, low *Node) {
 	rows := key.Shape().Dimensions[0]
 	word := func(i int) *Node { return Reshape(Slice(key, AxisRange(), AxisElem(i)), rows) }
@@ -15,8 +15,8 @@ func uniformBits(key, positions *Node) (high, low *Node) {
 	return threefryGraph(word(0), word(1), counter, ZerosLike(counter))
 }
 
-// mulHigh is floor(u * total / 2^64) for the 64-bit number u = (high, low) and 0 < total < 2^62, exactly: a number in
-// [0, total).
+// mulHigh returns floor(u * total / 2^64) for the 64-bit number u = (high, low) and 0 < total < 2^62, exactly: a
+// number in [0, total).
 func mulHigh(high, low, total *Node) *Node {
 	g := total.Graph()
 	half := Scalar(g, dtypes.Int64, 32)
@@ -31,16 +31,16 @@ func mulHigh(high, low, total *Node) *Node {
 	return Add(upper, shift(Add(lower, carry)))
 }
 
-// The most entries that pick compares at once; longer rows are picked in two levels. On a TPU each operation takes a
-// microsecond at least, and comparing all pairs of a block not much more.
+// The most entries that pick compares at once; longer rows are picked in two levels. On a TPU each operation takes at
+// least a microsecond, and comparing all pairs of a block takes little more.
 const (
 	widestPick      = 16
 	widestPickOnTPU = blockSizeOfTPU
 )
 
-// pick inverts the cumulative sums of integer weights w i64[S, N]: for each row the index i32[S] of the entry that
-// contains target, the first i with w[0] + ... + w[i] > target, and what is left of target inside that entry, i64[S].
-// Where 0 <= target < sum(w) the entry's weight is not 0.
+// pick inverts the cumulative sums of integer weights w i64[S, N]: it returns for each row the index i32[S] of the
+// entry that contains target, the first i with w[0] + ... + w[i] > target, and the rest of target inside that entry,
+// i64[S]. If 0 <= target < sum(w), the entry's weight is not 0.
 func pick(w, target *Node) (index, rest *Node) {
 	rows, n := w.Shape().Dimensions[0], w.Shape().Dimensions[1]
 	if n == 1 {
@@ -74,23 +74,23 @@ func pickFlat(w, target *Node) (index, rest *Node) {
 	prefix := ReduceSum(Where(upTo, each, zero), -1)
 	before := LessOrEqual(prefix, Reshape(target, rows, 1))
 	index = ReduceSum(ConvertDType(before, dtypes.Int32), -1)
-	// Clamped for rows without a distribution, where target has no meaning.
+	// Clamped for rows without a distribution, whose target is meaningless.
 	index = Min(index, Scalar(g, dtypes.Int32, n-1))
 	return index, Sub(target, ReduceMax(Where(before, prefix, zero), -1))
 }
 
-// takeRows picks x[s, index[s]] of x [S, N, M], for index i32[S]: [S, M].
+// takeRows returns x[s, index[s]] of x [S, N, M], for index i32[S]: [S, M].
 func takeRows(x, index *Node) *Node {
 	g := x.Graph()
 	rows, n, m := x.Shape().Dimensions[0], x.Shape().Dimensions[1], x.Shape().Dimensions[2]
-	if onTPU(g.Backend()) { // it would write all of x anew, in another order in memory
+	if onTPU(g.Backend()) { // a gather would rewrite all of x in a different memory order
 		return Gather(x, Stack([]*Node{Iota(g, int32Vector(rows), 0), index}, -1))
 	}
 	flat := Add(index, Mul(Iota(g, int32Vector(rows), 0), Scalar(g, dtypes.Int32, n)))
 	return Gather(Reshape(x, rows*n, m), InsertAxes(flat, -1))
 }
 
-// takeElements picks x[s, index[s]] of x [S, N], for index i32[S]: [S].
+// takeElements returns x[s, index[s]] of x [S, N], for index i32[S]: [S].
 func takeElements(x, index *Node) *Node {
 	rows, n := x.Shape().Dimensions[0], x.Shape().Dimensions[1]
 	return Reshape(takeRows(Reshape(x, rows, n, 1), index), rows)

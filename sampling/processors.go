@@ -5,21 +5,21 @@ import (
 	. "github.com/gomlx/gomlx/core/graph"
 )
 
-// Processors are what changes the logits of rows before a token is drawn. A program has those that its features need;
-// the fields of others are nil. They apply in the order of the fields: see "Order" in the package documentation.
+// Processors change the logits of rows before a token is sampled. A program has the ones that its features need; the
+// other fields are nil. They apply in the order of the fields: see "Order" in the package documentation.
 type Processors struct {
 	Biases    *Biases
 	Penalties *Penalties
 	Seen      *Node // i32[S, V]: see Penalize
 	DRY       *DRY
 	NoRepeat  *NoRepeat
-	Forced    *Node // i32[S]: the only token that may be drawn, -1 for none
-	// Masks are not applied by Apply: they say what can be drawn, which neither biases nor penalties change.
+	Forced    *Node // i32[S]: the only token that is allowed, -1 for none
+	// Masks are not applied by Apply, because neither biases nor penalties change which tokens they allow.
 	Masks   Masks
 	Filters *Filters
 }
 
-// Changes says which rows have logits that may be changed, or filters, bool[S]; nil where there are no processors.
+// Changes returns which rows have logits that may be changed, or filters, bool[S]; nil if there are no processors.
 func (p Processors) Changes() *Node {
 	var changes *Node
 	also := func(rows *Node) {
@@ -50,8 +50,8 @@ func (p Processors) Changes() *Node {
 	return changes
 }
 
-// Apply returns the logits after biases, penalties, DRY, barred repetitions and forced tokens, f32[S, V]. Rows without
-// any keep theirs, to the bit.
+// Apply returns the logits after biases, penalties, DRY, forbidden repetitions and forced tokens, f32[S, V]. Rows
+// without any of them keep their logits, bit for bit.
 func (p Processors) Apply(logits *Node) *Node {
 	logits = ConvertDType(logits, dtypes.Float32)
 	if p.Biases != nil {
@@ -72,9 +72,10 @@ func (p Processors) Apply(logits *Node) *Node {
 	return logits
 }
 
-// SampleProcessed is [SampleBarred] after processors, of which there must be one. Rows that none of them is for draw as
-// by SampleBarred, to the bit. logprobs of the others are exactly log softmax(logits)[token], of the logits before the
-// processors; processed is of what was sampled from. Filters see what biases, penalties, masks and bars leave.
+// SampleProcessed is [SampleBarred] after processors; there must be at least one. Rows that use none of them sample
+// as by SampleBarred, bit for bit. For other rows, logprobs are exactly log softmax(logits)[token] of the logits
+// before the processors, and processed is computed from the distribution that was sampled from. Filters apply to what
+// biases, penalties, masks and bars leave.
 func SampleProcessed(logits *Node, by Processors, p Params, positions, rows, barred *Node) (tokens, logprobs,
 	processed *Node) {
 	g := logits.Graph()

@@ -56,7 +56,7 @@ func newProcessing(t testing.TB, backend compute.Backend) processing {
 	return processing{exec}
 }
 
-// run returns what rows draw, and their logits after processors.
+// run returns what rows sample, and their logits after processors.
 func (p processing) run(t tester, rows []processedRow) ([]drawn, [][]float32) {
 	t.Helper()
 	plain := make([]row, len(rows))
@@ -133,8 +133,8 @@ func (r *processedRow) after() []float32 {
 	return out
 }
 
-// kept is the plain Go form of the filters, in float64: which tokens they keep, of the rows whose random number XTC
-// wants. near says that rounding may choose otherwise.
+// kept is the plain Go form of the filters, in float64: which tokens they keep, for rows whose random number XTC
+// wants. near reports that rounding may choose otherwise.
 func (r *processedRow) kept(logits []float32) (kept []bool, near bool) {
 	s, n := r.settings, len(logits)
 	kept = make([]bool, n)
@@ -327,13 +327,13 @@ func randomProcessed(rng *rand.Rand, size int) processedRow {
 	return r
 }
 
-// processed says whether any processor is for the row.
+// processed reports whether any processor applies to the row.
 func (r *processedRow) processed() bool {
 	return r.biased || r.settings.Penalized() || r.settings.Filtered()
 }
 
-// Random rows draw what the plain Go form of processors leaves, with the log-probability that the model gives the
-// token; rows without processors draw as if there were none, to the bit.
+// Random rows sample what the plain Go form of processors leaves, with the log-probability that the model gives the
+// token; rows without processors sample as if there were none, bit for bit.
 func TestProcessorsOnRandomRows(t *testing.T) {
 	const size, batch = 96, 250
 	batches := 40
@@ -376,7 +376,7 @@ func TestProcessorsOnRandomRows(t *testing.T) {
 	t.Log(compared, kinds)
 }
 
-// compareProcessed compares what a row drew, and its logits after processors, with the plain Go form.
+// compareProcessed compares what a row sampled, and its logits after processors, with the plain Go form.
 func compareProcessed(t *testing.T, r *processedRow, got drawn, after []float32, compared *int) {
 	t.Helper()
 	wantAfter := r.after()

@@ -70,8 +70,8 @@ func refer(logits []float32, s sampling.Settings) reference {
 	return r
 }
 
-// token inverts the cumulative distribution at the row's random number. near says that the number is so close to the
-// border of two tokens that rounding may choose either.
+// token inverts the cumulative distribution at the row's random number. near reports that the number is so close to
+// the border of two tokens that rounding may choose either.
 func (r reference) token(key [2]uint32, position int32) (token int, near bool) {
 	random := sampling.Threefry(key, [2]uint32{uint32(position), 0})
 	u := math.Ldexp(float64(random[0]), -32) + math.Ldexp(float64(random[1]), -64)

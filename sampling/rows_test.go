@@ -36,10 +36,10 @@ func (s *splitMix) tokens(most int) []int32 {
 	return tokens
 }
 
-// Rows of the golden have so many logits, of which the last is that of the token that ends.
+// Rows of the golden have so many logits, the last of which is the end token's.
 const goldenSize, goldenEnd, goldenRows = 64, 63, 10000
 
-// goldenRow is a row of the golden, with the tokens that it may draw as two masks.
+// goldenRow is a row of the golden, with its allowed tokens as two masks.
 type goldenRow struct {
 	processedRow
 	masks [2]uint64
@@ -87,7 +87,7 @@ func newGoldenRow(number int) goldenRow {
 	return row
 }
 
-// newGoldenSampler draws from rows with all processors of the golden, and gives the logits before temperature too.
+// newGoldenSampler samples rows with all processors of the golden, and also returns the logits before temperature.
 func newGoldenSampler(t testing.TB, backend compute.Backend) *Exec {
 	t.Helper()
 	exec, err := NewExec(backend, func(in []*Node) []*Node {
@@ -173,7 +173,7 @@ func readGolden(t testing.TB) (lines []goldenLine) {
 	return lines
 }
 
-// 10,000 rows with all that rows may ask for draw what transformers' logits processors leave of them, made by
+// 10,000 rows with all that rows may ask for sample what transformers' logits processors leave of them, made by
 // scripts/oracle/rows_goldens.py. Without kernels the fast tests have a quarter of the rows.
 func TestRowsLikeTransformers(t *testing.T) {
 	lines := readGolden(t)
@@ -216,8 +216,7 @@ func TestRowsLikeTransformers(t *testing.T) {
 	}
 }
 
-// differs says what of a row is not as the golden has it, "" where nothing is. applied are its logits before
-// temperature.
+// differs returns how a row differs from the golden, "" if it does not. applied are its logits before temperature.
 func (l *goldenLine) differs(r *goldenRow, got drawn, applied []float32) string {
 	temperature := r.settings.Temperature
 	if temperature == 0 {

@@ -17,14 +17,15 @@ import (
 	"github.com/quire/quire/tree"
 )
 
-// A weight has 2 * pieceBits fraction bits: the most likely token weighs 2^weightBits. Sums of blockSize upper or lower
-// halves of the weights' bits are whole numbers of at most 2^24, which float32 sums hold exactly in any order and
-// vector units add fast. Sums of blocks are 64-bit integers.
+// A weight has 2 * pieceBits fraction bits: the most likely token weighs 2^weightBits. Sums of blockSize upper or
+// lower halves of the weights' bits are integers of at most 2^24, which float32 sums represent exactly in any order
+// and vector units compute fast. Sums of blocks are 64-bit integers.
 const (
 	blockSize  = 64
 	pieceBits  = 18
 	weightBits = 2 * pieceBits
-	// A block of a TPU is as wide as its registers, which it would pad. Its halves are added up as 32-bit integers.
+	// On a TPU a block is as wide as the registers, because it would be padded otherwise. Its halves are summed as
+	// 32-bit integers.
 	blockSizeOfTPU = 128
 )
 
@@ -36,25 +37,25 @@ func onTPU(b compute.Backend) bool {
 // smallestWeight is the bit pattern of the float32 2^-weightBits: any e below it has weight 0.
 var smallestWeight = int32(math.Float32bits(float32(math.Ldexp(1, -weightBits))))
 
-// Sample draws one token a row.
+// Sample samples one token per row.
 //
-// logits [S, V] are of any float dtype (computed in float32); -Inf excludes a token. positions i32[S] are the counters
-// of the random numbers: the same key and position give the same random number, so use the position of the token to be
-// drawn within its own sequence. rows i32[] says how many of the S rows, the first ones, are wanted: the results of
-// the others may be anything.
+// logits [S, V] are of any float dtype (computed in float32); -Inf excludes a token. positions i32[S] are the
+// counters of the random numbers: the same key and position give the same random number, so use the position of the
+// new token within its own sequence. Only the first rows, i32[], of the S rows are wanted: the results of the others
+// are arbitrary.
 //
 // It returns tokens i32[S]; logprobs f32[S], log softmax(logits)[token]; and processed f32[S], the log-probability of
-// the token among those that temperature and filters left (0 for greedy rows). A row with a NaN, a +Inf, or nothing but
-// -Inf among its logits has no distribution: its token is -1 and its log-probabilities are 0.
+// the token among those that temperature and filters left (0 for greedy rows). A row with a NaN, a +Inf, or only -Inf
+// among its logits has no distribution: its token is -1 and its log-probabilities are 0.
 //
-// The results of a row depend on nothing but that row. Batches of another number of rows give the same tokens; there
+// The results of a row depend only on that row. A batch with a different number of rows gives the same tokens; its
 // logprobs, a float32 sum, may differ by rounding. The package documentation has the formulas.
 func Sample(logits *Node, p Params, positions, rows *Node) (tokens, logprobs, processed *Node) {
 	checkShapes(logits, p, positions, rows)
 	return sample(logits, Masks{}, nil, p, positions, rows)
 }
 
-// sample is the composite of that name, or of the ones for rows with filters, which may be nil, and masks.
+// sample is the composite of that name, or one of the composites for rows with filters, which may be nil, and masks.
 func sample(logits *Node, m Masks, f *Filters, p Params, positions, rows *Node) (tokens, logprobs, processed *Node) {
 	switch logits.DType() {
 	case dtypes.Float32, dtypes.BFloat16, dtypes.Float16:
@@ -80,17 +81,17 @@ func sample(logits *Node, m Masks, f *Filters, p Params, positions, rows *Node) 
 	return out[0], out[1], out[2]
 }
 
-// operands are those of the composite, in order. The kernel in C has the same list: see Q_SAMPLE_PARAMS in sampling.h
-// of package cpukernel, and TestOperandsOfTheKernel.
+// operands are the composite's operands, in order. The kernel in C has the same list: see Q_SAMPLE_PARAMS in
+// sampling.h of package cpukernel, and TestOperandsOfTheKernel.
 type operands struct {
 	Logits *Node
 	Params
 	Positions, Rows *Node
-	Filters         *Filters // nil: no row has any
-	Masks           Masks    // of nil: no row has any
+	Filters         *Filters // nil if no row has any
+	Masks           Masks    // Of is nil if no row has any
 }
 
-// operandName is the name of a field of operands as the kernel has it: top_n_sigma for TopNSigma.
+// operandName returns the kernel's name for a field of operands: top_n_sigma for TopNSigma.
 func operandName(field string) string {
 	var name strings.Builder
 	isLower := func(i int) bool { return i < len(field) && unicode.IsLower(rune(field[i])) }
@@ -120,13 +121,13 @@ func samplePlain(logits *Node, m Masks, f *Filters, p Params, positions *Node) (
 	temperature := Where(greedy, OnesLike(p.Temperature), p.Temperature)
 	e := v.exponentials(v.logits, temperature, greedy)
 	threshold := v.threshold(func() *Node {
-		if onTPU(v.g.Backend()) { // it computes e anew below, and need not write it where no row is searched in
+		if onTPU(v.g.Backend()) { // e is recomputed below, and is not written to memory unless a row is searched
 			return v.exponentials(v.logits, temperature, greedy)
 		}
 		return e
 	}, p, greedy)
 
-	// The weights of what is kept, block by block; then the token in its block.
+	// Sum the weights of kept tokens by block; then find the token in its block.
 	sums := sumWeightsFrom(e, wide(threshold))
 	total := ReduceSum(sums, -1)
 	uniform0, uniform1 := uniformBits(p.Key, positions)
@@ -175,12 +176,12 @@ func checkShapes(logits *Node, p Params, positions, rows *Node) {
 	check("rows", rows, shapes.Make(dtypes.Int32))
 }
 
-// vocabulary is a batch of logits cut into blocks of the vocabulary, with the maximum of each row.
+// vocabulary is a batch of logits divided into blocks of the vocabulary, with the maximum of each row.
 type vocabulary struct {
 	g      *Graph
 	rows   int
 	size   int   // V, without padding
-	block  int   // tokens of a block
+	block  int   // size of a block in tokens
 	logits *Node // f32[S, blocks, block], padded with -Inf
 	max    *Node // f32[S]
 }
@@ -205,11 +206,11 @@ func (v *vocabulary) int32(x int) *Node { return Scalar(v.g, dtypes.Int32, x) }
 
 func (v *vocabulary) float32(x float64) *Node { return Scalar(v.g, dtypes.Float32, x) }
 
-// wide turns [S] to [S, 1, 1].
+// wide reshapes [S] to [S, 1, 1].
 func wide(x *Node) *Node { return Reshape(x, x.Shape().Dimensions[0], 1, 1) }
 
-// exponentials is e of the package documentation, f32 of the shape of logits [S, ...] in [0, 1]; for greedy rows 1 for
-// the largest logit and 0 for the others.
+// exponentials returns e of the package documentation, f32 in the shape of logits [S, ...], in [0, 1]; for greedy
+// rows 1 for the largest logit and 0 for the others.
 func (v *vocabulary) exponentials(logits, temperature, greedy *Node) *Node {
 	each := func(x *Node) *Node {
 		for x.Rank() < logits.Rank() {
@@ -223,8 +224,8 @@ func (v *vocabulary) exponentials(logits, temperature, greedy *Node) *Node {
 	return Where(Equal(logits, largest), OnesLike(e), e)
 }
 
-// ofBlock is e of one block of each row, f32[S, block], whose logits are these. A TPU computes it anew, the same bits:
-// it would hold all e in another order in memory to take blocks from.
+// ofBlock returns e of one block of each row, f32[S, block], given the block's logits. On a TPU it recomputes the
+// same bits, because taking blocks from e would store all of e in a different memory order.
 func (v *vocabulary) ofBlock(e, block, logits, temperature, greedy *Node) *Node {
 	if onTPU(v.g.Backend()) {
 		return v.exponentials(logits, temperature, greedy)
@@ -232,14 +233,14 @@ func (v *vocabulary) ofBlock(e, block, logits, temperature, greedy *Node) *Node 
 	return takeRows(e, block)
 }
 
-// rawSum is the sum of exp(l - max) over the row, f32[S]. It is NaN for rows without a distribution, as they have a NaN
-// (whatever the maximum made of it), or the difference of two infinities.
+// rawSum returns the sum of exp(l - max) over the row, f32[S]. It is NaN for rows without a distribution: they have a
+// NaN (whatever the maximum made of it), or a difference of two infinities.
 func (v *vocabulary) rawSum() *Node {
 	return ReduceSum(ReduceSum(Exp(Sub(v.logits, wide(v.max))), -1), -1)
 }
 
-// pieces are the upper and the lower bits of the weights of e, as whole numbers below or equal to 2^pieceBits: f32 as
-// e. All operations on the way are exact.
+// pieces returns the upper and the lower bits of the weights of e, as integers of at most 2^pieceBits: f32 in e's
+// shape. All operations are exact.
 func pieces(e *Node) (upper, lower *Node) {
 	scale := Scalar(e.Graph(), dtypes.Float32, 1<<pieceBits)
 	scaled := Mul(e, scale)
@@ -247,24 +248,24 @@ func pieces(e *Node) (upper, lower *Node) {
 	return upper, Floor(Mul(Sub(scaled, upper), scale))
 }
 
-// joined makes i64 numbers of their upper and lower bits.
+// joined combines upper and lower bits to i64 numbers.
 func joined(upper, lower *Node) *Node {
 	upper, lower = ConvertDType(upper, dtypes.Int64), ConvertDType(lower, dtypes.Int64)
 	return Add(Mul(upper, Scalar(upper.Graph(), dtypes.Int64, 1<<pieceBits)), lower)
 }
 
-// weights turns e into the integer weights, i64.
+// weights converts e to the integer weights, i64.
 func weights(e *Node) *Node { return joined(pieces(e)) }
 
-// masked is e where it is at or above the threshold, else 0; threshold is f32 with e's rank.
+// masked returns e if it is at or above the threshold, else 0; threshold is f32 with e's rank.
 func masked(e, threshold *Node) *Node {
 	return Where(GreaterOrEqual(e, threshold), e, ZerosLike(e))
 }
 
-// sumWeights sums the weights of each block of e [S, blocks, block]: i64[S, blocks].
+// sumWeights returns the sum of the weights of each block of e [S, blocks, block]: i64[S, blocks].
 func sumWeights(e *Node) *Node { return sumPieces(pieces(e)) }
 
-// sumWeightsFrom is sumWeights of what is at or above a threshold f32[S, 1, 1].
+// sumWeightsFrom is sumWeights over the elements at or above a threshold f32[S, 1, 1].
 func sumWeightsFrom(e, threshold *Node) *Node {
 	kept := GreaterOrEqual(e, threshold)
 	upper, lower := pieces(e)
@@ -278,7 +279,7 @@ func sumPieces(upper, lower *Node) *Node {
 	return joined(ReduceSum(upper, -1), ReduceSum(lower, -1))
 }
 
-// logOfWeight is the logarithm of a sum of weights, in units of the most likely token's weight: f32.
+// logOfWeight returns the logarithm of a sum of weights, in units of the most likely token's weight: f32.
 func logOfWeight(w *Node) *Node {
 	return Log(Mul(ConvertDType(w, dtypes.Float32), Scalar(w.Graph(), dtypes.Float32, math.Ldexp(1, -weightBits))))
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/quire/quire/sampling"
 )
 
-// checkAgainstReference fails where a drawn token or its log-probabilities are not the reference's.
+// checkAgainstReference fails if a sampled token or its log-probabilities are not the reference's.
 func checkAgainstReference(t tester, r row, got drawn) {
 	t.Helper()
 	want := refer(r.logits, r.settings)
@@ -193,8 +193,7 @@ func TestExtremeLogits(t *testing.T) {
 	})
 }
 
-// A row gives the same bits wherever it stands and whatever the other rows are, and equal tokens in batches of other
-// sizes.
+// A row gives the same bits at every place and for any other rows, and equal tokens in batches of other sizes.
 func TestRowsAreIndependent(t *testing.T) {
 	onBackends(t, func(t *testing.T, s sampler) {
 		r := rand.New(rand.NewPCG(5, 6))

@@ -7,25 +7,25 @@ import (
 	"github.com/quire/quire/control"
 )
 
-// searchedBlocks is the number of blocks of each row that a threshold is searched in first. Where a language model is
-// not unsure, the tokens that a filter keeps are all in there.
+// searchedBlocks is the number of blocks of each row that a threshold is searched in first. Unless the language model
+// is unsure, they contain all tokens that a filter keeps.
 const searchedBlocks = 128
 
 // likelyBlocks are the blocks with the likeliest tokens of each row.
 type likelyBlocks struct {
 	all    *Node // f32[S, blocks, block], e
 	e      *Node // f32[S, min(blocks, searchedBlocks), block], e of the likely blocks
-	border *Node // i32[S], bit pattern: all tokens above it are in likely blocks; nil where all blocks are likely
+	border *Node // i32[S], bit pattern: all tokens above it are in likely blocks; nil if all blocks are likely
 }
 
 func (v *vocabulary) likelyBlocks(e *Node) likelyBlocks {
 	blocks := e.Shape().Dimensions[1]
-	// On a TPU a pass over the whole vocabulary is some microseconds, while sorts take long, and libtpu 20 seconds to
-	// compile.
+	// On a TPU a pass over the whole vocabulary takes some microseconds, whereas sorts are slow, and take libtpu 20
+	// seconds to compile.
 	if blocks <= searchedBlocks || onTPU(v.g.Backend()) {
 		return likelyBlocks{all: e, e: e}
 	}
-	// The largest e of each block and the block's number, in one integer.
+	// Combine the largest e of each block and the block's number in one integer.
 	best := ConvertDType(Bitcast(ReduceMax(e, -1), dtypes.Int32), dtypes.Int64)
 	number := Iota(v.g, best.Shape(), 1)
 	packed := Add(Mul(best, Scalar(v.g, dtypes.Int64, 1<<32)), number)
@@ -42,35 +42,36 @@ func (v *vocabulary) likelyBlocks(e *Node) likelyBlocks {
 	}
 }
 
-// searchFor says which threshold is searched for: the largest one at or above which there is at least the needed
-// amount.
+// searchFor defines the threshold that is searched for: the largest one at or above which there is at least the
+// needed amount.
 type searchFor struct {
-	enabled *Node // bool[S], the rows to search in; the others' answer is lowest
-	lowest  *Node // i32[S], bit pattern of the lowest threshold, the answer where even that has less than needed
-	need    *Node // i64[S], at least 1
-	whole   *Node // i64[S], the amount at or above lowest, or more
+	enabled *Node // bool[S], the rows to search in; the result for other rows is lowest
+	// i32[S], bit pattern of the lowest threshold, which is the result if even that has less than needed
+	lowest *Node
+	need   *Node // i64[S], at least 1
+	whole  *Node // i64[S], the amount at or above lowest, or more
 
-	// amount sums up the tokens of e [S, ., .] at or above a threshold f32[S, 1, 1]: i64[S].
+	// amount returns the sum over the tokens of e [S, ., .] at or above a threshold f32[S, 1, 1]: i64[S].
 	amount func(e, threshold *Node) *Node
-	// least is the least amount of a token at or above a threshold f32[S]: i64[S].
+	// least returns the smallest amount of a token at or above a threshold f32[S]: i64[S].
 	least func(threshold *Node) *Node
 }
 
-// bounds is the state of a search: for each row the interval of bit patterns that holds the threshold.
+// bounds is the state of a search: for each row the interval of bit patterns that contains the threshold.
 //
-// A row is at work while Low + 1 < High, and left alone from then on, so its result doesn't depend on how many rounds
+// A row is active while Low + 1 < High, and unchanged afterwards, so its result does not depend on how many rounds
 // other rows need.
 type bounds struct {
 	Low, High             *Node // i32[S]; at or above Low is enough, at or above High too little
-	LowAmount, HighAmount *Node // i64[S], the amounts at or above them
+	LowAmount, HighAmount *Node // i64[S], the amounts at or above Low and High
 }
 
 func (b bounds) working() *Node {
 	return GreaterThan(Sub(b.High, b.Low), Scalar(b.Low.Graph(), dtypes.Int32, 1))
 }
 
-// search finds the thresholds, i32[S] bit patterns. What is found is exact, and the same whether a row's threshold is
-// found in its likely blocks, which is quick, or takes the second loop over the whole vocabulary.
+// search finds the thresholds, i32[S] bit patterns. The result is exact, and the same whether a row's threshold is
+// found in its likely blocks, which is quick, or by the second loop over the whole vocabulary.
 func (v *vocabulary) search(likely likelyBlocks, want searchFor) *Node {
 	top := BroadcastToDims(v.int32(oneBits+1), v.rows)
 	nothing := ZerosLike(want.need)
@@ -88,23 +89,23 @@ func (v *vocabulary) search(likely likelyBlocks, want searchFor) *Node {
 	return v.bisectRows(likely.all, And(want.enabled, Not(above)), rest, want, Where(above, quick, want.lowest))
 }
 
-// rowGroup is the number of rows that are searched together over the whole vocabulary: few, so that the cost is that of
-// the rows which need it, and their e stays in the processor's cache.
+// rowGroup is the number of rows that are searched together over the whole vocabulary. It is small, so that only rows
+// that need it cost time, and their e stays in the processor's cache.
 const rowGroup = 8
 
 // rowSearch is the state of bisectRows.
 type rowSearch struct {
-	Pending *Node // bool[S], the rows still to search in
-	Found   *Node // i32[S], the answers
+	Pending *Node // bool[S], the rows yet to be searched
+	Found   *Node // i32[S], the results
 }
 
-// bisectRows searches the whole vocabulary of the pending rows, a group of rows at a time, and returns found with their
-// answers.
+// bisectRows searches the whole vocabulary for the pending rows, a group of rows at a time, and returns found with
+// their results.
 func (v *vocabulary) bisectRows(e, pendingRows *Node, start bounds, want searchFor, found *Node) *Node {
 	group := min(rowGroup, v.rows)
 	anyPending := func(s rowSearch) *Node { return ReduceLogicalOr(s.Pending) }
 	end := control.While(rowSearch{pendingRows, found}, anyPending, func(s rowSearch) rowSearch {
-		// The pending rows come first; where there are fewer than a group, others fill it and stay as they are.
+		// The pending rows come first; if there are fewer than a group, other rows fill it and stay unchanged.
 		rows := Iota(v.g, int32Vector(v.rows), 0)
 		order := Sort(Where(s.Pending, rows, Add(rows, v.int32(v.rows))), 0, true)
 		order = Slice(order, AxisRange(0, group))
@@ -133,12 +134,12 @@ func (v *vocabulary) bisectRows(e, pendingRows *Node, start bounds, want searchF
 	return end.Found
 }
 
-// probesOnTPU is how many thresholds of each row are tried in a pass there, which waits for memory.
+// probesOnTPU is how many thresholds of each row are tried in a pass on a TPU, because a pass is bound by memory.
 const probesOnTPU = 3
 
-// bisect halves the bounds of all rows at work until what is kept is known: when there is exactly the needed amount, or
-// less than twice a token's least amount, so at most one token, between the bounds, or no bit pattern. On a TPU it
-// quarters them.
+// bisect halves the bounds of all active rows until the kept tokens are known: when there is exactly the needed
+// amount, or when less than twice a token's smallest amount, so at most one token, or no bit pattern, is between the
+// bounds. On a TPU it quarters them.
 func (v *vocabulary) bisect(e *Node, start bounds, want searchFor) bounds {
 	probes := 1
 	if onTPU(v.g.Backend()) {
@@ -153,7 +154,7 @@ func (v *vocabulary) bisect(e *Node, start bounds, want searchFor) bounds {
 			enough := GreaterOrEqual(amount, want.need)
 			raise := And(b.working(), enough)
 			next.Low, next.LowAmount = Where(raise, probe, next.Low), Where(raise, amount, next.LowAmount)
-			// Amounts fall from probe to probe: the first that is too little ends the rest.
+			// Amounts decrease from probe to probe, so the first probe that is too little ends the rest.
 			lower := And(And(b.working(), Not(enough)), LessThan(probe, next.High))
 			next.High, next.HighAmount = Where(lower, probe, next.High), Where(lower, amount, next.HighAmount)
 		}
@@ -161,7 +162,7 @@ func (v *vocabulary) bisect(e *Node, start bounds, want searchFor) bounds {
 	})
 }
 
-// endFound ends the search of the rows in which Low keeps the right tokens already.
+// endFound ends the search of rows whose Low already keeps the right tokens.
 func (b bounds) endFound(want searchFor) bounds {
 	two := Scalar(b.LowAmount.Graph(), dtypes.Int64, 2)
 	single := LessThan(Sub(b.LowAmount, b.HighAmount), Mul(want.least(asFloat(b.Low)), two))

@@ -47,7 +47,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// Each array of sampling parameters on the device is of a parameter, of the dtype that the table says.
+// Each array of sampling parameters on the device belongs to a parameter, and has the dtype in the table.
 func TestParamsAreOfTheTable(t *testing.T) {
 	dtypes := map[string]string{"[]float32": "f32", "[]int32": "i32", "[][2]uint32": "u32[2]"}
 	table := map[string]string{}

@@ -8,7 +8,7 @@ const threefryParity = 0x1BD11BDA
 // threefryRotations are the rotation distances of Threefry-2x32, repeated every 8 rounds.
 var threefryRotations = [8]int{13, 15, 26, 6, 17, 29, 16, 24}
 
-// Threefry is the counter-based random function Threefry-2x32 with 20 rounds of Salmon, Moraes, Dror and Shaw,
+// Threefry is the counter-based random function Threefry-2x32 with 20 rounds by Salmon, Moraes, Dror and Shaw,
 // "Parallel Random Numbers: As Easy as 1, 2, 3" (SC 2011). Each (key, counter) gives 64 independent random bits.
 func Threefry(key, counter [2]uint32) [2]uint32 {
 	schedule := [3]uint32{key[0], key[1], threefryParity ^ key[0] ^ key[1]}

@@ -16,12 +16,12 @@ import (
 	"github.com/quire/quire/sampling"
 )
 
-// likeTPU is a backend that says it is a TPU's: the sampler is then built without sorts.
+// likeTPU is a backend that claims to be a TPU's: the sampler is then built without sorts.
 type likeTPU struct{ compute.Backend }
 
 func (likeTPU) Traits() backend.Traits { return backend.For(backend.TPU) }
 
-// The form for TPU searches thresholds in the whole vocabulary; what it draws is the same, bit for bit.
+// The form for TPU searches thresholds in the whole vocabulary; it samples the same, bit for bit.
 func TestFormForTPUDrawsTheSame(t *testing.T) {
 	plain, tpu := newSampler(t, testenv.XLAWithoutKernels(t)), newSampler(t, likeTPU{testenv.XLAWithoutKernels(t)})
 	r := rand.New(rand.NewPCG(31, 32))

@@ -1,9 +1,9 @@
-// Package scan has what the tables are built from: prefix sums, the positions of the set elements of a mask and their
-// number, and who owns the k-th of elements that are dealt out in order. All use whole-array operations without a
-// serial loop, and run on every backend; for CPUs there are kernels.
+// Package scan provides what the tables are built from: prefix sums, the positions and the number of the set elements
+// of a mask, and the owner of the k-th of elements that are assigned in order. All are whole-array operations without
+// a serial loop, and run on every backend; for CPUs there are kernels.
 //
 // The forms are also chosen for short compile times. Chains of dependent steps (doubling sums, binary searches) run
-// as fast on XLA:CPU, but take seconds to compile, since the compiler merges the steps and repeats them.
+// as fast on XLA:CPU, but take seconds to compile, because the compiler fuses the steps and repeats them.
 package scan
 
 import (
@@ -16,13 +16,13 @@ import (
 )
 
 const (
-	// flat is the length up to which a vector is summed, or searched, in one piece.
+	// flat is the largest length of a vector that is summed, or searched, in one piece.
 	flat = 128
-	// group is the length of the pieces of a longer one; also the bits of a word of [Positions].
+	// group is the length of the pieces of a longer vector; also the bits of a word in [Positions].
 	group = 32
 )
 
-// composite is the kernel op of x, or what plain builds.
+// composite returns the kernel op of x, or what plain builds.
 func composite(op string, x *Node, results []shapes.Shape, plain func(x *Node) []*Node) []*Node {
 	return control.Composite(op, struct{}{}, []*Node{x}, results, func(in []*Node) []*Node { return plain(in[0]) })
 }
@@ -46,7 +46,7 @@ func sum(x *Node) *Node {
 	return SliceAxis(Reshape(all, rows.Shape().Size()), 0, AxisRangeFromStart(n))
 }
 
-// Before returns the exclusive prefix sums of x, int32 [N]: element i is the sum of those before it.
+// Before returns the exclusive prefix sums of x, int32 [N]: element i is the sum of all elements before it.
 func Before(x *Node) *Node { return Sub(Sum(x), x) }
 
 // rowSums returns the prefix sums of each row of x [R, C], by comparing all pairs of columns.
@@ -58,7 +58,7 @@ func rowSums(x *Node) *Node {
 	return ReduceSum(Where(LessOrEqual(Iota(g, square, 2), Iota(g, square, 1)), repeated, ZerosLike(repeated)), 2)
 }
 
-// groups returns x [N], padded with zeros, as rows of a group each.
+// groups returns x [N], padded with zeros, as one row per group.
 func groups(x *Node) *Node {
 	n := x.Shape().Dimensions[0]
 	rows := (n + group - 1) / group
@@ -72,8 +72,8 @@ func lastColumn(x *Node) *Node {
 	return Squeeze(SliceAxis(x, 1, AxisElem(x.Shape().Dimensions[1]-1)), 1)
 }
 
-// Positions returns the indices of the first k set elements of mask bool[N], in order, as int32 [k], and their number
-// in all, int32 scalar. Where there are fewer than k, the rest is N.
+// Positions returns the indices of the first k set elements of mask bool[N], in order, as int32 [k], and the number
+// of all set elements, int32 scalar. If there are fewer than k, the remaining indices are N.
 func Positions(mask *Node, k int) (positions, count *Node) {
 	out := composite("positions", mask, []shapes.Shape{int32s(k), int32s()}, func(mask *Node) []*Node {
 		find := searched
@@ -95,8 +95,9 @@ func CountRows(mask *Node) *Node {
 		func(mask *Node) []*Node { return []*Node{countTrue(mask)} })[0]
 }
 
-// Owners returns which of N owners the first k of elements belong to, int32 [k], where ends, int32 [N], says behind
-// which element those of each end: the first owner whose end is past the element; N for those that nobody owns.
+// Owners returns which of N owners each of the first k elements belongs to, int32 [k]. ends, int32 [N], is the end
+// (exclusive) of each owner's elements; the owner of an element is the first one whose end is beyond it, or N if
+// there is none.
 func Owners(ends *Node, k int) *Node {
 	return composite("owners", ends, []shapes.Shape{int32s(k)}, func(ends *Node) []*Node {
 		pairs := int32s(k, ends.Shape().Dimensions[0])
@@ -105,8 +106,7 @@ func Owners(ends *Node, k int) *Node {
 	})[0]
 }
 
-// scattered is Positions by sending the index of each set element to its rank. Its cost is that of a scatter of N
-// elements.
+// scattered is Positions by scattering the index of each set element to its rank. It costs a scatter of N elements.
 func scattered(mask *Node, k int) (positions, count *Node) {
 	g := mask.Graph()
 	n := mask.Shape().Dimensions[0]
@@ -122,8 +122,8 @@ func scattered(mask *Node, k int) (positions, count *Node) {
 	return positions, Reshape(SliceAxis(sums, 0, AxisElem(n-1)))
 }
 
-// searched is Positions by search: the mask is read once, into words of 32 bits, and each of the k elements looks for
-// its word among the prefix sums of the words' bit counts, then for its bit in the word. Its cost hardly grows with N.
+// searched is Positions by search: the mask is read once, into 32-bit words, and each of the k elements finds its
+// word among the prefix sums of the words' bit counts, and then its bit in the word. The cost hardly grows with N.
 func searched(mask *Node, k int) (positions, count *Node) {
 	g := mask.Graph()
 	n := mask.Shape().Dimensions[0]
@@ -134,7 +134,7 @@ func searched(mask *Node, k int) (positions, count *Node) {
 
 	want := Iota(g, int32s(k), 0)
 	word, rank := find(counts, want)
-	// The bit is the one that has rank set bits below it: count the prefixes of the word that have no more.
+	// The bit is the one with rank set bits below it: count the prefixes of the word that have at most that many.
 	lanes := int32s(k, group)
 	value := BroadcastToShape(InsertAxes(gather(words, word), 1), lanes)
 	drop := AddScalar(Neg(Iota(g, lanes, 1)), group-1) // Shifts out all but the lowest lane+1 bits.
@@ -144,8 +144,9 @@ func searched(mask *Node, k int) (positions, count *Node) {
 	return Where(found, Add(MulScalar(word, group), bit), fill(want, n)), count
 }
 
-// find looks for elements by rank: want, int32 [K], is a rank among all elements of buckets that hold counts, int32
-// [N], each. It returns the bucket and the rank within it; they mean nothing where there are not so many elements.
+// find looks up elements by rank: want, int32 [K], is a rank among all elements of buckets with counts, int32 [N],
+// elements each. It returns the bucket and the rank within it; they are meaningless if there are not so many
+// elements.
 func find(counts, want *Node) (bucket, rank *Node) {
 	n, k := counts.Shape().Dimensions[0], want.Shape().Dimensions[0]
 	if n <= flat {
@@ -168,7 +169,7 @@ func find(counts, want *Node) (bucket, rank *Node) {
 // countTrue counts the set elements of each row.
 func countTrue(mask *Node) *Node { return ReduceSum(ConvertDType(mask, dtypes.Int32), 1) }
 
-// gather takes elements, or rows, of x; indices past the end take the last.
+// gather returns elements, or rows, of x; indices past the end return the last one.
 func gather(x, indices *Node) *Node {
 	return Gather(x, InsertAxes(MinScalar(indices, x.Shape().Dimensions[0]-1), -1))
 }

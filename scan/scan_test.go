@@ -165,7 +165,7 @@ func TestOwners(t *testing.T) {
 	}
 }
 
-// Sums wrap, and ends that are negative or beyond all elements count as those of nobody's.
+// Sums wrap, and ends that are negative or beyond all elements belong to no owner.
 func TestExtremes(t *testing.T) {
 	for name, backend := range backends(t) {
 		t.Run(name, func(t *testing.T) {

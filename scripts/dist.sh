@@ -46,7 +46,7 @@ zig() { # ARCH: a script that is zig's C compiler; its name is part of what Go c
 	echo "$file"
 }
 
-command_for() { # ARCH: what a tarball has, in $work/ARCH
+command_for() { # ARCH: the contents of a tarball, in $work/ARCH
 	local arch=$1 files=$work/$1 linker compiler=gcc
 	mkdir -p "$files/completions"
 	linker=$(zig "$arch")

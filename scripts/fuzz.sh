@@ -17,7 +17,7 @@ FUZZDIR=$(mktemp -d)
 export FUZZDIR
 trap 'rm -rf "$FUZZDIR"' EXIT
 
-targets() { # one a line: package target
+targets() { # prints one per line: package target
 	git grep -oE '^func Fuzz[A-Za-z0-9_]*' -- '*_test.go' | while IFS=: read -r file name; do
 		echo "$(dirname "$file") ${name#func }"
 	done
@@ -34,16 +34,16 @@ done
 
 fuzz() { # package target
 	local log=$FUZZDIR/${1//\//_}.$2.log code=0
-	# Without a bound all of the time may go into making one input that is new shorter.
+	# Without a bound all of the time may be spent on minimizing one new input.
 	(cd "$1" && "$FUZZDIR/${1//\//_}.test" -test.run '^$' -test.fuzz "^$2\$" -test.fuzztime "$FUZZTIME" \
 		-test.parallel 1 -test.fuzzminimizetime 20x -test.fuzzcachedir "$FUZZCACHE/$1" \
 		-test.timeout 0) >"$log" 2>&1 || code=$?
-	# At the end of its time a worker may be cut off in the middle of a call, which Go reports as a failure.
+	# At the end of its time a worker may be interrupted in the middle of a call, which Go reports as a failure.
 	if [ $code != 0 ] && grep -q 'context deadline exceeded' "$log" && ! grep -q 'Failing input written' "$log"; then
 		code=0
 	fi
 	echo "$([ $code = 0 ] && echo ok || echo FAIL) $1 $2: $(grep -E '^fuzz: elapsed' "$log" | tail -1 | cut -d, -f2-)"
-	[ $code = 0 ] || { cat "$log"; return 1; } # the others go on, and xargs fails at the end
+	[ $code = 0 ] || { cat "$log"; return 1; } # the others continue, and xargs fails at the end
 }
 export -f fuzz
 xargs -P "$jobs" -L 1 bash -c 'fuzz "$@"' fuzz <<<"$list"

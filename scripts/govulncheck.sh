@@ -15,12 +15,12 @@ cat "$work/out"
 cat "$work/err" >&2
 case $code in
 0) ;;
-3) # what it ends with where it finds something
+3) # its exit code if it finds something
 	echo "govulncheck: there are vulnerabilities that the code calls" >&2
 	exit 1
 	;;
 *)
-	# A database that does not answer is "creating client: unrecognized format" where it is one's own.
+	# If one's own database does not answer, the error is "creating client: unrecognized format".
 	if [[ ${GOVULNDB:-http} == http* ]] && grep -qE 'fetching vulnerabilities|creating client' "$work/err"; then
 		echo "warning: govulncheck could not reach its database; nothing was checked" >&2
 		exit 0

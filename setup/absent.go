@@ -9,21 +9,21 @@ import (
 	"strings"
 )
 
-// NoTPUError says that libtpu is installed, but that this machine has no TPU: libtpu would wait minutes for one.
+// NoTPUError reports that libtpu is installed, but this machine has no TPU: libtpu would wait minutes for one.
 type NoTPUError struct {
 	Plugin string // libtpu's path
 }
 
-// Error is one sentence with the remedies.
+// Error returns one sentence with the remedies.
 func (e *NoTPUError) Error() string {
 	return fmt.Sprintf("this machine has no TPU (looked for /dev/accel*, /dev/vfio/* and devices of Google's in "+
-		"/sys/bus/pci/devices): use a machine that has one, or another backend, such as xla:cpu; if there is one "+
+		"/sys/bus/pci/devices): use a machine that has one, or a different backend, such as xla:cpu; if there is one "+
 		"after all, set %s=%s to open it", EnvPlugin("tpu"), e.Plugin)
 }
 
-// withoutTPU says that a machine has no TPU, neither below root, the root of its file system, nor elsewhere, as an
-// environment may say. A TPU that is there must not be missed: what cannot be read, any device of Google's and any
-// variable about TPUs are taken for one.
+// withoutTPU reports whether a machine has no TPU, neither below root, the root of its file system, nor elsewhere
+// according to its environment. It must not miss an existing TPU: an unreadable folder, any device of Google's and
+// any variable about TPUs count as one.
 func withoutTPU(root string, environ []string) bool {
 	for _, v := range environ {
 		name, value, _ := strings.Cut(v, "=")
@@ -57,5 +57,5 @@ func withoutTPU(root string, environ []string) bool {
 	return true
 }
 
-// unreadable says that a folder is there, or may be, and could not be read.
+// unreadable reports whether a folder exists, or may exist, but could not be read.
 func unreadable(err error) bool { return err != nil && !errors.Is(err, fs.ErrNotExist) }

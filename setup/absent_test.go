@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// A machine without a TPU is known; whatever may be one is taken for one.
+// A machine without a TPU is recognized; anything that may be one counts as one.
 func TestWithoutTPU(t *testing.T) {
 	const null, card = "dev/null", "sys/bus/pci/devices/0000:00:04.0/"
 	for name, c := range map[string]struct {
@@ -46,8 +46,8 @@ func TestWithoutTPU(t *testing.T) {
 	}
 }
 
-// libtpu is refused where there is no TPU to run on, at once and with remedies; it compiles there. A plugin of the
-// user's own is taken.
+// libtpu is rejected if there is no TPU to run on, immediately and with remedies; it compiles there. The user's own
+// plugin is accepted.
 func TestNoTPU(t *testing.T) {
 	cache := isolate(t)
 	for _, v := range os.Environ() { // of a machine that has TPUs
@@ -59,7 +59,7 @@ func TestNoTPU(t *testing.T) {
 	withSystem(t, machine(t, map[string]string{"dev/null": ""}))
 	var none *NoTPUError
 	if err := Usable("tpu", true); !errors.As(err, &none) || !strings.Contains(err.Error(),
-		"another backend, such as xla:cpu; if there is one after all, set QUIRE_PLUGIN_TPU="+plugin) {
+		"a different backend, such as xla:cpu; if there is one after all, set QUIRE_PLUGIN_TPU="+plugin) {
 		t.Error(err)
 	}
 	if _, err := UsePlugin(t.Context(), "tpu", false, nil); err != nil {

@@ -14,7 +14,7 @@ import (
 	xlainstaller "github.com/gomlx/go-xla/installer"
 )
 
-// accelerator is a plugin whose version is pinned here and whose digests come from the package index.
+// accelerator is a plugin with a pinned version, whose digests come from the package index.
 type accelerator struct {
 	platform string
 	title    string
@@ -22,13 +22,13 @@ type accelerator struct {
 	version  string
 	inside   string // path of the plugin in the wheel
 	target   string // slash path of the plugin under the accelerator's folder
-	// libraries are the packages, by the beginning of their names, among the dependencies of [cudaLibraries] that it
-	// needs.
+	// libraries are the packages that it needs among the dependencies of [cudaLibraries], by the start of their
+	// names.
 	libraries []string
-	cost      string // what installing it takes, for people
+	cost      string // what its installation takes, for people
 }
 
-// accelerators by platform. The CUDA one is of the same XLA as [cpuPlugin].
+// accelerators lists plugins by platform. The CUDA one is built from the same XLA as [cpuPlugin].
 var accelerators = map[string]accelerator{
 	"cuda": {"cuda", "XLA:CUDA plugin (CUDA 13)", "jax-cuda13-pjrt", "0.11.2",
 		"jax_plugins/xla_cuda13/xla_cuda_plugin.so", "nvidia/pjrt_c_api_cuda_plugin.so", []string{"nvidia"},
@@ -40,11 +40,11 @@ var accelerators = map[string]accelerator{
 		"205 MB to fetch"},
 }
 
-// CUDACompile is the platform of which there is what compiles programs for GPUs that are not there, a tenth of what
-// "cuda" takes. Where that is installed, it is this too.
+// CUDACompile is the platform with only what is needed to compile programs for absent GPUs: a tenth of the size of
+// "cuda". If "cuda" is installed, it is used instead.
 const CUDACompile = "cuda-compile"
 
-// Compiler returns the one of [Platforms] that compiles for a platform's devices where none is there.
+// Compiler returns the one of [Platforms] that compiles for a platform's devices if there are none.
 func Compiler(platform string) string {
 	if platform == "cuda" {
 		return CUDACompile
@@ -55,17 +55,17 @@ func Compiler(platform string) string {
 // cudaLibraries is the package whose dependencies are the libraries that the CUDA plugin needs.
 const cudaLibraries = "jax-cuda13-plugin"
 
-// folder returns where the plugin is installed, laid out as go-xla's own installer does it.
+// folder returns the folder of the plugin, with the layout of go-xla's own installer.
 func (a accelerator) folder(root string) string {
 	return filepath.Join(root, "plugins", a.platform+"-"+a.version, "go-xla")
 }
 
-// ensureAccelerator fetches the plugin of platform, and for cuda the libraries it needs. What was fetched before an
-// interruption is not fetched again.
+// ensureAccelerator fetches the plugin of platform, and for cuda the libraries that it needs. It does not fetch again
+// what was complete before an interruption.
 func (in *installer) ensureAccelerator(ctx context.Context, platform string) (string, error) {
 	a := accelerators[platform]
 	err := in.locked(ctx, platform, func() error {
-		if _, err := FindPlugin(platform); err == nil || !isMissing(err) { // another process was quicker
+		if _, err := FindPlugin(platform); err == nil || !isMissing(err) { // another process was faster
 			return err
 		}
 		if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
@@ -92,13 +92,14 @@ func (in *installer) ensureAccelerator(ctx context.Context, platform string) (st
 	return path, err
 }
 
-// fetchAccelerator fetches the plugin itself. It comes after its libraries: where it is, all is there.
+// fetchAccelerator fetches the plugin itself. It comes after its libraries, so that the plugin's presence means that
+// everything is installed.
 func (in *installer) fetchAccelerator(ctx context.Context, a accelerator) error {
 	info, err := pipInfo(ctx, a.wheel)
 	if err != nil {
 		return err
 	}
-	// Wheels for several versions of Python hold the same plugin.
+	// Wheels for different versions of Python contain the same plugin.
 	wheel, err := in.fetchIndexed(ctx, a.platform, info, a.version)
 	if err != nil {
 		return err
@@ -120,7 +121,7 @@ func (in *installer) fetchAccelerator(ctx context.Context, a accelerator) error 
 	return renameSynced(tmp, target)
 }
 
-// fetchCUDALibraries unpacks NVIDIA's libraries beside the plugin.
+// fetchCUDALibraries unpacks NVIDIA's libraries next to the plugin.
 func (in *installer) fetchCUDALibraries(ctx context.Context, a accelerator) error {
 	// the index's page of one version, which not all mirrors have
 	plugin, err := pipInfo(ctx, cudaLibraries+"/"+a.version)
@@ -135,7 +136,7 @@ func (in *installer) fetchCUDALibraries(ctx context.Context, a accelerator) erro
 		return fmt.Errorf("the dependencies of %s: %w", cudaLibraries, err)
 	}
 	nvidia := filepath.Join(a.folder(in.root), "nvidia")
-	done := filepath.Join(nvidia, ".unpacked") // holds a file for each wheel that is
+	done := filepath.Join(nvidia, ".unpacked") // has a file for each unpacked wheel
 	if err := os.MkdirAll(done, 0o755); err != nil {
 		return err
 	}
@@ -185,11 +186,11 @@ func (in *installer) fetchCUDALibrary(ctx context.Context, a accelerator, d xlai
 
 var (
 	linuxWheel   = xlainstaller.PipPackageLinuxAMD64()
-	plainVersion = regexp.MustCompile(`^[0-9.]+$`) // neither a release candidate nor a build for testing
+	plainVersion = regexp.MustCompile(`^[0-9.]+$`) // excludes release candidates and test builds
 )
 
-// linkCUDALibraries makes the links that the plugin needs, as go-xla's installer does: it looks for the assembler in
-// nvidia/bin, and for two libraries two folders up.
+// linkCUDALibraries creates the links that the plugin needs, as go-xla's installer does: the plugin looks for the
+// assembler in nvidia/bin, and for two libraries two folders up.
 func linkCUDALibraries(nvidia string) error {
 	links := map[string]string{filepath.Join(nvidia, "bin", "ptxas"): "../cu13/bin/ptxas"}
 	for _, name := range []string{"libcublasLt.so.13", "libcublas.so.13"} {
@@ -209,7 +210,7 @@ func linkCUDALibraries(nvidia string) error {
 	return nil
 }
 
-// fetchIndexed downloads the wheel of a version, checked against the digest that the index gives.
+// fetchIndexed downloads a version's wheel and checks it against the index's digest.
 func (in *installer) fetchIndexed(ctx context.Context, item string, info *xlainstaller.PipPackageInfo,
 	version string) (string, error) {
 	pkg := info.Info.Name

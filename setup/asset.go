@@ -8,16 +8,16 @@ import (
 	"strings"
 )
 
-// asset is one pinned file. Pinned wheels hold it: one, or several a part each.
+// asset is one pinned file. It comes from one pinned wheel, or from several with one part each.
 type asset struct {
 	Name    string  // "cpu" or the model's name
 	Title   string  // for people
 	Wheels  []wheel // in the order of the parts
 	Target  string  // slash path of the file under the cache root
-	Size    int64   // of the file
-	SHA256  string  // of the file
+	Size    int64   // size of the file
+	SHA256  string  // SHA-256 of the file
 	EnvPath string  // variable that names a file to use instead, "" if none
-	Terms   string  // the terms that using the file agrees to, "" where a free licence covers it
+	Terms   string  // terms that users of the file accept, "" if a free licence covers it
 }
 
 // wheel is a pinned file of the package index.
@@ -26,7 +26,7 @@ type wheel struct {
 	Version string
 	File    string // file name of the wheel
 	SHA256  string
-	Inside  string // path of what is wanted in the wheel
+	Inside  string // path of the wanted file in the wheel
 }
 
 // cpuPlugin is XLA's CPU plugin, PJRT API 0.115, for linux on x86-64 with glibc 2.27 or later.
@@ -62,7 +62,7 @@ var demoModel = asset{
 	SHA256: "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
 }
 
-// gemmaModel is the model of tests that want a large vocabulary, windows, and a mixture of GGUF's encodings.
+// gemmaModel is the model of tests that need a large vocabulary, windows, and a mixture of GGUF's encodings.
 var gemmaModel = asset{
 	Name:  "gemma3",
 	Title: "Gemma 3 270M (GGUF Q4_K_M)",

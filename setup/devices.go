@@ -9,21 +9,21 @@ import (
 	"strings"
 )
 
-// deviceKind says how the devices of a platform show on a machine.
+// deviceKind describes how the devices of a platform appear on a machine.
 type deviceKind struct {
 	platform string
 	name     string   // for people
-	files    []string // globs of device files, any of which is enough
-	// vendor and ids are those of the devices on the PCI bus, where the files have no names of their own.
+	files    []string // globs of device files, any of which suffices
+	// vendor and ids identify devices on the PCI bus that have no file names of their own.
 	vendor string
 	ids    []string
-	looked string // for people: where
+	looked string // places that were looked in, for people
 }
 
-// googleVendor is Google's number on the PCI bus.
+// googleVendor is Google's PCI vendor id.
 const googleVendor = "0x1ae0"
 
-// deviceKinds are those of the platforms beside "cpu". The PCI ids of TPUs are those by which JAX finds them
+// deviceKinds are the kinds of platforms other than "cpu". The PCI ids of TPUs are the ones that JAX uses
 // (hardware_utils.py): v2 and v3, one without a name, v4, v5p, v5e, v6e, TPU7x.
 var deviceKinds = []deviceKind{
 	{platform: "cuda", name: "NVIDIA GPU", files: []string{"dev/nvidia[0-9]*", "usr/lib/wsl/lib/libcuda.so.1"},
@@ -33,10 +33,10 @@ var deviceKinds = []deviceKind{
 		vendor: googleVendor, ids: []string{"0x0027", "0x0056", "0x005e", "0x0062", "0x0063", "0x006f", "0x0076"}},
 }
 
-// system is the root of the file system in which devices are looked for; tests have one of their own.
+// system is the root of the file system in which devices are looked up; tests set their own.
 var system = "/"
 
-// Accelerators lists the plugin platforms, beside "cpu", whose device this machine shows.
+// Accelerators lists the plugin platforms other than "cpu" that have a device on this machine.
 func Accelerators() []string {
 	var found []string
 	for _, d := range deviceKinds {
@@ -69,7 +69,7 @@ func (d deviceKind) onBus() []string {
 	})
 }
 
-// TPUChips counts the chips of TPUs that this machine, or container, shows; 0 where it shows none.
+// TPUChips returns the number of TPU chips on this machine, or in this container.
 func TPUChips() int {
 	for _, pattern := range []string{"dev/accel[0-9]*", "dev/vfio/[0-9]*"} {
 		if files, _ := filepath.Glob(filepath.Join(system, pattern)); len(files) > 0 {
@@ -84,8 +84,8 @@ func TPUChips() int {
 	return 0
 }
 
-// NoDevice says that this machine shows no device of a platform, and where was looked; it is empty where there is
-// one, and for platforms that need none.
+// NoDevice reports that this machine has no device of a platform, and which places were checked. It is empty if there
+// is a device, and for platforms that need none.
 func NoDevice(platform string) string {
 	for _, d := range deviceKinds {
 		if d.platform == platform && !d.here() {
@@ -95,13 +95,14 @@ func NoDevice(platform string) string {
 	return ""
 }
 
-// NotFetchedError says that a plugin is not on this machine, and that it is too large to be fetched unasked.
+// NotFetchedError reports that a plugin is not on this machine and is too large to be fetched without being asked
+// for.
 type NotFetchedError struct {
 	Platform string
-	NoDevice string // what [NoDevice] says of it, where a device is wanted
+	NoDevice string // the result of [NoDevice], if a device is needed
 }
 
-// Error is one sentence with the size and the command.
+// Error returns one sentence with the size and the command.
 func (e *NotFetchedError) Error() string {
 	a := accelerators[e.Platform]
 	remedy := fmt.Sprintf(`"sample setup %s" installs it (%s), or set %s=FILE to use your own plugin`, e.Platform,
@@ -113,10 +114,10 @@ func (e *NotFetchedError) Error() string {
 	return fmt.Sprintf("the %s is not installed: %s", a.title, remedy)
 }
 
-// Usable returns a [*NotFetchedError] where the plugin of one of the [Platforms] is not installed and [UsePlugin]
-// would not fetch it. With device the plugin is to run on a device of this machine. A plugin that is installed is
-// usable whatever devices are found, but for libtpu: it is a [*NoTPUError] where there is no TPU. A plugin of the
-// user's own is always usable.
+// Usable returns a [*NotFetchedError] if the plugin of one of the [Platforms] is not installed and [UsePlugin] would
+// not fetch it. With device set, the plugin must run on a device of this machine. An installed plugin is usable
+// whatever devices are found, except libtpu, which gives a [*NoTPUError] if there is no TPU. The user's own plugin is
+// always usable.
 func Usable(platform string, device bool) error {
 	if _, large := accelerators[platform]; !large {
 		return nil
@@ -136,8 +137,8 @@ func Usable(platform string, device bool) error {
 	return e
 }
 
-// UsePlugin is [EnsurePlugin] for who did not ask for a download: the CPU plugin is fetched, a larger one is not; see
-// [Usable].
+// UsePlugin is [EnsurePlugin] for callers that did not ask for a download: the CPU plugin is fetched, a larger one is
+// not; see [Usable].
 func UsePlugin(ctx context.Context, platform string, device bool, progress Progress) (string, error) {
 	if err := Usable(platform, device); err != nil {
 		return "", err
@@ -145,5 +146,6 @@ func UsePlugin(ctx context.Context, platform string, device bool, progress Progr
 	return EnsurePlugin(ctx, platform, progress)
 }
 
-// Cost is what it takes to install one of the [Platforms], for people; it is empty for what is fetched unasked.
+// Cost describes what it takes to install one of the [Platforms], for people. It is empty for plugins that are
+// fetched without being asked for.
 func Cost(platform string) string { return accelerators[platform].cost }

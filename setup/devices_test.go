@@ -57,8 +57,8 @@ func withSystem(t *testing.T, root string) {
 	t.Cleanup(func() { system = was })
 }
 
-// A large plugin that is not there is not fetched unasked; the error says whether there is a device, what it costs
-// and the command. One that is there is used, device or not.
+// A large missing plugin is not fetched without being asked for; the error states whether there is a device, the cost
+// and the command. An installed one is used, with a device or without.
 func TestUsable(t *testing.T) {
 	isolate(t)
 	withSystem(t, t.TempDir())

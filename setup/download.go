@@ -15,13 +15,13 @@ import (
 )
 
 const (
-	downloadTries = 5                // in a row without a single new byte
-	stallTimeout  = 60 * time.Second // no byte for so long ends a try
+	downloadTries = 5                // consecutive tries without a new byte
+	stallTimeout  = 60 * time.Second // a try ends after so long without a byte
 	reportEvery   = 200 * time.Millisecond
 )
 
-// newClient returns a client with the standard proxy settings and with limits on every silence, but none on the length
-// of a download.
+// newClient returns a client with the standard proxy settings. It limits every silence, but not the duration of a
+// download.
 func newClient() *http.Client {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.DialContext = (&net.Dialer{Timeout: 20 * time.Second, KeepAlive: 30 * time.Second}).DialContext
@@ -29,8 +29,8 @@ func newClient() *http.Client {
 	return &http.Client{Transport: t}
 }
 
-// download brings url to dir/name and checks its digest. It continues dir/name.partial where an earlier run was
-// interrupted, and tries again while the server still gives new bytes.
+// download downloads url to dir/name and checks its digest. It continues dir/name.partial after an interrupted run,
+// and tries again while the server still returns new bytes.
 func (in *installer) download(ctx context.Context, item, url, dir, name, wantSHA string) (string, error) {
 	final := filepath.Join(dir, name)
 	partial := final + ".partial"
@@ -57,7 +57,7 @@ func (in *installer) download(ctx context.Context, item, url, dir, name, wantSHA
 				digest.File = name + " as downloaded"
 				return "", digest
 			}
-			resumed = false // the earlier part may be what is bad: once more from the start
+			resumed = false // the earlier part may be bad: start over once
 			continue
 		}
 		var status *statusError
@@ -83,7 +83,7 @@ func (in *installer) download(ctx context.Context, item, url, dir, name, wantSHA
 	return final, os.Rename(partial, final)
 }
 
-// statusError is an HTTP answer other than the wanted ones.
+// statusError is an unexpected HTTP status.
 type statusError struct {
 	code   int
 	status string
@@ -92,7 +92,7 @@ type statusError struct {
 func (e *statusError) Error() string   { return "the server answered " + e.status }
 func (e *statusError) temporary() bool { return e.code == 429 || e.code >= 500 }
 
-// continueDownload appends to the file partial what it still lacks.
+// continueDownload appends to the file partial what is missing.
 func (in *installer) continueDownload(ctx context.Context, item, url, partial string) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -109,7 +109,7 @@ func (in *installer) continueDownload(ctx context.Context, item, url, partial st
 	if err != nil {
 		return err
 	}
-	req.Header.Set("Accept-Encoding", "identity") // offsets are of the file itself
+	req.Header.Set("Accept-Encoding", "identity") // offsets refer to the file itself
 	if have > 0 {
 		req.Header.Set("Range", fmt.Sprintf("bytes=%d-", have))
 	}
@@ -125,14 +125,14 @@ func (in *installer) continueDownload(ctx context.Context, item, url, partial st
 			return fmt.Errorf("the server was asked for bytes from %d on, but answered with %q", have,
 				resp.Header.Get("Content-Range"))
 		}
-	case http.StatusOK: // from the start, also where a range was asked for
+	case http.StatusOK: // the whole file, although a range was requested
 		if have, err = 0, f.Truncate(0); err != nil {
 			return err
 		}
 		if _, err = f.Seek(0, io.SeekStart); err != nil {
 			return err
 		}
-	// nothing is missing, or the part is of another file: the digest tells
+	// Nothing is missing, or the part belongs to a different file: the digest decides.
 	case http.StatusRequestedRangeNotSatisfiable:
 		return nil
 	default:

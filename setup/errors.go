@@ -6,17 +6,17 @@ import (
 	"strings"
 )
 
-// MissingError says that a plugin or model is not on this machine and, where fetching was tried, why that failed. Its
-// text tells what to put where.
+// MissingError reports that a plugin or model is not on this machine and, if fetching was tried, why that failed. Its
+// text states which file to put where.
 type MissingError struct {
 	Item   string   // one of [Platforms], or a model name
-	Title  string   // for people
-	Looked []string // the places looked in
-	Remedy []string // ways to mend it, one a line
+	Title  string   // the places that were looked in
+	Looked []string // ways to fix it, one per line
+	Remedy []string // ways to fix it, one per line
 	Cause  error    // why fetching failed; nil if it was not tried
 }
 
-// Error returns the whole story on several lines.
+// Error returns the complete message on several lines.
 func (e *MissingError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s is not installed", e.Title)
@@ -30,7 +30,7 @@ func (e *MissingError) Error() string {
 		}
 	}
 	if len(e.Remedy) > 0 {
-		b.WriteString("\nto mend it, do one of:")
+		b.WriteString("\nto fix it, do one of:")
 		for _, way := range e.Remedy {
 			b.WriteString("\n  - " + way)
 		}
@@ -41,7 +41,7 @@ func (e *MissingError) Error() string {
 // Unwrap returns the cause.
 func (e *MissingError) Unwrap() error { return e.Cause }
 
-// DigestError says that a file does not have the content that is pinned for it.
+// DigestError reports that a file does not have its pinned content.
 type DigestError struct {
 	File      string
 	Want, Got string // SHA-256, hex
@@ -57,7 +57,7 @@ func isMissing(err error) bool {
 	return errors.As(err, &missing)
 }
 
-// missing returns the error for a pinned asset, with all the ways to mend it.
+// missing returns the error for a pinned asset, with all the ways to fix it.
 func (a asset) missing(root string, looked []string, cause error) *MissingError {
 	e := &MissingError{Item: a.Name, Title: a.Title, Looked: looked, Cause: cause}
 	setupArg := a.Name

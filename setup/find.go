@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// place is one spot where a plugin may be: a path or a glob, and a word for where that is.
+// place is one possible place of a plugin: a path or a glob, and a description.
 type place struct {
 	pattern string
 	source  string
@@ -21,10 +21,10 @@ func EnvPlugin(platform string) string {
 	return "QUIRE_PLUGIN_" + strings.ToUpper(strings.ReplaceAll(platform, "-", "_"))
 }
 
-// FindPlugin returns the absolute path of the PJRT plugin of one of the [Platforms] without touching the
-// network. It looks, in this order, at the variable [EnvPlugin], plugins of the user's own and fetched ones in the
-// cache, the folders of go-xla's installer, and for cuda and tpu the site-packages of Python and the system's libtpu.
-// If there is none it returns a [*MissingError] that says what to put where.
+// FindPlugin returns the absolute path of the PJRT plugin of one of the [Platforms] without using the network. It
+// looks, in this order, at the variable [EnvPlugin], at the user's own and fetched plugins in the cache, at the
+// folders of go-xla's installer, and for cuda and tpu at the site-packages of Python and the system's libtpu. If
+// there is none it returns a [*MissingError] that states which file to put where.
 func FindPlugin(platform string) (string, error) {
 	path, _, err := findPlugin(platform)
 	return path, err
@@ -54,7 +54,7 @@ func findPlugin(platform string) (path, source string, err error) {
 	looked := []string{"$" + EnvPlugin(platform) + " (not set)"}
 	for _, p := range places {
 		looked = append(looked, p.pattern)
-		matches, _ := filepath.Glob(p.pattern) // errs only on a malformed pattern: a folder with '[' in its name
+		matches, _ := filepath.Glob(p.pattern) // fails only for a malformed pattern: a folder with '[' in its name
 		slices.Sort(matches)
 		slices.Reverse(matches) // the latest version first
 		for _, m := range matches {
@@ -65,7 +65,7 @@ func findPlugin(platform string) (path, source string, err error) {
 			if regularFile(m) != nil {
 				continue
 			}
-			// A plugin looks for libraries beside itself: hand out where it really is.
+			// A plugin looks for libraries next to itself, so return its real path.
 			real, err := filepath.EvalSymlinks(m)
 			if err != nil {
 				continue
@@ -79,7 +79,8 @@ func findPlugin(platform string) (path, source string, err error) {
 	return "", "", missingAccelerator(root, platform, looked, nil)
 }
 
-// FindModel returns the absolute path of the model file called name (see [Models]) in the cache, or a [*MissingError].
+// FindModel returns the absolute path of the model file with this name (see [Models]) in the cache, or a
+// [*MissingError].
 func FindModel(name string) (string, error) {
 	a, ok := modelByName(name)
 	if !ok {
@@ -100,10 +101,10 @@ func FindModel(name string) (string, error) {
 	return "", a.missing(root, []string{looked}, nil)
 }
 
-// ownPlugin is where plugins of the user's own are that are neither named by a variable nor found elsewhere.
+// ownPlugin describes the place of the user's own plugins that were installed by sample setup --from.
 const ownPlugin = "your own, by sample setup --from"
 
-// pluginPlaces lists where a plugin may be, best first.
+// pluginPlaces lists the possible places of a plugin, best first.
 func pluginPlaces(root, platform string) []place {
 	places := []place{{filepath.Join(root, "plugins", platform+"-local", "*.so"), ownPlugin}}
 	add := func(source string, patterns ...string) {
@@ -150,7 +151,7 @@ func pluginPlaces(root, platform string) []place {
 	return places
 }
 
-// goXLAFolders lists the folders where go-xla looks for plugins and its installer puts them.
+// goXLAFolders lists the folders in which go-xla looks for plugins and its installer puts them.
 func goXLAFolders() []string {
 	dirs := filepath.SplitList(os.Getenv("PJRT_PLUGIN_LIBRARY_PATH"))
 	if home, err := os.UserHomeDir(); err == nil {
@@ -179,8 +180,8 @@ func sitePackages() []string {
 		"/usr/lib/python3*/dist-packages")
 }
 
-// sizeOK reports whether path is a file of the pinned size. The digest is checked when the file is installed and by
-// [List]; reading 200 MB at every start would be felt.
+// sizeOK reports whether path is a file of the pinned size. The digest is checked only on installation and by [List],
+// because reading 200 MB at every start would be noticeable.
 func (a asset) sizeOK(path string) bool {
 	st, err := os.Stat(path)
 	return err == nil && st.Mode().IsRegular() && st.Size() == a.Size

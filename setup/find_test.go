@@ -77,7 +77,7 @@ func TestFindPluginOrder(t *testing.T) {
 	}
 }
 
-// The error of a machine with nothing and no network holds all that is needed to mend it by hand.
+// The error of a machine with nothing and no network has everything that is needed to fix it by hand.
 func TestMissingErrorTellsAll(t *testing.T) {
 	cache := isolate(t)
 	t.Setenv("PIP_INDEX_URL", "http://127.0.0.1:1/simple") // nothing listens there
@@ -135,7 +135,7 @@ func TestDamagedFile(t *testing.T) {
 	}
 }
 
-// A file of the right size but other bytes is found, and List says that it is damaged.
+// A file of the right size but with other bytes is found, and List reports that it is damaged.
 func TestListChecksDigests(t *testing.T) {
 	cache := isolate(t)
 	touch(t, demoModel.path(cache))

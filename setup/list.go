@@ -2,17 +2,17 @@ package setup
 
 import "fmt"
 
-// State says whether an item can be used.
+// State reports whether an item can be used.
 type State string
 
 // The states of an item.
 const (
-	OK      State = "ok"      // there; pinned files have been read and their digest is right
-	Damaged State = "damaged" // a pinned file whose content is not the pinned one
+	OK      State = "ok"      // installed; pinned files were read and their digest is right
+	Damaged State = "damaged" // a pinned file whose content differs from the pinned one
 	Missing State = "missing"
 )
 
-// Entry is what [List] says of one item.
+// Entry is an item of [List].
 type Entry struct {
 	Name    string `json:"name"`  // as in "sample setup NAME"
 	Title   string `json:"title"` // for people
@@ -23,7 +23,8 @@ type Entry struct {
 	Problem string `json:"problem,omitempty"`
 }
 
-// List says of every plugin and model whether and where it is installed. It reads pinned files whole to check them.
+// List returns, for every plugin and model, whether and where it is installed. It reads pinned files completely to
+// check them.
 func List() ([]Entry, error) {
 	root, err := CacheDir()
 	if err != nil {
@@ -58,12 +59,12 @@ func (e *Entry) found(err error) {
 		e.Size = sizeOf(e.Path)
 	case isMissing(err):
 		e.State, e.Source = Missing, ""
-	default: // a variable that names no file
+	default: // a variable that does not name a file
 		e.State, e.Problem = Missing, err.Error()
 	}
 }
 
-// check compares the digest of a pinned file.
+// check compares the digest of a pinned file with the pinned one.
 func (e *Entry) check(root string, a asset) {
 	if e.State != OK || e.Source != "cache" || !a.sizeOK(a.path(root)) {
 		return

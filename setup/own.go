@@ -69,7 +69,7 @@ func (in *installer) installOwn(item, from string, isPlugin bool) (string, error
 			from, pinned.Wheels[0].File, filepath.Base(pinned.Target), from)
 }
 
-// linkPlugin makes a link to the plugin from as the only one in <platform>-local.
+// linkPlugin creates a link to the plugin from, and makes it the only one in <platform>-local.
 func (in *installer) linkPlugin(platform, from string) (string, error) {
 	if err := exportsPJRT(from); err != nil {
 		return "", err

@@ -11,7 +11,7 @@ import (
 // EnvCache names the environment variable that overrides the cache root.
 const EnvCache = "QUIRE_CACHE"
 
-// Step is one report of progress. Done and Total are bytes; Total is 0 where it is not known.
+// Step is one report of progress. Done and Total are bytes; Total is 0 if it is unknown.
 type Step struct {
 	Item  string // one of [Platforms], or a model name
 	Stage Stage
@@ -20,11 +20,11 @@ type Step struct {
 	Total int64
 }
 
-// Stage says what is being done to an item.
+// Stage is what is being done to an item.
 type Stage string
 
-// The stages of fetching an item. Waiting is reported only where another process holds the lock, Terms only where the
-// owner of a model has terms of its own.
+// The stages of fetching an item. Waiting is reported only if another process holds the lock, Terms only if the owner
+// of a model has terms of its own.
 const (
 	Terms       Stage = "is under" // File names the terms
 	Waiting     Stage = "waiting for another process"
@@ -34,7 +34,7 @@ const (
 	Installed   Stage = "installed"
 )
 
-// Progress receives reports while something is fetched, from one goroutine at a time. Nil means none are wanted.
+// Progress receives reports while something is fetched, from one goroutine at a time. It may be nil.
 type Progress func(Step)
 
 func (p Progress) report(s Step) {
@@ -43,10 +43,10 @@ func (p Progress) report(s Step) {
 	}
 }
 
-// Platforms lists the plugin platforms that [FindPlugin] and [EnsurePlugin] know.
+// Platforms lists the platforms of [FindPlugin] and [EnsurePlugin].
 func Platforms() []string { return []string{"cpu", "cuda", CUDACompile, "tpu"} }
 
-// Models lists the model names that [FindModel] and [EnsureModel] know.
+// Models lists the models of [FindModel] and [EnsureModel].
 func Models() []string {
 	var names []string
 	for _, a := range models {
@@ -76,7 +76,7 @@ func CacheDir() (string, error) {
 }
 
 // EnsurePlugin returns the absolute path of the PJRT plugin of one of the [Platforms], fetching it first if
-// [FindPlugin] finds none. Without network it returns a [*MissingError] that says what to put where.
+// [FindPlugin] finds none. Without network it returns a [*MissingError] that states which file to put where.
 func EnsurePlugin(ctx context.Context, platform string, progress Progress) (string, error) {
 	path, err := FindPlugin(platform)
 	if err == nil || !isMissing(err) {
@@ -95,8 +95,8 @@ func EnsurePlugin(ctx context.Context, platform string, progress Progress) (stri
 	return in.ensureAccelerator(ctx, platform)
 }
 
-// EnsureModel returns the absolute path of the model file called name (see [Models]), fetching it first if it is not in
-// the cache. Without network it returns a [*MissingError] that says what to put where.
+// EnsureModel returns the absolute path of the model file with this name (see [Models]), fetching it first if it is
+// not in the cache. Without network it returns a [*MissingError] that states which file to put where.
 func EnsureModel(ctx context.Context, name string, progress Progress) (string, error) {
 	path, err := FindModel(name)
 	if err == nil || !isMissing(err) {

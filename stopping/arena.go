@@ -2,14 +2,14 @@ package stopping
 
 import "slices"
 
-// Set is the stops of a request as they stand in an [Arena]: one automaton. Sets of the same key are equal.
+// Set is the stops of a request in the form that an [Arena] holds: one automaton. Sets with the same key are equal.
 type Set struct {
 	Key string
 	*Automaton
 }
 
-// Arena is the table that the automata of running requests stand in. Equal sets stand there once. A set that nobody
-// holds any more stays until its rows are needed.
+// Arena is the table of the automata of running requests. Equal sets are stored once. A set that is no longer held
+// stays until its rows are needed.
 type Arena struct {
 	table   []int32 // [rows, Width]
 	free    []int32
@@ -20,12 +20,12 @@ type Arena struct {
 
 // placed is a set with its rows.
 type placed struct {
-	rows    []int32 // of each state
+	rows    []int32 // row of each state
 	holders int
-	last    int // counts uses: when it was held last
+	last    int // value of the use counter when it was last held
 }
 
-// NewArena makes an arena of so many rows.
+// NewArena returns an arena of so many rows.
 func NewArena(rows int) *Arena {
 	a := &Arena{table: make([]int32, rows*Width), placed: map[string]*placed{}}
 	for row := range rows {
@@ -34,11 +34,11 @@ func NewArena(rows int) *Arena {
 	return a
 }
 
-// Table is the contents: Width entries for each row. The version changes when they do.
+// Table returns the contents: Width entries for each row. The version changes when they do.
 func (a *Arena) Table() (table []int32, version int) { return a.table, a.version }
 
-// Hold places sets, all or none of them, and keeps them there until each is released. It returns false where there is
-// no room for them now.
+// Hold places sets, all or none of them, and keeps them until each is released. It returns false if there is
+// currently no room for them.
 func (a *Arena) Hold(sets ...*Set) bool {
 	for i, s := range sets {
 		if !a.hold(s) {
@@ -63,18 +63,18 @@ func (a *Arena) hold(s *Set) bool {
 	return true
 }
 
-// Release gives up sets that were held.
+// Release releases sets that were held.
 func (a *Arena) Release(sets ...*Set) {
 	for _, s := range sets {
 		a.placed[s.Key].holders--
 	}
 }
 
-// Start is the row of the first state of a set that is held.
+// Start returns the row of the first state of a held set.
 func (a *Arena) Start(s *Set) int32 { return a.placed[s.Key].rows[0] }
 
-// makeRoom frees rows of sets that nobody holds, those held longest ago first, until so many are free. Where that does
-// not come to enough it leaves all as it is.
+// makeRoom frees rows of sets that are not held, least recently held first, until so many are free. If there are not
+// enough, it changes nothing.
 func (a *Arena) makeRoom(rows int) bool {
 	room := len(a.free)
 	var idle []string

@@ -22,8 +22,8 @@ func set(t interface{ Fatal(...any) }, stops ...string) *stopping.Set {
 	return &stopping.Set{Key: fmt.Sprint(stops), Automaton: a}
 }
 
-// Whatever is held and released: what is held stands in rows of its own and finds what it should, equal sets stand
-// there once, and a set that does not fit next to those that are held is not taken.
+// For any sequence of holds and releases: held sets have their own rows and find what they should, equal sets are
+// stored once, and a set that does not fit next to the held ones is not taken.
 func TestArena(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const rows = 24
@@ -127,7 +127,7 @@ func TestWalk(t *testing.T) {
 	}
 }
 
-// walksAsItShould draws automata and tokens for them.
+// walksAsItShould generates automata and tokens for them.
 func walksAsItShould(t *rapid.T, exec *Exec, p *tokenizer.Pieces, bytes []int32) {
 	const rows, slots = 200, 9
 	vocabulary := len(p.Starts) - 1

@@ -6,19 +6,19 @@ import (
 	"github.com/quire/quire/tokenizer"
 )
 
-// Width is how many symbols an automaton reads: the values of a byte.
+// Width is the number of symbols that an automaton reads: the values of a byte.
 const Width = 256
 
-// Automaton is states and what follows on each symbol. State 0 is the first.
+// Automaton is a table of states and their successors. State 0 is the first.
 type Automaton struct {
-	// Next has Width entries for each state: the state that follows, or ^state where a stop was found on the way there.
+	// Next has Width entries for each state: the next state, or ^state if a stop is found on the transition.
 	Next []int32
 }
 
-// States is how many there are.
+// States returns the number of states.
 func (a *Automaton) States() int { return len(a.Next) / Width }
 
-// Walk reads symbols from a state on, and says where that leads and whether a stop was found.
+// Walk reads symbols, starting in a state. It returns the last state and whether a stop was found.
 func (a *Automaton) Walk(state int32, symbols []byte) (after int32, found bool) {
 	for _, symbol := range symbols {
 		if state = a.Next[int(state)*Width+int(symbol)]; state < 0 {
@@ -28,14 +28,14 @@ func (a *Automaton) Walk(state int32, symbols []byte) (after int32, found bool) 
 	return state, found
 }
 
-// ErrTooLarge says that stops need more states than there may be.
+// ErrTooLarge reports that stops need more states than the limit.
 var ErrTooLarge = errors.New("the stops need too many states")
 
-// replacement is what stands for bytes that are not UTF-8.
+// replacement replaces bytes that are not UTF-8.
 const replacement = "\uFFFD"
 
-// Compile makes the automaton that finds stops in the text that pieces come to. Stops are UTF-8 and not empty. It
-// returns ErrTooLarge where more than limit states are needed.
+// Compile returns the automaton that finds stops in the text of pieces. Stops are UTF-8 and not empty. It returns
+// ErrTooLarge if more than limit states are needed.
 func Compile(p *tokenizer.Pieces, stops []string, limit int) (*Automaton, error) {
 	t, err := newTrie(stops, limit)
 	if err != nil || p.Drops > limit {
@@ -62,19 +62,20 @@ func Compile(p *tokenizer.Pieces, stops []string, limit int) (*Automaton, error)
 	return a, nil
 }
 
-// config is a state: what is known of the text.
+// config is a state: what is known of the text so far.
 type config struct {
-	// node is where the text leads in the trie. Of bytes that are not certain to be text, it is where they lead if they
-	// are; broken is where they lead if they are not.
+	// node is the position in the trie. If the last bytes may still turn out not to be text, node assumes that they
+	// are, and broken that they are not.
 	node, broken int32
-	decoding     utf8State // of the bytes that are not certain yet
-	run          bool      // these are byte tokens
+	decoding     utf8State // state of the uncertain bytes
+	run          bool      // the uncertain bytes are byte tokens
 	escaped      bool      // the next symbol is a byte token's byte
-	// found and foundBroken say that there is a stop within what is not certain, as node and broken have it.
+	// found and foundBroken report whether there is a stop within the uncertain bytes, under the assumptions of node
+	// and broken.
 	found, foundBroken bool
 }
 
-// compiler numbers the states that can be reached.
+// compiler numbers the reachable states.
 type compiler struct {
 	*trie
 	form    tokenizer.PieceForm
@@ -95,7 +96,7 @@ func (c *compiler) number(s config) error {
 	return nil
 }
 
-// step is the state behind s and a symbol, and whether a stop is found on the way.
+// step returns the state after s and a symbol, and whether a stop is found on the transition.
 func (c *compiler) step(s config, symbol byte) (config, bool) {
 	switch c.form {
 	case tokenizer.ByteLevelPieces:
@@ -107,11 +108,11 @@ func (c *compiler) step(s config, symbol byte) (config, bool) {
 	return config{node: node}, found
 }
 
-// stepByteLevel reads a byte of text that may not be UTF-8. A stop ends where a character ends, so that there is none
-// within a character that is not whole.
+// stepByteLevel reads a byte of text that may not be UTF-8. A stop ends where a character ends, so an incomplete
+// character contains none.
 func (c *compiler) stepByteLevel(s config, b byte) (config, bool) {
 	decoding := s.decoding.next(b)
-	if s.decoding != boundary && decoding == invalid { // and b begins anew
+	if s.decoding != boundary && decoding == invalid { // and b starts a new character
 		next, found := c.stepByteLevel(config{node: s.broken}, b)
 		return next, found || s.foundBroken
 	}
@@ -165,12 +166,12 @@ func (c *compiler) stepFallback(s config, b byte) (config, bool) {
 	return config{node: node}, found || more
 }
 
-// utf8State says what may follow within a character.
+// utf8State is what may follow within a character.
 type utf8State uint8
 
 const (
-	boundary utf8State = iota // no character is begun
-	needs1                    // continuation bytes
+	boundary utf8State = iota // between characters
+	needs1                    // one continuation byte is missing
 	needs2
 	needs3
 	afterE0 // whose next byte is A0 to BF
@@ -180,7 +181,7 @@ const (
 	invalid
 )
 
-// next is the state behind a byte: invalid where it can not stand there.
+// next returns the state after a byte: invalid if the byte is not allowed there.
 func (s utf8State) next(b byte) utf8State {
 	from, to, then := byte(0x80), byte(0xBF), boundary
 	switch s {
@@ -208,7 +209,7 @@ func (s utf8State) next(b byte) utf8State {
 	return then
 }
 
-// begin is the state behind the first byte of a character.
+// begin returns the state after the first byte of a character.
 func begin(b byte) utf8State {
 	switch {
 	case b < 0x80:

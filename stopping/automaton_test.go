@@ -49,7 +49,7 @@ func odd(t testing.TB, decoder string) *tokenizer.Tokenizer {
 	return open(t, path)
 }
 
-// text is what a stream makes of tokens, and how long it is behind each.
+// text returns the text that a stream makes of tokens, and its length after each.
 func text(tok *tokenizer.Tokenizer, tokens []int32) (string, []int) {
 	all, lens := "", []int{}
 	s := tok.NewStream()
@@ -60,7 +60,7 @@ func text(tok *tokenizer.Tokenizer, tokens []int32) (string, []int) {
 	return all, lens
 }
 
-// found says behind which tokens there is a stop that ends in what they brought.
+// found returns after which tokens there is a stop that ends in what they added.
 func found(all string, lens []int, stops []string) []bool {
 	list, old := make([]bool, len(lens)), 0
 	for i, n := range lens {
@@ -85,7 +85,7 @@ func walked(p *tokenizer.Pieces, a *stopping.Automaton, tokens []int32) []bool {
 	return list
 }
 
-// drawStops draws strings, of which some are in a text.
+// drawStops generates strings, some of which are in a text.
 func drawStops(t *rapid.T, all string) []string {
 	var stops []string
 	for range rapid.IntRange(1, 4).Draw(t, "stops") {
@@ -99,8 +99,8 @@ func drawStops(t *rapid.T, all string) []string {
 	return stops
 }
 
-// The automaton finds stops behind the tokens behind which a host finds them that decodes token by token: byte tokens,
-// characters in several tokens, invalid ones, special tokens, ids beyond the vocabulary.
+// The automaton finds stops after the same tokens as a host that decodes token by token: byte tokens, characters in
+// several tokens, invalid ones, special tokens, ids beyond the vocabulary.
 func TestFindsWhatTheTextHas(t *testing.T) {
 	all := tokenizers(t)
 	fuse := `{"type":"Fuse"}`
@@ -154,7 +154,7 @@ func TestFindsWhatTheTextHas(t *testing.T) {
 	}
 }
 
-// Decoders whose text is not that of pieces say so.
+// Decoders whose text is not the text of pieces report it.
 func TestDecodersWithoutPieces(t *testing.T) {
 	for _, decoder := range []string{`null`, `{"type":"Metaspace","replacement":"▁","prepend_scheme":"always"}`,
 		`{"type":"Sequence","decoders":[{"type":"ByteFallback"},{"type":"Replace","pattern":{"String":"a"},"content":"b"}]}`,

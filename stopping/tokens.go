@@ -5,16 +5,16 @@ import (
 	"slices"
 )
 
-// TokenBytes is how many symbols a token is to an automaton of [CompileTokens]: its bytes, the highest first.
+// TokenBytes is the number of symbols of a token in an automaton of [CompileTokens]: its bytes, the highest first.
 const TokenBytes = 3
 
-// TokenSymbols are those of a token.
+// TokenSymbols returns the symbols of a token.
 func TokenSymbols(token int32) []byte {
 	return []byte{byte(token >> 16), byte(token >> 8), byte(token)}
 }
 
-// CompileTokens makes the automaton that finds sequences of tokens, of which none is empty. Any number of sequences of
-// one token take no more states than a vocabulary has blocks of 256. It returns ErrTooLarge where more than limit
+// CompileTokens returns the automaton that finds sequences of tokens, none of which is empty. Sequences of one token,
+// however many, take no more states than a vocabulary has blocks of 256. It returns ErrTooLarge if more than limit
 // states are needed.
 func CompileTokens(sequences [][]int32, limit int) (*Automaton, error) {
 	s := newSequences(sequences)
@@ -22,7 +22,8 @@ func CompileTokens(sequences [][]int32, limit int) (*Automaton, error) {
 		return nil, ErrTooLarge
 	}
 	a := &Automaton{}
-	// The first states are the nodes. One of depth d has d bytes of a token yet to come that leads to node 0.
+	// The first states are the nodes. Then come common states: one of depth d has d bytes of a token yet to read, and
+	// leads to node 0.
 	add := func(to int32) (int32, error) {
 		id := int32(a.States())
 		if int(id) == limit {
@@ -46,7 +47,7 @@ func CompileTokens(sequences [][]int32, limit int) (*Automaton, error) {
 	if err != nil {
 		return nil, err
 	}
-	// child is the state behind a byte, which is made where it is still the common one.
+	// child returns the state after a byte. It creates the state if the transition still leads to the common one.
 	child := func(of int32, b byte, common, then int32) (int32, error) {
 		at := &a.Next[int(of)*Width+int(b)]
 		if *at != common {
@@ -79,8 +80,8 @@ func CompileTokens(sequences [][]int32, limit int) (*Automaton, error) {
 	return a, nil
 }
 
-// TokenEnds are, for each of the states of [CompileTokens] at which a token begins, the tokens that end a sequence
-// there. They are its first states.
+// TokenEnds returns, for each state of [CompileTokens] at which a token starts, the tokens that end a sequence there.
+// These are the first states.
 func TokenEnds(list [][]int32) [][]int32 {
 	s := newSequences(list)
 	ends := make([][]int32, len(s.nodes))
@@ -95,7 +96,7 @@ func TokenEnds(list [][]int32) [][]int32 {
 	return ends
 }
 
-// sequences is a trie of sequences of tokens, without the ends of those that no other goes on from.
+// sequences is a trie of sequences of tokens. A last token has a node only if another sequence continues there.
 type sequences struct {
 	nodes []*tokenNode
 }
@@ -103,7 +104,7 @@ type sequences struct {
 type tokenNode struct {
 	children map[int32]int32
 	ends     map[int32]bool // tokens at which a sequence ends
-	suffix   int32          // the node of the longest suffix
+	suffix   int32          // the node of the longest proper suffix
 }
 
 func newSequences(list [][]int32) *sequences {
@@ -139,7 +140,7 @@ func newSequences(list [][]int32) *sequences {
 	return s
 }
 
-// follow is where a token leads.
+// follow returns the node after a token.
 func (s *sequences) follow(at, token int32) int32 {
 	for {
 		if to, ok := s.nodes[at].children[token]; ok {
@@ -152,7 +153,8 @@ func (s *sequences) follow(at, token int32) int32 {
 	}
 }
 
-// leads are the tokens that lead from a node elsewhere than to node 0, or end a sequence, and where: ^node at an end.
+// leads returns the tokens that lead from a node to a node other than 0, or end a sequence, with the next node: ^node
+// at an end.
 func (s *sequences) leads(node int32) map[int32]int32 {
 	to, ends := map[int32]int32{}, map[int32]bool{}
 	for at := node; ; at = s.nodes[at].suffix {
@@ -169,7 +171,7 @@ func (s *sequences) leads(node int32) map[int32]int32 {
 		}
 	}
 	for token := range ends {
-		to[token] = ^to[token] // node 0 where nothing goes on
+		to[token] = ^to[token] // node 0 if nothing continues
 	}
 	return to
 }

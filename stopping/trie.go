@@ -1,6 +1,6 @@
 package stopping
 
-// trie is the automaton of Aho and Corasick: what of the stops the text ends with.
+// trie is an Aho-Corasick automaton: a node is the longest prefix of a stop that the text ends with.
 type trie struct {
 	nodes []node
 }
@@ -10,7 +10,7 @@ type node struct {
 	ends bool // a stop ends here
 }
 
-// newTrie makes the trie of stops, of limit nodes at most.
+// newTrie returns the trie of stops, with at most limit nodes.
 func newTrie(stops []string, limit int) (*trie, error) {
 	t := &trie{nodes: make([]node, 1)}
 	for _, stop := range stops {
@@ -29,7 +29,8 @@ func newTrie(stops []string, limit int) (*trie, error) {
 		}
 		t.nodes[at].ends = true
 	}
-	// By depth: a node that lacks a child goes where the longest suffix of it that is a node goes.
+	// Breadth first: a node without a child for a byte goes where the longest proper suffix of it that is a node
+	// goes.
 	suffix := make([]int32, len(t.nodes))
 	queue := []int32{0}
 	for len(queue) > 0 {
@@ -53,8 +54,8 @@ func newTrie(stops []string, limit int) (*trie, error) {
 	return t, nil
 }
 
-// dropping adds nodes for a text that loses its first bytes where they are drop, most of them at most, and returns
-// where it begins.
+// dropping adds nodes, at most most of them, for a text whose first bytes are removed if they equal drop, and returns
+// the first node.
 func (t *trie) dropping(drop byte, most int) int32 {
 	at := int32(0)
 	for range most {
@@ -66,7 +67,7 @@ func (t *trie) dropping(drop byte, most int) int32 {
 	return at
 }
 
-// follow is where a byte leads, and whether a stop ends there.
+// follow returns the node after a byte, and whether a stop ends there.
 func (t *trie) follow(at int32, b byte) (int32, bool) {
 	to := t.nodes[at].next[b]
 	return to, t.nodes[to].ends

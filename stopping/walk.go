@@ -10,32 +10,34 @@ import (
 	"github.com/quire/quire/control"
 )
 
-// None stands for no state: a row without stops.
+// None is the absence of a state: a row without stops.
 const None = -1
 
-// Lanes are the automata of a row: that of its stop strings and that of its sequences of tokens.
+// The lanes of a row's state: the automaton of its stop strings and the automaton of its token sequences.
 const (
 	OfText = iota
 	OfTokens
 	Lanes
 )
 
-// TablesOf is what [Walk] reads, which stays on the device between calls. Without texts there are no stop strings.
+// TablesOf has the tables that [Walk] reads. They stay on the device between calls. Without texts there are no stop
+// strings.
 type TablesOf[Ints any] struct {
 	Next   Ints // i32[N, Width]: the arena
-	Bytes  Ints // i32[B]: the bytes of all tokens, one behind the other
-	Starts Ints // i32[V+1]: where those of each token begin
+	Bytes  Ints // i32[B]: the bytes of all tokens, concatenated
+	Starts Ints // i32[V+1]: the start of each token's bytes
 }
 
-// Tables are those of a graph.
+// Tables are the tables in a graph.
 type Tables = TablesOf[*Node]
 
-// stride is how many symbols a round of the loop reads: the operations of a round cost more than its arithmetic.
+// stride is how many symbols an iteration of the loop reads: the operations of an iteration cost more than its
+// arithmetic.
 const stride = 4
 
-// Walk takes the automata of rows through a token of each. states i32[n, Lanes] are rows of the arena, or None; tokens
-// i32[n] are those drawn, negative for none. It returns the states behind them, and where stops were found,
-// bool[n, Lanes]. Where no row has a state it costs a look at the states.
+// Walk advances the automata of rows by one token each. states i32[n, Lanes] are rows of the arena, or None; tokens
+// i32[n] are the generated tokens, negative for none. It returns the next states, and whether stops were found,
+// bool[n, Lanes]. If no row has a state, the cost is one look at the states.
 func Walk(t Tables, states, tokens *Node) (after, found *Node) {
 	g := states.Graph()
 	if states.Rank() != 2 || states.Shape().Dimensions[1] != Lanes {
@@ -44,7 +46,7 @@ func Walk(t Tables, states, tokens *Node) (after, found *Node) {
 	type walked struct{ States, Found *Node }
 	zero := Scalar(g, dtypes.Int32, 0)
 	has := LogicalAnd(GreaterOrEqual(ReduceMax(states, -1), zero), GreaterOrEqual(tokens, zero))
-	// Most steps have no stops.
+	// Once, because most steps have no stops.
 	w := control.Once(ReduceLogicalOr(has), walked{states, ZerosLike(states)}, func(_ control.Now, w walked) walked {
 		after, found := walk(t, w.States, tokens)
 		return walked{after, found}
@@ -52,7 +54,7 @@ func Walk(t Tables, states, tokens *Node) (after, found *Node) {
 	return w.States, GreaterThan(w.Found, zero)
 }
 
-// walk is Walk, which finds stops where it returns 1.
+// walk is Walk; it marks stops that are found with 1.
 func walk(t Tables, states, tokens *Node) (after, found *Node) {
 	g, shape := states.Graph(), states.Shape()
 	integer := func(x int) *Node { return Scalar(g, dtypes.Int32, float64(x)) }
@@ -94,8 +96,8 @@ func walk(t Tables, states, tokens *Node) (after, found *Node) {
 	return s.States, s.Found
 }
 
-// NewTables are tables of a vocabulary, as the shapes of a program's arguments: rows of the arena, and the bytes of
-// tokens, vocabulary of them; none of these where bytes is 0.
+// NewTables returns the tables of a vocabulary, as the shapes of a program's arguments: rows of the arena, and bytes
+// in total for the tokens of a vocabulary of that size. If bytes is 0, there are no texts.
 func NewTables(rows, bytes, vocabulary int) *TablesOf[shapes.Shape] {
 	t := &TablesOf[shapes.Shape]{Next: shapes.Make(dtypes.Int32, rows, Width)}
 	if bytes > 0 {
@@ -104,5 +106,5 @@ func NewTables(rows, bytes, vocabulary int) *TablesOf[shapes.Shape] {
 	return t
 }
 
-// take is x at indices of any shape.
+// take returns x at indices of any shape.
 func take(x, indices *Node) *Node { return Gather(x, InsertAxes(indices, -1)) }

@@ -11,27 +11,27 @@ const (
 	blockBytes = 64 << 10
 	// maxBlocks bounds the memory of a file: 64 MiB.
 	maxBlocks = 1024
-	// maxRun is the longest run of blocks asked for at once, 4 MiB; tailRun is what is asked for at a file's end, where
-	// the footers of Parquet files are.
+	// maxRun is the longest run of blocks in one request, 4 MiB. tailRun is the run at a file's end, where Parquet
+	// files have their footers.
 	maxRun  = 64
 	tailRun = 8
 )
 
-// blocks serves small reads at any place of an object. The columns of a Parquet file are read in turns, each from its
-// own place onwards: a read that follows a block which is there doubles what is asked for at once. When blocks go
-// unread, because there are more places than room, less is asked for.
+// blocks serves small reads at any place of an object. The columns of a Parquet file are read in turns, each
+// sequentially from its own place: a read that follows an existing block doubles the size of the next request. If
+// blocks are evicted unread, because there are more places than room, requests become smaller.
 type blocks struct {
 	o *objectVersion
 
 	mu     sync.Mutex
-	byPos  map[int64]*list.Element // of *block
-	recent *list.List              // the last used first
-	limit  int                     // longest run
+	byPos  map[int64]*list.Element // elements are *block
+	recent *list.List              // most recently used first
+	limit  int                     // longest allowed run
 }
 
 type block struct {
 	pos   int64 // number of the block in the object
-	run   int   // blocks that were asked for together
+	run   int   // number of blocks in the request that fetched it
 	used  bool
 	data  []byte
 	err   error
@@ -60,7 +60,8 @@ func (b *blocks) readAt(ctx context.Context, p []byte, offset int64) (n int, err
 	return n, nil
 }
 
-// get returns a block when it is there, or its error. want is how many are needed from it on.
+// get returns the block at pos, or its error, after fetching it if needed. want is how many blocks the caller needs
+// from it on.
 func (b *blocks) get(ctx context.Context, pos int64, want int) *block {
 	b.mu.Lock()
 	if e := b.byPos[pos]; e != nil {
@@ -86,7 +87,7 @@ func (b *blocks) get(ctx context.Context, pos int64, want int) *block {
 	return asked
 }
 
-// plan says what to ask for when the block at pos is missing.
+// plan returns which blocks to request if the block at pos is missing.
 func (b *blocks) plan(pos int64, want int) (first int64, n int) {
 	end := (b.o.version.size + blockBytes - 1) / blockBytes // one past the last block
 	first, n = pos, want
@@ -94,14 +95,14 @@ func (b *blocks) plan(pos int64, want int) (first int64, n int) {
 		n = max(n, 2*before.Value.(*block).run)
 	}
 	n = min(n, b.limit)
-	if pos >= end-tailRun && b.recent.Len() <= 1 { // the first read, but for that of the magic bytes
+	if pos >= end-tailRun && b.recent.Len() <= 1 { // the first read after the magic bytes
 		for first > max(0, end-tailRun) && b.byPos[first-1] == nil {
 			first--
 		}
 		n = tailRun
 	}
 	n = int(min(int64(n), end-first))
-	for i := range n { // not what is there
+	for i := range n { // stop before blocks that exist
 		if b.byPos[first+int64(i)] != nil {
 			return first, i
 		}
@@ -109,7 +110,7 @@ func (b *blocks) plan(pos int64, want int) (first int64, n int) {
 	return first, n
 }
 
-// evict drops what was not used for the longest time.
+// evict drops the least recently used block.
 func (b *blocks) evict() {
 	for b.recent.Len() > maxBlocks {
 		e := b.recent.Back()
@@ -122,7 +123,7 @@ func (b *blocks) evict() {
 	}
 }
 
-// load fills a run of blocks by one request.
+// load fills a run of blocks with one request.
 func (b *blocks) load(ctx context.Context, run []*block) {
 	start := run[0].pos * blockBytes
 	data := make([]byte, min(int64(len(run))*blockBytes, b.o.version.size-start))
@@ -142,7 +143,7 @@ func (b *blocks) load(ctx context.Context, run []*block) {
 		if err == nil {
 			part := data[i*blockBytes : min((i+1)*blockBytes, len(data))]
 			if len(run) > 1 {
-				part = append([]byte(nil), part...) // a block kept does not keep its run
+				part = append([]byte(nil), part...) // copied, so that a kept block does not keep its run
 			}
 			blk.data = part
 		}

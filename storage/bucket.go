@@ -16,7 +16,7 @@ import (
 	"github.com/quire/quire/storage/s3"
 )
 
-// buckets are open for the life of the process: their clients keep connections and credentials.
+// buckets stay open for the life of the process: their clients keep connections and credentials.
 var buckets struct {
 	sync.Mutex
 	byURL map[string]object.Bucket
@@ -62,7 +62,7 @@ func (l location) openNew(ctx context.Context) (object.Bucket, error) {
 	return object.NewMemory(), nil
 }
 
-// status is the HTTP status of a provider's answer; 0 if there was none.
+// status returns the HTTP status of a provider's answer; 0 if there was none.
 func status(err error) int {
 	var answer interface{ HTTPStatusCode() int }
 	if errors.As(err, &answer) {
@@ -71,7 +71,7 @@ func status(err error) int {
 	return 0
 }
 
-// transient reports whether it may go better the next time.
+// transient reports whether a retry may succeed.
 func transient(err error) bool {
 	if errors.Is(err, ErrChanged) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrExist) {
 		return false
@@ -96,10 +96,10 @@ func transient(err error) bool {
 	case object.NotFound, object.NoBucket, object.Precondition, object.Denied, object.Invalid, object.Unsupported:
 		return false
 	}
-	return true // a connection that broke, a name that was not resolved
+	return true // such as a broken connection or a failed name lookup
 }
 
-// reason gives a provider's error an identity of package fs and a text for people.
+// reason wraps a provider's error as an error of package fs, with a text for people.
 func reason(err error) error {
 	if err == nil {
 		return nil
@@ -131,16 +131,17 @@ func reason(err error) error {
 	return err
 }
 
-// pinned is the version of an object that is read.
+// pinned is the version of an object that is being read.
 type pinned struct {
 	object.Version
 	size int64
 }
 
-// errNoRange is a server's, or a proxy's, that sends all of an object when a part is asked for.
+// errNoRange reports that a server, or a proxy, returned a whole object when a part was requested.
 var errNoRange = errors.New("the server does not support range requests")
 
-// check compares an answer with the version and the range asked for: not all servers know conditions and ranges.
+// check compares an answer with the requested version and range, because not all servers support conditions and
+// ranges.
 func (p pinned) check(c *object.Content, offset int64) error {
 	switch {
 	case c.ETag != p.ETag, c.Size != p.size:
@@ -151,7 +152,7 @@ func (p pinned) check(c *object.Content, offset int64) error {
 	return nil
 }
 
-// changed turns the refusal of a conditional read into ErrChanged.
+// changed converts the rejection of a conditional read to ErrChanged.
 func changed(err error) error {
 	if code := object.CodeOf(err); code == object.NotFound || code == object.Precondition {
 		return ErrChanged

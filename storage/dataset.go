@@ -7,7 +7,7 @@ import (
 	"github.com/quire/quire/storage/hub"
 )
 
-// Dataset returns the name of the dataset of the hub that a name is of, with its revision; "" is none.
+// Dataset returns the hub dataset that a name belongs to, with its revision; "" is none.
 func Dataset(name string) string {
 	if !ReadOnly(name) {
 		return ""
@@ -15,7 +15,7 @@ func Dataset(name string) string {
 	return hubScheme + "://" + hubBucket + "/" + hub.Dataset(Path(name))
 }
 
-// Pinned returns the name of a file with the commit that it is read of, where that is known; else the name.
+// Pinned returns the name of a file with the commit that it is read from, if that is known; else the name.
 func Pinned(ctx context.Context, name string) (string, error) {
 	if !ReadOnly(name) {
 		return name, nil
@@ -27,7 +27,7 @@ func Pinned(ctx context.Context, name string) (string, error) {
 	return hubScheme + "://" + hubBucket + "/" + b.Pinned(l.key), nil
 }
 
-// Forget has the revision of a dataset looked up again.
+// Forget makes the next use of a dataset look its revision up again.
 func Forget(ctx context.Context, dataset string) error {
 	b, l, err := openHub(ctx, dataset)
 	if err == nil {
@@ -47,7 +47,7 @@ func openHub(ctx context.Context, name string) (*hub.Bucket, location, error) {
 	}
 	datasets, ok := b.(*hub.Bucket)
 	if !ok {
-		return nil, l, failed("open", name, errors.New("it is no dataset of the hub"))
+		return nil, l, failed("open", name, errors.New("it is not a dataset of the hub"))
 	}
 	return datasets, l, nil
 }

@@ -157,7 +157,7 @@ func (g *googleServer) refused(w http.ResponseWriter, r *http.Request, key strin
 	return there
 }
 
-// resume takes a part of a resumable upload, or says how much of it has come.
+// resume accepts a part of a resumable upload, or returns how much of it has arrived.
 func (g *googleServer) resume(w http.ResponseWriter, r *http.Request, body []byte) {
 	s := g.sessions[r.URL.Query().Get("upload_id")]
 	if s == nil {

@@ -99,7 +99,7 @@ func (t *trouble) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Write(body[:len(body)/2])
 		w.(http.Flusher).Flush()
 		panic(http.ErrAbortHandler)
-	case "short": // a proxy that says it is all there
+	case "short": // a proxy that claims the body is complete
 		w.Header().Set("Content-Length", strconv.Itoa(len(body)/2))
 		w.WriteHeader(answer.Code)
 		w.Write(body[:len(body)/2])
@@ -114,7 +114,7 @@ func (t *trouble) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			time.Sleep(5 * time.Millisecond)
 		}
 		return
-	case "hang": // begins, and does not go on
+	case "hang": // starts, and does not continue
 		w.WriteHeader(answer.Code)
 		w.Write(body[:len(body)/2])
 		w.(http.Flusher).Flush()
@@ -181,7 +181,7 @@ func fakeS3(t *testing.T) *provider {
 	}
 }
 
-// bucketsForgotten makes the next use of a bucket look at the environment anew.
+// bucketsForgotten makes the next use of a bucket read the environment again.
 func bucketsForgotten(t *testing.T) {
 	forget := func() {
 		buckets.Lock()
@@ -192,7 +192,7 @@ func bucketsForgotten(t *testing.T) {
 	t.Cleanup(forget)
 }
 
-// fakeAzure knows as much of Azure's protocol as is used here. There is no such server among Go's modules.
+// fakeAzure implements what is used of Azure's protocol here. There is no such server among Go's modules.
 func fakeAzure(t *testing.T) *provider {
 	f := &azureServer{blobs: map[string]azureBlob{}, staged: map[string][]byte{}}
 	tr, address := serve(t, f)

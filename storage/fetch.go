@@ -19,7 +19,7 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// Progress is told how much of a file is there; it may be nil.
+// Progress is called with how much of a file has been fetched; it may be nil.
 type Progress func(name string, done, total int64)
 
 const (
@@ -27,10 +27,10 @@ const (
 	fetchAhead = 3
 )
 
-// Fetch brings an object into the folder cache and returns its path there, at once if this very version is there
-// already. What an earlier call left unfinished is gone on with; processes that fetch the same object wait for each
-// other. The file is checked against the provider's MD5 or CRC-32C where there is one, and always against its size and
-// version. A local name is returned as it is.
+// Fetch downloads an object into the folder cache and returns its path there, immediately if this version is there
+// already. It continues an earlier call's unfinished download; processes that fetch the same object wait for each
+// other. The file is checked against the provider's MD5 or CRC-32C if there is one, and always against its size and
+// version. A local name is returned unchanged.
 func Fetch(ctx context.Context, name, cache string, progress Progress) (string, error) {
 	l, err := parse(name)
 	if err != nil {
@@ -47,8 +47,9 @@ func Fetch(ctx context.Context, name, cache string, progress Progress) (string, 
 	return file, failed("fetch", name, err)
 }
 
-// FetchFolder brings the objects below folder whose paths in it want chooses into the folder cache, and returns a local
-// folder that has them, and only them, under these paths. Objects of the same version are shared between such folders.
+// FetchFolder downloads the objects below folder for which want holds, given their paths in it, into the folder
+// cache. It returns a local folder that has them, and only them, under these paths. Such folders share objects of the
+// same version.
 func FetchFolder(ctx context.Context, folder, cache string, want func(file string) bool, progress Progress) (string,
 	error) {
 	return fetchFolder(ctx, folder, cache, want, func(name, _ string) (string, error) {
@@ -56,7 +57,7 @@ func FetchFolder(ctx context.Context, folder, cache string, want func(file strin
 	})
 }
 
-// fetchFolder makes a folder of the local files that get returns for objects and their paths in the folder.
+// fetchFolder makes a folder of local files, which get returns for objects and their paths in the folder.
 func fetchFolder(ctx context.Context, folder, cache string, want func(file string) bool,
 	get func(name, file string) (string, error)) (string, error) {
 	files, err := List(ctx, folder)
@@ -99,7 +100,7 @@ func fetchFolder(ctx context.Context, folder, cache string, want func(file strin
 
 func short(h hash.Hash) string { return hex.EncodeToString(h.Sum(nil))[:24] }
 
-// linkTo makes a link that stays right when the cache is moved.
+// linkTo creates a relative link, which stays valid if the cache is moved.
 func linkTo(target, link string) error {
 	if err := os.MkdirAll(filepath.Dir(link), 0o755); err != nil {
 		return err
@@ -118,7 +119,7 @@ func linkTo(target, link string) error {
 	return os.Rename(temp, link)
 }
 
-// fetch brings one version of an object to CACHE/object-ID/NAME.
+// fetch downloads one version of an object to CACHE/object-ID/NAME.
 func (o *objectVersion) fetch(ctx context.Context, l location, info Info, cache string, progress Progress) (string,
 	error) {
 	dir, err := versionFolder(l, o, info, cache)
@@ -137,7 +138,7 @@ func (o *objectVersion) fetch(ctx context.Context, l location, info Info, cache 
 		return "", err
 	}
 	defer lock.Unlock()
-	if _, err := os.Stat(final); err == nil { // another process did it meanwhile
+	if _, err := os.Stat(final); err == nil { // another process fetched it meanwhile
 		return final, nil
 	}
 	partial := filepath.Join(dir, ".partial")
@@ -150,7 +151,7 @@ func (o *objectVersion) fetch(ctx context.Context, l location, info Info, cache 
 	return final, syncFolder(dir)
 }
 
-// versionFolder is where the cache has one version of an object.
+// versionFolder returns the cache folder of one version of an object.
 func versionFolder(l location, o *objectVersion, info Info, cache string) (string, error) {
 	base := path.Base(l.key)
 	if base != filepath.Base(filepath.FromSlash(base)) || !filepath.IsLocal(base) {
@@ -162,10 +163,10 @@ func versionFolder(l location, o *objectVersion, info Info, cache string) (strin
 	return filepath.Join(cache, "object-"+short(identity)), nil
 }
 
-// errWrongSum says that what came is not what is stored. What came is thrown away.
+// errWrongSum reports that the fetched bytes are not the stored ones. They are discarded.
 var errWrongSum = errors.New("the fetched bytes do not match the provider's checksum")
 
-// download appends to the file at partial what it lacks, and checks the whole.
+// download appends the missing bytes to the file at partial, and checks the whole.
 func (o *objectVersion) download(ctx context.Context, partial string, progress Progress) (err error) {
 	f, err := os.OpenFile(partial, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
@@ -210,7 +211,7 @@ func (o *objectVersion) download(ctx context.Context, partial string, progress P
 	return f.Sync()
 }
 
-// checksum returns what to write the content to, and whether it was the right content then.
+// checksum returns a writer for the content, and a function that reports whether what was written is right.
 func (o *objectVersion) checksum() (io.Writer, func() bool) {
 	switch {
 	case len(o.md5) == md5.Size:

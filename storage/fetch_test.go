@@ -40,7 +40,7 @@ func TestFetch(t *testing.T) {
 	})
 }
 
-// A fetch that was ended is gone on with, and not begun anew.
+// A fetch that was ended is continued, and not started again.
 func TestFetchResumes(t *testing.T) {
 	p := fakeS3(t)
 	cache := t.TempDir()

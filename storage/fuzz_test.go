@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// FuzzNames takes any name and any parameters: what is shown of a name has none of them, and a name that is written is
-// read back.
+// FuzzNames takes any name and any parameters: what is shown of a name has none of the parameters, and a name that is
+// written is parsed back.
 func FuzzNames(f *testing.F) {
 	for _, name := range []string{
 		"s3://bucket/key", "gs://b", "azblob://c/a/../b?x=y", "file:///a b", "file://a", "mem:///", "a/b?c=d",

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Names whose parameters are hidden go on to work without them.
+// Names whose parameters are hidden continue to work without them.
 func TestHide(t *testing.T) {
 	p := fakeS3(t)
 	t.Cleanup(func() { hidden.byBucket = nil })

@@ -11,20 +11,20 @@ import (
 	"github.com/quire/quire/storage/object"
 )
 
-// hopeless reports whether an error without an answer of the store stays what it is however often one asks: the
-// settings are wrong, or the server is not who it should be.
+// hopeless reports whether retrying cannot help after an error that came without an answer from the store: the
+// settings are wrong, or the server is not the right one.
 func hopeless(err error) bool {
 	return badCertificate(err) || !busy(err) && object.CodeOf(err) == object.Unusable
 }
 
-// busy says that a server, which may be the one that gives out credentials, could not answer just now.
+// busy reports whether a server, which may be the one that issues credentials, was temporarily unable to answer.
 func busy(err error) bool {
 	code := status(err)
 	return code >= 500 || code == http.StatusTooManyRequests || code == http.StatusRequestTimeout ||
 		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded)
 }
 
-// badCertificate says that the other end cannot be trusted, or speaks no TLS.
+// badCertificate reports whether the server cannot be trusted, or does not use TLS.
 func badCertificate(err error) bool {
 	var (
 		verification *tls.CertificateVerificationError

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// TestHopeless gives at once what no other try mends, with what to do.
+// TestHopeless: errors that a retry cannot fix are returned at once, with what to do.
 func TestHopeless(t *testing.T) {
 	stall := patience.stall
 	patience.stall = time.Minute // AWS's library has pauses of its own

@@ -14,7 +14,7 @@ import (
 	"github.com/quire/quire/storage/object"
 )
 
-// Stat describes a file or folder. An object comes before a folder of the same name.
+// Stat describes a file or folder. An object takes precedence over a folder of the same name.
 func Stat(ctx context.Context, name string) (Info, error) {
 	l, err := parse(name)
 	if err != nil {
@@ -71,16 +71,16 @@ func List(ctx context.Context, folder string) ([]Info, error) {
 	return files, failed("list", folder, err)
 }
 
-// comparePaths orders as a walk through folders does, not as the bytes of keys.
+// comparePaths orders paths as a walk through folders does, rather than by the bytes of keys.
 func comparePaths(a, b string) int {
 	return cmp.Compare(strings.ReplaceAll(a, "/", "\x00"), strings.ReplaceAll(b, "/", "\x00"))
 }
 
-// HasGlob reports whether a name has characters that Glob gives a meaning.
+// HasGlob reports whether a name has characters that are special to Glob.
 func HasGlob(name string) bool { return strings.ContainsAny(Path(name), "*?[") }
 
-// Glob returns the names of the files and folders that match a pattern of path.Match, in order. A star stops at
-// slashes. path.ErrBadPattern is wrapped for a pattern that is not well formed.
+// Glob returns the names of the files and folders that match a pattern of path.Match, in order. A star does not match
+// slashes. For a malformed pattern, the error wraps path.ErrBadPattern.
 func Glob(ctx context.Context, pattern string) ([]string, error) {
 	l, err := parse(pattern)
 	if err != nil {
@@ -122,7 +122,7 @@ func Glob(ctx context.Context, pattern string) ([]string, error) {
 	return keys, nil
 }
 
-// folderPrefix is what the keys of all objects below the location begin with.
+// folderPrefix returns the prefix of the keys of all objects below the location.
 func (l location) folderPrefix() string {
 	if l.key == "" || strings.HasSuffix(l.key, "/") {
 		return l.key
@@ -132,7 +132,7 @@ func (l location) folderPrefix() string {
 
 const listPage = 1000
 
-// each gives the objects whose keys begin with prefix to yield, page by page, until it returns false.
+// each yields the objects whose keys start with prefix, page by page, until yield returns false.
 func (l location) each(ctx context.Context, prefix string, yield func(o object.Entry) bool) error {
 	bucket, err := l.open(ctx)
 	if err != nil {
@@ -149,7 +149,7 @@ func (l location) each(ctx context.Context, prefix string, yield func(o object.E
 			return reason(err)
 		}
 		for _, o := range page {
-			if strings.HasSuffix(o.Key, "/") { // what consoles make for an empty folder
+			if strings.HasSuffix(o.Key, "/") { // consoles create these for empty folders
 				continue
 			}
 			if !yield(o) {

@@ -27,7 +27,7 @@ func TestParameters(t *testing.T) {
 		"s3://b?use_path_style=please":        `use_path_style is "please", but must be true or false`,
 		"s3://b?rate_limiter_capacity=-1":     `rate_limiter_capacity is "-1", but must be a number`,
 		"s3://b?region=a&region=b":            "region is given twice",
-		"s3://b?role=me":                      "role is no ARN",
+		"s3://b?role=me":                      "role is not an ARN",
 		"s3://b?profile=nobody":               "nobody",
 		"s3://b?regoin=x":                     `unknown query parameter "regoin"; known are accelerate, anonymous, `,
 		"azblob://b?storage_account=a":        "",
@@ -63,7 +63,7 @@ func TestTokenStaysAtItsServer(t *testing.T) {
 		"azblob://b?storage_account=other": false, "azblob://b?protocol=http": false} {
 		l, _ := parse(name)
 		_, err := l.open(t.Context())
-		if (err == nil) != ok || err != nil && !strings.Contains(err.Error(), "another server") {
+		if (err == nil) != ok || err != nil && !strings.Contains(err.Error(), "a different server") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -17,28 +17,28 @@ import (
 )
 
 const (
-	// partialGap is how many bytes that nobody asked for are read rather than making another request: about what comes
-	// in the time of one, 16 at a time.
+	// partialGap is how many unwanted bytes are read to avoid another request: about as many as arrive in the time of
+	// one request, with 16 at a time.
 	partialGap = 1 << 20
-	// partialPiece is the most that one request asks for, partialRequests how many are under way.
+	// partialPiece is the largest request, and partialRequests the number of concurrent ones.
 	partialPiece    = 8 << 20
 	partialRequests = 16
-	// partialNote is after how many bytes it is noted which there are.
+	// partialNote is the number of new bytes after which a note of the existing ones is written.
 	partialNote = 1 << 30
 )
 
-// PartialOptions are those of OpenPartial.
+// PartialOptions are the options of OpenPartial.
 type PartialOptions struct {
-	// Gap is how many bytes between two ranges are read with them, to make one request of two; 0 is 1 MiB.
+	// Gap is the largest number of bytes between two ranges that are read too, to merge the requests; 0 is 1 MiB.
 	Gap      int64
 	Progress Progress
 }
 
-// Partial is a local copy of one version of an object that has the bytes that were asked for, and zeros in place of the
-// others, which take no room on the disk. It is safe for concurrent use, also by several processes.
+// Partial is a local copy of one version of an object. It has the bytes that were requested, and holes in place of
+// the others, which take no disk space. It is safe for concurrent use, also by several processes.
 type Partial struct {
 	path   string
-	object source // nil if the whole is there
+	object source // nil if the copy is complete
 	ctx    context.Context
 	gap    int64
 	file   *os.File
@@ -46,23 +46,23 @@ type Partial struct {
 
 	mu      sync.Mutex
 	have    ranges
-	unnoted int64 // bytes that came since what there is was noted
+	unnoted int64 // number of bytes that arrived since the last note
 }
 
-// source is one version of a file elsewhere, of which parts can be read.
+// source is one version of a remote file, of which parts can be read.
 type source interface {
 	label() string
 	length() int64
-	// fill reads exactly len(p) bytes from offset on.
+	// fill reads exactly len(p) bytes at offset.
 	fill(ctx context.Context, p []byte, offset int64) error
 }
 
 func (o *objectVersion) label() string { return o.name }
 func (o *objectVersion) length() int64 { return o.version.size }
 
-// OpenPartial opens a partial copy of an object in the folder cache, the same that Fetch keeps whole ones in. What
-// earlier calls brought is there already; a whole copy is taken as it is. Ranges are pinned to the version of the
-// object, and not checked against its checksum, which is that of the whole. A local name is opened as it is. ctx bounds
+// OpenPartial opens a partial copy of an object in the folder cache, in which Fetch also keeps complete copies. What
+// earlier calls fetched is reused, and a complete copy is used as it is. Ranges are pinned to the version of the
+// object, but not checked against its checksum, which covers the whole. A local name is opened directly. ctx bounds
 // all use.
 func OpenPartial(ctx context.Context, name, cache string, o PartialOptions) (*Partial, error) {
 	l, err := parse(name)
@@ -83,7 +83,7 @@ func OpenPartial(ctx context.Context, name, cache string, o PartialOptions) (*Pa
 	return newPartial(ctx, object, dir, path.Base(l.key), o)
 }
 
-// newPartial opens the copy of a version in its folder of the cache.
+// newPartial opens the copy of a version in its cache folder.
 func newPartial(ctx context.Context, of source, dir, base string, o PartialOptions) (*Partial, error) {
 	p := &Partial{object: of, ctx: ctx, gap: o.Gap, report: o.Progress}
 	if p.gap == 0 {
@@ -116,10 +116,10 @@ func isFile(name string) bool {
 	return err == nil
 }
 
-// Path is the local file.
+// Path returns the path of the local file.
 func (p *Partial) Path() string { return p.path }
 
-// Need brings ranges of the object, as far as they are not there.
+// Need fetches ranges of the object that are missing.
 func (p *Partial) Need(list ...Range) error {
 	if p.object == nil {
 		return nil
@@ -173,7 +173,7 @@ func (p *Partial) bring(want ranges) error {
 	return err
 }
 
-// Close notes what is there, for the next who opens the copy.
+// Close writes a note of the existing bytes, for the next process that opens the copy.
 func (p *Partial) Close() error {
 	if p.file == nil {
 		return nil
@@ -191,7 +191,7 @@ func (p *Partial) Close() error {
 
 func (p *Partial) notes() string { return filepath.Join(filepath.Dir(p.path), ".ranges.json") }
 
-// noted reads which bytes are there. What can't be read says that there are none.
+// noted reads which bytes exist, according to the note. An unreadable note means none.
 func (p *Partial) noted() (ranges, error) {
 	text, err := os.ReadFile(p.notes())
 	if errors.Is(err, os.ErrNotExist) {
@@ -211,13 +211,14 @@ func (p *Partial) noted() (ranges, error) {
 	return have, nil
 }
 
-// note writes which bytes are there, once they are on the disk, with those that other processes brought.
+// note writes which bytes exist, once they are on disk, merged with other processes' notes.
 func (p *Partial) note() error {
 	if err := p.file.Sync(); err != nil {
 		return err
 	}
 	lock := flock.New(filepath.Join(filepath.Dir(p.path), ".lock"))
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), 10*time.Second) // also when a job was interrupted
+	// also if the job was interrupted
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), 10*time.Second)
 	defer cancel()
 	if _, err := lock.TryLockContext(ctx, 20*time.Millisecond); err != nil {
 		return err
@@ -240,8 +241,8 @@ func (p *Partial) note() error {
 	return os.Rename(temp, p.notes())
 }
 
-// FetchFolderPartly is FetchFolder, but of the files that partly chooses it makes partial copies, which it returns by
-// their paths in the folder. They are the caller's to close.
+// FetchFolderPartly is FetchFolder, except that files for which partly holds become partial copies. It returns these
+// by their paths in the folder. The caller must close them.
 func FetchFolderPartly(ctx context.Context, folder, cache string, want, partly func(file string) bool,
 	o PartialOptions) (dir string, parts map[string]*Partial, err error) {
 	parts = map[string]*Partial{}

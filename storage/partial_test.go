@@ -97,7 +97,7 @@ func TestPartial(t *testing.T) {
 	})
 }
 
-// Ranges come through the faults of networks and servers; those of an object that was replaced do not.
+// Ranges survive the faults of networks and servers; those of an object that was replaced do not.
 func TestPartialThroughFaults(t *testing.T) {
 	for _, p := range []*provider{fakeS3(t), fakeGCS(t), fakeAzure(t)} {
 		t.Run(p.name, func(t *testing.T) {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// progressEvery is the time between lines about one download.
+// progressEvery is the time between lines about the same download.
 const progressEvery = 5 * time.Second
 
 // ProgressLines writes lines about downloads to w.

@@ -16,13 +16,13 @@ import (
 	"github.com/quire/quire/storage/object"
 )
 
-// digestKey is the metadata in which Put notes the SHA-256 of the content.
+// digestKey is the metadata key under which Put records the SHA-256 of the content.
 const digestKey = "sha256"
 
-// Put makes a file of the whole of body, which it reads from the start more than once. It appears whole or not at all.
-// Where a file of that name and content is there already, written by Put, nothing happens: a writer that died after its
-// last byte can be repeated. A file of other content is an error for which errors.Is(err, fs.ErrExist) holds, and is
-// left alone.
+// Put creates a file with all of body, which it reads from the start more than once. The file appears completely or
+// not at all. If Put has already written a file with that name and content, nothing happens, so a writer that died
+// after its last byte can be repeated. If there is a file with different content, errors.Is(err, fs.ErrExist) holds,
+// and the file is left alone.
 func Put(ctx context.Context, name string, body io.ReadSeeker) error {
 	l, err := parse(name)
 	if err != nil {
@@ -42,13 +42,13 @@ func Put(ctx context.Context, name string, body io.ReadSeeker) error {
 	if err != nil {
 		return failed("write", name, err)
 	}
-	// Looked at first, too: there are servers that do not know conditional writes.
+	// Look first, too, because some servers do not support conditional writes.
 	if there, err := sameObject(ctx, bucket, l.key, size, digest); there || err != nil {
 		return failed("write", name, err)
 	}
 	err = again(ctx, func(a attempt) error { return send(a, bucket, l.key, body, digest) })
 	if object.CodeOf(err) == object.Precondition || status(err) == http.StatusConflict {
-		// Another one was faster, or an earlier try of ours, whose answer was lost.
+		// Another writer was faster, or an earlier try succeeded and its answer was lost.
 		there, lookErr := sameObject(ctx, bucket, l.key, size, digest)
 		if lookErr != nil {
 			err = lookErr
@@ -68,7 +68,7 @@ func Put(ctx context.Context, name string, body io.ReadSeeker) error {
 
 var errExists = &as{is: fs.ErrExist, reason: fs.ErrExist, text: "there is a file of that name with other content"}
 
-// sameObject reports whether the object is there with this very content. Another content is an error.
+// sameObject reports whether the object exists with exactly this content. Different content is an error.
 func sameObject(ctx context.Context, bucket object.Bucket, key string, size int64, digest string) (bool, error) {
 	var attrs object.Attributes
 	err := again(ctx, func(a attempt) (err error) {
@@ -92,7 +92,7 @@ func send(a attempt, bucket object.Bucket, key string, body io.ReadSeeker, diges
 	if _, err := body.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancel(a.ctx) // cancelled by a body that fails, an object is not made
+	ctx, cancel := context.WithCancel(a.ctx) // if body fails, cancelling keeps the object from being created
 	defer cancel()
 	r := &watchedReader{r: body, progress: a.progress, failed: cancel}
 	err := bucket.Create(ctx, key, r, map[string]string{digestKey: digest})
@@ -102,7 +102,7 @@ func send(a attempt, bucket object.Bucket, key string, body io.ReadSeeker, diges
 	return err
 }
 
-// localError is one of reading what is to be sent: it will not go better the next time.
+// localError is an error of reading what is to be sent, which retrying cannot fix.
 type localError struct{ error }
 
 func (e *localError) Unwrap() error { return e.error }
@@ -136,7 +136,7 @@ func measure(body io.ReadSeeker) (size int64, digest string, err error) {
 	return size, hex.EncodeToString(h.Sum(nil)), err
 }
 
-// putLocal writes a local file under a temporary name, and links it to its own when it is on disk.
+// putLocal writes a local file under a temporary name, and links it to its final name when it is on disk.
 func putLocal(path string, body io.ReadSeeker, digest string) error {
 	if _, err := body.Seek(0, io.SeekStart); err != nil {
 		return err
@@ -176,7 +176,7 @@ func syncFolder(dir string) error {
 	return d.Sync()
 }
 
-// Remove removes a file. It is no error if it is not there.
+// Remove removes a file. It is not an error if the file does not exist.
 func Remove(ctx context.Context, name string) error {
 	l, err := parse(name)
 	if err != nil {

@@ -67,7 +67,7 @@ func TestPutIsConditional(t *testing.T) {
 		if won < 0 || !bytes.Equal(content(t, name("part")), noise(100_000+won)) {
 			t.Fatal("the object is not the winner's")
 		}
-		// Repeated, it is no error; and what another one wrote stays.
+		// A repeated Put is not an error; what another writer wrote stays.
 		if err := Put(t.Context(), name("part"), bytes.NewReader(noise(100_000+won))); err != nil {
 			t.Error(err)
 		}
@@ -123,7 +123,7 @@ func TestPutsThroughFaults(t *testing.T) {
 	})
 }
 
-// lastOfLarge says that a request ends the upload of an object of several parts: the one that is conditional.
+// lastOfLarge reports whether a request ends the upload of an object of several parts: the conditional one.
 func lastOfLarge(provider string, r *http.Request) bool {
 	switch q := r.URL.Query(); provider {
 	case "s3":
@@ -136,8 +136,8 @@ func lastOfLarge(provider string, r *http.Request) bool {
 	}
 }
 
-// A large object, too, is put only where there is none, and whoever is first has it, though the other one's parts are
-// all there.
+// A large object, too, is put only if there is none, and the first writer wins, even if all parts of the other one
+// have arrived.
 func TestPutLargeIsConditional(t *testing.T) {
 	providers(t, func(t *testing.T, p *provider) {
 		p.raw(t, "early", []byte("the other one's"))
@@ -183,7 +183,7 @@ func (f failing) Read(p []byte) (int, error) {
 
 func (f failing) Seek(offset int64, whence int) (int64, error) { return f.r.Seek(offset, whence) }
 
-// A body that cannot be read leaves nothing behind.
+// A body that cannot be read leaves nothing.
 func TestPutLeavesNothing(t *testing.T) {
 	places(t, func(t *testing.T, name func(string) string) {
 		ctx, cancel := context.WithCancel(t.Context())

@@ -5,23 +5,23 @@ import (
 	"slices"
 )
 
-// Range is the bytes of a file from one offset to before another.
+// Range is the bytes [From, To) of a file.
 type Range struct{ From, To int64 }
 
-// Len is the number of bytes.
+// Len returns the number of bytes.
 func (r Range) Len() int64 { return r.To - r.From }
 
-// ranges is a set of bytes: sorted, apart from each other, none empty.
+// ranges is a set of bytes: sorted, disjoint, not adjacent, and none empty.
 type ranges []Range
 
-// union makes a set of ranges in any order.
+// union returns the set of ranges in any order.
 func union(list []Range) ranges {
 	sorted := slices.DeleteFunc(slices.Clone(list), func(r Range) bool { return r.Len() <= 0 })
 	slices.SortFunc(sorted, func(a, b Range) int { return cmp.Compare(a.From, b.From) })
 	return ranges(sorted).joined(0)
 }
 
-// joined makes one of ranges that lie at most so many bytes apart.
+// joined merges ranges that are at most gap bytes apart.
 func (s ranges) joined(gap int64) ranges {
 	var out ranges
 	for _, r := range s {
@@ -34,12 +34,12 @@ func (s ranges) joined(gap int64) ranges {
 	return out
 }
 
-// without is what is in s and not in other.
+// without returns what is in s but not in other.
 func (s ranges) without(other ranges) ranges {
 	var out ranges
 	at := 0
 	for _, r := range s {
-		// Those before r are before all that follows.
+		// Ranges before r are also before everything that follows.
 		for at < len(other) && other[at].To <= r.From {
 			at++
 		}

@@ -28,12 +28,12 @@ type objectVersion struct {
 	key     string
 	bucket  object.Bucket
 	version pinned
-	md5     []byte // of the whole; nil where the provider has none
+	md5     []byte // MD5 of the whole object; nil if the provider has none
 	crc32c  *uint32
 	encoded string // Content-Encoding
 }
 
-// Open opens a file for reading. ctx bounds all reading of it.
+// Open opens a file for reading. ctx bounds all reads.
 func Open(ctx context.Context, name string) (*File, error) {
 	l, err := parse(name)
 	if err != nil {
@@ -46,7 +46,7 @@ func Open(ctx context.Context, name string) (*File, error) {
 	if err != nil {
 		return nil, failed("open", name, err)
 	}
-	// Bytes that are stored compressed and named as if they were not would be read as they are.
+	// Compressed bytes that are named like uncompressed ones would be misread.
 	if o.encoded != "" && o.encoded != "identity" && o.encoded != "aws-chunked" && !compressedName(l.key) {
 		return nil, failed("open", name,
 			fmt.Errorf(
@@ -76,7 +76,7 @@ func openLocal(ctx context.Context, name, path string) (*File, error) {
 	return &File{info: Info{Name: name, Size: info.Size(), ModTime: info.ModTime()}, ctx: ctx, local: f}, nil
 }
 
-// pathless takes the name out of an error of package os, which our own has too.
+// pathless removes the name from an error of package os, because our own error has it, too.
 func pathless(err error) error {
 	var p *fs.PathError
 	if errors.As(err, &p) {
@@ -88,7 +88,7 @@ func pathless(err error) error {
 	return err
 }
 
-// lookUp finds the object of a location.
+// lookUp returns the object at a location.
 func (l location) lookUp(ctx context.Context) (*objectVersion, Info, error) {
 	if l.key == "" || strings.HasSuffix(l.key, "/") {
 		return nil, Info{}, errors.New("it is a folder, not an object")
@@ -110,14 +110,14 @@ func (l location) lookUp(ctx context.Context) (*objectVersion, Info, error) {
 	return o, Info{Name: l.String(), Size: attrs.Size, ModTime: attrs.ModTime, ETag: attrs.ETag}, nil
 }
 
-// Info describes the file as it was when it was opened.
+// Info describes the file as of Open.
 func (f *File) Info() Info { return f.info }
 
-// Size is the file's length in bytes.
+// Size returns the file's length in bytes.
 func (f *File) Size() int64 { return f.info.Size }
 
-// Version is another one when the file was written again: an object's ETag, and where there is none, as for local
-// files, the time at which it was last written.
+// Version changes when the file is written again: it is an object's ETag, or the modification time if there is no
+// ETag, as for local files.
 func (f *File) Version() string {
 	if f.info.ETag != "" {
 		return f.info.ETag
@@ -125,9 +125,9 @@ func (f *File) Version() string {
 	return f.info.ModTime.UTC().Format(time.RFC3339Nano)
 }
 
-// ReadAt reads len(p) bytes from offset, less at the end of the file, with io.EOF then. Small reads of an object are
-// served from blocks that were asked for together; reads that go on where earlier ones stopped make it ask for more at
-// once.
+// ReadAt reads len(p) bytes at offset, or fewer at the end of the file, with io.EOF. Small reads of an object are
+// served from blocks that are requested together; reads that continue where earlier ones stopped make the requests
+// larger.
 func (f *File) ReadAt(p []byte, offset int64) (int, error) {
 	if f.local != nil {
 		return f.local.ReadAt(p, offset)
@@ -142,8 +142,7 @@ func (f *File) ReadAt(p []byte, offset int64) (int, error) {
 	return n, err
 }
 
-// ReadRange reads exactly len(p) bytes from offset, of an object by a request of its own: nothing is read ahead or
-// kept.
+// ReadRange reads exactly len(p) bytes at offset, for an object by a separate request: nothing is read ahead or kept.
 func (f *File) ReadRange(p []byte, offset int64) error {
 	if f.local != nil {
 		n, err := f.local.ReadAt(p, offset)
@@ -163,8 +162,8 @@ func (f *File) ReadRange(p []byte, offset int64) error {
 	return failed("read", f.info.Name, f.object.fill(f.ctx, p, offset))
 }
 
-// Reader returns a reader of the whole file from its start that asks for what comes next ahead of time: at most 12 MiB.
-// Several readers of a file do not disturb each other.
+// Reader returns a reader of the whole file from its start that reads ahead, at most 12 MiB. Several readers of a
+// file are independent.
 func (f *File) Reader() io.ReadCloser {
 	if f.local != nil {
 		return io.NopCloser(io.NewSectionReader(f.local, 0, f.info.Size))
@@ -172,7 +171,7 @@ func (f *File) Reader() io.ReadCloser {
 	return newStream(f.ctx, f.object, 0, streamChunk, streamAhead)
 }
 
-// ReadFile reads a small file whole; one of more than most bytes is an error.
+// ReadFile reads a whole small file; more than most bytes are an error.
 func ReadFile(ctx context.Context, name string, most int64) ([]byte, error) {
 	file, err := Open(ctx, name)
 	if err != nil {
@@ -197,7 +196,7 @@ func (f *File) Close() error {
 	return nil
 }
 
-// fill reads exactly len(p) bytes from offset on.
+// fill reads exactly len(p) bytes at offset.
 func (o *objectVersion) fill(ctx context.Context, p []byte, offset int64) error {
 	err := again(ctx, func(a attempt) error {
 		c, err := o.bucket.Read(a.ctx, o.key, o.version.Version, offset, int64(len(p)))
@@ -215,7 +214,7 @@ func (o *objectVersion) fill(ctx context.Context, p []byte, offset int64) error 
 	return reason(err)
 }
 
-// fill reads all of p, and returns how much of it came.
+// fill reads all of p, and returns how many bytes arrived.
 func (a attempt) fill(p []byte, r io.Reader) (came int, err error) {
 	for came < len(p) {
 		n, err := r.Read(p[came:])
@@ -223,7 +222,7 @@ func (a attempt) fill(p []byte, r io.Reader) (came int, err error) {
 			a.progress()
 		}
 		if err == io.EOF && came < len(p) {
-			return came, io.ErrUnexpectedEOF // a body cut short by whoever stands between
+			return came, io.ErrUnexpectedEOF // the body was truncated on the way
 		}
 		if err != nil && err != io.EOF {
 			return came, err
@@ -237,16 +236,16 @@ const (
 	streamAhead = 2
 )
 
-// stream reads an object from an offset to its end, chunks ahead of what was taken being on their way.
+// stream reads an object from an offset to its end, with several chunks requested in advance.
 type stream struct {
 	o      *objectVersion
 	ctx    context.Context
 	cancel context.CancelFunc
 	chunk  int64
 	ahead  int
-	next   int64 // offset of the first byte not asked for
+	next   int64 // offset of the first byte that was not requested
 	coming []*part
-	rest   []byte // of the chunk that is being taken
+	rest   []byte // rest of the current chunk
 	err    error
 }
 
@@ -303,7 +302,7 @@ func (s *stream) start() {
 	}()
 }
 
-// Close stops what is on its way and waits for it.
+// Close cancels pending requests and waits for them.
 func (s *stream) Close() error {
 	s.cancel()
 	for _, c := range s.coming {

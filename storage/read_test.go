@@ -97,7 +97,7 @@ func TestLooksUpThroughFaults(t *testing.T) {
 	})
 }
 
-// A server that is down for good ends the read with an error that says how often it was asked.
+// A server that is down permanently ends the read with an error that states the number of requests.
 func TestGivesUp(t *testing.T) {
 	providers(t, func(t *testing.T, p *provider) {
 		p.raw(t, "x", noise(1000))
@@ -167,7 +167,7 @@ func TestReplacedWhileRead(t *testing.T) {
 	})
 }
 
-// Reads at random places are those of the same bytes in memory.
+// Reads at random places equal the same bytes in memory.
 func TestReadAtIsThatOfMemory(t *testing.T) {
 	p := fakeS3(t)
 	rapid.Check(t, func(t *rapid.T) {
@@ -324,7 +324,7 @@ func TestLocalFiles(t *testing.T) {
 	}
 }
 
-// Compressed bytes under a name that says nothing of it are refused, for they would be taken for the content.
+// Compressed bytes under a name that does not show it are rejected, because they would be taken for the content.
 func TestContentEncoding(t *testing.T) {
 	b, err := location{scheme: "mem", bucket: "encoded"}.open(t.Context())
 	if err != nil {

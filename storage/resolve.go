@@ -8,15 +8,15 @@ import (
 	"strings"
 )
 
-// Schemes describes the names that Resolve takes and that can be written, for help texts and errors.
+// Schemes describes the names that Resolve accepts and that can be written to, for help texts and errors.
 const Schemes = "a path, file:///PATH, s3://BUCKET/KEY, gs://BUCKET/KEY or azblob://CONTAINER/KEY"
 
-// schemeOf finds the scheme that a name begins with. A path that looks like one is written ./NAME.
+// schemeOf matches the scheme at the start of a name. A path that looks like a URL must be written ./NAME.
 var schemeOf = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9+.-]*)://`)
 
-// Resolve returns a name as the rest of this package, and of the program, takes it: the URL of a local file becomes its
-// path, and a URL whose scheme is not known is an error that lists the known ones. Paths and URLs of objects stay as
-// they are.
+// Resolve returns a name in the form that this package and the program use: the URL of a local file becomes its path,
+// and a URL with an unknown scheme is an error that lists the known ones. Paths and URLs of objects are returned
+// unchanged.
 func Resolve(name string) (string, error) {
 	match := schemeOf.FindStringSubmatch(name)
 	if match == nil {
@@ -38,7 +38,7 @@ func Resolve(name string) (string, error) {
 	}
 }
 
-// ResolveLocal is Resolve for what can only be on this machine.
+// ResolveLocal is Resolve for files that must be on this machine.
 func ResolveLocal(name string) (string, error) {
 	if path, err := Resolve(name); err == nil && !IsRemote(path) {
 		return path, nil

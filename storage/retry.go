@@ -10,12 +10,12 @@ import (
 	"github.com/cenkalti/backoff/v5"
 )
 
-// patience is how long a server's trouble is borne. Tests shorten it.
+// patience is how long a server's failures are tolerated. Tests shorten it.
 var patience = struct {
-	tries     int           // without any byte of progress
-	firstWait time.Duration // doubled after each try, half of it at random
+	tries     int           // consecutive tries without progress
+	firstWait time.Duration // doubled after each try, half of it random
 	maxWait   time.Duration
-	stall     time.Duration // a request without a byte for so long is given up and made again
+	stall     time.Duration // a request is cancelled and repeated after so long without a byte
 }{tries: 9, firstWait: 200 * time.Millisecond, maxWait: 20 * time.Second, stall: 30 * time.Second}
 
 var errStalled = errors.New("no data came for too long")
@@ -23,10 +23,10 @@ var errStalled = errors.New("no data came for too long")
 // attempt is one try of an operation.
 type attempt struct {
 	ctx      context.Context
-	progress func() // says that something came or went; may be called from any goroutine
+	progress func() // reports that bytes arrived or were sent; may be called from any goroutine
 }
 
-// again does op until it is done, fails for good, or fails too often without progress.
+// again repeats op until it succeeds, fails permanently, or fails too often without progress.
 func again(ctx context.Context, op func(a attempt) error) error {
 	waits := &backoff.ExponentialBackOff{InitialInterval: patience.firstWait, Multiplier: 2,
 		MaxInterval: patience.maxWait, RandomizationFactor: 0.5}
@@ -56,7 +56,7 @@ func again(ctx context.Context, op func(a attempt) error) error {
 	}
 }
 
-// once tries op and gives it up when it stalls.
+// once runs op and cancels it if it stalls.
 func once(parent context.Context, op func(a attempt) error) (moved bool, err error) {
 	ctx, cancel := context.WithCancelCause(parent)
 	defer cancel(nil)

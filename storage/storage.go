@@ -40,18 +40,18 @@ import (
 	"time"
 )
 
-// ErrChanged says that an object was replaced or removed after Open.
+// ErrChanged reports that an object was replaced or removed after Open.
 var ErrChanged = errors.New("it was replaced or removed while it was being read; do not change files during a job")
 
-// Error is what this package returns for what it cannot do with a file. It is fs.ErrNotExist, fs.ErrExist,
-// fs.ErrPermission or ErrChanged for errors.Is where that is the reason.
+// Error reports what this package cannot do with a file. errors.Is finds fs.ErrNotExist, fs.ErrExist,
+// fs.ErrPermission or ErrChanged if that is the reason.
 type Error struct {
 	Op   string // "open", "read", "list", "write", "remove", "fetch"
-	Name string // the file, as Redact gives it
+	Name string // the file, as Redact returns it
 	Err  error
 }
 
-// Error names the file and the reason. Text that could hold credentials is left out.
+// Error returns the file and the reason, without text that could contain credentials.
 func (e *Error) Error() string {
 	return fmt.Sprintf("cannot %s %s: %s", e.Op, e.Name, scrub(e.Err.Error()))
 }
@@ -61,23 +61,23 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // Info describes a file.
 type Info struct {
-	Name    string // as it can be opened
+	Name    string // name for Open
 	Size    int64
 	ModTime time.Time
 	ETag    string // changes with the content; "" for local files
-	Folder  bool   // a local folder, or the common start of objects' keys; nothing else is set then
+	Folder  bool   // a local folder, or the common prefix of objects' keys; no other field is set then
 }
 
-// schemes are those of URLs that are objects.
+// schemes are the URL schemes of objects.
 var schemes = []string{"s3", "gs", "azblob", "mem", hubScheme}
 
-// Of the hub, files of datasets are objects; other names with its scheme are models.
+// On the hub, files of datasets are objects; other names with its scheme are models.
 const (
 	hubScheme = "hf"
 	hubBucket = "datasets"
 )
 
-// IsRemote reports whether name is the URL of an object or of a folder of them.
+// IsRemote reports whether name is the URL of an object or of a folder of objects.
 func IsRemote(name string) bool {
 	scheme, rest, ok := strings.Cut(name, "://")
 	if scheme == hubScheme && rest != hubBucket && !strings.HasPrefix(rest, hubBucket+"/") {
@@ -86,7 +86,7 @@ func IsRemote(name string) bool {
 	return ok && slices.Contains(schemes, scheme)
 }
 
-// ReadOnly reports whether name is the URL of what can only be read: datasets of the hub.
+// ReadOnly reports whether name is a URL that can only be read: a dataset of the hub.
 func ReadOnly(name string) bool { return strings.HasPrefix(name, hubScheme+"://") && IsRemote(name) }
 
 // location is a parsed name.
@@ -99,7 +99,7 @@ type location struct {
 
 var parameters = regexp.MustCompile(`\?[A-Za-z_]+=[^?]*$`)
 
-// parse splits a name. A bucket without a key is allowed; Open refuses it.
+// parse splits a name. A bucket without a key is allowed here, but not in Open.
 func parse(name string) (location, error) {
 	name, err := Resolve(name)
 	if err != nil || !IsRemote(name) {
@@ -124,7 +124,7 @@ func parse(name string) (location, error) {
 	return l, nil
 }
 
-// String writes the location as a name that parse reads.
+// String returns the location as a name for parse.
 func (l location) String() string {
 	if l.scheme == "" {
 		return l.key
@@ -141,7 +141,7 @@ func (l location) at(key string) location {
 	return l
 }
 
-// hidden are the parameters that Hide has taken from URLs, by scheme and bucket.
+// hidden has the parameters that Hide removed from URLs, by scheme and bucket.
 var hidden hiddenParameters
 
 type hiddenParameters struct {
@@ -155,9 +155,9 @@ func (h *hiddenParameters) of(bucket string) string {
 	return h.byBucket[bucket]
 }
 
-// Hide returns a URL without its parameters, to be shown, logged and kept. For the rest of the process names of that
-// bucket without parameters mean those. It is an error to hide different ones for a bucket. Other names are returned as
-// they are.
+// Hide returns a URL without its parameters, for display, logs and files. From then on, names of that bucket without
+// parameters have these in this process. Hiding different parameters for the same bucket is an error. Other names are
+// returned unchanged.
 func Hide(name string) (string, error) {
 	if !IsRemote(name) {
 		return name, nil
@@ -185,7 +185,7 @@ func Hide(name string) (string, error) {
 	return l.String(), nil
 }
 
-// Join returns the name of a file below a folder; the folder's parameters stay.
+// Join returns the name of a file below a folder, and keeps the folder's parameters.
 func Join(folder, file string) string {
 	if !IsRemote(folder) {
 		return filepath.Join(Path(folder), filepath.FromSlash(file))
@@ -208,8 +208,8 @@ func Path(name string) string {
 	return name
 }
 
-// Redact returns a name that may be shown and logged: a URL without its user, password and parameters. What is no URL
-// is returned as it is.
+// Redact returns a name for display and logs: a URL without its user, password and parameters. Other names are
+// returned unchanged.
 func Redact(name string) string {
 	if IsRemote(name) {
 		if l, err := parse(name); err == nil {
@@ -240,17 +240,16 @@ var (
 			`api_key|authorization)[\w.-]*)(=|:\s*)((?:bearer |basic |aws4-hmac-sha256 )?[^\s&"',;]+)`)
 )
 
-// scrub takes credentials out of a text that may quote URLs and headers.
+// scrub removes credentials from a text that may quote URLs and headers.
 func scrub(text string) string {
 	text = inURL.ReplaceAllStringFunc(text, Redact)
 	return secretPairs.ReplaceAllString(text, "$1$2[redacted]")
 }
 
-// Scrub returns a text, such as an error's of another library, without the credentials that URLs and headers quoted in
-// it hold.
+// Scrub returns a text, such as another library's error, without the credentials in URLs and headers that it quotes.
 func Scrub(text string) string { return scrub(text) }
 
-// failed wraps an error of one file, once.
+// failed wraps an error about a file, unless it is wrapped already.
 func failed(op, name string, err error) error {
 	if err == nil {
 		return nil
@@ -262,7 +261,7 @@ func failed(op, name string, err error) error {
 	return &Error{Op: op, Name: Redact(name), Err: err}
 }
 
-// as gives an error the identity of one of package fs's, and the text of the reason.
+// as is an error with the identity of one of package fs's errors, and the text of the reason.
 type as struct {
 	is     error
 	reason error

@@ -8,12 +8,12 @@ import (
 	"slices"
 )
 
-// Walk returns the files below a folder of this machine, at any depth, in the order of a walk through their paths. It
-// follows links and enters each folder once, so circles end: a folder that is below root without a link is found there,
-// whatever links to it.
+// Walk returns the files below a local folder, at any depth, in the order of a walk through their paths. It follows
+// links and enters each folder once, so cycles end: a folder that is below root without links is found there,
+// regardless of links to it.
 //
-// wanted chooses the files, and the folders that are entered. It gets what a link leads to, and the link itself if that
-// is not there, which is an error if the link is wanted.
+// wanted selects the files, and the folders to enter. It gets the target of a link, or the link itself if the target
+// does not exist, which is an error if the link is wanted.
 func Walk(root string, wanted func(path string, d fs.DirEntry) bool) ([]Info, error) {
 	w := &walk{wanted: wanted, links: []string{root}, entered: map[string]bool{}}
 	for len(w.links) > 0 {
@@ -31,11 +31,11 @@ func Walk(root string, wanted func(path string, d fs.DirEntry) bool) ([]Info, er
 type walk struct {
 	wanted  func(path string, d fs.DirEntry) bool
 	files   []Info
-	links   []string        // to folders, which are followed once all else was entered
+	links   []string        // links to folders; they are followed after everything else was entered
 	entered map[string]bool // folders, by their paths without links
 }
 
-// enter takes the files of a folder, and those of the folders below it that are no links.
+// enter adds the files of a folder and of the folders below it that are not links.
 func (w *walk) enter(folder string) error {
 	real, err := filepath.EvalSymlinks(folder)
 	if err != nil || w.entered[real] {
@@ -74,12 +74,12 @@ func (w *walk) enter(folder string) error {
 	return nil
 }
 
-// followed returns what a link leads to, or the link and why nothing can be found there.
+// followed returns the target of a link, or the link and why nothing can be found there.
 func followed(path string, link fs.DirEntry) (fs.DirEntry, error) {
 	info, err := os.Stat(path)
 	if err == nil {
 		return fs.FileInfoToDirEntry(info), nil
 	}
-	target, _ := os.Readlink(path) // "" in an error of its own kind
+	target, _ := os.Readlink(path) // if it fails, target is "" and the error is reported below
 	return link, fmt.Errorf("%s is a link to %s: %w", path, target, pathless(err))
 }

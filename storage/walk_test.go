@@ -13,8 +13,8 @@ import (
 
 func all(string, fs.DirEntry) bool { return true }
 
-// Whatever links there are between folders, circles too, each file that can be reached is found once: where no link
-// leads, by its own path.
+// For any links between folders, including cycles, each reachable file is found once: if no link leads to it, under
+// its own path.
 func TestWalkFindsEachFileOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		dir, err := os.MkdirTemp("", "walk")

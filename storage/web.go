@@ -11,24 +11,24 @@ import (
 	"path/filepath"
 )
 
-// ErrNoRanges says that a web server sends whole files only.
-var ErrNoRanges = errors.New("the server sends no parts of files")
+// ErrNoRanges reports that a web server sends only whole files.
+var ErrNoRanges = errors.New("the server does not send parts of files")
 
-// webFile is a file of a web server. Its address names the version: what is there never changes.
+// webFile is a file of a web server. Its URL names the version: the content never changes.
 type webFile struct {
 	url    string
 	header http.Header
 	size   int64
 }
 
-// webStatus is an answer that has not what was asked for.
+// webStatus is an unexpected HTTP status.
 type webStatus struct{ response *http.Response }
 
 func (e *webStatus) Error() string       { return "the server answers " + e.response.Status }
 func (e *webStatus) HTTPStatusCode() int { return e.response.StatusCode }
 
-// OpenPartialURL is OpenPartial for a file of a web server, at an address whose content never changes, such as one of a
-// commit. header comes with each request. The error of a server that sends no ranges wraps [ErrNoRanges].
+// OpenPartialURL is OpenPartial for a file of a web server, at a URL whose content never changes, such as a commit's.
+// header is sent with each request. If the server does not support ranges, the error wraps [ErrNoRanges].
 func OpenPartialURL(ctx context.Context, url string, header http.Header, cache string, o PartialOptions) (*Partial,
 	error) {
 	f := &webFile{url: url, header: header}
@@ -54,7 +54,7 @@ func OpenPartialURL(ctx context.Context, url string, header http.Header, cache s
 func (f *webFile) label() string { return f.url }
 func (f *webFile) length() int64 { return f.size }
 
-// get asks for n bytes from offset on, and says how many the file has.
+// get requests n bytes at offset, and returns the size of the file.
 func (f *webFile) get(ctx context.Context, offset, n int64) (body io.ReadCloser, size int64, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, f.url, nil)
 	if err != nil {

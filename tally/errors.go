@@ -8,24 +8,24 @@ import (
 	"strings"
 )
 
-// ErrorKind counts completions that failed in one way.
+// ErrorKind counts completions that failed in the same way.
 type ErrorKind struct {
-	What    string   `json:"error"` // the error, without what is of a single row
+	What    string   `json:"error"` // the error without what is specific to a row
 	Count   int64    `json:"count"`
-	Example string   `json:"example"` // the first one, as it is
-	IDs     []string `json:"ids"`     // of the first rows
+	Example string   `json:"example"` // the first error, unchanged
+	IDs     []string `json:"ids"`     // ids of the first rows with the error
 }
 
 const (
 	mostKinds     = 100
 	kindIDs       = 3
-	kindLength    = 300 // bytes
+	kindLength    = 300 // in bytes
 	exampleLength = 1000
 	idLength      = 100
 	otherErrors   = "other errors"
 )
 
-// ErrorKinds counts errors by what they have in common.
+// ErrorKinds counts errors by kind.
 type ErrorKinds map[string]*ErrorKind
 
 var (
@@ -34,14 +34,14 @@ var (
 	numberPart   = regexp.MustCompile(`-?\b\d+(?:\.\d+)?(?:[eE][-+]?\d+)?`)
 )
 
-// kindOf is an error without its place, and with … for texts and N for numbers in it.
+// kindOf returns an error without its place, with … for its quoted texts and N for its numbers.
 func kindOf(what string) string {
 	what = placeOfError.ReplaceAllString(what, "")
 	what = numberPart.ReplaceAllString(quotedPart.ReplaceAllString(what, `"…"`), "N")
 	return clip(strings.ToValidUTF8(what, "\uFFFD"), kindLength)
 }
 
-// clip cuts a text after about n bytes.
+// clip truncates a text to about n bytes.
 func clip(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -49,7 +49,7 @@ func clip(s string, n int) string {
 	return strings.ToValidUTF8(s[:n], "") + "…"
 }
 
-// Add counts the error of a completion of the row with an id.
+// Add counts the error of a completion. id is the id of its row.
 func (k *ErrorKinds) Add(what, id string) {
 	if *k == nil {
 		*k = ErrorKinds{}

@@ -8,18 +8,18 @@ import (
 	"strings"
 )
 
-// Counts are of a job, or of a part of it. These hold:
+// Counts are the figures of a job or of a part. These equations hold:
 //
 //	Completions = FinishReasons.Stop + FinishReasons.Length + FinishReasons.ToolCalls + FinishReasons.Unknown
 //	the completions of the output = FinishReasons.Sum() = Completions + FinishReasons.Error
 //
-// What a job has come to is what earlier runs did and what this one did: the sum of the two, by [Counts.Plus].
+// The total of a job is the sum of what earlier runs did and what this run did: see [Counts.Plus].
 type Counts struct {
-	Rows             int64   `json:"rows"` // of the input, with all of their completions
+	Rows             int64   `json:"rows"` // input rows whose completions are all done
 	RowsWithErrors   int64   `json:"rows_with_errors"`
-	Completions      int64   `json:"completions"`       // without errors
-	PromptTokens     int64   `json:"prompt_tokens"`     // of each row once
-	CompletionTokens int64   `json:"completion_tokens"` // of all completions
+	Completions      int64   `json:"completions"`       // completions without errors
+	PromptTokens     int64   `json:"prompt_tokens"`     // each row's prompt counts once
+	CompletionTokens int64   `json:"completion_tokens"` // tokens of all completions
 	FinishReasons    Reasons `json:"finish_reasons"`
 }
 
@@ -27,19 +27,18 @@ type Counts struct {
 type Reasons struct {
 	Stop   int64 `json:"stop"`
 	Length int64 `json:"length"`
-	// ToolCalls are completions that stopped, and call tools.
+	// ToolCalls counts completions that stopped and call tools.
 	ToolCalls int64 `json:"tool_calls,omitempty"`
 	Error     int64 `json:"error"` // each is a row of the output, with the error
-	// Unknown are good completions of parts that were noted by a version which did not note reasons. Of such parts
-	// Error has one for each row with errors.
+	// Unknown counts good completions of parts noted by a version that did not record reasons. For such parts, Error
+	// counts one for each row with errors.
 	Unknown int64 `json:"unknown,omitempty"`
 }
 
-// Sum is the number of completions, those with errors included.
+// Sum returns the number of completions, including failed ones.
 func (r Reasons) Sum() int64 { return r.Stop + r.Length + r.ToolCalls + r.Error + r.Unknown }
 
-// Each calls f for the reasons that each output can have, in the order in which they are shown, and for the others if
-// there are any.
+// Each calls f for the reasons that every output can have, in display order, and then for the others if they occur.
 func (r Reasons) Each(f func(reason string, n int64)) {
 	f("error", r.Error)
 	f("length", r.Length)
@@ -52,7 +51,7 @@ func (r Reasons) Each(f func(reason string, n int64)) {
 	}
 }
 
-// String lists the reasons that occur.
+// String lists the reasons that occur with their counts.
 func (r Reasons) String() string {
 	var parts []string
 	r.Each(func(reason string, n int64) {
@@ -99,7 +98,7 @@ func (c *Counts) Row(promptTokens int, failed bool) {
 	}
 }
 
-// Plus adds up.
+// Plus returns the sum of the counts.
 func (c Counts) Plus(d Counts) Counts {
 	return Counts{
 		Rows: c.Rows + d.Rows, RowsWithErrors: c.RowsWithErrors + d.RowsWithErrors, Completions: c.Completions +
@@ -114,7 +113,7 @@ func (c Counts) Plus(d Counts) Counts {
 	}
 }
 
-// Minus takes away what was counted before.
+// Minus returns the counts without d, which was counted before.
 func (c Counts) Minus(d Counts) Counts {
 	return c.Plus(Counts{
 		Rows: -d.Rows, RowsWithErrors: -d.RowsWithErrors, Completions: -d.Completions, PromptTokens: -d.PromptTokens,
@@ -126,8 +125,8 @@ func (c Counts) Minus(d Counts) Counts {
 	})
 }
 
-// Noted returns counts that were read from a note: completions of an older note, which has no finish reasons, are
-// unknown ones.
+// Noted returns the counts that were read from a note. Completions of an older note without finish reasons become
+// Unknown.
 func (c Counts) Noted() Counts {
 	r := &c.FinishReasons
 	if missing := c.Completions - r.Stop - r.Length - r.ToolCalls - r.Unknown; missing > 0 {
@@ -137,7 +136,7 @@ func (c Counts) Noted() Counts {
 	return c
 }
 
-// Check says which of the rules of [Counts] does not hold; nil means none.
+// Check returns an error that names the equation of [Counts] that does not hold; nil if all hold.
 func (c Counts) Check() error {
 	r := c.FinishReasons
 	if good := r.Stop + r.Length + r.ToolCalls + r.Unknown; good != c.Completions {

@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// whatever is counted in whatever order, the figures add up, and come through a note whole.
+// For any counts in any order, the figures add up, and survive a note unchanged.
 func TestCountsAddUp(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var all, before, now Counts

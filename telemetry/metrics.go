@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// metrics are the run's figures as Prometheus wants them. Rates are the reader's business:
+// metrics are the run's figures for Prometheus. Rates are left to the reader:
 // rate(quire_completion_tokens_total[1m]).
 type metrics struct {
 	registry                        *prometheus.Registry
@@ -36,7 +36,7 @@ func newMetrics(r *Run) *metrics {
 	vector := func(name, help, label string, values ...string) *prometheus.CounterVec {
 		c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{label})
 		m.registry.MustRegister(c)
-		for _, v := range values { // there from the start, so that rates of them are
+		for _, v := range values { // exist from the start, so that rates of them do
 			c.WithLabelValues(v)
 		}
 		return c
@@ -56,7 +56,7 @@ func newMetrics(r *Run) *metrics {
 	m.completions = vector("quire_completions_total", "Completions finished by this process.", "finish_reason", "stop",
 		"length", "tool_calls", "error")
 	m.promptTokens = counter("quire_prompt_tokens_total", "Prompt tokens of finished rows, each row's once.")
-	m.tokens = counter("quire_tokens_total", "Tokens drawn, those that no completion has included.")
+	m.tokens = counter("quire_tokens_total", "Tokens generated, including tokens that are not in a completion.")
 	m.kept = counter("quire_completion_tokens_total", "Tokens of completions finished by this process.")
 	m.steps = vector("quire_steps_total", "Steps of the model on the device.", "kind", "prefill", "decode")
 	m.restarts = counter("quire_device_failures_total", "Failures of the device after which it was started again.")
@@ -108,14 +108,15 @@ func (m *metrics) started(s Start, before int64) {
 	m.info.WithLabelValues(s.Version, s.Model, s.Backend).Set(1)
 }
 
-// stalled is how long no call may end before the run is not healthy, and openStalled how long an engine may be opened:
-// it may be compiled meanwhile, its inputs read and its model fetched.
+// stalled is how long a run is healthy without a finished call, and openStalled how long it is while an engine is
+// opened: meanwhile programs may be compiled, inputs read and the model fetched.
 const (
 	stalled     = 5 * time.Minute
 	openStalled = 6 * time.Hour
 )
 
-// health says what is wrong; nil means nothing. Who waits for work is healthy, with an engine or without.
+// health returns what is wrong; nil if nothing is. A process that waits for work is healthy, with an engine or
+// without.
 func (r *Run) health() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -136,9 +137,9 @@ func (r *Run) health() error {
 
 var errNotReady = errors.New("the model is being opened")
 
-// Mux serves /metrics in Prometheus' format, /healthz (200 while the process does its work, 503 with the reason where
-// the device failed or stands still; a model that is being opened is no fault for six hours) and /readyz (503 before
-// the first call can be made, too, unless there is nothing to do).
+// Mux serves /metrics in Prometheus' format, /healthz (200 while the process makes progress, 503 with the reason if
+// the device failed or hangs; opening a model is not a fault for six hours) and /readyz (also 503 before the first
+// call can be made, unless there is nothing to do).
 func (r *Run) Mux() *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", promhttp.HandlerFor(r.metrics.registry, promhttp.HandlerOpts{}))
@@ -162,12 +163,12 @@ func (r *Run) Mux() *http.ServeMux {
 	return mux
 }
 
-// Serve serves the Mux at an address until stop is called. A host that is left out is this machine only; others must be
-// written, such as 0.0.0.0:9090.
+// Serve serves the Mux at an address until stop is called. Without a host it listens only on this machine; other
+// hosts must be given, such as 0.0.0.0:9090.
 func (r *Run) Serve(address string, log *slog.Logger) (at string, stop func(), err error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
-		return "", nil, fmt.Errorf("%q is no address: write HOST:PORT, such as 127.0.0.1:9090", address)
+		return "", nil, fmt.Errorf("%q is not an address: write HOST:PORT, such as 127.0.0.1:9090", address)
 	}
 	if host == "" {
 		host = "127.0.0.1"

@@ -14,11 +14,11 @@ import (
 	"time"
 )
 
-// ErrNotLocal is an address that other machines reach too.
+// ErrNotLocal reports an address that other machines can also reach.
 var ErrNotLocal = errors.New("must be a file, or an address of this machine only")
 
-// Profile writes a CPU profile of this process to the file where, until stop; or, if where is HOST:PORT, serves the
-// pages of net/http/pprof there.
+// Profile writes a CPU profile of this process to the file where, until stop is called; if where is HOST:PORT, it
+// serves the pages of net/http/pprof there instead.
 func Profile(where string) (stop func() error, err error) {
 	if host, port, err := net.SplitHostPort(where); err == nil && !strings.ContainsRune(port, filepath.Separator) {
 		return serveProfiles(host, port)
@@ -37,7 +37,7 @@ func Profile(where string) (stop func() error, err error) {
 	}, nil
 }
 
-// serveProfiles serves the pages of net/http/pprof. Profiles tell of prompts and files, so only this machine may ask.
+// serveProfiles serves the pages of net/http/pprof, only to this machine, because profiles reveal prompts and files.
 func serveProfiles(host, port string) (stop func() error, err error) {
 	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
 		return nil, fmt.Errorf("%s:%s, but %w, such as localhost:%s", host, port, ErrNotLocal, port)
@@ -56,7 +56,7 @@ func serveProfiles(host, port string) (stop func() error, err error) {
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(listener) }()
 	return func() error {
-		// A profile that is being taken may go on for half a minute: the job does not wait for it.
+		// A running profile may take half a minute more: the job does not wait for it.
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		if server.Shutdown(ctx) != nil {

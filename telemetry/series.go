@@ -19,13 +19,13 @@ type event struct {
 	End     *End   `json:"end,omitempty"`
 }
 
-// End says how a run ended.
+// End is how a run ended.
 type End struct {
 	Time   time.Time `json:"time"`
 	Result string    `json:"result"` // "finished", "interrupted", or an error
 }
 
-// The first points are a second apart; after each further thousand the distance doubles. So a file of a day has some
+// The first points are a second apart; after every further thousand the interval doubles. So a file of a day has some
 // 8,000 lines and 1.5 MB, and one of a month 5,000 more.
 const (
 	firstInterval = time.Second
@@ -43,7 +43,7 @@ type Series struct {
 	writer *bufio.Writer
 }
 
-// Keep begins to write the run's time series to the end of a file. Nothing is written before Started.
+// Keep starts to append the run's time series to a file. Nothing is written before Started.
 func (r *Run) Keep(path string) (*Series, error) { return r.keep(path, firstInterval) }
 
 func (r *Run) keep(path string, first time.Duration) (*Series, error) {
@@ -53,7 +53,7 @@ func (r *Run) keep(path string, first time.Duration) (*Series, error) {
 	}
 	s := &Series{run: r, file: f, first: first, end: make(chan End, 1), done: make(chan struct{}),
 		writer: bufio.NewWriter(f)}
-	// A process that died may have left half a line.
+	// A process that died may have left an incomplete line.
 	s.writer.WriteString("\n")
 	go s.loop()
 	return s, nil
@@ -113,26 +113,26 @@ func (s *Series) note(err error) {
 	}
 }
 
-// Close writes how the run ended, and the slowest rows. Its error is the first of writing: a file that cannot be
-// written does not end a run.
+// Close writes how the run ended, and the slowest rows. It returns the first error of writing, because an error does
+// not end the run.
 func (s *Series) Close(result string) error {
 	s.end <- End{Time: time.Now(), Result: result}
 	<-s.done
 	return errors.Join(s.err, s.file.Close())
 }
 
-// Process is what one process of a job has in a file of points.
+// Process is the record of one process of a job in a file of points.
 type Process struct {
-	Name    string // what the reader calls it; the file has none
+	Name    string // set by the reader; the file has none
 	Start   Start
 	Points  []Point
 	Slowest []Row
-	End     *End // nil where it was killed
-	// Written is when the file was last written, of the last process in it.
+	End     *End // nil if it was killed
+	// Written is when the file was last written; set only for the last process in it.
 	Written time.Time
 }
 
-// Fresh reports whether the process told of itself not long before now, as one that runs does.
+// Fresh reports whether the process wrote shortly before now, as a running one does.
 func (p *Process) Fresh(now time.Time) bool {
 	const patience = 15 * time.Second
 	gap := 0.0
@@ -142,13 +142,13 @@ func (p *Process) Fresh(now time.Time) bool {
 	return p.End == nil && now.Sub(p.Written) < patience+time.Duration(3*gap*float64(time.Second))
 }
 
-// Bounds of what is read: a file is written by whoever has the folder.
+// Bounds of what is read, because anybody with access to the folder may have written the file.
 const (
 	maxLine   = 1 << 20
 	maxPoints = 1 << 20
 )
 
-// Read reads a file of points. Lines that are not whole are passed over.
+// Read reads a file of points. Incomplete lines are skipped.
 func Read(path string) ([]Process, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -193,7 +193,7 @@ func read(r io.Reader) ([]Process, error) {
 		}
 	}
 	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("it is no file of points: %w", err)
+		return nil, fmt.Errorf("it is not a file of points: %w", err)
 	}
 	return all, nil
 }

@@ -1,7 +1,7 @@
-// Package telemetry collects the figures of a run. It serves them as Prometheus metrics and health checks, and keeps a
-// small time series in a file, from which a report is made after the run.
+// Package telemetry collects the figures of a run. It serves them as Prometheus metrics and health checks, and writes
+// a small time series to a file, from which a report is made after the run.
 //
-// The methods of a [Run] tell it about rows and device calls.
+// The methods of a [Run] record rows and device calls.
 package telemetry
 
 import (
@@ -12,27 +12,27 @@ import (
 	"github.com/quire/quire/tally"
 )
 
-// Row is a row that is finished.
+// Row is a finished row.
 type Row struct {
 	ID           string  `json:"id"`
-	Seconds      float64 `json:"seconds"` // from being taken up to its last completion
+	Seconds      float64 `json:"seconds"` // from its admission to its last completion
 	PromptTokens int     `json:"prompt_tokens"`
-	Tokens       int     `json:"tokens"` // of all completions
+	Tokens       int     `json:"tokens"` // tokens of all completions
 	Completions  int     `json:"completions"`
 	Err          string  `json:"error,omitempty"`
 }
 
-// Point is what a run had come to at one time.
+// Point is a run's progress at one time.
 type Point struct {
 	Seconds      float64 `json:"s"` // since the start
-	tally.Counts         // of this process
-	Before       int64   `json:"before,omitempty"` // rows that earlier processes finished, as far as they were found
-	Tokens       int64   `json:"tokens"`           // drawn, those that no completion has included
+	tally.Counts         // counts of this process
+	Before       int64   `json:"before,omitempty"` // rows that earlier processes finished, as far as they are known
+	Tokens       int64   `json:"tokens"`           // generated tokens, including those that are not in a completion
 	Calls        int64   `json:"calls"`
-	CallSeconds  float64 `json:"call_seconds"` // in which the device ran the program
+	CallSeconds  float64 `json:"call_seconds"` // time in which the device ran the program
 	Active       int     `json:"active"`       // slots in use, as of the last call
 	Waiting      int     `json:"waiting"`      // requests that wait for a slot
-	Pages        int     `json:"pages"`        // pages in use, the most since the last point
+	Pages        int     `json:"pages"`        // the maximum of pages in use since the last point
 	Restarts     int     `json:"restarts,omitempty"`
 }
 
@@ -45,13 +45,13 @@ type Start struct {
 	Host    string    `json:"host,omitempty"`
 	DType   string    `json:"dtype,omitempty"`
 	Weights string    `json:"weights,omitempty"`
-	Rows    int64     `json:"rows"`   // to be done
-	Before  int64     `json:"before"` // of them are in parts of earlier processes
+	Rows    int64     `json:"rows"`   // rows to be done
+	Before  int64     `json:"before"` // rows among them that are in parts of earlier processes
 	Slots   int       `json:"slots"`
 	Pages   int       `json:"pages"`
 }
 
-// slowestRows is how many of the slowest rows are kept.
+// slowestRows is how many of the slowest rows are recorded.
 const slowestRows = 20
 
 // Run watches one run. Its methods may be called from several goroutines.
@@ -62,24 +62,24 @@ type Run struct {
 	mu       sync.Mutex
 	start    Start
 	now      Point
-	peak     int // pages in use, the most since the last point was taken
+	peak     int // the maximum of pages in use since the last point
 	slowest  []Row
 	ready    bool      // a call can be made
-	opening  time.Time // since when none can be
+	opening  time.Time // since when no call can be made
 	waiting  bool      // there is nothing to do
 	lastCall time.Time
 	err      string
 }
 
-// NewRun begins to watch.
+// NewRun returns a run without figures.
 func NewRun() *Run {
 	r := &Run{began: time.Now(), opening: time.Now()}
 	r.metrics = newMetrics(r)
 	return r
 }
 
-// Begin says that the process begins a job, perhaps after another one: points, the slowest rows and the start are that
-// job's alone from now on, while the metrics go on counting.
+// Begin starts a job in this process, perhaps after another one: points, the slowest rows and the start are that
+// job's from then on, while the metrics continue to count.
 func (r *Run) Begin() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -87,21 +87,22 @@ func (r *Run) Begin() {
 	r.ready, r.waiting, r.opening = false, false, time.Now()
 }
 
-// Opening says that an engine is being opened: no call can be made until Started.
+// Opening records that an engine is being opened: no call can be made until Started.
 func (r *Run) Opening() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.ready, r.waiting, r.opening = false, false, time.Now()
 }
 
-// Waiting says that there is nothing to do, as when a worker waits for a unit: until Working, no call is expected.
+// Waiting records that there is nothing to do, for example when a worker waits for a unit: until Working, no call is
+// expected.
 func (r *Run) Waiting() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.waiting = true
 }
 
-// Working says that there is something to do again.
+// Working records that there is something to do again.
 func (r *Run) Working() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -110,14 +111,14 @@ func (r *Run) Working() {
 	}
 }
 
-// Idle reports that there is nothing to do: see [Run.Waiting].
+// Idle reports whether there is nothing to do: see [Run.Waiting].
 func (r *Run) Idle() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.waiting
 }
 
-// Started says that the engine is ready, for the first time or again.
+// Started records that the engine is ready, for the first time or again.
 func (r *Run) Started(s Start) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -129,7 +130,7 @@ func (r *Run) Started(s Start) {
 	r.metrics.started(s, r.now.Before)
 }
 
-// Restored takes a row of which the journal had all completions.
+// Restored records a row whose completions were all in the journal.
 func (r *Run) Restored() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -137,7 +138,7 @@ func (r *Run) Restored() {
 	r.metrics.jobsDone.Inc()
 }
 
-// Completed takes a completion of this process.
+// Completed records a completion of this process.
 func (r *Run) Completed(reason string, tokens int, failed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -146,7 +147,7 @@ func (r *Run) Completed(reason string, tokens int, failed bool) {
 	r.metrics.kept.Add(float64(tokens))
 }
 
-// Failed says that the device failed; the run waits for it to be started again.
+// Failed records that the device failed; the run then waits for it to be started again.
 func (r *Run) Failed(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -155,7 +156,7 @@ func (r *Run) Failed(err error) {
 	r.metrics.restarts.Inc()
 }
 
-// Finished takes a row that is finished, after its completions.
+// Finished records a finished row, after its completions.
 func (r *Run) Finished(row Row) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -186,16 +187,16 @@ func (r *Run) keepSlow(row Row) {
 	r.slowest = r.slowest[:min(len(r.slowest), slowestRows)]
 }
 
-// Call is what one call of the device came to.
+// Call has the figures of one call of the device.
 type Call struct {
 	PrefillSteps, DecodeSteps int
-	Tokens                    int     // drawn
-	Seconds                   float64 // in which the device ran the program
-	Active, Waiting           int     // sequences in slots, and requests that wait for one
-	FreePages, FewestFree     int     // when the call ended, and after any of its steps
+	Tokens                    int     // generated tokens
+	Seconds                   float64 // time in which the device ran the program
+	Active, Waiting           int     // sequences in slots, and requests that wait for a slot
+	FreePages, FewestFree     int     // at the end of the call; the minimum over its steps
 }
 
-// Called takes a call of the device that has ended.
+// Called records a finished call of the device.
 func (r *Run) Called(c Call) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -213,7 +214,7 @@ func (r *Run) Called(c Call) {
 	m.callSeconds.Observe(c.Seconds)
 }
 
-// Now is how the run stands.
+// Now returns the run's current progress.
 func (r *Run) Now() Point {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -222,7 +223,7 @@ func (r *Run) Now() Point {
 	return p
 }
 
-// point is how the run stands, for the series.
+// point returns the run's current progress, for the series.
 func (r *Run) point() Point {
 	r.mu.Lock()
 	defer r.mu.Unlock()

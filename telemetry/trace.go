@@ -9,17 +9,17 @@ import (
 	"time"
 )
 
-// Trace writes what takes time to a file in the trace event format, which ui.perfetto.dev and chrome://tracing show.
-// The file is one JSON array of events. It is written while they come, with little of it in memory: a file that a
-// killed process leaves lacks the closing bracket, which those who show it do without. Its methods may be called from
-// several goroutines; of a nil Trace they do nothing.
+// Trace writes what takes time to a file in the trace event format, which ui.perfetto.dev and chrome://tracing
+// display. The file is one JSON array of events. They are written as they occur, with few of them in memory: after a
+// kill the file lacks the closing bracket, which viewers accept. The methods may be called from several goroutines;
+// on a nil Trace they do nothing.
 type Trace struct {
 	start   time.Time
 	mu      sync.Mutex
 	file    *os.File
 	buffer  []byte // whole events
 	begun   bool   // an event was written
-	waiting bool   // the buffer is written soon
+	waiting bool   // a write of the buffer is scheduled
 	tracks  map[track]int
 	asyncs  int
 	err     error
@@ -30,13 +30,13 @@ type track struct {
 	name    string
 }
 
-// Events are written to the file when there are so many bytes of them, or after so long.
+// Events are written to the file when they reach so many bytes, or after so long.
 const (
 	traceBuffer = 64 << 10
 	traceEvery  = time.Second
 )
 
-// NewTrace begins a trace in a file, in place of what it had.
+// NewTrace starts a trace in a file, which it replaces.
 func NewTrace(path string) (*Trace, error) {
 	f, err := os.Create(path)
 	if err != nil {
@@ -50,16 +50,16 @@ func NewTrace(path string) (*Trace, error) {
 	return t, nil
 }
 
-// replicaBase lies beyond the numbers of processes that an operating system gives: 2^22 at most on Linux.
+// replicaBase is larger than any process id of an operating system: at most 2^22 on Linux.
 const replicaBase = 1 << 22
 
-// replicaID stands for a replica of this process, as if it were a process. Traces of several processes can be put
-// together: each has numbers of its own.
+// replicaID returns the number of a replica in the role of a process. It differs between processes, so that traces of
+// several can be merged.
 func replicaID(replica int) int {
 	return (1+replica)*replicaBase + os.Getpid()%replicaBase
 }
 
-// Replica gives the tracks of a replica, by its number from 0.
+// Replica returns the tracks of a replica, by its number from 0.
 func (t *Trace) Replica(replica int) *Tracks {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -70,7 +70,7 @@ func (t *Trace) Replica(replica int) *Tracks {
 	return &Tracks{t, id}
 }
 
-// Job gives the tracks of what a process has beside its replicas.
+// Job returns the tracks of a process outside its replicas.
 func (t *Trace) Job() *Tracks {
 	if t == nil {
 		return nil
@@ -78,7 +78,7 @@ func (t *Trace) Job() *Tracks {
 	return &Tracks{t, os.Getpid()}
 }
 
-// Tracks are those of one process or replica.
+// Tracks are the tracks of one process or replica.
 type Tracks struct {
 	of      *Trace
 	process int
@@ -88,7 +88,7 @@ type Tracks struct {
 type traceEvent struct {
 	Phase    string         `json:"ph"`
 	Category string         `json:"cat,omitempty"`
-	ID       int            `json:"id,omitempty"` // what begins and ends together
+	ID       int            `json:"id,omitempty"` // identifies what starts and ends together
 	Name     string         `json:"name"`
 	Process  int            `json:"pid"`
 	Thread   int            `json:"tid"`
@@ -97,7 +97,7 @@ type traceEvent struct {
 	Args     map[string]any `json:"args,omitempty"`
 }
 
-// Span writes something that took time on a track; args are names and values in turn. Spans of a track nest.
+// Span writes an interval on a track; args are alternating names and values. Spans of a track nest.
 func (k *Tracks) Span(on, name string, begin, end time.Time, args ...any) {
 	if k == nil {
 		return
@@ -110,7 +110,7 @@ func (k *Tracks) Span(on, name string, begin, end time.Time, args ...any) {
 		Duration: &duration, Args: pairs(args)})
 }
 
-// Apart writes something that took time, and that others may overlap.
+// Apart writes an interval that may overlap others.
 func (k *Tracks) Apart(name string, begin, end time.Time, args ...any) {
 	if k == nil {
 		return
@@ -127,7 +127,7 @@ func (k *Tracks) Apart(name string, begin, end time.Time, args ...any) {
 	k.of.write(e)
 }
 
-// Counter writes the values of a counter's series, names and values in turn.
+// Counter writes the values of a counter's series, as alternating names and values.
 func (k *Tracks) Counter(name string, at time.Time, series ...any) {
 	if k == nil {
 		return
@@ -138,7 +138,7 @@ func (k *Tracks) Counter(name string, at time.Time, series ...any) {
 	k.of.write(traceEvent{Phase: "C", Name: name, Process: k.process, At: &time, Args: pairs(series)})
 }
 
-// Begin begins a span; the function that it returns ends it.
+// Begin starts a span; the function that it returns ends it.
 func (k *Tracks) Begin(on, name string) (end func(args ...any)) {
 	if k == nil {
 		return func(...any) {}
@@ -147,8 +147,8 @@ func (k *Tracks) Begin(on, name string) (end func(args ...any)) {
 	return func(args ...any) { k.Span(on, name, begin, time.Now(), args...) }
 }
 
-// at is a time of the day in whole microseconds, told by the clock that nobody sets: spans that lie within one another
-// then do so in the file too. Those who show traces round fractions each in their own way.
+// at returns a time in whole microseconds, by the monotonic clock. Whole numbers keep nested spans nested in the
+// file, because viewers round fractions in different ways.
 func (t *Trace) at(when time.Time) int64 { return t.start.Add(when.Sub(t.start)).UnixMicro() }
 
 func pairs(args []any) map[string]any {
@@ -166,14 +166,14 @@ func pairs(args []any) map[string]any {
 	return all
 }
 
-// process names a process, and says in which place it is shown.
+// process names a process, and sets its position in the display.
 func (t *Trace) process(id int, name string, place int) {
 	t.tracks[track{id, ""}] = 0
 	t.write(traceEvent{Phase: "M", Name: "process_name", Process: id, Args: map[string]any{"name": name}})
 	t.write(traceEvent{Phase: "M", Name: "process_sort_index", Process: id, Args: map[string]any{"sort_index": place}})
 }
 
-// thread is the number of a track, which is named when it is first used.
+// thread returns the number of a track, which is named on first use.
 func (t *Trace) thread(process int, name string) int {
 	key := track{process, name}
 	id, known := t.tracks[key]
@@ -186,7 +186,7 @@ func (t *Trace) thread(process int, name string) int {
 	return id
 }
 
-// write writes an event. After an error nothing is written any more: a job goes on without its trace.
+// write writes an event. After an error it writes nothing more: the job continues without its trace.
 func (t *Trace) write(e traceEvent) {
 	text, err := json.Marshal(e)
 	if err != nil || t.err != nil || t.file == nil {
@@ -226,7 +226,7 @@ func firstError(first, next error) error {
 	return next
 }
 
-// Close ends the trace. Its error is the first of writing.
+// Close ends the trace. It returns the first error of writing.
 func (t *Trace) Close() error {
 	if t == nil {
 		return nil

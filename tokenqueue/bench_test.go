@@ -13,9 +13,9 @@ import (
 	"github.com/quire/quire/tokenqueue"
 )
 
-// BenchmarkShapes is what the queue costs a step, by what it holds: the tokens that slots drew last, or those of
-// prompts too, which the engine keeps in [tokenqueue.Prompts]. Each round packs a step, queues a token for each slot
-// again, and purges those of a slot that ends.
+// BenchmarkShapes measures what the queue costs per step, by its contents: only the tokens that slots generated last,
+// or also prompt tokens, which the engine keeps in [tokenqueue.Prompts]. Each round packs a step, queues a token for
+// each slot again, and purges the tokens of a slot that ends.
 func BenchmarkShapes(b *testing.B) {
 	const slots, step, rounds = 64, 512, 200
 	for _, prompts := range []int{0, 8192, 131072} {

@@ -13,12 +13,12 @@ type Host struct {
 	Entries  []Entry // Oldest first.
 }
 
-// Enqueue appends entries as far as there is room.
+// Enqueue appends entries while there is room.
 func (h *Host) Enqueue(entries ...Entry) {
 	h.Entries = append(h.Entries, entries[:min(len(entries), h.Capacity-len(h.Entries))]...)
 }
 
-// PurgeSlots removes the entries of the slots for which mask holds.
+// PurgeSlots removes the entries of the slots whose mask is set.
 func (h *Host) PurgeSlots(mask []bool) {
 	h.Entries = slices.DeleteFunc(h.Entries, func(e Entry) bool {
 		return e.Slot >= 0 && int(e.Slot) < len(mask) && mask[e.Slot]

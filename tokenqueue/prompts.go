@@ -11,23 +11,24 @@ import (
 	"github.com/quire/quire/scan"
 )
 
-// Prompts is the prompts of R slots, as far as they lie on the device: where a [Queue] holds tokens one by one, they
-// are one array here, of which many slots may read the same part.
+// Prompts holds the prompts of R slots, as far as they are on the device. A [Queue] holds tokens one by one; here
+// they are one array, and many slots may read the same part of it.
 type Prompts struct {
 	Tokens *Node // int32 [Q]: vocabulary ids.
-	// Starts, int32 [R], is where position 0 of each slot's prompt is in Tokens, or would be: positions below Done need
-	// not be there.
+	// Starts, int32 [R], is the index in Tokens of position 0 of each slot's prompt. It may lie outside the array:
+	// positions below Done need not be there.
 	Starts *Node
-	Done   *Node // int32 [R]: positions of each prompt that were run.
-	Lens   *Node // int32 [R]: where each prompt ends. A slot without one has Done >= Lens.
-	// Turns, int32 [R], is the order in which prompts run: lower ones first, equal ones by slot. nil = all are equal.
+	Done   *Node // int32 [R]: how many positions of each prompt were run.
+	Lens   *Node // int32 [R]: the length of each prompt. A slot without a prompt to run has Done >= Lens.
+	// Turns, int32 [R], is the order in which prompts run: lower ones first, equal ones by slot. If it is nil, all
+	// are equal.
 	Turns *Node
 }
 
-// Remaining is how many tokens of each slot's prompt have not been run, int32 [R].
+// Remaining returns how many tokens of each slot's prompt have not been run, int32 [R].
 func (p Prompts) Remaining() *Node { return Max(Sub(p.Lens, p.Done), ZerosLike(p.Lens)) }
 
-// ahead is how many prompt tokens run before those of each slot, int32 [R], by the remaining ones, int32 [R].
+// ahead returns how many prompt tokens run before each slot's own, int32 [R], given the remaining ones, int32 [R].
 func (p Prompts) ahead(remaining *Node) *Node {
 	if p.Turns == nil {
 		return Sub(scan.Sum(remaining), remaining)
@@ -43,21 +44,21 @@ func (p Prompts) ahead(remaining *Node) *Node {
 	return ReduceSum(Where(isAhead, left, ZerosLike(left)), 1)
 }
 
-// Drafts are tokens that may be drawn behind those that wait in R slots, at most N of each.
+// Drafts are tokens that are proposed to follow the tokens that wait in R slots, at most N per slot.
 type Drafts struct {
 	Tokens *Node // int32 [R, N].
-	Counts *Node // int32 [R]: how many of them there are; 0 where no token waits.
+	Counts *Node // int32 [R]: the number of drafts of each slot; 0 if no token waits.
 }
 
-// PackNext packs a step of at most limit tokens (T), sorted by slot: the token that waits in each slot that has one in
-// next, int32 [R], see [Queue.Next], and prompt tokens as far as room, an int32 scalar, goes: the rest of the first
-// prompt, then of the next one, and so on, in the order of Turns. A slot in next has no prompt left; its token is at
-// position Done. It leaves Done to the caller, who knows which of them it ran.
+// PackNext packs a step of at most limit tokens (T), sorted by slot: the token that waits in each slot that has one
+// in next, int32 [R], see [Queue.Next], and then prompt tokens, as many as room, an int32 scalar, allows: the rest of
+// the first prompt, then the next prompt, and so on, in the order of Turns. A slot with a token in next has no prompt
+// left; the token's position is Done. The caller updates Done, since it knows which tokens it ran.
 func (p Prompts) PackNext(next, room *Node, limit int) Packed {
 	return p.PackDrafts(next, nil, room, limit)
 }
 
-// PackDrafts is PackNext, with drafts behind the tokens that wait; nil for none.
+// PackDrafts is PackNext with drafts after the waiting tokens; drafts may be nil.
 func (p Prompts) PackDrafts(next *Node, drafts *Drafts, room *Node, limit int) Packed {
 	g := p.Tokens.Graph()
 	slots := p.Lens.Shape().Dimensions[0]
@@ -79,7 +80,7 @@ func (p Prompts) PackDrafts(next *Node, drafts *Drafts, room *Node, limit int) P
 	place := InsertAxes(clip(Add(Gather(p.Starts, at), pos), p.Tokens.Shape().Dimensions[0]), -1)
 	waiting := Gather(next, at)
 	if drafts != nil {
-		waiting = drafts.behind(waiting, slot, Sub(pos, Gather(p.Done, at)))
+		waiting = drafts.tokenAt(waiting, slot, Sub(pos, Gather(p.Done, at)))
 	}
 	token := Where(GreaterOrEqual(waiting, ZerosLike(waiting)), waiting, Gather(p.Tokens, place))
 	isToken := LessThan(rank, BroadcastToDims(num, limit))
@@ -92,9 +93,9 @@ func (p Prompts) PackDrafts(next *Node, drafts *Drafts, room *Node, limit int) P
 	}
 }
 
-// behind is the token that is nth, int32 [T], of those of a slot, int32 [T], of which next, int32 [T], waits; -1 where
-// none does.
-func (d *Drafts) behind(next, slot, nth *Node) *Node {
+// tokenAt returns token number nth, int32 [T], of its slot in this step, int32 [T]: next, int32 [T], if nth is 0,
+// otherwise a draft. It is -1 if no token waits in the slot.
+func (d *Drafts) tokenAt(next, slot, nth *Node) *Node {
 	rows, most := d.Tokens.Shape().Dimensions[0], d.Tokens.Shape().Dimensions[1]
 	at := Add(MulScalar(clip(slot, rows), most), clip(SubScalar(nth, 1), most))
 	draft := Gather(Reshape(d.Tokens, rows*most), InsertAxes(at, -1))
@@ -102,7 +103,7 @@ func (d *Drafts) behind(next, slot, nth *Node) *Node {
 	return Where(LogicalAnd(GreaterOrEqual(next, zero), GreaterThan(nth, zero)), draft, next)
 }
 
-// Next is the token that waits in each of a number of slots, int32 [slots], -1 for none. At most one token a slot may
+// Next returns the token that waits in each slot, int32 [slots]; -1 if there is none. At most one token per slot may
 // be queued.
 func (q Queue) Next(slots int) *Node {
 	g := q.Tokens.Graph()
@@ -116,7 +117,7 @@ type HostPrompt struct {
 	Tokens []int32 // All of the prompt.
 	Done   int
 	Turn   int
-	Next   []int32 // The token that waits, if there is one, and drafts behind it.
+	Next   []int32 // The waiting token, if there is one, and its drafts.
 }
 
 // PackPrompts is the plain-Go twin of [Prompts.PackDrafts].

@@ -1,9 +1,9 @@
-// Package tokenqueue holds the tokens that wait to be run through the model, and packs the next of them for a step.
+// Package tokenqueue holds the tokens that wait to be run through the model, and packs the next step from them.
 //
-// A token is identified by its slot (the sequence it belongs to) and its position in that sequence. Drawn tokens wait
-// in a [Queue], those of prompts in [Prompts]. [Prompts.PackNext] takes from both, sorted so that the tokens of one
-// sequence are adjacent. Package seqtable then assigns their pages and makes the [PageBatchInfo] that attention reads.
-// [Host] is the plain-Go twin.
+// A token is identified by its slot (the sequence it belongs to) and its position in that sequence. Generated tokens
+// wait in a [Queue], prompt tokens in [Prompts]. [Prompts.PackNext] takes tokens from both, sorted so that the tokens
+// of one sequence are adjacent. Package seqtable then assigns their pages and makes the [PageBatchInfo] that
+// attention reads. [Host] is the plain-Go twin.
 package tokenqueue
 
 import (
@@ -15,12 +15,12 @@ import (
 	"github.com/quire/quire/scan"
 )
 
-// Queue is first in, first out, of capacity Q. The first NumQueued elements of the arrays are the tokens, oldest first;
-// the others are -1.
+// Queue is a FIFO of capacity Q. The first NumQueued elements of the arrays are the tokens, oldest first; the others
+// are -1.
 type Queue struct {
 	Tokens    *Node // int32 [Q]: vocabulary ids.
 	SlotIDs   *Node // int32 [Q]: the sequence each token belongs to.
-	PosIDs    *Node // int32 [Q]: its position there, from 0.
+	PosIDs    *Node // int32 [Q]: its position in the sequence, from 0.
 	NumQueued *Node // int32 scalar.
 }
 
@@ -33,20 +33,21 @@ type Packed struct {
 	NumTokens *Node // int32 scalar.
 }
 
-// PageBatchInfo tells the model and its attention where the tokens of one step stand. The sequences that have tokens in
-// the step are its rows 0 to NumSeqs-1, in order of slot; the rows after them are padding.
+// PageBatchInfo describes the tokens of one step for the model and its attention. The sequences that have tokens in
+// the step are rows 0 to NumSeqs-1, in order of slot; the rows after them are padding.
 //
 // The layout follows JAX's ragged paged attention (kv_lens, page_indices, cu_q_lens, num_seqs).
 type PageBatchInfo struct {
-	SlotIDs       *Node // int32 [B]: the slot of each row, -1 = padding.
-	PageIndices   *Node // int32 [B, PP]: its pages in order, -1 = none.
-	SeqLens       *Node // int32 [B]: its length in tokens, with those of this step; 0 = padding.
-	CuQLens       *Node // int32 [B+1]: row b's tokens are those from CuQLens[b] up to CuQLens[b+1].
-	NumSeqs       *Node // int32 scalar.
-	NewTokenDests *Node // int32 [T]: where each token's KV goes, page*PageSize + place in page; P*PageSize = nowhere.
-	TokenSeqs     *Node // int32 [T]: the row of each token, -1 = padding, or a token that can not be run.
+	SlotIDs     *Node // int32 [B]: the slot of each row, -1 = padding.
+	PageIndices *Node // int32 [B, PP]: the row's pages in order, -1 = none.
+	SeqLens     *Node // int32 [B]: the row's length in tokens, including this step's; 0 = padding.
+	CuQLens     *Node // int32 [B+1]: row b's tokens are CuQLens[b] up to, but not including, CuQLens[b+1].
+	NumSeqs     *Node // int32 scalar.
+	// int32 [T]: where each token's KV is written, page*PageSize + place in page; P*PageSize = nowhere.
+	NewTokenDests *Node
+	TokenSeqs     *Node // int32 [T]: the row of each token, -1 = padding, or a token that cannot be run.
 	PosIDs        *Node // int32 [T]: the position of each token in its sequence, -1 = padding.
-	PageSize      int   // Tokens a page.
+	PageSize      int   // Tokens per page.
 }
 
 // New returns an empty queue.
@@ -55,11 +56,12 @@ func New(g *Graph, capacity int) Queue {
 	return Queue{Tokens: none, SlotIDs: none, PosIDs: none, NumQueued: ScalarZero(g, dtypes.Int32)}
 }
 
-// Capacity is Q.
+// Capacity returns Q.
 func (q Queue) Capacity() int { return q.Tokens.Shape().Dimensions[0] }
 
 // Enqueue appends, in order, the tokens for which valid, bool [N], holds. tokens, slots and pos are int32 [N]. Tokens
-// for which there is no room are left out: there are none where a queue of S slots holds at most one token of each.
+// for which there is no room are dropped. This cannot happen if a queue with a capacity of S holds at most one token
+// for each of S slots.
 func (q Queue) Enqueue(tokens, slots, pos, valid *Node) Queue {
 	g := tokens.Graph()
 	capacity, n := q.Capacity(), tokens.Shape().Dimensions[0]
@@ -79,13 +81,14 @@ func (q Queue) Enqueue(tokens, slots, pos, valid *Node) Queue {
 	}
 }
 
-// PurgeSlots removes the tokens of the slots for which mask, bool [S], holds. The others keep their order.
+// PurgeSlots removes the tokens of the slots whose mask, bool [S], is set. The other tokens keep their order.
 func (q Queue) PurgeSlots(mask *Node) Queue {
 	g := mask.Graph()
 	capacity, slots := q.Capacity(), mask.Shape().Dimensions[0]
 	marks := ConvertDType(mask, dtypes.Int32)
 	place := iota32(g, capacity)
-	// What to remove is found again where some is: else the compiler finds what stays even where all does.
+	// split is called again inside Once: if kept were shared, the compiler would compute it even when nothing is
+	// purged.
 	split := func(q Queue) (purged, kept *Node) {
 		queued := LessThan(place, BroadcastToDims(q.NumQueued, capacity))
 		inTable := LogicalAnd(GreaterOrEqual(q.SlotIDs, ZerosLike(q.SlotIDs)),
@@ -95,7 +98,7 @@ func (q Queue) PurgeSlots(mask *Node) Queue {
 		return purged, LogicalAnd(queued, LogicalNot(purged))
 	}
 	purged, _ := split(q)
-	// Most steps purge nothing.
+	// Once, because most steps purge nothing.
 	return control.Once(ReduceLogicalOr(purged), q, func(_ control.Now, q Queue) Queue {
 		_, kept := split(q)
 		from, count := scan.Positions(kept, capacity)

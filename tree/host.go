@@ -12,16 +12,16 @@ import (
 )
 
 // The host twin of a tree has the same fields, with Go values in place of nodes: a scalar such as int32 for a node of
-// rank 0, a slice for an array, a slice of Go arrays such as [][2]uint32 for an array of fixed further dimensions.
-// Declared as one generic struct, tree and twin can not differ; [Of] checks it all the same.
+// rank 0, a slice for an array, a slice of Go arrays such as [][2]uint32 for an array with fixed further dimensions.
+// If both are declared as one generic struct, tree and twin cannot differ; [Of] still checks it.
 //
-// A field with the tag `tree:"apart"` has an array of its own in a [Packing].
+// A field with the tag `tree:"apart"` gets its own array in a [Packing].
 
 // Array is a leaf of a host twin.
 type Array struct {
-	Name  string // as of [Names]
+	Name  string // as in [Names]
 	Shape shapes.Shape
-	Flat  any // its elements: a slice's own memory, or a copy of a scalar, which [Store] brings back
+	Flat  any // its elements: the slice's own memory, or a copy of a scalar that [Store] writes back
 	apart bool
 	field reflect.Value
 }
@@ -50,8 +50,8 @@ func Arrays[T any](twin *T) []Array {
 	return list
 }
 
-// Store brings the scalars among arrays back to the twin that they were taken from. Arrays and scalars of a struct can
-// not be handed to C as they are: it has pointers beside them.
+// Store writes the scalars among arrays back to the twin that they were taken from. Scalars and arrays of a struct
+// cannot be passed to C in place, because the struct also has pointers.
 func Store(arrays []Array) {
 	for _, a := range arrays {
 		if a.field.Kind() != reflect.Slice {
@@ -60,8 +60,8 @@ func Store(arrays []Array) {
 	}
 }
 
-// Of returns a tree of type T with the given nodes as its leaves, in the order of the arrays of its host twin. What the
-// twin lacks, as a nil slice, is absent. It panics if the twin has other leaves than T.
+// Of returns a tree of type T whose leaves are the given nodes, in the order of the arrays of its host twin. Leaves
+// that the twin lacks, as nil slices, are absent. It panics if the leaves of the twin and of T differ.
 func Of[T any](arrays []Array, nodes []*graph.Node) T {
 	var out T
 	var names []string
@@ -82,7 +82,7 @@ func Of[T any](arrays []Array, nodes []*graph.Node) T {
 	return out
 }
 
-// Zeros returns a tree of type T of zeros in the shapes of its host twin.
+// Zeros returns a tree of type T whose leaves are zeros in the shapes of its host twin.
 func Zeros[T any](g *graph.Graph, arrays []Array) T {
 	nodes := make([]*graph.Node, len(arrays))
 	for i, a := range arrays {
@@ -135,7 +135,7 @@ func arrayOf(name string, v reflect.Value) Array {
 	return Array{Name: name, Shape: shape, Flat: view(element.Kind(), data, size), field: field}
 }
 
-// view is a slice over the memory of numbers of one kind.
+// view returns a slice over the memory of numbers of one kind.
 func view(kind reflect.Kind, data unsafe.Pointer, size int) any {
 	switch kind {
 	case reflect.Bool:
@@ -152,9 +152,9 @@ func view(kind reflect.Kind, data unsafe.Pointer, size int) any {
 	panic(fmt.Errorf("tree: a host twin has a field of kind %s", kind))
 }
 
-// Like returns a host twin of type T with memory for arrays of the given names and shapes, and their views in the same
-// order. Slices that none is named after are nil; a slice of numbers takes an array of any rank. It is an error if an
-// array is no field of T, or of another type.
+// Like returns a host twin of type T with memory for arrays of the given names and shapes, and views of them in the
+// same order. Slices whose name is not given are nil; a slice of numbers accepts an array of any rank. It is an error
+// if an array is not a field of T, or has a different type.
 func Like[T any](names []string, of []shapes.Shape) (*T, []Array, error) {
 	twin, arrays := new(T), make([]Array, 0, len(names))
 	var err error
@@ -173,7 +173,7 @@ func Like[T any](names []string, of []shapes.Shape) (*T, []Array, error) {
 		arrays = append(arrays, a)
 	})
 	if err == nil && len(arrays) < len(names) {
-		err = fmt.Errorf("tree.Like: %s is no field of %T, or in another order", names[len(arrays)], *twin)
+		err = fmt.Errorf("tree.Like: %s is not a field of %T, or is in a different order", names[len(arrays)], *twin)
 	}
 	return twin, arrays, err
 }

@@ -12,9 +12,9 @@ import (
 
 // Leaf describes a leaf of a tree.
 type Leaf struct {
-	Name  string // as of [Names]
+	Name  string // as in [Names]
 	Shape shapes.Shape
-	// Apart says that a [Packing] leaves it an array of its own.
+	// Apart reports whether the leaf gets its own array in a [Packing].
 	Apart bool
 }
 
@@ -27,22 +27,22 @@ func LeavesOf(arrays []Array) []Leaf {
 	return leaves
 }
 
-// Packing is how the leaves of a tree are held in few arrays, since each array that goes to a device or comes from it
-// has a price of its own, whatever its size. Leaves of bool, int32, uint32 and float32 share the first array, one
-// behind the other; a bool takes 32 bits. Other leaves, and those that are apart, have an array each.
+// Packing describes how the leaves of a tree are held in few arrays. Each array that is copied to or from a device
+// has a fixed cost, whatever its size. Leaves of bool, int32, uint32 and float32 are concatenated in the first array;
+// a bool takes 32 bits. Other leaves, and leaves with Apart set, have their own array.
 type Packing struct {
 	leaves []Leaf
-	places []place // of the leaves
+	places []place // one for each leaf
 	arrays []Leaf
 }
 
-// place is where a leaf begins in an array of the packing.
+// place is the position of a leaf in the packing: the array, and the offset of its first element there.
 type place struct{ array, at int }
 
-// packedName is the name of the array that leaves share.
+// packedName is the name of the array that the leaves share.
 const packedName = "packed"
 
-// NewPacking makes a packing of leaves.
+// NewPacking returns a packing of leaves.
 func NewPacking(leaves []Leaf) *Packing {
 	p := &Packing{leaves: leaves, places: make([]place, len(leaves))}
 	isShared := func(l Leaf) bool { return !l.Apart && isWord(l.Shape.DType) }
@@ -73,16 +73,16 @@ func isWord(d dtypes.DType) bool {
 	return false
 }
 
-// Leaves describes what is packed.
+// Leaves describes the leaves that are packed.
 func (p *Packing) Leaves() []Leaf { return p.leaves }
 
 // Arrays describes the arrays that hold the leaves.
 func (p *Packing) Arrays() []Leaf { return p.arrays }
 
-// ArrayOf is the number of the array that holds a leaf, by the leaf's number.
+// ArrayOf returns the number of the array that holds the leaf with this number.
 func (p *Packing) ArrayOf(leaf int) int { return p.places[leaf].array }
 
-// isWhole says that a leaf has an array of its own, in its own dtype.
+// isWhole reports whether a leaf has its own array, in its own dtype.
 func (p *Packing) isWhole(leaf int) bool { return p.arrays[p.places[leaf].array].Name != packedName }
 
 // Pack builds the arrays from the leaves.
@@ -135,7 +135,7 @@ func (p *Packing) check(got, want int) {
 	}
 }
 
-// New returns memory for the arrays on the host, flat slices of zeros.
+// New allocates the arrays on the host, as flat slices of zeros.
 func (p *Packing) New() []any {
 	flats := make([]any, len(p.arrays))
 	for i, a := range p.arrays {
@@ -144,10 +144,10 @@ func (p *Packing) New() []any {
 	return flats
 }
 
-// Put writes the leaves of a host twin to the arrays. What absent leaves take there stays as it is.
+// Put copies the leaves of a host twin to the arrays. The places of absent leaves keep their contents.
 func (p *Packing) Put(flats []any, twin []Array) { p.move(flats, twin, false) }
 
-// Take reads the leaves of a host twin from the arrays. See [Store].
+// Take copies the leaves of a host twin from the arrays. See [Store].
 func (p *Packing) Take(flats []any, twin []Array) { p.move(flats, twin, true) }
 
 func (p *Packing) move(flats []any, twin []Array, out bool) {
@@ -182,7 +182,7 @@ func (p *Packing) move(flats []any, twin []Array, out bool) {
 		}
 	}
 	if len(twin) > 0 {
-		panic(fmt.Errorf("tree.Packing: %s is not packed, or in another order", twin[0].Name))
+		panic(fmt.Errorf("tree.Packing: %s is not packed, or is in a different order", twin[0].Name))
 	}
 }
 
@@ -207,7 +207,7 @@ func Bytes(flat any) []byte {
 	case []float32:
 		return bytesOf(x)
 	}
-	panic(fmt.Errorf("tree: a host twin has no field of %T", flat))
+	panic(fmt.Errorf("tree: a host twin cannot have a field of type %T", flat))
 }
 
 func bytesOf[T any](x []T) []byte {
@@ -215,7 +215,7 @@ func bytesOf[T any](x []T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), len(x)*int(unsafe.Sizeof(one)))
 }
 
-// flatOf makes a flat slice for an array.
+// flatOf allocates a flat slice for an array.
 func flatOf(shape shapes.Shape) any {
 	n := shape.Size()
 	switch shape.DType {
@@ -230,5 +230,5 @@ func flatOf(shape shapes.Shape) any {
 	case dtypes.Float32:
 		return make([]float32, n)
 	}
-	panic(fmt.Errorf("tree: a host twin has no field of %s", shape.DType))
+	panic(fmt.Errorf("tree: a host twin cannot have a field of type %s", shape.DType))
 }

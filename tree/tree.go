@@ -25,8 +25,8 @@ func Leaves(v any) []*graph.Node {
 	return nodes
 }
 
-// Names returns a name for each leaf of v, in the order of [Leaves]: the dotted path of fields and indices,
-// for instance "Sequences.SeqLens" or "Caches.3".
+// Names returns a name for each leaf of v, in the order of [Leaves]: the dotted path of fields and indices, for
+// example "Sequences.SeqLens" or "Caches.3".
 func Names(v any) []string {
 	var names []string
 	walk(reflect.ValueOf(v), "", func(path string, _ reflect.Value) {
@@ -38,8 +38,8 @@ func Names(v any) []string {
 	return names
 }
 
-// Rebuild returns a copy of like with its leaves replaced, in order, by nodes. Static fields are like's.
-// It panics if the number of nodes is not the number of leaves.
+// Rebuild returns a copy of like with its leaves replaced, in order, by nodes. Static fields are copied from like. It
+// panics if the number of nodes differs from the number of leaves.
 func Rebuild[T any](like T, nodes []*graph.Node) T {
 	out := reflect.New(reflect.TypeFor[T]()).Elem()
 	rest := rebuild(out, reflect.ValueOf(&like).Elem(), nodes)
@@ -49,7 +49,7 @@ func Rebuild[T any](like T, nodes []*graph.Node) T {
 	return out.Interface().(T)
 }
 
-// Map returns a copy of v with f of each leaf in its place.
+// Map returns a copy of v in which f is applied to each leaf.
 func Map[T any](v T, f func(leaf *graph.Node) *graph.Node) T {
 	leaves := Leaves(v)
 	for i, leaf := range leaves {
@@ -58,7 +58,7 @@ func Map[T any](v T, f func(leaf *graph.Node) *graph.Node) T {
 	return Rebuild(v, leaves)
 }
 
-// Zip returns a copy of a with f of each leaf and of b's in the same place.
+// Zip returns a copy of a in which each leaf is f of the leaf and of b's leaf in the same place.
 func Zip[T any](a, b T, f func(a, b *graph.Node) *graph.Node) T {
 	leaves, others := Leaves(a), Leaves(b)
 	if len(leaves) != len(others) {
@@ -98,7 +98,7 @@ func walk(v reflect.Value, path string, leaf func(string, reflect.Value)) {
 	}
 }
 
-// below is the path of a field; an embedded struct's fields have names as if they were those of the struct around it.
+// below returns the path of a field. The fields of an embedded struct are named like fields of the outer struct.
 func below(path string, f reflect.StructField) string {
 	if f.Anonymous {
 		return path
@@ -113,7 +113,7 @@ func join(path, name string) string {
 	return path + "." + name
 }
 
-// rebuild fills out from like, taking nodes from the front, and returns the nodes left over.
+// rebuild fills out from like, consuming nodes from the front, and returns the remaining nodes.
 func rebuild(out, like reflect.Value, nodes []*graph.Node) []*graph.Node {
 	if like.Type() == nodeType {
 		if like.IsNil() {

@@ -24,15 +24,15 @@ const (
 	OpSync    OpKind = "sync"
 )
 
-// Op is an operation that is about to be done.
+// Op is an operation that is about to be performed.
 type Op struct {
 	Kind OpKind
-	Name string // of the file or folder, as it was opened
-	Len  int    // of a write or read, in bytes
+	Name string // name of the file or folder, as it was opened
+	Len  int    // bytes of a write or read
 }
 
-// Hook is called before each operation; an error of it is the operation's, which then is not done. A write of which the
-// first bytes are to be done has a [*ShortWrite].
+// Hook is called before each operation. If it returns an error, the operation fails with this error and is not
+// performed. To perform only the first bytes of a write, return a [*ShortWrite].
 type Hook func(op Op) error
 
 // ShortWrite makes a write end after N bytes.
@@ -44,7 +44,8 @@ type ShortWrite struct {
 func (e *ShortWrite) Error() string { return e.Err.Error() }
 func (e *ShortWrite) Unwrap() error { return e.Err }
 
-// Inject returns a file system whose operations fail as the hook says. The hook may be called from several goroutines.
+// Inject returns a file system whose operations fail when the hook returns an error. The hook may be called from
+// several goroutines.
 func Inject(base FS, hook Hook) FS { return &injected{base, hook} }
 
 type injected struct {

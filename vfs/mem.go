@@ -10,22 +10,22 @@ import (
 	"sync"
 )
 
-// Mem is a file system in memory that knows what of it would last. It may be used from several goroutines. Folders need
-// not be made.
+// Mem is a file system in memory that records which of its contents are durable. It may be used from several
+// goroutines. Folders need not be created.
 type Mem struct {
 	mu     sync.Mutex
 	dirs   map[string]*memDir
-	locked map[string]int // how many hold a lock; -1 for one that nobody else may have
+	locked map[string]int // number of shared holders of each lock; -1 if it is held exclusively
 }
 
-// memDir is a folder: its names now, and how they came to differ from those that last.
+// memDir is a folder: its current names, and the changes since the durable ones.
 type memDir struct {
 	names   map[string]*memData
 	lasting map[string]*memData
-	changes []change // since the last sync, in order
+	changes []change // changes since the last sync, in order
 }
 
-// change is the files that names stand for from then on; nil = a name is gone.
+// change maps names to their new files; nil means that a name was removed.
 type change map[string]*memData
 
 func (c change) do(names map[string]*memData) {
@@ -39,7 +39,7 @@ func (c change) do(names map[string]*memData) {
 // memData is the content of a file.
 type memData struct {
 	bytes  []byte
-	synced int // how many of them last
+	synced int // how many of the bytes are durable
 }
 
 // NewMem returns an empty file system.
@@ -63,7 +63,7 @@ func notExist(op, name string) error {
 	return &fs.PathError{Op: op, Path: name, Err: fs.ErrNotExist}
 }
 
-// Create makes an empty file.
+// Create creates an empty file.
 func (m *Mem) Create(name string) (File, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -97,7 +97,7 @@ func (m *Mem) Open(name string) (File, error) {
 	return &memFile{m: m, data: data}, nil
 }
 
-// Rename gives a file another name in its folder.
+// Rename renames a file within its folder.
 func (m *Mem) Rename(from, to string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -110,7 +110,7 @@ func (m *Mem) Rename(from, to string) error {
 		return notExist("rename", from)
 	}
 	c := change{filepath.Base(from): nil}
-	c[filepath.Base(to)] = data // which may be the same name
+	c[filepath.Base(to)] = data // after the removal, because both names may be equal
 	d.change(c)
 	return nil
 }
@@ -127,7 +127,7 @@ func (m *Mem) Remove(name string) error {
 	return nil
 }
 
-// MkdirAll makes a folder, and those above it.
+// MkdirAll creates a folder and the folders above it.
 func (m *Mem) MkdirAll(dir string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -138,7 +138,7 @@ func (m *Mem) MkdirAll(dir string) error {
 	}
 }
 
-// List returns the names in a folder, of files and folders.
+// List returns the names of the files and folders in a folder.
 func (m *Mem) List(dir string) ([]string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -160,7 +160,7 @@ func (m *Mem) List(dir string) ([]string, error) {
 	return names, nil
 }
 
-// SyncDir makes the names in a folder last.
+// SyncDir makes the names in a folder durable.
 func (m *Mem) SyncDir(dir string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -172,7 +172,7 @@ func (m *Mem) SyncDir(dir string) error {
 	return nil
 }
 
-// Lock takes a lock.
+// Lock takes an exclusive lock.
 func (m *Mem) Lock(name string) (io.Closer, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -183,7 +183,7 @@ func (m *Mem) Lock(name string) (io.Closer, error) {
 	return &memLock{m: m, name: name}, nil
 }
 
-// LockShared takes a lock that others may have too.
+// LockShared takes a shared lock.
 func (m *Mem) LockShared(name string) (io.Closer, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -214,8 +214,8 @@ func (l *memLock) Close() error {
 	return nil
 }
 
-// Killed returns the file system as a process finds it that starts after this one was killed: all writes are there,
-// locks are free. What was not synced is still to be. Files that are open in m no longer have to do with it.
+// Killed returns the file system as a new process finds it after the old one was killed: all writes are there and the
+// locks are free. What was not synced is still not durable. Files that are open in m are detached from the result.
 func (m *Mem) Killed() *Mem {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -240,9 +240,8 @@ func (m *Mem) Killed() *Mem {
 	return next
 }
 
-// PowerLost returns the file system after the power went. Of what was not synced, some is there, as disks have it: of
-// the changes of a folder the first ones up to any; of a file's bytes none, some, or bytes in their place that nobody
-// wrote.
+// PowerLost returns the file system after a loss of power. Some of what was not synced survives, as on real disks: a
+// prefix of the changes of a folder; and of a file's bytes none, some, or garbage in their place.
 func (m *Mem) PowerLost(random *rand.Rand) *Mem {
 	names := func(d *memDir) map[string]*memData {
 		names := maps.Clone(d.lasting)
@@ -288,7 +287,7 @@ func (m *Mem) PowerLost(random *rand.Rand) *Mem {
 	return next
 }
 
-// sortedKeys keeps the draws of random numbers in one order.
+// sortedKeys returns the keys in a fixed order, so that random numbers are consumed reproducibly.
 func sortedKeys[V any](m map[string]V) []string {
 	var keys []string
 	for k := range m {

@@ -12,8 +12,8 @@ func IsReadOnly(err error) bool {
 	return errors.Is(err, syscall.EROFS) || errors.Is(err, fs.ErrPermission)
 }
 
-// ReadOnly returns the files of base for reading: nothing is locked or synced, and what writes fails with an error for
-// which [IsReadOnly] holds.
+// ReadOnly returns a read-only view of base: nothing is locked or synced, and writes fail with an error for which
+// [IsReadOnly] holds.
 func ReadOnly(base FS) FS { return readOnly{base} }
 
 type readOnly struct{ base FS }
@@ -28,7 +28,7 @@ func (r readOnly) Remove(name string) error          { return refused("remove", 
 func (r readOnly) List(dir string) ([]string, error) { return r.base.List(dir) }
 func (r readOnly) SyncDir(string) error              { return nil }
 
-// MkdirAll does nothing where the folder is there.
+// MkdirAll does nothing if the folder exists.
 func (r readOnly) MkdirAll(dir string) error {
 	if _, err := r.base.List(dir); err != nil {
 		return refused("mkdir", dir)
@@ -39,7 +39,7 @@ func (r readOnly) MkdirAll(dir string) error {
 func (r readOnly) Lock(string) (io.Closer, error)       { return unlocked{}, nil }
 func (r readOnly) LockShared(string) (io.Closer, error) { return unlocked{}, nil }
 
-// unlocked is a lock that was not taken.
+// unlocked is the closer of a lock that was not taken.
 type unlocked struct{}
 
 func (unlocked) Close() error { return nil }

@@ -1,8 +1,9 @@
-// Package vfs is the file layer below a job's output. It has the few operations that must survive a crash, on real
-// files ([OS]), on files in memory that can lose what was not synced ([Mem]), and with injected errors ([Inject]).
+// Package vfs is the file layer below a job's output. It provides the few operations that must survive a crash, on
+// real files ([OS]), on files in memory that can lose what was not synced ([Mem]), and with injected errors
+// ([Inject]).
 //
-// A file's bytes are durable once [File.Sync] has returned, and its name once [FS.SyncDir] of its folder has. A loss of
-// power may lose anything else, in part or whole.
+// A file's bytes are durable once [File.Sync] has returned, and its name once [FS.SyncDir] of its folder has. A loss
+// of power may lose anything else, in part or whole.
 package vfs
 
 import (
@@ -14,15 +15,15 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// ErrLocked says that another process holds a lock.
+// ErrLocked reports that another process holds a lock.
 var ErrLocked = errors.New("another process holds the lock")
 
-// File is an open file. One that [FS.Open] gave cannot be written to.
+// File is an open file. A file from [FS.Open] cannot be written to.
 type File interface {
 	io.Writer   // appends
 	io.ReaderAt //
 	io.Closer
-	// Sync makes the bytes written so far last.
+	// Sync makes the bytes written so far durable.
 	Sync() error
 	// Size returns the length in bytes.
 	Size() (int64, error)
@@ -30,26 +31,26 @@ type File interface {
 
 // FS is a file system. Errors satisfy errors.Is with fs.ErrNotExist and the like.
 type FS interface {
-	// Create makes an empty file, in place of one that is there.
+	// Create creates an empty file and replaces an existing one.
 	Create(name string) (File, error)
-	// Append opens a file for writing at its end, and makes it if need be.
+	// Append opens a file for writing at its end, and creates it if needed.
 	Append(name string) (File, error)
 	// Open opens a file for reading.
 	Open(name string) (File, error)
-	// Rename gives a file another name in the same folder, in place of a file that has it.
+	// Rename renames a file within its folder and replaces a file with the new name.
 	Rename(from, to string) error
 	Remove(name string) error
-	// MkdirAll makes a folder and those above it, and makes their names last.
+	// MkdirAll creates a folder and the folders above it, and makes their names durable.
 	MkdirAll(dir string) error
 	// List returns the names in a folder, sorted.
 	List(dir string) ([]string, error)
-	// SyncDir makes the names in a folder last: those that were made, changed and removed.
+	// SyncDir makes the names in a folder durable: created, changed and removed ones.
 	SyncDir(dir string) error
-	// Lock takes a lock that one process has at a time, until it closes it or dies; the file of that name stays. The
-	// error is [ErrLocked] while another one has it.
+	// Lock takes a lock that one process holds at a time, until it closes the lock or dies. The lock's file stays.
+	// The error is [ErrLocked] while another process holds it.
 	Lock(name string) (io.Closer, error)
-	// LockShared takes a lock that any number of processes have at a time, while none has it by Lock; else the error is
-	// [ErrLocked].
+	// LockShared takes a lock that any number of processes hold at a time, while none holds it by Lock; otherwise the
+	// error is [ErrLocked].
 	LockShared(name string) (io.Closer, error)
 }
 
@@ -78,7 +79,7 @@ func opened(f *os.File, err error) (File, error) {
 func (machine) Create(name string) (File, error) { return opened(os.Create(name)) }
 
 func (machine) Append(name string) (File, error) {
-	// For reading too: whoever appends looks first at what the last one left.
+	// Also for reading: a process that appends first looks at what the previous one left.
 	return opened(os.OpenFile(name, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o666))
 }
 
@@ -92,9 +93,9 @@ func (m machine) MkdirAll(dir string) error {
 	dir = filepath.Clean(dir)
 	above := filepath.Dir(dir)
 	if _, err := os.Stat(dir); err == nil {
-		// whoever made it may have died before; what is above an old folder need not be ours to sync
+		// The folder's creator may have died before its sync. Folders above an old one need not be ours to sync.
 		_ = m.SyncDir(above)
-		return os.MkdirAll(dir, 0o777) // an error where it is no folder
+		return os.MkdirAll(dir, 0o777) // fails if it is not a folder
 	}
 	if above != dir {
 		if err := m.MkdirAll(above); err != nil {
@@ -133,9 +134,8 @@ func (machine) Lock(name string) (io.Closer, error) { return lock(name, (*flock.
 func (machine) LockShared(name string) (io.Closer, error) { return lock(name, (*flock.Flock).TryRLock) }
 
 func lock(name string, try func(*flock.Flock) (bool, error)) (io.Closer, error) {
-	// The file stays when the lock is given back: if it were removed, one process could hold the lock of the file that
-	// is gone and another one that of the new file.
-	// NFS has locks by fcntl, which want an open mode to match
+	// The file stays when the lock is released: if it were removed, one process could hold the lock of the removed
+	// file and another the lock of a new one. NFS implements locks by fcntl, which wants an open mode to match
 	lock := flock.New(name, flock.SetFlag(os.O_CREATE|os.O_RDWR))
 	switch ok, err := try(lock); {
 	case err != nil:

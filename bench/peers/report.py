@@ -19,7 +19,7 @@ ABOUT = {
     "gsm": "128 rows x 128 tokens, sampled",
     "gsm-greedy": "128 rows x 128 tokens, greedy",
     "gsm-n4": "32 rows x 4 completions x 128 tokens, sampled",
-    "gsm-fewshot": "128 rows behind a shared 4-shot prefix x 64 tokens, sampled",
+    "gsm-fewshot": "128 rows after a shared 4-shot prefix x 64 tokens, sampled",
     "lengths-mixed": "128 rows, 16 to 512 tokens each, sampled",
     "lengths-equal": "128 rows, as many tokens as lengths-mixed in equal parts",
 }
@@ -218,7 +218,8 @@ def main(results: pathlib.Path, page: pathlib.Path) -> None:
         "# Benchmarks", "",
         "For users: how fast Quire and other engines do the same jobs, with the commands that measured it.", "",
         "There is one section for each processor. Compare figures within a section only.", "",
-        "- All engines get the same token ids and draw the same number of tokens. End-of-sequence tokens are ignored.",
+        "- All engines get the same token ids and generate the same number of tokens. End-of-sequence tokens are "
+        "ignored.",
         "- Sampling is at temperature 1 from the whole vocabulary.",
         "- The model is SmolLM2-135M-Instruct, dequantized to bfloat16. Each engine runs in the weight type that is",
         "  fastest for it on that processor.",

@@ -10,8 +10,8 @@ const someTools = `[{"type": "function", "function": {"name": "add", "parameters
 	"a": {"type": "integer"}, "b": {"type": "string"}, "c": {"type": "object"}, "d": {"type": ["boolean", "null"]},
 	"e": {"anyOf": [{"type": "number"}]}}}}}]`
 
-// TestMarkedCalls takes calls out of the forms of Python, of marks for each argument, and of messages. The cases are
-// those of vLLM's tests of its parsers, in our own words.
+// TestMarkedCalls parses calls in Python's syntax, with marks for each argument, and in messages. The cases follow
+// vLLM's tests of its parsers, in our own words.
 func TestMarkedCalls(t *testing.T) {
 	one := func(name, arguments string) ToolCall { return ToolCall{Name: name, Arguments: arguments} }
 	add := one("add", `{"a": 1, "b": "two"}`)

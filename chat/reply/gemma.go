@@ -5,28 +5,28 @@ import (
 	"strings"
 )
 
-// Marks of Gemma 4's calls.
+// The marks of Gemma 4's calls.
 const gemmaStart, gemmaEnd, gemmaQuote = "<|tool_call>", "<tool_call|>", `<|"|>`
 
-// gemma reads call:name{key:<|"|>text<|"|>,other:[1,true]}, of Gemma 4.
+// gemma parses call:name{key:<|"|>text<|"|>,other:[1,true]}, used by Gemma 4.
 func gemma(text string, tools Tools) (call ToolCall, rest string, ok bool) {
 	text, ok = strings.CutPrefix(strings.TrimLeft(text, blank), "call:")
-	name, behind := cutBefore(text, "{")
+	name, tail := cutBefore(text, "{")
 	name = strings.TrimSpace(name)
-	g := gemmaText{text: behind, of: tools.parametersOf(name)}
+	g := gemmaText{text: tail, of: tools.parametersOf(name)}
 	object, whole := g.value("")
 	return ToolCall{Name: name, Arguments: object}, g.text,
 		ok && whole && name != "" && !strings.Contains(name, "<") && strings.HasPrefix(object, "{")
 }
 
-// gemmaText reads Gemma's values as JSON.
+// gemmaText converts Gemma's values to JSON.
 type gemmaText struct {
 	text  string
 	depth int
-	of    parameters // of the tool, whose arguments are at depth 2
+	of    parameters // parameters of the tool, whose arguments are at depth 2
 }
 
-// take takes a mark, if it comes next.
+// take consumes a mark if it comes next.
 func (g *gemmaText) take(mark string) (ok bool) {
 	g.text, ok = strings.CutPrefix(strings.TrimLeft(g.text, " \t\r\n"), mark)
 	return ok

@@ -2,7 +2,7 @@ package reply
 
 import "strings"
 
-// Marks of harmony, the form of gpt-oss: a completion is several messages, each with a channel, and some with a
+// The marks of harmony, the format of gpt-oss: a completion is several messages, each with a channel, and some with a
 // recipient.
 const (
 	messageStart, channelMark, constrainMark = "<|start|>", "<|channel|>", "<|constrain|>"
@@ -13,16 +13,16 @@ const (
 
 var harmonyMarks = []string{messageStart, channelMark, constrainMark, bodyMark, messageEnd, callMark, returnMark}
 
-// message is one of harmony.
+// message is a message of harmony.
 type message struct {
 	channel, recipient, body string
-	whole                    string // with its marks
+	whole                    string // including its marks
 }
 
-// messages takes a text apart. It returns false for one that is not of this form.
+// messages splits a text into messages. It returns false if the text does not have this format.
 func messages(text string) (list []message, ok bool) {
 	for strings.TrimSpace(text) != "" {
-		head, behind, found := strings.Cut(text, bodyMark)
+		head, tail, found := strings.Cut(text, bodyMark)
 		if !found {
 			return nil, false
 		}
@@ -30,18 +30,18 @@ func messages(text string) (list []message, ok bool) {
 		if !m.head(head) {
 			return nil, false
 		}
-		size := 0 // of the arguments of a call, which may have marks in their texts
+		size := 0 // length of a call's arguments, whose texts may contain marks
 		if strings.HasPrefix(m.recipient, functionsOf) {
-			_, size, _ = decodeObject(behind)
+			_, size, _ = decodeObject(tail)
 		}
-		end := len(behind)
+		end := len(tail)
 		for _, mark := range []string{messageEnd, callMark, returnMark, messageStart} {
-			if at := strings.Index(behind[size:end], mark); at >= 0 {
+			if at := strings.Index(tail[size:end], mark); at >= 0 {
 				end = size + at
 			}
 		}
-		m.body = behind[:end]
-		rest := behind[end:]
+		m.body = tail[:end]
+		rest := tail[end:]
 		for _, mark := range []string{messageEnd, callMark, returnMark} {
 			rest = strings.TrimPrefix(rest, mark)
 		}

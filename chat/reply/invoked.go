@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Marks of calls with an id, a list, or a block around all of them.
+// The marks of calls with an id, a list, or a block around all of them.
 const (
 	kimiStart, kimiEnd           = "<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"
 	kimiCall, kimiArgs, kimiDone = "<|tool_call_begin|>", "<|tool_call_argument_begin|>", "<|tool_call_end|>"
@@ -17,16 +17,16 @@ const (
 	givenStart, givenEnd         = "<" + dsml + `parameter name="`, "</" + dsml + "parameter>"
 )
 
-// blockStart and blockEnd are around the calls of DeepSeek V3.2, and of V4.
+// blockStart and blockEnd enclose the calls of DeepSeek V3.2 and V4, respectively.
 var (
 	blockStart = [2]string{"<" + dsml + "function_calls>", "<" + dsml + "tool_calls>"}
 	blockEnd   = [2]string{"</" + dsml + "function_calls>", "</" + dsml + "tool_calls>"}
 )
 
-// kimi reads functions.name:0<|tool_call_argument_begin|>{...}, of Kimi K2.
+// kimi parses functions.name:0<|tool_call_argument_begin|>{...}, used by Kimi K2.
 func kimi(text string) (call ToolCall, rest string, ok bool) {
-	id, behind, named := strings.Cut(text, kimiArgs)
-	raw, size, ok := decodeObject(behind)
+	id, tail, named := strings.Cut(text, kimiArgs)
+	raw, size, ok := decodeObject(tail)
 	id = strings.TrimSpace(id)
 	name := strings.TrimPrefix(id, functionsOf)
 	if at := strings.LastIndexByte(name, ':'); at >= 0 {
@@ -35,24 +35,24 @@ func kimi(text string) (call ToolCall, rest string, ok bool) {
 	if !named || !ok || name == "" || strings.Contains(id, kimiCall) {
 		return call, "", false
 	}
-	return ToolCall{ID: id, Name: name, Arguments: raw}, behind[size:], true
+	return ToolCall{ID: id, Name: name, Arguments: raw}, tail[size:], true
 }
 
-// granite reads <|tool_call|>[{"name": ..., "arguments": {...}}], of Granite 3.
+// granite parses <|tool_call|>[{"name": ..., "arguments": {...}}], used by Granite 3.
 func granite(text string, _ Tools) (calls []ToolCall, left string, size int) {
 	_, mark := first(text, []string{graniteCall, callStart})
 	calls, left, n := decodeCalls(text[len(mark):], "arguments")
 	return calls, left, len(mark) + n
 }
 
-// phi reads functools[{"name": ..., "arguments": {...}}], of Phi-4-mini.
+// phi parses functools[{"name": ..., "arguments": {...}}], used by Phi-4-mini.
 func phi(text string, _ Tools) (calls []ToolCall, left string, size int) {
 	calls, left, n := decodeCalls(text[len(phiCalls):], "arguments", "parameters")
 	return calls, left, len(phiCalls) + n
 }
 
-// deepSeekBlock reads a block of <｜DSML｜invoke name="f">, each with <｜DSML｜parameter name="key" string="true">, of
-// DeepSeek V3.2 and V4.
+// deepSeekBlock parses a block of <｜DSML｜invoke name="f">, each with <｜DSML｜parameter name="key" string="true">, used
+// by DeepSeek V3.2 and V4.
 func deepSeekBlock(text string, tools Tools) (calls []ToolCall, left string, size int) {
 	for i, start := range blockStart {
 		if !strings.HasPrefix(text, start) {
@@ -77,9 +77,9 @@ func invoked(text string, tools Tools) (call ToolCall, rest string, ok bool) {
 		if text, ok = strings.CutPrefix(text, givenStart); !ok {
 			return ToolCall{Name: name, Arguments: a.unwrapped()}, text, true
 		}
-		head, behind, named := strings.Cut(text, `">`)
+		head, tail, named := strings.Cut(text, `">`)
 		key, isText, typed := strings.Cut(head, `" string="`)
-		value, after, ended := strings.Cut(behind, givenEnd)
+		value, after, ended := strings.Cut(tail, givenEnd)
 		if !named || !typed || !ended || strings.Contains(value, invokeEnd) {
 			return call, "", false
 		}

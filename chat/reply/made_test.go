@@ -35,7 +35,7 @@ func made(rnd *rand.Rand, a *grammar.Automaton) (string, bool) {
 	return "", false
 }
 
-// Whatever text the grammar of a required call makes is read as a call of a tool, with arguments that are JSON.
+// Any text that the grammar of a required call generates parses as a call of a tool, with arguments that are JSON.
 func TestMadeCallsAreRead(t *testing.T) {
 	const wide = `[{"function": {"name": "f", "parameters": {"type": "object", "properties": {"any": {}, "n":
 		{"type": ["number", "null"]}, "s": {"type": "string", "maxLength": 9}, "o": {"type": "object"}}}}}]`

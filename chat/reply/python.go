@@ -7,18 +7,19 @@ import (
 	"unicode/utf8"
 )
 
-// Marks around calls as Python has them.
+// The marks around calls in Python's syntax.
 const (
 	pythonStart, pythonEnd = "<|python_start|>", "<|python_end|>"       // Llama 4
 	callsStart, callsEnd   = "<function_calls>", "</function_calls>"    // OLMo 3
 	lfmStart, lfmEnd       = "<|tool_call_start|>", "<|tool_call_end|>" // LFM2
 	lfmTools, lfmNewTools  = "<|tool_list_start|>", `"List of tools: ["`
-	pythonList             = "[func_name1(params_name1=params_value1" // how templates tell models of the form
-	mostNested             = 10_000                                   // of values, as of encoding/json
+	// a phrase of templates whose models use the format
+	pythonList = "[func_name1(params_name1=params_value1"
+	mostNested = 10_000 // depth of nested values, as in encoding/json
 )
 
-// pythonic reads [f(a=1, b='x'), g()], of Llama 3.2, Llama 4 and others: the whole text is a list of calls. The first
-// call that does not follow the form is left, with all after it.
+// pythonic parses [f(a=1, b='x'), g()], used by Llama 3.2, Llama 4 and others: the whole text is a list of calls. The
+// first call that does not follow the format is left as text, with everything after it.
 func pythonic(text string) (calls []ToolCall, rest string) {
 	list := strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(text), pythonStart), pythonEnd)
 	calls, left, after, ok := pythonCalls(python{text: list}, "")
@@ -28,7 +29,7 @@ func pythonic(text string) (calls []ToolCall, rest string) {
 	return calls, left
 }
 
-// olmo reads calls of Python in lines between marks, of OLMo 3.
+// olmo parses calls in Python's syntax, one per line between marks, used by OLMo 3.
 func olmo(text string, _ Tools) (calls []ToolCall, left string, size int) {
 	p := python{text: text[len(callsStart):]}
 	var others []string
@@ -51,16 +52,16 @@ func olmo(text string, _ Tools) (calls []ToolCall, left string, size int) {
 	}
 }
 
-// lfm reads a list of calls of Python, or calls of JSON, between marks, of LFM2. In a list of Python the first call
-// that does not follow the form is left, with all after it.
+// lfm parses a list of calls in Python's syntax, or calls in JSON, between marks, used by LFM2. In a list in Python's
+// syntax, the first call that does not follow the format is left as text, with everything after it.
 func lfm(text string, _ Tools) (calls []ToolCall, left string, size int) {
-	behind := text[len(lfmStart):]
+	tail := text[len(lfmStart):]
 	rest := ""
-	if call, n, ok := decodeCall(behind, "arguments"); ok {
-		calls, rest = []ToolCall{call}, behind[n:]
-	} else if list, others, n := decodeCalls(behind, "arguments"); len(list) > 0 {
-		calls, left, rest = list, others, behind[n:]
-	} else if calls, left, rest, ok = pythonCalls(python{text: behind, lines: true}, lfmEnd); !ok {
+	if call, n, ok := decodeCall(tail, "arguments"); ok {
+		calls, rest = []ToolCall{call}, tail[n:]
+	} else if list, others, n := decodeCalls(tail, "arguments"); len(list) > 0 {
+		calls, left, rest = list, others, tail[n:]
+	} else if calls, left, rest, ok = pythonCalls(python{text: tail, lines: true}, lfmEnd); !ok {
 		return nil, "", 0
 	}
 	rest, ok := ended(rest, lfmEnd, lfmStart)
@@ -70,8 +71,8 @@ func lfm(text string, _ Tools) (calls []ToolCall, left string, size int) {
 	return calls, left, len(text) - len(rest)
 }
 
-// pythonCalls reads a list of calls up to an end mark, or up to the end of the text if that is "". left is the first
-// call that does not follow the form, and all after it.
+// pythonCalls parses a list of calls up to an end mark, or up to the end of the text if that is "". left is the first
+// call that does not follow the format, and everything after it.
 func pythonCalls(p python, end string) (calls []ToolCall, left, rest string, ok bool) {
 	for more := p.take('['); more; more = p.take(',') {
 		of := p
@@ -93,10 +94,10 @@ func pythonCalls(p python, end string) (calls []ToolCall, left, rest string, ok 
 type python struct {
 	text  string
 	depth int
-	lines bool // texts may have line ends in them
+	lines bool // texts may contain newlines
 }
 
-// call reads a call of a function.
+// call parses a function call.
 func (p *python) call() (call ToolCall, ok bool) {
 	call.Name = p.name()
 	if call.Name == "" || !p.take('(') {
@@ -116,7 +117,7 @@ func (p *python) atEnd() bool {
 	return p.text == ""
 }
 
-// take takes a character, if it comes next.
+// take consumes a character if it comes next.
 func (p *python) take(c byte) bool {
 	p.skip()
 	if p.text == "" || p.text[0] != c {
@@ -171,7 +172,7 @@ func (p *python) members(end byte, key func() (string, bool)) (object string, ok
 	return string(append(out, '}')), true
 }
 
-// value reads a value.
+// value parses a value.
 func (p *python) value() (value string, ok bool) {
 	if p.depth++; p.depth > mostNested {
 		return "", false
@@ -226,7 +227,7 @@ func (p *python) list(end byte) (list string, ok bool) {
 	return string(append(out, ']')), true
 }
 
-// number reads a decimal number.
+// number parses a decimal number.
 func (p *python) number() (number string, ok bool) {
 	n := 0
 	for n < len(p.text) && strings.IndexByte("+-0123456789.eE", p.text[n]) >= 0 {
@@ -250,7 +251,7 @@ func (p *python) number() (number string, ok bool) {
 var escapes = map[byte]byte{'n': '\n', 't': '\t', 'r': '\r', 'a': '\a', 'b': '\b', 'f': '\f', 'v': '\v', '0': 0,
 	'\\': '\\', '\'': '\'', '"': '"'}
 
-// quoted reads text in quotes.
+// quoted parses text in quotes.
 func (p *python) quoted() (text string, ok bool) {
 	quote := p.text[0]
 	var out []byte
@@ -281,7 +282,7 @@ func (p *python) quoted() (text string, ok bool) {
 		} else if e, ok := escapes[c]; ok {
 			out = append(out, e)
 		} else {
-			out = append(out, '\\', c) // as Python keeps it
+			out = append(out, '\\', c) // Python keeps the backslash of an unknown escape
 		}
 	}
 	return "", false

@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// thinking is a form of reasoning: text between two marks, before the answer.
+// thinking is a format of reasoning: text between two marks, before the answer.
 type thinking struct {
-	names      []string // vLLM's
+	names      []string // vLLM's names
 	start, end string
-	label      string // a first line of the reasoning that is no part of it
-	harmony    bool   // it is the form of messages of that name
+	label      string // a first line of the reasoning that is not part of it
+	harmony    bool   // the format of harmony's messages
 }
 
 var thinkings = []thinking{
@@ -32,7 +32,7 @@ func thinkingOf(name string) *thinking {
 	return nil
 }
 
-// thinkingIn is the form that a chat template has.
+// thinkingIn returns the format that a chat template uses.
 func thinkingIn(template string) *thinking {
 	for i := range thinkings {
 		if strings.Contains(template, thinkings[i].start) || !thinkings[i].harmony &&
@@ -47,7 +47,7 @@ func thinkingIn(template string) *thinking {
 // mark comes first, or if an end mark comes without a start mark; otherwise there is none. Without an end
 // mark all of it is reasoning, and it is still open: the completion ended within.
 //
-// Blank lines around both parts are not theirs: chat templates that put the parts together write them.
+// Blank lines around both parts are dropped, because chat templates that join the parts write them.
 func (t *thinking) split(text string, open bool) (reasoning, rest string, still bool) {
 	if t.harmony {
 		reasoning, rest = splitHarmony(text, open)
@@ -64,10 +64,10 @@ func (t *thinking) split(text string, open bool) (reasoning, rest string, still 
 	return reasoning, strings.TrimLeft(rest, "\n"), !ended
 }
 
-// trimmed is a reasoning without its label, and without blank lines around it.
+// trimmed returns reasoning without its label and without blank lines around it.
 func (t *thinking) trimmed(reasoning string) string {
-	if behind, labelled := strings.CutPrefix(reasoning, t.label); labelled && (behind == "" || behind[0] == '\n') {
-		reasoning = behind
+	if tail, labelled := strings.CutPrefix(reasoning, t.label); labelled && (tail == "" || tail[0] == '\n') {
+		reasoning = tail
 	}
 	return strings.Trim(reasoning, "\n")
 }

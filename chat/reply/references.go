@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// values are keywords whose values are no schemas.
+// values are the keywords whose values are not schemas.
 var values = []string{"const", "enum", "default", "examples"}
 
 // errCircle is the error of a reference within what it names.
@@ -20,7 +20,7 @@ var errCircle = errors.New("within what it names, which is not supported in this
 // rest.
 type references struct {
 	root json.RawMessage
-	open []string // that are being replaced
+	open []string // the references that are being resolved
 }
 
 // withoutReferences returns a schema without $ref. It fails if a reference names something outside of the schema, or a
@@ -67,26 +67,26 @@ func (r *references) replaced(raw json.RawMessage, isSchema bool) (json.RawMessa
 		}
 		fmt.Fprintf(&b, ",%s:%s", quoted(name), value)
 	}
-	beside := strings.TrimPrefix(b.String(), ",")
+	siblings := strings.TrimPrefix(b.String(), ",")
 	if ref == "" {
-		return json.RawMessage("{" + beside + "}"), nil
+		return json.RawMessage("{" + siblings + "}"), nil
 	}
 	to, err := r.named(ref)
-	if err != nil || beside == "" {
+	if err != nil || siblings == "" {
 		return to, err
 	}
-	return merged(to, json.RawMessage("{"+beside+"}")), nil
+	return merged(to, json.RawMessage("{"+siblings+"}")), nil
 }
 
 // merged combines a schema and the keywords next to a reference to it: in one object, unless both have the same
 // keyword.
 func merged(schema, beside json.RawMessage) json.RawMessage {
 	names, members, err := membersInOrder(schema)
-	more, others, _ := membersInOrder(beside)
+	more, others, _ := membersInOrder(siblings)
 	annotations := []string{"title", "description", "default", "examples", "deprecated"}
 	for _, name := range more {
 		if err != nil || members[name] != nil && !slices.Contains(annotations, name) {
-			return json.RawMessage(fmt.Sprintf(`{"allOf":[%s,%s]}`, schema, beside))
+			return json.RawMessage(fmt.Sprintf(`{"allOf":[%s,%s]}`, schema, siblings))
 		}
 		if members[name] == nil {
 			names = append(names, name)

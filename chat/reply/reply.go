@@ -12,13 +12,13 @@ import (
 	"strings"
 )
 
-// Names of forms that are none.
+// The names that do not stand for one format.
 const (
 	Auto = "auto" // the form that the chat template has
 	None = "none" // the text is not parsed
 )
 
-// Parsed are the parts of a completion.
+// Parsed has the parts of a completion.
 type Parsed struct {
 	Reasoning string // "" if there is none
 	Text      string // the rest, without reasoning and calls
@@ -30,7 +30,7 @@ func (p *Parsed) JSON() string {
 	if len(p.ToolCalls) == 0 {
 		return ""
 	}
-	b, _ := marshal(p.ToolCalls) // text and lists of it
+	b, _ := marshal(p.ToolCalls) // cannot fail: strings, and lists of them
 	return string(b)
 }
 
@@ -43,7 +43,7 @@ type Forms struct {
 	KeepReasoning bool
 }
 
-// New returns the forms of these names, which may be [Auto] and [None]. template is the model's chat template.
+// New returns the formats of these names, which may be [Auto] and [None]. template is the model's chat template.
 func New(reasoning, calls, template string) (f Forms, err error) {
 	f.template = template
 	switch reasoning {
@@ -83,7 +83,7 @@ func Check(name string, names []string) error {
 	return fmt.Errorf("is %q, but must be %s", name, oneOf(names))
 }
 
-// ReasoningNames are the names of forms of reasoning.
+// ReasoningNames returns the names of formats of reasoning.
 func ReasoningNames() []string {
 	names := []string{Auto, None}
 	for _, t := range thinkings {
@@ -92,7 +92,7 @@ func ReasoningNames() []string {
 	return names
 }
 
-// ToolCallNames are the names of forms of calls.
+// ToolCallNames returns the names of formats of calls.
 func ToolCallNames() []string {
 	names := []string{Auto, None}
 	for _, c := range callings {
@@ -187,7 +187,7 @@ func (f *Forms) Parse(text string, open bool, tools Tools) Parsed {
 // the first call that follows the form, as in vLLM and llama.cpp.
 func (f *Forms) split(text string, open bool, tools Tools) (reasoning, rest string) {
 	reasoning, rest, still := f.reasoning.split(text, open)
-	// What is kept in the text stays one piece.
+	// With KeepReasoning, closed reasoning and what follows it stay one piece.
 	last := still || !f.KeepReasoning && strings.TrimSpace(rest) == ""
 	if last && f.calls != nil && f.calls.marked() {
 		if calls, thought, _ := f.calls.take(reasoning, tools); len(calls) > 0 {
@@ -197,7 +197,8 @@ func (f *Forms) split(text string, open bool, tools Tools) (reasoning, rest stri
 	return f.reasoning.trimmed(reasoning), rest
 }
 
-// Identify gives each call that has no id one. It depends on the row's id, the generation and the call's place alone.
+// Identify assigns an id to each call without one. The id depends only on the row's id, the generation and the call's
+// index.
 func (f *Forms) Identify(p *Parsed, row string, generation int) {
 	for i := range p.ToolCalls {
 		if c := &p.ToolCalls[i]; c.ID == "" {

@@ -13,8 +13,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestReasoning takes completions apart whose reasoning is whole, cut off, begun in the prompt, or not there. The cases
-// are those of vLLM's tests of its parsers, in words of our own.
+// TestReasoning splits completions whose reasoning is whole, truncated, started in the prompt, or missing. The cases
+// follow vLLM's tests of its parsers, in our own words.
 func TestReasoning(t *testing.T) {
 	for _, tags := range []struct{ parser, start, end string }{
 		{"qwen3", "<think>", "</think>"}, {"deepseek_r1", "<think>", "</think>"}, {"mistral", "[THINK]", "[/THINK]"},
@@ -101,7 +101,7 @@ type callCase struct {
 	rest       string
 }
 
-// TestToolCalls takes calls out of completions. The cases are those of vLLM's tests of its parsers, in our own words.
+// TestToolCalls parses calls in completions. The cases follow vLLM's tests of its parsers, in our own words.
 func TestToolCalls(t *testing.T) {
 	one := func(name, arguments string) ToolCall { return ToolCall{Name: name, Arguments: arguments} }
 	add, sea := one("add", `{"a": 1}`), one("look", `{"at": "the {sea}; [and] \"sky\""}`)
@@ -203,8 +203,8 @@ func TestBoth(t *testing.T) {
 	}
 }
 
-// TestCallsAmongOthers finds the calls of each form in reasoning that does not end, between texts, and beside a call
-// that is cut off.
+// TestCallsAmongOthers finds the calls of each format in reasoning that does not end, between texts, and next to a
+// truncated call.
 func TestCallsAmongOthers(t *testing.T) {
 	for name, form := range requiredForms {
 		for parser, marks := range map[string][2]string{"qwen3": {"<think>", "</think>"},

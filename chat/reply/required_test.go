@@ -10,7 +10,7 @@ import (
 	"github.com/quire/quire/grammar"
 )
 
-// accepts says whether an automaton accepts a text.
+// accepts reports whether an automaton accepts a text.
 func accepts(a *grammar.Automaton, text string) bool {
 	s := a.Start()
 	for i := range len(text) {
@@ -21,8 +21,8 @@ func accepts(a *grammar.Automaton, text string) bool {
 	return a.Accepts(s)
 }
 
-// requiredForms are forms of one call, each with a template that has it and how it is written. typed says that text
-// stands as it is, and may not have barred in it; lists that it may stand in lists.
+// requiredForms are the formats of one call, each with a template that uses it and an example. typed reports that
+// text is written without quotes, and must not contain barred; lists that it may also be in lists.
 var requiredForms = map[string]struct {
 	parser, template string
 	call             func(name, arguments string) string
@@ -332,7 +332,7 @@ func testRequiredErrors(t *testing.T, f *Forms, typed bool) {
 		{`[{"type": "function"}]`, "", "a tool has no function with a name"},
 		{of(`{"$ref": "#/$defs/a"}`), "", `the tool f: its parameters have a $ref "#/$defs/a", which names nothing`},
 		{of(`{"type": "string"}`), "", "are of type string, and must be"},
-		{of(`1`), "", "the tool f: its parameters are no JSON schema"},
+		{of(`1`), "", "the tool f: its parameters are not a JSON schema"},
 	}
 	if typed {
 		cases = append(cases, [][3]string{
@@ -340,7 +340,7 @@ func testRequiredErrors(t *testing.T, f *Forms, typed bool) {
 			{of(`{"properties": {"a": {"type": "array", "items": {"type": "string"}}}}`), "", "of text within JSON"},
 			{of(`{"properties": {"a": {"type": "string", "pattern": "x"}}}`), "", "its argument a has pattern, which"},
 			{of(`{"properties": {"a b": {"type": "integer"}}}`), "", "argument a b has a name with other characters"},
-			{of(`{"properties": {"a": true}}`), "", "its argument a has a schema that is no object"},
+			{of(`{"properties": {"a": true}}`), "", "its argument a has a schema that is not an object"},
 			{of(`{"required": ["a"]}`), "", "its argument a is required, and has no schema"},
 			{of(`{"minProperties": 1}`), "", "its parameters have minProperties, which"},
 			{`[{"function": {"name": "a>b"}}]`, "", "the tool a>b: its name has other characters"},

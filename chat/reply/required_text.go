@@ -30,7 +30,7 @@ func textualArgument(schema json.RawMessage, marks []string) (p grammar.Part, ok
 	return grammar.Part{Choice: t.choice}, !t.number
 }
 
-// annotations are keywords that allow and refuse nothing.
+// annotations are keywords that do not restrict values.
 var annotations = []string{"title", "description", "default", "examples", "deprecated"}
 
 // add adds what a schema allows. It returns false if that can't be expressed.
@@ -55,7 +55,7 @@ func (t *textual) add(schema json.RawMessage, marks []string) bool {
 				return false
 			}
 		}
-		// A value that several of oneOf allow is refused.
+		// oneOf rejects a value that several of its schemas allow.
 		return key != "oneOf" || !t.any || t.texts == 0
 	}
 	types, _ := decoded(string(members["type"])).([]any)
@@ -114,7 +114,7 @@ func (t *textual) addValue(v any, types []any, marks []string) bool {
 	return false
 }
 
-// addChoice adds a text. It returns false for one that is there already, and may mean two values.
+// addChoice adds a text. It returns false if the text exists already, because it may then mean two values.
 func (t *textual) addChoice(text string) bool {
 	if slices.Contains(t.choice, text) {
 		return false

@@ -17,7 +17,7 @@ var (
 	pythonName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.]*$`)
 )
 
-// pythonCall is a call as Python has it, between two texts.
+// pythonCall returns a call in Python's syntax, between two texts.
 func pythonCall(before, after string) func(tool) ([]grammar.Part, error) {
 	return func(t tool) ([]grammar.Part, error) {
 		if !pythonName.MatchString(t.name) {
@@ -42,7 +42,7 @@ func pythonCall(before, after string) func(tool) ([]grammar.Part, error) {
 	}
 }
 
-// lfmCall is a call in the one of the ways that the template has.
+// lfmCall returns a call in the template's variant.
 func lfmCall(t tool) ([]grammar.Part, error) {
 	if strings.Contains(t.template, `{"name": "`) {
 		return object(lfmStart, "arguments", lfmEnd)(t)
@@ -50,7 +50,7 @@ func lfmCall(t tool) ([]grammar.Part, error) {
 	return pythonCall(lfmStart+"[", "]"+lfmEnd)(t)
 }
 
-// gemmaCall is a call of the form that [gemma] reads.
+// gemmaCall returns a call in the format that [gemma] parses.
 func gemmaCall(t tool) ([]grammar.Part, error) {
 	if _, err := t.plainArguments(); err != nil {
 		return nil, err
@@ -83,8 +83,8 @@ func gemmaObject(schema json.RawMessage) ([]grammar.Part, error) {
 	return []grammar.Part{literal("{"), {Members: &m}, literal("}")}, nil
 }
 
-// gemmaValue is a value of a schema: text between marks, which it lacks, lists and objects without quotes, and others
-// as JSON.
+// gemmaValue returns a value of a schema: text between marks that it does not contain, lists and objects with
+// unquoted keys, and other values as JSON.
 func gemmaValue(schema json.RawMessage) ([]grammar.Part, error) {
 	var of struct {
 		Type     any
@@ -93,7 +93,7 @@ func gemmaValue(schema json.RawMessage) ([]grammar.Part, error) {
 		MaxItems *int
 	}
 	if json.Unmarshal(schema, &of) != nil {
-		return nil, errors.New("a schema that is no object")
+		return nil, errors.New("a schema that is not an object")
 	}
 	switch of.Type {
 	case "object":
@@ -114,7 +114,8 @@ func gemmaValue(schema json.RawMessage) ([]grammar.Part, error) {
 		return []grammar.Part{literal(gemmaQuote), text, literal(gemmaQuote)}, err
 	}
 	if text, ok := textualArgument(schema, []string{gemmaQuote, gemmaEnd}); ok {
-		text.Choice = slices.DeleteFunc(text.Choice, func(one string) bool { // null and others, which are no texts
+		// drop null and others, which are not texts
+		text.Choice = slices.DeleteFunc(text.Choice, func(one string) bool {
 			return !(parameters{}).allowsText(schema, one)
 		})
 		return []grammar.Part{literal(gemmaQuote), text, literal(gemmaQuote)}, nil
@@ -122,7 +123,7 @@ func gemmaValue(schema json.RawMessage) ([]grammar.Part, error) {
 	return []grammar.Part{{Schema: schema}}, withoutText(schema)
 }
 
-// deepSeekBlockCall is a call of the form that [deepSeekBlock] reads, in the one of the ways that the template has.
+// deepSeekBlockCall returns a call in the format that [deepSeekBlock] parses, in the template's variant.
 func deepSeekBlockCall(t tool) ([]grammar.Part, error) {
 	block := "function_calls>\n"
 	if strings.Contains(t.template, "tool_calls>") {

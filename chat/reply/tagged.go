@@ -2,7 +2,7 @@ package reply
 
 import "strings"
 
-// Marks of calls with a mark for each argument.
+// The marks of calls that have marks for each argument.
 const (
 	seedStart, seedEnd           = "<seed:tool_call>", "</seed:tool_call>"
 	functionStart, functionEnd   = "<function=", "</function>"
@@ -26,7 +26,7 @@ func functionBetween(start, end string) func(string, Tools) ([]ToolCall, string,
 	}
 }
 
-// function reads <function=name><parameter=key>value</parameter></function>.
+// function parses <function=name><parameter=key>value</parameter></function>.
 func function(text, end string, tools Tools) (call ToolCall, rest string, ok bool) {
 	text, ok = strings.CutPrefix(strings.TrimLeft(text, blank), functionStart)
 	name, text, named := strings.Cut(text, ">")
@@ -40,11 +40,11 @@ func function(text, end string, tools Tools) (call ToolCall, rest string, ok boo
 			return ToolCall{Name: name, Arguments: a.object()}, rest, true
 		}
 		text, ok = strings.CutPrefix(text, parameterStart)
-		key, behind, named := strings.Cut(text, ">")
+		key, tail, named := strings.Cut(text, ">")
 		if !ok || !named {
 			return call, "", false
 		}
-		value, after, ended := a.parameter(strings.TrimSpace(key), behind, end)
+		value, after, ended := a.parameter(strings.TrimSpace(key), tail, end)
 		if !ended || !a.add(key, strings.TrimSuffix(strings.TrimPrefix(value, "\n"), "\n")) {
 			return call, "", false
 		}
@@ -52,11 +52,11 @@ func function(text, end string, tools Tools) (call ToolCall, rest string, ok boo
 	}
 }
 
-// parameter cuts a text after the value of an argument. Models leave out </parameter>: the start of another argument of
-// the tool on a line of its own stands for it, or </function> before the end mark of the call, as in vLLM.
+// parameter splits a text after the value of an argument. Models omit </parameter>: the start of another argument of
+// the tool on its own line replaces it, or </function> before the end mark of the call, as in vLLM.
 func (a *arguments) parameter(key, text, end string) (value, after string, ok bool) {
 	value, after, ok = strings.Cut(text, parameterEnd)
-	whole, _ := cutBefore(value, end) // a value with the end mark of a call in it has lost its own
+	whole, _ := cutBefore(value, end) // a value that contains the end mark of a call lacks its own
 	for from := 0; ; {
 		at := strings.Index(whole[from:], "\n"+parameterStart)
 		if at < 0 {
@@ -71,7 +71,7 @@ func (a *arguments) parameter(key, text, end string) (value, after string, ok bo
 	if ok && len(whole) == len(value) {
 		return value, after, true
 	}
-	// If </parameter> follows in this call, the end mark is a word of the value, and the value cannot be told.
+	// If </parameter> follows in this call, the end mark is part of the value, and the end of the value is ambiguous.
 	if ok && !strings.Contains(value[len(whole):], functionStart) {
 		return "", "", false
 	}
@@ -79,7 +79,7 @@ func (a *arguments) parameter(key, text, end string) (value, after string, ok bo
 	return value, text[len(value):], ok
 }
 
-// glm reads name<arg_key>key</arg_key><arg_value>value</arg_value>, of GLM-4.5.
+// glm parses name<arg_key>key</arg_key><arg_value>value</arg_value>, used by GLM-4.5.
 func glm(text string, tools Tools) (call ToolCall, rest string, ok bool) {
 	at, mark := first(text, []string{keyStart, callEnd})
 	name := strings.TrimSpace(text[:at])
@@ -92,9 +92,9 @@ func glm(text string, tools Tools) (call ToolCall, rest string, ok bool) {
 		if text, ok = strings.CutPrefix(text, keyStart); !ok {
 			return ToolCall{Name: name, Arguments: a.object()}, text, true
 		}
-		key, behind, named := strings.Cut(text, keyEnd)
-		behind, hasValue := strings.CutPrefix(strings.TrimLeft(behind, blank), valueStart)
-		value, after, ended := strings.Cut(behind, valueEnd)
+		key, tail, named := strings.Cut(text, keyEnd)
+		tail, hasValue := strings.CutPrefix(strings.TrimLeft(tail, blank), valueStart)
+		value, after, ended := strings.Cut(tail, valueEnd)
 		if !named || !hasValue || !ended || strings.Contains(value, callEnd) || !a.add(key, value) {
 			return call, "", false
 		}
@@ -108,25 +108,25 @@ const (
 	deepCall, deepSep, deepDone = "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "<｜tool▁call▁end｜>"
 )
 
-// deepSeek reads a call of DeepSeek: of V3 and R1 with the type before the name, and the arguments in a block of JSON
-// behind it; of V3.1 the name, and the arguments.
+// deepSeek parses a call of DeepSeek. V3 and R1 have the type before the name, and then the arguments in a block of
+// JSON; V3.1 has the name and the arguments.
 func deepSeek(text string) (call ToolCall, rest string, ok bool) {
-	name, behind, named := strings.Cut(text, deepSep)
+	name, tail, named := strings.Cut(text, deepSep)
 	if !named {
 		return call, "", false
 	}
-	kind, fenced, isBlock := strings.Cut(behind, "\n```json\n")
+	kind, fenced, isBlock := strings.Cut(tail, "\n```json\n")
 	if isBlock = isBlock && !strings.Contains(kind, "{"); isBlock {
 		if name != "function" {
 			return call, "", false
 		}
-		name, behind = kind, fenced
+		name, tail = kind, fenced
 	}
-	raw, size, ok := decodeObject(behind)
+	raw, size, ok := decodeObject(tail)
 	if name = strings.TrimSpace(name); !ok || name == "" || strings.Contains(name, deepCall) {
 		return call, "", false
 	}
-	rest = strings.TrimLeft(behind[size:], blank)
+	rest = strings.TrimLeft(tail[size:], blank)
 	if isBlock {
 		rest = strings.TrimPrefix(rest, "```")
 	}

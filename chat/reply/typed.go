@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Tools are the tools that a row has, as a JSON list; "" for none. Forms that write arguments as bare text take their
-// types from there.
+// Tools are the tools of a row, as a JSON list; "" for none. Formats that write arguments as bare text take the types
+// of arguments from it.
 type Tools string
 
 // parameters are the parameters of a tool: a JSON schema, even if it is invalid. It allows what it does not mention.
@@ -43,9 +43,9 @@ func decoded(text string) (v any) {
 	return v
 }
 
-// argument is an argument that is written as bare text, as JSON. It is null, a list or an object if the schema names
-// that type; else text if the schema allows this text, or says nothing; else JSON as it is written, or a value of
-// Python. What the schema refuses either way keeps the type that the schema has.
+// argument converts an argument that is written as bare text to JSON. It becomes null, a list or an object if the
+// schema names that type; otherwise text if the schema allows this text or restricts nothing; otherwise the JSON as
+// it is written, or a value in Python's syntax. If the schema allows neither, the type is the schema's.
 func (p parameters) argument(name, text string) string {
 	schema, known := p.property(p.root, name, mostFollowed)
 	types := map[string]bool{}
@@ -68,18 +68,18 @@ func (p parameters) argument(name, text string) string {
 	return quoted(text)
 }
 
-// valueOf is a value as JSON that is written as JSON or as Python has it.
+// valueOf returns a value as JSON that is written as JSON or in Python's syntax.
 func valueOf(text string) (value string, ok bool) {
 	if json.Valid([]byte(text)) {
 		return text, true
 	}
-	p := python{text: text} // as templates write values that they do not make JSON of
+	p := python{text: text} // templates write values so that they do not convert to JSON
 	value, ok = p.value()
 	return value, ok && p.atEnd()
 }
 
-// prefer returns the first of some values that the schema of an argument allows, or else the first of all. They are
-// JSON.
+// prefer returns the first of several values that the schema of an argument allows, or else the first one. The values
+// are JSON.
 func (p parameters) prefer(name string, values ...string) string {
 	for _, value := range values {
 		if p.takes(name, value) {
@@ -89,7 +89,7 @@ func (p parameters) prefer(name string, values ...string) string {
 	return values[0]
 }
 
-// takes reports whether an argument has a schema, and whether that allows a value, which is JSON.
+// takes reports whether an argument has a schema that allows a value, which is JSON.
 func (p parameters) takes(name, value string) bool {
 	schema, known := p.property(p.root, name, mostFollowed)
 	return known && p.allows(schema, decoded(value), mostFollowed)
@@ -108,10 +108,10 @@ func (p parameters) has(names []string) bool {
 	})
 }
 
-// mostFollowed is how many references and alternatives are followed, one within the other.
+// mostFollowed bounds the depth of nested references and alternatives that are followed.
 const mostFollowed = 40
 
-// alternatives calls f for each schema that another one refers to, or consists of.
+// alternatives calls f for each schema that a schema refers to or is composed of.
 func (p parameters) alternatives(schema any, f func(schema any)) {
 	of, _ := schema.(map[string]any)
 	if to, ok := of["$ref"].(string); ok {
@@ -150,7 +150,7 @@ func (p parameters) at(reference string) any {
 	return at
 }
 
-// property is the schema that an object's schema has for a member.
+// property returns the schema that an object's schema has for a member.
 func (p parameters) property(schema any, name string, depth int) (property any, known bool) {
 	of, _ := schema.(map[string]any)
 	if of == nil || depth == 0 {
@@ -192,7 +192,7 @@ func (p parameters) types(schema any, types map[string]bool, depth int) {
 	p.alternatives(schema, func(one any) { p.types(one, types, depth-1) })
 }
 
-// allows reports whether a schema allows a value, by types, values, patterns and what it refers to and consists of.
+// allows reports whether a schema allows a value, considering types, values, patterns, references and alternatives.
 func (p parameters) allows(schema, v any, depth int) bool {
 	of, isObject := schema.(map[string]any)
 	if !isObject || depth == 0 {
@@ -238,7 +238,7 @@ func listOf(v any) []any {
 	return []any{v}
 }
 
-// kindOf is the type of a value of JSON.
+// kindOf returns the JSON type of a value.
 func kindOf(v any) string {
 	switch v := v.(type) {
 	case nil:

@@ -11,7 +11,7 @@ import (
 	"github.com/quire/quire/grammar"
 )
 
-// typedTools has an argument for each way in which a schema says what it allows.
+// typedTools has an argument for each way in which a schema defines what it allows.
 const typedTools = `[{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {
 	"text": {"type": "string"}, "any": {}, "described": {"description": "it"},
 	"textOrNull": {"anyOf": [{"type": "string"}, {"type": "null"}]}, "oneOf": {"oneOf": [{"type": "null"}, {"type": "string"}]},

@@ -43,8 +43,8 @@ func TestManifests(t *testing.T) {
 	}
 }
 
-// checkDocument holds a manifest to the type that it names, where a field that is none is an error, and to the schema
-// that a cluster has of it.
+// checkDocument validates a manifest against the type that it names, in which an unknown field is an error, and
+// against the schema that a cluster uses for it.
 func checkDocument(t *testing.T, text []byte) {
 	t.Helper()
 	var kind struct{ APIVersion, Kind string }
@@ -197,7 +197,7 @@ func checkGang(t *testing.T, set jobset.JobSet) {
 	case set.Spec.FailurePolicy.RestartStrategy != jobset.BlockingRecreate || set.Spec.FailurePolicy.MaxRestarts == 0:
 		t.Error("a pod may start while an old one has the chips, or never again")
 	}
-	// What the Job says when a pod ends, and what becomes of the JobSet.
+	// What the Job reports when a pod ends, and what happens to the JobSet.
 	const exit, again = "Container sample for pod default/x failed with exit code %d matching FailJob rule at index 0",
 		jobset.RestartJobSetAndIgnoreMaxRestarts
 	for message, want := range map[string]jobset.FailurePolicyAction{

@@ -23,8 +23,8 @@ func TestSlurm(t *testing.T) {
 	})
 }
 
-// testScript sees a script end as its tasks did, and the command line of the first. srun here is one that starts the
-// tasks side by side and ends with their highest code, as Slurm's does; sample is one that ends as it is told.
+// testScript checks that a script ends as its tasks did, and the command line of the first task. This srun starts the
+// tasks concurrently and ends with their highest code, as Slurm's does; this sample ends as it is told.
 func testScript(t *testing.T, path, command string) {
 	script, err := filepath.Abs(path)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Where a folder has templates, and the names of those that are taken by themselves: for all conversations, and for
-// those with tools.
+// The places of a folder's templates, and the names of templates that are used by default: for all conversations, and
+// for conversations with tools.
 const (
 	File   = "chat_template.jinja"
 	Folder = "additional_chat_templates"
@@ -23,8 +23,9 @@ const (
 // maxBytes bounds a template; the largest in use have some 30 KB.
 const maxBytes = 64 << 20
 
-// OfFolder reads the chat templates of a folder by name: chat_template.jinja and those of additional_chat_templates,
-// where there are any; else those of [OfConfig], given chat_template of its tokenizer_config.json.
+// OfFolder reads the chat templates of a folder by name: chat_template.jinja and the templates in
+// additional_chat_templates, if there are any; else those of [OfConfig], given chat_template of its
+// tokenizer_config.json.
 func OfFolder(dir string, raw json.RawMessage) (map[string]string, error) {
 	named := map[string]string{}
 	files := []string{filepath.Join(dir, File)}
@@ -56,7 +57,8 @@ func OfFolder(dir string, raw json.RawMessage) (map[string]string, error) {
 	return OfConfig(raw)
 }
 
-// OfConfig reads chat_template of a tokenizer_config.json: a string, an object of named ones, or a list of them.
+// OfConfig parses chat_template of a tokenizer_config.json: a string, an object of named templates, or a list of
+// them.
 func OfConfig(raw json.RawMessage) (map[string]string, error) {
 	named := map[string]string{}
 	if len(raw) == 0 || string(raw) == "null" {

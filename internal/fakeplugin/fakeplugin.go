@@ -39,13 +39,13 @@ import (
 	"github.com/quire/quire/setup"
 )
 
-// Variable has the script of a plugin that has none beside its file, its entries separated by semicolons.
+// Variable has the script of a plugin that has no script file, with its entries separated by semicolons.
 const Variable = "QUIRE_FAKE_PLUGIN"
 
 //go:embed c/plugin.c
 var source []byte
 
-// New returns the path of a plugin of its own with a script.
+// New returns the path of a new plugin with a script.
 func New(t testing.TB, script ...string) string {
 	t.Helper()
 	built, err := os.ReadFile(Build(t))
@@ -61,8 +61,8 @@ func New(t testing.TB, script ...string) string {
 	return path
 }
 
-// Build returns the path of the plugin, whose script is in [Variable]. Compiled programs of a plugin that it bends are
-// found again under this path.
+// Build returns the path of the plugin, whose script is in [Variable]. Compiled programs of a plugin that it wraps
+// are cached under this path.
 func Build(t testing.TB) string {
 	t.Helper()
 	path, err := build()

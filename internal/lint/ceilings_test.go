@@ -172,7 +172,7 @@ func platformLiterals() map[string]int {
 
 var platformName = regexp.MustCompile(`^(xla:)?(cpu|tpu|gpu|cuda|rocm)$`)
 
-// anyTags counts fields and parameters that hold a caller's tag as any, of which the caller has to assert the type.
+// anyTags counts fields and parameters that hold a caller's tag as any, whose type the caller must assert.
 func anyTags() map[string]int {
 	figures := map[string]int{}
 	for _, f := range productFiles() {
@@ -237,7 +237,8 @@ func phraseCounts() map[string]int {
 	return figures
 }
 
-// smallPackage is the number of files up to which a package reads as one: of its few arrows, percentages say nothing.
+// smallPackage is the number of files up to which a package reads as one: it has few arrows, so percentages are
+// meaningless.
 const smallPackage = 5
 
 // arrowsUp measures how tangled each package is: the percentage of the arrows between its files (one uses a name that

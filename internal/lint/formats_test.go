@@ -23,7 +23,7 @@ func TestFormatsStandAlone(t *testing.T) {
 	}
 }
 
-// productFilesOf returns the files of packages that are no tests.
+// productFilesOf returns the files of packages that are not tests.
 func productFilesOf(dirs []string) []sourceFile {
 	return slices.DeleteFunc(slices.Clone(files), func(f sourceFile) bool {
 		return f.test || !slices.Contains(dirs, f.dir)

@@ -24,8 +24,8 @@ const (
 	maxFunction = 80 // lines, from func to the closing brace, above which a function is listed
 )
 
-// tiers lists the packages by the height at which they stand. A package imports those of lower tiers only, and of its
-// own tier where sameTier says so. Folders below a listed one belong to it.
+// tiers lists the packages by their height. A package imports only packages of lower tiers, and of its own tier if
+// sameTier allows it. Folders below a listed one belong to it.
 var tiers = map[string]int{
 	"cmd":    6,
 	"batch":  5,
@@ -218,7 +218,7 @@ func TestImportsPointDown(t *testing.T) {
 	}
 }
 
-// importProblem says what is wrong with an import by the package from, "" if nothing.
+// importProblem returns what is wrong with an import by the package from, "" if nothing is.
 func importProblem(from string, spec *ast.ImportSpec) string {
 	imported, _ := strconv.Unquote(spec.Path.Value)
 	if spec.Name != nil && spec.Name.Name == "." && imported != graphImport {

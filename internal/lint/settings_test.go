@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// flagInText is a flag in a text. Behind an equals sign it is part of a variable's value, and none of this command's.
+// flagInText is a flag in a text. After an equals sign it is part of a variable's value, and not a flag of this
+// command.
 var flagInText = regexp.MustCompile(`(?:^|[^=\w-])--[a-z]`)
 
 // The packages that a command is built from know no flags: texts of theirs name a setting in backquotes, and the

@@ -18,7 +18,7 @@ const maxColumns = 120 // a tab counts 4
 // columns is how wide a line is.
 func columns(line string) int { return utf8.RuneCountInString(strings.ReplaceAll(line, "\t", "    ")) }
 
-// isCode says whether a file that is not Go's holds code: C, Python, or shell by its name or its first line.
+// isCode reports whether a file that is not Go's contains code: C, Python, or shell by its name or its first line.
 func isCode(name string, src []byte) bool {
 	if slices.Contains([]string{".c", ".cpp", ".h", ".py", ".sh", ".sbatch"}, path.Ext(name)) {
 		return true
@@ -71,7 +71,7 @@ func readTexts(t *testing.T, want func(name string, src []byte) bool) (all []tex
 	return all
 }
 
-// foreign says that a folder is a Python environment, of which any name is possible.
+// foreign reports whether a folder is a Python environment, which may have any name.
 func foreign(dir string) bool {
 	_, err := os.Stat(filepath.Join(dir, "pyvenv.cfg"))
 	return err == nil

@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// Number is what counts are held in.
+// Number is a type of counts.
 type Number interface {
 	~int | ~int32 | ~int64 | ~uint64
 }
 
-// Count is a number with its noun. The noun is that of one; adjectives may come before it, and "with" and what is with
-// it after it: "more row", "row with errors".
+// Count returns a number with its noun. The noun is singular; adjectives may precede it, and "with" and its object
+// may follow it: "more row", "row with errors".
 func Count[N Number](n N, noun string) string { return fmt.Sprintf("%d %s", n, Noun(n, noun)) }
 
-// Noun is the noun of Count without the number.
+// Noun returns the noun of Count without the number.
 func Noun[N Number](n N, noun string) string {
 	if n == 1 {
 		return noun
@@ -36,7 +36,7 @@ func Noun[N Number](n N, noun string) string {
 	return noun
 }
 
-// Of is one of two words, for one and for any other number: Of(n, "is", "are").
+// Of returns one of two words, for one and for any other number: Of(n, "is", "are").
 func Of[N Number](n N, one, more string) string {
 	if n == 1 {
 		return one

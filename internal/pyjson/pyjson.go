@@ -1,16 +1,17 @@
-// Package pyjson makes JSON of what Python's json module writes beyond it, in the small files of models.
+// Package pyjson converts the extensions that Python's json module writes in models' small files to JSON.
 package pyjson
 
 import "bytes"
 
 var (
-	mark = []byte("\xef\xbb\xbf") // which Windows' editors put before UTF-8
-	// words are numbers that JSON lacks, the longest first.
+	mark = []byte("\xef\xbb\xbf") // a byte order mark, which Windows' editors write
+	// words are the numbers that JSON lacks, the longest first.
 	words = [][]byte{[]byte("-Infinity"), []byte("Infinity"), []byte("NaN")}
 )
 
-// Standard returns data without a byte order mark, and with NaN and infinities in the form that transformers has for
-// them, {"__float__": "NaN"}. So who reads such a value as a number gets an error, and who does not need it reads on.
+// Standard returns data without a byte order mark, and with NaN and infinities in the form of transformers,
+// {"__float__": "NaN"}. So code that reads such a value as a number gets an error, and code that does not need it
+// continues.
 func Standard(data []byte) []byte {
 	data = bytes.TrimPrefix(data, mark)
 	if !bytes.Contains(data, words[1]) && !bytes.Contains(data, words[2]) {

@@ -1,7 +1,7 @@
-// Package stdio tells which of its standard streams a process was started without.
+// Package stdio detects which standard streams were closed when the process started.
 //
-// Go's runtime opens /dev/null in the place of a closed one, so that what is written there is lost and no write fails.
-// A constructor in C looks before the runtime does.
+// Go's runtime opens /dev/null in place of a closed stream, so that writes to it are lost without an error. A
+// constructor in C checks before the runtime does.
 package stdio
 
 /*

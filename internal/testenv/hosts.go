@@ -15,10 +15,10 @@ import (
 	"github.com/quire/quire/lockstep"
 )
 
-// hostVariable makes a process of the tests one of several: address, number of processes, number of this one, argument.
+// hostVariable makes a test process one of several: address, number of processes, number of this one, argument.
 const hostVariable = "QUIRE_TEST_HOST"
 
-// FreeAddress returns one of this machine's at which nobody listens.
+// FreeAddress returns a local address on which nobody listens.
 func FreeAddress(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -29,8 +29,8 @@ func FreeAddress(t testing.TB) string {
 	return l.Addr().String()
 }
 
-// RunHosts runs the calling test, which must be no subtest, in several processes, where [AsHost] says so. It returns
-// what each wrote, and how it ended.
+// RunHosts runs the calling test, which must not be a subtest, in several processes, in which [AsHost] returns true.
+// It returns what each wrote, and how it ended.
 func RunHosts(t *testing.T, processes int, argument string) (output []string, failures []error) {
 	t.Helper()
 	address := FreeAddress(t)
@@ -50,14 +50,14 @@ func RunHosts(t *testing.T, processes int, argument string) (output []string, fa
 	return output, failures
 }
 
-// AsHost joins the other processes of [RunHosts], where this is one of them.
+// AsHost joins the other processes of [RunHosts], if this is one of them.
 func AsHost(t *testing.T) (group *lockstep.Group, argument string, ok bool) {
 	t.Helper()
 	fields := strings.SplitN(os.Getenv(hostVariable), "|", 4)
 	if len(fields) < 4 {
 		return nil, "", false
 	}
-	// a process that is gone is noticed before, or the test hangs
+	// a dead process is noticed earlier, or else the test hangs
 	o := lockstep.Options{CoordinatorAddress: fields[0], HeartbeatTimeout: time.Hour}
 	var err error
 	for i, field := range []*int{&o.NumProcesses, &o.ProcessID} {
@@ -71,7 +71,7 @@ func AsHost(t *testing.T) (group *lockstep.Group, argument string, ok bool) {
 	return group, fields[3], true
 }
 
-// GroupOver returns a backend on as many virtual devices of the CPU of each process together.
+// GroupOver returns a backend on that many virtual CPU devices of each process together.
 func GroupOver(t *testing.T, group *lockstep.Group, devices int) *xla.Backend {
 	t.Helper()
 	b := ownXLA(t, devices, xla.Options{})

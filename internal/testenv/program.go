@@ -9,15 +9,15 @@ import (
 // Program is an optimized program: the operations of each computation, by its name.
 type Program map[string][]Operation
 
-// Operation is one of a computation.
+// Operation is an operation of a computation.
 type Operation struct {
 	Kind string
-	// Largest is how many elements the largest array of its result has.
+	// Largest is the number of elements of the largest array in its result.
 	Largest int
-	// Cycles are what the compiler for TPUs expects it to take; 0 where it does not say.
+	// Cycles is the TPU compiler's estimate of its cycles; 0 if there is none.
 	Cycles int
-	Calls  []string // computations
-	// Kernel tells of a TPU's kernel.
+	Calls  []string // called computations
+	// Kernel describes a TPU kernel.
 	Kernel bool
 	Line   string // its text
 }
@@ -30,7 +30,7 @@ var (
 	arrayOf     = regexp.MustCompile(`\w+\[([0-9,]*)\]`)
 )
 
-// ReadProgram reads what OptimizedHLO of package xla returns.
+// ReadProgram parses the result of OptimizedHLO of package xla.
 func ReadProgram(hlo string) Program {
 	all, in := Program{}, ""
 	for line := range strings.Lines(hlo) {
@@ -57,7 +57,7 @@ func ReadProgram(hlo string) Program {
 	return all
 }
 
-// elementsOf is how many elements an array of these dimensions has.
+// elementsOf returns the number of elements of an array with these dimensions.
 func elementsOf(dimensions string) int {
 	size := 1
 	for d := range strings.SplitSeq(dimensions, ",") {
@@ -68,7 +68,7 @@ func elementsOf(dimensions string) int {
 	return size
 }
 
-// Fused are the computations of fusions: of those in these computations, or of all where none is named.
+// Fused returns the computations of fusions: of fusions in the named computations, or of all if none is named.
 func (p Program) Fused(in ...string) map[string]bool {
 	fused := map[string]bool{}
 	if len(in) == 0 {
@@ -88,8 +88,9 @@ func (p Program) Fused(in ...string) map[string]bool {
 	return fused
 }
 
-// Cycles adds up what the compiler for TPUs expects the operations of a program to take, those of each loop and branch
-// once. It has no estimate of custom calls, of what devices exchange and of arrays that are written in another order.
+// Cycles returns the sum of the TPU compiler's estimates for the operations of a program; each loop and branch counts
+// once. There are no estimates for custom calls, for exchanges between devices and for arrays that are rewritten in a
+// different order.
 func (p Program) Cycles() int {
 	fused, sum := p.Fused(), 0
 	for name, ops := range p {

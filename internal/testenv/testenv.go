@@ -1,4 +1,4 @@
-// Package testenv gives tests their shared backends, models and goldens.
+// Package testenv provides tests with shared backends, models and goldens.
 package testenv
 
 import (
@@ -31,12 +31,12 @@ func once(devices int, kernels string) func() (*xla.Backend, error) {
 	return sync.OnceValues(func() (*xla.Backend, error) { return newXLA(devices, xla.Options{Kernels: kernels}) })
 }
 
-// newXLA opens so many virtual devices of the CPU.
+// newXLA opens a backend with so many virtual CPU devices.
 func newXLA(devices int, o xla.Options) (_ *xla.Backend, err error) {
 	if o.Plugin, err = setup.FindPlugin("cpu"); err != nil {
 		return nil, err
 	}
-	// Most of a test's time is the compiler's: programs are kept from one run of the tests to the next.
+	// The compiler takes most of a test's time, so programs are kept between runs of the tests.
 	cache, err := setup.CacheDir()
 	if err != nil {
 		return nil, err
@@ -88,8 +88,8 @@ func backend(t testing.TB, open func() (*xla.Backend, error)) *xla.Backend {
 	return b
 }
 
-// Topology returns a backend that compiles for a topology, such as "v5e:1x1" or "h200:1", with none of its devices. It
-// skips the test where the plugin is not installed, which `sample setup tpu` and `sample setup cuda-compile` do.
+// Topology returns a backend that compiles for a topology, such as "v5e:1x1" or "h200:1", without any of its devices.
+// It skips the test if the plugin is not installed, which `sample setup tpu` and `sample setup cuda-compile` do.
 func Topology(t testing.TB, name string) *xla.Backend {
 	t.Helper()
 	platform := setup.Compiler(xla.TopologyPlatform(name))
@@ -111,7 +111,7 @@ func Topology(t testing.TB, name string) *xla.Backend {
 	return b
 }
 
-// Slow leaves a test to `make test-slow`.
+// Slow skips a test unless slow tests run, as in `make test-slow`.
 func Slow(t testing.TB) {
 	t.Helper()
 	if testing.Short() {
@@ -119,7 +119,7 @@ func Slow(t testing.TB) {
 	}
 }
 
-// Go returns GoMLX's backend in pure Go.
+// Go returns GoMLX's pure Go backend.
 func Go(t testing.TB) compute.Backend {
 	t.Helper()
 	b, err := xla.Open("go", xla.OpenOptions{})
@@ -129,7 +129,7 @@ func Go(t testing.TB) compute.Backend {
 	return b
 }
 
-// Path returns a file of the repository, by its path from the root.
+// Path returns the path of a file of the repository, given relative to its root.
 func Path(elem ...string) string {
 	if root == "" {
 		panic("testenv: the process was not started in a folder of the repository")
@@ -137,9 +137,9 @@ func Path(elem ...string) string {
 	return filepath.Join(append([]string{root}, elem...)...)
 }
 
-// root is the folder of the repository. It is found from the folder that a test starts in, as a binary built
-// with -trimpath does not know the paths of its sources. A test binary that a script runs as a command is elsewhere: it
-// has none.
+// root is the folder of the repository. It is found from the folder in which a test starts, because a binary built
+// with -trimpath does not know the paths of its sources. A test binary that a script runs as a command starts
+// elsewhere and has no root.
 var root = findRoot()
 
 func findRoot() string {
@@ -158,7 +158,7 @@ func findRoot() string {
 
 const module = "module github.com/quire/quire\n"
 
-// Families are the names of the tiny checkpoints under testdata/models.
+// Families returns the names of the tiny checkpoints under testdata/models.
 func Families(t testing.TB) []string {
 	t.Helper()
 	entries, err := os.ReadDir(Path("testdata", "models"))
@@ -200,13 +200,13 @@ func open(t testing.TB, path string) *models.Checkpoint {
 	return c
 }
 
-// Golden is what Hugging Face transformers computed for one model; see scripts/oracle.
+// Golden has what Hugging Face transformers computed for one model; see scripts/oracle.
 type Golden struct {
 	Model string
 	Cases []GoldenCase
 }
 
-// GoldenCase is one prompt: the logits behind its last token, and what greedy decoding goes on with.
+// GoldenCase is one prompt: the logits after its last token, and the tokens that greedy decoding generates.
 type GoldenCase struct {
 	Prompt   []int32
 	Logits   []float32

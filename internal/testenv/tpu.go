@@ -9,15 +9,15 @@ import (
 	"github.com/quire/quire/backend/xla/mosaic"
 )
 
-// TPUOnCPU returns a backend that builds programs as for a TPU and runs them on virtual devices of the CPU. The kernels
-// in them are the published ones, lowered to ordinary operations: those that scripts/kernels/arrays.py made, for the
-// shapes that are listed there. kernels is as in xla.Options.
+// TPUOnCPU returns a backend that builds programs as for a TPU and runs them on virtual CPU devices. The kernels in
+// them are the published ones, lowered to ordinary operations: scripts/kernels/arrays.py made them, for the shapes
+// that it lists. kernels is as in xla.Options.
 func TPUOnCPU(t testing.TB, kernels string, devices int) *xla.Backend {
 	t.Helper()
 	return ownXLA(t, devices, xla.Options{Kernels: kernels, StandIn: tpuKernels(t)})
 }
 
-// tpuKernels finds the lowered kernels.
+// tpuKernels loads the lowered kernels.
 func tpuKernels(t testing.TB) xla.StandIn {
 	var kernels []struct {
 		Kernel   string

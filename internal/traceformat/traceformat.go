@@ -1,4 +1,4 @@
-// Package traceformat reads traces in the trace event format and checks that they are well formed, for tests.
+// Package traceformat parses traces in the trace event format and checks that they are well formed, for tests.
 package traceformat
 
 import (
@@ -10,7 +10,7 @@ import (
 	"slices"
 )
 
-// Event is one event. Times are in whole microseconds, since those who show traces drop or round fractions.
+// Event is one event. Times are whole microseconds, because viewers drop or round fractions.
 type Event struct {
 	Phase    string         `json:"ph"`
 	Category string         `json:"cat"`
@@ -23,7 +23,7 @@ type Event struct {
 	Args     map[string]any `json:"args"`
 }
 
-// Trace is a trace that was read.
+// Trace is a parsed trace.
 type Trace struct {
 	Events []Event
 	// Tracks are the names of processes and threads, as "process: thread".
@@ -33,7 +33,8 @@ type Trace struct {
 // Track is a thread of a process.
 type Track struct{ Process, Thread int }
 
-// Read reads a trace and checks it. It may lack its end, as when its writer was killed, but has whole events only.
+// Read parses a trace and checks it. It may lack its end, as after a kill of its writer, but must have only complete
+// events.
 func Read(data []byte) (*Trace, error) {
 	text := bytes.TrimSpace(data)
 	if !bytes.HasSuffix(text, []byte("]")) {
@@ -90,7 +91,7 @@ func (t *Trace) Values() (list []string) {
 
 type span struct{ begin, end int64 }
 
-// check looks at each event, and at the spans of each track, which may lie beside or within one another.
+// check checks each event, and the spans of each track, which must be nested or disjoint.
 func (t *Trace) check() error {
 	processes, spans, open := map[int]string{}, map[Track][]span{}, map[string]int64{}
 	for i, e := range t.Events {
@@ -157,7 +158,7 @@ func (t *Trace) check() error {
 	return nil
 }
 
-// nest says whether spans lie within one another, or beside.
+// nest reports whether spans are nested or disjoint.
 func nest(list []span) error {
 	slices.SortFunc(list, func(a, b span) int {
 		return cmp.Or(cmp.Compare(a.begin, b.begin), cmp.Compare(b.end, a.end))

@@ -5,10 +5,11 @@ import (
 	"unicode/utf8"
 )
 
-// most is the longest text that [Quoted] and [Cut] show, in bytes.
+// most is the length of the longest text that [Quoted] and [Cut] show, in bytes.
 const most = 200
 
-// Quoted returns s in quotes, cut if it is long: ids and other values of rows, which may have any length, in messages.
+// Quoted returns s in quotes, truncated if it is long: for ids and other values of rows, which may have any length,
+// in messages.
 func Quoted(s string) string {
 	if len(s) <= most {
 		return strconv.Quote(s)
@@ -24,7 +25,7 @@ func Cut(s string) string {
 	return start(s) + "..."
 }
 
-// start is the start of a long text, without a part of a character at its end.
+// start returns the start of a long text, without a partial character at its end.
 func start(s string) string {
 	end := most
 	for end > 0 && !utf8.RuneStart(s[end]) {

@@ -13,7 +13,7 @@ import (
 	"unicode/utf8"
 )
 
-// hidden reports whether a character is written as an escape. Newlines and tabs are the layout's.
+// hidden reports whether a character is written as an escape. Newlines and tabs belong to the layout.
 func hidden(r rune) bool {
 	switch {
 	case r < ' ':
@@ -32,7 +32,7 @@ func hidden(r rune) bool {
 	return false
 }
 
-// Text returns s with its control characters visible, but for newlines and tabs.
+// Text returns s with its control characters visible, except newlines and tabs.
 func Text(s string) string {
 	for i, r := range s {
 		if hidden(r) || r == utf8.RuneError {
@@ -43,13 +43,13 @@ func Text(s string) string {
 	return s
 }
 
-// Line is Text for what has to stay on one line: newlines and tabs are visible too.
+// Line is Text for a single line: newlines and tabs are visible, too.
 func Line(s string) string { return lines.Replace(Text(s)) }
 
 var lines = strings.NewReplacer("\n", `\x0a`, "\t", `\x09`)
 
-// escape appends b to out, as it may be printed. Unless it is the end, the bytes of a character that is cut off are
-// left over.
+// escape appends b to out in printable form. Unless end is set, the bytes of an incomplete character are returned as
+// left.
 func escape(out, b []byte, end bool) (printed, left []byte) {
 	for len(b) > 0 {
 		r, size := utf8.DecodeRune(b)
@@ -71,10 +71,10 @@ func escape(out, b []byte, end bool) (printed, left []byte) {
 	return out, nil
 }
 
-// Writer makes visible what is written to it. It is not for concurrent use.
+// Writer makes control characters in what is written to it visible. It is not for concurrent use.
 type Writer struct {
 	to   io.Writer
-	left []byte // of a character that the last Write cut off
+	left []byte // bytes of a character that is still incomplete
 	out  []byte // reused
 }
 
@@ -89,7 +89,7 @@ func (w *Writer) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Flush writes what is left of a character that was cut off.
+// Flush writes the rest of an incomplete character.
 func (w *Writer) Flush() error { return w.write(nil, true) }
 
 func (w *Writer) write(b []byte, end bool) error {

@@ -32,7 +32,7 @@ func TestText(t *testing.T) {
 	}
 }
 
-// FuzzWriter cuts a text anywhere: what comes out is that of Text, and has nothing that steers a terminal.
+// FuzzWriter splits a text anywhere: the result equals Text's, and has nothing that controls a terminal.
 func FuzzWriter(f *testing.F) {
 	for _, s := range []string{"\x1b[31m", "日本\u202e", "\xe6\x97", "\xf0\x9f\x99\x82", "a\u2028b\u0085\xffc",
 		"\xed\xa0\x80", "\x7f"} {

@@ -1,7 +1,7 @@
 // Package decoder computes models: it builds the graphs of all kinds of decoders from the records of their layers in
 // [models.Config], and knows none by name.
 //
-// It knows no files: [Arrays] names the arrays it wants and which tensors of a checkpoint make them.
+// It does not open files: [Arrays] names the arrays it needs and the tensors of a checkpoint that they are made from.
 package decoder
 
 import (
@@ -21,55 +21,58 @@ import (
 	"github.com/quire/quire/models/arch"
 )
 
-// Storage says how the arrays of a model are held.
+// Storage describes how the arrays of a model are held.
 type Storage struct {
-	// Backend is where: its kernels may want matrices packed. nil holds all as a checkpoint does.
+	// Backend is the backend that holds them: its kernels may need packed matrices. If it is nil, all arrays are held
+	// as in a checkpoint.
 	Backend compute.Backend
-	// DType is of the arrays and of activations: Float32, BFloat16 or Float16.
+	// DType is the dtype of arrays and activations: Float32, BFloat16 or Float16.
 	DType dtypes.DType
-	// Matrices is of matrices that are held as floats; DType by default.
+	// Matrices is the dtype of matrices that are held as floats; DType by default.
 	Matrices dtypes.DType
-	// Int8 holds matrices as 8-bit numbers, each row with a scale.
+	// Int8 holds matrices as 8-bit integers with one scale per row.
 	Int8 bool
-	// Blocks returns the format of blocks that a tensor is held in, by its name, if it is a matrix whose rows, as
-	// devices have them, are whole units; none holds it as floats. nil is none for all. Tensors that the checkpoint
-	// does not have so are rounded.
+	// Blocks returns the block format that a tensor is held in, by the tensor's name. It is called for matrices whose
+	// rows, as devices hold them, are whole units; the zero format holds the tensor as floats. If Blocks is nil, no
+	// tensor is held in blocks. Tensors that the checkpoint stores in a different form are rounded.
 	Blocks func(tensor string) blocks.Format
-	// LayerLoop holds the arrays of layers that are alike as one, [turns, ...], and makes [Hidden] run them as a loop:
-	// a program has fewer layers. Not every model can be: see [LoopOf].
+	// LayerLoop holds the arrays of equal layers as one, [turns, ...], and makes [Hidden] run them as a loop: a
+	// program then has fewer layers. Not every model allows it: see [LoopOf].
 	LayerLoop bool
 }
 
 // Array is one array of the model on the device.
 type Array struct {
-	// Name is the array's: "layers.3.qkv.weight" for instance. An array of several layers has that of the first one.
+	// Name is the array's name, such as "layers.3.qkv.weight". An array of several layers has the name of the first
+	// one's array.
 	Name string
-	// Shape is [out] of a bias or a norm. Matrices [out, in] are as package linear holds them. Where several devices
-	// run the model together, it is that of each device's array.
+	// Shape is [out] for a bias or a norm. Matrices [out, in] have the shape in which package linear holds them. If
+	// several devices run the model together, it is the shape of each device's array.
 	Shape shapes.Shape
 
 	part    part
-	plane   int           // of the matrix, by its place among linear.Format's
-	sources []source      // stacked on the first axis to make it
-	format  linear.Format // of the matrix
-	read    dtypes.DType  // what the sources are read as
+	plane   int           // for planes of a matrix: the plane's index in linear.Format
+	sources []source      // concatenated along the first axis
+	format  linear.Format // for matrices
+	read    dtypes.DType  // the dtype that the sources are read as
 	offset  float32       // added to the elements of a vector of float32
 
-	activations dtypes.DType // of the model
-	gateUp      bool         // of a matrix in parts: they are of gates and of ups
+	activations dtypes.DType // dtype of the model's activations
+	gateUp      bool         // for a matrix in parts: it has gates and ups
 
-	split   Partition // of firstRow, firstKeys, expertGroup and experts
-	perHead perHead   // of matrices of heads that are cut out of a tensor
-	members []Array   // what a stack is made of, along its first axis
-	experts int       // how many of its members a device has, where they are shared out; 0: all
-	looped  bool      // it is of layers that take turns
+	split   Partition // for firstRow, firstKeys, expertGroup and experts
+	perHead perHead   // for matrices of heads that are cut out of a tensor
+	members []Array   // for stacks: the arrays along the first axis
+	experts int       // how many members each device has, if they are divided; 0: all
+	looped  bool      // it belongs to layers that run in a loop
 }
 
-// source is a tensor of the checkpoint, [rows, width] or, with width 1, [rows].
+// source is a tensor of the checkpoint, [rows, width], or [rows] with a width of 1.
 type source struct {
 	name        string // its Hugging Face name
 	rows, width int
-	// columns says that spans are of columns, not of rows; spans are what a device has of the tensor.
+	// columns reports whether spans are columns rather than rows. spans returns the parts of the tensor that a device
+	// has.
 	columns bool
 	spans   func(device int) []span
 }
@@ -77,21 +80,22 @@ type source struct {
 // Matrix returns how the array holds a matrix; ok is false for other arrays.
 func (a Array) Matrix() (f linear.Format, ok bool) { return a.format, a.part == matrix }
 
-// part is what of its sources an array holds.
+// part is the role of an array.
 type part int
 
 const (
 	vector part = iota
 	matrix
-	plane     // behind a matrix's first
-	firstRow  // the number of the first row of the vocabulary that the device has
-	firstKeys // for each KV slot of the device 1, or 0 where another slot before has the same head or the slot is empty
+	plane    // a plane of a matrix after the first
+	firstRow // the number of the device's first row of the vocabulary
+	// one number for each KV slot of the device: 1, or 0 if an earlier slot has the same head or the slot is empty
+	firstKeys
 	// The number of the device's group: see [Partition].
 	expertGroup
 )
 
-// Arrays lists the arrays of a model, in the order that programs take them. Projections that read the same input are
-// one array: q, k and v; gate and up. Where the backend is a group of devices, the arrays are those of one device: see
+// Arrays lists the arrays of a model, in the order in which programs take them. Projections that read the same input
+// are one array: q, k and v; gate and up. If the backend is a group of devices, the arrays are one device's: see
 // [Partition].
 func Arrays(cfg models.Config, s Storage) []Array {
 	split := NewPartition(cfg, collective.Devices(s.Backend))
@@ -99,7 +103,7 @@ func Arrays(cfg models.Config, s Storage) []Array {
 	turns := loopOf(cfg, s.LayerLoop)
 	s.Blocks = alike(cfg, s.Blocks, turns.kind)
 	var names []string
-	tensors := map[string][]arch.Tensor{} // by their array
+	tensors := map[string][]arch.Tensor{} // tensors by the name of their array
 	for t := range cfg.Tensors() {
 		if tensors[t.Array] == nil {
 			names = append(names, t.Array)
@@ -125,7 +129,8 @@ func Arrays(cfg models.Config, s Storage) []Array {
 	return turns.stack(list)
 }
 
-// of is how the matrices of a part are held. The choices of a router are not to be rounded.
+// of returns how the matrices of a part are held. A router's matrix stays as floats, because rounding could change
+// its choices.
 func (s Storage) of(part arch.Part) Storage {
 	if part.IsRouter() {
 		s.Blocks, s.Int8 = nil, false
@@ -133,8 +138,8 @@ func (s Storage) of(part arch.Part) Storage {
 	return s
 }
 
-// arrays are those that tensors, one behind the other, make: one, or the planes of a matrix, or those of a matrix in
-// parts where formats differ.
+// arrays returns the arrays that concatenated tensors make: a single one, or the planes of a matrix, or the planes of
+// a matrix in parts if formats differ.
 func (s Storage) arrays(cfg models.Config, split Partition, tensors []arch.Tensor) []Array {
 	if parts := s.parts(tensors); len(parts) > 1 {
 		var list []Array
@@ -156,17 +161,17 @@ func (s Storage) arrays(cfg models.Config, split Partition, tensors []arch.Tenso
 		return s.latentUp(cfg, split, first)
 	}
 	a := Array{Name: first.Array, read: s.DType, activations: s.DType}
-	rows := 0 // of a device
+	rows := 0 // rows on a device
 	for _, t := range tensors {
 		spans, share := split.of(cfg, t)
 		from := source{name: t.Name, rows: t.Shape[0], width: 1, columns: t.Axis == 1}
 		if len(t.Shape) == 2 {
 			from.width = t.Shape[1]
 		}
-		from.spans = behind(rows, spans)
+		from.spans = shifted(rows, spans)
 		if t.Over == arch.Whole {
 			share = t.Shape[0]
-			from.spans = behind(rows, func(int) []span { return []span{{0, 0, share}} })
+			from.spans = shifted(rows, func(int) []span { return []span{{0, 0, share}} })
 		}
 		if t.Axis == 1 {
 			a.format.In, rows = share, rows+t.Shape[0]
@@ -207,7 +212,7 @@ func (s Storage) arrays(cfg models.Config, split Partition, tensors []arch.Tenso
 	return a.planes()
 }
 
-// planes are the arrays of a matrix.
+// planes returns the arrays of a matrix.
 func (a Array) planes() (list []Array) {
 	for i, p := range a.format.Planes() {
 		of := a
@@ -220,8 +225,8 @@ func (a Array) planes() (list []Array) {
 	return list
 }
 
-// behind moves the places of spans back.
-func behind(rows int, spans func(device int) []span) func(device int) []span {
+// shifted adds rows to the positions of spans.
+func shifted(rows int, spans func(device int) []span) func(device int) []span {
 	return func(device int) []span {
 		moved := spans(device)
 		for i := range moved {
@@ -231,7 +236,7 @@ func behind(rows int, spans func(device int) []span) func(device int) []span {
 	}
 }
 
-// Names of arrays that are made, not read.
+// The names of arrays that are computed, not read.
 const (
 	firstRowName  = "embed.first"
 	firstKeysName = "keys.first"
@@ -244,10 +249,10 @@ const biasSuffix = ".bias"
 type Weights struct {
 	nodes    map[string]*graph.Node
 	matrices map[string]Array
-	dtype    dtypes.DType // of activations
-	looped   bool         // arrays of layers that take turns are [turns, ...]
-	prefix   string       // before the names of one layer's arrays
-	// stacks are the arrays of all layers, and turn is this one's, where layers take turns.
+	dtype    dtypes.DType // dtype of activations
+	looped   bool         // arrays of layers in a loop are [turns, ...]
+	prefix   string       // prefix of the names of one layer's arrays
+	// If layers run in a loop, stacks are the arrays of all of them, and turn is the current iteration.
 	stacks map[string]*graph.Node
 	turn   *graph.Node
 }
@@ -277,7 +282,8 @@ func (w Weights) matrix(name string) linear.Weight {
 	a, ok := w.matrices[w.prefix+name]
 	ofExpert := strings.HasPrefix(name, arch.ExpertPrefix) && !a.format.Packed()
 	if ok && w.turn != nil && (a.format.InSlices() || ofExpert) {
-		// An expert's is cut from the stack of all layers: cut from the layer's, it would be copied with all others.
+		// Cut an expert's matrix from the stack of all layers: if it were cut from the layer's stack, that one would
+		// be copied with all its experts.
 		held := linear.NewWeight(a.format, func(suffix string) *graph.Node { return w.stacks[w.prefix+name+suffix] })
 		held.At = []*graph.Node{w.turn}
 		return held

@@ -41,7 +41,8 @@ func BenchmarkMatmuls(b *testing.B) {
 						run(weights)
 						best = min(best, time.Since(start))
 					}
-					// On a machine with other work, time on the processors and the best run say more than the mean.
+					// On a machine with other work, processor time and the best run are more meaningful than the
+					// mean.
 					b.ReportMetric((processorTime()-before).Seconds()*1e3/float64(b.N), "cpu-ms/op")
 					b.ReportMetric(best.Seconds()*1e3, "best-ms/op")
 					b.ReportMetric(float64(rows)*float64(b.N)/b.Elapsed().Seconds(), "tokens/s")

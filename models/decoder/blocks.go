@@ -13,7 +13,7 @@ import (
 	"github.com/quire/quire/models/arch"
 )
 
-// wanted is the format that a tensor is to be held in, whatever the length of its rows.
+// wanted returns the format that a tensor should be held in, regardless of the length of its rows.
 func (s Storage) wanted(tensor string) blocks.Format {
 	if s.Blocks == nil {
 		return blocks.Format{}
@@ -21,13 +21,13 @@ func (s Storage) wanted(tensor string) blocks.Format {
 	return s.Blocks(tensor)
 }
 
-// alike returns formats that are the same for all tensors of a kind: none where they differ.
+// alike restricts formats to one per kind of tensor: it returns the zero format for a kind whose tensors differ.
 func alike(cfg models.Config, of func(tensor string) blocks.Format,
 	kindOf func(t arch.Tensor) string) func(tensor string) blocks.Format {
 	if of == nil {
 		return nil
 	}
-	formats, kinds := map[string]blocks.Format{}, map[string]string{} // by kind; a kind by its tensor
+	formats, kinds := map[string]blocks.Format{}, map[string]string{} // formats by kind; kinds by tensor
 	for t := range cfg.Tensors() {
 		kind, f := kindOf(t), of(t.Name)
 		if first, ok := formats[kind]; ok && first != f {
@@ -38,7 +38,8 @@ func alike(cfg models.Config, of func(tensor string) blocks.Format,
 	return func(tensor string) blocks.Format { return formats[kinds[tensor]] }
 }
 
-// expertKind is the same for gates and ups, or downs, of all experts of a layer, which are one array.
+// expertKind returns the same kind for the gates and ups, or the downs, of all experts of a layer, because they are
+// one array.
 func expertKind(t arch.Tensor) string {
 	if kind, ok := expertArray(Array{Name: t.Array}); ok {
 		return kind
@@ -46,7 +47,7 @@ func expertKind(t arch.Tensor) string {
 	return t.Name
 }
 
-// parts are the runs of tensors that are held in one format.
+// parts splits tensors into runs that are held in one format.
 func (s Storage) parts(tensors []arch.Tensor) (runs [][]arch.Tensor) {
 	for i, t := range tensors {
 		if i == 0 || len(t.Shape) == 2 && s.wanted(t.Name) != s.wanted(tensors[i-1].Name) {
@@ -57,7 +58,8 @@ func (s Storage) parts(tensors []arch.Tensor) (runs [][]arch.Tensor) {
 	return runs
 }
 
-// format is the one that a matrix's array is held in: none where a device has other than whole units of a row.
+// format returns the format that a matrix's array is held in: the zero format if a device would have partial units of
+// a row.
 func (s Storage) format(a Array) blocks.Format {
 	f := s.wanted(a.sources[0].name)
 	if !f.Is() || a.format.In%f.Unit() != 0 {
@@ -78,7 +80,7 @@ func (s Storage) format(a Array) blocks.Format {
 	return f
 }
 
-// joined makes one of spans that follow each other at both ends.
+// joined merges adjacent spans.
 func joined(spans []span) (out []span) {
 	for _, s := range spans {
 		if last := len(out) - 1; last >= 0 && out[last].from+out[last].n == s.from && out[last].to+out[last].n == s.to {
@@ -90,7 +92,7 @@ func joined(spans []span) (out []span) {
 	return out
 }
 
-// fillBlocks writes what devices have of a tensor to a plane of a matrix in blocks.
+// fillBlocks writes the devices' parts of a tensor to a plane of a matrix in blocks.
 func (a Array) fillBlocks(backend compute.Backend, flats []any, s source, devices [][]span,
 	from *models.Checkpoint) error {
 	if s.columns {
@@ -152,7 +154,7 @@ func (a Array) fillBlockColumns(backend compute.Backend, flats []any, s source, 
 	return nil
 }
 
-// readBlocks reads rows of a tensor in the array's format: as they are in the file, or rounded to it.
+// readBlocks reads rows of a tensor in the array's format: the file's blocks, or numbers rounded to it.
 func (a Array) readBlocks(s source, rows models.Span, columns []models.Span, from *models.Checkpoint) (*blocks.Rows,
 	error) {
 	if from.Blocks(s.name) == a.format.Blocks {

@@ -108,7 +108,7 @@ func TestFormsOfMatrices(t *testing.T) {
 	}
 }
 
-// Experts of a layer are in blocks where all of them have the same format, gates that of ups.
+// Experts of a layer are in blocks if all of them have the same format, and gates have the ups' format.
 func TestFormsOfExperts(t *testing.T) {
 	cfg := mixtureModel(t).Config
 	forms := func(of func(tensor string) blocks.Format) map[string]string {

@@ -13,44 +13,44 @@ import (
 	"github.com/quire/quire/recurrence"
 )
 
-// Layer is a layer of a graph. Of one in a [Loop] Number is that of the first turn, and Turn, i32[], the number of the
-// turn; else Turn is nil.
+// Layer is a layer of a graph. In a [Loop], Number is the layer's number in the first turn, and Turn, i32[], is the
+// number of the turn. Otherwise Turn is nil.
 type Layer struct {
 	Number int
 	Turn   *Node
 	Sinks  *Node // f32[H] of the layer's attention; nil if it has none
 }
 
-// AttentionFunc stores the new keys and values of a layer and attends to all of its sequence: q is [T, H, D], k and v
-// are [T, KVH, D], the result [T, H, D], all of the weights' dtype. k and v are nil for a layer that attends to those
-// of another one, its KVFrom. state is what it keeps of all layers, the caches; it returns what becomes of it.
-// [AttentionOptions] says how a layer attends.
+// AttentionFunc stores a layer's new keys and values and attends to the layer's whole sequence. q is [T, H, D], k and
+// v are [T, KVH, D], and the result is [T, H, D], all in the weights' dtype. k and v are nil if the layer attends to
+// the keys and values of another layer, its KVFrom. state is the state of all layers, the caches; the new state is
+// returned. [AttentionOptions] has the layer's options.
 type AttentionFunc func(layer Layer, state []*Node, q, k, v *Node) (out *Node, after []*Node)
 
-// StatesFunc says where a layer has the states that it keeps: in which array of what is kept of all layers, and whose
-// the tokens are, with pages as they are numbered there.
+// StatesFunc returns where a layer's states are kept: the array, among those of all layers, and the rows that the
+// tokens belong to, with pages as they are numbered in that array.
 type StatesFunc func(layer Layer) (array int, sequences recurrence.Rows)
 
-// AttentionOptions are those of a layer.
+// AttentionOptions returns a layer's options.
 func AttentionOptions(cfg models.Config, layer Layer, oneTokenPerSeq bool) attention.Options {
 	l := cfg.Layers[layer.Number]
 	return attention.Options{Scale: l.Scale, Window: l.Window, SoftCap: l.ScoreCap, Sinks: layer.Sinks,
 		OneTokenPerSeq: oneTokenPerSeq}
 }
 
-// Embedded is what the layers begin with of T tokens.
+// Embedded is the input of the layers for T tokens.
 type Embedded struct {
 	Hidden *Node // [T, hidden]
-	Layers *Node // [T, layers*n]: what each layer has beside it; nil for models without
-	// Short, i32[T], is 1 for tokens of sequences with the short divisors of a longrope; nil where none has them.
+	Layers *Node // [T, layers*n]: the embeddings of each layer; nil if the model has none
+	// Short, i32[T], is 1 for tokens of sequences that use the short divisors of a longrope; nil if there are none.
 	Short *Node
 }
 
-// Embed looks up the embeddings of tokens, i32[T]. Padding may hold any token id: ids outside the vocabulary read some
-// row of it. rows is as in [Hidden].
+// Embed looks up the embeddings of tokens, i32[T]. Padding may hold any token id: ids outside the vocabulary read an
+// arbitrary row. rows is as in [Hidden].
 //
-// Where Hidden is in a loop, call Embed before the loop. Within it XLA may merge a scale with the sum that follows, and
-// rounds otherwise.
+// If Hidden is in a loop, call Embed before the loop. Within it XLA may fuse a scale with the following sum, which
+// rounds differently.
 func Embed(cfg models.Config, w Weights, tokens, rows *Node) Embedded {
 	split := splitOf(cfg, tokens)
 	all := body{cfg: split.Local(cfg), whole: cfg, split: split, rows: rows}
@@ -58,16 +58,16 @@ func Embed(cfg models.Config, w Weights, tokens, rows *Node) Embedded {
 	return Embedded{Hidden: x, Layers: all.layerEmbeddings(w, tokens, x)}
 }
 
-// Hidden runs T tokens through the decoder and returns its last hidden states [T, hidden], normalized, of the weights'
-// dtype, and what attention made of the state.
+// Hidden runs T tokens through the decoder. It returns the last hidden states [T, hidden], normalized, in the
+// weights' dtype, and the new state.
 //
-// positions are i32[T]. A row's result depends on that row and on what attention returns for it. rows, i32[], says how
-// many of the T tokens, the first ones, are wanted: the results of the others may be anything.
+// positions are i32[T]. A row's result depends on that row and on what attention returns for it. Only the first rows,
+// i32[], of the T tokens are wanted: the results of the others are arbitrary.
 //
-// Where a group of devices runs it, each does it with its part of the weights, and heads are those of one device: see
-// [Partition]. The results are the same on all.
+// If a group of devices runs it, each device computes with its part of the weights, and the heads passed to attention
+// are one device's: see [Partition]. The results are the same on all.
 //
-// Layers that keep a state of their sequences have it in state too, where states says.
+// Layers that keep states of their sequences keep them in state, too, at the place that states returns.
 func Hidden(cfg models.Config, w Weights, tokens Embedded, positions, rows *Node, state []*Node,
 	attention AttentionFunc, states StatesFunc) (hidden *Node, after []*Node) {
 	split := splitOf(cfg, positions)
@@ -132,22 +132,22 @@ func Logits(cfg models.Config, w Weights, hidden, rows *Node) *Node {
 	return logits
 }
 
-// splitOf is how the model is cut for the devices that run the graph.
+// splitOf returns how the model is partitioned over the devices that run the graph.
 func splitOf(cfg models.Config, x *Node) Partition {
 	return NewPartition(cfg, collective.Devices(x.Graph().Backend()))
 }
 
-// body is what all layers have in common.
+// body has what all layers share.
 type body struct {
-	cfg, whole models.Config // what one device has, and all have
+	cfg, whole models.Config // the config of one device's part, and of the whole model
 	split      Partition
 	rows       *Node
-	turns      []*rotation // of cfg.Ropes
-	firstKeys  *Node       // see there
-	group      *Node       // expertGroup; nil where all devices have all experts
+	turns      []*rotation // rotations of cfg.Ropes
+	firstKeys  *Node       // the array firstKeys
+	group      *Node       // the array expertGroup; nil if all devices have all experts
 }
 
-// ofLayer has the sizes of a layer.
+// ofLayer returns the body with the sizes of a layer.
 func (b body) ofLayer(number int) body {
 	b.whole = b.whole.OfLayer(number)
 	b.split = NewPartition(b.whole, b.split.Devices)
@@ -155,7 +155,7 @@ func (b body) ofLayer(number int) body {
 	return b
 }
 
-// feedForward is x plus the feed-forward of h.
+// feedForward returns x plus the feed-forward of h.
 func (b body) feedForward(w Weights, layer arch.Layer, h, x *Node) *Node {
 	up := "up"
 	if layer.Gated {
@@ -174,8 +174,8 @@ func (b body) embed(w Weights, tokens *Node) *Node {
 	return x
 }
 
-// lookUp returns rows of an embedding matrix. A device gives those of its part of the vocabulary, and zeros for the
-// others.
+// lookUp returns rows of an embedding matrix. Each device returns the rows of its part of the vocabulary, and zeros
+// for the others.
 func lookUp(split Partition, w Weights, of arch.Part, tokens, rows *Node) *Node {
 	if split.Devices == 1 {
 		return linear.Rows(w.matrix(string(of)), tokens, rows, w.dtype)
@@ -189,7 +189,7 @@ func lookUp(split Partition, w Weights, of arch.Part, tokens, rows *Node) *Node 
 	return collective.Sum(Where(here, x, ZerosLike(x)))
 }
 
-// norm is the norm of a part, where there is one.
+// norm applies the norm of a part, if there is one.
 func (b body) norm(w Weights, is bool, part arch.Part, x *Node) *Node {
 	switch {
 	case !is:
@@ -200,8 +200,8 @@ func (b body) norm(w Weights, is bool, part arch.Part, x *Node) *Node {
 	return rmsNorm(x, w.get(string(part)), b.cfg.RMSNormEps, b.rows)
 }
 
-// heads are the queries, keys and values of a layer, nil where it has none of its own, and the gates [T, H*D] of what
-// its heads read, nil where it has none.
+// heads returns the queries, keys and values of a layer, which are nil if it has none of its own, and the gates [T,
+// H*D] of the heads' outputs, nil if it has none.
 func (b body) heads(w Weights, number int, h *Node) (q, k, v, gate *Node) {
 	layer := b.cfg.Layers[number]
 	if layer.Latent.Rank > 0 {
@@ -243,8 +243,8 @@ func (b body) heads(w Weights, number int, h *Node) (q, k, v, gate *Node) {
 	return q, k, v, gate
 }
 
-// add is x plus the linear layer of a name, or plus its norm, by the scale of what is added. Where each device has some
-// of the layer's inputs, their parts are added up before they are rounded.
+// add returns x plus the linear layer of a name, or plus its norm, scaled by the residual scale. If the layer's
+// inputs are divided among devices, the partial sums are added before they are rounded.
 func (b body) add(w Weights, name arch.Part, bias, normed bool, norm arch.Part, h, x *Node) *Node {
 	if !normed && b.cfg.ResidualScale == 0 {
 		return b.sum(w, string(name), bias, h, x)
@@ -256,7 +256,7 @@ func (b body) add(w Weights, name arch.Part, bias, normed bool, norm arch.Part, 
 	return Add(x, y)
 }
 
-// sum is the linear layer of a name, plus residual if that is not nil.
+// sum returns the linear layer of a name, plus residual if that is not nil.
 func (b body) sum(w Weights, name string, bias bool, h, residual *Node) *Node {
 	if b.split.Devices == 1 {
 		return apply(w, name, bias, h, linear.Options{Rows: b.rows, Residual: residual})
@@ -272,7 +272,7 @@ func (b body) sum(w Weights, name string, bias bool, h, residual *Node) *Node {
 	return ConvertDType(y, w.dtype)
 }
 
-// apply is the linear layer of a name, with its bias if the model has one.
+// apply applies the linear layer of a name, with its bias if the model has one.
 func apply(w Weights, name string, bias bool, x *Node, o linear.Options) *Node {
 	if bias {
 		o.Bias = w.get(name + biasSuffix)

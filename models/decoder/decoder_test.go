@@ -74,11 +74,10 @@ func oneSequence(g *Graph) decoder.StatesFunc {
 	return func(l decoder.Layer) (int, recurrence.Rows) { return l.Number, recurrence.One(g, padded) }
 }
 
-// padded is the length that every prompt is padded to: attention is causal, so that what comes behind a prompt is not
-// seen.
+// padded is the length that every prompt is padded to: attention is causal, so what comes after a prompt is not seen.
 const padded = 128
 
-// scorer returns a function that runs the decoder over a prompt and returns the scores behind its last token.
+// scorer returns a function that runs the decoder over a prompt and returns the scores after its last token.
 func scorer(t *testing.T, b compute.Backend, ckpt *models.Checkpoint) func(prompt []int32) []float32 {
 	return scorerOf(t, ckpt, decoder.Storage{Backend: b, DType: dtypes.Float32})
 }
@@ -160,7 +159,7 @@ func logitsEqualTransformers(t *testing.T, family string, backend compute.Backen
 }
 
 // weightKinds are the kinds of weights that hold fewer bits than float32, with the error that scores may have with
-// each. Where neighbouring rows of int8 matrices have each other's scales, errors are above 0.3.
+// each. If adjacent rows of int8 matrices swapped their scales, errors would be above 0.3.
 var weightKinds = []struct {
 	name    string
 	storage decoder.Storage
@@ -216,7 +215,7 @@ func TestLogitsOfFewerBits(t *testing.T) {
 	}
 }
 
-// scoresError says how a prompt's scores differ from transformers', in sums of squares.
+// scoresError returns how a prompt's scores differ from transformers', in sums of squares.
 type scoresError struct{ wrong, all float64 }
 
 // together is the root mean square of the difference of all scores, by their spread.

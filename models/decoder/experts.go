@@ -12,21 +12,21 @@ import (
 	"github.com/quire/quire/models/arch"
 )
 
-// mixture is x plus what the experts of each token and the shared one make of h, or plus its norm, by the scale of what
-// is added.
+// mixture returns x plus the output of each token's experts and of the shared expert for h, or plus its norm, scaled
+// by the residual scale.
 func (b body) mixture(w Weights, layer arch.Layer, h, x *Node) *Node {
-	dense, toRouter := h, h // of the shared expert
+	dense, toRouter := h, h // input of the shared expert
 	if layer.Experts.Apart {
 		h = b.norm(w, true, arch.ExpertsNorm, x)
 		toRouter = b.norm(w, true, arch.RouterNorm, x)
 	}
 	scores := apply(w, string(arch.Router), layer.Experts.Bias, toRouter, linear.Options{Rows: b.rows, Float32: true})
-	var scale *Node // f32[E] of shares
+	var scale *Node // f32[E] factors of the shares
 	if layer.Experts.Apart {
 		scores = DivScalar(scores, math.Sqrt(float64(b.cfg.HiddenSize)))
 		scale = w.get(string(arch.ExpertScale))
 	}
-	var share *Node // f32[T, 1] of the shared expert; nil: 1
+	var share *Node // f32[T, 1] share of the shared expert; nil: 1
 	if layer.Experts.SharedGate {
 		share = Sigmoid(SliceAxis(scores, 1, AxisRange(layer.Experts.Count)))
 		scores = SliceAxis(scores, 1, AxisRangeFromStart(layer.Experts.Count))
@@ -45,7 +45,7 @@ func (b body) mixture(w Weights, layer arch.Layer, h, x *Node) *Node {
 		choice = w.get(string(arch.RouterChoice))
 	}
 	routes := route(scores, choice, scale, layer.Experts)
-	if b.group != nil { // a device knows its experts by their numbers among them
+	if b.group != nil { // a device numbers its own experts from 0
 		first := MulScalar(b.group, b.split.experts(layer.Experts.Count))
 		routes.Experts = Sub(routes.Experts, BroadcastToDims(first, routes.Experts.Shape().Dimensions...))
 	}
@@ -66,14 +66,15 @@ func (b body) mixture(w Weights, layer arch.Layer, h, x *Node) *Node {
 	return Add(x, y)
 }
 
-// sides is x plus the norm of the sum of the norms of what experts and the shared feed-forward make.
+// sides returns x plus the norm of the sum of two norms: of the experts' output and of the shared feed-forward's.
 func (b body) sides(w Weights, layer arch.Layer, experts, shared, x *Node) *Node {
 	shared = ConvertDType(collective.Sum(shared), experts.DType())
 	y := Add(b.norm(w, true, arch.SharedPostNorm, shared), b.norm(w, true, arch.ExpertsPostNorm, experts))
 	return Add(x, b.norm(w, layer.MLPNorm.After, arch.MLPPostNorm, y))
 }
 
-// shared is share times what the shared expert makes of h, f32[T, hidden]: of a device, with its part of the width.
+// shared returns share times the shared expert's output for h, f32[T, hidden]. On a group, each device computes its
+// part of the width.
 func (b body) shared(w Weights, layer arch.Layer, h, share *Node) *Node {
 	up := "shared_up"
 	if layer.Gated {
@@ -87,8 +88,8 @@ func (b body) shared(w Weights, layer arch.Layer, h, share *Node) *Node {
 	return Mul(y, BroadcastToDims(share, y.Shape().Dimensions...))
 }
 
-// apart is what the experts make of h, plus what the shared one does and residual, where they are not nil. Where each
-// device has a part of the experts, their parts are added up before they are rounded.
+// apart returns the experts' output for h, plus the shared expert's output and residual if they are not nil. If each
+// device has a part of the experts, their outputs are added before they are rounded.
 func (b body) apart(e linear.Experts, h *Node, routes linear.Routes, shared, residual *Node) *Node {
 	if b.split.Devices == 1 && shared == nil {
 		return e.Apply(h, routes, linear.Options{Rows: b.rows, Residual: residual})
@@ -103,15 +104,16 @@ func (b body) apart(e linear.Experts, h *Node, routes linear.Routes, shared, res
 	return ConvertDType(y, h.DType())
 }
 
-// route chooses the experts of each token by its scores f32[T, E]: those with the largest shares, or shares plus choice
-// f32[E] if that is not nil, of equal ones the first. Their shares are multiplied by scale f32[E] if that is not nil.
+// route chooses the experts of each token by its scores f32[T, E]: the ones with the largest shares, or shares plus
+// choice f32[E] if that is not nil; of equal ones the first. The shares are multiplied by scale f32[E] if that is not
+// nil.
 func route(scores, choice, scale *Node, e arch.Experts) linear.Routes {
 	g, t := scores.Graph(), scores.Shape().Dimensions[0]
 	all := Softmax(scores, 1)
 	if e.Sigmoid {
 		all = Sigmoid(scores)
 	}
-	left, least := all, -1.0 // of experts that are chosen already, or can't be
+	left, least := all, -1.0 // replaces the scores of experts that were chosen or cannot be
 	if choice != nil {
 		left, least = Add(all, BroadcastToDims(InsertAxes(choice, 0), t, e.Count)), -math.MaxFloat32
 	}
@@ -120,7 +122,7 @@ func route(scores, choice, scale *Node, e arch.Experts) linear.Routes {
 		left = Where(inGroups(left, e), left, out())
 	}
 	numbers := Iota(g, shapes.Make(dtypes.Int32, t, e.Count), 1)
-	of := func(taken, x *Node) *Node { // what x [T, E] has of the expert that is taken
+	of := func(taken, x *Node) *Node { // selects the chosen expert's element of x [T, E]
 		return ReduceAndKeep(Where(taken, x, ZerosLike(x)), ReduceSum, 1)
 	}
 	var chosen, shares, scales []*Node // [T, 1] each, from the first choice to the last
@@ -142,7 +144,7 @@ func route(scores, choice, scale *Node, e arch.Experts) linear.Routes {
 		for _, share := range shares[1:] {
 			sum = Add(sum, share)
 		}
-		if e.SumEps > 0 { // all shares may be next to nothing
+		if e.SumEps > 0 { // all shares may be almost 0
 			sum = AddScalar(sum, e.SumEps)
 		}
 		for i := range shares {
@@ -159,8 +161,8 @@ func route(scores, choice, scale *Node, e arch.Experts) linear.Routes {
 	return routes
 }
 
-// inGroups tells of each expert of each token, by what it is chosen by, [T, E], whether it is in one of the groups that
-// the token chooses among.
+// inGroups returns whether each expert of each token, given the scores that experts are chosen by, [T, E], is in one
+// of the groups that the token chooses from.
 func inGroups(choice *Node, e arch.Experts) *Node {
 	g, t, size := choice.Graph(), choice.Shape().Dimensions[0], e.Count/e.Groups
 	byGroup := Reshape(choice, t, e.Groups, size)
@@ -182,13 +184,13 @@ func inGroups(choice *Node, e arch.Experts) *Node {
 	return Reshape(GreaterThan(in, ZerosLike(in)), t, e.Count)
 }
 
-// ascending puts the experts of each token, i32[T, K], in the order of their numbers, and the shares with them.
+// ascending sorts the experts of each token, i32[T, K], by number, together with their shares.
 func ascending(chosen, shares *Node) linear.Routes {
 	g, t, k := chosen.Graph(), chosen.Shape().Dimensions[0], chosen.Shape().Dimensions[1]
 	all := []int{t, k, k}
 	mine, other := BroadcastToDims(InsertAxes(chosen, 2), all...), BroadcastToDims(InsertAxes(chosen, 1), all...)
 	rank := ReduceSum(ConvertDType(LessThan(other, mine), dtypes.Int32), 2) // [T, K]
-	// to[t, i, j] says that expert i of the token goes to place j.
+	// to[t, i, j] reports whether expert i of the token moves to place j.
 	to := Equal(BroadcastToDims(InsertAxes(rank, 2), all...), Iota(g, shapes.Make(dtypes.Int32, all...), 2))
 	place := func(x *Node) *Node {
 		x = BroadcastToDims(InsertAxes(x, 2), all...)

@@ -117,8 +117,9 @@ func usualScale(c models.Config, l *arch.Layer) {
 	}
 }
 
-// Goldens depend on the features of a config: a model without one draws other greedy tokens, or has other scores where
-// the feature keeps their order. scripts/oracle switches off those of all families when it makes the goldens.
+// Goldens depend on the features of a config: a model without one generates different greedy tokens, or has different
+// scores if the feature keeps their order. scripts/oracle switches off the features of all families when it makes the
+// goldens.
 func TestFeaturesChangeTokens(t *testing.T) {
 	fast := []string{"gemma3", "granite", "smollm3"}
 	for _, family := range testenv.Families(t) {
@@ -147,8 +148,9 @@ func TestFeaturesChangeTokens(t *testing.T) {
 	}
 }
 
-// differences says whether greedy tokens differ from transformers', and logits by so much. Tokens are those that the
-// model draws behind each of transformers' own: up to the first difference they are what it draws by itself.
+// differences reports whether greedy tokens differ from transformers', and logits by so much. Tokens are the ones
+// that the model generates after each of transformers' own: up to the first difference they are what it generates by
+// itself.
 func differences(t *testing.T, family string, ckpt *models.Checkpoint, by float64) (tokens, logits bool) {
 	t.Helper()
 	var golden testenv.Golden
@@ -170,7 +172,7 @@ func differences(t *testing.T, family string, ckpt *models.Checkpoint, by float6
 	return tokens, logits
 }
 
-// allScores returns a function that runs the decoder over tokens and returns the scores behind each of them.
+// allScores returns a function that runs the decoder over tokens and returns the scores after each of them.
 func allScores(t *testing.T, ckpt *models.Checkpoint) func(tokens []int32) []float32 {
 	t.Helper()
 	b := testenv.XLA(t)

@@ -11,8 +11,8 @@ import (
 	"github.com/quire/quire/models/arch"
 )
 
-// scoresOfFiles are a prompt, and for each GGUF file of models/testdata the log-probabilities of its tokens but the
-// first behind those before it.
+// scoresOfFiles are a prompt, and for each GGUF file of models/testdata the log-probabilities of its tokens, except
+// the first, given the tokens before.
 type scoresOfFiles struct {
 	Prompt   []int32
 	Logprobs map[string][]float64
@@ -40,7 +40,7 @@ func openGGUF(t *testing.T, name string) *models.Checkpoint {
 	return ckpt
 }
 
-// offBy is by how much log-probabilities of ckpt differ from those of a file, of every seventh token.
+// offBy returns how much log-probabilities of ckpt differ from a file's, for every seventh token.
 func (s scoresOfFiles) offBy(t *testing.T, name string, ckpt *models.Checkpoint) float64 {
 	t.Helper()
 	score, worst := scorer(t, testenv.XLA(t), ckpt), 0.0
@@ -58,9 +58,9 @@ func (s scoresOfFiles) offBy(t *testing.T, name string, ckpt *models.Checkpoint)
 	return worst
 }
 
-// GGUF files of layers with states or routers score as transformers does with the weights that they hold: those of the
-// checkpoints that they are made of, rounded to float16 where the file has them so. scripts/oracle/rounded_goldens.py
-// writes the scores down. Heads of delta nets lie in another order in some files: without it scores are others.
+// GGUF files of layers with states or routers score as transformers does with the weights that they hold: the
+// checkpoints that they were made from, rounded to float16 if the file has them so. scripts/oracle/rounded_goldens.py
+// writes the scores. Heads of delta nets are in a different order in some files: without it scores differ.
 func TestLogitsOfGGUF(t *testing.T) {
 	scores := readScores(t, "rounded-scores.json")
 	for name := range scores.Logprobs {
@@ -85,14 +85,14 @@ func TestLogitsOfGGUF(t *testing.T) {
 	}
 }
 
-// GGUF files score as llama.cpp computes them: what scripts/oracle/llama_gguf.py writes down. Some differ from the
-// checkpoints that they are made of, where the format has no key for what those say.
+// GGUF files score as llama.cpp computes them: scripts/oracle/llama_gguf.py writes the scores. Some differ from the
+// checkpoints that they were made from, if the format has no key for a value.
 func TestLogitsOfLlamaCpp(t *testing.T) {
 	scores := readScores(t, "llama-scores.json")
 	for name := range scores.Logprobs {
 		t.Run(name, func(t *testing.T) {
 			ckpt, most := openGGUF(t, name), 1e-4
-			if ckpt.Config.Layers[0].Activation == arch.GELUTanh { // of which llama.cpp has a table in float16
+			if ckpt.Config.Layers[0].Activation == arch.GELUTanh { // llama.cpp has a table of it in float16
 				most = 2e-3
 			}
 			off := scores.offBy(t, name, ckpt)

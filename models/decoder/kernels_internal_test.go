@@ -102,7 +102,7 @@ func near(t *testing.T, what string, dtype dtypes.DType, got, want [][]float32) 
 		}
 		for j := range want[i] {
 			g, w := float64(got[i][j]), float64(want[i][j])
-			// A rotation adds two products, so that the error is that of the larger one.
+			// A rotation adds two products, so the error is that of the larger one.
 			if !(math.Abs(g-w) <= unit*(2*math.Abs(w)+0.1*scale)) {
 				t.Fatalf("%s: number %d of result %d is %g, want %g", what, j, i, g, w)
 			}
@@ -120,8 +120,8 @@ func takeRow(x *tensors.Tensor, row int) *tensors.Tensor {
 	return tensors.FromFlatDataAndDimensions(flat[row*size:(row+1)*size], dims...)
 }
 
-// checkRows compares the kernel with the plain form, and a row of it with itself among fewer rows, at another place and
-// alone. varying tells which arguments have rows.
+// checkRows compares the kernel with the plain form, and a row of it with itself among fewer rows, at a different
+// place and alone. varying reports which arguments have rows.
 func checkRows(t *testing.T, what string, dtype dtypes.DType, rows, varying int, f func(in []*Node) []*Node,
 	args ...*tensors.Tensor) {
 	t.Helper()

@@ -16,15 +16,15 @@ import (
 	"github.com/quire/quire/models/arch"
 )
 
-// latentHeads are the queries, keys and values of a layer with latent attention. A key is the latent and the turned
-// part behind it, for all heads, and its value is the same.
+// latentHeads returns the queries, keys and values of a layer with latent attention. For all heads the key is the
+// latent followed by the rotated part, and the value is the same.
 func (b body) latentHeads(w Weights, number int, h *Node) (q, k, v *Node) {
 	layer := b.cfg.Layers[number]
 	m, t, turn := layer.Latent, h.Shape().Dimensions[0], b.turns[layer.Rope]
 	o := linear.Options{Rows: b.rows}
 	in := apply(w, "latent_in", layer.QKVBias, h, o)
 	cut := func(from, n int) *Node { return SliceAxis(in, 1, AxisRange(from, from+n)) }
-	first := m.QueryRank // where the latent begins
+	first := m.QueryRank // where the latent starts
 	if first > 0 {
 		q = apply(w, string(arch.QueryUp), false,
 			rmsNorm(cut(0, first), w.get(string(arch.QueryNorm)), m.Eps, b.rows), o)
@@ -46,35 +46,36 @@ func (b body) latentHeads(w Weights, number int, h *Node) (q, k, v *Node) {
 	return q, k, k
 }
 
-// ofLatents are the values that heads read [T, H*ValueDim], given what they read of latents, [T, H, Width].
+// ofLatents returns the values that heads read, [T, H*ValueDim], given the latents that they read, [T, H, Width].
 func (b body) ofLatents(w Weights, m arch.Latent, a *Node) *Node {
 	values := linear.ApplyHeads(SliceAxis(a, 2, AxisRangeFromStart(m.Rank)), w.matrix(valuesOfLatents), b.rows)
 	return Reshape(values, a.Shape().Dimensions[0], b.cfg.NumHeads*m.ValueDim)
 }
 
-// halves puts the first of each pair of neighbours of [T, heads, D] before the second ones.
+// halves moves the first of each pair of neighbours in [T, heads, D] before all second ones.
 func halves(x *Node) *Node {
 	all := AxisRange()
 	return Concatenate([]*Node{Slice(x, all, all, AxisRange().Stride(2)), Slice(x, all, all,
 		AxisRange(1).Stride(2))}, 2)
 }
 
-// Arrays of latent attention: the matrices of each head that bring queries to latents, [Rank, KeyDim], and latents to
-// values, [ValueDim, Rank]. Both are parts of one tensor of a checkpoint.
+// The arrays of latent attention: the matrices of each head that map queries to latents, [Rank, KeyDim], and latents
+// to values, [ValueDim, Rank]. Both are parts of one tensor of a checkpoint.
 const (
 	keysOfLatents   = string(arch.LatentUp) + ".keys.weight"
 	valuesOfLatents = string(arch.LatentUp) + ".values.weight"
 )
 
-// perHead says how a matrix of each head is in a tensor, whose rows are those of one head behind those of the last.
+// perHead describes the place of each head's matrix in a tensor whose rows are grouped by head.
 type perHead struct {
-	rows        int // of a head in the tensor
-	first, n    int // which of them are the matrix
+	rows        int // rows of a head in the tensor
+	first, n    int // the rows of the head that are the matrix
 	transposed  bool
-	headsOnEach int // of the model's, on a device
+	headsOnEach int // heads of the model on each device
 }
 
-// latentUp are the arrays made of the tensor with Part LatentUp. They are floats however other matrices are held.
+// latentUp returns the arrays made from the tensor with Part LatentUp. They are floats regardless of how other
+// matrices are held.
 func (s Storage) latentUp(cfg models.Config, split Partition, t arch.Tensor) []Array {
 	m, rank := cfg.Layers[t.Layer].Latent, t.Shape[1]
 	spans, _ := split.of(cfg, t)
@@ -128,7 +129,7 @@ func (a Array) fillHeads(backend compute.Backend, flats []any, s source, devices
 	return nil
 }
 
-// transposed is a matrix of so many columns, transposed.
+// transposed transposes a matrix with so many columns.
 func transposed(rows any, width int) (any, error) {
 	switch x := rows.(type) {
 	case []float32:

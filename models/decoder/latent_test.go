@@ -14,8 +14,8 @@ import (
 	"github.com/quire/quire/models/decoder"
 )
 
-// The matrices of heads are cut out of kv_b_proj, those of keys transposed, and are floats whatever the checkpoint or
-// the other matrices are held in.
+// The matrices of heads are cut out of kv_b_proj, the keys' transposed, and are floats regardless of how the
+// checkpoint or other matrices are stored.
 func TestMatricesOfLatents(t *testing.T) {
 	for name, quantization := range map[string]any{"floats": nil,
 		"fp8": map[string]any{"quant_method": "fp8", "weight_block_size": []int{128, 128}}} {

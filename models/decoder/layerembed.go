@@ -9,8 +9,8 @@ import (
 	"github.com/quire/quire/models/arch"
 )
 
-// layerEmbeddings are what each layer has of the tokens beside their hidden states, [T, layers*n]: the token's own
-// embedding and what its first hidden states x make. It is nil for models without.
+// layerEmbeddings returns the additional inputs of each layer for the tokens, [T, layers*n]: made from the token's
+// own embedding and its first hidden states x. It is nil if the model has none.
 func (b body) layerEmbeddings(w Weights, tokens, x *Node) *Node {
 	t, layers, n := tokens.Shape().Dimensions[0], b.cfg.NumLayers, b.cfg.LayerEmbedding
 	if n == 0 {
@@ -23,7 +23,7 @@ func (b body) layerEmbeddings(w Weights, tokens, x *Node) *Node {
 	return MulScalar(Add(y, own), math.Sqrt(0.5))
 }
 
-// end is what a layer hands on: x, with what it makes of its embeddings, times its scale.
+// end returns a layer's output: x plus what the layer makes of its embeddings, times its scale.
 func (b body) end(w Weights, number int, embeddings, x *Node) *Node {
 	if embeddings != nil {
 		n := b.cfg.LayerEmbedding

@@ -16,16 +16,16 @@ import (
 	"github.com/quire/quire/models"
 )
 
-// placer is a backend whose device memory the host can write: an array is made there, without a copy.
+// placer is a backend whose device memory the host can write: an array is created there, without a copy.
 type placer interface {
 	// NewZeros returns an array of zeros and a slice over its storage.
 	NewZeros(device compute.DeviceNum, shape shapes.Shape) (buffer compute.Buffer, flat any, err error)
 	HostWritable() bool
 }
 
-// Load reads an array from a checkpoint to a device of the backend that [Arrays] was told; for a group, whose device is
-// 0, to each of its devices that this process has its part. A matrix goes from the mapped file to where it stays,
-// packed on the way; the pages of the file are given back.
+// Load reads an array from a checkpoint to a device of the backend that was passed to [Arrays]. For a group, the
+// device must be 0, and each of its devices that this process has gets its part. A matrix goes from the mapped file
+// to its final place and is packed on the way; the pages of the file are released.
 func (a Array) Load(backend compute.Backend, device compute.DeviceNum, from *models.Checkpoint) (compute.Buffer,
 	error) {
 	buffer, err := a.load(backend, device, from)
@@ -87,8 +87,8 @@ func (a Array) load(backend compute.Backend, device compute.DeviceNum, from *mod
 	return group.Join(buffers)
 }
 
-// fill writes the elements of the array that each device of this process has to its slice, which holds zeros; nil of
-// devices that have none of it.
+// fill writes the part of the array that each device of this process has to the device's slice, which holds zeros.
+// The slice is nil for a device that has no part.
 func (a Array) fill(backend compute.Backend, flats []any, from *models.Checkpoint) error {
 	places := collective.Places(backend)
 	if a.members != nil {
@@ -127,7 +127,7 @@ func (a Array) fill(backend compute.Backend, flats []any, from *models.Checkpoin
 	return nil
 }
 
-// present are the slices that are not nil, and the places of their devices.
+// present returns the slices that are not nil, and the positions of their devices.
 func present(flats []any, places []int) (have []any, at []int) {
 	for i, flat := range flats {
 		if flat != nil {
@@ -137,7 +137,7 @@ func present(flats []any, places []int) (have []any, at []int) {
 	return have, at
 }
 
-// fillRows writes the rows of a tensor that devices have, and reads no others, nor any twice.
+// fillRows writes the rows of a tensor that devices have. It reads no other rows, and none twice.
 func (a Array) fillRows(backend compute.Backend, flats []any, s source, devices [][]span,
 	from *models.Checkpoint) error {
 	for _, run := range merged(devices) {
@@ -164,7 +164,7 @@ func (a Array) fillRows(backend compute.Backend, flats []any, s source, devices 
 	return nil
 }
 
-// fillColumns writes the columns of a tensor that devices have, all rows of each.
+// fillColumns writes the columns of a tensor that devices have, for all rows.
 func (a Array) fillColumns(backend compute.Backend, flats []any, s source, devices [][]span,
 	from *models.Checkpoint) error {
 	runs := merged(devices)
@@ -172,7 +172,7 @@ func (a Array) fillColumns(backend compute.Backend, flats []any, s source, devic
 		return nil
 	}
 	var columns []models.Span
-	read := s // of the columns that are read alone
+	read := s // only these columns are read
 	read.width = 0
 	for _, run := range runs {
 		columns = append(columns, models.Span{From: run.from, N: run.n})
@@ -201,7 +201,7 @@ func (a Array) fillColumns(backend compute.Backend, flats []any, s source, devic
 	return nil
 }
 
-// columns reads columns of a tensor: all of them as they are in the file.
+// columns reads columns of a tensor, or the whole tensor if all are wanted.
 func (a Array) columns(s source, columns []models.Span, from *models.Checkpoint) (any, error) {
 	if len(columns) == 1 && columns[0].N == s.width {
 		return from.Read(s.name, a.read)
@@ -216,7 +216,7 @@ func (s source) check(flat any, want int) error {
 	return nil
 }
 
-// putRows writes whole rows of the array, from the given one on.
+// putRows writes whole rows of the array, starting with row at.
 func (a Array) putRows(backend compute.Backend, flat, rows any, at int) error {
 	width := a.format.In
 	switch {
@@ -241,7 +241,7 @@ func (a Array) putRows(backend compute.Backend, flat, rows any, at int) error {
 	return nil
 }
 
-// cutColumns copies spans of a tensor's columns to rows of the given width, which holds zeros elsewhere.
+// cutColumns copies spans of a tensor's columns to rows of the given width, which are zero elsewhere.
 func cutColumns(tensor any, s source, spans []span, width int) any {
 	of := reflect.ValueOf(tensor)
 	out := reflect.MakeSlice(of.Type(), s.rows*width, s.rows*width)
@@ -270,7 +270,7 @@ func eachRow(x []float32, width int, f func(i int, row []float32)) {
 	wg.Wait()
 }
 
-// scaleOf is what 127 stands for in a row, by 127.
+// scaleOf returns the scale of a row: its largest magnitude divided by 127.
 func scaleOf(row []float32) float32 {
 	largest := float32(0)
 	for _, x := range row {

@@ -15,17 +15,17 @@ import (
 	"github.com/quire/quire/models/arch"
 )
 
-// ErrLayersDiffer is what the errors of [LoopOf] wrap.
+// ErrLayersDiffer is wrapped by the errors of [LoopOf].
 var ErrLayersDiffer = errors.New("the layers of the model are not alike")
 
-// Loop is how layers are run as a loop. Those before First stand alone, and so do those behind the last turn. A turn is
-// of Period layers, which compute what those of the other turns do, with other numbers.
+// Loop describes how layers run as a loop. The layers before First and after the last turn run by themselves. A turn
+// has Period layers, which compute the same as the corresponding layers of other turns, with different weights.
 type Loop struct{ First, Period, Turns int }
 
-// maxPeriod bounds the search for a period. The longest of a model that is known is 10.
+// maxPeriod bounds the search for a period. The longest period of a known model is 10.
 const maxPeriod = 32
 
-// LoopOf finds the loop with which a program has the fewest layers. A model that has none is an error.
+// LoopOf returns the loop with which a program has the fewest layers. It is an error if the model has none.
 func LoopOf(cfg models.Config) (Loop, error) {
 	if cfg.LayerEmbedding > 0 {
 		return Loop{}, fmt.Errorf("%w: each has an embedding of its own", ErrLayersDiffer)
@@ -41,7 +41,7 @@ func LoopOf(cfg models.Config) (Loop, error) {
 	}
 	var best Loop
 	for period := 1; period <= min(n/2, maxPeriod); period++ {
-		end := n // of the layers from first on that are as those a period before
+		end := n // the first layer after those that equal the layer a period before
 		for first := n - period - 1; first >= 0; first-- {
 			was, is := cfg.Layers[first], cfg.Layers[first+period]
 			if was.KVFrom = is.KVFrom; was != is {
@@ -56,13 +56,13 @@ func LoopOf(cfg models.Config) (Loop, error) {
 		}
 	}
 	if best.Turns == 0 {
-		return best, fmt.Errorf("%w: none computes what the one before it does, and no pattern of them comes twice",
+		return best, fmt.Errorf("%w: no layer equals the one before it, and no pattern of layers repeats",
 			ErrLayersDiffer)
 	}
 	return best, nil
 }
 
-// loopOf is the loop of a model whose weights are held for it, else one of no layers.
+// loopOf returns the loop of a model whose weights are held for one, otherwise a loop of no layers.
 func loopOf(cfg models.Config, is bool) Loop {
 	if !is {
 		return Loop{First: cfg.NumLayers}
@@ -74,14 +74,14 @@ func loopOf(cfg models.Config, is bool) Loop {
 	return l
 }
 
-// end is the number of the first layer behind the last turn.
+// end returns the number of the first layer after the last turn.
 func (l Loop) end() int { return l.First + l.Period*l.Turns }
 
-// Bodies is how many of a model's layers a program has.
+// Bodies returns how many of the layers a program contains.
 func (l Loop) Bodies(layers int) int { return layers - l.Period*(max(l.Turns, 1)-1) }
 
-// Body is the number of a layer among those that a program has. Where it is one of the loop, looped is true, and turn
-// is its turn.
+// Body returns the number of a layer among those that a program contains. If the layer is in the loop, looped is
+// true, and turn is its turn.
 func (l Loop) Body(layer int) (body, turn int, looped bool) {
 	switch {
 	case layer < l.First:
@@ -92,7 +92,7 @@ func (l Loop) Body(layer int) (body, turn int, looped bool) {
 	return l.First + (layer-l.First)%l.Period, (layer - l.First) / l.Period, true
 }
 
-// stack makes one array, [turns, ...], of those of the layers that take turns, by the name of that of the first one.
+// stack makes one array, [turns, ...], of the arrays of layers in the loop. It has the name of the first one.
 func (l Loop) stack(list []Array) []Array {
 	stacks := map[string]bool{}
 	list = stack(list, func(a Array) (string, bool) {
@@ -112,7 +112,7 @@ func (l Loop) stack(list []Array) []Array {
 	return list
 }
 
-// kind is the same for tensors of layers whose arrays are one.
+// kind returns the same value for tensors of layers whose arrays are one.
 func (l Loop) kind(t arch.Tensor) string {
 	if !strings.HasPrefix(t.Array, layerPrefix) {
 		return t.Name
@@ -125,7 +125,7 @@ func (l Loop) kind(t arch.Tensor) string {
 	return fmt.Sprintf("%d.%s %s", body, name, t.Part)
 }
 
-// layer returns the arrays of one layer. Those of all turns are cut on the device.
+// layer returns the arrays of one layer. For a layer in a loop, they are cut from the stacks on the device.
 func (w Weights) layer(layer Layer) Weights {
 	one := w
 	one.prefix = fmt.Sprintf("%s%d.", layerPrefix, layer.Number)
@@ -133,7 +133,7 @@ func (w Weights) layer(layer Layer) Weights {
 		return one
 	}
 	one.nodes, one.stacks, one.turn = map[string]*Node{}, w.nodes, layer.Turn
-	for _, name := range slices.Sorted(maps.Keys(w.nodes)) { // a program has one text
+	for _, name := range slices.Sorted(maps.Keys(w.nodes)) { // sorted, so that a program's text is always the same
 		if !strings.HasPrefix(name, one.prefix) {
 			continue
 		}
@@ -148,8 +148,8 @@ func (w Weights) layer(layer Layer) Weights {
 	return one
 }
 
-// eachLayer runs the layers one after the other on hidden states and what attention keeps: as a loop where the weights
-// are held for it.
+// eachLayer runs the layers in order on hidden states and the attention's state: as a loop if the weights are held
+// for it.
 func eachLayer(cfg models.Config, w Weights, x *Node, state []*Node,
 	run func(layer Layer, w Weights, x *Node, state []*Node) (*Node, []*Node)) (*Node, []*Node) {
 	loop := loopOf(cfg, w.looped)

@@ -64,12 +64,13 @@ func normAllHeads(b body, w Weights, qkv *Node) *Node {
 	if b.split.Devices == 1 {
 		return Concatenate([]*Node{rmsNorm(q, qNorm, eps, b.rows), rmsNorm(k, kNorm, eps, b.rows), v}, 1)
 	}
-	square := func(x *Node, heads int) *Node { // of each head, [T, heads]
+	square := func(x *Node, heads int) *Node { // for each head, [T, heads]
 		x = Reshape(ConvertDType(x, dtypes.Float32), x.Shape().Dimensions[0], heads, head)
 		return ReduceSum(Square(x), 2)
 	}
 	ofKeys := square(k, b.cfg.NumKVHeads)
-	ofKeys = Mul(ofKeys, BroadcastToDims(InsertAxes(b.firstKeys, 0), ofKeys.Shape().Dimensions...)) // each head once
+	// count each head once
+	ofKeys = Mul(ofKeys, BroadcastToDims(InsertAxes(b.firstKeys, 0), ofKeys.Shape().Dimensions...))
 	sums := collective.Sum(Concatenate([]*Node{ReduceAndKeep(square(q, b.cfg.NumHeads), ReduceSum, 1),
 		ReduceAndKeep(ofKeys, ReduceSum, 1)}, 1))
 	mean := func(i, heads int) *Node {

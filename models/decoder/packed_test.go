@@ -110,7 +110,7 @@ func TestLogitsOfQuantized(t *testing.T) {
 	})
 }
 
-// offBy is the size of a difference by that of what it should be.
+// offBy returns the size of a difference relative to the wanted numbers.
 func offBy(got, want []float32) float64 {
 	var wrong, all float64
 	for i := range want {

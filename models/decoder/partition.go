@@ -8,26 +8,27 @@ import (
 	"github.com/quire/quire/models/arch"
 )
 
-// Partition says what of a model each of several devices holds that run it together: some of the heads of attention,
-// columns of the MLP, and rows of the vocabulary. What does not divide is padded with zeros, which add nothing to any
-// sum.
+// Partition describes what each of several devices holds that run a model together: some of the heads of attention,
+// columns of the MLP, and rows of the vocabulary. Remainders are padded with zeros, which add nothing to any sum.
 //
-// A KV slot is a KV head with some of the query heads that read it. Where the devices are more than the KV heads, or no
-// divisor of them, heads stand in several slots, each with other queries, and some slots may be empty.
+// A KV slot is a KV head with some of the query heads that read it. If there are more devices than KV heads, or the
+// number of devices does not divide the number of KV heads, a head is in several slots, each with different queries,
+// and some slots may be empty.
 type Partition struct {
 	Devices int
-	// KVHeads is the KV slots of a device, and QueriesPerKV the query heads of each.
+	// KVHeads is the number of KV slots of a device, and QueriesPerKV the number of query heads in each.
 	KVHeads, QueriesPerKV int
-	// Intermediate is the MLP's columns of a device, and Vocab the rows of the vocabulary.
+	// Intermediate is the number of the MLP's columns on a device, and Vocab the number of rows of the vocabulary.
 	Intermediate, Vocab int
-	// ExpertGroups is how many groups of devices, each behind the last one, share out experts: see [models.Config].
+	// ExpertGroups is the number of groups of consecutive devices that divide the experts among them: see
+	// [models.Config].
 	ExpertGroups int
 
-	heads, perHead int // query heads of the model, and those of each of its KV heads
+	heads, perHead int // query heads of the model, and per KV head of the model
 }
 
-// NewPartition cuts a model for a number of devices. Of all ways to share out the heads it takes the one with the
-// fewest KV slots a device, and then with the fewest query heads.
+// NewPartition partitions a model for a number of devices. Of all ways to divide the heads it takes the one with the
+// fewest KV slots per device, and among those the one with the fewest query heads.
 func NewPartition(cfg models.Config, devices int) Partition {
 	s := Partition{
 		Devices: devices, Intermediate: ceilDiv(cfg.IntermediateSize, devices), Vocab: vocabOf(cfg.VocabSize, devices),
@@ -42,8 +43,8 @@ func NewPartition(cfg models.Config, devices int) Partition {
 	return s
 }
 
-// vocabOf is the rows of the vocabulary of a device, a multiple of a TPU's lanes where that adds little: else the
-// scores of the devices would have to be shifted behind each other.
+// vocabOf returns the number of the vocabulary's rows per device: a multiple of a TPU's lanes if that adds little.
+// Otherwise the devices' scores would have to be shifted to concatenate them.
 func vocabOf(size, devices int) int {
 	const lanes = 128
 	share := ceilDiv(size, devices)
@@ -55,25 +56,25 @@ func vocabOf(size, devices int) int {
 
 func ceilDiv(a, b int) int { return (a + b - 1) / b }
 
-// Heads is the query heads of a device.
+// Heads returns the number of query heads of a device.
 func (s Partition) Heads() int { return s.KVHeads * s.QueriesPerKV }
 
-// Local returns the config of the model that one device has. Its vocabulary is the whole one.
+// Local returns the config of the part of the model that one device has. Its vocabulary is the whole one.
 func (s Partition) Local(cfg models.Config) models.Config {
 	cfg.NumHeads, cfg.NumKVHeads, cfg.IntermediateSize = s.Heads(), s.KVHeads, s.Intermediate
 	return cfg
 }
 
-// experts is how many of a layer's experts a device has, and group the number of its group: the first of them is
-// group * experts, and those of the last groups may be fewer.
+// experts returns how many of a layer's experts a device has. The first of them is group * experts, where group is
+// the number of the device's group; the last groups may have fewer.
 func (s Partition) experts(count int) int { return ceilDiv(count, s.ExpertGroups) }
 
 func (s Partition) group(device int) int { return device / (s.Devices / s.ExpertGroups) }
 
-// span is a run of rows, or of columns, of a tensor: n from one place on, which an array holds from another on.
+// span is a run of n rows, or columns: from is its start in the tensor, and to its start in the array.
 type span struct{ from, to, n int }
 
-// merged is what any of several devices has of a tensor, each run once, in order.
+// merged returns what any of several devices has of a tensor, each run once, in order.
 func merged(devices [][]span) []span {
 	all := slices.Concat(devices...)
 	slices.SortFunc(all, func(a, b span) int { return cmp.Compare(a.from, b.from) })
@@ -88,7 +89,7 @@ func merged(devices [][]span) []span {
 	return runs
 }
 
-// place is where something stands in runs that lie one behind the other.
+// place returns the position of a row, or column, in concatenated runs.
 func place(runs []span, from int) int {
 	before := 0
 	for _, run := range runs {
@@ -100,16 +101,16 @@ func place(runs []span, from int) int {
 	return before
 }
 
-// slot returns the KV head of a device's slot, and its query heads; there are none in an empty slot.
+// slot returns the KV head of a device's slot, and its query heads. An empty slot has none.
 func (s Partition) slot(device, slot int) (kv, firstQuery, queries int) {
-	parts := ceilDiv(s.perHead, s.QueriesPerKV) // slots of each KV head
+	parts := ceilDiv(s.perHead, s.QueriesPerKV) // number of slots per KV head
 	at := device*s.KVHeads + slot
 	kv = at / parts
 	firstQuery = kv*s.perHead + at%parts*s.QueriesPerKV
 	return kv, firstQuery, max(0, min(s.QueriesPerKV, (kv+1)*s.perHead-firstQuery, s.heads-firstQuery))
 }
 
-// queries and keys are the places of a device's query and KV heads, each size wide.
+// queries and keys return the places of a device's query and KV heads, each size wide.
 func (s Partition) queries(device, size int) (spans []span) {
 	for slot := range s.KVHeads {
 		if _, first, n := s.slot(device, slot); n > 0 {
@@ -128,9 +129,9 @@ func (s Partition) keys(device, size int) (spans []span) {
 	return spans
 }
 
-// firstKeys sets ones for the KV slots of a device whose head no slot before has.
+// firstKeys sets a one for each KV slot of a device whose head is in no earlier slot.
 func (s Partition) firstKeys(device int, ones []float32) {
-	seen := -1 // heads stand in the order of slots
+	seen := -1 // heads are in the order of slots
 	if device > 0 {
 		seen, _, _ = s.slot(device-1, s.KVHeads-1)
 	}
@@ -141,10 +142,10 @@ func (s Partition) firstKeys(device int, ones []float32) {
 	}
 }
 
-// of returns the spans of a device of the axis of a tensor that is shared out, and how much of it a device holds. Heads
+// of returns the spans of a device along the divided axis of a tensor, and how much of the axis a device holds. Heads
 // are HeadDim wide.
 func (s Partition) of(cfg models.Config, t arch.Tensor) (spans func(device int) []span, share int) {
-	if t.Experts > 0 && s.ExpertGroups > 1 { // as if its group were all devices
+	if t.Experts > 0 && s.ExpertGroups > 1 { // divide within the group only
 		s.Devices /= s.ExpertGroups
 		s.ExpertGroups = 1
 		within, share := s.of(cfg, t)
@@ -152,7 +153,7 @@ func (s Partition) of(cfg models.Config, t arch.Tensor) (spans func(device int) 
 	}
 	switch t.Over {
 	case arch.ByQueryHeads, arch.ByGatedHeads:
-		each := t.Shape[t.Axis] / cfg.NumHeads // of a head
+		each := t.Shape[t.Axis] / cfg.NumHeads // width of a head
 		return func(d int) []span { return s.queries(d, each) }, s.Heads() * each
 	case arch.ByKVHeads:
 		return func(d int) []span { return s.keys(d, cfg.HeadDim) }, s.KVHeads * cfg.HeadDim
@@ -169,7 +170,7 @@ func (s Partition) of(cfg models.Config, t arch.Tensor) (spans func(device int) 
 	return nil, 0
 }
 
-// block is the device's part of size things, of which each device has share, but the last ones less.
+// block returns the device's part of size elements. Each device has share of them, the last ones fewer.
 func block(device, share, size int) []span {
 	from := device * share
 	if n := min(share, size-from); n > 0 {

@@ -45,8 +45,8 @@ func TestLogitsOfDevicesTogether(t *testing.T) {
 	}
 }
 
-// So do groups of them that share out the experts of a layer: as many as divide, with some left over, each expert split
-// within its group or whole, with biases, a shared expert, and layers without experts.
+// So do groups of them that divide the experts of a layer: evenly or with some left over, each expert split within
+// its group or whole, with biases, a shared expert, and layers without experts.
 func TestLogitsOfExpertGroups(t *testing.T) {
 	for _, c := range []struct {
 		family          string

@@ -71,7 +71,7 @@ func TestPerplexity(t *testing.T) {
 
 const window = 512
 
-// lossOf returns a function that sums -log p over the tokens of a window behind its first.
+// lossOf returns a function that sums -log p over the tokens of a window after its first.
 func lossOf(t *testing.T, ckpt *models.Checkpoint, s decoder.Storage) func(ids []int32) float64 {
 	t.Helper()
 	arrays := decoder.Arrays(ckpt.Config, s)

@@ -13,7 +13,7 @@ import (
 	"github.com/quire/quire/recurrence"
 )
 
-// shortConv adds a layer's short convolution of h to x. Where a group of devices runs the model, each computes all of
+// shortConv adds a layer's short convolution of h to x. If a group of devices runs the model, each computes all of
 // it.
 func (b body) shortConv(w Weights, at Layer, states StatesFunc, h, x *Node, state []*Node) (sum *Node,
 	after []*Node) {
@@ -27,7 +27,7 @@ func (b body) shortConv(w Weights, at Layer, states StatesFunc, h, x *Node, stat
 	return apply(w, string(arch.ConvOut), false, y, o), after
 }
 
-// deltaNet adds a layer's gated delta net of h to x. Where a group of devices runs the model, each computes all of it.
+// deltaNet adds a layer's gated delta net of h to x. If a group of devices runs the model, each computes all of it.
 func (b body) deltaNet(w Weights, at Layer, states StatesFunc, h, x *Node, state []*Node) (sum *Node,
 	after []*Node) {
 	o := linear.Options{Rows: b.rows}
@@ -47,7 +47,7 @@ func (b body) deltaNet(w Weights, at Layer, states StatesFunc, h, x *Node, state
 	return apply(w, string(arch.DeltaOut), false, y, o), after
 }
 
-// mamba adds a layer's state space of h to x, by the scale of what is added. Where a group of devices runs the model,
+// mamba adds a layer's state space of h to x, scaled by the residual scale. If a group of devices runs the model,
 // each computes all of it.
 func (b body) mamba(w Weights, at Layer, states StatesFunc, h, x *Node, state []*Node) (sum *Node,
 	after []*Node) {
@@ -71,8 +71,8 @@ func (b body) mamba(w Weights, at Layer, states StatesFunc, h, x *Node, state []
 	return Add(x, MulScalar(apply(w, string(arch.MambaOut), s.Bias, y, o), b.cfg.ResidualScale)), after
 }
 
-// takeGates takes apart what a layer with gates makes of its inputs, each query with its gate behind it: what a layer
-// without gates would have, and the gates [T, H*D].
+// takeGates splits the projection of a layer with gates, in which each query is followed by its gate, into the
+// projection of a layer without gates and the gates [T, H*D].
 func (b body) takeGates(qkv *Node) (plain, gate *Node) {
 	t, heads, dim := qkv.Shape().Dimensions[0], b.cfg.NumHeads, b.cfg.HeadDim
 	both := Reshape(SliceAxis(qkv, 1, AxisRangeFromStart(2*heads*dim)), t, heads, 2*dim)
@@ -82,7 +82,7 @@ func (b body) takeGates(qkv *Node) (plain, gate *Node) {
 	return Concatenate([]*Node{part(0), SliceAxis(qkv, 1, AxisRange(2*heads*dim))}, 1), part(dim)
 }
 
-// gated is x times the sigmoid of gate, which is rounded to their dtype. rows, i32[], as in [Hidden].
+// gated returns x times the sigmoid of gate, which is rounded to their dtype. rows, i32[], is as in [Hidden].
 func gated(x, gate, rows *Node) *Node {
 	return control.Composite("gate", struct{}{}, []*Node{x, gate, rows}, []shapes.Shape{x.Shape()},
 		func(in []*Node) []*Node {

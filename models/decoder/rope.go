@@ -12,7 +12,7 @@ import (
 // rotation holds the cosines and sines f32[T, half] of a rotary embedding's angles, for 2*half numbers of each head.
 type rotation struct{ cos, sin *Node }
 
-// rotary returns the rotations of tokens at positions i32[T], by the numbers of cfg.Ropes. short i32[T] is as in
+// rotary returns the rotations of tokens at positions i32[T], indexed like cfg.Ropes. short i32[T] is as in
 // [Embedded].
 func rotary(cfg models.Config, positions, short *Node) []*rotation {
 	turns := rotations(cfg, positions)
@@ -41,8 +41,8 @@ func rotations(cfg models.Config, positions *Node) []*rotation {
 }
 
 // splitHeads cuts the fused projection qkv [T, (H+2*KVH)*D] into queries [T, H, D], keys and values [T, KVH, D].
-// Queries and keys are normalized with the weights qNorm and kNorm [D], as [rmsNorm] does, where those are not nil,
-// then rotated, where turn is not nil. rows, i32[], as in [Hidden].
+// Queries and keys are normalized with the weights qNorm and kNorm [D], as [rmsNorm] does, if those are not nil, and
+// then rotated if turn is not nil. rows, i32[], is as in [Hidden].
 func splitHeads(cfg models.Config, qkv, qNorm, kNorm *Node, turn *rotation, rows *Node) (q, k, v *Node) {
 	t, dtype := qkv.Shape().Dimensions[0], qkv.DType()
 	inputs := []*Node{qkv}
@@ -93,7 +93,8 @@ func splitPlain(cfg models.Config, qkv *Node) (q, k, v *Node) {
 	return part(0, cfg.NumHeads), part(cfg.NumHeads, cfg.NumKVHeads), part(cfg.NumHeads+cfg.NumKVHeads, cfg.NumKVHeads)
 }
 
-// rotate turns the pairs (x[i], x[i+half]) of [T, heads, D] by their angles, in float32. Numbers from 2*half on stay.
+// rotate rotates the pairs (x[i], x[i+half]) of [T, heads, D] by their angles, in float32. Numbers from 2*half on are
+// unchanged.
 func rotate(x, cos, sin *Node) *Node {
 	dims, half := x.Shape().Dimensions, cos.Shape().Dimensions[1]
 	if 2*half < dims[2] {

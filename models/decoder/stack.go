@@ -17,14 +17,14 @@ import (
 
 const layerPrefix = "layers."
 
-// expertArray names the stack that an array of an expert is a member of.
+// expertArray returns the name of the stack that an expert's array is a member of.
 func expertArray(a Array) (stack string, ok bool) {
 	layer, name, ok := strings.Cut(a.Name, "."+arch.ExpertPrefix)
 	_, name, _ = strings.Cut(name, ".")
 	return layer + "." + arch.ExpertPrefix + name, ok
 }
 
-// stack makes one array, [members, ...], of the arrays that are members of the same, by its name.
+// stack replaces arrays that are members of the same stack by one array, [members, ...], with the stack's name.
 func stack(list []Array, member func(a Array) (stack string, ok bool)) []Array {
 	var out []Array
 	at := map[string]int{}
@@ -50,7 +50,7 @@ func stack(list []Array, member func(a Array) (stack string, ok bool)) []Array {
 	return out
 }
 
-// shareOut cuts the stacks of experts for groups of devices, each of which has some, and adds the number of the group.
+// shareOut divides the stacks of experts among groups of devices, and adds the array of the group's number.
 func shareOut(list []Array, split Partition) []Array {
 	for i := range list {
 		a := &list[i]
@@ -63,12 +63,12 @@ func shareOut(list []Array, split Partition) []Array {
 	return append(list, Array{Name: groupName, Shape: shapes.Make(dtypes.Int32), part: expertGroup, split: split})
 }
 
-// fillStack is fill of a stack.
+// fillStack is fill for a stack.
 func (a Array) fillStack(backend compute.Backend, flats []any, from *models.Checkpoint) error {
 	places := collective.Places(backend)
 	for i, member := range a.members {
 		size := member.Shape.Size()
-		parts := make([]any, len(flats)) // nil of devices without it
+		parts := make([]any, len(flats)) // nil for devices without a part
 		for device, flat := range flats {
 			at := i
 			if a.experts > 0 {

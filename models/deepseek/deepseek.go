@@ -1,5 +1,5 @@
-// Package deepseek has the decoders of DeepSeek V2 and V3, and of models in their form: latent attention, and behind
-// the first layers experts in groups with shared ones.
+// Package deepseek provides the decoders of DeepSeek V2 and V3, and of models in their form: latent attention and,
+// after the first layers, experts in groups with shared ones.
 package deepseek
 
 import (
@@ -10,7 +10,7 @@ import (
 	"github.com/quire/quire/models/arch"
 )
 
-// Decoders are those of V2 and V3, whose routers differ.
+// Decoders are V2 and V3, whose routers differ.
 var Decoders = []arch.Decoder{
 	decoder(v2, arch.Decoder{Class: classV2, ModelType: modelTypeV2,
 		Defaults: arch.Defaults{MaxPositions: 2048, BOS: 1, EOS: []int32{2}}}),
@@ -20,16 +20,16 @@ var Decoders = []arch.Decoder{
 		Defaults: arch.Defaults{MaxPositions: 4096, BOS: 0, EOS: []int32{1}}}),
 }
 
-// Names of V2.
+// The class names of V2.
 const (
 	classV2     = "DeepseekV2ForCausalLM"
 	modelTypeV2 = "deepseek_v2"
 )
 
-// version is what classes differ by: sizes where a config does not say otherwise, and the router.
+// version has what differs between the classes: default sizes, and the router.
 type version struct {
 	sizes map[string]int
-	scale float64 // of shares
+	scale float64 // factor of the shares
 	// grouped reads how experts are chosen.
 	grouped func(j *arch.JSON, e *arch.Experts) error
 }
@@ -41,11 +41,11 @@ var (
 	v3 = version{grouped: byChoice, scale: 2.5, sizes: map[string]int{"vocab_size": 129280, "hidden_size": 7168,
 		"intermediate_size": 18432, "num_hidden_layers": 61, "num_attention_heads": 128, "n_shared_experts": 1,
 		"n_routed_experts": 256, "moe_intermediate_size": 2048, "num_experts_per_tok": 8, "first_k_dense_replace": 3}}
-	// What both have.
+	// The defaults of both versions.
 	sizes = map[string]int{"kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128}
 )
 
-// latentEps is of the norms of latents, whatever rms_norm_eps says.
+// latentEps is the epsilon of the norms of latents, regardless of rms_norm_eps.
 const latentEps = 1e-6
 
 func decoder(v version, d arch.Decoder) arch.Decoder {
@@ -92,14 +92,14 @@ func (v version) readJSON(j *arch.JSON, c *arch.Config) error {
 			c.Layers[i].Experts = experts
 		}
 	}
-	// Layers that predict more than one token.
+	// These layers predict more than one token and are not used.
 	for i := range j.Int("num_nextn_predict_layers", 1) {
 		c.Stored.Unused = append(c.Stored.Unused, fmt.Sprintf("model.layers.%d.", c.NumLayers+i))
 	}
 	return nil
 }
 
-// setLayers gives all layers latent attention. The scaling of the rotary embedding must be read.
+// setLayers gives all layers latent attention. Call it after the scaling of the rotary embedding was read.
 func setLayers(c *arch.Config, m arch.Latent, bias bool) {
 	c.HeadDim, c.NumKVHeads, c.Ropes[arch.FullRope].Dims = m.Width(), 1, m.RopeDim
 	for i := range c.Layers {
@@ -117,17 +117,17 @@ func (v version) experts(j *arch.JSON) (e arch.Experts, err error) {
 		return e, arch.Unsupported("1 is", "moe_layer_freq %d", n)
 	}
 	if j.Bool("mlp_bias", false) {
-		return e, arch.Unsupported("", "mlp_bias beside latent attention")
+		return e, arch.Unsupported("", "mlp_bias with latent attention")
 	}
 	return e, v.grouped(j, &e)
 }
 
-// byShares is V2's: the largest shares of all experts, or of those of some groups.
+// byShares is V2's router: it chooses the largest shares of all experts, or of the experts of some groups.
 func byShares(j *arch.JSON, e *arch.Experts) error {
 	if err := j.Require("scoring_func", "softmax"); err != nil {
 		return err
 	}
-	if j.Bool("norm_topk_prob", false) { // transformers takes no notice of it, and DeepSeek's own code does
+	if j.Bool("norm_topk_prob", false) { // transformers ignores the key, DeepSeek's own code does not
 		return arch.Unsupported("", "norm_topk_prob in a DeepseekV2ForCausalLM")
 	}
 	switch method := j.String("topk_method", "greedy"); method {
@@ -140,7 +140,7 @@ func byShares(j *arch.JSON, e *arch.Experts) error {
 	return nil
 }
 
-// byChoice is V3's: shares are sigmoids, and what is chosen by has a number of each expert added.
+// byChoice is V3's router: shares are sigmoids, and experts are chosen by the share plus a number for each expert.
 func byChoice(j *arch.JSON, e *arch.Experts) error {
 	if err := j.Require("scoring_func", "sigmoid"); err != nil {
 		return err

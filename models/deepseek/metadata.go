@@ -6,21 +6,21 @@ import (
 	"github.com/quire/quire/models/arch"
 )
 
-// ofGGUF are the files of all versions, which tell them apart by expert_gating_func.
+// ofGGUF describes the files of all versions, which expert_gating_func distinguishes.
 var ofGGUF = arch.GGUF{Architecture: "deepseek2", Experts: true, Keys: slices.Concat(arch.RouterKeys, []string{
 	"attention.kv_lora_rank", "attention.q_lora_rank", "attention.key_length_mla", "attention.value_length_mla",
 	"rope.scaling.yarn_log_multiplier", "nextn_predict_layers"})}
 
-// yarnLogScale is in rope.scaling.yarn_log_multiplier, where the factor of mscale_all_dim is multiplied by it.
+// yarnLogScale divides rope.scaling.yarn_log_multiplier, which is mscale_all_dim times this.
 const yarnLogScale = 0.1
 
-// readMetadata reads a GGUF file. Files of before April 2025 have the sizes of heads as key_length and value_length,
-// which are those of latents since.
+// readMetadata reads a GGUF file. Files from before April 2025 have the sizes of heads as key_length and
+// value_length, which are the sizes of latents since.
 func readMetadata(m *arch.Metadata, c *arch.Config) error {
 	if err := m.WithoutPredictors(c); err != nil {
 		return err
 	}
-	sigmoids, err := m.Sigmoids(false) // files of V2 from before V3 have no key
+	sigmoids, err := m.Sigmoids(false) // files of V2 that are older than V3 do not have the key
 	if err != nil {
 		return err
 	}
@@ -36,7 +36,7 @@ func readMetadata(m *arch.Metadata, c *arch.Config) error {
 	latent.KeyDim = m.Int("attention.key_length_mla", m.Int("attention.key_length", 0)) - latent.RopeDim
 	if s := c.Ropes[arch.FullRope].Scaling; s != nil {
 		s.ScaleAllDims = m.Float("rope.scaling.yarn_log_multiplier", 0) / yarnLogScale
-		if s.ScaleAllDims != 0 { // mscale, for which there is no key, is the same: cosines are not scaled
+		if s.ScaleAllDims != 0 { // mscale, which has no key, is the same: cosines are not scaled
 			s.AttentionFactor = 1
 		}
 	}

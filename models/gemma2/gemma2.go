@@ -1,5 +1,5 @@
-// Package gemma2 has the decoder of Gemma-2: norms before and behind attention and feed-forward, a window in every
-// second layer, soft caps on scores and logits, GELU, and embeddings that are scaled.
+// Package gemma2 provides the decoder of Gemma-2: norms before and after attention and feed-forward, a window in
+// every second layer, soft caps on scores and logits, GELU, and scaled embeddings.
 package gemma2
 
 import (
@@ -20,12 +20,12 @@ var Decoder = arch.Decoder{
 	JSON:  readJSON, Metadata: readMetadata,
 }
 
-// Where neither kind of config says otherwise.
+// The defaults of both kinds of config.
 const (
 	scoreCap = 50
 	logitCap = 30
 	window   = 4096
-	pattern  = 2 // the last layer of so many attends to all
+	pattern  = 2 // the last layer of each so many attends to all
 )
 
 func readJSON(j *arch.JSON, c *arch.Config) error {
@@ -46,7 +46,7 @@ func readJSON(j *arch.JSON, c *arch.Config) error {
 }
 
 func readMetadata(m *arch.Metadata, c *arch.Config) error {
-	// As in llama.cpp: no key says what queries are scaled by.
+	// As in llama.cpp, because no key states what queries are scaled by.
 	perHead := c.HeadDim
 	if c.NumLayers == 46 { // Gemma-2 27B
 		perHead = c.HiddenSize / c.NumHeads

@@ -1,5 +1,5 @@
-// Package gemma3 has the decoders of Gemma 3: as Gemma-2, with norms of queries and keys in place of soft caps, a
-// window in five of six layers, and a rotary embedding of their own for these.
+// Package gemma3 provides the decoders of Gemma 3: like Gemma-2, with norms of queries and keys in place of soft
+// caps, and a window in five of six layers, which have their own rotary embedding.
 package gemma3
 
 import (
@@ -8,7 +8,7 @@ import (
 	"github.com/quire/quire/models/arch"
 )
 
-// Decoders are Gemma3ForCausalLM, and the text of models that read pictures too.
+// Decoders are Gemma3ForCausalLM, and the text part of models that also read pictures.
 var Decoders = []arch.Decoder{
 	decoder(arch.Decoder{Class: "Gemma3ForCausalLM", ModelType: "gemma3_text", GGUF: arch.GGUF{
 		Architecture: "gemma3", OffsetNorms: true,
@@ -31,11 +31,11 @@ func decoder(d arch.Decoder) arch.Decoder {
 	return d
 }
 
-// Where neither kind of config says otherwise.
+// The defaults of both kinds of config.
 const (
 	localTheta = 1e4
 	window     = 4096
-	pattern    = 6 // the last layer of so many attends to all
+	pattern    = 6 // the last layer of each so many attends to all
 )
 
 func readJSON(j *arch.JSON, c *arch.Config) error {
@@ -45,7 +45,7 @@ func readJSON(j *arch.JSON, c *arch.Config) error {
 	if err := j.Refuse(c, "attention_bias", "use_bidirectional_attention"); err != nil {
 		return err
 	}
-	if j.Has("attn_logit_softcapping") { // transformers reads it and does not use it
+	if j.Has("attn_logit_softcapping") { // transformers reads the key but does not use it
 		return arch.Unsupported("", "attn_logit_softcapping in a %s", c.Architecture)
 	}
 	window, sliding, err := j.SlidingWindow(c, window, j.Int("sliding_window_pattern", pattern))
@@ -58,7 +58,7 @@ func readJSON(j *arch.JSON, c *arch.Config) error {
 }
 
 func readMetadata(m *arch.Metadata, c *arch.Config) error {
-	// As in llama.cpp: no key says what queries are scaled by.
+	// As in llama.cpp, because no key states what queries are scaled by.
 	perHead := c.HeadDim
 	if c.NumLayers == 62 { // Gemma 3 27B
 		perHead = c.HiddenSize / c.NumHeads
@@ -73,7 +73,7 @@ func readMetadata(m *arch.Metadata, c *arch.Config) error {
 	return nil
 }
 
-// setLayers makes the layers; without a window all of them attend to all.
+// setLayers sets the layers. Without a window, all of them attend to all.
 func setLayers(c *arch.Config, window int, sliding []bool, preAttentionScalar float64) {
 	c.EmbeddingScale = math.Sqrt(float64(c.HiddenSize))
 	for i := range c.Layers {

@@ -1,6 +1,6 @@
-// Package gemma4 has the decoders of Gemma 4: norms of queries, keys and values, larger heads in layers without a
-// window, and, by model, layers that attend to the keys and values of earlier ones, embeddings for each layer,
-// values that are keys, or a mixture of experts beside each feed-forward.
+// Package gemma4 provides the decoders of Gemma 4: norms of queries, keys and values, and larger heads in layers
+// without a window. Depending on the model, layers attend to the keys and values of earlier layers, have their own
+// embeddings, use values as keys, or have a mixture of experts alongside each feed-forward.
 package gemma4
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/quire/quire/models/arch"
 )
 
-// Decoders are Gemma4ForCausalLM, and the text of models that read pictures and sounds too.
+// Decoders are Gemma4ForCausalLM, and the text part of models that also read pictures and sounds.
 var Decoders = []arch.Decoder{
 	decoder(arch.Decoder{Class: "Gemma4ForCausalLM", ModelType: "gemma4_text", GGUF: ofGGUF}),
 	decoder(arch.Decoder{Class: "Gemma4ForConditionalGeneration", ModelType: "gemma4", Text: "text_config",
@@ -49,15 +49,15 @@ func decoder(d arch.Decoder) arch.Decoder {
 	return d
 }
 
-// Where a config does not say otherwise.
+// The defaults of a config.
 const (
 	theta, localTheta             = 1e6, 1e4
-	share                         = 0.25   // of heads without a window, is turned
-	window, pattern               = 512, 6 // the last layer of so many attends to all
+	share                         = 0.25   // the share of a head that is rotated, in layers without a window
+	window, pattern               = 512, 6 // the last layer of each so many attends to all
 	globalHeadDim, layerEmbedding = 512, 256
 )
 
-// mixture is what all mixtures of Gemma 4 have; each layer has it beside its feed-forward.
+// mixture has what all mixtures of Gemma 4 share. Each layer has one alongside its feed-forward.
 var mixture = arch.Experts{Renormalize: true, Apart: true, Fused: arch.FusedHalves}
 
 func readJSON(j *arch.JSON, c *arch.Config) error {
@@ -65,18 +65,18 @@ func readJSON(j *arch.JSON, c *arch.Config) error {
 	if err != nil {
 		return err
 	}
-	if j.String("use_bidirectional_attention", "") == "all" { // "vision" is of pictures
+	if j.String("use_bidirectional_attention", "") == "all" { // "vision" concerns only pictures
 		return arch.Unsupported("", `use_bidirectional_attention "all" in a %s`, c.Architecture)
 	}
 	window, sliding, err := j.SlidingWindow(c, window, pattern)
 	if err != nil {
 		return err
 	}
-	sliding[c.NumLayers-1] = false // whatever the config says, as in transformers
+	sliding[c.NumLayers-1] = false // regardless of the config, as in transformers
 	c.LogitCap = j.FloatOrNull("final_logit_softcapping", 0)
 	c.LayerEmbedding = int(j.FloatOrNull("hidden_size_per_layer_input", layerEmbedding))
 	if words := j.Int("vocab_size_per_layer_input", 262144); c.LayerEmbedding > 0 && words != c.VocabSize {
-		return arch.Unsupported("", "vocab_size_per_layer_input %d beside a vocab_size of %d", words, c.VocabSize)
+		return arch.Unsupported("", "vocab_size_per_layer_input %d with a vocab_size of %d", words, c.VocabSize)
 	}
 	if !j.Has("rope_parameters") {
 		c.Ropes[arch.FullRope] = arch.Rope{Theta: theta, Share: share}
@@ -120,7 +120,7 @@ func setLayers(c *arch.Config, window int, sliding []bool) {
 }
 
 var ofGGUF = arch.GGUF{
-	Architecture: "gemma4", OwnSizes: true, Experts: true, // files without an expert_count are too
+	Architecture: "gemma4", OwnSizes: true, Experts: true, // also for files without an expert_count
 	Keys: []string{"attention.sliding_window", "attention.sliding_window_pattern", "attention.shared_kv_layers",
 		"attention.key_length_swa", "attention.value_length_swa", "rope.freq_base_swa", "rope.dimension_count_swa",
 		"embedding_length_per_layer_input", "final_logit_softcapping"},

@@ -37,7 +37,7 @@ type Tensor struct {
 	Offset int64
 }
 
-// Need brings bytes of a file of which not all are there, from one offset to before another, before they are read.
+// Need fetches the bytes [from, to) of a file that is not complete on this machine, before they are read.
 type Need func(from, to int64) error
 
 // Elements is the product of the dimensions.
@@ -59,11 +59,11 @@ type File struct {
 	keys    []string // in file order
 	tensors []Tensor // in file order
 	byName  map[string]*Tensor
-	parts   []*File // of a split model
+	parts   []*File // parts of a split model
 }
 
-// Open maps the file at path and reads its tables. Need is nil where the whole file is there; of the data of tensors
-// the caller brings what is read.
+// Open maps the file at path and reads its tables. Need is nil if the file is complete; otherwise the caller must
+// fetch tensor data before reading it.
 func Open(path string, need Need) (*File, error) {
 	m, err := mapped.Open(path)
 	if err != nil {
@@ -84,7 +84,7 @@ func Open(path string, need Need) (*File, error) {
 	return f, nil
 }
 
-// needTables brings metadata and tensor table of a file: how long they are is known when they are read.
+// needTables fetches a file's metadata and tensor table. Their length is known only after they are read.
 func needTables(path string, data []byte, need Need) error {
 	for size := min(firstTables, len(data)); ; size = min(2*size, len(data)) {
 		if err := need(0, int64(size)); err != nil {
@@ -92,18 +92,18 @@ func needTables(path string, data []byte, need Need) error {
 		}
 		r := &reader{data: data[:size]}
 		f := &File{name: path, values: map[string]value{}, byName: map[string]*Tensor{}}
-		_ = mapped.Guard(func() error { return f.parse(r) }) // Parse tells what is wrong
+		_ = mapped.Guard(func() error { return f.parse(r) }) // Parse reports the error
 		if !r.failed || size == len(data) {
 			return nil
 		}
 	}
 }
 
-// firstTables is how much of a file is brought first. Tables with a tokenizer are a few megabytes.
+// firstTables is how much of a file is fetched first. Tables with a tokenizer take a few megabytes.
 const firstTables = 32 << 10
 
-// Parse reads a whole GGUF file held in data; name stands for it in errors. The File refers to data and never writes to
-// it.
+// Parse parses a whole GGUF file held in data; name stands for it in errors. The File refers to data and never writes
+// to it.
 func Parse(name string, data []byte) (*File, error) {
 	f := &File{name: name, values: map[string]value{}, byName: map[string]*Tensor{}}
 	r := &reader{data: data}
@@ -125,23 +125,24 @@ func (f *File) Close() error {
 	return errors.Join(errs...)
 }
 
-// Release tells the operating system that a tensor's pages are not needed in memory for now (see mapped.File.Release).
+// Release hints to the operating system that a tensor's pages are not needed in memory for now (see
+// mapped.File.Release).
 func (f *File) Release(t *Tensor) {
 	if f.mapping != nil {
 		f.mapping.Release(t.Data)
 	}
 }
 
-// Header is the part of the file before the tensor data: metadata and tensor table.
+// Header returns the part of the file before the tensor data: metadata and tensor table.
 func (f *File) Header() []byte { return f.header }
 
 // Tensors lists the tensors in file order. The slice must not be changed.
 func (f *File) Tensors() []Tensor { return f.tensors }
 
-// Tensor finds a tensor by name; nil if there is none.
+// Tensor returns the tensor with this name; nil if there is none.
 func (f *File) Tensor(name string) *Tensor { return f.byName[name] }
 
-// ReadMetadata passes the metadata of the file at path to read. A file that is truncated meanwhile is an error.
+// ReadMetadata passes the metadata of the file at path to read. It is an error if the file is truncated meanwhile.
 func ReadMetadata(path string, read func(Metadata) error) error {
 	m, err := mapped.Open(path)
 	if err != nil {
@@ -169,7 +170,7 @@ func (f *File) parse(r *reader) error {
 // parseMetadata reads the header and the metadata, and returns the number of tensors that follow.
 func (f *File) parseMetadata(r *reader) (numTensors uint64, err error) {
 	if string(r.bytes(4)) != magic {
-		return 0, fmt.Errorf("it does not start with %q, so it is no GGUF file", magic)
+		return 0, fmt.Errorf("it does not start with %q, so it is not a GGUF file", magic)
 	}
 	f.Version = r.u32()
 	switch {
@@ -278,7 +279,7 @@ func parseTensor(r *reader, i uint64) (t Tensor, offset uint64, err error) {
 	return t, offset, nil
 }
 
-// encodedBytes is the tensor's size in the file, with every product checked against overflow.
+// encodedBytes returns the tensor's size in the file. Every product is checked for overflow.
 func (t *Tensor) encodedBytes() (uint64, error) {
 	blockLen, blockBytes := t.Type.Block()
 	if blockLen == 0 {

@@ -147,8 +147,8 @@ var badFiles = map[string]struct {
 	data []byte
 	want string
 }{
-	"empty":             {nil, "no GGUF file"},
-	"other file":        {[]byte("PK\x03\x04 something else"), "no GGUF file"},
+	"empty":             {nil, "not a GGUF file"},
+	"other file":        {[]byte("PK\x03\x04 something else"), "not a GGUF file"},
 	"only magic":        {[]byte(magic), "truncated"},
 	"version 1":         {build(func(w *writer) { w.head(1, 0, 0) }), "version 1 is not supported"},
 	"big-endian":        {build(func(w *writer) { w.head(3<<24, 0, 0) }), "big-endian"},

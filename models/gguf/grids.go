@@ -7,14 +7,15 @@ import (
 	"sync"
 )
 
-// The encodings below have numbers in groups of 4 or 8, each of which is a row of a table that belongs to the format.
+// The encodings below store numbers in groups of 4 or 8, each of which is a row of a table defined by the format.
 
 // grids.bin has the tables as the gguf package packs them (scripts/oracle/gguf_goldens.py writes it).
 //
 //go:embed grids.bin
 var gridFile []byte
 
-// grid returns a table: size bytes of the file from one on, whose elements are numbers of values, perByte to a byte.
+// grid returns a table: size bytes of the file at offset from, whose elements index values, with perByte of them in a
+// byte.
 func grid(from, size, perByte int, values ...float32) func() []float32 {
 	return sync.OnceValue(func() []float32 {
 		table := make([]float32, 0, size*perByte)
@@ -36,7 +37,7 @@ var (
 	gridIQ1    = grid(5120, 4096, 4, -1, 0, 1, 0)
 )
 
-// signed multiplies rows by a scale, those elements by -1 whose bit is set.
+// signed multiplies a row by a scale, and negates the elements whose bit is set in signs.
 func signed(to []float32, scale float32, row []float32, signs byte) {
 	for i, x := range row {
 		if to[i] = scale * x; signs>>i&1 != 0 {
@@ -45,16 +46,16 @@ func signed(to []float32, scale float32, row []float32, signs byte) {
 	}
 }
 
-// evenSigns completes seven bits to a byte with an even number of ones.
+// evenSigns adds an eighth bit to seven so that the number of ones is even.
 func evenSigns(seven uint32) byte {
 	b := byte(seven & 127)
 	return b | byte(bits.OnesCount8(b)&1)<<7
 }
 
-// nibble is number i of four bits, the low ones of a byte first.
+// nibble returns the i-th 4-bit number, the low bits of a byte first.
 func nibble(b []byte, i int) byte { return b[i/2] >> (i % 2 * 4) & 15 }
 
-// IQ2_XXS: super-scale f16, for each 32 numbers 4 rows of 8, 4 x 7 signs and a scale of 4 bits.
+// IQ2_XXS: super-scale f16; for each 32 numbers 4 rows of 8, 4 x 7 signs and a scale of 4 bits.
 func decodeIQ2XXS(to []float32, block []byte) {
 	d, table := half(block), gridIQ2XXS()
 	for g := range 32 {
@@ -85,7 +86,7 @@ func decodeIQ2S(to []float32, block []byte) {
 	}
 }
 
-// IQ3_XXS: super-scale f16, 64 rows of 4, for each 32 numbers 4 x 7 signs and a scale of 4 bits.
+// IQ3_XXS: super-scale f16, 64 rows of 4; for each 32 numbers 4 x 7 signs and a scale of 4 bits.
 func decodeIQ3XXS(to []float32, block []byte) {
 	d, table := half(block), gridIQ3XXS()
 	for g := range 32 {
@@ -107,7 +108,7 @@ func decodeIQ3S(to []float32, block []byte) {
 	}
 }
 
-// shifted multiplies a row, moved by an eighth up or down, by a scale.
+// shifted adds an eighth to each element of a row, or subtracts it if down, and multiplies by a scale.
 func shifted(to []float32, scale float32, row []float32, down bool) {
 	delta := float32(0.125)
 	if down {
@@ -118,8 +119,8 @@ func shifted(to []float32, scale float32, row []float32, down bool) {
 	}
 }
 
-// IQ1_S: super-scale f16, low bytes of 32 rows of 8, for each 32 numbers 4 x 3 high bits of rows, a scale of 3 bits and
-// the shift.
+// IQ1_S: super-scale f16, low bytes of 32 rows of 8; for each 32 numbers 4 x 3 high bits of rows, a scale of 3 bits
+// and the shift.
 func decodeIQ1S(to []float32, block []byte) {
 	d, table := half(block), gridIQ1()
 	for g := range 32 {
@@ -129,8 +130,8 @@ func decodeIQ1S(to []float32, block []byte) {
 	}
 }
 
-// IQ1_M: low bytes of 32 rows of 8, 32 x (3 high bits of them, a shift), 16 scales of 3 bits. Four of them leave four
-// bits for a part of the super-scale f16.
+// IQ1_M: low bytes of 32 rows of 8, 32 x (3 high bits of the row, a shift), 16 scales of 3 bits. Each group of four
+// scales leaves four bits, which hold a part of the super-scale f16.
 func decodeIQ1M(to []float32, block []byte) {
 	scales := func(i int) uint16 { return binary.LittleEndian.Uint16(block[48+2*i:]) }
 	d := halfToFloat[scales(0)>>12|scales(1)>>12<<4|scales(2)>>12<<8|scales(3)>>12<<12]

@@ -1,7 +1,7 @@
 package gguf
 
-// The encodings below become floats: no kernel takes them as they are. Products and sums are rounded one by one, as in
-// the gguf package.
+// The encodings below are decoded to floats, because no kernel accepts them. Products and sums are rounded one by
+// one, as in the gguf package.
 
 // decodeBlocks decodes blocks one by one.
 func decodeBlocks(blockLen, blockBytes int, one func(to []float32, block []byte)) func(dst []float32, src []byte) {
@@ -12,7 +12,8 @@ func decodeBlocks(blockLen, blockBytes int, one func(to []float32, block []byte)
 	}
 }
 
-// lowPairs is bit pair i of the 256 in 64 bytes: each 32 bytes have four runs of 32, the lowest bits first.
+// lowPairs returns the i-th of the 256 bit pairs in 64 bytes: each 32 bytes hold four runs of 32 pairs, the lowest
+// bits first.
 func lowPairs(q []byte, i int) byte { return q[i/128*32+i%32] >> (i % 128 / 32 * 2) & 3 }
 
 // Q2_K: 16 x 4-bit scales and minima, 256 bit pairs, super-scale f16, super-minimum f16.
@@ -26,7 +27,7 @@ func decodeQ2K(to []float32, block []byte) {
 }
 
 // Q3_K: 256 third bits (bit j of byte i belongs to element i of run j of 32), 256 bit pairs, 16 x 6-bit scales with
-// offset -32, super-scale f16; a number whose third bit is 0 is less by 4.
+// offset -32, super-scale f16; 4 is subtracted from a number whose third bit is 0.
 func decodeQ3K(to []float32, block []byte) {
 	d, s := half(block[108:]), block[96:108]
 	for i := range to {

@@ -26,7 +26,7 @@ const (
 	typeFloat64
 )
 
-// scalarBytes is the size of a fixed-size value, 0 for strings, arrays and unknown tags.
+// scalarBytes returns the size of a fixed-size value, 0 for strings, arrays and unknown tags.
 func (t valueType) scalarBytes() uint64 {
 	switch t {
 	case typeUint8, typeInt8, typeBool:
@@ -91,7 +91,7 @@ func (f *File) parseValue(r *reader, i uint64) error {
 	return nil
 }
 
-// Metadata are the metadata of a file.
+// Metadata provides the metadata of a file.
 type Metadata interface {
 	Has(key string) bool
 	Int(key string) (n int64, ok bool)
@@ -105,13 +105,13 @@ type Metadata interface {
 // Keys lists the metadata keys in file order.
 func (f *File) Keys() []string { return slices.Clone(f.keys) }
 
-// Has reports whether there is a metadata value under key, of whatever type.
+// Has reports whether there is a metadata value of any type under key.
 func (f *File) Has(key string) bool {
 	_, ok := f.values[key]
 	return ok
 }
 
-// Int returns an integer value; ok is false when the key is absent, no integer, or an integer beyond int64.
+// Int returns an integer value; ok is false if the key is absent, not an integer, or beyond int64.
 func (f *File) Int(key string) (n int64, ok bool) {
 	v, ok := f.values[key]
 	if !ok || v.array {
@@ -120,7 +120,7 @@ func (f *File) Int(key string) (n int64, ok bool) {
 	return v.intAt(0)
 }
 
-// Float returns a floating-point or integer value; ok is false when the key is absent or of another type.
+// Float returns a floating-point or integer value; ok is false if the key is absent or has a different type.
 func (f *File) Float(key string) (x float64, ok bool) {
 	v, ok := f.values[key]
 	if !ok || v.array {
@@ -129,7 +129,7 @@ func (f *File) Float(key string) (x float64, ok bool) {
 	return v.floatAt(0)
 }
 
-// Bool returns a boolean value; ok is false when the key is absent or of another type.
+// Bool returns a boolean value; ok is false if the key is absent or has a different type.
 func (f *File) Bool(key string) (b, ok bool) {
 	v, ok := f.values[key]
 	if !ok || v.array || v.typ != typeBool {
@@ -138,7 +138,7 @@ func (f *File) Bool(key string) (b, ok bool) {
 	return v.raw[0] != 0, true
 }
 
-// String returns a string value; ok is false when the key is absent or of another type.
+// String returns a string value; ok is false if the key is absent or has a different type.
 func (f *File) String(key string) (s string, ok bool) {
 	v, ok := f.values[key]
 	if !ok || v.array || v.typ != typeString {
@@ -147,13 +147,13 @@ func (f *File) String(key string) (s string, ok bool) {
 	return string(v.raw[8:]), true
 }
 
-// Strings decodes an array of strings; ok is false when the key is absent or of another type.
+// Strings decodes an array of strings; ok is false if the key is absent or has a different type.
 func (f *File) Strings(key string) (list []string, ok bool) {
 	v, ok := f.values[key]
 	if !ok || !v.array || v.typ != typeString {
 		return nil, false
 	}
-	list = make([]string, v.count) // each takes 8 bytes of the file at least
+	list = make([]string, v.count) // each takes at least 8 bytes of the file
 	r := &reader{data: v.raw}
 	for i := range list {
 		list[i] = string(r.str())
@@ -173,7 +173,8 @@ func (f *File) Bools(key string) (list []bool, ok bool) {
 	return list, true
 }
 
-// Ints decodes an array of integers; ok is false when the key is absent, of another type, or holds one beyond int64.
+// Ints decodes an array of integers; ok is false if the key is absent, has a different type, or holds an integer
+// beyond int64.
 func (f *File) Ints(key string) (list []int64, ok bool) {
 	v, ok := f.values[key]
 	if !ok || !v.array {
@@ -188,7 +189,7 @@ func (f *File) Ints(key string) (list []int64, ok bool) {
 	return list, true
 }
 
-// Floats decodes an array of numbers; ok is false when the key is absent or of another type.
+// Floats decodes an array of numbers; ok is false if the key is absent or has a different type.
 func (f *File) Floats(key string) (list []float64, ok bool) {
 	v, ok := f.values[key]
 	if !ok || !v.array {

@@ -7,20 +7,20 @@ import (
 )
 
 // llama.cpp's gguf-split writes a model as several files, NAME-00001-of-00003.gguf and so on. The first has the
-// metadata, any may have tensors, and all say which of how many they are.
+// metadata, any may have tensors, and each states its number and how many there are.
 const (
-	splitNumber  = "split.no" // from 0
+	splitNumber  = "split.no" // the number of the file, from 0
 	splitCount   = "split.count"
-	splitTensors = "split.tensors.count" // of all files
+	splitTensors = "split.tensors.count" // tensors in all files
 )
 
 var splitName = regexp.MustCompile(`^(.*)-(\d{5})-of-(\d{5})\.gguf$`)
 
-// maxSplit bounds how many files a name may ask for.
+// maxSplit bounds the number of files that a name can ask for.
 const maxSplit = 4096
 
-// SplitNames returns the names of all files of a split model from that of one, in their order; name alone where it is
-// not such a name.
+// SplitNames returns the names of all files of a split model in order, given one of them. It returns only name if
+// that is not such a name.
 func SplitNames(name string) []string {
 	m := splitName.FindStringSubmatch(name)
 	if m == nil {
@@ -38,14 +38,14 @@ func SplitNames(name string) []string {
 	return names
 }
 
-// SplitCount is how many files the model has that f is one of: 1 where it is not split.
+// SplitCount returns the number of files of f's model: 1 if it is not split.
 func (f *File) SplitCount() int {
 	n, _ := f.Int(splitCount)
 	return int(min(max(n, 1), maxEntries))
 }
 
-// Join returns a split model as one file: the metadata of the first part, the tensors of all. Its Close closes the
-// parts.
+// Join returns a split model as one file: the metadata of the first part, and the tensors of all parts. Its Close
+// closes the parts.
 func Join(parts []*File) (*File, error) {
 	first := parts[0]
 	f := &File{Version: first.Version, name: first.name, header: first.header, values: first.values, keys: first.keys,
@@ -53,7 +53,7 @@ func Join(parts []*File) (*File, error) {
 	for i, part := range parts {
 		number, ok := part.Int(splitNumber)
 		if !ok || number != int64(i) || part.SplitCount() != len(parts) {
-			return nil, fmt.Errorf("GGUF file %s does not say that it is part %d of %d (%s %d, %s %d); name the files "+
+			return nil, fmt.Errorf("GGUF file %s is not marked as part %d of %d (%s %d, %s %d); name the files "+
 				"as gguf-split did", part.name, i+1, len(parts), splitNumber, number, splitCount, part.SplitCount())
 		}
 		f.tensors = append(f.tensors, part.tensors...)
@@ -72,7 +72,7 @@ func Join(parts []*File) (*File, error) {
 	return f, nil
 }
 
-// Parts are the files of a split model; f alone where it is whole.
+// Parts returns the files of a split model; f alone if it is not split.
 func (f *File) Parts() []*File {
 	if f.parts == nil {
 		return []*File{f}
@@ -80,5 +80,5 @@ func (f *File) Parts() []*File {
 	return f.parts
 }
 
-// Name is the file's, as given to Open or Parse: the first part's of a split model.
+// Name returns the file's name as given to Open or Parse; for a split model, the name of the first part.
 func (f *File) Name() string { return f.name }

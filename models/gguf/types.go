@@ -11,7 +11,7 @@ import (
 // Type is the encoding of a tensor, with ggml's numbering.
 type Type uint32
 
-// The encodings that can be read.
+// The supported encodings.
 const (
 	F32  Type = 0
 	F16  Type = 1
@@ -44,8 +44,8 @@ const (
 type codec struct {
 	name                 string
 	blockLen, blockBytes int
-	decode               func(dst []float32, src []byte) // floats, and blocks that are only read as such
-	format               blocks.Format                   // of all others
+	decode               func(dst []float32, src []byte) // for floats, and for blocks that are only decoded to floats
+	format               blocks.Format                   // for all other encodings
 	unpack               func(to *blocks.Rows, src []byte)
 }
 
@@ -77,13 +77,13 @@ var codecs = map[Type]codec{
 	IQ1_M:   {"IQ1_M", 256, 56, decodeBlocks(256, 56, decodeIQ1M), blocks.Format{}, nil},
 }
 
-// unsupportedNames are ggml's names of encodings that are known but not read, for error messages.
+// unsupportedNames has ggml's names of encodings that are known but not supported, for error messages.
 var unsupportedNames = map[Type]string{
 	9: "Q8_1", 15: "Q8_K", 24: "I8", 25: "I16", 26: "I32", 27: "I64", 28: "F64", 34: "TQ1_0", 35: "TQ2_0", 40: "NVFP4",
 	41: "Q1_0",
 }
 
-// String is ggml's name of the encoding.
+// String returns ggml's name of the encoding.
 func (t Type) String() string {
 	if c, ok := codecs[t]; ok {
 		return c.name
@@ -94,15 +94,14 @@ func (t Type) String() string {
 	return fmt.Sprintf("number %d", uint32(t))
 }
 
-// Block returns how many elements a block of the encoding holds and its size in bytes; zeros for one that is not
-// supported.
+// Block returns the number of elements of a block and its size in bytes; zeros if the encoding is not supported.
 func (t Type) Block() (elements, bytes int) {
 	c := codecs[t]
 	return c.blockLen, c.blockBytes
 }
 
-// Dequantize decodes whole blocks of type t from src into dst. len(dst) must be a multiple of the block length and src
-// exactly the bytes of that many blocks.
+// Dequantize decodes whole blocks of type t from src into dst. len(dst) must be a multiple of the block length, and
+// src must have exactly the bytes of that many blocks.
 func Dequantize(t Type, dst []float32, src []byte) error {
 	c, ok := codecs[t]
 	if !ok {
@@ -115,7 +114,7 @@ func Dequantize(t Type, dst []float32, src []byte) error {
 		c.decode(dst, src)
 		return nil
 	}
-	const some = 16 * blocks.SuperSize // that stay in the cache
+	const some = 16 * blocks.SuperSize // few enough to stay in the cache
 	rows := blocks.NewRows(c.format, 1, min(some, len(dst)))
 	for ; len(dst) > 0; dst = dst[rows.In:] {
 		if len(dst) < rows.In {
@@ -129,7 +128,7 @@ func Dequantize(t Type, dst []float32, src []byte) error {
 	return nil
 }
 
-// Format is that of the encoding's blocks; none for floats.
+// Format returns the format of the encoding's blocks; the zero format for floats.
 func (t Type) Format() blocks.Format { return codecs[t].format }
 
 // Unpack fills rows of the encoding's [Type.Format] with whole blocks of type t.

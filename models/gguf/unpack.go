@@ -6,10 +6,10 @@ import (
 	"github.com/quire/quire/blocks"
 )
 
-// The layouts are ggml's (dequantize_row_* in ggml-quants.c). An unpack function fills rows that have the numbers of
-// whole blocks.
+// The layouts are ggml's (dequantize_row_* in ggml-quants.c). An unpack function fills rows with the numbers of whole
+// blocks.
 
-// halves splits nibbles: low ones first, those of a block's second half above them.
+// halves splits nibbles: the low ones are the first half of a block, the high ones the second half.
 func halves(to, nibbles []byte) {
 	for i, q := range nibbles {
 		to[i], to[i+len(nibbles)] = q&15, q>>4
@@ -91,7 +91,7 @@ func unpackQ4K(r *blocks.Rows, src []byte) {
 	}
 }
 
-// unpackFactors is the begin of a block of Q4_K and Q5_K.
+// unpackFactors unpacks the start of a block of Q4_K and Q5_K.
 func unpackFactors(r *blocks.Rows, b int, block []byte) {
 	r.ScaleFactors[b] = binary.LittleEndian.Uint16(block)
 	r.MinimumFactors[b] = binary.LittleEndian.Uint16(block[2:])
@@ -101,7 +101,8 @@ func unpackFactors(r *blocks.Rows, b int, block []byte) {
 	}
 }
 
-// Q5_K: as Q4_K with 256 fifth bits (32 bytes: bit j of byte i belongs to element i of sub-block j) before the nibbles.
+// Q5_K: like Q4_K, with 256 fifth bits (32 bytes: bit j of byte i belongs to element i of sub-block j) before the
+// nibbles.
 func unpackQ5K(r *blocks.Rows, src []byte) {
 	for b := range r.ScaleFactors {
 		block := src[b*176:][:176]
@@ -150,7 +151,7 @@ func unpackIQ4XS(r *blocks.Rows, src []byte) {
 	}
 }
 
-// MXFP4: exponent of the scale (8 bits), 32 nibbles that are floats of 4 bits.
+// MXFP4: exponent of the scale (8 bits), 32 nibbles that are 4-bit floats.
 func unpackMXFP4(r *blocks.Rows, src []byte) {
 	for b := range r.Scales {
 		block := src[b*17:][:17]

@@ -1,5 +1,5 @@
-// Package glm4 has the decoders of GLM-4: of GLM-4-0414, with norms before and behind attention and feed-forward, a
-// rotation of neighbours in half of each head, and gate and up in one matrix; and of the mixtures from GLM-4.5 on.
+// Package glm4 provides the decoders of GLM-4. GLM-4-0414 has norms before and after attention and feed-forward, a
+// rotation of adjacent pairs in half of each head, and gate and up in one matrix. The mixtures start with GLM-4.5.
 package glm4
 
 import "github.com/quire/quire/models/arch"

@@ -8,8 +8,8 @@ import (
 	"github.com/quire/quire/models/arch"
 )
 
-// Mixture is Glm4MoeForCausalLM, GLM-4.5 to 4.7: a rotation of half of each head, and behind the first layers experts
-// that are chosen as DeepSeek V3's are, with a shared one.
+// Mixture is Glm4MoeForCausalLM, GLM-4.5 to 4.7: a rotation of half of each head and, after the first layers, experts
+// that are chosen as in DeepSeek V3, with a shared one.
 var Mixture = arch.Decoder{
 	Class: "Glm4MoeForCausalLM", ModelType: "glm4_moe",
 	GGUF: arch.GGUF{Architecture: "glm4moe", Experts: true,
@@ -41,14 +41,14 @@ func readMixture(j *arch.JSON, c *arch.Config) error {
 			l.Experts = e
 		}
 	}
-	// Layers that predict more than one token.
+	// These layers predict more than one token and are not used.
 	for i := range j.Int("num_nextn_predict_layers", 1) {
 		c.Stored.Unused = append(c.Stored.Unused, fmt.Sprintf("model.layers.%d.", c.NumLayers+i))
 	}
 	return j.Require("hidden_act", "silu")
 }
 
-// mixtureOfGGUF reads a GGUF file. Its tensors tell whether layers have biases and norms of queries and keys.
+// mixtureOfGGUF reads a GGUF file. Its tensors show whether layers have biases and norms of queries and keys.
 func mixtureOfGGUF(m *arch.Metadata, c *arch.Config) error {
 	if err := m.WithoutPredictors(c); err != nil {
 		return err

@@ -1,5 +1,5 @@
-// Package gptoss has the decoder of gpt-oss: a mixture whose experts have biases and clamped gates, attention sinks,
-// and a window in every second layer.
+// Package gptoss provides the decoder of gpt-oss: a mixture whose experts have biases and clamped gates, attention
+// sinks, and a window in every second layer.
 package gptoss
 
 import (
@@ -28,12 +28,12 @@ var names = arch.LlamaNames.With(arch.Names{
 	arch.ExpertsDown:   {HF: "mlp.experts.down_proj"},
 })
 
-// Where a config does not say otherwise.
+// The defaults of a config.
 const (
 	window  = 128
-	pattern = 2 // the last layer of so many attends to all
+	pattern = 2 // the last layer of each so many attends to all
 
-	usualLimit = 7 // of gates and ups
+	usualLimit = 7 // limit of gates and ups
 )
 
 func readJSON(j *arch.JSON, c *arch.Config) error {
@@ -71,9 +71,9 @@ func readMetadata(m *arch.Metadata, c *arch.Config) error {
 		return err
 	}
 	if s := c.Ropes[arch.FullRope].Scaling; s != nil {
-		s.Truncate = false // as in the models; the format has no key for it
+		s.Truncate = false // as in the published models; the format has no key for it
 	}
-	m.EndsAt(c, "<|call|>") // as generation_config.json says; the format has one key, which is of <|return|>
+	m.EndsAt(c, "<|call|>") // as in generation_config.json; the format has only one key, which is <|return|> here
 	setLayers(c, m.Int("attention.sliding_window", window), sliding, m.HasTensor("blk.0.attn_q.bias"), usualLimit)
 	if err := m.Experts(c, true); err != nil {
 		return err

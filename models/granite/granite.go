@@ -1,5 +1,6 @@
-// Package granite has the decoders of Granite 3 and 4: Llamas that multiply embeddings, scores, what their layers add,
-// and divide logits, with one feed-forward in a layer or a mixture; those of Granite 4 with Mamba-2 in most layers.
+// Package granite provides the decoders of Granite 3 and 4: Llamas that scale embeddings, attention scores and
+// residual branches, and divide logits, with one feed-forward per layer or a mixture. Granite 4 has Mamba-2 in most
+// layers.
 package granite
 
 import (
@@ -8,7 +9,7 @@ import (
 	"github.com/quire/quire/models/arch"
 )
 
-// Decoders are those of the family. GGUF files of both mixtures have one architecture.
+// Decoders lists the family's decoders. GGUF files of both mixtures have one architecture.
 var Decoders = []arch.Decoder{
 	decoder(arch.Decoder{Class: "GraniteForCausalLM", ModelType: "granite",
 		GGUF: arch.GGUF{Architecture: "granite"}, JSON: readJSON}),
@@ -47,7 +48,7 @@ func readJSON(j *arch.JSON, c *arch.Config) error {
 	return j.Require("hidden_act", "silu")
 }
 
-// mixture reads the config of a mixture whose shared expert is so wide.
+// mixture reads the config of a mixture; shared returns the width of the shared expert.
 func mixture(shared func(j *arch.JSON) int) func(j *arch.JSON, c *arch.Config) error {
 	return func(j *arch.JSON, c *arch.Config) error {
 		experts := arch.Experts{Count: j.Int("num_local_experts", 8), Chosen: j.Int("num_experts_per_tok", 2),

@@ -11,8 +11,8 @@ import (
 	"github.com/quire/quire/models/arch"
 )
 
-// hybrid is GraniteMoeHybridForCausalLM, which is Granite 4: Mamba-2 in most layers or in none, and one feed-forward or
-// a mixture with a shared expert.
+// hybrid is GraniteMoeHybridForCausalLM, which is Granite 4: Mamba-2 in most layers or in none, and one feed-forward
+// or a mixture with a shared expert.
 var hybrid = arch.Decoder{
 	Class: "GraniteMoeHybridForCausalLM", ModelType: "granitemoehybrid",
 	GGUF: arch.GGUF{Architecture: "granitehybrid", Interleaved: true, Experts: true,
@@ -35,14 +35,14 @@ var hybrid = arch.Decoder{
 	JSON: readHybrid, Metadata: readHybridMetadata,
 }
 
-// Keys of GGUF files. Those without Mamba-2 have the keys of its sizes too, and are of architecture granite.
+// The keys of GGUF files. Files without Mamba-2 have the keys of its sizes, too, and have architecture granite.
 var (
 	scales = []string{"attention.scale", "embedding_scale", "residual_scale", "logit_scale"}
 	spaces = []string{"ssm.conv_kernel", "ssm.inner_size", "ssm.state_size", "ssm.time_step_rank", "ssm.group_count",
 		"expert_shared_feed_forward_length"}
 )
 
-// readHybridMetadata reads a GGUF file, which has no bounds of steps.
+// readHybridMetadata reads a GGUF file, which has no bounds of time steps.
 func readHybridMetadata(m *arch.Metadata, c *arch.Config) error {
 	setLayers(c, m.Float("embedding_scale", 1), m.Float("attention.scale", c.Layers[0].Scale),
 		m.Float("residual_scale", 1), m.Float("logit_scale", 1))
@@ -106,7 +106,8 @@ func readHybrid(j *arch.JSON, c *arch.Config) error {
 	return j.Require("hidden_act", "silu")
 }
 
-// attending says which layers attend, by the older or the newer name of the key and of the types; none without.
+// attending returns which layers attend. Both the key and the types have an older and a newer name; without either
+// key, no layer attends.
 func attending(j *arch.JSON, c *arch.Config) ([]bool, error) {
 	key := "layer_types"
 	if !j.Has(key) {
@@ -154,7 +155,7 @@ func stateSpace(j *arch.JSON, c *arch.Config) (s arch.StateSpace, err error) {
 	return s, err
 }
 
-// timeSteps reads the bounds of steps; 0 is none.
+// timeSteps reads the bounds of time steps; 0 means that there is none.
 func timeSteps(j *arch.JSON) (least, most float64, err error) {
 	var limits []json.RawMessage
 	if j.Decode("time_step_limit", &limits); limits == nil {
@@ -162,7 +163,7 @@ func timeSteps(j *arch.JSON) (least, most float64, err error) {
 	}
 	bound := func(text json.RawMessage) float64 {
 		var special struct {
-			Float string `json:"__float__"` // transformers writes infinity so
+			Float string `json:"__float__"` // this is how transformers writes infinity
 		}
 		if json.Unmarshal(text, &special) == nil && special.Float == "Infinity" {
 			return math.Inf(1)

@@ -1,5 +1,5 @@
-// Package lfm2 has the decoders of LFM2: short convolutions in most layers, attention with norms of queries and keys in
-// the others; and in its mixtures experts.
+// Package lfm2 provides the decoders of LFM2: short convolutions in most layers, and attention with norms of queries
+// and keys in the others. Its mixtures also have experts.
 package lfm2
 
 import (
@@ -76,7 +76,7 @@ func readMixture(j *arch.JSON, c *arch.Config) error {
 	return nil
 }
 
-// readBoth reads what configs with and without experts have.
+// readBoth reads the keys that configs with and without experts share.
 func readBoth(j *arch.JSON, c *arch.Config) error {
 	if err := j.Refuse(c, "conv_bias"); err != nil {
 		return err
@@ -91,7 +91,7 @@ func readBoth(j *arch.JSON, c *arch.Config) error {
 	return nil
 }
 
-// readMetadata reads a GGUF file, in which layers with a convolution have no KV heads.
+// readMetadata reads a GGUF file, in which layers with a convolution have 0 KV heads.
 func readMetadata(m *arch.Metadata, c *arch.Config) error {
 	kvHeads, err := m.IntsOfLayers(c, "attention.head_count_kv", c.NumKVHeads)
 	if err != nil {
@@ -108,7 +108,7 @@ func readMetadata(m *arch.Metadata, c *arch.Config) error {
 // sumEps is added to the sum of shares.
 const sumEps = 1e-6
 
-// mixtureOfGGUF reads a GGUF file of a mixture. The format has no keys for norm_topk_prob, which is true, nor for
+// mixtureOfGGUF reads a GGUF file of a mixture. The format has no keys for norm_topk_prob, which is true, and
 // routed_scaling_factor, which is 1.
 func mixtureOfGGUF(m *arch.Metadata, c *arch.Config) error {
 	if err := readMetadata(m, c); err != nil {
@@ -128,7 +128,7 @@ func setLayers(c *arch.Config, attends []bool, taps int) {
 	}
 }
 
-// width finds that of the feed-forward, which the config has before it is made less.
+// width computes the width of the feed-forward. The config has the width before it is reduced.
 func width(j *arch.JSON, c *arch.Config) {
 	c.IntermediateSize = j.Int("block_ff_dim", c.IntermediateSize)
 	if !j.Bool("block_auto_adjust_ff_dim", true) {
@@ -141,7 +141,7 @@ func width(j *arch.JSON, c *arch.Config) {
 	}
 }
 
-// attending says which layers attend: those that layer_types or full_attn_idxs name; all where there is neither.
+// attending returns which layers attend: the ones that layer_types or full_attn_idxs name, or all if neither exists.
 func attending(j *arch.JSON, c *arch.Config) ([]bool, error) {
 	list := make([]bool, c.NumLayers)
 	var types []string

@@ -22,19 +22,19 @@ var ofExperts = []arch.Decoder{
 	}),
 }
 
-// experts are the keys of a mixture.
+// experts has the config keys of a mixture.
 type experts struct {
-	count, chosen, size string // keys; newer configs may say num_local_experts in place of count
-	// What transformers takes where the keys are absent.
+	count, chosen, size string // keys; newer configs may have num_local_experts in place of count
+	// The defaults of transformers for absent keys.
 	absentCount, absentChosen, absentSize int
-	// renormalize is the key that says it; "" says that shares always are.
+	// renormalize is the key that decides whether shares are renormalized; "" if they always are.
 	renormalize string
-	// sharesOfAll says that those of a GGUF file are not.
+	// sharesOfAll reports whether shares in GGUF files are not renormalized.
 	sharesOfAll bool
-	// dense says that mlp_only_layers and decoder_sparse_step may leave layers with one feed-forward.
+	// dense reports whether mlp_only_layers and decoder_sparse_step may give layers a single feed-forward.
 	dense   bool
-	clip    bool // clip_qkv may be asked for
-	windows bool // sliding_window may be asked for, and is not supported: in all layers
+	clip    bool // clip_qkv may be set
+	windows bool // sliding_window may be set, which is not supported: in all layers
 }
 
 var (

@@ -1,6 +1,6 @@
-// Package llama has the decoders of the Llama family: Llama 2 to 3.2, Mistral, Ministral, Mixtral, Qwen2, Qwen3, OLMoE,
-// SmolLM2 and SmolLM3 differ by biases, norms of queries and keys, windows, layers without a rotary embedding, and
-// experts.
+// Package llama provides the decoders of the Llama family: Llama 2 to 3.2, Mistral, Ministral, Mixtral, Qwen2, Qwen3,
+// OLMoE, SmolLM2 and SmolLM3. They differ in biases, norms of queries and keys, windows, layers without a rotary
+// embedding, and experts.
 package llama
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/quire/quire/models/arch"
 )
 
-// Decoders are those of the family. Mistral models are converted to GGUF as llama.
+// Decoders lists the family's decoders. Mistral models are converted to GGUF as llama.
 var Decoders = slices.Concat(ofLlama, ofMistral, ofQwen, ofExperts)
 
 var ofLlama = []arch.Decoder{
@@ -27,15 +27,15 @@ var ofLlama = []arch.Decoder{
 	}),
 }
 
-// features are what a class acts on.
+// features are the config keys that a class respects.
 type features struct {
-	window        int // sliding_window where the key is absent
+	window        int // default of sliding_window
 	attentionBias bool
 	mlpBias       bool
 	qkvBias       bool // q, k and v always have biases
 	qkNorm        arch.Width
-	windows       windows // nil for classes without windows
-	noRope        bool    // no_rope_layers
+	windows       windows // nil if the class has no windows
+	noRope        bool    // respects no_rope_layers
 	experts       *experts
 }
 
@@ -84,7 +84,7 @@ func (f features) readJSON(j *arch.JSON, c *arch.Config) error {
 	return f.windows(j, c, window, types)
 }
 
-// readNoRope finds the layers without a rotary embedding; in no_rope_layers a 1 means that the layer does have it.
+// readNoRope finds the layers without a rotary embedding. In no_rope_layers a 1 means that the layer has one.
 func readNoRope(j *arch.JSON, c *arch.Config) error {
 	interval := j.Int("no_rope_layer_interval", 4)
 	if j.Has("no_rope_layers") {
@@ -107,7 +107,7 @@ func readNoRope(j *arch.JSON, c *arch.Config) error {
 	return nil
 }
 
-// ropeless gives layers without a rotary embedding the window.
+// ropeless gives the window to the layers without a rotary embedding.
 func ropeless(j *arch.JSON, c *arch.Config, window int, types []bool) error {
 	return withSwitch(j, c, window, types, func(i int) bool { return c.Layers[i].Rope == arch.NoRope })
 }
@@ -122,14 +122,15 @@ func (f features) readMetadata(m *arch.Metadata, c *arch.Config) error {
 	has := func(tensor string) bool { return m.HasTensor("blk.0." + tensor) }
 	window := m.Int("attention.sliding_window", 0)
 	if window > 0 && c.Architecture != "LlamaForCausalLM" {
-		return arch.Unsupported("", "attention.sliding_window in a %s file, which does not say which layers have it,",
+		return arch.Unsupported("", "attention.sliding_window in a %s file, which does not state which layers have it,",
 			c.ModelType)
 	}
 	for i := range c.Layers {
 		l := &c.Layers[i]
 		l.QKNorm, l.Window = f.qkNorm, window
 		l.QKVBias, l.OBias, l.MLPBias = f.qkvBias || has("attn_q.bias"), has("attn_output.bias"), has("ffn_gate.bias")
-		setRope(l, !f.noRope || (i+1)%4 != 0) // the format has no key for it; the converter takes SmolLM3's default
+		// the format has no key for it, so take SmolLM3's default, as the converter does
+		setRope(l, !f.noRope || (i+1)%4 != 0)
 	}
 	if f.experts != nil {
 		return m.Experts(c, !f.experts.sharesOfAll)

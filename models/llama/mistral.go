@@ -17,11 +17,11 @@ var ofMistral = []arch.Decoder{
 	}),
 }
 
-// windows gives layers their windows. types are the layers of type sliding_attention, nil where the config has no
-// layer_types; window is 0 where it is null.
+// windows sets the windows of layers. types reports which layers have type sliding_attention; it is nil if the config
+// has no layer_types. window is 0 if it is null.
 type windows func(j *arch.JSON, c *arch.Config, window int, types []bool) error
 
-// all gives every layer the window. The types of layers may say nothing else.
+// all gives the window to every layer. It is an error if the layers' types contradict that.
 func all(_ *arch.JSON, c *arch.Config, window int, types []bool) error {
 	for _, sliding := range types {
 		if sliding != (window > 0) {
@@ -35,7 +35,7 @@ func all(_ *arch.JSON, c *arch.Config, window int, types []bool) error {
 	return nil
 }
 
-// chosen gives the window to layers of type sliding_attention, to all where there are no types.
+// chosen gives the window to layers of type sliding_attention, or to all layers if there are no types.
 func chosen(_ *arch.JSON, c *arch.Config, window int, types []bool) error {
 	for i := range c.Layers {
 		if types == nil || types[i] {

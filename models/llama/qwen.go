@@ -17,14 +17,14 @@ var ofQwen = []arch.Decoder{
 	}),
 }
 
-// switched gives layers from max_window_layers on the window.
+// switched gives the window to layers from max_window_layers on.
 func switched(j *arch.JSON, c *arch.Config, window int, types []bool) error {
 	from := j.Int("max_window_layers", 28)
 	return withSwitch(j, c, window, types, func(i int) bool { return i >= from })
 }
 
-// withSwitch gives layers the window if use_sliding_window says so: those of type sliding_attention or, without types,
-// those that has says.
+// withSwitch sets windows if use_sliding_window is true: for layers of type sliding_attention or, without types, for
+// those that has selects.
 func withSwitch(j *arch.JSON, c *arch.Config, window int, types []bool, has func(layer int) bool) error {
 	if !j.Bool("use_sliding_window", false) {
 		window = 0

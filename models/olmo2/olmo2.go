@@ -1,5 +1,5 @@
-// Package olmo2 has the decoders of OLMo-2 and OLMo-3: norms behind attention and feed-forward and none before, and
-// norms of queries and keys over all heads together. OLMo-3 has a window in three of four layers.
+// Package olmo2 provides the decoders of OLMo-2 and OLMo-3: norms only after attention and feed-forward, and norms of
+// queries and keys over all heads together. OLMo-3 has a window in three of four layers.
 package olmo2
 
 import "github.com/quire/quire/models/arch"
@@ -29,7 +29,7 @@ var Decoders = []arch.Decoder{
 	},
 }
 
-const pattern = 4 // the last layer of so many attends to all
+const pattern = 4 // the last layer of each so many attends to all
 
 func readOLMo3(j *arch.JSON, c *arch.Config) error {
 	if err := j.Require("hidden_act", "silu"); err != nil {
@@ -43,7 +43,8 @@ func readOLMo3(j *arch.JSON, c *arch.Config) error {
 	return nil
 }
 
-// readMetadata takes a file with a window for an OLMo-3, as llama.cpp does. Rope scaling is that of the layers without.
+// readMetadata treats a file with a window as an OLMo-3, as llama.cpp does. Rope scaling applies to the layers
+// without a window.
 func readMetadata(m *arch.Metadata, c *arch.Config) error {
 	window := m.Int("attention.sliding_window", 0)
 	if window == 0 {

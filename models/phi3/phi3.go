@@ -1,5 +1,5 @@
-// Package phi3 has the decoder of Phi-3, 3.5 and 4 and of Phi-4-mini: a Llama whose checkpoints hold q, k and v in one
-// matrix and gate and up in another, with rope scaling longrope and, in Phi-4-mini, a rotation of a part of each head.
+// Package phi3 provides the decoder of Phi-3, 3.5 and 4 and of Phi-4-mini: a Llama whose checkpoints hold q, k and v
+// in one matrix and gate and up in another, with rope scaling longrope. Phi-4-mini rotates only a part of each head.
 package phi3
 
 import (
@@ -34,8 +34,7 @@ func readJSON(j *arch.JSON, c *arch.Config) error {
 	return j.Require("hidden_act", "silu")
 }
 
-// readMetadata leaves a window out where the file says 0. It takes it where there is one, as transformers does and
-// llama.cpp does not.
+// readMetadata ignores a window of 0. It applies other windows, as transformers does and llama.cpp does not.
 func readMetadata(m *arch.Metadata, c *arch.Config) error {
 	setWindows(c, m.Int("attention.sliding_window", 0))
 	long, err := m.Floats32(arch.RopeFactorsLong)

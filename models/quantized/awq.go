@@ -7,14 +7,14 @@ import (
 	"github.com/quire/quire/models/arch"
 )
 
-// awq is AutoAWQ's format for its kernel gemm: qweight I32 [in, out/8] and qzeros I32 [groups, out/8] have the numbers
-// of eight outputs in a word, in awqOrder; scales [groups, out].
+// awq is AutoAWQ's format for its kernel gemm: qweight I32 [in, out/8] and qzeros I32 [groups, out/8] pack the
+// numbers of eight outputs in a word, in awqOrder; scales are [groups, out].
 type awq struct {
 	group int
 	skips skips
 }
 
-// awqOrder is the place in a word of each of eight numbers.
+// awqOrder is the place in a word of each of the eight numbers.
 var awqOrder = [8]int{0, 4, 1, 5, 2, 6, 3, 7}
 
 func parseAWQ(c *config) (reader, error) {

@@ -10,22 +10,23 @@ import (
 	"github.com/quire/quire/models/arch"
 )
 
-// compressed is the format of compressed-tensors: weight I8 or F8_E4M3 [out, in], or weight_packed I32
-// [out, in*bits/32] of numbers of consecutive inputs, with a scale for a matrix, a row, a group of a row or a block.
+// compressed is the format of compressed-tensors: weight I8 or F8_E4M3 [out, in], or weight_packed I32 [out,
+// in*bits/32], which packs consecutive inputs. There is a scale for the matrix, or for each row, group of a row, or
+// block.
 type compressed struct {
 	groups []compressedGroup
 	ignore *targets
-	kv     string // what keys and values are to be held in
+	kv     string // what the config wants keys and values stored as
 }
 
-// compressedGroup is how the modules of some targets are quantized.
+// compressedGroup describes how the modules of some targets are quantized.
 type compressedGroup struct {
 	targets *targets
 	weights quantArgs
-	inputs  string // what activations are to be rounded to
+	inputs  string // what the config wants activations rounded to
 }
 
-// quantArgs are compressed-tensors' QuantizationArgs, as far as they say what is stored.
+// quantArgs are compressed-tensors' QuantizationArgs, as far as they describe what is stored.
 type quantArgs struct {
 	Bits      int             `json:"num_bits"`
 	Type      string          `json:"type"`
@@ -36,7 +37,7 @@ type quantArgs struct {
 	Dynamic   json.RawMessage `json:"dynamic"`
 	Order     json.RawMessage `json:"actorder"`
 
-	rows, columns int // of a scale; 0: all
+	rows, columns int // rows and columns that share a scale; 0: all
 }
 
 const (
@@ -114,7 +115,7 @@ func parseGroup(text json.RawMessage) (g compressedGroup, err error) {
 	return g, g.weights.settle()
 }
 
-// settle fills what is left out, and refuses what cannot be read.
+// settle sets defaults and rejects what is not supported.
 func (a *quantArgs) settle() error {
 	if a.Bits == 0 {
 		a.Bits = 8
@@ -164,12 +165,12 @@ func (a *quantArgs) settle() error {
 
 func (a *quantArgs) symmetric() bool { return a.Symmetric == nil || *a.Symmetric }
 
-// ordered says that columns may have another order than their groups.
+// ordered reports whether columns may be in a different order from their groups.
 func (a *quantArgs) ordered() bool {
 	return slices.Contains([]string{`"group"`, `"dynamic"`, "true"}, string(a.Order))
 }
 
-// activations says what activations are to be.
+// activations returns what the config wants activations rounded to.
 func (a *quantArgs) activations() string {
 	bits, kind, how := a.Bits, a.Type, "static"
 	if bits == 0 {
@@ -231,7 +232,7 @@ func (q *compressed) matrix(module Module, parts map[string]Tensor) (*Matrix, er
 	w, there := parts[weight]
 	switch {
 	case !isPacked && !there:
-		return nil, nil // scales of keys and values, perhaps
+		return nil, nil // perhaps scales of keys and values, which are not used
 	case !isPacked && !scaled:
 		return nil, unscaled(w, weightScale)
 	case !scaled:
@@ -271,7 +272,7 @@ func (q *compressed) matrix(module Module, parts map[string]Tensor) (*Matrix, er
 	return m, nil
 }
 
-// argsOf finds how a module is quantized.
+// argsOf returns how a module is quantized.
 func (q *compressed) argsOf(module Module) (quantArgs, error) {
 	ignored, _, err := q.ignore.match(module)
 	if err != nil {
@@ -296,7 +297,7 @@ func (q *compressed) argsOf(module Module) (quantArgs, error) {
 	return q.groups[at].weights, nil
 }
 
-// packedMatrix is one of weight_packed.
+// packedMatrix returns the matrix of a weight_packed.
 func packedMatrix(parts map[string]Tensor, words Tensor, args quantArgs) (*Matrix, error) {
 	if args.Type != "int" || words.DType != "I32" || len(words.Shape) != 2 {
 		return nil, arch.Unsupported("I32 of two dimensions is", "%s of dtype %s and shape %v, of type %s",
@@ -316,7 +317,7 @@ func packedMatrix(parts map[string]Tensor, words Tensor, args quantArgs) (*Matri
 		m.In = in
 	}
 	if args.columns > 0 && m.In%args.columns != 0 {
-		return nil, fmt.Errorf("%d inputs are no multiple of group_size %d", m.In, args.columns)
+		return nil, fmt.Errorf("%d inputs are not a multiple of group_size %d", m.In, args.columns)
 	}
 	var err error
 	if m.scales, err = newGrid(weightScale, parts[weightScale], m.Out, m.In, or(args.rows, m.Out),
@@ -357,7 +358,8 @@ func packedMatrix(parts map[string]Tensor, words Tensor, args quantArgs) (*Matri
 	return m, nil
 }
 
-// compressedOrder reads weight_g_idx, where a -1 says that there is no order. Its groups are of one size.
+// compressedOrder reads weight_g_idx, in which a -1 means that the columns are in order. All groups have the same
+// size.
 func compressedOrder(index Tensor, m *Matrix) ([]int32, error) {
 	for i := 0; index.DType == "I32" && i < len(index.Data)/4; i++ {
 		if int32(word(index.Data, i)) == -1 {

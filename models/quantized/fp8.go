@@ -7,11 +7,12 @@ import (
 	"github.com/quire/quire/models/arch"
 )
 
-// fp8 is the format of DeepSeek-V3 and Qwen3's FP8 checkpoints: weight F8_E4M3 [out, in] and weight_scale_inv, a number
-// of each block of 128 x 128, the last ones cut off; and of AutoFP8's: weight_scale, one number for all.
+// fp8 is the format of DeepSeek-V3's and Qwen3's FP8 checkpoints: weight F8_E4M3 [out, in] and weight_scale_inv, one
+// number for each block of 128 x 128, the last ones truncated. It is also AutoFP8's format: weight_scale is one
+// number for all.
 type fp8 struct {
-	block []int // rows and columns; nil: one number for all
-	set   bool  // the config says so
+	block []int // rows and columns of a block; nil: one number for all
+	set   bool  // set if the config has the key
 	acts  string
 	skips skips
 }
@@ -57,14 +58,14 @@ func (q fp8) matrix(_ Module, parts map[string]Tensor) (*Matrix, error) {
 		return nil, unscaled(w, name)
 	}
 	single := len(s.Shape) == 0 || len(s.Shape) == 1 && s.Shape[0] == 1
-	rows, columns := 0, 0 // of a scale; 0: all
+	rows, columns := 0, 0 // rows and columns that share a scale; 0: all
 	if q.block != nil && !(single && !q.set) {
 		rows, columns = q.block[0], q.block[1]
 	}
 	return e4m3Matrix(w, name, s, rows, columns)
 }
 
-// unscaled is the error of a weight of 8 bits that has no scales.
+// unscaled returns the error for an 8-bit weight without scales.
 func unscaled(w Tensor, scale string) error {
 	if w.DType != "" && !w.isFloat() {
 		return fmt.Errorf("its numbers are %s, but there is no %s", w.DType, scale)
@@ -72,7 +73,7 @@ func unscaled(w Tensor, scale string) error {
 	return nil
 }
 
-// e4m3Matrix is a matrix of floats of 8 bits with a scale of so many rows and columns, 0 for all.
+// e4m3Matrix returns a matrix of 8-bit floats with one scale for each so many rows and columns; 0 means all.
 func e4m3Matrix(w Tensor, name string, s Tensor, rows, columns int) (*Matrix, error) {
 	if w.DType != "F8_E4M3" || len(w.Shape) != 2 {
 		return nil, arch.Unsupported("F8_E4M3 of two dimensions is", "a quantized weight of dtype %s and shape %v",

@@ -9,7 +9,7 @@ import (
 	"github.com/quire/quire/models/safetensors"
 )
 
-// Whatever a config and a file say, a matrix is read whole or refused, and its blocks are its floats.
+// For any config and file, a matrix is read whole or rejected, and its blocks equal its floats.
 func FuzzMatrix(f *testing.F) {
 	for name, config := range map[string]string{
 		"awq":            `{"quant_method": "awq", "group_size": 64}`,

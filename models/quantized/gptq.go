@@ -7,13 +7,13 @@ import (
 	"github.com/quire/quire/models/arch"
 )
 
-// gptq is the format of AutoGPTQ and GPTQModel: qweight I32 [in*bits/32, out] has numbers of consecutive inputs in a
-// word, qzeros I32 [groups, out*bits/32] of consecutive outputs, scales [groups, out]; g_idx I32 [in] names the group
-// of each input.
+// gptq is the format of AutoGPTQ and GPTQModel: qweight I32 [in*bits/32, out] packs consecutive inputs in a word,
+// qzeros I32 [groups, out*bits/32] consecutive outputs; scales are [groups, out], and g_idx I32 [in] is the group of
+// each input.
 type gptq struct {
 	bits, group int
-	ordered     bool   // columns may have another order than their groups
-	less        uint32 // what version 1 takes from each word of qzeros: 1 of each number
+	ordered     bool   // columns may be in a different order from their groups
+	less        uint32 // what version 1 subtracts from each word of qzeros: 1 from each number
 }
 
 func parseGPTQ(c *config) (reader, error) {
@@ -36,7 +36,7 @@ func parseGPTQ(c *config) (reader, error) {
 	var each map[string]any
 	if c.decode("dynamic", &each); len(each) > 0 {
 		for pattern := range each {
-			if len(pattern) < 2 || pattern[:2] != "-:" { // those leave modules as they are
+			if len(pattern) < 2 || pattern[:2] != "-:" { // such patterns leave modules unquantized
 				return nil, arch.Unsupported("one setting for all modules is", "dynamic %q", pattern)
 			}
 		}
@@ -44,7 +44,7 @@ func parseGPTQ(c *config) (reader, error) {
 	return q, nil
 }
 
-// checkBits refuses what neither GPTQ nor AWQ is read in.
+// checkBits rejects bits and group sizes that neither GPTQ nor AWQ supports here.
 func checkBits(bits, group int) error {
 	if bits != 4 && bits != 8 {
 		return arch.Unsupported("4 and 8 are", "bits %d", bits)
@@ -101,7 +101,7 @@ func (q gptq) matrix(_ Module, parts map[string]Tensor) (*Matrix, error) {
 	return m, nil
 }
 
-// noParts is the error of parts of which the weight is missing.
+// noParts returns the error for parts without a weight.
 func noParts(parts map[string]Tensor) error {
 	for _, suffix := range []string{qzeros, scales, groupIndex} {
 		if _, ok := parts[suffix]; ok {
@@ -111,20 +111,21 @@ func noParts(parts map[string]Tensor) error {
 	return nil
 }
 
-// putWord writes the numbers of a word, the lowest bits first.
+// putWord unpacks the numbers of a word, the lowest bits first.
 func putWord(to []uint8, w uint32, bits int) {
 	if bits == 8 {
 		binary.LittleEndian.PutUint32(to, w)
 		return
 	}
-	x := uint64(w) // nibbles apart: to bytes
+	x := uint64(w) // spread nibbles to bytes
 	x = (x | x<<16) & 0x0000ffff0000ffff
 	x = (x | x<<8) & 0x00ff00ff00ff00ff
 	x = (x | x<<4) & 0x0f0f0f0f0f0f0f0f
 	binary.LittleEndian.PutUint64(to, x)
 }
 
-// transposedScales reads scales [groups, out] and qzeros I32 [groups, out*bits/32], of whose words zero gives number i.
+// transposedScales reads scales [groups, out] and qzeros I32 [groups, out*bits/32]; zero extracts number i from a
+// word of qzeros.
 func (m *Matrix) transposedScales(parts map[string]Tensor, group int, zero func(w uint32, i int) uint8) error {
 	each := 32 / m.bits
 	if m.Out%each != 0 {

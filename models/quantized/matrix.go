@@ -10,38 +10,38 @@ import (
 	"github.com/quire/quire/models/arch"
 )
 
-// Matrix is a quantized matrix [Out, In], as its parts have it.
+// Matrix is a quantized matrix [Out, In], made of its parts.
 type Matrix struct {
 	Out, In int
-	// Stored names how the file has it.
+	// Stored names its encoding in the file.
 	Stored string
-	// Format is that of the blocks that rows can be kept as; none where only floats say the same.
+	// Format is the block format that can hold its rows; the zero format if only floats can.
 	Format blocks.Format
 
 	bits   int
 	e4m3   bool
 	order  []int32 // the group of each column; nil: runs of scales.columns
 	scales grid
-	zeros  func(row, group int) uint8 // nil: all are the middle of what bits can hold
-	// quants writes rows [n, In] from one on, a byte each.
+	zeros  func(row, group int) uint8 // nil: every zero point is the middle of the quants' range
+	// quants writes n rows of In numbers, starting with row, one byte per number.
 	quants func(to []uint8, row, n int)
 }
 
-// grid is numbers, each of so many rows and columns of a matrix.
+// grid has one number for each so many rows and columns of a matrix.
 type grid struct {
 	rows, columns int
 	number        blocks.Scale
-	width         int // numbers in a row
+	width         int // numbers per row of the grid
 	at            func(i int) float32
 }
 
-// newGrid makes a grid over a matrix of a tensor of scales, whose shape must fit.
+// newGrid makes the grid of a tensor of scales, whose shape must fit the matrix.
 func newGrid(name string, t Tensor, out, in, rows, columns int) (grid, error) {
 	g := grid{rows: rows, columns: columns}
 	high, wide := ceil(out, rows), ceil(in, columns)
 	g.width = wide
 	shape := slices.Clone(t.Shape)
-	for len(shape) < 2 { // [] and [Out] are written too
+	for len(shape) < 2 { // shapes [] and [Out] occur, too
 		shape = append(shape, 1)
 	}
 	if high == 1 && wide > 1 && len(t.Shape) == 1 {
@@ -58,7 +58,7 @@ func newGrid(name string, t Tensor, out, in, rows, columns int) (grid, error) {
 
 func (g grid) of(row, group int) float32 { return g.at(row/g.rows*g.width + group) }
 
-// numbers reads elements of a tensor of scales, by their place.
+// numbers returns the type of a tensor of scales, and a function that reads its i-th element.
 func numbers(name string, t Tensor) (blocks.Scale, func(i int) float32, error) {
 	data := t.Data
 	switch t.DType {
@@ -107,10 +107,10 @@ func (m *Matrix) settle() {
 
 func (m *Matrix) middle() int { return 1 << (m.bits - 1) }
 
-// tile is how many rows are decoded at once: some files have neighbours of a column side by side.
+// tile is how many rows are decoded at once: in some files the numbers of a column are adjacent.
 const tile = 64
 
-// Floats writes rows from one on, as many as to has room for.
+// Floats writes as many rows as fit in to, starting with row.
 func (m *Matrix) Floats(to []float32, row int) {
 	quants := make([]uint8, min(tile, len(to)/m.In)*m.In)
 	for ; len(to) > 0; row += tile {
@@ -123,7 +123,7 @@ func (m *Matrix) Floats(to []float32, row int) {
 	}
 }
 
-// row makes the floats of a row.
+// row converts the quants of a row to floats.
 func (m *Matrix) row(to []float32, quants []uint8, row int) {
 	for from := 0; from < m.In; {
 		group, end := from/m.scales.columns, min((from/m.scales.columns+1)*m.scales.columns, m.In)
@@ -152,7 +152,8 @@ func (m *Matrix) zero(row, group int) uint8 {
 	return m.zeros(row, group)
 }
 
-// Rows writes rows from one on in the matrix's format. What is not a number has no such form.
+// Rows writes rows in the matrix's format, starting with row. It fails if a number is not finite, because the format
+// has no such numbers.
 func (m *Matrix) Rows(to *blocks.Rows, row int) error {
 	for first := 0; first < to.N; first += tile {
 		n := min(tile, to.N-first)
@@ -178,7 +179,7 @@ func (m *Matrix) Rows(to *blocks.Rows, row int) error {
 	return nil
 }
 
-// bytesOf reads rows of a matrix that has a byte for each number, which are flipped.
+// bytesOf returns a reader of rows that have one byte for each number, XORed with flip.
 func bytesOf(data []byte, in int, flip uint8) func(to []uint8, row, n int) {
 	return func(to []uint8, row, n int) {
 		for i, x := range data[row*in:][:n*in] {
@@ -187,12 +188,13 @@ func bytesOf(data []byte, in int, flip uint8) func(to []uint8, row, n int) {
 	}
 }
 
-// word is an int32 of a tensor.
+// word returns the i-th int32 of a tensor.
 func word(data []byte, i int) uint32 { return binary.LittleEndian.Uint32(data[4*i:]) }
 
 func ceil(a, b int) int { return (a + b - 1) / b }
 
-// orderOf reads the group of each column from an index of int32 numbers: nil where groups are runs of columns.
+// orderOf reads the group of each column from an index of int32 numbers. It returns nil if groups are runs of
+// columns.
 func orderOf(name string, t Tensor, in, group, groups int) ([]int32, error) {
 	if t.DType != "I32" || len(t.Shape) != 1 || t.Shape[0] != in {
 		return nil, fmt.Errorf("%s is %s %v, not I32 [%d]", name, t.DType, t.Shape, in)

@@ -7,17 +7,17 @@ import (
 	"github.com/quire/quire/blocks"
 )
 
-// planned is how a config says that matrices are stored, before a file is there.
+// planned describes how matrices are stored according to a config, before there is a file.
 type planned struct {
 	bits    int
 	e4m3    bool
 	zero    bool
-	columns int // of a scale; 0: all
+	columns int // columns that share a scale; 0: all
 	number  blocks.Scale
 }
 
-// skips are the modules of modules_to_not_convert or ignored_layers: ends of names, or patterns of whole parts of them
-// from the begin on, as transformers reads them.
+// skips are the modules of modules_to_not_convert or ignored_layers: suffixes of names, or patterns that match whole
+// components from the start, as transformers reads them.
 type skips []string
 
 func parseSkips(c *config) (list skips) {

@@ -17,8 +17,8 @@ import (
 	"github.com/quire/quire/models/arch"
 )
 
-// method is a value of quant_method: the suffixes of the tensors that such checkpoints have of a module beside weight
-// and bias, and how their config is read.
+// method is a value of quant_method: the suffixes of the tensors that such checkpoints have for a module in addition
+// to weight and bias, and a parser of their config.
 type method struct {
 	suffixes []string
 	parse    func(c *config) (reader, error)
@@ -75,8 +75,8 @@ func (s *Scheme) String() string {
 	return text
 }
 
-// Part reports whether a tensor is one of those that make a matrix, or that the config has a use for: the module it
-// belongs to, and the rest of its name.
+// Part reports whether a tensor is a part of a matrix, or one that the config has a use for. It returns the module
+// that it belongs to, and the rest of its name.
 func (s *Scheme) Part(name string) (module, suffix string, ok bool) {
 	at := strings.LastIndexByte(name, '.')
 	if at < 0 {

@@ -8,7 +8,7 @@ import (
 	"github.com/dlclark/regexp2/v2"
 )
 
-// targets are names of modules, classes of them, and patterns behind "re:", which match from a name's begin.
+// targets are names of modules, classes of modules, and patterns after "re:", which match from the start of a name.
 type targets struct {
 	names    map[string]bool
 	patterns []*regexp2.Regexp
@@ -17,11 +17,11 @@ type targets struct {
 const (
 	byPattern  = "re:"
 	linear     = "Linear"    // the class of all matrices
-	embedding  = "Embedding" // but of embeddings
+	embedding  = "Embedding" // except embeddings
 	embeddings = "embed_tokens"
 )
 
-// matchTimeout bounds the matching of one name: patterns are a stranger's.
+// matchTimeout bounds the matching of one name, because patterns are untrusted.
 const matchTimeout = time.Second
 
 func newTargets(list []string) (*targets, error) {
@@ -42,8 +42,8 @@ func newTargets(list []string) (*targets, error) {
 	return t, nil
 }
 
-// match says how well a module is among them, and by which: 3 by its name, 2 by a pattern, the first by the alphabet, 1
-// by its class, 0 not.
+// match returns how well a module matches and by which target: 3 by its name, 2 by a pattern (the alphabetically
+// first), 1 by its class, 0 if it does not.
 func (t *targets) match(module Module) (rank int, by string, err error) {
 	for _, name := range []string{module.Name, module.Stored} {
 		if t.names[name] {

@@ -7,8 +7,8 @@ import (
 	"github.com/quire/quire/models/arch"
 )
 
-// keysOfGGUF are those of files of all kinds. Which layers attend is known by their tensors. Sections of rope are for
-// pictures: a token of text has the same place in all of them.
+// keysOfGGUF are the keys of files of all kinds. The tensors show which layers attend. Sections of rope are for
+// pictures: a token of text has the same position in all of them.
 var keysOfGGUF = []string{"ssm.conv_kernel", "ssm.inner_size", "ssm.state_size", "ssm.time_step_rank",
 	"ssm.group_count", "full_attention_interval", "attention.recurrent_layers", "rope.dimension_sections",
 	"nextn_predict_layers", "expert_shared_feed_forward_length"}

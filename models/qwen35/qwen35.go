@@ -1,5 +1,5 @@
-// Package qwen35 has the decoders of Qwen3.5, 3.6 and Qwen3-Next: gated delta nets in three of four layers, attention
-// whose heads have gates in the others, and one feed-forward or a mixture with a shared expert.
+// Package qwen35 provides the decoders of Qwen3.5, 3.6 and Qwen3-Next: gated delta nets in three of four layers,
+// attention with gated heads in the others, and one feed-forward or a mixture with a shared expert.
 package qwen35
 
 import (
@@ -9,7 +9,7 @@ import (
 	"github.com/quire/quire/models/arch"
 )
 
-// Decoders are those of Qwen3.5, alone and as the text of models that read pictures too, and of Qwen3-Next.
+// Decoders are Qwen3.5, alone and as the text part of models that also read pictures, and Qwen3-Next.
 var Decoders = []arch.Decoder{
 	decoder(dense, arch.Decoder{Class: "Qwen3_5ForCausalLM", ModelType: "qwen3_5_text",
 		GGUF: arch.GGUF{Architecture: "qwen35"}}),
@@ -22,14 +22,15 @@ var Decoders = []arch.Decoder{
 		GGUF: arch.GGUF{Architecture: "qwen3next", Experts: true}}),
 }
 
-// kind is what classes differ by.
+// kind has what differs between the classes.
 type kind struct {
 	kvHeads int
 	sizes   map[string]int
 	names   arch.Names
-	experts *arch.Experts // of a mixture, where its config does not say otherwise
-	sparse  bool          // the config says which layers have experts, and whether shares are of the chosen alone
-	byHead  bool          // a matrix has the inputs of delta nets for one key head behind those for the last one
+	experts *arch.Experts // the defaults of a mixture's config
+	// the config states which layers have experts, and whether shares are renormalized over the chosen ones
+	sparse bool
+	byHead bool // a matrix has the inputs of delta nets key head by key head
 }
 
 var (
@@ -44,7 +45,8 @@ var (
 		experts: &arch.Experts{Count: 512, Chosen: 10}}
 )
 
-// What makes the inputs of a delta net: a matrix for each kind of them, and two that have all kinds for each key head.
+// The matrices that make the inputs of a delta net: one for each kind of input, or two that have all kinds for each
+// key head.
 var (
 	inputs = arch.Names{
 		arch.DeltaQKV:   {HF: "linear_attn.in_proj_qkv", GGUF: "attn_qkv"},
@@ -55,7 +57,7 @@ var (
 	inputsByHead = arch.Names{
 		arch.DeltaQKVGate:   {HF: "linear_attn.in_proj_qkvz", GGUF: "ssm_in"},
 		arch.DeltaLearnStep: {HF: "linear_attn.in_proj_ba", GGUF: "ssm_ba"},
-		// Names of their parts once they are apart.
+		// The names of their parts after splitting.
 		arch.DeltaGate:  {HF: "linear_attn.z", GGUF: "attn_gate"},
 		arch.DeltaLearn: {HF: "linear_attn.b"}, arch.DeltaStep: {HF: "linear_attn.a"},
 	}
@@ -85,7 +87,7 @@ func decoder(k kind, d arch.Decoder) arch.Decoder {
 	return d
 }
 
-// Types of layers.
+// The types of layers.
 const (
 	fullAttention   = "full_attention"
 	linearAttention = "linear_attention"
@@ -138,7 +140,7 @@ func (k kind) readExperts(j *arch.JSON, c *arch.Config) {
 	}
 }
 
-// layerTypes reads layer_types; without it the last layer of so many attends.
+// layerTypes reads layer_types. Without it, the last layer of each so many attends.
 func layerTypes(j *arch.JSON, c *arch.Config) (types []string, err error) {
 	if j.Decode("layer_types", &types); types != nil {
 		if len(types) != c.NumLayers {

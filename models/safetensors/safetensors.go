@@ -37,7 +37,7 @@ type Tensor struct {
 	Offset int64
 }
 
-// Need brings bytes of a file of which not all are there, from one offset to before another, before they are read.
+// Need fetches the bytes [from, to) of a file that is not complete on this machine, before they are read.
 type Need func(from, to int64) error
 
 // File is an open safetensors file. It is safe for concurrent use until Close.
@@ -48,8 +48,8 @@ type File struct {
 	tensors []Tensor // by offset
 }
 
-// Open maps the file at path and reads its header. Need is nil where the whole file is there; of the data of tensors
-// the caller brings what is read.
+// Open maps the file at path and reads its header. Need is nil if the file is complete; otherwise the caller must
+// fetch tensor data before reading it.
 func Open(path string, need Need) (*File, error) {
 	m, err := mapped.Open(path)
 	if err != nil {
@@ -70,7 +70,7 @@ func Open(path string, need Need) (*File, error) {
 	return f, nil
 }
 
-// needHeader brings the header of a file.
+// needHeader fetches the header of a file.
 func needHeader(data []byte, need Need) error {
 	size := int64(len(data))
 	if err := need(0, min(8, size)); err != nil || size < 8 {
@@ -83,7 +83,8 @@ func needHeader(data []byte, need Need) error {
 	return need(0, min(size, 8+int64(min(header, maxHeaderBytes))))
 }
 
-// Parse reads a whole file held in data; name stands for it in errors. The File refers to data and never writes to it.
+// Parse parses a whole file held in data; name stands for it in errors. The File refers to data and never writes to
+// it.
 func Parse(name string, data []byte) (*File, error) {
 	f := &File{name: name}
 	if err := f.parse(data); err != nil {
@@ -100,14 +101,15 @@ func (f *File) Close() error {
 	return f.mapping.Close()
 }
 
-// Release tells the operating system that a tensor's pages are not needed in memory for now (see mapped.File.Release).
+// Release hints to the operating system that a tensor's pages are not needed in memory for now (see
+// mapped.File.Release).
 func (f *File) Release(t *Tensor) {
 	if f.mapping != nil {
 		f.mapping.Release(t.Data)
 	}
 }
 
-// Header is the JSON header.
+// Header returns the JSON header.
 func (f *File) Header() []byte { return f.header }
 
 // Tensors lists the tensors in the order of their data. The slice must not be changed.
@@ -128,8 +130,9 @@ func (f *File) parse(data []byte) error {
 	rest := data[8:]
 	switch {
 	case size > maxHeaderBytes:
-		return fmt.Errorf("its header claims %d bytes, more than the format's limit of %d; this is no safetensors file",
-			size, maxHeaderBytes)
+		return fmt.Errorf(
+			"its header claims %d bytes, more than the format's limit of %d; this is not a safetensors file", size,
+			maxHeaderBytes)
 	case size > uint64(len(rest)):
 		return fmt.Errorf("its header claims %s but only %d follow; the file is truncated", plural.Count(size, "byte"),
 			len(rest))
@@ -177,8 +180,8 @@ type namedEntry struct {
 	entry
 }
 
-// parseHeader decodes the header token by token, because a map would hide a name that appears twice. The entries come
-// sorted by offset.
+// parseHeader decodes the header token by token, because a map would hide a name that appears twice. The entries are
+// returned sorted by offset.
 func parseHeader(header []byte) ([]namedEntry, error) {
 	dec := json.NewDecoder(bytes.NewReader(header))
 	if tok, err := dec.Token(); err != nil || tok != json.Delim('{') {
@@ -191,7 +194,7 @@ func parseHeader(header []byte) ([]namedEntry, error) {
 		if err != nil {
 			return nil, fmt.Errorf("its header is not valid JSON: %w", err)
 		}
-		name := tok.(string) // the decoder only gives strings in the place of a key
+		name := tok.(string) // the decoder returns only strings in the place of a key
 		if seen[name] {
 			return nil, fmt.Errorf("tensor %q appears twice in its header", name)
 		}
@@ -218,7 +221,7 @@ func parseHeader(header []byte) ([]namedEntry, error) {
 	return entries, nil
 }
 
-// check compares the entry's shape and type with its byte range, every product checked against overflow.
+// check compares the size of the entry's shape and type with its byte range. Every product is checked for overflow.
 func (e *namedEntry) check() error {
 	size, ok := elementBytes[e.DType]
 	if !ok {

@@ -1,4 +1,5 @@
-// Package stablelm has the decoder of StableLM 2: a Llama with LayerNorms and a rotation of a quarter of each head.
+// Package stablelm provides the decoder of StableLM 2: a Llama with LayerNorms and a rotation of a quarter of each
+// head.
 package stablelm
 
 import (

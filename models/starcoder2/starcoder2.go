@@ -1,4 +1,5 @@
-// Package starcoder2 has the decoder of StarCoder2: LayerNorms, a feed-forward without a gate, and biases everywhere.
+// Package starcoder2 provides the decoder of StarCoder2: LayerNorms, a feed-forward without a gate, and biases
+// everywhere.
 package starcoder2
 
 import (
@@ -29,7 +30,7 @@ var Decoder = arch.Decoder{
 		return j.Require("hidden_act", "gelu_pytorch_tanh")
 	},
 	Metadata: func(m *arch.Metadata, c *arch.Config) error {
-		// The format has no key for the window of 4096 that the published models have; llama.cpp has none either.
+		// The format has no key for the window of 4096 of the published models; llama.cpp does not apply one either.
 		c.RMSNormEps = m.Float("attention.layer_norm_epsilon", math.NaN())
 		setLayers(c, m.HasTensor("blk.0.attn_q.bias"), 0)
 		return nil

@@ -1,5 +1,6 @@
-// Package parametertest says what must become of values of numeric parameters, for tests of all the ways to give them.
-// It takes names, types and ranges from the table of parameters, so that a new parameter is tested as it is added.
+// Package parametertest states how values of numeric parameters must be treated, for tests of all the ways to give
+// them. It takes names, types and ranges from the table of parameters, so that a new parameter is tested as soon as
+// it is added.
 package parametertest
 
 import (
@@ -12,7 +13,7 @@ import (
 	"github.com/quire/quire/parameter"
 )
 
-// Numbers gives Quire's own numeric parameters.
+// Numbers iterates over Quire's own numeric parameters.
 func Numbers() iter.Seq[*parameter.Parameter] {
 	return func(yield func(*parameter.Parameter) bool) {
 		for p := range parameter.Own() {
@@ -26,18 +27,18 @@ func Numbers() iter.Seq[*parameter.Parameter] {
 	}
 }
 
-// Outcome is what must become of a value.
+// Outcome is how a value must be treated.
 type Outcome int
 
 // The outcomes.
 const (
 	Absent   Outcome = iota // as if it were not given
 	Taken                   // the parameter has the value
-	Mistyped                // an error: it is no number, or not of the parameter's type
+	Mistyped                // an error: it is not a number, or not of the parameter's type
 	OutOfRange
 )
 
-// Want says what must become of a JSON value of a parameter, and the value where it is taken or out of its range.
+// Want returns how a JSON value of a parameter must be treated, and the value if it is taken or out of its range.
 func Want(p *parameter.Parameter, text string) (Outcome, any) {
 	text = strings.TrimSpace(text)
 	if text == "null" {
@@ -53,10 +54,10 @@ func Want(p *parameter.Parameter, text string) (Outcome, any) {
 	return want(p, f, text, 1<<53)
 }
 
-// WantFloat is Want for a number of a binary file, in a type that holds all integers below a number.
+// WantFloat is Want for a number of a binary file, in a type that holds all integers below a given number.
 func WantFloat(p *parameter.Parameter, f, below float64) (Outcome, any) { return want(p, f, "", below) }
 
-// want takes text for an integer where it is one, and else f if it is below a number.
+// want takes text as an integer if it is one, and else f if it is below a given number.
 func want(p *parameter.Parameter, f float64, text string, below float64) (Outcome, any) {
 	if p.Type() == parameter.Number {
 		return allowed(p, f)
@@ -87,7 +88,7 @@ func allowed(p *parameter.Parameter, v any) (Outcome, any) {
 	return Taken, v
 }
 
-// Allows says whether a parameter may have a value, an int, uint64 or float64, beside the defaults of the others.
+// Allows reports whether a parameter may have a value, an int, uint64 or float64, with the defaults of the others.
 func Allows(p *parameter.Parameter, v any) bool {
 	set := parameter.Defaults()
 	switch at := p.At(&set).(type) {
@@ -101,7 +102,7 @@ func Allows(p *parameter.Parameter, v any) bool {
 	return set.Check(func(own string) string { return own }) == nil
 }
 
-// Probes returns JSON values of a parameter: those on both sides of each end of its range, and odd ones.
+// Probes returns JSON values of a parameter: values on both sides of each end of its range, and odd ones.
 func Probes(p *parameter.Parameter) []string {
 	list := []string{"null", `""`, `"1"`, `"NaN"`, "true", "[1]", "[]", `{"a":1}`, "0", "-0", "-0.0", "1", "-1", "2.0", "1e1",
 		"0.5", "-0.5", "1e-400", "1e308", "-1e308", "1e400", "-1e400", "9223372036854775807", "-9223372036854775808",
@@ -119,7 +120,8 @@ func Probes(p *parameter.Parameter) []string {
 	return slices.Compact(list)
 }
 
-// edges finds the last values that a parameter may have, and the first that it may not, on both sides of its default.
+// edges returns the last values that a parameter may have, and the first that it may not, on both sides of its
+// default.
 func edges(p *parameter.Parameter) []any {
 	set := parameter.Defaults()
 	var found []any
@@ -138,8 +140,8 @@ func edges(p *parameter.Parameter) []any {
 	return found
 }
 
-// bisect returns neighbours of which good holds for the first alone. It holds for in, and not for out; where it holds
-// for both, there is no end to find.
+// bisect returns neighbours such that good holds only for the first. It must hold for in. If it also holds for out,
+// the range has no end.
 func bisect(in, out int, good func(int) bool) (last, first int) {
 	if !good(in) || good(out) {
 		return in, out
@@ -157,7 +159,7 @@ func bisect(in, out int, good func(int) bool) (last, first int) {
 	}
 }
 
-// order numbers float64s in their order, and float is its inverse.
+// order numbers float64s in ascending order, and float is its inverse.
 func order(f float64) int {
 	bits := int(math.Float64bits(f))
 	if bits < 0 {

@@ -16,7 +16,7 @@ import (
 	"github.com/quire/quire/promptset/requests"
 )
 
-// encoder writes a part of answers to the lines of batch files.
+// encoder writes a part with answers to the lines of batch files.
 type encoder struct {
 	w       io.Writer
 	options *completion.EncoderOptions
@@ -38,19 +38,19 @@ func (e *encoder) Add(row *record.Row, results []completion.Result) (rows, size 
 	return int64(len(results)), int64(n), err
 }
 
-// line is the answer to a row. Its names follow from the job and the row, so that it has the same bytes whenever and
-// wherever it is written.
+// line returns the answer to a row. Its ids follow from the job and the row, so that it has the same bytes whenever
+// and wherever it is written.
 func (e *encoder) line(row *record.Row, results []completion.Result) *openai.Line {
 	meta := e.options.Meta
-	asked := requests.Of(row)
-	if asked == nil { // a row of another file
-		asked = &requests.Request{}
+	request := requests.Of(row)
+	if request == nil { // the row is from a file of another format
+		request = &requests.Request{}
 	}
 	sum := sha256.New()
 	fmt.Fprintf(sum, "%q %q %d %q", meta[completion.MetaFingerprint], meta[completion.MetaParameters], row.Index,
-		asked.CustomID)
+		request.CustomID)
 	name := hex.EncodeToString(sum.Sum(nil))[:32]
-	line := &openai.Line{ID: "batch_req_" + name, CustomID: strings.ToValidUTF8(asked.CustomID, "\uFFFD"),
+	line := &openai.Line{ID: "batch_req_" + name, CustomID: strings.ToValidUTF8(request.CustomID, "\uFFFD"),
 		Response: &openai.Response{StatusCode: 200, RequestID: "req_" + name}}
 	if failed := results[0].Err; failed != "" {
 		line.Response.StatusCode = http.StatusBadRequest
@@ -63,16 +63,16 @@ func (e *encoder) line(row *record.Row, results []completion.Result) *openai.Lin
 	}
 	created := int64(0)
 	b := &openai.Body{ID: "chatcmpl-" + name, Object: openai.ChatObject, Created: &created,
-		Model:             cmp.Or(asked.ModelName, meta[completion.MetaModel]),
+		Model:             cmp.Or(request.ModelName, meta[completion.MetaModel]),
 		Usage:             &openai.Usage{PromptTokens: completion.PromptTokens(row, results)},
 		SystemFingerprint: systemFingerprint(meta[completion.MetaFingerprint])}
-	if asked.Endpoint == openai.Completions {
+	if request.Endpoint == openai.Completions {
 		b.ID, b.Object = "cmpl-"+name, openai.CompletionsObject
 	} else {
-		b.ScoredPrompt = e.prompt(asked, &results[0])
+		b.ScoredPrompt = e.prompt(request, &results[0])
 	}
 	for i := range results {
-		b.Choices = append(b.Choices, e.choice(asked, i, &results[i]))
+		b.Choices = append(b.Choices, e.choice(request, i, &results[i]))
 		b.Usage.CompletionTokens += results[i].CompletionTokens
 		b.Usage.ByChoice = append(b.Usage.ByChoice, results[i].CompletionTokens)
 	}
@@ -84,7 +84,7 @@ func (e *encoder) line(row *record.Row, results []completion.Result) *openai.Lin
 	return line
 }
 
-// systemFingerprint is a name in OpenAI's form for the model's files.
+// systemFingerprint returns a name in OpenAI's form for the model's files.
 func systemFingerprint(of string) string {
 	if of == "" {
 		return ""
@@ -93,28 +93,28 @@ func systemFingerprint(of string) string {
 	return "fp_" + hex.EncodeToString(sum[:5])
 }
 
-func (e *encoder) choice(asked *requests.Request, i int, r *completion.Result) openai.Choice {
+func (e *encoder) choice(request *requests.Request, i int, r *completion.Result) openai.Choice {
 	c := openai.Choice{Index: i}
-	if asked.Endpoint == openai.Completions {
-		c.Text, c.ScoredPrompt = &r.Text, e.prompt(asked, r)
+	if request.Endpoint == openai.Completions {
+		c.Text, c.ScoredPrompt = &r.Text, e.prompt(request, r)
 	} else {
 		c.Message = openai.NewMessage(r.Reasoning, r.Text, r.ToolCalls)
 	}
 	c.FinishWith(r.FinishReason)
-	if asked.Logprobs {
-		tokens := e.tokens(r, asked.AsIDs)
-		if c.Logprobs = openai.ChatLogprobs(tokens); asked.Endpoint == openai.Completions {
+	if request.Logprobs {
+		tokens := e.tokens(r, request.AsIDs)
+		if c.Logprobs = openai.ChatLogprobs(tokens); request.Endpoint == openai.Completions {
 			c.Logprobs = openai.TextLogprobs(tokens)
 		}
 	}
-	if asked.TokenIDs {
+	if request.TokenIDs {
 		c.TokenIDs = r.TokenIDs
 	}
 	return c
 }
 
-// tokens are the drawn tokens with their log-probabilities. Those of a model without a tokenizer have names, as vLLM
-// has them.
+// tokens returns the generated tokens with their log-probabilities. If the model has no tokenizer, tokens have the
+// names that vLLM gives them.
 func (e *encoder) tokens(r *completion.Result, asIDs bool) []openai.Token {
 	text := e.options.TokenText
 	if text == nil || asIDs {
@@ -123,7 +123,7 @@ func (e *encoder) tokens(r *completion.Result, asIDs bool) []openai.Token {
 	return tokensOf(text, r.TokenIDs, r.Logprobs, r.TopIDs, r.TopLogprobs)
 }
 
-// tokensOf are tokens with their log-probabilities, and the likeliest ones where they are known.
+// tokensOf returns tokens with their log-probabilities, and the likeliest ones if they are known.
 func tokensOf(text completion.TokenText, ids []int32, logprobs []float32, topIDs [][]int32,
 	tops [][]float32) []openai.Token {
 	tokens := make([]openai.Token, min(len(ids), len(logprobs)))
@@ -138,8 +138,8 @@ func tokensOf(text completion.TokenText, ids []int32, logprobs []float32, topIDs
 	return tokens
 }
 
-// prompt is what the answer has of the prompt of a completion.
-func (e *encoder) prompt(asked *requests.Request, r *completion.Result) (p openai.ScoredPrompt) {
+// prompt returns what the answer states of a completion's prompt.
+func (e *encoder) prompt(request *requests.Request, r *completion.Result) (p openai.ScoredPrompt) {
 	if r.PromptLogprobs != nil {
 		text := e.options.TokenText
 		if text == nil {
@@ -148,13 +148,13 @@ func (e *encoder) prompt(asked *requests.Request, r *completion.Result) (p opena
 		p.PromptLogprobs = openai.PromptLogprobs(tokensOf(text, r.PromptTokenIDs, r.PromptLogprobs, r.PromptTopIDs,
 			r.PromptTopLogprobs))
 	}
-	if asked.TokenIDs {
+	if request.TokenIDs {
 		p.PromptTokenIDs = r.PromptTokenIDs
 	}
 	return p
 }
 
-// OneError leaves one error of a row that has some: a line has choices or an error.
+// OneError reduces results with errors to one error: a line has either choices or an error.
 func OneError(results []completion.Result) []completion.Result {
 	for _, r := range results {
 		if r.Err != "" {

@@ -10,12 +10,12 @@ import (
 	"github.com/quire/quire/promptset/openai"
 )
 
-// ReadPart gives the completions of a part of answers to each.
+// ReadPart calls each for every completion in a part of answers.
 func ReadPart(in io.ReaderAt, size int64, each func(*completion.Completion) error) (map[string]string, error) {
 	return nil, lines.EachCompletion(in, size, Completions, each)
 }
 
-// Is says whether an object is a line of an output file of OpenAI's batch API.
+// Is reports whether an object is a line of an output file of OpenAI's batch API.
 func Is(object []jsonvalue.Member) bool {
 	return jsonvalue.Find(object, "custom_id") != nil && jsonvalue.Find(object, "response") != nil
 }
@@ -29,7 +29,7 @@ func Completions(raw []byte, object []jsonvalue.Member, first bool) ([]*completi
 	if err != nil {
 		return nil, err
 	}
-	prompt := func(string) string { return "" } // the request has it
+	prompt := func(string) string { return "" } // the request has the prompt
 	if failed := line.Failure(); failed != "" {
 		return []*completion.Completion{{ID: line.CustomID, Result: completion.Result{FinishReason: "error",
 			Err: failed},
@@ -48,7 +48,7 @@ func Completions(raw []byte, object []jsonvalue.Member, first bool) ([]*completi
 			r.Reasoning, r.ToolCalls = m.Reasoning, string(m.ToolCalls)
 		}
 		r.CountAlone = c.TokenIDs == nil
-		if body.Usage != nil && i == 0 { // which are those of all prompts
+		if body.Usage != nil && i == 0 { // the usage covers all prompts
 			r.PromptTokens = body.Usage.PromptTokens
 		}
 		all = append(all, &completion.Completion{ID: line.CustomID, Result: r, ReadPrompt: prompt})

@@ -1,4 +1,5 @@
-// Package arrow reads prompts from Arrow files and streams, as the Parquet files that pyarrow writes of the same table.
+// Package arrow reads prompts from Arrow files and streams, as if they were the Parquet files that pyarrow writes for
+// the same table.
 package arrow
 
 import (
@@ -24,11 +25,11 @@ type file struct {
 	table.Table
 	index  *arrowfile.Index
 	reader *arrowfile.Reader
-	fields []*schema.Node // of the file itself
+	fields []*schema.Node // fields of the file itself
 }
 
-// Look reads a file once, for its record batches and its digest: its own metadata do not tell one content from
-// another.
+// Look reads a file once, for its record batches and its digest, because the metadata alone do not identify the
+// content.
 func Look(ctx context.Context, s *input.Source, f input.File) (*input.Contents, error) {
 	digest := sha256.New()
 	in := io.TeeReader(io.NewSectionReader(f, 0, f.Size()), digest)
@@ -56,7 +57,7 @@ func Look(ctx context.Context, s *input.Source, f input.File) (*input.Contents, 
 	return c, nil
 }
 
-// batches reads the rows of a file by the places of its record batches.
+// batches reads the rows of a file, given the positions of its record batches.
 type batches struct{ index *arrowfile.Index }
 
 // open reads a file's schema and finds its known columns.
@@ -95,7 +96,7 @@ func (b *batches) Range(ctx context.Context, in *input.Opened, from, to int64, y
 	return af.Rows(ctx, in, af.groups(), from, to, yield)
 }
 
-// groups are the record batches of the file.
+// groups returns the record batches of the file.
 func (af *file) groups() (all []table.Group) {
 	for i := range af.index.NumBatches() {
 		all = append(all, table.Group{What: fmt.Sprintf("record batch %d", i), Rows: af.index.Rows(i),
@@ -144,5 +145,5 @@ func (r *rows) ReadRows(rows []parquet.Row) (n int, err error) {
 	return n, nil
 }
 
-// Close does nothing: the batch is the reader's.
+// Close does nothing, because the reader owns the batch.
 func (r *rows) Close() error { return nil }

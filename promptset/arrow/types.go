@@ -11,18 +11,19 @@ import (
 	"github.com/quire/quire/promptset/schema"
 )
 
-// halfType is a float of 16 bits.
+// halfType is a 16-bit float.
 var halfType = schema.Annotated{Type: parquet.FixedLenByteArrayType(2),
 	Logical: &format.LogicalType{Value: new(format.Float16Type)}}
 
-// Keys and values of the metadata of fields whose types are extensions.
+// The metadata keys and values of fields with extension types.
 const (
 	extensionKey  = "ARROW:extension:name"
 	extensionJSON = "arrow.json"
 	extensionUUID = "arrow.uuid"
 )
 
-// nodeOf is the column that pyarrow writes into a Parquet file for a field. An extension is written as its storage.
+// nodeOf returns the column that pyarrow writes to a Parquet file for a field. An extension is written as its storage
+// type.
 func nodeOf(f arrow.Field) (*schema.Node, error) {
 	rep := schema.Required
 	if f.Nullable || f.Type.ID() == arrow.NULL {
@@ -80,7 +81,7 @@ func nodeOf(f arrow.Field) (*schema.Node, error) {
 
 var mapGroup = parquet.Map(parquet.String(), parquet.String()).Type()
 
-// leafOf is the type of a column of single values.
+// leafOf returns the type of a column of single values.
 func leafOf(f arrow.Field, typ arrow.DataType) (parquet.Type, error) {
 	extension, _ := f.Metadata.GetValue(extensionKey)
 	switch t := typ.(type) {
@@ -136,7 +137,7 @@ func leafOf(f arrow.Field, typ arrow.DataType) (parquet.Type, error) {
 		"one, or leave it out", f.Name, typ)
 }
 
-// parquetUnit is the unit in which a time is written: seconds become milliseconds.
+// parquetUnit returns the unit in which a time is written: seconds become milliseconds.
 func parquetUnit(u arrow.TimeUnit) parquet.TimeUnit {
 	switch u {
 	case arrow.Nanosecond:
@@ -147,7 +148,7 @@ func parquetUnit(u arrow.TimeUnit) parquet.TimeUnit {
 	return parquet.Millisecond
 }
 
-// decimalSize is how many bytes hold all numbers of so many digits.
+// decimalSize returns how many bytes can hold every number with so many digits.
 func decimalSize(precision int) int {
 	most := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(precision)), nil)
 	return most.Sub(most, big.NewInt(1)).BitLen()/8 + 1

@@ -13,16 +13,16 @@ import (
 	"github.com/quire/quire/promptset/schema"
 )
 
-// Bounds of a row of an Arrow file: lists may share their items, and views their text.
+// Bounds of a row of an Arrow file, because lists may share their items, and views their text.
 const (
 	maxRowValues = 4 << 20
 	maxRowBytes  = 256 << 20
 )
 
-// shredder takes the rows of a record batch apart into the values that they are in Parquet.
+// shredder splits the rows of a record batch into the values that they have in Parquet.
 type shredder struct {
 	columns [][]parquet.Value // by leaf; reused
-	values  int               // that the row may still have
+	values  int               // how many more the row may have
 	bytes   int
 }
 
@@ -43,7 +43,7 @@ func (s *shredder) row(to parquet.Row, fields []*schema.Node, batch arrow.Record
 	return to, nil
 }
 
-// put appends an item of an array; what stands above it reaches the definition level def.
+// put appends an item of an array; the nodes above it reach the definition level def.
 func (s *shredder) put(n *schema.Node, a arrow.Array, i, rep, def int) error {
 	if i < 0 || i >= a.Len() {
 		return errors.New("it is corrupt: it has fewer items than it claims")
@@ -66,7 +66,7 @@ func (s *shredder) put(n *schema.Node, a arrow.Array, i, rep, def int) error {
 		def++
 	}
 	switch of := a.(type) {
-	case array.ListLike: // a map too
+	case array.ListLike: // also a map
 		start, end := of.ValueOffsets(i)
 		if start < 0 || end < start || end > int64(of.ListValues().Len()) {
 			return errors.New("it is corrupt: a list has items that are not there")
@@ -132,7 +132,7 @@ func (s *shredder) full() error {
 	return nil
 }
 
-// valueOf is an item that is not null, as a value of a Parquet column.
+// valueOf converts an item that is not null to a value of a Parquet column.
 func valueOf(a arrow.Array, i int, typ parquet.Type) (parquet.Value, error) {
 	switch a := a.(type) {
 	case *array.Boolean:
@@ -161,7 +161,7 @@ func valueOf(a arrow.Array, i int, typ parquet.Type) (parquet.Value, error) {
 		return parquet.DoubleValue(a.Value(i)), nil
 	case *array.FixedSizeBinary:
 		return parquet.FixedLenByteArrayValue(a.Value(i)), nil
-	case interface{ Value(int) string }: // all kinds of text
+	case interface{ Value(int) string }: // all types of text
 		return parquet.ByteArrayValue([]byte(a.Value(i))), nil
 	case interface{ Value(int) []byte }:
 		return parquet.ByteArrayValue(a.Value(i)), nil
@@ -186,7 +186,7 @@ func decimalOf(a arrow.Array, i int) (*big.Int, bool) {
 	return nil, false
 }
 
-// fixedValue is a number in two's complement, the greatest byte first.
+// fixedValue returns a number in two's complement, big endian.
 func fixedValue(v *big.Int, size int) (parquet.Value, error) {
 	if v.Sign() < 0 {
 		v = v.Add(v, new(big.Int).Lsh(big.NewInt(1), uint(8*size)))

@@ -13,15 +13,15 @@ import (
 	"github.com/pierrec/lz4/v4"
 )
 
-// Bounds of what the compressed buffers of a message may become. More is taken of those that are hardly compressed.
+// Bounds of the decompressed size of a message's buffers. More is accepted if they are hardly compressed.
 const (
 	maxBytes  = 1 << 30
 	maxRatio  = 16
-	maxWindow = 128 << 20 // of zstd, which makes room for it
+	maxWindow = 128 << 20 // bound of zstd's window, which its decoder allocates
 )
 
-// expand looks at the buffers of a record batch or a dictionary and returns a body in which none is compressed, whose
-// places it writes into the metadata. arrow-go would make room for what they claim to become, and for any window.
+// expand decompresses the buffers of a record batch or a dictionary, and returns a body without compressed buffers,
+// whose positions it writes into the metadata. arrow-go would allocate whatever size they claim, and any window.
 func (m *message) expand(meta, body []byte) (_ []byte, err error) {
 	defer guard(&err)
 	if m.kind == kindSchema {
@@ -39,7 +39,7 @@ func (m *message) expand(meta, body []byte) (_ []byte, err error) {
 		return nil, err
 	}
 	if compression.int8(compressionMethod, 0) != 0 {
-		return nil, errors.New("its buffers are not compressed each by itself; write the file anew")
+		return nil, errors.New("its buffers are not compressed individually; write the file again")
 	}
 	d := decompressor{codec: compression.int8(compressionCodec, 0), left: max(maxBytes, maxRatio*int64(len(body)))}
 	defer d.close()
@@ -63,8 +63,8 @@ func (m *message) expand(meta, body []byte) (_ []byte, err error) {
 	return whole, batch.checkBuffers(whole)
 }
 
-// checkBuffers looks whether the buffers of a record batch are in its body, and whether columns of views have no more
-// of them than there are.
+// checkBuffers checks that the buffers of a record batch are inside its body, and that columns of views do not claim
+// more of them than there are.
 func (t flat) checkBuffers(body []byte) error {
 	start, n := t.vector(batchBuffers, 16)
 	for i := range n {
@@ -84,19 +84,19 @@ func (t flat) checkBuffers(body []byte) error {
 	return nil
 }
 
-// Codecs of buffers.
+// The codecs of buffers.
 const (
 	codecLZ4  = 0
 	codecZstd = 1
 )
 
-// notCompressed stands before a buffer that is not compressed in place of its length.
+// notCompressed is in place of the length of a buffer that is not compressed.
 const notCompressed = -1
 
-// decompressor undoes the compression of buffers.
+// decompressor decompresses buffers.
 type decompressor struct {
 	codec int8
-	left  int64 // bytes that buffers may still become
+	left  int64 // how many more bytes buffers may decompress to
 	lz4   *lz4.Reader
 	zstd  *zstd.Decoder
 }
@@ -107,7 +107,7 @@ func (d *decompressor) close() {
 	}
 }
 
-// add appends a buffer as one that is not compressed. It makes room for what is there, not for what is claimed.
+// add appends a buffer as an uncompressed one. It allocates memory for actual data, not for the claimed size.
 func (d *decompressor) add(to, buffer []byte) ([]byte, error) {
 	if len(buffer) < 8 {
 		return nil, errors.New("is too short")

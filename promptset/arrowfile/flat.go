@@ -7,14 +7,14 @@ import (
 	flatbuffers "github.com/google/flatbuffers/go"
 )
 
-// Bounds of metadata, which arrow-go makes room for before it looks whether there is as much.
+// Bounds of metadata, because arrow-go allocates memory before it checks how much data there is.
 const (
-	maxMetadata = 64 << 20 // bytes of a message's metadata, and of all the text that it stands for
+	maxMetadata = 64 << 20 // bytes of a message's metadata, and of all the text that it refers to
 	maxFields   = 1 << 16
-	maxDepth    = 60 // of fields in fields
+	maxDepth    = 60 // depth of nested fields
 )
 
-// Places of members in the tables of Arrow's Message.fbs, Schema.fbs and File.fbs.
+// The indices of members in the tables of Arrow's Message.fbs, Schema.fbs and File.fbs.
 const (
 	messageHeaderType, messageHeader, messageBody, messageMetadata = 6, 8, 10, 12
 	batchLength, batchBuffers, batchCompression, batchVariadic     = 4, 8, 10, 12
@@ -26,25 +26,25 @@ const (
 	footerDictionaries, footerBatches                              = 8, 10
 )
 
-// Kinds of messages, and of a type.
+// The kinds of messages, and of a type.
 const (
 	kindSchema, kindDictionary, kindBatch = 1, 2, 3
 	typeUnion                             = 14
 )
 
-// guard turns a panic, which metadata or buffers that are not what they claim can cause, into an error.
+// guard converts a panic to an error: invalid metadata or buffers can cause one.
 func guard(err *error) {
 	if p := recover(); p != nil {
 		*err = fmt.Errorf("it is corrupt: %v", p)
 	}
 }
 
-// flat is a table of a flatbuffer. Its methods panic where the table is corrupt.
+// flat is a table of a flatbuffer. Its methods panic if the table is corrupt.
 type flat struct{ flatbuffers.Table }
 
 func root(b []byte) flat { return flat{flatbuffers.Table{Bytes: b, Pos: flatbuffers.GetUOffsetT(b)}} }
 
-// at is the place of a member, 0 where it is not given.
+// at returns the position of a member, 0 if it is absent.
 func (t flat) at(member flatbuffers.VOffsetT) flatbuffers.UOffsetT {
 	if o := t.Offset(member); o != 0 {
 		return t.Pos + flatbuffers.UOffsetT(o)
@@ -66,7 +66,7 @@ func (t flat) int8(member flatbuffers.VOffsetT, otherwise int8) int8 {
 	return otherwise
 }
 
-// table is a member that is a table; ok is false where it is not given.
+// table returns a member that is a table; ok is false if it is absent.
 func (t flat) table(member flatbuffers.VOffsetT) (of flat, ok bool) {
 	at := t.at(member)
 	if at == 0 {
@@ -75,7 +75,7 @@ func (t flat) table(member flatbuffers.VOffsetT) (of flat, ok bool) {
 	return flat{flatbuffers.Table{Bytes: t.Bytes, Pos: t.Indirect(at)}}, true
 }
 
-// vector is the start and the number of elements of a member that is a vector of elements of so many bytes.
+// vector returns the start and the length of a member that is a vector of elements of so many bytes.
 func (t flat) vector(member flatbuffers.VOffsetT, size int) (start flatbuffers.UOffsetT, n int) {
 	o := t.Offset(member)
 	if o == 0 {
@@ -96,13 +96,14 @@ func (t flat) tables(member flatbuffers.VOffsetT, each func(flat)) {
 	}
 }
 
-// textSize is the length of a member that is text, or a vector of bytes.
+// textSize returns the length of a member that is text, or a vector of bytes.
 func (t flat) textSize(member flatbuffers.VOffsetT) int {
 	_, n := t.vector(member, 1)
 	return n
 }
 
-// budget is what metadata may still stand for. Tables of a flatbuffer may be used any number of times.
+// budget is how much metadata may still refer to, because any number of references to a flatbuffer's table are
+// possible.
 type budget struct{ fields, text int }
 
 func newBudget() *budget { return &budget{maxFields, maxMetadata} }
@@ -113,12 +114,12 @@ func (b *budget) spend(fields, text int) {
 	}
 }
 
-// pairs spends what the keys and values of a member take.
+// pairs subtracts the keys and values of a member.
 func (b *budget) pairs(t flat, member flatbuffers.VOffsetT) {
 	t.tables(member, func(pair flat) { b.spend(1, pair.textSize(keyOfPair)+pair.textSize(valueOfPair)) })
 }
 
-// field spends what a field takes, with those below it.
+// field subtracts a field and the fields below it.
 func (b *budget) field(t flat, depth int) {
 	if depth > maxDepth {
 		panic(fmt.Sprintf("its columns are nested more than %d deep", maxDepth))
@@ -131,7 +132,7 @@ func (b *budget) field(t flat, depth int) {
 	t.tables(fieldChildren, func(child flat) { b.field(child, depth+1) })
 }
 
-// checkSchema looks at the metadata of a schema, before arrow-go reads it.
+// checkSchema checks the metadata of a schema before arrow-go parses it.
 func checkSchema(message flat) (err error) {
 	defer guard(&err)
 	b := newBudget()

@@ -10,26 +10,26 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 )
 
-// Reader reads the record batches of a file, in any order. They are read fastest one behind the other.
+// Reader reads the record batches of a file, in any order. Sequential order is the fastest.
 type Reader struct {
 	index  *Index
 	in     io.ReaderAt
-	queue  []int // messages that the current reader has still to read
+	queue  []int // messages that the current reader has yet to read
 	reader *ipc.Reader
-	next   int   // record batch that it is at
-	err    error // of a message
+	next   int   // the record batch that comes next
+	err    error // error of reading a message
 }
 
-// Open returns a reader of a file, whose schema it reads.
+// Open returns a reader of a file after reading its schema.
 func (x *Index) Open(in io.ReaderAt) (*Reader, error) {
 	r := &Reader{index: x, in: in}
 	return r, r.seek(0)
 }
 
-// Schema is the file's.
+// Schema returns the file's schema.
 func (r *Reader) Schema() *arrow.Schema { return r.reader.Schema() }
 
-// Close gives back what is held.
+// Close releases memory.
 func (r *Reader) Close() {
 	if r.reader != nil {
 		r.reader.Release()
@@ -37,8 +37,8 @@ func (r *Reader) Close() {
 	}
 }
 
-// Batch reads a record batch, which is valid until the next one is read. Reading its values may panic where buffers do
-// not hold what they should.
+// Batch reads a record batch, which is valid until the next one is read. Reading its values may panic if the buffers
+// are invalid.
 func (r *Reader) Batch(i int) (batch arrow.RecordBatch, err error) {
 	defer guard(&err)
 	if r.reader == nil || i != r.next {
@@ -68,12 +68,12 @@ func (r *Reader) Batch(i int) (batch arrow.RecordBatch, err error) {
 	return batch, nil
 }
 
-// seek makes a reader that is at a record batch: it reads the schema, what there is of dictionaries before the batch,
-// and all from the batch on.
+// seek creates a reader positioned at a record batch: it reads the schema, the dictionaries that apply to the batch,
+// and everything from the batch on.
 func (r *Reader) seek(batch int) (err error) {
 	r.Close()
 	x := r.index
-	last := map[int64]int{} // by dictionary, the message that begins it
+	last := map[int64]int{} // by dictionary, the message that starts it
 	for i, m := range x.messages {
 		if m.kind == kindDictionary && m.batches <= batch && !m.delta {
 			last[m.id] = i
@@ -94,7 +94,7 @@ func (r *Reader) seek(batch int) (err error) {
 	return err
 }
 
-// source gives the messages of a reader's queue.
+// source returns the messages of a reader's queue.
 type source struct{ *Reader }
 
 func (source) Retain()  {}

@@ -1,5 +1,5 @@
-// Package arrowfile finds the record batches of an Arrow IPC file or stream, and reads them one at a time. What a file
-// claims takes no memory before it is shown to be there.
+// Package arrowfile finds the record batches of an Arrow IPC file or stream, and reads them one at a time. It does
+// not allocate memory for the sizes that a file claims until the data is known to exist.
 package arrowfile
 
 import (
@@ -14,7 +14,7 @@ import (
 	flatbuffers "github.com/google/flatbuffers/go"
 )
 
-// Magic begins and ends an Arrow IPC file, StreamMagic begins a stream, and FeatherMagic a file of Feather's first
+// Magic starts and ends an Arrow IPC file, StreamMagic starts a stream, and FeatherMagic a file of Feather's first
 // version.
 const (
 	Magic        = "ARROW1"
@@ -22,33 +22,33 @@ const (
 	FeatherMagic = "FEA1"
 )
 
-// MaxRows is how many rows a record batch has at most.
+// MaxRows is the maximum number of rows in a record batch.
 const MaxRows = 64 << 20
 
-// Index is where the messages of a file are.
+// Index has the positions of a file's messages.
 type Index struct {
 	messages []message
-	batches  []int // in messages
+	batches  []int // indices in messages
 }
 
-// message is the place of a message.
+// message is the position of a message.
 type message struct {
-	at         int64 // of its metadata, behind its length
-	meta, body int64 // bytes
+	at         int64 // offset of its metadata, after the length
+	meta, body int64 // sizes in bytes
 	kind       int8
-	rows       int64 // of a record batch
-	id         int64 // of a dictionary
-	delta      bool  // it is added to the dictionary before it
-	batches    int   // before it
+	rows       int64 // number of rows, for a record batch
+	id         int64 // id, for a dictionary
+	delta      bool  // it extends the dictionary before it
+	batches    int   // number of record batches before it
 }
 
-// NumBatches is how many record batches the file has.
+// NumBatches returns the number of record batches.
 func (x *Index) NumBatches() int { return len(x.batches) }
 
-// Rows is how many rows a record batch has.
+// Rows returns the number of rows in a record batch.
 func (x *Index) Rows(batch int) int64 { return x.messages[x.batches[batch]].rows }
 
-// NumRows is how many rows all have.
+// NumRows returns the total number of rows.
 func (x *Index) NumRows() (n int64) {
 	for i := range x.batches {
 		n += x.Rows(i)
@@ -61,12 +61,12 @@ type scanner struct {
 	in   *bufio.Reader
 	at   int64
 	size int64
-	file bool // and not a stream
+	file bool // a file rather than a stream
 	Index
 }
 
-// Scan reads a file of so many bytes once, to its end, and notes where its messages are. An error is about the file, or
-// ctx's, or in's.
+// Scan reads a file of so many bytes once, to its end, and records the positions of its messages. The error is about
+// the file, or comes from ctx or in.
 func Scan(ctx context.Context, in io.Reader, size int64) (*Index, error) {
 	s := &scanner{in: bufio.NewReaderSize(in, 64<<10), size: size}
 	head, err := s.in.Peek(8)
@@ -96,7 +96,7 @@ func Scan(ctx context.Context, in io.Reader, size int64) (*Index, error) {
 	return &s.Index, nil
 }
 
-// where names what is read now.
+// where describes what is being read.
 func (s *scanner) where() string {
 	if len(s.messages) == 0 {
 		return "its schema"
@@ -104,10 +104,10 @@ func (s *scanner) where() string {
 	return fmt.Sprintf("record batch %d", len(s.batches))
 }
 
-// cut is the error for a file that ends too early; other errors of reading stay.
+// cut replaces the error of a file that ends too early; other errors are returned unchanged.
 func (s *scanner) cut(err error) error {
 	if err == io.EOF || err == io.ErrUnexpectedEOF {
-		return fmt.Errorf("it is cut off in %s, at byte %d; write the file anew", s.where(), s.at)
+		return fmt.Errorf("it is cut off in %s, at byte %d; write the file again", s.where(), s.at)
 	}
 	return err
 }
@@ -124,7 +124,7 @@ func (s *scanner) skip(n int64) error {
 	return err
 }
 
-// next notes a message; more is false at the end.
+// next scans a message; more is false at the end.
 func (s *scanner) next() (more bool, err error) {
 	var b [4]byte
 	if err := s.read(b[:]); err == io.EOF && !s.file && len(s.messages) > 0 {
@@ -133,7 +133,7 @@ func (s *scanner) next() (more bool, err error) {
 		return false, s.cut(err)
 	}
 	length := binary.LittleEndian.Uint32(b[:])
-	if length == 0xffffffff { // before Arrow 0.15 it was not there
+	if length == 0xffffffff { // absent before Arrow 0.15
 		if err := s.read(b[:]); err != nil {
 			return false, s.cut(err)
 		}
@@ -144,7 +144,7 @@ func (s *scanner) next() (more bool, err error) {
 	}
 	if int64(length) > min(maxMetadata, s.size-s.at) || length < 8 {
 		return false, fmt.Errorf("%s claims %d bytes of metadata, and the file has %d more; it is cut off or corrupt, "+
-			"write it anew", s.where(), length, s.size-s.at)
+			"write it again", s.where(), length, s.size-s.at)
 	}
 	m := message{at: s.at, meta: int64(length), batches: len(s.batches)}
 	meta := make([]byte, length)
@@ -152,14 +152,14 @@ func (s *scanner) next() (more bool, err error) {
 		return false, s.cut(err)
 	}
 	if err := m.parse(meta); err != nil {
-		return false, fmt.Errorf("%s: %w; write the file anew", s.where(), err)
+		return false, fmt.Errorf("%s: %w; write the file again", s.where(), err)
 	}
 	if m.body < 0 || m.body > s.size-s.at {
 		return false, fmt.Errorf("%s claims %d bytes, and the file has %d more; it is cut off or corrupt, write it "+
-			"anew", s.where(), m.body, s.size-s.at)
+			"again", s.where(), m.body, s.size-s.at)
 	}
 	if (len(s.messages) == 0) != (m.kind == kindSchema) {
-		return false, fmt.Errorf("%s is in the place of another part; write the file anew", s.where())
+		return false, fmt.Errorf("%s is in the place of another part; write the file again", s.where())
 	}
 	if err := s.skip(m.body); err != nil {
 		return false, s.cut(err)
@@ -171,7 +171,7 @@ func (s *scanner) next() (more bool, err error) {
 	return true, nil
 }
 
-// parse reads the metadata of a message.
+// parse parses the metadata of a message.
 func (m *message) parse(meta []byte) (err error) {
 	defer guard(&err)
 	t := root(meta)
@@ -200,36 +200,36 @@ func (m *message) parse(meta []byte) (err error) {
 	return nil
 }
 
-// finish looks at what is behind the messages.
+// finish checks what comes after the messages.
 func (s *scanner) finish() error {
 	if !s.file {
 		_, err := s.in.Peek(1)
 		if err == io.EOF {
 			return nil
 		}
-		return cmp.Or(err, errors.New("there is more behind its end: several streams in one file, or a corrupt one; "+
-			"write each to a file of its own"))
+		return cmp.Or(err, errors.New("there is more data after its end: several streams in one file, or a corrupt "+
+			"one; write each to a file of its own"))
 	}
 	rest, err := io.ReadAll(io.LimitReader(s.in, maxMetadata+1))
 	if err != nil {
 		return err
 	}
 	if len(rest) > maxMetadata {
-		return fmt.Errorf("its footer is larger than %d bytes; write the file anew", maxMetadata)
+		return fmt.Errorf("its footer is larger than %d bytes; write the file again", maxMetadata)
 	}
 	return s.checkFooter(rest)
 }
 
-// checkFooter looks whether the footer of a file has the messages that are there.
+// checkFooter checks that the footer of a file lists the messages that were found.
 func (s *scanner) checkFooter(rest []byte) (err error) {
 	defer guard(&err)
 	end := len(rest) - len(Magic) - 4
 	if end < 0 || string(rest[end+4:]) != Magic {
-		return errors.New("it has no footer: it is cut off, or was not closed; write it anew")
+		return errors.New("it has no footer: it is cut off, or was not closed; write it again")
 	}
 	length := int(binary.LittleEndian.Uint32(rest[end:]))
 	if length < 8 || length > end {
-		return fmt.Errorf("its footer claims %d bytes and has %d; it is corrupt, write it anew", length, end)
+		return fmt.Errorf("its footer claims %d bytes and has %d; it is corrupt, write it again", length, end)
 	}
 	footer := root(rest[end-length : end])
 	_, dictionaries := footer.vector(footerDictionaries, 24)
@@ -242,7 +242,7 @@ func (s *scanner) checkFooter(rest []byte) (err error) {
 		wrong = at+8 != m.at && at+4 != m.at || footer.GetInt64(block+16) != m.body
 	}
 	if wrong {
-		return errors.New("its footer does not have the record batches that are there, in order; write the file anew")
+		return errors.New("its footer does not have the record batches that are there, in order; write the file again")
 	}
 	return nil
 }

@@ -6,16 +6,16 @@ import (
 	"math"
 )
 
-// The first byte of a result's binary form: with extras behind what all results have, and without.
+// The first byte of a result's binary form: with extras after the common fields, and without.
 const (
 	resultVersion = 1
 	extraVersion  = 2
 )
 
-// ErrResultBytes says that bytes are not the binary form of a [Result].
+// ErrResultBytes reports that bytes are not the binary form of a [Result].
 var ErrResultBytes = errors.New("not the bytes of a completion")
 
-// AppendBinary appends a form of the result that [Result.UnmarshalBinary] reads back exactly.
+// AppendBinary appends the result in a form that [Result.UnmarshalBinary] reads back exactly.
 func (r *Result) AppendBinary(b []byte) ([]byte, error) {
 	if r.numExtras() > 0 {
 		b = append(b, extraVersion)
@@ -46,7 +46,7 @@ func appendString(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
-// appendLength tells a slice that is nil from one that is empty.
+// appendLength distinguishes a nil slice from an empty one.
 func appendLength(b []byte, n int, isNil bool) []byte {
 	if isNil {
 		return append(b, 0)
@@ -54,7 +54,7 @@ func appendLength(b []byte, n int, isNil bool) []byte {
 	return binary.AppendUvarint(b, uint64(n)+1)
 }
 
-// UnmarshalBinary reads what AppendBinary wrote. The error is [ErrResultBytes].
+// UnmarshalBinary reads the output of AppendBinary. The error is [ErrResultBytes].
 func (r *Result) UnmarshalBinary(b []byte) error {
 	d := newResultDecoder(b)
 	if !d.ok {
@@ -84,7 +84,7 @@ func (r *Result) UnmarshalBinary(b []byte) error {
 	return nil
 }
 
-// GenerationOf returns the generation of a result in its binary form, without the rest of it.
+// GenerationOf returns the generation of a result in its binary form, without decoding the rest.
 func GenerationOf(b []byte) (int, error) {
 	d := newResultDecoder(b)
 	generation := d.integer()
@@ -96,7 +96,7 @@ func GenerationOf(b []byte) (int, error) {
 
 type resultDecoder struct {
 	b  []byte
-	ok bool // so far
+	ok bool // no error so far
 }
 
 func newResultDecoder(b []byte) *resultDecoder {
@@ -131,7 +131,7 @@ func (d *resultDecoder) text() string {
 	return s
 }
 
-// length reads the length of a list whose items take so many bytes at least.
+// length reads the length of a list whose items take at least so many bytes.
 func (d *resultDecoder) length(item uint64) (n int, isNil bool) {
 	m, size := binary.Uvarint(d.b)
 	if size <= 0 || m > 0 && (m-1) > uint64(len(d.b)-size)/item {

@@ -19,66 +19,66 @@ type Row struct {
 	*Result
 }
 
-// Column is a column that the writer adds after those of the input.
+// Column is a column that the writer adds after the input's columns.
 type Column struct {
 	Name string
 	Doc  string
-	// OnRequest says that the column is there only where [promptset.WriterOptions.Columns] asks for it.
+	// OnRequest reports whether the column exists only if [promptset.WriterOptions.Columns] asks for it.
 	OnRequest bool
-	// Parameter is one that asks for the column too: where a column of the input gives it, and in jobs for which
+	// Parameter names a parameter that asks for the column, too: if an input column sets it, and in jobs for which
 	// AskedBy holds.
 	Parameter string
 	AskedBy   func(*parameter.Set) bool
 
 	form form
-	// at points to the value of a row, of the type of form. What it points to is written, and is set when the row is
-	// read back.
+	// at returns a pointer to the row's value, of the form's type. The writer reads the value through it, and the
+	// reader sets it.
 	at func(*Row) any
-	// null says where a row has no value; nil is nowhere.
+	// null reports whether a row has no value; if it is nil, every row has one.
 	null func(*Row) bool
-	// derived says that the value is made of the others of the row: at makes it anew each time. What is read back is
-	// compared with it.
+	// derived reports whether the value is computed from the row's other columns: at computes it each time. A value
+	// that is read back is compared with it.
 	derived bool
-	// mayLack says that an output may do without the column: what reads outputs back does without it.
+	// mayLack reports whether an output may omit the column: readers of outputs accept that.
 	mayLack bool
-	// unread says that the value follows from the others of the row, and is not read back.
+	// unread reports whether the value follows from the row's other columns and is not read back.
 	unread bool
-	// varied says that values seldom repeat, so that a dictionary of them would only take space.
+	// varied reports whether values seldom repeat, so that a dictionary would only take space.
 	varied bool
 }
 
 // always reports whether every output has the column.
 func (c *Column) always() bool { return !c.OnRequest && !c.mayLack }
 
-// tokenColumn is the column of the tokens.
+// tokenColumn is the column of token ids.
 const tokenColumn = "token_ids"
 
-// columns are the columns of the output, in their order. A new one is an entry here, at the end of those on request.
+// columns lists the output's columns in order. To add one, add an entry at the end of those on request.
 var columns = []Column{
-	{Name: "id", Doc: "the row's id, else its number in the input, from 0; empty if the id can't be read",
+	{Name: "id", Doc: "the row's id, else its number in the input, from 0; empty if the id cannot be read",
 		form: textForm, at: func(o *Row) any { return &o.ID }},
-	{Name: "generation", Doc: "number of the completion among those of the row, from 0",
+	{Name: "generation", Doc: "number of the completion among the row's completions, from 0",
 		form: integerForm, at: func(o *Row) any { return &o.Generation }},
-	{Name: "text", Doc: "the completion as text; null where there is none",
+	{Name: "text", Doc: "the completion as text; null if there is none",
 		form: textForm, at: func(o *Row) any { return &o.Text }, null: (*Row).failed, varied: true},
-	{Name: tokenColumn, Doc: "its tokens; null where there are none",
+	{Name: tokenColumn, Doc: "its tokens; null if there are none",
 		form: integersForm, at: func(o *Row) any { return &o.TokenIDs }, null: (*Row).failed,
 		mayLack: true},
 	{Name: "logprobs", Doc: "natural logarithm of each token's probability, before temperature and filters",
 		form: floatsForm, at: func(o *Row) any { return &o.Logprobs }, varied: true, mayLack: true,
 		null: func(o *Row) bool { return o.Logprobs == nil }},
-	{Name: "finish_reason", Doc: "why it ended: stop, length, tool_calls (it calls tools, and was not cut) or " +
+	{Name: "finish_reason", Doc: "why it ended: stop, length, tool_calls (it calls tools, and was not truncated) or " +
 		"error",
 		form: textForm, at: func(o *Row) any { return &o.FinishReason }},
 	{Name: "prompt_tokens", Doc: "number of tokens of the prompt",
 		form: integerForm, at: func(o *Row) any { return &o.PromptTokens }},
 	{Name: "completion_tokens", Doc: "number of tokens of the completion",
 		form: integerForm, at: func(o *Row) any { return &o.CompletionTokens }},
-	{Name: "error", Doc: "what is wrong with the row; null where nothing is",
+	{Name: "error", Doc: "what is wrong with the row; null if nothing is",
 		form: textForm, at: func(o *Row) any { return &o.Err },
 		null: func(o *Row) bool { return o.Err == "" }},
 
-	{Name: "cumulative_logprob", Doc: "sum of logprobs; null where there is an error", OnRequest: true,
+	{Name: "cumulative_logprob", Doc: "sum of logprobs; null if there is an error", OnRequest: true,
 		form: numberForm, derived: true, varied: true,
 		at: func(o *Row) any {
 			sum := 0.0
@@ -88,24 +88,24 @@ var columns = []Column{
 			return &sum
 		},
 		null: func(o *Row) bool { return o.Err != "" }},
-	{Name: "processed_logprobs", Doc: "natural logarithm of each token's probability among those that it was drawn " +
-		"from, after temperature and filters; 0 where temperature is 0", OnRequest: true,
+	{Name: "processed_logprobs", Doc: "natural logarithm of each token's probability among the tokens that it was " +
+		"sampled from, after temperature and filters; 0 if temperature is 0", OnRequest: true,
 		form: floatsForm, at: func(o *Row) any { return &o.ProcessedLogprobs }, varied: true,
 		null: func(o *Row) bool { return o.ProcessedLogprobs == nil }},
 	{Name: "top_ids", Doc: "for each token of the completion the likeliest tokens there, the likeliest first; null " +
-		"where the row has no top_logprobs", OnRequest: true, Parameter: "top_logprobs", AskedBy: asksTops,
+		"if the row has no top_logprobs", OnRequest: true, Parameter: "top_logprobs", AskedBy: asksTops,
 		form: integerListsForm, at: func(o *Row) any { return &o.TopIDs }, varied: true,
 		null: func(o *Row) bool { return o.TopIDs == nil }},
 	{Name: "top_logprobs", Doc: "natural logarithms of the probabilities of top_ids, before temperature and filters",
 		OnRequest: true, Parameter: "top_logprobs", AskedBy: asksTops,
 		form: floatListsForm, at: func(o *Row) any { return &o.TopLogprobs }, varied: true,
 		null: func(o *Row) bool { return o.TopLogprobs == nil }},
-	{Name: "prompt_token_ids", Doc: "the tokens of the prompt; null where there are none", OnRequest: true,
+	{Name: "prompt_token_ids", Doc: "the tokens of the prompt; null if there are none", OnRequest: true,
 		Parameter: "prompt_logprobs", AskedBy: asksPrompt,
 		form: integersForm, at: func(o *Row) any { return &o.PromptTokenIDs },
 		null: func(o *Row) bool { return o.PromptTokenIDs == nil }},
-	{Name: "prompt_logprobs", Doc: "natural logarithm of the probability of each token of the prompt behind those " +
-		"before it; null for the first", OnRequest: true, Parameter: "prompt_logprobs", AskedBy: asksPrompt,
+	{Name: "prompt_logprobs", Doc: "natural logarithm of the probability of each token of the prompt given the " +
+		"tokens before it; null for the first", OnRequest: true, Parameter: "prompt_logprobs", AskedBy: asksPrompt,
 		form: scoresForm, at: func(o *Row) any { return &o.PromptLogprobs }, varied: true,
 		null: func(o *Row) bool { return o.PromptLogprobs == nil }},
 	{Name: "prompt_top_ids", Doc: "for each token of the prompt the likeliest tokens there, the likeliest first; " +
@@ -116,14 +116,15 @@ var columns = []Column{
 		Parameter: "prompt_logprobs", AskedBy: asksPromptTops,
 		form: floatListsForm, at: func(o *Row) any { return &o.PromptTopLogprobs }, varied: true,
 		null: func(o *Row) bool { return o.PromptTopLogprobs == nil }},
-	{Name: "reasoning", Doc: "the reasoning before the answer, which text then lacks; null where there is none",
+	{Name: "reasoning", Doc: "the reasoning before the answer, which text then lacks; null if there is none",
 		OnRequest: true, form: textForm, at: func(o *Row) any { return &o.Reasoning }, varied: true,
 		null: func(o *Row) bool { return o.Reasoning == "" }},
 	{Name: "tool_calls", Doc: "calls of tools as a JSON list in the form of OpenAI's API, which text then lacks; " +
-		"null where there are none", OnRequest: true, form: textForm,
+		"null if there are none", OnRequest: true, form: textForm,
 		at: func(o *Row) any { return &o.ToolCalls }, varied: true,
 		null: func(o *Row) bool { return o.ToolCalls == "" }},
-	{Name: JSONColumn, Doc: "the text as a value of the job's JSON schema; null where it is none, as when it was cut",
+	{Name: JSONColumn, Doc: "the text as a value of the job's JSON schema; null if it is not one, for example if it " +
+		"was truncated",
 		OnRequest: true, form: jsonForm{}, at: func(o *Row) any { return &o.Text }, varied: true, unread: true},
 }
 
@@ -133,10 +134,10 @@ func asksPrompt(s *parameter.Set) bool { return s.PromptLogprobs != parameter.No
 
 func asksPromptTops(s *parameter.Set) bool { return s.PromptLogprobs > 0 }
 
-// failed says that a row has an error in place of a completion.
+// failed reports whether a row has an error in place of a completion.
 func (o *Row) failed() bool { return o.Err != "" && o.Text == "" && o.CompletionTokens == 0 }
 
-// Columns gives the columns of the output in their order, with those on request.
+// Columns iterates over the output's columns in order, including those on request.
 func Columns() iter.Seq[*Column] {
 	return func(yield func(*Column) bool) {
 		for i := range columns {
@@ -147,7 +148,8 @@ func Columns() iter.Seq[*Column] {
 	}
 }
 
-// OnRequest returns names of columns on request in the order of the output, each once. The error says which is none.
+// OnRequest returns names of columns on request in the order of the output, each once. The error names an unknown
+// one.
 func OnRequest(names []string) (ordered []string, err error) {
 	var known []string
 	for c := range Columns() {
@@ -166,7 +168,7 @@ func OnRequest(names []string) (ordered []string, err error) {
 	return ordered, nil
 }
 
-// Written returns the columns of an output with so many on request.
+// Written returns the columns of an output with these columns on request.
 func Written(requested []string) (all []*Column) {
 	for c := range Columns() {
 		if !c.OnRequest || slices.Contains(requested, c.Name) {
@@ -191,7 +193,7 @@ func (c *Column) Type() string {
 	return c.node().Describe()
 }
 
-// node is the column's place in a schema.
+// node returns the column's node in a schema.
 func (c *Column) node() *schema.Node {
 	rep := schema.Required
 	if c.null != nil {
@@ -206,7 +208,7 @@ func (c *Column) node() *schema.Node {
 
 func (c *Column) isNull(o *Row) bool { return c.null != nil && c.null(o) }
 
-// AppendJSON appends the column's value of a row.
+// AppendJSON appends a row's value of the column.
 func (c *Column) AppendJSON(b []byte, o *Row) []byte {
 	if c.isNull(o) {
 		return append(b, "null"...)
@@ -214,7 +216,7 @@ func (c *Column) AppendJSON(b []byte, o *Row) []byte {
 	return c.form.appendJSON(b, c.at(o))
 }
 
-// AppendValues appends the column's values of a row, where column is its leaf.
+// AppendValues appends a row's values of the column, where column is the number of its leaf.
 func (c *Column) AppendValues(row parquet.Row, o *Row, column int) parquet.Row {
 	switch {
 	case c.isNull(o):
@@ -225,7 +227,7 @@ func (c *Column) AppendValues(row parquet.Row, o *Row, column int) parquet.Row {
 	return c.form.appendValues(row, c.at(o), column, 0)
 }
 
-// read reads the column's value of a row by set, once those before it are read. Without set it is null.
+// read sets a row's value of the column by set, after the columns before it. Without set it is null.
 func (c *Column) read(o *Row, set func(at any) error) error {
 	at := c.at(o)
 	if !c.derived {

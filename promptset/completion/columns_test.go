@@ -8,7 +8,7 @@ import (
 	"github.com/quire/quire/promptset/schema"
 )
 
-// The columns that are named as parameters are those that readers take for results beside others.
+// The columns that are named like parameters are the ones that readers take for results next to others.
 func TestResultNames(t *testing.T) {
 	var names []string
 	for c := range Columns() {

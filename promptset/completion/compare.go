@@ -12,8 +12,8 @@ import (
 	"github.com/quire/quire/promptset/schema"
 )
 
-// SameColumns says whether rows of a job's input have the same columns in its output as when the input had another
-// schema, with columns on request and without those that are excluded.
+// SameColumns reports whether rows of a job's input have the same output columns as with an earlier schema of the
+// input, given the columns on request and the excluded ones.
 func SameColumns(format string, was, now *schema.Schema, wasRequested, nowRequested, excluded []string) bool {
 	a, b := NewLayout(was, wasRequested, excluded), NewLayout(now, nowRequested, excluded)
 	if format == folder.Parquet {
@@ -22,7 +22,7 @@ func SameColumns(format string, was, now *schema.Schema, wasRequested, nowReques
 	if !slices.Equal(namesOf(a.Results), namesOf(b.Results)) {
 		return false
 	}
-	for i, name := range a.Source { // a row of JSONL has its own columns alone
+	for i, name := range a.Source { // a JSONL row has only its own columns
 		j, there := b.Rename[name]
 		if !there || a.Input[i].Layout() != b.Input[j].Layout() {
 			return false
@@ -31,27 +31,27 @@ func SameColumns(format string, was, now *schema.Schema, wasRequested, nowReques
 	return true
 }
 
-// RowCompare says whether rows of an output have the columns that rows of the input give them.
+// RowCompare checks whether rows of an output have the columns that input rows give them.
 type RowCompare struct {
 	columns *Layout
 	format  string
-	part    *schema.Node // of the last completion, which the next three follow from
+	part    *schema.Node // schema of the last completion's part, from which the next three follow
 	was     []*schema.Node
-	// moved is where values of the part's columns go that have another type now, for rows of Parquet and Arrow.
+	// moved maps values of the part's columns to their current types, for rows of Parquet and Arrow.
 	moved *schema.Placement
 	fault error
-	// Retyped says that parts that were seen have other columns than the output is to have now.
+	// Retyped reports whether parts that were compared have different columns from the ones that the output has now.
 	Retyped bool
 }
 
-// NewRowCompare compares with rows of an input with that schema, in an output of that format with columns on request,
-// and without those that are excluded.
+// NewRowCompare compares with input rows of that schema, in an output of that format, given the columns on request
+// and the excluded ones.
 func NewRowCompare(format string, s *schema.Schema, requested, excluded []string, t *JSONType) *RowCompare {
 	return &RowCompare{columns: NewLayout(s, requested, excluded).TypeJSON(t), format: format}
 }
 
-// Same says whether a completion has the columns of a row. A column may have a wider type now. The error says that the
-// type which it has now does not hold what it held.
+// Same reports whether a completion has the columns of a row. A column may have a wider type now. It is an error if
+// the current type cannot represent the earlier values.
 func (r *RowCompare) Same(row *record.Row, c *Completion) (bool, error) {
 	if r.format != folder.Parquet {
 		return r.columns.sameMembers(row, c), nil
@@ -65,7 +65,7 @@ func (r *RowCompare) Same(row *record.Row, c *Completion) (bool, error) {
 	return r.sameValues(row, c), nil
 }
 
-// objectOfRow returns the members of a row whose values have no types of their own.
+// objectOfRow returns the members of a row whose values have no types.
 func objectOfRow(row *record.Row) (record.Object, bool) {
 	of, ok := row.Source.(interface{ Members() record.Object })
 	if !ok || of.Members() == nil {
@@ -74,7 +74,7 @@ func objectOfRow(row *record.Row) (record.Object, bool) {
 	return of.Members(), true
 }
 
-// take compares the columns of a part with those that the output is to have.
+// take compares the columns of a part with the columns that the output has now.
 func (r *RowCompare) take(part *schema.Node) {
 	r.part, r.moved, r.fault = part, nil, nil
 	end := slices.IndexFunc(part.Fields, func(n *schema.Node) bool { return n.Name == columns[0].Name })
@@ -129,7 +129,7 @@ func (r *RowCompare) sameValues(row *record.Row, c *Completion) bool {
 		case !v.IsNull() && slices.ContainsFunc(r.was, func(n *schema.Node) bool {
 			return n.Column <= column && column < n.Column+n.Leaves
 		}):
-			return false // of a column that the input has no more
+			return false // the column is no longer in the input
 		}
 	}
 	o.fill(got)
@@ -141,7 +141,7 @@ func (r *RowCompare) sameValues(row *record.Row, c *Completion) bool {
 	return true
 }
 
-// sameObject compares a row of JSON, whose values are made those of the columns as the part has them.
+// sameObject compares a row of JSON. Its values are converted to the columns of the part.
 func (r *RowCompare) sameObject(object record.Object, c *Completion) bool {
 	want, got := schema.Shredder{Columns: make([][]parquet.Value, r.part.Leaves)}, make([][]parquet.Value,
 		r.part.Leaves)

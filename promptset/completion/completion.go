@@ -14,21 +14,21 @@ type Completion struct {
 	ID string
 	Result
 
-	ReadPrompt   func(column string) string // reads the column of the prompt, or those that may have one
-	PromptColumn func() string              // the column of the prompt; nil or "" where its name says it
+	ReadPrompt   func(column string) string // reads the column of the prompt, or the columns that may have one
+	PromptColumn func() string              // the column of the prompt; nil or "" if it has its standard name
 
-	Members []jsonvalue.Member // of a line
-	Columns *schema.Node       // of a Parquet part, of which values has a row
+	Members []jsonvalue.Member // members of a line
+	Columns *schema.Node       // columns of a Parquet part; values has a row of them
 	Values  parquet.Row
 }
 
-// NewCompletion returns a completion that is in no part yet; prompt gives what [Completion.Prompt] does.
+// NewCompletion returns a completion that is not in a part yet; prompt returns the value of [Completion.Prompt].
 func NewCompletion(id string, r Result, prompt func() string) *Completion {
 	return &Completion{ID: strings.ToValidUTF8(id, "\uFFFD"), Result: r,
 		ReadPrompt: func(string) string { return prompt() }}
 }
 
-// Prompt returns the prompt that is completed, as [record.Row.PromptText] does.
+// Prompt returns the completion's prompt, as [record.Row.PromptText] does.
 func (c *Completion) Prompt() string {
 	column := ""
 	if c.PromptColumn != nil {

@@ -5,10 +5,10 @@ import (
 	"math"
 )
 
-// extra is what a result may have beside what all have. A result's binary form ends with those that it has, each behind
-// its tag.
+// extra is an optional field of a result. A result's binary form ends with the extras that it has, each after its
+// tag.
 type extra struct {
-	tag    byte // never used anew for something else
+	tag    byte // never reused for something else
 	has    func(*Result) bool
 	append func([]byte, *Result) []byte
 	read   func(*resultDecoder, *Result)
@@ -32,9 +32,9 @@ func textExtra(tag byte, of func(*Result) *string) extra {
 		read:   func(d *resultDecoder, r *Result) { *of(r) = d.text() }}
 }
 
-// item is how an element of a list is written.
+// item defines how an element of a list is encoded.
 type item[T any] struct {
-	least  uint64 // bytes that it takes at least
+	least  uint64 // minimum size in bytes
 	append func([]byte, T) []byte
 	read   func(*resultDecoder) T
 }
@@ -97,7 +97,7 @@ func (r *Result) numExtras() (n int) {
 	return n
 }
 
-// appendExtras appends what the result has beside what all have.
+// appendExtras appends the result's extras.
 func (r *Result) appendExtras(b []byte) []byte {
 	b = append(b, byte(r.numExtras()))
 	for _, e := range extras {
@@ -108,7 +108,7 @@ func (r *Result) appendExtras(b []byte) []byte {
 	return b
 }
 
-// extras reads what appendExtras wrote, in its order.
+// extras reads the output of appendExtras, in its order.
 func (d *resultDecoder) extras(r *Result) {
 	if len(d.b) == 0 {
 		d.fail()

@@ -15,10 +15,10 @@ import (
 	"github.com/quire/quire/promptset/schema"
 )
 
-// form is how values of a type stand in files. A value is passed by a pointer to it.
+// form defines how values of a type are stored in files. A value is passed by a pointer to it.
 type form interface {
 	node(name string, rep schema.Repetition) *schema.Node
-	// fits says whether a file's column has values of this form.
+	// fits reports whether a file's column has values of this form.
 	fits(n *schema.Node) bool
 	appendJSON(b []byte, at any) []byte
 	appendValues(row parquet.Row, at any, column, def int) parquet.Row
@@ -112,7 +112,7 @@ func (f listForm[T]) appendValues(row parquet.Row, at any, column, def int) parq
 	return row
 }
 
-// setJSON takes null, as which infinities are written, for NaN, which is written as null too.
+// setJSON reads null as NaN. Infinities are written as null, too.
 func (f listForm[T]) setJSON(at any, raw json.RawMessage) error {
 	list, floats := at.(*[]float32)
 	if !floats || !bytes.Contains(raw, []byte("null")) || bytes.Equal(raw, []byte("null")) {
@@ -143,7 +143,7 @@ var (
 // nestedForm is lists of lists. Its columns may be null.
 type nestedForm[T any] struct{ scalarForm[T] }
 
-// Definition levels of a column that may be null, whose items are not null.
+// The definition levels of a column that may be null and whose items are not null.
 const (
 	emptyOuter = 1 + iota
 	emptyInner
@@ -199,7 +199,7 @@ func (f nestedForm[T]) appendValues(row parquet.Row, at any, column, _ int) parq
 	return row
 }
 
-// setJSON takes null, as which infinities are written, for NaN, which is written as null too.
+// setJSON reads null as NaN. Infinities are written as null, too.
 func (f nestedForm[T]) setJSON(at any, raw json.RawMessage) error {
 	lists, floats := at.(*[][]float32)
 	if !floats || !bytes.Contains(raw, []byte("null")) || bytes.Equal(raw, []byte("null")) {
@@ -214,7 +214,7 @@ func (f nestedForm[T]) setJSON(at any, raw json.RawMessage) error {
 	return err
 }
 
-// floatsOf returns numbers with NaN for those that are not there.
+// floatsOf returns numbers, with NaN for missing ones.
 func floatsOf(items []*float32) []float32 {
 	list := make([]float32, len(items))
 	for i, v := range items {
@@ -278,7 +278,7 @@ func (f nullsForm) set(at any, v parquet.Value) {
 	switch {
 	case !v.IsNull():
 		*items = append(*items, f.of(v))
-	case v.DefinitionLevel() == 1: // of a column that may be null
+	case v.DefinitionLevel() == 1: // the column may be null
 		*items = []float32{}
 	default:
 		*items = append(*items, float32(math.NaN()))

@@ -10,8 +10,8 @@ import (
 	"github.com/quire/quire/promptset/schema"
 )
 
-// jsonForm is text as the JSON value that it is, null where it is none of its type. Without a type it is any value, as
-// text that holds JSON.
+// jsonForm stores text as the JSON value that it contains, null if it does not contain one of the type. Without a
+// type it is any value, stored as text that holds JSON.
 type jsonForm struct{ *JSONType }
 
 func (f jsonForm) node(name string, _ schema.Repetition) *schema.Node {
@@ -29,7 +29,7 @@ func (f jsonForm) setJSON(any, json.RawMessage) error { return nil }
 
 func (f jsonForm) set(any, parquet.Value) {}
 
-// value is the value of a text, nil if it has none.
+// value returns the value of a text, nil if it has none.
 func (f jsonForm) value(text string) json.RawMessage {
 	raw := json.RawMessage(strings.TrimSpace(text))
 	if !json.Valid(raw) || jsonvalue.HasLoneSurrogate(raw) {
@@ -62,8 +62,8 @@ func (f jsonForm) appendValues(row parquet.Row, at any, column, _ int) parquet.R
 	return row
 }
 
-// conform returns a JSON value as one of a column: of an object the members that are the column's, in its order. It
-// returns false for a value that the column cannot hold.
+// conform converts a JSON value to a column's: from an object it keeps the column's members, in the column's order.
+// It returns false for a value that the column cannot represent.
 func conform(n *schema.Node, raw json.RawMessage) (json.RawMessage, bool) {
 	switch {
 	case jsonvalue.IsNull(raw):

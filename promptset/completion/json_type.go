@@ -10,21 +10,21 @@ import (
 	"github.com/quire/quire/promptset/schema"
 )
 
-// JSONColumn is the column on request that has the text of a completion as a value.
+// JSONColumn is the column on request that has a completion's text as a JSON value.
 const JSONColumn = "json"
 
 // JSONType is the type of [JSONColumn], which follows from a JSON schema.
 type JSONType struct{ Node *schema.Node }
 
-// Bounds of a type, far above those of any that is of use in a table.
+// Bounds of a type, far above those of any useful table.
 const (
 	maxTypeNodes = 2000
 	maxTypeDepth = 32
 )
 
-// NewJSONType returns the type of the values that a JSON schema allows: structs of an object's properties, lists, text,
-// 64-bit integers, doubles and booleans. What has no one type of these is text that holds JSON, such as objects without
-// properties, recursive schemas and alternatives; the whole may not be.
+// NewJSONType returns the type of the values that a JSON schema allows: structs with an object's properties, lists,
+// text, 64-bit integers, doubles and booleans. A part without a single type of these is text that holds JSON, such as
+// objects without properties, recursive schemas and alternatives; for the whole schema this is an error.
 func NewJSONType(schema string) (*JSONType, error) {
 	r := &schemaTypes{root: json.RawMessage(schema)}
 	n := r.node("", r.root)
@@ -37,15 +37,15 @@ func NewJSONType(schema string) (*JSONType, error) {
 	return &JSONType{n}, nil
 }
 
-// schemaTypes finds the types of schemas.
+// schemaTypes derives types from schemas.
 type schemaTypes struct {
 	root  json.RawMessage
-	refs  []string // that are being followed
+	refs  []string // references that are being followed
 	depth int
 	nodes int
 }
 
-// node is the column of what a schema allows.
+// node returns the column for what a schema allows.
 func (r *schemaTypes) node(name string, document json.RawMessage) *schema.Node {
 	r.depth++
 	defer func() { r.depth-- }()
@@ -87,7 +87,8 @@ func (r *schemaTypes) node(name string, document json.RawMessage) *schema.Node {
 	return anything
 }
 
-// combined is the column of a schema that is another one, values, or alternatives; nil for others.
+// combined returns the column of a schema that is a reference, a list of values, or alternatives; nil for other
+// schemas.
 func (r *schemaTypes) combined(name string, all []jsonvalue.Member) *schema.Node {
 	var ref string
 	if raw := jsonvalue.Find(all, "$ref"); raw != nil && json.Unmarshal(raw, &ref) == nil {
@@ -140,7 +141,7 @@ func (r *schemaTypes) combined(name string, all []jsonvalue.Member) *schema.Node
 	return nil
 }
 
-// typeOfSchema is the one type that a schema names beside null, or what its keywords are for; "" is none.
+// typeOfSchema returns the one type that a schema names in addition to null, or that its keywords imply; "" is none.
 func typeOfSchema(all []jsonvalue.Member) string {
 	var names []string
 	raw := jsonvalue.Find(all, "type")
@@ -170,7 +171,7 @@ func typeOfSchema(all []jsonvalue.Member) string {
 	return ""
 }
 
-// target is the schema that a reference within the document names, nil for another reference.
+// target returns the schema that a reference within the document names, nil for other references.
 func (r *schemaTypes) target(ref string) json.RawMessage {
 	path, ok := strings.CutPrefix(ref, "#")
 	if !ok || path != "" && path[0] != '/' {

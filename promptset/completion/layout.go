@@ -13,8 +13,8 @@ import (
 	"github.com/quire/quire/promptset/schema"
 )
 
-// CheckExcluded says why an output cannot do without columns of these names, given those that it has on request. A nil
-// schema of the input is not known, and may have a column of any name.
+// CheckExcluded returns an error if an output cannot omit columns of these names, given its columns on request. A nil
+// schema means that the input is unknown and may have a column of any name.
 func CheckExcluded(names []string, s *schema.Schema, requested []string) error {
 	if len(names) == 0 {
 		return nil
@@ -32,17 +32,18 @@ func CheckExcluded(names []string, s *schema.Schema, requested []string) error {
 		case i >= 0 && !ours[i].mayLack:
 			return fmt.Errorf("has %q, which every output needs to be resumed, verified and shown", name)
 		case name == "logprobs" && slices.ContainsFunc(ours, func(c *Column) bool { return c.derived }):
-			return fmt.Errorf("has %q, of which the column cumulative_logprob is made, and `columns` asks for it", name)
+			return fmt.Errorf("has %q, from which the column cumulative_logprob is computed, and `columns` asks for it",
+				name)
 		case i < 0 && s != nil && !slices.ContainsFunc(input.Input,
 			func(n *schema.Node) bool { return n.Name == name }):
-			return fmt.Errorf("has %q, which is no column of the output: it may have %s", name,
+			return fmt.Errorf("has %q, which is not a column of the output: it may have %s", name,
 				strings.Join(input.excludable(), ", "))
 		}
 	}
 	return nil
 }
 
-// excludable names the columns that the output may do without.
+// excludable returns the columns that the output may omit.
 func (o *Layout) excludable() (names []string) {
 	for _, n := range o.Input {
 		names = append(names, n.Name)
@@ -55,7 +56,7 @@ func (o *Layout) excludable() (names []string) {
 	return names
 }
 
-// Excludable names the columns of every output that [promptset.WriterOptions.Exclude] may have.
+// Excludable returns the columns of every output that [promptset.WriterOptions.Exclude] may name.
 func Excludable() []string { return NewLayout(schema.New(), nil, nil).excludable() }
 
 // sameMembers compares a row of JSONL.
@@ -68,7 +69,7 @@ func (o *Layout) sameMembers(row *record.Row, c *Completion) bool {
 	return bytes.Equal(o.AppendPassed([]byte{'{'}, row), got)
 }
 
-// TypeJSON gives [JSONColumn] a type.
+// TypeJSON sets the type of [JSONColumn].
 func (o *Layout) TypeJSON(t *JSONType) *Layout {
 	i := slices.IndexFunc(o.Results, func(c *Column) bool { return c.Name == JSONColumn })
 	if i >= 0 && t != nil {
@@ -80,7 +81,7 @@ func (o *Layout) TypeJSON(t *JSONType) *Layout {
 	return o
 }
 
-// AppendPassed appends the input's columns of a row, in their order, to an object that is written.
+// AppendPassed appends a row's input columns, in their order, to the object being written.
 func (o *Layout) AppendPassed(b []byte, row *record.Row) []byte {
 	if row.Source == nil {
 		return b
@@ -88,19 +89,19 @@ func (o *Layout) AppendPassed(b []byte, row *record.Row) []byte {
 	return row.Source.AppendJSON(b, func(column string) (string, bool) { return o.nameOf(column, row.Source) })
 }
 
-// Layout are the columns of the output: those of the input under their names there, then ours.
+// Layout has the columns of the output: the input's columns under their output names, then ours.
 type Layout struct {
 	schema.Passed
-	Root  *schema.Node // input is of it
-	Open  bool         // no input is known: each row has the columns that it has
-	lacks []string     // the output's names of columns that it does without
+	Root  *schema.Node // the root of input
+	Open  bool         // the input is unknown: each row has its own columns
+	lacks []string     // the output's names of omitted columns
 
 	Results []*Column
-	ours    []string     // the names of results, and of those of ours that the output does without
-	Result  *schema.Node // of the first of results
+	ours    []string     // the names of results, and of our columns that the output omits
+	Result  *schema.Node // number of the first result's leaf
 }
 
-// NewLayout returns the columns of an output. The names of columns do not depend on those that are excluded.
+// NewLayout returns the columns of an output. Excluding columns does not change the names of others.
 func NewLayout(s *schema.Schema, requested, excluded []string) *Layout {
 	o := &Layout{Root: schema.Group("completions", schema.Required), Passed: schema.Passed{Rename: map[string]int{}},
 		lacks: excluded}
@@ -142,7 +143,7 @@ func NewLayout(s *schema.Schema, requested, excluded []string) *Layout {
 	return o
 }
 
-// nameOf is the name in the output of a column of a row; false says that it is not passed through.
+// nameOf returns the output name of a row's column; false means that it is not passed through.
 func (o *Layout) nameOf(key string, row record.Source) (name string, ok bool) {
 	if !o.Open {
 		i, ok := o.Rename[key]
@@ -161,7 +162,7 @@ func (o *Layout) nameOf(key string, row record.Source) (name string, ok bool) {
 	return name, key != "id" && !slices.Contains(o.lacks, name)
 }
 
-// emptyAsText gives lists that are empty in all files elements of a type that readers know.
+// emptyAsText gives lists that are empty in all files a type of elements that readers support.
 func emptyAsText(n *schema.Node) {
 	for _, f := range n.Fields {
 		emptyAsText(f)
@@ -171,7 +172,7 @@ func emptyAsText(n *schema.Node) {
 	}
 }
 
-// Shred sets values, which are by leaf, to the columns of a row that are passed through; nulls where it has none.
+// Shred sets values, by leaf, to a row's columns that are passed through; nulls if it does not have them.
 func (o *Layout) Shred(row *record.Row, values [][]parquet.Value) {
 	if row.Source != nil {
 		row.Source.AppendValues(values, &o.Passed)

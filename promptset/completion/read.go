@@ -11,8 +11,8 @@ import (
 	"github.com/quire/quire/promptset/schema"
 )
 
-// PassedAt is where a column of the input stands among the columns of the output, which are renamed where that has one
-// of the name; -1 is nowhere.
+// PassedAt returns the index of an input column among the output's columns, which are renamed if the output has its
+// own column of that name; -1 is none.
 func PassedAt(column string, names []string) int {
 	names = names[:max(0, slices.Index(names, columns[0].Name))]
 	for name := column; len(name) < len(column)+len(names)*len("input_")+1; name = "input_" + name {
@@ -23,17 +23,18 @@ func PassedAt(column string, names []string) int {
 	return -1
 }
 
-// ErrNoCompletions says that a file has not the columns that every output has.
+// ErrNoCompletions reports that a file lacks the columns that every output has.
 var ErrNoCompletions = errors.New("it has no completions")
 
-// LackingError names a column that a file has not.
+// LackingError names a column that a file lacks.
 type LackingError struct{ What string }
 
 func (e *LackingError) Error() string { return e.What }
 
 func (e *LackingError) Is(target error) bool { return target == ErrNoCompletions }
 
-// CheckColumns looks for the columns that no output does without. format is that of the error for one that is lacking.
+// CheckColumns checks that the columns that every output has are there. format is the format of the error for a
+// missing one.
 func CheckColumns(has func(name string) bool, format string) error {
 	for _, c := range Written(nil) {
 		if !has(c.Name) && !c.mayLack {
@@ -43,9 +44,9 @@ func CheckColumns(has func(name string) bool, format string) error {
 	return nil
 }
 
-// addedTo returns what the writer added to a row: the columns from id on, before which are the input's. Another program
-// may have written them in another order. They are then those of all columns that have the names, and those that not
-// every output has may be the input's.
+// addedTo returns the columns that the writer added to a row: those from id on, because the input's columns come
+// before. If another program wrote them in a different order, it returns all columns that have the names; then those
+// that not every output has may be the input's.
 func addedTo[C any](all []C, name func(C) string) (added []C, moved bool) {
 	added = all[max(0, slices.IndexFunc(all, func(c C) bool { return name(c) == schema.IDName })):]
 	left := added
@@ -62,7 +63,7 @@ func addedTo[C any](all []C, name func(C) string) (added []C, moved bool) {
 	return added, false
 }
 
-// ResultOf takes what the writer added out of a row.
+// ResultOf extracts what the writer added from a row.
 func ResultOf(all []jsonvalue.Member) (id string, r *Result, err error) {
 	o := Row{Result: &Result{}}
 	ours, moved := addedTo(all, func(m jsonvalue.Member) string { return m.Key })
@@ -71,8 +72,8 @@ func ResultOf(all []jsonvalue.Member) (id string, r *Result, err error) {
 		switch {
 		case c.unread:
 		case i >= 0 && c.Name == schema.IDName && jsonvalue.ParseID(ours[i].Raw, &o.ID):
-			// It may be a number, in the hands of data frames.
-		case i >= 0 && c.derived && jsonvalue.IsNull(ours[i].Raw): // or a number that JSON does not have
+			// Data frames may turn ids into numbers.
+		case i >= 0 && c.derived && jsonvalue.IsNull(ours[i].Raw): // null for a number that JSON does not have
 		case i >= 0:
 			if c.read(&o, func(at any) error { return c.form.setJSON(at, ours[i].Raw) }) != nil {
 				if moved && !c.always() {
@@ -90,7 +91,7 @@ func ResultOf(all []jsonvalue.Member) (id string, r *Result, err error) {
 	return o.ID, o.Result, nil
 }
 
-// ResultColumns finds what the writer added, by leaf.
+// ResultColumns returns the columns that the writer added, by leaf.
 func ResultColumns(root *schema.Node) (found []*Column, err error) {
 	ours, moved := addedTo(root.Fields, func(n *schema.Node) string { return n.Name })
 	found = make([]*Column, root.Leaves)
@@ -109,7 +110,7 @@ func ResultColumns(root *schema.Node) (found []*Column, err error) {
 	return found, nil
 }
 
-// ResultOfRow takes what the writer added out of the values of a row; columns are by leaf.
+// ResultOfRow extracts what the writer added from the values of a row; columns are by leaf.
 func ResultOfRow(values parquet.Row, columns []*Column) (id string, r *Result) {
 	o := Row{Result: &Result{}}
 	o.CountAlone = !slices.ContainsFunc(columns, func(c *Column) bool { return c != nil && c.Name == tokenColumn })

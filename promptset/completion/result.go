@@ -1,5 +1,5 @@
-// Package completion holds the rows of the output: a [Result] with its binary form, the table of the columns that it
-// becomes, and how these stand among the columns of the input.
+// Package completion has the rows of the output: a [Result] with its binary form, the table of its columns, and their
+// order among the input's columns.
 package completion
 
 import (
@@ -10,7 +10,7 @@ import (
 	"github.com/quire/quire/promptset/record"
 )
 
-// Readable is what a completion says, as texts for people: its reasoning, its text, and its calls of tools.
+// Readable returns the parts of a completion as texts for people: its reasoning, its text, and its tool calls.
 func (r *Result) Readable() (texts []string) {
 	if r.Reasoning != "" {
 		texts = append(texts, "reasoning: "+r.Reasoning)
@@ -26,7 +26,7 @@ type Result struct {
 	Generation       int
 	Text             string
 	TokenIDs         []int32
-	Logprobs         []float32 // of the chosen tokens, natural log; nil when not asked for
+	Logprobs         []float32 // the chosen tokens' natural logarithms; nil if not requested
 	FinishReason     string    // "stop", "length", "tool_calls", "error"
 	PromptTokens     int
 	CompletionTokens int
@@ -36,22 +36,23 @@ type Result struct {
 	ErrParam, ErrCode string
 	ErrStatus         int
 
-	// What a row has on request; nil where it does not. Logarithms are natural.
-	ProcessedLogprobs []float32 // of the chosen tokens under what they were drawn from
+	// These fields are set on request, and nil otherwise. Logarithms are natural.
+	ProcessedLogprobs []float32 // the chosen tokens', under the distribution they were sampled from
 	TopIDs            [][]int32 // for each token
 	TopLogprobs       [][]float32
 	PromptTokenIDs    []int32
-	PromptLogprobs    []float32 // of the prompt's tokens; NaN for the first, which nothing comes before
+	PromptLogprobs    []float32 // the prompt tokens'; NaN for the first, which has no predecessor
 	PromptTopIDs      [][]int32 // for each of them; none for the first
 	PromptTopLogprobs [][]float32
-	Reasoning         string // taken from Text; "" for none
-	ToolCalls         string // a JSON list in the form of OpenAI's API, taken from Text; "" for none
+	Reasoning         string // extracted from Text; "" for none
+	ToolCalls         string // a JSON list in the form of OpenAI's API, extracted from Text; "" for none
 
-	Contradicts string // what of a row that was read back its other columns contradict
-	CountAlone  bool   // what was read back has the number of tokens, and not the tokens
+	Contradicts string // the part of a row that was read back which contradicts its other columns
+	CountAlone  bool   // only the number of tokens was read back
 }
 
-// PromptTokens returns how many tokens a row's prompts have, by its results: those of each prompt are as many.
+// PromptTokens returns the number of tokens in a row's prompts, from its results: all completions of a prompt have
+// the same.
 func PromptTokens(r *record.Row, results []Result) (n int) {
 	each := max(1, len(results)/(1+len(r.More)))
 	for i := 0; i < len(results); i += each {
@@ -60,7 +61,7 @@ func PromptTokens(r *record.Row, results []Result) (n int) {
 	return n
 }
 
-// Wrong says what cannot be in a result.
+// Wrong returns what cannot be in a result; "" if nothing is wrong.
 func (r *Result) Wrong() string {
 	switch {
 	case !slices.Contains([]string{"stop", "length", "tool_calls", "error"}, r.FinishReason):

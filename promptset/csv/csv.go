@@ -10,26 +10,26 @@ import (
 	"github.com/quire/quire/promptset/lines"
 )
 
-// place is where in a record the text of CSV is.
+// place is the state of the parser within a record.
 type place int8
 
 const (
-	atField     place = iota // at the start of a field
-	inPlain                  // in a field without quotes
-	inQuotes                 // in a field with quotes
-	behindQuote              // behind a quote in one, which ends it unless another quote follows
+	atField    place = iota // at the start of a field
+	inPlain                 // in a field without quotes
+	inQuotes                // in a field with quotes
+	afterQuote              // after a quote in a quoted field, which ends it unless another quote follows
 )
 
-// delimiter is what may stand between fields.
+// delimiter is a delimiter of fields.
 type delimiter struct {
 	is   byte
-	name string // of many
+	name string // plural name
 }
 
 var delimiters = []delimiter{{',', "commas"}, {';', "semicolons"}, {'\t', "tabs"}, {'|', "vertical bars"}}
 
-// delimiterOf is the delimiter of a text: the comma if its first line that is not empty has one outside of quotes, else
-// what that line has most of.
+// delimiterOf returns the delimiter of a text: the comma if the first non-empty line has one outside quotes, else the
+// delimiter that this line has most often.
 func delimiterOf(text []byte) byte {
 	counts, quoted := map[byte]int{}, false
 	for _, b := range bytes.TrimLeft(text, "\r\n") {
@@ -48,17 +48,17 @@ func delimiterOf(text []byte) byte {
 	return most
 }
 
-// isLineEnd reports whether a byte ends a line, or is one of the two that do.
+// isLineEnd reports whether a byte is a line end, or one of the two bytes of one.
 func isLineEnd(b byte) bool { return b == '\n' || b == '\r' }
 
-// step is the place behind the byte b, which does not end a record.
+// step returns the state after the byte b, which does not end a record.
 func (p place) step(b, delimiter byte) place {
 	switch {
 	case p == inQuotes && b == '"':
-		return behindQuote
+		return afterQuote
 	case p == inQuotes:
 		return inQuotes
-	case b == '"' && (p == atField || p == behindQuote):
+	case b == '"' && (p == atField || p == afterQuote):
 		return inQuotes
 	case b == delimiter:
 		return atField
@@ -66,7 +66,7 @@ func (p place) step(b, delimiter byte) place {
 	return inPlain
 }
 
-// nextRecord returns the next record that is not an empty line, without its line end, as next does lines.
+// nextRecord returns the next record that is not an empty line, without its line end, as Next does for lines.
 func nextRecord(l *lines.Reader, delimiter byte) ([]byte, error) {
 	for {
 		tooLong, err := addRecord(l, delimiter)
@@ -82,7 +82,7 @@ func nextRecord(l *lines.Reader, delimiter byte) ([]byte, error) {
 }
 
 // addRecord makes the next record, which may be an empty line, the current one. At the end of the file the error is
-// io.EOF, unless there is an unended record.
+// io.EOF, unless there is a record without an end.
 func addRecord(l *lines.Reader, delimiter byte) (tooLong bool, err error) {
 	l.Line = l.Line[:0]
 	l.First = l.Number + 1
@@ -95,9 +95,9 @@ func addRecord(l *lines.Reader, delimiter byte) (tooLong bool, err error) {
 			return tooLong, err
 		}
 		piece, _ := l.Buf.Peek(l.Buf.Buffered())
-		end := -1 // of the record, in the piece
+		end := -1 // end of the record within the piece
 		for i, b := range piece {
-			if second := b == '\n' && last == '\r'; newLine && !second { // of the two bytes of a line end
+			if second := b == '\n' && last == '\r'; newLine && !second { // second byte of a line end
 				l.Number++
 				newLine = false
 			}
@@ -141,10 +141,10 @@ type field struct {
 	quoted bool
 }
 
-// splitRecord splits a record into its fields. first and last are its lines.
+// splitRecord splits a record into its fields. first and last are the numbers of its lines.
 func splitRecord(record []byte, delimiter byte, first, last int64) (fields []field, err error) {
 	text := string(record)
-	for at := 0; ; at++ { // behind a delimiter
+	for at := 0; ; at++ { // after a delimiter
 		if !strings.HasPrefix(text[at:], `"`) {
 			end := strings.IndexByte(text[at:], delimiter)
 			if end < 0 {
@@ -173,7 +173,7 @@ func splitRecord(record []byte, delimiter byte, first, last int64) (fields []fie
 				b.WriteByte('"')
 			}
 			if at++; at < len(text) && text[at] != delimiter {
-				return nil, fmt.Errorf("field %d has text behind its closing quote: double the quotes in the field",
+				return nil, fmt.Errorf("field %d has text after its closing quote: double the quotes in the field",
 					len(fields)+1)
 			}
 			fields = append(fields, field{b.String(), true})

@@ -12,7 +12,7 @@ import (
 	"github.com/quire/quire/promptset/record"
 )
 
-// Records are those of encoding/csv, which knows no CR alone as the end of a line.
+// Records equal encoding/csv's, which does not treat CR alone as the end of a line.
 func FuzzCSV(f *testing.F) {
 	f.Add([]byte("a,prompt\n1,\"x,\ny\"\n"))
 	f.Add([]byte("prompt,a\n\"x\n\"\"y\",1\nz,\"\"\n\n,\n\"a\"b,2\nc\"d,3\n\"open"))

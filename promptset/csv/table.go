@@ -19,17 +19,17 @@ import (
 	"github.com/quire/quire/promptset/schema"
 )
 
-// CSV is that of RFC 4180: fields with commas between, records with line ends between, fields with any of these in
-// quotes, and quotes doubled there. Another delimiter may stand for the commas. A line ends with LF, CR LF, or CR
-// alone, as pandas and pyarrow have it. encoding/csv takes CR alone for text, drops it before LF within quotes, bounds
-// no record, and does not tell an empty field from an empty text.
+// The format is that of RFC 4180: fields separated by commas, records by line ends; fields that contain these are
+// quoted, and quotes in them are doubled. A different delimiter may replace the commas. A line ends with LF, CR LF,
+// or CR alone, as in pandas and pyarrow. encoding/csv is not used because it takes CR alone for text, drops it before
+// LF within quotes, does not bound records, and does not distinguish an empty field from an empty text.
 
-// Extensions are those of CSV files, and of CSV files with tabs.
+// Extensions lists the extensions of CSV files, and of CSV files with tabs.
 var Extensions = append(lines.Compressible(".csv"), tabs...)
 
 var tabs = lines.Compressible(".tsv")
 
-// Look reads a CSV file. Its name or its header tells the delimiter.
+// Look reads a CSV file. The delimiter follows from its name or its header.
 func Look(ctx context.Context, s *input.Source, f input.File) (*input.Contents, error) {
 	return lines.Look(ctx, s, f, func(l *lines.Reader) (lines.Rows, error) {
 		if slices.ContainsFunc(tabs, func(extension string) bool { return strings.HasSuffix(s.Name, extension) }) {
@@ -46,17 +46,17 @@ type table struct {
 	delimiter byte
 }
 
-// kind says what the text of a field stands for.
+// kind is how the text of a field is interpreted.
 type kind int8
 
 const (
-	asPassed kind = iota // itself, to be passed through
-	asText               // itself
-	asValue              // a number, a boolean, a list or an object as JSON
-	asTexts              // a list as JSON, or else one text
+	asPassed kind = iota // as the text itself, and passed through
+	asText               // as the text itself
+	asValue              // as JSON: a number, a boolean, a list or an object
+	asTexts              // as a JSON list, or else as one text
 )
 
-// kindOf is what the fields of a column stand for: text, but where the name is that of a parameter.
+// kindOf returns how a column's fields are interpreted: as text, unless the column is named like a parameter.
 func kindOf(name string, m *record.Mapping) kind {
 	if m.Mapped() && name == m.PromptColumn {
 		return asText
@@ -72,7 +72,7 @@ func kindOf(name string, m *record.Mapping) kind {
 	t := parameter.TypeOf(name)
 	for _, p := range parameter.Lookup(name) {
 		if t == 0 && !p.Passes() {
-			if t = parameter.TypeOf(p.Sets); t == 0 { // a parameter that Quire lacks
+			if t = parameter.TypeOf(p.Sets); t == 0 { // a parameter that Quire does not have
 				return asValue
 			}
 		}
@@ -119,7 +119,7 @@ func readHeader(file string, l *lines.Reader, delimiter byte, m *record.Mapping)
 	}
 	var names []string
 	for i, f := range fields {
-		if f.text == "" { // as data frames name their index
+		if f.text == "" { // data frames name their index so
 			f.text = fmt.Sprintf("column%d", i)
 		}
 		if slices.Contains(names, f.text) {
@@ -130,10 +130,11 @@ func readHeader(file string, l *lines.Reader, delimiter byte, m *record.Mapping)
 	return newTable(names, delimiter, m), nil
 }
 
-// Header are the columns.
+// Header returns the columns.
 func (t *table) Header() []string { return t.names }
 
-// Type is the type that a column has without rows: that of nothing, unless the column is passed through as text.
+// Type returns the type of a column in a file without rows: text if the column is passed through, otherwise the empty
+// type.
 func (t *table) Type(name string) schema.JSONType {
 	if k := t.kinds[slices.Index(t.names, name)]; k == asPassed || k == asText {
 		return schema.JSONText
@@ -141,7 +142,7 @@ func (t *table) Type(name string) schema.JSONType {
 	return schema.JSONNull
 }
 
-// Start passes over the header.
+// Start skips the header.
 func (t *table) Start(l *lines.Reader) error {
 	_, err := nextRecord(l, t.delimiter)
 	return err
@@ -188,14 +189,14 @@ func (t *table) Members(record lines.Text) ([]jsonvalue.Member, error) {
 	return object, nil
 }
 
-// json returns a field as JSON. An empty one is null, but "" is an empty text where the column is passed through.
+// json returns a field as JSON. An empty field is null, but "" is an empty text if the column is passed through.
 func (k kind) json(f field) json.RawMessage {
 	if f.text == "" && (k != asPassed || !f.quoted) {
 		return json.RawMessage("null")
 	}
 	text := strings.TrimSpace(f.text)
 	switch {
-	case k == asValue && (strings.EqualFold(text, "true") || strings.EqualFold(text, "false")): // True, in Python
+	case k == asValue && (strings.EqualFold(text, "true") || strings.EqualFold(text, "false")): // True, as in Python
 		return json.RawMessage(strings.ToLower(text))
 	case k == asValue && text != "null", k == asTexts && strings.HasPrefix(text, "["),
 		k == asTexts && strings.HasPrefix(text, "{"):

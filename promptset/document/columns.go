@@ -20,7 +20,7 @@ type column struct {
 	name  string
 	marks []int64 // where every lines.MarkEvery-th item begins, after the comma before it
 	items int64
-	first byte // of the first item
+	first byte // start of the first item
 }
 
 // readColumns reads a document that is an object, to its end.
@@ -97,7 +97,7 @@ func isRow(all []column) bool {
 	})
 }
 
-// lookAtColumns reads a document that is an object: once for where its columns are, and once for its rows.
+// lookAtColumns reads a document that is an object: once to find its columns, and once for its rows.
 func lookAtColumns(ctx context.Context, s *input.Source, f input.File, l *lines.Reader) (*input.Contents, error) {
 	all, err := readColumns(ctx, l)
 	switch {
@@ -128,7 +128,7 @@ func lookAtColumns(ctx context.Context, s *input.Source, f input.File, l *lines.
 // columns are the columns of a document, all with the same number of items.
 type columns []column
 
-// cursor reads the columns of a document side by side.
+// cursor reads the columns of a document in parallel.
 type cursor struct {
 	object
 	columns columns
@@ -137,7 +137,7 @@ type cursor struct {
 	text    []byte
 }
 
-// bufferBytes is what the readers of columns have for buffers, all together.
+// bufferBytes is the total size of the buffers of all columns' readers.
 const bufferBytes = 4 << 20
 
 // open reads the columns of a file from the mark before a row.
@@ -160,7 +160,7 @@ func (c columns) open(f input.File, row int64) (*cursor, error) {
 	return r, nil
 }
 
-// Start does nothing: the readers are at the first row.
+// Start does nothing, because the readers are at the first row.
 func (r *cursor) Start(*lines.Reader) error { return nil }
 
 // Next returns the next row as an object.
@@ -191,7 +191,7 @@ func (r *cursor) Next(*lines.Reader) ([]byte, error) {
 	return r.text, nil
 }
 
-// Range gives rows of a file, numbered there, to yield. It returns false when yield did.
+// Range yields rows of a file, numbered within the file. It returns false if yield did.
 func (c columns) Range(ctx context.Context, in *input.Opened, from, to int64, yield func(*record.Row) bool) (bool,
 	error) {
 	at, err := c.open(in.File, from)

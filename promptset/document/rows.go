@@ -1,5 +1,5 @@
 // Package document reads prompts from files that are one JSON document: an array of rows, or an object of columns. It
-// reads them as streams, with one row in memory.
+// streams them, with one row in memory.
 package document
 
 import (
@@ -15,8 +15,8 @@ import (
 	"github.com/quire/quire/promptset/lines"
 )
 
-// Begins reports whether a file is a document, and not lines of objects: it begins with a list, or is one object of
-// columns.
+// Begins reports whether a file is a document, rather than lines of objects: it starts with a list, or is one object
+// of columns.
 func Begins(text []byte, f input.File) bool {
 	if len(text) == 0 || text[0] != '{' {
 		return len(text) > 0 && text[0] == '['
@@ -46,10 +46,10 @@ func Look(ctx context.Context, s *input.Source, f input.File) (*input.Contents, 
 	})
 }
 
-// array is rows that are the items of the list which the document is.
+// array has the items of the document's list as rows.
 type array struct{ object }
 
-// Start passes over the bracket.
+// Start skips the bracket.
 func (array) Start(l *lines.Reader) error {
 	_, err := expect(l, "[")
 	return err
@@ -68,7 +68,7 @@ func (array) Next(l *lines.Reader) ([]byte, error) {
 	return l.Line, err
 }
 
-// object is a row whose text is a JSON object, which may be over several lines.
+// object is a row whose text is a JSON object, which may span several lines.
 type object struct{}
 
 // Members splits the text into keys and values.
@@ -77,7 +77,7 @@ func (object) Members(t lines.Text) ([]jsonvalue.Member, error) {
 	case !utf8.Valid(t.Bytes):
 		return nil, errors.New("the row is not valid UTF-8; re-encode it as UTF-8")
 	case jsonvalue.HasLoneSurrogate(t.Bytes):
-		return nil, errors.New(`the row has an unpaired \uD800-\uDFFF escape, which is no character; remove it`)
+		return nil, errors.New(`the row has an unpaired \uD800-\uDFFF escape, which is not a character; remove it`)
 	case !json.Valid(t.Bytes):
 		var v any
 		return nil, fmt.Errorf("JSON syntax error: %w; write the row as a JSON object", json.Unmarshal(t.Bytes, &v))
@@ -88,5 +88,5 @@ func (object) Members(t lines.Text) ([]jsonvalue.Member, error) {
 	return jsonvalue.Members(t.Bytes)
 }
 
-// IDIn returns the id before the damage of a row.
+// IDIn returns the id if it precedes the damage.
 func (object) IDIn(t lines.Text, key string) string { return jsonvalue.FindID(t.Bytes, key) }

@@ -12,7 +12,7 @@ import (
 // errCutOff reports a file that ends in the middle of a list or an object.
 var errCutOff = errors.New("it ends in the middle of the document: it is cut off")
 
-// peek passes over white space and returns the byte after it. The error is io.EOF at the end of the file.
+// peek skips white space and returns the byte after it. The error is io.EOF at the end of the file.
 func peek(l *lines.Reader) (byte, error) {
 	for {
 		b, err := l.Buf.Peek(1)
@@ -28,7 +28,7 @@ func peek(l *lines.Reader) (byte, error) {
 
 func isSpace(b byte) bool { return b == ' ' || b == '\n' || b == '\r' || b == '\t' }
 
-// expect passes over white space and one of some bytes, which it returns.
+// expect skips white space and one of several bytes, which it returns.
 func expect(l *lines.Reader, any string) (byte, error) {
 	b, err := peek(l)
 	if err == io.EOF {
@@ -45,8 +45,7 @@ func expect(l *lines.Reader, any string) (byte, error) {
 	return 0, fmt.Errorf("byte %d is %q and not %s", l.Offset, b, strings.Join(strings.Split(any, ""), " or "))
 }
 
-// item makes the next item of a list the line of the reader, which counts the items. The error is io.EOF after the last
-// one.
+// item makes the next item of a list the reader's line, and counts the items. The error is io.EOF after the last one.
 func item(l *lines.Reader) error {
 	l.Line = l.Line[:0]
 	b, err := peek(l)
@@ -66,7 +65,7 @@ func item(l *lines.Reader) error {
 	return value(l)
 }
 
-// value makes the next value the line of the reader: up to where its brackets and quotes end, or, if it has none, up to
+// value makes the next value the reader's line: up to where its brackets and quotes end, or, if it has none, up to
 // what ends a number. It need not be well formed.
 func value(l *lines.Reader) error {
 	l.Line = l.Line[:0]
@@ -83,7 +82,7 @@ func value(l *lines.Reader) error {
 		piece, _ := l.Buf.Peek(l.Buf.Buffered())
 		n, ended := len(piece), false
 		for i, b := range piece {
-			within := true // the byte is the value's
+			within := true // the byte belongs to the value
 			switch {
 			case escaped:
 				escaped = false

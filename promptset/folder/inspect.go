@@ -2,22 +2,22 @@ package folder
 
 import ()
 
-// Damage is what is wrong with a published part.
+// Damage describes what is wrong with a published part.
 type Damage struct {
 	Part Part
 	What string
 }
 
-// Inspection is what a look at published parts found.
+// Inspection is the result of a look at published parts.
 type Inspection struct {
 	Damaged []Damage      // by number
-	Gone    []int         // removed after they were listed
-	Noted   []PartSummary // of other machines, which the notes lacked
+	Gone    []int         // removed after the parts were listed
+	Noted   []PartSummary // notes of other machines that were missing here
 }
 
-// Inspect looks at the size and the last bytes of published parts, and compares them with the notes. It takes over what
-// other machines noted of parts that the notes lack. Damaged parts are condemned: see [Output]. Parts without
-// seals, which older versions wrote, are taken as they are.
+// Inspect reads the size and the last bytes of published parts and compares them with the notes. It adopts the notes
+// of other machines on parts that have none here. Damaged parts are condemned: see [Output]. Parts without seals,
+// which older versions wrote, are accepted.
 func Inspect(folder Output, parts []Part, notes *Notes) (found Inspection, err error) {
 	if found.Noted, err = notes.complete(folder, parts); err != nil {
 		return found, err
@@ -33,8 +33,8 @@ func Inspect(folder Output, parts []Part, notes *Notes) (found Inspection, err e
 		if l.what == "" {
 			continue
 		}
-		// Another machine may have written it, after --new there: its note counts, not what this machine has of an
-		// older part.
+		// Another machine may have written the part after --new: then its note counts, rather than this machine's
+		// note on an older part.
 		there, err := folder.Note(l.part.Number)
 		if err != nil {
 			return found, err

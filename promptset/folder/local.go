@@ -16,19 +16,19 @@ import (
 
 var tempPattern = regexp.MustCompile(`^\.(part-\d+\.(` + extensionsPattern() + `)|_meta\.json)\.tmp(-[\w-]+)?$`)
 
-// Local is an output folder. One process at a time may write to it, or several, each with an owner's name of its own
-// and parts that are no other's.
+// Local is an output folder. One process at a time may write to it, or several, each with its own owner name and its
+// own parts.
 type Local struct {
 	fs    vfs.FS
 	dir   string
 	owner string
 }
 
-// NewLocal makes a folder if need be, and removes files that a writer which died left unpublished.
+// NewLocal creates a folder if needed, and removes files that a dead writer left unpublished.
 func NewLocal(files vfs.FS, dir string) (*Local, error) { return NewShared(files, dir, "") }
 
-// NewShared is [NewLocal] for one of several writers. What others have not published stays. Owners are names of
-// letters, digits, "-" and "_".
+// NewShared is [NewLocal] for one of several writers. Unpublished files of others are kept. An owner's name consists
+// of letters, digits, "-" and "_".
 func NewShared(files vfs.FS, dir, owner string) (*Local, error) {
 	if err := files.MkdirAll(dir); err != nil {
 		return nil, fmt.Errorf("cannot make the output folder: %w", err)
@@ -46,7 +46,8 @@ func NewShared(files vfs.FS, dir, owner string) (*Local, error) {
 			}
 		}
 	}
-	// Whoever goes on from what is published there must not lose it any more: its writer may have died before this.
+	// Make the published names durable: their writer may have died before it did so, and this process relies on them
+	// from now on.
 	for _, folder := range foldersOf(names) {
 		if err := files.SyncDir(filepath.Join(dir, folder)); err != nil {
 			return nil, fmt.Errorf("cannot sync the output folder: %w", err)
@@ -55,7 +56,7 @@ func NewShared(files vfs.FS, dir, owner string) (*Local, error) {
 	return f, nil
 }
 
-// foldersOf lists the folders of paths, with that which the paths begin in.
+// foldersOf lists the folders of paths, including the folder that the paths are relative to.
 func foldersOf(names []string) []string {
 	all := []string{"."}
 	for _, name := range names {
@@ -65,8 +66,8 @@ func foldersOf(names []string) []string {
 	return slices.Compact(all)
 }
 
-// Names returns the names in the folder, and the paths of those in folders that parts may be in. A folder with a job of
-// its own is another output.
+// Names returns the names in the folder, and the paths of files in folders that may contain parts. A folder with its
+// own job is another output and is left out.
 func (f *Local) Names() (all []string, err error) {
 	if all, err = f.names(""); err != nil {
 		return nil, fmt.Errorf("cannot list the output folder: %w", err)
@@ -74,7 +75,7 @@ func (f *Local) Names() (all []string, err error) {
 	return all, nil
 }
 
-// names returns the paths of the names in a folder below, which begin with it.
+// names returns the names in a folder below, as paths that start with it.
 func (f *Local) names(below string) (all []string, err error) {
 	names, err := f.fs.List(filepath.Join(f.dir, below))
 	if err != nil || below != "" && slices.Contains(names, JobFolder) {
@@ -87,7 +88,8 @@ func (f *Local) names(below string) (all []string, err error) {
 			continue
 		}
 		more, err := f.names(path)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) { // a file, or gone
+		// it is a file, or it was removed
+		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
 			return nil, err
 		}
 		all = append(all, more...)
@@ -95,7 +97,7 @@ func (f *Local) names(below string) (all []string, err error) {
 	return all, nil
 }
 
-// OpenLocal returns a folder for reading: it makes, changes and removes nothing.
+// OpenLocal returns a folder for reading: it does not create, change or remove anything.
 func OpenLocal(files vfs.FS, dir string) Published { return &Local{fs: files, dir: dir} }
 
 // Open opens a file of the folder.
@@ -112,7 +114,7 @@ func (f *Local) Open(name string) (File, error) {
 	return publishedFile{file, file, size}, nil
 }
 
-// publishedFile is an open file of a folder. It is not written again under its name: another one takes its place.
+// publishedFile is an open file of a folder. It never changes: a new file under its name replaces it.
 type publishedFile struct {
 	io.ReaderAt
 	io.Closer
@@ -123,7 +125,7 @@ func (f publishedFile) Size() int64 { return f.size }
 
 func (f publishedFile) Version() string { return "" }
 
-// Clear removes all that writers have published there. Folders of parts stay, empty.
+// Clear removes everything that writers have published there. Folders of parts stay, empty.
 func (f *Local) Clear() error {
 	names, err := f.Names()
 	if err != nil {
@@ -145,16 +147,16 @@ func (f *Local) Clear() error {
 	return nil
 }
 
-// Condemn does nothing: a file takes the place of the one before it.
+// Condemn does nothing, because a new file simply replaces the old one.
 func (f *Local) Condemn(name, version string) {}
 
-// Note returns nil: the notes of a local output are in the job's state alone.
+// Note returns nil: the notes of a local output are only in the job's state.
 func (f *Local) Note(part int) (*PartSummary, error) { return nil, nil }
 
-// AddNote does nothing: the notes of a local output are in the job's state alone.
+// AddNote does nothing: the notes of a local output are only in the job's state.
 func (f *Local) AddNote(p PartSummary, name string) error { return nil }
 
-// folderFile is a file that appears in a folder when it is whole.
+// folderFile is a file that appears in a folder when it is complete.
 type folderFile struct {
 	folder      *Local
 	temp, final string
@@ -183,7 +185,7 @@ func (f *Local) Create(name string) (Unpublished, error) {
 	return p, nil
 }
 
-// Publish puts the file on disk, then under its name, then the name on disk.
+// Publish makes the file's content durable, renames it, and makes the name durable.
 func (p *folderFile) Publish() error {
 	err := p.Flush()
 	if err == nil {

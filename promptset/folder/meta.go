@@ -7,9 +7,9 @@ import (
 	"io/fs"
 )
 
-// metaText is the content of the file [MetaName].
+// metaText returns the content of the file [MetaName].
 func metaText(meta map[string]string) ([]byte, error) {
-	b, err := json.MarshalIndent(meta, "", "  ") // keys in order
+	b, err := json.MarshalIndent(meta, "", "  ") // keys are sorted
 	return append(b, '\n'), err
 }
 
@@ -32,8 +32,8 @@ func WriteMeta(d Destination, meta map[string]string) error {
 
 const metaMissing = "is missing"
 
-// MendMeta writes the file with the metadata of JSONL parts again if it is not what it was. It returns what was wrong
-// with it; "" is nothing.
+// MendMeta rewrites the file with the metadata of JSONL parts if it has changed. It returns what was wrong with it;
+// "" if nothing was.
 func MendMeta(folder Output, meta map[string]string) (what string, err error) {
 	if what, err = MetaDamage(folder, meta); what == "" || err != nil {
 		return what, err
@@ -49,7 +49,7 @@ func MendMeta(folder Output, meta map[string]string) (what string, err error) {
 	return what, WriteMeta(folder, meta)
 }
 
-// MetaDamage says what is wrong with the file with the metadata of JSONL parts; "" is nothing.
+// MetaDamage returns what is wrong with the file with the metadata of JSONL parts; "" if nothing is.
 func MetaDamage(place Published, meta map[string]string) (what string, err error) {
 	want, err := metaText(meta)
 	if err != nil {

@@ -12,34 +12,34 @@ import (
 	"github.com/quire/quire/tally"
 )
 
-// PartSummary is what a part came to: the note that is kept of it. Those of older versions have no size and no digests.
+// PartSummary is the note on a part: its figures. Notes of older versions have no size and no digests.
 type PartSummary struct {
 	Part int `json:"part"`
 	tally.Counts
 
-	SHA256 string `json:"sha256,omitempty"` // of the file, in hex
+	SHA256 string `json:"sha256,omitempty"` // SHA-256 of the file, in hex
 	Seal
 
-	Changes int `json:"changes,omitempty"` // that the job had when the part was written
+	Changes int `json:"changes,omitempty"` // number of the job's changes when the part was written
 }
 
-// Seal tells a part from others, and from itself cut off, by a look at its end: in a Parquet file, the sizes and
-// places of its columns and the bounds of its ids; in JSONL, the last rows.
+// Seal identifies a part by its end, which also reveals truncation. The end of a Parquet file has the sizes and
+// places of its columns and the bounds of its ids; the end of JSONL has the last rows.
 type Seal struct {
-	Bytes int64  `json:"bytes,omitempty"` // of the file
-	Tail  string `json:"tail,omitempty"`  // the first half of the SHA-256 of its last sealBytes, in hex
+	Bytes int64  `json:"bytes,omitempty"` // size of the file
+	Tail  string `json:"tail,omitempty"`  // the first half of the SHA-256 of its last SealBytes, in hex
 }
 
-// SealBytes is how much of the end of a part its seal covers. Notes that are on disk depend on it.
+// SealBytes is how much of the end of a part its seal covers. Existing notes depend on it.
 const SealBytes = 16 << 10
 
-// Sealed says whether the note has size and digests.
+// Sealed reports whether the note has size and digests.
 func (s *PartSummary) Sealed() bool { return s.SHA256 != "" }
 
-// ErrNote says that bytes are not the note of a part.
+// ErrNote reports that bytes are not the note on a part.
 var ErrNote = errors.New("not the note of a part")
 
-// ParsePartSummary reads the JSON of a [PartSummary]. The error is [ErrNote].
+// ParsePartSummary parses the JSON of a [PartSummary]. The error is [ErrNote].
 func ParsePartSummary(b []byte) (s PartSummary, err error) {
 	if err := json.Unmarshal(b, &s); err != nil {
 		return PartSummary{}, fmt.Errorf("%w: %v", ErrNote, err)
@@ -61,7 +61,7 @@ func isDigest(text string, size int) bool {
 	return err == nil && len(b) == size
 }
 
-// SealOf looks at the size and the last bytes of a file.
+// SealOf reads the size and the last bytes of a file.
 func SealOf(f File) (Seal, error) {
 	size := f.Size()
 	tail := make([]byte, min(size, SealBytes))
@@ -72,7 +72,7 @@ func SealOf(f File) (Seal, error) {
 		}
 		return err
 	}
-	// An object is asked for these bytes alone, and not for what is before them.
+	// Ask an object for these bytes only, without read-ahead or the bytes before them.
 	if object, ok := f.(interface{ ReadRange([]byte, int64) error }); ok {
 		read = func() error { return object.ReadRange(tail, size-int64(len(tail))) }
 	}
@@ -94,7 +94,7 @@ type Measured struct {
 	w     io.Writer
 	bytes int64
 	hash  hash.Hash
-	tail  []byte // the last sealBytes, or more
+	tail  []byte // the last SealBytes, or more
 }
 
 func NewMeasured(w io.Writer) *Measured { return &Measured{w: w, hash: sha256.New()} }
@@ -117,7 +117,7 @@ func (m *Measured) add(b []byte) {
 	m.tail = append(m.tail, b...)
 }
 
-// Sums are the digest and the seal of all that was written.
+// Sums returns the digest and the seal of everything written.
 func (m *Measured) Sums() (digest string, seal Seal) {
 	return hex.EncodeToString(m.hash.Sum(nil)), sealed(m.bytes, m.tail[max(0, len(m.tail)-SealBytes):])
 }
@@ -126,7 +126,7 @@ func (m *Measured) Sums() (digest string, seal Seal) {
 type File interface {
 	io.ReaderAt
 	io.Closer
-	Size() int64 // bytes
-	// Version is another one when the file was written again, where files are: an object's ETag.
+	Size() int64 // size in bytes
+	// Version changes when the file is written again in place, as in object stores: it is an object's ETag.
 	Version() string
 }

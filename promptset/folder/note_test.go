@@ -14,7 +14,7 @@ import (
 	"github.com/quire/quire/vfs"
 )
 
-// Sizes and digests that are taken while a part is written are those of the file, however it was written.
+// Sizes and digests that are computed while a part is written equal the file's, however it was written.
 func TestSeals(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		size := rapid.SampledFrom([]int{0, 1, 100, SealBytes - 1, SealBytes, SealBytes + 1, 5*SealBytes + 7,
@@ -61,7 +61,7 @@ func TestSeals(t *testing.T) {
 	})
 }
 
-// Notes of versions before sizes and digests are read, and say that they have none.
+// Notes of versions before sizes and digests are read, and report that they have none.
 func TestNotesWithoutDigests(t *testing.T) {
 	got, err := ParsePartSummary([]byte(`{"part":1,"rows":2,"rows_with_errors":0,"completions":4,` +
 		`"prompt_tokens":5,"completion_tokens":6}`))

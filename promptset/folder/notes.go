@@ -16,16 +16,16 @@ import (
 	"sync"
 )
 
-// Notes are what was noted of the parts of a job.
+// Notes are the notes on the parts of a job.
 type Notes struct {
 	parts map[int][]PartSummary
-	seals map[Seal]int // of parts
+	seals map[Seal]int // the part with each seal
 }
 
 // NewNotes returns no notes.
 func NewNotes() *Notes { return &Notes{map[int][]PartSummary{}, map[Seal]int{}} }
 
-// Add takes a note. Of the notes of one part, the one that is added last holds.
+// Add adds a note. Of several notes on a part, the last one is valid.
 func (n *Notes) Add(p PartSummary) {
 	n.parts[p.Part] = append(n.parts[p.Part], p)
 	if p.Sealed() {
@@ -33,7 +33,7 @@ func (n *Notes) Add(p PartSummary) {
 	}
 }
 
-// Last returns the note of a part that holds; ok is false if there is none.
+// Last returns the valid note on a part; ok is false if there is none.
 func (n *Notes) Last(part int) (p PartSummary, ok bool) {
 	all := n.parts[part]
 	if len(all) == 0 {
@@ -42,7 +42,7 @@ func (n *Notes) Last(part int) (p PartSummary, ok bool) {
 	return all[len(all)-1], true
 }
 
-// Counts adds up what parts came to.
+// Counts returns the sum of the parts' figures.
 func (n *Notes) Counts(parts []int) (sum tally.Counts) {
 	for _, part := range parts {
 		if p, ok := n.Last(part); ok {
@@ -52,8 +52,8 @@ func (n *Notes) Counts(parts []int) (sum tally.Counts) {
 	return sum
 }
 
-// There returns the notes of published parts, by number: of several notes of a part, the one of what is there now.
-// Parts without one are not in it.
+// There returns the notes on published parts, by number: of several notes on a part, the one that matches the current
+// file. Parts without such a note are left out.
 func (n *Notes) There(place Published, parts []Part) (map[int]PartSummary, error) {
 	found := make([]*PartSummary, len(parts))
 	err := inParallel(together, len(parts), func(i int) error {
@@ -77,8 +77,8 @@ func (n *Notes) There(place Published, parts []Part) (map[int]PartSummary, error
 	return there, err
 }
 
-// noteOf returns the note of what a part's file has; nil is none. A note without digests, as older versions wrote it,
-// stands for what no other note is of.
+// noteOf returns the note that matches a part's file; nil if there is none. A note without digests, as older versions
+// wrote it, matches files that no other note matches.
 func (n *Notes) noteOf(file File, part int) (*PartSummary, error) {
 	seal, err := SealOf(file)
 	if err != nil {
@@ -114,8 +114,8 @@ func (n *Notes) noteOf(file File, part int) (*PartSummary, error) {
 	return old, nil
 }
 
-// CanCheck says whether there is something to compare a part with: notes with a seal, or, where it has no note, such
-// notes of other parts. Versions that noted no seals left parts that can't be checked.
+// CanCheck reports whether a part can be checked against notes: it has a note with a seal, or it has none and other
+// parts have such notes. Versions that did not record seals left parts that cannot be checked.
 func (n *Notes) CanCheck(part int) bool {
 	if len(n.parts[part]) == 0 {
 		return len(n.seals) > 0
@@ -123,7 +123,7 @@ func (n *Notes) CanCheck(part int) bool {
 	return slices.ContainsFunc(n.parts[part], func(p PartSummary) bool { return p.Sealed() })
 }
 
-// Compare says what tells a part with this seal from what was noted of it; "" is nothing.
+// Compare returns how a part with this seal differs from its notes; "" if it does not.
 func (n *Notes) Compare(part Part, seal Seal) string {
 	notes := n.parts[part.Number]
 	if slices.ContainsFunc(notes, func(p PartSummary) bool { return p.Seal == seal }) {
@@ -134,7 +134,7 @@ func (n *Notes) Compare(part Part, seal Seal) string {
 	case ok && other != part.Number:
 		return fmt.Sprintf("it has the content of %s", PartName(other, part.Format))
 	case len(notes) == 0:
-		return "nothing says that it was written by this job"
+		return "there is no note that this job wrote it"
 	}
 	for _, p := range slices.Backward(notes) {
 		if p.Sealed() && p.Bytes != seal.Bytes {
@@ -145,13 +145,13 @@ func (n *Notes) Compare(part Part, seal Seal) string {
 	return "its last bytes are not those that were written"
 }
 
-// HasDigest says whether one of a part's notes has this SHA-256.
+// HasDigest reports whether one of a part's notes has this SHA-256.
 func (n *Notes) HasDigest(part int, digest string) bool {
 	return slices.ContainsFunc(n.parts[part], func(p PartSummary) bool { return p.SHA256 == digest })
 }
 
-// Tell says whether the notes have seals of all these published parts, and the parts are what the seals say: other
-// notes of the job then tell nothing more.
+// Tell reports whether the notes have seals of all these published parts, and the parts match them. Then the job's
+// other notes add nothing.
 func (n *Notes) Tell(place Published, parts []Part) (bool, error) {
 	for _, part := range parts {
 		if p, ok := n.Last(part.Number); !ok || !p.Sealed() {
@@ -162,7 +162,7 @@ func (n *Notes) Tell(place Published, parts []Part) (bool, error) {
 	return !slices.ContainsFunc(looks, func(l look) bool { return l.gone || l.what != "" }), err
 }
 
-// complete takes over the notes of other machines on parts that have none here, and returns them.
+// complete adopts other machines' notes on parts that have none here, and returns them.
 func (n *Notes) complete(folder Output, parts []Part) (noted []PartSummary, err error) {
 	lacking := slices.DeleteFunc(slices.Clone(parts), func(p Part) bool { return len(n.parts[p.Number]) > 0 })
 	there := make([]*PartSummary, len(lacking))
@@ -179,16 +179,16 @@ func (n *Notes) complete(folder Output, parts []Part) (noted []PartSummary, err 
 	return noted, err
 }
 
-// look is what is found about one part.
+// look is the result for one part.
 type look struct {
 	part    Part
 	gone    bool
-	what    string // is wrong
+	what    string // what is wrong
 	seal    Seal
 	version string
 }
 
-// look compares parts with their notes, some of them at the same time.
+// look compares parts with their notes, several at a time.
 func (n *Notes) look(place Published, parts []Part) ([]look, error) {
 	looks := make([]look, len(parts))
 	err := inParallel(together, len(parts), func(i int) (err error) {
@@ -219,11 +219,11 @@ func (n *Notes) lookAt(place Published, part Part) (l look, err error) {
 	return l, nil
 }
 
-// together is how many files of an output are read at the same time: notes, and ends of parts. Each costs a small read
-// of a disk, and two requests of an object store.
+// together is how many files of an output are read at the same time: notes, and ends of parts. Each costs a small
+// disk read, or two requests to an object store.
 const together = 32
 
-// inParallel calls do with 0 to n-1, some of them together, and returns the first error by number.
+// inParallel calls do with 0 to n-1, several at a time, and returns the error with the lowest number.
 func inParallel(together, n int, do func(i int) error) error {
 	errs := make([]error, n)
 	slots := make(chan struct{}, together)

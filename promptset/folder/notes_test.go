@@ -19,7 +19,7 @@ func noteOf(part int, content string) PartSummary {
 	return p
 }
 
-// What is not as it was noted is found, wherever the parts are; what another machine noted counts.
+// Deviations from the notes are found, wherever the parts are; notes of other machines count.
 func TestInspect(t *testing.T) {
 	for _, output := range []string{"out", "mem://inspect/out"} {
 		folder, err := Open(t.Context(), vfs.NewMem(), output, "", t.TempDir())
@@ -72,11 +72,11 @@ func TestInspect(t *testing.T) {
 			"part-00002.jsonl: its last bytes are not those that were written",
 			"part-00003.jsonl: it has the content of part-00004.jsonl",
 			"part-00004.jsonl: it has the content of part-00003.jsonl",
-			"part-00005.jsonl: nothing says that it was written by this job",
+			"part-00005.jsonl: there is no note that this job wrote it",
 		}
 		noted := 1 // the store's
 		if output == "out" {
-			want, noted = append(want, "part-00006.jsonl: nothing says that it was written by this job"), 0
+			want, noted = append(want, "part-00006.jsonl: there is no note that this job wrote it"), 0
 		}
 		if !slices.Equal(got, want) || !slices.Equal(found.Gone, []int{7}) || len(found.Noted) != noted {
 			t.Errorf("%s: damaged %q, gone %v, noted %v", output, got, found.Gone, found.Noted)

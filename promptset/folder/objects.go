@@ -16,21 +16,21 @@ import (
 	"github.com/quire/quire/storage"
 )
 
-// Objects is an output folder in an object store. Parts are written to a local file, and put there whole where no
-// object has their name: of two processes that do the same job, one writes a part and the other finds it.
+// Objects is an output folder in an object store. A part is written to a local file, and then put as a whole if no
+// object has its name: if two processes do the same job, one writes a part and the other finds it.
 //
-// The notes of the parts are there, too, so that another machine can go on when this one is lost.
+// The notes on parts are there, too, so that another machine can continue if this one is lost.
 type Objects struct {
 	ctx  context.Context
 	url  string
-	work string // for files that are not published
+	work string // local folder for unpublished files
 
 	mu        sync.Mutex
-	condemned map[string]string // damaged objects by name: their versions
+	condemned map[string]string // versions of damaged objects, by name
 }
 
-// newObjects opens the output folder at url for writing. It removes from the folder work what an earlier process
-// left unpublished. What is put to the store is put although ctx is cancelled.
+// newObjects opens the output folder at url for writing. It removes what an earlier process left unpublished in the
+// folder work. Objects are put even if ctx is cancelled.
 func newObjects(ctx context.Context, url, work string) (*Objects, error) {
 	f := &Objects{ctx: context.WithoutCancel(ctx), url: url, work: filepath.Join(work, "unpublished")}
 	if err := os.RemoveAll(f.work); err != nil {
@@ -42,8 +42,8 @@ func newObjects(ctx context.Context, url, work string) (*Objects, error) {
 	return f, nil
 }
 
-// Names lists what is in the folder itself, and the paths of parts in folders of it. A folder with a job of its own is
-// another output.
+// Names lists the names in the folder itself, and the paths of parts in folders below. A folder with its own job is
+// another output and is left out.
 func (f *Objects) Names() ([]string, error) {
 	files, err := storage.List(f.ctx, f.url)
 	if err != nil {
@@ -85,14 +85,14 @@ func (f *Objects) Create(name string) (Unpublished, error) {
 	return &objectFile{folder: f, name: name, File: file}, nil
 }
 
-// objectFile is a file that becomes an object when it is whole.
+// objectFile is a file that becomes an object when it is complete.
 type objectFile struct {
 	folder *Objects
 	name   string
 	*os.File
 }
 
-// Publish puts the object, whole.
+// Publish puts the complete object.
 func (p *objectFile) Publish() error {
 	err := p.folder.clearTheWay(p.name)
 	if err == nil {
@@ -136,7 +136,7 @@ func (f *Objects) Clear() error {
 	return nil
 }
 
-// Condemn marks an object, in the version that was read, to be removed when another one takes its place.
+// Condemn marks an object, in the version that was read, for removal when a new one replaces it.
 func (f *Objects) Condemn(name, version string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -146,8 +146,7 @@ func (f *Objects) Condemn(name, version string) {
 	f.condemned[name] = version
 }
 
-// clearTheWay removes an object that is condemned, if it is still that version: another process may have mended it
-// since.
+// clearTheWay removes a condemned object if it still has that version: another process may have replaced it since.
 func (f *Objects) clearTheWay(name string) error {
 	f.mu.Lock()
 	version, condemned := f.condemned[name]
@@ -187,7 +186,7 @@ func (f *Objects) Note(part int) (*PartSummary, error) {
 	return &p, nil
 }
 
-// Notes reads all notes and gives each with its file's name; err is [ErrNote] for one that is damaged.
+// Notes reads all notes and calls each with every note and its file's name; err is [ErrNote] for a damaged one.
 func (f *Objects) Notes(each func(name string, p PartSummary, err error)) error {
 	all, err := storage.List(f.ctx, storage.Join(f.url, notesFolder))
 	if err != nil {
@@ -198,7 +197,7 @@ func (f *Objects) Notes(each func(name string, p PartSummary, err error)) error 
 		if err = f.ctx.Err(); err == nil {
 			texts[i], err = storage.ReadFile(f.ctx, all[i].Name, maxNote)
 		}
-		if errors.Is(err, fs.ErrNotExist) { // a run replaces it
+		if errors.Is(err, fs.ErrNotExist) { // a run is replacing it
 			err = nil
 		}
 		return err
@@ -212,9 +211,9 @@ func (f *Objects) Notes(each func(name string, p PartSummary, err error)) error 
 	return err
 }
 
-// AddNote puts the note of a part into the store. A note that is there and differs is of an older version of the
-// program, or of a part that is damaged or gone, and is replaced. If it is the note of a whole part, that part is
-// another process', and AddNote fails.
+// AddNote puts the note on a part into the store. An existing note that differs comes from an older version of the
+// program, or concerns a damaged or missing part, and is replaced. If the existing note matches an intact part,
+// another process wrote that part, and AddNote fails.
 func (f *Objects) AddNote(p PartSummary, name string) error {
 	text, err := json.MarshalIndent(p, "", "  ")
 	if err != nil {
@@ -235,7 +234,7 @@ func (f *Objects) AddNote(p PartSummary, name string) error {
 	return put()
 }
 
-// hasWhole says whether a part is there and is what its note says.
+// hasWhole reports whether a part exists and matches its note.
 func (f *Objects) hasWhole(part int, name string) (bool, error) {
 	note, err := f.Note(part)
 	if note == nil || err != nil || !note.Sealed() {

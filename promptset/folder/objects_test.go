@@ -24,7 +24,7 @@ func publish(t *testing.T, folder Output, name, text string) error {
 	return p.Publish()
 }
 
-// Output folders are alike, wherever they are.
+// Output folders behave alike, wherever they are.
 func TestOutputFolders(t *testing.T) {
 	for _, output := range []string{"out", "mem://outputfolders/out", "mem://outputfolders2"} {
 		files := vfs.NewMem()
@@ -59,7 +59,7 @@ func TestOutputFolders(t *testing.T) {
 	}
 }
 
-// Of two processes that write a part, one does; what is damaged gives way, unless it was mended meanwhile.
+// Of two processes that write a part, one does; a damaged part is replaced, unless it was fixed meanwhile.
 func TestCondemnedObjects(t *testing.T) {
 	const output = "mem://condemned/out"
 	folder, err := newObjects(t.Context(), output, t.TempDir())
@@ -91,7 +91,7 @@ func TestCondemnedObjects(t *testing.T) {
 	}
 }
 
-// The note of a part that is whole stays; that of one that is damaged or gone gives way.
+// The note of an intact part stays; the note of a damaged or missing one is replaced.
 func TestNotesOfObjects(t *testing.T) {
 	const output = "mem://notes/out"
 	folder, err := newObjects(t.Context(), output, t.TempDir())

@@ -7,8 +7,8 @@ import (
 	"github.com/quire/quire/vfs"
 )
 
-// Open opens an output folder for writing: a local one, as [NewShared] does, or one in an object
-// store, whose unpublished files are kept in the folder work.
+// Open opens an output folder for writing: a local one, as [NewShared] does, or one in an object store, whose
+// unpublished files are in the folder work.
 func Open(ctx context.Context, files vfs.FS, output, owner, work string) (Output, error) {
 	if storage.IsRemote(output) {
 		return newObjects(ctx, output, work)

@@ -27,7 +27,8 @@ func TestPartNames(t *testing.T) {
 	}
 }
 
-// Parts are those of a list of rows that is walked through: a part ends where it is full, or the folder is another one.
+// Parts equal those of a sequential walk through a list of rows: a part ends when it is full, or when the folder
+// changes.
 func TestPartsInFolders(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := Parts{PartRows: rapid.Int64Range(1, 5).Draw(t, "part rows")}

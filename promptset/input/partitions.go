@@ -14,7 +14,7 @@ import (
 	"github.com/quire/quire/storage"
 )
 
-// Partition is a column that a folder named key=value gives all rows of the files in it, as Hive has it.
+// Partition is a column that a folder named key=value gives to all rows of the files in it, as in Hive.
 type Partition struct {
 	Name  string
 	Value string // JSON: text, or null
@@ -23,7 +23,8 @@ type Partition struct {
 // hiveNull is the value of a folder that stands for null.
 const hiveNull = "__HIVE_DEFAULT_PARTITION__"
 
-// PartitionOf returns the column that a folder gives. Names that have a meaning, as those of parameters, give none.
+// PartitionOf returns the column that a folder defines. Names with a meaning, such as those of parameters, define
+// none.
 func PartitionOf(folder string) (p Partition, ok bool) {
 	key, value, ok := strings.Cut(folder, "=")
 	if name, err := url.PathUnescape(key); err == nil {
@@ -41,7 +42,7 @@ func PartitionOf(folder string) (p Partition, ok bool) {
 	return Partition{key, string(jsonvalue.AppendText(nil, value))}, true
 }
 
-// PartitionsOf returns the columns that the folders of a file give: those of m.Partitions, or else those below the
+// PartitionsOf returns the columns that the folders of a file define: those of m.Partitions, or else those below the
 // folder that was given as an input, or that its glob stands for.
 func PartitionsOf(m *record.Mapping, given, name string) (all []Partition, err error) {
 	below := name
@@ -65,7 +66,7 @@ func PartitionsOf(m *record.Mapping, given, name string) (all []Partition, err e
 	return all, nil
 }
 
-// belowInput is the part of a file's name behind the input that it was found by.
+// belowInput returns the part of a file's name after the input by which it was found.
 func belowInput(given, name string) (string, error) {
 	given, err := storage.Resolve(given)
 	if err != nil {
@@ -91,7 +92,8 @@ func belowInput(given, name string) (string, error) {
 	return below, nil
 }
 
-// FolderColumns are the columns that the file's folders give, such as lang=en/split=test; "" where they give none.
+// FolderColumns describes the columns that the file's folders define, such as lang=en/split=test; "" if they define
+// none.
 func (s *Source) FolderColumns() string {
 	all := make([]string, len(s.Partitions))
 	for i, p := range s.Partitions {
@@ -115,14 +117,14 @@ func (s *Source) AddPartitions(object []jsonvalue.Member) ([]jsonvalue.Member, e
 	return object, nil
 }
 
-// Twice is the error for a column that a folder and a file both have.
+// Twice returns the error for a column that both a folder and a file have.
 func (p *Partition) Twice(file string) error {
 	return &record.FileError{File: file,
 		What: fmt.Sprintf("the file and its folder %s=... both have a column %q; rename one",
 			p.Name, p.Name)}
 }
 
-// IsPartition says that a folder gives a column.
+// IsPartition reports whether a folder defines a column.
 func (s *Source) IsPartition(column string) bool {
 	return slices.ContainsFunc(s.Partitions, func(p Partition) bool { return p.Name == column })
 }

@@ -8,7 +8,8 @@ import (
 	"github.com/quire/quire/promptset/lines"
 )
 
-// CopyRows copies JSONL up to the end of its n-th row, byte for byte, and reads little more; 0 copies all of it.
+// CopyRows copies JSONL up to the end of its n-th row, byte for byte, and reads little more; with n = 0 it copies
+// everything.
 func CopyRows(to io.Writer, from io.Reader, n int64) error {
 	if n == 0 {
 		_, err := io.Copy(to, from)
@@ -20,7 +21,7 @@ func CopyRows(to io.Writer, from io.Reader, n int64) error {
 	}
 	out := bufio.NewWriterSize(to, 64<<10)
 	if l.Offset > 0 {
-		out.WriteString(lines.ByteOrderMark) // an error of out stays
+		out.WriteString(lines.ByteOrderMark) // a bufio.Writer keeps its error
 	}
 	for rows := int64(0); rows < n; {
 		l.Line = l.Line[:0]

@@ -16,7 +16,7 @@ import (
 	"github.com/quire/quire/promptset/schema"
 )
 
-// promptOf reads the prompt of a row of JSONL, of a column of the input if one is named.
+// promptOf returns the prompt of a JSONL row, from a column of the input if one is named.
 func promptOf(all []jsonvalue.Member, column string) string {
 	row := &record.Builder{Row: &record.Row{}}
 	if requests.Is(all) {
@@ -43,8 +43,8 @@ func promptOf(all []jsonvalue.Member, column string) string {
 	return row.PromptText()
 }
 
-// ReadPart gives the rows of a JSONL part to each. Lines of an output file of OpenAI's batch API, by whatever
-// program, are read as what they are.
+// ReadPart calls each for every row of a JSONL part. Lines of an output file of OpenAI's batch API, by any program,
+// are recognized.
 func ReadPart(in io.ReaderAt, size int64, each func(*completion.Completion) error) (map[string]string, error) {
 	asAnswers := false
 	return nil, lines.EachCompletion(in, size, func(raw []byte, all []jsonvalue.Member,
@@ -74,7 +74,7 @@ func rowOf(_ []byte, all []jsonvalue.Member, first bool) ([]*completion.Completi
 		ReadPrompt: func(column string) string { return promptOf(all, column) }}}, nil
 }
 
-// ReadValues gives the values of keys of each line.
+// ReadValues calls each with the values of keys, for every line.
 func ReadValues(name string, in io.ReaderAt, size int64, names []string, each func([]any) error) error {
 	l, err := lines.Open(name, io.NewSectionReader(in, 0, size))
 	if err != nil {
@@ -125,7 +125,7 @@ func scalarOf(name string, raw json.RawMessage) (any, error) {
 	}
 	f, err := strconv.ParseFloat(string(raw), 64)
 	if err != nil {
-		return nil, fmt.Errorf("%s is %s, which is no number that fits", name, raw)
+		return nil, fmt.Errorf("%s is %s, which is not a number that fits", name, raw)
 	}
 	return f, nil
 }

@@ -1,4 +1,4 @@
-// Package jsonl reads prompts from files with an object on each line, and writes and reads parts of completions.
+// Package jsonl reads prompts from files with one object per line, and writes and reads parts of completions.
 package jsonl
 
 import (
@@ -10,12 +10,12 @@ import (
 	"github.com/quire/quire/promptset/lines"
 )
 
-// Look reads a file of an object on each line.
+// Look looks into a file with one object per line.
 func Look(ctx context.Context, s *input.Source, f input.File) (*input.Contents, error) {
 	return lines.Look(ctx, s, f, func(*lines.Reader) (lines.Rows, error) { return Rows{}, nil })
 }
 
-// Begins says whether the first line of a text begins with an object that goes on.
+// Begins reports whether the first line of a text starts with a non-empty object.
 func Begins(text []byte, _ input.File) bool {
 	line, _, _ := bytes.Cut(text, []byte("\n"))
 	return len(line) > 1 && line[0] == '{'
@@ -24,7 +24,7 @@ func Begins(text []byte, _ input.File) bool {
 // Rows are the lines of a file that are not blank.
 type Rows struct{}
 
-// Start does nothing: rows begin with the file.
+// Start does nothing, because rows start with the file.
 func (Rows) Start(*lines.Reader) error { return nil }
 
 // Next returns the next line.
@@ -35,5 +35,5 @@ func (Rows) Members(line lines.Text) ([]jsonvalue.Member, error) {
 	return jsonvalue.ParseRow(line.Bytes)
 }
 
-// IDIn returns the id in a line that is damaged behind it.
+// IDIn returns the id if it precedes the damage.
 func (Rows) IDIn(line lines.Text, key string) string { return jsonvalue.FindID(line.Bytes, key) }

@@ -14,7 +14,7 @@ func Whole(v Number, ok bool) (Number, bool) {
 	return v.Whole()
 }
 
-// ParseNumber reads a JSON number.
+// ParseNumber parses a JSON number.
 func ParseNumber(raw json.RawMessage) (Number, bool) {
 	s := string(raw)
 	if s == "" || s[0] != '-' && (s[0] < '0' || s[0] > '9') {
@@ -34,16 +34,16 @@ func ParseNumber(raw json.RawMessage) (Number, bool) {
 type Number struct {
 	IsFloat bool
 	Int     int64
-	Uint    uint64 // the same as i; for unsigned values above its range, big is set
+	Uint    uint64 // equal to Int; set even if the value exceeds Int's range, and then Big is set
 	Big     bool
 	Float   float64
-	Exact   float64 // a float holds all whole numbers below this one; 0 is 2^53
+	Exact   float64 // a float represents all integers below this one; 0 stands for 2^53
 }
 
 func (v Number) String() string {
 	switch {
 	case v.IsFloat && v.Float == math.Trunc(v.Float) && math.Abs(v.Float) < 1<<100:
-		return strconv.FormatFloat(v.Float, 'f', 0, 64) // all digits of what may have been an integer
+		return strconv.FormatFloat(v.Float, 'f', 0, 64) // all digits, because it may have been an integer
 	case v.IsFloat:
 		return strconv.FormatFloat(v.Float, 'g', -1, 64)
 	case v.Big:
@@ -52,7 +52,7 @@ func (v Number) String() string {
 	return strconv.FormatInt(v.Int, 10)
 }
 
-// Whole turns a float that is a whole number into that integer.
+// Whole converts a float without a fraction to an integer.
 func (v Number) Whole() (Number, bool) {
 	if !v.IsFloat {
 		return v, true

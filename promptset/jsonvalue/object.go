@@ -1,5 +1,5 @@
-// Package jsonvalue reads JSON as it is written: objects as members in their order, with the text of their values, and
-// numbers with all of their digits.
+// Package jsonvalue parses JSON without losing how it is written: objects are members in their order, with the text
+// of their values, and numbers keep all of their digits.
 package jsonvalue
 
 import (
@@ -20,19 +20,19 @@ func MembersOf(raw json.RawMessage) ([]Member, error) {
 	return Members(raw)
 }
 
-// Member is one key of a JSON object with its value as written.
+// Member is a key of a JSON object and its value, verbatim.
 type Member struct {
 	Key string
 	Raw json.RawMessage
 }
 
-// ParseRow splits a line into its keys and values. The error says what is wrong with the line and what to do.
+// ParseRow splits a line into its keys and values. The error states what is wrong with the line and what to do.
 func ParseRow(line []byte) ([]Member, error) {
 	if !utf8.Valid(line) {
 		return nil, errors.New("the line is not valid UTF-8; re-encode it as UTF-8")
 	}
 	if HasLoneSurrogate(line) {
-		return nil, errors.New(`the line has an unpaired \uD800-\uDFFF escape, which is no character; remove it`)
+		return nil, errors.New(`the line has an unpaired \uD800-\uDFFF escape, which is not a character; remove it`)
 	}
 	bad := func(err error) error {
 		var syntax *json.SyntaxError
@@ -44,7 +44,7 @@ func ParseRow(line []byte) ([]Member, error) {
 		}
 		return fmt.Errorf("JSON syntax error: %v; write one JSON object a line", err)
 	}
-	// Checked as a whole first: a decoder accepts some text after an error in it.
+	// Check the whole line first, because a decoder accepts some text after an error in it.
 	if !json.Valid(line) {
 		var v any
 		return nil, bad(json.Unmarshal(line, &v))
@@ -79,8 +79,8 @@ func Members(object json.RawMessage) ([]Member, error) {
 	return out, nil
 }
 
-// FindID returns the id that an object has under a key, if it can be read although the object is damaged: it stands
-// before the damage, and once. Otherwise it is empty.
+// FindID returns the id that an object has under a key, even if the object is damaged after it. It is empty if the
+// key does not come before the damage, or occurs twice.
 func FindID(object []byte, key string) (id string) {
 	d := json.NewDecoder(bytes.NewReader(object))
 	if start, err := d.Token(); err != nil || start != json.Delim('{') {
@@ -104,7 +104,7 @@ func FindID(object []byte, key string) (id string) {
 	return id
 }
 
-// Find returns the value of a key, nil where it is not there.
+// Find returns the value of a key, nil if there is none.
 func Find(object []Member, key string) json.RawMessage {
 	if i := slices.IndexFunc(object, func(m Member) bool { return m.Key == key }); i >= 0 {
 		return object[i].Raw
@@ -112,7 +112,7 @@ func Find(object []Member, key string) json.RawMessage {
 	return nil
 }
 
-// ParseID reads the name of a row.
+// ParseID parses a row's id.
 func ParseID(raw json.RawMessage, id *string) bool {
 	if raw[0] == '"' {
 		return json.Unmarshal(raw, id) == nil
@@ -124,7 +124,7 @@ func ParseID(raw json.RawMessage, id *string) bool {
 	return ok
 }
 
-// Join is the object of members.
+// Join returns the object with these members.
 func Join(object []Member) json.RawMessage {
 	b := json.RawMessage("{")
 	for i, m := range object {
@@ -140,7 +140,7 @@ func Join(object []Member) json.RawMessage {
 	return append(b, '}')
 }
 
-// AppendKey appends the key of a member to an object that is written, behind a comma unless it is the first.
+// AppendKey appends the key of a member to a partial object, after a comma unless it is the first.
 func AppendKey(b []byte, name string) []byte {
 	if b[len(b)-1] != '{' {
 		b = append(b, ',')

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// HasLoneSurrogate says whether JSON text has a \u escape of half a character.
+// HasLoneSurrogate reports whether JSON text has a \u escape of half a character.
 func HasLoneSurrogate(b []byte) bool {
 	if !bytes.Contains(b, []byte(`\u`)) {
 		return false
@@ -32,14 +32,14 @@ func HasLoneSurrogate(b []byte) bool {
 			i += 11
 			continue
 		}
-		i++ // the escaped character
+		i++ // skip the escaped character
 	}
 	return false
 }
 
 func IsNull(raw json.RawMessage) bool { return len(raw) == 0 || raw[0] == 'n' }
 
-// Describe names the type of a JSON value for an error message.
+// Describe returns the type of a JSON value for an error message.
 func Describe(raw json.RawMessage) string {
 	switch raw[0] {
 	case '{':
@@ -64,18 +64,18 @@ func Abbreviate(raw []byte) string {
 	return strings.ToValidUTF8(string(raw[:most]), "") + "..."
 }
 
-// AppendText writes a JSON string, with U+FFFD for what is not UTF-8 and without the escapes meant for HTML.
+// AppendText appends a JSON string, with U+FFFD for invalid UTF-8 and without the escapes meant for HTML.
 func AppendText(b []byte, s string) []byte {
 	var out bytes.Buffer
 	enc := json.NewEncoder(&out)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(strings.ToValidUTF8(s, "\uFFFD")); err != nil {
-		panic(err) // a string always has a JSON form
+		panic(err) // every string has a JSON form
 	}
 	return append(b, bytes.TrimRight(out.Bytes(), "\n")...)
 }
 
-// AppendFloat writes a number; JSON has none for infinities and NaN, which become null.
+// AppendFloat appends a number; infinities and NaN, which JSON does not have, become null.
 func AppendFloat(b []byte, f float64, bits int) []byte {
 	if math.IsInf(f, 0) || math.IsNaN(f) {
 		return append(b, "null"...)
@@ -83,7 +83,7 @@ func AppendFloat(b []byte, f float64, bits int) []byte {
 	return strconv.AppendFloat(b, f, 'g', -1, bits)
 }
 
-// Compact drops the white space of a valid JSON value.
+// Compact removes the white space of a valid JSON value.
 func Compact(raw json.RawMessage) []byte {
 	var out bytes.Buffer
 	if json.Compact(&out, raw) != nil {
@@ -92,7 +92,7 @@ func Compact(raw json.RawMessage) []byte {
 	return out.Bytes()
 }
 
-// IsEmpty says that there is nothing in a member: it is null, an object of nulls, or a list of such.
+// IsEmpty reports whether a member has no value: it is null, an object of nulls, or a list of such.
 func IsEmpty(raw json.RawMessage) bool {
 	var items []json.RawMessage
 	var object map[string]json.RawMessage

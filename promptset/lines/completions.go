@@ -9,7 +9,8 @@ import (
 	"github.com/quire/quire/promptset/jsonvalue"
 )
 
-// EachCompletion gives the completions to each that decode finds in each line. decode is told which line is the first.
+// EachCompletion calls each for the completions that decode finds in each line. The last argument of decode reports
+// whether the line is the first.
 func EachCompletion(in io.ReaderAt, size int64, decode func([]byte, []jsonvalue.Member,
 	bool) ([]*completion.Completion, error),
 	each func(*completion.Completion) error) error {
@@ -44,7 +45,7 @@ func EachCompletion(in io.ReaderAt, size int64, decode func([]byte, []jsonvalue.
 	}
 }
 
-// cutOff says that the last line of a file does not end.
+// cutOff reports whether the last line of a file is incomplete.
 func cutOff(in io.ReaderAt, size int64) bool {
 	var last [1]byte
 	if size == 0 {

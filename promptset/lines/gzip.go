@@ -6,8 +6,8 @@ import (
 	"io"
 )
 
-// padded reads gzip streams that follow one another, with zeros after them, as tapes and block devices pad files. The
-// programs gzip and Python's gzip skip the zeros. compress/gzip takes them for the header of another stream.
+// padded reads concatenated gzip streams followed by zeros, as tapes and block devices pad files. The programs gzip
+// and Python's gzip skip the zeros. compress/gzip takes them for the header of another stream.
 type padded struct {
 	from *bufio.Reader
 	*gzip.Reader
@@ -26,7 +26,7 @@ func (p *padded) Read(b []byte) (int, error) {
 	for {
 		n, err := p.Reader.Read(b)
 		if n > 0 || err != io.EOF {
-			if err == io.EOF { // of this stream
+			if err == io.EOF { // end of this stream
 				err = nil
 			}
 			return n, err
@@ -41,7 +41,7 @@ func (p *padded) Read(b []byte) (int, error) {
 	}
 }
 
-// skipZeros passes over zeros. The error is io.EOF at the end of the file.
+// skipZeros skips zeros. The error is io.EOF at the end of the file.
 func (p *padded) skipZeros() error {
 	for {
 		b, err := p.from.ReadByte()

@@ -10,13 +10,13 @@ import (
 	"github.com/quire/quire/promptset/schema"
 )
 
-// keyTypes are the keys of the rows of a file, in order of first appearance, with the types of their values.
+// keyTypes has the keys of a file's rows, in order of first appearance, with the types of their values.
 type keyTypes struct {
 	keys  []string
 	types map[string]schema.JSONType
 }
 
-// add adds those of a row.
+// add adds the keys of a row.
 func (k *keyTypes) add(file string, object []jsonvalue.Member) error {
 	for _, m := range object {
 		t, ok := k.types[m.Key]

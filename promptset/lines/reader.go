@@ -1,5 +1,5 @@
-// Package lines reads files of text whose rows are objects. A format says where a row is in the text and what its
-// members are; the package looks into files, finds rows in their middle, and makes rows of the text.
+// Package lines reads text files whose rows are objects. A format defines where a row is in the text and what its
+// members are; the package looks into files, finds rows in their middle, and makes rows from the text.
 package lines
 
 import (
@@ -17,30 +17,30 @@ import (
 // MaxLine is the longest line of a JSONL file and record of a CSV file, in bytes.
 const MaxLine = 64 << 20
 
-// ErrTooLong says that a row is longer than what is read. The reader is after it.
+// ErrTooLong reports that a row is longer than the limit. The reader is after the row then.
 var ErrTooLong = fmt.Errorf("it is longer than %d MiB; split the row", MaxLine>>20)
 
 // Reader reads a file of text.
 type Reader struct {
 	Buf    *bufio.Reader
-	First  int64 // line at which the last one begins, from 1
-	Number int64 // line at which it ends
-	Offset int64 // bytes of text up to its end
+	First  int64 // number of the line at which the last one starts, from 1
+	Number int64 // number of the line at which it ends
+	Offset int64 // offset of its end in the text
 	Line   []byte
 	close  func()
 }
 
-// Compressible is the extensions of a format of text.
+// Compressible returns the extensions of a text format: the given one alone and with those of compressed files.
 func Compressible(extension string) []string {
 	return []string{extension, extension + ".gz", extension + ".zst"}
 }
 
-// IsCompressed says whether the name of a file tells that it is compressed.
+// IsCompressed reports whether a file is compressed, by its name.
 func IsCompressed(name string) bool {
 	return strings.HasSuffix(name, ".gz") || strings.HasSuffix(name, ".zst")
 }
 
-// ByteOrderMark may begin a file of UTF-8, and is no part of its text.
+// ByteOrderMark may start a UTF-8 file and is not part of its text.
 const ByteOrderMark = "\xef\xbb\xbf"
 
 // Open reads the text of a file from its start.
@@ -69,12 +69,12 @@ func Open(name string, r io.Reader) (*Reader, error) {
 	return l, nil
 }
 
-// At reads the text of a file from a place in it, behind so many lines, with a buffer of so many bytes.
+// At reads the text of a file from a place in the middle, after so many lines, with a buffer of so many bytes.
 func At(r io.Reader, number int64, buffer int) *Reader {
 	return &Reader{Buf: bufio.NewReaderSize(r, buffer), Number: number, close: func() {}}
 }
 
-// lost says where a file cannot be read any more: at this row, if its rows have no lines.
+// lost describes where a file can no longer be read: at this row, if its rows have no lines.
 func (l *Reader) lost(row int64) string {
 	if l.First == 0 {
 		return fmt.Sprintf("cannot read row %d", row)
@@ -104,8 +104,9 @@ func (l *Reader) Next() ([]byte, error) {
 	}
 }
 
-// Add adds the next line, with its end, to the current one, and shows it to scan piece by piece. The current one is cut
-// where it is too long. At the end of the file the error is io.EOF, unless there is an unended line.
+// Add adds the next line, with its newline, to the current one, and passes it to scan piece by piece. The current one
+// is truncated if it is too long. At the end of the file the error is io.EOF, unless there is a line without a
+// newline.
 func (l *Reader) Add(scan func(piece []byte)) (tooLong bool, err error) {
 	some := false
 	for {
@@ -128,14 +129,14 @@ func (l *Reader) Add(scan func(piece []byte)) (tooLong bool, err error) {
 	}
 }
 
-// Skip passes over bytes that were looked at.
+// Skip skips bytes that were looked at.
 func (l *Reader) Skip(n int) {
 	n, _ = l.Buf.Discard(n)
 	l.Offset += int64(n)
 }
 
-// Ahead is the text that is in the buffer.
+// Ahead returns the text that is in the buffer.
 func (l *Reader) Ahead() []byte {
-	ahead, _ := l.Buf.Peek(l.Buf.Size()) // what there is
+	ahead, _ := l.Buf.Peek(l.Buf.Size()) // as much as there is
 	return ahead
 }

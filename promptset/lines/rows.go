@@ -20,26 +20,27 @@ import (
 // Text is the text of a row.
 type Text struct {
 	Bytes []byte // valid until the next one
-	Line  int64  // of the file, at which it begins, from 1; 0 in a file without lines
+	Line  int64  // line of the file at which it starts, from 1; 0 in a file without lines
 	Last  int64  // line at which it ends
-	Err   error  // why it could not be read, as [ErrTooLong]
+	Err   error  // why it could not be read, such as [ErrTooLong]
 }
 
-// Rows says where the rows of a file of text are, and what is in them. All files of a format may share one, or each has
-// its own.
+// Rows defines where the rows of a text file are, and what is in them. All files of a format may share one, or each
+// may have its own.
 type Rows interface {
-	// Start passes over what is before the first row.
+	// Start skips what is before the first row.
 	Start(l *Reader) error
-	// Next returns the text of the next row, valid until the next call; io.EOF is the end, and [ErrTooLong] leaves the
-	// reader after the row.
+	// Next returns the text of the next row, valid until the next call; io.EOF is the end, and after [ErrTooLong] the
+	// reader is after the row.
 	Next(l *Reader) ([]byte, error)
-	// Members splits the text of a row into keys and values. The error says what is wrong with it and what to do.
+	// Members splits the text of a row into keys and values. The error states what is wrong with it and what to do.
 	Members(t Text) ([]jsonvalue.Member, error)
-	// IDIn returns the id that a damaged row has under a key; it is empty if it can't be read.
+	// IDIn returns the id that a damaged row has under a key; it is empty if it cannot be read.
 	IDIn(t Text, key string) string
 }
 
-// namedRows are rows whose file names their columns before them, with the types of columns of nothing but nulls.
+// namedRows are rows whose file names their columns before the first row, with the types of columns that are all
+// null.
 type namedRows interface {
 	Rows
 	Header() []string
@@ -52,22 +53,23 @@ func nextText(rows Rows, l *Reader) Text {
 	return Text{text, l.First, l.Number, err}
 }
 
-// file are the rows of a file, as a look found them.
+// file has the rows of a file, as a look found them.
 type file struct {
 	rows  Rows
-	marks []mark // of a file that is not compressed: where every markEvery-th row begins
+	marks []mark // for a file that is not compressed: where every MarkEvery-th row starts
 }
 
-// mark is a place in a file where a row begins.
+// mark is a place in a file where a row starts.
 type mark struct {
 	offset int64
-	line   int64 // lines before it
+	line   int64 // number of lines before it
 }
 
-// MarkEvery is how many rows are passed over, at most, to get to one in the middle of a file.
+// MarkEvery is how many rows are skipped, at most, to reach one in the middle of a file.
 const MarkEvery = 4096
 
-// open reads the rows from the start, or from the mark before the row from. It returns the row at which the reader is.
+// open reads the rows from the start, or from the last mark before the row from. It returns the row at which the
+// reader is.
 func (o *file) open(in *input.Opened, from int64) (*Reader, int64, error) {
 	if m := from / MarkEvery; m > 0 && m < int64(len(o.marks)) {
 		start := o.marks[m]
@@ -85,7 +87,7 @@ func (o *file) open(in *input.Opened, from int64) (*Reader, int64, error) {
 	return l, 0, nil
 }
 
-// Range gives rows of a file, numbered there, to yield. It returns false when yield did.
+// Range yields rows of a file, numbered within the file. It returns false if yield did.
 func (o *file) Range(ctx context.Context, in *input.Opened, from, to int64, yield func(*record.Row) bool) (more bool,
 	err error) {
 	l, at, err := o.open(in, from)
@@ -116,7 +118,7 @@ func (o *file) Range(ctx context.Context, in *input.Opened, from, to int64, yiel
 	return true, nil
 }
 
-// RowOf returns the row of a text.
+// RowOf returns the row with this text.
 func RowOf(s *input.Source, rows Rows, at int64, text Text) (*record.Row, error) {
 	row := s.Row(at)
 	row.Line = text.Line
@@ -148,7 +150,7 @@ func RowOf(s *input.Source, rows Rows, at int64, text Text) (*record.Row, error)
 	return row.Row, nil
 }
 
-// idKey is the key of a row's id.
+// idKey returns the key of a row's id.
 func idKey(s *input.Source) string {
 	if s.Requests != nil {
 		return openai.Keys[0]
@@ -156,8 +158,8 @@ func idKey(s *input.Source) string {
 	return s.Mapping.ColumnOf(schema.IDName)
 }
 
-// Look reads a file once, for its digest, its number of rows and where they are, and its columns. begin reads
-// what is before the rows.
+// Look reads a file once, for its digest, its rows and their positions, and its columns. begin reads what is before
+// the rows.
 func Look(ctx context.Context, s *input.Source, f input.File, begin func(*Reader) (Rows, error)) (*input.Contents,
 	error) {
 	digest := sha256.New()
@@ -200,7 +202,7 @@ func Look(ctx context.Context, s *input.Source, f input.File, begin func(*Reader
 		}
 		object, err := rows.Members(text)
 		if err != nil {
-			continue // the row's error, when it is read
+			continue // reported as the row's error when it is read
 		}
 		if object, err = s.AddPartitions(object); err != nil {
 			return nil, err
@@ -221,7 +223,7 @@ func Look(ctx context.Context, s *input.Source, f input.File, begin func(*Reader
 	if err := types.columns(s, c); err != nil {
 		return nil, err
 	}
-	// A decompressor may leave bytes behind what it takes for the end.
+	// A decompressor may leave bytes after what it takes for the end.
 	if _, err := io.Copy(io.Discard, raw); err != nil {
 		return nil, s.Error("cannot read it", err)
 	}
@@ -229,7 +231,7 @@ func Look(ctx context.Context, s *input.Source, f input.File, begin func(*Reader
 	return c, nil
 }
 
-// hasText says whether a row has a key of text, which a model without a tokenizer can't take.
+// hasText reports whether a row has a key of text, which a model without a tokenizer cannot use.
 func hasText(m *record.Mapping, object []jsonvalue.Member) bool {
 	return m.Template != nil || slices.ContainsFunc(schema.TextNames, func(name string) bool {
 		key := m.ColumnOf(name)

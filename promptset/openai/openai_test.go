@@ -182,7 +182,7 @@ func TestFailure(t *testing.T) {
 	}
 }
 
-// Whatever a line has, reading it does not panic, and what it was read as is written and read as the same.
+// For any line, parsing does not panic, and the result is written and parsed as the same.
 func FuzzLine(f *testing.F) {
 	f.Add([]byte(`{"custom_id":"a","response":{"status_code":200,"body":{"choices":[{"index":0,"text":"x"}]}},"error":null}`))
 	f.Add([]byte(`{"custom_id":"a","response":{"status_code":200,"body":{"choices":[{"index":0,"message":{"content":null},` +

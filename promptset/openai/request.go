@@ -1,4 +1,4 @@
-// Package openai reads the request lines of OpenAI's batch files, and writes and reads their response lines.
+// Package openai parses the request lines of OpenAI's batch files, and writes and parses their response lines.
 package openai
 
 import (
@@ -8,16 +8,16 @@ import (
 	"strings"
 )
 
-// Endpoint is what a line asks for.
+// Endpoint is the API endpoint that a line asks for.
 type Endpoint string
 
-// The endpoints that are served.
+// The supported endpoints.
 const (
 	Chat        Endpoint = "/v1/chat/completions"
 	Completions Endpoint = "/v1/completions"
 )
 
-// PromptKey is the member of the body that has the prompt.
+// PromptKey returns the member of the body that has the prompt.
 func (e Endpoint) PromptKey() string {
 	if e == Chat {
 		return "messages"
@@ -25,10 +25,10 @@ func (e Endpoint) PromptKey() string {
 	return "prompt"
 }
 
-// served says which endpoints may be given.
+// served lists the supported endpoints for error messages.
 const served = string(Chat) + " or " + string(Completions)
 
-// others are endpoints of OpenAI and vLLM that are not served, by what ends their URL.
+// others are endpoints of OpenAI and vLLM that are not supported, by the end of their URL.
 var others = []struct{ suffix, what string }{
 	{"/embeddings", "embeddings"},
 	{"/responses", "the Responses API"},
@@ -50,21 +50,21 @@ var Keys = []string{"custom_id", "method", "url", "body"}
 
 // Request is a line of a batch file.
 type Request struct {
-	CustomID string // empty where the line has none that can be used
+	CustomID string // empty if the line has no usable one
 	URL      Endpoint
-	Body     json.RawMessage // a JSON object, of a good line
+	Body     json.RawMessage // a JSON object, if the line is valid
 }
 
-// Error says what is wrong with a line, as OpenAI's error objects do.
+// Error states what is wrong with a line, as OpenAI's error objects do.
 type Error struct {
-	Param string // the member, of the line or of its body
+	Param string // the member of the line or of its body
 	Code  string
 	What  string
 }
 
 func (e *Error) Error() string { return e.What }
 
-// Codes of errors, by OpenAI's names.
+// The codes of errors, by OpenAI's names.
 const (
 	CodeMissing       = "missing_required_parameter"
 	CodeUnknown       = "unknown_parameter"
@@ -84,8 +84,8 @@ func wrong(param, code, format string, args ...any) error {
 	return &Error{param, code, fmt.Sprintf(format, args...)}
 }
 
-// ParseRequest reads a line by the values of its members; get returns nil for one that is not there. The error says
-// what is wrong with the line. What of the request is known is returned with it.
+// ParseRequest parses a line from the values of its members; get returns nil for an absent one. The error states what
+// is wrong with the line. The parts of the request that are known are returned with it.
 func ParseRequest(get func(key string) json.RawMessage) (r Request, err error) {
 	text := func(key string) (s string) {
 		raw := get(key)
@@ -115,7 +115,7 @@ func ParseRequest(get func(key string) json.RawMessage) (r Request, err error) {
 	return r, err
 }
 
-// check says why an endpoint is not served.
+// check returns an error if an endpoint is not supported.
 func (e Endpoint) check() error {
 	if e == Chat || e == Completions {
 		return nil
@@ -141,7 +141,7 @@ func body(raw json.RawMessage) (json.RawMessage, error) {
 
 func absent(raw json.RawMessage) bool { return len(raw) == 0 || raw[0] == 'n' }
 
-// shorten cuts a JSON value for a message.
+// shorten truncates a JSON value for a message.
 func shorten(raw json.RawMessage) string {
 	const most = 40
 	if len(raw) <= most {
@@ -150,18 +150,18 @@ func shorten(raw json.RawMessage) string {
 	return strings.ToValidUTF8(string(raw[:most]), "") + "..."
 }
 
-// IsRequest says whether an object with these keys is a request line: it has all of [Keys].
+// IsRequest reports whether an object with these keys is a request line: it has all of [Keys].
 func IsRequest(has func(key string) bool) bool {
 	return !slices.ContainsFunc(Keys, func(k string) bool { return !has(k) })
 }
 
-// Prompt is what the body of a request for completions gives as prompt: text, or token ids as a JSON list of numbers.
+// Prompt is a prompt in the body of a request for completions: text, or token ids as a JSON list of numbers.
 type Prompt struct {
 	Text   json.RawMessage // a JSON text, or nil
 	Tokens json.RawMessage // a JSON list of numbers, or nil
 }
 
-// ParsePrompts reads prompts: text, a list of token ids, or a list with some of either.
+// ParsePrompts parses prompts: text, a list of token ids, or a list of several of either.
 func ParsePrompts(raw json.RawMessage) ([]Prompt, error) {
 	mistyped := wrong("prompt", CodeInvalidType, "prompt is %s, but must be text or a list of token ids", shorten(raw))
 	switch {

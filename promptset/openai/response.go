@@ -17,17 +17,17 @@ type Line struct {
 	ID       string          `json:"id"`
 	CustomID string          `json:"custom_id"`
 	Response *Response       `json:"response"`
-	Error    json.RawMessage `json:"error"` // why there was no response; null in what Quire writes
+	Error    json.RawMessage `json:"error"` // why there was no response; always null in Quire's output
 }
 
-// Response is what a server would have answered.
+// Response is what a server would have responded.
 type Response struct {
 	StatusCode int    `json:"status_code"`
 	RequestID  string `json:"request_id"`
 	Body       *Body  `json:"body"`
 }
 
-// Body is the answer: choices, or an error alone.
+// Body is the answer: choices, or only an error.
 type Body struct {
 	Problem *Problem `json:"error,omitempty"`
 
@@ -39,16 +39,16 @@ type Body struct {
 	Usage             *Usage   `json:"usage,omitempty"`
 	SystemFingerprint string   `json:"system_fingerprint,omitempty"`
 
-	ScoredPrompt // of chats
+	ScoredPrompt // only in chats
 }
 
-// ScoredPrompt is what vLLM's answers have of a prompt on request.
+// ScoredPrompt is what vLLM's answers report about a prompt on request.
 type ScoredPrompt struct {
 	PromptLogprobs json.RawMessage `json:"prompt_logprobs,omitempty"`
 	PromptTokenIDs []int32         `json:"prompt_token_ids,omitempty"`
 }
 
-// Names of objects.
+// The names of objects.
 const (
 	ChatObject        = "chat.completion"
 	CompletionsObject = "text_completion"
@@ -62,13 +62,13 @@ type Problem struct {
 	Code    json.RawMessage `json:"code"`
 }
 
-// Types of problems.
+// The types of problems.
 const (
 	InvalidRequest = "invalid_request_error"
 	ServerError    = "server_error"
 )
 
-// ProblemOf returns the error object of a response with a status. Its param and its code may be empty.
+// ProblemOf returns the error object of a response with a status. The param and the code may be empty.
 func ProblemOf(status int, of Error) *Problem {
 	p := &Problem{Message: of.What, Type: InvalidRequest}
 	if status >= 500 {
@@ -86,25 +86,25 @@ func ProblemOf(status int, of Error) *Problem {
 // Choice is a completion.
 type Choice struct {
 	Index        int       `json:"index"`
-	Message      *Message  `json:"message,omitempty"` // of chats
-	Text         *string   `json:"text,omitempty"`    // of completions
+	Message      *Message  `json:"message,omitempty"` // only in chats
+	Text         *string   `json:"text,omitempty"`    // only in completions
 	Logprobs     *Logprobs `json:"logprobs"`
 	FinishReason string    `json:"finish_reason"`
-	TokenIDs     []int32   `json:"token_ids,omitempty"` // vLLM's, where return_token_ids asks for them
+	TokenIDs     []int32   `json:"token_ids,omitempty"` // vLLM's, if return_token_ids asks for them
 
-	ScoredPrompt // of completions
+	ScoredPrompt // only in completions
 }
 
 // Message is the completion of a chat.
 type Message struct {
 	Role      string          `json:"role"`
-	Content   *string         `json:"content"` // nil where there are calls of tools alone
+	Content   *string         `json:"content"` // nil if there are only tool calls
 	Refusal   *string         `json:"refusal"`
-	Reasoning string          `json:"reasoning,omitempty"` // vLLM's, where the text is taken apart
+	Reasoning string          `json:"reasoning,omitempty"` // vLLM's, if the text is split
 	ToolCalls json.RawMessage `json:"tool_calls,omitempty"`
 }
 
-// NewMessage returns the message of a completion: its reasoning, its text, and its calls of tools as a JSON list; ""
+// NewMessage returns the message of a completion: its reasoning, its text, and its tool calls as a JSON list; ""
 // stands for none.
 func NewMessage(reasoning, text, calls string) *Message {
 	m := &Message{Role: "assistant", Content: &text, Reasoning: reasoning}
@@ -117,20 +117,20 @@ func NewMessage(reasoning, text, calls string) *Message {
 	return m
 }
 
-// Reasons for which a choice ended that Quire tells otherwise.
+// The finish reasons of choices that Quire names differently.
 const (
-	toolCalls    = "tool_calls" // it has some
+	toolCalls    = "tool_calls" // it has tool calls
 	stop, length = "stop", "length"
 )
 
-// FinishWith sets why a choice ended: for calls of tools, where it has some and was not cut.
+// FinishWith sets why a choice ended: for tool calls, if it has some and was not truncated.
 func (c *Choice) FinishWith(reason string) {
 	if c.FinishReason = reason; reason == stop && c.Message != nil && len(c.Message.ToolCalls) > 0 {
 		c.FinishReason = toolCalls
 	}
 }
 
-// Finish returns why a choice ended, by the reasons that Quire tells.
+// Finish returns why a choice ended, as one of Quire's reasons.
 func (c *Choice) Finish() string {
 	if c.FinishReason == length || c.FinishReason == toolCalls {
 		return c.FinishReason
@@ -143,21 +143,21 @@ type Usage struct {
 	PromptTokens     int `json:"prompt_tokens"`
 	CompletionTokens int `json:"completion_tokens"`
 	TotalTokens      int `json:"total_tokens"`
-	// ByChoice has the tokens of each of several choices, which OpenAI's lines do not tell.
+	// ByChoice has the number of tokens of each of several choices, which OpenAI's lines do not have.
 	ByChoice []int `json:"completion_tokens_by_choice,omitempty"`
 }
 
-// Logprobs are the log-probabilities of a choice's tokens: Content of a chat, the other fields of a completion.
+// Logprobs are the log-probabilities of a choice's tokens: Content in a chat, the other fields in a completion.
 type Logprobs struct {
 	Content *[]TokenLogprob `json:"content,omitempty"`
 
 	Tokens        []string         `json:"tokens,omitempty"`
 	TokenLogprobs []Logprob        `json:"token_logprobs,omitempty"`
-	TopLogprobs   []map[string]any `json:"top_logprobs,omitempty"` // left out where none are wanted
+	TopLogprobs   []map[string]any `json:"top_logprobs,omitempty"` // omitted if none are requested
 	TextOffset    []int            `json:"text_offset,omitempty"`
 }
 
-// TokenLogprob is a token with its log-probability, and at a position the most likely ones.
+// TokenLogprob is a token with its log-probability, and the most likely tokens at its position.
 type TokenLogprob struct {
 	Token       string          `json:"token"`
 	Logprob     Logprob         `json:"logprob"`
@@ -165,10 +165,10 @@ type TokenLogprob struct {
 	TopLogprobs *[]TokenLogprob `json:"top_logprobs,omitempty"`
 }
 
-// Logprob is a natural logarithm. What JSON has no number for is -9999, as in OpenAI's API.
+// Logprob is a natural logarithm. A value that JSON cannot represent is -9999, as in OpenAI's API.
 type Logprob float32
 
-// unlikely is what OpenAI writes for what is not likely enough to be told.
+// unlikely is what OpenAI writes for a token that is too unlikely to report.
 const unlikely = "-9999.0"
 
 // MarshalJSON implements json.Marshaler.
@@ -179,15 +179,15 @@ func (p Logprob) MarshalJSON() ([]byte, error) {
 	return strconv.AppendFloat(nil, float64(p), 'g', -1, 32), nil
 }
 
-// Token is a token that was drawn, or of a prompt.
+// Token is a generated token, or a token of a prompt.
 type Token struct {
 	ID      int32
-	Bytes   []byte // of its text, or of its name where it is a special one; nil without a tokenizer
+	Bytes   []byte // bytes of its text, or of its name if it is a special token; nil without a tokenizer
 	Logprob float32
-	Top     []Token // the most likely ones at its position, where they are wanted
+	Top     []Token // the most likely ones at its position, if requested
 }
 
-// text is a token as text: where its bytes are not UTF-8, they are written out as OpenAI does.
+// text returns a token as text: bytes that are not UTF-8 are escaped as OpenAI does.
 func (t *Token) text() string {
 	if utf8.Valid(t.Bytes) {
 		return string(t.Bytes)
@@ -208,7 +208,7 @@ func (t *Token) entry() TokenLogprob {
 	return e
 }
 
-// ChatLogprobs is the form that log-probabilities have in chats.
+// ChatLogprobs returns log-probabilities in the form of chats.
 func ChatLogprobs(tokens []Token) *Logprobs {
 	content := make([]TokenLogprob, len(tokens))
 	for i := range tokens {
@@ -222,9 +222,8 @@ func ChatLogprobs(tokens []Token) *Logprobs {
 	return &Logprobs{Content: &content}
 }
 
-// PromptLogprobs is the form that vLLM gives the log-probabilities of the tokens of a prompt: for each an object with
-// the token and the likeliest ones by their ids, and null for the first. A token that is none of the likeliest has no
-// rank.
+// PromptLogprobs returns log-probabilities of a prompt's tokens in vLLM's form: for each token an object with it and
+// the likeliest ones by their ids, and null for the first. A token that is not among the likeliest has no rank.
 func PromptLogprobs(tokens []Token) json.RawMessage {
 	b := []byte{'['}
 	for i := range tokens {
@@ -246,7 +245,7 @@ func PromptLogprobs(tokens []Token) json.RawMessage {
 	return append(b, ']')
 }
 
-// appendRanked appends a token with its rank among the likeliest; 0 is none of them.
+// appendRanked appends a token with its rank among the likeliest; 0 means that it is not among them.
 func (t *Token) appendRanked(b []byte, rank int) []byte {
 	entry := struct {
 		Logprob Logprob `json:"logprob"`
@@ -264,11 +263,11 @@ func (t *Token) appendRanked(b []byte, rank int) []byte {
 	out := bytes.NewBuffer(b)
 	enc := json.NewEncoder(out)
 	enc.SetEscapeHTML(false)
-	_ = enc.Encode(entry) // which has nothing that cannot be encoded
+	_ = enc.Encode(entry) // entry has nothing that cannot be encoded
 	return bytes.TrimSuffix(out.Bytes(), []byte("\n"))
 }
 
-// TextLogprobs is the form that log-probabilities have in completions. Offsets count characters.
+// TextLogprobs returns log-probabilities in the form of completions. Offsets count characters.
 func TextLogprobs(tokens []Token) *Logprobs {
 	l := &Logprobs{}
 	wanted := slices.ContainsFunc(tokens, func(t Token) bool { return t.Top != nil })
@@ -278,11 +277,11 @@ func TextLogprobs(tokens []Token) *Logprobs {
 		text := t.text()
 		top := map[string]any{}
 		for j := range t.Top {
-			if name := t.Top[j].text(); top[name] == nil { // the first, which is the likeliest
+			if name := t.Top[j].text(); top[name] == nil { // keep the first, which is the likeliest
 				top[name] = Logprob(t.Top[j].Logprob)
 			}
 		}
-		if t.Top != nil && top[text] == nil { // the drawn token is always there
+		if t.Top != nil && top[text] == nil { // the generated token is always included
 			top[text] = Logprob(t.Logprob)
 		}
 		l.Tokens = append(l.Tokens, text)
@@ -296,7 +295,7 @@ func TextLogprobs(tokens []Token) *Logprobs {
 	return l
 }
 
-// Append appends the line, with its line end.
+// Append appends the line, with its newline.
 func (l *Line) Append(b []byte) ([]byte, error) {
 	out := bytes.NewBuffer(b)
 	enc := json.NewEncoder(out)
@@ -305,10 +304,10 @@ func (l *Line) Append(b []byte) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// ErrNotResponse says that a line is not one of an output file.
+// ErrNotResponse reports that a line is not from an output file.
 var ErrNotResponse = errors.New("it is not a response line of OpenAI's batch format")
 
-// ParseLine reads a line of an output file, of Quire or of others.
+// ParseLine parses a line of an output file, written by Quire or others.
 func ParseLine(raw json.RawMessage) (*Line, error) {
 	var keys map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &keys); err != nil || keys["custom_id"] == nil || keys["response"] == nil {
@@ -321,7 +320,7 @@ func ParseLine(raw json.RawMessage) (*Line, error) {
 	return &l, nil
 }
 
-// Failure returns why a line has no choices; "" where it has some.
+// Failure returns why a line has no choices; "" if it has some.
 func (l *Line) Failure() string {
 	r := l.Response
 	switch {
@@ -337,7 +336,7 @@ func (l *Line) Failure() string {
 	return ""
 }
 
-// message is the text of an error in the forms that it has in lines of OpenAI and vLLM.
+// message returns the text of an error in the forms that lines of OpenAI and vLLM have.
 func message(raw json.RawMessage) string {
 	var text string
 	if json.Unmarshal(raw, &text) == nil && text != "" {
@@ -375,7 +374,7 @@ func (c *Choice) TextOf() string {
 	return ""
 }
 
-// LogprobsOf returns the log-probabilities of a choice's tokens, nil where it has none.
+// LogprobsOf returns the log-probabilities of a choice's tokens, nil if it has none.
 func (c *Choice) LogprobsOf() (all []float32) {
 	if c.Logprobs == nil {
 		return nil
@@ -392,7 +391,7 @@ func (c *Choice) LogprobsOf() (all []float32) {
 	return all
 }
 
-// TokensOf returns how many tokens choice i of n has. Where the line does not tell, the first choice has all.
+// TokensOf returns how many tokens choice i of n has. If the line does not state it, the first choice has all.
 func (u *Usage) TokensOf(i, n int) int {
 	switch {
 	case u == nil:

@@ -15,23 +15,23 @@ import (
 )
 
 const (
-	GroupRows      = 50_000   // output rows of a row group, at most
-	groupBytes     = 64 << 20 // uncompressed bytes of a row group, about
-	dictionaryByte = 1 << 20  // where a column's dictionary stops to grow
+	GroupRows      = 50_000   // maximum of output rows in a row group
+	groupBytes     = 64 << 20 // uncompressed size of a row group, about
+	dictionaryByte = 1 << 20  // size at which a column's dictionary stops growing
 )
 
 // encoder writes a Parquet part.
 type encoder struct {
 	columns *completion.Layout
 	writer  *parquet.Writer
-	rows    int64 // of the current row group
+	rows    int64 // rows of the current row group
 	bytes   int64
-	input   [][]parquet.Value // of the current input row, by output leaf; reused
-	values  []parquet.Value   // of a column of the output; reused
+	input   [][]parquet.Value // values of the current input row, by output leaf; reused
+	values  []parquet.Value   // values of a column of the output; reused
 }
 
-// keptValues is how many values a buffer has at most that is kept for later rows. A row of log-probabilities may have
-// a million in a column.
+// keptValues is the largest buffer, in values, that is kept for later rows. A row of log-probabilities may have a
+// million values in a column.
 const keptValues = 1 << 16
 
 func NewEncoder(w io.Writer, columns *completion.Layout, o *completion.EncoderOptions) (_ completion.Encoder,
@@ -45,10 +45,9 @@ func NewEncoder(w io.Writer, columns *completion.Layout, o *completion.EncoderOp
 		parquet.MaxRowsPerRowGroup(math.MaxInt64),
 	}
 	for k, v := range o.Meta {
-		options = append(options, parquet.KeyValueMetadata(k, v)) // the library sorts them
+		options = append(options, parquet.KeyValueMetadata(k, v)) // order does not matter: the library sorts them
 	}
-	// Smallest and greatest values help readers to skip pages by number, not by text, and would put whole texts in the
-	// footer.
+	// Minima and maxima help readers to skip pages by number. For text they would put whole texts in the footer.
 	var bounds func(n *schema.Node, path []string)
 	bounds = func(n *schema.Node, path []string) {
 		path = append(slices.Clone(path), n.Name)
@@ -63,8 +62,8 @@ func NewEncoder(w io.Writer, columns *completion.Layout, o *completion.EncoderOp
 	for _, f := range columns.Root.Fields {
 		bounds(f, nil)
 	}
-	// The deprecated form of the writer: the generic one also builds an encoder of Go values, which we have none of and
-	// which panics for lists in two levels, legal as they are.
+	// The deprecated form of the writer, because the generic one also builds an encoder of Go values, which is not
+	// needed here and panics for lists in two levels, although these are legal.
 	return &encoder{columns: columns, writer: parquet.NewWriter(w, options...),
 		input: make([][]parquet.Value, columns.Root.Leaves)}, nil
 }
@@ -92,7 +91,8 @@ func (e *encoder) Add(row *record.Row, results []completion.Result) (rows, bytes
 	return rows, bytes, err
 }
 
-// completion writes a row of the output. It goes column by column: the values of all would take much more memory.
+// completion writes an output row. It goes column by column, because the values of all columns would take much more
+// memory.
 func (e *encoder) completion(row *record.Row, r *completion.Result) (bytes int64, err error) {
 	columns, first := e.writer.ColumnWriters(), e.columns.Result.Column
 	write := func(values []parquet.Value, column int) {

@@ -16,7 +16,7 @@ import (
 	"github.com/quire/quire/promptset/table"
 )
 
-// footerDigest is the digest of a Parquet file.
+// footerDigest returns the digest of a Parquet file.
 func footerDigest(f input.File) (string, error) {
 	var tail [8]byte
 	if n, err := f.ReadAt(tail[:], f.Size()-8); n < len(tail) {
@@ -32,7 +32,7 @@ func footerDigest(f input.File) (string, error) {
 
 func OpenFooter(r io.ReaderAt, size int64) (file *parquet.File, root *schema.Node, err error) {
 	defer table.Guard(&err)
-	// The library makes room for a footer of the size the file claims before it looks whether there is one.
+	// Check for a footer first: the library allocates as much memory as the file claims for it.
 	var tail [8]byte
 	if size < 12 {
 		return nil, nil, fmt.Errorf("%d bytes are too few for one", size)
@@ -55,7 +55,8 @@ func OpenFooter(r io.ReaderAt, size int64) (file *parquet.File, root *schema.Nod
 		parquet.ReadBufferSize(32<<10))
 	switch {
 	case err == nil:
-	case strings.Contains(err.Error(), "DecryptionConfig"): // the footer is signed, as of files with encrypted columns
+	// the footer is signed, as in files with encrypted columns
+	case strings.Contains(err.Error(), "DecryptionConfig"):
 		return nil, nil, encrypted
 	default:
 		return nil, nil, err

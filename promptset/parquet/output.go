@@ -11,7 +11,7 @@ import (
 	"github.com/quire/quire/promptset/table"
 )
 
-// ReadPart gives the rows of a Parquet part to each, and returns the footer's metadata.
+// ReadPart calls each for every row of a Parquet part, and returns the footer's metadata.
 func ReadPart(in io.ReaderAt, size int64, each func(*completion.Completion) error) (meta map[string]string, err error) {
 	file, root, err := OpenFooter(in, size)
 	if err != nil {
@@ -60,7 +60,7 @@ func metaOf(file *parquet.File) map[string]string {
 	return meta
 }
 
-// readGroup gives the rows of a row group to each.
+// readGroup calls each for every row of a row group.
 func readGroup(group parquet.RowGroup, columns []*completion.Column, prompts *table.PromptReader,
 	each func(*completion.Completion) error) error {
 	return eachRow(group, 16, func(values parquet.Row) error {
@@ -70,7 +70,7 @@ func readGroup(group parquet.RowGroup, columns []*completion.Column, prompts *ta
 	})
 }
 
-// eachRow gives the rows of a row group to each; a row is valid until the next. So many are read at once.
+// eachRow calls each for every row of a row group; a row is valid until the next. atOnce rows are read together.
 func eachRow(group parquet.RowGroup, atOnce int, each func(parquet.Row) error) error {
 	rows, err := openRows(group, 0)
 	if err != nil {
@@ -96,13 +96,13 @@ func eachRow(group parquet.RowGroup, atOnce int, each func(parquet.Row) error) e
 	return nil
 }
 
-// ReadValues gives the values of columns of each row.
+// ReadValues calls each with the values of columns, for every row.
 func ReadValues(_ string, in io.ReaderAt, size int64, names []string, each func([]any) error) error {
 	file, root, err := OpenFooter(in, size)
 	if err != nil {
 		return err
 	}
-	places := map[int]int{} // in names, by leaf
+	places := map[int]int{} // index in names, by leaf
 	for i, name := range names {
 		n := root.Field(name)
 		switch {
@@ -125,7 +125,7 @@ func ReadValues(_ string, in io.ReaderAt, size int64, names []string, each func(
 	return nil
 }
 
-// isScalar says whether values of a leaf are those of one kind of Go.
+// isScalar reports whether values of a leaf have one Go type.
 func isScalar(t parquet.Type) bool {
 	switch t.Kind() {
 	case parquet.Boolean, parquet.Float, parquet.Double, parquet.ByteArray:

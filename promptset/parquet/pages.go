@@ -11,17 +11,17 @@ import (
 	"github.com/quire/quire/promptset/table"
 )
 
-// Bounds of a page, which the Parquet library makes room for before it looks whether there is as much. Pages of real
-// files have a megabyte or so and some 20,000 values; those of columns of nothing but nulls may have all of a row
-// group.
+// Bounds of a page, because the Parquet library allocates memory before it checks how much data there is. Pages of
+// real files have about a megabyte and some 20,000 values; pages of all-null columns may cover a whole row group.
 const (
-	maxPageBytes  = 256 << 20 // uncompressed; more is taken of pages that are hardly compressed
+	maxPageBytes  = 256 << 20 // uncompressed; larger pages are accepted if they are hardly compressed
 	maxPageRatio  = 16
 	maxPageValues = 16 << 20
 	maxPageHeader = 16 << 20
 )
 
-// checkPages looks at the header of each page of a row group, and says which one claims more than there can be.
+// checkPages checks the header of each page of a row group, and returns an error for one that claims more than there
+// can be.
 func checkPages(in io.ReaderAt, size int64, group *format.RowGroup) (err error) {
 	defer table.Guard(&err)
 	for i := range group.Columns {
@@ -50,7 +50,7 @@ func checkPages(in io.ReaderAt, size int64, group *format.RowGroup) (err error) 
 			}
 			at += compressed
 			if header.Type != format.DictionaryPage {
-				// One that claims none would keep us here.
+				// A page that claims no values would make the loop endless.
 				values += max(n, 1)
 			}
 		}
@@ -58,7 +58,7 @@ func checkPages(in io.ReaderAt, size int64, group *format.RowGroup) (err error) 
 	return nil
 }
 
-// pageHeader reads the header of a page and returns its length.
+// pageHeader reads a page's header and returns the header's length.
 func pageHeader(in io.ReaderAt, at, size int64) (h *format.PageHeader, length int64, err error) {
 	for window := int64(512); ; window *= 8 {
 		b := make([]byte, max(0, min(window, size-at)))
@@ -69,7 +69,7 @@ func pageHeader(in io.ReaderAt, at, size int64) (h *format.PageHeader, length in
 			}
 			return nil, 0, err
 		}
-		// The reader must not be asked for single bytes, hence one of its own each time.
+		// The library must not be asked for single bytes, hence a new reader for each attempt.
 		r := bytes.NewReader(b)
 		h = new(format.PageHeader)
 		if err = thrift.NewDecoder(new(thrift.CompactProtocol).NewReader(r)).Decode(h); err == nil {

@@ -1,5 +1,5 @@
-// Package parquet reads prompts from Parquet files, and writes and reads parts of completions. It checks what files
-// claim before the library makes room for it.
+// Package parquet reads prompts from Parquet files, and writes and reads parts of completions. It checks the sizes
+// that files claim before the library allocates memory for them.
 package parquet
 
 import (
@@ -31,7 +31,7 @@ func Look(_ context.Context, s *input.Source, f input.File) (*input.Contents, er
 		Lacks: pf.Lacks, Reader: rows{}}, nil
 }
 
-// rows reads the rows of files by their footers alone.
+// rows reads the rows of files, given only their footers.
 type rows struct{}
 
 func (rows) Range(ctx context.Context, in *input.Opened, from, to int64, yield func(*record.Row) bool) (bool, error) {
@@ -49,7 +49,7 @@ func (rows) Range(ctx context.Context, in *input.Opened, from, to int64, yield f
 type file struct {
 	table.Table
 	input  io.ReaderAt
-	size   int64 // bytes
+	size   int64 // size in bytes
 	footer *parquet.File
 }
 
@@ -67,7 +67,7 @@ func parse(name string, r io.ReaderAt, size int64, m *record.Mapping, folders ..
 	return &file{Table: *t, input: r, size: size, footer: footer}, nil
 }
 
-// groups are the row groups of the file.
+// groups returns the row groups of the file.
 func (pf *file) groups() (all []table.Group) {
 	for i, g := range pf.footer.RowGroups() {
 		all = append(all, table.Group{What: fmt.Sprintf("row group %d", i), Rows: g.NumRows(),
@@ -93,7 +93,7 @@ func openRows(group parquet.RowGroup, skip int64) (rows parquet.Rows, err error)
 	return rows, nil
 }
 
-// texts are the row groups that may hold text.
+// texts returns the row groups that may contain text.
 func (pf *file) texts() (all []input.Span) {
 	if pf.Made != nil {
 		return []input.Span{{From: 0, To: math.MaxInt64}}
@@ -118,8 +118,8 @@ func (pf *file) texts() (all []input.Span) {
 	return all
 }
 
-// allNull says that chunks hold nothing but nulls, by what the writer says of them. Where it says nothing they may
-// hold more.
+// allNull reports whether chunks are all null according to the writer's statistics. Without statistics they may have
+// values.
 func allNull(chunks []format.ColumnChunk) bool {
 	for _, c := range chunks {
 		if m := &c.MetaData; m.NumValues == 0 || m.Statistics.NullCount != m.NumValues {

@@ -8,9 +8,9 @@ import (
 	"github.com/quire/quire/promptset/jsonvalue"
 )
 
-// addBefore adds what is before the prompt of a row.
+// addBefore adds what precedes the prompt of a row.
 func (m *Mapping) addBefore(r *Builder) {
-	if r.Parent.ID != "" { // the first row of a family has what is before it
+	if r.Parent.ID != "" { // the first row of a family has it already
 		if m.Chat {
 			m.converse(r, nil)
 		}
@@ -47,7 +47,7 @@ func (m *Mapping) addBefore(r *Builder) {
 	}
 }
 
-// converse makes the prompt of a row a message of the user that follows others.
+// converse makes the prompt of a row a user message after other messages.
 func (m *Mapping) converse(r *Builder, before []Message) {
 	switch {
 	case r.Kind != KindText:
@@ -59,14 +59,14 @@ func (m *Mapping) converse(r *Builder, before []Message) {
 	}
 }
 
-// prefixMessages puts the prefix before the first message of the user.
+// prefixMessages puts the prefix before the first user message.
 func (m *Mapping) prefixMessages(messages []Message) error {
 	if m.Prefix == "" {
 		return nil
 	}
 	i := slices.IndexFunc(messages, func(m Message) bool { return m.Role == "user" })
 	if i < 0 {
-		return errors.New("messages have none of the user, which the text of `prefix-file` could be before")
+		return errors.New("messages have no user message that the text of `prefix-file` could precede")
 	}
 	first := &messages[i]
 	if first.Object != "" {

@@ -11,12 +11,13 @@ import (
 	"github.com/quire/quire/promptset/openai"
 )
 
-// Builder sets the fields of a row to what its file has, judges them, and notes the first thing wrong with the row.
+// Builder sets the fields of a row from its file, checks them, and records the first thing that is wrong with the
+// row.
 type Builder struct {
 	*Row
-	Made bool // Prompt is what a template made
-	// promptParam is the member of a batch file's line that has the prompt, and inBody says that parameters are in the
-	// body of one; empty and false for other rows.
+	Made bool // Prompt comes from a template
+	// PromptParam is the member of a batch file's line that has the prompt, and inBody reports whether parameters
+	// come from the body of such a line. They are empty and false for other rows.
 	PromptParam string
 	InBody      bool
 }
@@ -28,7 +29,7 @@ func (r *Builder) Fail(format string, args ...any) {
 	}
 }
 
-// Blame notes what the first thing wrong with a row is about, if judge finds it.
+// Blame sets what the first error of a row concerns, if judge finds the error.
 func (r *Builder) Blame(param, code string, judge func()) {
 	before := r.Err
 	judge()
@@ -70,7 +71,7 @@ func (r *Builder) ParentNumber(name string, v jsonvalue.Number) {
 	}
 }
 
-// Mistyped notes a value of another type than it must be.
+// Mistyped records a value of the wrong type.
 func (r *Builder) Mistyped(format string, args ...any) {
 	r.Blame("", openai.CodeInvalidType, func() { r.Fail(format, args...) })
 }

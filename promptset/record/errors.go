@@ -4,12 +4,12 @@ import (
 	"fmt"
 )
 
-// columnError says that a file has none of the columns that prompts are looked for in.
+// columnError reports that a file has none of the columns in which prompts are expected.
 type columnError struct{ what, advice string }
 
 func (e *columnError) Error() string { return e.what }
 
-// WithFile names the file that an error is about.
+// WithFile returns err with the name of the file that it concerns.
 func WithFile(name string, err error) *FileError {
 	e := &FileError{File: name, What: err.Error()}
 	if lacks, ok := err.(*columnError); ok {
@@ -18,14 +18,14 @@ func WithFile(name string, err error) *FileError {
 	return e
 }
 
-// RowError says what is wrong with one row and what to do about it.
+// RowError states what is wrong with one row and what to do about it.
 type RowError struct {
 	File string
-	Row  int64 // from 0
-	Line int64 // in a JSONL file, from 1; 0 in a Parquet file
+	Row  int64 // number in the file, from 0
+	Line int64 // line in a JSONL file, from 1; 0 in a Parquet file
 	What string
-	// Param is the member of a line of a batch file that it is about, and Code what it is, by OpenAI's names; they may
-	// be empty.
+	// Param is the member of a batch file's line that is wrong, and Code the kind of error, by OpenAI's names; they
+	// may be empty.
 	Param, Code string
 }
 
@@ -36,15 +36,15 @@ func (e *RowError) Error() string {
 	return fmt.Sprintf("%s row %d: %s", e.File, e.Row, e.What)
 }
 
-// FileError says why a whole file cannot be used.
+// FileError states why a whole file cannot be used.
 type FileError struct {
 	File string
 	What string
 	Err  error // cause, may be nil
-	// Missing says that no file has the name: it is the name that is wrong.
+	// Missing reports whether no file has the name: the name is wrong.
 	Missing bool
-	// NoPrompts says that the file has none of the columns that prompts are looked for in: others have to be named.
-	// Advice, which is not in the text of the error, says by which settings; it may be empty.
+	// NoPrompts reports whether the file has none of the columns in which prompts are expected, so that others must
+	// be named. Advice, which is not in the text of the error, names the settings for that; it may be empty.
 	NoPrompts bool
 	Advice    string
 }

@@ -9,12 +9,12 @@ import (
 	"github.com/quire/quire/promptset/schema"
 )
 
-// Finish checks the row as a whole, once its fields are set. given names the prompt columns that are not null.
+// Finish checks the row as a whole, once its fields are set. given lists the prompt columns that are not null.
 func (r *Builder) Finish(given []string, m *Mapping) {
 	r.checkParent()
 	switch len(given) {
 	case 0:
-		if r.Parent.ID == "" { // else it goes on with nothing in between
+		if r.Parent.ID == "" { // with a parent, a row without a prompt continues directly
 			wanted := strings.Join(schema.PromptNames, ", ")
 			if m.Mapped() {
 				wanted = m.PromptColumn
@@ -48,7 +48,7 @@ func (r *Builder) Finish(given []string, m *Mapping) {
 	}
 }
 
-// finishPrompt checks the prompt, which is given under a name.
+// finishPrompt checks the prompt, which is in the column given.
 func (r *Builder) finishPrompt(given string) {
 	switch given {
 	case "prompt":
@@ -77,11 +77,11 @@ func (r *Builder) finishPrompt(given string) {
 	}
 }
 
-// roles are the roles that a message may have: those that chat templates know.
+// roles are the message roles that chat templates know.
 var roles = []string{"system", "developer", "user", "assistant", "model", "tool", "function", "ipython", "environment"}
 
-// NewRow returns a row whose prompt is a text that comes from no file: errors call its place from. As a message it is
-// a conversation of one message of the user.
+// NewRow returns a row whose prompt is a text that does not come from a file: errors call its place from. As a
+// message it is a conversation with one user message.
 func (m *Mapping) NewRow(index int64, from, text string, message bool) *Row {
 	r := &Builder{Row: &Row{Index: index, File: from, FileRow: index, Prompt: text}}
 	r.Finish([]string{"prompt"}, m)
@@ -91,7 +91,7 @@ func (m *Mapping) NewRow(index int64, from, text string, message bool) *Row {
 	return r.Row
 }
 
-// checkParent refuses what has a meaning only beside a parent.
+// checkParent rejects what has a meaning only together with a parent.
 func (r *Builder) checkParent() {
 	if r.Parent.ID != "" {
 		return

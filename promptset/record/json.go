@@ -10,7 +10,7 @@ import (
 	"github.com/quire/quire/promptset/schema"
 )
 
-// DecodeJSON sets the row's known fields from an object and returns which prompts are given.
+// DecodeJSON sets the row's known fields from an object and returns which prompts it has.
 func (r *Builder) DecodeJSON(object []jsonvalue.Member, m *Mapping) (given []string) {
 	if m.Template != nil {
 		given = append(given, "prompt")

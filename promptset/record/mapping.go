@@ -11,41 +11,41 @@ import (
 	"github.com/quire/quire/promptset/schema"
 )
 
-// Mapping says what the prompts of rows are, where the names of the columns do not say it. The zero value leaves rows
-// as they are.
+// Mapping defines the prompts of rows whose columns do not have the standard names. The zero value leaves rows as
+// they are.
 type Mapping struct {
-	// PromptColumn is the column that has the prompt as text. Columns named prompt, messages and prompt_token_ids have
-	// no meaning then, and are passed through.
+	// PromptColumn is the column that has the prompt as text. Columns named prompt, messages and prompt_token_ids
+	// then have no meaning, and are passed through.
 	PromptColumn string
-	// IDColumn is the column that has the ids of rows. A column id has no meaning then, and is passed through as
+	// IDColumn is the column that has the ids of rows. A column id then has no meaning, and is passed through as
 	// input_id.
 	IDColumn string
-	// Template makes the prompt of a row of its columns; those three have no other meaning then. The output has what it
-	// made as the column prompt, and a column of that name as input_prompt.
+	// Template renders the prompt of a row from its columns; the three columns above then have no other meaning. The
+	// output has the rendered text as the column prompt, and an input column of that name as input_prompt.
 	Template Template
-	// System is a system message before each prompt, which is a message of the user then, and before messages that do
-	// not begin with one.
+	// System is a system message before each prompt, which then is a user message, and before messages that do not
+	// start with one.
 	System string
-	// Chat makes each prompt a message of the user, with or without System, also in rows that go on from another one.
+	// Chat makes each prompt a user message, with or without System, also in rows that continue another one.
 	Chat bool
-	// Partitions are the columns that folders named key=value give; none stands for those below the folders that are
-	// named as inputs, and those that globs stand for.
+	// Partitions are the columns that folders named key=value define. If it is empty, these are the ones below the
+	// folders that are named as inputs, and below those that globs stand for.
 	Partitions []string
-	// Prefix is text before each prompt, and before the first message of the user in messages.
+	// Prefix is text before each prompt, and before the first user message in messages.
 	Prefix string
 }
 
-// Template makes text of the columns of a row.
+// Template renders text from the columns of a row.
 type Template interface {
-	// Uses are the names that may be columns, and Wants those of them that the input must have.
+	// Uses returns the names that may be columns, and Wants the ones among them that the input must have.
 	Uses() []string
 	Wants() []string
-	// Render takes columns by name, as JSON.
+	// Render renders the text; columns are by name, as JSON.
 	Render(columns map[string]json.RawMessage) (string, error)
 }
 
-// MadeColumn is the column of what a template made, and ofInput the name that one of this name in the input gets. The
-// same holds for the column of ids.
+// MadeColumn is the column of the text that a template rendered, and ofInput the name of an input column of this
+// name. The same applies to the column of ids.
 const (
 	MadeColumn = "prompt"
 	ofInput    = "input_" + MadeColumn
@@ -54,8 +54,7 @@ const (
 	idOfInput = "input_" + IDColumn
 )
 
-// Renamed are the columns of the input, by the names of others that take their place, which the output has under other
-// names.
+// Renamed returns the output name of an input column whose name is taken by another one.
 func (m *Mapping) Renamed(column string) (name string, ok bool) {
 	switch {
 	case m.Template != nil && column == MadeColumn:
@@ -66,7 +65,7 @@ func (m *Mapping) Renamed(column string) (name string, ok bool) {
 	return column, false
 }
 
-// Original is the name in the input of a column that may have been renamed.
+// Original returns the input name of a column that may have been renamed.
 func (m *Mapping) Original(name string) string {
 	for _, column := range []string{MadeColumn, IDColumn} {
 		if now, ok := m.Renamed(column); ok && now == name {
@@ -76,10 +75,10 @@ func (m *Mapping) Original(name string) string {
 	return name
 }
 
-// Mapped says that prompts are not in the columns of these names.
+// Mapped reports whether prompts are not in the columns of the standard names.
 func (m *Mapping) Mapped() bool { return m.PromptColumn != "" || m.Template != nil }
 
-// ColumnOf is the column that has what is known by a name, "" for none.
+// ColumnOf returns the column that has the standard name's value, "" for none.
 func (m *Mapping) ColumnOf(name string) string {
 	switch {
 	case name == IDColumn && m.IDColumn != "":
@@ -92,7 +91,7 @@ func (m *Mapping) ColumnOf(name string) string {
 	return ""
 }
 
-// NamesOf are the known names of what a column has.
+// NamesOf returns the standard names of a column's value.
 func (m *Mapping) NamesOf(column string) (names []string) {
 	for _, name := range schema.KnownNames {
 		if m.ColumnOf(name) == column {
@@ -102,15 +101,15 @@ func (m *Mapping) NamesOf(column string) (names []string) {
 	return names
 }
 
-// Forms are the columns of prompts beside which a parameter may be one, of those that a row or a file has.
+// Forms returns the prompt columns with which a parameter may apply, given the ones that a row or a file has.
 func (m *Mapping) Forms(given []string) []string {
-	if (m.System != "" || m.Chat) && slices.Contains(given, "prompt") { // which becomes messages
+	if (m.System != "" || m.Chat) && slices.Contains(given, "prompt") { // the prompt becomes messages
 		return append(slices.Clone(given), "messages")
 	}
 	return given
 }
 
-// MayHavePrompts says what a file lacks whose columns are these; nil where it may have prompts.
+// MayHavePrompts returns an error if a file with these columns cannot have prompts.
 func (m *Mapping) MayHavePrompts(columns []string) error {
 	if m.PromptColumn != "" && !slices.Contains(columns, m.PromptColumn) {
 		meant := ""
@@ -123,7 +122,7 @@ func (m *Mapping) MayHavePrompts(columns []string) error {
 	return nil
 }
 
-// MayHaveIDs says what a file with these columns lacks for the ids of its rows; nil if it has them.
+// MayHaveIDs returns an error if a file with these columns has no ids for its rows.
 func (m *Mapping) MayHaveIDs(columns []string) error {
 	if m.IDColumn != "" && !slices.Contains(columns, m.IDColumn) {
 		return fmt.Errorf("no column %q, which `id-column` names: it has %s", m.IDColumn, List(columns))
@@ -131,11 +130,12 @@ func (m *Mapping) MayHaveIDs(columns []string) error {
 	return nil
 }
 
-// likelyNames are those that columns of prompts have in data sets, the likeliest first.
+// likelyNames are the usual names of prompt columns in data sets, the likeliest first.
 var likelyNames = []string{"question", "query", "instruction", "input", "problem", "text", "content", "sentence",
 	"review", "message", "document"}
 
-// NoPrompts is the error for a file without a column of prompts, with the column that is likely to have them.
+// NoPrompts returns the error for a file without a column of prompts, which suggests the column that probably has
+// them.
 func NoPrompts(needs, has string, columns []string) error {
 	likely := ""
 	for _, name := range slices.Concat(schema.PromptNames[:1], likelyNames) {
@@ -152,7 +152,7 @@ func NoPrompts(needs, has string, columns []string) error {
 		List(columns)), advice}
 }
 
-// Lacks are the names that a template wants and a file with these columns does not have.
+// Lacks returns the names that a template needs and a file with these columns lacks.
 func (m *Mapping) Lacks(columns []string) []string {
 	if m.Template == nil {
 		return nil
@@ -162,7 +162,7 @@ func (m *Mapping) Lacks(columns []string) []string {
 	})
 }
 
-// Render sets the prompt of a row to what the template makes of its columns.
+// Render sets the prompt of a row to what the template renders from its columns.
 func (m *Mapping) Render(r *Builder, columns map[string]json.RawMessage) {
 	text, err := m.Template.Render(columns)
 	if err != nil {
@@ -172,7 +172,7 @@ func (m *Mapping) Render(r *Builder, columns map[string]json.RawMessage) {
 	r.Prompt, r.Made = text, true
 }
 
-// Passed are the columns of a row that are passed through.
+// Passed returns the columns of a row that are passed through.
 func (m *Mapping) Passed(r *Builder, object []jsonvalue.Member) []jsonvalue.Member {
 	if m.Template == nil && m.IDColumn == "" {
 		return object

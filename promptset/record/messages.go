@@ -12,14 +12,15 @@ import (
 // Message is one turn of a conversation.
 type Message struct {
 	Role string
-	// Content is the text of the message; parts of it stand in lines.
+	// Content is the text of the message; its parts are joined by newlines.
 	Content string
-	// Object is the whole message as a JSON object, where it is not a role and a text: it has other members, no role,
-	// or a content that is null or a list of text parts. Members that are null or empty are not there.
+	// Object is the whole message as a JSON object, if it is more than a role and a text: it has other members, no
+	// role, or a content that is null or a list of text parts. Members that are null or empty are left out.
 	Object string
 }
 
-// DecodeMessages sets the messages of a row from JSON; false means that they are no list of objects, nor text with one.
+// DecodeMessages sets the messages of a row from JSON. It returns false if they are not a list of objects, or text
+// that contains one.
 func (r *Builder) DecodeMessages(raw json.RawMessage) bool {
 	var text string
 	if json.Unmarshal(raw, &text) == nil {
@@ -43,7 +44,7 @@ func (r *Builder) DecodeMessages(raw json.RawMessage) bool {
 	return true
 }
 
-// message reads a message.
+// message parses a message.
 func (r *Builder) message(i int, item json.RawMessage) (m Message) {
 	var object []jsonvalue.Member
 	if !jsonvalue.IsNull(item) {
@@ -53,7 +54,7 @@ func (r *Builder) message(i int, item json.RawMessage) (m Message) {
 		}
 	}
 	role := jsonvalue.Find(object, "role")
-	missing := jsonvalue.IsNull(role) // which is the chat template's affair: it may not look for it
+	missing := jsonvalue.IsNull(role) // left to the chat template, which may not use it
 	switch {
 	case missing && len(object) == 0:
 		r.Fail("messages[%d] has no role; use one of %s", i, strings.Join(roles, ", "))
@@ -84,7 +85,7 @@ func (r *Builder) message(i int, item json.RawMessage) (m Message) {
 	return m
 }
 
-// content reads the content of a message: its text, and whether it is more than that.
+// content parses the content of a message: its text, and whether it is more than that.
 func (r *Builder) content(i int, role string, raw json.RawMessage) (text string, wide bool) {
 	switch {
 	case jsonvalue.IsNull(raw) && slices.Contains([]string{"user", "system", "developer"}, role):
@@ -99,10 +100,10 @@ func (r *Builder) content(i int, role string, raw json.RawMessage) (text string,
 	return text, false
 }
 
-// parts reads the content of a message that is a list of text parts.
+// parts parses the content of a message that is a list of text parts.
 func (r *Builder) parts(i int, raw json.RawMessage) string {
 	var items []json.RawMessage
-	_ = json.Unmarshal(raw, &items) // which is a list
+	_ = json.Unmarshal(raw, &items) // the caller has checked that it is a list
 	texts := make([]string, len(items))
 	for k, item := range items {
 		var part struct {
@@ -124,10 +125,10 @@ func (r *Builder) parts(i int, raw json.RawMessage) string {
 	return strings.Join(texts, "\n")
 }
 
-// lists are members that may be text with JSON in it, as a Parquet file may have what has no one type.
+// lists are members that may be text that contains JSON, as Parquet files store values without a single type.
 var lists = []string{"tool_calls", "function_call", "tools", "functions", "documents"}
 
-// untied returns the JSON in a member that is text with it.
+// untied returns the JSON in a member that is text.
 func untied(name string, raw json.RawMessage) json.RawMessage {
 	var text string
 	if slices.Contains(lists, name) && json.Unmarshal(raw, &text) == nil && json.Valid([]byte(text)) {
@@ -136,7 +137,7 @@ func untied(name string, raw json.RawMessage) json.RawMessage {
 	return raw
 }
 
-// judgeMember refuses a member of a message that asks for what Quire does not do.
+// judgeMember rejects a member of a message that asks for something Quire does not do.
 func (r *Builder) judgeMember(i int, m jsonvalue.Member) {
 	p := parameter.LookupMember(m.Key)
 	if p == nil {
@@ -152,11 +153,12 @@ func (r *Builder) judgeMember(i int, m jsonvalue.Member) {
 	r.Fail("messages[%d].%s is not supported as %s; leave it out%s", i, m.Key, jsonvalue.Abbreviate(m.Raw), instead)
 }
 
-// Transposed turns the JSON of a struct of lists into that of a list of structs. A value that is no list is of each.
+// Transposed converts the JSON of a struct of lists to a list of structs. A value that is not a list belongs to each
+// struct.
 func (r *Builder) Transposed(raw json.RawMessage) json.RawMessage {
 	fields, err := jsonvalue.Members(raw)
 	if err != nil {
-		r.Fail("messages cannot be read: %v; write the file anew", err)
+		r.Fail("messages cannot be read: %v; write the file again", err)
 		return raw
 	}
 	var messages [][]jsonvalue.Member
@@ -191,6 +193,6 @@ func (r *Builder) Transposed(raw json.RawMessage) json.RawMessage {
 
 func countItems(raw json.RawMessage) int {
 	var items []json.RawMessage
-	_ = json.Unmarshal(raw, &items) // which is a list, or nothing
+	_ = json.Unmarshal(raw, &items) // the caller has checked that it is a list, or nothing
 	return len(items)
 }

@@ -13,22 +13,22 @@ import (
 	"github.com/quire/quire/promptset/schema"
 )
 
-// Foreign is a value of a row under a name of other engines, or a parameter that Quire does not have.
+// Foreign is a value of a row under a name that other engines use, or a parameter that Quire does not have.
 type Foreign struct {
 	Parameter *parameter.Parameter
 	Raw       json.RawMessage // not null
-	Exact     float64         // of a column of floats: it holds all whole numbers below this one
+	Exact     float64         // for a column of floats: it represents all integers below this one
 }
 
-// Apply judges the values of a row, whose own parameters are set. given names its prompt columns.
+// Apply judges the values of a row, whose own parameters are set. given lists its prompt columns.
 func (r *Builder) Apply(values []Foreign, given []string) {
 	if len(given) == 0 && r.Parent.ID != "" {
-		given = []string{schema.ParentName} // what concerns a form of prompts does not concern it
+		given = []string{schema.ParentName} // parameters that concern a form of prompts do not apply
 	}
 	values = slices.DeleteFunc(values, func(v Foreign) bool {
 		return !slices.ContainsFunc(given, v.Parameter.Concerns)
 	})
-	// What becomes of the others depends on what the row gives under any name.
+	// The treatment of other values depends on what the row gives under any name.
 	values = slices.DeleteFunc(values, func(v Foreign) bool {
 		verdict, set := v.Parameter.Judge(v.Raw, r.Overrides.Text)
 		if verdict == parameter.Applied {
@@ -60,7 +60,7 @@ func (r *Builder) Apply(values []Foreign, given []string) {
 	}
 }
 
-// refuse notes a parameter with a value that is not supported.
+// refuse records a parameter with an unsupported value.
 func (r *Builder) refuse(v Foreign) {
 	p, note, leave, instead := v.Parameter, "", "leave it out", v.Parameter.Instead()
 	if p.Note != "" {
@@ -109,7 +109,7 @@ func (r *Builder) alias(v Foreign, set json.RawMessage) {
 	}
 }
 
-// Text returns a parameter's value as JSON, or "" where it is not given.
+// Text returns a parameter's value as JSON, or "" if it is not given.
 func (o *Overrides) Text(own string) string {
 	p := parameter.Sink(own)
 	if p == nil || !o.Has(p) {
@@ -122,7 +122,7 @@ func (o *Overrides) Text(own string) string {
 	case parameter.ListJSON:
 		return string(v)
 	}
-	b, _ := json.Marshal(v) // NaN, of a Parquet file, has none
+	b, _ := json.Marshal(v) // fails for NaN, from a Parquet file
 	return string(b)
 }
 
@@ -167,7 +167,7 @@ func (r *Builder) decodeParameter(o *Overrides, p *parameter.Parameter, key stri
 		}
 		return true
 	case parameter.Word:
-		if raw[0] == '{' { // an object stands for its text
+		if raw[0] == '{' { // an object in place of its text
 			*o.Give(p).(*string) = parameter.ParseJSON(raw)
 			return true
 		}
@@ -205,7 +205,7 @@ func GiveJSON(o *Overrides, p *parameter.Parameter, raw json.RawMessage) bool {
 	return true
 }
 
-// decodeTexts reads text or a list of it.
+// decodeTexts parses text or a list of texts.
 func (r *Builder) decodeTexts(key string, raw json.RawMessage) (texts []string, ok bool) {
 	if raw[0] == '"' {
 		texts = make([]string, 1)

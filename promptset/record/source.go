@@ -9,12 +9,12 @@ import (
 	"github.com/quire/quire/promptset/schema"
 )
 
-// Source has a row's own columns in the form that they have in the file of the row. Writers ask it for them.
+// Source has a row's own columns in the form that they have in its file. Writers read them from it.
 type Source interface {
-	// AppendJSON appends the columns as members of an object, under the names that rename returns; it leaves out the
-	// columns for which rename returns false.
+	// AppendJSON appends the columns as members of an object, under the names that rename returns; it omits columns
+	// for which rename returns false.
 	AppendJSON(b []byte, rename func(column string) (name string, ok bool)) []byte
-	// AppendValues adds the values of the columns that an output passes through to its values, which are by leaf.
+	// AppendValues adds the passed-through columns to the values of an output row, which are by leaf.
 	AppendValues(values [][]parquet.Value, passed *schema.Passed)
 	// Has reports whether the row has a column.
 	Has(column string) bool
@@ -22,7 +22,7 @@ type Source interface {
 	Size() int64
 }
 
-// Object is a row whose file has it as the members of an object.
+// Object is a row that is the members of an object in its file.
 type Object []jsonvalue.Member
 
 // AppendJSON appends the members.
@@ -45,13 +45,13 @@ func (o Object) AppendValues(values [][]parquet.Value, passed *schema.Passed) {
 	}
 }
 
-// Members are the row.
+// Members returns the row.
 func (o Object) Members() Object { return o }
 
-// Has reports whether there is a member of that key.
+// Has reports whether there is a member with that key.
 func (o Object) Has(key string) bool { return jsonvalue.Find(o, key) != nil }
 
-// Size is that of the text.
+// Size returns the size of the text.
 func (o Object) Size() (n int64) {
 	for _, m := range o {
 		n += int64(len(m.Key) + len(m.Raw))
@@ -59,10 +59,10 @@ func (o Object) Size() (n int64) {
 	return n
 }
 
-// Values is a row whose file has it as values of columns with types.
+// Values is a row that is values of typed columns in its file.
 type Values struct {
 	Values []parquet.Value   // by leaf
-	Layout *schema.Placement // where the job's schema has them
+	Layout *schema.Placement // their places in the job's schema
 }
 
 // AppendJSON appends the columns.
@@ -95,7 +95,7 @@ func (v *Values) Has(column string) bool {
 	return slices.ContainsFunc(v.Layout.Columns, func(n *schema.Node) bool { return n.Name == column })
 }
 
-// Size is that of the values.
+// Size returns the size of the values.
 func (v *Values) Size() int64 {
 	n := int64(32 * len(v.Values))
 	for _, value := range v.Values {

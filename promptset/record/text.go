@@ -9,15 +9,15 @@ import (
 	"github.com/quire/quire/promptset/jsonvalue"
 )
 
-// ReadableCalls are calls of tools as texts for people, of a JSON list in the form of OpenAI's API; "" is none.
+// ReadableCalls returns tool calls as texts for people, from a JSON list in the form of OpenAI's API; "" is none.
 func ReadableCalls(list string) (texts []string) {
 	var calls []struct {
 		Function struct {
 			Name      string
-			Arguments json.RawMessage // an object, or text with it
+			Arguments json.RawMessage // an object, or text that contains one
 		}
 	}
-	if json.Unmarshal([]byte(list), &calls) != nil && list != "" { // which others wrote
+	if json.Unmarshal([]byte(list), &calls) != nil && list != "" { // other programs may have written it
 		return []string{"calls: " + list}
 	}
 	for _, c := range calls {
@@ -33,7 +33,7 @@ func ReadableCalls(list string) (texts []string) {
 	return texts
 }
 
-// PromptText returns the row's prompt as text for people: messages with a line each, token ids as numbers.
+// PromptText returns the row's prompt as text for people: one message per line, token ids as numbers.
 func (r *Row) PromptText() string {
 	switch r.Kind {
 	case KindText:

@@ -16,26 +16,26 @@ import (
 	"github.com/quire/quire/promptset/schema"
 )
 
-// File is what the lines of a batch file come to.
+// File is what is known of a batch file's lines.
 type File struct {
-	// Name is the file's, and Called is what rows call it, if that is another name.
+	// Name is the file's name, and Called the name that rows use, if it differs.
 	Name, Called string
-	// Bodies are the parameters that the lines have, in order of first appearance.
+	// Bodies are the parameters in the bodies of lines, in order of first appearance.
 	Bodies []string
 
-	Is       bool               // lines of a batch file are in it
-	ids      []customID         // of its lines, until repeated is known
-	repeated map[int64]customID // by row: the line before it that has its custom_id
+	Is       bool               // the file has lines of a batch file
+	ids      []customID         // ids of its lines, until repeated is known
+	repeated map[int64]customID // by row: the earlier line with its custom_id
 }
 
-// customID is the custom_id of a line of a batch file, by a digest that no two ids share, and where it is.
+// customID is the custom_id of a line of a batch file, as a digest that no two ids share, and its position.
 type customID struct {
 	name      [16]byte
 	file      *File
 	row, line int64
 }
 
-// Note notes a line that the scan of a file comes to: whether it is one of a batch file, and its id.
+// Note records a line during the scan of a file: whether it is a line of a batch file, and its id.
 func (f *File) Note(object []jsonvalue.Member, row, line int64) {
 	id := jsonvalue.Find(object, "custom_id")
 	if id == nil || jsonvalue.Find(object, "url") == nil && jsonvalue.Find(object, "body") == nil {
@@ -52,7 +52,7 @@ func (f *File) Note(object []jsonvalue.Member, row, line int64) {
 	}
 }
 
-// noteBody notes which parameters the body of a line has.
+// noteBody records the parameters in the body of a line.
 func (f *File) noteBody(raw json.RawMessage) {
 	if len(raw) == 0 || raw[0] != '{' {
 		return
@@ -65,7 +65,8 @@ func (f *File) noteBody(raw json.RawMessage) {
 	}
 }
 
-// Columns are the columns of a batch file, whatever is in its lines, in place of those that these seem to make.
+// Columns returns the columns of a batch file, which do not depend on its lines. They replace the columns that the
+// lines seem to make.
 func (f *File) Columns(columns []*schema.Node) []*schema.Node {
 	for i, c := range columns {
 		switch {
@@ -78,7 +79,7 @@ func (f *File) Columns(columns []*schema.Node) []*schema.Node {
 	return columns
 }
 
-// FindRepeated finds the lines of batch files, in the order of reading, whose custom_id an earlier line has.
+// FindRepeated finds the lines of batch files, in the order of reading, whose custom_id occurred before.
 func FindRepeated(files []*File) {
 	var all []customID
 	place := map[*File]int{}
@@ -104,7 +105,7 @@ func FindRepeated(files []*File) {
 	}
 }
 
-// Read sets a row to what its line has, and returns which prompts are given.
+// Read sets a row from its line, and returns which prompts are given.
 func (f *File) Read(r *record.Builder, object record.Object, m *record.Mapping) (given []string) {
 	given = decodeRequest(r, object, m)
 	if first, again := f.repeated[r.FileRow]; again {
@@ -113,13 +114,13 @@ func (f *File) Read(r *record.Builder, object record.Object, m *record.Mapping) 
 			at = cmp.Or(first.file.Called, first.file.Name) + " " + at
 		}
 		r.Blame("custom_id", openai.CodeRepeatedID, func() {
-			r.Fail("custom_id %s is that of %s; give each line one of its own", visible.Quoted(r.ID), at)
+			r.Fail("custom_id %s is that of %s; give each line its own", visible.Quoted(r.ID), at)
 		})
 	}
 	return given
 }
 
-// ReadDamaged sets a row to what is known of a line that cannot be read: its id, or nothing.
+// ReadDamaged sets a row to what is known of an unreadable line: its id, or nothing.
 func (f *File) ReadDamaged(r *record.Builder) {
 	r.Source, r.InBody = source{nil, &Request{CustomID: r.ID}}, true
 }

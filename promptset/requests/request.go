@@ -1,4 +1,4 @@
-// Package requests reads lines of OpenAI's batch files as rows; package openai has what the lines are.
+// Package requests reads lines of OpenAI's batch files as rows; package openai defines the lines.
 package requests
 
 import (
@@ -14,23 +14,24 @@ import (
 	"github.com/quire/quire/promptset/schema"
 )
 
-// Request is what of a line of an OpenAI batch file is for its answer. Rows of other files have none: a nil Request.
+// Request is what a line of an OpenAI batch file requires of its answer. Rows of other files have none: a nil
+// Request.
 type Request struct {
-	CustomID  string // empty where the line has none that can be used
+	CustomID  string // empty if the line has no usable one
 	Endpoint  openai.Endpoint
-	ModelName string // that the line names; empty where it names none
-	Logprobs  bool   // of the drawn tokens are wanted
-	TokenIDs  bool   // are wanted
+	ModelName string // model that the line names; empty if it names none
+	Logprobs  bool   // log-probabilities of the generated tokens are requested
+	TokenIDs  bool   // token ids are requested
 	AsIDs     bool   // tokens are named by their ids
 }
 
-// source is the source of a row that is a line of a batch file.
+// source is the source of a row from a batch file.
 type source struct {
 	record.Object
 	request *Request
 }
 
-// Of returns the request that a row is, nil for a row that is none.
+// Of returns the request of a row, nil if the row has none.
 func Of(row *record.Row) *Request {
 	if line, ok := row.Source.(source); ok {
 		return line.request
@@ -38,7 +39,7 @@ func Of(row *record.Row) *Request {
 	return nil
 }
 
-// PromptParam is the member of the line's body that has the prompt; empty for other rows.
+// PromptParam returns the member of the line's body that has the prompt; empty for other rows.
 func (r *Request) PromptParam() string {
 	if r == nil {
 		return ""
@@ -46,7 +47,7 @@ func (r *Request) PromptParam() string {
 	return r.Endpoint.PromptKey()
 }
 
-// Model returns the model that the line names, "" where it names none.
+// Model returns the model that the line names, "" if it names none.
 func (r *Request) Model() string {
 	if r == nil {
 		return ""
@@ -54,16 +55,16 @@ func (r *Request) Model() string {
 	return r.ModelName
 }
 
-// WantsTokenIDs says that the line asks for the ids of tokens.
+// WantsTokenIDs reports whether the line asks for token ids.
 func (r *Request) WantsTokenIDs() bool { return r != nil && r.TokenIDs }
 
-// Is says whether an object is a line of an OpenAI batch file, and no row with columns of such names.
+// Is reports whether an object is a line of an OpenAI batch file, rather than a row with such columns.
 func Is(object []jsonvalue.Member) bool {
 	has := func(key string) bool { return jsonvalue.Find(object, key) != nil }
 	return openai.IsRequest(has) && !slices.ContainsFunc(schema.PromptNames, has)
 }
 
-// reader sets a row to what a line of a batch file has.
+// reader sets a row from a line of a batch file.
 type reader struct {
 	*record.Builder
 	request *Request
@@ -96,14 +97,14 @@ func decodeRequest(row *record.Builder, object record.Object, m *record.Mapping)
 	return given
 }
 
-// failWith is fail with an error that may be of package openai.
+// failWith is Fail with an error that may come from package openai.
 func (r reader) failWith(err error) {
 	of := &openai.Error{}
 	errors.As(err, &of)
 	r.Blame(of.Param, of.Code, func() { r.Fail("%v", err) })
 }
 
-// readAnswerForm reads what the answer is to have. Values of wrong types are judged elsewhere.
+// readAnswerForm reads what the answer must contain. Values of wrong types are reported elsewhere.
 func (r reader) readAnswerForm(body []jsonvalue.Member) {
 	if raw := jsonvalue.Find(body, "model"); !jsonvalue.IsNull(raw) && json.Unmarshal(raw,
 		&r.request.ModelName) != nil {
@@ -122,7 +123,8 @@ func (r reader) readAnswerForm(body []jsonvalue.Member) {
 	r.request.AsIDs = string(jsonvalue.Find(body, "return_tokens_as_token_ids")) == "true"
 }
 
-// judgeBody refuses a member of a body that is no parameter of OpenAI's or vLLM's servers, and what no batch has.
+// judgeBody rejects members of a body that OpenAI's and vLLM's servers do not have, and those that do not apply to a
+// batch.
 func (r reader) judgeBody(m jsonvalue.Member) {
 	if jsonvalue.IsNull(m.Raw) {
 		return
@@ -132,7 +134,8 @@ func (r reader) judgeBody(m jsonvalue.Member) {
 		return
 	case "stream":
 		if string(m.Raw) != "false" {
-			r.Fail("stream is %s, and the answers of a batch are no streams; leave it out", jsonvalue.Abbreviate(m.Raw))
+			r.Fail("stream is %s, but the answers of a batch are not streamed; leave it out",
+				jsonvalue.Abbreviate(m.Raw))
 		}
 	case "return_prompt_text", "return_token_offsets":
 		if string(m.Raw) != "false" {
@@ -154,11 +157,11 @@ func (r reader) judgeBody(m jsonvalue.Member) {
 		near = fmt.Sprintf("; it is one of %s, and Quire's name is %q", of.Engines, of.Instead)
 	}
 	r.Blame(m.Key, openai.CodeUnknown, func() {
-		r.Fail("body has %q, which is no parameter of %s; leave it out%s", m.Key, r.request.Endpoint, near)
+		r.Fail("body has %q, which is not a parameter of %s; leave it out%s", m.Key, r.request.Endpoint, near)
 	})
 }
 
-// translated returns a body whose prompt is in the columns that rows have for it.
+// translated returns a body whose prompt is in the columns that rows use for it.
 func (r reader) translated(body []jsonvalue.Member) []jsonvalue.Member {
 	if r.request.Endpoint != openai.Completions {
 		return body
@@ -182,7 +185,7 @@ func (r reader) translated(body []jsonvalue.Member) []jsonvalue.Member {
 	return body
 }
 
-// addPrompt adds a prompt behind others.
+// addPrompt adds a prompt after others.
 func (r reader) addPrompt(p openai.Prompt) {
 	name, raw := "prompt", p.Text
 	if p.Tokens != nil {
@@ -197,13 +200,13 @@ func (r reader) addPrompt(p openai.Prompt) {
 	r.More = append(r.More, record.Prompt{Text: one.Prompt, TokenIDs: one.TokenIDs})
 }
 
-// PromptText is the prompt of a line of a batch file, as text for people.
+// PromptText returns the prompt of a line of a batch file, as text for people.
 func PromptText(object record.Object) string {
 	r := &record.Builder{Row: &record.Row{}}
 	if given := decodeRequest(r, object, &record.Mapping{}); len(given) == 1 {
 		r.Kind = record.PromptKinds[given[0]]
 	}
-	if len(r.More) > 0 { // which one is completed follows from n, which may be the job's
+	if len(r.More) > 0 { // which one a completion belongs to follows from n, which the job may set
 		line, _ := openai.ParseRequest(func(key string) json.RawMessage { return jsonvalue.Find(object, key) })
 		body, _ := jsonvalue.Members(line.Body)
 		r.Kind, r.Prompt = record.KindText, string(jsonvalue.Find(body, r.PromptParam))

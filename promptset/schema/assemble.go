@@ -20,9 +20,9 @@ import (
 // Assembler writes the values of one Parquet row as JSON: lists as arrays, structs and maps as objects, dates and times
 // as RFC 3339 text, decimals as text with all their digits, UUIDs as text, JSON as itself, other binary as base64.
 type Assembler struct {
-	Values []parquet.Value // of the row, by leaf
-	Given  bool            // members of structs that are null are left out
-	Python bool            // floats are written as Python has them: see appendPython
+	Values []parquet.Value // values of the row, by leaf
+	Given  bool            // omit null members of structs
+	Python bool            // write floats as Python does: see appendPython
 	Next   []int           // the next value of each leaf
 	end    []int
 }
@@ -45,7 +45,7 @@ func (a *Assembler) Append(b []byte, n *Node) []byte {
 	return a.node(b, n)
 }
 
-// head is the next value of n's first leaf; ok is false past the last.
+// head returns the next value of n's first leaf; ok is false after the last.
 func (a *Assembler) head(n *Node) (v parquet.Value, ok bool) {
 	c := n.Column
 	if c >= len(a.Next) || a.Next[c] >= a.end[c] {
@@ -133,7 +133,8 @@ func (a *Assembler) present(b []byte, n *Node) []byte {
 	return append(b, '}')
 }
 
-// IsDecimal says whether values are decimal numbers, which [AppendValue] writes as text to keep all of their digits.
+// IsDecimal reports whether values are decimal numbers, which [AppendValue] writes as text to keep all of their
+// digits.
 func IsDecimal(t parquet.Type) bool {
 	lt := t.LogicalType()
 	if lt == nil {
@@ -217,12 +218,12 @@ func floatOf(v parquet.Value, t parquet.Type) (f float64, ok bool) {
 	return 0, false
 }
 
-// appendPython writes a float so that templates see what Python's float() makes of it: with a point or an exponent,
-// whatever its value, and with all digits that it has in 64 bits.
+// appendPython writes a float as Python's float() would show it to templates: always with a point or an exponent, and
+// with all digits of a float64.
 func appendPython(b []byte, f float64) []byte {
 	from := len(b)
 	b = jsonvalue.AppendFloat(b, f, 64)
-	if !bytes.ContainsAny(b[from:], ".el") { // l: null
+	if !bytes.ContainsAny(b[from:], ".el") { // "l" is in null
 		b = append(b, ".0"...)
 	}
 	return b

@@ -9,8 +9,9 @@ import (
 	"github.com/quire/quire/promptset/jsonvalue"
 )
 
-// JSONType is what is known of the values of a key so far. Types only widen: null, then one of the others; integer and
-// double make double; anything else that differs makes text holding JSON, which also holds objects and nested lists.
+// JSONType is what is known of the values of a key. Types only widen: null becomes any other; integer and double
+// become double; all other combinations become text that holds JSON. Objects and nested lists are text that holds
+// JSON, too.
 type JSONType int8
 
 const (
@@ -21,7 +22,7 @@ const (
 	JSONText
 	JSONMessages // list of {role, content}, both text
 	JSONAny
-	jsonList // plus the type of the elements; null where all lists are empty
+	jsonList // plus the type of the elements; null if all lists are empty
 )
 
 func Unify(a, b JSONType) JSONType {
@@ -60,7 +61,7 @@ func TypeOfJSON(raw json.RawMessage) JSONType {
 		v, ok := jsonvalue.ParseNumber(raw)
 		switch {
 		case !ok || v.Big || v.IsFloat && !strings.ContainsAny(string(raw), ".eE"):
-			return JSONAny // does not fit 64 bits
+			return JSONAny // does not fit in 64 bits
 		case v.IsFloat:
 			return JSONDouble
 		}

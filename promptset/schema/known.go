@@ -9,12 +9,12 @@ import (
 	"github.com/quire/quire/parameter"
 )
 
-// MaxKeys bounds the columns that a JSONL file can make.
+// MaxKeys bounds the number of columns of a JSONL file.
 const MaxKeys = 10_000
 
-// KnownNode is the column of a known key, and of another name of a parameter. Its type does not depend on its values;
-// those that do not fit are errors of their rows, and null in the output. It is nil for other keys and for messages,
-// which may hold more than role and content.
+// KnownNode returns the column of a known key, or of another name for a parameter. Its type does not depend on its
+// values: values that do not fit are errors of their rows, and null in the output. It is nil for other keys and for
+// messages, which may have more than role and content.
 func KnownNode(name string) *Node {
 	switch name {
 	case "prompt", "id", ParentName:
@@ -45,12 +45,12 @@ func KnownNode(name string) *Node {
 	return nil
 }
 
-// KnownNames are the columns that this package reads itself, in the order of the documentation.
+// KnownNames lists the columns that this package interprets, in the order of the documentation.
 var KnownNames = append([]string{"prompt", "messages", "prompt_token_ids", "id", ParentName, "parent_generation",
 	"parent_length"}, slices.DeleteFunc(parameter.OwnNames(), judgedAsJSON)...)
 
-// judgedAsJSON says that the values of a name are read as JSON, as those of names that other engines have: a column may
-// have any type.
+// judgedAsJSON reports whether the values of a name are read as JSON, as for names of other engines: such a column
+// may have any type.
 func judgedAsJSON(name string) bool {
 	t := parameter.TypeOf(name)
 	return t == parameter.Structured || t == parameter.IntegerList || t == parameter.BiasesOfTokens
@@ -58,7 +58,7 @@ func judgedAsJSON(name string) bool {
 
 var PromptNames = KnownNames[:3]
 
-// Wanted says which types a known column may have.
+// Wanted describes which types a known column may have.
 func Wanted(name string) string {
 	switch name {
 	case "prompt":
@@ -75,27 +75,27 @@ func Wanted(name string) string {
 	return parameter.TypeOf(name).String()
 }
 
-// Concerns says that a column is a parameter beside one of these prompt columns, and not the user's own.
+// Concerns reports whether a column is a parameter, rather than the user's own, given one of these prompt columns.
 func Concerns(name string, prompts []string) bool {
 	p := parameter.Sink(name)
 	return p == nil || slices.ContainsFunc(prompts, p.Concerns) ||
 		!slices.ContainsFunc(PromptNames, func(prompt string) bool { return !p.Concerns(prompt) })
 }
 
-// ResultNames are the parameters that are names of columns of an output, too.
+// ResultNames are the parameters whose names are also names of output columns.
 var ResultNames = []string{"generation", "logprobs", "top_logprobs", "prompt_logprobs"}
 
-// IsResult says that a list of this name, which is a parameter's, is what a job put there, such as top_logprobs: it
-// stands beside other columns of an output.
+// IsResult reports whether a list in a column named like a parameter was put there by a job, such as top_logprobs:
+// other columns of an output are then present.
 func IsResult(name string, has func(column string) bool) bool {
 	return parameter.Sink(name) != nil && has("finish_reason") && has("completion_tokens") &&
 		slices.Contains(ResultNames, name)
 }
 
-// concernsAll says that a column is a parameter beside any prompt column.
+// concernsAll reports whether a column is a parameter with any prompt column.
 func concernsAll(name string) bool { return Concerns(name, nil) }
 
-// Fits says whether a Parquet column named name may have n's type.
+// Fits reports whether a Parquet column named name may have n's type.
 func Fits(name string, n *Node) bool {
 	switch name {
 	case "prompt":
@@ -127,14 +127,14 @@ func Fits(name string, n *Node) bool {
 		return textual(n) || n.Element() != nil && !n.IsMap()
 	}
 	_, ok := Integer(typeOf(n))
-	return ok || float(n) // data frames turn integers with nulls into floats; values must be whole
+	return ok || float(n) // data frames turn integers with nulls into floats; values must be integers
 }
 
 func textualLeaf(n *Node) bool {
 	return n.IsLeaf && n.Type.Kind() == parquet.ByteArray && (n.isText() || n.Type.LogicalType() == nil)
 }
 
-// ReadAsText marks the binary leaves of a known column: they are text, whatever their annotation.
+// ReadAsText marks the binary leaves of a known column as text, regardless of their annotation.
 func (n *Node) ReadAsText() {
 	n.words = n.IsLeaf && !n.IsJSON()
 	for _, f := range n.Fields {
@@ -156,7 +156,7 @@ func typeOf(n *Node) parquet.Type {
 	return n.Type
 }
 
-// WholeBelow is the number below which a column of floats holds all whole numbers, 0 for other columns.
+// WholeBelow returns the number below which a column of floats represents all integers, 0 for other columns.
 func WholeBelow(c *Node) float64 {
 	if !c.IsLeaf {
 		return 0
@@ -175,7 +175,7 @@ func WholeBelow(c *Node) float64 {
 	return 0
 }
 
-// MessageFields returns the fields of the structs of a messages column, or those of its struct of lists.
+// MessageFields returns the fields of the structs of a messages column, or the fields of its struct of lists.
 func MessageFields(n *Node) []*Node {
 	if e := n.Element(); e != nil {
 		return e.Fields
@@ -183,7 +183,7 @@ func MessageFields(n *Node) []*Node {
 	return n.Fields
 }
 
-// twice says whether two nodes have one name.
+// twice reports whether two nodes have the same name.
 func twice(nodes []*Node) bool {
 	for i, n := range nodes {
 		if slices.ContainsFunc(nodes[:i], func(o *Node) bool { return o.Name == n.Name }) {
@@ -193,8 +193,8 @@ func twice(nodes []*Node) bool {
 	return false
 }
 
-// areMessages says that a Parquet column can be messages: a list of structs with role and content, the struct of lists
-// that some tools make of it, or text with JSON.
+// areMessages reports whether a Parquet column can be messages: a list of structs with role and content, the struct
+// of lists that some tools make of it, or text that holds JSON.
 func areMessages(n *Node) bool {
 	if e := n.Element(); textual(n) || e != nil && e.IsNull() { // lists without messages
 		return true
@@ -221,8 +221,8 @@ func areMessages(n *Node) bool {
 		content.Element() != nil) && role.MaxRep == 1
 }
 
-// PlainMessages finds the leaves of a messages column that is a list of structs with text as role and content. They are
-// nil for other columns.
+// PlainMessages returns the leaves of a messages column that is a list of structs with text as role and content. They
+// are nil for other columns.
 func PlainMessages(n *Node) (role, content *Node) {
 	e := n.Element()
 	if e == nil || e.IsLeaf {
@@ -235,7 +235,8 @@ func PlainMessages(n *Node) (role, content *Node) {
 	return role, content
 }
 
-// ForeignNames returns what the table of parameters has to say of a column beyond reading it as one of Quire's own.
+// ForeignNames returns the entries of the parameter table for a column, other than the one that reads it as one of
+// Quire's own parameters.
 func ForeignNames(column string) []*parameter.Parameter {
 	var found []*parameter.Parameter
 	for _, p := range parameter.Lookup(column) {
@@ -249,8 +250,8 @@ func ForeignNames(column string) []*parameter.Parameter {
 // IDName is the column that names a row.
 const IDName = "id"
 
-// ParentName is the column that names the row which a row goes on from.
+// ParentName is the column that names the row which a row continues.
 const ParentName = "parent"
 
-// TextNames are the columns that a model without a tokenizer can't take.
+// TextNames are the columns that a model without a tokenizer cannot use.
 var TextNames = PromptNames[:2]

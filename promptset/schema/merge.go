@@ -7,7 +7,7 @@ import (
 	"github.com/parquet-go/parquet-go"
 )
 
-// SameTypes says that columns have the same names and types, however they are encoded.
+// SameTypes reports whether columns have the same names and types, regardless of their encodings.
 func SameTypes(a, b []*Node) bool {
 	return slices.EqualFunc(a, b, func(a, b *Node) bool {
 		return a.Name == b.Name && a.Rep == b.Rep && a.IsLeaf == b.IsLeaf && SameTypes(a.Fields, b.Fields) &&
@@ -15,7 +15,7 @@ func SameTypes(a, b []*Node) bool {
 	})
 }
 
-// Held says that a value is one of those that gave a column of JSON its type.
+// Held reports whether a value may be one of those that determined the type of a JSON column.
 func (n *Node) Held(raw json.RawMessage) bool {
 	is := TypeOfJSON(raw)
 	if is == JSONNull {
@@ -31,7 +31,7 @@ func (n *Node) Held(raw json.RawMessage) bool {
 	return false
 }
 
-// mergeColumns is merge for whole columns. Ids are texts in the output, whatever types they have in the files.
+// mergeColumns is Merge for whole columns. In the output, ids are text, whatever types they have in the files.
 func mergeColumns(a, b *Node) *Node {
 	if merged := Merge(a, b); merged != nil || a.Name != IDName || !Fits(a.Name, a) || !Fits(b.Name, b) {
 		return merged
@@ -39,7 +39,7 @@ func mergeColumns(a, b *Node) *Node {
 	return a
 }
 
-// Merge returns a node that holds the values of both, nil if there is none.
+// Merge returns a node that can represent the values of both, nil if there is none.
 func Merge(a, b *Node) *Node {
 	switch {
 	case a.IsNull() && a.Rep != Repeated:
@@ -68,7 +68,7 @@ func Merge(a, b *Node) *Node {
 		return nil
 	}
 	for i := range a.Fields {
-		// Names inside of lists and maps carry no meaning ("element", "item", "array").
+		// Names inside lists and maps have no meaning ("element", "item", "array").
 		named := !a.IsList() && !a.IsMap()
 		if named && a.Fields[i].Name != b.Fields[i].Name {
 			return nil
@@ -80,7 +80,7 @@ func Merge(a, b *Node) *Node {
 	return c
 }
 
-// mergeInside merges fields of a group. The repeated group of a list or map is merged by position of its fields.
+// mergeInside merges the fields of a group. The fields of a list's or map's repeated group are merged by position.
 func mergeInside(parent, a, b *Node) *Node {
 	if (parent.IsList() || parent.IsMap()) && !a.IsLeaf && !b.IsLeaf && a.Rep == Repeated && b.Rep == Repeated &&
 		len(a.Fields) == len(b.Fields) &&
@@ -105,7 +105,7 @@ func asOptional(n *Node) *Node {
 	return c
 }
 
-// widest returns the type that holds the values of both, nil if there is none.
+// widest returns the type that can represent the values of both, nil if there is none.
 func widest(a, b parquet.Type) parquet.Type {
 	if parquet.EqualTypes(a, b) || a.String() == b.String() && a.Kind() == b.Kind() && a.Length() == b.Length() {
 		return a
@@ -132,7 +132,7 @@ func widest(a, b parquet.Type) parquet.Type {
 	switch {
 	case ra == 0 || rb == 0 || ra/10 != rb/10:
 		return nil
-	case ra == rb && ra == 1: // int8 and int16 say so beside a plain int32
+	case ra == rb && ra == 1: // int8 and int16 are annotated, a plain int32 is not
 		return parquet.Int32Type
 	case ra == rb && ra == 2:
 		return parquet.Int64Type

@@ -1,6 +1,6 @@
-// Package schema describes the columns of files as trees with the types of Parquet, whatever the format of the file: it
-// merges the columns of several files, turns JSON into the values of columns and back, and knows which columns have a
-// meaning.
+// Package schema describes the columns of files as trees with Parquet's types, whatever the format of the file. It
+// merges the columns of several files, converts JSON to and from the values of columns, and knows which columns have
+// a meaning.
 package schema
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// Layout is how a column stands in a file.
+// Layout describes how a column is stored in a file.
 func (n *Node) Layout() string {
 	text := fmt.Sprintf("%q %d %v %t", n.Name, n.Rep, n.Type, n.enc != nil)
 	for _, f := range n.Fields {
@@ -22,7 +22,7 @@ func (n *Node) Layout() string {
 	return text
 }
 
-// Dictionaries asks for dictionaries below n: an input row's values repeat with each of its completions.
+// Dictionaries requests dictionaries below n, because an input row's values repeat with each of its completions.
 func Dictionaries(n *Node) {
 	for _, f := range n.Fields {
 		Dictionaries(f)
@@ -46,23 +46,23 @@ const (
 type Node struct {
 	Name   string
 	Rep    Repetition
-	Type   parquet.Type // of a leaf: physical and logical type; of a group: LIST, MAP or plain
-	Fields []*Node      // of a group
+	Type   parquet.Type // for a leaf: physical and logical type; for a group: LIST, MAP or plain
+	Fields []*Node      // for a group
 	IsLeaf bool
 	enc    encoding.Encoding
-	words  bool // binary that we read as text
+	words  bool // binary that is read as text
 
-	// Set by number.
-	Column int // of the first leaf at or below this node
-	Leaves int // how many leaves are at or below it
+	// Number sets the fields below.
+	Column int // number of the first leaf at or below this node
+	Leaves int // number of leaves at or below it
 	MaxDef int // definition level at which a value of this node is present
 	MaxRep int
 }
 
 var (
 	NullType = Annotated{Type: parquet.Int32Type, Logical: &format.LogicalType{Value: new(format.NullType)}}
-	// emptyType is of the elements of lists that are all empty, so that any list of another file goes with them. It is
-	// written as text: many readers know no list of nulls.
+	// emptyType is the type of the elements of lists that are all empty, so that they merge with the lists of any
+	// other file. It is written as text, because many readers do not support lists of nulls.
 	emptyType  = Annotated{Type: parquet.Int32Type, Logical: &format.LogicalType{Value: new(format.NullType)}}
 	plainGroup = parquet.Group{}.Type()
 	listGroup  = parquet.List(parquet.String()).Type()
@@ -76,14 +76,14 @@ func Group(name string, rep Repetition, fields ...*Node) *Node {
 	return &Node{Name: name, Rep: rep, Type: plainGroup, Fields: fields}
 }
 
-// List is a list in the standard three levels; element's name is set here.
+// List returns a list in the standard three levels; it sets element's name.
 func List(name string, rep Repetition, element *Node) *Node {
 	element.Name = "element"
 	return &Node{Name: name, Rep: rep, Type: listGroup, Fields: []*Node{Group("list", Repeated, element)}}
 }
 
-// NodeOf copies a column of a file, with elements the schema elements of the file in depth-first order from c's own on.
-// It returns the elements that follow c's subtree.
+// NodeOf copies a column of a file. elements are the schema elements of the file in depth-first order, starting with
+// c's own. It returns the elements after c's subtree.
 func NodeOf(c *parquet.Column, elements []format.SchemaElement) (*Node, []format.SchemaElement) {
 	n := &Node{Name: c.Name(), Type: c.Type(), IsLeaf: c.Leaf()}
 	switch {
@@ -111,7 +111,7 @@ func NodeOf(c *parquet.Column, elements []format.SchemaElement) (*Node, []format
 	return n, elements
 }
 
-// Annotated is a type with a logical annotation that the library keeps no type for, so that it survives a copy.
+// Annotated is a type with a logical annotation for which the library has no type, so that a copy keeps it.
 type Annotated struct {
 	parquet.Type
 	Logical *format.LogicalType
@@ -145,9 +145,9 @@ func Number(root *Node) {
 	walk(root, 0, 0)
 }
 
-// Element returns the element node of a list in any of the forms writers use: three levels under any names, two levels
-// (a repeated field under a LIST), or a bare repeated field. It returns nil if n is not a list.
-// The element is present in a row when its definition level is reached; a list in a list is not taken for its element.
+// Element returns the element node of a list in any of the forms that writers use: three levels under any names, two
+// levels (a repeated field under a LIST), or a bare repeated field. It returns nil if n is not a list. The element is
+// present in a row if its definition level is reached; a list within a list is not mistaken for its element.
 func (n *Node) Element() *Node {
 	if n.Rep == Repeated {
 		return n
@@ -195,7 +195,7 @@ func (n *Node) Field(name string) *Node {
 	return nil
 }
 
-// IsNull says that the column holds nothing but nulls whatever its rows.
+// IsNull reports whether the column can hold only nulls.
 func (n *Node) IsNull() bool {
 	if !n.IsLeaf {
 		return false
@@ -208,21 +208,21 @@ func (n *Node) IsNull() bool {
 	return ok
 }
 
-// isEmptyList says that the column holds nothing but empty lists of a JSONL file, and nulls.
+// isEmptyList reports whether the column holds only empty lists of a JSONL file, and nulls.
 func (n *Node) isEmptyList() bool {
 	return n.IsList() && n.Element().IsEmpty()
 }
 
-// IsEmpty says that n is the element of a list that is always empty.
+// IsEmpty reports whether n is the element of a list that is always empty.
 func (n *Node) IsEmpty() bool {
 	t, ok := n.Type.(Annotated)
 	return n.IsLeaf && ok && t.Logical == emptyType.Logical
 }
 
-// IsJSON says that values are text holding JSON.
+// IsJSON reports whether values are text that holds JSON.
 func (n *Node) IsJSON() bool { return n.IsLeaf && parquet.EqualTypes(n.Type, parquet.JSON().Type()) }
 
-// isText says that values are UTF-8 by their type, so that readers may refuse anything else.
+// isText reports whether values are UTF-8 by their type, so that readers may reject anything else.
 func (n *Node) isText() bool {
 	if !n.IsLeaf || n.Type.Kind() != parquet.ByteArray {
 		return false
@@ -235,7 +235,7 @@ func (n *Node) isText() bool {
 	}
 }
 
-// Describe names the type for an error message: "list of struct{role text, content text}".
+// Describe returns the type for an error message: "list of struct{role text, content text}".
 func (n *Node) Describe() string {
 	var s string
 	switch {
@@ -291,7 +291,7 @@ func integerName(t parquet.Type) string {
 	return fmt.Sprintf("uint%d", bits)
 }
 
-// Clone copies the tree, for numbering it anew.
+// Clone copies the tree, so that it can be numbered again.
 func (n *Node) Clone() *Node {
 	c := *n
 	c.Fields = make([]*Node, len(n.Fields))
@@ -301,7 +301,7 @@ func (n *Node) Clone() *Node {
 	return &c
 }
 
-// Integer says whether t holds integers and whether they are signed.
+// Integer reports whether t holds integers and whether they are signed.
 func Integer(t parquet.Type) (signed, ok bool) {
 	if t == nil || t.Kind() != parquet.Int32 && t.Kind() != parquet.Int64 {
 		return false, false

@@ -8,10 +8,10 @@ import (
 	"github.com/parquet-go/parquet-go/encoding"
 )
 
-// parquetField is a node as the Parquet library sees it.
+// parquetField adapts a node to the Parquet library.
 type parquetField struct{ n *Node }
 
-// AsParquet is a tree for the Parquet library.
+// AsParquet returns a tree for the Parquet library.
 func AsParquet(n *Node) parquet.Field { return parquetField{n} }
 
 func (f parquetField) ID() int { return 0 }

@@ -9,27 +9,27 @@ import (
 	"github.com/parquet-go/parquet-go"
 )
 
-// Placement says how the values of a file's rows are placed in the job's schema.
+// Placement maps the values of a file's rows to the job's schema.
 type Placement struct {
 	Columns []*Node // the file's columns, numbered as in the file
 	Leaves  []LeafPlace
 }
 
-// LeafPlace is the place of one leaf of a file.
+// LeafPlace maps one leaf of a file.
 type LeafPlace struct {
-	Column int    // in the job's schema
-	defs   []byte // definition level in the job's schema of each definition level in the file
+	Column int    // number in the job's schema
+	defs   []byte // maps a definition level in the file to one in the job's schema
 	kind   parquet.Kind
 	text   bool
 }
 
-// Place works out where the values of a file's columns go. It fails if the file is not one that was merged.
+// Place returns where the values of a file's columns go. It fails if the file was not merged into the schema.
 func (s *Schema) Place(fileRoot *Node) (*Placement, error) {
 	l := &Placement{Columns: fileRoot.Fields, Leaves: make([]LeafPlace, fileRoot.Leaves)}
 	var walk func(src, dst *Node, defs []byte, def int)
 	walk = func(src, dst *Node, defs []byte, def int) {
-		// defs[i] is the level reached once i levelled nodes of the file are present; levels that only the job's schema
-		// has are reached with the node above them.
+		// defs[i] is the level that is reached if i levelled nodes of the file are present. Levels that only the
+		// job's schema has are reached with the node above them.
 		defs = slices.Clone(defs)
 		if dst.Rep != Required {
 			def++
@@ -40,7 +40,7 @@ func (s *Schema) Place(fileRoot *Node) (*Placement, error) {
 			defs[len(defs)-1] = byte(def)
 		}
 		if src.IsLeaf {
-			// A null column merged with a group has no leaf of its own there: its nulls go to every leaf.
+			// A null column that was merged with a group has no leaf of its own there: its nulls go to every leaf.
 			l.Leaves[src.Column] = LeafPlace{Column: dst.Column, defs: defs, kind: dst.kindOfFirst(),
 				text: dst.IsLeaf &&
 					dst.isText()}
@@ -70,20 +70,21 @@ func (n *Node) kindOfFirst() parquet.Kind {
 	return n.Type.Kind()
 }
 
-// Passed are the columns of an input that an output passes through.
+// Passed lists the input columns that an output passes through.
 type Passed struct {
-	Input  []*Node        // in the output
+	Input  []*Node        // the columns as they are in the output
 	Source []string       // their names in the input
-	Rename map[string]int // index in input by name there
-	Leaf   []int          // output leaf of each leaf of the input schema, -1 for the id's
+	Rename map[string]int // index in Input by the name in the output
+	Leaf   []int          // output leaf of each leaf of the input schema, -1 for the id's leaf
 }
 
-// Moved is a value at its place in the output leaf out.
+// Moved returns a value at its place in the output leaf out.
 func (p *LeafPlace) Moved(v parquet.Value, out int) parquet.Value {
 	return p.convert(v).Level(v.RepetitionLevel(), int(p.defs[v.DefinitionLevel()]), out)
 }
 
-// convert widens a value to the type of the job's column, and mends text that is not UTF-8, which readers may refuse.
+// convert widens a value to the type of the job's column, and replaces invalid UTF-8 in text, which readers may
+// reject.
 func (p *LeafPlace) convert(v parquet.Value) parquet.Value {
 	switch {
 	case v.IsNull():
@@ -98,7 +99,7 @@ func (p *LeafPlace) convert(v parquet.Value) parquet.Value {
 	return v
 }
 
-// ValueSize is about how many bytes a value takes in memory and, before compression, in a file.
+// ValueSize returns about how many bytes a value takes in memory and, before compression, in a file.
 func ValueSize(v parquet.Value) int64 {
 	if !v.IsNull() && (v.Kind() == parquet.ByteArray || v.Kind() == parquet.FixedLenByteArray) {
 		return 4 + int64(len(v.ByteArray()))

@@ -6,13 +6,15 @@ import (
 	"strings"
 )
 
-// Schema is the union of the columns of a job's input files, in order of first appearance. Columns of one name must
-// have one type up to: one file allowing null where another does not, narrower integers or floats (the widest is kept),
-// and columns of nothing but nulls. All top-level columns are nullable, for a row that cannot be read has none of them.
+// Schema is the union of the columns of a job's input files, in order of first appearance. Columns with the same name
+// must have the same type, except that one file may allow null and another not, integers or floats may be narrower
+// (the widest is kept), and a column may be all null. All top-level columns are nullable, because a row that cannot
+// be read has none of them.
 type Schema struct {
 	Root *Node // columns in order; numbered
 	from map[string]string
-	// bodies are the members that bodies of lines of batch files have: parameters, as columns of other files are.
+	// Bodies are the members in the bodies of batch files' lines: they are parameters, like the columns of other
+	// files.
 	Bodies []string
 }
 
@@ -25,8 +27,9 @@ func (s *Schema) Columns() []string {
 	return names
 }
 
-// Parameters returns the names of columns, and of members of the bodies of batch files: what gives rows parameters is
-// among them. Columns of lists that an earlier output has are not; text that holds JSON may be both.
+// Parameters returns the names of columns and of members in the bodies of batch files. Everything that gives rows
+// parameters is among them. List columns of an earlier output are left out; text that holds JSON is kept, because it
+// may be either.
 func (s *Schema) Parameters() []string {
 	own := slices.DeleteFunc(s.Columns(), func(name string) bool {
 		return s.Root.Field(name).Element() != nil &&

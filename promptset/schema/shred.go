@@ -10,19 +10,20 @@ import (
 	"github.com/quire/quire/promptset/jsonvalue"
 )
 
-// Shredder turns JSON values into the values of Parquet columns.
+// Shredder converts JSON values to the values of Parquet columns.
 type Shredder struct {
 	Columns [][]parquet.Value // by leaf
 }
 
-// nulls gives every leaf below n one null.
+// nulls adds one null to every leaf below n.
 func (s *Shredder) nulls(n *Node, rep, def int) {
 	for c := n.Column; c < n.Column+n.Leaves; c++ {
 		s.Columns[c] = append(s.Columns[c], parquet.NullValue().Level(rep, def, c))
 	}
 }
 
-// Put adds a value of n; def is the definition level of what n is in. A value that does not fit n's type is null.
+// Put adds a value of n; def is the definition level of the node that contains n. A value that does not fit n's type
+// becomes null.
 func (s *Shredder) Put(n *Node, raw json.RawMessage, rep, def int) {
 	switch {
 	case n.Rep == Repeated:
@@ -36,11 +37,11 @@ func (s *Shredder) Put(n *Node, raw json.RawMessage, rep, def int) {
 	}
 }
 
-// items adds a list, whose repeated node is middle; element is middle itself or what it wraps.
+// items adds a list whose repeated node is middle; element is middle itself or the node that it wraps.
 func (s *Shredder) items(middle, element *Node, raw json.RawMessage, rep, def int) {
 	var items []json.RawMessage
 	if jsonvalue.IsNull(raw) || json.Unmarshal(raw, &items) != nil && middle.IsLeaf {
-		items = []json.RawMessage{raw} // one text for a list of it
+		items = []json.RawMessage{raw} // one text in place of a list
 	}
 	if jsonvalue.IsNull(raw) || len(items) == 0 {
 		s.nulls(middle, rep, def)
@@ -58,7 +59,7 @@ func (s *Shredder) items(middle, element *Node, raw json.RawMessage, rep, def in
 	}
 }
 
-// present adds a value that is not null, def being n's own level.
+// present adds a value that is not null; def is n's own level.
 func (s *Shredder) present(n *Node, raw json.RawMessage, rep, def int) {
 	switch {
 	case n.IsLeaf:
@@ -68,7 +69,7 @@ func (s *Shredder) present(n *Node, raw json.RawMessage, rep, def int) {
 		}
 		s.Columns[n.Column] = append(s.Columns[n.Column], v.Level(rep, def, n.Column))
 	case n.IsList():
-		if raw[0] == '"' { // one stop text where a list may be
+		if raw[0] == '"' { // one stop text in place of a list
 			raw = slices.Concat(json.RawMessage("["), raw, json.RawMessage("]"))
 		}
 		s.items(n.Fields[0], n.Element(), raw, rep, def)
@@ -81,7 +82,7 @@ func (s *Shredder) present(n *Node, raw json.RawMessage, rep, def int) {
 	}
 }
 
-// holds says whether a column can hold a JSON value; elements of lists are looked at one by one.
+// holds reports whether a column can represent a JSON value. It does not check the elements of lists.
 func holds(n *Node, raw json.RawMessage) bool {
 	switch {
 	case n.IsLeaf:
@@ -93,7 +94,7 @@ func holds(n *Node, raw json.RawMessage) bool {
 	return raw[0] == '{'
 }
 
-// LeafValue converts a JSON value to one of a leaf's type.
+// LeafValue converts a JSON value to a value of a leaf's type.
 func LeafValue(n *Node, raw json.RawMessage) (parquet.Value, bool) {
 	switch n.Type.Kind() {
 	case parquet.Boolean:
@@ -103,7 +104,7 @@ func LeafValue(n *Node, raw json.RawMessage) (parquet.Value, bool) {
 			return parquet.ByteArrayValue(jsonvalue.Compact(raw)), true
 		}
 		var text string
-		if v, ok := jsonvalue.ParseNumber(raw); ok && n.Name == ParentName { // which may be a number, as ids may
+		if v, ok := jsonvalue.ParseNumber(raw); ok && n.Name == ParentName { // a parent may be a number, as ids may
 			return parquet.ByteArrayValue([]byte(v.String())), true
 		}
 		err := json.Unmarshal(raw, &text)

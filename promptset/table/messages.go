@@ -42,7 +42,7 @@ func (r *groupReader) messages(row *record.Builder, c *schema.Node) {
 	}
 }
 
-// checkText looks at all text below a column.
+// checkText checks all text below a column.
 func (r *groupReader) checkText(row *record.Builder, c *schema.Node) {
 	for _, leaf := range r.columns[c.Column : c.Column+c.Leaves] {
 		for _, v := range leaf {
@@ -53,13 +53,13 @@ func (r *groupReader) checkText(row *record.Builder, c *schema.Node) {
 	}
 }
 
-// lacks says that a leaf of a list of structs is null in the current row.
+// lacks reports whether a leaf of a list of structs is null in the current row.
 func (r *groupReader) lacks(list, leaf *schema.Node) (null bool) {
 	r.elements(list, leaf, func(_ parquet.Value, isNull bool) { null = null || isNull })
 	return null
 }
 
-// hasValue says whether anything below a node is not null in the current row.
+// hasValue reports whether anything below a node is not null in the current row.
 func (r *groupReader) hasValue(n *schema.Node) bool {
 	return slices.ContainsFunc(r.columns[n.Column:n.Column+n.Leaves], func(leaf []parquet.Value) bool {
 		return slices.ContainsFunc(leaf, func(v parquet.Value) bool { return !v.IsNull() })

@@ -16,7 +16,7 @@ import (
 // PromptReader reads the prompts of the rows of a Parquet file.
 type PromptReader struct {
 	groupReader
-	request *schema.Node // the column body where the rows are lines of batch files
+	request *schema.Node // the column body if the rows are lines of batch files
 }
 
 func NewPromptReader(root *schema.Node) *PromptReader {
@@ -33,7 +33,7 @@ func NewPromptReader(root *schema.Node) *PromptReader {
 	return r
 }
 
-// Of reads the prompt of a row's values, of a column of the input if one is named.
+// Of returns the prompt of a row's values, from a column of the input if one is named.
 func (r *PromptReader) Of(values parquet.Row, column string) string {
 	row := &record.Builder{Row: &record.Row{}}
 	if r.place(values) != nil {
@@ -65,7 +65,7 @@ func (r *PromptReader) Of(values parquet.Row, column string) string {
 	return row.PromptText()
 }
 
-// requestOf reads the prompt of a row's values that are a line of a batch file.
+// requestOf returns the prompt of a row's values that are a line of a batch file.
 func (r *PromptReader) requestOf(values parquet.Row) string {
 	var object record.Object
 	a := &schema.Assembler{Values: values}

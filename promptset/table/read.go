@@ -14,28 +14,28 @@ import (
 	"github.com/quire/quire/promptset/schema"
 )
 
-// Guard turns a panic of the Parquet library, which a corrupt file can cause, into an error.
+// Guard converts a panic of the Parquet library, which a corrupt file can cause, to an error.
 func Guard(err *error) {
 	if p := recover(); p != nil {
 		*err = fmt.Errorf("the Parquet library gave up: %v", p)
 	}
 }
 
-// Group is rows of a table that are read together: a row group of Parquet, a record batch of Arrow.
+// Group is a set of rows that are read together: a row group of Parquet, or a record batch of Arrow.
 type Group struct {
 	What string // "row group 3"
 	Rows int64
-	Open func(from int64) (RowReader, error) // reads it from a row on
+	Open func(from int64) (RowReader, error) // opens the group at a row
 }
 
-// RowReader reads the rows of a group one behind the other, as the values of their leaves in order.
+// RowReader reads the rows of a group in order, as the values of their leaves in order.
 type RowReader interface {
 	ReadRows(rows []parquet.Row) (n int, err error)
 	Close() error
 }
 
-// Rows gives rows of a file, numbered there, to yield. It returns false when yield did. An error is that of reading the
-// file.
+// Rows yields rows of a file, numbered within the file. It returns false if yield did. The error is an error of
+// reading the file.
 func (t *Table) Rows(ctx context.Context, in *input.Opened, groups []Group, from, to int64,
 	yield func(*record.Row) bool) (bool,
 	error) {
@@ -56,14 +56,14 @@ func (t *Table) Rows(ctx context.Context, in *input.Opened, groups []Group, from
 		if r.stopped {
 			return false, nil
 		}
-		// What could not be read is still there as rows, each with the reason.
+		// Rows that could not be read are still rows, each with the error.
 		for at := r.at; at < r.end; at++ {
 			if in.File.Err != nil {
 				return false, in.File.Err
 			}
 			row := in.Row(at)
 			row.LostID = true
-			row.Fail("%s cannot be read from here on: %v; write the file anew", g.What, err)
+			row.Fail("%s cannot be read from here on: %v; write the file again", g.What, err)
 			row.Finish(nil, t.mapping)
 			if ctx.Err() != nil || !yield(row.Row) {
 				return false, nil
@@ -76,15 +76,15 @@ func (t *Table) Rows(ctx context.Context, in *input.Opened, groups []Group, from
 type groupReader struct {
 	table   *Table
 	source  *input.Source
-	first   int64 // row of the group
-	at, end int64 // next row, and the first not wanted
+	first   int64 // number in the file of the group's first row
+	at, end int64 // the next row, and the end of the wanted ones
 	layout  *schema.Placement
 	stopped bool
-	values  []parquet.Value   // of the current row
+	values  []parquet.Value   // values of the current row
 	columns [][]parquet.Value // the same by leaf
 }
 
-// read gives the rows of a group to yield up to its end or the first error, which it returns.
+// read yields the rows of a group up to its end or the first error, which it returns.
 func (r *groupReader) read(ctx context.Context, g Group, yield func(*record.Row) bool) (err error) {
 	rows, err := g.Open(r.at - r.first)
 	if err != nil {
@@ -125,7 +125,7 @@ func (r *groupReader) read(ctx context.Context, g Group, yield func(*record.Row)
 	return nil
 }
 
-// row makes a Row of one row's values, which it copies.
+// row returns a Row with a copy of the values.
 func (r *groupReader) row(values parquet.Row) (*record.Row, error) {
 	row := r.source.Row(r.at)
 	all := append(compact(values), r.table.folders...)
@@ -169,7 +169,7 @@ func (r *groupReader) place(values []parquet.Value) error {
 	return nil
 }
 
-// compact copies the values of a row into memory of their own, so that the row does not hold on to whole pages.
+// compact copies the values of a row, so that the row does not keep whole pages in memory.
 func compact(row parquet.Row) []parquet.Value {
 	size := 0
 	for _, v := range row {
@@ -221,7 +221,7 @@ func (r *groupReader) decode(row *record.Builder) (given []string) {
 	return given
 }
 
-// render sets the prompt of the row to what the template makes.
+// render sets the prompt of the row from the template.
 func (r *groupReader) render(row *record.Builder) {
 	a := &schema.Assembler{Values: r.values, Python: true}
 	a.Index()

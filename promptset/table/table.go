@@ -1,4 +1,4 @@
-// Package table reads rows of files whose columns have types: their values become the fields of rows, or errors of the
+// Package table reads rows from files with typed columns: their values become the fields of rows, or errors of the
 // rows.
 package table
 
@@ -36,7 +36,7 @@ func (t *Table) partition(all []input.Partition) error {
 	return nil
 }
 
-// Table is a file whose columns have types: of Parquet, or of Arrow, whose columns are those that it would have as
+// Table is a file with typed columns, of Parquet or of Arrow. An Arrow file has the columns that it would have as
 // Parquet.
 type Table struct {
 	name    string
@@ -45,12 +45,12 @@ type Table struct {
 	foreign []*schema.Node // columns whose values the table of parameters judges
 	mapping *record.Mapping
 	used    []*schema.Node  // columns that the template uses
-	Made    *schema.Node    // what it makes
-	Lacks   []string        // columns that it wants
-	folders []parquet.Value // of the columns that the file's folders give
+	Made    *schema.Node    // the column of the rendered prompt
+	Lacks   []string        // columns that the template needs but the file lacks
+	folders []parquet.Value // values of the columns that the file's folders define
 }
 
-// New finds the columns of a file that have a meaning, and adds those that its folders give.
+// New finds the columns of a file that have a meaning, and adds the columns that its folders define.
 func New(name string, root *schema.Node, m *record.Mapping, folders []input.Partition) (*Table, error) {
 	t := &Table{name: name, Root: root, Known: map[string]*schema.Node{}, mapping: m}
 	if err := t.partition(folders); err != nil {
@@ -112,7 +112,7 @@ func (t *Table) findKnown() error {
 		return err
 	}
 	if !slices.ContainsFunc(append([]string{schema.ParentName}, schema.PromptNames...), func(name string) bool {
-		c := t.Root.Field(m.ColumnOf(name)) // a column of nulls has no prompt in any row
+		c := t.Root.Field(m.ColumnOf(name)) // a column of nulls has no prompts
 		return t.Known[name] != nil || c != nil && c.IsNull()
 	}) {
 		return record.NoPrompts("no prompt column: it needs", "has", names)
@@ -122,7 +122,7 @@ func (t *Table) findKnown() error {
 
 func (t *Table) has(column string) bool { return t.Root.Field(column) != nil }
 
-// make adds the column of what the template makes.
+// make adds the column of the template's prompts.
 func (t *Table) make() {
 	t.Made = schema.JSONText.Node(record.MadeColumn)
 	t.Root.Fields = append(t.Root.Fields, t.Made)

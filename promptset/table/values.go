@@ -40,7 +40,7 @@ func (r *groupReader) decodeKnown(row *record.Builder, name string, c *schema.No
 	}
 }
 
-// idOf reads the name of a row. In a column of floats, as which data frames hold integers with nulls, NaN is null.
+// idOf reads the id of a row. In a column of floats, which data frames use for integers with nulls, NaN is null.
 func idOf(row *record.Builder, name string, v parquet.Value, c *schema.Node) string {
 	switch {
 	case v.IsNull():
@@ -65,7 +65,7 @@ func idOf(row *record.Builder, name string, v parquet.Value, c *schema.Node) str
 	return w.String()
 }
 
-// foreign returns the values that the table of parameters judges, as JSON: so they mean the same in both formats.
+// foreign returns the values that the table of parameters judges, as JSON, so that they mean the same in all formats.
 func (r *groupReader) foreign(row *record.Builder) (values []record.Foreign) {
 	var a *schema.Assembler
 	for _, c := range r.table.foreign {
@@ -81,7 +81,7 @@ func (r *groupReader) foreign(row *record.Builder) (values []record.Foreign) {
 			raw = bytes.Trim(raw, `"`)
 		}
 		if jsonvalue.IsNull(raw) {
-			row.Fail("%s is no finite number; give one, or null", c.Name)
+			row.Fail("%s is not a finite number; give one, or null", c.Name)
 			continue
 		}
 		for _, p := range schema.ForeignNames(c.Name) {
@@ -91,8 +91,8 @@ func (r *groupReader) foreign(row *record.Builder) (values []record.Foreign) {
 	return values
 }
 
-// present says whether a column is not null in the current row. A bare repeated field cannot be null: empty, it is not
-// given.
+// present reports whether a column is not null in the current row. A bare repeated field cannot be null: if it is
+// empty, it counts as null.
 func (r *groupReader) present(c *schema.Node) bool {
 	return r.columns[c.Column][0].DefinitionLevel() >= c.MaxDef
 }
@@ -100,9 +100,9 @@ func (r *groupReader) present(c *schema.Node) bool {
 func numberOf(v parquet.Value, t parquet.Type) jsonvalue.Number {
 	switch v.Kind() {
 	case parquet.Float:
-		// Through its shortest decimal, so that 0.7 stored in 32 bits is 0.7 and not 0.699999988.
+		// Convert through the shortest decimal, so that 0.7 stored in 32 bits is 0.7 and not 0.699999988.
 		f, err := strconv.ParseFloat(strconv.FormatFloat(float64(v.Float()), 'g', -1, 32), 64)
-		if err != nil || math.Abs(f) > math.MaxFloat32 { // as that of the largest float32 is
+		if err != nil || math.Abs(f) > math.MaxFloat32 { // the shortest decimal of the largest float32 exceeds it
 			f = float64(v.Float())
 		}
 		return jsonvalue.Number{IsFloat: true, Float: f, Exact: 1 << 24}
@@ -124,7 +124,8 @@ func numberOf(v parquet.Value, t parquet.Type) jsonvalue.Number {
 	return n
 }
 
-// elements calls do with the leaf values of a list column's elements; null says that an element or its leaf is null.
+// elements calls do with the leaf values of a list column's elements; null reports that an element or its leaf is
+// null.
 func (r *groupReader) elements(list, leaf *schema.Node, do func(v parquet.Value, null bool)) {
 	rep := list
 	if list.Rep != schema.Repeated {
@@ -177,7 +178,7 @@ func (r *groupReader) parameter(row *record.Builder, p *parameter.Parameter, c *
 	}
 }
 
-// json returns a column of the row as JSON, nil where it is null. Members of structs that are null are not given: every
+// json returns a column of the row as JSON, nil if it is null. Null members of structs are omitted, because every
 // struct of a column has all members.
 func (r *groupReader) json(c *schema.Node) []byte {
 	if !r.present(c) {
@@ -188,7 +189,7 @@ func (r *groupReader) json(c *schema.Node) []byte {
 	return a.Append(nil, c)
 }
 
-// texts sets a parameter that is a list of text, from a column of text or of lists.
+// texts sets a parameter that is a list of texts, from a column of text or of lists.
 func (r *groupReader) texts(row *record.Builder, p *parameter.Parameter, c *schema.Node) {
 	if c.IsLeaf && c.Rep != schema.Repeated {
 		if v := r.columns[c.Column][0]; !v.IsNull() {

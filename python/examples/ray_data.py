@@ -1,6 +1,6 @@
-"""Draws completions of a Parquet table with Ray Data. Each task runs the command on a block of rows.
+"""Generates completions of a Parquet table with Ray Data. Each task runs the command on a block of rows.
 
-    python ray_data.py s3://bucket/prompts/ s3://bucket/drawn/ --model hf://org/name --cpus 32
+    python ray_data.py s3://bucket/prompts/ s3://bucket/out/ --model hf://org/name --cpus 32
 
 A completion depends on the id of its row and the seed alone. So blocks may have any size, and a task that runs a
 second time, because its node was lost, gives the same rows.
@@ -18,7 +18,7 @@ import quire
 
 
 def draw(prompts: pa.Table, flags: dict[str, Any]) -> pa.Table:
-    """Draws completions of a block. Without ids the rows of each block would be numbered from 0."""
+    """Generates completions of a block. Without ids the rows of each block would be numbered from 0."""
     if "id" not in prompts.column_names:
         raise ValueError("the table has no column id, which tells rows of different blocks apart")
     return quire.generate(prompts, progress=False, **flags)
@@ -28,7 +28,7 @@ def completions(prompts: ray.data.Dataset, *, rows: int, cpus: float, **flags: A
     """Returns a dataset with a row for each completion.
 
     Args:
-        prompts: columns ``id``, ``prompt`` and others: those of ``quire.generate``.
+        prompts: columns ``id``, ``prompt`` and others, as in ``quire.generate``.
         rows: rows of a block. The model is loaded for each block: take some thousands.
         cpus: processors of a task. Give those of a whole node: a task uses all of them.
         flags: arguments of ``quire.generate``, such as ``model="smollm2", n=4, max_tokens=64, seed=1``.
@@ -39,7 +39,7 @@ def completions(prompts: ray.data.Dataset, *, rows: int, cpus: float, **flags: A
 
 
 def main() -> None:
-    args = argparse.ArgumentParser(description="Draws completions of a Parquet table with Ray Data.")
+    args = argparse.ArgumentParser(description="Generates completions of a Parquet table with Ray Data.")
     args.add_argument("input", help="Parquet files with columns id and prompt")
     args.add_argument("output", help="folder of the completions")
     args.add_argument("--model", default="smollm2")

@@ -1,6 +1,6 @@
-"""Draws completions of a Parquet table with Spark. Each task runs the command on a partition.
+"""Generates completions of a Parquet table with Spark. Each task runs the command on a partition.
 
-    spark-submit --conf spark.task.cpus=32 spark.py s3a://bucket/prompts/ s3a://bucket/drawn/ --model hf://org/name
+    spark-submit --conf spark.task.cpus=32 spark.py s3a://bucket/prompts/ s3a://bucket/out/ --model hf://org/name
 
 A completion depends on the id of its row and the seed alone. So partitions may be any, and a task that runs a
 second time, because its executor was lost, gives the same rows.
@@ -29,7 +29,7 @@ def completions(prompts: DataFrame, **flags: Any) -> DataFrame:
     Spark computes a frame again for each action: write the result, or ``persist`` it.
 
     Args:
-        prompts: columns ``id``, ``prompt`` and others: those of ``quire.generate``. The model is loaded for each
+        prompts: columns ``id``, ``prompt`` and others, as in ``quire.generate``. The model is loaded for each
             partition: take some thousands of rows.
         flags: arguments of ``quire.generate``, such as ``model="smollm2", n=4, max_tokens=64, seed=1``.
     """
@@ -46,7 +46,7 @@ def completions(prompts: DataFrame, **flags: Any) -> DataFrame:
 
 
 def main() -> None:
-    args = argparse.ArgumentParser(description="Draws completions of a Parquet table with Spark.")
+    args = argparse.ArgumentParser(description="Generates completions of a Parquet table with Spark.")
     args.add_argument("input", help="Parquet files with columns id and prompt")
     args.add_argument("output", help="folder of the completions")
     args.add_argument("--model", default="smollm2")

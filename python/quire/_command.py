@@ -11,7 +11,7 @@ import sysconfig
 import warnings
 from collections.abc import Callable, Sequence
 
-EXIT_USAGE, EXIT_PARTIAL, EXIT_INTERRUPTED = 2, 3, 4  # of "sample help"
+EXIT_USAGE, EXIT_PARTIAL, EXIT_INTERRUPTED = 2, 3, 4  # as in "sample help"
 
 
 class QuireError(RuntimeError):
@@ -28,7 +28,7 @@ class UsageError(QuireError, ValueError):
 
 
 class Interrupted(QuireError):
-    """A signal ended ``sample`` (exit code 4). With ``output`` the same call goes on with what is finished."""
+    """A signal ended ``sample`` (exit code 4). With ``output`` the same call continues with the finished work."""
 
 
 class QuireWarning(UserWarning):
@@ -40,7 +40,7 @@ class RowErrors(QuireWarning):
 
 
 def find_sample() -> str:
-    """Returns the path of ``sample``: ``$QUIRE_SAMPLE``, that of this package, or the first on ``PATH``."""
+    """Returns the path of ``sample``: ``$QUIRE_SAMPLE``, this package's, or the first on ``PATH``."""
     given = os.environ.get("QUIRE_SAMPLE")
     if given:
         if not os.path.isfile(given):
@@ -67,7 +67,7 @@ def find_sample() -> str:
 
 
 def run(args: Sequence[str], say: Callable[[str], object]) -> None:
-    """Runs ``sample`` with args, and gives ``say`` each line of its standard error. A failure is an exception."""
+    """Runs ``sample`` with args, and calls ``say`` with each line of its standard error. A failure is an exception."""
     command = [find_sample(), *args]
     said: list[str] = []
     with subprocess.Popen(

@@ -18,7 +18,7 @@ from . import _command, _inputs, _outputs
 
 Flag: TypeAlias = "None | bool | int | float | str | os.PathLike[str] | Mapping[Any, Any] | Iterable[Any]"
 
-# Flags that generate gives, and those with which this process's output is not the job's.
+# Flags that generate sets itself, and flags with which this process's output is not the whole job's.
 OWN = {"input", "progress", "shard", "num_processes", "process_id", "format"}
 
 
@@ -43,7 +43,7 @@ def generate(
 
             - texts: a ``str``, or a list of them;
             - rows: a list of dicts with a ``prompt``, ``messages`` or ``prompt_token_ids``, an ``id``, parameters of
-              the row, and columns that the result is to have;
+              the row, and columns to copy to the result;
             - a table with such columns: of pyarrow, pandas, polars, DuckDB or Hugging Face ``datasets``;
             - a ``pathlib.Path`` of a file that ``sample run --input`` reads.
 
@@ -52,9 +52,9 @@ def generate(
         n: completions of each prompt.
         prompt_as: ``"user"`` sends each ``prompt`` as the user's message, through the model's chat template; ``"raw"``
             sends raw text, which the model continues. Without it a prompt is raw text, unless ``system`` is given, and
-            ``QuireWarning`` says so if the model has a chat template.
-        output: a folder that keeps the job, and the prompts in ``_prompts``. The same call goes on with it after an
-            interruption. Without it the job is in a temporary folder, and gone after the call.
+            a ``QuireWarning`` is issued if the model has a chat template.
+        output: a folder that keeps the job, and the prompts in ``_prompts``. The same call continues it after an
+            interruption. Without it the job is in a temporary folder, and removed after the call.
         progress: False prints nothing; a function is called with each line.
         flags: further flags of ``sample run``, as in ``max_tokens=64, temperature=0.7, stop=["\\n"]``: a list gives a
             flag several times, a dict is JSON, None leaves a flag out.
@@ -86,7 +86,7 @@ def keep(path: str, output: str) -> str:
         )
     kept = os.path.join(output, "_prompts")
     os.makedirs(kept, exist_ok=True)
-    # Whole at once, and left alone where it is the same: another process may read what is there.
+    # Replace the file atomically, and leave it alone if it is unchanged: another process may be reading it.
     there = os.path.join(kept, os.path.basename(path))
     if os.path.exists(there) and filecmp.cmp(path, there, shallow=False):
         return there

@@ -72,9 +72,9 @@ def listed(prompts: Any) -> Any:
 
 
 def arrow_batches(prompts: Any) -> Iterator[pa.RecordBatch] | None:
-    """Returns a table in batches, None for what is no table."""
+    """Returns a table in batches, or None if it is not a table."""
     module = type(prompts).__module__.partition(".")[0]
-    if module == "pandas" and hasattr(prompts, "columns"):  # whose stream would have the index as a column
+    if module == "pandas" and hasattr(prompts, "columns"):  # its stream would include the index as a column
         return batches_of(pa.Table.from_pandas(prompts, preserve_index=False))
     if module == "polars" and hasattr(prompts, "collect"):
         prompts = prompts.collect()
@@ -177,7 +177,7 @@ def columns_of(rows: list[Mapping[str, Any]]) -> pa.Table | None:
         except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError, UnicodeEncodeError):
             return None
         if pa.types.is_nested(column.type) and column.to_pylist() != values:
-            return None  # structs have members that not all values have
+            return None  # structs have members that some values lack
         columns.append(column)
     return pa.table(dict(zip(names, columns)))
 

@@ -23,7 +23,7 @@ PART = re.compile(r"(?:^|/)part-(\d+)\.(parquet|jsonl|openai\.jsonl)$")
 
 LINES_OF_A_BATCH = 1024
 
-# Columns of JSONL that have the types of Parquet's. The types of others follow from their values.
+# Columns of JSONL with the types of Parquet's. The types of other columns follow from their values.
 TYPES = {
     "id": pa.string(),
     "generation": pa.int32(),
@@ -42,8 +42,8 @@ def read(output: str | os.PathLike[str], *, partial: bool = False) -> pa.Table:
 
     Args:
         output: the folder that was given to ``sample run --output``, here or at ``s3://`` or ``gs://``.
-        partial: take what is there, of a job that runs or was interrupted: its parts, and the completions that are in
-            no part yet, which the command reads from the job's journal, also those that ``--extend`` adds to parts.
+        partial: read what exists of a running or interrupted job: its parts, and the completions that are in
+            no part yet, which the command reads from the job's journal, including the ones that ``--extend`` adds.
             Otherwise a missing part is an error.
 
     Raises:
@@ -53,7 +53,7 @@ def read(output: str | os.PathLike[str], *, partial: bool = False) -> pa.Table:
     if not partial:
         return read_parts(where, None)
     with tempfile.TemporaryDirectory(prefix="quire-") as folder:
-        # Before the parts are listed: what leaves the journal meanwhile is in a part then.
+        # Before the parts are listed: completions that leave the journal meanwhile are then in a part.
         snapshot = os.path.join(folder, "snapshot")
         return read_parts(where, snapshot, take_snapshot(where, snapshot))
 
@@ -124,7 +124,7 @@ def names_in(files: pyarrow.fs.FileSystem, folder: str, kept: bool, below: str =
     selector = pyarrow.fs.FileSelector(f"{folder}/{below}".rstrip("/") or "/", allow_not_found=True)
     found = files.get_file_info(selector)
     if below and any(info.base_name == "_job" for info in found):
-        return  # another output
+        return  # a different output
     for info in found:
         name = info.base_name
         if info.type != pyarrow.fs.FileType.Directory:
@@ -151,7 +151,7 @@ def read_lines(lines: io.TextIOWrapper, name: str) -> pa.Table:
 
 
 def joined(tables: list[pa.Table], name: str) -> pa.Table:
-    """Returns tables as one. Those of JSONL may differ: a column is all null in one, of whole numbers in another."""
+    """Concatenates tables. Tables from JSONL may differ: a column is all null in one, and of integers in another."""
     try:
         return pa.concat_tables([t for t in tables if t.num_columns] or tables, promote_options="permissive")
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
@@ -168,7 +168,7 @@ def folder_columns(name: str) -> list[tuple[str, str | None]]:
 
 
 def job_of(files: pyarrow.fs.FileSystem, folder: str) -> dict[str, Any] | None:
-    """Returns what the folder says of its job, None if that is not known."""
+    """Returns what the folder records about its job, None if it records nothing."""
     try:
         with files.open_input_stream(folder + "/_job/job.json") as stream:
             job = json.loads(stream.read())

@@ -16,8 +16,8 @@ from typing import IO, Any
 from . import _command, _inputs
 from ._generate import Flag, arguments, ignore, print_line
 
-LINES_AHEAD = 256  # of the command's output that are read before they are wanted
-PATIENCE = 10.0  # seconds that the command has to end
+LINES_AHEAD = 256  # lines of the command's output that are read ahead
+PATIENCE = 10.0  # seconds that the command has to stop
 
 
 def stream(
@@ -32,11 +32,11 @@ def stream(
 
     The dicts have the columns of ``generate``, with the values that JSON has. Prompts come as they are finished, with
     ``in_order=True`` in their order. Nothing is kept: to resume after an interruption, use ``generate`` and ``output``.
-    The command is started by the first ``next``, and ended when the iterator is closed: by ``break``, an exception, or
+    The first ``next`` starts the command, and closing the iterator ends it: by ``break``, an exception, or
     ``close()``.
 
     Args:
-        prompts, model, n, progress, flags: as of ``generate``. An ``output`` is refused.
+        prompts, model, n, progress, flags: as in ``generate``. An ``output`` is rejected.
 
     Raises:
         UsageError: a flag or an input is wrong; the text is the command's message.
@@ -86,7 +86,7 @@ def rows_of(flag: list[str], prompts: _inputs.Prompts, say: Callable[[str], obje
                         else:
                             say(line)
                 code = process.wait()
-            except BaseException:  # such as GeneratorExit, of a loop that was left: no process is left behind
+            except BaseException:  # such as GeneratorExit, when a loop is left: no process is left running
                 over.set()
                 stop(process)
                 raise

@@ -13,7 +13,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 home=$work/home cache=${QUIRE_CACHE:-$HOME/.cache/quire}
 mkdir "$home"
-index=() # how packages are found, which an empty environment must be told
+index=() # how packages are found, which an empty environment does not know
 passed='^(PIP_|HTTPS?_PROXY|https?_proxy|NO_PROXY|no_proxy|SSL_CERT)'
 while IFS= read -r variable; do index+=("$variable"); done < <(env | grep -E "$passed" || true)
 
@@ -24,7 +24,7 @@ echo "== the wheel, in an empty virtual environment"
 empty=(env -i "PATH=$work/venv/bin" "HOME=$home" "QUIRE_CACHE=$cache" "${index[@]}")
 "${empty[@]}" "$work/venv/bin/pip" install -q "$dist"/quire-*_x86_64.whl
 "${empty[@]}" "$work/venv/bin/python" -c 'import shutil; assert not shutil.which("go") and not shutil.which("gcc")'
-says() { # what the command says of itself
+says() { # prints the command's version
 	"$@" --version >"$work/version"
 	cat "$work/version"
 	grep -qx "commit $(git rev-parse HEAD)" "$work/version" && grep -qxF "sample $(scripts/version.sh)" \
@@ -66,7 +66,7 @@ share "$cache/programs" .
 find "$root/sample" "$root/cache/plugins" -type f \( -name sample -o -name '*.so' \) -exec ldd {} + |
 	grep -o '/[^ ]*\.so[^ :]*' | sort -u | grep -v "^$work" | xargs -I{} cp -L --parents {} "$root"
 cp --parents configs/smollm2-demo.yaml testdata/prompts/demo.parquet "$root"
-in_root() { # in a namespace of its own, so that what is mounted there goes with it
+in_root() { # in a separate namespace, so that mounts disappear with it
 	local own=(-m)
 	[ "$(id -u)" = 0 ] || own=(-rmpf)
 	QUIRE_CACHE=/cache unshare "${own[@]}" sh -c 'mount -t proc proc "$0/proc" && exec chroot "$0" "$@"' "$root" "$@"
@@ -90,7 +90,8 @@ else
 fi
 
 echo "== go install"
-GOFLAGS="${GOFLAGS:-} -buildvcs=true" GOBIN=$work/bin $GO install ./cmd/sample # whatever else GOFLAGS has
+# regardless of what else GOFLAGS contains
+GOFLAGS="${GOFLAGS:-} -buildvcs=true" GOBIN=$work/bin $GO install ./cmd/sample
 "$work/bin/sample" --version | tee "$work/version"
 grep -q "^commit $(git rev-parse HEAD)" "$work/version"
 echo "all tried"

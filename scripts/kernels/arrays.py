@@ -32,8 +32,8 @@ import tpu_inference_rpa
 
 OUT = pathlib.Path(__file__).resolve().parents[2] / "testdata" / "goldens" / "tpu_kernels.json.gz"
 
-# What the engine of a test asks for: heads, KV heads, head dim and page size, what more a layer has, and for each step
-# (P, S, PP, T) as the kernel's call has them.
+# What the engine of a test asks for: heads, KV heads, head dim and page size, what else a layer has, and for each
+# step (P, S, PP, T) as in the kernel's call.
 SHAPES = [
     ((9, 3, 64, 32), {}, [(240, 16, 8, 16), (240, 24, 8, 32)]),  # SmolLM2 in a loop of layers, of 8 pages each
     ((8, 2, 128, 16), {}, [(24, 16, 16, 16), (24, 24, 16, 32)]),

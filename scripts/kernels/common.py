@@ -32,7 +32,7 @@ MODELS = [
     (14, 2, 64),  # Qwen2-0.5B, Qwen2.5-0.5B
 ]
 
-# Layers that need more said, as (heads, KV heads, head_dim, windows, scale, soft cap): window 0 is none, scale 0 is
+# Layers with more parameters, as (heads, KV heads, head_dim, windows, scale, soft cap): window 0 is none, scale 0 is
 # 1/sqrt(head_dim). Each is captured for as many devices as FEWER_DEVICES and for FEWER_PAGES.
 LAYERS = [
     (32, 4, 128, [0], 0, 0),  # Qwen3-30B-A3B

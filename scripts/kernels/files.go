@@ -1,5 +1,5 @@
-// Package kernels holds the Python scripts that lower Pallas kernels into payloads, for the command that runs them
-// where there is no checkout of the repository.
+// Package kernels embeds the Python scripts that lower Pallas kernels to payloads, for the command that runs them
+// without a checkout of the repository.
 package kernels
 
 import "embed"

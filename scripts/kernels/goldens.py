@@ -1,4 +1,4 @@
-"""Writes testdata/goldens/ragged_paged_attention.json.gz: what the kernel behind the payloads computes, interpreted on
+"""Writes testdata/goldens/ragged_paged_attention.json.gz: what the kernel of the payloads computes, interpreted on
 a CPU.
 
 Inputs are not stored but made by `values`, which the Go test knows too. Of the results every 16th number of each head

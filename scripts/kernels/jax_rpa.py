@@ -13,7 +13,7 @@ import template
 
 KERNEL = "ragged_paged_attention"
 SOURCE = "jax.experimental.pallas.ops.tpu.ragged_paged_attention"
-VMEM = 16 << 20  # what a kernel gets if it asks for nothing
+VMEM = 16 << 20  # what a kernel gets by default
 
 
 def vmem_bytes(config, queries, pages):
@@ -78,8 +78,8 @@ def capture(config, queries, pages, vmem_limit=None):
         ],
         "results": [{"name": "o", "dtype": config["dtype"], "dims": q}],
     }
-    # Q counts blocks of queries: T tokens are ceil(T / queries) of them. The sizes of the last sample are small ones
-    # that occur elsewhere in a body too.
+    # Q counts blocks of queries: T tokens are ceil(T / queries) blocks. The sizes of the last sample are small ones
+    # that also occur elsewhere in a body.
     samples = [
         {"P": 4099, "S": 61, "PP": 257, "Q": 17}, {"P": 91, "S": 256, "PP": 64, "Q": 2},
         {"P": 128, "S": 16, "PP": max(16, pages), "Q": 1}]

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes the embedded payloads and the goldens anew: run.sh PYTHON. Takes about an hour on one core.
+# Makes the embedded payloads and the goldens again: run.sh PYTHON. Takes about an hour on one core.
 set -eu
 cd "$(dirname "$0")"
 python=$1

@@ -24,19 +24,19 @@ from jax._src.lib import tpu
 from jax._src.mesh import AbstractDevice
 from jaxlib.mlir import ir
 
-# A body names the source files that it comes from: by their packages, so that it is the same wherever these are
-# installed.
+# A body names its source files by their packages, so that it does not depend on where these are installed.
 jax.config.update("jax_hlo_source_file_canonicalization_regex", r".*/(?=(jax|tpu_inference)/)")
 
 FORMAT = 1
 
-# Sizes that occur nowhere else in a body, another of each, and how many bytes the bytecode spends on integers as large.
+# Sizes that occur nowhere else in a body, a second value for each, and how many bytes the bytecode uses for integers
+# of that size.
 BASE = {"P": 300007, "S": 400009, "PP": 500009, "Q": 600011}
 OTHER = {"P": 310019, "S": 410009, "PP": 510007, "Q": 610031}
 VARINT_BYTES = 3
 LARGEST = (1 << (7 * VARINT_BYTES - 1)) - 1
 
-# How a body holds sizes: (symbol, times, plus). N is S * PP, of a page table in one axis.
+# How a body contains sizes: (symbol, times, plus). N is S * PP, for a page table in one axis.
 EXPRESSIONS = [(symbol, 1, plus) for symbol in BASE for plus in (0, 1)]
 
 

@@ -21,10 +21,10 @@ import template
 
 KERNEL = "paged_attention_update"
 SOURCE = "tpu_inference.kernels.ragged_paged_attention.v3.kernel_hd64"
-PACKAGE, VERSION = "tpu-inference", "0.32.0"  # installed without what it depends on, which is another JAX
+PACKAGE, VERSION = "tpu-inference", "0.32.0"  # installed without its dependencies, which include a different JAX
 VMEM = 16 << 20
 
-# Small enough for the encodings that the bytecode spends on them: 3 bytes, 2 for S and PP, 4 for the tokens of all
+# Small enough for the encodings that the bytecode uses for them: 3 bytes, 2 for S and PP, 4 for the tokens of all
 # pages.
 BASE = {"P": 100003, "S": 1009, "PP": 499, "T": 200003}
 OTHER = {"P": 110017, "S": 1013, "PP": 503, "T": 210011}
@@ -38,7 +38,7 @@ def kernel():
     except importlib.metadata.PackageNotFoundError:
         raise SystemExit(f"a head_dim of 64 needs a package more: python -m pip install --no-deps {PACKAGE}=={VERSION}")
     folder = pathlib.Path(distribution.locate_file("")) / "/".join(SOURCE.split(".")[:-1])
-    if not hasattr(pltpu, "reciprocal"):  # jax 0.10 has it elsewhere
+    if not hasattr(pltpu, "reciprocal"):  # jax 0.10 has it under a different name
         pltpu.reciprocal = pl.reciprocal
     parts = SOURCE.split(".")
     for n in range(1, len(parts)):

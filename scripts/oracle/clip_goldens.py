@@ -1,7 +1,7 @@
 """OLMoE with clip_qkv, in numpy: clip_goldens.py [MODELS GOLDENS FILE].
 
 Runs the tiny OLMoE by the formulas of transformers' modeling_olmoe.py, checks that without a limit the logits are those
-of transformers in GOLDENS, and writes the logits behind each prompt with a limit to FILE.
+of transformers in GOLDENS, and writes the logits after each prompt with a limit to FILE.
 """
 import gzip
 import json

@@ -74,7 +74,7 @@ def delta_nets(config, load):
     yield "learning by token", shut("b")
     yield "gates of delta nets", shut("z")
     yield "norms of delta nets", without(lambda net: net.norm.weight.fill_(1.0))
-    # A gate of 0 halves what all heads read, so that what is left out is how gates differ.
+    # A gate of 0 halves what all heads read, so that the difference between gates remains.
     other = load()
     with torch.no_grad():
         for layer in other.model.layers:
@@ -109,7 +109,7 @@ def granite4(config, load, changed):
     if config.mamba_proj_bias:
         yield "biases before", without(lambda net: net.in_proj.bias.zero_())
         yield "biases behind", without(lambda net: net.out_proj.bias.zero_())
-    # what the second group writes and reads is what the first one does
+    # the second group writes and reads what the first one does
     for side in (1, 2) if config.mamba_n_groups > 1 else ():
         n, at = config.mamba_d_state, 2 * inner + 2 * (side - 1) * config.mamba_d_state
 
@@ -138,7 +138,7 @@ def lfm2(config, load):
 
     yield "tokens before, in convolutions", tapped(slice(0, -1))
     yield "the first tap of convolutions", tapped(slice(0, 1))
-    for gate in (0, 1):  # the one before the convolution, and the one behind it
+    for gate in (0, 1):  # the one before the convolution, and the one after it
         other = load()
         for layer in other.model.layers:
             if not layer.is_attention_layer:
@@ -227,7 +227,7 @@ def gemma4(config, load, changed):
             other = load()
             with torch.no_grad():
                 change(other)
-            yield what, other  # the norm behind takes the scale of both away
+            yield what, other  # the norm after it removes the scale of both
 
 
 def changer(load):

@@ -1,4 +1,4 @@
-"""What transformers draws from the real Gemma 3 270M that `sample setup gemma3` fetches, greedily and in float32.
+"""What transformers generates with the real Gemma 3 270M that `sample setup gemma3` fetches, greedily and in float32.
 
     python gemma3_goldens.py gemma-3-270m-Q4_K_M.gguf ../../testdata/goldens
 

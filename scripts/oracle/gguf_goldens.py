@@ -11,7 +11,7 @@ Writes, all with other people's writers and decoders (packages gguf, safetensors
   dtypes.safetensors    f32, bf16, f16 tensors of awkward values and X.to.Y (stored as integers) as torch converts them
   NAME.gguf             tiny checkpoints of TESTDATA_MODELS in F16, converted as llama.cpp's convert_hf_to_gguf does
   gpt-oss-mxfp4/        the tiny gpt-oss with its experts as they are published, in MXFP4
-  split/                one of them in several files, of which the first has only metadata
+  split/                one of them in several files, the first of which has only metadata
   smollm2.json          SHA-256 and first values of every tensor of SMOLLM2.gguf as transformers loads it (float32)
 """
 import hashlib, json, math, sys
@@ -92,7 +92,7 @@ def write_dtypes(path):
     subnormal = (rng.standard_normal(500) * np.exp2(rng.integers(-30, -12, 500))).astype(np.float32)
     f32 = np.concatenate([
         bits.view(np.float32), special.view(np.float32), halfway.view(np.float32), near_half, -near_half, subnormal])
-    # NaN payloads are nobody's promise; the Go test checks that NaN stays NaN
+    # NaN payloads are not guaranteed; the Go test checks that NaN stays NaN
     f32 = torch.from_numpy(f32[~np.isnan(f32)].copy())
     sources = {
         "f32": f32,
@@ -312,7 +312,7 @@ def qwen_tensors(tensors, config, arch):
         return x.reshape(keys, heads // keys, dim, -1).swapaxes(0, 1).reshape(x.shape)
 
     for name, x in tensors.items():
-        first = 2 * keys * dims[0]  # of values, behind queries and keys
+        first = 2 * keys * dims[0]  # of values, after queries and keys
         if name.endswith("in_proj_qkvz.weight"):
             of = [dims[0], dims[0], heads // keys * dims[1], heads // keys * dims[1]]
             q, k, v, z = np.split(x.reshape(keys, sum(of), -1), np.cumsum(of)[:-1], axis=1)
@@ -359,7 +359,7 @@ def oss_tensors(tensors):
 
 
 def ggml_mxfp4(x):
-    """Blocks of ggml: an exponent, and nibbles of which the high ones are of a block's second half."""
+    """Blocks of ggml: an exponent, and nibbles; the high ones are the block's second half."""
     rounded, nibbles, exponents = mxfp4(torch.from_numpy(np.ascontiguousarray(x)))
     assert np.array_equal(rounded.numpy(), x)
     n = nibbles.numpy()

@@ -8,7 +8,7 @@
 `bench/peers/setup.sh llama` fetches LLAMA.CPP, the source, and builds LLAMA_SCORES. Writes
   NAME.gguf         the checkpoint of TESTDATA/models in F16
   llama-scores.json for files that llama.cpp runs, by name: a prompt, and the log-probability of each of its tokens
-                    but the first behind those before it, as llama.cpp computes them from the numbers of the file, with
+                    but the first given those before it, as llama.cpp computes them from the numbers of the file, with
                     weights, keys and values held in F32
 """
 import json, shutil, subprocess, sys, tempfile
@@ -73,7 +73,7 @@ def convert(name, path, work):
 
 
 def old(path):
-    """Other metadata and tensors of a file of DeepSeek's: kv_b in one, heads as they are behind it."""
+    """Other metadata and tensors of a DeepSeek file: kv_b in one, heads as they are after it."""
     fields = {key: field.contents() for key, field in gguf.GGUFReader(path).fields.items()}
     of = lambda key: fields["deepseek2." + key]
     metadata = {

@@ -1,4 +1,4 @@
-"""Compute what transformers says about the tiny checkpoints: last-position logits and greedy tokens in float32.
+"""Compute transformers' results for the tiny checkpoints: last-position logits and greedy tokens in float32.
 
     python logits_goldens.py ../../testdata/models ../../testdata/goldens
 
@@ -27,15 +27,15 @@ from transformers.models.granitemoehybrid import modeling_granitemoehybrid
 
 from ablations import ablations
 
-# One token; around pages of 8, 16 and 32; one past a prefill chunk of 64; the longest that leaves room for as many more
-# tokens as are drawn.
+# One token; around pages of 8, 16 and 32; one past a prefill chunk of 64; the longest that leaves room for as many
+# more tokens as are generated.
 LENGTHS = [1, 2, 5, 7, 8, 9, 15, 16, 17, 23, 31, 32, 33, 40, 48, 63, 64, 65, 80, 96]
 NEW = 64
-# Checkpoints whose rope is another one for sequences up to 32: transformers takes the one or the other by the length so
-# far, Quire by the longest that the model is run with.
+# Checkpoints whose rope differs for sequences up to 32: transformers chooses by the length so far, Quire by the
+# longest length that the model is run with.
 LONG = {"phi4-mini"}
 LONG_LENGTHS = [33, 34, 36, 39, 40, 41, 47, 48, 49, 55, 56, 63, 64, 65, 71, 72, 80, 88, 95, 96]
-# Checkpoints with the features of another one, with which they are tested.
+# Checkpoints with the features of another checkpoint, with which they are tested.
 SAME = {"gemma3-vision", "gemma4-vision"}
 # A gap this wide is hundreds of times the f32 rounding error of these models, so equal tokens may be demanded.
 MIN_GAP = 2e-3
@@ -145,7 +145,7 @@ def check_ablations(model, folder, cases):
     for what, other in ablations(model, again):
         got = logits_of(other, longest + tokens)[len(longest) - 1 : -1]
         moved = (got[0] - want).abs().max().item()
-        # Where a token differs, all before it are the same: so differ the tokens that the other model draws.
+        # Where a token differs, all before it are the same: the tokens that the other model generates differ, too.
         differ = (got.argmax(-1) != torch.tensor(tokens)).sum().item()
         report.append(f"{what} {moved:.2g}")
         if moved < 1e-2:
@@ -169,7 +169,7 @@ def goldens(folder, out):
                 break
         else:
             raise SystemExit(f"{folder.name}: no prompt of {length} tokens passes; give the model another seed")
-    # A model that says the same whatever it is asked would pass too easily.
+    # A model that generates the same for every prompt would pass too easily.
     assert len({tuple(c["tokens"][-8:]) for c in cases}) > len(cases) // 2, folder.name
     doc = dict(
         model=folder.name,

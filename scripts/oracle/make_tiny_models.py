@@ -60,11 +60,11 @@ def randomize(model, seed):
             elif name.endswith(("sinks", "mamba.D")):
                 p.copy_(noise + 1)
             elif model.config.model_type == "gpt_oss" and name.endswith(("experts.gate_up_proj", "experts.down_proj")):
-                # Gates and ups beyond the limit of 7, and results no larger than those of others.
+                # Gates and ups beyond the limit of 7, and results no larger than other models'.
                 gain = 4.0 if "gate_up" in name else 0.2
                 p.copy_(mxfp4((gain / math.sqrt(p.shape[1]) * noise).transpose(1, 2))[0].transpose(1, 2))
             elif name.endswith("bias"):
-                # Where every layer and norm has them they would make the model say the same whatever it is asked.
+                # If every layer and norm had them, the model would generate the same for every prompt.
                 p.copy_((0.15 if model.config.model_type == "starcoder2" or ".mamba." in name else 0.5) * noise)
             elif name.endswith(("router.scale", "per_expert_scale")):
                 p.copy_(1 + 0.5 * noise)
@@ -77,7 +77,7 @@ def randomize(model, seed):
             elif "lm_head" in name:
                 p.copy_(1.5 / math.sqrt(p.shape[1]) * noise)
             else:
-                # Larger for q and k: attention then picks few positions, and where they are matters.
+                # Larger for q and k: attention then picks few positions, and their places matter.
                 gain = 1.6 if "q_proj" in name or "k_proj" in name else 1.2
                 p.copy_(gain / math.sqrt(p.shape[1]) * noise)
 

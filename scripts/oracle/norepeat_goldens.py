@@ -1,8 +1,8 @@
-"""Goldens of package sampling: which tokens transformers' NoRepeatNGramLogitsProcessor bars.
+"""Goldens of package sampling: which tokens transformers' NoRepeatNGramLogitsProcessor forbids.
 
 Usage: norepeat_goldens.py OUTPUT.json
 
-Each case has the size, the tokens of a row of few kinds, and the barred tokens in order.
+Each case has the size, the tokens of a row of few kinds, and the forbidden tokens in order.
 """
 
 import json

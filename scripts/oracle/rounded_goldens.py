@@ -5,7 +5,7 @@
     rounded_goldens.py testdata/models models/testdata
 
 Writes GGUF_FOLDER/rounded-scores.json: a prompt, and for each file of FILES the log-probability of each of its tokens
-but the first behind those before it, in float32, with those weights rounded to float16 that the file has so. The GGUF
+but the first given those before it, in float32, with those weights rounded to float16 that the file has so. The GGUF
 files are those of gguf_goldens.py and llama_gguf.py.
 """
 import json, sys

@@ -2,7 +2,7 @@
 
 Usage: rows_goldens.py OUTPUT.txt
 
-A row is 64 logits with a prompt, tokens drawn before, and settings, all made by SplitMix64 from the row's number, which
+A row is 64 logits with a prompt, generated tokens, and settings, all made by SplitMix64 from the row's number, which
 sampling/rows_test.go does too. Processors apply in the order of package sampling's documentation: bias, allowed tokens,
 bad words, min tokens, penalties, temperature, top-k, top-p, min-p, typical-p. The frequency and presence penalties,
 which transformers lacks, are OpenAI's formula.

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Make the tiny checkpoints, all goldens and the fixtures made by other tools anew: run.sh [PYTHON] [SMOLLM2.gguf]
+# Makes the tiny checkpoints, all goldens and the fixtures made by other tools again: run.sh [PYTHON] [SMOLLM2.gguf]
 # See README.md for the Python environment and where the GGUF file comes from.
 set -eu
 python=$(command -v "${1:-python}") || {

@@ -1,4 +1,4 @@
-"""Compute what transformers says about SmolLM2-135M-Instruct (the GGUF file Quire's demo runs), in float32.
+"""Compute transformers' results for SmolLM2-135M-Instruct (the GGUF file Quire's demo runs), in float32.
 
     python smollm2_goldens.py SmolLM2-135M-Instruct.Q4_1.gguf ../../testdata/goldens
 
@@ -29,14 +29,14 @@ from transformers import AutoModelForCausalLM
 
 NEW = 64
 TOP = 20
-# Greedy steps closer than this are not asked of an engine that sums in another order. About ten times the largest
-# difference seen between transformers' own cached and uncached passes.
+# Greedy steps closer than this are not required of an engine that sums in a different order. About ten times the
+# largest difference seen between transformers' own cached and uncached passes.
 MIN_GAP = 5e-3
 
 # Exact prompt lengths, around pages of 8, 16 and 32 and prefill chunks of 64, 128 and 256; the last is many chunks.
 PLAIN = [1, 7, 8, 9, 15, 16, 17, 31, 63, 65, 127, 255]
 CHAT = [32, 33, 64, 128, 129, 256, 257, 600]
-# Chats whose reply has to end (in an end-of-sequence id) within the golden tokens.
+# Chats whose reply must end (in an end-of-sequence id) within the golden tokens.
 ENDING = [64, 256]
 # A continuation that only repeats itself would test little.
 MIN_DISTINCT = 16
@@ -111,7 +111,7 @@ def read_gguf(path):
             _, index, stem = stem.split(".")
             layer = f"model.layers.{index}."
         if stem in heads:
-            # GGUF keeps each head's rotary pairs side by side; Hugging Face keeps the two halves apart.
+            # GGUF interleaves each head's rotary pairs; Hugging Face keeps the two halves separate.
             rows, cols = data.shape
             data = data.reshape(heads[stem], rows // heads[stem] // 2, 2, cols).swapaxes(1, 2).reshape(rows, cols)
         tensors[f"{layer}{names[stem]}.weight"] = data

@@ -224,11 +224,11 @@ FAMILIES = MIXTURES | STATES | {
     ),
     # The rope of the layers without a window is scaled, as in Gemma 3 4B and larger.
     "gemma3": ("gemma3_text", 16, GEMMA3),
-    # The same inside a config that has pictures too.
+    # The same inside a config that also has pictures.
     "gemma3-vision": ("gemma3", 16, GEMMA3),
     "gemma4": ("gemma4_text", 50, GEMMA4),
     "gemma4-vision": ("gemma4", 60, GEMMA4 | dict(pad_token_id=0)),
-    # As the larger ones: values are keys before their norm, and layers without a window have fewer KV heads.
+    # Like the larger ones: values are keys before their norm, and layers without a window have fewer KV heads.
     "gemma4-large": (
         "gemma4_text",
         53,
@@ -244,7 +244,7 @@ FAMILIES = MIXTURES | STATES | {
             final_logit_softcapping=None,
         ),
     ),
-    # A mixture beside each feed-forward.
+    # A mixture alongside each feed-forward.
     "gemma4-moe": (
         "gemma4_text",
         61,
@@ -263,7 +263,7 @@ FAMILIES = MIXTURES | STATES | {
             moe_intermediate_size=20,
         ),
     ),
-    # Two lists of divisors, of which the short ones count: the model has as many positions as before the extension.
+    # Two lists of divisors, the short ones of which apply: the model has as many positions as before the extension.
     "phi3": (
         "phi3",
         17,

@@ -1,6 +1,6 @@
 """The tiny checkpoints of models with experts whose layers all attend: see tiny_families.py."""
 
-# Latent attention: heads of 8 + 8 for scores and of 12 for values, made of latents of 16. Experts behind the first
+# Latent attention: heads of 8 + 8 for scores and of 12 for values, made from latents of 16. Experts after the first
 # layer.
 DEEPSEEK = dict(
     num_key_value_heads=4,
@@ -152,7 +152,7 @@ MIXTURES = {
             rope_parameters=DEEPSEEK_ROPE | dict(mscale=1.3, mscale_all_dim=0.6),
         ),
     ),
-    # Heads of which half is turned, experts in two of three groups.
+    # Heads half of which is rotated, experts in two of three groups.
     "glm4-moe": (
         "glm4_moe",
         73,

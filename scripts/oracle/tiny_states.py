@@ -38,7 +38,7 @@ STATES = {
             mlp_only_layers=[1],
         ),
     ),
-    # Two groups of two heads; bounds of steps, which transformers leaves out with a cache (see logits_goldens.py).
+    # Two groups of two heads; bounds of steps, which transformers ignores with a cache (see logits_goldens.py).
     "granite4": (
         "granitemoehybrid",
         42,
@@ -101,7 +101,7 @@ STATES = {
             rope_parameters=dict(rope_type="default", rope_theta=10000.0),
         ),
     ),
-    # The width of the feed-forward is 48 once it is made less: 2/3 of 60, up to a multiple of 16.
+    # The width of the feed-forward is 48 after it is reduced: 2/3 of 60, rounded up to a multiple of 16.
     "lfm2": (
         "lfm2",
         40,
@@ -116,7 +116,7 @@ STATES = {
             rope_parameters=dict(rope_type="default", rope_theta=10000.0),
         ),
     ),
-    # Experts behind the first layer, chosen by sigmoids and a number of each.
+    # Experts after the first layer, chosen by sigmoids and a number for each.
     "lfm2-moe": (
         "lfm2_moe",
         41,

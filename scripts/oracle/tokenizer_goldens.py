@@ -204,7 +204,7 @@ def sentencepiece(vocab, merges, *, metaspace=False, specials=()):
 
 
 def gemma(vocab, merges):
-    """Gemma 2's: nothing before the first word, words that keep the space behind them apart, four specials first."""
+    """Gemma 2's: nothing before the first word, words that keep the space after them separate, four specials first."""
     specials = ["<pad>", "<eos>", "<bos>", "<unk>"]
     ids = specials + [s for s in vocab if s not in ("<unk>", "<s>", "</s>")]
     t = Tokenizer(

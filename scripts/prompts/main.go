@@ -1,5 +1,5 @@
-// Command prompts makes the demo's prompt set: it turns testdata/prompts/demo.jsonl, which people edit, into
-// demo.parquet beside it. Run it from the root of the repository: go run ./scripts/prompts
+// Command prompts makes the demo's prompt set: it converts testdata/prompts/demo.jsonl, which people edit, to
+// demo.parquet next to it. Run it from the root of the repository: go run ./scripts/prompts
 package main
 
 import (

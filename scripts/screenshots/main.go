@@ -80,7 +80,7 @@ func take(page, to string) error {
 	return nil
 }
 
-// Size of the pictures of tops: what the report shows first.
+// The size of pictures of a page's top, which shows the start of a report.
 const topWidth, topHeight = 1200, 1000
 
 // shootTop takes a picture of the page down to topHeight, or to its end.
@@ -111,7 +111,7 @@ var (
 	note   = regexp.MustCompile(`(?m)^Script (started|done) on .*\n?`) // script's own
 )
 
-// terminal makes a page of a recording: each line as it stood when the next began.
+// terminal makes a page from a recording: each line as it stood when the next one started.
 func terminal(log string) (page string, err error) {
 	data, err := os.ReadFile(log)
 	if err != nil {

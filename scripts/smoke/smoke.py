@@ -68,7 +68,7 @@ class Smoke:
             "system": platform.platform(), "processors": os.cpu_count()}
 
     def ahead(self) -> dict:
-        """Compiles the programs of the part draw, for devices that need not be there if a topology is named."""
+        """Compiles the programs of the part draw, for devices that need not exist if a topology is named."""
         where = ["--topology", self.o.topology] if self.o.topology else ["--backend", self.o.backend]
         before = programs()
         start = time.monotonic()
@@ -116,7 +116,7 @@ class Smoke:
         return result
 
     def speed(self) -> dict:
-        """Times two jobs that differ by the steps that are drawn, and their prompts."""
+        """Times two jobs that differ in the number of decode steps, and their prompts."""
         slots, context = self.o.slots, self.o.context
         engine = ["--model", self.o.config, "--backend", self.o.backend, "--dtype", self.o.dtype, "--layers",
                   self.o.layers, "--max-seqs", str(slots),
@@ -147,7 +147,7 @@ class Smoke:
 
 
 def programs() -> set:
-    """The compiled programs that are kept, each as its file: one that could not be used is written anew."""
+    """The cached compiled programs, each as its file: one that could not be used is written again."""
     cache = pathlib.Path(os.environ.get("QUIRE_CACHE") or pathlib.Path.home() / ".cache" / "quire")
     return {(p.name, p.stat().st_ino) for p in (cache / "programs").glob("*.pjrt")}
 

@@ -1,4 +1,4 @@
-// Package azure is a container of Azure Blob Storage, by the client of Azure.
+// Package azure implements a container of Azure Blob Storage with Azure's client.
 package azure
 
 import (
@@ -20,7 +20,7 @@ import (
 
 type bucket struct{ client *container.Client }
 
-// onceOnly is a context in which the client, and what fetches its tokens, leave repeating to the caller.
+// onceOnly returns a context in which the client, and the code that fetches its tokens, leave retries to the caller.
 func onceOnly(ctx context.Context) context.Context {
 	return policy.WithRetryOptions(ctx, policy.RetryOptions{MaxRetries: -1})
 }
@@ -113,7 +113,7 @@ func (b *bucket) Delete(ctx context.Context, key string) error {
 	return coded(err)
 }
 
-// coded gives an error of the client its kind.
+// coded adds a code to an error of the client.
 func coded(err error) error {
 	var answer *azcore.ResponseError
 	if !errors.As(err, &answer) {

@@ -14,23 +14,23 @@ import (
 	"github.com/quire/quire/storage/object"
 )
 
-// service says where an account is.
+// service describes the address of an account.
 type service struct {
 	account  string
 	domain   string // blob.core.windows.net if ""
 	protocol string // https if ""
-	cdn      bool   // domain is that of a CDN for the account
-	emulator bool   // which has the account in the path, as domains of this machine do
+	cdn      bool   // domain is a CDN's for the account
+	emulator bool   // whose URLs have the account in the path, like those of local domains
 }
 
-// credentials are those of the environment.
+// credentials are the credentials in the environment.
 type credentials struct{ key, sas, connection string }
 
-// Open returns a container. The environment says which account it is of and who asks: AZURE_STORAGE_ACCOUNT with
-// AZURE_STORAGE_KEY, AZURE_STORAGE_SAS_TOKEN, AZURE_STORAGE_CONNECTION_STRING (or AZURE_STORAGEBLOB_CONNECTIONSTRING),
-// or else Azure's default credentials, in this order. AZURE_STORAGE_DOMAIN, AZURE_STORAGE_PROTOCOL,
-// AZURE_STORAGE_IS_CDN and AZURE_STORAGE_IS_LOCAL_EMULATOR, or the parameters storage_account, domain, protocol, cdn
-// and localemu, say where it is.
+// Open returns a container. The environment has the account and the credentials: AZURE_STORAGE_ACCOUNT with
+// AZURE_STORAGE_KEY, AZURE_STORAGE_SAS_TOKEN, AZURE_STORAGE_CONNECTION_STRING (or
+// AZURE_STORAGEBLOB_CONNECTIONSTRING), or else Azure's default credentials, in this order. AZURE_STORAGE_DOMAIN,
+// AZURE_STORAGE_PROTOCOL, AZURE_STORAGE_IS_CDN and AZURE_STORAGE_IS_LOCAL_EMULATOR, or the parameters
+// storage_account, domain, protocol, cdn and localemu, define its address.
 func Open(name string, p *object.Parameters) (object.Bucket, error) {
 	where, who := fromEnvironment()
 	environmentAddress, environmentErr := where.address()
@@ -58,12 +58,12 @@ func Open(name string, p *object.Parameters) (object.Bucket, error) {
 		return nil, err
 	}
 	if who.sas != "" {
-		// The token is in each request, so a URL must not send it to another server.
+		// Each request contains the token, so a URL must not send it to a different server.
 		if environmentErr != nil {
 			return nil, environmentErr
 		}
 		if address.Scheme != environmentAddress.Scheme || !strings.EqualFold(address.Host, environmentAddress.Host) {
-			return nil, errors.New("the URL's parameters name another server than the environment, which has " +
+			return nil, errors.New("the URL's parameters name a different server from the environment, which has " +
 				"AZURE_STORAGE_SAS_TOKEN; set AZURE_STORAGE_DOMAIN instead")
 		}
 		address.RawQuery = strings.TrimPrefix(who.sas, "?")
@@ -75,7 +75,7 @@ func Open(name string, p *object.Parameters) (object.Bucket, error) {
 	return &bucket{client}, nil
 }
 
-// fromEnvironment reads the environment. A connection string names an account, too.
+// fromEnvironment reads the environment. A connection string also names an account.
 func fromEnvironment() (service, credentials) {
 	s := service{account: os.Getenv("AZURE_STORAGE_ACCOUNT"), domain: os.Getenv("AZURE_STORAGE_DOMAIN"),
 		protocol: os.Getenv("AZURE_STORAGE_PROTOCOL")}
@@ -101,7 +101,7 @@ func fromEnvironment() (service, credentials) {
 	return s, c
 }
 
-// address is the URL of the account.
+// address returns the URL of the account.
 func (s service) address() (*url.URL, error) {
 	if s.account == "" {
 		return nil, errors.New("the storage account is unknown; set AZURE_STORAGE_ACCOUNT, or add " +
@@ -126,13 +126,13 @@ func (s service) address() (*url.URL, error) {
 	return u, nil
 }
 
-// client returns that of a container at an address. account is the one that the key is of.
+// client returns a container's client at an address. account is the account that the key belongs to.
 func (c credentials) client(account, address, name string) (*container.Client, error) {
 	switch {
 	case c.key != "":
 		key, err := container.NewSharedKeyCredential(account, c.key)
 		if err != nil {
-			return nil, fmt.Errorf("AZURE_STORAGE_KEY is no key: %w", err)
+			return nil, fmt.Errorf("AZURE_STORAGE_KEY is not a key: %w", err)
 		}
 		return container.NewClientWithSharedKeyCredential(address, key, nil)
 	case c.sas != "":

@@ -1,5 +1,5 @@
-// Package gcs is a bucket of Google Cloud Storage, by its JSON API. Google's own client would bring gRPC and more, a
-// quarter of what a build compiles.
+// Package gcs implements a bucket of Google Cloud Storage with its JSON API. Google's own client would need gRPC and
+// more, a quarter of what a build compiles.
 package gcs
 
 import (
@@ -23,11 +23,11 @@ import (
 
 type bucket struct {
 	name   string
-	server string // https://storage.googleapis.com, or another without a slash at its end
+	server string // https://storage.googleapis.com, or a different URL without a slash at its end
 	client *http.Client
 }
 
-// resource is what is used of the JSON of an object.
+// resource has the used members of an object's JSON.
 type resource struct {
 	Name            string            `json:"name"`
 	Size            int64             `json:"size,string,omitempty"`
@@ -35,13 +35,13 @@ type resource struct {
 	ETag            string            `json:"etag,omitempty"`
 	Generation      int64             `json:"generation,string,omitempty"`
 	MD5             []byte            `json:"md5Hash,omitempty"`
-	CRC32C          string            `json:"crc32c,omitempty"` // in base64, the first byte first
+	CRC32C          string            `json:"crc32c,omitempty"` // in base64, big endian
 	ContentEncoding string            `json:"contentEncoding,omitempty"`
 	ContentType     string            `json:"contentType,omitempty"`
 	Metadata        map[string]string `json:"metadata,omitempty"`
 }
 
-// path is that of the bucket's objects, or of one of them, in the API.
+// path returns the API path of the bucket's objects, or of one of them.
 func (b *bucket) path(key ...string) string {
 	p := "/storage/v1/b/" + url.PathEscape(b.name) + "/o"
 	for _, k := range key {
@@ -50,7 +50,7 @@ func (b *bucket) path(key ...string) string {
 	return p
 }
 
-// do makes one request. An answer that is no success is an error, but for the one that an upload is not complete.
+// do makes one request. A status other than success is an error, except the one that reports an incomplete upload.
 func (b *bucket) do(ctx context.Context, method, address string, header http.Header, body io.Reader) (*http.Response,
 	error) {
 	request, err := http.NewRequestWithContext(ctx, method, address, body)
@@ -71,7 +71,7 @@ func (b *bucket) do(ctx context.Context, method, address string, header http.Hea
 	return nil, object.FromStatus(response.StatusCode, refusal(response))
 }
 
-// refusal reads why the server refuses.
+// refusal reads why the server rejects a request.
 func refusal(response *http.Response) error {
 	text, _ := io.ReadAll(io.LimitReader(response.Body, 1<<16))
 	var answer struct{ Error struct{ Message string } }
@@ -81,7 +81,7 @@ func refusal(response *http.Response) error {
 	return fmt.Errorf("Google Cloud Storage answers %s: %s", response.Status, answer.Error.Message)
 }
 
-// coded gives an error without an answer its kind: the server of tokens may refuse the credentials.
+// coded adds a code to an error without an answer: the token server may have rejected the credentials.
 func coded(err error) error {
 	token := (*oauth2.RetrieveError)(nil)
 	if !errors.As(err, &token) || token.Response == nil {
@@ -94,7 +94,7 @@ func coded(err error) error {
 	return &object.Error{Code: object.Unusable, Err: err}
 }
 
-// noBucket says of an answer to a request without a key that it is the bucket that is not there.
+// noBucket changes the error for a request without a key: it is the bucket that does not exist.
 func noBucket(err error) error {
 	e := (*object.Error)(nil)
 	if errors.As(err, &e) && e.Code == object.NotFound {
@@ -103,7 +103,7 @@ func noBucket(err error) error {
 	return err
 }
 
-// get reads an answer in JSON.
+// get reads a JSON answer.
 func (b *bucket) get(ctx context.Context, path string, query url.Values, into any) error {
 	response, err := b.do(ctx, http.MethodGet, b.server+path+"?"+query.Encode(), nil, nil)
 	if err != nil {
@@ -141,7 +141,7 @@ func (b *bucket) Read(ctx context.Context, key string, version object.Version, o
 	}
 	header := http.Header{
 		"Range":           {fmt.Sprintf("bytes=%d-%d", offset, offset+length-1)},
-		"Accept-Encoding": {"gzip"}, // what is stored compressed comes as it is stored
+		"Accept-Encoding": {"gzip"}, // compressed content is returned as it is stored
 	}
 	response, err := b.do(ctx, http.MethodGet, b.server+b.path(key)+"?"+query.Encode(), header, nil)
 	if err != nil {

@@ -15,13 +15,13 @@ import (
 
 const scope = "https://www.googleapis.com/auth/cloud-platform"
 
-// Open returns a bucket. It is asked with the application default credentials, or with the parameter anonymous=true
-// with none. The parameter universe_domain is that of another cloud of Google's kind. STORAGE_EMULATOR_HOST is the
-// address of a local server instead.
+// Open returns a bucket. It uses the application default credentials, or none with the parameter anonymous=true. The
+// parameter universe_domain is the domain of a different cloud that runs Google's software. STORAGE_EMULATOR_HOST is
+// the address of a local server.
 func Open(ctx context.Context, name string, p *object.Parameters) (object.Bucket, error) {
 	b := &bucket{name: name, client: http.DefaultClient}
 	anonymous := p.Bool("anonymous")
-	anonymous = p.Choice("access_id", "-") != "" || anonymous // as Go CDK writes it
+	anonymous = p.Choice("access_id", "-") != "" || anonymous // as in URLs of Go CDK
 	universe := p.String("universe_domain")
 	if err := p.Err(); err != nil {
 		return nil, err
@@ -41,7 +41,7 @@ func Open(ctx context.Context, name string, p *object.Parameters) (object.Bucket
 				"login, set GOOGLE_APPLICATION_CREDENTIALS, or add ?anonymous=true for a public bucket (%w)", err)
 		}
 		if universe == "" {
-			universe, _ = found.GetUniverseDomain() // a machine that does not know its own is in Google's
+			universe, _ = found.GetUniverseDomain() // a machine that does not know its domain is in Google's cloud
 		}
 		b.client = oauth2.NewClient(ctx, found.TokenSource)
 	}

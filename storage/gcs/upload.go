@@ -20,17 +20,17 @@ import (
 	"github.com/quire/quire/storage/object"
 )
 
-// incomplete is the answer to a part of an upload that is not the last one.
+// incomplete is the status for a part of an upload that is not the last one.
 const incomplete = http.StatusPermanentRedirect
 
-// A part is sent chunkTries times while nothing more of it arrives. The pause in between is doubled each time.
+// A part is sent chunkTries times while no more of it arrives. The pause between tries is doubled each time.
 const (
 	chunkTries = 5
 	chunkPause = 100 * time.Millisecond
 )
 
-// Create implements object.Bucket. A body of less than one part is sent by one request, a larger one by a resumable
-// upload. The server compares both with their CRC-32C.
+// Create implements object.Bucket. A body smaller than one part is sent in one request, a larger one by a resumable
+// upload. The server verifies the CRC-32C of both.
 func (b *bucket) Create(ctx context.Context, key string, body io.Reader, metadata map[string]string) error {
 	sum := crc32.New(crc32.MakeTable(crc32.Castagnoli))
 	body = io.TeeReader(body, sum)
@@ -72,13 +72,13 @@ func encoded(sum hash.Hash32) string {
 	return base64.StdEncoding.EncodeToString(binary.BigEndian.AppendUint32(nil, sum.Sum32()))
 }
 
-// uploads is the address that new objects are sent to.
+// uploads returns the URL for new objects.
 func (b *bucket) uploads(kind string) string {
 	return b.server + "/upload" + b.path() + "?" +
 		url.Values{"uploadType": {kind}, "ifGenerationMatch": {"0"}}.Encode()
 }
 
-// createAtOnce sends an object and what is said about it.
+// createAtOnce sends an object with its metadata.
 func (b *bucket) createAtOnce(ctx context.Context, about resource, data []byte) error {
 	text, err := json.Marshal(about)
 	if err != nil {
@@ -94,7 +94,7 @@ func (b *bucket) createAtOnce(ctx context.Context, about resource, data []byte) 
 		if err != nil {
 			return err
 		}
-		w.Write(p.data) // into memory
+		w.Write(p.data) // writes to memory, which does not fail
 	}
 	parts.Close()
 	header := http.Header{"Content-Type": {"multipart/related; boundary=" + parts.Boundary()}}
@@ -105,7 +105,7 @@ func (b *bucket) createAtOnce(ctx context.Context, about resource, data []byte) 
 	return response.Body.Close()
 }
 
-// start starts a resumable upload, and returns the address of its parts.
+// start starts a resumable upload, and returns the URL for its parts.
 func (b *bucket) start(ctx context.Context, about resource) (string, error) {
 	text, err := json.Marshal(about)
 	if err != nil {
@@ -129,12 +129,12 @@ func (b *bucket) start(ctx context.Context, about resource) (string, error) {
 type upload struct {
 	*bucket
 	session string
-	from    int64 // where data begins in the object
+	from    int64 // offset of data in the object
 	data    []byte
-	sum     string // of the whole object, if this is its last part
+	sum     string // checksum of the whole object, if this is its last part
 }
 
-// send sends a part. When a request fails, the server is asked how much of the part it has, and the rest is sent.
+// send sends a part. After a failed request, it asks the server how much of the part arrived, and sends the rest.
 func (u *upload) send(ctx context.Context) error {
 	end := u.from + int64(len(u.data))
 	ask, pause := false, chunkPause
@@ -158,7 +158,7 @@ func (u *upload) send(ctx context.Context) error {
 			u.data, u.from, ask = u.data[have-u.from:], have, false
 			continue
 		default:
-			err = errors.New("Google Cloud Storage takes no more of an upload")
+			err = errors.New("Google Cloud Storage accepts no more of an upload")
 		}
 		if failures++; failures == chunkTries {
 			return err
@@ -173,8 +173,8 @@ func (u *upload) send(ctx context.Context) error {
 	}
 }
 
-// request sends what is left of the part, or asks how far the upload is. done says that the object is made, have how
-// many bytes of it have arrived.
+// request sends the rest of the part, or asks how much has arrived. done reports that the object was created, have
+// how many bytes have arrived.
 func (u *upload) request(ctx context.Context, ask bool) (done bool, have int64, err error) {
 	total, end := "*", u.from+int64(len(u.data))
 	header, body := http.Header{}, io.Reader(http.NoBody)
@@ -207,7 +207,7 @@ func (u *upload) request(ctx context.Context, ask bool) (done bool, have int64, 
 	return false, have, nil
 }
 
-// lost takes its kind from the error that there is no such upload: another one may succeed.
+// lost removes the code from the error that the upload does not exist, because a new one may succeed.
 func lost(err error) error {
 	e := (*object.Error)(nil)
 	if errors.As(err, &e) && (e.Status == http.StatusNotFound || e.Status == http.StatusGone) {
@@ -216,7 +216,7 @@ func lost(err error) error {
 	return err
 }
 
-// again reports whether a part that failed so is sent again.
+// again reports whether a part that failed with this error is sent again.
 func again(err error) bool {
 	e := (*object.Error)(nil)
 	return !errors.As(err, &e) || e.Status >= 500 || e.Status == http.StatusTooManyRequests ||

@@ -1,10 +1,11 @@
 // Package hub reads datasets of the Hugging Face hub as a bucket.
 //
-// The key of a file is ORG/NAME[@REVISION]/PATH. REVISION is a branch, tag or commit, main without one, or one of the
-// hub's own, such as refs/convert/parquet, for which ~parquet is short. Slashes of others are written %2F. A revision
-// is looked up once, until it is forgotten ([Bucket.Forget]), and what is read is of that commit.
+// The key of a file is ORG/NAME[@REVISION]/PATH. REVISION is a branch, tag or commit, by default main, or one of the
+// hub's own, such as refs/convert/parquet, for which ~parquet is short. In other revisions, write slashes as %2F. A
+// revision is looked up once, until it is forgotten ([Bucket.Forget]), and all reads are of that commit.
 //
-// Environment: HF_TOKEN for datasets that need a login, HF_ENDPOINT for another hub, HF_HUB_OFFLINE=1 for none.
+// Environment: HF_TOKEN for datasets that need a login, HF_ENDPOINT for a different hub, HF_HUB_OFFLINE=1 to use
+// none.
 package hub
 
 import (
@@ -29,21 +30,21 @@ import (
 	"github.com/quire/quire/storage/object"
 )
 
-// ErrNoDataset says that there is no dataset, or no such revision of one.
+// ErrNoDataset reports that there is no such dataset, or no such revision of it.
 var ErrNoDataset = errors.New("there is no such dataset or revision on the hub")
 
-// hopeless is why what was asked for can not be had at any time.
+// hopeless states why a request cannot succeed at any time.
 type hopeless string
 
 func (e hopeless) Error() string { return string(e) }
 
-// Status is an answer of the hub that has not what was asked for.
+// Status is an unexpected status of the hub.
 type Status struct {
 	Code int
 	Text string
 }
 
-// Error says what the hub answered, and what to do.
+// Error states what the hub answered, and what to do.
 func (e *Status) Error() string {
 	text := fmt.Sprintf("the hub answers %d %s", e.Code, http.StatusText(e.Code))
 	if e.Text != "" {
@@ -58,7 +59,7 @@ func (e *Status) Error() string {
 // HTTPStatusCode is Code.
 func (e *Status) HTTPStatusCode() int { return e.Code }
 
-// Unwrap tells what is not there.
+// Unwrap returns which kind of thing does not exist.
 func (e *Status) Unwrap() error {
 	if e.Code == http.StatusNotFound {
 		return ErrNoDataset
@@ -66,13 +67,13 @@ func (e *Status) Unwrap() error {
 	return nil
 }
 
-// Offline says that the environment forbids to ask the hub.
+// Offline reports whether the environment forbids requests to the hub.
 func Offline() bool {
 	v := os.Getenv("HF_HUB_OFFLINE")
 	return v != "" && v != "0"
 }
 
-// Header comes with each request: the login, if the environment has one.
+// Header returns the header of each request: the login, if the environment has one.
 func Header() http.Header {
 	header := http.Header{}
 	if token := os.Getenv("HF_TOKEN"); token != "" {
@@ -81,27 +82,27 @@ func Header() http.Header {
 	return header
 }
 
-// Bucket is all datasets of the hub, to be read. It implements object.Bucket.
+// Bucket has all datasets of the hub, read-only. It implements object.Bucket.
 type Bucket struct {
 	loading  singleflight.Group
 	mu       sync.Mutex
 	datasets map[string]*dataset // by ORG/NAME[@REVISION]
 }
 
-// OpenBucket returns one that has looked no revision up.
+// OpenBucket returns a bucket that has not looked up any revision.
 func OpenBucket() *Bucket { return &Bucket{datasets: map[string]*dataset{}} }
 
-// dataset is a commit of one.
+// dataset is a dataset at a commit.
 type dataset struct {
 	commit string
-	base   string // of the URLs of its files
-	files  []file // in order of their paths
+	base   string // prefix of the URLs of its files
+	files  []file // in the order of their paths
 }
 
 type file struct {
 	path string
 	size int64
-	etag string // of its content: by Git LFS or Git
+	etag string // of the content: from Git LFS or Git
 }
 
 func (d *dataset) find(path string) (file, error) {
@@ -114,7 +115,7 @@ func (d *dataset) find(path string) (file, error) {
 
 var keyPattern = regexp.MustCompile(`^([^/@]+/[^/@]+)(@(?:refs/[^/]+/[^/]+|[^/]+))?(?:/(.*))?$`)
 
-// split takes a key apart: ORG/NAME[@REVISION] and PATH, which is "" for the dataset.
+// split splits a key into ORG/NAME[@REVISION] and PATH, which is "" for the dataset.
 func split(key string) (dataset, path string, err error) {
 	m := keyPattern.FindStringSubmatch(key)
 	if m == nil {
@@ -123,13 +124,13 @@ func split(key string) (dataset, path string, err error) {
 	return m[1] + m[2], m[3], nil
 }
 
-// Dataset returns ORG/NAME[@REVISION] of a key; "" is that of what is no key.
+// Dataset returns ORG/NAME[@REVISION] of a key; "" if it is not a key.
 func Dataset(key string) string {
 	name, _, _ := split(key)
 	return name
 }
 
-// Forget has the revision in a key looked up again: a branch may have moved.
+// Forget makes the next use look up the revision in a key again, because a branch may have moved.
 func (b *Bucket) Forget(key string) {
 	name, _, err := split(key)
 	if err != nil {
@@ -140,7 +141,7 @@ func (b *Bucket) Forget(key string) {
 	delete(b.datasets, name)
 }
 
-// Pinned returns a key with the commit for its revision, if that was looked up; else the key.
+// Pinned returns a key with the commit in place of its revision, if that was looked up; else the key.
 func (b *Bucket) Pinned(key string) string {
 	name, _, err := split(key)
 	if err != nil {
@@ -164,7 +165,7 @@ func (b *Bucket) named(ctx context.Context, name string) (*dataset, error) {
 	if d != nil {
 		return d, nil
 	}
-	loaded := b.loading.DoChan(name, func() (any, error) { // go-huggingface knows no end of waiting
+	loaded := b.loading.DoChan(name, func() (any, error) { // go-huggingface has no timeouts
 		d, err := load(name)
 		if err == nil {
 			b.mu.Lock()
@@ -198,7 +199,7 @@ func (b *Bucket) file(ctx context.Context, key string) (*dataset, file, error) {
 
 var statusPattern = regexp.MustCompile(`bad status code (\d+)(?:: (.*))?`)
 
-// load asks the hub for the files of a revision.
+// load queries the hub for the files of a revision.
 func load(name string) (*dataset, error) {
 	if Offline() {
 		return nil, hopeless("HF_HUB_OFFLINE is set: unset it, or give local files")
@@ -213,7 +214,7 @@ func load(name string) (*dataset, error) {
 	case "~parquet":
 		revision = "refs/convert/parquet"
 	}
-	temp, err := os.MkdirTemp("", "quire-hub-") // go-huggingface keeps what it reads in files
+	temp, err := os.MkdirTemp("", "quire-hub-") // go-huggingface stores what it reads in files
 	if err != nil {
 		return nil, err
 	}
@@ -222,7 +223,7 @@ func load(name string) (*dataset, error) {
 		WithAuth(os.Getenv("HF_TOKEN"))
 	repo.Verbosity = 0
 	const someFile = "x"
-	address, err := repo.FileURL(someFile) // which has the commit
+	address, err := repo.FileURL(someFile) // the URL contains the commit
 	if err != nil {
 		if m := statusPattern.FindStringSubmatch(err.Error()); m != nil {
 			code, _ := strconv.Atoi(m[1])
@@ -242,7 +243,7 @@ func load(name string) (*dataset, error) {
 	return d, nil
 }
 
-// url is where a file is, whatever characters its path has.
+// url returns the URL of a file, whatever characters its path has.
 func (d *dataset) url(path string) string {
 	elements := strings.Split(path, "/")
 	for i, e := range elements {
@@ -251,7 +252,7 @@ func (d *dataset) url(path string) string {
 	return d.base + strings.Join(elements, "/")
 }
 
-// coded gives an error its kind.
+// coded adds a code to an error.
 func coded(err error) error {
 	if err == nil {
 		return nil
@@ -278,7 +279,7 @@ func (b *Bucket) Attributes(ctx context.Context, key string) (object.Attributes,
 	return object.Attributes{Version: object.Version{ETag: f.etag}, Size: f.size}, coded(err)
 }
 
-// List implements object.Bucket. A token is the last path of the page before.
+// List implements object.Bucket. A token is the last path of the previous page.
 func (b *Bucket) List(ctx context.Context, prefix, token string, limit int) (page []object.Entry, next string,
 	err error) {
 	name, path, err := split(prefix)
@@ -305,7 +306,7 @@ func (b *Bucket) List(ctx context.Context, prefix, token string, limit int) (pag
 	return page, "", nil
 }
 
-// errReadOnly is that of what only writers need.
+// errReadOnly is the error of the methods that write.
 var errReadOnly = coded(fmt.Errorf("%w: datasets of the hub can only be read", errors.ErrUnsupported))
 
 // Create implements object.Bucket.

@@ -47,7 +47,7 @@ func TestBucket(t *testing.T) {
 			t.Errorf("%s: %q", revision, got)
 		}
 	}
-	// What is read is of one commit, whatever comes after.
+	// Reads are from one commit, whatever comes after.
 	fake.Commit("org/name", "main", map[string]string{"data/train 1.jsonl": "other"})
 	if text, _ := read(t, bucket, "org/name/data/train 1.jsonl", 0, 500); text != long {
 		t.Errorf("%q", text)
@@ -101,7 +101,7 @@ func TestSilentHub(t *testing.T) {
 	}
 }
 
-// What is not there, needs a login or can not be written is told apart.
+// Missing files, files that need a login, and files that cannot be written are distinguished.
 func TestErrors(t *testing.T) {
 	fake := hubtest.New(t)
 	fake.Commit("org/name", "main", map[string]string{"a": "a"})

@@ -9,7 +9,7 @@ import (
 	"github.com/quire/quire/storage/object"
 )
 
-// Read implements object.Bucket. Files of a commit do not change, so there is no condition.
+// Read implements object.Bucket. Files of a commit never change, so there is no condition.
 func (b *Bucket) Read(ctx context.Context, key string, _ object.Version, offset, length int64) (*object.Content,
 	error) {
 	d, f, err := b.file(ctx, key)
@@ -24,7 +24,7 @@ func (b *Bucket) Read(ctx context.Context, key string, _ object.Version, offset,
 	return c, nil
 }
 
-// get asks for length bytes of a file from offset on.
+// get requests length bytes of a file at offset.
 func get(ctx context.Context, address string, offset, length int64) (*object.Content, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 type Memory struct {
 	mu      sync.Mutex
 	objects map[string]stored
-	serial  int // of the last object, so that no two have one ETag
+	serial  int // number of the last object, so that all ETags differ
 }
 
 type stored struct {
@@ -30,7 +30,7 @@ type stored struct {
 // NewMemory returns an empty bucket.
 func NewMemory() *Memory { return &Memory{objects: map[string]stored{}} }
 
-// Set makes or replaces an object, as another program would.
+// Set creates or replaces an object, as another program would.
 func (m *Memory) Set(key string, data []byte, encoding string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -48,7 +48,7 @@ func (m *Memory) set(key string, data []byte, a Attributes) {
 var (
 	errNotFound = &Error{Code: NotFound, Err: fs.ErrNotExist}
 	errExists   = &Error{Code: Precondition, Err: errors.New("the key has an object already")}
-	errReplaced = &Error{Code: Precondition, Err: errors.New("the object has another version")}
+	errReplaced = &Error{Code: Precondition, Err: errors.New("the object has a different version")}
 )
 
 // Attributes implements Bucket.
@@ -80,7 +80,7 @@ func (m *Memory) Read(_ context.Context, key string, version Version, offset, le
 	return &Content{Body: body, Offset: offset, Size: o.Size, ETag: o.ETag}, nil
 }
 
-// List implements Bucket. A token is the last key of the page before.
+// List implements Bucket. A token is the last key of the previous page.
 func (m *Memory) List(_ context.Context, prefix, token string, limit int) (page []Entry, next string, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

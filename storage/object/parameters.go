@@ -9,15 +9,15 @@ import (
 	"strings"
 )
 
-// Parameters are those after the question mark of a bucket's URL. A store's package reads each that it knows, and asks
-// for the error then.
+// Parameters are the query parameters of a bucket's URL. A store's package reads each that it supports, and then
+// calls Err.
 type Parameters struct {
 	values url.Values
 	known  []string
 	err    error
 }
 
-// ParseParameters reads a query.
+// ParseParameters parses a query.
 func ParseParameters(query string) (*Parameters, error) {
 	values, err := url.ParseQuery(query)
 	return &Parameters{values: values}, err
@@ -49,7 +49,7 @@ func (p *Parameters) Count(name string) uint {
 	return uint(value)
 }
 
-// Choice returns a parameter that is one of some words, in whatever case it is written; "" if it is not given.
+// Choice returns a parameter that is one of several words, regardless of case; "" if it is not given.
 func (p *Parameters) Choice(name string, choices ...string) string {
 	text := p.String(name)
 	for _, c := range choices {
@@ -63,7 +63,7 @@ func (p *Parameters) Choice(name string, choices ...string) string {
 	return ""
 }
 
-// Err is the error of the first parameter that has a wrong value, is given twice, or was not read.
+// Err returns the error of the first parameter that has a wrong value, is given twice, or was not read.
 func (p *Parameters) Err() error {
 	for _, name := range slices.Sorted(maps.Keys(p.values)) {
 		if !slices.Contains(p.known, name) {

@@ -38,14 +38,14 @@ func Open(ctx context.Context, name string, p *object.Parameters) (object.Bucket
 	endpoint := p.String("endpoint")
 	noHTTPS, accelerate, immutable := p.Bool("disable_https"), p.Bool("accelerate"), p.Bool("hostname_immutable")
 	pathStyle, oldPathStyle := p.Bool("use_path_style"), p.Bool("s3ForcePathStyle")
-	p.String("awssdk") // chose between versions of the client in URLs of Go CDK
+	p.String("awssdk") // selects the client's version in URLs of Go CDK
 	settings, err := configure(ctx, p)
 	if err != nil {
 		return nil, err
 	}
 	b.client = s3.NewFromConfig(settings, func(o *s3.Options) {
 		o.EndpointOptions.DisableHTTPS, o.UseAccelerate = noHTTPS, accelerate
-		o.Logger = logging.Nop{} // it would log each body that broke off
+		o.Logger = logging.Nop{} // it would log each body that breaks off
 		o.UsePathStyle = pathStyle || oldPathStyle || immutable && endpoint != ""
 		if endpoint != "" {
 			o.BaseEndpoint = &endpoint
@@ -56,13 +56,13 @@ func Open(ctx context.Context, name string, p *object.Parameters) (object.Bucket
 	})
 	b.uploader = transfermanager.New(b.client, func(o *transfermanager.Options) {
 		o.PartSizeBytes, o.Concurrency = object.PartSize, object.PartsAtOnce
-		// The uploader does not take the client's setting.
+		// The uploader ignores the client's setting.
 		o.RequestChecksumCalculation = settings.RequestChecksumCalculation
 	})
 	return b, nil
 }
 
-// configure reads the parameters that are not of S3 alone.
+// configure reads the parameters that are not specific to S3.
 func configure(ctx context.Context, p *object.Parameters) (aws.Config, error) {
 	var options []func(*config.LoadOptions) error
 	set := func(given bool, option func(*config.LoadOptions) error) {
@@ -100,7 +100,7 @@ func configure(ctx context.Context, p *object.Parameters) (aws.Config, error) {
 		return settings, err
 	}
 	if !strings.HasPrefix(role, "arn:") {
-		return settings, errors.New("the URL's parameter role is no ARN; it begins with arn:")
+		return settings, errors.New("the URL's parameter role is not an ARN, which starts with arn:")
 	}
 	provider := stscreds.NewAssumeRoleProvider(sts.NewFromConfig(settings), role)
 	settings.Credentials = aws.NewCredentialsCache(provider)

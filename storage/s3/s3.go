@@ -1,4 +1,4 @@
-// Package s3 is a bucket of Amazon S3, or of a server with its protocol, by the client of AWS.
+// Package s3 implements a bucket of Amazon S3, or of a server with its protocol, with the client of AWS.
 package s3
 
 import (
@@ -24,8 +24,8 @@ type bucket struct {
 	name       string
 	client     *s3.Client
 	uploader   *transfermanager.Client
-	encryption string // of the server, for what is written; "" is the bucket's own
-	key        string // of KMS
+	encryption string // on the server, for what is written; "" is the bucket's default
+	key        string // key of KMS
 }
 
 // Attributes implements object.Bucket.
@@ -48,7 +48,7 @@ func (b *bucket) Attributes(ctx context.Context, key string) (object.Attributes,
 	return a, nil
 }
 
-// digest returns the MD5 that the ETag of an object is which was sent in one part; nil of one of several parts.
+// digest returns the MD5 in the ETag of an object that was sent in one part; nil for an object of several parts.
 func digest(etag string) []byte {
 	sum, err := hex.DecodeString(strings.Trim(etag, `"`))
 	if err != nil || len(etag) < 2 {
@@ -109,7 +109,7 @@ func (b *bucket) Delete(ctx context.Context, key string) error {
 	return coded(err)
 }
 
-// coded gives an error of the client its kind.
+// coded adds a code to an error of the client.
 func coded(err error) error {
 	if err == nil {
 		return nil
@@ -119,7 +119,7 @@ func coded(err error) error {
 		status = answer.HTTPStatusCode()
 	}
 	e := object.FromStatus(status, err)
-	if unsent(err) || status == http.StatusMovedPermanently { // a bucket of another region
+	if unsent(err) || status == http.StatusMovedPermanently { // a bucket in a different region
 		e.Code = object.Unusable
 		return e
 	}
@@ -140,8 +140,7 @@ func coded(err error) error {
 	return e
 }
 
-// unsent reports whether the client made no request of what it was given: without a region, for one, or without
-// credentials.
+// unsent reports whether the client made no request, for example without a region or without credentials.
 func unsent(err error) bool {
 	text := err.Error()
 	if strings.Contains(text, "no EC2 IMDS role found") {

@@ -8,7 +8,7 @@
 #include "attention_task.h"
 #include "code.h"
 
-// QUERY_ROWS is about how many rows, queries times heads of a group, share one reading of the context.
+// QUERY_ROWS is about how many rows, queries times heads of a group, share one read of the context.
 enum { QUERY_ROWS = 96 };
 
 static int is_float(int dtype) { return dtype == Q_F32 || dtype == Q_BF16 || dtype == Q_F16; }
@@ -18,8 +18,9 @@ static int by_cost(const void *x, const void *y) {
 	return (a < b) - (a > b);
 }
 
-// deal gives each thread's share of q_parallel one task after the other, the costly ones first, so that shares take
-// about the same time and end with small tasks, which others may take. There is room for the tasks behind them.
+// deal concatenates the tasks of each thread's share of q_parallel, the costly ones first, so that shares take about
+// the same time and end with small tasks, which other threads may take. There must be room for the result after the
+// tasks.
 static const struct q_attention_task *deal(struct q_attention_task *tasks, int64_t n, int64_t threads) {
 	struct q_attention_task *dealt = tasks + n;
 	if (threads > n) threads = n;
@@ -27,8 +28,8 @@ static const struct q_attention_task *deal(struct q_attention_task *tasks, int64
 	return dealt;
 }
 
-// runs cuts the tokens into runs of one sequence of at most longest tokens, clears the results of the others, and
-// returns how many runs there are.
+// runs divides the tokens into runs of one sequence of at most longest tokens, clears the results of the others, and
+// returns the number of runs.
 static int64_t runs(const struct q_attention *a, int64_t seqs, int64_t longest, struct q_attention_task *tasks) {
 	int64_t n = 0, row = a->heads * a->dim * q_size(a->type);
 	for (int64_t t = 0; t < a->tokens; t++) {
@@ -50,7 +51,7 @@ static int64_t runs(const struct q_attention *a, int64_t seqs, int64_t longest, 
 	return n;
 }
 
-// attention is the call; each is how many vectors a token has of a KV head.
+// attention handles the call; each is how many vectors a token has per KV head.
 static q_error *attention(q_frame *f, int64_t each) {
 	if (q_skip(f)) return NULL;
 	q_error *e;
@@ -117,8 +118,8 @@ static q_error *attention(q_frame *f, int64_t each) {
 	struct q_attention_task *tasks = malloc(2 * a.tokens * kv_heads * sizeof *tasks);
 	if (!tasks) return q_fail(f, "no memory for %lld tasks", (long long)(a.tokens * kv_heads));
 	int64_t n = runs(&a, slots->dims[0], longest < 1 ? 1 : longest, tasks);
-	// With a task for each head there is work for more threads and less to hold at a time; lone tokens read their
-	// context in larger pieces with all heads in one.
+	// With one task per head there is work for more threads and less to hold at a time; lone tokens read their
+	// context in larger pieces with all heads in one task.
 	int64_t whole = n, threads = n ? q_threads(f) : 1;
 	for (int64_t i = n - 1; i >= 0; i--) {
 		struct q_attention_task t = tasks[i];

@@ -7,7 +7,7 @@ import "C"
 
 import "unsafe"
 
-// attentionHandlers are the kernels of attention.h.
+// attentionHandlers returns the kernels of attention.h.
 func attentionHandlers() map[string]unsafe.Pointer {
 	return map[string]unsafe.Pointer{
 		"quire_kv_update":              unsafe.Pointer(C.quire_kv_update),

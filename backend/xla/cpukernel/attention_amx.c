@@ -1,4 +1,4 @@
-// Attention for processors with AMX: as for AVX-512, but where all are bf16, tiles multiply queries with keys and
+// Attention for processors with AMX: as for AVX-512, but if all types are bf16, tiles multiply queries with keys and
 // weights with values.
 #define Q_NAME(name) name##_amx
 #define Q_SCORE_TILES

@@ -1,7 +1,7 @@
-// Attention by tiles of AMX, where queries, keys and values are bf16: products of queries and keys, and weighted sums
-// of values. Keys are read as they lie in the cache, those of sixteen tokens at a time. Queries are packed,
-// [rows/16][dim/2][16][2]. Scores are summed over 32 dimensions at a time, and values over the 32 tokens of a block, in
-// the order of the instruction. Values are interleaved first, as turn_values does: [BLOCK/2][dim][2].
+// Attention by tiles of AMX, for queries, keys and values in bf16: products of queries and keys, and weighted sums of
+// values. Keys are read as they are in the cache, sixteen tokens at a time. Queries are packed,
+// [rows/16][dim/2][16][2]. Scores are summed over 32 dimensions at a time, and values over the 32 tokens of a block,
+// in the order of the instruction. Values are interleaved first, as turn_values does: [BLOCK/2][dim][2].
 #ifndef QUIRE_ATTENTION_BY_TILES_H
 #define QUIRE_ATTENTION_BY_TILES_H
 
@@ -12,16 +12,16 @@
 
 Q_INLINE int by_tiles(const struct q_attention *a) { return q_attention_by_tiles(q_attend_amx, a); }
 
-// tile_floats is the room of a head's packed queries.
+// tile_floats is the size of a head's packed queries.
 static int64_t tile_floats(const struct q_attention *a, int64_t rows) { return (rows + 15) / 16 * a->dim / 32 * 256; }
 
-// rows_by_tiles is the rows of a head for which there is room: whole tiles, or one of fewer rows.
+// rows_by_tiles returns the number of a head's rows for which there is room: whole tiles, or one tile of fewer rows.
 static int64_t rows_by_tiles(const struct q_attention *a, int64_t rows) {
 	return by_tiles(a) && rows > 16 ? (rows + 15) / 16 * 16 : rows;
 }
 
-// begin_tiles shapes the tiles. 0 and 1 are scores, [keys][rows]; 2 and 3 sums of values, [rows][dimensions]; 4 and 5
-// keys or values; 6 queries, [pairs of dimensions][rows][2]; 7 weights, [rows][tokens].
+// begin_tiles configures the tiles. 0 and 1 are scores, [keys][rows]; 2 and 3 sums of values, [rows][dimensions]; 4
+// and 5 keys or values; 6 queries, [pairs of dimensions][rows][2]; 7 weights, [rows][tokens].
 static void begin_tiles(int64_t rows) {
 	amx_config config = {.palette = 1};
 	const int some = rows < 16 ? (int)rows : 16;
@@ -42,13 +42,13 @@ static void pack_query(const char *from, int64_t dim, int64_t r, char *to) {
 	for (int64_t d = 0; d < dim; d += 2) memcpy(to + d / 2 * 64, from + 2 * d, 4);
 }
 
-// score_tiles multiplies rows queries, from the first of a tile on, with n keys: scores [rows][BLOCK]. Behind the n
-// there are keys of the same page, or none are read.
+// score_tiles multiplies rows queries, starting with the first of a tile, with n keys: scores [rows][BLOCK]. After
+// the n there are keys of the same page, or none are read.
 static void score_tiles(const struct q_attention *a, int64_t rows, int64_t n, const char *queries,
 	struct tokens_of keys, struct ahead ahead, float *scores) {
 	const int64_t steps = a->dim / 32;
 	float sums[2][256] __attribute__((aligned(64)));
-	// Sixteen tokens lie in one page, or their keys are copied.
+	// Sixteen tokens are in one page, or their keys are copied.
 	const int whole = a->page_size % 16 == 0;
 	char copies[2][16][64] __attribute__((aligned(64)));
 	const char *first = keys.tokens[0] + keys.offset, *second = keys.tokens[16] + keys.offset;
@@ -86,7 +86,7 @@ static void score_tiles(const struct q_attention *a, int64_t rows, int64_t n, co
 	}
 }
 
-// turn_block interleaves n values for value_tiles, with zeros up to BLOCK, and reads ahead.
+// turn_block interleaves n values for value_tiles, with zeros up to BLOCK, and prefetches.
 static void turn_block(
 	const struct q_attention *a, int64_t n, struct tokens_of values, struct ahead ahead, float *to) {
 	for (int64_t j = 0; j < BLOCK; j += 2, to += a->dim) {
@@ -99,8 +99,9 @@ static void turn_block(
 	}
 }
 
-// value_tiles multiplies the sums [rows][dim] of whole tiles of rows, or of all, by keep and adds the values of a block
-// as turn_block has them, weighted. Weights are packed, [rows][BLOCK] of 32 bits: zeros where a row sees none.
+// value_tiles multiplies the sums [rows][dim] of whole tiles of rows, or of all, by keep and adds the weighted values
+// of a block, in the order of turn_block. Weights are packed, [rows][BLOCK] of 32 bits, with zeros if a row does not
+// see a token.
 static void value_tiles(const struct q_attention *a, int64_t rows, const float *weights, const float *keep,
 	const float *values, float *sums) {
 	const int64_t dim = a->dim, row = dim * sizeof *sums;

@@ -31,8 +31,8 @@ static void store(void *data, int dtype, int64_t i, float x) {
 
 static int is_float(int dtype) { return dtype == Q_F32 || dtype == Q_BF16 || dtype == Q_F16; }
 
-// q_in_place checks that the result is the operand's own storage: XLA copies an operand that it can't alias, and then
-// it is not.
+// q_in_place checks that the result has the operand's storage: XLA copies an operand that it cannot alias, and then
+// it does not.
 static q_error *in_place(q_frame *f, const q_array *operand, const q_array *result) {
 	if (operand->data == result->data) return NULL;
 	return q_fail(f, "the cache is not updated in place");
@@ -43,12 +43,12 @@ struct update {
 	const char *k, *v;
 	const int32_t *dests;
 	int64_t tokens, pages, page_size, heads, dim, vector_bytes;
-	int64_t each; // vectors of a token and head: 1 where v is NULL, else 2
+	int64_t each; // vectors per token and head: 1 if v is NULL, else 2
 	q_cache_layout lies;
 	int cache_type, type;
 };
 
-// place is where the vectors of new token t go, or NULL.
+// place returns where the vectors of new token t go, or NULL.
 static char *place(const struct update *u, int64_t t) {
 	const int64_t dest = u->dests[t];
 	if (dest < 0 || dest >= u->pages * u->page_size) return NULL;
@@ -80,7 +80,7 @@ static void update_token(const struct update *u, int64_t t) {
 	}
 }
 
-// prefetch_token reads the place of a new token ahead. New tokens lie far from each other.
+// prefetch_token prefetches the place of a new token. New tokens are far apart.
 static void prefetch_token(const struct update *u, int64_t t) {
 	enum { LINE = 64 };
 	const char *to = place(u, t);
@@ -88,7 +88,7 @@ static void prefetch_token(const struct update *u, int64_t t) {
 		for (int64_t i = 0; i < u->vector_bytes; i += LINE) __builtin_prefetch(to + i, 1, 3);
 }
 
-// A task takes UPDATE_TOKENS, and reads ahead the places of the token that comes AHEAD later.
+// A task handles UPDATE_TOKENS, and prefetches the places of the token that comes AHEAD later.
 enum { UPDATE_TOKENS = 16, AHEAD = 4 };
 
 static void update_tokens(void *args, int64_t task) {
@@ -150,7 +150,7 @@ static void copy_page(void *args, int64_t i) {
 	memcpy(c->cache + to * c->bytes, c->cache + from * c->bytes, c->bytes);
 }
 
-// page_bytes are the bytes of a page of a cache [P, ...].
+// page_bytes returns the size of a page of a cache [P, ...].
 static int64_t page_bytes(const q_array *cache) {
 	int64_t bytes = q_size(cache->dtype);
 	for (int64_t i = 1; i < cache->rank; i++) bytes *= cache->dims[i];
@@ -173,7 +173,7 @@ q_error *quire_copy_pages(q_frame *f) {
 	struct copy c = {cache->data, from->data, to->data, cache->dims[0], page_bytes(cache)};
 	int64_t copies = 0;
 	for (int64_t i = 0; i < from->dims[0]; i++) copies += c.from[i] >= 0 && c.to[i] >= 0;
-	// Few pages are copied without waking anyone.
+	// Few pages are copied without waking a thread.
 	q_parallel(copies * c.bytes < 1 << 18 ? NULL : f, copies ? from->dims[0] : 0, copy_page, &c);
 	return NULL;
 }
@@ -198,8 +198,8 @@ static char *down(char *p, size_t to) { return (char *)((uintptr_t)p / to * to);
 static char *up(char *p, size_t to) { return down(p + to - 1, to); }
 #endif
 
-// zeros clears memory without touching what it can give back to the system: pages of an anonymous mapping that are
-// given back read as zeros, and take memory once they are written. A cache is as large as the memory allows, and most
+// zeros clears memory without touching what it can return to the system: pages of an anonymous mapping that were
+// returned read as zeros, and take memory once they are written. A cache is as large as the memory allows, and most
 // jobs use little of it.
 static void zeros(char *to, size_t bytes) {
 #if defined(__linux__)

@@ -2,17 +2,17 @@
 // and the like.
 //
 // A task is some consecutive tokens of one sequence with one or more KV heads. It goes through the sequence's context
-// in blocks of BLOCK tokens at absolute positions. Of a block it multiplies a head's keys with the queries of the head,
-// makes the scores weights and adds the values so weighted, and keeps for each row, a query of one head, the power of
-// two that its weights are relative to, its sums of weights and the weighted sum of values. A single token's rows read
-// keys and values as they lie in the cache; many rows share one conversion of them.
+// in blocks of BLOCK tokens at absolute positions. In a block it multiplies a head's keys with the head's queries,
+// turns the scores into weights and adds the weighted values. For each row, which is a query of one head, it keeps
+// the power of two that the weights are relative to, the sums of weights and the weighted sum of values. A single
+// token's rows read keys and values in place; many rows share one conversion of them.
 //
-// What a row gets depends on its query, its position and its sequence's keys and values alone: a score is LANES sums
+// A row's result depends only on its query, its position and its sequence's keys and values: a score is LANES sums
 // over every LANES-th dimension in order, or pair of dimensions of bf16 keys, added by a fixed tree, and then scaled;
-// weighted sums add over the positions in order, or over pairs of positions (see rounded), sums of weights over every
-// TOTALS-th position and then by a fixed tree. Blocks that a row does not see leave its sums as they are. Of quantized
-// keys and values the numbers of the bytes are used as others are; scores are multiplied by the keys' scales, and
-// weights by the values', once they are summed.
+// weighted sums add over the positions in order, or over pairs of positions (see rounded); sums of weights add over
+// every TOTALS-th position and then by a fixed tree. Blocks that a row does not see leave its sums unchanged.
+// Quantized keys and values are used as the numbers of their bytes; scores are multiplied by the keys' scales, and
+// weights by the values' scales, after they are summed.
 #include "simd.h"
 
 #ifndef Q_SIMD_MISSING
@@ -23,12 +23,13 @@
 #include "attention_task.h"
 #include "attention_tiles.h"
 
-// TOTALS is how many sums of weights a row has, each of every TOTALS-th.
+// TOTALS is how many sums of weights a row has, one for every TOTALS-th position.
 enum { TOTALS = BLOCK / 2, TOTAL_VECTORS = TOTALS / Q_WIDTH };
 
-// scratch is the memory of one task; rows are per head, and those of rows_by_tiles where it says all rows.
+// scratch is the memory of one task. rows are per head; "all rows" are the rows of rows_by_tiles.
 struct scratch {
-	float *query;  // [heads][rows][padded], as pack_pairs has them or in order; or those of each head for score_tiles
+	// [heads][rows][padded], in the order of pack_pairs or of the dimensions; or packed for score_tiles
+	float *query;
 	float *sum;    // [heads][all rows][padded]
 	float *power;  // [heads][rows]
 	float *total;  // [heads][rows][TOTALS]
@@ -62,7 +63,7 @@ static int allocate(struct scratch *s, const struct q_attention *a, int64_t head
 	return 1;
 }
 
-// pack converts n keys or values to float32, [n][padded], with zeros up to padded; pairs says in the order of pairs.
+// pack converts n keys or values to float32, [n][padded], with zeros up to padded; pairs selects the order of pairs.
 static void pack(const struct q_attention *a, struct tokens_of from, int64_t n, int64_t padded, int pairs, float *to) {
 	for (int64_t j = 0; j < n; j++) {
 		const char *p = from.tokens[j] + from.offset;
@@ -77,8 +78,8 @@ static void pack(const struct q_attention *a, struct tokens_of from, int64_t n, 
 	}
 }
 
-// pack_values is pack of values, or turns those of each two tokens for dot products, to the first one's place. Where n
-// is odd there is a token behind the last.
+// pack_values is pack for values; for dot products it interleaves each two tokens at the first one's place. If n is
+// odd, there is a token after the last.
 static void pack_values(
 	const struct q_attention *a, struct tokens_of from, int64_t n, int64_t padded, int turned, float *to) {
 #ifdef Q_DOTS
@@ -113,17 +114,17 @@ Q_INLINE void pack_weights(const vf *s, float *to) {
 #endif
 }
 
-// A weight is 2 to the power of a score, in units of log(2), less the row's power: a whole number near the largest
-// score when it was chosen. It stays until a score is HEADROOM above it. Sums are then multiplied by a power of two,
-// which rounds nothing.
+// A weight is 2 to the power of a score, in units of log(2), minus the row's power: an integer near the largest score
+// when it was chosen. It stays until a score is HEADROOM above it. Sums are then multiplied by a power of two, which
+// rounds nothing.
 enum { HEADROOM = 16 };
 #define LOG2_E 1.44269504088896341f
 
 Q_INLINE float whole(float x) { return x + Q_ROUND - Q_ROUND; }
 
-// soften turns the products of a row and the keys into weights, adds them to the row's totals, and returns by how much
-// the row's sums shrink. The row sees the keys [low, high) of the block. Weights are rounded to bf16 if to is
-// WEIGHTS_BF16, and are such numbers if it is WEIGHTS_PACKED.
+// soften turns the products of a row and the keys into weights, adds them to the row's totals, and returns the factor
+// by which the row's sums shrink. The row sees the keys [low, high) of the block. Weights are rounded to bf16 if to
+// is WEIGHTS_BF16, and stored as bf16 if it is WEIGHTS_PACKED.
 Q_INLINE float soften(float *scores, int64_t low, int64_t high, float scale, float soft_cap, enum weights_as to,
 	float *power, float *total) {
 	vf s[BLOCK_VECTORS];
@@ -160,12 +161,13 @@ Q_INLINE float soften(float *scores, int64_t low, int64_t high, float scale, flo
 	return keep;
 }
 
-// seen is the block of n tokens at position base, what tokens of a task see some of it, and what rows have weights.
+// seen has the block of n tokens at position base, the tokens of a task that see some of it, and the rows that have
+// weights.
 struct seen {
 	int64_t base, n, from, to, first, end;
 };
 
-// soften_rows softens the scores of a head's rows. Rows that see none of the block get weights of 0.
+// soften_rows softens the scores of a head's rows. Rows that see nothing of the block get weights of 0.
 static void soften_rows(const struct q_attention *a, const struct q_attention_task *t, struct seen b,
 	enum weights_as to, struct scratch *s, float *power, float *total) {
 	const int64_t group = a->heads / a->kv_heads;
@@ -184,7 +186,7 @@ static void soften_rows(const struct q_attention *a, const struct q_attention_ta
 	}
 }
 
-// total_of adds up the totals of a row.
+// total_of returns the sum of a row's totals.
 Q_INLINE float total_of(const float *total) {
 	vf t[TOTAL_VECTORS];
 	for (int c = 0; c < TOTAL_VECTORS; c++) t[c] = vload(total + c * Q_WIDTH);
@@ -194,8 +196,8 @@ Q_INLINE float total_of(const float *total) {
 	return vtotal(t[0]);
 }
 
-// locate finds the places of up to BLOCK tokens of a sequence from position base on, and returns how many there are
-// before last. The places behind them are the last one's.
+// locate finds the places of up to BLOCK tokens of a sequence, starting at position base, and returns how many there
+// are before last. The places after them repeat the last one.
 static int64_t locate(const struct q_attention *a, int64_t seq, int64_t base, int64_t last, const char **tokens) {
 	int64_t n = last - base < BLOCK ? last - base : BLOCK;
 	int64_t column = base / a->page_size, in_page = base % a->page_size;
@@ -211,7 +213,7 @@ static int64_t locate(const struct q_attention *a, int64_t seq, int64_t base, in
 	return n < 0 ? 0 : n;
 }
 
-// span is the positions that a task reads: from the block of the first one to before the last.
+// span is the range of positions that a task reads: from the block of the first one up to last, exclusive.
 struct span {
 	int64_t base, last;
 };
@@ -226,7 +228,7 @@ static struct span span_of(const struct q_attention *a, const struct q_attention
 	return (struct span){first / BLOCK * BLOCK, last};
 }
 
-// locate_task finds the places of the first tokens that a task reads, and returns how many there are.
+// locate_task finds the places of the first tokens that a task reads, and returns their number.
 static int64_t locate_task(const struct q_attention *a, const struct q_attention_task *t, const char **tokens) {
 	const struct span s = span_of(a, t);
 	return locate(a, a->token_seqs[t->token], s.base, s.last, tokens);
@@ -240,7 +242,7 @@ static void finish(const struct q_attention *a, const struct q_attention_task *t
 		float *row = (float *)sum + r * padded;
 		if (value_type >= PAIRS) unpair(row, padded, value_type == DOTS);
 		const float all = total_of(total + r * TOTALS), by = all != 0 ? all : 1;
-		// Adding 0 makes a negative zero positive: it depends on blocks that the row does not see.
+		// Adding 0 makes a negative zero positive, because its sign would depend on blocks that the row does not see.
 		for (int64_t d = 0; d < padded; d += Q_WIDTH) vstore(row + d, vload(row + d) / vset(by) + vset(0));
 		char *to = a->out + ((t->token + r / group) * a->heads + head * group + r % group) * a->dim * q_size(a->type);
 		int64_t d = 0;
@@ -255,7 +257,7 @@ static void finish(const struct q_attention *a, const struct q_attention_task *t
 	}
 }
 
-// begin_heads reads the queries of a task and begins their sums.
+// begin_heads reads the queries of a task and initializes their sums.
 static void begin_heads(
 	const struct q_attention *a, const struct q_attention_task *t, int64_t rows, struct scratch *s) {
 	const int64_t group = a->heads / a->kv_heads, padded = s->padded;
@@ -278,14 +280,14 @@ static void begin_heads(
 	memset(s->sum, 0, t->heads * rows_by_tiles(a, rows) * padded * sizeof(float));
 }
 
-// block is up to BLOCK tokens of a sequence, and the KV heads of a task.
+// block has up to BLOCK tokens of a sequence, and the KV heads of a task.
 struct block {
 	const char **tokens;
 	int64_t n, head, heads;
 };
 
-// find_ahead finds the keys and values to read ahead, those of the given head of a block, or where it has fewer, of
-// what is behind it. It returns how many pieces there are.
+// find_ahead finds the keys and values to prefetch: the ones of the given head of a block or, if it has fewer heads,
+// of the block after it. It returns the number of pieces.
 Q_INLINE int64_t find_ahead(
 	const struct q_attention *a, int64_t head, struct block block, struct block behind, const char **pieces) {
 	if (head >= block.heads) {
@@ -312,8 +314,8 @@ void Q_NAME(q_attend)(void *args, int64_t index) {
 	const int64_t last = context.last;
 	const char *places[2][BLOCK], *packed_keys[BLOCK], *packed_values[BLOCK], *pieces[BLOCK];
 	int64_t base = context.base, n = locate(a, seq, base, last, places[0]);
-	// Keys and values are read ahead of those in use by so many heads. The first ones come while queries are read,
-	// unless the thread's task before has asked for them.
+	// Keys and values are prefetched this many heads ahead. The first ones are prefetched while queries are read,
+	// unless the thread's previous task has done so.
 	const int64_t value_behind = (a->each - 1) * a->lies.vector_stride; // its key
 	const int64_t head_bytes = a->each * a->lies.vector_stride, lead = lead_of(a->each * a->vector_bytes, t->heads);
 	for (int64_t i = 0; i < n; i++) {
@@ -327,7 +329,7 @@ void Q_NAME(q_attend)(void *args, int64_t index) {
 	const int64_t all_rows = rows_by_tiles(a, rows);
 	begin_heads(a, t, rows, &s);
 	if (tiles) begin_tiles(rows);
-	// Rows that are never converted read values of bf16 in pairs.
+	// Rows whose keys and values are never converted read bf16 values in pairs.
 	const int pairs = a->cache_type == Q_BF16 && rows <= TILE_ROWS && dim % (2 * Q_WIDTH) == 0 && dim % 16 == 0;
 	const int as_they_lie = values_by_dots(a) ? DOTS : pairs ? PAIRS : a->cache_type;
 	const enum weights_as weights_as = as_they_lie == DOTS ? WEIGHTS_PACKED : rounded(a) ? WEIGHTS_BF16 : WEIGHTS;
@@ -338,7 +340,7 @@ void Q_NAME(q_attend)(void *args, int64_t index) {
 	for (int turn = 0; base < last; base += BLOCK, turn ^= 1) {
 		const char **tokens = places[turn], **next = places[turn ^ 1];
 		int64_t next_n = base + BLOCK < last ? locate(a, seq, base + BLOCK, last, next) : 0;
-		// What is behind the block: the next one, or the first of the next task.
+		// The block after this one: the next one, or the first of the next task.
 		struct block behind = {next, next_n, t->head, t->heads};
 		if (!next_n && index + 1 < a->task_count)
 			behind = (struct block){next, locate_task(a, t + 1, next), t[1].head, t[1].heads};
@@ -374,7 +376,7 @@ void Q_NAME(q_attend)(void *args, int64_t index) {
 				const char *queries = (char *)s.query + h * tile_floats(a, rows) * 4 + first * dim * 2;
 				score_tiles(a, to * group - first, n, queries, keys, half, s.scores + first * BLOCK);
 			}
-			// Keys and values are used as they lie, but for those that would be converted over and over.
+			// Keys and values are used in place, except those that would be converted over and over.
 			if (!tiles && (dim % 16 || (count > TILE_ROWS && a->cache_type != Q_F32))) {
 				const int same = a->each == 1 && !paired(a); // one conversion is enough
 				if (same || key_type != DOTS) {

@@ -1,12 +1,11 @@
-// How the kernels of attention read numbers of queries, keys and values as float32. Included once for each instruction
-// set, by attention_impl.h, behind simd.h.
+// How the attention kernels read numbers of queries, keys and values as float32. Included once per instruction set,
+// by attention_impl.h, after simd.h.
 #ifndef QUIRE_ATTENTION_NUMBERS_H
 #define QUIRE_ATTENTION_NUMBERS_H
 
 #include "attention_task.h"
 
-// The numbers of 8-bit floats are read at 2^-8 of what they are, as float16 of the same bits: their scales make up for
-// it.
+// 8-bit floats are read as float16 with the same bits, which is 2^-8 of their value: the scales compensate for it.
 enum { E4M3_UNIT = 256 };
 
 static inline float from_e4m3(uint8_t x) { return q_from_f16((uint16_t)((x & 0x80) << 8 | (x & 0x7f) << 7)); }

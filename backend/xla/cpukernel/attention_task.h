@@ -1,4 +1,4 @@
-// What the kernels of ragged paged attention share: the call, cut into tasks.
+// What the kernels of ragged paged attention share: the call, divided into tasks.
 #ifndef QUIRE_ATTENTION_TASK_H
 #define QUIRE_ATTENTION_TASK_H
 
@@ -8,18 +8,18 @@
 #include "cpu.h"
 #include "ffi.h"
 
-// Q_ATTENTION_BLOCK is how many tokens of context are read at a time. What a token gets depends on it.
+// Q_ATTENTION_BLOCK is how many tokens of context are read at a time. A token's result depends on it.
 #define Q_ATTENTION_BLOCK 32
 
 // q_attention_task is count consecutive tokens of one sequence with heads KV heads.
 struct q_attention_task {
 	int32_t token, count, head, heads;
-	int64_t cost; // some measure of how long it takes
+	int64_t cost; // a measure of its duration
 };
 
-// q_cache_layout is by how many bytes pages lie apart, the tokens of a page, and the vectors of a token, which are k0,
-// v0, k1, v1, ...: a vector is at page * page_bytes + token in the page * token_stride + vector * vector_stride. Either
-// the vectors of a token lie side by side, or, by head, those of a page's tokens: see attention.h.
+// q_cache_layout has the distance of pages in bytes, the tokens per page, and the vectors of a token, which are k0,
+// v0, k1, v1, ...: a vector is at page * page_bytes + token in the page * token_stride + vector * vector_stride.
+// Either the vectors of a token are adjacent or, by head, those of a page's tokens: see attention.h.
 typedef struct {
 	int64_t page_bytes, token_stride, vector_stride;
 } q_cache_layout;
@@ -35,23 +35,22 @@ struct q_attention {
 	const int32_t *slots, *pages, *token_seqs, *positions;
 	int64_t tokens, heads, kv_heads, dim;
 	int64_t page_count, page_size, per_seq;
-	int64_t vector_bytes; // of a key or a value, with its scale
-	int64_t each;         // vectors of a token and KV head: 2, or 1 where a value is its key
+	int64_t vector_bytes; // size of a key or a value, with its scale
+	int64_t each;         // vectors per token and KV head: 2, or 1 if a value is its key
 	q_cache_layout lies;
 	int type, cache_type; // element types of q and out, and of cache
 	int paged;
 	int64_t window;
 	float scale, soft_cap;
 	const float *sinks; // [heads], or NULL
-	// Behind a task mostly comes the next one of its thread.
+	// The next task of a thread usually follows the current one.
 	const struct q_attention_task *tasks;
 	int64_t task_count;
-	_Atomic int failed; // some task found no memory
+	_Atomic int failed; // set if a task found no memory
 };
 
-// Caches of bytes, Q_S8 or, of 8-bit floats (e4m3), Q_U8: a key or value of dim numbers is dim bytes and a float32,
-// which they are to be multiplied by. Vectors whose numbers are all below Q_ATTENTION_TINY are zeros, with a scale of
-// 0.
+// Caches of bytes, Q_S8 or, for 8-bit floats (e4m3), Q_U8: a key or value of dim numbers is dim bytes and a float32
+// factor. Vectors whose numbers are all below Q_ATTENTION_TINY are zeros, with a scale of 0.
 enum { Q_ATTENTION_SCALE = 4 };
 #define Q_ATTENTION_TINY 0x1p-100f
 
@@ -76,8 +75,8 @@ void q_attend_avx512(void *args, int64_t i);
 void q_attend_dot(void *args, int64_t i);
 void q_attend_amx(void *args, int64_t i);
 
-// q_attention_by_tiles says that code multiplies queries and keys by tiles of AMX. Then scores are rounded otherwise
-// than at other levels. It depends on the model alone, so that a row gets the same in any call.
+// q_attention_by_tiles reports whether code multiplies queries and keys by tiles of AMX. Then scores are rounded
+// differently from other levels. It depends only on the model, so that a row gets the same in any call.
 static inline int q_attention_by_tiles(void (*attend)(void *, int64_t), const struct q_attention *a) {
 #if defined(Q_X86)
 	return attend == q_attend_amx && a->type == Q_BF16 && a->cache_type == Q_BF16 && a->dim % 32 == 0;

@@ -1,5 +1,5 @@
-// Tiles of attention: the products of some rows, which are queries of heads, with keys, and their weighted sums of
-// values, in registers. Included once for each instruction set, by attention_impl.h.
+// Tiles of attention: the products of some rows, which are queries of heads, with keys, and the weighted sums of
+// values, in registers. Included once per instruction set, by attention_impl.h.
 #ifndef QUIRE_ATTENTION_TILES_H
 #define QUIRE_ATTENTION_TILES_H
 
@@ -7,16 +7,15 @@
 
 enum { BLOCK = Q_ATTENTION_BLOCK, BLOCK_VECTORS = BLOCK / Q_WIDTH };
 
-// tokens_of is where a block's keys or values of one head are: those of token j at tokens[j] + offset.
+// tokens_of has the positions of a block's keys or values of one head: token j's is at tokens[j] + offset.
 struct tokens_of {
 	const char *const *tokens;
 	int64_t offset;
 };
 
-// ahead is what to have in a cache next: pieces of so many bytes, or none, and as many that lie so far behind them
-// (0 where values are keys).
-// Prefetches into the first cache are slower where the memory is read, but on processors with AMX: see
-// bench/kernels.md.
+// ahead is what to prefetch next: pieces of so many bytes, or none, and equal pieces at a distance after them (0 if
+// values are keys). Prefetches into the first cache are slower if the memory is read, except on processors with AMX:
+// see bench/kernels.md.
 struct ahead {
 	const char *const *pieces;
 	int64_t bytes, behind;
@@ -28,7 +27,7 @@ enum { LOCALITY = 3, LEAD_BYTES = 0 };
 enum { LOCALITY = 2, LEAD_BYTES = 1 << 15 };
 #endif
 
-// lead_of is by how many heads' keys and values of a block, of up to LEAD_BYTES, reading is ahead of those in use.
+// lead_of returns how many heads ahead the keys and values of a block, up to LEAD_BYTES, are prefetched.
 Q_INLINE int64_t lead_of(int64_t piece_bytes, int64_t heads) {
 	const int64_t most = LEAD_BYTES / (BLOCK * piece_bytes);
 	return most < 1 ? 1 : most < heads ? most : heads;
@@ -37,7 +36,7 @@ Q_INLINE int64_t lead_of(int64_t piece_bytes, int64_t heads) {
 Q_INLINE void prefetch(struct ahead a, int64_t piece) {
 	enum { LINE = 64 };
 	const char *p = a.pieces[piece];
-	// A line in which a piece does not begin comes with the piece before it.
+	// A line in which no piece starts is prefetched with the piece before it.
 	for (int64_t i = -(uintptr_t)p & (LINE - 1); i < a.bytes; i += LINE) {
 		__builtin_prefetch(p + i, 0, LOCALITY);
 		__builtin_prefetch(p + i + a.behind, 0, LOCALITY);
@@ -50,7 +49,7 @@ enum { TILE_ROWS = 6, TILE_VECTORS = 8 };
 #define EACH_ROW _Pragma("GCC unroll 6") for (int r = 0; r < rows; r++)
 #define EACH_VECTOR _Pragma("GCC unroll 8") for (int c = 0; c < columns; c++)
 
-// read_keys reads LANES dimensions, from d on, of the keys of token j and, where KEYS is 2, of token j + other.
+// read_keys reads LANES dimensions, starting with d, of the keys of token j and, if KEYS is 2, of token j + other.
 Q_INLINE vf read_keys(struct tokens_of keys, int64_t j, int64_t other, const int dtype, int64_t d) {
 	const int size = dtype == Q_F32 ? 4 : dtype == Q_S8 || dtype == Q_U8 ? 1 : 2;
 	const char *p = keys.tokens[j] + keys.offset + d * size;
@@ -73,8 +72,9 @@ Q_INLINE vf read_keys(struct tokens_of keys, int64_t j, int64_t other, const int
 }
 
 #if Q_SIMD == Q_AVX512
-// lanes4 adds the LANES products of four queries and keys, of both of KEYS keys in a vector: a part of 128 bits has the
-// sums of half the products of the first keys, the next one those of the other half, the last two those of the second.
+// lanes4 adds the LANES products of four queries and keys, for both of the KEYS keys in a vector: a part of 128 bits
+// has the sums of half the products of the first keys, the next one the sums of the other half, the last two those
+// for the second keys.
 Q_INLINE __m512 lanes4(vf a, vf b, vf c, vf d) {
 	__m512 w = (__m512)a, x = (__m512)b, y = (__m512)c, z = (__m512)d;
 	__m512 ab = _mm512_add_ps(_mm512_unpacklo_ps(w, x), _mm512_unpackhi_ps(w, x));
@@ -82,8 +82,8 @@ Q_INLINE __m512 lanes4(vf a, vf b, vf c, vf d) {
 	return _mm512_add_ps(_mm512_shuffle_ps(ab, cd, 0x44), _mm512_shuffle_ps(ab, cd, 0xee));
 }
 
-// halves adds the halves that lanes4 has of two groups of four: those of the first keys and of the second of a, then
-// those of b.
+// halves adds the halves in the results of lanes4 for two groups of four: the sums for the first and the second keys
+// of a, then those of b.
 Q_INLINE __m512 halves(__m512 a, __m512 b) {
 	return _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xdd));
 }
@@ -150,7 +150,7 @@ Q_INLINE void store_scores(const int rows, const int columns, vf sum[TILE_ROWS][
 }
 #endif
 
-// add_products adds those of LANES dimensions, from d on, of rows queries and columns*KEYS keys.
+// add_products adds the products of LANES dimensions, starting with d, of rows queries and columns*KEYS keys.
 Q_INLINE void add_products(const int rows, const int columns, const int dtype, int64_t padded, const float *query,
 	struct tokens_of keys, int64_t j, int64_t d, vf sum[TILE_ROWS][TILE_VECTORS]) {
 	vf q[TILE_ROWS], k[TILE_VECTORS];
@@ -169,7 +169,7 @@ Q_INLINE void add_products(const int rows, const int columns, const int dtype, i
 	}
 }
 
-// add_pairs is add_products of LANES pairs.
+// add_pairs is add_products for LANES pairs.
 Q_INLINE void add_pairs(const int rows, const int columns, const int dtype, int64_t padded, const float *query,
 	struct tokens_of keys, int64_t j, int64_t d, vf sum[TILE_ROWS][TILE_VECTORS]) {
 	const int64_t at = keys.offset + 2 * d;
@@ -196,7 +196,7 @@ Q_INLINE void add_pairs(const int rows, const int columns, const int dtype, int6
 	}
 }
 
-// score_tile multiplies rows queries with columns*KEYS keys, those of token j and behind, and reads ahead half as many
+// score_tile multiplies rows queries with columns*KEYS keys, starting with token j's, and prefetches half as many
 // pieces.
 Q_INLINE void score_tile(const int rows, const int columns, const int dtype, int64_t dim, int64_t padded,
 	const float *query, struct tokens_of keys, int64_t j, struct ahead ahead, float *scores) {
@@ -213,7 +213,7 @@ Q_INLINE void score_tile(const int rows, const int columns, const int dtype, int
 	store_scores(rows, columns, sum, scores + j);
 }
 
-// read_value reads vector c of the numbers from dimension d on.
+// read_value reads vector c of the numbers that start at dimension d.
 Q_INLINE vf read_value(const char *value, const int dtype, int64_t d, const int c) {
 	if (dtype != PAIRS) return read_numbers(value, dtype, d + c * Q_WIDTH);
 	vu both;
@@ -222,8 +222,8 @@ Q_INLINE vf read_value(const char *value, const int dtype, int64_t d, const int 
 }
 
 #ifdef Q_DOTS
-// interleave has pairs of the same dimension of two tokens, the first one's in the lower bits. Of each 128 bits of both
-// it has the lower halves, or the upper ones if c is odd.
+// interleave returns pairs of the same dimension of two tokens, the first one's in the lower bits. From each 128 bits
+// of both it takes the lower halves, or the upper ones if c is odd.
 Q_INLINE vu interleave(const char *first, const char *second, const int c) {
 #if Q_SIMD == Q_AVX512
 	const __m512i a = _mm512_loadu_si512(first), b = _mm512_loadu_si512(second);
@@ -276,7 +276,7 @@ Q_INLINE void unpair(float *sums, int64_t padded, const int dots) {
 }
 
 #ifdef Q_DOTS
-// read_dots reads the vectors of a tile, from dimension d on, of the values of tokens j and j + 1.
+// read_dots reads the vectors of a tile, starting at dimension d, of the values of tokens j and j + 1.
 Q_INLINE void read_dots(const int columns, const int dtype, int64_t d, int64_t j, struct tokens_of values, vu *v) {
 	const char *first = values.tokens[j] + values.offset, *second = values.tokens[j + 1] + values.offset;
 	EACH_VECTOR {
@@ -286,8 +286,8 @@ Q_INLINE void read_dots(const int columns, const int dtype, int64_t d, int64_t j
 }
 #endif
 
-// value_tile scales columns*Q_WIDTH dimensions of rows sums, from dimension d on, and adds n values, weighted. in_pairs
-// is 1 if the second of each two comes first; then there is one behind an odd number of them, of weight 0.
+// value_tile scales columns*Q_WIDTH dimensions of rows sums, starting at dimension d, and adds n weighted values.
+// in_pairs is 1 if the second of each two comes first; then an odd number of them is followed by one of weight 0.
 Q_INLINE void value_tile(const int rows, const int columns, const int dtype, const int in_pairs, int64_t d, int64_t n,
 	int64_t padded, const float *weights, const float *keep, struct tokens_of values, struct ahead ahead, float *sums) {
 	vf sum[TILE_ROWS][TILE_VECTORS];
@@ -298,7 +298,7 @@ Q_INLINE void value_tile(const int rows, const int columns, const int dtype, con
 		prefetch(ahead, j / 2);
 		read_dots(columns, dtype, d, j, values, v);
 		EACH_ROW {
-			int32_t pair; // no float: it may look like a subnormal one
+			int32_t pair; // not a float, because it may look like a subnormal one
 			memcpy(&pair, weights + r * BLOCK + j / 2, sizeof pair);
 			const vu one = (vu)viset(pair);
 			EACH_VECTOR sum[r][c] = dots(sum[r][c], one, v[c]);
@@ -328,7 +328,7 @@ Q_INLINE void value_tile(const int rows, const int columns, const int dtype, con
 	EACH_ROW EACH_VECTOR vstore(sums + r * padded + d + c * Q_WIDTH, sum[r][c]);
 }
 
-// score_rows multiplies rows queries with n keys, and up to a tile more: tokens[j] behind the last are some token.
+// score_rows multiplies rows queries with n keys, and up to a tile more: tokens[j] after the last may be any tokens.
 Q_INLINE void score_rows(const int rows, const int dtype, int64_t dim, int64_t n, int64_t padded, const float *query,
 	struct tokens_of keys, struct ahead ahead, float *scores) {
 	const int columns = Q_WIDTH == 16 ? (rows <= 3 ? 8 : 4) : rows == 1 ? 8 : rows <= 3 ? 4 : 2;
@@ -364,7 +364,7 @@ Q_INLINE void value_rows(const int rows, const int dtype, const int in_pairs, in
 	} while (0)
 // clang-format on
 
-// Only the first rows have to read ahead.
+// Only the first rows have to prefetch.
 #define NONE_BEHIND(ahead, r) ((struct ahead){(ahead).pieces, (r) ? 0 : (ahead).bytes, (ahead).behind})
 
 Q_INLINE void score_all_as(const int dtype, int64_t rows, int64_t dim, int64_t n, int64_t padded, const float *query,

@@ -25,14 +25,14 @@ static q_handler find(const char *name, size_t size) {
 	return NULL;
 }
 
-// A chain under way: all of its arrays by number, and what they are made of.
+// A running chain: all of its arrays by number, and what they are made of.
 typedef struct {
 	const q_array **all;
 	q_array *parts;
 	int64_t outer, count; // operands and results, and all arrays
 	const q_attributes *kernels;
 	q_handler *handlers;    // by the number of an entry
-	const q_array **arrays; // those of the call under way
+	const q_array **arrays; // the arrays of the current call
 } chain;
 
 // measure counts the parts of a list.
@@ -114,7 +114,7 @@ q_error *quire_chain(q_frame *f) {
 	if (!memory) return q_fail(f, "no memory for a chain of kernels");
 	c.parts = (q_array *)memory;
 	c.all = (const q_array **)(c.parts + count);
-	c.arrays = c.all + c.count; // no call has more than there are numbers
+	c.arrays = c.all + c.count; // no call has more arrays than there are numbers
 	c.handlers = (q_handler *)(c.arrays + calls_size);
 	if (!(e = set_arrays(f, &c, args, parts)) && !(e = set_kernels(f, &c))) e = run(f, &c, calls, calls_size);
 	free(memory);

@@ -16,7 +16,7 @@ const Chain = "quire_chain"
 
 var chained sync.Once
 
-// chainHandler is the kernel that calls the others.
+// chainHandler returns the kernel that calls the others.
 func chainHandler(others map[string]unsafe.Pointer) unsafe.Pointer {
 	chained.Do(func() {
 		for _, name := range slices.Sorted(maps.Keys(others)) {

@@ -1,4 +1,4 @@
-// Several kernels in one custom call. XLA takes 1.5 to 2 us for each call, and a small model has hundreds in a step.
+// Several kernels in one custom call. XLA takes 1.5 to 2 us per call, and a small model has hundreds in a step.
 #ifndef QUIRE_CHAIN_H
 #define QUIRE_CHAIN_H
 
@@ -15,7 +15,7 @@
 //	         and then the numbers of these arrays
 q_error *quire_chain(q_frame *f);
 
-// q_chain_add makes a kernel known by a name, which is kept. All are added before the first call.
+// q_chain_add registers a kernel under a name, which is kept. All are added before the first call.
 void q_chain_add(const char *name, q_handler kernel);
 
 #endif

@@ -17,7 +17,7 @@ static inline q_error *timed(int i, q_frame *f) {
 	return e;
 }
 
-// XLA calls a handler with the frame alone, so each clock needs a function of its own.
+// XLA passes only the frame to a handler, so each clock needs its own function.
 #define EIGHT(X, a) X(a##0) X(a##1) X(a##2) X(a##3) X(a##4) X(a##5) X(a##6) X(a##7)
 #define ALL(X) EIGHT(X, 0) EIGHT(X, 01) EIGHT(X, 02) EIGHT(X, 03) EIGHT(X, 04) EIGHT(X, 05) EIGHT(X, 06) EIGHT(X, 07)
 #define HANDLER(octal) \

@@ -16,8 +16,8 @@ var clocks = struct {
 	index map[string]C.int
 }{index: map[string]C.int{}}
 
-// clocked returns a handler that calls the given one and takes the time: the same one for the same name. It costs some
-// 50 ns a call. Handlers beyond the last clock stay as they are.
+// clocked returns a handler that calls the given one and takes the time: the same handler for the same name. It costs
+// some 50 ns per call. Once all clocks are used, handlers are returned unchanged.
 func clocked(name string, handler unsafe.Pointer) unsafe.Pointer {
 	clocks.Lock()
 	defer clocks.Unlock()
@@ -32,7 +32,7 @@ func clocked(name string, handler unsafe.Pointer) unsafe.Pointer {
 }
 
 // Times returns how long calls of each of the [Handlers] have taken so far in this process, in wall-clock time from a
-// call's begin until its last thread is done. It only grows: take differences.
+// call's start until its last thread is done. It only grows: take differences.
 func Times() map[string]time.Duration {
 	clocks.Lock()
 	defer clocks.Unlock()

@@ -1,4 +1,4 @@
-// How long the kernels run: a handler in place of each that takes the time around it.
+// How long the kernels run: each handler is replaced by one that takes the time around it.
 #ifndef QUIRE_CLOCK_H
 #define QUIRE_CLOCK_H
 

@@ -16,8 +16,8 @@ type levels struct {
 // allAt is code that is all of one level.
 func allAt(level int) levels { return levels{level, level, level, level, level, level, level, level} }
 
-// sameAsAVX2 says that the code of these levels computes what AVX2's does, bit by bit, for some inputs that are always
-// the same. Only AMX's attention to bf16 may round otherwise.
+// sameAsAVX2 reports whether the code of these levels computes the same as AVX2's, bit by bit, for some fixed inputs.
+// Only AMX's attention to bf16 may round differently.
 func sameAsAVX2(l levels) bool {
 	code := C.q_code{
 		attend:       C.q_code_at(C.int(l.attend)).attend,
@@ -32,11 +32,11 @@ func sameAsAVX2(l levels) bool {
 	return C.q_code_same(&code) != 0
 }
 
-// useCode settles the level of the code in code.h: the one given, or AVX2 where there is code for more and it isn't
-// right on this machine. Tests run on few processors that have more. It returns the level.
+// useCode chooses the level of the code in code.h: the given one, or AVX2 if code for a higher level is not right on
+// this machine. Tests run on few processors that have more than AVX2. It returns the level.
 func useCode(level int, right func() bool) int {
 	if level > C.Q_AVX2 && !right() {
-		slog.Warn("kernels beside linear layers are wrong with what this processor has, and run with less",
+		slog.Warn("kernels other than linear layers are wrong with this processor's instructions, and use fewer",
 			"has", Levels[level], "runs", Levels[C.Q_AVX2])
 		level = C.Q_AVX2
 	}

@@ -28,7 +28,7 @@ static inline uint16_t q_to_bf16(float x) {
 static inline float q_from_f16(uint16_t x) {
 	uint32_t sign = (uint32_t)(x & 0x8000) << 16, rest = x & 0x7fff;
 	if (rest >= 0x7c00) return q_from_bits(sign | 0x7f800000 | (rest & 0x3ff) << 13);
-	// Subnormal numbers are made from integers: the processor may be set to take subnormal float32 for zero.
+	// Subnormal numbers are made from integers, because the processor may be set to treat subnormal float32 as zero.
 	if (rest < 0x400) return q_from_bits(sign | q_bits(rest * 0x1p-24f));
 	return q_from_bits(sign | ((rest << 13) + (112 << 23)));
 }
@@ -41,8 +41,7 @@ static inline uint16_t q_to_f16(float x) {
 	return sign | ((rest + 0xfff + ((rest >> 13) & 1) - 0x38000000) >> 13);
 }
 
-// q_from_e4m3 widens a float of 8 bits: a sign, 4 bits of the exponent, 3 of the fraction. Those that are no numbers
-// are not kept so.
+// q_from_e4m3 widens an 8-bit float: a sign, 4 bits of exponent, 3 of fraction. NaNs are not preserved.
 static inline float q_from_e4m3(uint8_t x) {
 	const uint32_t size = x & 0x7f;
 	const float y = q_from_bits((size << 20) + (120u << 23));

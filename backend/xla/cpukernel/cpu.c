@@ -34,7 +34,7 @@ int q_processor_level(void) {
 		SSE41 = 1 << 19,
 		SSE42 = 1 << 20,
 		POPCNT = 1 << 23
-	}; // the same: gcc takes them for granted with AVX
+	}; // the same: gcc assumes them with AVX
 	enum { AVX2 = 1 << 5, AVX512F = 1 << 16, AVX512DQ = 1 << 17, AVX512BW = 1 << 30 }; // leaf 7, EBX
 	const unsigned avx512vl = 1u << 31, avx512vnni = 1u << 11;                         // leaf 7, EBX and ECX
 	const unsigned amx = 1u << 22 | 1u << 24 | 1u << 25;                               // leaf 7, EDX: BF16, TILE, INT8

@@ -4,13 +4,14 @@
 
 #define MS INT64_C(1000000)
 enum {
-	SPAN_STEPS = 3, // at least, of a span
-	LOST_OF = 4,    // a span is crowded if more than its LOST_OF-th part is lost
-	FEWER = 4,      // numbers of fewer threads that are tried
-	TRIAL_OF = 10,  // trials that fail take at most this part of the time
+	SPAN_STEPS = 3, // minimum length of a span
+	LOST_OF = 4,    // a span is crowded if more than a LOST_OF-th of it is lost
+	FEWER = 4,      // how many lower thread counts are tried
+	TRIAL_OF = 10,  // failed trials take at most this part of the time
 };
-static const double better = 0.9, worse = 1.05, far_worse = 1.5; // times as long; a trial ends where it is far worse
-static const int64_t shortest_span = 50 * MS, longest_span = 500 * MS, // but for long steps
+// factors of the time; a trial ends early if it is far worse
+static const double better = 0.9, worse = 1.05, far_worse = 1.5;
+static const int64_t shortest_span = 50 * MS, longest_span = 500 * MS, // except for long steps
 	first_pause = 250 * MS, longest_pause = 4000 * MS;
 
 static void begin_span(q_crowd *c) {
@@ -24,7 +25,7 @@ static int span_is_over(const q_crowd *c) {
 	return c->span >= longest_span || (c->span >= shortest_span && most >= SPAN_STEPS);
 }
 
-// compare sums up the steps of the trial that are of kinds that ran before it too, and what they would have taken then.
+// compare sums the steps of the trial whose kinds also ran before it, and what they would have taken then.
 static void compare(const q_crowd *c, double *took, double *then) {
 	*took = *then = 0;
 	for (int i = 0; i < Q_CROWD_KINDS; i++) {
@@ -41,7 +42,7 @@ static void try_threads(q_crowd *c, int64_t threads) {
 	begin_span(c);
 }
 
-// end_trial keeps the number of threads that was tried, or goes back to the one before.
+// end_trial keeps the number of threads that was tried, or returns to the previous one.
 static void end_trial(q_crowd *c, int stays) {
 	const int fewer = c->threads < c->before;
 	if (stays) {
@@ -58,7 +59,7 @@ static void end_trial(q_crowd *c, int stays) {
 	begin_span(c);
 }
 
-// some is about one thread, of many a quarter.
+// some returns about one thread, or a quarter if there are many.
 static int64_t some(int64_t threads) { return threads >= 8 ? threads / 4 : 1; }
 
 static int64_t fewer(const q_crowd *c) {
@@ -92,7 +93,7 @@ int64_t q_crowd_step(q_crowd *c, int kind, int64_t ns, int64_t lost) {
 	if (!span_is_over(c)) return c->threads;
 	const int crowded = c->lost > c->span / LOST_OF;
 	if (c->before) {
-		// All threads are the rule, though the last ones gain little where steps wait for memory.
+		// Using all threads is the default, although the last ones gain little if steps wait for memory.
 		const int holds = c->threads > c->before && !crowded && took < worse * then;
 		end_trial(c, then > 0 && (took < better * then || holds));
 		return c->threads;

@@ -16,7 +16,7 @@ func newCrowd(most int) *crowd {
 	return c
 }
 
-// step counts a step, and returns how many threads the next one is to use.
+// step counts a step, and returns how many threads the next one should use.
 func (c *crowd) step(kind int, took, lost time.Duration) int {
 	return int(C.q_crowd_step(&c.of, C.int(kind), C.int64_t(took), C.int64_t(lost)))
 }

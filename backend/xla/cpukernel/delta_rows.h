@@ -1,6 +1,6 @@
-// The task of gated delta nets. Included behind recurrence_rows.h.
+// The task of gated delta nets. Included after recurrence_rows.h.
 
-// Tokens that go through a part of a matrix together.
+// Tokens that are processed together for a part of a matrix.
 enum { DELTA_TOKENS = 8 };
 
 typedef struct {
@@ -10,13 +10,13 @@ typedef struct {
 	float keeps[DELTA_TOKENS], learns[DELTA_TOKENS];
 } delta_chunk;
 
-// A range of channels or of numbers of a state.
+// A range of channels or of a state's numbers.
 typedef struct {
 	int64_t from, n;
 } delta_part;
 
-// delta_parts are the ranges of a state that a task has: channels of queries, keys and values in each row of inputs,
-// and matrices.
+// delta_parts returns the ranges of a state that a task handles: channels of queries, keys and values in each row of
+// inputs, and matrices.
 static int delta_parts(const q_delta *a, int64_t head, delta_part *parts, int most) {
 	int64_t keys = a->key_heads * a->key_dim, values = a->group * a->value_dim;
 	int n = 0;
@@ -29,7 +29,7 @@ static int delta_parts(const q_delta *a, int64_t head, delta_part *parts, int mo
 	return n;
 }
 
-// delta_move puts the task's parts of a state, zeros where there is none, to another place.
+// delta_move copies the task's parts of a state, or zeros if there is none, to another place.
 static void delta_move(const q_delta *a, int64_t head, float *to, const float *from) {
 	delta_part parts[3 * Q_MAX_TAPS + 1];
 	if (to == from) return;
@@ -40,7 +40,8 @@ static void delta_move(const q_delta *a, int64_t head, float *to, const float *f
 	}
 }
 
-// delta_convolve makes n channels, from `first` on, of some tokens from t on, and moves the inputs of the state on.
+// delta_convolve convolves n channels, starting with `first`, for some tokens starting with t, and advances the
+// inputs in the state.
 ALWAYS void delta_convolve(const q_delta *a, float *state, int64_t t, int64_t tokens, int64_t first, int64_t n,
 	float (*to)[Q_MAX_KEY], const int dtype) {
 	float taps[Q_MAX_TAPS][Q_MAX_KEY];
@@ -62,7 +63,7 @@ ALWAYS void delta_convolve(const q_delta *a, float *state, int64_t t, int64_t to
 	}
 }
 
-// delta_unit gives n numbers, with zeros behind them, the length scale.
+// delta_unit scales n numbers, followed by zeros, to the length scale.
 ALWAYS void delta_unit(float *x, int64_t n, float scale) {
 	v16 sum = v16_set(0);
 	for (int64_t i = 0; i < n; i += 16) sum = times_add(v16_load(x + i), v16_load(x + i), sum);
@@ -75,7 +76,7 @@ ALWAYS void delta_has(const float *row, float k, const int wide, int64_t n, v16 
 	for (int w = 0; w < wide; w++) sums[w] = times_add(part(row, Q_F32, 16 * w, 16 * w + n), v16_set(k), sums[w]);
 }
 
-// delta_step makes a row of the matrix, and adds it times its number of the query to sums.
+// delta_step updates a row of the matrix, and adds it times its number of the query to sums.
 ALWAYS void delta_step(
 	float *row, v16 keeps, float k, float q, const v16 *delta, const int wide, int64_t n, v16 *sums) {
 	for (int w = 0; w < wide; w++) {
@@ -85,9 +86,9 @@ ALWAYS void delta_step(
 	}
 }
 
-// delta_columns is what the tokens of a chunk do to `wide` times 16 columns of a head's matrix from column j on, or to
-// the n that are left. These columns stay in the first cache. The matrix, f32[rows, dim], is multiplied by keeps; delta
-// is what it lacks of v for key k, by learns; k times delta is added; and y is what it reads for q.
+// delta_columns applies the tokens of a chunk to `wide` times 16 columns of a head's matrix, starting with column j,
+// or to the n that are left. These columns stay in the first cache. The matrix, f32[rows, dim], is multiplied by
+// keeps; delta is what it lacks of v for key k, times learns; k times delta is added; and y is what it returns for q.
 ALWAYS void delta_columns(
 	float *matrix, int64_t rows, int64_t dim, delta_chunk *chunk, int64_t j, const int wide, int64_t n) {
 	const int64_t pairs = rows & ~1;
@@ -133,8 +134,8 @@ ALWAYS void delta_result(const q_delta *a, float *y, int64_t t, int64_t head, co
 	}
 }
 
-// delta_head is what comes of the tokens of a chunk, from token t on, in one value head: matrix is
-// f32[key_dim, value_dim].
+// delta_head processes the tokens of a chunk, starting with token t, in one value head: matrix is f32[key_dim,
+// value_dim].
 ALWAYS void delta_head(
 	const q_delta *a, float *matrix, int64_t t, int64_t head, delta_chunk *chunk, const int dtype) {
 	int64_t heads = a->key_heads * a->group, dim = a->value_dim, j = 0;
@@ -159,7 +160,7 @@ ALWAYS void delta_of(const q_delta *a, int64_t task, const int dtype) {
 	float *state = NULL, *lost = NULL;
 	delta_chunk chunk;
 	for (int64_t t = s->begins[seq]; t < end; t += chunk.tokens) {
-		if (t > last) { // the state goes on in the page that the next tokens are in
+		if (t > last) { // the state continues in the page of the next tokens
 			for (last = t; last < end - 1 && !q_page(s, s->to[last]); last++) {}
 			float *to = q_page(s, s->to[last]);
 			if (!to && !lost && !(lost = malloc(s->numbers * sizeof(float)))) {

@@ -62,9 +62,9 @@ typedef struct {
 	int32_t *drafts, *counts, *matches;
 } written;
 
-// find is the place of the longest match, and how many keys it has in common.
+// find returns the place of the longest match, and how many keys it has in common.
 static int64_t find(const written *c, int64_t row, int64_t *matches) {
-	enum { SOME = 64 }; // places are looked at together, which a compiler has vectors for
+	enum { SOME = 64 }; // places are checked together, because compilers vectorize that
 	const int32_t key = c->of_ends[0][row], *keys = c->of_log[0];
 	int64_t best = 0, at = 0;
 	for (int64_t from = 0; from < c->size; from += SOME) {

@@ -12,14 +12,14 @@ import (
 	"unsafe"
 )
 
-// Exchange returns what the same device of each process gives on the same occasion, by process. channel is the number
-// of the occasion's place in the program. data is valid until it returns.
+// Exchange returns what the same device of each process passes on the same occasion, by process. channel is the
+// number of the occasion's place in the program. data is valid until it returns.
 type Exchange func(device int, channel uint64, data []byte) ([][]byte, error)
 
 var exchange atomic.Pointer[Exchange]
 
-// SetExchange says how numbers go to the other processes: the programs of a process have one way, and another one is
-// refused until nil ends the first.
+// SetExchange sets how numbers are sent to the other processes. A process has one such function at a time: another
+// one is rejected until nil removes the first.
 func SetExchange(f Exchange) error {
 	if f == nil {
 		exchange.Store(nil)
@@ -31,7 +31,7 @@ func SetExchange(f Exchange) error {
 	return nil
 }
 
-// ExchangeHandler returns the kernel that calls what [SetExchange] was given: see exchange.h.
+// ExchangeHandler returns the kernel that calls the function of [SetExchange]: see exchange.h.
 func ExchangeHandler() (target string, handler unsafe.Pointer) {
 	return "quire_exchange", unsafe.Pointer(C.quire_exchange)
 }

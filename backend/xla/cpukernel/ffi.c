@@ -228,7 +228,7 @@ size_t q_size(int dtype) {
 	return 0;
 }
 
-// attribute returns the attribute of a name and kind, or NULL.
+// attribute returns the attribute with a name and kind, or NULL.
 static void *attribute(const q_frame *f, const char *name, int type) {
 	size_t size = strlen(name);
 	for (int64_t i = 0; i < f->attributes.size; i++) {

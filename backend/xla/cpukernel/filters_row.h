@@ -4,8 +4,8 @@
 // Otherwise it sets in the row's floor, near and most what is kept, and passes over all chunks obey that.
 #include "sampling_candidates.h"
 
-// raise_floor drops the logits that are more than n standard deviations of all below the largest. Distances are counted
-// in units of 2^-11, up to 2^9, so that sums are exact: see topNSigma in package sampling.
+// raise_floor drops the logits that are more than n standard deviations of all below the largest. Distances are
+// counted in units of 2^-11, up to 2^9, so that sums are exact: see topNSigma in package sampling.
 static void raise_floor(sampled *s, float n) {
 	int64_t count = 0, sum = 0;
 	uint64_t squares = 0;
@@ -39,7 +39,7 @@ static void raise_floor(sampled *s, float n) {
 	}
 }
 
-// drop takes the candidates out that have less than this e, or are farther from the mean surprise than near.
+// drop removes candidates that have less than this e, or are farther from the mean surprise than near.
 static void drop(sampled *s, float least, float near) {
 	for (int i = 0; i < s->candidates; i += 16) {
 		v16 e = v16_keep(v16_load(s->e + i), v16_set(least));
@@ -61,7 +61,7 @@ static inline void add_entropy(const sampled *s, v16 logits, v16 e, v16i sums[4]
 	sums[3] = v16i_add(sums[3], l);
 }
 
-// entropy finds the mean surprise of the tokens with at least this e, and returns their weight.
+// entropy computes the mean surprise of the tokens with at least this e, and returns their weight.
 static uint64_t entropy(sampled *s, float least) {
 	uint64_t total = 0, moment = 0;
 	float bound = logit_below(s, least);
@@ -88,7 +88,7 @@ static uint64_t entropy(sampled *s, float least) {
 
 enum { FAR = 20, FAR_FINE = 10, FAR_BUCKETS = 0x7f800000 >> FAR }; // of bit patterns of distances
 
-// nearest returns the least distance up to which the candidates have the needed weight.
+// nearest returns the smallest distance up to which the candidates have the needed weight.
 static float nearest(const sampled *s, uint64_t need) {
 	uint64_t histogram[FAR_BUCKETS] = {0}, weights[MAX_CANDIDATES];
 	float far[MAX_CANDIDATES + 16];
@@ -157,8 +157,8 @@ static void typical(sampled *s, float mass, float least) {
 	if (need < 1) need = 1;
 	int gathered = s->candidates > 0;
 	for (int64_t lanes = 64; !gathered && lanes <= MAX_CANDIDATES / 4; lanes *= 4) {
-		// Tokens that are no candidates are at least as far as `far`: where the nearer candidates are enough, they do
-		// not matter.
+		// Tokens that are not candidates are at least as far as `far`: if the nearer candidates suffice, they do not
+		// matter.
 		float logit = bound(s, lanes), d[16];
 		if (!gather_above(s, logit)) break;
 		v16_store(d, v16_sub(surprise(s, v16_set(logit)), v16_set(s->mean)));
@@ -181,7 +181,8 @@ static void typical(sampled *s, float mass, float least) {
 	s->late = 1;
 }
 
-// xtc drops the likeliest tokens of at least this e where the row's random number says so: see package sampling.
+// xtc drops the likeliest tokens of at least this e if the row's random number is below the probability: see package
+// sampling.
 static void xtc(sampled *s, float least) {
 	const q_sample_args *a = s->args;
 	uint64_t random = threefry(a->key + 2 * s->row, a->positions[s->row], 1) >> 32;
@@ -191,7 +192,7 @@ static void xtc(sampled *s, float least) {
 	if (need < 1) need = 1;
 	if (need > (uint64_t)1 << 36) return; // more than the likeliest token has
 	float top = need * 0x1p-36, most = 2;
-	if (top * 0x1p36 < need) top = nextafterf(top, 2); // the least e of this weight
+	if (top * 0x1p36 < need) top = nextafterf(top, 2); // the smallest e with this weight
 	if (top < least) top = least;
 	if (s->candidates) {
 		for (int i = 0; i < s->candidates; i++) most = s->e[i] >= top && s->e[i] < most ? s->e[i] : most;

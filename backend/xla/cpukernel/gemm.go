@@ -15,7 +15,7 @@ import (
 	"unsafe"
 )
 
-// gemmHandlers are the kernels of gemm.h.
+// gemmHandlers returns the kernels of gemm.h.
 func gemmHandlers() map[string]unsafe.Pointer {
 	return map[string]unsafe.Pointer{
 		"quire_linear":      unsafe.Pointer(C.quire_linear),
@@ -35,18 +35,18 @@ const (
 	U8   DType = C.Q_U8 // a matrix in blocks
 )
 
-// Layout says how the kernels of this machine want a matrix [out, in]: [panels][in/Group][Panel][Group], where a panel
-// is Panel rows of the matrix, the columns of a product, and in is padded with zeros to a multiple of Multiple. See
-// gemm.h.
+// Layout is the form in which the kernels of this machine need a matrix [out, in]: [panels][in/Group][Panel][Group].
+// A panel is Panel rows of the matrix, which are columns of a product, and in is padded with zeros to a multiple of
+// Multiple. See gemm.h.
 type Layout struct {
 	Panel, Group, Multiple int
 }
 
-// chooseLinear settles the level of linear layers. Code for what this machine has may have run on few machines so far:
-// it is held to plain code's results first.
+// chooseLinear chooses the level of linear layers. Code for this machine's instructions may have run on few machines
+// so far, so it is compared with plain code's results first.
 var chooseLinear = sync.OnceFunc(func() {
 	if _, err := Features(); err != nil {
-		return // who registers the kernels reports it
+		return // the code that registers the kernels reports it
 	}
 	if wanted, got := settleLinear(); got < wanted {
 		slog.Warn("linear layers are wrong with what this processor has, and run with less", "has", Levels[wanted],
@@ -54,7 +54,7 @@ var chooseLinear = sync.OnceFunc(func() {
 	}
 })
 
-// settleLinear settles it, and returns what this machine has and what linear layers run with.
+// settleLinear chooses the level, and returns what this machine has and what linear layers run with.
 func settleLinear() (has, runs int) { return int(C.q_level()), int(C.q_linear_choose()) }
 
 // LinearLayout returns the layout of matrices of a dtype.
@@ -64,15 +64,15 @@ func LinearLayout(d DType) Layout {
 	return Layout{Panel: int(l.panel), Group: int(l.group), Multiple: int(l.multiple)}
 }
 
-// Shape is the packed shape of a matrix [out, in]; of a matrix of gates and ups if gateUp.
+// Shape returns the packed shape of a matrix [out, in]; of a matrix of gates and ups if gateUp.
 func (l Layout) Shape(out, in int, gateUp bool) []int {
 	c := C.q_layout{panel: C.int64_t(l.Panel), group: C.int64_t(l.Group), multiple: C.int64_t(l.Multiple)}
 	return []int{int(C.q_panels(C.int64_t(out), flag(gateUp), c)), int(C.q_padded_in(C.int64_t(in), c)) / l.Group,
 		l.Panel, l.Group}
 }
 
-// Pack packs rows of a matrix [out, in], those from the given one on, into packed, an array of [Layout.Shape] that
-// begins as zeros, on all processors. Both are slices of the dtype's bytes, row-major.
+// Pack packs rows of a matrix [out, in], starting with row from, into packed, an array of [Layout.Shape] that
+// initially is zeros, on all processors. Both are slices of the dtype's bytes, row-major.
 func Pack(packed, rows []byte, d DType, out, in int, gateUp bool, from int) error {
 	l := LinearLayout(d)
 	size := int(C.q_size(C.int(d)))

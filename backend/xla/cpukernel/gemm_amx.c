@@ -1,9 +1,9 @@
-// Linear layers by tiles of AMX: sixteen rows of activations times the sixteen columns of a panel, 64 bytes of each row
-// at a time. A tile of weights lies in one piece, as do the packed ones of activations, [in/step][16][step], with zeros
-// behind the last input; what is in place of rows behind the last one is never used.
+// Linear layers by tiles of AMX: sixteen rows of activations times the sixteen columns of a panel, 64 bytes of each
+// row at a time. A tile of weights is contiguous, and so are packed tiles of activations, [in/step][16][step], with
+// zeros after the last input; values in place of rows after the last one are never used.
 //
-// Up to 16 rows are multiplied panel by panel, whose weights come as one stream. More rows are multiplied in blocks of
-// inputs: those of their activations stay in the first cache while the panels of a task pass, two at a time.
+// Up to 16 rows are multiplied panel by panel, with the weights as one stream. More rows are multiplied in blocks of
+// inputs: a block's activations stay in the first cache while the panels of a task pass, two at a time.
 #include "cpu.h"
 
 #if defined(Q_X86)
@@ -20,24 +20,24 @@
 enum {
 	Q_WIDE = 1,
 	PANEL = 16,
-	TILE = 16 * PANEL, // sums of a tile
-	SUMS = 2 * TILE,   // results are made of up to two tiles of rows at a time
-	MAX_TILES = 8,     // of rows, whose sums are kept at a time
-	MAX_PANELS = 8,    // a task's
-	AHEAD = 1024,      // bytes by which a stream of weights is read ahead
+	TILE = 16 * PANEL, // number of sums in a tile
+	SUMS = 2 * TILE,   // results are computed from up to two tiles of rows at a time
+	MAX_TILES = 8,     // tiles of rows whose sums are kept at a time
+	MAX_PANELS = 8,    // panels of a task
+	AHEAD = 1024,      // how many bytes ahead a stream of weights is prefetched
 	OWN_FLOATS = 1 << 19, // numbers of rows that each thread packs for itself: a megabyte
 };
 #include "amx_config.h"
 #include "gemm_finish.h"
 
-// The inputs a step, of 64 bytes.
+// The inputs per step of 64 bytes.
 static int64_t step_of(int dtype) { return dtype == Q_S8 ? 64 : 32; }
 
 static float *row_scales(const q_linear_job *j) {
 	return (float *)((char *)j->rows + j->tiles * 16 * j->padded_in);
 }
 
-// round_row sets int8 numbers to a row's.
+// round_row rounds a row to int8 numbers.
 static void round_row(const q_linear_job *j, int64_t row, int8_t *to) {
 	float inverse;
 	row_scales(j)[row] = row_scale(j->l, row, &inverse);
@@ -69,7 +69,7 @@ static void pack_tile(void *job, int64_t t) {
 	for (int64_t r = 0; r < 16 && t * 16 + r < j->l->rows; r++) round_row(j, t * 16 + r, (int8_t *)to + r * 64);
 }
 
-// stream sets sums to those of a panel and one tile of rows. Tile 0 is sums, 4 of activations and 6 of weights.
+// stream computes the sums of a panel and one tile of rows. Tile 0 has sums, 4 activations and 6 weights.
 #define STREAM(name, product) \
 	static __attribute__((noinline)) void name(const char *a, const char *b, int64_t steps, float *sums) { \
 		_tile_zero(0); \
@@ -84,10 +84,10 @@ static void pack_tile(void *job, int64_t t) {
 STREAM(stream_bf16, _tile_dpbf16ps)
 STREAM(stream_s8, _tile_dpbssd)
 
-// multiply adds steps of a block to the sums of a pair of tiles of rows (or of one), a kilobyte for each tile of sums,
-// and of two panels, whose weights are b_stride apart. Tiles 0 to 3 are sums, 4 and 5 of activations, 6 and 7 of
-// weights. a_stride is the bytes between the two tiles of rows. out, if there, takes the sums in the end, as
-// finish_panels reads them. lines is how many lines of what is ahead, in each of two panels, are read each step.
+// multiply adds steps of a block to the sums of a pair of tiles of rows (or of one), a kilobyte for each tile of
+// sums, and of two panels, whose weights are b_stride apart. Tiles 0 to 3 have sums, 4 and 5 activations, 6 and 7
+// weights. a_stride is the distance in bytes between the two tiles of rows. out, if not NULL, gets the final sums, as
+// finish_panels reads them. lines is how many lines of what is ahead, in each of two panels, are prefetched per step.
 #define MULTIPLY(name, product) \
 	ALWAYS void name(const int two, const int lines, const char *a, int64_t a_stride, const char *b, int64_t b_stride, \
 		int64_t steps, float *sums, int first, float *out, const char *ahead) { \
@@ -146,7 +146,7 @@ CODES(s8)
 static const block_code codes[2][2][4] = {ROW(bf16), ROW(s8)};
 // clang-format on
 
-// configure shapes the tiles: whole ones, but sums and activations have the rows of a layer with less.
+// configure shapes the tiles: whole ones, except that sums and activations have only the rows of a layer with fewer.
 static void configure(int64_t rows) {
 	amx_config config = {.palette = 1};
 	for (int i = 0; i < 8; i++) {
@@ -157,7 +157,7 @@ static void configure(int64_t rows) {
 	_tile_loadconfig(&config);
 }
 
-// share is a task: some panels, from one on.
+// share is a task: some consecutive panels.
 typedef struct {
 	const q_linear_job *j;
 	const char *weights; // of the first panel
@@ -165,7 +165,7 @@ typedef struct {
 	float out[2 * SUMS] __attribute__((aligned(64)));
 } share;
 
-// results makes those of n panels, one or two, from the sums of some tiles of rows, from t on.
+// results computes the results of n panels, one or two, from the sums of some tiles of rows, starting with t.
 static void results(share *s, int64_t t, int64_t tiles, int64_t panel, int64_t n) {
 	const q_linear_job *j = s->j;
 	const int64_t row = t * 16, rows = least(tiles * 16, j->l->rows - row);
@@ -173,7 +173,7 @@ static void results(share *s, int64_t t, int64_t tiles, int64_t panel, int64_t n
 	finish_panels(j, s->out, whole, row, rows, s->from + panel, n);
 }
 
-// stream_panels multiplies n panels, from one on, by a tile of rows.
+// stream_panels multiplies n panels, starting with panel, by a tile of rows.
 static void stream_panels(share *s, int64_t t, int64_t panel, int64_t n) {
 	const char *a = (const char *)s->j->rows + t * s->steps * 1024, *b = s->weights + panel * s->panel;
 	for (int64_t p = panel; p < panel + n; p += 2) {
@@ -186,8 +186,9 @@ static void stream_panels(share *s, int64_t t, int64_t panel, int64_t n) {
 	}
 }
 
-// block_steps is how many steps a block has, of some tiles of rows: activations and weights of a block of up to 4 tiles
-// fit into the first cache together. With more tiles they do not, which costs less than storing sums more often.
+// block_steps returns the number of steps in a block for some tiles of rows: activations and weights of a block with
+// up to 4 tiles fit into the first cache together. With more tiles they do not, which costs less than storing sums
+// more often.
 static int64_t block_steps(int64_t steps, int64_t tiles) {
 	const int64_t most = tiles < 4 ? 4 : 6, blocks = (steps + most - 1) / most;
 	return (steps + blocks - 1) / blocks;
@@ -204,11 +205,12 @@ static void block_panels(share *s, int64_t t0, int64_t t1, int64_t n) {
 		const int64_t some = least(a_block, s->steps - k);
 		for (int64_t p = 0; p < n; p += 2) {
 			const char *b = s->weights + p * s->panel + k * 1024;
-			// What follows: the same block of the next pair, or the next block of the first, or the next task's begin.
+			// What comes next: the same block of the next pair, or the next block of the first, or the start of the
+			// next task.
 			const char *next = p + 2 < n             ? b + 2 * s->panel
 			                   : k + some < s->steps ? s->weights + (k + some) * 1024
 			                                         : s->weights + n * s->panel;
-			int left = next + s->panel + some * 1024 > end ? 0 : 16; // lines of each panel to read ahead, a step
+			int left = next + s->panel + some * 1024 > end ? 0 : 16; // lines of each panel to prefetch per step
 			const int share = t1 - t0 > 6 ? 1 : t1 - t0 > 2 ? 2 : 3, lines = 2 << share;
 			for (int64_t t = t0; t < t1; t += 2) {
 				const int two = t + 1 < t1, last = k + some == s->steps;
@@ -230,7 +232,7 @@ static void panels(void *job, int64_t task) {
 	s.n = least(j->panels_a_task, j->panels - from);
 	s.weights = (const char *)j->l->weights + from * s.panel;
 	configure(j->l->rows);
-	const int64_t pairs = j->tiles == 1 ? 0 : s.n / 2 * 2; // of panels; the others are one stream
+	const int64_t pairs = j->tiles == 1 ? 0 : s.n / 2 * 2; // panels in pairs; the others are one stream
 	for (int64_t t = 0; pairs && t < j->tiles; t += MAX_TILES)
 		block_panels(&s, t, least(t + MAX_TILES, j->tiles), pairs);
 	for (int64_t t = 0; pairs < s.n && t < j->tiles; t++) stream_panels(&s, t, pairs, s.n - pairs);

@@ -1,4 +1,4 @@
-// AVX-512 for panels of 16 columns, which bf16 matrices have where AMX is: for activations of other types.
+// AVX-512 for panels of 16 columns, which bf16 matrices have on processors with AMX: for activations of other types.
 #include "cpu.h"
 
 #if defined(Q_X86)

@@ -22,7 +22,7 @@ int q_blocks_known(q_blocks b) {
 	return b.bits >= 4 && b.bits <= 6 && (b.size == 32 || (b.size == 16 && b.super && !b.min));
 }
 
-// put_block writes 32 numbers of a column to a block, which begins as zeros.
+// put_block writes 32 numbers of a column to a block, which initially is zeros.
 static void put_block(uint8_t *to, q_blocks b, const uint8_t *q, int64_t panel, int64_t column) {
 	uint8_t *high = to + 16 * panel;
 	for (int i = 0; i < 32; i++) {
@@ -81,7 +81,7 @@ static void pack_row(
 	}
 }
 
-// pack_group_row is pack_row of a grouped format.
+// pack_group_row is pack_row for a grouped format.
 static void pack_group_row(
 	uint8_t *to, q_blocks b, q_blocks_rows rows, int64_t row, int64_t in, int64_t panel, int64_t column) {
 	for (int64_t i = 0; i < in; i += b.size) {
@@ -96,7 +96,7 @@ static void pack_group_row(
 	}
 }
 
-// group_unit is q_blocks_unit of a grouped format, whose unit begins at from.
+// group_unit is q_blocks_unit for a grouped format, whose unit starts at from.
 static void group_unit(float *to, const uint8_t *from, q_blocks b, int64_t panel, int64_t column) {
 	const float scale = q_group_scale(from, b, column);
 	const int zero = b.zero ? q_group_zeros(from, b, panel)[column] : b.offset;

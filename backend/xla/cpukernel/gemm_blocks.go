@@ -20,7 +20,7 @@ func blocksOf(f blocks.Format) C.q_blocks {
 		zero: flag(f.Zero), e4m3: flag(f.E4M3)}
 }
 
-// BlocksShape is the shape of the bytes of a packed matrix [out, in] in blocks: panels, units, bytes of a unit.
+// BlocksShape returns the shape of the bytes of a packed matrix [out, in] in blocks: panels, units, bytes of a unit.
 func BlocksShape(f blocks.Format, out, in int, gateUp bool) []int {
 	l := LinearLayout(U8)
 	c := C.q_layout{panel: C.int64_t(l.Panel), group: 1, multiple: 4}
@@ -28,8 +28,8 @@ func BlocksShape(f blocks.Format, out, in int, gateUp bool) []int {
 		int(C.q_unit_bytes(blocksOf(f), C.int64_t(l.Panel)))}
 }
 
-// PackBlocks packs rows of a matrix [out, in] in blocks, those from the given one on, into packed, bytes of
-// [BlocksShape] that begin as zeros, on all processors.
+// PackBlocks packs rows of a matrix [out, in] in blocks, starting with row from, into packed, bytes of [BlocksShape]
+// that initially are zeros, on all processors.
 func PackBlocks(packed []byte, rows *blocks.Rows, out int, gateUp bool, from int) error {
 	shape := BlocksShape(rows.Format, out, rows.In, gateUp)
 	if rows.In%rows.Unit() != 0 || from < 0 || from+rows.N > out || len(packed) != shape[0]*shape[1]*shape[2] {

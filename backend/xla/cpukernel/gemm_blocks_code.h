@@ -14,7 +14,7 @@ ALWAYS void add_products(ints products, const float *scales, float scale, const 
 }
 
 // tile adds the products of some blocks to the sums of n rows, [rows][PANEL] at the first row. halves is 2 for blocks
-// of 16; min says that there are minima, and wide that weights have 8 bits, with an offset where there are no minima.
+// of 16; min reports that there are minima, and wide that weights have 8 bits, with an offset if there are no minima.
 ALWAYS void tile(const int n, const int halves, const int min, const int wide, activations a, const chunk *w,
 	int64_t blocks, float *sums) {
 	const uint8_t *q = w->quants;
@@ -50,7 +50,7 @@ ALWAYS void tile(const int n, const int halves, const int min, const int wide, a
 	}
 }
 
-// tiles by rows and kind, so that each has its loops unrolled.
+// tiles by rows and kind, so that the loops of each are unrolled.
 typedef void (*tile_code)(activations, const chunk *, int64_t, float *);
 
 #define TILE(name, n, halves, min, wide) \
@@ -81,7 +81,7 @@ static void end_tiles(void) {}
 #if Q_V16 >= 256 && !defined(Q_TILES)
 #include "gemm_blocks_few.h"
 
-// few_panels is panels of few rows; it says whether there is code for it.
+// few_panels computes panels for few rows; it reports whether there is code for that.
 static int few_panels(const q_linear_job *j, int64_t from, int64_t n) {
 	const q_linear *l = j->l;
 	const few_code code = few(l->blocks, l->rows);

@@ -5,7 +5,7 @@
 
 enum { FEW = 4 }; // rows
 
-// ints_up moves the bits of each pair of bytes up, or down if by is less than 0.
+// ints_up shifts the bits of each pair of bytes up, or down if by is negative.
 #if Q_V16 == 512
 ALWAYS ints ints_up(ints x, const int by) { return by < 0 ? _mm512_srli_epi16(x, -by) : _mm512_slli_epi16(x, by); }
 ALWAYS ints ints_or(ints a, ints b) { return _mm512_or_si512(a, b); }
@@ -22,7 +22,7 @@ ALWAYS vec vec_s8(const uint8_t *p) {
 ALWAYS vec vec_minus(vec x) { return _mm256_sub_ps(_mm256_set1_ps(-0.0f), x); }
 #endif
 
-// quants unpacks LANES columns of a step of four inputs, from the bytes of its block at their place.
+// quants unpacks LANES columns of a step of four inputs, given the position of the bytes in the block.
 ALWAYS ints quants(const uint8_t *from, const int bits, const int step) {
 	if (bits == 8) return ints_load(from + step * STEP);
 	const ints x = ints_load(from + step % 4 * STEP), low = ints_and(step < 4 ? x : ints_up(x, -4), 15);
@@ -32,7 +32,7 @@ ALWAYS ints quants(const uint8_t *from, const int bits, const int step) {
 	return low;
 }
 
-// few_panel adds up a panel for n rows, [n][PANEL]. super and min are those of q_blocks; blocks of 6 bits have 16
+// few_panel computes a panel for n rows, [n][PANEL]. super and min are those of q_blocks; blocks of 6 bits have 16
 // inputs.
 ALWAYS void few_panel(const int n, const int bits, const int super, const int min, activations a, const uint8_t *from,
 	int64_t units, float *to) {
@@ -108,7 +108,7 @@ FEW_PANELS(3)
 FEW_PANELS(4)
 #define FEW_CODES(name) {name##_1, name##_2, name##_3, name##_4}
 
-// few is the code for a format and so many rows; NULL if there is none.
+// few returns the code for a format and so many rows; NULL if there is none.
 static few_code few(q_blocks f, int64_t rows) {
 	static const few_code by[][FEW] = {FEW_CODES(few4), FEW_CODES(few4_min), FEW_CODES(few4_super), FEW_CODES(few5),
 		FEW_CODES(few5_min), FEW_CODES(few5_super), FEW_CODES(few6_super), FEW_CODES(few8)};

@@ -1,13 +1,13 @@
-// The part of gemm_blocks_code.h for AMX. A tile multiplies the integers of a block, vectors scale the products and add
-// them up. The vectors take longer, so sums stay in registers: 16 rows by 16 columns, or 8 rows by both halves of a
-// panel. To store a tile of 8 rows takes as long as one of 16.
+// The part of gemm_blocks_code.h for AMX. A tile multiplies the integers of a block; vectors scale the products and
+// add them. The vectors take longer, so sums stay in registers: 16 rows by 16 columns, or 8 rows by both halves of a
+// panel. Storing a tile of 8 rows takes as long as storing one of 16.
 
 #include "amx_config.h"
 #include "gemm_blocks_step.h"
 
 enum { FEW_ROWS = 8 };
 
-// begin_tiles shapes the tiles: 0 to 3 are products, 4 activations of a block's inputs, 5 and 6 weights of them.
+// begin_tiles configures the tiles: 0 to 3 are products, 4 activations of a block's inputs, 5 and 6 their weights.
 static void begin_tiles(const q_linear *l) {
 	const int inputs = l->blocks.size == 16 ? 16 : 32;
 	amx_config config = {.palette = 1};
@@ -21,7 +21,7 @@ static void begin_tiles(const q_linear *l) {
 
 static void end_tiles(void) { _tile_release(); }
 
-// TIMES begins products of 16 columns. Weights have a sign, but where there are minima.
+// TIMES starts products of 16 columns. Weights are signed, unless there are minima.
 #define TIMES(tile, minima, weights, w) \
 	do { \
 		_tile_zero(tile); \
@@ -53,12 +53,13 @@ ALWAYS void store_sums(const int n, vec y[][16 / LANES], float *sums) {
 		EACH(j, 16 / LANES) vec_store(sums + r * PANEL + j * LANES, y[r][j]);
 }
 
-// PART is where the activations of block i are, or of a half, and WEIGHTS where its weights from a column on.
+// PART is the position of the activations of block i, or of a half, and WEIGHTS the position of its weights from a
+// column on.
 #define PART(i) (a.x + (i) / halves * 32 * Q_ROWS + (i) % halves * 16)
 #define WEIGHTS(i, column) (w->quants + (i) * (BLOCK / halves) + 4 * (column))
 
-// many adds the products of some blocks to the sums of 16 rows. The tiles of one are stored, and the next begun, while
-// the one before is added up.
+// many adds the products of some blocks to the sums of 16 rows. The tiles of one are stored, and the next started,
+// while the previous one is added.
 ALWAYS void many(const int halves, const int minima, activations a, const chunk *w, int64_t blocks, float *sums) {
 	const int64_t all = blocks * halves;
 	int32_t products[2][Q_ROWS * 16] __attribute__((aligned(64)));
@@ -86,7 +87,7 @@ ALWAYS void many(const int halves, const int minima, activations a, const chunk 
 	}
 }
 
-// few_tiles is many of up to 8 rows, whose activations a tile reads once for a whole panel.
+// few_tiles is many for up to 8 rows, whose activations a tile reads once for a whole panel.
 ALWAYS void few_tiles(const int halves, const int minima, activations a, const chunk *w, int64_t blocks, float *sums) {
 	const int64_t all = blocks * halves;
 	int32_t products[2][Q_ROWS * 16] __attribute__((aligned(64)));

@@ -1,6 +1,6 @@
-// Linear layers by AVX-512's dot products: of pairs of bf16 numbers, and (VNNI) of four numbers of 8 bits. A step is 32
+// Linear layers by AVX-512's dot products: of pairs of bf16 numbers, and (VNNI) of four 8-bit numbers. A step is 32
 // bits of each row of activations and of each column of a panel. Activations are packed in tiles of up to ROWS rows,
-// [steps][rows of the tile], and behind them lie the rows' scales and first sums, where weights are of 8 bits.
+// [steps][rows of the tile]; for 8-bit weights, they are followed by the rows' scales and initial sums.
 #include "cpu.h"
 
 #if defined(Q_X86)
@@ -18,15 +18,15 @@
 enum {
 	Q_WIDE = 2,
 	PANEL = 32,
-	ROWS = 12,         // of a tile, so that its sums stay in registers
-	BLOCK_STEPS = 288, // at most, of a block: 36 kB of a panel
+	ROWS = 12,         // rows of a tile, so that its sums stay in registers
+	BLOCK_STEPS = 288, // maximum of a block: 36 kB of a panel
 	BLOCK_TILES = 8,   // tiles whose sums are kept at a time
-	MAX_PANELS = 4,    // a task's
+	MAX_PANELS = 4,    // panels of a task
 	SUMS = BLOCK_TILES * ROWS * PANEL,
-	STEP = PANEL * 4, // bytes of a panel
-	AHEAD = 4096,     // bytes by which a stream of weights is read ahead
-	OWN_FLOATS = 1 << 17, // numbers of rows that each thread packs for itself
-	OWN_BYTES = 1 << 13,  // and of those that are rounded, which takes longer
+	STEP = PANEL * 4, // bytes per step of a panel
+	AHEAD = 4096,     // how many bytes ahead a stream of weights is prefetched
+	OWN_FLOATS = 1 << 17, // how many numbers of rows each thread packs for itself, at most
+	OWN_BYTES = 1 << 13,  // the same for rows that are rounded, which takes longer
 };
 #include "gemm_finish.h"
 
@@ -50,7 +50,7 @@ ALWAYS lanes lanes_flip(lanes x) {
 	for (int i = 0; i < 16; i++) x.x[i] ^= 0x80808080;
 	return x;
 }
-// As Intel's manual has them: the second of a pair is added first.
+// As in Intel's manual: the second of a pair is added first.
 static __attribute__((noinline)) lanes lanes_bf16(lanes sum, lanes w, lanes x) {
 	for (int i = 0; i < 16; i++) {
 		float s;
@@ -86,7 +86,7 @@ static float *row_scales(const q_linear_job *j) { return (float *)packed(j, j->l
 static int32_t *first_sums(const q_linear_job *j) { return (int32_t *)row_scales(j) + j->l->rows; }
 
 #ifndef Q_EMULATE
-// turn writes sixteen steps of each of n <= ROWS rows, which lie so many bytes apart, as [16][n].
+// turn writes sixteen steps of each of n <= ROWS rows, which are so many bytes apart, as [16][n].
 static void turn(uint32_t *to, const char *from, int64_t apart, int64_t n) {
 	__m512i a[16], b[16];
 	const __mmask16 rows = (__mmask16)((1u << n) - 1);
@@ -113,8 +113,8 @@ static void turn(uint32_t *to, const char *from, int64_t apart, int64_t n) {
 	}
 }
 
-// round64 rounds a row's 64 numbers from i on to 8 bits, as round16 does. What is in the halves of a register is
-// unpacked and packed by quarters of it.
+// round64 rounds 64 numbers of a row, starting with i, to 8 bits, as round16 does. Halves of a register are unpacked
+// and packed by quarters.
 ALWAYS __m512i round64(const q_linear *l, int64_t row, int64_t i, float inverse) {
 	if (l->dtype != Q_BF16) {
 		int8_t q[64] __attribute__((aligned(64)));
@@ -135,8 +135,8 @@ ALWAYS __m512i round64(const q_linear *l, int64_t row, int64_t i, float inverse)
 		_mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7), _mm512_packs_epi16(words[0], words[1]));
 }
 
-// round_rows packs the rows of a tile, rounded, as far as there are 64 inputs, and adds them up. It returns how many
-// inputs it took.
+// round_rows packs the rows of a tile, rounded, in groups of 64 inputs, and sums them. It returns how many inputs it
+// handled.
 static int64_t round_rows(const q_linear_job *j, int64_t begin, int64_t n, const float *inverse, int32_t *sums) {
 	enum { INPUTS = 64 };
 	int8_t rounded[16][INPUTS] __attribute__((aligned(64)));
@@ -156,9 +156,9 @@ static int64_t round_rows(const q_linear_job *j, int64_t begin, int64_t n, const
 }
 #endif
 
-// pack_tile_s8 rounds the rows of a tile. The instruction takes its first factor without a sign: weights are read as w
-// + 128, and a row's sums begin at -128 times the sum of its activations. They wrap around in between, and are exact in
-// the end.
+// pack_tile_s8 rounds the rows of a tile. The instruction's first factor is unsigned: weights are read as w + 128,
+// and a row's sums start at -128 times the sum of its activations. They wrap around in between, and are exact in the
+// end.
 static void pack_tile_s8(const q_linear_job *j, int64_t begin, int64_t n) {
 	uint32_t *to = packed(j, begin);
 	float inverse[ROWS] = {0};
@@ -204,7 +204,7 @@ static void pack_tile(void *job, int64_t t) {
 }
 
 // tile adds steps to the sums of n rows. a is [steps][n], b a block of a panel, sums [rows][PANEL] at the first row.
-// first, if there, is what the rows' sums begin at. ahead is what to have in the cache soon: a line every step, `far`
+// first, if not NULL, has the initial values of the rows' sums. ahead is what to prefetch: a line every step, `far`
 // bytes apart.
 ALWAYS void tile(const int n, const int s8, const uint32_t *a, const char *b, int64_t steps, float *sums,
 	const int32_t *first, const char *ahead, int64_t far) {
@@ -254,7 +254,7 @@ static void panels(void *job, int64_t task) {
 	const int s8 = l->weights_dtype == Q_S8;
 	const int64_t steps = steps_of(j), panel = steps * STEP, from = task * j->panels_a_task,
 				  n = least(j->panels_a_task, j->panels - from);
-	// Blocks of about the same size: sums are loaded and stored for each.
+	// Blocks of about the same size, because sums are loaded and stored for each.
 	const int64_t blocks = j->tiles == 1 ? 1 : (steps + BLOCK_STEPS - 1) / BLOCK_STEPS;
 	const int64_t a_block = (steps + blocks - 1) / blocks;
 	const char *weights = (const char *)l->weights + from * panel, *end = (const char *)l->weights + j->panels * panel;
@@ -266,18 +266,18 @@ static void panels(void *job, int64_t task) {
 			const int64_t some = least(a_block, steps - k);
 			for (int64_t p = 0; p < n; p++) {
 				const char *b = weights + p * panel + k * STEP;
-				// What follows: the same block of the next panel, or the next block of the first, or the next task's
-				// begin.
+				// What comes next: the same block of the next panel, or the next block of the first, or the start of
+				// the next task.
 				const char *next = p + 1 < n          ? b + panel
 				                   : k + some < steps ? weights + (k + some) * STEP
 				                                      : weights + n * panel;
-				int64_t left = next + some * STEP <= end ? some * STEP / 64 : 0; // lines of it to read ahead
+				int64_t left = next + some * STEP <= end ? some * STEP / 64 : 0; // lines of it to prefetch
 				for (int64_t t = t0; t < t1; t++) {
 					const int64_t begin = tile_begin(j, t), count = tile_begin(j, t + 1) - begin;
 					const char *ahead = next;
 					int64_t far = 0;
 					if (j->tiles == 1) {
-						ahead = b + AHEAD; // one pass: the stream itself is ahead
+						ahead = b + AHEAD; // one pass: prefetch in the stream itself
 						far = STEP;
 					} else if (left > 0) {
 						far = 64;

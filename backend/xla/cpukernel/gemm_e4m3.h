@@ -1,6 +1,6 @@
-// The part of gemm_kernel.h for matrices of floats of 8 bits with scales: see gemm_blocks.h. Activations are not
-// rounded. Up to 256 inputs of a panel are unpacked to float32, each number times its scale and rounded once, and all
-// tiles of rows use them: the sums are those of a float32 matrix.
+// The part of gemm_kernel.h for matrices of 8-bit floats with scales: see gemm_blocks.h. Activations are not rounded.
+// Up to 256 inputs of a panel are unpacked to float32, each number times its scale and rounded once, and all tiles of
+// rows use them: the sums equal a float32 matrix's.
 #include "gemm_blocks.h"
 
 enum { E4M3_IN = 256 };

@@ -1,5 +1,5 @@
-// AMX's tiles in memory, for tests on processors without them: what gemm_amx.c uses of the intrinsics, as Intel's
-// manual has it.
+// AMX's tiles in memory, for tests on processors without them: the intrinsics that gemm_amx.c uses, as Intel's manual
+// defines them.
 #ifndef QUIRE_GEMM_EMULATE_H
 #define QUIRE_GEMM_EMULATE_H
 

@@ -1,5 +1,5 @@
 // What follows the products of a linear layer: from sums to results. The file that includes this defines PANEL, the
-// columns of a panel, Q_WIDE, that in v16, and SUMS, the floats between the sums of panels: those of a panel are
+// columns of a panel; Q_WIDE, the same in v16; and SUMS, the distance in floats between the sums of panels, which are
 // [rows][PANEL].
 #include <math.h>
 
@@ -39,9 +39,9 @@ ALWAYS void store16(void *p, int64_t at, int dtype, int64_t n, v16 x) {
 	if (n < 16) memcpy(to, &part, n * (dtype == Q_F32 ? 4 : 2));
 }
 
-// largest_of is the largest magnitude of n numbers, NaN where one is not finite.
+// largest_of returns the largest magnitude of n numbers, NaN if one is not finite.
 static inline float largest_of(const void *x, int dtype, int64_t n) {
-	if (dtype == Q_BF16) { // whose bits have the order of their magnitudes
+	if (dtype == Q_BF16) { // whose bits are ordered like their magnitudes
 		const uint16_t *bits = x;
 		uint16_t most = 0;
 		for (int64_t i = 0; i < n; i++) {
@@ -59,22 +59,22 @@ static inline float largest_of(const void *x, int dtype, int64_t n) {
 	return v16_largest(largest) + v16_sum(wrong);
 }
 
-// row_scale is that of a row of activations rounded to 8 bits: x = q * scale, where the row's largest magnitude is 127.
-// A row that has what is not a number gets such a scale, and so do its results.
+// row_scale returns the scale of a row of activations rounded to 8 bits: x = q * scale, and the row's largest
+// magnitude is 127. A row with a NaN or infinity gets such a scale, and so do its results.
 static inline float row_scale(const q_linear *l, int64_t row, float *inverse) {
 	const float most = largest_of((const char *)l->x + row * l->in * q_size(l->dtype), l->dtype, l->in);
 	*inverse = most > 0 ? 127 / most : 0;
 	return most * (1.0f / 127);
 }
 
-// round16 rounds a row's numbers from i on, up to n of them, to 8 bits; the rest is zero.
+// round16 rounds 16 numbers of a row to 8 bits, starting with i and ending before n; the rest is zero.
 ALWAYS void round16(const q_linear *l, int64_t row, int64_t i, int64_t n, float inverse, int8_t q[16]) {
-	const v16 magic = v16_set(0x1.8p23f); // added and taken away, it rounds to the nearest integer
+	const v16 magic = v16_set(0x1.8p23f); // adding and subtracting it rounds to the nearest integer
 	v16 x = v16_mul(load16(l->x, row * l->in + i, l->dtype, n < 0 ? 0 : n), v16_set(inverse));
 	v16_store_s8(q, v16_sub(v16_add(x, magic), magic));
 }
 
-// sums_of reads sixteen sums. Where there is a row's scale, they are int32 and are multiplied by it.
+// sums_of reads sixteen sums. If there is a row's scale, they are int32 and are multiplied by it.
 ALWAYS v16 sums_of(const float *sums, const float *scale) {
 	return scale ? v16_mul(v16i_float(v16i_load(sums)), v16_set(*scale)) : v16_load(sums);
 }
@@ -98,7 +98,7 @@ static inline v16 gelu_tanh(v16 x) {
 }
 
 // gelu is x * (1 + erf(x / sqrt(2))) / 2. With z = |x| / sqrt(2) and t = 1 / (1 + z / 2), erfc(z) is t * exp(-z^2 +
-// p(t)) within 1.2e-7 of itself: a fit by Chebyshev's polynomials, from Numerical Recipes.
+// p(t)) with a relative error of 1.2e-7: a fit by Chebyshev's polynomials, from Numerical Recipes.
 static inline v16 gelu(v16 x) {
 	static const float p[] = {
 		1.48851587f, -1.13520398f, 0.27886807f, -0.18628806f, 0.09678418f, 0.37409196f, 1.00002368f, -1.26551223f};
@@ -107,12 +107,12 @@ static inline v16 gelu(v16 x) {
 	v16 z = v16_mul(size, v16_set(0x1.6a09e6p-1f)), t = v16_div(v16_set(1), v16_fma(z, half, v16_set(1)));
 	v16 sum = v16_fma(v16_set(0.17087277f), t, v16_set(-0.82215223f));
 	for (int i = 0; i < 8; i++) sum = v16_fma(sum, t, v16_set(p[i]));
-	v16 tail = v16_mul(v16_mul(t, half), v16_exp(v16_fnma(z, z, sum))); // how much of the other sign's half is left
+	v16 tail = v16_mul(v16_mul(t, half), v16_exp(v16_fnma(z, z, sum))); // the remaining part of the other sign's half
 	return v16_fma(negative, tail, v16_fnma(positive, tail, positive));
 }
 
-// clamped_swiglu is g / (1 + exp(-1.702 g)) * (u + 1), where g is the gate but at most 7 and u the up within -7 and 7.
-// What is not a number stays so.
+// clamped_swiglu is g / (1 + exp(-1.702 g)) * (u + 1); g is the gate, at most 7, and u the up, within -7 and 7. A NaN
+// stays NaN.
 static inline v16 clamped_swiglu(v16 gate, v16 up) {
 	const v16 zero = v16_set(0), one = v16_set(1), least = v16_set(-7);
 	gate = v16_sub(zero, v16_max(least, v16_sub(zero, gate)));
@@ -132,13 +132,13 @@ ALWAYS v16 activate(v16 x, int activation) {
 	return x;
 }
 
-// finish makes results of the sums of a block of rows: 16 columns of the panels, from the places at of a row's sums,
-// are the results from column on. dtype and result_dtype are the layer's; n of the columns exist. whole, if there, are
-// the scales of the rows, whose sums are int32.
+// finish computes results from the sums of a block of rows: 16 columns of the panels, at offset at of a row's sums,
+// become the results from column on. dtype and result_dtype are the layer's; n of the columns exist. whole, if not
+// NULL, has the scales of the rows, whose sums are int32.
 ALWAYS void finish(const q_linear_job *j, const float *sums, const float *whole, int64_t row, int64_t rows,
 	int64_t column, int64_t columns, int gate_up, int activation, int dtype, int result_dtype, int64_t n) {
 	const q_linear *l = j->l;
-	const int64_t up = Q_WIDE > 1 ? 16 : SUMS; // where the sums of the up projection are
+	const int64_t up = Q_WIDE > 1 ? 16 : SUMS; // offset of the sums of the up projection
 	v16 bias[2] = {v16_set(0), v16_set(0)}, scales[2] = {v16_set(1), v16_set(1)};
 	const int scaled = l->scales != NULL, biased = l->bias != NULL, added = l->residual != NULL;
 	if (biased) {
@@ -176,7 +176,7 @@ static __attribute__((noinline)) void finish_any(
 		least(16, columns - column));
 }
 
-// The code of the options that most layers have.
+// The code for the options that most layers have.
 #define FINISH(name, gate_up, activation, dtype, result_dtype) \
 	static __attribute__((noinline)) void name(const q_linear_job *j, const float *sums, const float *whole, \
 		int64_t row, int64_t rows, int64_t column, int64_t columns) { \
@@ -199,8 +199,7 @@ static finish_code finish_of(const q_linear *l) {
 	return silu ? finish_bf16_silu : finish_bf16;
 }
 
-// finish_panels makes the results of n panels, those from the given one on, for rows from the given one on. whole is of
-// finish.
+// finish_panels computes the results of n panels for some rows, starting with the given ones. whole is as in finish.
 static void finish_panels(const q_linear_job *j, const float *sums, const float *whole, int64_t row, int64_t rows,
 	int64_t from, int64_t n) {
 	const q_linear *l = j->l;

@@ -1,6 +1,6 @@
-// The part of gemm_kernel.h for weights of 8 bits. Both factors are widened to 16 bits, so that an instruction that
-// multiplies pairs and adds them to 32 bits can't overflow: a pair of products is at most 2 * 127 * 127, and 2^31 holds
-// the sum of 133,000 products. Integer sums are exact in any order.
+// The part of gemm_kernel.h for 8-bit weights. Both factors are widened to 16 bits, so that an instruction that
+// multiplies pairs and adds them to 32 bits cannot overflow: a pair of products is at most 2 * 127 * 127, and 2^31
+// holds the sum of 133,000 products. Integer sums are exact in any order.
 
 // ints is one register of LANES int32 numbers. ints_pairs multiplies pairs of int16 and adds each two products.
 #if Q_V16 == 512
@@ -73,13 +73,13 @@ ALWAYS vec ints_float(ints x, float scale) {
 }
 #endif
 
-// widen_s8 makes a block of a panel [in/2][PANEL][2] of 16-bit numbers.
+// widen_s8 widens a block of a panel to [in/2][PANEL][2] of 16-bit numbers.
 static void widen_s8(int16_t *to, const int8_t *b, int64_t in) {
 	for (; in > 0; in -= 2, to += 2 * PANEL, b += 2 * PANEL)
 		EACH(j, WIDE) ints_store(to + j * 2 * LANES, ints_widen(b + j * 2 * LANES));
 }
 
-// tile_s8 is tile for blocks of int8 (narrow) or int16 weights. a is [in/2][n][2]. The last block's sums are made
+// tile_s8 is tile for blocks of int8 (narrow) or int16 weights. a is [in/2][n][2]. The last block's sums become
 // float32, each row's times its scale.
 ALWAYS void tile_s8(const int n, const int narrow, const int16_t *a, const char *b, int64_t in, float *sums, int first,
 	const float *last, const char *ahead, int64_t step) {
@@ -129,7 +129,7 @@ typedef void (*tile_s8_code)(
 FOR_ROWS(TILES_S8, )
 static const tile_s8_code codes_s8[Q_ROWS][2] = {FOR_ROWS(ROW_S8, COMMA)};
 
-// Activations of 8 bits: [in/2][rows of the tile][2] for each tile, and each row's scale behind all of them.
+// 8-bit activations: [in/2][rows of the tile][2] for each tile, and each row's scale after all of them.
 static int16_t *packed_s8(const q_linear_job *j, int64_t row) { return (int16_t *)j->rows + row * j->padded_in; }
 static float *row_scales(const q_linear_job *j) {
 	return (float *)((char *)j->rows + (j->l->rows * j->padded_in * 2 + 63) / 64 * 64);

@@ -1,22 +1,22 @@
-// The code of linear layers for one level. A file that includes this defines, beside Q_V16: Q_CODE, the name of its
-// q_linear_code; Q_WIDE, the panel's width in v16; and Q_ROWS, the rows of a tile, so that a tile's sums stay in
-// registers.
+// The code of linear layers for one level. A file that includes this defines, in addition to Q_V16: Q_CODE, the name
+// of its q_linear_code; Q_WIDE, the panel's width in v16; and Q_ROWS, the rows of a tile, so that a tile's sums stay
+// in registers.
 //
-// The activations lie packed in tiles of up to Q_ROWS rows, each [in/4][rows of the tile][4]. A task computes some
-// panels for all rows: for each block of inputs, and each panel, the block of the panel stays in the first cache while
-// the tiles pass, in float32 from the first on.
+// The activations are packed in tiles of up to Q_ROWS rows, each [in/4][rows of the tile][4]. A task computes some
+// panels for all rows: for each block of inputs, and each panel, the block of the panel stays in the first cache
+// while the tiles pass, in float32 from the first on.
 #include "convert.h"
 #include "gemm.h"
 
 enum {
-	BLOCK_IN = Q_WIDE == 1 ? 320 : 256, // inputs a block: 20 or 32 kB of a panel
+	BLOCK_IN = Q_WIDE == 1 ? 320 : 256, // inputs per block: 20 or 32 kB of a panel
 	BLOCK_TILES = 96 / Q_ROWS,          // tiles whose sums are kept at a time
-	MAX_ROWS = BLOCK_TILES * Q_ROWS,    // their rows
+	MAX_ROWS = BLOCK_TILES * Q_ROWS,    // rows in these tiles
 	PANEL = 16 * Q_WIDE,
-	MAX_PANELS = 8 / Q_WIDE, // panels a task
+	MAX_PANELS = 8 / Q_WIDE, // panels of a task
 	SUMS = MAX_ROWS * PANEL, // sums of a panel
-	AHEAD = 4096,            // bytes by which a stream of weights is read ahead
-	OWN = 1 << 13,            // numbers of rows that each thread packs for itself
+	AHEAD = 4096,            // how many bytes ahead a stream of weights is prefetched
+	OWN = 1 << 13,            // how many numbers of rows each thread packs for itself, at most
 };
 
 #include "gemm_finish.h"
@@ -25,7 +25,7 @@ enum {
 
 enum { WIDE = PANEL / LANES };
 
-// weights loads LANES of a panel's numbers for one of four inputs, from column on.
+// weights4 loads LANES of a panel's numbers for one of four inputs, starting with column.
 ALWAYS vec weights4(const char *b, const int input, const int column, const int dtype) {
 	if (dtype == Q_F32) return vec_load((const float *)b + input * PANEL + column);
 	if (dtype == Q_F16) return vec_f16((const uint16_t *)b + input * PANEL + column);
@@ -35,8 +35,7 @@ ALWAYS vec weights4(const char *b, const int input, const int column, const int 
 
 // tile adds the products of `in` inputs, a multiple of four, to the sums of n rows, the second of each two inputs
 // first, as dot products of bf16 do. a is [in/4][n][4], b a block of a panel of the dtype, sums [MAX_ROWS][PANEL] at
-// the first row. With keep, the block is also written to wide in float32, [in][PANEL]. ahead is what to have in the
-// cache soon: step bytes every four inputs.
+// the first row. With keep, the block is also written to wide in float32, [in][PANEL].
 ALWAYS void tile(const int n, const int dtype, const int keep, const float *a, const char *b, float *wide, int64_t in,
 	float *sums, int first, const char *ahead, int64_t step) {
 	vec s[Q_ROWS][WIDE];

@@ -3,10 +3,10 @@
 // The likeliest tokens are gathered in a heap, the worst of them on top. The largest lanes of the chunks give a bound
 // that enough tokens reach, so that most vectors are compared with it and no more.
 
-// worse says that a token comes behind another in the list: its logit is less, or as large and its id is higher.
+// worse reports whether a token comes after another in the list: its logit is lower, or equal and its id is higher.
 static int worse(float l, int32_t id, float m, int32_t other) { return l < m || (l == m && id > other); }
 
-// sink puts a token into a heap of n, down from place i on, so that none is worse than the one above it.
+// sink puts a token into a heap of n, moving it down from place i, so that none is worse than the one above it.
 static void sink(float *logit, int32_t *id, int64_t n, int64_t i, float l, int32_t t) {
 	for (int64_t child; (child = 2 * i + 1) < n; i = child) {
 		if (child + 1 < n && worse(logit[child + 1], id[child + 1], logit[child], id[child])) child++;
@@ -21,7 +21,7 @@ static void sink(float *logit, int32_t *id, int64_t n, int64_t i, float l, int32
 // likeliest finds the n tokens with the largest logits, the likeliest first.
 static void likeliest(sampled *s, int64_t n, float *logit, int32_t *id) {
 	float low = bound(s, n);
-	if (low <= -FLT_MAX) low = -INFINITY; // fewer lanes than tokens are wanted
+	if (low <= -FLT_MAX) low = -INFINITY; // fewer lanes than wanted tokens
 	int64_t held = 0;
 	for (int64_t c = 0; c < s->chunks; c++) {
 		if (s->largest[c] < low) continue;
@@ -47,7 +47,7 @@ static void likeliest(sampled *s, int64_t n, float *logit, int32_t *id) {
 			}
 		}
 	}
-	for (int64_t k = n - 1; k > 0; k--) { // the worst of those left goes to the end
+	for (int64_t k = n - 1; k > 0; k--) { // the worst remaining one goes to the end
 		float l = logit[k];
 		int32_t t = id[k];
 		logit[k] = logit[0];

@@ -1,4 +1,4 @@
-// Mamba-2. All channels are convolved first; then a task goes through the tokens of one sequence, for one head: see
+// Mamba-2. All channels are convolved first; then a task processes the tokens of one sequence, for one head: see
 // mamba_rows.h.
 #include "code.h"
 #include "recurrence_task.h"

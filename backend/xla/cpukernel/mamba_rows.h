@@ -1,6 +1,6 @@
-// The task of Mamba-2. Included behind recurrence_rows.h.
+// The task of Mamba-2. Included after recurrence_rows.h.
 
-// Tokens that go through a part of a matrix together.
+// Tokens that are processed together for a part of a matrix.
 enum { MAMBA_TOKENS = 8 };
 
 typedef struct {
@@ -9,12 +9,12 @@ typedef struct {
 	float keeps[MAMBA_TOKENS], step[MAMBA_TOKENS];
 } mamba_chunk;
 
-// widen makes n float32 numbers of those from p[from] on, and up to 15 zeros behind them.
+// widen converts n numbers, starting with p[from], to float32, followed by up to 15 zeros.
 ALWAYS void widen(float *to, const void *p, const int dtype, int64_t from, int64_t n) {
 	for (int64_t i = 0; i < n; i += 16) v16_store(to + i, part(p, dtype, from + i, from + n));
 }
 
-// mamba_step makes a row of the matrix, and adds it times what the group reads to sums.
+// mamba_step updates a row of the matrix, and adds it times the group's read number to sums.
 ALWAYS void mamba_step(
 	float *row, v16 keeps, float write, float read, const v16 *adds, const int wide, int64_t n, v16 *sums) {
 	for (int w = 0; w < wide; w++) {
@@ -24,10 +24,10 @@ ALWAYS void mamba_step(
 	}
 }
 
-// mamba_columns is what the tokens of a chunk do to `wide` times 16 columns of a head's matrix from column j on, or to
-// the n that are left. These columns stay in the first cache. The matrix, f32[n, dim], is multiplied by keeps; x times
-// step is added to each of its rows times what the group writes; y is the sum of the rows times what it reads, and skip
-// times x.
+// mamba_columns applies the tokens of a chunk to `wide` times 16 columns of a head's matrix, starting with column j,
+// or to the n that are left. These columns stay in the first cache. The matrix, f32[n, dim], is multiplied by keeps;
+// x times step is added to each of its rows, times the group's write number; y is the sum of the rows, each times the
+// read number, plus skip times x.
 ALWAYS void mamba_columns(const q_mamba *a, float *matrix, int64_t head, const mamba_chunk *chunk, int64_t j,
 	const int wide, int64_t n, const int dtype) {
 	const int64_t pairs = a->n & ~1;
@@ -55,7 +55,7 @@ ALWAYS void mamba_columns(const q_mamba *a, float *matrix, int64_t head, const m
 	}
 }
 
-// mamba_head is what comes of the tokens of a chunk in one head.
+// mamba_head processes the tokens of a chunk in one head.
 ALWAYS void mamba_head(const q_mamba *a, float *matrix, int64_t head, mamba_chunk *chunk, const int dtype) {
 	int64_t inner = a->heads * a->dim, group = head / (a->heads / a->groups), dim = a->dim, j = 0;
 	for (int64_t i = 0; i < chunk->tokens; i++) {
@@ -77,14 +77,14 @@ ALWAYS void mamba_head(const q_mamba *a, float *matrix, int64_t head, mamba_chun
 ALWAYS void mamba_of(const q_mamba *a, int64_t task, const int dtype) {
 	const q_sequences *s = &a->conv.s;
 	int64_t seq = task / a->heads, head = task % a->heads, size = a->n * a->dim, last = -1;
-	int64_t at = (a->conv.k - 1) * a->conv.channels + head * size; // the matrix's place in a state
+	int64_t at = (a->conv.k - 1) * a->conv.channels + head * size; // offset of the matrix in a state
 	int64_t end = s->begins[seq + 1] < s->tokens ? s->begins[seq + 1] : s->tokens;
 	const float *was = q_page(s, s->from[seq]);
 	float *matrix = NULL, *lost = NULL;
 	mamba_chunk chunk;
 	if (was) was += at;
 	for (int64_t t = s->begins[seq]; t < end; t += chunk.tokens) {
-		if (t > last) { // the state goes on in the page that the next tokens are in
+		if (t > last) { // the state continues in the page of the next tokens
 			for (last = t; last < end - 1 && !q_page(s, s->to[last]); last++) {}
 			float *to = q_page(s, s->to[last]);
 			if (!to && !lost && !(lost = malloc(size * sizeof(float)))) {

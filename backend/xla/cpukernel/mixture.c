@@ -10,13 +10,13 @@ static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 static int64_t lines(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
-// What the scratch holds, one behind the other, in bytes.
+// The parts of the scratch, one after the other, in bytes.
 typedef struct {
 	int64_t gathered; // rows of x by expert [A, in]
-	int64_t inner;    // what the first layers make of them [A, inner]
-	int64_t outer;    // and the second ones, f32 [A, in]
-	int64_t packed;   // rows as a layer reads them, each expert's from a whole tile on
-	int64_t order;    // s32 [A]: where a row's place among its K experts is by expert
+	int64_t inner;    // the results of the first layers [A, inner]
+	int64_t outer;    // and of the second ones, f32 [A, in]
+	int64_t packed;   // rows as a layer reads them, each expert's starting with a whole tile
+	int64_t order;    // s32 [A]: the place of a row's k-th expert in the order by expert
 	int64_t total;
 } parts;
 
@@ -51,7 +51,7 @@ typedef struct {
 
 static int32_t *order(const mixture *m) { return (int32_t *)(m->scratch + m->parts.order); }
 
-// sort gives each row its places by expert, in the rows' order.
+// sort gives each row its places in the order by expert, keeping the rows' order.
 static void sort(mixture *m) {
 	memset(m->begins, 0, (m->experts + 1) * sizeof *m->begins);
 	const int64_t all = m->rows * m->a_row;
@@ -61,7 +61,7 @@ static void sort(mixture *m) {
 	for (int64_t e = 0; e < m->experts; e++) m->begins[e + 1] += m->begins[e];
 	for (int64_t i = 0; i < all; i++)
 		order(m)[i] = m->of[i] < 0 || m->of[i] >= m->experts ? -1 : (int32_t)m->begins[m->of[i]]++;
-	memmove(m->begins + 1, m->begins, m->experts * sizeof *m->begins); // each was moved to the next one's begin
+	memmove(m->begins + 1, m->begins, m->experts * sizeof *m->begins); // each was moved to the next one's start
 	m->begins[0] = 0;
 }
 
@@ -80,7 +80,7 @@ static float number(const void *p, int64_t i, int dtype) {
 	return dtype == Q_BF16 ? q_from_bf16(h) : q_from_f16(h);
 }
 
-// add sums a row's results by its shares, 256 columns at a time, and rounds once.
+// add sums a row's results weighted by its shares, 256 columns at a time, and rounds once.
 static void add(void *args, int64_t row) {
 	enum { COLUMNS = 256 };
 	const mixture *m = args;
@@ -112,7 +112,7 @@ typedef struct {
 	int64_t count;
 } group;
 
-// find is the last of begins that is not above i.
+// find returns the last element of begins that is not above i.
 static int64_t find(const int64_t *begins, int64_t count, int64_t i) {
 	int64_t low = 0, high = count - 1;
 	while (low < high) {
@@ -135,7 +135,7 @@ static void panels(void *args, int64_t i) {
 	q_linear_panels(&g->jobs[at], i - g->tasks[at]);
 }
 
-// run does a layer of all experts: of is what they have in common, with the arrays of expert 0 and of the first place.
+// run computes a layer of all experts: of is what they share, with the arrays of expert 0 and of the first place.
 static void run(q_frame *f, const mixture *m, group *g, const q_linear *of, int64_t matrix_bytes) {
 	const int64_t columns = of->gate_up ? of->out / 2 : of->out, size = q_size(of->dtype);
 	char *scratch = m->scratch + m->parts.packed;

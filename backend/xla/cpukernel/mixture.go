@@ -5,7 +5,7 @@ import "C"
 
 import "unsafe"
 
-// mixtureHandlers are the kernels of mixture.h.
+// mixtureHandlers returns the kernels of mixture.h.
 func mixtureHandlers() map[string]unsafe.Pointer {
 	return map[string]unsafe.Pointer{"quire_experts": unsafe.Pointer(C.quire_experts)}
 }

@@ -1,4 +1,4 @@
-// A reading of a clock of the system. Files that include this define _POSIX_C_SOURCE before anything else.
+// Reads a clock of the system. Files that include this define _POSIX_C_SOURCE before anything else.
 #ifndef QUIRE_NANOSECONDS_H
 #define QUIRE_NANOSECONDS_H
 

@@ -1,11 +1,11 @@
 #include "norm.h"
 #include "code.h"
 
-// Rows of fewer than ALONE bytes are one task: they cost less than another thread's help. Of more a task takes
-// TASK_BYTES.
+// Rows of fewer than ALONE bytes in all are one task: they cost less than another thread's help. Otherwise a task
+// takes TASK_BYTES.
 enum { ALONE = 12 << 10, TASK_BYTES = 4 << 10 };
 
-// step is the number of rows of a task, of so many rows with this many bytes each.
+// step returns the number of rows of a task, given the number of rows and their size.
 static int64_t step(int64_t rows, int64_t bytes) {
 	if (rows * bytes < ALONE) return rows ? rows : 1;
 	return bytes < TASK_BYTES ? TASK_BYTES / bytes : 1;
@@ -16,7 +16,7 @@ static q_error *check_float(q_frame *f, const q_array *a, const char *name) {
 	return q_fail(f, "%s has element type %d, want f32, bf16 or f16", name, a->dtype);
 }
 
-// norm_of is both norms: a LayerNorm has a bias, and its weight is f32.
+// norm_of handles both norms: a LayerNorm has a bias, and its weight is f32.
 static q_error *norm_of(q_frame *f, int has_bias) {
 	if (q_skip(f)) return NULL;
 	q_error *e = q_count(f, 3 + has_bias, 1);

@@ -7,7 +7,7 @@ import "C"
 
 import "unsafe"
 
-// normHandlers are the kernels of norm.h.
+// normHandlers returns the kernels of norm.h.
 func normHandlers() map[string]unsafe.Pointer {
 	return map[string]unsafe.Pointer{
 		"quire_rms_norm":   unsafe.Pointer(C.quire_rms_norm),

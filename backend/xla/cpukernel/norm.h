@@ -5,24 +5,23 @@
 
 #include "ffi.h"
 
-// quire_rms_norm: x [T, ..., H], weight [H] of x's element type (f32, bf16 or f16) or of f32, rows s32[]; eps f64 -> y
-// like x, of which the first `rows` rows are made. Before the product with a weight of x's type the quotient is rounded
-// to that.
+// quire_rms_norm: x [T, ..., H], weight [H] of x's element type (f32, bf16 or f16) or of f32, rows s32[]; eps f64 ->
+// y like x, with the first `rows` rows computed. Before the product with a weight of x's type, the quotient is
+// rounded to that type.
 q_error *quire_rms_norm(q_frame *f);
 
 // quire_layer_norm: x as above, weight and bias f32[H], rows s32[]; eps f64 -> y like x.
 q_error *quire_layer_norm(q_frame *f);
 
-// quire_rope: qkv [T, (H+2*KVH)*D] of f32, bf16 or f16; where rotate: cos and sin f32[T, half], half <= D/2; where
-// norm: weights [D] for queries and keys, of qkv's element type or of f32 as in quire_rms_norm; rows s32[]. Attributes
-// heads, kv_heads i64, rotate, norm bool, eps f64.
-// -> q [T, H, D], k and v [T, KVH, D]: the heads of the first `rows` rows; of q and k normalized, then the first
-// 2*half numbers rotated.
+// quire_rope: qkv [T, (H+2*KVH)*D] of f32, bf16 or f16; if rotate: cos and sin f32[T, half], half <= D/2; if norm:
+// weights [D] for queries and keys, of qkv's element type or of f32 as in quire_rms_norm; rows s32[]. Attributes
+// heads, kv_heads i64, rotate, norm bool, eps f64. -> q [T, H, D], k and v [T, KVH, D]: the heads of the first `rows`
+// rows; q and k are normalized, and then their first 2*half numbers are rotated.
 q_error *quire_rope(q_frame *f);
 
 typedef struct {
 	const void *x, *weight;
-	const float *bias; // of a LayerNorm, else NULL
+	const float *bias; // for a LayerNorm, else NULL
 	void *y;
 	int dtype, weight_dtype;
 	int64_t groups, width; // a row is `groups` vectors of `width` numbers, each normalized on its own

@@ -1,4 +1,4 @@
-// The rows of quire_rms_norm and quire_rope; the source of norm_plain.c, norm_avx2.c and norm_avx512.c, which define
+// The rows of quire_rms_norm and quire_rope. Included by norm_plain.c, norm_avx2.c and norm_avx512.c, which define
 // Q_NORM_ROWS and Q_ROPE_ROWS.
 #include "norm.h"
 #include "v16_types.h"
@@ -42,7 +42,7 @@ static inline __attribute__((always_inline)) void norm_rows(
 	}
 }
 
-// center writes (x - mean(x)) / sqrt(var(x) + eps) * weight + bias to y, all but x and y in float32.
+// center writes (x - mean(x)) / sqrt(var(x) + eps) * weight + bias to y; everything except x and y is float32.
 static inline __attribute__((always_inline)) void center(
 	const void *x, const float *weight, const float *bias, void *y, int dtype, int64_t width, float eps) {
 	v16 sum = v16_set(0);
@@ -92,7 +92,7 @@ void Q_NORM_ROWS(void *args, int64_t i) {
 	else norm_rows(a, from, to, Q_F16, Q_F16);
 }
 
-// rotate turns the pairs (x[i], x[i + half]) by the angles of cos and sin.
+// rotate rotates the pairs (x[i], x[i + half]) by the angles of cos and sin.
 static inline __attribute__((always_inline)) void rotate(
 	const void *x, const float *cos, const float *sin, void *y, int dtype, int64_t half) {
 	for (int64_t i = 0; i < half; i += 16) {
@@ -108,7 +108,7 @@ static inline __attribute__((always_inline)) void rotate(
 	}
 }
 
-// turn makes the heads of a row from x.
+// turn computes the heads of a row from x.
 static inline __attribute__((always_inline)) void turn(
 	const q_rope_args *a, int64_t row, const char *x, const void *weight, char *y, int64_t heads, int dtype, int of) {
 	size_t bytes = a->dim * size_of(dtype), turned = 2 * a->half * size_of(dtype);

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-// source is the row of a matrix that packed column c comes from, or -1.
+// source returns the row of a matrix that packed column c comes from, or -1.
 static int64_t source(int64_t c, int64_t out, int gate_up) {
 	if (!gate_up) return c < out ? c : -1;
 	int64_t half = out / 2, i = c / (2 * Q_TURN) * Q_TURN + c % Q_TURN;

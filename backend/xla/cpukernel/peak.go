@@ -17,30 +17,30 @@ import (
 	"unsafe"
 )
 
-// Peak is what the cores do together when nothing holds them up: the limits that kernels are measured by.
+// Peak is what all cores together can do under ideal conditions: the limits that kernels are compared with.
 type Peak struct {
-	Level   string `json:"level"` // of [Levels]
+	Level   string `json:"level"` // one of [Levels]
 	Threads int    `json:"threads"`
-	// Float32 and BFloat16 are floating point operations a second of multiply-adds on registers, with sums in float32.
-	// Where the level has no instruction for bfloat16 its rate is that of float32.
+	// Float32 and BFloat16 are floating point operations per second of multiply-adds on registers, with sums in
+	// float32. If the level has no instruction for bfloat16, its rate is float32's.
 	Float32  float64 `json:"float32_flops"`
 	BFloat16 float64 `json:"bfloat16_flops"`
-	// Int8 is the same of bytes, with sums in int32.
+	// Int8 is the same for bytes, with sums in int32.
 	Int8 float64 `json:"int8_ops"`
-	// Read is bytes a second from memory that no cache holds, on large pages.
+	// Read is the rate of reading memory, in bytes per second, from large pages that are not in a cache.
 	Read float64 `json:"read_bytes_per_second"`
-	// ReadBefore is the same before a run, where it was measured then too. Virtual machines move between processors.
+	// ReadBefore is the same before a run, if it was measured then too. Virtual machines move between processors.
 	ReadBefore float64 `json:"read_bytes_per_second_before,omitempty"`
 }
 
 const (
-	peakTime   = 100 * time.Millisecond // of one measurement; the best of peakTries counts
+	peakTime   = 100 * time.Millisecond // duration of one measurement; the best of peakTries counts
 	peakTries  = 5
-	peakRounds = 1 << 16  // of a loop between looks at the clock: its sums stay exact
-	peakBytes  = 96 << 20 // that each thread reads
+	peakRounds = 1 << 16  // rounds between readings of the clock, few enough that sums stay exact
+	peakBytes  = 96 << 20 // bytes that each thread reads
 )
 
-// MeasurePeak measures on so many threads for about three seconds. Whatever else runs makes it come out lower.
+// MeasurePeak measures on so many threads for about three seconds. Concurrent work lowers the result.
 func MeasurePeak(threads int) (Peak, error) {
 	level, err := Features()
 	if err != nil {
@@ -66,7 +66,7 @@ func MeasureRead(threads int) (bytesPerSecond float64, err error) {
 	for t := range words {
 		memory := C.q_peak_memory(peakBytes)
 		if memory == nil {
-			return 0, fmt.Errorf("cpukernel: no memory of %d bytes to measure reading with", peakBytes)
+			return 0, fmt.Errorf("cpukernel: cannot allocate %d bytes to measure reading", peakBytes)
 		}
 		defer C.free(unsafe.Pointer(memory))
 		words[t] = unsafe.Slice((*uint64)(unsafe.Pointer(memory)), peakBytes/8)
@@ -89,7 +89,7 @@ func peakFlops(loop C.q_peak, threads int) (float64, error) {
 	}
 	want := float64(loop.sum) * peakRounds
 	return peakRate(threads, float64(loop.flops)*peakRounds, func(int) error {
-		// A sum of float32 numbers is rounded; what is looked for is code that did something else.
+		// A sum of float32 numbers is rounded; the check is for code that did something else.
 		if sum := float64(C.run(loop, peakRounds)); sum < 0.999*want || sum > 1.001*want {
 			return fmt.Errorf("cpukernel: the loop that measures the processor gave %g, not %g", sum, want)
 		}
@@ -97,8 +97,7 @@ func peakFlops(loop C.q_peak, threads int) (float64, error) {
 	})
 }
 
-// peakRate calls do on all threads at once, over and over, and returns the work done a second in the best of a few
-// tries.
+// peakRate calls do on all threads at once, repeatedly, and returns the work per second in the best of several tries.
 func peakRate(threads int, work float64, do func(thread int) error) (best float64, err error) {
 	for range peakTries {
 		var wg sync.WaitGroup

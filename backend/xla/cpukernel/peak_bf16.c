@@ -12,7 +12,7 @@ static float pairs(int64_t n) {
 	__m512 acc[ACCUMULATORS];
 	for (int k = 0; k < ACCUMULATORS; k++) acc[k] = _mm512_setzero_ps();
 	__m512i ones = _mm512_set1_epi16(ONE);
-	for (int k = 0; k < ACCUMULATORS; k++) __asm__ volatile("" : "+v"(acc[k])); // equal ones would be kept as one
+	for (int k = 0; k < ACCUMULATORS; k++) __asm__ volatile("" : "+v"(acc[k])); // equal ones would be merged
 	for (int64_t i = 0; i < n; i++) {
 		__asm__ volatile("" : "+v"(ones));
 #pragma GCC unroll 16

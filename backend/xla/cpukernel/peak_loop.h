@@ -14,11 +14,12 @@ typedef float vector __attribute__((vector_size(4 * LANES)));
 static float loop(int64_t n) {
 	vector acc[ACCUMULATORS] = {{0}}, one = {0};
 	one += 1.0f;
-	// Nor that the accumulators are equal, or it would keep one, and count it as all.
+	// Nor that the accumulators are equal, or it would keep one, and count it for all.
 #pragma GCC unroll 16
 	for (int k = 0; k < ACCUMULATORS; k++) __asm__ volatile("" : "+x"(acc[k]));
 	for (int64_t i = 0; i < n; i++) {
-		// The compiler must not know the number. The product is of the accumulator, or it would be made once for all.
+		// The compiler must not know the number. The product is of the accumulator, or it would be computed once for
+		// all.
 		__asm__ volatile("" : "+x"(one));
 #pragma GCC unroll 16
 		for (int k = 0; k < ACCUMULATORS; k++) acc[k] = FMA(acc[k], one, one);

@@ -10,11 +10,11 @@
 #include "ffi.h"
 #include "nanoseconds.h"
 
-// A job is one or two stages: no task of the second begins before all of the first are through.
+// A job has one or two stages: no task of the second starts before all of the first are done.
 enum { STAGES = 2, LINE = 64 };
 
-// share is what is left of a thread's tasks of each stage: the first in the low half, the end in the high half. The
-// thread takes them from the first on, which lie side by side; others, once they have none, take the last.
+// share is what is left of a thread's tasks in each stage: the first in the low half, the end in the high half. The
+// thread takes them from the front, because they are adjacent; other threads, once they have none, take the last.
 typedef struct {
 	_Alignas(LINE) _Atomic uint64_t left[STAGES];
 } share;
@@ -36,18 +36,19 @@ typedef struct {
 	int64_t tasks;
 } stage;
 
-// job is the work of one q_parallel. It lives until the last thread that was asked to help has looked at it, which may
-// be long after q_parallel has returned; args does not, but is only used for a task that was taken, and q_parallel
-// waits for those. What helpers need is on few lines, since each goes from one processor to another.
+// job is the work of one q_parallel. It lives until the last thread that was asked to help has looked at it, which
+// may be long after q_parallel has returned; args does not, but is only used for a task that was taken, and
+// q_parallel waits for those. What helpers need is on few cache lines, because each line moves from one processor to
+// another.
 typedef struct {
-	_Alignas(LINE) _Atomic int64_t came; // threads that have a share
+	_Alignas(LINE) _Atomic int64_t came; // number of threads that have a share
 	int64_t threads;
 	void *args;
 	stage stages[STAGES];
-	_Alignas(LINE) _Atomic int64_t done[STAGES]; // tasks that are through
-	_Atomic int64_t owners;                      // who may still look at the job
+	_Alignas(LINE) _Atomic int64_t done[STAGES]; // number of tasks that are done
+	_Atomic int64_t owners;                      // number of threads that may still look at the job
 	_Atomic int waiting;                         // threads that sleep until a stage is done
-	int64_t most;                                // threads that there are shares for
+	int64_t most;                                // number of shares
 	pthread_mutex_t lock;
 	pthread_cond_t stage_done;
 	share shares[]; // [most]
@@ -72,10 +73,10 @@ static void release(job *j) {
 	free(j);
 }
 
-// take_job returns a job for so many threads, each of which owns it until it calls release. It is the last but one of
-// the calling thread, if nobody looks at that any more: then no thread frees memory of another one.
+// take_job returns a job for so many threads, each of which owns it until it calls release. It reuses the calling
+// thread's last but one job if no thread looks at that any more, so that no thread frees memory of another one.
 static job *take_job(int64_t threads) {
-	static _Thread_local job *jobs[2]; // owned too
+	static _Thread_local job *jobs[2]; // also owned
 	static _Thread_local int turn;
 	job **at = &jobs[turn ^= 1];
 	if (!*at || (*at)->most < threads || atomic_load_explicit(&(*at)->owners, memory_order_acquire) != 1) {
@@ -100,8 +101,8 @@ static void set_stage(job *j, int at, int64_t tasks, void (*task)(void *, int64_
 	}
 }
 
-// Kernels run with subnormal numbers flushed to zero, as XLA's own code does, on whatever thread: a result must not
-// depend on it.
+// Kernels run with subnormal numbers flushed to zero, as XLA's own code does, on every thread, because a result must
+// not depend on the thread.
 #if defined(__x86_64__)
 enum { FLUSH = 0x8040 }; // FTZ and DAZ of MXCSR
 
@@ -124,12 +125,12 @@ static void pause_briefly(void) {
 #endif
 }
 
-// A thread that waits looks so many times, some tens of nanoseconds apart, and then lets others have its processor: the
-// thread that it waits for may be one of them. A kernel may run a thread on the processor of the one that wakes it,
-// though another one is idle: see bench/threads.md.
+// A waiting thread looks this many times, some tens of nanoseconds apart, and then yields its processor: the thread
+// that it waits for may need it. A kernel may run a thread on the processor of the one that wakes it, although
+// another processor is idle: see bench/threads.md.
 enum { LOOKS = 128 };
 
-// run does tasks of a stage until all are taken. Those of its own share count as soon as they are through.
+// run does tasks of a stage until all are taken. The tasks done from one share are counted together, at the end.
 static void run(job *j, int at, int64_t thread) {
 	const int64_t tasks = j->stages[at].tasks;
 	void (*task)(void *, int64_t) = j->stages[at].task;
@@ -149,7 +150,7 @@ static int is_done(job *j, int at) {
 	return atomic_load_explicit(&j->done[at], memory_order_acquire) == j->stages[at].tasks;
 }
 
-// finish waits until the others are through with their last tasks of a stage: mostly it is not worth sleeping.
+// finish waits until the other threads are done with their last tasks of a stage: usually sleeping is not worth it.
 static void finish(job *j, int at) {
 	for (int i = 1; i <= 4096; i++) {
 		if (is_done(j, at)) return;
@@ -167,7 +168,7 @@ static _Atomic int64_t waited; // by threads that called q_pool_run, in nanoseco
 
 int64_t q_pool_waited(void) { return atomic_load_explicit(&waited, memory_order_relaxed); }
 
-// finish_own is finish by the thread whose job it is.
+// finish_own is finish for the thread that owns the job.
 static void finish_own(job *j, int at) {
 	if (is_done(j, at)) return;
 	const int64_t begin = q_nanoseconds(CLOCK_MONOTONIC);
@@ -175,7 +176,7 @@ static void finish_own(job *j, int at) {
 	atomic_fetch_add_explicit(&waited, q_nanoseconds(CLOCK_MONOTONIC) - begin, memory_order_relaxed);
 }
 
-// work does what there is to do of a job, and waits for the end of all stages but the last.
+// work does what is left to do of a job, and waits for the end of all stages except the last.
 static void work(job *j, int64_t thread, void (*wait)(job *, int)) {
 	unsigned mode = begin_flush();
 	for (int at = 0; at < STAGES; at++) {
@@ -185,17 +186,17 @@ static void work(job *j, int64_t thread, void (*wait)(job *, int)) {
 	end_flush(mode);
 }
 
-// A thread that has helped stays for a moment in a seat, where the next job finds it at once: kernels follow each other
-// by microseconds, and waking a thread takes tens of them. A seat is empty (NULL), its thread waits (&nobody), or it
-// holds the job that its thread helps with.
+// A thread that has helped stays for a moment in a seat, where the next job finds it at once: kernels follow each
+// other by microseconds, and waking a thread takes tens of them. A seat is empty (NULL), its thread waits (&nobody),
+// or it holds the job that its thread helps with.
 typedef struct {
 	_Alignas(LINE) _Atomic(job *) job;
 } seat;
 
 enum { SEATS = 128, STAY_NS = 1000000 };
 static seat seats[SEATS];
-static _Atomic int seated; // seats that were ever taken
-static _Atomic int awake;  // threads that help or wait in a seat
+static _Atomic int seated; // number of seats that were ever taken
+static _Atomic int awake;  // number of threads that help or wait in a seat
 static job nobody;
 
 // sit takes a seat, or returns NULL if there is none.
@@ -209,10 +210,10 @@ static seat *sit(void) {
 	return NULL;
 }
 
-// stay waits in a seat for a job. Where none comes in time it leaves the seat and returns NULL.
+// stay waits in a seat for a job. If none comes in time, it leaves the seat and returns NULL.
 static job *stay(seat *s) {
 	for (int64_t until = q_nanoseconds(CLOCK_MONOTONIC) + STAY_NS; q_nanoseconds(CLOCK_MONOTONIC) < until;) {
-		for (int i = 0; i < LOOKS; i++) { // the clock takes longer than a look
+		for (int i = 0; i < LOOKS; i++) { // reading the clock takes longer than a look
 			job *j = atomic_load_explicit(&s->job, memory_order_acquire);
 			if (j != &nobody) return j;
 			pause_briefly();
@@ -223,11 +224,11 @@ static job *stay(seat *s) {
 	return atomic_compare_exchange_strong(&s->job, &j, NULL) ? NULL : j;
 }
 
-// give_job gives the job to a thread that waits for one, and says whether there was such a thread. While others are
-// awake it looks for it so many times: a thread that is just through with another job sits down sooner than a sleeping
-// one wakes, and with one more awake there may be more threads than processors. So for half of the looks it waits for
-// the threads of the first seats, if these are all taken: those of other seats are more than are needed, and leave if
-// no job comes.
+// give_job gives the job to a waiting thread, and reports whether there was one. While other threads are awake, it
+// looks for one several times: a thread that has just finished another job sits down sooner than a sleeping one
+// wakes, and with one more awake there may be more threads than processors. So for half of the looks it waits for the
+// threads of the first seats, if these are all taken: threads in other seats exceed what is needed, and leave if no
+// job comes.
 static int give_job(job *j, int looks) {
 	const int later = looks / 2;
 	for (; looks > 0 && atomic_load_explicit(&awake, memory_order_relaxed) > 0; looks--) {

@@ -5,8 +5,8 @@ package cpukernel
 */
 import "C"
 
-// poolWrong runs jobs of two stages on threads of which some do not come and some come late, and says what is wrong
-// with what the pool did, or nothing.
+// poolWrong runs jobs of two stages on threads, some of which do not come and some come late, and returns what is
+// wrong with what the pool did, or "".
 func poolWrong(threads, refused, late, firstTasks, tasks int) string {
 	wrong := C.q_pool_check(C.int64_t(threads), C.int64_t(refused), C.int64_t(late), C.int64_t(firstTasks),
 		C.int64_t(tasks))
@@ -16,7 +16,7 @@ func poolWrong(threads, refused, late, firstTasks, tasks int) string {
 	return C.GoString(wrong)
 }
 
-// poolBusy runs jobs of one task for each thread, which is busy for so many nanoseconds.
+// poolBusy runs jobs of one task per thread; each task is busy for so many nanoseconds.
 func poolBusy(threads, jobs, nanoseconds int) {
 	C.q_pool_busy(C.int64_t(threads), C.int64_t(jobs), C.int64_t(nanoseconds))
 }

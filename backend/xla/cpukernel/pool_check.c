@@ -61,7 +61,7 @@ static void second(void *args, int64_t i) {
 	atomic_fetch_add(&s->ran[s->first_tasks + i], 1);
 }
 
-// check_job runs one job, and says what is wrong.
+// check_job runs one job, and returns what is wrong.
 static const char *check_job(q_pool p, int64_t first_tasks, int64_t tasks) {
 	seen s = {.first_tasks = first_tasks, .ran = calloc(first_tasks + tasks + 1, sizeof(_Atomic int))};
 	if (!s.ran) return "no memory";
@@ -77,7 +77,7 @@ static const char *check_job(q_pool p, int64_t first_tasks, int64_t tasks) {
 }
 
 const char *q_pool_check(int64_t threads, int64_t refused, int64_t late, int64_t first_tasks, int64_t tasks) {
-	enum { JOBS = 4 }; // a thread uses its jobs again
+	enum { JOBS = 4 }; // a thread reuses its jobs
 	lender from = {refused, late};
 	const char *wrong = NULL;
 	for (int i = 0; i < JOBS && !wrong; i++)

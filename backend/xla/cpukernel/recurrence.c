@@ -1,7 +1,8 @@
 #include "code.h"
 #include "recurrence_task.h"
 
-// q_sequences_of reads the operands from `first` on, the cache and whose the tokens are; result is the cache's.
+// q_sequences_of reads the cache and the owners of the tokens from the operands starting with `first`; result is the
+// number of the cache's result.
 q_error *q_sequences_of(q_frame *f, int first, int result, int64_t tokens, q_sequences *s) {
 	const q_array *cache = q_arg(f, first), *from = q_arg(f, first + 1), *to = q_arg(f, first + 2),
 				  *begins = q_arg(f, first + 3);

@@ -5,7 +5,7 @@ import "C"
 
 import "unsafe"
 
-// recurrenceHandlers are the kernels of recurrence.h.
+// recurrenceHandlers returns the kernels of recurrence.h.
 func recurrenceHandlers() map[string]unsafe.Pointer {
 	return map[string]unsafe.Pointer{
 		"quire_short_conv":  unsafe.Pointer(C.quire_short_conv),

@@ -1,5 +1,4 @@
-// Layers that keep a state of fixed size of a sequence; see package recurrence for the formulas and for what the
-// operands are.
+// Layers that keep a state of fixed size for a sequence; see package recurrence for the formulas and the operands.
 #ifndef QUIRE_RECURRENCE_H
 #define QUIRE_RECURRENCE_H
 
@@ -16,20 +15,20 @@ typedef struct {
 	_Atomic int *failed; // set by a task that found no memory
 } q_sequences;
 
-// q_sequences_of reads the operands from `first` on: the cache, and whose the tokens are. The cache is a result too, in
-// place.
+// q_sequences_of reads the operands starting with `first`: the cache, and the owners of the tokens. The cache is also
+// a result, in place.
 q_error *q_sequences_of(q_frame *f, int first, int result, int64_t tokens, q_sequences *s);
 
-// q_page is where the state of a page is, NULL for what is no page.
+// q_page returns the position of a page's state, NULL if id is not a page.
 static inline float *q_page(const q_sequences *s, int64_t id) {
 	return id < 0 || id >= s->pages ? NULL : s->cache + id * s->numbers;
 }
 
 enum { Q_MAX_TAPS = 16 };
 
-// A convolution of the channels of a step's sequences over the last k tokens, and the states of its inputs: of a
-// token's `width` numbers those from `first` on. Without a bias, gates stand before and behind it, as in a short
-// convolution; with one, SiLU does.
+// A convolution of the channels of a step's sequences over the last k tokens, and the states of its inputs: from a
+// token's `width` numbers it takes the ones starting with `first`. Without a bias there are gates before and after
+// it, as in a short convolution; with one, SiLU follows.
 typedef struct {
 	q_sequences s;
 	const void *in, *taps; // [T, width], [C, k]
@@ -39,7 +38,7 @@ typedef struct {
 	int64_t channels, k, width, first, blocks;
 } q_conv;
 
-// q_convolve does it in q_parallel.
+// q_convolve runs it in q_parallel.
 void q_convolve(q_frame *f, q_conv *a);
 
 // quire_short_conv: in [T, 3*C] of f32, bf16 or f16, taps [C, K] of the same, cache f32[P, (K-1)*C], from s32[B],
@@ -51,14 +50,14 @@ q_error *quire_short_conv(q_frame *f);
 // the cache in place.
 q_error *quire_gated_delta(q_frame *f);
 
-// quire_gate: x and gate [T, N] of f32, bf16 or f16, rows s32[] -> x times the sigmoid of gate, which is rounded: the
-// first rows.
+// quire_gate: x and gate [T, N] of f32, bf16 or f16, rows s32[] -> x times the sigmoid of gate, which is rounded, for
+// the first rows.
 q_error *quire_gate(q_frame *f);
 
-// quire_mamba2: in [T, ...] of f32, bf16 or f16, taps [C, K] of the same, bias of taps f32[C], decay, bias of steps and
-// skip f32[H], cache, from, to, begins, sequences and owners as above; heads, head_dim, groups, state_dim i64, min_step
-// and max_step f64 (0: none)
-// -> y [T, H*D] like in, the cache in place, and what is convolved, [T, C] like in.
+// quire_mamba2: in [T, ...] of f32, bf16 or f16, taps [C, K] of the same, bias of taps f32[C], decay, bias of steps
+// and skip f32[H], cache, from, to, begins, sequences and owners as above; heads, head_dim, groups, state_dim i64,
+// min_step and max_step f64 (0: none) -> y [T, H*D] like in, the cache in place, and the results of the convolution,
+// [T, C] like in.
 q_error *quire_mamba2(q_frame *f);
 
 // quire_gated_norm: x [T, N] of f32, bf16 or f16, gate [T, >= N] of the same, weight f32[N], rows s32[]; groups i64,

@@ -1,4 +1,4 @@
-// The tasks of short convolutions and of gates; with delta_rows.h and mamba_rows.h the source of recurrence_plain.c,
+// The tasks of short convolutions and of gates. Included with delta_rows.h and mamba_rows.h by recurrence_plain.c,
 // recurrence_avx2.c and recurrence_avx512.c.
 #include "recurrence_task.h"
 #include "scalar.h"
@@ -10,7 +10,7 @@
 
 #define ALWAYS static inline __attribute__((always_inline))
 
-// TASK makes the task `name` of name_of, which takes the element type as a constant.
+// TASK defines the task `name` from name_of, which takes the element type as a constant.
 #define TASK(name, args, type) \
 	static void name(void *of, int64_t task) { \
 		const args *a = of; \
@@ -21,8 +21,8 @@
 
 ALWAYS v16 times_add(v16 a, v16 b, v16 c) { return v16_add(v16_mul(a, b), c); }
 
-// exp_of is the exponential function for x <= 0 by Cephes' polynomial for expf, within 2 units in the last place; what
-// is below -87 counts as that, and a NaN stays one.
+// exp_of is the exponential function for x <= 0 by Cephes' polynomial for expf, within 2 units in the last place;
+// numbers below -87 count as -87, and a NaN stays NaN.
 ALWAYS v16 exp_of(v16 x) {
 	x = v16_max(v16_set(V16_LOWEST), x);
 	v16 shifted = times_add(x, v16_set(1.44269504088896341f), v16_set(V16_MAGIC));
@@ -55,8 +55,8 @@ ALWAYS v16 silu(v16 x) {
 	return v16_div(times_add(v16_sub(x, positive), e, positive), v16_add(one, e));
 }
 
-// spread puts the taps of n channels from `first` on into rows of `width` numbers, one for each tap, and zeros behind
-// them up to a whole number of sixteen.
+// spread copies the taps of n channels, starting with `first`, into rows of `width` numbers, one row per tap,
+// followed by zeros up to a multiple of sixteen.
 ALWAYS void spread(float *to, int64_t width, const void *taps, const int dtype, int64_t first, int64_t n, int64_t k) {
 	for (int64_t c = 0; c < n; c++) {
 		for (int64_t i = 0; i < k; i++) to[i * width + c] = q_load(taps, dtype, (first + c) * k + i);
@@ -76,7 +76,7 @@ ALWAYS void conv_of(const q_conv *a, int64_t task, const int dtype) {
 		else memset(window[i], 0, n * sizeof(float));
 	}
 	spread(taps[0], Q_CHANNELS, a->taps, dtype, c0, n, a->k);
-	int64_t first = 0; // the row of the oldest
+	int64_t first = 0; // the row of the oldest input
 	for (int64_t t = s->begins[seq]; t < s->begins[seq + 1] && t < s->tokens; t++) {
 		int64_t row = t * a->width + a->first + c0, out = t * a->channels + c0;
 		float *own = window[(first + past) % a->k];
@@ -84,7 +84,7 @@ ALWAYS void conv_of(const q_conv *a, int64_t task, const int dtype) {
 		for (int64_t i = 0; i < a->k; i++) inputs[i] = window[(first + i) % a->k];
 		for (int64_t c = 0; c < n; c += 16) {
 			v16 x = part(a->in, dtype, row + c, row + n), sum = v16_set(0);
-			int64_t behind = row + a->channels, before = behind + a->channels; // where the gates are
+			int64_t behind = row + a->channels, before = behind + a->channels; // positions of the gates
 			if (!a->bias) x = rounded(v16_mul(x, part(a->in, dtype, before + c, before + n)), dtype);
 			v16_store(own + c, x);
 			for (int64_t i = 0; i < a->k; i++) sum = times_add(v16_load(inputs[i] + c), v16_load(taps[i] + c), sum);
@@ -113,7 +113,7 @@ ALWAYS void gate_of(const q_gate *a, int64_t row, const int dtype) {
 }
 TASK(gate, q_gate, dtype)
 
-// gated is x times silu(gate), for 16 numbers of a row from i on, or those before end.
+// gated is x times silu(gate), for 16 numbers of a row starting with i, or fewer before end.
 ALWAYS v16 gated(const q_gated_norm *a, int64_t row, int64_t i, int64_t end, const int dtype) {
 	v16 gate = part(a->gate, dtype, row * a->gates + i, row * a->gates + end);
 	return v16_mul(part(a->x, dtype, row * a->width + i, row * a->width + end), silu(gate));

@@ -1,16 +1,16 @@
-// The tasks of the kernels in recurrence.h, at each level of code. Their bits are the same at any level: numbers are
-// added up in one order, and no instruction multiplies and adds at once.
+// The tasks of the kernels in recurrence.h, at each level of code. Their bits are the same at all levels: numbers are
+// added in one order, and no instruction multiplies and adds at once.
 #ifndef QUIRE_RECURRENCE_TASK_H
 #define QUIRE_RECURRENCE_TASK_H
 
 #include "recurrence.h"
 
-enum { Q_MAX_KEY = 512, Q_MAX_STATE = 1024 }; // what key_dim, value_dim; state_dim, and head_dim may be
+enum { Q_MAX_KEY = 512, Q_MAX_STATE = 1024 }; // maximum of key_dim and value_dim; of state_dim and head_dim
 
 // A task of conv: blocks of Q_CHANNELS channels of each sequence.
 enum { Q_CHANNELS = 256 };
 
-// A task of delta: the tokens of one sequence, for one key head and the value heads that it is for.
+// A task of delta: the tokens of one sequence, for one key head and its value heads.
 typedef struct {
 	q_sequences s;
 	const void *in, *taps;
@@ -24,7 +24,7 @@ typedef struct {
 
 // A task of mamba: the tokens of one sequence, for one head.
 typedef struct {
-	q_conv conv; // its y is what heads and groups take
+	q_conv conv; // its y is the input of heads and groups
 	const float *decay, *bias, *skip;
 	void *y;
 	int64_t heads, dim, groups, n;
@@ -39,7 +39,7 @@ typedef struct {
 	int64_t width;
 } q_gate;
 
-// Task i of gated_norm does rows [i * step, (i + 1) * step) below rows.
+// Task i of gated_norm handles rows [i * step, (i + 1) * step) below rows.
 typedef struct {
 	const void *x, *gate;
 	const float *weight;

@@ -31,7 +31,7 @@ static q_error *check_logits(q_frame *f, const q_array *logits) {
 static q_error *sample(q_frame *f, int filtered, int masked) {
 	if (q_skip(f)) return NULL;
 	enum { PARAMS = 0 Q_SAMPLE_PARAMS(ONE), FILTERS = 0 Q_SAMPLE_FILTERS(ONE) };
-	int at = 1, counts = 1 + PARAMS; // the operand that is read next; that of the wanted rows
+	int at = 1, counts = 1 + PARAMS; // index of the next operand; index of the number of wanted rows
 	q_error *e = q_count(f, counts + 1 + (filtered ? FILTERS : 0) + (masked ? 2 : 0), 3);
 	if (e) return e;
 	const q_array *logits = q_arg(f, 0);
@@ -50,7 +50,7 @@ static q_error *sample(q_frame *f, int filtered, int masked) {
 		.logprob = q_result(f, 1)->data,
 		.processed = q_result(f, 2)->data};
 	Q_SAMPLE_PARAMS(READ)
-	at++; // the wanted rows
+	at++; // skip the wanted rows
 	if (filtered) {
 		Q_SAMPLE_FILTERS(READ)
 	}

@@ -10,11 +10,11 @@ import (
 	"unsafe"
 )
 
-// SampleOperands are the names of the operands of quire_sample that have numbers of each row, in order: the parameters,
-// the positions, and the filters.
+// SampleOperands returns the names of the operands of quire_sample that have numbers for each row, in order: the
+// parameters, the positions, and the filters.
 func SampleOperands() []string { return strings.Fields(C.GoString(C.q_sample_operands())) }
 
-// samplingHandlers are the kernels of sampling.h.
+// samplingHandlers returns the kernels of sampling.h.
 func samplingHandlers() map[string]unsafe.Pointer {
 	return map[string]unsafe.Pointer{
 		"quire_sample":                 unsafe.Pointer(C.quire_sample),

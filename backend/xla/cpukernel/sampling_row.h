@@ -1,4 +1,4 @@
-// Sampling of one row; the source of sampling_plain.c, sampling_avx2.c and sampling_avx512.c, which define
+// Sampling of one row. Included by sampling_plain.c, sampling_avx2.c and sampling_avx512.c, which define
 // Q_SAMPLE_ROW.
 //
 // The row is cut into chunks of `size` numbers. A first pass, which alone reads memory outside the cache, finds the
@@ -8,7 +8,7 @@
 // passes over all chunks.
 #include "filters_row.h"
 
-// find_masks sets what the row's masks are.
+// find_masks sets the row's masks.
 static void find_masks(sampled *s) {
 	const q_sample_args *a = s->args;
 	s->mask = NULL;
@@ -21,8 +21,8 @@ static void find_masks(sampled *s) {
 	}
 }
 
-// scan_masked sets max, lanes and largest anew of a row that has a distribution, through its masks. It returns 0 where
-// they bar what it may draw.
+// scan_masked computes max, lanes and largest again through the masks, for a row that has a distribution. It returns
+// 0 if they forbid all tokens.
 static int scan_masked(sampled *s) {
 	s->max = -INFINITY;
 	for (int64_t c = 0; c < s->chunks; c++) {
@@ -39,7 +39,8 @@ static int scan_masked(sampled *s) {
 	return s->max > -INFINITY;
 }
 
-// sample draws the token of a row that has a distribution; *whole is the weight of the tokens that it was drawn from.
+// sample samples the token of a row that has a distribution; *whole is the weight of the tokens that it was sampled
+// from.
 static int32_t sample(sampled *s, uint64_t *whole) {
 	const q_sample_args *a = s->args;
 	int64_t k = a->top_k[s->row];
@@ -93,15 +94,15 @@ void Q_SAMPLE_ROW(void *args, int64_t i) {
 	a->logprob[i] = a->processed[i] = 0;
 	if (!(sum > 0 && max < INFINITY)) return;
 	find_masks(&s);
-	if (s.masked && !scan_masked(&s)) return; // the log-probability stays that of all tokens
+	if (s.masked && !scan_masked(&s)) return; // the log-probability is still computed from all tokens
 	s.temperature = a->temperature[i];
-	if (!(s.temperature >= FLT_MIN)) { // greedy; the device may flush what is below to zero
+	if (!(s.temperature >= FLT_MIN)) { // greedy; the device may flush lower values to zero
 		a->token[i] = first(&s);
 		a->logprob[i] = s.max - max - logf(sum); // 0 - logf(sum), never -0: as logprobs_row.h has it
 		return;
 	}
 	if (s.temperature < 0x1p-100f)
-		s.temperature = 0x1p-100f; // hot enough for its multiples to be normal numbers, and as cold
+		s.temperature = 0x1p-100f; // high enough for its multiples to be normal numbers, and with the same result
 	s.heat = v16_heated(s.temperature);
 	uint64_t whole;
 	int32_t token = sample(&s, &whole);

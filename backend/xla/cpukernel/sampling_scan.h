@@ -1,5 +1,5 @@
-// The row that is sampled, in chunks: what masks bar of it, and the first pass over it. Included by sampling_row.h,
-// which says what the chunks are for.
+// The sampled row in chunks: what masks forbid of it, and the first pass over it. Included by sampling_row.h, which
+// explains the chunks.
 #ifndef QUIRE_SAMPLING_SCAN_H
 #define QUIRE_SAMPLING_SCAN_H
 
@@ -15,7 +15,7 @@ enum {
 	MAX_SIZE = Q_LARGEST_VOCABULARY / MAX_CHUNKS,
 	MAX_CANDIDATES = 4096,
 	PIECE_BITS = 18,
-	LEAST = 0x2d800000, // bits of 2^-36: any e below weighs nothing
+	LEAST = 0x2d800000, // bits of 2^-36: any smaller e has weight 0
 	ONE = 0x3f800000,   // bits of 1, the largest e
 	COARSE = 18,        // shift of bit patterns that makes a histogram's buckets
 	FINE = 9,           // and of finer ones
@@ -29,16 +29,16 @@ typedef struct {
 	float max, temperature;
 	v16_heat heat;
 	int masked;           // the row has masks, and chunks are seen through them
-	const uint32_t *mask; // if it has one alone
-	float floor;          // chunks are seen without logits below
-	// Of the tokens with at least some e, those are kept that are no farther than near from the mean surprise, and
+	const uint32_t *mask; // if it has exactly one
+	float floor;          // chunks are read without lower logits
+	// Among the tokens with at least some e, the ones are kept that are at most near from the mean surprise, and
 	// whose e is at most `most`.
 	int late; // if this is set
 	float mean, near, most;
 	float lanes[MAX_CHUNKS * 16]; // the largest logits
 	float largest[MAX_CHUNKS];    // of each chunk
 	uint64_t weights[MAX_CHUNKS]; // of each chunk, what weigh kept
-	float buffer[MAX_SIZE];       // a chunk that is shorter, or of another type than float32
+	float buffer[MAX_SIZE];       // a chunk that is shorter, or of a type other than float32
 
 	int candidates;
 	int32_t id[MAX_CANDIDATES + 16];
@@ -47,7 +47,7 @@ typedef struct {
 	uint64_t weight[MAX_CANDIDATES + 16];
 } sampled;
 
-// word is 32 bits of the row's masks.
+// word returns 32 bits of the row's masks.
 static inline uint32_t word(const sampled *s, int64_t w) {
 	if (s->mask) return s->mask[w];
 	const q_sample_args *a = s->args;
@@ -59,7 +59,7 @@ static inline uint32_t word(const sampled *s, int64_t w) {
 	return bits;
 }
 
-// bar sets what the masks bar among n logits from a token on, a multiple of 32, to -Inf.
+// bar sets the logits that the masks forbid to -Inf, among n logits starting with a token, a multiple of 32.
 static const float *bar(sampled *s, const float *p, int64_t from, int64_t n) {
 	const v16 none = v16_set(-INFINITY);
 	for (int64_t i = 0; i < n; i += 32) {
@@ -70,7 +70,7 @@ static const float *bar(sampled *s, const float *p, int64_t from, int64_t n) {
 	return s->buffer;
 }
 
-// seen returns what is kept of n logits, a multiple of 16, from a token on.
+// seen returns what is kept of n logits, a multiple of 16, starting with a token.
 static const float *seen(sampled *s, const float *p, int64_t from, int64_t n) {
 	if (s->masked) p = bar(s, p, from, n);
 	if (s->floor == -INFINITY) return p;
@@ -107,7 +107,7 @@ static const float *chunk(sampled *s, int64_t c, int64_t *n) {
 	return seen(s, s->buffer, from, *n);
 }
 
-// all_barred says that the masks bar all tokens of chunk c.
+// all_barred reports whether the masks forbid all tokens of chunk c.
 static int all_barred(const sampled *s, int64_t c) {
 	int64_t from = c * s->size / 32, to = from + s->size / 32;
 	if (to > s->args->words) to = s->args->words;
@@ -131,7 +131,7 @@ static inline void largest_lanes(sampled *s, int64_t c, const float *p, int64_t 
 	s->largest[c] = v16_largest(a);
 }
 
-// ahead is where the logits of the chunk after the next one lie; behind the row's last one, those of another row.
+// ahead returns the position of the logits of the chunk after the next one; after the row's last one, another row's.
 static inline const char *ahead(const sampled *s, int64_t c, int64_t bytes) {
 	return (const char *)s->args->logits + (s->row * s->vocabulary + (c + 2) * s->size) * bytes;
 }
@@ -152,7 +152,7 @@ static inline void whole_row(sampled *s, const q_sample_args *args, int64_t i) {
 // distribution.
 static float scan(sampled *s) {
 	float sums[MAX_CHUNKS];
-	const int64_t bytes = s->args->dtype == Q_F32 ? 4 : 2; // of a logit
+	const int64_t bytes = s->args->dtype == Q_F32 ? 4 : 2; // size of a logit
 	s->max = -INFINITY;
 	for (int64_t c = 0; c < s->chunks; c++) {
 		int64_t n, i = 0;

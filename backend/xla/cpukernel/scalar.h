@@ -1,4 +1,4 @@
-// Numbers one by one, with the same bits on every processor.
+// Single numbers, with the same bits on every processor.
 #ifndef QUIRE_SCALAR_H
 #define QUIRE_SCALAR_H
 
@@ -21,7 +21,7 @@ static inline void q_store(void *data, int dtype, int64_t i, float x) {
 	}
 }
 
-// q_rounded is x as the nearest number of an element type.
+// q_rounded rounds x to the nearest number of an element type.
 static inline float q_rounded(int dtype, float x) {
 	switch (dtype) {
 	case Q_BF16: return q_from_bf16(q_to_bf16(x));
@@ -30,8 +30,8 @@ static inline float q_rounded(int dtype, float x) {
 	}
 }
 
-// q_exp is e^x within 2 units in the last place, 0 below -87 and e^88 above 88; a NaN stays one. The polynomial is that
-// of Cephes' expf.
+// q_exp is e^x within 2 units in the last place, 0 below -87 and e^88 above 88; a NaN stays NaN. The polynomial is
+// Cephes' for expf.
 static inline float q_exp(float x) {
 	if (x != x) return x;
 	if (x < -87) return 0;
@@ -49,7 +49,8 @@ static inline float q_exp(float x) {
 	return y * q_from_bits((uint32_t)(i + 127) << 23);
 }
 
-// q_log1p is log(1 + x) for x from 0 to 1, within 1e-7: 2 artanh(x / (2 + x)), whose series ends behind the 17th power.
+// q_log1p is log(1 + x) for x from 0 to 1, within 1e-7: 2 artanh(x / (2 + x)), whose series ends after the 17th
+// power.
 static inline float q_log1p(float x) {
 	float z = x / (2 + x), s = z * z, y = 1.0f / 17;
 	for (int k = 15; k >= 1; k -= 2) y = y * s + 1.0f / k;

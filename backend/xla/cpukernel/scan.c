@@ -28,7 +28,7 @@ q_error *quire_positions(q_frame *f) {
 	for (int64_t i = 0; i < n;) {
 		uint64_t eight = 0;
 		if (i + 8 <= n) memcpy(&eight, mask + i, 8);
-		if (i + 8 <= n && !eight) { // mostly there are none
+		if (i + 8 <= n && !eight) { // usually there are none
 			i += 8;
 			continue;
 		}
@@ -68,7 +68,7 @@ q_error *quire_owners(q_frame *f) {
 	const int64_t n = q_arg(f, 0)->dims[0], most = q_result(f, 0)->dims[0];
 	const int32_t *ends = q_arg(f, 0)->data;
 	int32_t *owners = q_result(f, 0)->data;
-	// Each end counts from its own place on. They need not be in order.
+	// Each end counts from its own place on, so they need not be in order.
 	memset(owners, 0, (size_t)most * sizeof *owners);
 	for (int64_t i = 0; i < n; i++) {
 		const int64_t from = ends[i] < 0 ? 0 : ends[i];

@@ -5,7 +5,7 @@ import "C"
 
 import "unsafe"
 
-// scanHandlers are the kernels of scan.h.
+// scanHandlers returns the kernels of scan.h.
 func scanHandlers() map[string]unsafe.Pointer {
 	return map[string]unsafe.Pointer{
 		"quire_prefix_sums": unsafe.Pointer(C.quire_prefix_sums), "quire_positions": unsafe.Pointer(C.quire_positions),

@@ -1,5 +1,5 @@
 // What the tables are built from; see package scan, whose plain forms these kernels repeat. XLA:CPU has no loops that
-// carry a sum, and sums long arrays in parts, of which each is an operation.
+// carry a sum, and sums long arrays in parts, each of which is an operation.
 #ifndef QUIRE_SCAN_H
 #define QUIRE_SCAN_H
 
@@ -8,14 +8,14 @@
 // quire_prefix_sums(x s32[N]) -> sums s32[N], which wrap.
 q_error *quire_prefix_sums(q_frame *f);
 
-// quire_positions(mask pred[N]) -> positions s32[K], count s32[]: those of the first K that hold, N where there are
-// fewer, and how many hold in all.
+// quire_positions(mask pred[N]) -> positions s32[K], count s32[]: the positions of the first K set elements, N if
+// there are fewer, and the number of all set elements.
 q_error *quire_positions(q_frame *f);
 
-// quire_count_rows(mask pred[R, N]) -> counts s32[R]: how many of each row hold.
+// quire_count_rows(mask pred[R, N]) -> counts s32[R]: the number of set elements in each row.
 q_error *quire_count_rows(q_frame *f);
 
-// quire_owners(ends s32[N]) -> owners s32[K]: how many of the ends are at most k, for each k from 0 on.
+// quire_owners(ends s32[N]) -> owners s32[K]: the number of ends that are at most k, for each k from 0 on.
 q_error *quire_owners(q_frame *f);
 
 #endif

@@ -62,12 +62,12 @@ Q_INLINE vf vload(const float *p) {
 
 Q_INLINE void vstore(float *p, vf v) { memcpy(p, &v, sizeof v); }
 
-// Nothing is computed: x - 0 is x, also for -0, which x + 0 is not.
+// Nothing is computed: x - 0 is x, also for -0, unlike x + 0.
 Q_INLINE vf vset(float x) { return x - (vf){}; }
 
 Q_INLINE vi viset(int32_t x) { return (vi){} + x; }
 
-// vselect is a where mask is all ones, b where it is 0.
+// vselect returns a if mask is all ones, b if it is 0.
 Q_INLINE vf vselect(vi mask, vf a, vf b) { return (vf)((mask & (vi)a) | (~mask & (vi)b)); }
 
 #if Q_SIMD == Q_AVX512
@@ -112,7 +112,7 @@ Q_INLINE vf vfrom_bf16(const uint16_t *p) {
 #endif
 }
 
-// vround_bf16 is v as bf16 has it.
+// vround_bf16 rounds v to bf16.
 Q_INLINE vf vround_bf16(vf v) {
 	vu b = (vu)v, rounded = b + 0x7fff + ((b >> 16) & 1);
 	vi nan = (vi)(v != v);
@@ -124,7 +124,7 @@ Q_INLINE void vto_bf16(uint16_t *p, vf v) {
 	memcpy(p, &h, sizeof h);
 }
 
-// vread and vwrite convert Q_WIDTH elements, from number i on, of an array of float32, bf16 or f16.
+// vread and vwrite convert Q_WIDTH elements, starting with number i, of an array of float32, bf16 or f16.
 Q_INLINE vf vread(const void *p, int dtype, int64_t i) {
 	switch (dtype) {
 	case Q_BF16: return vfrom_bf16((const uint16_t *)p + i);
@@ -141,7 +141,7 @@ Q_INLINE void vwrite(void *p, int dtype, int64_t i, vf v) {
 	}
 }
 
-// vhighest is the largest of the elements.
+// vhighest returns the largest element.
 Q_INLINE float vhighest(vf v) {
 #if Q_SIMD == Q_AVX512
 	return _mm512_reduce_max_ps((__m512)v);
@@ -156,7 +156,7 @@ Q_INLINE float vhighest(vf v) {
 #endif
 }
 
-// vabove says that some element of v is above bound.
+// vabove reports whether some element of v is above bound.
 Q_INLINE int vabove(vf v, float bound) {
 #if Q_SIMD == Q_AVX512
 	return _mm512_cmp_ps_mask((__m512)v, (__m512)vset(bound), _CMP_GT_OQ) != 0;
@@ -170,7 +170,7 @@ Q_INLINE int vabove(vf v, float bound) {
 #endif
 }
 
-// vtotal adds the elements: those of the upper half to those of the lower one, and so on.
+// vtotal adds the elements: the upper half to the lower one, and so on.
 Q_INLINE float vtotal(vf v) {
 #if Q_SIMD == Q_PLAIN
 	return (v[0] + v[2]) + (v[1] + v[3]);
@@ -186,11 +186,11 @@ Q_INLINE float vtotal(vf v) {
 #endif
 }
 
-// Q_ROUND is 1.5 * 2^23: a number to which it is added, and from which it is taken again, is rounded to a whole one.
+// Q_ROUND is 1.5 * 2^23: adding it to a number, and subtracting it again, rounds the number to an integer.
 #define Q_ROUND 12582912.0f
 
-// vexp is e^x: within 1.1 units in the last place from -87 to 88, 0 below and e^88 above; vexp(0) is 1.
-// The polynomial is that of Cephes' expf.
+// vexp is e^x: within 1.1 units in the last place from -87 to 88, 0 below and e^88 above; vexp(0) is 1. The
+// polynomial is Cephes' for expf.
 Q_INLINE vf vexp(vf x) {
 	const vf magic = vset(Q_ROUND);
 	vi low = (vi)(x < vset(-87.0f));
@@ -210,8 +210,8 @@ Q_INLINE vf vexp(vf x) {
 	return (vf)(~low & (vi)(p * scale));
 }
 
-// vexp2 is 2^x for x < 127: within one unit in the last place from -125 on, 0 below, NaN at NaN; exact for whole
-// numbers. The polynomial has the least relative error for |r| <= 0.5, by Lawson's method.
+// vexp2 is 2^x for x < 127: within one unit in the last place from -125 on, 0 below, NaN for NaN; exact for integers.
+// The polynomial has the smallest relative error for |r| <= 0.5, by Lawson's method.
 Q_INLINE vf vexp2(vf x) {
 	const vf magic = vset(Q_ROUND), lowest = vset(-125.0f);
 	const vf y = vmax(lowest, x), t = y + magic, r = y - (t - magic);
@@ -222,7 +222,7 @@ Q_INLINE vf vexp2(vf x) {
 	p = vfma(p, r, vset(0x1.ebfbdcp-3f));
 	p = vfma(p, r, vset(0x1.62e430p-1f));
 	p = vfma(p, r, vset(1.0f));
-	// The lowest bits of t are a whole number, which is added to the exponent.
+	// The lowest bits of t are an integer, which is added to the exponent.
 	const vi n = (vi)t << 23;
 #if Q_SIMD == Q_AVX512
 	const __mmask16 some = _mm512_cmp_ps_mask((__m512)x, (__m512)lowest, _CMP_NLT_UQ);

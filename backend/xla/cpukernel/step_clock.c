@@ -13,13 +13,14 @@ static _Atomic int64_t fewer_ns;
 
 int64_t q_step_fewer_ns(void) { return atomic_load_explicit(&fewer_ns, memory_order_relaxed); }
 
-// use_threads has the next step run on as many threads as is best after one of some kind that took the time from last,
-// 0 for none, to now. Of programs that run at once the steps of the one count that began last.
+// use_threads makes the next step run on the best number of threads after a step of some kind that took from last, 0
+// for none, to now. If several programs run at once, only the steps of the one count that started last.
 static void use_threads(q_frame *f, int64_t kind, int64_t last, int64_t now) {
 	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 	static q_crowd crowd;
 	static int64_t last_step, last_waited;
-	static _Thread_local int64_t last_here, last_ran; // of this thread: the call before, and its time on a processor
+	// of this thread: the previous call, and its time on a processor then
+	static _Thread_local int64_t last_here, last_ran;
 	const int64_t ran = q_nanoseconds(CLOCK_THREAD_CPUTIME_ID), waited = q_pool_waited(), all = q_all_threads(f);
 	pthread_mutex_lock(&lock);
 	if (crowd.most != all) {

@@ -10,11 +10,11 @@ import (
 	"unsafe"
 )
 
-// stepClockHandlers are the kernels of step_clock.h.
+// stepClockHandlers returns the kernels of step_clock.h.
 func stepClockHandlers() map[string]unsafe.Pointer {
 	return map[string]unsafe.Pointer{"quire_step_clock": unsafe.Pointer(C.quire_step_clock)}
 }
 
-// OnFewerThreads returns how long so far in this process kernels used fewer threads than there may be, since other
-// processes had the processors: see crowd.h. It only grows: take differences.
+// OnFewerThreads returns how long so far in this process kernels used fewer threads than allowed, because other
+// processes occupied the processors: see crowd.h. It only grows: take differences.
 func OnFewerThreads() time.Duration { return time.Duration(C.q_step_fewer_ns()) }

@@ -6,9 +6,9 @@
 
 #include "convert.h"
 
-// The largest of two numbers is the second where either is NaN. v16_ge has bit i for lane i, and none for NaN. v16_keep
-// is x where x >= bound, else 0; v16_only is x in the lanes whose bits are set. v16_int rounds towards zero.
-// v16i_shift23 shifts the bits left by 23. v16_store_s8 writes whole numbers as bytes, and 0 for those beyond -127 and
+// The larger of two numbers is the second if either is NaN. v16_ge has bit i for lane i, and none for NaN. v16_keep
+// is x if x >= bound, else 0; v16_only is x in the lanes whose bits are set. v16_int rounds towards zero.
+// v16i_shift23 shifts the bits left by 23. v16_store_s8 writes integers as bytes, and 0 for those outside -127 to
 // 127.
 #if Q_V16 == 512
 #include <immintrin.h>
@@ -163,8 +163,8 @@ static inline void v16_store_s8(int8_t *p, v16 x) {
 
 #else
 
-// Sixteen numbers are four vectors of four: sixteen variables take compilers up to ten times as long. What goes number
-// by number is not inlined for the same reason.
+// Sixteen numbers are four vectors of four, because sixteen variables take compilers up to ten times as long. What is
+// computed number by number is not inlined for the same reason.
 typedef float v4 __attribute__((vector_size(16)));
 typedef int32_t v4i __attribute__((vector_size(16)));
 typedef struct {
@@ -299,7 +299,7 @@ static inline void v16_store_s8(int8_t *p, v16 x) {
 
 #endif
 
-// v16_sum adds the lanes in one order: neighbours at distance 8, 4, 2, 1. v16_largest compares them so.
+// v16_sum adds the lanes in one order: pairs at distance 8, 4, 2, 1. v16_largest compares them in that order.
 #if Q_V16 >= 256
 #define V16_FOLD(name, fold) \
 	static inline float name(v16 x) { \
@@ -344,12 +344,13 @@ static inline v16 v16_exp2(v16 shifted, v16 r) {
 	return v16_mul(p, v16_shift23(shifted));
 }
 
-// V16_MAGIC, added to n, moves n + 127 to the lowest bits, from where it becomes an exponent. What is below V16_LOWEST
-// counts as that: its exponential is next to nothing.
+// V16_MAGIC, added to n, moves n + 127 to the lowest bits, from where it becomes an exponent. Numbers below
+// V16_LOWEST count as that: their exponential is almost 0.
 #define V16_MAGIC (0x1.8p23f + 127)
 #define V16_LOWEST -87.0f
 
-// v16_exp is the exponential function for x <= 0, within 1.5e-7 of itself: exactly 1 at 0, at most 1, NaN at NaN.
+// v16_exp is the exponential function for x <= 0, with a relative error of 1.5e-7: exactly 1 at 0, at most 1, NaN for
+// NaN.
 static inline v16 v16_exp(v16 x) {
 	x = v16_max(v16_set(V16_LOWEST), x);
 	v16 shifted = v16_fma(x, v16_set(0x1.715476p0f), v16_set(V16_MAGIC)), n = v16_sub(shifted, v16_set(V16_MAGIC));
@@ -367,7 +368,7 @@ static inline v16_heat v16_heated(float t) {
 	return (v16_heat){V16_LOWEST * t, 1 / ln2, ln2, ln2 - (float)ln2, 1 / t};
 }
 
-// v16_exp_heated is exp(x / t), as v16_exp is exp(x).
+// v16_exp_heated is exp(x / t), computed as v16_exp computes exp(x).
 static inline v16 v16_exp_heated(v16 x, const v16_heat *h) {
 	x = v16_max(v16_set(h->lowest), x);
 	v16 shifted = v16_fma(x, v16_set(h->log2e), v16_set(V16_MAGIC)), n = v16_sub(shifted, v16_set(V16_MAGIC));

@@ -265,7 +265,7 @@ func TestEveryKernelIsFilled(t *testing.T) {
 	}
 	for _, k := range kernels {
 		if k.N > 0 && partAlign%k.N != 0 {
-			t.Errorf("parts of a context are no blocks of %d tokens", k.N)
+			t.Errorf("parts of a context do not divide into blocks of %d tokens", k.N)
 		}
 		if _, err := k.fill(nil); err == nil {
 			t.Errorf("%+v needs no values", k)

@@ -7,11 +7,11 @@ import (
 	"sync/atomic"
 )
 
-// ErrFault says that mapped bytes cannot be read.
+// ErrFault reports that mapped bytes cannot be read.
 var ErrFault = errors.New(
 	"a model file was shortened, or its disk failed, while it was open; leave model files alone during a run")
 
-// Guard calls f, which reads mapped bytes in its own goroutine, and returns ErrFault where they cannot be read: by
+// Guard calls f, which reads mapped bytes in its own goroutine, and returns ErrFault if they cannot be read. By
 // default the signal for that ends the process.
 func Guard(f func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
@@ -26,10 +26,10 @@ func Guard(f func() error) (err error) {
 	return f()
 }
 
-var sink atomic.Uint32 // keeps the reads from being left out
+var sink atomic.Uint32 // keeps the compiler from removing the reads
 
-// Touch reads a byte of each page of part, so that whoever reads it next, in C where there is no Guard, will hardly
-// find that it cannot be read.
+// Touch reads a byte of each page of part. The next reader, C code without a Guard, then hardly finds a page that
+// cannot be read.
 func Touch(part []byte) error {
 	return Guard(func() error {
 		var sum byte

@@ -1,5 +1,5 @@
-// Package mapped keeps a weight file mapped read-only in memory and gives its pages back to the operating system on
-// request, so that streaming a large file through the mapping does not keep it all resident.
+// Package mapped maps a weight file read-only into memory and returns the memory of its pages to the operating system
+// on request, so that streaming a large file through the mapping does not keep it all resident.
 package mapped
 
 import (
@@ -30,7 +30,7 @@ func Open(path string) (*File, error) {
 	if !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("%s is not a regular file", path)
 	}
-	if info.Size() == 0 { // an empty mapping is an error to the kernel, not to us
+	if info.Size() == 0 { // mmap rejects an empty mapping
 		return &File{}, nil
 	}
 	m, err := mmap.Map(f, mmap.RDONLY, 0)
@@ -40,12 +40,12 @@ func Open(path string) (*File, error) {
 	return &File{mapping: m}, nil
 }
 
-// Bytes is the whole file. It must not be written to and is invalid after Close.
+// Bytes returns the whole file. It must not be written to and is invalid after Close.
 func (f *File) Bytes() []byte { return f.mapping }
 
-// Release tells the operating system that the pages under part, a sub-slice of Bytes, are not needed in memory for now.
-// Its contents stay valid: they are read from the file again when touched. Neighbours that share the first or last page
-// are read again too. It is a hint: where the system has no such call, nothing happens.
+// Release hints to the operating system that the pages under part, a sub-slice of Bytes, are not needed in memory for
+// now. Their contents stay valid: they are read from the file again when touched. The same holds for neighbours that
+// share the first or last page. On systems without such a call, nothing happens.
 func (f *File) Release(part []byte) {
 	if len(part) == 0 || len(f.mapping) == 0 {
 		return
@@ -53,7 +53,7 @@ func (f *File) Release(part []byte) {
 	base := uintptr(unsafe.Pointer(unsafe.SliceData([]byte(f.mapping))))
 	start := uintptr(unsafe.Pointer(unsafe.SliceData(part))) - base
 	end := start + uintptr(len(part))
-	if end > uintptr(len(f.mapping)) || start > end { // not a part of this mapping
+	if end > uintptr(len(f.mapping)) || start > end { // not part of this mapping
 		return
 	}
 	page := uintptr(os.Getpagesize())

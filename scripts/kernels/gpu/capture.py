@@ -28,7 +28,7 @@ import paged_attention
 POINTERS = {"q", "cache", "table", "seqs", "positions", "sinks", "out", "maxima", "totals", "parts"}
 FLOATS = {"scale", "soft_cap"}
 HEAD_DIMS = [16, 32, 64, 128, 256, 512]
-# bytes of registers that a kernel may spill: those for prompts with a head_dim of 256 spill 436 on A100, most none
+# bytes of registers that a kernel may spill: kernels for prompts with a head_dim of 256 spill 436 on A100, most none
 SPILLED = 512
 SHARED = 99 << 10  # bytes that a block may have on the smallest of the GPUs
 
@@ -46,11 +46,11 @@ def variants():
                 for split in [False, True]:
                     yield "attend", decode | dict(SPLIT=split, CAP=cap), dtype, 3, 4
                 yield "attend", prefill | dict(CAP=cap), dtype, 3, warps
-            # No model has sinks and a soft cap. Where a context is split, combine has the sinks.
+            # No model has sinks and a soft cap. If a context is split, combine has the sinks.
             yield "combine", dict(D=d, SINK=True), dtype, 1, 4
             yield "attend", decode | dict(SPLIT=False, CAP=False, SINK=True), dtype, 3, 4
             yield "attend", prefill | dict(CAP=False, SINK=True), dtype, 3, warps
-    # Latents of 512 numbers and keys of 64 that are turned, for drawn tokens and prompts; 576 numbers to combine.
+    # Latents of 512 numbers and rotated keys of 64, for decode tokens and prompts; 576 numbers to combine.
     for dtype in ["bf16", "fp16", "fp32"]:
         yield "combine", dict(D=1024), dtype, 1, 4
         for split in [False, True]:

@@ -51,7 +51,7 @@ def case(rng, lengths, new, heads, kv_heads, head_dim, page_size, window, cap, m
         used += k
         seqs += [s] * count
         positions += range(length - count, length)
-    cache[pages[used:]] = np.nan  # what belongs to nobody is not used
+    cache[pages[used:]] = np.nan  # pages that belong to no sequence must not be used
     seqs, positions = np.array(seqs + [-1] * 3, np.int32), np.array(positions + [-1] * 3, np.int32)
     tokens, group = len(seqs), heads // kv_heads
     q = rng.standard_normal((tokens, heads, head_dim)).astype(np.float32)

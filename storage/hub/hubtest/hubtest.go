@@ -1,4 +1,4 @@
-// Package hubtest has a hub of datasets for tests, in this process.
+// Package hubtest provides a hub of datasets for tests, in this process.
 package hubtest
 
 import (
@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// Hub is one that the environment of the test names.
+// Hub is a hub that the test's environment points to.
 type Hub struct {
 	// Token, if not "", is the login that every dataset needs.
 	Token string
@@ -45,7 +45,7 @@ func New(t *testing.T) *Hub {
 	return h
 }
 
-// Commit makes a revision of a dataset have these files and no others, by their paths. It returns the commit.
+// Commit makes these files, by their paths, the only files of a dataset's revision. It returns the commit.
 func (h *Hub) Commit(dataset, revision string, files map[string]string) string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -66,7 +66,7 @@ func (h *Hub) Reads() int {
 	return h.reads
 }
 
-// serve answers as the hub does: files of a commit are elsewhere, where no login may come.
+// serve answers as the hub does: files of a commit are on a different host, which must not get the login.
 func (h *Hub) serve(w http.ResponseWriter, r *http.Request) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -92,14 +92,15 @@ func (h *Hub) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if rest, ok := strings.CutPrefix(path, "/datasets/"); ok && strings.Contains(rest, "/resolve/") {
-		elsewhere := strings.Replace(h.cdn.URL, "127.0.0.1", "localhost", 1) // by another host name
+		// the same server under a different host name
+		elsewhere := strings.Replace(h.cdn.URL, "127.0.0.1", "localhost", 1)
 		http.Redirect(w, r, elsewhere+"/"+rest, http.StatusFound)
 		return
 	}
 	refuse(http.StatusNotFound, "Sorry, we can't find the page you are looking for.")
 }
 
-// info describes a commit: large files are those with a digest of Git LFS.
+// info describes a commit: large files are the ones with a Git LFS digest.
 func (h *Hub) info(dataset, commit string) any {
 	type lfs struct {
 		SHA256 string `json:"sha256"`
@@ -123,7 +124,7 @@ func (h *Hub) info(dataset, commit string) any {
 	return map[string]any{"id": dataset, "sha": commit, "siblings": siblings}
 }
 
-// content answers as the servers behind the hub.
+// content answers like the servers that the hub redirects to.
 func (h *Hub) content(w http.ResponseWriter, r *http.Request) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
