@@ -221,8 +221,8 @@ func testAgainstMachines(t *rapid.T, d *tables) {
 	}
 }
 
-// With room and time all that a row may soon come to is filled, and nothing that it can never come to. A state many bytes
-// ahead may be too unlikely to be filled.
+// With room and time all that a row may soon come to is filled, and nothing that it can never come to. A state many
+// bytes ahead may be too unlikely to be filled.
 func TestAhead(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := drawDFA(t)

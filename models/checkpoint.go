@@ -59,10 +59,10 @@ type tensor struct {
 	need                 needFile
 	packed               *packed // of a quantized matrix, which has no data of its own
 	spread
-	// beside are other tensors of the file that decode reads. If inStep is set, it reads of each the blocks with the
-	// numbers of the blocks of data, and otherwise all.
-	beside []*tensor
-	inStep bool
+	// companions are other tensors of the file that decode reads. If inStep is set, it reads of each the blocks with
+	// the numbers of the blocks of data, and otherwise all.
+	companions []*tensor
+	inStep     bool
 }
 
 // spread is how a tensor's elements are spread over its data, which also has elements of other tensors. If scattered is

@@ -16,7 +16,7 @@ import (
 )
 
 // newEntropy returns Entropy of logits that are rounded to a dtype.
-func newEntropy(t testing.TB, backend compute.Backend, dtype dtypes.DType) func(t tester, logits [][]float32) []float32 {
+func newEntropy(t testing.TB, backend compute.Backend, dtype dtypes.DType) func(tester, [][]float32) []float32 {
 	t.Helper()
 	exec, err := NewExec(backend, func(logits *Node) *Node {
 		return sampling.Entropy(ConvertDType(logits, dtype), allRows(logits))

@@ -80,7 +80,7 @@ func (r *references) replaced(raw json.RawMessage, isSchema bool) (json.RawMessa
 
 // merged combines a schema and the keywords next to a reference to it: in one object, unless both have the same
 // keyword.
-func merged(schema, beside json.RawMessage) json.RawMessage {
+func merged(schema, siblings json.RawMessage) json.RawMessage {
 	names, members, err := membersInOrder(schema)
 	more, others, _ := membersInOrder(siblings)
 	annotations := []string{"title", "description", "default", "examples", "deprecated"}

@@ -75,8 +75,8 @@ void q_logprobs_row_plain(void *args, int64_t i);
 void q_logprobs_row_avx2(void *args, int64_t i);
 void q_logprobs_row_avx512(void *args, int64_t i);
 
-// quire_entropy: logits [S, V] of f32, bf16 or f16; rows s32[] -> entropies f32[S] of the first `rows` rows, in nats; NaN
-// of a row without a distribution, 0 of the other rows.
+// quire_entropy: logits [S, V] of f32, bf16 or f16; rows s32[] -> entropies f32[S] of the first `rows` rows, in nats;
+// NaN of a row without a distribution, 0 of the other rows.
 q_error *quire_entropy(q_frame *f);
 
 typedef struct {
