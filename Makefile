@@ -30,8 +30,8 @@ test: fetch
 
 test-slow: fetch
 	$(GO) test -timeout 80m $(TESTS)
-	$(GO) test -tags emulate_amx ./linear ./attention
-	$(GO) test -tags emulate_dot ./linear ./attention
+	$(GO) test -tags emulate_amx ./ops/linear ./attention
+	$(GO) test -tags emulate_dot ./ops/linear ./attention
 
 # Tests the Python module with a stand-in for the command; with QUIRE_TEST_MODEL=smollm2 also with bin/sample. Needs
 # pytest and pyarrow.
@@ -69,7 +69,7 @@ lint:
 race: fetch
 	$(GO) test -race -short ./engine -run 'TestTreeOfContexts|TestContextsBesideRuns|TestForgottenContext|$(\
 		)TestEqualPages|TestTransfers|TestReplicas|TestJobBegins|TestProgramsThatMove'
-	$(GO) test -race -short ./batch/... ./engine/schedule ./jobstate ./journal ./lockstep ./queue/... ./telemetry ./vfs
+	$(GO) test -race -short ./batch/... ./engine/schedule ./engine/lockstep ./data/vfs
 
 # Runs every fuzz target for FUZZTIME, FUZZJOBS at a time. FUZZ=FuzzParse selects those with this in their name or
 # package.

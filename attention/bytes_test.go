@@ -11,9 +11,9 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/quire/quire/attention"
+	"github.com/quire/quire/backend/setup"
 	"github.com/quire/quire/backend/xla"
 	"github.com/quire/quire/internal/testenv"
-	"github.com/quire/quire/setup"
 	"github.com/quire/quire/tokenqueue"
 )
 

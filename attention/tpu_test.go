@@ -15,10 +15,10 @@ import (
 	. "github.com/gomlx/gomlx/core/graph"
 
 	"github.com/quire/quire/attention"
+	"github.com/quire/quire/backend/setup"
 	"github.com/quire/quire/backend/xla"
-	"github.com/quire/quire/control"
 	"github.com/quire/quire/internal/testenv"
-	"github.com/quire/quire/setup"
+	"github.com/quire/quire/ops/control"
 	"github.com/quire/quire/tokenqueue"
 )
 

@@ -9,12 +9,12 @@ import (
 
 	"github.com/quire/quire/batch"
 	"github.com/quire/quire/batch/distribute"
+	"github.com/quire/quire/batch/jobstate"
 	"github.com/quire/quire/batch/outcome"
 	"github.com/quire/quire/batch/process"
 	"github.com/quire/quire/batch/spec"
+	"github.com/quire/quire/data/tally"
 	"github.com/quire/quire/internal/testenv"
-	"github.com/quire/quire/jobstate"
-	"github.com/quire/quire/tally"
 )
 
 // smallSpec is a job of so many rows, each a part, whose output is in a folder of its own.

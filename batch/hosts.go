@@ -10,13 +10,13 @@ import (
 	"slices"
 
 	"github.com/quire/quire/batch/generate"
+	"github.com/quire/quire/batch/jobstate"
 	"github.com/quire/quire/batch/outcome"
 	"github.com/quire/quire/batch/prepare"
 	"github.com/quire/quire/batch/process"
 	"github.com/quire/quire/batch/resume"
 	"github.com/quire/quire/batch/spec"
-	"github.com/quire/quire/jobstate"
-	"github.com/quire/quire/lockstep"
+	"github.com/quire/quire/engine/lockstep"
 )
 
 // agreeWithHosts compares the job on all processes.

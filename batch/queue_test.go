@@ -14,9 +14,9 @@ import (
 	"github.com/quire/quire/batch/distribute"
 	"github.com/quire/quire/batch/outcome"
 	"github.com/quire/quire/batch/process"
+	"github.com/quire/quire/batch/queue"
+	"github.com/quire/quire/batch/queue/local"
 	"github.com/quire/quire/batch/spec"
-	"github.com/quire/quire/queue"
-	"github.com/quire/quire/queue/local"
 )
 
 // startQueue starts a server of queues and connects to it.

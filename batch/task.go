@@ -15,11 +15,11 @@ import (
 	"github.com/quire/quire/batch/outcome"
 	"github.com/quire/quire/batch/prepare"
 	"github.com/quire/quire/batch/process"
+	"github.com/quire/quire/batch/queue"
 	"github.com/quire/quire/batch/resume"
 	"github.com/quire/quire/batch/spec"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/models"
-	"github.com/quire/quire/queue"
 )
 
 // Task is a job as this process does it.

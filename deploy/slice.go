@@ -107,7 +107,7 @@ func (j jobSet) Pod() pod { return j.pod }
 // one JobSet for each slice of several hosts, which run the model together.
 func (k *Kubernetes) JobSet(t Topology) (File, error) {
 	p := pod{Kubernetes: k, Setup: backend.TPU, StartupProbes: 180, Probes: k.probes(40), Gang: t.Hosts > 1,
-		ProbesNote: "later than --call-timeout, which says more",
+		ProbesNote: "later than --call-timeout, whose error is more informative",
 		TPU:        &tpuPod{t.Accelerator, t.Shape, t.Chips / t.Hosts}}
 	p.Args = append(p.Args, Flag{Name: "backend", Value: backend.XLATPU})
 	p.Args = append(p.Args, k.Flags...)

@@ -3,6 +3,7 @@ package engine
 import (
 	"io"
 
+	"github.com/quire/quire/data/parameter"
 	"github.com/quire/quire/engine/admit"
 	"github.com/quire/quire/engine/config"
 	"github.com/quire/quire/engine/core"
@@ -11,8 +12,7 @@ import (
 	"github.com/quire/quire/engine/prefixes"
 	"github.com/quire/quire/engine/schedule"
 	"github.com/quire/quire/engine/turns"
-	"github.com/quire/quire/parameter"
-	"github.com/quire/quire/sampling"
+	"github.com/quire/quire/ops/sampling"
 )
 
 // What an engine is made from: see package config.

@@ -9,7 +9,7 @@ import (
 	"github.com/quire/quire/engine/device"
 	"github.com/quire/quire/engine/schedule"
 	"github.com/quire/quire/internal/testenv"
-	"github.com/quire/quire/tree"
+	"github.com/quire/quire/ops/tree"
 )
 
 // countedCalls counts what goes up in each call.

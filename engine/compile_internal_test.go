@@ -14,7 +14,7 @@ import (
 	"github.com/quire/quire/backend/xla"
 	"github.com/quire/quire/engine/device"
 	"github.com/quire/quire/internal/testenv"
-	"github.com/quire/quire/sampling"
+	"github.com/quire/quire/ops/sampling"
 )
 
 // slowCompiler compiles the programs that move pages when it may, or not at all.

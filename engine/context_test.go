@@ -18,8 +18,8 @@ import (
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/engine/contexts"
 	"github.com/quire/quire/internal/testenv"
+	"github.com/quire/quire/ops/sampling"
 	"github.com/quire/quire/pagetable"
-	"github.com/quire/quire/sampling"
 )
 
 // contextPages are enough for the contexts of most tests, and few enough for sequences to wait for one another: so all

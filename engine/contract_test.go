@@ -13,7 +13,7 @@ import (
 	"github.com/quire/quire/backend/xla/cpukernel"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/internal/testenv"
-	"github.com/quire/quire/sampling"
+	"github.com/quire/quire/ops/sampling"
 )
 
 // The reproducibility contract: a completion depends on the model, the request, its generation and its seed, and on

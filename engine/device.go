@@ -10,8 +10,8 @@ import (
 	"github.com/quire/quire/engine/device/feature"
 	"github.com/quire/quire/engine/masks"
 	"github.com/quire/quire/engine/schedule"
-	"github.com/quire/quire/stopping"
-	"github.com/quire/quire/tree"
+	"github.com/quire/quire/ops/stopping"
+	"github.com/quire/quire/ops/tree"
 )
 
 // onDevice is the engine's device in a run, as the scheduler knows it.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/internal/testenv"
-	"github.com/quire/quire/sampling"
+	"github.com/quire/quire/ops/sampling"
 )
 
 // newEngine makes an engine for a tiny checkpoint on the serving backend.

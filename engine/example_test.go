@@ -7,12 +7,12 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/quire/quire/backend/setup"
 	"github.com/quire/quire/backend/xla"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/internal/testenv"
 	"github.com/quire/quire/models"
-	"github.com/quire/quire/sampling"
-	"github.com/quire/quire/setup"
+	"github.com/quire/quire/ops/sampling"
 )
 
 // Two completions of one prompt from a checkpoint in the Hugging Face format.

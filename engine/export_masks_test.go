@@ -1,9 +1,9 @@
 package engine
 
 import (
+	"github.com/quire/quire/data/parameter"
 	"github.com/quire/quire/engine/masks"
-	"github.com/quire/quire/masking"
-	"github.com/quire/quire/parameter"
+	"github.com/quire/quire/ops/masking"
 )
 
 // BoundStructures lets the states of each structure take so many bytes. It is for an engine that has run nothing yet.

@@ -10,9 +10,9 @@ import (
 	"github.com/gomlx/compute"
 
 	"github.com/quire/quire/backend/xla"
+	"github.com/quire/quire/data/parameter"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/internal/testenv"
-	"github.com/quire/quire/parameter"
 )
 
 // featured are the features, each with what makes a request ask for it, the i-th of several.

@@ -9,9 +9,9 @@ import (
 	"github.com/quire/quire/engine/device"
 	"github.com/quire/quire/engine/schedule"
 	"github.com/quire/quire/models"
-	"github.com/quire/quire/sampling"
-	"github.com/quire/quire/stopping"
-	"github.com/quire/quire/tree"
+	"github.com/quire/quire/ops/sampling"
+	"github.com/quire/quire/ops/stopping"
+	"github.com/quire/quire/ops/tree"
 )
 
 // No parameter of a row is left out: fill writes each array of the rows at the place of an entry, and nothing else.

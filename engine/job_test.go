@@ -13,12 +13,12 @@ import (
 
 	"github.com/gomlx/compute/dtypes"
 
+	"github.com/quire/quire/backend/setup"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/internal/testenv"
 	"github.com/quire/quire/models"
-	"github.com/quire/quire/sampling"
-	"github.com/quire/quire/setup"
-	"github.com/quire/quire/tokenizer"
+	"github.com/quire/quire/ops/sampling"
+	"github.com/quire/quire/text/tokenizer"
 )
 
 // A thousand requests of all lengths through 8 slots end with all pages free: Run fails with ErrPagesLost otherwise,

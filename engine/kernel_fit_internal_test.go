@@ -14,12 +14,12 @@ import (
 	"github.com/gomlx/compute/dtypes"
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/quire/quire/backend/setup"
 	"github.com/quire/quire/backend/xla"
 	"github.com/quire/quire/backend/xla/mosaic"
 	"github.com/quire/quire/internal/fakeplugin"
 	"github.com/quire/quire/internal/testenv"
 	"github.com/quire/quire/models"
-	"github.com/quire/quire/setup"
 )
 
 // noVMEM is what libtpu says of a kernel, shortened.

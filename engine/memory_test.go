@@ -10,10 +10,10 @@ import (
 
 	"github.com/gomlx/compute/dtypes"
 
+	"github.com/quire/quire/backend/setup"
 	"github.com/quire/quire/backend/xla"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/internal/testenv"
-	"github.com/quire/quire/setup"
 )
 
 // From the start of a process to the first completion, compiling included, SmolLM2 takes no more memory than its

@@ -5,9 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quire/quire/backend/setup"
 	"github.com/quire/quire/engine"
-	"github.com/quire/quire/setup"
-	"github.com/quire/quire/tokenizer"
+	"github.com/quire/quire/text/tokenizer"
 )
 
 // Until a completion has min_tokens tokens it draws none that ends it; from then on they are drawn, and end it.

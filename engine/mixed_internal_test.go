@@ -9,7 +9,7 @@ import (
 
 	"github.com/quire/quire/engine/schedule"
 	"github.com/quire/quire/internal/testenv"
-	"github.com/quire/quire/sampling"
+	"github.com/quire/quire/ops/sampling"
 )
 
 // With the kernels for CPUs a sequence draws on while another's prompt runs; without them it waits. It draws the same

@@ -10,7 +10,7 @@ import (
 	"github.com/quire/quire/engine/schedule"
 	"github.com/quire/quire/engine/schedule/model"
 	"github.com/quire/quire/internal/testenv"
-	"github.com/quire/quire/sampling"
+	"github.com/quire/quire/ops/sampling"
 )
 
 // twoDevices has the device and the model of it do the same, and compares what they come to.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/internal/testenv"
-	"github.com/quire/quire/tokenizer"
+	"github.com/quire/quire/text/tokenizer"
 )
 
 // What keys and values of 8 bits cost: the perplexity of SmolLM2 on what was this repository's documentation once, in

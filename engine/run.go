@@ -12,7 +12,7 @@ import (
 	"github.com/quire/quire/engine/prefixes"
 	"github.com/quire/quire/engine/schedule"
 	"github.com/quire/quire/engine/turns"
-	"github.com/quire/quire/sampling"
+	"github.com/quire/quire/ops/sampling"
 )
 
 // runs runs requests on the device.

@@ -12,7 +12,7 @@ import (
 	"github.com/quire/quire/backend/xla"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/internal/testenv"
-	"github.com/quire/quire/sampling"
+	"github.com/quire/quire/ops/sampling"
 )
 
 // SmolLM2's greedy tokens are transformers': 20 prompts of 1 to 600 tokens, 64 tokens each, in float32; on one device,

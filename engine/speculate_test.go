@@ -7,7 +7,7 @@ import (
 
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/internal/testenv"
-	"github.com/quire/quire/sampling"
+	"github.com/quire/quire/ops/sampling"
 )
 
 // repeatingRequests are greedy and sampled rows that repeat themselves, so that drafts are found: tiny models at

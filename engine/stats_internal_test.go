@@ -13,7 +13,7 @@ import (
 	"github.com/quire/quire/backend/xla"
 	"github.com/quire/quire/engine/device"
 	"github.com/quire/quire/internal/testenv"
-	"github.com/quire/quire/sampling"
+	"github.com/quire/quire/ops/sampling"
 )
 
 // hands is a clock that only what is timed moves.

@@ -6,11 +6,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quire/quire/backend/setup"
 	"github.com/quire/quire/backend/xla"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/internal/testenv"
-	"github.com/quire/quire/setup"
-	"github.com/quire/quire/tokenizer"
+	"github.com/quire/quire/text/tokenizer"
 )
 
 // smolLM2Tokenizer is the demo model's, whose first 256 tokens the contract's model draws: special ones, bytes and

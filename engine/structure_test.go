@@ -13,10 +13,10 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/quire/quire/backend/xla"
+	"github.com/quire/quire/data/parameter"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/internal/testenv"
-	"github.com/quire/quire/parameter"
-	"github.com/quire/quire/sampling"
+	"github.com/quire/quire/ops/sampling"
 )
 
 // structures are of each kind. The i-th JSON schema is another one for each i.

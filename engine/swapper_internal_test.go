@@ -13,7 +13,7 @@ import (
 	"github.com/quire/quire/engine/config"
 	"github.com/quire/quire/engine/core"
 	"github.com/quire/quire/internal/testenv"
-	"github.com/quire/quire/sampling"
+	"github.com/quire/quire/ops/sampling"
 )
 
 // order watches in which order calls and copies come, and holds some of them up: a copy to the host until the next call

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quire/quire/data/parameter"
 	"github.com/quire/quire/engine"
-	"github.com/quire/quire/parameter"
 )
 
 // A completion whose reasoning has a bound is the one without it up to there. Then comes the token that ends the

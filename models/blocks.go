@@ -3,7 +3,7 @@ package models
 import (
 	"fmt"
 
-	"github.com/quire/quire/blocks"
+	"github.com/quire/quire/backend/blocks"
 )
 
 // Blocks returns the format of a tensor's blocks in the file. It is the zero format if the numbers are floats or

@@ -15,9 +15,9 @@ import (
 
 	"github.com/gomlx/compute/dtypes"
 
-	"github.com/quire/quire/blocks"
+	"github.com/quire/quire/backend/blocks"
+	"github.com/quire/quire/backend/setup"
 	"github.com/quire/quire/models/arch"
-	"github.com/quire/quire/setup"
 )
 
 const tinyModels = "../testdata/models"

@@ -14,8 +14,8 @@ import (
 
 	"github.com/gomlx/go-huggingface/hub"
 
+	login "github.com/quire/quire/data/storage/hub"
 	"github.com/quire/quire/models/gguf"
-	login "github.com/quire/quire/storage/hub"
 )
 
 const hubScheme = "hf://"

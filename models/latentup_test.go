@@ -9,7 +9,7 @@ import (
 
 	"github.com/gomlx/compute/dtypes"
 
-	"github.com/quire/quire/blocks"
+	"github.com/quire/quire/backend/blocks"
 	"github.com/quire/quire/models/gguf"
 )
 

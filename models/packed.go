@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/quire/quire/blocks"
+	"github.com/quire/quire/backend/blocks"
 	"github.com/quire/quire/models/internal/mapped"
 	"github.com/quire/quire/models/quantized"
 )

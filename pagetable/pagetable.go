@@ -13,8 +13,8 @@ import (
 	"github.com/gomlx/compute/shapes"
 	. "github.com/gomlx/gomlx/core/graph"
 
-	"github.com/quire/quire/control"
-	"github.com/quire/quire/scan"
+	"github.com/quire/quire/ops/control"
+	"github.com/quire/quire/ops/scan"
 )
 
 // Table counts the references of P pages. Page ids are int32 in [0, P); -1 stands for no page.

@@ -12,10 +12,10 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 	"pgregory.net/rapid"
 
+	"github.com/quire/quire/backend/setup"
 	"github.com/quire/quire/backend/xla"
+	"github.com/quire/quire/ops/tree"
 	"github.com/quire/quire/pagetable"
-	"github.com/quire/quire/setup"
-	"github.com/quire/quire/tree"
 )
 
 const list = 16 // Needs, or pages, a call.

@@ -43,13 +43,16 @@ levels() { # the kernels of each instruction set that this processor supports
 	for level in plain avx2 avx512 avx512bf16 amx; do
 		[ "$level" != "$best" ] || break # what the other steps run
 		echo "QUIRE_KERNELS=$level"
-		QUIRE_KERNELS=$level $GO test -short -timeout 30m -count=1 ./backend/xla/cpukernel ./linear ./attention \
-			./sampling ./recurrence ./models/decoder || return 1
+		QUIRE_KERNELS=$level $GO test -short -timeout 30m -count=1 ./backend/xla/cpukernel ./ops/linear ./attention \
+			./ops/sampling ./models/recurrence ./models/decoder || return 1
 	done
 }
 processors() { # Go's own threads
-	GOMAXPROCS=1 $GO test -short -count=1 ./cmd/sample/... ./engine ./journal ./jobstate ./promptset ./queue/... &&
-		GOMAXPROCS=16 $GO test -short -count=1 ./cmd/sample/... ./engine ./journal ./jobstate ./promptset ./queue/...
+	local threads
+	for threads in 1 16; do
+		GOMAXPROCS=$threads $GO test -short -count=1 ./cmd/sample/... ./engine ./batch/journal ./batch/jobstate \
+			./batch/queue/... ./data/promptset || return 1
+	done
 }
 race() { make race; }
 fuzz() { make fuzz FUZZTIME=30s; }
@@ -70,14 +73,14 @@ grammars() { # the suites for JSON schemas that others wrote
 		rm -rf $suite
 		echo "warning: no sources of the Python package jsonschema: JSON-Schema-Test-Suite is left out"
 	}
-	[ ! -d $suite ] || QUIRE_JSON_SCHEMA_SUITE=$PWD/$suite $GO test -count=1 -v -run TestJSONSchemaSuite ./grammar ||
-		return 1
+	[ ! -d $suite ] || QUIRE_JSON_SCHEMA_SUITE=$PWD/$suite \
+		$GO test -count=1 -v -run TestJSONSchemaSuite ./text/grammar || return 1
 	[ -d "$data" ] || { echo "warning: no data of MaskBench in $data: it is left out"; return 0; }
 	for order in schema any; do
-		QUIRE_MASKBENCH=$data QUIRE_MASKBENCH_ORDER=$order $GO test -count=1 -v -run 'TestMaskBench$' ./grammar ||
+		QUIRE_MASKBENCH=$data QUIRE_MASKBENCH_ORDER=$order $GO test -count=1 -v -run 'TestMaskBench$' ./text/grammar ||
 			return 1
 	done
-	QUIRE_MASKBENCH=$data $GO test -count=1 -v -run TestMaskBenchMadeTextsAreValid ./grammar
+	QUIRE_MASKBENCH=$data $GO test -count=1 -v -run TestMaskBenchMadeTextsAreValid ./text/grammar
 }
 lm_eval_scores() { # lm-evaluation-harness with its own model class and with Quire's: the same scores
 	local peers=${QUIRE_CACHE:-$HOME/.cache/quire}/peers venv=$logs/lm_eval

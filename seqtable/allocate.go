@@ -4,9 +4,9 @@ import (
 	"github.com/gomlx/compute/dtypes"
 	. "github.com/gomlx/gomlx/core/graph"
 
-	"github.com/quire/quire/control"
+	"github.com/quire/quire/ops/control"
+	"github.com/quire/quire/ops/scan"
 	"github.com/quire/quire/pagetable"
-	"github.com/quire/quire/scan"
 	"github.com/quire/quire/tokenqueue"
 )
 

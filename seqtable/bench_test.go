@@ -10,10 +10,10 @@ import (
 	. "github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
 
-	"github.com/quire/quire/control"
+	"github.com/quire/quire/ops/control"
+	"github.com/quire/quire/ops/tree"
 	"github.com/quire/quire/seqtable"
 	"github.com/quire/quire/tokenqueue"
-	"github.com/quire/quire/tree"
 )
 
 // BenchmarkVerbs times each verb as the engine runs it, inside a loop on the device: one iteration is one call of the

@@ -5,9 +5,9 @@ import (
 	"github.com/gomlx/compute/shapes"
 	. "github.com/gomlx/gomlx/core/graph"
 
-	"github.com/quire/quire/control"
+	"github.com/quire/quire/ops/control"
+	"github.com/quire/quire/ops/scan"
 	"github.com/quire/quire/pagetable"
-	"github.com/quire/quire/scan"
 )
 
 // Clone begins sequences that have the first tokens of others: for each i with dst[i] not -1, slot dst[i] gets the

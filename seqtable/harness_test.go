@@ -11,12 +11,12 @@ import (
 	. "github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
 
+	"github.com/quire/quire/backend/setup"
 	"github.com/quire/quire/backend/xla"
+	"github.com/quire/quire/ops/tree"
 	"github.com/quire/quire/pagetable"
 	"github.com/quire/quire/seqtable"
-	"github.com/quire/quire/setup"
 	"github.com/quire/quire/tokenqueue"
-	"github.com/quire/quire/tree"
 )
 
 // onBackends runs the test on GoMLX's own backend and on XLA:CPU.

@@ -11,10 +11,10 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 	"pgregory.net/rapid"
 
+	"github.com/quire/quire/ops/tree"
 	"github.com/quire/quire/pagetable"
 	"github.com/quire/quire/seqtable"
 	"github.com/quire/quire/tokenqueue"
-	"github.com/quire/quire/tree"
 )
 
 // TestRandomOperations puts the tables through random operations, right ones and wrong ones, on the device and on the

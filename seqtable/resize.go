@@ -5,9 +5,9 @@ import (
 	"github.com/gomlx/compute/shapes"
 	. "github.com/gomlx/gomlx/core/graph"
 
-	"github.com/quire/quire/control"
+	"github.com/quire/quire/ops/control"
+	"github.com/quire/quire/ops/scan"
 	"github.com/quire/quire/pagetable"
-	"github.com/quire/quire/scan"
 )
 
 // Truncate shortens the sequence of each slot to lens, int32 [R]; -1, or a length that it does not reach, leaves it as

@@ -14,9 +14,9 @@ import (
 	"github.com/gomlx/compute/shapes"
 	. "github.com/gomlx/gomlx/core/graph"
 
-	"github.com/quire/quire/control"
+	"github.com/quire/quire/ops/control"
+	"github.com/quire/quire/ops/scan"
 	"github.com/quire/quire/pagetable"
-	"github.com/quire/quire/scan"
 )
 
 // Table describes R slots, each for one sequence of up to PP pages. A slot that is not used is all clear: length 0, no

@@ -11,10 +11,10 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
 
+	"github.com/quire/quire/ops/tree"
 	"github.com/quire/quire/pagetable"
 	"github.com/quire/quire/seqtable"
 	"github.com/quire/quire/tokenqueue"
-	"github.com/quire/quire/tree"
 )
 
 // TestSequences puts whole sequences through the tables.

@@ -7,8 +7,8 @@ import (
 	"github.com/gomlx/compute/shapes"
 	. "github.com/gomlx/gomlx/core/graph"
 
-	"github.com/quire/quire/control"
-	"github.com/quire/quire/scan"
+	"github.com/quire/quire/ops/control"
+	"github.com/quire/quire/ops/scan"
 )
 
 // Prompts holds the prompts of R slots, as far as they are on the device. A [Queue] holds tokens one by one; here

@@ -11,8 +11,8 @@ import (
 	"github.com/gomlx/compute/shapes"
 	. "github.com/gomlx/gomlx/core/graph"
 
-	"github.com/quire/quire/control"
-	"github.com/quire/quire/scan"
+	"github.com/quire/quire/ops/control"
+	"github.com/quire/quire/ops/scan"
 )
 
 // Queue is a FIFO of capacity Q. The first NumQueued elements of the arrays are the tokens, oldest first; the others

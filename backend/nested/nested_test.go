@@ -9,7 +9,7 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 
 	"github.com/quire/quire/backend/nested"
-	"github.com/quire/quire/control"
+	"github.com/quire/quire/ops/control"
 )
 
 func run(t *testing.T, graph func([]*Node) *Node, inputs ...any) *tensors.Tensor {

@@ -5,8 +5,8 @@ import (
 
 	"github.com/gomlx/compute/support/backendtest"
 
+	"github.com/quire/quire/backend/setup"
 	"github.com/quire/quire/backend/xla"
-	"github.com/quire/quire/setup"
 )
 
 // cpuPlugin returns the XLA:CPU plugin, which `make test` fetches.

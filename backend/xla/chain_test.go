@@ -11,8 +11,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/quire/quire/backend/xla"
-	"github.com/quire/quire/control"
-	"github.com/quire/quire/scan"
+	"github.com/quire/quire/ops/control"
+	"github.com/quire/quire/ops/scan"
 )
 
 // chainProgram is a random program of kernels and other operations on vectors s32[8] and caches. Each step takes

@@ -10,7 +10,7 @@ import (
 	. "github.com/gomlx/gomlx/core/graph"
 
 	"github.com/quire/quire/backend/xla"
-	"github.com/quire/quire/control"
+	"github.com/quire/quire/ops/control"
 )
 
 // run builds and runs a graph, and returns its outputs printed.

@@ -12,7 +12,7 @@ import (
 	. "github.com/gomlx/gomlx/core/graph"
 
 	"github.com/quire/quire/backend/xla"
-	"github.com/quire/quire/control"
+	"github.com/quire/quire/ops/control"
 )
 
 const (

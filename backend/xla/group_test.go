@@ -12,8 +12,8 @@ import (
 	. "github.com/gomlx/gomlx/core/graph"
 
 	"github.com/quire/quire/backend/xla"
-	"github.com/quire/quire/control"
 	"github.com/quire/quire/internal/testenv"
+	"github.com/quire/quire/ops/control"
 )
 
 // newGroup makes a backend on the given ones of 8 virtual devices.

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/quire/quire/backend/setup"
 	"github.com/quire/quire/backend/xla/internal/pjrtc"
-	"github.com/quire/quire/setup"
 )
 
 // The devices of a host have places by the numbers that libtpu gives them: a host's are no range of them.

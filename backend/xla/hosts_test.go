@@ -15,8 +15,8 @@ import (
 	"github.com/gomlx/compute/shapes"
 
 	"github.com/quire/quire/backend/xla"
+	"github.com/quire/quire/engine/lockstep"
 	"github.com/quire/quire/internal/testenv"
-	"github.com/quire/quire/lockstep"
 )
 
 // asHost makes a group over the devices of several processes, where this is one of them.

@@ -13,7 +13,7 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 
 	"github.com/quire/quire/backend/xla"
-	"github.com/quire/quire/control"
+	"github.com/quire/quire/ops/control"
 )
 
 // write is the composite that attention writes its cache with.

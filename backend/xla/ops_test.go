@@ -20,7 +20,7 @@ import (
 	. "github.com/gomlx/gomlx/core/graph"
 
 	"github.com/quire/quire/backend/xla"
-	"github.com/quire/quire/control"
+	"github.com/quire/quire/ops/control"
 )
 
 // Constants arrive bit for bit, alone, repeated and in arrays.

@@ -11,8 +11,8 @@ import (
 	"github.com/gomlx/compute/shapes"
 	. "github.com/gomlx/gomlx/core/graph"
 
+	"github.com/quire/quire/backend/setup"
 	"github.com/quire/quire/backend/xla"
-	"github.com/quire/quire/setup"
 )
 
 // openTopology opens a TPU topology on the libtpu that is installed, and leaves the test to machines that have one.

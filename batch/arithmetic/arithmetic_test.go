@@ -64,11 +64,11 @@ func TestArithmetic(t *testing.T) {
 		t.Errorf("%q, %v; by the plugin's path %q, %v", here, err, plugin, pluginErr)
 	}
 	for _, c := range []struct{ now, was, want string }{
-		{"NVIDIA H200", "NVIDIA H100", "on a machine like that"},
-		{"kernels avx2", "NVIDIA H100", "on a machine like that"},
-		{"NVIDIA H100", "kernels avx2", "on a machine like that"},
+		{"NVIDIA H200", "NVIDIA H100", "on a machine like it"},
+		{"kernels avx2", "NVIDIA H100", "on a machine like it"},
+		{"NVIDIA H100", "kernels avx2", "on a machine like it"},
 		{"XLA for AVX512", "XLA for AVX2", "XLA_FLAGS=--xla_cpu_max_isa=AVX2"},
-		{"XLA for AVX2", "XLA for AVX512", "on a machine like that"},
+		{"XLA for AVX2", "XLA for AVX512", "on a machine like it"},
 	} {
 		if got := Remedy(c.now, c.was); !strings.Contains(got, c.want) {
 			t.Errorf("%s, was %s: %s", c.now, c.was, got)

@@ -4,8 +4,8 @@ package ask
 import (
 	"io"
 
-	"github.com/quire/quire/parameter"
-	"github.com/quire/quire/promptset"
+	"github.com/quire/quire/data/parameter"
+	"github.com/quire/quire/data/promptset"
 )
 
 // Settings are what a job says of all its rows.

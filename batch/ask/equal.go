@@ -7,9 +7,9 @@ import (
 	"io"
 	"sync"
 
+	"github.com/quire/quire/data/promptset"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/internal/visible"
-	"github.com/quire/quire/promptset"
 )
 
 // maxDistinctRows bounds the rows that later ones are compared with, to about 30 MB of hashes and places. In a larger

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/quire/quire/promptset"
+	"github.com/quire/quire/data/promptset"
 )
 
 // following returns the tokens of a prompt that follows others, the last of which is last.

@@ -7,9 +7,9 @@ import (
 	"testing"
 
 	"github.com/quire/quire/batch/lineage"
-	"github.com/quire/quire/parameter"
-	"github.com/quire/quire/promptset"
-	"github.com/quire/quire/promptset/completion"
+	"github.com/quire/quire/data/parameter"
+	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/data/promptset/completion"
 )
 
 // What a row continues is the parent's prompt, what is wanted of a completion, and its own prompt in the form that

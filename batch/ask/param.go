@@ -3,11 +3,11 @@ package ask
 import (
 	"errors"
 
+	"github.com/quire/quire/data/parameter"
+	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/data/promptset/openai"
+	"github.com/quire/quire/data/promptset/requests"
 	"github.com/quire/quire/engine"
-	"github.com/quire/quire/parameter"
-	"github.com/quire/quire/promptset"
-	"github.com/quire/quire/promptset/openai"
-	"github.com/quire/quire/promptset/requests"
 )
 
 // paramError is an error about a member of a row, with OpenAI's code for it.

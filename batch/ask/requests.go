@@ -8,11 +8,11 @@ import (
 	"unicode/utf8"
 
 	"github.com/quire/quire/batch/lineage"
+	"github.com/quire/quire/data/parameter"
+	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/data/promptset/openai"
+	"github.com/quire/quire/data/promptset/requests"
 	"github.com/quire/quire/engine"
-	"github.com/quire/quire/parameter"
-	"github.com/quire/quire/promptset"
-	"github.com/quire/quire/promptset/openai"
-	"github.com/quire/quire/promptset/requests"
 )
 
 // Requests returns the requests of a row, one for each of its prompts, or what is wrong with the row. It continues

@@ -3,9 +3,9 @@ package ask
 import (
 	"fmt"
 
-	"github.com/quire/quire/chat/reply"
-	"github.com/quire/quire/parameter"
-	"github.com/quire/quire/promptset"
+	"github.com/quire/quire/data/parameter"
+	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/text/chat/reply"
 )
 
 // structure is what the text of a row's completions must be: what the row asks for, or a call of a tool where

@@ -1,9 +1,9 @@
 package ask
 
 import (
-	"github.com/quire/quire/chat/reply"
-	"github.com/quire/quire/parameter"
-	"github.com/quire/quire/promptset"
+	"github.com/quire/quire/data/parameter"
+	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/text/chat/reply"
 )
 
 // Text is what turns text into the tokens of a model, and back.

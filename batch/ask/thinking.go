@@ -3,10 +3,10 @@ package ask
 import (
 	"fmt"
 
-	"github.com/quire/quire/chat/reply"
+	"github.com/quire/quire/data/parameter"
+	"github.com/quire/quire/data/promptset"
 	"github.com/quire/quire/engine"
-	"github.com/quire/quire/parameter"
-	"github.com/quire/quire/promptset"
+	"github.com/quire/quire/text/chat/reply"
 )
 
 // thinking is the bound of a row's reasoning, nil if it has none.

@@ -11,16 +11,16 @@ import (
 	"github.com/gomlx/compute/dtypes"
 
 	"github.com/quire/quire/batch/ask"
+	"github.com/quire/quire/batch/jobstate"
 	"github.com/quire/quire/batch/lineage"
 	"github.com/quire/quire/batch/outcome"
 	"github.com/quire/quire/batch/prepare"
 	"github.com/quire/quire/batch/process"
 	"github.com/quire/quire/batch/spec"
+	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/data/promptset/completion"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/engine/config"
-	"github.com/quire/quire/jobstate"
-	"github.com/quire/quire/promptset"
-	"github.com/quire/quire/promptset/completion"
 )
 
 // Report is what the rows of a job come to before anything is generated.

@@ -17,8 +17,8 @@ import (
 
 	"github.com/quire/quire/batch/distribute"
 	"github.com/quire/quire/batch/process"
+	"github.com/quire/quire/batch/queue"
 	"github.com/quire/quire/internal/plural"
-	"github.com/quire/quire/queue"
 )
 
 // PollStatus is the time between two looks at the queue. Tests shorten it.

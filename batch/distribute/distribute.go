@@ -11,16 +11,16 @@ import (
 	"time"
 
 	"github.com/quire/quire/batch/generate"
+	"github.com/quire/quire/batch/jobstate"
 	"github.com/quire/quire/batch/outcome"
 	"github.com/quire/quire/batch/prepare"
 	"github.com/quire/quire/batch/process"
+	"github.com/quire/quire/batch/queue"
 	"github.com/quire/quire/batch/resume"
 	"github.com/quire/quire/batch/spec"
+	"github.com/quire/quire/data/tally"
+	"github.com/quire/quire/data/vfs"
 	"github.com/quire/quire/internal/plural"
-	"github.com/quire/quire/jobstate"
-	"github.com/quire/quire/queue"
-	"github.com/quire/quire/tally"
-	"github.com/quire/quire/vfs"
 )
 
 // Workers does the units of a job that are missing by processes of its own, until none is left or ctx is done. store is

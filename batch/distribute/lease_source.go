@@ -12,11 +12,11 @@ import (
 	"time"
 
 	"github.com/quire/quire/batch/generate"
+	"github.com/quire/quire/batch/jobstate"
+	"github.com/quire/quire/batch/queue"
 	"github.com/quire/quire/batch/resume"
-	"github.com/quire/quire/jobstate"
-	"github.com/quire/quire/queue"
-	"github.com/quire/quire/storage"
-	"github.com/quire/quire/tally"
+	"github.com/quire/quire/data/storage"
+	"github.com/quire/quire/data/tally"
 )
 
 // leaseSource is the source of a worker: units of a job in a queue, each a part.

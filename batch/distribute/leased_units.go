@@ -13,9 +13,9 @@ import (
 
 	"github.com/quire/quire/batch/generate"
 	"github.com/quire/quire/batch/process"
+	"github.com/quire/quire/batch/queue"
+	"github.com/quire/quire/data/tally"
 	"github.com/quire/quire/internal/plural"
-	"github.com/quire/quire/queue"
-	"github.com/quire/quire/tally"
 )
 
 // leasedUnits tell the queue how the units of a worker go. Each unit that is through is told by a goroutine of its own.

@@ -14,13 +14,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/quire/quire/batch/jobstate"
 	"github.com/quire/quire/batch/prepare"
+	"github.com/quire/quire/batch/queue"
 	"github.com/quire/quire/batch/spec"
-	"github.com/quire/quire/jobstate"
+	"github.com/quire/quire/data/storage"
+	"github.com/quire/quire/data/tally"
 	"github.com/quire/quire/models"
-	"github.com/quire/quire/queue"
-	"github.com/quire/quire/storage"
-	"github.com/quire/quire/tally"
 )
 
 // queuedJob is what a job in the queue tells its workers. What is of one process is not in it.

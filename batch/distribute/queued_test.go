@@ -8,11 +8,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quire/quire/batch/jobstate"
 	"github.com/quire/quire/batch/prepare"
 	"github.com/quire/quire/batch/process"
 	"github.com/quire/quire/batch/spec"
-	"github.com/quire/quire/jobstate"
-	"github.com/quire/quire/tally"
+	"github.com/quire/quire/data/tally"
 )
 
 // A worker has the job that was submitted, and nothing of the process that did.

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/quire/quire/batch/queue"
 	"github.com/quire/quire/internal/plural"
-	"github.com/quire/quire/queue"
 )
 
 // JobStatus is how far a job of a queue is; "sample status --json" prints it.

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/quire/quire/batch/jobstate"
 	"github.com/quire/quire/batch/prepare"
 	"github.com/quire/quire/batch/process"
+	"github.com/quire/quire/batch/queue"
 	"github.com/quire/quire/batch/resume"
-	"github.com/quire/quire/jobstate"
-	"github.com/quire/quire/queue"
-	"github.com/quire/quire/tally"
+	"github.com/quire/quire/data/tally"
 )
 
 // Submission is what became of a job that was put into a queue.

@@ -13,17 +13,17 @@ import (
 	"time"
 
 	"github.com/quire/quire/batch/generate"
+	"github.com/quire/quire/batch/jobstate"
 	"github.com/quire/quire/batch/load"
 	"github.com/quire/quire/batch/outcome"
 	"github.com/quire/quire/batch/prepare"
 	"github.com/quire/quire/batch/process"
+	"github.com/quire/quire/batch/queue"
 	"github.com/quire/quire/batch/resume"
 	"github.com/quire/quire/batch/spec"
+	"github.com/quire/quire/data/storage"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/internal/plural"
-	"github.com/quire/quire/jobstate"
-	"github.com/quire/quire/queue"
-	"github.com/quire/quire/storage"
 )
 
 // Worker takes units of jobs out of a queue and generates them, with one engine for each job.

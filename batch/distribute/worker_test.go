@@ -8,7 +8,7 @@ import (
 
 	"github.com/quire/quire/batch/outcome"
 	"github.com/quire/quire/batch/process"
-	"github.com/quire/quire/queue"
+	"github.com/quire/quire/batch/queue"
 )
 
 func TestJobOver(t *testing.T) {
@@ -32,7 +32,7 @@ func TestJobOver(t *testing.T) {
 			Error: "fire"})
 	}
 	if err := JobOver(s); err == nil || !strings.Contains(err.Error(),
-		"unit 4 (rows 0 to 4, from in on): fire; 2 more; mend") {
+		"unit 4 (rows 0 to 4, from in on): fire; 2 more; fix") {
 		t.Error(err)
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/quire/quire/batch/jobstate"
 	"github.com/quire/quire/batch/process"
-	"github.com/quire/quire/jobstate"
 )
 
 // countVariable is the variable that reports how many shards there are where the scheduler does not.

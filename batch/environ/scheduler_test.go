@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/quire/quire/jobstate"
+	"github.com/quire/quire/batch/jobstate"
 )
 
 func TestFindShard(t *testing.T) {

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/quire/quire/tally"
+	"github.com/quire/quire/data/tally"
 )
 
 // ActiveUnits are the units that are started and not ended. One goroutine begins them, another one takes their

@@ -13,12 +13,12 @@ import (
 	"github.com/quire/quire/batch/lineage"
 	"github.com/quire/quire/batch/observe"
 	"github.com/quire/quire/batch/outcome"
+	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/data/promptset/completion"
+	"github.com/quire/quire/data/promptset/openai"
+	"github.com/quire/quire/data/promptset/requests"
+	"github.com/quire/quire/data/tally"
 	"github.com/quire/quire/engine"
-	"github.com/quire/quire/promptset"
-	"github.com/quire/quire/promptset/completion"
-	"github.com/quire/quire/promptset/openai"
-	"github.com/quire/quire/promptset/requests"
-	"github.com/quire/quire/tally"
 )
 
 // Bounds of what is read and not written: rows that run, and rows that wait for an earlier one.

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/quire/quire/batch/process"
-	"github.com/quire/quire/tally"
+	"github.com/quire/quire/data/tally"
 )
 
 // countedUpdates counts calls, and guards its count by nothing.

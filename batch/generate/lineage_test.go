@@ -6,11 +6,11 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/quire/quire/batch/journal"
 	"github.com/quire/quire/batch/lineage"
+	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/data/vfs"
 	"github.com/quire/quire/engine"
-	"github.com/quire/quire/journal"
-	"github.com/quire/quire/promptset"
-	"github.com/quire/quire/vfs"
 )
 
 // Reading waits while too much is in flight, but not while rows can continue.

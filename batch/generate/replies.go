@@ -6,10 +6,10 @@ import (
 
 	"github.com/quire/quire/batch/process"
 	"github.com/quire/quire/batch/spec"
-	"github.com/quire/quire/chat/reply"
+	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/data/promptset/completion"
 	"github.com/quire/quire/engine"
-	"github.com/quire/quire/promptset"
-	"github.com/quire/quire/promptset/completion"
+	"github.com/quire/quire/text/chat/reply"
 )
 
 // replySplitter takes completions apart into reasoning, text and calls of tools.

@@ -7,8 +7,8 @@ import (
 	"github.com/quire/quire/batch/process"
 	"github.com/quire/quire/batch/resume"
 	"github.com/quire/quire/batch/spec"
+	"github.com/quire/quire/data/tally"
 	"github.com/quire/quire/engine"
-	"github.com/quire/quire/tally"
 )
 
 // Report describes what a run came to; "sample run --report" writes it as JSON. Seconds are wall-clock.

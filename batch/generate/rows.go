@@ -3,7 +3,7 @@ package generate
 import (
 	"context"
 
-	"github.com/quire/quire/promptset"
+	"github.com/quire/quire/data/promptset"
 )
 
 // rowReader reads single rows of the inputs, in blocks of which it keeps some: rows that are wanted out of order often

@@ -13,9 +13,9 @@ import (
 	"github.com/quire/quire/batch/prepare"
 	"github.com/quire/quire/batch/process"
 	"github.com/quire/quire/batch/spec"
+	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/data/promptset/completion"
 	"github.com/quire/quire/internal/plural"
-	"github.com/quire/quire/promptset"
-	"github.com/quire/quire/promptset/completion"
 )
 
 // streamed are the rows of a job whose output is Standard.

@@ -12,11 +12,11 @@ import (
 	"github.com/quire/quire/batch/outcome"
 	"github.com/quire/quire/batch/process"
 	"github.com/quire/quire/batch/resume"
+	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/data/promptset/completion"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/internal/visible"
-	"github.com/quire/quire/promptset"
-	"github.com/quire/quire/promptset/completion"
 )
 
 // Unit is what is read, generated and written in one go: the parts of a run or of a shard that are missing, or one

@@ -8,7 +8,7 @@ import (
 	"github.com/quire/quire/batch/lineage"
 	"github.com/quire/quire/batch/prepare"
 	"github.com/quire/quire/batch/resume"
-	"github.com/quire/quire/promptset"
+	"github.com/quire/quire/data/promptset"
 )
 
 // rowQueue gives the rows of a unit in the order in which they are started: rows that are not in a published part, read

@@ -5,9 +5,9 @@ import (
 
 	"github.com/quire/quire/batch/lineage"
 	"github.com/quire/quire/batch/outcome"
+	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/data/promptset/completion"
 	"github.com/quire/quire/engine"
-	"github.com/quire/quire/promptset"
-	"github.com/quire/quire/promptset/completion"
 )
 
 // Conversation is a conversation with a model that somebody tries. Each message continues the tokens of those before

@@ -11,9 +11,9 @@ import (
 	"github.com/quire/quire/batch/prepare"
 	"github.com/quire/quire/batch/process"
 	"github.com/quire/quire/batch/spec"
+	"github.com/quire/quire/data/promptset"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/internal/plural"
-	"github.com/quire/quire/promptset"
 )
 
 // Model is a model that somebody tries: what it generates is told as it comes, and nothing is kept.

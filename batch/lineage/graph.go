@@ -14,8 +14,8 @@ import (
 	"slices"
 	"sort"
 
+	"github.com/quire/quire/data/promptset"
 	"github.com/quire/quire/internal/visible"
-	"github.com/quire/quire/promptset"
 )
 
 // What [Graph.Of] returns for a row that continues no other.

@@ -12,8 +12,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/quire/quire/promptset"
-	"github.com/quire/quire/promptset/completion"
+	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/data/promptset/completion"
 )
 
 // The rows that rows continue are those of a plain model: by id, unless there is none, or several, or a circle.

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/data/promptset/completion"
 	"github.com/quire/quire/internal/visible"
-	"github.com/quire/quire/promptset"
-	"github.com/quire/quire/promptset/completion"
 )
 
 // Parent is what rows need of the one that they continue: the tokens of its prompt, and its completions.

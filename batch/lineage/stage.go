@@ -9,9 +9,9 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/quire/quire/journal"
-	"github.com/quire/quire/promptset/completion"
-	"github.com/quire/quire/vfs"
+	"github.com/quire/quire/batch/journal"
+	"github.com/quire/quire/data/promptset/completion"
+	"github.com/quire/quire/data/vfs"
 )
 
 // folder is where a process keeps parents, below the folder of its journal.

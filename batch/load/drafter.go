@@ -7,9 +7,9 @@ import (
 
 	"github.com/quire/quire/batch/process"
 	"github.com/quire/quire/batch/spec"
+	"github.com/quire/quire/data/storage"
 	"github.com/quire/quire/models"
-	"github.com/quire/quire/storage"
-	"github.com/quire/quire/tokenizer"
+	"github.com/quire/quire/text/tokenizer"
 )
 
 // openDraftModel opens the model that drafts tokens for a model with a tokenizer, which may be nil. It is nil if

@@ -6,13 +6,13 @@ import (
 
 	"github.com/quire/quire/internal/testenv"
 	"github.com/quire/quire/models"
-	"github.com/quire/quire/tokenizer"
+	"github.com/quire/quire/text/tokenizer"
 )
 
 // A draft model must have the tokens of the model: as texts where there are tokenizers, else as many.
 func TestDraftModelHasTheTokens(t *testing.T) {
 	open := func(name string) *tokenizer.Tokenizer {
-		tok, err := tokenizer.Open(testenv.Path("tokenizer", "testdata", name))
+		tok, err := tokenizer.Open(testenv.Path("text", "tokenizer", "testdata", name))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -3,10 +3,10 @@ package load
 import (
 	"path/filepath"
 
+	"github.com/quire/quire/batch/jobstate"
 	"github.com/quire/quire/batch/process"
 	"github.com/quire/quire/batch/spec"
 	"github.com/quire/quire/engine"
-	"github.com/quire/quire/jobstate"
 )
 
 // observeCalls reports the calls to the observer, and ends the profile of the device after its last one.

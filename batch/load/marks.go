@@ -1,6 +1,6 @@
 package load
 
-import "github.com/quire/quire/tokenizer"
+import "github.com/quire/quire/text/tokenizer"
 
 // withMarks returns the text of a completion with the marks that the text lacks: special tokens, and the token
 // that ended the completion.

@@ -8,12 +8,12 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/quire/quire/backend/setup"
 	"github.com/quire/quire/batch/process"
 	"github.com/quire/quire/batch/spec"
+	"github.com/quire/quire/data/storage"
 	"github.com/quire/quire/models"
-	"github.com/quire/quire/setup"
-	"github.com/quire/quire/storage"
-	"github.com/quire/quire/tokenizer"
+	"github.com/quire/quire/text/tokenizer"
 )
 
 // openTokenizer opens the model's tokenizer; nil if it has none.

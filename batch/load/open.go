@@ -14,18 +14,18 @@ import (
 
 	"github.com/gomlx/compute"
 
+	"github.com/quire/quire/backend/setup"
 	"github.com/quire/quire/backend/xla"
 	"github.com/quire/quire/batch/ask"
 	"github.com/quire/quire/batch/prefixes"
 	"github.com/quire/quire/batch/process"
 	"github.com/quire/quire/batch/spec"
-	"github.com/quire/quire/chat"
+	"github.com/quire/quire/data/parameter"
+	"github.com/quire/quire/data/promptset"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/models"
-	"github.com/quire/quire/parameter"
-	"github.com/quire/quire/promptset"
-	"github.com/quire/quire/setup"
-	"github.com/quire/quire/tokenizer"
+	"github.com/quire/quire/text/chat"
+	"github.com/quire/quire/text/tokenizer"
 )
 
 // Models opens models of package models with package engine.

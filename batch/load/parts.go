@@ -13,10 +13,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/quire/quire/backend/setup"
 	"github.com/quire/quire/batch/process"
+	"github.com/quire/quire/data/storage"
 	"github.com/quire/quire/models"
-	"github.com/quire/quire/setup"
-	"github.com/quire/quire/storage"
 )
 
 // parts are weight files elsewhere, by their names, of which the bytes come that are read.

@@ -6,15 +6,15 @@ import (
 
 	"github.com/quire/quire/batch/process"
 	"github.com/quire/quire/batch/spec"
-	"github.com/quire/quire/parameter"
-	"github.com/quire/quire/promptset"
-	"github.com/quire/quire/tokenizer"
+	"github.com/quire/quire/data/parameter"
+	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/text/tokenizer"
 )
 
 // TestOpenTemplates: a model's own template that is broken concerns rows with messages only, and tools may have one of
 // their own.
 func TestOpenTemplates(t *testing.T) {
-	tok, err := tokenizer.Open("../../tokenizer/testdata/llama3")
+	tok, err := tokenizer.Open("../../text/tokenizer/testdata/llama3")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,8 +9,8 @@ import (
 	"sync/atomic"
 
 	"github.com/quire/quire/backend"
+	"github.com/quire/quire/backend/setup"
 	"github.com/quire/quire/batch/spec"
-	"github.com/quire/quire/setup"
 )
 
 // VisibleChips is the variable that tells libtpu which chips of the host a process has.

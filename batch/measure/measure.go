@@ -14,8 +14,8 @@ import (
 	"github.com/quire/quire/backend/xla/cpukernel"
 	"github.com/quire/quire/batch/process"
 	workloads "github.com/quire/quire/bench/workload"
+	"github.com/quire/quire/data/parameter"
 	"github.com/quire/quire/engine"
-	"github.com/quire/quire/parameter"
 )
 
 // Options of a measurement.

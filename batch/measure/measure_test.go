@@ -14,9 +14,9 @@ import (
 	"github.com/quire/quire/batch/ask"
 	"github.com/quire/quire/batch/process"
 	workloads "github.com/quire/quire/bench/workload"
+	"github.com/quire/quire/data/parameter"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/models/arch"
-	"github.com/quire/quire/parameter"
 )
 
 // echo gives each request its completions, all of the longest that they may be, and then does something to them.

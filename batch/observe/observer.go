@@ -9,13 +9,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/quire/quire/batch/telemetry"
+	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/data/promptset/completion"
+	"github.com/quire/quire/data/promptset/folder"
+	"github.com/quire/quire/data/vfs"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/engine/schedule"
-	"github.com/quire/quire/promptset"
-	"github.com/quire/quire/promptset/completion"
-	"github.com/quire/quire/promptset/folder"
-	"github.com/quire/quire/telemetry"
-	"github.com/quire/quire/vfs"
 )
 
 // Observer tells those who watch a job what happens in it: the log, and what package telemetry makes of it.

@@ -3,8 +3,8 @@ package outcome
 import (
 	"fmt"
 
+	"github.com/quire/quire/data/promptset"
 	"github.com/quire/quire/internal/visible"
-	"github.com/quire/quire/promptset"
 )
 
 // ErrorExamples is how many of the rows with errors are named in the final report.

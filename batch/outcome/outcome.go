@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/quire/quire/storage"
+	"github.com/quire/quire/data/storage"
 )
 
 // Outcome is how a job ended. The command's exit codes are these numbers, and so is what process 0 of several tells the

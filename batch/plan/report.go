@@ -7,8 +7,8 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"github.com/quire/quire/backend/chip"
 	"github.com/quire/quire/backend/xla"
-	"github.com/quire/quire/chip"
 	"github.com/quire/quire/engine"
 )
 

@@ -1,6 +1,6 @@
 package plan
 
-import "github.com/quire/quire/chip"
+import "github.com/quire/quire/backend/chip"
 
 // Estimate is the roofline of a job on a chip: what could be had if the chip did nothing but the products and the reads
 // that the model cannot do without, at its peak. It is an upper bound, and not measured.

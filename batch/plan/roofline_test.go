@@ -4,7 +4,7 @@ import (
 	"math"
 	"testing"
 
-	"github.com/quire/quire/chip"
+	"github.com/quire/quire/backend/chip"
 )
 
 // The roofline of Llama-3.1-8B, worked out by hand: 6.98e9 weights in layers, 0.525e9 in the output matrix, 131,072

@@ -13,9 +13,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/quire/quire/backend/setup"
 	"github.com/quire/quire/batch/process"
 	"github.com/quire/quire/engine"
-	"github.com/quire/quire/setup"
 )
 
 // prefixEnding is that of the files of named prefixes.

@@ -3,8 +3,8 @@ package prepare
 import (
 	"fmt"
 
+	"github.com/quire/quire/data/promptset"
 	"github.com/quire/quire/internal/visible"
-	"github.com/quire/quire/promptset"
 )
 
 // parentElsewhereError reports that a row continues one that another process may draw.

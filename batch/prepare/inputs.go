@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/quire/quire/batch/jobstate"
 	"github.com/quire/quire/batch/spec"
-	"github.com/quire/quire/jobstate"
-	"github.com/quire/quire/promptset"
+	"github.com/quire/quire/data/promptset"
 )
 
 // ReopenInputs opens the inputs of a job, whose work folder that is, if they can be read and are what they were when

@@ -4,12 +4,12 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/quire/quire/batch/jobstate"
 	"github.com/quire/quire/batch/outcome"
 	"github.com/quire/quire/batch/process"
 	"github.com/quire/quire/batch/spec"
-	"github.com/quire/quire/jobstate"
-	"github.com/quire/quire/promptset"
-	"github.com/quire/quire/storage"
+	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/data/storage"
 )
 
 // checkTokenizer refuses rows of text for a model without a tokenizer, before it is loaded: each row would be an error.

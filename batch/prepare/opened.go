@@ -9,13 +9,13 @@ import (
 	"slices"
 
 	"github.com/quire/quire/batch/arithmetic"
+	"github.com/quire/quire/batch/jobstate"
 	"github.com/quire/quire/batch/lineage"
 	"github.com/quire/quire/batch/outcome"
 	"github.com/quire/quire/batch/process"
 	"github.com/quire/quire/batch/spec"
-	"github.com/quire/quire/jobstate"
-	"github.com/quire/quire/promptset"
-	"github.com/quire/quire/promptset/folder"
+	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/data/promptset/folder"
 )
 
 // Opened is a job with its inputs, and what is known of its model.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/quire/quire/batch/process"
 	"github.com/quire/quire/batch/spec"
-	"github.com/quire/quire/promptset"
+	"github.com/quire/quire/data/promptset"
 )
 
 // RawPromptWarning warns of prompts as raw text if no flag asks for them.

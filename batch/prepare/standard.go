@@ -9,13 +9,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/quire/quire/batch/jobstate"
 	"github.com/quire/quire/batch/outcome"
 	"github.com/quire/quire/batch/process"
 	"github.com/quire/quire/batch/spec"
+	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/data/promptset/jsonl"
 	"github.com/quire/quire/internal/plural"
-	"github.com/quire/quire/jobstate"
-	"github.com/quire/quire/promptset"
-	"github.com/quire/quire/promptset/jsonl"
 )
 
 // lockPatience is how long a run waits for the lock of a job. A process that was killed holds it until the system has

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/quire/quire/batch/process"
-	"github.com/quire/quire/parameter"
+	"github.com/quire/quire/data/parameter"
 )
 
 // maxNamed bounds the names in warnings about the input.

@@ -10,7 +10,7 @@ import (
 	"github.com/quire/quire/backend"
 	"github.com/quire/quire/batch/outcome"
 	"github.com/quire/quire/batch/spec"
-	"github.com/quire/quire/lockstep"
+	"github.com/quire/quire/engine/lockstep"
 )
 
 // validate holds what can be told of a model on the devices of several processes.

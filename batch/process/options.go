@@ -8,17 +8,17 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/quire/quire/backend/setup"
+	"github.com/quire/quire/batch/jobstate"
+	"github.com/quire/quire/batch/journal"
 	"github.com/quire/quire/batch/observe"
 	"github.com/quire/quire/batch/outcome"
 	"github.com/quire/quire/batch/spec"
-	"github.com/quire/quire/jobstate"
-	"github.com/quire/quire/journal"
-	"github.com/quire/quire/promptset"
-	"github.com/quire/quire/setup"
-	"github.com/quire/quire/storage"
-	"github.com/quire/quire/tally"
-	"github.com/quire/quire/telemetry"
-	"github.com/quire/quire/vfs"
+	"github.com/quire/quire/batch/telemetry"
+	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/data/storage"
+	"github.com/quire/quire/data/tally"
+	"github.com/quire/quire/data/vfs"
 )
 
 // OneProcessReads is the error for standard input that comes with several processes.

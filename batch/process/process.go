@@ -10,11 +10,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/quire/quire/backend/setup"
+	"github.com/quire/quire/batch/jobstate"
 	"github.com/quire/quire/batch/spec"
+	"github.com/quire/quire/data/storage"
 	"github.com/quire/quire/engine"
-	"github.com/quire/quire/jobstate"
-	"github.com/quire/quire/setup"
-	"github.com/quire/quire/storage"
 )
 
 // Describe checks what a job is, and that the options do not contradict it. The error is a [*FieldError], or reports

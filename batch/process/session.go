@@ -9,10 +9,10 @@ import (
 
 	"github.com/quire/quire/batch/ask"
 	"github.com/quire/quire/batch/spec"
+	"github.com/quire/quire/data/promptset"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/models"
 	"github.com/quire/quire/models/arch"
-	"github.com/quire/quire/promptset"
 )
 
 // withoutEngine is the sampler of a session that generates nothing.

@@ -10,13 +10,13 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/quire/quire/batch/jobstate"
 	"github.com/quire/quire/batch/spec"
+	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/data/promptset/folder"
+	"github.com/quire/quire/data/storage"
+	"github.com/quire/quire/data/vfs"
 	"github.com/quire/quire/internal/plural"
-	"github.com/quire/quire/jobstate"
-	"github.com/quire/quire/promptset"
-	"github.com/quire/quire/promptset/folder"
-	"github.com/quire/quire/storage"
-	"github.com/quire/quire/vfs"
 )
 
 // Completeness is how much of a job is there.

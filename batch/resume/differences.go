@@ -6,11 +6,11 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/quire/quire/batch/jobstate"
 	"github.com/quire/quire/batch/process"
 	"github.com/quire/quire/batch/spec"
-	"github.com/quire/quire/jobstate"
-	"github.com/quire/quire/promptset"
-	"github.com/quire/quire/storage"
+	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/data/storage"
 )
 
 // SettledAs is the job with what it leaves open as a job has it that was started. Further differences from that one,

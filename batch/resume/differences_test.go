@@ -4,9 +4,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quire/quire/batch/jobstate"
 	"github.com/quire/quire/batch/process"
 	"github.com/quire/quire/batch/spec"
-	"github.com/quire/quire/jobstate"
 )
 
 // Remedies for an output that has another job are those that the reader has.

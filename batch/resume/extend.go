@@ -11,15 +11,15 @@ import (
 	"strings"
 	"time"
 
+	"github.com/quire/quire/batch/jobstate"
 	"github.com/quire/quire/batch/lineage"
 	"github.com/quire/quire/batch/outcome"
 	"github.com/quire/quire/batch/prepare"
 	"github.com/quire/quire/batch/spec"
+	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/data/promptset/completion"
+	"github.com/quire/quire/data/promptset/folder"
 	"github.com/quire/quire/internal/visible"
-	"github.com/quire/quire/jobstate"
-	"github.com/quire/quire/promptset"
-	"github.com/quire/quire/promptset/completion"
-	"github.com/quire/quire/promptset/folder"
 )
 
 // smaller returns a job that has as much to do as was, where extend says so, and that has its model and inputs where

@@ -8,9 +8,9 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/quire/quire/batch/jobstate"
 	"github.com/quire/quire/batch/spec"
-	"github.com/quire/quire/jobstate"
-	"github.com/quire/quire/promptset/folder"
+	"github.com/quire/quire/data/promptset/folder"
 )
 
 // partModel is what a plain model says of a part: its rows, how many completions each has, and whether errors of it are

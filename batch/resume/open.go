@@ -6,14 +6,14 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/quire/quire/batch/jobstate"
+	"github.com/quire/quire/batch/journal"
 	"github.com/quire/quire/batch/lineage"
 	"github.com/quire/quire/batch/prepare"
 	"github.com/quire/quire/batch/process"
-	"github.com/quire/quire/jobstate"
-	"github.com/quire/quire/journal"
-	"github.com/quire/quire/promptset/folder"
-	"github.com/quire/quire/storage"
-	"github.com/quire/quire/vfs"
+	"github.com/quire/quire/data/promptset/folder"
+	"github.com/quire/quire/data/storage"
+	"github.com/quire/quire/data/vfs"
 )
 
 // Open locks the output folder, or the shard's part of it, and finds what job is in it, which must be the one that

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"iter"
 
+	"github.com/quire/quire/data/parameter"
+	"github.com/quire/quire/data/promptset"
 	"github.com/quire/quire/internal/visible"
-	"github.com/quire/quire/parameter"
-	"github.com/quire/quire/promptset"
 )
 
 // PublishedResults reads the results of rows from the published parts of a job, of which it keeps the last one.

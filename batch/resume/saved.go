@@ -16,19 +16,19 @@ import (
 	"strings"
 
 	"github.com/quire/quire/batch/arithmetic"
+	"github.com/quire/quire/batch/jobstate"
+	"github.com/quire/quire/batch/journal"
 	"github.com/quire/quire/batch/lineage"
 	"github.com/quire/quire/batch/observe"
 	"github.com/quire/quire/batch/prepare"
 	"github.com/quire/quire/batch/process"
 	"github.com/quire/quire/batch/spec"
+	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/data/promptset/completion"
+	"github.com/quire/quire/data/promptset/folder"
+	"github.com/quire/quire/data/tally"
+	"github.com/quire/quire/data/vfs"
 	"github.com/quire/quire/engine"
-	"github.com/quire/quire/jobstate"
-	"github.com/quire/quire/journal"
-	"github.com/quire/quire/promptset"
-	"github.com/quire/quire/promptset/completion"
-	"github.com/quire/quire/promptset/folder"
-	"github.com/quire/quire/tally"
-	"github.com/quire/quire/vfs"
 )
 
 // Saved is what an output folder has of the job: parts that are published, and completions in the journal.

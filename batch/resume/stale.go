@@ -10,15 +10,15 @@ import (
 	"strings"
 	"time"
 
+	"github.com/quire/quire/batch/jobstate"
 	"github.com/quire/quire/batch/outcome"
 	"github.com/quire/quire/batch/spec"
+	"github.com/quire/quire/data/parameter"
+	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/data/promptset/completion"
+	"github.com/quire/quire/data/promptset/folder"
+	"github.com/quire/quire/data/tally"
 	"github.com/quire/quire/internal/visible"
-	"github.com/quire/quire/jobstate"
-	"github.com/quire/quire/parameter"
-	"github.com/quire/quire/promptset"
-	"github.com/quire/quire/promptset/completion"
-	"github.com/quire/quire/promptset/folder"
-	"github.com/quire/quire/tally"
 )
 
 // findStale takes the parts out of published that the job's changes want to be written again, and counts the others.

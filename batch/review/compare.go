@@ -10,7 +10,7 @@ import (
 	"iter"
 	"slices"
 
-	"github.com/quire/quire/promptset"
+	"github.com/quire/quire/data/promptset"
 )
 
 // Difference is a row whose completions differ in two outputs. A is nil if only the second has the row, B where only

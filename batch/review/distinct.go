@@ -7,7 +7,7 @@ import (
 	"github.com/axiomhq/hyperloglog"
 	"github.com/cespare/xxhash/v2"
 
-	"github.com/quire/quire/promptset"
+	"github.com/quire/quire/data/promptset"
 )
 
 // Distinct are the shares of different n-grams among all of an output: distinct-1 to distinct-3 of Li et al. 2016,

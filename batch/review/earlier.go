@@ -8,14 +8,14 @@ import (
 	"time"
 
 	"github.com/quire/quire/batch/check"
+	"github.com/quire/quire/batch/jobstate"
 	"github.com/quire/quire/batch/process"
-	"github.com/quire/quire/jobstate"
-	"github.com/quire/quire/promptset"
-	"github.com/quire/quire/promptset/completion"
-	"github.com/quire/quire/storage"
-	"github.com/quire/quire/tally"
-	"github.com/quire/quire/telemetry"
-	"github.com/quire/quire/vfs"
+	"github.com/quire/quire/batch/telemetry"
+	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/data/promptset/completion"
+	"github.com/quire/quire/data/storage"
+	"github.com/quire/quire/data/tally"
+	"github.com/quire/quire/data/vfs"
 )
 
 // EarlierOf reports what the completions in an output, a folder or a file, are like, by which [batch.Task.Check] tells

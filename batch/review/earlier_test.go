@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quire/quire/tally"
-	"github.com/quire/quire/telemetry"
+	"github.com/quire/quire/batch/telemetry"
+	"github.com/quire/quire/data/tally"
 )
 
 func TestRateOf(t *testing.T) {

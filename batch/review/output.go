@@ -9,13 +9,13 @@ import (
 	"iter"
 	"slices"
 
+	"github.com/quire/quire/batch/jobstate"
 	"github.com/quire/quire/batch/prepare"
 	"github.com/quire/quire/batch/process"
-	"github.com/quire/quire/jobstate"
-	"github.com/quire/quire/promptset"
-	"github.com/quire/quire/promptset/folder"
-	"github.com/quire/quire/storage"
-	"github.com/quire/quire/vfs"
+	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/data/promptset/folder"
+	"github.com/quire/quire/data/storage"
+	"github.com/quire/quire/data/vfs"
 )
 
 // Output is what there is of the completions of a job: in its parts, and, of parts that are not there yet, in its

@@ -15,14 +15,14 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"github.com/quire/quire/batch/jobstate"
 	"github.com/quire/quire/batch/resume"
+	"github.com/quire/quire/batch/telemetry/report"
+	"github.com/quire/quire/data/parameter"
+	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/data/promptset/completion"
+	"github.com/quire/quire/data/vfs"
 	"github.com/quire/quire/internal/plural"
-	"github.com/quire/quire/jobstate"
-	"github.com/quire/quire/parameter"
-	"github.com/quire/quire/promptset"
-	"github.com/quire/quire/promptset/completion"
-	"github.com/quire/quire/telemetry/report"
-	"github.com/quire/quire/vfs"
 )
 
 // Page gathers the page of the job in the output folder, local or of objects. workDir is its --work-dir, if it had one.

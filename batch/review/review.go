@@ -11,10 +11,10 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/quire/quire/batch/jobstate"
 	"github.com/quire/quire/batch/observe"
-	"github.com/quire/quire/jobstate"
-	"github.com/quire/quire/telemetry"
-	"github.com/quire/quire/vfs"
+	"github.com/quire/quire/batch/telemetry"
+	"github.com/quire/quire/data/vfs"
 )
 
 // processes reads the time series of runs of the whole job, of shards and of workers, in order of time.

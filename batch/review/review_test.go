@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/quire/quire/promptset"
+	"github.com/quire/quire/data/promptset"
 )
 
 // output is a JSONL part with rows of the form id, generation, text; an empty text is an error.

@@ -9,9 +9,9 @@ import (
 	"iter"
 	"slices"
 
-	"github.com/quire/quire/promptset"
-	"github.com/quire/quire/promptset/completion"
-	"github.com/quire/quire/promptset/folder"
+	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/data/promptset/completion"
+	"github.com/quire/quire/data/promptset/folder"
 )
 
 // Row is a row of the input with its completions, as an output has them.

@@ -13,19 +13,19 @@ import (
 	"strings"
 	"time"
 
+	"github.com/quire/quire/batch/jobstate"
+	"github.com/quire/quire/batch/journal"
 	"github.com/quire/quire/batch/prepare"
 	"github.com/quire/quire/batch/process"
 	"github.com/quire/quire/batch/resume"
 	"github.com/quire/quire/batch/spec"
+	"github.com/quire/quire/batch/telemetry"
+	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/data/promptset/completion"
+	"github.com/quire/quire/data/promptset/folder"
+	"github.com/quire/quire/data/storage"
+	"github.com/quire/quire/data/vfs"
 	"github.com/quire/quire/internal/plural"
-	"github.com/quire/quire/jobstate"
-	"github.com/quire/quire/journal"
-	"github.com/quire/quire/promptset"
-	"github.com/quire/quire/promptset/completion"
-	"github.com/quire/quire/promptset/folder"
-	"github.com/quire/quire/storage"
-	"github.com/quire/quire/telemetry"
-	"github.com/quire/quire/vfs"
 )
 
 // Progress is how far a job is that is not finished.

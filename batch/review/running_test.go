@@ -11,11 +11,11 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/quire/quire/jobstate"
-	"github.com/quire/quire/journal"
-	"github.com/quire/quire/promptset"
-	"github.com/quire/quire/promptset/folder"
-	"github.com/quire/quire/vfs"
+	"github.com/quire/quire/batch/jobstate"
+	"github.com/quire/quire/batch/journal"
+	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/data/promptset/folder"
+	"github.com/quire/quire/data/vfs"
 )
 
 // unfinished is a job of rows with n completions each, in parts of two rows, of which some are in parts, some in the

@@ -7,9 +7,9 @@ import (
 	"iter"
 
 	"github.com/quire/quire/batch/spec"
-	"github.com/quire/quire/promptset"
-	"github.com/quire/quire/promptset/folder"
-	"github.com/quire/quire/vfs"
+	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/data/promptset/folder"
+	"github.com/quire/quire/data/vfs"
 )
 
 // Snapshot writes the parts that the journal adds completions to, with what they have already, to a new folder, as part

@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 
-	"github.com/quire/quire/promptset"
-	"github.com/quire/quire/tally"
+	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/data/tally"
 )
 
 // Stats describes the completions of an output.

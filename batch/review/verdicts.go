@@ -8,7 +8,7 @@ import (
 	"iter"
 	"slices"
 
-	"github.com/quire/quire/promptset"
+	"github.com/quire/quire/data/promptset"
 )
 
 // PassAtK describes how often one of k completions of a prompt is right.

@@ -5,11 +5,11 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/quire/quire/batch/jobstate"
 	"github.com/quire/quire/batch/outcome"
-	"github.com/quire/quire/jobstate"
-	"github.com/quire/quire/parameter"
-	"github.com/quire/quire/promptset"
-	"github.com/quire/quire/promptset/completion"
+	"github.com/quire/quire/data/parameter"
+	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/data/promptset/completion"
 )
 
 // Columns of completions that are taken apart.

@@ -10,11 +10,11 @@ import (
 	"github.com/gomlx/compute/dtypes"
 
 	"github.com/quire/quire/backend"
+	"github.com/quire/quire/backend/setup"
 	"github.com/quire/quire/backend/xla"
+	"github.com/quire/quire/data/storage"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/engine/config"
-	"github.com/quire/quire/setup"
-	"github.com/quire/quire/storage"
 )
 
 // Engine describes what runs the model of a job: devices, and an engine's sizes. Sizes that are 0 are found from the

@@ -7,11 +7,11 @@ import (
 	"os"
 	"strings"
 
+	"github.com/quire/quire/batch/jobstate"
+	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/data/promptset/completion"
+	"github.com/quire/quire/data/promptset/folder"
 	"github.com/quire/quire/engine"
-	"github.com/quire/quire/jobstate"
-	"github.com/quire/quire/promptset"
-	"github.com/quire/quire/promptset/completion"
-	"github.com/quire/quire/promptset/folder"
 )
 
 // outputVersion grows with every change of Quire after which the same job gives other bytes: other completions, other

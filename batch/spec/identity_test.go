@@ -15,9 +15,9 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/quire/quire/jobstate"
-	"github.com/quire/quire/parameter"
-	"github.com/quire/quire/promptset"
+	"github.com/quire/quire/batch/jobstate"
+	"github.com/quire/quire/data/parameter"
+	"github.com/quire/quire/data/promptset"
 )
 
 // identified are the fields of [Spec] and [Engine] that a job's settings follow from, by how a value of each is

@@ -3,9 +3,9 @@ package spec
 import (
 	"context"
 
-	"github.com/quire/quire/jobstate"
-	"github.com/quire/quire/parameter"
-	"github.com/quire/quire/promptset"
+	"github.com/quire/quire/batch/jobstate"
+	"github.com/quire/quire/data/parameter"
+	"github.com/quire/quire/data/promptset"
 )
 
 // CompletionsOf is how many completions rows from to to-1 of a job have, if none is an error.

@@ -6,9 +6,9 @@ import (
 	"strings"
 
 	"github.com/quire/quire/batch/outcome"
+	"github.com/quire/quire/data/parameter"
+	"github.com/quire/quire/data/promptset"
 	"github.com/quire/quire/models/arch"
-	"github.com/quire/quire/parameter"
-	"github.com/quire/quire/promptset"
 )
 
 // Job is what a job is: its [Spec], checked, with what was found of it since. Nothing of it changes: each phase that

@@ -8,11 +8,11 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/quire/quire/batch/jobstate"
 	"github.com/quire/quire/batch/outcome"
-	"github.com/quire/quire/jobstate"
-	"github.com/quire/quire/promptset"
-	"github.com/quire/quire/promptset/folder"
-	"github.com/quire/quire/storage"
+	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/data/promptset/folder"
+	"github.com/quire/quire/data/storage"
 )
 
 // CheckOutput refuses an output that can't be the job's folder: a file, the name of one, or a folder whose parts the

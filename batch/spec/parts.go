@@ -4,9 +4,9 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/quire/quire/jobstate"
-	"github.com/quire/quire/promptset"
-	"github.com/quire/quire/promptset/folder"
+	"github.com/quire/quire/batch/jobstate"
+	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/data/promptset/folder"
 )
 
 const (

@@ -6,8 +6,8 @@ import (
 	"os"
 	"unicode/utf8"
 
-	"github.com/quire/quire/chat"
-	"github.com/quire/quire/promptset"
+	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/text/chat"
 )
 
 // checkPrompts checks what the job says of the prompts of rows.

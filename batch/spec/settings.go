@@ -6,12 +6,12 @@ import (
 	"encoding/json"
 	"maps"
 
-	"github.com/quire/quire/chat"
-	"github.com/quire/quire/chat/reply"
+	"github.com/quire/quire/batch/jobstate"
+	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/data/promptset/folder"
 	"github.com/quire/quire/engine"
-	"github.com/quire/quire/jobstate"
-	"github.com/quire/quire/promptset"
-	"github.com/quire/quire/promptset/folder"
+	"github.com/quire/quire/text/chat"
+	"github.com/quire/quire/text/chat/reply"
 )
 
 // Settings in job.json that a larger job has larger, or has and the smaller one has not.

@@ -4,11 +4,11 @@ package spec
 import (
 	"slices"
 
-	"github.com/quire/quire/chat/reply"
+	"github.com/quire/quire/data/parameter"
+	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/data/storage"
 	"github.com/quire/quire/engine"
-	"github.com/quire/quire/parameter"
-	"github.com/quire/quire/promptset"
-	"github.com/quire/quire/storage"
+	"github.com/quire/quire/text/chat/reply"
 )
 
 // Values of [Spec.LoadFormat].

@@ -6,11 +6,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/quire/quire/chat/reply"
+	"github.com/quire/quire/data/parameter"
+	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/data/promptset/completion"
 	"github.com/quire/quire/engine"
-	"github.com/quire/quire/parameter"
-	"github.com/quire/quire/promptset"
-	"github.com/quire/quire/promptset/completion"
+	"github.com/quire/quire/text/chat/reply"
 )
 
 // Validate checks what does not need the model. The error is a [*FieldError].

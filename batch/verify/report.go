@@ -3,9 +3,9 @@ package verify
 import (
 	"maps"
 
+	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/data/promptset/folder"
 	"github.com/quire/quire/internal/plural"
-	"github.com/quire/quire/promptset"
-	"github.com/quire/quire/promptset/folder"
 )
 
 // Report is what was found; "sample verify --json" prints it.

@@ -10,8 +10,8 @@ import (
 	"github.com/quire/quire/batch/process"
 	"github.com/quire/quire/batch/spec"
 	"github.com/quire/quire/batch/verify"
+	"github.com/quire/quire/data/vfs"
 	"github.com/quire/quire/internal/testenv"
-	"github.com/quire/quire/vfs"
 )
 
 // The output of a job is whole, until a byte of it changes.

@@ -8,12 +8,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quire/quire/batch/jobstate"
 	"github.com/quire/quire/batch/spec"
 	"github.com/quire/quire/batch/verify"
-	"github.com/quire/quire/jobstate"
-	"github.com/quire/quire/promptset"
-	"github.com/quire/quire/promptset/folder"
-	"github.com/quire/quire/vfs"
+	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/data/promptset/folder"
+	"github.com/quire/quire/data/vfs"
 )
 
 // writtenJob writes the output of a job of three rows in parts of two, as a run does.

@@ -20,7 +20,7 @@ import (
 	"time"
 )
 
-// testCase is a case of chat/testdata/goldens.json.
+// testCase is a case of text/chat/testdata/goldens.json.
 type testCase struct {
 	Template, Source    string
 	Messages            []map[string]string
@@ -77,7 +77,7 @@ var renderers = map[string]func(ctx context.Context, source string, vars map[str
 }
 
 func main() {
-	data := flag.String("data", "../../chat/testdata", "folder of goldens.json and templates")
+	data := flag.String("data", "../../text/chat/testdata", "folder of goldens.json and templates")
 	engine := flag.String("engine", "minijinja", "minijinja or gonja")
 	hostile := flag.Int("hostile", -1, "render one hostile template only; its own process, which may die")
 	verbose := flag.Bool("v", false, "show each difference")

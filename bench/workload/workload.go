@@ -24,7 +24,7 @@ import (
 
 	"github.com/goccy/go-yaml"
 
-	"github.com/quire/quire/parameter"
+	"github.com/quire/quire/data/parameter"
 )
 
 //go:generate go run ./generate

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/quire/quire/bench/workload"
-	"github.com/quire/quire/parameter"
+	"github.com/quire/quire/data/parameter"
 )
 
 const vocab = 49152

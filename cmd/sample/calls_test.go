@@ -9,10 +9,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quire/quire/batch/telemetry"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/internal/testenv"
-	"github.com/quire/quire/sampling"
-	"github.com/quire/quire/telemetry"
+	"github.com/quire/quire/ops/sampling"
 )
 
 // The metrics have what the engine says of its calls.

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quire/quire/batch/queue/local"
 	"github.com/quire/quire/cmd/sample/cli"
-	"github.com/quire/quire/queue/local"
-	"github.com/quire/quire/storage/hub/hubtest"
+	"github.com/quire/quire/data/storage/hub/hubtest"
 )
 
 // A job reads a dataset of the hub by its splits, and is another one when the dataset's rows are others.

@@ -15,7 +15,7 @@ import (
 	"github.com/quire/quire/batch/spec"
 	"github.com/quire/quire/cmd/sample/cli"
 	"github.com/quire/quire/cmd/sample/jobflags"
-	"github.com/quire/quire/vfs"
+	"github.com/quire/quire/data/vfs"
 )
 
 var writeAnew = flag.Bool("write", false, "write the manifests of deploy, or what docs/recipes.md prints, anew")

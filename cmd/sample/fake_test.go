@@ -15,10 +15,10 @@ import (
 	"github.com/quire/quire/batch/ask"
 	"github.com/quire/quire/batch/process"
 	"github.com/quire/quire/batch/spec"
+	"github.com/quire/quire/data/parameter"
+	"github.com/quire/quire/data/promptset"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/models/arch"
-	"github.com/quire/quire/parameter"
-	"github.com/quire/quire/promptset"
 )
 
 // fakeLen is the longest prompt that the fake engine takes, in tokens.

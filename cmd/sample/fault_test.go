@@ -18,12 +18,12 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/quire/quire/batch/journal"
 	"github.com/quire/quire/batch/process"
 	"github.com/quire/quire/batch/spec"
 	"github.com/quire/quire/cmd/sample/cli"
-	"github.com/quire/quire/journal"
-	"github.com/quire/quire/promptset/folder"
-	"github.com/quire/quire/vfs"
+	"github.com/quire/quire/data/promptset/folder"
+	"github.com/quire/quire/data/vfs"
 )
 
 // lives is a job that is run again and again on files in memory, with faults in its way.

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/quire/quire/cmd/sample/cli"
+	"github.com/quire/quire/data/promptset"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/internal/testenv"
-	"github.com/quire/quire/promptset"
 )
 
 // featureRows are rows that ask for all kinds of things, n after one another: what each has alongside its prompt. Every

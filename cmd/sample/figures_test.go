@@ -17,12 +17,12 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/quire/quire/batch/generate"
+	"github.com/quire/quire/batch/telemetry"
 	"github.com/quire/quire/cmd/sample/cli"
-	"github.com/quire/quire/promptset"
-	"github.com/quire/quire/promptset/folder"
-	"github.com/quire/quire/tally"
-	"github.com/quire/quire/telemetry"
-	"github.com/quire/quire/vfs"
+	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/data/promptset/folder"
+	"github.com/quire/quire/data/tally"
+	"github.com/quire/quire/data/vfs"
 )
 
 // figuresRows is the rows of jobs whose figures are added up: of seven one is refused by the engine, one has no prompt.

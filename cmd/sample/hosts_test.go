@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quire/quire/backend/setup"
 	"github.com/quire/quire/cmd/sample/cli"
 	"github.com/quire/quire/internal/testenv"
-	"github.com/quire/quire/setup"
 )
 
 // A process that is killed ends the other one, with an error that names it; the same commands continue, and write what

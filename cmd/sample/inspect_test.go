@@ -13,9 +13,9 @@ import (
 	"testing"
 
 	"github.com/quire/quire/cmd/sample/cli"
-	"github.com/quire/quire/promptset/folder"
-	"github.com/quire/quire/storage"
-	"github.com/quire/quire/vfs"
+	"github.com/quire/quire/data/promptset/folder"
+	"github.com/quire/quire/data/storage"
+	"github.com/quire/quire/data/vfs"
 )
 
 // Parts of versions that noted neither size nor digest are taken as they are, alongside parts of this one.

@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quire/quire/batch/jobstate"
 	"github.com/quire/quire/cmd/sample/cli"
-	"github.com/quire/quire/jobstate"
-	"github.com/quire/quire/vfs"
+	"github.com/quire/quire/data/vfs"
 )
 
 // A job whose process is being taken down still is started again all the same.

@@ -23,8 +23,8 @@ import (
 	"github.com/quire/quire/cmd/sample/prompts"
 	"github.com/quire/quire/cmd/sample/queues"
 	"github.com/quire/quire/cmd/sample/run"
+	"github.com/quire/quire/data/vfs"
 	"github.com/quire/quire/internal/stdio"
-	"github.com/quire/quire/vfs"
 )
 
 func main() {

@@ -17,14 +17,14 @@ import (
 	"github.com/parquet-go/parquet-go"
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/quire/quire/backend/setup"
 	"github.com/quire/quire/backend/xla/cpukernel"
 	"github.com/quire/quire/batch/crew"
 	"github.com/quire/quire/batch/process"
 	"github.com/quire/quire/cmd/sample/cli"
+	"github.com/quire/quire/data/vfs"
 	"github.com/quire/quire/internal/fakeplugin"
 	"github.com/quire/quire/internal/stdio"
-	"github.com/quire/quire/setup"
-	"github.com/quire/quire/vfs"
 )
 
 func TestMain(m *testing.M) {

@@ -13,8 +13,8 @@ import (
 
 	"github.com/quire/quire/cmd/sample/cli"
 	"github.com/quire/quire/cmd/sample/jobflags"
-	"github.com/quire/quire/parameter"
-	"github.com/quire/quire/parameter/parametertest"
+	"github.com/quire/quire/data/parameter"
+	"github.com/quire/quire/data/parameter/parametertest"
 )
 
 // runFlags gives "sample run" flags, and returns what is wrong with them.

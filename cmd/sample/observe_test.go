@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/quire/quire/cmd/sample/cli"
-	"github.com/quire/quire/vfs"
+	"github.com/quire/quire/data/vfs"
 )
 
 // shared is a buffer that is read while it is written to.

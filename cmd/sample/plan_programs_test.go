@@ -7,12 +7,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quire/quire/backend/setup"
 	"github.com/quire/quire/batch/load"
 	"github.com/quire/quire/cmd/sample/cli"
+	"github.com/quire/quire/data/vfs"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/internal/testenv"
-	"github.com/quire/quire/setup"
-	"github.com/quire/quire/vfs"
 )
 
 // compiledPrograms are the files of the compiled programs in the cache.
@@ -49,7 +49,7 @@ func TestRunAfterCompileOnlyCompilesNothing(t *testing.T) {
 	if err := os.CopyFS(withTokenizer, os.DirFS(model)); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.CopyFS(withTokenizer, os.DirFS(testenv.Path("tokenizer", "testdata", "llama2"))); err != nil {
+	if err := os.CopyFS(withTokenizer, os.DirFS(testenv.Path("text", "tokenizer", "testdata", "llama2"))); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {

@@ -8,11 +8,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quire/quire/backend/setup"
 	"github.com/quire/quire/batch/plan"
 	"github.com/quire/quire/cmd/sample/cli"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/internal/testenv"
-	"github.com/quire/quire/setup"
 )
 
 // runPlanCommand runs "sample plan" and returns its report, or its exit code and what it wrote to standard error.

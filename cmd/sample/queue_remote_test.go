@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quire/quire/queue"
-	"github.com/quire/quire/queue/local"
+	"github.com/quire/quire/batch/queue"
+	"github.com/quire/quire/batch/queue/local"
 )
 
 // Workers of several machines, each with a work folder of its own, write objects: those of a run here. One that dies

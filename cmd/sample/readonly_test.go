@@ -8,9 +8,9 @@ import (
 	"testing"
 
 	"github.com/quire/quire/cmd/sample/cli"
-	"github.com/quire/quire/promptset"
-	"github.com/quire/quire/promptset/folder"
-	"github.com/quire/quire/vfs"
+	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/data/promptset/folder"
+	"github.com/quire/quire/data/vfs"
 )
 
 // A finished job says so where nothing can be written, by one process and with workers. One that has something left to

@@ -21,8 +21,8 @@ import (
 	"github.com/quire/quire/batch/process"
 	"github.com/quire/quire/batch/spec"
 	"github.com/quire/quire/cmd/sample/cli"
-	"github.com/quire/quire/storage"
-	"github.com/quire/quire/vfs"
+	"github.com/quire/quire/data/storage"
+	"github.com/quire/quire/data/vfs"
 )
 
 // fakeBucket starts an S3 server with an empty bucket; each of its answers of a number that every divides is an error.

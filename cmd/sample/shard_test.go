@@ -17,7 +17,7 @@ import (
 
 	"github.com/quire/quire/batch/spec"
 	"github.com/quire/quire/cmd/sample/cli"
-	"github.com/quire/quire/vfs"
+	"github.com/quire/quire/data/vfs"
 )
 
 // Whatever the shards, their order, and what fails in between, all of them write the files of one run.

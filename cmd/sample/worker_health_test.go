@@ -13,15 +13,15 @@ import (
 	"time"
 
 	"github.com/quire/quire/batch/distribute"
+	"github.com/quire/quire/batch/jobstate"
 	"github.com/quire/quire/batch/outcome"
 	"github.com/quire/quire/batch/process"
+	"github.com/quire/quire/batch/queue"
+	"github.com/quire/quire/batch/queue/local"
 	"github.com/quire/quire/cmd/sample/cli"
 	"github.com/quire/quire/cmd/sample/jobflags"
 	"github.com/quire/quire/cmd/sample/queues"
-	"github.com/quire/quire/jobstate"
-	"github.com/quire/quire/queue"
-	"github.com/quire/quire/queue/local"
-	"github.com/quire/quire/vfs"
+	"github.com/quire/quire/data/vfs"
 )
 
 // queueAndRow starts a queue's server, and makes a folder with a model, m.fake, and an input of one row, in.jsonl.

@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quire/quire/backend/setup"
+	"github.com/quire/quire/batch/queue/local"
 	"github.com/quire/quire/internal/testenv"
-	"github.com/quire/quire/queue/local"
-	"github.com/quire/quire/setup"
 )
 
 // A worker goes through several jobs, unit by unit on pages that earlier units left, with room for few of them, and is

@@ -4,13 +4,13 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/quire/quire/data/parameter"
 	"github.com/quire/quire/engine/device/feature"
 	"github.com/quire/quire/engine/masks"
 	"github.com/quire/quire/engine/schedule"
-	"github.com/quire/quire/masking"
-	"github.com/quire/quire/parameter"
-	"github.com/quire/quire/sampling"
-	"github.com/quire/quire/stopping"
+	"github.com/quire/quire/ops/masking"
+	"github.com/quire/quire/ops/sampling"
+	"github.com/quire/quire/ops/stopping"
 )
 
 // Admitted is a request that is run, with all that the host keeps with it.

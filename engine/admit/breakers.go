@@ -7,10 +7,10 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/quire/quire/data/parameter"
 	"github.com/quire/quire/models"
-	"github.com/quire/quire/parameter"
-	"github.com/quire/quire/sampling"
-	"github.com/quire/quire/tokenizer"
+	"github.com/quire/quire/ops/sampling"
+	"github.com/quire/quire/text/tokenizer"
 )
 
 // breakers makes the breakers of requests with DRY.

@@ -13,14 +13,14 @@ import (
 
 	"github.com/quire/quire/internal/testenv"
 	"github.com/quire/quire/models"
-	"github.com/quire/quire/sampling"
-	"github.com/quire/quire/tokenizer"
+	"github.com/quire/quire/ops/sampling"
+	"github.com/quire/quire/text/tokenizer"
 )
 
 // breakersOf makes the breakers of a tokenizer.
 func breakersOf(t *testing.T, name string) *breakers {
 	t.Helper()
-	tok, err := tokenizer.Open(testenv.Path("tokenizer", "testdata", name+".gguf"))
+	tok, err := tokenizer.Open(testenv.Path("text", "tokenizer", "testdata", name+".gguf"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/quire/quire/engine/device/feature"
 	"github.com/quire/quire/engine/masks"
 	"github.com/quire/quire/models"
-	"github.com/quire/quire/tokenizer"
+	"github.com/quire/quire/text/tokenizer"
 )
 
 // Limits bound what a request may ask of an engine.

@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/quire/quire/data/parameter"
 	"github.com/quire/quire/engine/device"
 	"github.com/quire/quire/internal/plural"
-	"github.com/quire/quire/parameter"
-	"github.com/quire/quire/sampling"
+	"github.com/quire/quire/ops/sampling"
 )
 
 // check returns what is wrong with a request, before anything is made for it.

@@ -7,10 +7,10 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/quire/quire/data/parameter"
 	"github.com/quire/quire/engine/device/feature"
 	"github.com/quire/quire/engine/schedule"
-	"github.com/quire/quire/parameter"
-	"github.com/quire/quire/sampling"
+	"github.com/quire/quire/ops/sampling"
 )
 
 // Request asks for completions of one prompt.

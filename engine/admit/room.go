@@ -2,7 +2,7 @@ package admit
 
 import (
 	"github.com/quire/quire/engine/schedule"
-	"github.com/quire/quire/stopping"
+	"github.com/quire/quire/ops/stopping"
 )
 
 // Room is the room for the stops of a run, as the scheduler knows it.

@@ -7,8 +7,8 @@ import (
 	"sync"
 
 	"github.com/quire/quire/engine/device"
-	"github.com/quire/quire/stopping"
-	"github.com/quire/quire/tokenizer"
+	"github.com/quire/quire/ops/stopping"
+	"github.com/quire/quire/text/tokenizer"
 )
 
 // stops makes the automata that look for stop strings and sequences of stop tokens on the device.

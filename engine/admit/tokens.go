@@ -9,7 +9,7 @@ import (
 
 	"github.com/quire/quire/engine/device"
 	"github.com/quire/quire/engine/device/feature"
-	"github.com/quire/quire/sampling"
+	"github.com/quire/quire/ops/sampling"
 )
 
 // maxLogitBias bounds the biases of tokens, as OpenAI and vLLM do.

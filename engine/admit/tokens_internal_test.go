@@ -6,7 +6,7 @@ import (
 
 	"github.com/quire/quire/engine/device"
 	"github.com/quire/quire/models"
-	"github.com/quire/quire/sampling"
+	"github.com/quire/quire/ops/sampling"
 )
 
 // The model's own tokens bar or end a completion, as ignore_eos and min_tokens say; each token is there once.

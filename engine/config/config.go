@@ -12,14 +12,14 @@ import (
 	"github.com/gomlx/compute/dtypes"
 
 	"github.com/quire/quire/backend"
-	"github.com/quire/quire/blocks"
+	"github.com/quire/quire/backend/blocks"
 	"github.com/quire/quire/engine/device/feature"
+	"github.com/quire/quire/engine/lockstep"
 	"github.com/quire/quire/engine/schedule"
 	"github.com/quire/quire/engine/tables"
-	"github.com/quire/quire/lockstep"
 	"github.com/quire/quire/models"
 	"github.com/quire/quire/models/decoder"
-	"github.com/quire/quire/tokenizer"
+	"github.com/quire/quire/text/tokenizer"
 )
 
 // Config describes an engine. The engine chooses a value for each field that is zero.

@@ -2,8 +2,8 @@ package config
 
 import (
 	"github.com/quire/quire/backend"
-	"github.com/quire/quire/chip"
-	"github.com/quire/quire/linear"
+	"github.com/quire/quire/backend/chip"
+	"github.com/quire/quire/ops/linear"
 )
 
 // Tokens of a prompt step, unless the config gives a number.

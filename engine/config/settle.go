@@ -10,12 +10,12 @@ import (
 	"github.com/gomlx/compute/dtypes"
 
 	"github.com/quire/quire/backend"
-	"github.com/quire/quire/collective"
+	"github.com/quire/quire/data/parameter"
 	"github.com/quire/quire/engine/device"
 	"github.com/quire/quire/engine/device/feature"
 	"github.com/quire/quire/models"
 	"github.com/quire/quire/models/decoder"
-	"github.com/quire/quire/parameter"
+	"github.com/quire/quire/ops/collective"
 )
 
 // Settle finds the sizes of an engine from the model, the memory and what the config asks for. It compiles nothing.

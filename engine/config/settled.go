@@ -8,9 +8,9 @@ import (
 	"github.com/quire/quire/attention"
 	"github.com/quire/quire/backend"
 	"github.com/quire/quire/engine/device"
+	"github.com/quire/quire/engine/prefix"
 	"github.com/quire/quire/engine/schedule"
 	"github.com/quire/quire/models"
-	"github.com/quire/quire/prefix"
 )
 
 // Settled is a config with all that follows from it before anything is compiled or allocated.

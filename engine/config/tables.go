@@ -3,9 +3,9 @@ package config
 import (
 	"github.com/quire/quire/engine/device"
 	"github.com/quire/quire/engine/device/feature"
-	"github.com/quire/quire/sampling"
-	"github.com/quire/quire/stopping"
-	"github.com/quire/quire/tokenizer"
+	"github.com/quire/quire/ops/sampling"
+	"github.com/quire/quire/ops/stopping"
+	"github.com/quire/quire/text/tokenizer"
 )
 
 // defaultStopStates is how many states of automata there is room for, 1 KiB each. Stop strings have about one a byte.

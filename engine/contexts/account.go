@@ -5,9 +5,9 @@ import (
 	"slices"
 
 	"github.com/quire/quire/engine/device"
+	"github.com/quire/quire/engine/prefix"
 	"github.com/quire/quire/engine/schedule"
 	"github.com/quire/quire/pagetable"
-	"github.com/quire/quire/prefix"
 )
 
 // account is what the host knows of the rows of contexts and of their pages. Contexts.mu guards it.

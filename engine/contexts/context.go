@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"github.com/quire/quire/engine/admit"
-	"github.com/quire/quire/prefix"
+	"github.com/quire/quire/engine/prefix"
 )
 
 // Context is a sequence that a program owns: for trees, agents and scoring, if what comes next depends on what was

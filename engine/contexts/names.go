@@ -4,8 +4,8 @@ import (
 	"slices"
 
 	"github.com/quire/quire/engine/device"
+	"github.com/quire/quire/engine/prefix"
 	"github.com/quire/quire/engine/schedule"
-	"github.com/quire/quire/prefix"
 )
 
 // names gives the pages of contexts the names by which requests and other contexts find them.

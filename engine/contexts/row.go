@@ -3,7 +3,7 @@ package contexts
 import (
 	"sync"
 
-	"github.com/quire/quire/prefix"
+	"github.com/quire/quire/engine/prefix"
 )
 
 // contextRow is what a context is on the host. The handle that a user has is Context.

@@ -10,7 +10,7 @@ import (
 	"github.com/quire/quire/engine/admit"
 	"github.com/quire/quire/engine/core"
 	"github.com/quire/quire/engine/device"
-	"github.com/quire/quire/tree"
+	"github.com/quire/quire/ops/tree"
 )
 
 // Score runs what waits, and returns how likely the tokens are to come next: log softmax(logits)[token], natural

@@ -7,9 +7,9 @@ import (
 
 	"github.com/quire/quire/engine/core"
 	"github.com/quire/quire/engine/device"
+	"github.com/quire/quire/engine/prefix"
 	"github.com/quire/quire/engine/schedule"
-	"github.com/quire/quire/prefix"
-	"github.com/quire/quire/tree"
+	"github.com/quire/quire/ops/tree"
 )
 
 // table is the rows of contexts on the host and on the device. What changes both goes through it, under Contexts.mu.

@@ -6,8 +6,8 @@ import (
 
 	"github.com/gomlx/compute"
 
-	"github.com/quire/quire/collective"
 	"github.com/quire/quire/engine/device"
+	"github.com/quire/quire/ops/collective"
 )
 
 // parted is a buffer that may be of several devices.

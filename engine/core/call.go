@@ -8,7 +8,7 @@ import (
 
 	"github.com/quire/quire/engine/device"
 	"github.com/quire/quire/engine/schedule"
-	"github.com/quire/quire/tree"
+	"github.com/quire/quire/ops/tree"
 )
 
 // Execute runs a program once: the input up, the state in place, the output down, as the host twin that the program

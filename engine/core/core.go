@@ -14,11 +14,11 @@ import (
 
 	"github.com/gomlx/compute"
 
-	"github.com/quire/quire/collective"
 	"github.com/quire/quire/engine/config"
 	"github.com/quire/quire/engine/device"
 	"github.com/quire/quire/engine/schedule"
-	"github.com/quire/quire/tree"
+	"github.com/quire/quire/ops/collective"
+	"github.com/quire/quire/ops/tree"
 )
 
 // Core is the device of an engine with all that is on it. One goroutine uses it at a time, but for what its parts copy

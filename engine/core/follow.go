@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/quire/quire/engine/device"
-	"github.com/quire/quire/tree"
+	"github.com/quire/quire/ops/tree"
 )
 
 // Follower does what process 0 does, in another process.

@@ -8,8 +8,8 @@ import (
 
 	"github.com/quire/quire/engine/device"
 	"github.com/quire/quire/engine/device/feature"
-	"github.com/quire/quire/stopping"
-	"github.com/quire/quire/tree"
+	"github.com/quire/quire/ops/stopping"
+	"github.com/quire/quire/ops/tree"
 )
 
 // featuresProgram is what process 0 calls that the program run gets more features.

@@ -14,8 +14,8 @@ import (
 
 	"github.com/quire/quire/engine/config"
 	"github.com/quire/quire/engine/device"
-	"github.com/quire/quire/lockstep"
-	"github.com/quire/quire/tree"
+	"github.com/quire/quire/engine/lockstep"
+	"github.com/quire/quire/ops/tree"
 )
 
 // Hosts are the processes on whose devices an engine runs, one engine in each.

@@ -7,7 +7,7 @@ import (
 	"github.com/gomlx/compute"
 
 	"github.com/quire/quire/engine/device"
-	"github.com/quire/quire/tree"
+	"github.com/quire/quire/ops/tree"
 )
 
 // inputs are what each program had last.

@@ -14,8 +14,8 @@ import (
 
 	"github.com/quire/quire/engine/config"
 	"github.com/quire/quire/engine/device"
+	"github.com/quire/quire/engine/lockstep"
 	"github.com/quire/quire/engine/schedule"
-	"github.com/quire/quire/lockstep"
 )
 
 // New compiles the programs and puts the weights on the device. texts are the tokens, which the tables of stops and

@@ -10,11 +10,11 @@ import (
 
 	"github.com/quire/quire/engine/device"
 	"github.com/quire/quire/engine/device/feature"
-	"github.com/quire/quire/lockstep"
-	"github.com/quire/quire/masking"
-	"github.com/quire/quire/stopping"
-	"github.com/quire/quire/tokenizer"
-	"github.com/quire/quire/tree"
+	"github.com/quire/quire/engine/lockstep"
+	"github.com/quire/quire/ops/masking"
+	"github.com/quire/quire/ops/stopping"
+	"github.com/quire/quire/ops/tree"
+	"github.com/quire/quire/text/tokenizer"
 )
 
 // Texts are the tokens of the vocabulary as texts.

@@ -12,7 +12,7 @@ import (
 	"github.com/quire/quire/engine/config"
 	"github.com/quire/quire/engine/device"
 	"github.com/quire/quire/engine/schedule"
-	"github.com/quire/quire/tree"
+	"github.com/quire/quire/ops/tree"
 )
 
 // Swapper makes the copies between device and host, which continue while the program runs. What the device has to do

@@ -5,10 +5,10 @@ import (
 	"github.com/gomlx/compute/shapes"
 	. "github.com/gomlx/gomlx/core/graph"
 
-	"github.com/quire/quire/control"
 	"github.com/quire/quire/engine/schedule"
+	"github.com/quire/quire/ops/control"
+	"github.com/quire/quire/ops/tree"
 	"github.com/quire/quire/seqtable"
-	"github.com/quire/quire/tree"
 )
 
 // accepting is the state of a loop over what slots drew in a step with drafts: the first token of each, then the second

@@ -5,11 +5,11 @@ import (
 	"github.com/gomlx/compute/shapes"
 	. "github.com/gomlx/gomlx/core/graph"
 
-	"github.com/quire/quire/control"
 	"github.com/quire/quire/engine/device/feature"
-	"github.com/quire/quire/scan"
+	"github.com/quire/quire/ops/control"
+	"github.com/quire/quire/ops/scan"
+	"github.com/quire/quire/ops/tree"
 	"github.com/quire/quire/seqtable"
-	"github.com/quire/quire/tree"
 )
 
 // admitter gives rows and pages to what waits.

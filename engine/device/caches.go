@@ -6,8 +6,8 @@ import (
 	. "github.com/gomlx/gomlx/core/graph"
 
 	"github.com/quire/quire/attention"
-	"github.com/quire/quire/control"
 	"github.com/quire/quire/models/decoder"
+	"github.com/quire/quire/ops/control"
 	"github.com/quire/quire/pagetable"
 )
 

@@ -7,7 +7,7 @@ import (
 	"github.com/gomlx/compute/shapes"
 	. "github.com/gomlx/gomlx/core/graph"
 
-	"github.com/quire/quire/control"
+	"github.com/quire/quire/ops/control"
 )
 
 // clockSums is the place of the first sum in a clock: that of the rounds that did what is number 0.

@@ -5,12 +5,12 @@ import (
 	"github.com/gomlx/compute/shapes"
 	. "github.com/gomlx/gomlx/core/graph"
 
-	"github.com/quire/quire/control"
 	"github.com/quire/quire/models/decoder"
-	"github.com/quire/quire/sampling"
+	"github.com/quire/quire/ops/control"
+	"github.com/quire/quire/ops/sampling"
+	"github.com/quire/quire/ops/tree"
 	"github.com/quire/quire/seqtable"
 	"github.com/quire/quire/tokenqueue"
-	"github.com/quire/quire/tree"
 )
 
 // contexts run the verbs of contexts, and score tokens for them.

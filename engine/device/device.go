@@ -13,7 +13,7 @@ import (
 	"github.com/quire/quire/engine/device/feature"
 	"github.com/quire/quire/models"
 	"github.com/quire/quire/models/decoder"
-	"github.com/quire/quire/stopping"
+	"github.com/quire/quire/ops/stopping"
 )
 
 // Sizes are those of the device state and of the programs' inputs and outputs.

@@ -13,8 +13,8 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 
 	"github.com/quire/quire/internal/testenv"
-	"github.com/quire/quire/scan"
-	"github.com/quire/quire/tree"
+	"github.com/quire/quire/ops/scan"
+	"github.com/quire/quire/ops/tree"
 )
 
 // hostLog is draftLog in plain Go: it keeps texts where the log has keys.

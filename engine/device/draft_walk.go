@@ -5,10 +5,10 @@ import (
 	"github.com/gomlx/compute/shapes"
 	. "github.com/gomlx/gomlx/core/graph"
 
-	"github.com/quire/quire/control"
 	"github.com/quire/quire/engine/device/feature"
+	"github.com/quire/quire/ops/control"
+	"github.com/quire/quire/ops/tree"
 	"github.com/quire/quire/tokenqueue"
-	"github.com/quire/quire/tree"
 )
 
 // drafts is what may be drawn in a step behind the tokens that wait.

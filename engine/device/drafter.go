@@ -6,13 +6,13 @@ import (
 	"github.com/gomlx/compute/dtypes"
 	. "github.com/gomlx/gomlx/core/graph"
 
-	"github.com/quire/quire/control"
 	"github.com/quire/quire/models/decoder"
+	"github.com/quire/quire/ops/control"
+	"github.com/quire/quire/ops/sampling"
+	"github.com/quire/quire/ops/tree"
 	"github.com/quire/quire/pagetable"
-	"github.com/quire/quire/sampling"
 	"github.com/quire/quire/seqtable"
 	"github.com/quire/quire/tokenqueue"
-	"github.com/quire/quire/tree"
 )
 
 // split cuts the caches into those of the model and those of the drafter.

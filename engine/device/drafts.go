@@ -8,8 +8,8 @@ import (
 	"github.com/gomlx/compute/shapes"
 	. "github.com/gomlx/gomlx/core/graph"
 
-	"github.com/quire/quire/control"
-	"github.com/quire/quire/scan"
+	"github.com/quire/quire/ops/control"
+	"github.com/quire/quire/ops/scan"
 	"github.com/quire/quire/tokenqueue"
 )
 

@@ -5,9 +5,9 @@ import (
 
 	"github.com/quire/quire/engine/device/feature"
 	"github.com/quire/quire/engine/schedule"
-	"github.com/quire/quire/sampling"
-	"github.com/quire/quire/stopping"
-	"github.com/quire/quire/tree"
+	"github.com/quire/quire/ops/sampling"
+	"github.com/quire/quire/ops/stopping"
+	"github.com/quire/quire/ops/tree"
 )
 
 // What the host gives a call is declared here once, for the device and for the host: see package tree on host twins. In

@@ -6,12 +6,12 @@ import (
 	. "github.com/gomlx/gomlx/core/graph"
 
 	"github.com/quire/quire/attention"
-	"github.com/quire/quire/control"
 	"github.com/quire/quire/models"
 	"github.com/quire/quire/models/decoder"
-	"github.com/quire/quire/recurrence"
+	"github.com/quire/quire/models/recurrence"
+	"github.com/quire/quire/ops/control"
+	"github.com/quire/quire/ops/tree"
 	"github.com/quire/quire/tokenqueue"
-	"github.com/quire/quire/tree"
 )
 
 // network is a model with its caches.

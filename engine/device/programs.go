@@ -4,13 +4,13 @@ import (
 	"github.com/gomlx/compute/dtypes"
 	. "github.com/gomlx/gomlx/core/graph"
 
-	"github.com/quire/quire/control"
 	"github.com/quire/quire/models/decoder"
+	"github.com/quire/quire/ops/control"
+	"github.com/quire/quire/ops/scan"
+	"github.com/quire/quire/ops/stopping"
+	"github.com/quire/quire/ops/tree"
 	"github.com/quire/quire/pagetable"
-	"github.com/quire/quire/scan"
 	"github.com/quire/quire/seqtable"
-	"github.com/quire/quire/stopping"
-	"github.com/quire/quire/tree"
 )
 
 // program is one jitted computation: what it is called and what it does with the state, the weights and the host's

@@ -11,9 +11,9 @@ import (
 	"github.com/quire/quire/engine/device/feature"
 	"github.com/quire/quire/engine/schedule"
 	"github.com/quire/quire/internal/testenv"
+	"github.com/quire/quire/ops/stopping"
 	"github.com/quire/quire/pagetable"
 	"github.com/quire/quire/seqtable"
-	"github.com/quire/quire/stopping"
 )
 
 // smallGraphs are of 4 slots, 2 prefix rows and 12 pages of 4 tokens.

@@ -9,11 +9,11 @@ import (
 
 	"github.com/quire/quire/engine/device/feature"
 	"github.com/quire/quire/engine/schedule"
+	"github.com/quire/quire/ops/scan"
+	"github.com/quire/quire/ops/tree"
 	"github.com/quire/quire/pagetable"
-	"github.com/quire/quire/scan"
 	"github.com/quire/quire/seqtable"
 	"github.com/quire/quire/tokenqueue"
-	"github.com/quire/quire/tree"
 )
 
 // state is all that stays on the device between calls. It is donated to the program and comes back updated in

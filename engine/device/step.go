@@ -7,14 +7,14 @@ import (
 	"github.com/gomlx/compute/shapes"
 	. "github.com/gomlx/gomlx/core/graph"
 
-	"github.com/quire/quire/control"
 	"github.com/quire/quire/engine/device/feature"
 	"github.com/quire/quire/models/decoder"
-	"github.com/quire/quire/sampling"
-	"github.com/quire/quire/scan"
+	"github.com/quire/quire/ops/control"
+	"github.com/quire/quire/ops/sampling"
+	"github.com/quire/quire/ops/scan"
+	"github.com/quire/quire/ops/tree"
 	"github.com/quire/quire/seqtable"
 	"github.com/quire/quire/tokenqueue"
-	"github.com/quire/quire/tree"
 )
 
 // prompts is what the rows have yet to run of their prompts: those of slots in the order in which they were admitted,

@@ -3,9 +3,9 @@ package device
 import (
 	. "github.com/gomlx/gomlx/core/graph"
 
-	"github.com/quire/quire/control"
 	"github.com/quire/quire/engine/schedule"
-	"github.com/quire/quire/stopping"
+	"github.com/quire/quire/ops/control"
+	"github.com/quire/quire/ops/stopping"
 )
 
 // barred are the tokens that rows may not draw, i32[S, MaxStopTokens], -1 for none: those that end a completion, at

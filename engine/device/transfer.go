@@ -8,10 +8,10 @@ import (
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 
-	"github.com/quire/quire/control"
+	"github.com/quire/quire/ops/control"
+	"github.com/quire/quire/ops/tree"
 	"github.com/quire/quire/pagetable"
 	"github.com/quire/quire/seqtable"
-	"github.com/quire/quire/tree"
 )
 
 // transfers move a row's pages to the host and back.

@@ -5,7 +5,7 @@ import (
 	. "github.com/gomlx/gomlx/core/graph"
 
 	"github.com/quire/quire/engine/device/feature"
-	"github.com/quire/quire/scan"
+	"github.com/quire/quire/ops/scan"
 	"github.com/quire/quire/tokenqueue"
 )
 

@@ -10,15 +10,15 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/quire/quire/data/parameter"
 	"github.com/quire/quire/engine/device/feature"
-	"github.com/quire/quire/grammar"
-	"github.com/quire/quire/grammar/jsontext"
-	"github.com/quire/quire/grammar/schema"
-	"github.com/quire/quire/masking"
 	"github.com/quire/quire/models"
-	"github.com/quire/quire/parameter"
-	"github.com/quire/quire/stopping"
-	"github.com/quire/quire/tokenizer"
+	"github.com/quire/quire/ops/masking"
+	"github.com/quire/quire/ops/stopping"
+	"github.com/quire/quire/text/grammar"
+	"github.com/quire/quire/text/grammar/jsontext"
+	"github.com/quire/quire/text/grammar/schema"
+	"github.com/quire/quire/text/tokenizer"
 )
 
 // Masks are the machines that the requests of an engine have in common.

@@ -8,8 +8,8 @@ import (
 
 	"github.com/quire/quire/engine/device/feature"
 	"github.com/quire/quire/engine/schedule"
-	"github.com/quire/quire/masking"
-	"github.com/quire/quire/stopping"
+	"github.com/quire/quire/ops/masking"
+	"github.com/quire/quire/ops/stopping"
 )
 
 // Request is what the host keeps of a request with masks.

@@ -11,9 +11,9 @@ import (
 	"github.com/quire/quire/engine/admit"
 	"github.com/quire/quire/engine/core"
 	"github.com/quire/quire/engine/device"
+	"github.com/quire/quire/engine/prefix"
 	"github.com/quire/quire/engine/schedule"
 	"github.com/quire/quire/engine/turns"
-	"github.com/quire/quire/prefix"
 )
 
 // Prefixes are the pages that are kept for requests that begin with the same tokens: names of the device's pages, and

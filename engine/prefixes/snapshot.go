@@ -13,8 +13,8 @@ import (
 
 	"github.com/quire/quire/engine/core"
 	"github.com/quire/quire/engine/device"
+	"github.com/quire/quire/engine/prefix"
 	"github.com/quire/quire/engine/schedule"
-	"github.com/quire/quire/prefix"
 )
 
 // header is what the keys and values of this engine depend on.

@@ -7,8 +7,8 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/quire/quire/engine/prefix"
 	"github.com/quire/quire/engine/schedule"
-	"github.com/quire/quire/prefix"
 )
 
 // owned is a context, as its owner knows it.

@@ -4,7 +4,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/quire/quire/prefix"
+	"github.com/quire/quire/engine/prefix"
 )
 
 // Config is what a run works with. The run does not change it.

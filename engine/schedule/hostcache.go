@@ -4,7 +4,7 @@ import (
 	"container/list"
 	"slices"
 
-	"github.com/quire/quire/prefix"
+	"github.com/quire/quire/engine/prefix"
 )
 
 // HostCache holds named pages in the host's memory: pages that had to leave the device, and pages loaded from files. It

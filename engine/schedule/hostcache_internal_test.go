@@ -3,7 +3,7 @@ package schedule
 import (
 	"testing"
 
-	"github.com/quire/quire/prefix"
+	"github.com/quire/quire/engine/prefix"
 )
 
 // What can't be kept costs nothing that is kept.

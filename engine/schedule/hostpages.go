@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/quire/quire/prefix"
+	"github.com/quire/quire/engine/prefix"
 )
 
 // hostPages moves named pages between the device and the host cache. The run's goroutine owns it; the cache outlives

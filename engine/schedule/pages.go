@@ -1,6 +1,6 @@
 package schedule
 
-import "github.com/quire/quire/prefix"
+import "github.com/quire/quire/engine/prefix"
 
 // namedPages is the host's account of which pages of the device have names, by which prompts begin with them, and of
 // the scores of their tokens. Without a prefix cache it is empty, and no page ever gets a name. The run's goroutine

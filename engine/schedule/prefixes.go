@@ -4,7 +4,7 @@ import (
 	"iter"
 	"slices"
 
-	"github.com/quire/quire/prefix"
+	"github.com/quire/quire/engine/prefix"
 )
 
 // prefixRows is the host's account of the rows after the slots: rows that run prompts and prefixes for their clones,

@@ -15,9 +15,9 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/quire/quire/engine/prefix"
 	"github.com/quire/quire/engine/schedule"
 	"github.com/quire/quire/engine/schedule/model"
-	"github.com/quire/quire/prefix"
 )
 
 // letters is a stream that writes each token as a letter.

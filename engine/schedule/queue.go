@@ -3,7 +3,7 @@ package schedule
 import (
 	"slices"
 
-	"github.com/quire/quire/prefix"
+	"github.com/quire/quire/engine/prefix"
 )
 
 // LookAhead is how many requests wait at least, if there are as many: requests among them with the same prefix run

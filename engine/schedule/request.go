@@ -1,6 +1,6 @@
 package schedule
 
-import "github.com/quire/quire/prefix"
+import "github.com/quire/quire/engine/prefix"
 
 // Tag is the caller's record of a request. The scheduler carries it to the device and back with the completions, and
 // asks it only for a name to show.

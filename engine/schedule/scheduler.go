@@ -3,8 +3,8 @@ package schedule
 import (
 	"fmt"
 
+	"github.com/quire/quire/engine/prefix"
 	"github.com/quire/quire/internal/plural"
-	"github.com/quire/quire/prefix"
 )
 
 // scheduler lays out calls, and applies to its parts what each call did. The parts own the state: the waiting queue,

@@ -4,7 +4,7 @@ import (
 	"container/list"
 	"slices"
 
-	"github.com/quire/quire/prefix"
+	"github.com/quire/quire/engine/prefix"
 )
 
 // scoreBytes bounds the memory of a scoreCache.

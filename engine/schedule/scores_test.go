@@ -12,9 +12,9 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/quire/quire/engine/prefix"
 	"github.com/quire/quire/engine/schedule"
 	"github.com/quire/quire/engine/schedule/model"
-	"github.com/quire/quire/prefix"
 )
 
 const mostTops = 3

@@ -3,7 +3,7 @@ package schedule
 import (
 	"sync/atomic"
 
-	"github.com/quire/quire/prefix"
+	"github.com/quire/quire/engine/prefix"
 )
 
 // group is a sequence group: a request whose completions are not all admitted or not all done. The run's goroutine owns

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/quire/quire/engine/schedule"
-	"github.com/quire/quire/tree"
+	"github.com/quire/quire/ops/tree"
 )
 
 // Head says what a dump is of.

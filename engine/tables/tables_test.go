@@ -12,10 +12,10 @@ import (
 
 	"github.com/quire/quire/engine/schedule"
 	"github.com/quire/quire/engine/tables"
+	"github.com/quire/quire/ops/tree"
 	"github.com/quire/quire/pagetable"
 	"github.com/quire/quire/seqtable"
 	"github.com/quire/quire/tokenqueue"
-	"github.com/quire/quire/tree"
 )
 
 // device is the tables as the device has them, by the names of its state.

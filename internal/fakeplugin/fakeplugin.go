@@ -36,7 +36,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/quire/quire/setup"
+	"github.com/quire/quire/backend/setup"
 )
 
 // Variable has the script of a plugin that has no script file, with its entries separated by semicolons.

@@ -147,7 +147,7 @@ func fileCounts() map[string]int {
 func platformLiterals() map[string]int {
 	figures := map[string]int{}
 	for _, f := range productFiles() {
-		if strings.HasPrefix(f.dir, "backend") || strings.HasPrefix(f.dir, "setup") ||
+		if strings.HasPrefix(f.dir, "backend") ||
 			strings.HasPrefix(f.dir, "internal") || strings.HasPrefix(f.dir, "scripts") {
 			continue
 		}

@@ -9,14 +9,15 @@ import (
 
 // formats are the packages of one file format each. A format stands alone: packages that formats share are below them,
 // and the table that lists them is above.
-var formats = []string{"promptset/arrow", "promptset/csv", "promptset/document", "promptset/jsonl", "promptset/parquet"}
+var formats = []string{"data/promptset/arrow", "data/promptset/csv", "data/promptset/document", "data/promptset/jsonl",
+	"data/promptset/parquet"}
 
 func TestFormatsStandAlone(t *testing.T) {
 	for _, f := range productFilesOf(formats) {
 		for _, spec := range f.ast.Imports {
 			imported, _ := strconv.Unquote(spec.Path.Value)
 			rel, _ := strings.CutPrefix(imported, module+"/")
-			if rel == "promptset" || slices.Contains(formats, rel) {
+			if rel == "data/promptset" || slices.Contains(formats, rel) {
 				t.Errorf("%s imports %s", f.path, rel)
 			}
 		}

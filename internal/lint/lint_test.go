@@ -35,25 +35,27 @@ var tiers = map[string]int{
 	// The model of the device, for tests, has the tables' plain-Go twins.
 	"engine/schedule/model": 4,
 
-	"attention": graphTier, "linear": graphTier, "masking": graphTier, "models/decoder": graphTier,
-	"pagetable": graphTier, "recurrence": graphTier,
-	"sampling": graphTier, "seqtable": graphTier, "stopping": graphTier, "tokenqueue": graphTier,
+	"attention": graphTier, "models/decoder": graphTier, "models/recurrence": graphTier, "ops": graphTier,
+	"pagetable": graphTier, "seqtable": graphTier, "tokenqueue": graphTier,
 
-	"collective": basisTier, "control": basisTier, "scan": basisTier, "tree": basisTier,
+	"ops/collective": basisTier, "ops/control": basisTier, "ops/scan": basisTier, "ops/tree": basisTier,
 
 	"backend": traitTier, "backend/xla": 1,
 
-	"backend/nested": hostTier, "backend/xla/cpukernel": hostTier, "backend/xla/mosaic": hostTier,
-	"backend/xla/triton": hostTier,
+	"backend/nested": hostTier, "backend/setup": hostTier, "backend/xla/cpukernel": hostTier,
+	"backend/xla/mosaic": hostTier, "backend/xla/triton": hostTier,
 
-	"bench": hostTier, "chat": hostTier, "jobstate": hostTier, "journal": hostTier, "lockstep": hostTier,
-	"models": hostTier, "prefix": hostTier, "promptset": hostTier, "queue": hostTier, "scripts/kernels": hostTier,
-	"setup": hostTier, "telemetry": hostTier, "tokenizer": hostTier,
+	// What a job keeps, and what an engine knows without the device.
+	"batch/jobstate": hostTier, "batch/journal": hostTier, "batch/queue": hostTier, "batch/telemetry": hostTier,
+	"engine/lockstep": hostTier, "engine/prefix": hostTier,
+
+	"bench": hostTier, "data": hostTier, "models": hostTier, "scripts/kernels": hostTier, "text": hostTier,
 
 	"models/gguf": readerTier,
 
-	"blocks": fileTier, "chip": fileTier, "deploy": fileTier, "grammar": fileTier,
-	"models/internal/mapped": fileTier, "parameter": fileTier, "storage": fileTier, "tally": fileTier, "vfs": fileTier,
+	"backend/blocks": fileTier, "backend/chip": fileTier, "data/parameter": fileTier, "data/storage": fileTier,
+	"data/tally": fileTier, "data/vfs": fileTier, "deploy": fileTier, "models/internal/mapped": fileTier,
+	"text/grammar": fileTier,
 }
 
 const (
@@ -69,7 +71,7 @@ var sameTier = []int{basisTier, graphTier}
 
 // forbidden are imports that the tiers would allow: files and fetching are the command's business.
 var forbidden = map[string][]string{
-	"engine": {"chat", "promptset", "setup"},
+	"engine": {"text/chat", "data/promptset", "backend/setup"},
 }
 
 type sourceFile struct {
@@ -258,9 +260,9 @@ func home(dir string) string {
 // The rules themselves refuse what they should.
 func TestRulesRefuse(t *testing.T) {
 	for _, c := range []struct{ from, imported, alias string }{
-		{"promptset", graphImport, ""},
+		{"data/promptset", graphImport, ""},
 		{"cmd", graphImport, "."},
-		{"promptset", module + "/tokenizer", ""},
+		{"data/promptset", module + "/text/tokenizer", ""},
 		{"pagetable", module + "/engine", ""},
 		{"backend/xla", module + "/control", ""},
 		{"engine", module + "/promptset", ""},

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/quire/quire/backend/xla"
-	"github.com/quire/quire/lockstep"
+	"github.com/quire/quire/engine/lockstep"
 )
 
 // hostVariable makes a test process one of several: address, number of processes, number of this one, argument.

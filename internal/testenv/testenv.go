@@ -12,9 +12,9 @@ import (
 
 	"github.com/gomlx/compute"
 
+	"github.com/quire/quire/backend/setup"
 	"github.com/quire/quire/backend/xla"
 	"github.com/quire/quire/models"
-	"github.com/quire/quire/setup"
 )
 
 var (

@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/quire/quire/data/parameter"
 	"github.com/quire/quire/models/gguf"
-	"github.com/quire/quire/parameter"
 )
 
 // Generation is what a model's files ask for as defaults of sampling.

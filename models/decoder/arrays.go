@@ -14,11 +14,11 @@ import (
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 
-	"github.com/quire/quire/blocks"
-	"github.com/quire/quire/collective"
-	"github.com/quire/quire/linear"
+	"github.com/quire/quire/backend/blocks"
 	"github.com/quire/quire/models"
 	"github.com/quire/quire/models/arch"
+	"github.com/quire/quire/ops/collective"
+	"github.com/quire/quire/ops/linear"
 )
 
 // Storage describes how the arrays of a model are held.

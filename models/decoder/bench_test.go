@@ -16,9 +16,9 @@ import (
 
 	"github.com/quire/quire/backend/xla"
 	"github.com/quire/quire/internal/testenv"
-	"github.com/quire/quire/linear"
 	"github.com/quire/quire/models"
 	"github.com/quire/quire/models/decoder"
+	"github.com/quire/quire/ops/linear"
 )
 
 // BenchmarkMatmuls runs just the linear layers of a decode step of SmolLM2, with kernels and as XLA does them itself.

@@ -7,10 +7,10 @@ import (
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
 
-	"github.com/quire/quire/blocks"
-	"github.com/quire/quire/collective"
+	"github.com/quire/quire/backend/blocks"
 	"github.com/quire/quire/models"
 	"github.com/quire/quire/models/arch"
+	"github.com/quire/quire/ops/collective"
 )
 
 // wanted returns the format that a tensor should be held in, regardless of the length of its rows.

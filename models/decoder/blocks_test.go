@@ -9,8 +9,8 @@ import (
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
 
+	"github.com/quire/quire/backend/blocks"
 	"github.com/quire/quire/backend/xla"
-	"github.com/quire/quire/blocks"
 	"github.com/quire/quire/internal/testenv"
 	"github.com/quire/quire/models"
 	"github.com/quire/quire/models/decoder"

@@ -6,11 +6,11 @@ import (
 	. "github.com/gomlx/gomlx/core/graph"
 
 	"github.com/quire/quire/attention"
-	"github.com/quire/quire/collective"
-	"github.com/quire/quire/linear"
 	"github.com/quire/quire/models"
 	"github.com/quire/quire/models/arch"
-	"github.com/quire/quire/recurrence"
+	"github.com/quire/quire/models/recurrence"
+	"github.com/quire/quire/ops/collective"
+	"github.com/quire/quire/ops/linear"
 )
 
 // Layer is a layer of a graph. In a [Loop], Number is the layer's number in the first turn, and Turn, i32[], is the

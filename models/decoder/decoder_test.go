@@ -13,12 +13,12 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 
 	"github.com/quire/quire/attention"
-	"github.com/quire/quire/blocks"
+	"github.com/quire/quire/backend/blocks"
 	"github.com/quire/quire/internal/testenv"
 	"github.com/quire/quire/models"
 	"github.com/quire/quire/models/arch"
 	"github.com/quire/quire/models/decoder"
-	"github.com/quire/quire/recurrence"
+	"github.com/quire/quire/models/recurrence"
 )
 
 // dense is attention over one whole sequence at once: the textbook form.

@@ -7,9 +7,9 @@ import (
 	"github.com/gomlx/compute/shapes"
 	. "github.com/gomlx/gomlx/core/graph"
 
-	"github.com/quire/quire/collective"
-	"github.com/quire/quire/linear"
 	"github.com/quire/quire/models/arch"
+	"github.com/quire/quire/ops/collective"
+	"github.com/quire/quire/ops/linear"
 )
 
 // mixture returns x plus the output of each token's experts and of the shared expert for h, or plus its norm, scaled

@@ -11,9 +11,9 @@ import (
 	"github.com/gomlx/compute/shapes"
 	. "github.com/gomlx/gomlx/core/graph"
 
-	"github.com/quire/quire/linear"
 	"github.com/quire/quire/models"
 	"github.com/quire/quire/models/arch"
+	"github.com/quire/quire/ops/linear"
 )
 
 // latentHeads returns the queries, keys and values of a layer with latent attention. For all heads the key is the

@@ -5,8 +5,8 @@ import (
 
 	. "github.com/gomlx/gomlx/core/graph"
 
-	"github.com/quire/quire/linear"
 	"github.com/quire/quire/models/arch"
+	"github.com/quire/quire/ops/linear"
 )
 
 // layerEmbeddings returns the additional inputs of each layer for the tokens, [T, layers*n]: made from the token's

@@ -12,8 +12,8 @@ import (
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 
-	"github.com/quire/quire/collective"
 	"github.com/quire/quire/models"
+	"github.com/quire/quire/ops/collective"
 )
 
 // placer is a backend whose device memory the host can write: an array is created there, without a copy.

@@ -10,9 +10,9 @@ import (
 	"github.com/gomlx/compute/dtypes"
 	. "github.com/gomlx/gomlx/core/graph"
 
-	"github.com/quire/quire/control"
 	"github.com/quire/quire/models"
 	"github.com/quire/quire/models/arch"
+	"github.com/quire/quire/ops/control"
 )
 
 // ErrLayersDiffer is wrapped by the errors of [LoopOf].

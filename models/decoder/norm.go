@@ -5,9 +5,9 @@ import (
 	"github.com/gomlx/compute/shapes"
 	. "github.com/gomlx/gomlx/core/graph"
 
-	"github.com/quire/quire/collective"
-	"github.com/quire/quire/control"
 	"github.com/quire/quire/models/arch"
+	"github.com/quire/quire/ops/collective"
+	"github.com/quire/quire/ops/control"
 )
 
 // rmsNorm is x / sqrt(mean(x^2) + eps) * weight over the last axis, in float32: x is [T, ..., H] of any float dtype,

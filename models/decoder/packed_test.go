@@ -8,10 +8,10 @@ import (
 
 	"github.com/gomlx/compute/dtypes"
 
+	"github.com/quire/quire/backend/setup"
 	"github.com/quire/quire/internal/testenv"
 	"github.com/quire/quire/models"
 	"github.com/quire/quire/models/decoder"
-	"github.com/quire/quire/setup"
 )
 
 // eachQuantized calls f with the quantized checkpoints: one of each form in which devices hold them if -short.

@@ -10,11 +10,11 @@ import (
 	. "github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
 
-	"github.com/quire/quire/blocks"
+	"github.com/quire/quire/backend/blocks"
 	"github.com/quire/quire/internal/testenv"
 	"github.com/quire/quire/models"
 	"github.com/quire/quire/models/decoder"
-	"github.com/quire/quire/tokenizer"
+	"github.com/quire/quire/text/tokenizer"
 )
 
 // What fewer bits cost: the perplexity of SmolLM2 on what was this repository's documentation once, in windows of 512

@@ -7,10 +7,10 @@ import (
 	"github.com/gomlx/compute/shapes"
 	. "github.com/gomlx/gomlx/core/graph"
 
-	"github.com/quire/quire/control"
-	"github.com/quire/quire/linear"
 	"github.com/quire/quire/models/arch"
-	"github.com/quire/quire/recurrence"
+	"github.com/quire/quire/models/recurrence"
+	"github.com/quire/quire/ops/control"
+	"github.com/quire/quire/ops/linear"
 )
 
 // shortConv adds a layer's short convolution of h to x. If a group of devices runs the model, each computes all of

@@ -5,8 +5,8 @@ import (
 	"github.com/gomlx/compute/shapes"
 	. "github.com/gomlx/gomlx/core/graph"
 
-	"github.com/quire/quire/control"
 	"github.com/quire/quire/models"
+	"github.com/quire/quire/ops/control"
 )
 
 // rotation holds the cosines and sines f32[T, half] of a rotary embedding's angles, for 2*half numbers of each head.

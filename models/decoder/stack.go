@@ -10,9 +10,9 @@ import (
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 
-	"github.com/quire/quire/collective"
 	"github.com/quire/quire/models"
 	"github.com/quire/quire/models/arch"
+	"github.com/quire/quire/ops/collective"
 )
 
 const layerPrefix = "layers."

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/quire/quire/blocks"
+	"github.com/quire/quire/backend/blocks"
 )
 
 // Type is the encoding of a tensor, with ggml's numbering.

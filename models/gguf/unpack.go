@@ -3,7 +3,7 @@ package gguf
 import (
 	"encoding/binary"
 
-	"github.com/quire/quire/blocks"
+	"github.com/quire/quire/backend/blocks"
 )
 
 // The layouts are ggml's (dequantize_row_* in ggml-quants.c). An unpack function fills rows with the numbers of whole

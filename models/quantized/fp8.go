@@ -3,7 +3,7 @@ package quantized
 import (
 	"fmt"
 
-	"github.com/quire/quire/blocks"
+	"github.com/quire/quire/backend/blocks"
 	"github.com/quire/quire/models/arch"
 )
 

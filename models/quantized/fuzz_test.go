@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/quire/quire/blocks"
+	"github.com/quire/quire/backend/blocks"
 	"github.com/quire/quire/models/safetensors"
 )
 

@@ -6,7 +6,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/quire/quire/blocks"
+	"github.com/quire/quire/backend/blocks"
 	"github.com/quire/quire/models/arch"
 )
 

@@ -4,7 +4,7 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/quire/quire/blocks"
+	"github.com/quire/quire/backend/blocks"
 )
 
 // planned describes how matrices are stored according to a config, before there is a file.

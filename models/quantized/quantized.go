@@ -13,7 +13,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/quire/quire/blocks"
+	"github.com/quire/quire/backend/blocks"
 	"github.com/quire/quire/models/arch"
 )
 

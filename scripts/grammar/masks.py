@@ -1,7 +1,7 @@
-"""Writes grammar/testdata/llguidance.json: which bytes llguidance lets come next, along random walks through schemas.
+"""Writes text/grammar/testdata/llguidance.json: which bytes llguidance allows next, on random walks through schemas.
 
     python -m venv .venv-grammar && .venv-grammar/bin/pip install llguidance
-    .venv-grammar/bin/python scripts/grammar/masks.py > grammar/testdata/llguidance.json
+    .venv-grammar/bin/python scripts/grammar/masks.py > text/grammar/testdata/llguidance.json
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Writes promptset/testdata/arrow/: Arrow as pyarrow and datasets write it, and beside it what pyarrow makes of it.
+"""Writes data/promptset/testdata/arrow/: files as pyarrow and datasets write them, and what pyarrow reads from them.
 
 types.parquet has what the types*.arrow files have, written by pyarrow. Columns whose types it does not write to Parquet
 are first made those that have the same values.
@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.feather as feather
 import pyarrow.parquet as pq
 
-OUT = "promptset/testdata/arrow"
+OUT = "data/promptset/testdata/arrow"
 N = 11
 
 

@@ -1,8 +1,9 @@
-"""Renders the chat templates of chat/testdata with transformers.
+"""Renders the chat templates of text/chat/testdata with transformers.
 
-Writes chat/testdata/goldens.json: for each case the template file or an inline template, the messages, the options, and
-the text (or, where the template raises, the message). What Quire makes of messages before a template gets them (texts
-of a list in lines, arguments as objects) is made here by plain(). Run: python scripts/oracle/chat_goldens.py
+Writes text/chat/testdata/goldens.json: for each case the template file or an inline template, the messages, the
+options, and the text (or, if the template raises, the message). What Quire makes of messages before a template gets
+them (texts of a list in lines, arguments as objects) is made here by plain(). Run: python
+scripts/oracle/chat_goldens.py
 """
 import datetime
 import json

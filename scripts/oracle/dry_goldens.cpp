@@ -2,7 +2,9 @@
 //
 //	g++ -std=c++17 dry_goldens.cpp -I LLAMA/include -I LLAMA/ggml/include BUILD/src/libllama.a
 //	  BUILD/ggml/src/libggml*.a -fopenmp -o dry_goldens
-//	for n in llama3 qwen2 spm; do ./dry_goldens tokenizer/testdata/$n.gguf 7 100 > engine/testdata/dry-$n.json; done
+//	for n in llama3 qwen2 spm; do
+//		./dry_goldens text/tokenizer/testdata/$n.gguf 7 100 > engine/testdata/dry-$n.json
+//	done
 //
 // LLAMA is llama.cpp's source, BUILD a static build of it: bench/peers/setup.sh makes both. Arguments: a vocabulary, a
 // seed, how many cases.

@@ -1,8 +1,7 @@
 """Renders single expressions with Python's jinja2, as transformers sets it up: jinja_goldens.py.
 
-Writes chat/jinja/testdata/expressions.txt: a JSON list in each line, of the template and its text, or of the template,
-    
-null and the kind of Python's error. The variables are those of VARS; chat/jinja's test has them too.
+Writes text/chat/jinja/testdata/expressions.txt: a JSON list in each line, of the template and its text, or of the
+template, null and the kind of Python's error. The variables are those of VARS; text/chat/jinja's test has them too.
 """
 import json
 import pathlib

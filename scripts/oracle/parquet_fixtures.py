@@ -1,4 +1,4 @@
-"""Writes promptset/testdata/*.parquet with pyarrow: the forms of Parquet that other tools write.
+"""Writes data/promptset/testdata/*.parquet with pyarrow: the forms of Parquet that other tools write.
 
 Run from the repository root: python scripts/oracle/parquet_fixtures.py
 """
@@ -11,7 +11,7 @@ import uuid
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-OUT = "promptset/testdata"
+OUT = "data/promptset/testdata"
 N = 40
 
 

@@ -3,9 +3,9 @@
 Usage: rows_goldens.py OUTPUT.txt
 
 A row is 64 logits with a prompt, generated tokens, and settings, all made by SplitMix64 from the row's number, which
-sampling/rows_test.go does too. Processors apply in the order of package sampling's documentation: bias, allowed tokens,
-bad words, min tokens, penalties, temperature, top-k, top-p, min-p, typical-p. The frequency and presence penalties,
-which transformers lacks, are OpenAI's formula.
+ops/sampling/rows_test.go does too. Processors apply in the order of package sampling's documentation: bias, allowed
+tokens, bad words, min tokens, penalties, temperature, top-k, top-p, min-p, typical-p. The frequency and presence
+penalties, which transformers lacks, are OpenAI's formula.
 
 A line of the file is a row: the tokens that are kept, as 16 hexadecimal digits; the logarithm of the sum of
 exp(score) over them; and the sum of (token + 1) * score over them, where scores are logits after all processors. Rows

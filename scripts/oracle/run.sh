@@ -27,11 +27,11 @@ oracle gguf_goldens.py testdata/models "$gguf" models/testdata
 oracle clip_goldens.py testdata/models testdata/goldens models/testdata/olmoe-clip.json
 oracle rounded_goldens.py testdata/models models/testdata
 oracle quantized_goldens.py testdata/quantized
-oracle sampling_goldens.py sampling/testdata/huggingface.json
-oracle processors_goldens.py sampling/testdata/processors.json
-oracle norepeat_goldens.py sampling/testdata/norepeat.json
-oracle typical_goldens.py sampling/testdata/typical.txt
-oracle rows_goldens.py sampling/testdata/rows.txt
+oracle sampling_goldens.py ops/sampling/testdata/huggingface.json
+oracle processors_goldens.py ops/sampling/testdata/processors.json
+oracle norepeat_goldens.py ops/sampling/testdata/norepeat.json
+oracle typical_goldens.py ops/sampling/testdata/typical.txt
+oracle rows_goldens.py ops/sampling/testdata/rows.txt
 oracle tokenizer_goldens.py "$gguf"
 oracle tokenizer_more_goldens.py
 oracle chat_goldens.py

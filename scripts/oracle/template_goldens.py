@@ -1,9 +1,9 @@
 """Renders published chat templates with transformers: template_goldens.py [--texts FILE] [DIR].
 
 DIR has the templates that collect_templates.py collected, ~/.cache/quire/templates unless given. Writes
-chat/testdata/published.json: the conversations, and for each template its hash, the forms of messages that it takes,
-and for each conversation the hash of the text, or the message that the template raises. --texts writes the texts whole,
-to look at what differs: chat.TestPublishedTemplates reads QUIRE_TEMPLATE_TEXTS.
+text/chat/testdata/published.json: the conversations, and for each template its hash, the forms of messages that it
+takes, and for each conversation the hash of the text, or the message that the template raises. --texts writes the
+texts whole, to look at what differs: chat.TestPublishedTemplates reads QUIRE_TEMPLATE_TEXTS.
 """
 import argparse
 import contextlib

@@ -1,4 +1,4 @@
-"""Makes the fixtures of tokenizer/testdata with Hugging Face tokenizers.
+"""Makes the fixtures of text/tokenizer/testdata with Hugging Face tokenizers.
 
   corpus.bin.gz        10,000 texts, each as a 4-byte little-endian length and its bytes (not always UTF-8)
   <family>/            a small tokenizer.json with the components of a model family, trained on the corpus

@@ -1,4 +1,4 @@
-"""Makes the fixtures of tokenizer/testdata for vocabularies other than byte-level BPE, after tokenizer_goldens.py.
+"""Makes the fixtures of text/tokenizer/testdata for vocabularies other than byte-level BPE, after tokenizer_goldens.py.
 
   <name>/tokenizer.json     WordPiece (bert), Unigram (unigram, t5) with the components of their families, by Hugging
                             Face tokenizers, trained on the corpus

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"unsafe"
 
-	"github.com/quire/quire/blocks"
+	"github.com/quire/quire/backend/blocks"
 )
 
 func blocksOf(f blocks.Format) C.q_blocks {

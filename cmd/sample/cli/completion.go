@@ -11,14 +11,14 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/quire/quire/backend"
+	"github.com/quire/quire/backend/setup"
 	"github.com/quire/quire/batch/prefixes"
 	"github.com/quire/quire/bench/workload"
-	"github.com/quire/quire/chat/reply"
+	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/data/promptset/completion"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/internal/plural"
-	"github.com/quire/quire/promptset"
-	"github.com/quire/quire/promptset/completion"
-	"github.com/quire/quire/setup"
+	"github.com/quire/quire/text/chat/reply"
 )
 
 // completeWord is the subcommand that scripts of shells call, with the words of a command line after "sample", the

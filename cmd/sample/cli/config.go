@@ -12,7 +12,7 @@ import (
 	"github.com/goccy/go-yaml/parser"
 	"github.com/spf13/pflag"
 
-	"github.com/quire/quire/parameter"
+	"github.com/quire/quire/data/parameter"
 )
 
 // ApplyConfig sets every flag that a YAML file gives and the command line does not. The file's keys are the flags'

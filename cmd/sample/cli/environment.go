@@ -11,7 +11,7 @@ import (
 
 	"github.com/quire/quire/batch/outcome"
 	"github.com/quire/quire/batch/process"
-	"github.com/quire/quire/vfs"
+	"github.com/quire/quire/data/vfs"
 )
 
 // Exit codes, the same for every subcommand; the help documents them.

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/quire/quire/backend"
-	"github.com/quire/quire/parameter"
+	"github.com/quire/quire/data/parameter"
 )
 
 // Flags is a flag set whose help is in groups.

@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/quire/quire/promptset"
-	"github.com/quire/quire/promptset/completion"
+	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/data/promptset/completion"
 )
 
 var Overview = strings.Join(wrap("sample generates completions of a set of prompts with a large language model. It "+

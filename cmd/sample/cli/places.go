@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/quire/quire/data/storage"
 	"github.com/quire/quire/models"
-	"github.com/quire/quire/storage"
 )
 
 // placeKind describes where a file or folder of the command line may be.

@@ -11,10 +11,10 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/schollz/progressbar/v3"
 
+	"github.com/quire/quire/backend/setup"
 	"github.com/quire/quire/batch/measure"
+	"github.com/quire/quire/data/tally"
 	"github.com/quire/quire/internal/plural"
-	"github.com/quire/quire/setup"
-	"github.com/quire/quire/tally"
 )
 
 func MemoryText(n int64) string { return humanize.IBytes(uint64(max(0, n))) }

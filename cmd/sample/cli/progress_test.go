@@ -11,7 +11,7 @@ import (
 
 	"github.com/schollz/progressbar/v3"
 
-	"github.com/quire/quire/tally"
+	"github.com/quire/quire/data/tally"
 )
 
 // What is told while a progress bar stands replaces the bar, which is generated again below.

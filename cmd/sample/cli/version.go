@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/quire/quire/backend"
-	"github.com/quire/quire/setup"
+	"github.com/quire/quire/backend/setup"
 )
 
 // Version and linkedCommit are what the linker set in package main; without them the build info counts.

@@ -20,8 +20,8 @@ import (
 	workloads "github.com/quire/quire/bench/workload"
 	"github.com/quire/quire/cmd/sample/cli"
 	"github.com/quire/quire/cmd/sample/jobflags"
+	"github.com/quire/quire/data/parameter"
 	"github.com/quire/quire/internal/plural"
-	"github.com/quire/quire/parameter"
 )
 
 // benchOptions are the flags of "sample bench": the model's and the engine's of "sample run", and its own.

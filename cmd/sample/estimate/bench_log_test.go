@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/quire/quire/cmd/sample/cli"
-	"github.com/quire/quire/vfs"
+	"github.com/quire/quire/data/vfs"
 )
 
 // What bench and plan open logs to standard error, at the level asked for, as a run does.

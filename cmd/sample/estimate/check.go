@@ -16,9 +16,9 @@ import (
 	"github.com/quire/quire/batch/review"
 	"github.com/quire/quire/cmd/sample/cli"
 	"github.com/quire/quire/cmd/sample/jobflags"
+	"github.com/quire/quire/data/storage"
 	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/internal/visible"
-	"github.com/quire/quire/storage"
 )
 
 // checkOptions are the flags of "sample check".

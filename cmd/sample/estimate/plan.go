@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/quire/quire/backend"
+	"github.com/quire/quire/backend/setup"
 	"github.com/quire/quire/backend/xla"
 	"github.com/quire/quire/batch"
 	"github.com/quire/quire/batch/load"
@@ -21,8 +22,7 @@ import (
 	"github.com/quire/quire/batch/spec"
 	"github.com/quire/quire/cmd/sample/cli"
 	"github.com/quire/quire/cmd/sample/jobflags"
-	"github.com/quire/quire/collective"
-	"github.com/quire/quire/setup"
+	"github.com/quire/quire/ops/collective"
 )
 
 // planOptions are the flags of "sample plan": the model's and the engine's of "sample run", and its own.

@@ -5,9 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quire/quire/backend/chip"
 	"github.com/quire/quire/backend/xla"
 	"github.com/quire/quire/batch/plan"
-	"github.com/quire/quire/chip"
 	"github.com/quire/quire/engine"
 )
 

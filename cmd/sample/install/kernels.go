@@ -10,11 +10,11 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/quire/quire/backend/setup"
 	"github.com/quire/quire/backend/xla/mosaic"
 	"github.com/quire/quire/batch/capture"
 	"github.com/quire/quire/batch/load"
 	"github.com/quire/quire/cmd/sample/cli"
-	"github.com/quire/quire/setup"
 )
 
 // captureOptions are the flags of "kernels capture".

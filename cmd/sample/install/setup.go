@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/quire/quire/backend"
+	"github.com/quire/quire/backend/setup"
 	"github.com/quire/quire/cmd/sample/cli"
-	"github.com/quire/quire/setup"
 )
 
 // setupModel is the word for the demo model on the command line.

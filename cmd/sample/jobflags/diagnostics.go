@@ -10,8 +10,8 @@ import (
 	"github.com/quire/quire/batch/load"
 	"github.com/quire/quire/batch/observe"
 	"github.com/quire/quire/batch/process"
+	"github.com/quire/quire/batch/telemetry"
 	"github.com/quire/quire/cmd/sample/cli"
-	"github.com/quire/quire/telemetry"
 )
 
 // Diagnostics are the flags for looking inside a command that runs the engine.

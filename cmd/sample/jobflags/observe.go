@@ -12,9 +12,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/quire/quire/batch/observe"
+	"github.com/quire/quire/batch/telemetry"
 	"github.com/quire/quire/cmd/sample/cli"
-	"github.com/quire/quire/storage"
-	"github.com/quire/quire/telemetry"
+	"github.com/quire/quire/data/storage"
 )
 
 // Observing are the flags for watching a run from outside, and what they ask for.

@@ -11,10 +11,10 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/quire/quire/batch/spec"
-	"github.com/quire/quire/chat/reply"
 	"github.com/quire/quire/cmd/sample/cli"
-	"github.com/quire/quire/parameter"
-	"github.com/quire/quire/promptset/completion"
+	"github.com/quire/quire/data/parameter"
+	"github.com/quire/quire/data/promptset/completion"
+	"github.com/quire/quire/text/chat/reply"
 )
 
 // parameterFlags defines a flag for each parameter that has one. The values in set are their defaults.

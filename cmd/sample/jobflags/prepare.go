@@ -9,8 +9,8 @@ import (
 
 	"github.com/quire/quire/batch/spec"
 	"github.com/quire/quire/cmd/sample/cli"
-	"github.com/quire/quire/promptset"
-	"github.com/quire/quire/storage"
+	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/data/storage"
 )
 
 // ReadConfig applies the config file, if there is one.

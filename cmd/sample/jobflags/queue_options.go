@@ -15,9 +15,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/quire/quire/batch/crew"
+	"github.com/quire/quire/batch/queue"
+	"github.com/quire/quire/batch/queue/local"
 	"github.com/quire/quire/cmd/sample/cli"
-	"github.com/quire/quire/queue"
-	"github.com/quire/quire/queue/local"
 )
 
 // Queue are the flags that say which NATS server has the jobs, and how it is reached. If a flag is not given

@@ -3,7 +3,7 @@ package jobflags
 import (
 	"testing"
 
-	"github.com/quire/quire/queue"
+	"github.com/quire/quire/batch/queue"
 )
 
 func TestInTheOpen(t *testing.T) {

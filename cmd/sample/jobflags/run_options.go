@@ -16,9 +16,9 @@ import (
 	"github.com/quire/quire/batch/observe"
 	"github.com/quire/quire/batch/process"
 	"github.com/quire/quire/batch/spec"
+	"github.com/quire/quire/batch/telemetry"
 	"github.com/quire/quire/cmd/sample/cli"
-	"github.com/quire/quire/promptset"
-	"github.com/quire/quire/telemetry"
+	"github.com/quire/quire/data/promptset"
 )
 
 // Options are the flags of "sample run", which config files set too.

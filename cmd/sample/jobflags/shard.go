@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/quire/quire/batch/environ"
-	"github.com/quire/quire/jobstate"
+	"github.com/quire/quire/batch/jobstate"
 )
 
 // shardAuto is the --shard that takes the shard from the environment.

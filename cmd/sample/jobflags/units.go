@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/quire/quire/batch/distribute"
-	"github.com/quire/quire/queue"
+	"github.com/quire/quire/batch/queue"
 )
 
 // Units say how units of a job are treated, and how many processes of this machine do them.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/quire/quire/batch/review"
 	"github.com/quire/quire/cmd/sample/cli"
-	"github.com/quire/quire/storage"
+	"github.com/quire/quire/data/storage"
 )
 
 func NewHTMLReport() *cli.Command {

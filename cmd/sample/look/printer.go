@@ -10,9 +10,9 @@ import (
 
 	"github.com/quire/quire/batch/review"
 	"github.com/quire/quire/cmd/sample/cli"
+	"github.com/quire/quire/data/promptset"
 	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/internal/visible"
-	"github.com/quire/quire/promptset"
 )
 
 // printer prints rows with their completions.

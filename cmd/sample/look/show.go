@@ -15,11 +15,11 @@ import (
 	"github.com/quire/quire/batch/resume"
 	"github.com/quire/quire/batch/review"
 	"github.com/quire/quire/cmd/sample/cli"
+	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/data/promptset/completion"
+	"github.com/quire/quire/data/storage"
 	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/internal/visible"
-	"github.com/quire/quire/promptset"
-	"github.com/quire/quire/promptset/completion"
-	"github.com/quire/quire/storage"
 )
 
 // showOptions are the flags of "sample show".

@@ -11,9 +11,9 @@ import (
 
 	"github.com/quire/quire/batch/review"
 	"github.com/quire/quire/cmd/sample/cli"
+	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/data/storage"
 	"github.com/quire/quire/internal/visible"
-	"github.com/quire/quire/promptset"
-	"github.com/quire/quire/storage"
 )
 
 // statsOptions are the flags of "sample stats".

@@ -12,8 +12,8 @@ import (
 
 	"github.com/quire/quire/batch/verify"
 	"github.com/quire/quire/cmd/sample/cli"
+	"github.com/quire/quire/data/storage"
 	"github.com/quire/quire/internal/plural"
-	"github.com/quire/quire/storage"
 )
 
 func NewVerify() *cli.Command {

@@ -14,14 +14,14 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/quire/quire/backend"
+	"github.com/quire/quire/backend/setup"
 	"github.com/quire/quire/batch/spec"
 	"github.com/quire/quire/cmd/sample/cli"
 	"github.com/quire/quire/cmd/sample/jobflags"
+	"github.com/quire/quire/data/parameter"
+	"github.com/quire/quire/data/storage"
 	"github.com/quire/quire/deploy"
 	"github.com/quire/quire/models"
-	"github.com/quire/quire/parameter"
-	"github.com/quire/quire/setup"
-	"github.com/quire/quire/storage"
 )
 
 // Targets of "sample deploy".

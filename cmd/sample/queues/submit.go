@@ -8,10 +8,10 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/quire/quire/batch/queue"
 	"github.com/quire/quire/cmd/sample/cli"
 	"github.com/quire/quire/cmd/sample/jobflags"
 	"github.com/quire/quire/internal/plural"
-	"github.com/quire/quire/queue"
 )
 
 func NewSubmit() *cli.Command {

@@ -11,10 +11,10 @@ import (
 	"golang.org/x/term"
 
 	"github.com/quire/quire/batch/distribute"
+	"github.com/quire/quire/batch/queue"
 	"github.com/quire/quire/cmd/sample/cli"
 	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/internal/visible"
-	"github.com/quire/quire/queue"
 )
 
 // watchEvery is how often a queue is asked for what is shown of it.

@@ -13,11 +13,11 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/quire/quire/batch/distribute"
+	"github.com/quire/quire/batch/queue"
 	"github.com/quire/quire/cmd/sample/cli"
 	"github.com/quire/quire/cmd/sample/jobflags"
+	"github.com/quire/quire/data/storage"
 	"github.com/quire/quire/internal/plural"
-	"github.com/quire/quire/queue"
-	"github.com/quire/quire/storage"
 )
 
 // WorkerOptions are the flags of "sample worker": what is of this process and not of the job.

@@ -13,8 +13,8 @@ import (
 	"github.com/quire/quire/cmd/sample/cli"
 	"github.com/quire/quire/cmd/sample/jobflags"
 	"github.com/quire/quire/cmd/sample/prompts"
+	"github.com/quire/quire/data/promptset"
 	"github.com/quire/quire/internal/plural"
-	"github.com/quire/quire/promptset"
 )
 
 // shortOfRun are the flags that the short help of run has.

@@ -13,8 +13,8 @@ import (
 	. "github.com/gomlx/gomlx/core/graph"
 
 	"github.com/quire/quire/engine/schedule"
-	"github.com/quire/quire/sampling"
-	"github.com/quire/quire/stopping"
+	"github.com/quire/quire/ops/sampling"
+	"github.com/quire/quire/ops/stopping"
 )
 
 // State is what features keep on the device, of slots. The fields of features that a program lacks are nil. Zeros are

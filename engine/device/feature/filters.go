@@ -3,10 +3,10 @@ package feature
 import (
 	. "github.com/gomlx/gomlx/core/graph"
 
-	"github.com/quire/quire/control"
 	"github.com/quire/quire/engine/schedule"
-	"github.com/quire/quire/sampling"
-	"github.com/quire/quire/tree"
+	"github.com/quire/quire/ops/control"
+	"github.com/quire/quire/ops/sampling"
+	"github.com/quire/quire/ops/tree"
 )
 
 // filterFeature are filters beside top-k, top-p and min-p.

@@ -5,11 +5,11 @@ import (
 	"github.com/gomlx/compute/shapes"
 	. "github.com/gomlx/gomlx/core/graph"
 
-	"github.com/quire/quire/control"
 	"github.com/quire/quire/engine/schedule"
-	"github.com/quire/quire/masking"
-	"github.com/quire/quire/sampling"
-	"github.com/quire/quire/stopping"
+	"github.com/quire/quire/ops/control"
+	"github.com/quire/quire/ops/masking"
+	"github.com/quire/quire/ops/sampling"
+	"github.com/quire/quire/ops/stopping"
 )
 
 // masks are the tables of an arena of package masking, and where slots stand in them.

@@ -4,9 +4,9 @@ import (
 	"github.com/gomlx/compute/dtypes"
 	. "github.com/gomlx/gomlx/core/graph"
 
-	"github.com/quire/quire/control"
 	"github.com/quire/quire/engine/schedule"
-	"github.com/quire/quire/sampling"
+	"github.com/quire/quire/ops/control"
+	"github.com/quire/quire/ops/sampling"
 )
 
 // noRepeatOf is what n rows may not repeat, declared once for the device and for the host.

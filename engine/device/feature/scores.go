@@ -7,10 +7,10 @@ import (
 	"github.com/gomlx/compute/shapes"
 	. "github.com/gomlx/gomlx/core/graph"
 
-	"github.com/quire/quire/control"
 	"github.com/quire/quire/engine/schedule"
-	"github.com/quire/quire/sampling"
-	"github.com/quire/quire/scan"
+	"github.com/quire/quire/ops/control"
+	"github.com/quire/quire/ops/sampling"
+	"github.com/quire/quire/ops/scan"
 	"github.com/quire/quire/tokenqueue"
 )
 

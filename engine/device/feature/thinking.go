@@ -6,9 +6,9 @@ import (
 	"github.com/gomlx/compute/dtypes"
 	. "github.com/gomlx/gomlx/core/graph"
 
-	"github.com/quire/quire/control"
 	"github.com/quire/quire/engine/schedule"
-	"github.com/quire/quire/tree"
+	"github.com/quire/quire/ops/control"
+	"github.com/quire/quire/ops/tree"
 )
 
 // Thought is the reasoning that a completion may have, between two tokens.

@@ -5,8 +5,8 @@ import (
 
 	"github.com/gomlx/compute/dtypes"
 
+	"github.com/quire/quire/backend/blocks"
 	"github.com/quire/quire/backend/xla/cpukernel"
-	"github.com/quire/quire/blocks"
 )
 
 // packed has the dtypes of matrices that kernels read in panels.

@@ -1,0 +1,57 @@
+package answers
+
+import (
+	"errors"
+	"io"
+
+	"github.com/quire/quire/data/promptset/completion"
+	"github.com/quire/quire/data/promptset/jsonvalue"
+	"github.com/quire/quire/data/promptset/lines"
+	"github.com/quire/quire/data/promptset/openai"
+)
+
+// ReadPart calls each for every completion in a part of answers.
+func ReadPart(in io.ReaderAt, size int64, each func(*completion.Completion) error) (map[string]string, error) {
+	return nil, lines.EachCompletion(in, size, Completions, each)
+}
+
+// Is reports whether an object is a line of an output file of OpenAI's batch API.
+func Is(object []jsonvalue.Member) bool {
+	return jsonvalue.Find(object, "custom_id") != nil && jsonvalue.Find(object, "response") != nil
+}
+
+// Completions returns the completions in a line.
+func Completions(raw []byte, object []jsonvalue.Member, first bool) ([]*completion.Completion, error) {
+	if first && !Is(object) {
+		return nil, &completion.LackingError{What: openai.ErrNotResponse.Error()}
+	}
+	line, err := openai.ParseLine(raw)
+	if err != nil {
+		return nil, err
+	}
+	prompt := func(string) string { return "" } // the request has the prompt
+	if failed := line.Failure(); failed != "" {
+		return []*completion.Completion{{ID: line.CustomID, Result: completion.Result{FinishReason: "error",
+			Err: failed},
+			ReadPrompt: prompt}}, nil
+	}
+	body := line.Response.Body
+	var all []*completion.Completion
+	for i := range body.Choices {
+		c := &body.Choices[i]
+		if c.Index != i {
+			return nil, errors.New("its choices are not in order")
+		}
+		r := completion.Result{Generation: i, Text: c.TextOf(), TokenIDs: c.TokenIDs, Logprobs: c.LogprobsOf(),
+			FinishReason: c.Finish(), CompletionTokens: body.Usage.TokensOf(i, len(body.Choices))}
+		if m := c.Message; m != nil {
+			r.Reasoning, r.ToolCalls = m.Reasoning, string(m.ToolCalls)
+		}
+		r.CountAlone = c.TokenIDs == nil
+		if body.Usage != nil && i == 0 { // the usage covers all prompts
+			r.PromptTokens = body.Usage.PromptTokens
+		}
+		all = append(all, &completion.Completion{ID: line.CustomID, Result: r, ReadPrompt: prompt})
+	}
+	return all, nil
+}

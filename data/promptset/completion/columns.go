@@ -1,0 +1,250 @@
+package completion
+
+import (
+	"bytes"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+
+	"github.com/parquet-go/parquet-go"
+
+	"github.com/quire/quire/data/parameter"
+	"github.com/quire/quire/data/promptset/schema"
+)
+
+// Row is one row of the output, without the input's columns.
+type Row struct {
+	ID string
+	*Result
+}
+
+// Column is a column that the writer adds after the input's columns.
+type Column struct {
+	Name string
+	Doc  string
+	// OnRequest reports whether the column exists only if [promptset.WriterOptions.Columns] asks for it.
+	OnRequest bool
+	// Parameter names a parameter that asks for the column, too: if an input column sets it, and in jobs for which
+	// AskedBy holds.
+	Parameter string
+	AskedBy   func(*parameter.Set) bool
+
+	form form
+	// at returns a pointer to the row's value, of the form's type. The writer reads the value through it, and the
+	// reader sets it.
+	at func(*Row) any
+	// null reports whether a row has no value; if it is nil, every row has one.
+	null func(*Row) bool
+	// derived reports whether the value is computed from the row's other columns: at computes it each time. A value
+	// that is read back is compared with it.
+	derived bool
+	// mayLack reports whether an output may omit the column: readers of outputs accept that.
+	mayLack bool
+	// unread reports whether the value follows from the row's other columns and is not read back.
+	unread bool
+	// varied reports whether values seldom repeat, so that a dictionary would only take space.
+	varied bool
+}
+
+// always reports whether every output has the column.
+func (c *Column) always() bool { return !c.OnRequest && !c.mayLack }
+
+// tokenColumn is the column of token ids.
+const tokenColumn = "token_ids"
+
+// columns lists the output's columns in order. To add one, add an entry at the end of those on request.
+var columns = []Column{
+	{Name: "id", Doc: "the row's id, else its number in the input, from 0; empty if the id cannot be read",
+		form: textForm, at: func(o *Row) any { return &o.ID }},
+	{Name: "generation", Doc: "number of the completion among the row's completions, from 0",
+		form: integerForm, at: func(o *Row) any { return &o.Generation }},
+	{Name: "text", Doc: "the completion as text; null if there is none",
+		form: textForm, at: func(o *Row) any { return &o.Text }, null: (*Row).failed, varied: true},
+	{Name: tokenColumn, Doc: "its tokens; null if there are none",
+		form: integersForm, at: func(o *Row) any { return &o.TokenIDs }, null: (*Row).failed,
+		mayLack: true},
+	{Name: "logprobs", Doc: "natural logarithm of each token's probability, before temperature and filters",
+		form: floatsForm, at: func(o *Row) any { return &o.Logprobs }, varied: true, mayLack: true,
+		null: func(o *Row) bool { return o.Logprobs == nil }},
+	{Name: "finish_reason", Doc: "why it ended: stop, length, tool_calls (it calls tools, and was not truncated) or " +
+		"error",
+		form: textForm, at: func(o *Row) any { return &o.FinishReason }},
+	{Name: "prompt_tokens", Doc: "number of tokens of the prompt",
+		form: integerForm, at: func(o *Row) any { return &o.PromptTokens }},
+	{Name: "completion_tokens", Doc: "number of tokens of the completion",
+		form: integerForm, at: func(o *Row) any { return &o.CompletionTokens }},
+	{Name: "error", Doc: "what is wrong with the row; null if nothing is",
+		form: textForm, at: func(o *Row) any { return &o.Err },
+		null: func(o *Row) bool { return o.Err == "" }},
+
+	{Name: "cumulative_logprob", Doc: "sum of logprobs; null if there is an error", OnRequest: true,
+		form: numberForm, derived: true, varied: true,
+		at: func(o *Row) any {
+			sum := 0.0
+			for _, p := range o.Logprobs {
+				sum += float64(p)
+			}
+			return &sum
+		},
+		null: func(o *Row) bool { return o.Err != "" }},
+	{Name: "processed_logprobs", Doc: "natural logarithm of each token's probability among the tokens that it was " +
+		"sampled from, after temperature and filters; 0 if temperature is 0", OnRequest: true,
+		form: floatsForm, at: func(o *Row) any { return &o.ProcessedLogprobs }, varied: true,
+		null: func(o *Row) bool { return o.ProcessedLogprobs == nil }},
+	{Name: "top_ids", Doc: "for each token of the completion the likeliest tokens there, the likeliest first; null " +
+		"if the row has no top_logprobs", OnRequest: true, Parameter: "top_logprobs", AskedBy: asksTops,
+		form: integerListsForm, at: func(o *Row) any { return &o.TopIDs }, varied: true,
+		null: func(o *Row) bool { return o.TopIDs == nil }},
+	{Name: "top_logprobs", Doc: "natural logarithms of the probabilities of top_ids, before temperature and filters",
+		OnRequest: true, Parameter: "top_logprobs", AskedBy: asksTops,
+		form: floatListsForm, at: func(o *Row) any { return &o.TopLogprobs }, varied: true,
+		null: func(o *Row) bool { return o.TopLogprobs == nil }},
+	{Name: "prompt_token_ids", Doc: "the tokens of the prompt; null if there are none", OnRequest: true,
+		Parameter: "prompt_logprobs", AskedBy: asksPrompt,
+		form: integersForm, at: func(o *Row) any { return &o.PromptTokenIDs },
+		null: func(o *Row) bool { return o.PromptTokenIDs == nil }},
+	{Name: "prompt_logprobs", Doc: "natural logarithm of the probability of each token of the prompt given the " +
+		"tokens before it; null for the first", OnRequest: true, Parameter: "prompt_logprobs", AskedBy: asksPrompt,
+		form: scoresForm, at: func(o *Row) any { return &o.PromptLogprobs }, varied: true,
+		null: func(o *Row) bool { return o.PromptLogprobs == nil }},
+	{Name: "prompt_top_ids", Doc: "for each token of the prompt the likeliest tokens there, the likeliest first; " +
+		"none for the first", OnRequest: true, Parameter: "prompt_logprobs", AskedBy: asksPromptTops,
+		form: integerListsForm, at: func(o *Row) any { return &o.PromptTopIDs }, varied: true,
+		null: func(o *Row) bool { return o.PromptTopIDs == nil }},
+	{Name: "prompt_top_logprobs", Doc: "natural logarithms of the probabilities of prompt_top_ids", OnRequest: true,
+		Parameter: "prompt_logprobs", AskedBy: asksPromptTops,
+		form: floatListsForm, at: func(o *Row) any { return &o.PromptTopLogprobs }, varied: true,
+		null: func(o *Row) bool { return o.PromptTopLogprobs == nil }},
+	{Name: "reasoning", Doc: "the reasoning before the answer, which text then lacks; null if there is none",
+		OnRequest: true, form: textForm, at: func(o *Row) any { return &o.Reasoning }, varied: true,
+		null: func(o *Row) bool { return o.Reasoning == "" }},
+	{Name: "tool_calls", Doc: "calls of tools as a JSON list in the form of OpenAI's API, which text then lacks; " +
+		"null if there are none", OnRequest: true, form: textForm,
+		at: func(o *Row) any { return &o.ToolCalls }, varied: true,
+		null: func(o *Row) bool { return o.ToolCalls == "" }},
+	{Name: JSONColumn, Doc: "the text as a value of the job's JSON schema; null if it is not one, for example if it " +
+		"was truncated",
+		OnRequest: true, form: jsonForm{}, at: func(o *Row) any { return &o.Text }, varied: true, unread: true},
+}
+
+func asksTops(s *parameter.Set) bool { return s.TopLogprobs > 0 }
+
+func asksPrompt(s *parameter.Set) bool { return s.PromptLogprobs != parameter.NoPromptLogprobs }
+
+func asksPromptTops(s *parameter.Set) bool { return s.PromptLogprobs > 0 }
+
+// failed reports whether a row has an error in place of a completion.
+func (o *Row) failed() bool { return o.Err != "" && o.Text == "" && o.CompletionTokens == 0 }
+
+// Columns iterates over the output's columns in order, including those on request.
+func Columns() iter.Seq[*Column] {
+	return func(yield func(*Column) bool) {
+		for i := range columns {
+			if !yield(&columns[i]) {
+				return
+			}
+		}
+	}
+}
+
+// OnRequest returns names of columns on request in the order of the output, each once. The error names an unknown
+// one.
+func OnRequest(names []string) (ordered []string, err error) {
+	var known []string
+	for c := range Columns() {
+		if c.OnRequest {
+			known = append(known, c.Name)
+		}
+		if c.OnRequest && slices.Contains(names, c.Name) {
+			ordered = append(ordered, c.Name)
+		}
+	}
+	for _, name := range names {
+		if !slices.Contains(known, name) {
+			return nil, fmt.Errorf("is %q, but must be one of %s", name, strings.Join(known, ", "))
+		}
+	}
+	return ordered, nil
+}
+
+// Written returns the columns of an output with these columns on request.
+func Written(requested []string) (all []*Column) {
+	for c := range Columns() {
+		if !c.OnRequest || slices.Contains(requested, c.Name) {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+func namesOf(columns []*Column) (names []string) {
+	for _, c := range columns {
+		names = append(names, c.Name)
+	}
+	return names
+}
+
+// Type returns the Parquet type of a column, for the documentation.
+func (c *Column) Type() string {
+	if c.Name == JSONColumn {
+		return "struct or list, by the schema"
+	}
+	return c.node().Describe()
+}
+
+// node returns the column's node in a schema.
+func (c *Column) node() *schema.Node {
+	rep := schema.Required
+	if c.null != nil {
+		rep = schema.Optional
+	}
+	n := c.form.node(c.Name, rep)
+	if !c.varied {
+		schema.Dictionaries(n)
+	}
+	return n
+}
+
+func (c *Column) isNull(o *Row) bool { return c.null != nil && c.null(o) }
+
+// AppendJSON appends a row's value of the column.
+func (c *Column) AppendJSON(b []byte, o *Row) []byte {
+	if c.isNull(o) {
+		return append(b, "null"...)
+	}
+	return c.form.appendJSON(b, c.at(o))
+}
+
+// AppendValues appends a row's values of the column, where column is the number of its leaf.
+func (c *Column) AppendValues(row parquet.Row, o *Row, column int) parquet.Row {
+	switch {
+	case c.isNull(o):
+		return append(row, parquet.NullValue().Level(0, 0, column))
+	case c.null != nil:
+		return c.form.appendValues(row, c.at(o), column, 1)
+	}
+	return c.form.appendValues(row, c.at(o), column, 0)
+}
+
+// read sets a row's value of the column by set, after the columns before it. Without set it is null.
+func (c *Column) read(o *Row, set func(at any) error) error {
+	at := c.at(o)
+	if !c.derived {
+		if set == nil {
+			return nil
+		}
+		return set(at)
+	}
+	want, got := c.AppendJSON(nil, o), []byte("null")
+	if set != nil {
+		if err := set(at); err != nil {
+			return err
+		}
+		got = c.form.appendJSON(nil, at)
+	}
+	if !bytes.Equal(got, want) {
+		o.Contradicts = fmt.Sprintf("the %s %s, and its other columns make it %s", c.Name, got, want)
+	}
+	return nil
+}

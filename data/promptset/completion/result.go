@@ -1,0 +1,97 @@
+// Package completion has the rows of the output: a [Result] with its binary form, the table of its columns, and their
+// order among the input's columns.
+package completion
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/quire/quire/data/promptset/record"
+)
+
+// Readable returns the parts of a completion as texts for people: its reasoning, its text, and its tool calls.
+func (r *Result) Readable() (texts []string) {
+	if r.Reasoning != "" {
+		texts = append(texts, "reasoning: "+r.Reasoning)
+	}
+	if text := strings.TrimSpace(r.Text); text != "" {
+		texts = append(texts, text)
+	}
+	return append(texts, record.ReadableCalls(r.ToolCalls)...)
+}
+
+// Result is one completion of a row.
+type Result struct {
+	Generation       int
+	Text             string
+	TokenIDs         []int32
+	Logprobs         []float32 // the chosen tokens' natural logarithms; nil if not requested
+	FinishReason     string    // "stop", "length", "tool_calls", "error"
+	PromptTokens     int
+	CompletionTokens int
+	Err              string // empty when the completion is good
+	// ErrParam, ErrCode and ErrStatus are what answers to batch files state in addition to Err. ErrStatus is an HTTP
+	// status; 0 stands for 400. They are not part of the binary form.
+	ErrParam, ErrCode string
+	ErrStatus         int
+
+	// These fields are set on request, and nil otherwise. Logarithms are natural.
+	ProcessedLogprobs []float32 // the chosen tokens', under the distribution they were sampled from
+	TopIDs            [][]int32 // for each token
+	TopLogprobs       [][]float32
+	PromptTokenIDs    []int32
+	PromptLogprobs    []float32 // the prompt tokens'; NaN for the first, which has no predecessor
+	PromptTopIDs      [][]int32 // for each of them; none for the first
+	PromptTopLogprobs [][]float32
+	Reasoning         string // extracted from Text; "" for none
+	ToolCalls         string // a JSON list in the form of OpenAI's API, extracted from Text; "" for none
+
+	Contradicts string // the part of a row that was read back which contradicts its other columns
+	CountAlone  bool   // only the number of tokens was read back
+}
+
+// PromptTokens returns the number of tokens in a row's prompts, from its results: all completions of a prompt have
+// the same.
+func PromptTokens(r *record.Row, results []Result) (n int) {
+	each := max(1, len(results)/(1+len(r.More)))
+	for i := 0; i < len(results); i += each {
+		n += results[i].PromptTokens
+	}
+	return n
+}
+
+// Wrong returns what cannot be in a result; "" if nothing is wrong.
+func (r *Result) Wrong() string {
+	switch {
+	case !slices.Contains([]string{"stop", "length", "tool_calls", "error"}, r.FinishReason):
+		return fmt.Sprintf("has the finish_reason %q, which is none", r.FinishReason)
+	case (r.FinishReason == "error") != (r.Err != ""):
+		return fmt.Sprintf("has the finish_reason %s and the error %q", r.FinishReason, r.Err)
+	case r.CompletionTokens != len(r.TokenIDs) && !r.CountAlone:
+		return fmt.Sprintf("has %d token_ids and completion_tokens %d", len(r.TokenIDs), r.CompletionTokens)
+	case r.Contradicts != "":
+		return "has " + r.Contradicts
+	case len(r.Logprobs) > 0 && len(r.Logprobs) != r.CompletionTokens:
+		return fmt.Sprintf("has %d token_ids and %d logprobs", r.CompletionTokens, len(r.Logprobs))
+	}
+	for _, list := range []struct {
+		name string
+		n    int
+		of   string
+		want int
+	}{
+		{"processed_logprobs", len(r.ProcessedLogprobs), "completion_tokens", r.CompletionTokens},
+		{"top_ids", len(r.TopIDs), "completion_tokens", r.CompletionTokens},
+		{"top_logprobs", len(r.TopLogprobs), "top_ids", len(r.TopIDs)},
+		{"prompt_token_ids", len(r.PromptTokenIDs), "prompt_tokens", r.PromptTokens},
+		{"prompt_logprobs", len(r.PromptLogprobs), "prompt_token_ids", len(r.PromptTokenIDs)},
+		{"prompt_top_ids", len(r.PromptTopIDs), "prompt_token_ids", len(r.PromptTokenIDs)},
+		{"prompt_top_logprobs", len(r.PromptTopLogprobs), "prompt_top_ids", len(r.PromptTopIDs)},
+	} {
+		if list.n > 0 && list.n != list.want {
+			return fmt.Sprintf("has %d %s and %d %s", list.n, list.name, list.want, list.of)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,199 @@
+package record
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/quire/quire/data/parameter"
+	"github.com/quire/quire/data/promptset/jsonvalue"
+	"github.com/quire/quire/data/promptset/schema"
+)
+
+// Mapping defines the prompts of rows whose columns do not have the standard names. The zero value leaves rows as
+// they are.
+type Mapping struct {
+	// PromptColumn is the column that has the prompt as text. Columns named prompt, messages and prompt_token_ids
+	// then have no meaning, and are passed through.
+	PromptColumn string
+	// IDColumn is the column that has the ids of rows. A column id then has no meaning, and is passed through as
+	// input_id.
+	IDColumn string
+	// Template renders the prompt of a row from its columns; the three columns above then have no other meaning. The
+	// output has the rendered text as the column prompt, and an input column of that name as input_prompt.
+	Template Template
+	// System is a system message before each prompt, which then is a user message, and before messages that do not
+	// start with one.
+	System string
+	// Chat makes each prompt a user message, with or without System, also in rows that continue another one.
+	Chat bool
+	// Partitions are the columns that folders named key=value define. If it is empty, these are the ones below the
+	// folders that are named as inputs, and below those that globs stand for.
+	Partitions []string
+	// Prefix is text before each prompt, and before the first user message in messages.
+	Prefix string
+}
+
+// Template renders text from the columns of a row.
+type Template interface {
+	// Uses returns the names that may be columns, and Wants the ones among them that the input must have.
+	Uses() []string
+	Wants() []string
+	// Render renders the text; columns are by name, as JSON.
+	Render(columns map[string]json.RawMessage) (string, error)
+}
+
+// MadeColumn is the column of the text that a template rendered, and ofInput the name of an input column of this
+// name. The same applies to the column of ids.
+const (
+	MadeColumn = "prompt"
+	ofInput    = "input_" + MadeColumn
+
+	IDColumn  = "id"
+	idOfInput = "input_" + IDColumn
+)
+
+// Renamed returns the output name of an input column whose name is taken by another one.
+func (m *Mapping) Renamed(column string) (name string, ok bool) {
+	switch {
+	case m.Template != nil && column == MadeColumn:
+		return ofInput, true
+	case m.IDColumn != "" && m.IDColumn != IDColumn && column == IDColumn:
+		return idOfInput, true
+	}
+	return column, false
+}
+
+// Original returns the input name of a column that may have been renamed.
+func (m *Mapping) Original(name string) string {
+	for _, column := range []string{MadeColumn, IDColumn} {
+		if now, ok := m.Renamed(column); ok && now == name {
+			return column
+		}
+	}
+	return name
+}
+
+// Mapped reports whether prompts are not in the columns of the standard names.
+func (m *Mapping) Mapped() bool { return m.PromptColumn != "" || m.Template != nil }
+
+// ColumnOf returns the column that has the standard name's value, "" for none.
+func (m *Mapping) ColumnOf(name string) string {
+	switch {
+	case name == IDColumn && m.IDColumn != "":
+		return m.IDColumn
+	case !m.Mapped() || !slices.Contains(schema.PromptNames, name):
+		return name
+	case name == "prompt":
+		return m.PromptColumn
+	}
+	return ""
+}
+
+// NamesOf returns the standard names of a column's value.
+func (m *Mapping) NamesOf(column string) (names []string) {
+	for _, name := range schema.KnownNames {
+		if m.ColumnOf(name) == column {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// Forms returns the prompt columns with which a parameter may apply, given the ones that a row or a file has.
+func (m *Mapping) Forms(given []string) []string {
+	if (m.System != "" || m.Chat) && slices.Contains(given, "prompt") { // the prompt becomes messages
+		return append(slices.Clone(given), "messages")
+	}
+	return given
+}
+
+// MayHavePrompts returns an error if a file with these columns cannot have prompts.
+func (m *Mapping) MayHavePrompts(columns []string) error {
+	if m.PromptColumn != "" && !slices.Contains(columns, m.PromptColumn) {
+		meant := ""
+		if near := parameter.Nearest(m.PromptColumn, columns); near != "" {
+			meant = fmt.Sprintf("; did you mean %q?", near)
+		}
+		return &columnError{what: fmt.Sprintf("no column %q, which `prompt-column` names: it has %s%s", m.PromptColumn,
+			List(columns), meant)}
+	}
+	return nil
+}
+
+// MayHaveIDs returns an error if a file with these columns has no ids for its rows.
+func (m *Mapping) MayHaveIDs(columns []string) error {
+	if m.IDColumn != "" && !slices.Contains(columns, m.IDColumn) {
+		return fmt.Errorf("no column %q, which `id-column` names: it has %s", m.IDColumn, List(columns))
+	}
+	return nil
+}
+
+// likelyNames are the usual names of prompt columns in data sets, the likeliest first.
+var likelyNames = []string{"question", "query", "instruction", "input", "problem", "text", "content", "sentence",
+	"review", "message", "document"}
+
+// NoPrompts returns the error for a file without a column of prompts, which suggests the column that probably has
+// them.
+func NoPrompts(needs, has string, columns []string) error {
+	likely := ""
+	for _, name := range slices.Concat(schema.PromptNames[:1], likelyNames) {
+		if i := slices.IndexFunc(columns, func(c string) bool { return strings.EqualFold(c, name) }); i >= 0 {
+			likely = columns[i]
+			break
+		}
+	}
+	advice := "name the column with `prompt-column`, or make prompts of columns with `template`"
+	if likely != "" {
+		advice = fmt.Sprintf("`prompt-column` %s takes this column, and `template` makes prompts of columns", likely)
+	}
+	return &columnError{fmt.Sprintf("%s one of %s and %s %s", needs, strings.Join(schema.PromptNames, ", "), has,
+		List(columns)), advice}
+}
+
+// Lacks returns the names that a template needs and a file with these columns lacks.
+func (m *Mapping) Lacks(columns []string) []string {
+	if m.Template == nil {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(m.Template.Wants()), func(name string) bool {
+		return slices.Contains(columns, name)
+	})
+}
+
+// Render sets the prompt of a row to what the template renders from its columns.
+func (m *Mapping) Render(r *Builder, columns map[string]json.RawMessage) {
+	text, err := m.Template.Render(columns)
+	if err != nil {
+		r.Fail("`template`: %v", err)
+		return
+	}
+	r.Prompt, r.Made = text, true
+}
+
+// Passed returns the columns of a row that are passed through.
+func (m *Mapping) Passed(r *Builder, object []jsonvalue.Member) []jsonvalue.Member {
+	if m.Template == nil && m.IDColumn == "" {
+		return object
+	}
+	object = slices.Clone(object)
+	for i := range object {
+		object[i].Key, _ = m.Renamed(object[i].Key)
+	}
+	if m.Template == nil {
+		return object
+	}
+	made := json.RawMessage("null")
+	if r.Made {
+		made = jsonvalue.AppendText(nil, r.Prompt)
+	}
+	return append(object, jsonvalue.Member{Key: MadeColumn, Raw: made})
+}
+
+func List(names []string) string {
+	if len(names) == 0 {
+		return "no columns"
+	}
+	return strings.Join(names, ", ")
+}

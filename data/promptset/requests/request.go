@@ -1,0 +1,215 @@
+// Package requests reads lines of OpenAI's batch files as rows; package openai defines the lines.
+package requests
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/quire/quire/data/parameter"
+	"github.com/quire/quire/data/promptset/jsonvalue"
+	"github.com/quire/quire/data/promptset/openai"
+	"github.com/quire/quire/data/promptset/record"
+	"github.com/quire/quire/data/promptset/schema"
+)
+
+// Request is what a line of an OpenAI batch file requires of its answer. Rows of other files have none: a nil
+// Request.
+type Request struct {
+	CustomID  string // empty if the line has no usable one
+	Endpoint  openai.Endpoint
+	ModelName string // model that the line names; empty if it names none
+	Logprobs  bool   // log-probabilities of the generated tokens are requested
+	TokenIDs  bool   // token ids are requested
+	AsIDs     bool   // tokens are named by their ids
+}
+
+// source is the source of a row from a batch file.
+type source struct {
+	record.Object
+	request *Request
+}
+
+// Of returns the request of a row, nil if the row has none.
+func Of(row *record.Row) *Request {
+	if line, ok := row.Source.(source); ok {
+		return line.request
+	}
+	return nil
+}
+
+// PromptParam returns the member of the line's body that has the prompt; empty for other rows.
+func (r *Request) PromptParam() string {
+	if r == nil {
+		return ""
+	}
+	return r.Endpoint.PromptKey()
+}
+
+// Model returns the model that the line names, "" if it names none.
+func (r *Request) Model() string {
+	if r == nil {
+		return ""
+	}
+	return r.ModelName
+}
+
+// WantsTokenIDs reports whether the line asks for token ids.
+func (r *Request) WantsTokenIDs() bool { return r != nil && r.TokenIDs }
+
+// Is reports whether an object is a line of an OpenAI batch file, rather than a row with such columns.
+func Is(object []jsonvalue.Member) bool {
+	has := func(key string) bool { return jsonvalue.Find(object, key) != nil }
+	return openai.IsRequest(has) && !slices.ContainsFunc(schema.PromptNames, has)
+}
+
+// reader sets a row from a line of a batch file.
+type reader struct {
+	*record.Builder
+	request *Request
+}
+
+// decodeRequest sets the row's fields from a line of an OpenAI batch file, and returns which prompts are given.
+func decodeRequest(row *record.Builder, object record.Object, m *record.Mapping) (given []string) {
+	line, err := openai.ParseRequest(func(key string) json.RawMessage { return jsonvalue.Find(object, key) })
+	r := reader{row, &Request{CustomID: line.CustomID, Endpoint: line.URL}}
+	row.ID, row.Source = line.CustomID, source{object, r.request}
+	row.InBody, row.PromptParam = true, r.request.PromptParam()
+	if err != nil {
+		r.LostID = line.CustomID == ""
+		r.failWith(err)
+		return nil
+	}
+	body, err := jsonvalue.Members(line.Body)
+	if err != nil {
+		r.Blame("body", openai.CodeInvalidLine, func() { r.Fail("body: %v", err) })
+		return nil
+	}
+	r.readAnswerForm(body)
+	for _, o := range body {
+		r.Blame(o.Key, openai.CodeUnsupported, func() { r.judgeBody(o) })
+	}
+	given = r.DecodeJSON(r.translated(body), m)
+	if len(given) == 0 {
+		r.Blame(r.PromptParam, openai.CodeMissing, func() { r.Fail("body has no %s", r.PromptParam) })
+	}
+	return given
+}
+
+// failWith is Fail with an error that may come from package openai.
+func (r reader) failWith(err error) {
+	of := &openai.Error{}
+	errors.As(err, &of)
+	r.Blame(of.Param, of.Code, func() { r.Fail("%v", err) })
+}
+
+// readAnswerForm reads what the answer must contain. Values of wrong types are reported elsewhere.
+func (r reader) readAnswerForm(body []jsonvalue.Member) {
+	if raw := jsonvalue.Find(body, "model"); !jsonvalue.IsNull(raw) && json.Unmarshal(raw,
+		&r.request.ModelName) != nil {
+		r.Blame("model", "", func() { r.Mistyped("model is %s, but must be text", jsonvalue.Describe(raw)) })
+	}
+	raw := jsonvalue.Find(body, "logprobs")
+	if r.request.Logprobs = string(raw) == "true"; r.request.Endpoint == openai.Completions {
+		_, r.request.Logprobs = jsonvalue.ParseNumber(raw)
+	}
+	if raw = jsonvalue.Find(body, "top_logprobs"); !jsonvalue.IsNull(raw) && string(raw) != "0" && !r.request.Logprobs {
+		r.Blame("top_logprobs", openai.CodeInvalidValue, func() {
+			r.Fail("top_logprobs is %s and logprobs is not true; give both, or none", jsonvalue.Abbreviate(raw))
+		})
+	}
+	r.request.TokenIDs = string(jsonvalue.Find(body, "return_token_ids")) == "true"
+	r.request.AsIDs = string(jsonvalue.Find(body, "return_tokens_as_token_ids")) == "true"
+}
+
+// judgeBody rejects members of a body that OpenAI's and vLLM's servers do not have, and those that do not apply to a
+// batch.
+func (r reader) judgeBody(m jsonvalue.Member) {
+	if jsonvalue.IsNull(m.Raw) {
+		return
+	}
+	switch m.Key {
+	case r.request.Endpoint.PromptKey():
+		return
+	case "stream":
+		if string(m.Raw) != "false" {
+			r.Fail("stream is %s, but the answers of a batch are not streamed; leave it out",
+				jsonvalue.Abbreviate(m.Raw))
+		}
+	case "return_prompt_text", "return_token_offsets":
+		if string(m.Raw) != "false" {
+			r.Fail("%s is %s, and answers do not have them; leave it out", m.Key, jsonvalue.Abbreviate(m.Raw))
+		}
+	case "logprobs":
+		if isBool := m.Raw[0] == 't' || m.Raw[0] == 'f'; isBool != (r.request.Endpoint == openai.Chat) {
+			r.Mistyped("logprobs is %s, but must be %s", jsonvalue.Describe(m.Raw), map[bool]string{
+				true: "true or false", false: "an integer"}[r.request.Endpoint == openai.Chat])
+		}
+	}
+	if slices.ContainsFunc(parameter.Lookup(m.Key), func(p *parameter.Parameter) bool { return p.From != 0 }) {
+		return
+	}
+	near := ""
+	if name, ok := parameter.Near(m.Key); ok {
+		near = fmt.Sprintf("; did you mean %q?", name)
+	} else if of, ok := parameter.LookupForeign(m.Key); ok && of.Instead != "" {
+		near = fmt.Sprintf("; it is one of %s, and Quire's name is %q", of.Engines, of.Instead)
+	}
+	r.Blame(m.Key, openai.CodeUnknown, func() {
+		r.Fail("body has %q, which is not a parameter of %s; leave it out%s", m.Key, r.request.Endpoint, near)
+	})
+}
+
+// translated returns a body whose prompt is in the columns that rows use for it.
+func (r reader) translated(body []jsonvalue.Member) []jsonvalue.Member {
+	if r.request.Endpoint != openai.Completions {
+		return body
+	}
+	i := slices.IndexFunc(body, func(m jsonvalue.Member) bool { return m.Key == "prompt" })
+	if i < 0 || jsonvalue.IsNull(body[i].Raw) {
+		return body
+	}
+	prompts, err := openai.ParsePrompts(body[i].Raw)
+	if err != nil {
+		r.failWith(err)
+		return body
+	}
+	for _, p := range prompts[1:] {
+		r.Blame(r.PromptParam, openai.CodeInvalidType, func() { r.addPrompt(p) })
+	}
+	body = slices.Clone(body)
+	if body[i].Raw = prompts[0].Text; prompts[0].Tokens != nil {
+		body[i] = jsonvalue.Member{Key: "prompt_token_ids", Raw: prompts[0].Tokens}
+	}
+	return body
+}
+
+// addPrompt adds a prompt after others.
+func (r reader) addPrompt(p openai.Prompt) {
+	name, raw := "prompt", p.Text
+	if p.Tokens != nil {
+		name, raw = "prompt_token_ids", p.Tokens
+	}
+	one := record.Builder{Row: &record.Row{}}
+	if !one.DecodeKnown(name, raw) {
+		r.Fail("prompt[%d] is %s, but must be text or a list of token ids", len(r.More)+1, jsonvalue.Abbreviate(raw))
+	} else if of, _ := one.Err.(*record.RowError); of != nil {
+		r.Fail("prompt[%d]: %s", len(r.More)+1, of.What)
+	}
+	r.More = append(r.More, record.Prompt{Text: one.Prompt, TokenIDs: one.TokenIDs})
+}
+
+// PromptText returns the prompt of a line of a batch file, as text for people.
+func PromptText(object record.Object) string {
+	r := &record.Builder{Row: &record.Row{}}
+	if given := decodeRequest(r, object, &record.Mapping{}); len(given) == 1 {
+		r.Kind = record.PromptKinds[given[0]]
+	}
+	if len(r.More) > 0 { // which one a completion belongs to follows from n, which the job may set
+		line, _ := openai.ParseRequest(func(key string) json.RawMessage { return jsonvalue.Find(object, key) })
+		body, _ := jsonvalue.Members(line.Body)
+		r.Kind, r.Prompt = record.KindText, string(jsonvalue.Find(body, r.PromptParam))
+	}
+	return r.PromptText()
+}

@@ -1,0 +1,73 @@
+// Package collective sums and concatenates arrays over the devices that run one program together, each on its own
+// arrays.
+//
+// Every device must reach each operation, in the same order. On one device each operation returns its operand.
+package collective
+
+import (
+	"fmt"
+
+	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/quire/quire/ops/control"
+)
+
+// Group is implemented by a backend whose programs run on several devices together.
+type Group interface {
+	// Partitions is how many devices run each program.
+	Partitions() int
+	// Places returns this process' devices among the partitions, ascending. These are all of them unless other
+	// processes have some.
+	Places() []int
+	// Member returns a backend for the i-th of this process' devices alone.
+	Member(i int) (compute.Backend, error)
+	// Join makes one buffer of the members' arrays, which have the same shape and are in the members' order. It takes
+	// ownership of them.
+	Join(parts []compute.Buffer) (compute.Buffer, error)
+}
+
+// Devices returns how many devices run the backend's programs together: 1 unless the backend is a [Group].
+func Devices(backend compute.Backend) int {
+	if g, ok := backend.(Group); ok {
+		return g.Partitions()
+	}
+	return 1
+}
+
+// Places returns this process' devices among all that run the backend's programs together.
+func Places(backend compute.Backend) []int {
+	if g, ok := backend.(Group); ok {
+		return g.Places()
+	}
+	return []int{0}
+}
+
+// Sum returns the sum of the devices' arrays x, which have the same shape, on each device. All devices get the same
+// bits.
+func Sum(x *graph.Node) *graph.Node {
+	if Devices(x.Graph().Backend()) == 1 {
+		return x
+	}
+	return exchange("all_reduce", struct{}{}, x, x.Shape())
+}
+
+// Concatenate concatenates the devices' arrays x, which have the same shape, along an axis, in the order of the
+// group. Each device gets the result.
+func Concatenate(x *graph.Node, axis int) *graph.Node {
+	devices := Devices(x.Graph().Backend())
+	if devices == 1 {
+		return x
+	}
+	shape := x.Shape().Clone()
+	shape.Dimensions[axis] *= devices
+	return exchange("all_gather", map[string]int{"axis": axis}, x, shape)
+}
+
+// exchange applies an operation that only the backend provides.
+func exchange(op string, attrs any, x *graph.Node, result shapes.Shape) *graph.Node {
+	return control.Composite(op, attrs, []*graph.Node{x}, []shapes.Shape{result}, func([]*graph.Node) []*graph.Node {
+		panic(fmt.Errorf("collective: the backend has no %s", op))
+	})[0]
+}

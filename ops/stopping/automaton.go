@@ -1,0 +1,233 @@
+package stopping
+
+import (
+	"errors"
+
+	"github.com/quire/quire/text/tokenizer"
+)
+
+// Width is the number of symbols that an automaton reads: the values of a byte.
+const Width = 256
+
+// Automaton is a table of states and their successors. State 0 is the first.
+type Automaton struct {
+	// Next has Width entries for each state: the next state, or ^state if a stop is found on the transition.
+	Next []int32
+}
+
+// States returns the number of states.
+func (a *Automaton) States() int { return len(a.Next) / Width }
+
+// Walk reads symbols, starting in a state. It returns the last state and whether a stop was found.
+func (a *Automaton) Walk(state int32, symbols []byte) (after int32, found bool) {
+	for _, symbol := range symbols {
+		if state = a.Next[int(state)*Width+int(symbol)]; state < 0 {
+			state, found = ^state, true
+		}
+	}
+	return state, found
+}
+
+// ErrTooLarge reports that stops need more states than the limit.
+var ErrTooLarge = errors.New("the stops need too many states")
+
+// replacement replaces bytes that are not UTF-8.
+const replacement = "\uFFFD"
+
+// Compile returns the automaton that finds stops in the text of pieces. Stops are UTF-8 and not empty. It returns
+// ErrTooLarge if more than limit states are needed.
+func Compile(p *tokenizer.Pieces, stops []string, limit int) (*Automaton, error) {
+	t, err := newTrie(stops, limit)
+	if err != nil || p.Drops > limit {
+		return nil, ErrTooLarge
+	}
+	c := &compiler{trie: t, form: p.Form, ids: map[config]int32{}, limit: limit}
+	if err := c.number(config{node: t.dropping(p.Drop, p.Drops)}); err != nil {
+		return nil, err
+	}
+	a := &Automaton{}
+	for at := 0; at < len(c.configs); at++ {
+		for symbol := range Width {
+			next, found := c.step(c.configs[at], byte(symbol))
+			if err := c.number(next); err != nil {
+				return nil, err
+			}
+			id := c.ids[next]
+			if found {
+				id = ^id
+			}
+			a.Next = append(a.Next, id)
+		}
+	}
+	return a, nil
+}
+
+// config is a state: what is known of the text so far.
+type config struct {
+	// node is the position in the trie. If the last bytes may still turn out not to be text, node assumes that they
+	// are, and broken that they are not.
+	node, broken int32
+	decoding     utf8State // state of the uncertain bytes
+	run          bool      // the uncertain bytes are byte tokens
+	escaped      bool      // the next symbol is a byte token's byte
+	// found and foundBroken report whether there is a stop within the uncertain bytes, under the assumptions of node
+	// and broken.
+	found, foundBroken bool
+}
+
+// compiler numbers the reachable states.
+type compiler struct {
+	*trie
+	form    tokenizer.PieceForm
+	ids     map[config]int32
+	configs []config
+	limit   int
+}
+
+func (c *compiler) number(s config) error {
+	if _, ok := c.ids[s]; ok {
+		return nil
+	}
+	if len(c.configs) == c.limit {
+		return ErrTooLarge
+	}
+	c.ids[s] = int32(len(c.configs))
+	c.configs = append(c.configs, s)
+	return nil
+}
+
+// step returns the state after s and a symbol, and whether a stop is found on the transition.
+func (c *compiler) step(s config, symbol byte) (config, bool) {
+	switch c.form {
+	case tokenizer.ByteLevelPieces:
+		return c.stepByteLevel(s, symbol)
+	case tokenizer.FallbackPieces:
+		return c.stepFallback(s, symbol)
+	}
+	node, found := c.follow(s.node, symbol)
+	return config{node: node}, found
+}
+
+// stepByteLevel reads a byte of text that may not be UTF-8. A stop ends where a character ends, so an incomplete
+// character contains none.
+func (c *compiler) stepByteLevel(s config, b byte) (config, bool) {
+	decoding := s.decoding.next(b)
+	if s.decoding != boundary && decoding == invalid { // and b starts a new character
+		next, found := c.stepByteLevel(config{node: s.broken}, b)
+		return next, found || s.foundBroken
+	}
+	switch decoding {
+	case invalid:
+		node, found := c.followAll(s.node, replacement)
+		return config{node: node}, found
+	case boundary:
+		node, found := c.follow(s.node, b)
+		return config{node: node}, found
+	}
+	next := config{broken: s.broken, foundBroken: s.foundBroken, decoding: decoding}
+	if s.decoding == boundary {
+		next.broken, next.foundBroken = c.followAll(s.node, replacement)
+	}
+	next.node, _ = c.follow(s.node, b)
+	return next, false
+}
+
+// stepFallback reads a byte of text, or of a byte token.
+func (c *compiler) stepFallback(s config, b byte) (config, bool) {
+	switch {
+	case s.escaped:
+		next := s
+		next.escaped = false
+		if !s.run {
+			next.run, next.broken = true, s.node
+		}
+		var found bool
+		next.broken, found = c.followAll(next.broken, replacement)
+		next.foundBroken = next.foundBroken || found
+		if next.decoding = s.decoding.next(b); next.decoding == invalid {
+			next.node, next.found = 0, false
+			return next, false
+		}
+		next.node, found = c.follow(s.node, b)
+		next.found = next.found || found
+		return next, false
+	case b == tokenizer.PieceEscape:
+		s.escaped = true
+		return s, false
+	}
+	node, found := s.node, s.found
+	if s.run && s.decoding != boundary {
+		node, found = s.broken, s.foundBroken
+	}
+	if b == tokenizer.PieceRunEnd {
+		return config{node: node}, found
+	}
+	node, more := c.follow(node, b)
+	return config{node: node}, found || more
+}
+
+// utf8State is what may follow within a character.
+type utf8State uint8
+
+const (
+	boundary utf8State = iota // between characters
+	needs1                    // one continuation byte is missing
+	needs2
+	needs3
+	afterE0 // whose next byte is A0 to BF
+	afterED // 80 to 9F
+	afterF0 // 90 to BF
+	afterF4 // 80 to 8F
+	invalid
+)
+
+// next returns the state after a byte: invalid if the byte is not allowed there.
+func (s utf8State) next(b byte) utf8State {
+	from, to, then := byte(0x80), byte(0xBF), boundary
+	switch s {
+	case boundary:
+		return begin(b)
+	case invalid:
+		return invalid
+	case needs1:
+	case needs2:
+		then = needs1
+	case needs3:
+		then = needs2
+	case afterE0:
+		from, then = 0xA0, needs1
+	case afterED:
+		to, then = 0x9F, needs1
+	case afterF0:
+		from, then = 0x90, needs2
+	case afterF4:
+		to, then = 0x8F, needs2
+	}
+	if b < from || b > to {
+		return invalid
+	}
+	return then
+}
+
+// begin returns the state after the first byte of a character.
+func begin(b byte) utf8State {
+	switch {
+	case b < 0x80:
+		return boundary
+	case b == 0xE0:
+		return afterE0
+	case b == 0xED:
+		return afterED
+	case b == 0xF0:
+		return afterF0
+	case b == 0xF4:
+		return afterF4
+	case b >= 0xC2 && b <= 0xDF:
+		return needs1
+	case b >= 0xE1 && b <= 0xEF:
+		return needs2
+	case b >= 0xF1 && b <= 0xF3:
+		return needs3
+	}
+	return invalid
+}

@@ -1,0 +1,92 @@
+package tokenizer
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/quire/quire/text/tokenizer/pretoken"
+)
+
+// frame holds the special tokens put around an encoded text.
+type frame struct{ before, after []int32 }
+
+type postJSON struct {
+	Type       string                       `json:"type"`
+	Processors []json.RawMessage            `json:"processors"`
+	Single     []map[string]json.RawMessage `json:"single"`
+	CLS        [2]json.RawMessage           `json:"cls"`
+	SEP        [2]json.RawMessage           `json:"sep"`
+	Specials   map[string]struct {
+		IDs []int32 `json:"ids"`
+	} `json:"special_tokens"`
+}
+
+func parsePostProcessor(raw json.RawMessage, depth int) (frame, error) {
+	var f frame
+	if pretoken.IsNull(raw) {
+		return f, nil
+	}
+	if depth > pretoken.MaxNesting {
+		return f, pretoken.ErrNesting
+	}
+	var p postJSON
+	if err := json.Unmarshal(raw, &p); err != nil {
+		return f, fmt.Errorf("post_processor: %w", err)
+	}
+	switch p.Type {
+	case "ByteLevel": // trims offsets only
+		return f, nil
+	case "Sequence":
+		for _, child := range p.Processors {
+			outer, err := parsePostProcessor(child, depth+1)
+			if err != nil {
+				return f, err
+			}
+			f.before = append(outer.before, f.before...)
+			f.after = append(f.after, outer.after...)
+		}
+		return f, nil
+	case "TemplateProcessing":
+		return p.template()
+	case "BertProcessing", "RobertaProcessing":
+		var before, after int32
+		if json.Unmarshal(p.CLS[1], &before) != nil || json.Unmarshal(p.SEP[1], &after) != nil {
+			return f, fmt.Errorf("post_processor %s: cls and sep are not a token and its id", p.Type)
+		}
+		return frame{before: []int32{before}, after: []int32{after}}, nil
+	}
+	return f, fmt.Errorf("post_processor %q is not supported (supported: Sequence, ByteLevel, TemplateProcessing, "+
+		"BertProcessing, RobertaProcessing)", p.Type)
+}
+
+func (p *postJSON) template() (f frame, err error) {
+	seen := false
+	for _, item := range p.Single {
+		if _, ok := item["Sequence"]; ok {
+			if seen {
+				return f, fmt.Errorf("post_processor TemplateProcessing repeats the text, which is not supported")
+			}
+			seen = true
+			continue
+		}
+		var special struct {
+			Name string `json:"id"`
+		}
+		if err := json.Unmarshal(item["SpecialToken"], &special); err != nil {
+			return f, fmt.Errorf("post_processor TemplateProcessing: an item is neither Sequence nor SpecialToken")
+		}
+		tokens, ok := p.Specials[special.Name]
+		if !ok {
+			return f, fmt.Errorf("post_processor TemplateProcessing: special token %q has no ids", special.Name)
+		}
+		if seen {
+			f.after = append(f.after, tokens.IDs...)
+		} else {
+			f.before = append(f.before, tokens.IDs...)
+		}
+	}
+	if !seen {
+		return f, fmt.Errorf("post_processor TemplateProcessing leaves the text out")
+	}
+	return f, nil
+}
