@@ -11,7 +11,7 @@ import pathlib
 
 import transformers.utils.chat_template_utils as ctu
 
-ROOT = pathlib.Path(__file__).resolve().parents[2] / "chat" / "testdata"
+ROOT = pathlib.Path(__file__).resolve().parents[2] / "text" / "chat" / "testdata"
 
 
 class Clock(datetime.datetime):

@@ -8,7 +8,7 @@ import pathlib
 
 import transformers.utils.chat_template_utils as ctu
 
-OUT = pathlib.Path(__file__).resolve().parents[2] / "chat" / "jinja" / "testdata" / "expressions.txt"
+OUT = pathlib.Path(__file__).resolve().parents[2] / "text" / "chat" / "jinja" / "testdata" / "expressions.txt"
 
 VARS = {
     "big": 18446744073709551615, "neg": -12345678901234567890123, "f": 1e15, "z": -0.0, "n": 7, "x": 2.675,

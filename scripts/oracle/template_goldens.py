@@ -18,7 +18,7 @@ import re
 import transformers.utils.chat_template_utils as ctu
 
 CACHE = pathlib.Path(os.environ.get("QUIRE_CACHE") or pathlib.Path.home() / ".cache" / "quire")
-GOLDENS = pathlib.Path(__file__).resolve().parents[2] / "chat" / "testdata" / "published.json"
+GOLDENS = pathlib.Path(__file__).resolve().parents[2] / "text" / "chat" / "testdata" / "published.json"
 NEEDLE = "quire7needle"
 NEEDED = ["tool_calls", "tools", "documents"]  # what must not be lost: as chat has it
 

@@ -19,7 +19,7 @@ import gguf
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers.tokenization_utils_base import generate_merges
 
-OUT = pathlib.Path(__file__).resolve().parents[2] / "tokenizer" / "testdata"
+OUT = pathlib.Path(__file__).resolve().parents[2] / "text" / "tokenizer" / "testdata"
 LINES = 10_000
 rng = random.Random(20261121)
 

@@ -23,7 +23,7 @@ import tiktoken
 from sentencepiece import sentencepiece_model_pb2 as proto
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-OUT = pathlib.Path(__file__).resolve().parents[2] / "tokenizer" / "testdata"
+OUT = pathlib.Path(__file__).resolve().parents[2] / "text" / "tokenizer" / "testdata"
 HEAD = 300
 
 
