@@ -85,6 +85,7 @@ const (
 	TopLogprobs    = feature.TopLogprobs
 	PromptLogprobs = feature.PromptLogprobs
 	WideLogprobs   = feature.WideLogprobs
+	Entropy        = feature.Entropy // Completion.Measures[schedule.Entropy]
 )
 
 // Reasons for which a single request fails, to be told apart by errors.Is.
@@ -132,6 +133,9 @@ func ReadSnapshotInfo(r io.Reader) (SnapshotInfo, error) { return prefixes.ReadS
 
 // FeaturesOf are the features that requests with these settings ask for.
 func FeaturesOf(s sampling.Settings) Features { return admit.FeaturesOf(s) }
+
+// MeasuresNamed returns the features of the measures among names: see [Completion].Measures.
+func MeasuresNamed(names ...string) Features { return feature.MeasuresNamed(names...) }
 
 // ScoringFeatures are the features of requests with so many of the likeliest tokens with each of the completion, and
 // with each of the prompt; less than 0 if the prompt is not scored.

@@ -20,6 +20,9 @@ func scoresOf(c *engine.Completion) string {
 		return s
 	}
 	s := all(c.TopIDs, c.TopLogprobs)
+	for _, values := range c.Measures {
+		s += fmt.Sprint(bits(values))
+	}
 	if c.Prompt != nil {
 		s += fmt.Sprint(bits(c.Prompt.Logprobs[1:])) + all(c.Prompt.TopIDs, c.Prompt.TopLogprobs)
 	}

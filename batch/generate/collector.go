@@ -19,6 +19,7 @@ import (
 	"github.com/quire/quire/data/promptset/requests"
 	"github.com/quire/quire/data/tally"
 	"github.com/quire/quire/engine"
+	"github.com/quire/quire/engine/schedule"
 )
 
 // Bounds of what is read and not written: rows that run, and rows that wait for an earlier one.
@@ -245,6 +246,11 @@ func (c *collector) onRequest(r *completion.Result, row *promptset.Row, done *en
 	if slices.Contains(c.columns, "processed_logprobs") {
 		if r.ProcessedLogprobs = done.ProcessedLogprobs; r.ProcessedLogprobs == nil {
 			r.ProcessedLogprobs = []float32{}
+		}
+	}
+	for m, values := range done.Measures {
+		if name := schedule.Measure(m).String(); slices.Contains(c.columns, name) {
+			r.SetMeasure(name, values)
 		}
 	}
 	if p := done.Prompt; p != nil {

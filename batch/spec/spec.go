@@ -97,7 +97,7 @@ func Default() Spec {
 func (s *Spec) EngineConfig() engine.Config {
 	cfg := s.Engine.Config()
 	cfg.Features |= engine.FeaturesOf(s.Sampling.Sampling) |
-		engine.ScoringFeatures(s.Sampling.TopLogprobs, s.Sampling.PromptLogprobs)
+		engine.ScoringFeatures(s.Sampling.TopLogprobs, s.Sampling.PromptLogprobs) | engine.MeasuresNamed(s.Columns...)
 	if len(s.Sampling.LogitBias) > 0 {
 		cfg.Features |= engine.Biases
 	}

@@ -30,8 +30,10 @@ type Completion struct {
 	Logprobs, ProcessedLogprobs []float32
 	// TopIDs and TopLogprobs are of the likeliest tokens at the place of each of Tokens, the likeliest first, of equal
 	// ones the lowest id, under the model's own distribution; nil without Request.TopLogprobs.
-	TopIDs       [][]int32
-	TopLogprobs  [][]float32
+	TopIDs      [][]int32
+	TopLogprobs [][]float32
+	// Measures are of the distribution of each of Tokens; nil for those that Config.Features lacks.
+	Measures     [schedule.NumMeasures][]float32
 	Prompt       *schedule.Scores // nil without Request.ScorePrompt
 	FinishReason FinishReason
 	PromptTokens int
@@ -48,7 +50,7 @@ func NewCompletion(c *schedule.Completion) *Completion {
 	asked := of.Asked
 	out := &Completion{Request: asked, Generation: c.Generation, PromptTokens: len(c.Request.Tokens), Tokens: c.Tokens,
 		Text: c.Text, Logprobs: c.Logprobs, ProcessedLogprobs: c.ProcessedLogprobs,
-		TopIDs: c.TopIDs, TopLogprobs: c.TopLogprobs, Prompt: c.Prompt}
+		TopIDs: c.TopIDs, TopLogprobs: c.TopLogprobs, Measures: c.Measures, Prompt: c.Prompt}
 	switch {
 	case c.Refused:
 		out.PromptTokens = len(asked.Tokens)

@@ -55,6 +55,9 @@ func (r recorder) note(l loop, in input, rows samplers, d drawn) (after loop, fi
 	l.Out.Tokens, l.Out.Logprobs, l.Out.Processed = put(l.Out.Tokens, d.Tokens), put(l.Out.Logprobs, d.Logprobs),
 		put(l.Out.Processed, d.Processed)
 	l.Out.TopIDs, l.Out.TopLogprobs = put(l.Out.TopIDs, d.Tops.IDs), put(l.Out.TopLogprobs, d.Tops.Logprobs)
+	for m, values := range d.Measures {
+		l.Out.Measures[m] = put(l.Out.Measures[m], values)
+	}
 	l.Out.Owners = put(l.Out.Owners, take(l.State.Sequences.Owners, rows.Slots))
 	l.Out.Finish = put(l.Out.Finish, finish)
 	return l, finish

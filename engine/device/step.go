@@ -161,13 +161,14 @@ type samplers = feature.Samplers
 type drawn struct {
 	Tokens, Logprobs, Processed *Node // i32[D], f32[D], f32[D]
 	Tops                        feature.Tops
+	Measures                    feature.Measures
 }
 
 // noneDrawn stands for what no row draws.
 func (gr *Graphs) noneDrawn(g *Graph) drawn {
 	none := zeros(g, dtypes.Float32, gr.Draws())
 	return drawn{Tokens: zeros(g, dtypes.Int32, gr.Draws()), Logprobs: none, Processed: none,
-		Tops: gr.scores().NoTops(g, gr.Draws())}
+		Tops: gr.scores().NoTops(g, gr.Draws()), Measures: gr.scores().NoMeasures(g, gr.Draws())}
 }
 
 // sample draws a token for each of rows from hidden states [D, hidden].
@@ -176,8 +177,9 @@ func (gr *Graphs) sample(st state, w decoder.Weights, hidden *Node, rows sampler
 	params := tree.Map(st.Rows.Sampling, func(of *Node) *Node { return take(of, rows.Slots) })
 	by := gr.features().Processors(st.Extras.State, st.table(), rows)
 	tops, bars := gr.scores().Tops(st.Extras.State, logits, rows, barred(st, rows, by.Ends))
+	measures, bars := gr.scores().Measures(logits, rows, bars)
 	draw := func() (d drawn) {
-		d.Tops = tops
+		d.Tops, d.Measures = tops, measures
 		d.Tokens, d.Logprobs, d.Processed = sampling.SampleBarred(logits, by.Masks, params, rows.Positions, rows.Count,
 			bars)
 		return d
@@ -190,7 +192,7 @@ func (gr *Graphs) sample(st state, w decoder.Weights, hidden *Node, rows sampler
 	return control.If(anyTrue(changes), func() (d drawn) {
 		// Within the branch, which alone takes parts of large arrays.
 		by := gr.features().Processors(st.Extras.State, st.table(), rows)
-		d.Tops = tops
+		d.Tops, d.Measures = tops, measures
 		d.Tokens, d.Logprobs, d.Processed = sampling.SampleProcessed(logits, by.Processors, params, rows.Positions,
 			rows.Count, bars)
 		return d

@@ -120,6 +120,9 @@ type OutputOf[Int, Ints, Floats any] struct {
 	// no request may ask for them.
 	TopIDs      Ints
 	TopLogprobs Floats
+	// Measures are f32[C, S] each: what the program reports of the distribution of each generated token; nil for those
+	// that it lacks.
+	Measures [NumMeasures]Floats
 	// StopStates, i32[R, K], are the states of the stops of rows; nil if the device has none.
 	StopStates Ints
 
@@ -152,6 +155,19 @@ func scoredCount(s *Scored) int {
 	}
 	return int(s.Count[0])
 }
+
+// Measure is a number that a program may report with each generated token, in addition to its log-probabilities.
+type Measure int
+
+const (
+	// Entropy is the entropy of the model's own distribution, before temperature and filters, in nats.
+	Entropy Measure = iota
+	NumMeasures
+)
+
+var measureNames = [NumMeasures]string{"entropy"}
+
+func (m Measure) String() string { return measureNames[m] }
 
 // Output is OutputOf on the host.
 type Output = OutputOf[int32, []int32, []float32]

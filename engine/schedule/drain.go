@@ -91,6 +91,11 @@ func (r *result) drain(check bool, emit func(*Completion)) error {
 			d.completion.Logprobs = append(d.completion.Logprobs, got.Logprobs[place])
 			// A distribution of a few quanta of the sampler's integer weights is rounded by more than it has.
 			d.completion.ProcessedLogprobs = append(d.completion.ProcessedLogprobs, min(got.Processed[place], 0))
+			for m, values := range got.Measures {
+				if values != nil {
+					d.completion.Measures[m] = append(d.completion.Measures[m], values[place])
+				}
+			}
 			if err := d.appendToken(token, finish, check); err != nil {
 				return err
 			}

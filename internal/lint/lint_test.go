@@ -49,7 +49,8 @@ var tiers = map[string]int{
 	"batch/jobstate": hostTier, "batch/journal": hostTier, "batch/queue": hostTier, "batch/telemetry": hostTier,
 	"engine/lockstep": hostTier, "engine/prefix": hostTier,
 
-	"bench": hostTier, "data": hostTier, "models": hostTier, "scripts/kernels": hostTier, "text": hostTier,
+	"bench": hostTier, "data/promptset": hostTier, "models": hostTier, "scripts/kernels": hostTier,
+	"text/chat": hostTier, "text/tokenizer": hostTier,
 
 	"models/gguf": readerTier,
 
@@ -264,15 +265,15 @@ func TestRulesRefuse(t *testing.T) {
 		{"cmd", graphImport, "."},
 		{"data/promptset", module + "/text/tokenizer", ""},
 		{"pagetable", module + "/engine", ""},
-		{"backend/xla", module + "/control", ""},
-		{"engine", module + "/promptset", ""},
+		{"backend/xla", module + "/ops/control", ""},
+		{"engine", module + "/data/promptset", ""},
 		{"engine", module + "/cmd/sample", ""},
 		{"engine", module + "/nowhere", ""},
 		{"engine", "fmt", "."},
 		{"engine/schedule", graphImport, ""},
 		{"engine/schedule", module + "/engine", ""},
-		{"engine/schedule", module + "/sampling", ""},
-		{"engine/schedule", module + "/tree", ""},
+		{"engine/schedule", module + "/ops/sampling", ""},
+		{"engine/schedule", module + "/ops/tree", ""},
 	} {
 		spec := &ast.ImportSpec{Path: &ast.BasicLit{Value: strconv.Quote(c.imported)}}
 		if c.alias != "" {

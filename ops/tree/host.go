@@ -106,6 +106,12 @@ func walkType(v reflect.Value, path string, leaf func(string, reflect.Value)) {
 }
 
 func walkHost(v reflect.Value, path string, apart bool, leaf func(path string, v reflect.Value, apart bool)) {
+	if v.Kind() == reflect.Array && v.Type().Elem().Kind() == reflect.Slice { // of leaves; an array of numbers is one
+		for i := range v.Len() {
+			walkHost(v.Index(i), join(path, fmt.Sprint(i)), apart, leaf)
+		}
+		return
+	}
 	if v.Kind() != reflect.Struct {
 		leaf(path, v, apart)
 		return

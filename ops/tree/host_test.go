@@ -104,6 +104,7 @@ func TestLike(t *testing.T) {
 		Count        int32
 		Tokens, None []int32
 		Scores       []float32
+		Each         [2][]float32
 	}
 	i32 := func(dims ...int) shapes.Shape { return shapes.Make(dtypes.Int32, dims...) }
 	twin, arrays, err := tree.Like[output]([]string{"Count", "Tokens"}, []shapes.Shape{i32(), i32(2, 3)})
@@ -113,6 +114,10 @@ func TestLike(t *testing.T) {
 	arrays[1].Flat.([]int32)[5] = 7
 	if twin.Tokens[5] != 7 {
 		t.Error("an array does not share the twin's memory")
+	}
+	twin, _, err = tree.Like[output]([]string{"Each.1"}, []shapes.Shape{shapes.Make(dtypes.Float32, 3)})
+	if err != nil || twin.Each[0] != nil || len(twin.Each[1]) != 3 {
+		t.Errorf("%+v, %v", twin, err)
 	}
 	for _, c := range []struct {
 		name  string

@@ -53,8 +53,9 @@ func (c *Column) always() bool { return !c.OnRequest && !c.mayLack }
 // tokenColumn is the column of token ids.
 const tokenColumn = "token_ids"
 
-// columns lists the output's columns in order. To add one, add an entry at the end of those on request.
-var columns = []Column{
+// columns lists the output's columns in order. To add one, add an entry at the end of those on request; a number that
+// the engine reports with each token is an entry of measures.
+var columns = slices.Concat([]Column{
 	{Name: "id", Doc: "the row's id, else its number in the input, from 0; empty if the id cannot be read",
 		form: textForm, at: func(o *Row) any { return &o.ID }},
 	{Name: "generation", Doc: "number of the completion among the row's completions, from 0",
@@ -126,6 +127,16 @@ var columns = []Column{
 	{Name: JSONColumn, Doc: "the text as a value of the job's JSON schema; null if it is not one, for example if it " +
 		"was truncated",
 		OnRequest: true, form: jsonForm{}, at: func(o *Row) any { return &o.Text }, varied: true, unread: true},
+}, measureColumns())
+
+// measureColumns are the columns of measures, all on request.
+func measureColumns() (all []Column) {
+	for m := range measures {
+		all = append(all, Column{Name: measures[m].name, Doc: measures[m].doc, OnRequest: true,
+			form: floatsForm, at: func(o *Row) any { return &o.Measures[m] }, varied: true,
+			null: func(o *Row) bool { return o.Measures[m] == nil }})
+	}
+	return all
 }
 
 func asksTops(s *parameter.Set) bool { return s.TopLogprobs > 0 }

@@ -14,7 +14,7 @@ type extra struct {
 	read   func(*resultDecoder, *Result)
 }
 
-var extras = []extra{
+var extras = append([]extra{
 	listExtra(1, func(r *Result) *[]float32 { return &r.ProcessedLogprobs }, floatItem),
 	nestedExtra(2, func(r *Result) *[][]int32 { return &r.TopIDs }, idItem),
 	nestedExtra(3, func(r *Result) *[][]float32 { return &r.TopLogprobs }, floatItem),
@@ -24,6 +24,13 @@ var extras = []extra{
 	nestedExtra(7, func(r *Result) *[][]float32 { return &r.PromptTopLogprobs }, floatItem),
 	textExtra(8, func(r *Result) *string { return &r.Reasoning }),
 	textExtra(9, func(r *Result) *string { return &r.ToolCalls }),
+}, measureExtras()...)
+
+func measureExtras() (all []extra) {
+	for m := range measures {
+		all = append(all, listExtra(measures[m].tag, func(r *Result) *[]float32 { return &r.Measures[m] }, floatItem))
+	}
+	return all
 }
 
 func textExtra(tag byte, of func(*Result) *string) extra {

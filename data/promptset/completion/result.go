@@ -44,11 +44,31 @@ type Result struct {
 	PromptLogprobs    []float32 // the prompt tokens'; NaN for the first, which has no predecessor
 	PromptTopIDs      [][]int32 // for each of them; none for the first
 	PromptTopLogprobs [][]float32
+	Measures          [len(measures)][]float32
 	Reasoning         string // extracted from Text; "" for none
 	ToolCalls         string // a JSON list in the form of OpenAI's API, extracted from Text; "" for none
 
 	Contradicts string // the part of a row that was read back which contradicts its other columns
 	CountAlone  bool   // only the number of tokens was read back
+}
+
+// measures are the columns of numbers that the engine reports with each token, by the engine's names for them. tag is
+// that of an [extra].
+var measures = [...]struct {
+	name, doc string
+	tag       byte
+}{
+	{"entropy", "entropy of the distribution that each token was sampled from, before temperature and filters, in nats",
+		10},
+}
+
+// SetMeasure sets a measure of the completion's tokens by the name of its column.
+func (r *Result) SetMeasure(name string, values []float32) {
+	for m := range measures {
+		if measures[m].name == name {
+			r.Measures[m] = append([]float32{}, values...) // not nil if there are no tokens
+		}
+	}
 }
 
 // PromptTokens returns the number of tokens in a row's prompts, from its results: all completions of a prompt have
@@ -91,6 +111,11 @@ func (r *Result) Wrong() string {
 	} {
 		if list.n > 0 && list.n != list.want {
 			return fmt.Sprintf("has %d %s and %d %s", list.n, list.name, list.want, list.of)
+		}
+	}
+	for m, values := range r.Measures {
+		if len(values) > 0 && len(values) != r.CompletionTokens {
+			return fmt.Sprintf("has %d %s and %d completion_tokens", len(values), measures[m].name, r.CompletionTokens)
 		}
 	}
 	return ""

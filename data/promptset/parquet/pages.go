@@ -30,6 +30,9 @@ func checkPages(in io.ReaderAt, size int64, group *format.RowGroup) (err error) 
 		if d := meta.DictionaryPageOffset; d > 0 && d < at {
 			at = d
 		}
+		if at < 0 || at > size { // a read there would fail as one of a broken disk does
+			return fmt.Errorf("column %d claims to start at byte %d of %d", i, at, size)
+		}
 		for values := int64(0); values < meta.NumValues; {
 			header, length, err := pageHeader(in, at, size)
 			if err != nil {

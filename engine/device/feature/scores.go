@@ -1,8 +1,6 @@
 package feature
 
 import (
-	"math"
-
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 	. "github.com/gomlx/gomlx/core/graph"
@@ -153,9 +151,7 @@ func (s Scores) Tops(st State, logits *Node, rows Samplers, bars *Node) (tops To
 			return Tops{ids, logprobs}
 		},
 		func() Tops { return s.NoTops(g, counts.Shape().Size()) })
-	first := SliceAxis(tops.Logprobs, 1, AxisRange(0, 1))
-	never := ConvertDType(GreaterThan(first, FillScalar(g, first.Shape(), math.Inf(1))), dtypes.Int32)
-	return tops, Add(bars, BroadcastToDims(never, bars.Shape().Dimensions...))
+	return tops, afterScores(bars, SliceAxis(tops.Logprobs, 1, AxisRange(0, 1)))
 }
 
 // isScored says which of the packed tokens the next token of a prompt is scored from, bool[T]. Behind those that a row

@@ -20,10 +20,11 @@ const (
 	Thinking                       // bounds of reasoning
 	DRY                            // penalties of tokens that repeat a sequence
 	NoRepeat                       // bars of tokens that repeat a sequence
+	Entropy                        // the entropy of the distribution of each generated token
 )
 
 var names = []string{"penalties", "masks", "biases", "filters", "top_logprobs", "prompt_logprobs", "wide_logprobs",
-	"thinking", "dry", "no_repeat"}
+	"thinking", "dry", "no_repeat", "entropy"}
 
 // Has reports whether all of others are in s.
 func (s Set) Has(others Set) bool { return s&others == others }

@@ -1,0 +1,67 @@
+package feature
+
+import (
+	"math"
+
+	"github.com/gomlx/compute/dtypes"
+	. "github.com/gomlx/gomlx/core/graph"
+
+	"github.com/quire/quire/engine/schedule"
+	"github.com/quire/quire/ops/sampling"
+)
+
+// measures are the measures of distributions: the feature that a program needs to report one, and its value, f32[D], of
+// logits [D, V], of which the first rows, i32[], are wanted.
+var measures = [schedule.NumMeasures]struct {
+	Set
+	of func(logits, rows *Node) *Node
+}{
+	schedule.Entropy: {Entropy, sampling.Entropy},
+}
+
+// MeasuresNamed returns the features of the measures among names.
+func MeasuresNamed(names ...string) (s Set) {
+	for m, measure := range measures {
+		for _, name := range names {
+			if name == schedule.Measure(m).String() {
+				s |= measure.Set
+			}
+		}
+	}
+	return s
+}
+
+// Measures are those of distributions; nil for those that a program lacks. All rows have them, whatever they ask for:
+// no state is needed.
+type Measures [schedule.NumMeasures]*Node
+
+// NoMeasures are zeros, for as many tokens as dims.
+func (s Scores) NoMeasures(g *Graph, dims ...int) (all Measures) {
+	for m, measure := range measures {
+		if s.Features.Has(measure.Set) {
+			all[m] = zeros(g, dtypes.Float32, dims...)
+		}
+	}
+	return all
+}
+
+// Measures returns the measures of the distributions of rows. Whatever changes the logits in place must wait for them,
+// as the forbidden tokens that it returns do.
+func (s Scores) Measures(logits *Node, rows Samplers, forbidden *Node) (all Measures, after *Node) {
+	for m, measure := range measures {
+		if s.Features.Has(measure.Set) {
+			all[m] = measure.of(logits, rows.Count)
+			forbidden = afterScores(forbidden, all[m])
+		}
+	}
+	return all, forbidden
+}
+
+// afterScores returns forbidden tokens, i32[D, ...], that are known once scores, f32[D] or f32[D, 1], are.
+func afterScores(forbidden, scores *Node) *Node {
+	never := ConvertDType(GreaterThan(scores, FillScalar(scores.Graph(), scores.Shape(), math.Inf(1))), dtypes.Int32)
+	for never.Rank() < forbidden.Rank() {
+		never = InsertAxes(never, -1)
+	}
+	return Add(forbidden, BroadcastToDims(never, forbidden.Shape().Dimensions...))
+}
