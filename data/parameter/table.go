@@ -28,7 +28,7 @@ const (
 	takenApart       = "--columns splits the text of all rows"
 	marksOfTemplate  = "the chat template has the marks, or --reasoning-parser"
 	fillIn           = "give a prompt with the model's own tokens for filling in"
-	chosenOnly       = "columns logprobs and top_logprobs have those of each generated token and of the likeliest"
+	chosenOnly       = "columns logprobs and top_logprobs have each generated token and the likeliest ones"
 )
 
 // Neutral values.
