@@ -5,9 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/gomlx/compute/dtypes"
-
-	"github.com/quire/quire/backend/blocks"
 	"github.com/quire/quire/models/arch"
 )
 
@@ -75,87 +72,4 @@ func arrange(c *Checkpoint) error {
 		delete(c.tensors, name)
 	}
 	return nil
-}
-
-// rows returns rows of a tensor as a tensor.
-func (t *tensor) rows(first, n int) *tensor {
-	if t.packed != nil {
-		return t.cut(first, n)
-	}
-	part := *t
-	_, width := t.matrix()
-	part.shape = append([]int{n}, t.shape[1:]...)
-	r := t.place(first*width, (first+n)*width)
-	part.data, part.offset = t.data[r.From:r.To], t.offset+r.From
-	if t.inStep {
-		part.companions = make([]*tensor, len(t.companions))
-		for i, b := range t.companions {
-			of, in := *b, t.companionRange(b, r)
-			of.data, of.offset = b.data[in.From:in.To], b.offset+in.From
-			part.companions[i] = &of
-		}
-	}
-	if decode := t.decode; decode != nil {
-		part.decode = func(dst []float32, from int) { decode(dst, first*width+from) }
-	}
-	if unpack := t.unpack; unpack != nil {
-		part.unpack = func(to *blocks.Rows, from int) { unpack(to, first*width+from) }
-	}
-	return &part
-}
-
-// picked returns the rows with these numbers as a tensor.
-func (t *tensor) picked(shape []int, stored func(row int) int) *tensor {
-	if t.packed != nil {
-		part := t.cut(0, shape[0])
-		part.reorder(stored)
-		return part
-	}
-	part := *t
-	part.shape, part.native, part.scattered = shape, dtypes.InvalidDType, true
-	_, width := part.matrix()
-	part.unit = width
-	if decode := t.decode; decode != nil {
-		part.decode = func(dst []float32, from int) {
-			for row := from / width; len(dst) > 0; row++ {
-				decode(dst[:width], stored(row)*width)
-				dst = dst[width:]
-			}
-		}
-	}
-	if unpack := t.unpack; unpack != nil { // blocks of one row, or of a part of one
-		part.unpack = func(to *blocks.Rows, from int) { unpack(to, stored(from/width)*width+from%width) }
-	}
-	return &part
-}
-
-// deinterleave makes decode return the rows of a q or k projection (or the elements of its bias) in Hugging Face
-// order: among the first `turned` rows of a head, row half*turned/2+i, half 0 or 1, is stored as row 2*i+half.
-func (t *tensor) deinterleave(headDim, turned int) {
-	stored := t.decode
-	row := 1
-	for _, d := range t.shape[1:] {
-		row *= d
-	}
-	storedRow := func(r int) int {
-		inHead := r % headDim
-		if inHead >= turned {
-			return r
-		}
-		return r - inHead + 2*(inHead%(turned/2)) + inHead/(turned/2)
-	}
-	if t.packed != nil {
-		t.reorder(storedRow)
-		return
-	}
-	t.native, t.unit, t.group = dtypes.InvalidDType, row, headDim
-	t.decode = func(dst []float32, first int) {
-		for r := first / row; len(dst) > 0; r++ {
-			stored(dst[:row], storedRow(r)*row)
-			dst = dst[row:]
-		}
-	}
-	if unpack := t.unpack; unpack != nil { // blocks of one row, or of a part of one
-		t.unpack = func(to *blocks.Rows, first int) { unpack(to, storedRow(first/row)*row+first%row) }
-	}
 }

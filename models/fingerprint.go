@@ -8,14 +8,6 @@ import (
 	"github.com/quire/quire/models/internal/mapped"
 )
 
-// identityPart is a part of a checkpoint's identity: text, which is hashed completely, and weights, which are
-// sampled.
-type identityPart struct {
-	header  []byte
-	tensors []*tensor // tensors of one file
-	need    needFile
-}
-
 // samples are the ranges of a tensor's data that count.
 func samplesOf(t *tensor) []Range {
 	size := int64(len(t.data))

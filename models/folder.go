@@ -11,24 +11,12 @@ import (
 	"slices"
 
 	"github.com/gomlx/compute/dtypes"
+
 	"github.com/quire/quire/internal/chattemplates"
 	"github.com/quire/quire/internal/pyjson"
 	"github.com/quire/quire/models/gguf"
 	"github.com/quire/quire/models/safetensors"
 )
-
-// Files of a Hugging Face folder.
-const (
-	configFile      = "config.json"
-	generationFile  = "generation_config.json"
-	tokenizerFile   = "tokenizer.json"
-	tokenizerConfig = "tokenizer_config.json"
-	weightsFile     = "model.safetensors"
-	weightsIndex    = "model.safetensors.index.json"
-)
-
-// maxTextBytes bounds the text files that are read whole; a tokenizer.json of 200,000 tokens has about 20 MB.
-const maxTextBytes = 256 << 20
 
 // openFolder opens a folder with config.json and model.safetensors or its shards.
 func openFolder(dir string, need Need) (*Checkpoint, error) {
@@ -83,53 +71,6 @@ func withStale(c *Checkpoint, err error) error {
 		more = fmt.Sprintf(" (and %d more such)", n)
 	}
 	return fmt.Errorf("%w; the index is stale: %s%s", err, c.stale[0], more)
-}
-
-// weightShards lists the weight files of a folder, and for a sharded model the file of each tensor.
-func weightShards(dir string) (shards []string, index map[string]string, err error) {
-	shards, index, err = readIndex(dir)
-	gone := func(shard string) bool { return !exists(filepath.Join(dir, shard)) }
-	switch whole := exists(filepath.Join(dir, weightsFile)); {
-	// the shards were joined, and the index is left over
-	case whole && (err != nil || slices.ContainsFunc(shards, gone)):
-		return []string{weightsFile}, nil, nil
-	case !errors.Is(err, os.ErrNotExist):
-		return shards, index, err
-	}
-	remedy := "download the model's safetensors files there"
-	if found, _ := filepath.Glob(filepath.Join(dir, "*.gguf")); len(found) > 0 {
-		remedy = "name a GGUF file itself, e.g. " + found[0]
-	} else if found, _ := filepath.Glob(filepath.Join(dir, "*.bin")); len(found) > 0 {
-		remedy = "PyTorch .bin weights are not read; convert them to safetensors"
-	}
-	return nil, nil, fmt.Errorf("folder %s has neither %s nor %s; %s", dir, weightsFile, weightsIndex, remedy)
-}
-
-// readIndex reads the index of a sharded model.
-func readIndex(dir string) (shards []string, index map[string]string, err error) {
-	path := filepath.Join(dir, weightsIndex)
-	data, err := readTextFile(path)
-	if err != nil {
-		return nil, nil, err
-	}
-	var file struct {
-		WeightMap map[string]string `json:"weight_map"`
-	}
-	if err := json.Unmarshal(data, &file); err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", path, err)
-	}
-	for name, shard := range file.WeightMap {
-		if shard != filepath.Base(shard) || filepath.Ext(shard) != ".safetensors" {
-			return nil, nil, fmt.Errorf("%s: tensor %q is in %q, which is not a safetensors file in this folder", path,
-				name, shard)
-		}
-		shards = append(shards, shard)
-	}
-	if len(shards) == 0 {
-		return nil, nil, fmt.Errorf("%s names no tensor", path)
-	}
-	slices.Sort(shards)
-	return slices.Compact(shards), file.WeightMap, nil
 }
 
 // addSafetensors adds the tensors of one file. With an index, only those that it places in this file count, as in the
@@ -214,16 +155,4 @@ func addFolderText(c *Checkpoint, dir string) error {
 	templates, err := chattemplates.OfFolder(dir, config.Template)
 	c.chatTemplate = cmp.Or(templates[chattemplates.Default], templates[chattemplates.Tools])
 	return err
-}
-
-// readTextFile reads a text file of bounded size.
-func readTextFile(path string) ([]byte, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, err
-	}
-	if info.Size() > maxTextBytes {
-		return nil, fmt.Errorf("%s has %d bytes, more than the %d that are read", path, info.Size(), maxTextBytes)
-	}
-	return os.ReadFile(path)
 }

@@ -30,30 +30,6 @@ func (t *tensor) expert(want arch.Tensor) (*tensor, error) {
 	return one.strided(f.First, f.Step, want.Shape, transposed), nil
 }
 
-// strided returns rows, or columns if transposed, of a tensor as a tensor of the given shape: every step-th one,
-// starting with first.
-func (t *tensor) strided(first, step int, shape []int, transposed bool) *tensor {
-	out, decode := t.picked(shape, func(row int) int { return first + row*step }), t.decode
-	out.firstRow, out.step = first, step
-	if transposed {
-		out.step = 0 // its rows are columns of data
-		_, width := out.matrix()
-		_, columns := t.matrix()
-		out.unpack = nil
-		out.decode = func(dst []float32, from int) {
-			rows := len(dst) / width
-			run := make([]float32, (rows-1)*step+1)
-			for i := range width {
-				decode(run, i*columns+first+from/width*step)
-				for row := range rows {
-					dst[row*width+i] = run[row*step]
-				}
-			}
-		}
-	}
-	return out
-}
-
 // mxfp4 is the encoding with blocks of 32 numbers of 4 bits and an exponent.
 const mxfp4 = "MXFP4"
 
@@ -116,15 +92,3 @@ func unpackMXFP4(to *blocks.Rows, nibbles, exponents []byte) {
 
 // fp4 lists the 4-bit floats: a sign, 2 bits of exponent and one of mantissa.
 var fp4 = [16]float32{0, .5, 1, 1.5, 2, 3, 4, 6, float32(math.Copysign(0, -1)), -.5, -1, -1.5, -2, -3, -4, -6}
-
-// storedBytes returns the size of the tensor in its file.
-func (t *tensor) storedBytes() int64 {
-	n := int64(len(t.data))
-	if t.scattered {
-		n = int64(t.elements() / t.blockLen * t.blockBytes)
-	}
-	for _, b := range t.companions {
-		n += int64(t.elements() / t.blockLen * b.blockBytes)
-	}
-	return n
-}

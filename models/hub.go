@@ -304,8 +304,3 @@ func (h hubRef) cached(cache string, commits []string) (path string, ok bool) {
 	}
 	return "", false
 }
-
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
-}

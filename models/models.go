@@ -9,10 +9,6 @@
 package models
 
 import (
-	"errors"
-	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 
 	"github.com/quire/quire/models/arch"
@@ -57,30 +53,6 @@ func ParseConfig(config, generation []byte) (Config, error) {
 	}
 	if _, err := quantized.Parse(c.Quantization); err != nil {
 		return Config{}, err
-	}
-	return c, nil
-}
-
-func readFolderConfig(dir string) (Config, error) {
-	return readConfigFile(filepath.Join(dir, configFile), filepath.Join(dir, generationFile))
-}
-
-// readConfigFile reads a config.json and, if it exists, the generation_config.json, which adds to its EOS ids.
-func readConfigFile(path, generationPath string) (Config, error) {
-	data, err := readTextFile(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return Config{}, fmt.Errorf("%s is missing; a Hugging Face folder needs it: %w", path, os.ErrNotExist)
-	}
-	if err != nil {
-		return Config{}, err
-	}
-	generation, err := readTextFile(generationPath)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return Config{}, err
-	}
-	c, err := ParseConfig(data, generation)
-	if err != nil {
-		return Config{}, fmt.Errorf("%s: %w", path, err)
 	}
 	return c, nil
 }

@@ -2,9 +2,7 @@ package models
 
 import (
 	"fmt"
-	"runtime"
 	"slices"
-	"sync"
 	"unsafe"
 
 	"github.com/gomlx/compute/dtypes"
@@ -14,9 +12,6 @@ import (
 	"github.com/quire/quire/models/arch"
 	"github.com/quire/quire/models/internal/mapped"
 )
-
-// Span is a run of N rows or columns of a tensor.
-type Span struct{ From, N int }
 
 // Read returns a tensor's elements in row-major order as []float32, []bfloat16.BFloat16 or []float16.Float16, for
 // dtype Float32, BFloat16 or Float16. Blocks are dequantized; narrowing rounds to nearest, ties to even.
@@ -92,77 +87,6 @@ func (c *Checkpoint) readable(name string, dtype dtypes.DType) (*tensor, error) 
 		t.file, dtype)
 }
 
-func (t *tensor) named(name string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("tensor %s in %s: %w", name, t.file, err)
-}
-
-// matrix returns the number of the tensor's rows, along its first axis, and their width.
-func (t *tensor) matrix() (rows, width int) {
-	if len(t.shape) == 0 {
-		return 1, 1
-	}
-	width = 1
-	for _, d := range t.shape[1:] {
-		width *= d
-	}
-	return t.shape[0], width
-}
-
-// place returns where the elements [first, end) are in data: whole blocks, whole groups of reordered rows, and what
-// lies between rows that are a step apart.
-func (t *tensor) place(first, end int) Range {
-	if t.scattered && t.step == 0 {
-		return Range{0, int64(len(t.data))}
-	}
-	if t.step > 0 {
-		_, width := t.matrix()
-		first, last := t.firstRow+first/width*t.step, t.firstRow+(end-1)/width*t.step
-		rowBytes := int64(width / t.blockLen * t.blockBytes)
-		return Range{int64(first) * rowBytes, int64(last+1) * rowBytes}
-	}
-	unit := t.blockLen
-	if t.group > 1 {
-		_, width := t.matrix()
-		unit = t.group * width
-	}
-	first, end = first/unit*unit, min(ceilDiv(end, unit)*unit, t.elements())
-	return Range{int64(first / t.blockLen * t.blockBytes), int64(end / t.blockLen * t.blockBytes)}
-}
-
-func ceilDiv(a, b int) int { return (a + b - 1) / b }
-
-// bring fetches ranges of data that are missing.
-func (t *tensor) bring(ranges ...Range) error {
-	for _, b := range t.companions {
-		of := []Range{{0, int64(len(b.data))}}
-		if t.inStep {
-			of = of[:0]
-			for _, r := range ranges {
-				of = append(of, t.companionRange(b, r))
-			}
-		}
-		if err := b.bring(of...); err != nil {
-			return err
-		}
-	}
-	if t.need == nil {
-		return nil
-	}
-	inFile := make([]Range, len(ranges))
-	for i, r := range ranges {
-		inFile[i] = Range{t.offset + r.From, t.offset + r.To}
-	}
-	return t.need(inFile...)
-}
-
-// companionRange returns the range of b, for which inStep holds, that belongs to a range of data.
-func (t *tensor) companionRange(b *tensor, r Range) Range {
-	return Range{r.From / int64(t.blockBytes) * int64(b.blockBytes), r.To / int64(t.blockBytes) * int64(b.blockBytes)}
-}
-
 // read returns the elements [first, end): a view, or decoded.
 func (t *tensor) read(dtype dtypes.DType, first, end int) (any, error) {
 	if err := t.bringPacked(first, end); err != nil {
@@ -209,13 +133,6 @@ var littleEndian = func() bool {
 	x := uint16(1)
 	return *(*byte)(unsafe.Pointer(&x)) == 1
 }()
-
-// Decoding goes through float32 in chunks that stay in the cache, on at most this many goroutines: beyond a few, memory
-// bandwidth is the limit.
-const (
-	chunkElements = 16 << 10
-	maxReaders    = 8
-)
 
 // read decodes elements of a tensor, divided among goroutines at multiples of its unit.
 func read[T any](t *tensor, from, to int, narrow func(dst []T, src []float32)) ([]T, error) {
@@ -315,28 +232,4 @@ func cut[T any](matrix []T, rows, width int, columns []Span) []T {
 		}
 	}
 	return out
-}
-
-// inParallel divides n units of so many elements among goroutines that read mapped bytes, and then releases the
-// pages.
-func (t *tensor) inParallel(n, elements int, f func(first, n int) error) error {
-	readers := max(1, min(runtime.GOMAXPROCS(0), maxReaders, elements/chunkElements, n))
-	var wg sync.WaitGroup
-	errs := make([]error, readers)
-	for i := range readers {
-		first, end := n*i/readers, n*(i+1)/readers
-		wg.Go(func() { errs[i] = mapped.Guard(func() error { return f(first, end-first) }) })
-	}
-	wg.Wait()
-	t.drop()
-	if failed := slices.IndexFunc(errs, func(err error) bool { return err != nil }); failed >= 0 {
-		return errs[failed]
-	}
-	return nil
-}
-
-func (t *tensor) drop() {
-	if t.release != nil {
-		t.release()
-	}
 }

@@ -2,12 +2,10 @@ package models
 
 import (
 	"fmt"
-	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 
-	"github.com/quire/quire/internal/chattemplates"
 	"github.com/quire/quire/models/gguf"
 )
 
@@ -28,18 +26,6 @@ func IsWeights(file string) bool {
 // SplitNames returns the names of all files of a split GGUF model, given one of them. It returns only name if that is
 // not such a name.
 func SplitNames(name string) []string { return gguf.SplitNames(name) }
-
-// folderTexts are the files of a folder, other than weights, that Open reads or that tokenizers may need.
-var folderTexts = []string{configFile, generationFile, tokenizerFile, tokenizerConfig, chattemplates.File, weightsIndex,
-	"special_tokens_map.json", "tokenizer.model", "tiktoken.model", "vocab.json", "merges.txt", "added_tokens.json"}
-
-// isText reports whether a file is one of folderTexts, a tokenizer of tiktoken's, or a chat template.
-func isText(name string) bool {
-	if dir, file := path.Split(name); dir == chattemplates.Folder+"/" {
-		return path.Ext(file) == ".jinja"
-	}
-	return slices.Contains(folderTexts, name) || filepath.Ext(name) == ".tiktoken" && !strings.Contains(name, "/")
-}
 
 // FetchFolder copies the files of a remote Hugging Face folder to this machine and returns the local folder, for
 // Open. fetch copies the files for which want holds, given their paths in the folder, and returns the local folder.

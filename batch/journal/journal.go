@@ -109,9 +109,22 @@ type Journal struct {
 	kick, stop chan struct{}
 	stopped    sync.WaitGroup
 
-	reading     sync.Mutex
-	readFile    vfs.File // the segment of Open that was read last
-	readSegment uint32
+	reading lastRead
+}
+
+// lastRead is the segment that Read read last, which stays open.
+type lastRead struct {
+	mu     sync.Mutex // protects all fields below
+	file   vfs.File   // nil if none is open
+	number uint32
+}
+
+// close closes the segment. The caller holds mu.
+func (l *lastRead) close() {
+	if l.file != nil {
+		l.file.Close()
+		l.file = nil
+	}
 }
 
 type segment struct {
@@ -336,11 +349,10 @@ func (j *Journal) Drop(below int64) error {
 }
 
 func (j *Journal) remove(number uint32) error {
-	j.reading.Lock()
-	defer j.reading.Unlock()
-	if j.readFile != nil && j.readSegment == number {
-		j.readFile.Close()
-		j.readFile = nil
+	j.reading.mu.Lock()
+	defer j.reading.mu.Unlock()
+	if j.reading.number == number {
+		j.reading.close()
 	}
 	return j.fs.Remove(filepath.Join(j.dir, segmentName(number)))
 }
@@ -364,12 +376,9 @@ func (j *Journal) Close() error {
 		}
 		j.fail(err)
 	}
-	j.reading.Lock()
-	defer j.reading.Unlock()
-	if j.readFile != nil {
-		j.readFile.Close()
-		j.readFile = nil
-	}
+	j.reading.mu.Lock()
+	defer j.reading.mu.Unlock()
+	j.reading.close()
 	if j.err != nil && !errors.Is(j.err, errClosed) {
 		return j.err
 	}

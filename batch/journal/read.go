@@ -312,19 +312,17 @@ func (p *peeker) more(n int64) ([]byte, error) {
 
 // Read returns the bytes of a record that Open found or Put added. It may be called while records are appended.
 func (j *Journal) Read(at Position) ([]byte, error) {
-	j.reading.Lock()
-	defer j.reading.Unlock()
-	if j.readFile == nil || j.readSegment != at.segment {
+	j.reading.mu.Lock()
+	defer j.reading.mu.Unlock()
+	if j.reading.file == nil || j.reading.number != at.segment {
 		f, err := j.fs.Open(filepath.Join(j.dir, segmentName(at.segment)))
 		if err != nil {
 			return nil, fmt.Errorf("cannot read the journal: %w", err)
 		}
-		if j.readFile != nil {
-			j.readFile.Close()
-		}
-		j.readFile, j.readSegment = f, at.segment
+		j.reading.close()
+		j.reading.file, j.reading.number = f, at.segment
 	}
-	return readRecord(j.readFile, j.dir, j.key, at)
+	return readRecord(j.reading.file, j.dir, j.key, at)
 }
 
 func readRecord(from vfs.File, dir string, key Key, at Position) ([]byte, error) {

@@ -2,109 +2,12 @@ package parameter
 
 import (
 	"fmt"
-	"iter"
 	"math"
-	"reflect"
 	"slices"
-	"strings"
 )
 
-// MaxGenerations bounds n, so that a mistyped row does not take the memory of the whole job.
-const MaxGenerations = 1 << 20
-
-// SmallestTemperature is the smallest normal float32. A device may flush a lower temperature to zero, so rows below
-// it are greedy.
-const SmallestTemperature = 0x1p-126
-
-// SmallestPenalty is the smallest repetition penalty. Dividing logits by much less gives infinities.
-const SmallestPenalty = 1e-6
-
-// Set has the values of Quire's own parameters for a row. A new parameter is a field here or in [Sampling], and an
-// entry in own.
-type Set struct {
-	N          int // number of the row's completions
-	MaxTokens  int
-	Generation int // number of the row's first completion
-	Stop       []string
-	IgnoreEOS  bool
-	// StopTokenIDs are tokens that end a completion.
-	StopTokenIDs []int
-	// DRYSequenceBreakers are texts at which DRY's repetitions end. Range: MaxDRYBreaker bytes each.
-	DRYSequenceBreakers []string
-	LogitBias           Biases
-	// StructuredOutputs defines what the text must be.
-	StructuredOutputs Structure
-	// AdditionalProperties is [Structure.AdditionalProperties] for any structure, including a tool's call.
-	AdditionalProperties bool
-	// TopLogprobs is how many of the likeliest tokens are reported with each token of a completion. Range: 0 to
-	// MaxTopLogprobs.
-	TopLogprobs int
-	// PromptLogprobs is how many of the likeliest tokens are reported with each token of the prompt, in addition to
-	// its log-probability. With NoPromptLogprobs, nothing is reported for the prompt. Range: 0 to MaxTopLogprobs.
-	PromptLogprobs int
-	Text
-	Masking
-	Sampling
-}
-
-// Masking are the parameters that restrict which tokens may be sampled.
-type Masking struct {
-	// AllowedTokenIDs are the only tokens that may be sampled; empty for all.
-	AllowedTokenIDs []int
-	// BadWords are texts whose token sequences must not occur in a completion. Other tokens may spell them.
-	BadWords []string
-}
-
-// MaxTopLogprobs bounds the number of likeliest tokens that are reported with each token.
-const MaxTopLogprobs = 256
-
-// NoPromptLogprobs is the value of Set.PromptLogprobs if nothing is reported for the prompt.
-const NoPromptLogprobs = math.MinInt32
-
-// Sampling are the parameters by which the device samples tokens.
-type Sampling struct {
-	// Temperature divides the logits; 0 is greedy decoding. Range: finite, >= 0.
-	Temperature float64
-	// TopP keeps the smallest set of most likely tokens with at least this much probability; 1 is off. Range: (0, 1].
-	TopP float64
-	// MinP drops tokens less likely than MinP times the most likely one; 0 is off. Range: [0, 1].
-	MinP float64
-	// TopK keeps the TopK most likely tokens; 0 is off. Range: >= 0.
-	TopK int
-	// Seed is the seed of the request's random numbers. Any value is valid.
-	Seed uint64
-	// RepetitionPenalty divides the positive logits of tokens that occur in the prompt or the completion, and
-	// multiplies their other logits; 1, or 0 in Go, is off. Range: SmallestPenalty to 1/SmallestPenalty.
-	RepetitionPenalty float64
-	// FrequencyPenalty is subtracted from a token's logit for each time that it occurs in the completion. Range: [-2,
-	// 2].
-	FrequencyPenalty float64
-	// PresencePenalty is subtracted from the logits of tokens that occur in the completion. Range: [-2, 2].
-	PresencePenalty float64
-	// NoRepeatNgramSize forbids tokens that would end a sequence of so many tokens that already occurs in prompt and
-	// completion; 0 is off. Range: >= 0.
-	NoRepeatNgramSize int
-	// TypicalP keeps the most typical tokens, whose surprise is nearest to the mean, with at least this much
-	// probability; 1, or 0 in Go, is off. Range: (0, 1].
-	TypicalP float64
-	// TopNSigma keeps logits that are at most TopNSigma standard deviations of all logits below the largest; 0 is
-	// off. Range: >= 0.
-	TopNSigma float64
-	// XTCProbability is the probability of dropping all tokens whose probability is at least XTCThreshold, except the
-	// least likely of them; 0 is off. Range of both: [0, 1].
-	XTCProbability, XTCThreshold float64
-	// DRYMultiplier * DRYBase^(repeated tokens beyond DRYAllowedLength) is subtracted from the logit of a token that
-	// would continue a repetition; 0 is off. DRYPenaltyLastN is how many of the last tokens are searched, -1 for all
-	// and 0 for none. Range: >= 0; the base >= 1, 0 in Go is 1.75; the last -1 to MaxDRYLastN.
-	DRYMultiplier, DRYBase            float64
-	DRYAllowedLength, DRYPenaltyLastN int
-	// MinTokens is the number of tokens before which a completion cannot end: until then, tokens that end it are
-	// forbidden and stop texts are ignored. Range: >= 0.
-	MinTokens int
-}
-
 // own are Quire's own parameters, in the order of the documentation, the flags and the checks.
-var own = slices.Concat([]Parameter{
+var own = []Parameter{
 	{Name: "n", From: servers, Flag: "n-generations", Short: "n", Placeholder: "N",
 		Note: "completions of each prompt", InEveryJob: true,
 		slot: field(1, func(s *Set) *int { return &s.N }), limits: limits{min: 1, max: MaxGenerations,
@@ -259,7 +162,78 @@ var own = slices.Concat([]Parameter{
 			}
 			return fmt.Sprintf("0 to %d", MaxTopLogprobs)
 		}},
-}, ofDRY, ofText)
+
+	// DRY, as in llama.cpp.
+	{Name: "dry_multiplier", From: LlamaCpp, Flag: "dry-multiplier", Placeholder: "X",
+		Note: "subtract X * dry_base ^ (n - dry_allowed_length) from the logit of a token that would repeat what " +
+			"followed the same n tokens earlier; 0 is off",
+		Device: "f32",
+		slot:   field(0, func(s *Set) *float64 { return &s.DRYMultiplier }), limits: limits{max: math.MaxFloat32,
+			text: "a finite float32 number >= 0 (0 is off)"}},
+	{Name: "dry_base", From: LlamaCpp, Flag: "dry-base", Placeholder: "X",
+		Note: "base of dry_multiplier's power", Device: "f32",
+		slot: field(1.75, func(s *Set) *float64 { return &s.DRYBase }), limits: limits{min: 1, max: math.MaxFloat32,
+			text: "a finite float32 number >= 1"}},
+	{Name: "dry_allowed_length", From: LlamaCpp, Flag: "dry-allowed-length", Placeholder: "TOKENS",
+		Note: "with dry_multiplier, the fewest repeated tokens that count", Device: "i32",
+		slot: field(2, func(s *Set) *int { return &s.DRYAllowedLength }), limits: limits{max: math.MaxInt32,
+			text: "in 0 <= {} <= 2147483647"}},
+	{Name: "dry_penalty_last_n", From: LlamaCpp, Flag: "dry-penalty-last-n", Placeholder: "TOKENS",
+		Note:   "with dry_multiplier, look at so many tokens of prompt and completion; -1 looks at all, 0 at none",
+		Device: "i32",
+		slot:   field(64, func(s *Set) *int { return &s.DRYPenaltyLastN }), limits: limits{min: -1, max: MaxDRYLastN,
+			text: fmt.Sprintf("in -1 <= {} <= %d (-1 is all)", MaxDRYLastN)}},
+	{Name: "dry_sequence_breakers", From: LlamaCpp, Flag: "dry-sequence-breakers", Placeholder: "TEXT", strict: true,
+		Note:   "with dry_multiplier, no repetition goes beyond this text; repeatable",
+		slot:   field([]string{"\n", ":", "\"", "*"}, func(s *Set) *[]string { return &s.DRYSequenceBreakers }),
+		limits: limits{text: fmt.Sprintf("UTF-8, 1 to %d bytes each", MaxDRYBreaker)},
+		allowed: func(s *Set) string {
+			if slices.ContainsFunc(s.DRYSequenceBreakers, func(t string) bool { return len(t) > MaxDRYBreaker }) {
+				return fmt.Sprintf("texts of at most %d bytes", MaxDRYBreaker)
+			}
+			return ""
+		}},
+
+	// The parameters of [Text].
+	{Name: "tools", From: servers, Flag: "tools", Placeholder: "JSON",
+		Note: "tools that the chat template presents to the model: a JSON list, or a file with one",
+		slot: field(ListJSON(""), func(s *Set) *ListJSON { return &s.Tools })},
+	{Name: "tool_choice", From: servers, Flag: "tool-choice", Placeholder: "CHOICE",
+		Note: "auto, none (no tools for the chat template, no calls in the text), required (the completion is a " +
+			"call), or a JSON object that names a function",
+		slot:    field("auto", func(s *Set) *string { return &s.ToolChoice }),
+		limits:  limits{text: "auto, none, required or an object that names a function"},
+		allowed: func(s *Set) string { return s.allowedChoice() }},
+	{Name: "documents", From: VLLM, when: condition{rows: "messages"}, Flag: "documents", Placeholder: "JSON",
+		Note: "documents that the chat template gives the model: a JSON list, or a file with one",
+		slot: field(ListJSON(""), func(s *Set) *ListJSON { return &s.Documents })},
+	{Name: "chat_template_kwargs", From: VLLM | LlamaCpp, Flag: "chat-template-kwargs", Placeholder: "JSON",
+		Note: "further variables of the chat template: a JSON object, or a file with one",
+		slot: field(ObjectJSON(""), func(s *Set) *ObjectJSON { return &s.ChatTemplateKwargs })},
+	{Name: "reasoning_effort", From: servers,
+		Note: "the chat template's variable of this name; for a whole job give --chat-template-kwargs",
+		slot: field("", func(s *Set) *string { return &s.ReasoningEffort })},
+	{Name: "add_generation_prompt", From: VLLM | LlamaCpp, Flag: "add-generation-prompt",
+		Note: "end messages with the opening of the answer, unless continue_final_message is true",
+		slot: field(true, func(s *Set) *bool { return &s.AddGenerationPrompt })},
+	{Name: "continue_final_message", From: VLLM, Flag: "continue-final-message",
+		Note: "end the prompt within the last message, for the model to continue",
+		slot: field(false, func(s *Set) *bool { return &s.ContinueFinalMessage })},
+	{Name: "truncate_prompt_tokens", From: VLLM, Flag: "truncate-prompt-tokens", Placeholder: "TOKENS",
+		Note:   "keep the last N tokens of the prompt; -1 keeps as many as leave room for max_tokens, 0 keeps all",
+		slot:   field(0, func(s *Set) *int { return &s.TruncatePromptTokens }),
+		limits: limits{min: -1, max: math.MaxInt32, text: "-1 or more"}},
+	{Name: "skip_special_tokens", From: VLLM, Flag: "skip-special-tokens",
+		Note: "leave special tokens out of the text",
+		slot: field(true, func(s *Set) *bool { return &s.SkipSpecialTokens })},
+	{Name: "include_stop_str_in_output", From: VLLM, Flag: "include-stop-str-in-output",
+		Note: "end the text after the stop string or stop token instead of before it",
+		slot: field(false, func(s *Set) *bool { return &s.IncludeStopStrInOutput })},
+	{Name: "max_thinking_tokens", Flag: "max-thinking-tokens", Placeholder: "TOKENS",
+		Note: "maximum tokens of reasoning, after which the mark that ends it follows; -1 has no bound",
+		slot: field(-1, func(s *Set) *int { return &s.MaxThinkingTokens }), limits: limits{min: -1, max: math.MaxInt32,
+			text: "-1 or more"}},
+}
 
 // ofVocabulary returns what a list must be; "" if it is valid.
 func ofVocabulary(tokens []int) string {
@@ -269,158 +243,4 @@ func ofVocabulary(tokens []int) string {
 		}
 	}
 	return ""
-}
-
-// slot is the place of a parameter in a [Set].
-type slot interface {
-	at(s *Set) any // a pointer to the value
-	get(s *Set) any
-	reset(s *Set)
-	copy(to, from *Set)
-	kind() Type
-}
-
-type slotOf[T any] struct {
-	initial T
-	of      func(*Set) *T
-}
-
-func field[T any](initial T, of func(*Set) *T) slot { return slotOf[T]{initial, of} }
-
-func (f slotOf[T]) at(s *Set) any      { return f.of(s) }
-func (f slotOf[T]) get(s *Set) any     { return *f.of(s) }
-func (f slotOf[T]) reset(s *Set)       { *f.of(s) = f.initial }
-func (f slotOf[T]) copy(to, from *Set) { *f.of(to) = *f.of(from) }
-
-func (f slotOf[T]) kind() Type {
-	switch any(f.initial).(type) {
-	case int:
-		return Integer
-	case float64:
-		return Number
-	case uint64:
-		return Seed
-	case bool:
-		return Boolean
-	case []string:
-		return TextList
-	case []int:
-		return IntegerList
-	case Biases:
-		return BiasesOfTokens
-	case Structure:
-		return Structured
-	case string:
-		return Word
-	case ObjectJSON:
-		return Object
-	case ListJSON:
-		return List
-	}
-	return 0
-}
-
-// Type returns the type of the values of one of Quire's own parameters, 0 for other parameters.
-func (p *Parameter) Type() Type {
-	if p.slot == nil {
-		return 0
-	}
-	return p.slot.kind()
-}
-
-// At returns a pointer to the value of one of Quire's own parameters: *int, *float64, *uint64, *bool, *string,
-// *[]string, *[]int, *ObjectJSON, *ListJSON, *Biases or
-// *Structure.
-func (p *Parameter) At(s *Set) any { return p.slot.at(s) }
-
-// Own iterates over Quire's own parameters.
-func Own() iter.Seq[*Parameter] {
-	return func(yield func(*Parameter) bool) {
-		for i := range own {
-			if !yield(&table[i]) { // the table starts with them
-				return
-			}
-		}
-	}
-}
-
-// Defaults returns the parameters of a row if neither the row nor the job sets any.
-func Defaults() Set {
-	var s Set
-	for p := range Own() {
-		p.slot.reset(&s)
-	}
-	return s
-}
-
-// Default returns the default of one of Quire's own parameters as a flag shows it, "none" if it is empty.
-func (p *Parameter) Default() string {
-	s := Defaults()
-	v := p.slot.get(&s)
-	if !p.limits.allow(v) {
-		return "none"
-	}
-	if _, ok := v.(Structure); ok {
-		return "any text"
-	}
-	if list, ok := v.([]string); ok {
-		if len(list) == 0 {
-			return "none"
-		}
-		return strings.Trim(fmt.Sprintf("%q", list), "[]")
-	}
-	text := fmt.Sprint(v)
-	if text == "" || text == "[]" || text == "map[]" {
-		return "none"
-	}
-	return text
-}
-
-// Identity returns the parameters of a job as job.json has them, by name.
-func (s *Set) Identity() map[string]any {
-	initial := Defaults()
-	settings := map[string]any{}
-	for p := range Own() {
-		v := p.slot.get(s)
-		if p.InEveryJob || p.Flag != "" && !reflect.DeepEqual(v, p.slot.get(&initial)) {
-			settings[p.Name] = v
-		}
-	}
-	return settings
-}
-
-// Given are the parameters that a row sets; the others have the job's values.
-type Given struct {
-	values Set    // values of the given parameters; zero elsewhere
-	names  uint64 // one bit for each of own
-}
-
-// Has reports whether a parameter is given.
-func (g *Given) Has(p *Parameter) bool { return g.names&(1<<p.place) != 0 }
-
-// Give marks a parameter as given, and returns a pointer to its value as [Parameter.At] does.
-func (g *Given) Give(p *Parameter) any {
-	g.names |= 1 << p.place
-	return p.slot.at(&g.values)
-}
-
-// Values returns the values; parameters that are not given are zero.
-func (g *Given) Values() Set { return g.values }
-
-// Over returns s with the given values in place of its own.
-func (g *Given) Over(s Set) Set {
-	for p := range Own() {
-		if g.Has(p) {
-			p.slot.copy(&s, &g.values)
-		}
-	}
-	return s
-}
-
-// Value returns the value of a parameter, or nil if it is not given.
-func (g *Given) Value(p *Parameter) any {
-	if !g.Has(p) {
-		return nil
-	}
-	return p.slot.get(&g.values)
 }

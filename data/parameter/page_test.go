@@ -148,8 +148,8 @@ func withoutEffect(p *Parameter) string {
 
 func note(p *Parameter) string {
 	var notes []string
-	if p.rows != "" {
-		notes = append(notes, fmt.Sprintf("in rows with `%s`", p.rows))
+	if p.when.rows != "" {
+		notes = append(notes, fmt.Sprintf("in rows with `%s`", p.when.rows))
 	}
 	if p.dataList {
 		notes = append(notes, "a list is data, as in an earlier output")

@@ -4,9 +4,6 @@
 package parameter
 
 import (
-	"bytes"
-	"encoding/json"
-	"iter"
 	"slices"
 	"strings"
 )
@@ -18,49 +15,6 @@ const SeedRange = "0 to 18446744073709551615, or -1 for none"
 // seed, so that its output can be reproduced.
 const NoSeed = -1
 
-// Type is the type of the values of one of Quire's own parameters.
-type Type int
-
-// The types of Quire's own parameters.
-const (
-	Integer Type = iota + 1
-	Number
-	Seed // an unsigned 64-bit integer
-	Boolean
-	TextList // a list of texts; one text is a list of one
-	IntegerList
-	Structured     // an object that ParseStructure parses
-	Word           // one of a few texts
-	Object         // a JSON object, or text that contains one
-	List           // a JSON list, or text that contains one
-	BiasesOfTokens // an object of numbers by token ids
-)
-
-// String returns the type as error messages name it.
-func (t Type) String() string {
-	switch t {
-	case Number:
-		return "a number"
-	case Boolean:
-		return "boolean"
-	case TextList:
-		return "text or list of text"
-	case BiasesOfTokens:
-		return "a JSON object of numbers by token ids"
-	case IntegerList:
-		return "a list of integers"
-	case Structured:
-		return "a JSON object"
-	case Word:
-		return "text"
-	case Object:
-		return "a JSON object"
-	case List:
-		return "a JSON list"
-	}
-	return "an integer"
-}
-
 // Engine is a set of APIs that have a parameter.
 type Engine int
 
@@ -70,6 +24,12 @@ const (
 	VLLM
 	LlamaCpp
 	Transformers
+)
+
+// Sets of APIs.
+const (
+	servers = OpenAI | VLLM | LlamaCpp
+	all     = servers | Transformers
 )
 
 // Parameter is one name of the table.
@@ -97,15 +57,24 @@ type Parameter struct {
 	allowed func(s *Set) string
 	settle  func(s *Set) // normalizes other notations of a value
 
-	values map[string]string // maps a JSON value to the value of Sets, if that differs
-	clash  map[string]string // the value of Sets that contradicts a JSON value
+	maps     mapping   // what JSON values are for Sets
+	passes   bool      // any value is accepted, because it cannot change a completion
+	neutral  []string  // JSON values without effect
+	strict   bool      // empty text, lists and objects have an effect
+	when     condition // when the name is a parameter, and when its values have an effect
+	dataList bool      // a list is the user's data, because the parameter is never a list
+}
 
-	passes   bool     // any value is accepted, because it cannot change a completion
-	neutral  []string // JSON values without effect
-	strict   bool     // empty text, lists and objects have an effect
-	equal    string   // a value has no effect if it equals this parameter of the row
-	rows     string   // the name is a parameter only in rows with this prompt column
-	dataList bool     // a list is the user's data, because the parameter is never a list
+// mapping maps JSON values of a parameter to values of Sets.
+type mapping struct {
+	values map[string]string // to the value that a JSON value sets, if that differs
+	clash  map[string]string // to the value that contradicts a JSON value
+}
+
+// condition depends on the other parameters of a row. The zero value is always met.
+type condition struct {
+	rows  string // the name is a parameter only in rows with this prompt column
+	equal string // a value has no effect if it equals this parameter of the row
 	// matters reports whether a value has an effect, given these parameters of the row; nil: it always has.
 	matters func(s *Set) bool
 }
@@ -118,13 +87,15 @@ func (p *Parameter) Own() bool { return p.Sets == p.Name }
 func (p *Parameter) Passes() bool { return p.passes }
 
 // Concerns reports whether the name is a parameter in a row with the given prompt column.
-func (p *Parameter) Concerns(promptColumn string) bool { return p.rows == "" || p.rows == promptColumn }
+func (p *Parameter) Concerns(promptColumn string) bool {
+	return p.when.rows == "" || p.when.rows == promptColumn
+}
 
 // Conditional reports whether the effect of a value depends on other parameters; see [Parameter.Matters].
-func (p *Parameter) Conditional() bool { return p.matters != nil }
+func (p *Parameter) Conditional() bool { return p.when.matters != nil }
 
 // Matters reports whether a value that is not neutral has an effect, given these parameters of the row.
-func (p *Parameter) Matters(s *Set) bool { return p.matters == nil || p.matters(s) }
+func (p *Parameter) Matters(s *Set) bool { return p.when.matters == nil || p.when.matters(s) }
 
 // Verdict is how a parameter of a row is treated.
 type Verdict int
@@ -147,21 +118,22 @@ func (p *Parameter) Judge(value []byte, given func(own string) string) (verdict 
 		return NoEffect, nil
 	case !ok:
 		return Refused, nil
-	case p.Sets != "" && p.values == nil && !p.Neutral(value) && !(isList && p.dataList):
+	case p.Sets != "" && p.maps.values == nil && !p.Neutral(value) && !(isList && p.dataList):
 		return Applied, value
 	}
-	for from, to := range p.values {
+	for from, to := range p.maps.values {
 		if is(v, from) {
 			return Applied, []byte(to)
 		}
 	}
-	for from, of := range p.clash {
+	for from, of := range p.maps.clash {
 		if is(v, from) && given(p.Sets) == of {
 			return Contradicts, nil
 		}
 	}
 	switch {
-	case isList && p.dataList, !p.strict && empty(v), p.Neutral(value), p.equal != "" && is(v, given(p.equal)):
+	case isList && p.dataList, !p.strict && empty(v), p.Neutral(value),
+		p.when.equal != "" && is(v, given(p.when.equal)):
 		return NoEffect, nil
 	}
 	return Refused, nil
@@ -171,7 +143,7 @@ func (p *Parameter) Judge(value []byte, given func(own string) string) (verdict 
 // temperature 0.
 func (p *Parameter) Excludes(value []byte) string {
 	v, ok := decode(value)
-	for from, of := range p.clash {
+	for from, of := range p.maps.clash {
 		if ok && is(v, from) {
 			return of
 		}
@@ -193,123 +165,47 @@ func (p *Parameter) Instead() string {
 	return p.neutral[0]
 }
 
-func decode(value []byte) (v any, ok bool) {
-	d := json.NewDecoder(bytes.NewReader(value))
-	return v, d.Decode(&v) == nil
-}
-
-// is compares a decoded JSON value with a JSON text. Null members of objects are ignored, because every struct of a
-// Parquet column has all members.
-func is(v any, text string) bool {
-	want, ok := decode([]byte(text))
-	return ok && same(v, want)
-}
-
-func same(a, b any) bool {
-	switch a := a.(type) {
-	case map[string]any:
-		b, ok := b.(map[string]any)
-		if !ok {
-			return false
-		}
-		for k, v := range a {
-			if v != nil && !same(v, b[k]) {
-				return false
-			}
-		}
-		for k, v := range b {
-			if v != nil && a[k] == nil {
-				return false
-			}
-		}
-		return true
-	case []any:
-		b, ok := b.([]any)
-		return ok && slices.EqualFunc(a, b, same)
+// Type returns the type of the values of one of Quire's own parameters, 0 for other parameters.
+func (p *Parameter) Type() Type {
+	if p.slot == nil {
+		return 0
 	}
-	switch b.(type) {
-	case map[string]any, []any:
-		return false
-	}
-	return a == b
+	return p.slot.kind()
 }
 
-// empty reports whether a decoded JSON value is empty text, an object whose members are all null, or a list of only
-// such objects and nulls. A Parquet column cannot distinguish these.
-func empty(v any) bool {
+// At returns a pointer to the value of one of Quire's own parameters: *int, *float64, *uint64, *bool, *string,
+// *[]string, *[]int, *ObjectJSON, *ListJSON, *Biases or *Structure.
+func (p *Parameter) At(s *Set) any { return p.slot.at(s) }
+
+// Range returns the range of one of Quire's own parameters, "any" if all values of its type are allowed.
+func (p *Parameter) Range() string {
+	text := strings.ReplaceAll(strings.TrimPrefix(p.limits.text, "in "), "{}", p.Name)
+	switch {
+	case text != "":
+		return text
+	case p.Type() == Seed:
+		return SeedRange
+	case p.Type() == TextList:
+		return "not empty, UTF-8"
+	}
+	return "any"
+}
+
+// limits is the range of a number. The zero value has no limits.
+type limits struct {
+	min, max float64
+	above    bool   // min itself is not allowed
+	text     string // for messages; {} stands for the name
+}
+
+func (l limits) allow(v any) bool {
+	var x float64
 	switch v := v.(type) {
-	case string:
-		return v == ""
-	case []any:
-		return !slices.ContainsFunc(v, func(e any) bool {
-			_, text := e.(string)
-			return e != nil && (text || !empty(e))
-		})
-	case map[string]any:
-		for _, m := range v {
-			if m != nil {
-				return false
-			}
-		}
-		return true
+	case int:
+		x = float64(v)
+	case float64:
+		x = v
 	}
-	return false
-}
-
-var byName = func() map[string][]*Parameter {
-	all := map[string][]*Parameter{}
-	for i := range table {
-		p := &table[i]
-		all[p.Name] = append(all[p.Name], p)
-		if dashed := strings.ReplaceAll(p.Name, "_", "-"); dashed != p.Name { // as in flags
-			alias := *p
-			alias.Name = dashed
-			all[dashed] = append(all[dashed], &alias)
-		}
-	}
-	return all
-}()
-
-// Lookup returns the table's entries for a name, with dashes or underscores. There are none for a user's column, and
-// several if the meaning of the name depends on the prompt column.
-func Lookup(name string) []*Parameter { return byName[name] }
-
-// All iterates over the whole table.
-func All() iter.Seq[*Parameter] {
-	return func(yield func(*Parameter) bool) {
-		for i := range table {
-			if !yield(&table[i]) {
-				return
-			}
-		}
-	}
-}
-
-// OwnNames lists Quire's own parameters.
-func OwnNames() (names []string) {
-	for p := range Own() {
-		names = append(names, p.Name)
-	}
-	return names
-}
-
-// Sink returns the parameter of Quire's own that a name sets to its values, or nil.
-func Sink(name string) *Parameter {
-	for _, p := range byName[name] {
-		if p.Own() {
-			return p
-		}
-		if p.Sets != "" && p.values == nil {
-			return Sink(p.Sets)
-		}
-	}
-	return nil
-}
-
-// TypeOf returns the type of the values of a name that sets one of Quire's own parameters to them, or 0.
-func TypeOf(name string) Type {
-	if p := Sink(name); p != nil {
-		return p.Type()
-	}
-	return 0
+	// Written so that NaN fails.
+	return l == limits{} || x >= l.min && x <= l.max && !(l.above && x == l.min)
 }

@@ -13,7 +13,7 @@ import (
 func TestTable(t *testing.T) {
 	seen := map[string]bool{}
 	for p := range All() {
-		key := p.Name + "/" + p.rows
+		key := p.Name + "/" + p.when.rows
 		if seen[key] || seen[p.Name+"/"] {
 			t.Errorf("%s is there twice", p.Name)
 		}

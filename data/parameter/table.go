@@ -5,12 +5,6 @@ import (
 	"strings"
 )
 
-// Sets of APIs.
-const (
-	servers = OpenAI | VLLM | LlamaCpp
-	all     = servers | Transformers
-)
-
 // The notes on parameters that are accepted.
 const (
 	bookkeeping = "bookkeeping or transport; it cannot change a completion"
@@ -66,15 +60,15 @@ var judged = []Parameter{
 	{Name: "min_new_tokens", Sets: "min_tokens", From: Transformers},
 	{Name: "stop_sequences", Sets: "stop"},
 	{Name: "stop_strings", Sets: "stop", From: Transformers},
-	{Name: "do_sample", Sets: "temperature", From: Transformers, values: map[string]string{"false": "0"},
-		neutral: isTrue, clash: map[string]string{"true": "0"},
+	{Name: "do_sample", Sets: "temperature", From: Transformers, neutral: isTrue,
+		maps: mapping{values: map[string]string{"false": "0"}, clash: map[string]string{"true": "0"}},
 		Note: "false is temperature 0; true is an error at temperature 0"},
 
 	// Penalties and biases.
 	{Name: "repeat_penalty", From: LlamaCpp, neutral: one},
-	{Name: "repeat_last_n", From: LlamaCpp, neutral: []string{"-1"}, matters: func(s *Set) bool {
+	{Name: "repeat_last_n", From: LlamaCpp, neutral: []string{"-1"}, when: condition{matters: func(s *Set) bool {
 		return s.Penalized()
-	}, Note: "no effect without a penalty; penalties look at all tokens"},
+	}}, Note: "no effect without a penalty; penalties look at all tokens"},
 	{Name: "encoder_repetition_penalty", From: Transformers, neutral: one},
 	{Name: "length_penalty", From: VLLM | Transformers, neutral: one},
 	{Name: "exponential_decay_length_penalty", From: Transformers},
@@ -95,7 +89,7 @@ var judged = []Parameter{
 	{Name: "remove_invalid_values", From: Transformers, neutral: isFalse},
 
 	// Ways to choose tokens and completions.
-	{Name: "best_of", From: OpenAI | VLLM, neutral: one, equal: "n",
+	{Name: "best_of", From: OpenAI | VLLM, neutral: one, when: condition{equal: "n"},
 		Note: "also no effect if it equals the row's n"},
 	{Name: "use_beam_search", From: VLLM, neutral: isFalse},
 	{Name: "num_beams", From: Transformers, neutral: one},
@@ -125,10 +119,10 @@ var judged = []Parameter{
 	{Name: "guided_choice", From: VLLM, Sets: "structured_outputs"},
 	{Name: "guided_grammar", From: VLLM, Sets: "structured_outputs"},
 	{Name: "guided_json_object", From: VLLM, Sets: "structured_outputs"},
-	{Name: "guided_whitespace_pattern", From: VLLM, strict: true, matters: func(s *Set) bool {
+	{Name: "guided_whitespace_pattern", From: VLLM, strict: true, when: condition{matters: func(s *Set) bool {
 		kind := s.StructuredOutputs.Kind
 		return kind == SchemaStructure || kind == ObjectStructure
-	}, Note: "no effect without a JSON structure; give structured_outputs with " + compactName},
+	}}, Note: "no effect without a JSON structure; give structured_outputs with " + compactName},
 	{Name: "structural_tag", From: VLLM},
 	{Name: "grammar", From: LlamaCpp, Sets: "structured_outputs", Note: "GBNF"},
 	{Name: "grammar_lazy", From: LlamaCpp, neutral: isFalse},
@@ -150,21 +144,23 @@ var judged = []Parameter{
 	{Name: "reasoning_budget_arm_immediately", From: LlamaCpp, neutral: isFalse},
 
 	// How the prompt is made.
-	{Name: "parallel_tool_calls", From: servers, neutral: isTrue, matters: func(s *Set) bool {
+	{Name: "parallel_tool_calls", From: servers, neutral: isTrue, when: condition{matters: func(s *Set) bool {
 		_, one := s.WantsCall()
 		return s.Tools != "" && s.ToolChoice != "none" && !one
-	}, Note: "no effect without tools, or if tool_choice asks for a call, which is a single one then; otherwise a " +
+	}}, Note: "no effect without tools, or if tool_choice asks for a call, which is a single one then; otherwise a " +
 		"model may call several tools at once"},
 	{Name: "functions", From: OpenAI, Note: "give tools"},
 	{Name: "function_call", From: OpenAI, neutral: []string{`"none"`, `"auto"`}, Note: "give tool_choice"},
 	{Name: "chat_template", From: VLLM, Note: "give --chat-template"},
-	{Name: "add_special_tokens", From: VLLM, rows: "prompt", neutral: isTrue, Note: "give prompt_token_ids"},
-	{Name: "add_special_tokens", From: VLLM, rows: "messages", neutral: isFalse, Note: "give prompt_token_ids"},
+	{Name: "add_special_tokens", From: VLLM, when: condition{rows: "prompt"}, neutral: isTrue,
+		Note: "give prompt_token_ids"},
+	{Name: "add_special_tokens", From: VLLM, when: condition{rows: "messages"}, neutral: isFalse,
+		Note: "give prompt_token_ids"},
 	{Name: "echo", From: OpenAI | VLLM, neutral: isFalse, Note: "the output has the prompt in the input's columns"},
-	{Name: "suffix", From: OpenAI | VLLM, rows: "prompt", Note: fillIn},
-	{Name: "input_prefix", From: LlamaCpp, rows: "prompt", Note: fillIn},
-	{Name: "input_suffix", From: LlamaCpp, rows: "prompt", Note: fillIn},
-	{Name: "input_extra", From: LlamaCpp, rows: "prompt", Note: fillIn},
+	{Name: "suffix", From: OpenAI | VLLM, when: condition{rows: "prompt"}, Note: fillIn},
+	{Name: "input_prefix", From: LlamaCpp, when: condition{rows: "prompt"}, Note: fillIn},
+	{Name: "input_suffix", From: LlamaCpp, when: condition{rows: "prompt"}, Note: fillIn},
+	{Name: "input_extra", From: LlamaCpp, when: condition{rows: "prompt"}, Note: fillIn},
 	{Name: "truncation_side", From: VLLM, neutral: []string{`"left"`}, Note: "truncate_prompt_tokens keeps the end"},
 	{Name: "prompt_embeds", From: VLLM},
 	{Name: "image_data", From: LlamaCpp},

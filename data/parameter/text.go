@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -111,46 +110,4 @@ func ParseJSON(raw []byte) string {
 		return text
 	}
 	return ""
-}
-
-// ofText are the entries of the table for [Text].
-var ofText = []Parameter{
-	{Name: "tools", From: servers, Flag: "tools", Placeholder: "JSON",
-		Note: "tools that the chat template presents to the model: a JSON list, or a file with one",
-		slot: field(ListJSON(""), func(s *Set) *ListJSON { return &s.Tools })},
-	{Name: "tool_choice", From: servers, Flag: "tool-choice", Placeholder: "CHOICE",
-		Note: "auto, none (no tools for the chat template, no calls in the text), required (the completion is a " +
-			"call), or a JSON object that names a function",
-		slot:    field("auto", func(s *Set) *string { return &s.ToolChoice }),
-		limits:  limits{text: "auto, none, required or an object that names a function"},
-		allowed: func(s *Set) string { return s.allowedChoice() }},
-	{Name: "documents", From: VLLM, rows: "messages", Flag: "documents", Placeholder: "JSON",
-		Note: "documents that the chat template gives the model: a JSON list, or a file with one",
-		slot: field(ListJSON(""), func(s *Set) *ListJSON { return &s.Documents })},
-	{Name: "chat_template_kwargs", From: VLLM | LlamaCpp, Flag: "chat-template-kwargs", Placeholder: "JSON",
-		Note: "further variables of the chat template: a JSON object, or a file with one",
-		slot: field(ObjectJSON(""), func(s *Set) *ObjectJSON { return &s.ChatTemplateKwargs })},
-	{Name: "reasoning_effort", From: servers,
-		Note: "the chat template's variable of this name; for a whole job give --chat-template-kwargs",
-		slot: field("", func(s *Set) *string { return &s.ReasoningEffort })},
-	{Name: "add_generation_prompt", From: VLLM | LlamaCpp, Flag: "add-generation-prompt",
-		Note: "end messages with the opening of the answer, unless continue_final_message is true",
-		slot: field(true, func(s *Set) *bool { return &s.AddGenerationPrompt })},
-	{Name: "continue_final_message", From: VLLM, Flag: "continue-final-message",
-		Note: "end the prompt within the last message, for the model to continue",
-		slot: field(false, func(s *Set) *bool { return &s.ContinueFinalMessage })},
-	{Name: "truncate_prompt_tokens", From: VLLM, Flag: "truncate-prompt-tokens", Placeholder: "TOKENS",
-		Note:   "keep the last N tokens of the prompt; -1 keeps as many as leave room for max_tokens, 0 keeps all",
-		slot:   field(0, func(s *Set) *int { return &s.TruncatePromptTokens }),
-		limits: limits{min: -1, max: math.MaxInt32, text: "-1 or more"}},
-	{Name: "skip_special_tokens", From: VLLM, Flag: "skip-special-tokens",
-		Note: "leave special tokens out of the text",
-		slot: field(true, func(s *Set) *bool { return &s.SkipSpecialTokens })},
-	{Name: "include_stop_str_in_output", From: VLLM, Flag: "include-stop-str-in-output",
-		Note: "end the text after the stop string or stop token instead of before it",
-		slot: field(false, func(s *Set) *bool { return &s.IncludeStopStrInOutput })},
-	{Name: "max_thinking_tokens", Flag: "max-thinking-tokens", Placeholder: "TOKENS",
-		Note: "maximum tokens of reasoning, after which the mark that ends it follows; -1 has no bound",
-		slot: field(-1, func(s *Set) *int { return &s.MaxThinkingTokens }), limits: limits{min: -1, max: math.MaxInt32,
-			text: "-1 or more"}},
 }

@@ -3,10 +3,6 @@ package storage
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
-	"io/fs"
-	"net/http"
 	"sync"
 
 	"github.com/quire/quire/data/storage/azure"
@@ -60,75 +56,6 @@ func (l location) openNew(ctx context.Context) (object.Bucket, error) {
 		return hub.OpenBucket(), nil
 	}
 	return object.NewMemory(), nil
-}
-
-// status returns the HTTP status of a provider's answer; 0 if there was none.
-func status(err error) int {
-	var answer interface{ HTTPStatusCode() int }
-	if errors.As(err, &answer) {
-		return answer.HTTPStatusCode()
-	}
-	return 0
-}
-
-// transient reports whether a retry may succeed.
-func transient(err error) bool {
-	if errors.Is(err, ErrChanged) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrExist) {
-		return false
-	}
-	var local *localError
-	if errors.As(err, &local) {
-		return false
-	}
-	if errors.Is(err, errStalled) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return true
-	}
-	if hopeless(err) {
-		return false
-	}
-	switch code := status(err); {
-	case code >= 500, code == http.StatusTooManyRequests, code == http.StatusRequestTimeout:
-		return code != http.StatusNotImplemented
-	case code >= 400:
-		return false
-	}
-	switch object.CodeOf(err) {
-	case object.NotFound, object.NoBucket, object.Precondition, object.Denied, object.Invalid, object.Unsupported:
-		return false
-	}
-	return true // such as a broken connection or a failed name lookup
-}
-
-// reason wraps a provider's error as an error of package fs, with a text for people.
-func reason(err error) error {
-	if err == nil {
-		return nil
-	}
-	code, st := object.CodeOf(err), status(err)
-	switch {
-	case errors.Is(err, ErrChanged), errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrExist):
-		return err
-	case st == http.StatusUnauthorized, st == http.StatusForbidden, code == object.Denied:
-		return &as{is: fs.ErrPermission, reason: err,
-			text: fmt.Sprintf("access is denied; use credentials that have access (%v)", err)}
-	case badCertificate(err):
-		return &as{is: err, reason: err,
-			text: fmt.Sprintf(
-				"the server's certificate is not trusted; correct the address, or name its authority in "+
-					"SSL_CERT_FILE (%v)", err)}
-	case code == object.Unusable:
-		return &as{is: err, reason: err,
-			text: fmt.Sprintf(
-				"the request could not be sent; give the region and credentials as for other tools of the provider "+
-					"(%v)", err)}
-	case errors.Is(err, hub.ErrNoDataset):
-		return &as{is: fs.ErrNotExist, reason: err, text: hub.ErrNoDataset.Error()}
-	case code == object.NoBucket:
-		return &as{is: fs.ErrNotExist, reason: err, text: "there is no such bucket"}
-	case code == object.NotFound, st == http.StatusNotFound:
-		return &as{is: fs.ErrNotExist, reason: err, text: errNoSuch.text}
-	}
-	return err
 }
 
 // pinned is the version of an object that is being read.

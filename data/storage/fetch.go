@@ -19,9 +19,6 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// Progress is called with how much of a file has been fetched; it may be nil.
-type Progress func(name string, done, total int64)
-
 const (
 	fetchChunk = 8 << 20
 	fetchAhead = 3

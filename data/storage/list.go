@@ -1,7 +1,6 @@
 package storage
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -69,11 +68,6 @@ func List(ctx context.Context, folder string) ([]Info, error) {
 	})
 	slices.SortFunc(files, func(a, b Info) int { return comparePaths(Path(a.Name), Path(b.Name)) })
 	return files, failed("list", folder, err)
-}
-
-// comparePaths orders paths as a walk through folders does, rather than by the bytes of keys.
-func comparePaths(a, b string) int {
-	return cmp.Compare(strings.ReplaceAll(a, "/", "\x00"), strings.ReplaceAll(b, "/", "\x00"))
 }
 
 // HasGlob reports whether a name has characters that are special to Glob.

@@ -6,6 +6,9 @@ import (
 	"time"
 )
 
+// Progress is called with how much of a file has been fetched; it may be nil.
+type Progress func(name string, done, total int64)
+
 // progressEvery is the time between lines about the same download.
 const progressEvery = 5 * time.Second
 

@@ -102,11 +102,6 @@ func send(a attempt, bucket object.Bucket, key string, body io.ReadSeeker, diges
 	return err
 }
 
-// localError is an error of reading what is to be sent, which retrying cannot fix.
-type localError struct{ error }
-
-func (e *localError) Unwrap() error { return e.error }
-
 type watchedReader struct {
 	r        io.Reader
 	progress func()

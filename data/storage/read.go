@@ -76,18 +76,6 @@ func openLocal(ctx context.Context, name, path string) (*File, error) {
 	return &File{info: Info{Name: name, Size: info.Size(), ModTime: info.ModTime()}, ctx: ctx, local: f}, nil
 }
 
-// pathless removes the name from an error of package os, because our own error has it, too.
-func pathless(err error) error {
-	var p *fs.PathError
-	if errors.As(err, &p) {
-		if errors.Is(p.Err, fs.ErrNotExist) {
-			return errNoSuch
-		}
-		return p.Err
-	}
-	return err
-}
-
 // lookUp returns the object at a location.
 func (l location) lookUp(ctx context.Context) (*objectVersion, Info, error) {
 	if l.key == "" || strings.HasSuffix(l.key, "/") {

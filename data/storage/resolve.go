@@ -8,6 +8,27 @@ import (
 	"strings"
 )
 
+// schemes are the URL schemes of objects.
+var schemes = []string{"s3", "gs", "azblob", "mem", hubScheme}
+
+// On the hub, files of datasets are objects; other names with its scheme are models.
+const (
+	hubScheme = "hf"
+	hubBucket = "datasets"
+)
+
+// IsRemote reports whether name is the URL of an object or of a folder of objects.
+func IsRemote(name string) bool {
+	scheme, rest, ok := strings.Cut(name, "://")
+	if scheme == hubScheme && rest != hubBucket && !strings.HasPrefix(rest, hubBucket+"/") {
+		return false
+	}
+	return ok && slices.Contains(schemes, scheme)
+}
+
+// ReadOnly reports whether name is a URL that can only be read: a dataset of the hub.
+func ReadOnly(name string) bool { return strings.HasPrefix(name, hubScheme+"://") && IsRemote(name) }
+
 // Schemes describes the names that Resolve accepts and that can be written to, for help texts and errors.
 const Schemes = "a path, file:///PATH, s3://BUCKET/KEY, gs://BUCKET/KEY or azblob://CONTAINER/KEY"
 

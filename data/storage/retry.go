@@ -18,8 +18,6 @@ var patience = struct {
 	stall     time.Duration // a request is cancelled and repeated after so long without a byte
 }{tries: 9, firstWait: 200 * time.Millisecond, maxWait: 20 * time.Second, stall: 30 * time.Second}
 
-var errStalled = errors.New("no data came for too long")
-
 // attempt is one try of an operation.
 type attempt struct {
 	ctx      context.Context

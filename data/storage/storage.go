@@ -30,18 +30,13 @@ package storage
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/url"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 	"time"
 )
-
-// ErrChanged reports that an object was replaced or removed after Open.
-var ErrChanged = errors.New("it was replaced or removed while it was being read; do not change files during a job")
 
 // Error reports what this package cannot do with a file. errors.Is finds fs.ErrNotExist, fs.ErrExist,
 // fs.ErrPermission or ErrChanged if that is the reason.
@@ -67,27 +62,6 @@ type Info struct {
 	ETag    string // changes with the content; "" for local files
 	Folder  bool   // a local folder, or the common prefix of objects' keys; no other field is set then
 }
-
-// schemes are the URL schemes of objects.
-var schemes = []string{"s3", "gs", "azblob", "mem", hubScheme}
-
-// On the hub, files of datasets are objects; other names with its scheme are models.
-const (
-	hubScheme = "hf"
-	hubBucket = "datasets"
-)
-
-// IsRemote reports whether name is the URL of an object or of a folder of objects.
-func IsRemote(name string) bool {
-	scheme, rest, ok := strings.Cut(name, "://")
-	if scheme == hubScheme && rest != hubBucket && !strings.HasPrefix(rest, hubBucket+"/") {
-		return false
-	}
-	return ok && slices.Contains(schemes, scheme)
-}
-
-// ReadOnly reports whether name is a URL that can only be read: a dataset of the hub.
-func ReadOnly(name string) bool { return strings.HasPrefix(name, hubScheme+"://") && IsRemote(name) }
 
 // location is a parsed name.
 type location struct {
@@ -260,20 +234,3 @@ func failed(op, name string, err error) error {
 	}
 	return &Error{Op: op, Name: Redact(name), Err: err}
 }
-
-// as is an error with the identity of one of package fs's errors, and the text of the reason.
-type as struct {
-	is     error
-	reason error
-	text   string
-}
-
-func (e *as) Error() string {
-	if e.text != "" {
-		return e.text
-	}
-	return e.reason.Error()
-}
-func (e *as) Unwrap() []error { return []error{e.is, e.reason} }
-
-var errNoSuch = &as{is: fs.ErrNotExist, reason: fs.ErrNotExist, text: "there is no such file or folder"}

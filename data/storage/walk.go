@@ -1,11 +1,13 @@
 package storage
 
 import (
+	"cmp"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 )
 
 // Walk returns the files below a local folder, at any depth, in the order of a walk through their paths. It follows
@@ -82,4 +84,9 @@ func followed(path string, link fs.DirEntry) (fs.DirEntry, error) {
 	}
 	target, _ := os.Readlink(path) // if it fails, target is "" and the error is reported below
 	return link, fmt.Errorf("%s is a link to %s: %w", path, target, pathless(err))
+}
+
+// comparePaths orders paths as a walk through folders does, rather than by the bytes of keys.
+func comparePaths(a, b string) int {
+	return cmp.Compare(strings.ReplaceAll(a, "/", "\x00"), strings.ReplaceAll(b, "/", "\x00"))
 }

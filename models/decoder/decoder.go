@@ -1,35 +1,14 @@
 package decoder
 
 import (
-	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/compute/shapes"
 	. "github.com/gomlx/gomlx/core/graph"
 
 	"github.com/quire/quire/attention"
 	"github.com/quire/quire/models"
 	"github.com/quire/quire/models/arch"
-	"github.com/quire/quire/models/recurrence"
 	"github.com/quire/quire/ops/collective"
 	"github.com/quire/quire/ops/linear"
 )
-
-// Layer is a layer of a graph. In a [Loop], Number is the layer's number in the first turn, and Turn, i32[], is the
-// number of the turn. Otherwise Turn is nil.
-type Layer struct {
-	Number int
-	Turn   *Node
-	Sinks  *Node // f32[H] of the layer's attention; nil if it has none
-}
-
-// AttentionFunc stores a layer's new keys and values and attends to the layer's whole sequence. q is [T, H, D], k and
-// v are [T, KVH, D], and the result is [T, H, D], all in the weights' dtype. k and v are nil if the layer attends to
-// the keys and values of another layer, its KVFrom. state is the state of all layers, the caches; the new state is
-// returned. [AttentionOptions] has the layer's options.
-type AttentionFunc func(layer Layer, state []*Node, q, k, v *Node) (out *Node, after []*Node)
-
-// StatesFunc returns where a layer's states are kept: the array, among those of all layers, and the rows that the
-// tokens belong to, with pages as they are numbered in that array.
-type StatesFunc func(layer Layer) (array int, sequences recurrence.Rows)
 
 // AttentionOptions returns a layer's options.
 func AttentionOptions(cfg models.Config, layer Layer, oneTokenPerSeq bool) attention.Options {
@@ -135,147 +114,4 @@ func Logits(cfg models.Config, w Weights, hidden, rows *Node) *Node {
 // splitOf returns how the model is partitioned over the devices that run the graph.
 func splitOf(cfg models.Config, x *Node) Partition {
 	return NewPartition(cfg, collective.Devices(x.Graph().Backend()))
-}
-
-// body has what all layers share.
-type body struct {
-	cfg, whole models.Config // the config of one device's part, and of the whole model
-	split      Partition
-	rows       *Node
-	turns      []*rotation // rotations of cfg.Ropes
-	firstKeys  *Node       // the array firstKeys
-	group      *Node       // the array expertGroup; nil if all devices have all experts
-}
-
-// ofLayer returns the body with the sizes of a layer.
-func (b body) ofLayer(number int) body {
-	b.whole = b.whole.OfLayer(number)
-	b.split = NewPartition(b.whole, b.split.Devices)
-	b.cfg = b.split.Local(b.whole)
-	return b
-}
-
-// feedForward returns x plus the feed-forward of h.
-func (b body) feedForward(w Weights, layer arch.Layer, h, x *Node) *Node {
-	up := "up"
-	if layer.Gated {
-		up = "gate_up" // activation(gate) * up
-	}
-	h = apply(w, up, layer.MLPBias, h, linear.Options{Rows: b.rows, Activation: linear.Activation(layer.Activation)})
-	return b.add(w, arch.Down, layer.MLPBias, layer.MLPNorm.After, arch.MLPPostNorm, h, x)
-}
-
-// embed returns the embeddings of tokens [T, hidden].
-func (b body) embed(w Weights, tokens *Node) *Node {
-	x := lookUp(b.split, w, arch.Embedding, tokens, b.rows)
-	if b.cfg.EmbeddingScale > 0 {
-		x = MulScalar(x, b.cfg.EmbeddingScale)
-	}
-	return x
-}
-
-// lookUp returns rows of an embedding matrix. Each device returns the rows of its part of the vocabulary, and zeros
-// for the others.
-func lookUp(split Partition, w Weights, of arch.Part, tokens, rows *Node) *Node {
-	if split.Devices == 1 {
-		return linear.Rows(w.matrix(string(of)), tokens, rows, w.dtype)
-	}
-	at := Sub(tokens, BroadcastToDims(w.get(firstRowName), tokens.Shape().Dimensions...))
-	x := linear.Rows(w.matrix(string(of)), at, rows, w.dtype)
-	g := tokens.Graph()
-	here := LogicalAnd(GreaterOrEqual(at, ScalarZero(g, dtypes.Int32)),
-		LessThan(at, Scalar(g, dtypes.Int32, float64(split.Vocab))))
-	here = BroadcastToDims(InsertAxes(here, -1), x.Shape().Dimensions...)
-	return collective.Sum(Where(here, x, ZerosLike(x)))
-}
-
-// norm applies the norm of a part, if there is one.
-func (b body) norm(w Weights, is bool, part arch.Part, x *Node) *Node {
-	switch {
-	case !is:
-		return x
-	case b.cfg.Norm.Layer:
-		return layerNorm(x, w.get(string(part)), w.get(string(part)+biasSuffix), b.cfg.RMSNormEps, b.rows)
-	}
-	return rmsNorm(x, w.get(string(part)), b.cfg.RMSNormEps, b.rows)
-}
-
-// heads returns the queries, keys and values of a layer, which are nil if it has none of its own, and the gates [T,
-// H*D] of the heads' outputs, nil if it has none.
-func (b body) heads(w Weights, number int, h *Node) (q, k, v, gate *Node) {
-	layer := b.cfg.Layers[number]
-	if layer.Latent.Rank > 0 {
-		q, k, v = b.latentHeads(w, number, h)
-		return q, k, v, nil
-	}
-	qkv := apply(w, "qkv", layer.QKVBias, h, linear.Options{Rows: b.rows})
-	if layer.Gate {
-		qkv, gate = b.takeGates(qkv)
-	}
-	var turn *rotation
-	if layer.Rope != arch.NoRope {
-		turn = b.turns[layer.Rope]
-	}
-	var qNorm, kNorm *Node
-	switch layer.QKNorm {
-	case arch.EachHead:
-		qNorm = w.get(string(arch.QNorm))
-		if b.cfg.Owns(number) {
-			kNorm = w.get(string(arch.KNorm))
-		}
-	case arch.AllHeads:
-		qkv = normAllHeads(b, w, qkv)
-	}
-	if layer.QKVClip > 0 {
-		limit := MulScalar(OnesLike(qkv), layer.QKVClip)
-		qkv = Max(Min(qkv, limit), Neg(limit))
-	}
-	if !b.cfg.Owns(number) {
-		return queriesOnly(b, qkv, qNorm, turn), nil, nil, nil
-	}
-	if layer.KeysAreValues {
-		qkv = Concatenate([]*Node{qkv, SliceAxis(qkv, 1, AxisRange(b.cfg.NumHeads*b.cfg.HeadDim))}, 1)
-	}
-	q, k, v = splitHeads(b.cfg, qkv, qNorm, kNorm, turn, b.rows)
-	if layer.ValueNorm {
-		v = rmsNorm(v, Ones(v.Graph(), shapes.Make(dtypes.Float32, b.cfg.HeadDim)), b.cfg.RMSNormEps, b.rows)
-	}
-	return q, k, v, gate
-}
-
-// add returns x plus the linear layer of a name, or plus its norm, scaled by the residual scale. If the layer's
-// inputs are divided among devices, the partial sums are added before they are rounded.
-func (b body) add(w Weights, name arch.Part, bias, normed bool, norm arch.Part, h, x *Node) *Node {
-	if !normed && b.cfg.ResidualScale == 0 {
-		return b.sum(w, string(name), bias, h, x)
-	}
-	y := b.norm(w, normed, norm, b.sum(w, string(name), bias, h, nil))
-	if b.cfg.ResidualScale > 0 {
-		y = MulScalar(y, b.cfg.ResidualScale)
-	}
-	return Add(x, y)
-}
-
-// sum returns the linear layer of a name, plus residual if that is not nil.
-func (b body) sum(w Weights, name string, bias bool, h, residual *Node) *Node {
-	if b.split.Devices == 1 {
-		return apply(w, name, bias, h, linear.Options{Rows: b.rows, Residual: residual})
-	}
-	y := collective.Sum(linear.Apply(h, w.matrix(name+".weight"), linear.Options{Rows: b.rows, Float32: true}))
-	if bias {
-		y = Add(y, BroadcastToDims(InsertAxes(ConvertDType(w.get(name+biasSuffix), dtypes.Float32), 0),
-			y.Shape().Dimensions...))
-	}
-	if residual != nil {
-		y = Add(y, ConvertDType(residual, dtypes.Float32))
-	}
-	return ConvertDType(y, w.dtype)
-}
-
-// apply applies the linear layer of a name, with its bias if the model has one.
-func apply(w Weights, name string, bias bool, x *Node, o linear.Options) *Node {
-	if bias {
-		o.Bias = w.get(name + biasSuffix)
-	}
-	return linear.Apply(x, w.matrix(name+".weight"), o)
 }

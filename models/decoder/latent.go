@@ -9,55 +9,11 @@ import (
 	"github.com/gomlx/compute/dtypes/bfloat16"
 	"github.com/gomlx/compute/dtypes/float16"
 	"github.com/gomlx/compute/shapes"
-	. "github.com/gomlx/gomlx/core/graph"
 
 	"github.com/quire/quire/models"
 	"github.com/quire/quire/models/arch"
 	"github.com/quire/quire/ops/linear"
 )
-
-// latentHeads returns the queries, keys and values of a layer with latent attention. For all heads the key is the
-// latent followed by the rotated part, and the value is the same.
-func (b body) latentHeads(w Weights, number int, h *Node) (q, k, v *Node) {
-	layer := b.cfg.Layers[number]
-	m, t, turn := layer.Latent, h.Shape().Dimensions[0], b.turns[layer.Rope]
-	o := linear.Options{Rows: b.rows}
-	in := apply(w, "latent_in", layer.QKVBias, h, o)
-	cut := func(from, n int) *Node { return SliceAxis(in, 1, AxisRange(from, from+n)) }
-	first := m.QueryRank // where the latent starts
-	if first > 0 {
-		q = apply(w, string(arch.QueryUp), false,
-			rmsNorm(cut(0, first), w.get(string(arch.QueryNorm)), m.Eps, b.rows), o)
-	} else {
-		first = b.cfg.NumHeads * m.QueryDim()
-		q = cut(0, first)
-	}
-	q = Reshape(q, t, b.cfg.NumHeads, m.QueryDim())
-	toLatent := linear.ApplyHeads(SliceAxis(q, 2, AxisRangeFromStart(m.KeyDim)), w.matrix(keysOfLatents), b.rows)
-	latent := rmsNorm(cut(first, m.Rank), w.get(string(arch.LatentNorm)), m.Eps, b.rows)
-	turned := func(x *Node) *Node {
-		if m.Interleaved {
-			x = halves(x)
-		}
-		return rotate(x, turn.cos, turn.sin)
-	}
-	q = Concatenate([]*Node{toLatent, turned(SliceAxis(q, 2, AxisRange(m.KeyDim)))}, 2)
-	k = Concatenate([]*Node{InsertAxes(latent, 1), turned(InsertAxes(cut(first+m.Rank, m.RopeDim), 1))}, 2)
-	return q, k, k
-}
-
-// ofLatents returns the values that heads read, [T, H*ValueDim], given the latents that they read, [T, H, Width].
-func (b body) ofLatents(w Weights, m arch.Latent, a *Node) *Node {
-	values := linear.ApplyHeads(SliceAxis(a, 2, AxisRangeFromStart(m.Rank)), w.matrix(valuesOfLatents), b.rows)
-	return Reshape(values, a.Shape().Dimensions[0], b.cfg.NumHeads*m.ValueDim)
-}
-
-// halves moves the first of each pair of neighbours in [T, heads, D] before all second ones.
-func halves(x *Node) *Node {
-	all := AxisRange()
-	return Concatenate([]*Node{Slice(x, all, all, AxisRange().Stride(2)), Slice(x, all, all,
-		AxisRange(1).Stride(2))}, 2)
-}
 
 // The arrays of latent attention: the matrices of each head that map queries to latents, [Rank, KeyDim], and latents
 // to values, [ValueDim, Rank]. Both are parts of one tensor of a checkpoint.
@@ -65,14 +21,6 @@ const (
 	keysOfLatents   = string(arch.LatentUp) + ".keys.weight"
 	valuesOfLatents = string(arch.LatentUp) + ".values.weight"
 )
-
-// perHead describes the place of each head's matrix in a tensor whose rows are grouped by head.
-type perHead struct {
-	rows        int // rows of a head in the tensor
-	first, n    int // the rows of the head that are the matrix
-	transposed  bool
-	headsOnEach int // heads of the model on each device
-}
 
 // latentUp returns the arrays made from the tensor with Part LatentUp. They are floats regardless of how other
 // matrices are held.

@@ -178,7 +178,7 @@ func (a Array) fillColumns(backend compute.Backend, flats []any, s source, devic
 		columns = append(columns, models.Span{From: run.from, N: run.n})
 		read.width += run.n
 	}
-	tensor, err := a.columns(s, columns, from)
+	tensor, err := a.readColumns(s, columns, from)
 	if err != nil {
 		return err
 	}
@@ -201,19 +201,12 @@ func (a Array) fillColumns(backend compute.Backend, flats []any, s source, devic
 	return nil
 }
 
-// columns reads columns of a tensor, or the whole tensor if all are wanted.
-func (a Array) columns(s source, columns []models.Span, from *models.Checkpoint) (any, error) {
+// readColumns reads columns of a tensor, or the whole tensor if all are wanted.
+func (a Array) readColumns(s source, columns []models.Span, from *models.Checkpoint) (any, error) {
 	if len(columns) == 1 && columns[0].N == s.width {
 		return from.Read(s.name, a.read)
 	}
 	return from.ReadColumns(s.name, a.read, columns)
-}
-
-func (s source) check(flat any, want int) error {
-	if n := reflect.ValueOf(flat).Len(); n != want {
-		return fmt.Errorf("tensor %s has %d values, not %d, in rows of %d", s.name, n, want, s.width)
-	}
-	return nil
 }
 
 // putRows writes whole rows of the array, starting with row at.
@@ -288,4 +281,26 @@ func quantize(to []int8, row []float32) {
 	for i, x := range row {
 		to[i] = int8(math.RoundToEven(float64(x / scale)))
 	}
+}
+
+// fillStack is fill for a stack.
+func (a Array) fillStack(backend compute.Backend, flats []any, from *models.Checkpoint) error {
+	places := collective.Places(backend)
+	for i, member := range a.members {
+		size := member.Shape.Size()
+		parts := make([]any, len(flats)) // nil for devices without a part
+		for device, flat := range flats {
+			at := i
+			if a.experts > 0 {
+				at -= a.split.group(places[device]) * a.experts
+			}
+			if flat != nil && at >= 0 && (a.experts == 0 || at < a.experts) {
+				parts[device] = reflect.ValueOf(flat).Slice(at*size, (at+1)*size).Interface()
+			}
+		}
+		if err := member.fill(backend, parts, from); err != nil {
+			return fmt.Errorf("%s: %w", member.Name, err)
+		}
+	}
+	return nil
 }

@@ -3,8 +3,6 @@ package decoder
 import (
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
 	"github.com/gomlx/compute/dtypes"
@@ -123,29 +121,6 @@ func (l Loop) kind(t arch.Tensor) string {
 	}
 	_, name, _ := strings.Cut(strings.TrimPrefix(t.Array, layerPrefix), ".")
 	return fmt.Sprintf("%d.%s %s", body, name, t.Part)
-}
-
-// layer returns the arrays of one layer. For a layer in a loop, they are cut from the stacks on the device.
-func (w Weights) layer(layer Layer) Weights {
-	one := w
-	one.prefix = fmt.Sprintf("%s%d.", layerPrefix, layer.Number)
-	if layer.Turn == nil {
-		return one
-	}
-	one.nodes, one.stacks, one.turn = map[string]*Node{}, w.nodes, layer.Turn
-	for _, name := range slices.Sorted(maps.Keys(w.nodes)) { // sorted, so that a program's text is always the same
-		if !strings.HasPrefix(name, one.prefix) {
-			continue
-		}
-		n := w.nodes[name]
-		dims := n.Shape().Dimensions
-		start := []*Node{layer.Turn}
-		for len(start) < len(dims) {
-			start = append(start, ScalarZero(n.Graph(), dtypes.Int32))
-		}
-		one.nodes[name] = Reshape(DynamicSlice(n, start, append([]int{1}, dims[1:]...)), dims[1:]...)
-	}
-	return one
 }
 
 // eachLayer runs the layers in order on hidden states and the attention's state: as a loop if the weights are held

@@ -5,8 +5,6 @@ import (
 	"github.com/gomlx/compute/shapes"
 	. "github.com/gomlx/gomlx/core/graph"
 
-	"github.com/quire/quire/models/arch"
-	"github.com/quire/quire/ops/collective"
 	"github.com/quire/quire/ops/control"
 )
 
@@ -51,31 +49,4 @@ func scaleNorm(x, mean, weight *Node, eps float64) *Node {
 	}
 	y = ConvertDType(y, weight.DType())
 	return ConvertDType(Mul(y, BroadcastToDims(weight, y.Shape().Dimensions...)), x.DType())
-}
-
-// normAllHeads normalizes queries and keys in qkv [T, (H+2*KVH)*D], each over all of their heads, including those that
-// other devices have.
-func normAllHeads(b body, w Weights, qkv *Node) *Node {
-	queries, keys, head := b.cfg.NumHeads*b.cfg.HeadDim, b.cfg.NumKVHeads*b.cfg.HeadDim, b.cfg.HeadDim
-	q := SliceAxis(qkv, 1, AxisRange(0, queries))
-	k := SliceAxis(qkv, 1, AxisRange(queries, queries+keys))
-	v := SliceAxis(qkv, 1, AxisRange(queries+keys))
-	qNorm, kNorm, eps := w.get(string(arch.QNorm)), w.get(string(arch.KNorm)), b.cfg.RMSNormEps
-	if b.split.Devices == 1 {
-		return Concatenate([]*Node{rmsNorm(q, qNorm, eps, b.rows), rmsNorm(k, kNorm, eps, b.rows), v}, 1)
-	}
-	square := func(x *Node, heads int) *Node { // for each head, [T, heads]
-		x = Reshape(ConvertDType(x, dtypes.Float32), x.Shape().Dimensions[0], heads, head)
-		return ReduceSum(Square(x), 2)
-	}
-	ofKeys := square(k, b.cfg.NumKVHeads)
-	// count each head once
-	ofKeys = Mul(ofKeys, BroadcastToDims(InsertAxes(b.firstKeys, 0), ofKeys.Shape().Dimensions...))
-	sums := collective.Sum(Concatenate([]*Node{ReduceAndKeep(square(q, b.cfg.NumHeads), ReduceSum, 1),
-		ReduceAndKeep(ofKeys, ReduceSum, 1)}, 1))
-	mean := func(i, heads int) *Node {
-		return DivScalar(SliceAxis(sums, 1, AxisRange(i, i+1)), float64(heads*head))
-	}
-	q = scaleNorm(q, mean(0, b.whole.NumHeads), qNorm, eps)
-	return Concatenate([]*Node{q, scaleNorm(k, mean(1, b.whole.NumKVHeads), kNorm, eps), v}, 1)
 }

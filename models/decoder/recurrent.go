@@ -3,13 +3,10 @@ package decoder
 import (
 	"slices"
 
-	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/compute/shapes"
 	. "github.com/gomlx/gomlx/core/graph"
 
 	"github.com/quire/quire/models/arch"
 	"github.com/quire/quire/models/recurrence"
-	"github.com/quire/quire/ops/control"
 	"github.com/quire/quire/ops/linear"
 )
 
@@ -69,23 +66,4 @@ func (b body) mamba(w Weights, at Layer, states StatesFunc, h, x *Node, state []
 		return apply(w, string(arch.MambaOut), s.Bias, y, o), after
 	}
 	return Add(x, MulScalar(apply(w, string(arch.MambaOut), s.Bias, y, o), b.cfg.ResidualScale)), after
-}
-
-// takeGates splits the projection of a layer with gates, in which each query is followed by its gate, into the
-// projection of a layer without gates and the gates [T, H*D].
-func (b body) takeGates(qkv *Node) (plain, gate *Node) {
-	t, heads, dim := qkv.Shape().Dimensions[0], b.cfg.NumHeads, b.cfg.HeadDim
-	both := Reshape(SliceAxis(qkv, 1, AxisRangeFromStart(2*heads*dim)), t, heads, 2*dim)
-	part := func(from int) *Node {
-		return Reshape(SliceAxis(both, 2, AxisRange(from, from+dim)), t, heads*dim)
-	}
-	return Concatenate([]*Node{part(0), SliceAxis(qkv, 1, AxisRange(2*heads*dim))}, 1), part(dim)
-}
-
-// gated returns x times the sigmoid of gate, which is rounded to their dtype. rows, i32[], is as in [Hidden].
-func gated(x, gate, rows *Node) *Node {
-	return control.Composite("gate", struct{}{}, []*Node{x, gate, rows}, []shapes.Shape{x.Shape()},
-		func(in []*Node) []*Node {
-			return []*Node{Mul(in[0], ConvertDType(Sigmoid(ConvertDType(in[1], dtypes.Float32)), in[0].DType()))}
-		})[0]
 }

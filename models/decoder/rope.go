@@ -2,11 +2,9 @@ package decoder
 
 import (
 	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/compute/shapes"
 	. "github.com/gomlx/gomlx/core/graph"
 
 	"github.com/quire/quire/models"
-	"github.com/quire/quire/ops/control"
 )
 
 // rotation holds the cosines and sines f32[T, half] of a rotary embedding's angles, for 2*half numbers of each head.
@@ -38,59 +36,6 @@ func rotations(cfg models.Config, positions *Node) []*rotation {
 		turns[i] = &rotation{MulScalar(Cos(angles), factor), MulScalar(Sin(angles), factor)}
 	}
 	return turns
-}
-
-// splitHeads cuts the fused projection qkv [T, (H+2*KVH)*D] into queries [T, H, D], keys and values [T, KVH, D].
-// Queries and keys are normalized with the weights qNorm and kNorm [D], as [rmsNorm] does, if those are not nil, and
-// then rotated if turn is not nil. rows, i32[], is as in [Hidden].
-func splitHeads(cfg models.Config, qkv, qNorm, kNorm *Node, turn *rotation, rows *Node) (q, k, v *Node) {
-	t, dtype := qkv.Shape().Dimensions[0], qkv.DType()
-	inputs := []*Node{qkv}
-	if turn != nil {
-		inputs = append(inputs, turn.cos, turn.sin)
-	}
-	if qNorm != nil {
-		inputs = append(inputs, qNorm, kNorm)
-	}
-	attrs := map[string]any{"heads": cfg.NumHeads, "kv_heads": cfg.NumKVHeads, "rotate": turn != nil,
-		"norm": qNorm != nil, "eps": cfg.RMSNormEps}
-	kv := shapes.Make(dtype, t, cfg.NumKVHeads, cfg.HeadDim)
-	out := control.Composite("rope", attrs, append(inputs, rows),
-		[]shapes.Shape{shapes.Make(dtype, t, cfg.NumHeads, cfg.HeadDim), kv, kv},
-		func(in []*Node) []*Node {
-			q, k, v := splitPlain(cfg, in[0])
-			rest := in[1:]
-			if qNorm != nil {
-				norms := rest[len(rest)-3:]
-				q, k = rmsNormPlain(q, norms[0], cfg.RMSNormEps), rmsNormPlain(k, norms[1], cfg.RMSNormEps)
-			}
-			if turn != nil {
-				q, k = rotate(q, rest[0], rest[1]), rotate(k, rest[0], rest[1])
-			}
-			return []*Node{q, k, v}
-		})
-	return out[0], out[1], out[2]
-}
-
-// queriesOnly returns the heads q [T, H*D] of a layer that has no keys: [T, H, D], normalized and rotated as by
-// [splitHeads].
-func queriesOnly(b body, q, norm *Node, turn *rotation) *Node {
-	q = Reshape(q, q.Shape().Dimensions[0], b.cfg.NumHeads, b.cfg.HeadDim)
-	if norm != nil {
-		q = rmsNorm(q, norm, b.cfg.RMSNormEps, b.rows)
-	}
-	if turn != nil {
-		q = rotate(q, turn.cos, turn.sin)
-	}
-	return q
-}
-
-func splitPlain(cfg models.Config, qkv *Node) (q, k, v *Node) {
-	t, head := qkv.Shape().Dimensions[0], cfg.HeadDim
-	part := func(from, heads int) *Node {
-		return Reshape(SliceAxis(qkv, 1, AxisRange(from*head, (from+heads)*head)), t, heads, head)
-	}
-	return part(0, cfg.NumHeads), part(cfg.NumHeads, cfg.NumKVHeads), part(cfg.NumHeads+cfg.NumKVHeads, cfg.NumKVHeads)
 }
 
 // rotate rotates the pairs (x[i], x[i+half]) of [T, heads, D] by their angles, in float32. Numbers from 2*half on are

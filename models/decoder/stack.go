@@ -1,21 +1,14 @@
 package decoder
 
 import (
-	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 
-	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 
-	"github.com/quire/quire/models"
 	"github.com/quire/quire/models/arch"
-	"github.com/quire/quire/ops/collective"
 )
-
-const layerPrefix = "layers."
 
 // expertArray returns the name of the stack that an expert's array is a member of.
 func expertArray(a Array) (stack string, ok bool) {
@@ -61,26 +54,4 @@ func shareOut(list []Array, split Partition) []Array {
 		}
 	}
 	return append(list, Array{Name: groupName, Shape: shapes.Make(dtypes.Int32), part: expertGroup, split: split})
-}
-
-// fillStack is fill for a stack.
-func (a Array) fillStack(backend compute.Backend, flats []any, from *models.Checkpoint) error {
-	places := collective.Places(backend)
-	for i, member := range a.members {
-		size := member.Shape.Size()
-		parts := make([]any, len(flats)) // nil for devices without a part
-		for device, flat := range flats {
-			at := i
-			if a.experts > 0 {
-				at -= a.split.group(places[device]) * a.experts
-			}
-			if flat != nil && at >= 0 && (a.experts == 0 || at < a.experts) {
-				parts[device] = reflect.ValueOf(flat).Slice(at*size, (at+1)*size).Interface()
-			}
-		}
-		if err := member.fill(backend, parts, from); err != nil {
-			return fmt.Errorf("%s: %w", member.Name, err)
-		}
-	}
-	return nil
 }

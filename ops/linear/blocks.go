@@ -100,25 +100,6 @@ func putHalves(to []float16.Float16, bits []uint16) {
 	}
 }
 
-// packQuants packs a row of the first plane.
-func packQuants(to, quants []uint8, bits int) {
-	if bits == 8 {
-		copy(to, quants)
-		return
-	}
-	half := len(quants) / 2
-	for i, q := range quants {
-		to[i%half] |= q & 15 << (i / half * 4)
-	}
-	above := bits - 4
-	part := len(quants) * above / 8 // numbers whose bits lie at one place of their bytes
-	for i, q := range quants {
-		if above > 0 {
-			to[half+i%part] |= q >> 4 << (i / part * above)
-		}
-	}
-}
-
 // numbers returns the matrix [Out, In], in float32.
 func (w Weight) numbers() *Node {
 	if w.Blocks.Group != 0 {
@@ -155,32 +136,6 @@ func (w Weight) decoded() (quants, scales, minima *Node) {
 	quants = unpackQuants(w.Data, w.In, w.Blocks.Bits)
 	scales, minima = decodeScales(w.Blocks, w.Scales, w.Factors)
 	return quants, scales, minima
-}
-
-// unpackQuants undoes packQuants.
-func unpackQuants(data *Node, in, bits int) *Node {
-	if bits == 8 {
-		return data
-	}
-	low := SliceAxis(data, 1, AxisRange(0, in/2))
-	quants := Concatenate([]*Node{bitsOf(low, 0, 15), bitsOf(low, 4, 15)}, 1)
-	if bits == 4 {
-		return quants
-	}
-	above, high := bits-4, SliceAxis(data, 1, AxisRange(in/2))
-	var parts []*Node
-	for at := 0; at < 8; at += above {
-		parts = append(parts, bitsOf(high, at, 1<<above-1))
-	}
-	return Add(quants, MulScalar(Concatenate(parts, 1), 16))
-}
-
-// bitsOf are some bits of each byte.
-func bitsOf(x *Node, at int, mask uint8) *Node {
-	if at > 0 {
-		x = BitwiseShiftRightLogicalScalar(x, uint8(at))
-	}
-	return BitwiseAnd(x, BroadcastToDims(Scalar(x.Graph(), dtypes.Uint8, float64(mask)), x.Shape().Dimensions...))
 }
 
 // look replaces quants by their numbers in a table, chosen bit by bit: devices are slow at reading tables.

@@ -127,3 +127,11 @@ func allRows(plane *Node) *Node {
 	}
 	return Reshape(plane, d[0]*d[1], d[2])
 }
+
+// oneOf is x[number] of x [E, ...], or nil of nil.
+func oneOf(x, number *Node) *Node {
+	if x == nil {
+		return nil
+	}
+	return Reshape(Gather(x, Reshape(number, 1, 1)), x.Shape().Dimensions[1:]...)
+}

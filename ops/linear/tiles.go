@@ -101,8 +101,3 @@ func sorted(numbers *Node) (order, place *Node) {
 	order = SortFunc(less(), 0, true, numbers, index)[1]
 	return order, SortFunc(less(), 0, true, order, index)[1]
 }
-
-// full is i32[dims...] of n.
-func full(g *Graph, n int, dims ...int) *Node {
-	return BroadcastToDims(Scalar(g, dtypes.Int32, float64(n)), dims...)
-}

@@ -1,51 +1,6 @@
 package masking
 
-import (
-	"slices"
-
-	"github.com/quire/quire/ops/stopping"
-	"github.com/quire/quire/text/grammar"
-)
-
-// Width is how many symbols a machine reads: the values of a byte.
-const Width = stopping.Width
-
-// Dead is the state behind a symbol that can not stand there.
-const Dead = -1
-
-// Memory is how much an automaton has taken.
-type Memory = grammar.Memory
-
-// Automaton is states, made as they are met, with the tokens that may follow each. States have numbers from 0 on, with
-// few gaps.
-type Automaton interface {
-	// Start is the first state.
-	Start() int32
-	// Next is the state behind a symbol, or Dead.
-	Next(state int32, symbol byte) int32
-	// Mask sets the bits of the tokens that may follow a state, in words that are clear. end says that these are tokens
-	// at which a completion ends, and no others. known is false where no token ends at the state.
-	Mask(state int32, mask []uint32) (end, known bool)
-	// Memory says how much the automaton has taken. Where that has an error, what the others returned since is not to
-	// be relied on.
-	Memory() Memory
-}
-
-// settler is an automaton with states that do not say all of the text behind which they are. Such a state has no mask:
-// a row that comes there waits, and stands in the state that Settle returns from then on.
-type settler interface {
-	// Settle is the state behind a text in place of the one that Next leads to.
-	Settle(state int32, read []byte) int32
-}
-
-// behind is the state behind a text, whose last symbol follows another state.
-func (m *Machine) behind(state int32, read []byte) int32 {
-	next := m.Next(state, read[len(read)-1])
-	if s, ok := m.Automaton.(settler); ok && next != Dead {
-		return s.Settle(next, read)
-	}
-	return next
-}
+import "slices"
 
 // Machine is an automaton that can stand in an [Arena]. It is used under the lock of one arena alone.
 type Machine struct {
@@ -111,53 +66,21 @@ func (m *Machine) at(number int32) *state {
 	return m.states[number]
 }
 
-// meet finds what may follow a state, tokens and symbols. It returns false where the machine runs out of memory.
-func (a *Arena) meet(of at) bool { return a.meetMask(of) && a.meetFollowers(of) }
+// Shares of the memory that an automaton may take for its states. Machines are used up to fullShare, and made anew
+// then. A text is only given up where a new machine that has read nothing else runs out of memory. It takes less than
+// one that has read it among others, or about as much: what is known already of an expression saves some work. So a
+// machine that is not full has room for each of its texts alone, and it does not depend on other texts whether a text
+// is given up.
+const (
+	fullShare   = 0.5
+	packedShare = 0.25 // of a new machine, which takes no further text then
+)
 
-// meetMask finds the mask of a state.
-func (a *Arena) meetMask(of at) bool {
-	if of.of().pooled == a.pool.filling {
-		return true
-	}
-	clear(a.scratch)
-	end, known := of.Mask(of.State, a.scratch)
-	if of.failed() {
-		return false
-	}
-	s := of.of()
-	s.mask, s.end = noMask, end
-	if known {
-		s.mask = a.pool.number(a.scratch)
-	}
-	s.pooled = a.pool.filling
-	return true
+// isFull says that a machine should be made anew before its readers go on.
+func (m *Machine) isFull() bool {
+	memory := m.Automaton.Memory()
+	return memory.Err != nil || memory.Share > fullShare
 }
 
-// meetFollowers finds what follows a state.
-func (a *Arena) meetFollowers(of at) bool {
-	if of.of().shape != nil {
-		return true
-	}
-	var group groups
-	var follow []int32
-	last, lastGroup := int32(Dead), 0
-	for symbol := range group {
-		next := of.Next(of.State, byte(symbol))
-		if next == Dead {
-			continue
-		}
-		if next != last { // most symbols lead where their neighbours do
-			if last, lastGroup = next, slices.Index(follow, next); lastGroup < 0 {
-				lastGroup = len(follow)
-				follow = append(follow, next)
-			}
-		}
-		group[symbol] = uint16(lastGroup + 1)
-	}
-	if of.failed() {
-		return false
-	}
-	s := of.of()
-	s.shape, s.follow = a.shapes.find(group, len(follow)), follow
-	return true
-}
+// failed says that what an automaton returned is not to be relied on.
+func (m *Machine) failed() bool { return m.Automaton.Memory().Err != nil }

@@ -1,16 +1,5 @@
 package masking
 
-// PatchOf is what a call is given of the arena: the device's tables are the arena's, as far as they were given.
-type PatchOf[Ints, Words any] struct {
-	Clear  Ints // i32[1]: 1 to clear the tables first
-	States Ints // i32[PatchStates]: rows to write; -1 = none
-	// The rows' contents. nil on the host: as in the last call.
-	Next  Ints  `tree:"apart"` // i32[PatchStates, Width]
-	Info  Ints  // i32[PatchStates]
-	Masks Ints  // i32[PatchMasks]: masks to write; -1 = none
-	Bits  Words `tree:"apart"` // u32[PatchMasks, Words]
-}
-
 // Patch is that of the host.
 type Patch = PatchOf[[]int32, []uint32]
 
@@ -33,68 +22,4 @@ func again(p *Patch) *Patch {
 		}
 	}
 	return &q
-}
-
-// Take returns what the device does not have yet of the arena, as much as a call takes: first of all the rows placed
-// last, then those that they may come to soon. more says that some of the first are left. The patch is good until the
-// next one is taken.
-func (a *Arena) Take() (p *Patch, more bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	t := taking{Arena: a, Patch: again(a.patch), maskOf: map[int32]bool{}}
-	if a.stale {
-		t.Clear[0], a.stale = 1, false
-	}
-	for _, row := range a.present {
-		more = a.isDirty[row] && !t.take(row) || more
-	}
-	for _, row := range a.soon {
-		if a.isDirty[row] && !t.take(row) {
-			break
-		}
-	}
-	left := a.dirtyStates[:0]
-	for _, row := range a.dirtyStates {
-		if a.isDirty[row] && !t.take(row) {
-			left = append(left, row)
-		}
-	}
-	a.dirtyStates = left
-	if t.states == 0 {
-		t.Next = nil
-	}
-	if len(t.maskOf) == 0 {
-		t.Bits = nil
-	}
-	return t.Patch, more
-}
-
-// taking is a patch that is being made.
-type taking struct {
-	*Arena
-	*Patch
-	states int
-	maskOf map[int32]bool // that are in it
-}
-
-// take puts a row into the patch, with its mask where the device lacks that. It returns false where there is no room.
-func (t *taking) take(row int32) bool {
-	mask, _, known := Info(t.info[row])
-	lacks := known && t.maskIsDirty[mask]
-	if t.states == len(t.Patch.States) || lacks && len(t.maskOf) == len(t.Patch.Masks) {
-		return false
-	}
-	if lacks {
-		k := len(t.maskOf)
-		t.maskOf[mask] = true
-		t.Patch.Masks[k] = mask
-		copy(t.Bits[k*t.Words:][:t.Words], t.bits[int(mask)*t.Words:])
-		t.maskIsDirty[mask] = false
-	}
-	k := t.states
-	t.states++
-	t.Patch.States[k], t.Patch.Info[k] = row, t.info[row]
-	copy(t.Next[k*Width:][:Width], t.next[int(row)*Width:])
-	t.isDirty[row] = false
-	return true
 }

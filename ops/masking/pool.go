@@ -16,7 +16,7 @@ type pool struct {
 	most    int
 	filling int // how often it was emptied, from 1
 	masks   []mask
-	at      map[uint64]int32 // by the hash of their words
+	byHash  map[uint64]int32 // by the hash of their words
 }
 
 // mask is the tokens that may follow.
@@ -30,23 +30,23 @@ type mask struct {
 // hashes begins those of masks.
 var hashes = maphash.MakeSeed()
 
-func newPool(most int) pool { return pool{most: most, filling: 1, at: map[uint64]int32{}} }
+func newPool(most int) pool { return pool{most: most, filling: 1, byHash: map[uint64]int32{}} }
 
 // number is that of a mask, a new one if need be. The words stay the caller's.
 func (p *pool) number(words []uint32) int32 {
 	hash := maphash.Bytes(hashes, tree.Bytes(words))
-	n, ok := p.at[hash]
+	n, ok := p.byHash[hash]
 	if ok && slices.Equal(p.masks[n].words, words) {
 		return n
 	}
 	if len(p.masks) == p.most {
 		clear(p.masks)
-		clear(p.at)
+		clear(p.byHash)
 		p.masks = p.masks[:0]
 		p.filling++
 	}
 	n = int32(len(p.masks))
 	p.masks = append(p.masks, mask{words: slices.Clone(words), hash: hash})
-	p.at[hash] = n
+	p.byHash[hash] = n
 	return n
 }

@@ -1,6 +1,9 @@
 package masking
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Reader is a text that a machine reads: the state behind it, and the text itself, from which a machine that is made
 // anew comes to where the other one stood.
@@ -14,25 +17,6 @@ type Reader struct {
 
 // Err says that the text alone takes more memory than an automaton may take. No token may follow it.
 func (r *Reader) Err() error { return r.err }
-
-// Shares of the memory that an automaton may take for its states. Machines are used up to fullShare, and made anew
-// then. A text is only given up where a new machine that has read nothing else runs out of memory. It takes less than
-// one that has read it among others, or about as much: what is known already of an expression saves some work. So a
-// machine that is not full has room for each of its texts alone, and it does not depend on other texts whether a text
-// is given up.
-const (
-	fullShare   = 0.5
-	packedShare = 0.25 // of a new machine, which takes no further text then
-)
-
-// isFull says that a machine should be made anew before its readers go on.
-func (m *Machine) isFull() bool {
-	memory := m.Automaton.Memory()
-	return memory.Err != nil || memory.Share > fullShare
-}
-
-// failed says that what an automaton returned is not to be relied on.
-func (m *Machine) failed() bool { return m.Automaton.Memory().Err != nil }
 
 // Start is a reader of nothing.
 func (a *Arena) Start(m *Machine) *Reader {
@@ -74,6 +58,72 @@ func (a *Arena) Mask(r *Reader) []uint32 {
 		return nil
 	}
 	return a.pool.masks[r.of().mask].words
+}
+
+// behind is the state behind a text, whose last symbol follows another state.
+func (m *Machine) behind(state int32, read []byte) int32 {
+	next := m.Next(state, read[len(read)-1])
+	if s, ok := m.Automaton.(settler); ok && next != Dead {
+		return s.Settle(next, read)
+	}
+	return next
+}
+
+// Place returns the rows of the states that readers stand in, each with its mask. Where there is no room for all it
+// forgets the others, and gives each of them another row. It is an error where they do not fit even so.
+//
+// Machines that are full are made anew. A reader that alone takes too much memory has an error, and a row in which no
+// token may follow.
+func (a *Arena) Place(readers []*Reader) ([]int32, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err := a.renew(readers); err != nil {
+		return nil, err
+	}
+	for flushed := false; ; {
+		rows, got := a.placeAll(readers)
+		switch {
+		case got == placed:
+			a.present = slices.Clone(rows)
+			a.linkPassed(readers)
+			return rows, nil
+		case got == failed:
+			if err := a.renew(readers); err != nil {
+				return nil, err
+			}
+		case flushed:
+			return nil, fmt.Errorf("%d rows do not fit into %d states and %d masks: make Config.MaskStates larger",
+				len(readers), a.States, a.Masks)
+		default:
+			a.reset()
+			a.flushes++
+			flushed = true
+		}
+	}
+}
+
+func (a *Arena) placeAll(readers []*Reader) (rows []int32, got placing) {
+	rows = make([]int32, len(readers))
+	for i, r := range readers {
+		if rows[i], got = a.place(r.at); got != placed {
+			break
+		}
+	}
+	return rows, got
+}
+
+// linkPassed gives rows to the states that readers passed since they were placed last, as long as there is room. Others
+// that come the same way would be stopped there again.
+func (a *Arena) linkPassed(readers []*Reader) {
+	for _, r := range readers {
+		for _, state := range r.passed {
+			if r.isFull() {
+				break
+			}
+			a.link(at{r.Machine, state})
+		}
+		r.passed = r.passed[:0]
+	}
 }
 
 // renew makes the machines anew that are full, or have failed, and takes their readers to where they stood.
@@ -140,11 +190,3 @@ func (a *Arena) reread(r *Reader, m *Machine) bool {
 	}
 	return a.meet(r.at)
 }
-
-// nothing is an automaton of one state, in which no token may follow.
-type nothing struct{}
-
-func (nothing) Start() int32                         { return 0 }
-func (nothing) Next(int32, byte) int32               { return Dead }
-func (nothing) Mask(int32, []uint32) (_, known bool) { return false, true }
-func (nothing) Memory() (m Memory)                   { return m }

@@ -10,11 +10,35 @@ import (
 	"github.com/quire/quire/ops/stopping"
 )
 
+// Sizes are the sizes of an arena.
+type Sizes struct {
+	States int // rows of states, including Unknown
+	Masks  int
+	Words  int // of a mask: see sampling.MaskWords
+	// PatchStates and PatchMasks are the numbers of rows of states and of masks that a call takes.
+	PatchStates, PatchMasks int
+}
+
+// Info is what a row's entry of the array of that name says: whether its mask is known, which it is, and whether only
+// tokens that end a completion may follow.
+func Info(entry int32) (mask int32, end, known bool) { return entry/2 - 1, entry%2 == 1, entry > 0 }
+
 // Tables are the device's tables of an arena.
 type Tables struct {
 	Next *Node // i32[States, Width]: the rows that follow a row
 	Info *Node // i32[States]: see Info
 	Bits *Node // u32[Masks, Words]
+}
+
+// PatchOf is what a call is given of the arena: the device's tables are the arena's, as far as they were given.
+type PatchOf[Ints, Words any] struct {
+	Clear  Ints // i32[1]: 1 to clear the tables first
+	States Ints // i32[PatchStates]: rows to write; -1 = none
+	// The rows' contents. nil on the host: as in the last call.
+	Next  Ints  `tree:"apart"` // i32[PatchStates, Width]
+	Info  Ints  // i32[PatchStates]
+	Masks Ints  // i32[PatchMasks]: masks to write; -1 = none
+	Bits  Words `tree:"apart"` // u32[PatchMasks, Words]
 }
 
 // Zeros makes empty tables.

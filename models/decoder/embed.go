@@ -3,11 +3,37 @@ package decoder
 import (
 	"math"
 
+	"github.com/gomlx/compute/dtypes"
 	. "github.com/gomlx/gomlx/core/graph"
 
 	"github.com/quire/quire/models/arch"
+	"github.com/quire/quire/ops/collective"
 	"github.com/quire/quire/ops/linear"
 )
+
+// embed returns the embeddings of tokens [T, hidden].
+func (b body) embed(w Weights, tokens *Node) *Node {
+	x := lookUp(b.split, w, arch.Embedding, tokens, b.rows)
+	if b.cfg.EmbeddingScale > 0 {
+		x = MulScalar(x, b.cfg.EmbeddingScale)
+	}
+	return x
+}
+
+// lookUp returns rows of an embedding matrix. Each device returns the rows of its part of the vocabulary, and zeros
+// for the others.
+func lookUp(split Partition, w Weights, of arch.Part, tokens, rows *Node) *Node {
+	if split.Devices == 1 {
+		return linear.Rows(w.matrix(string(of)), tokens, rows, w.dtype)
+	}
+	at := Sub(tokens, BroadcastToDims(w.get(firstRowName), tokens.Shape().Dimensions...))
+	x := linear.Rows(w.matrix(string(of)), at, rows, w.dtype)
+	g := tokens.Graph()
+	here := LogicalAnd(GreaterOrEqual(at, ScalarZero(g, dtypes.Int32)),
+		LessThan(at, Scalar(g, dtypes.Int32, float64(split.Vocab))))
+	here = BroadcastToDims(InsertAxes(here, -1), x.Shape().Dimensions...)
+	return collective.Sum(Where(here, x, ZerosLike(x)))
+}
 
 // layerEmbeddings returns the additional inputs of each layer for the tokens, [T, layers*n]: made from the token's
 // own embedding and its first hidden states x. It is nil if the model has none.

@@ -1,0 +1,190 @@
+package masking
+
+import "slices"
+
+// placing is what came of placing a state.
+type placing int
+
+const (
+	placed placing = iota
+	noRoom         // for it or its mask
+	failed         // the machine ran out of memory
+)
+
+// place is the row of a state with its mask, a new one if need be.
+func (a *Arena) place(of at) (int32, placing) {
+	row, got := a.link(of)
+	if got != placed || a.info[row] != 0 {
+		return row, got
+	}
+	if !a.meetMask(of) {
+		return Unknown, failed
+	}
+	s := of.of()
+	if s.mask == noMask {
+		return row, placed
+	}
+	mask, ok := a.placeMask(s.mask)
+	if !ok {
+		return Unknown, noRoom
+	}
+	if a.info[row] = 2 * (mask + 1); s.end {
+		a.info[row]++
+	}
+	a.dirty(row)
+	return row, placed
+}
+
+// link is the row of a state, a new one if need be. A new one has no mask: rows may pass there, and can not draw.
+func (a *Arena) link(of at) (int32, placing) {
+	s := of.of()
+	if row := a.rowOf(s); row != Unknown {
+		return row, placed
+	}
+	if a.used == a.States {
+		return Unknown, noRoom
+	}
+	if !a.meetFollowers(of) {
+		return Unknown, failed
+	}
+	row := int32(a.used)
+	a.used++
+	a.next = lengthened(a.next, a.used*Width)
+	s.row, a.of[row], a.info[row] = row, of, 0
+	a.fill(row)
+	for _, before := range s.lacks {
+		a.lead(before, of.State)
+	}
+	s.lacks = nil
+	return row, placed
+}
+
+// fill says what follows a new row's state.
+func (a *Arena) fill(row int32) {
+	at := a.of[row]
+	s := at.of()
+	to := a.next[int(row)*Width:][:Width]
+	clear(to)
+	var rows [Width + 1]int32
+	for k, next := range s.follow {
+		follower := at.Machine.at(next)
+		if rows[k+1] = a.rowOf(follower); rows[k+1] == Unknown {
+			follower.lacks = append(follower.lacks, row)
+		}
+	}
+	for symbol, group := range s.shape.groups {
+		to[symbol] = rows[group]
+	}
+	a.dirty(row)
+}
+
+// lead says that a state that follows a row has a row now.
+func (a *Arena) lead(row, follower int32) {
+	at := a.of[row]
+	s := at.of()
+	group := uint16(1 + slices.Index(s.follow, follower))
+	to := at.Machine.at(follower).row
+	for symbol, g := range s.shape.groups {
+		if g == group {
+			a.next[int(row)*Width+symbol] = to
+		}
+	}
+	a.dirty(row)
+}
+
+// lengthened is a list with at least n entries.
+func lengthened[T any](list []T, n int) []T {
+	if more := n - len(list); more > 0 {
+		list = append(list, make([]T, more)...)
+	}
+	return list
+}
+
+// dirty notes that the device does not have a row as it is.
+func (a *Arena) dirty(row int32) {
+	if !a.isDirty[row] {
+		a.isDirty[row] = true
+		a.dirtyStates = append(a.dirtyStates, row)
+	}
+}
+
+// placeMask is the number on the device of a mask of the pool, a new one if need be.
+func (a *Arena) placeMask(number int32) (int32, bool) {
+	m := &a.pool.masks[number]
+	if m.filling == a.filling {
+		return m.number, true
+	}
+	at, ok := a.masks[m.hash]
+	if !ok || !slices.Equal(a.bits[int(at)*a.Words:][:a.Words], m.words) {
+		if a.number == a.Masks {
+			return 0, false
+		}
+		at = int32(a.number)
+		a.number++
+		a.bits = lengthened(a.bits, a.number*a.Words)
+		a.masks[m.hash] = at
+		copy(a.bits[int(at)*a.Words:], m.words)
+		a.maskIsDirty[at] = true
+	}
+	m.filling, m.number = a.filling, at
+	return at, true
+}
+
+// meet finds what may follow a state, tokens and symbols. It returns false where the machine runs out of memory.
+func (a *Arena) meet(of at) bool { return a.meetMask(of) && a.meetFollowers(of) }
+
+// meetMask finds the mask of a state.
+func (a *Arena) meetMask(of at) bool {
+	if of.of().pooled == a.pool.filling {
+		return true
+	}
+	clear(a.scratch)
+	end, known := of.Mask(of.State, a.scratch)
+	if of.failed() {
+		return false
+	}
+	s := of.of()
+	s.mask, s.end = noMask, end
+	if known {
+		s.mask = a.pool.number(a.scratch)
+	}
+	s.pooled = a.pool.filling
+	return true
+}
+
+// meetFollowers finds what follows a state.
+func (a *Arena) meetFollowers(of at) bool {
+	if of.of().shape != nil {
+		return true
+	}
+	var group groups
+	var follow []int32
+	last, lastGroup := int32(Dead), 0
+	for symbol := range group {
+		next := of.Next(of.State, byte(symbol))
+		if next == Dead {
+			continue
+		}
+		if next != last { // most symbols lead where their neighbours do
+			if last, lastGroup = next, slices.Index(follow, next); lastGroup < 0 {
+				lastGroup = len(follow)
+				follow = append(follow, next)
+			}
+		}
+		group[symbol] = uint16(lastGroup + 1)
+	}
+	if of.failed() {
+		return false
+	}
+	s := of.of()
+	s.shape, s.follow = a.shapes.find(group, len(follow)), follow
+	return true
+}
+
+// rowOf is the row of a state, Unknown where it has none.
+func (a *Arena) rowOf(s *state) int32 {
+	if s.filling != a.filling {
+		s.filling, s.row, s.lacks = a.filling, Unknown, nil
+	}
+	return s.row
+}

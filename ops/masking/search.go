@@ -1,0 +1,54 @@
+package masking
+
+import "math"
+
+// search is a search of the states that rows may come to, the likeliest first.
+//
+// Each row begins with a likelihood of 1 in its state, which goes on to those that follow, and adds up where ways meet:
+// a text may end behind any of its characters, and what comes behind it is all the same.
+type search struct {
+	number int
+	queue  candidates
+	room   int // states that may still be looked at
+}
+
+// candidate is a state that a row may come to.
+type candidate struct {
+	at
+	likely float32
+}
+
+// candidates are a queue, the likeliest first, but for small differences.
+type candidates struct {
+	levels [64][]candidate
+	best   int // no level before it has any
+}
+
+// level is that of a likelihood: eight for each time that it halves.
+func level(likely float32) int {
+	return min(max(0, int(math.Float32bits(1)>>20)-int(math.Float32bits(likely)>>20)), len(candidates{}.levels)-1)
+}
+
+func (c *candidates) push(at at, likely float32) {
+	l := level(likely)
+	c.levels[l] = append(c.levels[l], candidate{at, likely})
+	c.best = min(c.best, l)
+}
+
+func (c *candidates) pop() (best candidate, ok bool) {
+	for ; c.best < len(c.levels); c.best++ {
+		if l := c.levels[c.best]; len(l) > 0 {
+			best, c.levels[c.best] = l[len(l)-1], l[:len(l)-1]
+			return best, true
+		}
+	}
+	return candidate{}, false
+}
+
+// reset empties the queue.
+func (c *candidates) reset() {
+	for i := range c.levels {
+		c.levels[i] = c.levels[i][:0]
+	}
+	c.best = 0
+}
