@@ -167,15 +167,3 @@ func (ad admitter) admit(l loop, in input) loop {
 	l.State = st
 	return l
 }
-
-// pagesOf is how many pages hold lens tokens.
-func pagesOf(lens *Node, pageSize int) *Node {
-	return DivScalar(AddScalar(lens, float64(pageSize-1)), float64(pageSize))
-}
-
-func anyTrue(mask *Node) *Node {
-	return GreaterThan(scan.Count(mask), integer(mask.Graph(), 0))
-}
-
-// takeMask is take for a mask: 1 where it is set.
-func takeMask(mask, indices *Node) *Node { return take(ConvertDType(mask, dtypes.Int32), indices) }

@@ -76,13 +76,6 @@ func (n network) copyOfTurns(layout attention.Layout, turns int, cache, from, to
 	return end.Cache
 }
 
-// shifted adds at * size to numbers of [0, size), and makes others outside.
-func shifted(x *Node, size int, at *Node, outside int) *Node {
-	g := x.Graph()
-	inside := LogicalAnd(GreaterOrEqual(x, integer(g, 0)), LessThan(x, integer(g, size)))
-	return Where(inside, Add(x, Mul(at, integer(g, size))), FillScalar(g, x.Shape(), float64(outside)))
-}
-
 // zero clears the pages where mask, bool[P], holds, in all layers.
 func (n network) zero(caches []*Node, mask *Node) []*Node {
 	changed := make([]*Node, len(caches))

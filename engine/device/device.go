@@ -7,41 +7,10 @@ package device
 
 import (
 	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/compute/shapes"
 
-	"github.com/quire/quire/attention"
-	"github.com/quire/quire/engine/device/feature"
 	"github.com/quire/quire/models"
 	"github.com/quire/quire/models/decoder"
-	"github.com/quire/quire/ops/stopping"
 )
-
-// Sizes are those of the device state and of the programs' inputs and outputs.
-type Sizes struct {
-	feature.Sizes
-	// LayerLoop has the layers as a loop, see decoder.Loop, and one cache for all turns of a layer.
-	LayerLoop bool
-	Layouts   []attention.Layout // of the caches, one a layer that has one
-	Transfers bool               // pages can be moved to the host and back
-	Drafts    Drafting
-	// ShortRope says that rows may have the short divisors of a longrope: see schedule.Request.Short.
-	ShortRope bool
-	// Stops are the shapes of the tables in which stop strings and sequences of stop tokens are looked for; nil where
-	// rows have none.
-	Stops *StopTables
-}
-
-// StopTables are the shapes of tables of stops.
-type StopTables = stopping.TablesOf[shapes.Shape]
-
-// features are those of the program run, with their arrays.
-func (s Sizes) features() feature.List { return feature.Of(s.Sizes) }
-
-// scores find how likely tokens are.
-func (s Sizes) scores() feature.Scores { return feature.Scores{Sizes: s.Sizes} }
-
-// fillTogether is how many slots must be free for waiting sequences to get them, where at least as many wait.
-func (s Sizes) fillTogether() int { return max(1, s.MaxSeqs/16) }
 
 // Graphs builds the programs' graphs for one model.
 type Graphs struct {

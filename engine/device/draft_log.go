@@ -91,9 +91,6 @@ func (sp speculation) keysOf(st state, slots, places, tokens *Node) (keys []*Nod
 	return keys
 }
 
-// mixed is a permutation of the 32-bit numbers.
-func mixed(x *Node) *Node { return Mul(x, AddScalar(MulScalar(x, 0x5a827998), 0x6ed9eba1)) }
-
 // push logs the tokens that rows drew, i32[S], which are not in the cache yet.
 func (l draftLog) push(sp speculation, st state, rows samplers, tokens *Node) draftLog {
 	if l.Tokens == nil {
@@ -124,9 +121,6 @@ func (l draftLog) push(sp speculation, st state, rows samplers, tokens *Node) dr
 	l.Count = Add(l.Count, scan.Count(isRow))
 	return l
 }
-
-// modulo is x modulo n, for x of 0 or more.
-func modulo(x *Node, n int) *Node { return Sub(x, MulScalar(DivScalar(x, float64(n)), float64(n))) }
 
 // found are drafts of D sequences: tokens i32[D, N], how many there are at most, i32[D], and of which class they are,
 // i32[D].

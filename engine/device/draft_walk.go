@@ -67,7 +67,7 @@ func (sp speculation) walkDrafts(l loop, in input, slots *Node, found tokenqueue
 	n, most := slots.Shape().Dimensions[0], sp.Drafts.Most
 	w := walking{At: integer(g, 0), Tokens: found.Tokens, Counts: Min(found.Counts, limits),
 		Now: features.Standing(st, slots), Behind: sp.noDrafts(g).Behind}
-	w.Forced = features.Only(st, slots, w.Now)
+	w.Forced = features.OnlyToken(st, slots, w.Now)
 	ids := Iota(g, slots.Shape(), 0)
 	end := control.While(w,
 		func(w walking) *Node {
@@ -86,12 +86,13 @@ func (sp speculation) walkDrafts(l loop, in input, slots *Node, found tokenqueue
 			isDraft := LogicalOr(GreaterThan(w.Counts, at), isForced)
 			w.Counts = Where(LogicalAnd(isForced, Equal(w.Counts, at)), AddScalar(at, 1), w.Counts)
 			var able *Node
-			able, w.Now = features.Walk(st, forFeatures(in), slots, tokens, isDraft, w.Now)
+			able, w.Now = features.WalkDrafts(st, forFeatures(in), slots, tokens, isDraft, w.Now)
 			w.Counts = Where(LogicalAnd(isDraft, LogicalNot(able)), at, w.Counts)
 			w.Tokens = Reshape(control.ScatterSet(Reshape(w.Tokens, n*most), place, tokens), n, most)
 			to := Add(MulScalar(AddScalar(at, 1), float64(n)), ids)
 			w.Behind = tree.Zip(w.Behind, w.Now, func(all, now *Node) *Node { return control.ScatterSet(all, to, now) })
-			return walking{AddScalar(w.At, 1), w.Tokens, w.Counts, features.Only(st, slots, w.Now), w.Now, w.Behind}
+			return walking{AddScalar(w.At, 1), w.Tokens, w.Counts, features.OnlyToken(st, slots, w.Now), w.Now,
+				w.Behind}
 		})
 	return tokenqueue.Drafts{Tokens: end.Tokens, Counts: end.Counts}, end.Behind
 }

@@ -13,45 +13,11 @@ import (
 	"github.com/quire/quire/tokenqueue"
 )
 
-// Drafting says how many tokens are drafted: see docs/speculation.md. All zero: none.
-type Drafting struct {
-	Most  int // of a sequence in a step
-	Width int // tokens of a step that has drafts, with those behind which they are
-	// Logged is how many drawn tokens are remembered beside those in the cache: a power of 2, more than the slots.
-	Logged int
-	// Adapts has as many drafts as are worth it, by how many of their class were drawn.
-	Adapts bool
-	// CostRows is, where they adapt, about how many rows a step may have more before it takes twice the time of a step
-	// of one row.
-	CostRows int
-	// ByModel has a model draft them, Graphs.Drafter, in place of texts.
-	ByModel bool
-}
-
-// On says that tokens are drafted.
-func (d Drafting) On() bool { return d.Most > 0 }
-
-// Rows is how many sequences may run for any to have drafts.
-func (d Drafting) Rows() int { return d.Width / 2 }
-
 // longestMatch is how many tokens of a sequence's end are looked for, shortestMatch how many must be found.
 const (
 	longestMatch  = 8
 	shortestMatch = 2
 )
-
-// Draws is how many tokens a step draws at most.
-func (p Sizes) Draws() int { return max(p.Slots, p.Drafts.Width) }
-
-// Columns is how many columns the output of a call has. With drafts a step fills several.
-func (p Sizes) Columns() int {
-	if p.Drafts.On() {
-		return draftColumns * p.MaxRounds
-	}
-	return p.MaxRounds
-}
-
-const draftColumns = 4
 
 // speculation drafts tokens of sequences. Where nothing is drafted it has nothing to do.
 type speculation struct {

@@ -168,7 +168,7 @@ func (p Sizes) Fill(offer *schedule.Input, row func(schedule.Entry) Row) *Input 
 	for i, e := range offer.Waiting {
 		r := row(e)
 		r.set(w.Rows, i, e)
-		features.Set(&in.Asked, i, r.Row, e)
+		features.SetEntry(&in.Asked, i, r.Row, e)
 		w.Starts[i], w.Sources[i], w.Held[i] = int32(e.Start), int32(e.Source), int32(e.Held)
 		w.First[i], w.Resume[i], w.Named[i] = number(e.First), number(e.Resume), int32(e.Named)
 	}

@@ -4,7 +4,6 @@ import (
 	"github.com/gomlx/compute/dtypes"
 	. "github.com/gomlx/gomlx/core/graph"
 
-	"github.com/quire/quire/models/decoder"
 	"github.com/quire/quire/ops/control"
 	"github.com/quire/quire/ops/scan"
 	"github.com/quire/quire/ops/stopping"
@@ -67,25 +66,8 @@ func (gr *Graphs) Programs() []Program {
 	return all
 }
 
-// weights are those of the model, and of the drafter where there is one.
-type weights struct {
-	decoder.Weights
-	Drafter decoder.Weights
-}
-
 // stepsPerColumn bounds the steps of a call, where many of them draw nothing.
 const stepsPerColumn = 4
-
-// loop is the state of the program's loop.
-type loop struct {
-	State  state
-	Starts *Node // i32[R]: of the rows' prompts among the tokens of the input
-	Out    output
-	Todo   *Node // i32[]: what the next round does
-	Rounds *Node // i32[]: steps that drew, where tokens are drafted; else nil: each has a column
-	Pins   *Node // i32[P]: references that the call itself holds, in debug mode; else nil
-	Admit  admission
-}
 
 // What a round does.
 const (

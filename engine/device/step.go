@@ -145,15 +145,6 @@ func (gr *Graphs) step(l loop, w weights, in input, prefill *Node) loop {
 	return gr.recorder().record(l, in, rows, got, allocated)
 }
 
-// choices picks one of two lists of nodes by a condition, bool[].
-func choices(condition *Node, then, otherwise []*Node) []*Node {
-	picked := make([]*Node, len(then))
-	for i := range then {
-		picked[i] = Where(condition, then[i], otherwise[i])
-	}
-	return picked
-}
-
 // samplers are the rows of a step that draw a token: D of them, see Sizes.Draws.
 type samplers = feature.Samplers
 
@@ -175,7 +166,7 @@ func (gr *Graphs) noneDrawn(g *Graph) drawn {
 func (gr *Graphs) sample(st state, w decoder.Weights, hidden *Node, rows samplers) drawn {
 	logits := decoder.Logits(gr.Model, w, hidden, rows.Count)
 	params := tree.Map(st.Rows.Sampling, func(of *Node) *Node { return take(of, rows.Slots) })
-	by := gr.features().Processors(st.Extras.State, st.table(), rows)
+	by := gr.features().Process(st.Extras.State, st.table(), rows)
 	tops, bars := gr.scores().Tops(st.Extras.State, logits, rows, barred(st, rows, by.Ends))
 	measures, bars := gr.scores().Measures(logits, rows, bars)
 	draw := func() (d drawn) {
@@ -191,21 +182,10 @@ func (gr *Graphs) sample(st state, w decoder.Weights, hidden *Node, rows sampler
 	changes = LogicalAnd(changes, GreaterOrEqual(rows.Slots, ZerosLike(rows.Slots)))
 	return control.If(anyTrue(changes), func() (d drawn) {
 		// Within the branch, which alone takes parts of large arrays.
-		by := gr.features().Processors(st.Extras.State, st.table(), rows)
+		by := gr.features().Process(st.Extras.State, st.table(), rows)
 		d.Tops, d.Measures = tops, measures
 		d.Tokens, d.Logprobs, d.Processed = sampling.SampleProcessed(logits, by.Processors, params, rows.Positions,
 			rows.Count, bars)
 		return d
 	}, draw)
-}
-
-// take returns rows of x by int32 indices; negative ones read row 0.
-func take(x, indices *Node) *Node {
-	return Gather(x, InsertAxes(Max(indices, ZerosLike(indices)), -1))
-}
-
-func integer(g *Graph, value int) *Node { return Scalar(g, dtypes.Int32, float64(value)) }
-
-func zeros(g *Graph, dtype dtypes.DType, dims ...int) *Node {
-	return Zeros(g, shapes.Make(dtype, dims...))
 }

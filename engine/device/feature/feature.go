@@ -13,74 +13,9 @@ import (
 	. "github.com/gomlx/gomlx/core/graph"
 
 	"github.com/quire/quire/engine/schedule"
+	"github.com/quire/quire/ops/masking"
 	"github.com/quire/quire/ops/sampling"
-	"github.com/quire/quire/ops/stopping"
 )
-
-// State is what features keep on the device, of slots. The fields of features that a program lacks are nil. Zeros are
-// the state of a row that does not ask for a feature. A row's state is made from the input when the row is admitted,
-// also when it continues after it was swapped out.
-type State struct {
-	Penalties penalties
-	Masks     masks
-	Biases    biases
-	Filters   sampling.Filters
-	Thinking  thinking
-	DRY       dry
-	Scoring   scoring
-	NoRepeat  noRepeatOf[*Node]
-}
-
-// askedOf is what the host gives of the features that A waiting entries ask for.
-type askedOf[Floats, Ints, Words, States any] struct {
-	Penalties  penaltiesOf[Floats, Ints, Words]
-	MaskStates States // i32[A, stopping.Lanes]: see masks
-	Biases     biasesOf[Floats, Ints]
-	Filters    sampling.FiltersOf[Floats]
-	Thinking   thinkingOf[Ints]
-	DRY        dryOf[Floats, Ints, Words]
-	Scoring    scoringOf[Ints]
-	NoRepeat   noRepeatOf[Ints]
-}
-
-type (
-	// Given is what the host gave, on the device.
-	Given = askedOf[*Node, *Node, *Node, *Node]
-	// Asked is what the host gives.
-	Asked = askedOf[[]float32, []int32, []uint32, [][stopping.Lanes]int32]
-)
-
-// Row is what the features know of a row, on the host.
-type Row struct {
-	Sampling sampling.Settings
-	Prompt   []int32 // all of it
-	Biases   []Bias  // MaxBiases at most
-	Thought  *Thought
-	Breakers *sampling.Breakers // of what DRY takes for repeated; nil for none
-}
-
-// Of are the features of a program, in the order in which State has them. Everything below happens in this order; the
-// logits are changed in that of [sampling.Processors].
-func Of(z Sizes) (list List) {
-	for _, f := range []struct {
-		Set
-		feature
-	}{
-		{Penalties, penaltyFeature{Sizes: z}},
-		{MaskedTokens, maskFeature{Sizes: z}},
-		{Biases, biasFeature{Sizes: z}},
-		{Filters, filterFeature{Sizes: z}},
-		{Thinking, thinkingFeature{Sizes: z}},
-		{DRY, dryFeature{Sizes: z}},
-		{TopLogprobs | PromptLogprobs, scoreFeature{Sizes: z}},
-		{NoRepeat, noRepeatFeature{Sizes: z}},
-	} {
-		if z.Features&f.Set != 0 {
-			list = append(list, f.feature)
-		}
-	}
-	return list
-}
 
 // feature is one of a program's features. Those that have nothing to do at a point embed [idle].
 type feature interface {
@@ -136,13 +71,6 @@ func (z Sizes) StepTokens() int {
 // words is how many u32 hold a bit for each token of the vocabulary.
 func (z Sizes) words() int { return (z.Vocabulary + 31) / 32 }
 
-// Input is what a call has of the host for features.
-type Input struct {
-	Asked Given
-	Masks MaskInput
-	Texts stopping.Tables // of tokens, for masks
-}
-
 // Admission is what is admitted.
 type Admission struct {
 	Entries *Node // bool[A]: waiting entries
@@ -193,90 +121,6 @@ type Processors struct {
 	Ends *Node // bool[D]: rows with masks of nothing but tokens that end their completions; nil without masks
 }
 
-// List is the features that a program is built with.
-type List []feature
-
-// Bytes is the memory that the state takes.
-func (l List) Bytes() (n int64) {
-	for _, f := range l {
-		n += f.bytes()
-	}
-	return n
-}
-
-// Begin makes the state, all zero.
-func (l List) Begin(g *Graph) (st State) {
-	for _, f := range l {
-		f.begin(g, &st)
-	}
-	return st
-}
-
-// Ask makes what the host gives: nothing is asked for.
-func (l List) Ask() (in Asked) {
-	for _, f := range l {
-		f.ask(&in)
-	}
-	return in
-}
-
-// Set fills in what the row of entry i asks for.
-func (l List) Set(in *Asked, i int, row Row, e schedule.Entry) {
-	for _, f := range l {
-		f.set(in, i, row, e)
-	}
-}
-
-// SetAhead fills in what the i-th prompt ahead asks for.
-func (l List) SetAhead(in *Asked, i int, p schedule.Prompt) {
-	for _, f := range l {
-		f.setAhead(in, i, p)
-	}
-}
-
-// Sync brings the state to where the host has it when a call begins.
-func (l List) Sync(st State, in Input) State {
-	for _, f := range l {
-		f.sync(&st, in)
-	}
-	return st
-}
-
-// Admit makes the state of the slots that entries get.
-func (l List) Admit(st State, in Input, a Admission) State {
-	for _, f := range l {
-		f.admit(&st, in, a)
-	}
-	return st
-}
-
-// Processors are those of the logits of rows.
-func (l List) Processors(st State, t Table, rows Samplers) (by Processors) {
-	for _, f := range l {
-		f.process(st, t, rows, &by)
-	}
-	return by
-}
-
-// Drew takes the state through the tokens that rows drew, i32[D].
-func (l List) Drew(st State, in Input, rows Samplers, tokens *Node) State {
-	for _, f := range l {
-		f.drew(&st, in, rows, tokens)
-	}
-	return st
-}
-
-// MayDraft says which of slots i32[n] may have drafts, bool[n].
-func (l List) MayDraft(st State, slots *Node) *Node {
-	may := Equal(slots, slots)
-	for _, f := range l {
-		if not := f.noDrafts(st); not != nil {
-			may = LogicalAnd(may, LogicalNot(take(not, slots)))
-		}
-	}
-	return may
-}
-
 // take returns rows of x by int32 indices; negative ones read row 0.
 func take(x, indices *Node) *Node {
 	return Gather(x, InsertAxes(Max(indices, ZerosLike(indices)), -1))
@@ -286,4 +130,30 @@ func integer(g *Graph, value int) *Node { return Scalar(g, dtypes.Int32, float64
 
 func zeros(g *Graph, dtype dtypes.DType, dims ...int) *Node {
 	return Zeros(g, shapes.Make(dtype, dims...))
+}
+
+// MaskSizes are the sizes of what masks take.
+type MaskSizes struct {
+	masking.Sizes
+	Texts int // bytes of all tokens
+}
+
+// Standing is where n rows stand with what they draw from that the tokens before decide. The fields of features that a
+// program lacks are nil.
+type Standing struct {
+	Masks      *Node // i32[n, stopping.Lanes]: see masks
+	Left, Open *Node // i32[n]: see thinkingOf
+}
+
+// walker is a feature that drafts are walked through: what a row may draw depends on where the tokens before took it.
+type walker interface {
+	feature
+	// stand fills in where slots i32[n] stand, noStanding zeros for n rows.
+	stand(st State, slots *Node, s *Standing)
+	noStanding(g *Graph, n int, s *Standing)
+	// walk takes slots i32[n] through tokens i32[n], those that are able to draw them, bool[n]; it returns the ones
+	// that are, and of which the device knows what they may draw behind them.
+	walk(st State, in Input, slots, tokens, able *Node, s *Standing) *Node
+	// only is the one token that slots i32[n] may draw where they stand, i32[n]; -1 if there are several.
+	only(st State, slots *Node, s Standing) *Node
 }

@@ -34,12 +34,6 @@ type (
 // NoStates are those of a row without masks.
 var NoStates = [stopping.Lanes]int32{sampling.NoMask, sampling.NoMask}
 
-// MaskSizes are the sizes of what masks take.
-type MaskSizes struct {
-	masking.Sizes
-	Texts int // bytes of all tokens
-}
-
 // maskFeature are masks of the tokens that may come next.
 type maskFeature struct {
 	idle

@@ -1,8 +1,6 @@
 package feature
 
 import (
-	"math"
-
 	"github.com/gomlx/compute/dtypes"
 	. "github.com/gomlx/gomlx/core/graph"
 
@@ -55,13 +53,4 @@ func (s Scores) Measures(logits *Node, rows Samplers, forbidden *Node) (all Meas
 		}
 	}
 	return all, forbidden
-}
-
-// afterScores returns forbidden tokens, i32[D, ...], that are known once scores, f32[D] or f32[D, 1], are.
-func afterScores(forbidden, scores *Node) *Node {
-	never := ConvertDType(GreaterThan(scores, FillScalar(scores.Graph(), scores.Shape(), math.Inf(1))), dtypes.Int32)
-	for never.Rank() < forbidden.Rank() {
-		never = InsertAxes(never, -1)
-	}
-	return Add(forbidden, BroadcastToDims(never, forbidden.Shape().Dimensions...))
 }

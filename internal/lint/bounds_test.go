@@ -2,8 +2,6 @@ package lint
 
 import (
 	"cmp"
-	"flag"
-	"fmt"
 	"go/ast"
 	"go/token"
 	"maps"
@@ -16,12 +14,7 @@ import (
 	"testing"
 )
 
-// update rewrites the ceilings with what is measured. It lowers and removes ceilings and never raises or adds one.
-var update = flag.Bool("update", false, "lower the ceilings in testdata/ceilings.txt to today's figures")
-
-// A rule measures the tree and bounds the figures. A figure above the bound needs a ceiling in testdata/ceilings.txt,
-// which may only fall: the test fails on a figure above its ceiling, and on one below it until -update lowers the
-// ceiling.
+// A rule measures the tree and bounds the figures.
 type rule struct {
 	name    string
 	bound   int
@@ -37,68 +30,20 @@ var rules = []rule{
 	{"fields", 20, "fields of a struct that has unexported ones", fieldCounts},
 	{"files", 25, "files a package, without tests", fileCounts},
 	{"up", 15, "percent of the arrows between a package's files that run against the best order of them", arrowsUp},
-	{"platforms", 0, "literals of a platform's name outside backend and setup", platformLiterals},
+	{"platforms", 0, "literals of a platform's name outside backend", platformLiterals},
 	{"tags", 0, "fields or parameters named tag of type any", anyTags},
 	{"phrases", 0, "phrases on a page that read as translated (see phrases)", phraseCounts},
 }
 
-func TestCeilings(t *testing.T) {
-	const name = "testdata/ceilings.txt"
-	ceilings := readCeilings(t, name)
-	var kept []string
+func TestBounds(t *testing.T) {
 	for _, r := range rules {
 		figures := r.measure()
 		for _, subject := range slices.Sorted(maps.Keys(figures)) {
-			figure, key := figures[subject], r.name+" "+subject
-			ceiling, listed := ceilings[key]
-			delete(ceilings, key)
-			switch {
-			case figure <= r.bound && !listed:
-				continue
-			case !listed:
-				t.Errorf("%s: %d %s; the bound is %d", subject, figure, r.meaning, r.bound)
-				continue
-			case figure > ceiling:
-				t.Errorf("%s: %d %s; the ceiling is %d", subject, figure, r.meaning, ceiling)
-			case figure < ceiling && !*update:
-				t.Errorf("%s: %d %s, below the ceiling of %d: lower it with go test ./internal/lint -update",
-					subject, figure, r.meaning, ceiling)
-			}
-			if figure > r.bound {
-				kept = append(kept, fmt.Sprintf("%s %d", key, min(figure, ceiling)))
+			if figure := figures[subject]; figure > r.bound {
+				t.Errorf("%s: %d %s; the bound is %d (%s)", subject, figure, r.meaning, r.bound, r.name)
 			}
 		}
 	}
-	for _, key := range slices.Sorted(maps.Keys(ceilings)) {
-		if !*update {
-			t.Errorf("%s has a ceiling of %d, but no figure: remove it with go test ./internal/lint -update",
-				key, ceilings[key])
-		}
-	}
-	if *update {
-		if err := os.WriteFile(name, []byte(strings.Join(kept, "\n")+"\n"), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-// readCeilings reads lines of a rule's name, a subject and a figure.
-func readCeilings(t *testing.T, name string) map[string]int {
-	text, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ceilings := map[string]int{}
-	for line := range strings.Lines(string(text)) {
-		line = strings.TrimSpace(line)
-		cut := strings.LastIndex(line, " ")
-		figure, err := strconv.Atoi(line[cut+1:])
-		if cut < 0 || err != nil {
-			t.Fatalf("%s: %q is not a rule, a subject and a figure", name, line)
-		}
-		ceilings[line[:cut]] = figure
-	}
-	return ceilings
 }
 
 // productFiles returns the files that are neither tests nor generated.

@@ -1,0 +1,165 @@
+package feature
+
+import (
+	. "github.com/gomlx/gomlx/core/graph"
+
+	"github.com/quire/quire/engine/schedule"
+)
+
+// Of are the features of a program, in the order in which State has them. Everything below happens in this order; the
+// logits are changed in that of [sampling.Processors].
+func Of(z Sizes) (list List) {
+	for _, f := range []struct {
+		Set
+		feature
+	}{
+		{Penalties, penaltyFeature{Sizes: z}},
+		{MaskedTokens, maskFeature{Sizes: z}},
+		{Biases, biasFeature{Sizes: z}},
+		{Filters, filterFeature{Sizes: z}},
+		{Thinking, thinkingFeature{Sizes: z}},
+		{DRY, dryFeature{Sizes: z}},
+		{TopLogprobs | PromptLogprobs, scoreFeature{Sizes: z}},
+		{NoRepeat, noRepeatFeature{Sizes: z}},
+	} {
+		if z.Features&f.Set != 0 {
+			list = append(list, f.feature)
+		}
+	}
+	return list
+}
+
+// List is the features that a program is built with.
+type List []feature
+
+// Bytes is the memory that the state takes.
+func (l List) Bytes() (n int64) {
+	for _, f := range l {
+		n += f.bytes()
+	}
+	return n
+}
+
+// Begin makes the state, all zero.
+func (l List) Begin(g *Graph) (st State) {
+	for _, f := range l {
+		f.begin(g, &st)
+	}
+	return st
+}
+
+// Ask makes what the host gives: nothing is asked for.
+func (l List) Ask() (in Asked) {
+	for _, f := range l {
+		f.ask(&in)
+	}
+	return in
+}
+
+// SetEntry fills in what the row of entry i asks for.
+func (l List) SetEntry(in *Asked, i int, row Row, e schedule.Entry) {
+	for _, f := range l {
+		f.set(in, i, row, e)
+	}
+}
+
+// SetAhead fills in what the i-th prompt ahead asks for.
+func (l List) SetAhead(in *Asked, i int, p schedule.Prompt) {
+	for _, f := range l {
+		f.setAhead(in, i, p)
+	}
+}
+
+// Sync brings the state to where the host has it when a call begins.
+func (l List) Sync(st State, in Input) State {
+	for _, f := range l {
+		f.sync(&st, in)
+	}
+	return st
+}
+
+// Admit makes the state of the slots that entries get.
+func (l List) Admit(st State, in Input, a Admission) State {
+	for _, f := range l {
+		f.admit(&st, in, a)
+	}
+	return st
+}
+
+// Process returns what changes the logits of rows.
+func (l List) Process(st State, t Table, rows Samplers) (by Processors) {
+	for _, f := range l {
+		f.process(st, t, rows, &by)
+	}
+	return by
+}
+
+// Drew takes the state through the tokens that rows drew, i32[D].
+func (l List) Drew(st State, in Input, rows Samplers, tokens *Node) State {
+	for _, f := range l {
+		f.drew(&st, in, rows, tokens)
+	}
+	return st
+}
+
+// MayDraft says which of slots i32[n] may have drafts, bool[n].
+func (l List) MayDraft(st State, slots *Node) *Node {
+	may := Equal(slots, slots)
+	for _, f := range l {
+		if not := f.noDrafts(st); not != nil {
+			may = LogicalAnd(may, LogicalNot(take(not, slots)))
+		}
+	}
+	return may
+}
+
+// walkers are the features that drafts are walked through.
+func (l List) walkers() (of []walker) {
+	for _, f := range l {
+		if w, ok := f.(walker); ok {
+			of = append(of, w)
+		}
+	}
+	return of
+}
+
+// WalksDrafts reports whether drafts are walked through what rows draw from.
+func (l List) WalksDrafts() bool { return len(l.walkers()) > 0 }
+
+// Standing is that of slots i32[n].
+func (l List) Standing(st State, slots *Node) (s Standing) {
+	for _, w := range l.walkers() {
+		w.stand(st, slots, &s)
+	}
+	return s
+}
+
+// NoStanding is one of n rows, all zero.
+func (l List) NoStanding(g *Graph, n int) (s Standing) {
+	for _, w := range l.walkers() {
+		w.noStanding(g, n, &s)
+	}
+	return s
+}
+
+// WalkDrafts takes slots i32[n] through tokens i32[n], where able, bool[n], holds. It returns where they are able to
+// draw them, and the device knows what they may draw behind them.
+func (l List) WalkDrafts(st State, in Input, slots, tokens, able *Node, s Standing) (*Node, Standing) {
+	for _, w := range l.walkers() {
+		able = w.walk(st, in, slots, tokens, able, &s)
+	}
+	return able, s
+}
+
+// OnlyToken is the one token that slots i32[n] may draw where they stand, i32[n]; -1 if there are several. Of two
+// features the later one decides.
+func (l List) OnlyToken(st State, slots *Node, s Standing) (token *Node) {
+	for _, w := range l.walkers() {
+		if one := w.only(st, slots, s); token == nil {
+			token = one
+		} else {
+			token = Where(GreaterOrEqual(one, ZerosLike(one)), one, token)
+		}
+	}
+	return token
+}
