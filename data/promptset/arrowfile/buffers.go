@@ -21,8 +21,9 @@ const (
 )
 
 // expand decompresses the buffers of a record batch or a dictionary, and returns a body without compressed buffers,
-// whose positions it writes into the metadata. arrow-go would allocate whatever size they claim, and any window.
-func (m *message) expand(meta, body []byte) (_ []byte, err error) {
+// whose positions it writes into the metadata. arrow-go would allocate whatever size they claim, and any window. columns
+// is the number of columns of views.
+func (m *message) expand(meta, body []byte, columns int) (_ []byte, err error) {
 	defer guard(&err)
 	if m.kind == kindSchema {
 		return body, nil
@@ -33,9 +34,9 @@ func (m *message) expand(meta, body []byte) (_ []byte, err error) {
 	}
 	compression, compressed := batch.table(batchCompression)
 	if !compressed {
-		return body, batch.checkBuffers(body)
+		return body, batch.checkBuffers(body, columns)
 	}
-	if err := batch.checkBuffers(body); err != nil {
+	if err := batch.checkBuffers(body, columns); err != nil {
 		return nil, err
 	}
 	if compression.int8(compressionMethod, 0) != 0 {
@@ -60,12 +61,12 @@ func (m *message) expand(meta, body []byte) (_ []byte, err error) {
 		binary.LittleEndian.PutUint64(meta[at:], uint64(begin))
 		binary.LittleEndian.PutUint64(meta[at+8:], uint64(len(whole)-begin))
 	}
-	return whole, batch.checkBuffers(whole)
+	return whole, batch.checkBuffers(whole, columns)
 }
 
 // checkBuffers checks that the buffers of a record batch are inside its body, and that columns of views do not claim
 // more of them than there are.
-func (t flat) checkBuffers(body []byte) error {
+func (t flat) checkBuffers(body []byte, columns int) error {
 	start, n := t.vector(batchBuffers, 16)
 	for i := range n {
 		at := start + flatbuffers.UOffsetT(16*i)
@@ -75,8 +76,11 @@ func (t flat) checkBuffers(body []byte) error {
 				length, len(body))
 		}
 	}
-	start, views := t.vector(batchVariadic, 8)
-	for i := range views {
+	start, counts := t.vector(batchVariadic, 8)
+	if counts < columns {
+		return fmt.Errorf("it is corrupt: it counts the buffers of %d columns of views, and there are %d", counts, columns)
+	}
+	for i := range counts {
 		if k := t.GetInt64(start + flatbuffers.UOffsetT(8*i)); k < 0 || k > int64(n) {
 			return fmt.Errorf("it is corrupt: a column claims %d of its %d buffers", k, n)
 		}

@@ -20,7 +20,9 @@ const (
 	batchLength, batchBuffers, batchCompression, batchVariadic     = 4, 8, 10, 12
 	dictionaryID, dictionaryData, dictionaryDelta                  = 4, 6, 8
 	schemaFields, schemaMetadata                                   = 6, 8
-	fieldName, fieldTypeKind, fieldChildren, fieldMetadata         = 4, 8, 14, 16
+	fieldName, fieldTypeKind, fieldDictionary                      = 4, 8, 12
+	fieldChildren, fieldMetadata                                   = 14, 16
+	encodingID                                                     = 4
 	keyOfPair, valueOfPair                                         = 4, 6
 	compressionCodec, compressionMethod                            = 4, 6
 	footerDictionaries, footerBatches                              = 8, 10
@@ -30,6 +32,7 @@ const (
 const (
 	kindSchema, kindDictionary, kindBatch = 1, 2, 3
 	typeUnion                             = 14
+	typeBinaryView, typeTextView          = 23, 24
 )
 
 // guard converts a panic to an error: invalid metadata or buffers can cause one.
@@ -144,4 +147,41 @@ func checkSchema(message flat) (err error) {
 	b.pairs(schema, schemaMetadata)
 	schema.tables(schemaFields, func(f flat) { b.field(f, 1) })
 	return nil
+}
+
+// views are the numbers of columns of views, whose buffers a record batch or a dictionary counts. arrow-go reads a count
+// for each, even if there is none.
+type views struct {
+	batch        int
+	dictionaries map[int64]int // by id
+}
+
+// viewsOf counts the columns of views of a schema that checkSchema accepts.
+func viewsOf(message flat) views {
+	v := views{dictionaries: map[int64]int{}}
+	schema, _ := message.table(messageHeader)
+	schema.tables(schemaFields, func(f flat) { v.batch += v.field(f) })
+	return v
+}
+
+// field counts the columns of views in a field; those in a dictionary's values are the dictionary's.
+func (v views) field(t flat) (n int) {
+	if kind := t.int8(fieldTypeKind, 0); kind == typeBinaryView || kind == typeTextView {
+		n = 1
+	}
+	t.tables(fieldChildren, func(child flat) { n += v.field(child) })
+	if encoding, ok := t.table(fieldDictionary); ok {
+		id := encoding.int64(encodingID)
+		v.dictionaries[id] = max(n, v.dictionaries[id])
+		return 0
+	}
+	return n
+}
+
+// of returns how many columns of views a message has.
+func (v views) of(m *message) int {
+	if m.kind == kindDictionary {
+		return v.dictionaries[m.id]
+	}
+	return v.batch
 }

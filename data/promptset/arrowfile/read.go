@@ -17,6 +17,7 @@ type Reader struct {
 	queue  []int // messages that the current reader has yet to read
 	reader *ipc.Reader
 	next   int   // the record batch that comes next
+	views  views // of the schema
 	err    error // error of reading a message
 }
 
@@ -117,8 +118,11 @@ func (s source) Message() (*ipc.Message, error) {
 	if s.err == nil && (again.kind != m.kind || again.body != m.body || again.rows != m.rows) {
 		s.err = errors.New("it is not what it was when the job started; do not change inputs during a job")
 	}
+	if s.err == nil && again.kind == kindSchema {
+		s.views = viewsOf(root(meta)) // the schema comes first
+	}
 	if s.err == nil {
-		body, s.err = again.expand(meta, body)
+		body, s.err = again.expand(meta, body, s.views.of(&again))
 	}
 	if s.err != nil {
 		return nil, s.err
