@@ -24,7 +24,7 @@ func (b body) latentHeads(w Weights, number int, h *Node) (q, k, v *Node) {
 	o := linear.Options{Rows: b.rows}
 	in := apply(w, "latent_in", layer.QKVBias, h, o)
 	cut := func(from, n int) *Node { return SliceAxis(in, 1, AxisRange(from, from+n)) }
-	first := m.QueryRank // where the latent starts
+	first := m.QueryRank // the start of the latent
 	if first > 0 {
 		q = apply(w, string(arch.QueryUp), false,
 			rmsNorm(cut(0, first), w.get(string(arch.QueryNorm)), m.Eps, b.rows), o)
