@@ -22,7 +22,7 @@ type Experts struct {
 	Activation Activation
 }
 
-// Routes say which experts a row goes to.
+// Routes are the experts that each row goes to.
 type Routes struct {
 	// Experts i32[T, K] are their numbers, ascending. A number outside [0, E) is no expert.
 	Experts *Node
@@ -83,7 +83,7 @@ func expertsScratch(t, k, experts, in, inner int) int {
 	return 2*line(assigned*in) + line(assigned*inner) + packed + line(assigned)
 }
 
-// plain gives experts rows of their own where that saves half of the arithmetic, and all rows otherwise.
+// plain gives experts rows of their own if that saves half of the arithmetic, and all rows otherwise.
 func (e Experts) plain(x *Node, r Routes, rows, residual *Node, dtype dtypes.DType) *Node {
 	row := Iota(x.Graph(), r.Experts.Shape().Clone(), 0)
 	wanted := Where(LessThan(row, BroadcastToDims(rows, row.Shape().Dimensions...)), r.Experts,
@@ -103,7 +103,7 @@ func (e Experts) plain(x *Node, r Routes, rows, residual *Node, dtype dtypes.DTy
 }
 
 // each is the sum f32[T, In] of share * Down(Up(x)) over the experts of each row. It goes through the experts that
-// wanted i32[T, K] has, each with all rows: those of others have a share of nothing.
+// wanted i32[T, K] has, each with all rows: rows of other experts have a share of 0.
 func (e Experts) each(x *Node, r Routes, wanted *Node) *Node {
 	g := x.Graph()
 	experts, t := e.count(), x.Shape().Dimensions[0]
