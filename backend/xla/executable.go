@@ -210,7 +210,7 @@ func (e *Executable) Memory() (Memory, error) {
 type Cost struct {
 	FLOPs         float64 `json:"flops"`
 	BytesAccessed float64 `json:"bytes_accessed"`
-	// OptimalSeconds is the compiler's own estimate of the time on its chip; 0 where it makes none.
+	// OptimalSeconds is the compiler's own estimate of the time on its chip; 0 if it makes none.
 	OptimalSeconds float64 `json:"optimal_seconds,omitempty"`
 }
 
