@@ -20,8 +20,8 @@ type Text struct {
 	Token func(name string) (int32, bool)
 	// Template is the source of the chat template, "" without one. It may be one that cannot be parsed.
 	Template string
-	// Render writes messages as one text, by the parameters of a row, of which it takes [parameter.Text]. It is nil
-	// where there is no template that can be used, and then NoTemplate reports why.
+	// Render writes messages as one text, by the parameters of a row, of which it takes [parameter.Text]. It is nil if
+	// there is no template that can be used, and then NoTemplate reports why.
 	Render     func(messages []promptset.Message, by *parameter.Set) (string, error)
 	NoTemplate error
 }

@@ -215,7 +215,7 @@ func openText(s *process.Session, j *spec.Job, model *models.Checkpoint) (*token
 	return tok, openTemplates(s, j, tok, template, withTools)
 }
 
-// openTemplates sets what makes prompts of messages: by one chat template, or by another one where there are tools.
+// openTemplates sets what makes prompts of messages: by one chat template, or by another one if there are tools.
 func openTemplates(s *process.Session, j *spec.Job, tok *tokenizer.Tokenizer, template, withTools string) error {
 	s.Template = withTools
 	parsedTools, err := chat.Parse(withTools)
@@ -257,7 +257,7 @@ func openTemplates(s *process.Session, j *spec.Job, tok *tokenizer.Tokenizer, te
 
 // CheckDevice reports what a backend lacks on this machine, before anything is fetched or opened for it: the plugin of
 // an accelerator, and perhaps the accelerator. A plugin that is installed, or named by its path, is used whatever is
-// found here, but for an installed libtpu where there is no TPU: see [setup.Usable].
+// found here, but for an installed libtpu if there is no TPU: see [setup.Usable].
 func CheckDevice(backend string) error {
 	if err := setup.Usable(strings.TrimPrefix(backend, "xla:"), true); err != nil {
 		return fmt.Errorf("`backend` is %s: %w", backend, err)

@@ -101,7 +101,7 @@ type Figures struct {
 	OutputPerSecond float64 `json:"generated_tokens_per_second"`
 	FirstToken      float64 `json:"first_token_seconds"`
 	FirstCompletion float64 `json:"first_completion_seconds"`
-	// Means of the steps of one kind, absent where the device has no clock to measure them.
+	// Means of the steps of one kind, absent if the device has no clock to measure them.
 	DecodeStepSeconds float64 `json:"decode_step_seconds,omitempty"`
 	PrefillStep       float64 `json:"prefill_step_seconds,omitempty"`
 	// Idle is the share of the run in which the device did not run the program; Shares are the kinds of kernels' shares
@@ -219,7 +219,7 @@ func (b *Job) derive(f *Figures, before map[string]time.Duration) {
 	f.Bytes = read / f.Seconds
 }
 
-// readShare is the share of the weights that a step of so many tokens reads: not 1 where there are experts.
+// readShare is the share of the weights that a step of so many tokens reads: not 1 if there are experts.
 func (b *Job) readShare(tokens float64) float64 {
 	c := b.Session.Config
 	_, logits := c.Work()

@@ -86,7 +86,7 @@ func (b *Job) Report(opened time.Duration) *Report {
 		p := ProgramFigure{Name: name}
 		if compiled, ok := executables[name].(*xla.Executable); ok {
 			p.Seconds, p.FromCache = compiled.CompileTime.Seconds(), compiled.FromCache
-			p.Memory, _ = compiled.Memory() // zero where the plugin does not say
+			p.Memory, _ = compiled.Memory() // zero if the plugin does not say
 		}
 		if p.FromCache {
 			r.Start.FromCache++

@@ -182,7 +182,7 @@ func (l lookUp) ints(name string) []int32 {
 	return list
 }
 
-// at is a value of an array, or 0 where there is none.
+// at is a value of an array, or 0 if there is none.
 func at(list []int32, i int) int {
 	if i < len(list) {
 		return int(list[i])

@@ -30,7 +30,7 @@ type Options struct {
 // maxPayload is the longest message, for descriptions of jobs of very many files.
 const maxPayload = 8 << 20
 
-// ErrOpen says that an address would be open to everybody.
+// ErrOpen reports that an address would be open to everybody.
 var ErrOpen = errors.New("an address that other machines can reach needs a user and a password")
 
 // readyWithin is how long a server may take to start.
