@@ -171,7 +171,7 @@ func bytesOf(layouts []attention.Layout) (token, states int64) {
 	return token, states
 }
 
-// tokenText tells people what the keys and values of a token consist of.
+// tokenText describes what the keys and values of a token consist of.
 func (s *Settled) tokenText() string {
 	layouts := s.Sizes.Layouts
 	heads, vector := "2 x layers x KV heads", "head dim x "+kvName(s.kvDType)

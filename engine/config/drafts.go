@@ -11,7 +11,7 @@ import (
 const (
 	autoDrafts  = 15
 	autoWidth   = 32
-	autoGuesses = 4 // of a draft model, which takes a step of its own for each
+	autoGuesses = 4 // guesses of a draft model, which takes a step for each
 	draftWidth  = 64
 	draftLog    = 8192 // tokens generated last in which drafts are looked for
 )

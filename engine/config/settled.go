@@ -15,8 +15,8 @@ import (
 
 // Settled is a config with all that follows from it before anything is compiled or allocated.
 type Settled struct {
-	Config Config       // as it was given: zero fields stay zero
-	Sizes  device.Sizes // of the device state and the programs
+	Config Config       // the config as given: zero fields stay zero
+	Sizes  device.Sizes // sizes of the device state and the programs
 	Model  models.Config
 	Traits backend.Traits // of Config.Backend
 	// DType is the type of activations, kvDType that of keys and values.
