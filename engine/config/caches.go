@@ -102,7 +102,7 @@ func (s *Settled) settleRows(budget int64) error {
 	return nil
 }
 
-// pageBytes is the size of a page in all layers, including those of the draft model.
+// pageBytes is the size of a page in all layers, including the draft model's layers.
 func (s *Settled) pageBytes() int64 {
 	if s.drafter != nil {
 		return s.ModelPageBytes() + s.drafter.KVBytesPerToken*int64(s.Sizes.PageSize)

@@ -16,7 +16,7 @@ const (
 	draftLog    = 8192 // tokens generated last in which drafts are looked for
 )
 
-// Values of [device.Drafting.CostRows]: bench/limits.md has 20 to 35 for floats, and fewer where attention counts.
+// Values of [device.Drafting.CostRows]: bench/limits.md has 20 to 35 for floats, and fewer if attention dominates.
 // Quantized blocks are read sooner, and their products are scaled for each row.
 const (
 	costOfFloats = 16

@@ -189,7 +189,7 @@ func (p Plan) AllWeightBytes() int64 {
 	return p.WeightBytes + p.Drafter.WeightBytes
 }
 
-// PageBytes is the size of a page in all layers, including those of the draft model.
+// PageBytes is the size of a page in all layers, including the draft model's layers.
 func (p Plan) PageBytes() int64 {
 	bytes := p.KVBytesPerToken*int64(p.PageSize) + p.StateBytes
 	if p.Drafter != nil {
