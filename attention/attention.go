@@ -23,7 +23,7 @@ type Options struct {
 	// Sinks f32[H] are one more score of each query head, whose value is zeros: they take a share of the softmax. nil
 	// for none.
 	Sinks *Node
-	// OneTokenPerSeq says that token t is the only one of sequence t of the batch: the decode form, batched over
+	// OneTokenPerSeq reports whether token t is the only one of sequence t of the batch: the decode form, batched over
 	// sequences.
 	OneTokenPerSeq bool
 }
@@ -130,7 +130,7 @@ func (l Layout) prefill(q, cache *Node, batch tokenqueue.PageBatchInfo, opts Opt
 	t, heads, group := dims[0], dims[1], dims[1]/l.KVHeads
 	size := l.blockSize(prefillBlock)
 	perSeq := batch.PageIndices.Shape().Dimensions[1]
-	if opts.Sinks != nil { // of the rows of a block
+	if opts.Sinks != nil { // for the rows of a block
 		opts.Sinks = Reshape(BroadcastToDims(Reshape(opts.Sinks, l.KVHeads, group, 1), l.KVHeads, group, queryBlock), 1,
 			l.KVHeads, group*queryBlock)
 	}

@@ -1,11 +1,11 @@
 // Package attention stores the keys and values of the tokens seen so far, and attends to them.
 //
 // A cache holds one layer: K and V of each KV head, interleaved k0,v0,k1,v1,... as [.., 2*KVH, D], or [.., 2*KVH, D+4]
-// where they are bytes with a scale each (quantized.go). It has two layouts
-// with the same methods. The paged layout is a pool of pages [P, page_size, 2*KVH, D] that sequences own by their page
-// lists. The contiguous layout is [R, max_len, 2*KVH, D], one row a slot; it shares nothing and is the simple reference
-// for the paged one. On TPU the last two axes may be one: [Layout.ForTPU]. Where values are their keys, they are not
-// stored: [.., KVH, D]. For the kernels in C pages are [2*KVH, page_size, D]: [Layout.ByHead].
+// if they are bytes with a scale each (quantized.go). It has two layouts with the same methods. The paged layout is a
+// pool of pages [P, page_size, 2*KVH, D] that sequences own by their page lists. The contiguous layout is [R, max_len,
+// 2*KVH, D], one row a slot; it shares nothing and is the simple reference for the paged one. On TPU the last two axes
+// may be one: [Layout.ForTPU]. If values are their keys, they are not stored: [.., KVH, D]. For the kernels in C pages
+// are [2*KVH, page_size, D]: [Layout.ByHead].
 //
 // The plain form of attention is blocked: an online softmax over blocks of the context at absolute positions, up to the
 // longest live sequence. It never holds an array [tokens, context], and the result of a token does not depend on the
@@ -25,7 +25,7 @@ import (
 	"github.com/quire/quire/tokenqueue"
 )
 
-// Layout is where a token's keys and values are in a cache.
+// Layout describes where a cache stores a token's keys and values.
 type Layout struct {
 	// Paged distinguishes the two layouts.
 	Paged bool
@@ -292,7 +292,7 @@ func (l Layout) page(cache, id *Node) *Node {
 	return DynamicSlice(cache, l.startOf(Max(id, zero(id.Graph()))), l.pages(1).Dimensions)
 }
 
-// ZeroPages clears the pages for which mask, bool[P], is set. Only tenants who must not share memory need it.
+// ZeroPages clears the pages for which mask, bool[P], is set. Only tenants that must not share memory need it.
 func (l Layout) ZeroPages(cache, mask *Node) *Node {
 	return l.composite("zero_pages", struct{}{}, []*Node{cache, mask}, l.Shape(), func(in []*Node) []*Node {
 		mask := in[1]

@@ -8,13 +8,13 @@ import (
 	. "github.com/gomlx/gomlx/core/graph"
 )
 
-// A quantized cache holds a key or a value, the vector of a token and KV head, as a byte for each number and a
-// float32, the scale, in the four bytes behind them. The scale is the largest magnitude of the vector times 1/limit; a
-// byte is the number times 1/scale, rounded to nearest even; all in float32. (A compiler may turn divisions into
-// products.) A vector of which all magnitudes are below [tiny] is zeros with a scale of 0, and so are the bytes of one
-// that has a NaN or an infinity, whose scale is not finite.
+// A quantized cache holds a key or a value, the vector of a token and KV head, as a byte for each number and a float32,
+// the scale, in the four bytes after them. The scale is the largest magnitude of the vector times 1/limit; a byte is
+// the number times 1/scale, rounded to nearest even; all in float32. (A compiler may turn divisions into products.) If
+// all magnitudes of a vector are below [tiny], its bytes are zeros and its scale is 0. If a vector has a NaN or an
+// infinity, its bytes are zeros and its scale is not finite.
 
-// scaleBytes are those of a vector's scale.
+// scaleBytes is the number of bytes of a vector's scale.
 const scaleBytes = 4
 
 // tiny is below every key and value that matters; what is less might not be a normal float32 once it is divided.
@@ -47,8 +47,8 @@ func (f format) each() int {
 	return 2
 }
 
-// stored is the dtype of the cache's array: bytes, or words where it is flat. Backends without 8-bit floats have the
-// bytes of these.
+// stored is the dtype of the cache's array: bytes, or words if it is flat. Backends without 8-bit floats store their
+// bytes.
 func (f format) stored() dtypes.DType {
 	switch {
 	case f.quantized() && f.Flat:
@@ -83,7 +83,7 @@ func (f format) quantize(kv *Node) *Node {
 	like := func(x float64) *Node { return FillScalar(g, shapes.Make(dtypes.Float32, n, f.KVHeads, f.each()), x) }
 	top, nan := ReduceMax(Abs(kv), -1), ReduceMax(Where(NotEqual(kv, kv), OnesLike(kv), ZerosLike(kv)), -1)
 	scale := Where(LessThan(top, like(tiny)), like(0), Mul(top, like(float64(1/f.limit()))))
-	scale = Where(GreaterThan(nan, like(0)), like(math.NaN()), scale) // which a maximum may overlook
+	scale = Where(GreaterThan(nan, like(0)), like(math.NaN()), scale) // a maximum may overlook a NaN
 	good := LogicalAnd(GreaterThan(scale, like(0)), LessThan(scale, like(math.Inf(1))))
 	inverse := Div(like(1), Where(good, scale, like(1)))
 	wide := func(x *Node) *Node { return BroadcastToDims(InsertAxes(x, -1), kv.Shape().Dimensions...) }
@@ -114,7 +114,7 @@ func (f format) round(x *Node) *Node {
 }
 
 // vectors are keys or values of a block of context: what their bytes stand for, [B, KVH, size, D] in the dtype of
-// products, and their scales f32[B, KVH, size]; nil where there are none.
+// products, and their scales f32[B, KVH, size]; nil if there are none.
 type vectors struct{ numbers, scales *Node }
 
 // open takes rows of a quantized cache apart: [B, KVH, size, width].
@@ -145,7 +145,7 @@ func (f format) products(queries dtypes.DType) dtypes.DType {
 	case !f.quantized():
 		return f.DType
 	case queries == dtypes.BFloat16:
-		return dtypes.BFloat16 // which has all the bytes' numbers
+		return dtypes.BFloat16 // bfloat16 represents every number that the bytes encode
 	}
 	return dtypes.Float32
 }

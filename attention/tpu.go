@@ -17,10 +17,10 @@ const tpuLanes = 128
 type Step struct {
 	Tokens, Seqs, PagesPerSeq int // T queries; the page table is [Seqs, PagesPerSeq]
 	Heads                     int
-	DType                     dtypes.DType // of queries
+	DType                     dtypes.DType // dtype of queries
 	Options                   Options
-	Sinks                     bool // that the options will have
-	Stored                    bool // the keys and values are those of another layer, which has stored them
+	Sinks                     bool // whether the options will have sinks
+	Stored                    bool // another layer has stored the keys and values
 }
 
 // ForTPU returns the layout for programs for TPU. A last axis that is not a multiple of 128 is padded to one there, or

@@ -13,8 +13,8 @@ import (
 // byteWords is how many words the bytes of a token take.
 func (f format) byteWords() int { return (f.each()*f.KVHeads*f.HeadDim + 3) / 4 }
 
-// flatWidth is how many numbers of a flat cache's array a token takes: of floats as many as it has, but where values
-// are keys up to whole registers, since latents are no multiple of one.
+// flatWidth is how many numbers of a flat cache's array a token takes: its own count for floats. If values are keys,
+// the count is rounded up to whole registers, since latents are not a multiple of a register.
 func (f format) flatWidth() int {
 	n := f.each() * f.KVHeads * f.HeadDim
 	switch {

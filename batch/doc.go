@@ -1,5 +1,5 @@
 // Package batch does jobs: it generates the completions of all rows of a prompt set and writes them to an output
-// folder, each exactly once, whatever ends the process in between.
+// folder, each exactly once, even if the process ends in between for any reason.
 //
 // A [spec.Spec] describes what a job is, and [process.Options] how this process does it. [process.Describe] makes a
 // [spec.Job] of the two, and a [Task] is a job with its process. [Task.Run] does the job, or a shard of it, in this

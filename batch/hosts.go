@@ -49,7 +49,7 @@ func agreeWithHosts(p *process.Process, opened *prepare.Opened) error {
 	return group.Agree("the job", facts)
 }
 
-// lead tells the other processes what the job settled on, where it was started before.
+// lead sends the other processes what the job settled on, if it was started before.
 func lead(saved *resume.Saved) error {
 	group := saved.Process.Hosts.Joined()
 	if group == nil {

@@ -135,7 +135,7 @@ func (t *Task) Check(ctx context.Context, tokensPerSecond float64, like *check.E
 }
 
 // Distribute has the job done by a crew, which takes its units from a queue of its own. The queue lasts no longer than
-// this call: what is done is told by the output folder.
+// this call: the output folder records what is done.
 func (t *Task) Distribute(ctx context.Context, units distribute.UnitOptions,
 	crew distribute.Workers) (*distribute.Report, error) {
 	started := time.Now()
@@ -186,7 +186,7 @@ func (t *Task) Try(ctx context.Context) (*interactive.Model, error) {
 }
 
 // KeepPrefix writes the file of SavePrefix without a job: of what the prompts of the inputs have in common. It returns
-// how many tokens that is, those of a last page that is not full included.
+// the number of its tokens, including the tokens of a last page that is not full.
 func (t *Task) KeepPrefix(ctx context.Context) (tokens int, err error) {
 	return keepPrefix(ctx, t.Process, t.Job)
 }

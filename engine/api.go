@@ -76,7 +76,7 @@ const (
 const (
 	Penalties    = feature.Penalties    // repetition_penalty, frequency_penalty, presence_penalty
 	MaskedTokens = feature.MaskedTokens // structured output, allowed_token_ids, bad_words
-	Biases       = feature.Biases       // logit_bias, and min_tokens where more tokens than device.MaxStopTokens end
+	Biases       = feature.Biases       // logit_bias, and min_tokens if more tokens than device.MaxStopTokens end
 	Filters      = feature.Filters      // typical_p, top_n_sigma, XTC
 	Thinking     = feature.Thinking     // max_thinking_tokens
 	DRY          = feature.DRY          // dry_multiplier
@@ -88,7 +88,7 @@ const (
 	Entropy        = feature.Entropy // Completion.Measures[schedule.Entropy]
 )
 
-// Reasons for which a single request fails, to be told apart by errors.Is.
+// Reasons why a single request fails, to be distinguished by errors.Is.
 var (
 	ErrEmptyPrompt       = admit.ErrEmptyPrompt
 	ErrPromptTooLong     = admit.ErrPromptTooLong
@@ -121,8 +121,8 @@ var (
 	ErrMasks = masks.ErrMasks
 )
 
-// NewChecker makes the checker of an engine with a config, of which it needs neither the backend nor the weights of the
-// model. It assumes that the KV cache has room for each request.
+// NewChecker makes the checker of an engine with a config. It needs neither the engine's backend nor the model's
+// weights. It assumes that the KV cache has room for each request.
 func NewChecker(cfg Config) *Checker { return admit.NewWithoutPlan(cfg) }
 
 // CheckStructure returns what is wrong with a structure, for any model.

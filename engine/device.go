@@ -19,8 +19,8 @@ type onDevice struct {
 	core    *core.Core
 	swapper *core.Swapper
 	masks   *masks.Masks
-	rows    *masks.Rows // of the slots
-	stops   admit.Room  // without an arena if the device looks for no stops
+	rows    *masks.Rows // rows of the slots
+	stops   admit.Room  // room for stops; has no arena if the device looks for no stops
 	stats   *Stats
 }
 
@@ -149,7 +149,7 @@ func (d onDevice) row(entry schedule.Entry) device.Row {
 }
 
 // stepsTrack has, below each call, how long its steps of each kind took in all: the device's clock adds them up, and
-// does not tell when each ran.
+// does not record when each ran.
 const stepsTrack = "steps of calls, added up by kind"
 
 // traceSteps shows the steps of the call that ended last.

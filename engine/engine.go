@@ -32,7 +32,7 @@ type Engine struct {
 	plan     Plan
 	core     *core.Core
 	swapper  *core.Swapper
-	follower *core.Follower // nil unless the engine follows that of another process
+	follower *core.Follower // nil unless the engine follows the engine of another process
 	prefixes *prefixes.Prefixes
 	contexts *contexts.Contexts // nil without Config.Contexts
 	lock     *turns.Lock
@@ -48,7 +48,7 @@ func newEngine(ctx context.Context, cfg Config) (_ *Engine, err error) {
 	if cfg.Hosts != nil {
 		defer func() {
 			if err != nil && tryAgain(err) == "" {
-				cfg.Hosts.Fail(err) // or the others would wait
+				cfg.Hosts.Fail(err) // otherwise the others would wait
 			}
 		}()
 	}
@@ -161,8 +161,8 @@ func (e *Engine) DumpTables(w io.Writer) error {
 	return d.WriteText(w)
 }
 
-// Follow does what the engine of process 0 does, until that is through: then it returns nil. It is for an engine with
-// Config.Hosts of another process, in place of Run. When ctx is cancelled, process 0 is asked to end.
+// Follow does what the engine of process 0 does, until that engine is done: then it returns nil. It is for an engine
+// with Config.Hosts of another process, in place of Run. When ctx is cancelled, process 0 is asked to end.
 func (e *Engine) Follow(ctx context.Context) error {
 	f := e.follower
 	if f == nil {

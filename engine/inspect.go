@@ -10,7 +10,7 @@ import (
 	"github.com/quire/quire/engine/tables"
 )
 
-// inspector lets those who watch look at the engine's tables.
+// inspector lets observers look at the engine's tables.
 type inspector struct {
 	core    *core.Core
 	calls   *atomic.Int64
@@ -28,7 +28,7 @@ func (i *inspector) hook() func(view func() schedule.View, failure error) error 
 	}
 }
 
-// look lets those who watch look at the tables, and returns the failure, with the file that they put the tables in.
+// look lets observers look at the tables, and returns the failure, with the file that they wrote the tables to.
 func (i *inspector) look(view *schedule.View, failure error) error {
 	if i.inspect == nil {
 		return failure

@@ -21,7 +21,7 @@ type Precompiled struct {
 	// program that makes it was not asked for.
 	StateBytes int64
 
-	layouts []attention.Layout // of the caches
+	layouts []attention.Layout // layouts of the caches
 }
 
 // PrecompiledProgram is one of them.
@@ -35,7 +35,7 @@ type PrecompiledProgram struct {
 	// Seconds is how long it took to build and to compile.
 	Seconds float64
 
-	extras []device.Leaf // of features: they are updated in place, too
+	extras []device.Leaf // arrays of features: they are updated in place, too
 }
 
 // Close frees the programs.

@@ -109,7 +109,7 @@ func (r *Replicas) Run(ctx context.Context, requests iter.Seq[*Request]) iter.Se
 		stopped := false
 		for d := range out {
 			if stopped {
-				continue // what the others say of having been stopped
+				continue // the others only report that they were stopped
 			}
 			if !yield(d.completion, d.err) || d.err != nil {
 				stopped = true

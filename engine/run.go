@@ -32,7 +32,7 @@ type runs struct {
 	watch   func(schedule.Device) schedule.Device // replaces the device of a run, if not nil: for tests
 }
 
-// beside takes part in runs alongside their requests.
+// beside takes part in runs in addition to their requests.
 type beside interface {
 	// Begin prepares its part in a run. of is nil for a run that an operation of the engine needs.
 	Begin(of *turns.Run, run *schedule.Config) error
@@ -51,7 +51,7 @@ func (nothingBeside) Relay(_ *turns.Run, in <-chan *schedule.Completion) <-chan 
 	return in
 }
 
-// run runs requests for those who hold the lock: as a run, or without one for an operation. requests is nil if only
+// run runs requests for callers that hold the lock: as a run, or without one for an operation. requests is nil if only
 // tokens of contexts are to be run.
 func (r *runs) run(ctx context.Context, of *turns.Run, requests iter.Seq[*Request]) iter.Seq2[*Completion, error] {
 	return func(yield func(*Completion, error) bool) {
@@ -93,7 +93,7 @@ func (r *runs) run(ctx context.Context, of *turns.Run, requests iter.Seq[*Reques
 		}
 		cancel()
 		if err := <-failed; err != nil && !stopped {
-			yield(nil, err) // before the intake is waited for: whoever gives requests may wait for completions
+			yield(nil, err) // before waiting for the intake: the source of requests may wait for completions
 		}
 	}
 }
@@ -178,7 +178,7 @@ func (r *runs) generate(ctx context.Context, run *schedule.Config, intake <-chan
 	return err
 }
 
-// runPrefix runs the tokens of a prefix for whoever holds the lock.
+// runPrefix runs the tokens of a prefix for the holder of the lock.
 func (r *runs) runPrefix(ctx context.Context, tokens []int32, long bool) error {
 	one := &Request{ID: "prefix", Tokens: tokens, N: 1, MaxTokens: 1, Sampling: sampling.Settings{TopP: 1},
 		IgnoreEOS: true, LongRope: long}
@@ -193,7 +193,7 @@ func (r *runs) runPrefix(ctx context.Context, tokens []int32, long bool) error {
 	return nil
 }
 
-// observe reports a call to those who watch.
+// observe reports a call to the observers.
 func (r *runs) observe(c Call, freePages []int32) {
 	if observe := r.core.Settled.Config.Observe; observe != nil {
 		observe(c)

@@ -61,7 +61,7 @@ func openFolder(dir string, need Need) (*Checkpoint, error) {
 	return c.finish(), nil
 }
 
-// withStale adds to an error of a missing tensor what the index says that is not so.
+// withStale adds to an error of a missing tensor what the index wrongly claims.
 func withStale(c *Checkpoint, err error) error {
 	if err == nil || len(c.stale) == 0 {
 		return err

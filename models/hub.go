@@ -61,7 +61,7 @@ func fetchFromHub(ref string, configOnly bool) (path string, err error) {
 	}
 	h.configOnly = configOnly && h.file == ""
 	cache := hubCacheDir()
-	commits := h.commits(cache) // before the download, which starts by deleting go-huggingface's record of it
+	commits := h.commits(cache) // read first: the download starts by deleting go-huggingface's record of it
 	if isCommit.MatchString(h.revision) {
 		if path, ok := h.cached(cache, commits); ok { // a commit never changes
 			return path, nil

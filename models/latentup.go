@@ -10,8 +10,8 @@ import (
 	"github.com/quire/quire/models/arch"
 )
 
-// joinLatentUp makes the matrix of latent attention of which GGUF files since April 2025 have two halves: what makes
-// keys of latents, transposed, and what makes values.
+// joinLatentUp joins the two halves of a matrix of latent attention, as GGUF files have them since April 2025: the half
+// that computes keys from latents, transposed, and the half that computes values.
 func joinLatentUp(c *Checkpoint) error {
 	for want := range c.Config.Tensors() {
 		if want.Part != arch.LatentUp {

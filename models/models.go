@@ -4,8 +4,8 @@
 // Decoders lists the supported models. A feature of a config that is not supported exactly is rejected by name with
 // an *UnsupportedError, never approximated.
 //
-// Weights have Hugging Face names and layout whatever the file: linear weights are [out, in], rotary halves are not
-// interleaved. Files are untrusted input: a damaged one gives an error, not a panic.
+// Weights have Hugging Face names and layout for every kind of file: linear weights are [out, in], rotary halves are
+// not interleaved. Files are untrusted input: a damaged one gives an error, not a panic.
 package models
 
 import (

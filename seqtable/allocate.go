@@ -10,8 +10,8 @@ import (
 	"github.com/quire/quire/tokenqueue"
 )
 
-// Allocate makes room for the tokens of a step and says where each goes. packed is sorted by slot, then position, as
-// [tokenqueue.Prompts.PackNext] leaves it; maxSeqs is the number of rows, B, of the result.
+// Allocate makes room for the tokens of a step and returns the position of each. packed is sorted by slot, then
+// position, as [tokenqueue.Prompts.PackNext] leaves it; maxSeqs is the number of rows, B, of the result.
 //
 // Each sequence becomes as long as its last token's position + 1, unless it was longer, and gets the pages for that: in
 // order of slot the k-th page needed is the k-th free page. Its tokens must join up with it: at most as many new
@@ -19,9 +19,9 @@ import (
 //
 // Faults, each of which leaves the tables in order and the tokens concerned without destination: [CodeInvalidSlot] for
 // tokens of a slot that is not used (their row stays, with slot -1 and length 0), [CodeInvalidPosition],
-// [CodeSequenceTooLong], [CodeInvalidPage] for a page id in the table that is no page, [CodeOutOfSlots] for more than
-// maxSeqs sequences (the last ones are left out), [CodeOutOfPages] (sequences keep the pages they could get, and are as
-// long as those).
+// [CodeSequenceTooLong], [CodeInvalidPage] for a page id in the table that names no page, [CodeOutOfSlots] for more
+// than maxSeqs sequences (the last ones are left out), [CodeOutOfPages] (sequences keep the pages they could get, and
+// are no longer than these pages hold).
 func (t Table) Allocate(pages pagetable.Table, packed tokenqueue.Packed, maxSeqs int) (Table, pagetable.Table,
 	tokenqueue.PageBatchInfo, Status) {
 	t.checkSizes(pages)
@@ -101,7 +101,7 @@ func (t Table) Allocate(pages pagetable.Table, packed tokenqueue.Packed, maxSeqs
 type stepRows struct {
 	isToken, isFirst *Node // bool [T]: a token, the first of its run
 	runs, numSeqs    *Node // int32 []: runs, and rows, which are the first maxSeqs of them
-	cuQLens          *Node // int32 [B+1]: where each row begins
+	cuQLens          *Node // int32 [B+1]: the start of each row
 	begin, end       *Node // int32 [B]
 	isRow            *Node // bool [B]
 }
@@ -122,7 +122,7 @@ func stepRowsOf(packed tokenqueue.Packed, maxSeqs int) stepRows {
 	return b
 }
 
-// startsRun is where an element differs from the one before it.
+// startsRun is true for each element that differs from the previous one.
 func startsRun(ids *Node) *Node {
 	n := ids.Shape().Dimensions[0]
 	first := Equal(iota32(ids.Graph(), n), ZerosLike(ids))
@@ -138,8 +138,8 @@ func (t Table) pagesFor(lens *Node) *Node {
 	return DivScalar(AddScalar(lens, t.PageSize-1), t.PageSize)
 }
 
-// withNewPages appends grants pages to the held ones of each row, int32 [B, PP]: those of taken, int32 [K], from place
-// offsets on. Only the first given of taken are given away: to rows, int32 [K], at places.
+// withNewPages appends grants pages to the held ones of each row, int32 [B, PP]: the elements of taken, int32 [K], from
+// place offsets on. Only the first given elements of taken are assigned: to rows, int32 [K], at places.
 func (t Table) withNewPages(rows, held, grants, offsets, taken, given *Node) (after, row, place *Node) {
 	g := rows.Graph()
 	batch, pp := rows.Shape().Dimensions[0], rows.Shape().Dimensions[1]
@@ -155,7 +155,7 @@ func (t Table) withNewPages(rows, held, grants, offsets, taken, given *Node) (af
 	return after, row, place
 }
 
-// destinations is page*PageSize + place in page for each token, int32 [T], or P*PageSize where it has none.
+// destinations is page*PageSize + place in page for each token, int32 [T], or P*PageSize if it has none.
 func (t Table) destinations(rows, lens, seqs, pos, canRun *Node, numPages int) *Node {
 	pp := t.PagesPerSeq()
 	pageOf := DivScalar(MaxScalar(pos, 0), t.PageSize)

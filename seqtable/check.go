@@ -116,7 +116,7 @@ func (t Table) Check(in CheckInput) *Node {
 	}, 0)
 }
 
-// ErrRuleBroken says that the device tables contradict each other. errors.Is matches any ErrRuleBroken.
+// ErrRuleBroken reports that the device tables contradict each other. errors.Is matches any ErrRuleBroken.
 type ErrRuleBroken struct {
 	Rule  string // One of [Rules].
 	Count int    // Pages, rows or tokens that break it.
@@ -130,7 +130,7 @@ func (e ErrRuleBroken) Error() string {
 func (e ErrRuleBroken) Is(target error) bool { _, ok := target.(ErrRuleBroken); return ok }
 
 // CheckError turns the counts of [Table.Check], read from the device, into an error that joins an [ErrRuleBroken] for
-// each rule that is broken; nil where none is.
+// each rule that is broken; nil if none is.
 func CheckError(counts []int32) error {
 	if len(counts) != len(Rules) {
 		return fmt.Errorf("seqtable: %d counts for %d rules", len(counts), len(Rules))

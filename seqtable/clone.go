@@ -15,11 +15,11 @@ import (
 //
 // Pages that lie wholly within lens[i] are shared. A page only partly within it is not, for the clone will write to it:
 // the clone gets a fresh page there, and the caller must copy the contents of page srcPages[i] to dstPages[i], int32
-// [C], -1 where there is nothing to copy.
+// [C], -1 if there is nothing to copy.
 //
-// Faults, each of which leaves out the clone concerned: [CodeInvalidSlot] where src[i] is not in use, or dst[i] is in
-// use, out of range or named before; [CodeInvalidPosition] where the source has fewer than lens[i] tokens;
-// [CodeOutOfPages] where there is no page for the partial one; [CodeInvalidPage].
+// Faults, each of which leaves out the clone concerned: [CodeInvalidSlot] if src[i] is not in use, or dst[i] is in use,
+// out of range or named before; [CodeInvalidPosition] if the source has fewer than lens[i] tokens; [CodeOutOfPages] if
+// there is no page for the partial one; [CodeInvalidPage].
 func (t Table) Clone(pages pagetable.Table, src, dst, lens *Node) (after Table, afterPages pagetable.Table, srcPages,
 	dstPages *Node, status Status) {
 	return t.Fork(pages, src, dst, lens, ConvertDType(ZerosLike(src), dtypes.Bool))
@@ -90,9 +90,9 @@ func (t Table) Fork(pages pagetable.Table, src, dst, lens, lazy *Node) (after Ta
 // as it is. That contents are equal is the caller's word; only full pages are taken over, for those are never written
 // to.
 //
-// All slots give and take as the table was before. Faults, each of which leaves the slot as it is: [CodeInvalidSlot]
-// where it or its source is not in use; [CodeInvalidPosition] where from is below 0, or one of the two has no full page
-// before place to.
+// All slots give and take according to the table before the call. Faults, each of which leaves the slot as it is:
+// [CodeInvalidSlot] if it or its source is not in use; [CodeInvalidPosition] if from is below 0, or one of the two has
+// no full page before place to.
 func (t Table) Adopt(pages pagetable.Table, sources, from, to *Node) (after Table, afterPages pagetable.Table,
 	status Status) {
 	g := sources.Graph()
@@ -128,7 +128,7 @@ func (t Table) Adopt(pages pagetable.Table, sources, from, to *Node) (after Tabl
 			Slot: anywhere}.When(GreaterThan(invalid, none)))
 }
 
-// Adopt gives up pages for those of others: see [Table.Adopt].
+// Adopt replaces pages with pages of other sequences: see [Table.Adopt].
 func (h *Host) Adopt(pages *pagetable.Host, sources, from, to []int32) (err error) {
 	before := make([][]int32, len(h.Rows))
 	for s, row := range h.Rows {
@@ -165,9 +165,9 @@ func (h *Host) Adopt(pages *pagetable.Host, sources, from, to []int32) (err erro
 // starts[s] of named, int32 [N], on. starts and counts are int32 [R]; count 0 leaves a slot as it is. The pages are
 // shared: somebody must hold them, see [pagetable.Table.Pin]. That their contents are right is the caller's word.
 //
-// Faults, each of which leaves the slot as it is: [CodeInvalidSlot] where it is not in use; [CodeInvalidPosition] where
-// its last page is not full, or named has no such places; [CodeSequenceTooLong]. [CodeInvalidPage] says that pages are
-// free or do not exist.
+// Faults, each of which leaves the slot as it is: [CodeInvalidSlot] if it is not in use; [CodeInvalidPosition] if its
+// last page is not full, or named has no such places; [CodeSequenceTooLong]. [CodeInvalidPage] if pages are free or do
+// not exist.
 func (t Table) Join(pages pagetable.Table, named, starts, counts *Node) (after Table, afterPages pagetable.Table,
 	status Status) {
 	g := named.Graph()

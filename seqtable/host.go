@@ -57,7 +57,7 @@ func (h *Host) Open(mask []bool) error {
 	return err
 }
 
-// ages are those of a row's pages from place from to place to, of which the first length tokens are kept.
+// ages returns the ages of a row's pages from place from to place to, when the first length tokens of the row are kept.
 func (h *Host) ages(pages *pagetable.Host, length, from, to int) []int32 {
 	ages := make([]int32, to-from)
 	for i := range ages {
@@ -99,7 +99,7 @@ func (h *Host) Release(pages *pagetable.Host, mask []bool, keep []int32) error {
 	return releaseError(pages, doubleFree, invalid)
 }
 
-// releaseError says what went wrong where rows gave pages back.
+// releaseError returns what went wrong when rows gave pages back.
 func releaseError(pages *pagetable.Host, doubleFree, invalid int) error {
 	switch {
 	case doubleFree > 0:
@@ -198,7 +198,7 @@ func (h *Host) Clone(pages *pagetable.Host, src, dst, lens []int32) (srcPages, d
 	return h.Fork(pages, src, dst, lens, make([]bool, len(src)))
 }
 
-// Fork begins sequences with the first tokens of others, sharing partial pages where lazy holds: see [Table.Fork].
+// Fork begins sequences with the first tokens of others, sharing partial pages if lazy is set: see [Table.Fork].
 func (h *Host) Fork(pages *pagetable.Host, src, dst, lens []int32, lazy []bool) (srcPages, dstPages []int32,
 	err error) {
 	var outOfPages error

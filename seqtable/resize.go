@@ -11,8 +11,8 @@ import (
 )
 
 // Truncate shortens the sequence of each slot to lens, int32 [R]; -1, or a length that it does not reach, leaves it as
-// it is. Pages behind the new end lose a reference. What is left of a page that others hold too is not for this
-// sequence to write to, until it has its [Table.Own]. Faults are those of [Table.Release].
+// it is. Pages after the new end lose a reference. The sequence must not write to a page that others hold too until
+// [Table.Own] has given it a page of its own. Faults are the same as for [Table.Release].
 func (t Table) Truncate(pages pagetable.Table, lens *Node) (after Table, afterPages pagetable.Table, status Status) {
 	g := lens.Graph()
 	slots, pp := t.NumSlots(), t.PagesPerSeq()
@@ -30,14 +30,14 @@ func (t Table) Truncate(pages pagetable.Table, lens *Node) (after Table, afterPa
 
 // Retract takes back the last tokens of sequences, with the pages that they took since [pagetable.Table.Begin]: each
 // sequence becomes as long as lens, int32 [R], if it was longer; -1 leaves it as it is. Nobody else has these pages,
-// and what they contain means nothing: by, see [pagetable.Table.Return], took them. Faults are those of
+// and their contents mean nothing: by, see [pagetable.Table.Return], took them. Faults are the same as for
 // [Table.Release].
 func (t Table) Retract(pages pagetable.Table, lens *Node, by int) (after Table, afterPages pagetable.Table,
 	status Status) {
 	g := lens.Graph()
 	slots, pp := t.NumSlots(), t.PagesPerSeq()
 	cut := LogicalAnd(t.Used, LogicalAnd(GreaterOrEqual(lens, full(g, 0, slots)), LessThan(lens, t.SeqLens)))
-	gone := LogicalAnd(cut, LessThan(t.pagesFor(lens), t.pagesFor(t.SeqLens))) // of few that are cut
+	gone := LogicalAnd(cut, LessThan(t.pagesFor(lens), t.pagesFor(t.SeqLens))) // few rows are cut
 	t.SeqLens = Where(cut, lens, t.SeqLens)
 	place := Iota(g, shapes.Make(dtypes.Int32, slots, pp), 1)
 	behind := LogicalAnd(column(gone, pp), GreaterOrEqual(place, column(t.pagesFor(lens), pp)))
@@ -50,10 +50,10 @@ func (t Table) Retract(pages pagetable.Table, lens *Node, by int) (after Table, 
 
 // Own gives the sequence of each slot for which mask, bool [R], holds a page of its own in place of a partial one that
 // others hold too, so that it may write there. The caller must copy the contents of page srcPages[i] to dstPages[i],
-// int32 [R], -1 where there is nothing to copy. All slots are looked at as the table was before: two that share a page
-// both get another.
+// int32 [R], -1 if there is nothing to copy. All slots are judged by the table before the call: two slots that share a
+// page both get a new page.
 //
-// Where no page is left the sequence stays as it is, and [CodeOutOfPages] is reported.
+// If no page is left, the sequence stays as it is, and [CodeOutOfPages] is reported.
 func (t Table) Own(pages pagetable.Table, mask *Node) (after Table, afterPages pagetable.Table, srcPages,
 	dstPages *Node, status Status) {
 	g := mask.Graph()
@@ -75,9 +75,9 @@ func (t Table) Own(pages pagetable.Table, mask *Node) (after Table, afterPages p
 	return t, pages, Where(copies, last, none), Where(copies, fresh, none), status
 }
 
-// Grow makes the sequence of a slot as long as length, if it is shorter, with the pages for that: for contents that
-// come from elsewhere than a step. slot and length are int32 scalars. taken, int32 [limit], is the new pages in order
-// of position, -1 behind them; more than limit pages are refused.
+// Grow makes the sequence of a slot as long as length, if it is shorter, with the pages for that: for contents that do
+// not come from a step. slot and length are int32 scalars. taken, int32 [limit], is the new pages in order of position,
+// -1 after them; more than limit pages are refused.
 //
 // Faults, each of which changes nothing: [CodeInvalidSlot], [CodeSequenceTooLong] (also beyond limit),
 // [CodeOutOfPages].

@@ -26,8 +26,8 @@ type Table struct {
 	PageIndices  *Node // int32 [R, PP]: its pages, in order of position; -1 = none.
 	Used         *Node // bool [R].
 	CloneSources *Node // int32 [R]: the slot it was cloned from, while that one lives; -1 = none.
-	// Owners, int32 [R], says for whom a slot takes pages: they are marked with Owner * PP + place, see
-	// [pagetable.Table.Mark]. It means something in slots that are used.
+	// Owners, int32 [R], is for whom a slot takes pages: the pages are marked with Owner * PP + place, see
+	// [pagetable.Table.Mark]. It has a meaning only in used slots.
 	Owners   *Node
 	PageSize int // Tokens a page.
 }
@@ -124,8 +124,8 @@ func tallyRows(pages pagetable.Table, matrix, order, count *Node) pagetable.Tall
 		}).Tally
 }
 
-// tallyOld is tallyRows of pages that are released, with their ages: of those wholly within the first keep tokens,
-// int32 [R].
+// tallyOld is tallyRows of pages that are released, with the ages of the pages that are wholly within the first keep
+// tokens, int32 [R].
 func (t Table) tallyOld(pages pagetable.Table, matrix, keep, order, count *Node) pagetable.Tally {
 	if !pages.Keeps() {
 		return tallyRows(pages, matrix, order, count)
@@ -168,7 +168,7 @@ func (t Table) mark(pages pagetable.Table, taken, slots, places *Node) pagetable
 	return pages.Mark(taken, Add(MulScalar(gather(t.Owners, slots), t.PagesPerSeq()), places))
 }
 
-// marked is bool [R]: where slots, int32 [N], names the slot. Ids out of range name none.
+// marked, bool [R], reports whether slots, int32 [N], names the slot. Ids out of range name none.
 func (t Table) marked(slots *Node) *Node {
 	inRange := ConvertDType(t.inRange(slots), dtypes.Int32)
 	counts := ScatterSum(ZerosLike(t.SeqLens), InsertAxes(clip(slots, t.NumSlots()), -1), inRange, false, false)
@@ -179,7 +179,7 @@ func (t Table) inRange(slots *Node) *Node {
 	return LogicalAnd(GreaterOrEqual(slots, ZerosLike(slots)), LessThan(slots, fillLike(slots, t.NumSlots())))
 }
 
-// checkSizes panics where destinations of tokens would not fit int32.
+// checkSizes panics if destinations of tokens would not fit int32.
 func (t Table) checkSizes(pages pagetable.Table) {
 	if n := pages.NumPages(); n > math.MaxInt32/t.PageSize-1 {
 		panic(fmt.Errorf("seqtable: %d pages of %d tokens exceed the range of int32", n, t.PageSize))
@@ -204,7 +204,7 @@ func column(x *Node, n int) *Node {
 // clip makes indices safe for an axis of n: backends differ on indices out of range.
 func clip(indices *Node, n int) *Node { return MinScalar(MaxScalar(indices, 0), n-1) }
 
-// gather returns the elements (or rows) of x at indices, int32 [N], which may be out of range where the result is not
+// gather returns the elements (or rows) of x at indices, int32 [N], which may be out of range if the result is not
 // used.
 func gather(x, indices *Node) *Node {
 	return Gather(x, InsertAxes(clip(indices, x.Shape().Dimensions[0]), -1))

@@ -8,8 +8,8 @@ import (
 	"github.com/quire/quire/pagetable"
 )
 
-// Codes of [Status]. A verb that meets several faults reports the one of the lowest slot or index, and those of the
-// whole table (out of slots, out of pages, double free) only where no sequence is at fault by itself.
+// Codes of [Status]. A verb that meets several faults reports the fault of the lowest slot or index, and faults of the
+// whole table (out of slots, out of pages, double free) only if no sequence is at fault by itself.
 const (
 	CodeOK              = iota
 	CodeInvalidSlot     // [ErrInvalidSlot]
@@ -21,7 +21,7 @@ const (
 	CodeDoubleFree      // [pagetable.ErrDoubleFree]
 )
 
-// Status is what went wrong in a verb, as int32 scalars on the device; all zero where nothing did. After a fault the
+// Status is what went wrong in a verb, as int32 scalars on the device; all zero if nothing did. After a fault the
 // tables still obey their rules: what could not be done was left out. [StatusError] turns the values, read by the host,
 // into an error.
 type Status struct {
@@ -37,7 +37,7 @@ func NewStatus(g *Graph) Status {
 // Failed is a bool scalar.
 func (s Status) Failed() *Node { return NotEqual(s.Code, scalar(s.Code.Graph(), CodeOK)) }
 
-// Then returns s, or next where s has no fault: the first fault of a series of verbs is kept.
+// Then returns s, or next if s has no fault: the first fault of a series of verbs is kept.
 func (s Status) Then(next Status) Status {
 	failed := s.Failed()
 	return Status{
@@ -56,13 +56,13 @@ func InvalidPages(invalid *Node, pages int) Status {
 		Slot: scalar(g, -1)}.When(GreaterThan(invalid, scalar(g, 0)))
 }
 
-// OutOfPages is the status of a verb that needs pages, int32 scalar, where there are have.
+// OutOfPages is the status of a verb that needs more pages than there are. need and have are int32 scalars.
 func OutOfPages(need, have *Node) Status {
 	return Status{Code: scalar(need.Graph(), CodeOutOfPages), Need: need, Have: have,
 		Slot: scalar(need.Graph(), -1)}.When(GreaterThan(need, have))
 }
 
-// When is s where the condition holds, else no fault.
+// When is s if the condition holds, else no fault.
 func (s Status) When(condition *Node) Status {
 	zero := scalar(condition.Graph(), 0)
 	return Status{
@@ -76,7 +76,7 @@ type faultCodes struct {
 	code, need, have, slot *Node
 }
 
-// set records a fault where the mask holds and none was recorded before.
+// set records a fault if the mask holds and none was recorded before.
 func (f faultCodes) set(mask *Node, code int, need, have *Node) faultCodes {
 	mask = LogicalAnd(mask, Equal(f.code, ZerosLike(f.code)))
 	f.code = where(mask, code, f.code)
@@ -102,8 +102,8 @@ func firstFault(f faultCodes) Status {
 		Slot: pick(f.slot)}.When(ReduceLogicalOr(failed))
 }
 
-// StatusError turns a status read from the device, int32 [4] as of [Status.Vector], into an error; nil where there is
-// no fault.
+// StatusError turns a status read from the device, int32 [4] as of [Status.Vector], into an error; nil if there is no
+// fault.
 func StatusError(values []int32) error {
 	if len(values) != 4 {
 		return fmt.Errorf("seqtable: a status has 4 values, got %d", len(values))
@@ -130,8 +130,8 @@ func StatusError(values []int32) error {
 	return fmt.Errorf("seqtable: unknown status %v", values)
 }
 
-// ErrInvalidSlot says that a verb named a slot that does not exist, or that is in use where it must be free or free
-// where it must be in use. errors.Is matches any ErrInvalidSlot.
+// ErrInvalidSlot reports that a verb named a slot that does not exist, or that is in use but must be free, or free but
+// must be in use. errors.Is matches any ErrInvalidSlot.
 type ErrInvalidSlot struct{ Slot int }
 
 func (e ErrInvalidSlot) Error() string {
@@ -143,7 +143,7 @@ func (e ErrInvalidSlot) Error() string {
 // Is reports whether target is an ErrInvalidSlot.
 func (e ErrInvalidSlot) Is(target error) bool { _, ok := target.(ErrInvalidSlot); return ok }
 
-// ErrOutOfSlots says that more sequences were to run than a step has rows. errors.Is matches any ErrOutOfSlots.
+// ErrOutOfSlots reports that more sequences were to run than a step has rows. errors.Is matches any ErrOutOfSlots.
 type ErrOutOfSlots struct {
 	Need int // Sequences.
 	Have int // Rows.
@@ -158,8 +158,8 @@ func (e ErrOutOfSlots) Error() string {
 // Is reports whether target is an ErrOutOfSlots.
 func (e ErrOutOfSlots) Is(target error) bool { _, ok := target.(ErrOutOfSlots); return ok }
 
-// ErrInvalidPosition says that a token, or the length of a clone, does not join up with its sequence: a position below
-// 0, or one that would leave a hole behind it. errors.Is matches any ErrInvalidPosition.
+// ErrInvalidPosition reports that a token, or the length of a clone, does not join up with its sequence: a position
+// below 0, or one that would leave a hole after it. errors.Is matches any ErrInvalidPosition.
 type ErrInvalidPosition struct {
 	Slot     int
 	Position int // Of the token, or the length asked of the clone.
@@ -175,7 +175,7 @@ func (e ErrInvalidPosition) Error() string {
 // Is reports whether target is an ErrInvalidPosition.
 func (e ErrInvalidPosition) Is(target error) bool { _, ok := target.(ErrInvalidPosition); return ok }
 
-// ErrSequenceTooLong says that a sequence grew past the pages its slot can hold. errors.Is matches any
+// ErrSequenceTooLong reports that a sequence grew past the pages its slot can hold. errors.Is matches any
 // ErrSequenceTooLong.
 type ErrSequenceTooLong struct {
 	Slot int

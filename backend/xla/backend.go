@@ -58,7 +58,7 @@ func NewContext(ctx context.Context, o Options) (*Backend, error) {
 		return nil, errors.New("xla: no PJRT plugin given: set Options.Plugin to the path of one")
 	}
 	if os.Getenv(logLevel) == "" {
-		_ = os.Setenv(logLevel, "1") // or the plugin reports every client it makes
+		_ = os.Setenv(logLevel, "1") // otherwise the plugin reports every client it makes
 	}
 	if o.Platform == "cpu" {
 		setCPUFlags()

@@ -21,8 +21,8 @@ import (
 type Options struct {
 	// Plugin is the absolute path of the PJRT plugin, a shared library.
 	Plugin string
-	// Platform is the platform asked for ("cpu", "cuda", "tpu"), or "" for that of the plugin. New refuses a plugin of
-	// another platform.
+	// Platform is the platform asked for ("cpu", "cuda", "tpu"), or "" for the plugin's platform. New refuses a plugin
+	// of a different platform.
 	Platform string
 	// ClientOptions are the plugin's own options, for instance cpu_device_count for XLA:CPU. Values are string, bool,
 	// int, int64, []int64 or float32.
@@ -36,7 +36,7 @@ type Options struct {
 	KernelDir string
 	// ClientTimeout is how long the plugin may take to open its devices. 0 is [DefaultClientTimeout].
 	ClientTimeout time.Duration
-	// Waiting is told what the plugin does and may wait for if that takes several seconds. It may be nil.
+	// Waiting receives what the plugin does and may wait for, if that takes several seconds. It may be nil.
 	Waiting func(waited time.Duration, what string)
 	// StandIn, if not nil, makes the backend build what a TPU would run, with its layouts and forms, and run it on the
 	// plugin's devices. Its platform is then "tpu", and what StandIn returns replaces each kernel.

@@ -77,7 +77,7 @@ func (b *Backend) loadCached(key string, portable bool) *pjrt.LoadedExecutable {
 }
 
 // failed names the program in an error of the compiler. One that is about memory becomes an [*OutOfMemoryError] or a
-// [*KernelMemoryError]. After that of a kernel the backend no longer builds programs with this kernel.
+// [*KernelMemoryError]. After a memory error of a kernel the backend no longer builds programs with this kernel.
 func (b *Backend) failed(p *program.Builder, err error) error {
 	err = memoryerror.Compiling(p.Name(), err)
 	var lack *KernelMemoryError

@@ -65,7 +65,7 @@ type devices struct {
 	plugin     *pjrt.Plugin
 	pluginPath string
 	platform   string
-	standIn    bool         // the devices are another platform's, and run what those of this one would
+	standIn    bool         // devices of a different platform run what this platform's devices would
 	client     *pjrt.Client // nil if topology is set
 	topology   *topology    // set for a backend that only compiles
 	group      []int        // the devices of a group, by their numbers; nil for all, one at a time

@@ -178,8 +178,8 @@ type Memory struct {
 	// Aliased is the part of Outputs that takes the place of donated arguments.
 	Aliased   int64 `json:"aliased"`
 	Temporary int64 `json:"temporary"`
-	// Total is all of it, padding counted: what the device must have free. It is the compiler's own sum where it gives
-	// one, as TPU does.
+	// Total is all of it, padding counted: what the device must have free. It is the compiler's own sum if it gives
+	// one, as on TPU.
 	Total int64 `json:"total"`
 }
 
@@ -206,11 +206,11 @@ func (e *Executable) Memory() (Memory, error) {
 		Total: total}, nil
 }
 
-// Cost is the compiler's account of a program. The body of a loop counts once, whatever its rounds.
+// Cost is the compiler's account of a program. The body of a loop counts once, for any number of rounds.
 type Cost struct {
 	FLOPs         float64 `json:"flops"`
 	BytesAccessed float64 `json:"bytes_accessed"`
-	// OptimalSeconds is the compiler's own estimate of the time on its chip; 0 where it makes none.
+	// OptimalSeconds is the compiler's own estimate of the time on its chip; 0 if it makes none.
 	OptimalSeconds float64 `json:"optimal_seconds,omitempty"`
 }
 

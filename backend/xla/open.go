@@ -17,7 +17,7 @@ import (
 type OpenOptions struct {
 	// FindPlugin returns the path of the plugin of a platform: "cpu", "cuda" or "tpu".
 	FindPlugin func(platform string) (string, error)
-	// The others are those of [Options]; the pure-Go backend has no use for them.
+	// The other fields are the fields of [Options]; the pure-Go backend has no use for them.
 	ClientOptions map[string]any
 	CacheDir      string
 	Kernels       string

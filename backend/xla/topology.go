@@ -31,7 +31,7 @@ type TopologyOptions struct {
 	// CacheDir is the folder compiled programs are kept in, as in [Options]: a backend on such devices then finds them
 	// there.
 	CacheDir string
-	// RecordDir is the folder where it is kept what compiled programs need and consist of, so that none is compiled
+	// RecordDir is the folder for records of what compiled programs need and consist of, so that none is compiled
 	// twice; "" keeps nothing.
 	RecordDir string
 	// Kernels, KernelDir, ClientTimeout and Waiting are as in [Options].
@@ -58,8 +58,8 @@ func OpenTopology(o TopologyOptions) (*Backend, error) {
 // [NewContext] does.
 //
 // For TPUs it sets environment variables of the process that libtpu reads when it is loaded: TPU_SKIP_MDS_QUERY,
-// ALLOW_MULTIPLE_LIBTPU_LOAD, TPU_ACCELERATOR_TYPE, TPU_WORKER_HOSTNAMES, TPU_WORKER_ID and TPU_LOG_DIR, each where it
-// is not set. So a process that has opened a topology is not one to run on a TPU.
+// ALLOW_MULTIPLE_LIBTPU_LOAD, TPU_ACCELERATOR_TYPE, TPU_WORKER_HOSTNAMES, TPU_WORKER_ID and TPU_LOG_DIR, each if it is
+// not set. So a process that has opened a topology must not run on a TPU.
 func OpenTopologyContext(ctx context.Context, o TopologyOptions) (*Backend, error) {
 	if o.Plugin == "" {
 		return nil, errors.New("xla: no PJRT plugin given: set TopologyOptions.Plugin to the path of one")
@@ -162,7 +162,7 @@ func (b *Backend) openRecords(o TopologyOptions) error {
 		fmt.Fprintf(&key, "option %s %v\n", name, o.Options[name])
 	}
 	writeTPUKey(&key, &b.devices)
-	if b.platform != "tpu" { // whose version does not tell the build
+	if b.platform != "tpu" { // other platforms' versions do not identify the build
 		plugin, err := os.Stat(b.pluginPath)
 		if err != nil {
 			return fmt.Errorf("xla: the plugin: %w", err)

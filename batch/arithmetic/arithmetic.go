@@ -56,7 +56,7 @@ func tiles(e *spec.Engine, own dtypes.DType, level string) bool {
 }
 
 // productsOfAMX is what AMX would multiply of a job: matrices of the type, if any, and queries and keys. kv is invalid
-// where the cache has the model's dtype. Attention also depends on the size of heads, see q_attention_by_tiles.
+// if the cache has the model's dtype. Attention also depends on the size of heads, see q_attention_by_tiles.
 func productsOfAMX(weights string, dtype, kv dtypes.DType) (matrices *cpukernel.DType, attention bool) {
 	bf16 := dtype == dtypes.BFloat16
 	switch {

@@ -8,10 +8,10 @@ import (
 	"github.com/quire/quire/data/promptset"
 )
 
-// Settings are what a job says of all its rows.
+// Settings are what a job sets for all its rows.
 type Settings struct {
 	Sampling                        parameter.Set // what rows that give no parameters of their own take
-	ServedModels                    []string      // that rows may name; none stands for any
+	ServedModels                    []string      // models that rows may name; none allows any
 	ReasoningParser, ToolCallParser string        // forms of package reply
 }
 
@@ -21,7 +21,7 @@ type Builder struct {
 	Text     *Text
 	// MaxModelLen is the longest sequence of the engine that is open.
 	MaxModelLen func() int
-	Common      CommonPrefix // of all prompts
+	Common      CommonPrefix // common prefix of all prompts
 	Equal       *EqualRows
 	Leaves      bool // no row continues another one
 }

@@ -16,9 +16,9 @@ import (
 // job the rows that come after so many distinct ones are compared with these alone.
 const maxDistinctRows = 1 << 20
 
-// EqualRows finds rows of which completions are equal to one another, which their author hardly wanted: several
-// completions at temperature 0, and rows that repeat another one. It says so once, with the first of them, and counts
-// them for the report. It lasts for a process, through restarts of the engine.
+// EqualRows finds rows whose completions must be equal, which their author hardly wanted: several completions at
+// temperature 0, and rows that repeat another row. It warns once, about the first such row, and counts the rows for the
+// report. It lasts for a process, through restarts of the engine.
 type EqualRows struct {
 	stderr io.Writer
 
@@ -31,8 +31,8 @@ type EqualRows struct {
 	repeated int64 // rows that repeat another one
 }
 
-// rowPlace is where a row is: the number of its file among those seen, and its line there, or its number in a Parquet
-// file.
+// rowPlace is the position of a row: the number of its file among the files seen, and its line there, or its number in
+// a Parquet file.
 type rowPlace struct{ file, at uint32 }
 
 // rowFile is a file of rows; those of JSONL files are named by their lines.

@@ -22,7 +22,7 @@ func (b *Builder) following(row *promptset.Row, last int32) ([]int32, error) {
 }
 
 // turns returns the tokens of further turns of a conversation: what the template writes between an answer and the
-// opening of the next one. A token that ends the answer is not written again where the answer has it.
+// opening of the next one. A token that ends the answer is not written again if the answer has it.
 func (b *Builder) turns(row *promptset.Row, last int32) ([]int32, error) {
 	answer, messages := "(the answer)", row.Messages
 	for slices.ContainsFunc(messages, func(m promptset.Message) bool {

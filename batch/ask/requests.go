@@ -117,7 +117,7 @@ func (b *Builder) Truncated(row *promptset.Row, tokens []int32) ([]int32, error)
 	set := b.Parameters(row)
 	most := set.TruncatePromptTokens
 	switch {
-	case most == 0 || most < -1: // which is told when parameters are checked
+	case most == 0 || most < -1: // the check of parameters reports it
 		return tokens, nil
 	case most == -1:
 		length := b.MaxModelLen()
@@ -201,8 +201,8 @@ func checkMessages(row *promptset.Row) error {
 	return nil
 }
 
-// badWords returns the sequences of tokens that spell texts, as vLLM has them: each text without the spaces that it
-// begins with, and the text after a space where that has as many tokens of which the first is another one.
+// badWords returns the sequences of tokens that spell texts, as in vLLM: each text without its leading spaces, and the
+// text after a space if that has the same number of tokens and a different first token.
 func (b *Builder) badWords(texts []string) (words [][]int32, err error) {
 	for _, text := range texts {
 		text = strings.TrimLeft(text, " \t\n\r")

@@ -9,7 +9,7 @@ import (
 // Text is what turns text into the tokens of a model, and back.
 type Text struct {
 	Vocab int
-	EOS   []int32 // that end a completion
+	EOS   []int32 // tokens that end a completion
 	// Encode turns text into token ids, with the tokens that begin a text if special is true.
 	Encode func(text string, special bool) ([]int32, error)
 	// Decode returns the text of tokens, with special ones. Mark returns the text of a completion with those of marks
@@ -20,8 +20,8 @@ type Text struct {
 	Token func(name string) (int32, bool)
 	// Template is the source of the chat template, "" without one. It may be one that cannot be parsed.
 	Template string
-	// Render writes messages as one text, by the parameters of a row, of which it takes [parameter.Text]. It is nil
-	// where there is no template that can be used, and then NoTemplate reports why.
+	// Render writes messages as one text, by the parameters of a row, of which it takes [parameter.Text]. It is nil if
+	// there is no template that can be used, and then NoTemplate reports why.
 	Render     func(messages []promptset.Message, by *parameter.Set) (string, error)
 	NoTemplate error
 }

@@ -19,10 +19,10 @@ import (
 
 // Shape is what a kernel is lowered for. Zero values are the script's defaults, but for Heads, KVHeads and HeadDim.
 type Shape struct {
-	Heads, KVHeads    int     // of one device
+	Heads, KVHeads    int     // heads of one device
 	HeadDim, PageSize int     // PageSize in tokens
 	DType, KVDType    string  // of queries and results, bfloat16 or float32; of the cache, by default the same
-	Scale, SoftCap    float64 // of the scores
+	Scale, SoftCap    float64 // scale and soft cap of the scores
 	Window            int     // in tokens
 	Sinks             bool    // each head has a score of its own
 	Queries, Pages    int     // of a block
@@ -144,7 +144,7 @@ func findPython(given string) (string, error) {
 	return "", errors.New("there is no Python on PATH: give one that has JAX with --python")
 }
 
-// captureError tells a missing package from a shape that the kernel refuses.
+// captureError distinguishes a missing package from a shape that the kernel refuses.
 func captureError(python, stderr string, cause error) error {
 	lines := strings.Split(strings.TrimSpace(stderr), "\n")
 	last := strings.TrimSpace(lines[len(lines)-1])

@@ -43,7 +43,7 @@ type Report struct {
 	KVBytesPerToken int64   `json:"kv_bytes_per_token"`
 	LongestSequence int     `json:"longest_sequence_tokens"`
 	MeanSequence    float64 `json:"mean_sequence_tokens"`
-	// TokensPerSecond is the rate that was given, else that of the earlier job; 0 if neither is known.
+	// TokensPerSecond is the rate that was given, else the rate of the earlier job; 0 if neither is known.
 	TokensPerSecond  float64 `json:"tokens_per_second,omitempty"`
 	SecondsOfDrawing float64 `json:"seconds_at_most,omitempty"` // CompletionTokens at that rate
 	// Expected is what the job comes to if its completions are like those of an earlier one; nil without one.
@@ -154,8 +154,8 @@ type rowsCheck struct {
 	lineage *lineage.Graph              // nil if no row continues another one
 	kinds   map[string]*KindOfErrors
 	lengths []int32      // of prompts
-	tokens  int64        // of sequences that end at their limits
-	seen    *seenLengths // of completions of an earlier job; nil without one
+	tokens  int64        // tokens of sequences that end at their limits
+	seen    *seenLengths // completion lengths of an earlier job; nil without one
 	prompts int64        // tokens, of each completion's prompt
 }
 

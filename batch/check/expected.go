@@ -8,7 +8,7 @@ import (
 // Earlier is what the completions of an earlier job were like, such as those of a trial of the same job.
 type Earlier struct {
 	Output string `json:"output"`
-	Model  string `json:"model,omitempty"` // that generated them, as the output names it
+	Model  string `json:"model,omitempty"` // the model that generated them, as the output names it
 	// Completions are those without an error. MeanTokens and LengthShare are of these.
 	Completions int64   `json:"completions"`
 	MeanTokens  float64 `json:"mean_completion_tokens"`
@@ -19,13 +19,13 @@ type Earlier struct {
 	Lengths map[int]int64 `json:"-"`
 }
 
-// Expectation is what a job comes to whose completions are as long as those of an earlier one.
+// Expectation is what a job amounts to if its completions are as long as an earlier job's.
 type Expectation struct {
 	Like Earlier `json:"like"`
 	// CompletionTokens is, for each completion, the mean of min(tokens, its limit) over the earlier completions, added
 	// up. One that ended at the limit of the earlier job counts with the tokens that it has.
 	CompletionTokens float64 `json:"completion_tokens"`
-	MeanSequence     float64 `json:"mean_sequence_tokens"` // of prompts with such completions
+	MeanSequence     float64 `json:"mean_sequence_tokens"` // mean of prompts with such completions
 	Seconds          float64 `json:"seconds,omitempty"`    // CompletionTokens at the report's TokensPerSecond
 }
 

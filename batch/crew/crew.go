@@ -37,23 +37,23 @@ const User = "quire"
 // to end then, too.
 type Crew struct {
 	Workers     int
-	MaxRestarts int // of a process, without a row being done in between
+	MaxRestarts int // restarts of a process without a finished row in between
 	// Server is the arguments of this program that run a queue's server: it listens at the address, where port 0 is
 	// any, takes [User] with the password, and keeps its state in the folder.
 	Server func(address, store string) []string
 	// Worker is the arguments that run a worker of this name on a job.
 	Worker func(job, name string) []string
-	// Environment is that of a process, with the server's address, which is empty for the server itself at first, and
-	// the number of the worker, -1 for the server.
+	// Environment is the environment of a process, with the server's address, which is empty for the server itself at
+	// first, and the number of the worker, -1 for the server.
 	Environment func(address string, worker int) []string
 	// Password of the server, for this run.
 	Password string
-	Timing   process.Timing // of restarts
+	Timing   process.Timing // delays of restarts
 	Messages io.Writer      // takes the processes' standard error, each line with the process' name
 	Log      *slog.Logger
 	Progress process.Progress
 
-	Restarts int // of workers, so far
+	Restarts int // restarts of workers, so far
 
 	store   string // of the server
 	address string // of the server
@@ -154,7 +154,7 @@ func (w *prefixed) lastLine() string {
 type member struct {
 	*child
 	failures int       // one after the other without progress in between
-	rows     int64     // of the job, when it died last
+	rows     int64     // finished rows of the job when it last died
 	again    time.Time // when it is started
 }
 
@@ -293,7 +293,7 @@ func (c *Crew) keep(workers []*member, job string, rows int64) (err error) {
 		select {
 		case err := <-w.ended:
 			w.stdin.Close()
-			if err == nil { // it says that the job is over
+			if err == nil { // no error: the job is over
 				w.again = time.Now().Add(time.Minute)
 				w.child = nil
 				continue

@@ -18,12 +18,12 @@ import (
 type keptServer struct {
 	listens chan struct{} // closed when it listens for the first time
 	failed  chan error    // why it is not started any more
-	rows    atomic.Int64  // of the job that are done: a server that dies often without one more is given up
+	rows    atomic.Int64  // finished rows of the job: a server that dies often without one more is given up
 	cancel  context.CancelFunc
 	done    chan struct{}
 }
 
-// keepServer has the server run until stop, also while whoever uses it waits for it.
+// keepServer keeps the server running until stop, also while its users wait for it.
 func (c *Crew) keepServer() *keptServer {
 	ctx, cancel := context.WithCancel(context.Background())
 	k := &keptServer{listens: make(chan struct{}), failed: make(chan error, 1), cancel: cancel,

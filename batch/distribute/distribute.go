@@ -36,8 +36,8 @@ type Report struct {
 	Output      string         `json:"output"`
 	Parameters  map[string]any `json:"parameters"`
 
-	tally.Counts          // of the parts that are there
-	RowsBefore   int64    `json:"rows_before"` // of these, in parts that earlier runs published
+	tally.Counts          // counts of the published parts
+	RowsBefore   int64    `json:"rows_before"` // rows in parts that earlier runs published
 	RowsHere     int64    `json:"rows_here"`   // the others
 	Workers      int      `json:"workers"`
 	Restarts     int      `json:"worker_restarts"`
@@ -45,7 +45,7 @@ type Report struct {
 	Interrupted  bool     `json:"interrupted"`
 	TotalSeconds float64  `json:"total_seconds"`
 
-	// AlreadyFinished is the report where nothing was left to do.
+	// AlreadyFinished is the report if nothing was left to do.
 	AlreadyFinished *generate.Report `json:"-"`
 }
 

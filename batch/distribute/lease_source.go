@@ -23,7 +23,7 @@ import (
 type leaseSource struct {
 	*generate.Generator
 	log   *slog.Logger
-	name  string // of the worker
+	name  string // name of the worker
 	of    queue.Job
 	taken *queue.Worker
 	units *leasedUnits

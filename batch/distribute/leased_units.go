@@ -18,22 +18,22 @@ import (
 	"github.com/quire/quire/internal/plural"
 )
 
-// leasedUnits tell the queue how the units of a worker go. Each unit that is through is told by a goroutine of its own.
+// leasedUnits report the state of a worker's units to the queue. A goroutine of its own reports each finished unit.
 type leasedUnits struct {
 	process *process.Process
 	active  *generate.ActiveUnits
 	log     *slog.Logger
-	reword  func(error) error // words an error for whoever runs the worker
+	reword  func(error) error // words an error for the operator of the worker
 
 	mu     sync.Mutex
-	leases map[*generate.Unit]*queue.Lease // of the units that are running; protected by mu
+	leases map[*generate.Unit]*queue.Lease // leases of the running units; protected by mu
 
 	changed chan struct{} // has a value when something ended
 	reports sync.WaitGroup
 	done    atomic.Int64 // units
 }
 
-// started tells of a unit that is started.
+// started reports a unit that was started.
 func (l *leasedUnits) started(ctx context.Context, u *generate.Unit, lease *queue.Lease) {
 	l.mu.Lock()
 	l.leases[u] = lease
@@ -49,7 +49,7 @@ func (l *leasedUnits) started(ctx context.Context, u *generate.Unit, lease *queu
 	}
 }
 
-// Progressed tells the queue how far a unit is, and ends it when its part is published.
+// Progressed reports a unit's progress to the queue, and ends the unit when its part is published.
 func (l *leasedUnits) Progressed(ctx context.Context, u *generate.Unit) {
 	defer l.signal()
 	t, _, _ := u.Out.Counts()
@@ -73,7 +73,7 @@ func (l *leasedUnits) Progressed(ctx context.Context, u *generate.Unit) {
 		if err == nil {
 			err = lease.Done(context.WithoutCancel(ctx), t)
 		}
-		l.active.Fail(err) // of the queue, which could not be told
+		l.active.Fail(err) // the report to the queue failed
 	})
 }
 
@@ -90,8 +90,8 @@ func (l *leasedUnits) takeOut(u *generate.Unit, whole bool) (lease *queue.Lease,
 	return lease, true
 }
 
-// reportState reports whether there is something to do. Units begin and end in two goroutines: the last to say it
-// reports how it is now.
+// reportState reports whether there is something to do. Units start and end in two goroutines: the last one to report
+// sends the current state.
 func (l *leasedUnits) reportState() {
 	l.active.View(func(units []*generate.Unit) {
 		if len(units) == 0 {
@@ -147,7 +147,7 @@ func (l *leasedUnits) ReadFailed(ctx context.Context, u *generate.Unit, cause er
 			l.log.Warn("closing what a unit had", "unit", lease.Number, "err", err.Error())
 		}
 		if errors.Is(cause, fs.ErrExist) {
-			// Another worker, that the queue had given up, published the part: whoever gets the unit finds it.
+			// A worker that the queue had given up published the part: the next worker of the unit finds it.
 			l.active.Fail(lease.GiveBack(context.WithoutCancel(ctx), time.Second))
 			return
 		}
@@ -164,7 +164,7 @@ func (l *leasedUnits) WriteFailed(ctx context.Context, u *generate.Unit, cause e
 	}
 }
 
-// gaveUp says to the queue what was in flight when the device failed once too often.
+// gaveUp reports to the queue what was in flight when the device failed once too often.
 func (l *leasedUnits) gaveUp(ctx context.Context, first *queue.Lease, err error) error {
 	err = l.reword(err)
 	units := l.active.List()

@@ -23,15 +23,15 @@ import (
 	"github.com/quire/quire/models"
 )
 
-// queuedJob is what a job in the queue tells its workers. What is of one process is not in it.
+// queuedJob is what the queue hands to the workers of a job. It contains nothing that belongs to one process.
 type queuedJob struct {
-	// Dir is where relative names begin.
+	// Dir is the folder that relative names start in.
 	Dir string `json:"dir"`
 	// Spec is the job without its inputs, which the description names. URLs have no parameters.
 	Spec        spec.Spec             `json:"spec"`
 	Description *jobstate.Description `json:"description"`
-	// Pinned are the names by which workers open the inputs: those of the description, but of datasets of the hub with
-	// the commits that were submitted. Nil has no such.
+	// Pinned are the names by which workers open the inputs: the names in the description, except that datasets of the
+	// hub have the commits that were submitted. Nil has no such names.
 	Pinned []string `json:"pinned,omitempty"`
 }
 
@@ -152,7 +152,7 @@ func missingUnits(o *prepare.Opened, missing []int) []queue.Unit {
 	return units
 }
 
-// UnitOptions say how a queue treats the units of a job.
+// UnitOptions set how a queue treats the units of a job.
 type UnitOptions struct {
 	// AckWait is how long a worker may be silent about a unit until another one gets it; 0 takes the queue's default.
 	AckWait time.Duration

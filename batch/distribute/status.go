@@ -22,7 +22,7 @@ type JobStatus struct {
 	Why             []string `json:"why"`         // what is not done waits for
 }
 
-// Summarize adds up what the workers say.
+// Summarize adds up what the workers report.
 func Summarize(s *queue.Status) *JobStatus {
 	v := &JobStatus{Job: s.Job.ID, Output: s.Job.Name, Rows: s.Job.Rows, Units: s.Job.Units, Status: s}
 	for _, w := range s.Workers {
@@ -41,7 +41,7 @@ func Summarize(s *queue.Status) *JobStatus {
 	return v
 }
 
-// State says in a word how the job is.
+// State is the job's state in one word.
 func (v *JobStatus) State() string {
 	switch {
 	case v.Status.Job.Cancelled:
@@ -73,7 +73,7 @@ func (v *JobStatus) Line() string {
 // whyExamples is how many units of a kind are named.
 const whyExamples = 8
 
-// why says, a line each, what the units that are not done wait for. Parked ones are told apart.
+// why returns, one per line, what the unfinished units wait for. Parked units are counted separately.
 func (v *JobStatus) why() (lines []string) {
 	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
 	job := v.Status.Job
@@ -116,7 +116,7 @@ func (v *JobStatus) why() (lines []string) {
 	return lines
 }
 
-// Obstacles are reasons for which nothing may happen at all, for who waits; each is said once.
+// Obstacles are reasons why nothing may happen at all, for a user who waits; each is reported once.
 func (v *JobStatus) Obstacles() (lines []string) {
 	if v.Status.Job.Ready && v.alive() == 0 {
 		lines = append(lines, fmt.Sprintf(`no worker is connected: "sample worker %s" starts one`, v.Job))
@@ -127,7 +127,7 @@ func (v *JobStatus) Obstacles() (lines []string) {
 	return lines
 }
 
-// heardOf reports when a worker told how it is.
+// heardOf returns when a worker last reported.
 func (v *JobStatus) heardOf(worker string) string {
 	for _, l := range v.Workers {
 		switch {
@@ -146,7 +146,7 @@ func (v *JobStatus) heardOf(worker string) string {
 	return ", which has ended, or has not told yet how it is"
 }
 
-// alive counts the workers that told how they are not long ago.
+// alive counts the workers that reported recently.
 func (v *JobStatus) alive() (n int) {
 	for _, l := range v.Workers {
 		if l.SecondsAgo < queue.AliveWithin.Seconds() {

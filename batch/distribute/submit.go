@@ -16,7 +16,7 @@ import (
 // Submission is what became of a job that was put into a queue.
 type Submission struct {
 	*queue.Status
-	Result  queue.Submission // of the units that are missing
+	Result  queue.Submission // result for the missing units
 	Rows    int64            // of the job
 	Retried int              // units that were parked, and are queued again
 }
@@ -35,7 +35,7 @@ func Submit(ctx context.Context, p *process.Process, opened *prepare.Opened, q *
 	if err != nil {
 		return nil, err
 	}
-	if err := q.Free(ctx, job); err != nil { // before New removes what the other job wrote
+	if err := q.Free(ctx, job); err != nil { // must come before New removes what the other job wrote
 		return nil, outputTaken(opened, err)
 	}
 	if p.New {
@@ -79,7 +79,8 @@ func enqueue(ctx context.Context, p *process.Process, opened *prepare.Opened, q 
 	var saved *resume.Saved
 	err = prepare.RetryWhile(ctx, jobstate.ErrBusy, func() (err error) {
 		if saved, err = resume.Open(ctx, p, opened); errors.Is(err, jobstate.ErrBusy) {
-			// By workers, if the queue has the job: only those of one that was cancelled are waited for.
+			// The folder is in use by workers if the queue has the job. Only the workers of a cancelled job are waited
+			// for.
 			if was, known := q.Job(ctx, job.ID); known != nil {
 				return fmt.Errorf("%v: %w", err, known)
 			} else if !was.Cancelled {

@@ -35,11 +35,12 @@ type Worker struct {
 	Name string
 	// KVMemory is the bytes of the KV cache on this machine; 0 takes the job's.
 	KVMemory int64
-	// Plugins takes jobs whose backend is a plugin's file, too: it is code that whoever may write to the queue chooses.
+	// Plugins takes jobs whose backend is a plugin's file, too: anyone who may write to the queue chooses that code.
 	Plugins bool
 	// Supervised reports whether another process reports how the job ended.
 	Supervised bool
-	// Reword words an error of a job for whoever runs the worker, and did not choose the job's settings; nil leaves it.
+	// Reword words an error of a job for the operator of the worker, who did not choose the job's settings; nil leaves
+	// it.
 	Reword func(error) error
 }
 
@@ -50,8 +51,8 @@ func (w *Worker) reworded(err error) error {
 	return w.Reword(err)
 }
 
-// Work works on a job until nothing of it waits or runs, or without one on any job until ctx is done. Names of a job
-// that are relative begin in the folder that it was submitted in, which becomes that of this process.
+// Work works on a job until nothing of it waits or runs or, without a job, on any job until ctx is done. Relative names
+// of a job start in the folder that it was submitted in, which becomes the folder of this process.
 func (w *Worker) Work(ctx context.Context, q *queue.Queue, job string) error {
 	w.Options = load.WithModels(w.Options).WithDefaults()
 	if w.Name == "" {
@@ -149,7 +150,7 @@ func (w *Worker) prepare(ctx context.Context, q *queue.Queue, j queue.Job) (*job
 		return nil, fmt.Errorf("job %s is another one here: %s", j.ID, differences)
 	}
 	c.call(opened)
-	if err := opened.CheckLineage(ctx, jobstate.Shard{}); err != nil { // which another version submitted
+	if err := opened.CheckLineage(ctx, jobstate.Shard{}); err != nil { // a different version may have submitted the job
 		return nil, fmt.Errorf("job %s: %w", j.ID, err)
 	}
 	begun, err := jobstate.ReadOutput(ctx, job.Output)
@@ -220,7 +221,7 @@ type jobWorker struct {
 // run takes units until nothing of the job is left.
 func (s *jobWorker) run(ctx context.Context) (err error) {
 	defer s.Release()
-	ctx, end := context.WithCancelCause(ctx) // which the job's cancelling does, too
+	ctx, end := context.WithCancelCause(ctx) // cancelling the job also ends ctx
 	defer end(nil)
 	beats, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer process.EndInTime(ctx, s.Process, func() { s.abandon(ctx) })()
@@ -230,7 +231,7 @@ func (s *jobWorker) run(ctx context.Context) (err error) {
 		s.units.reports.Wait()
 		stop()
 		beating.Wait()
-		// What is told in the end is not worth the time that a server may be away.
+		// The last report is not worth waiting for an absent server.
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		defer cancel()
 		s.units.giveBack()
@@ -281,7 +282,7 @@ func (s *jobWorker) over(ctx context.Context) (over bool, err error) {
 	}
 	status, err := s.queue.Status(ctx, s.of.ID)
 	switch {
-	case err == nil && status.Over && s.worker.Supervised: // whoever supervises reports how it ended
+	case err == nil && status.Over && s.worker.Supervised: // the supervisor reports how it ended
 		return true, nil
 	case err == nil && status.Over:
 		return true, JobOver(status)

@@ -15,10 +15,10 @@ import (
 	"github.com/quire/quire/batch/process"
 )
 
-// countVariable is the variable that reports how many shards there are where the scheduler does not.
+// countVariable is the variable with the number of shards, for schedulers that do not set it.
 const countVariable = "QUIRE_SHARD_COUNT"
 
-// claim is what some variables say of which shard this process is.
+// claim is the shard that some variables claim for this process.
 type claim struct {
 	names        []string // of the variables
 	index, count int      // count 0 is not known
@@ -31,7 +31,7 @@ func (c claim) String() string {
 	return fmt.Sprintf("%s say %d/%d", strings.Join(c.names, ", "), c.index, c.count)
 }
 
-// Shard takes the shard from what schedulers tell their processes. All that is there must agree.
+// Shard takes the shard from the variables that schedulers set. All of them must agree.
 func Shard(getenv func(string) string) (jobstate.Shard, error) {
 	e := &variables{getenv: getenv, flags: "`shard` I/N"}
 	given, _ := e.number(countVariable)
@@ -126,7 +126,7 @@ func (e *variables) pair(index, count string) {
 	}
 }
 
-// kubernetes: an Indexed Job, which does not tell its pods how many they are.
+// kubernetes: an Indexed Job, which does not give its pods their number.
 func (e *variables) kubernetes() {
 	if i, ok := e.number("JOB_COMPLETION_INDEX"); ok {
 		e.add(i, 0, "JOB_COMPLETION_INDEX")
@@ -188,8 +188,7 @@ func (e *variables) tpu() {
 	e.add(i, len(hosts), "TPU_WORKER_ID", "TPU_WORKER_HOSTNAMES")
 }
 
-// dropLone drops claims of one of one where others say more: a slice of TPUs of one host is that, whatever the Job that
-// it is in.
+// dropLone drops claims of a count of 1 if other claims have more: a slice of TPUs of one host claims that in any Job.
 func (e *variables) dropLone() {
 	if several := slices.DeleteFunc(slices.Clone(e.claims),
 		func(c claim) bool { return c.count == 1 }); len(several) > 0 {
@@ -221,10 +220,10 @@ func Hosts(getenv func(string) string) (*process.Hosts, error) {
 	return &process.Hosts{Processes: first.count, ID: first.index, CoordinatorAddress: coordinatorOf(getenv)}, nil
 }
 
-// coordinatorPort is where process 0 is met where only its host is known: jax.distributed's on TPUs.
+// coordinatorPort is the port of process 0 if only its host is known: the port of jax.distributed on TPUs.
 const coordinatorPort = "8476"
 
-// coordinatorOf is where the environment reports that process 0 is; "" for nowhere.
+// coordinatorOf returns the address of process 0 that the environment gives; "" for none.
 func coordinatorOf(getenv func(string) string) string {
 	if address := getenv("JAX_COORDINATOR_ADDRESS"); address != "" {
 		return address

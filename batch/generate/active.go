@@ -23,7 +23,7 @@ func (f *ActiveUnits) Track(u *Unit) {
 	f.units = append(f.units, u)
 }
 
-// Remove takes a unit from those that are started. It returns false if it was taken before.
+// Remove removes a unit from the started units. It returns false if the unit was removed before.
 func (f *ActiveUnits) Remove(u *Unit, whole bool) bool {
 	_, drawn, _ := u.Out.Counts()
 	f.mu.Lock()
@@ -46,7 +46,7 @@ func (f *ActiveUnits) has(u *Unit) bool {
 	return slices.Contains(f.units, u)
 }
 
-// View calls see with the units, of which none begins or ends meanwhile.
+// View calls see with the units. No unit starts or ends meanwhile.
 func (f *ActiveUnits) View(see func(units []*Unit)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -55,7 +55,7 @@ type collector struct {
 	before    tally.Counts
 	generated tally.Counts // what this process did; with before it is what the job has come to
 	errors    []string     // the first few
-	err       error        // of the writer or the journal; nothing is written after it
+	err       error        // error of the writer or the journal; nothing is written after it
 	record    []byte
 }
 
@@ -66,14 +66,13 @@ type collecting struct {
 	// are whole soon, and no slot waits. 0 is no such bound.
 	window, enough int
 	format         string
-	columns        []string       // that the output has on request
+	columns        []string       // columns that the output has on request
 	replies        *replySplitter // nil if texts stay whole
 	observer       *observe.Observer
 	lineage        stage // nil if no row continues another one
 }
 
-// stage is the lineage of rows, as far as who gathers their completions meets it. The collector's lock is taken before
-// the stage's.
+// stage is the part of the rows' lineage that the collector uses. The collector's lock is taken before the stage's.
 type stage interface {
 	// Ready reports whether rows that were started can continue, which come first.
 	Ready() bool
@@ -84,14 +83,14 @@ type stage interface {
 // pendingRow is a row whose completions are not all there.
 type pendingRow struct {
 	row       *promptset.Row
-	requests  []*engine.Request // of all its completions, one for each prompt; none if there are none to come
+	requests  []*engine.Request // requests of its completions, one for each prompt; none if no completions are to come
 	results   []completion.Result
 	left      int
-	generated int // of the results by this process
+	generated int // results that this process generated
 	ended     bool
 	started   time.Time
 
-	done    []completion.Result // that were there before, until the row is launched
+	done    []completion.Result // earlier results, until the row is launched
 	early   bool                // started before its place, for its children: it is not written when it is finished
 	counted bool                // its results are: before its place, or at it
 }
@@ -111,8 +110,8 @@ func newCollector(w rowWriter, j recorder, how collecting) *collector {
 	return c
 }
 
-// begin takes the next row, of which n completions will come. It waits while too much is in flight; when ctx ends that,
-// the row is not started. It returns nil if rows that were started can continue, which come first.
+// begin starts the next row, which gets n completions. It waits while too much is in flight; if ctx ends the wait, the
+// row is not started. It returns nil if rows that were started can continue: these come first.
 func (c *collector) begin(ctx context.Context, row *promptset.Row, n int, early bool) (*pendingRow, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -189,7 +188,7 @@ func (c *collector) restore(p *pendingRow, results []completion.Result) error {
 }
 
 // add adds one completion to its row, and hands the row to the writer when it is the last one. A request that the
-// engine refuses as a whole has one completion, whatever its n.
+// engine refuses as a whole has one completion, regardless of its n.
 func (c *collector) add(p *pendingRow, done *engine.Completion) error {
 	r := completion.Result{
 		Generation: done.Generation, Text: done.Text, TokenIDs: done.Tokens, Logprobs: done.Logprobs,
@@ -209,7 +208,7 @@ func (c *collector) add(p *pendingRow, done *engine.Completion) error {
 		return c.err
 	}
 	whole := ask.Refused(done.Err)
-	// A refusal costs nothing to have again, and what it says may depend on the memory there is.
+	// A refusal costs nothing to repeat, and its text may depend on the available memory.
 	if !whole {
 		c.record, _ = r.AppendBinary(c.record[:0])
 		end := c.observer.Span("journal a completion")
@@ -308,7 +307,7 @@ func (c *collector) finish(p *pendingRow) error {
 			of.Prompt = p.requests[0].Tokens
 		}
 		c.err = c.lineage.Finish(p.row.Index, of, p.early, p.generated)
-		if c.err != nil || p.early { // which is written at its place
+		if c.err != nil || p.early { // an early row is written at its place
 			c.room.Broadcast()
 			return c.err
 		}

@@ -29,8 +29,8 @@ type NextUnit struct {
 	Resized bool // another process began the job with other sizes, which the engine must have too
 }
 
-// Listener is told how a unit goes. The goroutine of the engine's intake calls unread and broken, that of its
-// completions moved and broken.
+// Listener receives the progress of a unit. The goroutine of the engine's intake calls unread and broken, and the
+// goroutine of its completions moved and broken.
 type Listener interface {
 	// Progressed is called after each completion of a unit, and when all of its rows were started.
 	Progressed(ctx context.Context, u *Unit)
@@ -52,7 +52,7 @@ const (
 // Generator generates the completions of units with one engine. It is what a run, a shard and a worker have in common.
 type Generator struct {
 	Process *process.Process
-	Job     *spec.Job // as it is settled
+	Job     *spec.Job // the settled job
 	Opened  *prepare.Opened
 	builder *ask.Builder
 	Active  ActiveUnits
@@ -60,12 +60,12 @@ type Generator struct {
 	Ready func(engine.Plan)
 
 	Session *process.Session // nil while no engine is open
-	last    *process.Session // that was open
+	last    *process.Session // the previous session
 
 	restarts int
 	again    bool         // the engine is opened after a failure
 	resized  bool         // the engine is opened with other sizes than the last one
-	engines  engine.Stats // of all engines
+	engines  engine.Stats // totals of all engines
 }
 
 func NewGenerator(p *process.Process, j *spec.Job, opened *prepare.Opened) *Generator {
@@ -107,8 +107,8 @@ func (g *Generator) Release() {
 }
 
 // Claim makes the job, with what the engine settled on, the folder's job, if there is none yet. It returns resized if
-// another process was faster since the engine was opened: the generator's job has that one's sizes then. An error says
-// that the job there is another one, or computed in another way.
+// another process was faster since the engine was opened: the generator's job then has the sizes of that process. An
+// error reports that the folder has a different job, or one that was computed in a different way.
 func (g *Generator) Claim(ctx context.Context, saved *resume.Saved) (resized bool, err error) {
 	plan := g.Session.Plan()
 	d := *g.Opened.Description
@@ -241,7 +241,7 @@ type intake struct {
 	failure error
 
 	mu   sync.Mutex
-	rows map[*engine.Request]*requested // of completions that are to come
+	rows map[*engine.Request]*requested // rows of the outstanding completions
 }
 
 // requested is the row of a request.
@@ -251,7 +251,7 @@ type requested struct {
 	left int // completions of the request
 }
 
-// requests yields requests of units that were started before, then of those that come.
+// requests yields requests of units that were started before, then of new units.
 func (in *intake) requests(ctx context.Context) iter.Seq[*engine.Request] {
 	return func(yield func(*engine.Request) bool) {
 		units := in.active.List()

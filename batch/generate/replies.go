@@ -17,7 +17,7 @@ type replySplitter struct {
 	job     *spec.Job
 	session *process.Session
 	forms   reply.Forms
-	without reply.Forms // with reasoning alone
+	without reply.Forms // forms with reasoning alone
 }
 
 // newReplySplitter returns what takes the completions of the job apart; nil if nobody asks for it. input has the

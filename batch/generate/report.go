@@ -18,12 +18,12 @@ type Report struct {
 	Fingerprint string         `json:"model_fingerprint"`
 	Inputs      []string       `json:"inputs"`
 	Output      string         `json:"output"`
-	Shard       string         `json:"shard,omitempty"` // of which all figures are
+	Shard       string         `json:"shard,omitempty"` // the shard that all figures are about
 	Parameters  map[string]any `json:"parameters"`
-	Defaults    string         `json:"defaults,omitempty"` // of these, those that the model's files ask for
+	Defaults    string         `json:"defaults,omitempty"` // the part of the settings that the model's files ask for
 	Plan        engine.Plan    `json:"plan"`
 
-	tally.Counts // of the whole job: of earlier runs and of this one
+	tally.Counts // counts of the whole job: of earlier runs and of this one
 	// of these, finished by earlier runs: in their parts, or whole in the journal
 	RowsBefore     int64 `json:"rows_before"`
 	RowsHere       int64 `json:"rows_here"`       // the others, finished by this run
@@ -38,17 +38,16 @@ type Report struct {
 	Errors       []string `json:"errors,omitempty"`        // the first few
 	Interrupted  bool     `json:"interrupted"`
 
-	TotalSeconds     float64 `json:"total_seconds"` // with opening the model and writing
+	TotalSeconds     float64 `json:"total_seconds"` // including opening the model and writing
 	TimeToFirstToken float64 `json:"time_to_first_token_seconds"`
-	// The device's time in steps of one kind is measured where it has a clock (xla:cpu with kernels); elsewhere these
-	// are absent.
-	// prompt tokens that were run, while steps of prompts ran
+	// The device's time in steps of one kind is measured if it has a clock (xla:cpu with kernels); otherwise these are
+	// absent. prompt tokens that were run, while steps of prompts ran
 	PrefillTokensPerSec float64 `json:"prefill_tokens_per_second,omitempty"`
 	// tokens that were run to generate the next, while those steps ran
 	DecodeTokensPerSec float64 `json:"decode_tokens_per_second,omitempty"`
 	// of completions that came out, over the whole of the engine's run
 	GeneratedTokensPerSec float64      `json:"generated_tokens_per_second"`
-	HostShare             float64      `json:"host_share"` // of the engine's run, in which the device ran nothing
+	HostShare             float64      `json:"host_share"` // share of the engine's run in which the device ran nothing
 	PeakPages             int          `json:"peak_pages"`
 	Pages                 int          `json:"pages"`
 	Engine                engine.Stats `json:"engine"`
@@ -57,8 +56,8 @@ type Report struct {
 	// was left to do.
 	Followed        bool `json:"-"`
 	AlreadyFinished bool `json:"-"`
-	// Parts and RowsPlanned are those of this process' share of the job, and Standing how much of the whole job is
-	// there after a shard's work; nil for a run of the whole job.
+	// Parts and RowsPlanned count this process' share of the job, and Standing is how much of the whole job is there
+	// after a shard's work; nil for a run of the whole job.
 	Parts       int                  `json:"-"`
 	RowsPlanned int64                `json:"-"`
 	Standing    *resume.Completeness `json:"-"`
@@ -94,7 +93,7 @@ func (g *Generator) report(u *Unit, started time.Time, interrupted bool) *Report
 	return report
 }
 
-// partialRows is how many rows are not finished of which completions are kept: rows in flight, and those that only the
+// partialRows is the number of unfinished rows with completions that are kept: rows in flight, and rows that only the
 // journal knows yet.
 func (u *Unit) partialRows() int64 {
 	rows := u.Out.partialRows()

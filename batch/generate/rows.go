@@ -6,11 +6,11 @@ import (
 	"github.com/quire/quire/data/promptset"
 )
 
-// rowReader reads single rows of the inputs, in blocks of which it keeps some: rows that are wanted out of order often
-// stand close together.
+// rowReader reads single rows of the inputs in blocks, and keeps some blocks: rows that are wanted out of order are
+// often close together.
 type rowReader struct {
 	reader *promptset.Reader
-	rows   int64 // of the job
+	rows   int64 // rows of the job
 	blocks [][]*promptset.Row
 	from   []int64 // first rows of the blocks
 	next   int     // block to go

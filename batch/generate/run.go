@@ -47,7 +47,7 @@ func (g *Generator) beginRest(ctx context.Context, saved *resume.Saved) (*Unit, 
 			"shard again, which then take those")
 	}
 	if resized {
-		if err = g.open(ctx); err == nil { // with what the faster process settled on
+		if err = g.open(ctx); err == nil { // opens with what the faster process settled on
 			_, err = g.Claim(ctx, saved)
 		}
 	}
@@ -71,7 +71,7 @@ func (g *Generator) beginRest(ctx context.Context, saved *resume.Saved) (*Unit, 
 	return u, nil
 }
 
-// onlyUnit is told how the one unit of a run goes.
+// onlyUnit receives the progress of a run's only unit.
 type onlyUnit struct {
 	progress process.Progress
 	active   *ActiveUnits
@@ -97,7 +97,7 @@ func (g *Generator) publish(ctx context.Context, u *Unit, started time.Time, run
 	done, drawn, _ := u.Out.Counts()
 	p.Progress.Finish(done, drawn)
 	interrupted := ctx.Err() != nil && !p.Hosts.Lost()
-	// The writer's error has been that of the run.
+	// The writer's error is already the error of the run.
 	if err := u.Writer.Close(); runErr == nil {
 		runErr = err
 	}
@@ -109,7 +109,7 @@ func (g *Generator) publish(ctx context.Context, u *Unit, started time.Time, run
 		runErr = prefixes.SavePrefix(ctx, p, g.Session, g.builder.Common.Tokens)
 	}
 	if runErr == nil && !interrupted && unpublished == 0 {
-		runErr = saved.ClearJournals() // of shards too, whose parts a run of the whole job has done
+		runErr = saved.ClearJournals() // also of shards: a run of the whole job has done their parts
 	}
 	report := g.report(u, started, interrupted)
 	report.Parts, report.Standing = saved.PartCount, saved.ShardCompleteness()

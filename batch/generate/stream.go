@@ -21,7 +21,7 @@ import (
 // streamed are the rows of a job whose output is Standard.
 type streamed struct {
 	opened *prepare.Opened
-	total  int64             // rows; -1 where it is not known
+	total  int64             // rows; -1 if it is not known
 	schema *promptset.Schema // nil if it is not known
 	rows   func(ctx context.Context) iter.Seq[*promptset.Row]
 	await  func(ctx context.Context) bool
@@ -54,7 +54,7 @@ func Stream(ctx context.Context, p *process.Process, j *spec.Job, started time.T
 	return g.finishStream(ctx, u, writer, started, g.Generate(ctx, emptySource{}))
 }
 
-// openStream opens the input: files, or standard input, of which nothing is read yet.
+// openStream opens the input: files, or standard input, without reading from it yet.
 func openStream(ctx context.Context, p *process.Process, j *spec.Job) (*streamed, error) {
 	if !j.ReadsStandard() {
 		return openFilesAsStream(ctx, p, j)
@@ -96,7 +96,7 @@ func openStream(ctx context.Context, p *process.Process, j *spec.Job) (*streamed
 		}}, nil
 }
 
-// judgeStreamed refuses what a row can ask for only where all rows are known.
+// judgeStreamed refuses what a row can ask for only if all rows are known.
 func judgeStreamed(j *spec.Job, row *promptset.Row, columns []string) {
 	if row.Err != nil {
 		return

@@ -22,8 +22,8 @@ import (
 // Unit is what is read, generated and written in one go: the parts of a run or of a shard that are missing, or one
 // part of a job in a queue.
 type Unit struct {
-	process  *process.Process         // of the unit's own shard, if it is of a queue
-	reader   interface{ Err() error } // of the rows
+	process  *process.Process         // the process with the unit's own shard, if the unit comes from a queue
+	reader   interface{ Err() error } // reader of the rows
 	Saved    *resume.Saved            // nil if nothing is kept
 	builder  *ask.Builder
 	Out      *collector
@@ -32,9 +32,9 @@ type Unit struct {
 
 	Rows    *rowQueue
 	lineage *unitLineage        // nil if no row continues another one
-	stale   resume.StaleResults // of parts that are written again
+	stale   resume.StaleResults // results of parts that are written again
 
-	read bool // to the end; of the goroutine that begins rows
+	read bool // read to the end; owned by the goroutine that starts rows
 }
 
 // OpenUnit opens the journal, calls opened if it is given, and makes what generates and writes the parts that are
@@ -243,8 +243,8 @@ func (u *Unit) launch(ctx context.Context, p *pendingRow) (*pendingRow, error) {
 	return p, nil
 }
 
-// replay takes a row up at its place that was generated before it: some of its results by this process. yields is that
-// of begin.
+// replay takes up, at its place, a row that was generated earlier, with some of its results by this process. yields is
+// the argument of begin.
 func (u *Unit) replay(ctx context.Context, row *promptset.Row, done []completion.Result, generated int) (yields bool,
 	err error) {
 	p, err := u.Out.begin(ctx, row, len(done), false)

@@ -15,13 +15,13 @@ import (
 // across restarts, and before each those that it continues.
 type rowQueue struct {
 	next    func() (*promptset.Row, bool)
-	await   func(ctx context.Context) bool // for the next one; nil if it is there at once
-	Stop    func()                         // of the reading
+	await   func(ctx context.Context) bool // waits for the next one; nil if it is there at once
+	Stop    func()                         // stops the reading
 	lineage *unitLineage                   // nil if no row continues another one
 
 	row     *promptset.Row // read, and not started
 	line    []int64        // rows to be started before it, from the last one on
-	traced  bool           // line is that of row
+	traced  bool           // line belongs to row
 	begunTo int64          // all rows to be done before this one were started
 }
 
@@ -74,7 +74,7 @@ func (q *rowQueue) begun(row *promptset.Row, early bool) {
 type unitLineage struct {
 	*lineage.Stage[*pendingRow]
 	rows    *rowReader
-	results *resume.PublishedResults // of published parts
+	results *resume.PublishedResults // results of published parts
 	builder *ask.Builder
 }
 
@@ -111,7 +111,7 @@ func (l *unitLineage) parentOf(ctx context.Context, row *promptset.Row) (*lineag
 	})
 }
 
-// published makes what is known of a row from its published part, and of that which it continues.
+// published returns what its published part knows about a row and about the row that it continues.
 func (l *unitLineage) published(ctx context.Context, row int64, from *lineage.Parent) (*lineage.Parent, error) {
 	results, err := l.results.RowResults(ctx, row)
 	if err != nil {

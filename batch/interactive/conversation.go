@@ -16,7 +16,7 @@ type Conversation struct {
 	model  *Model
 	system string
 	before *lineage.Parent // the last message and its answer; nil at the beginning
-	number int64           // of the next message
+	number int64           // number of the next message
 }
 
 // NewConversation begins a conversation. Without a chat template it returns why there is none.
@@ -34,8 +34,8 @@ func (c *Conversation) System() string { return c.system }
 func (c *Conversation) Restart(system string) { c.system, c.before, c.number = system, nil, 0 }
 
 // Send generates the answer to a message of the user. If ctx ends that, the error is ctx's, and what was generated is
-// the answer. An error of outcome [Partial] reports that there is none, and why was told: the conversation is as
-// before.
+// the answer. An error of outcome [Partial] means that there is no answer and that the reason was reported: the
+// conversation is unchanged.
 func (c *Conversation) Send(ctx context.Context, message string, to Output) error {
 	t := c.model
 	var before promptset.Mapping // the messages before have all that comes before prompts

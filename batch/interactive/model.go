@@ -16,15 +16,15 @@ import (
 	"github.com/quire/quire/internal/plural"
 )
 
-// Model is a model that somebody tries: what it generates is told as it comes, and nothing is kept.
+// Model is a model for interactive use: what it generates is reported as it comes, and nothing is kept.
 type Model struct {
 	Process *process.Process
-	Job     *spec.Job // with the defaults that the model's files ask for
+	Job     *spec.Job // the job, with the defaults that the model's files ask for
 	session *process.Session
 	builder *ask.Builder
 }
 
-// Output is told of completions in order: by prompt, then by generation. Its calls do not overlap.
+// Output receives completions in order: by prompt, then by generation. Its calls do not overlap.
 type Output interface {
 	// Begin begins a completion. Text adds to its text.
 	Begin(prompt, generation int)
@@ -66,18 +66,18 @@ func Open(ctx context.Context, p *process.Process, j *spec.Job) (*Model, error) 
 func (t *Model) Close() { t.session.Release() }
 
 // Complete generates completions of prompts: messages of the user if the model has a chat template and PromptAs is not
-// [PromptRaw], else raw text. They are those of a file with these rows. An error of outcome [Partial] reports that
-// prompts carry errors, which were told.
+// [PromptRaw], else raw text. They are the same as for a file with these rows. An error of outcome [Partial] means that
+// prompts had errors, which were reported.
 func (t *Model) Complete(ctx context.Context, prompts []string, to Output) error {
 	rows := make([]*promptset.Row, len(prompts))
-	hasTemplate := t.session.Render != nil || t.session.Template != "" // a broken one is told of the prompt
+	hasTemplate := t.session.Render != nil || t.session.Template != "" // a broken template is reported for the prompt
 	message := hasTemplate && t.Job.PromptAs != spec.PromptRaw
 	for i, text := range prompts {
 		rows[i] = t.Job.Mapping.NewRow(int64(i), "prompt", text, message)
 	}
 	tell := &orderedOutput{to: to}
 	var requests []*engine.Request
-	places := map[*engine.Request]int{} // of their first completions
+	places := map[*engine.Request]int{} // places of their first completions
 	failed := 0
 	for i, row := range rows {
 		first, n := t.builder.Parameters(row).Generation, t.builder.Parameters(row).N
@@ -127,21 +127,21 @@ func (t *Model) run(ctx context.Context, requests []*engine.Request, done func(*
 	return len(bad), nil
 }
 
-// orderedOutput tells of completions in order, whichever is generated first.
+// orderedOutput reports completions in order, regardless of which is generated first.
 type orderedOutput struct {
 	to Output
 
 	mu      sync.Mutex
 	all     []pending
-	at      int // of all, that is told now
+	at      int // index, among all, of the completion that is reported now
 	started bool
 }
 
 // pending is a completion on its way to the output.
 type pending struct {
 	prompt, generation int
-	text               string // that was not told yet
-	written            int    // bytes of the text that were told, or are in text
+	text               string // text that was not reported yet
+	written            int    // bytes of the text that were reported, or are in text
 	ended, dropped     bool
 	reason             engine.FinishReason
 	err                error

@@ -17,14 +17,14 @@ type Description struct {
 	Settings Settings `json:"settings"`
 	Inputs   []Input  `json:"inputs"`
 	// Settled has the values that the user left open and that were found from the model and the machine when the job
-	// started. A process that continues the job uses them. They are not compared to tell jobs apart.
+	// started. A process that continues the job uses them. They are not part of the comparison of jobs.
 	Settled Settled `json:"settled,omitzero"`
 	// Arithmetic names what computes the completions and so decides their last bits: the kernels' instruction set, or
 	// the kind of device. A process that continues the job must compute in the same way. The name is unknown until
 	// the device is.
 	Arithmetic string `json:"arithmetic,omitempty"`
-	// Device is what the job started on, and Meta is the metadata of its parts. Neither is compared to tell jobs
-	// apart.
+	// Device is what the job started on, and Meta is the metadata of its parts. Neither is part of the comparison of
+	// jobs.
 	Device string            `json:"device,omitempty"`
 	Meta   map[string]string `json:"meta,omitempty"`
 
@@ -44,7 +44,7 @@ func Parse(b []byte) (*Description, error) {
 	return &d, nil
 }
 
-// Input is a file that the job reads. Everything but its name is compared to tell inputs apart.
+// Input is a file that the job reads. Everything but its name is part of the comparison of inputs.
 type Input struct {
 	Name   string `json:"name"`
 	Bytes  int64  `json:"bytes"`

@@ -98,7 +98,7 @@ func (s *State) read() error {
 	return nil
 }
 
-// Refresh reads what job the folder has now, where a shard found none before. With [State.Share], the store's job
+// Refresh reads the job that the folder has now, if a shard found none before. With [State.Share], the store's job
 // becomes the folder's, and must be the one that is in the folder, if any.
 func (s *State) Refresh() error {
 	if s.store != nil {
@@ -282,8 +282,8 @@ func readNotes(files vfs.FS, dir string, each func(summary []byte)) (torn []stri
 	return torn, nil
 }
 
-// Change makes d the job of the folder, in place of the one that is there. Its journal stays valid, unless anew says
-// that it has a key of its own from then on. It takes the lock of the whole job.
+// Change makes d the job of the folder, in place of the one that is there. Its journal stays valid, unless anew is
+// true: then it gets a new key. It takes the lock of the whole job.
 func (s *State) Change(d *Description, anew bool) error {
 	if s.dir != s.root || s.store != nil {
 		return errors.New("a job can only be changed by one process, with a local output")
@@ -299,5 +299,5 @@ func (s *State) Change(d *Description, anew bool) error {
 	if err := s.replace(filepath.Join(s.root, jobName), append(b, '\n')); err != nil {
 		return err
 	}
-	return s.read() // which makes the name last
+	return s.read() // reading makes the name last
 }

@@ -79,8 +79,8 @@ func (s *State) take(lock func(string) (io.Closer, error), name, busy string) er
 	return nil
 }
 
-// Begin makes d the job of the folder, and of the store with [State.Share]. Where another process has begun a job
-// meanwhile, the error is [ErrBegun], and [State.Job] is that one.
+// Begin makes d the job of the folder, and of the store with [State.Share]. If another process has started a job
+// meanwhile, the error is [ErrBegun], and [State.Job] is that job.
 func (s *State) Begin(d *Description) error {
 	if s.store == nil {
 		return s.begin(d)
@@ -117,7 +117,7 @@ func (s *State) begin(d *Description) error {
 }
 
 // OpenShard is [Open] for one of several processes that share the folder, each with a lock, a journal and notes on
-// parts of its own. Shards run beside one another, but not beside a run of the whole job, nor beside shards of another
+// parts of its own. Shards run at the same time, but not together with a run of the whole job or shards of a different
 // count.
 func OpenShard(files vfs.FS, output string, shard Shard) (*State, error) {
 	if shard.Whole() {

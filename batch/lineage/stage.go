@@ -14,7 +14,7 @@ import (
 	"github.com/quire/quire/data/vfs"
 )
 
-// folder is where a process keeps parents, below the folder of its journal.
+// folder returns the folder for a process' parents, below the folder of its journal.
 const folder = "parents"
 
 // Stage describes which rows come first, and keeps what others need of rows. R is a row that was started. Parents are
@@ -41,7 +41,7 @@ type running[R any] struct {
 }
 
 // Open opens what is kept below the folder of a journal. missing reports whether a row is in a part that is not
-// published. Damage is told to w.
+// published. Damage is reported to w.
 func Open[R any](files vfs.FS, dir string, key journal.Key, options journal.Options, g *Graph,
 	missing func(row int64) bool, w io.Writer) (*Stage[R], error) {
 	s := newStage[R](g, missing)
@@ -241,7 +241,7 @@ func (s *Stage[R]) Known(index int64) (*Parent, error) {
 
 // Keep keeps what was made again of a row.
 func (s *Stage[R]) Keep(index int64, p *Parent) error {
-	if p.Failed() { // which costs little to find again
+	if p.Failed() { // it costs little to find the error again
 		return nil
 	}
 	s.mu.Lock()

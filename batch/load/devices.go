@@ -36,7 +36,7 @@ func Groups(e *spec.Engine, backend compute.Backend) ([]compute.Backend, error) 
 	return groups(e, backend, nil)
 }
 
-// groups is Groups where the devices may be those of several processes.
+// groups is Groups for devices that may belong to several processes.
 func groups(e *spec.Engine, backend compute.Backend, hosts *process.Hosts) ([]compute.Backend, error) {
 	if e.Devices() == 1 {
 		return []compute.Backend{backend}, nil

@@ -36,8 +36,8 @@ func openDraftModel(ctx context.Context, p *process.Process, j *spec.Job, model 
 	return draft, nil
 }
 
-// sameTokens refuses a draft model whose tokens are not those of the model. Embeddings may have room for more tokens
-// than a tokenizer has.
+// sameTokens refuses a draft model whose tokens differ from the model's. Embeddings may have room for more tokens than
+// a tokenizer has.
 func sameTokens(model, draft *models.Checkpoint, tok, of *tokenizer.Tokenizer) error {
 	const remedy = "a draft model must have the model's tokens: use another one"
 	switch {

@@ -23,7 +23,7 @@ func observeCalls(p *process.Process) func(engine.Call) {
 	}
 }
 
-// endProfile ends the profile of the device, if one is being taken, and prints where it is. If that fails the job
+// endProfile ends the profile of the device, if one is being taken, and prints its path. If that fails the job
 // continues.
 func endProfile(p *process.Process) {
 	switch file, err := p.ProfileDevice.Stop(); {

@@ -24,7 +24,7 @@ func openTokenizer(model *models.Checkpoint) (*tokenizer.Tokenizer, error) {
 	return nil, nil
 }
 
-// openWhole opens a model of which this machine has or gets all files.
+// openWhole opens a model whose files this machine has, or fetches as a whole.
 func openWhole(ctx context.Context, p *process.Process, j *spec.Job, name string) (*models.Checkpoint, error) {
 	ref, err := modelRef(ctx, p, name)
 	if err != nil {

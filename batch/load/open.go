@@ -105,7 +105,7 @@ func openEngine(ctx context.Context, s *process.Session, p *process.Process, j *
 		return err
 	}
 	closes(func() {
-		if !p.Hosts.Lost() { // or its devices may wait for ever for those of another process
+		if !p.Hosts.Lost() { // otherwise its devices may wait forever for another process' devices
 			backend.Finalize()
 		}
 	})
@@ -215,7 +215,7 @@ func openText(s *process.Session, j *spec.Job, model *models.Checkpoint) (*token
 	return tok, openTemplates(s, j, tok, template, withTools)
 }
 
-// openTemplates sets what makes prompts of messages: by one chat template, or by another one where there are tools.
+// openTemplates sets what makes prompts of messages: by one chat template, or by another one if there are tools.
 func openTemplates(s *process.Session, j *spec.Job, tok *tokenizer.Tokenizer, template, withTools string) error {
 	s.Template = withTools
 	parsedTools, err := chat.Parse(withTools)
@@ -224,7 +224,7 @@ func openTemplates(s *process.Session, j *spec.Job, tok *tokenizer.Tokenizer, te
 		parsed, err = chat.Parse(template)
 	}
 	switch {
-	case err != nil && j.ChatTemplate == spec.TemplateOfModel: // which prompts need not care about
+	case err != nil && j.ChatTemplate == spec.TemplateOfModel: // prompts may not need the template
 		s.NoTemplate = fmt.Errorf("the model's own %w; give `chat-template` FILE", err)
 		return nil
 	case err != nil:
@@ -256,8 +256,8 @@ func openTemplates(s *process.Session, j *spec.Job, tok *tokenizer.Tokenizer, te
 }
 
 // CheckDevice reports what a backend lacks on this machine, before anything is fetched or opened for it: the plugin of
-// an accelerator, and perhaps the accelerator. A plugin that is installed, or named by its path, is used whatever is
-// found here, but for an installed libtpu where there is no TPU: see [setup.Usable].
+// an accelerator, and perhaps the accelerator. A plugin that is installed, or named by its path, is used regardless of
+// what is found here, except an installed libtpu if there is no TPU: see [setup.Usable].
 func CheckDevice(backend string) error {
 	if err := setup.Usable(strings.TrimPrefix(backend, "xla:"), true); err != nil {
 		return fmt.Errorf("`backend` is %s: %w", backend, err)
@@ -337,5 +337,5 @@ func orLonger(err error) error {
 	return err
 }
 
-// defaultHostMemory is what SavePrefix and LoadPrefixes take where Engine.HostKVMemory is 0.
+// defaultHostMemory is what SavePrefix and LoadPrefixes take if Engine.HostKVMemory is 0.
 const defaultHostMemory = 4 << 30

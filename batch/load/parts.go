@@ -19,7 +19,7 @@ import (
 	"github.com/quire/quire/models"
 )
 
-// parts are weight files elsewhere, by their names, of which the bytes come that are read.
+// parts are remote weight files, by their names. Only the bytes that are read are fetched.
 type parts map[string]*storage.Partial
 
 func (p parts) close() (err error) {
@@ -40,7 +40,7 @@ func (p parts) open(path string) (*models.Checkpoint, error) {
 	}, p.close)
 }
 
-// partOptions are those of a process' parts, and where their copies are kept.
+// partOptions are the options of a process' parts, and the place of their copies.
 func partOptions(p *process.Process) (cache string, options storage.PartialOptions, err error) {
 	cache, err = setup.CacheDir()
 	return filepath.Join(cache, "remote"), storage.PartialOptions{Gap: p.PartGap,
@@ -66,7 +66,7 @@ func openParts(ctx context.Context, p *process.Process, name string) (*models.Ch
 		path, err = all.folder("", cache)
 	} else {
 		path, err = models.FetchFolder(func(want func(file string) bool) (dir string, err error) {
-			if err = all.close(); err == nil { // of a call before: it had no weights
+			if err = all.close(); err == nil { // the parts of an earlier call: it had no weights
 				dir, all, err = storage.FetchFolderPartly(ctx, name, cache, want, models.IsWeights, options)
 			}
 			return dir, err
@@ -82,7 +82,7 @@ func openParts(ctx context.Context, p *process.Process, name string) (*models.Ch
 	return model, nil
 }
 
-// weightURLs are those of a model's GGUF file, or of all files of the split model that it is one of.
+// weightURLs are the URLs of a model's GGUF file, or of all files of the split model that it belongs to.
 func weightURLs(model string) []string {
 	base := path.Base(storage.Path(model))
 	at := strings.LastIndex(model, base)
@@ -96,7 +96,7 @@ func weightURLs(model string) []string {
 	return names
 }
 
-// openHubParts opens a model of the hub. It fetches whole files where the hub sends no parts of them.
+// openHubParts opens a model of the hub. It fetches whole files if the hub does not send parts of them.
 func openHubParts(ctx context.Context, p *process.Process, name string) (*models.Checkpoint, error) {
 	found, err := models.FindOnHub(name)
 	if err != nil {

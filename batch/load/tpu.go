@@ -13,13 +13,13 @@ import (
 	"github.com/quire/quire/batch/spec"
 )
 
-// VisibleChips is the variable that tells libtpu which chips of the host a process has.
+// VisibleChips is the variable that gives libtpu the chips of the host that a process has.
 const VisibleChips = "TPU_VISIBLE_CHIPS"
 
 // Other variables of libtpu.
 const (
 	workerHostnames = "TPU_WORKER_HOSTNAMES"
-	megascale       = "MEGASCALE_" // begins those of several slices
+	megascale       = "MEGASCALE_" // prefix of the variables of several slices
 )
 
 // chipBounds are the grids of chips that one process of a host can have.
@@ -83,7 +83,7 @@ func tpuEnvironment(environ []string, chips int, together bool) (map[string]stri
 	if len(mine) != chips { // others have the rest
 		alone["ALLOW_MULTIPLE_LIBTPU_LOAD"] = "1"
 	}
-	// Outside of a slice bounds are the user's, who knows how these processes are together.
+	// Outside of a slice the user sets the bounds, and knows how these processes are arranged.
 	if !ofSlice && own["TPU_PROCESS_BOUNDS"] != "" {
 		return set, nil
 	}
@@ -144,7 +144,7 @@ func ChipsOfWorkers(e *spec.Engine, workers int) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	if chips == nil { // whoever has none of this knows what it has
+	if chips == nil { // a process without these variables knows its chips
 		chips, _ = parseChips(chipList(0, workers*each))
 	}
 	if len(chips) < workers*each || chipBounds[each] == "" {
@@ -162,7 +162,7 @@ func ChipsOfWorkers(e *spec.Engine, workers int) ([]string, error) {
 	return lists, nil
 }
 
-// chipsHere are the numbers of the chips that this process may share out; nil if nothing tells.
+// chipsHere are the numbers of the chips that this process may share out; nil if nothing gives them.
 func chipsHere(getenv func(string) string, found int) ([]int, error) {
 	if visible := getenv(VisibleChips); visible != "" {
 		return parseChips(visible)

@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// Machine is where figures were taken, and with what.
+// Machine describes the machine that figures were taken on, and the software.
 type Machine struct {
 	CPU       string            `json:"cpu"`
-	Threads   int               `json:"threads"` // that this process may use
-	CPUs      int               `json:"cpus"`    // of the machine, as the kernel lists them
+	Threads   int               `json:"threads"` // threads that this process may use
+	CPUs      int               `json:"cpus"`    // CPUs of the machine, as the kernel lists them
 	Memory    int64             `json:"memory_bytes"`
 	Kernel    string            `json:"kernel"`
-	Load      string            `json:"load_average"` // before the runs: figures of a busy machine are low
+	Load      string            `json:"load_average"` // load before the runs: figures of a busy machine are low
 	Go        string            `json:"go"`
 	Version   string            `json:"version"`
 	Libraries map[string]string `json:"libraries"`
@@ -49,7 +49,7 @@ func thisMachine(version string) Machine {
 }
 
 // processors returns the name of the processors that lines of /proc/cpuinfo list, and how many they are. Family and
-// model are part of the name where they are known: clouds name many processors "AMD EPYC".
+// model are part of the name if they are known: clouds name many processors "AMD EPYC".
 func processors(lines iter.Seq[string]) (name string, n int) {
 	name = "unknown"
 	var family, model string
@@ -102,11 +102,10 @@ func ProcBytes(path, name string) int64 {
 
 const self = "/proc/self/status"
 
-// ResidentMemory is what this process has in memory, in bytes; 0 if the system does not say.
+// ResidentMemory is what this process has in memory, in bytes; 0 if the system does not report it.
 func ResidentMemory() int64 { return ProcBytes(self, "VmRSS") }
 
 func peakMemory() int64 { return ProcBytes(self, "VmHWM") }
 
-// resetPeakMemory lets the high-water mark begin again where the system allows it; elsewhere it is of the whole
-// process.
+// resetPeakMemory resets the high-water mark if the system allows it; otherwise the mark covers the whole process.
 func resetPeakMemory() { _ = os.WriteFile("/proc/self/clear_refs", []byte("5"), 0) }

@@ -21,10 +21,10 @@ import (
 // Options of a measurement.
 type Options struct {
 	Limit    int                // rows of the workload; 0 takes all
-	Sampling parameter.Sampling // but for the workload's temperature, and the seed
+	Sampling parameter.Sampling // all settings except the workload's temperature, and the seed
 	Seed     uint64
-	Kernels  string // that were asked for, as reports name them
-	Version  string // of the program
+	Kernels  string // the requested kernels, as reports name them
+	Version  string // version of the program
 }
 
 // Job is a workload on an engine.
@@ -37,7 +37,7 @@ type Job struct {
 	Completions, Tokens int
 
 	options      Options
-	hash         string // of the rows as the workload has them
+	hash         string // hash of the rows as the workload has them
 	promptTokens int
 	// contextTokens sums, over the tokens that are fed to generate another, the positions that each reads in the KV
 	// cache.
@@ -79,7 +79,7 @@ func (b *Job) prepare() error {
 			PromptTopLogprobs: max(0, set.PromptLogprobs),
 			Leaf:              true, // as in a job whose rows have no parents
 		}
-		if row.Schema != "" { // whose text does not end before
+		if row.Schema != "" { // text with a schema does not end early
 			r.Structure = parameter.Structure{Kind: parameter.SchemaStructure, Text: row.Schema, Compact: true}
 			r.IgnoreEOS = false
 		}
@@ -96,17 +96,17 @@ func (b *Job) prepare() error {
 
 // Figures are of one run of the workload. Rates are a second of wall-clock time.
 type Figures struct {
-	Seconds         float64 `json:"seconds"` // until the last completion
+	Seconds         float64 `json:"seconds"` // time until the last completion
 	InputPerSecond  float64 `json:"prompt_tokens_per_second"`
 	OutputPerSecond float64 `json:"generated_tokens_per_second"`
 	FirstToken      float64 `json:"first_token_seconds"`
 	FirstCompletion float64 `json:"first_completion_seconds"`
-	// Means of the steps of one kind, absent where the device has no clock to measure them.
+	// Means of the steps of one kind, absent if the device has no clock to measure them.
 	DecodeStepSeconds float64 `json:"decode_step_seconds,omitempty"`
 	PrefillStep       float64 `json:"prefill_step_seconds,omitempty"`
 	// Idle is the share of the run in which the device did not run the program; Shares are the kinds of kernels' shares
-	// of the run, with "other" for the rest of the device's time and "host" for Idle. There are none but host where
-	// kernels do not run.
+	// of the run, with "other" for the rest of the device's time and "host" for Idle. There is only host if kernels do
+	// not run.
 	Idle    float64            `json:"device_idle_share"`
 	Shares  map[string]float64 `json:"shares"`
 	Kernels map[string]float64 `json:"kernel_seconds,omitempty"`
@@ -120,19 +120,19 @@ type Figures struct {
 	KernelPeak float64 `json:"matmul_share_of_peak_in_kernels,omitempty"` // while the kernels of products run
 	Bytes      float64 `json:"read_bytes_per_second"`
 	BytesPeak  float64 `json:"read_share_of_peak,omitempty"`
-	// Limit is the seconds that the run takes at least: the more of its products at the measured peak of arithmetic and
-	// its reads at that of memory. TimesLimit is Seconds by it.
+	// Limit is the seconds that the run takes at least: the larger of its products at the measured peak of arithmetic
+	// and its reads at the measured peak of memory. TimesLimit is Seconds divided by Limit.
 	Limit       float64 `json:"limit_seconds,omitempty"`
 	LimitBy     string  `json:"limit_by,omitempty"` // "arithmetic" or "reading"
 	TimesLimit  float64 `json:"times_limit,omitempty"`
-	MemoryPeak  int64   `json:"peak_memory_bytes"` // of the process in this run
+	MemoryPeak  int64   `json:"peak_memory_bytes"` // peak of the process in this run
 	MemoryBegin int64   `json:"memory_begin_bytes"`
 	MemoryEnd   int64   `json:"memory_end_bytes"`
 
 	Engine engine.Stats `json:"engine"`
 }
 
-// ErrPartial reports that a run did not draw all that was asked for.
+// ErrPartial reports that a run did not generate everything that was asked for.
 var ErrPartial = errors.New("the run is not whole, so there are no figures")
 
 // Pass runs the workload once.
@@ -219,7 +219,7 @@ func (b *Job) derive(f *Figures, before map[string]time.Duration) {
 	f.Bytes = read / f.Seconds
 }
 
-// readShare is the share of the weights that a step of so many tokens reads: not 1 where there are experts.
+// readShare is the share of the weights that a step of so many tokens reads: not 1 if there are experts.
 func (b *Job) readShare(tokens float64) float64 {
 	c := b.Session.Config
 	_, logits := c.Work()

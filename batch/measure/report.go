@@ -39,7 +39,7 @@ type Report struct {
 
 // JobSize is how much there was to do in each run.
 type JobSize struct {
-	Hash         string `json:"workload_sha256"` // of all of the workload's rows
+	Hash         string `json:"workload_sha256"` // hash of all of the workload's rows
 	Rows         int    `json:"rows"`
 	Completions  int    `json:"completions"`
 	PromptTokens int    `json:"prompt_tokens"`
@@ -86,7 +86,7 @@ func (b *Job) Report(opened time.Duration) *Report {
 		p := ProgramFigure{Name: name}
 		if compiled, ok := executables[name].(*xla.Executable); ok {
 			p.Seconds, p.FromCache = compiled.CompileTime.Seconds(), compiled.FromCache
-			p.Memory, _ = compiled.Memory() // zero where the plugin does not say
+			p.Memory, _ = compiled.Memory() // zero if the plugin does not say
 		}
 		if p.FromCache {
 			r.Start.FromCache++
@@ -115,8 +115,8 @@ func (r *Report) Compare(peak cpukernel.Peak) {
 	}
 }
 
-// arithmetic is the peak of what the products are computed in, the fastest where matrices have several forms. Matrices
-// of at most 8 bits are multiplied as integers, but for fp8.
+// arithmetic is the peak of what the products are computed in, the fastest if matrices have several forms. Matrices of
+// at most 8 bits are multiplied as integers, except fp8.
 func (r *Report) arithmetic() float64 {
 	fastest := 0.0
 	for form := range strings.SplitSeq(cmp.Or(r.Plan.Weights, r.Plan.DType), " and ") {

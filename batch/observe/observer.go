@@ -18,7 +18,7 @@ import (
 	"github.com/quire/quire/engine/schedule"
 )
 
-// Observer tells those who watch a job what happens in it: the log, and what package telemetry makes of it.
+// Observer reports what happens in a job: the log, and what package telemetry makes of it.
 type Observer struct {
 	Run     *telemetry.Run
 	Log     *slog.Logger
@@ -29,15 +29,15 @@ type Observer struct {
 	series *telemetry.Series
 }
 
-// seriesName is the name of the time series alongside the journal, workerSeriesName that of a worker's, which has one
-// for all of its units of a job.
+// seriesName is the name of the time series alongside the journal, workerSeriesName the name of a worker's, which has
+// one for all of its units of a job.
 const (
 	seriesName       = "events.jsonl"
 	workerSeriesName = "events-*.jsonl"
 )
 
-// TimeSeries lists the files of telemetry in the folder of a job's state: that of runs, and those of workers with their
-// names.
+// TimeSeries lists the files of telemetry in the folder of a job's state: the file of runs, and the files of workers
+// with their names.
 func TimeSeries(dir string) (run string, workers map[string]string) {
 	paths, _ := filepath.Glob(filepath.Join(escapeGlob(dir), workerSeriesName)) // its only error is of the pattern
 	before, after, _ := strings.Cut(workerSeriesName, "*")

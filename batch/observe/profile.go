@@ -15,7 +15,7 @@ import (
 type DeviceProfile struct {
 	// Folder gets plugins/profile/RUN/HOST.xplane.pb, which TensorBoard and xprof show.
 	Folder string
-	// Calls is after how many calls of all replicas the profile ends; 0 for that of the engine.
+	// Calls is after how many calls of all replicas the profile ends; 0 for the engine's number.
 	Calls int64
 
 	mu      sync.Mutex

@@ -18,9 +18,9 @@ import (
 
 // Options of a plan.
 type Options struct {
-	Model    string // as reports name it
-	Defaults string // of parameters, those that the model's files ask for
-	// Context is the tokens of each sequence that sequences and speeds are told for; 0 is 2048, or the most that a
+	Model    string // the model, as reports name it
+	Defaults string // defaults of parameters that the model's files ask for
+	// Context is the tokens of each sequence that sequences and speeds are reported for; 0 is 2048, or the most that a
 	// sequence may have if that is less.
 	Context int
 	// Trials is how many sizes of the KV cache are compiled at most, to find the largest.
@@ -34,7 +34,7 @@ type Options struct {
 // Planner compiles the programs of one job.
 type Planner struct {
 	options Options
-	backend *xla.Backend // of the devices that run a program together
+	backend *xla.Backend // backend of the devices that run a program together
 	// replicas are all backends of the job: backend is the first.
 	replicas []compute.Backend
 	devices  int // in all
@@ -77,7 +77,7 @@ type doesNotFitError struct {
 	device                     string
 	weights, needed, available int64
 	pages, pageSize            int
-	program                    string // that needs so much
+	program                    string // the program that needs so much
 	least                      bool   // with fewer pages there is no room for a sequence
 	cause                      error
 }
@@ -155,7 +155,7 @@ func (p *Planner) Plan(ctx context.Context) (*Report, error) {
 	return r, r.describe(p, done)
 }
 
-// programs are those of the best trial and others, by name.
+// programs are the programs of the best trial and others, by name.
 func (p *Planner) programs(others *engine.Precompiled) iter.Seq2[string, compute.Executable] {
 	return func(yield func(string, compute.Executable) bool) {
 		for _, of := range []*engine.Precompiled{p.kept, others} {

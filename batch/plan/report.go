@@ -45,7 +45,7 @@ type Report struct {
 	Trials          []Trial         `json:"trials,omitempty"`
 	Programs        []Program       `json:"programs"`
 	Kernels         []xla.KernelUse `json:"kernels,omitempty"`
-	// Warnings say what makes the job slower than it need be.
+	// Warnings list what makes the job slower than necessary.
 	Warnings []string    `json:"warnings,omitempty"`
 	Estimate *Estimate   `json:"estimate,omitempty"`
 	Plan     engine.Plan `json:"plan"`
@@ -62,7 +62,7 @@ type Program struct {
 	Cost *xla.Cost `json:"cost,omitempty"`
 }
 
-// defaultContext is the length that sequences and speeds are told for if nothing is said.
+// defaultContext is the length that sequences and speeds are reported for by default.
 const defaultContext = 2048
 
 // describe fills in the report from the programs.
@@ -119,7 +119,7 @@ func (r *Report) describe(p *Planner, done *engine.Precompiled) error {
 	return nil
 }
 
-// kernelWarnings says for which shapes attention has no kernel, and what to do about it.
+// kernelWarnings names the shapes that attention has no kernel for, and the remedy.
 func kernelWarnings(used []xla.KernelUse) (warnings []string) {
 	for _, u := range used {
 		if u.Kernel == "" {
@@ -147,7 +147,7 @@ func Size(n int64) string {
 	return humanize.IBytes(uint64(n))
 }
 
-// sizes formats what is needed and what there is, with as many decimals as tell the two apart.
+// sizes formats what is needed and what there is, with enough decimals to distinguish the two.
 func sizes(needed, available int64) (string, string) {
 	if available < 1<<30 {
 		return Size(needed), Size(available)

@@ -5,7 +5,8 @@ import "fmt"
 // Trial is one compilation of the search for the most pages.
 type Trial struct {
 	Pages int `json:"pages"`
-	// Bytes is what the program needs in all, or what the compiler said it would need; 0 if it did not say.
+	// Bytes is what the program needs in all, or what the compiler reported that it would need; 0 if it reported
+	// nothing.
 	Bytes   int64   `json:"bytes"`
 	Fits    bool    `json:"fits"`
 	Seconds float64 `json:"seconds"`
@@ -14,7 +15,7 @@ type Trial struct {
 // pageSearch looks for the most pages with which a program compiles and fits.
 type pageSearch struct {
 	atLeast, atMost int   // pages that are of use
-	pageBytes       int64 // of all layers
+	pageBytes       int64 // bytes of a page in all layers
 	available       int64 // bytes of the device
 	maxTrials       int
 	try             func(pages int) (Trial, error)

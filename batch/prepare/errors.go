@@ -7,7 +7,7 @@ import (
 	"github.com/quire/quire/internal/visible"
 )
 
-// parentElsewhereError reports that a row continues one that another process may draw.
+// parentElsewhereError reports that a row continues a row that another process may generate.
 type parentElsewhereError struct {
 	row    *promptset.Row
 	parent int64

@@ -27,16 +27,16 @@ func checkTokenizer(ctx context.Context, j *spec.Job, model process.Identity, r 
 }
 
 // CheckDevice looks for the backend's device and plugin, before the model is fetched. A job that was started may be
-// finished, and need neither: there it is told when the model is opened.
+// finished and need neither: then a fault is reported when the model is opened.
 func CheckDevice(ctx context.Context, p *process.Process, j *spec.Job) error {
 	if begun, err := jobstate.ReadOutput(ctx, j.Output); err != nil || begun != nil && !p.New {
-		return nil // what is wrong with the output is told when it is opened
+		return nil // a fault of the output is reported when it is opened
 	}
 	return p.Models.Lacks(j.Engine.Backend)
 }
 
-// cutAsBegun is the job cut into parts as the one in the output folder, if there is one and no size is given. What is
-// wrong with that job is told when it is opened.
+// cutAsBegun is the job cut into parts as the one in the output folder, if there is one and no size is given. A fault
+// of that job is reported when it is opened.
 func cutAsBegun(ctx context.Context, p *process.Process, j *spec.Job) *spec.Job {
 	if j.PartRows > 0 || j.CutRows > 0 || p.New {
 		return j

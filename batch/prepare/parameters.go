@@ -30,7 +30,7 @@ func checkParameters(ctx context.Context, p *process.Process, j *spec.Job) error
 	if err := renders(s, &set); err != nil {
 		return outcome.Errorf(outcome.Misused, "%w", ofField(&set, err))
 	}
-	if set.Tools == "" || s.Render == nil { // then rows say which call they want
+	if set.Tools == "" || s.Render == nil { // then rows choose the call that they want
 		set.ToolChoice = "auto"
 	}
 	if s.Sampler == nil {
@@ -44,7 +44,7 @@ func checkParameters(ctx context.Context, p *process.Process, j *spec.Job) error
 	}
 	r, err := builder.NewRequest(row, &set, prompt)
 	if err == nil && s.Check != nil {
-		r.MaxTokens = min(r.MaxTokens, 1) // what rows leave room for is told with them
+		r.MaxTokens = min(r.MaxTokens, 1) // the room that rows leave is reported with the rows
 		err = s.Check(r)
 	}
 	if err != nil {
@@ -66,7 +66,7 @@ func givesVariables(set *parameter.Set) bool {
 	return set.Tools != "" || set.Documents != "" || set.ChatTemplateKwargs != ""
 }
 
-// renders returns why the chat template takes no variables such as those in set, whatever the messages.
+// renders returns why the chat template takes no variables such as the ones in set, for any messages.
 func renders(s *process.Session, set *parameter.Set) error {
 	if s.Render == nil || !givesVariables(set) {
 		return nil

@@ -16,8 +16,8 @@ const RawPromptWarning = "warning: each prompt is sent as raw text, and the mode
 	"`prompt-as` " +
 	"user to send it as the user's message, or `prompt-as` raw to leave it as it is"
 
-// warnAboutRawPrompts says once that a job's prompts are raw text though its model has a chat template, unless a flag
-// reports what they are. What is wrong with a row that cannot be read is said when it is.
+// warnAboutRawPrompts warns once that a job's prompts are raw text though its model has a chat template, unless a flag
+// sets what they are. A row that cannot be read is reported when it is read.
 func warnAboutRawPrompts(ctx context.Context, p *process.Process, opened *Opened) {
 	j := opened.Job
 	if !j.HasTemplate(opened.Model.Template) || cmp.Or(j.PromptAs, spec.PromptAuto) != spec.PromptAuto ||

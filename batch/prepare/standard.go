@@ -22,8 +22,7 @@ import (
 // taken its memory apart, and whoever starts it again at once should not have to know.
 const lockPatience = 2 * time.Second
 
-// RetryWhile calls lock until it does something else than to say that the lock is taken, or there is no patience any
-// more.
+// RetryWhile retries lock while it fails because the lock is taken, for up to lockPatience.
 func RetryWhile(ctx context.Context, taken error, lock func() error) error {
 	until := time.Now().Add(lockPatience)
 	for {
@@ -63,7 +62,7 @@ func keepStandardInput(ctx context.Context, p *process.Process, j *spec.Job) (co
 		}
 	}
 	before := StandardDigest(was)
-	if err := state.DropInputs(before); err != nil { // of processes that were killed before their job had started
+	if err := state.DropInputs(before); err != nil { // left by processes killed before their job started
 		return "", err
 	}
 	p.Statusf("reading rows from standard input")
@@ -141,9 +140,9 @@ func rowsOfInput(ctx context.Context, p *process.Process, limit int64) io.Reader
 	return out
 }
 
-// EndInput closes standard input, of which the job takes no more: who writes more is told so.
+// EndInput closes standard input when the job takes no more of it, so that the writer gets an error.
 func EndInput(p *process.Process) {
 	if c, ok := p.Input.(io.Closer); ok {
-		_ = c.Close() // that it stays open is no harm to the job
+		_ = c.Close() // an open input does not harm the job
 	}
 }

@@ -12,8 +12,8 @@ import (
 // maxNamed bounds the names in warnings about the input.
 const maxNamed = 8
 
-// WarnAboutInput says once what the input was perhaps not meant to be: of raw text, without rows, or with columns that
-// are only passed through and have nearly the names of parameters, or names of parameters of other engines.
+// WarnAboutInput warns once about an input that was perhaps not meant so: of raw text, without rows, or with columns
+// that are only passed through and have nearly the names of parameters, or names of parameters of other engines.
 func WarnAboutInput(ctx context.Context, p *process.Process, opened *Opened) {
 	warnAboutRawPrompts(ctx, p, opened)
 	warnAboutEqualPrompts(ctx, p, opened)

@@ -13,7 +13,7 @@ import (
 	"github.com/quire/quire/engine/lockstep"
 )
 
-// validate holds what can be told of a model on the devices of several processes.
+// validate checks what can be checked of a model on the devices of several processes.
 func (h *Hosts) validate(e *spec.Engine) error {
 	switch {
 	case !h.Several():
@@ -93,7 +93,7 @@ func Join(ctx context.Context, p *Process) (_ context.Context, leave func(error)
 	}, nil
 }
 
-// watch ends the work of this process with that of the others, until it has left.
+// watch ends the work of this process when the others end, until it has left.
 func (h *Hosts) watch(cancel func(), left chan struct{}, grace time.Duration, stuck func(error)) {
 	select {
 	case <-h.group.Leaving():
@@ -120,7 +120,7 @@ func (h *Hosts) watch(cancel func(), left chan struct{}, grace time.Duration, st
 	}
 }
 
-// leave tells the other processes how this one ended.
+// leave reports to the other processes how this one ended.
 func (h *Hosts) leave(err error) error {
 	defer h.group.Close()
 	if lost := h.group.Err(); lost != nil {

@@ -24,10 +24,10 @@ import (
 // OneProcessReads is the error for standard input that comes with several processes.
 const OneProcessReads = "`input` is -, which one process reads, and it comes with %s: write the rows to a file first"
 
-// Options say how this process does a job. The zero value does all of it, and says nothing meanwhile.
+// Options set how this process does a job. With the zero value it does the whole job and reports nothing meanwhile.
 type Options struct {
-	// WorkDir is where the journal is: by default in the output folder, and for an output in an object store in the
-	// cache.
+	// WorkDir is the folder of the journal: by default in the output folder, and for an output in an object store in
+	// the cache.
 	WorkDir string
 	// New removes what the output folder has before the job begins.
 	New bool
@@ -35,8 +35,8 @@ type Options struct {
 	// RetryErrors tries the rows again that have errors there.
 	Extend, RetryErrors bool
 	// Input has the rows of [Standard] among the inputs; nil has none. An [io.Closer] is closed when as many rows are
-	// read as the job's limit takes. Rows takes the completions where it is the output: each row's as they are
-	// finished, or with InOrder in the order of the input.
+	// read as the job's limit takes. Rows takes the completions if it is the output: each row's when they are finished,
+	// or with InOrder in the order of the input.
 	Input   io.Reader
 	Rows    io.Writer
 	InOrder bool
@@ -60,9 +60,9 @@ type Options struct {
 	// CallTimeout is how long a device may do nothing, as a call that never returns does, before the process is
 	// [Options.Stuck]; 0 is for ever.
 	CallTimeout time.Duration
-	// Stuck is called when the process does not come to its end: it was told to end, or another of its [Hosts] is
-	// lost, or CallTimeout has passed, and a call of the device does not return. It is to end the process, with the
-	// outcome of the error: nothing else can. What is finished is in the journal.
+	// Stuck is called if a call of the device does not return after the process was asked to end, another of its
+	// [Hosts] was lost, or CallTimeout has passed. It must exit the process with the outcome of the error, because the
+	// call cannot be interrupted. Everything finished is in the journal.
 	Stuck func(err error)
 	// Hosts are the processes that run the model together; nil for this one alone.
 	Hosts *Hosts
@@ -74,15 +74,15 @@ type Options struct {
 	// Messages takes lines for people: warnings, and unless Quiet is set how far the job is.
 	Messages io.Writer
 	Quiet    bool
-	Verbose  bool // the engine's plan is told as a whole
+	Verbose  bool // the whole plan of the engine is printed
 	Progress Progress
-	// Observer is told what happens; Log is the engine's.
+	// Observer receives what happens; Log is the engine's.
 	Observer *observe.Observer
 	Log      *slog.Logger
-	// Fetching is told of downloads.
+	// Fetching receives the progress of downloads.
 	Fetching setup.Progress
 
-	// Models opens models, by default those of package models with an engine of package engine.
+	// Models opens models, by default from package models with an engine of package engine.
 	Models Models
 	// Opened is called with a model each time that it is opened; closing, unless it is nil, before it is closed.
 	Opened func(*Session) (closing func(), err error)
@@ -95,7 +95,7 @@ type Options struct {
 	PartGap int64 // storage.PartialOptions.Gap of weights, for tests
 }
 
-// Progress is told how far a job is: its counts, and what of these this process generated. Its calls do not overlap.
+// Progress receives a job's counts, and the part of them that this process generated. Its calls do not overlap.
 type Progress interface {
 	Start(rows int64)
 	Update(done, drawn tally.Counts)
@@ -114,16 +114,16 @@ func (noProgress) Finish(done, drawn tally.Counts) {}
 type Timing struct {
 	// RestartPause is before the first restart of an engine; each further one waits twice as long, up to a minute.
 	RestartPause time.Duration
-	// StallAfter is how long nothing may come from the device before a warning says so; it says so again after twice
-	// as long, and so on.
+	// StallAfter is how long nothing may come from the device before a warning is printed. It is printed again after
+	// twice as long, and so on.
 	StallAfter time.Duration
 	// PollUnits is how long one question for a unit waits at the server, BeatEvery the time between heartbeats.
 	PollUnits, BeatEvery time.Duration
 	// BetweenJobs is how long a worker waits that found nothing to do, SetAside how long it leaves a job that it could
 	// not work on.
 	BetweenJobs, SetAside time.Duration
-	// LostGrace is how long a process has to come to its end when another of its group is lost, EndGrace when it is
-	// told to end: schedulers kill after 2 minutes, as the manifests have it.
+	// LostGrace is how long a process has to end when another of its group is lost, EndGrace when it is asked to end:
+	// schedulers kill after 2 minutes, as the manifests state.
 	LostGrace, EndGrace time.Duration
 	// Journal bounds what a crash costs: what is finished waits a second at most to be on disk, and never more than
 	// 16 MiB of it do.
@@ -240,7 +240,7 @@ func (p *Process) validateStream() error {
 	return nil
 }
 
-// validateChanges checks what the options say of changes of a job.
+// validateChanges checks the options for changes of a job.
 func (p *Process) validateChanges(s *spec.Spec) error {
 	field := "extend"
 	switch {

@@ -59,11 +59,11 @@ func (p *Process) Continuing() *Process {
 
 func (p *Process) Several() bool { return p.Hosts.Several() }
 
-// WorkFolder is where the state and the journal of a job are.
+// WorkFolder is the folder of a job's state and journal.
 func (p *Process) WorkFolder(j *spec.Job) (string, error) { return WorkFolder(j.Output, p.WorkDir) }
 
-// WorkFolder is where the state and the journal of the job in an output folder are: workDir if it is given, else the
-// output folder, and for an output elsewhere a local folder of its own.
+// WorkFolder returns the folder with the state and the journal of the job in an output folder: workDir if it is given,
+// else the output folder, and for an output elsewhere a local folder of its own.
 func WorkFolder(output, workDir string) (string, error) {
 	if workDir != "" {
 		return workDir, nil
@@ -116,7 +116,7 @@ func (p *Process) ReportWaiting(waited time.Duration, what string) {
 	p.Printf("warning: waiting for %s: %s", waited, what)
 }
 
-// OutputRemedy is the remedy for an output that has something else, in the words of who can do something about it.
+// OutputRemedy is the remedy for an output that has something else, worded for whoever can act on it.
 func (p *Process) OutputRemedy() string {
 	switch {
 	case p.Queued != "":
@@ -129,7 +129,7 @@ func (p *Process) OutputRemedy() string {
 	return "choose another `output`, or give `new` to remove what is there"
 }
 
-// ShardText is a shard in reports; that of the whole job is empty.
+// ShardText is a shard in reports; it is empty for the whole job.
 func ShardText(shard jobstate.Shard) string {
 	if shard.Whole() {
 		return ""

@@ -39,8 +39,8 @@ type Session struct {
 	Sampler
 	ask.Text
 	Model       string        // the reference it was opened by
-	Fingerprint string        // of the weights
-	Config      models.Config // of the model; zero where it has none
+	Fingerprint string        // fingerprint of the weights
+	Config      models.Config // config of the model; zero if it has none
 	// Device is the plugin's name for the kind of its devices, such as "cpu" or "NVIDIA H200"; empty without a plugin.
 	Device string
 	// TokenText returns the bytes that a token adds to a text, or the name of a special token. It is nil without a
@@ -82,7 +82,7 @@ func (s *Session) Engines() []*engine.Engine {
 // Slots is how many sequences may run at once.
 func (s *Session) Slots() int { return s.Plan().MaxSeqs * max(1, len(s.Engines())) }
 
-// Models opens models. [RealModels] are those of files; tests take others.
+// Models opens models. [RealModels] opens them from files; tests use others.
 type Models interface {
 	// Lacks reports what a backend lacks on this machine, before anything is fetched or opened for it.
 	Lacks(backend string) error
@@ -94,7 +94,7 @@ type Models interface {
 
 // Identity is what is known of a model before it is loaded.
 type Identity struct {
-	Fingerprint string       // of its files
+	Fingerprint string       // fingerprint of its files
 	Tokenizer   bool         // it has one; without, it takes prompt_token_ids only
 	Template    bool         // its files have a chat template
 	DType       dtypes.DType // its own: see models.Checkpoint

@@ -9,8 +9,8 @@ import (
 	"github.com/quire/quire/batch/outcome"
 )
 
-// caller is a sampler that counts the calls of its programs as they end. Of one that does not, only completions tell
-// that the device is alive, and long ones may take longer than d.process.Timing.StallAfter.
+// caller is a sampler that counts the calls of its programs as they end. If a sampler does not count, only completions
+// show that the device is alive, and long ones may take longer than d.process.Timing.StallAfter.
 type caller interface{ Calls() int64 }
 
 // Watchdog warns of a device that stands still, and ends the process when it does for too long.
@@ -80,8 +80,8 @@ func (d *Watchdog) Alive() { d.last.Store(int64(time.Since(d.from))) }
 
 func (d *Watchdog) Stop() { close(d.end) }
 
-// EndInTime watches that work comes to its end after ctx has ended, until done is called: a call of the device may
-// never return. abandon is called before the process is ended.
+// EndInTime checks that work ends after ctx has ended, until done is called: a call of the device may never return.
+// abandon is called before the process is ended.
 func EndInTime(ctx context.Context, p *Process, abandon func()) (done func()) {
 	ended := make(chan struct{})
 	go func() {

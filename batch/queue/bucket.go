@@ -69,7 +69,7 @@ func (b *bucket) swap(ctx context.Context, key string, v any, was uint64) (revis
 	return revision, err
 }
 
-// put writes a value, whatever is there.
+// put writes a value, regardless of the present one.
 func (b *bucket) put(ctx context.Context, key string, v any) error {
 	text, err := b.encode(v)
 	if err != nil {

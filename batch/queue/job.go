@@ -55,7 +55,7 @@ type Job struct {
 	// ID names the job, with letters, digits, - and _. The same job always has the same ID.
 	ID     string          `json:"id"`
 	Name   string          `json:"name"`   // for people
-	Config json.RawMessage `json:"config"` // for workers
+	Config json.RawMessage `json:"config"` // config of the workers
 	Units  int             `json:"units"`
 	Rows   int64           `json:"rows"`   // of the whole job, including rows done before
 	Before tally.Counts    `json:"before"` // what was done before the job was submitted
@@ -87,7 +87,7 @@ type record struct {
 	State  string `json:"state"`
 	Worker string `json:"worker,omitempty"`
 	Life   string `json:"life,omitempty"`  // of that worker, which may be started again under its name
-	Reply  string `json:"reply,omitempty"` // where an ack of the running delivery goes
+	Reply  string `json:"reply,omitempty"` // subject for the ack of the running delivery
 	// Since is when that worker got the unit, by its clock.
 	Since time.Time `json:"since,omitzero"`
 	// Tries counts failures and lost workers since Best, the most rows that were ever done, grew.

@@ -29,8 +29,8 @@ type Lease struct {
 	// 0 when another worker has the unit, and then nothing is written any more.
 	record   record
 	revision uint64
-	figures  tally.Counts // of what is done
-	over     bool         // the worker is through with the unit, and notes nothing any more
+	figures  tally.Counts // counts of what is done
+	over     bool         // the worker is done with the unit, and notes nothing more
 }
 
 // heartbeat renews the lease every quarter of AckWait, and notes the progress.

@@ -10,7 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// unitStream is the units that wait or run, and who has them.
+// unitStream is the units that wait or run, and their workers.
 type unitStream struct {
 	*server
 	js     jetstream.JetStream

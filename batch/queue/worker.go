@@ -20,7 +20,7 @@ type Life struct {
 	Name    string       `json:"name"`
 	Host    string       `json:"host"`
 	PID     int          `json:"pid"`
-	Units   int          `json:"units"` // that it has
+	Units   int          `json:"units"` // units that it has
 	Figures tally.Counts `json:"figures"`
 	// RowsPerSecond and TokensPerSecond are averages over its last minute.
 	RowsPerSecond   float64 `json:"rows_per_second"`
@@ -32,7 +32,7 @@ type Worker struct {
 	q        *Queue
 	job      Job
 	name     string
-	life     string // tells this process from an earlier one with the same name
+	life     string // distinguishes this process from an earlier one with the same name
 	consumer jetstream.Consumer
 
 	mu   sync.Mutex

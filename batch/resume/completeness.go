@@ -23,7 +23,7 @@ import (
 type Completeness struct {
 	Parts   folder.Parts
 	Missing []int
-	shards  int // that worked on it; 0 for none
+	shards  int // shards that worked on it; 0 for none
 }
 
 func (s Completeness) String() string {
@@ -98,7 +98,7 @@ func CompletenessOf(ctx context.Context, files vfs.FS, output, work string) (all
 	}
 	for i, shard := range shards {
 		if i > 0 && shard.Count != all.shards {
-			all.shards = 0 // of several counts none says whose the missing parts are
+			all.shards = 0 // with several counts, none shows whose the missing parts are
 			break
 		}
 		all.shards = shard.Count

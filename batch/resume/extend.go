@@ -22,8 +22,8 @@ import (
 	"github.com/quire/quire/internal/visible"
 )
 
-// smaller returns a job that has as much to do as was, where extend says so, and that has its model and inputs where
-// retry reports whether these were fixed. It is else the one that is described.
+// smaller returns d without the differences from was that extend and retry allow: with extend it asks for no more than
+// was, and with retry it has the model of was, and its inputs if they may have been fixed.
 func smaller(d, was *jobstate.Description, extend, retry bool) *jobstate.Description {
 	same := *d
 	if retry {
@@ -48,7 +48,7 @@ func smaller(d, was *jobstate.Description, extend, retry bool) *jobstate.Descrip
 	return &same
 }
 
-// moreInputs reports whether inputs begin with those of was, the last of which may have become longer.
+// moreInputs reports whether inputs start with the inputs of was. The last one of these may have become longer.
 func moreInputs(now, was []jobstate.Input) bool {
 	last := len(was) - 1
 	if last < 0 || len(now) < len(was) || !jobstate.SameInputs(now[:last], was[:last]) {
@@ -64,7 +64,7 @@ func fixedInputs(now, was []jobstate.Input) bool {
 		slices.EqualFunc(now, was, func(a, b jobstate.Input) bool { return a.Rows == b.Rows && a.Columns == b.Columns })
 }
 
-// findChange finds what becomes of the job of a folder by this one: nothing where it is that job.
+// findChange finds what this job changes of the job in a folder: nothing if they are the same job.
 func (s *Saved) findChange(ctx context.Context) error {
 	p, was, d := s.Process, s.State.Job(), s.Opened.Description
 	differences := d.Differences(was)

@@ -149,7 +149,7 @@ func Settle(ctx context.Context, p *process.Process, opened *prepare.Opened) (sa
 			return nil, err
 		}
 	}
-	// The lock may be that of a process that dies.
+	// The lock may belong to a process that is dying.
 	err = prepare.RetryWhile(ctx, jobstate.ErrBusy, func() (err error) {
 		saved, err = Open(ctx, p, opened)
 		return err

@@ -10,7 +10,7 @@ import (
 	"github.com/quire/quire/internal/visible"
 )
 
-// PublishedResults reads the results of rows from the published parts of a job, of which it keeps the last one.
+// PublishedResults reads the results of rows from the published parts of a job. It keeps the last part.
 type PublishedResults struct {
 	Saved      *Saved
 	Reader     *promptset.Reader

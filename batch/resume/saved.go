@@ -35,24 +35,24 @@ import (
 type Saved struct {
 	Process   *process.Process
 	Opened    *prepare.Opened
-	Job       *spec.Job // as the folder's job is settled
+	Job       *spec.Job // the job, settled as the folder's job is
 	FS        vfs.FS
 	State     *jobstate.State
 	folder    folder.Output
 	Parts     folder.Parts
 	Shard     jobstate.Shard
 	format    string
-	Rows      int64        // of this process' parts: of all, or of those of its shard
+	Rows      int64        // rows of this process' parts: of all parts, or of its shard's
 	PartCount int          // how many parts those are
-	Missing   []int        // of its parts that are not published, ascending
-	Before    tally.Counts // of those that are
+	Missing   []int        // the unpublished ones of its parts, ascending
+	Before    tally.Counts // counts of the published parts
 
 	change
 
 	damage
 
 	Journal *journal.Journal
-	Entries []entry   // of the journal, by row and generation
+	Entries []entry   // entries of the journal, by row and generation
 	Resumed bool      // an earlier process began the job
 	Parents io.Closer // rows that others continue; nil if there are none
 
@@ -74,7 +74,7 @@ type damage struct {
 	wroteMeta string          // what was wrong with the metadata of JSONL parts
 }
 
-// entry is where the journal has a completion.
+// entry is the position of a completion in the journal.
 type entry struct {
 	Row        int64
 	generation int
@@ -104,7 +104,7 @@ func (s *Saved) ClearJournals() error {
 	return nil
 }
 
-// Open opens the journal, and takes what it has of parts that are missing. Damage in it is told to w.
+// Open opens the journal, and takes what it has of missing parts. Damage in it is reported to w.
 func (s *Saved) Open(w io.Writer) error {
 	missing := map[int]bool{}
 	for _, part := range s.Missing {
@@ -252,7 +252,7 @@ func (s *Saved) DropStandard() error {
 // inspect looks at the published parts, and takes those that are damaged out of published: they are missing, and
 // generated again. It counts the others.
 func (s *Saved) inspect(published map[int]bool) error {
-	if len(published) == 0 { // as for most units of a queue: the notes of all others need not be read
+	if len(published) == 0 { // as for most units of a queue: the notes of other parts need not be read
 		return nil
 	}
 	numbers := slices.Sorted(maps.Keys(published))
@@ -283,8 +283,8 @@ func (s *Saved) inspect(published map[int]bool) error {
 	return err
 }
 
-// notes reads what was noted of published parts: by this process and those before it, which is enough for most units
-// of a queue, or by all who worked on the job.
+// notes reads the notes of published parts: by this process and its predecessors, which is enough for most units of a
+// queue, or by all processes that worked on the job.
 func (s *Saved) notes(numbers []int) (*folder.Notes, error) {
 	if !s.Shard.Whole() {
 		own, err := readNotes(s.State.OwnParts)

@@ -71,7 +71,7 @@ func stale(job *jobstate.Description, there map[int]folder.PartSummary,
 
 // retry has parts with errors written again. A retry that was not brought to its end continues first.
 func (s *Saved) retry(there map[int]folder.PartSummary, numbers []int) {
-	if s.next != nil { // which does it
+	if s.next != nil { // next does it
 		return
 	}
 	job := s.State.Job()
@@ -137,18 +137,18 @@ func (s *Saved) checkFixedInputs(ctx context.Context, there map[int]folder.PartS
 	return nil
 }
 
-// StaleResults reads completions from published parts that are written again, of which it keeps the last one.
+// StaleResults reads completions from published parts that are written again. It keeps the last part.
 type StaleResults struct {
 	Saved  *Saved
 	Reader *promptset.Reader
 	part   int
-	rows   map[int64][]completion.Result // of part, nil before the first
-	// compare reports whether completions have the columns of rows of the input; nil says nothing.
+	rows   map[int64][]completion.Result // results of part, nil before the first
+	// compare reports whether completions have the columns of rows of the input; nil compares nothing.
 	compare *completion.RowCompare
 }
 
-// Results returns the completions that a row has in a part that is written again. A part that can't be read has none: w
-// is told.
+// Results returns the completions that a row has in a part that is written again. A part that can't be read has none,
+// which is reported to w.
 func (r *StaleResults) Results(ctx context.Context, row int64, w io.Writer) []completion.Result {
 	part := r.Saved.Parts.Of(row)
 	note, is := r.Saved.stale[part]
@@ -197,7 +197,7 @@ func (r *StaleResults) load(ctx context.Context, number int, note folder.PartSum
 		}
 		for more && err == nil && done.ID == id {
 			if last := len(results) - 1; alone && last >= 0 && done.Generation != results[last].Generation+1 {
-				break // of the next row, which may have the same id
+				break // the next row starts here, and may have the same id
 			}
 			if err := r.unchanged(group, done); err != nil {
 				return err
@@ -237,8 +237,8 @@ func (r *StaleResults) load(ctx context.Context, number int, note folder.PartSum
 	return g.rows, nil
 }
 
-// misplacedRow is the error for a row that the part does not have at its place, where it has a completion of another
-// row, or none.
+// misplacedRow is the error for a row that the part does not have at its place: there it has a completion of a
+// different row, or none.
 func misplacedRow(row *promptset.Row, there *promptset.Completion, any bool) error {
 	if !any {
 		return row.Error(fmt.Sprintf("(id %s) is not in it", visible.Quoted(row.ID)))
@@ -263,12 +263,12 @@ func (r *StaleResults) unchanged(rows []*promptset.Row, done *promptset.Completi
 
 // resultsByRow are completions by row.
 type resultsByRow struct {
-	n    int // of a row that does not say
+	n    int // the n of a row without its own
 	rows map[int64][]completion.Result
 }
 
-// add gives rows with one id their completions, which follow one another. Errors are no completions. With one among
-// those of several rows nobody knows whose the others are: they are generated again.
+// add gives rows with one id their completions, which follow one another. Errors are no completions. If there is an
+// error among the completions of several rows, it is unknown which row has the others: they are generated again.
 func (g *resultsByRow) add(rows []*promptset.Row, results []completion.Result) {
 	failed := func(r completion.Result) bool { return r.Err != "" }
 	if len(rows) == 1 {

@@ -13,11 +13,11 @@ import (
 	"github.com/quire/quire/data/promptset"
 )
 
-// Difference is a row whose completions differ in two outputs. A is nil if only the second has the row, B where only
-// the first has it.
+// Difference is a row whose completions differ in two outputs. A is nil if only the second has the row, B if only the
+// first has it.
 type Difference struct {
 	A, B        *Row
-	Generations []int // of the completions that differ, or that one of the two has
+	Generations []int // generations that differ, or that only one of the two has
 }
 
 // Comparison is how two outputs differ.
@@ -29,7 +29,7 @@ type Comparison struct {
 	found []difference
 }
 
-// difference describes where a row that differs stands in both outputs: its number, or nowhere.
+// difference describes the positions of a differing row in both outputs: its number, or nowhere.
 type difference struct {
 	a, b        int64
 	generations []int
@@ -37,7 +37,7 @@ type difference struct {
 
 const nowhere = -1
 
-// order is that of the first output, with what only the second has between, by its number there.
+// order is the order of the first output. Rows that only the second has are placed by their number there.
 func (d difference) order(e difference) int {
 	place := func(d difference) int64 {
 		if d.a == nowhere {
@@ -48,13 +48,13 @@ func (d difference) order(e difference) int {
 	return cmp.Or(cmp.Compare(place(d), place(e)), cmp.Compare(d.a, e.a), cmp.Compare(d.b, e.b))
 }
 
-// Compare compares the completions of two outputs by id and generation, whatever their order: text, finish reason,
-// error, and tokens where both have them. Of rows with one id it compares the first of both, the second, and so on.
-// It compares rows that wants holds for, or all if it is nil. [Comparison.Rows] then gives the first most rows that
-// differ, or all if most is 0.
+// Compare compares the completions of two outputs by id and generation, in any order: text, finish reason, error, and
+// tokens if both have them. For rows with one id it compares the first of both, the second, and so on. It compares rows
+// that wants holds for, or all if it is nil. [Comparison.Rows] then gives the first most rows that differ, or all if
+// most is 0.
 //
-// It reads both side by side and holds digests of the rows that it has met in one of them only: few where both have one
-// order. Where they would be too many it reads the outputs several times, each time for a share of the ids.
+// It reads both side by side and holds digests of the rows that it has met in only one of them: few if both have the
+// same order. If they would be too many, it reads the outputs several times, each time for a share of the ids.
 func Compare(ctx context.Context, a, b *Output, most int, wants func(*Row) bool) (*Comparison, error) {
 	for shares := uint64(1); ; shares *= 2 {
 		c := &Comparison{a: a, b: b, wants: wants}
@@ -73,7 +73,7 @@ func Compare(ctx context.Context, a, b *Output, most int, wants func(*Row) bool)
 // mostWaiting is how many completions may wait for the other output, at about 100 bytes each.
 var mostWaiting = 2_000_000
 
-// mostShares is how often the outputs are read at most. It bounds the time where very many rows have one id.
+// mostShares is how often the outputs are read at most. It bounds the time if very many rows have the same id.
 const mostShares = 1 << 10
 
 // errTooMany reports that more would wait.
@@ -95,8 +95,8 @@ type digests struct {
 
 type digest struct {
 	generation int
-	text       key // with reason and error
-	tokens     key // zero where there are none
+	text       key // text with reason and error
+	tokens     key // zero if there are none
 }
 
 func (d digest) equal(e digest) bool {
@@ -164,7 +164,7 @@ func (w *waiting) all() []digests {
 	return all
 }
 
-// pass compares the rows whose ids are in. It fails if too many wait, where that is bounded.
+// pass compares the rows whose ids are in. It fails if too many wait and the number is bounded.
 func (c *Comparison) pass(ctx context.Context, most int, in func(key) bool, bounded bool) error {
 	var sides [2]struct {
 		next func() (*Row, error, bool)
@@ -292,7 +292,7 @@ type picked struct {
 	stop  func()
 	wants map[int64]bool
 	held  map[int64]*Row // passed over
-	place int64          // of the next row
+	place int64          // place of the next row
 }
 
 func (c *Comparison) pick(ctx context.Context, out *Output, numbers []int64) *picked {

@@ -68,7 +68,7 @@ func (g *ngrams) add(c *promptset.Result) {
 	g.ngrams(len(words), func(from, to int) uint64 { return xxhash.Sum64String(strings.Join(words[from:to], " ")) })
 }
 
-// ngrams takes those of a completion with n tokens or words.
+// ngrams takes the n-grams of a completion, of n tokens or words.
 func (g *ngrams) ngrams(n int, sum func(from, to int) uint64) {
 	for i := range g.total {
 		for from := 0; from+i < n; from++ {

@@ -18,8 +18,8 @@ import (
 	"github.com/quire/quire/data/vfs"
 )
 
-// EarlierOf reports what the completions in an output, a folder or a file, are like, by which [batch.Task.Check] tells
-// what to expect. An output without a good completion is an error.
+// EarlierOf summarizes the completions in an output, a folder or a file, from which [batch.Task.Check] estimates what
+// to expect. An output without a good completion is an error.
 func EarlierOf(ctx context.Context, files vfs.FS, output string) (*check.Earlier, error) {
 	out, err := promptset.OpenPath(ctx, files, output)
 	if err != nil {
@@ -73,7 +73,7 @@ func rateOf(all []telemetry.Process) float64 {
 			continue
 		}
 		first, last := p.Points[0], p.Points[len(p.Points)-1]
-		ready, before := first.Seconds, first.CompletionTokens // of one that was killed: when it was ready is not known
+		ready, before := first.Seconds, first.CompletionTokens // if it was killed, its start is unknown
 		if p.End != nil {
 			ready, before = last.Seconds-p.End.Time.Sub(p.Start.Time).Seconds(), 0
 		}

@@ -24,7 +24,7 @@ type Output struct {
 	*promptset.Output
 	Path string
 
-	running *runningJob // nil for a single file, and where no job is known
+	running *runningJob // nil for a single file, and if no job is known
 }
 
 // Open opens the output of a job, finished or not, or a single file. workDir is the --work-dir of the job, if it had
@@ -54,7 +54,7 @@ func Open(ctx context.Context, files vfs.FS, path, workDir string) (*Output, err
 		return nil, cmp.Or(missing, err)
 	case o.running != nil:
 		return o, o.running.settle(ctx, o.Output, place)
-	case len(o.Parts) > 0: // whatever is wrong with the job's description
+	case len(o.Parts) > 0: // regardless of what is wrong with the job's description
 		return o, nil
 	case jobErr != nil:
 		return nil, jobErr
@@ -89,7 +89,7 @@ func (o *Output) FindPrompts(ctx context.Context) {
 	b.prompts = b.input != nil
 }
 
-// Progress is how far the job is; nil if all is there, and where no job is known.
+// Progress is how far the job is; nil if everything is there, and if no job is known.
 func (o *Output) Progress() *Progress {
 	if o.running == nil || len(o.running.missing) == 0 {
 		return nil
@@ -131,7 +131,7 @@ func (o *Output) Completions(ctx context.Context) iter.Seq2[*promptset.Completio
 	}
 }
 
-// all lists the parts, with those of the journal, which have no name.
+// all lists the parts, including the parts of the journal, which have no name.
 func (o *Output) all() []folder.Part {
 	parts := slices.Clone(o.Parts)
 	if o.running != nil {

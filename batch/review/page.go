@@ -149,7 +149,7 @@ func lineOf(page *report.Page, meta map[string]string, parameters map[string]jso
 // notAsked are settings of the engine, which "auto" leaves to it.
 var notAsked = []string{"dtype", "kv_dtype", "weights"}
 
-// settle reports what was chosen where a setting leaves it open, and the sizes that nobody gave.
+// settle reports what was chosen for settings that leave a choice, and the sizes that were not given.
 func settle(facts [][2]string, job *jobstate.Description, page *report.Page) [][2]string {
 	chosen := job.Settled.Texts()
 	if n := len(page.Processes); n > 0 && page.Processes[n-1].Start.Weights != "" {

@@ -17,7 +17,7 @@ import (
 // Row is a row of the input with its completions, as an output has them.
 type Row struct {
 	ID          string
-	Prompt      string // as text for people
+	Prompt      string // the prompt as readable text
 	Completions []promptset.Result
 }
 

@@ -30,7 +30,7 @@ import (
 
 // Progress is how far a job is that is not finished.
 type Progress struct {
-	Completions int64  `json:"completions"` // that are there, in parts and in the journal
+	Completions int64  `json:"completions"` // completions in parts and in the journal
 	Of          int64  `json:"of"`
 	State       string `json:"state"` // what became of its processes
 	Running     bool   `json:"running"`
@@ -53,20 +53,20 @@ type runningJob struct {
 	work      string
 	job       *jobstate.Description
 	processes []telemetry.Process
-	seriesErr error // of reading them
+	seriesErr error // error of reading the series
 	parts     folder.Parts
 	format    string
 	notes     *folder.Notes
-	input     *promptset.Reader // nil if nothing needs it, and where it can't be read
+	input     *promptset.Reader // nil if nothing needs it, and if it can't be read
 	prefix    string            // what stands for the job's prefix before prompts
 	missing   []int             // parts that are not there, or there as before a change of the job
-	prompts   bool              // parts have no prompts: those of the input stand for them
+	prompts   bool              // parts have no prompts: the prompts of the input replace them
 
 	journals []*journal.Snapshot
-	entries  []entry // of missing parts, by row and generation
+	entries  []entry // entries of missing parts, by row and generation
 }
 
-// entry is where a journal has a completion.
+// entry is the position of a completion in a journal.
 type entry struct {
 	row        int64
 	generation int
@@ -81,7 +81,7 @@ func readRunning(ctx context.Context, files vfs.FS, output, workDir string) (b *
 		return nil, err
 	}
 	job, key, err := jobstate.ReadKey(files, b.work)
-	journals := job != nil // on this machine
+	journals := job != nil // the journals are on this machine
 	if storage.IsRemote(output) {
 		job, err = jobstate.ReadShared(ctx, output)
 	}
@@ -178,7 +178,7 @@ func (b *runningJob) count(ctx context.Context, out *promptset.Output) (err erro
 	for _, number := range b.parts.All() {
 		note, noted := b.notes.Last(number)
 		counts := note.Noted()
-		have := counts.FinishReasons.Sum() // of a row with an error one, whatever its n
+		have := counts.FinishReasons.Sum() // a row with an error has one, regardless of its n
 		of := have
 		if _, missing := slices.BinarySearch(b.missing, number); missing || !noted {
 			from, to := b.parts.Range(number)
@@ -366,7 +366,7 @@ func (b *runningJob) together(row *promptset.Row, old *oldPart) ([]completion.Re
 }
 
 // merge yields the completions of a part with those that the journal adds, and with the input's prompts. Without the
-// input they are those of the part.
+// input they are the prompts of the part.
 func (b *runningJob) merge(ctx context.Context, there iter.Seq2[*promptset.Completion, error], part folder.Part,
 	yield func(*promptset.Completion, error) bool) {
 	old, stop := readOld(there)

@@ -78,7 +78,8 @@ func quantileOf[T cmp.Ordered](of []T, times func(T) int64, count int64, q float
 	return of[len(of)-1]
 }
 
-// Quantiles say how numbers are spread. Mean, least and most are exact, the others within [sketchError] of their value.
+// Quantiles describe a distribution of numbers. Mean, least and most are exact, the others within [sketchError] of
+// their value.
 type Quantiles struct {
 	Count  int64   `json:"count"`
 	Mean   float64 `json:"mean"`
@@ -94,7 +95,7 @@ type Quantiles struct {
 // sketchError is the relative error of quantiles.
 const sketchError = 0.005
 
-// sketch takes numbers and tells their quantiles. It takes at most a few megabytes, however many there are.
+// sketch takes numbers and estimates their quantiles. It needs at most a few megabytes for any number of them.
 type sketch struct {
 	of  *ddsketch.DDSketchWithExactSummaryStatistics
 	sum float64

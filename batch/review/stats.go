@@ -11,7 +11,7 @@ import (
 // Stats describes the completions of an output.
 type Stats struct {
 	tally.Counts
-	Partial           *Progress         `json:"partial,omitempty"` // of a job that is not finished
+	Partial           *Progress         `json:"partial,omitempty"` // progress of an unfinished job
 	Errors            []tally.ErrorKind `json:"errors"`
 	PromptLengths     Spread            `json:"prompt_lengths"`     // tokens, of rows that were run
 	CompletionLengths Spread            `json:"completion_lengths"` // tokens, of completions without errors
@@ -26,10 +26,10 @@ type Stats struct {
 // Duplicates counts texts that a row has more than once. Completions with errors do not count.
 type Duplicates struct {
 	Of          int64   `json:"of"`          // completions of rows that have several
-	Completions int64   `json:"completions"` // whose text another completion of the row has
-	Repeated    int64   `json:"repeated"`    // whose text an earlier one has: what would be lost if each were kept once
-	Rows        int64   `json:"rows"`        // that have several completions
-	RowsOfOne   int64   `json:"rows_of_one"` // all completions of which have one text
+	Completions int64   `json:"completions"` // completions with the text of another completion of the row
+	Repeated    int64   `json:"repeated"`    // completions with the text of an earlier one
+	Rows        int64   `json:"rows"`        // rows with several completions
+	RowsOfOne   int64   `json:"rows_of_one"` // rows whose completions all have one text
 	Share       float64 `json:"share"`       // Completions / Of
 }
 

@@ -14,9 +14,9 @@ import (
 // PassAtK describes how often one of k completions of a prompt is right.
 type PassAtK struct {
 	Column   string `json:"column"`
-	Verdicts int64  `json:"verdicts"` // of completions without errors
+	Verdicts int64  `json:"verdicts"` // verdicts on completions without errors
 	Passed   int64  `json:"passed"`
-	Prompts  int64  `json:"prompts"` // with a verdict
+	Prompts  int64  `json:"prompts"` // prompts with a verdict
 	// Without counts completions without a verdict, and Failed those with an error. They are left out.
 	Without int64  `json:"without"`
 	Failed  int64  `json:"failed"`
@@ -30,8 +30,8 @@ type Pass struct {
 	Prompts int64   `json:"prompts"`
 }
 
-// passAt is the chance that one of k completions is right, of n completions c of which are: the unbiased estimator of
-// Chen et al. 2021, https://arxiv.org/abs/2107.03374.
+// passAt is the chance that one of k completions is right, given n completions with c right ones: the unbiased
+// estimator of Chen et al. 2021, https://arxiv.org/abs/2107.03374.
 func passAt(n, c, k int) float64 {
 	if n-c < k {
 		return 1
@@ -50,7 +50,7 @@ type Verdicts struct {
 	next    func() (verdict, error, bool)
 	stop    func()
 	ended   bool
-	waiting map[key]byte   // of completions that have not come
+	waiting map[key]byte   // verdicts waiting for their completions
 	more    map[key][]byte // the next ones with the same id and generation
 	counts  map[[2]int]int64
 	ks      []int

@@ -18,8 +18,8 @@ const (
 	ToolCallsColumn = "tool_calls"
 )
 
-// ColumnsOf are the columns on request that the output has: those that are named, and those of parameters that the job
-// or a column of its input, or a line of a batch file, gives. An input of nil is not known.
+// ColumnsOf are the columns on request that the output has: the named ones, and the columns of parameters that the job,
+// a column of its input, or a line of a batch file sets. An input of nil is not known.
 func (s *Spec) ColumnsOf(input *promptset.Schema) []string {
 	names := slices.Clone(s.Columns)
 	var given []string

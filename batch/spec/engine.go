@@ -192,7 +192,7 @@ func ParseBackend(backend string) (spec string, err error) {
 	return "", Invalid("backend", "is %q, but must be xla:cpu, xla:cuda, xla:tpu, xla:/path/plugin.so or go", backend)
 }
 
-// validateDevices holds for each backend what can be told without it.
+// validateDevices checks, for each backend, what can be checked without it.
 func (e *Engine) validateDevices() error {
 	switch {
 	case e.TP < 1:

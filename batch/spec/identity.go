@@ -43,7 +43,7 @@ func InputsOf(r *promptset.Reader) (inputs []jobstate.Input) {
 	return inputs
 }
 
-// Settled is what the engine settled on, for whoever continues with the job.
+// Settled is what the engine settled on, for the processes that continue the job.
 func Settled(p engine.Plan) jobstate.Settled {
 	return jobstate.Settled{DType: strings.ToLower(p.DType), KVBytes: p.KVBytes, KVDType: strings.ToLower(p.KVDType),
 		MaxModelLen: p.MaxModelLen, MaxSeqs: p.MaxSeqs, PageSize: p.PageSize, PrefillTokens: p.PrefillTokens}
@@ -93,7 +93,7 @@ func (e Engine) SettledAs(was jobstate.Settled) (_ Engine, differences jobstate.
 	return e, append(types, differences...), nil // by name
 }
 
-// Footer is what the output files say of how they were made.
+// Footer is what the output files record of how they were made.
 func (j *Job) Footer(version, model, fingerprint string) map[string]string {
 	parameters, _ := json.Marshal(j.Parameters())
 	return map[string]string{

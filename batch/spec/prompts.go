@@ -10,7 +10,7 @@ import (
 	"github.com/quire/quire/text/chat"
 )
 
-// checkPrompts checks what the job says of the prompts of rows.
+// checkPrompts checks the job's settings for the prompts of rows.
 func (s *Spec) checkPrompts() error {
 	if err := s.checkPromptAs(); err != nil {
 		return err
@@ -54,7 +54,7 @@ func (s *Spec) HasTemplate(ofModel bool) bool {
 	return s.ChatTemplate != TemplateNone && (s.ChatTemplate != TemplateOfModel || ofModel)
 }
 
-// readMapping reads what the job says of the prompts of rows.
+// readMapping reads the job's settings for the prompts of rows.
 func (j *Job) WithMapping() (*Job, error) {
 	m := promptset.Mapping{PromptColumn: j.PromptColumn, IDColumn: j.IDColumn, System: j.System,
 		Chat:       j.PromptAs == PromptUser,

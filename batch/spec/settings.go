@@ -129,7 +129,7 @@ func (j *Job) withSampling(settings any) jobstate.Settings {
 // Parameters are the settings that the completions depend on.
 func (j *Job) Parameters() map[string]any { return j.withSampling(j.outputSettings()) }
 
-// settingsOf reads the settings of a job that was started; ok is false if they are not those of a job.
+// settingsOf reads the settings of a job that was started; ok is false if they are not the settings of a job.
 func settingsOf(job *jobstate.Description) (s jobSettings, ok bool) {
 	text, err := json.Marshal(job.Settings)
 	if err == nil {
@@ -138,8 +138,8 @@ func settingsOf(job *jobstate.Description) (s jobSettings, ok bool) {
 	return s, err == nil
 }
 
-// MappingOf is what a job's settings say of the prompts of rows. The text of a prefix is not in them, and another one
-// stands for it.
+// MappingOf is the mapping of prompts in a job's settings. They do not contain the text of a prefix, and a different
+// text stands for it.
 func MappingOf(job *jobstate.Description) (promptset.Mapping, error) {
 	s, _ := settingsOf(job)
 	m := promptset.Mapping{PromptColumn: s.PromptColumn, IDColumn: s.IDColumn, System: s.System,

@@ -46,7 +46,7 @@ type Spec struct {
 
 	// Inputs are files, globs and folders of prompts, here or in an object store.
 	Inputs []string `json:"-"`
-	// PromptColumn, Template and System say what the prompts of rows are: see [promptset.Mapping]. Template is a Jinja
+	// PromptColumn, Template and System define the prompts of rows: see [promptset.Mapping]. Template is a Jinja
 	// template. PrefixFile has the text of [promptset.Mapping.Prefix].
 	PromptColumn, Template, System, PrefixFile string
 	IDColumn                                   string // "" is id
@@ -58,7 +58,7 @@ type Spec struct {
 	Output string
 	// Format of the output: one of promptset.Formats.
 	Format string
-	// Columns are those of the output that it has on request.
+	// Columns are the columns that the output has on request.
 	Columns []string
 	// Exclude are columns that the output does without: see [promptset.WriterOptions].
 	Exclude []string `json:",omitempty"`
@@ -129,5 +129,5 @@ func (s *Spec) HideURLParameters() (err error) {
 	return nil
 }
 
-// ReadsStandard reports whether the job's rows are those of standard input.
+// ReadsStandard reports whether the job's rows come from standard input.
 func (s *Spec) ReadsStandard() bool { return slices.Contains(s.Inputs, Standard) }

@@ -45,7 +45,7 @@ func (s *Spec) Validate() error {
 		s.checkParsers,
 		s.checkPrompts,
 		func() error {
-			// "" is that of jobs that earlier versions gave to a queue.
+			// "" is the value in jobs that earlier versions gave to a queue.
 			return oneOf("generation-config", cmp.Or(s.GenerationConfig, GenerationNone), GenerationAuto,
 				GenerationNone)
 		},

@@ -17,7 +17,7 @@ import (
 // ErrNotLocal reports an address that other machines can also reach.
 var ErrNotLocal = errors.New("must be a file, or an address of this machine only")
 
-// Profile writes a CPU profile of this process to the file where, until stop is called; if where is HOST:PORT, it
+// Profile writes a CPU profile of this process to the file named where, until stop is called; if where is HOST:PORT, it
 // serves the pages of net/http/pprof there instead.
 func Profile(where string) (stop func() error, err error) {
 	if host, port, err := net.SplitHostPort(where); err == nil && !strings.ContainsRune(port, filepath.Separator) {

@@ -15,7 +15,7 @@ import (
 // Row is a finished row.
 type Row struct {
 	ID           string  `json:"id"`
-	Seconds      float64 `json:"seconds"` // from its admission to its last completion
+	Seconds      float64 `json:"seconds"` // time from its admission to its last completion
 	PromptTokens int     `json:"prompt_tokens"`
 	Tokens       int     `json:"tokens"` // tokens of all completions
 	Completions  int     `json:"completions"`
@@ -24,7 +24,7 @@ type Row struct {
 
 // Point is a run's progress at one time.
 type Point struct {
-	Seconds      float64 `json:"s"` // since the start
+	Seconds      float64 `json:"s"` // time since the start
 	tally.Counts         // counts of this process
 	Before       int64   `json:"before,omitempty"` // rows that earlier processes finished, as far as they are known
 	Tokens       int64   `json:"tokens"`           // generated tokens, including those that are not in a completion
@@ -65,7 +65,7 @@ type Run struct {
 	peak     int // the maximum of pages in use since the last point
 	slowest  []Row
 	ready    bool      // a call can be made
-	opening  time.Time // since when no call can be made
+	opening  time.Time // the time since which no call can be made
 	waiting  bool      // there is nothing to do
 	lastCall time.Time
 	err      string
@@ -193,7 +193,7 @@ type Call struct {
 	Tokens                    int     // generated tokens
 	Seconds                   float64 // time in which the device ran the program
 	Active, Waiting           int     // sequences in slots, and requests that wait for a slot
-	FreePages, FewestFree     int     // at the end of the call; the minimum over its steps
+	FreePages, FewestFree     int     // free at the end of the call; the minimum over its steps
 }
 
 // Called records a finished call of the device.

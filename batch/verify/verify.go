@@ -23,7 +23,7 @@ import (
 	"github.com/quire/quire/internal/plural"
 )
 
-// Progress is told which file is read and how many bytes were.
+// Progress receives the name of the file that is read, and the number of bytes read.
 type Progress interface {
 	Describe(file string)
 	Add(bytes int64)
@@ -34,9 +34,9 @@ type silent struct{}
 func (silent) Describe(string) {}
 func (silent) Add(int64)       {}
 
-// Output reads the output of a job and compares it with what was noted when it was written. WorkDir is that of the run,
-// if it had one; progress may be nil. It changes nothing and takes no lock. An error reports that the output could not
-// be checked; what is wrong with it is in the report.
+// Output reads the output of a job and compares it with what was noted when it was written. WorkDir is the run's, if it
+// had one; progress may be nil. It changes nothing and takes no lock. An error means that the output could not be
+// checked; faults of the output are in the report.
 func Output(ctx context.Context, files vfs.FS, output, workDir string, progress Progress) (*Report, error) {
 	if progress == nil {
 		progress = silent{}
@@ -56,7 +56,7 @@ func Output(ctx context.Context, files vfs.FS, output, workDir string, progress 
 type verifier struct {
 	ctx    context.Context
 	files  vfs.FS
-	output string // as it is shown
+	output string // the output as shown
 	work   string // folder of the job's state
 	place  folder.Published
 	bar    Progress
@@ -361,7 +361,7 @@ func (v *verifier) wanted(from, to int64, changes int) iter.Seq[promptset.Wanted
 	}
 }
 
-// missing names the parts that are not there: those of a job that is not finished, and those that were there before.
+// missing names the missing parts: parts of an unfinished job, and parts that were there before.
 func (v *verifier) missing(present map[int]bool) error {
 	v.report.Parts = v.parts.Count()
 	v.report.Missing = []string{}

@@ -21,7 +21,7 @@ type WriterOptions struct {
 	Columns []string
 	// JSONType is the type of [completion.JSONColumn], if the output has it; with nil it is text that holds JSON.
 	JSONType *completion.JSONType
-	// Exclude lists the columns to omit from the output: passed-through ones by their output names, and those of
+	// Exclude lists the columns to omit from the output: passed-through ones by their output names, and the columns in
 	// [completion.Excludable].
 	Exclude []string
 	// Meta is stored with the output: in the footer of every Parquet part, or in the file _meta.json next to JSONL

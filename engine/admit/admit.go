@@ -15,14 +15,14 @@ import (
 
 // Admitted is a request that is run, with all that the host keeps with it.
 type Admitted struct {
-	Asked *Request // as the caller gave it
+	Asked *Request // the request as the caller gave it
 	// Whole is the request as it is run: with the tokens of its context, and with nothing asked of the token that is
 	// dropped if only scores are wanted.
 	Whole      *Request
 	MaxLen     int // tokens of prompt and completion together
 	Features   feature.Set
 	Stops      StopSets
-	StopTokens []int32        // of its rows
+	StopTokens []int32        // stop tokens of its rows
 	Masks      *masks.Request // nil without masks
 	Biases     []feature.Bias
 	Breakers   *sampling.Breakers // nil without DRY
@@ -76,7 +76,7 @@ func refused(r *Request, err error) *schedule.Request {
 	return &schedule.Request{First: r.FirstGeneration, Context: schedule.None, Tag: &Admitted{Asked: r}, Err: err}
 }
 
-// admit checks a request, of which whole has all of the prompt.
+// admit checks a request. whole has its whole prompt.
 func (c *Checker) admit(asked, whole *Request) (a *Admitted, err error) {
 	if whole.MaxTokens == 0 {
 		whole = scoresOnly(whole)

@@ -17,7 +17,7 @@ import (
 type breakers struct {
 	tokenizer *tokenizer.Tokenizer // may be nil
 	vocab     int32                // tokens of the vocabulary
-	maxLen    int                  // of sequences
+	maxLen    int                  // longest length of sequences
 
 	mu sync.Mutex // guards made
 	// made are those made recently, by what they are made of: most rows of a job have the same.
@@ -97,7 +97,7 @@ func (s *breakers) addText(b *sampling.Breakers, text string) error {
 		return refuse("which has more than %d bytes, where llama.cpp cuts it: give a shorter one",
 			parameter.MaxDRYBreaker)
 	}
-	rests := make([][]int32, len(text)) // by where they begin
+	rests := make([][]int32, len(text)) // rests by their start
 	for i := 1; i < len(text); i++ {
 		ids, err := tok.Encode(text[i:], false)
 		if err != nil {
@@ -111,7 +111,7 @@ func (s *breakers) addText(b *sampling.Breakers, text string) error {
 	}
 	for token := range int32(min(tok.VocabSize(), int(s.vocab))) {
 		of := tok.TokenText(token)
-		for k := 0; k < drops && len(of) > 0 && of[0] == drop; k++ { // as the text of one token alone has it
+		for k := 0; k < drops && len(of) > 0 && of[0] == drop; k++ { // as in the text of one token alone
 			of = of[1:]
 		}
 		if bytes.Contains(of, []byte(text)) {

@@ -29,7 +29,7 @@ type Checker struct {
 	breakers *breakers
 }
 
-// New makes the checker of an engine, of which it needs neither the backend nor the weights of the model.
+// New makes the checker of an engine. It needs neither the engine's backend nor the model's weights.
 func New(cfg config.Config, limits Limits) *Checker {
 	return &Checker{model: cfg.Model.Config, limits: limits,
 		stops: newStops(config.StopTables(cfg)), masks: masks.New(cfg.Model.Config, cfg.Tokenizer, limits.Masks),
@@ -60,7 +60,7 @@ func (c *Checker) maxLen(r *Request) int {
 	return min(len(r.Tokens)+max(r.MaxTokens, 1), c.limits.MaxModelLen)
 }
 
-// pagesFor is how many pages hold the keys and values of a sequence of maxLen tokens: the last token is drawn, but
+// pagesFor is how many pages hold the keys and values of a sequence of maxLen tokens: the last token is generated, but
 // never fed.
 func (c *Checker) pagesFor(maxLen int) int {
 	return ceilDiv(maxLen-1, c.limits.PageSize)

@@ -61,9 +61,9 @@ type Request struct {
 	IgnoreEOS bool
 	// Thinking bounds the tokens of reasoning; nil does not.
 	Thinking *feature.Thought
-	// TopLogprobs is how many of the likeliest tokens are told with each token of a completion.
+	// TopLogprobs is how many of the likeliest tokens are reported with each token of a completion.
 	TopLogprobs int
-	// ScorePrompt has Completion.Prompt tell how likely the tokens of the prompt are, with PromptTopLogprobs of the
+	// ScorePrompt makes Completion.Prompt report how likely the tokens of the prompt are, with PromptTopLogprobs of the
 	// likeliest ones at each place.
 	ScorePrompt       bool
 	PromptTopLogprobs int
@@ -92,7 +92,7 @@ type Owner struct{ _ byte }
 // string.
 type Partial = schedule.Partial
 
-// Reasons for which a single request fails, to be told apart by errors.Is.
+// Reasons why a single request fails, to be distinguished by errors.Is.
 var (
 	// ErrEmptyPrompt: there is no token to start from.
 	ErrEmptyPrompt = errors.New("the prompt has no tokens")
@@ -134,7 +134,7 @@ func ScoringFeatures(tops, promptTops int) (f feature.Set) {
 	return f
 }
 
-// scoring are the features that a request asks for to tell of likely tokens.
+// scoring are the features that a request needs to report likely tokens.
 func (r *Request) scoring() feature.Set {
 	if r.ScorePrompt {
 		return ScoringFeatures(r.TopLogprobs, r.PromptTopLogprobs)

@@ -13,7 +13,7 @@ import (
 
 // stops makes the automata that look for stop strings and sequences of stop tokens on the device.
 type stops struct {
-	states int               // that there is room for; 0 without tables
+	states int               // states that there is room for; 0 without tables
 	pieces *tokenizer.Pieces // nil if the device looks for no strings
 
 	mu   sync.Mutex               // guards sets
@@ -46,7 +46,7 @@ func (s StopSets) list() (list []*stopping.Set) {
 
 // automata makes the automata of a request. Strings that need more states than half of the room are left to the host.
 func (s *stops) automata(r *Request, sequences [][]int32) (sets StopSets, err error) {
-	if s.pieces != nil && len(r.Stop) > 0 && !r.KeepSpecialTokens { // whose texts the device does not know
+	if s.pieces != nil && len(r.Stop) > 0 && !r.KeepSpecialTokens { // the device lacks their texts
 		key := "text\x00" + strings.Join(r.Stop, "\x00")
 		sets[stopping.OfText], err = s.set(key, func(limit int) (*stopping.Automaton, error) {
 			return stopping.Compile(s.pieces, r.Stop, limit)

@@ -49,8 +49,8 @@ func stopToken(token int32) int32 {
 	return token
 }
 
-// StopTokens are the tokens that end a completion of r, those of a row, and the sequences of tokens. Tokens that a row
-// has no room for are sequences.
+// StopTokens are the tokens that end a completion of r: the tokens of a row, and the sequences of tokens. Tokens that a
+// row has no room for are sequences.
 func (c *Checker) StopTokens(r *Request) (tokens []int32, sequences [][]int32) {
 	tokens, sequences = c.stopTokensOf(r), slices.Clone(r.StopSequences)
 	for len(tokens) > device.MaxStopTokens {

@@ -102,7 +102,7 @@ func (s *Settled) settleRows(budget int64) error {
 	return nil
 }
 
-// pageBytes is the size of a page in all layers, including those of the draft model.
+// pageBytes is the size of a page in all layers, including the draft model's layers.
 func (s *Settled) pageBytes() int64 {
 	if s.drafter != nil {
 		return s.ModelPageBytes() + s.drafter.KVBytesPerToken*int64(s.Sizes.PageSize)
@@ -171,7 +171,7 @@ func bytesOf(layouts []attention.Layout) (token, states int64) {
 	return token, states
 }
 
-// tokenText tells people what the keys and values of a token consist of.
+// tokenText describes what the keys and values of a token consist of.
 func (s *Settled) tokenText() string {
 	layouts := s.Sizes.Layouts
 	heads, vector := "2 x layers x KV heads", "head dim x "+kvName(s.kvDType)

@@ -78,8 +78,8 @@ type Config struct {
 	// ExpertGroups is the number of groups among which the devices that run the model together divide the experts of
 	// each layer; a divisor of the number of devices, 1 by default. The devices of a group split each of its experts.
 	ExpertGroups int
-	// Weights is the form of matrices: "" for DType; WeightsAuto for blocks where the checkpoint has them, and DType
-	// elsewhere; "f32", "bf16" or "f16"; "q8_0" or "q4_0" for blocks of 32 numbers of 8 or 4 bits with a scale; "int8"
+	// Weights is the form of matrices: "" for DType; WeightsAuto for blocks if the checkpoint has them, and DType
+	// otherwise; "f32", "bf16" or "f16"; "q8_0" or "q4_0" for blocks of 32 numbers of 8 or 4 bits with a scale; "int8"
 	// for 8-bit numbers with a scale for each row. Before products with anything but floats, kernels round activations
 	// to 8 bits.
 	Weights string
@@ -93,7 +93,7 @@ type Config struct {
 	// DraftModel is a small model that drafts tokens, in place of the sequence's own text; nil for none. It must have
 	// the model's tokens.
 	DraftModel *models.Checkpoint
-	// ZeroPages clears pages when they are freed, for tenants who must not share memory. Without it pages are cleared
+	// ZeroPages clears pages when they are freed, for tenants that must not share memory. Without it pages are cleared
 	// logically.
 	ZeroPages bool
 	// Debug checks every rule of the device state after each step, and logs the free pages.
@@ -114,7 +114,7 @@ type Config struct {
 // Inspection is a time at which the engine's tables can be looked at, for [Config.Inspect].
 type Inspection struct {
 	Replica int
-	Calls   int64 // of this run that have ended
+	Calls   int64 // finished calls of this run
 	// Fault is why the run ends; nil after a call.
 	Fault error
 	// Tables reads the tables. It may be called until Inspect returns.

@@ -11,12 +11,12 @@ import (
 const (
 	autoDrafts  = 15
 	autoWidth   = 32
-	autoGuesses = 4 // of a draft model, which takes a step of its own for each
+	autoGuesses = 4 // guesses of a draft model, which takes a step for each
 	draftWidth  = 64
 	draftLog    = 8192 // tokens generated last in which drafts are looked for
 )
 
-// Values of [device.Drafting.CostRows]: bench/limits.md has 20 to 35 for floats, and fewer where attention counts.
+// Values of [device.Drafting.CostRows]: bench/limits.md has 20 to 35 for floats, and fewer if attention dominates.
 // Quantized blocks are read sooner, and their products are scaled for each row.
 const (
 	costOfFloats = 16

@@ -37,7 +37,7 @@ type Plan struct {
 	// MaxSeqs is how many sequences decode at once. Holders is how many prompts may wait for their clones.
 	MaxSeqs       int `json:"max_seqs"`
 	Holders       int `json:"holders"`
-	Contexts      int `json:"contexts,omitempty"` // that may be open at once
+	Contexts      int `json:"contexts,omitempty"` // contexts that may be open at once
 	Pages         int `json:"pages"`
 	PageSize      int `json:"page_size"`
 	PagesPerSeq   int `json:"pages_per_seq"`
@@ -79,7 +79,7 @@ type Drafter struct {
 	Model       string `json:"model"`
 	Parameters  int64  `json:"parameters"`
 	DType       string `json:"dtype"`
-	Weights     string `json:"weights,omitempty"` // as in [Plan]
+	Weights     string `json:"weights,omitempty"` // the form, as in [Plan]
 	WeightBytes int64  `json:"weight_bytes"`
 	// KVBytesPerToken is the size of a token in its layers, in the same pages as the model's.
 	KVBytesPerToken int64 `json:"kv_bytes_per_token"`
@@ -189,7 +189,7 @@ func (p Plan) AllWeightBytes() int64 {
 	return p.WeightBytes + p.Drafter.WeightBytes
 }
 
-// PageBytes is the size of a page in all layers, including those of the draft model.
+// PageBytes is the size of a page in all layers, including the draft model's layers.
 func (p Plan) PageBytes() int64 {
 	bytes := p.KVBytesPerToken*int64(p.PageSize) + p.StateBytes
 	if p.Drafter != nil {

@@ -140,7 +140,7 @@ func (s *Settled) check(admission Admission) error {
 
 // checkExperts rejects groups that experts cannot be divided among.
 func checkExperts(model models.Config, devices int) error {
-	fewest := 0 // of a layer that has any
+	fewest := 0 // for a layer that has any
 	for _, l := range model.Layers {
 		if n := l.Experts.Count; n > 0 && (fewest == 0 || n < fewest) {
 			fewest = n

@@ -15,13 +15,13 @@ import (
 
 // Settled is a config with all that follows from it before anything is compiled or allocated.
 type Settled struct {
-	Config Config       // as it was given: zero fields stay zero
-	Sizes  device.Sizes // of the device state and the programs
+	Config Config       // the config as given: zero fields stay zero
+	Sizes  device.Sizes // sizes of the device state and the programs
 	Model  models.Config
-	Traits backend.Traits // of Config.Backend
-	// DType is the type of activations, kvDType that of keys and values.
+	Traits backend.Traits // traits of Config.Backend
+	// DType is the type of activations, kvDType the type of keys and values.
 	DType, kvDType dtypes.DType
-	Devices        int // that run the model together
+	Devices        int // devices that run the model together
 	MaxModelLen    int
 	// ShortRope is the length up to which sequences have the short divisors of a longrope; 0 if there is one rope.
 	ShortRope  int

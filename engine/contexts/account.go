@@ -12,12 +12,12 @@ import (
 
 // account is what the host knows of the rows of contexts and of their pages. Contexts.mu guards it.
 type account struct {
-	pages    int // of the pool
+	pages    int // pages of the pool
 	pageSize int
 	first    int                 // row of contexts
-	rows     []*contextRow       // by row, from the first one on; nil = free. The last is for scores
+	rows     []*contextRow       // rows from the first one on; nil = free. The last is for scores
 	used     int                 // pages that contexts hold, each counted once
-	byID     map[int32]*heldPage // the pages of which the host knows which they are
+	byID     map[int32]*heldPage // the pages that the host can identify
 }
 
 // newAccount makes the account of an engine with contexts.

@@ -200,8 +200,8 @@ type PageCounts struct {
 	Committed     int // full
 	Working       int // partly filled: 1 or 0
 	Reserved      int // sure for it, and not used yet
-	Shared        int // of the committed and working ones, those that another context holds too
-	WorkingTokens int // in the working page
+	Shared        int // committed and working pages that another context holds too
+	WorkingTokens int // tokens in the working page
 	Waiting       int // tokens that were not run yet
 }
 
@@ -225,10 +225,10 @@ func (c *Context) Counts() PageCounts {
 	return counts
 }
 
-// Len is how many tokens the context has, with those that wait.
+// Len is how many tokens the context has, including waiting ones.
 func (c *Context) Len() int { return len(c.Tokens()) }
 
-// Tokens returns a copy of the tokens, with those that wait.
+// Tokens returns a copy of the tokens, including waiting ones.
 func (c *Context) Tokens() []int32 {
 	c.set.mu.Lock()
 	defer c.set.mu.Unlock()

@@ -30,19 +30,19 @@ type Contexts struct {
 	checker *admit.Checker
 	lock    *turns.Lock
 	runner  Runner
-	scoring sync.Mutex // of the row for scores
+	scoring sync.Mutex // protects the row for scores
 	guests  guests
 
 	abandonedMu sync.Mutex
 	abandoned   []*contextRow // closed during a run, or never: the next operation gives their rows back
 }
 
-// Runner runs requests for those who hold the engine's lock with a run. requests is nil if only tokens of contexts are
-// to be run.
+// Runner runs requests for callers that hold the engine's lock with a run. requests is nil if only tokens of contexts
+// are to be run.
 type Runner func(ctx context.Context, run *turns.Run, requests iter.Seq[*admit.Request]) iter.Seq2[*admit.Completion,
 	error]
 
-// New makes the contexts of an engine. inspect adds to a failure where the device's tables were written.
+// New makes the contexts of an engine. inspect adds to a failure the path that the device's tables were written to.
 func New(c *core.Core, swapper *core.Swapper, p *prefixes.Prefixes, checker *admit.Checker, lock *turns.Lock,
 	runner Runner, inspect func(error) error) *Contexts {
 	s := &Contexts{checker: checker, lock: lock, runner: runner}

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// Errors of contexts, to be told apart by errors.Is. Too few pages are pagetable.ErrOutOfPages, with the pages needed
-// and there.
+// Errors of contexts, to be distinguished by errors.Is. Too few pages are pagetable.ErrOutOfPages, with the pages
+// needed and there.
 var (
 	// ErrNoContexts: the engine was made without Config.Contexts.
 	ErrNoContexts = errors.New("the engine has no contexts: set Config.Contexts")
@@ -24,7 +24,7 @@ var (
 
 // ErrPartialPage means that a page is not full, and so has no name. errors.Is matches any ErrPartialPage.
 type ErrPartialPage struct {
-	Page     int // of the context, from 0
+	Page     int // page of the context, from 0
 	Tokens   int // in it
 	PageSize int
 }
@@ -39,7 +39,7 @@ func (e ErrPartialPage) Is(target error) bool { _, ok := target.(ErrPartialPage)
 // ErrInvalidPage means that a context has no such page. errors.Is matches any ErrInvalidPage.
 type ErrInvalidPage struct {
 	Page  int
-	Pages int // that it has
+	Pages int // pages that it has
 }
 
 func (e ErrInvalidPage) Error() string {

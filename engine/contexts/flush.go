@@ -21,8 +21,8 @@ func (s *Contexts) Flush(ctx context.Context, contexts ...*Context) error {
 	return s.flush(ctx, rowsOf(contexts))
 }
 
-// flush runs the tokens of contexts that wait, together, except tokens of which there are pages already. The program
-// that runs the prompts of requests runs them, in its calls: so keys and values are the same bytes.
+// flush runs the waiting tokens of contexts together, except tokens that already have pages. The program that runs the
+// prompts of requests runs them, in its calls: so keys and values have the same bytes.
 func (s *Contexts) flush(ctx context.Context, list []*contextRow) error {
 	begun := false
 	for {

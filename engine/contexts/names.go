@@ -68,7 +68,7 @@ func (n *names) forgetPage(page *heldPage) {
 	}
 }
 
-// forgetTaken notes that pages were taken for contents of which nothing is known.
+// forgetTaken notes that pages were taken for unknown contents.
 func (n *names) forgetTaken(pages []int32) {
 	for _, page := range pages {
 		if n.index != nil {

@@ -11,7 +11,7 @@ type contextRow struct {
 	row      int
 	tokens   []int32       // those that were run, then those that wait
 	done     int           // tokens that were run
-	names    []prefix.Hash // of the full pages
+	names    []prefix.Hash // names of the full pages
 	pages    []*heldPage
 	reserved int // pages that are sure for it, with those it holds
 	flushing int // while tokens are run, how many there are to be: there are pages for them

@@ -11,9 +11,9 @@ import (
 	"github.com/quire/quire/engine/schedule"
 )
 
-// Save runs nothing: it copies the tokens, with those that wait, and the keys and values of those that were run, to the
-// host's memory, where they stay until DeleteSnapshot or the engine's Close. It returns [ErrSnapshotExists], and
-// [prefixes.ErrNoHostMemory] where Config.HostKVMemory is too little; prefixes that are kept there give way.
+// Save runs nothing: it copies the tokens, including waiting ones, and the keys and values of the tokens that were run,
+// to the host's memory. They stay there until DeleteSnapshot or the engine's Close. It returns [ErrSnapshotExists], and
+// [prefixes.ErrNoHostMemory] if Config.HostKVMemory is too little; prefixes that are kept there give way.
 func (c *Context) Save(name string) error {
 	s := c.set
 	return c.do(func(r *contextRow) error {

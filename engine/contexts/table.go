@@ -24,7 +24,7 @@ type table struct {
 	// between is there while an operation is done between two calls of a run.
 	between *schedule.Between
 	changed chan struct{} // closed when tokens were run that somebody may wait for; nil if nobody waits
-	// inspect adds to a failure where the device's tables were written.
+	// inspect adds to a failure the path that the device's tables were written to.
 	inspect func(error) error
 	forget  func() // the names of all pages
 }
@@ -32,7 +32,7 @@ type table struct {
 // savedContext is a context that was saved by name.
 type savedContext struct {
 	tokens []int32
-	names  []prefix.Hash // of the full pages
+	names  []prefix.Hash // names of the full pages
 	pages  *schedule.Pages
 	bytes  int64
 }
@@ -281,7 +281,7 @@ func (t *table) watch() <-chan struct{} {
 	return t.changed
 }
 
-// tell wakes those who wait for tokens to be run.
+// tell wakes the goroutines that wait for tokens to be run.
 func (t *table) tell() {
 	if t.changed != nil {
 		close(t.changed)

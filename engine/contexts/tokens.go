@@ -14,7 +14,7 @@ func (t *table) beginFlush(list []*contextRow) error {
 	pageSize := t.pageSize
 	need, own := 0, 0
 	var borrowers []*contextRow
-	sharers := map[*heldPage]int{} // of a partial page, so far
+	sharers := map[*heldPage]int{} // sharers of a partial page, so far
 	named := make([][]int32, len(list))
 	joined := map[int32]bool{}
 	for i, r := range list {

@@ -4,7 +4,7 @@ package core
 type Block struct {
 	number uint64        // among several processes
 	there  chan struct{} // closed when layers or err is set; nil if layers were there from the start
-	layers []any         // by layer, flat slices of the cache's dtype
+	layers []any         // flat slices of the cache's dtype, by layer
 	err    error
 }
 

@@ -55,7 +55,7 @@ func read[T any](c *Core, p *device.Compiled, results []compute.Buffer) (*T, err
 }
 
 // dispatch runs a program on input that is on the device, and returns what the host gets, still on the device, when the
-// program is through. Both are the caller's.
+// program is done. Both are the caller's.
 func (c *Core) dispatch(p *device.Compiled, input []compute.Buffer) ([]compute.Buffer, error) {
 	args := slices.Clone(c.state)
 	if len(p.Extras) > 0 {

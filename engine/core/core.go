@@ -37,10 +37,10 @@ type Core struct {
 	backend  compute.Backend
 	hosts    *Hosts // nil if this process runs the model alone
 	programs *programs
-	graphs   *device.Graphs // of the current programs: Grow replaces them
+	graphs   *device.Graphs // graphs of the current programs: Grow replaces them
 	weights  weights
 	state    []compute.Buffer // nil after a call failed, which had taken it
-	extras   []compute.Buffer // of the features of program run, after its state
+	extras   []compute.Buffer // arrays of the features of program run, after its state
 	inputs   inputs
 	resident residents
 	began    time.Time     // when the device began the program that it ran last
@@ -139,7 +139,7 @@ func (c *Core) Reset() error {
 	return err
 }
 
-// newExtras makes the extras of the program run, but for those that another form of it has: these it takes over.
+// newExtras makes the extras of the program run, except the ones that another form of it has: it takes these over.
 func (c *Core) newExtras(built, before *device.Compiled) (extras []compute.Buffer, err error) {
 	have := map[string]compute.Buffer{}
 	if before != nil {

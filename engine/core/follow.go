@@ -14,7 +14,7 @@ import (
 type Follower struct {
 	core    *Core
 	swapper *Swapper
-	blocks  map[uint64]*Block // by the number that process 0 gave them
+	blocks  map[uint64]*Block // blocks by the number that process 0 gave them
 	// Observe may change what is about to run; nil except in tests.
 	Observe func(in *device.Input)
 }
@@ -30,7 +30,7 @@ func (f *Follower) Leave() { f.core.hosts.group.Leave() }
 // Fail ends the other processes.
 func (f *Follower) Fail(err error) { f.core.hosts.group.Fail(err) }
 
-// Next returns the next call that process 0 announces, or io.EOF when process 0 is through.
+// Next returns the next call that process 0 announces, or io.EOF when process 0 is done.
 func (f *Follower) Next() ([][]byte, error) { return f.core.hosts.group.Next() }
 
 // Do runs one program as process 0 does, and counts it.

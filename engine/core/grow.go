@@ -66,7 +66,7 @@ func (c *Core) addFeatures(all feature.Set, wait func()) error {
 			return name(err)
 		}
 		old := run.Executable
-		*run = *built // in place: others read the list of programs
+		*run = *built // replaced in place: others read the list of programs
 		old.Finalize()
 		c.extras = extras
 	}

@@ -27,9 +27,9 @@ import (
 type Hosts struct {
 	group *lockstep.Group
 	calls int
-	chain [sha256.Size]byte // of all calls so far and what they came to
+	chain [sha256.Size]byte // hash of all calls so far and their results
 
-	// Pages that moved to the hosts: each process has those of its devices, by the number that process 0 gave them.
+	// Pages that moved to the hosts: each process has the pages of its devices, by the number that process 0 gave them.
 	numbers uint64
 	mu      sync.Mutex // guards dropped
 	dropped []uint64   // numbers of blocks that process 0 has no use for any more
@@ -39,7 +39,7 @@ type Hosts struct {
 // arrays of its last call.
 type callHeader struct {
 	Program string
-	Block   uint64   `json:",omitempty"` // that save makes, or load takes
+	Block   uint64   `json:",omitempty"` // the block that save makes, or load takes
 	Dropped []uint64 `json:",omitempty"` // blocks
 }
 

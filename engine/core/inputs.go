@@ -13,13 +13,13 @@ import (
 // inputs are what each program had last.
 type inputs struct {
 	backend compute.Backend
-	sent    map[string]*sent // by program
+	sent    map[string]*sent // sent inputs by program
 }
 
 // sent is the input that a program had last. It stays on the device: an array that is the same in the next call is not
 // sent again.
 type sent struct {
-	flats   []any // of the packing
+	flats   []any // arrays of the packing
 	spare   []any // memory for the next ones
 	buffers []compute.Buffer
 	changed []bool // with the last call
@@ -52,7 +52,7 @@ func (in *inputs) last(p *device.Compiled) *sent {
 func (in *inputs) upload(p *device.Compiled, arrays []tree.Array) (*sent, error) {
 	s := in.last(p)
 	for i := range s.flats {
-		copy(tree.Bytes(s.spare[i]), tree.Bytes(s.flats[i])) // of leaves that are absent
+		copy(tree.Bytes(s.spare[i]), tree.Bytes(s.flats[i])) // absent leaves keep these values
 	}
 	p.Input.Put(s.spare, arrays)
 	for i, a := range p.Input.Arrays() {

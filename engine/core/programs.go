@@ -38,7 +38,7 @@ func (p *program) wait() (*device.Compiled, error) {
 // later are the programs that a job may do without: see [device.Program.Later].
 type later struct {
 	begin    sync.Once
-	graphs   *device.Graphs // of the start: Core.Grow makes others
+	graphs   *device.Graphs // graphs at the start: Core.Grow makes others
 	programs []device.Program
 }
 
@@ -57,7 +57,7 @@ func (p *programs) compileLater() {
 		p.compiling.Go(func() {
 			defer p.span(compilerTrack, "compile")("programs", len(p.later.programs))
 			if err := p.compile(p.later.graphs, p.later.programs); err != nil {
-				p.log.Error("programs that move pages to the host and back", "err", err) // who wants one fails
+				p.log.Error("programs that move pages to the host and back", "err", err) // callers then fail
 			}
 			p.releaseMemory()
 		})

@@ -19,7 +19,7 @@ import (
 
 // Texts are the tokens of the vocabulary as texts.
 type Texts struct {
-	Pieces     *tokenizer.Pieces // for stop strings; nil if the device looks for none
+	Pieces     *tokenizer.Pieces // texts of tokens for stop strings; nil if the device looks for none
 	Vocabulary func() (*masking.Vocabulary, error)
 }
 
@@ -28,10 +28,10 @@ type Texts struct {
 type residents struct {
 	Texts
 	backend compute.Backend
-	stops   []compute.Buffer // as program run takes them
-	arena   *stopping.Arena  // whose contents are there
+	stops   []compute.Buffer // arrays as program run takes them
+	arena   *stopping.Arena  // the arena whose contents are on the device
 	at      int              // their version
-	texts   []compute.Buffer // of tokens, for masks
+	texts   []compute.Buffer // texts of tokens, for masks
 }
 
 // loadStops puts the tables of stops on the device: the texts of tokens, and an empty arena.

@@ -34,7 +34,7 @@ type Swapper struct {
 	copying          atomic.Int64 // nanoseconds that copies took
 	waiting          atomic.Int64 // nanoseconds that the engine's own goroutine spent on transfers
 	staged           map[*Block]*stagedBlock
-	// Observe, if not nil, is told what happens: for tests of the order.
+	// Observe, if not nil, receives each event: for tests of the order.
 	Observe func(event string)
 }
 

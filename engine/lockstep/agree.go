@@ -72,7 +72,7 @@ func differences(first, theirs []Fact) []string {
 func (g *Group) Gather(data []byte) ([][]byte, error) { return g.exchange(agreement, 0, data) }
 
 // Share returns process 0's data on all processes and ignores the data of the others. Process 0 does not wait for them.
-// Share returns io.EOF when process 0 is through.
+// Share returns io.EOF when process 0 is done.
 func (g *Group) Share(data []byte) ([]byte, error) {
 	if g.Leads() {
 		return data, g.tell(message{Kind: kindStream, Stream: agreement, Data: [][]byte{data}})
@@ -84,12 +84,12 @@ func (g *Group) Share(data []byte) ([]byte, error) {
 	return m.first(), nil
 }
 
-// Announce tells the others what to do next. Process 0 only.
+// Announce sends the others what to do next. Process 0 only.
 func (g *Group) Announce(call ...[]byte) error {
 	return g.tell(message{Kind: kindStream, Stream: calls, Data: call})
 }
 
-// Next waits for what process 0 announces. It returns io.EOF when process 0 is through.
+// Next waits for what process 0 announces. It returns io.EOF when process 0 is done.
 func (g *Group) Next() ([][]byte, error) {
 	m, err := g.inbox.receive(0, calls, false)
 	return m.Data, err

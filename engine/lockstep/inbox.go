@@ -6,28 +6,28 @@ import (
 	"sync"
 )
 
-// box is where messages of a stream wait, by the process that they came from.
+// box holds the waiting messages of a stream, by the process that they came from.
 type box struct {
 	from   int
 	stream stream
 }
 
-// inbox holds the messages that came and the end of the group, so that whoever waits for a message learns of the end,
-// too. Readers of peers put messages in; any goroutine may take them out.
+// inbox holds received messages and the end of the group, so that a goroutine that waits for a message also learns of
+// the end. Readers of peers put messages in; any goroutine may take them out.
 type inbox struct {
 	// done is closed when the group is over. It is closed before changed is signalled, and outside mu.
 	done chan struct{}
 	fall sync.Once // closes done
 
 	mu      sync.Mutex
-	changed *sync.Cond // of mu: signalled for each message and for each step towards the end
+	changed *sync.Cond // uses mu: signalled for each message and for each step towards the end
 	// The fields below are protected by mu.
 	boxes map[box][]message
 	// The end. Only the first error counts, and none after ended or closing; receive prefers err to ended, and both to
-	// closing, since they say more.
+	// closing, since they are more specific.
 	err     error // why the group is over
-	ended   bool  // process 0 said that it is through
-	status  int   // with ended: what process 0 ended with
+	ended   bool  // process 0 reported that it is done
+	status  int   // process 0's status, if ended
 	closing bool  // this process is through
 	// word is the last message to the others; nil if they need none. It is set once, with err or closing, so that what
 	// they hear is the first reason.
@@ -103,7 +103,7 @@ func (b *inbox) fail(err error, word message) bool {
 	return true
 }
 
-// end records that process 0 is through.
+// end records that process 0 is done.
 func (b *inbox) end(status int) {
 	b.mu.Lock()
 	b.ended, b.status = true, status
@@ -111,8 +111,8 @@ func (b *inbox) end(status int) {
 	b.wake()
 }
 
-// close records that this process is through. The others hear last, unless they heard another last message or process 0
-// is through.
+// close records that this process is done. The others receive last, unless they received another last message or
+// process 0 is done.
 func (b *inbox) close(last message) {
 	b.mu.Lock()
 	if b.closing = true; b.word == nil && !b.ended {
@@ -122,7 +122,7 @@ func (b *inbox) close(last message) {
 	b.wake()
 }
 
-// wake makes everybody who waits look at the end.
+// wake makes all waiting goroutines check for the end.
 func (b *inbox) wake() {
 	b.fall.Do(func() { close(b.done) })
 	b.mu.Lock()

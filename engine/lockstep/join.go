@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// Options are which of the processes this one is, and where they meet. The names are from jax.distributed.
+// Options give this process' number, and the address where the processes meet. The names are from jax.distributed.
 type Options struct {
-	// CoordinatorAddress is host:port where the others reach process 0.
+	// CoordinatorAddress is the host:port at which the others reach process 0.
 	CoordinatorAddress string
-	// BindAddress is where process 0 listens; "" for CoordinatorAddress.
+	// BindAddress is the address at which process 0 listens; "" for CoordinatorAddress.
 	BindAddress string
 	// NumProcesses is how many processes there are, ProcessID which one this is, from 0.
 	NumProcesses, ProcessID int
@@ -147,7 +147,7 @@ func (r *roster) admit(c caller) (replaced bool, err error) {
 	}
 	old := r.peers[c.who.ProcessID]
 	if old != nil {
-		// It was restarted, or two processes have the same ID: tell the former one, if it is still there.
+		// It was restarted, or two processes have the same ID: report it to the former one, if it is still there.
 		old.last(message{Kind: kindFailed,
 			Text: fmt.Sprintf("another process %d connected, from %s: give each process a `process-id` of its own",
 				c.who.ProcessID, c.who.Host)})
@@ -157,7 +157,7 @@ func (r *roster) admit(c caller) (replaced bool, err error) {
 	return old != nil, nil
 }
 
-// abandon tells all peers of err, and returns it.
+// abandon sends err to all peers, and returns it.
 func (r *roster) abandon(err error) error {
 	for _, p := range r.peers {
 		if p != nil {
@@ -168,7 +168,7 @@ func (r *roster) abandon(err error) error {
 	return err
 }
 
-// begin tells all peers that the group is complete.
+// begin reports to all peers that the group is complete.
 func (r *roster) begin() error {
 	taken := r.hello()
 	for id, p := range r.peers {
@@ -240,7 +240,7 @@ func (r *roster) dial(ctx context.Context) error {
 	for {
 		conn, err := dialer.DialContext(ctx, "tcp", r.options.CoordinatorAddress)
 		if err == nil {
-			// All others may come later than this one: until then process 0 says nothing.
+			// All others may come later than this one: until then process 0 sends nothing.
 			p := newPeer(conn, r.options.InitializationTimeout)
 			r.peers[0] = p
 			stop := context.AfterFunc(ctx, p.close)

@@ -1,10 +1,10 @@
 // Package lockstep keeps processes on several hosts in step. Each has its own devices, and all devices run one program,
 // so all processes must do the same things in the same order.
 //
-// Process 0 leads: it makes all decisions, tells the others, and compares the results. The others follow and decide
-// nothing, so the timing of events on a host changes nothing. A process that differs ends all of them with an error
-// that names the process and the difference ([DifferentError]). So does one that fails ([StoppedError]), and one that
-// goes away or is silent for too long ([LostError]).
+// Process 0 leads: it makes all decisions, sends them to the others, and compares the results. The others follow and
+// decide nothing, so the timing of events on a host changes nothing. A process that differs ends all of them with an
+// error that names the process and the difference ([DifferentError]). So does one that fails ([StoppedError]), and one
+// that goes away or is silent for too long ([LostError]).
 //
 // The processes meet at process 0. Each of the others has one TCP connection to it, with messages of encoding/gob.
 // There is neither a password nor encryption: like jax.distributed and NCCL it is for a trusted network.
@@ -79,7 +79,8 @@ func (g *Group) Err() error {
 	return err
 }
 
-// End tells the others that all is done: their Next returns [io.EOF], and their Status is status. Process 0 only.
+// End reports to the others that everything is done: their Next returns [io.EOF], and their Status is status. Process 0
+// only.
 func (g *Group) End(status int) {
 	g.close(message{Kind: kindEnd, Tag: uint64(status)})
 }
@@ -115,7 +116,7 @@ func (g *Group) close(last message) {
 	g.hangUp()
 }
 
-// fail records why the group is over, and tells the others. Goroutines that wait here are woken first: they need not
+// fail records why the group is over, and informs the others. Goroutines that wait here are woken first: they need not
 // wait until the others have heard.
 func (g *Group) fail(err error) {
 	text := err.Error()

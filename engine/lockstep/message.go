@@ -4,12 +4,12 @@ package lockstep
 type kind uint8
 
 const (
-	kindHello  kind = iota // of a process that joins
+	kindHello  kind = iota // from a process that joins
 	kindTaken              // process 0's answer
 	kindBeat               // the sender lives
 	kindStream             // a message of a stream
 	kindEnd                // process 0: all is done
-	kindLeave              // to process 0: end soon
+	kindLeave              // asks process 0 to end soon
 	kindFailed             // the sender stops, with the reason
 )
 
@@ -18,9 +18,9 @@ type message struct {
 	Kind   kind
 	Stream stream
 	Tag    uint64   // identifies the message in its stream; of kindEnd the status
-	Text   string   // of kindFailed
-	Data   [][]byte // of kindStream
-	Hello  *hello   // of kindHello and kindTaken
+	Text   string   // text of kindFailed
+	Data   [][]byte // data of kindStream
+	Hello  *hello   // hello of kindHello and kindTaken
 }
 
 // first returns the data of a message that has one piece.
@@ -36,7 +36,7 @@ type hello struct {
 	Protocol, Version       string
 	NumProcesses, ProcessID int
 	Host                    string
-	Hosts                   []string // of all processes, in kindTaken
+	Hosts                   []string // hosts of all processes, in kindTaken
 }
 
 // protocol changes with the messages.
@@ -49,5 +49,5 @@ const (
 	agreement stream = iota // facts, and values of process 0
 	calls                   // what to do
 	results                 // what calls resulted in
-	exchanges               // of device 0; the streams of other devices follow
+	exchanges               // exchanges of device 0; the streams of other devices follow
 )

@@ -118,7 +118,7 @@ func (p *peer) close() {
 	})
 }
 
-// beat tells the peer that this process lives, until the connection ends.
+// beat shows the peer that this process lives, until the connection ends.
 func (p *peer) beat() {
 	ticker := time.NewTicker(p.timeout / 4)
 	defer ticker.Stop()

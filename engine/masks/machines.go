@@ -1,6 +1,6 @@
-// Package masks says which tokens completions may generate next, on the host's side: it makes the machines of requests
-// with a structure or with lists of tokens, and follows where completions stand in them. Package masking runs the
-// machines; engine/device/feature has their part on the device.
+// Package masks decides which tokens completions may generate next, on the host's side: it makes the machines of
+// requests with a structure or with lists of tokens, and follows the state of completions in them. Package masking runs
+// the machines; engine/device/feature has their part on the device.
 package masks
 
 import (
@@ -30,7 +30,7 @@ type Masks struct {
 	// Bound is the memory in bytes that the states of a structure may take; 0 for the bound of package grammar.
 	Bound int
 
-	maxStates int        // of the machine of a request's lists of tokens
+	maxStates int        // limit for the machine of a request's lists of tokens
 	mu        sync.Mutex // guards machines
 	// machines are those made recently, by what they allow: most rows of a job have the same.
 	machines map[string]machine

@@ -18,7 +18,7 @@ type Request struct {
 	MinTokens int
 	// Machines are by lane, nil if the request needs none.
 	Machines   [stopping.Lanes]*masking.Machine
-	StopTokens []int32 // of its rows
+	StopTokens []int32 // stop tokens of its rows
 
 	deadEnds sync.Map // errors by generation
 }
@@ -48,7 +48,7 @@ type Rows struct {
 	slots []*sequence // nil for rows without masks
 }
 
-// sequence is a completion with masks, and where it stands.
+// sequence is a completion with masks, and its state in them.
 type sequence struct {
 	*Request
 	generation int
@@ -147,8 +147,8 @@ func (r *Rows) advance(row *sequence, token int32) error {
 	return nil
 }
 
-// Settle moves the rows to where a call left them. A slot may have had several of the waiting entries, one after the
-// other in any order. The one that did not end has the slot afterwards.
+// Settle moves the rows to the states in which a call left them. A slot may have had several of the waiting entries,
+// one after the other in any order. The one that did not end has the slot afterwards.
 func (r *Rows) Settle(s States, got *schedule.Output) error {
 	for i, id := range got.Owners {
 		var row *sequence

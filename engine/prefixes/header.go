@@ -45,7 +45,7 @@ type snapshotHeader struct {
 	Tokens   int    `json:"tokens"`
 }
 
-// Errors of snapshots, to be told apart by errors.Is.
+// Errors of snapshots, to be distinguished by errors.Is.
 var (
 	// ErrSnapshotMismatch: the file is of another model, dtype, page size, platform, kernels or version; the text names
 	// what differs.

@@ -73,7 +73,7 @@ func (b *Between) Contexts(contexts []*Context, free, pool int) {
 // FreePages sets how many pages of the device are free now.
 func (b *Between) FreePages(n int) { b.j.sched.pool.free = n }
 
-// Add takes a request in, alongside those of the intake.
+// Add takes a request in, alongside the requests of the intake.
 func (b *Between) Add(r *Request) { b.j.take(r) }
 
 // Fail ends the run: the device is in the middle of something.

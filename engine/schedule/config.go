@@ -15,7 +15,7 @@ type Config struct {
 	Index     *prefix.Index // names of the device's pages; nil without Sizes.PrefixCache
 	Stops     Stops         // nil: no request has stops that need room
 	Contexts  []*Context    // the rows that belong to no completion
-	FreePages int           // on the device, when nothing runs
+	FreePages int           // free pages on the device when nothing runs
 	Pool      int           // pages that the run may use: contexts hold the others, or have them reserved
 	// Between delivers operations to be done between two calls; nil for none. The sender must see to it that
 	// completions are read meanwhile.
@@ -53,7 +53,7 @@ type Config struct {
 type Call struct {
 	PrefillSteps, DecodeSteps int
 	Tokens                    int     // generated
-	Seconds                   float64 // for which the device ran the program
+	Seconds                   float64 // seconds that the device ran the program
 	Active, Waiting           int     // sequences in slots, and requests that wait for one
 	FreePages, FewestFree     int     // when the call ended, and after any of its steps
 }

@@ -44,8 +44,8 @@ type Pages struct {
 // Block is a pointer to Sizes.BlockPages pages on the host, or on their way there. Only the device looks inside.
 type Block any
 
-// Origin is what a loaded sequence begins with, if its first pages are on the device: named pages, or pages of a row of
-// which it becomes a clone.
+// Origin is what a loaded sequence starts with, if its first pages are on the device: named pages, or pages of the row
+// that it becomes a clone of.
 type Origin struct {
 	Named []int32
 	Row   int // None: nowhere

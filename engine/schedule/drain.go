@@ -69,7 +69,7 @@ func (d *drain) close() (tokens int) {
 
 // result is the output of a call with the owners of its tokens.
 type result struct {
-	owners []*sequence // by the ids of Output.Owners
+	owners []*sequence // owners by the ids of Output.Owners
 	got    *Output
 }
 

@@ -28,7 +28,7 @@ func (h *hostPages) offload(freePages int) error {
 	}
 	index := h.names.index
 	for range h.Staged {
-		if freePages-index.Kept() >= h.names.taken+h.Pages/8 { // as many as the last call took, and some
+		if freePages-index.Kept() >= h.names.taken+h.Pages/8 { // enough for what the last call took, and some more
 			return nil
 		}
 		oldest := index.Oldest(1, func(name prefix.Hash) bool { return !h.cache.Has(name) })

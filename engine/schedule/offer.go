@@ -6,8 +6,8 @@ import "slices"
 // lives from its layout until the call's output is applied, on the run's goroutine.
 type offer struct {
 	Input
-	waiting []*sequence  // of Input.Waiting
-	ahead   []*prefixRow // of Input.Ahead
+	waiting []*sequence  // the sequences of Input.Waiting
+	ahead   []*prefixRow // the rows of Input.Ahead
 	before  []*sequence  // by slot, before the call: Output.Owners counts them, and later ones have the slots then
 	resumed int          // how many of waiting, the first ones, were swapped out and continue
 	room    int          // free pages that the call may still hold for entries

@@ -12,11 +12,11 @@ type namedPages struct {
 	// index has the names. It may name a page only while the page has the bytes that the name states: every page that
 	// is taken is forgotten first. nil without a prefix cache.
 	index *prefix.Index
-	// takers has by page who took it last in this run, or nil. A row that lost a page to another, since it released it,
-	// must not name it.
+	// takers has, by page, the sequence that took it last in this run, or nil. A row that released a page must not name
+	// it after another row has taken it.
 	takers []*holding
 	taken  int         // pages that the last call took
-	scores *scoreCache // of named pages whose prompts were scored
+	scores *scoreCache // scores of named pages whose prompts were scored
 }
 
 func newNamedPages(cfg *Config) *namedPages {
@@ -90,7 +90,7 @@ func (n *namedPages) generated(seq *sequence, finish Finish) {
 	}
 }
 
-// settle records who took which pages in a call, and names the pages that are full.
+// settle records which sequence took which pages in a call, and names the full pages.
 func (n *namedPages) settle(s Sizes, owners []*sequence, prefixes *prefixRows, got *Output) {
 	if n.index == nil {
 		return
@@ -101,7 +101,7 @@ func (n *namedPages) settle(s Sizes, owners []*sequence, prefixes *prefixRows, g
 		owner, place, held := s.PageFate(fate)
 		if owner >= 0 {
 			n.taken++
-			h := &holding{} // of an owner that is not known any more
+			h := &holding{} // holding of an owner that is no longer known
 			if owner >= len(owners) {
 				h = prefixes.holdingOf(owner-len(owners), h)
 			} else if seq := owners[owner]; seq != nil {

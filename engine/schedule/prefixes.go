@@ -44,9 +44,9 @@ func (t *prefixRows) opened() iter.Seq[*prefixRow] {
 	}
 }
 
-// add makes a prefix row of the first size tokens of g's prompt, or of those that a clone of these takes over. It will
-// be a clone of source, unless that is nil. With first, the pages of g's next sequence are reserved with it. It returns
-// nil if all rows are in use.
+// add makes a prefix row of the first size tokens of g's prompt, or of the part of them that a clone takes over. It
+// will be a clone of source, unless that is nil. With first, the pages of g's next sequence are reserved with it. It
+// returns nil if all rows are in use.
 func (t *prefixRows) add(g *group, size int, first bool, source *prefixRow, held int) *prefixRow {
 	if len(t.free) == 0 {
 		return nil

@@ -34,7 +34,7 @@ func (q *waitingQueue) insert(g *group) {
 	q.groups = slices.Insert(q.groups, position, g)
 }
 
-// positionOf returns where g goes. No group is passed by more than LookAhead others.
+// positionOf returns the position at which g is inserted. No group is passed by more than LookAhead others.
 func (q *waitingQueue) positionOf(g *group) int {
 	position, most := len(q.groups), 1
 	for i, w := range q.groups {

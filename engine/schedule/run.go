@@ -15,7 +15,7 @@ type job struct {
 	open   bool // intake may have more
 	out    chan<- *Completion
 	// columns is the bound of the next call. It starts at 1 and doubles, so that the first tokens are out soon, and
-	// shrinks again while somebody is told of completions and calls take long.
+	// shrinks again while a request receives progress and calls take long.
 	columns int
 	told    bool // a request that was taken in has Request.Told
 	start   time.Time

@@ -22,7 +22,7 @@ type scheduler struct {
 	host      *hostPages
 	swap      *swapArea
 	placer    *placer
-	// moved is told when a call ran tokens of a context: see Config.Moved.
+	// moved is called when a call ran tokens of a context: see Config.Moved.
 	moved func(row, done int, pages []int32)
 	// wanted is how many pages the operations on contexts wait for that came up between the last two calls. As long as
 	// they wait, nothing new is offered.
@@ -249,7 +249,7 @@ func (s *scheduler) applyContexts(before []int) {
 	}
 }
 
-// applyScores records the scores of a call, for the rows that ran the tokens and for those that took them over.
+// applyScores records the scores of a call, for the rows that ran the tokens and for the rows that took them over.
 func (s *scheduler) applyScores(o *offer, owners []*sequence, got *Output) {
 	tops := 0
 	if n := len(got.Scores.Logprobs); n > 0 {

@@ -22,7 +22,7 @@ type scoreCache struct {
 
 type pageScores struct {
 	name   prefix.Hash
-	scores *Scores // of the page's tokens; nobody writes them
+	scores *Scores // scores of the page's tokens; read-only
 	bytes  int64
 }
 

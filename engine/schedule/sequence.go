@@ -28,7 +28,7 @@ type group struct {
 	// scores are of the prompt; nil unless it is scored. The run's goroutine writes a score before it hands the call
 	// that generated a completion to the drain, and never again.
 	scores    *Scores
-	inherited inheritedScores // of the held tokens
+	inherited inheritedScores // scores of the held tokens
 }
 
 // prefixRow is a row that runs a prompt, or the common part of several, for sequences that start as its clones. It is
@@ -49,7 +49,7 @@ type prefixRow struct {
 	pinned    *Context // the context whose row it is; nil for none
 	score     int      // see Request
 	short     bool     // see Request
-	scores    *Scores  // of the tokens; nil unless they are scored
+	scores    *Scores  // scores of the tokens; nil unless they are scored
 	inherited inheritedScores
 	// first is the group whose next sequence has its pages reserved with the row, until that sequence is admitted.
 	first *group
@@ -94,7 +94,7 @@ type swapped struct {
 
 // holding is the pages that a row took, as far as the host knows them.
 type holding struct {
-	ids     []int32 // by place in the sequence; None if the row did not take the page itself
+	ids     []int32 // ids by place in the sequence; None if the row did not take the page itself
 	settled int     // how many of the first places have names, or will have none
 }
 

@@ -63,8 +63,8 @@ func (s Sizes) pages(tokens int) int { return ceilDiv(tokens, s.PageSize) }
 // Nobody returns the owner, in the ids of Output.Owners, of pages that were taken and mean nothing.
 func (s Sizes) Nobody() int { return s.WaitingLen() + s.Rows() }
 
-// PageFate reads an element of Output.Pages: who took the page in the call, in the ids of Output.Owners or -1, for
-// which place of the sequence, and whether a row holds the page when the call ends.
+// PageFate reads an element of Output.Pages: which owner took the page in the call, as an id of Output.Owners or -1,
+// for which place of the sequence, and whether a row holds the page when the call ends.
 func (s Sizes) PageFate(v int32) (owner, place int, held bool) {
 	if v < 0 {
 		return -1, 0, v == -1

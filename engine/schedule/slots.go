@@ -8,7 +8,7 @@ import (
 // slots is the host's account of the rows that decode. The run's goroutine owns it.
 type slots struct {
 	Sizes
-	rows []*sequence // by slot; nil if no sequence continues there
+	rows []*sequence // rows by slot; nil if no sequence continues there
 	// release marks the rows, of slots and prefixes, that the next call frees before it does anything else. Until then
 	// the device still has them, so nothing may be loaded into them. A call clears it. The prefix rows share it, and
 	// the input of a call.
@@ -113,7 +113,7 @@ type pagePool struct {
 	size int
 	// idle is how many pages of the device are free when nothing runs. At the end of a run as many must be free again.
 	idle     int
-	free     int // after the last call, less what was loaded since
+	free     int // free slots after the last call, less what was loaded since
 	slots    *slots
 	prefixes *prefixRows
 }

@@ -20,7 +20,7 @@ type Stats struct {
 	DecodeSeconds  float64 `json:"decode_seconds,omitempty"`
 
 	Requests     int `json:"requests"`
-	PromptTokens int `json:"prompt_tokens"` // of the requests, each counted once
+	PromptTokens int `json:"prompt_tokens"` // tokens of the requests' prompts, each counted once
 	// PrefillTokens are the prompt tokens that were run: for n completions of a prompt, all of it once and its last
 	// token n times.
 	PrefillTokens int `json:"prefill_tokens"`

@@ -16,7 +16,7 @@ type swapArea struct {
 	names    *namedPages
 	pool     *pagePool
 	// sequences are in order of admission. They continue in this order, before anything new is admitted, so that the
-	// oldest always comes to its end.
+	// oldest one always finishes.
 	sequences []*swapped
 }
 
@@ -35,7 +35,7 @@ func (a *swapArea) removeCancelled(ended func(*sequence)) {
 }
 
 // preempt swaps out the sequences admitted last until there are pages for the next steps of the others. It returns
-// false if that is not enough. It never swaps out the sequence admitted first, so that one always comes to its end.
+// false if that is not enough. It never swaps out the sequence admitted first, so that one always finishes.
 func (a *swapArea) preempt(short int, got *Output) (enough bool, err error) {
 	decoding := a.slots.decoding()
 	// Each sequence that stays will want a page soon: swapping out one more now costs less than preempting again.

@@ -32,7 +32,7 @@ func (d *completionText) init(newStream func(*Request) Stream, r *Request) {
 	d.completion = Completion{Request: r}
 }
 
-// tell reports a completion that continues.
+// tell reports the progress of an unfinished completion.
 func (d *completionText) tell(generation int) {
 	n := len(d.completion.Tokens)
 	if d.ended || n == d.told {

@@ -1,6 +1,6 @@
 // Package tables describes the engine's tables to people: rows with their pages, what waits, the page table's counts,
-// and where these contradict each other. It takes the device's arrays by their names, so that an array which the state
-// gets some day is shown too.
+// and where these contradict each other. It takes the device's arrays by their names, so that an array added to the
+// state later is shown too.
 package tables
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/quire/quire/ops/tree"
 )
 
-// Head says what a dump is of.
+// Head describes what was dumped.
 type Head struct {
 	Time    time.Time `json:"time"`
 	Model   string    `json:"model"`
@@ -23,7 +23,7 @@ type Head struct {
 	Calls int64 `json:"calls"`
 	// Fault is why the dump was made, if it was an error.
 	Fault string `json:"fault,omitempty"`
-	// Lost says why the device's arrays are missing.
+	// Lost is the reason why the device's arrays are missing.
 	Lost  string `json:"lost,omitempty"`
 	Slots int    `json:"slots"`
 	// FirstContext is the first row of contexts; those from Slots on are prefix rows.
@@ -52,7 +52,7 @@ type Pages struct {
 	Free   int `json:"free"`
 	Held   int `json:"held"`
 	Shared int `json:"shared"` // held more than once
-	// Reserved are those that rows have a right to and do not hold; the others of Free go to whoever comes.
+	// Reserved counts the pages that are guaranteed to rows and not held yet; any row may get the other free pages.
 	Reserved int `json:"reserved"`
 	// LargestCount and SumOfCounts are of reference counts; Most are pages with the largest one.
 	LargestCount int     `json:"largest_count"`
@@ -84,19 +84,19 @@ const (
 type Row struct {
 	Row    int    `json:"row"`
 	Kind   string `json:"kind"`
-	Used   bool   `json:"used"` // by the device
+	Used   bool   `json:"used"` // used by the device
 	Length int    `json:"length"`
 	Pages  []Page `json:"pages"`
-	// Sure is how many pages are guaranteed to the row; those of them that it does not hold are reserved.
+	// Sure is how many pages are guaranteed to the row; the ones that it does not hold are reserved.
 	Sure       int  `json:"sure_pages"`
 	CloneOf    *int `json:"clone_of,omitempty"` // row
-	PromptLen  int  `json:"prompt_tokens"`      // to be run in the row
-	MaxLen     int  `json:"max_tokens"`         // where the sequence ends
+	PromptLen  int  `json:"prompt_tokens"`      // prompt tokens to be run in the row
+	MaxLen     int  `json:"max_tokens"`         // length at which the sequence ends
 	QueuedAt   *int `json:"queued_at,omitempty"`
 	QueuedNext *int `json:"queued_token,omitempty"`
 	// Sequence is the completion in a slot, as the host knows it.
 	Sequence *Sequence `json:"sequence,omitempty"`
-	// Host says what else the host knows of the row.
+	// Host is what else the host knows about the row.
 	Host string `json:"host,omitempty"`
 }
 
@@ -107,7 +107,7 @@ type Sequence struct {
 	Prompt     int    `json:"prompt_tokens"`
 	Done       int    `json:"done"` // tokens in the cache, as the last call left them
 	Last       int32  `json:"last_token"`
-	Admission  int    `json:"admission"` // counts those of the run
+	Admission  int    `json:"admission"` // number of the admission in the run
 }
 
 // Item is a token in the queue.
@@ -118,7 +118,7 @@ type Item struct {
 	Position int   `json:"position"`
 }
 
-// Waiting is a request of which completions wait.
+// Waiting is a request with waiting completions.
 type Waiting struct {
 	Request     string `json:"request"`
 	Prompt      int    `json:"prompt_tokens"`
@@ -182,7 +182,7 @@ func (l lookUp) ints(name string) []int32 {
 	return list
 }
 
-// at is a value of an array, or 0 where there is none.
+// at is a value of an array, or 0 if there is none.
 func at(list []int32, i int) int {
 	if i < len(list) {
 		return int(list[i])

@@ -183,7 +183,7 @@ func (d *Dump) writeArrays(t *text) {
 	}
 }
 
-// summary says what kind of numbers an array has.
+// summary describes the kind of numbers in an array.
 func summary(values any) string {
 	ints, ok := values.([]int32)
 	if !ok || len(ints) == 0 {

@@ -19,7 +19,7 @@ type Lock struct {
 	changed *sync.Cond
 	taken   bool
 	run     *Run // nil: an operation has the lock
-	runs    int  // that wait for the lock
+	runs    int  // runs that wait for the lock
 	read    int  // runs that are over on the device, whose completions are still being taken
 }
 

@@ -2,8 +2,8 @@ package turns
 
 import "sync"
 
-// Slack has the completions of a run read although nobody takes them yet, while somebody waits for an operation that
-// the run does. The one who waits may be the one who should take them.
+// Slack reads the completions of a run although nobody takes them yet, while a caller waits for an operation that the
+// run does. That caller may be the one that should take them.
 type Slack struct {
 	mu      sync.Mutex
 	waiting int

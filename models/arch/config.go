@@ -1,5 +1,5 @@
-// Package arch says what decoders are, as values. A [Decoder] is a class of models and how their configs are read. A
-// [Config] is one model, with a record of each of its layers and the tensors that it has.
+// Package arch describes decoder architectures as values. A [Decoder] is a class of models and how their configs are
+// read. A [Config] is one model, with a record of each of its layers and the tensors that it has.
 //
 // It opens no files and builds no graphs: package models opens checkpoints, package decoder computes.
 package arch
@@ -40,25 +40,25 @@ type Config struct {
 	ResidualScale  float64 // what a mixer or a feed-forward adds is multiplied by it; 0 is 1
 	LogitDivisor   float64 // logits are divided by it; 0 is 1
 	LogitCap       float64 // logits become cap * tanh(logit / cap); 0: none
-	LayerEmbedding int     // numbers that a token has for each layer beside its hidden states; 0: none
+	LayerEmbedding int     // numbers that a token has for each layer in addition to its hidden states; 0: none
 	TieEmbeddings  bool    // lm_head is the embedding matrix
 
-	// Quantization is the quantization_config of a config.json as it stands there; nil where there is none.
+	// Quantization is the unchanged quantization_config of a config.json; nil if there is none.
 	Quantization []byte `json:"-"`
 	// ExpertBlocks is the quant_method there that only experts have, in the form of the class's own checkpoints: mxfp4,
 	// or "".
 	ExpertBlocks string `json:",omitempty"`
 
 	Layers []Layer // NumLayers of them
-	Names  Names   `json:"-"` // of the layers' tensors in checkpoints; nil: those of Llama
+	Names  Names   `json:"-"` // names of the layers' tensors in checkpoints; nil: Llama's names
 	Stored Stored  `json:"-"`
 
 	BOS   int          // -1: none
 	EOS   []int32      // any of them ends a completion
-	DType dtypes.DType // of the checkpoint's weights as the config or file declares it; InvalidDType when it does not
+	DType dtypes.DType // dtype of the weights as the config or file declares it; InvalidDType if it does not
 }
 
-// Norm says what norms compute, and how RMSNorms multiply by their weights.
+// Norm is what norms compute, and how RMSNorms multiply by their weights.
 type Norm struct {
 	// Layer: they are LayerNorms, which take the mean off first and add a bias. It needs Wide.
 	Layer bool
@@ -73,29 +73,29 @@ type Layer struct {
 	Mixer    Mixer
 	Window   int     // tokens that a token attends to, itself included; 0: all before it
 	Rope     int     // the number of Config.Ropes by which queries and keys are turned; NoRope: they are not
-	QKNorm   Width   // of the RMSNorm of queries and keys, before they are turned
+	QKNorm   Width   // width of the RMSNorm of queries and keys, before they are turned
 	QKVClip  float64 // queries, keys and values are kept within it before they are turned; 0: they are not
-	Scale    float64 // of the scores q.k
+	Scale    float64 // factor of the scores q.k
 	ScoreCap float64 // scores become cap * tanh(score / cap); 0: none
-	Sinks    bool    // each query head has a score of its own beside those of keys, of a value of zeros
-	KVFrom   int     // the layer whose keys and values it attends to: its own number, or that of one before
-	Taps     int     // of a convolution: the token itself and those before it that count
+	Sinks    bool    // each query head has an extra score besides the keys' scores, for a value of zeros
+	KVFrom   int     // the layer whose keys and values it attends to: itself, or an earlier layer
+	Taps     int     // length of a convolution: the token itself and the earlier tokens that count
 	Delta    DeltaNet
 	Mamba    StateSpace
-	Latent   Latent // of attention: its heads are Latent.Width wide, and it has one KV head
+	Latent   Latent // latent attention: its heads are Latent.Width wide, and it has one KV head
 	Gate     bool   // what a head of attention reads is multiplied by the sigmoid of a gate, made with its query
 
-	// HeadDim, KVHeads and Intermediate are the layer's where they are not the Config's, else 0: see [Config.OfLayer].
+	// HeadDim, KVHeads and Intermediate are the layer's if they differ from the Config's, else 0: see [Config.OfLayer].
 	HeadDim, KVHeads, Intermediate int
 	KeysAreValues                  bool // a value is the key before its norm and rotation: it has no matrix of its own
 	ValueNorm                      bool // values go through an RMSNorm of each head that has no weights
-	Scaled                         bool // the hidden states behind the layer are multiplied by a number of its own
+	Scaled                         bool // the hidden states after the layer are multiplied by a number of its own
 
 	AttentionNorm, MLPNorm Norms
 
 	Experts    Experts    // what the feed-forward is a mixture of
 	Gated      bool       // activation(gate) * up; else activation(up)
-	Activation Activation // of the feed-forward
+	Activation Activation // activation of the feed-forward
 
 	QKVBias, OBias, MLPBias bool
 }
@@ -106,7 +106,7 @@ type Mixer string
 // The mixers: softmax attention over the tokens before, and those that keep a state of fixed size of them.
 const (
 	Attention Mixer = "attention"
-	ShortConv Mixer = "short convolution" // each channel over the last few tokens, with gates before and behind
+	ShortConv Mixer = "short convolution" // each channel over the last few tokens, with gates before and after
 	Delta     Mixer = "gated delta net"   // a matrix of each head that is moved towards each token's values
 	Mamba     Mixer = "Mamba-2"           // a matrix of each head that fades, and each token is added to
 )
@@ -137,7 +137,7 @@ func (c Config) OfLayer(layer int) Config {
 	return c
 }
 
-// Owns says that a layer has keys and values of its own, or a state.
+// Owns reports whether a layer has keys and values of its own, or a state.
 func (c *Config) Owns(layer int) bool { return c.Layers[layer].KVFrom == layer }
 
 // NumCaches is how many layers have keys and values of their own, or a state: the first ones.
@@ -150,7 +150,7 @@ func (c *Config) NumCaches() int {
 	return len(c.Layers)
 }
 
-// HasStates says that layers have states.
+// HasStates reports whether layers have states.
 func (c *Config) HasStates() bool {
 	return slices.ContainsFunc(c.Layers, func(l Layer) bool { return l.Mixer != Attention })
 }
@@ -162,10 +162,10 @@ type Width string
 const (
 	NoNorm   Width = ""
 	EachHead Width = "head"  // a head's
-	AllHeads Width = "heads" // those of all heads
+	AllHeads Width = "heads" // all heads together
 )
 
-// Norms says where RMSNorms stand: on what a mixer or a feed-forward reads, and on what it adds.
+// Norms is where RMSNorms are applied: to what a mixer or a feed-forward reads, and to what it adds.
 type Norms struct{ Before, After bool }
 
 // Activation is the function of a feed-forward, by the names of package linear.
@@ -175,7 +175,7 @@ type Activation string
 const (
 	SiLU          Activation = "silu"
 	GELUTanh      Activation = "gelu_tanh"
-	ClampedSwiGLU Activation = "clamped_swiglu" // whose limit is 7, see Clamped
+	ClampedSwiGLU Activation = "clamped_swiglu" // its limit is 7, see Clamped
 )
 
 // Clamped is ClampedSwiGLU with a limit.
@@ -271,7 +271,7 @@ func checkConfig(c *Config) error {
 	return checkHeads(c)
 }
 
-// checkLayer validates a record, and what it says together with the config.
+// checkLayer validates a record, alone and together with the config.
 func checkLayer(c *Config, number int) error {
 	l := c.Layers[number]
 	if err := l.check(number, len(c.Ropes)); err != nil {

@@ -11,9 +11,9 @@ type Decoder struct {
 	ModelType string // its model_type
 	GGUF      GGUF
 	Defaults  Defaults
-	Names     Names // of its layers' tensors; nil: those of Llama
+	Names     Names // names of its layers' tensors; nil: Llama's names
 	Norm      Norm
-	Stored    Stored   // of a Hugging Face folder
+	Stored    Stored   // what a Hugging Face folder stores differently
 	Quantized []string // values of quant_method in config.json whose tensors the checkpoint's reader knows by itself
 	Text      string   // the key of config.json whose object is the decoder's config; "": config.json is
 
@@ -25,7 +25,7 @@ type Decoder struct {
 	Metadata func(m *Metadata, c *Config) error
 }
 
-// Stored says how a checkpoint has weights where it differs from [Config.Tensors].
+// Stored describes how a checkpoint's weights differ from [Config.Tensors].
 type Stored struct {
 	Interleaved bool              // rows of q and k lie so that a rotation turns neighbours
 	Renamed     map[string]string // beginnings of names, and what stands there otherwise
@@ -51,11 +51,11 @@ func (s Stored) Name(name string) (is string, ok bool) {
 // GGUF is what GGUF files of a decoder are like.
 type GGUF struct {
 	Architecture string   // general.architecture; "" if there is none of its own
-	Keys         []string // keys below it that Metadata acts on, beside those of all decoders
+	Keys         []string // keys below it that Metadata acts on, in addition to the keys of all decoders
 	OwnSizes     bool     // layers may have KV heads and feed-forwards of their own sizes
 	Interleaved  bool     // rows of q and k lie so that a rotation turns neighbours
 	OffsetNorms  bool     // weights of norms have Norm.Offset in them
-	Experts      bool     // files have an expert_count: this tells decoders of one Architecture apart
+	Experts      bool     // files have an expert_count, which distinguishes decoders of one Architecture
 }
 
 // Defaults are what transformers takes for keys that a config.json leaves out.
@@ -65,12 +65,12 @@ type Defaults struct {
 	HeadDim      int     // 0: hidden_size / num_attention_heads
 	Eps          float64 // 0: 1e-6
 	Theta        float64
-	LocalTheta   float64 // of layers with a window, where they have a rotary embedding of their own; 0: they have none
+	LocalTheta   float64 // theta of layers with a window, if they have their own rotary embedding; 0: no
 	Partial      float64 // share of a head that is turned; 0: all, and no config may say otherwise
 	Tie          bool
 	BOS          int // -1: none
 	EOS          []int32
-	Sizes        map[string]int // of keys that have no default in other decoders
+	Sizes        map[string]int // sizes of keys that have no default in other decoders
 }
 
 // supported lists the names that f has for decoders.

@@ -4,14 +4,15 @@ import "fmt"
 
 // DeltaNet is the sizes of a gated delta net: see package recurrence. The zero value is none.
 type DeltaNet struct {
-	KeyHeads, ValueHeads int // each key head is that of as many value heads
+	KeyHeads, ValueHeads int // each key head serves the same number of value heads
 	KeyDim, ValueDim     int
-	// Tiled says that columns of DeltaOut lie by value heads of which the first ones are of one key head each, then the
-	// second ones, as in GGUF files. Otherwise those of a key head lie side by side, as they do everywhere else.
+	// Tiled reports whether the columns of DeltaOut have the first value head of each key head, then the second value
+	// head of each, as in GGUF files. Otherwise the value heads of a key head are adjacent, as they are everywhere
+	// else.
 	Tiled bool `json:",omitempty"`
 }
 
-// stored is where a tiled net has a value head.
+// stored returns the position of a value head in a tiled net.
 func (d DeltaNet) stored(head int) int {
 	of := d.ValueHeads / d.KeyHeads
 	return head%of*d.KeyHeads + head/of

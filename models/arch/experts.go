@@ -9,30 +9,31 @@ import (
 // is their sum by shares. The zero value is one feed-forward for all tokens.
 type Experts struct {
 	Count  int // 0: no mixture
-	Chosen int // for each token, those with the largest scores
+	Chosen int // experts of each token: the ones with the largest scores
 	Size   int // width of an expert's feed-forward
-	// Renormalize makes the shares of the chosen add up to 1. A share is the softmax of the scores of all experts, or
-	// where Sigmoid says so the sigmoid of its own. SumEps is added to their sum before. Scale, if not 0, is what they
-	// are multiplied by then.
+	// Renormalize makes the shares of the chosen add up to 1. A share is the softmax over the scores of all experts or,
+	// if Sigmoid is set, the sigmoid of the expert's own score. SumEps is added to their sum first. If Scale is not 0,
+	// the shares are then multiplied by it.
 	Renormalize, Sigmoid bool
 	SumEps, Scale        float64
-	// Choice says that experts are chosen by their shares plus a number of each, which no share has.
+	// Choice reports whether experts are chosen by their shares plus a number of each expert, which is not part of the
+	// share.
 	Choice bool
-	// Groups is in how many groups of consecutive experts they are, if not 0, and a token chooses among ChosenGroups of
-	// them: those with the largest share, or sum of the two largest where Choice says so.
+	// Groups, if not 0, is the number of groups of consecutive experts. A token chooses among the experts of
+	// ChosenGroups groups: the groups with the largest share or, if Choice is set, with the largest sum of two shares.
 	Groups, ChosenGroups int
-	// Bias says that the router has a bias, and each layer of an expert.
+	// Bias reports whether the router and each layer of an expert have a bias.
 	Bias bool
-	// Shared is the width of a feed-forward that all tokens go through beside their experts; 0: none. SharedGate says
-	// that the sigmoid of a score of its own is its share; else that is 1.
+	// Shared is the width of a feed-forward that all tokens go through in addition to their experts; 0: none. If
+	// SharedGate is set, its share is the sigmoid of a score of its own; otherwise its share is 1.
 	Shared     int
 	SharedGate bool
-	// Apart says that the shared feed-forward and the experts are two sides, as in Gemma 4. The experts and the router
-	// read hidden states through norms of their own. What either side makes goes through a norm of its own, and the
-	// norm behind the feed-forward takes the sum. Scores are divided by the square root of the hidden size, and shares
-	// are multiplied at last by a number of each expert.
+	// Apart reports whether the shared feed-forward and the experts are two sides, as in Gemma 4. The experts and the
+	// router read hidden states through norms of their own. The result of each side goes through a norm of its own, and
+	// the norm after the feed-forward takes the sum. Scores are divided by the square root of the hidden size, and
+	// shares are finally multiplied by a number of each expert.
 	Apart bool
-	// Fused says how a checkpoint has gates and ups of all experts in one tensor, where it does.
+	// Fused describes how a checkpoint has the gates and ups of all experts in one tensor, if it does.
 	Fused Fused
 }
 
@@ -49,7 +50,7 @@ var ChosenExpertNames = Names{
 const ChosenSumEps = 1e-20
 
 // Fused is how the tensors of all experts lie: [experts, rows, inputs], gates and ups in one. Their names in Hugging
-// Face's checkpoints are those of ExpertsGateUp and ExpertsDown, of biases with "_bias" behind.
+// Face's checkpoints are the names of ExpertsGateUp and ExpertsDown; names of biases end in "_bias".
 type Fused string
 
 // The ways: each expert has tensors of its own; gates and ups take turns, and rows are inputs; all gates come before
@@ -61,18 +62,18 @@ const (
 	FusedInGGUF Fused = "gguf"
 )
 
-// fusedGGUF is the tensor of a layer's gates and ups in GGUF files, where they are one.
+// fusedGGUF is the tensor of a layer's gates and ups in GGUF files, if they are one.
 const fusedGGUF = "blk.%d.ffn_gate_up_exps"
 
-// FusedIn is where a tensor of one expert is in one of all experts: [experts, Rows, inputs] has it as rows First,
-// First+Step and so on. Transposed ones are [experts, inputs, Rows].
+// FusedIn is the position of one expert's tensor in a tensor of all experts: in [experts, Rows, inputs] it is the rows
+// First, First+Step and so on. Transposed ones are [experts, inputs, Rows].
 type FusedIn struct {
 	Name              string
 	First, Step, Rows int
 	Transposed        bool
 }
 
-// FusedShape is that of the tensor of all experts, where there is one.
+// FusedShape is the shape of the tensor of all experts, if there is one.
 func (t Tensor) FusedShape() []int {
 	shape := slices.Clone(t.Shape)
 	if shape[0] = t.Fused.Rows; t.Fused.Transposed {
@@ -81,7 +82,8 @@ func (t Tensor) FusedShape() []int {
 	return append([]int{t.Experts}, shape...)
 }
 
-// in is where a part of an expert is that has so many rows, as matrix or as bias; nil where it is a tensor of its own.
+// in returns the position of an expert's part with so many rows, a matrix or a bias; nil if the part is a tensor of its
+// own.
 func (f Fused) in(part Part, bias bool, rows int, name func(part Part) string) *FusedIn {
 	if f == NotFused || f == FusedInGGUF && part == ExpertDown {
 		return nil

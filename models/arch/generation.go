@@ -14,7 +14,7 @@ import (
 // Generation is what a model's files ask for as defaults of sampling.
 type Generation struct {
 	From  string             // what of the files, as messages name it
-	Asked map[string]float64 // by the names of Quire's parameters
+	Asked map[string]float64 // values by the names of Quire's parameters
 	// Left is what else they ask for, which is not taken: "no_repeat_ngram_size 3".
 	Left []string
 }
@@ -60,7 +60,7 @@ func (j *JSON) generation() Generation {
 	return g
 }
 
-// hasEffect says whether a value of a parameter could change completions.
+// hasEffect reports whether a value of a parameter could change completions.
 func hasEffect(name string, value []byte) bool {
 	for _, p := range parameter.Lookup(name) {
 		verdict, _ := p.Judge(value, func(string) string { return "" })

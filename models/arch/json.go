@@ -44,7 +44,7 @@ func ParseConfig(decoders []Decoder, config, generation []byte) (Config, error) 
 		}
 	}
 	c.SetLayers(c.LlamaLayer())
-	if err = j.ropes(&c, d.Defaults); err == nil { // whose ropes the decoder may read
+	if err = j.ropes(&c, d.Defaults); err == nil { // the decoder may read the ropes
 		err = d.JSON(j, &c)
 	}
 	err = errors.Join(err, j.specialTokens(&c, d.Defaults, generation))
@@ -57,7 +57,7 @@ func ParseConfig(decoders []Decoder, config, generation []byte) (Config, error) 
 	return c, c.finish()
 }
 
-// text reads the object of a key. What stands beside it, and not in it, counts too.
+// text reads the object of a key. Keys next to the object, and not in it, count too.
 func (j *JSON) text(key string) (*JSON, error) {
 	if !j.Has(key) {
 		return nil, fmt.Errorf("%s is missing", key)
@@ -140,7 +140,7 @@ func (j *JSON) sizes(c *Config, absent Defaults) error {
 	return nil
 }
 
-// Require refuses another value of a key; absent is what it is where there is none.
+// Require refuses another value of a key; absent is the value of a missing key.
 func (j *JSON) Require(key, want string) error {
 	if is := j.String(key, want); is != want {
 		return Unsupported(want+" is", "%s %q", key, is)
@@ -158,7 +158,7 @@ func (j *JSON) Refuse(c *Config, keys ...string) error {
 	return nil
 }
 
-// Window reads sliding_window: 0 where it is null, absent where there is none.
+// Window reads sliding_window: 0 if it is null, absent if there is none.
 func (j *JSON) Window(absent int) (int, error) {
 	if !j.Present("sliding_window") {
 		return absent, nil
@@ -179,7 +179,7 @@ const (
 	slidingAttention = "sliding_attention"
 )
 
-// SlidingLayers reads layer_types: which layers are of type sliding_attention; nil where it is absent.
+// SlidingLayers reads layer_types: which layers are of type sliding_attention; nil if it is absent.
 func (j *JSON) SlidingLayers(c *Config) ([]bool, error) {
 	var types []string
 	if j.Decode("layer_types", &types); len(types) == 0 {
@@ -199,8 +199,8 @@ func (j *JSON) SlidingLayers(c *Config) ([]bool, error) {
 	return sliding, nil
 }
 
-// SlidingWindow reads the window of a class that has one, and which layers have it: those of layer_types, else all but
-// every pattern-th one. absent is the window of a config without sliding_window; null is refused.
+// SlidingWindow reads the window of a class that has one, and which layers have it: the layers that layer_types lists,
+// else all but every pattern-th one. absent is the window of a config without sliding_window; null is refused.
 func (j *JSON) SlidingWindow(c *Config, absent, pattern int) (window int, sliding []bool, err error) {
 	if window, err = j.Window(absent); err != nil {
 		return 0, nil, err
@@ -223,7 +223,7 @@ func AllButEvery(n, layers int) []bool {
 	return list
 }
 
-// specialTokens fills BOS and EOS: the ids of generation_config.json first, then those of config.json.
+// specialTokens fills BOS and EOS: first the ids of generation_config.json, then the ids of config.json.
 func (j *JSON) specialTokens(c *Config, absent Defaults, generation []byte) error {
 	c.BOS = absent.BOS
 	if j.Present("bos_token_id") {

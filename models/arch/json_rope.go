@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// ropes fills c.Ropes, with transformers' precedence between the two formats: that of transformers 4 has rope_theta and
-// rope_scaling, that of 5 rope_parameters.
+// ropes fills c.Ropes, with transformers' precedence between the two formats: transformers 4 has rope_theta and
+// rope_scaling, transformers 5 rope_parameters.
 func (j *JSON) ropes(c *Config, absent Defaults) error {
 	if absent.LocalTheta > 0 {
 		return j.ropesOfTypes(c, absent)
@@ -65,7 +65,7 @@ func (j *JSON) ropesOfTypes(c *Config, absent Defaults) error {
 	return err
 }
 
-// rope reads one rotary embedding from set, the object of a key; theta is the one where it has none.
+// rope reads one rotary embedding from set, the object of a key; theta is the default if the object has none.
 func (j *JSON) rope(c *Config, set *JSON, key string, theta float64, absent Defaults) (Rope, error) {
 	rope := Rope{Theta: set.Float("rope_theta", theta)}
 	typ := set.String("rope_type", set.String("type", "default"))
@@ -114,8 +114,8 @@ func (j *JSON) rope(c *Config, set *JSON, key string, theta float64, absent Defa
 	return rope, nil
 }
 
-// partial reads how much of a head is turned; absent is what a class that can turn a part of it takes where no key says
-// it, 0 for other classes.
+// partial reads how much of a head is turned; absent is the default of a class that can turn a part of a head, 0 for
+// other classes.
 func (j *JSON) partial(c *Config, set *JSON, rope *Rope, absent float64) error {
 	partial := set.Float("partial_rotary_factor", j.Float("partial_rotary_factor", max(absent, 0)))
 	switch {
@@ -131,7 +131,7 @@ func (j *JSON) partial(c *Config, set *JSON, rope *Rope, absent float64) error {
 	return nil
 }
 
-// object reads an object: an empty one where the key is absent.
+// object reads an object. The object is empty if the key is absent.
 func (j *JSON) object(key string) (*JSON, error) {
 	if !j.Has(key) {
 		return &JSON{fields: map[string]json.RawMessage{}}, nil

@@ -9,8 +9,8 @@ import (
 	"github.com/quire/quire/internal/pyjson"
 )
 
-// JSON reads typed keys of a JSON object, each with the value that it has where it is absent. The first key of the
-// wrong type is kept in err. null counts as absent, except for Present.
+// JSON reads typed keys of a JSON object, each with a default for an absent key. The first key of the wrong type is
+// kept in err. null counts as absent, except for Present.
 type JSON struct {
 	fields map[string]json.RawMessage
 	err    error
@@ -28,7 +28,7 @@ func (j *JSON) Present(key string) bool { _, ok := j.fields[key]; return ok }
 
 func (j *JSON) Has(key string) bool { return j.Present(key) && string(j.fields[key]) != "null" }
 
-// decode leaves dst as it is where the key is absent.
+// decode leaves dst unchanged if the key is absent.
 func (j *JSON) Decode(key string, dst any) {
 	if !j.Has(key) {
 		return
@@ -46,7 +46,7 @@ func (j *JSON) fail(err error) {
 
 func (j *JSON) Float(key string, absent float64) float64 { j.Decode(key, &absent); return absent }
 
-// FloatOrNull is Float, but 0 where the key is null.
+// FloatOrNull is Float, but 0 if the key is null.
 func (j *JSON) FloatOrNull(key string, absent float64) float64 {
 	if j.Present(key) && !j.Has(key) {
 		return 0

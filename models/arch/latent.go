@@ -5,16 +5,17 @@ import "fmt"
 // Latent is the sizes of multi-head latent attention: keys and values of all heads are made of one vector of a token,
 // its latent, and of a part of keys that is turned and that all heads share. The zero value is none.
 //
-// It is computed on latents: queries are brought to where latents are, and sums of latents to where values are. So a
-// token keeps one vector for all heads, its latent and the turned part, which is the key and the value of one KV head.
+// It is computed on latents: queries are projected to the space of latents, and sums of latents to the space of values.
+// So a token keeps one vector for all heads, its latent and the turned part, which is the key and the value of one KV
+// head.
 type Latent struct {
-	Rank      int // of the latent of keys and values
-	QueryRank int // of the one that queries are made of; 0: they are made of hidden states
+	Rank      int // width of the latent of keys and values
+	QueryRank int // width of the latent of queries; 0: queries are computed from hidden states
 	// Of a head: the part of a key that is made of the latent, the part that is turned, and a value.
 	KeyDim, RopeDim, ValueDim int
 	// Interleaved: neighbours are turned, not halves.
 	Interleaved bool
-	Eps         float64 // of the norms of both latents
+	Eps         float64 // epsilon of the norms of both latents
 }
 
 // Width is how many numbers a token keeps.

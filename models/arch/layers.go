@@ -9,16 +9,17 @@ import (
 	"github.com/quire/quire/internal/plural"
 )
 
-// What layers have of their own, where a model's layers are not all alike.
+// The functions below set what distinguishes layers, if a model's layers are not all alike.
 
-// Sandwich makes a layer one of Gemma, with norms behind what it adds too. Tensors are those of SandwichNames.
+// Sandwich makes a layer one of Gemma, which also has norms after what it adds. Its tensors have the names of
+// SandwichNames.
 func (l *Layer) Sandwich() {
 	l.AttentionNorm, l.MLPNorm = Norms{Before: true, After: true}, Norms{Before: true, After: true}
 	l.Activation = GELUTanh
 }
 
-// SlideLayers gives the layers that are sliding a window and, where there are two, the rotary embedding of such layers.
-// A window of 0 leaves all layers as they are.
+// SlideLayers gives the layers that are sliding a window and, if there are two, the rotary embedding of such layers. A
+// window of 0 leaves all layers as they are.
 func (c *Config) SlideLayers(window int, sliding []bool) {
 	for i := range c.Layers {
 		if l := &c.Layers[i]; window > 0 && sliding[i] {
@@ -140,10 +141,10 @@ func (c *Config) finish() error {
 	return checkConfig(c)
 }
 
-// sizeRopes says how large the heads are that a rotary embedding turns, where they are not Config.HeadDim: the same in
-// all layers that it is of.
+// sizeRopes sets the size of the heads that a rotary embedding turns, if it is not Config.HeadDim. The size is the same
+// in all layers of a rotary embedding.
 func sizeRopes(c *Config) error {
-	sizes := make([]int, len(c.Ropes)) // of heads, by rotary embedding
+	sizes := make([]int, len(c.Ropes)) // sizes of heads, by rotary embedding
 	for i, l := range c.Layers {
 		if l.Rope < 0 || l.Rope >= len(sizes) {
 			continue

@@ -8,14 +8,14 @@ type StateSpace struct {
 	Groups, StateDim int     // the heads of a group write to their states and read them in the same way
 	MinStep, MaxStep float64 // bounds of a token's steps; a MaxStep of 0 is none
 
-	TapsBias, Bias bool // of the convolution, and of the matrices before and behind
+	TapsBias, Bias bool // biases of the convolution, and of the matrices before and after it
 }
 
 // Inner is how many numbers all heads have.
 func (s StateSpace) Inner() int { return s.Heads * s.HeadDim }
 
-// Channels is how many numbers are convolved: those of heads, and for each group what writes to states and what reads
-// them.
+// Channels is how many numbers are convolved: the numbers of heads and, for each group, what writes to states and what
+// reads them.
 func (s StateSpace) Channels() int { return s.Inner() + 2*s.Groups*s.StateDim }
 
 // Inputs is how many numbers a token has for the layer.

@@ -14,7 +14,7 @@ import (
 // RopeFactors is the tensor of GGUF files that holds the llama3 rope scaling.
 const RopeFactors = "rope_freqs.weight"
 
-// RopeTensors are all tensors that say how a rotary embedding is scaled.
+// RopeTensors are all tensors that scale a rotary embedding.
 var RopeTensors = []string{RopeFactors, RopeFactorsLong, RopeFactorsShort}
 
 // Tensors of GGUF files with the divisors of longrope.
@@ -35,8 +35,8 @@ var knownKeys = []string{
 	"expert_count", "expert_used_count", "expert_feed_forward_length",
 }
 
-// ReadMetadata builds the config of a GGUF file of one of decoders, which it returns too: from the file's metadata and,
-// where that is silent, from its tensors.
+// ReadMetadata builds the config of a GGUF file of one of decoders, and also returns the decoder. It reads the file's
+// metadata or, if a key is missing, its tensors.
 func ReadMetadata(decoders []Decoder, f *gguf.File) (Config, Decoder, error) {
 	name, _ := f.String("general.architecture")
 	experts, _ := f.Int(name + ".expert_count")
@@ -158,7 +158,7 @@ func (m *Metadata) rope(c *Config) error {
 	return recoverLlama3(c, values)
 }
 
-// stillDivisor is that of pairs of numbers that are not turned.
+// stillDivisor is the divisor of pairs of numbers that are not turned.
 const stillDivisor = 1e30
 
 // recoverShare finds the share of a head that is turned: the divisors of its pairs are ones, and all others stay.
@@ -173,7 +173,7 @@ func recoverShare(c *Config, divisors []float32, still int) error {
 }
 
 // recoverLlama3 finds the llama3 scaling that gives these divisors of the frequencies. The factors for low and high
-// frequencies and the original context are those of every Llama 3.1, 3.2 and 3.3; only the factor differs.
+// frequencies and the original context are the same in every Llama 3.1, 3.2 and 3.3; only the factor differs.
 func recoverLlama3(c *Config, divisors []float32) error {
 	factor := float64(divisors[len(divisors)-1])
 	base, _ := c.RopeFrequencies(FullRope)
@@ -225,7 +225,7 @@ func (m *Metadata) headRefusals(c *Config, d Decoder) (errs []error) {
 	return errs
 }
 
-// kvHeads reads how many KV heads layers have: all the same, but none where a layer does not attend.
+// kvHeads reads how many KV heads layers have: all the same, but none if a layer does not attend.
 func (m *Metadata) kvHeads(absent int) int {
 	const key = "attention.head_count_kv"
 	list, _ := m.File.Ints(m.prefix + key)
@@ -236,7 +236,7 @@ func (m *Metadata) kvHeads(absent int) int {
 	return m.Int(key, absent)
 }
 
-// WithoutPredictors takes layers off the end that predict more than one token, and says that their tensors are unused.
+// WithoutPredictors removes the layers at the end that predict more than one token, and marks their tensors as unused.
 func (m *Metadata) WithoutPredictors(c *Config) error {
 	n := m.Int("nextn_predict_layers", 0)
 	if n >= c.NumLayers {
@@ -250,8 +250,8 @@ func (m *Metadata) WithoutPredictors(c *Config) error {
 	return nil
 }
 
-// SlidingLayers reads which layers have a window: a list, or a number n that says all but every n-th one, which is
-// pattern where there is none.
+// SlidingLayers reads which layers have a window: a list, or a number n that means all but every n-th layer. n is
+// pattern if the key is missing.
 func (m *Metadata) SlidingLayers(c *Config, pattern int) ([]bool, error) {
 	const key = "attention.sliding_window_pattern"
 	sliding, ok := m.File.Bools(m.prefix + key)

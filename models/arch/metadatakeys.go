@@ -76,7 +76,7 @@ func (m *Metadata) Float(key string, absent float64) float64 {
 	return x
 }
 
-// Bool reads a key that says yes or no.
+// Bool reads a boolean key.
 func (m *Metadata) Bool(key string, absent bool) bool {
 	if is, ok := m.File.Bool(m.prefix + key); ok {
 		return is
@@ -84,7 +84,7 @@ func (m *Metadata) Bool(key string, absent bool) bool {
 	return absent
 }
 
-// HasTensor tells whether the file has a tensor, be it as rows of the one of queries, keys and values together.
+// HasTensor reports whether the file has a tensor, be it as rows of the one of queries, keys and values together.
 func (m *Metadata) HasTensor(name string) bool {
 	return m.File.Tensor(name) != nil || m.File.Tensor(ofQKV.Replace(name)) != nil
 }
@@ -102,5 +102,5 @@ func (m *Metadata) Floats32(name string) ([]float32, error) {
 	return values, gguf.Dequantize(t.Type, values, t.Data)
 }
 
-// ofQKV makes the names of queries, keys and values in one of those of each.
+// ofQKV returns the names of a tensor of queries, keys and values together, from the names of the separate tensors.
 var ofQKV = strings.NewReplacer(".attn_q.", ".attn_qkv.", ".attn_k.", ".attn_qkv.", ".attn_v.", ".attn_qkv.")

@@ -25,7 +25,8 @@ func deltaTensors(c *Config, number int, names Names) (list []Tensor) {
 	return list
 }
 
-// StoredRow returns where a checkpoint with a tiled net has the rows of a tensor. It returns nil if they are in order.
+// StoredRow returns the positions of a tensor's rows in a checkpoint with a tiled net. It returns nil if they are in
+// order.
 func (c *Config) StoredRow(t Tensor) func(row int) int {
 	d, first, each := c.Layers[t.Layer].Delta, 0, 1
 	if !d.Tiled {

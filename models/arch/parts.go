@@ -10,27 +10,28 @@ type Tensor struct {
 	// Experts is 0, or how many tensors the one of a GGUF file is made of, and Expert which of them this one is.
 	Expert, Experts int
 
-	// Array names the array that it is in. Tensors of the same array stand one behind the other, by their first axis.
+	// Array names the array that it is in. Tensors of the same array stand one after the other, by their first axis.
 	Array string
 	// Within is the tensor that checkpoints have it in, from row First on of Rows; nil: one of its own.
 	Within *Within
-	// Fused is the tensor of all experts that a checkpoint has it in, beside that of Experts; nil: none.
+	// Fused is the tensor of all experts that a checkpoint has it in, in addition to the tensor of Experts; nil: none.
 	Fused *FusedIn
-	// Axis is split over the devices that run the model together: Over says by what.
+	// Axis is split over the devices that run the model together, in the way that Over gives.
 	Axis int
 	Over Split
 }
 
-// Within is a tensor that holds several, one behind the other by rows.
+// Within is a tensor that holds several, one after the other by rows.
 type Within struct {
 	Name        string // in Hugging Face's checkpoints
 	GGUF        string // in GGUF files; "": they have a tensor for each
 	First, Rows int
-	// Heads is in how many runs its rows are, all of one length: the next one is Rows/Heads behind the last. 0 is 1.
+	// Heads is the number of runs of its rows, all of one length: each run starts Rows/Heads after the previous one. 0
+	// means 1.
 	Heads int
 }
 
-// Row is where it has a tensor's row of rows in all.
+// Row returns the position of a tensor's row, of rows in all.
 func (w *Within) Row(row, rows int) int {
 	heads := max(w.Heads, 1)
 	return w.First + row/(rows/heads)*(w.Rows/heads) + row%(rows/heads)
@@ -53,13 +54,13 @@ const (
 	Gate, Up, Down    Part = "gate", "up", "down"
 	Embedding, Head   Part = "embed", "lm_head"
 	Router            Part = "router"
-	ConvIn            Part = "conv_in"   // of a short convolution: the gates before and behind it, and what it reads
+	ConvIn            Part = "conv_in"   // of a short convolution: the gates before and after it, and what it reads
 	ConvTaps          Part = "conv_taps" // [channels, taps], the last one for the token itself
 	ConvOut           Part = "conv_out"
 	LayerScale        Part = "scale" // the number that hidden states are multiplied by
 
-	// Of embeddings for each layer: those of tokens, what makes them of hidden states, and its norm; in a layer what
-	// they are multiplied with, what is added, and its norm.
+	// Embeddings for each layer: the embeddings of tokens, what computes them from hidden states, and its norm; in a
+	// layer what they are multiplied with, what is added, and its norm.
 	LayerEmbedding   Part = "layer_embed"
 	LayerContext     Part = "layer_context"
 	LayerContextNorm Part = "layer_context_norm"
@@ -78,8 +79,8 @@ const (
 	MambaIn, ConvBias, MambaDecay, MambaStep Part = "mamba_in", "conv_bias", "mamba_decay", "mamba_step"
 	MambaSkip, MambaNorm, MambaOut           Part = "mamba_skip", "mamba_norm", "mamba_out"
 
-	// Of latent attention: what makes the latents of queries and of keys and values, with the part of keys that is
-	// turned behind it, their norms, and what makes of them the queries, and the keys and values, of each head.
+	// Latent attention: what computes the latents of queries and of keys and values (followed by the part of keys that
+	// is turned), their norms, and what computes the queries, keys and values of each head from the latents.
 	QueryDown, QueryNorm, QueryUp    Part = "query_down", "query_norm", "query_up"
 	LatentDown, LatentNorm, LatentUp Part = "latent_down", "latent_norm", "latent_up"
 
@@ -89,8 +90,8 @@ const (
 	SharedGate, SharedUp, SharedDown, SharedScore Part = "shared_gate", "shared_up", "shared_down", "shared_score"
 	// RouterChoice is added to the scores of experts to choose by, and to no share.
 	RouterChoice Part = "router_choice"
-	// Those of experts apart from a shared feed-forward: the norms before the router and before the experts, the norms
-	// behind both sides, and what an expert's share is multiplied by, one number of each.
+	// Experts apart from a shared feed-forward: the norms before the router and before the experts, the norms after
+	// both sides, and what an expert's share is multiplied by, one number of each.
 	RouterNorm, ExpertsNorm         Part = "router_norm", "experts_norm"
 	SharedPostNorm, ExpertsPostNorm Part = "shared_post_norm", "experts_post_norm"
 	ExpertScale                     Part = "expert_scale"
@@ -110,12 +111,13 @@ const (
 	LatentKeys   Part = "latent_keys"
 	LatentValues Part = "latent_values"
 
-	// Names only too: of tensors that have all inputs of a delta net for one key head behind those for the last one.
+	// Also names only, for tensors that have all inputs of a delta net for one key head after the inputs for the
+	// previous one.
 	DeltaQKVGate   Part = "delta_qkv_gate"
 	DeltaLearnStep Part = "delta_learn_step"
 )
 
-// IsNorm tells whether a part is the weights of a norm.
+// IsNorm reports whether a part is the weights of a norm.
 func (p Part) IsNorm() bool {
 	switch p {
 	case AttentionNorm, AttentionPostNorm, MLPNorm, MLPPostNorm, QNorm, KNorm, FinalNorm, LayerContextNorm,
@@ -125,14 +127,14 @@ func (p Part) IsNorm() bool {
 	return false
 }
 
-// IsGate tells whether a part makes the gates of a feed-forward, behind which its ups stand.
+// IsGate reports whether a part computes the gates of a feed-forward, which its ups follow.
 func (p Part) IsGate() bool { return p == Gate || p == ExpertGate || p == SharedGate }
 
-// IsRouter tells whether a part chooses among experts, or weighs one: what it makes is not to be rounded.
+// IsRouter reports whether a part chooses among experts, or weighs one: what it makes is not to be rounded.
 func (p Part) IsRouter() bool { return p == Router || p == SharedScore }
 
-// IsWide tells whether a part is held in float32 whatever the model's dtype: vectors of layers that keep states, sinks,
-// what experts are chosen by, and what their shares are multiplied by.
+// IsWide reports whether a part is held in float32 whatever the model's dtype: vectors of layers that keep states,
+// sinks, what experts are chosen by, and what their shares are multiplied by.
 func (p Part) IsWide() bool {
 	switch p {
 	case DeltaDecay, DeltaBias, DeltaNorm, ConvBias, MambaDecay, MambaStep, MambaSkip, MambaNorm, Sinks,
@@ -145,7 +147,7 @@ func (p Part) IsWide() bool {
 // Split is how an axis of a tensor is shared out to devices.
 type Split int
 
-// The ways: each device has all, some query heads, some with their gates behind them, some KV heads, some of the
+// The ways: each device has all, some query heads, some with their gates after them, some KV heads, some of the
 // feed-forward, some of the vocabulary; or one has all, and the others have zeros.
 const (
 	Whole Split = iota
@@ -160,10 +162,11 @@ const (
 // Name is what checkpoints of both kinds call a part of a layer.
 type Name struct{ HF, GGUF string }
 
-// Names are those of all parts of layers. That of FinalNorm is for GGUF files alone, of which most call it output_norm.
+// Names has the names of all parts of layers. The name of FinalNorm is for GGUF files alone; most of them call it
+// output_norm.
 type Names map[Part]Name
 
-// LlamaNames are those of most decoders.
+// LlamaNames are the names of most decoders.
 var LlamaNames = Names{
 	AttentionNorm: {"input_layernorm", "attn_norm"}, MLPNorm: {"post_attention_layernorm", "ffn_norm"},
 	Q: {"self_attn.q_proj", "attn_q"}, K: {"self_attn.k_proj", "attn_k"}, V: {"self_attn.v_proj", "attn_v"},
@@ -179,7 +182,7 @@ var LlamaNames = Names{
 	SharedScore: {"mlp.shared_expert_gate", "ffn_gate_inp_shexp"},
 }
 
-// SandwichNames are those of decoders that have norms behind attention and behind the feed-forward.
+// SandwichNames are the names of decoders that have norms after attention and after the feed-forward.
 var SandwichNames = LlamaNames.With(Names{
 	AttentionPostNorm: {"post_attention_layernorm", "post_attention_norm"},
 	MLPNorm:           {"pre_feedforward_layernorm", "ffn_norm"},
@@ -203,5 +206,5 @@ const (
 	NameFinalNorm = "model.norm.weight"
 	NameHead      = "lm_head.weight"
 
-	NameFinalNormBias = "model.norm.bias" // of a LayerNorm
+	NameFinalNormBias = "model.norm.bias" // bias of a LayerNorm
 )

@@ -10,8 +10,8 @@ import (
 // Rope is a rotary embedding: how queries and keys are turned by their positions.
 type Rope struct {
 	Theta   float64
-	Dims    int          // of each head, its first ones, are turned; 0: all
-	Share   float64      // of the pairs of these numbers, the first ones, are turned, the others stay; 0: all
+	Dims    int          // numbers of each head, its first ones, that are turned; 0: all
+	Share   float64      // share of the pairs of these numbers, the first ones, that is turned; the others stay; 0: all
 	Scaling *RopeScaling // nil: frequencies used as they are
 }
 
@@ -24,7 +24,7 @@ func (c *Config) RopeDims(number int) int {
 }
 
 // Values of Layer.Rope. A model has one rotary embedding, or one for layers that attend to all and one for layers with
-// a window: those of decoders with Defaults.LocalTheta.
+// a window, in decoders with Defaults.LocalTheta.
 const (
 	NoRope    = -1
 	FullRope  = 0
@@ -51,16 +51,16 @@ type RopeScaling struct {
 	OriginalMaxPositions int // llama3, yarn, longrope: context length before the extension, tokens
 }
 
-// Yarn is the scaling of that type with what transformers takes where a config says no more.
+// Yarn is the scaling of type yarn, with transformers' defaults for what a config does not set.
 func Yarn(factor float64, original int, truncate bool) *RopeScaling {
 	return &RopeScaling{Type: "yarn", Factor: factor, BetaFast: 32, BetaSlow: 1, Truncate: truncate,
 		AttentionFactor: yarnAttentionFactor(factor, 0, 0), OriginalMaxPositions: original}
 }
 
-// Divisors are those of longrope, one for each frequency.
+// Divisors are the divisors of longrope, one for each frequency.
 type Divisors struct{ Short, Long []float32 }
 
-// LongRope tells whether the long divisors of a longrope count, given Config.Context.
+// LongRope reports whether the long divisors of a longrope count, given Config.Context.
 func (c *Config) LongRope() bool {
 	longest := c.Context
 	if longest == 0 {
@@ -74,8 +74,7 @@ func (c *Config) LongRope() bool {
 	return false
 }
 
-// ShortRope is the longest sequence of the short divisors of a longrope, where the long ones count; 0 where they do
-// not.
+// ShortRope is the longest sequence that uses the short divisors of a longrope, if the long ones are in use; 0 if not.
 func (c Config) ShortRope() int {
 	if !c.LongRope() {
 		return 0
@@ -204,8 +203,8 @@ func (c *Config) RopeFrequencies(number int) (inv []float32, attentionFactor flo
 	return inv, s.AttentionFactor
 }
 
-// scaleLlama3 divides the frequencies of long wavelengths by the factor, keeps those of short ones and blends in
-// between.
+// scaleLlama3 divides the frequencies of long wavelengths by the factor, keeps the frequencies of short ones and blends
+// in between.
 func (s *RopeScaling) scaleLlama3(inv []float32) {
 	factor := float32(s.Factor)
 	context := float64(s.OriginalMaxPositions)
@@ -239,7 +238,7 @@ func (s *RopeScaling) correctionRange(headDim int, theta float64) (low, high flo
 	return low, high
 }
 
-// ScoreScale is what DeepSeek's models multiply the scale of scores by where a rotary embedding has an mscale_all_dim.
+// ScoreScale is what DeepSeek's models multiply the scale of scores by if a rotary embedding has an mscale_all_dim.
 func (s *RopeScaling) ScoreScale() float64 {
 	if s == nil || s.Factor <= 1 || s.ScaleAllDims == 0 {
 		return 1
@@ -255,7 +254,7 @@ func longAttentionFactor(factor float64, original int) float64 {
 	return math.Sqrt(1 + math.Log(factor)/math.Log(float64(original)))
 }
 
-// yarnAttentionFactor is transformers' default where a config does not set attention_factor; zero mscale means not set.
+// yarnAttentionFactor is transformers' default if a config does not set attention_factor; zero mscale means not set.
 func yarnAttentionFactor(factor, mscale, mscaleAllDim float64) float64 {
 	scale := func(m float64) float64 {
 		if factor <= 1 {

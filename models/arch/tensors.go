@@ -116,7 +116,7 @@ func (l *layerList) norm(is bool, part Part, over Split, size int) {
 	}
 }
 
-// outputs adds a matrix of which devices have outputs each.
+// outputs adds a matrix whose outputs are split over the devices.
 func (l *layerList) outputs(part Part, array string, over Split, out int, bias bool) {
 	l.add(part, array+".weight", ".weight", 0, over, out, l.c.HiddenSize)
 	if bias {
@@ -124,7 +124,7 @@ func (l *layerList) outputs(part Part, array string, over Split, out int, bias b
 	}
 }
 
-// inputs adds a matrix of which devices have inputs each. Its bias is added to the sum of what they have.
+// inputs adds a matrix whose inputs are split over the devices. Its bias is added to the sum of their results.
 func (l *layerList) inputs(part Part, over Split, in int, bias bool) {
 	l.add(part, string(part)+".weight", ".weight", 1, over, l.c.HiddenSize, in)
 	if bias {
@@ -170,7 +170,7 @@ func (l *layerList) attention() {
 	l.inputs(O, ByQueryHeads, q, layer.OBias)
 }
 
-// layerEnd are the tensors behind a layer's feed-forward. Each device has all of them.
+// layerEnd are the tensors after a layer's feed-forward. Each device has all of them.
 func layerEnd(c *Config, number int, names Names) (list []Tensor) {
 	add := func(part Part, array, suffix string, shape ...int) {
 		list = append(list, Tensor{Name: fmt.Sprintf("model.layers.%d.%s%s", number, names[part].HF, suffix),
@@ -221,7 +221,7 @@ const (
 	biasSuffix   = ".bias"
 )
 
-// within says which tensors of a layer checkpoints have in another one.
+// within returns the tensors of a layer that checkpoints store inside another tensor.
 func within(list []Tensor, names Names, number, keyHeads int) {
 	for _, of := range []struct {
 		whole Part

@@ -46,7 +46,7 @@ type Array struct {
 	Shape shapes.Shape
 
 	part    part
-	plane   int           // for planes of a matrix: the plane's index in linear.Format
+	plane   int           // the plane's index in linear.Format, for planes of a matrix
 	sources []source      // concatenated along the first axis
 	format  linear.Format // for matrices
 	read    dtypes.DType  // the dtype that the sources are read as

@@ -24,7 +24,7 @@ func switched(j *arch.JSON, c *arch.Config, window int, types []bool) error {
 }
 
 // withSwitch sets windows if use_sliding_window is true: for layers of type sliding_attention or, without types, for
-// those that has selects.
+// the layers that has selects.
 func withSwitch(j *arch.JSON, c *arch.Config, window int, types []bool, has func(layer int) bool) error {
 	if !j.Bool("use_sliding_window", false) {
 		window = 0

@@ -106,7 +106,7 @@ func (s *Scheme) Matrix(module Module, parts map[string]Tensor) (*Matrix, error)
 }
 
 // Random returns a matrix [out, in] of numbers that quants gives, each of 8 random bits, in the form that the config
-// asks for; nil where it has none. Scales are of the type number where the config does not say. The numbers lie around
+// asks for; nil if it has none. Scales are of the type number if the config does not name one. The numbers lie around
 // 0.
 func (s *Scheme) Random(module string, out, in int, number blocks.Scale, quants func(to []uint8, row, n int)) *Matrix {
 	p := s.reader.planned(Module{module, module})

@@ -35,7 +35,7 @@ func (k kind) readMetadata(m *arch.Metadata, c *arch.Config) error {
 		}
 		whole = whole || has("ssm_in.weight")
 	}
-	if k.byHead && !whole { // as llama.cpp writes them since December 2025
+	if k.byHead && !whole { // llama.cpp writes them so since December 2025
 		c.Names = c.Names.With(arch.Names{arch.DeltaQKV: inputs[arch.DeltaQKV]})
 		delete(c.Names, arch.DeltaQKVGate)
 	}

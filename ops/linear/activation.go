@@ -20,8 +20,8 @@ const (
 	GELUTanh    Activation = "gelu_tanh"    // x * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3))) / 2
 	GELU        Activation = "gelu"         // x * (1 + erf(x / sqrt(2))) / 2
 	ReLUSquared Activation = "relu_squared" // max(x, 0)^2
-	// ClampedSwiGLU is of gates and ups only: gate * sigmoid(1.702 gate) * (up + 1), where gates above 7 become 7, and
-	// ups are kept within -7 and 7.
+	// ClampedSwiGLU is of gates and ups only: gate * sigmoid(1.702 gate) * (up + 1), with gates cut at 7, and ups kept
+	// within -7 and 7.
 	ClampedSwiGLU Activation = "clamped_swiglu"
 )
 
@@ -68,7 +68,7 @@ func (a Activation) pair(gate, up *Node) *Node {
 	return Mul(AddScalar(up, 1), Mul(gate, Sigmoid(MulScalar(gate, SwiGLUAlpha))))
 }
 
-// of is the plain form.
+// of computes the plain form.
 func (a Activation) of(x *Node) *Node {
 	switch Activations[a.number()] {
 	case SiLU:

@@ -11,16 +11,16 @@ import (
 	"github.com/quire/quire/backend/blocks"
 )
 
-// A matrix in blocks that is not packed has three planes, of which no last axis is short, since devices pad those:
+// A matrix in blocks that is not packed has three planes. No last axis is short, since devices pad the last axis:
 //
 //	u8  [Out, In*Bits/8]  quants of 8 bits; or low nibbles, the first half of a row in the lower halves of bytes, and
 //	                      then the bits above them: number c in bits of byte c mod In/8 (of fifth bits), or In/4
-//	f16 [Out, In/Size]    scales, and as many minima behind them; int8 where there are factors, u8 of exponents
+//	f16 [Out, In/Size]    scales, and as many minima after them; int8 if there are factors, u8 of exponents
 //	f16 [Out, In/256]     factors of scales, and as many of minima
 //
 // Those of a matrix in slices have axes of slices before: see sliced.go.
 
-// blockPlanes are the planes behind the first.
+// blockPlanes are the planes after the first.
 func (f Format) blockPlanes() []Plane {
 	b, each := f.Blocks, 1
 	if b.Group != 0 {
@@ -167,7 +167,7 @@ func powersOfTwo(exponents *Node) *Node {
 	return Bitcast(Where(LessThan(e, constant(2)), small, normal), dtypes.Float32)
 }
 
-// decodeScales splits the planes behind the first, of N rows.
+// decodeScales splits the planes after the first, for N rows.
 func decodeScales(b blocks.Format, plane, factors *Node) (scales, minima *Node) {
 	split := func(x *Node) (first, second *Node) {
 		x = ConvertDType(x, dtypes.Float32)

@@ -21,7 +21,7 @@ type Experts struct {
 	Activation Activation
 }
 
-// Routes say which experts a row goes to.
+// Routes are the experts that each row goes to.
 type Routes struct {
 	// Experts i32[T, K] are their numbers, ascending. A number outside [0, E) is no expert.
 	Experts *Node
@@ -30,7 +30,7 @@ type Routes struct {
 }
 
 // each is the sum f32[T, In] of share * Down(Up(x)) over the experts of each row. It goes through the experts that
-// wanted i32[T, K] has, each with all rows: those of others have a share of nothing.
+// wanted i32[T, K] has, each with all rows: rows of other experts have a share of 0.
 func (e Experts) each(x *Node, r Routes, wanted *Node) *Node {
 	g := x.Graph()
 	experts, t := e.count(), x.Shape().Dimensions[0]

@@ -16,13 +16,13 @@ import (
 // Packer is what a backend implements whose native forms of "linear" and "linear_rows" read packed matrices.
 type Packer interface {
 	// LinearLayout returns how the backend wants matrices of a dtype: [panels, in/group, panel, group], where panel is
-	// how many rows of the matrix lie together, and in is padded with zeros to a multiple. ok is false where it takes
-	// them as they are.
+	// how many rows of the matrix lie together, and in is padded with zeros to a multiple. ok is false if it takes them
+	// as they are.
 	LinearLayout(dtype dtypes.DType) (panel, group, multiple int, ok bool)
 	// PackLinear packs rows of a row-major matrix [out, in], those from the given one on, into packed, which begins as
 	// zeros. Both are given as their bytes. Gates and ups are packed in turns of [Turn] rows.
 	PackLinear(packed, rows []byte, dtype dtypes.DType, out, in int, gateUp bool, from int) error
-	// PackBlocks is PackLinear of a matrix in blocks. Its layout is that of Uint8, of which only panel counts.
+	// PackBlocks is PackLinear of a matrix in blocks. Its layout is Uint8's, and only panel counts.
 	PackBlocks(packed []byte, rows *blocks.Rows, out int, gateUp bool, from int) error
 	// BlocksShape is the shape of bytes that holds such a matrix.
 	BlocksShape(f blocks.Format, out, in int, gateUp bool) []int
@@ -35,7 +35,7 @@ const Turn = 16
 // field here: all of its matrices have the same shape.
 type Matrix struct {
 	Out, In int
-	// GateUp says that the rows are those of two matrices, of gates and of ups, one behind the other.
+	// GateUp reports whether the rows come from two matrices, gates first, then ups.
 	GateUp bool
 	// DType is of the matrix's elements: a float, or Int8 with scales, or Uint8 in blocks.
 	DType dtypes.DType
@@ -43,16 +43,16 @@ type Matrix struct {
 	Blocks blocks.Format
 }
 
-// Format says how a matrix is held.
+// Format is how a matrix is held.
 type Format struct {
 	Matrix
-	// Panel, Group and Multiple are what [Packer] says of packed matrices; they are 0 where the matrix is [Out, In].
+	// Panel, Group and Multiple are what [Packer] returns for packed matrices; they are 0 if the matrix is [Out, In].
 	Panel, Group, Multiple int
 	// units and unitBytes are the last dimensions of a packed matrix in blocks.
 	units, unitBytes int
-	// slice is how many rows a slice of a matrix in blocks has; 0 where the matrix is whole.
+	// slice is how many rows a slice of a matrix in blocks has; 0 if the matrix is whole.
 	slice int
-	// width is how many numbers a row of floats or of int8 takes, those behind In being 0; 0 is In.
+	// width is how many numbers a row of floats or of int8 takes; the numbers after In are 0. A width of 0 means In.
 	width int
 }
 
@@ -97,12 +97,12 @@ func (m Matrix) Columns() int {
 
 // Plane is one of the arrays that hold a matrix.
 type Plane struct {
-	// Suffix is behind the matrix's name: "" of the first.
+	// Suffix follows the matrix's name: "" for the first plane.
 	Suffix string
 	Shape  shapes.Shape
 }
 
-// Suffixes of planes behind the first.
+// Suffixes of planes after the first.
 const (
 	scalesSuffix  = ".scales"
 	factorsSuffix = ".factors"
@@ -230,7 +230,7 @@ func (f Format) plane(dtype dtypes.DType, width int) shapes.Shape {
 	return shapes.Make(dtype, f.slices(), f.slice, width)
 }
 
-// place is where a row of the matrix lies among those of a plane: behind what fills the last slice of gates.
+// place returns the position of a matrix's row in a plane, which includes what fills the last slice of gates.
 func (f Format) place(row int) int {
 	if f.InSlices() && f.GateUp && row >= f.Out/2 {
 		return row + f.slices()*f.slice - f.Out/2

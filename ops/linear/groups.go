@@ -9,14 +9,14 @@ import (
 	"github.com/quire/quire/backend/blocks"
 )
 
-// A matrix in blocks of a grouped format that is not packed has, behind the plane of quants,
+// A matrix in blocks of a grouped format that is not packed has, after the plane of quants,
 //
 //	[Out, In/Size]     scales of the format's type
-//	u8 [Out, In/Size]  zero points, where the format has them
+//	u8 [Out, In/Size]  zero points, if the format has them
 
 const zerosSuffix = ".zeros"
 
-// groupPlanes are the planes behind the first.
+// groupPlanes are the planes after the first.
 func (f Format) groupPlanes() []Plane {
 	planes := []Plane{{scalesSuffix, f.plane(scaleDType(f.Blocks.Group), f.In/f.Blocks.Size)}}
 	if f.Blocks.Zero {

@@ -26,8 +26,8 @@ type Weight struct {
 	Scales, Factors *Node
 	// At, i32[] each, are the place of the matrix in planes that hold several: on as many axes in front.
 	At []*Node
-	// Parts are matrices that lie one behind the other where those of one layer are held in several formats. Then
-	// nothing but Out, In and GateUp is set beside.
+	// Parts are matrices that follow each other, if the matrices of one layer are held in several formats. Then only
+	// Out, In and GateUp are set in addition.
 	Parts []Weight
 }
 
@@ -47,7 +47,7 @@ func NewWeight(f Format, plane func(suffix string) *Node) Weight {
 	return w
 }
 
-// NewParts returns the weight of matrices that lie one behind the other, of gates and of ups if gateUp.
+// NewParts returns the weight of matrices that lie one after the other, of gates and of ups if gateUp.
 func NewParts(parts []Weight, gateUp bool) Weight {
 	w := Weight{Parts: parts}
 	w.In, w.GateUp = parts[0].In, gateUp
@@ -57,7 +57,7 @@ func NewParts(parts []Weight, gateUp bool) Weight {
 	return w
 }
 
-// Options are what a layer does beside its product.
+// Options are what a layer does in addition to its product.
 type Options struct {
 	// Rows, i32[], is how many rows of x are wanted, the first ones: the results of the others may be anything. nil
 	// wants all.
@@ -130,7 +130,7 @@ func Apply(x *Node, w Weight, o Options) *Node {
 	return control.Composite("linear", attrs, inputs, []shapes.Shape{result, scratch}, plain)[0]
 }
 
-// applyParts is Apply of a weight in parts: the products one beside the other, and then what follows them.
+// applyParts is Apply of a weight in parts: the products side by side, and then what follows them.
 func applyParts(x *Node, w Weight, o Options, result dtypes.DType) *Node {
 	var all []*Node
 	for _, p := range w.Parts {
@@ -195,7 +195,7 @@ func product(x *Node, w Weight) *Node {
 }
 
 // toBytes rounds the rows of x [..., N] to 8 bits, each at the scale f32[..., 1] of its largest number. They are int8
-// where devices multiply bytes and would widen the matrix before, else int32.
+// on devices that multiply bytes and would widen the matrix first, else int32.
 func toBytes(x *Node) (rounded, scale *Node) {
 	x = ConvertDType(x, dtypes.Float32)
 	largest := ReduceAndKeep(Abs(x), ReduceMax, -1)
@@ -210,7 +210,7 @@ func toBytes(x *Node) (rounded, scale *Node) {
 	return rounded, Add(MulScalar(largest, 1.0/127), ReduceAndKeep(Sub(x, x), ReduceSum, -1))
 }
 
-// wide is x [..., In] with zeros behind each row, as many numbers as the rows of the matrix have behind theirs.
+// wide is x [..., In] with zeros after each row, as many as the matrix has after each of its rows.
 func (w Weight) wide(x *Node) *Node {
 	behind := w.rowWidth() - w.In
 	if behind == 0 {
@@ -243,8 +243,8 @@ func (w Weight) inOrder(m *Node) *Node {
 	return Reshape(SliceAxis(m, 1, AxisRange(0, w.Out/2)), w.Out, width)
 }
 
-// Rows returns rows of the matrix, by their numbers ids i32[T]: [T, In] of the given dtype. Numbers that are out of
-// range are those of some row. rows, i32[], is how many of the ids are wanted, the first ones; nil wants all.
+// Rows returns rows of the matrix, by their numbers ids i32[T]: [T, In] of the given dtype. An id that is out of range
+// returns some row. rows, i32[], is how many of the ids are wanted, the first ones; nil wants all.
 func Rows(w Weight, ids, rows *Node, dtype dtypes.DType) *Node {
 	w = w.cut()
 	g := ids.Graph()

@@ -74,8 +74,8 @@ func (w Weight) ofSlice(x, at *Node, activation Activation, bias *Node) *Node {
 	return finish(Concatenate(products, 1), one, activation, bias, nil)
 }
 
-// asStored is a matrix or slice of a plane as TPUs hold the plane: row-major, or with rows last in memory where that
-// pads less. They pad the last axis to lanes, and the one before it to 8 numbers of 4 bytes, 16 of 2 or 32 of 1.
+// asStored is a matrix or slice of a plane as TPUs hold the plane: row-major, or with rows last in memory if that pads
+// less. They pad the last axis to lanes, and the one before it to 8 numbers of 4 bytes, 16 of 2 or 32 of 1.
 func asStored(x *Node) *Node {
 	turned := func(x *Node) *Node { return Transpose(x, -2, -1) }
 	rows, width, high := x.Shape().Dim(-2), x.Shape().Dim(-1), 32/x.DType().Size()
@@ -86,7 +86,7 @@ func asStored(x *Node) *Node {
 	return control.RowMajor(x)
 }
 
-// lead is a matrix of those that planes hold, by its place on their first axis behind At.
+// lead is one of the matrices that planes hold, by its position on their first axis after At.
 func (w Weight) lead(at *Node) Weight {
 	w.At = append(w.At[:len(w.At):len(w.At)], at)
 	return w

@@ -14,7 +14,7 @@ import (
 // tileRows is how many rows go through an expert at once in [Experts.tiles]: as many as a TPU multiplies at once.
 const tileRows = 128
 
-// inTiles tells whether many rows have so few experts each that it saves at least half of the arithmetic to give an
+// inTiles reports whether many rows have so few experts each that it saves at least half of the arithmetic to give an
 // expert its own rows alone. For fewer rows the weights are read once in either form, and are what takes the time.
 func (e Experts) inTiles(r Routes) bool {
 	t, k := r.Experts.Shape().Dimensions[0], r.Experts.Shape().Dimensions[1]
@@ -51,7 +51,7 @@ func (e Experts) tiles(x *Node, r Routes, wanted *Node) *Node {
 	number := Iota(g, shapes.Make(dtypes.Int32, most), 0)
 	expert := ReduceSum(ConvertDType(LessOrEqual(BroadcastToDims(InsertAxes(end, 0), most, experts),
 		BroadcastToDims(InsertAxes(number, 1), most, experts)), dtypes.Int32), 1)
-	expert = MinScalar(expert, experts-1) // of tiles that there are not
+	expert = MinScalar(expert, experts-1) // for tiles that do not exist
 	of := func(x *Node) *Node { return Gather(x, InsertAxes(expert, -1)) }
 	from := Add(of(first), MulScalar(Sub(number, of(Sub(end, tilesOf))), tileRows))
 	if backend.Of(g.Backend()).CountsLoops { // go through as many tiles as there may be
@@ -60,7 +60,7 @@ func (e Experts) tiles(x *Node, r Routes, wanted *Node) *Node {
 	}
 
 	order = Pad(DivScalar(order, k), ScalarZero(g, dtypes.Int32), compute.PadAxis{End: tileRows})
-	rows := Gather(x, InsertAxes(order, -1)) // of all pairs: a tile reads its own as they lie
+	rows := Gather(x, InsertAxes(order, -1)) // rows of all pairs: a tile reads its own in order
 	type progress struct{ At, Y *Node }
 	done := control.While(
 		progress{ScalarZero(g, dtypes.Int32), Zeros(g, shapes.Make(dtypes.Float32, pairs+tileRows, e.Up.In))},

@@ -10,7 +10,7 @@ import (
 // togetherNumbers is how many results of a layer [Experts.together] holds at most, in float32.
 const togetherNumbers = 64 << 20
 
-// isTogether tells whether few rows go to so many experts that it is best to read all of them at once.
+// isTogether reports whether few rows go to so many experts that it is best to read all of them at once.
 func (e Experts) isTogether(r Routes) bool {
 	t, k := r.Experts.Shape().Dimensions[0], r.Experts.Shape().Dimensions[1]
 	if e.Up.Blocks.Is() || e.Down.Blocks.Is() || !fitTogether(t, k, e.count(), max(e.Up.Out, e.Up.In)) {
@@ -25,9 +25,9 @@ func fitTogether(t, k, experts, width int) bool {
 	return 2*t*k >= experts && t*experts*width <= togetherNumbers
 }
 
-// ExpertNumbers is how many float32 [Experts.Apply] holds at most on a TPU or a GPU beside its results, of t rows that
-// go to k of so many experts each, with hidden and inner activations: where each row goes through all experts, what the
-// first layer makes of it, the activations behind that, and what the second makes of these.
+// ExpertNumbers is how many float32 [Experts.Apply] holds at most on a TPU or a GPU in addition to its results, for t
+// rows that go to k of so many experts each, with hidden and inner activations. If each row goes through all experts,
+// these are the results of the first layer, the activations after it, and the results of the second layer.
 func ExpertNumbers(t, k, experts, hidden, inner int) int {
 	if saveInTiles(t, k, experts) || !fitTogether(t, k, experts, max(hidden, 2*inner)) {
 		return 0

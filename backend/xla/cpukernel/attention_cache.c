@@ -48,7 +48,7 @@ struct update {
 	int cache_type, type;
 };
 
-// place returns where the vectors of new token t go, or NULL.
+// place returns the position for the vectors of new token t, or NULL.
 static char *place(const struct update *u, int64_t t) {
 	const int64_t dest = u->dests[t];
 	if (dest < 0 || dest >= u->pages * u->page_size) return NULL;

@@ -17,9 +17,9 @@ struct q_attention_task {
 	int64_t cost; // a measure of its duration
 };
 
-// q_cache_layout has the distance of pages in bytes, the tokens per page, and the vectors of a token, which are k0,
-// v0, k1, v1, ...: a vector is at page * page_bytes + token in the page * token_stride + vector * vector_stride.
-// Either the vectors of a token are adjacent or, by head, those of a page's tokens: see attention.h.
+// q_cache_layout has the distance of pages in bytes, the tokens per page, and the vectors of a token, which are k0, v0,
+// k1, v1, ...: a vector is at page * page_bytes + token in the page * token_stride + vector * vector_stride. Either the
+// vectors of a token are adjacent or, by head, the vectors of a page's tokens: see attention.h.
 typedef struct {
 	int64_t page_bytes, token_stride, vector_stride;
 } q_cache_layout;

@@ -43,8 +43,8 @@ Q_INLINE void prefetch(struct ahead a, int64_t piece) {
 	}
 }
 
-// Tiles are at most 6 rows by 8 vectors, 12 together; the bounds of their loops are constants where they are called, so
-// that sums live in registers.
+// Tiles are at most 6 rows by 8 vectors, 12 together; callers pass the bounds of their loops as constants, so that sums
+// live in registers.
 enum { TILE_ROWS = 6, TILE_VECTORS = 8 };
 #define EACH_ROW _Pragma("GCC unroll 6") for (int r = 0; r < rows; r++)
 #define EACH_VECTOR _Pragma("GCC unroll 8") for (int c = 0; c < columns; c++)
@@ -82,8 +82,8 @@ Q_INLINE __m512 lanes4(vf a, vf b, vf c, vf d) {
 	return _mm512_add_ps(_mm512_shuffle_ps(ab, cd, 0x44), _mm512_shuffle_ps(ab, cd, 0xee));
 }
 
-// halves adds the halves in the results of lanes4 for two groups of four: the sums for the first and the second keys
-// of a, then those of b.
+// halves adds the halves in the results of lanes4 for two groups of four: the sums for the first and the second keys of
+// a, then the sums for b.
 Q_INLINE __m512 halves(__m512 a, __m512 b) {
 	return _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xdd));
 }

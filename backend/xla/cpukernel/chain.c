@@ -31,7 +31,7 @@ typedef struct {
 	q_array *parts;
 	int64_t outer, count; // operands and results, and all arrays
 	const q_attributes *kernels;
-	q_handler *handlers;    // by the number of an entry
+	q_handler *handlers;    // handlers by the number of an entry
 	const q_array **arrays; // the arrays of the current call
 } chain;
 

@@ -12,8 +12,8 @@
 
 enum { INPUT = 1 << 20, OUTPUT = 1 << 17 };
 
-// The memory of all cases, one after another: what they read, in parts, and what each of the two codes writes, whatever
-// lies behind it included.
+// The memory of all cases, one after another: what they read, in parts, and what each of the two codes writes,
+// including what follows it.
 typedef struct {
 	const q_code *code;
 	char *input, *output[2];
@@ -50,7 +50,7 @@ static void begin(check *c) {
 	for (int i = 0; i < 2; i++) memset(c->output[i], 0x5a, OUTPUT);
 }
 
-// near says it of n bf16 numbers that are rounded once or the other way, and that all that is behind them is the same.
+// near does the same for n bf16 numbers that may be rounded once or the other way; everything after them must be equal.
 static void near(check *c, int64_t n) {
 	const uint16_t *x = (const uint16_t *)c->output[0], *y = (const uint16_t *)c->output[1];
 	for (int64_t i = 0; i < n; i++) {
@@ -67,7 +67,7 @@ static void *bytes(check *c, int dtype, int64_t vectors, int64_t dim) {
 	char *p = part(c, vectors * (dim + Q_ATTENTION_SCALE)), *to = p;
 	for (int64_t i = 0; c->same && i < vectors; i++) {
 		for (int64_t d = 0; d < dim; d++) {
-			int x = (int)(number(c) * 126); // of e4m3, a sign and a size
+			int x = (int)(number(c) * 126); // number in e4m3, a sign and a size
 			*to++ = dtype == Q_S8 || x >= 0 ? x : -x | 0x80;
 		}
 		float scale = (2 + number(c)) / 100;
@@ -269,13 +269,13 @@ static void entropy(check *c, int dtype, int64_t rows, int64_t vocabulary, float
 	compare(c);
 }
 
-// Two sequences of a step for recurrences: one begins, and its states are left in two pages; the other goes on in its
+// Two sequences of a step for recurrences: one starts, and its states are left in two pages; the other continues in its
 // own page.
 enum { TOKENS = 12, SEQUENCES = 2, STATES = 3 };
 static const int32_t state_from[SEQUENCES] = {-1, 2}, state_begins[SEQUENCES + 1] = {0, 10, TOKENS},
 					 state_to[TOKENS] = {-1, -1, -1, 0, -1, -1, -1, -1, -1, 1, -1, 2};
 
-// states puts the cache at the begin of both outputs, and returns what is behind it in the bytes.
+// states puts the cache at the begin of both outputs, and returns what is after it in the bytes.
 static int64_t states(check *c, q_sequences *s, int64_t count) {
 	const void *values = numbers(c, Q_F32, STATES * count, 1);
 	int64_t size = STATES * count * sizeof(float);
@@ -404,7 +404,7 @@ static void all(void *args, int64_t task) {
 		}
 		sampling(c, type, type == Q_F32 ? 9001 : 1500, 12);
 		for (int64_t vocabulary = 3; vocabulary < 20; vocabulary += 7)
-			sampling(c, type, vocabulary, 1.5f); // whose results show single roundings
+			sampling(c, type, vocabulary, 1.5f); // its results show single roundings
 	}
 	for (int t = 1; t < 3; t++) norm(c, types[t], Q_F32, 1, 64 + 16 + 5);
 	for (int t = 0; t < 3; t++) {
@@ -453,7 +453,7 @@ int q_code_same(const q_code *code) {
 		.page = 24,
 		.each = 2,
 		.same = 1};
-	q_parallel(NULL, 1, all, &c); // for the mode that kernels compute in
+	q_parallel(NULL, 1, all, &c); // q_parallel sets the mode that kernels compute in
 	free(memory);
 	return c.same;
 }

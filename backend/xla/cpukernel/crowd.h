@@ -19,17 +19,17 @@ typedef struct {
 // and the steps took about as long.
 typedef struct {
 	int64_t most;    // maximum number of threads
-	int64_t threads; // in use; 0 is most
+	int64_t threads; // threads in use; 0 means most
 	int64_t before;  // during a trial: the previous number
 	q_crowd_sum then[Q_CROWD_KINDS], now[Q_CROWD_KINDS];
-	int64_t span, lost; // of the current span, in nanoseconds
-	int64_t rest;       // until the next trial
+	int64_t span, lost; // the current span and its loss, in nanoseconds
+	int64_t rest;       // time until the next trial
 	int64_t pause;      // the last pause between trials
 	int failed;         // consecutive failed trials of fewer threads
 } q_crowd;
 
-// q_crowd_step counts a step of some kind, below Q_CROWD_KINDS, that took ns, of which lost were not used for work.
-// It returns how many threads the next one should use.
+// q_crowd_step counts a step of some kind, below Q_CROWD_KINDS, that took ns. lost is the part of ns that was not used
+// for work. It returns how many threads the next one should use.
 int64_t q_crowd_step(q_crowd *c, int kind, int64_t ns, int64_t lost);
 
 #endif

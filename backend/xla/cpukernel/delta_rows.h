@@ -5,8 +5,8 @@ enum { DELTA_TOKENS = 8 };
 
 typedef struct {
 	int64_t tokens;
-	float q[DELTA_TOKENS][Q_MAX_KEY], k[DELTA_TOKENS][Q_MAX_KEY]; // of the key head
-	float v[DELTA_TOKENS][Q_MAX_KEY], y[DELTA_TOKENS][Q_MAX_KEY]; // of a value head
+	float q[DELTA_TOKENS][Q_MAX_KEY], k[DELTA_TOKENS][Q_MAX_KEY]; // rows of the key head
+	float v[DELTA_TOKENS][Q_MAX_KEY], y[DELTA_TOKENS][Q_MAX_KEY]; // rows of a value head
 	float keeps[DELTA_TOKENS], learns[DELTA_TOKENS];
 } delta_chunk;
 

@@ -9,7 +9,7 @@ void Q_ENTROPY_ROW(void *args, int64_t i) {
 	a->entropy[i] = NAN;
 	float sum = scan(&s);
 	if (!(sum > 0 && s.max < INFINITY)) return;
-	const v16 max = v16_set(s.max), least = v16_set(-104); // whose exponential is 0: there e * x is 0, as at -Inf
+	const v16 max = v16_set(s.max), least = v16_set(-104); // exp(least) is 0, so e * x is 0, as at -Inf
 	float weighted = 0;
 	for (int64_t c = 0; c < s.chunks; c++) {
 		if (s.largest[c] - s.max <= -104) continue;

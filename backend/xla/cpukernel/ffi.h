@@ -117,7 +117,7 @@ void q_parallel(q_frame *f, int64_t tasks, void (*task)(void *args, int64_t i), 
 void q_parallel_then(q_frame *f, int64_t first_tasks, void (*first)(void *args, int64_t i), int64_t tasks,
 	void (*task)(void *args, int64_t i), void *args);
 
-// q_share returns where the share of a thread, of so many threads, starts. It ends where the next one starts.
+// q_share returns the start of a thread's share, of so many threads. The share ends at the start of the next one.
 int64_t q_share(int64_t tasks, int64_t threads, int64_t thread);
 
 // q_threads returns how many threads q_parallel may use, including the calling one. No result may depend on it.

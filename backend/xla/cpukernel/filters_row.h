@@ -1,6 +1,6 @@
 // Filters of one row besides top-k, top-p and min-p.
 //
-// If the tokens that a filter needs are all candidates, it sets the e and the weights of those that it drops to 0.
+// If the tokens that a filter needs are all candidates, it sets the e and the weights of the tokens that it drops to 0.
 // Otherwise it sets in the row's floor, near and most what is kept, and passes over all chunks obey that.
 #include "sampling_candidates.h"
 
@@ -49,7 +49,7 @@ static void drop(sampled *s, float least, float near) {
 	}
 }
 
-// add_entropy adds the weights of sixteen tokens, and those of e times surprise.
+// add_entropy adds the weights of sixteen tokens, and the weights of e times surprise.
 static inline void add_entropy(const sampled *s, v16 logits, v16 e, v16i sums[4]) {
 	v16i u, l;
 	pieces(e, &u, &l);
@@ -86,7 +86,7 @@ static uint64_t entropy(sampled *s, float least) {
 	return total;
 }
 
-enum { FAR = 20, FAR_FINE = 10, FAR_BUCKETS = 0x7f800000 >> FAR }; // of bit patterns of distances
+enum { FAR = 20, FAR_FINE = 10, FAR_BUCKETS = 0x7f800000 >> FAR }; // buckets of bit patterns of distances
 
 // nearest returns the smallest distance up to which the candidates have the needed weight.
 static float nearest(const sampled *s, uint64_t need) {

@@ -24,12 +24,13 @@ static int level(void) {
 
 static int is_float(int dtype) { return dtype == Q_F32 || dtype == Q_BF16 || dtype == Q_F16; }
 
-// by_dots says that instructions for several inputs at once compute a layer: AMX's tiles, or AVX-512's dot products.
+// by_dots reports whether instructions for several inputs at once compute a layer: AMX's tiles, or AVX-512's dot
+// products.
 static int by_dots(int level, int weights_dtype, int dtype) {
 	return level >= Q_AVX512BF16 && (weights_dtype == Q_S8 || (weights_dtype == Q_BF16 && dtype == Q_BF16));
 }
 
-// tiles_worth says whether AMX multiplies so many rows by blocks sooner than VNNI. Its code takes 8 or 16 rows at a
+// tiles_worth reports whether AMX multiplies so many rows by blocks sooner than VNNI. Its code takes 8 or 16 rows at a
 // time, and as long for fewer.
 static int tiles_worth(int64_t rows) { return rows == 7 || rows == 8 || rows >= 12; }
 
@@ -42,7 +43,7 @@ static const q_linear_code *code(int level, int weights_dtype, int dtype, int64_
 		if (level >= Q_AVX2) return &q_blocks_avx2;
 	}
 	if (by_dots(level, weights_dtype, dtype)) return level >= Q_AMX ? &q_linear_amx : &q_linear_dot;
-	if (level >= Q_AMX && weights_dtype == Q_BF16) return &q_linear_avx512_16; // in AMX's panels
+	if (level >= Q_AMX && weights_dtype == Q_BF16) return &q_linear_avx512_16; // the panels are AMX's
 	if (level >= Q_AVX512) return &q_linear_avx512;
 	if (level >= Q_AVX2) return &q_linear_avx2;
 #endif
@@ -70,13 +71,13 @@ static size_t scratch_of_row(int64_t in) { return (size_t)((in + 63) / 64 * 64 +
 
 size_t q_linear_scratch(int64_t rows, int64_t in) { return (size_t)((rows + 15) / 16 * 16) * scratch_of_row(in); }
 
-// panels_a_task shares panels out: about equal numbers for each thread, in several tasks each where there are enough.
+// panels_a_task shares panels out: about equal numbers for each thread, in several tasks each if there are enough.
 static int64_t panels_a_task(int64_t panels, int64_t threads, int64_t most, int64_t unit) {
 	int64_t best = unit, best_load = 0;
 	for (int64_t n = unit; n <= most; n += unit) {
 		int64_t tasks = (panels + n - 1) / n;
 		if (n > unit && tasks < 4 * threads) break;
-		int64_t load = (tasks + threads - 1) / threads * n; // of the busiest thread
+		int64_t load = (tasks + threads - 1) / threads * n; // load of the busiest thread
 		if (!best_load || load <= best_load) best = n, best_load = load;
 	}
 	return best;
@@ -130,13 +131,13 @@ void q_linear_panels(void *job, int64_t task) {
 	j->code->panels(&mine, task);
 }
 
-// parts is a layer cut by its rows, a part a thread: each is a layer that one thread computes. It packs its rows,
-// multiplies them by all weights and writes their results. Kernels before and behind have rows as tasks too, so that
-// rows hardly go from one processor to another. In return all threads read all weights, at about the same time. That is
-// worth it for many rows and narrow matrices: see bench/threads.md.
+// parts is a layer cut by its rows, one part per thread: each is a layer that one thread computes. It packs its rows,
+// multiplies them by all weights and writes their results. The kernels before and after it have rows as tasks too, so
+// that rows rarely move from one processor to another. In return all threads read all weights, at about the same time.
+// That is worth it for many rows and narrow matrices: see bench/threads.md.
 enum { MAX_PARTS = 64, NARROW = 2048 };
 struct parts {
-	int64_t packs, tasks; // of a part, at most
+	int64_t packs, tasks; // numbers for one part, at most
 	q_linear layers[MAX_PARTS];
 	q_linear_job jobs[MAX_PARTS];
 };

@@ -35,7 +35,7 @@ void q_linear_run(q_frame *f, const q_linear *l);
 // not measured there.
 enum { Q_PART_ROWS = 48 };
 
-// q_linear_plan says in how many tiles and tasks a layer of at least one row and output is computed: first pack_tile of
+// q_linear_plan returns the number of tiles and tasks for a layer of at least one row and output: first pack_tile of
 // packs tiles, then q_linear_panels of each share of panels_a_task of them.
 q_linear_job q_linear_plan(q_frame *f, const q_linear *l);
 void q_linear_panels(void *job, int64_t task);
@@ -48,8 +48,8 @@ extern const q_linear_code q_linear_plain, q_linear_avx2, q_linear_avx512, q_lin
 void q_pack(void *packed, const void *rows, int dtype, int64_t out, int64_t in, int gate_up, q_layout layout,
 	int64_t first, int64_t n, int64_t from, int64_t to);
 
-// quire_linear: x [T, in], packed weights, rows s32[], then scales f32[out], bias [out] and residual [T, columns] where
-// the attributes of these names hold -> y [T, columns], scratch. Attributes: in, out, gate_up, activation, scales,
+// quire_linear: x [T, in], packed weights, rows s32[], then scales f32[out], bias [out] and residual [T, columns] if
+// the attributes of these names are set -> y [T, columns], scratch. Attributes: in, out, gate_up, activation, scales,
 // bias, residual, blocks: of a matrix in blocks bits, size << 8, offset << 16, super << 24, min << 25, exponent << 26,
 // table << 27, group << 29, zero << 31, e4m3 << 32; else 0.
 q_error *quire_linear(q_frame *f);

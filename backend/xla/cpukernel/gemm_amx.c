@@ -160,7 +160,7 @@ static void configure(int64_t rows) {
 // share is a task: some consecutive panels.
 typedef struct {
 	const q_linear_job *j;
-	const char *weights; // of the first panel
+	const char *weights; // weights of the first panel
 	int64_t from, n, steps, panel;
 	float out[2 * SUMS] __attribute__((aligned(64)));
 } share;

@@ -17,9 +17,9 @@
 // the zero points as bytes if there are any; the rest are low bits, or whole bytes, of 32 inputs each. 8-bit floats
 // are not multiplied as integers: see gemm_e4m3.h.
 //
-// Activations are rounded to 8 bits, each 32 by the scale of their largest. A block's products are integers and
-// exact, whatever computes them; they are multiplied by their scales in float32 and added block by block. So a row's
-// bits are the same on all levels that have fused multiply-adds.
+// Activations are rounded to 8 bits, each 32 by the scale of their largest. A block's products are integers and exact
+// on every level; they are multiplied by their scales in float32 and added block by block. So a row's bits are the same
+// on all levels that have fused multiply-adds.
 #ifndef QUIRE_GEMM_BLOCKS_H
 #define QUIRE_GEMM_BLOCKS_H
 
@@ -74,7 +74,7 @@ extern const q_linear_code q_blocks_plain, q_blocks_avx2, q_blocks_avx512, q_blo
 typedef struct {
 	const uint8_t *quants;
 	const uint16_t *scales, *minima, *scale_factors, *minimum_factors;
-	const float *group_scales; // for a grouped format, [n][in / size], in place of scales
+	const float *group_scales; // scales of a grouped format, [n][in / size], in place of scales
 	const uint8_t *zeros;
 } q_blocks_rows;
 

@@ -1,6 +1,6 @@
-// The code of linear layers in blocks for one level: see gemm_blocks.h. A file that includes this defines, beside
-// Q_V16: Q_CODE; Q_WIDE, the panel's width in v16; Q_ROWS, the rows of a tile; Q_VNNI where an instruction multiplies
-// groups of four bytes; and Q_TILES where AMX does, 16 rows at a time.
+// The code of linear layers in blocks for one level: see gemm_blocks.h. A file that includes this defines, in addition
+// to Q_V16: Q_CODE; Q_WIDE, the panel's width in v16; Q_ROWS, the rows of a tile; Q_VNNI if an instruction multiplies
+// groups of four bytes; and Q_TILES if AMX does, 16 rows at a time.
 #include "gemm_blocks_step.h"
 
 #ifdef Q_TILES
@@ -21,7 +21,7 @@ ALWAYS void tile(const int n, const int halves, const int min, const int wide, a
 	const float *scales = w->scales, *minima = w->minima;
 	for (; blocks > 0; blocks--) {
 		for (int h = 0; h < halves; h++) {
-			__asm__ volatile("" ::: "memory"); // or the compiler keeps a copy of the sums on the stack
+			__asm__ volatile("" ::: "memory"); // otherwise the compiler keeps a copy of the sums on the stack
 			ints s[Q_ROWS][WIDE];
 			EACH(r, n)
 				EACH(j, WIDE) s[r][j] = wide ? whole_begin(a.begins[r], !min) : ints_set(a.begins[r]);
@@ -106,7 +106,7 @@ static void panels(void *job, int64_t task) {
 	const int64_t from = task * j->panels_a_task, n = least(j->panels_a_task, j->panels - from);
 	if (few_panels(j, from, n)) return;
 	const int64_t passes = (j->tiles + BLOCK_TILES - 1) / BLOCK_TILES,
-				  a_pass = (j->tiles + passes - 1) / passes; // of tiles
+				  a_pass = (j->tiles + passes - 1) / passes; // tiles per pass
 	const int64_t a_chunk = CHUNK / unit_blocks;
 	const int kind = f.bits == 8 && f.zero ? BYTES_MINIMA
 	                 : f.zero              ? MINIMA

@@ -32,7 +32,7 @@ ALWAYS ints quants(const uint8_t *from, const int bits, const int step) {
 	return low;
 }
 
-// few_panel computes a panel for n rows, [n][PANEL]. super and min are those of q_blocks; blocks of 6 bits have 16
+// few_panel computes a panel for n rows, [n][PANEL]. super and min are the fields of q_blocks; blocks of 6 bits have 16
 // inputs.
 ALWAYS void few_panel(const int n, const int bits, const int super, const int min, activations a, const uint8_t *from,
 	int64_t units, float *to) {

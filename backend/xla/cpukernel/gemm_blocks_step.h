@@ -35,7 +35,7 @@ ALWAYS ints ints_add(ints a, ints b) { return _mm512_add_epi32(a, b); }
 ALWAYS ints ints_and(ints x, int mask) { return _mm512_and_si512(x, _mm512_set1_epi8((char)mask)); }
 ALWAYS ints ints_flip(ints x) { return _mm512_xor_si512(x, _mm512_set1_epi8((char)128)); }
 ALWAYS ints ints_size(ints x) { return _mm512_abs_epi8(x); }
-ALWAYS ints ints_sign(ints x, ints of) { // x, whose bytes change their sign where those of `of` are below 0
+ALWAYS ints ints_sign(ints x, ints of) { // x, with the sign of each byte changed if the byte of `of` is below 0
 	return _mm512_mask_sub_epi8(x, _mm512_movepi8_mask(of), _mm512_setzero_si512(), x);
 }
 ALWAYS vec ints_float(ints x) { return _mm512_cvtepi32_ps(x); }
@@ -46,7 +46,7 @@ ALWAYS ints ints_dot(ints sum, ints w, ints x) {
 #else
 	sum = _mm512_add_epi32(sum, _mm512_madd_epi16(_mm512_maddubs_epi16(w, x), _mm512_set1_epi16(1)));
 #endif
-	__asm__("" : "+v"(sum)); // or the compiler keeps copies of sums, and runs out of registers
+	__asm__("" : "+v"(sum)); // otherwise the compiler keeps copies of sums and runs out of registers
 	return sum;
 }
 #elif Q_V16 == 256
@@ -62,7 +62,7 @@ ALWAYS vec ints_float(ints x) { return _mm256_cvtepi32_ps(x); }
 ALWAYS vec vec_mul(vec a, vec b) { return _mm256_mul_ps(a, b); }
 ALWAYS ints ints_dot(ints sum, ints w, ints x) {
 	sum = _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_maddubs_epi16(w, x), _mm256_set1_epi16(1)));
-	__asm__("" : "+x"(sum)); // or the compiler adds products first, and runs out of registers
+	__asm__("" : "+x"(sum)); // otherwise the compiler adds products first and runs out of registers
 	return sum;
 }
 #else
@@ -97,8 +97,8 @@ ALWAYS ints ints_dot(ints sum, ints w, ints x) {
 }
 #endif
 
-// ints_whole adds products of weights of 8 bits, less their offset of 128 where there is one: sums begin at
-// whole_begin then.
+// ints_whole adds products of weights of 8 bits, less their offset of 128 if there is one: sums begin at whole_begin
+// then.
 #if Q_V16 >= 256 && !defined(Q_VNNI)
 ALWAYS ints ints_whole(ints sum, ints w, ints x, const int offset) {
 	if (!offset) return ints_dot(ints_dot(sum, ints_and(w, 127), x), ints_and(w, 128), x);
@@ -111,7 +111,7 @@ ALWAYS ints ints_whole(ints sum, ints w, ints x, const int offset) { return ints
 ALWAYS ints whole_begin(int32_t begin, const int offset) { return ints_set(begin); }
 #endif
 
-// bytes are 64 numbers of 8 bits, in whatever registers there are.
+// bytes are 64 numbers of 8 bits, in the registers of the level.
 typedef uint8_t bytes __attribute__((vector_size(64), aligned(1), may_alias));
 
 // look replaces 64 nibbles by what they stand for in a table of 16.
@@ -240,8 +240,8 @@ static void unpack_unit(chunk *to, int64_t block, const uint8_t *from, q_blocks 
 }
 
 // Activations of a tile of n rows lie packed as bytes [in/4][n][4], for AMX [in/32][16][32]; then come, of each block,
-// the rows' scales, the sums of their numbers in float32, and what the integer sums of 16 or 32 inputs begin at where
-// weights are read with their offset.
+// the rows' scales, the sums of their numbers in float32, and the initial values of the integer sums of 16 or 32
+// inputs, if weights are read with their offset.
 typedef struct {
 	int8_t *x;
 	float *scales, *sums;
@@ -260,7 +260,8 @@ static int64_t room(const q_linear_job *j) { return j->l->rows; }
 static int64_t pitch_of(int64_t count) { return count; }
 #endif
 
-// activations_of are those of rows from a tile's begin on: each array has room for all rows before the next.
+// activations_of returns the activations of rows from a tile's begin on: each array has room for all rows before the
+// next.
 ALWAYS activations activations_of(const q_linear_job *j, int64_t row) {
 	const int64_t in = j->l->in, rows = room(j), blocks = in / Q_BLOCK_IN;
 	char *scratch = j->rows;
@@ -272,8 +273,8 @@ ALWAYS activations activations_of(const q_linear_job *j, int64_t row) {
 	return a;
 }
 
-// pack_block rounds 32 numbers of a row, and returns their scale. sums are those of each 16 rounded ones, in float32,
-// which has them exactly. What is not a number makes the sums and the scale such, and so the row's results.
+// pack_block rounds 32 numbers of a row, and returns their scale. sums are the sums of each 16 rounded numbers, exact
+// in float32. A NaN makes the sums and the scale NaN, and so the row's results.
 ALWAYS float pack_block(const q_linear *l, int64_t at, int8_t q[32], v16 sums[2]) {
 	const v16 magic = v16_set(0x1.8p23f), zero = v16_set(0);
 	v16 largest = zero;
@@ -290,7 +291,7 @@ ALWAYS float pack_block(const q_linear *l, int64_t at, int8_t q[32], v16 sums[2]
 	return most * (1.0f / 127);
 }
 
-// whole is a sum of integers as one, and 0 where it is not a number.
+// whole is a sum of integers as one, and 0 if it is not a number.
 ALWAYS int32_t whole(float sum) { return sum == sum ? (int32_t)sum : 0; }
 
 static void pack_tile(void *job, int64_t t) {
@@ -320,7 +321,7 @@ static void pack_tile(void *job, int64_t t) {
 			}
 		}
 	}
-	for (int64_t b = 0; b < blocks; b++) // of rows that a tile has beyond the last: what was there may be slow to add
+	for (int64_t b = 0; b < blocks; b++) // clears the tile's rows beyond the last: old contents may be slow to add
 		for (int64_t r = n; r < pitch; r++) a.scales[b * pitch + r] = a.sums[b * pitch + r] = 0;
 }
 

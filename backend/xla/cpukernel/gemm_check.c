@@ -10,8 +10,8 @@
 #include "gemm.h"
 #include "gemm_blocks.h"
 
-// same_at reports whether a level's code has the results of plain code, within rounding, and below AMX exactly those of
-// AVX2.
+// same_at reports whether a level's code has the results of plain code, within rounding, and below AMX exactly the
+// results of AVX2.
 static int same_at(int level, int weights_dtype, int dtype) {
 	enum { ROWS = 37, IN = 150, OUT = 2 * 45, SIZE = 4 * 4 * (ROWS + OUT) * (IN + 70) };
 	static float numbers[OUT * IN], x[ROWS * IN], scales[OUT];

@@ -32,7 +32,7 @@ static void panels_e4m3(const q_linear_job *j, int64_t task) {
 	const int64_t in = l->in, unit = l->blocks.size, bytes = q_unit_bytes(l->blocks, PANEL);
 	const int64_t from = task * j->panels_a_task, n = least(j->panels_a_task, j->panels - from);
 	const int64_t passes = (j->tiles + BLOCK_TILES - 1) / BLOCK_TILES,
-				  a_pass = (j->tiles + passes - 1) / passes; // of tiles
+				  a_pass = (j->tiles + passes - 1) / passes; // tiles per pass
 	float sums[MAX_PANELS * SUMS] __attribute__((aligned(64)));
 	float wide[E4M3_IN * PANEL] __attribute__((aligned(64)));
 	for (int64_t t0 = 0; t0 < j->tiles; t0 += a_pass) {

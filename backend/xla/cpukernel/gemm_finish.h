@@ -41,7 +41,7 @@ ALWAYS void store16(void *p, int64_t at, int dtype, int64_t n, v16 x) {
 
 // largest_of returns the largest magnitude of n numbers, NaN if one is not finite.
 static inline float largest_of(const void *x, int dtype, int64_t n) {
-	if (dtype == Q_BF16) { // whose bits are ordered like their magnitudes
+	if (dtype == Q_BF16) { // bits of bf16 are ordered like their magnitudes
 		const uint16_t *bits = x;
 		uint16_t most = 0;
 		for (int64_t i = 0; i < n; i++) {
@@ -87,7 +87,7 @@ ALWAYS v16 silu(v16 x) {
 	return v16_div(v16_fma(negative, e, positive), v16_add(one, e));
 }
 
-// gelu_tanh is x / (1 + exp(-s)) where s = sqrt(8 / pi) * (x + 0.044715 x^3), which is x * (1 + tanh(s / 2)) / 2: s has
+// gelu_tanh is x / (1 + exp(-s)) with s = sqrt(8 / pi) * (x + 0.044715 x^3), which is x * (1 + tanh(s / 2)) / 2: s has
 // the sign of x.
 static inline v16 gelu_tanh(v16 x) {
 	const v16 zero = v16_set(0), one = v16_set(1);

@@ -70,7 +70,7 @@ ALWAYS void tile(const int n, const int dtype, const int keep, const float *a, c
 
 // tiles by rows and kind, so that each has its loops unrolled.
 typedef void (*tile_code)(const float *, const char *, float *, int64_t, float *, int, const char *, int64_t);
-enum { FLOATS, BF16, F16, KEEP }; // kinds of tiles; KEEP is added where the block is to be kept in float32
+enum { FLOATS, BF16, F16, KEEP }; // kinds of tiles; KEEP is added if the block must be kept in float32
 
 #define TILE(name, n, dtype, keep) \
 	static __attribute__((noinline)) void name(const float *a, const char *b, float *wide, int64_t in, float *sums, \
@@ -100,7 +100,7 @@ static int64_t tile_begin(const q_linear_job *j, int64_t tile) { return j->l->ro
 
 #include "gemm_e4m3.h"
 
-// pack_tile puts the activations of a tile side by side: [in/4][rows of the tile][4], with zeros behind the last input.
+// pack_tile puts the activations of a tile side by side: [in/4][rows of the tile][4], with zeros after the last input.
 static void pack_tile(void *job, int64_t t) {
 	const q_linear_job *j = job;
 	const q_linear *l = j->l;

@@ -14,10 +14,10 @@ typedef struct {
 	int64_t panel, group, multiple;
 } q_layout;
 
-// q_blocks says what a matrix in blocks holds: see gemm_blocks.h. A number is scale * (quant - offset), plus a minimum
-// if min; with a table a quant stands for a number of it, and with exponent a scale is a power of two. In a grouped
-// format, group is the type of scales (1 float16, 2 bfloat16, 3 float32), zero says that blocks have zero points in
-// place of the offset, and e4m3 that quants are floats of 8 bits. bits is 0 for other matrices.
+// q_blocks describes a matrix in blocks: see gemm_blocks.h. A number is scale * (quant - offset), plus a minimum if
+// min; with a table a quant is an index into it, and with exponent a scale is a power of two. In a grouped format,
+// group is the type of scales (1 float16, 2 bfloat16, 3 float32), zero is set if blocks have zero points in place of
+// the offset, and e4m3 if quants are floats of 8 bits. bits is 0 for other matrices.
 typedef struct {
 	int bits, size, offset, super, min, exponent, table, group, zero, e4m3;
 } q_blocks;
@@ -30,19 +30,19 @@ static inline q_blocks q_blocks_of(int64_t n) {
 
 typedef struct {
 	int weights_dtype; // of weights
-	int dtype;         // of x, bias and residual
-	int result_dtype;  // of y: dtype or Q_F32
-	q_blocks blocks;   // of weights that are bytes, Q_U8
-	int gate_up;       // y[:, i] = activation(gate[i]) * up[i], where out = 2 * columns of y
+	int dtype;         // dtype of x, bias and residual
+	int result_dtype;  // dtype of y: dtype or Q_F32
+	q_blocks blocks;   // blocks of weights that are bytes, Q_U8
+	int gate_up;       // y[:, i] = activation(gate[i]) * up[i], with out = 2 * columns of y
 	int activation;
 	int64_t rows, in, out;
 	const void *x;        // [rows, in]
 	const void *weights;  // packed
-	const float *scales;  // [out] in the matrix's own order, where weights are Q_S8
+	const float *scales;  // [out] in the matrix's own order, if weights are Q_S8
 	const void *bias;     // [out], or NULL
 	const void *residual; // [rows, columns of y], or NULL
 	void *y;
-	void *scratch; // of q_linear_scratch bytes, aligned to 64
+	void *scratch; // q_linear_scratch bytes, aligned to 64
 } q_linear;
 
 // A level's code: how many rows it takes at once, and the two steps.
@@ -58,8 +58,8 @@ typedef struct {
 	const q_linear *l;
 	const q_linear_code *code;
 	int64_t padded_in, tiles, panels, panels_a_task;
-	void *rows;      // where pack_tile packs them
-	int64_t packs;   // how many tiles are packed before: all, or none where each thread packs them
+	void *rows;      // destination of pack_tile
+	int64_t packs;   // how many tiles are packed before: all, or none if each thread packs them
 	uint64_t number; // no other job of the process has it
 } q_linear_job;
 
@@ -70,7 +70,7 @@ static inline int64_t q_panels(int64_t out, int gate_up, q_layout l) {
 }
 static inline int64_t q_padded_in(int64_t in, q_layout l) { return (in + l.multiple - 1) / l.multiple * l.multiple; }
 
-// q_packed_column is where column c of a matrix is among those of the panels.
+// q_packed_column returns the position of a matrix's column c among the columns of the panels.
 static inline int64_t q_packed_column(int64_t c, int64_t out, int gate_up) {
 	if (!gate_up) return c;
 	int64_t half = out / 2, i = c < half ? c : c - half;

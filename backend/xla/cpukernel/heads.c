@@ -14,7 +14,7 @@ typedef struct {
 	_Atomic int failed; // some head found no memory
 } call;
 
-// head puts the rows of a head together, multiplies them, and puts the results where they belong.
+// head puts the rows of a head together, multiplies them, and puts the results in their places.
 static void head(void *args, int64_t h) {
 	call *c = args;
 	q_linear l = c->of;

@@ -5,8 +5,8 @@
 #include "gemm.h"
 
 // quire_linear_heads: x [T, H, in], packed weights [H, ...] of f32, bf16 or f16, rows s32[] -> y [T, H, out] of x's
-// type. Attributes: in, out of one matrix. A head's products are those of gemm.h, so a row's results are the same bits
-// whatever other rows there are.
+// type. Attributes: in, out of one matrix. A head's products are computed as in gemm.h, so a row's bits do not depend
+// on the other rows.
 q_error *quire_linear_heads(q_frame *f);
 
 #endif

@@ -38,7 +38,7 @@ static void likeliest(sampled *s, int64_t n, float *logit, int32_t *id) {
 					id[held] = t;
 					if (++held < n) continue;
 					for (int64_t k = n / 2; k-- > 0;) sink(logit, id, n, k, logit[k], id[k]);
-				} else if (l > logit[0]) { // of equal ones the first is kept
+				} else if (l > logit[0]) { // among equal ones the first is kept
 					sink(logit, id, n, 0, l, t);
 				} else {
 					continue;
@@ -75,7 +75,7 @@ void Q_LOGPROBS_ROW(void *args, int64_t i) {
 	}
 	if (token >= s.vocabulary) token = s.vocabulary - 1;
 	if (token >= 0) {
-		float centred = logit_of(&s, token) - s.max; // as Q_SAMPLE_ROW has it
+		float centred = logit_of(&s, token) - s.max; // the same as in Q_SAMPLE_ROW
 		a->logprob[i] = centred - logf(sum);
 	}
 	if (n) likeliest(&s, n, top, id);

@@ -5,7 +5,7 @@ enum { MAMBA_TOKENS = 8 };
 
 typedef struct {
 	int64_t tokens, first;
-	float writes[MAMBA_TOKENS][Q_MAX_STATE], reads[MAMBA_TOKENS][Q_MAX_STATE]; // of the group
+	float writes[MAMBA_TOKENS][Q_MAX_STATE], reads[MAMBA_TOKENS][Q_MAX_STATE]; // rows of the group
 	float keeps[MAMBA_TOKENS], step[MAMBA_TOKENS];
 } mamba_chunk;
 

@@ -14,7 +14,7 @@ static int64_t lines(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 typedef struct {
 	int64_t gathered; // rows of x by expert [A, in]
 	int64_t inner;    // the results of the first layers [A, inner]
-	int64_t outer;    // and of the second ones, f32 [A, in]
+	int64_t outer;    // results of the second layers, f32 [A, in]
 	int64_t packed;   // rows as a layer reads them, each expert's starting with a whole tile
 	int64_t order;    // s32 [A]: the place of a row's k-th expert in the order by expert
 	int64_t total;

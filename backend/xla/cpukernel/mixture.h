@@ -11,8 +11,8 @@
 // [0, E) means none. Attributes: in, inner, gate_up, activation, scales, bias, residual, up_blocks and down_blocks,
 // which are `blocks` of quire_linear. N is at least q_experts_scratch.
 //
-// Rows are grouped by expert; each expert's two layers are computed as in gemm.h, so a row's results are the same
-// bits whatever other rows the expert has. A row's sum is taken in the order of its K experts.
+// Rows are grouped by expert; each expert's two layers are computed as in gemm.h, so a row's bits do not depend on the
+// expert's other rows. A row's sum is taken in the order of its K experts.
 q_error *quire_experts(q_frame *f);
 
 // q_experts_scratch returns the size in float32 numbers.

@@ -21,7 +21,7 @@ q_error *quire_rope(q_frame *f);
 
 typedef struct {
 	const void *x, *weight;
-	const float *bias; // for a LayerNorm, else NULL
+	const float *bias; // bias of a LayerNorm, else NULL
 	void *y;
 	int dtype, weight_dtype;
 	int64_t groups, width; // a row is `groups` vectors of `width` numbers, each normalized on its own

@@ -95,7 +95,7 @@ q_peak q_peak_int8_amx(void) {
 	return (q_peak){tiles, 2.0 * TILES * ROWS * 16 * BYTES, (double)TILES * ROWS * 16 * BYTES};
 }
 #else
-q_peak q_peak_int8_plain(void) { return q_peak_plain(); } // whose kernels compute in float32 all the same
+q_peak q_peak_int8_plain(void) { return q_peak_plain(); } // the plain kernels compute in float32 anyway
 q_peak q_peak_int8_avx2(void) { return (q_peak){0}; }
 q_peak q_peak_int8_avx512(void) { return (q_peak){0}; }
 q_peak q_peak_int8_vnni(void) { return (q_peak){0}; }

@@ -74,7 +74,8 @@ static void release(job *j) {
 }
 
 // take_job returns a job for so many threads, each of which owns it until it calls release. It reuses the calling
-// thread's last but one job if no thread looks at that any more, so that no thread frees memory of another one.
+// thread's last but one job if no thread looks at that any more, so that no thread frees memory that another thread
+// allocated.
 static job *take_job(int64_t threads) {
 	static _Thread_local job *jobs[2]; // also owned
 	static _Thread_local int turn;
@@ -164,7 +165,7 @@ static void finish(job *j, int at) {
 	pthread_mutex_unlock(&j->lock);
 }
 
-static _Atomic int64_t waited; // by threads that called q_pool_run, in nanoseconds
+static _Atomic int64_t waited; // waiting time of threads that called q_pool_run, in nanoseconds
 
 int64_t q_pool_waited(void) { return atomic_load_explicit(&waited, memory_order_relaxed); }
 
@@ -186,9 +187,9 @@ static void work(job *j, int64_t thread, void (*wait)(job *, int)) {
 	end_flush(mode);
 }
 
-// A thread that has helped stays for a moment in a seat, where the next job finds it at once: kernels follow each
-// other by microseconds, and waking a thread takes tens of them. A seat is empty (NULL), its thread waits (&nobody),
-// or it holds the job that its thread helps with.
+// A thread that has helped stays in a seat for a moment, so that the next job finds it at once: kernels follow each
+// other by microseconds, and waking a thread takes tens of them. A seat is empty (NULL), its thread waits (&nobody), or
+// it holds the job that its thread helps with.
 typedef struct {
 	_Alignas(LINE) _Atomic(job *) job;
 } seat;

@@ -5,8 +5,8 @@ package cpukernel
 */
 import "C"
 
-// poolWrong runs jobs of two stages on threads, some of which do not come and some come late, and returns what is
-// wrong with what the pool did, or "".
+// poolWrong runs jobs of two stages on threads, some of them missing and some late, and returns what the pool did
+// wrong, or "".
 func poolWrong(threads, refused, late, firstTasks, tasks int) string {
 	wrong := C.q_pool_check(C.int64_t(threads), C.int64_t(refused), C.int64_t(late), C.int64_t(firstTasks),
 		C.int64_t(tasks))

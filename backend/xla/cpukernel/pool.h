@@ -1,4 +1,4 @@
-// The threads of q_parallel, regardless of who lends them.
+// The threads of q_parallel, regardless of their owner.
 #ifndef QUIRE_POOL_H
 #define QUIRE_POOL_H
 
@@ -20,8 +20,8 @@ void q_pool_run(q_pool p, int64_t first_tasks, void (*first)(void *args, int64_t
 // process.
 int64_t q_pool_waited(void);
 
-// q_pool_check runs some jobs on threads of its own, some of which are late and some never come. It returns what is
-// wrong, or NULL: each task must run once, and none of the second stage before all of the first are done.
+// q_pool_check runs some jobs on threads of its own, some of them late and some missing. It returns what is wrong, or
+// NULL. Each task must run once, and no task of the second stage before all tasks of the first are done.
 const char *q_pool_check(int64_t threads, int64_t refused, int64_t late, int64_t first_tasks, int64_t tasks);
 
 // q_pool_busy runs jobs of one task per thread; each task is busy for so many nanoseconds.

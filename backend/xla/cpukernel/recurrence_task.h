@@ -18,7 +18,7 @@ typedef struct {
 	void *y;
 	int dtype;
 	int64_t key_heads, group, key_dim, value_dim, k; // group: value heads of a key head
-	int64_t channels, values, width;                 // of the convolution, of all value heads, of a token
+	int64_t channels, values, width;                 // numbers of the convolution, of all value heads, of a token
 	float eps;
 } q_delta;
 
@@ -45,7 +45,7 @@ typedef struct {
 	const float *weight;
 	void *y;
 	int dtype;
-	int64_t width, gates, groups; // of a row of x, of one of gate; groups that are normalized
+	int64_t width, gates, groups; // numbers in a row of x and of gate; groups that are normalized
 	float eps;
 	int64_t rows, step;
 } q_gated_norm;

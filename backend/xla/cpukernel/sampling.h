@@ -35,8 +35,8 @@ const char *q_sample_operands(void);
 // The rows of a batch, row-major.
 typedef struct {
 	const void *logits; // [rows, vocabulary]
-	int dtype;          // of the logits: Q_F32, Q_BF16 or Q_F16
-	int64_t vocabulary; // at least 1, at most Q_LARGEST_VOCABULARY
+	int dtype;          // dtype of the logits: Q_F32, Q_BF16 or Q_F16
+	int64_t vocabulary; // from 1 to Q_LARGEST_VOCABULARY
 #define Q_SAMPLE_FIELD(name, dtype, type, numbers) const type *name; // [rows, numbers]
 	Q_SAMPLE_PARAMS(Q_SAMPLE_FIELD)
 	Q_SAMPLE_FILTERS(Q_SAMPLE_FIELD) // 0 is off; NULL: no row has any of them

@@ -18,7 +18,7 @@ static inline v16 distance(const sampled *s, v16 logits) {
 	return v16_max(v16_sub(x, mean), v16_sub(mean, x));
 }
 
-// kept is e of sixteen logits, 0 for those of less than least and those that late filters dropped.
+// kept is e of sixteen logits, 0 for logits with an e below least and for logits that late filters dropped.
 static inline v16 kept(const sampled *s, v16 logits, v16 least) {
 	v16 e = v16_keep(exponential(s, logits), least);
 	if (!s->late) return e;
@@ -43,8 +43,8 @@ static inline void store_weights(uint64_t *weight, v16 e) {
 	for (int i = 0; i < 16; i++) weight[i] = ((uint64_t)u[i] << PIECE_BITS) + l[i];
 }
 
-// logit_below is a logit below that of any token with this e or more; logit_above one above that of any with this e or
-// less.
+// logit_below is below the logit of any token with this e or more; logit_above is above the logit of any token with
+// this e or less.
 static float logit_below(const sampled *s, float e) {
 	float l = s->max + s->temperature * (logf(e) - 1e-3f);
 	return l - fabsf(l) * 1e-6f;
@@ -76,8 +76,8 @@ static uint64_t weigh(sampled *s, float least) {
 	return total;
 }
 
-// bound returns a logit that at least `lanes` lanes reach, and no more than twice as many where they differ enough;
-// -FLT_MAX where so many do not exist.
+// bound returns a logit that at least `lanes` lanes reach, and no more than twice as many if they differ enough;
+// -FLT_MAX if fewer than `lanes` exist.
 static float bound(const sampled *s, int64_t lanes) {
 	float low = s->max, high = s->max, step = 4;
 	for (int known = 0, round = 0; round < 256; round++) {
@@ -94,8 +94,7 @@ static float bound(const sampled *s, int64_t lanes) {
 	return -FLT_MAX;
 }
 
-// gather makes candidates of the tokens with logits in [low, high], in their order. It returns 0 where they are too
-// many.
+// gather makes candidates of the tokens with logits in [low, high], in their order. It returns 0 if they are too many.
 static int gather(sampled *s, float low, float high) {
 	float *logits = s->logit;
 	int n = 0;
@@ -145,8 +144,7 @@ static uint64_t weight_above(const sampled *s, float least) {
 }
 
 // narrow finds the largest bit pattern in [lowest, high) at or above which the candidates below high have the needed
-// number or weight; lowest where there is none. A histogram tells the bucket, whose candidates are then looked at
-// alone.
+// number or weight; lowest if there is none. A histogram finds the bucket; then only its candidates are examined.
 static int32_t narrow(const sampled *s, int by_weight, uint64_t need, int32_t lowest, int32_t high) {
 	uint64_t histogram[BUCKETS] = {0}, amounts[MAX_CANDIDATES];
 	int32_t bits[MAX_CANDIDATES];
@@ -165,7 +163,7 @@ static int32_t narrow(const sampled *s, int by_weight, uint64_t need, int32_t lo
 		amounts[n] = by_weight ? s->weight[i] : 1;
 		n += bits[n] >= low && bits[n] < above;
 	}
-	while (above - low > 1) { // at or above low there is enough, at or above `above` too little
+	while (above - low > 1) { // there is enough at or above low, and too little at or above `above`
 		int32_t middle = low + (above - low) / 2;
 		uint64_t sum = 0;
 		for (int i = 0; i < n; i++) sum += bits[i] >= middle ? amounts[i] : 0;
@@ -282,7 +280,7 @@ static int32_t first(sampled *s) {
 }
 
 // nucleus finds the candidates that hold the top_p of the weight of the tokens with at least lowest, and returns their
-// least e. It returns 0 where they are too many, and tells the needed weight.
+// least e. It returns 0 if they are too many, and stores the needed weight.
 static int32_t nucleus(sampled *s, float top_p, int32_t lowest, uint64_t *need) {
 	uint64_t fraction = top_p > 0 ? (uint64_t)(top_p * 0x1p32f) : 0;
 	int gathered = s->candidates > 0;
@@ -293,7 +291,7 @@ static int32_t nucleus(sampled *s, float top_p, int32_t lowest, uint64_t *need) 
 		float logit = bound(s, lanes), e[16];
 		if (!gather_above(s, logit)) break;
 		v16_store(e, exponential(s, v16_set(logit)));
-		int32_t complete = q_bits(e[0]); // at or above it, there are no other tokens
+		int32_t complete = q_bits(e[0]); // there are no other tokens at or above it
 		gathered = weight_above(s, q_from_bits(complete > lowest ? complete : lowest)) >= *need;
 	}
 	if (gathered) return narrow(s, 1, *need, lowest, ONE + 1);

@@ -18,7 +18,7 @@ enum {
 	LEAST = 0x2d800000, // bits of 2^-36: any smaller e has weight 0
 	ONE = 0x3f800000,   // bits of 1, the largest e
 	COARSE = 18,        // shift of bit patterns that makes a histogram's buckets
-	FINE = 9,           // and of finer ones
+	FINE = 9,           // and shift of finer buckets
 	BUCKETS = ((ONE - LEAST) >> COARSE) + 1,
 };
 
@@ -37,7 +37,7 @@ typedef struct {
 	float mean, near, most;
 	float lanes[MAX_CHUNKS * 16]; // the largest logits
 	float largest[MAX_CHUNKS];    // of each chunk
-	uint64_t weights[MAX_CHUNKS]; // of each chunk, what weigh kept
+	uint64_t weights[MAX_CHUNKS]; // of each chunk, as weigh kept them
 	float buffer[MAX_SIZE];       // a chunk that is shorter, or of a type other than float32
 
 	int candidates;
@@ -59,7 +59,7 @@ static inline uint32_t word(const sampled *s, int64_t w) {
 	return bits;
 }
 
-// bar sets the logits that the masks forbid to -Inf, among n logits starting with a token, a multiple of 32.
+// bar sets the logits that the masks forbid to -Inf, among n logits that start with a token, a multiple of 32.
 static const float *bar(sampled *s, const float *p, int64_t from, int64_t n) {
 	const v16 none = v16_set(-INFINITY);
 	for (int64_t i = 0; i < n; i += 32) {

@@ -1,5 +1,5 @@
-// What the tables are built from; see package scan, whose plain forms these kernels repeat. XLA:CPU has no loops that
-// carry a sum, and sums long arrays in parts, each of which is an operation.
+// The operations that the tables are built from. The kernels repeat the plain forms of package scan. XLA:CPU has no
+// loops that carry a sum, and sums long arrays in parts, one operation for each part.
 #ifndef QUIRE_SCAN_H
 #define QUIRE_SCAN_H
 

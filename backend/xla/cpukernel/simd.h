@@ -4,11 +4,10 @@
 //	#define Q_NAME(name) name##_avx2
 //	#include "simd.h"
 //
-// and is compiled to nothing where Q_SIMD_MISSING is then defined: the level is not one of this processor family or
-// compiler.
+// and is compiled to nothing if Q_SIMD_MISSING is then defined: this processor family or compiler lacks the level.
 //
 // A lane is one element of a result all along, and sums are chains of vfma: results do not depend on the width, and
-// Q_AVX512 gives the bytes of Q_AVX2. Q_PLAIN rounds twice where the others fuse.
+// Q_AVX512 gives the bytes of Q_AVX2. Q_PLAIN rounds twice when the others fuse.
 #ifndef QUIRE_SIMD_H
 #define QUIRE_SIMD_H
 
@@ -38,7 +37,7 @@
 
 #if !defined(Q_SIMD_MISSING)
 #if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC optimize("no-tree-loop-distribute-patterns") // or loops over a few vectors become calls of memcpy
+#pragma GCC optimize("no-tree-loop-distribute-patterns") // otherwise loops over a few vectors become calls of memcpy
 #endif
 #if Q_SIMD != Q_PLAIN
 #include <immintrin.h>

@@ -19,7 +19,7 @@ static void use_threads(q_frame *f, int64_t kind, int64_t last, int64_t now) {
 	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 	static q_crowd crowd;
 	static int64_t last_step, last_waited;
-	// of this thread: the previous call, and its time on a processor then
+	// this thread's previous call, and its processor time then
 	static _Thread_local int64_t last_here, last_ran;
 	const int64_t ran = q_nanoseconds(CLOCK_THREAD_CPUTIME_ID), waited = q_pool_waited(), all = q_all_threads(f);
 	pthread_mutex_lock(&lock);

@@ -52,7 +52,7 @@ static inline void v16_store_s8(int8_t *p, v16 x) {
 	_mm_storeu_si128((__m128i *)p, _mm512_cvtepi32_epi8(_mm512_maskz_cvtps_epi32(fits, x)));
 }
 #if defined(__AVX512BF16__)
-// The same numbers: this code runs where subnormal numbers are zero, as the instruction takes them.
+// The same numbers: this code runs with subnormal numbers as zero, as the instruction takes them.
 static inline void v16_store_bf16(uint16_t *p, v16 x) {
 	_mm256_storeu_si256((__m256i *)p, (__m256i)_mm512_cvtneps_pbh(x));
 }
@@ -344,8 +344,8 @@ static inline v16 v16_exp2(v16 shifted, v16 r) {
 	return v16_mul(p, v16_shift23(shifted));
 }
 
-// V16_MAGIC, added to n, moves n + 127 to the lowest bits, from where it becomes an exponent. Numbers below
-// V16_LOWEST count as that: their exponential is almost 0.
+// V16_MAGIC, added to n, moves n + 127 to the lowest bits, and a shift makes it an exponent. Numbers below V16_LOWEST
+// count as that: their exponential is almost 0.
 #define V16_MAGIC (0x1.8p23f + 127)
 #define V16_LOWEST -87.0f
 

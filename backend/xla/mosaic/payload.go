@@ -48,11 +48,11 @@ type Config struct {
 	Scale   float64 `json:"scale"`
 	Window  int     `json:"window"`
 	SoftCap float64 `json:"soft_cap"`
-	// Sinks says that each head has a score of its own, of a value of zeros: an operand more.
+	// Sinks reports whether each head has a score of its own, of a value of zeros: an operand more.
 	Sinks bool `json:"sinks,omitempty"`
 }
 
-// same tells whether a kernel made for c does what o asks for.
+// same reports whether a kernel made for c does what o asks for.
 func (c Config) same(o Config) bool {
 	sameFloat := func(a, b float64) bool { return float32(a) == float32(b) }
 	scales := sameFloat(c.Scale, o.Scale) && sameFloat(c.SoftCap, o.SoftCap)

@@ -95,21 +95,22 @@ type Request struct {
 	Kernel string
 	Config Config
 	Sizes  Sizes
-	// OneTokenPerSeq says that each sequence has one query at most; a kernel with small blocks of queries is then
+	// OneTokenPerSeq reports whether each sequence has one query at most; a kernel with small blocks of queries is then
 	// preferred.
 	OneTokenPerSeq bool
 }
 
-// Serves says that a payload is made for what is asked for, whatever its blocks.
+// Serves reports whether a payload is made for what is asked for, whatever its blocks.
 func (p *Payload) Serves(r Request) bool { return p.Kernel == r.Kernel && p.Config.same(r.Config) }
 
-// NeedsAsMuchAs says that a payload for the same as another has blocks that are as large, and no more memory for them.
+// NeedsAsMuchAs reports whether a payload for the same as another has blocks that are as large, and no more memory for
+// them.
 func (p *Payload) NeedsAsMuchAs(q *Payload) bool {
 	return p.Kernel == q.Kernel && p.Config.same(q.Config) && p.Blocks.Queries >= q.Blocks.Queries &&
 		p.Blocks.Pages >= q.Blocks.Pages && p.Blocks.VMEMLimit <= q.Blocks.VMEMLimit
 }
 
-// NoKernelError says that there is no kernel for a request, so that its plain form is to be built.
+// NoKernelError reports that there is no kernel for a request, so that its plain form is to be built.
 type NoKernelError struct {
 	Request Request
 	// Reason says why in a sentence, Remedy what to do about it.

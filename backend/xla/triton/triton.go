@@ -40,9 +40,9 @@ type Kernel struct {
 	D int `json:"d"`
 	// Rest, if not 0, says that values are their keys, which have up to Rest numbers behind D.
 	Rest int `json:"rest"`
-	// Split says that it leaves sums for parts of the context, which combine makes results of.
+	// Split reports whether it leaves sums for parts of the context, which combine makes results of.
 	Split bool `json:"split"`
-	// Cap says that it has a soft cap, Sink that it takes attention sinks.
+	// Cap reports whether it has a soft cap, Sink that it takes attention sinks.
 	Cap  bool `json:"cap"`
 	Sink bool `json:"sink"`
 	// Warps of 32 threads, and stages of its pipeline of loads.
@@ -120,7 +120,7 @@ func (a Attention) String() string {
 	return s + fmt.Sprintf("; %d tokens, page table %d x %d", a.Tokens, a.Rows, a.PagesPerSeq)
 }
 
-// NoKernelError says that there is no kernel for a request.
+// NoKernelError reports that there is no kernel for a request.
 type NoKernelError struct{ Reason string }
 
 // Error implements error.
@@ -224,8 +224,8 @@ func (a Attention) first() Kernel {
 	return k
 }
 
-// isDecode says that a block has one token, and a part of its context. If there are no more tokens than sequences, no
-// sequence has many.
+// isDecode reports whether a block has one token, and a part of its context. If there are no more tokens than
+// sequences, no sequence has many.
 func (a Attention) isDecode() bool {
 	return a.Tokens <= a.Rows && (a.Latent || a.Heads/a.KVHeads <= decodeHeads)
 }

@@ -15,12 +15,12 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// Options say where the server listens and what it keeps.
+// Options set the server's address and what it keeps.
 type Options struct {
 	// Address is HOST:PORT; without a host it is this machine's loopback, and port 0 is a free one. Others than
 	// loopback need a user.
 	Address string
-	// Dir is where streams are kept.
+	// Dir is the folder of the streams.
 	Dir            string
 	User, Password string // nobody else may connect, if set
 	// Cert and Key are PEM files of the server's certificate; with CA clients need one that it signed.
@@ -30,7 +30,7 @@ type Options struct {
 // maxPayload is the longest message, for descriptions of jobs of very many files.
 const maxPayload = 8 << 20
 
-// ErrOpen says that an address would be open to everybody.
+// ErrOpen reports that an address would be open to everybody.
 var ErrOpen = errors.New("an address that other machines can reach needs a user and a password")
 
 // readyWithin is how long a server may take to start.
@@ -107,7 +107,7 @@ func (o Options) tls() (*tls.Config, error) {
 	return c, nil
 }
 
-// Address is where the server listens.
+// Address is the address that the server listens at.
 func (s *Server) Address() string { return s.address }
 
 // Stop ends the server in good order.

@@ -24,7 +24,7 @@ type measure struct {
 	// counts is what value needs more of: a point of the line is of all since the count last grew. A call of many steps
 	// counts all its tokens at its end, between which there were not none. nil: each point will do.
 	counts func(telemetry.Point) float64
-	limit  func(telemetry.Start) int // what it may be at most, drawn as a thin line; nil for none
+	limit  func(telemetry.Start) int // its upper limit, shown as a thin line; nil for none
 }
 
 // measures are the figures over time.
@@ -121,7 +121,7 @@ func (p *Page) clock() clock {
 // offset is when a process began, in seconds.
 func (c clock) offset(run telemetry.Process) float64 { return run.Start.Time.Sub(c.began).Seconds() }
 
-// overTime draws a line for each process, and a thin one for a limit. It is nil where there is nothing to draw.
+// overTime draws a line for each process, and a thin one for a limit. It is nil if there is nothing to draw.
 func (p *Page) overTime(m measure) *figure {
 	at := p.clock()
 	f := newFigure(m.title, at.unit+" since the start", m.unit)

@@ -9,9 +9,9 @@ import (
 // Bounds of what the page shows.
 const (
 	randomRows = 12   // rows that stand for all
-	otherRows  = 6    // of each other kind
+	otherRows  = 6    // rows of each other kind
 	rowTexts   = 4    // completions of a row
-	textRunes  = 1500 // of each text
+	textRunes  = 1500 // characters of each text
 )
 
 // row is a row of the input whose completions are being added.
@@ -58,8 +58,8 @@ func (r *row) add(c *Completion) {
 	}
 }
 
-// equals counts rows with several completions, those of which all are equal, and in the others completions that have
-// the text of another one.
+// equals counts the rows with several completions, the rows in which all are equal, and in the others the completions
+// that repeat a text.
 type equals struct {
 	rows, rowsOfOne, completions int64
 }
@@ -151,7 +151,7 @@ type group struct {
 	Cards       []*card
 }
 
-// groups returns the choices that have rows. Longest and shortest rows are told where there are more than all of them.
+// groups returns the choices that have rows. Longest and shortest rows are included if they are not all rows.
 func (c *chosen) groups() (all []group) {
 	random := slices.Clone(c.random)
 	slices.SortFunc(random, func(a, b *card) int { return int(a.place - b.place) })

@@ -40,7 +40,7 @@ var (
 	bound      = color.RGBA{R: 2, A: 0xff}
 	textInk    = color.RGBA{R: 3, A: 0xff}
 	grid       = color.RGBA{R: 4, A: 0xff}
-	processInk = color.RGBA{R: 16, A: 0xff} // and the next ones
+	processInk = color.RGBA{R: 16, A: 0xff} // inks of further processes follow
 )
 
 func processColor(i int) color.Color {
@@ -84,7 +84,7 @@ func newFigure(title, x, y string) *figure {
 	return &figure{Plot: p, title: title}
 }
 
-// line draws a line. It passes over what is no line: the plotter refuses values that are no numbers.
+// line draws a line. It skips what is not a line: the plotter refuses values that are not numbers.
 func (f *figure) line(points plotter.XYs, c color.Color, width vg.Length, dashes []vg.Length) {
 	l, err := plotter.NewLine(points)
 	if err != nil {

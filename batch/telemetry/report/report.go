@@ -17,15 +17,15 @@ type Completion struct {
 	ID               string
 	Generation       int
 	Prompt           string
-	Text             string // with the calls of tools, as people read them
+	Text             string // including tool calls, as readable text
 	FinishReason     string
 	PromptTokens     int
 	CompletionTokens int
 	Err              string
-	MeanLogprob      *float64 // of its tokens; nil where it is not known
+	MeanLogprob      *float64 // mean over its tokens; nil if it is not known
 }
 
-// Logprob is the mean as text; "" where it is not known.
+// Logprob is the mean as text; "" if it is not known.
 func (c Completion) Logprob() string {
 	if c.MeanLogprob == nil {
 		return ""
@@ -52,15 +52,15 @@ const (
 
 // Page gathers what is shown. Add every row of the output, in order.
 type Page struct {
-	// Output is the job's output folder, State one of the kinds or "", and StateText says more of it.
+	// Output is the job's output folder, State one of the kinds or "", and StateText describes it.
 	Output, State, StateText string
 	// Line has the settings that matter. Facts are all of them, as name and value.
 	Line  string
 	Facts [][2]string
 	// Rows and Completions are how many the job will have; 0 is not known. MaxTokens is its limit of a completion.
 	Rows, Completions, MaxTokens int64
-	// Processes are those of the job, in order of time. TokensPerSecond is how fast they were while one generated, 0
-	// where it is not known.
+	// Processes are the job's processes, in order of time. TokensPerSecond is how fast they were while one generated, 0
+	// if it is not known.
 	Processes       []telemetry.Process
 	TokensPerSecond float64
 
@@ -72,7 +72,7 @@ type Page struct {
 	textLens   lengths
 	errors     tally.ErrorKinds
 	chosen     chosen
-	row        *row // that is being added
+	row        *row // the row that is being added
 }
 
 // Add takes the next row of the output.
@@ -131,7 +131,7 @@ type process struct {
 	Color       template.CSS
 	Start       telemetry.Start
 	Seconds     float64
-	Completions int64 // of it alone: a row may be of several processes, a completion is of one
+	Completions int64 // its own completions: a row may belong to several processes, a completion belongs to one
 	Tokens      int64
 	Result      string
 }

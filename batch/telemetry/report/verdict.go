@@ -14,7 +14,7 @@ import (
 	"github.com/quire/quire/internal/plural"
 )
 
-// Weights of what is told: they choose its colour.
+// Weights of findings: they choose the colour.
 const (
 	good = "good"
 	warn = "warn"
@@ -31,7 +31,7 @@ func title(output string) string {
 	return cmp.Or(strings.Trim(path.Base(strings.TrimRight(output, "/")), "./"), output)
 }
 
-// tiles are the figures that say how the job went. Those that are not known are left out.
+// tiles are the figures that summarize the job. Unknown figures are left out.
 func (p *Page) tiles() (all []tile) {
 	add := func(name, figure, weight, format string, args ...any) {
 		all = append(all, tile{name, figure, fmt.Sprintf(format, args...), weight})
@@ -87,10 +87,10 @@ type finding struct {
 	Details      []string
 }
 
-// errorKinds is how many kinds of errors are told first.
+// errorKinds is how many kinds of errors are reported first.
 const errorKinds = 4
 
-// findings say what stands out, the worst first; none is best.
+// findings lists what stands out, the worst first; none is best.
 func (p *Page) findings() (all []finding) {
 	add := func(weight string, format string, args ...any) {
 		all = append(all, finding{Weight: weight, Text: fmt.Sprintf(format, args...)})

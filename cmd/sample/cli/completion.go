@@ -25,7 +25,7 @@ import (
 // last one as far as it is typed.
 const completeWord = "__complete"
 
-// orFiles is the line after suggestions that says: or the name of a file.
+// orFiles is the line after suggestions that also offers the name of a file.
 const orFiles = ":files"
 
 func NewCompletion() *Command {
@@ -50,7 +50,7 @@ sample completion fish > ~/.config/fish/completions/sample.fish`,
 	}
 }
 
-// suggestion is a word that may stand where one is typed, and what it means.
+// suggestion is a word that can replace the typed one, and its meaning.
 type suggestion struct{ word, text string }
 
 // printSuggestions answers a shell: a line for each suggestion, a tab before its text.
@@ -152,7 +152,7 @@ func valuesOf(flag *pflag.Flag, typed string, before []string) (found []suggesti
 		}
 	}
 	if list := ListedValues[flag.Name]; list != nil {
-		begun := typed[:strings.LastIndex(typed, ",")+1] // of values separated by commas
+		begun := typed[:strings.LastIndex(typed, ",")+1] // start of the last value, if values are separated by commas
 		for _, value := range list() {
 			found = append(found, suggestion{begun + value, ""})
 		}
@@ -168,7 +168,7 @@ func valuesOf(flag *pflag.Flag, typed string, before []string) (found []suggesti
 		slices.Contains([]string{"FILE", "FOLDER", "MODEL", "TEMPLATE", "JSON", "WHERE"}, kind)
 }
 
-// prefixWords names the prefixes that were saved, in the folder that the words before say.
+// prefixWords returns the names of the saved prefixes in the folder that the preceding words name.
 func prefixWords(before []string) (found []suggestion) {
 	dir := ""
 	for i, word := range before {

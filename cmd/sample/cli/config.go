@@ -27,7 +27,7 @@ func ApplyConfig(path string, f *Flags, except ...string) (err error) {
 	if err != nil {
 		return fmt.Errorf("--config: %w", err)
 	}
-	file, err := parser.ParseBytes(bytes.TrimPrefix(src, []byte("\xef\xbb\xbf")), 0) // without a byte order mark
+	file, err := parser.ParseBytes(bytes.TrimPrefix(src, []byte("\xef\xbb\xbf")), 0) // skips a byte order mark
 	if err != nil {
 		return fmt.Errorf("%s is not YAML: %s", path, yaml.FormatError(err, false, true))
 	}

@@ -12,7 +12,7 @@ import (
 func Dispatch(ctx context.Context, env *Environment, args []string) error {
 	if len(args) == 0 {
 		printOverview(env.Stderr, false)
-		return Exit(ExitUsage, nil) // which the help has said
+		return Exit(ExitUsage, nil) // the help has printed the error
 	}
 	name, args := args[0], args[1:]
 	switch name {
@@ -54,7 +54,7 @@ func Dispatch(ctx context.Context, env *Environment, args []string) error {
 	return sub.Run(ctx, env, f.Set.Args())
 }
 
-// UsageHint reports where the usage of a command line is.
+// UsageHint returns a hint to the usage of a command line.
 func UsageHint(args []string) string {
 	if len(args) > 0 {
 		if sub, err := Find(args[0]); err == nil {
@@ -64,14 +64,14 @@ func UsageHint(args []string) string {
 	return `Run "sample help" for the usage.`
 }
 
-// ExitCode reports what went wrong, with the hint where the command line is wrong, and returns the code for it.
+// ExitCode reports what went wrong, with the hint if the command line is wrong, and returns the code for it.
 func ExitCode(ctx context.Context, stderr io.Writer, err error, hint string) int {
 	code, known := CodeOf(err)
 	if exit := (*ExitError)(nil); err == nil || errors.As(err, &exit) && exit.Err == nil {
 		return code
 	}
 	interrupted := !known && ctx.Err() != nil && errors.Is(err, context.Canceled)
-	if interrupted && err.Error() == context.Canceled.Error() { // wrapped or not, it says no more
+	if interrupted && err.Error() == context.Canceled.Error() { // wrapped or not, it contains nothing more
 		err = errors.New("interrupted")
 	}
 	fmt.Fprintf(stderr, "sample: %v\n", err)

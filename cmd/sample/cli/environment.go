@@ -40,7 +40,7 @@ type Environment struct {
 	Signals *Interrupts
 }
 
-// Interrupts is who takes a SIGINT, in place of the end of the command.
+// Interrupts receives a SIGINT, which otherwise ends the command.
 type Interrupts struct {
 	mu   sync.Mutex
 	take func() bool
@@ -65,7 +65,7 @@ type Command struct {
 	Args    string // what follows the flags in the usage line
 	Summary string // one line
 	About   string // paragraphs under the usage line
-	Example string // lines, of which the short help has the first
+	Example string // lines; the short help prints only the first
 	// Short are the flags that the short help has; none stands for all, and the short help is the whole one.
 	Short []string
 	// Flags defines the flags; run gets what is left of the arguments after they are parsed.

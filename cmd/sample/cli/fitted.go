@@ -8,13 +8,13 @@ import (
 	"unicode/utf8"
 )
 
-// fitted is where lines are printed that people read: tables, messages. On a terminal it breaks lines that are wider
-// between two words, and indents what follows to the line's last column. Elsewhere lines stay as they are.
+// fitted prints lines for people: tables, messages. On a terminal it breaks wider lines between two words, and indents
+// the rest to the line's last column. Elsewhere it does not change lines.
 type fitted struct {
 	to io.Writer
 
 	mu   sync.Mutex
-	line []byte // as far as it is written
+	line []byte // the part of the line written so far
 }
 
 func NewFitted(to io.Writer) io.Writer {
@@ -68,8 +68,8 @@ func fit(text string, width int) string {
 	return out.String()
 }
 
-// lastColumn is where the last column of a line begins that leaves half of the width to its text; without columns it is
-// where the text begins.
+// lastColumn is the start of the last column that leaves half of the width to its text; without columns it is the start
+// of the text.
 func lastColumn(line string, width int) int {
 	begin := len(line) - len(strings.TrimLeft(line, " "))
 	for _, at := range gap.FindAllStringIndex(line, -1) {
@@ -81,7 +81,7 @@ func lastColumn(line string, width int) int {
 }
 
 // lastSpace is the last space after column that leaves a line of at most width in front of it or, if a word is longer
-// than that, the first one. It is -1 where there is none.
+// than that, the first one. It is -1 if there is none.
 func lastSpace(line string, column, width int) int {
 	found := -1
 	for at := range len(line) {

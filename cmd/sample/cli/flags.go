@@ -30,7 +30,7 @@ func NewFlags(name string) *Flags {
 	set := pflag.NewFlagSet(name, pflag.ContinueOnError)
 	set.SortFlags = false
 	set.SetNormalizeFunc(dashed)
-	set.Usage = func() {} // printed by the caller, once it is known where to
+	set.Usage = func() {} // the caller prints it, once the destination is known
 	return &Flags{Set: set}
 }
 
@@ -48,9 +48,9 @@ func (f *Flags) Group(title string, define func(set *pflag.FlagSet)) {
 	f.Groups = append(f.Groups, flagGroup{title, set})
 }
 
-// WarnUnused names flags of run on the command line that a command has no use for, since it generates nothing: those of
-// the groups of titles but used, and what all commands have a use for. In a file of --config they are silent, so that a
-// job's file serves other commands too.
+// WarnUnused names flags of run on the command line that a command has no use for, since it generates nothing: the
+// flags in the groups of titles, except used ones and ones that all commands use. It does not name flags in a file of
+// --config, so that a job's file serves other commands too.
 func (f *Flags) WarnUnused(w io.Writer, command string, run *Flags, titles []string, used ...string) {
 	used = append(used, "config", "log-format", "log-level", "quiet", "verbose")
 	var names []string
@@ -129,7 +129,7 @@ func (f *Flags) nearest(word string) string {
 
 // singleDash finds a flag with one dash before its name: -temperature 0 would be -t with the value "emperature".
 func (f *Flags) singleDash(args []string) error {
-	value := false // of the flag before it
+	value := false // value of the flag before it
 	for _, arg := range args {
 		name, _, with := strings.Cut(strings.TrimLeft(arg, "-"), "=")
 		var flag *pflag.Flag
@@ -178,7 +178,7 @@ var otherSubcommands = map[string]string{
 	"man": "manual",
 }
 
-// typeError reports what the text of a flag is not, where err says so in the words of Go.
+// typeError returns an error that names what the text of a flag must be, if err only has Go's words for it.
 func typeError(flag *pflag.Flag, text string, err error) error {
 	wanted := map[string]string{"int": "a whole number", "int64": "a whole number", "float64": "a number",
 		"bool": "true or false", "duration": "a duration such as 90s or 5m"}[flag.Value.Type()]

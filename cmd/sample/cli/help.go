@@ -165,7 +165,7 @@ func DefaultColumns() (names []string) {
 var noDefaults = []string{"", "0", "0s", "-1", "false", "[]"}
 
 // alignedUsages renders a group with its text starting at the column that the widest flag of all groups needs, or below
-// the flags where a terminal has no room for that.
+// the flags if a terminal has no room for that.
 func alignedUsages(f *Flags, group *pflag.FlagSet, width int) string {
 	widest := 0
 	f.Set.VisitAll(func(flag *pflag.Flag) {
@@ -249,7 +249,7 @@ func splitUsage(flag *pflag.Flag) (kind, text string) {
 	return kind, text
 }
 
-// FlagText is what help says of a flag, with its default.
+// FlagText is the help for a flag, with its default.
 func FlagText(flag *pflag.Flag) string {
 	_, text := splitUsage(flag)
 	if d := flag.DefValue; !slices.Contains(noDefaults, d) && !strings.Contains(text, "(default") {

@@ -136,7 +136,7 @@ func Writable(flag, path string) error {
 	}
 	err = f.Close()
 	if errors.Is(before, os.ErrNotExist) {
-		if removed := os.Remove(path); !errors.Is(removed, os.ErrNotExist) { // by another process that tries the same
+		if removed := os.Remove(path); !errors.Is(removed, os.ErrNotExist) { // another process may have removed it
 			err = errors.Join(err, removed)
 		}
 	}

@@ -36,8 +36,8 @@ type Meter struct {
 	// before their completions end.
 	Tokens func() int64
 
-	Each    int64 // completions of a row, unless it says another number; 0 is 1
-	total   int64 // rows; -1 where it is not known
+	Each    int64 // completions of a row without its own number; 0 means 1
+	total   int64 // rows; -1 if it is not known
 	started time.Time
 	bar     *progressbar.ProgressBar
 	stop    chan struct{} // closed to end the showing
@@ -45,7 +45,7 @@ type Meter struct {
 
 	mu          sync.Mutex
 	done, drawn tally.Counts // of the whole job, and of what this process generated
-	moments     []moment     // of the last rateWindow, and one before it
+	moments     []moment     // moments of the last rateWindow, and one before it
 }
 
 // moment is how far the run was at a time.
@@ -146,8 +146,8 @@ func (m *Meter) show() {
 	}
 }
 
-// expected is how many completions the job has in the end, -1 where that is not known. Rows that are not done count
-// with those of a row, which is a guess where they say another number.
+// expected is how many completions the job has in the end, -1 if that is not known. Unfinished rows count with Each,
+// which is a guess for rows with their own number.
 func (m *Meter) expected() int64 {
 	if m.total < 0 {
 		return -1
@@ -159,7 +159,7 @@ func (m *Meter) expected() int64 {
 // barCells is how many columns the bar itself has.
 const barCells = 24
 
-// barColumns are those that a terminal has at least where a bar is generated. On others the figures take its place.
+// barColumns is the least number of columns of a terminal with a bar. Narrower terminals show only the figures.
 const barColumns = 80
 
 // fitting joins the first of the parts that fit into so many columns.
@@ -194,8 +194,8 @@ func (m *Meter) parts() []string {
 	return append(parts, now.at.Sub(m.started).Round(time.Second).String())
 }
 
-// left is the time that the completions which are not done will take: their tokens are guessed by those of the others.
-// It is 0 if there is nothing to guess from.
+// left is the time that the unfinished completions will take. Their tokens are guessed from the finished ones. It is 0
+// if there is nothing to guess from.
 func (m *Meter) left(now moment, rate float64) time.Duration {
 	completions, drawn := m.expected()-m.done.FinishReasons.Sum(), m.drawn.FinishReasons.Sum()
 	if completions <= 0 || drawn == 0 || rate <= 0 {

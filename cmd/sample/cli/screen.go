@@ -14,9 +14,9 @@ import (
 	"github.com/quire/quire/internal/visible"
 )
 
-// Screen is standard output or standard error. What is written there has its control characters made visible, whoever
-// wrote it: names, prompts, ids, completions and errors come from files, models and networks. The first error of a
-// write is remembered, so that no command succeeds whose output was lost.
+// Screen is standard output or standard error. It makes all control characters visible, because names, prompts, ids,
+// completions and errors come from files, models and networks. It remembers the first error of a write, so that a
+// command whose output was lost does not succeed.
 //
 // A pipe that nobody reads any more, as in "sample show out | head", ends the process by SIGPIPE without a word, as it
 // ends other tools: the Go runtime does so for writes to standard output and standard error.
@@ -27,7 +27,7 @@ type Screen struct {
 
 	mu   sync.Mutex
 	text *visible.Writer
-	bar  bool // a progress bar stands in the last line, which the next one to be written replaces
+	bar  bool // the last line is a progress bar, which the next line replaces
 	Err  error
 }
 
@@ -40,19 +40,19 @@ func NewScreen(to io.Writer) *Screen {
 // control characters are made visible already.
 type painter struct {
 	to     io.Writer
-	paints []paint // of lines; none leaves them as they are
+	paints []paint // paints of lines; none leaves them unchanged
 	within bool    // a line
 }
 
 // paint is how a line is coloured: what the expression matches.
 type paint struct {
 	line  *regexp.Regexp
-	style string // of the terminal: see ECMA-48, SGR
+	style string // style of the terminal: see ECMA-48, SGR
 }
 
 var (
 	OfMessages = []paint{{regexp.MustCompile(`^(error|sample):`), "1;31"}, {regexp.MustCompile(`^warning:`), "1;33"}}
-	// of help and of show, whose texts are indented
+	// styles of help and of show, which indent their texts
 	OfHeadings = []paint{{regexp.MustCompile(`^── .*|^[A-Z][^:]*:$`), "1"}}
 )
 
@@ -114,8 +114,7 @@ func (s *Screen) Write(b []byte) (int, error) {
 // clearLine has a terminal go to the beginning of its line and clear it.
 const clearLine = "\r\x1b[2K"
 
-// showsBar reports whether a progress bar stands on w's terminal from now on. It is generated again where the text
-// ends.
+// showsBar reports whether a progress bar stands on w's terminal from now on. It is drawn again after the text.
 func showsBar(w io.Writer, shows bool) {
 	if s, ok := w.(*Screen); ok {
 		s.mu.Lock()
@@ -145,8 +144,7 @@ func (s *Screen) Failure(stream string) error {
 	return fmt.Errorf("cannot write to %s: %w; some of what was to be printed is lost", stream, err)
 }
 
-// terminalOf returns what w writes to in the end, for those who draw on a terminal with control characters of their
-// own.
+// terminalOf returns the terminal that w finally writes to, for callers that write their own control characters.
 func terminalOf(w io.Writer) io.Writer {
 	if s, ok := w.(*Screen); ok {
 		return s.to

@@ -54,7 +54,7 @@ func AllFlags() map[string]bool {
 	return flagNames.all
 }
 
-// WithFlags is where texts of the packages below are printed, with names of settings as flags.
+// WithFlags prints texts of the packages below, with names of settings as flags.
 type WithFlags struct{ io.Writer }
 
 func (w WithFlags) Write(b []byte) (int, error) {

@@ -6,7 +6,7 @@ type Group struct {
 	Subs  []*Command
 }
 
-// Groups makes the subcommands. The package of main sets it, which imports those of all subcommands.
+// Groups makes the subcommands. Package main sets it, because it imports the packages of all subcommands.
 var Groups func() []Group
 
 func Commands() (all []*Command) {

@@ -6,8 +6,7 @@ import (
 	"os"
 )
 
-// SupervisedVariable tells a process that it ends when its standard input does: when the process that started it is
-// gone.
+// SupervisedVariable makes a process end when its standard input ends: when the process that started it is gone.
 const SupervisedVariable = "QUIRE_SUPERVISED"
 
 func Supervised() bool { return os.Getenv(SupervisedVariable) != "" }

@@ -85,7 +85,7 @@ func printBench(w io.Writer, r *measure.Report) {
 	table.Flush()
 }
 
-// steps counts the steps of one kind, with their mean time where that was measured.
+// steps counts the steps of one kind, with their mean time if it was measured.
 func steps(kind string, n int, each float64) string {
 	if each == 0 {
 		return fmt.Sprintf("%d %s", n, kind)

@@ -126,7 +126,7 @@ func (o *checkOptions) define(f *cli.Flags) *cli.Flags {
 	return run
 }
 
-// printCheck prints what the rows of a job come to. given reports whether the rate is that of the command line.
+// printCheck prints what the rows of a job come to. given reports whether the rate comes from the command line.
 func printCheck(w io.Writer, r *check.Report, given bool) {
 	line := func(name, format string, args ...any) {
 		fmt.Fprintf(w, "%-14s %s\n", name, fmt.Sprintf(format, args...))
@@ -184,7 +184,7 @@ func printCheck(w io.Writer, r *check.Report, given bool) {
 	}
 }
 
-// madeOf says of which completions an expectation is.
+// madeOf names the completions that an expectation is based on.
 func madeOf(e *check.Expectation) string {
 	of := e.Like.Output
 	if e.Like.Model != "" {

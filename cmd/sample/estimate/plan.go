@@ -1,4 +1,4 @@
-// Package estimate has the subcommands that tell about a job before it runs: plan, check and bench.
+// Package estimate provides the subcommands that estimate a job before it runs: plan, check and bench.
 package estimate
 
 import (

@@ -47,7 +47,7 @@ func (o *Options) defineFeatures(s *pflag.FlagSet) {
 			"ask for)")
 }
 
-// DefinePrefixDir defines where prefixes are that have names.
+// DefinePrefixDir defines the flag for the folder of named prefixes.
 func (o *Options) DefinePrefixDir(s *pflag.FlagSet) {
 	cli.PlaceVar(s, &o.Process.PrefixDir, cli.OnThisMachine, "prefix-dir", "",
 		"`FOLDER` where prefixes are that were saved by name (default: QUIRE_CACHE/prefixes)")

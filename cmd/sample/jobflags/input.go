@@ -34,7 +34,7 @@ func (o *Options) takePipe() error {
 			}
 		}
 		if len(o.Spec.Inputs) > 1 {
-			continue // refused where it is read
+			continue // refused when it is read
 		}
 		o.Spec.Inputs[i] = spec.Standard
 		switch {
@@ -74,8 +74,8 @@ func endable(stdin io.Reader) io.Reader {
 // endableFile is a file that the rest of the process may continue to have open.
 type endableFile struct{ *os.File }
 
-// Close takes the place of the file by one without content: whoever writes into the pipe that it was gets SIGPIPE, and
-// no other file gets its number.
+// Close replaces the file with an empty one: a process that writes into the former pipe gets SIGPIPE, and no other file
+// gets its number.
 func (f endableFile) Close() error {
 	null, err := os.Open(os.DevNull)
 	if err != nil {

@@ -7,9 +7,9 @@ import (
 	"github.com/quire/quire/cmd/sample/cli"
 )
 
-// A worker did not give the flags of its job: whoever submitted it did. So that no error tells somebody to give a
-// flag that their subcommand lacks, errors of a job say "the job's --flag" there, and remedies that are another
-// subcommand's are written as its command line.
+// A worker did not give the flags of its job: the submitter did. So that no error asks for a flag that the subcommand
+// lacks, errors of a job say "the job's --flag" there, and remedies of another subcommand are written as its command
+// line.
 
 // CommandLine is a mention of a command with its flags: of this program, or of the one that installs packages.
 var CommandLine = regexp.MustCompile(`\b(?:sample|pip) [a-z]+[^\n"';,()]*`)

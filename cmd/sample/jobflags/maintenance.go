@@ -38,8 +38,8 @@ var announcements = map[string]func(value string) bool{
 	"instance/preempted":         func(value string) bool { return value == "TRUE" },
 }
 
-// Watch interrupts the run when the end of this machine is announced, until stop. What was announced before is only
-// told: the run may have been stopped by it once, and continues for as long as the machine does.
+// Watch interrupts the run when the end of this machine is announced, until stop. An earlier announcement is only
+// reported: it may have stopped the run once already, and the run continues for as long as the machine does.
 func (m *Maintenance) Watch(env *cli.Environment, log *slog.Logger) (stop func()) {
 	if m.mode == "off" || m.mode == "auto" && !onComputeEngine(os.Getenv, "/sys/class/dmi/id/product_name") {
 		return func() {}

@@ -49,7 +49,7 @@ func (o *Observing) Check() error {
 	return nil
 }
 
-// handler is where the log goes. Values that look like URLs are written without what may be secret in them.
+// handler writes the log. It writes values that look like URLs without what may be secret in them.
 func (o *Observing) handler(w io.Writer, debug bool) slog.Handler {
 	level := slog.LevelWarn
 	switch {
@@ -76,7 +76,7 @@ func (o *Observing) handler(w io.Writer, debug bool) slog.Handler {
 	return h
 }
 
-// observer is what a run tells those who watch it.
+// observer receives what a run reports.
 type observer struct {
 	*observe.Observer
 	stops []func()
@@ -143,7 +143,7 @@ func (w *observer) Close(result string) {
 	}
 }
 
-// ResultOf says in a word how a run ended.
+// ResultOf returns in one word how a run ended.
 func ResultOf(err error) string {
 	switch code, _ := cli.CodeOf(err); code {
 	case cli.ExitOK, cli.ExitPartial:

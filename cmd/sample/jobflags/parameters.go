@@ -33,7 +33,7 @@ func parameterFlags(s *pflag.FlagSet, set *parameter.Set) {
 		switch at := p.At(set).(type) {
 		case *int:
 			s.IntVarP(at, p.Flag, p.Short, *at, usage)
-			if p.Default() == "none" { // and not the number that stands for it
+			if p.Default() == "none" { // rather than the number that stands for it
 				s.Lookup(p.Flag).DefValue = ""
 			}
 		case *float64:
@@ -44,7 +44,7 @@ func parameterFlags(s *pflag.FlagSet, set *parameter.Set) {
 			s.BoolVarP(at, p.Flag, p.Short, *at, usage)
 		case *[]string:
 			s.StringArrayVarP(at, p.Flag, p.Short, *at, usage)
-			if len(*at) > 0 { // which may have line breaks
+			if len(*at) > 0 { // the text may have line breaks
 				s.Lookup(p.Flag).DefValue = p.Default()
 			}
 		case *[]int:
@@ -66,7 +66,7 @@ func parameterFlags(s *pflag.FlagSet, set *parameter.Set) {
 	}
 }
 
-// structureFlags defines the flags that say what the text must be.
+// structureFlags defines the flags for what the text must be.
 func structureFlags(s *pflag.FlagSet, p *parameter.Parameter, at *parameter.Structure) {
 	set := func(name string, read func(text string) (parameter.Structure, error)) func(string) error {
 		return func(text string) error {

@@ -30,7 +30,7 @@ var OfAProcess = []string{
 	"prefix-dir",
 }
 
-// Read reads the config file. Arguments are inputs, as those of --input are, or prompts to try.
+// Read reads the config file. Arguments are inputs, like the values of --input, or prompts to try.
 func (o *Options) Read(f *cli.Flags, args []string) error {
 	if len(args) > 0 {
 		f.Set.Lookup("input").Changed = true // so that a config file gives no others
@@ -139,7 +139,7 @@ func (o *Options) TakeStream(f *cli.Flags) error {
 		"is for output folders, and --output is -: leave one of the two out")
 }
 
-// CheckDumps wants a folder for tables where no output has one.
+// CheckDumps requires a folder for tables if no output has one.
 func (o *Options) CheckDumps() error {
 	if d := &o.Diagnostics; d.DumpTables != "" && d.DumpTablesDir == "" {
 		return errors.New("--dump-tables needs --dump-tables-to here: there is no output folder")

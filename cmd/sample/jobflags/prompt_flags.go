@@ -7,7 +7,7 @@ import (
 	"github.com/quire/quire/cmd/sample/cli"
 )
 
-// promptFlags defines what the prompts of rows are, where the names of their columns do not say it.
+// promptFlags defines what the prompts of rows are, if the names of their columns do not determine it.
 func promptFlags(s *pflag.FlagSet, spec *spec.Spec) {
 	s.StringVar(&spec.PromptColumn, "prompt-column", "",
 		"`NAME` the column that has the prompt as text (default: prompt, messages or prompt_token_ids)")

@@ -20,8 +20,8 @@ import (
 	"github.com/quire/quire/cmd/sample/cli"
 )
 
-// Queue are the flags that say which NATS server has the jobs, and how it is reached. If a flag is not given
-// the variable counts that NATS' own tools take.
+// Queue are the flags for the NATS server that has the jobs, and how to reach it. If a flag is not given the variable
+// counts that NATS' own tools take.
 type Queue struct {
 	URL, CA, Cert, Key, Credentials, user, passwordFile string
 	Patience                                            time.Duration

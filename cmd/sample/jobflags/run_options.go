@@ -25,7 +25,7 @@ import (
 type Options struct {
 	Spec    spec.Spec
 	Process process.Options
-	Job     *spec.Job // of the two, once check has found them right
+	Job     *spec.Job // job of the two, once check has accepted them
 
 	unparsed
 	Hosts Hosts
@@ -41,7 +41,7 @@ type Options struct {
 	Secrets []string // URLs with their parameters
 
 	MayTry  bool     // arguments without --output are prompts
-	Prompts []string // that arguments are
+	Prompts []string // prompts given as arguments
 	piped   *os.File // a pipe that --input names
 }
 
@@ -53,7 +53,7 @@ type unparsed struct {
 // Define defines the flags, with the defaults in o.
 func (o *Options) Define(f *cli.Flags) {
 	o.Spec, o.Flags = spec.Default(), f.Set
-	o.Hosts.ID = -1 // for subcommands without the flags of several hosts
+	o.Hosts.ID = -1 // the default for subcommands without the flags of several hosts
 	f.Group("Model", func(s *pflag.FlagSet) {
 		cli.PlaceVar(s, &o.Spec.Model, cli.ModelPlace, "model", "m",
 			"`MODEL` a Hugging Face folder or a GGUF file, here or at s3://, gs:// or azblob://, hf://org/name, or "+
@@ -145,7 +145,7 @@ const (
 // Drawing are these titles.
 func Drawing() []string { return []string{workersTitle, reportingTitle, DiagnosticsTitle} }
 
-// What the help of --input and --output says of streams.
+// Help of --input and --output for streams.
 const (
 	fromStandard = "; - for JSONL on standard input"
 	toStandard   = "; - for JSONL on standard output: each row as soon as it is finished, without resuming"
@@ -267,7 +267,7 @@ func parseBytes(flag, text, example string) (int64, error) {
 	return int64(bytes), nil
 }
 
-// Task is the job that was checked as this process does it, which tells env what happens.
+// Task is the checked job as this process does it. It reports what happens to env.
 func (o *Options) Task(env *cli.Environment, w *observer) *batch.Task {
 	options := o.Process
 	stdin := o.input(env.Stdin)
@@ -281,7 +281,7 @@ func (o *Options) Task(env *cli.Environment, w *observer) *batch.Task {
 	options.Quiet, options.Stuck = o.Progress == "none", Stuck(env)
 	progress := &cli.Meter{To: env.Stderr, Mode: o.Progress, Each: int64(o.Spec.Sampling.N)}
 	if o.Spec.Output == spec.Standard && o.Progress == "auto" && cli.IsTerminal(env.Stdout) {
-		progress.Mode = "plain" // rows would be written into a bar
+		progress.Mode = "plain" // rows would overwrite a bar
 	}
 	options.Progress = progress
 	options.Opened, options.Log = o.Diagnostics.Dump(env.Stderr), o.Logger(env)

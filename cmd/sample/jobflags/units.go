@@ -10,7 +10,7 @@ import (
 	"github.com/quire/quire/batch/queue"
 )
 
-// Units say how units of a job are treated, and how many processes of this machine do them.
+// Units set how units of a job are treated, and how many processes of this machine do them.
 type Units struct {
 	Workers int
 	distribute.UnitOptions

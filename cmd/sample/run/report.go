@@ -68,7 +68,7 @@ func printReport(w io.Writer, r *generate.Report, all bool) {
 	}
 }
 
-// engineFigures are those of the engine's run.
+// engineFigures are the figures of the engine's run.
 func engineFigures(r *generate.Report, row func(name, format string, args ...any)) {
 	row("start", "%s until programs and weights were ready", cli.Seconds(r.Engine.StartSeconds))
 	row("first token", "%s after that", cli.Seconds(r.TimeToFirstToken))
@@ -97,7 +97,7 @@ func engineFigures(r *generate.Report, row func(name, format string, args ...any
 	}
 }
 
-// ran shows steps of one kind, with their rate where their time was measured.
+// ran shows steps of one kind, with their rate if their time was measured.
 func ran(tokens, steps int, took float64) string {
 	text := fmt.Sprintf("%s in %s", plural.Count(tokens, "token"), plural.Count(steps, "step"))
 	if took == 0 {

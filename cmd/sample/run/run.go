@@ -113,7 +113,7 @@ func runJob(ctx context.Context, env *cli.Environment, o *jobflags.Options) (err
 	if report == nil {
 		return err
 	}
-	if report.Output == spec.Standard { // which has rows alone
+	if report.Output == spec.Standard { // standard output has only rows
 		if o.Progress != "none" {
 			printReport(cli.NewFitted(env.Stderr), report, o.Verbose)
 		}
@@ -150,7 +150,7 @@ func printFinished(w io.Writer, r *generate.Report) {
 	}
 }
 
-// printStanding says after a shard's work how the whole job stands.
+// printStanding prints the state of the whole job after a shard's work.
 func printStanding(w io.Writer, r *generate.Report) {
 	if r.Standing != nil {
 		fmt.Fprintln(w, r.Standing)

@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	// localAckWait is how long a silent worker of this machine is waited for. One that died is started again and gives
-	// back what it had, so that this is for those that stand still.
+	// localAckWait is how long a silent worker of this machine is waited for. A dead worker is started again and
+	// returns what it had, so this only concerns workers that hang.
 	localAckWait = 10 * time.Second
 )
 
@@ -55,7 +55,7 @@ func runWorkers(ctx context.Context, env *cli.Environment, o *jobflags.Options, 
 	return cli.WriteReport(o.Report, report, err)
 }
 
-// workers are "sample nats" and "sample worker", so many as --workers says. chips are the chips of each on TPU.
+// workers are "sample nats" and "sample worker", as many as --workers sets. chips are the chips of each on TPU.
 func workers(o *jobflags.Options, env *cli.Environment, chips []string) *crew.Crew {
 	password := rand.Text()
 	return &crew.Crew{

@@ -16,7 +16,7 @@ func (m *memory) Verbs(do func()) []int32 {
 	return m.fates()
 }
 
-// OpenContext gives a context a row with tokens, and reserves maxPages pages for it including those of the tokens.
+// OpenContext gives a context a row with tokens, and reserves maxPages pages for it, including the pages of the tokens.
 func (m *memory) OpenContext(row int, tokens []int32, maxPages int) {
 	r := &m.rows[row]
 	if r.used {

@@ -31,15 +31,15 @@ type Device struct {
 	// Tops is the width of the lists of the likeliest tokens, in the output.
 	Tops int
 
-	staged []schedule.Block // by the last Stage
+	staged []schedule.Block // blocks of the last Stage
 }
 
 // Sequence is a sequence for which a token is generated.
 type Sequence struct {
-	Tokens     []int32 // that its pages hold
+	Tokens     []int32 // tokens that its pages hold
 	Request    *schedule.Request
 	Generation int
-	Place      int // of the token in the output of the call
+	Place      int // place of the token in the output of the call
 }
 
 // ErrFailed is the error of calls that a test makes fail.

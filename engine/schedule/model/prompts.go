@@ -39,8 +39,8 @@ func (c *call) shares() []int {
 	return shares
 }
 
-// prefill runs prompt tokens, those of slots first, as these were admitted; in mixed steps those of slots that decode
-// too.
+// prefill runs prompt tokens: first the tokens of slots, in order of admission; in mixed steps also the tokens of slots
+// that decode.
 func (c *call) prefill() {
 	need, decodes, shares := 0, c.Mixed && c.short() == 0, c.shares()
 	for row, r := range c.rows {

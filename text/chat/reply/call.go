@@ -60,7 +60,7 @@ func decodeCall(text string, keys ...string) (call ToolCall, size int, ok bool) 
 		call.Name == "" {
 		return call, 0, false
 	}
-	_ = json.Unmarshal(object["id"], &call.ID) // which few models write
+	_ = json.Unmarshal(object["id"], &call.ID) // few models write an id
 	for _, key := range keys {
 		arguments := string(object[key])
 		if arguments == "" {

@@ -19,7 +19,7 @@ type calling struct {
 	read   reading
 	// whole reads the calls of a whole text, and returns the text without them.
 	whole    func(text string) (calls []ToolCall, rest string)
-	idLength int // that the family's templates want ids to have; 0 is any
+	idLength int // length of ids that the family's templates require; 0 is any
 	// one is one call of a tool as parts of a text, which is read as that call.
 	one func(tool tool) ([]grammar.Part, error)
 }
@@ -107,7 +107,7 @@ var callings = []calling{
 	{names: []string{"gemma4"}, starts: []string{gemmaStart}, read: between(gemmaStart, gemmaEnd, gemma),
 		marks: []string{gemmaStart, gemmaEnd, gemmaQuote}, one: gemmaCall,
 		in: func(template string) bool { return strings.Contains(template, gemmaStart) }},
-	// Its templates say nothing of calls.
+	// Its templates do not mention calls.
 	{names: []string{"phi4_mini_json"}, starts: []string{phiCalls + "["}, read: phi,
 		one: object(phiCalls+"[", "arguments", "]"),
 		in:  func(template string) bool { return strings.Contains(template, "<|/tool|>") }},

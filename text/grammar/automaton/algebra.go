@@ -5,8 +5,8 @@ import "slices"
 // Unlimited is the upper bound of a repetition that has none.
 const Unlimited = -1
 
-// algebra composes expressions. It simplifies where that is cheap, which keeps the number of derivatives finite and
-// small: the order of alternatives and intersections does not matter, and each occurs once.
+// algebra composes expressions. It simplifies if that is cheap, which keeps the number of derivatives finite and small:
+// the order of alternatives and intersections does not matter, and each occurs once.
 type algebra struct {
 	*store
 	sets    *byteSets

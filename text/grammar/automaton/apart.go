@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// apart is items of which no two are the same, with a text between two.
+// apart is a list of distinct items, with a text between two.
 //
 // An item in progress is an expression of the items before it, of its own text as long as this is a prefix of one of
 // them, and of what is left of it. Once it differs from all of them its text is forgotten: all texts that continue
@@ -97,7 +97,7 @@ func (b *aparts) mayEnd(k key) bool {
 	return !found
 }
 
-// left returns what is left of the earlier items of which the text so far is a prefix.
+// left returns the rests of the earlier items that start with the text so far.
 func (b *aparts) left(k key) (texts []string) {
 	if k.c == noText {
 		return nil

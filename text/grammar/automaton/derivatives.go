@@ -172,7 +172,7 @@ func (b *derivatives) intersect(list []Expr) []arc {
 	return to
 }
 
-// complement is the arcs of a complement: to the complement of each target, and to All where there is no arc.
+// complement is the arcs of a complement: to the complement of each target, and to All if there is no arc.
 func (b *derivatives) complement(arcs []arc) []arc {
 	var to []arc
 	next := 0

@@ -32,7 +32,7 @@ func ParseWhitespace(name string) (Whitespace, error) {
 	return 0, fmt.Errorf("whitespace %q is not known; it is any, compact or spaced", name)
 }
 
-// Digits is how many digits a number has before the point at most, and how many behind it: enough for every integer of
+// Digits is how many digits a number has before the point at most, and how many after it: enough for every integer of
 // 64 bits, and for every double between 0.0001 and 1 as Python writes it. Without a bound a model that repeats itself
 // never ends the number.
 const Digits = 20

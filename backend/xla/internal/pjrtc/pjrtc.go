@@ -308,7 +308,7 @@ func SetPartitions(e *pjrt.LoadedExecutable, partitions int) error {
 	return err
 }
 
-// MemoryStats returns the bytes in use on a device, and how many there are in all; limit is 0 where the plugin does not
+// MemoryStats returns the bytes in use on a device, and how many there are in all; limit is 0 if the plugin does not
 // say.
 func MemoryStats(device *pjrt.Device) (inUse, limit int64, err error) {
 	const call = "PJRT_Device_MemoryStats"

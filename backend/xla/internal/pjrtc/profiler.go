@@ -103,7 +103,7 @@ import (
 	"github.com/gomlx/go-xla/pjrt"
 )
 
-// ErrNoProfiler says that a plugin has no profiler.
+// ErrNoProfiler reports that a plugin has no profiler.
 var ErrNoProfiler = errors.New("the plugin has no profiler (PJRT_Profiler_Extension)")
 
 // Profiler is a session of a plugin's profiler.
@@ -126,7 +126,7 @@ func profilerOf(plugin *pjrt.Plugin) (*C.quire_profiler_api, error) {
 	return p, nil
 }
 
-// HasProfiler says whether a plugin has a profiler: nil, or [ErrNoProfiler].
+// HasProfiler reports whether a plugin has a profiler: nil, or [ErrNoProfiler].
 func HasProfiler(plugin *pjrt.Plugin) error {
 	_, err := profilerOf(plugin)
 	return err

@@ -33,11 +33,11 @@ import (
 	"unsafe"
 )
 
-// VersionError says that a plugin's version of the PJRT API is not one that Quire can call.
+// VersionError reports that a plugin's version of the PJRT API is not one that Quire can call.
 type VersionError struct {
 	Path         string
 	Major, Minor int
-	Lacks        string // the first function that the plugin's table does not have; empty where Major is another
+	Lacks        string // the first function that the plugin's table does not have; empty if Major is another
 }
 
 // Error is one sentence with the remedy.
