@@ -21,8 +21,8 @@ const (
 )
 
 // expand decompresses the buffers of a record batch or a dictionary, and returns a body without compressed buffers,
-// whose positions it writes into the metadata. arrow-go would allocate whatever size they claim, and any window. columns
-// is the number of columns of views.
+// whose positions it writes into the metadata. arrow-go would allocate whatever size they claim, and any window.
+// columns is the number of columns of views.
 func (m *message) expand(meta, body []byte, columns int) (_ []byte, err error) {
 	defer guard(&err)
 	if m.kind == kindSchema {
@@ -78,7 +78,8 @@ func (t flat) checkBuffers(body []byte, columns int) error {
 	}
 	start, counts := t.vector(batchVariadic, 8)
 	if counts < columns {
-		return fmt.Errorf("it is corrupt: it counts the buffers of %d columns of views, and there are %d", counts, columns)
+		return fmt.Errorf("it is corrupt: it counts the buffers of %d columns of views, and there are %d", counts,
+			columns)
 	}
 	for i := range counts {
 		if k := t.GetInt64(start + flatbuffers.UOffsetT(8*i)); k < 0 || k > int64(n) {

@@ -149,8 +149,8 @@ func checkSchema(message flat) (err error) {
 	return nil
 }
 
-// views are the numbers of columns of views, whose buffers a record batch or a dictionary counts. arrow-go reads a count
-// for each, even if there is none.
+// views are the numbers of columns of views, whose buffers a record batch or a dictionary counts. arrow-go reads a
+// count for each, even if there is none.
 type views struct {
 	batch        int
 	dictionaries map[int64]int // by id
