@@ -29,7 +29,7 @@ func keepPrefix(ctx context.Context, p *process.Process, j *spec.Job) (tokens in
 	for row := range reader.Rows(ctx) {
 		prompt, err := []int32(nil), row.Err
 		if err == nil && row.Parent.ID != "" {
-			err = row.Error("it goes on from another row, whose completion is not known: give rows without a parent")
+			err = row.Error("it continues another row, whose completion is not known: give rows without a parent")
 		}
 		if err == nil {
 			prompt, err = b.EncodeRow(row)

@@ -24,7 +24,7 @@ var Rules = []string{
 	"a page that is not full is held by one sequence alone, but for those that may share it",
 	"a slot that is not used is all clear",
 	"the source of a clone is a used slot",
-	"the queue is clear behind its tokens",
+	"the queue is clear after its tokens",
 	"queued tokens belong to used, unfinished slots",
 	"free pages and held pages are all pages",
 }

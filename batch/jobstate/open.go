@@ -54,13 +54,13 @@ func readJob(files vfs.FS, output string) (d *Description, key [sha256.Size]byte
 		return nil, key, fmt.Errorf("cannot read what job is in %s: %w", output, err)
 	}
 	if d, err = Parse(b); err != nil {
-		return nil, key, fmt.Errorf("%s is damaged (%w): start anew, or choose another output folder", name, err)
+		return nil, key, fmt.Errorf("%s is damaged (%w): start over, or choose another output folder", name, err)
 	}
 	if d.Key == "" {
 		return d, sha256.Sum256(b), nil
 	}
 	if of, err := hex.DecodeString(d.Key); err != nil || copy(key[:], of) != len(key) || len(of) != len(key) {
-		return nil, key, fmt.Errorf("%s is damaged (its key is %q): start anew, or choose another output folder", name,
+		return nil, key, fmt.Errorf("%s is damaged (its key is %q): start over, or choose another output folder", name,
 			d.Key)
 	}
 	return d, key, nil

@@ -159,7 +159,7 @@ func (g *Graph) Parent(row *promptset.Row) (int64, error) {
 		return 0, fmt.Errorf("parent %s has several prompts; give each a line of its own",
 			visible.Quoted(row.Parent.ID))
 	case cycle:
-		return 0, fmt.Errorf("parent %s goes on from this row itself; leave out a parent of this circle",
+		return 0, fmt.Errorf("parent %s continues this row itself; leave out a parent of this circle",
 			visible.Quoted(row.Parent.ID))
 	default:
 		return parent, nil

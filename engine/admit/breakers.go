@@ -68,7 +68,7 @@ func (s *breakers) compile(r *Request) (*sampling.Breakers, error) {
 			}
 		}
 		if len(sequence) == 0 || !addBreaker(b, sequence[0], sequence[1:]) {
-			return nil, invalid("dry_sequence_breakers", "a breaker of DRY has no tokens, or more than %d behind its "+
+			return nil, invalid("dry_sequence_breakers", "a breaker of DRY has no tokens, or more than %d after its "+
 				"first, or more than %d are of several tokens: give fewer", sampling.MostTail, sampling.Heads)
 		}
 	}
@@ -124,7 +124,7 @@ func (s *breakers) addText(b *sampling.Breakers, text string) error {
 				continue
 			}
 			if at := slices.IndexFunc(rest, tok.IsSpecial); at >= 0 {
-				return refuse("which has the special token %s behind its beginning: give the token alone",
+				return refuse("which has the special token %s after its beginning: give the token alone",
 					tok.Token(rest[at]))
 			}
 			if !addBreaker(b, token, rest) {

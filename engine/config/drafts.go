@@ -60,7 +60,7 @@ func (s *Settled) drafting() (device.Drafting, error) {
 		reason = fmt.Sprintf("on %s the bytes of a token depend on the step that it runs in, so that drafts would "+
 			"change completions", c.Backend.Description())
 	case c.Model.Config.HasStates():
-		reason = fmt.Sprintf("%s has layers that keep a state of a sequence, which can't go back behind a draft "+
+		reason = fmt.Sprintf("%s has layers that keep a state of a sequence, which can't go back before a draft "+
 			"that is refused", s.Model.Architecture)
 	}
 	switch {
@@ -105,7 +105,7 @@ func (s *Settled) checkDrafter() error {
 		return errors.New("layers is loop, which a draft model has none of: use layers unrolled, or no draft model")
 	case c.DraftModel.Config.HasStates():
 		return fmt.Errorf("the draft model, %s, has layers that keep a state of a sequence, which can't go back "+
-			"behind a draft that is refused: use another one", c.DraftModel.Config.Architecture)
+			"before a draft that is refused: use another one", c.DraftModel.Config.Architecture)
 	}
 	return nil
 }

@@ -15,7 +15,7 @@ var (
 	// ErrClosed: the context, or its engine, was closed.
 	ErrClosed = errors.New("the context is closed")
 	// ErrContextLost: the device failed, and with its state what the context held. Close it.
-	ErrContextLost = errors.New("the context was lost when the device failed: close it and begin anew")
+	ErrContextLost = errors.New("the context was lost when the device failed: close it and open another")
 	// ErrNoSnapshot: no snapshot has this name.
 	ErrNoSnapshot = errors.New("there is no snapshot of this name")
 	// ErrSnapshotExists: another snapshot has this name.

@@ -75,7 +75,7 @@ func (c *Core) addFeatures(all feature.Set, wait func()) error {
 		return name(err)
 	}
 	c.inputs.forget(device.Run)
-	c.Log.Info("the program that draws is compiled anew", "features", all.String(), "seconds",
+	c.Log.Info("the program that generates is compiled again", "features", all.String(), "seconds",
 		time.Since(start).Seconds())
 	if c.hosts != nil {
 		return c.agree()

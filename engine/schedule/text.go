@@ -93,7 +93,7 @@ func (d *completionText) appendText(text string, finish Finish, check bool) erro
 	if onDevice := d.completion.Request.OnDevice; onDevice && finish != AtStopString && !check {
 		d.text.WriteString(text)
 	} else if found := d.push(text); onDevice && found != (finish == AtStopString) {
-		return fmt.Errorf("%w: behind token %d of a completion, stop strings %q, text %q", ErrStops,
+		return fmt.Errorf("%w: after token %d of a completion, stop strings %q, text %q", ErrStops,
 			len(d.completion.Tokens), d.completion.Request.Stop, d.text.String())
 	}
 	return nil

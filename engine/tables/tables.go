@@ -300,7 +300,7 @@ func (d *Dump) addHost(host schedule.View, compare bool) {
 		case v.Pinned:
 			r.Host = "held by a context"
 		case v.Tokens > 0 && !v.Opened:
-			r.Host = fmt.Sprintf("to run %d tokens, not begun", v.Tokens)
+			r.Host = fmt.Sprintf("to run %d tokens, not started", v.Tokens)
 		case v.Tokens > 0:
 			r.Host = fmt.Sprintf("ran %d of %d tokens", v.Done, v.Tokens)
 		}

@@ -281,7 +281,7 @@ func checkLayer(c *Config, number int) error {
 	case l.QKNorm != NoNorm && c.Norm.Layer:
 		return Unsupported("", "a LayerNorm of queries and keys in layer %d", number)
 	case number > 0 && c.Owns(number) && !c.Owns(number-1):
-		return Unsupported("", "layer %d with keys and values of its own behind one without", number)
+		return Unsupported("", "layer %d with keys and values of its own after one without", number)
 	case c.Owns(number):
 		return nil
 	}

@@ -214,7 +214,7 @@ func parseOne(data []byte) (*Payload, []byte, error) {
 	rest := data[end+1:]
 	switch {
 	case p.Format != format:
-		return nil, nil, fmt.Errorf("it is of format %d, this program reads format %d: capture it anew", p.Format,
+		return nil, nil, fmt.Errorf("it is of format %d, this program reads format %d: capture it again", p.Format,
 			format)
 	case p.BodyBytes < 1 || p.BodyBytes > maxBody || p.BodyBytes > len(rest):
 		return nil, nil, fmt.Errorf("%d bytes follow the header, its body has %d", len(rest), p.BodyBytes)

@@ -56,7 +56,7 @@ func (m *Maintenance) Watch(env *cli.Environment, log *slog.Logger) (stop func()
 					log.Info("machine", "key", key, "value", value)
 				case before:
 					fmt.Fprintf(env.Stderr, "warning: the end of this machine is announced (%s is %s); the run "+
-						"goes on for as long as it does\n", key, value)
+						"continues for as long as it does\n", key, value)
 				default:
 					env.Interrupt(fmt.Sprintf("Google Compute Engine announces the end of this machine (%s is %s)", key,
 						value))
