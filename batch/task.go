@@ -139,7 +139,7 @@ func (t *Task) Check(ctx context.Context, tokensPerSecond float64, like *check.E
 func (t *Task) Distribute(ctx context.Context, units distribute.UnitOptions,
 	crew distribute.Workers) (*distribute.Report, error) {
 	started := time.Now()
-	if err := t.Process.RequireWhole(&t.Job.Spec, "`workers`"); err != nil {
+	if err := t.Process.RequireWhole(&t.Job.Spec, "workers"); err != nil {
 		return nil, err
 	}
 	if err := prepare.CheckDevice(ctx, t.Process, t.Job); err != nil {

@@ -5,11 +5,12 @@ package deploy
 import (
 	"bytes"
 	"embed"
-	"fmt"
 	"regexp"
 	"strings"
 	"text/template"
 	"unicode/utf8"
+
+	"github.com/quire/quire/data/setting"
 )
 
 // Job is what a manifest runs: "sample run" in several processes that share one output.
@@ -49,16 +50,18 @@ const maxArgument = 131_071
 // check rejects what no cluster accepts, or what would be changed on the way.
 func (j *Job) check() error {
 	if j.Workers < 1 || j.Workers > maxWorkers {
-		return fmt.Errorf("`workers` is %d, but must be 1 to %d", j.Workers, maxWorkers)
+		return setting.Errorf("`workers` is %d, but must be 1 to %d", j.Workers, maxWorkers)
 	}
 	for _, f := range j.Flags {
 		switch {
 		case !utf8.ValidString(f.Value):
-			return fmt.Errorf("`%s` is %.100q, but a manifest holds UTF-8 only", f.Name, f.Value)
+			return setting.Errorf("%s is %.100q, but a manifest holds UTF-8 only", setting.Name(f.Name), f.Value)
 		case strings.Contains(f.Value, "\x00"):
-			return fmt.Errorf("`%s` is %.100q, but an argument cannot hold a zero byte", f.Name, f.Value)
+			return setting.Errorf("%s is %.100q, but an argument cannot hold a zero byte",
+				setting.Name(f.Name), f.Value)
 		case len(f.arg()) > maxArgument:
-			return fmt.Errorf("`%s` takes %d bytes, but an argument may have %d", f.Name, len(f.arg()), maxArgument)
+			return setting.Errorf("%s takes %d bytes, but an argument may have %d", setting.Name(f.Name),
+				len(f.arg()), maxArgument)
 		}
 	}
 	return nil
@@ -67,7 +70,7 @@ func (j *Job) check() error {
 // matches checks an optional setting against a pattern.
 func matches(name, value string, pattern *regexp.Regexp, most int, must string) error {
 	if value != "" && (len(value) > most || !pattern.MatchString(value)) {
-		return fmt.Errorf("`%s` is %q, but must be %s", name, value, must)
+		return setting.Errorf("%s is %q, but must be %s", setting.Name(name), value, must)
 	}
 	return nil
 }

@@ -1,7 +1,6 @@
 package deploy
 
 import (
-	"fmt"
 	"path"
 	"regexp"
 	"strconv"
@@ -9,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quire/quire/backend"
+	"github.com/quire/quire/data/setting"
 )
 
 // Kubernetes defines where the pods of a job run, and their resources.
@@ -31,7 +31,7 @@ type Claim struct{ Name, Path string }
 func ParseClaim(text string) (Claim, error) {
 	name, at, ok := strings.Cut(text, ":")
 	if !ok || name == "" || at == "" {
-		return Claim{}, fmt.Errorf("`claim` is %q, but must be NAME:PATH, such as prompts:/data", text)
+		return Claim{}, setting.Errorf("`claim` is %q, but must be NAME:PATH, such as prompts:/data", text)
 	}
 	return Claim{name, at}, nil
 }
@@ -59,25 +59,25 @@ func (k *Kubernetes) check(suffix string) error {
 		return err
 	}
 	if room := maxName - len(suffix); k.Name == "" || len(k.Name) > room || !label.MatchString(k.Name) {
-		return fmt.Errorf("`name` is %q, but must have 1 to %d lower-case letters, digits and dashes, begin with a "+
-			"letter and end with a letter or digit: names of pods add %q", k.Name, room, suffix)
+		return setting.Errorf("`name` is %q, but must have 1 to %d lower-case letters, digits and dashes, begin "+
+			"with a letter and end with a letter or digit: names of pods add %q", k.Name, room, suffix)
 	}
 	if err := matches("namespace", k.Namespace, namespace, maxName, ofLabel); err != nil {
 		return err
 	}
 	if k.Image == "" || !image.MatchString(k.Image) {
-		return fmt.Errorf("`image` is %q, but must be a reference such as registry.example.com/quire:1.0", k.Image)
+		return setting.Errorf("`image` is %q, but must be a reference such as registry.example.com/quire:1.0", k.Image)
 	}
 	if err := matches("service-account", k.ServiceAccount, subdomain, 253, ofSubdomain); err != nil {
 		return err
 	}
 	for _, secret := range k.Secrets {
 		if secret == "" || matches("secret", secret, subdomain, 253, ofSubdomain) != nil {
-			return fmt.Errorf("`secret` is %q, but must be %s", secret, ofSubdomain)
+			return setting.Errorf("`secret` is %q, but must be %s", secret, ofSubdomain)
 		}
 	}
 	if k.CPUs < 0 {
-		return fmt.Errorf("`cpus` is %d, but must be 1 or more", k.CPUs)
+		return setting.Errorf("`cpus` is %d, but must be 1 or more", k.CPUs)
 	}
 	if err := matches("memory", k.Memory, quantity, maxName, "a whole number with a unit, such as 16Gi"); err != nil {
 		return err
@@ -94,12 +94,12 @@ func (k *Kubernetes) checkClaims() error {
 	for _, c := range k.Claims {
 		switch {
 		case matches("claim", c.Name, subdomain, 253, ofSubdomain) != nil:
-			return fmt.Errorf("`claim` is %q, but its name must be %s", c.Name+":"+c.Path, ofSubdomain)
+			return setting.Errorf("`claim` is %q, but its name must be %s", c.Name+":"+c.Path, ofSubdomain)
 		case !path.IsAbs(c.Path) || path.Clean(c.Path) != c.Path || strings.ContainsAny(c.Path, ":\x00"):
-			return fmt.Errorf("`claim` is %q, but its path must be absolute, without a colon and without . and ..",
+			return setting.Errorf("`claim` is %q, but its path must be absolute, without a colon and without . and ..",
 				c.Name+":"+c.Path)
 		case taken[c.Path]:
-			return fmt.Errorf("`claim` is %q, but a different volume is mounted at %s, or it is the root",
+			return setting.Errorf("`claim` is %q, but a different volume is mounted at %s, or it is the root",
 				c.Name+":"+c.Path, c.Path)
 		}
 		taken[c.Path] = true
@@ -118,8 +118,8 @@ func (k *Kubernetes) checkFiles() error {
 			found = found || f.Value == c.Path || strings.HasPrefix(f.Value, c.Path+"/")
 		}
 		if !found {
-			return fmt.Errorf("`%s` is %q, which the pods do not have: give a URL, or a path on a volume that `claim` "+
-				"NAME:PATH mounts", f.Name, f.Value)
+			return setting.Errorf("%s is %q, which the pods do not have: give a URL, or a path on a volume that "+
+				"`claim` NAME:PATH mounts", setting.Name(f.Name), f.Value)
 		}
 	}
 	return nil

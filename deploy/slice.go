@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/quire/quire/backend"
+	"github.com/quire/quire/data/setting"
 )
 
 // Topology is a slice of TPUs on GKE.
@@ -51,7 +52,7 @@ func ParseTopology(text string) (Topology, error) {
 		}
 		chips, ok := shapeOf(shape, g.axes)
 		if !ok {
-			return Topology{}, fmt.Errorf("`topology` is %q, but the topologies of %s are %s", text, g.name,
+			return Topology{}, setting.Errorf("`topology` is %q, but the topologies of %s are %s", text, g.name,
 				shapesOf(g.axes))
 		}
 		t := Topology{Name: text, Shape: shape, Accelerator: g.accelerator, Chips: chips, Hosts: 1,
@@ -65,7 +66,7 @@ func ParseTopology(text string) (Topology, error) {
 	for _, g := range generations {
 		names = append(names, g.name)
 	}
-	return Topology{}, fmt.Errorf("`topology` is %q, but must be a generation and a shape, such as v5e:4x4; "+
+	return Topology{}, setting.Errorf("`topology` is %q, but must be a generation and a shape, such as v5e:4x4; "+
 		"generations are %s", text, strings.Join(names, ", "))
 }
 

@@ -1,8 +1,9 @@
 package deploy
 
 import (
-	"fmt"
 	"regexp"
+
+	"github.com/quire/quire/data/setting"
 )
 
 // Slurm is a job of Slurm and the resources of its tasks.
@@ -34,7 +35,7 @@ func (s *Slurm) check() error {
 		return err
 	}
 	if s.Name == "" {
-		return fmt.Errorf("`name` is empty, but must be %s", ofWord)
+		return setting.Errorf("`name` is empty, but must be %s", ofWord)
 	}
 	for _, c := range []struct {
 		name, value string
@@ -53,9 +54,9 @@ func (s *Slurm) check() error {
 	}
 	switch {
 	case s.CPUs < 1:
-		return fmt.Errorf("`cpus` is %d, but must be 1 or more", s.CPUs)
+		return setting.Errorf("`cpus` is %d, but must be 1 or more", s.CPUs)
 	case s.Processes < 0:
-		return fmt.Errorf("`num-processes` is %d, but must be 1 or more", s.Processes)
+		return setting.Errorf("`num-processes` is %d, but must be 1 or more", s.Processes)
 	}
 	return nil
 }

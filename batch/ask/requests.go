@@ -12,6 +12,7 @@ import (
 	"github.com/quire/quire/data/promptset"
 	"github.com/quire/quire/data/promptset/openai"
 	"github.com/quire/quire/data/promptset/requests"
+	"github.com/quire/quire/data/setting"
 	"github.com/quire/quire/engine"
 )
 
@@ -39,8 +40,8 @@ func (b *Builder) Requests(row *promptset.Row, from *lineage.Parent) (all []*eng
 func (b *Builder) request(row *promptset.Row, from *lineage.Parent) (*engine.Request, error) {
 	if name := requests.Of(row).Model(); name != "" && len(b.Settings.ServedModels) > 0 &&
 		!slices.Contains(b.Settings.ServedModels, name) {
-		err := fmt.Errorf("there is no model %q; `served-model-name` is %s", name, strings.Join(b.Settings.ServedModels,
-			", "))
+		err := setting.Errorf("there is no model %q; `served-model-name` is %s", name,
+			strings.Join(b.Settings.ServedModels, ", "))
 		return nil, &paramError{err, "model", openai.CodeNoModel}
 	}
 	set := b.Parameters(row)
@@ -122,9 +123,9 @@ func (b *Builder) Truncated(row *promptset.Row, tokens []int32) ([]int32, error)
 	case most == -1:
 		length := b.MaxModelLen()
 		if most = length - set.MaxTokens; most < 1 {
-			return nil, fmt.Errorf("%s is -1, and max_tokens, which is %d, leaves no room for a prompt within the "+
-				"model's %d tokens: give fewer max_tokens", row.ParameterName("truncate_prompt_tokens"), set.MaxTokens,
-				length)
+			return nil, &parameter.FormError{Field: row.ParameterName("truncate_prompt_tokens"),
+				Err: fmt.Errorf("is -1, and max_tokens, which is %d, leaves no room for a prompt within the model's "+
+					"%d tokens: give fewer max_tokens", set.MaxTokens, length)}
 		}
 	}
 	return tokens[max(0, len(tokens)-most):], nil

@@ -21,8 +21,8 @@ func (b *Builder) structure(row *promptset.Row, prompt []int32, set *parameter.S
 		return structure, nil
 	}
 	refuse := func(format string, args ...any) (parameter.Structure, error) {
-		return parameter.Structure{}, fmt.Errorf("%s is %s, and "+format, append([]any{
-			row.ParameterName("tool_choice"), set.ToolChoice}, args...)...)
+		return parameter.Structure{}, &parameter.FormError{Field: row.ParameterName("tool_choice"),
+			Err: fmt.Errorf("is %s, and "+format, append([]any{set.ToolChoice}, args...)...)}
 	}
 	s := b.Text
 	forms, err := reply.New(b.Settings.ReasoningParser, b.Settings.ToolCallParser, s.Template)

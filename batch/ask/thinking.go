@@ -1,10 +1,9 @@
 package ask
 
 import (
-	"fmt"
-
 	"github.com/quire/quire/data/parameter"
 	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/data/setting"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/text/chat/reply"
 )
@@ -15,8 +14,8 @@ func (b *Builder) thinking(row *promptset.Row, prompt []int32, set *parameter.Se
 		return nil, nil
 	}
 	refuse := func(format string, args ...any) error {
-		return fmt.Errorf("%s is %d, and "+format, append([]any{row.ParameterName("max_thinking_tokens"),
-			set.MaxThinkingTokens}, args...)...)
+		return &parameter.FormError{Field: row.ParameterName("max_thinking_tokens"),
+			Err: setting.Errorf("is %d, and "+format, append([]any{set.MaxThinkingTokens}, args...)...)}
 	}
 	s := b.Text
 	forms, err := reply.New(b.Settings.ReasoningParser, reply.None, s.Template)

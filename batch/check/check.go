@@ -4,6 +4,7 @@ package check
 import (
 	"cmp"
 	"context"
+	"errors"
 	"math"
 	"regexp"
 	"slices"
@@ -19,6 +20,7 @@ import (
 	"github.com/quire/quire/batch/spec"
 	"github.com/quire/quire/data/promptset"
 	"github.com/quire/quire/data/promptset/completion"
+	"github.com/quire/quire/data/setting"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/engine/config"
 )
@@ -52,9 +54,10 @@ type Report struct {
 
 // KindOfErrors are errors of rows that differ by numbers and quoted texts only.
 type KindOfErrors struct {
-	Kind     string   `json:"kind"`
-	Rows     int64    `json:"rows"`
-	Examples []string `json:"examples"` // the first few, with file and row
+	Kind     string         `json:"kind"`
+	Rows     int64          `json:"rows"`
+	Examples []setting.Text `json:"examples"` // the first few, with file and row
+	First    error          `json:"-"`        // what is wrong with the first row
 }
 
 // LengthsOfTokens are lengths of sequences, in tokens.
@@ -223,26 +226,33 @@ func (c *rowsCheck) requests(row *promptset.Row, parent *lineage.Parent) ([]*eng
 // particular is what errors of a kind differ by.
 var particular = regexp.MustCompile(`"[^"]*"|\d+(\.\d+)?`)
 
-// fail adds a row that has an error.
-func (c *rowsCheck) fail(row *promptset.Row, err error) {
-	c.report.RowsWithErrors++
-	what := err.Error()
-	if of, is := err.(*promptset.RowError); is {
-		what = of.What
-	}
-	kind := particular.ReplaceAllStringFunc(what, func(s string) string {
+// KindOf returns what errors of a kind have in common with this one.
+func KindOf(what string) string {
+	return particular.ReplaceAllStringFunc(what, func(s string) string {
 		if s[0] == '"' {
 			return `"..."`
 		}
 		return "N"
 	})
+}
+
+// fail adds a row that has an error.
+func (c *rowsCheck) fail(row *promptset.Row, err error) {
+	c.report.RowsWithErrors++
+	what := err
+	if of, is := err.(*promptset.RowError); is {
+		if what = of.Err; what == nil {
+			what = errors.New(of.What)
+		}
+	}
+	kind := KindOf(what.Error())
 	k := c.kinds[kind]
 	if k == nil {
-		k = &KindOfErrors{Kind: kind}
+		k = &KindOfErrors{Kind: kind, First: what}
 		c.kinds[kind] = k
 	}
 	if k.Rows++; len(k.Examples) < outcome.ErrorExamples {
-		k.Examples = append(k.Examples, outcome.RowError(row, err.Error()))
+		k.Examples = append(k.Examples, setting.Textf("%v", outcome.RowError(row, err)))
 	}
 }
 

@@ -139,7 +139,7 @@ func (l *leasedUnits) ReadFailed(ctx context.Context, u *generate.Unit, cause er
 	if !ok {
 		return
 	}
-	l.log.Warn("a unit failed", "unit", lease.Unit.String(), "err", cause.Error())
+	l.log.Warn("a unit failed", "unit", lease.Unit.String(), "err", cause)
 	l.reports.Go(func() {
 		u.Writer.Close() // its error is the cause
 		err := errors.Join(u.Saved.Journal.Close(), u.Saved.Close())

@@ -10,6 +10,7 @@ import (
 	"github.com/quire/quire/batch/process"
 	"github.com/quire/quire/batch/queue"
 	"github.com/quire/quire/batch/resume"
+	"github.com/quire/quire/data/setting"
 	"github.com/quire/quire/data/tally"
 )
 
@@ -125,7 +126,7 @@ func outputTaken(o *prepare.Opened, err error) error {
 			what = fmt.Sprintf(" (%s)", differences)
 		}
 	}
-	return fmt.Errorf(
+	return setting.Errorf(
 		"%s is the output of job %s, which is in the queue and another job%s: wait for its end, choose another "+
 			"`output`, or cancel it: \"sample cancel %s\"", o.Job.Output, taken.Other.ID, what, taken.Other.ID)
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/quire/quire/batch/queue"
 	"github.com/quire/quire/batch/resume"
 	"github.com/quire/quire/batch/spec"
+	"github.com/quire/quire/data/setting"
 	"github.com/quire/quire/data/storage"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/internal/plural"
@@ -205,8 +206,8 @@ func (w *Worker) describe(j queue.Job) (*process.Process, *spec.Job, *queuedJob,
 		}
 	}
 	if strings.ContainsRune(job.Engine.Backend, filepath.Separator) && !w.Plugins {
-		return nil, nil, nil, fmt.Errorf("job %s wants the plugin %s, and this worker was not told that it may load "+
-			"what a job names: give it `plugins`", j.ID, job.Engine.Backend)
+		return nil, nil, nil, setting.Errorf("job %s wants the plugin %s, and this worker was not told that it may "+
+			"load what a job names: give it `plugins`", j.ID, job.Engine.Backend)
 	}
 	return p, job, c, nil
 }
@@ -306,7 +307,7 @@ func JobOver(s *queue.Status) error {
 	case s.Job.Cancelled:
 		return wasCancelled(s)
 	case s.Parked > 0:
-		return fmt.Errorf(
+		return setting.Errorf(
 			"%s of %s %s parked, and %s missing: %s; fix what is wrong and submit the job again: \"sample submit "+
 				"`retry`\"",
 			plural.Count(s.Parked, "unit"), s.Job.Name, plural.Of(s.Parked, "is", "are"),

@@ -4,7 +4,6 @@ package environ
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/quire/quire/batch/jobstate"
 	"github.com/quire/quire/batch/process"
+	"github.com/quire/quire/data/setting"
 )
 
 // countVariable is the variable with the number of shards, for schedulers that do not set it.
@@ -33,7 +33,7 @@ func (c claim) String() string {
 
 // Shard takes the shard from the variables that schedulers set. All of them must agree.
 func Shard(getenv func(string) string) (jobstate.Shard, error) {
-	e := &variables{getenv: getenv, flags: "`shard` I/N"}
+	e := &variables{getenv: getenv, flags: setting.Textf("`shard` I/N")}
 	given, _ := e.number(countVariable)
 	e.kubernetes()
 	e.slurm()
@@ -44,7 +44,7 @@ func Shard(getenv func(string) string) (jobstate.Shard, error) {
 	}
 	if len(e.claims) == 0 {
 		return jobstate.Shard{},
-			errors.New(
+			setting.Errorf(
 				"nothing says which shard this is: neither JOB_COMPLETION_INDEX (Kubernetes) nor SLURM_PROCID, " +
 					"SLURM_ARRAY_TASK_ID " +
 					"nor TPU_WORKER_ID nor RANK is set; give `shard` I/N")
@@ -66,13 +66,13 @@ func Shard(getenv func(string) string) (jobstate.Shard, error) {
 			for _, c := range e.claims {
 				claims = append(claims, c.String())
 			}
-			return jobstate.Shard{}, fmt.Errorf("the environment contradicts itself: %s; give `shard` I/N",
+			return jobstate.Shard{}, setting.Errorf("the environment contradicts itself: %s; give `shard` I/N",
 				strings.Join(claims, "; "))
 		}
 	}
 	if count == 0 {
 		return jobstate.Shard{},
-			fmt.Errorf(
+			setting.Errorf(
 				"%s, and nothing says of how many: set %s to the number of shards (completions of the Job), or give "+
 					"`shard` I/N", first, countVariable)
 	}
@@ -86,8 +86,8 @@ func Shard(getenv func(string) string) (jobstate.Shard, error) {
 type variables struct {
 	getenv func(string) string
 	claims []claim
-	err    error  // the first
-	flags  string // what may be given in place of the variables
+	err    error        // the first
+	flags  setting.Text // what may be given in place of the variables
 }
 
 // number reads a variable; ok reports whether it is set.
@@ -199,7 +199,7 @@ func (e *variables) dropLone() {
 // Hosts takes which of the processes that run one model together this is from what schedulers tell their processes:
 // number, count, and where process 0 is, which is empty if nothing says it.
 func Hosts(getenv func(string) string) (*process.Hosts, error) {
-	e := &variables{getenv: getenv, flags: "`num-processes` N and `process-id` I"}
+	e := &variables{getenv: getenv, flags: setting.Textf("`num-processes` N and `process-id` I")}
 	e.slurm()
 	e.tpu()
 	e.pair("JAX_PROCESS_ID", "JAX_NUM_PROCESSES")

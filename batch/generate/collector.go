@@ -17,6 +17,7 @@ import (
 	"github.com/quire/quire/data/promptset/completion"
 	"github.com/quire/quire/data/promptset/openai"
 	"github.com/quire/quire/data/promptset/requests"
+	"github.com/quire/quire/data/setting"
 	"github.com/quire/quire/data/tally"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/engine/schedule"
@@ -53,9 +54,9 @@ type collector struct {
 	waitingBytes int64                    // about how much they take
 	// what earlier processes did: parts, completions restored, and rows of nothing else
 	before    tally.Counts
-	generated tally.Counts // what this process did; with before it is what the job has come to
-	errors    []string     // the first few
-	err       error        // error of the writer or the journal; nothing is written after it
+	generated tally.Counts   // what this process did; with before it is what the job has come to
+	errors    []setting.Text // the first few
+	err       error          // error of the writer or the journal; nothing is written after it
 	record    []byte
 }
 
@@ -88,6 +89,7 @@ type pendingRow struct {
 	left      int
 	generated int // results that this process generated
 	ended     bool
+	failed    error // the first error of this process; guarded by collector.mu
 	started   time.Time
 
 	done    []completion.Result // earlier results, until the row is launched
@@ -169,7 +171,7 @@ func (c *collector) fail(p *pendingRow, err error) error {
 	r.Generation = p.row.Overrides.Values().Generation
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	p.counted = p.early
+	p.counted, p.failed = p.early, err
 	c.count(p, &r, true)
 	return c.finish(p)
 }
@@ -206,6 +208,9 @@ func (c *collector) add(p *pendingRow, done *engine.Completion) error {
 	defer c.mu.Unlock()
 	if p.ended || c.err != nil {
 		return c.err
+	}
+	if p.failed == nil {
+		p.failed = done.Err
 	}
 	whole := ask.Refused(done.Err)
 	// A refusal costs nothing to repeat, and its text may depend on the available memory.
@@ -324,7 +329,11 @@ func (c *collector) finish(p *pendingRow) error {
 	}
 	of.Row(completion.PromptTokens(p.row, p.results), failure != "")
 	if failure != "" && len(c.errors) < outcome.ErrorExamples {
-		c.errors = append(c.errors, outcome.RowError(p.row, failure))
+		err := p.failed
+		if err == nil || err.Error() != failure { // the journal keeps only the text
+			err = errors.New(failure)
+		}
+		c.errors = append(c.errors, setting.Textf("%v", outcome.RowError(p.row, err)))
 	}
 	switch {
 	case c.observer == nil:

@@ -14,6 +14,7 @@ import (
 	"github.com/quire/quire/batch/prepare"
 	"github.com/quire/quire/batch/process"
 	"github.com/quire/quire/batch/resume"
+	"github.com/quire/quire/data/setting"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/internal/plural"
 )
@@ -148,7 +149,7 @@ func AlreadyFinished(s *resume.Saved, started time.Time) (*Report, error) {
 	report.AlreadyFinished, report.Parts, report.Standing = true, s.PartCount, s.ShardCompleteness()
 	report.Counts, report.RowsBefore, report.RowsPlanned = s.Before, s.Before.Rows, s.Rows
 	if _, err := os.Stat(p.SavePrefix); p.SavePrefix != "" && err != nil {
-		return report, fmt.Errorf(
+		return report, setting.Errorf(
 			"`save-prefix` %s was not written: the job is finished and nothing was run; `new` generates it again",
 			p.SavePrefix)
 	}

@@ -3,8 +3,6 @@ package generate
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"iter"
 	"slices"
 	"time"
@@ -15,6 +13,7 @@ import (
 	"github.com/quire/quire/batch/spec"
 	"github.com/quire/quire/data/promptset"
 	"github.com/quire/quire/data/promptset/completion"
+	"github.com/quire/quire/data/setting"
 	"github.com/quire/quire/internal/plural"
 )
 
@@ -109,8 +108,9 @@ func judgeStreamed(j *spec.Job, row *promptset.Row, columns []string) {
 	set := row.Overrides.Over(j.Sampling)
 	for c := range completion.Columns() {
 		if c.AskedBy != nil && c.AskedBy(&set) && !slices.Contains(columns, c.Name) {
-			row.Err = row.Error(fmt.Sprintf("%s asks for the column %s, and the columns of a stream are those that "+
-				"flags ask for: give `columns` %s", c.Parameter, c.Name, c.Name))
+			err := setting.Errorf("%s asks for the column %s, and the columns of a stream are those that "+
+				"flags ask for: give `columns` %s", c.Parameter, c.Name, c.Name)
+			row.Err = row.Wrong(err)
 			return
 		}
 	}
@@ -143,7 +143,7 @@ func openFilesAsStream(ctx context.Context, p *process.Process, j *spec.Job) (*s
 func (g *Generator) beginStream(ctx context.Context, in *streamed) (*Unit, *promptset.LineWriter, error) {
 	p, j := g.Process, g.Job
 	if p.Rows == nil {
-		return nil, nil, errors.New("`output` is -, and Options.Rows is nil")
+		return nil, nil, setting.Errorf("`output` is -, and Options.Rows is nil")
 	}
 	columns := j.ColumnsOf(in.schema)
 	writer, err := promptset.NewLineWriter(p.Rows, promptset.WriterOptions{Format: j.Format, Schema: in.schema,
@@ -178,13 +178,13 @@ func (g *Generator) finishStream(ctx context.Context, u *Unit, writer *promptset
 	interrupted := ctx.Err() != nil
 	report := g.report(u, started, interrupted)
 	written := writer.Rows()
-	left := fmt.Sprintf("%s written; a job with `output` - keeps nothing and cannot be resumed",
+	left := setting.Textf("%s written; a job with `output` - keeps nothing and cannot be resumed",
 		plural.Count(written, "row")+plural.Of(written, " was", " were"))
 	switch {
 	case interrupted:
 		return report, outcome.Errorf(outcome.Interrupted, "interrupted: %s", left)
 	case runErr != nil:
-		return report, fmt.Errorf("%w (%s)", runErr, left)
+		return report, setting.Errorf("%w (%s)", runErr, left)
 	case report.RowsWithErrors > 0:
 		return report, outcome.Errorf(outcome.Partial, "%d of %s", report.RowsWithErrors, plural.Count(report.Rows,
 			"row")+

@@ -2,7 +2,6 @@ package load
 
 import (
 	"errors"
-	"fmt"
 	"os"
 
 	"github.com/gomlx/compute"
@@ -11,6 +10,7 @@ import (
 	"github.com/quire/quire/backend/xla"
 	"github.com/quire/quire/batch/process"
 	"github.com/quire/quire/batch/spec"
+	"github.com/quire/quire/data/setting"
 )
 
 // here is how many of the devices are this process'.
@@ -43,11 +43,11 @@ func groups(e *spec.Engine, backend compute.Backend, hosts *process.Hosts) ([]co
 	}
 	b, ok := backend.(*xla.Backend)
 	if !ok {
-		return nil, fmt.Errorf("`tp` and `dp`: backend %s has one device", backend.Name())
+		return nil, setting.Errorf("`tp` and `dp`: backend %s has one device", backend.Name())
 	}
 	if there := b.NumDevices(); hosts.Joined() != nil {
 		if there < here(e, hosts) {
-			return nil, fmt.Errorf("`tp` %d on %d hosts needs %d devices of each, and %s has %d here", e.TP,
+			return nil, setting.Errorf("`tp` %d on %d hosts needs %d devices of each, and %s has %d here", e.TP,
 				hosts.Count(), here(e, hosts), b.Platform(), there)
 		}
 		devices := make([]int, here(e, hosts))
@@ -57,7 +57,7 @@ func groups(e *spec.Engine, backend compute.Backend, hosts *process.Hosts) ([]co
 		g, err := b.GroupOver(hosts.Joined(), devices...)
 		return []compute.Backend{g}, err
 	} else if there < e.Devices() {
-		return nil, fmt.Errorf("`tp` %d and `dp` %d need %d devices, and %s has %d%s", e.TP, e.DP, e.Devices(),
+		return nil, setting.Errorf("`tp` %d and `dp` %d need %d devices, and %s has %d%s", e.TP, e.DP, e.Devices(),
 			b.Platform(), there, otherHosts())
 	}
 	var groups []compute.Backend
@@ -69,7 +69,7 @@ func groups(e *spec.Engine, backend compute.Backend, hosts *process.Hosts) ([]co
 		g, err := b.Group(devices...)
 		if errors.Is(err, xla.ErrOtherHost) {
 			return nil,
-				fmt.Errorf(
+				setting.Errorf(
 					"`tp` %d and `dp` %d: %w: \"sample run `num-processes`\" puts a model on several hosts, and "+
 						"\"sample run `shard`\" shares rows out to them", e.TP, e.DP, err)
 		}
@@ -82,11 +82,11 @@ func groups(e *spec.Engine, backend compute.Backend, hosts *process.Hosts) ([]co
 }
 
 // otherHosts reports what a slice of several hosts can do.
-func otherHosts() string {
+func otherHosts() setting.Text {
 	if hosts := sliceHosts(); len(hosts) > 1 {
-		return fmt.Sprintf(
+		return setting.Textf(
 			": those of this host. \"sample run `num-processes` auto\" puts a model on all %d hosts, with a process "+
 				"on each; \"sample run `shard` auto\" shares the rows out to them", len(hosts))
 	}
-	return ""
+	return setting.Text{}
 }

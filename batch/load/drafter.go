@@ -7,6 +7,7 @@ import (
 
 	"github.com/quire/quire/batch/process"
 	"github.com/quire/quire/batch/spec"
+	"github.com/quire/quire/data/setting"
 	"github.com/quire/quire/data/storage"
 	"github.com/quire/quire/models"
 	"github.com/quire/quire/text/tokenizer"
@@ -23,14 +24,14 @@ func openDraftModel(ctx context.Context, p *process.Process, j *spec.Job, model 
 	}
 	draft, err := openWhole(ctx, p, j, name)
 	if err != nil {
-		return nil, fmt.Errorf("`draft-model`: %w", err)
+		return nil, setting.Errorf("`draft-model`: %w", err)
 	}
 	of, err := openTokenizer(draft)
 	if err == nil {
 		err = sameTokens(model, draft, tok, of)
 	}
 	if err != nil {
-		err = fmt.Errorf("`draft-model` %s: %w", storage.Redact(name), err)
+		err = setting.Errorf("`draft-model` %s: %w", storage.Redact(name), err)
 		return nil, errors.Join(err, draft.Close())
 	}
 	return draft, nil

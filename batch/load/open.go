@@ -22,6 +22,7 @@ import (
 	"github.com/quire/quire/batch/spec"
 	"github.com/quire/quire/data/parameter"
 	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/data/setting"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/models"
 	"github.com/quire/quire/text/chat"
@@ -182,7 +183,7 @@ func openText(s *process.Session, j *spec.Job, model *models.Checkpoint) (*token
 	if j.ChatTemplate != spec.TemplateOfModel && j.ChatTemplate != spec.TemplateNone {
 		src, err := os.ReadFile(j.ChatTemplate)
 		if err != nil {
-			return nil, fmt.Errorf("`chat-template` is neither model nor none nor a file that can be read: %w", err)
+			return nil, setting.Errorf("`chat-template` is neither model nor none nor a file that can be read: %w", err)
 		}
 		src = bytes.TrimPrefix(src, []byte("\xef\xbb\xbf")) // a byte order mark is no text
 		template, withTools = string(src), string(src)
@@ -202,12 +203,12 @@ func openText(s *process.Session, j *spec.Job, model *models.Checkpoint) (*token
 	s.Mark = func(tokens []int32, text string, marks []string) string { return withMarks(tok, tokens, text, marks) }
 	switch j.ChatTemplate {
 	case spec.TemplateNone:
-		s.NoTemplate = errors.New("messages need a chat template, and `chat-template` is none")
+		s.NoTemplate = setting.Errorf("messages need a chat template, and `chat-template` is none")
 		return tok, nil
 	case spec.TemplateOfModel:
 		template, withTools = tok.ChatTemplate(), tok.ToolTemplate()
 		if template == "" && withTools == "" {
-			s.NoTemplate = fmt.Errorf(
+			s.NoTemplate = setting.Errorf(
 				"messages need a chat template, and the model %s has none: give `chat-template` FILE", j.Model)
 			return tok, nil
 		}
@@ -225,10 +226,10 @@ func openTemplates(s *process.Session, j *spec.Job, tok *tokenizer.Tokenizer, te
 	}
 	switch {
 	case err != nil && j.ChatTemplate == spec.TemplateOfModel: // prompts may not need the template
-		s.NoTemplate = fmt.Errorf("the model's own %w; give `chat-template` FILE", err)
+		s.NoTemplate = setting.Errorf("the model's own %w; give `chat-template` FILE", err)
 		return nil
 	case err != nil:
-		return fmt.Errorf("the chat template of `chat-template` %s: %w", j.ChatTemplate, err)
+		return setting.Errorf("the chat template of `chat-template` %s: %w", j.ChatTemplate, err)
 	}
 	special := tok.SpecialTexts()
 	s.Render = func(messages []promptset.Message, by *parameter.Set) (string, error) {
@@ -247,7 +248,7 @@ func openTemplates(s *process.Session, j *spec.Job, tok *tokenizer.Tokenizer, te
 		case o.Tools != "":
 			return parsedTools.Render(turns, o)
 		case template == "":
-			return "", errors.New("the model has a chat template for conversations with tools only: give " +
+			return "", setting.Errorf("the model has a chat template for conversations with tools only: give " +
 				"`chat-template` FILE")
 		}
 		return parsed.Render(turns, o)
@@ -260,7 +261,7 @@ func openTemplates(s *process.Session, j *spec.Job, tok *tokenizer.Tokenizer, te
 // what is found here, except an installed libtpu if there is no TPU: see [setup.Usable].
 func CheckDevice(backend string) error {
 	if err := setup.Usable(strings.TrimPrefix(backend, "xla:"), true); err != nil {
-		return fmt.Errorf("`backend` is %s: %w", backend, err)
+		return setting.Errorf("`backend` is %s: %w", backend, err)
 	}
 	return nil
 }
@@ -287,7 +288,7 @@ func OpenDevices(ctx context.Context, p *process.Process, e *spec.Engine) (compu
 		return nil, err
 	}
 	if err := isolate(e, p.Several()); err != nil {
-		return nil, fmt.Errorf("`backend` is %s: %w", e.Backend, err)
+		return nil, setting.Errorf("`backend` is %s: %w", e.Backend, err)
 	}
 	backend, err := xla.OpenContext(ctx, spec, xla.OpenOptions{
 		FindPlugin: func(platform string) (string, error) {
@@ -304,7 +305,7 @@ func OpenDevices(ctx context.Context, p *process.Process, e *spec.Engine) (compu
 		if none := setup.NoDevice(strings.TrimPrefix(e.Backend, "xla:")); none != "" {
 			err = fmt.Errorf("%w; %s", err, none)
 		}
-		return nil, fmt.Errorf("`backend` is %s: %w", e.Backend, err)
+		return nil, setting.Errorf("`backend` is %s: %w", e.Backend, err)
 	}
 	return backend, nil
 }
@@ -332,7 +333,7 @@ func OpenTopology(ctx context.Context, p *process.Process, kernels, name string,
 // orLonger adds to an error of a plugin that took too long what helps.
 func orLonger(err error) error {
 	if errors.Is(err, xla.ErrClientTimeout) {
-		return fmt.Errorf("%w; a longer `client-timeout` waits longer", err)
+		return setting.Errorf("%w; a longer `client-timeout` waits longer", err)
 	}
 	return err
 }

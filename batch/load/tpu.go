@@ -11,6 +11,7 @@ import (
 	"github.com/quire/quire/backend"
 	"github.com/quire/quire/backend/setup"
 	"github.com/quire/quire/batch/spec"
+	"github.com/quire/quire/data/setting"
 )
 
 // VisibleChips is the variable that gives libtpu the chips of the host that a process has.
@@ -148,8 +149,8 @@ func ChipsOfWorkers(e *spec.Engine, workers int) ([]string, error) {
 		chips, _ = parseChips(chipList(0, workers*each))
 	}
 	if len(chips) < workers*each || chipBounds[each] == "" {
-		return nil, fmt.Errorf("`workers` %d with `tp` %d and `dp` %d need %d chips each, of 1, 2, 4 or 8, and this "+
-			"host has %d in all", workers, e.TP, e.DP, each, len(chips))
+		return nil, setting.Errorf("`workers` %d with `tp` %d and `dp` %d need %d chips each, of 1, 2, 4 or 8, and "+
+			"this host has %d in all", workers, e.TP, e.DP, each, len(chips))
 	}
 	lists := make([]string, workers)
 	for i := range lists {

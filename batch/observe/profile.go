@@ -2,12 +2,12 @@ package observe
 
 import (
 	"errors"
-	"fmt"
 	"sync"
 
 	"github.com/gomlx/compute"
 
 	"github.com/quire/quire/backend/xla"
+	"github.com/quire/quire/data/setting"
 )
 
 // DeviceProfile reports that a profile of the devices is taken by the plugin's own profiler, from the first call of
@@ -37,12 +37,12 @@ func (p *DeviceProfile) Check(backend compute.Backend) error {
 	}
 	b, ok := backend.(profiled)
 	if !ok {
-		return fmt.Errorf("`profile-device`: backend %s has no profiler: use one of xla", backend.Name())
+		return setting.Errorf("`profile-device`: backend %s has no profiler: use one of xla", backend.Name())
 	}
 	err := b.CheckProfiler()
 	if errors.Is(err, xla.ErrNoProfiler) {
-		return fmt.Errorf("`profile-device`: %w; those for TPU and GPU have one. `trace` shows the calls of any device",
-			err)
+		return setting.Errorf("`profile-device`: %w; those for TPU and GPU have one. `trace` shows the calls of any "+
+			"device", err)
 	}
 	return err
 }
@@ -60,7 +60,7 @@ func (p *DeviceProfile) Start(backend compute.Backend) error {
 	p.started = true
 	var err error
 	if p.running, err = backend.(profiled).StartProfile(); err != nil {
-		return fmt.Errorf("`profile-device`: %w", err)
+		return setting.Errorf("`profile-device`: %w", err)
 	}
 	return nil
 }

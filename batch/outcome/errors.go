@@ -11,9 +11,9 @@ import (
 const ErrorExamples = 5
 
 // RowError names a row and what is wrong with it; the row's own errors do both.
-func RowError(row *promptset.Row, failure string) string {
-	if row.Err != nil && row.Err.Error() == failure {
+func RowError(row *promptset.Row, failure error) error {
+	if row.Err != nil && row.Err.Error() == failure.Error() {
 		return failure
 	}
-	return row.Error(fmt.Sprintf("(id %s) %s", visible.Cut(row.ID), failure)).Error()
+	return row.Wrong(fmt.Errorf("(id %s) %w", visible.Cut(row.ID), failure))
 }

@@ -4,8 +4,8 @@ package outcome
 import (
 	"context"
 	"errors"
-	"fmt"
 
+	"github.com/quire/quire/data/setting"
 	"github.com/quire/quire/data/storage"
 )
 
@@ -31,8 +31,9 @@ func (e *Error) Error() string { return e.Err.Error() }
 
 func (e *Error) Unwrap() error { return e.Err }
 
+// Errorf returns an error of an outcome, whose message may name settings: see [setting.Errorf].
 func Errorf(outcome Outcome, format string, args ...any) error {
-	return &Error{outcome, fmt.Errorf(format, args...)}
+	return &Error{outcome, setting.Errorf(format, args...)}
 }
 
 // Of returns how something ended that returned err.

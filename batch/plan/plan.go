@@ -13,6 +13,7 @@ import (
 	"github.com/gomlx/compute"
 
 	"github.com/quire/quire/backend/xla"
+	"github.com/quire/quire/data/setting"
 	"github.com/quire/quire/engine"
 )
 
@@ -82,23 +83,28 @@ type doesNotFitError struct {
 	cause                      error
 }
 
-func (e *doesNotFitError) Error() string {
-	const remedy = "take a smaller `dtype` or `max-seqs`, a device with more memory, or more devices that run the " +
-		"model together (`tp`)"
+func (e *doesNotFitError) Error() string { return e.text().String() }
+
+// Spell is the error with settings in a spelling: see [setting.Spell].
+func (e *doesNotFitError) Spell(spell setting.Spelling) string { return e.text().Spell(spell) }
+
+func (e *doesNotFitError) text() setting.Text {
+	remedy := setting.Textf("take a smaller `dtype` or `max-seqs`, a device with more memory, or more devices that " +
+		"run the model together (`tp`)")
 	if e.needed == 0 {
 		weights, available := sizes(e.weights, e.available)
-		return fmt.Sprintf("the model does not fit: its weights are %s, and a device of %s has %s; %s", weights,
+		return setting.Textf("the model does not fit: its weights are %s, and a device of %s has %s; %s", weights,
 			e.device, available, remedy)
 	}
-	what, or := "the model", ""
+	what, or := "the model", setting.Text{}
 	why := fmt.Sprintf("%d KV pages of %d tokens", e.pages, e.pageSize)
 	if e.least {
 		why += ", which is what one sequence takes"
 	} else {
-		what, or = "the job", "lower `kv-memory`, or "
+		what, or = "the job", setting.Textf("lower `kv-memory`, or ")
 	}
 	needed, available := sizes(e.needed, e.available)
-	return fmt.Sprintf(
+	return setting.Textf(
 		"%s does not fit: with weights of %s and %s, program %s needs %s, and a device of %s has %s; %s%s",
 		what, Size(e.weights), why, e.program, needed, e.device, available, or, remedy)
 }
@@ -234,7 +240,7 @@ func (p *Planner) search(ctx context.Context, sketch engine.Plan, r *Report) err
 	}
 	r.Complete = s.complete(best, trials)
 	if best == 0 && !r.Complete {
-		return fmt.Errorf("`max-compiles` %d is too few: no number of pages was found to fit yet (%s)",
+		return setting.Errorf("`max-compiles` %d is too few: no number of pages was found to fit yet (%s)",
 			p.options.Trials, r.Tried())
 	}
 	if best == 0 {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/quire/quire/backend/chip"
 	"github.com/quire/quire/backend/xla"
+	"github.com/quire/quire/data/setting"
 	"github.com/quire/quire/engine"
 )
 
@@ -46,9 +47,9 @@ type Report struct {
 	Programs        []Program       `json:"programs"`
 	Kernels         []xla.KernelUse `json:"kernels,omitempty"`
 	// Warnings list what makes the job slower than necessary.
-	Warnings []string    `json:"warnings,omitempty"`
-	Estimate *Estimate   `json:"estimate,omitempty"`
-	Plan     engine.Plan `json:"plan"`
+	Warnings []setting.Text `json:"warnings,omitempty"`
+	Estimate *Estimate      `json:"estimate,omitempty"`
+	Plan     engine.Plan    `json:"plan"`
 }
 
 // Program is one compiled program.
@@ -120,10 +121,10 @@ func (r *Report) describe(p *Planner, done *engine.Precompiled) error {
 }
 
 // kernelWarnings names the shapes that attention has no kernel for, and the remedy.
-func kernelWarnings(used []xla.KernelUse) (warnings []string) {
+func kernelWarnings(used []xla.KernelUse) (warnings []setting.Text) {
 	for _, u := range used {
 		if u.Kernel == "" {
-			warnings = append(warnings, fmt.Sprintf("%s runs without a kernel, in ordinary operations, for %s: %s",
+			warnings = append(warnings, setting.Textf("%s runs without a kernel, in ordinary operations, for %s: %s",
 				strings.ReplaceAll(u.Composite, "_", " "), u.For, u.Reason))
 		}
 	}

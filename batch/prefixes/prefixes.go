@@ -15,6 +15,7 @@ import (
 
 	"github.com/quire/quire/backend/setup"
 	"github.com/quire/quire/batch/process"
+	"github.com/quire/quire/data/setting"
 	"github.com/quire/quire/engine"
 )
 
@@ -124,7 +125,7 @@ func LoadPrefixes(p *process.Process, engines ...*engine.Engine) error {
 	for _, prefix := range p.LoadPrefixes {
 		file, err := Prefixes{p.PrefixDir}.find(prefix)
 		if err != nil {
-			return fmt.Errorf("`load-prefix`: %w", err)
+			return setting.Errorf("`load-prefix`: %w", err)
 		}
 		for _, e := range engines {
 			if err := loadPrefix(e, file); err != nil {
@@ -138,11 +139,11 @@ func LoadPrefixes(p *process.Process, engines ...*engine.Engine) error {
 func loadPrefix(e *engine.Engine, file string) error {
 	f, err := os.Open(file)
 	if err != nil {
-		return fmt.Errorf("`load-prefix`: %w", err)
+		return setting.Errorf("`load-prefix`: %w", err)
 	}
 	defer f.Close()
 	if _, err := e.LoadPrefix(f); err != nil {
-		return fmt.Errorf("`load-prefix` %s: %w", file, err)
+		return setting.Errorf("`load-prefix` %s: %w", file, err)
 	}
 	return nil
 }
@@ -153,7 +154,12 @@ type PrefixError struct {
 	Err  error
 }
 
-func (e *PrefixError) Error() string { return "`save-prefix` " + e.File + ": " + e.Err.Error() }
+func (e *PrefixError) Error() string { return e.Spell(nil) }
+
+// Spell is the error with settings in a spelling: see [setting.Spell].
+func (e *PrefixError) Spell(spell setting.Spelling) string {
+	return setting.Textf("`save-prefix` %s: %v", e.File, e.Err).Spell(spell)
+}
 
 func (e *PrefixError) Unwrap() error { return e.Err }
 
@@ -164,12 +170,12 @@ func SavePrefix(ctx context.Context, p *process.Process, s *process.Session, tok
 	}
 	engines := s.Engines()
 	if len(engines) == 0 {
-		return errors.New("`save-prefix`: this engine keeps no keys and values")
+		return setting.Errorf("`save-prefix`: this engine keeps no keys and values")
 	}
 	temporary := p.SavePrefix + ".part"
 	f, err := os.Create(temporary)
 	if err != nil {
-		return fmt.Errorf("`save-prefix`: %w", err)
+		return setting.Errorf("`save-prefix`: %w", err)
 	}
 	defer func() {
 		if err != nil {

@@ -1,9 +1,8 @@
 package prepare
 
 import (
-	"fmt"
-
 	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/data/setting"
 	"github.com/quire/quire/internal/visible"
 )
 
@@ -14,8 +13,11 @@ type parentElsewhereError struct {
 	unit   string
 }
 
-func (e *parentElsewhereError) Error() string {
-	return e.row.Error(fmt.Sprintf("(id %s) its parent %s, row %d of the job, is in another %s, and processes do not "+
-		"wait for one another: run this job with one process, or give `part-rows` so that each row is in the part of "+
-		"its parent", visible.Quoted(e.row.ID), visible.Quoted(e.row.Parent.ID), e.parent, e.unit)).Error()
+func (e *parentElsewhereError) Error() string { return e.Unwrap().Error() }
+
+// Unwrap returns the error in words.
+func (e *parentElsewhereError) Unwrap() error {
+	return e.row.Wrong(setting.Errorf("(id %s) its parent %s, row %d of the job, is in another %s, and processes do "+
+		"not wait for one another: run this job with one process, or give `part-rows` so that each row is in the part "+
+		"of its parent", visible.Quoted(e.row.ID), visible.Quoted(e.row.Parent.ID), e.parent, e.unit))
 }

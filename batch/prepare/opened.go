@@ -5,7 +5,6 @@ package prepare
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/quire/quire/batch/arithmetic"
@@ -16,6 +15,7 @@ import (
 	"github.com/quire/quire/batch/spec"
 	"github.com/quire/quire/data/promptset"
 	"github.com/quire/quire/data/promptset/folder"
+	"github.com/quire/quire/data/setting"
 )
 
 // Opened is a job with its inputs, and what is known of its model.
@@ -88,8 +88,8 @@ func OpenJobInputs(ctx context.Context, j *spec.Job, p *process.Process, copied 
 	}
 	reader, err := promptset.OpenMapped(ctx, files, j.Inputs, j.Mapping)
 	if wrong := (*promptset.FileError)(nil); errors.As(err, &wrong) && (wrong.Missing || wrong.NoPrompts) {
-		if wrong.Advice != "" {
-			err = fmt.Errorf("%w: %s", err, wrong.Advice)
+		if wrong.Advice.String() != "" {
+			err = setting.Errorf("%w: %s", err, wrong.Advice)
 		}
 		return nil, nil, outcome.Errorf(outcome.Misused, "`input` %w", err)
 	}

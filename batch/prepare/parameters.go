@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/quire/quire/batch/outcome"
@@ -12,6 +11,7 @@ import (
 	"github.com/quire/quire/batch/spec"
 	"github.com/quire/quire/data/parameter"
 	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/data/setting"
 	"github.com/quire/quire/engine"
 )
 
@@ -83,28 +83,36 @@ func renders(s *process.Session, set *parameter.Set) error {
 
 // ofField words an error about a row's parameter as one about the field of the job.
 func ofField(set *parameter.Set, err error) error {
-	name := ""
-	var of interface {
+	var of interface { // an error that begins with the name of the parameter, or an element of it
+		error
+		Of() string
+		Problem() string
+	}
+	var about interface {
 		error
 		Parameter() string
 	}
+	name := ""
 	if errors.As(err, &of) {
-		name, err = of.Parameter(), of
+		name, _, _ = strings.Cut(of.Of(), "[")
+		err = of
 	}
-	what := strings.TrimPrefix(err.Error(), engine.ErrInvalidRequest.Error()+": ")
-	first, rest, _ := strings.Cut(what, " ")
-	if name == "" {
-		name, _, _ = strings.Cut(first, "[")
+	if errors.As(err, &about) {
+		name, err = about.Parameter(), about
+	}
+	if inner := errors.Unwrap(err); errors.Is(err, engine.ErrInvalidRequest) && inner != nil {
+		err = inner
 	}
 	own := parameter.Sink(name)
 	switch {
 	case own == nil || own.Flag == "":
-		return errors.New(what)
+		return err
 	case own.Type() == parameter.Structured:
-		return &spec.FieldError{Field: spec.StructureField(set.StructuredOutputs.Kind), Problem: "can't be followed: " +
-			what}
-	case first == name:
-		return &spec.FieldError{Field: own.Flag, Problem: rest}
+		return spec.Invalid(spec.StructureField(set.StructuredOutputs.Kind), "can't be followed: %w", err)
+	case of != nil && of.Of() == name && errors.Unwrap(of) != nil:
+		return spec.Invalid(own.Flag, "%w", errors.Unwrap(of))
+	case of != nil && of.Of() == name:
+		return spec.Invalid(own.Flag, "%s", of.Problem())
 	}
-	return fmt.Errorf("`%s`: %s", own.Flag, what)
+	return setting.Errorf("%s: %w", setting.Name(own.Flag), err)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/quire/quire/backend"
 	"github.com/quire/quire/batch/outcome"
 	"github.com/quire/quire/batch/spec"
+	"github.com/quire/quire/data/setting"
 	"github.com/quire/quire/engine/lockstep"
 )
 
@@ -19,15 +20,15 @@ func (h *Hosts) validate(e *spec.Engine) error {
 	case !h.Several():
 		return nil
 	case h.InitializationTimeout <= 0 || h.HeartbeatTimeout <= 0:
-		return errors.New("`initialization-timeout` and `heartbeat-timeout` must be longer than nothing")
+		return setting.Errorf("`initialization-timeout` and `heartbeat-timeout` must be longer than nothing")
 	case e.DP > 1:
-		return errors.New("`dp` and `num-processes` may not come together: one replica of the model is on all hosts; " +
-			"`shard` shares rows out to others")
+		return setting.Errorf("`dp` and `num-processes` may not come together: one replica of the model is on all " +
+			"hosts; `shard` shares rows out to others")
 	case e.TP%h.Processes != 0 || e.TP == 0:
-		return fmt.Errorf("`tp` is %d, and there are %d processes: it counts the devices of all, and each has as many "+
-			"of them", e.TP, h.Processes)
+		return setting.Errorf("`tp` is %d, and there are %d processes: it counts the devices of all, and each has "+
+			"as many of them", e.TP, h.Processes)
 	case backend.Named(e.Backend).IsOneHost:
-		return errors.New("`num-processes` is for xla:tpu and xla:cpu: one model on GPUs of several hosts is not " +
+		return setting.Errorf("`num-processes` is for xla:tpu and xla:cpu: one model on GPUs of several hosts is not " +
 			"supported; use `tp` with one host's, and `shard` for the others")
 	}
 	return nil

@@ -2,8 +2,6 @@ package process
 
 import (
 	"cmp"
-	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"time"
@@ -16,6 +14,7 @@ import (
 	"github.com/quire/quire/batch/spec"
 	"github.com/quire/quire/batch/telemetry"
 	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/data/setting"
 	"github.com/quire/quire/data/storage"
 	"github.com/quire/quire/data/tally"
 	"github.com/quire/quire/data/vfs"
@@ -73,6 +72,8 @@ type Options struct {
 	FS vfs.FS
 	// Messages takes lines for people: warnings, and unless Quiet is set how far the job is.
 	Messages io.Writer
+	// Spelling is how they name settings.
+	Spelling setting.Spelling
 	Quiet    bool
 	Verbose  bool // the whole plan of the engine is printed
 	Progress Progress
@@ -192,12 +193,12 @@ func (p *Process) validate(s *spec.Spec) error {
 	case p.MaxRestarts < 0:
 		return spec.Invalid("max-restarts", "is %d, but must be 0 or more", p.MaxRestarts)
 	case prefixes && s.Engine.NoPrefixCache:
-		return errors.New("`save-prefix` and `load-prefix` need `prefix-cache` on")
+		return setting.Errorf("`save-prefix` and `load-prefix` need `prefix-cache` on")
 	case prefixes && p.Several():
-		return errors.New("`save-prefix` and `load-prefix` may not come with `num-processes`: each process has a " +
+		return setting.Errorf("`save-prefix` and `load-prefix` may not come with `num-processes`: each process has a " +
 			"part of the prefix, and the file has all")
 	case p.InOrder && s.Output != spec.Standard:
-		return errors.New("`in-order` is for `output` -: an output folder has the order of the input")
+		return setting.Errorf("`in-order` is for `output` -: an output folder has the order of the input")
 	}
 	if s.Output == spec.Standard {
 		return p.validateStream()
@@ -207,20 +208,20 @@ func (p *Process) validate(s *spec.Spec) error {
 	}
 	switch {
 	case s.ReadsStandard() && !p.Shard.Whole():
-		return fmt.Errorf(OneProcessReads, "`shard`")
+		return setting.Errorf(OneProcessReads, setting.Name("shard"))
 	case s.ReadsStandard() && p.Several():
-		return fmt.Errorf(OneProcessReads, "`num-processes`")
+		return setting.Errorf(OneProcessReads, setting.Name("num-processes"))
 	}
 	if err := p.Hosts.validate(&s.Engine); err != nil || p.Shard.Whole() {
 		return err
 	}
 	switch {
 	case p.New:
-		return errors.New("`new` removes what all shards wrote, and may not come with `shard`: remove the folder " +
+		return setting.Errorf("`new` removes what all shards wrote, and may not come with `shard`: remove the folder " +
 			"before the shards begin, or choose another `output`")
 	case p.WorkDir != "" && !storage.IsRemote(s.Output):
-		return errors.New("`work-dir` may not come with `shard` and a local `output`: the shards know each other's " +
-			"job by the output folder")
+		return setting.Errorf("`work-dir` may not come with `shard` and a local `output`: the shards know each " +
+			"other's job by the output folder")
 	}
 	return nil
 }
@@ -242,7 +243,7 @@ func (p *Process) validateStream() error {
 
 // validateChanges checks the options for changes of a job.
 func (p *Process) validateChanges(s *spec.Spec) error {
-	field := "extend"
+	field := setting.Name("extend")
 	switch {
 	case p.RetryErrors && !p.Extend:
 		field = "retry-errors"
@@ -251,24 +252,24 @@ func (p *Process) validateChanges(s *spec.Spec) error {
 	}
 	switch {
 	case p.New:
-		return fmt.Errorf("`%s` keeps what is there and `new` removes it: leave one out", field)
+		return setting.Errorf("%s keeps what is there and `new` removes it: leave one out", field)
 	case !p.Shard.Whole():
-		return fmt.Errorf("`%s` may not come with `shard`: change the job with one process that does all of it; "+
+		return setting.Errorf("%s may not come with `shard`: change the job with one process that does all of it; "+
 			"shards may continue it then", field)
 	case p.Several():
-		return fmt.Errorf("`%s` may not come with `num-processes`", field)
+		return setting.Errorf("%s may not come with `num-processes`", field)
 	case storage.IsRemote(s.Output):
-		return fmt.Errorf("`%s` needs a local `output`: parts in an object store cannot be replaced by new ones at "+
+		return setting.Errorf("%s needs a local `output`: parts in an object store cannot be replaced by new ones at "+
 			"once", field)
 	case s.Format == promptset.FormatOpenAI:
-		return fmt.Errorf("`%s` may not come with `format` openai, whose answers do not have all of a completion: "+
+		return setting.Errorf("%s may not come with `format` openai, whose answers do not have all of a completion: "+
 			"give `format` parquet or jsonl", field)
 	}
 	return nil
 }
 
 // RequireWhole refuses what only one process can do: changes of a job, and a job of rows from standard input.
-func (p *Process) RequireWhole(s *spec.Spec, what string) error {
+func (p *Process) RequireWhole(s *spec.Spec, what setting.Name) error {
 	switch {
 	case p.Extend:
 		return outcome.Errorf(outcome.Misused, "`extend` may not come with %s: change the job with one process first",

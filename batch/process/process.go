@@ -13,6 +13,7 @@ import (
 	"github.com/quire/quire/backend/setup"
 	"github.com/quire/quire/batch/jobstate"
 	"github.com/quire/quire/batch/spec"
+	"github.com/quire/quire/data/setting"
 	"github.com/quire/quire/data/storage"
 	"github.com/quire/quire/engine"
 )
@@ -79,8 +80,10 @@ func WorkFolder(output, workDir string) (string, error) {
 	return filepath.Join(cache, "jobs", hex.EncodeToString(sum[:8])), nil
 }
 
-// Printf writes a line.
-func (p *Process) Printf(format string, args ...any) { fmt.Fprintf(p.Messages, format+"\n", args...) }
+// Printf writes a line, which may name settings: see [setting.Text].
+func (p *Process) Printf(format string, args ...any) {
+	fmt.Fprintln(p.Messages, setting.Textf(format, args...).Spell(p.Spelling))
+}
 
 // Statusf writes a line about how far the job is.
 func (p *Process) Statusf(format string, args ...any) {
@@ -117,16 +120,16 @@ func (p *Process) ReportWaiting(waited time.Duration, what string) {
 }
 
 // OutputRemedy is the remedy for an output that has something else, worded for whoever can act on it.
-func (p *Process) OutputRemedy() string {
+func (p *Process) OutputRemedy() setting.Text {
 	switch {
 	case p.Queued != "":
-		return fmt.Sprintf(
+		return setting.Textf(
 			"cancel this job (\"sample cancel %s\") and submit it with another output, or with "+
 				"\"sample submit `new`\", which removes what is there", p.Queued)
 	case !p.Shard.Whole():
-		return "choose another `output`, or remove what is there"
+		return setting.Textf("choose another `output`, or remove what is there")
 	}
-	return "choose another `output`, or give `new` to remove what is there"
+	return setting.Textf("choose another `output`, or give `new` to remove what is there")
 }
 
 // ShardText is a shard in reports; it is empty for the whole job.

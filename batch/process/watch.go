@@ -2,11 +2,11 @@ package process
 
 import (
 	"context"
-	"fmt"
 	"sync/atomic"
 	"time"
 
 	"github.com/quire/quire/batch/outcome"
+	"github.com/quire/quire/data/setting"
 )
 
 // caller is a sampler that counts the calls of its programs as they end. If a sampler does not count, only completions
@@ -60,8 +60,8 @@ func (d *Watchdog) watch(counter caller) {
 		quiet := time.Since(d.from) - time.Duration(d.last.Load())
 		if timeout := d.process.CallTimeout; timeout > 0 && quiet >= timeout {
 			// A worker's units stay taken until the queue notices that it is gone: that counts as a try.
-			d.process.Stuck(fmt.Errorf("%s for %s (`call-timeout`): the device hangs; what is finished is kept, and "+
-				"the same command continues the job", what, timeout))
+			d.process.Stuck(setting.Errorf("%s for %s (`call-timeout`): the device hangs; what is finished is kept, "+
+				"and the same command continues the job", what, timeout))
 			return
 		}
 		switch {

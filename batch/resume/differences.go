@@ -10,6 +10,7 @@ import (
 	"github.com/quire/quire/batch/process"
 	"github.com/quire/quire/batch/spec"
 	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/data/setting"
 	"github.com/quire/quire/data/storage"
 )
 
@@ -30,10 +31,10 @@ func SettledAs(j *spec.Job, p *process.Process, was jobstate.Settled, difference
 
 // different is the error for a folder with another job.
 func different(p *process.Process, j *spec.Job, differences jobstate.Differences) error {
-	only := ""
+	only, extends := "", setting.Text{}
 	if p.Extend {
-		only = "`extend` takes a larger `n-generations`, a larger `limit` and more rows after those that are there, " +
-			"and nothing else. "
+		extends = setting.Textf("`extend` takes a larger `n-generations`, a larger `limit` and more rows after " +
+			"those that are there, and nothing else. ")
 	}
 	ofInput := func(is func(name string) bool) func(jobstate.Difference) bool {
 		return func(d jobstate.Difference) bool { return d.OfInput() && is(d.Name) }
@@ -57,8 +58,9 @@ func different(p *process.Process, j *spec.Job, differences jobstate.Differences
 		only += "A branch of a dataset has moved, or another one was named: a commit does not move " +
 			"(hf://datasets/ORG/NAME@COMMIT/PATH). "
 	}
-	return fmt.Errorf("%w\n%sGive it the settings it was started with to continue, or %s",
-		&jobstate.DifferentJobError{Output: j.Output, Differences: differences}, only, p.OutputRemedy())
+	return setting.Errorf("%w\n%s%sGive it the settings it was started with to continue, or %s",
+		&jobstate.DifferentJobError{Output: j.Output, Differences: differences}, extends, only,
+		p.OutputRemedy())
 }
 
 // errUnknownParts is the error for parts of no job that is known.

@@ -22,7 +22,7 @@ func TestElsewhere(t *testing.T) {
 			t.Errorf("%s: %s", name, text)
 		}
 	}
-	if text := worker.OutputRemedy(); !strings.Contains(text, "\"sample submit `new`\"") {
+	if text := worker.OutputRemedy().String(); !strings.Contains(text, "\"sample submit `new`\"") {
 		t.Error(text)
 	}
 }

@@ -3,7 +3,6 @@ package resume
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -19,6 +18,7 @@ import (
 	"github.com/quire/quire/data/promptset"
 	"github.com/quire/quire/data/promptset/completion"
 	"github.com/quire/quire/data/promptset/folder"
+	"github.com/quire/quire/data/setting"
 	"github.com/quire/quire/internal/visible"
 )
 
@@ -102,7 +102,7 @@ func (s *Saved) findChange(ctx context.Context) error {
 		}
 	}
 	if larger {
-		return fmt.Errorf("%s holds a smaller job:\n  %s\nGive `extend` to make it larger, or %s", s.Job.Output,
+		return setting.Errorf("%s holds a smaller job:\n  %s\nGive `extend` to make it larger, or %s", s.Job.Output,
 			strings.Join(differences.Texts(), "\n  "), p.OutputRemedy())
 	}
 	from, err := s.changedFrom(ctx, was, d, before)
@@ -169,8 +169,8 @@ func (s *Saved) changedFrom(ctx context.Context, was, d *jobstate.Description, b
 	now := s.Opened.Reader
 	if d.NumberAt(0, spec.SettingN) > was.NumberAt(len(was.Changes), spec.SettingN) {
 		if now.HasRequests() {
-			return 0, errors.New("`extend` may not come with a larger `n-generations` for batch files of OpenAI: a " +
-				"line may have several prompts, whose completions would get other numbers")
+			return 0, setting.Errorf("`extend` may not come with a larger `n-generations` for batch files of " +
+				"OpenAI: a line may have several prompts, whose completions would get other numbers")
 		}
 		return 0, nil
 	}

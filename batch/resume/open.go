@@ -12,6 +12,7 @@ import (
 	"github.com/quire/quire/batch/prepare"
 	"github.com/quire/quire/batch/process"
 	"github.com/quire/quire/data/promptset/folder"
+	"github.com/quire/quire/data/setting"
 	"github.com/quire/quire/data/storage"
 	"github.com/quire/quire/data/vfs"
 )
@@ -69,7 +70,7 @@ func Open(ctx context.Context, p *process.Process, opened *prepare.Opened) (save
 			return nil, err
 		}
 	} else if len(published) > 0 {
-		return nil, fmt.Errorf("%s: %w: %s", s.Job.Output, errUnknownParts, p.OutputRemedy())
+		return nil, setting.Errorf("%s: %w: %s", s.Job.Output, errUnknownParts, p.OutputRemedy())
 	}
 	if err := s.inspect(published); err != nil {
 		return nil, err

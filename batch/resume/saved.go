@@ -26,6 +26,7 @@ import (
 	"github.com/quire/quire/data/promptset"
 	"github.com/quire/quire/data/promptset/completion"
 	"github.com/quire/quire/data/promptset/folder"
+	"github.com/quire/quire/data/setting"
 	"github.com/quire/quire/data/tally"
 	"github.com/quire/quire/data/vfs"
 	"github.com/quire/quire/engine"
@@ -234,7 +235,7 @@ func (s *Saved) CheckArithmetic(now string) error {
 	if now == "" || was == "" || now == was { // jobs of older versions do not have it
 		return nil
 	}
-	return fmt.Errorf("%w\nThe last digits of completions would not be those of a single run: %s; or %s",
+	return setting.Errorf("%w\nThe last digits of completions would not be those of a single run: %s; or %s",
 		&jobstate.DifferentJobError{Output: s.Job.Output,
 			Differences: jobstate.Differences{{Text: fmt.Sprintf("the completions are computed by %s, were by %s", now,
 				was)}}},

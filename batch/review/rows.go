@@ -74,8 +74,17 @@ func partError(part folder.Part, err error) error {
 	if errors.Is(err, completion.ErrNoCompletions) {
 		return err
 	}
-	return fmt.Errorf("%s: %w", part.Name, err)
+	return &PartError{part.Name, err}
 }
+
+// PartError reports what is wrong with a part; Part is the output itself if that is one file.
+type PartError struct {
+	Part string
+	Err  error
+}
+
+func (e *PartError) Error() string { return fmt.Sprintf("%s: %v", e.Part, e.Err) }
+func (e *PartError) Unwrap() error { return e.Err }
 
 // Longest returns the n rows with the longest completions, longest first. Of rows of the same length it takes the first
 // ones.

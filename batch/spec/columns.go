@@ -10,6 +10,7 @@ import (
 	"github.com/quire/quire/data/parameter"
 	"github.com/quire/quire/data/promptset"
 	"github.com/quire/quire/data/promptset/completion"
+	"github.com/quire/quire/data/setting"
 )
 
 // Columns of completions that are taken apart.
@@ -104,12 +105,12 @@ const excludeField = "exclude-columns"
 func (s *Spec) CheckExclude(input *promptset.Reader) error {
 	schema := input.Schema()
 	if err := completion.CheckExcluded(s.Exclude, schema, s.ColumnsOf(schema)); err != nil {
-		return outcome.Errorf(outcome.Misused, "`%s` %w", excludeField, err)
+		return outcome.Errorf(outcome.Misused, "%s %w", setting.Name(excludeField), err)
 	}
 	if slices.Contains(s.Exclude, "token_ids") && input.HasParents() {
 		return outcome.Errorf(outcome.Misused,
-			"`%s` has \"token_ids\", and rows have a parent, whose tokens they go on from: "+
-				"leave it out", excludeField)
+			"%s has \"token_ids\", and rows have a parent, whose tokens they go on from: "+
+				"leave it out", setting.Name(excludeField))
 	}
 	return nil
 }
@@ -122,7 +123,7 @@ func (s *Spec) CheckPartitions(input *promptset.Reader) error {
 		return nil
 	}
 	if err := input.CheckKept(s.ColumnsOf(input.Schema())); err != nil {
-		return outcome.Errorf(outcome.Misused, "`%s` %w", keepField, err)
+		return outcome.Errorf(outcome.Misused, "%s %w", setting.Name(keepField), err)
 	}
 	return nil
 }

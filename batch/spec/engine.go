@@ -1,7 +1,6 @@
 package spec
 
 import (
-	"errors"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -12,6 +11,7 @@ import (
 	"github.com/quire/quire/backend"
 	"github.com/quire/quire/backend/setup"
 	"github.com/quire/quire/backend/xla"
+	"github.com/quire/quire/data/setting"
 	"github.com/quire/quire/data/storage"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/engine/config"
@@ -202,7 +202,7 @@ func (e *Engine) validateDevices() error {
 	case e.EP < 0 || e.EP > 1 && e.TP%e.EP != 0:
 		return Invalid("ep", "is %d, but must divide `tp`, which is %d", e.EP, e.TP)
 	case e.Devices() > 1 && e.Backend == "go":
-		return errors.New("`tp` and `dp` need several devices, and `backend` go has one: use a backend of xla")
+		return setting.Errorf("`tp` and `dp` need several devices, and `backend` go has one: use a backend of xla")
 	}
 	return nil
 }

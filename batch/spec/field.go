@@ -1,21 +1,31 @@
 package spec
 
 import (
-	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/quire/quire/data/setting"
 )
 
 // FieldError describes what is wrong with a field of a [Spec] or of [Options]. Field is the name that config files have
 // for it, such as "max-tokens".
 type FieldError struct {
-	Field, Problem string
+	Field   string
+	Problem error
 }
 
-func (e *FieldError) Error() string { return "`" + e.Field + "` " + e.Problem }
+func (e *FieldError) Error() string { return e.Spell(nil) }
 
+// Spell is the error with settings in a spelling: see [setting.Spell].
+func (e *FieldError) Spell(spell setting.Spelling) string {
+	return setting.Textf("%s %v", setting.Name(e.Field), e.Problem).Spell(spell)
+}
+
+func (e *FieldError) Unwrap() error { return e.Problem }
+
+// Invalid is a FieldError, whose problem may name other settings: see [setting.Errorf].
 func Invalid(field, format string, args ...any) error {
-	return &FieldError{field, fmt.Sprintf(format, args...)}
+	return &FieldError{field, setting.Errorf(format, args...)}
 }
 
 func oneOf(field, value string, allowed ...string) error {

@@ -3,7 +3,6 @@ package spec
 import (
 	"cmp"
 	"encoding/json"
-	"fmt"
 	"os"
 	"strings"
 
@@ -11,6 +10,7 @@ import (
 	"github.com/quire/quire/data/promptset"
 	"github.com/quire/quire/data/promptset/completion"
 	"github.com/quire/quire/data/promptset/folder"
+	"github.com/quire/quire/data/setting"
 	"github.com/quire/quire/engine"
 )
 
@@ -26,7 +26,7 @@ func (j *Job) Describe(r *promptset.Reader, parts folder.Parts, fingerprint stri
 	if j.ChatTemplate != TemplateOfModel && j.ChatTemplate != TemplateNone {
 		text, err := os.ReadFile(j.ChatTemplate)
 		if err != nil {
-			return nil, fmt.Errorf("`chat-template` is neither model nor none nor a file that can be read: %w", err)
+			return nil, setting.Errorf("`chat-template` is neither model nor none nor a file that can be read: %w", err)
 		}
 		settings.ChatTemplate = digestOf(text)
 	}

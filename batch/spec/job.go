@@ -8,6 +8,7 @@ import (
 	"github.com/quire/quire/batch/outcome"
 	"github.com/quire/quire/data/parameter"
 	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/data/setting"
 	"github.com/quire/quire/models/arch"
 )
 
@@ -32,7 +33,7 @@ func (j *Job) WithGeneration(asked arch.Generation, warn func(format string, arg
 	if j.GenerationConfig != GenerationAuto {
 		return j, nil
 	}
-	const remedy = "give the parameter, or `generation-config` none"
+	remedy := setting.Textf("give the parameter, or `generation-config` none")
 	var taken []string
 	set := j.Sampling
 	for p := range parameter.Own() {

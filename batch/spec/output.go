@@ -2,7 +2,6 @@ package spec
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"path"
 	"path/filepath"
@@ -12,6 +11,7 @@ import (
 	"github.com/quire/quire/batch/outcome"
 	"github.com/quire/quire/data/promptset"
 	"github.com/quire/quire/data/promptset/folder"
+	"github.com/quire/quire/data/setting"
 	"github.com/quire/quire/data/storage"
 )
 
@@ -44,19 +44,20 @@ func (s *Spec) fileNamed(stem string) error {
 	name := path.Base(storage.Path(s.Output))
 	ending := strings.ToLower(strings.TrimPrefix(name, path.Base(stem)))
 	at := strings.LastIndex(s.Output, name)
-	remedy := "give `output` " + storage.Redact(s.Output[:at]+path.Base(stem)+s.Output[at+len(name):])
+	remedy := setting.Textf("give `output` %s",
+		storage.Redact(s.Output[:at]+path.Base(stem)+s.Output[at+len(name):]))
 	switch {
 	case strings.HasPrefix(ending, ".parquet") && s.Format == promptset.FormatParquet:
-		remedy += fmt.Sprintf(", which gets %s/part-00000.parquet", path.Base(stem))
+		remedy = setting.Textf("%s, which gets %s/part-00000.parquet", remedy, path.Base(stem))
 	case strings.HasPrefix(ending, ".jsonl"), strings.HasPrefix(ending, ".ndjson"), ending == ".json":
 		format := promptset.FormatJSONL
 		if s.Format == promptset.FormatOpenAI {
 			format = s.Format
 		}
-		remedy += fmt.Sprintf(" and `format` %s; or `output` -, which writes the lines to standard output (> %s.jsonl)",
-			format, path.Base(stem))
+		remedy = setting.Textf("%s and `format` %s; or `output` -, which writes the lines to standard output "+
+			"(> %s.jsonl)", remedy, format, path.Base(stem))
 	default:
-		remedy += " and `format` parquet or jsonl"
+		remedy = setting.Textf("%s and `format` parquet or jsonl", remedy)
 	}
 	return outcome.Errorf(outcome.Misused,
 		"`output` is %s, the name of a file, and a job writes parts into a folder: %s",

@@ -1,12 +1,11 @@
 package spec
 
 import (
-	"errors"
-	"fmt"
 	"os"
 	"unicode/utf8"
 
 	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/data/setting"
 	"github.com/quire/quire/text/chat"
 )
 
@@ -70,11 +69,11 @@ func (j *Job) WithMapping() (*Job, error) {
 		text, err := os.ReadFile(j.PrefixFile)
 		switch {
 		case err != nil:
-			return nil, fmt.Errorf("`prefix-file` is no file that can be read: %w", err)
+			return nil, setting.Errorf("`prefix-file` is no file that can be read: %w", err)
 		case len(text) == 0:
-			return nil, errors.New("`prefix-file` is empty: leave it out")
+			return nil, setting.Errorf("`prefix-file` is empty: leave it out")
 		case !utf8.Valid(text):
-			return nil, fmt.Errorf("`prefix-file` %s is not UTF-8: re-encode it as UTF-8", j.PrefixFile)
+			return nil, setting.Errorf("`prefix-file` %s is not UTF-8: re-encode it as UTF-8", j.PrefixFile)
 		}
 		m.Prefix = string(text)
 	}

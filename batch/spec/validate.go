@@ -63,12 +63,12 @@ func checkParameters(set *parameter.Set) error {
 			Problem() string
 		}
 		if errors.As(err, &of) {
-			return &FieldError{of.Of(), of.Problem()}
+			return Invalid(of.Of(), "%s", of.Problem())
 		}
 		return err
 	}
 	if err := engine.CheckStructure(set.StructuredOutputs); err != nil {
-		return Invalid(StructureField(set.StructuredOutputs.Kind), "can't be followed: %v", err)
+		return Invalid(StructureField(set.StructuredOutputs.Kind), "can't be followed: %w", err)
 	}
 	return nil
 }

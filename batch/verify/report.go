@@ -5,6 +5,7 @@ import (
 
 	"github.com/quire/quire/data/promptset"
 	"github.com/quire/quire/data/promptset/folder"
+	"github.com/quire/quire/data/setting"
 	"github.com/quire/quire/internal/plural"
 )
 
@@ -30,12 +31,12 @@ type Report struct {
 
 // Problem is one thing that is wrong.
 type Problem struct {
-	File   string `json:"file"`
-	What   string `json:"what"`
-	Remedy string `json:"remedy"`
+	File   string       `json:"file"`
+	What   string       `json:"what"`
+	Remedy setting.Text `json:"remedy"`
 }
 
-func (r *Report) problem(file, what, remedy string) {
+func (r *Report) problem(file, what string, remedy setting.Text) {
 	r.Problems = append(r.Problems, Problem{file, what, remedy})
 }
 

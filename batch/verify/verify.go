@@ -18,6 +18,7 @@ import (
 	"github.com/quire/quire/data/parameter"
 	"github.com/quire/quire/data/promptset"
 	"github.com/quire/quire/data/promptset/folder"
+	"github.com/quire/quire/data/setting"
 	"github.com/quire/quire/data/storage"
 	"github.com/quire/quire/data/vfs"
 	"github.com/quire/quire/internal/plural"
@@ -139,7 +140,7 @@ func (v *verifier) verify() error {
 	for _, part := range v.out.Parts {
 		if v.job != nil && !part.Belongs(v.parts, v.format) {
 			v.report.problem(part.Name, "it is no part of this job",
-				"remove it: readers of the folder would take it for one")
+				setting.Textf("remove it: readers of the folder would take it for one"))
 			continue
 		}
 		if err := v.part(part); err != nil {
@@ -216,12 +217,12 @@ func (v *verifier) readJournal() error {
 			v.report.problem(v.relative(d.File), fmt.Sprintf("%s at byte %d; %s after it cannot be read", d.What,
 				d.Offset,
 				plural.Count(d.Bytes, "byte")),
-				"the same sample run command generates the completions in it again")
+				setting.Textf("the same sample run command generates the completions in it again"))
 		}
 		if bad > 0 {
 			v.report.problem(v.relative(dir), fmt.Sprintf("its journal has %s of another job",
 				plural.Count(bad, "record")),
-				"the same sample run command passes over them")
+				setting.Textf("the same sample run command passes over them"))
 		}
 	}
 	return nil
@@ -316,14 +317,14 @@ func (v *verifier) part(part folder.Part) error {
 }
 
 // Remedies of a damaged part: a run looks at sizes and ends of parts, and not at what is within.
-const (
-	bringBack    = "bring job.json back, or give the run `new` to start over"
-	runAgain     = "the same sample run command generates it again"
-	removeAndRun = "remove it: the same sample run command then generates it again"
+var (
+	bringBack    = setting.Textf("bring job.json back, or give the run `new` to start over")
+	runAgain     = setting.Textf("the same sample run command generates it again")
+	removeAndRun = setting.Textf("remove it: the same sample run command then generates it again")
 )
 
 // compare compares a part as a whole with what was noted of it, and its footer with the job.
-func (v *verifier) compare(part folder.Part, c promptset.PartContent) (what, remedy string) {
+func (v *verifier) compare(part folder.Part, c promptset.PartContent) (what string, remedy setting.Text) {
 	unlike := v.notes.Compare(part, c.Seal)
 	switch {
 	case !v.notes.CanCheck(part.Number):
@@ -336,7 +337,7 @@ func (v *verifier) compare(part folder.Part, c promptset.PartContent) (what, rem
 	if _, stale := v.stale[part.Number]; !stale && v.job != nil && c.Meta != nil && !sameMeta(c.Meta, v.job.Meta) {
 		return "the metadata in its footer are not the job's", removeAndRun
 	}
-	return "", ""
+	return "", setting.Text{}
 }
 
 // rowsOf are the rows of a part that was written after so many changes of the job.
@@ -407,7 +408,7 @@ func (v *verifier) meta(parts bool) error {
 	}
 	what, err := folder.MetaDamage(v.place, v.job.Meta)
 	if what != "" {
-		v.report.problem(folder.MetaName, "it "+what, "the same sample run command writes it again")
+		v.report.problem(folder.MetaName, "it "+what, setting.Textf("the same sample run command writes it again"))
 	}
 	return err
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/quire/quire/batch/spec"
 	"github.com/quire/quire/data/parameter"
 	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/data/setting"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/models/arch"
 )
@@ -72,7 +73,7 @@ func (f fakeModels) OpenSession(_ context.Context, o *spec.Job, _ *process.Proce
 		Release:   func() {},
 	}
 	if o.ChatTemplate == spec.TemplateNone {
-		s.NoTemplate = errors.New("messages need a chat template, and `chat-template` is none")
+		s.NoTemplate = setting.Errorf("messages need a chat template, and `chat-template` is none")
 	} else {
 		s.Render = func(messages []promptset.Message, by *parameter.Set) (string, error) {
 			var b strings.Builder

@@ -36,7 +36,6 @@ func main() {
 func sampleMain(args []string, world *cli.Environment) int {
 	env := *world
 	stdout, stderr := cli.NewScreen(world.Stdout), cli.NewScreen(world.Stderr)
-	stderr.Names = true
 	cli.PaintLines(stderr, cli.OfMessages)
 	env.Stdout, env.Stderr = stdout, stderr
 	env.Signals = &cli.Interrupts{}

@@ -47,7 +47,7 @@ func wantNumber(t testing.TB, p *parameter.Parameter, text string, o *jobflags.O
 	if err == nil {
 		return
 	}
-	said := cli.AsFlags(err.Error())
+	said := cli.Message(err)
 	named := slices.ContainsFunc(wheres, func(where string) bool { return strings.HasPrefix(said, where) })
 	if !named || !whatToGive.MatchString(said) {
 		t.Errorf("%s %q: the error %q names not where it is, %q, and what to give", p.Flag, text, said, wheres)
@@ -129,7 +129,7 @@ func FuzzNumbersOfFlags(f *testing.F) {
 		switch {
 		case err == nil && !parametertest.Allows(p, got):
 			t.Errorf("--%s %q is taken as %v", p.Flag, text, got)
-		case err != nil && !strings.Contains(cli.AsFlags(err.Error()), "--"+p.Flag):
+		case err != nil && !strings.Contains(cli.Message(err), "--"+p.Flag):
 			t.Errorf("--%s %q: the error %q does not name it", p.Flag, text, err)
 		}
 	})

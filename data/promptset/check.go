@@ -10,6 +10,7 @@ import (
 	"github.com/quire/quire/data/promptset/folder"
 	"github.com/quire/quire/data/promptset/input"
 	"github.com/quire/quire/data/promptset/record"
+	"github.com/quire/quire/data/setting"
 )
 
 // checkTemplate returns an error if a template needs a column that no file has.
@@ -40,9 +41,9 @@ func (r *Reader) checkTemplate() error {
 			}
 		}
 	}
-	what := "`template` uses none of the columns, so that all prompts are equal: there are "
+	what := setting.Textf("`template` uses none of the columns, so that all prompts are equal")
 	if len(missing) > 0 {
-		what = fmt.Sprintf("no column %q, which `template` uses: there are ", missing[0])
+		what = setting.Textf("no column %q, which `template` uses", missing[0])
 	} else if slices.ContainsFunc(r.mapping.Template.Uses(), func(name string) bool {
 		return slices.Contains(columns, name)
 	}) {
@@ -54,7 +55,8 @@ func (r *Reader) checkTemplate() error {
 			meant = fmt.Sprintf("; did you mean %q?", near)
 		}
 	}
-	return &FileError{File: first.Name, What: what + record.List(columns) + meant, NoPrompts: true}
+	return &FileError{File: first.Name, Err: setting.Errorf("%s: there are %s%s", what,
+		record.List(columns), meant), NoPrompts: true}
 }
 
 // CheckKept returns an error if an output with so many columns on request cannot keep the input's folders.

@@ -1,7 +1,6 @@
 package admit
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/quire/quire/data/parameter"
@@ -118,7 +117,7 @@ func (c *Checker) newMasks(r *Request, stopTokens []int32) (*masks.Request, erro
 		case r.IgnoreEOS:
 			return nil, invalid("ignore_eos", "ignore_eos with a structure: its text must be able to end")
 		case len(c.model.EOS) == 0:
-			return nil, fmt.Errorf("%w: a structure with a model that has no end-of-sequence token", ErrInvalidRequest)
+			return nil, refuse("a structure with a model that has no end-of-sequence token")
 		}
 		machine, err := c.masks.Structure(r.Structure)
 		if err != nil {

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/quire/quire/data/parameter"
+	"github.com/quire/quire/data/setting"
 	"github.com/quire/quire/engine/device"
 	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/ops/sampling"
@@ -16,14 +17,14 @@ func (c *Checker) check(r *Request) error {
 	case len(r.Tokens) == 0:
 		return ErrEmptyPrompt
 	case len(r.Tokens) >= c.limits.MaxModelLen:
-		return fmt.Errorf("%w: %s, and prompt and completion together may have %d (see `max-model-len`)",
+		return setting.Errorf("%w: %s, and prompt and completion together may have %d (see `max-model-len`)",
 			ErrPromptTooLong, plural.Count(len(r.Tokens), "token"), c.limits.MaxModelLen)
 	case r.N < 1:
-		return fmt.Errorf("%w: n is %d, at least 1 is needed", ErrInvalidRequest, r.N)
+		return refuse("n is %d, at least 1 is needed", r.N)
 	case r.FirstGeneration < 0:
-		return fmt.Errorf("%w: generation is %d, which is negative", ErrInvalidRequest, r.FirstGeneration)
+		return refuse("generation is %d, which is negative", r.FirstGeneration)
 	case r.MaxTokens < 0:
-		return fmt.Errorf("%w: max_tokens is %d, at least 1 is needed", ErrInvalidRequest, r.MaxTokens)
+		return refuse("max_tokens is %d, at least 1 is needed", r.MaxTokens)
 	}
 	if err := checkScores(r); err != nil {
 		return err
@@ -32,7 +33,7 @@ func (c *Checker) check(r *Request) error {
 		return err
 	}
 	if err := r.Sampling.Validate(); err != nil {
-		return fmt.Errorf("%w: %w", ErrInvalidRequest, err)
+		return refuse("%w", err)
 	}
 	if err := c.checkStops(r); err != nil {
 		return err
@@ -47,8 +48,8 @@ func (c *Checker) check(r *Request) error {
 		return err
 	}
 	if need := c.pagesFor(c.maxLen(r)); need > c.limits.Pages {
-		return fmt.Errorf("%w: prompt and completion need %s of the pool's %d (see `kv-memory`, or lower max_tokens)",
-			ErrPromptTooLong, plural.Count(need, "page"), c.limits.Pages)
+		return setting.Errorf("%w: prompt and completion need %s of the pool's %d (see `kv-memory`, or lower "+
+			"max_tokens)", ErrPromptTooLong, plural.Count(need, "page"), c.limits.Pages)
 	}
 	return nil
 }
@@ -78,7 +79,7 @@ func (c *Checker) CheckTokens(tokens []int32) error {
 	vocab := int32(c.model.VocabSize)
 	for i, t := range tokens {
 		if t < 0 || t >= vocab {
-			return fmt.Errorf("%w: token %d of the prompt is %d, the vocabulary has 0 to %d", ErrInvalidRequest, i, t,
+			return refuse("token %d of the prompt is %d, the vocabulary has 0 to %d", i, t,
 				vocab-1)
 		}
 	}
@@ -94,13 +95,13 @@ func (c *Checker) checkStops(r *Request) error {
 	}
 	_, sequences := c.StopTokens(r)
 	if len(sequences) > 0 && c.stops.states == 0 {
-		return fmt.Errorf("%w: %d stop tokens and %d sequences: more than %d tokens, and sequences, need room on the "+
-			"device: set Config.StopStates", ErrInvalidRequest, len(r.StopTokens), len(r.StopSequences),
+		return refuse("%d stop tokens and %d sequences: more than %d tokens, and sequences, need room on the "+
+			"device: set Config.StopStates", len(r.StopTokens), len(r.StopSequences),
 			device.MaxStopTokens)
 	}
 	for _, s := range sequences {
 		if len(s) == 0 {
-			return fmt.Errorf("%w: a stop sequence has no tokens", ErrInvalidRequest)
+			return refuse("a stop sequence has no tokens")
 		}
 	}
 	return nil
@@ -113,12 +114,12 @@ func checkScores(r *Request) error {
 		value int
 	}{{"top_logprobs", r.TopLogprobs}, {"prompt_logprobs", r.PromptTopLogprobs}} {
 		if p.value < 0 || p.value > parameter.MaxTopLogprobs {
-			return fmt.Errorf("%w: %s is %d, but must be 0 to %d", ErrInvalidRequest, p.name, p.value,
+			return refuse("%s is %d, but must be 0 to %d", p.name, p.value,
 				parameter.MaxTopLogprobs)
 		}
 	}
 	if r.MaxTokens == 0 && !r.ScorePrompt {
-		return fmt.Errorf("%w: max_tokens is 0, at least 1 is needed without prompt_logprobs", ErrInvalidRequest)
+		return refuse("max_tokens is 0, at least 1 is needed without prompt_logprobs")
 	}
 	return nil
 }
@@ -141,29 +142,30 @@ func (c *Checker) checkThinking(r *Request) error {
 	if t == nil {
 		return nil
 	}
-	refuse := func(format string, args ...any) error {
-		return fmt.Errorf("%w: "+format, append([]any{ErrInvalidRequest}, args...)...)
+	const name = "max_thinking_tokens"
+	of := func(field, format string, args ...any) error {
+		return &requestError{&parameter.FormError{Field: field, Err: fmt.Errorf(format, args...)}}
 	}
 	vocab := int32(c.model.VocabSize)
 	switch {
 	case t.Most < 0:
-		return refuse("max_thinking_tokens is %d, at least 0 is needed", t.Most)
+		return of(name, "is %d, at least 0 is needed", t.Most)
 	case t.Start < 0 || t.Start >= vocab || t.End < 0 || t.End >= vocab || t.Start == t.End:
 		return refuse("reasoning is between the tokens %d and %d, which must be two of the vocabulary's 0 to %d",
 			t.Start, t.End, vocab-1)
 	case r.Structure != (parameter.Structure{}):
-		return refuse("max_thinking_tokens with a structure is not supported: the structure is of the whole completion")
+		return of(name, "with a structure is not supported: the structure is of the whole completion")
 	case r.AllowedTokens != nil && !slices.Contains(r.AllowedTokens, t.End):
-		return refuse("max_thinking_tokens needs the token %d, which ends the reasoning, among allowed_token_ids",
+		return of(name, "needs the token %d, which ends the reasoning, among allowed_token_ids",
 			t.End)
 	case r.Sampling.MinTokens > 0 && slices.Contains(r.StopTokens, t.End):
-		return refuse("max_thinking_tokens with min_tokens, and the token %d that ends the reasoning among the stop "+
+		return of(name, "with min_tokens, and the token %d that ends the reasoning among the stop "+
 			"tokens, is not supported", t.End)
 	}
 	for i, word := range r.BadWords {
 		if len(word) > 0 && word[len(word)-1] == t.End {
-			return refuse("bad_words[%d] has the token %d, which ends the reasoning: max_thinking_tokens needs it", i,
-				t.End)
+			return of(fmt.Sprintf("bad_words[%d]", i), "has the token %d, which ends the reasoning: "+
+				"max_thinking_tokens needs it", t.End)
 		}
 	}
 	return nil

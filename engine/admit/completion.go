@@ -1,8 +1,7 @@
 package admit
 
 import (
-	"fmt"
-
+	"github.com/quire/quire/data/setting"
 	"github.com/quire/quire/engine/schedule"
 )
 
@@ -62,7 +61,7 @@ func NewCompletion(c *schedule.Completion) *Completion {
 				break
 			}
 		}
-		out.Err = fmt.Errorf("%w after %d tokens: the weights may not fit the dtype, try `dtype` float32",
+		out.Err = setting.Errorf("%w after %d tokens: the weights may not fit the dtype, try `dtype` float32",
 			ErrNotANumber, len(c.Tokens))
 	case c.Finish == schedule.AtLength:
 		out.FinishReason = FinishLength

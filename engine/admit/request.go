@@ -5,9 +5,10 @@ package admit
 
 import (
 	"errors"
-	"fmt"
+	"strings"
 
 	"github.com/quire/quire/data/parameter"
+	"github.com/quire/quire/data/setting"
 	"github.com/quire/quire/engine/device/feature"
 	"github.com/quire/quire/engine/schedule"
 	"github.com/quire/quire/ops/sampling"
@@ -114,9 +115,23 @@ type parameterError struct {
 func (e *parameterError) Unwrap() error     { return e.error }
 func (e *parameterError) Parameter() string { return e.parameter }
 
-// invalid is ErrInvalidRequest about a parameter.
-func invalid(parameter, format string, args ...any) error {
-	return fmt.Errorf("%w: %w", ErrInvalidRequest, &parameterError{fmt.Errorf(format, args...), parameter})
+// requestError is ErrInvalidRequest, and wraps what is wrong.
+type requestError struct{ error }
+
+func (e *requestError) Error() string        { return ErrInvalidRequest.Error() + ": " + e.error.Error() }
+func (e *requestError) Unwrap() error        { return e.error }
+func (e *requestError) Is(target error) bool { return target == ErrInvalidRequest }
+
+// refuse is ErrInvalidRequest for a reason.
+func refuse(format string, args ...any) error { return &requestError{setting.Errorf(format, args...)} }
+
+// invalid is ErrInvalidRequest about a parameter. It wraps a [parameter.FormError] if the format begins with the name.
+func invalid(name, format string, args ...any) error {
+	err := setting.Errorf(format, args...)
+	if problem, ok := strings.CutPrefix(format, name+" "); ok {
+		err = &parameter.FormError{Field: name, Err: setting.Errorf(problem, args...)}
+	}
+	return &requestError{&parameterError{err, name}}
 }
 
 // ScoringFeatures are the features of requests with so many of the likeliest tokens with each of the completion, and

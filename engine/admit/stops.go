@@ -61,8 +61,7 @@ func (s *stops) automata(r *Request, sequences [][]int32) (sets StopSets, err er
 			return stopping.CompileTokens(sequences, limit)
 		})
 		if err != nil {
-			return sets, fmt.Errorf("%w: %d stop tokens and sequences: %w: give fewer", ErrInvalidRequest,
-				len(sequences), err)
+			return sets, refuse("%d stop tokens and sequences: %w: give fewer", len(sequences), err)
 		}
 	}
 	return sets, nil

@@ -2,7 +2,6 @@ package admit
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -94,8 +93,8 @@ func (c *Checker) checkBiases(r *Request) error {
 			"give fewer", n, feature.MaxBiases)
 	}
 	if r.Sampling.MinTokens > 0 && len(all) > device.MaxStopTokens && r.hasBias(all[device.MaxStopTokens]) {
-		return fmt.Errorf("%w: more than %d stop tokens have a logit_bias, which is not supported with min_tokens",
-			ErrInvalidRequest, device.MaxStopTokens)
+		return refuse("more than %d stop tokens have a logit_bias, which is not supported with min_tokens",
+			device.MaxStopTokens)
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/gomlx/compute/dtypes"
 
 	"github.com/quire/quire/attention"
+	"github.com/quire/quire/data/setting"
 	"github.com/quire/quire/models"
 	"github.com/quire/quire/models/decoder"
 )
@@ -66,7 +67,7 @@ func (s *Settled) settlePages(budget int64) error {
 	}
 	z.Transfers = !z.Reserve || c.HostKVMemory > 0 || c.Contexts > 0
 	if z.Pages < 1 {
-		return fmt.Errorf("a KV memory of %s does not hold one page of %s: raise `kv-memory`",
+		return setting.Errorf("a KV memory of %s does not hold one page of %s: raise `kv-memory`",
 			bytesText(budget), bytesText(page))
 	}
 	s.KVBytes = int64(z.Pages) * page
@@ -81,7 +82,7 @@ func (s *Settled) settlePages(budget int64) error {
 func (s *Settled) settleRows(budget int64) error {
 	c, z := s.Config, &s.Sizes
 	if z.Contexts > 0 {
-		return fmt.Errorf("contexts share pages, which `kv` basic has none of: use `kv` paged")
+		return setting.Errorf("contexts share pages, which `kv` basic has none of: use `kv` paged")
 	}
 	row := s.pageBytes()
 	if c.MaxSeqs == 0 { // as many slots as fit
@@ -94,7 +95,7 @@ func (s *Settled) settleRows(budget int64) error {
 		z.Layouts = s.layouts(c.Model.Config, s.kvDType)
 	}
 	if need := row * int64(z.Slots); need > budget {
-		return fmt.Errorf("`kv` basic keeps %d rows of %d tokens, %s, and the KV memory is %s: "+
+		return setting.Errorf("`kv` basic keeps %d rows of %d tokens, %s, and the KV memory is %s: "+
 			"lower `max-seqs` or `max-model-len`, raise `kv-memory`, or use `kv` paged",
 			z.Slots, s.MaxModelLen, bytesText(need), bytesText(budget))
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/gomlx/compute"
 
 	"github.com/quire/quire/backend"
+	"github.com/quire/quire/data/setting"
 )
 
 const (
@@ -59,7 +60,7 @@ func (s *Settled) CheckMemory() error {
 	if int64(z.Slots) <= fit {
 		return nil
 	}
-	return fmt.Errorf("planning the engine: `max-seqs` is %d: the logits of so many sequences take %s, and the "+
+	return setting.Errorf("planning the engine: `max-seqs` is %d: the logits of so many sequences take %s, and the "+
 		"weights and the KV cache leave %s of memory: give %d or less", c.MaxSeqs, bytesText(each*int64(z.Slots)),
 		bytesText(max(0, left)), max(fit, DefaultMaxSeqs))
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/quire/quire/backend"
+	"github.com/quire/quire/data/setting"
 	"github.com/quire/quire/internal/plural"
 )
 
@@ -199,10 +200,11 @@ func (p Plan) PageBytes() int64 {
 }
 
 // loopOnGPU is what XLA:GPU does with a loop of layers: its products read no slices of larger arrays. See docs/gpu.md.
-const loopOnGPU = "with `layers` loop, programs for GPUs copy the weights of each layer in each step; take unrolled"
+var loopOnGPU = setting.Textf("with `layers` loop, programs for GPUs copy the weights of each layer in each step; " +
+	"take unrolled")
 
 // Warnings names what is slow about the plan on a backend with the given traits.
-func (p Plan) Warnings(traits backend.Traits) (warnings []string) {
+func (p Plan) Warnings(traits backend.Traits) (warnings []setting.Text) {
 	if traits.CopiesSlices && p.Layers == LayersLoop {
 		warnings = append(warnings, loopOnGPU)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/quire/quire/backend"
 	"github.com/quire/quire/data/parameter"
+	"github.com/quire/quire/data/setting"
 	"github.com/quire/quire/engine/device"
 	"github.com/quire/quire/engine/device/feature"
 	"github.com/quire/quire/models"
@@ -126,13 +127,13 @@ func (s *Settled) check(admission Admission) error {
 	}
 	switch {
 	case s.MaxModelLen < 2:
-		return fmt.Errorf("`max-model-len` is %d: there must be room for a prompt and a token, 2 at least",
+		return setting.Errorf("`max-model-len` is %d: there must be room for a prompt and a token, 2 at least",
 			s.MaxModelLen)
 	case s.MaxModelLen > s.Model.MaxPositions:
-		return fmt.Errorf("`max-model-len` is %d, but the model has %d positions", s.MaxModelLen,
+		return setting.Errorf("`max-model-len` is %d, but the model has %d positions", s.MaxModelLen,
 			s.Model.MaxPositions)
 	case z.PageSize > 32 && z.PageSize%32 != 0 || z.PageSize < 32 && 32%z.PageSize != 0:
-		return fmt.Errorf("`page-size` is %d: a power of two up to 32, or a multiple of 32, is needed",
+		return setting.Errorf("`page-size` is %d: a power of two up to 32, or a multiple of 32, is needed",
 			z.PageSize)
 	}
 	return nil

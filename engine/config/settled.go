@@ -7,6 +7,7 @@ import (
 
 	"github.com/quire/quire/attention"
 	"github.com/quire/quire/backend"
+	"github.com/quire/quire/data/setting"
 	"github.com/quire/quire/engine/device"
 	"github.com/quire/quire/engine/prefix"
 	"github.com/quire/quire/engine/schedule"
@@ -110,7 +111,7 @@ func kvName(d dtypes.DType) string {
 }
 
 // Warnings names what is slow about the plan on the backend's platform.
-func (s *Settled) Warnings() []string {
+func (s *Settled) Warnings() []setting.Text {
 	return Plan{Layers: s.layersName()}.Warnings(s.Traits)
 }
 

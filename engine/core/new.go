@@ -39,7 +39,7 @@ func New(ctx context.Context, settled *config.Settled, hosts *Hosts, texts Texts
 		c.Log.Warn("the model has no use for a tensor", "name", name)
 	}
 	for _, warning := range settled.Warnings() {
-		c.Log.Warn(warning)
+		c.Log.Warn(warning.String())
 	}
 	if cfg.Trace != nil {
 		c.Trace = cfg.Trace(cfg.Replica)

@@ -8,6 +8,8 @@ import (
 	"net"
 	"strings"
 	"time"
+
+	"github.com/quire/quire/data/setting"
 )
 
 // Options give this process' number, and the address where the processes meet. The names are from jax.distributed.
@@ -149,8 +151,8 @@ func (r *roster) admit(c caller) (replaced bool, err error) {
 	if old != nil {
 		// It was restarted, or two processes have the same ID: report it to the former one, if it is still there.
 		old.last(message{Kind: kindFailed,
-			Text: fmt.Sprintf("another process %d connected, from %s: give each process a `process-id` of its own",
-				c.who.ProcessID, c.who.Host)})
+			Text: setting.Textf("another process %d connected, from %s: give each process a `process-id` of its own",
+				c.who.ProcessID, c.who.Host).String()})
 		old.close()
 	}
 	r.peers[c.who.ProcessID] = c.p

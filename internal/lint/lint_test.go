@@ -42,6 +42,9 @@ var tiers = map[string]int{
 
 	"backend": traitTier, "backend/xla": 1,
 
+	// How messages name settings, which everything may do.
+	"data/setting": traitTier,
+
 	"backend/nested": hostTier, "backend/setup": hostTier, "backend/xla/cpukernel": hostTier,
 	"backend/xla/mosaic": hostTier, "backend/xla/triton": hostTier,
 
@@ -60,7 +63,7 @@ var tiers = map[string]int{
 }
 
 const (
-	traitTier  = -3 // what platforms are, which everything may ask
+	traitTier  = -3 // what platforms are and how messages name settings, which everything may ask
 	fileTier   = -2 // what host packages may share
 	readerTier = -1 // readers of files that host packages may share
 	hostTier   = 0  // knows nothing of graphs, nor of each other

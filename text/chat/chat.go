@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/quire/quire/data/parameter"
 	"github.com/quire/quire/text/chat/jinja"
 )
 
@@ -144,7 +145,7 @@ func (t *Template) vars(messages any, o Options) (map[string]any, error) {
 		}
 		list, err := value([]byte(text))
 		if _, ok := list.(*jinja.List); err != nil || !ok {
-			return nil, fmt.Errorf("%s is not a JSON list", name)
+			return nil, wrong(name, "is not a JSON list")
 		}
 		if vars[name] = list; !t.mentions(name) {
 			return nil, fmt.Errorf("the chat template takes no %s; leave %[1]s out, or give --chat-template one that "+
@@ -164,6 +165,11 @@ func (t *Template) vars(messages any, o Options) (map[string]any, error) {
 	return vars, nil
 }
 
+// wrong is the error for what is wrong with a parameter.
+func wrong(name, format string, args ...any) error {
+	return &parameter.FormError{Field: name, Err: fmt.Errorf(format, args...)}
+}
+
 const effortVariable = "reasoning_effort"
 
 // further adds the variables of a JSON object.
@@ -174,15 +180,15 @@ func (t *Template) further(vars map[string]any, text string) error {
 	v, err := value([]byte(text))
 	object, ok := v.(*jinja.Dict)
 	if err != nil || !ok {
-		return errors.New("chat_template_kwargs is not a JSON object")
+		return wrong("chat_template_kwargs", "is not a JSON object")
 	}
 	for k, v := range object.All() {
 		name, _ := k.(string)
 		switch {
 		case slices.Contains(parameters, name):
-			return fmt.Errorf("chat_template_kwargs has %s, which is a parameter of its own: give it as such", name)
+			return wrong("chat_template_kwargs", "has %s, which is a parameter of its own: give it as such", name)
 		case !t.mentions(name):
-			return fmt.Errorf("chat_template_kwargs has %s, which the chat template has no variable for; leave it out",
+			return wrong("chat_template_kwargs", "has %s, which the chat template has no variable for; leave it out",
 				name)
 		}
 		vars[name] = v

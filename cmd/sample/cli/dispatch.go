@@ -74,7 +74,7 @@ func ExitCode(ctx context.Context, stderr io.Writer, err error, hint string) int
 	if interrupted && err.Error() == context.Canceled.Error() { // wrapped or not, it contains nothing more
 		err = errors.New("interrupted")
 	}
-	fmt.Fprintf(stderr, "sample: %v\n", err)
+	fmt.Fprintf(stderr, "sample: %s\n", Message(err))
 	if interrupted {
 		return ExitInterrupted
 	}

@@ -23,7 +23,6 @@ import (
 type Screen struct {
 	to    io.Writer
 	paint *painter
-	Names bool // names of settings are written as flags
 
 	mu   sync.Mutex
 	text *visible.Writer
@@ -100,11 +99,7 @@ func (s *Screen) Write(b []byte) (int, error) {
 			return 0, err
 		}
 	}
-	text := b
-	if s.Names {
-		text = []byte(AsFlags(string(b)))
-	}
-	if _, err := s.text.Write(text); err != nil {
+	if _, err := s.text.Write(b); err != nil {
 		s.note(err)
 		return 0, err
 	}

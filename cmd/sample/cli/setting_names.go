@@ -1,12 +1,11 @@
 package cli
 
 import (
-	"io"
-	"regexp"
-	"strings"
 	"sync"
 
 	"github.com/spf13/pflag"
+
+	"github.com/quire/quire/data/setting"
 )
 
 // namesOfFlags lists the flags that a subcommand has.
@@ -17,24 +16,16 @@ func namesOfFlags(sub *Command) (names []string) {
 	return names
 }
 
-// The packages below know no flags. Their errors name a setting as config files do, in backquotes. What this command
-// prints of them names its flag.
-
-// settingName is a mention of a setting.
-var settingName = regexp.MustCompile("`[a-z][a-z0-9-]*`")
-
-// AsFlags writes the names of settings as flags: those that a subcommand has a flag for.
-func AsFlags(text string) string {
-	if !strings.Contains(text, "`") {
-		return text
+// AsFlag is the [setting.Spelling] of this command: the flag that a subcommand has for a setting.
+func AsFlag(name string) string {
+	if AllFlags()[name] {
+		return "--" + name
 	}
-	return settingName.ReplaceAllStringFunc(text, func(mention string) string {
-		if name := strings.Trim(mention, "`"); AllFlags()[name] {
-			return "--" + name
-		}
-		return mention
-	})
+	return setting.Name(name).String()
 }
+
+// Message is an error as this command prints it.
+func Message(err error) string { return setting.Spell(err, AsFlag) }
 
 // flagNames are the flags of all subcommands, once somebody asks.
 var flagNames struct {
@@ -52,14 +43,4 @@ func AllFlags() map[string]bool {
 		}
 	})
 	return flagNames.all
-}
-
-// WithFlags prints texts of the packages below, with names of settings as flags.
-type WithFlags struct{ io.Writer }
-
-func (w WithFlags) Write(b []byte) (int, error) {
-	if _, err := io.WriteString(w.Writer, AsFlags(string(b))); err != nil {
-		return 0, err
-	}
-	return len(b), nil
 }

@@ -134,9 +134,9 @@ func printCheck(w io.Writer, r *check.Report, given bool) {
 	line("rows", "%s in %s, %d with errors", humanize.Comma(r.Rows), plural.Count(len(r.Inputs), "file"),
 		r.RowsWithErrors)
 	for _, e := range r.Errors {
-		line("  error", "%s: %s", plural.Count(e.Rows, "row"), visible.Line(cli.AsFlags(e.Kind)))
+		line("  error", "%s: %s", plural.Count(e.Rows, "row"), visible.Line(check.KindOf(cli.Message(e.First))))
 		for _, example := range e.Examples {
-			fmt.Fprintf(w, "%17s%s\n", "", visible.Line(cli.AsFlags(example)))
+			fmt.Fprintf(w, "%17s%s\n", "", visible.Line(example.Spell(cli.AsFlag)))
 		}
 	}
 	if r.Following > 0 {

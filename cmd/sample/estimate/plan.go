@@ -193,7 +193,7 @@ func runPlan(ctx context.Context, env *cli.Environment, o *planOptions) error {
 		out.SetIndent("", "  ")
 		return out.Encode(report)
 	}
-	printPlan(cli.WithFlags{Writer: cli.NewFitted(env.Stdout)}, report)
+	printPlan(cli.NewFitted(env.Stdout), report)
 	return nil
 }
 

@@ -50,7 +50,7 @@ func printPlan(w io.Writer, r *plan.Report) {
 	fmt.Fprintln(t)
 	printContext(r, row)
 	if more := r.MoreSeqs(); more > 0 {
-		row("free", "%s: `max-seqs` %d would use them", plan.Size(r.DeviceMemory-r.Total), more)
+		row("free", "%s: --max-seqs %d would use them", plan.Size(r.DeviceMemory-r.Total), more)
 	}
 	row("sequences", "%s of %s tokens; %d decode at once", humanize.Comma(int64(r.Sequences)),
 		humanize.Comma(int64(r.Context)), min(r.Sequences, p.MaxSeqs))
@@ -76,7 +76,7 @@ func printPlan(w io.Writer, r *plan.Report) {
 	fmt.Fprintln(t)
 	printEstimate(r, row)
 	for _, w := range r.Warnings {
-		row("warning", "%s", cli.AsFlags(w))
+		row("warning", "%s", w.Spell(cli.AsFlag))
 	}
 	row("run with", "--kv-memory %s", r.KVMemoryFlag)
 	t.Flush()

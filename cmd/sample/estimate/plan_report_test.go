@@ -8,6 +8,7 @@ import (
 	"github.com/quire/quire/backend/chip"
 	"github.com/quire/quire/backend/xla"
 	"github.com/quire/quire/batch/plan"
+	"github.com/quire/quire/data/setting"
 	"github.com/quire/quire/engine"
 )
 
@@ -22,7 +23,8 @@ func TestPlanTable(t *testing.T) {
 			Aliased: 8 << 30}}},
 		Kernels: []xla.KernelUse{{Composite: "attention", For: "32 heads", Kernel: "ragged.payload"},
 			{Composite: "attention", For: "9 heads", Reason: "no kernel has them"}},
-		Warnings: []string{"attention runs without a kernel, in ordinary operations, for 9 heads: no kernel has them"},
+		Warnings: []setting.Text{setting.Textf(
+			"attention runs without a kernel, in ordinary operations, for 9 heads: no kernel has them")},
 		Estimate: &plan.Estimate{Chip: chip.Chip{Name: "TPU v6e", FLOPs: 918e12, Bandwidth: 1640e9}, Sequences: 31,
 			Context: 2048, DecodeFLOPs: 2e12,
 			DecodeBytes: 4e10, DecodeTokensPerSecond: 1234, DecodeBound: "memory",

@@ -129,7 +129,7 @@ func (d *Diagnostics) Dump(stderr io.Writer) func(*process.Session) (closing fun
 		}
 		return func() {
 			if err := again(); err != nil {
-				fmt.Fprintf(stderr, "sample: --dump-hlo: %v\n", err)
+				fmt.Fprintf(stderr, "sample: --dump-hlo: %s\n", cli.Message(err))
 			}
 		}, nil
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/quire/quire/cmd/sample/cli"
+	"github.com/quire/quire/data/setting"
 )
 
 // A worker did not give the flags of its job: the submitter did. So that no error asks for a flag that the subcommand
@@ -25,6 +26,9 @@ type jobError struct {
 
 func (e *jobError) Error() string { return e.text }
 
+// Spell is the error, which names settings as this command does already.
+func (e *jobError) Spell(setting.Spelling) string { return e.text }
+
 func (e *jobError) Unwrap() error { return e.err }
 
 // Reword names the flags that are the job's as such.
@@ -38,7 +42,7 @@ func Reword(err error) error {
 		return err
 	}
 	mine, jobs := FlagsOf(worker), FlagsOf(run)
-	text := cli.AsFlags(err.Error())
+	text := cli.Message(err)
 	var out strings.Builder
 	reword := func(part string) {
 		out.WriteString(FlagMention.ReplaceAllStringFunc(part, func(mention string) string {

@@ -65,7 +65,7 @@ func (o *Observing) handler(w io.Writer, debug bool) slog.Handler {
 		case string:
 			a.Value = slog.StringValue(storage.Scrub(v))
 		case error:
-			a.Value = slog.StringValue(storage.Scrub(v.Error()))
+			a.Value = slog.StringValue(storage.Scrub(cli.Message(v)))
 		}
 		return a
 	}}
@@ -151,7 +151,7 @@ func ResultOf(err error) string {
 	case cli.ExitInterrupted:
 		return "interrupted"
 	}
-	return storage.Scrub(err.Error())
+	return storage.Scrub(cli.Message(err))
 }
 
 // Logger is for the log of a run, which goes to standard error.

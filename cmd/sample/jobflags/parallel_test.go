@@ -44,7 +44,7 @@ func TestParallelFlags(t *testing.T) {
 		}
 		switch {
 		case c.fails != "":
-			if err == nil || !strings.Contains(cli.AsFlags(err.Error()), c.fails) {
+			if err == nil || !strings.Contains(cli.Message(err), c.fails) {
 				t.Errorf("%+v: %v", c, err)
 			}
 		case err != nil || p.TP != c.wantTP || p.DP != c.wantDP:

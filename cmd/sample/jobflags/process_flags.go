@@ -38,7 +38,7 @@ func CheckDeviceFlags(o *process.Options) error {
 func Stuck(env *cli.Environment) func(error) {
 	return func(err error) {
 		code, _ := cli.CodeOf(err)
-		fmt.Fprintf(env.Stderr, "sample: %v\n", err)
+		fmt.Fprintf(env.Stderr, "sample: %s\n", cli.Message(err))
 		os.Exit(code)
 	}
 }

@@ -278,6 +278,7 @@ func (o *Options) Task(env *cli.Environment, w *observer) *batch.Task {
 	options.Timing = env.Timing
 	options.FS, options.Models, options.Messages, options.Fetching = env.FS, env.Models, cli.NewFitted(env.Stderr),
 		cli.FetchProgress(env.Stderr)
+	options.Spelling = cli.AsFlag
 	options.Quiet, options.Stuck = o.Progress == "none", Stuck(env)
 	progress := &cli.Meter{To: env.Stderr, Mode: o.Progress, Each: int64(o.Spec.Sampling.N)}
 	if o.Spec.Output == spec.Standard && o.Progress == "auto" && cli.IsTerminal(env.Stdout) {

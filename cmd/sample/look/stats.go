@@ -2,6 +2,7 @@ package look
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -113,7 +114,7 @@ func runStats(ctx context.Context, env *cli.Environment, o *statsOptions, name s
 		defer verdicts.Close()
 	}
 	s, err := review.StatsOf(ctx, out, verdicts)
-	if err != nil && strings.HasPrefix(err.Error(), path+":") { // a file that is the output
+	if of := (*review.PartError)(nil); errors.As(err, &of) && of.Part == path { // the output is a file
 		return err
 	} else if err != nil {
 		return fmt.Errorf("%s: %w", path, err)

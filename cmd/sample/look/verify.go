@@ -56,7 +56,7 @@ sample verify s3://bucket/out --json | jq .problems`,
 			if err != nil {
 				return err
 			}
-			if err := printVerified(cli.WithFlags{Writer: env.Stdout}, report, asJSON); err != nil {
+			if err := printVerified(env.Stdout, report, asJSON); err != nil {
 				return err
 			}
 			if n := len(report.Problems); n > 0 {
@@ -78,7 +78,7 @@ func printVerified(w io.Writer, r *verify.Report, asJSON bool) error {
 	}
 	var lines []string
 	for _, p := range r.Problems {
-		lines = append(lines, fmt.Sprintf("%s: %s (%s)", p.File, p.What, p.Remedy))
+		lines = append(lines, fmt.Sprintf("%s: %s (%s)", p.File, p.What, p.Remedy.Spell(cli.AsFlag)))
 	}
 	for _, n := range r.Notes {
 		lines = append(lines, "note: "+n)

@@ -68,7 +68,7 @@ func (t *printer) End(reason engine.FinishReason, err error) {
 	}
 	switch {
 	case err != nil:
-		fmt.Fprintf(t.env.Stderr, "error: %s%s\n", of, visible.Line(err.Error()))
+		fmt.Fprintf(t.env.Stderr, "error: %s%s\n", of, visible.Line(cli.Message(err)))
 	case reason == engine.FinishLength && !t.model.Process.Quiet:
 		fmt.Fprintf(t.env.Stderr, "%sthe text is cut: --max-tokens is %d\n", of, t.model.Job.Sampling.MaxTokens)
 	}

@@ -66,7 +66,7 @@ sample status 3f2a90c41b7d --json | jq .eta_seconds`,
 				return watchJobs(ctx, env, q, strings.Join(args, ""))
 			}
 			if len(args) == 0 {
-				return listJobs(ctx, q, cli.WithFlags{Writer: env.Stdout}, asJSON)
+				return listJobs(ctx, q, env.Stdout, asJSON)
 			}
 			return showJob(ctx, env, q, args[0], wait, asJSON)
 		},
@@ -83,7 +83,7 @@ func showJob(ctx context.Context, env *cli.Environment, q *queue.Queue, job stri
 		}
 		v := distribute.Summarize(s)
 		if !wait || s.Over {
-			if err := printStatus(cli.WithFlags{Writer: env.Stdout}, v, asJSON); err != nil || !wait {
+			if err := printStatus(env.Stdout, v, asJSON); err != nil || !wait {
 				return err
 			}
 			return distribute.JobOver(s)

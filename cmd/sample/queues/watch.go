@@ -88,7 +88,7 @@ type liveView struct {
 }
 
 func newLiveView(w io.Writer) *liveView {
-	view := &liveView{to: cli.WithFlags{Writer: w}, last: map[string]string{}}
+	view := &liveView{to: w, last: map[string]string{}}
 	if f, ok := cli.FileOf(w); ok && cli.IsTerminal(w) {
 		view.terminal = f
 		view.size = func() (width, height int) {

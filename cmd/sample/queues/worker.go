@@ -164,7 +164,7 @@ func (o *WorkerOptions) RunWorker(ctx context.Context, env *cli.Environment, job
 	o.Timing = env.Timing
 	o.FS, o.Models, o.Messages, o.Fetching = env.FS, env.Models, cli.NewFitted(env.Stderr),
 		cli.FetchProgress(env.Stderr)
-	o.Stuck = jobflags.Stuck(env)
+	o.Stuck, o.Spelling = jobflags.Stuck(env), cli.AsFlag
 	o.Observer, o.Log, o.Opened = watch.Observer, watch.Log, o.diagnostics.Dump(env.Stderr)
 	return noJobHint(o.Work(ctx, q, job))
 }

@@ -60,7 +60,7 @@ func printReport(w io.Writer, r *generate.Report, all bool) {
 	row("output", "%s", r.Output)
 	table.Flush()
 	for _, e := range r.Errors {
-		fmt.Fprintf(w, "error: %s\n", visible.Line(cli.AsFlags(e)))
+		fmt.Fprintf(w, "error: %s\n", visible.Line(e.Spell(cli.AsFlag)))
 	}
 	if more := r.RowsWithErrors - int64(len(r.Errors)); more > 0 {
 		fmt.Fprintf(w, "error: %s\n", fmt.Sprintf("%d more %s", more, plural.Noun(more, "row"))+plural.Of(more, " has",

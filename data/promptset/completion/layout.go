@@ -11,6 +11,7 @@ import (
 	"github.com/quire/quire/data/promptset/jsonvalue"
 	"github.com/quire/quire/data/promptset/record"
 	"github.com/quire/quire/data/promptset/schema"
+	"github.com/quire/quire/data/setting"
 )
 
 // CheckExcluded returns an error if an output cannot omit columns of these names, given its columns on request. A nil
@@ -28,12 +29,13 @@ func CheckExcluded(names []string, s *schema.Schema, requested []string) error {
 		i := slices.IndexFunc(ours, func(c *Column) bool { return c.Name == name })
 		switch {
 		case i >= 0 && ours[i].OnRequest:
-			return fmt.Errorf("has %q, which the output has because it is asked for, by `columns` or a parameter", name)
+			return setting.Errorf("has %q, which the output has because it is asked for, by `columns` or a "+
+				"parameter", name)
 		case i >= 0 && !ours[i].mayLack:
 			return fmt.Errorf("has %q, which every output needs to be resumed, verified and shown", name)
 		case name == "logprobs" && slices.ContainsFunc(ours, func(c *Column) bool { return c.derived }):
-			return fmt.Errorf("has %q, from which the column cumulative_logprob is computed, and `columns` asks for it",
-				name)
+			return setting.Errorf("has %q, from which the column cumulative_logprob is computed, and `columns` "+
+				"asks for it", name)
 		case i < 0 && s != nil && !slices.ContainsFunc(input.Input,
 			func(n *schema.Node) bool { return n.Name == name }):
 			return fmt.Errorf("has %q, which is not a column of the output: it may have %s", name,

@@ -8,6 +8,7 @@ import (
 	"github.com/quire/quire/data/promptset/jsonvalue"
 	"github.com/quire/quire/data/promptset/record"
 	"github.com/quire/quire/data/promptset/schema"
+	"github.com/quire/quire/data/setting"
 )
 
 // keyTypes has the keys of a file's rows, in order of first appearance, with the types of their values.
@@ -43,11 +44,12 @@ func (k *keyTypes) columns(s *input.Source, c *input.Contents) (err error) {
 		}
 	}
 	if c.Requests != nil && (m.Mapped() || m.IDColumn != "") {
-		return &record.FileError{File: s.Name, What: "it is a file of OpenAI's batch API, whose prompts are in its " +
-			"bodies and whose ids are its custom_ids; leave out `prompt-column`, `template` and `id-column`"}
+		return &record.FileError{File: s.Name, Err: setting.Errorf("it is a file of OpenAI's batch API, whose " +
+			"prompts are in its bodies and whose ids are its custom_ids; leave out `prompt-column`, `template` and " +
+			"`id-column`")}
 	}
 	if err := m.MayHaveIDs(k.keys); err != nil && len(k.keys) > 0 {
-		return &record.FileError{File: s.Name, What: err.Error()}
+		return &record.FileError{File: s.Name, Err: err}
 	}
 	if c.Lacks = m.Lacks(k.keys); m.Mapped() {
 		if err := m.MayHavePrompts(k.keys); err != nil && len(k.keys) > 0 {

@@ -2,10 +2,10 @@ package record
 
 import (
 	"encoding/json"
-	"errors"
 	"slices"
 
 	"github.com/quire/quire/data/promptset/jsonvalue"
+	"github.com/quire/quire/data/setting"
 )
 
 // addBefore adds what precedes the prompt of a row.
@@ -34,7 +34,7 @@ func (m *Mapping) addBefore(r *Builder) {
 	switch {
 	case r.Kind == KindMessages:
 		if err := m.prefixMessages(r.Messages); err != nil {
-			r.Fail("%v", err)
+			r.Fail("%w", err)
 		}
 		r.Prompt = ""
 		if m.System != "" && !slices.Contains([]string{"system", "developer"}, r.Messages[0].Role) {
@@ -66,7 +66,7 @@ func (m *Mapping) prefixMessages(messages []Message) error {
 	}
 	i := slices.IndexFunc(messages, func(m Message) bool { return m.Role == "user" })
 	if i < 0 {
-		return errors.New("messages have no user message that the text of `prefix-file` could precede")
+		return setting.Errorf("messages have no user message that the text of `prefix-file` could precede")
 	}
 	first := &messages[i]
 	if first.Object != "" {

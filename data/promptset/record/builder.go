@@ -2,13 +2,13 @@ package record
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/quire/quire/data/promptset/jsonvalue"
 	"github.com/quire/quire/data/promptset/openai"
+	"github.com/quire/quire/data/setting"
 )
 
 // Builder sets the fields of a row from its file, checks them, and records the first thing that is wrong with the
@@ -25,7 +25,7 @@ type Builder struct {
 // Fail records the first thing wrong with a row.
 func (r *Builder) Fail(format string, args ...any) {
 	if r.Err == nil {
-		r.Err = r.Error(fmt.Sprintf(format, args...))
+		r.Err = r.Wrong(setting.Errorf(format, args...))
 	}
 }
 

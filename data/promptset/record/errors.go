@@ -2,18 +2,21 @@ package record
 
 import (
 	"fmt"
+
+	"github.com/quire/quire/data/setting"
 )
 
 // columnError reports that a file has none of the columns in which prompts are expected.
-type columnError struct{ what, advice string }
-
-func (e *columnError) Error() string { return e.what }
+type columnError struct {
+	error
+	advice setting.Text
+}
 
 // WithFile returns err with the name of the file that it concerns.
 func WithFile(name string, err error) *FileError {
-	e := &FileError{File: name, What: err.Error()}
+	e := &FileError{File: name, Err: err}
 	if lacks, ok := err.(*columnError); ok {
-		e.NoPrompts, e.Advice = true, lacks.advice
+		e.Err, e.NoPrompts, e.Advice = lacks.error, true, lacks.advice
 	}
 	return e
 }
@@ -27,6 +30,7 @@ type RowError struct {
 	// Param is the member of a batch file's line that is wrong, and Code the kind of error, by OpenAI's names; they
 	// may be empty.
 	Param, Code string
+	Err         error // what What is the text of; may be nil
 }
 
 func (e *RowError) Error() string {
@@ -36,21 +40,26 @@ func (e *RowError) Error() string {
 	return fmt.Sprintf("%s row %d: %s", e.File, e.Row, e.What)
 }
 
+func (e *RowError) Unwrap() error { return e.Err }
+
 // FileError states why a whole file cannot be used.
 type FileError struct {
 	File string
-	What string
-	Err  error // cause, may be nil
+	What string // may be empty if there is a cause
+	Err  error  // cause, may be nil
 	// Missing reports whether no file has the name: the name is wrong.
 	Missing bool
 	// NoPrompts reports whether the file has none of the columns in which prompts are expected, so that others must
 	// be named. Advice, which is not in the text of the error, names the settings for that; it may be empty.
 	NoPrompts bool
-	Advice    string
+	Advice    setting.Text
 }
 
 func (e *FileError) Error() string {
-	if e.Err != nil {
+	switch {
+	case e.What == "" && e.Err != nil:
+		return fmt.Sprintf("%s: %v", e.File, e.Err)
+	case e.Err != nil:
 		return fmt.Sprintf("%s: %s: %v", e.File, e.What, e.Err)
 	}
 	return fmt.Sprintf("%s: %s", e.File, e.What)

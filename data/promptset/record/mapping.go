@@ -9,6 +9,7 @@ import (
 	"github.com/quire/quire/data/parameter"
 	"github.com/quire/quire/data/promptset/jsonvalue"
 	"github.com/quire/quire/data/promptset/schema"
+	"github.com/quire/quire/data/setting"
 )
 
 // Mapping defines the prompts of rows whose columns do not have the standard names. The zero value leaves rows as
@@ -116,8 +117,8 @@ func (m *Mapping) MayHavePrompts(columns []string) error {
 		if near := parameter.Nearest(m.PromptColumn, columns); near != "" {
 			meant = fmt.Sprintf("; did you mean %q?", near)
 		}
-		return &columnError{what: fmt.Sprintf("no column %q, which `prompt-column` names: it has %s%s", m.PromptColumn,
-			List(columns), meant)}
+		return &columnError{error: setting.Errorf("no column %q, which `prompt-column` names: it has %s%s",
+			m.PromptColumn, List(columns), meant)}
 	}
 	return nil
 }
@@ -125,7 +126,7 @@ func (m *Mapping) MayHavePrompts(columns []string) error {
 // MayHaveIDs returns an error if a file with these columns has no ids for its rows.
 func (m *Mapping) MayHaveIDs(columns []string) error {
 	if m.IDColumn != "" && !slices.Contains(columns, m.IDColumn) {
-		return fmt.Errorf("no column %q, which `id-column` names: it has %s", m.IDColumn, List(columns))
+		return setting.Errorf("no column %q, which `id-column` names: it has %s", m.IDColumn, List(columns))
 	}
 	return nil
 }
@@ -144,11 +145,11 @@ func NoPrompts(needs, has string, columns []string) error {
 			break
 		}
 	}
-	advice := "name the column with `prompt-column`, or make prompts of columns with `template`"
+	advice := setting.Textf("name the column with `prompt-column`, or make prompts of columns with `template`")
 	if likely != "" {
-		advice = fmt.Sprintf("`prompt-column` %s takes this column, and `template` makes prompts of columns", likely)
+		advice = setting.Textf("`prompt-column` %s takes this column, and `template` makes prompts of columns", likely)
 	}
-	return &columnError{fmt.Sprintf("%s one of %s and %s %s", needs, strings.Join(schema.PromptNames, ", "), has,
+	return &columnError{fmt.Errorf("%s one of %s and %s %s", needs, strings.Join(schema.PromptNames, ", "), has,
 		List(columns)), advice}
 }
 

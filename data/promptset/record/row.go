@@ -142,3 +142,10 @@ type Parent struct {
 func (r *Row) Error(what string) *RowError {
 	return &RowError{File: r.File, Row: r.FileRow, Line: r.Line, What: what}
 }
+
+// Wrong is Error for what err says.
+func (r *Row) Wrong(err error) *RowError {
+	of := r.Error(err.Error())
+	of.Err = err
+	return of
+}
