@@ -123,6 +123,15 @@ func (b *Backend) Description() string {
 		b.Kernels(), b.pluginPath)
 }
 
+// Runtime is the description of a backend with devices without the level of the kernels in C.
+func (b *Backend) Runtime() string {
+	if b.valid() != nil || b.topology != nil {
+		return b.Description()
+	}
+	major, minor := b.plugin.Version()
+	return fmt.Sprintf("xla:%s, %s, PJRT API %d.%d, %s", b.platform, b.devicesText(), major, minor, b.pluginPath)
+}
+
 // devicesText prints the number of devices. A CPU has one, or several virtual ones that share its cores.
 func (b *Backend) devicesText() string {
 	if n := b.NumDevices(); b.platform == "cpu" && n > 1 {

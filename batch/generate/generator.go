@@ -112,8 +112,8 @@ func (g *Generator) Release() {
 func (g *Generator) Claim(ctx context.Context, saved *resume.Saved) (resized bool, err error) {
 	plan := g.Session.Plan()
 	d := *g.Opened.Description
-	d.Settled, d.Device, d.Meta = spec.Settled(plan), plan.Backend, saved.Job.Footer(g.Process.Version, g.Session.Model,
-		g.Session.Fingerprint)
+	d.Settled, d.Device, d.Runtime = spec.Settled(plan), plan.Backend, plan.Runtime
+	d.Meta = saved.Job.Footer(g.Process.Version, g.Session.Model, g.Session.Fingerprint)
 	if d.Arithmetic, err = saved.Arithmetic(g.Session.Device); err != nil {
 		return false, err
 	}

@@ -1,11 +1,11 @@
 package generate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
-	"regexp"
 	"sync"
 	"time"
 
@@ -157,9 +157,6 @@ func AlreadyFinished(s *resume.Saved, started time.Time) (*Report, error) {
 	return report, outcome.RowsWithErrors(report.RowsWithErrors, report.Rows, s.Job.Output)
 }
 
-// kernelLevel is in the description of a backend; what of it decides bytes is in the job's arithmetic.
-var kernelLevel = regexp.MustCompile(`kernels \w+, `)
-
 // announce reports what an earlier process did of the job.
 func announce(s *resume.Saved, plan engine.Plan) {
 	if !s.Resumed {
@@ -175,10 +172,12 @@ func announce(s *resume.Saved, plan engine.Plan) {
 		s.Process.Statusf("continuing %s: %d of %d parts are published, and the journal has %s of %d more %s",
 			what, published, s.PartCount, plural.Count(completions, "completion"), rows, plural.Noun(rows, "row"))
 	}
-	if was := s.State.Job().Device; kernelLevel.ReplaceAllString(was, "") != kernelLevel.ReplaceAllString(plan.Backend,
-		"") {
+	was, runtime := s.State.Job(), plan.Runtime
+	if was.Runtime == "" { // a job of an older version
+		runtime = plan.Backend
+	}
+	if cmp.Or(was.Runtime, was.Device) != runtime {
 		s.Process.Printf("warning: the job was started on %q and continues with %q: completions may differ in their "+
-			"last "+
-			"digits from those of a single run", was, plan.Backend)
+			"last digits from those of a single run", was.Device, plan.Backend)
 	}
 }

@@ -23,10 +23,12 @@ type Description struct {
 	// the kind of device. A process that continues the job must compute in the same way. The name is unknown until
 	// the device is.
 	Arithmetic string `json:"arithmetic,omitempty"`
-	// Device is what the job started on, and Meta is the metadata of its parts. Neither is part of the comparison of
-	// jobs.
-	Device string            `json:"device,omitempty"`
-	Meta   map[string]string `json:"meta,omitempty"`
+	// Device is what the job started on. Runtime is Device without the level of the kernels, as far as Arithmetic does
+	// not keep it; jobs of older versions have none. Meta is the metadata of parts. None of them is part of the
+	// comparison of jobs.
+	Device  string            `json:"device,omitempty"`
+	Runtime string            `json:"runtime,omitempty"`
+	Meta    map[string]string `json:"meta,omitempty"`
 
 	// Key is [State.Key] of a job that was changed, in hex. Changes lists its changes, oldest first.
 	Key     string   `json:"key,omitempty"`

@@ -13,6 +13,8 @@ import (
 // model together, they are the sizes of one device.
 type Plan struct {
 	Backend string `json:"backend"`
+	// Runtime describes the backend without the level of its kernels.
+	Runtime string `json:"-"`
 	// Devices is how many run the model together, each with a part of it: see docs/parallel.md.
 	Devices int `json:"devices"`
 	// ExpertGroups is the number of groups that they divide experts among.

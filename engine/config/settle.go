@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
 
 	"github.com/quire/quire/backend"
@@ -178,11 +179,20 @@ func checkLayers(layers, kv string, model models.Config) error {
 	return nil
 }
 
+// runtimeOf describes a backend without the level of its kernels.
+func runtimeOf(b compute.Backend) string {
+	if b, ok := b.(interface{ Runtime() string }); ok {
+		return b.Runtime()
+	}
+	return b.Description()
+}
+
 // Plan reports the sizes.
 func (s *Settled) Plan() Plan {
 	c, z := s.Config, s.Sizes
 	p := Plan{
-		Backend: c.Backend.Description(), Devices: s.Devices, ExpertGroups: s.Model.ExpertGroups,
+		Backend: c.Backend.Description(), Runtime: runtimeOf(c.Backend),
+		Devices: s.Devices, ExpertGroups: s.Model.ExpertGroups,
 		Model: s.Model.Architecture, Parameters: s.Parameters, DType: s.DType.String(), Weights: s.weightForms,
 		Quantization: c.Model.Quantization(), KVDType: kvName(s.kvDType), KV: basic, WeightBytes: s.WeightBytes,
 		KVBytesPerToken: s.KVBytesPerToken, StateBytes: s.StateBytes, KVBytes: s.KVBytes, Lowered: s.lowered,
