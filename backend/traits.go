@@ -63,8 +63,14 @@ type Traits struct {
 	TunesOnDevice bool
 	// IsOneHost states that the devices that run a model together belong to one host.
 	IsOneHost bool
-	// HasChips states that environment variables give each process its chips.
+	// HasChips states that environment variables describe to each process its chips and how they are connected.
 	HasChips bool
+	// Visible names the environment variable that lists a process' devices among those of the host; "" if the platform
+	// has none.
+	Visible string
+	// OpensAll states that a client takes all visible devices and most of their memory, unless its option
+	// visible_devices lists some.
+	OpensAll bool
 
 	// SameForms states that a token has the same bytes whether it was generated or is part of a prompt, whatever the
 	// number of rows in the step. Other backends may order sums by the shapes of arrays.
@@ -81,9 +87,10 @@ func For(platform string) Traits {
 		t.IsHost, t.WritesBlocks, t.MultipliesBytes = true, false, false
 	case CUDA:
 		t.ReadsExpertsTogether, t.CopiesSlices, t.CountsLoops = true, true, true
-		t.TunesOnDevice, t.IsOneHost = true, true
+		t.TunesOnDevice, t.IsOneHost, t.OpensAll, t.Visible = true, true, true, "CUDA_VISIBLE_DEVICES"
 	case TPU:
 		t.Lanes, t.ReadsExpertsTogether, t.SumsOverAxes, t.HasChips = 128, true, true, true
+		t.Visible = "TPU_VISIBLE_CHIPS"
 	}
 	return t
 }

@@ -53,7 +53,7 @@ func TestEqualPagesEndAsOne(t *testing.T) {
 	}
 	free("come back", 8)
 	cut := fork(t, back)
-	if err := errors.Join(cut.Truncate(4), cut.Save("whole pages"), cut.Close()); err != nil {
+	if err := errors.Join(cut.TruncateCommitted(4), cut.Save("whole pages"), cut.Close()); err != nil {
 		t.Fatal(err)
 	}
 	whole, err := e.Contexts().OpenSnapshot("whole pages")
@@ -96,19 +96,19 @@ func TestContextsBeginWithNamedPages(t *testing.T) {
 	c := open(t, e, r.Tokens...)
 	flush("after a request", c, 4)
 	drawsTheSame(t, "after a request", c, r, want)
-	if err := errors.Join(c.Truncate(60), c.Append(r.Tokens[40:]...)); err != nil {
+	if err := errors.Join(c.TruncateCommitted(60), c.Append(r.Tokens[40:]...)); err != nil {
 		t.Fatal(err)
 	}
 	flush("cut in the middle of a page", c, 60)
 	drawsTheSame(t, "cut in the middle of a page", c, r, want)
-	if err := errors.Join(c.Truncate(100), c.Append(r.Tokens...)); err != nil {
+	if err := errors.Join(c.TruncateCommitted(100), c.Append(r.Tokens...)); err != nil {
 		t.Fatal(err)
 	}
 	flush("come again", c, 4)
 	drawsTheSame(t, "come again", c, r, want)
 
 	// 64 tokens, cut to 60 and gone on otherwise: what the fourth page had is not found under its name.
-	if err := errors.Join(c.Truncate(40), c.Append(9, 9, 9, 9, 9)); err != nil {
+	if err := errors.Join(c.TruncateCommitted(40), c.Append(9, 9, 9, 9, 9)); err != nil {
 		t.Fatal(err)
 	}
 	flush("gone on otherwise", c, 5)

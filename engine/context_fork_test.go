@@ -56,7 +56,7 @@ func TestForkCopiesAtTheFirstWrite(t *testing.T) {
 		write(others[1])
 		held("the last writes in place", 9)
 		for _, x := range []*contexts.Context{a, b, c} {
-			if err := errors.Join(x.Truncate(3)); err != nil {
+			if err := errors.Join(x.TruncateCommitted(3)); err != nil {
 				t.Fatal(err)
 			}
 			check("after all", x)
@@ -79,7 +79,7 @@ func TestForkCopiesAtTheFirstWrite(t *testing.T) {
 	if err := errors.Join(b.Append(1), b.Flush(ctx)); !errors.As(err, &short) || short.Need != 1 || short.Have != 0 {
 		t.Errorf("a write to a shared page without a free one: %v", err)
 	}
-	if err := b.Truncate(1); err != nil {
+	if err := b.TruncateCommitted(1); err != nil {
 		t.Error(err)
 	}
 	if err := errors.Join(a.Append(make([]int32, 12+32)...), a.Flush(ctx)); err != nil {
@@ -129,14 +129,14 @@ func TestCutsAndWritesWithForks(t *testing.T) {
 			copies = 1
 		}
 		var short pagetable.ErrOutOfPages
-		if err := c.Truncate(by); !errors.As(err, &short) || short.Need != by/16+copies || short.Have != 0 {
+		if err := c.TruncateCommitted(by); !errors.As(err, &short) || short.Need != by/16+copies || short.Have != 0 {
 			t.Errorf("cutting %d tokens of pages that a fork holds: %v", by, err)
 		}
 		if e.Contexts().FreePages() != 0 || c.Len() != 48 {
 			t.Errorf("%d pages are free, the context has %d tokens", e.Contexts().FreePages(), c.Len())
 		}
-		if err := errors.Join(f.Close(), c.Truncate(by), c.Append(make([]int32, by+16)...), c.Flush(ctx), d.Append(1),
-			d.Flush(ctx)); err != nil {
+		if err := errors.Join(f.Close(), c.TruncateCommitted(by), c.Append(make([]int32, by+16)...), c.Flush(ctx),
+			d.Append(1), d.Flush(ctx)); err != nil {
 			t.Errorf("without the fork: %v", err)
 		}
 	}

@@ -66,7 +66,7 @@ func (w *besideRuns) work(operations int) {
 				}
 			}
 		case "cut":
-			err = errors.Join(c.Truncate(w.rng.IntN(c.Len())), c.Append(7, 8, 9), c.Flush(ctx))
+			err = errors.Join(c.TruncateCommitted(w.rng.IntN(c.Len())), c.Append(7, 8, 9), c.Flush(ctx))
 		case "draw":
 			r := sampled(fmt.Sprintf("%s-%d", w.name, w.done), nil, 1+w.rng.IntN(2), 4, uint64(w.done))
 			var all []*engine.Completion

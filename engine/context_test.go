@@ -84,7 +84,7 @@ func TestContextGeneratesTheSame(t *testing.T) {
 			}
 		case 2: // or comes after something else was cut off
 			rest.Tokens = nil
-			err := errors.Join(c.Append(1, 2, 3, 4, 5, 6, 7, 8, 9), c.Flush(t.Context()), c.Truncate(9),
+			err := errors.Join(c.Append(1, 2, 3, 4, 5, 6, 7, 8, 9), c.Flush(t.Context()), c.TruncateCommitted(9),
 				c.Append(tokens[cut:]...), c.Flush(t.Context()))
 			if err != nil {
 				t.Fatal(err)
@@ -189,7 +189,7 @@ func TestContextErrors(t *testing.T) {
 			t.Errorf("%s: %v, want %v", what, err, target)
 		}
 	}
-	is("more tokens than there are", c.Truncate(41), engine.ErrInvalidRequest)
+	is("more tokens than there are", c.TruncateCommitted(41), engine.ErrInvalidRequest)
 	is("more pages than there are", c.Release(4), engine.ErrInvalidRequest)
 	other := open(t, contextEngine(t, func(c *engine.Config) { c.Weights, c.Backend = "int8", testenv.Go(t) }),
 		make([]int32, 40)...)
@@ -229,7 +229,7 @@ func TestContextErrors(t *testing.T) {
 	if err := errors.Join(c.Append(make([]int32, 80)...), c.Flush(ctx)); err != nil || c.Counts().Reserved != 0 {
 		t.Errorf("what is reserved is there: %v, %+v", err, c.Counts())
 	}
-	if err := c.Truncate(80); err != nil || e.Contexts().FreePages() != 0 {
+	if err := c.TruncateCommitted(80); err != nil || e.Contexts().FreePages() != 0 {
 		t.Errorf("reserved pages stay so: %v, %d free", err, e.Contexts().FreePages())
 	}
 	if err := c.Release(5); err != nil || e.Contexts().FreePages() != 5 {

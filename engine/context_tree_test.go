@@ -103,14 +103,17 @@ func (m *treeModel) name(l *treeLeaf, page int) string {
 }
 
 // flush runs what waits, or says that there are no pages for it.
-func (m *treeModel) flush(l *treeLeaf) error {
-	if l.done == len(l.tokens) {
+func (m *treeModel) flush(l *treeLeaf) error { return m.run(l, len(l.tokens)) }
+
+// run runs what waits until a token, or says that there are no pages for it.
+func (m *treeModel) run(l *treeLeaf, until int) error {
+	if l.done >= until {
 		return nil
 	}
-	more := (len(l.tokens)+m.pageSize-1)/m.pageSize - len(l.pages)
+	more := (until+m.pageSize-1)/m.pageSize - len(l.pages)
 	need, have := more, m.free()+min(more, max(0, l.reserved-len(l.pages)))
 	var there []int // pages to begin with
-	for page := len(l.pages); l.done%m.pageSize == 0 && (page+1)*m.pageSize <= len(l.tokens); page++ {
+	for page := len(l.pages); l.done%m.pageSize == 0 && (page+1)*m.pageSize <= until; page++ {
 		id, ok := m.named[m.name(l, page)]
 		if !ok {
 			break
@@ -134,8 +137,8 @@ func (m *treeModel) flush(l *treeLeaf) error {
 	}
 	l.pages = append(slices.Clone(l.pages), there...)
 	m.joined += len(there)
-	m.grow(l, len(l.tokens))
-	l.done = len(l.tokens)
+	m.grow(l, until)
+	l.done = until
 	for page := from; page < m.committed(l); page++ {
 		name := m.name(l, page)
 		if id, ok := m.named[name]; !ok || !m.held(id) {
@@ -153,6 +156,32 @@ func (m *treeModel) flush(l *treeLeaf) error {
 		}
 	}
 	return nil
+}
+
+// commit runs what waits until k more pages are full.
+func (m *treeModel) commit(l *treeLeaf, k int) error {
+	until := (m.committed(l) + k) * m.pageSize
+	if until > len(l.tokens) {
+		return contexts.ErrPartialPage{}
+	}
+	return m.run(l, until)
+}
+
+// truncateWorking cuts what is after the last full page. A page that is empty then stays reserved.
+func (m *treeModel) truncateWorking(l *treeLeaf, n int) error {
+	full := m.committed(l) * m.pageSize
+	if n <= len(l.tokens) && len(l.tokens)-n < full {
+		return contexts.ErrCommittedPage{}
+	}
+	before := *l
+	if len(l.tokens)-n == full && len(l.pages)*m.pageSize > full {
+		l.reserved = max(l.reserved, len(l.pages))
+	}
+	err := m.truncate(l, n)
+	if err != nil {
+		*l = before
+	}
+	return err
 }
 
 func (m *treeModel) fork(l *treeLeaf) (*treeLeaf, error) {
@@ -210,8 +239,8 @@ func TestTreeOfContexts(t *testing.T) {
 	rng := rand.New(rand.NewPCG(12, 34))
 	did, refused, checked := map[string]int{}, map[string]int{}, 0
 	for i := range operations {
-		what := []string{"append", "append", "append", "flush", "fork", "fork", "truncate", "close", "reserve",
-			"release", "score"}[rng.IntN(11)]
+		what := []string{"append", "append", "append", "flush", "commit", "fork", "fork", "truncate",
+			"truncate working", "close", "reserve", "release", "score"}[rng.IntN(13)]
 		if len(m.leaves) == 0 || rng.IntN(20) == 0 {
 			what = "open"
 		}
@@ -252,7 +281,13 @@ func TestTreeOfContexts(t *testing.T) {
 			}
 		case "truncate":
 			n := rng.IntN(len(l.tokens) + 2)
-			want, got = m.truncate(l, n), l.c.Truncate(n)
+			want, got = m.truncate(l, n), l.c.TruncateCommitted(n)
+		case "truncate working":
+			n := rng.IntN(min(len(l.tokens), 30) + 2)
+			want, got = m.truncateWorking(l, n), l.c.Truncate(n)
+		case "commit":
+			k := rng.IntN(3)
+			want, got = m.commit(l, k), l.c.Commit(ctx, k)
 		case "close":
 			got = l.c.Close()
 			m.leaves = slices.DeleteFunc(m.leaves, func(o *treeLeaf) bool { return o == l })

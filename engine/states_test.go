@@ -112,8 +112,8 @@ func TestContextsWithStates(t *testing.T) {
 				rest := *r
 				rest.Tokens = nil
 				// Something else comes and is cut off, within a page and at its end; then the rest.
-				err := errors.Join(c.Append(1, 2, 3, 4, 5, 6, 7, 8, 9), c.Flush(t.Context()), c.Truncate(2),
-					c.Flush(t.Context()), c.Truncate(7), c.Append(tokens[len(parent.Tokens()):]...),
+				err := errors.Join(c.Append(1, 2, 3, 4, 5, 6, 7, 8, 9), c.Flush(t.Context()), c.TruncateCommitted(2),
+					c.Flush(t.Context()), c.TruncateCommitted(7), c.Append(tokens[len(parent.Tokens()):]...),
 					c.Flush(t.Context()))
 				if err != nil {
 					t.Fatal(err)

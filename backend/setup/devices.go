@@ -84,6 +84,12 @@ func TPUChips() int {
 	return 0
 }
 
+// GPUs returns the number of NVIDIA GPUs that have a device file. It is 0 on WSL, which has no such files.
+func GPUs() int {
+	files, _ := filepath.Glob(filepath.Join(system, "dev/nvidia[0-9]*"))
+	return len(files)
+}
+
 // NoDevice reports that this machine has no device of a platform, and which places were checked. It is empty if there
 // is a device, and for platforms that need none.
 func NoDevice(platform string) string {

@@ -13,6 +13,7 @@ import (
 	"github.com/gomlx/go-xla/pjrt"
 
 	"github.com/quire/quire/backend/xla/internal/hugemem"
+	"github.com/quire/quire/backend/xla/internal/pjrtc"
 )
 
 // Buffer is an array on a device, or one on each device of a group. It implements [compute.Buffer].
@@ -129,17 +130,37 @@ func (b *Buffer) DeviceNum() (compute.DeviceNum, error) {
 // ToFlatData implements [compute.Buffer]: it copies the array to flat, a slice of the shape's Go type and size. For a
 // group it copies the first device's array: see [Buffer.Parts].
 func (b *Buffer) ToFlatData(flat any) error {
+	return b.backend.Download([]compute.Buffer{b}, []any{flat})
+}
+
+// Download does what [Buffer.ToFlatData] does for several buffers of the backend, whose copies run at the same time.
+func (b *Backend) Download(buffers []compute.Buffer, flats []any) error {
 	if err := b.valid(); err != nil {
 		return err
 	}
-	data, err := bytesOf(flat, b.shape)
-	if err != nil || len(data) == 0 {
-		return err
+	var parts []*pjrt.Buffer
+	var ranks []int
+	var to [][]byte
+	for i, buffer := range buffers {
+		of, ok := buffer.(*Buffer)
+		if !ok {
+			return fmt.Errorf("xla: array %d is a buffer of another backend", i)
+		}
+		if err := of.valid(); err != nil {
+			return err
+		}
+		data, err := bytesOf(flats[i], of.shape)
+		if err != nil {
+			return err
+		}
+		if len(data) > 0 {
+			parts, ranks, to = append(parts, of.parts[0]), append(ranks, of.shape.Rank()), append(to, data)
+		}
 	}
-	if err := b.parts[0].ToHost(data); err != nil {
-		return fmt.Errorf("xla: copying %s to the host: %w", b.shape, err)
+	if err := pjrtc.ToHost(b.client, parts, ranks, to); err != nil {
+		return fmt.Errorf("xla: copying %d arrays to the host: %w", len(parts), err)
 	}
-	runtime.KeepAlive(flat)
+	runtime.KeepAlive(flats)
 	return nil
 }
 

@@ -33,7 +33,7 @@ func (b *Backend) compile(p *program.Builder, text []byte) (*Executable, error) 
 	}
 	if b.cache != nil {
 		key = b.cache.Key(text, b.assigned(p.Device()))
-		if e.loaded = b.loadCached(key, e.portable); e.loaded != nil {
+		if e.loaded = b.loadCached(key); e.loaded != nil {
 			e.FromCache = true
 			b.cacheLoads.Add(1)
 			return e, nil
@@ -50,9 +50,6 @@ func (b *Backend) compile(p *program.Builder, text []byte) (*Executable, error) 
 	if e.loaded, err = config.Done(); err != nil {
 		return nil, b.failed(p, err)
 	}
-	if err := pjrtc.SetPartitions(e.loaded, b.here()); err != nil {
-		return nil, err
-	}
 	b.compiles.Add(1)
 	if b.cache != nil {
 		b.cache.Store(key, func() ([]byte, error) { return pjrtc.Serialize(e.loaded) })
@@ -62,12 +59,12 @@ func (b *Backend) compile(p *program.Builder, text []byte) (*Executable, error) 
 }
 
 // loadCached returns the program of a key, or nil if the cache has none that can be used.
-func (b *Backend) loadCached(key string, portable bool) *pjrt.LoadedExecutable {
+func (b *Backend) loadCached(key string) *pjrt.LoadedExecutable {
 	body := b.cache.Read(key)
 	if body == nil {
 		return nil
 	}
-	loaded, err := pjrtc.Load(b.client, body, portable, b.here())
+	loaded, err := pjrtc.Load(b.client, body)
 	if err != nil {
 		slog.Info("compiled program in the cache is not usable, compiling again", "file", b.cache.Path(key), "err",
 			err)

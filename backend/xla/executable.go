@@ -3,7 +3,6 @@ package xla
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/gomlx/compute"
@@ -120,18 +119,17 @@ func (e *Executable) Execute(inputs []compute.Buffer, donate []bool, device comp
 			buffers[d*len(inputs)+i] = part
 		}
 	}
-	run := e.loaded.Execute(buffers...)
-	if len(donate) != 0 {
-		run = run.SetDonate(slices.Repeat(donate, devices))
-	}
+	var on *pjrt.Device
 	if e.portable {
-		d, err := e.backend.device(device)
-		if err != nil {
+		var err error
+		if on, err = e.backend.device(device); err != nil {
 			return nil, err
 		}
-		run = run.OnDevice(d)
 	}
-	results, err := run.Done()
+	if len(donate) == 0 {
+		donate = nil
+	}
+	results, err := pjrtc.Execute(e.loaded, e.backend.client, buffers, donate, devices, on)
 	if err != nil {
 		return nil, memoryerror.Running(e.name, err)
 	}

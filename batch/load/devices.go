@@ -19,9 +19,18 @@ func here(e *spec.Engine, hosts *process.Hosts) int { return e.Devices() / hosts
 // logLevel names the environment variable of XLA's log: 2 leaves errors.
 const logLevel = "TF_CPP_MIN_LOG_LEVEL"
 
-// clientOptions are what the plugin is to be started with: the CPU is cut into as many devices as are needed.
+// clientOptions are what the plugin is to be started with: the CPU is cut into as many devices as are needed, and of
+// GPUs the client takes no more than are needed.
 func clientOptions(e *spec.Engine, hosts *process.Hosts) map[string]any {
-	if backend.Named(e.Backend).IsHost && e.Devices() > 1 {
+	traits := backend.Named(e.Backend)
+	if traits.OpensAll {
+		visible := make([]int64, here(e, hosts))
+		for i := range visible {
+			visible[i] = int64(i)
+		}
+		return map[string]any{"visible_devices": visible}
+	}
+	if traits.IsHost && e.Devices() > 1 {
 		if e.TP > 1 && os.Getenv(logLevel) == "" {
 			// For each program of several devices XLA:CPU warns of a form that it has put the program into itself.
 			_ = os.Setenv(logLevel, "2")

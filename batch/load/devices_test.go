@@ -1,6 +1,7 @@
 package load
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/quire/quire/batch/process"
@@ -14,6 +15,10 @@ func TestDevicesOfTheCPU(t *testing.T) {
 	}
 	if o := clientOptions(&e, &process.Hosts{Processes: 2}); o["cpu_device_count"] != 4 {
 		t.Errorf("options of one of two processes %v", o)
+	}
+	e.Backend = "xla:cuda" // a client would take all GPUs of the host
+	if o := clientOptions(&e, nil); !slices.Equal(o["visible_devices"].([]int64), []int64{0, 1, 2, 3, 4, 5, 6, 7}) {
+		t.Errorf("options %v", o)
 	}
 	e.Backend = "xla:tpu"
 	if o := clientOptions(&e, nil); o != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/quire/quire/data/setting"
 )
 
-// VisibleChips is the variable that gives libtpu the chips of the host that a process has.
-const VisibleChips = "TPU_VISIBLE_CHIPS"
+// visibleChips is the variable that gives libtpu the chips of the host that a process has.
+var visibleChips = backend.For(backend.TPU).Visible
 
 // Other variables of libtpu.
 const (
@@ -49,7 +49,7 @@ func tpuEnvironment(environ []string, chips int, together bool) (map[string]stri
 			set[name] = ""
 		}
 	}
-	visible := own[VisibleChips]
+	visible := own[visibleChips]
 	if visible == "" {
 		visible = own["TPU_VISIBLE_DEVICES"] // its name before
 	}
@@ -60,7 +60,7 @@ func tpuEnvironment(environ []string, chips int, together bool) (map[string]stri
 	if visible == "" {
 		if chips == 0 {
 			return nil, fmt.Errorf("%s has several hosts, and this process is alone on its host, whose chips were "+
-				"not found: set %s to them, such as 0,1,2,3", workerHostnames, VisibleChips)
+				"not found: set %s to them, such as 0,1,2,3", workerHostnames, visibleChips)
 		}
 		visible = chipList(0, chips)
 	}
@@ -70,12 +70,12 @@ func tpuEnvironment(environ []string, chips int, together bool) (map[string]stri
 	}
 	bounds := chipBounds[len(mine)]
 	if bounds == "" {
-		return nil, fmt.Errorf("%s is %s: a process has 1, 2, 4 or 8 chips, and not %d", VisibleChips, visible,
+		return nil, fmt.Errorf("%s is %s: a process has 1, 2, 4 or 8 chips, and not %d", visibleChips, visible,
 			len(mine))
 	}
 	port := strconv.Itoa(processPort + mine[0])
 	alone := map[string]string{
-		VisibleChips: visible, "TPU_CHIPS_PER_PROCESS_BOUNDS": bounds, "TPU_PROCESS_BOUNDS": "1,1,1",
+		visibleChips: visible, "TPU_CHIPS_PER_PROCESS_BOUNDS": bounds, "TPU_PROCESS_BOUNDS": "1,1,1",
 		"TPU_PROCESS_ADDRESSES": "localhost:" + port, "TPU_PROCESS_PORT": port, "CLOUD_TPU_TASK_ID": "0",
 		workerHostnames: "localhost", "TPU_WORKER_ID": "0",
 		// Their names before, which describe the whole slice on GKE.
@@ -107,7 +107,7 @@ func parseChips(text string) ([]int, error) {
 	for field := range strings.SplitSeq(text, ",") {
 		n, err := strconv.Atoi(strings.TrimSpace(field))
 		if err != nil || n < 0 || n > 255 || slices.Contains(chips, n) {
-			return nil, fmt.Errorf("%s is %q, but must be different numbers of chips, such as 0,1", VisibleChips,
+			return nil, fmt.Errorf("%s is %q, but must be different numbers of chips, such as 0,1", visibleChips,
 				text)
 		}
 		chips = append(chips, n)
@@ -133,12 +133,8 @@ func devicesPerChip(accelerator string) int {
 	return 1
 }
 
-// ChipsOfWorkers shares the chips of this host out to so many processes with models of their own: what
-// TPU_VISIBLE_CHIPS is to be in each. It is nil on other platforms.
-func ChipsOfWorkers(e *spec.Engine, workers int) ([]string, error) {
-	if !backend.Named(e.Backend).HasChips || workers < 1 {
-		return nil, nil
-	}
+// chipsOfWorkers returns the chips for each of so many processes with models of their own.
+func chipsOfWorkers(e *spec.Engine, workers int) ([]string, error) {
 	per := devicesPerChip(os.Getenv("TPU_ACCELERATOR_TYPE"))
 	each := (e.Devices() + per - 1) / per
 	chips, err := chipsHere(os.Getenv, setup.TPUChips())
@@ -165,7 +161,7 @@ func ChipsOfWorkers(e *spec.Engine, workers int) ([]string, error) {
 
 // chipsHere are the numbers of the chips that this process may share out; nil if nothing gives them.
 func chipsHere(getenv func(string) string, found int) ([]int, error) {
-	if visible := getenv(VisibleChips); visible != "" {
+	if visible := getenv(visibleChips); visible != "" {
 		return parseChips(visible)
 	}
 	if found == 0 {

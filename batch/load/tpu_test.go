@@ -61,8 +61,9 @@ func TestTPUEnvironment(t *testing.T) {
 	}
 }
 
-// Workers have chips of their own.
-func TestChipsOfWorkers(t *testing.T) {
+// Workers have devices of their own.
+func TestDevicesOfWorkers(t *testing.T) {
+	const tpu, gpu = "TPU_VISIBLE_CHIPS", "CUDA_VISIBLE_DEVICES"
 	for _, c := range []struct {
 		backend, visible, accelerator string
 		workers, tp, dp               int
@@ -77,13 +78,24 @@ func TestChipsOfWorkers(t *testing.T) {
 		{backend: "xla:tpu", workers: 3, tp: 2, dp: 1, visible: "0,1,2,3", fails: "this host has 4 in all"},
 		{backend: "xla:tpu", workers: 1, tp: 3, dp: 1, visible: "0,1,2,3", fails: "need 3 chips each, of 1, 2, 4 or 8"},
 		{backend: "xla:tpu", workers: 1, tp: 1, dp: 1, visible: "a", fails: "TPU_VISIBLE_CHIPS is"},
+		{backend: "xla:cuda", workers: 8, tp: 1, dp: 1, visible: "0,1,2,3,4,5,6,7", want: "0 1 2 3 4 5 6 7"},
+		{backend: "xla:cuda", workers: 2, tp: 1, dp: 2, visible: "6,GPU-1f,2,3", want: "6,GPU-1f 2,3"},
+		{backend: "xla:cuda", workers: 2, tp: 2, dp: 1, want: "0,1 2,3"}, // no device file here, as on WSL
+		{backend: "xla:cuda", workers: 3, tp: 2, dp: 1, visible: "0,1,2,3", fails: "need 6 GPUs, and this host has 4"},
 	} {
-		t.Setenv(VisibleChips, c.visible)
+		variable := map[bool]string{false: tpu, true: gpu}[c.backend == "xla:cuda"]
+		t.Setenv(tpu, "")
+		t.Setenv(gpu, "")
+		t.Setenv(variable, c.visible)
 		t.Setenv("TPU_ACCELERATOR_TYPE", c.accelerator)
 		e := spec.Engine{Backend: c.backend, TP: c.tp, DP: c.dp}
-		got, err := ChipsOfWorkers(&e, c.workers)
+		got, err := DevicesOfWorkers(&e, c.workers)
+		want := c.want
+		if want != "" {
+			want = variable + "=" + strings.ReplaceAll(want, " ", " "+variable+"=")
+		}
 		if (err != nil) != (c.fails != "") || err != nil && !strings.Contains(err.Error(), c.fails) ||
-			strings.Join(got, " ") != c.want {
+			strings.Join(got, " ") != want {
 			t.Errorf("%+v: %v, %v", c, got, err)
 		}
 	}

@@ -147,18 +147,61 @@ func (c *Context) Fork(ctx context.Context) (fork *Context, err error) {
 	return fork, err
 }
 
-// Truncate drops the last n tokens, those that wait first. Pages after the new end keep their names until their memory
-// is wanted, or stay reserved if they were. What is left of a page that a fork holds too is copied when it is next
-// written to, or at once if pages are reserved. Then there may be pagetable.ErrOutOfPages: a page that a fork holds too
-// does not come back.
+// Commit runs the waiting tokens that the next k pages take, and no others, so that these pages are full and have their
+// names: a boundary at which other contexts and requests continue. It returns [ErrPartialPage], and changes nothing, if
+// the tokens do not fill these pages, and the errors of [Context.Flush].
+func (c *Context) Commit(ctx context.Context, k int) error {
+	defer lockContexts(c)()
+	s, r := c.set, c.row
+	s.mu.Lock()
+	pageSize := s.table.pageSize
+	until, err := (len(r.names)+k)*pageSize, r.usable()
+	switch have := len(r.tokens); {
+	case err != nil:
+	case k < 0:
+		err = fmt.Errorf("%w: %d pages to commit", admit.ErrInvalidRequest, k)
+	case until > have:
+		err = ErrPartialPage{Page: have / pageSize, Tokens: have % pageSize, PageSize: pageSize}
+	}
+	s.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	r.until = until
+	return s.runTokens(ctx, []*contextRow{r})
+}
+
+// Truncate drops the last n tokens: those that wait first, then those in the working page. It changes no page count: a
+// page that it empties stays reserved. Beyond the working page it returns [ErrCommittedPage], and changes nothing;
+// [Context.TruncateCommitted] reaches further. Its other errors are the same.
 func (c *Context) Truncate(n int) error {
 	return c.do(func(r *contextRow) error {
-		if n < 0 || n > len(r.tokens) {
-			return fmt.Errorf("%w: %d tokens to truncate, the context has %d", admit.ErrInvalidRequest, n,
-				len(r.tokens))
+		committed := len(r.names) * c.set.table.pageSize
+		length := len(r.tokens) - n
+		switch {
+		case n >= 0 && length >= 0 && length < committed:
+			return ErrCommittedPage{Page: length / c.set.table.pageSize, Working: len(r.tokens) - committed}
+		case n >= 0 && length == committed && len(r.pages) > len(r.names):
+			return c.truncate(r, n, max(r.reserved, len(r.pages)))
 		}
-		return c.set.table.cutContext(r, len(r.tokens)-n, r.reserved)
+		return c.truncate(r, n, r.reserved)
 	})
+}
+
+// TruncateCommitted drops the last n tokens, in whichever pages they are. Pages after the new end keep their names
+// until their memory is wanted, or stay reserved if they were. What is left of a page that a fork holds too is copied
+// when it is next written to, or at once if pages are reserved. Then there may be pagetable.ErrOutOfPages: a page that
+// a fork holds too does not come back.
+func (c *Context) TruncateCommitted(n int) error {
+	return c.do(func(r *contextRow) error { return c.truncate(r, n, r.reserved) })
+}
+
+// truncate drops the last n tokens, and leaves so many pages reserved.
+func (c *Context) truncate(r *contextRow, n, reserved int) error {
+	if n < 0 || n > len(r.tokens) {
+		return fmt.Errorf("%w: %d tokens to truncate, the context has %d", admit.ErrInvalidRequest, n, len(r.tokens))
+	}
+	return c.set.table.cutContext(r, len(r.tokens)-n, reserved)
 }
 
 // Reserve makes n pages more sure for the context, so that what it appends can't run out of pages; a partial

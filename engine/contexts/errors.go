@@ -36,6 +36,21 @@ func (e ErrPartialPage) Error() string {
 // Is reports whether target is an ErrPartialPage.
 func (e ErrPartialPage) Is(target error) bool { _, ok := target.(ErrPartialPage); return ok }
 
+// ErrCommittedPage means that an operation which reaches only into the working page would cut a page that is full: it
+// never changes, since others may share it. errors.Is matches any ErrCommittedPage.
+type ErrCommittedPage struct {
+	Page    int // page of the context, from 0
+	Working int // tokens after the last full page, including waiting ones
+}
+
+func (e ErrCommittedPage) Error() string {
+	return fmt.Sprintf("page %d is committed: only the last %d tokens can be truncated; use TruncateCommitted, or "+
+		"fork the context before the page is full", e.Page, e.Working)
+}
+
+// Is reports whether target is an ErrCommittedPage.
+func (e ErrCommittedPage) Is(target error) bool { _, ok := target.(ErrCommittedPage); return ok }
+
 // ErrInvalidPage means that a context has no such page. errors.Is matches any ErrInvalidPage.
 type ErrInvalidPage struct {
 	Page  int

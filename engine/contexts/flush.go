@@ -21,9 +21,17 @@ func (s *Contexts) Flush(ctx context.Context, contexts ...*Context) error {
 	return s.flush(ctx, rowsOf(contexts))
 }
 
-// flush runs the waiting tokens of contexts together, except tokens that already have pages. The program that runs the
-// prompts of requests runs them, in its calls: so keys and values have the same bytes.
+// flush runs all waiting tokens of contexts.
 func (s *Contexts) flush(ctx context.Context, list []*contextRow) error {
+	for _, r := range list {
+		r.until = len(r.tokens)
+	}
+	return s.runTokens(ctx, list)
+}
+
+// runTokens runs the tokens of contexts, each until its own end, together, except tokens that already have pages. The
+// program that runs the prompts of requests runs them, in its calls: so keys and values have the same bytes.
+func (s *Contexts) runTokens(ctx context.Context, list []*contextRow) error {
 	begun := false
 	for {
 		var riding []*contextRow

@@ -38,7 +38,7 @@ func (n *names) namedNext(r *contextRow) []int32 {
 	if n.index == nil || r.done%pageSize != 0 {
 		return nil
 	}
-	return n.index.Longest(prefix.Chain(n.lastName(r), r.tokens[r.done:], pageSize))
+	return n.index.Longest(prefix.Chain(n.lastName(r), r.tokens[r.done:r.until], pageSize))
 }
 
 // lastName is the name of the last full page of a context.

@@ -14,7 +14,8 @@ type contextRow struct {
 	names    []prefix.Hash // names of the full pages
 	pages    []*heldPage
 	reserved int // pages that are sure for it, with those it holds
-	flushing int // while tokens are run, how many there are to be: there are pages for them
+	until    int // while tokens are run, how many of them there are to be
+	flushing int // the same, from when there are pages for them
 	riding   int // of those, how many the next calls run
 	from     int // pages that had names before
 	closed   bool
@@ -36,8 +37,8 @@ func (r *contextRow) borrows(pageSize int) bool {
 	return r.done%pageSize != 0 && r.pages[len(r.pages)-1].holders > 1
 }
 
-// flushed reports whether no tokens wait.
-func (r *contextRow) flushed() bool { return r.done == len(r.tokens) }
+// flushed reports whether all tokens that are to be run were run.
+func (r *contextRow) flushed() bool { return r.done >= r.until }
 
 // sure reports whether a context with so many pages reserved, and so many in use, may count on them. Then it has its
 // partial page alone, so that they suffice.

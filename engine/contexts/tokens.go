@@ -18,7 +18,7 @@ func (t *table) beginFlush(list []*contextRow) error {
 	named := make([][]int32, len(list))
 	joined := map[int32]bool{}
 	for i, r := range list {
-		more := ceilDiv(len(r.tokens), pageSize) - len(r.pages)
+		more := ceilDiv(r.until, pageSize) - len(r.pages)
 		need, own = need+more, own+min(more, r.unheld(pageSize))
 		if r.borrows(pageSize) {
 			page := r.pages[len(r.pages)-1]
@@ -46,7 +46,7 @@ func (t *table) beginFlush(list []*contextRow) error {
 		return err
 	}
 	for i, r := range list {
-		r.from, r.flushing = len(r.names), len(r.tokens)
+		r.from, r.flushing = len(r.names), r.until
 		if len(named[i]) > 0 {
 			if err := t.joinNamed(r, named[i]); err != nil {
 				return err
@@ -63,8 +63,8 @@ func (t *table) promise(list []*contextRow) (riding []*contextRow, err error) {
 	if t.between != nil {
 		room = t.between.Room()
 	}
-	for n < len(list) && len(list[n].tokens)-list[n].done <= room {
-		room -= len(list[n].tokens) - list[n].done
+	for n < len(list) && list[n].until-list[n].done <= room {
+		room -= list[n].until - list[n].done
 		n++
 	}
 	if n == 0 && len(list) > 0 {
@@ -77,7 +77,7 @@ func (t *table) promise(list []*contextRow) (riding []*contextRow, err error) {
 	return list[:n], t.runVerbs(func(in *device.VerbsInput) {
 		for i, r := range list {
 			if in.MaxPages[r.row] = int32(r.sure(t.pageSize)); i < n {
-				r.riding = len(r.tokens)
+				r.riding = r.until
 				in.PromptLens[r.row] = int32(r.riding)
 			}
 		}
@@ -110,7 +110,7 @@ func (t *table) endFlush(list []*contextRow) error {
 	})
 	var short []*contextRow
 	for _, r := range list {
-		if r.flushing = 0; r.done < len(r.tokens) {
+		if r.flushing = 0; r.done < r.until {
 			short = append(short, r)
 		}
 	}

@@ -16,9 +16,26 @@ type parted interface {
 	Parts() []compute.Buffer
 }
 
+// download copies arrays to the host, each to a slice of its Go type: all at once if the backend can.
+func download(backend compute.Backend, from []compute.Buffer, flats []any) error {
+	if together, ok := backend.(interface {
+		Download(from []compute.Buffer, flats []any) error
+	}); ok {
+		return together.Download(from, flats)
+	}
+	for i, b := range from {
+		if err := b.ToFlatData(flats[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // readParts copies the output of a program to the host as it is, one device after the other if there are several.
-func readParts(p *device.Compiled, results []compute.Buffer) ([]any, error) {
+func readParts(backend compute.Backend, p *device.Compiled, results []compute.Buffer) ([]any, error) {
 	list := make([]any, len(results))
+	var from []compute.Buffer
+	var flats []any
 	for i, l := range p.Output {
 		parts := []compute.Buffer{results[i]}
 		if of, ok := results[i].(parted); ok && l.Own {
@@ -27,11 +44,12 @@ func readParts(p *device.Compiled, results []compute.Buffer) ([]any, error) {
 		size := l.Shape.Size()
 		flat := reflect.MakeSlice(reflect.SliceOf(l.Shape.DType.GoType()), size*len(parts), size*len(parts))
 		for j, part := range parts {
-			if err := part.ToFlatData(flat.Slice(j*size, (j+1)*size).Interface()); err != nil {
-				return nil, fmt.Errorf("program %s: reading %s: %w", p.Name, l.Name, err)
-			}
+			from, flats = append(from, part), append(flats, flat.Slice(j*size, (j+1)*size).Interface())
 		}
 		list[i] = flat.Interface()
+	}
+	if err := download(backend, from, flats); err != nil {
+		return nil, fmt.Errorf("program %s: reading its output: %w", p.Name, err)
 	}
 	return list, nil
 }

@@ -39,15 +39,15 @@ func read[T any](c *Core, p *device.Compiled, results []compute.Buffer) (*T, err
 	if err != nil {
 		return nil, fmt.Errorf("program %s: %w", p.Name, err)
 	}
-	flats := p.Packing.New()
-	for i, l := range p.Packing.Arrays() {
-		from := results[i]
-		if of, ok := from.(parted); ok && l.Apart { // the first device's
-			from = of.Parts()[0]
+	flats, packed := p.Packing.New(), p.Packing.Arrays()
+	from := slices.Clone(results[:len(packed)])
+	for i, l := range packed {
+		if of, ok := from[i].(parted); ok && l.Apart { // the first device's
+			from[i] = of.Parts()[0]
 		}
-		if err := from.ToFlatData(flats[i]); err != nil {
-			return nil, fmt.Errorf("program %s: reading %s: %w", p.Name, l.Name, err)
-		}
+	}
+	if err := download(c.backend, from, flats); err != nil {
+		return nil, fmt.Errorf("program %s: reading its output: %w", p.Name, err)
 	}
 	p.Packing.Take(flats, arrays)
 	tree.Store(arrays)

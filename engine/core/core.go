@@ -203,6 +203,8 @@ func (c *Core) ReadTables() ([]tree.Array, error) {
 		return nil, errNoState
 	}
 	var all []tree.Array
+	var tables []compute.Buffer
+	var flats []any
 	for i, l := range c.Program(device.Init).State {
 		if !l.InTables() {
 			continue
@@ -214,10 +216,10 @@ func (c *Core) ReadTables() ([]tree.Array, error) {
 		n := l.Shape.Size()
 		a := tree.Array{Name: l.Name, Shape: l.Shape,
 			Flat: reflect.MakeSlice(reflect.SliceOf(l.Shape.DType.GoType()), n, n).Interface()}
-		if err := from.ToFlatData(a.Flat); err != nil {
-			return nil, fmt.Errorf("reading %s: %w", l.Name, err)
-		}
-		all = append(all, a)
+		all, tables, flats = append(all, a), append(tables, from), append(flats, a.Flat)
+	}
+	if err := download(c.backend, tables, flats); err != nil {
+		return nil, fmt.Errorf("reading the tables: %w", err)
 	}
 	return all, nil
 }

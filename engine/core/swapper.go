@@ -140,7 +140,7 @@ func (m *Swapper) down(of *device.SaveInput) (*Block, error) {
 		defer func() { <-m.free }()
 		defer finalize(results)
 		m.copy(m.downLane, "down", func() {
-			b.layers, b.err = readParts(p, results)
+			b.layers, b.err = readParts(m.core.backend, p, results)
 		})
 	})
 	return b, nil

@@ -37,11 +37,11 @@ func runWorkers(ctx context.Context, env *cli.Environment, o *jobflags.Options, 
 		units.AckWait = localAckWait
 	}
 	task := o.Task(env, nil)
-	chips, err := load.ChipsOfWorkers(&o.Spec.Engine, o.Units.Workers)
+	devices, err := load.DevicesOfWorkers(&o.Spec.Engine, o.Units.Workers)
 	if err != nil {
 		return err
 	}
-	c := workers(o, env, chips)
+	c := workers(o, env, devices)
 	report, err := task.Distribute(ctx, units, c.Work)
 	if report == nil {
 		return err
@@ -55,8 +55,9 @@ func runWorkers(ctx context.Context, env *cli.Environment, o *jobflags.Options, 
 	return cli.WriteReport(o.Report, report, err)
 }
 
-// workers are "sample nats" and "sample worker", as many as --workers sets. chips are the chips of each on TPU.
-func workers(o *jobflags.Options, env *cli.Environment, chips []string) *crew.Crew {
+// workers are "sample nats" and "sample worker", as many as --workers sets. devices has the setting of the environment
+// that gives each worker its devices; it is empty if they share one.
+func workers(o *jobflags.Options, env *cli.Environment, devices []string) *crew.Crew {
 	password := rand.Text()
 	return &crew.Crew{
 		Workers: o.Units.Workers, MaxRestarts: o.Process.MaxRestarts, Password: password, Timing: env.Timing,
@@ -83,8 +84,8 @@ func workers(o *jobflags.Options, env *cli.Environment, chips []string) *crew.Cr
 			env := slices.DeleteFunc(os.Environ(), func(v string) bool {
 				return strings.HasPrefix(v, "NATS_") || strings.HasPrefix(v, queues.StorageVariable+"=")
 			})
-			if worker >= 0 && worker < len(chips) {
-				env = append(env, load.VisibleChips+"="+chips[worker]) // the last one counts
+			if worker >= 0 && worker < len(devices) {
+				env = append(env, devices[worker]) // the last one counts
 			}
 			return append(env, cli.SupervisedVariable+"=1", jobflags.NatsURL+"=nats://"+address,
 				jobflags.NatsUser+"="+crew.User,

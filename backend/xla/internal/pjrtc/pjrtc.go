@@ -1,6 +1,6 @@
-// Package pjrtc makes the few calls of the PJRT C API that go-xla's pjrt package does not: serializing and loading
-// executables, reading the optimized program, asking a device for its memory, and compiling for a topology without a
-// device.
+// Package pjrtc makes the few calls of the PJRT C API that go-xla's pjrt package does not, or makes slowly: executing
+// programs, copying several arrays to the host at once, serializing and loading executables, reading the optimized
+// program, asking a device for its memory, and compiling for a topology without a device.
 //
 // The structs below repeat the part of the C API that these calls use. The API grows only at the end of its structs,
 // and each struct gives its size. A function that the plugin's table does not have is an error.
@@ -36,10 +36,14 @@ typedef struct {
 enum {
 	ERROR_DESTROY = 0,
 	ERROR_MESSAGE = 1,
+	EVENT_DESTROY = 5,
+	EVENT_AWAIT = 8,
 	DEVICE_MEMORY_STATS = 34,
 	EXECUTABLE_OPTIMIZED_PROGRAM = 48,
 	EXECUTABLE_SERIALIZE = 49,
+	LOADED_EXECUTABLE_EXECUTE = 55,
 	EXECUTABLE_DESERIALIZE_AND_LOAD = 56,
+	BUFFER_TO_HOST_BUFFER = 70,
 };
 
 typedef struct { size_t struct_size; void *extension_start; void *error; } error_destroy_args;
@@ -214,6 +218,20 @@ func api(owner any, index int, name string, path ...string) (*C.quire_api, error
 	return a, nil
 }
 
+// executionFunctions returns the plugin's table and four functions of it: to execute, to copy to the host, to await an
+// event and to free it. [CheckVersion] has refused plugins without them.
+func executionFunctions(client *pjrt.Client) (table unsafe.Pointer, functions [4]unsafe.Pointer, err error) {
+	a, err := api(client, C.BUFFER_TO_HOST_BUFFER, "PJRT_Buffer_ToHostBuffer", "plugin", "api")
+	if err != nil {
+		return nil, functions, err
+	}
+	places := []C.int{C.LOADED_EXECUTABLE_EXECUTE, C.BUFFER_TO_HOST_BUFFER, C.EVENT_AWAIT, C.EVENT_DESTROY}
+	for i, place := range places {
+		functions[i] = C.quire_function(a, place)
+	}
+	return unsafe.Pointer(a), functions, nil
+}
+
 func failure(a *C.quire_api, call string, e unsafe.Pointer) error {
 	if e == nil {
 		return nil
@@ -259,10 +277,9 @@ func serialize(api, executable unsafe.Pointer) ([]byte, error) {
 //go:linkname newLoadedExecutable github.com/gomlx/go-xla/pjrt.newLoadedExecutable
 func newLoadedExecutable(*pjrt.Plugin, *pjrt.Client, unsafe.Pointer) (*pjrt.LoadedExecutable, error)
 
-// Load makes an executable of what [Serialize] returned. portable says that it was compiled to run on any device;
-// partitions is how many devices of this process it was compiled for. The plugin refuses bytes of another version or
-// for another processor.
-func Load(client *pjrt.Client, serialized []byte, portable bool, partitions int) (*pjrt.LoadedExecutable, error) {
+// Load makes an executable of what [Serialize] returned. The plugin refuses bytes of another version or for another
+// processor.
+func Load(client *pjrt.Client, serialized []byte) (*pjrt.LoadedExecutable, error) {
 	const call = "PJRT_Executable_DeserializeAndLoad"
 	if len(serialized) == 0 {
 		return nil, errors.New("pjrtc: a serialized executable has no bytes")
@@ -282,30 +299,7 @@ func Load(client *pjrt.Client, serialized []byte, portable bool, partitions int)
 	if err := failure(a, call, C.quire_load(a, c, (*C.char)(bytes), C.size_t(len(serialized)), &loaded)); err != nil {
 		return nil, err
 	}
-	e, err := newLoadedExecutable(client.Plugin(), client, loaded)
-	if err != nil {
-		return nil, err
-	}
-	flag, err := field(e, reflect.Bool, "isPortable")
-	if err == nil {
-		err = SetPartitions(e, partitions)
-	}
-	if err != nil {
-		_ = e.Destroy()
-		return nil, err
-	}
-	*(*bool)(unsafe.Pointer(flag.UnsafeAddr())) = portable
-	return e, nil
-}
-
-// SetPartitions sets how many devices of this process run the executable together. go-xla assumes all that it was
-// compiled for.
-func SetPartitions(e *pjrt.LoadedExecutable, partitions int) error {
-	number, err := field(e, reflect.Int, "numPartitions")
-	if err == nil {
-		*(*int)(unsafe.Pointer(number.UnsafeAddr())) = partitions
-	}
-	return err
+	return newLoadedExecutable(client.Plugin(), client, loaded)
 }
 
 // MemoryStats returns the bytes in use on a device, and how many there are in all; limit is 0 if the plugin does not
