@@ -72,7 +72,7 @@ const (
 	FinishError  = admit.FinishError
 )
 
-// The features.
+// The features, but for those of [MeasuresNamed].
 const (
 	Penalties    = feature.Penalties    // repetition_penalty, frequency_penalty, presence_penalty
 	MaskedTokens = feature.MaskedTokens // structured output, allowed_token_ids, bad_words
@@ -85,7 +85,6 @@ const (
 	TopLogprobs    = feature.TopLogprobs
 	PromptLogprobs = feature.PromptLogprobs
 	WideLogprobs   = feature.WideLogprobs
-	Entropy        = feature.Entropy // Completion.Measures[schedule.Entropy]
 )
 
 // Reasons why a single request fails, to be distinguished by errors.Is.
