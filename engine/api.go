@@ -44,6 +44,8 @@ type (
 	Request = admit.Request
 	// Completion is one generated completion.
 	Completion = admit.Completion
+	// Generated is the part of a completion that was generated.
+	Generated = schedule.Generated
 	// FinishReason is why a completion ended.
 	FinishReason = admit.FinishReason
 	// Partial is a completion as far as it was generated.
