@@ -44,6 +44,8 @@ type (
 	Request = admit.Request
 	// Completion is one generated completion.
 	Completion = admit.Completion
+	// Generated is the part of a completion that was generated.
+	Generated = schedule.Generated
 	// FinishReason is why a completion ended.
 	FinishReason = admit.FinishReason
 	// Partial is a completion as far as it was generated.
@@ -72,7 +74,7 @@ const (
 	FinishError  = admit.FinishError
 )
 
-// The features.
+// The features, but for those of [MeasuresNamed].
 const (
 	Penalties    = feature.Penalties    // repetition_penalty, frequency_penalty, presence_penalty
 	MaskedTokens = feature.MaskedTokens // structured output, allowed_token_ids, bad_words
@@ -85,7 +87,6 @@ const (
 	TopLogprobs    = feature.TopLogprobs
 	PromptLogprobs = feature.PromptLogprobs
 	WideLogprobs   = feature.WideLogprobs
-	Entropy        = feature.Entropy // Completion.Measures[schedule.Entropy]
 )
 
 // Reasons why a single request fails, to be distinguished by errors.Is.

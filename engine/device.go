@@ -7,7 +7,6 @@ import (
 	"github.com/quire/quire/engine/admit"
 	"github.com/quire/quire/engine/core"
 	"github.com/quire/quire/engine/device"
-	"github.com/quire/quire/engine/device/feature"
 	"github.com/quire/quire/engine/masks"
 	"github.com/quire/quire/engine/schedule"
 	"github.com/quire/quire/ops/stopping"
@@ -135,13 +134,9 @@ func (d onDevice) IsStaged(blocks []schedule.Block) bool { return d.swapper.IsSt
 // Bytes implements [schedule.Device].
 func (d onDevice) Bytes(tokens int) int64 { return d.core.BytesOnHost(tokens) }
 
-// row is the parameters of an entry's row.
+// row returns the row of an entry, with the stop states that it starts with.
 func (d onDevice) row(entry schedule.Entry) device.Row {
-	a := admit.Of(entry.Request)
-	r := a.Whole
-	row := device.Row{ID: r.ID, Generation: entry.Generation, MinLen: len(r.Tokens) + r.Sampling.MinTokens,
-		MaxLen: a.MaxLen, StopTokens: a.StopTokens, Row: feature.Row{Sampling: r.Sampling, Prompt: r.Tokens,
-			Biases: a.Biases, Thought: r.Thinking, Breakers: a.Breakers}}
+	row := admit.Of(entry.Request).Row
 	if d.stops.Arena != nil {
 		row.StopStates = d.stops.States(entry)
 	}

@@ -54,8 +54,9 @@ func plain(all []map[string]*engine.Completion) (list []map[string]drawn) {
 func completions(of map[string]drawn) map[string]*engine.Completion {
 	all := map[string]*engine.Completion{}
 	for key, d := range of {
-		all[key] = &engine.Completion{Tokens: d.Tokens, Logprobs: d.Logprobs, ProcessedLogprobs: d.ProcessedLogprobs,
-			TopIDs: d.TopIDs, TopLogprobs: d.TopLogprobs, Prompt: d.Prompt, FinishReason: d.FinishReason}
+		all[key] = &engine.Completion{FinishReason: d.FinishReason, Generated: engine.Generated{Tokens: d.Tokens,
+			Logprobs: d.Logprobs, ProcessedLogprobs: d.ProcessedLogprobs, TopIDs: d.TopIDs, TopLogprobs: d.TopLogprobs,
+			Prompt: d.Prompt}}
 	}
 	return all
 }

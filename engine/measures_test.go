@@ -20,7 +20,9 @@ func TestEntropiesOfTokens(t *testing.T) {
 		}
 		return requests
 	}
-	e := contractEngine(t, func(c *engine.Config) { c.Features = engine.Entropy | engine.ScoringFeatures(256, -1) })
+	e := contractEngine(t, func(c *engine.Config) {
+		c.Features = engine.MeasuresNamed("entropy") | engine.ScoringFeatures(256, -1)
+	})
 	got := collect(t, e, withAll()...)
 	for key, want := range wantOfContract(t) {
 		c := got[key]

@@ -73,7 +73,8 @@ func TestScoredAsDrawn(t *testing.T) {
 						t.Fatalf("%s: %+v", key, c)
 					}
 					if kernels {
-						scored := engine.Completion{TopIDs: c.Prompt.TopIDs[n:], TopLogprobs: c.Prompt.TopLogprobs[n:]}
+						scored := engine.Completion{Generated: engine.Generated{TopIDs: c.Prompt.TopIDs[n:],
+							TopLogprobs: c.Prompt.TopLogprobs[n:]}}
 						if !slices.Equal(bits(c.Prompt.Logprobs[n:]), bits(d.Logprobs)) ||
 							scoresOf(&scored) != scoresOf(d) {
 							t.Errorf("%s: scored with %v, drawn with %v", key, c.Prompt.Logprobs[n:], d.Logprobs)

@@ -301,3 +301,36 @@ func (s *State) Change(d *Description, anew bool) error {
 	}
 	return s.read() // reading makes the name last
 }
+
+// Read reads what job an output folder holds, without a lock; nil if there is none.
+func Read(files vfs.FS, output string) (*Description, error) {
+	d, _, err := readJob(files, output)
+	return d, err
+}
+
+// ReadKey is [Read] with the job's key, which is [State.Key].
+func ReadKey(files vfs.FS, output string) (*Description, [sha256.Size]byte, error) {
+	return readJob(files, output)
+}
+
+func readJob(files vfs.FS, output string) (d *Description, key [sha256.Size]byte, err error) {
+	name := filepath.Join(output, Folder, jobName)
+	b, err := readFile(files, name, maxJob)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, key, nil
+	}
+	if err != nil {
+		return nil, key, fmt.Errorf("cannot read what job is in %s: %w", output, err)
+	}
+	if d, err = Parse(b); err != nil {
+		return nil, key, fmt.Errorf("%s is damaged (%w): start over, or choose another output folder", name, err)
+	}
+	if d.Key == "" {
+		return d, sha256.Sum256(b), nil
+	}
+	if of, err := hex.DecodeString(d.Key); err != nil || copy(key[:], of) != len(key) || len(of) != len(key) {
+		return nil, key, fmt.Errorf("%s is damaged (its key is %q): start over, or choose another output folder", name,
+			d.Key)
+	}
+	return d, key, nil
+}

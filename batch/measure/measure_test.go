@@ -36,8 +36,8 @@ func (e *echo) Run(_ context.Context, requests iter.Seq[*engine.Request]) iter.S
 		for r := range requests {
 			for g := range r.N {
 				time.Sleep(e.delay)
-				c := &engine.Completion{Request: r, Generation: g, Tokens: make([]int32, r.MaxTokens),
-					FinishReason: engine.FinishLength}
+				c := &engine.Completion{Request: r, Generation: g, FinishReason: engine.FinishLength,
+					Generated: engine.Generated{Tokens: make([]int32, r.MaxTokens)}}
 				for _, out := range e.change(number, c) {
 					if !yield(out, nil) {
 						return

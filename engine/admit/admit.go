@@ -4,27 +4,21 @@ import (
 	"slices"
 
 	"github.com/quire/quire/data/parameter"
+	"github.com/quire/quire/engine/device"
 	"github.com/quire/quire/engine/device/feature"
 	"github.com/quire/quire/engine/masks"
 	"github.com/quire/quire/engine/schedule"
 	"github.com/quire/quire/ops/masking"
-	"github.com/quire/quire/ops/sampling"
 	"github.com/quire/quire/ops/stopping"
 )
 
-// Admitted is a request that is run, with all that the host keeps with it.
+// Admitted is a request that is run, with all that the host keeps with it and the scheduler does not use.
 type Admitted struct {
-	Asked *Request // the request as the caller gave it
-	// Whole is the request as it is run: with the tokens of its context, and with nothing asked of the token that is
-	// dropped if only scores are wanted.
-	Whole      *Request
-	MaxLen     int // tokens of prompt and completion together
-	Features   feature.Set
-	Stops      StopSets
-	StopTokens []int32        // stop tokens of its rows
-	Masks      *masks.Request // nil without masks
-	Biases     []feature.Bias
-	Breakers   *sampling.Breakers // nil without DRY
+	Asked    *Request   // the request as the caller gave it
+	Row      device.Row // of each of its completions, without the stop states
+	Features feature.Set
+	Stops    StopSets
+	Masks    *masks.Request // nil without masks
 }
 
 // Of returns what is kept with a request of the scheduler.
@@ -52,21 +46,14 @@ func (c *Checker) Schedule(r *Request) *schedule.Request {
 		one.Tokens = slices.Concat(tokens, r.Tokens)
 		whole, row = &one, begin
 	}
-	a, err := c.admit(r, whole)
+	s, err := c.admit(r, whole)
 	if err != nil {
 		return refused(r, err)
 	}
-	whole = a.Whole
-	s := &schedule.Request{Tokens: whole.Tokens, N: r.N, First: r.FirstGeneration, MaxLen: a.MaxLen, Stop: whole.Stop,
-		OnDevice: a.Stops[stopping.OfText] != nil, IncludeStop: r.IncludeStop, KeepSpecial: r.KeepSpecialTokens,
-		MinTokens: whole.Sampling.MinTokens, Context: row, Recalls: a.Features != 0, Leaf: r.Leaf,
-		Tops: min(whole.TopLogprobs, c.model.VocabSize), ScoresOnly: r.MaxTokens == 0, Told: r.Progress, Tag: a}
-	a.Features |= r.scoring()
-	if r.ScorePrompt {
-		s.Score = 1 + min(r.PromptTopLogprobs, c.model.VocabSize)
-		s.Context = schedule.None // the context's tokens were not scored
+	if !r.ScorePrompt { // the context's tokens were not scored
+		s.Context = row
 	}
-	s.Short = s.Context == schedule.None && !r.LongRope && a.MaxLen <= c.limits.ShortRope
+	s.Short = s.Context == schedule.None && !r.LongRope && s.MaxLen <= c.limits.ShortRope
 	return s
 }
 
@@ -75,38 +62,50 @@ func refused(r *Request, err error) *schedule.Request {
 	return &schedule.Request{First: r.FirstGeneration, Context: schedule.None, Tag: &Admitted{Asked: r}, Err: err}
 }
 
-// admit checks a request. whole has its whole prompt.
-func (c *Checker) admit(asked, whole *Request) (a *Admitted, err error) {
-	if whole.MaxTokens == 0 {
-		whole = scoresOnly(whole)
+// admit checks a request, and returns what is run without a context. r has its whole prompt, and asked is the request
+// as the caller gave it.
+func (c *Checker) admit(asked, r *Request) (*schedule.Request, error) {
+	if r.MaxTokens == 0 {
+		r = scoresOnly(r)
 	}
-	if err := c.check(whole); err != nil {
+	if err := c.check(r); err != nil {
 		return nil, err
 	}
-	a = &Admitted{Asked: asked, Whole: whole, MaxLen: c.maxLen(whole), Features: FeaturesOf(asked.Sampling)}
+	a := &Admitted{Asked: asked, Features: FeaturesOf(asked.Sampling)}
+	row := &a.Row
+	row.ID, row.Sampling, row.Thought = r.ID, r.Sampling, r.Thinking
 	var sequences [][]int32
-	a.StopTokens, sequences = c.StopTokens(whole)
-	if a.Stops, err = c.stops.automata(whole, sequences); err != nil {
+	var err error
+	row.StopTokens, sequences = c.StopTokens(r)
+	if a.Stops, err = c.stops.automata(r, sequences); err != nil {
 		return nil, err
 	}
-	if a.Masks, err = c.newMasks(whole, a.StopTokens); err != nil {
+	if a.Masks, err = c.newMasks(r, row.StopTokens); err != nil {
 		return nil, err
 	}
 	if a.Masks != nil {
 		a.Features |= feature.MaskedTokens
 	}
-	if a.Biases = c.biasesOf(whole); a.Biases != nil {
+	if row.Biases = c.biasesOf(r); row.Biases != nil {
 		a.Features |= feature.Biases
 	}
-	if whole.Thinking != nil {
+	if r.Thinking != nil {
 		a.Features |= feature.Thinking
 	}
 	if a.Features.Has(feature.DRY) {
-		if a.Breakers, err = c.breakers.of(whole); err != nil {
+		if row.Breakers, err = c.breakers.of(r); err != nil {
 			return nil, err
 		}
 	}
-	return a, nil
+	s := &schedule.Request{Tokens: r.Tokens, N: r.N, First: r.FirstGeneration, MaxLen: c.maxLen(r), Stop: r.Stop,
+		OnDevice: a.Stops[stopping.OfText] != nil, IncludeStop: r.IncludeStop, KeepSpecial: r.KeepSpecialTokens,
+		MinTokens: r.Sampling.MinTokens, Context: schedule.None, Recalls: a.Features != 0, Leaf: r.Leaf,
+		Tops: min(r.TopLogprobs, c.model.VocabSize), ScoresOnly: asked.MaxTokens == 0, Told: r.Progress, Tag: a}
+	a.Features |= asked.scoring()
+	if r.ScorePrompt {
+		s.Score = 1 + min(r.PromptTopLogprobs, c.model.VocabSize)
+	}
+	return s, nil
 }
 
 // newMasks makes the machines of a request; nil if it has none.

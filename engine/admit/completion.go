@@ -19,21 +19,7 @@ const (
 type Completion struct {
 	Request    *Request
 	Generation int
-	// Tokens are the generated tokens, including the stop token that ended them, if one did.
-	Tokens []int32
-	// Text is the text of Tokens without special tokens, up to the stop string or the token that ended the completion,
-	// or as the request asks for; empty without a tokenizer.
-	Text string
-	// Logprobs are of the chosen tokens under the model's own distribution; ProcessedLogprobs under the one that was
-	// sampled from, after temperature and filters. Natural logarithms.
-	Logprobs, ProcessedLogprobs []float32
-	// TopIDs and TopLogprobs are of the likeliest tokens at the place of each of Tokens, the likeliest first, of equal
-	// ones the lowest id, under the model's own distribution; nil without Request.TopLogprobs.
-	TopIDs      [][]int32
-	TopLogprobs [][]float32
-	// Measures are of the distribution of each of Tokens; nil for those that Config.Features lacks.
-	Measures     [schedule.NumMeasures][]float32
-	Prompt       *schedule.Scores // nil without Request.ScorePrompt
+	schedule.Generated
 	FinishReason FinishReason
 	PromptTokens int
 	// Err is why the request could not be run, or did not end well. The job continues.
@@ -47,9 +33,8 @@ type Completion struct {
 func NewCompletion(c *schedule.Completion) *Completion {
 	of := Of(c.Request)
 	asked := of.Asked
-	out := &Completion{Request: asked, Generation: c.Generation, PromptTokens: len(c.Request.Tokens), Tokens: c.Tokens,
-		Text: c.Text, Logprobs: c.Logprobs, ProcessedLogprobs: c.ProcessedLogprobs,
-		TopIDs: c.TopIDs, TopLogprobs: c.TopLogprobs, Measures: c.Measures, Prompt: c.Prompt}
+	out := &Completion{Request: asked, Generation: c.Generation, Generated: c.Generated,
+		PromptTokens: len(c.Request.Tokens)}
 	switch {
 	case c.Refused:
 		out.PromptTokens = len(asked.Tokens)

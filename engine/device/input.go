@@ -34,13 +34,11 @@ type (
 	Rows      = rowsOf[[]int32, sampling.Rows, [][MaxStopTokens]int32, [][stopping.Lanes]int32]
 )
 
-// Row is the parameters of a row, as fill takes them.
+// Row is what rows are admitted with, in addition to what the scheduler's entry has. It is made when the request is
+// admitted, but for the stop states.
 type Row struct {
 	feature.Row
-	ID         string // of the request
-	Generation int
-	MinLen     int // no stop token is drawn before the sequence has so many tokens
-	MaxLen     int
+	ID         string  // of the request
 	StopTokens []int32 // MaxStopTokens at most
 	StopStates [stopping.Lanes]int32
 }
@@ -50,8 +48,9 @@ func BarredOnly(token int32) int32 { return -2 - token }
 
 // set fills in row i for an entry.
 func (r Row) set(rows Rows, i int, e schedule.Entry) {
-	sampling.SetRow(rows.Sampling, i, r.Sampling, r.ID, r.Generation)
-	rows.MinLens[i], rows.MaxLens[i] = int32(r.MinLen), int32(r.MaxLen)
+	sampling.SetRow(rows.Sampling, i, r.Sampling, r.ID, e.Generation)
+	rows.MinLens[i] = int32(len(e.Request.Tokens) + e.Request.MinTokens)
+	rows.MaxLens[i] = int32(e.Request.MaxLen)
 	rows.PromptLens[i], rows.MaxPages[i] = int32(e.PromptLen), int32(e.MaxPages)
 	rows.Leaves[i] = number(e.Request.Leaf)
 	if rows.Short != nil {
@@ -153,7 +152,7 @@ func (p Sizes) stopStates(of [][stopping.Lanes]int32) [][stopping.Lanes]int32 {
 	return of
 }
 
-// Fill makes the input of what the scheduler offers; row gives the parameters of an entry.
+// Fill makes the input of what the scheduler offers; row returns the row of an entry.
 func (p Sizes) Fill(offer *schedule.Input, row func(schedule.Entry) Row) *Input {
 	in, features := p.NewInput(), p.features()
 	copy(in.Release, offer.Release)

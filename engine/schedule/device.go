@@ -156,7 +156,8 @@ func scoredCount(s *Scored) int {
 	return int(s.Count[0])
 }
 
-// Measure is a number that a program may report with each generated token, in addition to its log-probabilities.
+// Measure is a number that a program may report with each generated token, in addition to its log-probabilities. The
+// places in the output of a call, the features of programs and the completions follow from this list.
 type Measure int
 
 const (
@@ -165,9 +166,10 @@ const (
 	NumMeasures
 )
 
-var measureNames = [NumMeasures]string{"entropy"}
+// MeasureNames are the names of the measures, of their features and of their columns in an output.
+var MeasureNames = [NumMeasures]string{Entropy: "entropy"}
 
-func (m Measure) String() string { return measureNames[m] }
+func (m Measure) String() string { return MeasureNames[m] }
 
 // Output is OutputOf on the host.
 type Output = OutputOf[int32, []int32, []float32]

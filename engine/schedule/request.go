@@ -88,18 +88,29 @@ type Partial struct {
 
 // Completion is a completion that ended, or a request that was refused.
 type Completion struct {
-	Request                     *Request
-	Generation                  int
-	Tokens                      []int32
-	Text                        string
+	Request    *Request
+	Generation int
+	Generated
+	Finish  Finish
+	Refused bool // Request.Err has the reason; it stands for all completions of the request
+}
+
+// Generated is what was generated for a completion. The caller of the engine gets it as it is.
+type Generated struct {
+	// Tokens are the generated tokens, including the stop token that ended them, if one did.
+	Tokens []int32
+	// Text is the text of Tokens without special tokens, up to the stop string or the token that ended the completion,
+	// or as the request asks for; empty without a tokenizer.
+	Text string
+	// Logprobs are of the chosen tokens under the model's own distribution; ProcessedLogprobs under the one that was
+	// sampled from, after temperature and filters. Natural logarithms.
 	Logprobs, ProcessedLogprobs []float32
-	// TopIDs and TopLogprobs are the likeliest tokens with each of Tokens; nil if the request asks for none.
+	// TopIDs and TopLogprobs are of the likeliest tokens at the place of each of Tokens, the likeliest first, of equal
+	// ones the lowest id, under the model's own distribution; nil if the request asks for none.
 	TopIDs      [][]int32
 	TopLogprobs [][]float32
-	Measures    [NumMeasures][]float32 // of each of Tokens; nil for those that the program lacks
+	Measures    [NumMeasures][]float32 // of the distribution of each of Tokens; nil for those that the program lacks
 	Prompt      *Scores                // nil unless the prompt is scored
-	Finish      Finish
-	Refused     bool // Request.Err has the reason; it stands for all completions of the request
 }
 
 // Finish is the state of a sequence after a token.

@@ -88,6 +88,9 @@ type sourceFile struct {
 
 var files = readAll()
 
+// fileSet has the positions of all files.
+var fileSet = token.NewFileSet()
+
 // readAll reads all Go files of the repository.
 func readAll() []sourceFile {
 	var all []sourceFile
@@ -108,7 +111,7 @@ func readAll() []sourceFile {
 		if err != nil {
 			return err
 		}
-		parsed, err := parser.ParseFile(token.NewFileSet(), p, src, parser.ParseComments)
+		parsed, err := parser.ParseFile(fileSet, p, src, parser.ParseComments)
 		if err != nil {
 			return err
 		}

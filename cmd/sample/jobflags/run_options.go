@@ -21,35 +21,6 @@ import (
 	"github.com/quire/quire/data/promptset"
 )
 
-// Options are the flags of "sample run", which config files set too.
-type Options struct {
-	Spec    spec.Spec
-	Process process.Options
-	Job     *spec.Job // job of the two, once check has accepted them
-
-	unparsed
-	Hosts Hosts
-
-	Flags                    *pflag.FlagSet
-	Config, Progress, Report string
-	Quiet, Verbose           bool
-	Diagnostics              Diagnostics
-	Observing                Observing
-	Units                    Units
-	Maintenance              Maintenance
-
-	Secrets []string // URLs with their parameters
-
-	MayTry  bool     // arguments without --output are prompts
-	Prompts []string // prompts given as arguments
-	piped   *os.File // a pipe that --input names
-}
-
-// unparsed are values of flags that check parses into the spec and the options.
-type unparsed struct {
-	shardText, kvMemory, hostMemory, prefixCache, mesh string
-}
-
 // Define defines the flags, with the defaults in o.
 func (o *Options) Define(f *cli.Flags) {
 	o.Spec, o.Flags = spec.Default(), f.Set

@@ -73,7 +73,7 @@ func (f dryFeature) set(all *Asked, i int, row Row, e schedule.Entry) {
 		return
 	}
 	sampling.SetDRY(in.DRYOf, i, row.Sampling, f.History)
-	h := sampling.NewHistory(slices.Concat(row.Prompt, e.Drawn), row.Breakers, f.History)
+	h := sampling.NewHistory(slices.Concat(e.Request.Tokens, e.Drawn), row.Breakers, f.History)
 	copy(in.Tokens[i*f.History:], h.Tokens)
 	copy(in.Matches[i*f.History:], h.Matches)
 	in.Head[i], in.Limit[i] = h.Head, h.Limit

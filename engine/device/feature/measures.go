@@ -1,6 +1,8 @@
 package feature
 
 import (
+	"slices"
+
 	"github.com/gomlx/compute/dtypes"
 	. "github.com/gomlx/gomlx/core/graph"
 
@@ -8,26 +10,24 @@ import (
 	"github.com/quire/quire/ops/sampling"
 )
 
-// measures are the measures of distributions: the feature that a program needs to report one, and its value, f32[D], of
-// logits [D, V], of which the first rows, i32[], are wanted.
-var measures = [schedule.NumMeasures]struct {
-	Set
-	of func(logits, rows *Node) *Node
-}{
-	schedule.Entropy: {Entropy, sampling.Entropy},
+// measures are the values of measures, f32[D], of the distributions of logits [D, V], of which the first rows, i32[],
+// are wanted.
+var measures = [schedule.NumMeasures]func(logits, rows *Node) *Node{
+	schedule.Entropy: sampling.Entropy,
 }
 
 // MeasuresNamed returns the features of the measures among names.
 func MeasuresNamed(names ...string) (s Set) {
-	for m, measure := range measures {
-		for _, name := range names {
-			if name == schedule.Measure(m).String() {
-				s |= measure.Set
-			}
+	for m, name := range schedule.MeasureNames {
+		if slices.Contains(names, name) {
+			s |= ofMeasure(m)
 		}
 	}
 	return s
 }
+
+// ofMeasure returns the feature that a program needs to report a measure.
+func ofMeasure(m int) Set { return firstMeasure << m }
 
 // Measures are those of distributions; nil for those that a program lacks. All rows have them, whatever they ask for:
 // no state is needed.
@@ -35,8 +35,8 @@ type Measures [schedule.NumMeasures]*Node
 
 // NoMeasures are zeros, for as many tokens as dims.
 func (s Scores) NoMeasures(g *Graph, dims ...int) (all Measures) {
-	for m, measure := range measures {
-		if s.Features.Has(measure.Set) {
+	for m := range measures {
+		if s.Features.Has(ofMeasure(m)) {
 			all[m] = zeros(g, dtypes.Float32, dims...)
 		}
 	}
@@ -46,9 +46,9 @@ func (s Scores) NoMeasures(g *Graph, dims ...int) (all Measures) {
 // Measures returns the measures of the distributions of rows. Whatever changes the logits in place must wait for them,
 // as the forbidden tokens that it returns do.
 func (s Scores) Measures(logits *Node, rows Samplers, forbidden *Node) (all Measures, after *Node) {
-	for m, measure := range measures {
-		if s.Features.Has(measure.Set) {
-			all[m] = measure.of(logits, rows.Count)
+	for m, value := range measures {
+		if s.Features.Has(ofMeasure(m)) {
+			all[m] = value(logits, rows.Count)
 			forbidden = afterScores(forbidden, all[m])
 		}
 	}

@@ -41,7 +41,7 @@ func (f noRepeatFeature) set(in *Asked, i int, row Row, e schedule.Entry) {
 	}
 	in.NoRepeat.Size[i] = int32(size)
 	tokens := in.NoRepeat.Tokens[i*f.History : (i+1)*f.History]
-	copy(tokens[copy(tokens, row.Prompt):], e.Drawn)
+	copy(tokens[copy(tokens, e.Request.Tokens):], e.Drawn)
 }
 
 func (f noRepeatFeature) admit(st *State, in Input, a Admission) {

@@ -65,7 +65,7 @@ func (f penaltyFeature) set(all *Asked, i int, row Row, e schedule.Entry) {
 		float32(s.PresencePenalty)
 	prompt := in.Prompts[i*f.words() : (i+1)*f.words()]
 	if in.Repetition[i] != 1 {
-		for _, t := range row.Prompt {
+		for _, t := range e.Request.Tokens {
 			prompt[t/32] |= 1 << (t % 32)
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/quire/quire/engine/schedule"
 )
 
 // Set is a set of features.
@@ -20,11 +22,11 @@ const (
 	Thinking                       // bounds of reasoning
 	DRY                            // penalties of tokens that repeat a sequence
 	NoRepeat                       // bars of tokens that repeat a sequence
-	Entropy                        // the entropy of the distribution of each generated token
+	firstMeasure                   // of schedule.Measure, whose features come last, in its order
 )
 
-var names = []string{"penalties", "masks", "biases", "filters", "top_logprobs", "prompt_logprobs", "wide_logprobs",
-	"thinking", "dry", "no_repeat", "entropy"}
+var names = append([]string{"penalties", "masks", "biases", "filters", "top_logprobs", "prompt_logprobs",
+	"wide_logprobs", "thinking", "dry", "no_repeat"}, schedule.MeasureNames[:]...)
 
 // Has reports whether all of others are in s.
 func (s Set) Has(others Set) bool { return s&others == others }

@@ -40,11 +40,10 @@ type (
 	Asked = askedOf[[]float32, []int32, []uint32, [][stopping.Lanes]int32]
 )
 
-// Row is what the features know of a row, on the host.
+// Row is what the features know of a row on the host, in addition to the scheduler's entry.
 type Row struct {
 	Sampling sampling.Settings
-	Prompt   []int32 // all of it
-	Biases   []Bias  // MaxBiases at most
+	Biases   []Bias // MaxBiases at most
 	Thought  *Thought
 	Breakers *sampling.Breakers // of what DRY takes for repeated; nil for none
 }

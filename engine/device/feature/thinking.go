@@ -53,7 +53,7 @@ func (f thinkingFeature) set(all *Asked, i int, row Row, e schedule.Entry) {
 	}
 	in.Start[i], in.End[i], in.Left[i], in.Open[i] = t.Start+1, t.End+1, int32(t.Most), number(t.Open)
 	if t.Open {
-		for _, token := range slices.Backward(row.Prompt) {
+		for _, token := range slices.Backward(e.Request.Tokens) {
 			if token == t.Start || in.Left[i] == 0 {
 				break
 			}
