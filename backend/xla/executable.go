@@ -24,8 +24,8 @@ type Executable struct {
 	FromCache bool
 
 	backend     *Backend
-	loaded      *pjrt.LoadedExecutable // nil if ahead is set
-	ahead       programcache.Ahead     // compiled for a topology, on no device
+	loaded      *loadedProgram     // nil if ahead is set
+	ahead       programcache.Ahead // compiled for a topology, on no device
 	name        string
 	text        []byte
 	params      []string
@@ -72,7 +72,7 @@ func (e *Executable) Finalize() {
 		if e.ahead != nil {
 			e.ahead.Close()
 		} else {
-			_ = e.loaded.Destroy()
+			e.backend.loaded.release(e.loaded)
 		}
 	}
 	e.loaded, e.ahead = nil, nil
@@ -193,7 +193,7 @@ func (e *Executable) Memory() (Memory, error) {
 	if e.ahead != nil {
 		m, err = e.ahead.Memory()
 	} else {
-		m, err = pjrtc.MemoryOf(e.loaded)
+		m, err = pjrtc.MemoryOf(e.loaded.LoadedExecutable)
 	}
 	if err != nil {
 		return Memory{}, fmt.Errorf("xla: the memory of program %q: %w", e.name, err)
@@ -227,7 +227,7 @@ func (e *Executable) Cost() (Cost, error) {
 	if e.ahead != nil {
 		p, err = e.ahead.Cost()
 	} else {
-		p, err = pjrtc.CostOf(e.loaded)
+		p, err = pjrtc.CostOf(e.loaded.LoadedExecutable)
 	}
 	var refused *pjrtc.Error
 	switch {
@@ -247,7 +247,7 @@ func (e *Executable) OptimizedHLO() (string, error) {
 	if err := e.valid(); err != nil {
 		return "", err
 	}
-	optimized := func() ([]byte, string, error) { return pjrtc.OptimizedProgram(e.loaded) }
+	optimized := func() ([]byte, string, error) { return pjrtc.OptimizedProgram(e.loaded.LoadedExecutable) }
 	if e.ahead != nil {
 		optimized = e.ahead.OptimizedProgram
 	}
