@@ -196,6 +196,7 @@ func TestFeaturesWhateverElseRuns(t *testing.T) {
 		}
 	})
 	t.Run("clones as separate requests", func(t *testing.T) {
+		testenv.Slow(t)
 		var single []*engine.Request
 		for _, r := range requests[len(contractRequests()):] {
 			for g := range r.N {
@@ -214,9 +215,7 @@ func TestFeaturesWhateverElseRuns(t *testing.T) {
 		"devices together": func(c *engine.Config) { c.Backend = testenv.Group(t, xla.KernelsAuto, 0, 1) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			if name != "64 slots" {
-				testenv.Slow(t)
-			}
+			testenv.Slow(t)
 			got := collect(t, with(change), requests...)
 			if name == "devices together" { // whose sums are others
 				sameTokens(t, want, got)

@@ -44,8 +44,10 @@ func TestScoredAsDrawn(t *testing.T) {
 	for _, name := range append([]string{"smollm2-like", "plain"}, stateful...) {
 		t.Run(name, func(t *testing.T) {
 			family, kernels := name, name != "plain"
-			if !kernels {
+			if name != contractFamily && name != "lfm2" && name != "deepseek-v3" {
 				testenv.Slow(t)
+			}
+			if !kernels {
 				family = "smollm2-like"
 			}
 			const tops = 4

@@ -51,8 +51,11 @@ func TestMemoryOfStructures(t *testing.T) {
 	for name, bound := range map[string]int{"enough for each text": enough,
 		"too little for some": (most[between] + most[between+1]) / 2} {
 		t.Run(name, func(t *testing.T) {
-			renewals, errs := 0, 0
-			for round := range uint64(2) {
+			rounds, renewals, errs := 2, 0, 0
+			if testing.Short() {
+				rounds = 1
+			}
+			for round := range uint64(rounds) {
 				e := structureEngine(t, nil)
 				e.BoundStructures(bound)
 				requests := oneStructureForMany()
@@ -75,7 +78,7 @@ func TestMemoryOfStructures(t *testing.T) {
 				renewals += e.MachinesMadeAnew()
 			}
 			t.Logf("with %d bytes machines were made anew %d times, and %d of %d texts took too much", bound, renewals,
-				errs, 2*len(want))
+				errs, rounds*len(want))
 			if renewals == 0 || errs > 0 != (bound < enough) {
 				t.Error("the test does not reach what it is for")
 			}

@@ -146,6 +146,7 @@ func TestStructuredTexts(t *testing.T) {
 		t.Errorf("%d of %d calls returned for masks", stats.MaskReturns, stats.Calls)
 	}
 	t.Run("again", func(t *testing.T) {
+		testenv.Slow(t)
 		sameTexts(t, want, collect(t, e, structured(20)...))
 	})
 	t.Run("shuffled among others", func(t *testing.T) {
@@ -194,6 +195,7 @@ func TestStructuredTexts(t *testing.T) {
 		})
 	}
 	t.Run("without kernels", func(t *testing.T) {
+		testenv.Slow(t)
 		got := collect(t, with(func(c *engine.Config) { c.Backend = testenv.XLAWithoutKernels(t) }), structured(20)...)
 		sameTokens(t, want, got)
 	})

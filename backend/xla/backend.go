@@ -38,7 +38,8 @@ type forms = native.Forms
 type Backend struct {
 	*forms
 	devices
-	cache *programcache.Cache // nil: none is kept
+	cache  *programcache.Cache // nil: none is kept
+	loaded *loadedPrograms
 
 	compiles, cacheLoads atomic.Int64
 }
@@ -68,7 +69,7 @@ func NewContext(ctx context.Context, o Options) (*Backend, error) {
 		return nil, err
 	}
 	b := &Backend{devices: devices{plugin: plugin, pluginPath: o.Plugin, client: client,
-		platform: strings.ToLower(client.Platform())}}
+		platform: strings.ToLower(client.Platform())}, loaded: &loadedPrograms{keep: o.KeepLoaded}}
 	if o.Platform != "" && !strings.EqualFold(b.platform, o.Platform) {
 		_ = client.Destroy()
 		return nil, fmt.Errorf("xla: %s is a plugin for %q, not for %q: give the path of the right plugin", o.Plugin,
@@ -182,6 +183,7 @@ func (b *Backend) Finalize() {
 		case b.topology != nil:
 			b.topology.described.Close()
 		default:
+			b.loaded.close()
 			_ = b.client.Destroy()
 		}
 	})

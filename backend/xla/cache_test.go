@@ -131,6 +131,37 @@ func TestCache(t *testing.T) {
 	}
 }
 
+// TestKeptPrograms empties the folder after each program, so that only a program that is still loaded is not compiled.
+func TestKeptPrograms(t *testing.T) {
+	dir := t.TempDir()
+	b := newBackend(t, xla.Options{CacheDir: dir, KeepLoaded: 1})
+	compiles := 0
+	build := func(offset float32, compiled bool) *xla.Executable {
+		t.Helper()
+		e := addOne(t, b, offset)
+		if compiled {
+			compiles++
+		}
+		if b.Compiles() != compiles || e.FromCache == compiled {
+			t.Errorf("%d compiles, from cache %v; want %d, %v", b.Compiles(), e.FromCache, compiles, !compiled)
+		}
+		for _, file := range entries(t, dir) {
+			if err := os.Remove(file); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return e
+	}
+	one, again := build(1, true), build(1, false)
+	one.Finalize()
+	build(1, false).Finalize()
+	again.Finalize()
+	build(1, false).Finalize()
+	build(2, true).Finalize()
+	build(2, false).Finalize()
+	build(1, true)
+}
+
 func TestCacheOfAnotherProcess(t *testing.T) {
 	if dir := os.Getenv("QUIRE_TEST_PROGRAMS"); dir != "" {
 		addOne(t, newBackend(t, xla.Options{CacheDir: dir}), 3)

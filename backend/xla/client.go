@@ -29,6 +29,9 @@ type Options struct {
 	ClientOptions map[string]any
 	// CacheDir is the folder for compiled programs. New makes it if it is missing. "" keeps none.
 	CacheDir string
+	// KeepLoaded is how many programs of the cache stay loaded after their last [Executable] was finalized. If it is
+	// not 0, Executables of the same program share what is loaded. Tests set it, which open the same engines often.
+	KeepLoaded int
 	// Kernels is [KernelsAuto], also if empty, or [KernelsOff]. With KernelsAuto, composites become kernels if the
 	// platform has any: in C on XLA:CPU, of package mosaic on TPU, of package triton on GPUs.
 	Kernels string

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gomlx/go-xla/pjrt"
-
 	"github.com/quire/quire/backend/xla/internal/memoryerror"
 	"github.com/quire/quire/backend/xla/internal/native"
 	"github.com/quire/quire/backend/xla/internal/pjrtc"
@@ -46,20 +44,24 @@ func (b *Backend) compile(p *program.Builder, text []byte) (*Executable, error) 
 	case len(on) == 1:
 		config = config.WithDeviceAssignment(on)
 	}
-	var err error
-	if e.loaded, err = config.Done(); err != nil {
+	loaded, err := config.Done()
+	if err != nil {
 		return nil, b.failed(p, err)
 	}
+	e.loaded = b.loaded.add(key, loaded)
 	b.compiles.Add(1)
 	if b.cache != nil {
-		b.cache.Store(key, func() ([]byte, error) { return pjrtc.Serialize(e.loaded) })
+		b.cache.Store(key, func() ([]byte, error) { return pjrtc.Serialize(loaded) })
 	}
 	pjrtc.Trim()
 	return e, nil
 }
 
 // loadCached returns the program of a key, or nil if the cache has none that can be used.
-func (b *Backend) loadCached(key string) *pjrt.LoadedExecutable {
+func (b *Backend) loadCached(key string) *loadedProgram {
+	if p := b.loaded.find(key); p != nil {
+		return p
+	}
 	body := b.cache.Read(key)
 	if body == nil {
 		return nil
@@ -70,7 +72,7 @@ func (b *Backend) loadCached(key string) *pjrt.LoadedExecutable {
 			err)
 		return nil
 	}
-	return loaded
+	return b.loaded.add(key, loaded)
 }
 
 // failed names the program in an error of the compiler. One that is about memory becomes an [*OutOfMemoryError] or a

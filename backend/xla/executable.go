@@ -23,8 +23,8 @@ type Executable struct {
 	FromCache bool
 
 	backend     *Backend
-	loaded      *pjrt.LoadedExecutable // nil if ahead is set
-	ahead       programcache.Ahead     // compiled for a topology, on no device
+	loaded      *loadedProgram     // nil if ahead is set
+	ahead       programcache.Ahead // compiled for a topology, on no device
 	name        string
 	text        []byte
 	params      []string
@@ -71,7 +71,7 @@ func (e *Executable) Finalize() {
 		if e.ahead != nil {
 			e.ahead.Close()
 		} else {
-			_ = e.loaded.Destroy()
+			e.backend.loaded.release(e.loaded)
 		}
 	}
 	e.loaded, e.ahead = nil, nil
@@ -129,7 +129,7 @@ func (e *Executable) Execute(inputs []compute.Buffer, donate []bool, device comp
 	if len(donate) == 0 {
 		donate = nil
 	}
-	results, err := pjrtc.Execute(e.loaded, e.backend.client, buffers, donate, devices, on)
+	results, err := pjrtc.Execute(e.loaded.LoadedExecutable, e.backend.client, buffers, donate, devices, on)
 	if err != nil {
 		return nil, memoryerror.Running(e.name, err)
 	}
@@ -191,7 +191,7 @@ func (e *Executable) Memory() (Memory, error) {
 	if e.ahead != nil {
 		m, err = e.ahead.Memory()
 	} else {
-		m, err = pjrtc.MemoryOf(e.loaded)
+		m, err = pjrtc.MemoryOf(e.loaded.LoadedExecutable)
 	}
 	if err != nil {
 		return Memory{}, fmt.Errorf("xla: the memory of program %q: %w", e.name, err)
@@ -225,7 +225,7 @@ func (e *Executable) Cost() (Cost, error) {
 	if e.ahead != nil {
 		p, err = e.ahead.Cost()
 	} else {
-		p, err = pjrtc.CostOf(e.loaded)
+		p, err = pjrtc.CostOf(e.loaded.LoadedExecutable)
 	}
 	var refused *pjrtc.Error
 	switch {
@@ -245,7 +245,7 @@ func (e *Executable) OptimizedHLO() (string, error) {
 	if err := e.valid(); err != nil {
 		return "", err
 	}
-	optimized := func() ([]byte, string, error) { return pjrtc.OptimizedProgram(e.loaded) }
+	optimized := func() ([]byte, string, error) { return pjrtc.OptimizedProgram(e.loaded.LoadedExecutable) }
 	if e.ahead != nil {
 		optimized = e.ahead.OptimizedProgram
 	}

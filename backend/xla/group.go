@@ -31,7 +31,7 @@ func (b *Backend) Group(devices ...int) (*Backend, error) {
 		owner = b.owner
 	}
 	there := b.NumDevices()
-	g := &Backend{forms: b.forms, cache: b.cache}
+	g := &Backend{forms: b.forms, cache: b.cache, loaded: b.loaded}
 	g.owner, g.plugin, g.pluginPath, g.platform, g.standIn, g.client, g.topology = owner, b.plugin, b.pluginPath,
 		b.platform, b.standIn, b.client, b.topology
 	if len(devices) == 0 {

@@ -86,6 +86,8 @@ func runScripts(t *testing.T, dir string) {
 			env.Setenv("HOME", filepath.Join(env.WorkDir, "home"))
 			env.Setenv("COLUMNS", "100")
 			env.Setenv("XLA_FLAGS", os.Getenv("XLA_FLAGS")) // make test compiles fast
+			env.Setenv("GOGC", "off")                       // a tenth of the time of a short process
+			env.Setenv("GOMEMLIMIT", "512MiB")
 			address, err := freeAddress()
 			if err != nil {
 				return err

@@ -26,6 +26,10 @@ func TestShippedModelsHaveKernels(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	pageSizes := []int{16, 32, 64, 128}
+	if testing.Short() {
+		pageSizes = []int{16, 128}
+	}
 	for _, file := range configs {
 		model, err := models.OpenConfig(file)
 		if err != nil {
@@ -40,7 +44,7 @@ func TestShippedModelsHaveKernels(t *testing.T) {
 					continue
 				}
 				seen[key] = true
-				for _, pageSize := range []int{16, 32, 64, 128} {
+				for _, pageSize := range pageSizes {
 					checkKernelsOf(t, store, model, filepath.Base(file), topology, devices, pageSize)
 				}
 			}

@@ -42,7 +42,7 @@ func newXLA(devices int, o xla.Options) (_ *xla.Backend, err error) {
 		return nil, err
 	}
 	o.Platform, o.ClientOptions = "cpu", map[string]any{"cpu_device_count": devices}
-	o.CacheDir = filepath.Join(cache, "test-executables")
+	o.CacheDir, o.KeepLoaded = filepath.Join(cache, "test-executables"), 20
 	return xla.New(o)
 }
 
