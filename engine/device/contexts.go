@@ -16,7 +16,7 @@ import (
 // contexts run the verbs of contexts, and score tokens for them.
 type contexts struct{ recorder }
 
-// programs are those of contexts.
+// programs returns the programs for contexts.
 func (c contexts) programs() []Program {
 	scoreIn := tree.Make[ScoreInput](c.StepTokens())
 	verbArrays, scoreArrays := tree.Arrays(c.NewVerbs()), tree.Arrays(&scoreIn)
@@ -91,7 +91,7 @@ func (c contexts) beginVerbs(st state) state {
 	return st
 }
 
-// score runs tokens of one row through the model, and returns how likely the ones behind them are.
+// score runs tokens of one row through the model, and returns the log probabilities of the tokens that follow them.
 func (c contexts) score(st state, w decoder.Weights, in scoreInput) (state, scoreOutput) {
 	g := in.Row.Graph()
 	st = c.beginVerbs(st)
@@ -111,7 +111,7 @@ func (c contexts) score(st state, w decoder.Weights, in scoreInput) (state, scor
 	var hidden *Node
 	st.Caches, hidden = c.hidden(st.Caches, w, packed, batch, false)
 
-	// The scores of a few tokens at a time: those of all of them may be as large as the caches.
+	// Logits are computed for a few tokens at a time, because those for all tokens may be as large as the caches.
 	type scored struct{ At, Logprobs *Node }
 	end := control.While(scored{integer(g, 0), Zeros(g, shapes.Make(dtypes.Float32, t))},
 		func(s scored) *Node { return LessThan(s.At, in.Count) },

@@ -12,7 +12,7 @@ import (
 	"github.com/quire/quire/seqtable"
 )
 
-// recorder records what a step drew: in the output, and in the state of the rows, some of which end.
+// recorder records the tokens that a step sampled: in the output, and in the state of the rows, of which some end.
 type recorder struct {
 	speculation
 	Debug bool // checks the rules of the state after each step
@@ -34,7 +34,7 @@ func (r recorder) record(l loop, in input, rows samplers, d drawn, allocated seq
 	return r.checked(l)
 }
 
-// note writes a column of output, and says how the sequences stand behind the tokens that they drew, i32[D].
+// note writes a column of output, and returns the states of the sequences after the tokens that they sampled, i32[D].
 func (r recorder) note(l loop, in input, rows samplers, d drawn) (after loop, finish *Node) {
 	g := rows.Slots.Graph()
 	s, columns := r.Slots, r.Columns()
@@ -63,7 +63,7 @@ func (r recorder) note(l loop, in input, rows samplers, d drawn) (after loop, fi
 	return l, finish
 }
 
-// goOn queues the tokens that rows drew, and ends the sequences of those that are done, bool[D].
+// goOn queues the tokens that rows sampled, and ends the sequences that are done, bool[D].
 func (r recorder) goOn(l loop, rows samplers, tokens, done *Node) loop {
 	st := l.State
 	g := rows.Slots.Graph()
@@ -94,7 +94,7 @@ func (r recorder) checkInput(st state, pins *Node) seqtable.CheckInput {
 		Lazy: GreaterOrEqual(rows, FillScalar(rows.Graph(), rows.Shape(), float64(r.FirstContext())))}
 }
 
-// release frees the rows where mask, bool[R], holds: their pages lose a reference, and nothing of them stays queued.
+// release frees the rows whose mask, bool[R], is set: their pages lose a reference, and their tokens leave the queue.
 func (r recorder) release(st state, mask *Node) (state, seqtable.Status) {
 	before := st.Pages
 	var status seqtable.Status

@@ -44,7 +44,7 @@ func (t transfers) programs() []Program {
 	}
 }
 
-// save reads K pages: of a row, or those that are named.
+// save reads K pages: the pages of a row, or named pages.
 func (t transfers) save(st state, in saveInput) saveOutput {
 	g := in.Row.Graph()
 	ids := Add(Iota(g, shapes.Make(dtypes.Int32, BlockPages), 0), in.From)
@@ -107,7 +107,7 @@ func (t transfers) load(st state, in loadInput, layers []*Node) (state, loadOutp
 	return st, loadOutput{opened.Then(cloned).Then(joined).Then(grown).Then(kept), fresh}
 }
 
-// takeKept takes n pages, i32[], and releases them as those of a sequence from a place on, i32[].
+// takeKept takes n pages, i32[], and releases them as pages of a sequence starting at place, i32[].
 func (t transfers) takeKept(table pagetable.Table, n, place *Node) (pagetable.Table, *Node, seqtable.Status) {
 	g := n.Graph()
 	table, pages, have := table.Take(n, BlockPages)
