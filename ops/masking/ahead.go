@@ -51,15 +51,15 @@ func (a *Arena) expect(at at, likely float32) {
 	}
 }
 
-// step takes the search to the next state, and fills it where it is not. more is false at the end of the search. It
-// does not fill states of machines that are full: what room they have left is for their rows.
+// step takes the next state of the search, and fills it if it is not filled yet. more is false at the end of the
+// search. It does not fill states of machines that are full, whose remaining memory is for their rows.
 func (a *Arena) step() (isNew, more bool) {
 	if a.ahead.room == 0 || len(a.dirtyStates) >= a.PatchStates {
 		return false, false
 	}
 	var c candidate
 	var s *state
-	for s == nil || s.likely != c.likely { // more has come to it since, or it has gone on
+	for s == nil || s.likely != c.likely { // its likelihood has grown since, or was passed on
 		var ok bool
 		if c, ok = a.ahead.queue.pop(); !ok {
 			return false, false
@@ -85,7 +85,7 @@ func (a *Arena) step() (isNew, more bool) {
 	}
 	sum := float32(0)
 	for k, next := range s.follow {
-		if next != c.State { // what stays in a state for a while goes on in the end
+		if next != c.State { // a state that stays for a while leaves in the end
 			sum += s.shape.weights[k]
 		}
 	}

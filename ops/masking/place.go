@@ -35,7 +35,8 @@ func (a *Arena) place(of at) (int32, placing) {
 	return row, placed
 }
 
-// link is the row of a state, a new one if need be. A new one has no mask: rows may pass there, and can not draw.
+// link returns the row of a state, a new one if necessary. A new row has no mask: rows may pass through it, but can not
+// sample in it.
 func (a *Arena) link(of at) (int32, placing) {
 	s := of.of()
 	if row := a.rowOf(s); row != Unknown {
@@ -78,7 +79,7 @@ func (a *Arena) fill(row int32) {
 	a.dirty(row)
 }
 
-// lead says that a state that follows a row has a row now.
+// lead updates row after a state that follows it was given a row.
 func (a *Arena) lead(row, follower int32) {
 	at := a.of[row]
 	s := at.of()
@@ -130,7 +131,7 @@ func (a *Arena) placeMask(number int32) (int32, bool) {
 	return at, true
 }
 
-// meet finds what may follow a state, tokens and symbols. It returns false where the machine runs out of memory.
+// meet finds the tokens and symbols that may follow a state. It returns false if the machine runs out of memory.
 func (a *Arena) meet(of at) bool { return a.meetMask(of) && a.meetFollowers(of) }
 
 // meetMask finds the mask of a state.
@@ -165,7 +166,7 @@ func (a *Arena) meetFollowers(of at) bool {
 		if next == Dead {
 			continue
 		}
-		if next != last { // most symbols lead where their neighbours do
+		if next != last { // most symbols lead to the same state as their neighbours
 			if last, lastGroup = next, slices.Index(follow, next); lastGroup < 0 {
 				lastGroup = len(follow)
 				follow = append(follow, next)
@@ -181,7 +182,7 @@ func (a *Arena) meetFollowers(of at) bool {
 	return true
 }
 
-// rowOf is the row of a state, Unknown where it has none.
+// rowOf returns the row of a state, Unknown if it has none.
 func (a *Arena) rowOf(s *state) int32 {
 	if s.filling != a.filling {
 		s.filling, s.row, s.lacks = a.filling, Unknown, nil

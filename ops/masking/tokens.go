@@ -7,17 +7,17 @@ import (
 	"github.com/quire/quire/ops/stopping"
 )
 
-// tokens allows or bars tokens, after which other ones came.
+// tokens allows or forbids tokens, depending on the tokens before.
 type tokens struct {
 	*stopping.Automaton
-	ends    [][]int32 // of the first states: tokens with which a barred sequence ends
+	ends    [][]int32 // of the first states: tokens with which a forbidden sequence ends
 	allowed []int32   // nil: all
 	size    int       // of the vocabulary
 }
 
-// NewTokens makes an automaton over tokens of a vocabulary of so many, as [stopping.CompileTokens] reads them: of the
-// allowed ones, or of all without any, it bars those that end one of the sequences. It returns [stopping.ErrTooLarge]
-// where it needs more states than limit.
+// NewTokens makes an automaton over the tokens of a vocabulary, which it reads as [stopping.CompileTokens] does. It
+// allows the allowed tokens, or all if allowed is nil, except tokens that would complete one of the barred sequences.
+// It returns [stopping.ErrTooLarge] if it needs more states than limit.
 func NewTokens(vocabulary int, allowed []int32, barred [][]int32, limit int) (Automaton, error) {
 	a, err := stopping.CompileTokens(barred, limit)
 	if err != nil {
@@ -57,7 +57,7 @@ func (t *tokens) Mask(state int32, mask []uint32) (end, known bool) {
 // Memory implements [Automaton]. All of the automaton is there from the start.
 func (t *tokens) Memory() (m Memory) { return m }
 
-// Has says whether a mask has a token.
+// Has reports whether a mask has a token.
 func Has(mask []uint32, token int32) bool { return mask[token/32]>>(token%32)&1 == 1 }
 
 // Common are the tokens that masks have in common.

@@ -13,13 +13,13 @@ const (
 	Penalties      Set = 1 << iota // penalties of tokens that a sequence has
 	MaskedTokens                   // masks of the tokens that may come next
 	Biases                         // biases of tokens
-	Filters                        // filters beside top-k, top-p and min-p
-	TopLogprobs                    // the likeliest tokens with each that is drawn
+	Filters                        // filters other than top-k, top-p and min-p
+	TopLogprobs                    // the likeliest tokens with each sampled token
 	PromptLogprobs                 // how likely the tokens of prompts are, and the likeliest ones
 	WideLogprobs                   // of these more than NarrowTops
 	Thinking                       // bounds of reasoning
 	DRY                            // penalties of tokens that repeat a sequence
-	NoRepeat                       // bars of tokens that repeat a sequence
+	NoRepeat                       // forbids tokens that repeat a sequence
 	Entropy                        // the entropy of the distribution of each generated token
 )
 
@@ -29,7 +29,7 @@ var names = []string{"penalties", "masks", "biases", "filters", "top_logprobs", 
 // Has reports whether all of others are in s.
 func (s Set) Has(others Set) bool { return s&others == others }
 
-// Names are those of the features, in order; nil where there are none.
+// Names returns the names of the features, in order; nil if there are none.
 func (s Set) Names() (of []string) {
 	for i, name := range names {
 		if s&(1<<i) != 0 {
