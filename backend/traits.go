@@ -1,4 +1,4 @@
-// Package backend describes the platforms that programs run on. Whoever builds a program or settles sizes asks for
+// Package backend describes the platforms that programs run on. Code that builds a program or chooses sizes asks for
 // [Traits], not for a platform by name: a new platform fills in this record, and nothing else changes.
 package backend
 
@@ -66,8 +66,8 @@ type Traits struct {
 	// HasChips states that environment variables give each process its chips.
 	HasChips bool
 
-	// SameForms states that a token has the same bytes whether it was generated or is part of a prompt, whatever the
-	// number of rows in the step. Other backends may order sums by the shapes of arrays.
+	// SameForms reports that a token has the same bytes whether it was generated or is part of a prompt, regardless of
+	// the number of rows in the step. Other backends may order sums by the shapes of arrays.
 	SameForms bool
 	// CachesByHead states that attention reads a KV cache faster if the keys of each head of a page lie together.
 	CachesByHead bool

@@ -53,8 +53,8 @@ func (d onDevice) Run(in *schedule.Input) (*schedule.Output, schedule.Spent, err
 		return &got.OutputOf, schedule.Spent{}, fmt.Errorf("program %s: %w", p.Name, err)
 	}
 	d.core.ExpectTransfers(int(got.MinFree))
-	began, took := d.core.Ran()
-	spent := schedule.Spent{Device: took}
+	began, elapsed := d.core.Ran()
+	spent := schedule.Spent{Device: elapsed}
 	spent.Prefill, spent.Decode = device.Spent(got)
 	d.traceSteps(got, began, spent)
 	return &got.OutputOf, spent, nil

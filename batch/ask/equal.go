@@ -35,7 +35,7 @@ type EqualRows struct {
 // a Parquet file.
 type rowPlace struct{ file, at uint32 }
 
-// rowFile is a file of rows; those of JSONL files are named by their lines.
+// rowFile is a file of rows; rows of JSONL files are named by their lines.
 type rowFile struct {
 	name  string
 	lines bool

@@ -1,4 +1,5 @@
-// Package capture lowers published attention kernels for TPUs to a model's shape, and keeps them where backends look.
+// Package capture lowers published attention kernels for TPUs to a model's shape, and keeps them in the folder that
+// backends search.
 package capture
 
 import (

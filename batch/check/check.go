@@ -46,7 +46,8 @@ type Report struct {
 	// TokensPerSecond is the rate that was given, else the rate of the earlier job; 0 if neither is known.
 	TokensPerSecond  float64 `json:"tokens_per_second,omitempty"`
 	SecondsOfDrawing float64 `json:"seconds_at_most,omitempty"` // CompletionTokens at that rate
-	// Expected is what the job comes to if its completions are like those of an earlier one; nil without one.
+	// Expected is an estimate of the job's completions, if they are like the completions of an earlier job; nil without
+	// one.
 	Expected *Expectation `json:"expected,omitempty"`
 }
 

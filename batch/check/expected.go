@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Earlier is what the completions of an earlier job were like, such as those of a trial of the same job.
+// Earlier describes the completions of an earlier job, such as a trial of the same job.
 type Earlier struct {
 	Output string `json:"output"`
 	Model  string `json:"model,omitempty"` // the model that generated them, as the output names it

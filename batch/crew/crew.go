@@ -38,8 +38,8 @@ const User = "quire"
 type Crew struct {
 	Workers     int
 	MaxRestarts int // restarts of a process without a finished row in between
-	// Server is the arguments of this program that run a queue's server: it listens at the address, where port 0 is
-	// any, takes [User] with the password, and keeps its state in the folder.
+	// Server returns the arguments of this program that run a queue's server: it listens at the address, whose port 0
+	// is any port, takes [User] with the password, and keeps its state in the folder.
 	Server func(address, store string) []string
 	// Worker is the arguments that run a worker of this name on a job.
 	Worker func(job, name string) []string

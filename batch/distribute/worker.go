@@ -39,8 +39,8 @@ type Worker struct {
 	Plugins bool
 	// Supervised reports whether another process reports how the job ended.
 	Supervised bool
-	// Reword words an error of a job for the operator of the worker, who did not choose the job's settings; nil leaves
-	// it.
+	// Reword rephrases an error of a job for the operator of the worker, who did not choose the job's settings; nil
+	// leaves it.
 	Reword func(error) error
 }
 
@@ -153,12 +153,12 @@ func (w *Worker) prepare(ctx context.Context, q *queue.Queue, j queue.Job) (*job
 	if err := opened.CheckLineage(ctx, jobstate.Shard{}); err != nil { // a different version may have submitted the job
 		return nil, fmt.Errorf("job %s: %w", j.ID, err)
 	}
-	begun, err := jobstate.ReadOutput(ctx, job.Output)
+	existing, err := jobstate.ReadOutput(ctx, job.Output)
 	if err != nil {
 		return nil, err
 	}
-	if job = opened.Job; begun != nil {
-		if job, err = resume.SettledAs(job, p, begun.Settled, opened.Description.Differences(begun)); err != nil {
+	if job = opened.Job; existing != nil {
+		if job, err = resume.SettledAs(job, p, existing.Settled, opened.Description.Differences(existing)); err != nil {
 			return nil, err
 		}
 	}

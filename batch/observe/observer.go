@@ -18,7 +18,7 @@ import (
 	"github.com/quire/quire/engine/schedule"
 )
 
-// Observer reports what happens in a job: the log, and what package telemetry makes of it.
+// Observer reports what happens in a job, in the log and by package telemetry.
 type Observer struct {
 	Run     *telemetry.Run
 	Log     *slog.Logger
@@ -53,13 +53,14 @@ func escapeGlob(path string) string {
 	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(path)
 }
 
-// KeepSeries begins to write the time series. Without it a run continues: it is for people.
-func (w *Observer) KeepSeries(fs vfs.FS, dir string, anew bool) {
+// KeepSeries starts to write the time series. If it fails the run continues, because the series is only for people.
+// With fresh the old series are removed.
+func (w *Observer) KeepSeries(fs vfs.FS, dir string, fresh bool) {
 	if fs != vfs.OS {
 		return
 	}
 	run, workers := TimeSeries(dir)
-	if anew {
+	if fresh {
 		_ = os.Remove(run)
 		for path := range workers {
 			_ = os.Remove(path)

@@ -18,7 +18,7 @@ import (
 	"github.com/quire/quire/engine"
 )
 
-// prefixEnding is that of the files of named prefixes.
+// prefixEnding ends the file names of named prefixes.
 const prefixEnding = ".kv"
 
 var prefixName = regexp.MustCompile(`^[\pL\pN_][\pL\pN_.-]*$`)

@@ -28,8 +28,8 @@ func Describe(s spec.Spec, o Options) (*spec.Job, error) {
 	return j, nil
 }
 
-// Process is how this process works. Nothing of it changes: a phase that works in another way, such as a lease of a
-// queue, which has a shard of its own, has another Process.
+// Process is how this process works. It does not change: a phase that works differently, such as a lease of a queue,
+// which has a shard of its own, has a different Process.
 type Process struct {
 	Options
 	Queued string // the job of a queue whose units this process does; empty elsewhere
@@ -116,7 +116,8 @@ func (p *Process) ReportWaiting(waited time.Duration, what string) {
 	p.Printf("warning: waiting for %s: %s", waited, what)
 }
 
-// OutputRemedy is the remedy for an output that has something else, worded for whoever can act on it.
+// OutputRemedy returns the remedy for an output folder that holds something else, worded for the user who can act on
+// it.
 func (p *Process) OutputRemedy() string {
 	switch {
 	case p.Queued != "":

@@ -41,7 +41,7 @@ func Open(ctx context.Context, files vfs.FS, path, workDir string) (*Output, err
 	}
 	missing := err
 	place := folder.OpenToRead(ctx, files, path)
-	// The journal before the parts: what leaves it meanwhile is in a part then.
+	// The journal is read before the parts: results that leave it meanwhile are in a part then.
 	var jobErr error
 	if o.running, jobErr = readRunning(ctx, files, path, workDir); ctx.Err() != nil {
 		return nil, ctx.Err()

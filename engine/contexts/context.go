@@ -140,7 +140,7 @@ func (c *Context) Fork(ctx context.Context) (fork *Context, err error) {
 	}
 	err = s.operation(ctx, func() (err error) {
 		fork, err = s.beginContext(func(n *contextRow) error {
-			return s.table.fork(r, n, r.done, !sure(r.reserved, len(r.pages)))
+			return s.table.fork(r, n, r.done, !isGuaranteed(r.reserved, len(r.pages)))
 		})
 		return err
 	})

@@ -42,7 +42,7 @@ func (t *table) releaseContexts(list ...*contextRow) error {
 	for _, r := range list {
 		t.cut(r, 0)
 		t.rows[r.row-t.first] = nil
-		r.closed, r.tokens, r.reserved, r.flushing, r.riding = true, nil, 0, 0, 0
+		r.closed, r.tokens, r.reserved, r.flushing, r.scheduled = true, nil, 0, 0, 0
 	}
 	return t.runVerbs(func(in *device.VerbsInput) {
 		for _, r := range list {
@@ -98,7 +98,7 @@ func (t *table) lose() {
 	t.core.DropState()
 	t.forget()
 	for _, r := range t.open() {
-		r.lost, r.pages, r.reserved, r.flushing, r.riding = true, nil, 0, 0, 0
+		r.lost, r.pages, r.reserved, r.flushing, r.scheduled = true, nil, 0, 0, 0
 		t.rows[r.row-t.first] = nil
 	}
 	t.used = 0
@@ -167,7 +167,7 @@ func (t *table) cutContext(r *contextRow, length, reserved int) error {
 			return err
 		}
 	}
-	copies := sure(reserved, keep) && done%pageSize != 0 &&
+	copies := isGuaranteed(reserved, keep) && done%pageSize != 0 &&
 		(r.pages[keep-1].holders > 1 || inRun && r.pages[keep-1].full)
 	// Pages that stay promised, or are promised now, come from what was promised and what the cut frees, which others
 	// may hold too.

@@ -77,7 +77,7 @@ func (c contexts) verbs(st state, in verbs) (state, verbsOutput) {
 	st.Caches = c.zeroFreed(st.Caches, before, st.Pages)
 	set := func(old, new *Node) *Node { return Where(GreaterOrEqual(new, integer(g, 0)), new, old) }
 	st.Rows.PromptLens, st.Rows.MaxPages = set(st.Rows.PromptLens, in.PromptLens), set(st.Rows.MaxPages, in.MaxPages)
-	out := verbsOutput{Status: status, EndFree: st.Pages.NumFree(), Pages: fates(st.Pages)}
+	out := verbsOutput{Status: status, EndFree: st.Pages.NumFree(), Pages: pageFates(st.Pages)}
 	if c.Debug {
 		out.Rules = st.Sequences.Check(c.checkInput(st, nil))
 	}
@@ -125,5 +125,5 @@ func (c contexts) score(st state, w decoder.Weights, in scoreInput) (state, scor
 			return scored{AddScalar(s.At, float64(slots)), control.ScatterSet(s.Logprobs, to, logprobs)}
 		})
 	return st, scoreOutput{Status: status, Logprobs: end.Logprobs, EndFree: st.Pages.NumFree(),
-		Pages: fates(st.Pages)}
+		Pages: pageFates(st.Pages)}
 }

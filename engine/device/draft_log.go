@@ -81,13 +81,13 @@ func (sp speculation) keysOf(st state, slots, places, tokens *Node) (keys []*Nod
 	first := nth(beginning)
 	isPrompt := LessThan(first, wide(take(st.Rows.PromptLens, slots), beginning))
 	begin := Where(isPrompt, sp.tokensAt(st, slots, first), FillScalar(g, first.Shape(), -1))
-	kin := mixed(ReduceSum(mixed(Add(begin, MulScalar(first, 0x3504f333))), 1))
+	beginKey := mixed(ReduceSum(mixed(Add(begin, MulScalar(first, 0x3504f333))), 1))
 
 	before := sp.tokensAt(st, slots, Sub(wide(SubScalar(places, 1), longestMatch-1), nth(longestMatch-1)))
 	last := Concatenate([]*Node{InsertAxes(tokens, -1), before}, 1) // the latest first
 	last = mixed(Add(last, MulScalar(nth(longestMatch), 0x1f83d9ab)))
 	for _, k := range loggedMatches {
-		keys = append(keys, Add(kin, ReduceSum(SliceAxis(last, 1, AxisRangeFromStart(k)), 1)))
+		keys = append(keys, Add(beginKey, ReduceSum(SliceAxis(last, 1, AxisRangeFromStart(k)), 1)))
 	}
 	return keys
 }

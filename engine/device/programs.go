@@ -123,7 +123,7 @@ func (gr *Graphs) run(st state, w weights, in input, out output) (state, output)
 	out.Clock, _ = tick(out.Clock, end.Todo)
 	out.StopStates = st.Rows.StopStates
 	out.SeqLens, out.EndFree, out.Short = st.Sequences.SeqLens, st.Pages.NumFree(), gr.short(st)
-	out.Pages = fates(st.Pages)
+	out.Pages = pageFates(st.Pages)
 	if w := (waiting{gr.Sizes}); w.any() {
 		out.Waits = Add(out.Waits, Concatenate([]*Node{Reshape(w.count(st), 1), zeros(g, dtypes.Int32, 1)}, 0))
 	}

@@ -63,10 +63,10 @@ static int32_t sample(sampled *s, uint64_t *whole) {
 	uint64_t u = threefry(a->key + 2 * s->row, a->positions[s->row], 0);
 	if (s->candidates) {
 		*whole = weight_above(s, least);
-		return draw_candidate(s, part(u, *whole), least);
+		return sample_candidate(s, part(u, *whole), least);
 	}
 	*whole = weigh(s, least);
-	return draw_all(s, part(u, *whole), least);
+	return sample_all(s, part(u, *whole), least);
 }
 
 static float logit_of(const sampled *s, int32_t token) {

@@ -118,18 +118,18 @@ type chatting struct {
 
 // chat talks until standard input ends.
 func chat(ctx context.Context, o *jobflags.Options, env *cli.Environment) error {
-	trial, err := open(ctx, o, env)
+	model, err := open(ctx, o, env)
 	if err != nil {
 		return err
 	}
-	defer trial.Close()
-	c := &chatting{env: env, to: &printer{env: env, model: trial, prompts: 1}, terminal: cli.IsInputTerminal(env.Stdin)}
-	if c.with, err = trial.NewConversation(); err != nil {
+	defer model.Close()
+	c := &chatting{env: env, to: &printer{env: env, model: model, prompts: 1}, terminal: cli.IsInputTerminal(env.Stdin)}
+	if c.with, err = model.NewConversation(); err != nil {
 		return err
 	}
 	env.Signals.SetHandler(c.interrupt)
 	defer env.Signals.SetHandler(nil)
-	if c.terminal && !trial.Process.Quiet {
+	if c.terminal && !model.Process.Quiet {
 		fmt.Fprintln(env.Stderr, chatCommands)
 	}
 	messages := readLines(env.Stdin)

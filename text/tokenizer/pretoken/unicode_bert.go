@@ -6,8 +6,8 @@ import (
 )
 
 // Hugging Face tokenizers' BERT components classify characters by Unicode 8, StripAccents and Lowercase by newer
-// tables. Here is where they differ from Go's; scripts/oracle/tokenizer_goldens.py has the whole comparison in its
-// goldens.
+// tables. This file has the differences from Go's tables; scripts/oracle/tokenizer_goldens.py has the whole comparison
+// in its goldens.
 
 // runeRange is the characters from lo to hi. to is what lo becomes in lower case, the others likewise.
 type runeRange struct{ lo, hi, to rune }

@@ -41,8 +41,8 @@ type opening[T any] struct {
 	done  chan struct{} // closed when made and err are set
 }
 
-// abandoned are the openings that nobody waits for, by what they make. Whoever opens the same again waits for them,
-// since a second client would wait for the same event, or for what the first client holds.
+// abandoned are the openings that nobody waits for, by what they make. A caller that opens the same again waits for
+// them, because a second client would wait for the same event, or for what the first client holds.
 var abandoned = struct {
 	sync.Mutex
 	openings map[string]any

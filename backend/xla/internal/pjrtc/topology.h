@@ -27,7 +27,7 @@ typedef struct {
 	size_t value_size;
 } quire_named;
 
-// quire_memory is what PJRT_Executable_GetCompiledMemoryStats returns, behind its first three fields.
+// quire_memory is what PJRT_Executable_GetCompiledMemoryStats returns, after its first three fields.
 typedef struct {
 	int64_t code, arguments, outputs, aliased, temporary;
 	int64_t host_code, host_arguments, host_outputs, host_aliased, host_temporary;
