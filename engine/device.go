@@ -60,7 +60,7 @@ func (d onDevice) Run(in *schedule.Input) (*schedule.Output, schedule.Spent, err
 	return &got.OutputOf, spent, nil
 }
 
-// features are those that entries and prompts ahead ask for.
+// features returns the features that entries and prompts ahead ask for.
 func features(in *schedule.Input) (all Features) {
 	for _, entry := range in.Waiting {
 		all |= admit.Of(entry.Request).Features

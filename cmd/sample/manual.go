@@ -112,7 +112,7 @@ func (p *page) paragraphs(text string) {
 	}
 }
 
-// roff escapes text for a page: what it would take for commands, and hyphens, which it would break lines at.
+// roff escapes text for a page: characters that start commands, and hyphens, at which it would break lines.
 func roff(text string) string {
 	text = strings.NewReplacer(`\`, `\e`, "-", `\-`).Replace(text)
 	lines := strings.Split(text, "\n")

@@ -22,7 +22,7 @@
 //
 // A file that cannot be used at all makes [Open] fail: not readable, no prompt column, a column above with a type that
 // can never fit, passed-through columns whose types differ between files. A bad row (no prompt, invalid UTF-8, a JSON
-// syntax error, ...) becomes a [Row] with Err set, and reading goes on.
+// syntax error, ...) becomes a [Row] with Err set, and reading continues.
 //
 // # Writing
 //
@@ -34,8 +34,8 @@
 // # Reading back
 //
 // [OpenOutput] finds the parts of an output, and [Output.Read] reads one whole, with its digest. A [folder.PartSummary]
-// notes what a part came to; [folder.SealOf] tells a part from another one by a small read. [RowCheck] compares rows of
-// the output with those of the input.
+// records the contents of a part; [folder.SealOf] distinguishes parts by a small read. [RowCheck] compares rows of the
+// output with rows of the input.
 package promptset
 
 import (

@@ -130,7 +130,7 @@ func (c *account) enoughOf(free, need, have int, what string) error {
 	return fmt.Errorf("%s: %w", what, pagetable.ErrOutOfPages{Need: need, Have: have, Pinned: c.pages - free})
 }
 
-// pinnedPages is how many pages contexts hold or were promised: those that make way for nobody.
+// pinnedPages is how many pages contexts hold or were promised. They are never evicted.
 func (c *account) pinnedPages() int { return c.pages - c.freePages() }
 
 // contextsOfRun are the open contexts, as rows that keep what they have and which requests of a run may start from.

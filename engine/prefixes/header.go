@@ -88,7 +88,7 @@ func ReadSnapshotInfo(r io.Reader) (SnapshotInfo, error) {
 		Computed: h.Computed}, err
 }
 
-// header reads the begin of a file.
+// header reads the start of a file.
 func (in *checked) header() (header snapshotHeader, err error) {
 	magic := make([]byte, len(snapshotMagic))
 	var size uint32

@@ -45,7 +45,7 @@ func New(c *core.Core, swapper *core.Swapper, lock *turns.Lock, run Runner) *Pre
 	return p
 }
 
-// Forget gives up the names of all pages: what they hold is not known any more.
+// Forget gives up the names of all pages, because their contents are no longer known.
 func (p *Prefixes) Forget() {
 	if p.Index != nil {
 		p.Index.Clear()

@@ -96,7 +96,7 @@ type Completion struct {
 	// TopIDs and TopLogprobs are the likeliest tokens with each of Tokens; nil if the request asks for none.
 	TopIDs      [][]int32
 	TopLogprobs [][]float32
-	Measures    [NumMeasures][]float32 // of each of Tokens; nil for those that the program lacks
+	Measures    [NumMeasures][]float32 // of each of Tokens; nil for measures that the program lacks
 	Prompt      *Scores                // nil unless the prompt is scored
 	Finish      Finish
 	Refused     bool // Request.Err has the reason; it stands for all completions of the request
@@ -116,7 +116,7 @@ const (
 // Context is a row that belongs to no completion and that requests may start from.
 type Context struct {
 	Row      int
-	Tokens   []int32 // those that were run, then those to be run
+	Tokens   []int32 // the tokens that were run, then the tokens to run
 	Done     int     // tokens that were run
 	MaxPages int     // held by the context or reserved for it
 }

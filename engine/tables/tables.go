@@ -1,6 +1,6 @@
-// Package tables describes the engine's tables to people: rows with their pages, what waits, the page table's counts,
-// and where these contradict each other. It takes the device's arrays by their names, so that an array added to the
-// state later is shown too.
+// Package tables describes the engine's tables to people: rows with their pages, waiting tokens and entries, the page
+// table's counts, and contradictions between them. It takes the device's arrays by their names, so that an array added
+// to the state later is shown too.
 package tables
 
 import (
@@ -35,7 +35,7 @@ type Head struct {
 type Dump struct {
 	Head
 	Pages Pages  `json:"pages"`
-	Rows  []Row  `json:"rows"` // those that the device or the host uses
+	Rows  []Row  `json:"rows"` // rows that the device or the host uses
 	Queue []Item `json:"queue"`
 	// Waiting and SwappedOut are the host's.
 	Waiting    []Waiting  `json:"waiting,omitempty"`

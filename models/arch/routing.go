@@ -22,7 +22,7 @@ func (m *Metadata) ExpertsApart(c *Config, e Experts) error { return m.mixture(c
 var RouterKeys = []string{"leading_dense_block_count", "expert_gating_func", "expert_shared_count",
 	"expert_weights_norm", "expert_weights_scale", "expert_group_count", "expert_group_used_count"}
 
-// Values of expert_gating_func: what makes shares of scores.
+// Values of expert_gating_func, the function from scores to shares.
 const (
 	gatingSoftmax = 1
 	gatingSigmoid = 2

@@ -15,7 +15,7 @@ import (
 // each token once; ids outside the vocabulary are ignored.
 //
 // A row samples as if the logits of its barred tokens were -Inf, and its processed log-probabilities are computed
-// likewise. Its logprobs are computed from all of its logits, bit for bit. Rows that bar no token sample as by
+// likewise. Its logprobs are computed from all of its logits, bit for bit. Rows without barred tokens sample as by
 // [Sample], bit for bit.
 //
 // The barred logits are overwritten in place, so nothing else may use the logits.
@@ -24,7 +24,8 @@ func SampleBarred(logits *Node, m Masks, p Params, positions, rows, barred *Node
 	return sampleBarred(logits, m, nil, p, positions, rows, barred)
 }
 
-// sampleBarred is SampleBarred for rows with filters, which apply to what masks and bars leave; f may be nil.
+// sampleBarred is SampleBarred for rows with filters, which apply to the tokens that are neither masked nor barred; f
+// may be nil.
 func sampleBarred(logits *Node, m Masks, f *Filters, p Params, positions, rows, barred *Node) (tokens, logprobs,
 	processed *Node) {
 	g := logits.Graph()

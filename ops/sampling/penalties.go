@@ -32,7 +32,7 @@ func Penalized(p Penalties) *Node { return GreaterThan(p.Repetition, ZerosLike(p
 // Penalize returns the logits f32[n, V] after the penalties, given the occurrences of tokens, seen i32[n, V]. Rows
 // without penalties keep their logits, bit for bit.
 //
-// The formulas are those of vLLM's apply_penalties, with the repetition penalty of transformers'
+// The formulas are vLLM's apply_penalties, with the repetition penalty of transformers'
 // RepetitionPenaltyLogitsProcessor: first that, then the frequency penalty, then the presence penalty.
 func Penalize(logits *Node, p Penalties, seen *Node) *Node {
 	g := logits.Graph()

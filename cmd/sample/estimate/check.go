@@ -103,7 +103,7 @@ func (o *checkOptions) earlier(ctx context.Context, env *cli.Environment) (*chec
 	return like, nil
 }
 
-// define defines the flags, and returns those of run.
+// define defines the flags, and returns the flags of run.
 func (o *checkOptions) define(f *cli.Flags) *cli.Flags {
 	f.Group("Check", func(s *pflag.FlagSet) {
 		s.BoolVar(&o.json, "json", false, "print one JSON object instead of a table")

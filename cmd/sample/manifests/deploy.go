@@ -211,7 +211,7 @@ func orDefault[T comparable](value, otherwise T) T {
 	return value
 }
 
-// gpus are those that a process takes.
+// gpus returns how many GPUs a process takes.
 func (o *deployOptions) gpus() int {
 	if e := &o.run.Spec.Engine; e.Backend == backend.XLACUDA {
 		return e.TP * e.DP

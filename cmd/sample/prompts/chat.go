@@ -72,7 +72,7 @@ sample chat -m smollm2 --temperature 0 < messages.txt`,
 var notInChat = []string{"n-generations", "top-logprobs", "prompt-logprobs", "add-generation-prompt",
 	"continue-final-message", "save-prefix"}
 
-// defineChat defines the flags of "sample chat": those of a run for the model, sampling and the engine.
+// defineChat defines the flags of "sample chat": the flags of a run for the model, sampling and the engine.
 func defineChat(o *jobflags.Options, f *cli.Flags) {
 	run := cli.NewFlags("run")
 	o.Define(run)
@@ -99,7 +99,7 @@ func defineChat(o *jobflags.Options, f *cli.Flags) {
 	}
 }
 
-// chatCommands is what somebody at a terminal may type besides messages.
+// chatCommands are what a user at a terminal may type in addition to messages.
 const chatCommands = "/reset, /system TEXT, /exit, /help; // begins a message with /; Ctrl-C stops an answer, " +
 	"Ctrl-D ends"
 

@@ -28,7 +28,7 @@ func Complete(ctx context.Context, env *cli.Environment, o *jobflags.Options) er
 		several: len(o.Prompts) > 1 || model.Job.Sampling.N > 1})
 }
 
-// printer prints completions on standard output. What else there is to say is printed on standard error.
+// printer prints completions on standard output, and everything else on standard error.
 type printer struct {
 	env     *cli.Environment
 	model   *interactive.Model

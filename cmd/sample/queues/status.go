@@ -172,7 +172,7 @@ func listJobs(ctx context.Context, q *queue.Queue, w io.Writer, asJSON bool) err
 	return nil
 }
 
-// noJobHint reports where the names of jobs are.
+// noJobHint adds how to find the names of jobs.
 func noJobHint(err error) error {
 	if errors.Is(err, queue.ErrNoJob) {
 		return fmt.Errorf("%w: \"sample status\" lists those that there are", err)

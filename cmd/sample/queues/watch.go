@@ -17,11 +17,11 @@ import (
 	"github.com/quire/quire/internal/visible"
 )
 
-// watchEvery is how often a queue is asked for what is shown of it.
+// watchEvery is the interval at which a queue is polled.
 const watchEvery = time.Second
 
-// watchJobs shows the jobs of a queue, or one of them, until none can continue by itself. For one job its error is that
-// of --wait.
+// watchJobs shows the jobs of a queue, or one of them, until none can continue by itself. For one job it returns the
+// same error as --wait.
 func watchJobs(ctx context.Context, env *cli.Environment, q *queue.Queue, job string) error {
 	view := newLiveView(env.Stdout)
 	for {

@@ -1,5 +1,5 @@
-// Package record defines the rows of the input, whatever the format of their file. A [Builder] sets a row from its
-// file, by the names of columns or by a [Mapping], and records the first thing that is wrong with it.
+// Package record defines the rows of the input, for all file formats. A [Builder] sets a row from its file, by the
+// names of columns or by a [Mapping], and records the first fault that it finds.
 package record
 
 import (
