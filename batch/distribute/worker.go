@@ -147,7 +147,7 @@ func (w *Worker) prepare(ctx context.Context, q *queue.Queue, j queue.Job) (*job
 		return nil, fmt.Errorf("job %s: %w", j.ID, err)
 	}
 	if differences := opened.Description.Differences(c.Description); len(differences) > 0 {
-		return nil, fmt.Errorf("job %s is another one here: %s", j.ID, differences)
+		return nil, fmt.Errorf("job %s differs on this machine: %s", j.ID, differences)
 	}
 	c.call(opened)
 	if err := opened.CheckLineage(ctx, jobstate.Shard{}); err != nil { // a different version may have submitted the job
@@ -179,7 +179,7 @@ func (w *Worker) prepare(ctx context.Context, q *queue.Queue, j queue.Job) (*job
 func (w *Worker) describe(j queue.Job) (*process.Process, *spec.Job, *queuedJob, error) {
 	c, err := parseQueued(j.Config)
 	if err != nil {
-		return nil, nil, nil, fmt.Errorf("job %s is none of this program: %w", j.ID, err)
+		return nil, nil, nil, fmt.Errorf("job %s was not submitted by Quire: %w", j.ID, err)
 	}
 	options := w.Options
 	options.WorkDir = ""

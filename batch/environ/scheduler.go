@@ -77,7 +77,7 @@ func Shard(getenv func(string) string) (jobstate.Shard, error) {
 					"`shard` I/N", first, countVariable)
 	}
 	if first.index >= count || count > jobstate.MaxShards {
-		return jobstate.Shard{}, fmt.Errorf("%s, of %d shards, which is none of them", first, count)
+		return jobstate.Shard{}, fmt.Errorf("%s, of %d shards, which is out of range", first, count)
 	}
 	return jobstate.Shard{Index: first.index, Count: count}, nil
 }

@@ -47,7 +47,7 @@ func (p Prefixes) dir() (string, error) {
 // File returns the file of a name, whether it is there or not.
 func (p Prefixes) File(name string) (string, error) {
 	if !prefixName.MatchString(name) {
-		return "", fmt.Errorf("%q is no name of a prefix: give letters, digits, \"_\", \".\" and \"-\"", name)
+		return "", fmt.Errorf("%q is not a valid name of a prefix: give letters, digits, \"_\", \".\" and \"-\"", name)
 	}
 	dir, err := p.dir()
 	return filepath.Join(dir, name+prefixEnding), err
@@ -100,7 +100,7 @@ func (p Prefixes) Drop(name string) error {
 
 func (p Prefixes) unknown(name string) error {
 	dir, err := p.dir()
-	return cmp.Or(err, fmt.Errorf("there is no prefix %q in %s: \"sample prefix list\" lists those that are there",
+	return cmp.Or(err, fmt.Errorf("there is no prefix %q in %s: \"sample prefix list\" lists the prefixes",
 		name, dir))
 }
 

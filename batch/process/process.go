@@ -116,8 +116,7 @@ func (p *Process) ReportWaiting(waited time.Duration, what string) {
 	p.Printf("warning: waiting for %s: %s", waited, what)
 }
 
-// OutputRemedy returns the remedy for an output folder that holds something else, worded for the user who can act on
-// it.
+// OutputRemedy is the remedy for an output that has something else, worded for whoever can act on it.
 func (p *Process) OutputRemedy() string {
 	switch {
 	case p.Queued != "":

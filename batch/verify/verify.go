@@ -322,7 +322,7 @@ const (
 	removeAndRun = "remove it: the same sample run command then generates it again"
 )
 
-// compare compares a part as a whole with its recorded summary, and its footer with the job.
+// compare compares a part as a whole with what was noted of it, and its footer with the job.
 func (v *verifier) compare(part folder.Part, c promptset.PartContent) (what, remedy string) {
 	unlike := v.notes.Compare(part, c.Seal)
 	switch {

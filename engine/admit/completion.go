@@ -32,7 +32,7 @@ type Completion struct {
 	// ones the lowest id, under the model's own distribution; nil without Request.TopLogprobs.
 	TopIDs      [][]int32
 	TopLogprobs [][]float32
-	// Measures are of the distribution of each of Tokens; nil for measures that Config.Features lacks.
+	// Measures are of the distribution of each of Tokens; nil for those that Config.Features lacks.
 	Measures     [schedule.NumMeasures][]float32
 	Prompt       *schedule.Scores // nil without Request.ScorePrompt
 	FinishReason FinishReason

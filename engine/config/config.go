@@ -209,8 +209,8 @@ func (c Config) model() models.Config {
 	return model
 }
 
-// drafter returns the config of the draft model, as if it ran alone. It has the model's types, which are the types that
-// a job keeps.
+// drafter is the config of the draft model, as if it ran alone. It has the model's types, which are those that a job
+// keeps.
 func (c Config) drafter() Config {
 	c.DType, c.KVDType, _ = c.dtypes() // Settle has checked them
 	c.Model, c.DraftModel = c.DraftModel, nil

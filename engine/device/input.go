@@ -39,7 +39,7 @@ type Row struct {
 	feature.Row
 	ID         string // of the request
 	Generation int
-	MinLen     int // no stop token is sampled before the sequence has so many tokens
+	MinLen     int // no stop token is drawn before the sequence has so many tokens
 	MaxLen     int
 	StopTokens []int32 // MaxStopTokens at most
 	StopStates [stopping.Lanes]int32

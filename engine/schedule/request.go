@@ -96,7 +96,7 @@ type Completion struct {
 	// TopIDs and TopLogprobs are the likeliest tokens with each of Tokens; nil if the request asks for none.
 	TopIDs      [][]int32
 	TopLogprobs [][]float32
-	Measures    [NumMeasures][]float32 // of each of Tokens; nil for measures that the program lacks
+	Measures    [NumMeasures][]float32 // of each of Tokens; nil for those that the program lacks
 	Prompt      *Scores                // nil unless the prompt is scored
 	Finish      Finish
 	Refused     bool // Request.Err has the reason; it stands for all completions of the request

@@ -176,13 +176,13 @@ func (d *dim) UnmarshalJSON(data []byte) error {
 	switch symbol {
 	case symbolPages, symbolSeqs, symbolPagesPerSeq, symbolTokens, symbolEntries:
 	default:
-		return fmt.Errorf("%q is no size", text)
+		return fmt.Errorf("%q is not a size", text)
 	}
 	d.symbol = symbol
 	if found {
 		n, err := strconv.Atoi(plus)
 		if err != nil || n < 0 {
-			return fmt.Errorf("%q is no size", text)
+			return fmt.Errorf("%q is not a size", text)
 		}
 		d.plus = n
 	}

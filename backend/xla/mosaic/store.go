@@ -17,7 +17,7 @@ import (
 // Suffix ends the names of payload files in a folder.
 const Suffix = ".payload"
 
-// SMEM of a TPU core. A kernel's page table and lengths must leave smemReserved of it.
+// SMEM of a TPU core, of which a kernel's page table and lengths must leave a little.
 const (
 	smemBytes    = 1 << 20
 	smemReserved = 16 << 10

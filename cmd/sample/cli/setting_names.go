@@ -17,13 +17,13 @@ func namesOfFlags(sub *Command) (names []string) {
 	return names
 }
 
-// The packages below know no flags. Their errors name settings in backquotes, as config files do. When this command
-// prints such an error, it names the flag.
+// The packages below know no flags. Their errors name a setting as config files do, in backquotes. What this command
+// prints of them names its flag.
 
 // settingName is a mention of a setting.
 var settingName = regexp.MustCompile("`[a-z][a-z0-9-]*`")
 
-// AsFlags replaces the names of settings by flags, if the subcommand has a flag for them.
+// AsFlags writes the names of settings as flags: those that a subcommand has a flag for.
 func AsFlags(text string) string {
 	if !strings.Contains(text, "`") {
 		return text

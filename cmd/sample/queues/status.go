@@ -175,7 +175,7 @@ func listJobs(ctx context.Context, q *queue.Queue, w io.Writer, asJSON bool) err
 // noJobHint adds how to find the names of jobs.
 func noJobHint(err error) error {
 	if errors.Is(err, queue.ErrNoJob) {
-		return fmt.Errorf("%w: \"sample status\" lists those that there are", err)
+		return fmt.Errorf("%w: \"sample status\" lists the jobs", err)
 	}
 	return err
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/quire/quire/ops/sampling"
 )
 
-// measures are the measures of distributions: the feature that a program needs to report the measure, and its value,
-// f32[D], for logits [D, V]. Only the first rows, i32[], are computed.
+// measures are the measures of distributions: the feature that a program needs to report one, and its value, f32[D], of
+// logits [D, V], of which the first rows, i32[], are wanted.
 var measures = [schedule.NumMeasures]struct {
 	Set
 	of func(logits, rows *Node) *Node
@@ -29,8 +29,8 @@ func MeasuresNamed(names ...string) (s Set) {
 	return s
 }
 
-// Measures are the values of measures; nil for measures that a program lacks. All rows have them, because they need no
-// state.
+// Measures are those of distributions; nil for those that a program lacks. All rows have them, whatever they ask for:
+// no state is needed.
 type Measures [schedule.NumMeasures]*Node
 
 // NoMeasures are zeros, for as many tokens as dims.

@@ -19,7 +19,7 @@ const (
 	WideLogprobs                   // of these more than NarrowTops
 	Thinking                       // bounds of reasoning
 	DRY                            // penalties of tokens that repeat a sequence
-	NoRepeat                       // forbids tokens that repeat a sequence
+	NoRepeat                       // bars of tokens that repeat a sequence
 	Entropy                        // the entropy of the distribution of each generated token
 )
 
@@ -47,7 +47,7 @@ func Named(of ...string) (s Set, err error) {
 	for _, name := range of {
 		i := slices.Index(names, name)
 		if i < 0 {
-			return 0, fmt.Errorf("%q, which is none of %s", name, strings.Join(names, ", "))
+			return 0, fmt.Errorf("%q, which is not one of %s", name, strings.Join(names, ", "))
 		}
 		s |= 1 << i
 	}

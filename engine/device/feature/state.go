@@ -43,7 +43,7 @@ type (
 // Row is what the features know of a row, on the host.
 type Row struct {
 	Sampling sampling.Settings
-	Prompt   []int32 // the whole prompt
+	Prompt   []int32 // all of it
 	Biases   []Bias  // MaxBiases at most
 	Thought  *Thought
 	Breakers *sampling.Breakers // of what DRY takes for repeated; nil for none

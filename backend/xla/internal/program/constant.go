@@ -24,7 +24,7 @@ func (f *Function) Constant(flat any, dims ...int) (compute.Value, error) {
 	}
 	dtype := dtypes.FromGoType(v.Type().Elem())
 	if dtype == dtypes.InvalidDType {
-		return nil, f.fail(op, fmt.Errorf("its values are a %T, which is no array of numbers", flat))
+		return nil, f.fail(op, fmt.Errorf("its values are a %T, not an array of numbers", flat))
 	}
 	shape := shapes.Make(dtype, dims...)
 	if v.Len() != shape.Size() {
