@@ -48,7 +48,7 @@ type Engine struct {
 	// HostKVMemory is the bytes of the host's memory for prefixes that had to leave the device.
 	HostKVMemory int64
 	// Features are names of engine.Features, with commas between, that rows may ask for without a program being
-	// compiled during the run: alongside those that the job's own parameters ask for.
+	// compiled during the run: in addition to the features that the job's own parameters need.
 	Features string
 	// TP is the devices that each model is split over, DP the number of models.
 	TP, DP int

@@ -38,12 +38,12 @@ const extension = ".yaml"
 type Workload struct {
 	Name  string `yaml:"-" json:"name"`
 	About string `yaml:"about" json:"about"`
-	// Prompts says what the prompts are:
+	// Prompts is the kind of prompts:
 	//
 	//	questions   word problems, 128 different ones
-	//	fewshot     the same behind a prefix of four worked ones that all share
+	//	fewshot     the same after a prefix of four worked ones that all share
 	//	sums        a few tokens each, all different
-	//	tokens      PromptTokens drawn token ids
+	//	tokens      PromptTokens random token ids
 	//	quotes      a passage of a book, to be said again
 	//	summaries   a passage of a book, to be summed up
 	Prompts      string `yaml:"prompts" json:"prompts"`

@@ -23,7 +23,7 @@ import (
 
 // Output is what writers published in one place, read back.
 type Output struct {
-	// Parts are the part files in the place, by number, whatever job they belong to.
+	// Parts are the part files in the place, by number, of any job.
 	Parts []folder.Part
 	place folder.Published
 

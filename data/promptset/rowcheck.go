@@ -117,7 +117,7 @@ func (c *RowCheck) end() {
 		row = &Row{}
 	}
 	addToSummary(&c.Summary, row, c.of)
-	// A row that cannot be run has one result, whatever its n is.
+	// A row that cannot be run has one result for any n.
 	refused := c.count == 1 && c.of[0].Err != ""
 	if c.Known() && c.problem == "" && c.count != c.wanted.N && !refused {
 		c.fail("id %s, row %d of the input, has %d completions, and %d are due", visible.Quoted(c.id),

@@ -6,8 +6,8 @@ import (
 	. "github.com/gomlx/gomlx/core/graph"
 )
 
-// The class of a draft is where it was found and how many tokens of the end matched: classes of the sequence's own text
-// come first, then those of the log.
+// The class of a draft is its source and how many tokens of the end matched: classes of the sequence's own text come
+// first, then classes of the log.
 const (
 	ownClasses   = longestMatch - shortestMatch + 1
 	draftClasses = ownClasses + 3 // one of the log for each of loggedMatches

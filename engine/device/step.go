@@ -17,8 +17,8 @@ import (
 	"github.com/quire/quire/tokenqueue"
 )
 
-// prompts returns what remains of the rows' prompts: first those of slots in the order in which they were admitted,
-// then those of the other rows.
+// prompts returns what remains of the rows' prompts: first the prompts of slots in the order in which they were
+// admitted, then the prompts of the other rows.
 func (l loop) prompts(in input) tokenqueue.Prompts {
 	s := l.State.Sequences
 	lens := Where(s.Used, l.State.Rows.PromptLens, ZerosLike(s.SeqLens))

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Decoder is a class of models: what checkpoints of it are called, and how their configs are read.
+// Decoder is a class of models: the names by which checkpoints identify it, and how their configs are read.
 type Decoder struct {
 	Class     string // Hugging Face class, as "architectures" of a config.json has it
 	ModelType string // its model_type

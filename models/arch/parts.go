@@ -1,6 +1,6 @@
 package arch
 
-// Tensor is a weight of a model: what checkpoints call it, its shape, and the array of the device that it is part of.
+// Tensor is a weight of a model: its name in checkpoints, its shape, and the array of the device that it is part of.
 type Tensor struct {
 	Name  string // in Hugging Face's checkpoints
 	GGUF  string // in GGUF files

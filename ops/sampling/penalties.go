@@ -8,7 +8,7 @@ import (
 // PenaltiesOf has the penalties of n rows, declared once for the device and for the host.
 type PenaltiesOf[Floats any] struct {
 	// Repetition f32[n] divides the positive logits of tokens in the prompt and the completion, and multiplies their
-	// other logits. 0 marks a row without penalties, whatever the other fields are; 1 changes nothing.
+	// other logits. 0 marks a row without penalties, for which the other fields are ignored; 1 changes nothing.
 	Repetition Floats
 	// Frequency f32[n] is subtracted from the logit of a token for each time that it occurs in the completion.
 	Frequency Floats

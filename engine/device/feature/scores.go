@@ -93,8 +93,8 @@ func (s Scores) isScored(st State, t Table, packed tokenqueue.Packed) *Node {
 }
 
 // Prompts adds the log probabilities of the prompt tokens that follow the packed tokens. It computes the logits of S
-// tokens at a time, because those of all tokens may be as large as the caches: logitsOf returns the logits after the
-// packed tokens i32[S], of which only the first count, i32[], are computed. starts i32[R] are the rows' prompts in
+// tokens at a time, because the logits of all tokens may be as large as the caches: logitsOf returns the logits after
+// the packed tokens i32[S], of which only the first count, i32[], are computed. starts i32[R] are the rows' prompts in
 // tokens i32[Q].
 func (s Scores) Prompts(out schedule.ScoresOf[*Node, *Node], st State, t Table, starts, tokens *Node,
 	packed tokenqueue.Packed, logitsOf func(tokens, count *Node) *Node) schedule.ScoresOf[*Node, *Node] {

@@ -249,7 +249,7 @@ func (b *Builder) parseComposite(name string) (*composite, error) {
 	op, rest, found := strings.Cut(rest, "/")
 	end := strings.LastIndex(rest, "/")
 	if !found || end < 0 || !json.Valid([]byte(rest[:end])) {
-		return nil, fmt.Errorf("xla: %q is not a name of a composite: it takes the form %s<op>/<json attributes>/<unique>",
+		return nil, fmt.Errorf("xla: %q is not a composite: it takes the form %s<op>/<json attributes>/<unique>",
 			name, compositePrefix)
 	}
 	native := b.target.Composites[op]
