@@ -124,7 +124,7 @@ func (f format) open(rows *Node, products dtypes.DType) vectors {
 		Bitcast(Slice(rows, all, all, all, AxisRange(f.HeadDim, f.width())), dtypes.Float32)}
 }
 
-// numbers are what bytes stand for, which may be in an integer of more bits.
+// numbers are the numbers that bytes encode, which may be in an integer of more bits.
 func (f format) numbers(bytes *Node, dtype dtypes.DType) *Node {
 	if f.DType == dtypes.Int8 {
 		return ConvertDType(bytes, dtype)

@@ -96,7 +96,7 @@ func Of(b any) Traits {
 	return Traits{}
 }
 
-// Named returns the traits of a backend by the name that a user gave it, as far as the name tells.
+// Named returns the traits of a backend by the name that a user gave it, as far as the name determines them.
 func Named(name string) Traits {
 	platform, isXLA := strings.CutPrefix(name, XLA)
 	switch {

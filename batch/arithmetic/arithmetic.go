@@ -27,8 +27,8 @@ import (
 // the bytes.
 const kernelArithmetic = "kernels "
 
-// Name names what computes the completions of a model, whose own dtype is given, on a kind of device. Before a
-// device is there, it is empty if only the device tells.
+// Name returns the name of the code that computes the completions of a model, whose own dtype is given, on a kind of
+// device. Before a device is there, it is empty if it depends on the device.
 func Name(e *spec.Engine, own dtypes.DType, device string) (string, error) {
 	switch {
 	case e.Backend == "go":

@@ -23,7 +23,7 @@ import (
 	"github.com/quire/quire/engine/config"
 )
 
-// Report is what the rows of a job come to before anything is generated.
+// Report has the totals of a job's rows before anything is generated.
 type Report struct {
 	Model          string           `json:"model"`
 	Inputs         []jobstate.Input `json:"inputs"`
@@ -147,7 +147,7 @@ func planWithoutEngine(j *spec.Job, s *process.Session, own dtypes.DType) engine
 		KVBytesPerToken: config.KVBytesPerToken(s.Config, kv)}
 }
 
-// rowsCheck adds up what rows come to.
+// rowsCheck adds up the totals of rows.
 type rowsCheck struct {
 	report  *Report
 	builder *ask.Builder

@@ -27,7 +27,7 @@ var PollStatus = 250 * time.Millisecond
 // ServerPatience is how long workers are to wait for the server, which is started again when it dies.
 const ServerPatience = 2 * time.Minute
 
-// Listening begins the line on standard output by which a server says at which address it listens.
+// Listening starts the line on standard output with which a server reports its address.
 const Listening = "listening at "
 
 // User is the user that the server takes, with the crew's password.

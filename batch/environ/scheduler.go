@@ -197,7 +197,7 @@ func (e *variables) dropLone() {
 }
 
 // Hosts takes which of the processes that run one model together this is from what schedulers tell their processes:
-// number, count, and where process 0 is, which is empty if nothing says it.
+// number, count, and where process 0 is, which is empty if it is not known.
 func Hosts(getenv func(string) string) (*process.Hosts, error) {
 	e := &variables{getenv: getenv, flags: "`num-processes` N and `process-id` I"}
 	e.slurm()

@@ -22,7 +22,8 @@ type pageSearch struct {
 }
 
 // The largest count is searched to within 1/tolerance of the pages, or of pages that take 1/memoryTolerance of the
-// device's memory: a compiler tells early what is too large by that much, and late what is too large by less.
+// device's memory: a compiler reports early that a program is too large by that much, and late that it is too large by
+// less.
 const (
 	tolerance       = 128
 	memoryTolerance = 512

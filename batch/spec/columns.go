@@ -85,7 +85,7 @@ func (s *Spec) checkJSONColumn() error {
 	return nil
 }
 
-// checkExcluded checks the columns that the output does without, as far as that is possible without the input.
+// checkExcluded checks the columns that the output leaves out, as far as that is possible without the input.
 func (s *Spec) checkExcluded() error {
 	s.Exclude = slices.Compact(slices.Sorted(slices.Values(s.Exclude)))
 	if len(s.Exclude) > 0 && s.Format == promptset.FormatOpenAI {

@@ -41,7 +41,7 @@ type Engine struct {
 	NoPrefixCache bool
 	// Speculate is how many tokens are drafted: auto, off or a number, see engine.Config.
 	Speculate string
-	// DraftModel is the model that drafts them, by a name as [Spec.Model] has it; "" drafts from a row's own text.
+	// DraftModel is the model that drafts them, named like [Spec.Model]; "" drafts from a row's own text.
 	DraftModel string `json:",omitempty"`
 	// Admission is how pages are reserved: engine.Overcommit or engine.Reserve.
 	Admission engine.Admission
@@ -128,7 +128,7 @@ func (e *Engine) Config() engine.Config {
 	}
 }
 
-// parseSpeculate reads Speculate as the engine has it.
+// parseSpeculate parses Speculate into the engine's setting.
 func parseSpeculate(text string) (int, error) {
 	switch text {
 	case "off", "":

@@ -60,7 +60,7 @@ type Spec struct {
 	Format string
 	// Columns are the columns that the output has on request.
 	Columns []string
-	// Exclude are columns that the output does without: see [promptset.WriterOptions].
+	// Exclude are columns that the output leaves out: see [promptset.WriterOptions].
 	Exclude []string `json:",omitempty"`
 	// KeepPartitions has the parts lie in folders as the inputs do, such as lang=en/split=test, without the columns
 	// that these folders give.

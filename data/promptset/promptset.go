@@ -8,13 +8,13 @@
 //
 //   - prompt: text
 //   - messages: a list of {role, content} with any other members, or text with it as JSON; content is text, null, or a
-//     list of text parts. Package parameter says which members are refused
+//     list of text parts. Package parameter defines which members are refused
 //   - prompt_token_ids: a list of integers
 //
 // and a row may have an id (text or integer), a parent that it continues (the id of another row, with parent_generation
 // and parent_length), and parameters of its own, such as max_tokens, which come before the job's: those of package
 // parameter. Null means not given. Names that other engines have for these, and parameters that Quire does not have,
-// are judged as package parameter says. Every column is passed through to the output, whatever it means.
+// are judged as in package parameter. Every column is passed through to the output.
 //
 // A JSONL file may also be one of OpenAI's batch API: see package openai. A row's prompt and parameters are then in the
 // body of its line, and its id is the custom_id.

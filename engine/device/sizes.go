@@ -34,7 +34,7 @@ func (s Sizes) scores() feature.Scores { return feature.Scores{Sizes: s.Sizes} }
 // fillTogether is the number of free slots at which waiting sequences get them, if at least as many wait.
 func (s Sizes) fillTogether() int { return max(1, s.MaxSeqs/16) }
 
-// Drafting says how many tokens are drafted: see docs/speculation.md. All zero: none.
+// Drafting controls how many tokens are drafted: see docs/speculation.md. All zero: none.
 type Drafting struct {
 	Most  int // of a sequence in a step
 	Width int // tokens of a step that has drafts, including the tokens that drafts follow

@@ -173,7 +173,7 @@ func (t *prefixRows) reserved() (pages int) {
 	return pages
 }
 
-// maxPages returns the most pages that a row may come to hold, with those reserved for its first clone.
+// maxPages returns the most pages that a row may hold, including the pages reserved for its first clone.
 func (t *prefixRows) maxPages(p *prefixRow) int {
 	if p.pinned != nil {
 		return p.pinned.MaxPages
@@ -235,7 +235,7 @@ func (t *prefixRows) heldByContext(r *Request) int {
 	return t.wholePages(most)
 }
 
-// need returns how many pages of the pool a completion may come to need.
+// need returns the most pages of the pool that a completion may need.
 func (t *prefixRows) need(r *Request) int {
 	pages := t.pages(r.MaxLen - 1)
 	if t.Reserve { // otherwise the sequence may be swapped out, and comes back with pages of its own

@@ -42,11 +42,11 @@ type Dump struct {
 	SwappedOut []Sequence `json:"swapped_out,omitempty"`
 	// Contradictions are what can't be right: between the arrays, and between device and host.
 	Contradictions []string `json:"contradictions"`
-	// Arrays is everything, as the device has it, by name, the last axis innermost.
+	// Arrays are all arrays of the device by name, the last axis innermost.
 	Arrays []Array `json:"arrays"`
 }
 
-// Pages is what the page table comes to.
+// Pages are the totals of the page table.
 type Pages struct {
 	Pages  int `json:"pages"`
 	Free   int `json:"free"`

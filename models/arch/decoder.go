@@ -7,7 +7,7 @@ import (
 
 // Decoder is a class of models: the names by which checkpoints identify it, and how their configs are read.
 type Decoder struct {
-	Class     string // Hugging Face class, as "architectures" of a config.json has it
+	Class     string // Hugging Face class, as in "architectures" of a config.json
 	ModelType string // its model_type
 	GGUF      GGUF
 	Defaults  Defaults

@@ -52,8 +52,8 @@ func (m *Metadata) OnlySigmoids(c *Config) error {
 	return Unsupported("2 (sigmoid) is", "expert_gating_func %d of a %s", gatingSoftmax, c.Architecture)
 }
 
-// RoutedExperts is Experts of a file that says how experts are chosen and weighed. e has what is the decoder's own, and
-// what the file does not say.
+// RoutedExperts is Experts of a file that defines how experts are chosen and weighed. e has what is the decoder's own,
+// and what the file does not say.
 func (m *Metadata) RoutedExperts(c *Config, e Experts) error {
 	e.Renormalize = m.Bool("expert_weights_norm", e.Renormalize)
 	e.Scale = m.Float("expert_weights_scale", 1)

@@ -109,7 +109,7 @@ func (w Weight) numbers() *Node {
 	return combine(w.Blocks, quants, scales, minima)
 }
 
-// combine multiplies what quants [N, In] stand for by scales [N, In/Size] and adds minima; nil for none.
+// combine multiplies the numbers of quants [N, In] by scales [N, In/Size] and adds minima; nil for none.
 func combine(b blocks.Format, quants, scales, minima *Node) *Node {
 	if b.Table != blocks.NoTable {
 		quants = look(quants, b.Table)

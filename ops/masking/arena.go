@@ -97,7 +97,7 @@ func (a *Arena) Renewals() int {
 	return a.renewals
 }
 
-// Full says how many states and masks are placed, and how often all were forgotten.
+// Full returns how many states and masks are placed, and how often all were forgotten.
 func (a *Arena) Full() (states, masks, flushes int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

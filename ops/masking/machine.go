@@ -2,7 +2,7 @@ package masking
 
 import "slices"
 
-// Machine is an automaton that can stand in an [Arena]. It is used under the lock of one arena alone.
+// Machine is an automaton that can be placed in an [Arena]. It is used under the lock of one arena alone.
 type Machine struct {
 	Automaton
 	Lane   int // stopping.OfText or stopping.OfTokens: what it reads of a token
@@ -30,12 +30,12 @@ type state struct {
 	end    bool
 	pooled int // 0: the mask was never found
 
-	// Where it stands since the arena was last emptied, and if it does not, which rows it follows.
+	// Its row since the arena was last emptied, or, if it has none, the rows that it follows.
 	filling int
 	row     int32
 	lacks   []int32
 
-	// Of the search that the arena is at.
+	// The fields of the arena's current search.
 	search int
 	likely float32 // the likelihood that reached it and was not passed on yet
 	seen   bool
@@ -55,7 +55,7 @@ func (m *Machine) renew() (err error) {
 	return err
 }
 
-// at is what is known of a state.
+// at returns what is known of a state.
 func (m *Machine) at(number int32) *state {
 	if int(number) >= len(m.states) {
 		m.states = slices.Grow(m.states, int(number)+1-len(m.states))[:number+1]

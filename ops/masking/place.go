@@ -2,7 +2,7 @@ package masking
 
 import "slices"
 
-// placing is what came of placing a state.
+// placing is the result of placing a state.
 type placing int
 
 const (
@@ -11,7 +11,7 @@ const (
 	failed         // the machine ran out of memory
 )
 
-// place is the row of a state with its mask, a new one if need be.
+// place returns the row of a state with its mask, a new one if necessary.
 func (a *Arena) place(of at) (int32, placing) {
 	row, got := a.link(of)
 	if got != placed || a.info[row] != 0 {
@@ -60,7 +60,7 @@ func (a *Arena) link(of at) (int32, placing) {
 	return row, placed
 }
 
-// fill says what follows a new row's state.
+// fill writes the states that follow a new row's state.
 func (a *Arena) fill(row int32) {
 	at := a.of[row]
 	s := at.of()
@@ -93,7 +93,7 @@ func (a *Arena) lead(row, follower int32) {
 	a.dirty(row)
 }
 
-// lengthened is a list with at least n entries.
+// lengthened returns the list with at least n entries.
 func lengthened[T any](list []T, n int) []T {
 	if more := n - len(list); more > 0 {
 		list = append(list, make([]T, more)...)
@@ -101,7 +101,7 @@ func lengthened[T any](list []T, n int) []T {
 	return list
 }
 
-// dirty notes that the device does not have a row as it is.
+// dirty records that the device does not have the current row.
 func (a *Arena) dirty(row int32) {
 	if !a.isDirty[row] {
 		a.isDirty[row] = true
@@ -109,7 +109,7 @@ func (a *Arena) dirty(row int32) {
 	}
 }
 
-// placeMask is the number on the device of a mask of the pool, a new one if need be.
+// placeMask returns the number on the device of a mask of the pool, a new one if necessary.
 func (a *Arena) placeMask(number int32) (int32, bool) {
 	m := &a.pool.masks[number]
 	if m.filling == a.filling {

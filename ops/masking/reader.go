@@ -18,7 +18,7 @@ type Reader struct {
 // Err reports that the text alone takes more memory than an automaton may take. No token may follow it.
 func (r *Reader) Err() error { return r.err }
 
-// Start is a reader of nothing.
+// Start returns a reader that has read nothing.
 func (a *Arena) Start(m *Machine) *Reader {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -2,7 +2,7 @@ package masking
 
 import "math"
 
-// search is a search of the states that rows may come to, the likeliest first.
+// search is a search of the states that rows may reach, the likeliest first.
 //
 // Each row starts with a likelihood of 1 in its state, which is passed on to the states that follow. The likelihoods of
 // all ways to a state add up: a text may end after any of its characters, and continues the same way after each of
@@ -13,7 +13,7 @@ type search struct {
 	room   int // states that may still be looked at
 }
 
-// candidate is a state that a row may come to.
+// candidate is a state that a row may reach.
 type candidate struct {
 	at
 	likely float32

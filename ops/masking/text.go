@@ -46,7 +46,7 @@ func plain(form tokenizer.PieceForm, piece []byte) []byte {
 	return piece
 }
 
-// Of are the bytes of a token.
+// Of returns the bytes of a token.
 func (v *Vocabulary) Of(token int32) []byte {
 	if int(token)+1 >= len(v.Starts) {
 		return nil

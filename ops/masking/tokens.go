@@ -54,13 +54,13 @@ func (t *tokens) Mask(state int32, mask []uint32) (end, known bool) {
 	return false, true
 }
 
-// Memory implements [Automaton]. All of the automaton is there from the start.
+// Memory implements [Automaton]. It is empty, because the automaton does not grow.
 func (t *tokens) Memory() (m Memory) { return m }
 
 // Has reports whether a mask has a token.
 func Has(mask []uint32, token int32) bool { return mask[token/32]>>(token%32)&1 == 1 }
 
-// Common are the tokens that masks have in common.
+// Common returns the tokens that are in all masks.
 func Common(masks ...[]uint32) []uint32 {
 	all := slices.Clone(masks[0])
 	for _, m := range masks[1:] {
@@ -71,13 +71,13 @@ func Common(masks ...[]uint32) []uint32 {
 	return all
 }
 
-// Without is a mask without a token. It changes the mask.
+// Without removes a token from a mask, and returns the mask.
 func Without(mask []uint32, token int32) []uint32 {
 	mask[token/32] &^= 1 << (token % 32)
 	return mask
 }
 
-// Count is how many tokens a mask has.
+// Count returns how many tokens a mask has.
 func Count(mask []uint32) (n int) {
 	for _, word := range mask {
 		n += bits.OnesCount32(word)

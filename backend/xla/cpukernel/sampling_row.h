@@ -98,7 +98,7 @@ void Q_SAMPLE_ROW(void *args, int64_t i) {
 	s.temperature = a->temperature[i];
 	if (!(s.temperature >= FLT_MIN)) { // greedy; the device may flush lower values to zero
 		a->token[i] = first(&s);
-		a->logprob[i] = s.max - max - logf(sum); // 0 - logf(sum), never -0: as logprobs_row.h has it
+		a->logprob[i] = s.max - max - logf(sum); // 0 - logf(sum), never -0: as in logprobs_row.h
 		return;
 	}
 	if (s.temperature < 0x1p-100f)

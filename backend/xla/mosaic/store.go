@@ -113,7 +113,7 @@ func (p *Payload) NeedsAsMuchAs(q *Payload) bool {
 // NoKernelError reports that there is no kernel for a request, so that its plain form is to be built.
 type NoKernelError struct {
 	Request Request
-	// Reason says why in a sentence, Remedy what to do about it.
+	// Reason states why in a sentence, Remedy what to do about it.
 	Reason, Remedy string
 }
 

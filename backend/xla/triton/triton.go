@@ -242,7 +242,7 @@ const (
 	decodeHeads = 16 // query heads of a KV head in blocks of one token
 )
 
-// refusal says why no kernel, or not k, is for the request; nil if k is.
+// refusal returns why no kernel, or not k, serves the request; nil if k does.
 func (a Attention) refusal(k *Kernel) error {
 	group := a.Heads / a.KVHeads
 	switch {

@@ -126,7 +126,7 @@ func (o *checkOptions) define(f *cli.Flags) *cli.Flags {
 	return run
 }
 
-// printCheck prints what the rows of a job come to. given reports whether the rate comes from the command line.
+// printCheck prints the totals of a job's rows. given reports whether the rate comes from the command line.
 func printCheck(w io.Writer, r *check.Report, given bool) {
 	line := func(name, format string, args ...any) {
 		fmt.Fprintf(w, "%-14s %s\n", name, fmt.Sprintf(format, args...))

@@ -219,7 +219,7 @@ func (o *deployOptions) gpus() int {
 	return 0
 }
 
-// kubernetes is what Jobs and JobSets have in common. workers is how many they are unless a flag says so.
+// kubernetes is what Jobs and JobSets have in common. workers is their number unless a flag sets it.
 func (o *deployOptions) kubernetes(f *cli.Flags, workers int) (*deploy.Kubernetes, error) {
 	if err := o.run.Check(); err != nil {
 		return nil, err

@@ -204,7 +204,7 @@ func (c *chatting) say(ctx context.Context, message string) error {
 	switch {
 	case ctx.Err() == nil && answering.Err() != nil:
 		return nil
-	case errors.As(err, &ended) && ended.Outcome == outcome.Partial: // which was told
+	case errors.As(err, &ended) && ended.Outcome == outcome.Partial: // which was reported
 		c.failed++
 		return nil
 	}

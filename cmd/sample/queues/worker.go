@@ -96,7 +96,7 @@ sample worker --storage 's3://bucket?region=eu-central-1' --metrics 127.0.0.1:90
 			}
 			cli.EndWithParent(env)
 			err = o.RunWorker(ctx, env, job)
-			if cli.Supervised() && ctx.Err() != nil { // it was told to end, wherever it was
+			if cli.Supervised() && ctx.Err() != nil { // it was asked to end
 				err = nil
 			}
 			return errors.Join(err, stop())

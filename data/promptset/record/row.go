@@ -13,7 +13,7 @@ type Kind int
 
 // The forms of a prompt.
 const (
-	KindNone     Kind = iota // no usable prompt, Row.Err says why; or none in addition to Row.Parent's
+	KindNone     Kind = iota // no usable prompt, Row.Err states why; or none in addition to Row.Parent's
 	KindText                 // Row.Prompt
 	KindMessages             // Row.Messages
 	KindTokens               // Row.TokenIDs

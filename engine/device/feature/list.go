@@ -102,7 +102,7 @@ func (l List) Drew(st State, in Input, rows Samplers, tokens *Node) State {
 	return st
 }
 
-// MayDraft says which of slots i32[n] may have drafts, bool[n].
+// MayDraft reports which of slots i32[n] may have drafts, bool[n].
 func (l List) MayDraft(st State, slots *Node) *Node {
 	may := Equal(slots, slots)
 	for _, f := range l {

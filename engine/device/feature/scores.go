@@ -20,10 +20,10 @@ const (
 	WideTops   = 256
 )
 
-// Scores find how likely tokens are. Without the features they find nothing.
+// Scores compute the probabilities of tokens. Without the features they compute nothing.
 type Scores struct{ Sizes }
 
-// Width is W, the most of the likeliest tokens that are told with one.
+// Width is W, the most of the likeliest tokens that are reported with one.
 func (s Scores) Width() int {
 	if s.Features.Has(WideLogprobs) {
 		return min(WideTops, s.Vocabulary)

@@ -8,7 +8,7 @@ import (
 	"github.com/quire/quire/ops/control"
 )
 
-// scoring says what rows want to know of likely tokens.
+// scoring has the likeliest tokens that rows ask for.
 type scoring struct {
 	Tops    *Node // i32[S]: how many of the likeliest tokens with each sampled token
 	Prompts *Node // i32[R]: how many with each of the prompt, and one; 0: the prompt is not scored

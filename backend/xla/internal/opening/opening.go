@@ -110,7 +110,7 @@ func (w *opening[T]) what() string {
 	return fmt.Sprintf("the plugin %s is %s", w.Plugin, *w.stage.Load())
 }
 
-// MetadataServer is what libtpu asks for the topology unless it is told not to.
+// MetadataServer is the server that libtpu asks for the topology by default.
 const MetadataServer = "Google Cloud's metadata server (TPU_SKIP_MDS_QUERY=1 does without it)"
 
 // LikelyTPUWaits describes what libtpu may wait for. Its own timeouts are many minutes long.

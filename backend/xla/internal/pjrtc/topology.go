@@ -55,7 +55,7 @@ type Memory struct {
 	Peak, TotalAllocation int64
 }
 
-// Device is what a topology says of one of its devices.
+// Device is a topology's description of one of its devices.
 type Device struct {
 	ID, Process int
 	Kind, Debug string
@@ -364,7 +364,7 @@ func (a *arena) named(options map[string]any) (*C.quire_named, error) {
 	return list, nil
 }
 
-// DescribeDevice returns what the plugin says of a device that is there.
+// DescribeDevice returns the plugin's description of a device that exists.
 func DescribeDevice(d *pjrt.Device) (Device, error) {
 	api, err := pointer(d, "plugin", "api")
 	if err != nil {

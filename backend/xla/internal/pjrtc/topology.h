@@ -34,7 +34,7 @@ typedef struct {
 	int64_t peak, total, total_allocation, indefinite, peak_unpadded;
 } quire_memory;
 
-// quire_device is what a topology says of one device. The strings belong to the topology.
+// quire_device is a topology's description of one device. The strings belong to the topology.
 typedef struct {
 	int id, process;
 	const char *kind, *debug;
