@@ -95,8 +95,8 @@ func (c *Crew) start(name string, worker int, stdout io.Writer, args ...string) 
 	return p, nil
 }
 
-// stop asks a process to end, and ends it when it does not within some time; 0 waits for ever. It returns how the
-// child ended.
+// stop asks a process to end, and kills it if it does not within some time; 0 waits forever. It returns how the child
+// ended.
 func (p *child) stop(within time.Duration) (err error) {
 	if p == nil {
 		return nil

@@ -39,7 +39,7 @@ const (
 // TimeSeries lists the files of telemetry in the folder of a job's state: the file of runs, and the files of workers
 // with their names.
 func TimeSeries(dir string) (run string, workers map[string]string) {
-	paths, _ := filepath.Glob(filepath.Join(escapeGlob(dir), workerSeriesName)) // its only error is of the pattern
+	paths, _ := filepath.Glob(filepath.Join(escapeGlob(dir), workerSeriesName)) // its only error is a bad pattern
 	before, after, _ := strings.Cut(workerSeriesName, "*")
 	workers = map[string]string{}
 	for _, path := range paths {
@@ -94,7 +94,7 @@ func (w *Observer) Tracer() func(replica int) schedule.Tracer {
 	return func(replica int) schedule.Tracer { return w.Trace.Replica(replica) }
 }
 
-// completionTrack is of the goroutine that takes completions.
+// completionTrack is the track of the goroutine that takes completions.
 const completionTrack = "completions"
 
 // Span begins a span of what a completion takes; the function that it returns ends it.

@@ -35,7 +35,7 @@ type Report struct {
 	// AllUsable reports whether the pages are as many as the job can use, and not bounded by memory.
 	AllUsable bool `json:"all_usable"`
 	// Complete reports whether the search for the most pages came to its end: 1/128 more, or pages of 1/512 of the
-	// memory, were seen not to fit, or are of no use. It is false if --max-compiles ended it, or nothing was searched.
+	// memory, were seen not to fit, or are useless. It is false if --max-compiles ended it, or nothing was searched.
 	Complete        bool            `json:"search_complete"`
 	Pages           int             `json:"pages"`
 	TokensOfContext int             `json:"tokens_of_context"`

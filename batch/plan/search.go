@@ -14,7 +14,7 @@ type Trial struct {
 
 // pageSearch looks for the most pages with which a program compiles and fits.
 type pageSearch struct {
-	atLeast, atMost int   // pages that are of use
+	atLeast, atMost int   // pages that are useful
 	pageBytes       int64 // bytes of a page in all layers
 	available       int64 // bytes of the device
 	maxTrials       int

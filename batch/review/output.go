@@ -18,8 +18,8 @@ import (
 	"github.com/quire/quire/data/vfs"
 )
 
-// Output is what there is of the completions of a job: in its parts, and, of parts that are not there yet, in its
-// journal. Each completion is there once. It is as it was when it was opened: a job that runs continues undisturbed.
+// Output is the available completions of a job: in its parts, and, of parts that are not there yet, in its journal.
+// Each completion is there once. It is as it was when it was opened: a job that runs continues undisturbed.
 type Output struct {
 	*promptset.Output
 	Path string

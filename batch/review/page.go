@@ -84,7 +84,7 @@ func meanOf(logprobs []float32) *float64 {
 // describe sets the page's description of how the output was made: what matters in one line, and everything.
 func describe(ctx context.Context, files vfs.FS, page *report.Page, meta map[string]string, out *Output) {
 	var parameters map[string]json.RawMessage
-	_ = json.Unmarshal([]byte(meta[completion.MetaParameters]), &parameters) // none of another program's output
+	_ = json.Unmarshal([]byte(meta[completion.MetaParameters]), &parameters) // output of another program has none
 	_ = json.Unmarshal(parameters["max_tokens"], &page.MaxTokens)
 	page.Line = lineOf(page, meta, parameters)
 	page.Facts = append(page.Facts, [2]string{"output", out.Path})

@@ -48,7 +48,7 @@ func (c *account) cut(r *contextRow, keep int) {
 	r.pages = r.pages[:keep:keep]
 }
 
-// letGo notes that a context gives up a page.
+// letGo records that a context releases a page.
 func (c *account) letGo(page *heldPage) {
 	if page.holders--; page.holders == 0 {
 		c.used--

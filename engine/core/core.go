@@ -172,7 +172,7 @@ func (c *Core) DropState() {
 }
 
 // Close frees the device's memory, after wait, which waits for the copies of pages. It does nothing if another process
-// is gone: a device may then wait for that process's devices for ever.
+// is gone: a device may then wait for that process's devices forever.
 func (c *Core) Close(wait func()) {
 	if c.hosts.over() {
 		return

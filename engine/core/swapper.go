@@ -146,7 +146,7 @@ func (m *Swapper) down(of *device.SaveInput) (*Block, error) {
 	return b, nil
 }
 
-// Stage begins to copy blocks to the device, as many of the first as may be there, and gives up others that were
+// Stage starts to copy blocks to the device, as many of the first as may be there, and gives up others that were
 // staged.
 func (m *Swapper) Stage(blocks []schedule.Block) {
 	want := pointers(blocks[:min(len(blocks), config.BlocksInFlight)])

@@ -71,7 +71,8 @@ func (t *prefixRows) add(g *group, size int, first bool, source *prefixRow, held
 	return p
 }
 
-// unused takes a row that is free now. A row that the next call frees first is of no use to what runs before that call.
+// unused takes a row that is free now. A row that the next call frees first can't be used by anything that runs before
+// that call.
 func (t *prefixRows) unused() (row int, ok bool) {
 	for i, row := range t.free {
 		if !t.release[row] {

@@ -199,8 +199,8 @@ const sliceNumbers = 8 << 20
 // lanes is what the rows of a slice are rounded up to on all devices: the lanes of a TPU.
 const lanes = 128
 
-// rowsOfSlices is how many rows of a matrix make a slice, of gates as many as of ups: 0 of a matrix that is not large.
-// Slices are of the same size, as little more than the matrix as they can be.
+// rowsOfSlices returns how many rows of a matrix make a slice, with as many gates as ups: 0 if the matrix is not large.
+// Slices have the same size, and together exceed the matrix as little as possible.
 func (m Matrix) rowsOfSlices(largest int) int {
 	columns := m.Columns()
 	if m.Out*m.In <= largest {

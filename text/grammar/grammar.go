@@ -71,7 +71,7 @@ func GBNF(text string) (*Automaton, error) {
 	return a, nil
 }
 
-// Options are of JSON.
+// Options control the white space of JSON and the compiling of schemas.
 type Options struct {
 	Whitespace jsontext.Whitespace // between the parts of the text
 	Schema     schema.Options

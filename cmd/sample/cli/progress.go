@@ -25,7 +25,7 @@ var PlainEvery = 5 * time.Second
 // BarEvery is the time between redraws of a bar.
 const BarEvery = 500 * time.Millisecond
 
-// rateWindow is the time that rates are of.
+// rateWindow is the time that rates are measured over.
 const rateWindow = time.Minute
 
 // Meter shows the progress of a run, in the mode that --progress gives: auto, bar, plain or none.

@@ -73,7 +73,7 @@ sample status 3f2a90c41b7d --json | jq .eta_seconds`,
 	}
 }
 
-// showJob shows how far a job is, and with wait not before none of its units can continue by itself.
+// showJob shows the progress of a job. With wait it first waits until none of its units can continue by itself.
 func showJob(ctx context.Context, env *cli.Environment, q *queue.Queue, job string, wait, asJSON bool) error {
 	said := map[string]bool{}
 	for last := ""; ; {

@@ -77,7 +77,7 @@ func jobsOf(ctx context.Context, q *queue.Queue, job string) ([]*distribute.JobS
 // jobLine is a job in a list.
 func jobLine(v *distribute.JobStatus) string { return fmt.Sprintf("%s, to %s", v.Line(), v.Output) }
 
-// liveView shows jobs, a line each. On a terminal the lines stay in place; elsewhere a job gets a new line when it has
+// liveView shows jobs, one per line. On a terminal the lines stay in place; elsewhere a job gets a new line when it has
 // changed.
 type liveView struct {
 	to       io.Writer

@@ -20,7 +20,7 @@ import (
 	"github.com/quire/quire/internal/plural"
 )
 
-// WorkerOptions are the flags of "sample worker": what is of this process and not of the job.
+// WorkerOptions are the flags of "sample worker", which belong to this process and not to the job.
 type WorkerOptions struct {
 	distribute.Worker
 	Queue              jobflags.Queue
@@ -31,7 +31,7 @@ type WorkerOptions struct {
 	maintenance        jobflags.Maintenance
 }
 
-// StorageVariable has what --storage has, a line each, for what must not be on a command line.
+// StorageVariable holds values of --storage, one per line, which must not be on a command line.
 const StorageVariable = "QUIRE_STORAGE"
 
 func NewWorker() *cli.Command {

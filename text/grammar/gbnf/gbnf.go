@@ -96,7 +96,7 @@ func isWord(c byte) bool {
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
-// run takes the bytes that are of a kind.
+// run takes the bytes of a kind.
 func (p *parser) run(is func(byte) bool) string {
 	n := 0
 	for n < len(p.rest) && is(p.rest[n]) {

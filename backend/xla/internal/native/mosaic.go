@@ -223,7 +223,7 @@ func (m *mosaicKernels) call(s *steps, call *mosaic.Call, operands []*stablehlo.
 		if err != nil {
 			return nil, err
 		}
-		// The builder writes version 2; libtpu's kernels are of version 1, the original one.
+		// The builder writes version 2; libtpu's kernels have version 1, the original one.
 		attributes := s.f.LastStatement().Attributes
 		attributes["api_version"] = int32(1)
 		attributes["kernel_name"] = call.Payload.Kernel
