@@ -156,7 +156,7 @@ func AlreadyFinished(s *resume.Saved, started time.Time) (*Report, error) {
 	return report, outcome.RowsWithErrors(report.RowsWithErrors, report.Rows, s.Job.Output)
 }
 
-// kernelLevel matches the level in the description of a backend. If it affects bytes, it is in the job's arithmetic.
+// kernelLevel is in the description of a backend; what of it decides bytes is in the job's arithmetic.
 var kernelLevel = regexp.MustCompile(`kernels \w+, `)
 
 // announce reports what an earlier process did of the job.

@@ -35,9 +35,9 @@ func CheckDevice(ctx context.Context, p *process.Process, j *spec.Job) error {
 	return p.Models.Lacks(j.Engine.Backend)
 }
 
-// cutAsBegun is the job cut into parts as the one in the output folder, if there is one and no size is given. A fault
-// of that job is reported when it is opened.
-func cutAsBegun(ctx context.Context, p *process.Process, j *spec.Job) *spec.Job {
+// cutAsExisting is the job cut into parts as the one in the output folder, if there is one and no size is given. A
+// fault of that job is reported when it is opened.
+func cutAsExisting(ctx context.Context, p *process.Process, j *spec.Job) *spec.Job {
 	if j.PartRows > 0 || j.CutRows > 0 || p.New {
 		return j
 	}

@@ -43,13 +43,13 @@ func (c *account) freePages() int {
 // cut takes pages away from the context, from place keep on.
 func (c *account) cut(r *contextRow, keep int) {
 	for _, page := range r.pages[keep:] {
-		c.letGo(page)
+		c.release(page)
 	}
 	r.pages = r.pages[:keep:keep]
 }
 
-// letGo records that a context releases a page.
-func (c *account) letGo(page *heldPage) {
+// release records that a context releases a page.
+func (c *account) release(page *heldPage) {
 	if page.holders--; page.holders == 0 {
 		c.used--
 		delete(c.byID, page.id)
@@ -172,7 +172,7 @@ func (c *account) adopt(r, of *contextRow, from, to int) (any bool) {
 			continue
 		}
 		of.pages[p].holders++
-		c.letGo(r.pages[p])
+		c.release(r.pages[p])
 		r.pages[p], any = of.pages[p], true
 	}
 	return any

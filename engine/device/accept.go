@@ -69,9 +69,9 @@ func (r recorder) accept(l loop, in input, packed stepTokens, at *Node, rows sam
 			l.Out.Columns = AddScalar(l.Out.Columns, 1)
 			done := LogicalAnd(a.Alive, GreaterThan(finish, integer(g, int(schedule.Running))))
 			expected := take(inputs, Min(AddScalar(row, 1), integer(g, width-1)))
-			goesOn := LogicalAnd(LogicalAnd(a.Alive, LogicalNot(done)),
+			continues := LogicalAnd(LogicalAnd(a.Alive, LogicalNot(done)),
 				LogicalAnd(LessThan(a.Round, drafts), Equal(of.Tokens, expected)))
-			return accepting{l, AddScalar(a.Round, 1), goesOn, Where(a.Alive, of.Tokens, a.Tokens),
+			return accepting{l, AddScalar(a.Round, 1), continues, Where(a.Alive, of.Tokens, a.Tokens),
 				Where(a.Alive, now.Positions, a.Positions), LogicalOr(a.Done, done)}
 		})
 	l = end.Loop
@@ -83,7 +83,7 @@ func (r recorder) accept(l loop, in input, packed stepTokens, at *Node, rows sam
 	l = r.retract(l, Concatenate([]*Node{lens, rest}, 0))
 
 	last := samplers{Slots: Where(drew, ids, none), Positions: end.Positions, Count: rows.Count}
-	l = r.goOn(l, last, end.Tokens, end.Done)
+	l = r.advance(l, last, end.Tokens, end.Done)
 	free := l.State.Pages.NumFree()
 	column := Iota(g, l.Out.FreePages.Shape(), 0)
 	filled := LogicalAnd(GreaterOrEqual(column, began), LessThan(column, l.Out.Columns))

@@ -72,7 +72,7 @@ func (c contexts) verbs(st state, in verbs) (state, verbsOutput) {
 		then(seqtable.InvalidPages(invalid, c.Pages))
 		st.Sequences, st.Pages, done = st.Sequences.Join(st.Pages, in.Named, in.Starts, in.Counts)
 		then(done)
-		st.Pages = letGo(st.Pages, in.Named)
+		st.Pages = unhold(st.Pages, in.Named)
 	}
 	st.Caches = c.zeroFreed(st.Caches, before, st.Pages)
 	set := func(old, new *Node) *Node { return Where(GreaterOrEqual(new, integer(g, 0)), new, old) }

@@ -119,7 +119,7 @@ func (gr *Graphs) run(st state, w weights, in input, out output) (state, output)
 			return gr.decide(l, in)
 		})
 	out, st = end.Out, end.State
-	st.Pages = letGo(st.Pages, in.Named)
+	st.Pages = unhold(st.Pages, in.Named)
 	out.Clock, _ = tick(out.Clock, end.Todo)
 	out.StopStates = st.Rows.StopStates
 	out.SeqLens, out.EndFree, out.Short = st.Sequences.SeqLens, st.Pages.NumFree(), gr.short(st)
@@ -130,7 +130,7 @@ func (gr *Graphs) run(st state, w weights, in input, out output) (state, output)
 	return st, out
 }
 
-// hold keeps pages from being taken until letGo.
+// hold keeps pages from being taken until unhold.
 func hold(t pagetable.Table, pages *Node) (after pagetable.Table, invalid *Node) {
 	if !t.Keeps() {
 		return t, integer(pages.Graph(), 0)
@@ -138,7 +138,7 @@ func hold(t pagetable.Table, pages *Node) (after pagetable.Table, invalid *Node)
 	return t.Pin(pages)
 }
 
-func letGo(t pagetable.Table, pages *Node) pagetable.Table {
+func unhold(t pagetable.Table, pages *Node) pagetable.Table {
 	if t.Keeps() {
 		t, _, _ = t.Release(pages)
 	}
@@ -151,30 +151,30 @@ func (gr *Graphs) decide(l loop, in input) loop {
 	l.Admit = admitter{gr.network()}.admissible(l, in)
 	todo := Where(l.Admit.Any, integer(g, admit), Where(gr.wantsPrefill(l, in), integer(g, prefill),
 		Where(gr.wantsDecode(l, in), integer(g, decode), integer(g, stop))))
-	l.Todo = Where(gr.goesOn(l, in), todo, integer(g, stop))
+	l.Todo = Where(gr.continues(l, in), todo, integer(g, stop))
 	return l
 }
 
-// goesOn reports whether the call continues: there is room for another step's output, rows have not waited for too
+// continues reports whether the call continues: there is room for another step's output, rows have not waited for too
 // long, and there was no fault.
-func (gr *Graphs) goesOn(l loop, in input) *Node {
+func (gr *Graphs) continues(l loop, in input) *Node {
 	steps := Add(l.Out.PrefillSteps, l.Out.DecodeSteps)
 	columns := in.Columns
 	if gr.Drafts.On() { // a step may fill several
 		columns = integer(steps.Graph(), gr.Columns())
 	}
-	goesOn := LogicalAnd(LogicalNot(l.Out.Status.Failed()), LogicalAnd(LessThan(l.Out.Columns, columns),
+	continues := LogicalAnd(LogicalNot(l.Out.Status.Failed()), LogicalAnd(LessThan(l.Out.Columns, columns),
 		LessThan(steps, MulScalar(in.Columns, stepsPerColumn))))
 	if gr.Drafts.On() {
-		goesOn = LogicalAnd(goesOn, LessThan(l.Rounds, in.Columns))
+		continues = LogicalAnd(continues, LessThan(l.Rounds, in.Columns))
 	}
 	if w := (waiting{gr.Sizes}); w.any() {
-		goesOn = LogicalAnd(goesOn, w.may(l))
+		continues = LogicalAnd(continues, w.may(l))
 	}
 	if room := gr.scores().Room(l.Out.Scores); room != nil {
-		goesOn = LogicalAnd(goesOn, room)
+		continues = LogicalAnd(continues, room)
 	}
-	return goesOn
+	return continues
 }
 
 // wantsPrefill reports whether prompts run before decoding: they do if the prompt of a slot or a context is unfinished.

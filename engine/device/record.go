@@ -25,7 +25,7 @@ func (r recorder) record(l loop, in input, rows samplers, d drawn, allocated seq
 	l, finish := r.note(l, in, rows, d)
 	valid := GreaterOrEqual(rows.Slots, integer(g, 0))
 	l.Out.Status = l.Out.Status.Then(allocated)
-	l = r.goOn(l, rows, d.Tokens, LogicalAnd(valid, GreaterThan(finish, integer(g, int(schedule.Running)))))
+	l = r.advance(l, rows, d.Tokens, LogicalAnd(valid, GreaterThan(finish, integer(g, int(schedule.Running)))))
 	free := l.State.Pages.NumFree()
 	drew := GreaterThan(rows.Count, integer(g, 0))
 	l.Out.FreePages = control.ScatterSet(l.Out.FreePages, Reshape(l.Out.Columns, 1), Reshape(free, 1))
@@ -63,8 +63,8 @@ func (r recorder) note(l loop, in input, rows samplers, d drawn) (after loop, fi
 	return l, finish
 }
 
-// goOn queues the tokens that rows sampled, and ends the sequences that are done, bool[D].
-func (r recorder) goOn(l loop, rows samplers, tokens, done *Node) loop {
+// advance queues the tokens that rows sampled, and ends the sequences that are done, bool[D].
+func (r recorder) advance(l loop, rows samplers, tokens, done *Node) loop {
 	st := l.State
 	g := rows.Slots.Graph()
 	valid := GreaterOrEqual(rows.Slots, integer(g, 0))

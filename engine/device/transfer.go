@@ -93,7 +93,7 @@ func (t transfers) load(st state, in loadInput, layers []*Node) (state, loadOutp
 		st.Pages, rest, kept = t.takeKept(st.Pages, wanted, in.Place)
 		fresh = Where(hasRow, fresh, rest)
 	}
-	st.Pages = letGo(st.Pages, in.Named)
+	st.Pages = unhold(st.Pages, in.Named)
 	// The k-th fresh page is at place has + k of the sequence, the k-th of the input at place From + k.
 	rank := Add(Iota(g, shapes.Make(dtypes.Int32, BlockPages), 0), Sub(in.From, has))
 	pages := Where(GreaterOrEqual(rank, integer(g, 0)), take(fresh, rank), FillScalar(g, rank.Shape(), -1))

@@ -43,7 +43,7 @@ func sampleBarred(logits *Node, m Masks, f *Filters, p Params, positions, rows, 
 	// computed first.
 	never := GreaterThan(raw.Sum, FillScalar(g, raw.Sum.Shape(), math.Inf(1)))
 	never = BroadcastToDims(InsertAxes(never, -1), barred.Shape().Dimensions...)
-	masked := barAfter(logits, barred, ConvertDType(never, dtypes.Int32))
+	masked := forbidAfter(logits, barred, ConvertDType(never, dtypes.Int32))
 	tokens, logprobs, processed = sampleFiltered(masked, m, f, p, positions, rows)
 
 	zero := ZerosLike(logprobs)
@@ -93,9 +93,9 @@ func isToken(logits, tokens *Node) *Node {
 	return LogicalAnd(GreaterOrEqual(tokens, ZerosLike(tokens)), LessThan(tokens, size))
 }
 
-// barAfter sets the logits of the barred tokens to -Inf, after after, i32[S, K] of zeros, was computed. On a TPU it
+// forbidAfter sets the logits of the barred tokens to -Inf, after after, i32[S, K] of zeros, was computed. On a TPU it
 // compares all tokens: overwriting some would rewrite all logits in a different memory order.
-func barAfter(logits, barred, after *Node) *Node {
+func forbidAfter(logits, barred, after *Node) *Node {
 	g := logits.Graph()
 	if onTPU(g.Backend()) {
 		token := Iota(g, shapes.Make(dtypes.Int32, logits.Shape().Dimensions...), 1)

@@ -31,8 +31,8 @@ func NewChat() *cli.Command {
 Reads the user's messages from standard input, one a line, and prints each answer as it comes. The conversation goes on:
 the keys and values of earlier messages and answers stay in the prefix cache. Nothing is kept.
 
-  /reset         begin anew
-  /system TEXT   begin anew with this system message; without TEXT, with none
+  /reset         start over
+  /system TEXT   start over with this system message; without TEXT, with none
   /exit          end, as Ctrl-D does
   /help          list these
   //TEXT         a message that begins with /
