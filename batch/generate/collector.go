@@ -53,7 +53,7 @@ type collector struct {
 	waitingBytes int64                    // about how much they take
 	// what earlier processes did: parts, completions restored, and rows of nothing else
 	before    tally.Counts
-	generated tally.Counts // what this process did; with before it is the total of the job
+	generated tally.Counts // what this process did; with before it is what the job has come to
 	errors    []string     // the first few
 	err       error        // error of the writer or the journal; nothing is written after it
 	record    []byte

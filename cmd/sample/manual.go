@@ -20,7 +20,7 @@ func newManual() *cli.Command {
 		Args:    "[SUBCOMMAND]",
 		Summary: "print a manual page, or write all of them",
 		About: `
-Prints the page of sample, or of a subcommand, in the format of man. The pages say what "sample help" does.`,
+Prints the page of sample, or of a subcommand, in the format of man. The pages have the text of "sample help".`,
 		Example: `
 sample manual run | man -l -
 sample manual --output ~/.local/share/man/man1    # then: man sample-run`,

@@ -67,7 +67,7 @@ func printOverview(w io.Writer, whole bool) {
 			fmt.Fprintf(table, "  %-10s\t%s\n", sub.Name, sub.Summary)
 		}
 	}
-	fmt.Fprintf(table, "  %-10s\tthis text, or that of a subcommand\n", "help")
+	fmt.Fprintf(table, "  %-10s\tthis text, or the help of a subcommand\n", "help")
 	table.Flush()
 	text.WriteString(OverviewExamples)
 	if whole {

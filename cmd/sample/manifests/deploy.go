@@ -63,8 +63,8 @@ func NewDeploy() *cli.Command {
 		Args:    "k8s|slurm|gke-tpu [FILE...]",
 		Summary: "write the manifests that run a job on Kubernetes, Slurm or TPUs of GKE",
 		About: `
-The job is that of "sample run" with the same flags, or with a --config file. The manifest has all of them, also what
-files of a schema, a grammar or tools hold, so that the cluster needs no file from this machine. Files that remain
+The job is the same as in "sample run" with the same flags or --config file. The manifest has all of them, also the
+contents of files of a schema, a grammar or tools, so that the cluster needs no file from this machine. Files that remain
 (--chat-template, --prefix-file, and local models, inputs and outputs) must be there under the same names.
 
   k8s      an Indexed Job: --workers pods, which do a shard each. With --backend xla:cuda a pod gets --tp times --dp

@@ -28,8 +28,8 @@ func NewChat() *cli.Command {
 		Name:    "chat",
 		Summary: "talk with a model on the terminal",
 		About: `
-Reads the user's messages from standard input, one a line, and prints each answer as it comes. The conversation goes on:
-the keys and values of earlier messages and answers stay in the prefix cache. Nothing is kept.
+Reads the user's messages from standard input, one per line, and prints each answer as it comes. The keys and values of
+earlier messages and answers stay in the prefix cache, so each turn runs only its new tokens. Nothing is saved.
 
   /reset         start over
   /system TEXT   start over with this system message; without TEXT, with none
@@ -37,8 +37,8 @@ the keys and values of earlier messages and answers stay in the prefix cache. No
   /help          list these
   //TEXT         a message that begins with /
 
-Ctrl-C stops an answer; what is there of it stays in the conversation. Ctrl-C again ends the command. The same messages
-have the same answers each time; another --seed gives others. Standard output has the answers alone.`,
+Ctrl-C stops an answer; the text so far stays in the conversation. Ctrl-C again ends the command. The same messages
+have the same answers each time; a different --seed gives different ones. Standard output has only the answers.`,
 		Example: `
 sample chat -m smollm2 --temperature 0
 sample chat -m model.gguf --system 'Be brief.' --temperature 0.7 --max-tokens 512

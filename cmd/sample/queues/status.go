@@ -30,11 +30,11 @@ func NewStatus() *cli.Command {
 Lists the jobs of a queue, or shows one job: its rows, units and tokens, its workers and their speed, the time left,
 what unfinished units wait for, and the parked units with their last errors.
 
-With --wait it shows that until no unit of the job can go on by itself. It ends with 0 if all is done, with 3 if rows
+With --wait it shows that until no unit of the job can continue by itself. It ends with 0 if all is done, with 3 if rows
 carry errors, with 1 if units are parked, cancelled or lost by the server. If no worker is connected, or one cannot do
-the job, it says so and keeps waiting, since a worker may come.
+the job, it reports this and keeps waiting, because a worker may come.
 
-With --watch it shows all jobs of the queue, or one, a line each, until none of them can go on by itself. On a terminal
+With --watch it shows all jobs of the queue, or one, one per line, until none can continue by itself. On a terminal
 the lines are refreshed every second; elsewhere a job has a new line when it has changed. For one job it ends as --wait
 does, else with 0.`,
 		Example: `

@@ -41,12 +41,12 @@ func NewWorker() *cli.Command {
 		Args:    "[JOB]",
 		Summary: "take units of a job out of a queue and run them",
 		About: `
-Takes units of the job and draws them with one engine, as many units at once as fill it. Without a job it works on any
+Takes units of the job and runs them with one engine, as many units at once as fill it. Without a job it works on any
 job, one after the other. Each unit makes one part of the output. Workers may come and go; the units of one that dies
 go to another.
 
-Workers that share the output's file system, or the folder of --work-dir if the output is in an object store, draw no
-journaled completion twice. Other workers start the dead one's units from the beginning.
+Workers that share the output's file system, or the folder of --work-dir if the output is in an object store, do
+not generate a journaled completion twice. Other workers start the dead one's units from the beginning.
 
 With a JOB the command ends when no unit of the job waits or runs: with 0; with 3 if rows carry errors; with 1 if
 units are parked or the job was cancelled ("sample cancel"), in which case finished work is kept. SIGINT or SIGTERM
@@ -72,7 +72,7 @@ sample worker --storage 's3://bucket?region=eu-central-1' --metrics 127.0.0.1:90
 				s.StringVar(&o.Progress, "progress", "plain",
 					"`MODE` progress display: plain (a line for each unit) or none")
 				s.BoolVar(&o.Plugins, "plugins", false,
-					"accept jobs whose --backend is a plugin file: it is code, chosen by whoever may write to the "+
+					"accept jobs whose --backend is a plugin file: it is code, chosen by anyone who may write to the "+
 						"queue")
 				s.BoolVar(&o.Debug, "debug", false,
 					"check the device's tables after every step and log each call; slow")
