@@ -135,7 +135,7 @@ func (l Layout) prefill(q, cache *Node, batch tokenqueue.PageBatchInfo, opts Opt
 			l.KVHeads, group*queryBlock)
 	}
 
-	// One flat loop over (sequence, query block): Done counts the queries of Seq that are through.
+	// One flat loop over (sequence, query block): Done counts the finished queries of Seq.
 	type work struct{ Seq, Done, Out *Node }
 	end := control.While(work{Seq: zero(g), Done: zero(g), Out: Zeros(g, shapes.Make(q.DType(), dims...))},
 		func(w work) *Node { return LessThan(w.Seq, batch.NumSeqs) },

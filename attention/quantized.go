@@ -21,7 +21,7 @@ const scaleBytes = 4
 const tiny = 0x1p-100
 
 // format is how a token's keys and values are stored: their numbers or bytes, and their scales. It is a part of the
-// layout, whose fields it reads. The layout itself is where tokens and pages are.
+// layout, whose fields it reads. The layout itself describes the places of tokens and pages.
 type format Layout
 
 func (l Layout) format() format { return format(l) }
@@ -113,8 +113,8 @@ func (f format) round(x *Node) *Node {
 	return ConvertDType(Where(negative, AddScalar(code, 0x80), code), dtypes.Uint8)
 }
 
-// vectors are keys or values of a block of context: what their bytes stand for, [B, KVH, size, D] in the dtype of
-// products, and their scales f32[B, KVH, size]; nil if there are none.
+// vectors are keys or values of a block of context: the numbers that their bytes encode, [B, KVH, size, D] in the dtype
+// of products, and their scales f32[B, KVH, size]; nil if there are none.
 type vectors struct{ numbers, scales *Node }
 
 // open takes rows of a quantized cache apart: [B, KVH, size, width].
@@ -124,7 +124,7 @@ func (f format) open(rows *Node, products dtypes.DType) vectors {
 		Bitcast(Slice(rows, all, all, all, AxisRange(f.HeadDim, f.width())), dtypes.Float32)}
 }
 
-// numbers are what bytes stand for, which may be in an integer of more bits.
+// numbers are the numbers that bytes encode, which may be in an integer of more bits.
 func (f format) numbers(bytes *Node, dtype dtypes.DType) *Node {
 	if f.DType == dtypes.Int8 {
 		return ConvertDType(bytes, dtype)

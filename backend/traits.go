@@ -1,4 +1,4 @@
-// Package backend describes the platforms that programs run on. Whoever builds a program or settles sizes asks for
+// Package backend describes the platforms that programs run on. Code that builds a program or chooses sizes asks for
 // [Traits], not for a platform by name: a new platform fills in this record, and nothing else changes.
 package backend
 
@@ -72,8 +72,8 @@ type Traits struct {
 	// visible_devices lists some.
 	OpensAll bool
 
-	// SameForms states that a token has the same bytes whether it was generated or is part of a prompt, whatever the
-	// number of rows in the step. Other backends may order sums by the shapes of arrays.
+	// SameForms reports that a token has the same bytes whether it was generated or is part of a prompt, regardless of
+	// the number of rows in the step. Other backends may order sums by the shapes of arrays.
 	SameForms bool
 	// CachesByHead states that attention reads a KV cache faster if the keys of each head of a page lie together.
 	CachesByHead bool
@@ -103,7 +103,7 @@ func Of(b any) Traits {
 	return Traits{}
 }
 
-// Named returns the traits of a backend by the name that a user gave it, as far as the name tells.
+// Named returns the traits of a backend by the name that a user gave it, as far as the name determines them.
 func Named(name string) Traits {
 	platform, isXLA := strings.CutPrefix(name, XLA)
 	switch {

@@ -54,9 +54,10 @@ func Run(ctx context.Context, spec spec.Spec, options process.Options) (*generat
 	return t.Run(ctx)
 }
 
-// Run does the job, or this process' shard of it: read, generate, write. If the output folder has a part of it done, it
-// does the rest. The report is nil if nothing was started; an error of outcome [Partial] reports that rows carry
-// errors, one of outcome [Interrupted] that ctx has ended the run, which the same task continues with.
+// Run does the job, or this process' shard of it: it reads, generates and writes. If the output folder has a part of it
+// done, it does the rest. The report is nil if nothing was started. An error of outcome [Partial] reports that rows
+// carry errors. An error of outcome [Interrupted] reports that ctx has ended the run, which running the same task again
+// continues.
 func (t *Task) Run(ctx context.Context) (report *generate.Report, err error) {
 	started, p := time.Now(), t.Process
 	defer func() { p.Observer.EndSeries(outcome.Word(err)) }()
@@ -116,8 +117,8 @@ func (t *Task) Look(ctx context.Context) error {
 	return err
 }
 
-// Check reads all rows of the job, makes their requests, and reports what they come to. It opens no device: what only
-// generating finds, such as a completion whose structure takes too much memory, is not found.
+// Check reads all rows of the job, makes their requests, and reports totals. It opens no device, so it does not find
+// errors of generating, such as a completion whose structure takes too much memory.
 //
 // With tokensPerSecond it reports how long generating takes at most; 0 is the rate of like, if that has one. With like,
 // which may be nil, it reports what to expect. The error is of outcome [Partial] if rows have errors.
@@ -218,9 +219,9 @@ func (t *Task) OpenTopology(ctx context.Context, name string, keep bool) (*xla.B
 	return load.OpenTopology(ctx, t.Process, t.Job.Engine.Kernels, name, keep)
 }
 
-// PlanConfig is what the programs of the job's engine follow from, all but the backend: those of [RealModels.Open]. The
-// job that it returns has the defaults that the model's files ask for. A draft model in the config is the caller's to
-// close.
+// PlanConfig returns what determines the programs of the job's engine, except the backend: the config of
+// [RealModels.Open]. The job that it returns has the defaults of the model's files. The caller closes a draft model in
+// the config.
 func (t *Task) PlanConfig(ctx context.Context, model *models.Checkpoint) (*spec.Job, engine.Config, error) {
 	return load.PlanConfig(ctx, t.Process, t.Job, model)
 }

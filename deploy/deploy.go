@@ -17,7 +17,7 @@ import (
 type Job struct {
 	// Name is the name of the job in the cluster.
 	Name string
-	// Flags are the flags of "sample run", without those that the manifest adds.
+	// Flags are the flags of "sample run", without the flags that the manifest adds.
 	Flags []Flag
 	// Workers is the number of shards of the rows. Each shard is one process, or several that run one model together.
 	Workers int

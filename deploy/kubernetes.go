@@ -11,7 +11,7 @@ import (
 	"github.com/quire/quire/data/setting"
 )
 
-// Kubernetes defines where the pods of a job run, and their resources.
+// Kubernetes defines the pods that a job runs in, and their resources.
 type Kubernetes struct {
 	Job
 	Namespace, Image, ServiceAccount string
@@ -88,7 +88,7 @@ func (k *Kubernetes) check(suffix string) error {
 	return k.checkFiles()
 }
 
-// checkClaims checks where volumes are mounted.
+// checkClaims checks the paths that volumes are mounted at.
 func (k *Kubernetes) checkClaims() error {
 	taken := map[string]bool{"/": true, "/cache": true, "/tmp": true, "/dev/shm": true}
 	for _, c := range k.Claims {

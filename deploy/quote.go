@@ -40,7 +40,7 @@ func shellWord(text string) string {
 	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }
 
-// escaped returns a text for use between $' and '. Escapes are of bytes, because escapes of characters depend on the
+// escaped returns a text for use between $' and '. Bytes are escaped, because escapes of characters depend on the
 // locale.
 func escaped(text string) string {
 	var b strings.Builder

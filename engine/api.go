@@ -15,7 +15,7 @@ import (
 	"github.com/quire/quire/ops/sampling"
 )
 
-// What an engine is made from: see package config.
+// The inputs of an engine's construction: see package config.
 type (
 	// Config describes an engine.
 	Config = config.Config
@@ -38,7 +38,7 @@ const (
 	MaxDrafts      = config.MaxDrafts
 )
 
-// What an engine is asked, and what it answers: see package admit.
+// Requests and completions of an engine: see package admit.
 type (
 	// Request asks for completions of one prompt.
 	Request = admit.Request
@@ -116,7 +116,7 @@ var (
 	// ErrStops means that the device ended a completion at a stop string that its text does not have, or continued past
 	// one.
 	ErrStops = schedule.ErrStops
-	// ErrStalled means that a call had work and did none of it.
+	// ErrStalled reports that a call had work and did none of it.
 	ErrStalled = schedule.ErrStalled
 	// ErrMasks means that the device generated a token that the host does not allow there.
 	ErrMasks = masks.ErrMasks

@@ -52,14 +52,14 @@ func (d onDevice) Run(in *schedule.Input) (*schedule.Output, schedule.Spent, err
 		return &got.OutputOf, schedule.Spent{}, fmt.Errorf("program %s: %w", p.Name, err)
 	}
 	d.core.ExpectTransfers(int(got.MinFree))
-	began, took := d.core.Ran()
-	spent := schedule.Spent{Device: took}
+	began, elapsed := d.core.Ran()
+	spent := schedule.Spent{Device: elapsed}
 	spent.Prefill, spent.Decode = device.Spent(got)
 	d.traceSteps(got, began, spent)
 	return &got.OutputOf, spent, nil
 }
 
-// features are those that entries and prompts ahead ask for.
+// features returns the features that entries and prompts ahead ask for.
 func features(in *schedule.Input) (all Features) {
 	for _, entry := range in.Waiting {
 		all |= admit.Of(entry.Request).Features

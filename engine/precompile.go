@@ -106,7 +106,7 @@ func withSmallerKernels[T any](cfg Config, make func() (T, error)) (made T, err 
 	return made, err
 }
 
-// tryAgain returns what a program has in place of what did not fit if it is built again; "" if that is of no use.
+// tryAgain returns what replaces the part of a program that did not fit if it is built again; "" if that does not help.
 func tryAgain(err error) string {
 	var kernel interface{ TryAgain() string }
 	if errors.As(err, &kernel) {

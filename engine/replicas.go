@@ -230,7 +230,7 @@ func sumStats(all []Stats) Stats {
 			}
 		}
 	}
-	// the time that those who end first wait for the last, too
+	// the time that replicas which end first wait for the last is included
 	sum.HostSeconds = max(0, sum.WallSeconds-sum.DeviceSeconds)
 	return sum
 }

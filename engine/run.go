@@ -32,7 +32,7 @@ type runs struct {
 	watch   func(schedule.Device) schedule.Device // replaces the device of a run, if not nil: for tests
 }
 
-// beside takes part in runs in addition to their requests.
+// beside takes part in runs, in addition to their requests: contexts do.
 type beside interface {
 	// Begin prepares its part in a run. of is nil for a run that an operation of the engine needs.
 	Begin(of *turns.Run, run *schedule.Config) error

@@ -8,9 +8,9 @@ import (
 	"github.com/quire/quire/models/arch"
 )
 
-// arrange makes the tensors of the config from those of the file: parts of tensors that hold several, experts of those
-// that hold all, and rows of q and k in the order in which halves of a head are rotated.
-// What does not fit the config is left to Validate.
+// arrange makes the tensors of the config from the tensors of the file: it splits tensors that hold several parts or
+// all experts, and reorders rows of q and k so that halves of a head are rotated. It leaves tensors that do not fit the
+// config to Validate.
 func arrange(c *Checkpoint) error {
 	if err := errors.Join(joinMXFP4(c), joinLatentUp(c)); err != nil {
 		return err

@@ -117,8 +117,8 @@ func (c *Checkpoint) Release(name string) {
 	}
 }
 
-// Quantization says how a quantized safetensors checkpoint is stored, and what its config asks for that is not done; ""
-// for others.
+// Quantization returns how a quantized safetensors checkpoint is stored, and what its config asks for that is not done;
+// "" for others.
 func (c *Checkpoint) Quantization() string {
 	if c.scheme == nil {
 		return ""

@@ -35,9 +35,9 @@ func (p identityPart) bring() error {
 const sampleBytes = 1 << 10
 
 // FingerPrint identifies the checkpoint's content, independent of path and time: a SHA-256 in hex over its config,
-// tokenizer, tensor tables, and samples of every tensor. It reads 3 kB per tensor, so it tells models and fine-tunes
-// apart in milliseconds, but it does not protect against forgery. It is empty if the files can no longer be read;
-// Read then returns the error.
+// tokenizer, tensor tables, and samples of every tensor. It reads 3 kB per tensor, so it distinguishes models and
+// fine-tunes apart in milliseconds, but it does not protect against forgery. It is empty if the files can no longer be
+// read; Read then returns the error.
 func (c *Checkpoint) FingerPrint() string {
 	h := sha256.New()
 	write := func(b []byte) {

@@ -73,7 +73,7 @@ func withStale(c *Checkpoint, err error) error {
 	return fmt.Errorf("%w; the index is stale: %s%s", err, c.stale[0], more)
 }
 
-// addSafetensors adds the tensors of one file. With an index, only those that it places in this file count, as in the
+// addSafetensors adds the tensors of one file. With an index, only tensors that it places in this file count, as in the
 // reference loader.
 func addSafetensors(c *Checkpoint, path, shard string, index map[string]string, need needFile) error {
 	f, err := safetensors.Open(path, need.one())

@@ -105,7 +105,7 @@ func addGGUF(c *Checkpoint, f *gguf.File, path string, need Need) error {
 	return nil
 }
 
-// addGGUFTensors adds the tensors of one file: those that are known by the names of Hugging Face's checkpoints.
+// addGGUFTensors adds the tensors of one file that are known by the names of Hugging Face's checkpoints.
 func addGGUFTensors(c *Checkpoint, f *gguf.File, need needFile, known map[string]arch.Tensor,
 	decoder arch.Decoder) error {
 	id := identityPart{header: f.Header(), need: need}

@@ -44,8 +44,8 @@ func (c *Checkpoint) ReadRows(name string, dtype dtypes.DType, rows Span) (flat 
 	return flat, t.named(name, err)
 }
 
-// ReadColumns is Read for some columns of a matrix, concatenated in each row. The caller owns the slice. If the file
-// is not complete on this machine, what lies between the columns may be fetched, too.
+// ReadColumns is Read for some columns of a matrix, concatenated in each row. The caller owns the slice. If the file is
+// not complete on this machine, the bytes between the columns may be fetched, too.
 func (c *Checkpoint) ReadColumns(name string, dtype dtypes.DType, columns []Span) (flat any, err error) {
 	t, err := c.readable(name, dtype)
 	if err != nil {

@@ -96,8 +96,8 @@ func (t *tensor) matrix() (rows, width int) {
 	return t.shape[0], width
 }
 
-// place returns where the elements [first, end) are in data: whole blocks, whole groups of reordered rows, and what
-// lies between rows that are a step apart.
+// place returns the position of the elements [first, end) in data: whole blocks, whole groups of reordered rows, and
+// the bytes between rows that are a step apart.
 func (t *tensor) place(first, end int) Range {
 	if t.scattered && t.step == 0 {
 		return Range{0, int64(len(t.data))}

@@ -50,8 +50,8 @@ func NewKeeping(g *Graph, pages int) Table {
 // Depths is how many depths in a sequence an age distinguishes among pages that are released at the same time.
 const Depths = 64
 
-// maxClock is where the clock stops: pages that are released later all have the same age. If a call takes a hundredth
-// of a second, this takes four days.
+// maxClock is the last value of the clock: pages that are released later all have the same age. If a call takes a
+// hundredth of a second, the clock reaches it after four days.
 const maxClock = math.MaxInt32/Depths - 1
 
 // Keeps reports whether free pages are kept.

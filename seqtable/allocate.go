@@ -149,7 +149,7 @@ func (t Table) withNewPages(rows, held, grants, offsets, taken, given *Node) (af
 	place = Add(gather(held, row), Sub(rank, gather(offsets, row)))
 	isGiven := LogicalAnd(LessThan(rank, broadcast(given, limit)), LessThan(place, fillLike(place, pp)))
 	to := Add(MulScalar(row, pp), clip(place, pp))
-	// What stands there is -1.
+	// Entries of these positions are -1.
 	change := Where(isGiven, AddScalar(taken, 1), ZerosLike(taken))
 	after = Reshape(ScatterSum(Reshape(rows, batch*pp), InsertAxes(to, -1), change, false, false), batch, pp)
 	return after, row, place

@@ -74,7 +74,8 @@ func (t Table) Open(mask *Node) (Table, Status) {
 // pages loses one reference. Slots that are not used stay as they are. Faults are [CodeDoubleFree] and
 // [CodeInvalidPage].
 //
-// A table that keeps pages keeps those that are wholly within the first keep tokens, int32 [R]; nil = all full ones.
+// A table that keeps pages keeps the pages that are wholly within the first keep tokens, int32 [R]; nil = all full
+// ones.
 func (t Table) Release(pages pagetable.Table, mask, keep *Node) (Table, pagetable.Table, Status) {
 	g := mask.Graph()
 	order, count := scan.Positions(LogicalAnd(mask, t.Used), t.NumSlots())

@@ -21,14 +21,14 @@ const (
 	CodeDoubleFree      // [pagetable.ErrDoubleFree]
 )
 
-// Status is what went wrong in a verb, as int32 scalars on the device; all zero if nothing did. After a fault the
-// tables still obey their rules: what could not be done was left out. [StatusError] turns the values, read by the host,
-// into an error.
+// Status describes the faults of a verb, as int32 scalars on the device; all zero if there were none. After a fault the
+// tables still obey their rules: changes that could not be made were left out. [StatusError] turns the values, read by
+// the host, into an error.
 type Status struct {
 	Code, Need, Have, Slot *Node
 }
 
-// NewStatus returns a status without fault, to begin a loop with.
+// NewStatus returns a status without fault, to start a loop with.
 func NewStatus(g *Graph) Status {
 	zero := scalar(g, 0)
 	return Status{Code: zero, Need: zero, Have: zero, Slot: zero}

@@ -28,7 +28,7 @@ func (b backend) Builder(name string) compute.Builder {
 type builder struct {
 	compute.Builder
 	backend backend
-	open    []compute.Function // the backend's, those that have not returned, innermost last
+	open    []compute.Function // the backend's functions that have not returned, innermost last
 }
 
 func (b *builder) Main() compute.Function { return function{b.Builder.Main(), b} }
@@ -45,7 +45,7 @@ func (b *builder) begin(f compute.Function, err error) (compute.Function, error)
 	return function{f, b}, nil
 }
 
-// function hands every operation on as it is, but for those that make or take functions.
+// function passes every operation on unchanged, except operations that make or take functions.
 type function struct {
 	compute.Function
 	builder *builder

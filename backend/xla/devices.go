@@ -69,7 +69,7 @@ type devices struct {
 	client     *pjrt.Client // nil if topology is set
 	topology   *topology    // set for a backend that only compiles
 	group      []int        // the devices of a group, by their numbers; nil for all, one at a time
-	ids        []int        // the plugin's own numbers for the group's devices, or for those of all hosts
+	ids        []int        // the plugin's own numbers for the group's devices, or for the devices of all hosts
 	hosts      *hosts       // set if the group also has devices of other processes
 }
 

@@ -176,8 +176,8 @@ type Memory struct {
 	// Aliased is the part of Outputs that takes the place of donated arguments.
 	Aliased   int64 `json:"aliased"`
 	Temporary int64 `json:"temporary"`
-	// Total is all of it, padding counted: what the device must have free. It is the compiler's own sum if it gives
-	// one, as on TPU.
+	// Total is all of the memory, including padding, that must be free on the device. It is the compiler's own sum if
+	// it gives one, as on TPU.
 	Total int64 `json:"total"`
 }
 

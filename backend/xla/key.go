@@ -27,7 +27,7 @@ func openCache(dir string, d *devices) (*programcache.Cache, error) {
 	return programcache.Open(dir, key), nil
 }
 
-// machineKey returns what compiled programs depend on besides their text.
+// machineKey returns what compiled programs depend on in addition to their text.
 func machineKey(d *devices) ([]byte, error) {
 	var key bytes.Buffer
 	if d.platform == "tpu" && !d.standIn {
@@ -74,9 +74,9 @@ func cpuFeatures(file string) string {
 	return strings.Join(features, "; ")
 }
 
-// writeTPUKey writes what the programs of a TPU depend on besides their text. It leaves out the host and the path of
-// the plugin, so that a machine with the devices finds what a machine without them has compiled. The version identifies
-// libtpu's build and the chip.
+// writeTPUKey writes what the programs of a TPU depend on in addition to their text. It leaves out the host and the
+// path of the plugin, so that a machine with the devices finds what a machine without them has compiled. The version
+// identifies libtpu's build and the chip.
 func writeTPUKey(key io.Writer, d *devices) {
 	var version string
 	if d.topology != nil {

@@ -55,7 +55,7 @@ func OpenContext(ctx context.Context, spec string, o OpenOptions) (compute.Backe
 	case ok && (where == "cpu" || where == "cuda" || where == "tpu"):
 		if o.FindPlugin == nil {
 			return nil,
-				fmt.Errorf("xla: nothing knows where the plugin of %s is: give its path, as xla:/path/plugin.so", where)
+				fmt.Errorf("xla: nothing searches for the plugin of %s: give its path, as xla:/path/plugin.so", where)
 		}
 		var err error
 		if options.Plugin, err = o.FindPlugin(where); err != nil {

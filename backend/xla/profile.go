@@ -56,7 +56,7 @@ func profileOptions() []byte {
 	return o
 }
 
-// Stop ends the profile and writes it below a folder, where TensorBoard and xprof look for it:
+// Stop ends the profile and writes it below a folder, in the place that TensorBoard and xprof search:
 // plugins/profile/RUN/HOST.xplane.pb, with the time as the run. It returns the file's name.
 func (p *Profile) Stop(folder string) (string, error) {
 	data, err := p.session.Stop()

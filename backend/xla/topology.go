@@ -150,8 +150,8 @@ func (o *TopologyOptions) describe(ctx context.Context, options pjrt.NamedValues
 	return m.plugin, m.described, err
 }
 
-// openRecords keeps records in a folder. Their key has all that the compiler's answers depend on besides the program
-// and its options.
+// openRecords keeps records in a folder. Their key has everything that the compiler's answers depend on in addition to
+// the program and its options.
 func (b *Backend) openRecords(o TopologyOptions) error {
 	if err := os.MkdirAll(o.RecordDir, 0o755); err != nil {
 		return fmt.Errorf("xla: the folder for what is known of programs: %w: give another, or none", err)

@@ -19,20 +19,21 @@ import (
 	"github.com/quire/quire/batch/spec"
 )
 
-// What computes completions decides their last bits. A job keeps it by a name that is the same wherever the bytes are,
-// so that nobody continues with half of the rows computed in another way. docs/kernels.md reports which kernels give
-// the same bytes.
+// The code that computes completions determines their last bits. A job records its name, which is the same for code
+// that gives the same bytes, so that nobody continues a job whose first half was computed differently. docs/kernels.md
+// reports which kernels give the same bytes.
 
-// kernelArithmetic begins the names of what the kernels in C compute; what follows is the level of [cpukernel.Levels]
-// that gives the bytes.
+// kernelArithmetic starts the names of the kernels in C; it is followed by the level of [cpukernel.Levels] that gives
+// the bytes.
 const kernelArithmetic = "kernels "
 
-// Name names what computes the completions of a model, whose own dtype is given, on a kind of device. Before a
-// device is there, it is empty if only the device tells.
+// Name returns the name of the code that computes the completions of a model, whose own dtype is given, on a kind of
+// device. Before a device is there, it is empty if it depends on the device.
 func Name(e *spec.Engine, own dtypes.DType, device string) (string, error) {
 	switch {
 	case e.Backend == "go":
-		return "go on " + runtime.GOARCH, nil // where Go fuses multiplications and additions depends on it
+		// Whether Go fuses multiplications and additions depends on the architecture.
+		return "go on " + runtime.GOARCH, nil
 	case !backend.Named(e.Backend).IsHost && !backend.For(device).IsHost:
 		return device, nil
 	case e.Kernels == xla.KernelsOff:
@@ -84,7 +85,7 @@ func kernelClass(level string, tiles bool) string {
 // xlaArithmetic begins the names of what XLA's own code computes; one of instructionSets follows.
 const xlaArithmetic = "XLA for "
 
-// instructionSets are those that tell XLA's code apart, as its flag has them, each containing those before.
+// instructionSets are the sets that distinguish XLA's code, by the names in its flag. Each contains the previous ones.
 var instructionSets = []string{"SSE4_2", "AVX", "AVX2", "AVX512"}
 
 var maxISA = regexp.MustCompile(`--xla_cpu_max_isa=(\S+)`)

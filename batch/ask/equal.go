@@ -35,7 +35,7 @@ type EqualRows struct {
 // a Parquet file.
 type rowPlace struct{ file, at uint32 }
 
-// rowFile is a file of rows; those of JSONL files are named by their lines.
+// rowFile is a file of rows; rows of JSONL files are named by their lines.
 type rowFile struct {
 	name  string
 	lines bool
@@ -95,7 +95,7 @@ func (e *EqualRows) place(row *promptset.Row) rowPlace {
 	return rowPlace{uint32(i), uint32(at)}
 }
 
-// hash is of all that a request's completions depend on.
+// hash returns a hash of everything that a request's completions depend on.
 func (e *EqualRows) hash(r *engine.Request) uint64 {
 	b := e.scratch[:0]
 	text := func(s string) { b = append(binary.AppendUvarint(b, uint64(len(s))), s...) }

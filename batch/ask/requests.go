@@ -154,7 +154,7 @@ func (b *Builder) EncodeRow(row *promptset.Row) ([]int32, error) {
 	return nil, errors.New("the row has no prompt, messages or prompt_token_ids")
 }
 
-// text returns the tokens of text, with those that begin a text if special is true.
+// text returns the tokens of text, after the tokens that begin a text if special is true.
 func (b *Builder) text(text string, special bool) ([]int32, error) {
 	if !utf8.ValidString(text) {
 		return nil, errors.New("prompt is not UTF-8")

@@ -8,8 +8,8 @@ import (
 	"github.com/quire/quire/text/chat/reply"
 )
 
-// structure is what the text of a row's completions must be: what the row asks for, or a tool call if tool_choice wants
-// one.
+// structure returns the structure that the text of a row's completions must have: the row's own, or a tool call if
+// tool_choice requires one.
 func (b *Builder) structure(row *promptset.Row, prompt []int32, set *parameter.Set) (parameter.Structure,
 	error) {
 	tool, wanted := set.WantsCall()

@@ -12,16 +12,16 @@ type Text struct {
 	EOS   []int32 // tokens that end a completion
 	// Encode turns text into token ids, with the tokens that begin a text if special is true.
 	Encode func(text string, special bool) ([]int32, error)
-	// Decode returns the text of tokens, with special ones. Mark returns the text of a completion with those of marks
-	// that are special tokens where they stand among its tokens, and with the one that ended it. Both may be nil.
+	// Decode returns the text of tokens, with special ones. Mark returns the text of a completion with the special
+	// tokens among marks at their positions, and with the token that ended it. Both may be nil.
 	Decode func(tokens []int32) string
 	Mark   func(tokens []int32, text string, marks []string) string
 	// Token returns the token that has a text as its name. It may be nil.
 	Token func(name string) (int32, bool)
 	// Template is the source of the chat template, "" without one. It may be one that cannot be parsed.
 	Template string
-	// Render writes messages as one text, by the parameters of a row, of which it takes [parameter.Text]. It is nil if
-	// there is no template that can be used, and then NoTemplate reports why.
+	// Render writes messages as one text, by the parameters of a row, of which it uses [parameter.Text]. It is nil if
+	// there is no usable template, and then NoTemplate reports why.
 	Render     func(messages []promptset.Message, by *parameter.Set) (string, error)
 	NoTemplate error
 }

@@ -1,4 +1,5 @@
-// Package capture lowers published attention kernels for TPUs to a model's shape, and keeps them where backends look.
+// Package capture lowers published attention kernels for TPUs to a model's shape, and keeps them in the folder that
+// backends search.
 package capture
 
 import (
@@ -41,7 +42,7 @@ func (o *Shape) Check() error {
 	case o.Sinks && o.HeadDim != 64:
 		return fmt.Errorf("--sinks with --head-dim %d: only the kernel for a head dim of 64 takes sinks", o.HeadDim)
 	case o.Heads%o.KVHeads != 0:
-		return fmt.Errorf("--heads %d is no multiple of --kv-heads %d", o.Heads, o.KVHeads)
+		return fmt.Errorf("--heads %d is not a multiple of --kv-heads %d", o.Heads, o.KVHeads)
 	}
 	return nil
 }

@@ -25,7 +25,7 @@ import (
 	"github.com/quire/quire/engine/config"
 )
 
-// Report is what the rows of a job come to before anything is generated.
+// Report has the totals of a job's rows before anything is generated.
 type Report struct {
 	Model          string           `json:"model"`
 	Inputs         []jobstate.Input `json:"inputs"`
@@ -48,7 +48,8 @@ type Report struct {
 	// TokensPerSecond is the rate that was given, else the rate of the earlier job; 0 if neither is known.
 	TokensPerSecond  float64 `json:"tokens_per_second,omitempty"`
 	SecondsOfDrawing float64 `json:"seconds_at_most,omitempty"` // CompletionTokens at that rate
-	// Expected is what the job comes to if its completions are like those of an earlier one; nil without one.
+	// Expected is an estimate of the job's completions, if they are like the completions of an earlier job; nil without
+	// one.
 	Expected *Expectation `json:"expected,omitempty"`
 }
 
@@ -149,7 +150,7 @@ func planWithoutEngine(j *spec.Job, s *process.Session, own dtypes.DType) engine
 		KVBytesPerToken: config.KVBytesPerToken(s.Config, kv)}
 }
 
-// rowsCheck adds up what rows come to.
+// rowsCheck adds up the totals of rows.
 type rowsCheck struct {
 	report  *Report
 	builder *ask.Builder

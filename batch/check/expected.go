@@ -5,11 +5,11 @@ import (
 	"slices"
 )
 
-// Earlier is what the completions of an earlier job were like, such as those of a trial of the same job.
+// Earlier describes the completions of an earlier job, such as a trial of the same job.
 type Earlier struct {
 	Output string `json:"output"`
 	Model  string `json:"model,omitempty"` // the model that generated them, as the output names it
-	// Completions are those without an error. MeanTokens and LengthShare are of these.
+	// Completions counts completions without an error. MeanTokens and LengthShare are their mean length and share.
 	Completions int64   `json:"completions"`
 	MeanTokens  float64 `json:"mean_completion_tokens"`
 	LengthShare float64 `json:"share_with_finish_reason_length"`

@@ -27,7 +27,7 @@ var PollStatus = 250 * time.Millisecond
 // ServerPatience is how long workers are to wait for the server, which is started again when it dies.
 const ServerPatience = 2 * time.Minute
 
-// Listening begins the line on standard output by which a server says at which address it listens.
+// Listening starts the line on standard output with which a server reports its address.
 const Listening = "listening at "
 
 // User is the user that the server takes, with the crew's password.
@@ -38,8 +38,8 @@ const User = "quire"
 type Crew struct {
 	Workers     int
 	MaxRestarts int // restarts of a process without a finished row in between
-	// Server is the arguments of this program that run a queue's server: it listens at the address, where port 0 is
-	// any, takes [User] with the password, and keeps its state in the folder.
+	// Server returns the arguments of this program that run a queue's server: it listens at the address, whose port 0
+	// is any port, takes [User] with the password, and keeps its state in the folder.
 	Server func(address, store string) []string
 	// Worker is the arguments that run a worker of this name on a job.
 	Worker func(job, name string) []string
@@ -95,8 +95,8 @@ func (c *Crew) start(name string, worker int, stdout io.Writer, args ...string) 
 	return p, nil
 }
 
-// stop asks a process to end, and ends it when it does not within some time; 0 waits for ever. It returns how the
-// child ended.
+// stop asks a process to end, and kills it if it does not within some time; 0 waits forever. It returns how the child
+// ended.
 func (p *child) stop(within time.Duration) (err error) {
 	if p == nil {
 		return nil

@@ -151,8 +151,8 @@ func (s *leaseSource) sweep(unit int) error {
 	return nil
 }
 
-// abandon gives all units back to the queue at once: this process ends in the middle of them. Whoever gets one waits
-// for this process' locks, and continues its journal.
+// abandon gives all units back to the queue at once: this process ends in the middle of them. A worker that gets one
+// waits for this process' locks, and continues its journal.
 func (s *leaseSource) abandon(ctx context.Context) {
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()

@@ -124,7 +124,7 @@ func (l *leasedUnits) signal() {
 	}
 }
 
-// closeUnit gives up what the unit has open. Without its lock another worker may have it.
+// closeUnit closes what the unit has open. Without its lock another worker may have it.
 func closeUnit(u *generate.Unit) error {
 	err := errors.Join(u.Writer.Close(), u.Saved.Journal.Close())
 	if len(u.Writer.Unpublished()) == 0 {

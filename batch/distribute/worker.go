@@ -40,8 +40,8 @@ type Worker struct {
 	Plugins bool
 	// Supervised reports whether another process reports how the job ended.
 	Supervised bool
-	// Reword words an error of a job for the operator of the worker, who did not choose the job's settings; nil leaves
-	// it.
+	// Reword rephrases an error of a job for the operator of the worker, who did not choose the job's settings; nil
+	// leaves it.
 	Reword func(error) error
 }
 
@@ -148,18 +148,18 @@ func (w *Worker) prepare(ctx context.Context, q *queue.Queue, j queue.Job) (*job
 		return nil, fmt.Errorf("job %s: %w", j.ID, err)
 	}
 	if differences := opened.Description.Differences(c.Description); len(differences) > 0 {
-		return nil, fmt.Errorf("job %s is another one here: %s", j.ID, differences)
+		return nil, fmt.Errorf("job %s differs on this machine: %s", j.ID, differences)
 	}
 	c.call(opened)
 	if err := opened.CheckLineage(ctx, jobstate.Shard{}); err != nil { // a different version may have submitted the job
 		return nil, fmt.Errorf("job %s: %w", j.ID, err)
 	}
-	begun, err := jobstate.ReadOutput(ctx, job.Output)
+	existing, err := jobstate.ReadOutput(ctx, job.Output)
 	if err != nil {
 		return nil, err
 	}
-	if job = opened.Job; begun != nil {
-		if job, err = resume.SettledAs(job, p, begun.Settled, opened.Description.Differences(begun)); err != nil {
+	if job = opened.Job; existing != nil {
+		if job, err = resume.SettledAs(job, p, existing.Settled, opened.Description.Differences(existing)); err != nil {
 			return nil, err
 		}
 	}
@@ -180,7 +180,7 @@ func (w *Worker) prepare(ctx context.Context, q *queue.Queue, j queue.Job) (*job
 func (w *Worker) describe(j queue.Job) (*process.Process, *spec.Job, *queuedJob, error) {
 	c, err := parseQueued(j.Config)
 	if err != nil {
-		return nil, nil, nil, fmt.Errorf("job %s is none of this program: %w", j.ID, err)
+		return nil, nil, nil, fmt.Errorf("job %s was not submitted by Quire: %w", j.ID, err)
 	}
 	options := w.Options
 	options.WorkDir = ""

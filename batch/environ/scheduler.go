@@ -77,7 +77,7 @@ func Shard(getenv func(string) string) (jobstate.Shard, error) {
 					"`shard` I/N", first, countVariable)
 	}
 	if first.index >= count || count > jobstate.MaxShards {
-		return jobstate.Shard{}, fmt.Errorf("%s, of %d shards, which is none of them", first, count)
+		return jobstate.Shard{}, fmt.Errorf("%s, of %d shards, which is out of range", first, count)
 	}
 	return jobstate.Shard{Index: first.index, Count: count}, nil
 }
@@ -197,7 +197,7 @@ func (e *variables) dropLone() {
 }
 
 // Hosts takes which of the processes that run one model together this is from what schedulers tell their processes:
-// number, count, and where process 0 is, which is empty if nothing says it.
+// number, count, and where process 0 is, which is empty if it is not known.
 func Hosts(getenv func(string) string) (*process.Hosts, error) {
 	e := &variables{getenv: getenv, flags: setting.Textf("`num-processes` N and `process-id` I")}
 	e.slurm()

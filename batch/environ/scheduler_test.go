@@ -13,7 +13,7 @@ func TestFindShard(t *testing.T) {
 		{"JOB_COMPLETION_INDEX=3 QUIRE_SHARD_COUNT=8", "3/8"},
 		{"JOB_COMPLETION_INDEX=0 QUIRE_SHARD_COUNT=1", "0/1"},
 		{"JOB_COMPLETION_INDEX=3", "nothing says of how many: set QUIRE_SHARD_COUNT"},
-		{"JOB_COMPLETION_INDEX=8 QUIRE_SHARD_COUNT=8", "which is none of them"},
+		{"JOB_COMPLETION_INDEX=8 QUIRE_SHARD_COUNT=8", "which is out of range"},
 		{"JOB_COMPLETION_INDEX=x QUIRE_SHARD_COUNT=8", `JOB_COMPLETION_INDEX is "x", but must be a number`},
 		{"QUIRE_SHARD_COUNT=8", "nothing says which shard this is"},
 		{"SLURM_PROCID=5 SLURM_NTASKS=6 SLURM_STEP_ID=0", "5/6"},
@@ -39,9 +39,9 @@ func TestFindShard(t *testing.T) {
 		{"RANK=3 WORLD_SIZE=4 QUIRE_SHARD_COUNT=8",
 			"contradicts itself: QUIRE_SHARD_COUNT says 8 in all; RANK, WORLD_SIZE say 3/4"},
 		{"RANK=3 WORLD_SIZE=4 SLURM_PROCID=3 SLURM_NTASKS=8 SLURM_STEP_ID=0", "contradicts itself"},
-		{"RANK=4 WORLD_SIZE=4", "which is none of them"},
+		{"RANK=4 WORLD_SIZE=4", "which is out of range"},
 		{"RANK=1", "nothing says which shard this is"},
-		{"RANK=1 WORLD_SIZE=100000", "which is none of them"},
+		{"RANK=1 WORLD_SIZE=100000", "which is out of range"},
 	} {
 		env := map[string]string{}
 		for _, pair := range strings.Fields(c.env) {

@@ -410,8 +410,8 @@ func (c *collector) failed() error {
 	return c.err
 }
 
-// Counts returns what is done of the job so far, what of it this process did, and how many rows are started and not
-// finished: most of these wait for a slot.
+// Counts returns what is done of the job so far, the part of it that this process did, and how many rows are started
+// and not finished. Most of these wait for a slot.
 func (c *collector) Counts() (done, drawn tally.Counts, running int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

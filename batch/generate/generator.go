@@ -70,7 +70,7 @@ type Generator struct {
 
 func NewGenerator(p *process.Process, j *spec.Job, opened *prepare.Opened) *Generator {
 	g := &Generator{Process: p, Job: j, Opened: opened, builder: process.NewBuilder(j, nil, p.Messages)}
-	// Who writes rows to standard input may make them of completions; files are there before the job.
+	// A program that writes rows to standard input may make them from completions, while files exist before the job.
 	g.builder.Leaves = opened.Reader != nil && !opened.Reader.HasParents()
 	return g
 }
@@ -133,9 +133,9 @@ func (g *Generator) Claim(ctx context.Context, saved *resume.Saved) (resized boo
 	return false, saved.CheckArithmetic(d.Arithmetic)
 }
 
-// Generate does the units that are started and those that the source gives, until it gives none. If the engine fails,
-// another one continues with what was in flight. The error is what ended it early: a [*gaveUpError] if the device
-// continues failing.
+// Generate does the units that are started, and then the units that the source gives, until it gives none. If the
+// engine fails, a new one continues with what was in flight. The error is what ended it early: a [*gaveUpError] if the
+// device continues failing.
 func (g *Generator) Generate(ctx context.Context, units source) error {
 	failures := 0
 	for {
@@ -154,7 +154,7 @@ func (g *Generator) Generate(ctx context.Context, units source) error {
 			}
 			end = engineFailed
 		}
-		// What several processes do together they begin together, too: the job is started again, not the engine.
+		// Several processes that run a job together start together: the job is started again, not the engine.
 		if end != engineFailed || ctx.Err() != nil || g.Process.Several() {
 			return err
 		}

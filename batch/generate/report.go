@@ -99,7 +99,7 @@ func (g *Generator) report(u *Unit, started time.Time, interrupted bool) *Report
 func (u *Unit) partialRows() int64 {
 	rows := u.Out.partialRows()
 	entries := u.Saved.Entries
-	at := sort.Search(len(entries), func(i int) bool { return entries[i].Row >= u.Rows.begunTo })
+	at := sort.Search(len(entries), func(i int) bool { return entries[i].Row >= u.Rows.startedTo })
 	for i := at; i < len(entries); i++ {
 		if i == at || entries[i].Row != entries[i-1].Row {
 			rows++

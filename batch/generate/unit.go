@@ -97,8 +97,8 @@ func (u *Unit) requests(ctx context.Context) iter.Seq2[*pendingRow, *engine.Requ
 	}
 }
 
-// step takes up one row: one that continues another which has ended, or the next one. It returns the row if
-// completions of it are to be generated now. An error means that nothing more can be started.
+// step starts one row: the continuation of a row that has ended, or the next row. It returns the row if completions of
+// it are to be generated now. An error means that nothing more can be started.
 func (u *Unit) step(ctx context.Context) (p *pendingRow, more bool, err error) {
 	if p := u.nextContinuation(ctx, false); p != nil {
 		p, err = u.launch(ctx, p)
@@ -123,7 +123,7 @@ func (u *Unit) step(ctx context.Context) (p *pendingRow, more bool, err error) {
 	case err != nil:
 		return nil, false, u.unreadable(ctx, err)
 	case !yields:
-		u.Rows.begun(row, early)
+		u.Rows.started(row, early)
 	}
 	return p, true, nil
 }
@@ -152,8 +152,8 @@ func (u *Unit) unreadable(ctx context.Context, err error) error {
 	return err
 }
 
-// begin takes a row up. It returns the row if completions of it are to be generated now; yields reports whether it was
-// not started, since others come first. An error means that it was not started, or that nothing more can be.
+// begin starts a row. It returns the row if completions of it are to be generated now; yields reports whether it was
+// not started, because others come first. An error means that it was not started, or that nothing more can be.
 func (u *Unit) begin(ctx context.Context, row *promptset.Row, early bool) (p *pendingRow, yields bool, err error) {
 	if u.lineage != nil && !early {
 		if p, running := u.lineage.Running(row.Index); running && u.Out.reach(p) {
@@ -243,8 +243,8 @@ func (u *Unit) launch(ctx context.Context, p *pendingRow) (*pendingRow, error) {
 	return p, nil
 }
 
-// replay takes up, at its place, a row that was generated earlier, with some of its results by this process. yields is
-// the argument of begin.
+// replay restores a row that was generated earlier, at its place, with some of its results by this process. yields is
+// as in begin.
 func (u *Unit) replay(ctx context.Context, row *promptset.Row, done []completion.Result, generated int) (yields bool,
 	err error) {
 	p, err := u.Out.begin(ctx, row, len(done), false)

@@ -19,10 +19,10 @@ type rowQueue struct {
 	Stop    func()                         // stops the reading
 	lineage *unitLineage                   // nil if no row continues another one
 
-	row     *promptset.Row // read, and not started
-	line    []int64        // rows to be started before it, from the last one on
-	traced  bool           // line belongs to row
-	begunTo int64          // all rows to be done before this one were started
+	row       *promptset.Row // read, and not started
+	line      []int64        // rows to be started before it, from the last one on
+	traced    bool           // line belongs to row
+	startedTo int64          // all rows to be done before this one were started
 }
 
 func newRowQueue(rows iter.Seq[*promptset.Row], l *unitLineage) *rowQueue {
@@ -62,12 +62,12 @@ func (q *rowQueue) due(ctx context.Context) (row *promptset.Row, early bool, err
 }
 
 // started notes that the row that was due was started.
-func (q *rowQueue) begun(row *promptset.Row, early bool) {
+func (q *rowQueue) started(row *promptset.Row, early bool) {
 	if early {
 		q.line = q.line[:len(q.line)-1]
 		return
 	}
-	q.begunTo, q.row, q.traced = row.Index+1, nil, false
+	q.startedTo, q.row, q.traced = row.Index+1, nil, false
 }
 
 // unitLineage is the lineage of a unit's rows, with what is read out of order for it.

@@ -16,7 +16,7 @@ import (
 	"github.com/quire/quire/internal/plural"
 )
 
-// Model is a model for interactive use: what it generates is reported as it comes, and nothing is kept.
+// Model is a model for interactive use: completions are reported as they are generated, and nothing is kept.
 type Model struct {
 	Process *process.Process
 	Job     *spec.Job // the job, with the defaults that the model's files ask for

@@ -15,7 +15,7 @@ import (
 type Change struct {
 	Time    time.Time `json:"time"`
 	Version string    `json:"version"` // version of the program
-	// What describes each change, with the new and the old value.
+	// What lists the changes, with the old and the new values.
 	What []string `json:"what"`
 	// SettingsBefore has the old values of changed settings; null if a setting did not exist. InputsBefore are the
 	// old inputs if they changed.

@@ -94,7 +94,7 @@ func (d *Description) Differences(was *Description) Differences {
 	return append(out, inputs...)
 }
 
-// content returns the input without its name: what identifies it wherever it is.
+// content returns the input without its name, which identifies it in any place.
 func (in Input) content() Input {
 	in.Name = ""
 	return in

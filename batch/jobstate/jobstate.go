@@ -282,14 +282,14 @@ func readNotes(files vfs.FS, dir string, each func(summary []byte)) (torn []stri
 	return torn, nil
 }
 
-// Change makes d the job of the folder, in place of the one that is there. Its journal stays valid, unless anew is
-// true: then it gets a new key. It takes the lock of the whole job.
-func (s *State) Change(d *Description, anew bool) error {
+// Change replaces the job of the folder by d. Its journal stays valid, unless newKey is true: then the job gets a new
+// key. It takes the lock of the whole job.
+func (s *State) Change(d *Description, newKey bool) error {
 	if s.dir != s.root || s.store != nil {
 		return errors.New("a job can only be changed by one process, with a local output")
 	}
 	next := *d
-	if next.Key = hex.EncodeToString(s.key[:]); anew {
+	if next.Key = hex.EncodeToString(s.key[:]); newKey {
 		next.Key = ""
 	}
 	b, err := json.MarshalIndent(&next, "", "  ")

@@ -106,7 +106,7 @@ func OpenShard(files vfs.FS, output string, shard Shard) (*State, error) {
 		fmt.Sprintf("%s: %%w as shard %s", output, shard)); err != nil {
 		return nil, err
 	}
-	// After it has its own lock: of two that begin at the same time, one sees the other.
+	// After it has its own lock: of two processes that start at the same time, one sees the other.
 	others, err := Shards(files, s.root)
 	if err != nil {
 		return nil, fmt.Errorf("cannot look for other shards: %w", err)

@@ -15,9 +15,9 @@
 //	header: "QUIREJ1\n", the journal's key (32 bytes), the segment's number (u64), CRC of these 48 bytes (u32)
 //	record: length of its bytes (u32), CRC of all that follows and of the length (u32), row (u64), bytes
 //
-// The CRC is CRC-32C, seeded with that of the header, so a record of another segment is not valid in this one. Reading
-// stops at the first record that is not whole. The rest of the segment is dropped and reported as [Damage]. A resuming
-// process starts a new segment, so nothing is ever written after a torn record.
+// The CRC is CRC-32C, seeded with the header's CRC, so a record of a different segment is not valid in this one.
+// Reading stops at the first record that is not whole. The rest of the segment is dropped and reported as [Damage]. A
+// resuming process starts a new segment, so nothing is ever written after a torn record.
 package journal
 
 import (

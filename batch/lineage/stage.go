@@ -34,7 +34,7 @@ type Stage[R any] struct {
 	waiting int                        // rows that can't yet
 }
 
-// running is a row that is started, and those that wait for it.
+// running is a row that is started, and the rows that wait for it.
 type running[R any] struct {
 	row      R
 	children []R
@@ -249,8 +249,8 @@ func (s *Stage[R]) Keep(index int64, p *Parent) error {
 	return s.keep(index, p.stripped())
 }
 
-// Find returns what the children of a row need of it. The row is not under way. Of a row that is not known, nor those
-// that it continues, published makes it from the published parts; it gets the parent of that row.
+// Find returns what the children of a row need of it. The row is not running. If neither the row nor its ancestors are
+// known, published makes it from the published parts; published gets the parent of that row.
 func (s *Stage[R]) Find(index int64, published func(row int64, parent *Parent) (*Parent, error)) (*Parent, error) {
 	p, err := s.Known(index)
 	if p != nil || err != nil {

@@ -19,8 +19,8 @@ type compiledEngine interface {
 	Executables() map[string]compute.Executable
 }
 
-// DumpPrograms writes the programs of the session's engine to a folder. again writes those that were compiled since:
-// one that took another's place, for what rows ask for, as NAME-2.
+// DumpPrograms writes the programs of the session's engine to a folder. again writes the programs that were compiled
+// since. A program that replaced another one, because rows asked for more, is named NAME-2.
 func DumpPrograms(s *process.Session, folder string) (again func() error, err error) {
 	e, ok := s.Sampler.(compiledEngine)
 	if !ok {

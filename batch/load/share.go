@@ -1,13 +1,13 @@
 package load
 
 import (
-	"fmt"
 	"os"
 	"strings"
 
 	"github.com/quire/quire/backend"
 	"github.com/quire/quire/backend/setup"
 	"github.com/quire/quire/batch/spec"
+	"github.com/quire/quire/data/setting"
 )
 
 // DevicesOfWorkers shares the devices of this host out to so many processes with models of their own. It returns the
@@ -41,7 +41,7 @@ func gpusOfWorkers(e *spec.Engine, workers int) ([]string, error) {
 		gpus = strings.Split(chipList(0, number), ",")
 	}
 	if len(gpus) < workers*each {
-		return nil, fmt.Errorf("`workers` %d with `tp` %d and `dp` %d need %d GPUs, and this host has %d", workers,
+		return nil, setting.Errorf("`workers` %d with `tp` %d and `dp` %d need %d GPUs, and this host has %d", workers,
 			e.TP, e.DP, workers*each, len(gpus))
 	}
 	lists := make([]string, workers)

@@ -198,7 +198,7 @@ func isolate(e *spec.Engine, together bool) error {
 	return nil
 }
 
-// sliceHosts is the hosts of the slice that this one is of.
+// sliceHosts returns the hosts of this host's slice.
 func sliceHosts() []string {
 	if before := hostsBefore.Load(); before != nil {
 		return hostnames(*before)

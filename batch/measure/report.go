@@ -46,7 +46,7 @@ type JobSize struct {
 	Tokens       int    `json:"generated_tokens"`
 }
 
-// StartFigures are of the time before the first run. Seconds count from the command's begin.
+// StartFigures are of the time before the first run. Seconds count from the start of the command.
 type StartFigures struct {
 	ReadySeconds  float64         `json:"ready_seconds"`  // with reading the model's files, opening the backend
 	EngineSeconds float64         `json:"engine_seconds"` // programs and weights

@@ -14,11 +14,11 @@ import (
 	"github.com/quire/quire/engine/tables"
 )
 
-// TableDumps say when the device's tables are written to files, and where. A dump is two files, of the same name: one
-// for people and one in JSON.
+// TableDumps controls when and where the device's tables are written to files. A dump is two files of the same name:
+// one for people and one in JSON.
 type TableDumps struct {
-	// Fault is when a run fails, Call after the call of this number, Every after each so many calls. Calls are those of
-	// one replica in this process, from 1.
+	// Fault dumps when a run fails, Call after the call with this number, Every after each so many calls. Calls are
+	// counted from 1 for one replica in this process.
 	Fault       bool
 	Call, Every int64
 	// Folder is made if missing. By default it is tables alongside the journal.

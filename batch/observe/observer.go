@@ -18,7 +18,7 @@ import (
 	"github.com/quire/quire/engine/schedule"
 )
 
-// Observer reports what happens in a job: the log, and what package telemetry makes of it.
+// Observer reports what happens in a job, in the log and by package telemetry.
 type Observer struct {
 	Run     *telemetry.Run
 	Log     *slog.Logger
@@ -39,7 +39,7 @@ const (
 // TimeSeries lists the files of telemetry in the folder of a job's state: the file of runs, and the files of workers
 // with their names.
 func TimeSeries(dir string) (run string, workers map[string]string) {
-	paths, _ := filepath.Glob(filepath.Join(escapeGlob(dir), workerSeriesName)) // its only error is of the pattern
+	paths, _ := filepath.Glob(filepath.Join(escapeGlob(dir), workerSeriesName)) // its only error is a bad pattern
 	before, after, _ := strings.Cut(workerSeriesName, "*")
 	workers = map[string]string{}
 	for _, path := range paths {
@@ -53,13 +53,14 @@ func escapeGlob(path string) string {
 	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(path)
 }
 
-// KeepSeries begins to write the time series. Without it a run continues: it is for people.
-func (w *Observer) KeepSeries(fs vfs.FS, dir string, anew bool) {
+// KeepSeries starts to write the time series. If it fails the run continues, because the series is only for people.
+// With fresh the old series are removed.
+func (w *Observer) KeepSeries(fs vfs.FS, dir string, fresh bool) {
 	if fs != vfs.OS {
 		return
 	}
 	run, workers := TimeSeries(dir)
-	if anew {
+	if fresh {
 		_ = os.Remove(run)
 		for path := range workers {
 			_ = os.Remove(path)
@@ -93,7 +94,7 @@ func (w *Observer) Tracer() func(replica int) schedule.Tracer {
 	return func(replica int) schedule.Tracer { return w.Trace.Replica(replica) }
 }
 
-// completionTrack is of the goroutine that takes completions.
+// completionTrack is the track of the goroutine that takes completions.
 const completionTrack = "completions"
 
 // Span begins a span of what a completion takes; the function that it returns ends it.

@@ -58,7 +58,7 @@ func RowsWithErrors(errors, rows int64, output string) error {
 	return Errorf(Partial, "%d of %d rows carry errors: sample show `errors` %s prints them", errors, rows, output)
 }
 
-// Word says in a word how a run ended.
+// Word returns how a run ended in a word.
 func Word(err error) string {
 	switch Of(err) {
 	case Finished, Partial:

@@ -60,9 +60,9 @@ func New(config engine.Config, replicas []compute.Backend, devices int, o Option
 	return &Planner{options: o, backend: backend, replicas: replicas, devices: devices, config: config}, nil
 }
 
-// firstPages is the share of the memory that weights leave which the first trial takes. All of it is too much; but a
-// program that does not fit is compiled in a quarter of the time, as the compiler finds out early, and reports how much
-// too large it is. If there are to be few trials the first is one that should fit.
+// firstPages is the share of the memory left by the weights that the first trial takes. All of it is too much; but a
+// program that does not fit is compiled in a quarter of the time, because the compiler finds out early, and the error
+// reports how much too large it is. If there are to be few trials the first one should fit.
 func firstPages(trials int) float64 {
 	if trials < 3 {
 		return 0.9
@@ -212,7 +212,8 @@ func (p *Planner) device() string {
 	return p.backend.Platform()
 }
 
-// sketch is the plan with the memory that the flags give, or with all of the device's: what it takes no compiler for.
+// sketch returns the plan for the memory that the flags give, or for all of the device's: a plan that needs no
+// compiler.
 func (p *Planner) sketch() (engine.Plan, error) {
 	c := p.config
 	if c.KVMemory == 0 {

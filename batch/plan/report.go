@@ -16,7 +16,7 @@ import (
 // Report is what a plan found; "sample plan --json" prints it as it is. Sizes are bytes of one device.
 type Report struct {
 	Model    string `json:"model"`
-	Defaults string `json:"defaults,omitempty"` // of parameters, those that the model's files ask for
+	Defaults string `json:"defaults,omitempty"` // of parameters that the model's files set
 	Topology string `json:"topology,omitempty"`
 	Device   string `json:"device"`
 	// Devices is how many there are; each would run the whole model by itself.
@@ -36,7 +36,7 @@ type Report struct {
 	// AllUsable reports whether the pages are as many as the job can use, and not bounded by memory.
 	AllUsable bool `json:"all_usable"`
 	// Complete reports whether the search for the most pages came to its end: 1/128 more, or pages of 1/512 of the
-	// memory, were seen not to fit, or are of no use. It is false if --max-compiles ended it, or nothing was searched.
+	// memory, were seen not to fit, or are useless. It is false if --max-compiles ended it, or nothing was searched.
 	Complete        bool            `json:"search_complete"`
 	Pages           int             `json:"pages"`
 	TokensOfContext int             `json:"tokens_of_context"`
@@ -161,8 +161,8 @@ func sizes(needed, available int64) (string, string) {
 	return gib(needed, decimals), gib(available, decimals)
 }
 
-// MoreSeqs is how many sequences at once would use the memory that a plan leaves free, a power of two; 0 if it is
-// not worth a word. Each further one takes as much of the KV cache as those that there are.
+// MoreSeqs returns how many sequences at once would use the memory that a plan leaves free, a power of two; 0 if it is
+// not worth mentioning. Each further sequence takes as much of the KV cache as the others.
 func (r *Report) MoreSeqs() int {
 	slots := r.Plan.MaxSeqs
 	if !r.AllUsable || r.KV <= 0 || slots < 1 {

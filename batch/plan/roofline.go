@@ -2,8 +2,8 @@ package plan
 
 import "github.com/quire/quire/backend/chip"
 
-// Estimate is the roofline of a job on a chip: what could be had if the chip did nothing but the products and the reads
-// that the model cannot do without, at its peak. It is an upper bound, and not measured.
+// Estimate is the roofline of a job on a chip: the speed if the chip did nothing but the necessary products and reads,
+// at its peak. It is an upper bound, and not measured.
 type Estimate struct {
 	Chip chip.Chip `json:"chip"`
 	// Decode is for Sequences that each have Context tokens.

@@ -14,7 +14,7 @@ type Trial struct {
 
 // pageSearch looks for the most pages with which a program compiles and fits.
 type pageSearch struct {
-	atLeast, atMost int   // pages that are of use
+	atLeast, atMost int   // pages that are useful
 	pageBytes       int64 // bytes of a page in all layers
 	available       int64 // bytes of the device
 	maxTrials       int
@@ -22,7 +22,8 @@ type pageSearch struct {
 }
 
 // The largest count is searched to within 1/tolerance of the pages, or of pages that take 1/memoryTolerance of the
-// device's memory: a compiler tells early what is too large by that much, and late what is too large by less.
+// device's memory: a compiler reports early that a program is too large by that much, and late that it is too large by
+// less.
 const (
 	tolerance       = 128
 	memoryTolerance = 512
@@ -48,9 +49,9 @@ func (s pageSearch) complete(best int, trials []Trial) bool {
 	return fails-best <= s.slack(best)
 }
 
-// run returns the largest count found to fit, 0 if there is none, and all trials. Each trial compiles, so that there
-// should be few: the next count is where the last one's bytes say that the memory ends, halfway where they don't, and
-// the search ends when a count fits and one larger by at most the slack does not.
+// run returns the largest count found to fit, 0 if there is none, and all trials. Each trial compiles, so there should
+// be few. The next count is the one at which the last trial's bytes predict that the memory ends, or halfway if they
+// predict none. The search ends when a count fits and a count that is larger by at most the slack does not.
 func (s pageSearch) run(guess int) (best int, trials []Trial, err error) {
 	fits, fails := s.atLeast-1, s.atMost+1
 	perPage, last := s.pageBytes, Trial{} // what a page was seen to take: layouts may pad it

@@ -19,7 +19,7 @@ import (
 	"github.com/quire/quire/engine"
 )
 
-// prefixEnding is that of the files of named prefixes.
+// prefixEnding ends the file names of named prefixes.
 const prefixEnding = ".kv"
 
 var prefixName = regexp.MustCompile(`^[\pL\pN_][\pL\pN_.-]*$`)
@@ -48,7 +48,7 @@ func (p Prefixes) dir() (string, error) {
 // File returns the file of a name, whether it is there or not.
 func (p Prefixes) File(name string) (string, error) {
 	if !prefixName.MatchString(name) {
-		return "", fmt.Errorf("%q is no name of a prefix: give letters, digits, \"_\", \".\" and \"-\"", name)
+		return "", fmt.Errorf("%q is not a valid name of a prefix: give letters, digits, \"_\", \".\" and \"-\"", name)
 	}
 	dir, err := p.dir()
 	return filepath.Join(dir, name+prefixEnding), err
@@ -101,7 +101,7 @@ func (p Prefixes) Drop(name string) error {
 
 func (p Prefixes) unknown(name string) error {
 	dir, err := p.dir()
-	return cmp.Or(err, fmt.Errorf("there is no prefix %q in %s: \"sample prefix list\" lists those that are there",
+	return cmp.Or(err, fmt.Errorf("there is no prefix %q in %s: \"sample prefix list\" lists the prefixes",
 		name, dir))
 }
 

@@ -29,26 +29,26 @@ func checkTokenizer(ctx context.Context, j *spec.Job, model process.Identity, r 
 // CheckDevice looks for the backend's device and plugin, before the model is fetched. A job that was started may be
 // finished and need neither: then a fault is reported when the model is opened.
 func CheckDevice(ctx context.Context, p *process.Process, j *spec.Job) error {
-	if begun, err := jobstate.ReadOutput(ctx, j.Output); err != nil || begun != nil && !p.New {
+	if existing, err := jobstate.ReadOutput(ctx, j.Output); err != nil || existing != nil && !p.New {
 		return nil // a fault of the output is reported when it is opened
 	}
 	return p.Models.Lacks(j.Engine.Backend)
 }
 
-// cutAsBegun is the job cut into parts as the one in the output folder, if there is one and no size is given. A fault
-// of that job is reported when it is opened.
-func cutAsBegun(ctx context.Context, p *process.Process, j *spec.Job) *spec.Job {
+// cutAsExisting is the job cut into parts as the one in the output folder, if there is one and no size is given. A
+// fault of that job is reported when it is opened.
+func cutAsExisting(ctx context.Context, p *process.Process, j *spec.Job) *spec.Job {
 	if j.PartRows > 0 || j.CutRows > 0 || p.New {
 		return j
 	}
-	begun, err := jobstate.ReadOutput(ctx, j.Output)
+	existing, err := jobstate.ReadOutput(ctx, j.Output)
 	if work, _ := p.WorkFolder(j); !storage.IsRemote(j.Output) && work != "" {
-		begun, err = jobstate.Read(p.FS, work)
+		existing, err = jobstate.Read(p.FS, work)
 	}
-	if begun == nil || err != nil {
+	if existing == nil || err != nil {
 		return j
 	}
-	if parts, _, ok := spec.PartsOf(begun); ok {
+	if parts, _, ok := spec.PartsOf(existing); ok {
 		next := *j
 		next.CutRows = parts.PartRows
 		return &next

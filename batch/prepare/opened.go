@@ -57,7 +57,7 @@ func OpenCopied(ctx context.Context, p *process.Process, j *spec.Job, copied str
 	if j, err = WithModel(ctx, j, p, model); err != nil {
 		return nil, err
 	}
-	j = cutAsBegun(ctx, p, j)
+	j = cutAsExisting(ctx, p, j)
 	parts := j.Parts(reader.NumRows())
 	if j.KeepPartitions {
 		parts = spec.InFolders(parts, spec.InputsOf(reader))

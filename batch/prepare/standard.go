@@ -19,7 +19,7 @@ import (
 )
 
 // lockPatience is how long a run waits for the lock of a job. A process that was killed holds it until the system has
-// taken its memory apart, and whoever starts it again at once should not have to know.
+// freed its memory, and restarting it at once should work.
 const lockPatience = 2 * time.Second
 
 // RetryWhile retries lock while it fails because the lock is taken, for up to lockPatience.

@@ -90,7 +90,7 @@ type Options struct {
 	// TextOnly opens no engine, but what turns text into tokens.
 	TextOnly bool
 
-	// Timing is how long things wait; a wait of 0 is that of [DefaultTiming].
+	// Timing is how long things wait; 0 is the wait of [DefaultTiming].
 	Timing Timing
 
 	PartGap int64 // storage.PartialOptions.Gap of weights, for tests
@@ -120,14 +120,13 @@ type Timing struct {
 	StallAfter time.Duration
 	// PollUnits is how long one question for a unit waits at the server, BeatEvery the time between heartbeats.
 	PollUnits, BeatEvery time.Duration
-	// BetweenJobs is how long a worker waits that found nothing to do, SetAside how long it leaves a job that it could
+	// BetweenJobs is how long a worker that found nothing to do waits, SetAside how long it leaves a job that it could
 	// not work on.
 	BetweenJobs, SetAside time.Duration
 	// LostGrace is how long a process has to end when another of its group is lost, EndGrace when it is asked to end:
 	// schedulers kill after 2 minutes, as the manifests state.
 	LostGrace, EndGrace time.Duration
-	// Journal bounds what a crash costs: what is finished waits a second at most to be on disk, and never more than
-	// 16 MiB of it do.
+	// Journal bounds what a crash costs: finished work waits at most a second, and at most 16 MiB of it, to be on disk.
 	Journal journal.Options
 }
 

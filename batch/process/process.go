@@ -29,8 +29,8 @@ func Describe(s spec.Spec, o Options) (*spec.Job, error) {
 	return j, nil
 }
 
-// Process is how this process works. Nothing of it changes: a phase that works in another way, such as a lease of a
-// queue, which has a shard of its own, has another Process.
+// Process is how this process works. It does not change: a phase that works differently, such as a lease of a queue,
+// which has a shard of its own, has a different Process.
 type Process struct {
 	Options
 	Queued string // the job of a queue whose units this process does; empty elsewhere

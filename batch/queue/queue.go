@@ -17,10 +17,11 @@
 // # Guarantees
 //
 // A unit is leased to one worker at a time, which renews the lease every quarter of Job.AckWait. If it does not, the
-// unit goes to another worker. Only the server's clock counts. If that clock is set back, the units of a dead worker
-// wait that much longer. If it is set forward by about AckWait, units of live workers are handed out again. A worker
-// that notices this returns the unit by [Lease.Busy]; otherwise it counts as a try. A unit is therefore done at least
-// once, and whoever publishes its results must expect that another worker, thought dead, has published them too.
+// unit goes to a different worker. Only the server's clock counts. If that clock is set back, the units of a dead
+// worker wait that much longer. If it is set forward by about AckWait, units of live workers are handed out again. A
+// worker that notices this returns the unit by [Lease.Busy]; otherwise it counts as a try. A unit is therefore done at
+// least once, and a worker that publishes its results must expect that a different worker, thought dead, has published
+// them too.
 //
 // A unit that fails, or whose worker dies, is handed out again. After Job.MaxTries attempts without progress it is
 // parked with the last error. Progress means that more rows are done than ever before. A unit that a worker gives back
@@ -112,7 +113,8 @@ func (q *Queue) Free(ctx context.Context, job Job) error {
 	return err
 }
 
-// Remove removes a job from the queue, with all that is known of it. Workers that have units of it end them in vain.
+// Remove removes a job and everything that is known about it from the queue. Workers that have units of it finish them
+// in vain.
 func (q *Queue) Remove(ctx context.Context, id string) error {
 	job, err := q.bucket.job(ctx, id)
 	if err != nil {

@@ -27,7 +27,7 @@ type Status struct {
 	Figures     tally.Counts `json:"figures"`
 	Workers     []LifeSign   `json:"workers"`
 	ParkedUnits []ParkedUnit `json:"parked"`
-	// Units are the units that workers have, and those that wait after a failure.
+	// Units are the units that workers have, and the units that wait after a failure.
 	Units    []UnitState `json:"units"`
 	Refusals []Refusal   `json:"refusals"` // workers that can't work on the job
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/quire/quire/data/storage"
 )
 
-// SettledAs is the job with what it leaves open as a job has it that was started. Further differences from that one,
-// and those that are given, are an error.
+// SettledAs returns the job with the settings that it leaves open set as in the job that was started. Differences, both
+// given and found here, are an error.
 func SettledAs(j *spec.Job, p *process.Process, was jobstate.Settled, differences jobstate.Differences) (*spec.Job,
 	error) {
 	next, err := *j, error(nil)

@@ -132,7 +132,7 @@ func (s *Saved) Claim(ctx context.Context, d *jobstate.Description) error {
 	if s.State.Job() != nil {
 		return s.Change()
 	}
-	// What an older job left whose description is gone.
+	// Journals of an older job whose description is gone.
 	if err := errors.Join(journal.Clear(s.FS, s.State.Dir()), lineage.Clear(s.FS, s.State.Dir())); err != nil {
 		return fmt.Errorf("cannot clear the journal: %w", err)
 	}

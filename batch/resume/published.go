@@ -25,7 +25,7 @@ func (p *PublishedResults) RowResults(ctx context.Context, row int64) ([]prompts
 	if part := p.Saved.Parts.Of(row); p.contents == nil || p.part != part {
 		contents, err := p.load(ctx, part)
 		if err != nil {
-			return nil, fmt.Errorf("%s, whose rows others go on from: %w",
+			return nil, fmt.Errorf("%s, whose rows others continue: %w",
 				p.Saved.Parts.Name(part, p.Saved.format), err)
 		}
 		p.part, p.contents = part, contents

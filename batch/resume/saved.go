@@ -64,7 +64,7 @@ type Saved struct {
 type change struct {
 	next         *jobstate.Description // the description of the changed job; nil without a change
 	inputsFixed  bool                  // rows of the inputs have other content than before
-	dropsJournal bool                  // the journal is of no use to the changed job
+	dropsJournal bool                  // the changed job can't use the journal
 	// stale holds the notes of the missing parts that are published as they were before a change.
 	stale map[int]folder.PartSummary
 }

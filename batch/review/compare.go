@@ -125,7 +125,7 @@ func digestsOf(row *Row, number int64) digests {
 	return d
 }
 
-// waiting are the rows of one output that the other has not come to yet, by id, the first first.
+// waiting are the rows of one output that the other has not reached yet, by id, the first first.
 type waiting struct {
 	rows        map[key][]digests
 	completions int
@@ -286,7 +286,7 @@ func (c *Comparison) Differences(ctx context.Context) iter.Seq2[*Difference, err
 	}
 }
 
-// picked are some rows of an output, which can be had in about the order in which they stand there.
+// picked are some rows of an output, which can be read in about the order of the output.
 type picked struct {
 	next  func() (*Row, error, bool)
 	stop  func()

@@ -13,7 +13,7 @@ import (
 // Distinct are the shares of different n-grams among all of an output: distinct-1 to distinct-3 of Li et al. 2016,
 // https://arxiv.org/abs/1510.03055. An n-gram lies within a completion.
 type Distinct struct {
-	// Over is "tokens", or "words" for an output without tokens: what white space separates.
+	// Over is "tokens", or "words", separated by white space, for an output without tokens.
 	Over  string     `json:"over"`
 	Of    int64      `json:"of"` // tokens or words
 	Share [3]float64 `json:"share"`

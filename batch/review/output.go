@@ -18,8 +18,8 @@ import (
 	"github.com/quire/quire/data/vfs"
 )
 
-// Output is what there is of the completions of a job: in its parts, and, of parts that are not there yet, in its
-// journal. Each completion is there once. It is as it was when it was opened: a job that runs continues undisturbed.
+// Output is the available completions of a job: in its parts, and, of parts that are not there yet, in its journal.
+// Each completion is there once. It is as it was when it was opened: a job that runs continues undisturbed.
 type Output struct {
 	*promptset.Output
 	Path string
@@ -41,7 +41,7 @@ func Open(ctx context.Context, files vfs.FS, path, workDir string) (*Output, err
 	}
 	missing := err
 	place := folder.OpenToRead(ctx, files, path)
-	// The journal before the parts: what leaves it meanwhile is in a part then.
+	// The journal is read before the parts: results that leave it meanwhile are in a part then.
 	var jobErr error
 	if o.running, jobErr = readRunning(ctx, files, path, workDir); ctx.Err() != nil {
 		return nil, ctx.Err()

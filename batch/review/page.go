@@ -81,10 +81,10 @@ func meanOf(logprobs []float32) *float64 {
 	return &mean
 }
 
-// describe reports how the output was made: what matters in a line, and everything.
+// describe sets the page's description of how the output was made: what matters in one line, and everything.
 func describe(ctx context.Context, files vfs.FS, page *report.Page, meta map[string]string, out *Output) {
 	var parameters map[string]json.RawMessage
-	_ = json.Unmarshal([]byte(meta[completion.MetaParameters]), &parameters) // none of another program's output
+	_ = json.Unmarshal([]byte(meta[completion.MetaParameters]), &parameters) // output of another program has none
 	_ = json.Unmarshal(parameters["max_tokens"], &page.MaxTokens)
 	page.Line = lineOf(page, meta, parameters)
 	page.Facts = append(page.Facts, [2]string{"output", out.Path})
@@ -109,8 +109,8 @@ func describe(ctx context.Context, files vfs.FS, page *report.Page, meta map[str
 // manyInputs is how many inputs are named.
 const manyInputs = 5
 
-// lineOf names the model, the size of the job, and the parameters that matter: those that one asks for first, and
-// those that are not as they are by default.
+// lineOf names the model, the size of the job, and the parameters that matter: first the most important ones, then
+// those with values other than the defaults.
 func lineOf(page *report.Page, meta map[string]string, parameters map[string]json.RawMessage) string {
 	var parts []string
 	if model := meta[completion.MetaModel]; model != "" {

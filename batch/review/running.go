@@ -365,8 +365,8 @@ func (b *runningJob) together(row *promptset.Row, old *oldPart) ([]completion.Re
 	return results, nil
 }
 
-// merge yields the completions of a part with those that the journal adds, and with the input's prompts. Without the
-// input they are the prompts of the part.
+// merge yields the completions of a part together with the completions that the journal adds and the prompts of the
+// input. Without the input it yields the prompts of the part.
 func (b *runningJob) merge(ctx context.Context, there iter.Seq2[*promptset.Completion, error], part folder.Part,
 	yield func(*promptset.Completion, error) bool) {
 	old, stop := readOld(there)

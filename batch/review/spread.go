@@ -102,7 +102,7 @@ type sketch struct {
 }
 
 func newSketch() *sketch {
-	of, _ := ddsketch.NewDefaultDDSketchWithExactSummaryStatistics(sketchError) // its only error is of the number
+	of, _ := ddsketch.NewDefaultDDSketchWithExactSummaryStatistics(sketchError) // its only error is a bad number
 	return &sketch{of: of}
 }
 

@@ -45,9 +45,9 @@ func (s *Spec) ColumnsOf(input *promptset.Schema) []string {
 
 // SetColumnsOf sets what columns the output of a job has, given the options' schema of its input.
 func SetColumnsOf(job *jobstate.Description, o *promptset.WriterOptions) {
-	begun, _ := settingsOf(job)
-	s := &Spec{Columns: begun.Columns, Exclude: begun.Exclude, Partitions: begun.Partitions,
-		Sampling: parameter.Defaults(), KeepPartitions: begun.Folders}
+	existing, _ := settingsOf(job)
+	s := &Spec{Columns: existing.Columns, Exclude: existing.Exclude, Partitions: existing.Partitions,
+		Sampling: parameter.Defaults(), KeepPartitions: existing.Folders}
 	for setting, at := range map[string]*int{"top_logprobs": &s.Sampling.TopLogprobs,
 		"prompt_logprobs": &s.Sampling.PromptLogprobs} {
 		if _, given := job.Settings[setting]; given {
@@ -86,7 +86,7 @@ func (s *Spec) checkJSONColumn() error {
 	return nil
 }
 
-// checkExcluded checks the columns that the output does without, as far as that is possible without the input.
+// checkExcluded checks the columns that the output leaves out, as far as that is possible without the input.
 func (s *Spec) checkExcluded() error {
 	s.Exclude = slices.Compact(slices.Sorted(slices.Values(s.Exclude)))
 	if len(s.Exclude) > 0 && s.Format == promptset.FormatOpenAI {
@@ -128,8 +128,8 @@ func (s *Spec) CheckPartitions(input *promptset.Reader) error {
 	return nil
 }
 
-// ExcludedColumns are the columns that the files of the output do without: those that are named, and those that its
-// folders give.
+// ExcludedColumns returns the columns that the output files leave out: the columns that the user named, and the columns
+// that the output's folders give.
 func (s *Spec) ExcludedColumns() []string {
 	if !s.KeepPartitions {
 		return s.Exclude

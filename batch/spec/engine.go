@@ -41,14 +41,14 @@ type Engine struct {
 	NoPrefixCache bool
 	// Speculate is how many tokens are drafted: auto, off or a number, see engine.Config.
 	Speculate string
-	// DraftModel is the model that drafts them, by a name as [Spec.Model] has it; "" drafts from a row's own text.
+	// DraftModel is the model that drafts them, named like [Spec.Model]; "" drafts from a row's own text.
 	DraftModel string `json:",omitempty"`
 	// Admission is how pages are reserved: engine.Overcommit or engine.Reserve.
 	Admission engine.Admission
 	// HostKVMemory is the bytes of the host's memory for prefixes that had to leave the device.
 	HostKVMemory int64
 	// Features are names of engine.Features, with commas between, that rows may ask for without a program being
-	// compiled during the run: alongside those that the job's own parameters ask for.
+	// compiled during the run: in addition to the features that the job's own parameters need.
 	Features string
 	// TP is the devices that each model is split over, DP the number of models.
 	TP, DP int
@@ -128,7 +128,7 @@ func (e *Engine) Config() engine.Config {
 	}
 }
 
-// parseSpeculate reads Speculate as the engine has it.
+// parseSpeculate parses Speculate into the engine's setting.
 func parseSpeculate(text string) (int, error) {
 	switch text {
 	case "off", "":

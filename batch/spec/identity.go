@@ -49,8 +49,8 @@ func Settled(p engine.Plan) jobstate.Settled {
 		MaxModelLen: p.MaxModelLen, MaxSeqs: p.MaxSeqs, PageSize: p.PageSize, PrefillTokens: p.PrefillTokens}
 }
 
-// SettledAs is the engine with what it leaves open as a job has it that was started, and how what is given differs from
-// that. Completions may depend on each of these in their last digits.
+// SettledAs returns the engine with the settings that it leaves open set as in a job that was started, and how the
+// given settings differ from that. Completions may depend on each of these in their last digits.
 func (e Engine) SettledAs(was jobstate.Settled) (_ Engine, differences jobstate.Differences, err error) {
 	for _, size := range []struct { // in the order of their names
 		name  string

@@ -18,7 +18,7 @@ type Job struct {
 	Spec
 	Mapping  promptset.Mapping // how rows become prompts, once the files that say so were read
 	Defaults string            // those parameters that the model's files give
-	CutRows  int64             // rows of a part, if the job in the output folder says so and PartRows is 0
+	CutRows  int64             // rows of a part of the job in the output folder, if PartRows is 0
 }
 
 // Values of [Spec.GenerationConfig].

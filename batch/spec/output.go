@@ -24,8 +24,8 @@ func (s *Spec) CheckOutput(ctx context.Context) error {
 		return outcome.Errorf(outcome.Misused, "`output` is %s, which is a file: give a folder", s.Output)
 	}
 	if stem := promptset.FileStem(storage.Path(s.Output)); stem != "" {
-		begun, _ := jobstate.ReadOutput(ctx, s.Output) // by a version that took such names
-		if begun == nil && !(local && err == nil) {
+		existing, _ := jobstate.ReadOutput(ctx, s.Output) // by a version that took such names
+		if existing == nil && !(local && err == nil) {
 			return s.fileNamed(stem)
 		}
 	}

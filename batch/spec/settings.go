@@ -24,8 +24,8 @@ const (
 // SettingMaxModelLen is the limit, among what a job settled on, that may be raised for rows that are tried again.
 const SettingMaxModelLen = "max_model_len"
 
-// What tells a job from others is written as settings, each under its name in job.json, alongside those parameters of
-// sampling that rows take. outputVersion is the version of it all. [jobstate.Description.Differences] compares jobs.
+// The settings that distinguish a job are written under their names in job.json, alongside the sampling parameters that
+// rows take. outputVersion is the version of all of them. [jobstate.Description.Differences] compares jobs.
 
 // outputSettings are the settings that the completions and their columns depend on: they are in the output's files and
 // in reports, too.

@@ -33,8 +33,8 @@ const (
 // Standard stands for standard input among [Spec.Inputs], and for standard output as [Spec.Output].
 const Standard = "-"
 
-// Spec describes what a job is: what job.json describes is made from it, and a queue gives it to workers. Completions
-// depend on nothing else. Begin with [DefaultSpec].
+// Spec describes a job: job.json is made from it, and a queue gives it to workers. Completions depend on nothing else.
+// Start with [DefaultSpec].
 type Spec struct {
 	// Model is a Hugging Face folder or a GGUF file, here or in an object store, hf://org/name, or a name that package
 	// setup knows.
@@ -60,7 +60,7 @@ type Spec struct {
 	Format string
 	// Columns are the columns that the output has on request.
 	Columns []string
-	// Exclude are columns that the output does without: see [promptset.WriterOptions].
+	// Exclude are columns that the output leaves out: see [promptset.WriterOptions].
 	Exclude []string `json:",omitempty"`
 	// KeepPartitions has the parts lie in folders as the inputs do, such as lang=en/split=test, without the columns
 	// that these folders give.

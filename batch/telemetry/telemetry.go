@@ -27,7 +27,7 @@ type Point struct {
 	Seconds      float64 `json:"s"` // time since the start
 	tally.Counts         // counts of this process
 	Before       int64   `json:"before,omitempty"` // rows that earlier processes finished, as far as they are known
-	Tokens       int64   `json:"tokens"`           // generated tokens, including those that are not in a completion
+	Tokens       int64   `json:"tokens"`           // generated tokens, including tokens that are not in a completion
 	Calls        int64   `json:"calls"`
 	CallSeconds  float64 `json:"call_seconds"` // time in which the device ran the program
 	Active       int     `json:"active"`       // slots in use, as of the last call

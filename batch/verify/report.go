@@ -49,7 +49,7 @@ func (r *Report) read(c promptset.PartContent, s folder.PartSummary) {
 	r.Done += s.Completions
 }
 
-// settle reports what it comes to.
+// settle sets the result of the checks.
 func (r *Report) settle() {
 	if r.unchecked > 0 {
 		r.Unchecked = true

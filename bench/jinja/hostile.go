@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// readHostile reads the templates of TestLimits in package chat: each is a list of texts that stand so many times one
-// behind the other.
+// readHostile reads the templates of TestLimits in package chat: each is a list of texts, each repeated a number of
+// times.
 func readHostile(folder string) (sources []string, err error) {
 	data, err := os.ReadFile(filepath.Join(folder, "hostile.json"))
 	if err != nil {

@@ -31,7 +31,7 @@ type testCase struct {
 	Error               string
 }
 
-// vars are what transformers gives a template besides its functions.
+// vars are what transformers gives a template in addition to its functions.
 func (c *testCase) vars() map[string]any {
 	messages := make([]any, len(c.Messages))
 	for i, m := range c.Messages {
@@ -214,7 +214,7 @@ func runHostile(engine, data string, templates []string, verbose bool) {
 			"-data", data, "-hostile", strconv.Itoa(i))
 		start := time.Now()
 		out, err := cmd.Output()
-		took := time.Since(start)
+		elapsed := time.Since(start)
 		verdict, memory := "ended by itself", int64(0)
 		if use, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
 			memory = use.Maxrss >> 10
@@ -228,8 +228,8 @@ func runHostile(engine, data string, templates []string, verbose bool) {
 			bounded++
 		}
 		cancel()
-		if verbose || verdict != "ended by itself" || took > 2*time.Second || memory > 256 {
-			fmt.Printf("%-90.90q %s: %.1f s, %d MiB, %s\n", source, verdict, took.Seconds(), memory, out)
+		if verbose || verdict != "ended by itself" || elapsed > 2*time.Second || memory > 256 {
+			fmt.Printf("%-90.90q %s: %.1f s, %d MiB, %s\n", source, verdict, elapsed.Seconds(), memory, out)
 		}
 	}
 	fmt.Printf("hostile templates that end by themselves: %d of %d\n", bounded, len(templates))

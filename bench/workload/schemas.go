@@ -6,7 +6,7 @@ import (
 )
 
 // schema is the k-th of a workload's JSON schemas, all different: an object of properties with names of its own, of all
-// types, whose shortest text has more tokens than a row draws.
+// types, whose shortest text has more tokens than a row generates.
 func schema(k, maxTokens int) string {
 	var properties, required []string
 	for i := 0; 4*i < maxTokens; i++ {

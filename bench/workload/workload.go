@@ -38,12 +38,12 @@ const extension = ".yaml"
 type Workload struct {
 	Name  string `yaml:"-" json:"name"`
 	About string `yaml:"about" json:"about"`
-	// Prompts says what the prompts are:
+	// Prompts is the kind of prompts:
 	//
 	//	questions   word problems, 128 different ones
-	//	fewshot     the same behind a prefix of four worked ones that all share
+	//	fewshot     the same after a prefix of four worked ones that all share
 	//	sums        a few tokens each, all different
-	//	tokens      PromptTokens drawn token ids
+	//	tokens      PromptTokens random token ids
 	//	quotes      a passage of a book, to be said again
 	//	summaries   a passage of a book, to be summed up
 	Prompts      string `yaml:"prompts" json:"prompts"`
@@ -53,16 +53,16 @@ type Workload struct {
 	N int `yaml:"n" json:"n"`
 	// MaxTokens is the length of every completion; it is forced by ignoring the end-of-sequence token.
 	MaxTokens int `yaml:"max_tokens" json:"max_tokens,omitempty"`
-	// MaxTokensRange draws each row's length between its two bounds, instead of MaxTokens; with EqualLengths the rows
-	// share the sum of those draws evenly.
+	// MaxTokensRange gives each row a random length between its two bounds, instead of MaxTokens; with EqualLengths the
+	// rows share the sum of these lengths evenly.
 	MaxTokensRange []int   `yaml:"max_tokens_range" json:"max_tokens_range,omitempty"`
 	EqualLengths   bool    `yaml:"equal_lengths" json:"equal_lengths,omitempty"`
 	Temperature    float64 `yaml:"temperature" json:"temperature"`
 	// Schemas is how many JSON schemas the rows have in turn; 0 for none. Their texts do not end within the longest
 	// length.
 	Schemas int `yaml:"schemas" json:"schemas,omitempty"`
-	// Parameters are further parameters of all rows, by the names of package parameter: how tokens are drawn, biases,
-	// and which log-probabilities are told.
+	// Parameters are further parameters of all rows, by the names of package parameter: how tokens are sampled, biases,
+	// and which log-probabilities are reported.
 	Parameters map[string]any `yaml:"parameters" json:"parameters,omitempty"`
 }
 
@@ -76,7 +76,7 @@ type Row struct {
 	Schema    string  `json:"json_schema,omitempty"`
 }
 
-// ErrUnknown says that there is no workload of a name, nor a file.
+// ErrUnknown reports that there is no workload and no file of this name.
 var ErrUnknown = errors.New("no such workload")
 
 // Names lists the workloads that come with Quire.
@@ -94,7 +94,7 @@ func Names() []string {
 	return names
 }
 
-// Open returns the workload of a name, or that of a YAML file. It is ErrUnknown if there is neither.
+// Open returns the workload of a name, or of a YAML file. It is ErrUnknown if there is neither.
 func Open(ref string) (*Workload, error) {
 	src, err := files.ReadFile(ref + extension)
 	if err != nil {
@@ -128,7 +128,7 @@ func Parse(src []byte) (w *Workload, err error) {
 	return w, w.check()
 }
 
-// Text says that the prompts are texts, which need a tokenizer.
+// Text reports whether the prompts are texts, which need a tokenizer.
 func (w *Workload) Text() bool { return w.Prompts != "tokens" }
 
 const (
@@ -176,7 +176,7 @@ func (w *Workload) check() error {
 	return nil
 }
 
-// Over returns the parameters of the rows, in place of those of a model; texts and lengths are not in it.
+// Over returns the parameters of the rows, in place of a model's; texts and lengths are not in it.
 func (w *Workload) Over(model parameter.Sampling) (parameter.Set, error) {
 	set := parameter.Defaults()
 	set.Sampling = model
@@ -197,7 +197,7 @@ func (w *Workload) Over(model parameter.Sampling) (parameter.Set, error) {
 	return set, set.Check(func(own string) string { return own })
 }
 
-// ofWorkloads says whether a parameter is one that Over's callers heed and that no key of a workload gives.
+// ofWorkloads reports whether a parameter is one that Over's callers use and that no key of a workload gives.
 func ofWorkloads(p *parameter.Parameter) bool {
 	var set parameter.Set
 	switch at := p.At(&set); at {
@@ -210,7 +210,7 @@ func ofWorkloads(p *parameter.Parameter) bool {
 	}
 }
 
-// within says whether a pointer is to a field of a struct.
+// within reports whether a pointer is to a field of a struct.
 func within(field any, of *parameter.Sampling) bool {
 	fields := reflect.ValueOf(of).Elem()
 	for i := range fields.NumField() {
@@ -221,7 +221,7 @@ func within(field any, of *parameter.Sampling) bool {
 	return false
 }
 
-// seed is of everything that is drawn. Another one would be another workload.
+// seed is the seed of everything random. A different seed would be a different workload.
 const seed = 20261121
 
 // Rows returns the rows in order. The vocabulary bounds the token ids of prompts: tokens.

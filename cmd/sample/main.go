@@ -54,7 +54,7 @@ func sampleMain(args []string, world *cli.Environment) int {
 			code = cli.ExitFailure
 		}
 	}
-	_ = stderr.Failure("standard error") // which nobody could be told
+	_ = stderr.Failure("standard error") // which could not be reported anywhere
 	return code
 }
 

@@ -20,7 +20,7 @@ func newManual() *cli.Command {
 		Args:    "[SUBCOMMAND]",
 		Summary: "print a manual page, or write all of them",
 		About: `
-Prints the page of sample, or of a subcommand, in the format of man. The pages say what "sample help" does.`,
+Prints the page of sample, or of a subcommand, in the format of man. The pages have the text of "sample help".`,
 		Example: `
 sample manual run | man -l -
 sample manual --output ~/.local/share/man/man1    # then: man sample-run`,
@@ -112,7 +112,7 @@ func (p *page) paragraphs(text string) {
 	}
 }
 
-// roff escapes text for a page: what it would take for commands, and hyphens, which it would break lines at.
+// roff escapes text for a page: characters that start commands, and hyphens, at which it would break lines.
 func roff(text string) string {
 	text = strings.NewReplacer(`\`, `\e`, "-", `\-`).Replace(text)
 	lines := strings.Split(text, "\n")

@@ -11,9 +11,8 @@ import (
 	"github.com/quire/quire/data/promptset/schema"
 )
 
-// Before returns the reader of a job that had fewer inputs: the first files, and only the first bytes of the last
-// one. The last row must be complete: what follows must not continue it. The error is a [*FileError], or an error of
-// reading.
+// Before returns the reader of a job that had fewer inputs: the first files, and only the first bytes of the last one.
+// These bytes must end with a complete row. The error is a [*FileError], or an error of reading.
 func (r *Reader) Before(ctx context.Context, files int, bytes int64) (*Reader, error) {
 	old := &Reader{files: r.files, mapping: r.mapping, schema: schema.New()}
 	for i := range files {
@@ -104,7 +103,7 @@ func (r *Reader) endsAs(ctx context.Context, old *Reader) error {
 	return nil
 }
 
-// firstBytes are files, one of which has only its first bytes.
+// firstBytes are files of which the last one has only its first bytes.
 type firstBytes struct {
 	Files
 	name string

@@ -14,12 +14,12 @@ import (
 // Lines are rows of JSONL from a stream whose content is unknown in advance. The rows are like a file's, but no
 // column has the same type in all of them.
 type Lines struct {
-	source Source
-	from   io.Reader
-	items  chan lines.Text
-	ahead  *lines.Text // text that was read but is not a row yet
-	begun  bool
-	err    error
+	source  Source
+	from    io.Reader
+	items   chan lines.Text
+	ahead   *lines.Text // text that was read but is not a row yet
+	started bool
+	err     error
 }
 
 // NewLines returns the rows of a stream. Errors call the stream name. A blocked read of it may outlast everything
@@ -30,8 +30,8 @@ func NewLines(name string, from io.Reader, m Mapping) *Lines {
 
 // Await waits until a row or the end of the stream is available; it returns false if ctx is done first.
 func (l *Lines) Await(ctx context.Context) bool {
-	if !l.begun {
-		l.begun = true
+	if !l.started {
+		l.started = true
 		go l.read()
 	}
 	if l.ahead != nil {

@@ -23,7 +23,7 @@ import (
 
 // Output is what writers published in one place, read back.
 type Output struct {
-	// Parts are the part files in the place, by number, whatever job they belong to.
+	// Parts are the part files in the place, by number, of any job.
 	Parts []folder.Part
 	place folder.Published
 
@@ -114,7 +114,7 @@ type PartContent struct {
 	folder.Seal
 	Rows int64             // number of readable output rows
 	Meta map[string]string // metadata of a Parquet part's footer; nil for JSONL
-	// Damage says why the part could not be read to its end; it is empty if it could.
+	// Damage states why the part could not be read to its end; it is empty if it could.
 	Damage string
 }
 

@@ -8,21 +8,20 @@
 //
 //   - prompt: text
 //   - messages: a list of {role, content} with any other members, or text with it as JSON; content is text, null, or a
-//     list of text parts. Package parameter says which members are refused
+//     list of text parts. Package parameter defines which members are refused
 //   - prompt_token_ids: a list of integers
 //
-// and a row may have an id (text or integer), a parent that it goes on from (the id of another row, with
-// parent_generation and parent_length), and parameters of its own, such as max_tokens, which come before the
-// job's: those of package parameter. Null means not given. Names that other engines have for these, and parameters that
-// Quire does not have, are judged as package parameter says. Every column is passed through to the output, whatever it
-// means.
+// and a row may have an id (text or integer), a parent that it continues (the id of another row, with parent_generation
+// and parent_length), and parameters of its own, such as max_tokens, which come before the job's: those of package
+// parameter. Null means not given. Names that other engines have for these, and parameters that Quire does not have,
+// are judged as in package parameter. Every column is passed through to the output.
 //
 // A JSONL file may also be one of OpenAI's batch API: see package openai. A row's prompt and parameters are then in the
 // body of its line, and its id is the custom_id.
 //
 // A file that cannot be used at all makes [Open] fail: not readable, no prompt column, a column above with a type that
 // can never fit, passed-through columns whose types differ between files. A bad row (no prompt, invalid UTF-8, a JSON
-// syntax error, ...) becomes a [Row] with Err set, and reading goes on.
+// syntax error, ...) becomes a [Row] with Err set, and reading continues.
 //
 // # Writing
 //
@@ -34,8 +33,8 @@
 // # Reading back
 //
 // [OpenOutput] finds the parts of an output, and [Output.Read] reads one whole, with its digest. A [folder.PartSummary]
-// notes what a part came to; [folder.SealOf] tells a part from another one by a small read. [RowCheck] compares rows of
-// the output with those of the input.
+// records the contents of a part; [folder.SealOf] distinguishes parts by a small read. [RowCheck] compares rows of the
+// output with rows of the input.
 package promptset
 
 import (

@@ -54,7 +54,7 @@ func (c *RowCheck) Add(id string, r *Result) {
 	if what := r.Wrong(); what != "" {
 		c.fail("generation %d of id %s %s", r.Generation, visible.Quoted(id), what)
 	}
-	if c.open && c.goesOn(id, r) {
+	if c.open && c.belongs(id, r) {
 		c.count++
 		c.last = r.Generation
 	} else {
@@ -66,8 +66,8 @@ func (c *RowCheck) Add(id string, r *Result) {
 	})
 }
 
-// goesOn reports whether a result belongs to the current input row.
-func (c *RowCheck) goesOn(id string, r *Result) bool {
+// belongs reports whether a result belongs to the current input row.
+func (c *RowCheck) belongs(id string, r *Result) bool {
 	if id != c.id || r.Generation != c.last+1 {
 		return false
 	}
@@ -117,7 +117,7 @@ func (c *RowCheck) end() {
 		row = &Row{}
 	}
 	addToSummary(&c.Summary, row, c.of)
-	// A row that cannot be run has one result, whatever its n is.
+	// A row that cannot be run has one result for any n.
 	refused := c.count == 1 && c.of[0].Err != ""
 	if c.Known() && c.problem == "" && c.count != c.wanted.N && !refused {
 		c.fail("id %s, row %d of the input, has %d completions, and %d are due", visible.Quoted(c.id),

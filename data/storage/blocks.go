@@ -78,13 +78,13 @@ func (b *blocks) get(ctx context.Context, pos int64, want int) *block {
 		run[i] = &block{pos: first + int64(i), run: n, ready: make(chan struct{})}
 		b.byPos[run[i].pos] = b.recent.PushFront(run[i])
 	}
-	asked := run[pos-first]
-	asked.used = true
+	wanted := run[pos-first]
+	wanted.used = true
 	b.recent.MoveToFront(b.byPos[pos])
 	b.evict()
 	b.mu.Unlock()
 	b.load(ctx, run)
-	return asked
+	return wanted
 }
 
 // plan returns which blocks to request if the block at pos is missing.

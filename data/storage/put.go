@@ -87,7 +87,7 @@ func sameObject(ctx context.Context, bucket object.Bucket, key string, size int6
 	return true, nil
 }
 
-// send writes an object if there is none of its name.
+// send writes an object if there is none with its name.
 func send(a attempt, bucket object.Bucket, key string, body io.ReadSeeker, digest string) error {
 	if _, err := body.Seek(0, io.SeekStart); err != nil {
 		return err

@@ -215,7 +215,8 @@ func (l *memLock) Close() error {
 }
 
 // Killed returns the file system as a new process finds it after the old one was killed: all writes are there and the
-// locks are free. What was not synced is still not durable. Files that are open in m are detached from the result.
+// locks are free. Writes that were not synced are still not durable. Files that are open in m are detached from the
+// result.
 func (m *Mem) Killed() *Mem {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -28,7 +28,7 @@ func newBreakers(model models.Config, tok *tokenizer.Tokenizer, maxLen int) *bre
 	return &breakers{tokenizer: tok, vocab: int32(model.VocabSize), maxLen: maxLen}
 }
 
-// mostBreakers bounds those that are kept.
+// mostBreakers bounds the breakers that are kept.
 const mostBreakers = 64
 
 // of returns the breakers of a request with DRY, nil if it has none.
@@ -80,8 +80,8 @@ func (s *breakers) compile(r *Request) (*sampling.Breakers, error) {
 	return b, nil
 }
 
-// addText adds the tokens that a text is, as llama.cpp has it: each token that has the text within its own, and
-// each that ends with a beginning of it, followed by the tokens of its rest.
+// addText adds the tokens of a text, as llama.cpp does: each token that contains the text, and each token that ends
+// with a prefix of it, followed by the tokens of the rest.
 func (s *breakers) addText(b *sampling.Breakers, text string) error {
 	refuse := func(format string, args ...any) error {
 		return invalid("dry_sequence_breakers", "dry_sequence_breakers has %q, "+format,

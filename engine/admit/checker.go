@@ -55,7 +55,7 @@ func (c *Checker) Masks() *masks.Masks { return c.masks }
 // Pieces are the texts of the tokens as the tables of stops have them; nil if the device looks for no strings.
 func (c *Checker) Pieces() *tokenizer.Pieces { return c.stops.pieces }
 
-// maxLen is the most tokens, prompt and completion, that a completion of r may come to.
+// maxLen is the most tokens, prompt and completion, that a completion of r may reach.
 func (c *Checker) maxLen(r *Request) int {
 	return min(len(r.Tokens)+max(r.MaxTokens, 1), c.limits.MaxModelLen)
 }

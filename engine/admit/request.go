@@ -22,9 +22,9 @@ type Request struct {
 	// Tokens is the prompt, at least one token. With a Context it is what follows the tokens of the context, if
 	// anything.
 	Tokens []int32
-	// Context, if not nil, is what the prompt begins with: a context of the engine that runs the request, which stays
-	// as it is. The completions are those of a request with all these tokens; of a model with a longrope, of one that
-	// is long enough for the long divisors.
+	// Context, if not nil, is a context of the engine that runs the request. The prompt begins with its tokens; the
+	// context does not change. The completions are the same as for a request with all these tokens, or, for a model
+	// with a longrope, as for a request that is long enough for the long divisors.
 	Context Context
 	// N is how many completions to generate, numbered FirstGeneration, FirstGeneration+1, ...
 	N, FirstGeneration int
@@ -157,7 +157,7 @@ func (r *Request) scoring() feature.Set {
 	return ScoringFeatures(r.TopLogprobs, -1)
 }
 
-// FeaturesOf are those that requests with these settings ask for.
+// FeaturesOf returns the features that requests with these settings need.
 func FeaturesOf(s sampling.Settings) (f feature.Set) {
 	if s.Penalized() {
 		f |= feature.Penalties

@@ -16,7 +16,7 @@ func (r Room) Hold(of *schedule.Request) bool {
 // Release implements [schedule.Stops].
 func (r Room) Release(of *schedule.Request) { r.Arena.Release(Of(of).Stops.list()...) }
 
-// States are those that the row of an entry begins with.
+// States returns the states that the row of an entry starts with.
 func (r Room) States(entry schedule.Entry) (states [stopping.Lanes]int32) {
 	if entry.StopStates != nil {
 		return [stopping.Lanes]int32(entry.StopStates)

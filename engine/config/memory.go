@@ -28,7 +28,7 @@ func (c Config) defaultKVMemory(weights int64) (int64, error) {
 	}
 	free, err := m.FreeMemory(0)
 	if err != nil {
-		return 0, fmt.Errorf("how much memory is free can't be told, give kv-memory: %w", err)
+		return 0, fmt.Errorf("the free memory is not known, give kv-memory: %w", err)
 	}
 	left := free - weights
 	if left <= 0 {

@@ -65,13 +65,13 @@ type Plan struct {
 	DraftWidth int `json:"draft_width,omitempty"`
 	// Drafter is the model that drafts them, if there is one: see Config.DraftModel.
 	Drafter *Drafter `json:"drafter,omitempty"`
-	// Features are those that the programs have from the start: see Config.Features. MaskBytes is the device memory of
-	// the states and masks of structured output, if that is among the features.
+	// Features are the features that the programs have from the start: see Config.Features. MaskBytes is the device
+	// memory of the states and masks of structured output, if Features includes it.
 	Features  []string `json:"features,omitempty"`
 	MaskBytes int64    `json:"mask_bytes,omitempty"`
 
-	// What only the text of the plan shows: the rows of a decode step, the states and masks that MaskBytes have room
-	// for, and what the keys and values of a token consist of.
+	// Figures that only the text of the plan shows: the rows of a decode step, the states and masks that MaskBytes have
+	// room for, and what the keys and values of a token consist of.
 	Slots             int    `json:"-"`
 	MaskStates, Masks int    `json:"-"`
 	TokenText         string `json:"-"`

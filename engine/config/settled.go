@@ -27,7 +27,7 @@ type Settled struct {
 	// ShortRope is the length up to which sequences have the short divisors of a longrope; 0 if there is one rope.
 	ShortRope  int
 	Parameters int64
-	// WeightBytes and weightForms are of the weights on one device: see [Plan].
+	// WeightBytes and weightForms describe the weights on one device: see [Plan].
 	WeightBytes int64
 	weightForms string
 	// KVBytesPerToken is the size of a token in all caches, StateBytes the size of a page's states.

@@ -31,7 +31,7 @@ func StopTables(c Config) (*device.StopTables, *tokenizer.Pieces) {
 	return stopping.NewTables(rows, len(pieces.Bytes), len(pieces.Starts)-1), pieces
 }
 
-// Room on the device for states of machines and for masks, and how much of it a call fills in at most.
+// Room on the device for states of machines and for masks, and the most of it that a call fills in.
 const (
 	defaultMaskStates = 32768
 	statesOfAMask     = 8 // states for each mask that there is room for
@@ -45,7 +45,7 @@ func MaskSizes(c Config, slots int) (s feature.MaskSizes) {
 	if states == 0 {
 		states = defaultMaskStates
 	}
-	// All rows of a call must fit, those in slots and those that wait.
+	// All rows of a call must fit, both rows in slots and rows that wait.
 	most := 2*stopping.Lanes*slots + 1
 	s.States, s.Masks = max(states, most), max(states/statesOfAMask, most)
 	s.Words = sampling.MaskWords(c.Model.Config.VocabSize)

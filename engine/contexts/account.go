@@ -43,13 +43,13 @@ func (c *account) freePages() int {
 // cut takes pages away from the context, from place keep on.
 func (c *account) cut(r *contextRow, keep int) {
 	for _, page := range r.pages[keep:] {
-		c.letGo(page)
+		c.release(page)
 	}
 	r.pages = r.pages[:keep:keep]
 }
 
-// letGo notes that a context gives up a page.
-func (c *account) letGo(page *heldPage) {
+// release records that a context releases a page.
+func (c *account) release(page *heldPage) {
 	if page.holders--; page.holders == 0 {
 		c.used--
 		delete(c.byID, page.id)
@@ -130,7 +130,7 @@ func (c *account) enoughOf(free, need, have int, what string) error {
 	return fmt.Errorf("%s: %w", what, pagetable.ErrOutOfPages{Need: need, Have: have, Pinned: c.pages - free})
 }
 
-// pinnedPages is how many pages contexts hold or were promised: those that make way for nobody.
+// pinnedPages is how many pages contexts hold or were promised. They are never evicted.
 func (c *account) pinnedPages() int { return c.pages - c.freePages() }
 
 // contextsOfRun are the open contexts, as rows that keep what they have and which requests of a run may start from.
@@ -139,7 +139,7 @@ func (c *account) contextsOfRun() []*schedule.Context {
 	for _, r := range c.open() {
 		n := max(r.done, min(r.flushing, len(r.tokens)))
 		c := &schedule.Context{Row: r.row, Tokens: r.tokens[:n:n], Done: r.done,
-			MaxPages: max(r.sure(c.pageSize), len(r.pages))}
+			MaxPages: max(r.guaranteed(c.pageSize), len(r.pages))}
 		list = append(list, c)
 	}
 	return list
@@ -172,7 +172,7 @@ func (c *account) adopt(r, of *contextRow, from, to int) (any bool) {
 			continue
 		}
 		of.pages[p].holders++
-		c.letGo(r.pages[p])
+		c.release(r.pages[p])
 		r.pages[p], any = of.pages[p], true
 	}
 	return any

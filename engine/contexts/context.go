@@ -15,14 +15,14 @@ import (
 // generated.
 //
 // Its keys and values are in pages of the engine's page size. Full pages are committed: they have names by which
-// requests and other contexts find them. The last page may be partly filled. Forks share pages: what was run once is
-// never run again.
+// requests and other contexts find them. The last page may be partly filled. Forks share pages: tokens that were run
+// are never run again.
 //
 // Contexts may be used between runs and while Run is under way, also by the goroutine that takes its completions.
-// Tokens are run by the run's calls, and everything else is done between them. Pages that sequences of the run hold are
-// waited for: nothing new is admitted meanwhile. What cuts or closes a context waits until the requests that begin with
-// it have started. Methods may be called from several goroutines; those of one context work one after the other. The
-// engine holds Config.Contexts of them at most.
+// Tokens are run by the run's calls, and everything else is done between them. An operation that needs pages that
+// sequences of the run hold waits for them, and nothing new is admitted meanwhile. An operation that cuts or closes a
+// context waits until the requests that begin with the context have started. Methods may be called from several
+// goroutines; calls on one context run one after the other. The engine holds at most Config.Contexts of them.
 //
 // A context that can't continue, because a run or an operation failed on the device, returns [ErrContextLost] from then
 // on.
@@ -109,7 +109,7 @@ func (c *Context) Append(tokens ...int32) error {
 	})
 }
 
-// Flush runs the tokens that wait; those at the beginning that named pages have already are taken over from there.
+// Flush runs the waiting tokens. If named pages already have the first of them, the context takes over these pages.
 // Pages that become full get their names: requests whose prompts begin with the same tokens take them over. If another
 // context has equal pages, these replace the new ones.
 //
@@ -119,9 +119,9 @@ func (c *Context) Flush(ctx context.Context) error {
 	return c.set.Flush(ctx, c)
 }
 
-// Fork runs what waits, and begins another context with the same tokens. All pages are shared, whether committed or
-// working: no page is taken. The partial one is copied when one of the two first writes to it, and then a page is
-// needed. What was reserved stays with c: with pages reserved, the partial page is copied at once.
+// Fork runs the waiting tokens, and opens a second context with the same tokens. All pages are shared, whether
+// committed or working: no page is taken. The partial page is copied when one of the two first writes to it, and then a
+// page is needed. Reserved pages stay with c: with pages reserved, the partial page is copied at once.
 func (c *Context) Fork(ctx context.Context) (fork *Context, err error) {
 	s, r := c.set, c.row
 	defer lockContexts(c)()
@@ -140,7 +140,7 @@ func (c *Context) Fork(ctx context.Context) (fork *Context, err error) {
 	}
 	err = s.operation(ctx, func() (err error) {
 		fork, err = s.beginContext(func(n *contextRow) error {
-			return s.table.fork(r, n, r.done, !sure(r.reserved, len(r.pages)))
+			return s.table.fork(r, n, r.done, !isGuaranteed(r.reserved, len(r.pages)))
 		})
 		return err
 	})
@@ -189,9 +189,9 @@ func (c *Context) Truncate(n int) error {
 }
 
 // TruncateCommitted drops the last n tokens, in whichever pages they are. Pages after the new end keep their names
-// until their memory is wanted, or stay reserved if they were. What is left of a page that a fork holds too is copied
-// when it is next written to, or at once if pages are reserved. Then there may be pagetable.ErrOutOfPages: a page that
-// a fork holds too does not come back.
+// until their memory is wanted, or stay reserved if they were. If a fork also holds the page of the new end, the rest
+// of the page is copied when it is next written to, or at once if pages are reserved. This may return
+// pagetable.ErrOutOfPages, because a page that a fork also holds is not freed.
 func (c *Context) TruncateCommitted(n int) error {
 	return c.do(func(r *contextRow) error { return c.truncate(r, n, r.reserved) })
 }

@@ -1,6 +1,6 @@
-// Package contexts has the sequences that a program owns: trees, agents and scoring. A [Context] stays on the device;
-// what it has run is never run again. [Contexts] are an engine's, made if its config has any. They share runs with
-// requests: what runs tokens takes part in a run's calls, and everything else is done between them.
+// Package contexts provides sequences that a program owns, for trees, agents and scoring. A [Context] stays on the
+// device; tokens that it has run are never run again. [Contexts] are an engine's, made if its config has any. They
+// share runs with requests: their tokens are run in a run's calls, and everything else is done between calls.
 package contexts
 
 import (
@@ -95,7 +95,7 @@ func (s *Contexts) abandon(r *contextRow) {
 	s.abandoned = append(s.abandoned, r)
 }
 
-// FreePages is how many pages no context holds or was promised: what runs may use. There must be contexts.
+// FreePages returns how many pages no context holds or was promised, which runs may use. There must be contexts.
 func (s *Contexts) FreePages() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -32,9 +32,9 @@ func (s *Contexts) flush(ctx context.Context, list []*contextRow) error {
 // runTokens runs the tokens of contexts, each until its own end, together, except tokens that already have pages. The
 // program that runs the prompts of requests runs them, in its calls: so keys and values have the same bytes.
 func (s *Contexts) runTokens(ctx context.Context, list []*contextRow) error {
-	begun := false
+	started := false
 	for {
-		var riding []*contextRow
+		var scheduled []*contextRow
 		err := s.operation(ctx, func() (err error) {
 			waiting := slices.DeleteFunc(slices.Clone(list), (*contextRow).flushed)
 			for _, r := range list {
@@ -45,36 +45,36 @@ func (s *Contexts) runTokens(ctx context.Context, list []*contextRow) error {
 			if len(waiting) == 0 {
 				return nil
 			}
-			if !begun {
+			if !started {
 				if err := s.table.beginFlush(waiting); err != nil {
 					return err
 				}
-				begun = true
+				started = true
 			}
-			riding, err = s.table.promise(waiting)
+			scheduled, err = s.table.scheduleTokens(waiting)
 			return err
 		})
-		if err == nil && len(riding) > 0 {
-			if err = s.ride(ctx, riding); err == nil {
+		if err == nil && len(scheduled) > 0 {
+			if err = s.runScheduled(ctx, scheduled); err == nil {
 				continue
 			}
 		}
-		if !begun {
+		if !started {
 			return err
 		}
 		return errors.Join(err, s.operation(context.Background(), func() error { return s.table.endFlush(list) }))
 	}
 }
 
-// ride waits until calls have run the tokens of contexts: calls of the run that is under way, or of a run of its own.
+// runScheduled waits until calls have run the scheduled tokens of contexts, in the current run or in a run of its own.
 // It also returns if that run was cancelled.
-func (s *Contexts) ride(ctx context.Context, list []*contextRow) error {
+func (s *Contexts) runScheduled(ctx context.Context, list []*contextRow) error {
 	for {
 		s.mu.Lock()
-		rides := slices.ContainsFunc(list, func(r *contextRow) bool { return !r.lost && r.done < r.riding })
+		pending := slices.ContainsFunc(list, func(r *contextRow) bool { return !r.lost && r.done < r.scheduled })
 		changed := s.table.watch()
 		s.mu.Unlock()
-		if !rides {
+		if !pending {
 			return nil
 		}
 		run, mine := s.lock.Join(true)

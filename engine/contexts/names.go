@@ -17,12 +17,12 @@ type names struct {
 }
 
 // settleTaken notes which pages a program between runs took: their contents are gone.
-func (n *names) settleTaken(fates []int32) {
+func (n *names) settleTaken(pageFates []int32) {
 	if n.index == nil {
 		return
 	}
 	n.index.Tick()
-	for page, v := range fates {
+	for page, v := range pageFates {
 		row, place, held := n.sizes.PageFate(v)
 		if row >= 0 {
 			n.index.Forget(int32(page))

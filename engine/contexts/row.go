@@ -8,18 +8,18 @@ import (
 
 // contextRow is what a context is on the host. The handle that a user has is Context.
 type contextRow struct {
-	row      int
-	tokens   []int32       // those that were run, then those that wait
-	done     int           // tokens that were run
-	names    []prefix.Hash // names of the full pages
-	pages    []*heldPage
-	reserved int // pages that are sure for it, with those it holds
-	until    int // while tokens are run, how many of them there are to be
-	flushing int // the same, from when there are pages for them
-	riding   int // of those, how many the next calls run
-	from     int // pages that had names before
-	closed   bool
-	lost     bool
+	row       int
+	tokens    []int32       // the tokens that were run, then the tokens that wait
+	done      int           // tokens that were run
+	names     []prefix.Hash // names of the full pages
+	pages     []*heldPage
+	reserved  int // pages guaranteed to it, including those that it holds
+	until     int // while tokens are run, how many there will be
+	flushing  int // the same, as soon as there are pages for them
+	scheduled int // how many of them the next calls run
+	from      int // pages that had names before
+	closed    bool
+	lost      bool
 
 	busy sync.Mutex // one operation is done at a time; acquired before the engine's lock
 }
@@ -40,15 +40,17 @@ func (r *contextRow) borrows(pageSize int) bool {
 // flushed reports whether all tokens that are to be run were run.
 func (r *contextRow) flushed() bool { return r.done >= r.until }
 
-// sure reports whether a context with so many pages reserved, and so many in use, may count on them. Then it has its
-// partial page alone, so that they suffice.
-func sure(reserved, pages int) bool { return reserved > 0 && reserved >= pages }
+// isGuaranteed reports whether a context with so many pages reserved, and so many in use, is guaranteed them. Then it
+// shares its partial page with nobody, so that they suffice.
+func isGuaranteed(reserved, pages int) bool { return reserved > 0 && reserved >= pages }
 
-// unheld is the pages that are promised to the context and that it does not hold yet.
-func (r *contextRow) unheld(pageSize int) int { return max(0, r.sure(pageSize)-len(r.pages)) }
+// unheld returns how many pages are guaranteed to the context that it does not hold yet.
+func (r *contextRow) unheld(pageSize int) int { return max(0, r.guaranteed(pageSize)-len(r.pages)) }
 
-// sure is the pages that nobody else gets, with those it holds.
-func (r *contextRow) sure(pageSize int) int { return max(r.reserved, ceilDiv(r.flushing, pageSize)) }
+// guaranteed returns how many pages the context is guaranteed, including the pages that it holds.
+func (r *contextRow) guaranteed(pageSize int) int {
+	return max(r.reserved, ceilDiv(r.flushing, pageSize))
+}
 
 // rewrites reports whether the context, when it continues, writes to a page that was full before a cut.
 func (r *contextRow) rewrites(pageSize int) bool {

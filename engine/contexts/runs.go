@@ -40,7 +40,7 @@ func (s *Contexts) End(failed bool) error {
 		s.table.lose()
 		return nil
 	}
-	return s.table.endRides()
+	return s.table.endScheduled()
 }
 
 // Relay passes on the completions of a run, and gives guests theirs. While somebody waits for an operation that the run

@@ -12,8 +12,8 @@ import (
 	"github.com/quire/quire/ops/tree"
 )
 
-// table is the rows of contexts on the host and on the device. What changes both goes through it, under Contexts.mu.
-// What a method does to pages is in the account first: the device must come to the same.
+// table is the rows of contexts on the host and on the device. All changes of both go through it, under Contexts.mu. A
+// method first changes pages in the account, and the device must reach the same result.
 type table struct {
 	account
 	names
@@ -42,7 +42,7 @@ func (t *table) releaseContexts(list ...*contextRow) error {
 	for _, r := range list {
 		t.cut(r, 0)
 		t.rows[r.row-t.first] = nil
-		r.closed, r.tokens, r.reserved, r.flushing, r.riding = true, nil, 0, 0, 0
+		r.closed, r.tokens, r.reserved, r.flushing, r.scheduled = true, nil, 0, 0, 0
 	}
 	return t.runVerbs(func(in *device.VerbsInput) {
 		for _, r := range list {
@@ -51,8 +51,8 @@ func (t *table) releaseContexts(list ...*contextRow) error {
 	})
 }
 
-// runVerbs runs the context program. What the verbs do to pages is in the account already: the device must come to
-// the same.
+// runVerbs runs the context program. The verbs' changes of pages are in the account already: the device must reach the
+// same result.
 func (t *table) runVerbs(fill func(in *device.VerbsInput)) error {
 	p := t.core.Program(device.Verbs)
 	in := t.core.Graphs().NewVerbs()
@@ -98,7 +98,7 @@ func (t *table) lose() {
 	t.core.DropState()
 	t.forget()
 	for _, r := range t.open() {
-		r.lost, r.pages, r.reserved, r.flushing, r.riding = true, nil, 0, 0, 0
+		r.lost, r.pages, r.reserved, r.flushing, r.scheduled = true, nil, 0, 0, 0
 		t.rows[r.row-t.first] = nil
 	}
 	t.used = 0
@@ -106,8 +106,8 @@ func (t *table) lose() {
 	t.tell()
 }
 
-// begin is how many of the first n tokens that a context has run it can continue with, if it has run more: pages have
-// the states of their ends.
+// begin returns how many of the first n tokens that a context has run it can continue with, if it has run more: with
+// states, only whole pages of them, because pages have the states of their ends.
 func (t *table) begin(n int) int {
 	if t.sizes.States {
 		n -= n % t.pageSize
@@ -132,7 +132,7 @@ func (t *table) enough(need, own int, what string) error {
 	return t.enoughOf(t.freePages(), need, free+own, what)
 }
 
-// fork begins the row n with the first held tokens of r, sharing the partial page or with a copy of it.
+// fork starts the row n with the first held tokens of r, sharing the partial page or with a copy of it.
 func (t *table) fork(r, n *contextRow, held int, lazy bool) error {
 	full, all := held/t.pageSize, ceilDiv(held, t.pageSize)
 	shared := full
@@ -167,7 +167,7 @@ func (t *table) cutContext(r *contextRow, length, reserved int) error {
 			return err
 		}
 	}
-	copies := sure(reserved, keep) && done%pageSize != 0 &&
+	copies := isGuaranteed(reserved, keep) && done%pageSize != 0 &&
 		(r.pages[keep-1].holders > 1 || inRun && r.pages[keep-1].full)
 	// Pages that stay promised, or are promised now, come from what was promised and what the cut frees, which others
 	// may hold too.
@@ -241,8 +241,8 @@ func (t *table) joinNamed(r *contextRow, named []int32) error {
 	})
 }
 
-// commit names the pages of contexts that are full now, and lets them take over those that another has under these
-// names.
+// commit names the pages of contexts that are full now. If another context already has pages with these names, the
+// context takes them over.
 func (t *table) commit(list []*contextRow) error {
 	for _, r := range list {
 		from := r.from

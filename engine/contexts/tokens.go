@@ -56,8 +56,8 @@ func (t *table) beginFlush(list []*contextRow) error {
 	return nil
 }
 
-// promise has the next calls run the tokens of the first of contexts, as many as they have room for.
-func (t *table) promise(list []*contextRow) (riding []*contextRow, err error) {
+// scheduleTokens has the next calls run the tokens of the first contexts of list, as many as they have room for.
+func (t *table) scheduleTokens(list []*contextRow) (scheduled []*contextRow, err error) {
 	list = slices.DeleteFunc(slices.Clone(list), (*contextRow).flushed)
 	room, n := t.core.Graphs().PromptLimit, 0
 	if t.between != nil {
@@ -76,34 +76,34 @@ func (t *table) promise(list []*contextRow) (riding []*contextRow, err error) {
 	}
 	return list[:n], t.runVerbs(func(in *device.VerbsInput) {
 		for i, r := range list {
-			if in.MaxPages[r.row] = int32(r.sure(t.pageSize)); i < n {
-				r.riding = r.until
-				in.PromptLens[r.row] = int32(r.riding)
+			if in.MaxPages[r.row] = int32(r.guaranteed(t.pageSize)); i < n {
+				r.scheduled = r.until
+				in.PromptLens[r.row] = int32(r.scheduled)
 			}
 		}
 	})
 }
 
-// endRides has no later call run what this run did not: it was cancelled.
-func (t *table) endRides() error {
-	return t.stopRiding(slices.DeleteFunc(t.open(), func(r *contextRow) bool { return r.done >= r.riding }))
+// endScheduled unschedules the tokens that this run did not run because it was cancelled.
+func (t *table) endScheduled() error {
+	return t.unschedule(slices.DeleteFunc(t.open(), func(r *contextRow) bool { return r.done >= r.scheduled }))
 }
 
-// stopRiding has no later call run the tokens of contexts that wait.
-func (t *table) stopRiding(list []*contextRow) error {
+// unschedule keeps later calls from running the waiting tokens of contexts.
+func (t *table) unschedule(list []*contextRow) error {
 	if len(list) == 0 {
 		return nil
 	}
 	defer t.tell()
 	return t.runVerbs(func(in *device.VerbsInput) {
 		for _, r := range list {
-			r.riding = 0
-			in.PromptLens[r.row], in.MaxPages[r.row] = int32(r.done), int32(max(r.sure(t.pageSize), len(r.pages)))
+			r.scheduled = 0
+			in.PromptLens[r.row], in.MaxPages[r.row] = int32(r.done), int32(max(r.guaranteed(t.pageSize), len(r.pages)))
 		}
 	})
 }
 
-// endFlush gives up the pages that were reserved for tokens which were not run, and names those that are full.
+// endFlush gives up the pages that were reserved for tokens that were not run, and names the full pages.
 func (t *table) endFlush(list []*contextRow) error {
 	list = slices.DeleteFunc(slices.Clone(list), func(r *contextRow) bool {
 		return r.usable() != nil || r.flushing == 0
@@ -114,7 +114,7 @@ func (t *table) endFlush(list []*contextRow) error {
 			short = append(short, r)
 		}
 	}
-	if err := t.stopRiding(short); err != nil {
+	if err := t.unschedule(short); err != nil {
 		return err
 	}
 	return t.commit(list)

@@ -31,7 +31,8 @@ type Core struct {
 	Trace schedule.Tracer // nil without Config.Trace
 	// Pinned is how many pages give way to nobody, which errors about missing pages report.
 	Pinned func() int
-	// Renewed is called when the device has an empty state: what the host knows of the last one is void.
+	// Renewed is called when the device has an empty state: everything that the host knew of the previous state is
+	// void.
 	Renewed func()
 
 	backend  compute.Backend
@@ -139,7 +140,7 @@ func (c *Core) Reset() error {
 	return err
 }
 
-// newExtras makes the extras of the program run, except the ones that another form of it has: it takes these over.
+// newExtras makes the extras of the program run, except the extras that its previous form has: it takes these over.
 func (c *Core) newExtras(built, before *device.Compiled) (extras []compute.Buffer, err error) {
 	have := map[string]compute.Buffer{}
 	if before != nil {
@@ -171,7 +172,7 @@ func (c *Core) DropState() {
 }
 
 // Close frees the device's memory, after wait, which waits for the copies of pages. It does nothing if another process
-// is gone: a device may then wait for that process's devices for ever.
+// is gone: a device may then wait for that process's devices forever.
 func (c *Core) Close(wait func()) {
 	if c.hosts.over() {
 		return

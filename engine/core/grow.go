@@ -40,7 +40,7 @@ func (c *Core) followFeatures(sent [][]byte, wait func()) error {
 	return c.addFeatures(all, wait)
 }
 
-// addFeatures compiles the program run for more features, and makes their extras. What rows have of other features
+// addFeatures compiles the program run for more features, and makes their extras. The state of rows in other features
 // stays.
 func (c *Core) addFeatures(all feature.Set, wait func()) error {
 	start := time.Now()

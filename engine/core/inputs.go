@@ -73,7 +73,7 @@ func (in *inputs) upload(p *device.Compiled, arrays []tree.Array) (*sent, error)
 	return s, nil
 }
 
-// forget gives up what a program had last.
+// forget drops the last inputs of a program.
 func (in *inputs) forget(name string) {
 	if s := in.sent[name]; s != nil {
 		finalize(s.buffers)

@@ -94,7 +94,7 @@ func (p *programs) releaseMemory() {
 	debug.FreeOSMemory()
 }
 
-// add makes the programs known, and returns those that are compiled first. With later, programs that are
+// add registers the programs, and returns the programs to compile first. With later, programs that are
 // [device.Program.Later] are not among them.
 func (p *programs) add(gr *device.Graphs, list []device.Program, later bool) (first []device.Program) {
 	p.later.graphs = gr

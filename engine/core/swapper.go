@@ -15,9 +15,9 @@ import (
 	"github.com/quire/quire/ops/tree"
 )
 
-// Swapper makes the copies between device and host, which continue while the program runs. What the device has to do
-// for them, gathering pages into arrays of their own and placing such arrays, is between two calls and short; the
-// copies themselves are made by other goroutines:
+// Swapper makes the copies between device and host, which continue while the program runs. The device's part of them,
+// gathering pages into arrays of their own and placing such arrays, is short and between two calls; the copies
+// themselves are made by other goroutines:
 //
 //   - down: the arrays that program save returned are copied to the host while the next calls run. Nobody waits for
 //     that but who needs the contents.
@@ -146,7 +146,7 @@ func (m *Swapper) down(of *device.SaveInput) (*Block, error) {
 	return b, nil
 }
 
-// Stage begins to copy blocks to the device, as many of the first as may be there, and gives up others that were
+// Stage starts to copy blocks to the device, as many of the first as may be there, and gives up others that were
 // staged.
 func (m *Swapper) Stage(blocks []schedule.Block) {
 	want := pointers(blocks[:min(len(blocks), config.BlocksInFlight)])
@@ -315,8 +315,8 @@ func (m *Swapper) Wait() {
 	m.pending.Wait()
 }
 
-// Seconds returns, since the last call of it, what copies took, and the engine's own goroutine for transfers; and
-// starts again from zero.
+// Seconds returns the seconds since its last call that copies took, and that the engine's own goroutine spent on
+// transfers.
 func (m *Swapper) Seconds() (copying, waiting float64) {
 	return time.Duration(m.copying.Swap(0)).Seconds(), time.Duration(m.waiting.Swap(0)).Seconds()
 }

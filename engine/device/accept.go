@@ -11,18 +11,19 @@ import (
 	"github.com/quire/quire/seqtable"
 )
 
-// accepting is the state of a loop over what slots drew in a step with drafts: the first token of each, then the second
-// of those whose first was drafted, and so on.
+// accepting is the state of a loop over the tokens that slots sampled in a step with drafts: first the first token of
+// each slot, then the second token of the slots whose first token was drafted, and so on.
 type accepting struct {
 	Loop      loop
 	Round     *Node // i32[]
 	Alive     *Node // bool[S]: the slots that have a token in this round
-	Tokens    *Node // i32[S]: what each drew last
-	Positions *Node // i32[S]: of it
+	Tokens    *Node // i32[S]: the last token that each slot sampled
+	Positions *Node // i32[S]: its position
 	Done      *Node // bool[S]: it ends the sequence
 }
 
-// recordDrafts is record of a step that may have drafts. at, i32[D], is the packed tokens that the rows draw behind.
+// recordDrafts is record for a step that may have drafts. at, i32[D], lists the packed tokens after which the rows
+// sample.
 func (r recorder) recordDrafts(l loop, in input, packed stepTokens, at *Node, rows samplers, d drawn,
 	allocated seqtable.Status) loop {
 	has := GreaterThan(packed.Drafted, ZerosLike(packed.Drafted))
@@ -30,7 +31,7 @@ func (r recorder) recordDrafts(l loop, in input, packed stepTokens, at *Node, ro
 		return r.accept(l, in, packed, control.Hold(now, at), control.Hold(now, rows), d, allocated)
 	})
 	return control.Once(LogicalNot(has), l, func(_ control.Now, l loop) loop {
-		first := func(of *Node) *Node { return SliceAxis(of, 0, AxisRangeFromStart(r.Slots)) } // a draw of each slot
+		first := func(of *Node) *Node { return SliceAxis(of, 0, AxisRangeFromStart(r.Slots)) } // the token of each slot
 		rows := samplers{Slots: first(rows.Slots), Positions: first(rows.Positions), Count: rows.Count}
 		l = r.record(l, in, rows, tree.Map(d, first), allocated)
 		l.Rounds = Add(l.Rounds, ConvertDType(GreaterThan(rows.Count, ZerosLike(rows.Count)), dtypes.Int32))
@@ -38,8 +39,8 @@ func (r recorder) recordDrafts(l loop, in input, packed stepTokens, at *Node, ro
 	})
 }
 
-// accept is recordDrafts of a step that has some. A draw is what it would be without drafts where all tokens before it
-// were drafted as they were drawn; the others are dropped, and their tokens are taken back.
+// accept is recordDrafts for a step that has drafts. A sampled token is the same as without drafts if all drafts before
+// it equal the sampled tokens. accept drops the other sampled tokens and removes their drafts from the cache.
 func (r recorder) accept(l loop, in input, packed stepTokens, at *Node, rows samplers, d drawn,
 	allocated seqtable.Status) loop {
 	g := rows.Slots.Graph()
@@ -68,21 +69,21 @@ func (r recorder) accept(l loop, in input, packed stepTokens, at *Node, rows sam
 			l.Out.Columns = AddScalar(l.Out.Columns, 1)
 			done := LogicalAnd(a.Alive, GreaterThan(finish, integer(g, int(schedule.Running))))
 			expected := take(inputs, Min(AddScalar(row, 1), integer(g, width-1)))
-			goesOn := LogicalAnd(LogicalAnd(a.Alive, LogicalNot(done)),
+			continues := LogicalAnd(LogicalAnd(a.Alive, LogicalNot(done)),
 				LogicalAnd(LessThan(a.Round, drafts), Equal(of.Tokens, expected)))
-			return accepting{l, AddScalar(a.Round, 1), goesOn, Where(a.Alive, of.Tokens, a.Tokens),
+			return accepting{l, AddScalar(a.Round, 1), continues, Where(a.Alive, of.Tokens, a.Tokens),
 				Where(a.Alive, now.Positions, a.Positions), LogicalOr(a.Done, done)}
 		})
 	l = end.Loop
 
-	// What comes behind the last token of each was drafted and is not to be.
+	// The tokens after each slot's last accepted token were drafted wrongly.
 	rest := FillScalar(g, shapes.Make(dtypes.Int32, r.Rows()-slots), -1)
 	lens := Where(LogicalAnd(drew, GreaterThan(drafts, ZerosLike(drafts))), end.Positions, none)
 	l.Out.Status = l.Out.Status.Then(allocated)
 	l = r.retract(l, Concatenate([]*Node{lens, rest}, 0))
 
 	last := samplers{Slots: Where(drew, ids, none), Positions: end.Positions, Count: rows.Count}
-	l = r.goOn(l, last, end.Tokens, end.Done)
+	l = r.advance(l, last, end.Tokens, end.Done)
 	free := l.State.Pages.NumFree()
 	column := Iota(g, l.Out.FreePages.Shape(), 0)
 	filled := LogicalAnd(GreaterOrEqual(column, began), LessThan(column, l.Out.Columns))
@@ -103,8 +104,8 @@ func (r recorder) accept(l loop, in input, packed stepTokens, at *Node, rows sam
 	return r.checked(l)
 }
 
-// retract cuts sequences to lens, i32[R], where they are longer; -1 leaves them as they are. They are those that had
-// drafts in this step.
+// retract truncates sequences to lens, i32[R], if they are longer; -1 leaves a sequence as it is. Only sequences that
+// had drafts in this step are truncated.
 func (r recorder) retract(l loop, lens *Node) loop {
 	before := l.State.Pages
 	var retracted seqtable.Status

@@ -34,11 +34,12 @@ func noAdmission(in input) admission {
 
 // admissible finds which waiting entries and prompts ahead have a row and pages now.
 //
-// A row's pages are reserved when it is admitted, to the most it may come to, so that the pool never runs out half-way.
-// In order, an entry is admitted if the pages not reserved cover it and all before it that could start: no small one
-// passes a large one for ever. A clone can start once its prompt has run; where clones wait for theirs, those behind
-// may pass. Where nothing runs and the first is too large, the first that fits goes: prompts that wait for their clones
-// hold the rest, and those end only if their clones run.
+// A row's pages are reserved when it is admitted, up to its maximum, so that the pool never runs out in the middle of a
+// row. Entries are admitted in order: an entry is admitted if the unreserved pages cover it and all earlier entries
+// that could start, so that small entries can't overtake a large one forever. A clone can start once its prompt has
+// run; entries may overtake clones that wait for their prompts. If nothing runs and the first entry is too large, the
+// first entry that fits is admitted: the other pages are held by prompts that wait for their clones, and such prompts
+// end only when their clones run.
 func (ad admitter) admissible(l loop, in input) admission {
 	g := l.Out.Columns.Graph()
 	st := l.State
@@ -75,8 +76,8 @@ func (ad admitter) admissible(l loop, in input) admission {
 	entries := LogicalAnd(LogicalAnd(fits, LessThan(rank, numFree)), GreaterOrEqual(numFree, ad.fillAt(l, in)))
 	rows := Where(entries, take(freeRows, Min(rank, integer(g, slots-1))), FillScalar(g, index.Shape(), -1))
 
-	// A prompt runs ahead when what came before it and runs alone is admitted, and pages are left beside those for what
-	// could start.
+	// A prompt runs ahead once the entries before it that are not clones are admitted, if it leaves enough pages for
+	// everything that could start.
 	h := Iota(g, in.Ahead.Rows.Shape(), 0)
 	alone := scan.Sum(ConvertDType(LogicalAnd(pending, LogicalNot(isClone)), dtypes.Int32))
 	before := Where(GreaterThan(in.Ahead.Behind, zero), take(alone, SubScalar(in.Ahead.Behind, 1)), ZerosLike(h))
@@ -96,7 +97,7 @@ func (ad admitter) fillAt(l loop, in input) *Node {
 	return Min(integer(g, ad.fillTogether()), Max(Sub(in.Waiting.Count, placed), integer(g, 1)))
 }
 
-// admit gives rows to what is admissible: empty ones, clones of a prefix row, or such that begin with named pages.
+// admit gives rows to the admissible entries: empty rows, clones of a prefix row, or rows that start with named pages.
 func (ad admitter) admit(l loop, in input) loop {
 	g := l.Out.Columns.Graph()
 	a := l.Admit
@@ -160,7 +161,7 @@ func (ad admitter) admit(l loop, in input) loop {
 		st.Sequences, st.Pages, joined = st.Sequences.Join(st.Pages, in.Named, at, pages)
 		l.Out.Status = l.Out.Status.Then(joined)
 	}
-	// A sequence that was swapped out goes on with the token it drew last.
+	// A sequence that was swapped out continues with the token that it sampled last.
 	resumes := LogicalAnd(a.Entries, Equal(in.Waiting.Resume, integer(g, 1)))
 	last := take(in.Tokens, Add(in.Waiting.Starts, in.Waiting.Held))
 	st.Queue = st.Queue.Enqueue(last, a.Rows, in.Waiting.Held, resumes)

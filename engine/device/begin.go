@@ -37,8 +37,8 @@ func (gr *Graphs) newPages(g *Graph) pagetable.Table {
 	return pagetable.New(g, gr.Pages)
 }
 
-// fates are what happened to pages, i32[P]: see schedule.Sizes.PageFate.
-func fates(t pagetable.Table) *Node {
+// pageFates returns the takers and holders of pages, i32[P]: see schedule.Sizes.PageFate.
+func pageFates(t pagetable.Table) *Node {
 	if !t.Keeps() {
 		return Zeros(t.RefCounts.Graph(), shapes.Make(dtypes.Int32, 1))
 	}

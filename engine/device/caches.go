@@ -23,8 +23,8 @@ func (n network) loop() decoder.Loop {
 	return l
 }
 
-// cacheLayouts are those of the arrays that have the caches: one for all turns of a layer in the loop of layers. Those
-// of the drafter come last.
+// cacheLayouts returns the layouts of the arrays that hold the caches: one for all iterations of a layer in the loop of
+// layers. The drafter's layouts come last.
 func (n network) cacheLayouts() []attention.Layout {
 	if n.DrafterLayouts != nil { // then there is no loop of layers
 		return slices.Concat(n.Layouts, n.DrafterLayouts)
@@ -76,7 +76,7 @@ func (n network) copyOfTurns(layout attention.Layout, turns int, cache, from, to
 	return end.Cache
 }
 
-// zero clears the pages where mask, bool[P], holds, in all layers.
+// zero clears the pages whose mask, bool[P], is set, in all layers.
 func (n network) zero(caches []*Node, mask *Node) []*Node {
 	changed := make([]*Node, len(caches))
 	for i, layout := range n.cacheLayouts() {
@@ -120,7 +120,7 @@ func (n network) writePages(caches []*Node, ids *Node, pages []*Node) []*Node {
 	return caches
 }
 
-// zeroFreed clears the pages that became free, if pages are cleared: those that are kept when they are taken.
+// zeroFreed clears the pages that became free, if pages are cleared. Kept pages are cleared when they are taken.
 func (n network) zeroFreed(caches []*Node, before, after pagetable.Table) []*Node {
 	if !n.ZeroPages {
 		return caches

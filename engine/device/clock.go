@@ -10,13 +10,13 @@ import (
 	"github.com/quire/quire/ops/control"
 )
 
-// clockSums is the place of the first sum in a clock: that of the rounds that did what is number 0.
+// clockSums is the index of the first sum in a clock: the time of the rounds with number 0.
 const clockSums = 2
 
 var clockShape = shapes.Make(dtypes.Int64, clockSums+decode+1)
 
-// newClock makes a clock of the rounds of the program's loop: see quire_step_clock in package cpukernel. It is nil
-// where the backend has none: nothing is measured there.
+// newClock makes a clock of the rounds of the program's loop: see quire_step_clock in package cpukernel. It returns nil
+// if the backend has no clock; nothing is measured then.
 func newClock(g *Graph) *Node {
 	kind := shapes.Make(dtypes.Int32)
 	shapes := []shapes.Shape{clockShape, kind}
@@ -26,7 +26,8 @@ func newClock(g *Graph) *Node {
 	return Zeros(g, clockShape)
 }
 
-// tick says that what is done from now on is todo, which is returned: what depends on it comes after the tick.
+// tick marks everything from now on as work of kind todo. It returns todo, and whatever depends on the result runs
+// after the tick.
 func tick(clock, todo *Node) (after, same *Node) {
 	if clock == nil {
 		return nil, todo
@@ -37,7 +38,7 @@ func tick(clock, todo *Node) (after, same *Node) {
 	return out[0], out[1]
 }
 
-// Spent is how long the rounds of a call ran prompts and decoded; 0 where no clock ran.
+// Spent returns how long the rounds of a call ran prompts and decoded; 0 if there was no clock.
 func Spent(o *Output) (prompts, decoding time.Duration) {
 	if o.Clock == nil {
 		return 0, 0

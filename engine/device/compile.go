@@ -19,9 +19,10 @@ type Compiled struct {
 	Executable compute.Executable
 	NumState   int // leaves of the state, without extras
 	State      []Leaf
-	Extras     []Leaf // leaves of the state behind these: see package feature
+	Extras     []Leaf // leaves of the state after these: see package feature
 	Output     []Leaf // what the host gets
-	// Packing is how the arrays that the program returns hold the output; nil where each is one array.
+	// Packing describes how the arrays that the program returns hold the output; nil if each leaf is an array of its
+	// own.
 	Packing *tree.Packing
 }
 
@@ -126,8 +127,8 @@ func parameterName(of, leaf string) string { return of + "_" + strings.ReplaceAl
 type Leaf struct {
 	Name  string
 	Shape shapes.Shape
-	// Own says that each device of a group has an array of its own: on the host they are one behind the other. All else
-	// is the same on all.
+	// Own reports that each device of a group has an array of its own, which the host holds one after another. All
+	// other arrays are the same on all devices.
 	Own bool
 }
 
@@ -140,7 +141,7 @@ func packingOf(output []Leaf) *tree.Packing {
 	return tree.NewPacking(leaves)
 }
 
-// leavesOfNodes are those of a tree, some of which are each device's own.
+// leavesOfNodes returns the leaves of a tree. The leaves in own differ from device to device.
 func leavesOfNodes(v any, own []*Node) []Leaf {
 	names, nodes := tree.Names(v), tree.Leaves(v)
 	leaves := make([]Leaf, len(names))
@@ -162,9 +163,9 @@ func twinOf[T any](output []Leaf) (any, []tree.Array, error) {
 // NewOutput makes the host twin of the output, and views of its arrays.
 func (c *Compiled) NewOutput() (twin any, arrays []tree.Array, err error) { return c.twin(c.Output) }
 
-// UpdatesState says that the program takes the state and gives it back in place; the one that makes it does not, nor
-// one that reads it.
+// UpdatesState reports whether the program takes the state and returns it updated in place. Programs that make or only
+// read the state don't.
 func (p Program) UpdatesState() bool { return p.build != nil && !p.Reads }
 
-// MakesState says that the program makes the state.
+// MakesState reports whether the program makes the state.
 func (p Program) MakesState() bool { return p.build == nil }

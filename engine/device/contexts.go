@@ -16,7 +16,7 @@ import (
 // contexts run the verbs of contexts, and score tokens for them.
 type contexts struct{ recorder }
 
-// programs are those of contexts.
+// programs returns the programs for contexts.
 func (c contexts) programs() []Program {
 	scoreIn := tree.Make[ScoreInput](c.StepTokens())
 	verbArrays, scoreArrays := tree.Arrays(c.NewVerbs()), tree.Arrays(&scoreIn)
@@ -72,12 +72,12 @@ func (c contexts) verbs(st state, in verbs) (state, verbsOutput) {
 		then(seqtable.InvalidPages(invalid, c.Pages))
 		st.Sequences, st.Pages, done = st.Sequences.Join(st.Pages, in.Named, in.Starts, in.Counts)
 		then(done)
-		st.Pages = letGo(st.Pages, in.Named)
+		st.Pages = unhold(st.Pages, in.Named)
 	}
 	st.Caches = c.zeroFreed(st.Caches, before, st.Pages)
 	set := func(old, new *Node) *Node { return Where(GreaterOrEqual(new, integer(g, 0)), new, old) }
 	st.Rows.PromptLens, st.Rows.MaxPages = set(st.Rows.PromptLens, in.PromptLens), set(st.Rows.MaxPages, in.MaxPages)
-	out := verbsOutput{Status: status, EndFree: st.Pages.NumFree(), Pages: fates(st.Pages)}
+	out := verbsOutput{Status: status, EndFree: st.Pages.NumFree(), Pages: pageFates(st.Pages)}
 	if c.Debug {
 		out.Rules = st.Sequences.Check(c.checkInput(st, nil))
 	}
@@ -91,7 +91,7 @@ func (c contexts) beginVerbs(st state) state {
 	return st
 }
 
-// score runs tokens of one row through the model, and returns how likely the ones behind them are.
+// score runs tokens of one row through the model, and returns the log probabilities of the tokens that follow them.
 func (c contexts) score(st state, w decoder.Weights, in scoreInput) (state, scoreOutput) {
 	g := in.Row.Graph()
 	st = c.beginVerbs(st)
@@ -111,7 +111,7 @@ func (c contexts) score(st state, w decoder.Weights, in scoreInput) (state, scor
 	var hidden *Node
 	st.Caches, hidden = c.hidden(st.Caches, w, packed, batch, false)
 
-	// The scores of a few tokens at a time: those of all of them may be as large as the caches.
+	// Logits are computed for a few tokens at a time, because those for all tokens may be as large as the caches.
 	type scored struct{ At, Logprobs *Node }
 	end := control.While(scored{integer(g, 0), Zeros(g, shapes.Make(dtypes.Float32, t))},
 		func(s scored) *Node { return LessThan(s.At, in.Count) },
@@ -125,5 +125,5 @@ func (c contexts) score(st state, w decoder.Weights, in scoreInput) (state, scor
 			return scored{AddScalar(s.At, float64(slots)), control.ScatterSet(s.Logprobs, to, logprobs)}
 		})
 	return st, scoreOutput{Status: status, Logprobs: end.Logprobs, EndFree: st.Pages.NumFree(),
-		Pages: fates(st.Pages)}
+		Pages: pageFates(st.Pages)}
 }

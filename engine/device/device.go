@@ -20,7 +20,7 @@ type Graphs struct {
 	DType     dtypes.DType // of the hidden states
 	ZeroPages bool         // clears pages when they are freed
 	Debug     bool         // checks the rules of the state after each step
-	// Drafter is the model that drafts tokens where Drafts says that one does: of the same sizes, but for its layouts.
+	// Drafter is the model that drafts tokens if Drafts.ByModel is set: it has the same sizes except for its layouts.
 	Drafter *Graphs
 }
 
@@ -47,7 +47,7 @@ func (gr *Graphs) recorder() recorder { return recorder{gr.speculation(), gr.Deb
 // BlockPages is how many pages one call of the transfer programs moves.
 const BlockPages = 16
 
-// MaxStopTokens is how many stop tokens a row holds beside those of its automata.
+// MaxStopTokens is the number of stop tokens that a row holds in addition to those in its automata.
 const MaxStopTokens = 8
 
 // Names of programs.

@@ -14,22 +14,22 @@ import (
 const (
 	// beginning is by how many of their first tokens sequences are known as kin. Of a shorter prompt it is all tokens.
 	beginning = 16
-	// maxLogged is where the count of logged tokens begins anew.
+	// maxLogged is the count of logged tokens at which it is reset.
 	maxLogged = 1 << 30
 )
 
 // loggedMatches is how many tokens at a sequence's end are looked for in the log.
 var loggedMatches = []int{2, 4, longestMatch}
 
-// draftLog is what was drawn last, in all sequences: also in those that have ended. So a sequence has drafts from its
-// kin, those that begin as it does: other completions of its prompt, and rows with the same prefix. A token's place is
-// its number modulo L; a link is a number + 1, and 0 for none.
+// draftLog holds the tokens that were sampled last in all sequences, including those that have finished. A sequence
+// thus gets drafts from sequences that begin as it does: other completions of its prompt, and rows with the same
+// prefix. A token's place is its number modulo L; a link is a number + 1, and 0 for none.
 type draftLog struct {
 	// Keys, i32[L] each, stand for the last 2, 4 and 8 tokens up to each one, and for the beginning of its sequence.
 	Keys   []*Node
 	Tokens *Node // i32[L]
-	Next   *Node // i32[L]: a link to the token that its sequence drew next
-	Last   *Node // i32[S]: a link to the token that each slot drew last
+	Next   *Node // i32[L]: a link to the next token that its sequence sampled
+	Last   *Node // i32[S]: a link to the last token that each slot sampled
 	Count  *Node // i32[]: of the tokens that were logged
 }
 
@@ -47,7 +47,7 @@ func (d Drafting) logBytes(slots int) int64 {
 	return 4 * int64((len(loggedMatches)+2)*d.Logged+slots+1)
 }
 
-// admit forgets what the slots drew that entries get.
+// admit forgets what was sampled in the slots that admitted entries get.
 func (l draftLog) admit(a admission) draftLog {
 	if l.Last != nil {
 		slots := l.Last.Shape().Dimensions[0]
@@ -57,7 +57,8 @@ func (l draftLog) admit(a admission) draftLog {
 	return l
 }
 
-// tokensAt are the tokens at places, i32[n, k], of slots, i32[n]: -1 before the first one, arbitrary behind the last.
+// tokensAt returns the tokens at places, i32[n, k], of slots, i32[n]: -1 before the first token, arbitrary after the
+// last.
 func (sp speculation) tokensAt(st state, slots, places *Node) *Node {
 	size := sp.PageSize
 	tokens := st.Extras.Drafts.Tokens
@@ -70,8 +71,8 @@ func (sp speculation) tokensAt(st state, slots, places *Node) *Node {
 	return Where(isThere, take(Reshape(tokens, tokens.Shape().Size()), at), FillScalar(tokens.Graph(), at.Shape(), -1))
 }
 
-// keysOf stand for the ends of slots, i32[n], which have tokens, i32[n], at places, i32[n], behind those in the cache:
-// i32[n] for each of loggedMatches. Slots with other beginnings have other keys.
+// keysOf returns keys for the ends of slots, i32[n]: i32[n] for each of loggedMatches. tokens, i32[n], at places,
+// i32[n], follow the tokens in the cache. Slots that begin differently have different keys.
 func (sp speculation) keysOf(st state, slots, places, tokens *Node) (keys []*Node) {
 	g, n := slots.Graph(), slots.Shape().Dimensions[0]
 	nth := func(k int) *Node { return Iota(g, shapes.Make(dtypes.Int32, n, k), 1) }
@@ -80,18 +81,18 @@ func (sp speculation) keysOf(st state, slots, places, tokens *Node) (keys []*Nod
 	first := nth(beginning)
 	isPrompt := LessThan(first, wide(take(st.Rows.PromptLens, slots), beginning))
 	begin := Where(isPrompt, sp.tokensAt(st, slots, first), FillScalar(g, first.Shape(), -1))
-	kin := mixed(ReduceSum(mixed(Add(begin, MulScalar(first, 0x3504f333))), 1))
+	beginKey := mixed(ReduceSum(mixed(Add(begin, MulScalar(first, 0x3504f333))), 1))
 
 	before := sp.tokensAt(st, slots, Sub(wide(SubScalar(places, 1), longestMatch-1), nth(longestMatch-1)))
 	last := Concatenate([]*Node{InsertAxes(tokens, -1), before}, 1) // the latest first
 	last = mixed(Add(last, MulScalar(nth(longestMatch), 0x1f83d9ab)))
 	for _, k := range loggedMatches {
-		keys = append(keys, Add(kin, ReduceSum(SliceAxis(last, 1, AxisRangeFromStart(k)), 1)))
+		keys = append(keys, Add(beginKey, ReduceSum(SliceAxis(last, 1, AxisRangeFromStart(k)), 1)))
 	}
 	return keys
 }
 
-// push logs the tokens that rows drew, i32[S], which are not in the cache yet.
+// push logs the tokens that rows sampled, i32[S], which are not in the cache yet.
 func (l draftLog) push(sp speculation, st state, rows samplers, tokens *Node) draftLog {
 	if l.Tokens == nil {
 		return l
@@ -122,8 +123,7 @@ func (l draftLog) push(sp speculation, st state, rows samplers, tokens *Node) dr
 	return l
 }
 
-// found are drafts of D sequences: tokens i32[D, N], how many there are at most, i32[D], and of which class they are,
-// i32[D].
+// found holds drafts of D sequences: tokens i32[D, N], how many there are at most, i32[D], and their classes, i32[D].
 type found struct {
 	Tokens, Counts, Classes *Node
 }
@@ -136,9 +136,9 @@ type following struct {
 	Counts *Node // i32[D]
 }
 
-// find finds drafts behind ends that have keys, i32[D] each, of which the first rows, i32[], are wanted: what was drawn
-// behind the longest of equal ends, the last of several. matches is how many of loggedMatches they have in common,
-// i32[D].
+// find finds drafts for ends that have keys, i32[D] each: the tokens sampled after the longest equal end, and after the
+// last one if there are several. Only the first rows, i32[], are searched. matches, i32[D], is how many of
+// loggedMatches the ends have in common.
 func (l draftLog) find(keys []*Node, most int, rows *Node) (tokens, counts, matches *Node) {
 	each := keys[0].Shape()
 	results := []shapes.Shape{shapes.Make(dtypes.Int32, each.Size(), most), each, each}
@@ -163,7 +163,7 @@ func (l draftLog) findPlain(keys []*Node, most int) (tokens, counts, matches *No
 		isSame = LogicalAnd(isSame, Equal(BroadcastToDims(InsertAxes(key, -1), d, size), wide(l.Keys[i])))
 		level = Add(level, ConvertDType(isSame, dtypes.Int32))
 	}
-	// The oldest place is that of the next token to be logged.
+	// The oldest token is at the place of the next token to be logged.
 	count := modulo(l.Count, size)
 	age := modulo(AddScalar(Sub(Iota(g, l.Tokens.Shape(), 0), BroadcastToDims(count, size)), float64(size)), size)
 	best := ReduceMax(Where(GreaterThan(level, ZerosLike(level)), Add(MulScalar(level, float64(size)), wide(age)),
@@ -189,8 +189,9 @@ func (l draftLog) findPlain(keys []*Node, most int) (tokens, counts, matches *No
 	return f.Tokens, f.Counts, matches
 }
 
-// orLogged are drafts of the log where these are behind a longer match than those that were found, of which lengths,
-// i32[D], are the matches; 0 where nothing was found. The first rows, i32[], are wanted.
+// orLogged returns drafts from the log for sequences whose match in the log is longer than the match that was found in
+// their own text, and the own drafts otherwise. lengths, i32[D], are the lengths of the own matches, 0 for none. Only
+// the first rows, i32[], are searched.
 func (l draftLog) orLogged(keys []*Node, own, lengths, rows *Node) found {
 	d, most := own.Shape().Dimensions[0], own.Shape().Dimensions[1]
 	tokens, counts, matches := l.find(keys, most, rows)

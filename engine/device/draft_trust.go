@@ -6,8 +6,8 @@ import (
 	. "github.com/gomlx/gomlx/core/graph"
 )
 
-// Drafts are of a class by where they were found, and by how many tokens of the end: in the sequence's own text, then
-// in the log.
+// The class of a draft is its source and how many tokens of the end matched: classes of the sequence's own text come
+// first, then classes of the log.
 const (
 	ownClasses   = longestMatch - shortestMatch + 1
 	draftClasses = ownClasses + 3 // one of the log for each of loggedMatches
@@ -16,13 +16,13 @@ const (
 const (
 	// trustKept is what is left of a class's counts after a step in which it had drafts.
 	trustKept = 31. / 32
-	// tryEvery is in how many steps of those that may have drafts classes have one that are not worth any.
+	// tryEvery: in one of so many steps that may have drafts, even classes that are not worth any draft get one.
 	tryEvery = 32
 )
 
 // draftTrust is how drafts of each class fared: f32[draftClasses] each.
 type draftTrust struct {
-	Drawn   *Node // drafts that were drawn
+	Drawn   *Node // drafts that were accepted
 	Refused *Node // sequences and steps in which one was not
 	Steps   *Node // i32[]: steps that might have had drafts, modulo tryEvery
 }
@@ -33,9 +33,10 @@ func newDraftTrust(g *Graph) draftTrust {
 
 const draftTrustBytes = 4 * (2*draftClasses + 1)
 
-// worth is how many drafts of each class are worth their rows of a step in which live sequences run, i32[], of most at
-// most: i32[draftClasses]. With the chance p that a draft is drawn, if those before it are, the k-th is with p^k. It is
-// then one of about live tokens of the step, which takes longer by 1 of live + costRows: see [Drafting].
+// worth returns how many drafts of each class, up to most, are worth their rows of a step in which live sequences run,
+// i32[]: i32[draftClasses]. If each draft is accepted with probability p, given that those before it are, the k-th is
+// accepted with p^k. A draft adds one token to about live tokens of the step, and makes the step longer by a fraction
+// of 1 / (live + costRows): see [Drafting].
 func (t draftTrust) worth(live *Node, most, costRows int) *Node {
 	g := live.Graph()
 	all := func(x *Node) *Node { return BroadcastToDims(x, draftClasses) }
@@ -53,8 +54,8 @@ func (t draftTrust) stepped(might *Node) draftTrust {
 	return t
 }
 
-// learn counts what became of drafts of classes, i32[S], -1 for none: of counts, i32[S], drawn, i32[S], were. Where
-// ended, bool[S], the rest was not refused.
+// learn counts the results of drafts with classes, i32[S], -1 for none: of counts, i32[S], drafts, drawn, i32[S], were
+// accepted. If the sequence ended, bool[S], its remaining drafts don't count as refused.
 func (t draftTrust) learn(classes, counts, drawn, ended *Node) draftTrust {
 	g := classes.Graph()
 	slots := classes.Shape().Dimensions[0]

@@ -11,13 +11,14 @@ import (
 	"github.com/quire/quire/tokenqueue"
 )
 
-// drafts is what may be drawn in a step behind the tokens that wait.
+// drafts is the drafts of a step, which follow the tokens to decode.
 type drafts struct {
 	tokenqueue.Drafts
-	// Behind is where sequences stand behind the k-th token of theirs, at place k * D + their rank: N+1 of each of D.
+	// Behind holds the states of sequences after their k-th token, at place k * D + rank: N+1 states of each of D
+	// sequences.
 	Behind  feature.Standing
-	Ranks   *Node // i32[S]: of slots; nil where Behind is nothing
-	Classes *Node // i32[R]: where those of each row were found, -1 for nowhere; where drafts adapt
+	Ranks   *Node // i32[S]: ranks of slots; nil if Behind is empty
+	Classes *Node // i32[R]: the class of each row's drafts, -1 for none; nil unless drafts adapt
 }
 
 // noDrafts is none for each of R rows.
@@ -33,7 +34,7 @@ func (sp speculation) noDrafts(g *Graph) (d drafts) {
 	return d
 }
 
-// at is where the rows that draw stand, that are nth, i32[n], of the tokens of slots, i32[n].
+// at returns the states of rows that sample after the nth, i32[n], token of slots, i32[n].
 func (d drafts) at(st state, sp speculation, slots, nth *Node) *feature.Standing {
 	if d.Ranks == nil {
 		return nil
@@ -55,12 +56,13 @@ func (d drafts) at(st state, sp speculation, slots, nth *Node) *feature.Standing
 type walking struct {
 	At             *Node // i32[]
 	Tokens, Counts *Node // i32[D, N], i32[D]
-	Forced         *Node // i32[D]: what must be drawn next, -1 where there is no such token
+	Forced         *Node // i32[D]: the only token that may be sampled next, -1 if there are several
 	Now, Behind    feature.Standing
 }
 
-// walkDrafts takes slots, i32[D], through the drafts that were found for them. It adds tokens that they must draw, up
-// to limits, i32[D], and drops those that they can't draw, or behind which the device does not know what they may.
+// walkDrafts takes slots, i32[D], through the drafts that were found for them. It adds tokens that are the only ones
+// allowed, up to limits, i32[D]. It drops forbidden tokens, and tokens after which the device does not know what is
+// allowed.
 func (sp speculation) walkDrafts(l loop, in input, slots *Node, found tokenqueue.Drafts,
 	limits *Node) (tokenqueue.Drafts, feature.Standing) {
 	g, features, st := slots.Graph(), sp.features(), l.State.Extras.State

@@ -15,7 +15,7 @@ import (
 	"github.com/quire/quire/tokenqueue"
 )
 
-// split cuts the caches into those of the model and those of the drafter.
+// split splits the caches into the model's and the drafter's.
 func (sp speculation) split(caches []*Node) (own, drafters []*Node) {
 	n := len(caches)
 	if sp.Drafter != nil {
@@ -24,7 +24,8 @@ func (sp speculation) split(caches []*Node) (own, drafters []*Node) {
 	return caches[:n:n], caches[n:]
 }
 
-// follow runs the packed tokens of a step through the drafter too, which then has keys and values where the model has.
+// follow also runs the packed tokens of a step through the drafter, so that it has keys and values for the same tokens
+// as the model.
 func (sp speculation) follow(caches []*Node, w weights, packed tokenqueue.Packed, batch tokenqueue.PageBatchInfo,
 	prefill *Node) []*Node {
 	if sp.Drafter == nil {
@@ -36,20 +37,20 @@ func (sp speculation) follow(caches []*Node, w weights, packed tokenqueue.Packed
 	return slices.Concat(own, drafters)
 }
 
-// guessing is the state of a loop that draws drafts, a token of each row in a round.
+// guessing is the state of a loop that samples drafts, one token of each row per round.
 type guessing struct {
 	At *Node // i32[]
 	// The tables as they would be with the tokens so far. They are dropped: the step makes room for what it takes.
 	Sequences seqtable.Table
 	Pages     pagetable.Table
-	Next      *Node   // i32[R]: the token that is behind those in the cache
+	Next      *Node   // i32[R]: the token that follows those in the cache
 	Tokens    *Node   // i32[R, N]: the drafts
 	Caches    []*Node // of the drafter
 }
 
-// guess has the drafter go on behind the tokens that wait, next i32[R], in rows, i32[D]: so many drafts of each as
-// counts, i32[D], says. It draws with the parameters and the random numbers with which the model will. Keys and values
-// go to pages that nobody else has a right to, and are written again when the drafts are run.
+// guess has the drafter continue after the tokens to decode, next i32[R]. rows, i32[D], get as many drafts as counts,
+// i32[D], says. It samples with the parameters and the random numbers that the model will use. Keys and values go to
+// pages that no other row has reserved, and are overwritten when the drafts are run.
 func (sp speculation) guess(l loop, w decoder.Weights, in input, next, rows, counts *Node,
 	caches []*Node) (tokenqueue.Drafts, []*Node) {
 	g := next.Graph()

@@ -22,7 +22,7 @@ const (
 // speculation drafts tokens of sequences. Where nothing is drafted it has nothing to do.
 type speculation struct {
 	network
-	// Drafter is the model that drafts; nil where texts are looked at.
+	// Drafter is the model that drafts; nil if drafts are found in texts.
 	Drafter *network
 }
 
@@ -32,7 +32,7 @@ type drafting struct {
 	// from the host has what it had before.
 	Tokens *Node
 	Log    draftLog
-	Trust  draftTrust // nothing but where drafts adapt
+	Trust  draftTrust // empty unless drafts adapt
 }
 
 func (sp speculation) newDrafting(g *Graph) (d drafting) {
@@ -78,18 +78,18 @@ func (d drafting) copied(from, to *Node) drafting {
 	return d
 }
 
-// draft finds what may be drawn behind the tokens that wait, next i32[R], see tokenqueue.Queue: the tokens that
-// followed where the end of a sequence stands before, in it or in its kin, or those that the drafter draws. There are
-// no drafts in steps of prompts, nor where so many sequences run that a step is no longer bound by reading the weights,
-// nor where drafts adapt and none is worth it.
+// draft finds drafts that follow the tokens to decode, next i32[R], see tokenqueue.Queue: the tokens that followed an
+// earlier occurrence of the sequence's end, in the sequence itself or in the log, or tokens that the drafter samples.
+// There are no drafts in prompt steps, if so many sequences run that a step is no longer bound by reading the weights,
+// or if drafts adapt and none is worth it.
 func (sp speculation) draft(l *loop, w weights, in input, next, prefill *Node) drafts {
 	g := next.Graph()
 	n := sp.Drafts.Rows()
 	live := scan.Count(GreaterOrEqual(next, ZerosLike(next)))
-	room := Sub(integer(g, sp.Columns()-1), l.Out.Columns) // columns beside that of the token that is drawn anyway
+	room := Sub(integer(g, sp.Columns()-1), l.Out.Columns) // columns in addition to the one that is sampled anyway
 	able := LogicalAnd(LogicalNot(prefill), LogicalAnd(LessOrEqual(live, integer(g, n)),
 		GreaterThan(Min(live, room), integer(g, 0))))
-	// What the others leave is shared out evenly.
+	// The rows left by the live sequences are shared out evenly.
 	share := func(counts *Node) *Node {
 		rows := Max(scan.Count(GreaterThan(counts, ZerosLike(counts))), integer(g, 1))
 		share := Div(Sub(integer(g, sp.Drafts.Width), live), rows)
@@ -145,7 +145,7 @@ func (sp speculation) draft(l *loop, w weights, in input, next, prefill *Node) d
 	return end.Drafts
 }
 
-// mostDrafts is how many drafts slots, i32[D], may have at most behind lens tokens, i32[D], and the one that waits.
+// mostDrafts returns the most drafts that slots, i32[D], may have after lens tokens, i32[D], and the token to decode.
 func (sp speculation) mostDrafts(l loop, slots, lens, room *Node) *Node {
 	g := lens.Graph()
 	limits := Min(BroadcastToDims(room, lens.Shape().Size()),
@@ -159,8 +159,8 @@ func (sp speculation) mostDrafts(l loop, slots, lens, room *Node) *Node {
 	return Where(sp.features().MayDraft(l.State.Extras.State, slots), limits, ZerosLike(limits))
 }
 
-// texts are the tokens of slots, i32[D], that have lens tokens in the cache, i32[D], and those that wait, i32[D]:
-// i32[D, capacity], arbitrary behind these.
+// texts returns the tokens of slots, i32[D], as i32[D, capacity]: lens tokens, i32[D], in the cache, followed by the
+// token to decode, waiting i32[D]. The rest is arbitrary.
 func (sp speculation) texts(st state, slots, lens, waiting *Node) *Node {
 	d, pp := slots.Shape().Dimensions[0], sp.PagesPerSeq
 	pages := Reshape(take(st.Sequences.PageIndices, slots), d*pp)
@@ -169,9 +169,9 @@ func (sp speculation) texts(st state, slots, lens, waiting *Node) *Node {
 	return Where(Equal(Iota(texts.Graph(), texts.Shape(), 1), wide(lens)), wide(waiting), texts)
 }
 
-// lookUp finds drafts behind the tokens of slots, i32[D], that wait, i32[D], at places lens, i32[D], and says of which
-// classes they are. worth is how many drafts of each class are worth it; nil for as many as there may be. rows, i32[],
-// is how many of the slots are wanted, the first ones.
+// lookUp finds drafts for slots, i32[D], and their classes. The tokens to decode, waiting i32[D], are at places lens,
+// i32[D]. worth is how many drafts of each class are worth it; nil for no limit. Only the first rows, i32[], of the
+// slots are searched.
 func (sp speculation) lookUp(st state, slots, lens, waiting, worth, rows *Node) (tokenqueue.Drafts, *Node) {
 	tokens, matches := sp.findDrafts(sp.texts(st, slots, lens, waiting), lens, rows)
 	f := st.Extras.Drafts.Log.orLogged(sp.keysOf(st, slots, lens, waiting), tokens, matches, rows)
@@ -182,9 +182,9 @@ func (sp speculation) lookUp(st state, slots, lens, waiting, worth, rows *Node) 
 	return tokenqueue.Drafts{Tokens: f.Tokens, Counts: f.Counts}, f.Classes
 }
 
-// findDrafts finds drafts behind the tokens at places lens, i32[D], of texts, i32[D, H], of which the first rows,
-// i32[], are wanted: those behind the place before it from which on backwards the most tokens are the same, the last of
-// several. These are matches, i32[D], 0 where they are too few.
+// findDrafts finds drafts that follow the tokens at places lens, i32[D], of texts, i32[D, H]: the tokens after the
+// earlier place at which the longest suffix matches, the last one if there are several. matches, i32[D], is the length
+// of the match, 0 if it is too short. Only the first rows, i32[], are searched.
 func (sp speculation) findDrafts(texts, lens, rows *Node) (tokens, matches *Node) {
 	attrs := map[string]any{"longest": longestMatch, "shortest": shortestMatch}
 	results := []shapes.Shape{shapes.Make(dtypes.Int32, lens.Shape().Size(), sp.Drafts.Most), lens.Shape()}
@@ -223,7 +223,7 @@ func (sp speculation) findPlain(texts, lens *Node) (tokens, matches *Node) {
 	matches = DivScalar(best, float64(h))
 	from := Sub(best, MulScalar(matches, float64(h)))
 
-	// Behind the end of a text, what repeats is repeated once more.
+	// If the drafts reach the end of the text, they repeat the period.
 	nth := Iota(g, shapes.Make(dtypes.Int32, d, most), 1)
 	few := func(x *Node) *Node { return BroadcastToDims(InsertAxes(x, -1), d, most) }
 	period := few(Max(Sub(lens, from), OnesLike(lens)))

@@ -10,22 +10,22 @@ import (
 	"github.com/quire/quire/ops/tree"
 )
 
-// What the host gives a call is declared here once, for the device and for the host: see package tree on host twins. In
-// the comments i32[A] is an array of A numbers, i32[] a single one.
+// The input of a call is declared here once, for the device and for the host: see package tree on host twins. In the
+// comments i32[A] is an array of A numbers, i32[] a single one.
 
 // rowsOf is what rows are admitted with, of n rows. A parameter of a row is a field here, or in [sampling.ParamsOf],
 // and a line in Row.set.
 type rowsOf[Ints, Sampling, Stops, States any] struct {
 	Sampling   Sampling
 	PromptLens Ints // i32[n]: prompt tokens to run in this row; a slot samples from the last of them on
-	MinLens    Ints // i32[n]: no stop ends a completion at a position before it, and no stop token is drawn there
+	MinLens    Ints // i32[n]: at lower positions no stop ends a completion, and no stop token is sampled
 	MaxLens    Ints // i32[n]: prompt and completion together end here
-	// i32[n]: the pages that are sure for the row; what it does not hold yet of them is reserved for it
+	// i32[n]: the pages guaranteed to the row; those that it does not hold yet are reserved for it
 	MaxPages   Ints
-	Leaves     Ints  // i32[n]: 1 where of its full pages those of the prompt alone are kept when it ends
-	Short      Ints  // i32[n]: 1 as of schedule.Request.Short; absent where no row can be so
+	Leaves     Ints  // i32[n]: 1 if only full pages of the prompt are kept when the row ends
+	Short      Ints  // i32[n]: 1 if schedule.Request.Short; absent if no row can be short
 	StopTokens Stops // i32[n, MaxStopTokens], padded with -1; see BarredOnly
-	// i32[n, stopping.Lanes]: the states of its automata, see stopping.Walk; absent where there are none
+	// i32[n, stopping.Lanes]: the states of its automata, see stopping.Walk; absent without automata
 	StopStates States
 }
 
@@ -43,7 +43,8 @@ type Row struct {
 	StopStates [stopping.Lanes]int32
 }
 
-// BarredOnly is how a row's stop tokens have one that does not end a completion, and is not drawn before MinLen.
+// BarredOnly encodes a stop token, for a row's stop tokens, that does not end a completion but is forbidden before
+// MinLen.
 func BarredOnly(token int32) int32 { return -2 - token }
 
 // set fills in row i for an entry.
@@ -66,20 +67,21 @@ func (r Row) set(rows Rows, i int, e schedule.Entry) {
 	}
 }
 
-// inputOf is the input of the run program. The tokens of prompts lie in one array, of which several entries may read
-// the same part: a prompt's start is where its position 0 is, or would be, for only positions not run yet are there.
+// inputOf is the input of the run program. The tokens of prompts lie in one array, and several entries may read the
+// same part of it. A prompt's start is the index at which position 0 is or would be: the array holds only positions
+// that have not run yet.
 type inputOf[Mask, Int, Ints, Rows, Asked, Masks any] struct {
 	Release Mask // bool[R]: rows to free first
 	Tokens  Ints `tree:"apart"` // i32[Q]: tokens of the prompts; nil on the host: as in the last call
 	Named   Ints // i32[N]: pages that what waits begins with, held until the call ends; -1 = none
-	Starts  Ints // i32[R]: starts of the prompts of rows that stand, where tokens of them are left
+	Starts  Ints // i32[R]: starts of the prompts of admitted rows that have tokens left
 	Waiting waitingOf[Int, Ints, Rows]
 	Ahead   aheadOf[Int, Ints]
 	Columns Int // i32[]: after how many columns of output to return
 	// EnoughFree is at how many free slots to return once no completion waits, i32[].
 	EnoughFree Int
 	Asked      Asked                   // by the entries that wait
-	Masks      Masks                   // nil where rows have none
+	Masks      Masks                   // nil without masks
 	Stops      stopping.TablesOf[Ints] // nil on the host: see Program.Resident
 	MaskTexts  stopping.TablesOf[Ints] // likewise
 }
@@ -89,12 +91,12 @@ type waitingOf[Int, Ints, Rows any] struct {
 	Count   Int  // i32[]: how many of the A there are
 	Rows    Rows // of A entries
 	Starts  Ints // i32[A]: of the prompt
-	Sources Ints // i32[A]: the row of which it is a clone; -1 = none
+	Sources Ints // i32[A]: the row that it is a clone of; -1 = none
 	Named   Ints // i32[A]: the place in the call's Named of the pages that it begins with, if it is no clone
 	Held    Ints // i32[A]: tokens that it takes over
-	First   Ints // i32[A]: 1 where its pages are reserved with the row that it is a clone of
-	// Resume, i32[A], is 1 where the sequence goes on after it was swapped out: its source holds all of it but the
-	// token drawn last, which is the one at place Held, and which is decoded, as it would have been.
+	First   Ints // i32[A]: 1 if its pages are reserved together with the row that it is a clone of
+	// Resume, i32[A], is 1 if the sequence continues after it was swapped out. Its source holds all of it except the
+	// token sampled last, which is at place Held and is decoded as it would have been.
 	Resume Ints
 }
 
@@ -106,8 +108,8 @@ type aheadOf[Int, Ints any] struct {
 	PromptLens Ints // i32[H]: tokens to run
 	MaxPages   Ints // i32[H]: pages for these and for the first clone
 	Behind     Ints // i32[H]: how many of the entries that wait came before it
-	Short      Ints // i32[H]: as those of rows
-	// i32[H]: as those of the entries that wait. A prefix may begin as another's clone.
+	Short      Ints // i32[H]: as for rows
+	// i32[H]: as for waiting entries. A prefix may start as a clone of another one.
 	Sources, Named, Held Ints
 }
 
@@ -144,7 +146,7 @@ func (p Sizes) NewInput() *Input {
 	return in
 }
 
-// stopStates are the states of rows, or nil where rows have none.
+// stopStates returns the states of rows, or nil if rows have no automata.
 func (p Sizes) stopStates(of [][stopping.Lanes]int32) [][stopping.Lanes]int32 {
 	if p.Stops == nil {
 		return nil
@@ -195,7 +197,7 @@ func number(yes bool) int32 {
 // verbsOf is the input of the context program: verbs of the tables, for all rows at once, in this order.
 type verbsOf[Mask, Ints any] struct {
 	Release Mask // bool[R]
-	Open    Mask // bool[R]: to begin an empty sequence
+	Open    Mask // bool[R]: start an empty sequence
 	// Sources and Held, i32[R]: the row begins with the first Held tokens of another; -1 = it does not. Lazy, bool[R]:
 	// it shares the partial page too.
 	Sources, Held Ints
@@ -235,7 +237,7 @@ type scoreInputOf[Int, Ints any] struct {
 	From   Int  // i32[]: the position of the first
 	Count  Int  // i32[]: how many of the T there are
 	Tokens Ints // i32[T]
-	Next   Ints // i32[T]: the token behind each
+	Next   Ints // i32[T]: the token after each
 }
 
 type (
@@ -246,7 +248,7 @@ type (
 // loadInputOf is the input of the load program, but for the pages.
 type loadInputOf[Int, Ints any] struct {
 	Row    Int // i32[]: the row that gets the pages; -1 = none: they are kept as if a row had released them
-	Open   Int // i32[]: 1 to begin a sequence there
+	Open   Int // i32[]: 1 to start a sequence there
 	Source Int // i32[]: the row whose first pages it shares; -1 = it begins with Named
 	Held   Int // i32[]: tokens that it has of there, whole pages
 	From   Int // i32[]: the place in the sequence of the first page that is given

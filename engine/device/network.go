@@ -21,13 +21,13 @@ type network struct {
 	DType dtypes.DType // of the hidden states
 	// ZeroPages has pages cleared when they are freed.
 	ZeroPages bool
-	// DrafterLayouts are those of the caches of the drafter, which lie behind the model's; nil where there is none.
+	// DrafterLayouts are the layouts of the drafter's caches, which follow the model's; nil without a drafter.
 	DrafterLayouts []attention.Layout
 }
 
 // forward runs the packed tokens through the model, whose layers write keys and values into the caches and attend to
-// them. It returns the hidden states [N, hidden] of tokens wanted i32[N], or [T, hidden] of all if that is nil. short
-// i32[R] is that of rows, nil where none is.
+// them. It returns the hidden states [N, hidden] of the tokens wanted, i32[N], or [T, hidden] of all tokens if wanted
+// is nil. short, i32[R], marks the short rows; nil for none.
 func (n network) forward(caches []*Node, w decoder.Weights, packed tokenqueue.Packed, batch tokenqueue.PageBatchInfo,
 	prefill, wanted, short *Node) (after []*Node, hidden *Node) {
 	g := prefill.Graph()
@@ -73,7 +73,7 @@ func (n network) forward(caches []*Node, w decoder.Weights, packed tokenqueue.Pa
 	return m.Caches, m.Hidden
 }
 
-// hidden is one form of forward: that of prompts, or that of one token a sequence.
+// hidden is one variant of forward: for prompts, or for one token per sequence.
 func (n network) hidden(caches []*Node, w decoder.Weights, packed tokenqueue.Packed, batch tokenqueue.PageBatchInfo,
 	oneToken bool) ([]*Node, *Node) {
 	x := decoder.Embed(n.Model, w, packed.Tokens, packed.NumTokens)
@@ -107,7 +107,7 @@ func (n network) attend(batch tokenqueue.PageBatchInfo, oneToken bool) decoder.A
 	}
 }
 
-// states says where layers have the states of the batch's sequences.
+// states returns the places at which layers hold the states of the batch's sequences.
 func (n network) states(batch tokenqueue.PageBatchInfo) decoder.StatesFunc {
 	if !n.Model.HasStates() {
 		return nil

@@ -10,17 +10,17 @@ import (
 	"github.com/quire/quire/seqtable"
 )
 
-// What a program tells the host is declared once, for the device and for the host, as its input is. What has two
-// dimensions is one slice on the host, row by row.
+// The output of a program is declared once, for the device and for the host, like its input. A two-dimensional array is
+// one slice on the host, row by row.
 
-// outputOf is the output of the run program: what the scheduler reads, and more.
+// outputOf is the output of the run program: everything that the scheduler reads, and more.
 type outputOf[Int, Ints, Floats, Longs, Status any] struct {
 	schedule.OutputOf[Int, Ints, Floats]
 	Status Status
 	Rules  Ints  // i32[K]: violations of each rule, in debug mode; else nil
-	Clock  Longs // i64[6]: see newClock; nil where there is none
+	Clock  Longs // i64[6]: see newClock; nil without a clock
 	// Waits, i32[2], is how many slots wait for the host to fill in their states when the call ends, and how many
-	// tokens those that waited have missed; nil without masks.
+	// tokens the waiting slots have missed; nil without masks.
 	Waits Ints
 }
 
@@ -58,7 +58,7 @@ type (
 // loadOutputOf is the output of the load program.
 type loadOutputOf[Ints, Status any] struct {
 	Status Status
-	Pages  Ints // i32[K]: those that were taken, in order of position; -1 behind them
+	Pages  Ints // i32[K]: the pages that were taken, in order of position, followed by -1
 }
 
 type (
@@ -68,7 +68,7 @@ type (
 
 // saveOutput is the output of the save program, which is read as it is.
 type saveOutput struct {
-	Layers []*Node // one a layer: K pages; those that the row does not have are arbitrary
+	Layers []*Node // one per layer: K pages; pages that the row does not have are arbitrary
 }
 
 // Status is a [seqtable.Status] on the host.

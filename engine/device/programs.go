@@ -12,31 +12,29 @@ import (
 	"github.com/quire/quire/seqtable"
 )
 
-// program is one jitted computation: what it is called and what it does with the state, the weights and the host's
-// input.
+// Program is a compiled computation: its name, and what it does with the state, the weights and the host's input.
 type Program struct {
 	Name string
-	// Input is what the host gives as a twin, in few arrays; nil for the program that makes the state. Own are the
-	// arrays that follow, of which each device of a group has its own.
+	// Input packs the host's twin of the input into few arrays; nil for the program that makes the state. Own are the
+	// arrays after it that differ from device to device of a group.
 	Input *tree.Packing
 	Own   []Leaf
-	// build takes the nodes of the input, leaf by leaf, and returns the state and, as a tree, what the host gets, with
-	// those of its leaves that are each device's own: the others are the same on all. It is nil for the program that
-	// makes the state.
+	// build takes the nodes of the input, leaf by leaf. It returns the state, the output as a tree, and the leaves of
+	// the output that differ from device to device. It is nil for the program that makes the state.
 	build func(st state, w weights, in []*Node) (_ state, out any, own []*Node)
-	// twin makes the host twin of the output, and views of its arrays; nil where the arrays are read as they are. An
+	// twin makes the host twin of the output, and views of its arrays; nil if the arrays are read as they are. An
 	// output with a twin is packed.
 	twin func(output []Leaf) (any, []tree.Array, error)
-	// Weights says that the program takes the weights, Drafts that it also takes those of the drafter, behind them.
+	// Weights reports that the program takes the weights, Drafts that the drafter's weights follow them.
 	Weights, Drafts bool
 	// Resident is arrays that the host gives too, but that stay on the device until it gives others: they follow the
 	// weights, and the nodes of the input.
 	Resident []Leaf
-	// hasExtras says that the state has extras: see package feature.
+	// hasExtras reports that the state has extras: see package feature.
 	hasExtras bool
-	// Reads says that the program leaves the state as it is: it is not donated, and not returned.
+	// Reads reports that the program does not change the state: it is not donated, and not returned.
 	Reads bool
-	// Later says that a job may do without the program: it is compiled once it may be needed.
+	// Later reports that a job may not need the program: it is compiled once it may be needed.
 	Later bool
 }
 
@@ -66,10 +64,10 @@ func (gr *Graphs) Programs() []Program {
 	return all
 }
 
-// stepsPerColumn bounds the steps of a call, where many of them draw nothing.
+// stepsPerColumn bounds the steps of a call in which many steps sample nothing.
 const stepsPerColumn = 4
 
-// What a round does.
+// The kinds of rounds.
 const (
 	look = iota - 1 // for what to do
 	stop
@@ -78,10 +76,10 @@ const (
 	decode
 )
 
-// run frees the rows that the host names; then it admits, runs prompts and decodes, and admits again where sequences
+// run frees the rows that the host names. Then it admits, runs prompts and decodes, and admits again when sequences
 // end, until there is nothing to do, the output is full, or slots are free that only the host can fill.
 //
-// Loops that run no time or once stand where a branch would: they keep the state in place.
+// Loops that run at most once take the place of branches, because they update the state in place.
 func (gr *Graphs) run(st state, w weights, in input, out output) (state, output) {
 	g := in.Columns.Graph()
 	st.Pages = st.Pages.Begin()
@@ -121,18 +119,18 @@ func (gr *Graphs) run(st state, w weights, in input, out output) (state, output)
 			return gr.decide(l, in)
 		})
 	out, st = end.Out, end.State
-	st.Pages = letGo(st.Pages, in.Named)
+	st.Pages = unhold(st.Pages, in.Named)
 	out.Clock, _ = tick(out.Clock, end.Todo)
 	out.StopStates = st.Rows.StopStates
 	out.SeqLens, out.EndFree, out.Short = st.Sequences.SeqLens, st.Pages.NumFree(), gr.short(st)
-	out.Pages = fates(st.Pages)
+	out.Pages = pageFates(st.Pages)
 	if w := (waiting{gr.Sizes}); w.any() {
 		out.Waits = Add(out.Waits, Concatenate([]*Node{Reshape(w.count(st), 1), zeros(g, dtypes.Int32, 1)}, 0))
 	}
 	return st, out
 }
 
-// hold keeps pages from being taken until letGo.
+// hold keeps pages from being taken until unhold.
 func hold(t pagetable.Table, pages *Node) (after pagetable.Table, invalid *Node) {
 	if !t.Keeps() {
 		return t, integer(pages.Graph(), 0)
@@ -140,7 +138,7 @@ func hold(t pagetable.Table, pages *Node) (after pagetable.Table, invalid *Node)
 	return t.Pin(pages)
 }
 
-func letGo(t pagetable.Table, pages *Node) pagetable.Table {
+func unhold(t pagetable.Table, pages *Node) pagetable.Table {
 	if t.Keeps() {
 		t, _, _ = t.Release(pages)
 	}
@@ -153,33 +151,34 @@ func (gr *Graphs) decide(l loop, in input) loop {
 	l.Admit = admitter{gr.network()}.admissible(l, in)
 	todo := Where(l.Admit.Any, integer(g, admit), Where(gr.wantsPrefill(l, in), integer(g, prefill),
 		Where(gr.wantsDecode(l, in), integer(g, decode), integer(g, stop))))
-	l.Todo = Where(gr.goesOn(l, in), todo, integer(g, stop))
+	l.Todo = Where(gr.continues(l, in), todo, integer(g, stop))
 	return l
 }
 
-// goesOn says that there is room for another step's output, that rows have not waited for too long, and no fault.
-func (gr *Graphs) goesOn(l loop, in input) *Node {
+// continues reports whether the call continues: there is room for another step's output, rows have not waited for too
+// long, and there was no fault.
+func (gr *Graphs) continues(l loop, in input) *Node {
 	steps := Add(l.Out.PrefillSteps, l.Out.DecodeSteps)
 	columns := in.Columns
 	if gr.Drafts.On() { // a step may fill several
 		columns = integer(steps.Graph(), gr.Columns())
 	}
-	goesOn := LogicalAnd(LogicalNot(l.Out.Status.Failed()), LogicalAnd(LessThan(l.Out.Columns, columns),
+	continues := LogicalAnd(LogicalNot(l.Out.Status.Failed()), LogicalAnd(LessThan(l.Out.Columns, columns),
 		LessThan(steps, MulScalar(in.Columns, stepsPerColumn))))
 	if gr.Drafts.On() {
-		goesOn = LogicalAnd(goesOn, LessThan(l.Rounds, in.Columns))
+		continues = LogicalAnd(continues, LessThan(l.Rounds, in.Columns))
 	}
 	if w := (waiting{gr.Sizes}); w.any() {
-		goesOn = LogicalAnd(goesOn, w.may(l))
+		continues = LogicalAnd(continues, w.may(l))
 	}
 	if room := gr.scores().Room(l.Out.Scores); room != nil {
-		goesOn = LogicalAnd(goesOn, room)
+		continues = LogicalAnd(continues, room)
 	}
-	return goesOn
+	return continues
 }
 
-// wantsPrefill says that prompts go before decoding: they do where a slot or a context waits for its own. Those that
-// run ahead of their clones wait until slots are free for these, or until they fill a step.
+// wantsPrefill reports whether prompts run before decoding: they do if the prompt of a slot or a context is unfinished.
+// Prompts that run ahead of their clones wait until slots are free for the clones, or until they fill a step.
 func (gr *Graphs) wantsPrefill(l loop, in input) *Node {
 	g := l.Out.Columns.Graph()
 	slots := gr.Slots
@@ -195,8 +194,8 @@ func (gr *Graphs) wantsPrefill(l loop, in input) *Node {
 				GreaterOrEqual(all, integer(g, gr.PrefillTokens)))))
 }
 
-// wantsDecode says that sequences run, have pages for the next step, and, after the call's first step, not so few that
-// the host should bring others.
+// wantsDecode reports whether to decode: sequences run and have pages for the next step, and after the call's first
+// step there are not so many free slots that the host should fill them.
 func (gr *Graphs) wantsDecode(l loop, in input) *Node {
 	g := l.Out.Columns.Graph()
 	placed := scan.Count(GreaterOrEqual(l.Out.Placed, integer(g, 0)))

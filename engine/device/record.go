@@ -12,7 +12,7 @@ import (
 	"github.com/quire/quire/seqtable"
 )
 
-// recorder records what a step drew: in the output, and in the state of the rows, some of which end.
+// recorder records the tokens that a step sampled: in the output, and in the state of the rows, of which some end.
 type recorder struct {
 	speculation
 	Debug bool // checks the rules of the state after each step
@@ -25,7 +25,7 @@ func (r recorder) record(l loop, in input, rows samplers, d drawn, allocated seq
 	l, finish := r.note(l, in, rows, d)
 	valid := GreaterOrEqual(rows.Slots, integer(g, 0))
 	l.Out.Status = l.Out.Status.Then(allocated)
-	l = r.goOn(l, rows, d.Tokens, LogicalAnd(valid, GreaterThan(finish, integer(g, int(schedule.Running)))))
+	l = r.advance(l, rows, d.Tokens, LogicalAnd(valid, GreaterThan(finish, integer(g, int(schedule.Running)))))
 	free := l.State.Pages.NumFree()
 	drew := GreaterThan(rows.Count, integer(g, 0))
 	l.Out.FreePages = control.ScatterSet(l.Out.FreePages, Reshape(l.Out.Columns, 1), Reshape(free, 1))
@@ -34,7 +34,7 @@ func (r recorder) record(l loop, in input, rows samplers, d drawn, allocated seq
 	return r.checked(l)
 }
 
-// note writes a column of output, and says how the sequences stand behind the tokens that they drew, i32[D].
+// note writes a column of output, and returns the states of the sequences after the tokens that they sampled, i32[D].
 func (r recorder) note(l loop, in input, rows samplers, d drawn) (after loop, finish *Node) {
 	g := rows.Slots.Graph()
 	s, columns := r.Slots, r.Columns()
@@ -63,8 +63,8 @@ func (r recorder) note(l loop, in input, rows samplers, d drawn) (after loop, fi
 	return l, finish
 }
 
-// goOn queues the tokens that rows drew, and ends the sequences of those that are done, bool[D].
-func (r recorder) goOn(l loop, rows samplers, tokens, done *Node) loop {
+// advance queues the tokens that rows sampled, and ends the sequences that are done, bool[D].
+func (r recorder) advance(l loop, rows samplers, tokens, done *Node) loop {
 	st := l.State
 	g := rows.Slots.Graph()
 	valid := GreaterOrEqual(rows.Slots, integer(g, 0))
@@ -94,7 +94,7 @@ func (r recorder) checkInput(st state, pins *Node) seqtable.CheckInput {
 		Lazy: GreaterOrEqual(rows, FillScalar(rows.Graph(), rows.Shape(), float64(r.FirstContext())))}
 }
 
-// release frees the rows where mask, bool[R], holds: their pages lose a reference, and nothing of them stays queued.
+// release frees the rows whose mask, bool[R], is set: their pages lose a reference, and their tokens leave the queue.
 func (r recorder) release(st state, mask *Node) (state, seqtable.Status) {
 	before := st.Pages
 	var status seqtable.Status

@@ -20,10 +20,10 @@ import (
 type state struct {
 	Pages     pagetable.Table  // reference counts and ages of the P pages
 	Sequences seqtable.Table   // R rows
-	Queue     tokenqueue.Queue // at most one token a slot: what to decode next
+	Queue     tokenqueue.Queue // at most one token per slot: what to decode next
 	Rows      rowParams
 	Turns     *Node   // i32[S]: of the slots' prompts, see tokenqueue.Prompts; used until they have run
-	Caches    []*Node // one a layer that has one, see attention.Layout; then those of the drafter
+	Caches    []*Node // one for each layer that has a cache, see attention.Layout; then the drafter's
 	Extras    extras  // of program run alone: see package feature
 }
 
@@ -42,7 +42,7 @@ func (st state) table() feature.Table {
 		MinLens: st.Rows.MinLens}
 }
 
-// InTables says that a leaf of the state is of the tables: all but the caches.
+// InTables reports whether a leaf of the state belongs to the tables, which is everything except the caches.
 func (l Leaf) InTables() bool { return !strings.HasPrefix(l.Name, "Caches") }
 
 // unreserved is how many free pages no row has a right to, i32[].
@@ -52,8 +52,8 @@ func (st state) unreserved(pageSize int) *Node {
 	return Sub(st.Pages.NumFree(), ReduceAllSum(reserved))
 }
 
-// short is how many pages are missing for the next step of all that decode, i32[]: none where every row's pages are
-// reserved.
+// short returns how many pages are missing for the next step of all sequences that decode, i32[]: none if every row's
+// pages are reserved.
 func (z Sizes) short(st state) *Node {
 	lens := st.Sequences.SeqLens
 	g := lens.Graph()
@@ -66,7 +66,7 @@ func (z Sizes) short(st state) *Node {
 	return Max(Sub(scan.Count(needs), st.unreserved(z.PageSize)), integer(g, 0))
 }
 
-// weights are those of the model, and of the drafter where there is one.
+// weights are the model's weights, and the drafter's if there is one.
 type weights struct {
 	decoder.Weights
 	Drafter decoder.Weights
@@ -77,8 +77,8 @@ type loop struct {
 	State  state
 	Starts *Node // i32[R]: of the rows' prompts among the tokens of the input
 	Out    output
-	Todo   *Node // i32[]: what the next round does
-	Rounds *Node // i32[]: steps that drew, where tokens are drafted; else nil: each has a column
+	Todo   *Node // i32[]: the kind of the next round
+	Rounds *Node // i32[]: steps that sampled, if tokens are drafted; else nil, because each step has a column
 	Pins   *Node // i32[P]: references that the call itself holds, in debug mode; else nil
 	Admit  admission
 }

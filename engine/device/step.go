@@ -17,8 +17,8 @@ import (
 	"github.com/quire/quire/tokenqueue"
 )
 
-// prompts is what the rows have yet to run of their prompts: those of slots in the order in which they were admitted,
-// then those of the other rows.
+// prompts returns what remains of the rows' prompts: first the prompts of slots in the order in which they were
+// admitted, then the prompts of the other rows.
 func (l loop) prompts(in input) tokenqueue.Prompts {
 	s := l.State.Sequences
 	lens := Where(s.Used, l.State.Rows.PromptLens, ZerosLike(s.SeqLens))
@@ -28,8 +28,8 @@ func (l loop) prompts(in input) tokenqueue.Prompts {
 		Turns: Concatenate([]*Node{l.State.Turns, last}, 0)}
 }
 
-// admitted gives slots that are admitted now, bool[S], a turn behind all whose prompts still run. Turns begin at 0
-// where none does, so that they stay small.
+// admitted gives slots that are admitted now, bool[S], a turn after all slots whose prompts still run. If none does,
+// turns start at 0 again, so that they stay small.
 func (l loop) admitted(in input, slots *Node) *Node {
 	turns := l.State.Turns
 	remaining := SliceAxis(l.prompts(in).Remaining(), 0, AxisRangeFromStart(turns.Shape().Size()))
@@ -41,16 +41,15 @@ func (l loop) admitted(in input, slots *Node) *Node {
 // stepTokens are the tokens of a step.
 type stepTokens struct {
 	tokenqueue.Packed
-	Decodes *Node // i32[]: how many of them slots drew last
-	// Of the tokens that may be drawn behind these, where tokens are drafted: what they are, of R rows, and how many of
-	// them, i32[].
+	Decodes *Node // i32[]: how many of them are tokens that slots sampled last
+	// The drafts that follow these tokens, of R rows, and their number, i32[]; nil unless tokens are drafted.
 	Drafts  drafts
 	Drafted *Node
 }
 
-// pack takes the tokens of a step: to decode, the one that each slot drew last, and drafts behind it; else the next
-// prompt tokens, and where steps are mixed and there are pages for it also
-// the ones that slots drew last.
+// pack packs the tokens of a step. A decode step has the token that each slot sampled last, and drafts after it. A
+// prompt step has the next prompt tokens; if steps are mixed and there are pages for it, it also has the tokens that
+// slots sampled last.
 func (gr *Graphs) pack(l *loop, weights weights, in input, prefill *Node) (p stepTokens) {
 	g, w := prefill.Graph(), waiting{gr.Sizes}
 	takes := LogicalNot(prefill)
@@ -79,7 +78,8 @@ func (gr *Graphs) pack(l *loop, weights weights, in input, prefill *Node) (p ste
 	return p
 }
 
-// step runs tokens through the model and draws where a sequence's last one is among them: see pack. prefill is bool[].
+// step runs tokens through the model and samples for each sequence whose last token is among them: see pack. prefill is
+// bool[].
 //
 // The tables are the same work for both kinds; the model is there once for each, as a loop that runs no time or once. A
 // step with drafts takes the form of prompts.
@@ -130,7 +130,7 @@ func (gr *Graphs) step(l loop, w weights, in input, prefill *Node) loop {
 		nth = Where(GreaterThan(take(packed.Drafts.Counts, rows.Slots), ZerosLike(nth)), nth, ZerosLike(nth))
 		rows.Behind = packed.Drafts.at(l.State, gr.speculation(), rows.Slots, nth)
 	}
-	// Most steps of a long prompt draw nothing.
+	// Most steps of a long prompt sample nothing.
 	got := control.If(GreaterThan(count, integer(g, 0)),
 		func() drawn { return gr.sample(l.State, w.Weights, hidden, rows) },
 		func() drawn { return gr.noneDrawn(g) })
@@ -145,24 +145,24 @@ func (gr *Graphs) step(l loop, w weights, in input, prefill *Node) loop {
 	return gr.recorder().record(l, in, rows, got, allocated)
 }
 
-// samplers are the rows of a step that draw a token: D of them, see Sizes.Draws.
+// samplers are the rows of a step that sample a token: D rows, see Sizes.Draws.
 type samplers = feature.Samplers
 
-// drawn is what they draw.
+// drawn is the tokens that they sample.
 type drawn struct {
 	Tokens, Logprobs, Processed *Node // i32[D], f32[D], f32[D]
 	Tops                        feature.Tops
 	Measures                    feature.Measures
 }
 
-// noneDrawn stands for what no row draws.
+// noneDrawn is the result if no row samples.
 func (gr *Graphs) noneDrawn(g *Graph) drawn {
 	none := zeros(g, dtypes.Float32, gr.Draws())
 	return drawn{Tokens: zeros(g, dtypes.Int32, gr.Draws()), Logprobs: none, Processed: none,
 		Tops: gr.scores().NoTops(g, gr.Draws()), Measures: gr.scores().NoMeasures(g, gr.Draws())}
 }
 
-// sample draws a token for each of rows from hidden states [D, hidden].
+// sample samples a token for each of rows from hidden states [D, hidden].
 func (gr *Graphs) sample(st state, w decoder.Weights, hidden *Node, rows samplers) drawn {
 	logits := decoder.Logits(gr.Model, w, hidden, rows.Count)
 	params := tree.Map(st.Rows.Sampling, func(of *Node) *Node { return take(of, rows.Slots) })

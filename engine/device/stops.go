@@ -8,11 +8,12 @@ import (
 	"github.com/quire/quire/ops/stopping"
 )
 
-// barred are the tokens that rows may not draw, i32[S, MaxStopTokens], -1 for none: those that end a completion, at
-// positions before its MinLens. Rows that may draw nothing else, ends, may draw them; it may be nil.
+// barred returns the tokens that are forbidden for rows, i32[S, MaxStopTokens], -1 for none: tokens that end a
+// completion, at positions before its MinLens. The rows in ends, which may be nil, have only such tokens left and may
+// sample them.
 func barred(st state, rows samplers, ends *Node) *Node {
 	stops := take(st.Rows.StopTokens, rows.Slots)
-	stops = Max(stops, SubScalar(Neg(stops), 2)) // also those that only are barred
+	stops = Max(stops, SubScalar(Neg(stops), 2)) // also tokens that are only forbidden
 	isEarly := LogicalAnd(st.table().Early(rows), GreaterOrEqual(rows.Slots, ZerosLike(rows.Slots)))
 	if ends != nil {
 		isEarly = LogicalAnd(isEarly, LogicalNot(ends))
@@ -24,7 +25,7 @@ func barred(st state, rows samplers, ends *Node) *Node {
 // stops look for what ends completions.
 type stops struct{ Sizes }
 
-// finish says how each row stands behind the token that it drew, i32[S], and takes its automata there.
+// finish returns how each row stands after the token that it sampled, i32[S], and advances its automata.
 func (s stops) finish(st state, t stopping.Tables, rows samplers, tokens *Node) (state, *Node) {
 	g := tokens.Graph()
 	code := func(c schedule.Finish) *Node { return FillScalar(g, tokens.Shape(), float64(c)) }
@@ -44,8 +45,8 @@ func (s stops) finish(st state, t stopping.Tables, rows samplers, tokens *Node) 
 	return st, Where(LessThan(tokens, integer(g, 0)), code(schedule.NotANumber), finish)
 }
 
-// walk takes the automata of rows through the tokens that they drew, and says which find a stop that ends the
-// completion, bool[S, stopping.Lanes].
+// walk advances the automata of rows by the tokens that they sampled, and returns which of them find a stop that ends
+// the completion, bool[S, stopping.Lanes].
 func (s stops) walk(st state, t stopping.Tables, rows samplers, tokens *Node) (state, *Node) {
 	g := tokens.Graph()
 	valid := GreaterOrEqual(rows.Slots, integer(g, 0))
@@ -57,7 +58,7 @@ func (s stops) walk(st state, t stopping.Tables, rows samplers, tokens *Node) (s
 	return st, LogicalAnd(found, counts)
 }
 
-// leaves are the tables of stops as arguments of a program, none where rows have no automata.
+// leaves returns the tables of stops as arguments of a program, none without automata.
 func (s stops) leaves() []Leaf {
 	if s.Stops == nil {
 		return nil

@@ -44,7 +44,7 @@ func (t transfers) programs() []Program {
 	}
 }
 
-// save reads K pages: of a row, or those that are named.
+// save reads K pages: the pages of a row, or named pages.
 func (t transfers) save(st state, in saveInput) saveOutput {
 	g := in.Row.Graph()
 	ids := Add(Iota(g, shapes.Make(dtypes.Int32, BlockPages), 0), in.From)
@@ -93,7 +93,7 @@ func (t transfers) load(st state, in loadInput, layers []*Node) (state, loadOutp
 		st.Pages, rest, kept = t.takeKept(st.Pages, wanted, in.Place)
 		fresh = Where(hasRow, fresh, rest)
 	}
-	st.Pages = letGo(st.Pages, in.Named)
+	st.Pages = unhold(st.Pages, in.Named)
 	// The k-th fresh page is at place has + k of the sequence, the k-th of the input at place From + k.
 	rank := Add(Iota(g, shapes.Make(dtypes.Int32, BlockPages), 0), Sub(in.From, has))
 	pages := Where(GreaterOrEqual(rank, integer(g, 0)), take(fresh, rank), FillScalar(g, rank.Shape(), -1))
@@ -107,7 +107,7 @@ func (t transfers) load(st state, in loadInput, layers []*Node) (state, loadOutp
 	return st, loadOutput{opened.Then(cloned).Then(joined).Then(grown).Then(kept), fresh}
 }
 
-// takeKept takes n pages, i32[], and releases them as those of a sequence from a place on, i32[].
+// takeKept takes n pages, i32[], and releases them as pages of a sequence starting at place, i32[].
 func (t transfers) takeKept(table pagetable.Table, n, place *Node) (pagetable.Table, *Node, seqtable.Status) {
 	g := n.Graph()
 	table, pages, have := table.Take(n, BlockPages)

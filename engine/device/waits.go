@@ -18,12 +18,12 @@ func (w waiting) any() bool { return w.Features.Has(feature.MaskedTokens) }
 // count is how many slots wait for the host, i32[].
 func (w waiting) count(st state) *Node { return scan.Count(w.Waits(st.Extras.State, st.table())) }
 
-// most is how many tokens the slots that wait may have missed when a call returns for them. A call has a price,
-// about that of a twelfth of a step on CPUs, and so has a slot that draws nothing.
+// most is how many tokens the waiting slots may have missed when a call returns for them. On CPUs a call costs about a
+// twelfth of a step, and so does a slot that samples nothing.
 func (w waiting) most() int { return w.MaxSeqs / 8 }
 
-// holdBack leaves the tokens of slots that wait in the queue, and takes them from next, i32[R], see tokenqueue.Queue.
-// after is the queue where a step takes the others of next.
+// holdBack leaves the tokens of slots that wait in the queue, and removes them from next, i32[R], see tokenqueue.Queue.
+// after is the queue once a step has taken the rest of next.
 func (w waiting) holdBack(l *loop, next, takes *Node) (left *Node, after tokenqueue.Queue) {
 	g, rows := next.Graph(), w.Rows()
 	waits := w.Waits(l.State.Extras.State, l.State.table())
@@ -33,13 +33,13 @@ func (w waiting) holdBack(l *loop, next, takes *Node) (left *Node, after tokenqu
 	return Where(all, FillScalar(g, next.Shape(), -1), next), l.State.Queue.PurgeSlots(LogicalNot(all))
 }
 
-// may says that the slots that wait have not missed too many tokens, with the next.
+// may reports whether the waiting slots have not missed too many tokens yet, counting the next ones.
 func (w waiting) may(l loop) *Node {
 	missed := Add(ReduceAllSum(l.Out.Waits), w.count(l.State))
 	return LessOrEqual(missed, integer(missed.Graph(), w.most()))
 }
 
-// texts are the texts of tokens as arguments of a program, none where rows have no masks.
+// texts returns the texts of tokens as arguments of a program, none without masks.
 func (w waiting) texts() (leaves []Leaf) {
 	for i, shape := range w.Texts() {
 		leaves = append(leaves, Leaf{Name: []string{"Masks.Bytes", "Masks.Starts"}[i], Shape: shape})

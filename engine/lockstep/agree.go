@@ -15,7 +15,7 @@ type Fact struct {
 }
 
 // Agree compares facts on all processes. It returns the same on each: nil, or a [DifferentError] for the first process
-// whose facts differ from process 0's. what names in errors what the facts describe.
+// whose facts differ from process 0's. what is the name of the facts in errors.
 func (g *Group) Agree(what string, facts []Fact) error {
 	text, err := json.Marshal(facts)
 	if err != nil {

@@ -28,7 +28,7 @@ type inbox struct {
 	err     error // why the group is over
 	ended   bool  // process 0 reported that it is done
 	status  int   // process 0's status, if ended
-	closing bool  // this process is through
+	closing bool  // this process is done
 	// word is the last message to the others; nil if they need none. It is set once, with err or closing, so that what
 	// they hear is the first reason.
 	word *message

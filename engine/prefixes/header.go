@@ -47,8 +47,8 @@ type snapshotHeader struct {
 
 // Errors of snapshots, to be distinguished by errors.Is.
 var (
-	// ErrSnapshotMismatch: the file is of another model, dtype, page size, platform, kernels or version; the text names
-	// what differs.
+	// ErrSnapshotMismatch reports that the file is for another model, dtype, page size, platform, kernels or version;
+	// the text names what differs.
 	ErrSnapshotMismatch = errors.New("the snapshot does not fit")
 	// ErrSnapshotCorrupt: the file is no snapshot, is cut short, or its checksum is wrong.
 	ErrSnapshotCorrupt = errors.New("the snapshot is damaged")
@@ -88,7 +88,7 @@ func ReadSnapshotInfo(r io.Reader) (SnapshotInfo, error) {
 		Computed: h.Computed}, err
 }
 
-// header reads the begin of a file.
+// header reads the start of a file.
 func (in *checked) header() (header snapshotHeader, err error) {
 	magic := make([]byte, len(snapshotMagic))
 	var size uint32

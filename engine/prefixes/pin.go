@@ -45,7 +45,7 @@ func New(c *core.Core, swapper *core.Swapper, lock *turns.Lock, run Runner) *Pre
 	return p
 }
 
-// Forget gives up the names of all pages: what they hold is not known any more.
+// Forget gives up the names of all pages, because their contents are no longer known.
 func (p *Prefixes) Forget() {
 	if p.Index != nil {
 		p.Index.Clear()
@@ -89,8 +89,8 @@ func (p *Prefixes) Unpin(tokens []int32) error {
 	})
 }
 
-// keep leaves the full pages of tokens with the host, and returns the blocks that have them, and their names.
-// short is as of a [schedule.Request].
+// keep leaves the full pages of tokens with the host, and returns the blocks that have them, and their names. short is
+// [schedule.Request].Short.
 func (p *Prefixes) keep(ctx context.Context, tokens []int32, short bool) ([]*schedule.Kept, []prefix.Hash, error) {
 	if p.Host == nil {
 		return nil, nil, fmt.Errorf("%w: give the engine some to keep a prefix (see HostKVMemory)", ErrNoHostMemory)

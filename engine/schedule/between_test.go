@@ -126,10 +126,10 @@ func (w *work) do(b *schedule.Between, o operation) (later bool) {
 
 // verbs changes the device between two calls, and tells the index of it.
 func (w *work) verbs(b *schedule.Between, do func()) {
-	fates := w.device.Verbs(do)
+	pageFates := w.device.Verbs(do)
 	if w.index != nil {
 		w.index.Tick()
-		for page, v := range fates {
+		for page, v := range pageFates {
 			owner, _, held := w.device.PageFate(v)
 			if owner >= 0 {
 				w.index.Forget(int32(page))

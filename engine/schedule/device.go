@@ -81,7 +81,7 @@ type Entry struct {
 	Held       int // tokens that it takes over from there
 	// First states that the source has pages reserved for this entry.
 	First bool
-	// Resume states that the sequence continues after it was swapped out: its source holds all of it but the token
+	// Resume reports that the sequence continues after it was swapped out: its source holds all of it except the token
 	// generated last, which is at place Held. StopStates are the stop states that its row had; nil if there are none.
 	Resume     bool
 	StopStates []int32
@@ -101,7 +101,7 @@ type Prompt struct {
 	Source, Named, Held int
 }
 
-// OutputOf is what a call returns, declared once for the device and for the host. What a step generates is a column:
+// OutputOf is what a call returns, declared once for the device and for the host. The tokens of a step are a column:
 // there are C columns for S slots. A is the number of waiting entries, H of prompts ahead, R of rows, P of pages.
 type OutputOf[Int, Ints, Floats any] struct {
 	Tokens    Ints   // i32[C, S]: the token generated for a slot
@@ -120,8 +120,8 @@ type OutputOf[Int, Ints, Floats any] struct {
 	// no request may ask for them.
 	TopIDs      Ints
 	TopLogprobs Floats
-	// Measures are f32[C, S] each: what the program reports of the distribution of each generated token; nil for those
-	// that it lacks.
+	// Measures are f32[C, S] each: the measures that the program reports of the distribution of each generated token;
+	// nil for measures that it lacks.
 	Measures [NumMeasures]Floats
 	// StopStates, i32[R, K], are the states of the stops of rows; nil if the device has none.
 	StopStates Ints

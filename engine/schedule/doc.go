@@ -1,4 +1,4 @@
-// Package schedule decides, between two calls of the device, what the next call may work on: which sequences wait for a
+// Package schedule decides, between two calls of the device, the work of the next call: which sequences wait for a
 // slot, which prompts and prefixes run ahead, which rows are freed, which sequences are swapped out and in, which
 // prefixes stay in the host cache. It turns the tokens of each call into completions.
 //

@@ -71,7 +71,8 @@ func (t *prefixRows) add(g *group, size int, first bool, source *prefixRow, held
 	return p
 }
 
-// unused takes a row that is free now. A row that the next call frees first is of no use to what runs before that call.
+// unused takes a row that is free now. A row that the next call frees first can't be used by anything that runs before
+// that call.
 func (t *prefixRows) unused() (row int, ok bool) {
 	for i, row := range t.free {
 		if !t.release[row] {
@@ -173,7 +174,7 @@ func (t *prefixRows) reserved() (pages int) {
 	return pages
 }
 
-// maxPages returns the most pages that a row may come to hold, with those reserved for its first clone.
+// maxPages returns the most pages that a row may hold, including the pages reserved for its first clone.
 func (t *prefixRows) maxPages(p *prefixRow) int {
 	if p.pinned != nil {
 		return p.pinned.MaxPages
@@ -235,7 +236,7 @@ func (t *prefixRows) heldByContext(r *Request) int {
 	return t.wholePages(most)
 }
 
-// need returns how many pages of the pool a completion may come to need.
+// need returns the most pages of the pool that a completion may need.
 func (t *prefixRows) need(r *Request) int {
 	pages := t.pages(r.MaxLen - 1)
 	if t.Reserve { // otherwise the sequence may be swapped out, and comes back with pages of its own

@@ -127,7 +127,7 @@ const (
 // Context is a row that belongs to no completion and that requests may start from.
 type Context struct {
 	Row      int
-	Tokens   []int32 // those that were run, then those to be run
+	Tokens   []int32 // the tokens that were run, then the tokens to run
 	Done     int     // tokens that were run
 	MaxPages int     // held by the context or reserved for it
 }

@@ -115,7 +115,7 @@ func (j *job) finish() error {
 	return err
 }
 
-// fill takes requests in: those that are there or, if there is nothing else to do, the next one.
+// fill takes the requests that are available or, if there is nothing else to do, waits for the next one.
 func (j *job) fill(ctx context.Context) error {
 	for j.open && j.sched.queue.space() > 0 {
 		var r *Request

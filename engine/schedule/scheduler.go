@@ -83,7 +83,7 @@ func (s *scheduler) abandon() {
 	s.queue.groups, s.swap.sequences = nil, nil
 }
 
-// dropPrefixes drops all prefix rows, and makes those that wait for them choose again.
+// dropPrefixes drops all prefix rows, and makes the sequences that wait for them choose again.
 func (s *scheduler) dropPrefixes() {
 	s.queue.forgetSources()
 	s.swap.forgetRows()

@@ -48,7 +48,7 @@ func (s *Scores) set(token int, logprob float32, ids []int32, logprobs []float32
 	}
 }
 
-// copyToken records the score of a token as another prompt has it.
+// copyToken copies the score of a token from another prompt.
 func (s *Scores) copyToken(token int, from *Scores, place int) {
 	if from.TopIDs == nil {
 		s.set(token, from.Logprobs[place], nil, nil)

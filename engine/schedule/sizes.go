@@ -50,7 +50,7 @@ func (s Sizes) WaitingLen() int { return s.Slots }
 // AheadLen returns how many prompts and prefixes a call takes that run ahead of their clones.
 func (s Sizes) AheadLen() int { return max(1, s.PrefixRows) }
 
-// NamedLen returns how many pages a call takes for entries to begin with.
+// NamedLen returns the most named pages that entries of a call can start with.
 func (s Sizes) NamedLen() int {
 	if !s.PrefixCache {
 		return 1
@@ -73,7 +73,7 @@ func (s Sizes) PageFate(v int32) (owner, place int, held bool) {
 	return by / s.PagesPerSeq, by % s.PagesPerSeq, v&1 == 1
 }
 
-// wholePages returns how many of the first n tokens of a row another row may begin with.
+// wholePages returns how many of the first n tokens of a row a different row may start with.
 func (s Sizes) wholePages(n int) int {
 	if s.States {
 		n -= n % s.PageSize

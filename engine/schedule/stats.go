@@ -21,8 +21,8 @@ type Stats struct {
 
 	Requests     int `json:"requests"`
 	PromptTokens int `json:"prompt_tokens"` // tokens of the requests' prompts, each counted once
-	// PrefillTokens are the prompt tokens that were run: for n completions of a prompt, all of it once and its last
-	// token n times.
+	// PrefillTokens are the prompt tokens that were run: for n completions of a prompt, the whole prompt once and its
+	// last token n times.
 	PrefillTokens int `json:"prefill_tokens"`
 	// HitTokens are the prompt tokens that completions and prefixes took over from a prefix that was there already.
 	HitTokens int `json:"hit_tokens"`

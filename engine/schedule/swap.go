@@ -95,8 +95,8 @@ func (a *swapArea) in(o *offer) error {
 	return nil
 }
 
-// load copies a sequence into an unused row. It returns false if there is no row, or not enough pages besides those
-// that the others need.
+// load copies a sequence into an unused row. It returns false if there is no row, or if there are not enough pages in
+// addition to those that the others need.
 func (a *swapArea) load(m *swapped, others int) (ok bool, err error) {
 	seq, origin := m.seq, a.originOf(m.seq)
 	pages := a.pages(seq.done) - origin.Pages + a.names.unheld(origin.Named)

@@ -1,6 +1,6 @@
-// Package tables describes the engine's tables to people: rows with their pages, what waits, the page table's counts,
-// and where these contradict each other. It takes the device's arrays by their names, so that an array added to the
-// state later is shown too.
+// Package tables describes the engine's tables to people: rows with their pages, waiting tokens and entries, the page
+// table's counts, and contradictions between them. It takes the device's arrays by their names, so that an array added
+// to the state later is shown too.
 package tables
 
 import (
@@ -35,18 +35,18 @@ type Head struct {
 type Dump struct {
 	Head
 	Pages Pages  `json:"pages"`
-	Rows  []Row  `json:"rows"` // those that the device or the host uses
+	Rows  []Row  `json:"rows"` // rows that the device or the host uses
 	Queue []Item `json:"queue"`
 	// Waiting and SwappedOut are the host's.
 	Waiting    []Waiting  `json:"waiting,omitempty"`
 	SwappedOut []Sequence `json:"swapped_out,omitempty"`
 	// Contradictions are what can't be right: between the arrays, and between device and host.
 	Contradictions []string `json:"contradictions"`
-	// Arrays is everything, as the device has it, by name, the last axis innermost.
+	// Arrays are all arrays of the device by name, the last axis innermost.
 	Arrays []Array `json:"arrays"`
 }
 
-// Pages is what the page table comes to.
+// Pages are the totals of the page table.
 type Pages struct {
 	Pages  int `json:"pages"`
 	Free   int `json:"free"`

@@ -136,7 +136,7 @@ func (l *Lock) Leave(run *Run) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
-	case !run.over: // it did not begin
+	case !run.over: // it did not start
 		run.over = true
 		close(run.Ended)
 		l.free()

@@ -24,7 +24,7 @@ const (
 const maxBytes = 64 << 20
 
 // OfFolder reads the chat templates of a folder by name: chat_template.jinja and the templates in
-// additional_chat_templates, if there are any; else those of [OfConfig], given chat_template of its
+// additional_chat_templates, if there are any; else the templates of [OfConfig], given chat_template of its
 // tokenizer_config.json.
 func OfFolder(dir string, raw json.RawMessage) (map[string]string, error) {
 	named := map[string]string{}

@@ -2,8 +2,8 @@
 // marks that change the direction of text, and bytes that are not UTF-8 are written as escapes, such as \x1b and
 // \u202e.
 //
-// JSON stays valid: of these characters it can contain those from U+007F on, inside of strings, where \u007f means the
-// same.
+// JSON stays valid: the only such characters that it can contain are from U+007F on, inside of strings, where \u007f
+// means the same.
 package visible
 
 import (

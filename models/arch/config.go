@@ -77,7 +77,7 @@ type Layer struct {
 	QKVClip  float64 // queries, keys and values are kept within it before they are turned; 0: they are not
 	Scale    float64 // factor of the scores q.k
 	ScoreCap float64 // scores become cap * tanh(score / cap); 0: none
-	Sinks    bool    // each query head has an extra score besides the keys' scores, for a value of zeros
+	Sinks    bool    // each query head has a score in addition to the keys' scores, for a value of zeros
 	KVFrom   int     // the layer whose keys and values it attends to: itself, or an earlier layer
 	Taps     int     // length of a convolution: the token itself and the earlier tokens that count
 	Delta    DeltaNet
@@ -103,7 +103,7 @@ type Layer struct {
 // Mixer is how tokens of a layer see each other.
 type Mixer string
 
-// The mixers: softmax attention over the tokens before, and those that keep a state of fixed size of them.
+// The mixers: softmax attention over the previous tokens, and mixers that keep a state of fixed size.
 const (
 	Attention Mixer = "attention"
 	ShortConv Mixer = "short convolution" // each channel over the last few tokens, with gates before and after
@@ -111,8 +111,8 @@ const (
 	Mamba     Mixer = "Mamba-2"           // a matrix of each head that fades, and each token is added to
 )
 
-// StateSize is how many numbers the state of a layer has: what it keeps of a sequence, however long that is. It is 0
-// for attention, which keeps keys and values of each token.
+// StateSize is the size in numbers of the state that a layer keeps of a sequence, which does not depend on the length
+// of the sequence. It is 0 for attention, which keeps keys and values of each token.
 func (c *Config) StateSize(layer int) int {
 	switch l := c.Layers[layer]; l.Mixer {
 	case ShortConv:
@@ -165,7 +165,8 @@ const (
 	AllHeads Width = "heads" // all heads together
 )
 
-// Norms is where RMSNorms are applied: to what a mixer or a feed-forward reads, and to what it adds.
+// Norms reports where RMSNorms are applied: before a mixer or a feed-forward, to its input, and after it, to its
+// output.
 type Norms struct{ Before, After bool }
 
 // Activation is the function of a feed-forward, by the names of package linear.

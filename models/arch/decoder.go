@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// Decoder is a class of models: what checkpoints of it are called, and how their configs are read.
+// Decoder is a class of models: the names by which checkpoints identify it, and how their configs are read.
 type Decoder struct {
-	Class     string // Hugging Face class, as "architectures" of a config.json has it
+	Class     string // Hugging Face class, as in "architectures" of a config.json
 	ModelType string // its model_type
 	GGUF      GGUF
 	Defaults  Defaults
@@ -17,9 +17,9 @@ type Decoder struct {
 	Quantized []string // values of quant_method in config.json whose tensors the checkpoint's reader knows by itself
 	Text      string   // the key of config.json whose object is the decoder's config; "": config.json is
 
-	// JSON reads from a config.json what is the decoder's own, when the rest of c is read but for special tokens. The
-	// layers are [Config.LlamaLayer] before. What a key asks for that the decoder does not have is to be refused by
-	// name.
+	// JSON reads the decoder's own settings from a config.json, after the rest of c is read except for special tokens.
+	// The layers are [Config.LlamaLayer] before. If a key asks for something that the decoder does not have, JSON
+	// refuses it by name.
 	JSON func(j *JSON, c *Config) error
 	// Metadata does the same for a GGUF file.
 	Metadata func(m *Metadata, c *Config) error

@@ -266,7 +266,7 @@ func (j *JSON) dtype() dtypes.DType {
 	return dtypes.InvalidDType
 }
 
-// SparseExperts gives the layers a mixture, except those that keep one feed-forward by decoder_sparse_step and
+// SparseExperts gives the layers a mixture, except layers that keep one feed-forward by decoder_sparse_step and
 // mlp_only_layers.
 func (j *JSON) SparseExperts(c *Config, e Experts) {
 	step, only := max(1, j.Int("decoder_sparse_step", 1)), []int{}

@@ -19,7 +19,7 @@ type JSON struct {
 func newJSON(data []byte) (*JSON, error) {
 	j := &JSON{}
 	if err := json.Unmarshal(pyjson.Standard(data), &j.fields); err != nil {
-		return nil, fmt.Errorf("it is no valid JSON object: %w", err)
+		return nil, fmt.Errorf("it is not a valid JSON object: %w", err)
 	}
 	return j, nil
 }

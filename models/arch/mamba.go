@@ -14,8 +14,8 @@ type StateSpace struct {
 // Inner is how many numbers all heads have.
 func (s StateSpace) Inner() int { return s.Heads * s.HeadDim }
 
-// Channels is how many numbers are convolved: the numbers of heads and, for each group, what writes to states and what
-// reads them.
+// Channels is how many numbers are convolved: the numbers of heads and, for each group, the numbers that write to
+// states and that read them.
 func (s StateSpace) Channels() int { return s.Inner() + 2*s.Groups*s.StateDim }
 
 // Inputs is how many numbers a token has for the layer.

@@ -96,7 +96,7 @@ func (m *Metadata) Floats32(name string) ([]float32, error) {
 		return nil, nil
 	}
 	if t.Type != gguf.F32 || len(t.Dims) != 1 || t.Elements() > maxDimension {
-		return nil, fmt.Errorf("%s is no vector of F32", name)
+		return nil, fmt.Errorf("%s is not a vector of F32", name)
 	}
 	values := make([]float32, t.Elements())
 	return values, gguf.Dequantize(t.Type, values, t.Data)

@@ -1,6 +1,6 @@
 package arch
 
-// Tensor is a weight of a model: what checkpoints call it, its shape, and the array of the device that it is part of.
+// Tensor is a weight of a model: its name in checkpoints, its shape, and the array of the device that it is part of.
 type Tensor struct {
 	Name  string // in Hugging Face's checkpoints
 	GGUF  string // in GGUF files
@@ -59,8 +59,8 @@ const (
 	ConvOut           Part = "conv_out"
 	LayerScale        Part = "scale" // the number that hidden states are multiplied by
 
-	// Embeddings for each layer: the embeddings of tokens, what computes them from hidden states, and its norm; in a
-	// layer what they are multiplied with, what is added, and its norm.
+	// Embeddings for each layer: the embeddings of tokens, their projection from hidden states, and its norm; in a
+	// layer the gate, the output projection, and its norm.
 	LayerEmbedding   Part = "layer_embed"
 	LayerContext     Part = "layer_context"
 	LayerContextNorm Part = "layer_context_norm"
@@ -68,25 +68,26 @@ const (
 	LayerOut         Part = "layer_out"
 	LayerOutNorm     Part = "layer_out_norm"
 
-	// Of a gated delta net, whose convolution has ConvTaps: what makes queries, keys and values, gates, how much heads
-	// learn, and their steps.
+	// The parts of a gated delta net, whose convolution has ConvTaps: projections to queries, keys and values, to
+	// gates, to learning rates of heads, and to their steps.
 	DeltaQ, DeltaK, DeltaV                     Part = "delta_q", "delta_k", "delta_v"
 	DeltaGate, DeltaLearn, DeltaStep           Part = "delta_gate", "delta_learn", "delta_step"
 	DeltaDecay, DeltaBias, DeltaNorm, DeltaOut Part = "delta_decay", "delta_bias", "delta_norm", "delta_out"
 
-	// Of a Mamba-2 layer, whose convolution has ConvTaps and ConvBias: what makes gates, what is convolved, and steps
-	// of heads; how fast heads forget, biases of steps, how much of a head's inputs goes past its state, the norm.
+	// The parts of a Mamba-2 layer, whose convolution has ConvTaps and ConvBias: the projection to gates, to the input
+	// of the convolution, and to steps of heads; how fast heads forget, biases of steps, how much of a head's inputs
+	// bypasses its state, the norm.
 	MambaIn, ConvBias, MambaDecay, MambaStep Part = "mamba_in", "conv_bias", "mamba_decay", "mamba_step"
 	MambaSkip, MambaNorm, MambaOut           Part = "mamba_skip", "mamba_norm", "mamba_out"
 
-	// Latent attention: what computes the latents of queries and of keys and values (followed by the part of keys that
-	// is turned), their norms, and what computes the queries, keys and values of each head from the latents.
+	// Latent attention: the projections to the latents of queries and of keys and values (followed by the part of keys
+	// that is rotated), their norms, and the projections from the latents to the queries, keys and values of each head.
 	QueryDown, QueryNorm, QueryUp    Part = "query_down", "query_norm", "query_up"
 	LatentDown, LatentNorm, LatentUp Part = "latent_down", "latent_norm", "latent_up"
 
-	// Those of one expert: checkpoints' names have its number in place of %d.
+	// The parts of one expert: checkpoints' names have its number in place of %d.
 	ExpertGate, ExpertUp, ExpertDown Part = "expert_gate", "expert_up", "expert_down"
-	// Those of the shared one, and what makes the score of its share.
+	// The parts of the shared expert, and the projection to the score of its share.
 	SharedGate, SharedUp, SharedDown, SharedScore Part = "shared_gate", "shared_up", "shared_down", "shared_score"
 	// RouterChoice is added to the scores of experts to choose by, and to no share.
 	RouterChoice Part = "router_choice"
@@ -130,11 +131,11 @@ func (p Part) IsNorm() bool {
 // IsGate reports whether a part computes the gates of a feed-forward, which its ups follow.
 func (p Part) IsGate() bool { return p == Gate || p == ExpertGate || p == SharedGate }
 
-// IsRouter reports whether a part chooses among experts, or weighs one: what it makes is not to be rounded.
+// IsRouter reports whether a part chooses among experts, or weighs one: its output must not be rounded.
 func (p Part) IsRouter() bool { return p == Router || p == SharedScore }
 
-// IsWide reports whether a part is held in float32 whatever the model's dtype: vectors of layers that keep states,
-// sinks, what experts are chosen by, and what their shares are multiplied by.
+// IsWide reports whether a part is held in float32 for all dtypes of the model: vectors of layers that keep states,
+// sinks, the addends of scores that experts are chosen by, and the factors of their shares.
 func (p Part) IsWide() bool {
 	switch p {
 	case DeltaDecay, DeltaBias, DeltaNorm, ConvBias, MambaDecay, MambaStep, MambaSkip, MambaNorm, Sinks,

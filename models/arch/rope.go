@@ -44,8 +44,8 @@ type RopeScaling struct {
 	AttentionFactor    float64 // yarn, longrope: cos and sin are multiplied by it; 1 for the other types
 	ScaleAllDims       float64 // mscale_all_dim: see [RopeScaling.ScoreScale]
 
-	// longrope: what frequencies are divided by. A model that is run with sequences longer than OriginalMaxPositions
-	// (Config.Context) has the long ones, but for sequences that are not: see [Config.ShortRope].
+	// longrope: the divisors of frequencies. A model that is run with sequences longer than OriginalMaxPositions
+	// (Config.Context) uses the long ones, except for sequences that are not longer: see [Config.ShortRope].
 	Divisors *Divisors
 
 	OriginalMaxPositions int // llama3, yarn, longrope: context length before the extension, tokens

@@ -22,7 +22,7 @@ func (m *Metadata) ExpertsApart(c *Config, e Experts) error { return m.mixture(c
 var RouterKeys = []string{"leading_dense_block_count", "expert_gating_func", "expert_shared_count",
 	"expert_weights_norm", "expert_weights_scale", "expert_group_count", "expert_group_used_count"}
 
-// Values of expert_gating_func: what makes shares of scores.
+// Values of expert_gating_func, the function from scores to shares.
 const (
 	gatingSoftmax = 1
 	gatingSigmoid = 2
@@ -52,8 +52,8 @@ func (m *Metadata) OnlySigmoids(c *Config) error {
 	return Unsupported("2 (sigmoid) is", "expert_gating_func %d of a %s", gatingSoftmax, c.Architecture)
 }
 
-// RoutedExperts is Experts of a file that says how experts are chosen and weighed. e has what is the decoder's own, and
-// what the file does not say.
+// RoutedExperts is Experts of a file that defines how experts are chosen and weighed. e has what is the decoder's own,
+// and what the file does not say.
 func (m *Metadata) RoutedExperts(c *Config, e Experts) error {
 	e.Renormalize = m.Bool("expert_weights_norm", e.Renormalize)
 	e.Scale = m.Float("expert_weights_scale", 1)

@@ -25,8 +25,8 @@ type Layer struct {
 // returned. [AttentionOptions] has the layer's options.
 type AttentionFunc func(layer Layer, state []*Node, q, k, v *Node) (out *Node, after []*Node)
 
-// StatesFunc returns where a layer's states are kept: the array, among those of all layers, and the rows that the
-// tokens belong to, with pages as they are numbered in that array.
+// StatesFunc returns the place of a layer's states: the array, among those of all layers, and the rows that the tokens
+// belong to, with pages as they are numbered in that array.
 type StatesFunc func(layer Layer) (array int, sequences recurrence.Rows)
 
 // body has what all layers share.

@@ -127,8 +127,8 @@ func gated(x, gate, rows *Node) *Node {
 		})[0]
 }
 
-// normAllHeads normalizes queries and keys in qkv [T, (H+2*KVH)*D], each over all of their heads, including those that
-// other devices have.
+// normAllHeads normalizes queries and keys in qkv [T, (H+2*KVH)*D], each over all of their heads, including heads on
+// other devices.
 func normAllHeads(b body, w Weights, qkv *Node) *Node {
 	queries, keys, head := b.cfg.NumHeads*b.cfg.HeadDim, b.cfg.NumKVHeads*b.cfg.HeadDim, b.cfg.HeadDim
 	q := SliceAxis(qkv, 1, AxisRange(0, queries))
@@ -162,7 +162,7 @@ func (b body) latentHeads(w Weights, number int, h *Node) (q, k, v *Node) {
 	o := linear.Options{Rows: b.rows}
 	in := apply(w, "latent_in", layer.QKVBias, h, o)
 	cut := func(from, n int) *Node { return SliceAxis(in, 1, AxisRange(from, from+n)) }
-	first := m.QueryRank // where the latent starts
+	first := m.QueryRank // the start of the latent
 	if first > 0 {
 		q = apply(w, string(arch.QueryUp), false,
 			rmsNorm(cut(0, first), w.get(string(arch.QueryNorm)), m.Eps, b.rows), o)

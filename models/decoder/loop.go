@@ -39,7 +39,7 @@ func LoopOf(cfg models.Config) (Loop, error) {
 	}
 	var best Loop
 	for period := 1; period <= min(n/2, maxPeriod); period++ {
-		end := n // the first layer after those that equal the layer a period before
+		end := n // the first layer after the layers that equal the layer a period before
 		for first := n - period - 1; first >= 0; first-- {
 			was, is := cfg.Layers[first], cfg.Layers[first+period]
 			if was.KVFrom = is.KVFrom; was != is {
@@ -78,7 +78,7 @@ func (l Loop) end() int { return l.First + l.Period*l.Turns }
 // Bodies returns how many of the layers a program contains.
 func (l Loop) Bodies(layers int) int { return layers - l.Period*(max(l.Turns, 1)-1) }
 
-// Body returns the number of a layer among those that a program contains. If the layer is in the loop, looped is
+// Body returns the number of a layer among the layers that a program contains. If the layer is in the loop, looped is
 // true, and turn is its turn.
 func (l Loop) Body(layer int) (body, turn int, looped bool) {
 	switch {

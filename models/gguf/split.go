@@ -66,7 +66,7 @@ func Join(parts []*File) (*File, error) {
 		f.byName[t.Name] = t
 	}
 	if n, ok := f.Int(splitTensors); ok && n != int64(len(f.tensors)) {
-		return nil, fmt.Errorf("GGUF file %s says that its model has %d tensors, but the parts have %d; they are of "+
+		return nil, fmt.Errorf("GGUF file %s states that its model has %d tensors, but the parts have %d; they are of "+
 			"different models or damaged", f.name, n, len(f.tensors))
 	}
 	return f, nil

@@ -1,8 +1,8 @@
 // Package quantized decodes the quantized matrices of safetensors checkpoints, as the quantization_config of a
 // config.json describes them.
 //
-// A number is scale * (quant - zero point) in float32, rounded once: what compressed-tensors, AutoAWQ, GPTQModel and
-// transformers compute if scales are float32. The package knows no files: it gets the tensors of a module as bytes.
+// A number is scale * (quant - zero point) in float32, rounded once, as compressed-tensors, AutoAWQ, GPTQModel and
+// transformers compute it if scales are float32. The package knows no files: it gets the tensors of a module as bytes.
 package quantized
 
 import (

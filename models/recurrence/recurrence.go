@@ -37,7 +37,7 @@ func RowsOf(batch tokenqueue.PageBatchInfo) Rows {
 	last := Min(Div(Max(SubScalar(begins, 1), zero(g)), size), scalar(g, perSeq-1))
 	index := Iota(g, begins.Shape(), 0)
 	from := take(Reshape(batch.PageIndices, b*perSeq), Add(MulScalar(index, float64(perSeq)), last))
-	goesOn := LogicalAnd(LessThan(index, batch.NumSeqs), GreaterThan(begins, zero(g)))
+	continues := LogicalAnd(LessThan(index, batch.NumSeqs), GreaterThan(begins, zero(g)))
 
 	pages := Div(batch.NewTokenDests, size)
 	next := SliceAxis(pages, 0, AxisElem(0))
@@ -46,7 +46,7 @@ func RowsOf(batch tokenqueue.PageBatchInfo) Rows {
 	}
 	nowhere := FillScalar(g, pages.Shape(), noPage)
 	return Rows{
-		From: Where(goesOn, from, FillScalar(g, from.Shape(), -1)), To: Where(NotEqual(pages, next), pages, nowhere),
+		From: Where(continues, from, FillScalar(g, from.Shape(), -1)), To: Where(NotEqual(pages, next), pages, nowhere),
 		CuQLens: batch.CuQLens, NumSeqs: batch.NumSeqs, Seqs: batch.TokenSeqs,
 	}
 }

@@ -50,8 +50,8 @@ func While[T any](state T, cond func(T) *graph.Node, body func(T) T) T {
 // Once returns body(state) if pred (a scalar bool) holds, and state otherwise. It is for large states: XLA:CPU
 // updates them in place in a loop, but copies them in a branch.
 //
-// XLA hoists whatever does not depend on the loop's state out of the loop, and so computes it even if pred does not
-// hold. Pass the inputs of body's costly operations through [Hold].
+// XLA moves computations that do not depend on the loop's state out of the loop, and so computes them even if pred does
+// not hold. Pass the inputs of body's costly operations through [Hold].
 func Once[T any](pred *graph.Node, state T, body func(now Now, state T) T) T {
 	type once struct {
 		State T

@@ -40,7 +40,7 @@ func (f Format) blockPlanes() []Plane {
 }
 
 // PackBlocks writes rows of a matrix in blocks, from the given one on, to a plane of it, by its place among
-// [Format.Planes]: a flat slice that begins as zeros.
+// [Format.Planes]: a flat slice that is initially zeros.
 func (f Format) PackBlocks(backend compute.Backend, plane int, flat any, rows *blocks.Rows, from int) error {
 	if rows.Format != f.Blocks || rows.In != f.In || from < 0 || from+rows.N > f.Out {
 		return fmt.Errorf("linear: %d rows of %d in %s from row %d on do not fit a matrix [%d, %d] in %s", rows.N,
@@ -109,7 +109,7 @@ func (w Weight) numbers() *Node {
 	return combine(w.Blocks, quants, scales, minima)
 }
 
-// combine multiplies what quants [N, In] stand for by scales [N, In/Size] and adds minima; nil for none.
+// combine multiplies the numbers of quants [N, In] by scales [N, In/Size] and adds minima; nil for none.
 func combine(b blocks.Format, quants, scales, minima *Node) *Node {
 	if b.Table != blocks.NoTable {
 		quants = look(quants, b.Table)

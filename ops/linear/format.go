@@ -188,9 +188,9 @@ func bytesOf(slice reflect.Value) []byte {
 }
 
 // Compilers with [backend.Traits.WritesBlocks] do not unpack blocks within a product: they write the whole matrix as
-// floats, which take several times the matrix's memory. There a large matrix in blocks is a stack of slices, each of
+// floats, which take several times the matrix's memory. For them a large matrix in blocks is a stack of slices, each of
 // some outputs, and its product a loop over them, so that only one slice is in floats at a time. The axis of slices is
-// one of its own, because TPUs copy the whole plane if a slice may begin at any row.
+// one of its own, because TPUs copy the whole plane if a slice may start at any row.
 
 // sliceNumbers is how many numbers of a matrix are in floats at most; 16 MiB in bfloat16, which fit into a TPU's VMEM
 // and a GPU's second cache.
@@ -199,8 +199,8 @@ const sliceNumbers = 8 << 20
 // lanes is what the rows of a slice are rounded up to on all devices: the lanes of a TPU.
 const lanes = 128
 
-// rowsOfSlices is how many rows of a matrix make a slice, of gates as many as of ups: 0 of a matrix that is not large.
-// Slices are of the same size, as little more than the matrix as they can be.
+// rowsOfSlices returns how many rows of a matrix make a slice, with as many gates as ups: 0 if the matrix is not large.
+// Slices have the same size, and together exceed the matrix as little as possible.
 func (m Matrix) rowsOfSlices(largest int) int {
 	columns := m.Columns()
 	if m.Out*m.In <= largest {

@@ -19,7 +19,7 @@ import (
 // Weight is the matrix of a layer in a graph.
 type Weight struct {
 	Format
-	// Data is of Format.Shape.
+	// Data has the shape Format.Shape.
 	Data *Node
 	// Scales f32[Out] are what the rows of an Int8 matrix are multiplied by, or the second of [Format.Planes] of a
 	// matrix in blocks, whose third is Factors; else nil.
@@ -68,7 +68,7 @@ type Options struct {
 	Activation Activation
 	// Residual [T, columns], of x's dtype, is added last.
 	Residual *Node
-	// Float32 makes the result float32. Else it is of x's dtype.
+	// Float32 makes the result float32. Otherwise it has x's dtype.
 	Float32 bool
 }
 

@@ -63,7 +63,7 @@ func expertsScratch(t, k, experts, in, inner int) int {
 	return 2*line(assigned*in) + line(assigned*inner) + packed + line(assigned)
 }
 
-// plain gives experts rows of their own where that saves half of the arithmetic, and all rows otherwise.
+// plain computes experts only for their own rows if that saves half of the arithmetic, and for all rows otherwise.
 func (e Experts) plain(x *Node, r Routes, rows, residual *Node, dtype dtypes.DType) *Node {
 	row := Iota(x.Graph(), r.Experts.Shape().Clone(), 0)
 	wanted := Where(LessThan(row, BroadcastToDims(rows, row.Shape().Dimensions...)), r.Experts,

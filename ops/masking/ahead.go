@@ -1,15 +1,15 @@
 package masking
 
-// Bounds of how far ahead of a row the arena looks: how likely a state must be to be filled, how much less likely each
-// byte makes what follows, since it comes later, and how many states it looks at for each row.
+// Bounds of how far ahead of a row the arena looks: the likelihood that a state must have to be filled, the factor by
+// which each byte reduces the likelihood of the states after it, and the number of states for each row.
 const (
 	unlikely = 0.01
 	perByte  = 0.98
 	horizon  = 512
 )
 
-// Ahead fills states that the rows placed last may come to, the likeliest first, until there are none, or no room, or a
-// call takes no more, or stop says so. It returns how many it filled.
+// Ahead fills states that the rows placed last may reach, the likeliest first, until there are none, there is no room,
+// a call takes no more, or stop returns true. It returns how many it filled.
 func (a *Arena) Ahead(stop func() bool) (filled int) {
 	a.mu.Lock()
 	a.lookAhead()
@@ -28,7 +28,7 @@ func (a *Arena) Ahead(stop func() bool) (filled int) {
 	return filled
 }
 
-// lookAhead begins a search at the rows placed last.
+// lookAhead starts a search at the rows placed last.
 func (a *Arena) lookAhead() {
 	a.soon = a.soon[:0]
 	a.ahead.number++
@@ -39,7 +39,7 @@ func (a *Arena) lookAhead() {
 	a.ahead.room = min(len(a.present)*horizon, a.States/2)
 }
 
-// expect adds to how likely rows come to a state.
+// expect adds to the likelihood that rows reach a state.
 func (a *Arena) expect(at at, likely float32) {
 	s := at.of()
 	if s.search != a.ahead.number {
@@ -51,15 +51,15 @@ func (a *Arena) expect(at at, likely float32) {
 	}
 }
 
-// step takes the search to the next state, and fills it where it is not. more is false at the end of the search. It
-// does not fill states of machines that are full: what room they have left is for their rows.
+// step takes the next state of the search, and fills it if it is not filled yet. more is false at the end of the
+// search. It does not fill states of machines that are full, whose remaining memory is for their rows.
 func (a *Arena) step() (isNew, more bool) {
 	if a.ahead.room == 0 || len(a.dirtyStates) >= a.PatchStates {
 		return false, false
 	}
 	var c candidate
 	var s *state
-	for s == nil || s.likely != c.likely { // more has come to it since, or it has gone on
+	for s == nil || s.likely != c.likely { // its likelihood has grown since, or was passed on
 		var ok bool
 		if c, ok = a.ahead.queue.pop(); !ok {
 			return false, false
@@ -85,7 +85,7 @@ func (a *Arena) step() (isNew, more bool) {
 	}
 	sum := float32(0)
 	for k, next := range s.follow {
-		if next != c.State { // what stays in a state for a while goes on in the end
+		if next != c.State { // a state that stays for a while leaves in the end
 			sum += s.shape.weights[k]
 		}
 	}

@@ -60,7 +60,7 @@ func New(s Sizes) *Arena {
 	return a
 }
 
-// reset forgets where states stand.
+// reset forgets all rows of states.
 func (a *Arena) reset() {
 	clear(a.info)
 	clear(a.of)
@@ -73,7 +73,7 @@ func (a *Arena) reset() {
 	a.stale = true
 }
 
-// Forget forgets where states stand: the device's tables are others now.
+// Forget forgets all rows of states. It is for a device whose tables were replaced.
 func (a *Arena) Forget() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -90,14 +90,14 @@ func (a *Arena) Memory(machines iter.Seq[*Machine]) (bytes int) {
 	return bytes
 }
 
-// Renewals counts the machines that were made anew.
+// Renewals counts the machines that were renewed.
 func (a *Arena) Renewals() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.renewals
 }
 
-// Full says how many states and masks are placed, and how often all were forgotten.
+// Full returns how many states and masks are placed, and how often all were forgotten.
 func (a *Arena) Full() (states, masks, flushes int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 // Width is how many symbols a machine reads: the values of a byte.
 const Width = stopping.Width
 
-// Dead is the state behind a symbol that can not stand there.
+// Dead is the state after a symbol that is not allowed.
 const Dead = -1
 
 // Memory is how much an automaton has taken.
@@ -19,20 +19,20 @@ type Memory = grammar.Memory
 type Automaton interface {
 	// Start is the first state.
 	Start() int32
-	// Next is the state behind a symbol, or Dead.
+	// Next returns the state after a symbol, or Dead.
 	Next(state int32, symbol byte) int32
-	// Mask sets the bits of the tokens that may follow a state, in words that are clear. end says that these are tokens
-	// at which a completion ends, and no others. known is false where no token ends at the state.
+	// Mask sets the bits of the tokens that may follow a state, in words that are clear. end reports that only tokens
+	// that end a completion may follow. known is false if no token ends at the state.
 	Mask(state int32, mask []uint32) (end, known bool)
-	// Memory says how much the automaton has taken. Where that has an error, what the others returned since is not to
-	// be relied on.
+	// Memory returns how much memory the automaton has taken. If it has an error, results of the other methods since
+	// are not reliable.
 	Memory() Memory
 }
 
-// settler is an automaton with states that do not say all of the text behind which they are. Such a state has no mask:
-// a row that comes there waits, and stands in the state that Settle returns from then on.
+// settler is an automaton with states that do not determine which tokens may follow. Such a state has no mask: a row
+// that reaches it waits, and is in the state that Settle returns from then on.
 type settler interface {
-	// Settle is the state behind a text in place of the one that Next leads to.
+	// Settle returns the state after a text, in place of the one that Next leads to.
 	Settle(state int32, read []byte) int32
 }
 

@@ -1,6 +1,6 @@
 package masking
 
-// Patch is that of the host.
+// Patch is the host's PatchOf.
 type Patch = PatchOf[[]int32, []uint32]
 
 // NewPatch makes a patch of nothing.

@@ -2,7 +2,7 @@ package masking
 
 import "slices"
 
-// placing is what came of placing a state.
+// placing is the result of placing a state.
 type placing int
 
 const (
@@ -11,7 +11,7 @@ const (
 	failed         // the machine ran out of memory
 )
 
-// place is the row of a state with its mask, a new one if need be.
+// place returns the row of a state with its mask, a new one if necessary.
 func (a *Arena) place(of at) (int32, placing) {
 	row, got := a.link(of)
 	if got != placed || a.info[row] != 0 {
@@ -35,7 +35,8 @@ func (a *Arena) place(of at) (int32, placing) {
 	return row, placed
 }
 
-// link is the row of a state, a new one if need be. A new one has no mask: rows may pass there, and can not draw.
+// link returns the row of a state, a new one if necessary. A new row has no mask: rows may pass through it, but can not
+// sample in it.
 func (a *Arena) link(of at) (int32, placing) {
 	s := of.of()
 	if row := a.rowOf(s); row != Unknown {
@@ -59,7 +60,7 @@ func (a *Arena) link(of at) (int32, placing) {
 	return row, placed
 }
 
-// fill says what follows a new row's state.
+// fill writes the states that follow a new row's state.
 func (a *Arena) fill(row int32) {
 	at := a.of[row]
 	s := at.of()
@@ -78,7 +79,7 @@ func (a *Arena) fill(row int32) {
 	a.dirty(row)
 }
 
-// lead says that a state that follows a row has a row now.
+// lead updates row after a state that follows it was given a row.
 func (a *Arena) lead(row, follower int32) {
 	at := a.of[row]
 	s := at.of()
@@ -92,7 +93,7 @@ func (a *Arena) lead(row, follower int32) {
 	a.dirty(row)
 }
 
-// lengthened is a list with at least n entries.
+// lengthened returns the list with at least n entries.
 func lengthened[T any](list []T, n int) []T {
 	if more := n - len(list); more > 0 {
 		list = append(list, make([]T, more)...)
@@ -100,7 +101,7 @@ func lengthened[T any](list []T, n int) []T {
 	return list
 }
 
-// dirty notes that the device does not have a row as it is.
+// dirty records that the device does not have the current row.
 func (a *Arena) dirty(row int32) {
 	if !a.isDirty[row] {
 		a.isDirty[row] = true
@@ -108,7 +109,7 @@ func (a *Arena) dirty(row int32) {
 	}
 }
 
-// placeMask is the number on the device of a mask of the pool, a new one if need be.
+// placeMask returns the number on the device of a mask of the pool, a new one if necessary.
 func (a *Arena) placeMask(number int32) (int32, bool) {
 	m := &a.pool.masks[number]
 	if m.filling == a.filling {
@@ -130,7 +131,7 @@ func (a *Arena) placeMask(number int32) (int32, bool) {
 	return at, true
 }
 
-// meet finds what may follow a state, tokens and symbols. It returns false where the machine runs out of memory.
+// meet finds the tokens and symbols that may follow a state. It returns false if the machine runs out of memory.
 func (a *Arena) meet(of at) bool { return a.meetMask(of) && a.meetFollowers(of) }
 
 // meetMask finds the mask of a state.
@@ -165,7 +166,7 @@ func (a *Arena) meetFollowers(of at) bool {
 		if next == Dead {
 			continue
 		}
-		if next != last { // most symbols lead where their neighbours do
+		if next != last { // most symbols lead to the same state as their neighbours
 			if last, lastGroup = next, slices.Index(follow, next); lastGroup < 0 {
 				lastGroup = len(follow)
 				follow = append(follow, next)
@@ -181,7 +182,7 @@ func (a *Arena) meetFollowers(of at) bool {
 	return true
 }
 
-// rowOf is the row of a state, Unknown where it has none.
+// rowOf returns the row of a state, Unknown if it has none.
 func (a *Arena) rowOf(s *state) int32 {
 	if s.filling != a.filling {
 		s.filling, s.row, s.lacks = a.filling, Unknown, nil

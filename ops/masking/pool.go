@@ -27,12 +27,12 @@ type mask struct {
 	number  int32
 }
 
-// hashes begins those of masks.
+// hashes is the seed of the hashes of masks.
 var hashes = maphash.MakeSeed()
 
 func newPool(most int) pool { return pool{most: most, filling: 1, byHash: map[uint64]int32{}} }
 
-// number is that of a mask, a new one if need be. The words stay the caller's.
+// number returns the number of a mask, a new one if necessary. It does not keep words.
 func (p *pool) number(words []uint32) int32 {
 	hash := maphash.Bytes(hashes, tree.Bytes(words))
 	n, ok := p.byHash[hash]

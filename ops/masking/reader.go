@@ -5,27 +5,27 @@ import (
 	"slices"
 )
 
-// Reader is a text that a machine reads: the state behind it, and the text itself, from which a machine that is made
-// anew comes to where the other one stood.
+// Reader is a text that a machine reads: the state after it, and the text itself, which a renewed machine reads again
+// to reach the same state.
 type Reader struct {
 	at
 	read   []byte
 	passed []int32 // states that had no row, since it was placed last
-	lost   bool    // the machine ran out of memory behind the text: where it stands is not known
+	lost   bool    // the machine ran out of memory in the text: its state is not known
 	err    error
 }
 
-// Err says that the text alone takes more memory than an automaton may take. No token may follow it.
+// Err reports that the text alone takes more memory than an automaton may take. No token may follow it.
 func (r *Reader) Err() error { return r.err }
 
-// Start is a reader of nothing.
+// Start returns a reader that has read nothing.
 func (a *Arena) Start(m *Machine) *Reader {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return &Reader{at: at{m, m.Automaton.Start()}}
 }
 
-// Walk takes a reader through symbols. It returns false where they can not stand there.
+// Walk advances a reader by symbols. It returns false if they are not allowed.
 func (a *Arena) Walk(r *Reader, symbols []byte) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -41,7 +41,7 @@ func (a *Arena) Walk(r *Reader, symbols []byte) bool {
 		if a.rowOf(s) == Unknown {
 			r.passed = append(r.passed, r.State)
 		}
-		if r.State = r.behind(r.State, r.read[:len(r.read)-len(symbols)+i+1]); r.State == Dead {
+		if r.State = r.stateAfter(r.State, r.read[:len(r.read)-len(symbols)+i+1]); r.State == Dead {
 			break
 		}
 	}
@@ -49,8 +49,8 @@ func (a *Arena) Walk(r *Reader, symbols []byte) bool {
 	return r.State != Dead || r.lost
 }
 
-// Mask are the tokens that may follow a reader, nil where its state has none or there was no memory to find them. They
-// stay the arena's.
+// Mask returns the tokens that may follow a reader, nil if its state has none or there was no memory to find them. The
+// arena owns the result.
 func (a *Arena) Mask(r *Reader) []uint32 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -60,8 +60,8 @@ func (a *Arena) Mask(r *Reader) []uint32 {
 	return a.pool.masks[r.of().mask].words
 }
 
-// behind is the state behind a text, whose last symbol follows another state.
-func (m *Machine) behind(state int32, read []byte) int32 {
+// stateAfter returns the state after a text whose last symbol follows state.
+func (m *Machine) stateAfter(state int32, read []byte) int32 {
 	next := m.Next(state, read[len(read)-1])
 	if s, ok := m.Automaton.(settler); ok && next != Dead {
 		return s.Settle(next, read)
@@ -69,10 +69,10 @@ func (m *Machine) behind(state int32, read []byte) int32 {
 	return next
 }
 
-// Place returns the rows of the states that readers stand in, each with its mask. Where there is no room for all it
-// forgets the others, and gives each of them another row. It is an error where they do not fit even so.
+// Place returns the rows of the states of readers, each with its mask. If there is no room for all, it forgets the
+// other states and gives the readers new rows. It is an error if they still do not fit.
 //
-// Machines that are full are made anew. A reader that alone takes too much memory has an error, and a row in which no
+// Machines that are full are renewed. A reader that alone takes too much memory has an error, and a row in which no
 // token may follow.
 func (a *Arena) Place(readers []*Reader) ([]int32, error) {
 	a.mu.Lock()
@@ -126,7 +126,7 @@ func (a *Arena) linkPassed(readers []*Reader) {
 	}
 }
 
-// renew makes the machines anew that are full, or have failed, and takes their readers to where they stood.
+// renew renews the machines that are full or have failed, and brings their readers back to their states.
 func (a *Arena) renew(readers []*Reader) error {
 	var full []*Machine // in the order of readers
 	of := map[*Machine][]*Reader{}
@@ -150,7 +150,8 @@ func (a *Arena) renew(readers []*Reader) error {
 	return nil
 }
 
-// carry takes readers from a machine to the same one, made anew, and to others like it where one has no room for all.
+// carry moves readers from a machine to the renewed machine, and to further machines like it if one has no room for
+// all.
 func (a *Arena) carry(m *Machine, readers []*Reader) error {
 	for len(readers) > 0 {
 		if err := m.renew(); err != nil {
@@ -173,18 +174,18 @@ func (a *Arena) carry(m *Machine, readers []*Reader) error {
 			readers[0], readers[n] = readers[n], readers[0]
 		default:
 			readers = readers[n:]
-			m = &Machine{Lane: m.Lane, anew: m.anew}
+			m = &Machine{Lane: m.Lane, build: m.build}
 		}
 	}
 	return nil
 }
 
-// reread takes a reader through its text in a machine, and finds what follows it. It returns false where the machine
-// runs out of memory.
+// reread has a reader read its text in a machine, and finds what follows it. It returns false if the machine runs out
+// of memory.
 func (a *Arena) reread(r *Reader, m *Machine) bool {
 	r.at, r.passed, r.lost = at{m, m.Automaton.Start()}, r.passed[:0], false
 	for i := range r.read {
-		if r.State = r.behind(r.State, r.read[:i+1]); r.State == Dead {
+		if r.State = r.stateAfter(r.State, r.read[:i+1]); r.State == Dead {
 			return false
 		}
 	}

@@ -2,17 +2,18 @@ package masking
 
 import "math"
 
-// search is a search of the states that rows may come to, the likeliest first.
+// search is a search of the states that rows may reach, the likeliest first.
 //
-// Each row begins with a likelihood of 1 in its state, which goes on to those that follow, and adds up where ways meet:
-// a text may end behind any of its characters, and what comes behind it is all the same.
+// Each row starts with a likelihood of 1 in its state, which is passed on to the states that follow. The likelihoods of
+// all ways to a state add up: a text may end after any of its characters, and continues the same way after each of
+// them.
 type search struct {
 	number int
 	queue  candidates
 	room   int // states that may still be looked at
 }
 
-// candidate is a state that a row may come to.
+// candidate is a state that a row may reach.
 type candidate struct {
 	at
 	likely float32
@@ -24,7 +25,7 @@ type candidates struct {
 	best   int // no level before it has any
 }
 
-// level is that of a likelihood: eight for each time that it halves.
+// level returns the level of a likelihood: there are eight for each factor of 2.
 func level(likely float32) int {
 	return min(max(0, int(math.Float32bits(1)>>20)-int(math.Float32bits(likely)>>20)), len(candidates{}.levels)-1)
 }

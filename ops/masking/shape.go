@@ -2,16 +2,15 @@ package masking
 
 import "math"
 
-// groups are which symbols lead from a state to the same state: the number of each symbol's group, from 1, and 0 where
-// the symbol can not stand.
+// groups tell which symbols lead from a state to the same state: the number of each symbol's group, from 1, and 0 if
+// the symbol is not allowed.
 type groups [Width]uint16
 
-// shape is what states of equal groups have in common. Automata have many such states: those within a text, those where
-// space may come. It remembers what followed, whatever the automaton was, and so tells what is likely to follow: see
-// [search].
+// shape is shared by states with equal groups. Automata have many such states: states within a text, and states that
+// allow space. A shape counts the symbols that followed, in any automaton, to predict what will follow: see [search].
 type shape struct {
 	groups
-	weights []float32 // of groups: what was read, and a guess
+	weights []float32 // of groups: the symbols that were read, and a guess
 	read    int
 }
 
@@ -41,8 +40,8 @@ func (all knownShapes) find(of groups, count int) *shape {
 	return s
 }
 
-// newShape makes a shape with guesses of its weights. Most text is ASCII. A group of many symbols is likelier than one
-// of few, but not by as much: what ends a text is a single one.
+// newShape makes a shape with guessed weights. Most text is ASCII. A group of many symbols is likelier than a group of
+// few, but not in proportion: a text is ended by a single symbol.
 func newShape(of groups, count int) *shape {
 	s := &shape{groups: of, weights: make([]float32, count)}
 	ascii, others := make([]int, count), make([]int, count)

@@ -70,8 +70,8 @@ func (t Tables) Apply(p PatchOf[*Node, *Node]) Tables {
 	})
 }
 
-// Masks are those of rows in states i32[S, L], negative for none, and which rows may only end their completions,
-// bool[S].
+// Masks returns the masks of rows in states i32[S, L], negative for none, and which rows may only end their
+// completions, bool[S].
 func (t Tables) Masks(states *Node) (m sampling.Masks, ends *Node) {
 	info := t.infoOf(states)
 	half := DivScalar(info, 2)
@@ -79,19 +79,19 @@ func (t Tables) Masks(states *Node) (m sampling.Masks, ends *Node) {
 	return sampling.Masks{Bits: t.Bits, Of: SubScalar(half, 1)}, ends
 }
 
-// Known says which rows have masks in all of their states i32[S, L], bool[S]: the others can not draw.
+// Known reports which rows have masks in all of their states i32[S, L], bool[S]: other rows can not sample.
 func (t Tables) Known(states *Node) *Node {
 	lacks := LogicalAnd(GreaterOrEqual(states, ZerosLike(states)), Equal(t.infoOf(states), ZerosLike(states)))
 	return LogicalNot(ReduceLogicalOr(lacks, -1))
 }
 
-// infoOf are the entries of states, 0 for those that are none.
+// infoOf returns the entries of states, 0 for negative states.
 func (t Tables) infoOf(states *Node) *Node {
 	entry := Gather(t.Info, InsertAxes(Max(states, ZerosLike(states)), -1))
 	return Where(GreaterOrEqual(states, ZerosLike(states)), entry, ZerosLike(entry))
 }
 
-// Allow says which tokens, i32[S], rows in states i32[S, L] may draw, bool[S].
+// Allow reports whether rows in states i32[S, L] may sample tokens, i32[S]: bool[S].
 func (t Tables) Allow(states, tokens *Node) *Node {
 	m, _ := t.Masks(states)
 	bit := Mod(tokens, FillScalar(tokens.Graph(), tokens.Shape(), 32))
@@ -105,8 +105,8 @@ func (t Tables) Allow(states, tokens *Node) *Node {
 	return ReduceLogicalAnd(LogicalOr(isIn, LessThan(m.Of, ZerosLike(m.Of))), -1)
 }
 
-// Only is the one token that rows in states i32[S, L] may draw, i32[S], -1 where they have no masks, or several tokens,
-// or none.
+// Only returns the only token that rows in states i32[S, L] may sample, i32[S], -1 if they have no masks, or several
+// tokens, or none.
 func (t Tables) Only(states *Node) *Node {
 	m, _ := t.Masks(states)
 	bits := m.All()

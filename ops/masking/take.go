@@ -1,8 +1,7 @@
 package masking
 
-// Take returns what the device does not have yet of the arena, as much as a call takes: first of all the rows placed
-// last, then those that they may come to soon. more says that some of the first are left. The patch is good until the
-// next one is taken.
+// Take returns the changes that the device does not have yet, as many as a call takes: first the rows placed last, then
+// those that they may reach soon. more reports that some of the first are left. The patch is valid until the next Take.
 func (a *Arena) Take() (p *Patch, more bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -42,7 +41,7 @@ type taking struct {
 	maskOf map[int32]bool // that are in it
 }
 
-// take puts a row into the patch, with its mask where the device lacks that. It returns false where there is no room.
+// take puts a row into the patch, with its mask if the device lacks it. It returns false if there is no room.
 func (t *taking) take(row int32) bool {
 	mask, _, known := Info(t.info[row])
 	lacks := known && t.maskIsDirty[mask]

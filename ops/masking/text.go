@@ -9,15 +9,15 @@ import (
 
 // Vocabulary is what tokens add to a text, as grammars read it.
 type Vocabulary struct {
-	Bytes  []byte  // the bytes of all tokens, one behind the other
-	Starts []int32 // where those of each token begin, and their end
+	Bytes  []byte  // the bytes of all tokens, one after another
+	Starts []int32 // the start of each token's bytes, and the end of the last
 	trie   *grammar.Vocabulary
 	ends   []int32
 	drop   byte
 	drops  int
 }
 
-// NewVocabulary makes the vocabulary of a model with so many tokens, of which ends end a completion.
+// NewVocabulary makes the vocabulary of a model with size tokens. The tokens in ends end a completion.
 func NewVocabulary(p *tokenizer.Pieces, size int, ends []int32) *Vocabulary {
 	v := &Vocabulary{Starts: []int32{0}, ends: ends, drop: p.Drop, drops: p.Drops}
 	texts := make([][]byte, size)
@@ -46,7 +46,7 @@ func plain(form tokenizer.PieceForm, piece []byte) []byte {
 	return piece
 }
 
-// Of are the bytes of a token.
+// Of returns the bytes of a token.
 func (v *Vocabulary) Of(token int32) []byte {
 	if int(token)+1 >= len(v.Starts) {
 		return nil
@@ -56,8 +56,8 @@ func (v *Vocabulary) Of(token int32) []byte {
 
 // text is a grammar over the tokens of a vocabulary.
 //
-// The text of some tokenizers loses its first bytes where they are v.drop. The grammar has states for a text that may
-// still lose them: state k behind v.drops - k of them; the grammar's own states follow.
+// Some tokenizers remove up to v.drops bytes v.drop from the start of a text. The first v.drops states are for texts
+// that may still lose bytes: state k is reached after k of them. The grammar's own states follow.
 type text struct {
 	*grammar.Automaton
 	v *Vocabulary
@@ -119,7 +119,7 @@ func (t *text) Mask(state int32, mask []uint32) (end, known bool) {
 		v.trie.Mask(t.Automaton, t.own(state), mask)
 	} else {
 		v.trie.Mask(t.Automaton, t.Automaton.Start(), mask)
-		for token := range int32(len(v.Starts) - 1) { // those that lose bytes
+		for token := range int32(len(v.Starts) - 1) { // the tokens that lose bytes
 			bytes := v.Of(token)
 			if len(bytes) == 0 || bytes[0] != v.drop {
 				continue
@@ -139,7 +139,7 @@ func (t *text) Mask(state int32, mask []uint32) (end, known bool) {
 	return t.onlyEnds(mask), true
 }
 
-// onlyEnds says that a mask has tokens that end a completion, and no others.
+// onlyEnds reports whether a mask has only tokens that end a completion, and at least one.
 func (t *text) onlyEnds(mask []uint32) bool {
 	n := 0
 	for _, token := range t.v.ends {

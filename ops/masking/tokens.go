@@ -7,17 +7,17 @@ import (
 	"github.com/quire/quire/ops/stopping"
 )
 
-// tokens allows or bars tokens, after which other ones came.
+// tokens allows or forbids tokens, depending on the tokens before.
 type tokens struct {
 	*stopping.Automaton
-	ends    [][]int32 // of the first states: tokens with which a barred sequence ends
+	ends    [][]int32 // of the first states: tokens with which a forbidden sequence ends
 	allowed []int32   // nil: all
 	size    int       // of the vocabulary
 }
 
-// NewTokens makes an automaton over tokens of a vocabulary of so many, as [stopping.CompileTokens] reads them: of the
-// allowed ones, or of all without any, it bars those that end one of the sequences. It returns [stopping.ErrTooLarge]
-// where it needs more states than limit.
+// NewTokens makes an automaton over the tokens of a vocabulary, which it reads as [stopping.CompileTokens] does. It
+// allows the allowed tokens, or all if allowed is nil, except tokens that would complete one of the barred sequences.
+// It returns [stopping.ErrTooLarge] if it needs more states than limit.
 func NewTokens(vocabulary int, allowed []int32, barred [][]int32, limit int) (Automaton, error) {
 	a, err := stopping.CompileTokens(barred, limit)
 	if err != nil {
@@ -54,13 +54,13 @@ func (t *tokens) Mask(state int32, mask []uint32) (end, known bool) {
 	return false, true
 }
 
-// Memory implements [Automaton]. All of the automaton is there from the start.
+// Memory implements [Automaton]. It is empty, because the automaton does not grow.
 func (t *tokens) Memory() (m Memory) { return m }
 
-// Has says whether a mask has a token.
+// Has reports whether a mask has a token.
 func Has(mask []uint32, token int32) bool { return mask[token/32]>>(token%32)&1 == 1 }
 
-// Common are the tokens that masks have in common.
+// Common returns the tokens that are in all masks.
 func Common(masks ...[]uint32) []uint32 {
 	all := slices.Clone(masks[0])
 	for _, m := range masks[1:] {
@@ -71,13 +71,13 @@ func Common(masks ...[]uint32) []uint32 {
 	return all
 }
 
-// Without is a mask without a token. It changes the mask.
+// Without removes a token from a mask, and returns the mask.
 func Without(mask []uint32, token int32) []uint32 {
 	mask[token/32] &^= 1 << (token % 32)
 	return mask
 }
 
-// Count is how many tokens a mask has.
+// Count returns how many tokens a mask has.
 func Count(mask []uint32) (n int) {
 	for _, word := range mask {
 		n += bits.OnesCount32(word)

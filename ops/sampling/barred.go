@@ -15,7 +15,7 @@ import (
 // each token once; ids outside the vocabulary are ignored.
 //
 // A row samples as if the logits of its barred tokens were -Inf, and its processed log-probabilities are computed
-// likewise. Its logprobs are computed from all of its logits, bit for bit. Rows that bar no token sample as by
+// likewise. Its logprobs are computed from all of its logits, bit for bit. Rows without barred tokens sample as by
 // [Sample], bit for bit.
 //
 // The barred logits are overwritten in place, so nothing else may use the logits.
@@ -24,7 +24,8 @@ func SampleBarred(logits *Node, m Masks, p Params, positions, rows, barred *Node
 	return sampleBarred(logits, m, nil, p, positions, rows, barred)
 }
 
-// sampleBarred is SampleBarred for rows with filters, which apply to what masks and bars leave; f may be nil.
+// sampleBarred is SampleBarred for rows with filters, which apply to the tokens that are neither masked nor barred; f
+// may be nil.
 func sampleBarred(logits *Node, m Masks, f *Filters, p Params, positions, rows, barred *Node) (tokens, logprobs,
 	processed *Node) {
 	g := logits.Graph()
@@ -42,7 +43,7 @@ func sampleBarred(logits *Node, m Masks, f *Filters, p Params, positions, rows, 
 	// computed first.
 	never := GreaterThan(raw.Sum, FillScalar(g, raw.Sum.Shape(), math.Inf(1)))
 	never = BroadcastToDims(InsertAxes(never, -1), barred.Shape().Dimensions...)
-	masked := barAfter(logits, barred, ConvertDType(never, dtypes.Int32))
+	masked := forbidAfter(logits, barred, ConvertDType(never, dtypes.Int32))
 	tokens, logprobs, processed = sampleFiltered(masked, m, f, p, positions, rows)
 
 	zero := ZerosLike(logprobs)
@@ -92,9 +93,9 @@ func isToken(logits, tokens *Node) *Node {
 	return LogicalAnd(GreaterOrEqual(tokens, ZerosLike(tokens)), LessThan(tokens, size))
 }
 
-// barAfter sets the logits of the barred tokens to -Inf, after after, i32[S, K] of zeros, was computed. On a TPU it
+// forbidAfter sets the logits of the barred tokens to -Inf, after after, i32[S, K] of zeros, was computed. On a TPU it
 // compares all tokens: overwriting some would rewrite all logits in a different memory order.
-func barAfter(logits, barred, after *Node) *Node {
+func forbidAfter(logits, barred, after *Node) *Node {
 	g := logits.Graph()
 	if onTPU(g.Backend()) {
 		token := Iota(g, shapes.Make(dtypes.Int32, logits.Shape().Dimensions...), 1)

@@ -18,7 +18,7 @@
 //
 // # Order
 //
-// Rows may ask for more, see [Processors]. All of it applies in this order:
+// Rows may ask for more, see [Processors]. They apply in this order:
 //
 //	biases      l[i] + bias[i]                        (OpenAI's logit_bias)
 //	masks       forbidden tokens have the weight 0
@@ -29,9 +29,9 @@
 //	temperature and e as above
 //	top-n-sigma, top-k, top-p, min-p, typical-p, XTC: see [Filters]
 //
-// Log-probabilities are computed from the logits before all of it, processed ones from what was sampled from. If its
-// weights are a few units, as after XTC with the threshold 0, rounding may take a processed one above 0, for which
-// package engine reports 0.
+// Log-probabilities are computed from the unprocessed logits, processed ones from the distribution that was sampled
+// from. If its weights are a few units, as after XTC with the threshold 0, rounding may take a processed one above 0,
+// for which package engine reports 0.
 //
 // # Why integers
 //

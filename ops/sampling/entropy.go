@@ -17,7 +17,7 @@ import (
 // logits [S, V] are of any float dtype (computed in float32). rows i32[] is the number of rows that are wanted, the
 // first ones of S: the results of the others may be anything. A row without a distribution, see [Sample], has NaN.
 //
-// With the kernel for CPUs a row has the same bits whatever the other rows are. Elsewhere float32 sums may differ by
+// With the kernel for CPUs the bits of a row do not depend on the other rows. Elsewhere float32 sums may differ by
 // rounding.
 func Entropy(logits, rows *Node) *Node {
 	if logits.Rank() != 2 || !logits.DType().IsFloat() {

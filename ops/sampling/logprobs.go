@@ -22,7 +22,7 @@ import (
 // equal ones the lowest id first. Places from counts on have the id -1 and the log-probability 0. A row without a
 // distribution, see [Sample], has NaN as its log-probabilities and -1 as ids.
 //
-// The CPU kernel gives a token the same bits as [Sample] does, whatever the other rows are. On other backends float32
+// The CPU kernel gives a token the same bits as [Sample] does, independent of the other rows. On other backends float32
 // sums may differ by rounding.
 func Logprobs(logits, tokens, counts, rows *Node, width int) (logprobs, topIDs, topLogprobs *Node) {
 	if logits.Rank() != 2 || !logits.DType().IsFloat() {

@@ -8,7 +8,7 @@ import (
 // PenaltiesOf has the penalties of n rows, declared once for the device and for the host.
 type PenaltiesOf[Floats any] struct {
 	// Repetition f32[n] divides the positive logits of tokens in the prompt and the completion, and multiplies their
-	// other logits. 0 marks a row without penalties, whatever the other fields are; 1 changes nothing.
+	// other logits. 0 marks a row without penalties, for which the other fields are ignored; 1 changes nothing.
 	Repetition Floats
 	// Frequency f32[n] is subtracted from the logit of a token for each time that it occurs in the completion.
 	Frequency Floats
@@ -32,7 +32,7 @@ func Penalized(p Penalties) *Node { return GreaterThan(p.Repetition, ZerosLike(p
 // Penalize returns the logits f32[n, V] after the penalties, given the occurrences of tokens, seen i32[n, V]. Rows
 // without penalties keep their logits, bit for bit.
 //
-// The formulas are those of vLLM's apply_penalties, with the repetition penalty of transformers'
+// The formulas are vLLM's apply_penalties, with the repetition penalty of transformers'
 // RepetitionPenaltyLogitsProcessor: first that, then the frequency penalty, then the presence penalty.
 func Penalize(logits *Node, p Penalties, seen *Node) *Node {
 	g := logits.Graph()

@@ -24,7 +24,7 @@ func mulHigh(high, low, total *Node) *Node {
 	shift := func(x *Node) *Node { return BitwiseShiftRightLogical(x, half) }
 	high, low = ConvertDType(high, dtypes.Int64), ConvertDType(low, dtypes.Int64)
 	a, b := shift(total), BitwiseAnd(total, mask)
-	// high * total = upper * 2^32 + lower, where the product of two 32-bit words is read as unsigned.
+	// high * total = upper * 2^32 + lower, if the product of two 32-bit words is read as unsigned.
 	hb := Mul(high, b)
 	upper, lower := Add(Mul(high, a), shift(hb)), BitwiseAnd(hb, mask)
 	carry := Add(Mul(low, a), shift(Mul(low, b)))

@@ -72,10 +72,10 @@ func (p Processors) Apply(logits *Node) *Node {
 	return logits
 }
 
-// SampleProcessed is [SampleBarred] after processors; there must be at least one. Rows that use none of them sample
-// as by SampleBarred, bit for bit. For other rows, logprobs are exactly log softmax(logits)[token] of the logits
-// before the processors, and processed is computed from the distribution that was sampled from. Filters apply to what
-// biases, penalties, masks and bars leave.
+// SampleProcessed is [SampleBarred] after processors; there must be at least one. Rows that use none of them sample as
+// by SampleBarred, bit for bit. For other rows, logprobs are exactly log softmax(logits)[token] of the logits before
+// the processors, and processed is computed from the distribution that was sampled from. Filters apply to the tokens
+// that are neither masked nor barred, after biases and penalties.
 func SampleProcessed(logits *Node, by Processors, p Params, positions, rows, barred *Node) (tokens, logprobs,
 	processed *Node) {
 	g := logits.Graph()

@@ -86,7 +86,7 @@ func walk(t Tables, states, tokens *Node) (after, found *Node) {
 			reads := LessThan(at, ends)
 			place := Where(reads, Add(MulScalar(s.States, Width), symbol), ZerosLike(s.States))
 			entry := take(next, place)
-			to := Max(entry, Sub(integer(-1), entry)) // ^entry where a stop is found
+			to := Max(entry, Sub(integer(-1), entry)) // ^entry if a stop is found
 			s.States = Where(reads, to, s.States)
 			s.Found = Max(s.Found, ConvertDType(LogicalAnd(reads, LessThan(entry, integer(0))), dtypes.Int32))
 			s.At = AddScalar(s.At, 1)

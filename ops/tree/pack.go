@@ -27,8 +27,8 @@ func LeavesOf(arrays []Array) []Leaf {
 	return leaves
 }
 
-// Packing describes how the leaves of a tree are held in few arrays. Each array that is copied to or from a device
-// has a fixed cost, whatever its size. Leaves of bool, int32, uint32 and float32 are concatenated in the first array;
+// Packing describes how the leaves of a tree are held in few arrays. Each array that is copied to or from a device has
+// a fixed cost, independent of its size. Leaves of bool, int32, uint32 and float32 are concatenated in the first array;
 // a bool takes 32 bits. Other leaves, and leaves with Apart set, have their own array.
 type Packing struct {
 	leaves []Leaf

@@ -4,7 +4,8 @@
 //	go run ./scripts/screenshots PAGE.html PICTURE.png    # of its top, for documentation; dark where the name ends so
 //	go run ./scripts/screenshots TERMINAL.log PICTURE.png # of what "script" recorded of a terminal
 //
-// It needs a Chromium: apt-get install chromium-headless-shell. scripts/screenshots/docs.sh makes those of docs.
+// It needs a Chromium: apt-get install chromium-headless-shell. scripts/screenshots/docs.sh makes the pictures of the
+// docs.
 package main
 
 import (

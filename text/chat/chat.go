@@ -19,7 +19,7 @@ import (
 	"github.com/quire/quire/text/chat/jinja"
 )
 
-// Options are what a template receives besides the messages.
+// Options are what a template receives in addition to the messages.
 type Options struct {
 	// AddGenerationPrompt ends the text where the model's answer starts.
 	AddGenerationPrompt bool

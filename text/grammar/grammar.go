@@ -33,7 +33,7 @@ func NewVocabulary(texts [][]byte, ends []int32) *Vocabulary {
 	return automaton.NewVocabulary(texts, ends)
 }
 
-// Choices compiles a list of texts, one of which is the completion.
+// Choices compiles a list of texts. A completion is one of them.
 func Choices(texts []string) (*Automaton, error) {
 	if len(texts) == 0 {
 		return nil, fmt.Errorf("a choice needs at least one text")
@@ -71,7 +71,7 @@ func GBNF(text string) (*Automaton, error) {
 	return a, nil
 }
 
-// Options are of JSON.
+// Options control the white space of JSON and the compiling of schemas.
 type Options struct {
 	Whitespace jsontext.Whitespace // between the parts of the text
 	Schema     schema.Options
@@ -92,7 +92,7 @@ func JSONSchema(text []byte, o Options) (*Automaton, error) {
 	return a, nil
 }
 
-// JSONObject compiles objects of any members: what OpenAI calls json_object.
+// JSONObject compiles objects of any members, which OpenAI calls json_object.
 func JSONObject(o Options) (*Automaton, error) {
 	p := jsontext.New(automaton.NewBuilder(), o.Whitespace)
 	return automaton.New(p.B, p.AnyObject())

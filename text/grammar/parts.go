@@ -35,7 +35,7 @@ type Member struct {
 	Required bool   `json:"required,omitempty"`
 }
 
-// Alternatives compiles a JSON list of lists of parts, one of which is the completion.
+// Alternatives compiles a JSON list of lists of parts. A completion is one of the lists.
 func Alternatives(text []byte, o Options) (*Automaton, error) {
 	var list [][]Part
 	if err := json.Unmarshal(text, &list); err != nil {

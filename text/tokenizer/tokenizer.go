@@ -28,7 +28,7 @@ type Tokenizer struct {
 	frame     frame
 	stages    newStages
 
-	tokens    []string // by id; "" where has is false
+	tokens    []string // by id; "" if has is false
 	has       []bool
 	ids       map[string]int32 // of added tokens
 	vocab     map[string]int32
@@ -149,8 +149,8 @@ func (t *Tokenizer) normalized(s string) string {
 
 // Encode returns the token ids of text. With addSpecial the tokens that the tokenizer puts around a text, such as a
 // BOS, are added; a rendered chat template has them in its text already. Invalid UTF-8 is replaced first, each maximal
-// invalid part by one U+FFFD; a caller that would refuse it has to look before. Characters that the vocabulary cannot
-// express become its unknown token, or nothing where it has none, as in Hugging Face tokenizers.
+// invalid part by one U+FFFD; a caller that would refuse it has to check before. Characters that the vocabulary cannot
+// express become its unknown token, or nothing if it has none, as in Hugging Face tokenizers.
 //
 // The one error is a split pattern that took more than ten seconds, which only patterns outside the usual families can
 // do.

@@ -355,7 +355,7 @@ void Q_NAME(q_attend)(void *args, int64_t index) {
 		for (int64_t h = 0; h < t->heads && from < to; h++) {
 			int64_t offset = (t->head + h) * head_bytes;
 			int64_t row = h * rows + from * group, count = (to - from) * group;
-			// The rows of the head that have weights: those that see some of the block, or all of these tiles.
+			// The rows of the head that have weights: the rows that see some of the block, or all rows of these tiles.
 			int64_t first = from * group, end = to * group;
 			if (tiles) {
 				first = first / 16 * 16;

@@ -275,7 +275,7 @@ enum { TOKENS = 12, SEQUENCES = 2, STATES = 3 };
 static const int32_t state_from[SEQUENCES] = {-1, 2}, state_begins[SEQUENCES + 1] = {0, 10, TOKENS},
 					 state_to[TOKENS] = {-1, -1, -1, 0, -1, -1, -1, -1, -1, 1, -1, 2};
 
-// states puts the cache at the begin of both outputs, and returns what is after it in the bytes.
+// states puts the cache at the start of both outputs, and returns the position after it, in bytes.
 static int64_t states(check *c, q_sequences *s, int64_t count) {
 	const void *values = numbers(c, Q_F32, STATES * count, 1);
 	int64_t size = STATES * count * sizeof(float);

@@ -1,4 +1,5 @@
-// The way into a kernel: what XLA hands to a custom call, decoded, and work spread over XLA's own threads.
+// The entry to a kernel: the arguments that XLA passes to a custom call, decoded, and work spread over XLA's own
+// threads.
 //
 // The structs repeat the part of XLA's FFI C API, version 0.3, that kernels need; ffi.c asserts their layout, which the
 // API keeps within a version. XLA calls a handler with one frame: to ask for its version (answered by q_skip), in

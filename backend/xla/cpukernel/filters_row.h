@@ -1,4 +1,4 @@
-// Filters of one row besides top-k, top-p and min-p.
+// Filters of one row other than top-k, top-p and min-p.
 //
 // If the tokens that a filter needs are all candidates, it sets the e and the weights of the tokens that it drops to 0.
 // Otherwise it sets in the row's floor, near and most what is kept, and passes over all chunks obey that.

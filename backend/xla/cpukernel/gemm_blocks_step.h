@@ -97,8 +97,8 @@ ALWAYS ints ints_dot(ints sum, ints w, ints x) {
 }
 #endif
 
-// ints_whole adds products of weights of 8 bits, less their offset of 128 if there is one: sums begin at whole_begin
-// then.
+// ints_whole adds products of weights of 8 bits, less their offset of 128 if there is one: sums then start at
+// whole_begin.
 #if Q_V16 >= 256 && !defined(Q_VNNI)
 ALWAYS ints ints_whole(ints sum, ints w, ints x, const int offset) {
 	if (!offset) return ints_dot(ints_dot(sum, ints_and(w, 127), x), ints_and(w, 128), x);
@@ -260,7 +260,7 @@ static int64_t room(const q_linear_job *j) { return j->l->rows; }
 static int64_t pitch_of(int64_t count) { return count; }
 #endif
 
-// activations_of returns the activations of rows from a tile's begin on: each array has room for all rows before the
+// activations_of returns the activations of rows from the start of a tile: each array has room for all rows before the
 // next.
 ALWAYS activations activations_of(const q_linear_job *j, int64_t row) {
 	const int64_t in = j->l->in, rows = room(j), blocks = in / Q_BLOCK_IN;

@@ -146,8 +146,8 @@ static void panels(void *job, int64_t task) {
 			const int64_t some = least(a_block, in - k), lines = some / 4;
 			for (int64_t p = 0; p < n; p++) {
 				const char *b = weights + (p * in + k) * PANEL * size;
-				// What follows: the same block of the next panel, or the next block of the first, or the next task's
-				// begin.
+				// What follows: the same block of the next panel, or the next block of the first, or the start of the
+				// next task.
 				const char *next = p + 1 < n       ? b + in * PANEL * size
 				                   : k + some < in ? weights + (k + some) * PANEL * size
 				                                   : weights + n * in * PANEL * size;

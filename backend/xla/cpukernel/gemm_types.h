@@ -60,7 +60,7 @@ typedef struct {
 	int64_t padded_in, tiles, panels, panels_a_task;
 	void *rows;      // destination of pack_tile
 	int64_t packs;   // how many tiles are packed before: all, or none if each thread packs them
-	uint64_t number; // no other job of the process has it
+	uint64_t number; // unique among the jobs of the process
 } q_linear_job;
 
 // q_panels is the number of panels, q_padded_in the inputs of each.

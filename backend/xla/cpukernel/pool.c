@@ -36,10 +36,10 @@ typedef struct {
 	int64_t tasks;
 } stage;
 
-// job is the work of one q_parallel. It lives until the last thread that was asked to help has looked at it, which
-// may be long after q_parallel has returned; args does not, but is only used for a task that was taken, and
-// q_parallel waits for those. What helpers need is on few cache lines, because each line moves from one processor to
-// another.
+// job is the work of one q_parallel. It lives until the last thread that was asked to help has looked at it, which may
+// be long after q_parallel has returned. args does not live that long, but is only used for a task that was taken, and
+// q_parallel waits for such tasks. The data that helpers need is on few cache lines, because each line moves from one
+// processor to another.
 typedef struct {
 	_Alignas(LINE) _Atomic int64_t came; // number of threads that have a share
 	int64_t threads;

@@ -241,8 +241,8 @@ static uint64_t threefry(const uint32_t *key, uint32_t position, uint32_t stream
 // part is floor(u * total / 2^64).
 static uint64_t part(uint64_t u, uint64_t total) { return (unsigned __int128)u * total >> 64; }
 
-// draw_all returns the token at target among those that weigh summed, for the same e.
-static int32_t draw_all(sampled *s, uint64_t target, float least) {
+// sample_all returns the token at target in the cumulative sum that weigh computed, for the same e.
+static int32_t sample_all(sampled *s, uint64_t target, float least) {
 	int64_t c = 0, n;
 	for (; c < s->chunks - 1 && target >= s->weights[c]; c++) target -= s->weights[c];
 	const float *p = chunk(s, c, &n);
@@ -257,8 +257,8 @@ static int32_t draw_all(sampled *s, uint64_t target, float least) {
 	return -1; // not reached: target is below the sum of the weights
 }
 
-// draw_candidate returns the token at target among the candidates with at least this e.
-static int32_t draw_candidate(const sampled *s, uint64_t target, float least) {
+// sample_candidate returns the token at target among the candidates with at least this e.
+static int32_t sample_candidate(const sampled *s, uint64_t target, float least) {
 	for (int i = 0; i < s->candidates; i++) {
 		if (s->e[i] < least) continue;
 		if (target < s->weight[i]) return s->id[i];

@@ -63,10 +63,10 @@ static int32_t sample(sampled *s, uint64_t *whole) {
 	uint64_t u = threefry(a->key + 2 * s->row, a->positions[s->row], 0);
 	if (s->candidates) {
 		*whole = weight_above(s, least);
-		return draw_candidate(s, part(u, *whole), least);
+		return sample_candidate(s, part(u, *whole), least);
 	}
 	*whole = weigh(s, least);
-	return draw_all(s, part(u, *whole), least);
+	return sample_all(s, part(u, *whole), least);
 }
 
 static float logit_of(const sampled *s, int32_t token) {
@@ -98,7 +98,7 @@ void Q_SAMPLE_ROW(void *args, int64_t i) {
 	s.temperature = a->temperature[i];
 	if (!(s.temperature >= FLT_MIN)) { // greedy; the device may flush lower values to zero
 		a->token[i] = first(&s);
-		a->logprob[i] = s.max - max - logf(sum); // 0 - logf(sum), never -0: as logprobs_row.h has it
+		a->logprob[i] = s.max - max - logf(sum); // 0 - logf(sum), never -0: as in logprobs_row.h
 		return;
 	}
 	if (s.temperature < 0x1p-100f)

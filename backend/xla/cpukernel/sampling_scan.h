@@ -1,5 +1,5 @@
-// The sampled row in chunks: what masks forbid of it, and the first pass over it. Included by sampling_row.h, which
-// explains the chunks.
+// The sampled row in chunks: the tokens that masks forbid, and the first pass over it. Included by sampling_row.h,
+// which explains the chunks.
 #ifndef QUIRE_SAMPLING_SCAN_H
 #define QUIRE_SAMPLING_SCAN_H
 
@@ -59,8 +59,8 @@ static inline uint32_t word(const sampled *s, int64_t w) {
 	return bits;
 }
 
-// bar sets the logits that the masks forbid to -Inf, among n logits that start with a token, a multiple of 32.
-static const float *bar(sampled *s, const float *p, int64_t from, int64_t n) {
+// forbid sets the logits that the masks forbid to -Inf, among n logits that start with a token, a multiple of 32.
+static const float *forbid(sampled *s, const float *p, int64_t from, int64_t n) {
 	const v16 none = v16_set(-INFINITY);
 	for (int64_t i = 0; i < n; i += 32) {
 		uint32_t bits = word(s, (from + i) / 32);
@@ -72,7 +72,7 @@ static const float *bar(sampled *s, const float *p, int64_t from, int64_t n) {
 
 // seen returns what is kept of n logits, a multiple of 16, starting with a token.
 static const float *seen(sampled *s, const float *p, int64_t from, int64_t n) {
-	if (s->masked) p = bar(s, p, from, n);
+	if (s->masked) p = forbid(s, p, from, n);
 	if (s->floor == -INFINITY) return p;
 	const v16 none = v16_set(-INFINITY), floor = v16_set(s->floor);
 	for (int64_t i = 0; i < n; i += 16) {

@@ -1,13 +1,12 @@
 // Package mosaic keeps the kernels that a TPU program calls: bodies of Mosaic kernels, lowered by scripts/kernels from
 // published Pallas kernels, with their sizes left open.
 //
-// A [Payload] is such a body for one [Config], with the places where the numbers of pages, sequences, pages a sequence
-// and tokens stand in its bytecode. [Payload.Call] fills them in and says what operands the call then takes. libtpu
-// does not check a body against the operands of its call, so that whatever a body depends on is part of the key, and
-// [Store.Find] refuses what does not match.
+// A [Payload] is such a body for one [Config], with the positions of the numbers of pages, sequences, pages per
+// sequence and tokens in its bytecode. [Payload.Call] fills them in and returns the operands that the call then takes.
+// libtpu does not check a body against the operands of its call, so everything that a body depends on is part of the
+// key, and [Store.Find] refuses a body that does not match.
 //
-// A payload file is a line of JSON, the header, and behind its newline the body, MLIR bytecode; several may follow one
-// another.
+// A payload file is the header, a line of JSON, followed by the body, MLIR bytecode. A file may hold several.
 package mosaic
 
 import (
@@ -41,7 +40,7 @@ type Config struct {
 	KVHeads  int `json:"kv_heads"`
 	HeadDim  int `json:"head_dim"`
 	PageSize int `json:"page_size"`
-	// DType is that of queries and results, KVDType that of the cache; by their names in NumPy: "bfloat16".
+	// DType is the dtype of queries and results, KVDType the dtype of the cache; by their names in NumPy: "bfloat16".
 	DType   string `json:"dtype"`
 	KVDType string `json:"kv_dtype"`
 	// Scale multiplies q.k. It is compared as float32, as which the kernel holds it.
@@ -91,8 +90,9 @@ type Sizes struct {
 // Payload is a kernel as it is kept.
 type Payload struct {
 	Kernel string `json:"kernel"`
-	// Source is the Python module that the kernel was lowered from, Versions that of what lowered it: jax, jaxlib, and
-	// mosaic for the version of the bytecode's dialect, 11 of which libtpu 0.0.42 and later take.
+	// Source is the Python module that the kernel was lowered from. Versions are the versions of the packages that
+	// lowered it, such as jax and jaxlib, and under mosaic the version of the bytecode's dialect: libtpu 0.0.42 and
+	// later take 11.
 	Source   string            `json:"source"`
 	Versions map[string]string `json:"versions"`
 	Config   Config            `json:"config"`
@@ -131,7 +131,7 @@ type dim struct {
 	plus   int
 }
 
-// patch is a place in the body where a size stands.
+// patch is the position of a size in the body.
 type patch struct {
 	At       int    `json:"at"`
 	Encoding string `json:"encoding"`
@@ -156,7 +156,7 @@ const (
 	maxBody   = 64 << 20
 )
 
-// Symbols of sizes in a payload; blocks is T in blocks of queries, rounded up, and entries those of the page table,
+// Symbols of sizes in a payload; blocks is T in blocks of queries, rounded up, and entries the size of the page table,
 // S*PP.
 const (
 	symbolPages, symbolSeqs, symbolPagesPerSeq, symbolTokens, symbolBlocks, symbolEntries = "P", "S", "PP", "T", "Q",
@@ -176,13 +176,13 @@ func (d *dim) UnmarshalJSON(data []byte) error {
 	switch symbol {
 	case symbolPages, symbolSeqs, symbolPagesPerSeq, symbolTokens, symbolEntries:
 	default:
-		return fmt.Errorf("%q is no size", text)
+		return fmt.Errorf("%q is not a size", text)
 	}
 	d.symbol = symbol
 	if found {
 		n, err := strconv.Atoi(plus)
 		if err != nil || n < 0 {
-			return fmt.Errorf("%q is no size", text)
+			return fmt.Errorf("%q is not a size", text)
 		}
 		d.plus = n
 	}
@@ -293,7 +293,7 @@ func (p *Payload) fill(sizes map[string]int) ([]byte, error) {
 // take the long form of a small number too.
 var varints = map[string]int{"varint2": 2, "varint": 3, "varint4": 4}
 
-// write puts a size where it stands: as a varint, or as 8 bytes.
+// write puts a size into its position in the body: as a varint, or as 8 bytes.
 func (at patch) write(body []byte, sizes map[string]int) error {
 	value, ok := sizes[at.Symbol]
 	if !ok || value < 1 {
@@ -337,10 +337,10 @@ func (at patch) write(body []byte, sizes map[string]int) error {
 // customCall is the part of a call's configuration that holds the body.
 const customCall = "custom_call_config"
 
-// Call is a kernel with its sizes filled in: what a custom call of the target [Target] needs.
+// Call is a kernel with its sizes filled in: everything that a custom call of the target [Target] needs.
 type Call struct {
 	Payload *Payload
-	Request Request // that it answers, where it answers one
+	Request Request // that it answers, if it answers one
 	// BackendConfig is the call's backend_config, JSON with the body in base64.
 	BackendConfig string
 	// Operands and Results are their names and shapes, all row-major. The page table may have more columns than was
@@ -410,7 +410,7 @@ func tensors(from []operand, sizes map[string]int) []Tensor {
 	return all
 }
 
-// names are those of NumPy.
+// names are the dtypes by their names in NumPy.
 var names = map[string]dtypes.DType{
 	"int32": dtypes.Int32, "float32": dtypes.Float32, "bfloat16": dtypes.BFloat16, "float16": dtypes.Float16,
 	"int8": dtypes.Int8,

@@ -51,7 +51,7 @@ type Store struct {
 	entries []Entry
 }
 
-// Open reads the payloads of dir, if there is such a folder, and those that come with the program. dir may be "".
+// Open reads the payloads of dir, if there is such a folder, and the built-in ones. dir may be "".
 func Open(dir string) (*Store, error) {
 	embedded, err := Embedded()
 	if err != nil {
@@ -100,7 +100,7 @@ type Request struct {
 	OneTokenPerSeq bool
 }
 
-// Serves reports whether a payload is made for what is asked for, whatever its blocks.
+// Serves reports whether a payload is made for a request, with any blocks.
 func (p *Payload) Serves(r Request) bool { return p.Kernel == r.Kernel && p.Config.same(r.Config) }
 
 // NeedsAsMuchAs reports whether a payload for the same as another has blocks that are as large, and no more memory for
@@ -113,7 +113,7 @@ func (p *Payload) NeedsAsMuchAs(q *Payload) bool {
 // NoKernelError reports that there is no kernel for a request, so that its plain form is to be built.
 type NoKernelError struct {
 	Request Request
-	// Reason says why in a sentence, Remedy what to do about it.
+	// Reason states why in a sentence, Remedy what to do about it.
 	Reason, Remedy string
 }
 
@@ -186,7 +186,7 @@ func (c Config) captureCommand() string {
 	return s
 }
 
-// smem is what a call takes of SMEM, in bytes: the page table, with rows padded to 128 where it has rows, lengths and
+// smem returns the bytes of SMEM that a call takes: the page table, with padded rows if it has rows, lengths and
 // starts.
 func (p *Payload) smem(s Sizes) int {
 	padded := func(n int) int { return (n + 127) / 128 * 128 }

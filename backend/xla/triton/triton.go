@@ -38,7 +38,7 @@ type Kernel struct {
 	M int `json:"m"`
 	N int `json:"n"`
 	D int `json:"d"`
-	// Rest, if not 0, says that values are their keys, which have up to Rest numbers behind D.
+	// Rest, if not 0, reports that values are their keys, which have up to Rest numbers after D.
 	Rest int `json:"rest"`
 	// Split reports whether it leaves sums for parts of the context, which combine makes results of.
 	Split bool `json:"split"`
@@ -134,9 +134,9 @@ type Call struct {
 	Results []shapes.Shape
 }
 
-// A context is attended to in parts by blocks of their own, so that a few long ones take all of the GPU: of partTokens,
-// or more where there would be more than maxParts. They depend on the longest sequence that there may be only, for the
-// sake of equal bytes.
+// A context is attended to in parts, each by a block of its own, so that a few long contexts use all of the GPU. A part
+// has partTokens, or more if there would be more than maxParts. Parts depend only on the longest possible sequence, so
+// that the bytes do not depend on the actual lengths.
 const (
 	partTokens = 1024
 	maxParts   = 16
@@ -220,7 +220,7 @@ func (a Attention) first() Kernel {
 	if a.Latent {
 		k.Form, k.D, k.Rest = "latent", maxHeadDim, maxRest
 	}
-	k.Sink = a.Sinks && !k.Split // the second one has those of a context in parts
+	k.Sink = a.Sinks && !k.Split // in parts, the second kernel has the sinks
 	return k
 }
 
@@ -242,7 +242,7 @@ const (
 	decodeHeads = 16 // query heads of a KV head in blocks of one token
 )
 
-// refusal says why no kernel, or not k, is for the request; nil if k is.
+// refusal returns why no kernel, or not k, serves the request; nil if k does.
 func (a Attention) refusal(k *Kernel) error {
 	group := a.Heads / a.KVHeads
 	switch {

@@ -42,7 +42,8 @@ type Server struct {
 	address string
 }
 
-// Start starts a server. What an earlier one kept in the same folder is there, also after that was killed.
+// Start starts a server. It continues with the state that an earlier one kept in the same folder, even if that was
+// killed.
 func Start(o Options) (*Server, error) {
 	host, portText, err := net.SplitHostPort(o.Address)
 	if err != nil {

@@ -185,7 +185,7 @@ func percent(n, of int64) string {
 	return fmt.Sprintf("%.1f %%", share)
 }
 
-// short is a number for people: three digits of it.
+// short formats a number for people, with three digits.
 func short(v float64) string {
 	switch {
 	case v >= 999.5:

@@ -1,6 +1,6 @@
 // Command generate writes the texts of the workloads: arithmetic word problems with the length distribution of GSM8K's
 // questions (a median of some 210 characters, a tail to 700), and four worked ones that serve as few-shot prefix. Run
-// it by go generate ./bench/workload; what it writes is committed, and is the same on every run.
+// it by go generate ./bench/workload. Its output is committed, and is the same on every run.
 package main
 
 import (
@@ -16,10 +16,10 @@ import (
 const (
 	questions = 200
 	shots     = 4
-	// shotsAfter is how many questions come before the worked ones, which are drawn from the same random numbers.
+	// shotsAfter is how many questions come before the worked ones, which are generated from the same random numbers.
 	shotsAfter = 128
-	// Characters of a question are drawn log-normally: exp(medianLog) is the median, sigmaLog the spread, between the
-	// bounds.
+	// The lengths of questions are distributed log-normally: exp(medianLog) is the median, sigmaLog the spread, between
+	// the bounds.
 	medianLog         = 5.33
 	sigmaLog          = 0.42
 	shortest, longest = 60, 700
@@ -29,7 +29,7 @@ const (
 	seedHigh, seedLow = 0x9e3779b97f4a7c15, 20261121
 )
 
-// story is one problem while it is told: who counts what, how many there are, and the steps so far.
+// story is one problem while it is written: who counts what, how many there are, and the steps so far.
 type story struct {
 	r                *rand.Rand
 	name, other      string

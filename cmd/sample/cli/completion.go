@@ -141,7 +141,7 @@ func lastFlag(f *Flags, word string) *pflag.Flag {
 	return nil
 }
 
-// valuesOf suggests values of a flag; typed is what there is of one, before are the words before it.
+// valuesOf suggests values of a flag; typed is the typed part of one, before are the words before it.
 func valuesOf(flag *pflag.Flag, typed string, before []string) (found []suggestion, files bool) {
 	if flag == nil {
 		return nil, false

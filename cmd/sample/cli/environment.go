@@ -66,7 +66,7 @@ type Command struct {
 	Summary string // one line
 	About   string // paragraphs under the usage line
 	Example string // lines; the short help prints only the first
-	// Short are the flags that the short help has; none stands for all, and the short help is the whole one.
+	// Short are the flags in the short help. If there are none, the short help is the whole help.
 	Short []string
 	// Flags defines the flags; run gets what is left of the arguments after they are parsed.
 	Flags func(f *Flags)

@@ -24,7 +24,7 @@ func NewFitted(to io.Writer) io.Writer {
 	return &fitted{to: to}
 }
 
-// Write writes the lines that end in b. What follows the last of them waits for its end.
+// Write writes the complete lines. The rest waits until its line ends.
 func (f *fitted) Write(b []byte) (int, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -55,7 +55,7 @@ Environment:
 version.
 `
 
-// printOverview prints the help of the command as a whole, or the beginning of it.
+// printOverview prints the help of the whole command, or only its first part.
 func printOverview(w io.Writer, whole bool) {
 	PaintLines(w, OfHeadings)
 	var text strings.Builder
@@ -67,7 +67,7 @@ func printOverview(w io.Writer, whole bool) {
 			fmt.Fprintf(table, "  %-10s\t%s\n", sub.Name, sub.Summary)
 		}
 	}
-	fmt.Fprintf(table, "  %-10s\tthis text, or that of a subcommand\n", "help")
+	fmt.Fprintf(table, "  %-10s\tthis text, or the help of a subcommand\n", "help")
 	table.Flush()
 	text.WriteString(OverviewExamples)
 	if whole {
@@ -81,7 +81,7 @@ func printOverview(w io.Writer, whole bool) {
 // shortExamples is how many examples the short help has.
 const shortExamples = 4
 
-// printHelp prints the help of one subcommand: all of it, or what most people want to know.
+// printHelp prints the help of one subcommand, in full or in short.
 func printHelp(w io.Writer, sub *Command, f *Flags, short bool) {
 	PaintLines(w, OfHeadings)
 	width := min(TerminalWidth(w), helpWidth)

@@ -25,15 +25,15 @@ var PlainEvery = 5 * time.Second
 // BarEvery is the time between redraws of a bar.
 const BarEvery = 500 * time.Millisecond
 
-// rateWindow is the time that rates are of.
+// rateWindow is the time that rates are measured over.
 const rateWindow = time.Minute
 
-// Meter shows how far a run is, in the mode that --progress gives: auto, bar, plain or none.
+// Meter shows the progress of a run, in the mode that --progress gives: auto, bar, plain or none.
 type Meter struct {
 	To   io.Writer
 	Mode string
-	// Tokens are what this process has generated, those that no completion has included; nil if they are not known
-	// before their completions end.
+	// Tokens returns the tokens that this process has generated and that are in no completion yet; nil if they are not
+	// known before their completions end.
 	Tokens func() int64
 
 	Each    int64 // completions of a row without its own number; 0 means 1
@@ -156,10 +156,10 @@ func (m *Meter) expected() int64 {
 	return max(finished+left, min(m.total*each, finished+left*each))
 }
 
-// barCells is how many columns the bar itself has.
+// barCells is the width of the bar itself in columns.
 const barCells = 24
 
-// barColumns is the least number of columns of a terminal with a bar. Narrower terminals show only the figures.
+// barColumns is the smallest width of a terminal that shows a bar. Narrower terminals show only the figures.
 const barColumns = 80
 
 // fitting joins the first of the parts that fit into so many columns.

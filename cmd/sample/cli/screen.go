@@ -35,15 +35,15 @@ func NewScreen(to io.Writer) *Screen {
 	return &Screen{to: to, paint: paint, text: visible.NewWriter(paint)}
 }
 
-// painter colours what lines begin with: errors and warnings of standard error, and headings. It takes text whose
-// control characters are made visible already.
+// painter colours the starts of lines: errors and warnings of standard error, and headings. Control characters of its
+// text are made visible before.
 type painter struct {
 	to     io.Writer
 	paints []paint // paints of lines; none leaves them unchanged
 	within bool    // a line
 }
 
-// paint is how a line is coloured: what the expression matches.
+// paint is the colour of the part of a line that the expression matches.
 type paint struct {
 	line  *regexp.Regexp
 	style string // style of the terminal: see ECMA-48, SGR
@@ -109,7 +109,7 @@ func (s *Screen) Write(b []byte) (int, error) {
 // clearLine has a terminal go to the beginning of its line and clear it.
 const clearLine = "\r\x1b[2K"
 
-// showsBar reports whether a progress bar stands on w's terminal from now on. It is drawn again after the text.
+// showsBar sets whether a progress bar is on w's terminal from now on. It is printed again after each text.
 func showsBar(w io.Writer, shows bool) {
 	if s, ok := w.(*Screen); ok {
 		s.mu.Lock()
@@ -124,7 +124,7 @@ func (s *Screen) note(err error) {
 	}
 }
 
-// Failure ends the writing, and returns the first error of it; stream is what people call it.
+// Failure ends the writing, and returns its first error; stream is its name for people.
 func (s *Screen) Failure(stream string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

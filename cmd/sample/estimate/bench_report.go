@@ -101,7 +101,7 @@ func kernelsOf(r *measure.Report) string {
 	return xla.KernelsOff
 }
 
-// sharesOf shows where the time of a run went.
+// sharesOf prints how the time of a run is divided.
 func sharesOf(f *measure.Figures) string {
 	var parts []string
 	for _, kind := range []string{"matmul", "attention", "sampling", "elementwise", "other", "host"} {

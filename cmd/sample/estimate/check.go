@@ -35,19 +35,19 @@ func NewCheck() *cli.Command {
 	return &cli.Command{
 		Name:    "check",
 		Args:    "[FILE...]",
-		Summary: "read all rows of a job, and say what is wrong with them and what they come to, without generating",
+		Summary: "read all rows of a job and report errors and totals, without generating",
 		About: `
 Reads the inputs as "sample run" with the same flags does, renders templates and counts tokens by the model's
 tokenizer. It prints the errors of rows by kind, the lengths of prompts, the most tokens that completions can have,
 and the KV memory of sequences. It opens no device and reads no weights. It finds the errors that a run finds before it
-draws a row, but for sequences that need more KV cache than there is, and rows that go on from a row with an error.
+generates, except sequences that need more KV cache than there is, and rows that continue a row with an error.
 
-The most tokens are a bound. What to expect is told by an earlier job, such as a trial of the first 100 rows: --like
-names its output. For each completion the mean of min(tokens, its limit) over the trial's completions is expected.
-Those that the trial's own limit cut count with the tokens they have, so give the trial the job's --max-tokens.
+The most tokens are a bound. For an estimate, run a trial of the first 100 rows and name its output with --like. The
+expected tokens of each completion are the mean of min(tokens, its limit) over the trial's completions. Completions that
+the trial's own limit cut count as they are, so give the trial the job's --max-tokens.
 
 Times are tokens over --tokens-per-second, or over the trial's rate: tokens of its completions by the time it ran.
-A short trial has a lower rate than a long job, since its last completions leave slots empty.
+A short trial has a lower rate than a long job, because its last completions leave slots empty.
 
 The exit code is 3 if rows have errors, and 0 if none has. A job's --config file works unchanged. Flags without a use
 are named.`,
@@ -103,7 +103,7 @@ func (o *checkOptions) earlier(ctx context.Context, env *cli.Environment) (*chec
 	return like, nil
 }
 
-// define defines the flags, and returns those of run.
+// define defines the flags, and returns the flags of run.
 func (o *checkOptions) define(f *cli.Flags) *cli.Flags {
 	f.Group("Check", func(s *pflag.FlagSet) {
 		s.BoolVar(&o.json, "json", false, "print one JSON object instead of a table")
@@ -111,7 +111,7 @@ func (o *checkOptions) define(f *cli.Flags) *cli.Flags {
 			"`NUMBER` tokens of completions that a job generates in a second, to estimate its time (default: the rate "+
 				"of --like, if that is known)")
 		cli.PlaceVar(s, &o.like, cli.Anywhere, "like", "",
-			"`FOLDER` the output of an earlier job, whose completions say what to expect (default: only bounds)")
+			"`FOLDER` the output of an earlier job, whose completions give an estimate (default: only bounds)")
 	})
 	run := cli.NewFlags("run")
 	o.run.Define(run)
@@ -126,7 +126,7 @@ func (o *checkOptions) define(f *cli.Flags) *cli.Flags {
 	return run
 }
 
-// printCheck prints what the rows of a job come to. given reports whether the rate comes from the command line.
+// printCheck prints the totals of a job's rows. given reports whether the rate comes from the command line.
 func printCheck(w io.Writer, r *check.Report, given bool) {
 	line := func(name, format string, args ...any) {
 		fmt.Fprintf(w, "%-14s %s\n", name, fmt.Sprintf(format, args...))

@@ -81,7 +81,7 @@ sample plan --config job.yaml --topology v5e:2x4 --compile-only   # a pod finds 
 	}
 }
 
-// define defines the flags, and returns those of run.
+// define defines the flags, and returns the flags of run.
 func (o *planOptions) define(f *cli.Flags) *cli.Flags {
 	run := cli.NewFlags("run")
 	o.run.Define(run)

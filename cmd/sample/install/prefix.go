@@ -73,7 +73,7 @@ sample prefix drop assistant`,
 	}
 }
 
-// definePrefix defines the flags of "sample prefix": those of a run that keys and values depend on.
+// definePrefix defines the flags of "sample prefix": the flags of a run that keys and values depend on.
 func definePrefix(o *jobflags.Options, f *cli.Flags) {
 	f.Group("Where prefixes are", o.DefinePrefixDir)
 	all := cli.NewFlags("run")
@@ -90,7 +90,7 @@ func definePrefix(o *jobflags.Options, f *cli.Flags) {
 		"page-size", "tp", "ep", "prefill-tokens", "host-kv-memory"))
 }
 
-// savePrefix writes what the prompts of files begin with.
+// savePrefix saves the common prefix of the prompts of files.
 func savePrefix(ctx context.Context, o *jobflags.Options, env *cli.Environment, dir prefixes.Prefixes, name string,
 	inputs []string) error {
 	file, err := dir.File(name)

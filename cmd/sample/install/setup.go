@@ -34,7 +34,7 @@ them, and nothing larger: install the plugin of an accelerator here, or put it w
 "gemma3" is a second model, Gemma 3 270M (base, 253 MB). The terms of its owner, which are shown first, hold for its use.
 
 What is installed is not fetched again. A download is checked against a pinned SHA-256 sum, resumes where it was
-interrupted, and waits for one that another process has begun. Everything is kept under QUIRE_CACHE or the user's cache
+interrupted, and waits for one that another process has started. Everything is kept under QUIRE_CACHE or the user's cache
 folder, and works without a network from then on.
 
 --from installs a file of your own without a network: the wheel or file that an error message names, or any other PJRT

@@ -59,7 +59,7 @@ func (d *Diagnostics) Check(o *process.Options) (err error) {
 	}
 	switch {
 	case d.DumpTables == "" && d.DumpTablesDir != "":
-		return errors.New("--dump-tables-to says where, and --dump-tables has to say when: add --dump-tables fault")
+		return errors.New("--dump-tables-to needs --dump-tables, which sets when: add --dump-tables fault")
 	case d.DumpTables == "":
 		return nil
 	}

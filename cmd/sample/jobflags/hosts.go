@@ -111,8 +111,8 @@ func (h *Hosts) checkAddresses() error {
 	return nil
 }
 
-// shardEnvironment is the environment as --shard auto sees it: if a shard has several processes, what distinguishes
-// these processes does not distinguish shards. Slices of TPUs have numbers of their own.
+// shardEnvironment is the environment as --shard auto sees it: if a shard has several processes, the variables that
+// distinguish these processes do not distinguish shards. Slices of TPUs have numbers of their own.
 func (h *Hosts) shardEnvironment(getenv func(string) string) func(string) string {
 	if !h.several() {
 		return getenv

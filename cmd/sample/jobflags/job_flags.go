@@ -15,7 +15,7 @@ import (
 // CommandLine is a mention of a command with its flags: of this program, or of the one that installs packages.
 var CommandLine = regexp.MustCompile(`\b(?:sample|pip) [a-z]+[^\n"';,()]*`)
 
-// FlagMention is a mention of a flag. Behind an equals sign it is part of a variable's value, and none of ours.
+// FlagMention is a mention of a flag. After an equals sign it is part of a variable's value, and not ours.
 var FlagMention = regexp.MustCompile(`(?:the job's |=)?--([a-z][a-z0-9-]*)`)
 
 // jobError words an error of a job for a worker.

@@ -33,8 +33,8 @@ func CheckDeviceFlags(o *process.Options) error {
 	return nil
 }
 
-// Stuck ends the process, which does not come to its end by itself. Destructors of C code are not run: its threads may
-// hold what they want.
+// Stuck ends a process that hangs while it ends. Destructors of C code are not run, because its threads may hold what
+// they need.
 func Stuck(env *cli.Environment) func(error) {
 	return func(err error) {
 		code, _ := cli.CodeOf(err)

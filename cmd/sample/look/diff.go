@@ -22,10 +22,10 @@ var errDifferent = errors.New("the outputs differ")
 type differ struct {
 	*printer
 	names [2]string
-	err   io.Writer // takes the counts where the output is JSON
+	err   io.Writer // takes the counts if the output is JSON
 }
 
-// differenceJSON is a completion that differs, as --json has it. What an output has not is null.
+// differenceJSON is a completion that differs, as --json prints it. A value that an output lacks is null.
 type differenceJSON struct {
 	ID         string          `json:"id"`
 	Prompt     string          `json:"prompt"`

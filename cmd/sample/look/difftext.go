@@ -19,8 +19,8 @@ const (
 	alikeShare = 0.4
 )
 
-// diffOf shows in a text how b differs from a, by words: what only a has stands in [- -], what only b has in {+ +}, as
-// git diff --word-diff has it. Long runs that both have are left out unless whole is set.
+// diffOf shows in a text how b differs from a, by words: words of a only are in [- -], words of b only in {+ +}, as in
+// git diff --word-diff. Long runs of common words are left out unless whole is set.
 func diffOf(a, b string, whole bool) string {
 	var ids words
 	x, y := ids.of(a), ids.of(b)

@@ -23,7 +23,7 @@ type printer struct {
 	width         int
 }
 
-// rowJSON is a row as --json has it.
+// rowJSON is a row as --json prints it.
 type rowJSON struct {
 	ID          string           `json:"id"`
 	Prompt      string           `json:"prompt"`

@@ -42,7 +42,7 @@ func NewShow() *cli.Command {
 Prints the first rows of an output with their completions; or those that --id, --errors and --grep all select; or the
 longest. Of a job that is not finished it also prints the completions that are in no part yet,
 	from the job's journal; it
-takes no lock and does not disturb a run. --diff prints how completions differ from those of another output: [-what only the first has-], {+what only
+takes no lock and does not disturb a run. --diff prints how completions differ from another output: [-what only the first has-], {+what only
 the other has+}. It ends with 1 if any differ. It compares text, finish reason and error, and tokens where both have
 them, whatever the order of the rows.`,
 		Example: `
@@ -66,7 +66,7 @@ sample show prompts.jsonl             # an input: its prompts`,
 					"`REGEXP` print rows whose prompt or a completion matches, in Go's syntax (RE2)")
 				s.IntVar(&o.longest, "longest", 0, "`N` print the N rows with the longest completions, longest first")
 				cli.PlaceVar(s, &o.diff, cli.Anywhere, "diff", "",
-					"`FOLDER` print the rows that differ from those of another output, by id and generation")
+					"`FOLDER` print the rows that differ from another output, by id and generation")
 			})
 			f.Group("Form", func(s *pflag.FlagSet) {
 				s.BoolVar(&o.full, "full", false, "do not cut long texts")

@@ -206,7 +206,7 @@ func passOf(p *review.PassAtK, at review.Pass) string {
 		at.K)
 }
 
-// barWidth is how many columns the longest bar of a histogram takes.
+// barWidth is the width of the longest bar of a histogram in columns.
 const barWidth = 40
 
 func printSpread(w io.Writer, name string, s review.Spread) {

@@ -22,7 +22,7 @@ func NewVerify() *cli.Command {
 	return &cli.Command{
 		Name:    "verify",
 		Args:    "FOLDER",
-		Summary: "read a whole output and say what is damaged",
+		Summary: "read a whole output and report what is damaged",
 		About: `
 Reads every part of the output of "sample run" and compares it with what was noted when it was written: size and
 SHA-256, Parquet footers, rows. Each generation of each input row must be there once, in the order of the input; ids and

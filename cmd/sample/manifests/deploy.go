@@ -63,8 +63,8 @@ func NewDeploy() *cli.Command {
 		Args:    "k8s|slurm|gke-tpu [FILE...]",
 		Summary: "write the manifests that run a job on Kubernetes, Slurm or TPUs of GKE",
 		About: `
-The job is that of "sample run" with the same flags, or with a --config file. The manifest has all of them, also what
-files of a schema, a grammar or tools hold, so that the cluster needs no file from this machine. Files that remain
+The job is the same as in "sample run" with the same flags or --config file. The manifest has all of them, also the
+contents of files of a schema, a grammar or tools, so that the cluster needs no file from this machine. Files that remain
 (--chat-template, --prefix-file, and local models, inputs and outputs) must be there under the same names.
 
   k8s      an Indexed Job: --workers pods, which do a shard each. With --backend xla:cuda a pod gets --tp times --dp
@@ -211,7 +211,7 @@ func orDefault[T comparable](value, otherwise T) T {
 	return value
 }
 
-// gpus are those that a process takes.
+// gpus returns how many GPUs a process takes.
 func (o *deployOptions) gpus() int {
 	if e := &o.run.Spec.Engine; e.Backend == backend.XLACUDA {
 		return e.TP * e.DP
@@ -219,7 +219,7 @@ func (o *deployOptions) gpus() int {
 	return 0
 }
 
-// kubernetes is what Jobs and JobSets have in common. workers is how many they are unless a flag says so.
+// kubernetes is what Jobs and JobSets have in common. workers is their number unless a flag sets it.
 func (o *deployOptions) kubernetes(f *cli.Flags, workers int) (*deploy.Kubernetes, error) {
 	if err := o.run.Check(); err != nil {
 		return nil, err

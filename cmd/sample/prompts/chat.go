@@ -28,17 +28,17 @@ func NewChat() *cli.Command {
 		Name:    "chat",
 		Summary: "talk with a model on the terminal",
 		About: `
-Reads the user's messages from standard input, one a line, and prints each answer as it comes. The conversation goes on:
-the keys and values of earlier messages and answers stay in the prefix cache. Nothing is kept.
+Reads the user's messages from standard input, one per line, and prints each answer as it comes. The keys and values of
+earlier messages and answers stay in the prefix cache, so each turn runs only its new tokens. Nothing is saved.
 
-  /reset         begin anew
-  /system TEXT   begin anew with this system message; without TEXT, with none
+  /reset         start over
+  /system TEXT   start over with this system message; without TEXT, with none
   /exit          end, as Ctrl-D does
   /help          list these
   //TEXT         a message that begins with /
 
-Ctrl-C stops an answer; what is there of it stays in the conversation. Ctrl-C again ends the command. The same messages
-have the same answers each time; another --seed gives others. Standard output has the answers alone.`,
+Ctrl-C stops an answer; the text so far stays in the conversation. Ctrl-C again ends the command. The same messages
+have the same answers each time; a different --seed gives different ones. Standard output has only the answers.`,
 		Example: `
 sample chat -m smollm2 --temperature 0
 sample chat -m model.gguf --system 'Be brief.' --temperature 0.7 --max-tokens 512
@@ -72,7 +72,7 @@ sample chat -m smollm2 --temperature 0 < messages.txt`,
 var notInChat = []string{"n-generations", "top-logprobs", "prompt-logprobs", "add-generation-prompt",
 	"continue-final-message", "save-prefix"}
 
-// defineChat defines the flags of "sample chat": those of a run for the model, sampling and the engine.
+// defineChat defines the flags of "sample chat": the flags of a run for the model, sampling and the engine.
 func defineChat(o *jobflags.Options, f *cli.Flags) {
 	run := cli.NewFlags("run")
 	o.Define(run)
@@ -99,7 +99,7 @@ func defineChat(o *jobflags.Options, f *cli.Flags) {
 	}
 }
 
-// chatCommands is what somebody at a terminal may type besides messages.
+// chatCommands are what a user at a terminal may type in addition to messages.
 const chatCommands = "/reset, /system TEXT, /exit, /help; // begins a message with /; Ctrl-C stops an answer, " +
 	"Ctrl-D ends"
 
@@ -118,18 +118,18 @@ type chatting struct {
 
 // chat talks until standard input ends.
 func chat(ctx context.Context, o *jobflags.Options, env *cli.Environment) error {
-	trial, err := open(ctx, o, env)
+	model, err := open(ctx, o, env)
 	if err != nil {
 		return err
 	}
-	defer trial.Close()
-	c := &chatting{env: env, to: &printer{env: env, model: trial, prompts: 1}, terminal: cli.IsInputTerminal(env.Stdin)}
-	if c.with, err = trial.NewConversation(); err != nil {
+	defer model.Close()
+	c := &chatting{env: env, to: &printer{env: env, model: model, prompts: 1}, terminal: cli.IsInputTerminal(env.Stdin)}
+	if c.with, err = model.NewConversation(); err != nil {
 		return err
 	}
 	env.Signals.SetHandler(c.interrupt)
 	defer env.Signals.SetHandler(nil)
-	if c.terminal && !trial.Process.Quiet {
+	if c.terminal && !model.Process.Quiet {
 		fmt.Fprintln(env.Stderr, chatCommands)
 	}
 	messages := readLines(env.Stdin)
@@ -204,7 +204,7 @@ func (c *chatting) say(ctx context.Context, message string) error {
 	switch {
 	case ctx.Err() == nil && answering.Err() != nil:
 		return nil
-	case errors.As(err, &ended) && ended.Outcome == outcome.Partial: // which was told
+	case errors.As(err, &ended) && ended.Outcome == outcome.Partial: // which was reported
 		c.failed++
 		return nil
 	}

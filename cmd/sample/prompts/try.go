@@ -19,16 +19,16 @@ func open(ctx context.Context, o *jobflags.Options, env *cli.Environment) (*inte
 
 // Complete generates completions of prompts, and prints them as they come.
 func Complete(ctx context.Context, env *cli.Environment, o *jobflags.Options) error {
-	trial, err := open(ctx, o, env)
+	model, err := open(ctx, o, env)
 	if err != nil {
 		return err
 	}
-	defer trial.Close()
-	return trial.Complete(ctx, o.Prompts, &printer{env: env, model: trial, prompts: len(o.Prompts),
-		several: len(o.Prompts) > 1 || trial.Job.Sampling.N > 1})
+	defer model.Close()
+	return model.Complete(ctx, o.Prompts, &printer{env: env, model: model, prompts: len(o.Prompts),
+		several: len(o.Prompts) > 1 || model.Job.Sampling.N > 1})
 }
 
-// printer prints completions on standard output. What else there is to say is printed on standard error.
+// printer prints completions on standard output, and everything else on standard error.
 type printer struct {
 	env     *cli.Environment
 	model   *interactive.Model

@@ -30,11 +30,11 @@ func NewStatus() *cli.Command {
 Lists the jobs of a queue, or shows one job: its rows, units and tokens, its workers and their speed, the time left,
 what unfinished units wait for, and the parked units with their last errors.
 
-With --wait it shows that until no unit of the job can go on by itself. It ends with 0 if all is done, with 3 if rows
+With --wait it shows that until no unit of the job can continue by itself. It ends with 0 if all is done, with 3 if rows
 carry errors, with 1 if units are parked, cancelled or lost by the server. If no worker is connected, or one cannot do
-the job, it says so and keeps waiting, since a worker may come.
+the job, it reports this and keeps waiting, because a worker may come.
 
-With --watch it shows all jobs of the queue, or one, a line each, until none of them can go on by itself. On a terminal
+With --watch it shows all jobs of the queue, or one, one per line, until none can continue by itself. On a terminal
 the lines are refreshed every second; elsewhere a job has a new line when it has changed. For one job it ends as --wait
 does, else with 0.`,
 		Example: `
@@ -73,7 +73,7 @@ sample status 3f2a90c41b7d --json | jq .eta_seconds`,
 	}
 }
 
-// showJob shows how far a job is, and with wait not before none of its units can continue by itself.
+// showJob shows the progress of a job. With wait it first waits until none of its units can continue by itself.
 func showJob(ctx context.Context, env *cli.Environment, q *queue.Queue, job string, wait, asJSON bool) error {
 	said := map[string]bool{}
 	for last := ""; ; {
@@ -172,10 +172,10 @@ func listJobs(ctx context.Context, q *queue.Queue, w io.Writer, asJSON bool) err
 	return nil
 }
 
-// noJobHint reports where the names of jobs are.
+// noJobHint adds how to find the names of jobs.
 func noJobHint(err error) error {
 	if errors.Is(err, queue.ErrNoJob) {
-		return fmt.Errorf("%w: \"sample status\" lists those that there are", err)
+		return fmt.Errorf("%w: \"sample status\" lists the jobs", err)
 	}
 	return err
 }

@@ -24,7 +24,7 @@ func NewSubmit() *cli.Command {
 		Args:    "[FILE...]",
 		Summary: "put a job into a queue, for workers on any number of machines",
 		About: `
-The job is that of "sample run" with the same flags, and writes the same files. It is split into units, one for each
+The job is the same as in "sample run" with the same flags, and writes the same files. It is split into units, one for each
 part of the output (--part-rows sets their length), and put into a queue on NATS JetStream. Workers take units from
 it: see "sample worker". "sample status" shows their progress. The command prints the job's name.
 

@@ -17,11 +17,11 @@ import (
 	"github.com/quire/quire/internal/visible"
 )
 
-// watchEvery is how often a queue is asked for what is shown of it.
+// watchEvery is the interval at which a queue is polled.
 const watchEvery = time.Second
 
-// watchJobs shows the jobs of a queue, or one of them, until none can continue by itself. For one job its error is that
-// of --wait.
+// watchJobs shows the jobs of a queue, or one of them, until none can continue by itself. For one job it returns the
+// same error as --wait.
 func watchJobs(ctx context.Context, env *cli.Environment, q *queue.Queue, job string) error {
 	view := newLiveView(env.Stdout)
 	for {
@@ -77,7 +77,7 @@ func jobsOf(ctx context.Context, q *queue.Queue, job string) ([]*distribute.JobS
 // jobLine is a job in a list.
 func jobLine(v *distribute.JobStatus) string { return fmt.Sprintf("%s, to %s", v.Line(), v.Output) }
 
-// liveView shows jobs, a line each. On a terminal the lines stay in place; elsewhere a job gets a new line when it has
+// liveView shows jobs, one per line. On a terminal the lines stay in place; elsewhere a job gets a new line when it has
 // changed.
 type liveView struct {
 	to       io.Writer

@@ -20,7 +20,7 @@ import (
 	"github.com/quire/quire/internal/plural"
 )
 
-// WorkerOptions are the flags of "sample worker": what is of this process and not of the job.
+// WorkerOptions are the flags of "sample worker", which belong to this process and not to the job.
 type WorkerOptions struct {
 	distribute.Worker
 	Queue              jobflags.Queue
@@ -31,7 +31,7 @@ type WorkerOptions struct {
 	maintenance        jobflags.Maintenance
 }
 
-// StorageVariable has what --storage has, a line each, for what must not be on a command line.
+// StorageVariable holds values of --storage, one per line, which must not be on a command line.
 const StorageVariable = "QUIRE_STORAGE"
 
 func NewWorker() *cli.Command {
@@ -41,12 +41,12 @@ func NewWorker() *cli.Command {
 		Args:    "[JOB]",
 		Summary: "take units of a job out of a queue and run them",
 		About: `
-Takes units of the job and draws them with one engine, as many units at once as fill it. Without a job it works on any
+Takes units of the job and runs them with one engine, as many units at once as fill it. Without a job it works on any
 job, one after the other. Each unit makes one part of the output. Workers may come and go; the units of one that dies
 go to another.
 
-Workers that share the output's file system, or the folder of --work-dir if the output is in an object store, draw no
-journaled completion twice. Other workers start the dead one's units from the beginning.
+Workers that share the output's file system, or the folder of --work-dir if the output is in an object store, do
+not generate a journaled completion twice. Other workers start the dead one's units from the beginning.
 
 With a JOB the command ends when no unit of the job waits or runs: with 0; with 3 if rows carry errors; with 1 if
 units are parked or the job was cancelled ("sample cancel"), in which case finished work is kept. SIGINT or SIGTERM
@@ -72,7 +72,7 @@ sample worker --storage 's3://bucket?region=eu-central-1' --metrics 127.0.0.1:90
 				s.StringVar(&o.Progress, "progress", "plain",
 					"`MODE` progress display: plain (a line for each unit) or none")
 				s.BoolVar(&o.Plugins, "plugins", false,
-					"accept jobs whose --backend is a plugin file: it is code, chosen by whoever may write to the "+
+					"accept jobs whose --backend is a plugin file: it is code, chosen by anyone who may write to the "+
 						"queue")
 				s.BoolVar(&o.Debug, "debug", false,
 					"check the device's tables after every step and log each call; slow")
@@ -96,7 +96,7 @@ sample worker --storage 's3://bucket?region=eu-central-1' --metrics 127.0.0.1:90
 			}
 			cli.EndWithParent(env)
 			err = o.RunWorker(ctx, env, job)
-			if cli.Supervised() && ctx.Err() != nil { // it was told to end, wherever it was
+			if cli.Supervised() && ctx.Err() != nil { // it was asked to end
 				err = nil
 			}
 			return errors.Join(err, stop())

@@ -13,7 +13,7 @@ import (
 	"github.com/quire/quire/internal/visible"
 )
 
-// printReport writes a run's report as a table: what it came to, or all figures.
+// printReport prints a run's report as a table: a summary, or all figures.
 func printReport(w io.Writer, r *generate.Report, all bool) {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	row := func(name, format string, args ...any) {

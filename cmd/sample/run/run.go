@@ -54,10 +54,10 @@ text). The text of its completion is printed as it comes, and nothing is kept. I
 
 A completion depends on the model, the row's id, the generation and the seed, not on what else runs.
 
-To resume a run, however it ended, give the same command again: the output is that of one uninterrupted run. Finished
+To resume a run, however it ended, give the same command again: the output is the same as of one uninterrupted run. Finished
 completions are kept in a journal, OUTPUT/_job, until their part of the output is complete; a part appears complete or
-not at all. A crash of the process loses no finished completion; a power failure loses those of the last second. A
-folder that holds another job (other model files, parameters or inputs) is refused; --new removes what is there.
+not at all. A crash of the process loses no finished completion; a power failure loses at most those of the last second. A
+folder that holds another job (other model files, parameters or inputs) is refused; --new removes it.
 --extend lets the job there grow to a larger -n, a larger --limit or more rows; --retry-errors tries its errors again.
 SIGINT or SIGTERM ends the run after the current device call, with exit code 4. If the device fails, the engine is
 restarted with what was in flight.`,

@@ -16,7 +16,7 @@ const JSONColumn = "json"
 // JSONType is the type of [JSONColumn], which follows from a JSON schema.
 type JSONType struct{ Node *schema.Node }
 
-// Bounds of a type, far above those of any useful table.
+// Bounds of a type, far above the needs of any useful table.
 const (
 	maxTypeNodes = 2000
 	maxTypeDepth = 32

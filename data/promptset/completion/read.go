@@ -44,8 +44,8 @@ func CheckColumns(has func(name string) bool, format string) error {
 	return nil
 }
 
-// addedTo returns the columns that the writer added to a row: those from id on, because the input's columns come
-// before. If another program wrote them in a different order, it returns all columns that have the names; then those
+// addedTo returns the columns that the writer added to a row: the columns from id on, because the input's columns come
+// before. If another program wrote them in a different order, it returns all columns that have the names; then columns
 // that not every output has may be the input's.
 func addedTo[C any](all []C, name func(C) string) (added []C, moved bool) {
 	added = all[max(0, slices.IndexFunc(all, func(c C) bool { return name(c) == schema.IDName })):]

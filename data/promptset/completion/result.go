@@ -53,7 +53,7 @@ type Result struct {
 }
 
 // measures are the columns of numbers that the engine reports with each token, by the engine's names for them. tag is
-// that of an [extra].
+// the tag of an [extra].
 var measures = [...]struct {
 	name, doc string
 	tag       byte

@@ -19,10 +19,10 @@ import (
 	"github.com/quire/quire/internal/plural"
 )
 
-// The format is that of RFC 4180: fields separated by commas, records by line ends; fields that contain these are
-// quoted, and quotes in them are doubled. A different delimiter may replace the commas. A line ends with LF, CR LF,
-// or CR alone, as in pandas and pyarrow. encoding/csv is not used because it takes CR alone for text, drops it before
-// LF within quotes, does not bound records, and does not distinguish an empty field from an empty text.
+// The format is RFC 4180: fields separated by commas, records by line ends; fields that contain these are quoted, and
+// quotes in them are doubled. A different delimiter may replace the commas. A line ends with LF, CR LF, or CR alone, as
+// in pandas and pyarrow. encoding/csv is not used because it takes CR alone for text, drops it before LF within quotes,
+// does not bound records, and does not distinguish an empty field from an empty text.
 
 // Extensions lists the extensions of CSV files, and of CSV files with tabs.
 var Extensions = append(lines.Compressible(".csv"), tabs...)

@@ -18,7 +18,7 @@ import (
 // column is a member of a document whose value is a list.
 type column struct {
 	name  string
-	marks []int64 // where every lines.MarkEvery-th item begins, after the comma before it
+	marks []int64 // the start of every lines.MarkEvery-th item, after the comma before it
 	items int64
 	first byte // start of the first item
 }

@@ -65,8 +65,8 @@ func item(l *lines.Reader) error {
 	return value(l)
 }
 
-// value makes the next value the reader's line: up to where its brackets and quotes end, or, if it has none, up to
-// what ends a number. It need not be well formed.
+// value makes the next value the reader's line: up to the end of its brackets and quotes or, if it has none, up to the
+// character that ends a number. It need not be well formed.
 func value(l *lines.Reader) error {
 	l.Line = l.Line[:0]
 	if _, err := peek(l); err == io.EOF {

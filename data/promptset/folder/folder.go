@@ -6,14 +6,14 @@ import (
 	"io"
 )
 
-// Destination is where complete parts are written: see [Output].
+// Destination is a place that complete parts are written to: see [Output].
 type Destination interface {
 	Published
 	// Create starts a file that is invisible until it is published.
 	Create(name string) (Unpublished, error)
 }
 
-// Published is where complete parts are read back from: every [Destination] is one.
+// Published is a place that complete parts are read back from: every [Destination] is one.
 type Published interface {
 	// Names returns the names of the published files.
 	Names() ([]string, error)

@@ -63,8 +63,8 @@ type Span struct{ From, To int64 }
 
 // RowReader reads the rows of a file after a look.
 type RowReader interface {
-	// Range yields the rows from to to-1 of the file, numbered within it. It returns false if yield did. in is the
-	// file to read, which may be opened anew for each call.
+	// Range yields the rows from to to-1 of the file, numbered within it. It returns false if yield did. in is the file
+	// to read, which may be opened again for each call.
 	Range(ctx context.Context, in *Opened, from, to int64, yield func(*record.Row) bool) (more bool, err error)
 }
 

@@ -42,8 +42,8 @@ func PartitionOf(folder string) (p Partition, ok bool) {
 	return Partition{key, string(jsonvalue.AppendText(nil, value))}, true
 }
 
-// PartitionsOf returns the columns that the folders of a file define: those of m.Partitions, or else those below the
-// folder that was given as an input, or that its glob stands for.
+// PartitionsOf returns the columns that the folders of a file define: the columns of m.Partitions, or else the columns
+// below the folder that was given as an input, or that its glob stands for.
 func PartitionsOf(m *record.Mapping, given, name string) (all []Partition, err error) {
 	below := name
 	if len(m.Partitions) == 0 {

@@ -1,5 +1,5 @@
-// Package lines reads text files whose rows are objects. A format defines where a row is in the text and what its
-// members are; the package looks into files, finds rows in their middle, and makes rows from the text.
+// Package lines reads text files whose rows are objects. A format defines how to find a row in the text and its
+// members; the package opens files, finds rows in their middle, and makes rows from the text.
 package lines
 
 import (

@@ -25,8 +25,8 @@ type Text struct {
 	Err   error  // why it could not be read, such as [ErrTooLong]
 }
 
-// Rows defines where the rows of a text file are, and what is in them. All files of a format may share one, or each
-// may have its own.
+// Rows defines how to find the rows of a text file, and their content. All files of a format may share one, or each may
+// have its own.
 type Rows interface {
 	// Start skips what is before the first row.
 	Start(l *Reader) error
@@ -56,10 +56,10 @@ func nextText(rows Rows, l *Reader) Text {
 // file has the rows of a file, as a look found them.
 type file struct {
 	rows  Rows
-	marks []mark // for a file that is not compressed: where every MarkEvery-th row starts
+	marks []mark // for a file that is not compressed: the start of every MarkEvery-th row
 }
 
-// mark is a place in a file where a row starts.
+// mark is the start of a row in a file.
 type mark struct {
 	offset int64
 	line   int64 // number of lines before it

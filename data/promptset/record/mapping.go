@@ -29,8 +29,8 @@ type Mapping struct {
 	System string
 	// Chat makes each prompt a user message, with or without System, also in rows that continue another one.
 	Chat bool
-	// Partitions are the columns that folders named key=value define. If it is empty, these are the ones below the
-	// folders that are named as inputs, and below those that globs stand for.
+	// Partitions are the columns that folders named key=value define. If it is empty, these are the columns of folders
+	// below the inputs, and below folders that globs stand for.
 	Partitions []string
 	// Prefix is text before each prompt, and before the first user message in messages.
 	Prefix string

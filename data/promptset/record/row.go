@@ -1,5 +1,5 @@
-// Package record defines the rows of the input, whatever the format of their file. A [Builder] sets a row from its
-// file, by the names of columns or by a [Mapping], and records the first thing that is wrong with it.
+// Package record defines the rows of the input, for all file formats. A [Builder] sets a row from its file, by the
+// names of columns or by a [Mapping], and records the first fault that it finds.
 package record
 
 import (
@@ -13,7 +13,7 @@ type Kind int
 
 // The forms of a prompt.
 const (
-	KindNone     Kind = iota // no usable prompt, Row.Err says why; or none in addition to Row.Parent's
+	KindNone     Kind = iota // no usable prompt, Row.Err states why; or none in addition to Row.Parent's
 	KindText                 // Row.Prompt
 	KindMessages             // Row.Messages
 	KindTokens               // Row.TokenIDs

@@ -123,7 +123,7 @@ func (r reader) readAnswerForm(body []jsonvalue.Member) {
 	r.request.AsIDs = string(jsonvalue.Find(body, "return_tokens_as_token_ids")) == "true"
 }
 
-// judgeBody rejects members of a body that OpenAI's and vLLM's servers do not have, and those that do not apply to a
+// judgeBody rejects members of a body that OpenAI's and vLLM's servers do not have, and members that do not apply to a
 // batch.
 func (r reader) judgeBody(m jsonvalue.Member) {
 	if jsonvalue.IsNull(m.Raw) {

@@ -31,7 +31,7 @@ func (n *Node) Held(raw json.RawMessage) bool {
 	return false
 }
 
-// mergeColumns is Merge for whole columns. In the output, ids are text, whatever types they have in the files.
+// mergeColumns is Merge for whole columns. In the output, ids are text, even if they have other types in the files.
 func mergeColumns(a, b *Node) *Node {
 	if merged := Merge(a, b); merged != nil || a.Name != IDName || !Fits(a.Name, a) || !Fits(b.Name, b) {
 		return merged

@@ -1,6 +1,5 @@
-// Package schema describes the columns of files as trees with Parquet's types, whatever the format of the file. It
-// merges the columns of several files, converts JSON to and from the values of columns, and knows which columns have
-// a meaning.
+// Package schema describes the columns of files as trees with Parquet's types, for all file formats. It merges the
+// columns of several files, converts JSON to and from the values of columns, and knows which columns have a meaning.
 package schema
 
 import (

@@ -23,7 +23,7 @@ type LeafPlace struct {
 	text   bool
 }
 
-// Place returns where the values of a file's columns go. It fails if the file was not merged into the schema.
+// Place returns the placement of the values of a file's columns. It fails if the file was not merged into the schema.
 func (s *Schema) Place(fileRoot *Node) (*Placement, error) {
 	l := &Placement{Columns: fileRoot.Fields, Leaves: make([]LeafPlace, fileRoot.Leaves)}
 	var walk func(src, dst *Node, defs []byte, def int)

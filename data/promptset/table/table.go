@@ -15,7 +15,7 @@ import (
 	"github.com/quire/quire/data/promptset/schema"
 )
 
-// partition adds the columns of the file's folders, before those that have a meaning are found.
+// partition adds the columns of the file's folders, before the columns that have a meaning are found.
 func (t *Table) partition(all []input.Partition) error {
 	for i := range all {
 		if t.Root.Field(all[i].Name) != nil {

@@ -20,7 +20,7 @@ type service struct {
 	domain   string // blob.core.windows.net if ""
 	protocol string // https if ""
 	cdn      bool   // domain is a CDN's for the account
-	emulator bool   // whose URLs have the account in the path, like those of local domains
+	emulator bool   // its URLs have the account in the path, like URLs of local domains
 }
 
 // credentials are the credentials in the environment.

@@ -200,7 +200,7 @@ func (u *upload) request(ctx context.Context, ask bool) (done bool, have int64, 
 	}
 	if text := response.Header.Get("Range"); text != "" {
 		if _, err := fmt.Sscanf(text, "bytes=0-%d", &have); err != nil {
-			return false, 0, fmt.Errorf("Google Cloud Storage has the range %q of an upload, which is none", text)
+			return false, 0, fmt.Errorf("Google Cloud Storage has the range %q of an upload: it is not a range", text)
 		}
 		have++
 	}

@@ -2,7 +2,7 @@
 //
 // The key of a file is ORG/NAME[@REVISION]/PATH. REVISION is a branch, tag or commit, by default main, or one of the
 // hub's own, such as refs/convert/parquet, for which ~parquet is short. In other revisions, write slashes as %2F. A
-// revision is looked up once, until it is forgotten ([Bucket.Forget]), and all reads are of that commit.
+// revision is looked up once, until it is forgotten ([Bucket.Forget]), and all reads get that commit.
 //
 // Environment: HF_TOKEN for datasets that need a login, HF_ENDPOINT for a different hub, HF_HUB_OFFLINE=1 to use
 // none.

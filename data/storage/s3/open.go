@@ -19,8 +19,7 @@ import (
 	"github.com/quire/quire/data/storage/object"
 )
 
-// Open returns a bucket. What the parameters leave open is found in the environment and the files that all AWS tools
-// use:
+// Open returns a bucket. It takes missing parameters from the environment and the files that all AWS tools use:
 //
 //	region, profile, anonymous      profile is one of ~/.aws/config
 //	role                            the ARN of a role to assume

@@ -14,16 +14,16 @@ import (
 // MaxBiases is how many tokens of a row may have biases.
 const MaxBiases = 1024
 
-// Bias is the bias of a token; sampling.BarredEarly bars it at positions before [Table].MinLens.
+// Bias is the bias of a token. sampling.BarredEarly forbids it at positions before [Table].MinLens.
 type Bias struct {
 	Token int32
 	Value float32
 }
 
-// biases are those of S slots.
+// biases are the biases of S slots.
 type biases struct {
 	Values *Node // f32[S, V]
-	Has    *Node // i32[S]: 1 for those that have any
+	Has    *Node // i32[S]: 1 for slots that have any
 }
 
 // biasesOf is what the host gives of the biases of A waiting entries.
@@ -61,7 +61,7 @@ func (f biasFeature) set(all *Asked, i int, row Row, _ schedule.Entry) {
 	in.Has[i] = number(len(row.Biases) > 0)
 }
 
-// admit makes those of the slots that entries get, one at a time: few are admitted together.
+// admit sets the biases of the slots that entries get, one entry at a time, because few are admitted together.
 func (f biasFeature) admit(st *State, given Input, a Admission) {
 	b, in := &st.Biases, given.Asked.Biases
 	g := b.Values.Graph()

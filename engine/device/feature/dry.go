@@ -14,7 +14,7 @@ import (
 	"github.com/quire/quire/ops/tree"
 )
 
-// dry is that of S slots, and what it knows of their tokens.
+// dry is the DRY parameters of S slots, and the state that DRY keeps of their tokens.
 type dry struct {
 	sampling.DRYOf[*Node, *Node]
 	sampling.Histories
@@ -141,7 +141,7 @@ func (f dryFeature) process(st State, _ Table, rows Samplers, to *Processors) {
 	to.DRY = by
 }
 
-// drew appends the tokens that rows drew.
+// drew appends the tokens that rows sampled.
 func (f dryFeature) drew(st *State, _ Input, rows Samplers, tokens *Node) {
 	to := rows.drew(tokens, ZerosLike(tokens), f.Slots)
 	next := control.ScatterSet(FillScalar(tokens.Graph(), tokens.Shape(), -1), to, tokens)

@@ -1,10 +1,10 @@
 // Package feature holds what rows may ask for that needs arrays of its own on the device: penalties, masks, biases,
 // filters, likeliest tokens, bounds of reasoning, DRY.
 //
-// A feature is one file. It owns a field of [State], which stays on the device, and one of [Asked], which the host
+// A feature is one file. It owns a field of [State], which stays on the device, and a field of [Asked], which the host
 // gives with the rows that it offers. The program run has the features of a [List] and calls each of them at the same
-// points of a step; what lacks a feature has neither its arrays nor its work. Rows that do not ask for a feature draw
-// the same with it and without.
+// points of a step. A program without a feature has neither its arrays nor its work. Rows that do not ask for a feature
+// sample the same tokens with it and without.
 package feature
 
 import (
@@ -23,21 +23,21 @@ type feature interface {
 	bytes() int64
 	// begin makes its state, all zero.
 	begin(g *Graph, st *State)
-	// ask makes what the host gives of it: nothing is asked for.
+	// ask makes its arrays of [Asked], in which no row asks for anything.
 	ask(in *Asked)
 	// set fills in what the row of entry i asks for, setAhead what the i-th prompt ahead does.
 	set(in *Asked, i int, row Row, e schedule.Entry)
 	setAhead(in *Asked, i int, p schedule.Prompt)
-	// sync brings its state to where the host has it when a call begins.
+	// sync updates its state to what the host has when a call starts.
 	sync(st *State, in Input)
 	// admit makes the state of the slots that entries get.
 	admit(st *State, in Input, a Admission)
 	// process adds what changes the logits of rows.
 	process(st State, t Table, rows Samplers, by *Processors)
-	// drew takes its state through the tokens that rows drew, i32[D].
+	// drew updates its state with the tokens that rows sampled, i32[D].
 	drew(st *State, in Input, rows Samplers, tokens *Node)
-	// noDrafts says which slots may not have drafts, bool[S]; nil for none. Those that draw from counts or histories of
-	// their tokens may not: they would need these for each draft.
+	// noDrafts reports which slots may not have drafts, bool[S]; nil for none. Slots that sample with counts or
+	// histories of their tokens may not: each draft would need its own.
 	noDrafts(st State) *Node
 }
 
@@ -80,10 +80,10 @@ type Admission struct {
 	AheadRows *Node
 }
 
-// slots are those that entries get, i32[A]; n for the others.
+// slots returns the slots that entries get, i32[A]; n for entries that are not admitted.
 func (a Admission) slots(n int) *Node { return chosen(a.Rows, a.Entries, n) }
 
-// chosen are rows i32[N] where chosen, bool[N]; n elsewhere.
+// chosen returns rows, i32[N], if chosen, bool[N], is set; n otherwise.
 func chosen(rows, chosen *Node, n int) *Node {
 	return Where(chosen, rows, FillScalar(rows.Graph(), rows.Shape(), float64(n)))
 }
@@ -96,26 +96,26 @@ type Table struct {
 	MinLens    *Node // i32[R]: no stop ends a completion at a position before it
 }
 
-// Early says which rows draw a token that no stop may end their completion at, bool[D].
+// Early reports which rows sample a token at which no stop may end their completion, bool[D].
 func (t Table) Early(rows Samplers) *Node {
 	return LessThan(rows.Positions, take(t.MinLens, rows.Slots))
 }
 
-// Samplers are the rows of a step that draw a token: the first Count of D.
+// Samplers are the rows of a step that sample a token: the first Count of D.
 type Samplers struct {
 	Slots     *Node     // i32[D]; -1 from Count on
-	Positions *Node     // i32[D]: of the token to be drawn
+	Positions *Node     // i32[D]: of the token to be sampled
 	Count     *Node     // i32[]
-	Behind    *Standing // where they stand behind drafts; nil: as their slots do
+	Behind    *Standing // their states after drafts; nil: the states of their slots
 }
 
-// drew are the slots of rows that drew a token, i32[D]; n for the others. zero is i32[D].
+// drew returns the slots of rows that sampled a token, i32[D]; n for other rows. zero is i32[D].
 func (rows Samplers) drew(tokens, zero *Node, n int) *Node {
 	valid := LogicalAnd(GreaterOrEqual(rows.Slots, zero), GreaterOrEqual(tokens, zero))
 	return chosen(rows.Slots, valid, n)
 }
 
-// Processors are those of the logits of rows.
+// Processors are what changes the logits of rows.
 type Processors struct {
 	sampling.Processors
 	Ends *Node // bool[D]: rows with masks of nothing but tokens that end their completions; nil without masks
@@ -138,22 +138,22 @@ type MaskSizes struct {
 	Texts int // bytes of all tokens
 }
 
-// Standing is where n rows stand with what they draw from that the tokens before decide. The fields of features that a
-// program lacks are nil.
+// Standing is the part of the state of n rows that depends on their tokens and decides what they may sample. The fields
+// of features that a program lacks are nil.
 type Standing struct {
 	Masks      *Node // i32[n, stopping.Lanes]: see masks
 	Left, Open *Node // i32[n]: see thinkingOf
 }
 
-// walker is a feature that drafts are walked through: what a row may draw depends on where the tokens before took it.
+// walker is a feature that drafts are walked through: what a row may sample depends on its tokens so far.
 type walker interface {
 	feature
-	// stand fills in where slots i32[n] stand, noStanding zeros for n rows.
+	// stand fills in the states of slots i32[n], noStanding zeros for n rows.
 	stand(st State, slots *Node, s *Standing)
 	noStanding(g *Graph, n int, s *Standing)
-	// walk takes slots i32[n] through tokens i32[n], those that are able to draw them, bool[n]; it returns the ones
-	// that are, and of which the device knows what they may draw behind them.
+	// walk advances slots i32[n] by tokens i32[n], if able, bool[n]. It returns the slots that may sample their tokens,
+	// and for which the device knows what they may sample next.
 	walk(st State, in Input, slots, tokens, able *Node, s *Standing) *Node
-	// only is the one token that slots i32[n] may draw where they stand, i32[n]; -1 if there are several.
+	// only returns the only token that slots i32[n] may sample next, i32[n]; -1 if there are several.
 	only(st State, slots *Node, s Standing) *Node
 }

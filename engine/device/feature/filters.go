@@ -9,7 +9,7 @@ import (
 	"github.com/quire/quire/ops/tree"
 )
 
-// filterFeature are filters beside top-k, top-p and min-p.
+// filterFeature are the filters other than top-k, top-p and min-p.
 type filterFeature struct {
 	idle
 	Sizes

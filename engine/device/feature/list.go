@@ -6,8 +6,8 @@ import (
 	"github.com/quire/quire/engine/schedule"
 )
 
-// Of are the features of a program, in the order in which State has them. Everything below happens in this order; the
-// logits are changed in that of [sampling.Processors].
+// Of returns the features of a program, in the order of State. The methods below call them in this order; the logits
+// are changed in the order of [sampling.Processors].
 func Of(z Sizes) (list List) {
 	for _, f := range []struct {
 		Set
@@ -70,7 +70,7 @@ func (l List) SetAhead(in *Asked, i int, p schedule.Prompt) {
 	}
 }
 
-// Sync brings the state to where the host has it when a call begins.
+// Sync updates the state to what the host has when a call starts.
 func (l List) Sync(st State, in Input) State {
 	for _, f := range l {
 		f.sync(&st, in)
@@ -94,7 +94,7 @@ func (l List) Process(st State, t Table, rows Samplers) (by Processors) {
 	return by
 }
 
-// Drew takes the state through the tokens that rows drew, i32[D].
+// Drew updates the state with the tokens that rows sampled, i32[D].
 func (l List) Drew(st State, in Input, rows Samplers, tokens *Node) State {
 	for _, f := range l {
 		f.drew(&st, in, rows, tokens)
@@ -102,7 +102,7 @@ func (l List) Drew(st State, in Input, rows Samplers, tokens *Node) State {
 	return st
 }
 
-// MayDraft says which of slots i32[n] may have drafts, bool[n].
+// MayDraft reports which of slots i32[n] may have drafts, bool[n].
 func (l List) MayDraft(st State, slots *Node) *Node {
 	may := Equal(slots, slots)
 	for _, f := range l {
@@ -123,10 +123,10 @@ func (l List) walkers() (of []walker) {
 	return of
 }
 
-// WalksDrafts reports whether drafts are walked through what rows draw from.
+// WalksDrafts reports whether drafts must be walked through features.
 func (l List) WalksDrafts() bool { return len(l.walkers()) > 0 }
 
-// Standing is that of slots i32[n].
+// Standing returns the states of slots i32[n].
 func (l List) Standing(st State, slots *Node) (s Standing) {
 	for _, w := range l.walkers() {
 		w.stand(st, slots, &s)
@@ -142,8 +142,8 @@ func (l List) NoStanding(g *Graph, n int) (s Standing) {
 	return s
 }
 
-// WalkDrafts takes slots i32[n] through tokens i32[n], where able, bool[n], holds. It returns where they are able to
-// draw them, and the device knows what they may draw behind them.
+// WalkDrafts advances slots i32[n] by tokens i32[n], if able, bool[n]. It reports which slots may sample their tokens,
+// and for which the device knows what they may sample next.
 func (l List) WalkDrafts(st State, in Input, slots, tokens, able *Node, s Standing) (*Node, Standing) {
 	for _, w := range l.walkers() {
 		able = w.walk(st, in, slots, tokens, able, &s)
@@ -151,8 +151,8 @@ func (l List) WalkDrafts(st State, in Input, slots, tokens, able *Node, s Standi
 	return able, s
 }
 
-// OnlyToken is the one token that slots i32[n] may draw where they stand, i32[n]; -1 if there are several. Of two
-// features the later one decides.
+// OnlyToken returns the only token that slots i32[n] may sample next, i32[n]; -1 if there are several. If two features
+// have one, the later feature decides.
 func (l List) OnlyToken(st State, slots *Node, s Standing) (token *Node) {
 	for _, w := range l.walkers() {
 		if one := w.only(st, slots, s); token == nil {

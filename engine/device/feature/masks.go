@@ -12,13 +12,13 @@ import (
 	"github.com/quire/quire/ops/stopping"
 )
 
-// masks are the tables of an arena of package masking, and where slots stand in them.
+// masks are the tables of an arena of package masking, and the states of slots in them.
 type masks struct {
 	Tables masking.Tables
 	States *Node // i32[S, stopping.Lanes]: -1 = none
 }
 
-// masksOf is what the host gives of the masks in each call: it knows the tokens that were drawn, and so the states.
+// masksOf is the part of a call's input that is about masks. The host knows the sampled tokens, and thus the states.
 type masksOf[States, Ints, Words any] struct {
 	States States // i32[S, stopping.Lanes]: of the slots that stand
 	Patch  masking.PatchOf[Ints, Words]
@@ -27,11 +27,11 @@ type masksOf[States, Ints, Words any] struct {
 type (
 	// MaskInput is that, on the device.
 	MaskInput = masksOf[*Node, *Node, *Node]
-	// Masking is that of the host.
+	// Masking is the host's masksOf.
 	Masking = masksOf[[][stopping.Lanes]int32, []int32, []uint32]
 )
 
-// NoStates are those of a row without masks.
+// NoStates are the states of a row without masks.
 var NoStates = [stopping.Lanes]int32{sampling.NoMask, sampling.NoMask}
 
 // maskFeature are masks of the tokens that may come next.
@@ -53,7 +53,7 @@ func (z Sizes) MaskBytes() int64 {
 		int64(m.Texts+z.Vocabulary+1))
 }
 
-// NewMasking makes one of no masks; nothing where rows have none.
+// NewMasking makes one without masks, which is empty if rows have none.
 func (z Sizes) NewMasking() (m Masking) {
 	if z.Features.Has(MaskedTokens) {
 		m = Masking{States: noStates(z.Slots), Patch: *z.Masks.NewPatch()}
@@ -63,7 +63,7 @@ func (z Sizes) NewMasking() (m Masking) {
 
 func (f maskFeature) ask(in *Asked) { in.MaskStates = noStates(f.WaitingLen()) }
 
-// set does nothing: the engine gives the states of entries together with those of slots.
+// set does nothing: the engine gives the states of entries together with the states of slots.
 func (f maskFeature) set(*Asked, int, Row, schedule.Entry) {}
 
 func noStates(n int) [][stopping.Lanes]int32 {
@@ -74,7 +74,7 @@ func noStates(n int) [][stopping.Lanes]int32 {
 	return states
 }
 
-// sync brings the tables and the states of slots to where the host has them.
+// sync updates the tables and the states of slots to what the host has.
 func (f maskFeature) sync(st *State, in Input) {
 	st.Masks = masks{st.Masks.Tables.Apply(in.Masks.Patch), in.Masks.States}
 }
@@ -87,7 +87,7 @@ func (f maskFeature) process(st State, _ Table, rows Samplers, by *Processors) {
 	by.Masks, by.Ends = st.Masks.Tables.Masks(maskStates(st.Masks, rows))
 }
 
-// maskStates are the states of rows that draw.
+// maskStates returns the states of rows that sample.
 func maskStates(m masks, rows Samplers) *Node {
 	states := take(m.States, rows.Slots)
 	if rows.Behind != nil {
@@ -122,8 +122,8 @@ func (f maskFeature) walk(st State, in Input, _, tokens, able *Node, s *Standing
 
 func (f maskFeature) only(st State, _ *Node, s Standing) *Node { return st.Masks.Tables.Only(s.Masks) }
 
-// Waits says which slots stand in a state that the tables lack, bool[S]: they draw nothing until the host has filled it
-// in, and the others continue. It is nil where no row has masks.
+// Waits reports which slots are in a state that the tables lack, bool[S]: they sample nothing until the host has filled
+// it in, and the others continue. It is nil if no row has masks.
 func (z Sizes) Waits(st State, t Table) *Node {
 	if !z.Features.Has(MaskedTokens) {
 		return nil
@@ -132,7 +132,7 @@ func (z Sizes) Waits(st State, t Table) *Node {
 	return LogicalAnd(used, LogicalNot(st.Masks.Tables.Known(st.Masks.States)))
 }
 
-// Texts are the shapes of the texts of tokens, which masks look at; none where rows have no masks.
+// Texts returns the shapes of the texts of tokens, which masks read; none if rows have no masks.
 func (z Sizes) Texts() []shapes.Shape {
 	if !z.Features.Has(MaskedTokens) {
 		return nil

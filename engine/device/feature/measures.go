@@ -43,8 +43,8 @@ func (s Scores) NoMeasures(g *Graph, dims ...int) (all Measures) {
 	return all
 }
 
-// Measures returns the measures of the distributions of rows. Whatever changes the logits in place must wait for them,
-// as the forbidden tokens that it returns do.
+// Measures returns the measures of the distributions of rows. Operations that change the logits in place must wait for
+// them. The forbidden tokens that it returns do.
 func (s Scores) Measures(logits *Node, rows Samplers, forbidden *Node) (all Measures, after *Node) {
 	for m, value := range measures {
 		if s.Features.Has(ofMeasure(m)) {

@@ -12,8 +12,8 @@ import (
 // noRepeatOf is what n rows may not repeat, declared once for the device and for the host.
 type noRepeatOf[Ints any] struct {
 	Size Ints // i32[n]: as in sampling.NoRepeat
-	// Tokens are those of prompt and completion by position: i32[S, History] on the device, i32[A * History] on the
-	// host.
+	// Tokens are the tokens of prompt and completion by position: i32[S, History] on the device, i32[A * History] on
+	// the host.
 	Tokens Ints `tree:"apart"`
 }
 
@@ -57,7 +57,7 @@ func (f noRepeatFeature) process(st State, _ Table, rows Samplers, by *Processor
 	by.NoRepeat = &sampling.NoRepeat{Size: size, Tokens: take(st.NoRepeat.Tokens, rows.Slots), Lens: rows.Positions}
 }
 
-// drew notes the tokens that rows drew. Rows without the feature may be longer than there is room for.
+// drew records the tokens that rows sampled. Rows without the feature may be longer than History.
 func (f noRepeatFeature) drew(st *State, _ Input, rows Samplers, tokens *Node) {
 	slots := rows.drew(tokens, ZerosLike(tokens), f.Slots)
 	place := Add(MulScalar(slots, float64(f.History)), rows.Positions)

@@ -12,7 +12,7 @@ import (
 	"github.com/quire/quire/ops/tree"
 )
 
-// penalties are those of S slots, and what they count.
+// penalties are the penalties of S slots, and the counts that they need.
 type penalties struct {
 	sampling.Penalties
 	Seen *Node // i32[S, V]: see sampling.InPrompt
@@ -21,10 +21,10 @@ type penalties struct {
 // penaltiesOf is what the host gives of the penalties of A waiting entries.
 type penaltiesOf[Floats, Ints, Words any] struct {
 	sampling.PenaltiesOf[Floats]
-	// u32[A * words]: the tokens of their prompts as bits, where the repetition penalty is not 1
+	// u32[A * words]: the tokens of their prompts as bits, if the repetition penalty is not 1
 	Prompts Words `tree:"apart"`
-	// What completions have that go on after they were swapped out, i32[D] each, padded with -1: the entry, the token,
-	// and what is known of the token.
+	// The tokens of completions that continue after they were swapped out, i32[D] each, padded with -1: the entry, the
+	// token, and its value in penalties.Seen.
 	Entries Ints `tree:"apart"`
 	Tokens  Ints `tree:"apart"`
 	Seen    Ints `tree:"apart"`
@@ -69,7 +69,7 @@ func (f penaltyFeature) set(all *Asked, i int, row Row, e schedule.Entry) {
 			prompt[t/32] |= 1 << (t % 32)
 		}
 	}
-	// The entries that go on come first, in the order in which they are filled in.
+	// Entries that continue come first, in the order in which they are filled in.
 	seen := map[int32]int32{}
 	at := 0
 	for at < len(in.Entries) && in.Entries[at] >= 0 {
@@ -112,7 +112,7 @@ func (f penaltyFeature) admit(st *State, given Input, a Admission) {
 			row := SliceAxis(Reshape(bits, 1, f.words()*32), 1, AxisRangeFromStart(vocabulary))
 			return filling{control.ScatterSet(now.Seen, take(to, entry), row), AddScalar(now.Done, 1)}
 		})
-	// The tokens of those that were swapped out.
+	// The tokens of completions that were swapped out.
 	slot := take(to, in.Entries)
 	isDrawn := LogicalAnd(GreaterOrEqual(in.Entries, ZerosLike(in.Entries)), LessThan(slot, integer(g, slots)))
 	p.Seen = control.Once(anyTrue(isDrawn), filled.Seen, func(_ control.Now, seen *Node) *Node {
@@ -121,7 +121,7 @@ func (f penaltyFeature) admit(st *State, given Input, a Admission) {
 	})
 }
 
-// placeOf is where Seen, as one row, has tokens of slots; outside where it is not valid.
+// placeOf returns the indices of tokens of slots in Seen as one row, and an index outside if not valid.
 func (f penaltyFeature) placeOf(slots, tokens, valid *Node) *Node {
 	nowhere := FillScalar(slots.Graph(), slots.Shape(), float64(f.Slots*f.Vocabulary))
 	return Where(valid, Add(MulScalar(slots, float64(f.Vocabulary)), tokens), nowhere)
@@ -132,7 +132,7 @@ func (f penaltyFeature) process(st State, _ Table, rows Samplers, by *Processors
 	by.Penalties, by.Seen = &p.Penalties, p.Seen
 }
 
-// drew counts the tokens that rows drew.
+// drew counts the tokens that rows sampled.
 func (f penaltyFeature) drew(st *State, _ Input, rows Samplers, tokens *Node) {
 	p := &st.Penalties
 	valid := LogicalAnd(GreaterOrEqual(rows.Slots, ZerosLike(rows.Slots)), GreaterOrEqual(tokens, ZerosLike(tokens)))

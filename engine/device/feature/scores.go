@@ -20,10 +20,10 @@ const (
 	WideTops   = 256
 )
 
-// Scores find how likely tokens are. Without the features they find nothing.
+// Scores compute the probabilities of tokens. Without the features they compute nothing.
 type Scores struct{ Sizes }
 
-// Width is W, the most of the likeliest tokens that are told with one.
+// Width is W, the most of the likeliest tokens that are reported with one.
 func (s Scores) Width() int {
 	if s.Features.Has(WideLogprobs) {
 		return min(WideTops, s.Vocabulary)
@@ -31,7 +31,8 @@ func (s Scores) Width() int {
 	return min(NarrowTops, s.Vocabulary)
 }
 
-// places is K, for how many scores of prompts a call has places. It ends where another step may find none.
+// places is K, the number of scores of prompts that a call has room for. A call ends when a step may not find enough
+// room.
 func (s Scores) places() int { return max(1024, 4*s.StepTokens()) }
 
 // Tops are the likeliest tokens with each of several, i32[..., W] and f32[..., W]; nil without the feature.
@@ -49,7 +50,7 @@ func (s Scores) NoTops(g *Graph, dims ...int) (t Tops) {
 // OfPrompts reports whether prompts are scored.
 func (s Scores) OfPrompts() bool { return s.Features.Has(PromptLogprobs) }
 
-// NoPrompts are no scores of prompts, in places for those of a call.
+// NoPrompts returns scores of prompts that are empty, with room for the scores of a call.
 func (s Scores) NoPrompts(g *Graph) (out schedule.ScoresOf[*Node, *Node]) {
 	if !s.OfPrompts() {
 		return out
@@ -61,8 +62,8 @@ func (s Scores) NoPrompts(g *Graph) (out schedule.ScoresOf[*Node, *Node]) {
 		TopIDs: i32(k, w), TopLogprobs: f32(k, w)}
 }
 
-// Tops finds the likeliest tokens of rows that want to know them. What changes the logits in place must wait for it:
-// the barred tokens that it returns do.
+// Tops finds the likeliest tokens of rows that ask for them. Operations that change the logits in place must wait for
+// it. The forbidden tokens that it returns do.
 func (s Scores) Tops(st State, logits *Node, rows Samplers, bars *Node) (tops Tops, after *Node) {
 	if !s.Features.Has(TopLogprobs) {
 		return Tops{}, bars
@@ -80,8 +81,8 @@ func (s Scores) Tops(st State, logits *Node, rows Samplers, bars *Node) (tops To
 	return tops, afterScores(bars, SliceAxis(tops.Logprobs, 1, AxisRange(0, 1)))
 }
 
-// isScored says which of the packed tokens the next token of a prompt is scored from, bool[T]. Behind those that a row
-// runs ahead lies the next of the prompt that it is of.
+// isScored reports for which of the packed tokens the next token of a prompt is scored, bool[T]. The last token of a
+// prompt that runs ahead is followed by the next token of the whole prompt.
 func (s Scores) isScored(st State, t Table, packed tokenqueue.Packed) *Node {
 	g := packed.SlotIDs.Graph()
 	row := packed.SlotIDs
@@ -91,9 +92,10 @@ func (s Scores) isScored(st State, t Table, packed tokenqueue.Packed) *Node {
 	return LogicalAnd(LogicalAnd(GreaterOrEqual(row, integer(g, 0)), wants), LessThan(packed.PosIDs, last))
 }
 
-// Prompts adds how likely the tokens of prompts are behind the packed tokens. Their logits are those of S tokens at a
-// time, since those of all may be as large as the caches: logitsOf returns those of the packed tokens i32[S], of which
-// the first count, i32[], are wanted. starts i32[R] are the rows' prompts in tokens i32[Q].
+// Prompts adds the log probabilities of the prompt tokens that follow the packed tokens. It computes the logits of S
+// tokens at a time, because the logits of all tokens may be as large as the caches: logitsOf returns the logits after
+// the packed tokens i32[S], of which only the first count, i32[], are computed. starts i32[R] are the rows' prompts in
+// tokens i32[Q].
 func (s Scores) Prompts(out schedule.ScoresOf[*Node, *Node], st State, t Table, starts, tokens *Node,
 	packed tokenqueue.Packed, logitsOf func(tokens, count *Node) *Node) schedule.ScoresOf[*Node, *Node] {
 	if !s.OfPrompts() {
@@ -129,7 +131,7 @@ func (s Scores) Prompts(out schedule.ScoresOf[*Node, *Node], st State, t Table, 
 	return end.Out
 }
 
-// Room says that there are places for the scores of another step, bool[]; nil without the feature.
+// Room reports whether there is room for the scores of another step, bool[]; nil without the feature.
 func (s Scores) Room(out schedule.ScoresOf[*Node, *Node]) *Node {
 	if !s.OfPrompts() {
 		return nil

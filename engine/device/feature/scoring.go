@@ -8,21 +8,21 @@ import (
 	"github.com/quire/quire/ops/control"
 )
 
-// scoring says what rows want to know of likely tokens.
+// scoring has the likeliest tokens that rows ask for.
 type scoring struct {
-	Tops    *Node // i32[S]: how many of the likeliest tokens with each that is drawn
+	Tops    *Node // i32[S]: how many of the likeliest tokens with each sampled token
 	Prompts *Node // i32[R]: how many with each of the prompt, and one; 0: the prompt is not scored
 }
 
-// scoringOf is what the host gives of it.
+// scoringOf is the host's input for it.
 type scoringOf[Ints any] struct {
 	Tops    Ints // i32[A]
 	Prompts Ints // i32[A]
-	Ahead   Ints // i32[H]: Prompts of those that run ahead
+	Ahead   Ints // i32[H]: Prompts of prompts that run ahead
 }
 
-// scoreFeature are the likeliest tokens, with those that are drawn and with those of prompts. It changes no logits:
-// what it tells is of [Scores].
+// scoreFeature provides the likeliest tokens at sampled tokens and at prompt tokens. It changes no logits: [Scores]
+// computes its results.
 type scoreFeature struct {
 	idle
 	Sizes

@@ -15,8 +15,8 @@ const (
 	Penalties      Set = 1 << iota // penalties of tokens that a sequence has
 	MaskedTokens                   // masks of the tokens that may come next
 	Biases                         // biases of tokens
-	Filters                        // filters beside top-k, top-p and min-p
-	TopLogprobs                    // the likeliest tokens with each that is drawn
+	Filters                        // filters other than top-k, top-p and min-p
+	TopLogprobs                    // the likeliest tokens with each sampled token
 	PromptLogprobs                 // how likely the tokens of prompts are, and the likeliest ones
 	WideLogprobs                   // of these more than NarrowTops
 	Thinking                       // bounds of reasoning
@@ -31,7 +31,7 @@ var names = append([]string{"penalties", "masks", "biases", "filters", "top_logp
 // Has reports whether all of others are in s.
 func (s Set) Has(others Set) bool { return s&others == others }
 
-// Names are those of the features, in order; nil where there are none.
+// Names returns the names of the features, in order; nil if there are none.
 func (s Set) Names() (of []string) {
 	for i, name := range names {
 		if s&(1<<i) != 0 {
@@ -49,7 +49,7 @@ func Named(of ...string) (s Set, err error) {
 	for _, name := range of {
 		i := slices.Index(names, name)
 		if i < 0 {
-			return 0, fmt.Errorf("%q, which is none of %s", name, strings.Join(names, ", "))
+			return 0, fmt.Errorf("%q, which is not one of %s", name, strings.Join(names, ", "))
 		}
 		s |= 1 << i
 	}

@@ -14,13 +14,13 @@ import (
 // Thought is the reasoning that a completion may have, between two tokens.
 type Thought struct {
 	Start, End int32 // the tokens
-	Most       int   // tokens between them; behind so many End is drawn
-	// Open says that the prompt ends within reasoning. What it has behind the last Start counts.
+	Most       int   // the most tokens between them; after so many, End is forced
+	// Open reports that the prompt ends within reasoning. Its tokens after the last Start count.
 	Open bool
 }
 
-// thinkingOf is where n rows stand in their reasoning, declared once for the device and for the host. All zero is a row
-// whose reasoning has no bound.
+// thinkingOf is the state of n rows in their reasoning, declared once for the device and for the host. All zero is a
+// row whose reasoning has no bound.
 type thinkingOf[Ints any] struct {
 	Start, End Ints // i32[n]: the tokens, plus 1
 	Left       Ints // i32[n]: how many more tokens the reasoning may have
@@ -44,7 +44,7 @@ func (f thinkingFeature) bytes() int64 { return 4 * 4 * int64(f.Slots) }
 
 func (f thinkingFeature) ask(in *Asked) { in.Thinking = tree.Make[thinkingOf[[]int32]](f.WaitingLen()) }
 
-// set fills in entry i, for the tokens of the prompt and those that were drawn before it was swapped out.
+// set fills in entry i from the tokens of the prompt and the tokens that were sampled before it was swapped out.
 func (f thinkingFeature) set(all *Asked, i int, row Row, e schedule.Entry) {
 	in, t := all.Thinking, row.Thought
 	if t == nil {
@@ -65,7 +65,7 @@ func (f thinkingFeature) set(all *Asked, i int, row Row, e schedule.Entry) {
 	}
 }
 
-// next takes row i through a token that it drew: the plain form of drew.
+// next advances row i by a token that it sampled: the plain form of drew.
 func next(in thinkingOf[[]int32], i int, token int32) {
 	if in.Open[i] == 0 {
 		in.Open[i] = number(token+1 == in.Start[i])
@@ -81,7 +81,7 @@ func (f thinkingFeature) admit(st *State, in Input, a Admission) {
 	st.Thinking = tree.Zip(st.Thinking, in.Asked.Thinking, set)
 }
 
-// forcedBy are the tokens that rows must draw, i32[n]; -1 is none.
+// forcedBy returns the tokens that rows must sample, i32[n]; -1 is none.
 func forcedBy(t thinking) *Node {
 	zero := ZerosLike(t.Left)
 	atEnd := And(GreaterThan(t.Open, zero), LessOrEqual(t.Left, zero))
@@ -123,14 +123,14 @@ func (f thinkingFeature) only(st State, slots *Node, s Standing) *Node {
 	return forcedBy(thinkingAt(st, slots, s))
 }
 
-// thinkingAt is that of slots, i32[n], which stand there.
+// thinkingAt returns the thinking of slots, i32[n], in these states.
 func thinkingAt(st State, slots *Node, s Standing) thinking {
 	t := tree.Map(st.Thinking, func(of *Node) *Node { return take(of, slots) })
 	t.Left, t.Open = s.Left, s.Open
 	return t
 }
 
-// thinkOn is where rows stand behind tokens, i32[n].
+// thinkOn returns the states of rows after tokens, i32[n].
 func thinkOn(of thinking, tokens *Node) (left, open *Node) {
 	zero, one := ZerosLike(tokens), OnesLike(tokens)
 	isOpen := GreaterThan(of.Open, zero)

@@ -13,7 +13,7 @@ func (m *memory) Verbs(do func()) []int32 {
 	if !m.table.Keeps() {
 		return nil
 	}
-	return m.fates()
+	return m.pageFates()
 }
 
 // OpenContext gives a context a row with tokens, and reserves maxPages pages for it, including the pages of the tokens.

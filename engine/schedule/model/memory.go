@@ -151,8 +151,8 @@ func (m *memory) join(r *row, pages []int32) {
 	}
 }
 
-// fates returns Output.Pages.
-func (m *memory) fates() []int32 {
+// pageFates returns Output.Pages.
+func (m *memory) pageFates() []int32 {
 	list := make([]int32, m.Sizes.Pages)
 	for p, by := range m.table.Takers {
 		if list[p] = 2 * by; m.table.RefCounts[p] > 0 {

@@ -66,7 +66,7 @@ func (d *Device) Run(in *schedule.Input) (*schedule.Output, schedule.Spent, erro
 	}
 	d.table.Release(in.Named)
 	if d.table.Keeps() {
-		out.Pages = d.fates()
+		out.Pages = d.pageFates()
 	}
 	for row, r := range d.rows {
 		out.SeqLens[row] = int32(r.length)

@@ -40,7 +40,7 @@ struct PJRT_Buffer {
 	void *data;
 };
 
-// A rule of the script: what becomes of the calls of a function from number from to number to.
+// A rule of the script: the effect on the calls of a function from number from to number to.
 typedef struct {
 	char function[64], action[16], message[256];
 	long from, to, calls;
@@ -75,7 +75,7 @@ static void note(const char *line) {
 	fclose(f);
 }
 
-// What the plugin sees of its environment.
+// Writes the plugin's environment.
 static void note_environment(void) {
 	static const char *prefixes[] = {"TPU_", "CLOUD_TPU_", "MEGASCALE_", "ALLOW_MULTIPLE_"};
 	for (char **v = environ; *v; v++)
@@ -107,7 +107,7 @@ static void pass(double seconds) {
 	while (nanosleep(&left, &left)) {}
 }
 
-// obey does what the script says of a call; NULL lets the call go on.
+// obey applies the script to a call; NULL lets the call continue.
 static PJRT_Error *obey(const char *function) {
 	rule *found = NULL;
 	note(function);
@@ -214,7 +214,7 @@ static PJRT_Error *event_await(PJRT_Event_Await_Args *a) { (void)a; return NULL;
 static PJRT_Error *client_create(PJRT_Client_Create_Args *a) { a->client = calloc(1, sizeof(*a->client)); return NULL; }
 static PJRT_Error *client_destroy(PJRT_Client_Destroy_Args *a) { free(a->client); return NULL; }
 
-// Calls that set fields of their arguments, and those that answer with a text.
+// Calls that set fields of their arguments, and calls that answer with a text.
 #define SETS(own, name, ...) \
 	static PJRT_Error *own(PJRT_##name##_Args *a) { \
 		__VA_ARGS__; \

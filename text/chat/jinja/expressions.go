@@ -15,8 +15,8 @@ type expressionParser struct {
 	// unknown are the errors of filters and tests that do not exist. As in Jinja they are errors of the template,
 	// except in a condition or its branches, where they are errors of rendering.
 	unknown []error
-	// used are the names whose values are taken, values those that are not only called, and bound those that something
-	// is assigned to.
+	// used are the names whose values are taken, values the names that are not only called, and bound the names that
+	// are assigned to.
 	used, values, bound map[string]bool
 }
 

@@ -98,7 +98,7 @@ func (l *lexer) advance(n int) {
 	l.lineStart = l.src[l.at-1] == '\n'
 }
 
-// text emits the template text up to end, where a tag with the given sign begins, and moves there.
+// text emits the template text up to end, the start of a tag with the given sign, and moves there.
 func (l *lexer) text(end int, sign byte, strip bool) {
 	text := l.src[l.at:end]
 	shown := text

@@ -6,7 +6,7 @@ import (
 	"github.com/quire/quire/text/chat/jinja/value"
 )
 
-// The values of variables, besides nil, bool, int, float64 and string.
+// The values of variables, in addition to nil, bool, int, float64 and string.
 type (
 	List  = value.List
 	Tuple = value.Tuple

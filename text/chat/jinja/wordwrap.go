@@ -84,7 +84,7 @@ func (w *wrapper) wrap(line []rune) (lines []string) {
 
 func isBlank(chunk []rune) bool { return value.StripChars(string(chunk), nil, true, true) == "" }
 
-// breakAt returns where to break a word that is too long for a line with this much room.
+// breakAt returns the position at which to break a word that is too long for a line with this much room.
 func (w *wrapper) breakAt(word []rune, room int) int {
 	if w.hyphens {
 		for i := min(room, len(word)) - 1; i > 0; i-- {

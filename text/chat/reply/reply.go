@@ -1,6 +1,6 @@
 // Package reply parses a completion in the format of the model's family: reasoning, text, and calls of tools.
 //
-// Forms have the names that vLLM uses. What does not follow the form remains text: no part of a completion is lost
+// Forms have the names that vLLM uses. Text that does not follow the form remains text: no part of a completion is lost
 // except the marks themselves and blank lines next to them.
 package reply
 

@@ -180,8 +180,8 @@ func argument(schema json.RawMessage, marks []string) (p grammar.Part, err error
 	return p, nil
 }
 
-// withoutText refuses schemas of JSON that may have text in it, where a mark could stand: all but those of numbers,
-// truth values, null, and lists of these.
+// withoutText refuses schemas of JSON that may have text in it, which could contain a mark: it accepts only schemas of
+// numbers, truth values, null, and lists of these.
 func withoutText(schema json.RawMessage) error {
 	var of struct {
 		Type  any

@@ -9,9 +9,9 @@ import (
 // apart is a list of distinct items, with a text between two.
 //
 // An item in progress is an expression of the items before it, of its own text as long as this is a prefix of one of
-// them, and of what is left of it. Once it differs from all of them its text is forgotten: all texts that continue
-// alike are one state, in which a model can generate without the host. Such an item is loose when it may end: the state
-// does not determine which items there are now. Automaton.Settle replaces it, by the text, with a state that does.
+// them, and of the rest of it. Once its text differs from all of them it is forgotten: all texts that continue alike
+// are one state, in which a model can generate without the host. Such an item is loose when it may end: the state does
+// not determine which items there are now. Automaton.Settle replaces it, using the text, with a state that does.
 type apart struct {
 	item, separator Expr
 	min, max        int

@@ -139,7 +139,7 @@ func (b *derivatives) merge(lists [][]arc) []arc {
 	return to
 }
 
-// intersect is the arcs of an intersection: where each expression has one.
+// intersect returns the arcs of an intersection: the bytes for which each expression has an arc.
 func (b *derivatives) intersect(list []Expr) []arc {
 	lists := make([][]arc, len(list))
 	for i, e := range list {

@@ -185,8 +185,8 @@ func (b *memberLists) from(of, at, count, state int32) Expr {
 	return b.intern(key{kindMembers, of, at, count, state}, false, false, false)
 }
 
-// expand returns what members begin with: for each one that may be next the text and what follows it; and whether there
-// may be none.
+// expand returns the texts that may come next, each followed by the rest of the members, and whether the members may
+// end here.
 func (b *memberLists) expand(k key) (next []Expr, none bool) {
 	m := b.list[k.a]
 	count, counts := int(k.c), k.d>>1
@@ -270,7 +270,7 @@ func (b *memberLists) enough(k key) bool {
 	return count >= m.Min
 }
 
-// mayBeNone reports whether members in their beginning may be none.
+// mayBeNone reports whether members that have not started may be none.
 func (b *memberLists) mayBeNone(k key) bool {
 	m := &b.list[k.a]
 	required := slices.ContainsFunc(m.List, func(m Member) bool { return m.Required })

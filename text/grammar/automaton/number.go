@@ -29,7 +29,7 @@ const (
 func (b *numbers) multiple(n int64, digits int, fraction bool) Expr {
 	left := int32(digits)
 	if !fraction {
-		// The multiples of n/10^digits that are integers are those of n/gcd(n, 10^digits).
+		// The integers among the multiples of n/10^digits are the multiples of n/gcd(n, 10^digits).
 		g := new(big.Int).GCD(nil, nil, big.NewInt(n), new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(digits)), nil))
 		n /= g.Int64()
 		left = -1

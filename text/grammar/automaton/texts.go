@@ -6,9 +6,9 @@ import (
 	"sync"
 )
 
-// textMasks are the masks of states in which a text of common characters continues (see Builder.Common): there most of
-// a vocabulary is allowed, wherever that text is in a grammar. What stays in the text is found once per kind of
-// characters; only the tokens that leave it are walked.
+// textMasks are the masks of states in which a text of common characters continues (see Builder.Common): such states
+// allow most of a vocabulary, in any grammar. The tokens that stay in the text are found once per kind of characters;
+// only the tokens that leave it are walked.
 type textMasks struct {
 	*trie
 	words int // the length of a mask

@@ -17,8 +17,8 @@ const (
 	maxRepeat  = 1 << 20
 )
 
-// Compile makes the expression of a grammar's texts: those of its rule root. Tokens, <[7]> and <name>, are not
-// supported.
+// Compile makes the expression of a grammar's texts, which are the texts of its rule root. Tokens, <[7]> and <name>,
+// are not supported.
 func Compile(b *automaton.Builder, grammar string) (automaton.Expr, error) {
 	if len(grammar) > maxGrammar {
 		return 0, fmt.Errorf("grammar: it has %d bytes; the limit is %d", len(grammar), maxGrammar)
@@ -96,7 +96,7 @@ func isWord(c byte) bool {
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
-// run takes the bytes that are of a kind.
+// run takes the bytes of a kind.
 func (p *parser) run(is func(byte) bool) string {
 	n := 0
 	for n < len(p.rest) && is(p.rest[n]) {

@@ -22,8 +22,8 @@ func looks(re *syntax.Regexp) bool {
 // follow is what may follow a part of a pattern, up to the text's end. first reports whether this is the whole text.
 type follow func(first bool) (automaton.Expr, error)
 
-// from is the texts, or what is left of them at a place, that begin with what a pattern matches and go on so. A
-// look-ahead is one more thing that all the rest must be, so that patterns are compiled from their end.
+// from returns the texts, or the rest of them from a place on, that start with a match of a pattern and continue with
+// rest. A look-ahead is an intersection with all of the rest, so patterns are compiled from their end.
 func (c *compiler) from(re *syntax.Regexp, first bool, rest follow) (automaton.Expr, error) {
 	if !looks(re) {
 		return c.before(re, first, rest)

@@ -29,7 +29,7 @@ type rewriter struct {
 }
 
 func (r *rewriter) rewrite() (string, error) {
-	var groups []int // where those that are open begin
+	var groups []int // where the open groups start
 	last := -1       // where the last part begins that may be repeated
 	for i := 0; i < len(r.pattern); {
 		rest, begins := r.pattern[i:], len(r.to)

@@ -16,8 +16,8 @@ const (
 	lastCased = 0x1FFFF // no character after it has upper and lower case
 )
 
-// parseECMA parses a pattern as ECMAScript does with flag u, and without it where only that takes the pattern: escapes
-// of characters that need none, and braces that are no quantifier.
+// parseECMA parses a pattern as ECMAScript does with flag u, or without it for syntax that only that allows: escapes of
+// characters that need none, and braces that are not a quantifier.
 func parseECMA(pattern string) (*syntax.Regexp, error) {
 	if !utf8.ValidString(pattern) {
 		return nil, fmt.Errorf("it is not UTF-8")

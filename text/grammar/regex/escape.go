@@ -84,7 +84,7 @@ func (p *ecma) hex(n int) ([]rune, error) {
 	return nil, fmt.Errorf("an escape needs %d hexadecimal digits", n)
 }
 
-// unicode reads \u, of which the u is gone: four digits, of which two may be a pair of surrogates, or {digits}.
+// unicode reads \u, after the u was read: four digits, or two times four that are a pair of surrogates, or {digits}.
 func (p *ecma) unicode() ([]rune, error) {
 	if p.take("{") {
 		digits, rest, _ := strings.Cut(p.rest, "}")

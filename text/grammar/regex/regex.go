@@ -19,8 +19,8 @@ const (
 	maxParts   = 1 << 16
 )
 
-// Whole is the texts that a pattern of RE2's syntax, with what parse reads beside it, matches as a whole, as UTF-8.
-// "." is any character but a line feed.
+// Whole returns the texts that a pattern matches as a whole, as UTF-8. Its syntax is RE2's, with the additions of
+// parse. "." is any character but a line feed.
 func Whole(b *automaton.Builder, pattern string) (automaton.Expr, error) {
 	if len(pattern) > maxPattern {
 		return 0, fmt.Errorf("the regular expression has %d bytes; the limit is %d", len(pattern), maxPattern)

@@ -36,9 +36,9 @@ func Compile(p *jsontext.Parts, text []byte, o Options) (automaton.Expr, error) 
 	return e, nil
 }
 
-// compiler makes the expressions of goals. It works in three steps, each of which calls the previous: a reader turns
-// the keywords of a schema into a form, forms combines forms as the goal does, and the compiler turns the form of the
-// goal into an expression.
+// compiler makes the expressions of goals. It works in three steps, each of which calls the previous one: a reader
+// turns the keywords of a schema into a form, forms combines forms as the goal does, and the compiler turns the form of
+// the goal into an expression.
 type compiler struct {
 	b       *automaton.Builder
 	parts   *jsontext.Parts

@@ -24,7 +24,7 @@ type document struct {
 // resource is a value that references can name by a URI.
 type resource struct {
 	v          *value
-	path, base string // the base is that of the enclosing schema
+	path, base string // base is the base of the enclosing schema
 	dynamic    bool   // named by a $dynamicAnchor
 }
 

@@ -35,7 +35,7 @@ type someItems struct {
 	min, max int
 }
 
-// object is a set of objects: what values the members of each name may have, and which members are required.
+// object is a set of objects: the allowed values of each member, and the required members.
 type object struct {
 	props    []property // the listed names, in their order
 	index    map[string]int
@@ -139,7 +139,7 @@ func (o *object) find(name string) int {
 	return -1
 }
 
-// lower is the smaller of two bounds, each of which may be Unlimited.
+// lower returns the smaller of two bounds, which may be Unlimited.
 func lower(x, y int) int {
 	if x == automaton.Unlimited || y != automaton.Unlimited && y < x {
 		return y

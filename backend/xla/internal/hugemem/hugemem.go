@@ -1,5 +1,5 @@
-// Package hugemem hands out memory of the host that lies on large pages, 2 MiB on x86-64: they take less of the
-// processor's address translation, and its prefetcher reads on where a small page ends.
+// Package hugemem allocates host memory on large pages, 2 MiB on x86-64. They need less address translation, and the
+// processor's prefetcher does not stop at the end of each small page.
 //
 // A matrix of a small model is shorter than a large page. So pieces share regions, and a region is given back to the
 // system with its last piece.
@@ -36,7 +36,7 @@ var (
 	open *region    // the last one that pieces share; nil if there is none
 )
 
-// Take maps n bytes. They stay until they are freed, whatever points to them.
+// Take maps n bytes. They stay until they are freed, even if nothing points to them.
 func Take(n int) (*Piece, error) {
 	mu.Lock()
 	defer mu.Unlock()

@@ -4,7 +4,7 @@ package hugemem
 
 import "errors"
 
-// Supported says that Take works on this system.
+// Supported reports whether Take works on this system.
 const Supported = false
 
 func mapZeros(int) ([]byte, error) { return nil, errors.ErrUnsupported }

@@ -4,7 +4,7 @@ package hugemem
 
 import "golang.org/x/sys/unix"
 
-// Supported says that Take works on this system.
+// Supported reports whether Take works on this system.
 const Supported = true
 
 func mapZeros(n int) ([]byte, error) {

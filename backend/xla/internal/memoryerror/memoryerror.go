@@ -51,9 +51,10 @@ const (
 type Kernel struct {
 	Program string
 	Space   string // VMEM, SMEM, or what the compiler calls it
-	// Operation is what needs the memory, as far as the compiler says; Kernel is what it is of ours, if it is.
+	// Operation is the operation that needs the memory, if the compiler names it; Kernel is our kernel that it is, if
+	// it is one.
 	Operation, Kernel string
-	// Needed and Limit are bytes, as of Device. Limit is what a kernel may have, which can be less than there
+	// Needed and Limit are bytes, like those of Device. Limit is what a kernel may have, which can be less than there
 	// is.
 	Needed, Limit int64
 	Cause         error

@@ -59,7 +59,7 @@ type attentionAttributes struct {
 	Paged    bool    `json:"paged"`
 	OneToken bool    `json:"one_token"`
 
-	sinks bool // the last input has sinks: scores besides those of keys, one for each head
+	sinks bool // the last input has sinks: scores in addition to the scores of keys, one for each head
 }
 
 // attentionOf reads the attributes of composite "ragged_paged_attention", called with inputs.
@@ -157,9 +157,9 @@ const (
 
 // emitAttention is the emitter of "ragged_paged_attention".
 //
-// The kernel expects other operands than the composite has. It reads page 0 of a row's list before it knows whether
+// The kernel expects different operands from the composite's. It reads page 0 of a row's list before it knows whether
 // there is a row, so pages of -1 become 0. With no sequence it would leave a copy running after its end, so it always
-// gets one sequence of at least one token. What it leaves in rows of padding is arbitrary, so these are cleared.
+// gets one sequence of at least one token. It leaves arbitrary values in rows of padding, so these are cleared.
 func (m *mosaicKernels) emitAttention(f *program.Function, attrs json.RawMessage, inputs []*stablehlo.Value,
 	_ []shapes.Shape) ([]*stablehlo.Value, error) {
 	in := make([]shapes.Shape, len(inputs))
@@ -223,7 +223,7 @@ func (m *mosaicKernels) call(s *steps, call *mosaic.Call, operands []*stablehlo.
 		if err != nil {
 			return nil, err
 		}
-		// The builder writes version 2; libtpu's kernels are of version 1, the original one.
+		// The builder writes version 2; libtpu's kernels have version 1, the original one.
 		attributes := s.f.LastStatement().Attributes
 		attributes["api_version"] = int32(1)
 		attributes["kernel_name"] = call.Payload.Kernel

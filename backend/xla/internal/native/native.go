@@ -31,7 +31,7 @@ type Options struct {
 	Plugin   *pjrt.Plugin
 	// Mode is KernelsAuto, also if empty, or KernelsOff.
 	Mode string
-	// Folder has kernels for TPU besides those that come with the program. It may be "".
+	// Folder has kernels for TPU in addition to the built-in ones. It may be "".
 	Folder string
 	// Device describes the first device.
 	Device func() (pjrtc.Device, error)

@@ -41,8 +41,8 @@ type opening[T any] struct {
 	done  chan struct{} // closed when made and err are set
 }
 
-// abandoned are the openings that nobody waits for, by what they make. Whoever opens the same again waits for them,
-// since a second client would wait for the same event, or for what the first client holds.
+// abandoned are the openings that nobody waits for, by what they make. A caller that opens the same again waits for
+// them, because a second client would wait for the same event, or for what the first client holds.
 var abandoned = struct {
 	sync.Mutex
 	openings map[string]any
@@ -110,7 +110,7 @@ func (w *opening[T]) what() string {
 	return fmt.Sprintf("the plugin %s is %s", w.Plugin, *w.stage.Load())
 }
 
-// MetadataServer is what libtpu asks for the topology unless it is told not to.
+// MetadataServer is the server that libtpu asks for the topology by default.
 const MetadataServer = "Google Cloud's metadata server (TPU_SKIP_MDS_QUERY=1 does without it)"
 
 // LikelyTPUWaits describes what libtpu may wait for. Its own timeouts are many minutes long.

@@ -277,8 +277,8 @@ func serialize(api, executable unsafe.Pointer) ([]byte, error) {
 //go:linkname newLoadedExecutable github.com/gomlx/go-xla/pjrt.newLoadedExecutable
 func newLoadedExecutable(*pjrt.Plugin, *pjrt.Client, unsafe.Pointer) (*pjrt.LoadedExecutable, error)
 
-// Load makes an executable of what [Serialize] returned. The plugin refuses bytes of another version or for another
-// processor.
+// Load makes an executable of the bytes that [Serialize] returned. The plugin refuses bytes of a different version or
+// for a different processor.
 func Load(client *pjrt.Client, serialized []byte) (*pjrt.LoadedExecutable, error) {
 	const call = "PJRT_Executable_DeserializeAndLoad"
 	if len(serialized) == 0 {
@@ -362,5 +362,5 @@ func optimized(api, executable unsafe.Pointer) (code []byte, format string, err 
 		C.GoStringN(cFormat, C.int(formatSize)), nil
 }
 
-// Trim gives memory that C code has freed back to the operating system, where the C library can.
+// Trim returns memory that C code has freed to the operating system, if the C library can.
 func Trim() { C.quire_trim() }

@@ -5,7 +5,7 @@ package pjrtc
 #include <stdint.h>
 #include <stdlib.h>
 
-// PJRT_Extension_Base: what each of the extensions of a plugin begins with.
+// PJRT_Extension_Base: the fields that each extension of a plugin starts with.
 typedef struct quire_extension {
 	size_t struct_size;
 	int type;
@@ -181,7 +181,7 @@ func (p *Profiler) close() error {
 	return p.failure("PLUGIN_Profiler_Destroy", C.quire_profiler_destroy(p.api, session))
 }
 
-// failure is as that of calls of the table of functions: the profiler's errors are of a kind of their own.
+// failure is like failure of other calls, but the profiler's errors have a type of their own.
 func (p *Profiler) failure(call string, e unsafe.Pointer) error {
 	if e == nil {
 		return nil

@@ -147,7 +147,7 @@ void *quire_topology_platform(
 	return error ? error : get(api, TOPOLOGY_PLATFORM_VERSION, topology, (const void **)version, version_size);
 }
 
-// The calls for attributes return the array first and its length behind, too.
+// The calls for attributes also return the array first and then its length.
 void *quire_topology_attributes(const void *api, void *topology, const quire_named **attributes, size_t *num) {
 	return get(api, TOPOLOGY_ATTRIBUTES, topology, (const void **)attributes, num);
 }
@@ -234,7 +234,7 @@ void *quire_topology_compile(const void *api, void *topology, const char *code, 
 }
 
 void *quire_executable_memory(const void *api, void *executable, quire_memory *out) {
-	// What an older plugin does not fill in stays -1.
+	// Fields that an older plugin does not fill in stay -1.
 	struct {
 		size_t struct_size;
 		void *extension_start;

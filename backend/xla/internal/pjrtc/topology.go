@@ -55,7 +55,7 @@ type Memory struct {
 	Peak, TotalAllocation int64
 }
 
-// Device is what a topology says of one of its devices.
+// Device is a topology's description of one of its devices.
 type Device struct {
 	ID, Process int
 	Kind, Debug string
@@ -74,8 +74,8 @@ type Topology struct {
 	plugin *pjrt.Plugin
 }
 
-// NewTopology asks the plugin for a topology by its name; what names there are is the plugin's to say. Values of
-// options are string, bool, int64 or []int64.
+// NewTopology asks the plugin for a topology by its name; each plugin defines its names. Values of options are string,
+// bool, int64 or []int64.
 func NewTopology(plugin *pjrt.Plugin, name string, options map[string]any) (*Topology, error) {
 	api, err := pointer(plugin, "api")
 	if err != nil {
@@ -226,7 +226,7 @@ func (c *Compiled) Serialize() (bytes []byte, err error) {
 	return bytes, err
 }
 
-// OptimizedProgram is that of [OptimizedProgram].
+// OptimizedProgram is [OptimizedProgram] of the compiled program.
 func (c *Compiled) OptimizedProgram() (code []byte, format string, err error) {
 	err = c.with(func(handle unsafe.Pointer) error { code, format, err = optimized(c.api, handle); return err })
 	return code, format, err
@@ -364,7 +364,7 @@ func (a *arena) named(options map[string]any) (*C.quire_named, error) {
 	return list, nil
 }
 
-// DescribeDevice returns what the plugin says of a device that is there.
+// DescribeDevice returns the plugin's description of a device that exists.
 func DescribeDevice(d *pjrt.Device) (Device, error) {
 	api, err := pointer(d, "plugin", "api")
 	if err != nil {

@@ -27,14 +27,14 @@ typedef struct {
 	size_t value_size;
 } quire_named;
 
-// quire_memory is what PJRT_Executable_GetCompiledMemoryStats returns, behind its first three fields.
+// quire_memory is what PJRT_Executable_GetCompiledMemoryStats returns, after its first three fields.
 typedef struct {
 	int64_t code, arguments, outputs, aliased, temporary;
 	int64_t host_code, host_arguments, host_outputs, host_aliased, host_temporary;
 	int64_t peak, total, total_allocation, indefinite, peak_unpadded;
 } quire_memory;
 
-// quire_device is what a topology says of one device. The strings belong to the topology.
+// quire_device is a topology's description of one device. The strings belong to the topology.
 typedef struct {
 	int id, process;
 	const char *kind, *debug;

@@ -13,7 +13,7 @@ typedef struct {
 	void *functions[];
 } versioned_api;
 
-// quire_api_of loads a plugin and returns its table; NULL where it has none. go-xla loads it again, which is the same
+// quire_api_of loads a plugin and returns its table; NULL if it has none. go-xla loads it again, which returns the same
 // library.
 static const versioned_api *quire_api_of(const char *path) {
 	void *library = dlopen(path, RTLD_LAZY | RTLD_LOCAL);
@@ -69,8 +69,8 @@ var needed = []struct {
 	{"PJRT_Buffer_ToHostBuffer", 70}, {"PJRT_Executable_GetCompiledMemoryStats", 96},
 }
 
-// CheckVersion loads the plugin of a path and returns a [*VersionError] where calling it would not be safe. What is no
-// plugin is left to who opens it.
+// CheckVersion loads the plugin of a path and returns a [*VersionError] if calling it would not be safe. If the file is
+// not a plugin it returns nil, because opening it will fail.
 func CheckVersion(path string) error {
 	name := C.CString(path)
 	defer C.free(unsafe.Pointer(name))

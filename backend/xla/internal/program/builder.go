@@ -114,7 +114,7 @@ func (b *Builder) NewFunction(name string) (compute.Function, error) {
 	if b.named[name] != nil || name == compute.MainName {
 		return nil, fmt.Errorf("xla: the program %q has a function %q already", b.name, name)
 	}
-	b.Main() // so that the main function comes first in the text, whatever the order of calls
+	b.Main() // so that the main function comes first in the text, regardless of the order of calls
 	c, err := b.parseComposite(name)
 	if err != nil {
 		return nil, err
@@ -249,7 +249,7 @@ func (b *Builder) parseComposite(name string) (*composite, error) {
 	op, rest, found := strings.Cut(rest, "/")
 	end := strings.LastIndex(rest, "/")
 	if !found || end < 0 || !json.Valid([]byte(rest[:end])) {
-		return nil, fmt.Errorf("xla: %q is no name of a composite: it takes the form %s<op>/<json attributes>/<unique>",
+		return nil, fmt.Errorf("xla: %q is not a composite: it takes the form %s<op>/<json attributes>/<unique>",
 			name, compositePrefix)
 	}
 	native := b.target.Composites[op]

@@ -24,7 +24,7 @@ func (f *Function) Constant(flat any, dims ...int) (compute.Value, error) {
 	}
 	dtype := dtypes.FromGoType(v.Type().Elem())
 	if dtype == dtypes.InvalidDType {
-		return nil, f.fail(op, fmt.Errorf("its values are a %T, which is no array of numbers", flat))
+		return nil, f.fail(op, fmt.Errorf("its values are a %T, not an array of numbers", flat))
 	}
 	shape := shapes.Make(dtype, dims...)
 	if v.Len() != shape.Size() {
@@ -53,7 +53,7 @@ func (f *Function) EmitConstant(flat any, shape shapes.Shape) (*stablehlo.Value,
 	return v, nil
 }
 
-// EmitScalar emits a scalar constant. Its dtype is that of the value's Go type.
+// EmitScalar emits a scalar constant with the dtype of the value's Go type.
 func (f *Function) EmitScalar(value any) (*stablehlo.Value, error) {
 	flat := reflect.MakeSlice(reflect.SliceOf(reflect.TypeOf(value)), 1, 1)
 	flat.Index(0).Set(reflect.ValueOf(value))

@@ -372,12 +372,12 @@ type MLIR string
 // ToStableHLO is the method through which go-xla's builder prints attributes.
 func (m MLIR) ToStableHLO() string { return string(m) }
 
-// ToXLA returns a shape as go-xla has it.
+// ToXLA returns a shape in go-xla's form.
 func ToXLA(s shapes.Shape) xlashapes.Shape {
 	return xlashapes.Make(s.DType, slices.Clone(s.Dimensions)...)
 }
 
-// FromXLA returns a shape as GoMLX has it.
+// FromXLA returns a shape in GoMLX's form.
 func FromXLA(s xlashapes.Shape) shapes.Shape {
 	return shapes.Make(s.DType, slices.Clone(s.Dimensions)...)
 }

@@ -21,7 +21,7 @@ func (m *modules) add(key, module string) error {
 	_, body, found := strings.Cut(module, "{\n")
 	end := strings.LastIndex(body, "}")
 	if !found || end < 0 || !strings.Contains(body, "@main(") {
-		return fmt.Errorf("the text is no module with a function main")
+		return fmt.Errorf("the text is not a module with a function main")
 	}
 	prefix := fmt.Sprintf("kernel%d_", len(m.names))
 	body = symbol.ReplaceAllStringFunc(body[:end], func(name string) string { return "@" + prefix + name[1:] })

@@ -144,7 +144,7 @@ func slice(n int, parts [3]*int, take func(int)) error {
 	return nil
 }
 
-// Slice is v[start:stop:step], of which any part may be nil.
+// Slice returns v[start:stop:step]. Each of the three may be nil.
 func Slice(meter *Meter, v any, parts [3]*int) (any, error) {
 	if x, ok := v.(*View); ok && x.indexed() {
 		v = &List{x.items}
