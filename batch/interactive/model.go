@@ -59,8 +59,14 @@ func Open(ctx context.Context, p *process.Process, j *spec.Job) (*Model, error) 
 	if err != nil {
 		return nil, err
 	}
+	if p.Verbose {
+		p.ReportPlan(session.Plan())
+	}
 	return &Model{Process: p, Job: j, session: session, builder: process.NewBuilder(j, session, p.Messages)}, nil
 }
+
+// Stats returns the engine's figures so far.
+func (t *Model) Stats() engine.Stats { return t.session.Stats() }
 
 // Close gives the model back.
 func (t *Model) Close() { t.session.Release() }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"text/tabwriter"
 
 	"github.com/quire/quire/batch/interactive"
 	"github.com/quire/quire/cmd/sample/cli"
@@ -24,8 +25,16 @@ func Complete(ctx context.Context, env *cli.Environment, o *jobflags.Options) er
 		return err
 	}
 	defer model.Close()
-	return model.Complete(ctx, o.Prompts, &printer{env: env, model: model, prompts: len(o.Prompts),
+	err = model.Complete(ctx, o.Prompts, &printer{env: env, model: model, prompts: len(o.Prompts),
 		several: len(o.Prompts) > 1 || model.Job.Sampling.N > 1})
+	if o.Verbose {
+		table := tabwriter.NewWriter(cli.NewFitted(env.Stderr), 0, 0, 2, ' ', 0)
+		cli.EngineFigures(model.Stats(), func(name, format string, args ...any) {
+			fmt.Fprintf(table, "%s\t%s\n", name, fmt.Sprintf(format, args...))
+		})
+		table.Flush()
+	}
+	return err
 }
 
 // printer prints completions on standard output, and everything else on standard error.

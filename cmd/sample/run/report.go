@@ -5,8 +5,6 @@ import (
 	"io"
 	"text/tabwriter"
 
-	"github.com/dustin/go-humanize"
-
 	"github.com/quire/quire/batch/generate"
 	"github.com/quire/quire/cmd/sample/cli"
 	"github.com/quire/quire/internal/plural"
@@ -41,7 +39,7 @@ func printReport(w io.Writer, r *generate.Report, all bool) {
 	row("completions", "%d (%s)", r.Completions, r.FinishReasons)
 	row("tokens", "%d of prompts, %d generated", r.PromptTokens, r.CompletionTokens)
 	if all {
-		engineFigures(r, row)
+		cli.EngineFigures(r.Engine, row)
 	}
 	if r.Restarts > 0 {
 		row("restarts", "%d of the engine", r.Restarts)
@@ -66,51 +64,4 @@ func printReport(w io.Writer, r *generate.Report, all bool) {
 		fmt.Fprintf(w, "error: %s\n", fmt.Sprintf("%d more %s", more, plural.Noun(more, "row"))+plural.Of(more, " has",
 			" have")+" errors")
 	}
-}
-
-// engineFigures are the figures of the engine's run.
-func engineFigures(r *generate.Report, row func(name, format string, args ...any)) {
-	row("start", "%s until programs and weights were ready", cli.Seconds(r.Engine.StartSeconds))
-	row("first token", "%s after that", cli.Seconds(r.TimeToFirstToken))
-	row("prefill", "%s", ran(r.Engine.PrefillTokens, r.Engine.PrefillSteps, r.Engine.PrefillSeconds))
-	row("decode", "%s", ran(r.Engine.DecodeTokens, r.Engine.DecodeSteps, r.Engine.DecodeSeconds))
-	row("overall", "%.0f tokens/s in %s, host share %.1f %%", r.GeneratedTokensPerSec,
-		cli.Seconds(r.Engine.WallSeconds),
-		100*r.HostShare)
-	if dropped := r.Engine.DrawnTokens - r.Engine.GeneratedTokens; dropped > 0 {
-		row("dropped", "%d tokens of %d generated: after a stop string, or of completions that did not end", dropped,
-			r.Engine.DrawnTokens)
-	}
-	if r.Engine.DraftedTokens > 0 {
-		row("speculation", "%s", cli.Speculated(r.Engine))
-	}
-	if hits := r.Engine.HitTokens; hits > 0 {
-		tokens := hits + r.Engine.PrefillTokens
-		row("prefix cache", "%d of %d prompt tokens (%.0f %%) reused, %d run", hits, tokens,
-			100*share(float64(hits), float64(tokens)), r.Engine.PrefillTokens)
-	}
-	if r.Engine.Preemptions > 0 {
-		row("swapped out", "%s, for want of pages", plural.Count(r.Engine.Preemptions, "sequence"))
-	}
-	if r.Engine.MovedBytes > 0 {
-		row("moved", "%s of keys and values to the host and back", humanize.IBytes(uint64(r.Engine.MovedBytes)))
-	}
-}
-
-// ran shows steps of one kind, with their rate if their time was measured.
-func ran(tokens, steps int, took float64) string {
-	text := fmt.Sprintf("%s in %s", plural.Count(tokens, "token"), plural.Count(steps, "step"))
-	if took == 0 {
-		return text
-	}
-	return fmt.Sprintf("%.0f tokens/s (%s, %s)", perSecond(tokens, took), text, cli.Seconds(took))
-}
-
-func perSecond(n int, seconds float64) float64 { return share(float64(n), seconds) }
-
-func share(part, whole float64) float64 {
-	if whole <= 0 {
-		return 0
-	}
-	return part / whole
 }
