@@ -65,6 +65,15 @@ type Traits struct {
 	IsOneHost bool
 	// HasChips states that environment variables give each process its chips.
 	HasChips bool
+	// Slots is how many sequences decode at once by default; 0 if that does not depend on the platform. A step of an
+	// accelerator reads all weights, whatever the number of its rows.
+	Slots int
+	// Page is the number of tokens of the smallest page by default; 0 if that does not depend on the platform. Kernels
+	// of some platforms copy page by page, so small pages are slow.
+	Page int
+	// ScalarMemory is the size of the memory, in bytes, from which kernels read page tables. 0: tables may have any
+	// size.
+	ScalarMemory int
 
 	// SameForms states that a token has the same bytes whether it was generated or is part of a prompt, whatever the
 	// number of rows in the step. Other backends may order sums by the shapes of arrays.
@@ -75,15 +84,16 @@ type Traits struct {
 
 // For returns the traits of XLA on a platform without kernels. An unknown platform counts as an accelerator.
 func For(platform string) Traits {
-	t := Traits{Platform: platform, IsDynamic: true, WritesBlocks: true, MultipliesBytes: true}
+	t := Traits{Platform: platform, IsDynamic: true, WritesBlocks: true, MultipliesBytes: true, Slots: 256}
 	switch platform {
 	case CPU:
-		t.IsHost, t.WritesBlocks, t.MultipliesBytes = true, false, false
+		t.IsHost, t.WritesBlocks, t.MultipliesBytes, t.Slots = true, false, false, 0
 	case CUDA:
 		t.ReadsExpertsTogether, t.CopiesSlices, t.CountsLoops = true, true, true
 		t.TunesOnDevice, t.IsOneHost = true, true
 	case TPU:
 		t.Lanes, t.ReadsExpertsTogether, t.SumsOverAxes, t.HasChips = 128, true, true, true
+		t.Page, t.ScalarMemory = 64, 1<<20
 	}
 	return t
 }

@@ -1,15 +1,19 @@
 package config
 
 import (
+	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
 
 	"github.com/quire/quire/attention"
+	"github.com/quire/quire/backend/xla"
 	"github.com/quire/quire/backend/xla/mosaic"
 	"github.com/quire/quire/internal/testenv"
 	"github.com/quire/quire/models"
@@ -74,6 +78,71 @@ func checkKernelsOf(t *testing.T, store *mosaic.Store, model *models.Checkpoint,
 			r.Kernel == mosaic.RaggedPagedAttention { // the other one has both ways
 			t.Errorf("%s: a decode step has blocks of %d queries", name, got)
 		}
+	}
+}
+
+// withMemory is a TPU of which its memory and its kernels are known, too.
+type withMemory struct {
+	kindOnly
+	bytes   int64
+	kernels interface {
+		HasKernelFor(op string, attrs json.RawMessage, inputs []shapes.Shape) bool
+	}
+}
+
+func (w withMemory) FreeMemory(compute.DeviceNum) (int64, error) { return w.bytes, nil }
+
+func (w withMemory) HasKernelFor(op string, attrs json.RawMessage, inputs []shapes.Shape) bool {
+	return w.kernels.HasKernelFor(op, attrs, inputs)
+}
+
+// memoryOf is what programs have of a chip.
+var memoryOf = map[string]int64{"v5e": 16909332480, "v6e": 33550233600, "v5p": 102473326592}
+
+// Without any flags, each model whose config comes with the program has a kernel in both kinds of steps wherever its
+// weights fit, with a page table of at most half of what there is room for.
+func TestDefaultsHaveKernels(t *testing.T) {
+	configs, err := filepath.Glob(testenv.Path("configs", "models", "*.json"))
+	if err != nil || len(configs) == 0 {
+		t.Fatalf("no configs: %v", err)
+	}
+	store, err := mosaic.Open("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kernels := testenv.TPUOnCPU(t, xla.KernelsAuto, 1)
+	for _, file := range configs {
+		model, err := models.OpenConfig(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for chip, kind := range kindOf {
+			for devices := 1; devices <= 16; devices *= 2 {
+				name := fmt.Sprintf("%s on %d of %s", filepath.Base(file), devices, chip)
+				cfg := Config{Model: model, DType: dtypes.BFloat16, Backend: withMemory{
+					kindOnly{platform: "tpu", kind: kind, partitions: devices}, memoryOf[chip], kernels}}
+				bytes, _ := heldWeights(cfg, cfg.DType)
+				if bytes > memoryOf[chip]/10*9 {
+					continue
+				}
+				s, err := Settle(cfg)
+				if err != nil {
+					t.Errorf("%s: %v", name, err)
+					continue
+				}
+				z := s.Sizes
+				t.Logf("%s: %d slots, pages of %d tokens, up to %d tokens", name, z.MaxSeqs, z.PageSize, s.MaxModelLen)
+				if bytes := (slotFinder{s}).tableBytes(z.MaxSeqs, z.PageSize); bytes > s.Traits.ScalarMemory/2 {
+					t.Errorf("%s: a page table of %d bytes", name, bytes)
+				}
+				for _, step := range s.attentionSteps(model.Config, 0) {
+					if _, err := store.Find(kernelFor(z.Layouts[0], step)); err != nil {
+						t.Errorf("%s: %v", name, err)
+					}
+				}
+			}
+		}
+		_ = model.Close()
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -31,6 +32,13 @@ type mosaicKernels struct {
 func newMosaic(folder string, standIn StandIn, uses *kernelUses) (*mosaicKernels, error) {
 	store, err := mosaic.Open(folder)
 	return &mosaicKernels{store: store, uses: uses, standIn: standIn}, err
+}
+
+// unnoted returns the same kernels, whose uses nobody hears of.
+func (m *mosaicKernels) unnoted() *mosaicKernels {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return &mosaicKernels{store: m.store, uses: &kernelUses{}, standIn: m.standIn, refused: maps.Clone(m.refused)}
 }
 
 // cacheOps are the composites on a cache of package attention. The cache is the first input, but the second of
