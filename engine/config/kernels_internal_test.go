@@ -146,6 +146,33 @@ func TestDefaultsHaveKernels(t *testing.T) {
 	}
 }
 
+// Devices share out experts in as few groups as fill tiles with each device's columns.
+func TestDefaultExpertGroups(t *testing.T) {
+	for _, c := range []struct {
+		model, platform      string
+		devices, given, want int
+	}{
+		{"qwen3-30b-a3b", "tpu", 1, 0, 1}, {"qwen3-30b-a3b", "tpu", 2, 0, 1}, // 768 columns, and 384
+		{"qwen3-30b-a3b", "tpu", 4, 0, 2}, {"qwen3-30b-a3b", "tpu", 8, 0, 4}, {"qwen3-30b-a3b", "tpu", 16, 0, 8},
+		{"qwen3-30b-a3b", "tpu", 8, 1, 1}, {"qwen3-30b-a3b", "tpu", 8, 8, 8},
+		{"qwen3-30b-a3b", "cuda", 8, 0, 1}, {"qwen3-30b-a3b", "cpu", 8, 0, 1},
+		{"gpt-oss-20b", "tpu", 8, 0, 1}, // 2,880 columns are no whole tiles on any number of devices
+		{"llama-3.1-8b", "tpu", 8, 0, 1},
+	} {
+		model, err := models.OpenConfig(testenv.Path("configs", "models", c.model+".json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := Config{Model: model, ExpertGroups: c.given, Backend: kindOnly{platform: c.platform,
+			partitions: c.devices}}.model().ExpertGroups
+		if got != c.want {
+			t.Errorf("%s on %d devices of %s, --ep %d: %d groups, want %d", c.model, c.devices, c.platform, c.given,
+				got, c.want)
+		}
+		_ = model.Close()
+	}
+}
+
 // kindOf is what libtpu calls chips.
 var kindOf = map[string]string{"v5e": "TPU v5 lite", "v6e": "TPU v6 lite", "v5p": "TPU v5"}
 

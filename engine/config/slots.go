@@ -53,8 +53,8 @@ func (s slotFinder) find() error {
 				continue
 			}
 			if n < z.MaxSeqs {
-				s.lowered = append(s.lowered, fmt.Sprintf("slots from %d to %d: the page table of more sequences of up "+
-					"to %d tokens is too large for attention's kernel; a lower `max-model-len` allows more",
+				s.lowered = append(s.lowered, fmt.Sprintf("slots from %d to %d: the page table of more sequences of "+
+					"up to %d tokens is too large for attention's kernel; a lower `max-model-len` allows more",
 					z.MaxSeqs, n, s.MaxModelLen))
 			}
 			z.MaxSeqs, z.PageSize = n, page
