@@ -31,9 +31,10 @@ func (s *Settled) settleCaches() (err error) {
 		s.drafter.WeightBytes, s.drafter.Weights = heldWeights(d, d.DType)
 		s.drafter.KVBytesPerToken, _ = bytesOf(s.drafter.layouts)
 	}
+	z.Staged = s.stagedBlocks()
 	budget := c.KVMemory
 	if budget == 0 {
-		if budget, err = c.defaultKVMemory(s.AllWeightBytes() + z.ExtraBytes()); err != nil {
+		if budget, err = s.defaultKVMemory(); err != nil {
 			return err
 		}
 	}
@@ -64,7 +65,7 @@ func (s *Settled) settlePages(budget int64) error {
 	if z.Pages = int(min(budget/page, most)); int64(z.Pages) == most {
 		z.Reserve = true
 	}
-	z.Transfers = !z.Reserve || c.HostKVMemory > 0 || c.Contexts > 0
+	z.Transfers = s.mayTransfer()
 	if z.Pages < 1 {
 		return fmt.Errorf("a KV memory of %s does not hold one page of %s: raise `kv-memory`",
 			bytesText(budget), bytesText(page))
@@ -145,15 +146,20 @@ func (s *Settled) attentionSteps(model models.Config, like int) (steps []attenti
 		}
 		for _, oneToken := range []bool{false, true} {
 			step := s.attentionStep(model, layer, oneToken)
-			step.Tokens, step.PagesPerSeq = s.Sizes.StepTokens(), s.Sizes.PagesPerSeq
-			if oneToken {
-				step.Tokens = s.Sizes.Slots
-			}
-			step.Seqs = min(s.Sizes.Rows(), step.Tokens)
+			s.sizeStep(&step, oneToken)
 			steps = append(steps, step)
 		}
 	}
 	return steps
+}
+
+// sizeStep fills in the shapes of a kind of step.
+func (s *Settled) sizeStep(step *attention.Step, oneToken bool) {
+	step.Tokens, step.PagesPerSeq = s.Sizes.StepTokens(), s.Sizes.PagesPerSeq
+	if oneToken {
+		step.Tokens = s.Sizes.Slots
+	}
+	step.Seqs = min(s.Sizes.Rows(), step.Tokens)
 }
 
 // attentionStep is a kind of step of a layer, without its shapes.

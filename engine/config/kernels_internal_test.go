@@ -85,10 +85,10 @@ func checkKernelsOf(t *testing.T, store *mosaic.Store, model *models.Checkpoint,
 type withMemory struct {
 	kindOnly
 	bytes   int64
-	kernels interface {
-		HasKernelFor(op string, attrs json.RawMessage, inputs []shapes.Shape) bool
-	}
+	kernels *xla.Backend
 }
+
+func (w withMemory) WantsKernels() bool { return w.kernels.WantsKernels() }
 
 func (w withMemory) FreeMemory(compute.DeviceNum) (int64, error) { return w.bytes, nil }
 
@@ -143,6 +143,70 @@ func TestDefaultsHaveKernels(t *testing.T) {
 			}
 		}
 		_ = model.Close()
+	}
+}
+
+// A plan without a kernel is refused where kernels are not off.
+func TestPlainAttentionIsRefused(t *testing.T) {
+	model, err := models.OpenConfig(testenv.Path("configs", "models", "llama-3.1-8b.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer model.Close()
+	wide := func(c *Config) { c.PageSize, c.MaxSeqs, c.MaxModelLen = 16, 64, 131072 }
+	for name, c := range map[string]struct {
+		change  func(c *Config)
+		kernels string
+		refused string
+	}{
+		"defaults":              {func(*Config) {}, xla.KernelsAuto, ""},
+		"a page table too wide": {wide, xla.KernelsAuto, " x 8192"},
+		"kernels off":           {wide, xla.KernelsOff, ""},
+		"8 bits":                {func(c *Config) { c.KVDType = dtypes.Int8 }, xla.KernelsAuto, "values in Int8"},
+		"pages without payload": {func(c *Config) { c.PageSize = 512 }, xla.KernelsAuto, "pages of 512 tokens"},
+	} {
+		cfg := Config{Model: model, DType: dtypes.BFloat16, Backend: withMemory{kindOnly{platform: "tpu",
+			kind: kindOf["v6e"], partitions: 8}, memoryOf["v6e"], testenv.TPUOnCPU(t, c.kernels, 1)}}
+		c.change(&cfg)
+		s, err := Settle(cfg)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		err = s.CheckKernels()
+		if (err != nil) != (c.refused != "") || err != nil && !strings.Contains(err.Error(), c.refused) {
+			t.Errorf("%s: %v, want %q", name, err, c.refused)
+		}
+	}
+}
+
+// Too many positions for any table ask for a shorter limit, and a limit that is given is kept.
+func TestTablesThatAreTooLarge(t *testing.T) {
+	model, err := models.OpenConfig(testenv.Path("configs", "models", "llama-3.1-8b.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer model.Close()
+	long := *model
+	long.Config.MaxPositions = 10 << 20
+	cfg := Config{Model: &long, DType: dtypes.BFloat16, Backend: withMemory{kindOnly{platform: "tpu",
+		kind: kindOf["v6e"], partitions: 1}, memoryOf["v6e"], testenv.TPUOnCPU(t, xla.KernelsAuto, 1)}}
+	if _, err := Settle(cfg); err == nil || !strings.Contains(err.Error(), "give `max-model-len`") {
+		t.Errorf("10 million positions: %v", err)
+	}
+	cfg.MaxModelLen = 8192
+	s, err := Settle(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if z := s.Sizes; z.MaxSeqs != 256 || z.PageSize != 64 || len(s.lowered) > 0 {
+		t.Errorf("%d slots, pages of %d tokens, %q", z.MaxSeqs, z.PageSize, s.lowered)
+	}
+	cfg.MaxModelLen = 131072
+	if s, err = Settle(cfg); err != nil {
+		t.Fatal(err)
+	}
+	if z := s.Sizes; z.MaxSeqs != 80 || z.PageSize != 128 || len(s.lowered) != 1 {
+		t.Errorf("%d slots, pages of %d tokens, %q", z.MaxSeqs, z.PageSize, s.lowered)
 	}
 }
 

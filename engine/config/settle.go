@@ -50,7 +50,7 @@ func (s *Settled) settle() (err error) {
 	z := &s.Sizes
 	z.Paged, z.LayerLoop = kv == paged, layers == LayersLoop
 	z.Contexts, z.Features, z.Vocabulary = c.Contexts, c.Features, model.VocabSize
-	z.BlockPages, z.Staged = device.BlockPages, BlocksInFlight
+	z.BlockPages = device.BlockPages
 	z.Stops, _ = StopTables(c)
 	z.MaxRounds = cmp.Or(c.MaxRounds, defaultMaxRounds)
 	z.PrefillTokens = cmp.Or(c.PrefillTokens, c.defaultPrefillTokens(s.WeightBytes, s.Parameters, s.Devices))
@@ -191,6 +191,7 @@ func (s *Settled) Plan() Plan {
 		PagesPerSeq: z.PagesPerSeq, MaxModelLen: s.MaxModelLen, PrefillTokens: z.PrefillTokens, MaxRounds: z.MaxRounds,
 		Layers: s.layersName(), PrefixCache: z.PrefixCache, NameDrawn: z.NameDrawn, Admission: Overcommit,
 		Transfers: z.Transfers, Drafts: z.Drafts.Most, DraftWidth: z.Drafts.Width, Features: c.Features.Names(),
+		StagingBytes: s.stagingBytes(), LaterFeatureBytes: z.LaterExtraBytes(),
 		Slots: z.Slots, MaskStates: z.Masks.States, Masks: z.Masks.Masks, TokenText: s.tokenText(),
 	}
 	if z.Paged {

@@ -16,6 +16,8 @@ const (
 	slotTokens = 512
 	// tableLanes is what kernels pad a row of a page table to.
 	tableLanes = 128
+	// scalarRest is what kernels read from the memory of page tables besides the table, in bytes.
+	scalarRest = 24 << 10
 	// mostTablePage is the largest page, in tokens, that is chosen to make page tables smaller. No kernel for larger
 	// ones comes with the program.
 	mostTablePage = 128
@@ -25,7 +27,8 @@ const (
 type slotFinder struct{ *Settled }
 
 // find sets both. If kernels read page tables from a small memory, pages are so large and slots so few that a table
-// takes at most half of it: otherwise a step would have no kernel for attention.
+// takes at most half of it, or all but a little if the config leaves no choice: otherwise a step would have no kernel
+// for attention.
 func (s slotFinder) find() error {
 	c, z := s.Config, &s.Sizes
 	slots, err := s.defaultSlots()
@@ -47,18 +50,20 @@ func (s slotFinder) find() error {
 	if len(pages) == 0 {
 		return nil // no table is too large for the plain form
 	}
-	for n := z.MaxSeqs; n == z.MaxSeqs || c.MaxSeqs == 0 && n >= rowMultiple; n -= rowMultiple {
-		for _, page := range pages {
-			if s.tableBytes(n, page) > s.Traits.ScalarMemory/2 {
-				continue
+	for _, most := range []int{s.Traits.ScalarMemory / 2, s.Traits.ScalarMemory - scalarRest} {
+		for n := z.MaxSeqs; n == z.MaxSeqs || c.MaxSeqs == 0 && n >= rowMultiple; n -= rowMultiple {
+			for _, page := range pages {
+				if s.tableBytes(n, page) > most {
+					continue
+				}
+				if n < z.MaxSeqs {
+					s.lowered = append(s.lowered, fmt.Sprintf("slots from %d to %d: the page table of more sequences "+
+						"of up to %d tokens is too large for attention's kernel; a lower `max-model-len` allows more",
+						z.MaxSeqs, n, s.MaxModelLen))
+				}
+				z.MaxSeqs, z.PageSize = n, page
+				return nil
 			}
-			if n < z.MaxSeqs {
-				s.lowered = append(s.lowered, fmt.Sprintf("slots from %d to %d: the page table of more sequences of "+
-					"up to %d tokens is too large for attention's kernel; a lower `max-model-len` allows more",
-					z.MaxSeqs, n, s.MaxModelLen))
-			}
-			z.MaxSeqs, z.PageSize = n, page
-			return nil
 		}
 	}
 	if c.MaxModelLen == 0 {
@@ -66,7 +71,7 @@ func (s slotFinder) find() error {
 			"attention's kernel: give `max-model-len`, as long as the longest prompt with its completion, or a "+
 			"smaller `max-seqs`", s.MaxModelLen)
 	}
-	z.PageSize = pages[len(pages)-1] // it may just fit
+	z.PageSize = pages[len(pages)-1]
 	return nil
 }
 
@@ -109,6 +114,18 @@ func prefixRows(slots int) int { return max(8, slots/2) }
 // hasKernels reports whether attention has a kernel in steps of each kind, in all layers that attend, if tables are
 // small enough.
 func (s slotFinder) hasKernels(page int) bool {
+	lacking := s.withoutKernel(page, func(step *attention.Step, oneToken bool) {
+		step.Tokens, step.Seqs, step.PagesPerSeq = rowMultiple, 1, 1
+		if oneToken {
+			step.Tokens = 1
+		}
+	})
+	return lacking == nil
+}
+
+// withoutKernel returns the first kind of step for which attention has no kernel, in the sizes that size fills in; nil
+// if all have one.
+func (s slotFinder) withoutKernel(page int, size func(step *attention.Step, oneToken bool)) *attention.Step {
 	model := s.Model
 	for i, l := range model.Layers {
 		if model.StateSize(i) > 0 {
@@ -117,19 +134,16 @@ func (s slotFinder) hasKernels(page int) bool {
 		layer := model.OfLayer(i)
 		part := decoder.NewPartition(layer, s.Devices)
 		layout := attention.PagedLayout(1, page, part.KVHeads, layer.HeadDim, s.kvDType)
-		layout.Shared = l.Latent.Rank > 0
+		layout.Shared, layout.Paged = l.Latent.Rank > 0, s.Sizes.Paged
 		for _, oneToken := range []bool{false, true} {
 			step := s.attentionStep(model, i, oneToken)
-			step.Tokens, step.Seqs, step.PagesPerSeq = rowMultiple, 1, 1
-			if oneToken {
-				step.Tokens = 1
-			}
+			size(&step, oneToken)
 			if !layout.HasTPUKernel(s.Config.Backend, step) {
-				return false
+				return &step
 			}
 		}
 	}
-	return true
+	return nil
 }
 
 // kvBytesPerToken is the size of a token in the caches of one of so many devices.

@@ -140,6 +140,9 @@ func (f *Forms) ReplacesCompositeFor(op string, attrs json.RawMessage, inputs, r
 	return err == nil
 }
 
+// WantsKernels reports whether the backend replaces attention by kernels that are made for certain shapes.
+func (f *Forms) WantsKernels() bool { return f.uses != nil }
+
 // HasKernelFor reports whether the backend has a kernel for the composite op and inputs of these shapes. Unlike
 // ReplacesCompositeFor it counts only kernels that are made for certain shapes, and is no use of the kernel: it is
 // asked before sizes are settled.
