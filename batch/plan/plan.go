@@ -59,9 +59,10 @@ func New(config engine.Config, replicas []compute.Backend, devices int, o Option
 	return &Planner{options: o, backend: backend, replicas: replicas, devices: devices, config: config}, nil
 }
 
-// firstPages is the share of the memory that weights leave which the first trial takes. All of it is too much; but a
-// program that does not fit is compiled in a quarter of the time, as the compiler finds out early, and reports how much
-// too large it is. If there are to be few trials the first is one that should fit.
+// firstPages is the share of the memory that weights and what is there besides programs leave, which the first trial
+// takes. All of it is too much; but a program that does not fit is compiled in a quarter of the time, as the compiler
+// finds out early, and reports how much too large it is. If there are to be few trials the first is one that should
+// fit.
 func firstPages(trials int) float64 {
 	if trials < 3 {
 		return 0.9
@@ -267,7 +268,8 @@ func (p *Planner) search(ctx context.Context, sketch engine.Plan, r *Report) err
 		maxTrials: p.options.Trials,
 		try:       func(pages int) (Trial, error) { return p.try(ctx, pages, page) },
 	}
-	guess := int(firstPages(p.options.Trials) * float64(p.available-sketch.AllWeightBytes()) / float64(page))
+	rest := p.available - sketch.AllWeightBytes() - sketch.StagingBytes - sketch.LaterFeatureBytes
+	guess := int(firstPages(p.options.Trials) * float64(rest) / float64(page))
 	best, trials, err := s.run(guess)
 	r.Trials = trials
 	if err != nil {
@@ -298,8 +300,14 @@ func (p *Planner) try(ctx context.Context, pages int, pageBytes int64) (Trial, e
 	t := Trial{Pages: pages, Seconds: time.Since(start).Seconds()}
 	var oom *xla.OutOfMemoryError
 	if errors.As(err, &oom) {
-		t.Bytes = oom.Needed
-		needed, available := sizes(oom.Needed, p.available)
+		plan, err := c.Plan()
+		if err != nil {
+			return t, err
+		}
+		if t.Bytes = oom.Needed; t.Bytes > 0 {
+			t.Bytes += accountOf(plan, nil).total()
+		}
+		needed, available := sizes(t.Bytes, p.available)
 		p.options.Note("  needs %s of %s: does not fit (%.0f s)", needed, available, t.Seconds)
 		return t, nil
 	}
