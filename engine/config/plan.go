@@ -68,7 +68,7 @@ type Plan struct {
 	MaskBytes int64    `json:"mask_bytes,omitempty"`
 
 	// StagingBytes is the device memory of blocks of pages on their way to the host and back, besides KVBytes.
-	// LaterFeatureBytes is what the arrays of features take that rows may still ask for.
+	// LaterFeatureBytes is what the arrays of features take that rows may still ask for. On a CPU they are 0.
 	StagingBytes      int64 `json:"-"`
 	LaterFeatureBytes int64 `json:"-"`
 

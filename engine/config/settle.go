@@ -191,11 +191,13 @@ func (s *Settled) Plan() Plan {
 		PagesPerSeq: z.PagesPerSeq, MaxModelLen: s.MaxModelLen, PrefillTokens: z.PrefillTokens, MaxRounds: z.MaxRounds,
 		Layers: s.layersName(), PrefixCache: z.PrefixCache, NameDrawn: z.NameDrawn, Admission: Overcommit,
 		Transfers: z.Transfers, Drafts: z.Drafts.Most, DraftWidth: z.Drafts.Width, Features: c.Features.Names(),
-		StagingBytes: s.stagingBytes(), LaterFeatureBytes: z.LaterExtraBytes(),
 		Slots: z.Slots, MaskStates: z.Masks.States, Masks: z.Masks.Masks, TokenText: s.tokenText(),
 	}
 	if z.Paged {
 		p.KV = paged
+	}
+	if !s.Traits.IsHost { // whose memory is not the plan's alone
+		p.StagingBytes, p.LaterFeatureBytes = s.stagingBytes(), z.LaterExtraBytes()
 	}
 	if z.Reserve {
 		p.Admission = Reserve

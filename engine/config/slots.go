@@ -66,11 +66,12 @@ func (s slotFinder) find() error {
 			}
 		}
 	}
-	if c.MaxModelLen == 0 {
+	if c.MaxModelLen == 0 && c.MaxSeqs == 0 {
 		return fmt.Errorf("the model has %d positions, and the page table of so long sequences is too large for "+
-			"attention's kernel: give `max-model-len`, as long as the longest prompt with its completion, or a "+
-			"smaller `max-seqs`", s.MaxModelLen)
+			"attention's kernel: give `max-model-len`, as long as the longest prompt with its completion",
+			s.MaxModelLen)
 	}
+	// There will be no kernel. A plan warns of that, and CheckKernels refuses it.
 	z.PageSize = pages[len(pages)-1]
 	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -34,11 +33,10 @@ func newMosaic(folder string, standIn StandIn, uses *kernelUses) (*mosaicKernels
 	return &mosaicKernels{store: store, uses: uses, standIn: standIn}, err
 }
 
-// unnoted returns the same kernels, whose uses nobody hears of.
+// unnoted returns the same kernels without their uses and refusals: sizes do not change when a kernel turns out not to
+// fit.
 func (m *mosaicKernels) unnoted() *mosaicKernels {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return &mosaicKernels{store: m.store, uses: &kernelUses{}, standIn: m.standIn, refused: maps.Clone(m.refused)}
+	return &mosaicKernels{store: m.store, uses: &kernelUses{}, standIn: m.standIn}
 }
 
 // cacheOps are the composites on a cache of package attention. The cache is the first input, but the second of
