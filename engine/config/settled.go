@@ -135,8 +135,8 @@ func (s *Settled) CheckKernels() error {
 	if step == nil {
 		return nil
 	}
-	return setting.Errorf("attention has no kernel for steps of %d tokens with %d heads on a device, keys and values in "+
-		"%s, pages of %d tokens and a page table of %d x %d: change `page-size`, `max-seqs` or `max-model-len`, or "+
+	return setting.Errorf("attention has no kernel for steps of %d tokens with %d heads on a device, keys and values "+
+		"in %s, pages of %d tokens and a page table of %d x %d: change `page-size`, `max-seqs` or `max-model-len`, or "+
 		"give `kernels` off for ordinary operations, which take many times as long", step.Tokens, step.Heads,
 		kvName(s.kvDType), z.PageSize, step.Seqs, step.PagesPerSeq)
 }
