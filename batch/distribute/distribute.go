@@ -70,7 +70,7 @@ func Run(ctx context.Context, p *process.Process, opened *prepare.Opened, starte
 	if err != nil {
 		return nil, err
 	}
-	saved, err := resume.Open(ctx, p, opened)
+	saved, err := resume.OpenPatiently(ctx, p, opened)
 	if err != nil {
 		return nil, err
 	}
@@ -144,7 +144,7 @@ func lockQueue(ctx context.Context, p *process.Process, j *spec.Job) (dir string
 // recount asks the folder, not the queue, what is done, and returns how many parts are missing.
 func recount(ctx context.Context, p *process.Process, opened *prepare.Opened, store string, report *Report) (left int,
 	err error) {
-	saved, err := resume.Open(context.WithoutCancel(ctx), p.Continuing(), opened)
+	saved, err := resume.OpenPatiently(context.WithoutCancel(ctx), p.Continuing(), opened)
 	if err != nil {
 		return 0, err
 	}

@@ -143,6 +143,16 @@ func (s *Saved) Claim(ctx context.Context, d *jobstate.Description) error {
 	return err
 }
 
+// OpenPatiently is [Open], but waits for a while for the lock of a process that is dying: one that was killed, or a
+// worker whose supervisor was.
+func OpenPatiently(ctx context.Context, p *process.Process, opened *prepare.Opened) (saved *Saved, err error) {
+	err = prepare.RetryWhile(ctx, jobstate.ErrBusy, func() (err error) {
+		saved, err = Open(ctx, p, opened)
+		return err
+	})
+	return saved, err
+}
+
 // Settle opens the output folder, and settles the job as the one there is.
 func Settle(ctx context.Context, p *process.Process, opened *prepare.Opened) (saved *Saved, err error) {
 	if !p.Shard.Whole() {
@@ -150,12 +160,7 @@ func Settle(ctx context.Context, p *process.Process, opened *prepare.Opened) (sa
 			return nil, err
 		}
 	}
-	// The lock may belong to a process that is dying.
-	err = prepare.RetryWhile(ctx, jobstate.ErrBusy, func() (err error) {
-		saved, err = Open(ctx, p, opened)
-		return err
-	})
-	if err != nil {
+	if saved, err = OpenPatiently(ctx, p, opened); err != nil {
 		if saved, err = OpenFinished(ctx, p, opened, err); err != nil {
 			return nil, err
 		}

@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/quire/quire/data/vfs"
 )
 
 // crewOf lists the processes that a run with workers started: the workers, and the server of its queue.
@@ -142,6 +144,24 @@ func names(files map[string]string) (all []string) {
 		all = append(all, name)
 	}
 	return all
+}
+
+// Workers whose supervisor was killed hold their locks until the system has freed their memory. The same command, started
+// at once, waits for that.
+func TestWorkersWaitForDyingOnes(t *testing.T) {
+	j := newCrashJob(t, "--part-rows", "700", "--workers", "2")
+	folder := filepath.Join(j.dir, "out", "_job")
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	dying, err := vfs.OS.LockShared(filepath.Join(folder, "lock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.AfterFunc(500*time.Millisecond, func() { _ = dying.Close() })
+	if out, err := j.command(t, "out", 0).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
 }
 
 // A server that is killed before it listens is started again, as one that listened is.
