@@ -78,7 +78,7 @@ func (l Layout) RaggedPagedAttention(q, cache *Node, batch tokenqueue.PageBatchI
 	}
 	attrs := kernelOptions{Scale: opts.Scale, SoftCap: opts.SoftCap, Window: opts.Window, Paged: l.Paged,
 		ByHead: l.ByHead}
-	op := "ragged_paged_attention"
+	op := attentionOp
 	if l.Shared {
 		op = "latent_attention"
 	}

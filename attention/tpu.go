@@ -48,6 +48,9 @@ func (l Layout) ForTPU(backend compute.Backend, steps ...Step) Layout {
 	return packed
 }
 
+// attentionOp is the composite of [Layout.RaggedPagedAttention].
+const attentionOp = "ragged_paged_attention"
+
 // updateOp is the composite of [Layout.Attend] on a packed cache.
 const updateOp = "paged_attention_update"
 
@@ -64,15 +67,47 @@ func newUpdateOptions(paged bool, o Options) updateOptions {
 }
 
 func (l Layout) hasKernel(backend compute.Backend, s Step) bool {
-	i32 := func(dims ...int) shapes.Shape { return shapes.Make(dtypes.Int32, dims...) }
+	inputs := updateInputs(l, s)
+	return control.Replaces(backend, updateOp, newUpdateOptions(l.Paged, s.Options), inputs,
+		[]shapes.Shape{inputs[0], l.Shape()})
+}
+
+// updateInputs are the shapes of the inputs of updateOp in a step.
+func updateInputs(l Layout, s Step) []shapes.Shape {
 	q, kv := shapes.Make(s.DType, s.Tokens, s.Heads, l.HeadDim), shapes.Make(s.DType, s.Tokens, l.KVHeads, l.HeadDim)
-	inputs := []shapes.Shape{q, kv, kv, l.Shape(), i32(s.Seqs), i32(s.Seqs, s.PagesPerSeq), i32(s.Seqs),
-		i32(s.Seqs + 1), i32(), i32(s.Tokens), i32(s.Tokens), i32(s.Tokens)}
+	inputs := append([]shapes.Shape{q, kv, kv, l.Shape()}, s.batchShapes()...)
+	inputs = append(inputs, shapes.Make(dtypes.Int32, s.Tokens)) // destinations
 	if s.Sinks {
 		inputs = append(inputs, shapes.Make(dtypes.Float32, s.Heads))
 	}
-	return control.Replaces(backend, updateOp, newUpdateOptions(l.Paged, s.Options), inputs,
-		[]shapes.Shape{q, l.Shape()})
+	return inputs
+}
+
+// batchShapes are the shapes of what attention reads of a batch.
+func (s Step) batchShapes() []shapes.Shape {
+	i32 := func(dims ...int) shapes.Shape { return shapes.Make(dtypes.Int32, dims...) }
+	return []shapes.Shape{i32(s.Seqs), i32(s.Seqs, s.PagesPerSeq), i32(s.Seqs), i32(s.Seqs + 1), i32(),
+		i32(s.Tokens), i32(s.Tokens)}
+}
+
+// HasTPUKernel reports whether the backend has a kernel for a step with the layout that [Layout.ForTPU] makes of this
+// one.
+func (l Layout) HasTPUKernel(backend compute.Backend, s Step) bool {
+	switch {
+	case l.Quantized() || l.Shared || !l.Paged:
+		return false
+	case l.HeadDim%tpuLanes != 0:
+		l.Packed = 4 / l.DType.Size()
+		return 2*l.HeadDim == tpuLanes && !s.Stored &&
+			control.HasKernel(backend, updateOp, newUpdateOptions(l.Paged, s.Options), updateInputs(l, s))
+	}
+	inputs := append([]shapes.Shape{shapes.Make(s.DType, s.Tokens, s.Heads, l.HeadDim), l.Shape()},
+		s.batchShapes()...)
+	if s.Sinks {
+		inputs = append(inputs, shapes.Make(dtypes.Float32, s.Heads))
+	}
+	return control.HasKernel(backend, attentionOp, kernelOptions{Scale: s.Options.Scale, SoftCap: s.Options.SoftCap,
+		Window: s.Options.Window, Paged: l.Paged}, inputs)
 }
 
 // Attend is [Layout.Update] and then [Layout.RaggedPagedAttention]: the new keys k and values v, [T, KVH, D], are

@@ -71,6 +71,15 @@ type Traits struct {
 	// OpensAll states that a client takes all visible devices and most of their memory, unless its option
 	// visible_devices lists some.
 	OpensAll bool
+	// Slots is how many sequences decode at once by default; 0 if that does not depend on the platform. A step of an
+	// accelerator reads all weights, whatever the number of its rows.
+	Slots int
+	// Page is the number of tokens of the smallest page by default; 0 if that does not depend on the platform. Kernels
+	// of some platforms copy page by page, so small pages are slow.
+	Page int
+	// ScalarMemory is the size of the memory, in bytes, from which kernels read page tables. 0: tables may have any
+	// size.
+	ScalarMemory int
 
 	// SameForms reports that a token has the same bytes whether it was generated or is part of a prompt, regardless of
 	// the number of rows in the step. Other backends may order sums by the shapes of arrays.
@@ -81,15 +90,16 @@ type Traits struct {
 
 // For returns the traits of XLA on a platform without kernels. An unknown platform counts as an accelerator.
 func For(platform string) Traits {
-	t := Traits{Platform: platform, IsDynamic: true, WritesBlocks: true, MultipliesBytes: true}
+	t := Traits{Platform: platform, IsDynamic: true, WritesBlocks: true, MultipliesBytes: true, Slots: 256}
 	switch platform {
 	case CPU:
-		t.IsHost, t.WritesBlocks, t.MultipliesBytes = true, false, false
+		t.IsHost, t.WritesBlocks, t.MultipliesBytes, t.Slots = true, false, false, 0
 	case CUDA:
 		t.ReadsExpertsTogether, t.CopiesSlices, t.CountsLoops = true, true, true
 		t.TunesOnDevice, t.IsOneHost, t.OpensAll, t.Visible = true, true, true, "CUDA_VISIBLE_DEVICES"
 	case TPU:
 		t.Lanes, t.ReadsExpertsTogether, t.SumsOverAxes, t.HasChips = 128, true, true, true
+		t.Page, t.ScalarMemory = 64, 1<<20
 		t.Visible = "TPU_VISIBLE_CHIPS"
 	}
 	return t

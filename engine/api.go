@@ -145,5 +145,15 @@ func ScoringFeatures(tops, promptTops int) Features { return admit.ScoringFeatur
 // FeaturesNamed are the features of these names.
 func FeaturesNamed(names ...string) (Features, error) { return feature.Named(names...) }
 
+// CheckKernels returns an error if attention would be in ordinary operations on a platform that is many times slower
+// with them, unless the backend has its kernels off.
+func CheckKernels(c Config) error {
+	s, err := config.Settle(c)
+	if err != nil {
+		return err
+	}
+	return s.CheckKernels()
+}
+
 // FeatureNames are the names of all features.
 func FeatureNames() []string { return (^Features(0)).Names() }

@@ -107,7 +107,7 @@ func precompiledOnFake(t *testing.T, model models.Config, script ...string) ([]x
 	defer b.Finalize()
 	var log bytes.Buffer
 	done, err := Precompile(t.Context(), Config{Model: checkedModel(model, 1024), Backend: b, DType: dtypes.BFloat16,
-		KVMemory: 256 << 20, Log: slog.New(slog.NewTextHandler(&log, nil))}, "run")
+		MaxSeqs: 64, PageSize: 16, KVMemory: 256 << 20, Log: slog.New(slog.NewTextHandler(&log, nil))}, "run")
 	if err != nil {
 		return nil, log.String(), err
 	}
@@ -138,7 +138,8 @@ func TestKernelsThatDoNotFitLibtpu(t *testing.T) {
 			defer b.Finalize()
 			var log bytes.Buffer
 			done, err := Precompile(t.Context(), Config{Model: checkedModel(c.model, 1024), Backend: b,
-				DType: dtypes.BFloat16, KVMemory: 64 << 20, Log: slog.New(slog.NewTextHandler(&log, nil))}, "run")
+				DType: dtypes.BFloat16, MaxSeqs: 64, PageSize: 16, KVMemory: 64 << 20,
+				Log: slog.New(slog.NewTextHandler(&log, nil))}, "run")
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -131,6 +131,11 @@ func openEngine(ctx context.Context, s *process.Session, p *process.Process, j *
 	}
 	cfg.Hosts, cfg.Log = p.Hosts.Joined(), p.Log
 	cfg.Observe, cfg.Inspect, cfg.Trace = observeCalls(p), inspectTables(p, j), p.Observer.Tracer()
+	checked := cfg
+	checked.Backend = groups[0]
+	if err := engine.CheckKernels(checked); err != nil {
+		return err
+	}
 	if s.Sampler, err = newSampler(ctx, cfg, groups); err != nil {
 		return err
 	}

@@ -60,9 +60,10 @@ func New(config engine.Config, replicas []compute.Backend, devices int, o Option
 	return &Planner{options: o, backend: backend, replicas: replicas, devices: devices, config: config}, nil
 }
 
-// firstPages is the share of the memory left by the weights that the first trial takes. All of it is too much; but a
-// program that does not fit is compiled in a quarter of the time, because the compiler finds out early, and the error
-// reports how much too large it is. If there are to be few trials the first one should fit.
+// firstPages is the share of the memory that the first trial takes, of what weights and everything besides programs
+// leave. All of it is too much; but a program that does not fit is compiled in a quarter of the time, because the
+// compiler finds out early, and the error reports how much too large it is. If there are to be few trials the first one
+// should fit.
 func firstPages(trials int) float64 {
 	if trials < 3 {
 		return 0.9
@@ -124,6 +125,10 @@ func (p *Planner) Plan(ctx context.Context) (*Report, error) {
 	if sketch.AllWeightBytes() >= p.available {
 		return nil, &doesNotFitError{device: p.device(), weights: sketch.AllWeightBytes(), available: p.available}
 	}
+	// The sizes that follow from the memory are the same in all trials.
+	if sketch.KV == "paged" {
+		p.config.MaxSeqs, p.config.PageSize = sketch.MaxSeqs, sketch.PageSize
+	}
 	r := &Report{Model: p.options.Model, Defaults: p.options.Defaults, Device: p.device(),
 		Devices: p.devices, DeviceMemory: p.available}
 	if t, ok := p.backend.Topology(); ok {
@@ -135,20 +140,7 @@ func (p *Planner) Plan(ctx context.Context) (*Report, error) {
 		}
 	}
 	defer p.keep(nil)
-	var others []string // all, if none is compiled yet
-	if p.kept != nil {
-		others = slices.DeleteFunc(slices.Clone(p.kept.Plan.Programs),
-			func(name string) bool { return name == largestProgram })
-	}
-	p.options.Note("compiling the programs")
-	done, err := engine.Precompile(ctx, p.config, others...)
-	var oom *xla.OutOfMemoryError
-	if errors.As(err, &oom) {
-		pages := int(p.config.KVMemory / sketch.PageBytes())
-		return nil, &doesNotFitError{device: p.device(), weights: sketch.AllWeightBytes(), available: p.available,
-			needed: oom.Needed,
-			pages:  pages, pageSize: sketch.PageSize, program: oom.Program, cause: err}
-	}
+	done, err := p.compile(ctx, sketch, r)
 	if err != nil {
 		return nil, err
 	}
@@ -159,6 +151,56 @@ func (p *Planner) Plan(ctx context.Context) (*Report, error) {
 		}
 	}
 	return r, r.describe(p, done)
+}
+
+// compile compiles the programs that the search has not compiled, and describes all of them in the report. If they need
+// more than the search left for them, it gives up pages.
+func (p *Planner) compile(ctx context.Context, sketch engine.Plan, r *Report) (*engine.Precompiled, error) {
+	searched := p.kept != nil
+	for {
+		var others []string // all, if none is compiled yet
+		if p.kept != nil {
+			others = slices.DeleteFunc(slices.Clone(p.kept.Plan.Programs),
+				func(name string) bool { return name == largestProgram })
+		}
+		p.options.Note("compiling the programs")
+		done, err := engine.Precompile(ctx, p.config, others...)
+		var oom *xla.OutOfMemoryError
+		if errors.As(err, &oom) {
+			return nil, p.tooLarge(sketch, oom.Needed, oom.Program, err)
+		}
+		if err != nil {
+			return nil, err
+		}
+		programs := done.Programs
+		if p.kept != nil {
+			programs = append(slices.Clone(programs), p.kept.Programs...)
+		}
+		if r.Programs, err = programsOf(programs); err != nil {
+			done.Close()
+			return nil, err
+		}
+		a := accountOf(done.Plan, r.Programs)
+		missing := a.total() - p.available
+		if missing <= 0 || p.backend.Traits().IsHost && !searched {
+			return done, nil
+		}
+		done.Close()
+		page := sketch.PageBytes()
+		pages := p.config.KVMemory/page - (missing+page-1)/page
+		if !searched || pages < int64(sketch.PagesPerSeq) {
+			return nil, p.tooLarge(sketch, a.total(), a.program, nil)
+		}
+		p.config.KVMemory = pages * page
+		p.keep(nil)
+	}
+}
+
+// tooLarge is the error of a job whose pages have no room.
+func (p *Planner) tooLarge(sketch engine.Plan, needed int64, program string, cause error) error {
+	return &doesNotFitError{device: p.device(), weights: sketch.AllWeightBytes(), available: p.available,
+		needed: needed, pages: int(p.config.KVMemory / sketch.PageBytes()), pageSize: sketch.PageSize,
+		program: program, cause: cause}
 }
 
 // programs are the programs of the best trial and others, by name.
@@ -233,7 +275,8 @@ func (p *Planner) search(ctx context.Context, sketch engine.Plan, r *Report) err
 		maxTrials: p.options.Trials,
 		try:       func(pages int) (Trial, error) { return p.try(ctx, pages, page) },
 	}
-	guess := int(firstPages(p.options.Trials) * float64(p.available-sketch.AllWeightBytes()) / float64(page))
+	rest := p.available - sketch.AllWeightBytes() - sketch.StagingBytes - sketch.LaterFeatureBytes
+	guess := int(firstPages(p.options.Trials) * float64(rest) / float64(page))
 	best, trials, err := s.run(guess)
 	r.Trials = trials
 	if err != nil {
@@ -264,25 +307,32 @@ func (p *Planner) try(ctx context.Context, pages int, pageBytes int64) (Trial, e
 	t := Trial{Pages: pages, Seconds: time.Since(start).Seconds()}
 	var oom *xla.OutOfMemoryError
 	if errors.As(err, &oom) {
-		t.Bytes = oom.Needed
-		needed, available := sizes(oom.Needed, p.available)
+		plan, err := c.Plan()
+		if err != nil {
+			return t, err
+		}
+		if t.Bytes = oom.Needed; t.Bytes > 0 {
+			t.Bytes += accountOf(plan, nil).total()
+		}
+		needed, available := sizes(t.Bytes, p.available)
 		p.options.Note("  needs %s of %s: does not fit (%.0f s)", needed, available, t.Seconds)
 		return t, nil
 	}
 	if err != nil {
 		return t, err
 	}
-	m, err := memoryOf(done.Programs[0])
+	programs, err := programsOf(done.Programs)
 	if err != nil {
 		done.Close()
 		return t, err
 	}
-	if t.Bytes, t.Fits = m.Total, m.Total <= p.available; t.Fits {
+	t.Bytes = accountOf(done.Plan, programs).ofTrial().total()
+	if t.Fits = t.Bytes <= p.available; t.Fits {
 		p.keep(done) // a trial that fits has more pages than those before
 	} else {
 		done.Close()
 	}
-	needed, available := sizes(m.Total, p.available)
+	needed, available := sizes(t.Bytes, p.available)
 	fits := "fits"
 	if !t.Fits {
 		fits = "does not fit"
@@ -291,13 +341,24 @@ func (p *Planner) try(ctx context.Context, pages int, pageBytes int64) (Trial, e
 	return t, nil
 }
 
-func memoryOf(program engine.PrecompiledProgram) (xla.Memory, error) {
-	e, ok := program.Executable.(*xla.Executable)
-	if !ok {
-		return xla.Memory{}, fmt.Errorf("program %s is a %T, which does not tell its memory", program.Name,
-			program.Executable)
+// programsOf describes compiled programs.
+func programsOf(compiled []engine.PrecompiledProgram) (list []Program, err error) {
+	for _, program := range compiled {
+		e, ok := program.Executable.(*xla.Executable)
+		if !ok {
+			return nil, fmt.Errorf("program %s is a %T, which does not tell its memory", program.Name,
+				program.Executable)
+		}
+		entry := Program{Name: program.Name, Seconds: program.Seconds, Before: e.FromCache}
+		if entry.Memory, err = e.Memory(); err != nil {
+			return nil, err
+		}
+		if cost, err := e.Cost(); err == nil {
+			entry.Cost = &cost
+		}
+		list = append(list, entry)
 	}
-	return e.Memory()
+	return list, nil
 }
 
 // work is what the roofline needs to know of the model.

@@ -2,7 +2,6 @@ package plan
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/dustin/go-humanize"
@@ -29,6 +28,10 @@ type Report struct {
 	Masks     int64 `json:"masks,omitempty"` // states and masks of structured output
 	Temporary int64 `json:"temporary"`
 	Code      int64 `json:"code"`
+	// Staging is blocks of pages on their way to the host and back. LaterFeatures is the arrays of features that rows
+	// may still ask for.
+	Staging       int64 `json:"staging,omitempty"`
+	LaterFeatures int64 `json:"later_features,omitempty"`
 	// Rest is inputs, outputs and what layouts pad.
 	Rest  int64 `json:"rest"`
 	Total int64 `json:"total"`
@@ -66,39 +69,15 @@ type Program struct {
 // defaultContext is the length that sequences and speeds are reported for by default.
 const defaultContext = 2048
 
-// describe fills in the report from the programs.
+// describe fills in the rest of the report: its programs are there.
 func (r *Report) describe(p *Planner, done *engine.Precompiled) error {
-	r.Plan = done.Plan
-	programs := done.Programs
-	if p.kept != nil {
-		programs = append(slices.Clone(programs), p.kept.Programs...)
-	}
-	for _, program := range programs {
-		m, err := memoryOf(program)
-		if err != nil {
-			return err
-		}
-		compiled := program.Executable.(*xla.Executable)
-		entry := Program{Name: program.Name, Seconds: program.Seconds, Before: compiled.FromCache, Memory: m}
-		if cost, err := compiled.Cost(); err == nil {
-			entry.Cost = &cost
-		}
-		r.Programs = append(r.Programs, entry)
-		r.Code += max(m.Code, 0)
-		if m.Total > r.Total {
-			r.Total, r.Temporary = m.Total, m.Temporary
-		}
-	}
-	for _, program := range r.Programs { // the code of the others stays on the device
-		if program.Memory.Total != r.Total {
-			r.Total += max(program.Memory.Code, 0)
-			break
-		}
-	}
 	plan := done.Plan
+	r.Plan = plan
+	a := accountOf(plan, r.Programs)
+	r.Total, r.Temporary, r.Code, r.Staging, r.LaterFeatures = a.total(), a.temporary, a.code, a.staging, a.later
 	r.Weights, r.KV, r.Tables = plan.AllWeightBytes(), plan.KVBytes, done.StateBytes-plan.KVBytes
 	r.Masks = plan.MaskBytes
-	r.Rest = r.Total - r.Weights - r.KV - r.Tables - r.Masks - r.Temporary - r.Code
+	r.Rest = a.arrays - a.temporary - r.Weights - r.KV - r.Tables - r.Masks
 	r.Pages, r.TokensOfContext = plan.Pages, plan.Pages*plan.PageSize
 	r.AllUsable = plan.KV == "paged" && plan.Pages >= usablePages(plan)
 	r.KVMemoryFlag = fmt.Sprint(plan.KVBytes)

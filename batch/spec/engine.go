@@ -52,14 +52,13 @@ type Engine struct {
 	Features string
 	// TP is the devices that each model is split over, DP the number of models.
 	TP, DP int
-	// EP is in how many groups the devices of a model share out experts; 0, of jobs from before it, is 1.
+	// EP is in how many groups the devices of a model share out experts; 0 is found from the model and the platform.
 	EP int
 }
 
 func defaultEngine() Engine {
 	return Engine{Backend: backend.XLACPU, Kernels: xla.KernelsAuto, Layers: engine.LayersUnrolled, Weights: "auto",
-		DType: "auto", KVDType: "auto", KV: "paged", Admission: engine.Overcommit, Speculate: "off", TP: 1, DP: 1,
-		EP: 1}
+		DType: "auto", KVDType: "auto", KV: "paged", Admission: engine.Overcommit, Speculate: "off", TP: 1, DP: 1}
 }
 
 // Validate checks what does not need the model. The error is a [*FieldError].

@@ -60,7 +60,7 @@ type jobSettings struct {
 	Folders  bool   `json:"keep_partitions,omitempty"` // parts lie in folders as the inputs do
 	Parents  bool   `json:"parents,omitempty"`         // which earlier versions passed through
 	TP       int    `json:"tp,omitempty"`              // sums over devices have another order; replicas change nothing
-	EP       int    `json:"ep,omitempty"`              // so have sums over groups
+	EP       int    `json:"ep,omitempty"`              // so have sums over groups; 0 is found
 	Layers   string `json:"layers,omitempty"`          // compilers join operations of a loop in other ways
 }
 
@@ -103,7 +103,7 @@ func (j *Job) settings(parts folder.Parts, parents bool) jobSettings {
 	if j.Engine.TP > 1 {
 		s.TP = j.Engine.TP
 	}
-	if j.Engine.EP > 1 {
+	if j.Engine.EP > 0 {
 		s.EP = j.Engine.EP
 	}
 	if j.Engine.Layers == engine.LayersLoop {

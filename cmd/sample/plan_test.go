@@ -73,7 +73,8 @@ func TestPlanForTPU(t *testing.T) {
 	if r.Devices != 8 || r.DeviceMemory != 16909332480 || r.Total > r.DeviceMemory || r.Total < r.Weights+r.KV {
 		t.Errorf("the plan is %+v", r)
 	}
-	if sum := r.Weights + r.KV + r.Tables + r.Temporary + r.Code + r.Rest; sum != r.Total {
+	sum := r.Weights + r.KV + r.Tables + r.Temporary + r.Code + r.Staging + r.LaterFeatures + r.Rest
+	if sum != r.Total || r.Rest < 0 {
 		t.Errorf("the parts are %d bytes, the total %d", sum, r.Total)
 	}
 	if len(r.Trials) == 0 || r.Pages == 0 || r.TokensOfContext != r.Pages*32 || r.Plan.Layers != engine.LayersLoop {

@@ -32,9 +32,10 @@ func (s *Settled) settleCaches() (err error) {
 		s.drafter.WeightBytes, s.drafter.Weights = heldWeights(d, d.DType)
 		s.drafter.KVBytesPerToken, _ = bytesOf(s.drafter.layouts)
 	}
+	z.Staged = s.stagedBlocks()
 	budget := c.KVMemory
 	if budget == 0 {
-		if budget, err = c.defaultKVMemory(s.AllWeightBytes() + z.ExtraBytes()); err != nil {
+		if budget, err = s.defaultKVMemory(); err != nil {
 			return err
 		}
 	}
@@ -65,7 +66,7 @@ func (s *Settled) settlePages(budget int64) error {
 	if z.Pages = int(min(budget/page, most)); int64(z.Pages) == most {
 		z.Reserve = true
 	}
-	z.Transfers = !z.Reserve || c.HostKVMemory > 0 || c.Contexts > 0
+	z.Transfers = s.mayTransfer()
 	if z.Pages < 1 {
 		return setting.Errorf("a KV memory of %s does not hold one page of %s: raise `kv-memory`",
 			bytesText(budget), bytesText(page))
@@ -139,25 +140,35 @@ func (s *Settled) layouts(model models.Config, kv dtypes.DType) []attention.Layo
 
 // attentionSteps are the kinds of steps in which each layer attends that has heads of the same sizes as the given one.
 func (s *Settled) attentionSteps(model models.Config, like int) (steps []attention.Step) {
-	part := decoder.NewPartition(model.OfLayer(like), s.Devices)
 	for layer, l := range model.Layers {
 		if model.StateSize(layer) > 0 || l.HeadDim != model.Layers[like].HeadDim ||
 			l.KVHeads != model.Layers[like].KVHeads {
 			continue
 		}
 		for _, oneToken := range []bool{false, true} {
-			step := attention.Step{Tokens: s.Sizes.StepTokens(), PagesPerSeq: s.Sizes.PagesPerSeq,
-				Heads: part.KVHeads * part.QueriesPerKV, DType: s.DType,
-				Options: decoder.AttentionOptions(model, decoder.Layer{Number: layer}, oneToken),
-				Sinks:   l.Sinks, Stored: !model.Owns(layer)}
-			if oneToken {
-				step.Tokens = s.Sizes.Slots
-			}
-			step.Seqs = min(s.Sizes.Rows(), step.Tokens)
+			step := s.attentionStep(model, layer, oneToken)
+			s.sizeStep(&step, oneToken)
 			steps = append(steps, step)
 		}
 	}
 	return steps
+}
+
+// sizeStep fills in the shapes of a kind of step.
+func (s *Settled) sizeStep(step *attention.Step, oneToken bool) {
+	step.Tokens, step.PagesPerSeq = s.Sizes.StepTokens(), s.Sizes.PagesPerSeq
+	if oneToken {
+		step.Tokens = s.Sizes.Slots
+	}
+	step.Seqs = min(s.Sizes.Rows(), step.Tokens)
+}
+
+// attentionStep is a kind of step of a layer, without its shapes.
+func (s *Settled) attentionStep(model models.Config, layer int, oneToken bool) attention.Step {
+	part := decoder.NewPartition(model.OfLayer(layer), s.Devices)
+	return attention.Step{Heads: part.KVHeads * part.QueriesPerKV, DType: s.DType,
+		Options: decoder.AttentionOptions(model, decoder.Layer{Number: layer}, oneToken),
+		Sinks:   model.Layers[layer].Sinks, Stored: !model.Owns(layer)}
 }
 
 // bytesOf is the size of a token in all caches, and of a page's states.
@@ -196,25 +207,18 @@ func (s *Settled) tokenText() string {
 }
 
 // KVBytesPerToken is the size of a token in all caches of a model with keys and values of a type.
-func KVBytesPerToken(model models.Config, kv dtypes.DType) (bytes int64) {
-	for i := range model.NumCaches() {
-		if sizes := model.OfLayer(i); model.StateSize(i) == 0 {
-			l := attention.PagedLayout(1, 1, sizes.NumKVHeads, sizes.HeadDim, kv)
-			l.Shared = model.Layers[i].Latent.Rank > 0
-			bytes += l.BytesPerToken()
-		}
-	}
-	return bytes
+func KVBytesPerToken(model models.Config, kv dtypes.DType) int64 {
+	return kvBytesPerToken(model, kv, 1)
 }
 
-// defaultPageSize is so large that the states of a page, one for each layer that keeps one, take at most half as much
-// memory as the keys and values of its tokens, up to a limit and the longest sequence.
-func defaultPageSize(model models.Config, kv dtypes.DType, longest int) int {
+// defaultPageSize is the smallest page, or so large that the states of a page, one for each layer that keeps one, take
+// at most half as much memory as the keys and values of its tokens, up to a limit and the longest sequence.
+func defaultPageSize(model models.Config, kv dtypes.DType, longest, smallest int) int {
 	token, states := int(KVBytesPerToken(model, kv)), 0 // bytes
 	for i := range model.NumCaches() {
 		states += max(0, model.StateSize(i)) * dtypes.Float32.Size()
 	}
-	size := smallestPage
+	size := smallest
 	for size < min(largestPage, longest) && states > size*token/2 {
 		size *= 2
 	}

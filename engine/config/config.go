@@ -3,6 +3,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -19,6 +20,7 @@ import (
 	"github.com/quire/quire/engine/tables"
 	"github.com/quire/quire/models"
 	"github.com/quire/quire/models/decoder"
+	"github.com/quire/quire/ops/collective"
 	"github.com/quire/quire/text/tokenizer"
 )
 
@@ -33,9 +35,11 @@ type Config struct {
 	// it. It is nil if this process runs the model alone.
 	Hosts *lockstep.Group
 
-	// MaxSeqs is how many sequences decode at once.
+	// MaxSeqs is how many sequences decode at once. The default is 64 on CPUs. On accelerators it is up to 256, and
+	// fewer if the memory holds fewer, or if the page table would be too large for attention's kernel.
 	MaxSeqs int
-	// PageSize is the number of tokens of a page: a power of two up to 32, or a multiple of 32.
+	// PageSize is the number of tokens of a page: a power of two up to 32, or a multiple of 32. The default is 16; on
+	// TPUs 64, or 128 if the page table is too large otherwise; and more for models that keep states.
 	PageSize int
 	// MaxModelLen bounds prompt and completion together. The default is the length that the model was trained for.
 	MaxModelLen int
@@ -76,7 +80,8 @@ type Config struct {
 	// and caches are laid out.
 	Layers string
 	// ExpertGroups is the number of groups among which the devices that run the model together divide the experts of
-	// each layer; a divisor of the number of devices, 1 by default. The devices of a group split each of its experts.
+	// each layer; a divisor of the number of devices. The devices of a group split each of its experts. The default is
+	// 1, or on TPUs so many that a device's columns of an expert fill whole tiles of memory.
 	ExpertGroups int
 	// Weights is the form of matrices: "" for DType; WeightsAuto for blocks if the checkpoint has them, and DType
 	// otherwise; "f32", "bf16" or "f16"; "q8_0" or "q4_0" for blocks of 32 numbers of 8 or 4 bits with a scale; "int8"
@@ -205,8 +210,29 @@ func (c Config) arrays() []decoder.Array {
 // model is the model's config, with the groups that devices divide its experts among.
 func (c Config) model() models.Config {
 	model := c.Model.Config
-	model.ExpertGroups = max(1, c.ExpertGroups)
+	model.ExpertGroups = cmp.Or(c.ExpertGroups, c.defaultExpertGroups())
 	return model
+}
+
+// defaultExpertGroups is the fewest groups with which a device's columns of an expert fill whole tiles of memory. With
+// others a TPU's programs copy all experts in each step, because prompts and generated tokens want them in two orders.
+// It is 1 if the platform has no tiles, or no number of groups is right.
+func (c Config) defaultExpertGroups() int {
+	devices, lanes := collective.Devices(c.Backend), backend.Of(c.Backend).Lanes
+	fills := func(groups int) bool {
+		for _, l := range c.Model.Config.Layers {
+			if e := l.Experts; e.Count > 0 && (e.Count < groups || e.Size*groups%(lanes*devices) != 0) {
+				return false
+			}
+		}
+		return true
+	}
+	for groups := 1; lanes > 0 && groups <= devices; groups++ {
+		if devices%groups == 0 && fills(groups) {
+			return groups
+		}
+	}
+	return 1
 }
 
 // drafter is the config of the draft model, as if it ran alone. It has the model's types, which are those that a job

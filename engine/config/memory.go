@@ -5,7 +5,6 @@ import (
 
 	"github.com/gomlx/compute"
 
-	"github.com/quire/quire/backend"
 	"github.com/quire/quire/data/setting"
 )
 
@@ -19,10 +18,22 @@ type memoryReporter interface {
 	FreeMemory(device compute.DeviceNum) (int64, error)
 }
 
-// defaultKVMemory is the size of the cache if the config gives none: on an accelerator most of the memory that the
-// weights leave free; on a CPU, whose memory other programs use too, half of it within a bound.
-func (c Config) defaultKVMemory(weights int64) (int64, error) {
-	m, ok := c.Backend.(memoryReporter)
+// Bounds of what programs need, which only the compiler tells exactly.
+const (
+	arraysOfLogits = 4       // arrays of a number for each slot and token of the vocabulary, in float32
+	codeOfLayer    = 4 << 20 // bytes of the programs, for each layer that they contain
+	codeOfRest     = 64 << 20
+	// unknownShare of the memory is for inputs and outputs, what layouts pad, and what the allocator can't use.
+	unknownShare = 64
+	// Blocks on their way take at most one in stagingShare of the memory that weights leave, if that is one block.
+	stagingShare = 16
+)
+
+// defaultKVMemory is the size of the cache if the config gives none. On an accelerator it is the memory that is left by
+// weights, blocks of pages on their way, arrays of features, and bounds of what programs need. On a CPU, whose memory
+// other programs use too, it is half of what weights leave, within a bound.
+func (s *Settled) defaultKVMemory() (int64, error) {
+	m, ok := s.Config.Backend.(memoryReporter)
 	if !ok {
 		return unknownKVMemory, nil
 	}
@@ -30,15 +41,57 @@ func (c Config) defaultKVMemory(weights int64) (int64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("the free memory is not known, give kv-memory: %w", err)
 	}
+	weights := s.AllWeightBytes() + s.Sizes.ExtraBytes()
 	left := free - weights
-	if left <= 0 {
+	switch {
+	case left <= 0:
 		return 0, fmt.Errorf("the weights take %s and %s of memory is free: nothing is left for the KV cache",
 			bytesText(weights), bytesText(free))
-	}
-	if backend.Of(m).IsHost {
+	case s.Traits.IsHost:
 		return min(left/2, maxCPUKVMemory), nil
 	}
-	return left / 20 * 17, nil // the rest is for temporaries and the programs
+	rest := s.stagingBytes() + s.Sizes.LaterExtraBytes() + s.programBytes() + free/unknownShare
+	return left - min(rest, left/2), nil // the bounds are far, and must not take all of a little
+}
+
+// programBytes bounds the code of all programs, and the temporaries of one.
+func (s *Settled) programBytes() int64 {
+	z := s.Sizes
+	layers := s.Model.NumLayers
+	if z.LayerLoop {
+		layers = 1
+	}
+	logits := arraysOfLogits * 4 * int64(z.Slots) * int64(z.Vocabulary)
+	return codeOfRest + codeOfLayer*int64(layers) + logits + s.Config.stepBytes(z.PrefillTokens, s.Devices) +
+		8*int64(z.Rows())*int64(z.PagesPerSeq) // the page table, twice
+}
+
+// stagingBytes is the size of blocks of pages on their way between host and device, in both directions.
+func (s *Settled) stagingBytes() int64 {
+	if !s.mayTransfer() {
+		return 0
+	}
+	return 2 * int64(s.Sizes.Staged) * int64(s.Sizes.BlockPages) * s.ModelPageBytes()
+}
+
+// mayTransfer reports whether pages can be moved to the host, unless the pool has room for all.
+func (s *Settled) mayTransfer() bool {
+	return s.Sizes.Paged && (!s.Sizes.Reserve || s.Config.HostKVMemory > 0 || s.Config.Contexts > 0)
+}
+
+// stagedBlocks is how many blocks may be on their way in each direction.
+func (s *Settled) stagedBlocks() int {
+	m, ok := s.Config.Backend.(memoryReporter)
+	if !ok || s.Traits.IsHost {
+		return BlocksInFlight
+	}
+	free, err := m.FreeMemory(0)
+	if err != nil {
+		return BlocksInFlight
+	}
+	block := int64(s.Sizes.BlockPages) * s.ModelPageBytes()
+	fit := (free - s.AllWeightBytes()) / stagingShare / (2 * max(1, block))
+	return int(min(max(1, fit), BlocksInFlight))
 }
 
 // CheckMemory rejects more slots than the memory of a CPU has room for their logits. Compilers for accelerators find

@@ -70,6 +70,11 @@ type Plan struct {
 	Features  []string `json:"features,omitempty"`
 	MaskBytes int64    `json:"mask_bytes,omitempty"`
 
+	// StagingBytes is the device memory of blocks of pages on their way to the host and back, besides KVBytes.
+	// LaterFeatureBytes is what the arrays of features take that rows may still ask for. On a CPU they are 0.
+	StagingBytes      int64 `json:"-"`
+	LaterFeatureBytes int64 `json:"-"`
+
 	// Figures that only the text of the plan shows: the rows of a decode step, the states and masks that MaskBytes have
 	// room for, and what the keys and values of a token consist of.
 	Slots             int    `json:"-"`

@@ -35,26 +35,24 @@ func (c Config) defaultPrefillTokens(weightBytes, parameters int64, devices int)
 			wanted = 2 * device.Ridge(min(2, float64(weightBytes)*float64(devices)/float64(parameters)))
 		}
 	}
-	model := c.Model.Config
-	// A token's hidden states, results of its experts, queries and columns of the MLP, in float32; and what experts
-	// hold of a step.
-	widest, chosen := 0, 0
-	for i := range model.Layers {
-		of := model.OfLayer(i)
-		widest = max(widest, 2*of.NumHeads*of.HeadDim+2*of.IntermediateSize)
-		chosen = max(chosen, model.Layers[i].Experts.Chosen)
-	}
-	step := func(tokens int) int64 {
-		ofExperts := 0
-		for _, l := range model.Layers {
-			ofExperts = max(ofExperts, linear.ExpertNumbers(tokens, l.Experts.Chosen, l.Experts.Count, model.HiddenSize,
-				l.Experts.Size/devices))
-		}
-		return 4 * int64(tokens*((4+chosen)*model.HiddenSize+widest/devices)+ofExperts)
-	}
 	tokens, most := leastPrefillTokens, max(weightBytes/prefillShare, PrefillBytes)
-	for float64(tokens) < wanted && tokens < mostPrefillTokens && step(2*tokens) <= most {
+	for float64(tokens) < wanted && tokens < mostPrefillTokens && c.stepBytes(2*tokens, devices) <= most {
 		tokens *= 2
 	}
 	return tokens
+}
+
+// stepBytes is the size of the arrays of a prompt step's tokens: hidden states, results of a token's experts, queries
+// and columns of the MLP, in float32; and what experts hold of a step.
+func (c Config) stepBytes(tokens, devices int) int64 {
+	model := c.Model.Config
+	widest, chosen, ofExperts := 0, 0, 0
+	for i, l := range model.Layers {
+		layer := model.OfLayer(i)
+		widest = max(widest, 2*layer.NumHeads*layer.HeadDim+2*layer.IntermediateSize)
+		chosen = max(chosen, l.Experts.Chosen)
+		ofExperts = max(ofExperts, linear.ExpertNumbers(tokens, l.Experts.Chosen, l.Experts.Count, model.HiddenSize,
+			l.Experts.Size/devices))
+	}
+	return 4 * int64(tokens*((4+chosen)*model.HiddenSize+widest/devices)+ofExperts)
 }

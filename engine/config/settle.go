@@ -52,22 +52,24 @@ func (s *Settled) settle() (err error) {
 	z := &s.Sizes
 	z.Paged, z.LayerLoop = kv == paged, layers == LayersLoop
 	z.Contexts, z.Features, z.Vocabulary = c.Contexts, c.Features, model.VocabSize
-	z.BlockPages, z.Staged = device.BlockPages, BlocksInFlight
+	z.BlockPages = device.BlockPages
 	z.Stops, _ = StopTables(c)
-	z.MaxSeqs, z.MaxRounds = cmp.Or(c.MaxSeqs, DefaultMaxSeqs), cmp.Or(c.MaxRounds, defaultMaxRounds)
+	z.MaxRounds = cmp.Or(c.MaxRounds, defaultMaxRounds)
 	z.PrefillTokens = cmp.Or(c.PrefillTokens, c.defaultPrefillTokens(s.WeightBytes, s.Parameters, s.Devices))
 	s.MaxModelLen = cmp.Or(c.MaxModelLen, model.MaxPositions)
 	s.Model = model
 	s.Model.Context = s.MaxModelLen
 	s.ShortRope = s.Model.ShortRope()
 	z.ShortRope = s.ShortRope > 0
-	z.PageSize = cmp.Or(c.PageSize, defaultPageSize(model, s.kvDType, s.MaxModelLen))
+	if err := (slotFinder{s}).find(); err != nil {
+		return err
+	}
 	admission := cmp.Or(c.Admission, Overcommit)
 	z.Reserve = admission == Reserve
 	if err := s.check(admission); err != nil {
 		return err
 	}
-	z.Slots, z.Mixed = ceilDiv(z.MaxSeqs, rowMultiple)*rowMultiple, c.sameForms()
+	z.Slots, z.Mixed = slotRows(z.MaxSeqs), c.sameForms()
 	if z.Drafts, err = s.drafting(); err != nil {
 		return err
 	}
@@ -78,7 +80,7 @@ func (s *Settled) settle() (err error) {
 
 	switch kv {
 	case paged:
-		z.PrefixRows = max(8, z.MaxSeqs/2)
+		z.PrefixRows = prefixRows(z.MaxSeqs)
 		z.PagesPerSeq = ceilDiv(s.MaxModelLen, z.PageSize)
 		z.PrefixCache = !c.NoPrefixCache
 	case basic:
@@ -204,6 +206,9 @@ func (s *Settled) Plan() Plan {
 	}
 	if z.Paged {
 		p.KV = paged
+	}
+	if !s.Traits.IsHost { // whose memory is not the plan's alone
+		p.StagingBytes, p.LaterFeatureBytes = s.stagingBytes(), z.LaterExtraBytes()
 	}
 	if z.Reserve {
 		p.Admission = Reserve

@@ -52,7 +52,7 @@ const (
 	// minPromptTokens is the least number of prompt tokens that a call takes; the longest prompt always fits.
 	minPromptTokens = 8192
 	// BlocksInFlight is the largest number of blocks of device.BlockPages pages that are on the device in addition to
-	// the pool, in each direction.
+	// the pool, in each direction. If memory is short, it is fewer.
 	BlocksInFlight = 4
 )
 
@@ -121,4 +121,22 @@ func (s *Settled) layersName() string {
 		return LayersLoop
 	}
 	return LayersUnrolled
+}
+
+// CheckKernels rejects a plan in which attention has its plain form, though the backend has kernels for it and its
+// platform is many times slower without.
+func (s *Settled) CheckKernels() error {
+	b, ok := s.Config.Backend.(interface{ WantsKernels() bool })
+	if !ok || !b.WantsKernels() || s.Traits.ScalarMemory == 0 {
+		return nil
+	}
+	z := s.Sizes
+	step := slotFinder{s}.withoutKernel(z.PageSize, s.sizeStep)
+	if step == nil {
+		return nil
+	}
+	return setting.Errorf("attention has no kernel for steps of %d tokens with %d heads on a device, keys and values "+
+		"in %s, pages of %d tokens and a page table of %d x %d: change `page-size`, `max-seqs` or `max-model-len`, or "+
+		"give `kernels` off for ordinary operations, which take many times as long", step.Tokens, step.Heads,
+		kvName(s.kvDType), z.PageSize, step.Seqs, step.PagesPerSeq)
 }

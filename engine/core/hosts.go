@@ -72,20 +72,29 @@ func newHosts(cfg config.Config) (*Hosts, error) {
 // leads reports whether other processes follow this one.
 func (s *Hosts) leads() bool { return s != nil && s.group.Leads() }
 
-// sameMemory lets all processes take the KV memory that the one with the least has.
+// sameMemory lets all processes take the KV memory that the one with the least has, and the number of slots and the
+// size of pages that follow from the least memory.
 func (s *Hosts) sameMemory(settled *config.Settled) (*config.Settled, error) {
-	cfg := settled.Config
-	cfg.KVMemory = settled.KVBytes
-	all, err := s.group.Gather([]byte(fmt.Sprint(settled.KVBytes)))
+	cfg, z := settled.Config, settled.Sizes
+	all, err := s.group.Gather([]byte(fmt.Sprint(settled.KVBytes, z.MaxSeqs, z.PageSize)))
 	if err != nil {
 		return nil, fmt.Errorf("planning the engine: %w", err)
 	}
+	cfg.KVMemory = settled.KVBytes
+	slots, page := z.MaxSeqs, z.PageSize
 	for _, text := range all {
 		var bytes int64
-		if _, err := fmt.Sscan(string(text), &bytes); err != nil {
-			return nil, fmt.Errorf("planning the engine: the KV memory of another process: %w", err)
+		var itsSlots, itsPage int
+		if _, err := fmt.Sscan(string(text), &bytes, &itsSlots, &itsPage); err != nil {
+			return nil, fmt.Errorf("planning the engine: the sizes of another process: %w", err)
 		}
-		cfg.KVMemory = min(cfg.KVMemory, bytes)
+		cfg.KVMemory, slots, page = min(cfg.KVMemory, bytes), min(slots, itsSlots), max(page, itsPage)
+	}
+	if z.Paged && cfg.MaxSeqs == 0 {
+		cfg.MaxSeqs = slots
+	}
+	if z.Paged && cfg.PageSize == 0 {
+		cfg.PageSize = page
 	}
 	return config.Settle(cfg)
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/gomlx/compute"
 
-	"github.com/quire/quire/engine/config"
 	"github.com/quire/quire/engine/device"
 	"github.com/quire/quire/engine/schedule"
 	"github.com/quire/quire/ops/tree"
@@ -40,7 +39,7 @@ type Swapper struct {
 
 func NewSwapper(core *Core) *Swapper {
 	return &Swapper{core: core, downLane: make(chan struct{}, 1), upLane: make(chan struct{}, 1),
-		free: make(chan struct{}, config.BlocksInFlight), staged: map[*Block]*stagedBlock{}}
+		free: make(chan struct{}, max(1, core.Settled.Sizes.Staged)), staged: map[*Block]*stagedBlock{}}
 }
 
 // pointers are the blocks that the scheduler knows as values of any type.
@@ -54,9 +53,10 @@ func pointers(blocks []schedule.Block) []*Block {
 
 // stagedBlock is a block that is on the device, or on its way there.
 type stagedBlock struct {
-	there   chan struct{}
-	buffers []compute.Buffer
-	err     error
+	there    chan struct{}
+	unwanted atomic.Bool // set by unstage: the device memory is then free as soon as the lane is
+	buffers  []compute.Buffer
+	err      error
 }
 
 func (m *Swapper) Note(event string) {
@@ -149,7 +149,7 @@ func (m *Swapper) down(of *device.SaveInput) (*Block, error) {
 // Stage starts to copy blocks to the device, as many of the first as may be there, and gives up others that were
 // staged.
 func (m *Swapper) Stage(blocks []schedule.Block) {
-	want := pointers(blocks[:min(len(blocks), config.BlocksInFlight)])
+	want := pointers(blocks[:min(len(blocks), m.core.Settled.Sizes.Staged)])
 	for b := range m.staged {
 		if !slices.Contains(want, b) {
 			m.unstage(b)
@@ -164,7 +164,7 @@ func (m *Swapper) Stage(blocks []schedule.Block) {
 
 // IsStaged reports whether the first of blocks, as many as may be staged, are on the device or on their way there.
 func (m *Swapper) IsStaged(blocks []schedule.Block) bool {
-	return !slices.ContainsFunc(pointers(blocks[:min(len(blocks), config.BlocksInFlight)]),
+	return !slices.ContainsFunc(pointers(blocks[:min(len(blocks), m.core.Settled.Sizes.Staged)]),
 		func(b *Block) bool { return m.staged[b] == nil })
 }
 
@@ -182,7 +182,15 @@ func (m *Swapper) up(b *Block) *stagedBlock {
 	m.pending.Go(func() {
 		defer close(s.there)
 		if _, s.err = b.Wait(); s.err == nil {
-			m.copy(m.upLane, "up", func() { s.buffers, s.err = m.uploadBlock(b) })
+			m.copy(m.upLane, "up", func() {
+				if !s.unwanted.Load() {
+					s.buffers, s.err = m.uploadBlock(b)
+				}
+				if s.unwanted.Load() {
+					finalize(s.buffers)
+					s.buffers = nil
+				}
+			})
 		}
 	})
 	return s
@@ -210,10 +218,16 @@ func (m *Swapper) uploadBlock(b *Block) ([]compute.Buffer, error) {
 func (m *Swapper) unstage(b *Block) {
 	s := m.staged[b]
 	delete(m.staged, b)
-	m.pending.Go(func() {
-		<-s.there
+	s.unwanted.Store(true)
+	select {
+	case <-s.there:
 		finalize(s.buffers)
-	})
+	default:
+		m.pending.Go(func() {
+			<-s.there
+			finalize(s.buffers)
+		})
+	}
 }
 
 // take returns a block on the device: as it was staged, or copied now, together with the blocks after it.
@@ -222,8 +236,8 @@ func (m *Swapper) take(behind []*Block) ([]compute.Buffer, error) {
 	if m.staged[b] == nil {
 		m.Note("not staged")
 	}
-	for _, next := range behind[:min(len(behind), config.BlocksInFlight)] {
-		if m.staged[next] == nil && (next == b || len(m.staged) < config.BlocksInFlight) {
+	for _, next := range behind[:min(len(behind), m.core.Settled.Sizes.Staged)] {
+		if m.staged[next] == nil && (next == b || len(m.staged) < m.core.Settled.Sizes.Staged) {
 			m.staged[next] = m.up(next)
 		}
 	}

@@ -36,6 +36,14 @@ type extras struct {
 // ExtraBytes is the memory that the extras take.
 func (p Sizes) ExtraBytes() int64 { return p.features().Bytes() + p.draftingBytes() }
 
+// LaterExtraBytes is the memory that the extras of other features take. The programs get them when the first row asks
+// for one.
+func (p Sizes) LaterExtraBytes() int64 {
+	all := p
+	all.Features = ^feature.Set(0)
+	return all.ExtraBytes() - p.ExtraBytes()
+}
+
 // table is what features see of the tables.
 func (st state) table() feature.Table {
 	return feature.Table{Used: st.Sequences.Used, Owners: st.Sequences.Owners, PromptLens: st.Rows.PromptLens,

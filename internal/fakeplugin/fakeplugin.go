@@ -21,7 +21,10 @@
 //	                        that the plugin finds in its environment when it is loaded ("env TPU_VISIBLE_CHIPS=0")
 //	real=PATH               the plugin to bend
 //
-// To add a function of the C API, write it in c/plugin.c and name it in CALLS there.
+// With real= and memory= the device has so much memory: it counts arrays, the code of programs and their temporaries,
+// and refuses what it has no room for. It has the name platform= then, so that it counts as an accelerator.
+//
+// To add a function of the C API, write it in c/plugin.c and name it in CALLS of c/table.c.
 package fakeplugin
 
 import (
@@ -42,8 +45,17 @@ import (
 // Variable has the script of a plugin that has no script file, with its entries separated by semicolons.
 const Variable = "QUIRE_FAKE_PLUGIN"
 
-//go:embed c/plugin.c
-var source []byte
+// The parts of the plugin, which are compiled as one file.
+var (
+	//go:embed c/plugin.c
+	calls string
+	//go:embed c/memory.c
+	memory string
+	//go:embed c/table.c
+	table string
+)
+
+var source = calls + "\n" + memory + "\n" + table
 
 // New returns the path of a new plugin with a script.
 func New(t testing.TB, script ...string) string {
@@ -83,7 +95,7 @@ var build = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	header := filepath.Join(strings.TrimSpace(string(module)), "pjrt")
-	sum := sha256.Sum256(append([]byte(header+"\n"), source...))
+	sum := sha256.Sum256([]byte(header + "\n" + source))
 	dir := filepath.Join(cache, "test-plugins")
 	path := filepath.Join(dir, "fake-"+hex.EncodeToString(sum[:8])+".so")
 	if _, err := os.Stat(path); err == nil {
@@ -104,7 +116,7 @@ var build = sync.OnceValues(func() (string, error) {
 	}
 	cmd := exec.Command(compiler, "-std=gnu11", "-O1", "-Wall", "-shared", "-fPIC", "-fvisibility=hidden", "-I", header,
 		"-o", made.Name(), "-x", "c", "-", "-ldl", "-lpthread")
-	cmd.Stdin = strings.NewReader(string(source))
+	cmd.Stdin = strings.NewReader(source)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("compiling the fake plugin: %w: %s", err, out)
 	}

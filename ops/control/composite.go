@@ -48,6 +48,16 @@ func Replaces(backend compute.Backend, op string, attrs any, inputs, results []s
 	return err == nil && replaces(backend, op, encoded, inputs, results)
 }
 
+// HasKernel reports whether the backend has a kernel for op that is made for inputs of these shapes; false if it has no
+// such kernels.
+func HasKernel(backend compute.Backend, op string, attrs any, inputs []shapes.Shape) bool {
+	b, ok := backend.(interface {
+		HasKernelFor(op string, attrs json.RawMessage, inputs []shapes.Shape) bool
+	})
+	encoded, err := json.Marshal(attrs)
+	return ok && err == nil && b.HasKernelFor(op, encoded, inputs)
+}
+
 // Composite applies the operation op to inputs. If the backend has a native form, one call to it is emitted, with
 // attrs (any JSON value) and results of the given shapes. Otherwise plain builds the results from ordinary
 // operations. The plain form defines what the operation means and is the oracle of every native form.

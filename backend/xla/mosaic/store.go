@@ -12,16 +12,17 @@ import (
 	"sync"
 
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/quire/quire/backend"
 )
 
 // Suffix ends the names of payload files in a folder.
 const Suffix = ".payload"
 
 // SMEM of a TPU core, of which a kernel's page table and lengths must leave a little.
-const (
-	smemBytes    = 1 << 20
-	smemReserved = 16 << 10
-)
+var smemBytes = backend.For(backend.TPU).ScalarMemory
+
+const smemReserved = 16 << 10
 
 //go:embed payloads/common.zst
 var common []byte

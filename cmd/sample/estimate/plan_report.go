@@ -44,11 +44,23 @@ func printPlan(w io.Writer, r *plan.Report) {
 	}
 	part("temporaries", r.Temporary, "")
 	part("code", r.Code, "")
+	if r.Staging > 0 {
+		part("pages on their way", r.Staging, "to the host and back")
+	}
+	if r.LaterFeatures > 0 {
+		part("features", r.LaterFeatures, "that rows may still ask for")
+	}
 	part("inputs, outputs, padding", r.Rest, "")
 	part("total", r.Total, fmt.Sprintf("%s are free", plan.Size(r.DeviceMemory-r.Total)))
 	t.Flush()
 	fmt.Fprintln(t)
 	printContext(r, row)
+	for _, text := range p.Lowered {
+		row("lowered", "%s", text)
+	}
+	if p.ExpertGroups > 1 {
+		row("experts", "shared out to %d groups of devices", p.ExpertGroups)
+	}
 	if more := r.MoreSeqs(); more > 0 {
 		row("free", "%s: --max-seqs %d would use them", plan.Size(r.DeviceMemory-r.Total), more)
 	}

@@ -58,7 +58,8 @@ func (o *Options) defineDevices(s *pflag.FlagSet) {
 	s.IntVar(&o.Spec.Engine.TP, "tp", o.Spec.Engine.TP,
 		"`DEVICES` devices to split each model over (tensor parallelism)")
 	s.IntVar(&o.Spec.Engine.EP, "ep", o.Spec.Engine.EP,
-		"`GROUPS` groups of --tp's devices to share experts out to; each splits its own (expert parallelism)")
+		"`GROUPS` groups of --tp's devices to share experts out to; each splits its own (expert parallelism; default: "+
+			"1, or more on TPUs if experts are too narrow for all devices)")
 	s.IntVar(&o.Spec.Engine.DP, "dp", o.Spec.Engine.DP,
 		"`REPLICAS` replicas of the model, each on --tp devices of its own (data parallelism)")
 	s.StringVar(&o.mesh, "mesh", "", "`AXES` --tp and --dp at once, such as tp=4,dp=2")

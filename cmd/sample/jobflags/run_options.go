@@ -135,23 +135,28 @@ func (o *Options) defineEngine(s *pflag.FlagSet) {
 	s.StringVar(&o.Spec.Engine.Backend, "backend", o.Spec.Engine.Backend,
 		"`BACKEND` xla:cpu, xla:cuda, xla:tpu, xla:/path/plugin.so, or go, which is slow and needs no plugin")
 	s.StringVar(&o.Spec.Engine.Kernels, "kernels", o.Spec.Engine.Kernels,
-		"`MODE` C kernels in place of slow XLA operations on the CPU: auto (where there are any) or off")
+		"`MODE` kernels in place of slow XLA operations: auto (where there are any; on a TPU attention must have one) "+
+			"or off")
 	s.StringVar(&o.Spec.Engine.Layers, "layers", o.Spec.Engine.Layers,
 		"`FORM` how the programs hold the model's layers: unrolled, or loop (one loop over layers that repeat, which "+
 			"compiles faster, and on GPUs copies the weights in each step)")
 	s.StringVar(&o.Spec.Engine.Weights, "weights", o.Spec.Engine.Weights,
 		"`FORM` how matrices are stored: auto (quantized blocks of a GGUF file as they are, others in the dtype), "+
 			"f32, bf16, f16, q8_0 or q4_0 (8 or 4 bits, a scale per 32 numbers), or int8 (8 bits, a scale per row)")
-	s.IntVar(&o.Spec.Engine.MaxSeqs, "max-seqs", 0, "`SLOTS` maximum number of sequences that decode at once")
+	s.IntVar(&o.Spec.Engine.MaxSeqs, "max-seqs", 0,
+		"`SLOTS` maximum number of sequences that decode at once (default: 64 on CPUs; up to 256 on TPUs and GPUs, as "+
+			"memory and the page table permit)")
 	s.StringVar(&o.Spec.Engine.KV, "kv", o.Spec.Engine.KV,
 		"`KIND` kind of KV cache: paged, or basic (one row of max-model-len per slot, and as many slots as fit unless "+
 			"--max-seqs is given)")
 	s.StringVar(&o.kvMemory, "kv-memory", "",
-		"`BYTES` memory for the KV cache, such as 2GB or 512MiB (default: half of the free memory, at most 4 GiB)")
+		"`BYTES` memory for the KV cache, such as 2GB or 512MiB (default: half of the free memory, at most 4 GiB; on "+
+			"TPUs and GPUs what programs and pages on their way to the host leave)")
 	s.StringVar(&o.Spec.Engine.KVDType, "kv-dtype", o.Spec.Engine.KVDType,
 		"`TYPE` type of keys and values: f32, bf16, f16, auto (that of --dtype), or int8 or fp8 (8 bits, a scale "+
 			"per token and KV head)")
-	s.IntVar(&o.Spec.Engine.PageSize, "page-size", 0, "`TOKENS` tokens in a page of the KV cache")
+	s.IntVar(&o.Spec.Engine.PageSize, "page-size", 0,
+		"`TOKENS` tokens in a page of the KV cache (default: 16; 64 on TPUs, or 128 if the page table is too large)")
 	o.definePages(s)
 	o.defineSpeculation(s)
 	o.defineFeatures(s)

@@ -33,6 +33,12 @@ func newMosaic(folder string, standIn StandIn, uses *kernelUses) (*mosaicKernels
 	return &mosaicKernels{store: store, uses: uses, standIn: standIn}, err
 }
 
+// unnoted returns the same kernels without their uses and refusals: sizes do not change when a kernel turns out not to
+// fit.
+func (m *mosaicKernels) unnoted() *mosaicKernels {
+	return &mosaicKernels{store: m.store, uses: &kernelUses{}, standIn: m.standIn}
+}
+
 // cacheOps are the composites on a cache of package attention. The cache is the first input, but the second of
 // attention.
 var cacheOps = []string{mosaic.RaggedPagedAttention, latentAttention, "kv_update", "copy_pages", "zero_pages"}

@@ -140,6 +140,28 @@ func (f *Forms) ReplacesCompositeFor(op string, attrs json.RawMessage, inputs, r
 	return err == nil
 }
 
+// WantsKernels reports whether the backend replaces attention by kernels that are made for certain shapes.
+func (f *Forms) WantsKernels() bool { return f.uses != nil }
+
+// HasKernelFor reports whether the backend has a kernel for the composite op and inputs of these shapes. Unlike
+// ReplacesCompositeFor it counts only kernels that are made for certain shapes, and is no use of the kernel: it is
+// asked before sizes are settled.
+func (f *Forms) HasKernelFor(op string, attrs json.RawMessage, inputs []shapes.Shape) bool {
+	if f.mosaic == nil {
+		return false
+	}
+	var err error
+	switch quiet := f.mosaic.unnoted(); op {
+	case mosaic.RaggedPagedAttention:
+		_, err = quiet.attention(attrs, inputs)
+	case mosaic.PagedAttentionUpdate:
+		_, err = quiet.update(attrs, inputs)
+	default:
+		return false
+	}
+	return err == nil
+}
+
 // SetKernel notes in an error of the compiler which kernel of the program did not fit into a core's memory, and has the
 // backend build no more programs with this kernel.
 func SetKernel(f *Forms, lack *memoryerror.Kernel, p *program.Builder) {
