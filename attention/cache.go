@@ -18,6 +18,8 @@ import (
 
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/dtypes/bfloat16"
+	"github.com/gomlx/compute/dtypes/float16"
 	"github.com/gomlx/compute/shapes"
 	. "github.com/gomlx/gomlx/core/graph"
 
@@ -353,6 +355,50 @@ func (l Layout) block(cache *Node, slots, pageIndices, block *Node, blockSize in
 		return k, k
 	}
 	return k, open(takeRows(flat, AddScalar(keys, 1)))
+}
+
+// Dense returns the keys and values of tokens on the host, [tokens, KVHeads, HeadDim] each. pages are the flat contents
+// of their pages in order, in the Go type of the layout's dtype.
+//
+// It returns an error for layers that keep a state, and for quantized caches.
+func Dense(l Layout, pages any, tokens int) (keys, values []float32, err error) {
+	if l.State > 0 || l.Quantized() {
+		return nil, nil, fmt.Errorf("attention: the cache has no keys and values in floats")
+	}
+	var number func(at int) float32
+	switch flat := pages.(type) {
+	case []float32:
+		number = func(at int) float32 { return flat[at] }
+	case []bfloat16.BFloat16:
+		number = func(at int) float32 { return flat[at].Float32() }
+	case []float16.Float16:
+		number = func(at int) float32 { return flat[at].Float32() }
+	default:
+		return nil, nil, fmt.Errorf("attention: pages are %T, and not floats", pages)
+	}
+	f := l.format()
+	width := f.each() * f.heads() * l.HeadDim // of a token
+	if l.Flat {
+		width = f.flatWidth()
+	}
+	vectors := func(first int) []float32 {
+		all := make([]float32, 0, tokens*l.KVHeads*l.HeadDim)
+		for token := range tokens {
+			for head := range l.KVHeads {
+				vector := f.each()*head + first
+				at := token*width + vector*l.HeadDim
+				if l.ByHead {
+					page, slot := token/l.PageSize, token%l.PageSize
+					at = ((page*f.each()*l.KVHeads+vector)*l.PageSize + slot) * l.HeadDim
+				}
+				for d := range l.HeadDim {
+					all = append(all, number(at+d))
+				}
+			}
+		}
+		return all
+	}
+	return vectors(0), vectors(f.each() - 1), nil
 }
 
 // takeRows returns rows of x by int32 indices of any shape; negative ones read row 0.

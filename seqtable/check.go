@@ -29,6 +29,9 @@ var Rules = []string{
 	"free pages and held pages are all pages",
 }
 
+// ruleOfPartialPages is the place in [Rules] of the rule that partial pages are not shared.
+const ruleOfPartialPages = 6
+
 // CheckInput is the state that [Table.Check] compares the table with.
 type CheckInput struct {
 	Pages    pagetable.Table
@@ -129,6 +132,16 @@ func (e ErrRuleBroken) Error() string {
 // Is reports whether target is an ErrRuleBroken.
 func (e ErrRuleBroken) Is(target error) bool { _, ok := target.(ErrRuleBroken); return ok }
 
+// ErrPageFinalized is the [ErrRuleBroken] of the rule that a page is held by one sequence alone until it is full: the
+// next token of a sequence would change a page that others hold too. errors.Is matches any ErrPageFinalized.
+type ErrPageFinalized struct{ ErrRuleBroken }
+
+// Is reports whether target is an ErrPageFinalized.
+func (e ErrPageFinalized) Is(target error) bool { _, ok := target.(ErrPageFinalized); return ok }
+
+// Unwrap returns the broken rule.
+func (e ErrPageFinalized) Unwrap() error { return e.ErrRuleBroken }
+
 // CheckError turns the counts of [Table.Check], read from the device, into an error that joins an [ErrRuleBroken] for
 // each rule that is broken; nil if none is.
 func CheckError(counts []int32) error {
@@ -137,8 +150,13 @@ func CheckError(counts []int32) error {
 	}
 	var broken []error
 	for i, n := range counts {
-		if n != 0 {
-			broken = append(broken, ErrRuleBroken{Rule: Rules[i], Count: int(n)})
+		if n == 0 {
+			continue
+		}
+		if rule := (ErrRuleBroken{Rule: Rules[i], Count: int(n)}); i == ruleOfPartialPages {
+			broken = append(broken, ErrPageFinalized{rule})
+		} else {
+			broken = append(broken, rule)
 		}
 	}
 	return errors.Join(broken...)

@@ -92,6 +92,11 @@ func TestCheckFindsCorruption(t *testing.T) {
 			if !errors.Is(err, seqtable.ErrRuleBroken{}) || !brokenRule(err, c.rule) {
 				t.Errorf("%v does not break %q, but: %v", c.changes, c.rule, err)
 			}
+			var finalized seqtable.ErrPageFinalized
+			if shared := brokenRule(err, seqtable.Rules[6]); errors.As(err, &finalized) != shared ||
+				errors.Is(err, seqtable.ErrPageFinalized{}) != shared || shared && finalized.Count != 1 {
+				t.Errorf("%v: %v is an ErrPageFinalized, or is none: %+v", c.changes, err, finalized)
+			}
 		}
 		// Every rule has its case.
 		for _, rule := range seqtable.Rules {

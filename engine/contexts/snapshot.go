@@ -6,6 +6,9 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/quire/quire/attention"
+	"github.com/quire/quire/engine/admit"
+	"github.com/quire/quire/engine/core"
 	"github.com/quire/quire/engine/device"
 	"github.com/quire/quire/engine/prefixes"
 	"github.com/quire/quire/engine/schedule"
@@ -38,6 +41,48 @@ func (c *Context) Save(name string) error {
 			pages: pages, bytes: bytes}
 		return nil
 	})
+}
+
+// Materialize copies the keys and values of a layer to the host, of the tokens that were run: [tokens, KV heads, head
+// dim] each. It is for tests and tools: it runs nothing, and copies the pages of all layers, as Save does.
+//
+// It returns [admit.ErrInvalidRequest] if there is no such layer, if the layer keeps a state, if keys and values have 8
+// bits, and if several devices run the model together.
+func (c *Context) Materialize(layer int) (keys, values []float32, err error) {
+	t := &c.set.table
+	settled := t.core.Settled
+	switch {
+	case layer < 0 || layer >= len(settled.Model.Layers):
+		return nil, nil, fmt.Errorf("%w: there is no layer %d, the model has %d", admit.ErrInvalidRequest, layer,
+			len(settled.Model.Layers))
+	case settled.Devices > 1:
+		return nil, nil, fmt.Errorf("%w: %d devices each have some heads of keys and values", admit.ErrInvalidRequest,
+			settled.Devices)
+	}
+	var pages *schedule.Pages
+	err = c.do(func(r *contextRow) error {
+		if pages, err = t.swapper.Save(r.row, r.done); err != nil {
+			t.failed(err)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	cache := settled.Model.Layers[layer].KVFrom
+	for i, b := range pages.Blocks {
+		layers, err := b.(*core.Block).Wait()
+		if err != nil {
+			return nil, nil, err
+		}
+		whole := device.BlockPages * t.pageSize
+		k, v, err := attention.Dense(settled.Sizes.Layouts[cache], layers[cache], min(whole, pages.Tokens-i*whole))
+		if err != nil {
+			return nil, nil, fmt.Errorf("%w: layer %d: %w", admit.ErrInvalidRequest, layer, err)
+		}
+		keys, values = append(keys, k...), append(values, v...)
+	}
+	return keys, values, nil
 }
 
 // OpenSnapshot begins a context with what was saved, bit for bit. Pages that the device still has by name are not

@@ -16,6 +16,7 @@ var (
 	headingRule = regexp.MustCompile(`(?m)^#+ (.*)$`)
 	notInAnchor = regexp.MustCompile(`[^\w\- ]`)
 	testRule    = regexp.MustCompile(`\b(?:Test|Fuzz)[A-Z]\w+`)
+	nameRule    = regexp.MustCompile("`([a-z]\\w*\\.[A-Za-z]\\w*(?:\\.\\w+)?)`")
 	scriptRule  = regexp.MustCompile("`(?:testdata/script/)?([a-z]+\\.txtar)`")
 )
 
@@ -98,6 +99,37 @@ func TestPagesNameTests(t *testing.T) {
 			if _, err := os.Stat(file); err != nil {
 				t.Errorf("%s names the script %s, but there is no %s", page, script[1], file)
 			}
+		}
+	}
+}
+
+// docs/seeds.md names what is in the code: `package.Name`, or `package.Type.Name` for methods and fields.
+func TestSeedsNameCode(t *testing.T) {
+	declared := map[string]bool{}
+	for _, f := range files {
+		declare := func(name string) { declared[path.Base(f.dir)+"."+name] = true }
+		ast.Inspect(f.ast, func(n ast.Node) bool {
+			switch x := n.(type) {
+			case *ast.FuncDecl:
+				declare(functionName(x))
+			case *ast.TypeSpec:
+				declare(x.Name.Name)
+				if of, ok := x.Type.(*ast.StructType); ok {
+					for _, field := range of.Fields.List {
+						for _, name := range field.Names {
+							declare(x.Name.Name + "." + name.Name)
+						}
+					}
+				}
+			case *ast.ValueSpec:
+				declare(x.Names[0].Name)
+			}
+			return true
+		})
+	}
+	for _, name := range nameRule.FindAllStringSubmatch(readPages(t)["docs/seeds.md"], -1) {
+		if !declared[name[1]] && path.Ext(name[1]) != ".txtar" {
+			t.Errorf("docs/seeds.md names %s, which is not there", name[1])
 		}
 	}
 }
