@@ -146,8 +146,8 @@ func names(files map[string]string) (all []string) {
 	return all
 }
 
-// Workers whose supervisor was killed hold their locks until the system has freed their memory. The same command, started
-// at once, waits for that.
+// Workers whose supervisor was killed hold their locks until the system has freed their memory. The same command,
+// started at once, waits for that.
 func TestWorkersWaitForDyingOnes(t *testing.T) {
 	j := newCrashJob(t, "--part-rows", "700", "--workers", "2")
 	folder := filepath.Join(j.dir, "out", "_job")
