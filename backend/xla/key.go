@@ -83,8 +83,8 @@ func cpuFeatures(file string) string {
 }
 
 // writeGPUKey writes what the programs of a GPU depend on in addition to their text. It leaves out the host, its
-// processor, and the path and time of the plugin, so that hosts with equal GPUs share programs and with them what tuning
-// chose: the same bytes on each. The plugin is known by its contents.
+// processor, and the path and time of the plugin, so that hosts with equal GPUs share programs and with them what
+// tuning chose: the same bytes on each. The plugin is known by its contents.
 func writeGPUKey(key io.Writer, dir string, d *devices) error {
 	digest, err := fileDigest(dir, d.pluginPath)
 	if err != nil {

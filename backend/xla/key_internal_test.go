@@ -8,8 +8,8 @@ import (
 	"github.com/quire/quire/internal/fakeplugin"
 )
 
-// The key of a GPU's programs depends on the contents of the plugin and on the GPU, not on the plugin's path and time or
-// on the host: hosts with equal GPUs share programs.
+// The key of a GPU's programs depends on the contents of the plugin and on the GPU, not on the plugin's path and time
+// or on the host: hosts with equal GPUs share programs.
 func TestKeyOfGPUPrograms(t *testing.T) {
 	dir := t.TempDir()
 	key := func(plugin string) []byte {
