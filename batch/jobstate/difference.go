@@ -23,8 +23,8 @@ type Difference struct {
 }
 
 // Differ returns the difference of a setting that has changed from was to is.
-func Differ(name string, is, was any) Difference {
-	return Difference{Setting, name, fmt.Sprintf("is %v, was %v", is, was)}
+func Differ(name string, now, was any) Difference {
+	return Difference{Setting, name, fmt.Sprintf("is %v, was %v", now, was)}
 }
 
 // OfInput reports whether the difference concerns an input.

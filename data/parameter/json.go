@@ -13,7 +13,7 @@ func decode(value []byte) (v any, ok bool) {
 
 // is compares a decoded JSON value with a JSON text. Null members of objects are ignored, because every struct of a
 // Parquet column has all members.
-func is(v any, text string) bool {
+func matches(v any, text string) bool {
 	want, ok := decode([]byte(text))
 	return ok && same(v, want)
 }

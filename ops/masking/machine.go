@@ -11,13 +11,13 @@ type Machine struct {
 }
 
 // at is a state of a machine.
-type at struct {
+type position struct {
 	*Machine
 	State int32
 }
 
 // of is what is known of the state.
-func (a at) of() *state { return a.Machine.at(a.State) }
+func (a position) known() *state { return a.Machine.stateAt(a.State) }
 
 // state is what the arena knows of a machine's state.
 type state struct {
@@ -56,7 +56,7 @@ func (m *Machine) renew() (err error) {
 }
 
 // at returns what is known of a state.
-func (m *Machine) at(number int32) *state {
+func (m *Machine) stateAt(number int32) *state {
 	if int(number) >= len(m.states) {
 		m.states = slices.Grow(m.states, int(number)+1-len(m.states))[:number+1]
 	}

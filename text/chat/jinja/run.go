@@ -83,7 +83,7 @@ var (
 )
 
 // at adds the line to an error that has none yet.
-func at(line int, err error) error {
+func withLine(line int, err error) error {
 	if err == nil || err == errBreak || err == errContinue {
 		return err
 	}
