@@ -278,7 +278,7 @@ func (l Layout) pages(n int) shapes.Shape {
 	return l.Shape()
 }
 
-// startOf returns where page at of a cache starts.
+// startOf returns where a page of a cache starts.
 func (l Layout) startOf(page *Node) []*Node {
 	start := []*Node{page}
 	for len(start) < l.Shape().Rank() {

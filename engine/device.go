@@ -155,7 +155,8 @@ func (d onDevice) traceSteps(output *device.Output, start time.Time, spent sched
 	rest := max(0, spent.Device-spent.Prefill-spent.Decode)
 	prefill := start.Add(spent.Prefill)
 	decode := prefill.Add(spent.Decode)
-	d.core.Trace.Span(stepsTrack, "prefill", start, prefill, "steps", output.PrefillSteps, "tokens", output.PrefillTokens)
+	d.core.Trace.Span(stepsTrack, "prefill", start, prefill, "steps", output.PrefillSteps,
+		"tokens", output.PrefillTokens)
 	d.core.Trace.Span(stepsTrack, "decode", prefill, decode, "steps", output.DecodeSteps, "tokens", output.DecodeTokens)
 	d.core.Trace.Span(stepsTrack, "admission and the rest", decode, decode.Add(rest))
 }

@@ -156,7 +156,7 @@ func (q *sharedQueue) fill(ctx context.Context, requests iter.Seq[*Request]) {
 	}
 }
 
-// of yields the requests that an engine gets.
+// requestsOf yields the requests that an engine gets.
 func (q *sharedQueue) requestsOf(ctx context.Context, engine int) iter.Seq[*Request] {
 	return func(yield func(*Request) bool) {
 		for q.await(engine) {

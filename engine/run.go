@@ -34,7 +34,7 @@ type runs struct {
 
 // beside takes part in runs, in addition to their requests: contexts do.
 type beside interface {
-	// Begin prepares its part in a run. of is nil for a run that an operation of the engine needs.
+	// Begin prepares its part in a run. turn is nil for a run that an operation of the engine needs.
 	Begin(turn *turns.Run, run *schedule.Config) error
 	// End ends its part. A run that failed leaves the device in the middle of something.
 	End(failed bool) error

@@ -193,7 +193,7 @@ func (n needFile) one() func(from, to int64) error {
 	return func(from, to int64) error { return n(Range{from, to}) }
 }
 
-// of returns the Need for one file.
+// forFile returns the Need for one file.
 func (n Need) forFile(path string) needFile {
 	if n == nil {
 		return nil

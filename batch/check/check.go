@@ -87,7 +87,8 @@ func lengthsOf(all []int32) (l LengthsOfTokens) {
 	}
 	slices.Sort(all)
 	quantile := func(share float64) int { return int(all[max(int(math.Ceil(share*float64(len(all))))-1, 0)]) }
-	l = LengthsOfTokens{Count: int64(len(all)), Min: quantile(0), Median: quantile(0.5), P90: quantile(0.9), P99: quantile(0.99), Max: quantile(1)}
+	l = LengthsOfTokens{Count: int64(len(all)), Min: quantile(0), Median: quantile(0.5),
+		P90: quantile(0.9), P99: quantile(0.99), Max: quantile(1)}
 	for _, n := range all {
 		l.Tokens += int64(n)
 		for len(l.Histogram) == 0 || int(n) > l.Histogram[len(l.Histogram)-1].To { // powers of two

@@ -57,8 +57,8 @@ type Report struct {
 	// was left to do.
 	Followed        bool `json:"-"`
 	AlreadyFinished bool `json:"-"`
-	// Parts and RowsPlanned count this process' share of the job, and Completeness is how much of the whole job is there
-	// after a shard's work; nil for a run of the whole job.
+	// Parts and RowsPlanned count this process' share of the job, and Completeness is how much of the whole job is
+	// there after a shard's work; nil for a run of the whole job.
 	Parts        int                  `json:"-"`
 	RowsPlanned  int64                `json:"-"`
 	Completeness *resume.Completeness `json:"-"`

@@ -22,7 +22,7 @@ type Difference struct {
 	Text string // the new and the old value, without the name
 }
 
-// Differ returns the difference of a setting that has changed from was to is.
+// Differ returns the difference of a setting that has changed from was to now.
 func Differ(name string, now, was any) Difference {
 	return Difference{Setting, name, fmt.Sprintf("is %v, was %v", now, was)}
 }

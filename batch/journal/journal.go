@@ -143,7 +143,8 @@ func (j *Journal) Append(row int64, b []byte) error {
 // Put is Append, and returns the record's position for [Journal.Read].
 func (j *Journal) Put(row int64, b []byte) (position Position, err error) {
 	if int64(len(b)) > maxRecord {
-		return position, fmt.Errorf("a record of %d bytes is too long for the journal; the limit is %d", len(b), maxRecord)
+		return position, fmt.Errorf("a record of %d bytes is too long for the journal; the limit is %d", len(b),
+			maxRecord)
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -33,8 +33,8 @@ var tornEnds = []string{headerCut, recordCut, recordShort}
 // Open reads the journal in a folder, creating the folder if needed, and returns the journal for writing. It calls
 // each with every record in the order in which they were written. The bytes are valid during the call; an error of
 // each ends the reading. Segments with a different key are reported as damage of the whole segment.
-func Open(fs vfs.FS, dir string, key Key, options Options, each func(row int64, b []byte, position Position) error) (*Journal,
-	[]Damage, error) {
+func Open(fs vfs.FS, dir string, key Key, options Options,
+	each func(row int64, b []byte, position Position) error) (*Journal, []Damage, error) {
 	if options.SyncBytes == 0 {
 		options.SyncBytes = defaultSyncBytes
 	}
@@ -140,8 +140,8 @@ type Snapshot struct {
 }
 
 // Look is [Check], and the records can be read again afterwards. It takes no lock.
-func Look(files vfs.FS, dir string, key Key, each func(row int64, b []byte, position Position) error) (*Snapshot, []Damage,
-	error) {
+func Look(files vfs.FS, dir string, key Key,
+	each func(row int64, b []byte, position Position) error) (*Snapshot, []Damage, error) {
 	s := &Snapshot{dir: dir, key: key, files: map[uint32]vfs.File{}}
 	numbers, err := list(files, dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -202,8 +202,8 @@ func (j *Journal) scan(s *segment, each func(row int64, b []byte, position Posit
 }
 
 // scan reads the segment with this name and number.
-func scan(f vfs.File, name string, key Key, number uint32, each func(row int64, b []byte, position Position) error) (*Damage,
-	error) {
+func scan(f vfs.File, name string, key Key, number uint32,
+	each func(row int64, b []byte, position Position) error) (*Damage, error) {
 	size, err := f.Size()
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the journal: %w", err)
@@ -332,7 +332,8 @@ func readRecord(from vfs.File, dir string, key Key, position Position) ([]byte, 
 	}
 	seed := crc32.Checksum(appendHeader(nil, key, position.segment), table)
 	if binary.LittleEndian.Uint32(record[4:]) != checksum(seed, record) {
-		return nil, fmt.Errorf("%s, byte %d: %w", filepath.Join(dir, segmentName(position.segment)), position.offset, ErrDamaged)
+		return nil, fmt.Errorf("%s, byte %d: %w", filepath.Join(dir, segmentName(position.segment)), position.offset,
+			ErrDamaged)
 	}
 	return record[recordHead:], nil
 }

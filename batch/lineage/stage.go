@@ -94,9 +94,9 @@ func (s *Stage[R]) settled(row int64) bool {
 func (s *Stage[R]) Before(row int64) (line []int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for ancestor := s.Of(row); ancestor >= 0 && !s.settled(ancestor) && s.running[ancestor] == nil; ancestor = s.Of(ancestor) {
-		if s.missing(ancestor) {
-			line = append(line, ancestor)
+	for next := s.Of(row); next >= 0 && !s.settled(next) && s.running[next] == nil; next = s.Of(next) {
+		if s.missing(next) {
+			line = append(line, next)
 		}
 	}
 	return line

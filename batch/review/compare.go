@@ -304,7 +304,7 @@ func (c *Comparison) pick(ctx context.Context, out *Output, numbers []int64) *pi
 	return p
 }
 
-// at returns the row with a number, nil for nowhere.
+// find returns the row with a number, nil for nowhere.
 func (p *picked) find(number int64) (*Row, error) {
 	if number == nowhere {
 		return nil, nil

@@ -132,8 +132,8 @@ func lineOf(page *report.Page, meta map[string]string, parameters map[string]jso
 		_, known := usual[name]
 		always := slices.Contains([]string{"temperature", "max_tokens", "seed"}, name)
 		switch {
-		case text == "", !always && known && text == textOf(standard), slices.Contains(notAsked, name) && text == "auto",
-			name == "chat_template" && text == "model":
+		case text == "", !always && known && text == textOf(standard),
+			slices.Contains(notAsked, name) && text == "auto", name == "chat_template" && text == "model":
 		case len(text) > longest:
 			parts = append(parts, strings.ReplaceAll(name, "_", " "))
 		default:

@@ -336,7 +336,7 @@ func readOld(there iter.Seq2[*promptset.Completion, error]) (old *oldPart, stop 
 
 func (p *oldPart) advance() { p.done, p.err, p.more = p.next() }
 
-// of returns the completions of the next row, which has an id.
+// completionsOf returns the completions of the next row, which has an id.
 func (p *oldPart) completionsOf(id string) (results []completion.Result) {
 	for p.more && p.err == nil && p.done.ID == id && (len(results) == 0 ||
 		p.done.Generation > results[len(results)-1].Generation) {

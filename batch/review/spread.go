@@ -67,7 +67,7 @@ func (l lengths) spread() Spread {
 }
 
 // quantileOf is the q-quantile of count numbers: the least of them that a share q of all does not exceed. So it is one
-// of the numbers. of are the different ones in order; times reports how often one is there.
+// of the numbers. values are the different ones in order; times reports how often one is there.
 func quantileOf[T cmp.Ordered](values []T, times func(T) int64, count int64, q float64) T {
 	rank, seen := int64(math.Ceil(q*float64(count))), int64(0)
 	for _, n := range values {

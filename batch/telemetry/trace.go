@@ -106,8 +106,8 @@ func (k *Tracks) Span(on, name string, begin, end time.Time, args ...any) {
 	defer k.trace.mu.Unlock()
 	from := k.trace.micros(begin)
 	duration := max(0, k.trace.micros(end)-from)
-	k.trace.write(traceEvent{Phase: "X", Name: name, Process: k.process, Thread: k.trace.thread(k.process, on), At: &from,
-		Duration: &duration, Args: pairs(args)})
+	k.trace.write(traceEvent{Phase: "X", Name: name, Process: k.process, Thread: k.trace.thread(k.process, on),
+		At: &from, Duration: &duration, Args: pairs(args)})
 }
 
 // Apart writes an interval that may overlap others.
@@ -147,7 +147,7 @@ func (k *Tracks) Begin(on, name string) (end func(args ...any)) {
 	return func(args ...any) { k.Span(on, name, begin, time.Now(), args...) }
 }
 
-// at returns a time in whole microseconds, by the monotonic clock. Whole numbers keep nested spans nested in the
+// micros returns a time in whole microseconds, by the monotonic clock. Whole numbers keep nested spans nested in the
 // file, because viewers round fractions in different ways.
 func (t *Trace) micros(when time.Time) int64 { return t.start.Add(when.Sub(t.start)).UnixMicro() }
 

@@ -156,8 +156,8 @@ func (c *RowCheck) Differs(note folder.PartSummary) string {
 	}{
 		{"rows of the input", actual.Rows, note.Rows}, {"rows with errors", actual.RowsWithErrors, note.RowsWithErrors},
 		{"completions", actual.Completions, note.Completions},
-		{"tokens of prompts", actual.PromptTokens, note.PromptTokens}, {"tokens of completions", actual.CompletionTokens,
-			note.CompletionTokens},
+		{"tokens of prompts", actual.PromptTokens, note.PromptTokens},
+		{"tokens of completions", actual.CompletionTokens, note.CompletionTokens},
 		{"completions with finish_reason stop", actual.FinishReasons.Stop, note.FinishReasons.Stop},
 		{"completions with finish_reason length", actual.FinishReasons.Length, note.FinishReasons.Length},
 		{"completions with finish_reason tool_calls", actual.FinishReasons.ToolCalls, note.FinishReasons.ToolCalls},

@@ -39,7 +39,8 @@ func (o *Output) Values(ctx context.Context, part folder.Part, names []string) i
 		index := slices.IndexFunc(folders, func(p input.Partition) bool { return p.Name == name })
 		if index < 0 {
 			rest, places = append(rest, name), append(places, i)
-		} else if text := ""; folders[index].Value != "null" && json.Unmarshal([]byte(folders[index].Value), &text) == nil {
+		} else if text := ""; folders[index].Value != "null" &&
+			json.Unmarshal([]byte(folders[index].Value), &text) == nil {
 			given[i] = text
 		}
 	}

@@ -62,8 +62,8 @@ func refused(r *Request, err error) *schedule.Request {
 	return &schedule.Request{First: r.FirstGeneration, Context: schedule.None, Tag: &Admitted{Asked: r}, Err: err}
 }
 
-// admit checks a request, and returns what is run without a context. r has its whole prompt, and asked is the request
-// as the caller gave it.
+// admit checks a request, and returns what is run without a context. r has its whole prompt, and original is the
+// request as the caller gave it.
 func (c *Checker) admit(original, r *Request) (*schedule.Request, error) {
 	if r.MaxTokens == 0 {
 		r = scoresOnly(r)

@@ -31,7 +31,7 @@ func newBreakers(model models.Config, tok *tokenizer.Tokenizer, maxLen int) *bre
 // mostBreakers bounds the breakers that are kept.
 const mostBreakers = 64
 
-// of returns the breakers of a request with DRY, nil if it has none.
+// forRequest returns the breakers of a request with DRY, nil if it has none.
 func (s *breakers) forRequest(r *Request) (*sampling.Breakers, error) {
 	if r.Sampling.DRYPenaltyLastN < 0 && s.maxLen > parameter.MaxDRYLastN {
 		return nil, invalid("dry_penalty_last_n", "dry_penalty_last_n is -1, which looks at a whole sequence, and "+

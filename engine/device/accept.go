@@ -22,7 +22,7 @@ type accepting struct {
 	Done      *Node // bool[S]: it ends the sequence
 }
 
-// recordDrafts is record for a step that may have drafts. at, i32[D], lists the packed tokens after which the rows
+// recordDrafts is record for a step that may have drafts. indices, i32[D], lists the packed tokens after which the rows
 // sample.
 func (r recorder) recordDrafts(l loop, in input, packed stepTokens, indices *Node, rows samplers, d drawn,
 	allocated seqtable.Status) loop {

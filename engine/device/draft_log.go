@@ -68,7 +68,8 @@ func (sp speculation) tokensAt(st state, slots, places *Node) *Node {
 	pages := take(indices, Add(row, page))
 	positions := Add(MulScalar(pages, float64(size)), Sub(places, MulScalar(page, float64(size))))
 	isThere := GreaterOrEqual(places, ZerosLike(places))
-	return Where(isThere, take(Reshape(tokens, tokens.Shape().Size()), positions), FillScalar(tokens.Graph(), positions.Shape(), -1))
+	return Where(isThere, take(Reshape(tokens, tokens.Shape().Size()), positions),
+		FillScalar(tokens.Graph(), positions.Shape(), -1))
 }
 
 // keysOf returns keys for the ends of slots, i32[n]: i32[n] for each of loggedMatches. tokens, i32[n], at places,

@@ -34,7 +34,7 @@ func (sp speculation) noDrafts(g *Graph) (d drafts) {
 	return d
 }
 
-// at returns the states of rows that sample after the nth, i32[n], token of slots, i32[n].
+// statesAfter returns the states of rows that sample after the nth, i32[n], token of slots, i32[n].
 func (d drafts) statesAfter(st state, sp speculation, slots, nth *Node) *feature.SlotStates {
 	if d.Ranks == nil {
 		return nil
@@ -82,8 +82,8 @@ func (sp speculation) walkDrafts(l loop, in input, slots *Node, found tokenqueue
 			position := BroadcastToDims(w.At, n)
 			place := Add(MulScalar(ids, float64(most)), position)
 			tokens := take(Reshape(w.Tokens, n*most), place)
-			isForced := LogicalAnd(LogicalAnd(GreaterOrEqual(w.Forced, ZerosLike(w.Forced)), LessThan(position, limits)),
-				LessOrEqual(position, w.Counts))
+			isForced := LogicalAnd(LogicalAnd(GreaterOrEqual(w.Forced, ZerosLike(w.Forced)),
+				LessThan(position, limits)), LessOrEqual(position, w.Counts))
 			tokens = Where(isForced, w.Forced, tokens)
 			isDraft := LogicalOr(GreaterThan(w.Counts, position), isForced)
 			w.Counts = Where(LogicalAnd(isForced, Equal(w.Counts, position)), AddScalar(position, 1), w.Counts)

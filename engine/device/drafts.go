@@ -214,7 +214,8 @@ func (sp speculation) findPlain(texts, lens *Node) (tokens, matches *Node) {
 				compute.PadAxis{Start: back})
 		}
 		position := SubScalar(lens, float64(back))
-		last := Where(GreaterOrEqual(position, ZerosLike(position)), take(flat, Add(row, position)), FillScalar(g, position.Shape(), -2))
+		last := Where(GreaterOrEqual(position, ZerosLike(position)), take(flat, Add(row, position)),
+			FillScalar(g, position.Shape(), -2))
 		same = LogicalAnd(same, Equal(before, wide(last)))
 		equal = Add(equal, ConvertDType(same, dtypes.Int32))
 	}

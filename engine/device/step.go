@@ -102,8 +102,8 @@ func (gr *Graphs) step(l loop, w weights, in input, prefill *Node) loop {
 	}
 	isSlot := LogicalAnd(GreaterOrEqual(packed.SlotIDs, integer(g, 0)), LessThan(packed.SlotIDs, integer(g, gr.Slots)))
 	next := AddScalar(packed.PosIDs, 1)
-	indices, count := scan.Positions(LogicalAnd(isSlot, GreaterOrEqual(next, take(l.State.Rows.PromptLens, packed.SlotIDs))),
-		draws)
+	indices, count := scan.Positions(LogicalAnd(isSlot,
+		GreaterOrEqual(next, take(l.State.Rows.PromptLens, packed.SlotIDs))), draws)
 	isRow := LessThan(Iota(g, indices.Shape(), 0), BroadcastToDims(count, draws))
 	indices = Min(indices, integer(g, t-1))
 

@@ -57,7 +57,7 @@ type sequence struct {
 	ended      bool
 }
 
-// NewRows makes the rows of a run. of returns what a request of the scheduler has of masks; nil for none.
+// NewRows makes the rows of a run. requestOf returns what a request of the scheduler has of masks; nil for none.
 func NewRows(m *Masks, slots int, requestOf func(*schedule.Request) *Request) *Rows {
 	return &Rows{masks: m, requestOf: requestOf, slots: make([]*sequence, slots)}
 }

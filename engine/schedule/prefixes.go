@@ -30,7 +30,7 @@ func newPrefixRows(s Sizes, release []bool, contexts []*Context) *prefixRows {
 	return t
 }
 
-// at returns the use of a row.
+// useOf returns the use of a row.
 func (t *prefixRows) useOf(row int) *prefixRow { return t.rows[row-t.Slots] }
 
 // opened iterates over the rows that the device has.

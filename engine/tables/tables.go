@@ -182,7 +182,7 @@ func (l lookUp) ints(name string) []int32 {
 	return list
 }
 
-// at is a value of an array, or 0 if there is none.
+// valueAt is a value of an array, or 0 if there is none.
 func valueAt(list []int32, i int) int {
 	if i < len(list) {
 		return int(list[i])
@@ -193,7 +193,8 @@ func valueAt(list []int32, i int) int {
 func (d *Dump) readQueue(found lookUp) {
 	tokens, rows, positions := found.ints("Queue.Tokens"), found.ints("Queue.SlotIDs"), found.ints("Queue.PosIDs")
 	for i := range min(valueAt(found.ints("Queue.NumQueued"), 0), len(tokens)) {
-		d.Queue = append(d.Queue, Item{Place: i, Token: tokens[i], Row: valueAt(rows, i), Position: valueAt(positions, i)})
+		d.Queue = append(d.Queue, Item{Place: i, Token: tokens[i], Row: valueAt(rows, i),
+			Position: valueAt(positions, i)})
 	}
 }
 

@@ -312,8 +312,8 @@ func checkHeads(c *Config) error {
 				sizes.NumHeads*sizes.HeadDim, maxDimension)
 		case l.Latent.Rank > 0 && (sizes.HeadDim != l.Latent.Width() || sizes.NumKVHeads != 1 || l.Rope == NoRope ||
 			c.RopeDims(l.Rope) != l.Latent.RopeDim):
-			return fmt.Errorf("layer %d with latents of %d has %d KV heads of %d", i, l.Latent.Width(), sizes.NumKVHeads,
-				sizes.HeadDim)
+			return fmt.Errorf("layer %d with latents of %d has %d KV heads of %d", i, l.Latent.Width(),
+				sizes.NumKVHeads, sizes.HeadDim)
 		case l.Rope != NoRope:
 			if err := c.Ropes[l.Rope].check(sizes.HeadDim); err != nil {
 				return err

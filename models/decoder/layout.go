@@ -48,7 +48,7 @@ func Arrays(cfg models.Config, s Storage) []Array {
 	return turns.stack(list)
 }
 
-// of returns how the matrices of a part are held. A router's matrix stays as floats, because rounding could change
+// forPart returns how the matrices of a part are held. A router's matrix stays as floats, because rounding could change
 // its choices.
 func (s Storage) forPart(part arch.Part) Storage {
 	if part.IsRouter() {

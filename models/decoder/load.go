@@ -209,7 +209,7 @@ func (a Array) readColumns(s source, columns []models.Span, from *models.Checkpo
 	return from.ReadColumns(s.name, a.read, columns)
 }
 
-// putRows writes whole rows of the array, starting with row at.
+// putRows writes whole rows of the array, starting with the given row.
 func (a Array) putRows(backend compute.Backend, flat, rows any, row int) error {
 	width := a.format.In
 	switch {

@@ -142,8 +142,8 @@ func (s Partition) firstKeys(device int, ones []float32) {
 	}
 }
 
-// of returns the spans of a device along the divided axis of a tensor, and how much of the axis a device holds. Heads
-// are HeadDim wide.
+// spansOf returns the spans of a device along the divided axis of a tensor, and how much of the axis a device holds.
+// Heads are HeadDim wide.
 func (s Partition) spansOf(cfg models.Config, t arch.Tensor) (spans func(device int) []span, share int) {
 	if t.Experts > 0 && s.ExpertGroups > 1 { // divide within the group only
 		s.Devices /= s.ExpertGroups

@@ -75,7 +75,8 @@ func (r Rows) back() *Node {
 // begin returns the state with which each sequence starts the step, f32[B, numbers].
 func (r Rows) begin(cache *Node) *Node {
 	states := take(cache, r.From)
-	continues := BroadcastToDims(InsertAxes(GreaterOrEqual(r.From, ZerosLike(r.From)), -1), states.Shape().Dimensions...)
+	continues := BroadcastToDims(InsertAxes(GreaterOrEqual(r.From, ZerosLike(r.From)), -1),
+		states.Shape().Dimensions...)
 	return Where(continues, states, ZerosLike(states))
 }
 

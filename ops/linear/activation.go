@@ -68,7 +68,7 @@ func (a Activation) pair(gate, up *Node) *Node {
 	return Mul(AddScalar(up, 1), Mul(gate, Sigmoid(MulScalar(gate, SwiGLUAlpha))))
 }
 
-// of computes the plain form.
+// plain computes the plain form.
 func (a Activation) plain(x *Node) *Node {
 	switch Activations[a.number()] {
 	case SiLU:

@@ -165,8 +165,8 @@ func ceil(a, b int) int { return (a + b - 1) / b }
 func (f Format) Pack(backend compute.Backend, packed, rows any, from int) error {
 	to, source := reflect.ValueOf(packed), reflect.ValueOf(rows)
 	element := reflect.SliceOf(f.DType.GoType())
-	if to.Type() != element || source.Type() != element || to.Len() != f.Shape().Size() || source.Len()%f.In != 0 || from < 0 ||
-		from+source.Len()/f.In > f.Out {
+	if to.Type() != element || source.Type() != element || to.Len() != f.Shape().Size() || source.Len()%f.In != 0 ||
+		from < 0 || from+source.Len()/f.In > f.Out {
 		return fmt.Errorf("linear: a %s of %d can't be packed to a %s of %d as rows from %d on of a %s matrix [%d, %d]",
 			source.Type(), source.Len(), to.Type(), to.Len(),
 			from, f.DType, f.Out, f.In)

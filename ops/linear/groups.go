@@ -35,8 +35,8 @@ func scaleDType(s blocks.Scale) dtypes.DType {
 	return dtypes.Float32
 }
 
-// packGroups writes scales or zero points of rows to their plane, from its element at on. The scales are numbers of the
-// plane's type.
+// packGroups writes scales or zero points of rows to their plane, from its element start on. The scales are numbers of
+// the plane's type.
 func packGroups(flat any, rows *blocks.Rows, start int) {
 	switch to := flat.(type) {
 	case []uint8:

@@ -116,7 +116,8 @@ func (p *Packing) Unpack(arrays []*graph.Node) []*graph.Node {
 	for i, l := range p.leaves {
 		n, offset := arrays[p.places[i].array], p.places[i].offset
 		if !p.isWhole(i) {
-			n = graph.Reshape(graph.SliceAxis(n, 0, graph.AxisRange(offset, offset+l.Shape.Size())), l.Shape.Dimensions...)
+			n = graph.Reshape(graph.SliceAxis(n, 0, graph.AxisRange(offset, offset+l.Shape.Size())),
+				l.Shape.Dimensions...)
 			switch l.Shape.DType {
 			case dtypes.Bool:
 				n = graph.NotEqual(n, graph.ZerosLike(n))

@@ -78,7 +78,8 @@ func openFolder(dir, file string) (*parts, error) {
 	previous := p.specials
 	p.specials = Specials{
 		BOS: p.role(previous.BOS, config.BOS, specials.BOS), EOS: p.role(previous.EOS, config.EOS, specials.EOS),
-		Unknown: p.role(previous.Unknown, config.Unk, specials.Unk), Pad: p.role(previous.Pad, config.Pad, specials.Pad),
+		Unknown: p.role(previous.Unknown, config.Unk, specials.Unk),
+		Pad:     p.role(previous.Pad, config.Pad, specials.Pad),
 	}
 	if p.addBOSAndEOS {
 		p.framed(config)

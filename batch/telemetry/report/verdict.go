@@ -101,7 +101,8 @@ func (p *Page) findings() (all []finding) {
 			percent(n, all))
 	}
 	if c.RowsWithErrors > 0 {
-		add(bad, "%s %s an error", share(c.RowsWithErrors, c.Rows, "prompt"), plural.Of(c.RowsWithErrors, "has", "have"))
+		add(bad, "%s %s an error", share(c.RowsWithErrors, c.Rows, "prompt"),
+			plural.Of(c.RowsWithErrors, "has", "have"))
 		kinds := p.errors.All()
 		for _, e := range kinds[:min(len(kinds), errorKinds)] {
 			all[0].Details = append(all[0].Details, fmt.Sprintf("%s × %s", humanize.Comma(e.Count), cut(e.What)))

@@ -59,8 +59,9 @@ func (o *Queue) Connect(ctx context.Context, env *cli.Environment, log *slog.Log
 	options := queue.Options{
 		URL: cmp.Or(orEnv(o.URL, NatsURL), "nats://127.0.0.1:4222"), CA: orEnv(o.CA, "NATS_CA"),
 		Cert: orEnv(o.Cert, "NATS_CERT"), Key: orEnv(o.Key, "NATS_KEY"),
-		Credentials: orEnv(o.Credentials, "NATS_CREDS"), User: orEnv(o.user, NatsUser), Password: os.Getenv(NatsPassword),
-		Name: fmt.Sprintf("sample on %s, process %d", host, os.Getpid()), Patience: o.Patience, Log: log,
+		Credentials: orEnv(o.Credentials, "NATS_CREDS"), User: orEnv(o.user, NatsUser),
+		Password: os.Getenv(NatsPassword),
+		Name:     fmt.Sprintf("sample on %s, process %d", host, os.Getpid()), Patience: o.Patience, Log: log,
 	}
 	if o.Patience <= 0 {
 		return nil, cli.Usagef("--nats-wait is %s, but must be more than nothing", o.Patience)

@@ -85,7 +85,7 @@ const (
 	surrogate  = 0x800  // how many
 )
 
-// of returns the words of a text, with spaces and marks between them as words.
+// split returns the words of a text, with spaces and marks between them as words.
 func (w *words) split(text string) (ids []rune) {
 	if w.ids == nil {
 		w.ids = map[string]rune{}

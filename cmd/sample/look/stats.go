@@ -153,8 +153,9 @@ func printStats(w io.Writer, s *review.Stats) error {
 		quantiles *review.Quantiles
 	}{{"logprob of tokens", s.Logprobs}, {"mean of a completion", s.MeanLogprobs}} {
 		if q.quantiles != nil {
-			row(q.name, "mean %.3f, least %.3f, 1 %% %.3f, 10 %% %.3f, median %.3f, 90 %% %.3f, most %.3f", q.quantiles.Mean,
-				q.quantiles.Least, q.quantiles.P1, q.quantiles.P10, q.quantiles.Median, q.quantiles.P90, q.quantiles.Most)
+			row(q.name, "mean %.3f, least %.3f, 1 %% %.3f, 10 %% %.3f, median %.3f, 90 %% %.3f, most %.3f",
+				q.quantiles.Mean, q.quantiles.Least, q.quantiles.P1, q.quantiles.P10,
+				q.quantiles.Median, q.quantiles.P90, q.quantiles.Most)
 		}
 	}
 	if p := s.PassAtK; p != nil {

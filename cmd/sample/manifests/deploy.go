@@ -172,7 +172,8 @@ func (o *deployOptions) render(f *cli.Flags, args []string) (file deploy.File, e
 	target := args[0]
 	for name, allowed := range flagsOfTargets {
 		if f.Set.Changed(name) && !slices.Contains(allowed, target) {
-			return file, fmt.Errorf("--%s may not come with %s: it is for %s", name, target, strings.Join(allowed, " and "))
+			return file, fmt.Errorf("--%s may not come with %s: it is for %s", name, target,
+				strings.Join(allowed, " and "))
 		}
 	}
 	if err := o.run.Refuse(f, "sample deploy", ofAManifest...); err != nil {

@@ -47,7 +47,7 @@ type flat struct{ flatbuffers.Table }
 
 func root(b []byte) flat { return flat{flatbuffers.Table{Bytes: b, Pos: flatbuffers.GetUOffsetT(b)}} }
 
-// at returns the position of a member, 0 if it is absent.
+// position returns the position of a member, 0 if it is absent.
 func (t flat) position(member flatbuffers.VOffsetT) flatbuffers.UOffsetT {
 	if o := t.Offset(member); o != 0 {
 		return t.Pos + flatbuffers.UOffsetT(o)
@@ -178,7 +178,7 @@ func (v views) field(t flat) (n int) {
 	return n
 }
 
-// of returns how many columns of views a message has.
+// columns returns how many columns of views a message has.
 func (v views) columns(m *message) int {
 	if m.kind == kindDictionary {
 		return v.dictionaries[m.id]

@@ -31,13 +31,13 @@ type Column struct {
 	AskedBy   func(*parameter.Set) bool
 
 	form form
-	// at returns a pointer to the row's value, of the form's type. The writer reads the value through it, and the
+	// pointer returns a pointer to the row's value, of the form's type. The writer reads the value through it, and the
 	// reader sets it.
 	pointer func(*Row) any
 	// null reports whether a row has no value; if it is nil, every row has one.
 	null func(*Row) bool
-	// derived reports whether the value is computed from the row's other columns: at computes it each time. A value
-	// that is read back is compared with it.
+	// derived reports whether the value is computed from the row's other columns: pointer computes it each time. A
+	// value that is read back is compared with it.
 	derived bool
 	// mayLack reports whether an output may omit the column: readers of outputs accept that.
 	mayLack bool

@@ -67,7 +67,8 @@ func (o *Layout) sameMembers(row *record.Row, c *Completion) bool {
 	if end < 0 {
 		end = len(c.Members)
 	}
-	actual := record.Object(c.Members[:end]).AppendJSON([]byte{'{'}, func(key string) (string, bool) { return key, true })
+	actual := record.Object(c.Members[:end]).AppendJSON([]byte{'{'},
+		func(key string) (string, bool) { return key, true })
 	return bytes.Equal(o.AppendPassed([]byte{'{'}, row), actual)
 }
 

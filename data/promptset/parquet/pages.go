@@ -47,7 +47,8 @@ func checkPages(in io.ReaderAt, size int64, group *format.RowGroup) (err error) 
 				return fmt.Errorf("the page at byte %d claims %d bytes, and the file has %d more", offset, compressed,
 					size-offset)
 			case uncompressed > max(maxPageBytes, maxPageRatio*compressed):
-				return fmt.Errorf("the page at byte %d claims to become %d bytes of %d", offset, uncompressed, compressed)
+				return fmt.Errorf("the page at byte %d claims to become %d bytes of %d", offset, uncompressed,
+					compressed)
 			case n < 0 || n > maxPageValues:
 				return fmt.Errorf("the page at byte %d claims %d values, at most %d are read", offset, n, maxPageValues)
 			}

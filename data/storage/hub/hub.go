@@ -106,7 +106,8 @@ type file struct {
 }
 
 func (d *dataset) find(path string) (file, error) {
-	index, ok := slices.BinarySearchFunc(d.files, path, func(f file, path string) int { return cmp.Compare(f.path, path) })
+	index, ok := slices.BinarySearchFunc(d.files, path,
+		func(f file, path string) int { return cmp.Compare(f.path, path) })
 	if !ok {
 		return file{}, fs.ErrNotExist
 	}

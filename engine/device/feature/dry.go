@@ -134,8 +134,8 @@ func (f dryFeature) admit(st *State, given Input, a Admission) {
 func (f dryFeature) process(st State, _ Table, rows Samplers, to *Processors) {
 	d, slots := st.DRY, Max(rows.Slots, ZerosLike(rows.Slots))
 	gather := func(x *Node) *Node { return take(x, slots) }
-	by := &sampling.DRY{DRYOf: tree.Map(d.DRYOf, gather), Histories: tree.Map(d.Histories, gather), Lens: rows.Positions,
-		Breaks: func(tokens *Node) *Node { return d.Break(slots, tokens) }}
+	by := &sampling.DRY{DRYOf: tree.Map(d.DRYOf, gather), Histories: tree.Map(d.Histories, gather),
+		Lens: rows.Positions, Breaks: func(tokens *Node) *Node { return d.Break(slots, tokens) }}
 	valid := GreaterOrEqual(rows.Slots, ZerosLike(rows.Slots))
 	by.Multiplier = Where(valid, by.Multiplier, ZerosLike(by.Multiplier))
 	to.DRY = by

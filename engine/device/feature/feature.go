@@ -138,8 +138,8 @@ type MaskSizes struct {
 	Texts int // bytes of all tokens
 }
 
-// SlotStates is the part of the state of n rows that depends on their tokens and decides what they may sample. The fields
-// of features that a program lacks are nil.
+// SlotStates is the part of the state of n rows that depends on their tokens and decides what they may sample. The
+// fields of features that a program lacks are nil.
 type SlotStates struct {
 	Masks      *Node // i32[n, stopping.Lanes]: see masks
 	Left, Open *Node // i32[n]: see thinkingOf

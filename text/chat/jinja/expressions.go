@@ -154,7 +154,8 @@ func (p *expressionParser) compare() (expr, error) {
 			t.kind == tokName && t.text == "in":
 			op = t.text
 			p.index++
-		case t.kind == tokName && t.text == "not" && p.tokens[p.index+1].kind == tokName && p.tokens[p.index+1].text == "in":
+		case t.kind == tokName && t.text == "not" && p.tokens[p.index+1].kind == tokName &&
+			p.tokens[p.index+1].text == "in":
 			op = "not in"
 			p.index += 2
 		}

@@ -12,7 +12,8 @@ import (
 
 // filterGroupBy sorts by an attribute and returns the groups of items with an equal attribute.
 func filterGroupBy(meter *value.Meter, v any, p *value.Params) (any, error) {
-	attribute, cased := attributeOf(meter, p.Required("attribute"), p.Any("default", nil)), p.Bool("case_sensitive", false)
+	attribute, cased := attributeOf(meter, p.Required("attribute"), p.Any("default", nil)),
+		p.Bool("case_sensitive", false)
 	if err := p.Done(); err != nil {
 		return nil, err
 	}

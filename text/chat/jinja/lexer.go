@@ -63,7 +63,7 @@ type lexer struct {
 	src       string
 	offset    int
 	line      int
-	lineStart bool // at is at the beginning of a line
+	lineStart bool // offset is at the beginning of a line
 	tokens    []token
 }
 

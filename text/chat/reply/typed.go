@@ -125,7 +125,7 @@ func (p parameters) alternatives(schema any, f func(schema any)) {
 	}
 }
 
-// at returns the schema that a reference within the parameters names, or nil if it names none.
+// resolve returns the schema that a reference within the parameters names, or nil if it names none.
 func (p parameters) resolve(reference string) any {
 	path, ok := strings.CutPrefix(reference, "#")
 	if !ok {

@@ -34,8 +34,8 @@ func (in *inside) mask(most int32) []uint32 { return in.upTo[min(int(most), len(
 // counted is a token or a node. chars is how many characters begin within the token, or before the node.
 type counted struct{ id, chars int32 }
 
-// of returns the tokens allowed in texts of some characters. They are found with a builder of their own, so that the
-// automaton that asks first is not charged for the memory.
+// insideFor returns the tokens allowed in texts of some characters. They are found with a builder of their own, so that
+// the automaton that asks first is not charged for the memory.
 func (v *textMasks) insideFor(c common) *inside {
 	v.mu.Lock()
 	defer v.mu.Unlock()

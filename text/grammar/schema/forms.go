@@ -136,7 +136,7 @@ func (c *forms) negate(f *form) (*form, error) {
 	return to, nil
 }
 
-// of returns the form of a goal.
+// formOf returns the form of a goal.
 func (c *forms) formOf(g goal) (*form, error) {
 	if f := entry(&c.known, g); f.form != nil {
 		return f.form, nil

@@ -60,7 +60,7 @@ func (c *valueReader) enum(u use) (*form, error) {
 	return c.allow(u.value.list)
 }
 
-// of allows some values.
+// allow allows some values.
 func (c *valueReader) allow(list []*value) (*form, error) {
 	f := &form{}
 	var texts, numbers []string

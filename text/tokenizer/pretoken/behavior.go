@@ -23,7 +23,7 @@ func findAll(s, pattern string) []span {
 	}
 }
 
-// spansOf returns a span for each character for which is reports true.
+// spansOf returns a span for each character for which matches reports true.
 func spansOf(s string, matches func(rune) bool) []span {
 	var spans []span
 	for i, r := range s {
