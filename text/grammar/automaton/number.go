@@ -9,7 +9,7 @@ type numbers struct {
 	divisors []divisor
 }
 
-// divisor is what decimal numbers are a multiple of: of, in units of 10 to the power -digits.
+// divisor is what decimal numbers are a multiple of: modulus, in units of 10 to the power -digits.
 type divisor struct {
 	modulus int64
 	digits  int32
