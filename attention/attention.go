@@ -211,10 +211,10 @@ func (l Layout) online(q, ends, first, last *Node, size int, opts Options,
 			if opts.SoftCap > 0 {
 				scores = MulScalar(Tanh(DivScalar(scores, opts.SoftCap)), opts.SoftCap)
 			}
-			at := Add(MulScalar(s.Block, float64(size)), Iota(g, shapes.Make(dtypes.Int32, 1, 1, 1, size), 3))
-			seen := LessThan(at, ends)
+			positions := Add(MulScalar(s.Block, float64(size)), Iota(g, shapes.Make(dtypes.Int32, 1, 1, 1, size), 3))
+			seen := LessThan(positions, ends)
 			if opts.Window > 0 {
-				seen = LogicalAnd(seen, GreaterOrEqual(at, SubScalar(ends, float64(opts.Window))))
+				seen = LogicalAnd(seen, GreaterOrEqual(positions, SubScalar(ends, float64(opts.Window))))
 			}
 			seen = BroadcastToDims(seen, scores.Shape().Dimensions...)
 			scores = Where(seen, scores, FillScalar(g, scores.Shape(), lowest))

@@ -280,11 +280,11 @@ func (l Layout) pages(n int) shapes.Shape {
 	return l.Shape()
 }
 
-// startOf returns where page at of a cache starts.
-func (l Layout) startOf(at *Node) []*Node {
-	start := []*Node{at}
+// startOf returns where a page of a cache starts.
+func (l Layout) startOf(page *Node) []*Node {
+	start := []*Node{page}
 	for len(start) < l.Shape().Rank() {
-		start = append(start, zero(at.Graph()))
+		start = append(start, zero(page.Graph()))
 	}
 	return start
 }

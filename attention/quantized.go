@@ -102,7 +102,7 @@ func (f format) round(x *Node) *Node {
 	}
 	// An 8-bit float has 4 bits of exponent, 7 for a factor of 1, and 3 of mantissa.
 	g := x.Graph()
-	like := func(of *Node, value float64) *Node { return FillScalar(g, of.Shape(), value) }
+	like := func(operand *Node, value float64) *Node { return FillScalar(g, operand.Shape(), value) }
 	size := Abs(x)
 	bits := Bitcast(size, dtypes.Int32)
 	odd := BitwiseAnd(BitwiseShiftRightLogicalScalar(bits, int32(20)), like(bits, 1))

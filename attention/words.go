@@ -67,8 +67,8 @@ func (f format) openFlat(tokens *Node, products dtypes.DType) (k, v vectors) {
 	numbers = TransposeAllAxes(Reshape(numbers, b, size, f.KVHeads, each, f.HeadDim), 3, 0, 2, 1, 4)
 	scales := Bitcast(Slice(tokens, AxisRange(), AxisRange(), AxisRange(n, n+each*f.KVHeads)), dtypes.Float32)
 	scales = TransposeAllAxes(Reshape(scales, b, size, f.KVHeads, each), 3, 0, 2, 1)
-	of := func(i int) vectors {
+	vectorsAt := func(i int) vectors {
 		return vectors{Squeeze(Slice(numbers, AxisRange(i, i+1)), 0), Squeeze(Slice(scales, AxisRange(i, i+1)), 0)}
 	}
-	return of(0), of(each - 1)
+	return vectorsAt(0), vectorsAt(each - 1)
 }

@@ -84,9 +84,9 @@ var templates = func() *template.Template {
 		"yaml": yamlText, "arg": func(f Flag) string { return yamlText(escapeExpansion(f.arg())) },
 		"sh": func(f Flag) string { return shellWord(f.arg()) }, "note": func(f Flag) string { return f.note },
 		// pod renders the template of that name, indented.
-		"pod": func(of any, columns int) (string, error) {
+		"pod": func(data any, columns int) (string, error) {
 			var b strings.Builder
-			if err := t.ExecuteTemplate(&b, "pod.yaml", of); err != nil {
+			if err := t.ExecuteTemplate(&b, "pod.yaml", data); err != nil {
 				return "", err
 			}
 			return moved(strings.TrimSpace(b.String()), columns), nil
@@ -101,9 +101,9 @@ func moved(text string, columns int) string {
 }
 
 // render executes a template.
-func render(name string, of any) ([]byte, error) {
+func render(name string, data any) ([]byte, error) {
 	var b bytes.Buffer
-	if err := templates.ExecuteTemplate(&b, name, of); err != nil {
+	if err := templates.ExecuteTemplate(&b, name, data); err != nil {
 		return nil, err
 	}
 	return b.Bytes(), nil

@@ -29,11 +29,11 @@ type Claim struct{ Name, Path string }
 
 // ParseClaim parses NAME:PATH.
 func ParseClaim(text string) (Claim, error) {
-	name, at, ok := strings.Cut(text, ":")
-	if !ok || name == "" || at == "" {
+	name, mount, ok := strings.Cut(text, ":")
+	if !ok || name == "" || mount == "" {
 		return Claim{}, setting.Errorf("`claim` is %q, but must be NAME:PATH, such as prompts:/data", text)
 	}
-	return Claim{name, at}, nil
+	return Claim{name, mount}, nil
 }
 
 // The allowed values of fields.

@@ -149,13 +149,13 @@ func (k *Kubernetes) slices(p pod, t Topology) (File, error) {
 	}
 	var all [][]byte
 	for i := range k.Workers {
-		one, of := *k, p
-		one.Name, of.Kubernetes = k.Name+number(i), &one
+		one, slicePod := *k, p
+		one.Name, slicePod.Kubernetes = k.Name+number(i), &one
 		if k.Workers > 1 {
-			of.Args = slices.Insert(slices.Clone(p.Args), 1+len(k.Flags), Flag{Name: "shard",
+			slicePod.Args = slices.Insert(slices.Clone(p.Args), 1+len(k.Flags), Flag{Name: "shard",
 				Value: fmt.Sprintf("%d/%d", i, k.Workers), note: "the slice of the rows that this slice of chips does"})
 		}
-		text, err := render("slice.yaml", jobSet{of, t, t.Hosts})
+		text, err := render("slice.yaml", jobSet{slicePod, t, t.Hosts})
 		if err != nil {
 			return File{}, err
 		}

@@ -44,19 +44,19 @@ func (d onDevice) Run(in *schedule.Input) (*schedule.Output, schedule.Spent, err
 			return nil, schedule.Spent{}, err
 		}
 	}
-	got, err := d.run(p, in)
+	output, err := d.run(p, in)
 	if err != nil {
 		return nil, schedule.Spent{}, err
 	}
-	if err := got.Status.Check(got.Rules, d.core.Pinned()); err != nil {
-		return &got.OutputOf, schedule.Spent{}, fmt.Errorf("program %s: %w", p.Name, err)
+	if err := output.Status.Check(output.Rules, d.core.Pinned()); err != nil {
+		return &output.OutputOf, schedule.Spent{}, fmt.Errorf("program %s: %w", p.Name, err)
 	}
-	d.core.ExpectTransfers(int(got.MinFree))
+	d.core.ExpectTransfers(int(output.MinFree))
 	began, elapsed := d.core.Ran()
 	spent := schedule.Spent{Device: elapsed}
-	spent.Prefill, spent.Decode = device.Spent(got)
-	d.traceSteps(got, began, spent)
-	return &got.OutputOf, spent, nil
+	spent.Prefill, spent.Decode = device.Spent(output)
+	d.traceSteps(output, began, spent)
+	return &output.OutputOf, spent, nil
 }
 
 // features returns the features that entries and prompts ahead ask for.
@@ -95,16 +95,16 @@ func (d onDevice) run(p *device.Compiled, in *schedule.Input) (*device.Output, e
 	}
 	input.Masks.Patch = *patch
 	end := d.masks.FillAhead()
-	got, err := core.Execute[device.Output](c, p, tree.Arrays(input))
+	output, err := core.Execute[device.Output](c, p, tree.Arrays(input))
 	end()
 	if err != nil {
 		return nil, err
 	}
-	if got.Waits[0] > 0 && got.Columns < int32(in.Columns) {
+	if output.Waits[0] > 0 && output.Columns < int32(in.Columns) {
 		d.stats.MaskReturns++
 	}
-	d.stats.MaskWaits += int(got.Waits[1])
-	return got, d.rows.Settle(states, &got.OutputOf)
+	d.stats.MaskWaits += int(output.Waits[1])
+	return output, d.rows.Settle(states, &output.OutputOf)
 }
 
 // Save implements [schedule.Device].
@@ -148,14 +148,15 @@ func (d onDevice) row(entry schedule.Entry) device.Row {
 const stepsTrack = "steps of calls, added up by kind"
 
 // traceSteps shows the steps of the call that ended last.
-func (d onDevice) traceSteps(got *device.Output, at time.Time, spent schedule.Spent) {
+func (d onDevice) traceSteps(output *device.Output, start time.Time, spent schedule.Spent) {
 	if d.core.Trace == nil || spent.Prefill+spent.Decode == 0 {
 		return
 	}
 	rest := max(0, spent.Device-spent.Prefill-spent.Decode)
-	prefill := at.Add(spent.Prefill)
+	prefill := start.Add(spent.Prefill)
 	decode := prefill.Add(spent.Decode)
-	d.core.Trace.Span(stepsTrack, "prefill", at, prefill, "steps", got.PrefillSteps, "tokens", got.PrefillTokens)
-	d.core.Trace.Span(stepsTrack, "decode", prefill, decode, "steps", got.DecodeSteps, "tokens", got.DecodeTokens)
+	d.core.Trace.Span(stepsTrack, "prefill", start, prefill, "steps", output.PrefillSteps,
+		"tokens", output.PrefillTokens)
+	d.core.Trace.Span(stepsTrack, "decode", prefill, decode, "steps", output.DecodeSteps, "tokens", output.DecodeTokens)
 	d.core.Trace.Span(stepsTrack, "admission and the rest", decode, decode.Add(rest))
 }

@@ -89,7 +89,7 @@ func (r *Replicas) Run(ctx context.Context, requests iter.Seq[*Request]) iter.Se
 		var engines sync.WaitGroup
 		for i, e := range r.engines {
 			engines.Go(func() {
-				for c, err := range e.Run(ctx, q.of(ctx, i)) {
+				for c, err := range e.Run(ctx, q.requestsOf(ctx, i)) {
 					switch {
 					case err != nil:
 					case c.Refused:
@@ -156,8 +156,8 @@ func (q *sharedQueue) fill(ctx context.Context, requests iter.Seq[*Request]) {
 	}
 }
 
-// of yields the requests that an engine gets.
-func (q *sharedQueue) of(ctx context.Context, engine int) iter.Seq[*Request] {
+// requestsOf yields the requests that an engine gets.
+func (q *sharedQueue) requestsOf(ctx context.Context, engine int) iter.Seq[*Request] {
 	return func(yield func(*Request) bool) {
 		for q.await(engine) {
 			select {

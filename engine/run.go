@@ -34,12 +34,12 @@ type runs struct {
 
 // beside takes part in runs, in addition to their requests: contexts do.
 type beside interface {
-	// Begin prepares its part in a run. of is nil for a run that an operation of the engine needs.
-	Begin(of *turns.Run, run *schedule.Config) error
+	// Begin prepares its part in a run. turn is nil for a run that an operation of the engine needs.
+	Begin(turn *turns.Run, run *schedule.Config) error
 	// End ends its part. A run that failed leaves the device in the middle of something.
 	End(failed bool) error
 	// Relay passes on the completions of a run.
-	Relay(of *turns.Run, in <-chan *schedule.Completion) <-chan *schedule.Completion
+	Relay(turn *turns.Run, in <-chan *schedule.Completion) <-chan *schedule.Completion
 }
 
 // nothingBeside is a job without contexts.
@@ -53,9 +53,9 @@ func (nothingBeside) Relay(_ *turns.Run, in <-chan *schedule.Completion) <-chan 
 
 // run runs requests for callers that hold the lock: as a run, or without one for an operation. requests is nil if only
 // tokens of contexts are to be run.
-func (r *runs) run(ctx context.Context, of *turns.Run, requests iter.Seq[*Request]) iter.Seq2[*Completion, error] {
+func (r *runs) run(ctx context.Context, turn *turns.Run, requests iter.Seq[*Request]) iter.Seq2[*Completion, error] {
 	return func(yield func(*Completion, error) bool) {
-		run, err := r.prepare(of)
+		run, err := r.prepare(turn)
 		if err != nil {
 			yield(nil, err)
 			return
@@ -67,12 +67,12 @@ func (r *runs) run(ctx context.Context, of *turns.Run, requests iter.Seq[*Reques
 		go func() {
 			defer close(generated)
 			err := r.generate(ctx, run, intake, generated)
-			if of != nil {
-				r.lock.Over(of)
+			if turn != nil {
+				r.lock.Over(turn)
 			}
 			failed <- err
 		}()
-		out := r.beside.Relay(of, generated)
+		out := r.beside.Relay(turn, generated)
 		end := func() { // what was started here ends before Run does
 			cancel()
 			for range out {
@@ -118,7 +118,7 @@ func (r *runs) intake(ctx context.Context, requests iter.Seq[*Request]) <-chan *
 }
 
 // prepare returns what a run works with.
-func (r *runs) prepare(of *turns.Run) (*schedule.Config, error) {
+func (r *runs) prepare(turn *turns.Run) (*schedule.Config, error) {
 	c := r.core
 	if c.Follows() {
 		return nil, fmt.Errorf("%w: process 0 runs, and this one follows", ErrSeveralHosts)
@@ -135,7 +135,7 @@ func (r *runs) prepare(of *turns.Run) (*schedule.Config, error) {
 		Observe: r.observe, InOrder: r.inOrder, Trace: c.Trace, Inspect: r.inspector.hook(),
 		Debug: c.Settled.Config.Debug,
 	}
-	if err := r.beside.Begin(of, run); err != nil {
+	if err := r.beside.Begin(turn, run); err != nil {
 		return nil, err
 	}
 	on := newOnDevice(c, r.swapper, r.checker, &r.stats)

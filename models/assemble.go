@@ -42,11 +42,11 @@ func assemble(c *Checkpoint) error {
 
 // assembled makes the matrix of a module; nil if it has none that is quantized.
 func assembled(scheme *quantized.Scheme, name string, parts map[string]*tensor) (*tensor, error) {
-	of := map[string]quantized.Tensor{}
+	tensors := map[string]quantized.Tensor{}
 	p := &packed{}
 	var first *tensor // the largest part
 	for suffix, t := range parts {
-		of[suffix] = quantized.Tensor{DType: t.stored, Shape: t.shape, Data: t.data}
+		tensors[suffix] = quantized.Tensor{DType: t.stored, Shape: t.shape, Data: t.data}
 		if scheme.Small(suffix) {
 			if err := t.bring(Range{0, int64(len(t.data))}); err != nil {
 				return nil, err
@@ -59,7 +59,7 @@ func assembled(scheme *quantized.Scheme, name string, parts map[string]*tensor) 
 	}
 	module, _, _ := scheme.Part(first.name)
 	err := mapped.Guard(func() (err error) {
-		p.matrix, err = scheme.Matrix(quantized.Module{Stored: module, Name: name}, of)
+		p.matrix, err = scheme.Matrix(quantized.Module{Stored: module, Name: name}, tensors)
 		return err
 	})
 	if err != nil {

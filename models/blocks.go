@@ -55,10 +55,10 @@ func readBlocks(t *tensor, rows Span, columns []Span) (*blocks.Rows, error) {
 	out := blocks.NewRows(t.format, rows.N, total)
 	err := t.inParallel(rows.N, rows.N*total, func(row, n int) error {
 		for ; n > 0; n-- {
-			at := row * total
+			offset := row * total
 			for _, s := range columns {
-				t.unpack(out.Part(at, s.N), (rows.From+row)*width+s.From)
-				at += s.N
+				t.unpack(out.Part(offset, s.N), (rows.From+row)*width+s.From)
+				offset += s.N
 			}
 			row++
 		}

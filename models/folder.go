@@ -35,7 +35,7 @@ func openFolder(dir string, need Need) (*Checkpoint, error) {
 				"index if it is another model's", filepath.Join(dir, weightsIndex), shard))
 			continue
 		}
-		if err := addSafetensors(c, filepath.Join(dir, shard), shard, index, need.of(shard)); err != nil {
+		if err := addSafetensors(c, filepath.Join(dir, shard), shard, index, need.forFile(shard)); err != nil {
 			c.Close()
 			return nil, err
 		}

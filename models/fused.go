@@ -37,18 +37,18 @@ const mxfp4 = "MXFP4"
 func joinMXFP4(c *Checkpoint) error {
 	const blocksSuffix, scalesSuffix = "_blocks", "_scales"
 	for name, b := range c.tensors {
-		at := len(name) - len(blocksSuffix)
-		if at <= 0 || name[at:] != blocksSuffix || b.stored != "U8" {
+		end := len(name) - len(blocksSuffix)
+		if end <= 0 || name[end:] != blocksSuffix || b.stored != "U8" {
 			continue
 		}
-		s := c.tensors[name[:at]+scalesSuffix]
+		s := c.tensors[name[:end]+scalesSuffix]
 		if s == nil {
-			return fmt.Errorf("tensor %s is there, and %s is missing", name, name[:at]+scalesSuffix)
+			return fmt.Errorf("tensor %s is there, and %s is missing", name, name[:end]+scalesSuffix)
 		}
 		n := len(b.shape) - 1
 		if n < 2 || b.shape[n] != 16 || !slices.Equal(b.shape[:n], s.shape) || s.stored != "U8" {
 			return fmt.Errorf("tensors %s and %s have shapes %v and %v, which do not belong together", name,
-				name[:at]+scalesSuffix, b.shape, s.shape)
+				name[:end]+scalesSuffix, b.shape, s.shape)
 		}
 		t := *b
 		t.shape = slices.Clone(b.shape[:n])
@@ -59,9 +59,9 @@ func joinMXFP4(c *Checkpoint) error {
 		t.format = blocks.MXFP4
 		t.unpack = func(to *blocks.Rows, first int) { unpackMXFP4(to, b.data[first/2:], s.data[first/32:]) }
 		t.release = func() { b.release(); s.release() }
-		c.tensors[name[:at]] = &t
+		c.tensors[name[:end]] = &t
 		delete(c.tensors, name)
-		delete(c.tensors, name[:at]+scalesSuffix)
+		delete(c.tensors, name[:end]+scalesSuffix)
 	}
 	return nil
 }

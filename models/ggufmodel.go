@@ -31,7 +31,7 @@ func openGGUF(path string, need Need) (*Checkpoint, error) {
 
 // openParts opens a file, and the other files of its model if it is split.
 func openParts(path string, need Need) (*gguf.File, error) {
-	f, err := gguf.Open(path, need.of(path).one())
+	f, err := gguf.Open(path, need.forFile(path).one())
 	if err != nil || f.SplitCount() == 1 {
 		return f, err
 	}
@@ -54,7 +54,7 @@ func openParts(path string, need Need) (*gguf.File, error) {
 	}
 	parts := make([]*gguf.File, 0, n)
 	for _, name := range names {
-		part, err := gguf.Open(name, need.of(name).one())
+		part, err := gguf.Open(name, need.forFile(name).one())
 		if err != nil {
 			return nil, errors.Join(err, closeAll(parts))
 		}
@@ -91,7 +91,7 @@ func addGGUF(c *Checkpoint, f *gguf.File, path string, need Need) error {
 		known[t.GGUF] = t
 	}
 	for _, file := range f.Parts() {
-		if err := addGGUFTensors(c, file, need.of(file.Name()), known, decoder); err != nil {
+		if err := addGGUFTensors(c, file, need.forFile(file.Name()), known, decoder); err != nil {
 			return err
 		}
 	}

@@ -17,22 +17,22 @@ func joinLatentUp(c *Checkpoint) error {
 		if want.Part != arch.LatentUp {
 			continue
 		}
-		of := func(part arch.Part) string {
+		nameOf := func(part arch.Part) string {
 			return fmt.Sprintf("blk.%d.%s.weight", want.Layer, c.Config.Names[part].GGUF)
 		}
-		k, v := c.tensors[of(arch.LatentKeys)], c.tensors[of(arch.LatentValues)]
+		k, v := c.tensors[nameOf(arch.LatentKeys)], c.tensors[nameOf(arch.LatentValues)]
 		if k == nil || v == nil {
 			continue
 		}
 		heads, m := c.Config.NumHeads, c.Config.Layers[want.Layer].Latent
 		for _, half := range []struct {
-			name  string
-			is    *tensor
-			shape []int
-		}{{of(arch.LatentKeys), k, []int{heads, m.Rank, m.KeyDim}},
-			{of(arch.LatentValues), v, []int{heads, m.ValueDim, m.Rank}}} {
-			if !slices.Equal(half.is.shape, half.shape) {
-				return fmt.Errorf("tensor %s has shape %v, but the config implies %v", half.name, half.is.shape,
+			name   string
+			tensor *tensor
+			shape  []int
+		}{{nameOf(arch.LatentKeys), k, []int{heads, m.Rank, m.KeyDim}},
+			{nameOf(arch.LatentValues), v, []int{heads, m.ValueDim, m.Rank}}} {
+			if !slices.Equal(half.tensor.shape, half.shape) {
+				return fmt.Errorf("tensor %s has shape %v, but the config implies %v", half.name, half.tensor.shape,
 					half.shape)
 			}
 			delete(c.tensors, half.name)

@@ -105,22 +105,22 @@ func (t *tensor) readPacked(rows Span, columns []Span, total int) (*blocks.Rows,
 	}
 	p, out := t.packed, blocks.NewRows(t.format, rows.N, total)
 	whole := total == width && slices.Equal(columns, []Span{{0, width}})
-	at, most := func(row int) int { return p.first + rows.From + row }, packedRows
+	rowOf, most := func(row int) int { return p.first + rows.From + row }, packedRows
 	if p.stored != nil {
-		at, most = func(row int) int { return p.first + p.stored(rows.From+row) }, 1
+		rowOf, most = func(row int) int { return p.first + p.stored(rows.From+row) }, 1
 	}
 	err := t.inParallel(ceilDiv(rows.N, most), rows.N*total, func(first, n int) error {
 		for row := first * most; row < min((first+n)*most, rows.N); row += most {
 			some := min(most, rows.N-row)
 			to := out.Slice(row, row+some)
 			if whole {
-				if err := p.matrix.Rows(to, at(row)); err != nil {
+				if err := p.matrix.Rows(to, rowOf(row)); err != nil {
 					return err
 				}
 				continue
 			}
 			read := blocks.NewRows(t.format, some, width)
-			if err := p.matrix.Rows(read, at(row)); err != nil {
+			if err := p.matrix.Rows(read, rowOf(row)); err != nil {
 				return err
 			}
 			for r := range some {

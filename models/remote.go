@@ -50,8 +50,8 @@ func FetchFolder(fetch func(want func(file string) bool) (dir string, err error)
 	here := func(shard string) bool { return exists(filepath.Join(dir, shard)) }
 	gone := slices.DeleteFunc(slices.Clone(shards), here)
 	if len(gone) > 0 {
-		of := weights
-		weights = func(file string) bool { return file == weightsFile || of(file) }
+		wanted := weights
+		weights = func(file string) bool { return file == weightsFile || wanted(file) }
 		if dir, err = fetch(weights); err != nil {
 			return "", err
 		}

@@ -19,9 +19,9 @@ func (t *tensor) rows(first, n int) *tensor {
 	if t.inStep {
 		part.companions = make([]*tensor, len(t.companions))
 		for i, b := range t.companions {
-			of, in := *b, t.companionRange(b, r)
-			of.data, of.offset = b.data[in.From:in.To], b.offset+in.From
-			part.companions[i] = &of
+			companion, in := *b, t.companionRange(b, r)
+			companion.data, companion.offset = b.data[in.From:in.To], b.offset+in.From
+			part.companions[i] = &companion
 		}
 	}
 	if decode := t.decode; decode != nil {

@@ -120,14 +120,14 @@ func (t *tensor) place(first, end int) Range {
 // bring fetches ranges of data that are missing.
 func (t *tensor) bring(ranges ...Range) error {
 	for _, b := range t.companions {
-		of := []Range{{0, int64(len(b.data))}}
+		wanted := []Range{{0, int64(len(b.data))}}
 		if t.inStep {
-			of = of[:0]
+			wanted = wanted[:0]
 			for _, r := range ranges {
-				of = append(of, t.companionRange(b, r))
+				wanted = append(wanted, t.companionRange(b, r))
 			}
 		}
-		if err := b.bring(of...); err != nil {
+		if err := b.bring(wanted...); err != nil {
 			return err
 		}
 	}
@@ -193,8 +193,8 @@ func (n needFile) one() func(from, to int64) error {
 	return func(from, to int64) error { return n(Range{from, to}) }
 }
 
-// of returns the Need for one file.
-func (n Need) of(path string) needFile {
+// forFile returns the Need for one file.
+func (n Need) forFile(path string) needFile {
 	if n == nil {
 		return nil
 	}

@@ -75,12 +75,12 @@ func (p Prompts) PackDrafts(next *Node, drafts *Drafts, room *Node, limit int) P
 
 	rank := iota32(g, limit)
 	slot := scan.Owners(ends, limit)
-	at := InsertAxes(clip(slot, slots), -1)
-	pos := Add(Gather(Add(p.Done, Sub(counts, ends)), at), rank)
-	place := InsertAxes(clip(Add(Gather(p.Starts, at), pos), p.Tokens.Shape().Dimensions[0]), -1)
-	waiting := Gather(next, at)
+	slotIndex := InsertAxes(clip(slot, slots), -1)
+	pos := Add(Gather(Add(p.Done, Sub(counts, ends)), slotIndex), rank)
+	place := InsertAxes(clip(Add(Gather(p.Starts, slotIndex), pos), p.Tokens.Shape().Dimensions[0]), -1)
+	waiting := Gather(next, slotIndex)
 	if drafts != nil {
-		waiting = drafts.tokenAt(waiting, slot, Sub(pos, Gather(p.Done, at)))
+		waiting = drafts.tokenAt(waiting, slot, Sub(pos, Gather(p.Done, slotIndex)))
 	}
 	token := Where(GreaterOrEqual(waiting, ZerosLike(waiting)), waiting, Gather(p.Tokens, place))
 	isToken := LessThan(rank, BroadcastToDims(num, limit))
@@ -97,8 +97,8 @@ func (p Prompts) PackDrafts(next *Node, drafts *Drafts, room *Node, limit int) P
 // otherwise a draft. It is -1 if no token waits in the slot.
 func (d *Drafts) tokenAt(next, slot, nth *Node) *Node {
 	rows, most := d.Tokens.Shape().Dimensions[0], d.Tokens.Shape().Dimensions[1]
-	at := Add(MulScalar(clip(slot, rows), most), clip(SubScalar(nth, 1), most))
-	draft := Gather(Reshape(d.Tokens, rows*most), InsertAxes(at, -1))
+	index := Add(MulScalar(clip(slot, rows), most), clip(SubScalar(nth, 1), most))
+	draft := Gather(Reshape(d.Tokens, rows*most), InsertAxes(index, -1))
 	zero := ZerosLike(next)
 	return Where(LogicalAnd(GreaterOrEqual(next, zero), GreaterThan(nth, zero)), draft, next)
 }

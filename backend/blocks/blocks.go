@@ -229,21 +229,23 @@ func NewRows(f Format, n, in int) *Rows {
 	return r
 }
 
-// Part returns n numbers of the matrix, starting with number at of all, as one row over the same memory. Both at and
-// n are whole units.
-func (r *Rows) Part(at, n int) *Rows {
-	return &Rows{Format: r.Format, N: 1, In: n, Quants: r.Quants[at : at+n], Scales: cut(r.Scales, at, n, r.Size),
-		Minima: cut(r.Minima, at, n, r.Size), ScaleFactors: cut(r.ScaleFactors, at, n, SuperSize),
-		MinimumFactors: cut(r.MinimumFactors, at, n, SuperSize), GroupScales: cut(r.GroupScales, at, n, r.Size),
-		Zeros: cut(r.Zeros, at, n, r.Size)}
+// Part returns n numbers of the matrix, starting with number start of all, as one row over the same memory. Both start
+// and n are whole units.
+func (r *Rows) Part(start, n int) *Rows {
+	return &Rows{Format: r.Format, N: 1, In: n, Quants: r.Quants[start : start+n],
+		Scales: cut(r.Scales, start, n, r.Size),
+		Minima: cut(r.Minima, start, n, r.Size), ScaleFactors: cut(r.ScaleFactors, start, n, SuperSize),
+		MinimumFactors: cut(r.MinimumFactors, start, n, SuperSize), GroupScales: cut(r.GroupScales, start, n, r.Size),
+		Zeros: cut(r.Zeros, start, n, r.Size)}
 }
 
-// cut returns the elements that belong to n numbers, starting with number at, if each element covers so many numbers.
-func cut[T any](x []T, at, n, each int) []T {
+// cut returns the elements that belong to n numbers, starting with number start, if each element covers so many
+// numbers.
+func cut[T any](x []T, start, n, each int) []T {
 	if x == nil {
 		return nil
 	}
-	return x[at/each : (at+n)/each]
+	return x[start/each : (start+n)/each]
 }
 
 // Copy copies the numbers of from, which has the same format and the same number of values.

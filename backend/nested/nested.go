@@ -114,11 +114,11 @@ func (f function) If(pred compute.Value, then, otherwise compute.Function) ([]co
 	}
 	capture := inputs.Index(0).MethodByName("AddNodeCapturedInputs")
 	for _, branch := range []compute.Function{inner(then), inner(otherwise)} {
-		of := reflect.ValueOf(branch)
-		if !capture.IsValid() || capture.Type().NumIn() != 1 || capture.Type().In(0) != of.Type() {
+		value := reflect.ValueOf(branch)
+		if !capture.IsValid() || capture.Type().NumIn() != 1 || capture.Type().In(0) != value.Type() {
 			return nil, unknown
 		}
-		capture.Call([]reflect.Value{of})
+		capture.Call([]reflect.Value{value})
 	}
 	return results, nil
 }

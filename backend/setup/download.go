@@ -172,12 +172,12 @@ func (in *installer) continueDownload(ctx context.Context, item, url, partial st
 
 // checkDigest returns a [*DigestError] if the file's SHA-256 is not want.
 func checkDigest(path, want string) error {
-	got, err := fileDigest(path)
+	digest, err := fileDigest(path)
 	if err != nil {
 		return err
 	}
-	if got != want {
-		return &DigestError{File: path, Want: want, Got: got}
+	if digest != want {
+		return &DigestError{File: path, Want: want, Got: digest}
 	}
 	return nil
 }

@@ -48,14 +48,14 @@ func pipInfo(ctx context.Context, pkg string) (*xlainstaller.PipPackageInfo, err
 	select {
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
-	case got := <-answers:
-		if got.err != nil {
-			return nil, fmt.Errorf("reading %s from the package index: %w", pkg, got.err)
+	case reply := <-answers:
+		if reply.err != nil {
+			return nil, fmt.Errorf("reading %s from the package index: %w", pkg, reply.err)
 		}
-		if got.info.Info.Name == "" {
+		if reply.info.Info.Name == "" {
 			return nil, fmt.Errorf("the package index has no %s", pkg)
 		}
-		return got.info, nil
+		return reply.info, nil
 	}
 }
 

@@ -39,10 +39,10 @@ func (in *installer) locked(ctx context.Context, item string, do func() error) e
 		return fmt.Errorf("the cache is not writable: %w; set %s to a folder that is", err, EnvCache)
 	}
 	lock := flock.New(filepath.Join(dir, item+".lock"))
-	got, err := lock.TryLock()
-	if err == nil && !got {
+	acquired, err := lock.TryLock()
+	if err == nil && !acquired {
 		in.progress.report(Step{Item: item, Stage: Waiting})
-		got, err = lock.TryLockContext(ctx, 100*time.Millisecond)
+		acquired, err = lock.TryLockContext(ctx, 100*time.Millisecond)
 	}
 	if err != nil {
 		if ctx.Err() != nil {

@@ -33,7 +33,7 @@ type EqualRows struct {
 
 // rowPlace is the position of a row: the number of its file among the files seen, and its line there, or its number in
 // a Parquet file.
-type rowPlace struct{ file, at uint32 }
+type rowPlace struct{ file, number uint32 }
 
 // rowFile is a file of rows; rows of JSONL files are named by their lines.
 type rowFile struct {
@@ -65,12 +65,12 @@ func (e *EqualRows) Look(row *promptset.Row, r *engine.Request) {
 	case known && first == place: // started again
 	case known:
 		if e.repeated++; e.repeated == 1 {
-			f, at := e.files[first.file], "row"
+			f, unit := e.files[first.file], "row"
 			if f.lines {
-				at = "line"
+				unit = "line"
 			}
 			what := row.Error(fmt.Sprintf("(id %s) the id, prompt and parameters are those of %s %s %d",
-				visible.Quoted(row.ID), f.name, at, first.at))
+				visible.Quoted(row.ID), f.name, unit, first.number))
 			fmt.Fprintf(e.stderr, "warning: %v; both have the same completions: "+
 				"give each row an id of its own, or none\n", what)
 		}
@@ -81,9 +81,9 @@ func (e *EqualRows) Look(row *promptset.Row, r *engine.Request) {
 
 // place numbers the file of a row. Rows come file by file, so that the last one is looked at first.
 func (e *EqualRows) place(row *promptset.Row) rowPlace {
-	file, at := rowFile{row.File, row.Line > 0}, row.FileRow
+	file, number := rowFile{row.File, row.Line > 0}, row.FileRow
 	if file.lines {
-		at = row.Line
+		number = row.Line
 	}
 	i := len(e.files) - 1
 	for i >= 0 && e.files[i] != file {
@@ -92,7 +92,7 @@ func (e *EqualRows) place(row *promptset.Row) rowPlace {
 	if i < 0 {
 		i, e.files = len(e.files), append(e.files, file)
 	}
-	return rowPlace{uint32(i), uint32(at)}
+	return rowPlace{uint32(i), uint32(number)}
 }
 
 // hash returns a hash of everything that a request's completions depend on.

@@ -66,8 +66,8 @@ func (b *Builder) NewRequest(row *promptset.Row, set *parameter.Set, tokens []in
 	if err := set.Check(row.ParameterName); err != nil {
 		return nil, err
 	}
-	if of := row.CheckBeside(set); of != nil {
-		return nil, &paramError{errors.New(of.What), of.Param, of.Code}
+	if problem := row.CheckBeside(set); problem != nil {
+		return nil, &paramError{errors.New(problem.What), problem.Param, problem.Code}
 	}
 	badWords, err := b.badWords(set.BadWords)
 	if err != nil {

@@ -86,8 +86,9 @@ func lengthsOf(all []int32) (l LengthsOfTokens) {
 		return l
 	}
 	slices.Sort(all)
-	at := func(share float64) int { return int(all[max(int(math.Ceil(share*float64(len(all))))-1, 0)]) }
-	l = LengthsOfTokens{Count: int64(len(all)), Min: at(0), Median: at(0.5), P90: at(0.9), P99: at(0.99), Max: at(1)}
+	quantile := func(share float64) int { return int(all[max(int(math.Ceil(share*float64(len(all))))-1, 0)]) }
+	l = LengthsOfTokens{Count: int64(len(all)), Min: quantile(0), Median: quantile(0.5),
+		P90: quantile(0.9), P99: quantile(0.99), Max: quantile(1)}
 	for _, n := range all {
 		l.Tokens += int64(n)
 		for len(l.Histogram) == 0 || int(n) > l.Histogram[len(l.Histogram)-1].To { // powers of two
@@ -241,9 +242,9 @@ func KindOf(what string) string {
 func (c *rowsCheck) fail(row *promptset.Row, err error) {
 	c.report.RowsWithErrors++
 	what := err
-	if of, is := err.(*promptset.RowError); is {
-		if what = of.Err; what == nil {
-			what = errors.New(of.What)
+	if rowErr, isRowErr := err.(*promptset.RowError); isRowErr {
+		if what = rowErr.Err; what == nil {
+			what = errors.New(rowErr.What)
 		}
 	}
 	kind := KindOf(what.Error())

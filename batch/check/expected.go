@@ -52,7 +52,7 @@ func (e *Earlier) seen() *seenLengths {
 
 // upTo is the mean of min(length, limit).
 func (s *seenLengths) upTo(limit int) float64 {
-	at, _ := slices.BinarySearch(s.lengths, limit)
+	index, _ := slices.BinarySearch(s.lengths, limit)
 	all := s.completions[len(s.lengths)]
-	return (s.tokens[at] + float64(limit)*(all-s.completions[at])) / all
+	return (s.tokens[index] + float64(limit)*(all-s.completions[index])) / all
 }

@@ -106,7 +106,7 @@ func (c *Crew) serve(ctx context.Context) (*child, error) {
 	}()
 	select {
 	case text := <-line:
-		at, ok := strings.CutPrefix(strings.TrimSpace(text), Listening)
+		address, ok := strings.CutPrefix(strings.TrimSpace(text), Listening)
 		if !ok {
 			err := p.stop(time.Second)
 			if err == nil {
@@ -115,7 +115,7 @@ func (c *Crew) serve(ctx context.Context) (*child, error) {
 			return nil, fmt.Errorf("the queue's server did not start: %w: %s", err, p.lines.lastLine())
 		}
 		if c.address == "" { // later it is the same, and read by others
-			c.address = at
+			c.address = address
 		}
 		return p, nil
 	case <-ctx.Done():

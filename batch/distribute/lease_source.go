@@ -22,11 +22,11 @@ import (
 // leaseSource is the source of a worker: units of a job in a queue, each a part.
 type leaseSource struct {
 	*generate.Generator
-	log   *slog.Logger
-	name  string // name of the worker
-	of    queue.Job
-	taken *queue.Worker
-	units *leasedUnits
+	log    *slog.Logger
+	name   string // name of the worker
+	queued queue.Job
+	taken  *queue.Worker
+	units  *leasedUnits
 
 	first *queue.Lease // taken, and not started
 }
@@ -87,7 +87,7 @@ func (s *leaseSource) begin(ctx context.Context, lease *queue.Lease) (_ generate
 	case errors.Is(err, jobstate.ErrBusy), errors.Is(err, jobstate.ErrOtherShards):
 		// Its last worker lives, though the queue gave it up; or a run of the whole job does.
 		s.log.Info("a unit is worked on elsewhere, and given back", "unit", lease.Number, "err", err.Error())
-		return generate.NextUnit{}, lease.Busy(ctx, s.of.AckWait/4)
+		return generate.NextUnit{}, lease.Busy(ctx, s.queued.AckWait/4)
 	case err != nil:
 		return generate.NextUnit{}, errors.Join(err, lease.GiveBack(ctx, 0))
 	}
@@ -165,7 +165,7 @@ func (s *leaseSource) abandon(ctx context.Context) {
 func (s *leaseSource) beat(ctx context.Context, end context.CancelCauseFunc) {
 	host, _ := os.Hostname()
 	type sample struct {
-		at      time.Time
+		time    time.Time
 		figures tally.Counts
 	}
 	var minute []sample
@@ -179,7 +179,7 @@ func (s *leaseSource) beat(ctx context.Context, end context.CancelCauseFunc) {
 			minute = minute[1:]
 		}
 		life := queue.Life{Host: host, PID: os.Getpid(), Units: units, Figures: f}
-		if seconds := now.at.Sub(minute[0].at).Seconds(); seconds > 0 {
+		if seconds := now.time.Sub(minute[0].time).Seconds(); seconds > 0 {
 			life.RowsPerSecond = float64(f.Rows-minute[0].figures.Rows) / seconds
 			life.TokensPerSecond = float64(f.CompletionTokens-minute[0].figures.CompletionTokens) / seconds
 		}

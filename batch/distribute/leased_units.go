@@ -110,11 +110,11 @@ func (l *leasedUnits) leaseOf(u *generate.Unit) *queue.Lease {
 }
 
 // runsAlone reports whether a unit is started that must be alone.
-func (l *leasedUnits) runsAlone() (is bool) {
+func (l *leasedUnits) runsAlone() (alone bool) {
 	l.active.View(func(units []*generate.Unit) {
-		is = slices.ContainsFunc(units, func(u *generate.Unit) bool { return l.leaseOf(u).Suspect })
+		alone = slices.ContainsFunc(units, func(u *generate.Unit) bool { return l.leaseOf(u).Suspect })
 	})
-	return is
+	return alone
 }
 
 func (l *leasedUnits) signal() {

@@ -140,14 +140,14 @@ func jobName(output string, d *jobstate.Description) (string, error) {
 func missingUnits(o *prepare.Opened, missing []int) []queue.Unit {
 	sources := o.Reader.Sources()
 	units := make([]queue.Unit, len(missing))
-	at, before := 0, int64(0)
+	index, before := 0, int64(0)
 	for i, part := range missing {
 		from, to := o.Parts.Range(part)
-		for at+1 < len(sources) && from >= before+sources[at].Rows {
-			before += sources[at].Rows
-			at++
+		for index+1 < len(sources) && from >= before+sources[index].Rows {
+			before += sources[index].Rows
+			index++
 		}
-		units[i] = queue.Unit{Number: part, From: from, To: to, File: sources[at].Name}
+		units[i] = queue.Unit{Number: part, From: from, To: to, File: sources[index].Name}
 	}
 	return units
 }

@@ -170,7 +170,7 @@ func (w *Worker) prepare(ctx context.Context, q *queue.Queue, j queue.Job) (*job
 	g := generate.NewGenerator(p, job, opened)
 	g.Ready = func(plan engine.Plan) { p.Observer.Started(plan, j.Rows, 0) }
 	log := p.Observer.Log.With("job", j.ID)
-	return &jobWorker{worker: w, queue: q, leaseSource: &leaseSource{Generator: g, log: log, name: w.Name, of: j,
+	return &jobWorker{worker: w, queue: q, leaseSource: &leaseSource{Generator: g, log: log, name: w.Name, queued: j,
 		taken: taken,
 		units: &leasedUnits{process: p, active: &g.Active, log: log, reword: w.reworded,
 			leases: map[*generate.Unit]*queue.Lease{}, changed: make(chan struct{}, 1)}}}, nil
@@ -248,7 +248,7 @@ func (s *jobWorker) run(ctx context.Context) (err error) {
 			}
 		}
 		if cause := context.Cause(ctx); errors.Is(cause, queue.ErrCancelled) || errors.Is(cause, queue.ErrNoJob) {
-			return jobCancelled(context.WithoutCancel(ctx), s.queue, s.of.ID)
+			return jobCancelled(context.WithoutCancel(ctx), s.queue, s.queued.ID)
 		}
 		if ctx.Err() != nil {
 			if len(s.Active.List()) == 0 && s.first == nil && s.worker.Supervised { // the job is done
@@ -278,17 +278,17 @@ func (s *jobWorker) run(ctx context.Context) (err error) {
 
 // over reports whether nothing of the job is left, and then how it ended.
 func (s *jobWorker) over(ctx context.Context) (over bool, err error) {
-	if left, err := s.queue.Left(ctx, s.of); err != nil || left {
+	if left, err := s.queue.Left(ctx, s.queued); err != nil || left {
 		return err != nil && ctx.Err() == nil, err
 	}
-	status, err := s.queue.Status(ctx, s.of.ID)
+	status, err := s.queue.Status(ctx, s.queued.ID)
 	switch {
 	case err == nil && status.Over && s.worker.Supervised: // the supervisor reports how it ended
 		return true, nil
 	case err == nil && status.Over:
 		return true, JobOver(status)
 	case errors.Is(err, queue.ErrNoJob):
-		return true, jobCancelled(ctx, s.queue, s.of.ID)
+		return true, jobCancelled(ctx, s.queue, s.queued.ID)
 	}
 	return false, nil
 }

@@ -28,14 +28,14 @@ func (f *ActiveUnits) Remove(u *Unit, whole bool) bool {
 	_, drawn, _ := u.Out.Counts()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	at := slices.Index(f.units, u)
-	if at < 0 {
+	index := slices.Index(f.units, u)
+	if index < 0 {
 		return false
 	}
 	if whole {
 		f.total = f.total.Plus(drawn)
 	}
-	f.units = slices.Delete(f.units, at, at+1)
+	f.units = slices.Delete(f.units, index, index+1)
 	return true
 }
 

@@ -137,11 +137,11 @@ func (c *collector) begin(ctx context.Context, row *promptset.Row, n int, early 
 }
 
 // await waits until something is so that changes as rows are finished, ctx ends, or nothing can be written any more.
-func (c *collector) await(ctx context.Context, is func() bool) {
+func (c *collector) await(ctx context.Context, condition func() bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	defer c.wakeWith(ctx)()
-	for !is() && ctx.Err() == nil && c.err == nil {
+	for !condition() && ctx.Err() == nil && c.err == nil {
 		c.room.Wait()
 	}
 }
@@ -307,11 +307,11 @@ func (c *collector) finish(p *pendingRow) error {
 	slices.SortFunc(p.results, func(a, b completion.Result) int { return cmp.Compare(a.Generation, b.Generation) })
 	p.results = promptset.Settled(c.format, p.results)
 	if c.lineage != nil {
-		of := &lineage.Parent{Results: p.results}
+		parent := &lineage.Parent{Results: p.results}
 		if len(p.requests) > 0 {
-			of.Prompt = p.requests[0].Tokens
+			parent.Prompt = p.requests[0].Tokens
 		}
-		c.err = c.lineage.Finish(p.row.Index, of, p.early, p.generated)
+		c.err = c.lineage.Finish(p.row.Index, parent, p.early, p.generated)
 		if c.err != nil || p.early { // an early row is written at its place
 			c.room.Broadcast()
 			return c.err
@@ -323,11 +323,11 @@ func (c *collector) finish(p *pendingRow) error {
 			failure = r.Err
 		}
 	}
-	of := &c.generated
+	counts := &c.generated
 	if p.generated == 0 { // all of it was in the journal
-		of = &c.before
+		counts = &c.before
 	}
-	of.Row(completion.PromptTokens(p.row, p.results), failure != "")
+	counts.Row(completion.PromptTokens(p.row, p.results), failure != "")
 	if failure != "" && len(c.errors) < outcome.ErrorExamples {
 		err := p.failed
 		if err == nil || err.Error() != failure { // the journal keeps only the text
@@ -372,11 +372,11 @@ func (c *collector) requests(p *pendingRow) []*engine.Request {
 	}
 	slices.Sort(have)
 	var all []*engine.Request
-	for _, of := range p.requests {
-		next, end := of.FirstGeneration, of.FirstGeneration+of.N
+	for _, request := range p.requests {
+		next, end := request.FirstGeneration, request.FirstGeneration+request.N
 		for _, g := range append(have, end) {
 			if g > next && next < end {
-				r := *of
+				r := *request
 				r.FirstGeneration, r.N = next, min(g, end)-next
 				all = append(all, &r)
 			}

@@ -295,12 +295,12 @@ func (in *intake) requests(ctx context.Context) iter.Seq[*engine.Request] {
 func (in *intake) rowOf(c *engine.Completion) (*Unit, *pendingRow) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	of := in.rows[c.Request]
-	if of == nil {
+	owner := in.rows[c.Request]
+	if owner == nil {
 		return nil, nil
 	}
-	if of.left--; of.left == 0 || ask.Refused(c.Err) { // a request that is refused has one completion
+	if owner.left--; owner.left == 0 || ask.Refused(c.Err) { // a request that is refused has one completion
 		delete(in.rows, c.Request)
 	}
-	return of.unit, of.row
+	return owner.unit, owner.row
 }

@@ -57,11 +57,11 @@ type Report struct {
 	// was left to do.
 	Followed        bool `json:"-"`
 	AlreadyFinished bool `json:"-"`
-	// Parts and RowsPlanned count this process' share of the job, and Standing is how much of the whole job is there
-	// after a shard's work; nil for a run of the whole job.
-	Parts       int                  `json:"-"`
-	RowsPlanned int64                `json:"-"`
-	Standing    *resume.Completeness `json:"-"`
+	// Parts and RowsPlanned count this process' share of the job, and Completeness is how much of the whole job is
+	// there after a shard's work; nil for a run of the whole job.
+	Parts        int                  `json:"-"`
+	RowsPlanned  int64                `json:"-"`
+	Completeness *resume.Completeness `json:"-"`
 }
 
 // newReport begins a report with what is known before anything is generated.
@@ -99,9 +99,9 @@ func (g *Generator) report(u *Unit, started time.Time, interrupted bool) *Report
 func (u *Unit) partialRows() int64 {
 	rows := u.Out.partialRows()
 	entries := u.Saved.Entries
-	at := sort.Search(len(entries), func(i int) bool { return entries[i].Row >= u.Rows.startedTo })
-	for i := at; i < len(entries); i++ {
-		if i == at || entries[i].Row != entries[i-1].Row {
+	start := sort.Search(len(entries), func(i int) bool { return entries[i].Row >= u.Rows.startedTo })
+	for i := start; i < len(entries); i++ {
+		if i == start || entries[i].Row != entries[i-1].Row {
 			rows++
 		}
 	}

@@ -113,7 +113,7 @@ func (g *Generator) publish(ctx context.Context, u *Unit, started time.Time, run
 		runErr = saved.ClearJournals() // also of shards: a run of the whole job has done their parts
 	}
 	report := g.report(u, started, interrupted)
-	report.Parts, report.Standing = saved.PartCount, saved.ShardCompleteness()
+	report.Parts, report.Completeness = saved.PartCount, saved.ShardCompleteness()
 	partly := ""
 	if report.RowsInPart > 0 {
 		partly = fmt.Sprintf(", with completions of %d more", report.RowsInPart)
@@ -146,7 +146,7 @@ func AlreadyFinished(s *resume.Saved, started time.Time) (*Report, error) {
 		return nil, err
 	}
 	report := newReport(p, s.Job, s.Opened.Model.Fingerprint, started)
-	report.AlreadyFinished, report.Parts, report.Standing = true, s.PartCount, s.ShardCompleteness()
+	report.AlreadyFinished, report.Parts, report.Completeness = true, s.PartCount, s.ShardCompleteness()
 	report.Counts, report.RowsBefore, report.RowsPlanned = s.Before, s.Before.Rows, s.Rows
 	if _, err := os.Stat(p.SavePrefix); p.SavePrefix != "" && err != nil {
 		return report, setting.Errorf(

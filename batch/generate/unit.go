@@ -266,10 +266,10 @@ func (u *Unit) nameRows(err error) error {
 	for _, p := range rows[:min(len(rows), outcome.ErrorExamples)] {
 		names = append(names, p.row.Error(fmt.Sprintf("(id %s)", visible.Cut(p.row.ID))).Error())
 	}
-	at := "no row was started"
+	where := "no row was started"
 	if len(names) > 0 {
-		at = fmt.Sprintf("%s in slots or waiting for one, the first: %s", plural.Count(len(rows), "row")+
+		where = fmt.Sprintf("%s in slots or waiting for one, the first: %s", plural.Count(len(rows), "row")+
 			plural.Of(len(rows), " was", " were"), strings.Join(names, ", "))
 	}
-	return fmt.Errorf("%w (%s)", err, at)
+	return fmt.Errorf("%w (%s)", err, where)
 }

@@ -121,9 +121,9 @@ func (l *unitLineage) published(ctx context.Context, row int64, from *lineage.Pa
 	if p.Failed() {
 		return p, nil
 	}
-	of, err := l.rows.row(ctx, row)
+	promptRow, err := l.rows.row(ctx, row)
 	if err == nil {
-		p.Prompt, err = l.builder.Prompt(of, from)
+		p.Prompt, err = l.builder.Prompt(promptRow, from)
 	}
 	return p, err
 }

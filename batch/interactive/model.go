@@ -101,10 +101,10 @@ func (t *Model) Complete(ctx context.Context, prompts []string, to Output) error
 		}
 	}
 	refused, err := t.run(ctx, requests, func(c *engine.Completion) {
-		at := places[c.Request] + c.Generation - c.Request.FirstGeneration
-		tell.end(at, c.Text, c.FinishReason, c.Err)
+		index := places[c.Request] + c.Generation - c.Request.FirstGeneration
+		tell.end(index, c.Text, c.FinishReason, c.Err)
 		if ask.Refused(c.Err) {
-			tell.drop(at+1, c.Request.N-1)
+			tell.drop(index+1, c.Request.N-1)
 		}
 	})
 	if failed += refused; err == nil && failed > 0 {
@@ -139,7 +139,7 @@ type orderedOutput struct {
 
 	mu      sync.Mutex
 	all     []pending
-	at      int // index, among all, of the completion that is reported now
+	current int // index, among all, of the completion that is reported now
 	started bool
 }
 
@@ -154,19 +154,19 @@ type pending struct {
 }
 
 // add adds the completions of a prompt, and returns the place of the first.
-func (t *orderedOutput) add(prompt, first, n int) (at int) {
-	at = len(t.all)
+func (t *orderedOutput) add(prompt, first, n int) (index int) {
+	index = len(t.all)
 	for g := range n {
 		t.all = append(t.all, pending{prompt: prompt, generation: first + g})
 	}
-	return at
+	return index
 }
 
 // text takes the text of a completion as far as it is.
-func (t *orderedOutput) text(at int, text string) {
+func (t *orderedOutput) text(index int, text string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.take(&t.all[at], text)
+	t.take(&t.all[index], text)
 	t.write()
 }
 
@@ -178,29 +178,29 @@ func (t *orderedOutput) take(d *pending, text string) {
 }
 
 // end takes a whole completion.
-func (t *orderedOutput) end(at int, text string, reason engine.FinishReason, err error) {
+func (t *orderedOutput) end(index int, text string, reason engine.FinishReason, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	d := &t.all[at]
+	d := &t.all[index]
 	t.take(d, text)
 	d.ended, d.reason, d.err = true, reason, err
 	t.write()
 }
 
 // drop takes n completions out that do not come.
-func (t *orderedOutput) drop(at, n int) {
+func (t *orderedOutput) drop(index, n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for i := range n {
-		t.all[at+i].ended, t.all[at+i].dropped = true, true
+		t.all[index+i].ended, t.all[index+i].dropped = true, true
 	}
 	t.write()
 }
 
 // write reports what is next in order.
 func (t *orderedOutput) write() {
-	for t.at < len(t.all) {
-		d := &t.all[t.at]
+	for t.current < len(t.all) {
+		d := &t.all[t.current]
 		if d.text == "" && !d.ended {
 			return
 		}
@@ -219,6 +219,6 @@ func (t *orderedOutput) write() {
 			t.to.End(d.reason, d.err)
 		}
 		t.started = false
-		t.at++
+		t.current++
 	}
 }

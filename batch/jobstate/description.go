@@ -126,11 +126,11 @@ func withColumns(was, now []Input) []Input {
 	return was
 }
 
-func (d *Description) inputDifferences(of *Description) (out Differences) {
-	if SameInputs(d.Inputs, of.Inputs) {
+func (d *Description) inputDifferences(old *Description) (out Differences) {
+	if SameInputs(d.Inputs, old.Inputs) {
 		return nil
 	}
-	was := withColumns(of.Inputs, d.Inputs)
+	was := withColumns(old.Inputs, d.Inputs)
 	differ := func(what DifferenceOf, name, format string, args ...any) {
 		out = append(out, Difference{what, name, fmt.Sprintf(format, args...)})
 	}

@@ -22,9 +22,9 @@ type Difference struct {
 	Text string // the new and the old value, without the name
 }
 
-// Differ returns the difference of a setting that has changed from was to is.
-func Differ(name string, is, was any) Difference {
-	return Difference{Setting, name, fmt.Sprintf("is %v, was %v", is, was)}
+// Differ returns the difference of a setting that has changed from was to now.
+func Differ(name string, now, was any) Difference {
+	return Difference{Setting, name, fmt.Sprintf("is %v, was %v", now, was)}
 }
 
 // OfInput reports whether the difference concerns an input.

@@ -328,7 +328,7 @@ func readJob(files vfs.FS, output string) (d *Description, key [sha256.Size]byte
 	if d.Key == "" {
 		return d, sha256.Sum256(b), nil
 	}
-	if of, err := hex.DecodeString(d.Key); err != nil || copy(key[:], of) != len(key) || len(of) != len(key) {
+	if raw, err := hex.DecodeString(d.Key); err != nil || copy(key[:], raw) != len(key) || len(raw) != len(key) {
 		return nil, key, fmt.Errorf("%s is damaged (its key is %q): start over, or choose another output folder", name,
 			d.Key)
 	}

@@ -141,9 +141,10 @@ func (j *Journal) Append(row int64, b []byte) error {
 }
 
 // Put is Append, and returns the record's position for [Journal.Read].
-func (j *Journal) Put(row int64, b []byte) (at Position, err error) {
+func (j *Journal) Put(row int64, b []byte) (position Position, err error) {
 	if int64(len(b)) > maxRecord {
-		return at, fmt.Errorf("a record of %d bytes is too long for the journal; the limit is %d", len(b), maxRecord)
+		return position, fmt.Errorf("a record of %d bytes is too long for the journal; the limit is %d", len(b),
+			maxRecord)
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -151,11 +152,11 @@ func (j *Journal) Put(row int64, b []byte) (at Position, err error) {
 		j.synced.Wait() // the disk is slower than the device: apply backpressure
 	}
 	if j.err != nil {
-		return at, j.err
+		return position, j.err
 	}
 	if j.file == nil || j.size >= j.options.SegmentBytes {
 		if err := j.rotate(); err != nil {
-			return at, j.fail(err)
+			return position, j.fail(err)
 		}
 	}
 	j.buffer = binary.LittleEndian.AppendUint32(j.buffer[:0], uint32(len(b)))
@@ -164,21 +165,21 @@ func (j *Journal) Put(row int64, b []byte) (at Position, err error) {
 	j.buffer = append(j.buffer, b...)
 	binary.LittleEndian.PutUint32(j.buffer[4:], checksum(j.seed, j.buffer))
 	s := j.segments[len(j.segments)-1]
-	at = Position{segment: s.number, length: uint32(len(b)), offset: j.size}
+	position = Position{segment: s.number, length: uint32(len(b)), offset: j.size}
 	if err := j.write(j.buffer); err != nil {
-		return at, j.fail(err)
+		return position, j.fail(err)
 	}
 	s.lastRow = max(s.lastRow, row)
 	if j.unsynced >= j.options.SyncBytes {
 		if j.kick == nil {
-			return at, j.fail(j.syncLocked())
+			return position, j.fail(j.syncLocked())
 		}
 		select {
 		case j.kick <- struct{}{}:
 		default:
 		}
 	}
-	return at, nil
+	return position, nil
 }
 
 // checksum returns the CRC of a record, without the four bytes of the CRC itself.

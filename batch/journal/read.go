@@ -33,8 +33,8 @@ var tornEnds = []string{headerCut, recordCut, recordShort}
 // Open reads the journal in a folder, creating the folder if needed, and returns the journal for writing. It calls
 // each with every record in the order in which they were written. The bytes are valid during the call; an error of
 // each ends the reading. Segments with a different key are reported as damage of the whole segment.
-func Open(fs vfs.FS, dir string, key Key, options Options, each func(row int64, b []byte, at Position) error) (*Journal,
-	[]Damage, error) {
+func Open(fs vfs.FS, dir string, key Key, options Options,
+	each func(row int64, b []byte, position Position) error) (*Journal, []Damage, error) {
 	if options.SyncBytes == 0 {
 		options.SyncBytes = defaultSyncBytes
 	}
@@ -140,8 +140,8 @@ type Snapshot struct {
 }
 
 // Look is [Check], and the records can be read again afterwards. It takes no lock.
-func Look(files vfs.FS, dir string, key Key, each func(row int64, b []byte, at Position) error) (*Snapshot, []Damage,
-	error) {
+func Look(files vfs.FS, dir string, key Key,
+	each func(row int64, b []byte, position Position) error) (*Snapshot, []Damage, error) {
 	s := &Snapshot{dir: dir, key: key, files: map[uint32]vfs.File{}}
 	numbers, err := list(files, dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -175,8 +175,8 @@ func Look(files vfs.FS, dir string, key Key, each func(row int64, b []byte, at P
 }
 
 // Read returns the bytes of a record that Look found.
-func (s *Snapshot) Read(at Position) ([]byte, error) {
-	return readRecord(s.files[at.segment], s.dir, s.key, at)
+func (s *Snapshot) Read(position Position) ([]byte, error) {
+	return readRecord(s.files[position.segment], s.dir, s.key, position)
 }
 
 // Close closes the snapshot's segments.
@@ -188,22 +188,22 @@ func (s *Snapshot) Close() (err error) {
 }
 
 // scan reads a segment and adds its records to it.
-func (j *Journal) scan(s *segment, each func(row int64, b []byte, at Position) error) (*Damage, error) {
+func (j *Journal) scan(s *segment, each func(row int64, b []byte, position Position) error) (*Damage, error) {
 	name := filepath.Join(j.dir, segmentName(s.number))
 	f, err := j.fs.Open(name)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the journal: %w", err)
 	}
 	defer f.Close()
-	return scan(f, name, j.key, s.number, func(row int64, b []byte, at Position) error {
+	return scan(f, name, j.key, s.number, func(row int64, b []byte, position Position) error {
 		s.lastRow = max(s.lastRow, row)
-		return each(row, b, at)
+		return each(row, b, position)
 	})
 }
 
 // scan reads the segment with this name and number.
-func scan(f vfs.File, name string, key Key, number uint32, each func(row int64, b []byte, at Position) error) (*Damage,
-	error) {
+func scan(f vfs.File, name string, key Key, number uint32,
+	each func(row int64, b []byte, position Position) error) (*Damage, error) {
 	size, err := f.Size()
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the journal: %w", err)
@@ -241,35 +241,35 @@ func readSegment(r io.Reader, size int64, key Key, number uint32,
 		return 0, "it belongs to a different job or segment", nil
 	}
 	seed := crc32.Checksum(header, table)
-	for at := int64(headerSize); ; {
-		left := size - at
+	for offset := int64(headerSize); ; {
+		left := size - offset
 		switch {
 		case left == 0:
-			return at, "", nil
+			return offset, "", nil
 		case left < recordHead:
-			return at, recordCut, nil
+			return offset, recordCut, nil
 		}
 		head, err := in.take(recordHead)
 		if err != nil {
-			return at, "", err
+			return offset, "", err
 		}
 		length := int64(binary.LittleEndian.Uint32(head))
 		if length > maxRecord || length > left-recordHead {
-			return at, recordShort, nil
+			return offset, recordShort, nil
 		}
 		// head is the start of record: more returns both as one piece, and never reads past the size of the file.
 		record, err := in.more(length)
 		if err != nil {
-			return at, "", err
+			return offset, "", err
 		}
 		row := int64(binary.LittleEndian.Uint64(record[8:]))
 		if binary.LittleEndian.Uint32(record[4:]) != checksum(seed, record) || row < 0 {
-			return at, "a record has a wrong checksum", nil
+			return offset, "a record has a wrong checksum", nil
 		}
-		if err := each(row, record[recordHead:], at); err != nil {
-			return at, "", err
+		if err := each(row, record[recordHead:], offset); err != nil {
+			return offset, "", err
 		}
-		at += int64(len(record))
+		offset += int64(len(record))
 	}
 }
 
@@ -301,8 +301,8 @@ func (p *peeker) more(n int64) ([]byte, error) {
 			copy(grown, p.buffer[:have])
 			p.buffer = grown
 		}
-		got, err := io.ReadAtLeast(p.r, p.buffer[have:cap(p.buffer)], p.piece-have)
-		p.buffer = p.buffer[:have+got]
+		read, err := io.ReadAtLeast(p.r, p.buffer[have:cap(p.buffer)], p.piece-have)
+		p.buffer = p.buffer[:have+read]
 		if err != nil {
 			return nil, err
 		}
@@ -311,28 +311,29 @@ func (p *peeker) more(n int64) ([]byte, error) {
 }
 
 // Read returns the bytes of a record that Open found or Put added. It may be called while records are appended.
-func (j *Journal) Read(at Position) ([]byte, error) {
+func (j *Journal) Read(position Position) ([]byte, error) {
 	j.reading.mu.Lock()
 	defer j.reading.mu.Unlock()
-	if j.reading.file == nil || j.reading.number != at.segment {
-		f, err := j.fs.Open(filepath.Join(j.dir, segmentName(at.segment)))
+	if j.reading.file == nil || j.reading.number != position.segment {
+		f, err := j.fs.Open(filepath.Join(j.dir, segmentName(position.segment)))
 		if err != nil {
 			return nil, fmt.Errorf("cannot read the journal: %w", err)
 		}
 		j.reading.close()
-		j.reading.file, j.reading.number = f, at.segment
+		j.reading.file, j.reading.number = f, position.segment
 	}
-	return readRecord(j.reading.file, j.dir, j.key, at)
+	return readRecord(j.reading.file, j.dir, j.key, position)
 }
 
-func readRecord(from vfs.File, dir string, key Key, at Position) ([]byte, error) {
-	record := make([]byte, recordHead+int64(at.length))
-	if n, err := from.ReadAt(record, at.offset); n < len(record) {
+func readRecord(from vfs.File, dir string, key Key, position Position) ([]byte, error) {
+	record := make([]byte, recordHead+int64(position.length))
+	if n, err := from.ReadAt(record, position.offset); n < len(record) {
 		return nil, fmt.Errorf("cannot read the journal: %w", err)
 	}
-	seed := crc32.Checksum(appendHeader(nil, key, at.segment), table)
+	seed := crc32.Checksum(appendHeader(nil, key, position.segment), table)
 	if binary.LittleEndian.Uint32(record[4:]) != checksum(seed, record) {
-		return nil, fmt.Errorf("%s, byte %d: %w", filepath.Join(dir, segmentName(at.segment)), at.offset, ErrDamaged)
+		return nil, fmt.Errorf("%s, byte %d: %w", filepath.Join(dir, segmentName(position.segment)), position.offset,
+			ErrDamaged)
 	}
 	return record[recordHead:], nil
 }

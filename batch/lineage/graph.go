@@ -58,10 +58,10 @@ func Read(ctx context.Context, r *promptset.Reader, rows int64) (*Graph, error) 
 	var children []namedRow
 	withSeveral := map[int64]bool{}
 	for row := range reader.Range(ctx, 0, rows) {
-		if of := (namedRow{nameOf(row.ID), row.Index}); row.HasID() {
-			given = append(given, of)
+		if named := (namedRow{nameOf(row.ID), row.Index}); row.HasID() {
+			given = append(given, named)
 		} else {
-			numbered = append(numbered, of)
+			numbered = append(numbered, named)
 		}
 		if len(row.More) > 0 {
 			withSeveral[row.Index] = true

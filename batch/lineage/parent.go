@@ -21,30 +21,30 @@ type Parent struct {
 func (p *Parent) Failed() bool { return len(p.Results) == 1 && p.Results[0].Err != "" }
 
 // End returns the tokens that a row continues: the prompt, and what is wanted of a completion.
-func (p *Parent) End(of promptset.Parent) ([]int32, error) {
+func (p *Parent) End(parent promptset.Parent) ([]int32, error) {
 	if p.Failed() {
-		return nil, fmt.Errorf("parent %s has an error, and there is nothing to go on from", visible.Quoted(of.ID))
+		return nil, fmt.Errorf("parent %s has an error, and there is nothing to go on from", visible.Quoted(parent.ID))
 	}
 	first, last := p.Results[0].Generation, p.Results[len(p.Results)-1].Generation
 	wanted := first
-	if of.Generation != nil {
-		wanted = *of.Generation
+	if parent.Generation != nil {
+		wanted = *parent.Generation
 	}
 	if wanted < first || wanted > last {
 		has := fmt.Sprintf("generation %d alone", first)
 		if last > first {
 			has = fmt.Sprintf("generations %d to %d", first, last)
 		}
-		return nil, fmt.Errorf("parent_generation is %d, and parent %s has %s", wanted, visible.Quoted(of.ID), has)
+		return nil, fmt.Errorf("parent_generation is %d, and parent %s has %s", wanted, visible.Quoted(parent.ID), has)
 	}
 	r := &p.Results[wanted-first]
 	if r.Err != "" {
 		return nil, fmt.Errorf("generation %d of parent %s has an error, and there is nothing to go on from", wanted,
-			visible.Quoted(of.ID))
+			visible.Quoted(parent.ID))
 	}
 	completion := r.TokenIDs
-	if of.Length != nil {
-		completion = completion[:min(len(completion), *of.Length)]
+	if parent.Length != nil {
+		completion = completion[:min(len(completion), *parent.Length)]
 	}
 	return slices.Concat(p.Prompt, completion), nil
 }

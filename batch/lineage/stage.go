@@ -48,9 +48,9 @@ func Open[R any](files vfs.FS, dir string, key journal.Key, options journal.Opti
 	var damages []journal.Damage
 	var err error
 	s.journal, damages, err = journal.Open(files, filepath.Join(dir, folder), key, options,
-		func(row int64, _ []byte, at journal.Position) error {
+		func(row int64, _ []byte, position journal.Position) error {
 			if row < g.Rows() {
-				s.kept[row] = at
+				s.kept[row] = position
 			}
 			return nil
 		})
@@ -94,9 +94,9 @@ func (s *Stage[R]) settled(row int64) bool {
 func (s *Stage[R]) Before(row int64) (line []int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for at := s.Of(row); at >= 0 && !s.settled(at) && s.running[at] == nil; at = s.Of(at) {
-		if s.missing(at) {
-			line = append(line, at)
+	for next := s.Of(row); next >= 0 && !s.settled(next) && s.running[next] == nil; next = s.Of(next) {
+		if s.missing(next) {
+			line = append(line, next)
 		}
 	}
 	return line
@@ -117,9 +117,9 @@ func (s *Stage[R]) Begin(index int64, row R) {
 func (s *Stage[R]) Wait(index int64, row R) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for at := s.Of(index); at >= 0 && !s.settled(at); at = s.Of(at) {
-		if of := s.running[at]; of != nil {
-			of.children = append(of.children, row)
+	for ancestor := s.Of(index); ancestor >= 0 && !s.settled(ancestor); ancestor = s.Of(ancestor) {
+		if running := s.running[ancestor]; running != nil {
+			running.children = append(running.children, row)
 			s.waiting++
 			return true
 		}
@@ -175,8 +175,8 @@ func (s *Stage[R]) Finish(index int64, p *Parent, early bool, generated int) err
 			s.early[index] = generated
 		}
 	}
-	if of := s.running[index]; of != nil {
-		s.ready = append(s.ready, of.children...)
+	if running := s.running[index]; running != nil {
+		s.ready = append(s.ready, running.children...)
 		delete(s.running, index)
 	}
 	return nil
@@ -184,9 +184,9 @@ func (s *Stage[R]) Finish(index int64, p *Parent, early bool, generated int) err
 
 // keep puts a parent into the journal. The caller holds the lock.
 func (s *Stage[R]) keep(index int64, p *Parent) error {
-	at, err := s.journal.Put(index, appendParent(nil, p))
+	position, err := s.journal.Put(index, appendParent(nil, p))
 	if err == nil {
-		s.kept[index] = at
+		s.kept[index] = position
 	}
 	return err
 }
@@ -195,8 +195,8 @@ func (s *Stage[R]) keep(index int64, p *Parent) error {
 func (s *Stage[R]) Running(index int64) (row R, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if of := s.running[index]; of != nil {
-		return of.row, true
+	if running := s.running[index]; running != nil {
+		return running.row, true
 	}
 	return row, false
 }
@@ -271,11 +271,11 @@ func (s *Stage[R]) Find(index int64, published func(row int64, parent *Parent) (
 		}
 		line = append(line, parent)
 	}
-	for _, at := range slices.Backward(line) {
-		if p, err = published(at, p); err != nil {
+	for _, ancestor := range slices.Backward(line) {
+		if p, err = published(ancestor, p); err != nil {
 			return nil, err
 		}
-		if err := s.Keep(at, p); err != nil {
+		if err := s.Keep(ancestor, p); err != nil {
 			return nil, err
 		}
 	}

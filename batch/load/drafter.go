@@ -26,9 +26,9 @@ func openDraftModel(ctx context.Context, p *process.Process, j *spec.Job, model 
 	if err != nil {
 		return nil, setting.Errorf("`draft-model`: %w", err)
 	}
-	of, err := openTokenizer(draft)
+	draftTok, err := openTokenizer(draft)
 	if err == nil {
-		err = sameTokens(model, draft, tok, of)
+		err = sameTokens(model, draft, tok, draftTok)
 	}
 	if err != nil {
 		err = setting.Errorf("`draft-model` %s: %w", storage.Redact(name), err)
@@ -39,22 +39,22 @@ func openDraftModel(ctx context.Context, p *process.Process, j *spec.Job, model 
 
 // sameTokens refuses a draft model whose tokens differ from the model's. Embeddings may have room for more tokens than
 // a tokenizer has.
-func sameTokens(model, draft *models.Checkpoint, tok, of *tokenizer.Tokenizer) error {
+func sameTokens(model, draft *models.Checkpoint, tok, draftTok *tokenizer.Tokenizer) error {
 	const remedy = "a draft model must have the model's tokens: use another one"
 	switch {
-	case (tok == nil) != (of == nil):
+	case (tok == nil) != (draftTok == nil):
 		return errors.New("one of the model and the draft model has a tokenizer, and the other has none; " + remedy)
 	case tok == nil:
 		if a, b := model.Config.VocabSize, draft.Config.VocabSize; a != b {
 			return fmt.Errorf("the model has %d tokens, the draft model %d; %s", a, b, remedy)
 		}
 		return nil
-	case tok.VocabSize() != of.VocabSize():
+	case tok.VocabSize() != draftTok.VocabSize():
 		return fmt.Errorf("the model's tokenizer has %d tokens, that of the draft model %d; %s", tok.VocabSize(),
-			of.VocabSize(), remedy)
+			draftTok.VocabSize(), remedy)
 	}
 	for id := range int32(tok.VocabSize()) {
-		if a, b := tok.Token(id), of.Token(id); a != b {
+		if a, b := tok.Token(id), draftTok.Token(id); a != b {
 			return fmt.Errorf("token %d is %q for the model and %q for the draft model; %s", id, a, b, remedy)
 		}
 	}

@@ -40,12 +40,12 @@ func inspectTables(p *process.Process, j *spec.Job) func(engine.Inspection) stri
 	if d == nil {
 		return nil
 	}
-	return func(at engine.Inspection) string {
-		reason := d.Due(at)
+	return func(inspection engine.Inspection) string {
+		reason := d.Due(inspection)
 		if reason == "" {
 			return ""
 		}
-		file, err := dumpTables(p, j, reason, at)
+		file, err := dumpTables(p, j, reason, inspection)
 		if err != nil { // the job does not depend on it
 			p.Printf("warning: the device's tables were not written: %v", err)
 			return ""
@@ -55,7 +55,7 @@ func inspectTables(p *process.Process, j *spec.Job) func(engine.Inspection) stri
 }
 
 // dumpTables writes the tables to a file.
-func dumpTables(p *process.Process, j *spec.Job, reason string, at engine.Inspection) (string, error) {
+func dumpTables(p *process.Process, j *spec.Job, reason string, inspection engine.Inspection) (string, error) {
 	folder := p.DumpTables.Folder
 	if folder == "" {
 		work, err := p.WorkFolder(j)
@@ -64,5 +64,5 @@ func dumpTables(p *process.Process, j *spec.Job, reason string, at engine.Inspec
 		}
 		folder = filepath.Join(work, jobstate.Folder, "tables")
 	}
-	return p.DumpTables.Write(folder, reason, at)
+	return p.DumpTables.Write(folder, reason, inspection)
 }

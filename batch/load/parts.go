@@ -85,13 +85,13 @@ func openParts(ctx context.Context, p *process.Process, name string) (*models.Ch
 // weightURLs are the URLs of a model's GGUF file, or of all files of the split model that it belongs to.
 func weightURLs(model string) []string {
 	base := path.Base(storage.Path(model))
-	at := strings.LastIndex(model, base)
+	start := strings.LastIndex(model, base)
 	names := models.SplitNames(base)
-	if at < 0 || len(names) == 1 {
+	if start < 0 || len(names) == 1 {
 		return []string{model}
 	}
 	for i, name := range names {
-		names[i] = model[:at] + name + model[at+len(base):]
+		names[i] = model[:start] + name + model[start+len(base):]
 	}
 	return names
 }

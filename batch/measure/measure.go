@@ -150,8 +150,8 @@ func (b *Job) Pass(ctx context.Context) (*Figures, error) {
 		if f.FirstCompletion == 0 {
 			f.FirstCompletion = time.Since(begin).Seconds()
 		}
-		row, asked := b.rowOf[c.Request]
-		if !asked {
+		row, known := b.rowOf[c.Request]
+		if !known {
 			return nil, fmt.Errorf("%w: a completion of %s was not asked for", ErrPartial, c.Request.ID)
 		}
 		if err := whole(row, c); err != nil {

@@ -60,20 +60,20 @@ func ParseTableDumps(text string) (*TableDumps, error) {
 }
 
 // Due counts the calls, and reports why there is to be a dump now; "" for none.
-func (d *TableDumps) Due(at engine.Inspection) string {
+func (d *TableDumps) Due(inspection engine.Inspection) string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.calls == nil {
 		d.calls, d.started = map[int]int64{}, time.Now()
 	}
-	if at.Fault != nil {
+	if inspection.Fault != nil {
 		if d.Fault {
 			return "fault"
 		}
 		return ""
 	}
-	d.calls[at.Replica]++
-	switch n := d.calls[at.Replica]; {
+	d.calls[inspection.Replica]++
+	switch n := d.calls[inspection.Replica]; {
 	case n == d.Call:
 		return "call"
 	case d.Every > 0 && n%d.Every == 0:
@@ -83,13 +83,13 @@ func (d *TableDumps) Due(at engine.Inspection) string {
 }
 
 // Write writes a dump, and returns the name of the file for people.
-func (d *TableDumps) Write(folder, reason string, at engine.Inspection) (string, error) {
-	dump := at.Tables()
+func (d *TableDumps) Write(folder, reason string, inspection engine.Inspection) (string, error) {
+	dump := inspection.Tables()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	dump.Calls = d.calls[at.Replica]
+	dump.Calls = d.calls[inspection.Replica]
 	// A process that resumes a job leaves the dumps of the one before it.
-	name := fmt.Sprintf("%s-replica-%d-call-%06d", d.started.UTC().Format("20060102T150405.000Z"), at.Replica,
+	name := fmt.Sprintf("%s-replica-%d-call-%06d", d.started.UTC().Format("20060102T150405.000Z"), inspection.Replica,
 		dump.Calls)
 	if reason == "fault" {
 		d.faults++

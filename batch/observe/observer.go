@@ -139,9 +139,9 @@ func (w *Observer) Failed(err error) {
 }
 
 // Finished records a row with its results. failure is the text of its first error, or "".
-func (w *Observer) Finished(of *promptset.Row, started time.Time, results []completion.Result, failure string) {
-	row := telemetry.Row{ID: of.ID, Seconds: time.Since(started).Seconds(),
-		PromptTokens: completion.PromptTokens(of, results), Err: failure}
+func (w *Observer) Finished(inputRow *promptset.Row, started time.Time, results []completion.Result, failure string) {
+	row := telemetry.Row{ID: inputRow.ID, Seconds: time.Since(started).Seconds(),
+		PromptTokens: completion.PromptTokens(inputRow, results), Err: failure}
 	for _, r := range results {
 		row.Tokens += r.CompletionTokens
 		if r.Err == "" {
@@ -149,7 +149,7 @@ func (w *Observer) Finished(of *promptset.Row, started time.Time, results []comp
 		}
 	}
 	if failure != "" {
-		w.Log.Debug("row with an error", "id", of.ID, "err", failure)
+		w.Log.Debug("row with an error", "id", inputRow.ID, "err", failure)
 	}
 	w.Run.Finished(row)
 }

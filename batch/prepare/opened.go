@@ -157,13 +157,13 @@ func (o *Opened) CheckLineage(ctx context.Context, shard jobstate.Shard) error {
 	if l == nil || err != nil {
 		return err
 	}
-	unit, of := "part", func(row int64) int { return o.Parts.Of(row) }
+	unit, unitOf := "part", func(row int64) int { return o.Parts.Of(row) }
 	if !shard.Whole() {
-		unit, of = "shard", func(row int64) int { return o.Parts.Of(row) % shard.Count }
+		unit, unitOf = "shard", func(row int64) int { return o.Parts.Of(row) % shard.Count }
 	}
 	for row := range l.Rows() {
 		parent := l.Of(row)
-		if parent < 0 || of(row) == of(parent) {
+		if parent < 0 || unitOf(row) == unitOf(parent) {
 			continue
 		}
 		reader := o.Reader.Beside()

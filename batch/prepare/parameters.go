@@ -83,7 +83,7 @@ func renders(s *process.Session, set *parameter.Set) error {
 
 // ofField words an error about a row's parameter as one about the field of the job.
 func ofField(set *parameter.Set, err error) error {
-	var of interface { // an error that begins with the name of the parameter, or an element of it
+	var problem interface { // an error that begins with the name of the parameter, or an element of it
 		error
 		Of() string
 		Problem() string
@@ -93,9 +93,9 @@ func ofField(set *parameter.Set, err error) error {
 		Parameter() string
 	}
 	name := ""
-	if errors.As(err, &of) {
-		name, _, _ = strings.Cut(of.Of(), "[")
-		err = of
+	if errors.As(err, &problem) {
+		name, _, _ = strings.Cut(problem.Of(), "[")
+		err = problem
 	}
 	if errors.As(err, &about) {
 		name, err = about.Parameter(), about
@@ -109,10 +109,10 @@ func ofField(set *parameter.Set, err error) error {
 		return err
 	case own.Type() == parameter.Structured:
 		return spec.Invalid(spec.StructureField(set.StructuredOutputs.Kind), "can't be followed: %w", err)
-	case of != nil && of.Of() == name && errors.Unwrap(of) != nil:
-		return spec.Invalid(own.Flag, "%w", errors.Unwrap(of))
-	case of != nil && of.Of() == name:
-		return spec.Invalid(own.Flag, "%s", of.Problem())
+	case problem != nil && problem.Of() == name && errors.Unwrap(problem) != nil:
+		return spec.Invalid(own.Flag, "%w", errors.Unwrap(problem))
+	case problem != nil && problem.Of() == name:
+		return spec.Invalid(own.Flag, "%s", problem.Problem())
 	}
 	return setting.Errorf("%s: %w", setting.Name(own.Flag), err)
 }

@@ -37,10 +37,10 @@ func WarnAboutInput(ctx context.Context, p *process.Process, opened *Opened) {
 
 // nearest reports which parameter a column was perhaps meant for, "" if it is likely data.
 func nearest(column string) string {
-	if of, ok := parameter.LookupForeign(column); ok && of.Instead != "" {
-		return fmt.Sprintf("it is one of %s, and Quire's name is %q.", of.Engines, of.Instead)
+	if foreign, ok := parameter.LookupForeign(column); ok && foreign.Instead != "" {
+		return fmt.Sprintf("it is one of %s, and Quire's name is %q.", foreign.Engines, foreign.Instead)
 	} else if ok {
-		return fmt.Sprintf("it is one of %s, which Quire does not have.", of.Engines)
+		return fmt.Sprintf("it is one of %s, which Quire does not have.", foreign.Engines)
 	}
 	if near, ok := parameter.Near(column); ok {
 		return fmt.Sprintf("did you mean %q?", near)

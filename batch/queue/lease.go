@@ -78,13 +78,13 @@ func (l *Lease) Note(ctx context.Context) {
 	if errors.As(err, &api) && api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence {
 		// Or the write came through and its answer did not.
 		var now record
-		if is, err := l.w.q.bucket.get(one, unitKey(l.w.job.ID, l.Number), &now); err != nil || now.Life != l.w.life ||
-			now.State != Running {
+		if revision, err := l.w.q.bucket.get(one, unitKey(l.w.job.ID, l.Number), &now); err != nil ||
+			now.Life != l.w.life || now.State != Running {
 			l.revision = 0
 			l.w.q.server.log.Warn("lost the lease of a unit to another worker", "unit",
 				l.Unit.String())
 		} else {
-			l.record, l.revision = now, is
+			l.record, l.revision = now, revision
 		}
 		return
 	}

@@ -86,15 +86,15 @@ func (s *server) failed(err error) error {
 func HideSecrets(servers string) string {
 	all := strings.Split(servers, ",")
 	for i, u := range all {
-		at := strings.LastIndexByte(u, '@')
-		if at < 0 {
+		index := strings.LastIndexByte(u, '@')
+		if index < 0 {
 			continue
 		}
 		scheme := ""
-		if j := strings.Index(u, "://"); j >= 0 && j < at {
+		if j := strings.Index(u, "://"); j >= 0 && j < index {
 			scheme = u[:j+3]
 		}
-		all[i] = scheme + u[at+1:]
+		all[i] = scheme + u[index+1:]
 	}
 	return strings.Join(all, ",")
 }

@@ -139,8 +139,8 @@ func (q *Queue) fill(ctx context.Context, job Job, units []Unit, parked map[int]
 	if _, err := q.units.consumer(ctx, job); err != nil {
 		return err
 	}
-	for at := 0; at < len(units); at += publishAhead {
-		chunk := units[at:min(at+publishAhead, len(units))]
+	for start := 0; start < len(units); start += publishAhead {
+		chunk := units[start:min(start+publishAhead, len(units))]
 		if err := q.units.publish(ctx, job, chunk, parked, fmt.Sprint(job.Epoch)); err != nil {
 			return err
 		}

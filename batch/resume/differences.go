@@ -36,8 +36,8 @@ func different(p *process.Process, j *spec.Job, differences jobstate.Differences
 		extends = setting.Textf("`extend` takes a larger `n-generations`, a larger `limit` and more rows after " +
 			"those that are there, and nothing else. ")
 	}
-	ofInput := func(is func(name string) bool) func(jobstate.Difference) bool {
-		return func(d jobstate.Difference) bool { return d.OfInput() && is(d.Name) }
+	ofInput := func(matches func(name string) bool) func(jobstate.Difference) bool {
+		return func(d jobstate.Difference) bool { return d.OfInput() && matches(d.Name) }
 	}
 	if j.ReadsStandard() && slices.ContainsFunc(differences, ofInput(func(name string) bool {
 		return name == promptset.StandardInput

@@ -220,7 +220,7 @@ func firstRelated(ctx context.Context, o *prepare.Opened, had int64) (int64, err
 	}
 	changed := make([]bool, had)
 	for row := range had {
-		if is := now.Of(row); is == lineage.Ambiguous && parentOf(row) >= 0 {
+		if parent := now.Of(row); parent == lineage.Ambiguous && parentOf(row) >= 0 {
 			reader := o.Reader.Beside()
 			for r := range reader.Range(ctx, row, row+1) {
 				return noRow, outcome.Errorf(outcome.Misused, "%w",
@@ -234,11 +234,11 @@ func firstRelated(ctx context.Context, o *prepare.Opened, had int64) (int64, err
 	}
 	seen := make([]bool, had)
 	for row := range had { // one whose line leads to a row that changed
-		for at := row; at >= 0 && at < had && !seen[at]; at = now.Of(at) {
-			if changed[at] {
+		for ancestor := row; ancestor >= 0 && ancestor < had && !seen[ancestor]; ancestor = now.Of(ancestor) {
+			if changed[ancestor] {
 				return row, nil
 			}
-			seen[at] = true
+			seen[ancestor] = true
 		}
 	}
 	return noRow, nil

@@ -114,10 +114,10 @@ func (s *Saved) Open(w io.Writer) error {
 	var damages []journal.Damage
 	var err error
 	s.Journal, damages, err = journal.Open(s.FS, s.State.Dir(), s.State.Key(), s.Process.Timing.Journal,
-		func(row int64, b []byte, at journal.Position) error {
+		func(row int64, b []byte, position journal.Position) error {
 			generation, err := completion.GenerationOf(b)
 			if err == nil && row < s.Parts.Rows && missing[s.Parts.Of(row)] {
-				s.Entries = append(s.Entries, entry{row, generation, at})
+				s.Entries = append(s.Entries, entry{row, generation, position})
 			}
 			return nil
 		})

@@ -151,8 +151,8 @@ type StaleResults struct {
 // which is reported to w.
 func (r *StaleResults) Results(ctx context.Context, row int64, w io.Writer) []completion.Result {
 	part := r.Saved.Parts.Of(row)
-	note, is := r.Saved.stale[part]
-	if !is {
+	note, isStale := r.Saved.stale[part]
+	if !isStale {
 		return nil
 	}
 	if r.rows == nil || r.part != part {

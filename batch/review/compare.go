@@ -90,7 +90,7 @@ func keyOf(id string) key {
 // digests are what is compared of a row.
 type digests struct {
 	number int64 // of the row
-	of     []digest
+	list   []digest
 }
 
 type digest struct {
@@ -120,7 +120,7 @@ func digestsOf(row *Row, number int64) digests {
 			_ = binary.Write(&b, binary.LittleEndian, c.TokenIDs) // a buffer takes all
 			one.tokens = keyOf(b.String())
 		}
-		d.of = append(d.of, one)
+		d.list = append(d.list, one)
 	}
 	return d
 }
@@ -134,7 +134,7 @@ type waiting struct {
 
 func (w *waiting) add(k key, d digests) {
 	w.rows[k] = append(w.rows[k], d)
-	w.completions += len(d.of)
+	w.completions += len(d.list)
 }
 
 func (w *waiting) take(k key) (d digests, ok bool) {
@@ -147,7 +147,7 @@ func (w *waiting) take(k key) (d digests, ok bool) {
 	} else {
 		w.rows[k] = all[1:]
 	}
-	w.completions -= len(all[0].of)
+	w.completions -= len(all[0].list)
 	return all[0], true
 }
 
@@ -228,22 +228,22 @@ func (c *Comparison) pass(ctx context.Context, most int, in func(key) bool, boun
 // note counts the completions of a row in both outputs, and remembers the row if they differ.
 func (c *Comparison) note(a, b digests, most int) {
 	d := difference{a: a.number, b: b.number}
-	for len(a.of)+len(b.of) > 0 {
+	for len(a.list)+len(b.list) > 0 {
 		switch {
-		case len(b.of) == 0 || len(a.of) > 0 && a.of[0].generation < b.of[0].generation:
+		case len(b.list) == 0 || len(a.list) > 0 && a.list[0].generation < b.list[0].generation:
 			c.OnlyA++
-			d.generations, a.of = append(d.generations, a.of[0].generation), a.of[1:]
-		case len(a.of) == 0 || b.of[0].generation < a.of[0].generation:
+			d.generations, a.list = append(d.generations, a.list[0].generation), a.list[1:]
+		case len(a.list) == 0 || b.list[0].generation < a.list[0].generation:
 			c.OnlyB++
-			d.generations, b.of = append(d.generations, b.of[0].generation), b.of[1:]
+			d.generations, b.list = append(d.generations, b.list[0].generation), b.list[1:]
 		default:
-			if a.of[0].equal(b.of[0]) {
+			if a.list[0].equal(b.list[0]) {
 				c.Same++
 			} else {
 				c.Different++
-				d.generations = append(d.generations, a.of[0].generation)
+				d.generations = append(d.generations, a.list[0].generation)
 			}
-			a.of, b.of = a.of[1:], b.of[1:]
+			a.list, b.list = a.list[1:], b.list[1:]
 		}
 	}
 	if len(d.generations) == 0 {
@@ -276,8 +276,8 @@ func (c *Comparison) Differences(ctx context.Context) iter.Seq2[*Difference, err
 		for _, found := range c.found {
 			d := &Difference{Generations: found.generations}
 			var err error
-			if d.A, err = a.at(found.a); err == nil {
-				d.B, err = b.at(found.b)
+			if d.A, err = a.find(found.a); err == nil {
+				d.B, err = b.find(found.b)
 			}
 			if !yield(d, err) || err != nil {
 				return
@@ -304,8 +304,8 @@ func (c *Comparison) pick(ctx context.Context, out *Output, numbers []int64) *pi
 	return p
 }
 
-// at returns the row with a number, nil for nowhere.
-func (p *picked) at(number int64) (*Row, error) {
+// find returns the row with a number, nil for nowhere.
+func (p *picked) find(number int64) (*Row, error) {
 	if number == nowhere {
 		return nil, nil
 	}

@@ -77,8 +77,8 @@ func rateOf(all []telemetry.Process) float64 {
 		if p.End != nil {
 			ready, before = last.Seconds-p.End.Time.Sub(p.Start.Time).Seconds(), 0
 		}
-		done := slices.IndexFunc(p.Points, func(at telemetry.Point) bool {
-			return at.CompletionTokens == last.CompletionTokens
+		done := slices.IndexFunc(p.Points, func(point telemetry.Point) bool {
+			return point.CompletionTokens == last.CompletionTokens
 		})
 		tokens += last.CompletionTokens - before
 		from := p.Start.Time

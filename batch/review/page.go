@@ -93,8 +93,8 @@ func describe(ctx context.Context, files vfs.FS, page *report.Page, meta map[str
 		return
 	}
 	job := out.running.job
-	if standing, ok := resume.CompletenessOf(ctx, files, out.Path, out.running.work); ok {
-		page.Facts = append(page.Facts, [2]string{"parts", standing.String()})
+	if completeness, ok := resume.CompletenessOf(ctx, files, out.Path, out.running.work); ok {
+		page.Facts = append(page.Facts, [2]string{"parts", completeness.String()})
 	}
 	page.Facts = settle(page.Facts, job, page)
 	for i, in := range job.Inputs {
@@ -130,10 +130,10 @@ func lineOf(page *report.Page, meta map[string]string, parameters map[string]jso
 		text := textOf(parameters[name])
 		standard, _ := json.Marshal(usual[name])
 		_, known := usual[name]
-		asked := slices.Contains([]string{"temperature", "max_tokens", "seed"}, name)
+		always := slices.Contains([]string{"temperature", "max_tokens", "seed"}, name)
 		switch {
-		case text == "", !asked && known && text == textOf(standard), slices.Contains(notAsked, name) && text == "auto",
-			name == "chat_template" && text == "model":
+		case text == "", !always && known && text == textOf(standard),
+			slices.Contains(notAsked, name) && text == "auto", name == "chat_template" && text == "model":
 		case len(text) > longest:
 			parts = append(parts, strings.ReplaceAll(name, "_", " "))
 		default:

@@ -26,8 +26,8 @@ func processes(files vfs.FS, state string) (all []telemetry.Process, err error) 
 	run, workers := observe.TimeSeries(state)
 	names := map[string]string{run: ""}
 	for _, shard := range shards {
-		of, _ := observe.TimeSeries(filepath.Join(state, shard.Name()))
-		names[of] = "shard " + shard.Name()
+		series, _ := observe.TimeSeries(filepath.Join(state, shard.Name()))
+		names[series] = "shard " + shard.Name()
 	}
 	maps.Copy(names, workers)
 	for path, name := range names {

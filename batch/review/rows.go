@@ -90,13 +90,13 @@ func (e *PartError) Unwrap() error { return e.Err }
 // ones.
 func Longest(rows iter.Seq2[*Row, error], n int) ([]*Row, error) {
 	var kept shortest
-	at := 0
+	index := 0
 	for row, err := range rows {
 		if err != nil {
 			return nil, err
 		}
-		heap.Push(&kept, placed{row, row.Tokens(), at})
-		if at++; len(kept) > n {
+		heap.Push(&kept, placed{row, row.Tokens(), index})
+		if index++; len(kept) > n {
 			heap.Pop(&kept)
 		}
 	}

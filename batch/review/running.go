@@ -71,7 +71,7 @@ type entry struct {
 	row        int64
 	generation int
 	journal    int
-	at         journal.Position
+	position   journal.Position
 }
 
 // readRunning reads what job an output folder holds, and its journals; nil is none.
@@ -109,9 +109,9 @@ func (b *runningJob) readJournals(ctx context.Context, files vfs.FS, key journal
 		return err
 	}
 	for i, dir := range dirs {
-		snapshot, _, err := journal.Look(files, dir, key, func(row int64, r []byte, at journal.Position) error {
+		snapshot, _, err := journal.Look(files, dir, key, func(row int64, r []byte, position journal.Position) error {
 			if generation, err := completion.GenerationOf(r); err == nil && row < b.parts.Rows {
-				b.entries = append(b.entries, entry{row, generation, i, at})
+				b.entries = append(b.entries, entry{row, generation, i, position})
 			}
 			return ctx.Err()
 		})
@@ -179,10 +179,10 @@ func (b *runningJob) count(ctx context.Context, out *promptset.Output) (err erro
 		note, noted := b.notes.Last(number)
 		counts := note.Noted()
 		have := counts.FinishReasons.Sum() // a row with an error has one, regardless of its n
-		of := have
+		expected := have
 		if _, missing := slices.BinarySearch(b.missing, number); missing || !noted {
 			from, to := b.parts.Range(number)
-			if of, err = spec.CompletionsOf(ctx, b.job, b.input, from, to); err != nil {
+			if expected, err = spec.CompletionsOf(ctx, b.job, b.input, from, to); err != nil {
 				return err
 			}
 		}
@@ -190,9 +190,9 @@ func (b *runningJob) count(ctx context.Context, out *promptset.Output) (err erro
 		case there[number] && noted:
 			b.Completions += have
 		case there[number]:
-			b.Completions += of
+			b.Completions += expected
 		}
-		b.Of += of
+		b.Of += expected
 	}
 	b.Completions = min(b.Completions+int64(len(b.entries)), b.Of)
 	return nil
@@ -239,17 +239,17 @@ func (b *runningJob) adds(part int) bool { return len(b.entriesOf(b.parts.Range(
 
 // entriesOf are the entries of rows from from to to-1.
 func (b *runningJob) entriesOf(from, to int64) []entry {
-	at := func(row int64) int {
+	indexOf := func(row int64) int {
 		return sort.Search(len(b.entries), func(i int) bool { return b.entries[i].row >= row })
 	}
-	return b.entries[at(from):at(to)]
+	return b.entries[indexOf(from):indexOf(to)]
 }
 
 // results reads the completions of a row.
 func (b *runningJob) results(row int64) (all []completion.Result, err error) {
 	for _, e := range b.entriesOf(row, row+1) {
 		var r completion.Result
-		text, err := b.journals[e.journal].Read(e.at)
+		text, err := b.journals[e.journal].Read(e.position)
 		if err == nil {
 			err = r.UnmarshalBinary(text)
 		}
@@ -336,8 +336,8 @@ func readOld(there iter.Seq2[*promptset.Completion, error]) (old *oldPart, stop 
 
 func (p *oldPart) advance() { p.done, p.err, p.more = p.next() }
 
-// of returns the completions of the next row, which has an id.
-func (p *oldPart) of(id string) (results []completion.Result) {
+// completionsOf returns the completions of the next row, which has an id.
+func (p *oldPart) completionsOf(id string) (results []completion.Result) {
 	for p.more && p.err == nil && p.done.ID == id && (len(results) == 0 ||
 		p.done.Generation > results[len(results)-1].Generation) {
 		results = append(results, p.done.Result)
@@ -349,7 +349,7 @@ func (p *oldPart) of(id string) (results []completion.Result) {
 // together returns the completions of a row that its old part and the journal have. Errors that were tried again with
 // success are gone.
 func (b *runningJob) together(row *promptset.Row, old *oldPart) ([]completion.Result, error) {
-	results := old.of(strings.ToValidUTF8(row.ID, "\uFFFD"))
+	results := old.completionsOf(strings.ToValidUTF8(row.ID, "\uFFFD"))
 	if old.err != nil {
 		return nil, old.err
 	}

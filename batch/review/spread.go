@@ -67,15 +67,15 @@ func (l lengths) spread() Spread {
 }
 
 // quantileOf is the q-quantile of count numbers: the least of them that a share q of all does not exceed. So it is one
-// of the numbers. of are the different ones in order; times reports how often one is there.
-func quantileOf[T cmp.Ordered](of []T, times func(T) int64, count int64, q float64) T {
+// of the numbers. values are the different ones in order; times reports how often one is there.
+func quantileOf[T cmp.Ordered](values []T, times func(T) int64, count int64, q float64) T {
 	rank, seen := int64(math.Ceil(q*float64(count))), int64(0)
-	for _, n := range of {
+	for _, n := range values {
 		if seen += times(n); seen >= rank {
 			return n
 		}
 	}
-	return of[len(of)-1]
+	return values[len(values)-1]
 }
 
 // Quantiles describe a distribution of numbers. Mean, least and most are exact, the others within [sketchError] of
@@ -97,18 +97,18 @@ const sketchError = 0.005
 
 // sketch takes numbers and estimates their quantiles. It needs at most a few megabytes for any number of them.
 type sketch struct {
-	of  *ddsketch.DDSketchWithExactSummaryStatistics
-	sum float64
+	inner *ddsketch.DDSketchWithExactSummaryStatistics
+	sum   float64
 }
 
 func newSketch() *sketch {
-	of, _ := ddsketch.NewDefaultDDSketchWithExactSummaryStatistics(sketchError) // its only error is a bad number
-	return &sketch{of: of}
+	inner, _ := ddsketch.NewDefaultDDSketchWithExactSummaryStatistics(sketchError) // its only error is a bad number
+	return &sketch{inner: inner}
 }
 
 // add takes a number that is one.
 func (s *sketch) add(v float64) bool {
-	if math.IsNaN(v) || math.IsInf(v, 0) || s.of.Add(v) != nil {
+	if math.IsNaN(v) || math.IsInf(v, 0) || s.inner.Add(v) != nil {
 		return false
 	}
 	s.sum += v
@@ -131,23 +131,23 @@ func (s *sketch) mean(logprobs []float32, each *sketch) {
 
 // quantiles are nil if there are no numbers.
 func (s *sketch) quantiles() *Quantiles {
-	count := s.of.GetCount()
+	count := s.inner.GetCount()
 	if count == 0 {
 		return nil
 	}
 	q := &Quantiles{Count: int64(count), Mean: s.sum / count}
-	q.Least, _ = s.of.GetMinValue() // there are some
-	q.Most, _ = s.of.GetMaxValue()
+	q.Least, _ = s.inner.GetMinValue() // there are some
+	q.Most, _ = s.inner.GetMaxValue()
 	times := map[float64]int64{}
-	s.of.ForEach(func(value, count float64) bool {
+	s.inner.ForEach(func(value, count float64) bool {
 		times[min(max(value, q.Least), q.Most)] += int64(count)
 		return false
 	})
 	all := slices.Sorted(maps.Keys(times))
 	// The sketch's own quantiles round towards 0.
-	at := func(share float64) float64 {
+	quantile := func(share float64) float64 {
 		return quantileOf(all, func(v float64) int64 { return times[v] }, q.Count, share)
 	}
-	q.P1, q.P10, q.Median, q.P90, q.P99 = at(0.01), at(0.1), at(0.5), at(0.9), at(0.99)
+	q.P1, q.P10, q.Median, q.P90, q.P99 = quantile(0.01), quantile(0.1), quantile(0.5), quantile(0.9), quantile(0.99)
 	return q
 }

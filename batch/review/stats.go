@@ -34,15 +34,15 @@ type Duplicates struct {
 }
 
 func (d *Duplicates) row(completions []promptset.Result) {
-	var of, equal, most int64
+	var total, equal, most int64
 	texts := map[string]int64{}
 	for i := range completions {
 		if c := &completions[i]; c.Err == "" {
-			of++
+			total++
 			texts[c.Text]++
 		}
 	}
-	if of < 2 {
+	if total < 2 {
 		return
 	}
 	for _, n := range texts {
@@ -51,11 +51,11 @@ func (d *Duplicates) row(completions []promptset.Result) {
 		}
 		most = max(most, n)
 	}
-	d.Of += of
+	d.Of += total
 	d.Completions += equal
-	d.Repeated += of - int64(len(texts))
+	d.Repeated += total - int64(len(texts))
 	d.Rows++
-	if most == of {
+	if most == total {
 		d.RowsOfOne++
 	}
 	d.Share = float64(d.Completions) / float64(d.Of)

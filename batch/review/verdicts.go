@@ -64,8 +64,8 @@ const (
 )
 
 type verdict struct {
-	of key
-	is byte
+	key    key
+	result byte
 }
 
 // VerdictsOf reads verdicts from the column of a Parquet or JSONL file, or of the output's parts. The others are id
@@ -89,15 +89,15 @@ func (v *Verdicts) Close() error {
 func (v *Verdicts) read(ctx context.Context, from *promptset.Output) iter.Seq2[verdict, error] {
 	return func(yield func(verdict, error) bool) {
 		for _, part := range from.Parts {
-			at := 0
+			number := 0
 			for values, err := range from.Values(ctx, part, []string{"id", "generation", v.column}) {
 				var one verdict
 				if err != nil {
 					err = fmt.Errorf("verdicts of %s: %w", part.Name, err)
 				} else if one, err = verdictOf(values, v.column); err != nil {
-					err = fmt.Errorf("%s, row %d: %w", part.Name, at, err)
+					err = fmt.Errorf("%s, row %d: %w", part.Name, number, err)
 				}
-				if at++; !yield(one, err) || err != nil {
+				if number++; !yield(one, err) || err != nil {
 					return
 				}
 			}
@@ -107,26 +107,26 @@ func (v *Verdicts) read(ctx context.Context, from *promptset.Output) iter.Seq2[v
 
 func verdictOf(values []any, column string) (one verdict, err error) {
 	var id string
-	switch of := values[0].(type) {
+	switch value := values[0].(type) {
 	case string:
-		id = of
+		id = value
 	case int64:
-		id = fmt.Sprint(of)
+		id = fmt.Sprint(value)
 	default:
-		return one, fmt.Errorf("id is %v; it must be text or a whole number", of)
+		return one, fmt.Errorf("id is %v; it must be text or a whole number", value)
 	}
 	generation, ok := values[1].(int64)
 	if !ok {
 		return one, fmt.Errorf("generation is %v; it must be a whole number", values[1])
 	}
-	one.of = completionKey(id, generation)
+	one.key = completionKey(id, generation)
 	switch values[2] {
 	case nil:
-		one.is = unknown
+		one.result = unknown
 	case true, int64(1), 1.0:
-		one.is = right
+		one.result = right
 	case false, int64(0), 0.0:
-		one.is = wrong
+		one.result = wrong
 	default:
 		return one, fmt.Errorf("%s is %v; it must be true, false, 1, 0 or null", column, values[2])
 	}
@@ -145,19 +145,19 @@ func (v *Verdicts) row(row *Row) error {
 	}
 	var n, c int
 	for i := range row.Completions {
-		of := &row.Completions[i]
-		if of.Err != "" {
+		done := &row.Completions[i]
+		if done.Err != "" {
 			v.total.Failed++
 			continue
 		}
-		is, err := v.take(completionKey(row.ID, int64(of.Generation)))
+		judged, err := v.take(completionKey(row.ID, int64(done.Generation)))
 		switch {
 		case err != nil:
 			return err
-		case is == unknown:
+		case judged == unknown:
 			v.total.Without++
 			continue
-		case is == right:
+		case judged == right:
 			c++
 		}
 		n++
@@ -171,14 +171,14 @@ func (v *Verdicts) row(row *Row) error {
 // take returns the next verdict of a completion, reading up to it.
 func (v *Verdicts) take(k key) (byte, error) {
 	for {
-		if is, ok := v.waiting[k]; ok {
+		if judged, ok := v.waiting[k]; ok {
 			if next := v.more[k]; len(next) > 0 {
 				v.waiting[k], v.more[k] = next[0], next[1:]
 			} else {
 				delete(v.waiting, k)
 				delete(v.more, k)
 			}
-			return is, nil
+			return judged, nil
 		}
 		if v.ended {
 			return unknown, nil
@@ -190,10 +190,10 @@ func (v *Verdicts) take(k key) (byte, error) {
 		if v.ended = !more; v.ended {
 			continue
 		}
-		if _, ok := v.waiting[one.of]; ok {
-			v.more[one.of] = append(v.more[one.of], one.is)
+		if _, ok := v.waiting[one.key]; ok {
+			v.more[one.key] = append(v.more[one.key], one.result)
 		} else {
-			v.waiting[one.of] = one.is
+			v.waiting[one.key] = one.result
 		}
 	}
 }
@@ -206,11 +206,11 @@ func (v *Verdicts) result() (*PassAtK, error) {
 	p := v.total
 	p.Column, p.At = v.column, []Pass{}
 	most := 0
-	for of, rows := range v.counts {
-		p.Verdicts += int64(of[0]) * rows
-		p.Passed += int64(of[1]) * rows
+	for counts, rows := range v.counts {
+		p.Verdicts += int64(counts[0]) * rows
+		p.Passed += int64(counts[1]) * rows
 		p.Prompts += rows
-		most = max(most, of[0])
+		most = max(most, counts[0])
 	}
 	if p.Verdicts == 0 {
 		return nil, fmt.Errorf("no verdict of %s belongs to a completion: id and generation must be those of the "+
@@ -224,16 +224,16 @@ func (v *Verdicts) result() (*PassAtK, error) {
 	}
 	// In one order, for sums of floats depend on it.
 	all := make([][2]int, 0, len(v.counts))
-	for of := range v.counts {
-		all = append(all, of)
+	for counts := range v.counts {
+		all = append(all, counts)
 	}
 	slices.SortFunc(all, func(a, b [2]int) int { return slices.Compare(a[:], b[:]) })
 	for _, k := range ks {
 		one := Pass{K: k}
-		for _, of := range all {
-			if of[0] >= k {
-				one.Prompts += v.counts[of]
-				one.Share += passAt(of[0], of[1], k) * float64(v.counts[of])
+		for _, counts := range all {
+			if counts[0] >= k {
+				one.Prompts += v.counts[counts]
+				one.Share += passAt(counts[0], counts[1], k) * float64(v.counts[counts])
 			}
 		}
 		if one.Prompts > 0 {

@@ -48,10 +48,10 @@ func SetColumnsOf(job *jobstate.Description, o *promptset.WriterOptions) {
 	existing, _ := settingsOf(job)
 	s := &Spec{Columns: existing.Columns, Exclude: existing.Exclude, Partitions: existing.Partitions,
 		Sampling: parameter.Defaults(), KeepPartitions: existing.Folders}
-	for setting, at := range map[string]*int{"top_logprobs": &s.Sampling.TopLogprobs,
+	for setting, target := range map[string]*int{"top_logprobs": &s.Sampling.TopLogprobs,
 		"prompt_logprobs": &s.Sampling.PromptLogprobs} {
 		if _, given := job.Settings[setting]; given {
-			*at = int(job.NumberAt(len(job.Changes), setting))
+			*target = int(job.NumberAt(len(job.Changes), setting))
 		}
 	}
 	if schema, given := job.Settings["structured_outputs"].(json.RawMessage); given {
@@ -74,13 +74,13 @@ func (s *Spec) checkJSONColumn() error {
 	if !slices.Contains(s.Columns, completion.JSONColumn) {
 		return nil
 	}
-	of := s.Sampling.StructuredOutputs
-	if of.Kind != parameter.SchemaStructure {
+	structure := s.Sampling.StructuredOutputs
+	if structure.Kind != parameter.SchemaStructure {
 		return Invalid("columns",
 			"is json, whose type follows from the job's JSON schema: give `json-schema`, or leave "+
 				"it out")
 	}
-	if _, err := completion.NewJSONType(of.Text); err != nil {
+	if _, err := completion.NewJSONType(structure.Text); err != nil {
 		return Invalid("columns", "is json, and %v", err)
 	}
 	return nil

@@ -29,7 +29,7 @@ const (
 
 // WithGeneration is the job with what the model's files ask for as defaults of parameters that it does not give: a
 // generation_config.json, or metadata of a GGUF file.
-func (j *Job) WithGeneration(asked arch.Generation, warn func(format string, args ...any)) (*Job, error) {
+func (j *Job) WithGeneration(requested arch.Generation, warn func(format string, args ...any)) (*Job, error) {
 	if j.GenerationConfig != GenerationAuto {
 		return j, nil
 	}
@@ -37,36 +37,36 @@ func (j *Job) WithGeneration(asked arch.Generation, warn func(format string, arg
 	var taken []string
 	set := j.Sampling
 	for p := range parameter.Own() {
-		value, ok := asked.Asked[p.Name]
+		value, ok := requested.Asked[p.Name]
 		if !ok || slices.Contains(j.Given, p.Name) {
 			continue
 		}
 		differs := false
-		switch at := p.At(&set).(type) {
+		switch target := p.At(&set).(type) {
 		case *float64:
-			*at, differs = value, *at != value
+			*target, differs = value, *target != value
 		case *int:
 			if value != float64(int(value)) {
 				return nil, outcome.Errorf(outcome.Misused, "the model's %s has %s %v, which is no whole number: %s",
-					asked.From,
+					requested.From,
 					p.Name, value, remedy)
 			}
-			*at, differs = int(value), float64(*at) != value
+			*target, differs = int(value), float64(*target) != value
 		}
 		if differs {
 			taken = append(taken, fmt.Sprintf("%s %v", p.Name, value))
 		}
 	}
 	if err := set.Check(func(own string) string { return own }); err != nil {
-		return nil, outcome.Errorf(outcome.Misused, "the model's %s: %w: %s", asked.From, err, remedy)
+		return nil, outcome.Errorf(outcome.Misused, "the model's %s: %w: %s", requested.From, err, remedy)
 	}
 	next := *j
 	if next.Sampling = set; len(taken) > 0 {
-		next.Defaults = fmt.Sprintf("%s, of the model's %s", strings.Join(taken, ", "), asked.From)
+		next.Defaults = fmt.Sprintf("%s, of the model's %s", strings.Join(taken, ", "), requested.From)
 	}
-	if len(asked.Left) > 0 {
-		warn("warning: the model's %s asks for %s, which Quire does not take as defaults", asked.From,
-			strings.Join(asked.Left, ", "))
+	if len(requested.Left) > 0 {
+		warn("warning: the model's %s asks for %s, which Quire does not take as defaults", requested.From,
+			strings.Join(requested.Left, ", "))
 	}
 	return &next, nil
 }

@@ -43,9 +43,9 @@ func (s *Spec) CheckOutput(ctx context.Context) error {
 func (s *Spec) fileNamed(stem string) error {
 	name := path.Base(storage.Path(s.Output))
 	ending := strings.ToLower(strings.TrimPrefix(name, path.Base(stem)))
-	at := strings.LastIndex(s.Output, name)
+	start := strings.LastIndex(s.Output, name)
 	remedy := setting.Textf("give `output` %s",
-		storage.Redact(s.Output[:at]+path.Base(stem)+s.Output[at+len(name):]))
+		storage.Redact(s.Output[:start]+path.Base(stem)+s.Output[start+len(name):]))
 	switch {
 	case strings.HasPrefix(ending, ".parquet") && s.Format == promptset.FormatParquet:
 		remedy = setting.Textf("%s, which gets %s/part-00000.parquet", remedy, path.Base(stem))
@@ -85,7 +85,7 @@ func (s *Spec) covers(input string) bool {
 // matches reports whether a glob matches one of the names.
 func matches(match func(pattern, name string) (bool, error), glob string, names ...string) bool {
 	for _, name := range names {
-		if is, err := match(glob, name); is && err == nil {
+		if matched, err := match(glob, name); matched && err == nil {
 			return true
 		}
 	}

@@ -58,12 +58,12 @@ func (s *Spec) Validate() error {
 func checkParameters(set *parameter.Set) error {
 	err := set.Check(func(own string) string { return parameter.Sink(own).Flag })
 	if err != nil {
-		var of interface {
+		var problem interface {
 			Of() string
 			Problem() string
 		}
-		if errors.As(err, &of) {
-			return Invalid(of.Of(), "%s", of.Problem())
+		if errors.As(err, &problem) {
+			return Invalid(problem.Of(), "%s", problem.Problem())
 		}
 		return err
 	}

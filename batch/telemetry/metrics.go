@@ -71,11 +71,11 @@ func newMetrics(r *Run) *metrics {
 		[]string{"version", "model", "backend"})
 	m.registry.MustRegister(m.info, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	live := func(name, help string, of func() float64) {
+	live := func(name, help string, value func() float64) {
 		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 {
 			r.mu.Lock()
 			defer r.mu.Unlock()
-			return of()
+			return value()
 		}))
 	}
 	live("quire_slots_active", "Sequences that decode, as of the last call.",
@@ -165,7 +165,7 @@ func (r *Run) Mux() *http.ServeMux {
 
 // Serve serves the Mux at an address until stop is called. Without a host it listens only on this machine; other
 // hosts must be given, such as 0.0.0.0:9090.
-func (r *Run) Serve(address string, log *slog.Logger) (at string, stop func(), err error) {
+func (r *Run) Serve(address string, log *slog.Logger) (bound string, stop func(), err error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
 		return "", nil, fmt.Errorf("%q is not an address: write HOST:PORT, such as 127.0.0.1:9090", address)

@@ -174,16 +174,16 @@ func (r *Run) Finished(row Row) {
 
 // keepSlow keeps the slowest rows, the slowest first.
 func (r *Run) keepSlow(row Row) {
-	at, _ := slices.BinarySearchFunc(r.slowest, row, func(a, b Row) int {
+	index, _ := slices.BinarySearchFunc(r.slowest, row, func(a, b Row) int {
 		if a.Seconds >= b.Seconds {
 			return -1
 		}
 		return 1
 	})
-	if at == slowestRows {
+	if index == slowestRows {
 		return
 	}
-	r.slowest = slices.Insert(r.slowest, at, row)
+	r.slowest = slices.Insert(r.slowest, index, row)
 	r.slowest = r.slowest[:min(len(r.slowest), slowestRows)]
 }
 

@@ -80,7 +80,7 @@ func (t *Trace) Job() *Tracks {
 
 // Tracks are the tracks of one process or replica.
 type Tracks struct {
-	of      *Trace
+	trace   *Trace
 	process int
 }
 
@@ -102,12 +102,12 @@ func (k *Tracks) Span(on, name string, begin, end time.Time, args ...any) {
 	if k == nil {
 		return
 	}
-	k.of.mu.Lock()
-	defer k.of.mu.Unlock()
-	from := k.of.at(begin)
-	duration := max(0, k.of.at(end)-from)
-	k.of.write(traceEvent{Phase: "X", Name: name, Process: k.process, Thread: k.of.thread(k.process, on), At: &from,
-		Duration: &duration, Args: pairs(args)})
+	k.trace.mu.Lock()
+	defer k.trace.mu.Unlock()
+	from := k.trace.micros(begin)
+	duration := max(0, k.trace.micros(end)-from)
+	k.trace.write(traceEvent{Phase: "X", Name: name, Process: k.process, Thread: k.trace.thread(k.process, on),
+		At: &from, Duration: &duration, Args: pairs(args)})
 }
 
 // Apart writes an interval that may overlap others.
@@ -115,27 +115,27 @@ func (k *Tracks) Apart(name string, begin, end time.Time, args ...any) {
 	if k == nil {
 		return
 	}
-	k.of.mu.Lock()
-	defer k.of.mu.Unlock()
-	k.of.asyncs++
-	from := k.of.at(begin)
-	until := max(from, k.of.at(end))
-	e := traceEvent{Phase: "b", Category: "job", ID: k.of.asyncs, Name: name, Process: k.process, At: &from,
+	k.trace.mu.Lock()
+	defer k.trace.mu.Unlock()
+	k.trace.asyncs++
+	from := k.trace.micros(begin)
+	until := max(from, k.trace.micros(end))
+	e := traceEvent{Phase: "b", Category: "job", ID: k.trace.asyncs, Name: name, Process: k.process, At: &from,
 		Args: pairs(args)}
-	k.of.write(e)
+	k.trace.write(e)
 	e.Phase, e.At, e.Args = "e", &until, nil
-	k.of.write(e)
+	k.trace.write(e)
 }
 
 // Counter writes the values of a counter's series, as alternating names and values.
-func (k *Tracks) Counter(name string, at time.Time, series ...any) {
+func (k *Tracks) Counter(name string, when time.Time, series ...any) {
 	if k == nil {
 		return
 	}
-	k.of.mu.Lock()
-	defer k.of.mu.Unlock()
-	time := k.of.at(at)
-	k.of.write(traceEvent{Phase: "C", Name: name, Process: k.process, At: &time, Args: pairs(series)})
+	k.trace.mu.Lock()
+	defer k.trace.mu.Unlock()
+	time := k.trace.micros(when)
+	k.trace.write(traceEvent{Phase: "C", Name: name, Process: k.process, At: &time, Args: pairs(series)})
 }
 
 // Begin starts a span; the function that it returns ends it.
@@ -147,9 +147,9 @@ func (k *Tracks) Begin(on, name string) (end func(args ...any)) {
 	return func(args ...any) { k.Span(on, name, begin, time.Now(), args...) }
 }
 
-// at returns a time in whole microseconds, by the monotonic clock. Whole numbers keep nested spans nested in the
+// micros returns a time in whole microseconds, by the monotonic clock. Whole numbers keep nested spans nested in the
 // file, because viewers round fractions in different ways.
-func (t *Trace) at(when time.Time) int64 { return t.start.Add(when.Sub(t.start)).UnixMicro() }
+func (t *Trace) micros(when time.Time) int64 { return t.start.Add(when.Sub(t.start)).UnixMicro() }
 
 func pairs(args []any) map[string]any {
 	if len(args) == 0 {

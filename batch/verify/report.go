@@ -78,4 +78,4 @@ func countedAre(n int, thing string) string {
 	return plural.Count(n, thing) + plural.Of(n, " was", " were")
 }
 
-func sameMeta(got, want map[string]string) bool { return maps.Equal(got, want) }
+func sameMeta(found, want map[string]string) bool { return maps.Equal(found, want) }

@@ -200,19 +200,19 @@ func (w *Workload) Over(model parameter.Sampling) (parameter.Set, error) {
 // ofWorkloads reports whether a parameter is one that Over's callers use and that no key of a workload gives.
 func ofWorkloads(p *parameter.Parameter) bool {
 	var set parameter.Set
-	switch at := p.At(&set); at {
+	switch target := p.At(&set); target {
 	case &set.LogitBias, &set.TopLogprobs, &set.PromptLogprobs:
 		return true
 	case &set.Temperature, &set.Seed:
 		return false
 	default:
-		return within(at, &set.Sampling)
+		return within(target, &set.Sampling)
 	}
 }
 
 // within reports whether a pointer is to a field of a struct.
-func within(field any, of *parameter.Sampling) bool {
-	fields := reflect.ValueOf(of).Elem()
+func within(field any, sampling *parameter.Sampling) bool {
+	fields := reflect.ValueOf(sampling).Elem()
 	for i := range fields.NumField() {
 		if fields.Field(i).Addr().Interface() == field {
 			return true

@@ -12,7 +12,7 @@ func (g *Given) Has(p *Parameter) bool { return g.names&(1<<p.place) != 0 }
 // Give marks a parameter as given, and returns a pointer to its value as [Parameter.At] does.
 func (g *Given) Give(p *Parameter) any {
 	g.names |= 1 << p.place
-	return p.slot.at(&g.values)
+	return p.slot.pointer(&g.values)
 }
 
 // Values returns the values; parameters that are not given are zero.

@@ -11,9 +11,9 @@ func decode(value []byte) (v any, ok bool) {
 	return v, d.Decode(&v) == nil
 }
 
-// is compares a decoded JSON value with a JSON text. Null members of objects are ignored, because every struct of a
-// Parquet column has all members.
-func is(v any, text string) bool {
+// matches compares a decoded JSON value with a JSON text. Null members of objects are ignored, because every struct of
+// a Parquet column has all members.
+func matches(v any, text string) bool {
 	want, ok := decode([]byte(text))
 	return ok && same(v, want)
 }

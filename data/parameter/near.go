@@ -26,9 +26,9 @@ func Near(column string) (name string, ok bool) {
 
 // Nearest returns which of several names another one was probably meant for: one that differs in case or separators,
 // or else by a misspelling. It is "" if none is near.
-func Nearest(name string, of []string) (nearest string) {
+func Nearest(name string, candidates []string) (nearest string) {
 	words, best := split(name), -1
-	for _, other := range of {
+	for _, other := range candidates {
 		d := distance(words, split(other))
 		if d >= 0 && strings.EqualFold(strings.Join(words, ""), strings.Join(split(other), "")) {
 			d = 0

@@ -122,18 +122,18 @@ func (p *Parameter) Judge(value []byte, given func(own string) string) (verdict 
 		return Applied, value
 	}
 	for from, to := range p.maps.values {
-		if is(v, from) {
+		if matches(v, from) {
 			return Applied, []byte(to)
 		}
 	}
-	for from, of := range p.maps.clash {
-		if is(v, from) && given(p.Sets) == of {
+	for from, contradicted := range p.maps.clash {
+		if matches(v, from) && given(p.Sets) == contradicted {
 			return Contradicts, nil
 		}
 	}
 	switch {
 	case isList && p.dataList, !p.strict && empty(v), p.Neutral(value),
-		p.when.equal != "" && is(v, given(p.when.equal)):
+		p.when.equal != "" && matches(v, given(p.when.equal)):
 		return NoEffect, nil
 	}
 	return Refused, nil
@@ -143,9 +143,9 @@ func (p *Parameter) Judge(value []byte, given func(own string) string) (verdict 
 // temperature 0.
 func (p *Parameter) Excludes(value []byte) string {
 	v, ok := decode(value)
-	for from, of := range p.maps.clash {
-		if ok && is(v, from) {
-			return of
+	for from, contradicted := range p.maps.clash {
+		if ok && matches(v, from) {
+			return contradicted
 		}
 	}
 	return ""
@@ -154,7 +154,7 @@ func (p *Parameter) Excludes(value []byte) string {
 // Neutral reports whether value is one of the JSON values that the table lists as without effect.
 func (p *Parameter) Neutral(value []byte) bool {
 	v, ok := decode(value)
-	return ok && slices.ContainsFunc(p.neutral, func(n string) bool { return is(v, n) })
+	return ok && slices.ContainsFunc(p.neutral, func(n string) bool { return matches(v, n) })
 }
 
 // Instead returns a JSON value without effect, to use in place of a rejected one, or "".
@@ -175,7 +175,7 @@ func (p *Parameter) Type() Type {
 
 // At returns a pointer to the value of one of Quire's own parameters: *int, *float64, *uint64, *bool, *string,
 // *[]string, *[]int, *ObjectJSON, *ListJSON, *Biases or *Structure.
-func (p *Parameter) At(s *Set) any { return p.slot.at(s) }
+func (p *Parameter) At(s *Set) any { return p.slot.pointer(s) }
 
 // Range returns the range of one of Quire's own parameters, "any" if all values of its type are allowed.
 func (p *Parameter) Range() string {

@@ -2,7 +2,7 @@ package parameter
 
 // slot is the place of a parameter in a [Set].
 type slot interface {
-	at(s *Set) any // a pointer to the value
+	pointer(s *Set) any // a pointer to the value
 	get(s *Set) any
 	reset(s *Set)
 	copy(to, from *Set)
@@ -11,18 +11,18 @@ type slot interface {
 
 type slotOf[T any] struct {
 	initial T
-	of      func(*Set) *T
+	locate  func(*Set) *T
 }
 
-func field[T any](initial T, of func(*Set) *T) slot { return slotOf[T]{initial, of} }
+func field[T any](initial T, locate func(*Set) *T) slot { return slotOf[T]{initial, locate} }
 
-func (f slotOf[T]) at(s *Set) any { return f.of(s) }
+func (f slotOf[T]) pointer(s *Set) any { return f.locate(s) }
 
-func (f slotOf[T]) get(s *Set) any { return *f.of(s) }
+func (f slotOf[T]) get(s *Set) any { return *f.locate(s) }
 
-func (f slotOf[T]) reset(s *Set) { *f.of(s) = f.initial }
+func (f slotOf[T]) reset(s *Set) { *f.locate(s) = f.initial }
 
-func (f slotOf[T]) copy(to, from *Set) { *f.of(to) = *f.of(from) }
+func (f slotOf[T]) copy(to, from *Set) { *f.locate(to) = *f.locate(from) }
 
 func (f slotOf[T]) kind() Type {
 	switch any(f.initial).(type) {

@@ -164,15 +164,15 @@ func (s *Structure) parseOutputs(raw []byte) error {
 		value := members[name]
 		switch kind := StructureKind(name); {
 		case slices.Contains(kinds, kind):
-			var of Structure
-			if err := of.set(kind, value); err != nil {
+			var member Structure
+			if err := member.set(kind, value); err != nil {
 				return fmt.Errorf("has a member %s that %w", name, err)
 			}
-			if of.Kind != "" && s.Kind != "" {
-				return fmt.Errorf("has the members %s and %s: give one", s.Kind, of.Kind)
+			if member.Kind != "" && s.Kind != "" {
+				return fmt.Errorf("has the members %s and %s: give one", s.Kind, member.Kind)
 			}
-			if of.Kind != "" {
-				s.Kind, s.Text = of.Kind, of.Text
+			if member.Kind != "" {
+				s.Kind, s.Text = member.Kind, member.Text
 			}
 		case options[name] != nil:
 			if json.Unmarshal(value, options[name]) != nil {
@@ -208,8 +208,8 @@ func (s *Structure) parseFormat(raw []byte) error {
 	default:
 		return fmt.Errorf("has the type %q: text, json_object or json_schema is needed", kind)
 	}
-	if of := members["json_schema"]; of != nil {
-		inner, err := object(of)
+	if jsonSchema := members["json_schema"]; jsonSchema != nil {
+		inner, err := object(jsonSchema)
 		if err != nil {
 			return fmt.Errorf("has a json_schema that %w", err)
 		}

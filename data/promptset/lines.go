@@ -65,7 +65,7 @@ func (l *Lines) read() {
 // Rows yields each row once, as it arrives. It may be called once.
 func (l *Lines) Rows(ctx context.Context) iter.Seq[*Row] {
 	return func(yield func(*Row) bool) {
-		for at := int64(0); l.Await(ctx); at++ {
+		for index := int64(0); l.Await(ctx); index++ {
 			next := l.ahead
 			switch {
 			case errors.Is(next.Err, io.EOF):
@@ -75,7 +75,7 @@ func (l *Lines) Rows(ctx context.Context) iter.Seq[*Row] {
 				return
 			}
 			l.ahead = nil
-			row, err := lines.RowOf(&l.source, jsonl.Rows{}, at, *next)
+			row, err := lines.RowOf(&l.source, jsonl.Rows{}, index, *next)
 			if l.err = err; err != nil || !yield(row) {
 				return
 			}

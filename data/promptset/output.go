@@ -238,11 +238,11 @@ func (o *Output) Meta() (map[string]string, error) {
 		return nil, err
 	}
 	defer part.Close()
-	of, err := formatNamed(o.Parts[i].Format).meta(part, part.Size())
+	partMeta, err := formatNamed(o.Parts[i].Format).meta(part, part.Size())
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", o.Parts[i].Name, err)
 	}
-	maps.Copy(meta, of)
+	maps.Copy(meta, partMeta)
 	return meta, nil
 }
 

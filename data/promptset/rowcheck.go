@@ -26,12 +26,12 @@ type RowCheck struct {
 	Summary folder.PartSummary
 	problem string
 
-	open   bool // an input row is in progress
-	wanted WantedRow
-	id     string
-	last   int      // the last generation
-	count  int      // number of the row's results
-	of     []Result // the row's results, without texts
+	open    bool // an input row is in progress
+	wanted  WantedRow
+	id      string
+	last    int      // the last generation
+	count   int      // number of the row's results
+	results []Result // the row's results, without texts
 }
 
 // NewRowCheck checks a part with so many input rows. next returns the input rows in order; nil means that the input
@@ -61,7 +61,7 @@ func (c *RowCheck) Add(id string, r *Result) {
 		c.end()
 		c.begin(id, r)
 	}
-	c.of = append(c.of, Result{
+	c.results = append(c.results, Result{
 		PromptTokens: r.PromptTokens, CompletionTokens: r.CompletionTokens, FinishReason: r.FinishReason, Err: r.Err,
 	})
 }
@@ -116,14 +116,14 @@ func (c *RowCheck) end() {
 	if !c.Known() || row == nil || c.problem != "" {
 		row = &Row{}
 	}
-	addToSummary(&c.Summary, row, c.of)
+	addToSummary(&c.Summary, row, c.results)
 	// A row that cannot be run has one result for any n.
-	refused := c.count == 1 && c.of[0].Err != ""
+	refused := c.count == 1 && c.results[0].Err != ""
 	if c.Known() && c.problem == "" && c.count != c.wanted.N && !refused {
 		c.fail("id %s, row %d of the input, has %d completions, and %d are due", visible.Quoted(c.id),
 			c.wanted.Row.Index, c.count, c.wanted.N)
 	}
-	c.of = c.of[:0]
+	c.results = c.results[:0]
 }
 
 // Finish returns what is wrong with the rows; "" if nothing is.
@@ -139,32 +139,32 @@ func (c *RowCheck) Finish() string {
 
 // Differs returns how a part's figures differ from its note; "" if they do not.
 func (c *RowCheck) Differs(note folder.PartSummary) string {
-	got := c.Summary
+	actual := c.Summary
 	if !c.Known() { // the boundaries of rows are uncertain
-		note.Rows, note.RowsWithErrors, note.PromptTokens = got.Rows, got.RowsWithErrors, got.PromptTokens
+		note.Rows, note.RowsWithErrors, note.PromptTokens = actual.Rows, actual.RowsWithErrors, actual.PromptTokens
 	}
 	if note.Noted().FinishReasons.Unknown > 0 { // noted by a version that did not count reasons
-		note.FinishReasons = got.FinishReasons
+		note.FinishReasons = actual.FinishReasons
 	}
 	// noted by a version that counted tool calls as stopped
-	if r := &got.FinishReasons; note.FinishReasons.ToolCalls == 0 {
+	if r := &actual.FinishReasons; note.FinishReasons.ToolCalls == 0 {
 		r.Stop, r.ToolCalls = r.Stop+r.ToolCalls, 0
 	}
 	for _, f := range []struct {
-		name      string
-		got, want int64
+		name         string
+		actual, want int64
 	}{
-		{"rows of the input", got.Rows, note.Rows}, {"rows with errors", got.RowsWithErrors, note.RowsWithErrors},
-		{"completions", got.Completions, note.Completions},
-		{"tokens of prompts", got.PromptTokens, note.PromptTokens}, {"tokens of completions", got.CompletionTokens,
-			note.CompletionTokens},
-		{"completions with finish_reason stop", got.FinishReasons.Stop, note.FinishReasons.Stop},
-		{"completions with finish_reason length", got.FinishReasons.Length, note.FinishReasons.Length},
-		{"completions with finish_reason tool_calls", got.FinishReasons.ToolCalls, note.FinishReasons.ToolCalls},
-		{"completions with finish_reason error", got.FinishReasons.Error, note.FinishReasons.Error},
+		{"rows of the input", actual.Rows, note.Rows}, {"rows with errors", actual.RowsWithErrors, note.RowsWithErrors},
+		{"completions", actual.Completions, note.Completions},
+		{"tokens of prompts", actual.PromptTokens, note.PromptTokens},
+		{"tokens of completions", actual.CompletionTokens, note.CompletionTokens},
+		{"completions with finish_reason stop", actual.FinishReasons.Stop, note.FinishReasons.Stop},
+		{"completions with finish_reason length", actual.FinishReasons.Length, note.FinishReasons.Length},
+		{"completions with finish_reason tool_calls", actual.FinishReasons.ToolCalls, note.FinishReasons.ToolCalls},
+		{"completions with finish_reason error", actual.FinishReasons.Error, note.FinishReasons.Error},
 	} {
-		if f.got != f.want {
-			return fmt.Sprintf("it has %d %s, and %d were noted", f.got, f.name, f.want)
+		if f.actual != f.want {
+			return fmt.Sprintf("it has %d %s, and %d were noted", f.actual, f.name, f.want)
 		}
 	}
 	return ""

@@ -50,11 +50,11 @@ func chosen(root string, names []string, read func(name string) ([]byte, error))
 			if err != nil {
 				return nil, err
 			}
-			of, err := savedFiles(text)
+			saved, err := savedFiles(text)
 			if err != nil {
 				return nil, &FileError{File: root + "/" + state, What: "not the state of a saved data set", Err: err}
 			}
-			for _, f := range of {
+			for _, f := range saved {
 				f = path.Join(dir, f)
 				if !there[f] {
 					return nil, &FileError{File: root + "/" + state, What: fmt.Sprintf(

@@ -16,11 +16,11 @@ var splitPattern = regexp.MustCompile(`(?i)(?:^|[^a-z])(train(?:ing)?|valid(?:at
 // splitOf returns the split that a file of a dataset belongs to, "" if its path names none, and a glob for files with
 // similar names.
 func splitOf(name string) (split, glob string) {
-	at := splitPattern.FindAllStringSubmatchIndex(name, -1)
-	if len(at) == 0 {
+	matches := splitPattern.FindAllStringSubmatchIndex(name, -1)
+	if len(matches) == 0 {
 		return "", ""
 	}
-	last := at[len(at)-1] // the file name takes precedence over folders
+	last := matches[len(matches)-1] // the file name takes precedence over folders
 	from, to := last[2], last[3]
 	switch word := strings.ToLower(name[from:to]); word[0] {
 	case 'v', 'd':

@@ -36,10 +36,11 @@ func (o *Output) Values(ctx context.Context, part folder.Part, names []string) i
 		folders = nil
 	}
 	for i, name := range names {
-		at := slices.IndexFunc(folders, func(p input.Partition) bool { return p.Name == name })
-		if at < 0 {
+		index := slices.IndexFunc(folders, func(p input.Partition) bool { return p.Name == name })
+		if index < 0 {
 			rest, places = append(rest, name), append(places, i)
-		} else if text := ""; folders[at].Value != "null" && json.Unmarshal([]byte(folders[at].Value), &text) == nil {
+		} else if text := ""; folders[index].Value != "null" &&
+			json.Unmarshal([]byte(folders[index].Value), &text) == nil {
 			given[i] = text
 		}
 	}

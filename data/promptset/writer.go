@@ -204,8 +204,8 @@ func (w *Writer) write(f finished) error {
 		if f.row.Err != nil {
 			r.Err = f.row.Err.Error()
 		}
-		if of := (*RowError)(nil); errors.As(f.row.Err, &of) {
-			r.ErrParam, r.ErrCode = of.Param, of.Code
+		if rowErr := (*RowError)(nil); errors.As(f.row.Err, &rowErr) {
+			r.ErrParam, r.ErrCode = rowErr.Param, rowErr.Code
 		}
 		r.Generation = f.row.Overrides.Values().Generation
 		f.results = []Result{r}

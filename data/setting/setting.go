@@ -107,8 +107,8 @@ func Spell(err error, spell Spelling) string {
 			continue
 		}
 		plain, spelled := e.Error(), Spell(e, spell)
-		if at := strings.LastIndex(text[:end], plain); at >= 0 {
-			text, end = text[:at]+spelled+text[at+len(plain):], at
+		if index := strings.LastIndex(text[:end], plain); index >= 0 {
+			text, end = text[:index]+spelled+text[index+len(plain):], index
 		}
 	}
 	return text

@@ -19,7 +19,7 @@ func FuzzNames(f *testing.F) {
 		Scrub(name)
 		Redact(name)
 		if l, err := parse(name); err == nil && l.scheme != "" {
-			again, err := parse(l.at(strings.ReplaceAll(l.key, "?", "")).String())
+			again, err := parse(l.withKey(strings.ReplaceAll(l.key, "?", "")).String())
 			if err != nil || again.scheme != l.scheme || again.bucket != l.bucket {
 				t.Fatalf("%q is %+v, and that %+v, %v", name, l, again, err)
 			}

@@ -63,7 +63,7 @@ func List(ctx context.Context, folder string) ([]Info, error) {
 		return files, failed("list", folder, pathless(err))
 	}
 	err = l.each(ctx, l.folderPrefix(), func(o object.Entry) bool {
-		files = append(files, Info{Name: l.at(o.Key).String(), Size: o.Size, ModTime: o.ModTime})
+		files = append(files, Info{Name: l.withKey(o.Key).String(), Size: o.Size, ModTime: o.ModTime})
 		return true
 	})
 	slices.SortFunc(files, func(a, b Info) int { return comparePaths(Path(a.Name), Path(b.Name)) })
@@ -111,7 +111,7 @@ func Glob(ctx context.Context, pattern string) ([]string, error) {
 	slices.SortFunc(keys, comparePaths)
 	keys = slices.Compact(keys)
 	for i, key := range keys {
-		keys[i] = l.at(key).String()
+		keys[i] = l.withKey(key).String()
 	}
 	return keys, nil
 }

@@ -84,12 +84,12 @@ func OpenPartial(ctx context.Context, name, cache string, o PartialOptions) (*Pa
 }
 
 // newPartial opens the copy of a version in its cache folder.
-func newPartial(ctx context.Context, of source, dir, base string, o PartialOptions) (*Partial, error) {
-	p := &Partial{object: of, ctx: ctx, gap: o.Gap, report: o.Progress}
+func newPartial(ctx context.Context, object source, dir, base string, o PartialOptions) (*Partial, error) {
+	p := &Partial{object: object, ctx: ctx, gap: o.Gap, report: o.Progress}
 	if p.gap == 0 {
 		p.gap = partialGap
 	}
-	return p, failed("fetch", of.label(), p.open(dir, base))
+	return p, failed("fetch", object.label(), p.open(dir, base))
 }
 
 func (p *Partial) open(dir, base string) (err error) {

@@ -66,7 +66,7 @@ func Put(ctx context.Context, name string, body io.ReadSeeker) error {
 	return failed("write", name, err)
 }
 
-var errExists = &as{is: fs.ErrExist, reason: fs.ErrExist, text: "there is a file of that name with other content"}
+var errExists = &as{target: fs.ErrExist, reason: fs.ErrExist, text: "there is a file of that name with other content"}
 
 // sameObject reports whether the object exists with exactly this content. Different content is an error.
 func sameObject(ctx context.Context, bucket object.Bucket, key string, size int64, digest string) (bool, error) {

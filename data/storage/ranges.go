@@ -37,13 +37,13 @@ func (s ranges) joined(gap int64) ranges {
 // without returns what is in s but not in other.
 func (s ranges) without(other ranges) ranges {
 	var out ranges
-	at := 0
+	index := 0
 	for _, r := range s {
 		// Ranges before r are also before everything that follows.
-		for at < len(other) && other[at].To <= r.From {
-			at++
+		for index < len(other) && other[index].To <= r.From {
+			index++
 		}
-		for i := at; i < len(other) && other[i].From < r.To; i++ {
+		for i := index; i < len(other) && other[i].From < r.To; i++ {
 			if other[i].From > r.From {
 				out = append(out, Range{r.From, other[i].From})
 			}

@@ -22,7 +22,7 @@ var errStalled = errors.New("no data came for too long")
 
 // as is an error with the identity of one of package fs's errors, and the text of the reason.
 type as struct {
-	is     error
+	target error
 	reason error
 	text   string
 }
@@ -34,9 +34,9 @@ func (e *as) Error() string {
 	return e.reason.Error()
 }
 
-func (e *as) Unwrap() []error { return []error{e.is, e.reason} }
+func (e *as) Unwrap() []error { return []error{e.target, e.reason} }
 
-var errNoSuch = &as{is: fs.ErrNotExist, reason: fs.ErrNotExist, text: "there is no such file or folder"}
+var errNoSuch = &as{target: fs.ErrNotExist, reason: fs.ErrNotExist, text: "there is no such file or folder"}
 
 // localError is an error of reading what is to be sent, which retrying cannot fix.
 type localError struct{ error }
@@ -102,24 +102,24 @@ func reason(err error) error {
 	case errors.Is(err, ErrChanged), errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrExist):
 		return err
 	case st == http.StatusUnauthorized, st == http.StatusForbidden, code == object.Denied:
-		return &as{is: fs.ErrPermission, reason: err,
+		return &as{target: fs.ErrPermission, reason: err,
 			text: fmt.Sprintf("access is denied; use credentials that have access (%v)", err)}
 	case badCertificate(err):
-		return &as{is: err, reason: err,
+		return &as{target: err, reason: err,
 			text: fmt.Sprintf(
 				"the server's certificate is not trusted; correct the address, or name its authority in "+
 					"SSL_CERT_FILE (%v)", err)}
 	case code == object.Unusable:
-		return &as{is: err, reason: err,
+		return &as{target: err, reason: err,
 			text: fmt.Sprintf(
 				"the request could not be sent; give the region and credentials as for other tools of the provider "+
 					"(%v)", err)}
 	case errors.Is(err, hub.ErrNoDataset):
-		return &as{is: fs.ErrNotExist, reason: err, text: hub.ErrNoDataset.Error()}
+		return &as{target: fs.ErrNotExist, reason: err, text: hub.ErrNoDataset.Error()}
 	case code == object.NoBucket:
-		return &as{is: fs.ErrNotExist, reason: err, text: "there is no such bucket"}
+		return &as{target: fs.ErrNotExist, reason: err, text: "there is no such bucket"}
 	case code == object.NotFound, st == http.StatusNotFound:
-		return &as{is: fs.ErrNotExist, reason: err, text: errNoSuch.text}
+		return &as{target: fs.ErrNotExist, reason: err, text: errNoSuch.text}
 	}
 	return err
 }

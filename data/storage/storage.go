@@ -81,12 +81,12 @@ func parse(name string) (location, error) {
 	}
 	var l location
 	l.scheme, name, _ = strings.Cut(name, "://")
-	if at := parameters.FindStringIndex(name); at != nil {
-		name, l.query = name[:at[0]], name[at[0]+1:]
+	if span := parameters.FindStringIndex(name); span != nil {
+		name, l.query = name[:span[0]], name[span[0]+1:]
 	}
 	l.bucket, l.key, _ = strings.Cut(name, "/")
 	if l.query == "" {
-		l.query = hidden.of(l.scheme + "://" + l.bucket)
+		l.query = hidden.query(l.scheme + "://" + l.bucket)
 	}
 	if strings.Contains(l.bucket, "@") {
 		return location{},
@@ -110,7 +110,7 @@ func (l location) String() string {
 	return name
 }
 
-func (l location) at(key string) location {
+func (l location) withKey(key string) location {
 	l.key = key
 	return l
 }
@@ -123,7 +123,7 @@ type hiddenParameters struct {
 	byBucket map[string]string
 }
 
-func (h *hiddenParameters) of(bucket string) string {
+func (h *hiddenParameters) query(bucket string) string {
 	h.Lock()
 	defer h.Unlock()
 	return h.byBucket[bucket]
@@ -171,7 +171,7 @@ func Join(folder, file string) string {
 	if l.key != "" && !strings.HasSuffix(l.key, "/") {
 		l.key += "/"
 	}
-	return l.at(l.key + file).String()
+	return l.withKey(l.key + file).String()
 }
 
 // Path returns the path part of a name, for its extension and last element: a local path, or the key.

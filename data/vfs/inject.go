@@ -129,11 +129,11 @@ func (f *injectedFile) Write(b []byte) (int, error) {
 	return f.File.Write(b)
 }
 
-func (f *injectedFile) ReadAt(b []byte, at int64) (int, error) {
+func (f *injectedFile) ReadAt(b []byte, offset int64) (int, error) {
 	if err := f.fs.hook(Op{Kind: OpRead, Name: f.name, Len: len(b)}); err != nil {
 		return 0, err
 	}
-	return f.File.ReadAt(b, at)
+	return f.File.ReadAt(b, offset)
 }
 
 func (f *injectedFile) Sync() error {

@@ -316,16 +316,16 @@ func (f *memFile) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-func (f *memFile) ReadAt(b []byte, at int64) (int, error) {
+func (f *memFile) ReadAt(b []byte, offset int64) (int, error) {
 	f.m.mu.Lock()
 	defer f.m.mu.Unlock()
 	if f.closed {
 		return 0, fs.ErrClosed
 	}
-	if at < 0 || at > int64(len(f.data.bytes)) {
+	if offset < 0 || offset > int64(len(f.data.bytes)) {
 		return 0, io.EOF
 	}
-	n := copy(b, f.data.bytes[at:])
+	n := copy(b, f.data.bytes[offset:])
 	if n < len(b) {
 		return n, io.EOF
 	}

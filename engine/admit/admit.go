@@ -62,16 +62,16 @@ func refused(r *Request, err error) *schedule.Request {
 	return &schedule.Request{First: r.FirstGeneration, Context: schedule.None, Tag: &Admitted{Asked: r}, Err: err}
 }
 
-// admit checks a request, and returns what is run without a context. r has its whole prompt, and asked is the request
-// as the caller gave it.
-func (c *Checker) admit(asked, r *Request) (*schedule.Request, error) {
+// admit checks a request, and returns what is run without a context. r has its whole prompt, and original is the
+// request as the caller gave it.
+func (c *Checker) admit(original, r *Request) (*schedule.Request, error) {
 	if r.MaxTokens == 0 {
 		r = scoresOnly(r)
 	}
 	if err := c.check(r); err != nil {
 		return nil, err
 	}
-	a := &Admitted{Asked: asked, Features: FeaturesOf(asked.Sampling)}
+	a := &Admitted{Asked: original, Features: FeaturesOf(original.Sampling)}
 	row := &a.Row
 	row.ID, row.Sampling, row.Thought = r.ID, r.Sampling, r.Thinking
 	var sequences [][]int32
@@ -93,15 +93,15 @@ func (c *Checker) admit(asked, r *Request) (*schedule.Request, error) {
 		a.Features |= feature.Thinking
 	}
 	if a.Features.Has(feature.DRY) {
-		if row.Breakers, err = c.breakers.of(r); err != nil {
+		if row.Breakers, err = c.breakers.forRequest(r); err != nil {
 			return nil, err
 		}
 	}
 	s := &schedule.Request{Tokens: r.Tokens, N: r.N, First: r.FirstGeneration, MaxLen: c.maxLen(r), Stop: r.Stop,
 		OnDevice: a.Stops[stopping.OfText] != nil, IncludeStop: r.IncludeStop, KeepSpecial: r.KeepSpecialTokens,
 		MinTokens: r.Sampling.MinTokens, Context: schedule.None, Recalls: a.Features != 0, Leaf: r.Leaf,
-		Tops: min(r.TopLogprobs, c.model.VocabSize), ScoresOnly: asked.MaxTokens == 0, Told: r.Progress, Tag: a}
-	a.Features |= asked.scoring()
+		Tops: min(r.TopLogprobs, c.model.VocabSize), ScoresOnly: original.MaxTokens == 0, Told: r.Progress, Tag: a}
+	a.Features |= original.scoring()
 	if r.ScorePrompt {
 		s.Score = 1 + min(r.PromptTopLogprobs, c.model.VocabSize)
 	}

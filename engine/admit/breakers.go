@@ -31,8 +31,8 @@ func newBreakers(model models.Config, tok *tokenizer.Tokenizer, maxLen int) *bre
 // mostBreakers bounds the breakers that are kept.
 const mostBreakers = 64
 
-// of returns the breakers of a request with DRY, nil if it has none.
-func (s *breakers) of(r *Request) (*sampling.Breakers, error) {
+// forRequest returns the breakers of a request with DRY, nil if it has none.
+func (s *breakers) forRequest(r *Request) (*sampling.Breakers, error) {
 	if r.Sampling.DRYPenaltyLastN < 0 && s.maxLen > parameter.MaxDRYLastN {
 		return nil, invalid("dry_penalty_last_n", "dry_penalty_last_n is -1, which looks at a whole sequence, and "+
 			"one may have %d tokens (see `max-model-len`), but at most %d are looked at: give a number",
@@ -110,22 +110,22 @@ func (s *breakers) addText(b *sampling.Breakers, text string) error {
 		drop, drops = p.Drop, p.Drops
 	}
 	for token := range int32(min(tok.VocabSize(), int(s.vocab))) {
-		of := tok.TokenText(token)
-		for k := 0; k < drops && len(of) > 0 && of[0] == drop; k++ { // as in the text of one token alone
-			of = of[1:]
+		piece := tok.TokenText(token)
+		for k := 0; k < drops && len(piece) > 0 && piece[0] == drop; k++ { // as in the text of one token alone
+			piece = piece[1:]
 		}
-		if bytes.Contains(of, []byte(text)) {
+		if bytes.Contains(piece, []byte(text)) {
 			b.Add(token, 1)
 			continue
 		}
-		for i := range min(len(of), len(text)-1) {
+		for i := range min(len(piece), len(text)-1) {
 			rest := rests[i+1]
-			if !strings.HasPrefix(text, string(of[len(of)-i-1:])) {
+			if !strings.HasPrefix(text, string(piece[len(piece)-i-1:])) {
 				continue
 			}
-			if at := slices.IndexFunc(rest, tok.IsSpecial); at >= 0 {
+			if index := slices.IndexFunc(rest, tok.IsSpecial); index >= 0 {
 				return refuse("which has the special token %s after its beginning: give the token alone",
-					tok.Token(rest[at]))
+					tok.Token(rest[index]))
 			}
 			if !addBreaker(b, token, rest) {
 				return refuse("which together with the others is more than %d sequences of tokens: give fewer or "+
@@ -142,13 +142,13 @@ func addBreaker(b *sampling.Breakers, head int32, tail []int32) bool {
 		b.Add(head, 1)
 		return true
 	}
-	at := slices.IndexFunc(b.Tails, func(t []int32) bool { return slices.Equal(t, tail) })
-	if at < 0 {
-		if at = len(b.Tails); at == sampling.Heads || len(tail) > sampling.MostTail {
+	index := slices.IndexFunc(b.Tails, func(t []int32) bool { return slices.Equal(t, tail) })
+	if index < 0 {
+		if index = len(b.Tails); index == sampling.Heads || len(tail) > sampling.MostTail {
 			return false
 		}
 		b.Tails = append(b.Tails, slices.Clone(tail))
 	}
-	b.Add(head, 2<<at)
+	b.Add(head, 2<<index)
 	return true
 }

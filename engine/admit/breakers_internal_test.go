@@ -59,7 +59,7 @@ func TestDRYOfTextsLikeLlamaCpp(t *testing.T) {
 			for i, c := range cases {
 				r := &Request{DRYSequenceBreakers: c.Breakers, Sampling: sampling.Settings{DRYMultiplier: c.Multiplier,
 					DRYBase: c.Base, DRYAllowedLength: c.Allowed, DRYPenaltyLastN: c.Last}}
-				b, err := e.of(r)
+				b, err := e.forRequest(r)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -122,14 +122,14 @@ func TestRefusedBreakers(t *testing.T) {
 		{Request{DRYBreakers: [][]int32{{}}}, "has no tokens"},
 	} {
 		c.r.Sampling = dry
-		_, err := e.of(&c.r)
+		_, err := e.forRequest(&c.r)
 		var of interface{ Parameter() string }
 		if !errors.Is(err, ErrInvalidRequest) || !errors.As(err, &of) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%q %v: %v, want %q", c.r.DRYSequenceBreakers, c.r.DRYBreakers, err, c.want)
 		}
 	}
 	e.maxLen = 10_000
-	if _, err := e.of(&Request{Sampling: dry}); err == nil || !strings.Contains(err.Error(), "give a number") {
+	if _, err := e.forRequest(&Request{Sampling: dry}); err == nil || !strings.Contains(err.Error(), "give a number") {
 		t.Errorf("a whole sequence of 10,000 tokens: %v", err)
 	}
 }

@@ -143,28 +143,28 @@ func (c *Checker) checkThinking(r *Request) error {
 		return nil
 	}
 	const name = "max_thinking_tokens"
-	of := func(field, format string, args ...any) error {
+	fail := func(field, format string, args ...any) error {
 		return &requestError{&parameter.FormError{Field: field, Err: fmt.Errorf(format, args...)}}
 	}
 	vocab := int32(c.model.VocabSize)
 	switch {
 	case t.Most < 0:
-		return of(name, "is %d, at least 0 is needed", t.Most)
+		return fail(name, "is %d, at least 0 is needed", t.Most)
 	case t.Start < 0 || t.Start >= vocab || t.End < 0 || t.End >= vocab || t.Start == t.End:
 		return refuse("reasoning is between the tokens %d and %d, which must be two of the vocabulary's 0 to %d",
 			t.Start, t.End, vocab-1)
 	case r.Structure != (parameter.Structure{}):
-		return of(name, "with a structure is not supported: the structure is of the whole completion")
+		return fail(name, "with a structure is not supported: the structure is of the whole completion")
 	case r.AllowedTokens != nil && !slices.Contains(r.AllowedTokens, t.End):
-		return of(name, "needs the token %d, which ends the reasoning, among allowed_token_ids",
+		return fail(name, "needs the token %d, which ends the reasoning, among allowed_token_ids",
 			t.End)
 	case r.Sampling.MinTokens > 0 && slices.Contains(r.StopTokens, t.End):
-		return of(name, "with min_tokens, and the token %d that ends the reasoning among the stop "+
+		return fail(name, "with min_tokens, and the token %d that ends the reasoning among the stop "+
 			"tokens, is not supported", t.End)
 	}
 	for i, word := range r.BadWords {
 		if len(word) > 0 && word[len(word)-1] == t.End {
-			return of(fmt.Sprintf("bad_words[%d]", i), "has the token %d, which ends the reasoning: "+
+			return fail(fmt.Sprintf("bad_words[%d]", i), "has the token %d, which ends the reasoning: "+
 				"max_thinking_tokens needs it", t.End)
 		}
 	}
@@ -193,6 +193,6 @@ func (c *Checker) checkMasks(r *Request) error {
 	return nil
 }
 
-func each(list []int32, is func(int32) bool) bool {
-	return !slices.ContainsFunc(list, func(x int32) bool { return !is(x) })
+func each(list []int32, accepts func(int32) bool) bool {
+	return !slices.ContainsFunc(list, func(x int32) bool { return !accepts(x) })
 }

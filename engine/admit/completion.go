@@ -31,17 +31,17 @@ type Completion struct {
 
 // NewCompletion makes the completion that the caller gets.
 func NewCompletion(c *schedule.Completion) *Completion {
-	of := Of(c.Request)
-	asked := of.Asked
-	out := &Completion{Request: asked, Generation: c.Generation, Generated: c.Generated,
+	admitted := Of(c.Request)
+	original := admitted.Asked
+	out := &Completion{Request: original, Generation: c.Generation, Generated: c.Generated,
 		PromptTokens: len(c.Request.Tokens)}
 	switch {
 	case c.Refused:
-		out.PromptTokens = len(asked.Tokens)
+		out.PromptTokens = len(original.Tokens)
 		out.FinishReason, out.Err, out.Refused = FinishError, c.Request.Err, true
 	case c.Finish == schedule.NotANumber:
 		out.FinishReason = FinishError
-		if m := of.Masks; m != nil {
+		if m := admitted.Masks; m != nil {
 			if out.Err = m.DeadEnd(c.Generation); out.Err != nil {
 				break
 			}

@@ -9,12 +9,12 @@ import (
 type Room struct{ *stopping.Arena }
 
 // Hold implements [schedule.Stops].
-func (r Room) Hold(of *schedule.Request) bool {
-	return r.Arena.Hold(Of(of).Stops.list()...)
+func (r Room) Hold(request *schedule.Request) bool {
+	return r.Arena.Hold(Of(request).Stops.list()...)
 }
 
 // Release implements [schedule.Stops].
-func (r Room) Release(of *schedule.Request) { r.Arena.Release(Of(of).Stops.list()...) }
+func (r Room) Release(request *schedule.Request) { r.Arena.Release(Of(request).Stops.list()...) }
 
 // States returns the states that the row of an entry starts with.
 func (r Room) States(entry schedule.Entry) (states [stopping.Lanes]int32) {

@@ -77,12 +77,12 @@ func (s *Settled) Schedule() schedule.Sizes { return s.Sizes.Sizes.Sizes }
 // PrefixSeed begins the names of pages. Two engines with the same seed have the same contents for the same tokens,
 // apart from rounding, which depends on devices and kernels.
 func (s *Settled) PrefixSeed() prefix.Hash {
-	of := []string{s.Config.Model.FingerPrint(), s.DType.String(), s.weightForms, kvName(s.kvDType),
+	parts := []string{s.Config.Model.FingerPrint(), s.DType.String(), s.weightForms, kvName(s.kvDType),
 		fmt.Sprint(s.Sizes.PageSize)}
 	if s.Model.LongRope() { // other keys
-		of = append(of, "long rope")
+		parts = append(parts, "long rope")
 	}
-	return prefix.Seed(of...)
+	return prefix.Seed(parts...)
 }
 
 // IsShort reports whether sequences that may reach this length have the short divisors of a longrope; longer ones have

@@ -38,8 +38,8 @@ func readParts(backend compute.Backend, p *device.Compiled, results []compute.Bu
 	var flats []any
 	for i, l := range p.Output {
 		parts := []compute.Buffer{results[i]}
-		if of, ok := results[i].(parted); ok && l.Own {
-			parts = of.Parts()
+		if buffer, ok := results[i].(parted); ok && l.Own {
+			parts = buffer.Parts()
 		}
 		size := l.Shape.Size()
 		flat := reflect.MakeSlice(reflect.SliceOf(l.Shape.DType.GoType()), size*len(parts), size*len(parts))

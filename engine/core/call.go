@@ -42,8 +42,8 @@ func read[T any](c *Core, p *device.Compiled, results []compute.Buffer) (*T, err
 	flats, packed := p.Packing.New(), p.Packing.Arrays()
 	from := slices.Clone(results[:len(packed)])
 	for i, l := range packed {
-		if of, ok := from[i].(parted); ok && l.Apart { // the first device's
-			from[i] = of.Parts()[0]
+		if buffer, ok := from[i].(parted); ok && l.Apart { // the first device's
+			from[i] = buffer.Parts()[0]
 		}
 	}
 	if err := download(c.backend, from, flats); err != nil {

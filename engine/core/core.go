@@ -64,7 +64,7 @@ func (c *Core) HasState() bool { return c.state != nil }
 func (c *Core) State() (state, extras []compute.Buffer) { return c.state, c.extras }
 
 // Ran returns when the device began the program that it ran last, and how long it ran.
-func (c *Core) Ran() (began time.Time, took time.Duration) { return c.began, c.ran }
+func (c *Core) Ran() (began time.Time, elapsed time.Duration) { return c.began, c.ran }
 
 // FailHosts ends the other processes if err is a failure of this one. A run that was cancelled is no failure: process 0
 // announces the end.
@@ -211,8 +211,8 @@ func (c *Core) ReadTables() ([]tree.Array, error) {
 			continue
 		}
 		from := c.state[i]
-		if of, ok := from.(parted); ok {
-			from = of.Parts()[0]
+		if buffer, ok := from.(parted); ok {
+			from = buffer.Parts()[0]
 		}
 		n := l.Shape.Size()
 		a := tree.Array{Name: l.Name, Shape: l.Shape,

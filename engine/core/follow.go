@@ -91,11 +91,11 @@ func (f *Follower) Do(call [][]byte, calls *atomic.Int64) error {
 			f.Observe(in)
 			arrays = tree.Arrays(in)
 		}
-		got, err := Execute[device.Output](c, p, arrays)
+		output, err := Execute[device.Output](c, p, arrays)
 		if err != nil {
 			return err
 		}
-		return got.Status.Check(got.Rules, 0)
+		return output.Status.Check(output.Rules, 0)
 	}
 	return fmt.Errorf("process 0 runs program %q, which it should not", header.Program)
 }

@@ -89,7 +89,7 @@ const stopsProgram = "stops"
 // PlaceStops brings the arena of a run to the device, if it has other contents than are there.
 func (c *Core) PlaceStops(a *stopping.Arena) error {
 	table, version := a.Table()
-	if version == 0 || a == c.resident.arena && version == c.resident.at {
+	if version == 0 || a == c.resident.arena && version == c.resident.version {
 		return nil
 	}
 	announced := &device.Compiled{Program: device.Program{Name: stopsProgram}}
@@ -100,7 +100,7 @@ func (c *Core) PlaceStops(a *stopping.Arena) error {
 	if err != nil {
 		return err
 	}
-	c.resident.arena, c.resident.at = a, version
+	c.resident.arena, c.resident.version = a, version
 	return nil
 }
 

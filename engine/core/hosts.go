@@ -144,14 +144,14 @@ func (s *Hosts) note(pieces [][]byte) {
 }
 
 // confirm compares what a call came to on all processes.
-func (s *Hosts) confirm(p *device.Compiled, got []tree.Array) error {
+func (s *Hosts) confirm(p *device.Compiled, arrays []tree.Array) error {
 	if s == nil {
 		return nil
 	}
 	s.calls++
 	facts := []lockstep.Fact{{Name: "what was done before", Value: hex.EncodeToString(s.chain[:8])}}
 	var sums [][]byte
-	for i, a := range got {
+	for i, a := range arrays {
 		if !p.Output[i].Own {
 			sum := sha256.Sum256(tree.Bytes(a.Flat))
 			facts = append(facts, lockstep.Fact{Name: a.Name, Value: hex.EncodeToString(sum[:8])})

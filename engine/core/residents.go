@@ -30,7 +30,7 @@ type residents struct {
 	backend compute.Backend
 	stops   []compute.Buffer // arrays as program run takes them
 	arena   *stopping.Arena  // the arena whose contents are on the device
-	at      int              // their version
+	version int              // their version
 	texts   []compute.Buffer // texts of tokens, for masks
 }
 

@@ -114,12 +114,12 @@ func (m *Swapper) Keep(pages []int32) (b *Block, err error) {
 }
 
 // down gathers a block on the device, and copies it from there meanwhile.
-func (m *Swapper) down(of *device.SaveInput) (*Block, error) {
+func (m *Swapper) down(save *device.SaveInput) (*Block, error) {
 	p, err := m.core.programs.waitLater(device.Save)
 	if err != nil {
 		return nil, err
 	}
-	in := tree.Arrays(of)
+	in := tree.Arrays(save)
 	b := &Block{there: make(chan struct{})}
 	input, err := m.core.inputs.upload(p, in)
 	if err != nil {
@@ -248,19 +248,19 @@ func (m *Swapper) take(behind []*Block) ([]compute.Buffer, error) {
 }
 
 // Load begins a sequence in an unused row with what was saved, bit for bit, and returns the pages that it took.
-func (m *Swapper) Load(row int, pages *schedule.Pages, of schedule.Origin) (taken []int32, err error) {
+func (m *Swapper) Load(row int, pages *schedule.Pages, origin schedule.Origin) (taken []int32, err error) {
 	end := m.core.Span(schedule.HostTrack, "load pages")
 	defer end("row", row, "tokens", pages.Tokens)
 	err = m.timed(func() error {
 		pageSize := m.core.Settled.Sizes.PageSize
 		open := int32(1)
-		first := of.Pages / device.BlockPages
+		first := origin.Pages / device.BlockPages
 		for i := first; i < len(pages.Blocks); i++ {
 			length := min(pages.Tokens, (i+1)*device.BlockPages*pageSize)
 			in := m.core.graphs.NewLoad()
-			in.Row, in.Open, in.Source, in.Held = int32(row), open, int32(of.Row), int32(of.Pages*pageSize)
+			in.Row, in.Open, in.Source, in.Held = int32(row), open, int32(origin.Row), int32(origin.Pages*pageSize)
 			in.From, in.Length = int32(i*device.BlockPages), int32(length)
-			copy(in.Named, of.Named)
+			copy(in.Named, origin.Named)
 			more, err := m.place(tree.Arrays(in), pointers(pages.Blocks[i:]))
 			if err != nil {
 				return err
@@ -310,14 +310,14 @@ func (m *Swapper) place(in []tree.Array, blocks []*Block) (taken []int32, err er
 		return nil, err
 	}
 	defer finalize(results)
-	got, err := read[device.LoadOutput](m.core, p, results)
+	output, err := read[device.LoadOutput](m.core, p, results)
 	if err != nil {
 		return nil, err
 	}
-	if err := got.Status.Check(nil, m.core.Pinned()); err != nil {
+	if err := output.Status.Check(nil, m.core.Pinned()); err != nil {
 		return nil, fmt.Errorf("program %s: %w", p.Name, err)
 	}
-	return slices.DeleteFunc(got.Pages, func(page int32) bool { return page < 0 }), nil
+	return slices.DeleteFunc(output.Pages, func(page int32) bool { return page < 0 }), nil
 }
 
 // WaitCopies waits for the copies that are under way.

@@ -22,16 +22,16 @@ type accepting struct {
 	Done      *Node // bool[S]: it ends the sequence
 }
 
-// recordDrafts is record for a step that may have drafts. at, i32[D], lists the packed tokens after which the rows
+// recordDrafts is record for a step that may have drafts. indices, i32[D], lists the packed tokens after which the rows
 // sample.
-func (r recorder) recordDrafts(l loop, in input, packed stepTokens, at *Node, rows samplers, d drawn,
+func (r recorder) recordDrafts(l loop, in input, packed stepTokens, indices *Node, rows samplers, d drawn,
 	allocated seqtable.Status) loop {
 	has := GreaterThan(packed.Drafted, ZerosLike(packed.Drafted))
 	l = control.Once(has, l, func(now control.Now, l loop) loop {
-		return r.accept(l, in, packed, control.Hold(now, at), control.Hold(now, rows), d, allocated)
+		return r.accept(l, in, packed, control.Hold(now, indices), control.Hold(now, rows), d, allocated)
 	})
 	return control.Once(LogicalNot(has), l, func(_ control.Now, l loop) loop {
-		first := func(of *Node) *Node { return SliceAxis(of, 0, AxisRangeFromStart(r.Slots)) } // the token of each slot
+		first := func(x *Node) *Node { return SliceAxis(x, 0, AxisRangeFromStart(r.Slots)) } // the token of each slot
 		rows := samplers{Slots: first(rows.Slots), Positions: first(rows.Positions), Count: rows.Count}
 		l = r.record(l, in, rows, tree.Map(d, first), allocated)
 		l.Rounds = Add(l.Rounds, ConvertDType(GreaterThan(rows.Count, ZerosLike(rows.Count)), dtypes.Int32))
@@ -41,7 +41,7 @@ func (r recorder) recordDrafts(l loop, in input, packed stepTokens, at *Node, ro
 
 // accept is recordDrafts for a step that has drafts. A sampled token is the same as without drafts if all drafts before
 // it equal the sampled tokens. accept drops the other sampled tokens and removes their drafts from the cache.
-func (r recorder) accept(l loop, in input, packed stepTokens, at *Node, rows samplers, d drawn,
+func (r recorder) accept(l loop, in input, packed stepTokens, indices *Node, rows samplers, d drawn,
 	allocated seqtable.Status) loop {
 	g := rows.Slots.Graph()
 	slots, width := r.Slots, rows.Slots.Shape().Size()
@@ -56,7 +56,7 @@ func (r recorder) accept(l loop, in input, packed stepTokens, at *Node, rows sam
 		Iota(g, before.Shape(), 0))
 	drew := GreaterOrEqual(first, ZerosLike(first))
 	drafts := SliceAxis(packed.Drafts.Counts, 0, AxisRangeFromStart(slots))
-	inputs := take(packed.Tokens, at)
+	inputs := take(packed.Tokens, indices)
 
 	began := l.Out.Columns
 	end := control.While(accepting{l, integer(g, 0), drew, none, none, LessThan(ids, ZerosLike(ids))},
@@ -64,14 +64,14 @@ func (r recorder) accept(l loop, in input, packed stepTokens, at *Node, rows sam
 		func(a accepting) accepting {
 			row := Min(Add(first, a.Round), integer(g, width-1))
 			now := samplers{Slots: Where(a.Alive, ids, none), Positions: take(rows.Positions, row), Count: rows.Count}
-			of := tree.Map(d, func(of *Node) *Node { return take(of, row) })
-			l, finish := r.note(a.Loop, in, now, of)
+			current := tree.Map(d, func(x *Node) *Node { return take(x, row) })
+			l, finish := r.note(a.Loop, in, now, current)
 			l.Out.Columns = AddScalar(l.Out.Columns, 1)
 			done := LogicalAnd(a.Alive, GreaterThan(finish, integer(g, int(schedule.Running))))
 			expected := take(inputs, Min(AddScalar(row, 1), integer(g, width-1)))
 			continues := LogicalAnd(LogicalAnd(a.Alive, LogicalNot(done)),
-				LogicalAnd(LessThan(a.Round, drafts), Equal(of.Tokens, expected)))
-			return accepting{l, AddScalar(a.Round, 1), continues, Where(a.Alive, of.Tokens, a.Tokens),
+				LogicalAnd(LessThan(a.Round, drafts), Equal(current.Tokens, expected)))
+			return accepting{l, AddScalar(a.Round, 1), continues, Where(a.Alive, current.Tokens, a.Tokens),
 				Where(a.Alive, now.Positions, a.Positions), LogicalOr(a.Done, done)}
 		})
 	l = end.Loop

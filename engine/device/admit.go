@@ -154,11 +154,11 @@ func (ad admitter) admit(l loop, in input) loop {
 		st.Extras.Drafts = st.Extras.Drafts.copied(from, to)
 	}
 	if ad.PrefixCache {
-		at := Where(isPrompt, take(in.Ahead.Named, prompt), take(in.Waiting.Named, entry))
+		named := Where(isPrompt, take(in.Ahead.Named, prompt), take(in.Waiting.Named, entry))
 		opens := LogicalAnd(LogicalOr(isPrompt, isEntry), LogicalNot(isClone))
 		pages := Where(opens, DivScalar(held, float64(ad.PageSize)), ZerosLike(held))
 		var joined seqtable.Status
-		st.Sequences, st.Pages, joined = st.Sequences.Join(st.Pages, in.Named, at, pages)
+		st.Sequences, st.Pages, joined = st.Sequences.Join(st.Pages, in.Named, named, pages)
 		l.Out.Status = l.Out.Status.Then(joined)
 	}
 	// A sequence that was swapped out continues with the token that it sampled last.

@@ -35,11 +35,11 @@ func (n network) cacheLayouts() []attention.Layout {
 	loop := n.loop()
 	layouts := make([]attention.Layout, loop.Bodies(len(n.Layouts)))
 	for i, layout := range n.Layouts {
-		at, _, looped := loop.Body(i)
+		index, _, looped := loop.Body(i)
 		if looped {
 			layout.Pages *= loop.Turns
 		}
-		layouts[at] = layout
+		layouts[index] = layout
 	}
 	return layouts
 }
@@ -80,11 +80,11 @@ func (n network) copyOfTurns(layout attention.Layout, turns int, cache, from, to
 func (n network) zero(caches []*Node, mask *Node) []*Node {
 	changed := make([]*Node, len(caches))
 	for i, layout := range n.cacheLayouts() {
-		of := mask
+		layoutMask := mask
 		if turns := n.turnsOf(layout); turns > 1 {
-			of = Reshape(BroadcastToDims(InsertAxes(mask, 0), turns, n.Pages), layout.Pages)
+			layoutMask = Reshape(BroadcastToDims(InsertAxes(mask, 0), turns, n.Pages), layout.Pages)
 		}
-		changed[i] = layout.ZeroPages(caches[i], of)
+		changed[i] = layout.ZeroPages(caches[i], layoutMask)
 	}
 	return changed
 }
@@ -103,8 +103,8 @@ func (n network) readPages(caches []*Node, ids *Node) []*Node {
 	layouts := n.cacheLayouts()
 	var pages []*Node
 	for i := range n.Layouts {
-		at, there := n.pagesOf(i, ids)
-		pages = append(pages, layouts[at].ReadPages(caches[at], there))
+		index, there := n.pagesOf(i, ids)
+		pages = append(pages, layouts[index].ReadPages(caches[index], there))
 	}
 	return pages
 }
@@ -114,8 +114,8 @@ func (n network) writePages(caches []*Node, ids *Node, pages []*Node) []*Node {
 	layouts := n.cacheLayouts()
 	caches = append([]*Node(nil), caches...)
 	for i, p := range pages {
-		at, there := n.pagesOf(i, ids)
-		caches[at] = layouts[at].WritePages(caches[at], there, p)
+		index, there := n.pagesOf(i, ids)
+		caches[index] = layouts[index].WritePages(caches[index], there, p)
 	}
 	return caches
 }

@@ -113,15 +113,17 @@ func (gr *Graphs) Compile(backend compute.Backend, p Program) (c *Compiled, err 
 }
 
 // weights are the parameters that have the model's arrays.
-func (gr *Graphs) weights(g *Graph, of string) decoder.Weights {
+func (gr *Graphs) weights(g *Graph, owner string) decoder.Weights {
 	nodes := make([]*Node, len(gr.Arrays))
 	for i, param := range gr.Arrays {
-		nodes[i] = Parameter(g, parameterName(of, param.Name), param.Shape)
+		nodes[i] = Parameter(g, parameterName(owner, param.Name), param.Shape)
 	}
 	return decoder.NewWeights(gr.Arrays, nodes)
 }
 
-func parameterName(of, leaf string) string { return of + "_" + strings.ReplaceAll(leaf, ".", "_") }
+func parameterName(owner, leaf string) string {
+	return owner + "_" + strings.ReplaceAll(leaf, ".", "_")
+}
 
 // Leaf is the name and shape of one array of an input or output.
 type Leaf struct {
@@ -153,11 +155,11 @@ func leavesOfNodes(v any, own []*Node) []Leaf {
 
 // twinOf makes a host twin of an output.
 func twinOf[T any](output []Leaf) (any, []tree.Array, error) {
-	names, of := make([]string, len(output)), make([]shapes.Shape, len(output))
+	names, leafShapes := make([]string, len(output)), make([]shapes.Shape, len(output))
 	for i, l := range output {
-		names[i], of[i] = l.Name, l.Shape
+		names[i], leafShapes[i] = l.Name, l.Shape
 	}
-	return tree.Like[T](names, of)
+	return tree.Like[T](names, leafShapes)
 }
 
 // NewOutput makes the host twin of the output, and views of its arrays.

@@ -116,12 +116,12 @@ func (c contexts) score(st state, w decoder.Weights, in scoreInput) (state, scor
 	end := control.While(scored{integer(g, 0), Zeros(g, shapes.Make(dtypes.Float32, t))},
 		func(s scored) *Node { return LessThan(s.At, in.Count) },
 		func(s scored) scored {
-			at := Add(Iota(g, shapes.Make(dtypes.Int32, slots), 0), s.At)
+			position := Add(Iota(g, shapes.Make(dtypes.Int32, slots), 0), s.At)
 			left := Min(Sub(in.Count, s.At), integer(g, slots))
-			within := Min(at, integer(g, t-1))
+			within := Min(position, integer(g, t-1))
 			logits := decoder.Logits(c.Model, w, take(hidden, within), left)
-			logprobs, _, _ := sampling.Logprobs(logits, take(in.Next, within), ZerosLike(at), left, 1)
-			to := Where(LessThan(at, in.Count), at, FillScalar(g, at.Shape(), float64(t)))
+			logprobs, _, _ := sampling.Logprobs(logits, take(in.Next, within), ZerosLike(position), left, 1)
+			to := Where(LessThan(position, in.Count), position, FillScalar(g, position.Shape(), float64(t)))
 			return scored{AddScalar(s.At, float64(slots)), control.ScatterSet(s.Logprobs, to, logprobs)}
 		})
 	return st, scoreOutput{Status: status, Logprobs: end.Logprobs, EndFree: st.Pages.NumFree(),

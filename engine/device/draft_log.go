@@ -66,9 +66,10 @@ func (sp speculation) tokensAt(st state, slots, places *Node) *Node {
 	row := BroadcastToDims(InsertAxes(MulScalar(slots, float64(sp.PagesPerSeq)), -1), places.Shape().Dimensions...)
 	indices := Reshape(st.Sequences.PageIndices, st.Sequences.PageIndices.Shape().Size())
 	pages := take(indices, Add(row, page))
-	at := Add(MulScalar(pages, float64(size)), Sub(places, MulScalar(page, float64(size))))
+	positions := Add(MulScalar(pages, float64(size)), Sub(places, MulScalar(page, float64(size))))
 	isThere := GreaterOrEqual(places, ZerosLike(places))
-	return Where(isThere, take(Reshape(tokens, tokens.Shape().Size()), at), FillScalar(tokens.Graph(), at.Shape(), -1))
+	return Where(isThere, take(Reshape(tokens, tokens.Shape().Size()), positions),
+		FillScalar(tokens.Graph(), positions.Shape(), -1))
 }
 
 // keysOf returns keys for the ends of slots, i32[n]: i32[n] for each of loggedMatches. tokens, i32[n], at places,
@@ -106,13 +107,13 @@ func (l draftLog) push(sp speculation, st state, rows samplers, tokens *Node) dr
 	l.Last = Where(BroadcastToDims(again, sp.Slots), ZerosLike(l.Last), l.Last)
 
 	number := Add(BroadcastToDims(l.Count, tokens.Shape().Size()), scan.Before(ConvertDType(isRow, dtypes.Int32)))
-	at := Where(isRow, modulo(number, size), full(size))
+	positions := Where(isRow, modulo(number, size), full(size))
 	l.Keys = slices.Clone(l.Keys)
 	for i, key := range sp.keysOf(st, rows.Slots, rows.Positions, tokens) {
-		l.Keys[i] = control.ScatterSet(l.Keys[i], at, key)
+		l.Keys[i] = control.ScatterSet(l.Keys[i], positions, key)
 	}
-	l.Tokens = control.ScatterSet(l.Tokens, at, tokens)
-	l.Next = control.ScatterSet(l.Next, at, ZerosLike(at))
+	l.Tokens = control.ScatterSet(l.Tokens, positions, tokens)
+	l.Next = control.ScatterSet(l.Next, positions, ZerosLike(positions))
 	before := take(l.Last, rows.Slots)
 	isLogged := LogicalAnd(isRow, GreaterThan(before, ZerosLike(before)))
 	isLogged = LogicalAnd(isLogged, LessThan(Sub(number, before), full(size-sp.Slots)))
@@ -145,8 +146,8 @@ func (l draftLog) find(keys []*Node, most int, rows *Node) (tokens, counts, matc
 	in := slices.Concat([]*Node{l.Count, l.Tokens, l.Next, rows}, keys, l.Keys)
 	out := control.Composite("draft_log", struct{}{}, in, results, func(in []*Node) []*Node {
 		n := len(keys)
-		of := draftLog{Count: in[0], Tokens: in[1], Next: in[2], Keys: in[4+n:]}
-		tokens, counts, matches := of.findPlain(in[4:4+n], most)
+		log := draftLog{Count: in[0], Tokens: in[1], Next: in[2], Keys: in[4+n:]}
+		tokens, counts, matches := log.findPlain(in[4:4+n], most)
 		return []*Node{tokens, counts, matches}
 	})
 	return out[0], out[1], out[2]
@@ -169,21 +170,21 @@ func (l draftLog) findPlain(keys []*Node, most int) (tokens, counts, matches *No
 	best := ReduceMax(Where(GreaterThan(level, ZerosLike(level)), Add(MulScalar(level, float64(size)), wide(age)),
 		ZerosLike(level)), 1)
 	matches = DivScalar(best, float64(size))
-	at := modulo(Add(Sub(best, MulScalar(matches, float64(size))), BroadcastToDims(count, d)), size)
+	place := modulo(Add(Sub(best, MulScalar(matches, float64(size))), BroadcastToDims(count, d)), size)
 
 	none := Zeros(g, shapes.Make(dtypes.Int32, d))
 	isFound := GreaterThan(matches, none)
-	f := following{integer(g, 0), Where(isFound, take(l.Next, at), none), zeros(g, dtypes.Int32, d, most), none}
+	f := following{integer(g, 0), Where(isFound, take(l.Next, place), none), zeros(g, dtypes.Int32, d, most), none}
 	f = control.While(f,
 		func(f following) *Node {
 			return LogicalAnd(LessThan(f.At, integer(g, most)), anyTrue(GreaterThan(f.Link, none)))
 		},
 		func(f following) following {
 			isToken := GreaterThan(f.Link, none)
-			at := modulo(Max(SubScalar(f.Link, 1), none), size)
+			place := modulo(Max(SubScalar(f.Link, 1), none), size)
 			column := Equal(Iota(g, f.Tokens.Shape(), 1), BroadcastToDims(f.At, d, most))
-			token := BroadcastToDims(InsertAxes(take(l.Tokens, at), -1), d, most)
-			return following{AddScalar(f.At, 1), Where(isToken, take(l.Next, at), none),
+			token := BroadcastToDims(InsertAxes(take(l.Tokens, place), -1), d, most)
+			return following{AddScalar(f.At, 1), Where(isToken, take(l.Next, place), none),
 				Where(column, token, f.Tokens), Add(f.Counts, ConvertDType(isToken, dtypes.Int32))}
 		})
 	return f.Tokens, f.Counts, matches

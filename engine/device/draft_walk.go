@@ -16,7 +16,7 @@ type drafts struct {
 	tokenqueue.Drafts
 	// Behind holds the states of sequences after their k-th token, at place k * D + rank: N+1 states of each of D
 	// sequences.
-	Behind  feature.Standing
+	Behind  feature.SlotStates
 	Ranks   *Node // i32[S]: ranks of slots; nil if Behind is empty
 	Classes *Node // i32[R]: the class of each row's drafts, -1 for none; nil unless drafts adapt
 }
@@ -30,19 +30,19 @@ func (sp speculation) noDrafts(g *Graph) (d drafts) {
 	if sp.Drafts.Adapts {
 		d.Classes = FillScalar(g, shapes.Make(dtypes.Int32, sp.Rows()), -1)
 	}
-	d.Behind = sp.features().NoStanding(g, (sp.Drafts.Most+1)*sp.Drafts.Rows())
+	d.Behind = sp.features().ZeroStates(g, (sp.Drafts.Most+1)*sp.Drafts.Rows())
 	return d
 }
 
-// at returns the states of rows that sample after the nth, i32[n], token of slots, i32[n].
-func (d drafts) at(st state, sp speculation, slots, nth *Node) *feature.Standing {
+// statesAfter returns the states of rows that sample after the nth, i32[n], token of slots, i32[n].
+func (d drafts) statesAfter(st state, sp speculation, slots, nth *Node) *feature.SlotStates {
 	if d.Ranks == nil {
 		return nil
 	}
 	rank := take(d.Ranks, slots)
 	isBehind := LogicalAnd(GreaterThan(nth, ZerosLike(nth)), GreaterOrEqual(rank, ZerosLike(rank)))
 	place := Add(MulScalar(nth, float64(sp.Drafts.Rows())), rank)
-	s := tree.Zip(sp.features().Standing(st.Extras.State, slots), d.Behind, func(now, behind *Node) *Node {
+	s := tree.Zip(sp.features().SlotStates(st.Extras.State, slots), d.Behind, func(now, behind *Node) *Node {
 		mask := isBehind
 		if now.Rank() > 1 {
 			mask = BroadcastToDims(InsertAxes(mask, -1), now.Shape().Dimensions...)
@@ -57,18 +57,18 @@ type walking struct {
 	At             *Node // i32[]
 	Tokens, Counts *Node // i32[D, N], i32[D]
 	Forced         *Node // i32[D]: the only token that may be sampled next, -1 if there are several
-	Now, Behind    feature.Standing
+	Now, Behind    feature.SlotStates
 }
 
 // walkDrafts takes slots, i32[D], through the drafts that were found for them. It adds tokens that are the only ones
 // allowed, up to limits, i32[D]. It drops forbidden tokens, and tokens after which the device does not know what is
 // allowed.
 func (sp speculation) walkDrafts(l loop, in input, slots *Node, found tokenqueue.Drafts,
-	limits *Node) (tokenqueue.Drafts, feature.Standing) {
+	limits *Node) (tokenqueue.Drafts, feature.SlotStates) {
 	g, features, st := slots.Graph(), sp.features(), l.State.Extras.State
 	n, most := slots.Shape().Dimensions[0], sp.Drafts.Most
 	w := walking{At: integer(g, 0), Tokens: found.Tokens, Counts: Min(found.Counts, limits),
-		Now: features.Standing(st, slots), Behind: sp.noDrafts(g).Behind}
+		Now: features.SlotStates(st, slots), Behind: sp.noDrafts(g).Behind}
 	w.Forced = features.OnlyToken(st, slots, w.Now)
 	ids := Iota(g, slots.Shape(), 0)
 	end := control.While(w,
@@ -79,19 +79,19 @@ func (sp speculation) walkDrafts(l loop, in input, slots *Node, found tokenqueue
 			return LogicalAnd(LessThan(w.At, integer(g, most)), anyTrue(more))
 		},
 		func(w walking) walking {
-			at := BroadcastToDims(w.At, n)
-			place := Add(MulScalar(ids, float64(most)), at)
+			position := BroadcastToDims(w.At, n)
+			place := Add(MulScalar(ids, float64(most)), position)
 			tokens := take(Reshape(w.Tokens, n*most), place)
-			isForced := LogicalAnd(LogicalAnd(GreaterOrEqual(w.Forced, ZerosLike(w.Forced)), LessThan(at, limits)),
-				LessOrEqual(at, w.Counts))
+			isForced := LogicalAnd(LogicalAnd(GreaterOrEqual(w.Forced, ZerosLike(w.Forced)),
+				LessThan(position, limits)), LessOrEqual(position, w.Counts))
 			tokens = Where(isForced, w.Forced, tokens)
-			isDraft := LogicalOr(GreaterThan(w.Counts, at), isForced)
-			w.Counts = Where(LogicalAnd(isForced, Equal(w.Counts, at)), AddScalar(at, 1), w.Counts)
+			isDraft := LogicalOr(GreaterThan(w.Counts, position), isForced)
+			w.Counts = Where(LogicalAnd(isForced, Equal(w.Counts, position)), AddScalar(position, 1), w.Counts)
 			var able *Node
 			able, w.Now = features.WalkDrafts(st, forFeatures(in), slots, tokens, isDraft, w.Now)
-			w.Counts = Where(LogicalAnd(isDraft, LogicalNot(able)), at, w.Counts)
+			w.Counts = Where(LogicalAnd(isDraft, LogicalNot(able)), position, w.Counts)
 			w.Tokens = Reshape(control.ScatterSet(Reshape(w.Tokens, n*most), place, tokens), n, most)
-			to := Add(MulScalar(AddScalar(at, 1), float64(n)), ids)
+			to := Add(MulScalar(AddScalar(position, 1), float64(n)), ids)
 			w.Behind = tree.Zip(w.Behind, w.Now, func(all, now *Node) *Node { return control.ScatterSet(all, to, now) })
 			return walking{AddScalar(w.At, 1), w.Tokens, w.Counts, features.OnlyToken(st, slots, w.Now), w.Now,
 				w.Behind}

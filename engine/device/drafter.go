@@ -71,7 +71,7 @@ func (sp speculation) guess(l loop, w decoder.Weights, in input, next, rows, cou
 			var hidden *Node
 			s.Caches, hidden = sp.Drafter.hidden(s.Caches, w, packed, batch, true)
 			logits := decoder.Logits(sp.Drafter.Model, w, hidden, packed.NumTokens)
-			params := tree.Map(l.State.Rows.Sampling, func(of *Node) *Node { return take(of, packed.SlotIDs) })
+			params := tree.Map(l.State.Rows.Sampling, func(x *Node) *Node { return take(x, packed.SlotIDs) })
 			tokens, _, _ := sampling.Sample(logits, params, AddScalar(packed.PosIDs, 1), packed.NumTokens)
 			// The drafter's vocabulary may have room for more tokens, and a row may have no distribution.
 			isToken := LogicalAnd(GreaterOrEqual(tokens, ZerosLike(tokens)),

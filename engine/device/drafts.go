@@ -115,12 +115,12 @@ func (sp speculation) draft(l *loop, w weights, in input, next, prefill *Node) d
 		runs := GreaterOrEqual(SliceAxis(next, 0, AxisRangeFromStart(sp.Slots)), integer(g, 0))
 		slots, rows := scan.Positions(runs, n)
 		isRow := LessThan(slots, integer(g, sp.Slots))
-		at := Min(slots, integer(g, sp.Slots-1))
+		clamped := Min(slots, integer(g, sp.Slots-1))
 		to := Where(isRow, slots, FillScalar(g, slots.Shape(), float64(sp.Rows())))
-		lens := take(l.State.Sequences.SeqLens, at)
-		limits := sp.mostDrafts(*l, at, lens, room)
+		lens := take(l.State.Sequences.SeqLens, clamped)
+		limits := sp.mostDrafts(*l, clamped, lens, room)
 		limits = Where(isRow, limits, ZerosLike(limits))
-		limits = sp.inPages(l.State, at, lens, limits)
+		limits = sp.inPages(l.State, clamped, lens, limits)
 
 		d := o.Drafts
 		var found tokenqueue.Drafts
@@ -128,13 +128,13 @@ func (sp speculation) draft(l *loop, w weights, in input, next, prefill *Node) d
 			found, o.Caches = sp.guess(*l, w.Drafter, in, next, to, share(limits), o.Caches)
 		} else {
 			var classes *Node
-			found, classes = sp.lookUp(l.State, at, lens, take(next, at), worth, rows)
+			found, classes = sp.lookUp(l.State, clamped, lens, take(next, clamped), worth, rows)
 			if sp.Drafts.Adapts {
 				d.Classes = control.ScatterSet(d.Classes, to, classes)
 			}
 		}
 		if sp.features().WalksDrafts() {
-			found, d.Behind = sp.walkDrafts(*l, in, at, found, limits)
+			found, d.Behind = sp.walkDrafts(*l, in, clamped, found, limits)
 			d.Ranks = control.ScatterSet(d.Ranks, slots, Iota(g, slots.Shape(), 0))
 		}
 		d.Tokens = control.ScatterSet(d.Tokens, to, found.Tokens)
@@ -213,8 +213,9 @@ func (sp speculation) findPlain(texts, lens *Node) (tokens, matches *Node) {
 			before = Pad(SliceAxis(texts, 1, AxisRange(0, h-back)), integer(g, -1), compute.PadAxis{},
 				compute.PadAxis{Start: back})
 		}
-		at := SubScalar(lens, float64(back))
-		last := Where(GreaterOrEqual(at, ZerosLike(at)), take(flat, Add(row, at)), FillScalar(g, at.Shape(), -2))
+		position := SubScalar(lens, float64(back))
+		last := Where(GreaterOrEqual(position, ZerosLike(position)), take(flat, Add(row, position)),
+			FillScalar(g, position.Shape(), -2))
 		same = LogicalAnd(same, Equal(before, wide(last)))
 		equal = Add(equal, ConvertDType(same, dtypes.Int32))
 	}

@@ -147,11 +147,11 @@ func (p Sizes) NewInput() *Input {
 }
 
 // stopStates returns the states of rows, or nil if rows have no automata.
-func (p Sizes) stopStates(of [][stopping.Lanes]int32) [][stopping.Lanes]int32 {
+func (p Sizes) stopStates(states [][stopping.Lanes]int32) [][stopping.Lanes]int32 {
 	if p.Stops == nil {
 		return nil
 	}
-	return of
+	return states
 }
 
 // Fill makes the input of what the scheduler offers; row returns the row of an entry.

@@ -54,7 +54,7 @@ func (n network) forward(caches []*Node, w decoder.Weights, packed tokenqueue.Pa
 	m = control.Once(prefill, m, func(now control.Now, m model) model {
 		return done(n.layers(m.Caches, w, control.Hold(now, x), control.Hold(now, packed), batch, false))
 	})
-	first := func(x *Node, of int) *Node { return SliceAxis(x, 0, AxisRangeFromStart(of)) }
+	first := func(x *Node, count int) *Node { return SliceAxis(x, 0, AxisRangeFromStart(count)) }
 	m = control.Once(LogicalNot(prefill), m, func(now control.Now, m model) model {
 		one := tokenqueue.Packed{Tokens: first(packed.Tokens, slots), SlotIDs: first(packed.SlotIDs, slots),
 			PosIDs: first(packed.PosIDs, slots), NumTokens: packed.NumTokens}
@@ -93,7 +93,7 @@ func (n network) attend(batch tokenqueue.PageBatchInfo, oneToken bool) decoder.A
 	layouts, loop := n.cacheLayouts(), n.loop()
 	return func(layer decoder.Layer, caches []*Node, q, k, v *Node) (*Node, []*Node) {
 		b := batch
-		at, _, _ := loop.Body(n.Model.Layers[layer.Number].KVFrom)
+		index, _, _ := loop.Body(n.Model.Layers[layer.Number].KVFrom)
 		if layer.Turn != nil {
 			b.PageIndices = shifted(b.PageIndices, n.Pages, layer.Turn, -1)
 			places := n.Pages * n.PageSize
@@ -102,7 +102,7 @@ func (n network) attend(batch tokenqueue.PageBatchInfo, oneToken bool) decoder.A
 		after := append([]*Node(nil), caches...)
 		var out *Node
 		options := decoder.AttentionOptions(n.Model, layer, oneToken)
-		out, after[at] = layouts[at].Attend(q, k, v, caches[at], b, options)
+		out, after[index] = layouts[index].Attend(q, k, v, caches[index], b, options)
 		return out, after
 	}
 }

@@ -20,11 +20,11 @@ func anyTrue(mask *Node) *Node {
 // takeMask is take for a mask: 1 where it is set.
 func takeMask(mask, indices *Node) *Node { return take(ConvertDType(mask, dtypes.Int32), indices) }
 
-// shifted adds at * size to numbers of [0, size), and makes others outside.
-func shifted(x *Node, size int, at *Node, outside int) *Node {
+// shifted adds turn * size to numbers of [0, size), and makes others outside.
+func shifted(x *Node, size int, turn *Node, outside int) *Node {
 	g := x.Graph()
 	inside := LogicalAnd(GreaterOrEqual(x, integer(g, 0)), LessThan(x, integer(g, size)))
-	return Where(inside, Add(x, Mul(at, integer(g, size))), FillScalar(g, x.Shape(), float64(outside)))
+	return Where(inside, Add(x, Mul(turn, integer(g, size))), FillScalar(g, x.Shape(), float64(outside)))
 }
 
 // mixed is a permutation of the 32-bit numbers.

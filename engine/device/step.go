@@ -102,12 +102,12 @@ func (gr *Graphs) step(l loop, w weights, in input, prefill *Node) loop {
 	}
 	isSlot := LogicalAnd(GreaterOrEqual(packed.SlotIDs, integer(g, 0)), LessThan(packed.SlotIDs, integer(g, gr.Slots)))
 	next := AddScalar(packed.PosIDs, 1)
-	at, count := scan.Positions(LogicalAnd(isSlot, GreaterOrEqual(next, take(l.State.Rows.PromptLens, packed.SlotIDs))),
-		draws)
-	isRow := LessThan(Iota(g, at.Shape(), 0), BroadcastToDims(count, draws))
-	at = Min(at, integer(g, t-1))
+	indices, count := scan.Positions(LogicalAnd(isSlot,
+		GreaterOrEqual(next, take(l.State.Rows.PromptLens, packed.SlotIDs))), draws)
+	isRow := LessThan(Iota(g, indices.Shape(), 0), BroadcastToDims(count, draws))
+	indices = Min(indices, integer(g, t-1))
 
-	wanted := at
+	wanted := indices
 	if gr.scores().OfPrompts() {
 		wanted = nil
 	}
@@ -120,18 +120,18 @@ func (gr *Graphs) step(l loop, w weights, in input, prefill *Node) loop {
 			return decoder.Logits(gr.Model, w.Weights, take(hidden, tokens), count)
 		})
 	if wanted == nil {
-		hidden = take(hidden, at)
+		hidden = take(hidden, indices)
 	}
 
-	rows := samplers{Slots: Where(isRow, take(packed.SlotIDs, at), FillScalar(g, at.Shape(), -1)),
-		Positions: take(next, at), Count: count}
+	rows := samplers{Slots: Where(isRow, take(packed.SlotIDs, indices), FillScalar(g, indices.Shape(), -1)),
+		Positions: take(next, indices), Count: count}
 	if gr.Drafts.On() {
-		nth := Sub(take(packed.PosIDs, at), take(lens, rows.Slots))
+		nth := Sub(take(packed.PosIDs, indices), take(lens, rows.Slots))
 		nth = Where(GreaterThan(take(packed.Drafts.Counts, rows.Slots), ZerosLike(nth)), nth, ZerosLike(nth))
-		rows.Behind = packed.Drafts.at(l.State, gr.speculation(), rows.Slots, nth)
+		rows.Behind = packed.Drafts.statesAfter(l.State, gr.speculation(), rows.Slots, nth)
 	}
 	// Most steps of a long prompt sample nothing.
-	got := control.If(GreaterThan(count, integer(g, 0)),
+	sampled := control.If(GreaterThan(count, integer(g, 0)),
 		func() drawn { return gr.sample(l.State, w.Weights, hidden, rows) },
 		func() drawn { return gr.noneDrawn(g) })
 	one := ConvertDType(prefill, dtypes.Int32)
@@ -140,9 +140,9 @@ func (gr *Graphs) step(l loop, w weights, in input, prefill *Node) loop {
 	l.Out.DecodeSteps, l.Out.DecodeTokens = Add(l.Out.DecodeSteps, Sub(integer(g, 1), one)),
 		Add(l.Out.DecodeTokens, packed.Decodes)
 	if gr.Drafts.On() {
-		return gr.recorder().recordDrafts(l, in, packed, at, rows, got, allocated)
+		return gr.recorder().recordDrafts(l, in, packed, indices, rows, sampled, allocated)
 	}
-	return gr.recorder().record(l, in, rows, got, allocated)
+	return gr.recorder().record(l, in, rows, sampled, allocated)
 }
 
 // samplers are the rows of a step that sample a token: D rows, see Sizes.Draws.
@@ -165,7 +165,7 @@ func (gr *Graphs) noneDrawn(g *Graph) drawn {
 // sample samples a token for each of rows from hidden states [D, hidden].
 func (gr *Graphs) sample(st state, w decoder.Weights, hidden *Node, rows samplers) drawn {
 	logits := decoder.Logits(gr.Model, w, hidden, rows.Count)
-	params := tree.Map(st.Rows.Sampling, func(of *Node) *Node { return take(of, rows.Slots) })
+	params := tree.Map(st.Rows.Sampling, func(x *Node) *Node { return take(x, rows.Slots) })
 	by := gr.features().Process(st.Extras.State, st.table(), rows)
 	tops, bars := gr.scores().Tops(st.Extras.State, logits, rows, barred(st, rows, by.Ends))
 	measures, bars := gr.scores().Measures(logits, rows, bars)

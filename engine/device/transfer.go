@@ -74,11 +74,11 @@ func (t transfers) load(st state, in loadInput, layers []*Node) (state, loadOutp
 		Reshape(Where(isClone, in.Row, integer(g, -1)), 1), Reshape(in.Held, 1))
 	joined, kept := seqtable.InvalidPages(invalid, t.Pages), seqtable.NewStatus(g)
 	if t.PrefixCache {
-		at := Iota(g, shapes.Make(dtypes.Int32, rows), 0)
-		begins := LogicalAnd(Equal(at, in.Row), LogicalAnd(opens, LogicalNot(isClone)))
-		pages := Where(begins, BroadcastToDims(DivScalar(in.Held, float64(t.PageSize)), rows), ZerosLike(at))
+		ids := Iota(g, shapes.Make(dtypes.Int32, rows), 0)
+		begins := LogicalAnd(Equal(ids, in.Row), LogicalAnd(opens, LogicalNot(isClone)))
+		pages := Where(begins, BroadcastToDims(DivScalar(in.Held, float64(t.PageSize)), rows), ZerosLike(ids))
 		var status seqtable.Status
-		st.Sequences, st.Pages, status = st.Sequences.Join(st.Pages, in.Named, ZerosLike(at), pages)
+		st.Sequences, st.Pages, status = st.Sequences.Join(st.Pages, in.Named, ZerosLike(ids), pages)
 		joined = joined.Then(status)
 	}
 	has := pagesOf(Reshape(take(st.Sequences.SeqLens, Reshape(in.Row, 1))), t.PageSize)

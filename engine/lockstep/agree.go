@@ -110,7 +110,7 @@ func (g *Group) Confirm(number int, what string, facts []Fact) error {
 		if p == nil {
 			continue
 		}
-		got, err := g.inbox.receive(id, results, true)
+		reply, err := g.inbox.receive(id, results, true)
 		different := &DifferentError{Process: id, Name: g.name(id), When: fmt.Sprintf("call %d (%s)", number, what)}
 		var theirs []Fact
 		switch {
@@ -118,12 +118,12 @@ func (g *Group) Confirm(number int, what string, facts []Fact) error {
 			different.Differences = []string{"it is still in the middle of it"}
 		case err != nil:
 			return err
-		case got.Tag != m.Tag:
-			different.Differences = []string{fmt.Sprintf("it has reached call %d", got.Tag)}
-		case bytes.Equal(got.first(), text):
+		case reply.Tag != m.Tag:
+			different.Differences = []string{fmt.Sprintf("it has reached call %d", reply.Tag)}
+		case bytes.Equal(reply.first(), text):
 			continue
 		default:
-			if err := json.Unmarshal(got.first(), &theirs); err != nil {
+			if err := json.Unmarshal(reply.first(), &theirs); err != nil {
 				return err
 			}
 			different.Differences = differences(facts, theirs)
@@ -164,7 +164,7 @@ func (g *Group) exchange(s stream, tag uint64, data []byte) ([][]byte, error) {
 		if p == nil {
 			continue
 		}
-		got, err := g.inbox.receive(id, s, true)
+		reply, err := g.inbox.receive(id, s, true)
 		if errors.Is(err, errAstray) {
 			different := &DifferentError{Process: id, Name: g.name(id), When: "the call under way",
 				Differences: []string{"it has reached the end of it"}}
@@ -174,15 +174,15 @@ func (g *Group) exchange(s stream, tag uint64, data []byte) ([][]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		if got.Tag != tag || s != agreement && len(got.first()) != len(data) {
+		if reply.Tag != tag || s != agreement && len(reply.first()) != len(data) {
 			different := &DifferentError{Process: id, Name: g.name(id), When: "an exchange of numbers",
 				Differences: []string{
-					fmt.Sprintf("it is at number %d with %s, not at number %d with %d", got.Tag,
-						plural.Count(len(got.first()), "byte"), tag, len(data))}}
+					fmt.Sprintf("it is at number %d with %s, not at number %d with %d", reply.Tag,
+						plural.Count(len(reply.first()), "byte"), tag, len(data))}}
 			g.fail(different)
 			return nil, different
 		}
-		all[id] = got.first()
+		all[id] = reply.first()
 	}
 	m.Data = all
 	return all, g.tell(m)

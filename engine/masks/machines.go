@@ -65,7 +65,7 @@ func New(model models.Config, tok *tokenizer.Tokenizer, sizes feature.MaskSizes)
 
 // Structure returns the machine of a structure.
 func (m *Masks) Structure(s parameter.Structure) (*masking.Machine, error) {
-	of := m.machine(s.String(), stopping.OfText, func() (masking.Automaton, error) {
+	entry := m.machine(s.String(), stopping.OfText, func() (masking.Automaton, error) {
 		v, err := m.Vocabulary()
 		if err != nil {
 			return nil, err
@@ -79,40 +79,40 @@ func (m *Masks) Structure(s parameter.Structure) (*masking.Machine, error) {
 		}
 		return masking.NewText(automaton, v), nil
 	})
-	return of.Machine, of.err
+	return entry.Machine, entry.err
 }
 
 // Tokens returns the machine of the tokens that a request allows, nil for all, and of the sequences that it forbids.
 func (m *Masks) Tokens(vocabulary int, allowed []int32, forbidden [][]int32) (*masking.Machine, error) {
 	key := fmt.Sprint("tokens", allowed, allowed == nil, forbidden)
-	of := m.machine(key, stopping.OfTokens, func() (masking.Automaton, error) {
+	entry := m.machine(key, stopping.OfTokens, func() (masking.Automaton, error) {
 		return masking.NewTokens(vocabulary, allowed, forbidden, m.maxStates)
 	})
-	return of.Machine, of.err
+	return entry.Machine, entry.err
 }
 
 // machine returns the machine of a key, and makes it if it is not there.
 func (m *Masks) machine(key string, lane int, make func() (masking.Automaton, error)) machine {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	of, ok := m.machines[key]
+	entry, ok := m.machines[key]
 	if !ok {
-		if of.Machine, of.err = masking.NewMachine(lane, make); of.err == nil {
-			m.Arena.Mask(m.Arena.Start(of.Machine)) // now, so that the run does not wait for it
+		if entry.Machine, entry.err = masking.NewMachine(lane, make); entry.err == nil {
+			m.Arena.Mask(m.Arena.Start(entry.Machine)) // now, so that the run does not wait for it
 		}
 		if len(m.machines) >= mostMachines || m.Arena.Memory(m.known()) > mostMachineMemory {
 			clear(m.machines)
 		}
-		m.machines[key] = of
+		m.machines[key] = entry
 	}
-	return of
+	return entry
 }
 
 // known are the machines that are kept.
 func (m *Masks) known() iter.Seq[*masking.Machine] {
 	return func(yield func(*masking.Machine) bool) {
-		for _, of := range m.machines {
-			if of.err == nil && !yield(of.Machine) {
+		for _, entry := range m.machines {
+			if entry.err == nil && !yield(entry.Machine) {
 				return
 			}
 		}

@@ -43,23 +43,23 @@ var (
 
 // Rows follow the completions of a run through their machines.
 type Rows struct {
-	masks *Masks
-	of    func(*schedule.Request) *Request
-	slots []*sequence // nil for rows without masks
+	masks     *Masks
+	requestOf func(*schedule.Request) *Request
+	slots     []*sequence // nil for rows without masks
 }
 
 // sequence is a completion with masks, and its state in them.
 type sequence struct {
 	*Request
 	generation int
-	at         [stopping.Lanes]*masking.Reader // nil if it needs none
+	readers    [stopping.Lanes]*masking.Reader // nil if it needs none
 	tokens     int                             // generated
 	ended      bool
 }
 
-// NewRows makes the rows of a run. of returns what a request of the scheduler has of masks; nil for none.
-func NewRows(m *Masks, slots int, of func(*schedule.Request) *Request) *Rows {
-	return &Rows{masks: m, of: of, slots: make([]*sequence, slots)}
+// NewRows makes the rows of a run. requestOf returns what a request of the scheduler has of masks; nil for none.
+func NewRows(m *Masks, slots int, requestOf func(*schedule.Request) *Request) *Rows {
+	return &Rows{masks: m, requestOf: requestOf, slots: make([]*sequence, slots)}
 }
 
 // States are the states of the rows in a call.
@@ -77,14 +77,14 @@ func (r *Rows) Begin(in *schedule.Input) (s States, err error) {
 	}
 	s.waiting = make([]*sequence, len(in.Waiting))
 	for i, entry := range in.Waiting {
-		of := r.of(entry.Request)
-		if of == nil {
+		request := r.requestOf(entry.Request)
+		if request == nil {
 			continue
 		}
-		row := &sequence{Request: of, generation: entry.Generation}
-		for lane, machine := range of.Machines {
+		row := &sequence{Request: request, generation: entry.Generation}
+		for lane, machine := range request.Machines {
 			if machine != nil {
-				row.at[lane] = r.masks.Arena.Start(machine)
+				row.readers[lane] = r.masks.Arena.Start(machine)
 			}
 		}
 		for _, token := range entry.Drawn {
@@ -98,8 +98,8 @@ func (r *Rows) Begin(in *schedule.Input) (s States, err error) {
 	all := slices.Concat(r.slots, s.waiting)
 	for _, row := range all {
 		for lane := range stopping.Lanes {
-			if row != nil && row.at[lane] != nil {
-				readers = append(readers, row.at[lane])
+			if row != nil && row.readers[lane] != nil {
+				readers = append(readers, row.readers[lane])
 			}
 		}
 	}
@@ -111,7 +111,7 @@ func (r *Rows) Begin(in *schedule.Input) (s States, err error) {
 	for i, row := range all {
 		placed[i] = feature.NoStates
 		for lane := range stopping.Lanes {
-			if row != nil && row.at[lane] != nil {
+			if row != nil && row.readers[lane] != nil {
 				placed[i][lane], rows = rows[0], rows[1:]
 			}
 		}
@@ -123,8 +123,8 @@ func (r *Rows) Begin(in *schedule.Input) (s States, err error) {
 // walk takes a completion through a token. It reports whether the token may stand there.
 func (r *Rows) walk(row *sequence, token int32) bool {
 	row.tokens++
-	for lane, at := range row.at {
-		if at == nil {
+	for lane, reader := range row.readers {
+		if reader == nil {
 			continue
 		}
 		symbols := stopping.TokenSymbols(token)
@@ -132,7 +132,7 @@ func (r *Rows) walk(row *sequence, token int32) bool {
 			v, _ := r.masks.Vocabulary()
 			symbols = v.Of(token)
 		}
-		if !r.masks.Arena.Walk(at, symbols) {
+		if !r.masks.Arena.Walk(reader, symbols) {
 			return false
 		}
 	}
@@ -149,10 +149,10 @@ func (r *Rows) advance(row *sequence, token int32) error {
 
 // Settle moves the rows to the states in which a call left them. A slot may have had several of the waiting entries,
 // one after the other in any order. The one that did not end has the slot afterwards.
-func (r *Rows) Settle(s States, got *schedule.Output) error {
-	for i, id := range got.Owners {
+func (r *Rows) Settle(s States, output *schedule.Output) error {
+	for i, id := range output.Owners {
 		var row *sequence
-		switch n := int32(len(got.Placed)); {
+		switch n := int32(len(output.Placed)); {
 		case id >= n:
 			row = r.slots[id-n]
 		case id >= 0:
@@ -161,9 +161,9 @@ func (r *Rows) Settle(s States, got *schedule.Output) error {
 		if row == nil {
 			continue
 		}
-		switch schedule.Finish(got.Finish[i]) {
+		switch schedule.Finish(output.Finish[i]) {
 		case schedule.Running:
-			if err := r.advance(row, got.Tokens[i]); err != nil {
+			if err := r.advance(row, output.Tokens[i]); err != nil {
 				return err
 			}
 			continue
@@ -178,7 +178,7 @@ func (r *Rows) Settle(s States, got *schedule.Output) error {
 		}
 	}
 	for i, row := range s.waiting {
-		if slot := got.Placed[i]; slot >= 0 && row != nil && !row.ended {
+		if slot := output.Placed[i]; slot >= 0 && row != nil && !row.ended {
 			r.slots[slot] = row
 		}
 	}
@@ -188,16 +188,16 @@ func (r *Rows) Settle(s States, got *schedule.Output) error {
 // noteDeadEnd notes that a completion ended because no token may follow, if that is why it has none.
 func (r *Rows) noteDeadEnd(row *sequence) {
 	var all [][]uint32
-	for _, at := range row.at {
-		if at == nil {
+	for _, reader := range row.readers {
+		if reader == nil {
 			continue
 		}
-		if err := at.Err(); err != nil {
+		if err := reader.Err(); err != nil {
 			row.deadEnds.Store(row.generation, fmt.Errorf("%w: token %d of the completion, %w: simplify the structure",
 				ErrStructureTooLarge, row.tokens, err))
 			return
 		}
-		all = append(all, r.masks.Arena.Mask(at))
+		all = append(all, r.masks.Arena.Mask(reader))
 	}
 	left := masking.Common(all...)
 	if row.tokens < row.MinTokens {

@@ -61,11 +61,11 @@ const maxSnapshotHeader = 1 << 16
 
 // difference names the first field in which two headers differ, but for the number of tokens.
 func (h snapshotHeader) difference(file snapshotHeader) string {
-	want, got := reflect.ValueOf(h), reflect.ValueOf(file)
+	want, actual := reflect.ValueOf(h), reflect.ValueOf(file)
 	for i := range want.NumField() {
 		name, _, _ := strings.Cut(want.Type().Field(i).Tag.Get("json"), ",")
-		if name != "tokens" && !want.Field(i).Equal(got.Field(i)) {
-			return fmt.Sprintf("%s is %v in the file and %v here", name, got.Field(i), want.Field(i))
+		if name != "tokens" && !want.Field(i).Equal(actual.Field(i)) {
+			return fmt.Sprintf("%s is %v in the file and %v here", name, actual.Field(i), want.Field(i))
 		}
 	}
 	return ""

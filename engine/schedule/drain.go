@@ -70,28 +70,28 @@ func (d *drain) close() (tokens int) {
 // result is the output of a call with the owners of its tokens.
 type result struct {
 	owners []*sequence // owners by the ids of Output.Owners
-	got    *Output
+	output *Output
 }
 
 // drain appends the tokens of a call to their completions and emits the completions that ended. With check it looks for
 // stop strings even if the device does.
 func (r *result) drain(check bool, emit func(*Completion)) error {
-	got := r.got
+	output := r.output
 	var followed []*sequence // those with Request.Told
-	for place, id := range got.Owners {
+	for place, id := range output.Owners {
 		if id < 0 || r.owners[id].text.ended {
 			continue
 		}
-		seq, finish := r.owners[id], Finish(got.Finish[place])
+		seq, finish := r.owners[id], Finish(output.Finish[place])
 		d := &seq.text
 		// There is no token if the scores were not numbers.
-		if token := got.Tokens[place]; token >= 0 && !d.completion.Request.ScoresOnly {
-			d.appendTops(got, place)
+		if token := output.Tokens[place]; token >= 0 && !d.completion.Request.ScoresOnly {
+			d.appendTops(output, place)
 			d.completion.Tokens = append(d.completion.Tokens, token)
-			d.completion.Logprobs = append(d.completion.Logprobs, got.Logprobs[place])
+			d.completion.Logprobs = append(d.completion.Logprobs, output.Logprobs[place])
 			// A distribution of a few quanta of the sampler's integer weights is rounded by more than it has.
-			d.completion.ProcessedLogprobs = append(d.completion.ProcessedLogprobs, min(got.Processed[place], 0))
-			for m, values := range got.Measures {
+			d.completion.ProcessedLogprobs = append(d.completion.ProcessedLogprobs, min(output.Processed[place], 0))
+			for m, values := range output.Measures {
 				if values != nil {
 					d.completion.Measures[m] = append(d.completion.Measures[m], values[place])
 				}

@@ -146,8 +146,8 @@ func (c *HostCache) Blocks(chain []prefix.Hash, from, size int) (blocks []*Kept,
 	for end < len(chain) && c.Has(chain[end]) {
 		end++
 	}
-	for at := from; at < end; at = (at/size + 1) * size {
-		blocks = append(blocks, c.byName[chain[min(end, (at/size+1)*size)-1]])
+	for place := from; place < end; place = (place/size + 1) * size {
+		blocks = append(blocks, c.byName[chain[min(end, (place/size+1)*size)-1]])
 	}
 	return blocks, end
 }

@@ -91,13 +91,13 @@ func (n *namedPages) generated(seq *sequence, finish Finish) {
 }
 
 // settle records which sequence took which pages in a call, and names the full pages.
-func (n *namedPages) settle(s Sizes, owners []*sequence, prefixes *prefixRows, got *Output) {
+func (n *namedPages) settle(s Sizes, owners []*sequence, prefixes *prefixRows, output *Output) {
 	if n.index == nil {
 		return
 	}
 	n.index.Tick()
 	n.taken = 0
-	for page, fate := range got.Pages {
+	for page, fate := range output.Pages {
 		owner, place, held := s.PageFate(fate)
 		if owner >= 0 {
 			n.taken++

@@ -113,13 +113,13 @@ func (p *placer) chooseSource(o *offer, g *group) (ok bool, err error) {
 	var source *prefixRow
 	held := len(named) * p.PageSize
 	if row, pages := p.prefixes.byChain.Longest(g.chain); p.inherited(g.Request, pages*p.PageSize) > held {
-		source, held = p.prefixes.at(row), p.inherited(g.Request, pages*p.PageSize)
+		source, held = p.prefixes.useOf(row), p.inherited(g.Request, pages*p.PageSize)
 	}
 	// The pages of a context are not in the pool. Without them there may not be enough for a request that begins with
 	// it.
 	ofContext := p.prefixes.heldByContext(g.Request)
 	if ofContext > 0 && (ofContext >= held || p.pages(g.MaxLen-1) > p.pool.size) {
-		source, held = p.prefixes.at(g.Context), ofContext
+		source, held = p.prefixes.useOf(g.Context), ofContext
 	} else {
 		ofContext = 0
 	}

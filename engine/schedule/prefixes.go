@@ -30,8 +30,8 @@ func newPrefixRows(s Sizes, release []bool, contexts []*Context) *prefixRows {
 	return t
 }
 
-// at returns the use of a row.
-func (t *prefixRows) at(row int) *prefixRow { return t.rows[row-t.Slots] }
+// useOf returns the use of a row.
+func (t *prefixRows) useOf(row int) *prefixRow { return t.rows[row-t.Slots] }
 
 // opened iterates over the rows that the device has.
 func (t *prefixRows) opened() iter.Seq[*prefixRow] {
@@ -92,9 +92,9 @@ func (t *prefixRows) addLoaded(row, done int) *prefixRow {
 }
 
 // settleOpened records which of the prompts ahead got their rows, and how many of their tokens did not have to run.
-func (t *prefixRows) settleOpened(ahead []*prefixRow, got *Output) (anyOpened bool, heldTokens int) {
+func (t *prefixRows) settleOpened(ahead []*prefixRow, output *Output) (anyOpened bool, heldTokens int) {
 	for i, p := range ahead {
-		if got.Opened[i] == 0 {
+		if output.Opened[i] == 0 {
 			continue
 		}
 		p.opened, anyOpened = true, true
@@ -141,9 +141,9 @@ func (t *prefixRows) onlyContexts() bool {
 }
 
 // settleLengths records how long the rows are after a call.
-func (t *prefixRows) settleLengths(got *Output) {
+func (t *prefixRows) settleLengths(output *Output) {
 	for p := range t.opened() {
-		p.done = int(got.SeqLens[p.row])
+		p.done = int(output.SeqLens[p.row])
 	}
 }
 
@@ -203,7 +203,7 @@ func (t *prefixRows) setContexts(contexts []*Context) {
 		}
 	}
 	for _, c := range contexts {
-		p := t.at(c.Row)
+		p := t.useOf(c.Row)
 		if p == nil {
 			p = &prefixRow{row: c.Row, opened: true}
 			t.rows[c.Row-t.Slots] = p
@@ -223,10 +223,10 @@ func (t *prefixRows) contextsRun() bool {
 // heldByContext returns how many tokens of a request's prompt its context holds and a clone may take over. The context
 // may have changed since the request was made, so the tokens are compared.
 func (t *prefixRows) heldByContext(r *Request) int {
-	if r.Context == None || t.at(r.Context) == nil {
+	if r.Context == None || t.useOf(r.Context) == nil {
 		return 0
 	}
-	p := t.at(r.Context)
+	p := t.useOf(r.Context)
 	most := min(p.done, len(r.Tokens)-1)
 	for i, token := range p.tokens[:most] {
 		if token != r.Tokens[i] {

@@ -169,20 +169,20 @@ func (j *job) call(o *offer) (freePages int, err error) {
 	o.Columns, o.EnoughFree = j.columns, j.enoughFree()
 	j.note("run begins")
 	end := j.span(HostTrack, "call")
-	got, spent, err := j.Device.Run(&o.Input)
+	output, spent, err := j.Device.Run(&o.Input)
 	end("offered", len(o.Waiting), "ahead", len(o.Ahead))
 	j.note("run ends")
 	if err != nil {
 		if j.Inspect != nil {
-			view := s.view(o, got)
+			view := s.view(o, output)
 			j.failed = &view
 		}
 		return 0, err
 	}
 	j.Calls.Add(1)
-	j.account(got, spent)
+	j.account(output, spent)
 	end = j.span(HostTrack, "settle")
-	owners, err := s.apply(o, got)
+	owners, err := s.apply(o, output)
 	end()
 	if err != nil {
 		return 0, err
@@ -191,8 +191,8 @@ func (j *job) call(o *offer) (freePages int, err error) {
 		_ = j.Inspect(j.view, nil)
 	}
 	j.columns = j.nextColumns(spent)
-	j.drain.pass(&result{owners: owners, got: got})
-	return int(got.EndFree), nil
+	j.drain.pass(&result{owners: owners, output: output})
+	return int(output.EndFree), nil
 }
 
 // longTold is how long a call may take while a request has Request.Told.
@@ -236,10 +236,10 @@ func (j *job) enoughFree() int {
 }
 
 // account adds the figures of a call.
-func (j *job) account(got *Output, spent Spent) {
+func (j *job) account(output *Output, spent Spent) {
 	st := j.Stats
 	tokens := 0
-	for _, id := range got.Owners {
+	for _, id := range output.Owners {
 		if id >= 0 {
 			tokens++
 		}
@@ -249,30 +249,30 @@ func (j *job) account(got *Output, spent Spent) {
 	}
 	st.Calls++
 	st.DrawnTokens += tokens
-	st.PrefillSteps += int(got.PrefillSteps)
-	st.DecodeSteps += int(got.DecodeSteps)
-	st.PrefillTokens += int(got.PrefillTokens)
-	st.DecodeTokens += int(got.DecodeTokens)
-	if len(got.Drafts) > 0 {
-		st.DraftedTokens += int(got.Drafts[0])
-		st.AcceptedTokens += int(got.Drafts[1])
+	st.PrefillSteps += int(output.PrefillSteps)
+	st.DecodeSteps += int(output.DecodeSteps)
+	st.PrefillTokens += int(output.PrefillTokens)
+	st.DecodeTokens += int(output.DecodeTokens)
+	if len(output.Drafts) > 0 {
+		st.DraftedTokens += int(output.Drafts[0])
+		st.AcceptedTokens += int(output.Drafts[1])
 	}
 	st.DeviceSeconds += spent.Device.Seconds()
 	st.PrefillSeconds += spent.Prefill.Seconds()
 	st.DecodeSeconds += spent.Decode.Seconds()
-	st.PeakPages = max(st.PeakPages, j.Sizes.Pages-int(got.MinFree))
+	st.PeakPages = max(st.PeakPages, j.Sizes.Pages-int(output.MinFree))
 	if j.Trace != nil {
-		j.count(got, tokens)
+		j.count(output, tokens)
 	}
 	if j.Observe != nil {
-		j.Observe(Call{PrefillSteps: int(got.PrefillSteps), DecodeSteps: int(got.DecodeSteps), Tokens: tokens,
+		j.Observe(Call{PrefillSteps: int(output.PrefillSteps), DecodeSteps: int(output.DecodeSteps), Tokens: tokens,
 			Seconds: spent.Device.Seconds(), Active: j.sched.slots.active, Waiting: len(j.sched.queue.groups),
-			FreePages: int(got.EndFree), FewestFree: int(got.MinFree)}, got.FreePages[:got.Columns])
+			FreePages: int(output.EndFree), FewestFree: int(output.MinFree)}, output.FreePages[:output.Columns])
 	}
 }
 
 // count passes the values of the counters after a call to the tracer.
-func (j *job) count(got *Output, tokens int) {
+func (j *job) count(output *Output, tokens int) {
 	now, before := j.Now(), j.called
 	if j.called = now; before.IsZero() {
 		before = j.start
@@ -280,7 +280,7 @@ func (j *job) count(got *Output, tokens int) {
 	j.Trace.Counter("sequences", now, "active", j.sched.slots.active, "swapped out",
 		len(j.sched.swap.sequences))
 	j.Trace.Counter("requests that wait", now, "waiting", len(j.sched.queue.groups))
-	j.Trace.Counter("pages", now, "free", got.EndFree, "fewest free in the call", got.MinFree)
+	j.Trace.Counter("pages", now, "free", output.EndFree, "fewest free in the call", output.MinFree)
 	if passed := now.Sub(before).Seconds(); passed > 0 {
 		j.Trace.Counter("tokens/s", now, "tokens/s", float64(tokens)/passed)
 	}

@@ -141,38 +141,38 @@ func (s *scheduler) offer() (*offer, error) {
 // apply applies the output of a call to the parts, and preempts sequences if they lack pages for their next step. The
 // device has already freed the rows of sequences that ended. It returns the owners of the tokens by the ids of
 // Output.Owners.
-func (s *scheduler) apply(o *offer, got *Output) ([]*sequence, error) {
+func (s *scheduler) apply(o *offer, output *Output) ([]*sequence, error) {
 	owners := make([]*sequence, s.WaitingLen()+s.Slots)
 	copy(owners[s.WaitingLen():], o.before)
 	before := s.prefixes.lengths()
-	progress := got.PrefillSteps+got.DecodeSteps > 0 || s.slots.releasing()
+	progress := output.PrefillSteps+output.DecodeSteps > 0 || s.slots.releasing()
 	clear(s.slots.release)
-	opened, held := s.prefixes.settleOpened(o.ahead, got)
+	opened, held := s.prefixes.settleOpened(o.ahead, output)
 	s.stats.HitTokens += held
 	for i, seq := range o.waiting {
-		if got.Placed[i] < 0 {
+		if output.Placed[i] < 0 {
 			continue
 		}
 		owners[i], progress = seq, true
 		if i < o.resumed {
-			s.swap.resumed(seq, int(got.Placed[i]))
-		} else if err := s.admitted(seq, int(got.Placed[i])); err != nil {
+			s.swap.resumed(seq, int(output.Placed[i]))
+		} else if err := s.admitted(seq, int(output.Placed[i])); err != nil {
 			return nil, err
 		}
 	}
-	s.applyTokens(owners, got)
-	s.names.settle(s.Sizes, owners, s.prefixes, got)
+	s.applyTokens(owners, output)
+	s.names.settle(s.Sizes, owners, s.prefixes, output)
 	s.applyContexts(before)
-	s.applyScores(o, owners, got)
+	s.applyScores(o, owners, output)
 	s.prefixes.dropUnused()
 	s.queue.removeAdmitted()
-	s.pool.free, s.placer.starved = int(got.EndFree), false
-	short := int(got.Short)
+	s.pool.free, s.placer.starved = int(output.EndFree), false
+	short := int(output.Short)
 	if s.wanted > 0 && !s.Reserve {
 		short = max(short, s.wanted-s.pool.unreserved())
 	}
 	if short > 0 {
-		enough, err := s.swap.preempt(short, got)
+		enough, err := s.swap.preempt(short, output)
 		if err != nil {
 			return nil, err
 		}
@@ -218,14 +218,14 @@ func (s *scheduler) admitted(seq *sequence, row int) error {
 }
 
 // applyTokens records the tokens that rows generated, which sequences ended, and how long the others are.
-func (s *scheduler) applyTokens(owners []*sequence, got *Output) {
+func (s *scheduler) applyTokens(owners []*sequence, output *Output) {
 	ended := map[*sequence]bool{}
-	for i, id := range got.Owners {
+	for i, id := range output.Owners {
 		if id < 0 {
 			continue
 		}
-		seq, finish := owners[id], Finish(got.Finish[i])
-		seq.last, s.placer.oneAtATime = got.Tokens[i], false
+		seq, finish := owners[id], Finish(output.Finish[i])
+		seq.last, s.placer.oneAtATime = output.Tokens[i], false
 		if seq.group.Recalls {
 			seq.generated = append(seq.generated, seq.last)
 		}
@@ -235,8 +235,8 @@ func (s *scheduler) applyTokens(owners []*sequence, got *Output) {
 			s.placer.ended(seq)
 		}
 	}
-	s.slots.settle(owners, ended, got)
-	s.prefixes.settleLengths(got)
+	s.slots.settle(owners, ended, output)
+	s.prefixes.settleLengths(output)
 }
 
 // applyContexts reports the tokens of contexts that a call ran.
@@ -250,31 +250,31 @@ func (s *scheduler) applyContexts(before []int) {
 }
 
 // applyScores records the scores of a call, for the rows that ran the tokens and for the rows that took them over.
-func (s *scheduler) applyScores(o *offer, owners []*sequence, got *Output) {
+func (s *scheduler) applyScores(o *offer, owners []*sequence, output *Output) {
 	tops := 0
-	if n := len(got.Scores.Logprobs); n > 0 {
-		tops = len(got.Scores.TopIDs) / n
+	if n := len(output.Scores.Logprobs); n > 0 {
+		tops = len(output.Scores.TopIDs) / n
 	}
-	for i := range scoredCount(&got.Scores) {
+	for i := range scoredCount(&output.Scores) {
 		var to *Scores
-		if id := int(got.Scores.Owners[i]); id < len(owners) && owners[id] != nil {
+		if id := int(output.Scores.Owners[i]); id < len(owners) && owners[id] != nil {
 			to = owners[id].group.scores
-		} else if row := id - s.WaitingLen(); row >= s.Slots && s.prefixes.at(row) != nil {
-			to = s.prefixes.at(row).scores
+		} else if row := id - s.WaitingLen(); row >= s.Slots && s.prefixes.useOf(row) != nil {
+			to = s.prefixes.useOf(row).scores
 		}
-		if token := int(got.Scores.Positions[i]) + 1; to != nil && token < len(to.have) {
-			ids, logprobs := got.Scores.TopIDs[i*tops:(i+1)*tops], got.Scores.TopLogprobs[i*tops:(i+1)*tops]
-			to.set(token, got.Scores.Logprobs[i], ids, logprobs)
+		if token := int(output.Scores.Positions[i]) + 1; to != nil && token < len(to.have) {
+			ids, logprobs := output.Scores.TopIDs[i*tops:(i+1)*tops], output.Scores.TopLogprobs[i*tops:(i+1)*tops]
+			to.set(token, output.Scores.Logprobs[i], ids, logprobs)
 		}
 	}
 	for i, p := range o.ahead { // a source comes before its clones
-		if got.Opened[i] != 0 && p.scores != nil {
+		if output.Opened[i] != 0 && p.scores != nil {
 			p.inherited.fill(p.scores, p.held, s.PageSize)
 			p.inherited = inheritedScores{}
 		}
 	}
 	for i, seq := range o.waiting {
-		if g := seq.group; i >= o.resumed && got.Placed[i] >= 0 && g.scores != nil {
+		if g := seq.group; i >= o.resumed && output.Placed[i] >= 0 && g.scores != nil {
 			g.inherited.fill(g.scores, g.held, s.PageSize)
 		}
 	}

@@ -66,13 +66,13 @@ func (t *slots) resume(seq *sequence, row int) {
 
 // settle records which sequences are in which slots after a call, and how long they are. The device has already freed
 // the rows of sequences that ended.
-func (t *slots) settle(owners []*sequence, ended map[*sequence]bool, got *Output) {
+func (t *slots) settle(owners []*sequence, ended map[*sequence]bool, output *Output) {
 	t.active -= len(ended)
 	clear(t.rows)
 	for _, seq := range owners {
 		if seq != nil && !ended[seq] {
 			t.rows[seq.row] = seq
-			seq.done = int(got.SeqLens[seq.row])
+			seq.done = int(output.SeqLens[seq.row])
 		}
 	}
 }

@@ -36,13 +36,13 @@ func (a *swapArea) removeCancelled(ended func(*sequence)) {
 
 // preempt swaps out the sequences admitted last until there are pages for the next steps of the others. It returns
 // false if that is not enough. It never swaps out the sequence admitted first, so that one always finishes.
-func (a *swapArea) preempt(short int, got *Output) (enough bool, err error) {
+func (a *swapArea) preempt(short int, output *Output) (enough bool, err error) {
 	decoding := a.slots.decoding()
 	// Each sequence that stays will want a page soon: swapping out one more now costs less than preempting again.
 	for short += len(decoding) / 4; short > 0 && len(decoding) > 1; short-- {
 		seq := decoding[0]
 		decoding = decoding[1:]
-		if err := a.out(seq, got); err != nil {
+		if err := a.out(seq, output); err != nil {
 			return false, err
 		}
 		short -= max(0, a.pages(seq.done)-1)
@@ -51,14 +51,14 @@ func (a *swapArea) preempt(short int, got *Output) (enough bool, err error) {
 }
 
 // out copies a sequence to the host, as a call left it, and gives up its row.
-func (a *swapArea) out(seq *sequence, got *Output) error {
+func (a *swapArea) out(seq *sequence, output *Output) error {
 	pages, err := a.device.Save(seq.row, seq.done)
 	if err != nil {
 		return fmt.Errorf("moving a sequence to the host: %w", err)
 	}
 	a.slots.vacate(seq)
-	each := len(got.StopStates) / a.Rows()
-	stops := slices.Clone(got.StopStates[seq.row*each : (seq.row+1)*each])
+	each := len(output.StopStates) / a.Rows()
+	stops := slices.Clone(output.StopStates[seq.row*each : (seq.row+1)*each])
 	a.sequences = append(a.sequences, &swapped{seq: seq, pages: pages, stops: stops})
 	slices.SortFunc(a.sequences, func(x, y *swapped) int { return cmp.Compare(x.seq.admission, y.seq.admission) })
 	a.stats.Preemptions++
@@ -138,7 +138,7 @@ func (a *swapArea) hasPagesFor(seq *sequence, pages, others int) bool {
 func (a *swapArea) originOf(seq *sequence) Origin {
 	origin := Origin{Row: None}
 	if row, pages := a.prefixes.byChain.Longest(seq.group.chain); pages > 0 {
-		if p := a.prefixes.at(row); p.opened && p.done >= pages*a.PageSize {
+		if p := a.prefixes.useOf(row); p.opened && p.done >= pages*a.PageSize {
 			origin = Origin{Row: row, Pages: pages}
 		}
 	}

@@ -57,15 +57,15 @@ func partOfStop(text string, stops []string) (most int) {
 }
 
 // appendTops appends the likeliest tokens at a place of the output, if the request asks for them.
-func (d *completionText) appendTops(got *Output, place int) {
+func (d *completionText) appendTops(output *Output, place int) {
 	n := d.completion.Request.Tops
 	if n == 0 {
 		return
 	}
-	width := len(got.TopIDs) / len(got.Tokens)
-	d.completion.TopIDs = append(d.completion.TopIDs, slices.Clone(got.TopIDs[place*width:place*width+n]))
+	width := len(output.TopIDs) / len(output.Tokens)
+	d.completion.TopIDs = append(d.completion.TopIDs, slices.Clone(output.TopIDs[place*width:place*width+n]))
 	d.completion.TopLogprobs = append(d.completion.TopLogprobs,
-		slices.Clone(got.TopLogprobs[place*width:place*width+n]))
+		slices.Clone(output.TopLogprobs[place*width:place*width+n]))
 }
 
 // appendToken appends the text of the last token. The text of a token that ends the completion is dropped, unless

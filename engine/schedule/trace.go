@@ -8,7 +8,7 @@ type Tracer interface {
 	// Span records something that took time. args are names and values, alternating.
 	Span(track, name string, begin, end time.Time, args ...any)
 	// Counter records the values of a counter's series at a time, as names and values, alternating.
-	Counter(name string, at time.Time, series ...any)
+	Counter(name string, when time.Time, series ...any)
 }
 
 // Tracks of a run.

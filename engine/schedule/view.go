@@ -47,7 +47,7 @@ type WaitingView struct {
 
 // view describes the rows. o and got belong to a call that failed, and whose rows the scheduler did not take over; nil
 // without.
-func (s *scheduler) view(o *offer, got *Output) View {
+func (s *scheduler) view(o *offer, output *Output) View {
 	v := View{FreePages: s.pool.free, OneAtATime: s.placer.oneAtATime}
 	known := map[int]bool{}
 	add := func(r RowView) {
@@ -61,9 +61,9 @@ func (s *scheduler) view(o *offer, got *Output) View {
 			add(RowView{Row: row, Sequence: q.view(), Releasing: s.slots.release[row]})
 		}
 	}
-	if o != nil && got != nil {
+	if o != nil && output != nil {
 		for i, q := range o.waiting {
-			if row := int(got.Placed[i]); row >= 0 {
+			if row := int(output.Placed[i]); row >= 0 {
 				add(RowView{Row: row, Sequence: q.view(), Failing: true})
 			}
 		}

@@ -182,8 +182,8 @@ func (l lookUp) ints(name string) []int32 {
 	return list
 }
 
-// at is a value of an array, or 0 if there is none.
-func at(list []int32, i int) int {
+// valueAt is a value of an array, or 0 if there is none.
+func valueAt(list []int32, i int) int {
 	if i < len(list) {
 		return int(list[i])
 	}
@@ -192,8 +192,9 @@ func at(list []int32, i int) int {
 
 func (d *Dump) readQueue(found lookUp) {
 	tokens, rows, positions := found.ints("Queue.Tokens"), found.ints("Queue.SlotIDs"), found.ints("Queue.PosIDs")
-	for i := range min(at(found.ints("Queue.NumQueued"), 0), len(tokens)) {
-		d.Queue = append(d.Queue, Item{Place: i, Token: tokens[i], Row: at(rows, i), Position: at(positions, i)})
+	for i := range min(valueAt(found.ints("Queue.NumQueued"), 0), len(tokens)) {
+		d.Queue = append(d.Queue, Item{Place: i, Token: tokens[i], Row: valueAt(rows, i),
+			Position: valueAt(positions, i)})
 	}
 }
 
@@ -204,15 +205,15 @@ func (d *Dump) readRows(found lookUp) {
 	counts := found.ints("Pages.RefCounts")
 	for row := range lens {
 		r := Row{Row: row, Kind: d.kind(row), Used: row < len(used) && used[row], Length: int(lens[row]),
-			Pages: []Page{}, Sure: at(found.ints("Rows.MaxPages"), row),
-			PromptLen: at(found.ints("Rows.PromptLens"), row), MaxLen: at(found.ints("Rows.MaxLens"), row)}
+			Pages: []Page{}, Sure: valueAt(found.ints("Rows.MaxPages"), row),
+			PromptLen: valueAt(found.ints("Rows.PromptLens"), row), MaxLen: valueAt(found.ints("Rows.MaxLens"), row)}
 		perRow := len(pages) / len(lens)
 		for _, page := range pages[row*perRow : (row+1)*perRow] {
 			if page >= 0 {
-				r.Pages = append(r.Pages, Page{int(page), at(counts, int(page))})
+				r.Pages = append(r.Pages, Page{int(page), valueAt(counts, int(page))})
 			}
 		}
-		if source := at(sources, row); source >= 0 && len(sources) > 0 {
+		if source := valueAt(sources, row); source >= 0 && len(sources) > 0 {
 			r.CloneOf = &source
 		}
 		for _, q := range d.Queue {

@@ -113,7 +113,7 @@ func (t *Trace) check() error {
 		if e.At == nil || *e.At < 0 {
 			return wrong(errors.New("it has no time"))
 		}
-		at := *e.At
+		start := *e.At
 		if processes[track.Process] == "" {
 			return wrong(errors.New("its process has no name"))
 		}
@@ -126,12 +126,12 @@ func (t *Trace) check() error {
 			if t.Tracks[track] == "" {
 				return wrong(errors.New("its track has no name"))
 			}
-			spans[track] = append(spans[track], span{at, at + *e.Duration})
+			spans[track] = append(spans[track], span{start, start + *e.Duration})
 		case "b":
-			open[key] = at
+			open[key] = start
 		case "e":
 			begin, begun := open[key]
-			if delete(open, key); !begun || begin > at {
+			if delete(open, key); !begun || begin > start {
 				return wrong(errors.New("it ends before it begins"))
 			}
 		case "C":

@@ -128,10 +128,10 @@ func (c *Config) StateSize(layer int) int {
 // OfLayer is the config with the sizes that a layer has.
 func (c Config) OfLayer(layer int) Config {
 	l := c.Layers[layer]
-	for _, size := range []struct{ of, is *int }{{&c.HeadDim, &l.HeadDim}, {&c.NumKVHeads, &l.KVHeads},
+	for _, size := range []struct{ config, layer *int }{{&c.HeadDim, &l.HeadDim}, {&c.NumKVHeads, &l.KVHeads},
 		{&c.IntermediateSize, &l.Intermediate}} {
-		if *size.is > 0 {
-			*size.of = *size.is
+		if *size.layer > 0 {
+			*size.config = *size.layer
 		}
 	}
 	return c
@@ -286,11 +286,11 @@ func checkLayer(c *Config, number int) error {
 	case c.Owns(number):
 		return nil
 	}
-	of := c.Layers[l.KVFrom]
+	owner := c.Layers[l.KVFrom]
 	switch {
-	case l.Mixer != Attention || of.Mixer != Attention || !c.Owns(l.KVFrom):
+	case l.Mixer != Attention || owner.Mixer != Attention || !c.Owns(l.KVFrom):
 		return fmt.Errorf("layer %d attends to keys and values of layer %d, which has none", number, l.KVFrom)
-	case l.HeadDim != of.HeadDim || l.KVHeads != of.KVHeads:
+	case l.HeadDim != owner.HeadDim || l.KVHeads != owner.KVHeads:
 		return fmt.Errorf("layer %d attends to keys and values of layer %d, whose heads are others", number, l.KVFrom)
 	case l.Gate || l.QKVBias || l.QKNorm == AllHeads:
 		return Unsupported("", "layer %d with the keys and values of layer %d, and with gates, biases or norms of "+
@@ -302,20 +302,20 @@ func checkLayer(c *Config, number int) error {
 // checkHeads validates the sizes of each layer's heads.
 func checkHeads(c *Config) error {
 	for i, l := range c.Layers {
-		of := c.OfLayer(i)
+		sizes := c.OfLayer(i)
 		switch {
-		case of.NumHeads%of.NumKVHeads != 0:
-			return fmt.Errorf("num_attention_heads %d is not a multiple of num_key_value_heads %d", of.NumHeads,
-				of.NumKVHeads)
-		case of.NumHeads*of.HeadDim > maxDimension:
-			return fmt.Errorf("%d heads of %d make rows of %d, more than %d", of.NumHeads, of.HeadDim,
-				of.NumHeads*of.HeadDim, maxDimension)
-		case l.Latent.Rank > 0 && (of.HeadDim != l.Latent.Width() || of.NumKVHeads != 1 || l.Rope == NoRope ||
+		case sizes.NumHeads%sizes.NumKVHeads != 0:
+			return fmt.Errorf("num_attention_heads %d is not a multiple of num_key_value_heads %d", sizes.NumHeads,
+				sizes.NumKVHeads)
+		case sizes.NumHeads*sizes.HeadDim > maxDimension:
+			return fmt.Errorf("%d heads of %d make rows of %d, more than %d", sizes.NumHeads, sizes.HeadDim,
+				sizes.NumHeads*sizes.HeadDim, maxDimension)
+		case l.Latent.Rank > 0 && (sizes.HeadDim != l.Latent.Width() || sizes.NumKVHeads != 1 || l.Rope == NoRope ||
 			c.RopeDims(l.Rope) != l.Latent.RopeDim):
-			return fmt.Errorf("layer %d with latents of %d has %d KV heads of %d", i, l.Latent.Width(), of.NumKVHeads,
-				of.HeadDim)
+			return fmt.Errorf("layer %d with latents of %d has %d KV heads of %d", i, l.Latent.Width(),
+				sizes.NumKVHeads, sizes.HeadDim)
 		case l.Rope != NoRope:
-			if err := c.Ropes[l.Rope].check(of.HeadDim); err != nil {
+			if err := c.Ropes[l.Rope].check(sizes.HeadDim); err != nil {
 				return err
 			}
 		}

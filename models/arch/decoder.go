@@ -33,7 +33,7 @@ type Stored struct {
 }
 
 // Name returns what [Config.Tensors] calls a tensor; ok is false for tensors without use.
-func (s Stored) Name(name string) (is string, ok bool) {
+func (s Stored) Name(name string) (tensor string, ok bool) {
 	for begin, want := range s.Renamed {
 		if rest, found := strings.CutPrefix(name, begin); found {
 			name = want + rest

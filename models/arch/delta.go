@@ -14,8 +14,8 @@ type DeltaNet struct {
 
 // stored returns the position of a value head in a tiled net.
 func (d DeltaNet) stored(head int) int {
-	of := d.ValueHeads / d.KeyHeads
-	return head%of*d.KeyHeads + head/of
+	perKey := d.ValueHeads / d.KeyHeads
+	return head%perKey*d.KeyHeads + head/perKey
 }
 
 // Values is how many numbers all value heads have.

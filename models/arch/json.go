@@ -142,8 +142,8 @@ func (j *JSON) sizes(c *Config, absent Defaults) error {
 
 // Require refuses another value of a key; absent is the value of a missing key.
 func (j *JSON) Require(key, want string) error {
-	if is := j.String(key, want); is != want {
-		return Unsupported(want+" is", "%s %q", key, is)
+	if value := j.String(key, want); value != want {
+		return Unsupported(want+" is", "%s %q", key, value)
 	}
 	return nil
 }

@@ -39,14 +39,14 @@ func (j *JSON) OwnHeads(c *Config) bool {
 			j.fail(fmt.Errorf("%s is of a layer %q, and there are %d", key, number, c.NumLayers))
 			return true
 		}
-		of := map[string]*int{"head_dim": &c.Layers[i].HeadDim, "num_key_value_heads": &c.Layers[i].KVHeads}
+		fields := map[string]*int{"head_dim": &c.Layers[i].HeadDim, "num_key_value_heads": &c.Layers[i].KVHeads}
 		for name, value := range sizes {
 			size, isNumber := value.(float64)
-			if of[name] == nil || !isNumber || size < 1 || size != math.Trunc(size) || size > math.MaxInt32 {
+			if fields[name] == nil || !isNumber || size < 1 || size != math.Trunc(size) || size > math.MaxInt32 {
 				j.fail(Unsupported("head_dim and num_key_value_heads are", "%s %v in %s", name, value, key))
 				return true
 			}
-			*of[name] = int(size)
+			*fields[name] = int(size)
 		}
 	}
 	return own != nil

@@ -40,17 +40,17 @@ var knownKeys = []string{
 func ReadMetadata(decoders []Decoder, f *gguf.File) (Config, Decoder, error) {
 	name, _ := f.String("general.architecture")
 	experts, _ := f.Int(name + ".expert_count")
-	at := -1
+	index := -1
 	for i, d := range decoders {
-		if name != "" && d.GGUF.Architecture == name && (at < 0 || d.GGUF.Experts == (experts > 0)) {
-			at = i
+		if name != "" && d.GGUF.Architecture == name && (index < 0 || d.GGUF.Experts == (experts > 0)) {
+			index = i
 		}
 	}
-	if at < 0 {
+	if index < 0 {
 		return Config{}, Decoder{}, Unsupported(supported(decoders,
 			func(d Decoder) string { return d.GGUF.Architecture }), "GGUF architecture %q", name)
 	}
-	d, m := decoders[at], &Metadata{File: f, prefix: name + ".", ownSizes: decoders[at].GGUF.OwnSizes}
+	d, m := decoders[index], &Metadata{File: f, prefix: name + ".", ownSizes: decoders[index].GGUF.OwnSizes}
 	c := Config{Architecture: d.Class, ModelType: d.ModelType, Names: d.Names, Norm: d.Norm,
 		Stored: Stored{Interleaved: d.GGUF.Interleaved}, Generation: ggufGeneration(f)}
 	if err := m.sizes(&c); err != nil {

@@ -78,8 +78,8 @@ func (m *Metadata) Float(key string, absent float64) float64 {
 
 // Bool reads a boolean key.
 func (m *Metadata) Bool(key string, absent bool) bool {
-	if is, ok := m.File.Bool(m.prefix + key); ok {
-		return is
+	if value, ok := m.File.Bool(m.prefix + key); ok {
+		return value
 	}
 	return absent
 }

@@ -83,12 +83,12 @@ func expertTensors(c *Config, number int, names Names) []Tensor {
 	name := func(part Part) string { return fmt.Sprintf("model.layers.%d.%s", number, names[part].HF) }
 	array := fmt.Sprintf("layers.%d.", number)
 	var list []Tensor
-	add := func(part Part, of, suffix string, expert, axis int, over Split, shape ...int) {
+	add := func(part Part, member, suffix string, expert, axis int, over Split, shape ...int) {
 		t := Tensor{Name: name(part) + suffix, GGUF: fmt.Sprintf("blk.%d.%s%s", number, names[part].GGUF, suffix),
-			Part: part, Shape: shape, Array: array + of + suffix, Axis: axis, Over: over}
+			Part: part, Shape: shape, Array: array + member + suffix, Axis: axis, Over: over}
 		if expert >= 0 {
 			t.Name, t.Expert, t.Experts = fmt.Sprintf(t.Name, expert), expert, e.Count
-			t.Array = fmt.Sprintf("%s%s%d.%s%s", array, ExpertPrefix, expert, of, suffix)
+			t.Array = fmt.Sprintf("%s%s%d.%s%s", array, ExpertPrefix, expert, member, suffix)
 			t.Fused = e.Fused.in(part, suffix == biasSuffix, shape[0], name)
 			if t.Fused != nil && e.Fused == FusedInGGUF {
 				t.Fused.Name = fmt.Sprintf(fusedGGUF, number) + suffix
@@ -96,10 +96,10 @@ func expertTensors(c *Config, number int, names Names) []Tensor {
 		}
 		list = append(list, t)
 	}
-	layers := func(part Part, of string, expert int, over Split, out, in int) {
-		add(part, of, weightSuffix, expert, 0, over, out, in)
+	layers := func(part Part, member string, expert int, over Split, out, in int) {
+		add(part, member, weightSuffix, expert, 0, over, out, in)
 		if e.Bias {
-			add(part, of, biasSuffix, expert, 0, over, out)
+			add(part, member, biasSuffix, expert, 0, over, out)
 		}
 	}
 	const one = -1 // no number of an expert

@@ -106,11 +106,11 @@ func (l *layerList) add(part Part, array, suffix string, axis int, over Split, s
 }
 
 // norm adds the weight of a norm, if there is one, and its bias.
-func (l *layerList) norm(is bool, part Part, over Split, size int) {
-	if is {
+func (l *layerList) norm(has bool, part Part, over Split, size int) {
+	if has {
 		l.add(part, string(part), ".weight", 0, over, size)
 	}
-	if is && l.c.Norm.Layer {
+	if has && l.c.Norm.Layer {
 		l.add(part, string(part)+biasSuffix, biasSuffix, 0, over, size)
 		l.list[len(l.list)-1].Part = NormBias
 	}
@@ -223,7 +223,7 @@ const (
 
 // within returns the tensors of a layer that checkpoints store inside another tensor.
 func within(list []Tensor, names Names, number, keyHeads int) {
-	for _, of := range []struct {
+	for _, joined := range []struct {
 		whole Part
 		parts []Part
 		heads int
@@ -231,18 +231,18 @@ func within(list []Tensor, names Names, number, keyHeads int) {
 		{DeltaQKV, []Part{DeltaQ, DeltaK, DeltaV}, 1},
 		{DeltaQKVGate, []Part{DeltaQ, DeltaK, DeltaV, DeltaGate}, keyHeads},
 		{DeltaLearnStep, []Part{DeltaLearn, DeltaStep}, keyHeads}} {
-		name, ok := names[of.whole]
+		name, ok := names[joined.whole]
 		if !ok {
 			continue
 		}
 		for _, suffix := range []string{".weight", biasSuffix} {
-			w := Within{Name: fmt.Sprintf("model.layers.%d.%s%s", number, name.HF, suffix), Heads: of.heads}
+			w := Within{Name: fmt.Sprintf("model.layers.%d.%s%s", number, name.HF, suffix), Heads: joined.heads}
 			if name.GGUF != "" {
 				w.GGUF = fmt.Sprintf("blk.%d.%s%s", number, name.GGUF, suffix)
 			}
 			var found []int
 			for i, t := range list {
-				if slices.Contains(of.parts, t.Part) && strings.HasSuffix(t.Name, suffix) {
+				if slices.Contains(joined.parts, t.Part) && strings.HasSuffix(t.Name, suffix) {
 					found = append(found, i)
 					w.Rows += t.Shape[0]
 				}
@@ -250,7 +250,7 @@ func within(list []Tensor, names Names, number, keyHeads int) {
 			for _, i := range found {
 				one := w
 				list[i].Within = &one
-				w.First += list[i].Shape[0] / of.heads
+				w.First += list[i].Shape[0] / joined.heads
 			}
 		}
 	}

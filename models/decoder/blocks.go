@@ -22,14 +22,14 @@ func (s Storage) wanted(tensor string) blocks.Format {
 }
 
 // alike restricts formats to one per kind of tensor: it returns the zero format for a kind whose tensors differ.
-func alike(cfg models.Config, of func(tensor string) blocks.Format,
+func alike(cfg models.Config, formatOf func(tensor string) blocks.Format,
 	kindOf func(t arch.Tensor) string) func(tensor string) blocks.Format {
-	if of == nil {
+	if formatOf == nil {
 		return nil
 	}
 	formats, kinds := map[string]blocks.Format{}, map[string]string{} // formats by kind; kinds by tensor
 	for t := range cfg.Tensors() {
-		kind, f := kindOf(t), of(t.Name)
+		kind, f := kindOf(t), formatOf(t.Name)
 		if first, ok := formats[kind]; ok && first != f {
 			f = blocks.Format{}
 		}

@@ -48,9 +48,9 @@ func (b body) ofLayer(number int) body {
 }
 
 // norm applies the norm of a part, if there is one.
-func (b body) norm(w Weights, is bool, part arch.Part, x *Node) *Node {
+func (b body) norm(w Weights, has bool, part arch.Part, x *Node) *Node {
 	switch {
-	case !is:
+	case !has:
 		return x
 	case b.cfg.Norm.Layer:
 		return layerNorm(x, w.get(string(part)), w.get(string(part)+biasSuffix), b.cfg.RMSNormEps, b.rows)

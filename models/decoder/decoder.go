@@ -52,24 +52,24 @@ func Hidden(cfg models.Config, w Weights, tokens Embedded, positions, rows *Node
 	split := splitOf(cfg, positions)
 	all := body{cfg: split.Local(cfg), whole: cfg, split: split, rows: rows,
 		turns: rotary(cfg, positions, tokens.Short), firstKeys: w.nodes[firstKeysName], group: w.nodes[groupName]}
-	x, state := eachLayer(cfg, w, tokens.Hidden, state, func(at Layer, w Weights, x *Node, state []*Node) (*Node,
+	x, state := eachLayer(cfg, w, tokens.Hidden, state, func(current Layer, w Weights, x *Node, state []*Node) (*Node,
 		[]*Node) {
-		b, layer := all.ofLayer(at.Number), cfg.Layers[at.Number]
+		b, layer := all.ofLayer(current.Number), cfg.Layers[current.Number]
 		h := b.norm(w, layer.AttentionNorm.Before, arch.AttentionNorm, x)
 		switch layer.Mixer {
 		case arch.ShortConv:
-			x, state = b.shortConv(w, at, states, h, x, state)
+			x, state = b.shortConv(w, current, states, h, x, state)
 		case arch.Delta:
-			x, state = b.deltaNet(w, at, states, h, x, state)
+			x, state = b.deltaNet(w, current, states, h, x, state)
 		case arch.Mamba:
-			x, state = b.mamba(w, at, states, h, x, state)
+			x, state = b.mamba(w, current, states, h, x, state)
 		default:
-			q, k, v, gate := b.heads(w, at.Number, h)
+			q, k, v, gate := b.heads(w, current.Number, h)
 			if layer.Sinks {
-				at.Sinks = w.get(string(arch.Sinks))
+				current.Sinks = w.get(string(arch.Sinks))
 			}
 			var a *Node
-			a, state = attention(at, state, q, k, v)
+			a, state = attention(current, state, q, k, v)
 			if layer.Latent.Rank > 0 {
 				a = b.ofLatents(w, layer.Latent, a)
 			} else {
@@ -87,7 +87,7 @@ func Hidden(cfg models.Config, w Weights, tokens Embedded, positions, rows *Node
 		} else {
 			x = b.feedForward(w, layer, h, x)
 		}
-		return b.end(w, at.Number, tokens.Layers, x), state
+		return b.end(w, current.Number, tokens.Layers, x), state
 	})
 	return all.norm(w, true, arch.FinalNorm, x), state
 }

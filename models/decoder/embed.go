@@ -22,15 +22,15 @@ func (b body) embed(w Weights, tokens *Node) *Node {
 
 // lookUp returns rows of an embedding matrix. Each device returns the rows of its part of the vocabulary, and zeros
 // for the others.
-func lookUp(split Partition, w Weights, of arch.Part, tokens, rows *Node) *Node {
+func lookUp(split Partition, w Weights, part arch.Part, tokens, rows *Node) *Node {
 	if split.Devices == 1 {
-		return linear.Rows(w.matrix(string(of)), tokens, rows, w.dtype)
+		return linear.Rows(w.matrix(string(part)), tokens, rows, w.dtype)
 	}
-	at := Sub(tokens, BroadcastToDims(w.get(firstRowName), tokens.Shape().Dimensions...))
-	x := linear.Rows(w.matrix(string(of)), at, rows, w.dtype)
+	local := Sub(tokens, BroadcastToDims(w.get(firstRowName), tokens.Shape().Dimensions...))
+	x := linear.Rows(w.matrix(string(part)), local, rows, w.dtype)
 	g := tokens.Graph()
-	here := LogicalAnd(GreaterOrEqual(at, ScalarZero(g, dtypes.Int32)),
-		LessThan(at, Scalar(g, dtypes.Int32, float64(split.Vocab))))
+	here := LogicalAnd(GreaterOrEqual(local, ScalarZero(g, dtypes.Int32)),
+		LessThan(local, Scalar(g, dtypes.Int32, float64(split.Vocab))))
 	here = BroadcastToDims(InsertAxes(here, -1), x.Shape().Dimensions...)
 	return collective.Sum(Where(here, x, ZerosLike(x)))
 }

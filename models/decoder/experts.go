@@ -122,7 +122,7 @@ func route(scores, choice, scale *Node, e arch.Experts) linear.Routes {
 		left = Where(inGroups(left, e), left, out())
 	}
 	numbers := Iota(g, shapes.Make(dtypes.Int32, t, e.Count), 1)
-	of := func(taken, x *Node) *Node { // selects the chosen expert's element of x [T, E]
+	pick := func(taken, x *Node) *Node { // selects the chosen expert's element of x [T, E]
 		return ReduceAndKeep(Where(taken, x, ZerosLike(x)), ReduceSum, 1)
 	}
 	var chosen, shares, scales []*Node // [T, 1] each, from the first choice to the last
@@ -131,10 +131,10 @@ func route(scores, choice, scale *Node, e arch.Experts) linear.Routes {
 		taken := Equal(numbers, BroadcastToDims(number, t, e.Count))
 		share := ReduceAndKeep(left, ReduceMax, 1)
 		if choice != nil {
-			share = of(taken, all)
+			share = pick(taken, all)
 		}
 		if scale != nil {
-			scales = append(scales, of(taken, BroadcastToDims(InsertAxes(scale, 0), t, e.Count)))
+			scales = append(scales, pick(taken, BroadcastToDims(InsertAxes(scale, 0), t, e.Count)))
 		}
 		left = Where(taken, out(), left)
 		chosen, shares = append(chosen, number), append(shares, share)
@@ -166,19 +166,19 @@ func route(scores, choice, scale *Node, e arch.Experts) linear.Routes {
 func inGroups(choice *Node, e arch.Experts) *Node {
 	g, t, size := choice.Graph(), choice.Shape().Dimensions[0], e.Count/e.Groups
 	byGroup := Reshape(choice, t, e.Groups, size)
-	of := ReduceMax(byGroup, 2) // [T, groups]
+	best := ReduceMax(byGroup, 2) // [T, groups]
 	out := func(x *Node) *Node { return FillScalar(g, x.Shape(), -math.MaxFloat32) }
 	if e.Choice {
 		first := InsertAxes(ArgMax(byGroup, 2, dtypes.Int32), 2)
 		isFirst := Equal(Iota(g, shapes.Make(dtypes.Int32, t, e.Groups, size), 2),
 			BroadcastToDims(first, t, e.Groups, size))
-		of = Add(of, ReduceMax(Where(isFirst, out(byGroup), byGroup), 2))
+		best = Add(best, ReduceMax(Where(isFirst, out(byGroup), byGroup), 2))
 	}
 	numbers := Iota(g, shapes.Make(dtypes.Int32, t, e.Groups), 1)
 	in := ZerosLike(numbers)
 	for range e.ChosenGroups {
-		first := Equal(numbers, BroadcastToDims(InsertAxes(ArgMax(of, 1, dtypes.Int32), 1), t, e.Groups))
-		in, of = Where(first, OnesLike(in), in), Where(first, out(of), of)
+		first := Equal(numbers, BroadcastToDims(InsertAxes(ArgMax(best, 1, dtypes.Int32), 1), t, e.Groups))
+		in, best = Where(first, OnesLike(in), in), Where(first, out(best), best)
 	}
 	in = BroadcastToDims(InsertAxes(in, 2), t, e.Groups, size)
 	return Reshape(GreaterThan(in, ZerosLike(in)), t, e.Count)

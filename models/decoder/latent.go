@@ -26,9 +26,9 @@ const (
 // matrices are held.
 func (s Storage) latentUp(cfg models.Config, split Partition, t arch.Tensor) []Array {
 	m, rank := cfg.Layers[t.Layer].Latent, t.Shape[1]
-	spans, _ := split.of(cfg, t)
-	of := perHead{rows: m.KeyDim + m.ValueDim, headsOnEach: split.Heads()}
-	keys, values := of, of
+	spans, _ := split.spansOf(cfg, t)
+	heads := perHead{rows: m.KeyDim + m.ValueDim, headsOnEach: split.Heads()}
+	keys, values := heads, heads
 	keys.n, keys.transposed = m.KeyDim, true
 	values.first, values.n = m.KeyDim, m.ValueDim
 	dtype := s.DType
@@ -66,8 +66,8 @@ func (a Array) fillHeads(backend compute.Backend, flats []any, s source, devices
 						return err
 					}
 				}
-				at := (part.to + row) / a.perHead.rows * size
-				one := reflect.ValueOf(flat).Slice(at, at+size).Interface()
+				start := (part.to + row) / a.perHead.rows * size
+				one := reflect.ValueOf(flat).Slice(start, start+size).Interface()
 				if err := a.format.Pack(backend, one, rows, 0); err != nil {
 					return err
 				}

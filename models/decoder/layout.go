@@ -31,7 +31,7 @@ func Arrays(cfg models.Config, s Storage) []Array {
 	}
 	var list []Array
 	for _, name := range names {
-		list = append(list, s.of(tensors[name][0].Part).arrays(cfg, split, tensors[name])...)
+		list = append(list, s.forPart(tensors[name][0].Part).arrays(cfg, split, tensors[name])...)
 		if name == string(arch.Embedding) && split.Devices > 1 {
 			list = append(list, Array{Name: firstRowName, Shape: shapes.Make(dtypes.Int32), part: firstRow,
 				split: split})
@@ -48,9 +48,9 @@ func Arrays(cfg models.Config, s Storage) []Array {
 	return turns.stack(list)
 }
 
-// of returns how the matrices of a part are held. A router's matrix stays as floats, because rounding could change
+// forPart returns how the matrices of a part are held. A router's matrix stays as floats, because rounding could change
 // its choices.
-func (s Storage) of(part arch.Part) Storage {
+func (s Storage) forPart(part arch.Part) Storage {
 	if part.IsRouter() {
 		s.Blocks, s.Int8 = nil, false
 	}
@@ -82,7 +82,7 @@ func (s Storage) arrays(cfg models.Config, split Partition, tensors []arch.Tenso
 	a := Array{Name: first.Array, read: s.DType, activations: s.DType}
 	rows := 0 // rows on a device
 	for _, t := range tensors {
-		spans, share := split.of(cfg, t)
+		spans, share := split.spansOf(cfg, t)
 		from := source{name: t.Name, rows: t.Shape[0], width: 1, columns: t.Axis == 1}
 		if len(t.Shape) == 2 {
 			from.width = t.Shape[1]
@@ -134,12 +134,12 @@ func (s Storage) arrays(cfg models.Config, split Partition, tensors []arch.Tenso
 // planes returns the arrays of a matrix.
 func (a Array) planes() (list []Array) {
 	for i, p := range a.format.Planes() {
-		of := a
-		of.Name, of.Shape, of.part, of.plane = a.Name+p.Suffix, p.Shape, matrix, i
+		array := a
+		array.Name, array.Shape, array.part, array.plane = a.Name+p.Suffix, p.Shape, matrix, i
 		if i > 0 {
-			of.part = plane
+			array.part = plane
 		}
-		list = append(list, of)
+		list = append(list, array)
 	}
 	return list
 }

@@ -128,13 +128,13 @@ func (a Array) fill(backend compute.Backend, flats []any, from *models.Checkpoin
 }
 
 // present returns the slices that are not nil, and the positions of their devices.
-func present(flats []any, places []int) (have []any, at []int) {
+func present(flats []any, places []int) (have []any, positions []int) {
 	for i, flat := range flats {
 		if flat != nil {
-			have, at = append(have, flat), append(at, places[i])
+			have, positions = append(have, flat), append(positions, places[i])
 		}
 	}
-	return have, at
+	return have, positions
 }
 
 // fillRows writes the rows of a tensor that devices have. It reads no other rows, and none twice.
@@ -153,8 +153,8 @@ func (a Array) fillRows(backend compute.Backend, flats []any, s source, devices 
 				if part.from < run.from || part.from >= run.from+run.n {
 					continue
 				}
-				at := (part.from - run.from) * s.width
-				values := reflect.ValueOf(rows).Slice(at, at+part.n*s.width).Interface()
+				start := (part.from - run.from) * s.width
+				values := reflect.ValueOf(rows).Slice(start, start+part.n*s.width).Interface()
 				if err := a.putRows(backend, flat, values, part.to); err != nil {
 					return err
 				}
@@ -209,38 +209,38 @@ func (a Array) readColumns(s source, columns []models.Span, from *models.Checkpo
 	return from.ReadColumns(s.name, a.read, columns)
 }
 
-// putRows writes whole rows of the array, starting with row at.
-func (a Array) putRows(backend compute.Backend, flat, rows any, at int) error {
+// putRows writes whole rows of the array, starting with the given row.
+func (a Array) putRows(backend compute.Backend, flat, rows any, row int) error {
 	width := a.format.In
 	switch {
 	case a.part == vector:
-		at *= width
-		reflect.Copy(reflect.ValueOf(flat).Slice(at, reflect.ValueOf(flat).Len()), reflect.ValueOf(rows))
+		row *= width
+		reflect.Copy(reflect.ValueOf(flat).Slice(row, reflect.ValueOf(flat).Len()), reflect.ValueOf(rows))
 		if a.offset != 0 {
 			for i := range reflect.ValueOf(rows).Len() {
-				flat.([]float32)[at+i] += a.offset
+				flat.([]float32)[row+i] += a.offset
 			}
 		}
 	case a.part == plane:
-		eachRow(rows.([]float32), width, func(i int, x []float32) { flat.([]float32)[at+i] = scaleOf(x) })
+		eachRow(rows.([]float32), width, func(i int, x []float32) { flat.([]float32)[row+i] = scaleOf(x) })
 	case a.format.DType == dtypes.Int8:
 		x := rows.([]float32)
 		quantized := make([]int8, len(x))
 		eachRow(x, width, func(i int, x []float32) { quantize(quantized[i*width:], x) })
-		return a.format.Pack(backend, flat, quantized, at)
+		return a.format.Pack(backend, flat, quantized, row)
 	default:
-		return a.format.Pack(backend, flat, rows, at)
+		return a.format.Pack(backend, flat, rows, row)
 	}
 	return nil
 }
 
 // cutColumns copies spans of a tensor's columns to rows of the given width, which are zero elsewhere.
 func cutColumns(tensor any, s source, spans []span, width int) any {
-	of := reflect.ValueOf(tensor)
-	out := reflect.MakeSlice(of.Type(), s.rows*width, s.rows*width)
-	size := int(of.Type().Elem().Size())
+	from := reflect.ValueOf(tensor)
+	out := reflect.MakeSlice(from.Type(), s.rows*width, s.rows*width)
+	size := int(from.Type().Elem().Size())
 	bytes := func(x reflect.Value) []byte { return unsafe.Slice((*byte)(x.UnsafePointer()), x.Len()*size) }
-	to, in := bytes(out), bytes(of)
+	to, in := bytes(out), bytes(from)
 	for row := range s.rows {
 		for _, part := range spans {
 			copy(to[(row*width+part.to)*size:][:part.n*size], in[(row*s.width+part.from)*size:])
@@ -290,12 +290,12 @@ func (a Array) fillStack(backend compute.Backend, flats []any, from *models.Chec
 		size := member.Shape.Size()
 		parts := make([]any, len(flats)) // nil for devices without a part
 		for device, flat := range flats {
-			at := i
+			index := i
 			if a.experts > 0 {
-				at -= a.split.group(places[device]) * a.experts
+				index -= a.split.group(places[device]) * a.experts
 			}
-			if flat != nil && at >= 0 && (a.experts == 0 || at < a.experts) {
-				parts[device] = reflect.ValueOf(flat).Slice(at*size, (at+1)*size).Interface()
+			if flat != nil && index >= 0 && (a.experts == 0 || index < a.experts) {
+				parts[device] = reflect.ValueOf(flat).Slice(index*size, (index+1)*size).Interface()
 			}
 		}
 		if err := member.fill(backend, parts, from); err != nil {

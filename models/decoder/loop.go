@@ -41,8 +41,8 @@ func LoopOf(cfg models.Config) (Loop, error) {
 	for period := 1; period <= min(n/2, maxPeriod); period++ {
 		end := n // the first layer after the layers that equal the layer a period before
 		for first := n - period - 1; first >= 0; first-- {
-			was, is := cfg.Layers[first], cfg.Layers[first+period]
-			if was.KVFrom = is.KVFrom; was != is {
+			was, now := cfg.Layers[first], cfg.Layers[first+period]
+			if was.KVFrom = now.KVFrom; was != now {
 				end = first + period
 				continue
 			}
@@ -61,8 +61,8 @@ func LoopOf(cfg models.Config) (Loop, error) {
 }
 
 // loopOf returns the loop of a model whose weights are held for one, otherwise a loop of no layers.
-func loopOf(cfg models.Config, is bool) Loop {
-	if !is {
+func loopOf(cfg models.Config, loops bool) Loop {
+	if !loops {
 		return Loop{First: cfg.NumLayers}
 	}
 	l, err := LoopOf(cfg)

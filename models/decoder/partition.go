@@ -104,9 +104,9 @@ func place(runs []span, from int) int {
 // slot returns the KV head of a device's slot, and its query heads. An empty slot has none.
 func (s Partition) slot(device, slot int) (kv, firstQuery, queries int) {
 	parts := ceilDiv(s.perHead, s.QueriesPerKV) // number of slots per KV head
-	at := device*s.KVHeads + slot
-	kv = at / parts
-	firstQuery = kv*s.perHead + at%parts*s.QueriesPerKV
+	position := device*s.KVHeads + slot
+	kv = position / parts
+	firstQuery = kv*s.perHead + position%parts*s.QueriesPerKV
 	return kv, firstQuery, max(0, min(s.QueriesPerKV, (kv+1)*s.perHead-firstQuery, s.heads-firstQuery))
 }
 
@@ -142,13 +142,13 @@ func (s Partition) firstKeys(device int, ones []float32) {
 	}
 }
 
-// of returns the spans of a device along the divided axis of a tensor, and how much of the axis a device holds. Heads
-// are HeadDim wide.
-func (s Partition) of(cfg models.Config, t arch.Tensor) (spans func(device int) []span, share int) {
+// spansOf returns the spans of a device along the divided axis of a tensor, and how much of the axis a device holds.
+// Heads are HeadDim wide.
+func (s Partition) spansOf(cfg models.Config, t arch.Tensor) (spans func(device int) []span, share int) {
 	if t.Experts > 0 && s.ExpertGroups > 1 { // divide within the group only
 		s.Devices /= s.ExpertGroups
 		s.ExpertGroups = 1
-		within, share := s.of(cfg, t)
+		within, share := s.spansOf(cfg, t)
 		return func(d int) []span { return within(d % s.Devices) }, share
 	}
 	switch t.Over {

@@ -12,11 +12,11 @@ import (
 
 // shortConv adds a layer's short convolution of h to x. If a group of devices runs the model, each computes all of
 // it.
-func (b body) shortConv(w Weights, at Layer, states StatesFunc, h, x *Node, state []*Node) (sum *Node,
+func (b body) shortConv(w Weights, layer Layer, states StatesFunc, h, x *Node, state []*Node) (sum *Node,
 	after []*Node) {
 	o := linear.Options{Rows: b.rows}
 	after = slices.Clone(state)
-	array, sequences := states(at)
+	array, sequences := states(layer)
 	var y *Node
 	y, after[array] = recurrence.ShortConv(apply(w, string(arch.ConvIn), false, h, o),
 		w.get(string(arch.ConvTaps)+".weight"), state[array], sequences)
@@ -25,14 +25,14 @@ func (b body) shortConv(w Weights, at Layer, states StatesFunc, h, x *Node, stat
 }
 
 // deltaNet adds a layer's gated delta net of h to x. If a group of devices runs the model, each computes all of it.
-func (b body) deltaNet(w Weights, at Layer, states StatesFunc, h, x *Node, state []*Node) (sum *Node,
+func (b body) deltaNet(w Weights, layer Layer, states StatesFunc, h, x *Node, state []*Node) (sum *Node,
 	after []*Node) {
 	o := linear.Options{Rows: b.rows}
 	after = slices.Clone(state)
 	weights := recurrence.DeltaWeights{Taps: w.get(string(arch.ConvTaps) + ".weight"),
 		Decay: w.get(string(arch.DeltaDecay)), Bias: w.get(string(arch.DeltaBias)), Norm: w.get(string(arch.DeltaNorm))}
-	net := b.cfg.Layers[at.Number].Delta
-	array, sequences := states(at)
+	net := b.cfg.Layers[layer.Number].Delta
+	array, sequences := states(layer)
 	var y *Node
 	y, after[array] = recurrence.GatedDelta(apply(w, "delta_in", false, h, o), weights, state[array], sequences, net,
 		b.cfg.RMSNormEps)
@@ -46,9 +46,9 @@ func (b body) deltaNet(w Weights, at Layer, states StatesFunc, h, x *Node, state
 
 // mamba adds a layer's state space of h to x, scaled by the residual scale. If a group of devices runs the model,
 // each computes all of it.
-func (b body) mamba(w Weights, at Layer, states StatesFunc, h, x *Node, state []*Node) (sum *Node,
+func (b body) mamba(w Weights, layer Layer, states StatesFunc, h, x *Node, state []*Node) (sum *Node,
 	after []*Node) {
-	s := b.cfg.Layers[at.Number].Mamba
+	s := b.cfg.Layers[layer.Number].Mamba
 	weights := recurrence.MambaWeights{Taps: w.get(string(arch.ConvTaps) + ".weight"),
 		Decay: w.get(string(arch.MambaDecay)), Step: w.get(string(arch.MambaStep)), Skip: w.get(string(arch.MambaSkip))}
 	if s.TapsBias {
@@ -56,7 +56,7 @@ func (b body) mamba(w Weights, at Layer, states StatesFunc, h, x *Node, state []
 	}
 	in := apply(w, string(arch.MambaIn), s.Bias, h, linear.Options{Rows: b.rows})
 	after = slices.Clone(state)
-	array, sequences := states(at)
+	array, sequences := states(layer)
 	var y *Node
 	y, after[array] = recurrence.Mamba2(in, weights, state[array], sequences, s)
 	y = recurrence.GatedNorm(y, in, w.get(string(arch.MambaNorm)), b.rows, s.Groups, b.cfg.RMSNormEps)

@@ -18,8 +18,8 @@ func rotary(cfg models.Config, positions, short *Node) []*rotation {
 		return turns
 	}
 	for i, other := range rotations(cfg.WithShortRope(), positions) {
-		is := BroadcastToDims(InsertAxes(Equal(short, OnesLike(short)), -1), other.cos.Shape().Dimensions...)
-		turns[i] = &rotation{Where(is, other.cos, turns[i].cos), Where(is, other.sin, turns[i].sin)}
+		isShort := BroadcastToDims(InsertAxes(Equal(short, OnesLike(short)), -1), other.cos.Shape().Dimensions...)
+		turns[i] = &rotation{Where(isShort, other.cos, turns[i].cos), Where(isShort, other.sin, turns[i].sin)}
 	}
 	return turns
 }

@@ -20,17 +20,17 @@ func expertArray(a Array) (stack string, ok bool) {
 // stack replaces arrays that are members of the same stack by one array, [members, ...], with the stack's name.
 func stack(list []Array, member func(a Array) (stack string, ok bool)) []Array {
 	var out []Array
-	at := map[string]int{}
+	index := map[string]int{}
 	for _, a := range list {
 		name, ok := member(a)
 		if !ok {
 			out = append(out, a)
 			continue
 		}
-		i, seen := at[name]
+		i, seen := index[name]
 		if !seen {
 			i = len(out)
-			at[name] = i
+			index[name] = i
 			whole := a
 			whole.Name, whole.sources, whole.members, whole.experts = name, nil, nil, 0
 			out = append(out, whole)

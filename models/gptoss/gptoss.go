@@ -41,8 +41,8 @@ func readJSON(j *arch.JSON, c *arch.Config) error {
 		return err
 	}
 	const alpha = 1.702
-	if is := j.Float("swiglu_alpha", alpha); is != alpha {
-		return arch.Unsupported(fmt.Sprintf("%g is", alpha), "swiglu_alpha %g", is)
+	if value := j.Float("swiglu_alpha", alpha); value != alpha {
+		return arch.Unsupported(fmt.Sprintf("%g is", alpha), "swiglu_alpha %g", value)
 	}
 	limit := j.Float("swiglu_limit", usualLimit)
 	if limit <= 0 {

@@ -136,8 +136,8 @@ func width(j *arch.JSON, c *arch.Config) {
 	}
 	c.IntermediateSize = 2 * c.IntermediateSize / 3
 	c.IntermediateSize = int(j.Float("block_ffn_dim_multiplier", 1) * float64(c.IntermediateSize))
-	if of := j.Int("block_multiple_of", 256); of > 0 {
-		c.IntermediateSize = (c.IntermediateSize + of - 1) / of * of
+	if multiple := j.Int("block_multiple_of", 256); multiple > 0 {
+		c.IntermediateSize = (c.IntermediateSize + multiple - 1) / multiple * multiple
 	}
 }
 

@@ -112,8 +112,8 @@ func ropeless(j *arch.JSON, c *arch.Config, window int, types []bool) error {
 	return withSwitch(j, c, window, types, func(i int) bool { return c.Layers[i].Rope == arch.NoRope })
 }
 
-func setRope(l *arch.Layer, is bool) {
-	if !is {
+func setRope(l *arch.Layer, hasRope bool) {
+	if !hasRope {
 		l.Rope = arch.NoRope
 	}
 }

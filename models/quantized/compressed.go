@@ -52,12 +52,12 @@ var compressedSuffixes = []string{weightPacked, weightScale, zeroPoint, weightSh
 
 func parseCompressed(c *config) (reader, error) {
 	for _, key := range []string{"transform_config", "sparsity_config"} {
-		var of struct {
+		var options struct {
 			Format string                     `json:"format"`
 			Groups map[string]json.RawMessage `json:"config_groups"`
 		}
-		if c.decode(key, &of); len(of.Groups) > 0 || of.Format != "" && of.Format != "dense" {
-			return nil, arch.Unsupported("use a checkpoint without it", "%s (format %q)", key, of.Format)
+		if c.decode(key, &options); len(options.Groups) > 0 || options.Format != "" && options.Format != "dense" {
+			return nil, arch.Unsupported("use a checkpoint without it", "%s (format %q)", key, options.Format)
 		}
 	}
 	switch format := c.str("format", "dense"); format {
@@ -87,7 +87,7 @@ func parseCompressed(c *config) (reader, error) {
 }
 
 func parseGroup(text json.RawMessage) (g compressedGroup, err error) {
-	var of struct {
+	var group struct {
 		Targets []string   `json:"targets"`
 		Weights *quantArgs `json:"weights"`
 		Inputs  *quantArgs `json:"input_activations"`
@@ -97,17 +97,17 @@ func parseGroup(text json.RawMessage) (g compressedGroup, err error) {
 	if len(text) > 0 && text[0] == '[' {
 		return g, arch.Unsupported("write out what it stands for", "a group that is the name of a preset")
 	}
-	if err := json.Unmarshal(text, &of); err != nil {
+	if err := json.Unmarshal(text, &group); err != nil {
 		return g, fmt.Errorf("it is not of the expected type: %w", err)
 	}
-	if of.Weights == nil {
+	if group.Weights == nil {
 		return g, arch.Unsupported("", "a group without weights")
 	}
-	if g.targets, err = newTargets(of.Targets); err != nil {
+	if g.targets, err = newTargets(group.Targets); err != nil {
 		return g, err
 	}
-	g.weights = *of.Weights
-	for _, a := range []*quantArgs{of.Inputs, of.Outputs} {
+	g.weights = *group.Weights
+	for _, a := range []*quantArgs{group.Inputs, group.Outputs} {
 		if a != nil {
 			g.inputs = a.activations()
 		}
@@ -281,20 +281,20 @@ func (q *compressed) argsOf(module Module) (quantArgs, error) {
 	if ignored > 0 {
 		return quantArgs{}, fmt.Errorf("quantization_config ignores the module, but its weight is quantized")
 	}
-	best, target, at := 0, "", -1
+	best, target, index := 0, "", -1
 	for i, g := range q.groups {
 		rank, by, err := g.targets.match(module)
 		if err != nil {
 			return quantArgs{}, err
 		}
 		if rank > best || rank > 0 && rank == best && by <= target {
-			best, target, at = rank, by, i
+			best, target, index = rank, by, i
 		}
 	}
-	if at < 0 {
+	if index < 0 {
 		return quantArgs{}, fmt.Errorf("no group of quantization_config has the module, but its weight is quantized")
 	}
-	return q.groups[at].weights, nil
+	return q.groups[index].weights, nil
 }
 
 // packedMatrix returns the matrix of a weight_packed.
@@ -332,12 +332,12 @@ func packedMatrix(parts map[string]Tensor, words Tensor, args quantArgs) (*Matri
 	data, bits := words.Data, args.Bits
 	m.quants = func(to []uint8, row, n int) {
 		for r := range n {
-			of := to[r*m.In:][:m.In]
-			for at := range m.In / each {
-				putWord(of[at*each:], word(data, (row+r)*width+at), bits)
+			quants := to[r*m.In:][:m.In]
+			for index := range m.In / each {
+				putWord(quants[index*each:], word(data, (row+r)*width+index), bits)
 			}
 			for i := m.In / each * each; i < m.In; i++ {
-				of[i] = uint8(word(data, (row+r)*width+i/each) >> (i % each * bits) & (1<<bits - 1))
+				quants[i] = uint8(word(data, (row+r)*width+i/each) >> (i % each * bits) & (1<<bits - 1))
 			}
 		}
 	}

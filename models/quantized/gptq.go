@@ -92,9 +92,9 @@ func (q gptq) matrix(_ Module, parts map[string]Tensor) (*Matrix, error) {
 	}
 	data, out, bits := words.Data, m.Out, q.bits
 	m.quants = func(to []uint8, row, n int) {
-		for at := range words.Shape[0] {
+		for index := range words.Shape[0] {
 			for r := range n {
-				putWord(to[r*m.In+at*each:], word(data, at*out+row+r), bits)
+				putWord(to[r*m.In+index*each:], word(data, index*out+row+r), bits)
 			}
 		}
 	}
@@ -144,11 +144,11 @@ func (m *Matrix) transposedScales(parts map[string]Tensor, group int, zero func(
 		return fmt.Errorf("scales have shape %v and qzeros %v, but a matrix [%d, %d] in groups of %d has [%d, %d] and "+
 			"[%d, %d]", s.Shape, z.Shape, m.Out, m.In, group, groups, m.Out, groups, m.Out/each)
 	}
-	number, at, err := numbers(scales, s)
+	number, value, err := numbers(scales, s)
 	if err != nil {
 		return err
 	}
-	m.scales = grid{rows: 1, columns: group, number: number, width: groups, at: at}.transposed(m.Out)
+	m.scales = grid{rows: 1, columns: group, number: number, width: groups, value: value}.transposed(m.Out)
 	m.zeros = func(row, group int) uint8 { return zero(word(z.Data, group*m.Out/each+row/each), row%each) }
 	return nil
 }

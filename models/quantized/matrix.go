@@ -32,7 +32,7 @@ type grid struct {
 	rows, columns int
 	number        blocks.Scale
 	width         int // numbers per row of the grid
-	at            func(i int) float32
+	value         func(i int) float32
 }
 
 // newGrid makes the grid of a tensor of scales, whose shape must fit the matrix.
@@ -52,11 +52,11 @@ func newGrid(name string, t Tensor, out, in, rows, columns int) (grid, error) {
 			wide)
 	}
 	var err error
-	g.number, g.at, err = numbers(name, t)
+	g.number, g.value, err = numbers(name, t)
 	return g, err
 }
 
-func (g grid) of(row, group int) float32 { return g.at(row/g.rows*g.width + group) }
+func (g grid) scaleOf(row, group int) float32 { return g.value(row/g.rows*g.width + group) }
 
 // numbers returns the type of a tensor of scales, and a function that reads its i-th element.
 func numbers(name string, t Tensor) (blocks.Scale, func(i int) float32, error) {
@@ -83,8 +83,8 @@ func numbers(name string, t Tensor) (blocks.Scale, func(i int) float32, error) {
 
 // transposed reads a grid [groups, Out] of groups of columns.
 func (g grid) transposed(out int) grid {
-	at := g.at
-	g.at = func(i int) float32 { return at(i%g.width*out + i/g.width) }
+	value := g.value
+	g.value = func(i int) float32 { return value(i%g.width*out + i/g.width) }
 	return g
 }
 
@@ -130,7 +130,7 @@ func (m *Matrix) row(to []float32, quants []uint8, row int) {
 		if m.order != nil {
 			group, end = int(m.order[from]), from+1
 		}
-		scale, zero := m.scales.of(row, group), float32(m.zero(row, group))
+		scale, zero := m.scales.scaleOf(row, group), float32(m.zero(row, group))
 		for i := from; i < end; i++ {
 			x := float32(quants[i]) - zero
 			if m.e4m3 {
@@ -163,7 +163,7 @@ func (m *Matrix) Rows(to *blocks.Rows, row int) error {
 	for r := range to.N {
 		for b := range each {
 			group := b * to.Size / m.scales.columns
-			scale := m.scales.of(row+r, group)
+			scale := m.scales.scaleOf(row+r, group)
 			if scale-scale != 0 {
 				return fmt.Errorf("a scale of row %d is %g", row+r, scale)
 			}

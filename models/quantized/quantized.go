@@ -78,11 +78,11 @@ func (s *Scheme) String() string {
 // Part reports whether a tensor is a part of a matrix, or one that the config has a use for. It returns the module
 // that it belongs to, and the rest of its name.
 func (s *Scheme) Part(name string) (module, suffix string, ok bool) {
-	at := strings.LastIndexByte(name, '.')
-	if at < 0 {
+	dot := strings.LastIndexByte(name, '.')
+	if dot < 0 {
 		return "", "", false
 	}
-	module, suffix = name[:at], name[at+1:]
+	module, suffix = name[:dot], name[dot+1:]
 	return module, suffix, suffix == weight || slices.Contains(s.suffixes, suffix)
 }
 
@@ -124,7 +124,7 @@ func (s *Scheme) Random(module string, out, in int, number blocks.Scale, quants 
 	case p.bits == 4:
 		scale, keep = 1.0/(1<<8), 15
 	}
-	m.scales = grid{rows: out, columns: or(p.columns, in), number: p.number, at: func(int) float32 { return scale }}
+	m.scales = grid{rows: out, columns: or(p.columns, in), number: p.number, value: func(int) float32 { return scale }}
 	if p.zero {
 		m.zeros = func(int, int) uint8 { return uint8(m.middle()) }
 	}

@@ -45,10 +45,10 @@ func GatedDelta(in *Node, w DeltaWeights, cache *Node, rows Rows, d arch.DeltaNe
 // deltaPlain convolves all tokens, and then processes the tokens of each sequence one by one.
 func deltaPlain(in *Node, w DeltaWeights, cache *Node, rows Rows, d arch.DeltaNet, eps float64) []*Node {
 	dtype, tokens := in.DType(), in.Shape().Dimensions[0]
-	at := 0
+	offset := 0
 	next := func(n int) *Node {
-		at += n
-		return ConvertDType(SliceAxis(in, 1, AxisRange(at-n, at)), dtypes.Float32)
+		offset += n
+		return ConvertDType(SliceAxis(in, 1, AxisRange(offset-n, offset)), dtypes.Float32)
 	}
 	rounded := func(x *Node) *Node { return ConvertDType(ConvertDType(x, dtype), dtypes.Float32) }
 

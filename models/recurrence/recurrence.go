@@ -75,8 +75,9 @@ func (r Rows) back() *Node {
 // begin returns the state with which each sequence starts the step, f32[B, numbers].
 func (r Rows) begin(cache *Node) *Node {
 	states := take(cache, r.From)
-	is := BroadcastToDims(InsertAxes(GreaterOrEqual(r.From, ZerosLike(r.From)), -1), states.Shape().Dimensions...)
-	return Where(is, states, ZerosLike(states))
+	continues := BroadcastToDims(InsertAxes(GreaterOrEqual(r.From, ZerosLike(r.From)), -1),
+		states.Shape().Dimensions...)
+	return Where(continues, states, ZerosLike(states))
 }
 
 // eachToken processes the tokens of the sequences, one token of each at a time, so that a token's result does not
@@ -96,17 +97,17 @@ func (r Rows) eachToken(cache, states *Node, in []*Node, first *Node, n int,
 		scan{zero(g), states, cache, Zeros(g, shapes.Make(dtypes.Float32, tokens, n))},
 		func(s scan) *Node { return LessThan(s.At, most) },
 		func(s scan) scan {
-			is := LessThan(BroadcastToDims(s.At, sequences), counts)
-			at := Min(Add(begins, s.At), scalar(g, tokens-1))
+			isToken := LessThan(BroadcastToDims(s.At, sequences), counts)
+			clamped := Min(Add(begins, s.At), scalar(g, tokens-1))
 			numbers := make([]*Node, len(in))
 			for i, x := range in {
-				numbers[i] = take(x, at)
+				numbers[i] = take(x, clamped)
 			}
 			out, states := token(numbers, s.States)
-			keep := Concatenate([]*Node{take(first, at), states}, 1)
-			nowhere := FillScalar(g, at.Shape(), noPage)
-			s.Cache = control.ScatterSet(s.Cache, Where(is, take(r.To, at), nowhere), keep)
-			s.Out = control.ScatterSet(s.Out, Where(is, at, nowhere), out)
+			keep := Concatenate([]*Node{take(first, clamped), states}, 1)
+			nowhere := FillScalar(g, clamped.Shape(), noPage)
+			s.Cache = control.ScatterSet(s.Cache, Where(isToken, take(r.To, clamped), nowhere), keep)
+			s.Out = control.ScatterSet(s.Out, Where(isToken, clamped, nowhere), out)
 			return scan{AddScalar(s.At, 1), states, s.Cache, s.Out}
 		})
 	return end.Out, end.Cache

@@ -76,9 +76,9 @@ func (r Rows) window(x, states *Node, k int) []*Node {
 			was = Concatenate([]*Node{was, SliceAxis(x, 0, AxisRangeFromStart(t-j))}, 0)
 		}
 		for m := range j {
-			at := (k - 1 - (j - m)) * channels
+			start := (k - 1 - (j - m)) * channels
 			isBack := BroadcastToDims(InsertAxes(Equal(back, scalar(g, m)), -1), t, channels)
-			was = Where(isBack, SliceAxis(states, 1, AxisRange(at, at+channels)), was)
+			was = Where(isBack, SliceAxis(states, 1, AxisRange(start, start+channels)), was)
 		}
 		window[k-1-j] = was
 	}

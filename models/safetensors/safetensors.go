@@ -241,9 +241,9 @@ func (e *namedEntry) check() error {
 		}
 		want = lo
 	}
-	if got := e.Offsets[1] - e.Offsets[0]; got != want {
+	if length := e.Offsets[1] - e.Offsets[0]; length != want {
 		return fmt.Errorf("tensor %q of shape %v and dtype %s needs %s, but its offsets give it %d", e.name,
-			e.Shape, e.DType, plural.Count(want, "byte"), got)
+			e.Shape, e.DType, plural.Count(want, "byte"), length)
 	}
 	return nil
 }

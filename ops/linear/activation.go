@@ -61,15 +61,15 @@ func (a Activation) number() int {
 // pair is the plain form for gates and ups.
 func (a Activation) pair(gate, up *Node) *Node {
 	if a.limit() == 0 {
-		return Mul(a.of(gate), up)
+		return Mul(a.plain(gate), up)
 	}
 	limit := MulScalar(OnesLike(gate), a.limit())
 	gate, up = Min(gate, limit), Max(Min(up, limit), Neg(limit))
 	return Mul(AddScalar(up, 1), Mul(gate, Sigmoid(MulScalar(gate, SwiGLUAlpha))))
 }
 
-// of computes the plain form.
-func (a Activation) of(x *Node) *Node {
+// plain computes the plain form.
+func (a Activation) plain(x *Node) *Node {
 	switch Activations[a.number()] {
 	case SiLU:
 		return Mul(x, Sigmoid(x))

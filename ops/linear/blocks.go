@@ -66,30 +66,30 @@ func (f Format) PackBlocks(backend compute.Backend, plane int, flat any, rows *b
 		}
 		return out
 	}
-	at := f.place(from) * f.Planes()[plane].Shape.Dim(-1)
+	start := f.place(from) * f.Planes()[plane].Shape.Dim(-1)
 	switch {
 	case plane == 0:
-		to := flat.([]uint8)[at:]
+		to := flat.([]uint8)[start:]
 		for row := range rows.N {
 			packQuants(to[row*f.In*f.Blocks.Bits/8:][:f.In*f.Blocks.Bits/8], rows.Quants[row*f.In:][:f.In],
 				f.Blocks.Bits)
 		}
 	case f.Blocks.Group != 0:
-		packGroups(flat, rows, at)
+		packGroups(flat, rows, start)
 	case plane == 1 && f.Blocks.Super:
-		to := flat.([]int8)[at:]
+		to := flat.([]int8)[start:]
 		for i, x := range pairs(rows.Scales, rows.Minima, f.Blocks.Size) {
 			to[i] = int8(x)
 		}
 	case plane == 1 && f.Blocks.Exponent:
-		to := flat.([]uint8)[at:]
+		to := flat.([]uint8)[start:]
 		for i, x := range rows.Scales {
 			to[i] = uint8(x)
 		}
 	case plane == 1:
-		putHalves(flat.([]float16.Float16)[at:], pairs(rows.Scales, rows.Minima, f.Blocks.Size))
+		putHalves(flat.([]float16.Float16)[start:], pairs(rows.Scales, rows.Minima, f.Blocks.Size))
 	default:
-		putHalves(flat.([]float16.Float16)[at:], pairs(rows.ScaleFactors, rows.MinimumFactors, blocks.SuperSize))
+		putHalves(flat.([]float16.Float16)[start:], pairs(rows.ScaleFactors, rows.MinimumFactors, blocks.SuperSize))
 	}
 	return nil
 }
@@ -146,8 +146,8 @@ func look(quants *Node, table blocks.Table) *Node {
 			quants.Shape().Dimensions...))
 	}
 	for bit := 0; len(choices) > 1; bit++ {
-		is := bitsOf(quants, bit, 1)
-		set := Equal(is, OnesLike(is))
+		bits := bitsOf(quants, bit, 1)
+		set := Equal(bits, OnesLike(bits))
 		var left []*Node
 		for i := 0; i < len(choices); i += 2 {
 			left = append(left, Where(set, choices[i+1], choices[i]))
@@ -228,8 +228,8 @@ func (w Weight) decodedPanels() (quants, scales, minima *Node) {
 	if above := b.Bits - 4; b.Bits == 5 || b.Bits == 6 {
 		high := Reshape(last(body, 16*panel, 4*b.Bits*panel), panels, count, above, 1, panel, 4)
 		var parts []*Node
-		for at := 0; at < 8; at += above {
-			parts = append(parts, bitsOf(high, at, 1<<above-1))
+		for bit := 0; bit < 8; bit += above {
+			parts = append(parts, bitsOf(high, bit, 1<<above-1))
 		}
 		steps = Add(steps, MulScalar(Reshape(Concatenate(parts, 3), panels, count, 8, panel, 4), 16))
 	}
@@ -267,18 +267,18 @@ func (w Weight) decodedPanels() (quants, scales, minima *Node) {
 func bitcastHalves(x *Node) *Node { return Bitcast(x, dtypes.Float16) }
 
 // rowsOf are rows of a matrix in blocks, [T, In] in float32.
-func (w Weight) rowsOf(at *Node) *Node {
+func (w Weight) rowsOf(ids *Node) *Node {
 	if w.Blocks.Group != 0 {
-		return w.groupRows(at)
+		return w.groupRows(ids)
 	}
 	if w.Packed() {
-		return Gather(w.numbers(), at)
+		return Gather(w.numbers(), ids)
 	}
-	quants := unpackQuants(Gather(allRows(w.Data), at), w.In, w.Blocks.Bits)
+	quants := unpackQuants(Gather(allRows(w.Data), ids), w.In, w.Blocks.Bits)
 	factors := w.Factors
 	if factors != nil {
-		factors = Gather(allRows(factors), at)
+		factors = Gather(allRows(factors), ids)
 	}
-	scales, minima := decodeScales(w.Blocks, Gather(allRows(w.Scales), at), factors)
+	scales, minima := decodeScales(w.Blocks, Gather(allRows(w.Scales), ids), factors)
 	return combine(w.Blocks, quants, scales, minima)
 }

@@ -56,9 +56,9 @@ func (e Experts) each(x *Node, r Routes, wanted *Node) *Node {
 // row is not wanted.
 func (e Experts) byExpert(r Routes, wanted *Node) *Node {
 	g, all := wanted.Graph(), append(wanted.Shape().Clone().Dimensions, e.count()) // T, K, E
-	is := Equal(BroadcastToDims(InsertAxes(wanted, -1), all...), Iota(g, shapes.Make(dtypes.Int32, all...), 2))
+	isExpert := Equal(BroadcastToDims(InsertAxes(wanted, -1), all...), Iota(g, shapes.Make(dtypes.Int32, all...), 2))
 	shares := BroadcastToDims(InsertAxes(r.Shares, -1), all...)
-	return ReduceMax(Where(is, shares, FillScalar(g, shares.Shape(), math.Inf(-1))), 1)
+	return ReduceMax(Where(isExpert, shares, FillScalar(g, shares.Shape(), math.Inf(-1))), 1)
 }
 
 // shareOf is y times the shares of [Experts.byExpert], of y's shape. What is not a number in a row that does not go to

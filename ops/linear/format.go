@@ -163,24 +163,24 @@ func ceil(a, b int) int { return (a + b - 1) / b }
 // Pack writes rows of the matrix, from the given one on, to packed, a flat slice of the size of [Format.Shape] that
 // begins as zeros. rows is a flat slice too, row-major; both are of the dtype's Go type.
 func (f Format) Pack(backend compute.Backend, packed, rows any, from int) error {
-	to, of := reflect.ValueOf(packed), reflect.ValueOf(rows)
+	to, source := reflect.ValueOf(packed), reflect.ValueOf(rows)
 	element := reflect.SliceOf(f.DType.GoType())
-	if to.Type() != element || of.Type() != element || to.Len() != f.Shape().Size() || of.Len()%f.In != 0 || from < 0 ||
-		from+of.Len()/f.In > f.Out {
+	if to.Type() != element || source.Type() != element || to.Len() != f.Shape().Size() || source.Len()%f.In != 0 ||
+		from < 0 || from+source.Len()/f.In > f.Out {
 		return fmt.Errorf("linear: a %s of %d can't be packed to a %s of %d as rows from %d on of a %s matrix [%d, %d]",
-			of.Type(), of.Len(), to.Type(), to.Len(),
+			source.Type(), source.Len(), to.Type(), to.Len(),
 			from, f.DType, f.Out, f.In)
 	}
 	if width := f.rowWidth(); !f.Packed() && width == f.In {
-		reflect.Copy(to.Slice(from*f.In, to.Len()), of)
+		reflect.Copy(to.Slice(from*f.In, to.Len()), source)
 		return nil
 	} else if !f.Packed() {
-		for row := range of.Len() / f.In {
-			reflect.Copy(to.Slice((from+row)*width, to.Len()), of.Slice(row*f.In, (row+1)*f.In))
+		for row := range source.Len() / f.In {
+			reflect.Copy(to.Slice((from+row)*width, to.Len()), source.Slice(row*f.In, (row+1)*f.In))
 		}
 		return nil
 	}
-	return backend.(Packer).PackLinear(bytesOf(to), bytesOf(of), f.DType, f.Out, f.In, f.GateUp, from)
+	return backend.(Packer).PackLinear(bytesOf(to), bytesOf(source), f.DType, f.Out, f.In, f.GateUp, from)
 }
 
 func bytesOf(slice reflect.Value) []byte {

@@ -35,21 +35,21 @@ func scaleDType(s blocks.Scale) dtypes.DType {
 	return dtypes.Float32
 }
 
-// packGroups writes scales or zero points of rows to their plane, from its element at on. The scales are numbers of the
-// plane's type.
-func packGroups(flat any, rows *blocks.Rows, at int) {
+// packGroups writes scales or zero points of rows to their plane, from its element start on. The scales are numbers of
+// the plane's type.
+func packGroups(flat any, rows *blocks.Rows, start int) {
 	switch to := flat.(type) {
 	case []uint8:
-		copy(to[at:], rows.Zeros)
+		copy(to[start:], rows.Zeros)
 	case []float32:
-		copy(to[at:], rows.GroupScales)
+		copy(to[start:], rows.GroupScales)
 	case []float16.Float16:
 		for i, x := range rows.GroupScales {
-			to[at+i] = float16.Float16(blocks.ToHalf(x))
+			to[start+i] = float16.Float16(blocks.ToHalf(x))
 		}
 	case []bfloat16.BFloat16:
 		for i, x := range rows.GroupScales {
-			to[at+i] = bfloat16.FromFloat32(x)
+			to[start+i] = bfloat16.FromFloat32(x)
 		}
 	}
 }
@@ -64,16 +64,16 @@ func (w Weight) groupNumbers() *Node {
 }
 
 // groupRows are rows of the matrix, [T, In] in float32.
-func (w Weight) groupRows(at *Node) *Node {
+func (w Weight) groupRows(ids *Node) *Node {
 	if w.Packed() {
-		return Gather(w.groupNumbers(), at)
+		return Gather(w.groupNumbers(), ids)
 	}
 	zeros := w.Factors
 	if zeros != nil {
-		zeros = Gather(allRows(zeros), at)
+		zeros = Gather(allRows(zeros), ids)
 	}
-	quants := unpackQuants(Gather(allRows(w.Data), at), w.In, w.Blocks.Bits)
-	return ofGroups(w.Blocks, quants, Gather(allRows(w.Scales), at), zeros)
+	quants := unpackQuants(Gather(allRows(w.Data), ids), w.In, w.Blocks.Bits)
+	return ofGroups(w.Blocks, quants, Gather(allRows(w.Scales), ids), zeros)
 }
 
 // ofGroups multiplies quants u8[N, In], less zero points or the format's offset, by scales [N, In/Size].

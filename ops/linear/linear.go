@@ -165,7 +165,7 @@ func finish(y *Node, w Weight, activation Activation, bias, residual *Node) *Nod
 		gate, up := SliceAxis(y, 1, AxisRange(0, dims[1]/2)), SliceAxis(y, 1, AxisRange(dims[1]/2))
 		y = activation.pair(gate, up)
 	} else {
-		y = activation.of(y)
+		y = activation.plain(y)
 	}
 	if residual != nil {
 		y = Add(y, ConvertDType(residual, dtypes.Float32))
@@ -260,7 +260,7 @@ func Rows(w Weight, ids, rows *Node, dtype dtypes.DType) *Node {
 		}
 	}
 	plain := func(in []*Node) []*Node {
-		at, held := InsertAxes(in[0], -1), Weight{Format: w.Format, Data: in[1]}
+		ids, held := InsertAxes(in[0], -1), Weight{Format: w.Format, Data: in[1]}
 		if w.Scales != nil {
 			held.Scales = in[3]
 		}
@@ -268,15 +268,15 @@ func Rows(w Weight, ids, rows *Node, dtype dtypes.DType) *Node {
 			held.Factors = in[4]
 		}
 		if w.Blocks.Is() {
-			return []*Node{ConvertDType(held.rowsOf(at), dtype)}
+			return []*Node{ConvertDType(held.rowsOf(ids), dtype)}
 		}
-		y := Gather(unpack(held), at)
+		y := Gather(unpack(held), ids)
 		if held.rowWidth() > held.In && !held.Packed() {
 			y = SliceAxis(y, 1, AxisRange(0, held.In))
 		}
 		if w.Scales != nil {
 			y = ConvertDType(y, dtypes.Float32)
-			y = Mul(y, BroadcastToDims(Gather(InsertAxes(in[3], -1), at), y.Shape().Dimensions...))
+			y = Mul(y, BroadcastToDims(Gather(InsertAxes(in[3], -1), ids), y.Shape().Dimensions...))
 		}
 		return []*Node{ConvertDType(y, dtype)}
 	}

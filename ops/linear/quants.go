@@ -36,16 +36,16 @@ func unpackQuants(data *Node, in, bits int) *Node {
 	}
 	above, high := bits-4, SliceAxis(data, 1, AxisRange(in/2))
 	var parts []*Node
-	for at := 0; at < 8; at += above {
-		parts = append(parts, bitsOf(high, at, 1<<above-1))
+	for bit := 0; bit < 8; bit += above {
+		parts = append(parts, bitsOf(high, bit, 1<<above-1))
 	}
 	return Add(quants, MulScalar(Concatenate(parts, 1), 16))
 }
 
 // bitsOf are some bits of each byte.
-func bitsOf(x *Node, at int, mask uint8) *Node {
-	if at > 0 {
-		x = BitwiseShiftRightLogicalScalar(x, uint8(at))
+func bitsOf(x *Node, shift int, mask uint8) *Node {
+	if shift > 0 {
+		x = BitwiseShiftRightLogicalScalar(x, uint8(shift))
 	}
 	return BitwiseAnd(x, BroadcastToDims(Scalar(x.Graph(), dtypes.Uint8, float64(mask)), x.Shape().Dimensions...))
 }

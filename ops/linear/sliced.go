@@ -38,8 +38,8 @@ func applySlices(x *Node, w Weight, activation Activation, bias, residual *Node,
 
 // ofSlice is apply of a slice of the matrix, and of the bias [Out], which may be nil. Gates and ups are products of
 // their own: the scales of both together would be in an order of their own, to which XLA for TPUs turns around all.
-func (w Weight) ofSlice(x, at *Node, activation Activation, bias *Node) *Node {
-	zero, sets := ScalarZero(at.Graph(), dtypes.Int32), 1
+func (w Weight) ofSlice(x, index *Node, activation Activation, bias *Node) *Node {
+	zero, sets := ScalarZero(index.Graph(), dtypes.Int32), 1
 	if w.GateUp {
 		sets = 2
 	}
@@ -51,7 +51,7 @@ func (w Weight) ofSlice(x, at *Node, activation Activation, bias *Node) *Node {
 			if x == nil {
 				return nil
 			}
-			from, dims := []*Node{at, zero, zero}, slices.Clone(x.Shape().Dimensions)
+			from, dims := []*Node{index, zero, zero}, slices.Clone(x.Shape().Dimensions)
 			if w.GateUp {
 				from, dims[0] = append([]*Node{Scalar(x.Graph(), dtypes.Int32, float64(set))}, from...), 1
 			}
@@ -62,14 +62,14 @@ func (w Weight) ofSlice(x, at *Node, activation Activation, bias *Node) *Node {
 			}
 			return Reshape(y, w.slice, x.Shape().Dim(-1))
 		}
-		of := Weight{Format: one.Format, Data: part(w.Data), Scales: part(w.Scales), Factors: part(w.Factors)}
-		of.Out, of.GateUp = w.slice, false
-		products = append(products, product(x, of))
+		sliced := Weight{Format: one.Format, Data: part(w.Data), Scales: part(w.Scales), Factors: part(w.Factors)}
+		sliced.Out, sliced.GateUp = w.slice, false
+		products = append(products, product(x, sliced))
 	}
 	if bias != nil {
 		filled := Pad(Reshape(bias, sets, w.Columns()), ScalarZero(bias.Graph(), bias.DType()), PadAxis{},
 			PadAxis{End: w.slices()*w.slice - w.Columns()})
-		bias = Reshape(DynamicSlice(filled, []*Node{zero, MulScalar(at, w.slice)}, []int{sets, w.slice}), one.Out)
+		bias = Reshape(DynamicSlice(filled, []*Node{zero, MulScalar(index, w.slice)}, []int{sets, w.slice}), one.Out)
 	}
 	return finish(Concatenate(products, 1), one, activation, bias, nil)
 }
@@ -87,8 +87,8 @@ func asStored(x *Node) *Node {
 }
 
 // lead is one of the matrices that planes hold, by its position on their first axis after At.
-func (w Weight) lead(at *Node) Weight {
-	w.At = append(w.At[:len(w.At):len(w.At)], at)
+func (w Weight) lead(index *Node) Weight {
+	w.At = append(w.At[:len(w.At):len(w.At)], index)
 	return w
 }
 
@@ -99,8 +99,8 @@ func (w Weight) cut() Weight {
 	}
 	part := func(x *Node) *Node {
 		if !backend.Of(w.Data.Graph().Backend()).IsDynamic || x == nil {
-			for _, at := range w.At { // GoMLX's own backend has no dynamic slices
-				x = oneOf(x, at)
+			for _, index := range w.At { // GoMLX's own backend has no dynamic slices
+				x = oneOf(x, index)
 			}
 			return x
 		}

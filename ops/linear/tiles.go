@@ -52,8 +52,8 @@ func (e Experts) tiles(x *Node, r Routes, wanted *Node) *Node {
 	expert := ReduceSum(ConvertDType(LessOrEqual(BroadcastToDims(InsertAxes(end, 0), most, experts),
 		BroadcastToDims(InsertAxes(number, 1), most, experts)), dtypes.Int32), 1)
 	expert = MinScalar(expert, experts-1) // for tiles that do not exist
-	of := func(x *Node) *Node { return Gather(x, InsertAxes(expert, -1)) }
-	from := Add(of(first), MulScalar(Sub(number, of(Sub(end, tilesOf))), tileRows))
+	byTile := func(x *Node) *Node { return Gather(x, InsertAxes(expert, -1)) }
+	from := Add(byTile(first), MulScalar(Sub(number, byTile(Sub(end, tilesOf))), tileRows))
 	if backend.Of(g.Backend()).CountsLoops { // go through as many tiles as there may be
 		from = Where(LessThan(number, BroadcastToDims(count, most)), from, full(g, pairs, most))
 		count = Scalar(g, dtypes.Int32, float64(most))
@@ -68,9 +68,9 @@ func (e Experts) tiles(x *Node, r Routes, wanted *Node) *Node {
 		func(p progress) progress {
 			zero := ScalarZero(g, dtypes.Int32)
 			number := Reshape(DynamicSlice(expert, []*Node{p.At}, []int{1}))
-			at := Reshape(DynamicSlice(from, []*Node{p.At}, []int{1}))
-			y := e.one(DynamicSlice(rows, []*Node{at, zero}, []int{tileRows, e.Up.In}), number)
-			return progress{AddScalar(p.At, 1), DynamicUpdateSlice(p.Y, y, []*Node{at, zero})}
+			start := Reshape(DynamicSlice(from, []*Node{p.At}, []int{1}))
+			y := e.one(DynamicSlice(rows, []*Node{start, zero}, []int{tileRows, e.Up.In}), number)
+			return progress{AddScalar(p.At, 1), DynamicUpdateSlice(p.Y, y, []*Node{start, zero})}
 		})
 	place = Reshape(place, t, k)
 	sum := Zeros(g, shapes.Make(dtypes.Float32, t, e.Up.In))
@@ -78,8 +78,8 @@ func (e Experts) tiles(x *Node, r Routes, wanted *Node) *Node {
 	for j := range k {
 		y := Gather(done.Y, column(place, j))
 		y = Mul(y, BroadcastToDims(column(r.Shares, j), y.Shape().Dimensions...))
-		is := BroadcastToDims(column(isExpert, j), y.Shape().Dimensions...)
-		sum = Add(sum, Where(is, y, ZerosLike(y)))
+		chosen := BroadcastToDims(column(isExpert, j), y.Shape().Dimensions...)
+		sum = Add(sum, Where(chosen, y, ZerosLike(y)))
 	}
 	return sum
 }

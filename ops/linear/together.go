@@ -48,7 +48,7 @@ func (e Experts) together(x *Node, r Routes, wanted *Node) *Node {
 	if up.GateUp {
 		y = e.Activation.pair(SliceAxis(y, 2, AxisRange(0, up.Out/2)), SliceAxis(y, 2, AxisRange(up.Out/2)))
 	} else {
-		y = e.Activation.of(y)
+		y = e.Activation.plain(y)
 	}
 	y = ConvertDType(shareOf(y, BroadcastToDims(InsertAxes(shares, -1), y.Shape().Dimensions...)), x.DType())
 	sum := down.sumOf(y)

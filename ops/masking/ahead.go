@@ -34,20 +34,20 @@ func (a *Arena) lookAhead() {
 	a.ahead.number++
 	a.ahead.queue.reset()
 	for _, row := range a.present {
-		a.expect(a.of[row], 1)
+		a.expect(a.positions[row], 1)
 	}
 	a.ahead.room = min(len(a.present)*horizon, a.States/2)
 }
 
 // expect adds to the likelihood that rows reach a state.
-func (a *Arena) expect(at at, likely float32) {
-	s := at.of()
+func (a *Arena) expect(pos position, likely float32) {
+	s := pos.known()
 	if s.search != a.ahead.number {
 		s.search, s.likely, s.seen = a.ahead.number, 0, false
 	}
 	s.likely += likely
 	if s.likely >= unlikely {
-		a.ahead.queue.push(at, s.likely)
+		a.ahead.queue.push(pos, s.likely)
 	}
 }
 
@@ -64,7 +64,7 @@ func (a *Arena) step() (isNew, more bool) {
 		if c, ok = a.ahead.queue.pop(); !ok {
 			return false, false
 		}
-		s = c.of()
+		s = c.known()
 	}
 	s.likely = 0
 	row, used := a.rowOf(s), a.used
@@ -72,9 +72,9 @@ func (a *Arena) step() (isNew, more bool) {
 		if c.isFull() {
 			return false, true
 		}
-		var got placing
-		if row, got = a.place(c.at); got != placed {
-			return false, got == failed
+		var outcome placing
+		if row, outcome = a.place(c.position); outcome != placed {
+			return false, outcome == failed
 		}
 		isNew = a.used > used
 	}
@@ -91,7 +91,7 @@ func (a *Arena) step() (isNew, more bool) {
 	}
 	for k, next := range s.follow {
 		if next != c.State {
-			a.expect(at{c.Machine, next}, c.likely*perByte*s.shape.weights[k]/sum)
+			a.expect(position{c.Machine, next}, c.likely*perByte*s.shape.weights[k]/sum)
 		}
 	}
 	return isNew, true

@@ -12,18 +12,18 @@ const Unknown = 0
 // methods.
 type Arena struct {
 	Sizes
-	mu      sync.Mutex       // protects all fields below
-	next    []int32          // i32[used, Width]: rows; as long as the largest number of rows so far
-	info    []int32          // i32[States]: see Info
-	bits    []uint32         // u32[number, Words]: masks; as long as the largest number of masks so far
-	used    int              // the number of rows of states
-	of      []at             // the states of rows
-	masks   map[uint64]int32 // by the hash of their words
-	number  int              // the number of masks
-	filling int              // 1 + how often the arena was emptied
-	shapes  knownShapes
-	pool    pool
-	nothing *Machine // in which no token may follow
+	mu        sync.Mutex       // protects all fields below
+	next      []int32          // i32[used, Width]: rows; as long as the largest number of rows so far
+	info      []int32          // i32[States]: see Info
+	bits      []uint32         // u32[number, Words]: masks; as long as the largest number of masks so far
+	used      int              // the number of rows of states
+	positions []position       // the states of rows
+	masks     map[uint64]int32 // by the hash of their words
+	number    int              // the number of masks
+	filling   int              // 1 + how often the arena was emptied
+	shapes    knownShapes
+	pool      pool
+	nothing   *Machine // in which no token may follow
 
 	changes
 	counts
@@ -52,7 +52,7 @@ const pooled = 2
 
 // New makes an empty arena.
 func New(s Sizes) *Arena {
-	a := &Arena{Sizes: s, info: make([]int32, s.States), of: make([]at, s.States), shapes: knownShapes{},
+	a := &Arena{Sizes: s, info: make([]int32, s.States), positions: make([]position, s.States), shapes: knownShapes{},
 		changes: changes{isDirty: make([]bool, s.States), maskIsDirty: make([]bool, s.Masks)},
 		scratch: make([]uint32, s.Words), patch: s.NewPatch(), pool: newPool(pooled * s.Masks),
 		nothing: &Machine{Automaton: nothing{}}}
@@ -63,7 +63,7 @@ func New(s Sizes) *Arena {
 // reset forgets all rows of states.
 func (a *Arena) reset() {
 	clear(a.info)
-	clear(a.of)
+	clear(a.positions)
 	clear(a.isDirty)
 	clear(a.maskIsDirty)
 	a.filling++

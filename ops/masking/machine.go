@@ -10,14 +10,14 @@ type Machine struct {
 	states []*state // the states that were reached
 }
 
-// at is a state of a machine.
-type at struct {
+// position is a state of a machine.
+type position struct {
 	*Machine
 	State int32
 }
 
-// of is what is known of the state.
-func (a at) of() *state { return a.Machine.at(a.State) }
+// known is what is known of the state.
+func (a position) known() *state { return a.Machine.stateAt(a.State) }
 
 // state is what the arena knows of a machine's state.
 type state struct {
@@ -55,8 +55,8 @@ func (m *Machine) renew() (err error) {
 	return err
 }
 
-// at returns what is known of a state.
-func (m *Machine) at(number int32) *state {
+// stateAt returns what is known of a state.
+func (m *Machine) stateAt(number int32) *state {
 	if int(number) >= len(m.states) {
 		m.states = slices.Grow(m.states, int(number)+1-len(m.states))[:number+1]
 	}

@@ -12,15 +12,15 @@ const (
 )
 
 // place returns the row of a state with its mask, a new one if necessary.
-func (a *Arena) place(of at) (int32, placing) {
-	row, got := a.link(of)
-	if got != placed || a.info[row] != 0 {
-		return row, got
+func (a *Arena) place(pos position) (int32, placing) {
+	row, outcome := a.link(pos)
+	if outcome != placed || a.info[row] != 0 {
+		return row, outcome
 	}
-	if !a.meetMask(of) {
+	if !a.meetMask(pos) {
 		return Unknown, failed
 	}
-	s := of.of()
+	s := pos.known()
 	if s.mask == noMask {
 		return row, placed
 	}
@@ -37,24 +37,24 @@ func (a *Arena) place(of at) (int32, placing) {
 
 // link returns the row of a state, a new one if necessary. A new row has no mask: rows may pass through it, but can not
 // sample in it.
-func (a *Arena) link(of at) (int32, placing) {
-	s := of.of()
+func (a *Arena) link(pos position) (int32, placing) {
+	s := pos.known()
 	if row := a.rowOf(s); row != Unknown {
 		return row, placed
 	}
 	if a.used == a.States {
 		return Unknown, noRoom
 	}
-	if !a.meetFollowers(of) {
+	if !a.meetFollowers(pos) {
 		return Unknown, failed
 	}
 	row := int32(a.used)
 	a.used++
 	a.next = lengthened(a.next, a.used*Width)
-	s.row, a.of[row], a.info[row] = row, of, 0
+	s.row, a.positions[row], a.info[row] = row, pos, 0
 	a.fill(row)
 	for _, before := range s.lacks {
-		a.lead(before, of.State)
+		a.lead(before, pos.State)
 	}
 	s.lacks = nil
 	return row, placed
@@ -62,13 +62,13 @@ func (a *Arena) link(of at) (int32, placing) {
 
 // fill writes the states that follow a new row's state.
 func (a *Arena) fill(row int32) {
-	at := a.of[row]
-	s := at.of()
+	pos := a.positions[row]
+	s := pos.known()
 	to := a.next[int(row)*Width:][:Width]
 	clear(to)
 	var rows [Width + 1]int32
 	for k, next := range s.follow {
-		follower := at.Machine.at(next)
+		follower := pos.Machine.stateAt(next)
 		if rows[k+1] = a.rowOf(follower); rows[k+1] == Unknown {
 			follower.lacks = append(follower.lacks, row)
 		}
@@ -81,10 +81,10 @@ func (a *Arena) fill(row int32) {
 
 // lead updates row after a state that follows it was given a row.
 func (a *Arena) lead(row, follower int32) {
-	at := a.of[row]
-	s := at.of()
+	pos := a.positions[row]
+	s := pos.known()
 	group := uint16(1 + slices.Index(s.follow, follower))
-	to := at.Machine.at(follower).row
+	to := pos.Machine.stateAt(follower).row
 	for symbol, g := range s.shape.groups {
 		if g == group {
 			a.next[int(row)*Width+symbol] = to
@@ -115,36 +115,36 @@ func (a *Arena) placeMask(number int32) (int32, bool) {
 	if m.filling == a.filling {
 		return m.number, true
 	}
-	at, ok := a.masks[m.hash]
-	if !ok || !slices.Equal(a.bits[int(at)*a.Words:][:a.Words], m.words) {
+	index, ok := a.masks[m.hash]
+	if !ok || !slices.Equal(a.bits[int(index)*a.Words:][:a.Words], m.words) {
 		if a.number == a.Masks {
 			return 0, false
 		}
-		at = int32(a.number)
+		index = int32(a.number)
 		a.number++
 		a.bits = lengthened(a.bits, a.number*a.Words)
-		a.masks[m.hash] = at
-		copy(a.bits[int(at)*a.Words:], m.words)
-		a.maskIsDirty[at] = true
+		a.masks[m.hash] = index
+		copy(a.bits[int(index)*a.Words:], m.words)
+		a.maskIsDirty[index] = true
 	}
-	m.filling, m.number = a.filling, at
-	return at, true
+	m.filling, m.number = a.filling, index
+	return index, true
 }
 
 // meet finds the tokens and symbols that may follow a state. It returns false if the machine runs out of memory.
-func (a *Arena) meet(of at) bool { return a.meetMask(of) && a.meetFollowers(of) }
+func (a *Arena) meet(pos position) bool { return a.meetMask(pos) && a.meetFollowers(pos) }
 
 // meetMask finds the mask of a state.
-func (a *Arena) meetMask(of at) bool {
-	if of.of().pooled == a.pool.filling {
+func (a *Arena) meetMask(pos position) bool {
+	if pos.known().pooled == a.pool.filling {
 		return true
 	}
 	clear(a.scratch)
-	end, known := of.Mask(of.State, a.scratch)
-	if of.failed() {
+	end, known := pos.Mask(pos.State, a.scratch)
+	if pos.failed() {
 		return false
 	}
-	s := of.of()
+	s := pos.known()
 	s.mask, s.end = noMask, end
 	if known {
 		s.mask = a.pool.number(a.scratch)
@@ -154,15 +154,15 @@ func (a *Arena) meetMask(of at) bool {
 }
 
 // meetFollowers finds what follows a state.
-func (a *Arena) meetFollowers(of at) bool {
-	if of.of().shape != nil {
+func (a *Arena) meetFollowers(pos position) bool {
+	if pos.known().shape != nil {
 		return true
 	}
 	var group groups
 	var follow []int32
 	last, lastGroup := int32(Dead), 0
 	for symbol := range group {
-		next := of.Next(of.State, byte(symbol))
+		next := pos.Next(pos.State, byte(symbol))
 		if next == Dead {
 			continue
 		}
@@ -174,10 +174,10 @@ func (a *Arena) meetFollowers(of at) bool {
 		}
 		group[symbol] = uint16(lastGroup + 1)
 	}
-	if of.failed() {
+	if pos.failed() {
 		return false
 	}
-	s := of.of()
+	s := pos.known()
 	s.shape, s.follow = a.shapes.find(group, len(follow)), follow
 	return true
 }

@@ -8,7 +8,7 @@ import (
 // Reader is a text that a machine reads: the state after it, and the text itself, which a renewed machine reads again
 // to reach the same state.
 type Reader struct {
-	at
+	position
 	read   []byte
 	passed []int32 // states that had no row, since it was placed last
 	lost   bool    // the machine ran out of memory in the text: its state is not known
@@ -22,7 +22,7 @@ func (r *Reader) Err() error { return r.err }
 func (a *Arena) Start(m *Machine) *Reader {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return &Reader{at: at{m, m.Automaton.Start()}}
+	return &Reader{position: position{m, m.Automaton.Start()}}
 }
 
 // Walk advances a reader by symbols. It returns false if they are not allowed.
@@ -34,7 +34,7 @@ func (a *Arena) Walk(r *Reader, symbols []byte) bool {
 		return true
 	}
 	for i, symbol := range symbols {
-		s := r.at.of()
+		s := r.position.known()
 		if s.shape != nil {
 			s.shape.note(symbol)
 		}
@@ -54,10 +54,10 @@ func (a *Arena) Walk(r *Reader, symbols []byte) bool {
 func (a *Arena) Mask(r *Reader) []uint32 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if r.lost || !a.meetMask(r.at) || r.of().mask == noMask {
+	if r.lost || !a.meetMask(r.position) || r.known().mask == noMask {
 		return nil
 	}
-	return a.pool.masks[r.of().mask].words
+	return a.pool.masks[r.known().mask].words
 }
 
 // stateAfter returns the state after a text whose last symbol follows state.
@@ -81,13 +81,13 @@ func (a *Arena) Place(readers []*Reader) ([]int32, error) {
 		return nil, err
 	}
 	for flushed := false; ; {
-		rows, got := a.placeAll(readers)
+		rows, outcome := a.placeAll(readers)
 		switch {
-		case got == placed:
+		case outcome == placed:
 			a.present = slices.Clone(rows)
 			a.linkPassed(readers)
 			return rows, nil
-		case got == failed:
+		case outcome == failed:
 			if err := a.renew(readers); err != nil {
 				return nil, err
 			}
@@ -102,14 +102,14 @@ func (a *Arena) Place(readers []*Reader) ([]int32, error) {
 	}
 }
 
-func (a *Arena) placeAll(readers []*Reader) (rows []int32, got placing) {
+func (a *Arena) placeAll(readers []*Reader) (rows []int32, outcome placing) {
 	rows = make([]int32, len(readers))
 	for i, r := range readers {
-		if rows[i], got = a.place(r.at); got != placed {
+		if rows[i], outcome = a.place(r.position); outcome != placed {
 			break
 		}
 	}
-	return rows, got
+	return rows, outcome
 }
 
 // linkPassed gives rows to the states that readers passed since they were placed last, as long as there is room. Others
@@ -120,7 +120,7 @@ func (a *Arena) linkPassed(readers []*Reader) {
 			if r.isFull() {
 				break
 			}
-			a.link(at{r.Machine, state})
+			a.link(position{r.Machine, state})
 		}
 		r.passed = r.passed[:0]
 	}
@@ -129,21 +129,21 @@ func (a *Arena) linkPassed(readers []*Reader) {
 // renew renews the machines that are full or have failed, and brings their readers back to their states.
 func (a *Arena) renew(readers []*Reader) error {
 	var full []*Machine // in the order of readers
-	of := map[*Machine][]*Reader{}
+	byMachine := map[*Machine][]*Reader{}
 	for _, r := range readers {
 		m := r.Machine
-		if of[m] == nil && !m.isFull() {
+		if byMachine[m] == nil && !m.isFull() {
 			continue
 		}
-		if of[m] == nil {
+		if byMachine[m] == nil {
 			full = append(full, m)
 		}
-		of[m] = append(of[m], r)
+		byMachine[m] = append(byMachine[m], r)
 	}
 	for _, m := range full {
 		a.reset()
 		a.renewals++
-		if err := a.carry(m, of[m]); err != nil {
+		if err := a.carry(m, byMachine[m]); err != nil {
 			return err
 		}
 	}
@@ -168,7 +168,7 @@ func (a *Arena) carry(m *Machine, readers []*Reader) error {
 		case failed && n == 0:
 			r := readers[0]
 			r.err = fmt.Errorf("its %d bytes: %w", len(r.read), m.Automaton.Memory().Err)
-			r.at, r.passed, r.lost = at{a.nothing, 0}, nil, false
+			r.position, r.passed, r.lost = position{a.nothing, 0}, nil, false
 			readers = readers[1:]
 		case failed: // the last one gets a machine of its own
 			readers[0], readers[n] = readers[n], readers[0]
@@ -183,11 +183,11 @@ func (a *Arena) carry(m *Machine, readers []*Reader) error {
 // reread has a reader read its text in a machine, and finds what follows it. It returns false if the machine runs out
 // of memory.
 func (a *Arena) reread(r *Reader, m *Machine) bool {
-	r.at, r.passed, r.lost = at{m, m.Automaton.Start()}, r.passed[:0], false
+	r.position, r.passed, r.lost = position{m, m.Automaton.Start()}, r.passed[:0], false
 	for i := range r.read {
 		if r.State = r.stateAfter(r.State, r.read[:i+1]); r.State == Dead {
 			return false
 		}
 	}
-	return a.meet(r.at)
+	return a.meet(r.position)
 }

@@ -15,7 +15,7 @@ type search struct {
 
 // candidate is a state that a row may reach.
 type candidate struct {
-	at
+	position
 	likely float32
 }
 
@@ -30,9 +30,9 @@ func level(likely float32) int {
 	return min(max(0, int(math.Float32bits(1)>>20)-int(math.Float32bits(likely)>>20)), len(candidates{}.levels)-1)
 }
 
-func (c *candidates) push(at at, likely float32) {
+func (c *candidates) push(pos position, likely float32) {
 	l := level(likely)
-	c.levels[l] = append(c.levels[l], candidate{at, likely})
+	c.levels[l] = append(c.levels[l], candidate{pos, likely})
 	c.best = min(c.best, l)
 }
 

@@ -28,24 +28,24 @@ const mostShapes = 1 << 15
 type knownShapes map[groups]*shape
 
 // find returns the shape of states with these groups, which are count groups.
-func (all knownShapes) find(of groups, count int) *shape {
-	s := all[of]
+func (all knownShapes) find(symbolGroups groups, count int) *shape {
+	s := all[symbolGroups]
 	if s == nil {
 		if len(all) == mostShapes {
 			clear(all)
 		}
-		s = newShape(of, count)
-		all[of] = s
+		s = newShape(symbolGroups, count)
+		all[symbolGroups] = s
 	}
 	return s
 }
 
 // newShape makes a shape with guessed weights. Most text is ASCII. A group of many symbols is likelier than a group of
 // few, but not in proportion: a text is ended by a single symbol.
-func newShape(of groups, count int) *shape {
-	s := &shape{groups: of, weights: make([]float32, count)}
+func newShape(symbolGroups groups, count int) *shape {
+	s := &shape{groups: symbolGroups, weights: make([]float32, count)}
 	ascii, others := make([]int, count), make([]int, count)
-	for symbol, g := range of {
+	for symbol, g := range symbolGroups {
 		switch {
 		case g == 0:
 		case symbol < 0x80:

@@ -125,13 +125,13 @@ func (t *text) Mask(state int32, mask []uint32) (end, known bool) {
 				continue
 			}
 			mask[token/32] &^= 1 << (token % 32)
-			at := state
+			next := state
 			for _, b := range bytes {
-				if at = t.Next(at, b); at == Dead {
+				if next = t.Next(next, b); next == Dead {
 					break
 				}
 			}
-			if at != Dead {
+			if next != Dead {
 				mask[token/32] |= 1 << (token % 32)
 			}
 		}

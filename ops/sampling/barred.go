@@ -83,8 +83,8 @@ func rawOf(logits *Node, p Params, positions, rows, wanted *Node) raw {
 func logitsAt(logits, tokens *Node) *Node {
 	size := float64(logits.Shape().Dimensions[1])
 	ok := LogicalAnd(GreaterOrEqual(tokens, ZerosLike(tokens)), LessThan(tokens, AddScalar(ZerosLike(tokens), size)))
-	at := Stack([]*Node{Iota(logits.Graph(), tokens.Shape(), 0), Where(ok, tokens, ZerosLike(tokens))}, -1)
-	return ConvertDType(Gather(logits, at), dtypes.Float32)
+	indices := Stack([]*Node{Iota(logits.Graph(), tokens.Shape(), 0), Where(ok, tokens, ZerosLike(tokens))}, -1)
+	return ConvertDType(Gather(logits, indices), dtypes.Float32)
 }
 
 // isToken reports which of tokens i32[S, K] are in the vocabulary.

@@ -55,15 +55,15 @@ func (d DRY) penalizeRepeats(logits *Node) *Node {
 	n, size, h := logits.Shape().Dimensions[0], logits.Shape().Dimensions[1], d.Tokens.Shape().Dimensions[1]
 	number := func(x int) *Node { return Scalar(g, dtypes.Int32, x) }
 	all := func(x *Node) *Node { return BroadcastToDims(InsertAxes(x, -1), n, h-1) }
-	at := func(x *Node, from int) *Node { return SliceAxis(x, 1, AxisRange(from, from+h-1)) }
+	window := func(x *Node, from int) *Node { return SliceAxis(x, 1, AxisRange(from, from+h-1)) }
 
 	last := Min(d.Lens, d.LastN)
 	limit := Where(LessThan(d.Head, last), Min(d.Limit, last), last)
 	distance := AddScalar(Iota(g, shapes.Make(dtypes.Int32, n, h-1), 1), 1)
-	repeats := Min(Min(at(d.Matches, 1), Sub(all(last), distance)), all(limit))
+	repeats := Min(Min(window(d.Matches, 1), Sub(all(last), distance)), all(limit))
 	counts := And(LessThan(distance, all(last)), GreaterOrEqual(repeats, all(d.Allowed)))
 	counts = And(counts, all(HasDRY(d.DRYOf)))
-	next, none := at(d.Tokens, 0), FillScalar(g, distance.Shape(), -1)
+	next, none := window(d.Tokens, 0), FillScalar(g, distance.Shape(), -1)
 
 	// One token at a time, the ones after the longest repetitions first, because few tokens are penalized.
 	type penalizing struct{ Logits, Repeats *Node }

@@ -125,10 +125,10 @@ func (b BreakersOf) Push(h Histories, tokens *Node) Histories {
 	found = Min(found, ReduceMin(Where(matched, lens, FillScalar(g, lens.Shape(), Unbroken)), -1))
 
 	headBack, limit := Min(AddScalar(h.Head, 1), unbroken), Min(AddScalar(h.Limit, 1), unbroken)
-	is := And(LessOrEqual(found, headBack), LessThan(found, unbroken))
+	isNearer := And(LessOrEqual(found, headBack), LessThan(found, unbroken))
 	return Histories{Tokens: list, Matches: Where(all(some), matches, h.Matches),
-		Head:  Where(some, Where(is, found, headBack), h.Head),
-		Limit: Where(some, Where(is, ZerosLike(limit), limit), h.Limit)}
+		Head:  Where(some, Where(isNearer, found, headBack), h.Head),
+		Limit: Where(some, Where(isNearer, ZerosLike(limit), limit), h.Limit)}
 }
 
 // History is the history of one sequence, on the host.

@@ -105,7 +105,7 @@ func (v *vocabulary) likeliest(n int) (ids, logits *Node) {
 
 // largest returns the n largest of x f32[S, M], among equal ones the one with the lowest number first, and their
 // numbers i32[S, n].
-func largest(x, numbers *Node, n int) (of, values *Node) {
+func largest(x, numbers *Node, n int) (chosen, values *Node) {
 	g := x.Graph()
 	long := func(value int64) *Node { return Scalar(g, dtypes.Int64, value) }
 	// Integers in the order of the floats: the patterns of negative ones are inverted, and -0 becomes 0.
@@ -116,7 +116,7 @@ func largest(x, numbers *Node, n int) (of, values *Node) {
 	packed := Mul(ConvertDType(turned(Bitcast(x, dtypes.Int32)), dtypes.Int64), long(1<<32))
 	packed = Add(packed, Sub(long(math.MaxInt32), ConvertDType(numbers, dtypes.Int64)))
 	packed = Slice(Sort(packed, -1, false), AxisRange(), AxisRange(0, n))
-	of = ConvertDType(Sub(long(math.MaxInt32), BitwiseAnd(packed, long(1<<32-1))), dtypes.Int32)
+	chosen = ConvertDType(Sub(long(math.MaxInt32), BitwiseAnd(packed, long(1<<32-1))), dtypes.Int32)
 	bits := ConvertDType(BitwiseShiftRightArithmetic(packed, long(32)), dtypes.Int32)
-	return of, Bitcast(turned(bits), dtypes.Float32)
+	return chosen, Bitcast(turned(bits), dtypes.Float32)
 }

@@ -51,8 +51,8 @@ func (r NoRepeat) forbid(logits, forced *Node) *Node {
 		func(c comparing) comparing {
 			none := FillScalar(g, shapes.Make(dtypes.Int32, n, 1), -1)
 			before := Concatenate([]*Node{none, SliceAxis(c.Before, 1, AxisRange(0, h-1))}, 1)
-			at := Sub(r.Lens, c.Back)
-			last := Gather(Reshape(r.Tokens, n*h), InsertAxes(Add(row, Max(at, ZerosLike(at))), -1))
+			position := Sub(r.Lens, c.Back)
+			last := Gather(Reshape(r.Tokens, n*h), InsertAxes(Add(row, Max(position, ZerosLike(position))), -1))
 			isOther := NotEqual(before, all(last))
 			isOther = And(isOther, all(LessThan(BroadcastToDims(c.Back, n), r.Size)))
 			return comparing{AddScalar(c.Back, 1), before, And(c.Ends, Not(isOther))}

@@ -88,8 +88,8 @@ func SampleProcessed(logits *Node, by Processors, p Params, positions, rows, bar
 	best, sum, _ := Sample(logits, greedy, positions, rows)
 	tokens, logprobs, processed = sampleBarred(by.Apply(logits), by.Masks, by.Filters, p, positions, rows, barred)
 
-	at := func(tokens *Node) *Node { return Squeeze(logitsAt(logits, InsertAxes(tokens, -1)), -1) }
-	exact := Add(Sub(at(tokens), at(best)), sum)
+	logitOf := func(tokens *Node) *Node { return Squeeze(logitsAt(logits, InsertAxes(tokens, -1)), -1) }
+	exact := Add(Sub(logitOf(tokens), logitOf(best)), sum)
 	exact = Where(GreaterOrEqual(tokens, Scalar(g, dtypes.Int32, 0)), exact, ZerosLike(exact))
 	return tokens, Where(by.Changes(), exact, logprobs), processed
 }

@@ -111,16 +111,16 @@ func (v *vocabulary) bisectRows(e, pendingRows *Node, start bounds, want searchF
 		order = Slice(order, AxisRange(0, group))
 		isPending := LessThan(order, v.int32(v.rows))
 		index := InsertAxes(Where(isPending, order, Sub(order, v.int32(v.rows))), -1)
-		of := func(x *Node) *Node { return Gather(x, index) }
+		pick := func(x *Node) *Node { return Gather(x, index) }
 
 		part := want
-		part.need = of(want.need)
-		low := of(start.Low)
-		answers := v.bisect(of(e), bounds{
+		part.need = pick(want.need)
+		low := pick(start.Low)
+		answers := v.bisect(pick(e), bounds{
 			Low:        low,
-			High:       Where(isPending, of(start.High), low),
-			LowAmount:  of(start.LowAmount),
-			HighAmount: of(start.HighAmount),
+			High:       Where(isPending, pick(start.High), low),
+			LowAmount:  pick(start.LowAmount),
+			HighAmount: pick(start.HighAmount),
 		}, part).Low
 
 		same := Equal(InsertAxes(rows, -1), InsertAxes(order, 0))

@@ -46,9 +46,9 @@ func Compile(p *tokenizer.Pieces, stops []string, limit int) (*Automaton, error)
 		return nil, err
 	}
 	a := &Automaton{}
-	for at := 0; at < len(c.configs); at++ {
+	for index := 0; index < len(c.configs); index++ {
 		for symbol := range Width {
-			next, found := c.step(c.configs[at], byte(symbol))
+			next, found := c.step(c.configs[index], byte(symbol))
 			if err := c.number(next); err != nil {
 				return nil, err
 			}

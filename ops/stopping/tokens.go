@@ -48,14 +48,14 @@ func CompileTokens(sequences [][]int32, limit int) (*Automaton, error) {
 		return nil, err
 	}
 	// child returns the state after a byte. It creates the state if the transition still leads to the common one.
-	child := func(of int32, b byte, common, then int32) (int32, error) {
-		at := &a.Next[int(of)*Width+int(b)]
-		if *at != common {
-			return *at, nil
+	child := func(parent int32, b byte, common, then int32) (int32, error) {
+		transition := &a.Next[int(parent)*Width+int(b)]
+		if *transition != common {
+			return *transition, nil
 		}
 		id, err := add(then)
 		if err == nil {
-			a.Next[int(of)*Width+int(b)] = id
+			a.Next[int(parent)*Width+int(b)] = id
 		}
 		return id, err
 	}
@@ -115,24 +115,24 @@ func newSequences(list [][]int32) *sequences {
 	}
 	add()
 	for _, tokens := range list {
-		at := s.nodes[0]
+		current := s.nodes[0]
 		for _, token := range tokens[:len(tokens)-1] {
-			next, ok := at.children[token]
+			next, ok := current.children[token]
 			if !ok {
 				next = add()
-				at.children[token] = next
+				current.children[token] = next
 			}
-			at = s.nodes[next]
+			current = s.nodes[next]
 		}
-		at.ends[tokens[len(tokens)-1]] = true
+		current.ends[tokens[len(tokens)-1]] = true
 	}
 	queue := []int32{0}
 	for len(queue) > 0 {
-		at := queue[0]
+		current := queue[0]
 		queue = queue[1:]
-		for token, child := range s.nodes[at].children {
-			if at != 0 {
-				s.nodes[child].suffix = s.follow(s.nodes[at].suffix, token)
+		for token, child := range s.nodes[current].children {
+			if current != 0 {
+				s.nodes[child].suffix = s.follow(s.nodes[current].suffix, token)
 			}
 			queue = append(queue, child)
 		}
@@ -141,15 +141,15 @@ func newSequences(list [][]int32) *sequences {
 }
 
 // follow returns the node after a token.
-func (s *sequences) follow(at, token int32) int32 {
+func (s *sequences) follow(node, token int32) int32 {
 	for {
-		if to, ok := s.nodes[at].children[token]; ok {
+		if to, ok := s.nodes[node].children[token]; ok {
 			return to
 		}
-		if at == 0 {
+		if node == 0 {
 			return 0
 		}
-		at = s.nodes[at].suffix
+		node = s.nodes[node].suffix
 	}
 }
 
@@ -157,16 +157,16 @@ func (s *sequences) follow(at, token int32) int32 {
 // at an end.
 func (s *sequences) leads(node int32) map[int32]int32 {
 	to, ends := map[int32]int32{}, map[int32]bool{}
-	for at := node; ; at = s.nodes[at].suffix {
-		for token, child := range s.nodes[at].children {
+	for current := node; ; current = s.nodes[current].suffix {
+		for token, child := range s.nodes[current].children {
 			if _, ok := to[token]; !ok {
 				to[token] = child
 			}
 		}
-		for token := range s.nodes[at].ends {
+		for token := range s.nodes[current].ends {
 			ends[token] = true
 		}
-		if at == 0 {
+		if current == 0 {
 			break
 		}
 	}

@@ -14,36 +14,36 @@ type node struct {
 func newTrie(stops []string, limit int) (*trie, error) {
 	t := &trie{nodes: make([]node, 1)}
 	for _, stop := range stops {
-		at := int32(0)
+		current := int32(0)
 		for i := range len(stop) {
-			next := t.nodes[at].next[stop[i]]
+			next := t.nodes[current].next[stop[i]]
 			if next == 0 {
 				if len(t.nodes) >= limit {
 					return nil, ErrTooLarge
 				}
 				next = int32(len(t.nodes))
 				t.nodes = append(t.nodes, node{})
-				t.nodes[at].next[stop[i]] = next
+				t.nodes[current].next[stop[i]] = next
 			}
-			at = next
+			current = next
 		}
-		t.nodes[at].ends = true
+		t.nodes[current].ends = true
 	}
 	// Breadth first: a node without a child for a byte goes where the longest proper suffix of it that is a node
 	// goes.
 	suffix := make([]int32, len(t.nodes))
 	queue := []int32{0}
 	for len(queue) > 0 {
-		at := queue[0]
+		current := queue[0]
 		queue = queue[1:]
 		for b := range Width {
-			child := t.nodes[at].next[b]
+			child := t.nodes[current].next[b]
 			other := int32(0)
-			if at != 0 {
-				other = t.nodes[suffix[at]].next[b]
+			if current != 0 {
+				other = t.nodes[suffix[current]].next[b]
 			}
 			if child == 0 {
-				t.nodes[at].next[b] = other
+				t.nodes[current].next[b] = other
 				continue
 			}
 			suffix[child] = other
@@ -57,29 +57,29 @@ func newTrie(stops []string, limit int) (*trie, error) {
 // dropping adds nodes, at most most of them, for a text whose first bytes are removed if they equal drop, and returns
 // the first node.
 func (t *trie) dropping(drop byte, most int) int32 {
-	at := int32(0)
+	first := int32(0)
 	for range most {
 		n := t.nodes[0]
-		n.next[drop] = at
-		at = int32(len(t.nodes))
+		n.next[drop] = first
+		first = int32(len(t.nodes))
 		t.nodes = append(t.nodes, n)
 	}
-	return at
+	return first
 }
 
 // follow returns the node after a byte, and whether a stop ends there.
-func (t *trie) follow(at int32, b byte) (int32, bool) {
-	to := t.nodes[at].next[b]
+func (t *trie) follow(node int32, b byte) (int32, bool) {
+	to := t.nodes[node].next[b]
 	return to, t.nodes[to].ends
 }
 
 // followAll is follow for several bytes.
-func (t *trie) followAll(at int32, text string) (int32, bool) {
+func (t *trie) followAll(node int32, text string) (int32, bool) {
 	found := false
 	for i := range len(text) {
 		var ends bool
-		at, ends = t.follow(at, text[i])
+		node, ends = t.follow(node, text[i])
 		found = found || ends
 	}
-	return at, found
+	return node, found
 }

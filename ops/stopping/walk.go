@@ -75,15 +75,15 @@ func walk(t Tables, states, tokens *Node) (after, found *Node) {
 	s = control.While(s, func(s state) *Node { return LessThan(s.At, ReduceAllMax(ends)) }, func(s state) state {
 		next := Reshape(t.Next, t.Next.Shape().Size())
 		for range stride {
-			at := BroadcastToDims(s.At, shape.Dimensions...)
+			position := BroadcastToDims(s.At, shape.Dimensions...)
 			shift := Where(Equal(s.At, integer(0)), integer(1<<16), Where(Equal(s.At, integer(1)), integer(1<<8),
 				integer(1)))
 			symbol := Mod(Div(wide(token), BroadcastToDims(shift, shape.Dimensions...)), FillScalar(g, shape, Width))
 			if t.Bytes != nil {
-				place := Min(Add(wide(starts), at), integer(t.Bytes.Shape().Size()-1))
+				place := Min(Add(wide(starts), position), integer(t.Bytes.Shape().Size()-1))
 				symbol = Where(isText, take(t.Bytes, place), symbol)
 			}
-			reads := LessThan(at, ends)
+			reads := LessThan(position, ends)
 			place := Where(reads, Add(MulScalar(s.States, Width), symbol), ZerosLike(s.States))
 			entry := take(next, place)
 			to := Max(entry, Sub(integer(-1), entry)) // ^entry if a stop is found

@@ -66,8 +66,8 @@ func Of[T any](arrays []Array, nodes []*graph.Node) T {
 	var out T
 	var names []string
 	walkType(reflect.ValueOf(&out).Elem(), "", func(path string, v reflect.Value) {
-		if at := len(names); at < len(nodes) && at < len(arrays) && arrays[at].Name == path {
-			v.Set(reflect.ValueOf(nodes[at]))
+		if index := len(names); index < len(nodes) && index < len(arrays) && arrays[index].Name == path {
+			v.Set(reflect.ValueOf(nodes[index]))
 			names = append(names, path)
 		}
 	})
@@ -161,20 +161,20 @@ func view(kind reflect.Kind, data unsafe.Pointer, size int) any {
 // Like returns a host twin of type T with memory for arrays of the given names and shapes, and views of them in the
 // same order. Slices whose name is not given are nil; a slice of numbers accepts an array of any rank. It is an error
 // if an array is not a field of T, or has a different type.
-func Like[T any](names []string, of []shapes.Shape) (*T, []Array, error) {
+func Like[T any](names []string, leafShapes []shapes.Shape) (*T, []Array, error) {
 	twin, arrays := new(T), make([]Array, 0, len(names))
 	var err error
 	walkHost(reflect.ValueOf(twin).Elem(), "", false, func(path string, v reflect.Value, _ bool) {
-		at := len(arrays)
-		if err != nil || at == len(names) || names[at] != path {
+		index := len(arrays)
+		if err != nil || index == len(names) || names[index] != path {
 			return
 		}
 		if v.Kind() == reflect.Slice {
-			v.Set(reflect.MakeSlice(v.Type(), of[at].Size(), of[at].Size()))
+			v.Set(reflect.MakeSlice(v.Type(), leafShapes[index].Size(), leafShapes[index].Size()))
 		}
 		a := arrayOf(path, v)
-		if a.Shape.DType != of[at].DType || a.Shape.Size() != of[at].Size() {
-			err = fmt.Errorf("tree.Like: %s of %T can not hold %s", path, *twin, of[at])
+		if a.Shape.DType != leafShapes[index].DType || a.Shape.Size() != leafShapes[index].Size() {
+			err = fmt.Errorf("tree.Like: %s of %T can not hold %s", path, *twin, leafShapes[index])
 		}
 		arrays = append(arrays, a)
 	})

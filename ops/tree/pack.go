@@ -37,7 +37,7 @@ type Packing struct {
 }
 
 // place is the position of a leaf in the packing: the array, and the offset of its first element there.
-type place struct{ array, at int }
+type place struct{ array, offset int }
 
 // packedName is the name of the array that the leaves share.
 const packedName = "packed"
@@ -114,9 +114,10 @@ func (p *Packing) Unpack(arrays []*graph.Node) []*graph.Node {
 	p.check(len(arrays), len(p.arrays))
 	leaves := make([]*graph.Node, len(p.leaves))
 	for i, l := range p.leaves {
-		n, at := arrays[p.places[i].array], p.places[i].at
+		n, offset := arrays[p.places[i].array], p.places[i].offset
 		if !p.isWhole(i) {
-			n = graph.Reshape(graph.SliceAxis(n, 0, graph.AxisRange(at, at+l.Shape.Size())), l.Shape.Dimensions...)
+			n = graph.Reshape(graph.SliceAxis(n, 0, graph.AxisRange(offset, offset+l.Shape.Size())),
+				l.Shape.Dimensions...)
 			switch l.Shape.DType {
 			case dtypes.Bool:
 				n = graph.NotEqual(n, graph.ZerosLike(n))
@@ -129,9 +130,9 @@ func (p *Packing) Unpack(arrays []*graph.Node) []*graph.Node {
 	return leaves
 }
 
-func (p *Packing) check(got, want int) {
-	if got != want {
-		panic(fmt.Errorf("tree.Packing: %d nodes for %d", got, want))
+func (p *Packing) check(actual, want int) {
+	if actual != want {
+		panic(fmt.Errorf("tree.Packing: %d nodes for %d", actual, want))
 	}
 }
 
@@ -158,7 +159,7 @@ func (p *Packing) move(flats []any, twin []Array, out bool) {
 		leaf := twin[0]
 		twin = twin[1:]
 		if mask, ok := leaf.Flat.([]bool); ok && !p.isWhole(i) {
-			words := flats[p.places[i].array].([]int32)[p.places[i].at:][:len(mask)]
+			words := flats[p.places[i].array].([]int32)[p.places[i].offset:][:len(mask)]
 			for j := range mask {
 				if out {
 					mask[j] = words[j] != 0
@@ -170,7 +171,7 @@ func (p *Packing) move(flats []any, twin []Array, out bool) {
 		}
 		ours, theirs := Bytes(flats[p.places[i].array]), Bytes(leaf.Flat)
 		if !p.isWhole(i) {
-			ours = ours[4*p.places[i].at:]
+			ours = ours[4*p.places[i].offset:]
 		}
 		if len(ours) < len(theirs) || leaf.Shape.Size() != l.Shape.Size() {
 			panic(fmt.Errorf("tree.Packing: %s of %s is packed as %s", l.Name, leaf.Shape, l.Shape))

@@ -306,12 +306,12 @@ func mark(messages *jinja.List) (final string, err error) {
 // cut ends a rendered text after its last message.
 func cut(text, final string) (string, error) {
 	tag := strings.TrimSpace(continued)
-	at := strings.LastIndex(text, tag)
-	if at < 0 || !strings.Contains(text, jinja.Strip(final)) {
+	index := strings.LastIndex(text, tag)
+	if index < 0 || !strings.Contains(text, jinja.Strip(final)) {
 		return "", errors.New("continue_final_message: the chat template does not write the last message as it is")
 	}
-	if strings.HasPrefix(text[at:], continued) {
-		return text[:at], nil
+	if strings.HasPrefix(text[index:], continued) {
+		return text[:index], nil
 	}
-	return jinja.StripRight(text[:at]), nil // the template strips messages
+	return jinja.StripRight(text[:index]), nil // the template strips messages
 }

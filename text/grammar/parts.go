@@ -64,11 +64,11 @@ func sequence(p *jsontext.Parts, parts []Part, o Options) (automaton.Expr, error
 		var err error
 		switch {
 		case part.Schema != nil:
-			of := p
+			syntax := p
 			if part.Python {
-				of = jsontext.Python(p.B, o.Whitespace)
+				syntax = jsontext.Python(p.B, o.Whitespace)
 			}
-			e, err = schema.Compile(of, part.Schema, o.Schema)
+			e, err = schema.Compile(syntax, part.Schema, o.Schema)
 		case part.Members != nil:
 			e, err = members(p, part.Members, o)
 		case part.Without != nil:
@@ -88,23 +88,23 @@ func sequence(p *jsontext.Parts, parts []Part, o Options) (automaton.Expr, error
 	return p.B.Seq(all...), nil
 }
 
-func members(p *jsontext.Parts, of *Members, o Options) (automaton.Expr, error) {
-	m := automaton.Members{Separator: p.B.Text(of.Separator), Min: of.Min, Max: automaton.Unlimited}
-	if of.Max != nil {
-		if *of.Max < 0 {
-			return 0, fmt.Errorf("members of a text: at most %d of them", *of.Max)
+func members(p *jsontext.Parts, spec *Members, o Options) (automaton.Expr, error) {
+	m := automaton.Members{Separator: p.B.Text(spec.Separator), Min: spec.Min, Max: automaton.Unlimited}
+	if spec.Max != nil {
+		if *spec.Max < 0 {
+			return 0, fmt.Errorf("members of a text: at most %d of them", *spec.Max)
 		}
-		m.Max = *of.Max
+		m.Max = *spec.Max
 	}
-	for _, member := range of.List {
+	for _, member := range spec.List {
 		e, err := sequence(p, member.Parts, o)
 		if err != nil {
 			return 0, err
 		}
 		m.List = append(m.List, automaton.Member{Variants: automaton.One(e), Required: member.Required})
 	}
-	if of.More != nil {
-		e, err := sequence(p, of.More, o)
+	if spec.More != nil {
+		e, err := sequence(p, spec.More, o)
 		if err != nil {
 			return 0, err
 		}

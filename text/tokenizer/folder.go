@@ -75,10 +75,11 @@ func openFolder(dir, file string) (*parts, error) {
 	if err := p.addMissing(config.Added); err != nil {
 		return nil, err
 	}
-	of := p.specials
+	previous := p.specials
 	p.specials = Specials{
-		BOS: p.role(of.BOS, config.BOS, specials.BOS), EOS: p.role(of.EOS, config.EOS, specials.EOS),
-		Unknown: p.role(of.Unknown, config.Unk, specials.Unk), Pad: p.role(of.Pad, config.Pad, specials.Pad),
+		BOS: p.role(previous.BOS, config.BOS, specials.BOS), EOS: p.role(previous.EOS, config.EOS, specials.EOS),
+		Unknown: p.role(previous.Unknown, config.Unk, specials.Unk),
+		Pad:     p.role(previous.Pad, config.Pad, specials.Pad),
 	}
 	if p.addBOSAndEOS {
 		p.framed(config)

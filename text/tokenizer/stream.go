@@ -39,12 +39,12 @@ func (s *Stream) Flush() string {
 // Mark inserts the special tokens of keep into text, which is the text of ids without special tokens or a prefix of it.
 func (t *Tokenizer) Mark(ids []int32, text string, keep map[int32]bool) string {
 	var out strings.Builder
-	s, at, written := t.NewStream(), 0, 0
+	s, offset, written := t.NewStream(), 0, 0
 	for _, id := range ids {
-		if at += len(s.Push(id)); keep[id] && at <= len(text) {
-			out.WriteString(text[written:at])
+		if offset += len(s.Push(id)); keep[id] && offset <= len(text) {
+			out.WriteString(text[written:offset])
 			out.WriteString(t.Token(id))
-			written = at
+			written = offset
 		}
 	}
 	return out.String() + text[written:]

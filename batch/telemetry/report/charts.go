@@ -59,10 +59,10 @@ func tokens(q telemetry.Point) float64 { return float64(q.Tokens) }
 func rows(q telemetry.Point) float64   { return float64(q.Rows) }
 func calls(q telemetry.Point) float64  { return float64(q.Calls) }
 
-func rate(of func(telemetry.Point) float64) func([]telemetry.Point) float64 {
+func rate(value func(telemetry.Point) float64) func([]telemetry.Point) float64 {
 	return func(w []telemetry.Point) float64 {
 		a, b := w[0], w[len(w)-1]
-		return (of(b) - of(a)) / max(b.Seconds-a.Seconds, 1e-9)
+		return (value(b) - value(a)) / max(b.Seconds-a.Seconds, 1e-9)
 	}
 }
 
@@ -123,12 +123,12 @@ func (c clock) offset(run telemetry.Process) float64 { return run.Start.Time.Sub
 
 // overTime draws a line for each process, and a thin one for a limit. It is nil if there is nothing to draw.
 func (p *Page) overTime(m measure) *figure {
-	at := p.clock()
-	f := newFigure(m.title, at.unit+" since the start", m.unit)
+	clock := p.clock()
+	f := newFigure(m.title, clock.unit+" since the start", m.unit)
 	places, _ := p.names()
 	low, high := math.Inf(1), 0.0
 	for i, run := range p.Processes {
-		line := lineOf(run, m, func(seconds float64) float64 { return (at.offset(run) + seconds) / at.size })
+		line := lineOf(run, m, func(seconds float64) float64 { return (clock.offset(run) + seconds) / clock.size })
 		if len(line) < 2 {
 			continue
 		}
@@ -156,14 +156,14 @@ func lineOf(run telemetry.Process, m measure, x func(float64) float64) plotter.X
 	points := run.Points
 	step := max(1, len(points)/chartPoints)
 	from := 0
-	for at := step; at < len(points); at += step {
-		if m.counts != nil && m.counts(points[at]) == m.counts(points[from]) {
+	for index := step; index < len(points); index += step {
+		if m.counts != nil && m.counts(points[index]) == m.counts(points[from]) {
 			continue
 		}
-		if v := m.value(points[from : at+1]); !math.IsNaN(v) && !math.IsInf(v, 0) {
-			line = append(line, plotter.XY{X: x(points[at].Seconds), Y: v})
+		if v := m.value(points[from : index+1]); !math.IsNaN(v) && !math.IsInf(v, 0) {
+			line = append(line, plotter.XY{X: x(points[index].Seconds), Y: v})
 		}
-		from = at
+		from = index
 	}
 	return line
 }
@@ -177,10 +177,10 @@ func (p *Page) timeline() *figure {
 	if len(p.Processes) < 2 {
 		return nil
 	}
-	at := p.clock()
+	clock := p.clock()
 	places, names := p.names()
 	rows := min(len(names), timelineRows)
-	f := newFigure("When each process ran", at.unit+" since the start", "")
+	f := newFigure("When each process ran", clock.unit+" since the start", "")
 	f.about = fmt.Sprintf("%d processes", len(p.Processes))
 	if rows < len(names) {
 		f.title += fmt.Sprintf(", the first %d of %d", rows, len(names))
@@ -190,10 +190,10 @@ func (p *Page) timeline() *figure {
 			continue
 		}
 		y := float64(rows - places[i])
-		from := at.offset(run) / at.size
+		from := clock.offset(run) / clock.size
 		to := from
 		if n := len(run.Points); n > 0 {
-			to += run.Points[n-1].Seconds / at.size
+			to += run.Points[n-1].Seconds / clock.size
 		}
 		thick := vg.Points(min(10, 100/float64(rows)))
 		f.line(plotter.XYs{{X: from, Y: y}, {X: to, Y: y}}, processColor(places[i]), thick, nil)

@@ -65,15 +65,15 @@ type equals struct {
 }
 
 func (e *equals) add(r *row) {
-	of := 0
+	total := 0
 	equal := 0
 	for _, n := range r.texts {
-		of += n
+		total += n
 		if n > 1 {
 			equal += n
 		}
 	}
-	if of < 2 {
+	if total < 2 {
 		return
 	}
 	if e.rows++; len(r.texts) == 1 {
@@ -113,8 +113,8 @@ func (c *chosen) add(r *row) {
 		c.random = append(c.random, r.card(r.first...))
 	} else {
 		c.numbers = c.numbers*6364136223846793005 + 1442695040888963407
-		if at := (c.numbers >> 33) % uint64(c.rows); at < randomRows {
-			c.random[at] = r.card(r.first...)
+		if index := (c.numbers >> 33) % uint64(c.rows); index < randomRows {
+			c.random[index] = r.card(r.first...)
 		}
 	}
 	if r.longest != nil {
@@ -132,16 +132,16 @@ func (c *chosen) add(r *row) {
 // best keeps the rows with the least rank, the first of equal ones.
 func best(all []*card, c *card, rank int) []*card {
 	c.rank = rank
-	at, _ := slices.BinarySearchFunc(all, rank, func(a *card, rank int) int {
+	index, _ := slices.BinarySearchFunc(all, rank, func(a *card, rank int) int {
 		if a.rank <= rank {
 			return -1
 		}
 		return 1
 	})
-	if at == otherRows {
+	if index == otherRows {
 		return all
 	}
-	all = slices.Insert(all, at, c)
+	all = slices.Insert(all, index, c)
 	return all[:min(len(all), otherRows)]
 }
 

@@ -58,7 +58,7 @@ func (l lengths) summary(name string) summary {
 const bins = 40
 
 // histogram draws how often lengths came.
-func (l lengths) histogram(title, of string) *figure {
+func (l lengths) histogram(title, label string) *figure {
 	if len(l) == 0 {
 		return nil
 	}
@@ -77,7 +77,7 @@ func (l lengths) histogram(title, of string) *figure {
 		from := float64(least + i*width)
 		h.Bins = append(h.Bins, plotter.HistogramBin{Min: from, Max: from + float64(width), Weight: n})
 	}
-	f := newFigure(title, "tokens", of)
+	f := newFigure(title, "tokens", label)
 	f.X.Tick.Marker, f.Y.Tick.Marker = ticks{whole: true}, ticks{whole: true}
 	s := l.summary("")
 	f.about = fmt.Sprintf("from %d to %d tokens, median %d", s.Least, s.Most, s.Median)

@@ -96,12 +96,13 @@ func (p *Page) findings() (all []finding) {
 		all = append(all, finding{Weight: weight, Text: fmt.Sprintf(format, args...)})
 	}
 	c := &p.counts
-	of := func(n, all int64, what string) string {
+	share := func(n, all int64, what string) string {
 		return fmt.Sprintf("%s of %s %s (%s)", humanize.Comma(n), humanize.Comma(all), plural.Of(all, what, what+"s"),
 			percent(n, all))
 	}
 	if c.RowsWithErrors > 0 {
-		add(bad, "%s %s an error", of(c.RowsWithErrors, c.Rows, "prompt"), plural.Of(c.RowsWithErrors, "has", "have"))
+		add(bad, "%s %s an error", share(c.RowsWithErrors, c.Rows, "prompt"),
+			plural.Of(c.RowsWithErrors, "has", "have"))
 		kinds := p.errors.All()
 		for _, e := range kinds[:min(len(kinds), errorKinds)] {
 			all[0].Details = append(all[0].Details, fmt.Sprintf("%s × %s", humanize.Comma(e.Count), cut(e.What)))
@@ -111,18 +112,18 @@ func (p *Page) findings() (all []finding) {
 		}
 	}
 	if p.cut > 0 {
-		add(warn, "%s %s cut at max_tokens: a larger --max-tokens lets them end", of(p.cut, c.Completions,
+		add(warn, "%s %s cut at max_tokens: a larger --max-tokens lets them end", share(p.cut, c.Completions,
 			"completion"), plural.Of(p.cut, "was", "were"))
 	}
 	if p.empty > 0 {
-		add(warn, "%s %s empty", of(p.empty, c.Completions, "completion"), plural.Of(p.empty, "is", "are"))
+		add(warn, "%s %s empty", share(p.empty, c.Completions, "completion"), plural.Of(p.empty, "is", "are"))
 	}
 	if e := p.equal; e.rowsOfOne > 0 {
-		add(warn, "%s %s completions that are all equal", of(e.rowsOfOne, e.rows, "prompt"),
+		add(warn, "%s %s completions that are all equal", share(e.rowsOfOne, e.rows, "prompt"),
 			plural.Of(e.rowsOfOne, "has", "have"))
 	}
 	if e := p.equal; e.completions > 0 {
-		add(warn, "%s %s the text of another of the same prompt", of(e.completions, c.Completions, "completion"),
+		add(warn, "%s %s the text of another of the same prompt", share(e.completions, c.Completions, "completion"),
 			plural.Of(e.completions, "has", "have"))
 	}
 	return all
@@ -172,14 +173,14 @@ func union(all []span) (sum time.Duration) {
 }
 
 // percent is a share for people: never 0 % of some, nor 100 % of not all.
-func percent(n, of int64) string {
-	share := 100 * float64(n) / float64(max(of, 1))
+func percent(n, all int64) string {
+	share := 100 * float64(n) / float64(max(all, 1))
 	switch {
 	case n > 0 && share < 0.1:
 		return "< 0.1 %"
-	case n < of && share > 99.9:
+	case n < all && share > 99.9:
 		return "> 99.9 %"
-	case share >= 10 && share <= 90 || n == 0 || n == of:
+	case share >= 10 && share <= 90 || n == 0 || n == all:
 		return fmt.Sprintf("%.0f %%", share)
 	}
 	return fmt.Sprintf("%.1f %%", share)

@@ -20,8 +20,8 @@ var pageText string
 
 var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 	"count":   func(n int64) string { return humanize.Comma(n) },
-	"percent": func(n, of int64) string { return percent(n, of) },
-	"share":   func(n, of int64) float64 { return 100 * float64(n) / float64(max(of, 1)) },
+	"percent": func(n, all int64) string { return percent(n, all) },
+	"share":   func(n, all int64) float64 { return 100 * float64(n) / float64(max(all, 1)) },
 	"seconds": func(s float64) string { return duration(time.Duration(s * float64(time.Second))) },
 	"valid":   valid,
 }).Parse(pageText))

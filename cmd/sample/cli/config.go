@@ -39,9 +39,9 @@ func ApplyConfig(path string, f *Flags, except ...string) (err error) {
 		}
 		for _, entry := range entries {
 			name := string(dashed(nil, entry.Key.GetToken().Value))
-			at := fmt.Sprintf("%s:%d", path, entry.Key.GetToken().Position.Line)
+			where := fmt.Sprintf("%s:%d", path, entry.Key.GetToken().Position.Line)
 			if !slices.Contains(known, name) {
-				return fmt.Errorf("%s: unknown key %q%s", at, name, DidYouMean(name, known, ""))
+				return fmt.Errorf("%s: unknown key %q%s", where, name, DidYouMean(name, known, ""))
 			}
 			flag := f.Set.Lookup(name)
 			if flag.Changed {
@@ -50,17 +50,17 @@ func ApplyConfig(path string, f *Flags, except ...string) (err error) {
 			_ = f.Set.SetAnnotation(name, GivenInConfig, []string{path})
 			values, err := values(entry.Value, flag)
 			if err != nil {
-				return fmt.Errorf("%s: %s: %w", at, name, err)
+				return fmt.Errorf("%s: %s: %w", where, name, err)
 			}
 			if _, repeatable := flag.Value.(interface{ GetSlice() []string }); !repeatable && len(values) != 1 {
-				return fmt.Errorf("%s: %s takes one value, not %d", at, name, len(values))
+				return fmt.Errorf("%s: %s takes one value, not %d", where, name, len(values))
 			}
 			for _, v := range values {
 				var out *RangeError
 				if err := flag.Value.Set(v); errors.As(err, &out) {
-					return fmt.Errorf("%s: %s is %w", at, name, out)
+					return fmt.Errorf("%s: %s is %w", where, name, out)
 				} else if err != nil {
-					return fmt.Errorf("%s: %s: %w", at, name, typeError(flag, v, err))
+					return fmt.Errorf("%s: %s: %w", where, name, typeError(flag, v, err))
 				}
 			}
 		}

@@ -39,12 +39,12 @@ func EngineFigures(s engine.Stats, row func(name, format string, args ...any)) {
 }
 
 // ran shows steps of one kind, with their rate if their time was measured.
-func ran(tokens, steps int, took float64) string {
+func ran(tokens, steps int, seconds float64) string {
 	text := fmt.Sprintf("%s in %s", plural.Count(tokens, "token"), plural.Count(steps, "step"))
-	if took == 0 {
+	if seconds == 0 {
 		return text
 	}
-	return fmt.Sprintf("%.0f tokens/s (%s, %s)", perSecond(tokens, took), text, Seconds(took))
+	return fmt.Sprintf("%.0f tokens/s (%s, %s)", perSecond(tokens, seconds), text, Seconds(seconds))
 }
 
 func perSecond(n int, seconds float64) float64 { return share(float64(n), seconds) }

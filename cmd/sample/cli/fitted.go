@@ -72,9 +72,9 @@ func fit(text string, width int) string {
 // of the text.
 func lastColumn(line string, width int) int {
 	begin := len(line) - len(strings.TrimLeft(line, " "))
-	for _, at := range gap.FindAllStringIndex(line, -1) {
-		if utf8.RuneCountInString(line[:at[1]]) <= width/2 {
-			begin = at[1]
+	for _, match := range gap.FindAllStringIndex(line, -1) {
+		if utf8.RuneCountInString(line[:match[1]]) <= width/2 {
+			begin = match[1]
 		}
 	}
 	return begin
@@ -84,14 +84,14 @@ func lastColumn(line string, width int) int {
 // than that, the first one. It is -1 if there is none.
 func lastSpace(line string, column, width int) int {
 	found := -1
-	for at := range len(line) {
-		if at <= column || line[at] != ' ' {
+	for index := range len(line) {
+		if index <= column || line[index] != ' ' {
 			continue
 		}
-		if found >= 0 && utf8.RuneCountInString(line[:at]) > width {
+		if found >= 0 && utf8.RuneCountInString(line[:index]) > width {
 			break
 		}
-		found = at
+		found = index
 	}
 	return found
 }

@@ -228,9 +228,9 @@ func (s *SeedValue) Set(text string) error {
 
 // version defines --version, which every subcommand has: in no help, and no key of config files.
 func (f *Flags) version() *bool {
-	asked := f.Set.Bool("version", false, "print the version")
+	requested := f.Set.Bool("version", false, "print the version")
 	_ = f.Set.MarkHidden("version")
-	return asked
+	return requested
 }
 
 // names lists the names of all flags that help shows.

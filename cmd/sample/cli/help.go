@@ -121,11 +121,11 @@ func printHelp(w io.Writer, sub *Command, f *Flags, short bool) {
 
 // firstClause is the usage of a flag up to the first sentence's end, with its default.
 func firstClause(usage string) string {
-	at := clauseEnd.FindStringIndex(usage)
-	if at == nil {
+	match := clauseEnd.FindStringIndex(usage)
+	if match == nil {
 		return usage
 	}
-	return usage[:at[0]] + ofDefault.FindString(usage[at[0]:])
+	return usage[:match[0]] + ofDefault.FindString(usage[match[0]:])
 }
 
 var (

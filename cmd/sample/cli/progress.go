@@ -50,14 +50,14 @@ type Meter struct {
 
 // moment is how far the run was at a time.
 type moment struct {
-	at           time.Time
+	time         time.Time
 	rows, tokens int64
 }
 
 // Start begins to show a job of so many rows.
 func (m *Meter) Start(rows int64) {
 	m.total, m.started = rows, time.Now()
-	m.moments = []moment{{at: m.started}}
+	m.moments = []moment{{time: m.started}}
 	if m.Mode == "none" {
 		return
 	}
@@ -117,7 +117,7 @@ func (m *Meter) show() {
 		now.tokens = max(now.tokens, m.Tokens())
 	}
 	m.moments = append(m.moments, now)
-	for len(m.moments) > 2 && now.at.Sub(m.moments[1].at) >= rateWindow {
+	for len(m.moments) > 2 && now.time.Sub(m.moments[1].time) >= rateWindow {
 		m.moments = m.moments[1:]
 	}
 	rows := fmt.Sprintf("%d/%d", m.done.Rows, m.total)
@@ -178,7 +178,7 @@ func fitting(parts []string, columns int) string {
 // parts are the figures of this moment, those first that a narrow terminal shows.
 func (m *Meter) parts() []string {
 	first, now := m.moments[0], m.moments[len(m.moments)-1]
-	seconds := max(now.at.Sub(first.at).Seconds(), 1e-9)
+	seconds := max(now.time.Sub(first.time).Seconds(), 1e-9)
 	tokens, rows := float64(now.tokens-first.tokens)/seconds, float64(now.rows-first.rows)/seconds
 	parts := []string{fmt.Sprintf("%.0f tok/s", tokens)}
 	if left := m.left(now, tokens); left > 0 {
@@ -191,7 +191,7 @@ func (m *Meter) parts() []string {
 	if bytes := measure.ResidentMemory(); bytes > 0 {
 		parts = append(parts, MemoryText(bytes))
 	}
-	return append(parts, now.at.Sub(m.started).Round(time.Second).String())
+	return append(parts, now.time.Sub(m.started).Round(time.Second).String())
 }
 
 // left is the time that the unfinished completions will take. Their tokens are guessed from the finished ones. It is 0

@@ -47,7 +47,7 @@ func TestNarrowProgress(t *testing.T) {
 		var out bytes.Buffer
 		m := &Meter{To: &out, total: 10000, Each: 2, started: time.Now().Add(-2 * time.Minute),
 			bar: progressbar.New(10000)}
-		m.moments = []moment{{at: m.started}}
+		m.moments = []moment{{time: m.started}}
 		m.done = tally.Counts{Rows: 1200, RowsWithErrors: 7, FinishReasons: tally.Reasons{Stop: 2393, Error: 7}}
 		m.drawn = tally.Counts{Rows: 1200, CompletionTokens: 120_000, FinishReasons: m.done.FinishReasons}
 		m.show()

@@ -63,9 +63,9 @@ func (p *painter) Write(b []byte) (int, error) {
 	for line := range bytes.Lines(b) {
 		text := bytes.TrimSuffix(line, []byte("\n"))
 		for _, paint := range p.paints {
-			if at := paint.line.FindIndex(text); at != nil && !p.within {
-				fmt.Fprintf(&out, "\x1b[%sm%s\x1b[0m", paint.style, text[:at[1]])
-				line = line[at[1]:]
+			if match := paint.line.FindIndex(text); match != nil && !p.within {
+				fmt.Fprintf(&out, "\x1b[%sm%s\x1b[0m", paint.style, text[:match[1]])
+				line = line[match[1]:]
 				break
 			}
 		}

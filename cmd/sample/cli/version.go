@@ -41,8 +41,8 @@ func NewVersion() *Command {
 // printBuild prints what the program was made from, and the plugins that it would load.
 func printBuild(w io.Writer) {
 	info, known := debug.ReadBuildInfo()
-	if of := commitOf(info); of != "" {
-		fmt.Fprintln(w, "commit", of)
+	if commit := commitOf(info); commit != "" {
+		fmt.Fprintln(w, "commit", commit)
 	}
 	fmt.Fprintf(w, "%s %s/%s\n", runtime.Version(), runtime.GOOS, runtime.GOARCH)
 	if known {
@@ -69,16 +69,16 @@ func commitOf(info *debug.BuildInfo) string {
 	if Commit != "" || info == nil {
 		return Commit
 	}
-	of := ""
+	commit := ""
 	for _, s := range info.Settings {
 		switch {
 		case s.Key == "vcs.revision":
-			of = s.Value
+			commit = s.Value
 		case s.Key == "vcs.modified" && s.Value == "true":
-			of += ", with changes that are not committed"
+			commit += ", with changes that are not committed"
 		}
 	}
-	return of
+	return commit
 }
 
 // QuireVersion names the program's version; it is written into the output files too.

@@ -165,7 +165,7 @@ func printCheck(w io.Writer, r *check.Report, given bool) {
 			line("  expected", "%s for the mean sequence (%.0f tokens)", bytes(e.MeanSequence), e.MeanSequence)
 		}
 	}
-	took := func(s float64) string { return (time.Duration(s*1e9) * time.Nanosecond).Round(time.Second).String() }
+	rounded := func(s float64) string { return (time.Duration(s*1e9) * time.Nanosecond).Round(time.Second).String() }
 	rate := fmt.Sprintf("%g tokens/s as given", r.TokensPerSecond)
 	if e != nil && !given {
 		rate = fmt.Sprintf("%.1f tokens/s as %s had", r.TokensPerSecond, visible.Line(e.Like.Output))
@@ -177,21 +177,21 @@ func printCheck(w io.Writer, r *check.Report, given bool) {
 	case r.TokensPerSecond == 0:
 		line("time", "not estimated: give --tokens-per-second, or --like with the output of a run with --limit")
 	default:
-		line("time", "at most %s, at %s", took(r.SecondsOfDrawing), rate)
+		line("time", "at most %s, at %s", rounded(r.SecondsOfDrawing), rate)
 		if e != nil {
-			line("  expected", "%s", took(e.Seconds))
+			line("  expected", "%s", rounded(e.Seconds))
 		}
 	}
 }
 
 // madeOf names the completions that an expectation is based on.
 func madeOf(e *check.Expectation) string {
-	of := e.Like.Output
+	source := e.Like.Output
 	if e.Like.Model != "" {
-		of += " (model " + e.Like.Model + ")"
+		source += " (model " + e.Like.Model + ")"
 	}
 	return fmt.Sprintf("%s of %s %s a mean of %.1f tokens, and %.0f %% ended at their limit",
-		plural.Count(e.Like.Completions, "completion"), of, plural.Of(e.Like.Completions, "has", "have"),
+		plural.Count(e.Like.Completions, "completion"), source, plural.Of(e.Like.Completions, "has", "have"),
 		e.Like.MeanTokens, 100*e.Like.LengthShare)
 }
 

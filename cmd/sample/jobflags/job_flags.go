@@ -52,13 +52,13 @@ func Reword(err error) error {
 			return mention
 		}))
 	}
-	at := 0
+	offset := 0
 	for _, command := range CommandLine.FindAllStringIndex(text, -1) {
-		reword(text[at:command[0]])
+		reword(text[offset:command[0]])
 		out.WriteString(text[command[0]:command[1]])
-		at = command[1]
+		offset = command[1]
 	}
-	if reword(text[at:]); out.String() == err.Error() {
+	if reword(text[offset:]); out.String() == err.Error() {
 		return err
 	}
 	return &jobError{err, out.String()}

@@ -90,15 +90,15 @@ func (o *Options) Observe(env *cli.Environment) (*observer, error) {
 	slog.SetDefault(w.Log)
 	w.stops = append(w.stops, func() { slog.SetDefault(before) })
 	if o.Observing.Metrics != "" {
-		at, stop, err := w.Run.Serve(o.Observing.Metrics, w.Log)
+		address, stop, err := w.Run.Serve(o.Observing.Metrics, w.Log)
 		if err != nil {
 			w.Close("")
 			return nil, fmt.Errorf("--metrics: %w", err)
 		}
 		w.stops = append(w.stops, stop)
-		w.Log.Info("serving metrics", "address", at)
+		w.Log.Info("serving metrics", "address", address)
 		if o.Progress != "none" {
-			fmt.Fprintf(env.Stderr, "metrics are at http://%s/metrics\n", at)
+			fmt.Fprintf(env.Stderr, "metrics are at http://%s/metrics\n", address)
 		}
 	}
 	if o.Observing.LogFormat == "json" && o.Progress == "auto" {

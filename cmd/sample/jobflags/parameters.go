@@ -30,61 +30,61 @@ func parameterFlags(s *pflag.FlagSet, set *parameter.Set) {
 		if p.Default() == "0" { // the help adds the others
 			usage += " (default 0)"
 		}
-		switch at := p.At(set).(type) {
+		switch target := p.At(set).(type) {
 		case *int:
-			s.IntVarP(at, p.Flag, p.Short, *at, usage)
+			s.IntVarP(target, p.Flag, p.Short, *target, usage)
 			if p.Default() == "none" { // rather than the number that stands for it
 				s.Lookup(p.Flag).DefValue = ""
 			}
 		case *float64:
-			s.Float64VarP(at, p.Flag, p.Short, *at, usage)
+			s.Float64VarP(target, p.Flag, p.Short, *target, usage)
 		case *uint64:
-			s.VarP((*cli.SeedValue)(at), p.Flag, p.Short, usage)
+			s.VarP((*cli.SeedValue)(target), p.Flag, p.Short, usage)
 		case *bool:
-			s.BoolVarP(at, p.Flag, p.Short, *at, usage)
+			s.BoolVarP(target, p.Flag, p.Short, *target, usage)
 		case *[]string:
-			s.StringArrayVarP(at, p.Flag, p.Short, *at, usage)
-			if len(*at) > 0 { // the text may have line breaks
+			s.StringArrayVarP(target, p.Flag, p.Short, *target, usage)
+			if len(*target) > 0 { // the text may have line breaks
 				s.Lookup(p.Flag).DefValue = p.Default()
 			}
 		case *[]int:
-			s.IntSliceVarP(at, p.Flag, p.Short, *at, usage)
+			s.IntSliceVarP(target, p.Flag, p.Short, *target, usage)
 		case *parameter.Biases:
 			s.Func(p.Flag, usage+" (default: none)", func(text string) (err error) {
-				*at, err = parameter.ParseBiases([]byte(text))
+				*target, err = parameter.ParseBiases([]byte(text))
 				return err
 			})
 		case *parameter.Structure:
-			structureFlags(s, p, at)
+			structureFlags(s, p, target)
 		case *string:
-			s.StringVarP(at, p.Flag, p.Short, *at, usage)
+			s.StringVarP(target, p.Flag, p.Short, *target, usage)
 		case *parameter.ObjectJSON:
-			s.VarP(&jsonValue{(*string)(at), p.Type()}, p.Flag, p.Short, usage)
+			s.VarP(&jsonValue{(*string)(target), p.Type()}, p.Flag, p.Short, usage)
 		case *parameter.ListJSON:
-			s.VarP(&jsonValue{(*string)(at), p.Type()}, p.Flag, p.Short, usage)
+			s.VarP(&jsonValue{(*string)(target), p.Type()}, p.Flag, p.Short, usage)
 		}
 	}
 }
 
 // structureFlags defines the flags for what the text must be.
-func structureFlags(s *pflag.FlagSet, p *parameter.Parameter, at *parameter.Structure) {
+func structureFlags(s *pflag.FlagSet, p *parameter.Parameter, target *parameter.Structure) {
 	set := func(name string, read func(text string) (parameter.Structure, error)) func(string) error {
 		return func(text string) error {
-			of, err := read(text)
+			structure, err := read(text)
 			if err != nil {
 				return err
 			}
-			if at.Kind != "" && (at.Kind != parameter.ChoiceStructure || name != "choice") {
-				return fmt.Errorf("the text's structure is given already, as %.100s: give one", *at)
+			if target.Kind != "" && (target.Kind != parameter.ChoiceStructure || name != "choice") {
+				return fmt.Errorf("the text's structure is given already, as %.100s: give one", *target)
 			}
-			if at.Kind != "" {
-				of, err = parameter.NewStructure(parameter.ChoiceStructure, append(at.Choices(), text))
+			if target.Kind != "" {
+				structure, err = parameter.NewStructure(parameter.ChoiceStructure, append(target.Choices(), text))
 			}
-			*at = of
+			*target = structure
 			return err
 		}
 	}
-	of := func(kind parameter.StructureKind, value any) (parameter.Structure, error) {
+	newStructure := func(kind parameter.StructureKind, value any) (parameter.Structure, error) {
 		return parameter.NewStructure(kind, value)
 	}
 	// ofText reads a structure of its text, or of a file with it.
@@ -98,7 +98,7 @@ func structureFlags(s *pflag.FlagSet, p *parameter.Parameter, at *parameter.Stru
 					return parameter.Structure{}, &cli.RangeError{Value: given, Allowed: what + ", or a file with one"}
 				}
 			}
-			return of(kind, string(text))
+			return newStructure(kind, string(text))
 		}
 	}
 	define := func(name, usage string, json bool, read func(text string) (parameter.Structure, error)) {
@@ -113,9 +113,11 @@ func structureFlags(s *pflag.FlagSet, p *parameter.Parameter, at *parameter.Stru
 			return strings.HasPrefix(text, "{")
 		}))
 	define("regex", "`PATTERN` generate text that this regular expression matches as a whole", false,
-		func(text string) (parameter.Structure, error) { return of(parameter.RegexStructure, text) })
+		func(text string) (parameter.Structure, error) { return newStructure(parameter.RegexStructure, text) })
 	define("choice", "`TEXT` generate one of these texts; repeatable", false,
-		func(text string) (parameter.Structure, error) { return of(parameter.ChoiceStructure, []string{text}) })
+		func(text string) (parameter.Structure, error) {
+			return newStructure(parameter.ChoiceStructure, []string{text})
+		})
 	define("grammar", "`FILE` generate text of this grammar, in GBNF: a file, or the grammar itself, with root ::= ...",
 		false, ofText(parameter.GrammarStructure, "a grammar with a rule root ::= ...", func(text string) bool {
 			return strings.Contains(text, "::=")
@@ -138,8 +140,8 @@ func (v *structureValue) TakesJSON() bool { return v.json }
 
 // jsonValue is the value of a flag that is JSON: as it is, or the name of a file with it.
 type jsonValue struct {
-	at *string
-	of parameter.Type
+	target *string
+	kind   parameter.Type
 }
 
 // maxJSON bounds a file with such a value.
@@ -170,17 +172,17 @@ func (v *jsonValue) Set(text string) error {
 	if len(raw) > 0 && !json.Valid(raw) {
 		return v.wrong(text)
 	}
-	*v.at = parameter.ParseJSON(raw)
+	*v.target = parameter.ParseJSON(raw)
 	return nil
 }
 
 func (v *jsonValue) wrong(text string) error {
-	return &cli.RangeError{Value: text, Allowed: v.of.String() + ", or a file with one"}
+	return &cli.RangeError{Value: text, Allowed: v.kind.String() + ", or a file with one"}
 }
 
-func (v *jsonValue) String() string { return *v.at }
+func (v *jsonValue) String() string { return *v.target }
 
-func (v *jsonValue) Type() string { return v.of.String() }
+func (v *jsonValue) Type() string { return v.kind.String() }
 
 func (v *jsonValue) TakesJSON() bool { return true }
 

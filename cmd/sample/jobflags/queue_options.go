@@ -54,13 +54,14 @@ func (o *Queue) Define(s *pflag.FlagSet, patience time.Duration) {
 
 // Connect connects to the server. The warning is for a password that everybody on the way can read.
 func (o *Queue) Connect(ctx context.Context, env *cli.Environment, log *slog.Logger) (*queue.Queue, error) {
-	of := func(flag, variable string) string { return cmp.Or(flag, os.Getenv(variable)) }
+	orEnv := func(flag, variable string) string { return cmp.Or(flag, os.Getenv(variable)) }
 	host, _ := os.Hostname()
 	options := queue.Options{
-		URL: cmp.Or(of(o.URL, NatsURL), "nats://127.0.0.1:4222"), CA: of(o.CA, "NATS_CA"),
-		Cert: of(o.Cert, "NATS_CERT"), Key: of(o.Key, "NATS_KEY"),
-		Credentials: of(o.Credentials, "NATS_CREDS"), User: of(o.user, NatsUser), Password: os.Getenv(NatsPassword),
-		Name: fmt.Sprintf("sample on %s, process %d", host, os.Getpid()), Patience: o.Patience, Log: log,
+		URL: cmp.Or(orEnv(o.URL, NatsURL), "nats://127.0.0.1:4222"), CA: orEnv(o.CA, "NATS_CA"),
+		Cert: orEnv(o.Cert, "NATS_CERT"), Key: orEnv(o.Key, "NATS_KEY"),
+		Credentials: orEnv(o.Credentials, "NATS_CREDS"), User: orEnv(o.user, NatsUser),
+		Password: os.Getenv(NatsPassword),
+		Name:     fmt.Sprintf("sample on %s, process %d", host, os.Getpid()), Patience: o.Patience, Log: log,
 	}
 	if o.Patience <= 0 {
 		return nil, cli.Usagef("--nats-wait is %s, but must be more than nothing", o.Patience)

@@ -114,11 +114,11 @@ func (d *differ) both(a, b *promptset.Result) {
 	case a.Text != b.Text:
 		body = d.cut(diffOf(a.Text, b.Text, d.full), 2400)
 	case a.FinishReason == b.FinishReason:
-		at := 0
-		for at < min(len(a.TokenIDs), len(b.TokenIDs)) && a.TokenIDs[at] == b.TokenIDs[at] {
-			at++
+		index := 0
+		for index < min(len(a.TokenIDs), len(b.TokenIDs)) && a.TokenIDs[index] == b.TokenIDs[index] {
+			index++
 		}
-		body = fmt.Sprintf("the texts are the same, the tokens differ from token %d on", at)
+		body = fmt.Sprintf("the texts are the same, the tokens differ from token %d on", index)
 	default:
 		body = "the texts are the same"
 	}

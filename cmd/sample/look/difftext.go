@@ -23,7 +23,7 @@ const (
 // git diff --word-diff. Long runs of common words are left out unless whole is set.
 func diffOf(a, b string, whole bool) string {
 	var ids words
-	x, y := ids.of(a), ids.of(b)
+	x, y := ids.split(a), ids.split(b)
 	head := 0
 	for head < min(len(x), len(y)) && x[head] == y[head] {
 		head++
@@ -85,8 +85,8 @@ const (
 	surrogate  = 0x800  // how many
 )
 
-// of returns the words of a text, with spaces and marks between them as words.
-func (w *words) of(text string) (ids []rune) {
+// split returns the words of a text, with spaces and marks between them as words.
+func (w *words) split(text string) (ids []rune) {
 	if w.ids == nil {
 		w.ids = map[string]rune{}
 	}

@@ -49,8 +49,8 @@ func asJSON(c *promptset.Result) *completionJSON {
 }
 
 // line prints a line of JSON, of strings and numbers only.
-func (p *printer) line(of any) {
-	text, _ := json.Marshal(of)
+func (p *printer) line(value any) {
+	text, _ := json.Marshal(value)
 	fmt.Fprintf(p.w, "%s\n", text)
 }
 

@@ -103,18 +103,18 @@ func runStats(ctx context.Context, env *cli.Environment, o *statsOptions, name s
 	}
 	var verdicts *review.Verdicts
 	if o.verdicts != "" {
-		from, of := out.Output, path
+		from, source := out.Output, path
 		if o.from != "" {
-			of = o.from
-			if from, err = promptset.OpenPath(ctx, env.FS, of); err != nil {
+			source = o.from
+			if from, err = promptset.OpenPath(ctx, env.FS, source); err != nil {
 				return err
 			}
 		}
-		verdicts = review.VerdictsOf(ctx, from, of, o.verdicts, o.ks)
+		verdicts = review.VerdictsOf(ctx, from, source, o.verdicts, o.ks)
 		defer verdicts.Close()
 	}
 	s, err := review.StatsOf(ctx, out, verdicts)
-	if of := (*review.PartError)(nil); errors.As(err, &of) && of.Part == path { // the output is a file
+	if partErr := (*review.PartError)(nil); errors.As(err, &partErr) && partErr.Part == path { // the output is a file
 		return err
 	} else if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
@@ -149,18 +149,19 @@ func printStats(w io.Writer, s *review.Stats) error {
 			shareOf(d, 2), d.Of, d.Over)
 	}
 	for _, q := range []struct {
-		name string
-		of   *review.Quantiles
+		name      string
+		quantiles *review.Quantiles
 	}{{"logprob of tokens", s.Logprobs}, {"mean of a completion", s.MeanLogprobs}} {
-		if q.of != nil {
-			row(q.name, "mean %.3f, least %.3f, 1 %% %.3f, 10 %% %.3f, median %.3f, 90 %% %.3f, most %.3f", q.of.Mean,
-				q.of.Least, q.of.P1, q.of.P10, q.of.Median, q.of.P90, q.of.Most)
+		if q.quantiles != nil {
+			row(q.name, "mean %.3f, least %.3f, 1 %% %.3f, 10 %% %.3f, median %.3f, 90 %% %.3f, most %.3f",
+				q.quantiles.Mean, q.quantiles.Least, q.quantiles.P1, q.quantiles.P10,
+				q.quantiles.Median, q.quantiles.P90, q.quantiles.Most)
 		}
 	}
 	if p := s.PassAtK; p != nil {
 		row("verdicts", "%s", verdictsOf(p))
-		for _, at := range p.At {
-			row(fmt.Sprintf("pass@%d", at.K), "%s", passOf(p, at))
+		for _, pass := range p.At {
+			row(fmt.Sprintf("pass@%d", pass.K), "%s", passOf(p, pass))
 		}
 	}
 	if err := table.Flush(); err != nil {
@@ -195,15 +196,15 @@ func verdictsOf(p *review.PassAtK) string {
 	return text
 }
 
-func passOf(p *review.PassAtK, at review.Pass) string {
-	switch at.Prompts {
+func passOf(p *review.PassAtK, pass review.Pass) string {
+	switch pass.Prompts {
 	case 0:
-		return fmt.Sprintf("no prompt has %d verdicts", at.K)
+		return fmt.Sprintf("no prompt has %d verdicts", pass.K)
 	case p.Prompts:
-		return fmt.Sprintf("%.4f", at.Share)
+		return fmt.Sprintf("%.4f", pass.Share)
 	}
-	return fmt.Sprintf("%.4f, of %d of %d prompts, which have %d verdicts or more", at.Share, at.Prompts, p.Prompts,
-		at.K)
+	return fmt.Sprintf("%.4f, of %d of %d prompts, which have %d verdicts or more", pass.Share, pass.Prompts, p.Prompts,
+		pass.K)
 }
 
 // barWidth is the width of the longest bar of a histogram in columns.

@@ -96,13 +96,13 @@ func printVerified(w io.Writer, r *verify.Report, asJSON bool) error {
 				names,
 				plural.Count(r.Journaled, "completion")))
 	}
-	of := ""
+	total := ""
 	if r.Parts > 0 {
-		of = fmt.Sprintf(" of %d", r.Parts)
+		total = fmt.Sprintf(" of %d", r.Parts)
 	}
 	lines = append(lines, fmt.Sprintf("%s is %s: %d%s parts are whole; %s and %s were read", r.Output, r.Status,
 		r.Whole,
-		of, plural.Count(r.Rows, "row"), humanize.IBytes(uint64(r.Bytes))))
+		total, plural.Count(r.Rows, "row"), humanize.IBytes(uint64(r.Bytes))))
 	_, err := fmt.Fprintln(w, strings.Join(lines, "\n"))
 	return err
 }

@@ -170,9 +170,10 @@ func (o *deployOptions) render(f *cli.Flags, args []string) (file deploy.File, e
 		return file, fmt.Errorf("the first argument must be one of %s%s", strings.Join(targets, ", "), given)
 	}
 	target := args[0]
-	for name, of := range flagsOfTargets {
-		if f.Set.Changed(name) && !slices.Contains(of, target) {
-			return file, fmt.Errorf("--%s may not come with %s: it is for %s", name, target, strings.Join(of, " and "))
+	for name, allowed := range flagsOfTargets {
+		if f.Set.Changed(name) && !slices.Contains(allowed, target) {
+			return file, fmt.Errorf("--%s may not come with %s: it is for %s", name, target,
+				strings.Join(allowed, " and "))
 		}
 	}
 	if err := o.run.Refuse(f, "sample deploy", ofAManifest...); err != nil {
@@ -337,9 +338,9 @@ func (o *deployOptions) valuesOf(name string, flag *pflag.Flag) []string {
 		if p.Flag != name {
 			continue
 		}
-		switch at := p.At(&o.run.Spec.Sampling).(type) {
+		switch value := p.At(&o.run.Spec.Sampling).(type) {
 		case *parameter.Biases, *parameter.Structure: // whose flags do not keep their texts
-			text, _ := json.Marshal(at)
+			text, _ := json.Marshal(value)
 			return []string{string(text)}
 		}
 	}

@@ -71,14 +71,14 @@ func (t *printer) End(reason engine.FinishReason, err error) {
 		fmt.Fprintln(t.env.Stdout)
 		t.line = false
 	}
-	of := ""
+	prefix := ""
 	if t.name != "" {
-		of = t.name + ": "
+		prefix = t.name + ": "
 	}
 	switch {
 	case err != nil:
-		fmt.Fprintf(t.env.Stderr, "error: %s%s\n", of, visible.Line(cli.Message(err)))
+		fmt.Fprintf(t.env.Stderr, "error: %s%s\n", prefix, visible.Line(cli.Message(err)))
 	case reason == engine.FinishLength && !t.model.Process.Quiet:
-		fmt.Fprintf(t.env.Stderr, "%sthe text is cut: --max-tokens is %d\n", of, t.model.Job.Sampling.MaxTokens)
+		fmt.Fprintf(t.env.Stderr, "%sthe text is cut: --max-tokens is %d\n", prefix, t.model.Job.Sampling.MaxTokens)
 	}
 }

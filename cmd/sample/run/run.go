@@ -129,7 +129,7 @@ func runJob(ctx context.Context, env *cli.Environment, o *jobflags.Options) (err
 		printFinished(env.Stdout, report)
 	default:
 		printReport(cli.NewFitted(env.Stdout), report, o.Verbose)
-		printStanding(env.Stdout, report)
+		printCompleteness(env.Stdout, report)
 	}
 	return cli.WriteReport(o.Report, report, err)
 }
@@ -143,16 +143,16 @@ func printFinished(w io.Writer, r *generate.Report) {
 	fmt.Fprintf(w, "%s is finished: %s in %s, %s, %s%s\n", what, plural.Count(r.RowsPlanned, "row"),
 		plural.Count(r.Parts, "part"), plural.Count(r.Completions, "completion"),
 		plural.Count(r.RowsWithErrors, "row with errors"), hint)
-	printStanding(w, r)
-	if r.Parts == 0 && r.Standing != nil {
+	printCompleteness(w, r)
+	if r.Parts == 0 && r.Completeness != nil {
 		fmt.Fprintf(w, "shard %s has no part: the job has %d, and a smaller --part-rows makes more of a new job\n",
-			r.Shard, r.Standing.Parts.Count())
+			r.Shard, r.Completeness.Parts.Count())
 	}
 }
 
-// printStanding prints the state of the whole job after a shard's work.
-func printStanding(w io.Writer, r *generate.Report) {
-	if r.Standing != nil {
-		fmt.Fprintln(w, r.Standing)
+// printCompleteness prints the state of the whole job after a shard's work.
+func printCompleteness(w io.Writer, r *generate.Report) {
+	if r.Completeness != nil {
+		fmt.Fprintln(w, r.Completeness)
 	}
 }

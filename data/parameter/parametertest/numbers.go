@@ -91,13 +91,13 @@ func allowed(p *parameter.Parameter, v any) (Outcome, any) {
 // Allows reports whether a parameter may have a value, an int, uint64 or float64, with the defaults of the others.
 func Allows(p *parameter.Parameter, v any) bool {
 	set := parameter.Defaults()
-	switch at := p.At(&set).(type) {
+	switch target := p.At(&set).(type) {
 	case *int:
-		*at = v.(int)
+		*target = v.(int)
 	case *uint64:
-		*at = v.(uint64)
+		*target = v.(uint64)
 	case *float64:
-		*at = v.(float64)
+		*target = v.(float64)
 	}
 	return set.Check(func(own string) string { return own }) == nil
 }
@@ -125,15 +125,15 @@ func Probes(p *parameter.Parameter) []string {
 func edges(p *parameter.Parameter) []any {
 	set := parameter.Defaults()
 	var found []any
-	switch at := p.At(&set).(type) {
+	switch target := p.At(&set).(type) {
 	case *int:
 		for _, far := range []int{math.MinInt, math.MaxInt} {
-			in, out := bisect(*at, far, func(v int) bool { return Allows(p, v) })
+			in, out := bisect(*target, far, func(v int) bool { return Allows(p, v) })
 			found = append(found, in, out)
 		}
 	case *float64:
 		for _, far := range []float64{-math.MaxFloat64, math.MaxFloat64} {
-			in, out := bisect(order(*at), order(far), func(v int) bool { return Allows(p, float(v)) })
+			in, out := bisect(order(*target), order(far), func(v int) bool { return Allows(p, float(v)) })
 			found = append(found, float(in), float(out))
 		}
 	}

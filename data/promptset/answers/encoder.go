@@ -57,8 +57,8 @@ func (e *encoder) line(row *record.Row, results []completion.Result) *openai.Lin
 		if row.Err == nil {
 			line.Response.StatusCode = cmp.Or(results[0].ErrStatus, http.StatusBadRequest)
 		}
-		of := openai.Error{Param: results[0].ErrParam, Code: results[0].ErrCode, What: failed}
-		line.Response.Body = &openai.Body{Problem: openai.ProblemOf(line.Response.StatusCode, of)}
+		cause := openai.Error{Param: results[0].ErrParam, Code: results[0].ErrCode, What: failed}
+		line.Response.Body = &openai.Body{Problem: openai.ProblemOf(line.Response.StatusCode, cause)}
 		return line
 	}
 	created := int64(0)
@@ -85,11 +85,11 @@ func (e *encoder) line(row *record.Row, results []completion.Result) *openai.Lin
 }
 
 // systemFingerprint returns a name in OpenAI's form for the model's files.
-func systemFingerprint(of string) string {
-	if of == "" {
+func systemFingerprint(model string) string {
+	if model == "" {
 		return ""
 	}
-	sum := sha256.Sum256([]byte(of))
+	sum := sha256.Sum256([]byte(model))
 	return "fp_" + hex.EncodeToString(sum[:5])
 }
 

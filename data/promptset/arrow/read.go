@@ -105,7 +105,7 @@ func (af *file) groups() (all []table.Group) {
 				if err != nil {
 					return nil, err
 				}
-				return &rows{file: af, batch: batch, at: int(from)}, nil
+				return &rows{file: af, batch: batch, index: int(from)}, nil
 			}})
 	}
 	return all
@@ -115,7 +115,7 @@ func (af *file) groups() (all []table.Group) {
 type rows struct {
 	file     *file
 	batch    arrow.RecordBatch
-	at       int
+	index    int
 	shredder shredder
 }
 
@@ -134,13 +134,13 @@ func (r *rows) ReadRows(rows []parquet.Row) (n int, err error) {
 		r.shredder.columns = make([][]parquet.Value, leaves)
 	}
 	for ; n < len(rows); n++ {
-		if r.at == int(r.batch.NumRows()) {
+		if r.index == int(r.batch.NumRows()) {
 			return n, io.EOF
 		}
-		if rows[n], err = r.shredder.row(rows[n][:0], r.file.fields, r.batch, r.at); err != nil {
+		if rows[n], err = r.shredder.row(rows[n][:0], r.file.fields, r.batch, r.index); err != nil {
 			return n, err
 		}
-		r.at++
+		r.index++
 	}
 	return n, nil
 }

@@ -48,13 +48,13 @@ func (s *shredder) put(n *schema.Node, a arrow.Array, i, rep, def int) error {
 	if i < 0 || i >= a.Len() {
 		return errors.New("it is corrupt: it has fewer items than it claims")
 	}
-	switch of := a.(type) {
+	switch typed := a.(type) {
 	case *array.Dictionary:
-		if !of.IsNull(i) {
-			return s.put(n, of.Dictionary(), of.GetValueIndex(i), rep, def)
+		if !typed.IsNull(i) {
+			return s.put(n, typed.Dictionary(), typed.GetValueIndex(i), rep, def)
 		}
 	case array.ExtensionArray:
-		return s.put(n, of.Storage(), i, rep, def)
+		return s.put(n, typed.Storage(), i, rep, def)
 	}
 	if a.DataType().ID() == arrow.NULL || a.IsNull(i) {
 		if n.Rep == schema.Required {
@@ -65,16 +65,16 @@ func (s *shredder) put(n *schema.Node, a arrow.Array, i, rep, def int) error {
 	if n.Rep == schema.Optional {
 		def++
 	}
-	switch of := a.(type) {
+	switch typed := a.(type) {
 	case array.ListLike: // also a map
-		start, end := of.ValueOffsets(i)
-		if start < 0 || end < start || end > int64(of.ListValues().Len()) {
+		start, end := typed.ValueOffsets(i)
+		if start < 0 || end < start || end > int64(typed.ListValues().Len()) {
 			return errors.New("it is corrupt: a list has items that are not there")
 		}
-		return s.list(n, of.ListValues(), int(start), int(end), rep, def)
+		return s.list(n, typed.ListValues(), int(start), int(end), rep, def)
 	case *array.Struct:
 		for j, f := range n.Fields {
-			if err := s.put(f, of.Field(j), i, rep, def); err != nil {
+			if err := s.put(f, typed.Field(j), i, rep, def); err != nil {
 				return err
 			}
 		}

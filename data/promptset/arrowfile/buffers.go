@@ -47,10 +47,10 @@ func (m *message) expand(meta, body []byte, columns int) (_ []byte, err error) {
 	var whole []byte
 	start, n := batch.vector(batchBuffers, 16)
 	for i := range n {
-		at := start + flatbuffers.UOffsetT(16*i)
-		offset, length := batch.GetInt64(at), batch.GetInt64(at+8)
+		entry := start + flatbuffers.UOffsetT(16*i)
+		offset, length := batch.GetInt64(entry), batch.GetInt64(entry+8)
 		if length == 0 {
-			binary.LittleEndian.PutUint64(meta[at:], 0)
+			binary.LittleEndian.PutUint64(meta[entry:], 0)
 			continue
 		}
 		whole = append(whole, make([]byte, -len(whole)&7)...)
@@ -58,8 +58,8 @@ func (m *message) expand(meta, body []byte, columns int) (_ []byte, err error) {
 		if whole, err = d.add(whole, body[offset:offset+length]); err != nil {
 			return nil, fmt.Errorf("it is corrupt: buffer %d %w", i, err)
 		}
-		binary.LittleEndian.PutUint64(meta[at:], uint64(begin))
-		binary.LittleEndian.PutUint64(meta[at+8:], uint64(len(whole)-begin))
+		binary.LittleEndian.PutUint64(meta[entry:], uint64(begin))
+		binary.LittleEndian.PutUint64(meta[entry+8:], uint64(len(whole)-begin))
 	}
 	return whole, batch.checkBuffers(whole, columns)
 }
@@ -69,8 +69,8 @@ func (m *message) expand(meta, body []byte, columns int) (_ []byte, err error) {
 func (t flat) checkBuffers(body []byte, columns int) error {
 	start, n := t.vector(batchBuffers, 16)
 	for i := range n {
-		at := start + flatbuffers.UOffsetT(16*i)
-		offset, length := t.GetInt64(at), t.GetInt64(at+8)
+		entry := start + flatbuffers.UOffsetT(16*i)
+		offset, length := t.GetInt64(entry), t.GetInt64(entry+8)
 		if offset < 0 || length < 0 || offset > int64(len(body))-length || offset%8 != 0 {
 			return fmt.Errorf("it is corrupt: buffer %d is at byte %d with %d bytes, and there are %d", i, offset,
 				length, len(body))

@@ -47,8 +47,8 @@ type flat struct{ flatbuffers.Table }
 
 func root(b []byte) flat { return flat{flatbuffers.Table{Bytes: b, Pos: flatbuffers.GetUOffsetT(b)}} }
 
-// at returns the position of a member, 0 if it is absent.
-func (t flat) at(member flatbuffers.VOffsetT) flatbuffers.UOffsetT {
+// position returns the position of a member, 0 if it is absent.
+func (t flat) position(member flatbuffers.VOffsetT) flatbuffers.UOffsetT {
 	if o := t.Offset(member); o != 0 {
 		return t.Pos + flatbuffers.UOffsetT(o)
 	}
@@ -56,26 +56,26 @@ func (t flat) at(member flatbuffers.VOffsetT) flatbuffers.UOffsetT {
 }
 
 func (t flat) int64(member flatbuffers.VOffsetT) int64 {
-	if at := t.at(member); at != 0 {
-		return t.GetInt64(at)
+	if position := t.position(member); position != 0 {
+		return t.GetInt64(position)
 	}
 	return 0
 }
 
 func (t flat) int8(member flatbuffers.VOffsetT, otherwise int8) int8 {
-	if at := t.at(member); at != 0 {
-		return t.GetInt8(at)
+	if position := t.position(member); position != 0 {
+		return t.GetInt8(position)
 	}
 	return otherwise
 }
 
 // table returns a member that is a table; ok is false if it is absent.
-func (t flat) table(member flatbuffers.VOffsetT) (of flat, ok bool) {
-	at := t.at(member)
-	if at == 0 {
+func (t flat) table(member flatbuffers.VOffsetT) (child flat, ok bool) {
+	position := t.position(member)
+	if position == 0 {
 		return flat{}, false
 	}
-	return flat{flatbuffers.Table{Bytes: t.Bytes, Pos: t.Indirect(at)}}, true
+	return flat{flatbuffers.Table{Bytes: t.Bytes, Pos: t.Indirect(position)}}, true
 }
 
 // vector returns the start and the length of a member that is a vector of elements of so many bytes.
@@ -178,8 +178,8 @@ func (v views) field(t flat) (n int) {
 	return n
 }
 
-// of returns how many columns of views a message has.
-func (v views) of(m *message) int {
+// columns returns how many columns of views a message has.
+func (v views) columns(m *message) int {
 	if m.kind == kindDictionary {
 		return v.dictionaries[m.id]
 	}

@@ -108,7 +108,7 @@ func (s source) Message() (*ipc.Message, error) {
 	m := &s.index.messages[s.queue[0]]
 	s.queue = s.queue[1:]
 	b := make([]byte, m.meta+m.body)
-	if n, err := s.in.ReadAt(b, m.at); n < len(b) {
+	if n, err := s.in.ReadAt(b, m.offset); n < len(b) {
 		s.err = fmt.Errorf("cannot read it: %w", err)
 		return nil, s.err
 	}
@@ -122,7 +122,7 @@ func (s source) Message() (*ipc.Message, error) {
 		s.views = viewsOf(root(meta)) // the schema comes first
 	}
 	if s.err == nil {
-		body, s.err = again.expand(meta, body, s.views.of(&again))
+		body, s.err = again.expand(meta, body, s.views.columns(&again))
 	}
 	if s.err != nil {
 		return nil, s.err

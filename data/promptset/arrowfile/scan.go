@@ -33,7 +33,7 @@ type Index struct {
 
 // message is the position of a message.
 type message struct {
-	at         int64 // offset of its metadata, after the length
+	offset     int64 // offset of its metadata, after the length
 	meta, body int64 // sizes in bytes
 	kind       int8
 	rows       int64 // number of rows, for a record batch
@@ -58,10 +58,10 @@ func (x *Index) NumRows() (n int64) {
 
 // scanner reads the messages of a file of size bytes.
 type scanner struct {
-	in   *bufio.Reader
-	at   int64
-	size int64
-	file bool // a file rather than a stream
+	in     *bufio.Reader
+	offset int64
+	size   int64
+	file   bool // a file rather than a stream
 	Index
 }
 
@@ -107,20 +107,20 @@ func (s *scanner) where() string {
 // cut replaces the error of a file that ends too early; other errors are returned unchanged.
 func (s *scanner) cut(err error) error {
 	if err == io.EOF || err == io.ErrUnexpectedEOF {
-		return fmt.Errorf("it is cut off in %s, at byte %d; write the file again", s.where(), s.at)
+		return fmt.Errorf("it is cut off in %s, at byte %d; write the file again", s.where(), s.offset)
 	}
 	return err
 }
 
 func (s *scanner) read(b []byte) error {
 	n, err := io.ReadFull(s.in, b)
-	s.at += int64(n)
+	s.offset += int64(n)
 	return err
 }
 
 func (s *scanner) skip(n int64) error {
-	got, err := io.CopyN(io.Discard, s.in, n)
-	s.at += got
+	skipped, err := io.CopyN(io.Discard, s.in, n)
+	s.offset += skipped
 	return err
 }
 
@@ -142,11 +142,11 @@ func (s *scanner) next() (more bool, err error) {
 	if length == 0 {
 		return false, nil
 	}
-	if int64(length) > min(maxMetadata, s.size-s.at) || length < 8 {
+	if int64(length) > min(maxMetadata, s.size-s.offset) || length < 8 {
 		return false, fmt.Errorf("%s claims %d bytes of metadata, and the file has %d more; it is cut off or corrupt, "+
-			"write it again", s.where(), length, s.size-s.at)
+			"write it again", s.where(), length, s.size-s.offset)
 	}
-	m := message{at: s.at, meta: int64(length), batches: len(s.batches)}
+	m := message{offset: s.offset, meta: int64(length), batches: len(s.batches)}
 	meta := make([]byte, length)
 	if err := s.read(meta); err != nil {
 		return false, s.cut(err)
@@ -154,9 +154,9 @@ func (s *scanner) next() (more bool, err error) {
 	if err := m.parse(meta); err != nil {
 		return false, fmt.Errorf("%s: %w; write the file again", s.where(), err)
 	}
-	if m.body < 0 || m.body > s.size-s.at {
+	if m.body < 0 || m.body > s.size-s.offset {
 		return false, fmt.Errorf("%s claims %d bytes, and the file has %d more; it is cut off or corrupt, write it "+
-			"again", s.where(), m.body, s.size-s.at)
+			"again", s.where(), m.body, s.size-s.offset)
 	}
 	if (len(s.messages) == 0) != (m.kind == kindSchema) {
 		return false, fmt.Errorf("%s is in the place of another part; write the file again", s.where())
@@ -238,8 +238,8 @@ func (s *scanner) checkFooter(rest []byte) (err error) {
 	for i := 0; i < batches && !wrong; i++ {
 		block := start + flatbuffers.UOffsetT(24*i)
 		m := s.messages[s.batches[i]]
-		at := footer.GetInt64(block)
-		wrong = at+8 != m.at && at+4 != m.at || footer.GetInt64(block+16) != m.body
+		offset := footer.GetInt64(block)
+		wrong = offset+8 != m.offset && offset+4 != m.offset || footer.GetInt64(block+16) != m.body
 	}
 	if wrong {
 		return errors.New("its footer does not have the record batches that are there, in order; write the file again")

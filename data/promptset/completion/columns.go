@@ -31,13 +31,13 @@ type Column struct {
 	AskedBy   func(*parameter.Set) bool
 
 	form form
-	// at returns a pointer to the row's value, of the form's type. The writer reads the value through it, and the
+	// pointer returns a pointer to the row's value, of the form's type. The writer reads the value through it, and the
 	// reader sets it.
-	at func(*Row) any
+	pointer func(*Row) any
 	// null reports whether a row has no value; if it is nil, every row has one.
 	null func(*Row) bool
-	// derived reports whether the value is computed from the row's other columns: at computes it each time. A value
-	// that is read back is compared with it.
+	// derived reports whether the value is computed from the row's other columns: pointer computes it each time. A
+	// value that is read back is compared with it.
 	derived bool
 	// mayLack reports whether an output may omit the column: readers of outputs accept that.
 	mayLack bool
@@ -57,31 +57,31 @@ const tokenColumn = "token_ids"
 // the engine reports with each token is an entry of measures.
 var columns = slices.Concat([]Column{
 	{Name: "id", Doc: "the row's id, else its number in the input, from 0; empty if the id cannot be read",
-		form: textForm, at: func(o *Row) any { return &o.ID }},
+		form: textForm, pointer: func(o *Row) any { return &o.ID }},
 	{Name: "generation", Doc: "number of the completion among the row's completions, from 0",
-		form: integerForm, at: func(o *Row) any { return &o.Generation }},
+		form: integerForm, pointer: func(o *Row) any { return &o.Generation }},
 	{Name: "text", Doc: "the completion as text; null if there is none",
-		form: textForm, at: func(o *Row) any { return &o.Text }, null: (*Row).failed, varied: true},
+		form: textForm, pointer: func(o *Row) any { return &o.Text }, null: (*Row).failed, varied: true},
 	{Name: tokenColumn, Doc: "its tokens; null if there are none",
-		form: integersForm, at: func(o *Row) any { return &o.TokenIDs }, null: (*Row).failed,
+		form: integersForm, pointer: func(o *Row) any { return &o.TokenIDs }, null: (*Row).failed,
 		mayLack: true},
 	{Name: "logprobs", Doc: "natural logarithm of each token's probability, before temperature and filters",
-		form: floatsForm, at: func(o *Row) any { return &o.Logprobs }, varied: true, mayLack: true,
+		form: floatsForm, pointer: func(o *Row) any { return &o.Logprobs }, varied: true, mayLack: true,
 		null: func(o *Row) bool { return o.Logprobs == nil }},
 	{Name: "finish_reason", Doc: "why it ended: stop, length, tool_calls (it calls tools, and was not truncated) or " +
 		"error",
-		form: textForm, at: func(o *Row) any { return &o.FinishReason }},
+		form: textForm, pointer: func(o *Row) any { return &o.FinishReason }},
 	{Name: "prompt_tokens", Doc: "number of tokens of the prompt",
-		form: integerForm, at: func(o *Row) any { return &o.PromptTokens }},
+		form: integerForm, pointer: func(o *Row) any { return &o.PromptTokens }},
 	{Name: "completion_tokens", Doc: "number of tokens of the completion",
-		form: integerForm, at: func(o *Row) any { return &o.CompletionTokens }},
+		form: integerForm, pointer: func(o *Row) any { return &o.CompletionTokens }},
 	{Name: "error", Doc: "what is wrong with the row; null if nothing is",
-		form: textForm, at: func(o *Row) any { return &o.Err },
+		form: textForm, pointer: func(o *Row) any { return &o.Err },
 		null: func(o *Row) bool { return o.Err == "" }},
 
 	{Name: "cumulative_logprob", Doc: "sum of logprobs; null if there is an error", OnRequest: true,
 		form: numberForm, derived: true, varied: true,
-		at: func(o *Row) any {
+		pointer: func(o *Row) any {
 			sum := 0.0
 			for _, p := range o.Logprobs {
 				sum += float64(p)
@@ -91,49 +91,49 @@ var columns = slices.Concat([]Column{
 		null: func(o *Row) bool { return o.Err != "" }},
 	{Name: "processed_logprobs", Doc: "natural logarithm of each token's probability among the tokens that it was " +
 		"sampled from, after temperature and filters; 0 if temperature is 0", OnRequest: true,
-		form: floatsForm, at: func(o *Row) any { return &o.ProcessedLogprobs }, varied: true,
+		form: floatsForm, pointer: func(o *Row) any { return &o.ProcessedLogprobs }, varied: true,
 		null: func(o *Row) bool { return o.ProcessedLogprobs == nil }},
 	{Name: "top_ids", Doc: "for each token of the completion the likeliest tokens there, the likeliest first; null " +
 		"if the row has no top_logprobs", OnRequest: true, Parameter: "top_logprobs", AskedBy: asksTops,
-		form: integerListsForm, at: func(o *Row) any { return &o.TopIDs }, varied: true,
+		form: integerListsForm, pointer: func(o *Row) any { return &o.TopIDs }, varied: true,
 		null: func(o *Row) bool { return o.TopIDs == nil }},
 	{Name: "top_logprobs", Doc: "natural logarithms of the probabilities of top_ids, before temperature and filters",
 		OnRequest: true, Parameter: "top_logprobs", AskedBy: asksTops,
-		form: floatListsForm, at: func(o *Row) any { return &o.TopLogprobs }, varied: true,
+		form: floatListsForm, pointer: func(o *Row) any { return &o.TopLogprobs }, varied: true,
 		null: func(o *Row) bool { return o.TopLogprobs == nil }},
 	{Name: "prompt_token_ids", Doc: "the tokens of the prompt; null if there are none", OnRequest: true,
 		Parameter: "prompt_logprobs", AskedBy: asksPrompt,
-		form: integersForm, at: func(o *Row) any { return &o.PromptTokenIDs },
+		form: integersForm, pointer: func(o *Row) any { return &o.PromptTokenIDs },
 		null: func(o *Row) bool { return o.PromptTokenIDs == nil }},
 	{Name: "prompt_logprobs", Doc: "natural logarithm of the probability of each token of the prompt given the " +
 		"tokens before it; null for the first", OnRequest: true, Parameter: "prompt_logprobs", AskedBy: asksPrompt,
-		form: scoresForm, at: func(o *Row) any { return &o.PromptLogprobs }, varied: true,
+		form: scoresForm, pointer: func(o *Row) any { return &o.PromptLogprobs }, varied: true,
 		null: func(o *Row) bool { return o.PromptLogprobs == nil }},
 	{Name: "prompt_top_ids", Doc: "for each token of the prompt the likeliest tokens there, the likeliest first; " +
 		"none for the first", OnRequest: true, Parameter: "prompt_logprobs", AskedBy: asksPromptTops,
-		form: integerListsForm, at: func(o *Row) any { return &o.PromptTopIDs }, varied: true,
+		form: integerListsForm, pointer: func(o *Row) any { return &o.PromptTopIDs }, varied: true,
 		null: func(o *Row) bool { return o.PromptTopIDs == nil }},
 	{Name: "prompt_top_logprobs", Doc: "natural logarithms of the probabilities of prompt_top_ids", OnRequest: true,
 		Parameter: "prompt_logprobs", AskedBy: asksPromptTops,
-		form: floatListsForm, at: func(o *Row) any { return &o.PromptTopLogprobs }, varied: true,
+		form: floatListsForm, pointer: func(o *Row) any { return &o.PromptTopLogprobs }, varied: true,
 		null: func(o *Row) bool { return o.PromptTopLogprobs == nil }},
 	{Name: "reasoning", Doc: "the reasoning before the answer, which text then lacks; null if there is none",
-		OnRequest: true, form: textForm, at: func(o *Row) any { return &o.Reasoning }, varied: true,
+		OnRequest: true, form: textForm, pointer: func(o *Row) any { return &o.Reasoning }, varied: true,
 		null: func(o *Row) bool { return o.Reasoning == "" }},
 	{Name: "tool_calls", Doc: "calls of tools as a JSON list in the form of OpenAI's API, which text then lacks; " +
 		"null if there are none", OnRequest: true, form: textForm,
-		at: func(o *Row) any { return &o.ToolCalls }, varied: true,
+		pointer: func(o *Row) any { return &o.ToolCalls }, varied: true,
 		null: func(o *Row) bool { return o.ToolCalls == "" }},
 	{Name: JSONColumn, Doc: "the text as a value of the job's JSON schema; null if it is not one, for example if it " +
 		"was truncated",
-		OnRequest: true, form: jsonForm{}, at: func(o *Row) any { return &o.Text }, varied: true, unread: true},
+		OnRequest: true, form: jsonForm{}, pointer: func(o *Row) any { return &o.Text }, varied: true, unread: true},
 }, measureColumns())
 
 // measureColumns are the columns of measures, all on request.
 func measureColumns() (all []Column) {
 	for m := range measures {
 		all = append(all, Column{Name: measures[m].name, Doc: measures[m].doc, OnRequest: true,
-			form: floatsForm, at: func(o *Row) any { return &o.Measures[m] }, varied: true,
+			form: floatsForm, pointer: func(o *Row) any { return &o.Measures[m] }, varied: true,
 			null: func(o *Row) bool { return o.Measures[m] == nil }})
 	}
 	return all
@@ -224,7 +224,7 @@ func (c *Column) AppendJSON(b []byte, o *Row) []byte {
 	if c.isNull(o) {
 		return append(b, "null"...)
 	}
-	return c.form.appendJSON(b, c.at(o))
+	return c.form.appendJSON(b, c.pointer(o))
 }
 
 // AppendValues appends a row's values of the column, where column is the number of its leaf.
@@ -233,29 +233,29 @@ func (c *Column) AppendValues(row parquet.Row, o *Row, column int) parquet.Row {
 	case c.isNull(o):
 		return append(row, parquet.NullValue().Level(0, 0, column))
 	case c.null != nil:
-		return c.form.appendValues(row, c.at(o), column, 1)
+		return c.form.appendValues(row, c.pointer(o), column, 1)
 	}
-	return c.form.appendValues(row, c.at(o), column, 0)
+	return c.form.appendValues(row, c.pointer(o), column, 0)
 }
 
 // read sets a row's value of the column by set, after the columns before it. Without set it is null.
-func (c *Column) read(o *Row, set func(at any) error) error {
-	at := c.at(o)
+func (c *Column) read(o *Row, set func(ptr any) error) error {
+	ptr := c.pointer(o)
 	if !c.derived {
 		if set == nil {
 			return nil
 		}
-		return set(at)
+		return set(ptr)
 	}
-	want, got := c.AppendJSON(nil, o), []byte("null")
+	want, actual := c.AppendJSON(nil, o), []byte("null")
 	if set != nil {
-		if err := set(at); err != nil {
+		if err := set(ptr); err != nil {
 			return err
 		}
-		got = c.form.appendJSON(nil, at)
+		actual = c.form.appendJSON(nil, ptr)
 	}
-	if !bytes.Equal(got, want) {
-		o.Contradicts = fmt.Sprintf("the %s %s, and its other columns make it %s", c.Name, got, want)
+	if !bytes.Equal(actual, want) {
+		o.Contradicts = fmt.Sprintf("the %s %s, and its other columns make it %s", c.Name, actual, want)
 	}
 	return nil
 }

@@ -67,11 +67,11 @@ func (r *RowCompare) Same(row *record.Row, c *Completion) (bool, error) {
 
 // objectOfRow returns the members of a row whose values have no types.
 func objectOfRow(row *record.Row) (record.Object, bool) {
-	of, ok := row.Source.(interface{ Members() record.Object })
-	if !ok || of.Members() == nil {
+	source, ok := row.Source.(interface{ Members() record.Object })
+	if !ok || source.Members() == nil {
 		return nil, false
 	}
-	return of.Members(), true
+	return source.Members(), true
 }
 
 // take compares the columns of a part with the columns that the output has now.
@@ -116,25 +116,25 @@ func (r *RowCompare) sameValues(row *record.Row, c *Completion) bool {
 	o := r.columns
 	want := make([][]parquet.Value, o.Root.Leaves)
 	o.Shred(row, want)
-	got := make([][]parquet.Value, o.Root.Leaves)
+	actual := make([][]parquet.Value, o.Root.Leaves)
 	for _, v := range c.Values {
 		column := v.Column()
 		if r.moved == nil {
-			got[column] = append(got[column], v)
+			actual[column] = append(actual[column], v)
 			continue
 		}
 		switch place := &r.moved.Leaves[column]; {
 		case place.Column >= 0:
-			got[place.Column] = append(got[place.Column], place.Moved(v, place.Column))
+			actual[place.Column] = append(actual[place.Column], place.Moved(v, place.Column))
 		case !v.IsNull() && slices.ContainsFunc(r.was, func(n *schema.Node) bool {
 			return n.Column <= column && column < n.Column+n.Leaves
 		}):
 			return false // the column is no longer in the input
 		}
 	}
-	o.fill(got)
+	o.fill(actual)
 	for i := range o.Result.Column {
-		if !slices.EqualFunc(want[i], got[i], parquet.DeepEqual) {
+		if !slices.EqualFunc(want[i], actual[i], parquet.DeepEqual) {
 			return false
 		}
 	}
@@ -143,7 +143,7 @@ func (r *RowCompare) sameValues(row *record.Row, c *Completion) bool {
 
 // sameObject compares a row of JSON. Its values are converted to the columns of the part.
 func (r *RowCompare) sameObject(object record.Object, c *Completion) bool {
-	want, got := schema.Shredder{Columns: make([][]parquet.Value, r.part.Leaves)}, make([][]parquet.Value,
+	want, actual := schema.Shredder{Columns: make([][]parquet.Value, r.part.Leaves)}, make([][]parquet.Value,
 		r.part.Leaves)
 	for _, m := range object {
 		i, passed := r.columns.Rename[m.Key]
@@ -151,26 +151,26 @@ func (r *RowCompare) sameObject(object record.Object, c *Completion) bool {
 			continue
 		}
 		now := r.columns.Input[i]
-		at := slices.IndexFunc(r.was, func(n *schema.Node) bool { return n.Name == now.Name })
+		index := slices.IndexFunc(r.was, func(n *schema.Node) bool { return n.Name == now.Name })
 		switch {
-		case at < 0 && !jsonvalue.IsNull(m.Raw):
+		case index < 0 && !jsonvalue.IsNull(m.Raw):
 			return false
-		case at < 0:
-		case !schema.SameTypes([]*schema.Node{r.was[at]}, []*schema.Node{now}) && !r.was[at].Held(m.Raw):
+		case index < 0:
+		case !schema.SameTypes([]*schema.Node{r.was[index]}, []*schema.Node{now}) && !r.was[index].Held(m.Raw):
 			return false
 		default:
-			want.Put(r.was[at], m.Raw, 0, 0)
+			want.Put(r.was[index], m.Raw, 0, 0)
 		}
 	}
 	for _, v := range c.Values {
-		got[v.Column()] = append(got[v.Column()], v)
+		actual[v.Column()] = append(actual[v.Column()], v)
 	}
 	for _, n := range r.was {
 		for i := n.Column; i < n.Column+n.Leaves; i++ {
 			if len(want.Columns[i]) == 0 {
 				want.Columns[i] = []parquet.Value{parquet.NullValue().Level(0, 0, i)}
 			}
-			if !slices.EqualFunc(want.Columns[i], got[i], parquet.DeepEqual) {
+			if !slices.EqualFunc(want.Columns[i], actual[i], parquet.DeepEqual) {
 				return false
 			}
 		}

@@ -33,10 +33,10 @@ func measureExtras() (all []extra) {
 	return all
 }
 
-func textExtra(tag byte, of func(*Result) *string) extra {
-	return extra{tag: tag, has: func(r *Result) bool { return *of(r) != "" },
-		append: func(b []byte, r *Result) []byte { return appendString(b, *of(r)) },
-		read:   func(d *resultDecoder, r *Result) { *of(r) = d.text() }}
+func textExtra(tag byte, field func(*Result) *string) extra {
+	return extra{tag: tag, has: func(r *Result) bool { return *field(r) != "" },
+		append: func(b []byte, r *Result) []byte { return appendString(b, *field(r)) },
+		read:   func(d *resultDecoder, r *Result) { *field(r) = d.text() }}
 }
 
 // item defines how an element of a list is encoded.
@@ -82,17 +82,17 @@ func (it item[T]) readList(d *resultDecoder) []T {
 	return list
 }
 
-func listExtra[T any](tag byte, of func(*Result) *[]T, it item[T]) extra {
-	return extra{tag: tag, has: func(r *Result) bool { return *of(r) != nil },
-		append: func(b []byte, r *Result) []byte { return it.appendList(b, *of(r)) },
-		read:   func(d *resultDecoder, r *Result) { *of(r) = it.readList(d) }}
+func listExtra[T any](tag byte, field func(*Result) *[]T, it item[T]) extra {
+	return extra{tag: tag, has: func(r *Result) bool { return *field(r) != nil },
+		append: func(b []byte, r *Result) []byte { return it.appendList(b, *field(r)) },
+		read:   func(d *resultDecoder, r *Result) { *field(r) = it.readList(d) }}
 }
 
-func nestedExtra[T any](tag byte, of func(*Result) *[][]T, it item[T]) extra {
+func nestedExtra[T any](tag byte, field func(*Result) *[][]T, it item[T]) extra {
 	lists := item[[]T]{1, it.appendList, it.readList}
-	return extra{tag: tag, has: func(r *Result) bool { return *of(r) != nil },
-		append: func(b []byte, r *Result) []byte { return lists.appendList(b, *of(r)) },
-		read:   func(d *resultDecoder, r *Result) { *of(r) = lists.readList(d) }}
+	return extra{tag: tag, has: func(r *Result) bool { return *field(r) != nil },
+		append: func(b []byte, r *Result) []byte { return lists.appendList(b, *field(r)) },
+		read:   func(d *resultDecoder, r *Result) { *field(r) = lists.readList(d) }}
 }
 
 func (r *Result) numExtras() (n int) {

@@ -20,11 +20,11 @@ type form interface {
 	node(name string, rep schema.Repetition) *schema.Node
 	// fits reports whether a file's column has values of this form.
 	fits(n *schema.Node) bool
-	appendJSON(b []byte, at any) []byte
-	appendValues(row parquet.Row, at any, column, def int) parquet.Row
+	appendJSON(b []byte, ptr any) []byte
+	appendValues(row parquet.Row, ptr any, column, def int) parquet.Row
 	// setJSON and set read a value back; set gets one item of a list at a time, or null for an empty one.
-	setJSON(at any, raw json.RawMessage) error
-	set(at any, v parquet.Value)
+	setJSON(ptr any, raw json.RawMessage) error
+	set(ptr any, v parquet.Value)
 }
 
 var (
@@ -35,30 +35,30 @@ var (
 			}
 			return parquet.ByteArrayValue([]byte(s))
 		},
-		of: func(v parquet.Value) string { return string(v.ByteArray()) }}
+		decode: func(v parquet.Value) string { return string(v.ByteArray()) }}
 	integerForm = scalarForm[int]{typ: parquet.Int32Type,
-		json:  func(b []byte, n int) []byte { return strconv.AppendInt(b, int64(n), 10) },
-		value: func(n int) parquet.Value { return parquet.Int32Value(int32(n)) },
-		of:    func(v parquet.Value) int { return int(v.Int32()) }}
+		json:   func(b []byte, n int) []byte { return strconv.AppendInt(b, int64(n), 10) },
+		value:  func(n int) parquet.Value { return parquet.Int32Value(int32(n)) },
+		decode: func(v parquet.Value) int { return int(v.Int32()) }}
 	numberForm = scalarForm[float64]{typ: parquet.DoubleType,
-		json:  func(b []byte, f float64) []byte { return jsonvalue.AppendFloat(b, f, 64) },
-		value: parquet.DoubleValue,
-		of:    parquet.Value.Double}
+		json:   func(b []byte, f float64) []byte { return jsonvalue.AppendFloat(b, f, 64) },
+		value:  parquet.DoubleValue,
+		decode: parquet.Value.Double}
 	integersForm = listForm[int32]{scalarForm[int32]{typ: parquet.Int32Type,
-		json:  func(b []byte, n int32) []byte { return strconv.AppendInt(b, int64(n), 10) },
-		value: parquet.Int32Value,
-		of:    parquet.Value.Int32}}
+		json:   func(b []byte, n int32) []byte { return strconv.AppendInt(b, int64(n), 10) },
+		value:  parquet.Int32Value,
+		decode: parquet.Value.Int32}}
 	floatsForm = listForm[float32]{scalarForm[float32]{typ: parquet.FloatType,
-		json:  func(b []byte, f float32) []byte { return jsonvalue.AppendFloat(b, float64(f), 32) },
-		value: parquet.FloatValue,
-		of:    parquet.Value.Float}}
+		json:   func(b []byte, f float32) []byte { return jsonvalue.AppendFloat(b, float64(f), 32) },
+		value:  parquet.FloatValue,
+		decode: parquet.Value.Float}}
 )
 
 type scalarForm[T any] struct {
-	typ   parquet.Type
-	json  func([]byte, T) []byte
-	value func(T) parquet.Value
-	of    func(parquet.Value) T
+	typ    parquet.Type
+	json   func([]byte, T) []byte
+	value  func(T) parquet.Value
+	decode func(parquet.Value) T
 }
 
 func (f scalarForm[T]) node(name string, rep schema.Repetition) *schema.Node {
@@ -69,14 +69,14 @@ func (f scalarForm[T]) fits(n *schema.Node) bool { return n.MaxRep == 0 && f.hol
 
 func (f scalarForm[T]) holds(n *schema.Node) bool { return n.IsLeaf && n.Type.Kind() == f.typ.Kind() }
 
-func (f scalarForm[T]) appendJSON(b []byte, at any) []byte { return f.json(b, *at.(*T)) }
+func (f scalarForm[T]) appendJSON(b []byte, ptr any) []byte { return f.json(b, *ptr.(*T)) }
 
-func (f scalarForm[T]) setJSON(at any, raw json.RawMessage) error { return json.Unmarshal(raw, at) }
+func (f scalarForm[T]) setJSON(ptr any, raw json.RawMessage) error { return json.Unmarshal(raw, ptr) }
 
-func (f scalarForm[T]) set(at any, v parquet.Value) { *at.(*T) = f.of(v) }
+func (f scalarForm[T]) set(ptr any, v parquet.Value) { *ptr.(*T) = f.decode(v) }
 
-func (f scalarForm[T]) appendValues(row parquet.Row, at any, column, def int) parquet.Row {
-	return append(row, f.value(*at.(*T)).Level(0, def, column))
+func (f scalarForm[T]) appendValues(row parquet.Row, ptr any, column, def int) parquet.Row {
+	return append(row, f.value(*ptr.(*T)).Level(0, def, column))
 }
 
 type listForm[T any] struct{ scalarForm[T] }
@@ -90,9 +90,9 @@ func (f listForm[T]) fits(n *schema.Node) bool {
 	return e != nil && e.MaxRep > 0 && f.holds(e)
 }
 
-func (f listForm[T]) appendJSON(b []byte, at any) []byte {
+func (f listForm[T]) appendJSON(b []byte, ptr any) []byte {
 	b = append(b, '[')
-	for i, v := range *at.(*[]T) {
+	for i, v := range *ptr.(*[]T) {
 		if i > 0 {
 			b = append(b, ',')
 		}
@@ -101,8 +101,8 @@ func (f listForm[T]) appendJSON(b []byte, at any) []byte {
 	return append(b, ']')
 }
 
-func (f listForm[T]) appendValues(row parquet.Row, at any, column, def int) parquet.Row {
-	items := *at.(*[]T)
+func (f listForm[T]) appendValues(row parquet.Row, ptr any, column, def int) parquet.Row {
+	items := *ptr.(*[]T)
 	if len(items) == 0 {
 		return append(row, parquet.NullValue().Level(0, def, column))
 	}
@@ -113,10 +113,10 @@ func (f listForm[T]) appendValues(row parquet.Row, at any, column, def int) parq
 }
 
 // setJSON reads null as NaN. Infinities are written as null, too.
-func (f listForm[T]) setJSON(at any, raw json.RawMessage) error {
-	list, floats := at.(*[]float32)
+func (f listForm[T]) setJSON(ptr any, raw json.RawMessage) error {
+	list, floats := ptr.(*[]float32)
 	if !floats || !bytes.Contains(raw, []byte("null")) || bytes.Equal(raw, []byte("null")) {
-		return json.Unmarshal(raw, at)
+		return json.Unmarshal(raw, ptr)
 	}
 	var items []*float32
 	err := json.Unmarshal(raw, &items)
@@ -124,13 +124,13 @@ func (f listForm[T]) setJSON(at any, raw json.RawMessage) error {
 	return err
 }
 
-func (f listForm[T]) set(at any, v parquet.Value) {
-	items := at.(*[]T)
+func (f listForm[T]) set(ptr any, v parquet.Value) {
+	items := ptr.(*[]T)
 	if v.IsNull() {
 		*items = []T{}
 		return
 	}
-	*items = append(*items, f.of(v))
+	*items = append(*items, f.decode(v))
 }
 
 var (
@@ -163,9 +163,9 @@ func (f nestedForm[T]) fits(n *schema.Node) bool {
 	return inner != nil && inner.MaxRep == 2 && inner.MaxDef == itemOfInner && f.holds(inner)
 }
 
-func (f nestedForm[T]) appendJSON(b []byte, at any) []byte {
+func (f nestedForm[T]) appendJSON(b []byte, ptr any) []byte {
 	b = append(b, '[')
-	for i, items := range *at.(*[][]T) {
+	for i, items := range *ptr.(*[][]T) {
 		if i > 0 {
 			b = append(b, ',')
 		}
@@ -174,8 +174,8 @@ func (f nestedForm[T]) appendJSON(b []byte, at any) []byte {
 	return append(b, ']')
 }
 
-func (f nestedForm[T]) appendValues(row parquet.Row, at any, column, _ int) parquet.Row {
-	lists := *at.(*[][]T)
+func (f nestedForm[T]) appendValues(row parquet.Row, ptr any, column, _ int) parquet.Row {
+	lists := *ptr.(*[][]T)
 	if len(lists) == 0 {
 		return append(row, parquet.NullValue().Level(0, emptyOuter, column))
 	}
@@ -200,10 +200,10 @@ func (f nestedForm[T]) appendValues(row parquet.Row, at any, column, _ int) parq
 }
 
 // setJSON reads null as NaN. Infinities are written as null, too.
-func (f nestedForm[T]) setJSON(at any, raw json.RawMessage) error {
-	lists, floats := at.(*[][]float32)
+func (f nestedForm[T]) setJSON(ptr any, raw json.RawMessage) error {
+	lists, floats := ptr.(*[][]float32)
 	if !floats || !bytes.Contains(raw, []byte("null")) || bytes.Equal(raw, []byte("null")) {
-		return json.Unmarshal(raw, at)
+		return json.Unmarshal(raw, ptr)
 	}
 	var all [][]*float32
 	err := json.Unmarshal(raw, &all)
@@ -225,8 +225,8 @@ func floatsOf(items []*float32) []float32 {
 	return list
 }
 
-func (f nestedForm[T]) set(at any, v parquet.Value) {
-	lists := at.(*[][]T)
+func (f nestedForm[T]) set(ptr any, v parquet.Value) {
+	lists := ptr.(*[][]T)
 	switch {
 	case v.DefinitionLevel() == emptyOuter:
 		*lists = [][]T{}
@@ -235,7 +235,7 @@ func (f nestedForm[T]) set(at any, v parquet.Value) {
 		*lists = append(*lists, []T{})
 	}
 	if last := len(*lists) - 1; v.DefinitionLevel() == itemOfInner && last >= 0 {
-		(*lists)[last] = append((*lists)[last], f.of(v))
+		(*lists)[last] = append((*lists)[last], f.decode(v))
 	}
 }
 
@@ -246,8 +246,8 @@ func (f nullsForm) node(name string, rep schema.Repetition) *schema.Node {
 	return schema.List(name, rep, schema.Leaf("", schema.Optional, f.typ))
 }
 
-func (f nullsForm) appendValues(row parquet.Row, at any, column, def int) parquet.Row {
-	items := *at.(*[]float32)
+func (f nullsForm) appendValues(row parquet.Row, ptr any, column, def int) parquet.Row {
+	items := *ptr.(*[]float32)
 	if len(items) == 0 {
 		return append(row, parquet.NullValue().Level(0, def, column))
 	}
@@ -261,23 +261,23 @@ func (f nullsForm) appendValues(row parquet.Row, at any, column, def int) parque
 	return row
 }
 
-func (f nullsForm) setJSON(at any, raw json.RawMessage) error {
+func (f nullsForm) setJSON(ptr any, raw json.RawMessage) error {
 	if bytes.Equal(raw, []byte("null")) {
-		return json.Unmarshal(raw, at)
+		return json.Unmarshal(raw, ptr)
 	}
 	var items []*float32
 	if err := json.Unmarshal(raw, &items); err != nil {
 		return err
 	}
-	*at.(*[]float32) = floatsOf(items)
+	*ptr.(*[]float32) = floatsOf(items)
 	return nil
 }
 
-func (f nullsForm) set(at any, v parquet.Value) {
-	items := at.(*[]float32)
+func (f nullsForm) set(ptr any, v parquet.Value) {
+	items := ptr.(*[]float32)
 	switch {
 	case !v.IsNull():
-		*items = append(*items, f.of(v))
+		*items = append(*items, f.decode(v))
 	case v.DefinitionLevel() == 1: // the column may be null
 		*items = []float32{}
 	default:

@@ -42,18 +42,18 @@ func (f jsonForm) value(text string) json.RawMessage {
 	return value
 }
 
-func (f jsonForm) appendJSON(b []byte, at any) []byte {
-	if value := f.value(*at.(*string)); value != nil {
+func (f jsonForm) appendJSON(b []byte, ptr any) []byte {
+	if value := f.value(*ptr.(*string)); value != nil {
 		return append(b, value...)
 	}
 	return append(b, "null"...)
 }
 
-func (f jsonForm) appendValues(row parquet.Row, at any, column, _ int) parquet.Row {
+func (f jsonForm) appendValues(row parquet.Row, ptr any, column, _ int) parquet.Row {
 	n := f.node(JSONColumn, schema.Optional)
 	schema.Number(schema.Group("row", schema.Required, n))
 	s := schema.Shredder{Columns: make([][]parquet.Value, n.Leaves)}
-	s.Put(n, f.value(*at.(*string)), 0, 0)
+	s.Put(n, f.value(*ptr.(*string)), 0, 0)
 	for i, values := range s.Columns {
 		for _, v := range values {
 			row = append(row, v.Level(v.RepetitionLevel(), v.DefinitionLevel(), column+i))

@@ -18,7 +18,7 @@ func FuzzJSONColumn(f *testing.F) {
 			return
 		}
 		o := &Row{Result: &Result{Text: text}}
-		c := Column{Name: JSONColumn, form: jsonForm{typ}, at: func(o *Row) any { return &o.Text }}
+		c := Column{Name: JSONColumn, form: jsonForm{typ}, pointer: func(o *Row) any { return &o.Text }}
 		if b := c.AppendJSON(nil, o); !json.Valid(b) {
 			t.Fatalf("%q", b)
 		}

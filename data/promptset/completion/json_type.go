@@ -126,8 +126,8 @@ func (r *schemaTypes) combined(name string, all []jsonvalue.Member) *schema.Node
 		}
 		var found *schema.Node
 		for _, one := range schemas {
-			of, _ := jsonvalue.MembersOf(one)
-			if string(jsonvalue.Find(of, "type")) == `"null"` {
+			members, _ := jsonvalue.MembersOf(one)
+			if string(jsonvalue.Find(members, "type")) == `"null"` {
 				continue
 			}
 			n := r.node(name, one)
@@ -177,13 +177,13 @@ func (r *schemaTypes) target(ref string) json.RawMessage {
 	if !ok || path != "" && path[0] != '/' {
 		return nil
 	}
-	at := r.root
+	current := r.root
 	for _, key := range strings.Split(path, "/")[1:] {
-		object, err := jsonvalue.MembersOf(at)
+		object, err := jsonvalue.MembersOf(current)
 		if err != nil {
 			return nil
 		}
-		at = jsonvalue.Find(object, strings.NewReplacer("~1", "/", "~0", "~").Replace(key))
+		current = jsonvalue.Find(object, strings.NewReplacer("~1", "/", "~0", "~").Replace(key))
 	}
-	return at
+	return current
 }

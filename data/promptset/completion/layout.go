@@ -67,8 +67,9 @@ func (o *Layout) sameMembers(row *record.Row, c *Completion) bool {
 	if end < 0 {
 		end = len(c.Members)
 	}
-	got := record.Object(c.Members[:end]).AppendJSON([]byte{'{'}, func(key string) (string, bool) { return key, true })
-	return bytes.Equal(o.AppendPassed([]byte{'{'}, row), got)
+	actual := record.Object(c.Members[:end]).AppendJSON([]byte{'{'},
+		func(key string) (string, bool) { return key, true })
+	return bytes.Equal(o.AppendPassed([]byte{'{'}, row), actual)
 }
 
 // TypeJSON sets the type of [JSONColumn].
@@ -184,9 +185,9 @@ func (o *Layout) Shred(row *record.Row, values [][]parquet.Value) {
 
 // fill adds a null to each leaf of the passed-through columns that has no value.
 func (o *Layout) fill(values [][]parquet.Value) {
-	for i, of := range values[:o.Result.Column] {
-		if len(of) == 0 {
-			values[i] = append(of, parquet.NullValue().Level(0, 0, i))
+	for i, column := range values[:o.Result.Column] {
+		if len(column) == 0 {
+			values[i] = append(column, parquet.NullValue().Level(0, 0, i))
 		}
 	}
 }

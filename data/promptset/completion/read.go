@@ -75,7 +75,7 @@ func ResultOf(all []jsonvalue.Member) (id string, r *Result, err error) {
 			// Data frames may turn ids into numbers.
 		case i >= 0 && c.derived && jsonvalue.IsNull(ours[i].Raw): // null for a number that JSON does not have
 		case i >= 0:
-			if c.read(&o, func(at any) error { return c.form.setJSON(at, ours[i].Raw) }) != nil {
+			if c.read(&o, func(ptr any) error { return c.form.setJSON(ptr, ours[i].Raw) }) != nil {
 				if moved && !c.always() {
 					o.CountAlone = o.CountAlone || c.Name == tokenColumn
 					continue
@@ -120,7 +120,7 @@ func ResultOfRow(values parquet.Row, columns []*Column) (id string, r *Result) {
 		case v.IsNull() && v.DefinitionLevel() == 0:
 			c.read(&o, nil)
 		default:
-			c.read(&o, func(at any) error { c.form.set(at, v); return nil })
+			c.read(&o, func(ptr any) error { c.form.set(ptr, v); return nil })
 		}
 	}
 	return o.ID, o.Result

@@ -96,10 +96,10 @@ func (r *Result) Wrong() string {
 		return fmt.Sprintf("has %d token_ids and %d logprobs", r.CompletionTokens, len(r.Logprobs))
 	}
 	for _, list := range []struct {
-		name string
-		n    int
-		of   string
-		want int
+		name     string
+		n        int
+		wantName string
+		want     int
 	}{
 		{"processed_logprobs", len(r.ProcessedLogprobs), "completion_tokens", r.CompletionTokens},
 		{"top_ids", len(r.TopIDs), "completion_tokens", r.CompletionTokens},
@@ -110,7 +110,7 @@ func (r *Result) Wrong() string {
 		{"prompt_top_logprobs", len(r.PromptTopLogprobs), "prompt_top_ids", len(r.PromptTopIDs)},
 	} {
 		if list.n > 0 && list.n != list.want {
-			return fmt.Sprintf("has %d %s and %d %s", list.n, list.name, list.want, list.of)
+			return fmt.Sprintf("has %d %s and %d %s", list.n, list.name, list.want, list.wantName)
 		}
 	}
 	for m, values := range r.Measures {

@@ -22,7 +22,7 @@ const (
 
 // delimiter is a delimiter of fields.
 type delimiter struct {
-	is   byte
+	char byte
 	name string // plural name
 }
 
@@ -39,10 +39,10 @@ func delimiterOf(text []byte) byte {
 			counts[b]++
 		}
 	}
-	most := delimiters[0].is
+	most := delimiters[0].char
 	for _, d := range delimiters {
-		if counts[','] == 0 && counts[d.is] > counts[most] {
-			most = d.is
+		if counts[','] == 0 && counts[d.char] > counts[most] {
+			most = d.char
 		}
 	}
 	return most
@@ -144,14 +144,14 @@ type field struct {
 // splitRecord splits a record into its fields. first and last are the numbers of its lines.
 func splitRecord(record []byte, delimiter byte, first, last int64) (fields []field, err error) {
 	text := string(record)
-	for at := 0; ; at++ { // after a delimiter
-		if !strings.HasPrefix(text[at:], `"`) {
-			end := strings.IndexByte(text[at:], delimiter)
+	for offset := 0; ; offset++ { // after a delimiter
+		if !strings.HasPrefix(text[offset:], `"`) {
+			end := strings.IndexByte(text[offset:], delimiter)
 			if end < 0 {
-				end = len(text) - at
+				end = len(text) - offset
 			}
-			f := field{text: text[at : at+end]}
-			at += end
+			f := field{text: text[offset : offset+end]}
+			offset += end
 			if strings.Contains(f.text, `"`) {
 				return nil, fmt.Errorf("field %d has a quote within: put the whole field in quotes and double those "+
 					"in it", len(fields)+1)
@@ -159,26 +159,26 @@ func splitRecord(record []byte, delimiter byte, first, last int64) (fields []fie
 			fields = append(fields, f)
 		} else {
 			var b strings.Builder
-			for at++; ; at += 2 {
-				end := strings.IndexByte(text[at:], '"')
+			for offset++; ; offset += 2 {
+				end := strings.IndexByte(text[offset:], '"')
 				if end < 0 {
 					return nil, fmt.Errorf("the quotes around field %d, which begin on line %d, do not end by line "+
 						"%d: end them, or double the quotes in the field", len(fields)+1,
-						first+linesIn(text[:at]), last)
+						first+linesIn(text[:offset]), last)
 				}
-				b.WriteString(text[at : at+end])
-				if at += end; !strings.HasPrefix(text[at:], `""`) {
+				b.WriteString(text[offset : offset+end])
+				if offset += end; !strings.HasPrefix(text[offset:], `""`) {
 					break
 				}
 				b.WriteByte('"')
 			}
-			if at++; at < len(text) && text[at] != delimiter {
+			if offset++; offset < len(text) && text[offset] != delimiter {
 				return nil, fmt.Errorf("field %d has text after its closing quote: double the quotes in the field",
 					len(fields)+1)
 			}
 			fields = append(fields, field{b.String(), true})
 		}
-		if at == len(text) {
+		if offset == len(text) {
 			return fields, nil
 		}
 	}

@@ -153,12 +153,12 @@ func (t *table) Next(l *lines.Reader) ([]byte, error) { return nextRecord(l, t.d
 
 // IDIn returns the id in a record that cannot be read as a row.
 func (t *table) IDIn(record lines.Text, key string) (id string) {
-	at := slices.Index(t.names, key)
+	index := slices.Index(t.names, key)
 	fields, err := splitRecord(record.Bytes, t.delimiter, record.Line, record.Last)
-	if err != nil || at < 0 || len(fields) != len(t.names) || !utf8.ValidString(fields[at].text) {
+	if err != nil || index < 0 || len(fields) != len(t.names) || !utf8.ValidString(fields[index].text) {
 		return ""
 	}
-	if raw := t.kinds[at].json(fields[at]); jsonvalue.IsNull(raw) || !jsonvalue.ParseID(raw, &id) {
+	if raw := t.kinds[index].json(fields[index]); jsonvalue.IsNull(raw) || !jsonvalue.ParseID(raw, &id) {
 		return ""
 	}
 	return id
@@ -175,7 +175,7 @@ func (t *table) Members(record lines.Text) ([]jsonvalue.Member, error) {
 	}
 	switch {
 	case len(fields) > len(t.names):
-		name := delimiters[slices.IndexFunc(delimiters, func(d delimiter) bool { return d.is == t.delimiter })].name
+		name := delimiters[slices.IndexFunc(delimiters, func(d delimiter) bool { return d.char == t.delimiter })].name
 		return nil, fmt.Errorf("the row has %d fields and the header %d; put fields with %s in quotes", len(fields),
 			len(t.names), name)
 	case len(fields) < len(t.names):

@@ -114,11 +114,11 @@ func lookAtColumns(ctx context.Context, s *input.Source, f input.File, l *lines.
 		}
 	}
 	found := columns(all)
-	at, err := found.open(f, 0)
+	reader, err := found.open(f, 0)
 	if err != nil {
 		return nil, err
 	}
-	contents, err := lines.Look(ctx, s, f, func(*lines.Reader) (lines.Rows, error) { return at, nil })
+	contents, err := lines.Look(ctx, s, f, func(*lines.Reader) (lines.Rows, error) { return reader, nil })
 	if contents != nil {
 		contents.Reader = found
 	}
@@ -194,16 +194,16 @@ func (r *cursor) Next(*lines.Reader) ([]byte, error) {
 // Range yields rows of a file, numbered within the file. It returns false if yield did.
 func (c columns) Range(ctx context.Context, in *input.Opened, from, to int64, yield func(*record.Row) bool) (bool,
 	error) {
-	at, err := c.open(in.File, from)
+	reader, err := c.open(in.File, from)
 	if err != nil {
 		return false, in.Changed("%v", err)
 	}
 	for row := from; row < to; row++ {
-		text, err := at.Next(nil)
+		text, err := reader.Next(nil)
 		if err != nil && err != lines.ErrTooLong {
 			return false, in.Changed("row %d: %v", row, err)
 		}
-		r, err := lines.RowOf(in.Source, at, row, lines.Text{Bytes: text, Err: err})
+		r, err := lines.RowOf(in.Source, reader, row, lines.Text{Bytes: text, Err: err})
 		if err != nil {
 			return false, err
 		}

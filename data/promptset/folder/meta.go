@@ -63,11 +63,11 @@ func MetaDamage(place Published, meta map[string]string) (what string, err error
 		return "", err
 	}
 	defer file.Close()
-	got := make([]byte, min(file.Size(), int64(len(want))+1))
-	if n, err := file.ReadAt(got, 0); n < len(got) {
+	actual := make([]byte, min(file.Size(), int64(len(want))+1))
+	if n, err := file.ReadAt(actual, 0); n < len(actual) {
 		return "", fmt.Errorf("cannot read %s: %w", MetaName, err)
 	}
-	if string(got) != string(want) {
+	if string(actual) != string(want) {
 		return "is not what was written", nil
 	}
 	return "", nil

@@ -101,8 +101,8 @@ func (s *Source) ChangedRows(now int64) error {
 }
 
 // Row starts the row with this number in the file.
-func (s *Source) Row(at int64) *record.Builder {
-	return &record.Builder{Row: &record.Row{Index: s.Base + at, File: s.rowsName(), FileRow: at}}
+func (s *Source) Row(fileRow int64) *record.Builder {
+	return &record.Builder{Row: &record.Row{Index: s.Base + fileRow, File: s.rowsName(), FileRow: fileRow}}
 }
 
 // Opened is a file whose rows are being read.
@@ -118,13 +118,13 @@ type Watched struct {
 	Err error
 }
 
-func (w *Watched) ReadAt(b []byte, at int64) (int, error) {
-	n, err := w.File.ReadAt(b, at)
+func (w *Watched) ReadAt(b []byte, offset int64) (int, error) {
+	n, err := w.File.ReadAt(b, offset)
 	switch {
-	case err == nil || err == io.EOF && at+int64(n) >= w.Size():
+	case err == nil || err == io.EOF && offset+int64(n) >= w.Size():
 	case err == io.EOF:
 		w.Err = fmt.Errorf("it was %d bytes long and ends at %d now; do not change inputs during a job", w.Size(),
-			at+int64(n))
+			offset+int64(n))
 	default:
 		w.Err = err
 	}

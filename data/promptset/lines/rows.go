@@ -90,24 +90,24 @@ func (o *file) open(in *input.Opened, from int64) (*Reader, int64, error) {
 // Range yields rows of a file, numbered within the file. It returns false if yield did.
 func (o *file) Range(ctx context.Context, in *input.Opened, from, to int64, yield func(*record.Row) bool) (more bool,
 	err error) {
-	l, at, err := o.open(in, from)
+	l, index, err := o.open(in, from)
 	if err != nil {
 		return false, err
 	}
 	defer l.Close()
-	for ; at < to; at++ {
+	for ; index < to; index++ {
 		text := nextText(o.rows, l)
 		if text.Err != nil && text.Err != ErrTooLong {
 			if text.Err == io.EOF {
-				return false, in.ChangedRows(at)
+				return false, in.ChangedRows(index)
 			}
-			return false, in.Error(l.lost(at),
+			return false, in.Error(l.lost(index),
 				fmt.Errorf("%w; do not change inputs during a job", text.Err))
 		}
-		if at < from {
+		if index < from {
 			continue
 		}
-		row, err := RowOf(in.Source, o.rows, at, text)
+		row, err := RowOf(in.Source, o.rows, index, text)
 		if err != nil {
 			return false, err
 		}
@@ -119,8 +119,8 @@ func (o *file) Range(ctx context.Context, in *input.Opened, from, to int64, yiel
 }
 
 // RowOf returns the row with this text.
-func RowOf(s *input.Source, rows Rows, at int64, text Text) (*record.Row, error) {
-	row := s.Row(at)
+func RowOf(s *input.Source, rows Rows, index int64, text Text) (*record.Row, error) {
+	row := s.Row(index)
 	row.Line = text.Line
 	var given []string
 	var object []jsonvalue.Member

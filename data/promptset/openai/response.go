@@ -69,16 +69,16 @@ const (
 )
 
 // ProblemOf returns the error object of a response with a status. The param and the code may be empty.
-func ProblemOf(status int, of Error) *Problem {
-	p := &Problem{Message: of.What, Type: InvalidRequest}
+func ProblemOf(status int, cause Error) *Problem {
+	p := &Problem{Message: cause.What, Type: InvalidRequest}
 	if status >= 500 {
 		p.Type = ServerError
 	}
-	if of.Param != "" {
-		p.Param = &of.Param
+	if cause.Param != "" {
+		p.Param = &cause.Param
 	}
-	if of.Code != "" {
-		p.Code, _ = json.Marshal(of.Code)
+	if cause.Code != "" {
+		p.Code, _ = json.Marshal(cause.Code)
 	}
 	return p
 }

@@ -26,32 +26,33 @@ func checkPages(in io.ReaderAt, size int64, group *format.RowGroup) (err error) 
 	defer table.Guard(&err)
 	for i := range group.Columns {
 		meta := &group.Columns[i].MetaData
-		at := meta.DataPageOffset
-		if d := meta.DictionaryPageOffset; d > 0 && d < at {
-			at = d
+		offset := meta.DataPageOffset
+		if d := meta.DictionaryPageOffset; d > 0 && d < offset {
+			offset = d
 		}
-		if at < 0 || at > size { // a read there would fail as one of a broken disk does
-			return fmt.Errorf("column %d claims to start at byte %d of %d", i, at, size)
+		if offset < 0 || offset > size { // a read there would fail as one of a broken disk does
+			return fmt.Errorf("column %d claims to start at byte %d of %d", i, offset, size)
 		}
 		for values := int64(0); values < meta.NumValues; {
-			header, length, err := pageHeader(in, at, size)
+			header, length, err := pageHeader(in, offset, size)
 			if err != nil {
-				return fmt.Errorf("the page at byte %d has no header: %w", at, err)
+				return fmt.Errorf("the page at byte %d has no header: %w", offset, err)
 			}
-			at += length
+			offset += length
 			compressed, uncompressed := int64(header.CompressedPageSize), int64(header.UncompressedPageSize)
 			n := int64(max(header.DataPageHeader.V.NumValues, header.DataPageHeaderV2.V.NumValues,
 				header.DictionaryPageHeader.V.NumValues))
 			switch {
-			case compressed < 0 || uncompressed < 0 || compressed > size-at:
-				return fmt.Errorf("the page at byte %d claims %d bytes, and the file has %d more", at, compressed,
-					size-at)
+			case compressed < 0 || uncompressed < 0 || compressed > size-offset:
+				return fmt.Errorf("the page at byte %d claims %d bytes, and the file has %d more", offset, compressed,
+					size-offset)
 			case uncompressed > max(maxPageBytes, maxPageRatio*compressed):
-				return fmt.Errorf("the page at byte %d claims to become %d bytes of %d", at, uncompressed, compressed)
+				return fmt.Errorf("the page at byte %d claims to become %d bytes of %d", offset, uncompressed,
+					compressed)
 			case n < 0 || n > maxPageValues:
-				return fmt.Errorf("the page at byte %d claims %d values, at most %d are read", at, n, maxPageValues)
+				return fmt.Errorf("the page at byte %d claims %d values, at most %d are read", offset, n, maxPageValues)
 			}
-			at += compressed
+			offset += compressed
 			if header.Type != format.DictionaryPage {
 				// A page that claims no values would make the loop endless.
 				values += max(n, 1)
@@ -62,10 +63,10 @@ func checkPages(in io.ReaderAt, size int64, group *format.RowGroup) (err error) 
 }
 
 // pageHeader reads a page's header and returns the header's length.
-func pageHeader(in io.ReaderAt, at, size int64) (h *format.PageHeader, length int64, err error) {
+func pageHeader(in io.ReaderAt, offset, size int64) (h *format.PageHeader, length int64, err error) {
 	for window := int64(512); ; window *= 8 {
-		b := make([]byte, max(0, min(window, size-at)))
-		n, err := in.ReadAt(b, at)
+		b := make([]byte, max(0, min(window, size-offset)))
+		n, err := in.ReadAt(b, offset)
 		if n < len(b) || len(b) == 0 {
 			if err == nil || err == io.EOF {
 				err = io.ErrUnexpectedEOF

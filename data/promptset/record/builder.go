@@ -33,8 +33,8 @@ func (r *Builder) Fail(format string, args ...any) {
 func (r *Builder) Blame(param, code string, judge func()) {
 	before := r.Err
 	judge()
-	if of, _ := r.Err.(*RowError); before == nil && of != nil && of.Param == "" {
-		of.Param, of.Code = param, cmp.Or(of.Code, code)
+	if rowErr, _ := r.Err.(*RowError); before == nil && rowErr != nil && rowErr.Param == "" {
+		rowErr.Param, rowErr.Code = param, cmp.Or(rowErr.Code, code)
 	}
 }
 

@@ -196,11 +196,11 @@ func GiveJSON(o *Overrides, p *parameter.Parameter, raw json.RawMessage) bool {
 	case text[0] != first || !json.Valid([]byte(text)):
 		return false
 	}
-	switch at := o.Give(p).(type) {
+	switch target := o.Give(p).(type) {
 	case *parameter.ObjectJSON:
-		*at = parameter.ObjectJSON(text)
+		*target = parameter.ObjectJSON(text)
 	case *parameter.ListJSON:
-		*at = parameter.ListJSON(text)
+		*target = parameter.ListJSON(text)
 	}
 	return true
 }

@@ -145,7 +145,7 @@ func (r *Row) Error(what string) *RowError {
 
 // Wrong is Error for what err says.
 func (r *Row) Wrong(err error) *RowError {
-	of := r.Error(err.Error())
-	of.Err = err
-	return of
+	rowErr := r.Error(err.Error())
+	rowErr.Err = err
+	return rowErr
 }

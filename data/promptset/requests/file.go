@@ -109,12 +109,12 @@ func FindRepeated(files []*File) {
 func (f *File) Read(r *record.Builder, object record.Object, m *record.Mapping) (given []string) {
 	given = decodeRequest(r, object, m)
 	if first, again := f.repeated[r.FileRow]; again {
-		at := fmt.Sprintf("line %d", first.line)
+		where := fmt.Sprintf("line %d", first.line)
 		if first.file != f {
-			at = cmp.Or(first.file.Called, first.file.Name) + " " + at
+			where = cmp.Or(first.file.Called, first.file.Name) + " " + where
 		}
 		r.Blame("custom_id", openai.CodeRepeatedID, func() {
-			r.Fail("custom_id %s is that of %s; give each line its own", visible.Quoted(r.ID), at)
+			r.Fail("custom_id %s is that of %s; give each line its own", visible.Quoted(r.ID), where)
 		})
 	}
 	return given

@@ -99,9 +99,9 @@ func decodeRequest(row *record.Builder, object record.Object, m *record.Mapping)
 
 // failWith is Fail with an error that may come from package openai.
 func (r reader) failWith(err error) {
-	of := &openai.Error{}
-	errors.As(err, &of)
-	r.Blame(of.Param, of.Code, func() { r.Fail("%v", err) })
+	cause := &openai.Error{}
+	errors.As(err, &cause)
+	r.Blame(cause.Param, cause.Code, func() { r.Fail("%v", err) })
 }
 
 // readAnswerForm reads what the answer must contain. Values of wrong types are reported elsewhere.
@@ -153,8 +153,8 @@ func (r reader) judgeBody(m jsonvalue.Member) {
 	near := ""
 	if name, ok := parameter.Near(m.Key); ok {
 		near = fmt.Sprintf("; did you mean %q?", name)
-	} else if of, ok := parameter.LookupForeign(m.Key); ok && of.Instead != "" {
-		near = fmt.Sprintf("; it is one of %s, and Quire's name is %q", of.Engines, of.Instead)
+	} else if foreign, ok := parameter.LookupForeign(m.Key); ok && foreign.Instead != "" {
+		near = fmt.Sprintf("; it is one of %s, and Quire's name is %q", foreign.Engines, foreign.Instead)
 	}
 	r.Blame(m.Key, openai.CodeUnknown, func() {
 		r.Fail("body has %q, which is not a parameter of %s; leave it out%s", m.Key, r.request.Endpoint, near)
@@ -194,8 +194,8 @@ func (r reader) addPrompt(p openai.Prompt) {
 	one := record.Builder{Row: &record.Row{}}
 	if !one.DecodeKnown(name, raw) {
 		r.Fail("prompt[%d] is %s, but must be text or a list of token ids", len(r.More)+1, jsonvalue.Abbreviate(raw))
-	} else if of, _ := one.Err.(*record.RowError); of != nil {
-		r.Fail("prompt[%d]: %s", len(r.More)+1, of.What)
+	} else if rowErr, _ := one.Err.(*record.RowError); rowErr != nil {
+		r.Fail("prompt[%d]: %s", len(r.More)+1, rowErr.What)
 	}
 	r.More = append(r.More, record.Prompt{Text: one.Prompt, TokenIDs: one.TokenIDs})
 }

@@ -17,15 +17,15 @@ func SameTypes(a, b []*Node) bool {
 
 // Held reports whether a value may be one of those that determined the type of a JSON column.
 func (n *Node) Held(raw json.RawMessage) bool {
-	is := TypeOfJSON(raw)
-	if is == JSONNull {
+	valueType := TypeOfJSON(raw)
+	if valueType == JSONNull {
 		return true
 	}
 	like := func(t JSONType) bool { return SameTypes([]*Node{t.Node(n.Name)}, []*Node{n}) }
 	for _, t := range []JSONType{JSONBool, JSONInt, JSONDouble, JSONText, JSONMessages, JSONAny, jsonList + JSONBool,
 		jsonList + JSONInt, jsonList + JSONDouble, jsonList + JSONText} {
 		if like(t) {
-			return Unify(t, is) == t
+			return Unify(t, valueType) == t
 		}
 	}
 	return false

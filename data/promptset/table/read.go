@@ -50,18 +50,18 @@ func (t *Table) Rows(ctx context.Context, in *input.Opened, groups []Group, from
 		if start <= from || first >= to {
 			continue
 		}
-		r := groupReader{table: t, source: in.Source, first: first, at: max(first, from), end: min(start, to),
+		r := groupReader{table: t, source: in.Source, first: first, nextRow: max(first, from), end: min(start, to),
 			layout: l}
 		err := r.read(ctx, g, yield)
 		if r.stopped {
 			return false, nil
 		}
 		// Rows that could not be read are still rows, each with the error.
-		for at := r.at; at < r.end; at++ {
+		for index := r.nextRow; index < r.end; index++ {
 			if in.File.Err != nil {
 				return false, in.File.Err
 			}
-			row := in.Row(at)
+			row := in.Row(index)
 			row.LostID = true
 			row.Fail("%s cannot be read from here on: %v; write the file again", g.What, err)
 			row.Finish(nil, t.mapping)
@@ -74,47 +74,47 @@ func (t *Table) Rows(ctx context.Context, in *input.Opened, groups []Group, from
 }
 
 type groupReader struct {
-	table   *Table
-	source  *input.Source
-	first   int64 // number in the file of the group's first row
-	at, end int64 // the next row, and the end of the wanted ones
-	layout  *schema.Placement
-	stopped bool
-	values  []parquet.Value   // values of the current row
-	columns [][]parquet.Value // the same by leaf
+	table        *Table
+	source       *input.Source
+	first        int64 // number in the file of the group's first row
+	nextRow, end int64 // the next row, and the end of the wanted ones
+	layout       *schema.Placement
+	stopped      bool
+	values       []parquet.Value   // values of the current row
+	columns      [][]parquet.Value // the same by leaf
 }
 
 // read yields the rows of a group up to its end or the first error, which it returns.
 func (r *groupReader) read(ctx context.Context, g Group, yield func(*record.Row) bool) (err error) {
-	rows, err := g.Open(r.at - r.first)
+	rows, err := g.Open(r.nextRow - r.first)
 	if err != nil {
 		return err
 	}
 	defer rows.Close()
 	r.columns = make([][]parquet.Value, r.table.Root.Leaves)
 	buffer := make([]parquet.Row, 16)
-	for r.at < r.end {
+	for r.nextRow < r.end {
 		if ctx.Err() != nil {
 			r.stopped = true
 			return nil
 		}
 		n, err := ReadRows(rows, buffer)
 		for _, values := range buffer[:n] {
-			if r.at == r.end {
+			if r.nextRow == r.end {
 				break
 			}
 			row, badRow := r.row(values)
 			if badRow != nil {
 				return badRow
 			}
-			r.at++
+			r.nextRow++
 			if !yield(row) {
 				r.stopped = true
 				return nil
 			}
 		}
 		switch {
-		case r.at == r.end:
+		case r.nextRow == r.end:
 			return nil
 		case err == io.EOF || n == 0 && err == nil:
 			return errors.New("it ends before its rows do")
@@ -127,7 +127,7 @@ func (r *groupReader) read(ctx context.Context, g Group, yield func(*record.Row)
 
 // row returns a Row with a copy of the values.
 func (r *groupReader) row(values parquet.Row) (*record.Row, error) {
-	row := r.source.Row(r.at)
+	row := r.source.Row(r.nextRow)
 	all := append(compact(values), r.table.folders...)
 	made := r.table.Made
 	if made != nil {

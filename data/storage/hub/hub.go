@@ -106,11 +106,12 @@ type file struct {
 }
 
 func (d *dataset) find(path string) (file, error) {
-	at, ok := slices.BinarySearchFunc(d.files, path, func(f file, path string) int { return cmp.Compare(f.path, path) })
+	index, ok := slices.BinarySearchFunc(d.files, path,
+		func(f file, path string) int { return cmp.Compare(f.path, path) })
 	if !ok {
 		return file{}, fs.ErrNotExist
 	}
-	return d.files[at], nil
+	return d.files[index], nil
 }
 
 var keyPattern = regexp.MustCompile(`^([^/@]+/[^/@]+)(@(?:refs/[^/]+/[^/]+|[^/]+))?(?:/(.*))?$`)

@@ -99,7 +99,7 @@ func (f dryFeature) admit(st *State, given Input, a Admission) {
 	g := d.Head.Graph()
 	entries := a.Rows.Shape().Size()
 	to := a.slots(f.Slots)
-	put := func(of, in *Node) *Node { return control.ScatterSet(of, to, in) }
+	put := func(state, in *Node) *Node { return control.ScatterSet(state, to, in) }
 	d.DRYOf = tree.Zip(d.DRYOf, in.DRYOf, put)
 	in.Tokens, in.Matches = Reshape(in.Tokens, entries, f.History), Reshape(in.Matches, entries, f.History)
 	d.Histories = tree.Zip(d.Histories, in.HistoryOf, put)
@@ -117,11 +117,11 @@ func (f dryFeature) admit(st *State, given Input, a Admission) {
 		func(now filling) filling {
 			entry := take(which, Reshape(now.Done, 1))
 			set := take(in.Set, entry)
-			put := func(of, sets, none *Node) *Node {
+			put := func(state, sets, none *Node) *Node {
 				one := take(sets, set)
 				has := Reshape(GreaterOrEqual(set, ZerosLike(set)), slices.Repeat([]int{1}, one.Rank())...)
 				has = BroadcastToDims(has, one.Shape().Dimensions...)
-				return control.ScatterSet(of, take(to, entry), Where(has, one, none))
+				return control.ScatterSet(state, take(to, entry), Where(has, one, none))
 			}
 			return filling{sampling.BreakersOf{
 				Classes: put(now.Breakers.Classes, classes, zeros(g, dtypes.Uint32, 1, classes.Shape().Dimensions[1])),
@@ -133,9 +133,9 @@ func (f dryFeature) admit(st *State, given Input, a Admission) {
 
 func (f dryFeature) process(st State, _ Table, rows Samplers, to *Processors) {
 	d, slots := st.DRY, Max(rows.Slots, ZerosLike(rows.Slots))
-	of := func(of *Node) *Node { return take(of, slots) }
-	by := &sampling.DRY{DRYOf: tree.Map(d.DRYOf, of), Histories: tree.Map(d.Histories, of), Lens: rows.Positions,
-		Breaks: func(tokens *Node) *Node { return d.Break(slots, tokens) }}
+	gather := func(x *Node) *Node { return take(x, slots) }
+	by := &sampling.DRY{DRYOf: tree.Map(d.DRYOf, gather), Histories: tree.Map(d.Histories, gather),
+		Lens: rows.Positions, Breaks: func(tokens *Node) *Node { return d.Break(slots, tokens) }}
 	valid := GreaterOrEqual(rows.Slots, ZerosLike(rows.Slots))
 	by.Multiplier = Where(valid, by.Multiplier, ZerosLike(by.Multiplier))
 	to.DRY = by

@@ -103,10 +103,10 @@ func (t Table) Early(rows Samplers) *Node {
 
 // Samplers are the rows of a step that sample a token: the first Count of D.
 type Samplers struct {
-	Slots     *Node     // i32[D]; -1 from Count on
-	Positions *Node     // i32[D]: of the token to be sampled
-	Count     *Node     // i32[]
-	Behind    *Standing // their states after drafts; nil: the states of their slots
+	Slots     *Node       // i32[D]; -1 from Count on
+	Positions *Node       // i32[D]: of the token to be sampled
+	Count     *Node       // i32[]
+	Behind    *SlotStates // their states after drafts; nil: the states of their slots
 }
 
 // drew returns the slots of rows that sampled a token, i32[D]; n for other rows. zero is i32[D].
@@ -138,9 +138,9 @@ type MaskSizes struct {
 	Texts int // bytes of all tokens
 }
 
-// Standing is the part of the state of n rows that depends on their tokens and decides what they may sample. The fields
-// of features that a program lacks are nil.
-type Standing struct {
+// SlotStates is the part of the state of n rows that depends on their tokens and decides what they may sample. The
+// fields of features that a program lacks are nil.
+type SlotStates struct {
 	Masks      *Node // i32[n, stopping.Lanes]: see masks
 	Left, Open *Node // i32[n]: see thinkingOf
 }
@@ -148,12 +148,12 @@ type Standing struct {
 // walker is a feature that drafts are walked through: what a row may sample depends on its tokens so far.
 type walker interface {
 	feature
-	// stand fills in the states of slots i32[n], noStanding zeros for n rows.
-	stand(st State, slots *Node, s *Standing)
-	noStanding(g *Graph, n int, s *Standing)
+	// slotStates fills in the states of slots i32[n], zeroStates zeros for n rows.
+	slotStates(st State, slots *Node, s *SlotStates)
+	zeroStates(g *Graph, n int, s *SlotStates)
 	// walk advances slots i32[n] by tokens i32[n], if able, bool[n]. It returns the slots that may sample their tokens,
 	// and for which the device knows what they may sample next.
-	walk(st State, in Input, slots, tokens, able *Node, s *Standing) *Node
+	walk(st State, in Input, slots, tokens, able *Node, s *SlotStates) *Node
 	// only returns the only token that slots i32[n] may sample next, i32[n]; -1 if there are several.
-	only(st State, slots *Node, s Standing) *Node
+	only(st State, slots *Node, s SlotStates) *Node
 }

@@ -38,11 +38,11 @@ func (f filterFeature) set(in *Asked, i int, row Row, _ schedule.Entry) {
 
 func (f filterFeature) admit(st *State, in Input, a Admission) {
 	to := a.slots(f.Slots)
-	set := func(of, in *Node) *Node { return control.ScatterSet(of, to, in) }
+	set := func(state, in *Node) *Node { return control.ScatterSet(state, to, in) }
 	st.Filters = tree.Zip(st.Filters, in.Asked.Filters, set)
 }
 
 func (f filterFeature) process(st State, _ Table, rows Samplers, by *Processors) {
-	of := tree.Map(st.Filters, func(of *Node) *Node { return take(of, rows.Slots) })
-	by.Filters = &of
+	filters := tree.Map(st.Filters, func(x *Node) *Node { return take(x, rows.Slots) })
+	by.Filters = &filters
 }

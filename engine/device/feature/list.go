@@ -114,37 +114,37 @@ func (l List) MayDraft(st State, slots *Node) *Node {
 }
 
 // walkers are the features that drafts are walked through.
-func (l List) walkers() (of []walker) {
+func (l List) walkers() (list []walker) {
 	for _, f := range l {
 		if w, ok := f.(walker); ok {
-			of = append(of, w)
+			list = append(list, w)
 		}
 	}
-	return of
+	return list
 }
 
 // WalksDrafts reports whether drafts must be walked through features.
 func (l List) WalksDrafts() bool { return len(l.walkers()) > 0 }
 
-// Standing returns the states of slots i32[n].
-func (l List) Standing(st State, slots *Node) (s Standing) {
+// SlotStates returns the states of slots i32[n].
+func (l List) SlotStates(st State, slots *Node) (s SlotStates) {
 	for _, w := range l.walkers() {
-		w.stand(st, slots, &s)
+		w.slotStates(st, slots, &s)
 	}
 	return s
 }
 
-// NoStanding is one of n rows, all zero.
-func (l List) NoStanding(g *Graph, n int) (s Standing) {
+// ZeroStates is one of n rows, all zero.
+func (l List) ZeroStates(g *Graph, n int) (s SlotStates) {
 	for _, w := range l.walkers() {
-		w.noStanding(g, n, &s)
+		w.zeroStates(g, n, &s)
 	}
 	return s
 }
 
 // WalkDrafts advances slots i32[n] by tokens i32[n], if able, bool[n]. It reports which slots may sample their tokens,
 // and for which the device knows what they may sample next.
-func (l List) WalkDrafts(st State, in Input, slots, tokens, able *Node, s Standing) (*Node, Standing) {
+func (l List) WalkDrafts(st State, in Input, slots, tokens, able *Node, s SlotStates) (*Node, SlotStates) {
 	for _, w := range l.walkers() {
 		able = w.walk(st, in, slots, tokens, able, &s)
 	}
@@ -153,7 +153,7 @@ func (l List) WalkDrafts(st State, in Input, slots, tokens, able *Node, s Standi
 
 // OnlyToken returns the only token that slots i32[n] may sample next, i32[n]; -1 if there are several. If two features
 // have one, the later feature decides.
-func (l List) OnlyToken(st State, slots *Node, s Standing) (token *Node) {
+func (l List) OnlyToken(st State, slots *Node, s SlotStates) (token *Node) {
 	for _, w := range l.walkers() {
 		if one := w.only(st, slots, s); token == nil {
 			token = one

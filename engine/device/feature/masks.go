@@ -105,22 +105,24 @@ func (f maskFeature) drew(st *State, in Input, rows Samplers, tokens *Node) {
 	m.States = control.ScatterSet(m.States, chosen(rows.Slots, valid, f.Slots), after)
 }
 
-func (f maskFeature) stand(st State, slots *Node, s *Standing) {
+func (f maskFeature) slotStates(st State, slots *Node, s *SlotStates) {
 	s.Masks = take(st.Masks.States, slots)
 }
 
-func (f maskFeature) noStanding(g *Graph, n int, s *Standing) {
+func (f maskFeature) zeroStates(g *Graph, n int, s *SlotStates) {
 	s.Masks = zeros(g, dtypes.Int32, n, stopping.Lanes)
 }
 
-func (f maskFeature) walk(st State, in Input, _, tokens, able *Node, s *Standing) *Node {
+func (f maskFeature) walk(st State, in Input, _, tokens, able *Node, s *SlotStates) *Node {
 	m := st.Masks.Tables
 	able = LogicalAnd(able, m.Allow(s.Masks, tokens))
 	s.Masks = m.Walk(in.Texts, s.Masks, Where(able, tokens, FillScalar(tokens.Graph(), tokens.Shape(), -1)))
 	return LogicalAnd(able, m.Known(s.Masks))
 }
 
-func (f maskFeature) only(st State, _ *Node, s Standing) *Node { return st.Masks.Tables.Only(s.Masks) }
+func (f maskFeature) only(st State, _ *Node, s SlotStates) *Node {
+	return st.Masks.Tables.Only(s.Masks)
+}
 
 // Waits reports which slots are in a state that the tables lack, bool[S]: they sample nothing until the host has filled
 // it in, and the others continue. It is nil if no row has masks.

@@ -45,9 +45,9 @@ func (f noRepeatFeature) set(in *Asked, i int, row Row, e schedule.Entry) {
 }
 
 func (f noRepeatFeature) admit(st *State, in Input, a Admission) {
-	to, asked := a.slots(f.Slots), in.Asked.NoRepeat
-	st.NoRepeat.Size = control.ScatterSet(st.NoRepeat.Size, to, asked.Size)
-	tokens := Reshape(asked.Tokens, asked.Size.Shape().Size(), f.History)
+	to, requested := a.slots(f.Slots), in.Asked.NoRepeat
+	st.NoRepeat.Size = control.ScatterSet(st.NoRepeat.Size, to, requested.Size)
+	tokens := Reshape(requested.Tokens, requested.Size.Shape().Size(), f.History)
 	st.NoRepeat.Tokens = control.ScatterSet(st.NoRepeat.Tokens, to, tokens)
 }
 

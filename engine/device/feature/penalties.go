@@ -71,19 +71,19 @@ func (f penaltyFeature) set(all *Asked, i int, row Row, e schedule.Entry) {
 	}
 	// Entries that continue come first, in the order in which they are filled in.
 	seen := map[int32]int32{}
-	at := 0
-	for at < len(in.Entries) && in.Entries[at] >= 0 {
-		at++
+	next := 0
+	for next < len(in.Entries) && in.Entries[next] >= 0 {
+		next++
 	}
 	for _, t := range e.Drawn {
 		if seen[t] == 0 {
 			seen[t] = int32(prompt[t/32] >> (t % 32) & sampling.InPrompt)
-			in.Entries[at], in.Tokens[at] = int32(i), t
-			at++
+			in.Entries[next], in.Tokens[next] = int32(i), t
+			next++
 		}
 		seen[t] += sampling.OneDrawn
 	}
-	for k := at - len(seen); k < at; k++ {
+	for k := next - len(seen); k < next; k++ {
 		in.Seen[k] = seen[in.Tokens[k]]
 	}
 }
@@ -128,7 +128,7 @@ func (f penaltyFeature) placeOf(slots, tokens, valid *Node) *Node {
 }
 
 func (f penaltyFeature) process(st State, _ Table, rows Samplers, by *Processors) {
-	p := tree.Map(st.Penalties, func(of *Node) *Node { return take(of, rows.Slots) })
+	p := tree.Map(st.Penalties, func(x *Node) *Node { return take(x, rows.Slots) })
 	by.Penalties, by.Seen = &p.Penalties, p.Seen
 }
 

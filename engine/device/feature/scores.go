@@ -114,11 +114,11 @@ func (s Scores) Prompts(out schedule.ScoresOf[*Node, *Node], st State, t Table, 
 		func(now scored) scored {
 			nth := Add(Iota(g, shapes.Make(dtypes.Int32, slots), 0), now.At)
 			left := Min(Sub(count, now.At), integer(g, slots))
-			at := Min(take(which, Min(nth, integer(g, most-1))), integer(g, most-1))
-			row, position := take(packed.SlotIDs, at), take(packed.PosIDs, at)
+			index := Min(take(which, Min(nth, integer(g, most-1))), integer(g, most-1))
+			row, position := take(packed.SlotIDs, index), take(packed.PosIDs, index)
 			next := take(tokens, AddScalar(Add(take(starts, row), position), 1))
 			counts := SubScalar(take(st.Scoring.Prompts, row), 1)
-			logprobs, ids, tops := sampling.Logprobs(logitsOf(at, left), next, counts, left, s.Width())
+			logprobs, ids, tops := sampling.Logprobs(logitsOf(index, left), next, counts, left, s.Width())
 			to := Where(LessThan(nth, count), Add(nth, base), FillScalar(g, nth.Shape(), float64(places)))
 			put := func(all, some *Node) *Node { return control.ScatterSet(all, to, some) }
 			o := now.Out

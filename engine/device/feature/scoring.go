@@ -74,12 +74,12 @@ func (f scoreFeature) setAhead(in *Asked, i int, p schedule.Prompt) {
 }
 
 func (f scoreFeature) admit(st *State, in Input, a Admission) {
-	s, asked := &st.Scoring, in.Asked.Scoring
+	s, requested := &st.Scoring, in.Asked.Scoring
 	if s.Tops != nil {
-		s.Tops = control.ScatterSet(s.Tops, a.slots(f.Slots), asked.Tops)
+		s.Tops = control.ScatterSet(s.Tops, a.slots(f.Slots), requested.Tops)
 	}
 	if s.Prompts != nil {
-		s.Prompts = control.ScatterSet(s.Prompts, a.slots(f.Rows()), asked.Prompts)
-		s.Prompts = control.ScatterSet(s.Prompts, chosen(a.AheadRows, a.Ahead, f.Rows()), asked.Ahead)
+		s.Prompts = control.ScatterSet(s.Prompts, a.slots(f.Rows()), requested.Prompts)
+		s.Prompts = control.ScatterSet(s.Prompts, chosen(a.AheadRows, a.Ahead, f.Rows()), requested.Ahead)
 	}
 }

@@ -32,21 +32,21 @@ var names = append([]string{"penalties", "masks", "biases", "filters", "top_logp
 func (s Set) Has(others Set) bool { return s&others == others }
 
 // Names returns the names of the features, in order; nil if there are none.
-func (s Set) Names() (of []string) {
+func (s Set) Names() (list []string) {
 	for i, name := range names {
 		if s&(1<<i) != 0 {
-			of = append(of, name)
+			list = append(list, name)
 		}
 	}
-	return of
+	return list
 }
 
 // String lists the features.
 func (s Set) String() string { return strings.Join(s.Names(), ", ") }
 
 // Named are the features of these names.
-func Named(of ...string) (s Set, err error) {
-	for _, name := range of {
+func Named(list ...string) (s Set, err error) {
+	for _, name := range list {
 		i := slices.Index(names, name)
 		if i < 0 {
 			return 0, fmt.Errorf("%q, which is not one of %s", name, strings.Join(names, ", "))

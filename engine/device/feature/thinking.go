@@ -77,7 +77,7 @@ func next(in thinkingOf[[]int32], i int, token int32) {
 
 func (f thinkingFeature) admit(st *State, in Input, a Admission) {
 	to := a.slots(f.Slots)
-	set := func(of, in *Node) *Node { return control.ScatterSet(of, to, in) }
+	set := func(state, in *Node) *Node { return control.ScatterSet(state, to, in) }
 	st.Thinking = tree.Zip(st.Thinking, in.Asked.Thinking, set)
 }
 
@@ -89,7 +89,7 @@ func forcedBy(t thinking) *Node {
 }
 
 func (f thinkingFeature) process(st State, _ Table, rows Samplers, by *Processors) {
-	t := tree.Map(st.Thinking, func(of *Node) *Node { return take(of, rows.Slots) })
+	t := tree.Map(st.Thinking, func(x *Node) *Node { return take(x, rows.Slots) })
 	if rows.Behind != nil {
 		t.Left, t.Open = rows.Behind.Left, rows.Behind.Open
 	}
@@ -98,43 +98,43 @@ func (f thinkingFeature) process(st State, _ Table, rows Samplers, by *Processor
 
 func (f thinkingFeature) drew(st *State, _ Input, rows Samplers, tokens *Node) {
 	t := &st.Thinking
-	of := tree.Map(*t, func(of *Node) *Node { return take(of, rows.Slots) })
+	states := tree.Map(*t, func(x *Node) *Node { return take(x, rows.Slots) })
 	zero := ZerosLike(tokens)
-	left, open := thinkOn(of, tokens)
+	left, open := thinkOn(states, tokens)
 	to := rows.drew(tokens, zero, f.Slots)
 	t.Left = control.ScatterSet(t.Left, to, left)
 	t.Open = control.ScatterSet(t.Open, to, open)
 }
 
-func (f thinkingFeature) stand(st State, slots *Node, s *Standing) {
+func (f thinkingFeature) slotStates(st State, slots *Node, s *SlotStates) {
 	s.Left, s.Open = take(st.Thinking.Left, slots), take(st.Thinking.Open, slots)
 }
 
-func (f thinkingFeature) noStanding(g *Graph, n int, s *Standing) {
+func (f thinkingFeature) zeroStates(g *Graph, n int, s *SlotStates) {
 	s.Left, s.Open = zeros(g, dtypes.Int32, n), zeros(g, dtypes.Int32, n)
 }
 
-func (f thinkingFeature) walk(st State, _ Input, slots, tokens, able *Node, s *Standing) *Node {
+func (f thinkingFeature) walk(st State, _ Input, slots, tokens, able *Node, s *SlotStates) *Node {
 	s.Left, s.Open = thinkOn(thinkingAt(st, slots, *s), tokens)
 	return able
 }
 
-func (f thinkingFeature) only(st State, slots *Node, s Standing) *Node {
+func (f thinkingFeature) only(st State, slots *Node, s SlotStates) *Node {
 	return forcedBy(thinkingAt(st, slots, s))
 }
 
 // thinkingAt returns the thinking of slots, i32[n], in these states.
-func thinkingAt(st State, slots *Node, s Standing) thinking {
-	t := tree.Map(st.Thinking, func(of *Node) *Node { return take(of, slots) })
+func thinkingAt(st State, slots *Node, s SlotStates) thinking {
+	t := tree.Map(st.Thinking, func(x *Node) *Node { return take(x, slots) })
 	t.Left, t.Open = s.Left, s.Open
 	return t
 }
 
 // thinkOn returns the states of rows after tokens, i32[n].
-func thinkOn(of thinking, tokens *Node) (left, open *Node) {
+func thinkOn(t thinking, tokens *Node) (left, open *Node) {
 	zero, one := ZerosLike(tokens), OnesLike(tokens)
-	isOpen := GreaterThan(of.Open, zero)
+	isOpen := GreaterThan(t.Open, zero)
 	drawn := Add(tokens, one)
-	left = Where(isOpen, Max(zero, Sub(of.Left, one)), of.Left)
-	return left, ConvertDType(Where(isOpen, NotEqual(drawn, of.End), Equal(drawn, of.Start)), dtypes.Int32)
+	left = Where(isOpen, Max(zero, Sub(t.Left, one)), t.Left)
+	return left, ConvertDType(Where(isOpen, NotEqual(drawn, t.End), Equal(drawn, t.Start)), dtypes.Int32)
 }

@@ -39,12 +39,12 @@ func (m *memory) Promise(row, tokens, maxPages int) {
 
 // Fork starts a row with all pages of a context, including the partial one.
 func (m *memory) Fork(to, from int) {
-	r, of := &m.rows[to], &m.rows[from]
-	if r.used || !of.used {
+	r, source := &m.rows[to], &m.rows[from]
+	if r.used || !source.used {
 		panic("a fork of a row that is not used, or to one that is")
 	}
-	r.used, r.promptLen, r.maxPages = true, of.length, 0
-	r.pages, r.length = slices.Clone(of.pages), of.length
+	r.used, r.promptLen, r.maxPages = true, source.length, 0
+	r.pages, r.length = slices.Clone(source.pages), source.length
 	m.table.Share(r.pages)
 }
 

@@ -42,10 +42,10 @@ func (c *call) decodeRow(row int) {
 // sample generates a token for a slot.
 func (c *call) sample(row int) {
 	r := &c.rows[row]
-	at := int(c.out.Columns)*c.Slots + row
-	token, finish := c.Draw(Sequence{c.tokens(r), r.request, r.gen, at})
-	c.out.Tokens[at], c.out.Owners[at], c.out.Finish[at] = token, int32(r.owner), int32(finish)
-	c.reportTops(r, token, at)
+	index := int(c.out.Columns)*c.Slots + row
+	token, finish := c.Draw(Sequence{c.tokens(r), r.request, r.gen, index})
+	c.out.Tokens[index], c.out.Owners[index], c.out.Finish[index] = token, int32(r.owner), int32(finish)
+	c.reportTops(r, token, index)
 	c.drew = true
 	r.drawn++
 	if finish == schedule.Running {
@@ -67,19 +67,19 @@ func (c *call) score(row int) {
 		return
 	}
 	out := &c.out.Scores
-	at := out.Count[0]
+	index := out.Count[0]
 	out.Count[0]++
 	logprob, ids, logprobs := c.Score(c.tokens(r), c.in.Tokens[r.start+r.length], r.score-1)
-	out.Owners[at], out.Positions[at], out.Logprobs[at] = int32(r.owner), int32(r.length-1), logprob
-	copy(out.TopIDs[int(at)*c.Tops:], ids)
-	copy(out.TopLogprobs[int(at)*c.Tops:], logprobs)
+	out.Owners[index], out.Positions[index], out.Logprobs[index] = int32(r.owner), int32(r.length-1), logprob
+	copy(out.TopIDs[int(index)*c.Tops:], ids)
+	copy(out.TopLogprobs[int(index)*c.Tops:], logprobs)
 }
 
 // reportTops reports the likeliest tokens with a generated one, if the request asks for them.
-func (c *call) reportTops(r *row, token int32, at int) {
+func (c *call) reportTops(r *row, token int32, index int) {
 	if n := r.request.Tops; n > 0 {
 		_, ids, logprobs := c.Score(c.tokens(r), token, n)
-		copy(c.out.TopIDs[at*c.Tops:], ids)
-		copy(c.out.TopLogprobs[at*c.Tops:], logprobs)
+		copy(c.out.TopIDs[index*c.Tops:], ids)
+		copy(c.out.TopLogprobs[index*c.Tops:], logprobs)
 	}
 }

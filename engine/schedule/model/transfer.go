@@ -48,13 +48,13 @@ func (d *Device) Load(row int, pages *schedule.Pages, from schedule.Origin) (tak
 		d.clone(r, &d.rows[from.Row], from.Pages*d.PageSize)
 	}
 	for r.length < pages.Tokens {
-		at := len(r.pages) / d.BlockPages
-		length := min(pages.Tokens, (at+1)*d.BlockPages*d.PageSize)
+		index := len(r.pages) / d.BlockPages
+		length := min(pages.Tokens, (index+1)*d.BlockPages*d.PageSize)
 		d.take(d.pagesOf(length) - len(r.pages))
 		taken = append(taken, d.taken...)
 		for i := r.length; i < length; i++ {
 			page := i / d.PageSize
-			d.write(r, pages.Blocks[at].(*block).pages[page%d.BlockPages][i%d.PageSize])
+			d.write(r, pages.Blocks[index].(*block).pages[page%d.BlockPages][i%d.PageSize])
 		}
 	}
 	d.check(nil)

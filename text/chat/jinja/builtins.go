@@ -109,13 +109,13 @@ func cycler(args []any, _ *value.Dict) (any, error) {
 	if len(args) == 0 {
 		return nil, errors.New("at least one item has to be provided")
 	}
-	at := 0
+	index := 0
 	self := value.NewNamespace()
 	self.Vars.Set("current", args[0])
-	move := func(to int) { at = to % len(args); self.Vars.Set("current", args[at]) }
+	move := func(to int) { index = to % len(args); self.Vars.Set("current", args[index]) }
 	self.Vars.Set("next", &value.Func{Name: "next", Call: func([]any, *value.Dict) (any, error) {
-		v := args[at]
-		move(at + 1)
+		v := args[index]
+		move(index + 1)
 		return v, nil
 	}})
 	self.Vars.Set("reset", &value.Func{Name: "reset", Call: func([]any, *value.Dict) (any, error) {

@@ -25,9 +25,9 @@ func (p *expressionParser) arguments() (a arguments, err error) {
 			a.star, err = p.expression()
 		case p.skip(tokOp, "**"):
 			a.twoStar, err = p.expression()
-		case p.peek().kind == tokName && p.tokens[p.at+1].kind == tokOp && p.tokens[p.at+1].text == "=":
+		case p.peek().kind == tokName && p.tokens[p.index+1].kind == tokOp && p.tokens[p.index+1].text == "=":
 			a.names = append(a.names, p.next().text)
-			p.at++
+			p.index++
 			var x expr
 			x, err = p.expression()
 			a.values = append(a.values, x)

@@ -38,7 +38,7 @@ func (p *expressionParser) ident() (string, error) {
 	if t.kind != tokName {
 		return "", p.fail("expected a name, got %s", t)
 	}
-	p.at++
+	p.index++
 	p.bound[t.text] = true // or it is an attribute
 	return t.text, nil
 }
@@ -153,10 +153,11 @@ func (p *expressionParser) compare() (expr, error) {
 		case t.kind == tokOp && slices.Contains([]string{"==", "!=", "<", "<=", ">", ">="}, t.text),
 			t.kind == tokName && t.text == "in":
 			op = t.text
-			p.at++
-		case t.kind == tokName && t.text == "not" && p.tokens[p.at+1].kind == tokName && p.tokens[p.at+1].text == "in":
+			p.index++
+		case t.kind == tokName && t.text == "not" && p.tokens[p.index+1].kind == tokName &&
+			p.tokens[p.index+1].text == "in":
 			op = "not in"
-			p.at += 2
+			p.index += 2
 		}
 		if op == "" {
 			break
@@ -233,10 +234,10 @@ func (p *expressionParser) unary(filters bool) (expr, error) {
 	for {
 		switch {
 		case p.op("|"):
-			p.at++
+			p.index++
 			x, err = p.oneFilter(x)
 		case p.name("is"):
-			p.at++
+			p.index++
 			x, err = p.test(x)
 		case p.op("("):
 			x, err = p.call(x)
@@ -299,7 +300,7 @@ func (p *expressionParser) primary() (expr, error) {
 			return p.dict()
 		}
 	}
-	p.at = max(0, p.at-1)
+	p.index = max(0, p.index-1)
 	return nil, p.fail("expected an expression, got %s", t)
 }
 
@@ -400,7 +401,7 @@ func (p *expressionParser) subscript(x expr) (expr, error) {
 			return nil, p.fail("expected ']', got %s", p.peek())
 		}
 	}
-	p.at++
+	p.index++
 	switch {
 	case colons > 0:
 		return &sliceExpr{x, parts[0], parts[1], parts[2]}, nil

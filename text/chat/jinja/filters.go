@@ -51,7 +51,7 @@ func filterBatch(meter *value.Meter, v any, p *value.Params) (any, error) {
 
 func filterDefault(_ *value.Meter, v any, p *value.Params) (any, error) {
 	otherwise, boolean := p.Any("default_value", ""), p.Bool("boolean", false)
-	if _, is := v.(value.Undefined); is || boolean && !value.Truth(v) {
+	if _, isUndefined := v.(value.Undefined); isUndefined || boolean && !value.Truth(v) {
 		v = otherwise
 	}
 	return v, p.Done()

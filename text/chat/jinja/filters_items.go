@@ -9,7 +9,7 @@ import (
 )
 
 func filterJoin(meter *value.Meter, v any, p *value.Params) (any, error) {
-	sep, of := value.Str(meter, p.Any("d", "")), attributeOf(meter, p.Any("attribute", nil), nil)
+	sep, attribute := value.Str(meter, p.Any("d", "")), attributeOf(meter, p.Any("attribute", nil), nil)
 	if err := p.Done(); err != nil {
 		return nil, err
 	}
@@ -19,7 +19,7 @@ func filterJoin(meter *value.Meter, v any, p *value.Params) (any, error) {
 	}
 	var b strings.Builder
 	for i, item := range items {
-		if item, err = of(item); err != nil {
+		if item, err = attribute(item); err != nil {
 			return nil, err
 		}
 		text := value.Printed(meter, item)
@@ -79,9 +79,9 @@ func filterMap(meter *value.Meter, v any, p *value.Params) (any, error) {
 // or one of its attributes.
 func filterSelect(keep, ofAttribute bool) filter {
 	return func(meter *value.Meter, v any, p *value.Params) (any, error) {
-		of := attributeOf(meter, nil, nil)
+		attribute := attributeOf(meter, nil, nil)
 		if ofAttribute {
-			of = attributeOf(meter, p.Required("attribute"), nil)
+			attribute = attributeOf(meter, p.Required("attribute"), nil)
 		}
 		name, named := p.Get("test")
 		args := p.Rest()
@@ -100,7 +100,7 @@ func filterSelect(keep, ofAttribute bool) filter {
 			if err := meter.Step(); err != nil {
 				return nil, err
 			}
-			x, err := of(item)
+			x, err := attribute(item)
 			if err != nil {
 				return nil, err
 			}
@@ -120,7 +120,7 @@ func filterSelect(keep, ofAttribute bool) filter {
 
 func filterExtreme(sign int) filter {
 	return func(meter *value.Meter, v any, p *value.Params) (any, error) {
-		cased, of := p.Bool("case_sensitive", false), attributeOf(meter, p.Any("attribute", nil), nil)
+		cased, attribute := p.Bool("case_sensitive", false), attributeOf(meter, p.Any("attribute", nil), nil)
 		if err := p.Done(); err != nil {
 			return nil, err
 		}
@@ -130,7 +130,7 @@ func filterExtreme(sign int) filter {
 		}
 		var best, bestKey any = value.Undefined{Why: "No aggregated item, sequence was empty."}, nil
 		for i, item := range items {
-			key, err := of(item)
+			key, err := attribute(item)
 			if err != nil {
 				return nil, err
 			}
@@ -159,18 +159,18 @@ func filterSort(meter *value.Meter, v any, p *value.Params) (any, error) {
 		return nil, err
 	}
 	items = append([]any{}, items...)
-	var of []func(any) (any, error)
+	var attributes []func(any) (any, error)
 	if names, ok := attribute.(string); ok {
 		for name := range strings.SplitSeq(names, ",") {
-			of = append(of, attributeOf(meter, name, nil))
+			attributes = append(attributes, attributeOf(meter, name, nil))
 		}
 	} else {
-		of = append(of, attributeOf(meter, attribute, nil))
+		attributes = append(attributes, attributeOf(meter, attribute, nil))
 	}
 	err = sortBy(meter, items, reverse, func(item any) (any, error) {
-		keys := make([]any, len(of))
-		for i := range of {
-			key, err := of[i](item)
+		keys := make([]any, len(attributes))
+		for i := range attributes {
+			key, err := attributes[i](item)
 			if err != nil {
 				return nil, err
 			}
@@ -185,7 +185,7 @@ func filterSort(meter *value.Meter, v any, p *value.Params) (any, error) {
 }
 
 func filterSum(meter *value.Meter, v any, p *value.Params) (any, error) {
-	of, total := attributeOf(meter, p.Any("attribute", nil), nil), p.Any("start", 0)
+	attribute, total := attributeOf(meter, p.Any("attribute", nil), nil), p.Any("start", 0)
 	if err := p.Done(); err != nil {
 		return nil, err
 	}
@@ -194,7 +194,7 @@ func filterSum(meter *value.Meter, v any, p *value.Params) (any, error) {
 		return nil, err
 	}
 	for _, item := range items {
-		if item, err = of(item); err != nil {
+		if item, err = attribute(item); err != nil {
 			return nil, err
 		}
 		if total, err = value.Arithmetic(meter, "+", total, item); err != nil {
@@ -205,7 +205,7 @@ func filterSum(meter *value.Meter, v any, p *value.Params) (any, error) {
 }
 
 func filterUnique(meter *value.Meter, v any, p *value.Params) (any, error) {
-	cased, of := p.Bool("case_sensitive", false), attributeOf(meter, p.Any("attribute", nil), nil)
+	cased, attribute := p.Bool("case_sensitive", false), attributeOf(meter, p.Any("attribute", nil), nil)
 	if err := p.Done(); err != nil {
 		return nil, err
 	}
@@ -215,7 +215,7 @@ func filterUnique(meter *value.Meter, v any, p *value.Params) (any, error) {
 	}
 	seen, out := value.NewDict(), []any{}
 	for _, item := range items {
-		key, err := of(item)
+		key, err := attribute(item)
 		if err != nil {
 			return nil, err
 		}

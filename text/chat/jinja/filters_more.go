@@ -12,7 +12,8 @@ import (
 
 // filterGroupBy sorts by an attribute and returns the groups of items with an equal attribute.
 func filterGroupBy(meter *value.Meter, v any, p *value.Params) (any, error) {
-	of, cased := attributeOf(meter, p.Required("attribute"), p.Any("default", nil)), p.Bool("case_sensitive", false)
+	attribute, cased := attributeOf(meter, p.Required("attribute"), p.Any("default", nil)),
+		p.Bool("case_sensitive", false)
 	if err := p.Done(); err != nil {
 		return nil, err
 	}
@@ -22,7 +23,7 @@ func filterGroupBy(meter *value.Meter, v any, p *value.Params) (any, error) {
 	}
 	items = slices.Clone(items)
 	key := func(item any) (any, error) {
-		k, err := of(item)
+		k, err := attribute(item)
 		return fold(k, cased), err
 	}
 	if err := sortBy(meter, items, false, key); err != nil {
@@ -37,7 +38,7 @@ func filterGroupBy(meter *value.Meter, v any, p *value.Params) (any, error) {
 			return nil, err
 		}
 		if i == 0 || !value.Equal(meter, k, last) {
-			grouper, err := of(item)
+			grouper, err := attribute(item)
 			if err != nil {
 				return nil, err
 			}
@@ -68,16 +69,16 @@ func filterSlice(meter *value.Meter, v any, p *value.Params) (any, error) {
 	}
 	columns := make([]any, n)
 	each, more := len(items)/n, len(items)%n
-	for i, at := 0, 0; i < n; i++ {
-		end := at + each
+	for i, start := 0, 0; i < n; i++ {
+		end := start + each
 		if i < more {
 			end++
 		}
-		column := slices.Clone(items[at:end])
+		column := slices.Clone(items[start:end])
 		if fill != nil && i >= more {
 			column = append(column, fill)
 		}
-		columns[i], at = &value.List{Items: column}, end
+		columns[i], start = &value.List{Items: column}, end
 	}
 	return meter.List(columns)
 }

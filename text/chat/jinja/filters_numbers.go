@@ -138,11 +138,11 @@ func roundTo(meter *value.Meter, v any, precision int, method string) (any, erro
 		return nil, err
 	}
 	if f, ok := scaled.(float64); ok {
-		of := math.Floor
+		rounding := math.Floor
 		if method == "ceil" {
-			of = math.Ceil
+			rounding = math.Ceil
 		}
-		if scaled, err = value.Truncate(of(f)); err != nil {
+		if scaled, err = value.Truncate(rounding(f)); err != nil {
 			return nil, err
 		}
 	}

@@ -61,9 +61,9 @@ func (e *SyntaxError) Error() string { return fmt.Sprintf("line %d: %s", e.Line,
 // line break after it, and the blanks before it if there is nothing else before it on the line.
 type lexer struct {
 	src       string
-	at        int
+	offset    int
 	line      int
-	lineStart bool // at is at the beginning of a line
+	lineStart bool // offset is at the beginning of a line
 	tokens    []token
 }
 
@@ -71,7 +71,7 @@ func lex(src string) ([]token, error) {
 	src = strings.ReplaceAll(strings.ReplaceAll(src, "\r\n", "\n"), "\r", "\n")
 	src = strings.TrimSuffix(src, "\n")
 	l := &lexer{src: src, line: 1, lineStart: true}
-	for l.at < len(l.src) {
+	for l.offset < len(l.src) {
 		if err := l.root(); err != nil {
 			return nil, err
 		}
@@ -93,14 +93,14 @@ func (l *lexer) advance(n int) {
 	if n == 0 {
 		return
 	}
-	l.line += strings.Count(l.src[l.at:l.at+n], "\n")
-	l.at += n
-	l.lineStart = l.src[l.at-1] == '\n'
+	l.line += strings.Count(l.src[l.offset:l.offset+n], "\n")
+	l.offset += n
+	l.lineStart = l.src[l.offset-1] == '\n'
 }
 
 // text emits the template text up to end, the start of a tag with the given sign, and moves there.
 func (l *lexer) text(end int, sign byte, strip bool) {
-	text := l.src[l.at:end]
+	text := l.src[l.offset:end]
 	shown := text
 	switch {
 	case sign == '-':
@@ -127,7 +127,7 @@ func (l *lexer) sign(open int) byte {
 
 // root lexes the text up to the next tag, and the tag.
 func (l *lexer) root() error {
-	open := l.at
+	open := l.offset
 	for {
 		i := strings.IndexByte(l.src[open:], '{')
 		if i < 0 || open+i+1 >= len(l.src) {
@@ -156,17 +156,17 @@ func (l *lexer) root() error {
 		return l.code("}}", tokVarEnd)
 	case '#':
 		l.text(open, sign, true)
-		end := strings.Index(l.src[l.at+2:], "#}")
+		end := strings.Index(l.src[l.offset+2:], "#}")
 		if end < 0 {
 			return l.fail("a comment is not closed")
 		}
-		body := l.src[l.at : l.at+2+end]
+		body := l.src[l.offset : l.offset+2+end]
 		l.advance(len(body))
 		l.close(body[len(body)-1])
 		return nil
 	}
 	l.text(open, sign, true)
-	if n := rawTag(l.src[l.at+skip:], "raw"); n > 0 {
+	if n := rawTag(l.src[l.offset+skip:], "raw"); n > 0 {
 		l.advance(skip + n)
 		return l.raw()
 	}
@@ -180,9 +180,9 @@ func (l *lexer) close(sign byte) {
 	l.advance(2)
 	switch {
 	case sign == '-':
-		rest := l.src[l.at:]
+		rest := l.src[l.offset:]
 		l.advance(len(rest) - len(strings.TrimLeftFunc(rest, unicode.IsSpace)))
-	case sign != '+' && l.at < len(l.src) && l.src[l.at] == '\n':
+	case sign != '+' && l.offset < len(l.src) && l.src[l.offset] == '\n':
 		l.advance(1)
 	}
 }
@@ -202,13 +202,13 @@ func rawTag(s, word string) int {
 
 // raw lexes from the end of "{% raw " to the end of its endraw.
 func (l *lexer) raw() error {
-	if l.src[l.at] == '-' {
+	if l.src[l.offset] == '-' {
 		l.advance(1)
 		l.close('-')
 	} else {
-		l.advance(strings.Index(l.src[l.at:], "%}") + 2) // trim_blocks leaves raw alone
+		l.advance(strings.Index(l.src[l.offset:], "%}") + 2) // trim_blocks leaves raw alone
 	}
-	for open := l.at; ; open += 2 {
+	for open := l.offset; ; open += 2 {
 		i := strings.Index(l.src[open:], "{%")
 		if i < 0 {
 			return l.fail("a raw block is not closed")
@@ -225,7 +225,7 @@ func (l *lexer) raw() error {
 		}
 		l.text(open, sign, true)
 		l.advance(skip + n)
-		end := l.src[l.at]
+		end := l.src[l.offset]
 		if end != '%' {
 			l.advance(1)
 		}
@@ -241,10 +241,10 @@ var operators = []string{"**", "//", "==", "!=", ">=", "<=", "+", "-", "/", "*",
 func (l *lexer) code(closing string, end kind) error {
 	var open []byte // open brackets: the closing does not count within them
 	for {
-		if l.at >= len(l.src) {
+		if l.offset >= len(l.src) {
 			return l.fail("a tag is not closed by %q", closing)
 		}
-		rest := l.src[l.at:]
+		rest := l.src[l.offset:]
 		if n := len(rest) - len(strings.TrimLeftFunc(rest, unicode.IsSpace)); n > 0 {
 			l.advance(n)
 			continue

@@ -10,7 +10,7 @@ import (
 // loop is the variable "loop" in a for loop.
 type loop struct {
 	items   []any
-	at      int
+	index   int
 	depth   int // 0 for the outermost
 	changed any
 	meter   *value.Meter
@@ -19,24 +19,24 @@ type loop struct {
 
 func (l *loop) TypeName() string { return "LoopContext" }
 
-func (l *loop) Repr() string { return fmt.Sprintf("<LoopContext %d/%d>", l.at+1, len(l.items)) }
+func (l *loop) Repr() string { return fmt.Sprintf("<LoopContext %d/%d>", l.index+1, len(l.items)) }
 
 // Attr returns an attribute of the loop variable.
 func (l *loop) Attr(name string) (any, bool) {
 	n := len(l.items)
 	switch name {
 	case "index":
-		return l.at + 1, true
+		return l.index + 1, true
 	case "index0":
-		return l.at, true
+		return l.index, true
 	case "revindex":
-		return n - l.at, true
+		return n - l.index, true
 	case "revindex0":
-		return n - l.at - 1, true
+		return n - l.index - 1, true
 	case "first":
-		return l.at == 0, true
+		return l.index == 0, true
 	case "last":
-		return l.at == n-1, true
+		return l.index == n-1, true
 	case "length":
 		return n, true
 	case "depth":
@@ -44,21 +44,21 @@ func (l *loop) Attr(name string) (any, bool) {
 	case "depth0":
 		return l.depth, true
 	case "previtem":
-		if l.at == 0 {
+		if l.index == 0 {
 			return value.Undefined{Why: "there is no previous item"}, true
 		}
-		return l.items[l.at-1], true
+		return l.items[l.index-1], true
 	case "nextitem":
-		if l.at == n-1 {
+		if l.index == n-1 {
 			return value.Undefined{Why: "there is no next item"}, true
 		}
-		return l.items[l.at+1], true
+		return l.items[l.index+1], true
 	case "cycle":
 		return &value.Func{Name: "cycle", Call: func(args []any, _ *value.Dict) (any, error) {
 			if len(args) == 0 {
 				return nil, errors.New("no items for cycling given")
 			}
-			return args[l.at%len(args)], nil
+			return args[l.index%len(args)], nil
 		}}, true
 	case "changed":
 		return &value.Func{Name: "changed", Call: func(args []any, _ *value.Dict) (any, error) {

@@ -251,7 +251,7 @@ func (p *parser) parseSet(line int) (stmt, error) {
 		return s, p.expect(tokBlockEnd, "")
 	}
 	if p.op("|") {
-		p.at++
+		p.index++
 		if s.filter, err = p.filters(nil); err != nil {
 			return nil, err
 		}
@@ -294,12 +294,12 @@ func (p *parser) parseMacro(name, end string) (*macroStmt, error) {
 		return nil, err
 	}
 	// A macro cannot break out of the loop around it.
-	loops, from := p.loops, p.at
+	loops, from := p.loops, p.index
 	p.loops = 0
 	body, err := p.block(end)
 	p.loops = loops
 	m.body = body
-	for _, t := range p.tokens[from:p.at] {
+	for _, t := range p.tokens[from:p.index] {
 		m.varargs = m.varargs || t.kind == tokName && t.text == "varargs"
 		m.kwargs = m.kwargs || t.kind == tokName && t.text == "kwargs"
 	}
@@ -332,7 +332,7 @@ func (p *parser) params(m *macroStmt) error {
 			return p.fail("the parameter %q without a default follows one with a default", param)
 		}
 	}
-	p.at++
+	p.index++
 	return nil
 }
 

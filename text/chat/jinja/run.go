@@ -82,8 +82,8 @@ var (
 	errContinue = errors.New("continue")
 )
 
-// at adds the line to an error that has none yet.
-func at(line int, err error) error {
+// withLine adds the line to an error that has none yet.
+func withLine(line int, err error) error {
 	if err == nil || err == errBreak || err == errContinue {
 		return err
 	}

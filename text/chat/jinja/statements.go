@@ -27,9 +27,9 @@ func (o *outputStmt) exec(r *run, s *scope) error {
 		err = r.named(o.x, v)
 	}
 	if err != nil {
-		return at(o.line, err)
+		return withLine(o.line, err)
 	}
-	return at(o.line, r.write(value.Str(r.Meter, v)))
+	return withLine(o.line, r.write(value.Str(r.Meter, v)))
 }
 
 // named is the error of a strict rendering if an expression to be printed has no value.
@@ -49,7 +49,7 @@ func (i *ifStmt) exec(r *run, s *scope) error {
 		r.line = i.line
 		v, err := test.eval(r, s)
 		if err != nil {
-			return at(i.line, err)
+			return withLine(i.line, err)
 		}
 		if value.Truth(v) {
 			return r.body(i.bodies[n], s)
@@ -62,9 +62,9 @@ func (f *forStmt) exec(r *run, s *scope) error {
 	r.line = f.line
 	items, err := f.items.eval(r, s)
 	if err != nil {
-		return at(f.line, err)
+		return withLine(f.line, err)
 	}
-	return at(f.line, f.run(r, s, items, 0))
+	return withLine(f.line, f.run(r, s, items, 0))
 }
 
 func (f *forStmt) run(r *run, s *scope, over any, depth int) error {
@@ -106,7 +106,7 @@ func (f *forStmt) run(r *run, s *scope, over any, depth int) error {
 		}
 	}
 	for i, item := range items {
-		l.at = i
+		l.index = i
 		inner := &scope{parent: s}
 		inner.set("loop", l)
 		if err := f.target.assign(r, inner, item); err != nil {
@@ -167,9 +167,9 @@ func (st *setStmt) exec(r *run, s *scope) error {
 		}
 	}
 	if err != nil {
-		return at(st.line, err)
+		return withLine(st.line, err)
 	}
-	return at(st.line, st.target.assign(r, s, v))
+	return withLine(st.line, st.target.assign(r, s, v))
 }
 
 func (w *withStmt) exec(r *run, s *scope) error {
@@ -255,16 +255,16 @@ func (c *callStmt) exec(r *run, s *scope) error {
 	r.line = c.line
 	fn, err := c.call.fn.eval(r, s)
 	if err != nil {
-		return at(c.line, err)
+		return withLine(c.line, err)
 	}
 	args, kwargs, err := c.call.args.eval(r, s)
 	if err != nil {
-		return at(c.line, err)
+		return withLine(c.line, err)
 	}
 	kwargs.Set("caller", c.macro.function(r, s))
 	v, err := call(fn, args, kwargs)
 	if err != nil {
-		return at(c.line, err)
+		return withLine(c.line, err)
 	}
 	return r.write(value.Str(r.Meter, v))
 }

@@ -8,29 +8,29 @@ import (
 // tokenStream is the tokens of a template, read one after the other.
 type tokenStream struct {
 	tokens []token
-	at     int
+	index  int
 }
 
-func (p *tokenStream) peek() token { return p.tokens[p.at] }
+func (p *tokenStream) peek() token { return p.tokens[p.index] }
 
 func (p *tokenStream) next() token {
-	t := p.tokens[p.at]
+	t := p.tokens[p.index]
 	if t.kind != tokEOF {
-		p.at++
+		p.index++
 	}
 	return t
 }
 
-func (p *tokenStream) is(k kind, text string) bool {
+func (p *tokenStream) matches(k kind, text string) bool {
 	t := p.peek()
 	return t.kind == k && t.text == text
 }
-func (p *tokenStream) op(text string) bool   { return p.is(tokOp, text) }
-func (p *tokenStream) name(text string) bool { return p.is(tokName, text) }
+func (p *tokenStream) op(text string) bool   { return p.matches(tokOp, text) }
+func (p *tokenStream) name(text string) bool { return p.matches(tokName, text) }
 
 func (p *tokenStream) skip(k kind, text string) bool {
-	if p.is(k, text) {
-		p.at++
+	if p.matches(k, text) {
+		p.index++
 		return true
 	}
 	return false

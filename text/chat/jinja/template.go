@@ -61,7 +61,7 @@ func (t *Template) render(vars map[string]any, limits Limits, strict bool) (text
 			if stop == nil {
 				panic(p)
 			}
-			text, err = "", at(r.line, stop)
+			text, err = "", withLine(r.line, stop)
 		}
 	}()
 	globals := &scope{vars: builtins(r.Meter)}

@@ -55,7 +55,7 @@ func runTest(meter *value.Meter, name string, v any, args []any) (bool, error) {
 var tests map[string]*test
 
 func init() {
-	defined := plain(func(v any) bool { _, is := v.(value.Undefined); return !is })
+	defined := plain(func(v any) bool { _, isUndefined := v.(value.Undefined); return !isUndefined })
 	tests = map[string]*test{
 		"defined":   defined,
 		"undefined": isType("Undefined"),

@@ -132,23 +132,23 @@ func isWord(c rune) bool { return c == '_' || unicode.IsLetter(c) || unicode.IsN
 func isWordLetter(c rune) bool { return isWord(c) && !unicode.IsDigit(c) }
 
 // isDash reports whether dashes between words begin at a position.
-func isDash(s []rune, at int) bool {
-	if at == 0 || !isWord(s[at-1]) && !strings.ContainsRune(`!"'&.,?`, s[at-1]) {
+func isDash(s []rune, index int) bool {
+	if index == 0 || !isWord(s[index-1]) && !strings.ContainsRune(`!"'&.,?`, s[index-1]) {
 		return false
 	}
-	end := at
+	end := index
 	for end < len(s) && s[end] == '-' {
 		end++
 	}
-	return end >= at+2 && end < len(s) && isWord(s[end])
+	return end >= index+2 && end < len(s) && isWord(s[end])
 }
 
 // isHyphen reports whether a word may be broken after a hyphen at a position.
-func isHyphen(s []rune, at int) bool {
+func isHyphen(s []rune, index int) bool {
 	letter := func(i int) bool { return i >= 0 && i < len(s) && isWordLetter(s[i]) }
 	hyphen := func(i int) bool { return i >= 0 && i < len(s) && s[i] == '-' }
-	if !hyphen(at) || !(letter(at-1) && (letter(at-2) || hyphen(at-2) && letter(at-3))) {
+	if !hyphen(index) || !(letter(index-1) && (letter(index-2) || hyphen(index-2) && letter(index-3))) {
 		return false
 	}
-	return letter(at+1) && (letter(at+2) || hyphen(at+2) && letter(at+3))
+	return letter(index+1) && (letter(index+2) || hyphen(index+2) && letter(index+3))
 }

@@ -8,15 +8,15 @@ import (
 
 // arguments are the arguments of a call, typed by the parameters of the tool.
 type arguments struct {
-	of   parameters
-	list []string
-	seen map[string]bool
+	params parameters
+	list   []string
+	seen   map[string]bool
 }
 
 // add adds an argument that is written as text. It returns false for one that is there already.
 func (a *arguments) add(key, text string) bool {
 	key = strings.TrimSpace(key)
-	return a.addJSON(key, a.of.argument(key, text))
+	return a.addJSON(key, a.params.argument(key, text))
 }
 
 // addJSON adds an argument as JSON. It returns false for one that is there already.
@@ -48,7 +48,7 @@ func (a *arguments) unwrapped() string {
 			inner = text
 		}
 		var members map[string]json.RawMessage
-		if a.of.root == nil || a.of.has([]string{name}) || json.Unmarshal([]byte(inner), &members) != nil ||
+		if a.params.root == nil || a.params.has([]string{name}) || json.Unmarshal([]byte(inner), &members) != nil ||
 			members == nil {
 			return whole
 		}
@@ -56,7 +56,7 @@ func (a *arguments) unwrapped() string {
 		for member := range members {
 			names = append(names, member)
 		}
-		if a.of.has(names) {
+		if a.params.has(names) {
 			whole = string(bytes.TrimSpace([]byte(inner)))
 		}
 	}

@@ -126,11 +126,11 @@ func section(start, call, done, last string, one func(inner string) (ToolCall, s
 				}
 			}
 			// A part that is no call ends with its end mark, or before the next part.
-			at, mark := first(text[1:], []string{call, done, last})
-			if at++; mark == done {
-				at += len(done)
+			index, mark := first(text[1:], []string{call, done, last})
+			if index++; mark == done {
+				index += len(done)
 			}
-			others, text = append(others, text[:at]), text[at:]
+			others, text = append(others, text[:index]), text[index:]
 		}
 	}
 }

@@ -37,18 +37,18 @@ func (c *calling) take(text string, tools Tools) (calls []ToolCall, before, rest
 	var texts []string
 	from := 0 // no call starts before it
 	for {
-		at, mark := first(text[from:], c.starts)
+		index, mark := first(text[from:], c.starts)
 		if mark == "" {
 			break
 		}
-		at += from
-		found, left, size := c.read(text[at:], tools)
+		index += from
+		found, left, size := c.read(text[index:], tools)
 		if len(found) == 0 {
-			from = at + len(mark)
+			from = index + len(mark)
 			continue
 		}
-		texts, calls = append(texts, text[:at], left), append(calls, found...)
-		text, from = text[at+size:], 0
+		texts, calls = append(texts, text[:index], left), append(calls, found...)
+		text, from = text[index+size:], 0
 	}
 	texts = append(texts, text)
 	return calls, texts[0], joined(texts)

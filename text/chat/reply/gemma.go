@@ -13,7 +13,7 @@ func gemma(text string, tools Tools) (call ToolCall, rest string, ok bool) {
 	text, ok = strings.CutPrefix(strings.TrimLeft(text, blank), "call:")
 	name, tail := cutBefore(text, "{")
 	name = strings.TrimSpace(name)
-	g := gemmaText{text: tail, of: tools.parametersOf(name)}
+	g := gemmaText{text: tail, params: tools.parametersOf(name)}
 	object, whole := g.value("")
 	return ToolCall{Name: name, Arguments: object}, g.text,
 		ok && whole && name != "" && !strings.Contains(name, "<") && strings.HasPrefix(object, "{")
@@ -21,9 +21,9 @@ func gemma(text string, tools Tools) (call ToolCall, rest string, ok bool) {
 
 // gemmaText converts Gemma's values to JSON.
 type gemmaText struct {
-	text  string
-	depth int
-	of    parameters // parameters of the tool, whose arguments are at depth 2
+	text   string
+	depth  int
+	params parameters // parameters of the tool, whose arguments are at depth 2
 }
 
 // take consumes a mark if it comes next.
@@ -63,7 +63,7 @@ func (g *gemmaText) value(key string) (value string, ok bool) {
 		as = []string{bare, as[0]}
 	}
 	if g.depth == 2 {
-		return g.of.prefer(key, as...), true
+		return g.params.prefer(key, as...), true
 	}
 	return as[0], true
 }

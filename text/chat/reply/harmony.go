@@ -36,8 +36,8 @@ func messages(text string) (list []message, ok bool) {
 		}
 		end := len(tail)
 		for _, mark := range []string{messageEnd, callMark, returnMark, messageStart} {
-			if at := strings.Index(tail[size:end], mark); at >= 0 {
-				end = size + at
+			if index := strings.Index(tail[size:end], mark); index >= 0 {
+				end = size + index
 			}
 		}
 		m.body = tail[:end]

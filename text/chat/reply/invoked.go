@@ -29,8 +29,8 @@ func kimi(text string) (call ToolCall, rest string, ok bool) {
 	raw, size, ok := decodeObject(tail)
 	id = strings.TrimSpace(id)
 	name := strings.TrimPrefix(id, functionsOf)
-	if at := strings.LastIndexByte(name, ':'); at >= 0 {
-		name = name[:at]
+	if index := strings.LastIndexByte(name, ':'); index >= 0 {
+		name = name[:index]
 	}
 	if !named || !ok || name == "" || strings.Contains(id, kimiCall) {
 		return call, "", false
@@ -71,7 +71,7 @@ func invoked(text string, tools Tools) (call ToolCall, rest string, ok bool) {
 	if !ok || name == "" || strings.ContainsAny(name, "<\n") {
 		return call, "", false
 	}
-	a := arguments{of: tools.parametersOf(name)}
+	a := arguments{params: tools.parametersOf(name)}
 	for {
 		text = strings.TrimLeft(text, blank)
 		if text, ok = strings.CutPrefix(text, givenStart); !ok {
@@ -88,11 +88,11 @@ func invoked(text string, tools Tools) (call ToolCall, rest string, ok bool) {
 			as = append(as, trimmed)
 		}
 		if isText != "true" {
-			if slices.Reverse(as); len(as) == 1 && !a.of.takes(key, as[0]) {
+			if slices.Reverse(as); len(as) == 1 && !a.params.takes(key, as[0]) {
 				return call, "", false
 			}
 		}
-		if !a.addJSON(key, a.of.prefer(key, as...)) {
+		if !a.addJSON(key, a.params.prefer(key, as...)) {
 			return call, "", false
 		}
 		text = after

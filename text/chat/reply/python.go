@@ -38,17 +38,17 @@ func olmo(text string, _ Tools) (calls []ToolCall, left string, size int) {
 		if rest, over := strings.CutPrefix(p.text, callsEnd); over {
 			return calls, strings.Join(others, "\n"), len(text) - len(rest)
 		}
-		of := p
-		if call, ok := of.call(); ok {
-			calls, p.text = append(calls, call), of.text
+		attempt := p
+		if call, ok := attempt.call(); ok {
+			calls, p.text = append(calls, call), attempt.text
 			p.take(',')
 			continue
 		}
-		at, mark := first(p.text, []string{"\n", callsEnd}) // other text is on a line of its own
+		index, mark := first(p.text, []string{"\n", callsEnd}) // other text is on a line of its own
 		if mark == "" {
 			return nil, "", 0
 		}
-		others, p.text = append(others, p.text[:at]), p.text[at:]
+		others, p.text = append(others, p.text[:index]), p.text[index:]
 	}
 }
 
@@ -75,16 +75,16 @@ func lfm(text string, _ Tools) (calls []ToolCall, left string, size int) {
 // call that does not follow the format, and everything after it.
 func pythonCalls(p python, end string) (calls []ToolCall, left, rest string, ok bool) {
 	for more := p.take('['); more; more = p.take(',') {
-		of := p
-		call, isCall := of.call()
+		attempt := p
+		call, isCall := attempt.call()
 		if !isCall {
-			at := len(p.text)
+			index := len(p.text)
 			if end != "" {
-				at, _ = first(p.text, []string{end})
+				index, _ = first(p.text, []string{end})
 			}
-			return calls, strings.TrimSuffix(strings.Trim(p.text[:at], blank), "]"), p.text[at:], true
+			return calls, strings.TrimSuffix(strings.Trim(p.text[:index], blank), "]"), p.text[index:], true
 		}
-		calls, p.text = append(calls, call), of.text
+		calls, p.text = append(calls, call), attempt.text
 	}
 	ok = p.take(']')
 	return calls, "", p.text, ok

@@ -27,8 +27,8 @@ func (f *Forms) Required(tools Tools, name string) (form string, err error) {
 		return "", fmt.Errorf("tools: %w", err)
 	}
 	var calls [][]grammar.Part
-	for _, of := range list {
-		t := tool{name: of.Function.Name, parameters: of.Function.Parameters, template: f.template}
+	for _, entry := range list {
+		t := tool{name: entry.Function.Name, parameters: entry.Function.Parameters, template: f.template}
 		if name != "" && t.name != name {
 			continue
 		}

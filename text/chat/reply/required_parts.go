@@ -149,27 +149,27 @@ func orName(err error) error {
 
 // argument is an argument of a schema, before marks. The schema must allow text, or JSON that contains no text.
 func argument(schema json.RawMessage, marks []string) (p grammar.Part, err error) {
-	var of struct {
+	var fields struct {
 		Type any
 		Enum []any
 	}
-	if json.Unmarshal(schema, &of) != nil {
+	if json.Unmarshal(schema, &fields) != nil {
 		return p, errors.New("a schema that is not an object")
 	}
-	if of.Type != "string" {
+	if fields.Type != "string" {
 		if p, ok := textualArgument(schema, marks); ok {
 			return p, nil
 		}
 		return grammar.Part{Schema: schema}, withoutText(schema)
 	}
 	keys := []string{"type", "enum", "title", "description", "default", "examples"}
-	if err := decodeOnly(schema, &of, keys); err != nil {
+	if err := decodeOnly(schema, &fields, keys); err != nil {
 		return p, err
 	}
-	if of.Enum == nil {
+	if fields.Enum == nil {
 		return grammar.Part{Without: marks}, nil
 	}
-	for _, v := range of.Enum {
+	for _, v := range fields.Enum {
 		text, ok := v.(string)
 		within := func(mark string) bool { return strings.Contains(text, mark) }
 		if !ok || text == "" || slices.ContainsFunc(marks, within) {
@@ -183,22 +183,22 @@ func argument(schema json.RawMessage, marks []string) (p grammar.Part, err error
 // withoutText refuses schemas of JSON that may have text in it, which could contain a mark: it accepts only schemas of
 // numbers, truth values, null, and lists of these.
 func withoutText(schema json.RawMessage) error {
-	var of struct {
+	var fields struct {
 		Type  any
 		Items json.RawMessage
 	}
-	if json.Unmarshal(schema, &of) != nil {
+	if json.Unmarshal(schema, &fields) != nil {
 		return errors.New("a schema that is not an object")
 	}
-	types, isList := of.Type.([]any)
+	types, isList := fields.Type.([]any)
 	if !isList {
-		types = []any{of.Type}
+		types = []any{fields.Type}
 	}
 	for _, one := range types {
 		switch one {
 		case "integer", "number", "boolean", "null":
 		case "array":
-			if err := withoutText(of.Items); err != nil {
+			if err := withoutText(fields.Items); err != nil {
 				return err
 			}
 			for _, key := range []string{"prefixItems", "contains", "unevaluatedItems"} {

@@ -86,28 +86,28 @@ func gemmaObject(schema json.RawMessage) ([]grammar.Part, error) {
 // gemmaValue returns a value of a schema: text between marks that it does not contain, lists and objects with
 // unquoted keys, and other values as JSON.
 func gemmaValue(schema json.RawMessage) ([]grammar.Part, error) {
-	var of struct {
+	var fields struct {
 		Type     any
 		Items    json.RawMessage
 		MinItems int
 		MaxItems *int
 	}
-	if json.Unmarshal(schema, &of) != nil {
+	if json.Unmarshal(schema, &fields) != nil {
 		return nil, errors.New("a schema that is not an object")
 	}
-	switch of.Type {
+	switch fields.Type {
 	case "object":
 		return gemmaObject(schema)
 	case "array":
 		keys := []string{"type", "items", "minItems", "maxItems", "title", "description"}
-		if err := decodeOnly(schema, &of, keys); err != nil {
+		if err := decodeOnly(schema, &fields, keys); err != nil {
 			return nil, err
 		}
-		item, err := gemmaValue(of.Items)
+		item, err := gemmaValue(fields.Items)
 		if err != nil {
 			return nil, err
 		}
-		m := grammar.Members{Separator: ",", More: item, Min: of.MinItems, Max: of.MaxItems}
+		m := grammar.Members{Separator: ",", More: item, Min: fields.MinItems, Max: fields.MaxItems}
 		return []grammar.Part{literal("["), {Members: &m}, literal("]")}, nil
 	case "string":
 		text, err := argument(schema, []string{gemmaQuote, gemmaEnd})

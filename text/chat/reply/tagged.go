@@ -33,7 +33,7 @@ func function(text, end string, tools Tools) (call ToolCall, rest string, ok boo
 	if !ok || !named || name == "" || strings.ContainsAny(name, "<\n") {
 		return call, "", false
 	}
-	a := arguments{of: tools.parametersOf(name)}
+	a := arguments{params: tools.parametersOf(name)}
 	for {
 		text = strings.TrimLeft(text, blank)
 		if rest, ok = strings.CutPrefix(text, functionEnd); ok {
@@ -58,13 +58,13 @@ func (a *arguments) parameter(key, text, end string) (value, after string, ok bo
 	value, after, ok = strings.Cut(text, parameterEnd)
 	whole, _ := cutBefore(value, end) // a value that contains the end mark of a call lacks its own
 	for from := 0; ; {
-		at := strings.Index(whole[from:], "\n"+parameterStart)
-		if at < 0 {
+		index := strings.Index(whole[from:], "\n"+parameterStart)
+		if index < 0 {
 			break
 		}
-		from += at + 1
+		from += index + 1
 		next, _, named := strings.Cut(whole[from+len(parameterStart):], ">")
-		if named && next != key && !a.seen[next] && (a.of.root == nil || a.of.has([]string{next})) {
+		if named && next != key && !a.seen[next] && (a.params.root == nil || a.params.has([]string{next})) {
 			return whole[:from], text[from:], true
 		}
 	}
@@ -81,13 +81,13 @@ func (a *arguments) parameter(key, text, end string) (value, after string, ok bo
 
 // glm parses name<arg_key>key</arg_key><arg_value>value</arg_value>, used by GLM-4.5.
 func glm(text string, tools Tools) (call ToolCall, rest string, ok bool) {
-	at, mark := first(text, []string{keyStart, callEnd})
-	name := strings.TrimSpace(text[:at])
+	index, mark := first(text, []string{keyStart, callEnd})
+	name := strings.TrimSpace(text[:index])
 	if mark == "" || name == "" || strings.ContainsAny(name, "<{") {
 		return call, "", false
 	}
-	a := arguments{of: tools.parametersOf(name)}
-	for text = text[at:]; ; {
+	a := arguments{params: tools.parametersOf(name)}
+	for text = text[index:]; ; {
 		text = strings.TrimLeft(text, blank)
 		if text, ok = strings.CutPrefix(text, keyStart); !ok {
 			return ToolCall{Name: name, Arguments: a.object()}, text, true

@@ -7,14 +7,14 @@ import (
 )
 
 // first returns the first of some marks in a text and its position. The mark is "" if there is none.
-func first(text string, marks []string) (at int, mark string) {
-	at = len(text)
+func first(text string, marks []string) (index int, mark string) {
+	index = len(text)
 	for _, m := range marks {
-		if i := strings.Index(text[:min(len(text), at+len(m))], m); i >= 0 && i < at {
-			at, mark = i, m
+		if i := strings.Index(text[:min(len(text), index+len(m))], m); i >= 0 && i < index {
+			index, mark = i, m
 		}
 	}
-	return at, mark
+	return index, mark
 }
 
 // blank are the characters between words and lines.
@@ -53,8 +53,8 @@ func separator(before, after string) string {
 
 // cutBefore cuts a text before the first mark.
 func cutBefore(text, mark string) (before, rest string) {
-	if at := strings.Index(text, mark); at >= 0 {
-		return text[:at], text[at:]
+	if index := strings.Index(text, mark); index >= 0 {
+		return text[:index], text[index:]
 	}
 	return text, ""
 }

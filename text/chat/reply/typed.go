@@ -27,9 +27,9 @@ func (t Tools) parametersOf(name string) parameters {
 	if json.Unmarshal([]byte(t), &list) != nil {
 		return parameters{}
 	}
-	for _, of := range list {
-		if of.Function.Name == name {
-			return parameters{decoded(string(of.Function.Parameters))}
+	for _, entry := range list {
+		if entry.Function.Name == name {
+			return parameters{decoded(string(entry.Function.Parameters))}
 		}
 	}
 	return parameters{}
@@ -113,50 +113,50 @@ const mostFollowed = 40
 
 // alternatives calls f for each schema that a schema refers to or is composed of.
 func (p parameters) alternatives(schema any, f func(schema any)) {
-	of, _ := schema.(map[string]any)
-	if to, ok := of["$ref"].(string); ok {
-		f(p.at(to))
+	object, _ := schema.(map[string]any)
+	if to, ok := object["$ref"].(string); ok {
+		f(p.resolve(to))
 	}
 	for _, key := range []string{"anyOf", "oneOf", "allOf"} {
-		list, _ := of[key].([]any)
+		list, _ := object[key].([]any)
 		for _, one := range list {
 			f(one)
 		}
 	}
 }
 
-// at returns the schema that a reference within the parameters names, or nil if it names none.
-func (p parameters) at(reference string) any {
+// resolve returns the schema that a reference within the parameters names, or nil if it names none.
+func (p parameters) resolve(reference string) any {
 	path, ok := strings.CutPrefix(reference, "#")
 	if !ok {
 		return nil
 	}
-	at := p.root
+	current := p.root
 	for _, key := range strings.Split(path, "/")[1:] {
 		key = strings.NewReplacer("~1", "/", "~0", "~").Replace(key)
-		switch of := at.(type) {
+		switch node := current.(type) {
 		case map[string]any:
-			at = of[key]
+			current = node[key]
 		case []any:
 			i, err := strconv.Atoi(key)
-			if err != nil || i < 0 || i >= len(of) {
+			if err != nil || i < 0 || i >= len(node) {
 				return nil
 			}
-			at = of[i]
+			current = node[i]
 		default:
 			return nil
 		}
 	}
-	return at
+	return current
 }
 
 // property returns the schema that an object's schema has for a member.
 func (p parameters) property(schema any, name string, depth int) (property any, known bool) {
-	of, _ := schema.(map[string]any)
-	if of == nil || depth == 0 {
+	object, _ := schema.(map[string]any)
+	if object == nil || depth == 0 {
 		return nil, false
 	}
-	properties, _ := of["properties"].(map[string]any)
+	properties, _ := object["properties"].(map[string]any)
 	if property, known = properties[name]; known {
 		return property, true
 	}
@@ -165,7 +165,7 @@ func (p parameters) property(schema any, name string, depth int) (property any, 
 			property, known = p.property(one, name, depth-1)
 		}
 	})
-	if property, isSchema := of["additionalProperties"].(map[string]any); !known && isSchema {
+	if property, isSchema := object["additionalProperties"].(map[string]any); !known && isSchema {
 		return property, true
 	}
 	return property, known
@@ -173,17 +173,17 @@ func (p parameters) property(schema any, name string, depth int) (property any, 
 
 // types adds the types of values that a schema names.
 func (p parameters) types(schema any, types map[string]bool, depth int) {
-	of, _ := schema.(map[string]any)
-	if of == nil || depth == 0 {
+	object, _ := schema.(map[string]any)
+	if object == nil || depth == 0 {
 		return
 	}
-	for _, name := range listOf(of["type"]) {
+	for _, name := range listOf(object["type"]) {
 		if name, ok := name.(string); ok {
 			types[typeNamed(name)] = true
 		}
 	}
-	values, _ := of["enum"].([]any)
-	if constant, ok := of["const"]; ok {
+	values, _ := object["enum"].([]any)
+	if constant, ok := object["const"]; ok {
 		values = append(slices.Clone(values), constant)
 	}
 	for _, v := range values {
@@ -194,37 +194,37 @@ func (p parameters) types(schema any, types map[string]bool, depth int) {
 
 // allows reports whether a schema allows a value, considering types, values, patterns, references and alternatives.
 func (p parameters) allows(schema, v any, depth int) bool {
-	of, isObject := schema.(map[string]any)
+	object, isObject := schema.(map[string]any)
 	if !isObject || depth == 0 {
 		return schema != false
 	}
 	isType := func(name any) bool { return isOf(v, name) }
-	if names, ok := of["type"]; ok && !slices.ContainsFunc(listOf(names), isType) {
+	if names, ok := object["type"]; ok && !slices.ContainsFunc(listOf(names), isType) {
 		return false
 	}
 	equal := func(one any) bool { return sameValue(one, v) }
-	if values, ok := of["enum"].([]any); ok && !slices.ContainsFunc(values, equal) {
+	if values, ok := object["enum"].([]any); ok && !slices.ContainsFunc(values, equal) {
 		return false
 	}
-	if constant, ok := of["const"]; ok && !equal(constant) {
+	if constant, ok := object["const"]; ok && !equal(constant) {
 		return false
 	}
 	if text, isText := v.(string); isText {
-		pattern, _ := of["pattern"].(string)
+		pattern, _ := object["pattern"].(string)
 		if r, err := regexp.Compile(pattern); err == nil && !r.MatchString(text) {
 			return false
 		}
 	}
-	if to, ok := of["$ref"].(string); ok && !p.allows(p.at(to), v, depth-1) {
+	if to, ok := object["$ref"].(string); ok && !p.allows(p.resolve(to), v, depth-1) {
 		return false
 	}
 	allowed := func(one any) bool { return p.allows(one, v, depth-1) }
 	for _, key := range []string{"anyOf", "oneOf"} {
-		if list, ok := of[key].([]any); ok && !slices.ContainsFunc(list, allowed) {
+		if list, ok := object[key].([]any); ok && !slices.ContainsFunc(list, allowed) {
 			return false
 		}
 	}
-	all, _ := of["allOf"].([]any)
+	all, _ := object["allOf"].([]any)
 	return !slices.ContainsFunc(all, func(one any) bool { return !allowed(one) })
 }
 
@@ -267,9 +267,9 @@ func isInteger(n json.Number) bool {
 // isOf reports whether a value has the type with a name. Unknown names allow any type.
 func isOf(v any, name any) bool {
 	text, _ := name.(string)
-	kind, of := kindOf(v), typeNamed(text)
+	kind, wanted := kindOf(v), typeNamed(text)
 	known := []string{"null", "boolean", "string", "array", "object", "number", "integer"}
-	return kind == of || kind == "integer" && of == "number" || !slices.Contains(known, of)
+	return kind == wanted || kind == "integer" && wanted == "number" || !slices.Contains(known, wanted)
 }
 
 // typeNamed returns the JSON type of a name. Hand-written schemas use the names of programming languages.

@@ -38,21 +38,21 @@ type aparts struct {
 const noText = -1
 
 // items is Builder.Apart.
-func (b *aparts) items(of apart) Expr {
-	b.list = append(b.list, of)
-	e := b.item(int32(len(b.list)-1), b.earlierID(earlier{}), b.textID(""), of.item)
-	if of.min == 0 {
+func (b *aparts) items(spec apart) Expr {
+	b.list = append(b.list, spec)
+	e := b.item(int32(len(b.list)-1), b.earlierID(earlier{}), b.textID(""), spec.item)
+	if spec.min == 0 {
 		return b.Optional(e)
 	}
 	return e
 }
 
-func (b *aparts) earlierID(of earlier) int32 {
-	key := strconv.Itoa(of.count) + strconv.FormatBool(of.unknown)
-	for _, text := range of.texts {
+func (b *aparts) earlierID(prior earlier) int32 {
+	key := strconv.Itoa(prior.count) + strconv.FormatBool(prior.unknown)
+	for _, text := range prior.texts {
 		key += " " + strconv.Quote(text)
 	}
-	return number(&b.earlier, &b.earlierIDs, key, of, b.spend)
+	return number(&b.earlier, &b.earlierIDs, key, prior, b.spend)
 }
 
 func (b *aparts) textID(text string) int32 {
@@ -75,10 +75,10 @@ func number[T any](list *[]T, ids *map[string]int32, key string, value T, spend 
 }
 
 // item is the rest of an item and the items after it.
-func (b *aparts) item(of, before, text int32, rest Expr) Expr {
-	k := key{kindApart, of, before, text, int32(rest)}
+func (b *aparts) item(spec, before, text int32, rest Expr) Expr {
+	k := key{kindApart, spec, before, text, int32(rest)}
 	ends := b.mayEnd(k)
-	e := b.intern(k, ends && b.earlier[before].count+1 >= b.list[of].min, true, false)
+	e := b.intern(k, ends && b.earlier[before].count+1 >= b.list[spec].min, true, false)
 	n := &b.nodes[e]
 	n.apart, n.loose = true, b.earlier[before].unknown || text == noText && b.nodes[rest].nullable
 	return e
@@ -143,16 +143,16 @@ func (b *aparts) arcs(k key) []arc {
 			on = appendArc(on, arc{byte(c), byte(c), to})
 		}
 	}
-	before, of := b.earlier[k.b], b.list[k.a]
-	if !b.mayEnd(k) || before.count+1 >= of.max {
+	before, spec := b.earlier[k.b], b.list[k.a]
+	if !b.mayEnd(k) || before.count+1 >= spec.max {
 		return on
 	}
 	now := earlier{count: before.count + 1, unknown: k.c == noText}
 	if !now.unknown {
 		now.texts = slices.Clone(before.texts)
-		at, _ := slices.BinarySearch(now.texts, b.texts[k.c])
-		now.texts = slices.Insert(now.texts, at, b.texts[k.c])
+		index, _ := slices.BinarySearch(now.texts, b.texts[k.c])
+		now.texts = slices.Insert(now.texts, index, b.texts[k.c])
 	}
-	next := b.item(k.a, b.earlierID(now), b.textID(""), of.item)
-	return b.merge([][]arc{on, b.arcsOf(b.seq(of.separator, next))})
+	next := b.item(k.a, b.earlierID(now), b.textID(""), spec.item)
+	return b.merge([][]arc{on, b.arcsOf(b.seq(spec.separator, next))})
 }

@@ -56,7 +56,7 @@ type state struct {
 // New makes the automaton of an expression. It fails if a rule begins with itself, or if no text can be complete. The
 // builder belongs to the automaton from then on.
 func New(b *Builder, e Expr) (*Automaton, error) {
-	if rule, is := b.leftRecursive(); is {
+	if rule, found := b.leftRecursive(); found {
 		return nil, fmt.Errorf("rule %s begins with itself: write its recursion at the end", rule)
 	}
 	b.settle()
@@ -110,13 +110,13 @@ func (a *Automaton) cont(c cont) int32 {
 }
 
 // close makes the closure of a cont.
-func (a *Automaton) close(of int32) closure {
-	if c := a.closures[of]; c.made {
+func (a *Automaton) close(contID int32) closure {
+	if c := a.closures[contID]; c.made {
 		return c
 	}
 	a.round++
 	c := closure{made: true}
-	todo := []int32{of}
+	todo := []int32{contID}
 	for len(todo) > 0 && a.b.err == nil {
 		id := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]
@@ -129,66 +129,66 @@ func (a *Automaton) close(of int32) closure {
 			c.accepts = c.accepts || known.accepts
 			continue
 		}
-		at := a.conts[id]
-		if at.leaf {
+		current := a.conts[id]
+		if current.leaf {
 			c.leaves = append(c.leaves, id)
-			if a.b.nodes[at.head].nullable {
-				todo = append(todo, at.tail)
+			if a.b.nodes[current.head].nullable {
+				todo = append(todo, current.tail)
 			}
 			continue
 		}
-		todo = a.open(at, todo)
+		todo = a.open(current, todo)
 	}
 	slices.Sort(c.leaves)
 	c.leaves = slices.Compact(c.leaves)
-	a.closures[of] = c
+	a.closures[contID] = c
 	a.b.spend(4 * len(c.leaves))
 	return c
 }
 
 // open appends what the head of a cont begins with.
-func (a *Automaton) open(at cont, todo []int32) []int32 {
+func (a *Automaton) open(current cont, todo []int32) []int32 {
 	b := a.b
-	k := b.nodes[at.head].key
-	if !b.productive(at.head) {
+	k := b.nodes[current.head].key
+	if !b.productive(current.head) {
 		return todo
 	}
 	switch k.kind {
 	case kindSeq:
-		return append(todo, a.push(Expr(k.a), a.push(Expr(k.b), at.tail)))
+		return append(todo, a.push(Expr(k.a), a.push(Expr(k.b), current.tail)))
 	case kindAlt:
 		for _, e := range b.lists[k.a] {
-			todo = append(todo, a.push(e, at.tail))
+			todo = append(todo, a.push(e, current.tail))
 		}
 		return todo
 	case kindRepeat:
 		if k.b == 0 {
-			todo = append(todo, at.tail)
+			todo = append(todo, current.tail)
 		}
 		hi := int(k.c)
 		if hi != Unlimited {
 			hi--
 		}
 		if b.productive(Expr(k.a)) {
-			rest := a.push(b.Repeat(Expr(k.a), max(int(k.b)-1, 0), hi), at.tail)
+			rest := a.push(b.Repeat(Expr(k.a), max(int(k.b)-1, 0), hi), current.tail)
 			todo = append(todo, a.push(Expr(k.a), rest))
 		}
 		return todo
 	case kindRule:
-		return append(todo, a.push(b.rules.list[k.a].body, at.tail))
+		return append(todo, a.push(b.rules.list[k.a].body, current.tail))
 	case kindMembers:
 		next, none := b.members.expand(k)
 		for _, e := range next {
-			todo = append(todo, a.push(e, at.tail))
+			todo = append(todo, a.push(e, current.tail))
 		}
 		if none {
-			todo = append(todo, at.tail)
+			todo = append(todo, current.tail)
 		}
 		return todo
 	case kindLexeme:
-		return append(todo, a.leaf(Expr(k.a), at.tail))
+		return append(todo, a.leaf(Expr(k.a), current.tail))
 	}
-	return append(todo, a.leaf(at.head, at.tail))
+	return append(todo, a.leaf(current.head, current.tail))
 }
 
 // state is the state of some conts.
@@ -335,18 +335,18 @@ func (a *Automaton) makeRow(s State) *[256]State {
 	}
 	var row [256]State
 	ends := cuts(lists)
-	at := make([]int, len(lists))
+	positions := make([]int, len(lists))
 	var to, last []int32
 	lastState := Dead
 	for i := 0; i+1 < len(ends); i++ {
 		lo, hi := ends[i], ends[i+1]-1
 		to = to[:0]
 		for j, arcs := range lists {
-			for at[j] < len(arcs) && int(arcs[at[j]].hi) < lo {
-				at[j]++
+			for positions[j] < len(arcs) && int(arcs[positions[j]].hi) < lo {
+				positions[j]++
 			}
-			if at[j] < len(arcs) && int(arcs[at[j]].lo) <= lo && !a.b.empty(arcs[at[j]].to) {
-				to = append(to, a.leaf(arcs[at[j]].to, a.conts[leaves[j]].tail))
+			if positions[j] < len(arcs) && int(arcs[positions[j]].lo) <= lo && !a.b.empty(arcs[positions[j]].to) {
+				to = append(to, a.leaf(arcs[positions[j]].to, a.conts[leaves[j]].tail))
 			}
 		}
 		next := Dead
@@ -375,9 +375,9 @@ func (a *Automaton) Settle(s State, text []byte) State {
 	item := lastScalar(text)
 	var conts []int32
 	for _, id := range a.states[s].leaves {
-		at := a.conts[id]
-		if k := a.b.nodes[at.head].key; k.kind == kindApart && k.c == noText && !a.b.aparts.earlier[k.b].unknown {
-			id = a.leaf(a.b.aparts.item(k.a, k.b, a.b.aparts.textID(item), Expr(k.d)), at.tail)
+		current := a.conts[id]
+		if k := a.b.nodes[current.head].key; k.kind == kindApart && k.c == noText && !a.b.aparts.earlier[k.b].unknown {
+			id = a.leaf(a.b.aparts.item(k.a, k.b, a.b.aparts.textID(item), Expr(k.d)), current.tail)
 		}
 		conts = append(conts, id)
 	}

@@ -64,8 +64,8 @@ func (b *derivatives) derive(k key) []arc {
 	case kindLexeme:
 		return b.arcsOf(Expr(k.a))
 	}
-	if of := b.leaves[k.kind]; of != nil {
-		return of.arcs(k)
+	if leaf := b.leaves[k.kind]; leaf != nil {
+		return leaf.arcs(k)
 	}
 	return nil
 }
@@ -92,16 +92,16 @@ func appendArc(arcs []arc, a arc) []arc {
 // cuts returns the bytes at which an arc begins or the previous byte ended one. All bytes from one cut up to the next
 // are on the same arcs.
 func cuts(lists [][]arc) []int {
-	var at [257]bool
-	at[0], at[256] = true, true
+	var isCut [257]bool
+	isCut[0], isCut[256] = true, true
 	for _, arcs := range lists {
 		for _, a := range arcs {
-			at[a.lo], at[int(a.hi)+1] = true, true
+			isCut[a.lo], isCut[int(a.hi)+1] = true, true
 		}
 	}
 	var all []int
-	for c, is := range at {
-		if is {
+	for c, cut := range isCut {
+		if cut {
 			all = append(all, c)
 		}
 	}
@@ -119,17 +119,17 @@ func (b *derivatives) merge(lists [][]arc) []arc {
 	}
 	ends := cuts(lists)
 	var to []arc
-	at := make([]int, len(lists))
+	positions := make([]int, len(lists))
 	var targets []Expr
 	for i := 0; i+1 < len(ends); i++ {
 		lo, hi := ends[i], ends[i+1]-1
 		targets = targets[:0]
 		for j, arcs := range lists {
-			for at[j] < len(arcs) && int(arcs[at[j]].hi) < lo {
-				at[j]++
+			for positions[j] < len(arcs) && int(arcs[positions[j]].hi) < lo {
+				positions[j]++
 			}
-			if at[j] < len(arcs) && int(arcs[at[j]].lo) <= lo {
-				targets = append(targets, arcs[at[j]].to)
+			if positions[j] < len(arcs) && int(arcs[positions[j]].lo) <= lo {
+				targets = append(targets, arcs[positions[j]].to)
 			}
 		}
 		if len(targets) > 0 {
@@ -147,20 +147,20 @@ func (b *derivatives) intersect(list []Expr) []arc {
 	}
 	ends := cuts(lists)
 	var to []arc
-	at := make([]int, len(lists))
+	positions := make([]int, len(lists))
 	targets := make([]Expr, len(lists))
 	for i := 0; i+1 < len(ends); i++ {
 		lo, hi := ends[i], ends[i+1]-1
 		all := true
 		for j, arcs := range lists {
-			for at[j] < len(arcs) && int(arcs[at[j]].hi) < lo {
-				at[j]++
+			for positions[j] < len(arcs) && int(arcs[positions[j]].hi) < lo {
+				positions[j]++
 			}
-			if at[j] == len(arcs) || int(arcs[at[j]].lo) > lo {
+			if positions[j] == len(arcs) || int(arcs[positions[j]].lo) > lo {
 				all = false
 				break
 			}
-			targets[j] = arcs[at[j]].to
+			targets[j] = arcs[positions[j]].to
 		}
 		if !all {
 			continue
@@ -203,23 +203,23 @@ func (b *derivatives) empty(e Expr) bool {
 	case n.plain || n.nullable || n.emptiness == nonEmpty:
 		return false
 	}
-	var is bool
+	var isEmpty bool
 	switch k := n.key; k.kind {
 	case kindSeq:
-		is = b.empty(Expr(k.a)) || b.empty(Expr(k.b))
+		isEmpty = b.empty(Expr(k.a)) || b.empty(Expr(k.b))
 	case kindAlt:
-		is = !slices.ContainsFunc(b.lists[k.a], func(e Expr) bool { return !b.empty(e) })
+		isEmpty = !slices.ContainsFunc(b.lists[k.a], func(e Expr) bool { return !b.empty(e) })
 	case kindRepeat, kindLexeme:
-		is = b.empty(Expr(k.a))
+		isEmpty = b.empty(Expr(k.a))
 	case kindAnd, kindNot, kindNumber:
 		return !b.reach(e)
 	default:
-		if of, ok := b.leaves[k.kind].(emptier); ok {
-			is = of.empty(k)
+		if leaf, ok := b.leaves[k.kind].(emptier); ok {
+			isEmpty = leaf.empty(k)
 		}
 	}
-	b.note(e, is)
-	return is
+	b.note(e, isEmpty)
+	return isEmpty
 }
 
 // reach searches for a derivative of an expression that has a string, and notes what it learns on the way.

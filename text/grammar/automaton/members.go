@@ -72,11 +72,11 @@ func (b *memberLists) first(m Members) Expr {
 	if m.combinations() > maxCounts {
 		b.err = errTooMany
 	}
-	at := int32(0)
+	position := int32(0)
 	if m.Order == AnyOrder {
-		at = b.seenID(string(make([]byte, (len(m.List)+7)/8)))
+		position = b.seenID(string(make([]byte, (len(m.List)+7)/8)))
 	}
-	return b.from(int32(len(b.list)-1), at, 0, 0)
+	return b.from(int32(len(b.list)-1), position, 0, 0)
 }
 
 // variants returns the variants of all members.
@@ -151,38 +151,38 @@ func (b *memberLists) seenID(set string) int32 {
 }
 
 // gone reports whether member i can't come any more: it or a later one has come.
-func (b *memberLists) gone(m *Members, at int32, i int) bool {
+func (b *memberLists) gone(m *Members, position int32, i int) bool {
 	if m.Order == AnyOrder {
-		return b.seen[at][i>>3]>>(i&7)&1 != 0
+		return b.seen[position][i>>3]>>(i&7)&1 != 0
 	}
-	return i < int(at)
+	return i < int(position)
 }
 
 // with returns the position after member i.
-func (b *memberLists) with(m *Members, at int32, i int) int32 {
+func (b *memberLists) with(m *Members, position int32, i int) int32 {
 	if m.Order != AnyOrder {
 		return int32(i + 1)
 	}
-	set := []byte(b.seen[at])
+	set := []byte(b.seen[position])
 	set[i>>3] |= 1 << (i & 7)
 	return b.seenID(string(set))
 }
 
 // withMore returns the position after a further member.
-func (m *Members) withMore(at int32) int32 {
+func (m *Members) withMore(position int32) int32 {
 	if m.Order != AnyOrder {
 		return int32(len(m.List))
 	}
-	return at
+	return position
 }
 
 // from is the members that are left at a place, with so many before them. state is what the counters say, and in
 // its lowest bit whether there is one before.
-func (b *memberLists) from(of, at, count, state int32) Expr {
-	if m := &b.list[of]; m.Max == Unlimited {
+func (b *memberLists) from(list, position, count, state int32) Expr {
+	if m := &b.list[list]; m.Max == Unlimited {
 		count = min(count, int32(m.Min)) // nothing depends on more
 	}
-	return b.intern(key{kindMembers, of, at, count, state}, false, false, false)
+	return b.intern(key{kindMembers, list, position, count, state}, false, false, false)
 }
 
 // expand returns the texts that may come next, each followed by the rest of the members, and whether the members may
@@ -194,13 +194,13 @@ func (b *memberLists) expand(k key) (next []Expr, none bool) {
 	if m.Max != Unlimited && count >= m.Max {
 		return nil, none
 	}
-	take := func(list []Variant, at int32) {
+	take := func(list []Variant, position int32) {
 		for _, v := range list {
 			after, ok := m.counted(counts, v)
 			if !ok || !b.productive(v.Text) {
 				continue
 			}
-			if rest := b.from(k.a, at, m.tally(k.c, counts, after, v), after<<1|1); b.productive(rest) {
+			if rest := b.from(k.a, position, m.tally(k.c, counts, after, v), after<<1|1); b.productive(rest) {
 				next = append(next, b.after(k, v.Text, rest))
 			}
 		}
@@ -236,10 +236,10 @@ func (b *memberLists) canBe(list []Variant) bool {
 }
 
 // required counts the required members that are left. It is -1 if one of them has no text.
-func (b *memberLists) required(m *Members, at int32) int {
+func (b *memberLists) required(m *Members, position int32) int {
 	n := 0
 	for i, member := range m.List {
-		if member.Required && !b.gone(m, at, i) {
+		if member.Required && !b.gone(m, position, i) {
 			if !b.canBe(member.Variants) {
 				return -1
 			}
@@ -282,7 +282,7 @@ type tallies struct{ count, counts int32 }
 
 // completes is enough for members with counters. It tries the members that are left in the order of the list, with all
 // tallies that the previous ones can lead to, and then further members. The order makes no difference to the tallies.
-func (b *memberLists) completes(m *Members, at int32, from tallies) bool {
+func (b *memberLists) completes(m *Members, position int32, from tallies) bool {
 	ends := func(t tallies) bool { return int(t.count) >= m.Min && m.satisfied(t.counts) }
 	step := func(to map[tallies]bool, t tallies, list []Variant) {
 		if m.Max != Unlimited && int(t.count) >= m.Max {
@@ -300,7 +300,7 @@ func (b *memberLists) completes(m *Members, at int32, from tallies) bool {
 	}
 	now := map[tallies]bool{from: true}
 	for i, member := range m.List {
-		if b.gone(m, at, i) {
+		if b.gone(m, position, i) {
 			continue
 		}
 		next := map[tallies]bool{}
@@ -323,9 +323,9 @@ func (b *memberLists) completes(m *Members, at int32, from tallies) bool {
 			if ends(t) {
 				return true
 			}
-			at := tallies{min(t.count, int32(m.Min)), t.counts}
-			if n, met := fewest[at]; !met || t.count < n {
-				fewest[at] = t.count
+			capped := tallies{min(t.count, int32(m.Min)), t.counts}
+			if n, met := fewest[capped]; !met || t.count < n {
+				fewest[capped] = t.count
 				step(next, t, m.More)
 			}
 		}

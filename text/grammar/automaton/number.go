@@ -9,10 +9,10 @@ type numbers struct {
 	divisors []divisor
 }
 
-// divisor is what decimal numbers are a multiple of: of, in units of 10 to the power -digits.
+// divisor is what decimal numbers are a multiple of: modulus, in units of 10 to the power -digits.
 type divisor struct {
-	of     int64
-	digits int32
+	modulus int64
+	digits  int32
 }
 
 // phases of a number.
@@ -43,10 +43,10 @@ func (b *numbers) multiple(n int64, digits int, fraction bool) Expr {
 func (b *numbers) rest(d int32, remainder int64, phase, left int32) Expr {
 	nullable := false
 	if phase != beforeNumber && phase != afterPoint && phase != inZeros {
-		of := b.divisors[d].of
+		modulus := b.divisors[d].modulus
 		r := remainder
 		for range left {
-			r = r * 10 % of
+			r = r * 10 % modulus
 		}
 		nullable = r == 0
 	}
@@ -55,7 +55,7 @@ func (b *numbers) rest(d int32, remainder int64, phase, left int32) Expr {
 
 func (b *numbers) arcs(k key) []arc {
 	d, r, phase, left := k.a, int64(k.b), k.c, k.d
-	of := b.divisors[d].of
+	modulus := b.divisors[d].modulus
 	var arcs []arc
 	if (phase == afterZero || phase == inInteger) && left >= 0 {
 		arcs = append(arcs, arc{'.', '.', b.rest(d, r, afterPoint, left)})
@@ -64,19 +64,19 @@ func (b *numbers) arcs(k key) []arc {
 		to := Fail
 		switch phase {
 		case beforeNumber:
-			to = b.rest(d, digit%of, inInteger, left)
+			to = b.rest(d, digit%modulus, inInteger, left)
 			if digit == 0 {
 				to = b.rest(d, 0, afterZero, left)
 			}
 		case inInteger:
-			to = b.rest(d, (r*10+digit)%of, inInteger, left)
+			to = b.rest(d, (r*10+digit)%modulus, inInteger, left)
 		case afterPoint, inFraction, inZeros:
 			if left > 0 {
 				after := int32(inFraction)
 				if digit == 0 {
 					after = inZeros
 				}
-				to = b.rest(d, (r*10+digit)%of, after, left-1)
+				to = b.rest(d, (r*10+digit)%modulus, after, left-1)
 			}
 		}
 		if to != Fail {

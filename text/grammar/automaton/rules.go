@@ -42,31 +42,31 @@ func (b *rules) productive(e Expr) bool {
 	if s := b.nodes[e].emptiness; s != emptinessUnknown && b.settled {
 		return s == nonEmpty
 	}
-	is := true
+	isProductive := true
 	switch k.kind {
 	case kindSeq:
-		is = b.productive(Expr(k.a)) && b.productive(Expr(k.b))
+		isProductive = b.productive(Expr(k.a)) && b.productive(Expr(k.b))
 	case kindAlt:
-		is = false
+		isProductive = false
 		for _, e := range b.lists[k.a] {
 			if b.productive(e) {
-				is = true
+				isProductive = true
 				break
 			}
 		}
 	case kindRepeat:
-		is = k.b == 0 || b.productive(Expr(k.a))
+		isProductive = k.b == 0 || b.productive(Expr(k.a))
 	case kindLexeme:
-		is = b.productive(Expr(k.a))
+		isProductive = b.productive(Expr(k.a))
 	case kindRule:
-		is = b.list[k.a].productive
+		isProductive = b.list[k.a].productive
 	case kindMembers:
-		is = b.members.enough(k)
+		isProductive = b.members.enough(k)
 	}
 	if b.settled {
-		b.note(e, !is)
+		b.note(e, !isProductive)
 	}
-	return is
+	return isProductive
 }
 
 // settle finds the productive rules: it starts from none and repeats until no more are found.

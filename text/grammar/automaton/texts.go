@@ -34,9 +34,9 @@ func (in *inside) mask(most int32) []uint32 { return in.upTo[min(int(most), len(
 // counted is a token or a node. chars is how many characters begin within the token, or before the node.
 type counted struct{ id, chars int32 }
 
-// of returns the tokens allowed in texts of some characters. They are found with a builder of their own, so that the
-// automaton that asks first is not charged for the memory.
-func (v *textMasks) of(c common) *inside {
+// insideFor returns the tokens allowed in texts of some characters. They are found with a builder of their own, so that
+// the automaton that asks first is not charged for the memory.
+func (v *textMasks) insideFor(c common) *inside {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if in := v.chars[c.name]; in != nil {
@@ -67,16 +67,16 @@ func (v *textMasks) of(c common) *inside {
 	exprs[0] = boundary
 	for i := int32(0); i < int32(len(v.nodes)); {
 		n := &v.nodes[i]
-		at, count := exprs[n.depth], chars[n.depth]
-		to := row(at)[n.byte]
+		expr, count := exprs[n.depth], chars[n.depth]
+		to := row(expr)[n.byte]
 		if to == Fail {
-			if at == boundary {
+			if expr == boundary {
 				in.exits = append(in.exits, counted{i, count})
 			}
 			i = n.next
 			continue
 		}
-		if at == boundary {
+		if expr == boundary {
 			count++
 		}
 		exprs[n.depth+1], chars[n.depth+1] = to, count
@@ -113,14 +113,14 @@ func (v *textMasks) fill(a *Automaton, s State, stack []State, mask []uint32) bo
 	if text < 0 {
 		return false
 	}
-	at := a.conts[leaves[text]]
-	k := a.b.nodes[at.head].key
-	in := v.of(a.b.common[Expr(k.a)])
+	current := a.conts[leaves[text]]
+	k := a.b.nodes[current.head].key
+	in := v.insideFor(a.b.common[Expr(k.a)])
 	lo, hi := k.b, k.c
 	if hi == Unlimited {
 		hi = math.MaxInt32
 	}
-	after := a.state([]int32{at.tail})
+	after := a.state([]int32{current.tail})
 	if after < 0 {
 		return false
 	}
@@ -159,7 +159,7 @@ func (v *textMasks) fillItem(a *Automaton, s State, text key, stack []State, mas
 	if hi == Unlimited {
 		hi = math.MaxInt32
 	}
-	in := v.of(a.b.common[Expr(text.a)])
+	in := v.insideFor(a.b.common[Expr(text.a)])
 	for i, w := range in.mask(hi) {
 		mask[i] |= w
 	}

@@ -49,8 +49,8 @@ func (v *trie) close(open []int32) {
 }
 
 // put gives a node a token. Tokens of the same text come one after the other.
-func (v *trie) put(at, id int32) {
-	n := &v.nodes[at]
+func (v *trie) put(node, id int32) {
+	n := &v.nodes[node]
 	switch {
 	case n.token < 0:
 		n.token = id

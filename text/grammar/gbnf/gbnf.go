@@ -97,9 +97,9 @@ func isWord(c byte) bool {
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
 // run takes the bytes of a kind.
-func (p *parser) run(is func(byte) bool) string {
+func (p *parser) run(accepts func(byte) bool) string {
 	n := 0
-	for n < len(p.rest) && is(p.rest[n]) {
+	for n < len(p.rest) && accepts(p.rest[n]) {
 		n++
 	}
 	s := p.rest[:n]
@@ -162,20 +162,20 @@ func (p *parser) alternatives(nested bool, depth int) (automaton.Expr, error) {
 func (p *parser) sequence(nested bool, depth int) (automaton.Expr, error) {
 	var list []automaton.Expr
 	for p.rest != "" {
-		e, is, err := p.item(nested, depth)
+		e, found, err := p.item(nested, depth)
 		if err != nil {
 			return 0, err
 		}
-		if is {
+		if found {
 			p.space(nested)
 			list = append(list, e)
 			continue
 		}
-		lo, hi, is, err := p.times(nested)
+		lo, hi, found, err := p.times(nested)
 		if err != nil {
 			return 0, err
 		}
-		if !is {
+		if !found {
 			break
 		}
 		n := len(list) - 1
@@ -188,7 +188,7 @@ func (p *parser) sequence(nested bool, depth int) (automaton.Expr, error) {
 }
 
 // item reads a literal, characters, a rule's name, a group or a dot, if one comes next.
-func (p *parser) item(nested bool, depth int) (e automaton.Expr, is bool, err error) {
+func (p *parser) item(nested bool, depth int) (e automaton.Expr, found bool, err error) {
 	switch c := p.rest[0]; {
 	case c == '"':
 		p.rest = p.rest[1:]
@@ -305,7 +305,7 @@ func (p *parser) hex(n int) (rune, error) {
 }
 
 // times reads a repetition, if one comes next.
-func (p *parser) times(nested bool) (lo, hi int, is bool, err error) {
+func (p *parser) times(nested bool) (lo, hi int, found bool, err error) {
 	defer func() { p.space(nested) }()
 	switch {
 	case p.take("*"):

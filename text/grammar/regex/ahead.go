@@ -96,8 +96,8 @@ func (c *compiler) before(re *syntax.Regexp, first bool, rest follow) (automaton
 		return 0, err
 	}
 	all := automaton.Fail
-	add := func(e automaton.Expr, at int, behind automaton.Expr) {
-		if at&atEnd != 0 {
+	add := func(e automaton.Expr, anchors int, behind automaton.Expr) {
+		if anchors&atEnd != 0 {
 			behind = c.onlyEmpty(behind)
 		}
 		all = c.b.Alt(all, c.b.Seq(e, behind))
@@ -108,13 +108,13 @@ func (c *compiler) before(re *syntax.Regexp, first bool, rest follow) (automaton
 		return all, nil
 	}
 	whole, err := rest(true) // if nothing is matched before
-	for at, e := range l {
+	for anchors, e := range l {
 		if whole == behind {
-			add(e, at, behind)
+			add(e, anchors, behind)
 			continue
 		}
-		add(c.b.And(e, c.b.Not(automaton.Empty)), at, behind)
-		add(c.onlyEmpty(e), at, whole)
+		add(c.b.And(e, c.b.Not(automaton.Empty)), anchors, behind)
+		add(c.onlyEmpty(e), anchors, whole)
 	}
 	return all, err
 }

@@ -115,8 +115,8 @@ func (r *rewriter) repeat(from, lo, hi int) {
 		name += "_"
 	}
 	r.repeats[name] = [2]int{lo, hi}
-	of := string(r.to[from:])
-	r.to = append(append(append(r.to[:from], "(?P<"+name+">"...), of...), ')')
+	repeated := string(r.to[from:])
+	r.to = append(append(append(r.to[:from], "(?P<"+name+">"...), repeated...), ')')
 }
 
 // class writes a class, and returns how many bytes it has.

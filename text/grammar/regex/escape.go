@@ -119,7 +119,7 @@ func (p *ecma) property(not bool) ([]rune, error) {
 	}
 	p.rest = rest
 	name = name[1:]
-	if key, value, is := strings.Cut(name, "="); is {
+	if key, value, hasKey := strings.Cut(name, "="); hasKey {
 		if !slices.Contains([]string{"Script", "sc", "General_Category", "gc"}, key) {
 			return nil, fmt.Errorf(`\p{%s} is not supported`, name)
 		}

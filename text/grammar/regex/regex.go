@@ -173,14 +173,14 @@ func (c *compiler) sequence(x, y language) language {
 	var l language
 	for i, ex := range x {
 		for j, ey := range y {
-			at := i&atStart | j&atEnd
+			anchors := i&atStart | j&atEnd
 			if j&atStart != 0 {
-				ex, at = c.onlyEmpty(ex), at|atStart
+				ex, anchors = c.onlyEmpty(ex), anchors|atStart
 			}
 			if i&atEnd != 0 {
-				ey, at = c.onlyEmpty(ey), at|atEnd
+				ey, anchors = c.onlyEmpty(ey), anchors|atEnd
 			}
-			l[at] = c.b.Alt(l[at], c.b.Seq(ex, ey))
+			l[anchors] = c.b.Alt(l[anchors], c.b.Seq(ex, ey))
 			ex = x[i]
 		}
 	}

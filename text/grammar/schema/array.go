@@ -69,7 +69,7 @@ func (c *arrays) not(a *array) ([]*array, error) {
 	if a.max != automaton.Unlimited {
 		add(func(n *array) { n.min = a.max + 1 })
 	}
-	at := func(i int, g goal) { // item i exists and is not of the goal
+	addItem := func(i int, g goal) { // item i exists and is not of the goal
 		add(func(n *array) {
 			for range i {
 				n.first = append(n.first, always)
@@ -79,12 +79,12 @@ func (c *arrays) not(a *array) ([]*array, error) {
 	}
 	for i, g := range a.first {
 		if g != always {
-			at(i, g)
+			addItem(i, g)
 		}
 	}
 	switch a.rest {
 	case never:
-		at(len(a.first), never)
+		addItem(len(a.first), never)
 	case always:
 	default:
 		add(func(n *array) {
@@ -120,8 +120,8 @@ func (c *arrays) isEmpty(a *array) (bool, error) {
 		return true, nil
 	}
 	for i := range min(a.min, len(a.first)+1) {
-		if is, err := c.empty(a.item(i)); is || err != nil {
-			return is, err
+		if isEmpty, err := c.empty(a.item(i)); isEmpty || err != nil {
+			return isEmpty, err
 		}
 	}
 	for _, s := range a.some {
@@ -141,7 +141,7 @@ func (c *arrays) canContain(a *array, s someItems) (bool, error) {
 		if a.max != automaton.Unlimited && i >= a.max {
 			break
 		}
-		if is, err := c.empty(c.goals.all(a.item(i), s.goal)); !is || err != nil {
+		if isEmpty, err := c.empty(c.goals.all(a.item(i), s.goal)); !isEmpty || err != nil {
 			return true, err
 		}
 	}

@@ -71,7 +71,7 @@ func (c *arrayCompiler) counted(a *array) (automaton.Expr, error) {
 		return 0, fmt.Errorf("more than %d schemas of contains for one array are not supported", maxWanted)
 	}
 	for i := range places + 1 {
-		list, err := w.variants(a.item(i), automaton.Empty, func(of int) bool { return i >= a.some[of].from })
+		list, err := w.variants(a.item(i), automaton.Empty, func(index int) bool { return i >= a.some[index].from })
 		if err != nil {
 			return 0, err
 		}
@@ -103,7 +103,7 @@ func (c *arrayCompiler) unequal(a *array) (automaton.Expr, error) {
 		return 0, fmt.Errorf("uniqueItems is not supported with contains, and with prefixItems only if the items " +
 			"have different types, or if all of them are listed and have few values")
 	}
-	f, err := c.forms.of(a.rest)
+	f, err := c.forms.formOf(a.rest)
 	if err != nil {
 		return 0, err
 	}
@@ -135,8 +135,8 @@ func (c *arrayCompiler) scalarsApart(a *array, f *form) (automaton.Expr, error) 
 	if text != automaton.Fail {
 		items = append(items, c.b.Seq(c.parts.Quote, text, c.parts.Quote))
 	}
-	of := c.b.Apart(c.b.Alt(items...), c.parts.Comma, a.min, lower(a.max, mostDistinct))
-	return c.b.Seq(c.b.Text("["), c.parts.Space, of, c.parts.Space, c.b.Text("]")), nil
+	list := c.b.Apart(c.b.Alt(items...), c.parts.Comma, a.min, lower(a.max, mostDistinct))
+	return c.b.Seq(c.b.Text("["), c.parts.Space, list, c.parts.Space, c.b.Text("]")), nil
 }
 
 // placesApart reports whether items at different places are never equal.
@@ -146,7 +146,7 @@ func (c *arrayCompiler) placesApart(a *array) (bool, error) {
 	}
 	for i, g := range a.first {
 		for _, h := range a.first[:i] {
-			if is, err := c.forms.empty(c.goals.all(g, h)); !is || err != nil {
+			if isEmpty, err := c.forms.empty(c.goals.all(g, h)); !isEmpty || err != nil {
 				return false, err
 			}
 		}
@@ -171,7 +171,7 @@ func (c *arrayCompiler) distinctTuples(a *array) (e automaton.Expr, ok bool, err
 		if i == hi {
 			return c.b.Alt(all...), true, nil
 		}
-		f, err := c.forms.of(a.first[i])
+		f, err := c.forms.formOf(a.first[i])
 		if err != nil {
 			return 0, false, err
 		}

@@ -11,7 +11,7 @@ func (c *combination) reference(u use) (*form, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.forms.of(g)
+	return c.forms.formOf(g)
 }
 
 func (c *combination) allOf(u use) (*form, error) {
@@ -19,7 +19,7 @@ func (c *combination) allOf(u use) (*form, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.forms.of(c.goals.all(goals...))
+	return c.forms.formOf(c.goals.all(goals...))
 }
 
 func (c *combination) anyOf(u use) (*form, error) {
@@ -27,11 +27,11 @@ func (c *combination) anyOf(u use) (*form, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.forms.of(c.goals.any(goals...))
+	return c.forms.formOf(c.goals.any(goals...))
 }
 
 func (c *combination) not(u use) (*form, error) {
-	return c.forms.of(c.goals.not(c.goals.sub(u.node, u.value, u.keyword)))
+	return c.forms.formOf(c.goals.not(c.goals.sub(u.node, u.value, u.keyword)))
 }
 
 // conditional reads "if" with "then" and "else": a value is valid by if and then, or not by if, and by else.
@@ -50,5 +50,5 @@ func (c *combination) conditional(u use) (*form, error) {
 	if then == always {
 		yes = condition
 	}
-	return c.forms.of(c.goals.any(yes, c.goals.all(c.goals.not(condition), otherwise)))
+	return c.forms.formOf(c.goals.any(yes, c.goals.all(c.goals.not(condition), otherwise)))
 }

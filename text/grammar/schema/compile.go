@@ -25,7 +25,7 @@ func Compile(p *jsontext.Parts, text []byte, o Options) (automaton.Expr, error) 
 	if root.kind != objectValue && root.kind != boolValue {
 		return 0, fmt.Errorf("the JSON schema is neither an object nor true or false")
 	}
-	if dialect, is := tooOld(root); is {
+	if dialect, isOld := tooOld(root); isOld {
 		return 0, fmt.Errorf("JSON schema: $schema %q is not supported: write the schema in draft 4 or later", dialect)
 	}
 	c := newCompiler(p, newDocument(root), o)
@@ -75,7 +75,7 @@ func (c *compiler) expr(g goal) (automaton.Expr, error) {
 	if e := *entry(&c.exprs, g); e != automaton.Fail {
 		return e, nil
 	}
-	f, err := c.forms.of(g)
+	f, err := c.forms.formOf(g)
 	if err != nil {
 		return 0, err
 	}

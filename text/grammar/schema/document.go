@@ -50,8 +50,8 @@ func (d *document) measure(v *value) {
 			d.whole, d.fraction = max(d.whole, len(n.whole)), max(d.fraction, len(n.fraction))
 		}
 	}
-	for _, of := range v.list {
-		d.measure(of)
+	for _, item := range v.list {
+		d.measure(item)
 	}
 }
 
@@ -106,7 +106,7 @@ func (d *document) scan(v *value, path, base string) {
 }
 
 // tooOld returns the $schema of a document if its dialect is older than the supported ones.
-func tooOld(root *value) (dialect string, is bool) {
+func tooOld(root *value) (dialect string, isOld bool) {
 	s := root.get("$schema")
 	for _, draft := range []string{"draft-00", "draft-01", "draft-02", "draft-03"} {
 		if s != nil && s.kind == stringValue && strings.Contains(s.text, draft) {

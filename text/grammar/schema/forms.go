@@ -87,9 +87,9 @@ func (c *forms) and(f, g *form) (*form, error) {
 				continue
 			}
 			if many {
-				if is, err := c.objects.isEmpty(o); err != nil {
+				if isEmpty, err := c.objects.isEmpty(o); err != nil {
 					return nil, err
-				} else if is {
+				} else if isEmpty {
 					continue
 				}
 			}
@@ -136,8 +136,8 @@ func (c *forms) negate(f *form) (*form, error) {
 	return to, nil
 }
 
-// of returns the form of a goal.
-func (c *forms) of(g goal) (*form, error) {
+// formOf returns the form of a goal.
+func (c *forms) formOf(g goal) (*form, error) {
 	if f := entry(&c.known, g); f.form != nil {
 		return f.form, nil
 	} else if f.busy {
@@ -166,19 +166,19 @@ func (c *forms) make(g goal) (*form, error) {
 	case goalSchema:
 		return c.read(n.node)
 	case goalNot:
-		f, err := c.of(n.operands[0])
+		f, err := c.formOf(n.operands[0])
 		if err != nil {
 			return nil, err
 		}
 		return c.negate(f)
 	}
-	f, err := c.of(n.operands[0])
+	f, err := c.formOf(n.operands[0])
 	for _, g := range n.operands[1:] {
 		if err != nil {
 			return nil, err
 		}
 		var other *form
-		if other, err = c.of(g); err != nil {
+		if other, err = c.formOf(g); err != nil {
 			return nil, err
 		}
 		if n.kind == goalOr {
@@ -205,10 +205,10 @@ func (c *forms) empty(g goal) (bool, error) {
 		return true, nil
 	}
 	entry(&c.known, g).void = voidAsked
-	f, err := c.of(g)
-	var is bool
+	f, err := c.formOf(g)
+	var isEmpty bool
 	if err == nil {
-		is, err = c.emptyForm(f)
+		isEmpty, err = c.emptyForm(f)
 	}
 	if errors.Is(err, errCircle) { // a form that is being made asks: the answer is not known yet
 		entry(&c.known, g).void = voidUnknown
@@ -219,10 +219,10 @@ func (c *forms) empty(g goal) (bool, error) {
 		return false, err
 	}
 	entry(&c.known, g).void = hasValue
-	if is {
+	if isEmpty {
 		entry(&c.known, g).void = hasNone
 	}
-	return is, nil
+	return isEmpty, nil
 }
 
 func (c *forms) emptyForm(f *form) (bool, error) {
@@ -230,12 +230,12 @@ func (c *forms) emptyForm(f *form) (bool, error) {
 		return false, nil
 	}
 	for _, a := range f.arrays {
-		if is, err := c.arrays.isEmpty(a); !is || err != nil {
+		if isEmpty, err := c.arrays.isEmpty(a); !isEmpty || err != nil {
 			return false, err
 		}
 	}
 	for _, o := range f.objects {
-		if is, err := c.objects.isEmpty(o); !is || err != nil {
+		if isEmpty, err := c.objects.isEmpty(o); !isEmpty || err != nil {
 			return false, err
 		}
 	}

@@ -91,12 +91,12 @@ func (c *goals) schema(v *value, path, base string, s *scope) goal {
 		base = resolve(base, id)
 	}
 	s = c.doc.enter(s, base)
-	at := scoped{v, s}
-	if n := c.nodes[at]; n != nil {
+	key := scoped{v, s}
+	if n := c.nodes[key]; n != nil {
 		return n.goal
 	}
 	n := &schemaNode{v: v, path: path, base: base, scope: s, goal: goal(len(c.list))}
-	c.nodes[at] = n
+	c.nodes[key] = n
 	c.list = append(c.list, goalNode{kind: goalSchema, node: n})
 	return n.goal
 }

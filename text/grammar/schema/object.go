@@ -184,8 +184,8 @@ func (c *objects) isEmpty(o *object) (bool, error) {
 		return true, nil
 	}
 	for _, name := range o.required {
-		if is, err := c.empty(c.goalFor(o, name)); is || err != nil {
-			return is, err
+		if isEmpty, err := c.empty(c.goalFor(o, name)); isEmpty || err != nil {
+			return isEmpty, err
 		}
 	}
 	for _, s := range o.some {
@@ -261,9 +261,9 @@ func (c *objects) implies(g, h goal) bool {
 	}
 	before := c.implying
 	c.implying = true
-	is, err := c.empty(c.goals.all(g, c.goals.not(h)))
+	isEmpty, err := c.empty(c.goals.all(g, c.goals.not(h)))
 	c.implying = before
-	return is && err == nil
+	return isEmpty && err == nil
 }
 
 // canHave reports whether objects can have a required member of some region.
@@ -272,7 +272,7 @@ func (c *objects) canHave(o *object, some region) (bool, error) {
 		if !c.hasName(some, p.name) {
 			continue
 		}
-		if is, err := c.empty(c.goals.all(p.goal, some.goal)); !is || err != nil {
+		if isEmpty, err := c.empty(c.goals.all(p.goal, some.goal)); !isEmpty || err != nil {
 			return true, err
 		}
 	}
@@ -280,7 +280,7 @@ func (c *objects) canHave(o *object, some region) (bool, error) {
 		if c.sets.intersect(r.names, some.names, c.parts.Free) == automaton.Fail {
 			continue
 		}
-		if is, err := c.empty(c.goals.all(r.goal, some.goal)); !is || err != nil {
+		if isEmpty, err := c.empty(c.goals.all(r.goal, some.goal)); !isEmpty || err != nil {
 			return true, err
 		}
 	}
@@ -294,8 +294,8 @@ func (c *objects) disjoint(x, y *object) (bool, error) {
 		return true, nil
 	}
 	for _, name := range append(slices.Clone(x.required), y.required...) {
-		if is, err := c.empty(c.goals.all(c.goalFor(x, name), c.goalFor(y, name))); is || err != nil {
-			return is, err
+		if isEmpty, err := c.empty(c.goals.all(c.goalFor(x, name), c.goalFor(y, name))); isEmpty || err != nil {
+			return isEmpty, err
 		}
 	}
 	return false, nil

@@ -154,21 +154,21 @@ func (c *objectCompiler) apartNames(m *automaton.Members, o *object, regions []r
 // and a different value.
 func (c *objectCompiler) wantedOf(w *wanted, r region, some []region) ([]automaton.Variant, error) {
 	type part struct {
-		names automaton.Expr
-		is    []bool
+		names    automaton.Expr
+		inRegion []bool
 	}
 	parts := []part{{r.names, make([]bool, len(some))}}
 	for i, s := range some {
 		var next []part
 		for _, p := range parts {
 			if in := c.sets.intersect(p.names, s.names, c.parts.Free); in != automaton.Fail {
-				is := slices.Clone(p.is)
-				is[i] = true
-				next = append(next, part{in, is})
+				inRegion := slices.Clone(p.inRegion)
+				inRegion[i] = true
+				next = append(next, part{in, inRegion})
 			}
 			out := c.sets.complement(s.names, c.parts.Free, c.parts.Plain)
 			if out = c.sets.intersect(p.names, out, c.parts.Free); out != automaton.Fail {
-				next = append(next, part{out, p.is})
+				next = append(next, part{out, p.inRegion})
 			}
 		}
 		if parts = next; len(parts) > maxRegions {
@@ -178,7 +178,7 @@ func (c *objectCompiler) wantedOf(w *wanted, r region, some []region) ([]automat
 	var list []automaton.Variant
 	for _, p := range parts {
 		name := c.b.Seq(c.parts.Quoted(p.names), c.parts.Colon)
-		some, err := w.variants(r.goal, name, func(i int) bool { return p.is[i] })
+		some, err := w.variants(r.goal, name, func(i int) bool { return p.inRegion[i] })
 		if err != nil {
 			return nil, err
 		}
@@ -205,11 +205,11 @@ func (c *objectCompiler) close(o *object) (*object, error) {
 	}
 	listed := 0
 	for _, p := range o.props {
-		is, err := c.empty(p.goal)
+		isEmpty, err := c.empty(p.goal)
 		if err != nil {
 			return nil, err
 		}
-		if !is {
+		if !isEmpty {
 			listed++
 		}
 	}

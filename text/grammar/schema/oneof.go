@@ -29,15 +29,15 @@ func (c *exclusive) read(u use) (*form, error) {
 	forms := make([]*form, len(goals))
 	numbers, texts := make([]automaton.Expr, len(goals)), make([]automaton.Expr, len(goals))
 	for i, g := range goals {
-		if forms[i], err = c.forms.of(g); err != nil {
+		if forms[i], err = c.forms.formOf(g); err != nil {
 			return nil, err
 		}
 		numbers[i], texts[i] = forms[i].number, forms[i].text
 	}
-	count := func(is func(*form) bool) bool {
+	count := func(accepts func(*form) bool) bool {
 		n := 0
 		for _, f := range forms {
-			if is(f) {
+			if accepts(f) {
 				n++
 			}
 		}
@@ -111,11 +111,11 @@ func (c *exclusive) ownObjects(forms []*form, i int, base []*object) ([]*object,
 			}
 			apart := true
 			for _, z := range both.objects {
-				is, err := c.disjoint(objects, z)
+				isDisjoint, err := c.disjoint(objects, z)
 				if err != nil {
 					return nil, err
 				}
-				apart = apart && is
+				apart = apart && isDisjoint
 			}
 			if apart {
 				continue
@@ -160,11 +160,11 @@ func (c *exclusive) ownArrays(forms []*form, i int) ([]*array, error) {
 				if both == nil {
 					continue
 				}
-				is, err := c.forms.arrays.isEmpty(both)
+				isEmpty, err := c.forms.arrays.isEmpty(both)
 				if err != nil {
 					return nil, err
 				}
-				apart = apart && is
+				apart = apart && isEmpty
 			}
 			if apart {
 				continue

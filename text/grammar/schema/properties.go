@@ -102,7 +102,7 @@ func (c *objectReader) required(u use) (*form, error) {
 }
 
 func (c *objectReader) propertyNames(u use) (*form, error) {
-	f, err := c.forms.of(c.goals.sub(u.node, u.value, u.keyword))
+	f, err := c.forms.formOf(c.goals.sub(u.node, u.value, u.keyword))
 	if err != nil {
 		return nil, err
 	}
@@ -141,7 +141,7 @@ func (c *objectReader) dependencies(u use) (*form, error) {
 			}
 			held = onlyObjects(c.parts, there)
 		default:
-			sub, err := c.forms.of(c.goals.sub(u.node, to, u.keyword, name))
+			sub, err := c.forms.formOf(c.goals.sub(u.node, to, u.keyword, name))
 			if err != nil {
 				return nil, err
 			}

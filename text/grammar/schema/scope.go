@@ -12,8 +12,8 @@ type scope struct {
 
 // anchor is a $dynamicAnchor.
 type anchor struct {
-	name string
-	of   resource
+	name     string
+	resource resource
 }
 
 // scoped is a schema in a scope.
@@ -27,7 +27,7 @@ func (s *scope) outermost(name string, otherwise resource) resource {
 	if s != nil {
 		for _, a := range s.anchors {
 			if a.name == name {
-				return a.of
+				return a.resource
 			}
 		}
 	}

@@ -54,7 +54,7 @@ func (c *evaluation) read(u use) (*form, error) {
 	}
 	f := &form{}
 	for _, w := range ways {
-		when, err := c.forms.of(w.when)
+		when, err := c.forms.formOf(w.when)
 		if err != nil {
 			return nil, err
 		}

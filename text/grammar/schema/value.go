@@ -92,14 +92,14 @@ func readValue(d *json.Decoder, depth int) (*value, error) {
 
 // keepLast removes members that are repeated later: the last one of a name counts.
 func (v *value) keepLast() {
-	at := map[string]int{}
+	index := map[string]int{}
 	n := 0
 	for i, name := range v.names {
-		if j, ok := at[name]; ok {
+		if j, ok := index[name]; ok {
 			v.list[j] = v.list[i]
 			continue
 		}
-		at[name] = n
+		index[name] = n
 		v.names[n], v.list[n] = name, v.list[i]
 		n++
 	}

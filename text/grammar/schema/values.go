@@ -50,18 +50,18 @@ func (c *valueReader) types(u use) (*form, error) {
 }
 
 func (c *valueReader) constant(u use) (*form, error) {
-	return c.of([]*value{u.value})
+	return c.allow([]*value{u.value})
 }
 
 func (c *valueReader) enum(u use) (*form, error) {
 	if u.value.kind != arrayValue {
 		return nil, fmt.Errorf("it is not a list")
 	}
-	return c.of(u.value.list)
+	return c.allow(u.value.list)
 }
 
-// of allows some values.
-func (c *valueReader) of(list []*value) (*form, error) {
+// allow allows some values.
+func (c *valueReader) allow(list []*value) (*form, error) {
 	f := &form{}
 	var texts, numbers []string
 	for _, v := range list {

@@ -48,10 +48,10 @@ func (w *Words) Append(ids []int32, word string) []int32 {
 	}
 	shard := &w.cache[maphash.String(w.seed, word)%cacheShards]
 	shard.RLock()
-	got, ok := shard.words[word]
+	cached, ok := shard.words[word]
 	shard.RUnlock()
 	if ok {
-		return append(ids, got...)
+		return append(ids, cached...)
 	}
 	n := len(ids)
 	ids = w.encode(ids, word)

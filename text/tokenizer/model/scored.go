@@ -101,17 +101,17 @@ func (m *scored) encode(ids []int32, word string) []int32 {
 // cut fills w.spans with the characters of word. Frozen texts stay whole.
 func (m *scored) cut(w *scoredWork, word string) {
 	w.spans, w.queue = w.spans[:0], w.queue[:0]
-	for at := 0; at < len(word); {
-		_, n := utf8.DecodeRuneInString(word[at:])
+	for offset := 0; offset < len(word); {
+		_, n := utf8.DecodeRuneInString(word[offset:])
 		frozen := false
 		if m.Frozen != nil {
-			if end := m.Frozen(word[at:]); end > 0 {
+			if end := m.Frozen(word[offset:]); end > 0 {
 				n, frozen = end, true
 			}
 		}
 		i := int32(len(w.spans))
-		w.spans = append(w.spans, textSpan{int32(at), int32(at + n), i - 1, i + 1, frozen})
-		at += n
+		w.spans = append(w.spans, textSpan{int32(offset), int32(offset + n), i - 1, i + 1, frozen})
+		offset += n
 	}
 	if n := len(w.spans); n > 0 {
 		w.spans[n-1].next = -1

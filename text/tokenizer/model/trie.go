@@ -37,12 +37,12 @@ func (t *Trie) step(node int32, b byte) int32 {
 	return t.edges[uint64(node)<<8|uint64(b)]
 }
 
-// Longest returns the longest text that begins at s[at], and its number. The length is 0 if there is none.
-func (t *Trie) Longest(s string, at int) (length int, number int32) {
-	node := t.root[s[at]]
-	for i := at + 1; node != 0; i++ {
+// Longest returns the longest text that begins at s[start], and its number. The length is 0 if there is none.
+func (t *Trie) Longest(s string, start int) (length int, number int32) {
+	node := t.root[s[start]]
+	for i := start + 1; node != 0; i++ {
 		if n := t.ends[node]; n >= 0 {
-			length, number = i-at, n
+			length, number = i-start, n
 		}
 		if i == len(s) {
 			break

@@ -110,17 +110,17 @@ func (m *unigram) search(best []bestPath, text string) []bestPath {
 	for range len(text) {
 		best = append(best, bestPath{start: -1})
 	}
-	for at := 0; at < len(text); {
-		_, char := utf8.DecodeRuneInString(text[at:])
-		here, alone := best[at].score, false
-		m.trie.prefixes(text[at:], func(length int, id int32) {
-			m.improve(&best[at+length], here+m.scores[id], at, id)
+	for start := 0; start < len(text); {
+		_, char := utf8.DecodeRuneInString(text[start:])
+		here, alone := best[start].score, false
+		m.trie.prefixes(text[start:], func(length int, id int32) {
+			m.improve(&best[start+length], here+m.scores[id], start, id)
 			alone = alone || length == char
 		})
 		if !alone {
-			m.improve(&best[at+char], here+m.unkScore, at, m.unk)
+			m.improve(&best[start+char], here+m.unkScore, start, m.unk)
 		}
-		at += char
+		start += char
 	}
 	return best
 }

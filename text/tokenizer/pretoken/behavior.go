@@ -13,21 +13,21 @@ func findAll(s, pattern string) []span {
 		return nil
 	}
 	var spans []span
-	for at := 0; ; {
-		i := strings.Index(s[at:], pattern)
+	for offset := 0; ; {
+		i := strings.Index(s[offset:], pattern)
 		if i < 0 {
 			return spans
 		}
-		spans = append(spans, span{at + i, at + i + len(pattern)})
-		at += i + len(pattern)
+		spans = append(spans, span{offset + i, offset + i + len(pattern)})
+		offset += i + len(pattern)
 	}
 }
 
-// spansOf returns a span for each character for which is reports true.
-func spansOf(s string, is func(rune) bool) []span {
+// spansOf returns a span for each character for which matches reports true.
+func spansOf(s string, matches func(rune) bool) []span {
 	var spans []span
 	for i, r := range s {
-		if is(r) {
+		if matches(r) {
 			spans = append(spans, span{i, i + utf8.RuneLen(r)})
 		}
 	}
@@ -57,16 +57,16 @@ func (b behavior) apply(out []Piece, p Piece, matches []span, invert bool) []Pie
 		match bool
 	}
 	parts := make([]part, 0, 2*len(matches)+1)
-	at := 0
+	offset := 0
 	for _, m := range matches {
-		if at < m.start {
-			parts = append(parts, part{span{at, m.start}, invert})
+		if offset < m.start {
+			parts = append(parts, part{span{offset, m.start}, invert})
 		}
 		parts = append(parts, part{m, !invert})
-		at = m.end
+		offset = m.end
 	}
-	if at < len(p.Text) {
-		parts = append(parts, part{span{at, len(p.Text)}, invert})
+	if offset < len(p.Text) {
+		parts = append(parts, part{span{offset, len(p.Text)}, invert})
 	}
 
 	var kept []part

@@ -62,20 +62,20 @@ func (m *CharsMap) find(s string) (short, shortAt, long, longAt int) {
 		if uint64(node) >= uint64(len(m.units)) {
 			return
 		}
-		at := int(m.units[node] &^ (1 << 31))
-		if at > len(m.texts) {
+		offset := int(m.units[node] &^ (1 << 31))
+		if offset > len(m.texts) {
 			return
 		}
 		if short == 0 {
-			short, shortAt = i+1, at
+			short, shortAt = i+1, offset
 		}
-		long, longAt = i+1, at
+		long, longAt = i+1, offset
 	}
 	return
 }
 
-func (m *CharsMap) text(at int) string {
-	text, _, _ := strings.Cut(m.texts[at:], "\x00")
+func (m *CharsMap) text(offset int) string {
+	text, _, _ := strings.Cut(m.texts[offset:], "\x00")
 	return text
 }
 
@@ -83,8 +83,8 @@ func (m *CharsMap) text(at int) string {
 // replaces: the longest replacement, or an unchanged character.
 func (m *CharsMap) Next(s string) (string, int) {
 	if m != nil {
-		if _, _, n, at := m.find(s); n > 0 {
-			return m.text(at), n
+		if _, _, n, offset := m.find(s); n > 0 {
+			return m.text(offset), n
 		}
 	}
 	_, n := utf8.DecodeRuneInString(s)
@@ -96,9 +96,9 @@ func (m *CharsMap) Next(s string) (string, int) {
 func (m *CharsMap) replaceAll(s string) string {
 	var out strings.Builder
 	whole := func(part string) bool {
-		n, at, _, _ := m.find(part)
+		n, offset, _, _ := m.find(part)
 		if n > 0 {
-			out.WriteString(m.text(at))
+			out.WriteString(m.text(offset))
 		}
 		return n > 0
 	}

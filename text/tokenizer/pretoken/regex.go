@@ -21,8 +21,8 @@ const matchTimeout = 10 * time.Second
 var unlike = regexp.MustCompile(`\[\[:|&&|\\[hHRXKGyYONgkzZ]|\(\?~|\(\?@|\(\?[a-z]*[ap]`)
 
 func compilePattern(expr string) (*pattern, error) {
-	if at := unlike.FindString(expr); at != "" {
-		return nil, fmt.Errorf("the pattern %q has %q, which is not supported", expr, at)
+	if unsupported := unlike.FindString(expr); unsupported != "" {
+		return nil, fmt.Errorf("the pattern %q has %q, which is not supported", expr, unsupported)
 	}
 	re, err := regexp2.Compile(expr, regexp2.None)
 	if err != nil {

@@ -72,15 +72,15 @@ func scanGPT2(t *[0x10000]class, s string) int {
 			}
 		}
 	}
-	at := 0
+	start := 0
 	if s[0] == ' ' && len(s) > 1 {
-		at = 1
+		start = 1
 	}
-	k, _ := classAt(t, s, at)
+	k, _ := classAt(t, s, start)
 	if k == space {
 		return whitespace(t, s)
 	}
-	end, _ := run(t, s, at, k)
+	end, _ := run(t, s, start, k)
 	return end
 }
 
@@ -134,11 +134,11 @@ func scanLlama3(t *[0x10000]class, s string, digits int) int {
 		}
 		return end
 	}
-	at := 0
+	start := 0
 	if s[0] == ' ' && len(s) > 1 {
-		at = 1
+		start = 1
 	}
-	if end, chars := run(t, s, at, other); chars > 0 {
+	if end, chars := run(t, s, start, other); chars > 0 {
 		for end < len(s) && isNewline(s[end]) {
 			end++
 		}

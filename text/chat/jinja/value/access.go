@@ -93,13 +93,13 @@ func Item(meter *Meter, v, index any) (any, error) {
 	return Undefined{Why: fmt.Sprintf("%s object has no element %s", TypeName(v), Repr(meter, index))}, nil
 }
 
-func itemAt(items []any, n int, of any) any {
+func itemAt(items []any, n int, container any) any {
 	i := n
 	if i < 0 {
 		i += len(items)
 	}
 	if i < 0 || i >= len(items) {
-		return Undefined{Why: fmt.Sprintf("%s object has no element %d", TypeName(of), n)}
+		return Undefined{Why: fmt.Sprintf("%s object has no element %d", TypeName(container), n)}
 	}
 	return items[i]
 }

@@ -25,7 +25,7 @@ func format(meter *Meter, s string, p *Params) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.at, p.used = len(p.Args), len(p.Kwargs.keys) // unused arguments are allowed
+	p.index, p.used = len(p.Args), len(p.Kwargs.keys) // unused arguments are allowed
 	return meter.Text(text)
 }
 

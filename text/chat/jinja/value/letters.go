@@ -24,14 +24,14 @@ func titled(r rune) string { return cases.Title(language.Und, cases.NoLower).Str
 func recase(s string, change func(r rune, lowered string) string) string {
 	var b strings.Builder
 	s = strings.ToValidUTF8(s, string(utf8.RuneError))
-	low, at := Lower(s), 0
+	low, offset := Lower(s), 0
 	for _, r := range s {
 		n := 1
 		if r >= utf8.RuneSelf {
 			n = len(Lower(string(r))) // the length for a sigma does not depend on its place
 		}
-		b.WriteString(change(r, low[at:at+n]))
-		at += n
+		b.WriteString(change(r, low[offset:offset+n]))
+		offset += n
 	}
 	return b.String()
 }
@@ -97,10 +97,10 @@ func swapCase(s string) string {
 }
 
 // AllCased reports whether there are letters with a case, and all of them have the same one.
-func AllCased(s string, of func(rune) bool) bool {
+func AllCased(s string, hasCase func(rune) bool) bool {
 	any := false
 	for _, r := range s {
-		if of(r) {
+		if hasCase(r) {
 			any = true
 		} else if isCased(r) {
 			return false

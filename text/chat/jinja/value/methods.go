@@ -109,8 +109,8 @@ func sequenceMethod(items []any, name string) method {
 
 // stringMethod returns the method of the string s with that name, or nil if there is none.
 func stringMethod(s, name string) method {
-	for _, of := range []func(s, name string) method{casing, predicate, searching, cutting, padding} {
-		if m := of(s, name); m != nil {
+	for _, find := range []func(s, name string) method{casing, predicate, searching, cutting, padding} {
+		if m := find(s, name); m != nil {
 			return m
 		}
 	}

@@ -151,9 +151,9 @@ func ParseInt(s string, base int) (any, bool) {
 	if rest != "" && (rest[0] == '-' || rest[0] == '+') {
 		sign, rest = strings.TrimPrefix(rest[:1], "+"), rest[1:]
 	}
-	for prefix, of := range map[string]int{"0x": 16, "0o": 8, "0b": 2} {
-		if after, found := strings.CutPrefix(strings.ToLower(rest), prefix); found && (base == of || base == 0) {
-			rest, base = strings.TrimPrefix(after, "_"), of
+	for prefix, radix := range map[string]int{"0x": 16, "0o": 8, "0b": 2} {
+		if after, found := strings.CutPrefix(strings.ToLower(rest), prefix); found && (base == radix || base == 0) {
+			rest, base = strings.TrimPrefix(after, "_"), radix
 		}
 	}
 	if base == 0 {

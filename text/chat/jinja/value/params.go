@@ -6,15 +6,15 @@ import "fmt"
 type Params struct {
 	Args   []any
 	Kwargs *Dict
-	at     int
+	index  int
 	used   int
 	err    error
 }
 
 // Get returns the next argument, by position or name, and whether it was given.
 func (p *Params) Get(name string) (any, bool) {
-	i := p.at
-	p.at++
+	i := p.index
+	p.index++
 	if i < len(p.Args) {
 		return p.Args[i], true
 	}
@@ -87,8 +87,8 @@ func (p *Params) Bool(name string, otherwise bool) bool {
 
 // Rest returns the positional arguments that are left.
 func (p *Params) Rest() []any {
-	from := min(p.at, len(p.Args))
-	p.at = max(p.at, len(p.Args))
+	from := min(p.index, len(p.Args))
+	p.index = max(p.index, len(p.Args))
 	return p.Args[from:]
 }
 
@@ -97,8 +97,8 @@ func (p *Params) Done() error {
 	switch {
 	case p.err != nil:
 		return p.err
-	case len(p.Args) > p.at:
-		return fmt.Errorf("takes at most %d arguments, not %d", p.at, len(p.Args))
+	case len(p.Args) > p.index:
+		return fmt.Errorf("takes at most %d arguments, not %d", p.index, len(p.Args))
 	case p.used < len(p.Kwargs.keys):
 		return fmt.Errorf("does not take all of the arguments %s", p.Kwargs.Names())
 	}
