@@ -36,8 +36,14 @@ all_tests() {
 		make test-slow TESTS="$($GO list ./... | grep -v '/engine$' | xargs)"
 }
 engine() { scripts/halves.sh ./engine "!$compiled" -v -timeout 3h; }
-# Programs compiled for absent TPUs and GPUs.
-accelerators() { compilers && scripts/halves.sh ./engine "$compiled" -v -timeout 3h; }
+# Programs compiled for absent TPUs and GPUs, and all shapes of plans.
+accelerators() {
+	compilers || return 1
+	local failed=0
+	scripts/halves.sh ./engine "$compiled" -v -timeout 3h || failed=1
+	QUIRE_SHAPES=all $GO test -v -timeout 8h -run "$compiled" ./batch/plan || failed=1
+	return $failed
+}
 levels() { # the kernels of each instruction set that this processor supports
 	local level
 	for level in plain avx2 avx512 avx512bf16 amx; do
