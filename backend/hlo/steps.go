@@ -279,7 +279,7 @@ func (p Program) rowsOf(op Operation, by []Operation) (rows Rows, scatters, ok b
 type Copy struct {
 	Bytes int64  `json:"bytes"`
 	Array string `json:"array"` // its type and dimensions
-	// In is what runs the operation: "a layer", "a step", or "a call" of several steps.
+	// In is what runs the operation: "a layer", "a step", "a call" of several steps, or "the program" without steps.
 	In string `json:"in"`
 	// Line is the operation.
 	Line string `json:"-"`

@@ -157,7 +157,7 @@ func (e *Expected) Warnings(roofline Estimate, copied *hlo.Copy) (list []setting
 		text := "%s is expected to take %.1f times as long as the roofline: %s"
 		args := []any{kind.name, kind.possible / kind.reached, largest(reasons)}
 		if copied != nil {
-			text += "; %s runs a copy of %s, %s"
+			text += "; %s copies %s, %s"
 			args = append(args, copied.In, copied.Array, humanize.IBytes(uint64(copied.Bytes)))
 		}
 		list = append(list, setting.Textf(text, args...))

@@ -72,7 +72,7 @@ func TestExpectedWarnings(t *testing.T) {
 	if len(got) != 2 || !strings.HasPrefix(got[0].String(), "decoding is expected to take 2.") ||
 		!strings.HasPrefix(got[1].String(), "a prompt is expected to take") ||
 		!strings.Contains(got[1].String(), ": exchanges between devices 9.5 ms, scatters and gathers of rows 4.8 ms") ||
-		!strings.HasSuffix(got[0].String(), "; a layer runs a copy of bf16[128,192,4096], 192 MiB") {
+		!strings.HasSuffix(got[0].String(), "; a layer copies bf16[128,192,4096], 192 MiB") {
 		t.Errorf("the warnings are %q", got)
 	}
 	steps.Decode.Loops.Cycles = 38_450 * 32
