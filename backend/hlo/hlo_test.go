@@ -95,7 +95,12 @@ const program = `HloModule run, alias{output 0 = parameter 0}
   %cond.1 = s32[64]{0} conditional(%c, %a, %b), calls=%sample, calls=%none
 }
 
+%admit {
+  %taken = s32[96]{0} fusion(%t), calls=%product, cycles=5000000
+}
+
 %call {
+  %admits = (s32[]) while(%t), calls=%admit, calls=%more
   %look = s32[] fusion(%t), calls=%product, cycles=4000
   %steps = (s32[]) while(%t), calls=%step, calls=%more
 }
@@ -112,7 +117,7 @@ func TestSteps(t *testing.T) {
 	if !ok {
 		t.Fatal("no steps were found")
 	}
-	want := hlo.Steps{
+	want := hlo.Steps{HasKernels: true,
 		Prompt: hlo.Layers{Once: hlo.Work{Cycles: 10 * 900_700}, Loops: hlo.Work{Cycles: 10 * 5000}},
 		Decode: hlo.Layers{Once: hlo.Work{Cycles: 10 * 60_000, Sums: 10 * 64 * 2048 * 4, Overlapped: 10 * 64 * 4,
 			Scatters: hlo.Rows{Operations: 10, Rows: 640, Bytes: 640 * 512},
@@ -136,7 +141,7 @@ func TestSteps(t *testing.T) {
 // Without kernels, the two loops that take the most cycles are the kinds of steps.
 func TestStepsWithoutKernels(t *testing.T) {
 	s, ok := hlo.Read(strings.ReplaceAll(program, "tpu_custom_call", "other")).Steps(10)
-	if !ok || s.Prompt.Once.Cycles != 9_007_000 || s.Decode.Once.Cycles != 600_000 {
+	if !ok || s.HasKernels || s.Prompt.Once.Cycles != 9_007_000 || s.Decode.Once.Cycles != 600_000 {
 		t.Errorf("the steps are %+v", s)
 	}
 }

@@ -73,6 +73,9 @@ func (l Layers) Cycles() int64 { return l.Once.Cycles + l.Loops.Cycles + l.Withi
 
 // Steps is the work of the two kinds of steps of the engine's program.
 type Steps struct {
+	// HasKernels reports whether attention is in kernels.
+	HasKernels bool `json:"attention_kernels"`
+
 	Prompt Layers `json:"prompt_layers"`
 	Decode Layers `json:"decode_layers"`
 	Draw   Work   `json:"draw"`   // of tokens, if no row has a filter
@@ -88,6 +91,7 @@ func (p Program) Steps(turns int) (s Steps, ok bool) {
 	if step == "" {
 		return s, false
 	}
+	s.HasKernels = p.hasKernel(prompt.Calls[0]) && p.hasKernel(decode.Calls[0])
 	s.Prompt, s.Decode = p.layers(prompt.Calls[0], turns), p.layers(decode.Calls[0], turns)
 	for _, op := range p[step] {
 		switch op.Kind {
@@ -122,7 +126,8 @@ func (p Program) withoutLoops(name string) (w Work) {
 }
 
 // kinds finds the computation of a step, which has a loop that runs at most once for each kind of step, in this order:
-// for prompts, and to decode. They are the two loops with attention's kernels, or else the two most expensive ones.
+// for prompts, and to decode. They are the two loops with attention's kernels. Without kernels they are the two most
+// expensive loops next to a condition, which in a step is whether a sequence samples.
 func (p Program) kinds() (step string, prompt, decode Operation) {
 	var most int64 = -1
 	for _, name := range slices.Sorted(maps.Keys(p)) {
@@ -136,7 +141,8 @@ func (p Program) kinds() (step string, prompt, decode Operation) {
 		if len(kernels) == 2 {
 			return name, kernels[0], kernels[1]
 		}
-		if len(loops) < 2 {
+		samples := slices.ContainsFunc(p[name], func(op Operation) bool { return op.Kind == "conditional" })
+		if len(loops) < 2 || !samples {
 			continue
 		}
 		byCycles := slices.Clone(loops)

@@ -33,8 +33,12 @@ func (r *Report) Faults() (faults []Fault) {
 		faults = append(faults, Fault{FaultCopy, fmt.Sprintf("%s of program %s copies %s, %s; the largest matrix "+
 			"has %s", copied.In, program, copied.Array, Size(copied.Bytes), Size(r.Matrix))})
 	}
-	for _, w := range kernelWarnings(r.Kernels) {
+	warnings := kernelWarnings(r.Kernels)
+	for _, w := range warnings {
 		faults = append(faults, Fault{FaultAttention, w.String()})
+	}
+	if e := r.Expected; e != nil && !e.Steps.HasKernels && len(warnings) == 0 {
+		faults = append(faults, Fault{FaultAttention, "attention runs without a kernel"})
 	}
 	return faults
 }
@@ -49,6 +53,3 @@ func (r *Report) largestCopy() (copied *hlo.Copy, program string) {
 	}
 	return copied, program
 }
-
-// isPlain reports whether attention has no kernel.
-func (r *Report) isPlain() bool { return len(kernelWarnings(r.Kernels)) > 0 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/quire/quire/backend/hlo"
 	"github.com/quire/quire/backend/xla"
+	"github.com/quire/quire/batch/plan/speed"
 )
 
 func TestFaults(t *testing.T) {
@@ -23,6 +24,7 @@ func TestFaults(t *testing.T) {
 		"attention: attention runs without a kernel, in ordinary operations, for 9 heads: none": func(r *Report) {
 			r.Kernels = []xla.KernelUse{{Composite: "attention", For: "9 heads", Reason: "none"}}
 		},
+		"attention: attention runs without a kernel": func(r *Report) { r.Expected = &speed.Expected{} },
 	} {
 		r := fine
 		change(&r)

@@ -364,8 +364,8 @@ func programsOf(compiled []engine.PrecompiledProgram) (list []Program, err error
 	return list, nil
 }
 
-// work is what speeds depend on. plain states that attention has no kernel.
-func (p *Planner) work(plan engine.Plan, sequences, context int, plain bool) speed.Work {
+// work is what speeds depend on.
+func (p *Planner) work(plan engine.Plan, sequences, context int) speed.Work {
 	c := p.config.Model.Config
 	together := float64(plan.Devices) // each does its share
 	layers, logits := c.Work()
@@ -381,7 +381,7 @@ func (p *Planner) work(plan engine.Plan, sequences, context int, plain bool) spe
 		HeadDim:         float64(headDims) / float64(c.NumLayers),
 		KVBytesPerToken: float64(plan.KVBytesPerToken),
 		Sequences:       sequences, Context: context, Step: plan.PrefillTokens, Tiles: tilesOf(c, plan),
-		Devices: plan.Devices, Rounds: plan.MaxRounds, PageSize: plan.PageSize, IsPlain: plain,
+		Devices: plan.Devices, Rounds: plan.MaxRounds, PageSize: plan.PageSize,
 	}
 }
 

@@ -103,7 +103,7 @@ func (r *Report) describe(p *Planner, done *engine.Precompiled) error {
 		return err
 	}
 	if c, ok := chip.Find(kind); ok && r.Sequences > 0 {
-		e := p.work(plan, min(r.Sequences, plan.MaxSeqs), r.Context, r.isPlain()).Roofline(c)
+		e := p.work(plan, min(r.Sequences, plan.MaxSeqs), r.Context).Roofline(c)
 		r.Estimate = &e
 	}
 	if p.backend.Traits().IsHost {
@@ -129,7 +129,7 @@ func (r *Report) readPrograms(p *Planner, done *engine.Precompiled) error {
 		if name != largestProgram || !ok || r.Estimate == nil || r.Estimate.Chip.Clock == 0 {
 			continue
 		}
-		e := p.work(r.Plan, r.Estimate.Sequences, r.Context, r.isPlain()).Expected(r.Estimate.Chip, steps)
+		e := p.work(r.Plan, r.Estimate.Sequences, r.Context).Expected(r.Estimate.Chip, steps)
 		r.Expected = &e
 	}
 	if r.Expected != nil {

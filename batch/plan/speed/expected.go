@@ -28,7 +28,6 @@ type Expected struct {
 
 	// Seconds in which a step multiplies with the weights of the layers, or reads them.
 	decodeWeights, prefillWeights float64
-	isPlain                       bool // attention has no kernel
 }
 
 // StepTime is the seconds of the parts of a step, which follow each other.
@@ -60,11 +59,12 @@ const (
 
 // Expected is the time of steps of compiled programs.
 func (w Work) Expected(c chip.Chip, steps hlo.Steps) Expected {
+	plain := !steps.HasKernels
 	pricer := pricer{chip: c, devices: float64(w.Devices)}
 	batch, context, step := float64(w.Sequences), float64(w.Context), float64(w.Step)
 	loops, within, decodeLoops := w.Tiles, w.Tiles, 1.0
 	decodeBlock, prefillBlock, queries := attention.PlainBlocks(w.PageSize)
-	if w.IsPlain {
+	if plain {
 		decodeLoops = math.Ceil(context / float64(decodeBlock))
 		loops = max(w.Tiles, math.Ceil(step/float64(queries)))
 		within = loops * math.Ceil(context/2/float64(prefillBlock))
@@ -72,9 +72,9 @@ func (w Work) Expected(c chip.Chip, steps hlo.Steps) Expected {
 	weights := func(tokens float64) float64 {
 		return max(tokens*2*w.LayerParams/c.FLOPs, w.Read(tokens)*w.WeightSize/c.Bandwidth)
 	}
-	e := Expected{Steps: steps, isPlain: w.IsPlain, decodeWeights: weights(batch), prefillWeights: weights(step),
-		Decode:  pricer.step(steps.Decode, decodeLoops, decodeLoops, w.IsPlain),
-		Prefill: pricer.step(steps.Prompt, loops, within, w.IsPlain)}
+	e := Expected{Steps: steps, decodeWeights: weights(batch), prefillWeights: weights(step),
+		Decode:  pricer.step(steps.Decode, decodeLoops, decodeLoops, plain),
+		Prefill: pricer.step(steps.Prompt, loops, within, plain)}
 	for _, t := range []*StepTime{&e.Decode, &e.Prefill} {
 		pricer.add(t, &t.Tables, steps.Around, 1)
 		pricer.add(t, &t.Tables, steps.Round, 1)
@@ -83,7 +83,7 @@ func (w Work) Expected(c chip.Chip, steps hlo.Steps) Expected {
 	pricer.add(&e.Decode, &e.Decode.Sampling, steps.Draw, 1)
 	// The step with a prompt's last token samples.
 	pricer.add(&e.Prefill, &e.Prefill.Sampling, steps.Draw, min(1, step/context))
-	if !w.IsPlain {
+	if !plain {
 		e.Decode.Attention = batch * context * w.KVBytesPerToken / c.Bandwidth
 		e.Prefill.Attention = max(step*w.attention()*context/2/c.FLOPs, context/2*w.KVBytesPerToken/c.Bandwidth)
 	}
@@ -151,7 +151,7 @@ func (e *Expected) Warnings(roofline Estimate, copied *hlo.Copy) (list []setting
 			{"layers beyond their weights", t.Layers - kind.weights}, {"scatters and gathers of rows", t.Rows},
 			{"exchanges between devices", t.Exchanges}, {"sampling", t.Sampling}, {"tables", t.Tables},
 		}
-		if e.isPlain {
+		if !e.Steps.HasKernels {
 			reasons = append(reasons, reason{"attention without a kernel", t.Attention})
 		}
 		text := "%s is expected to take %.1f times as long as the roofline: %s"
@@ -178,7 +178,7 @@ func largest(reasons []reason) string {
 	var parts []string
 	for _, r := range reasons[:enough] {
 		if r.seconds > reasons[0].seconds/10 {
-			parts = append(parts, fmt.Sprintf("%s %.2g ms", r.name, 1000*r.seconds))
+			parts = append(parts, fmt.Sprintf("%s %.1f ms", r.name, 1000*r.seconds))
 		}
 	}
 	return strings.Join(parts, ", ")

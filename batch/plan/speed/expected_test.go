@@ -19,7 +19,7 @@ func llama(t *testing.T) (Work, chip.Chip, hlo.Steps) {
 	w := Work{LayerParams: 6.98e9 / 8, HeadParams: 0.525e9 / 8, WeightSize: 2, Layers: 32, Heads: 4, HeadDim: 128,
 		Read: func(float64) float64 { return 6.98e9 / 8 }, KVBytesPerToken: 16384, Sequences: 64, Context: 2048,
 		Step: 1024, Tiles: 1, Devices: 8, PageSize: 64, Rounds: 16}
-	steps := hlo.Steps{
+	steps := hlo.Steps{HasKernels: true,
 		Decode: hlo.Layers{Once: hlo.Work{Cycles: 4_200_000, Sums: 64 << 20,
 			Scatters: hlo.Rows{Operations: 32, Rows: 32 * 64, Bytes: 32 * 64 * 512}}},
 		Prompt: hlo.Layers{Once: hlo.Work{Cycles: 4_500_000, Sums: 1 << 30,
@@ -52,12 +52,12 @@ func TestExpected(t *testing.T) {
 
 	// The loops of attention without a kernel run over the context in blocks of a page.
 	steps.Decode.Loops.Cycles, steps.Prompt.Within.Cycles = 38_450*32, 1000
-	w.IsPlain = true
+	steps.HasKernels = false
 	plain := w.Expected(v6e, steps)
 	near("attention without a kernel", plain.Decode.Attention, 32*32*38_450/1.75e9)
 	near("a prompt's attention without a kernel", plain.Prefill.Attention, 1000*32*16/1.75e9)
 	// Experts loop over tiles.
-	w.IsPlain = false
+	steps.HasKernels = true
 	w.Tiles, steps.Prompt.Loops.Cycles = 64, 16_803*48
 	near("a prompt's layers", w.Expected(v6e, steps).Prefill.Layers, (4.5e6+64*16_803*48+64*1000)/1.75e9)
 }
@@ -76,13 +76,12 @@ func TestExpectedWarnings(t *testing.T) {
 		t.Errorf("the warnings are %q", got)
 	}
 	steps.Decode.Loops.Cycles = 38_450 * 32
-	w.IsPlain = true
+	steps.HasKernels = false
 	e = w.Expected(v6e, steps)
-	if got := e.Warnings(roofline, nil); !strings.Contains(got[0].String(), ": attention without a kernel 22 ms") {
+	if got := e.Warnings(roofline, nil); !strings.Contains(got[0].String(), ": attention without a kernel 22.5 ms") {
 		t.Errorf("without a kernel the warnings are %q", got)
 	}
-	w.IsPlain = false
-	none := w.Expected(v6e, hlo.Steps{Decode: hlo.Layers{Once: hlo.Work{Cycles: 1_900_000}},
+	none := w.Expected(v6e, hlo.Steps{HasKernels: true, Decode: hlo.Layers{Once: hlo.Work{Cycles: 1_900_000}},
 		Prompt: hlo.Layers{Once: hlo.Work{Cycles: 3_500_000}}})
 	if got := none.Warnings(roofline, nil); got != nil {
 		t.Errorf("the warnings of a fast program are %q", got)

@@ -34,10 +34,8 @@ type Work struct {
 	Sequences, Context, Step int // rows of a decode step, tokens each has, tokens of a prefill step
 	// Tiles is how many tiles of rows a prompt step runs through experts; 1 if there are none.
 	Tiles float64
-	// Devices run the model together. Rounds is how many steps a call has, PageSize the tokens of a page. IsPlain
-	// states that attention has no kernel.
+	// Devices run the model together. Rounds is how many steps a call has, PageSize the tokens of a page.
 	Devices, Rounds, PageSize int
-	IsPlain                   bool
 }
 
 // attention is the operations of a token for each token that it looks at.
