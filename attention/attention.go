@@ -44,6 +44,13 @@ func (l Layout) blockSize(want int) int {
 	return (want + l.PageSize - 1) / l.PageSize * l.PageSize
 }
 
+// PlainBlocks returns how many tokens of the context attention without a kernel reads at a time, to decode and for
+// prompts, with pages of this size; and how many tokens of a prompt attend at a time.
+func PlainBlocks(pageSize int) (decode, prefill, queries int) {
+	l := Layout{Paged: true, PageSize: pageSize}
+	return l.blockSize(decodeBlock), l.blockSize(prefillBlock), queryBlock
+}
+
 // RaggedPagedAttention lets each new token attend to its sequence up to and with its own position.
 //
 // q is [T, H, D], tokens sorted by sequence as in batch; the keys and values of the new tokens are in cache already

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gomlx/compute/dtypes"
 
+	"github.com/quire/quire/backend/hlo"
 	"github.com/quire/quire/backend/xla"
 	"github.com/quire/quire/engine/device"
 	"github.com/quire/quire/engine/device/feature"
@@ -38,8 +39,8 @@ type programLimits struct {
 }
 
 // violations lists where the optimized form of a program breaks the limits.
-func (l programLimits) violations(hlo string) (found []string) {
-	program, gathers := testenv.ReadProgram(hlo), 0
+func (l programLimits) violations(text string) (found []string) {
+	program, gathers := hlo.Read(text), 0
 	// Results of fusions within others are read as they are made, as an operand of a product for instance, and never
 	// written.
 	within := program.Fused(slices.Collect(maps.Keys(program.Fused()))...)

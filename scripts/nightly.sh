@@ -36,8 +36,25 @@ all_tests() {
 		make test-slow TESTS="$($GO list ./... | grep -v '/engine$' | xargs)"
 }
 engine() { scripts/halves.sh ./engine "!$compiled" -v -timeout 3h; }
-# Programs compiled for absent TPUs and GPUs.
-accelerators() { compilers && scripts/halves.sh ./engine "$compiled" -v -timeout 3h; }
+# Programs compiled for absent TPUs and GPUs, and all shapes of plans.
+accelerators() {
+	compilers || return 1
+	local failed=0
+	scripts/halves.sh ./engine "$compiled" -v -timeout 3h || failed=1
+	QUIRE_SHAPES=all $GO test -v -timeout 8h -run "$compiled" ./batch/plan || failed=1
+	return $failed
+}
+# Two of the shapes with the oldest libtpu that reads the kernels, and with the newest; the pinned one compiles all.
+libtpus() {
+	local version folder shapes='(llama-3.1-8b_v5e|gpt-oss-20b_v6e)_tp=8_ep=0_loop'
+	for version in ==0.0.42 ""; do
+		folder=$PWD/$logs/libtpu${version#==}
+		pip install -q --no-deps --upgrade --target "$folder" "libtpu$version" ||
+			{ echo "warning: no package libtpu$version: it is left out"; continue; }
+		QUIRE_PLUGIN_TPU=$folder/libtpu/libtpu.so $GO test -v -count=1 -timeout 1h \
+			-run "TestShapesForTPU/$shapes" ./batch/plan || return 1
+	done
+}
 levels() { # the kernels of each instruction set that this processor supports
 	local level
 	for level in plain avx2 avx512 avx512bf16 amx; do
@@ -144,7 +161,7 @@ END
 }
 compiled='Accelerators|ForTPU|ForGPU' # tests that have a separate step
 every="plugins all_tests engine levels processors race fuzz vulnerabilities benchmarks answers grammars lm_eval_scores"
-every="$every manifests python_clusters wheel accelerators"
+every="$every manifests python_clusters wheel accelerators libtpus"
 failed=0
 begun=$(date +%s)
 commit=$(git rev-parse --short=12 HEAD)

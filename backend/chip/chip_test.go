@@ -33,3 +33,14 @@ func TestRidge(t *testing.T) {
 		}
 	}
 }
+
+// A clock and the matrix units of a core, each of which multiplies and adds once per cycle and cell, give the peak.
+func TestClocks(t *testing.T) {
+	for kind, cells := range map[string]float64{"TPU v4": 4 * 128 * 128, "TPU v5 lite": 4 * 128 * 128,
+		"TPU v5": 8 * 128 * 128, "TPU v6 lite": 4 * 256 * 256} {
+		c, _ := chip.Find(kind)
+		if peak := 2 * cells * c.Clock; math.Abs(peak/c.FLOPs-1) > 0.01 {
+			t.Errorf("%s: the clock gives %.0f TFLOP/s, the peak is %.0f", c.Name, peak/1e12, c.FLOPs/1e12)
+		}
+	}
+}

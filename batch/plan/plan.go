@@ -13,8 +13,11 @@ import (
 	"github.com/gomlx/compute"
 
 	"github.com/quire/quire/backend/xla"
+	"github.com/quire/quire/batch/plan/speed"
 	"github.com/quire/quire/data/setting"
 	"github.com/quire/quire/engine"
+	"github.com/quire/quire/models"
+	"github.com/quire/quire/ops/linear"
 )
 
 // Options of a plan.
@@ -361,8 +364,8 @@ func programsOf(compiled []engine.PrecompiledProgram) (list []Program, err error
 	return list, nil
 }
 
-// work is what the roofline needs to know of the model.
-func (p *Planner) work(plan engine.Plan, sequences, context int) modelWork {
+// work is what speeds depend on.
+func (p *Planner) work(plan engine.Plan, sequences, context int) speed.Work {
 	c := p.config.Model.Config
 	together := float64(plan.Devices) // each does its share
 	layers, logits := c.Work()
@@ -370,13 +373,31 @@ func (p *Planner) work(plan engine.Plan, sequences, context int) modelWork {
 	for i := range c.Layers {
 		headDims += c.OfLayer(i).HeadDim
 	}
-	return modelWork{
-		layerParams: float64(layers) / together, headParams: float64(logits) / together,
-		read:       func(tokens float64) float64 { return c.Read(tokens) / together },
-		weightSize: float64(plan.WeightBytes) * together / float64(plan.Parameters),
-		layers:     float64(c.NumLayers), heads: float64(c.NumHeads) / together,
-		headDim:         float64(headDims) / float64(c.NumLayers),
-		kvBytesPerToken: float64(plan.KVBytesPerToken),
-		sequences:       sequences, context: context, step: plan.PrefillTokens,
+	return speed.Work{
+		LayerParams: float64(layers) / together, HeadParams: float64(logits) / together,
+		Read:       func(tokens float64) float64 { return c.Read(tokens) / together },
+		WeightSize: float64(plan.WeightBytes) * together / float64(plan.Parameters),
+		Layers:     float64(c.NumLayers), Heads: float64(c.NumHeads) / together,
+		HeadDim:         float64(headDims) / float64(c.NumLayers),
+		KVBytesPerToken: float64(plan.KVBytesPerToken),
+		Sequences:       sequences, Context: context, Step: plan.PrefillTokens, Tiles: tilesOf(c, plan),
+		Devices: plan.Devices, Rounds: plan.MaxRounds, PageSize: plan.PageSize,
 	}
+}
+
+// matrix is the size in bytes of the largest matrix of a device, which is that of the output in all known models.
+func (p *Planner) matrix(plan engine.Plan) int64 {
+	_, logits := p.config.Model.Config.Work()
+	return int64(float64(logits) * float64(plan.WeightBytes) / float64(plan.Parameters))
+}
+
+// tilesOf is how many tiles of rows a prompt step runs through the experts of a layer, on a device; 1 without experts.
+func tilesOf(c models.Config, plan engine.Plan) float64 {
+	for _, l := range c.Layers {
+		if e := l.Experts; e.Count > 0 {
+			groups := float64(max(1, plan.ExpertGroups))
+			return linear.MeanTiles(float64(plan.PrefillTokens*e.Chosen)/groups, float64(e.Count)/groups)
+		}
+	}
+	return 1
 }

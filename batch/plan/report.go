@@ -7,7 +7,9 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/quire/quire/backend/chip"
+	"github.com/quire/quire/backend/hlo"
 	"github.com/quire/quire/backend/xla"
+	"github.com/quire/quire/batch/plan/speed"
 	"github.com/quire/quire/data/setting"
 	"github.com/quire/quire/engine"
 )
@@ -35,6 +37,8 @@ type Report struct {
 	// Rest is inputs, outputs and what layouts pad.
 	Rest  int64 `json:"rest"`
 	Total int64 `json:"total"`
+	// Matrix is the largest matrix, the output's.
+	Matrix int64 `json:"largest_matrix"`
 
 	// AllUsable reports whether the pages are as many as the job can use, and not bounded by memory.
 	AllUsable bool `json:"all_usable"`
@@ -50,9 +54,11 @@ type Report struct {
 	Programs        []Program       `json:"programs"`
 	Kernels         []xla.KernelUse `json:"kernels,omitempty"`
 	// Warnings list what makes the job slower than necessary.
-	Warnings []setting.Text `json:"warnings,omitempty"`
-	Estimate *Estimate      `json:"estimate,omitempty"`
-	Plan     engine.Plan    `json:"plan"`
+	Warnings []setting.Text  `json:"warnings,omitempty"`
+	Estimate *speed.Estimate `json:"estimate,omitempty"`
+	// Expected is what the programs would reach; nil if the compiler has no estimates for the device.
+	Expected *speed.Expected `json:"expected,omitempty"`
+	Plan     engine.Plan     `json:"plan"`
 }
 
 // Program is one compiled program.
@@ -64,6 +70,9 @@ type Program struct {
 	Memory xla.Memory `json:"memory"`
 	// Cost is the compiler's, each loop's body counted once; nil if it has none.
 	Cost *xla.Cost `json:"cost,omitempty"`
+	// Copied is the largest array that the program writes again, as it is or in a different order; nil if there is none
+	// or the device is the host.
+	Copied *hlo.Copy `json:"largest_copy,omitempty"`
 }
 
 // defaultContext is the length that sequences and speeds are reported for by default.
@@ -87,14 +96,45 @@ func (r *Report) describe(p *Planner, done *engine.Precompiled) error {
 	}
 	r.Sequences = plan.Pages / ((r.Context + plan.PageSize - 1) / plan.PageSize)
 	r.Kernels = p.backend.KernelUses()
+	r.Matrix = p.matrix(plan)
 	r.Warnings = append(kernelWarnings(r.Kernels), plan.Warnings(p.backend.Traits())...)
 	kind, err := p.backend.DeviceKind()
 	if err != nil {
 		return err
 	}
 	if c, ok := chip.Find(kind); ok && r.Sequences > 0 {
-		e := p.work(plan, min(r.Sequences, plan.MaxSeqs), r.Context).roofline(c)
+		e := p.work(plan, min(r.Sequences, plan.MaxSeqs), r.Context).Roofline(c)
 		r.Estimate = &e
+	}
+	if p.backend.Traits().IsHost {
+		return nil
+	}
+	return r.readPrograms(p, done)
+}
+
+// readPrograms finds what the optimized programs copy, and how long their steps are expected to take.
+func (r *Report) readPrograms(p *Planner, done *engine.Precompiled) error {
+	for name, executable := range p.programs(done) {
+		text, err := executable.(*xla.Executable).OptimizedHLO()
+		if err != nil {
+			return err
+		}
+		program := hlo.Read(text)
+		for i := range r.Programs {
+			if copied, ok := program.LargestCopy(); ok && r.Programs[i].Name == name {
+				r.Programs[i].Copied = &copied
+			}
+		}
+		steps, ok := program.Steps(r.Plan.LayerTurns)
+		if name != largestProgram || !ok || r.Estimate == nil || r.Estimate.Chip.Clock == 0 {
+			continue
+		}
+		e := p.work(r.Plan, r.Estimate.Sequences, r.Context).Expected(r.Estimate.Chip, steps)
+		r.Expected = &e
+	}
+	if r.Expected != nil {
+		copied, _ := r.largestCopy()
+		r.Warnings = append(r.Warnings, r.Expected.Warnings(*r.Estimate, copied)...)
 	}
 	return nil
 }

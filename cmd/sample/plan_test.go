@@ -83,6 +83,10 @@ func TestPlanForTPU(t *testing.T) {
 	if r.Estimate == nil || r.Estimate.Chip.Name != "TPU v5e" || r.Estimate.DecodeBound != "memory" {
 		t.Errorf("the estimate is %+v", r.Estimate)
 	}
+	if e := r.Expected; e == nil || e.DecodeTokensPerSecond <= 0 ||
+		e.DecodeTokensPerSecond > r.Estimate.DecodeTokensPerSecond || e.Steps.Decode.Once.Scatters.Rows == 0 {
+		t.Errorf("expected is %+v", e)
+	}
 }
 
 func TestPlanForGPU(t *testing.T) {
@@ -101,8 +105,8 @@ func TestPlanForGPU(t *testing.T) {
 		!strings.HasPrefix(r.Kernels[1].Kernel, "Triton") {
 		t.Errorf("the kernels are %+v", r.Kernels)
 	}
-	if r.Estimate == nil || r.Estimate.Chip.Name != "H200 SXM" {
-		t.Errorf("the estimate is %+v", r.Estimate)
+	if r.Estimate == nil || r.Estimate.Chip.Name != "H200 SXM" || r.Expected != nil {
+		t.Errorf("the estimate is %+v, expected %+v", r.Estimate, r.Expected)
 	}
 	if _, code, stderr := runPlanCommand(t, append(args, "--compile-only")...); code != cli.ExitUsage ||
 		!strings.Contains(stderr, "--compile-only is for TPUs") {

@@ -47,8 +47,9 @@ type Plan struct {
 	MaxModelLen   int `json:"max_model_len"`
 	PrefillTokens int `json:"prefill_tokens"`
 	MaxRounds     int `json:"max_rounds"`
-	// Layers is LayersUnrolled or LayersLoop.
-	Layers string `json:"layers"`
+	// Layers is LayersUnrolled or LayersLoop. LayerTurns is how often that loop runs in a step, 1 if there is none.
+	Layers     string `json:"layers"`
+	LayerTurns int    `json:"-"`
 	// PrefixCache reports whether pages have names, so that prompts that begin with them share them.
 	PrefixCache bool `json:"prefix_cache"`
 	// NameDrawn reports whether pages of completions have names too: a token then has the same bytes in a prompt and

@@ -200,12 +200,16 @@ func (s *Settled) Plan() Plan {
 		KVBytesPerToken: s.KVBytesPerToken, StateBytes: s.StateBytes, KVBytes: s.KVBytes, Lowered: s.lowered,
 		MaxSeqs: z.MaxSeqs, Holders: z.PrefixRows, Contexts: z.Contexts, Pages: z.Pages, PageSize: z.PageSize,
 		PagesPerSeq: z.PagesPerSeq, MaxModelLen: s.MaxModelLen, PrefillTokens: z.PrefillTokens, MaxRounds: z.MaxRounds,
-		Layers: s.layersName(), PrefixCache: z.PrefixCache, NameDrawn: z.NameDrawn, Admission: Overcommit,
+		Layers: s.layersName(), LayerTurns: 1, PrefixCache: z.PrefixCache, NameDrawn: z.NameDrawn,
+		Admission: Overcommit,
 		Transfers: z.Transfers, Drafts: z.Drafts.Most, DraftWidth: z.Drafts.Width, Features: c.Features.Names(),
 		Slots: z.Slots, MaskStates: z.Masks.States, Masks: z.Masks.Masks, TokenText: s.tokenText(),
 	}
 	if z.Paged {
 		p.KV = paged
+	}
+	if loop, err := decoder.LoopOf(s.Model); z.LayerLoop && err == nil {
+		p.LayerTurns = loop.Turns
 	}
 	if !s.Traits.IsHost { // whose memory is not the plan's alone
 		p.StagingBytes, p.LaterFeatureBytes = s.stagingBytes(), z.LaterExtraBytes()

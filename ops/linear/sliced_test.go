@@ -15,6 +15,7 @@ import (
 
 	"github.com/quire/quire/backend"
 	"github.com/quire/quire/backend/blocks"
+	"github.com/quire/quire/backend/hlo"
 	"github.com/quire/quire/backend/xla"
 	"github.com/quire/quire/internal/testenv"
 	"github.com/quire/quire/ops/control"
@@ -151,11 +152,11 @@ func checkProgram(t *testing.T, view *xla.View, most int64, formats ...linear.Fo
 	if t.Logf("%d bytes of temporaries", memory.Temporary); memory.Temporary > most {
 		t.Errorf("it takes %d bytes of temporaries, want at most %d", memory.Temporary, most)
 	}
-	hlo, err := program.OptimizedHLO()
+	text, err := program.OptimizedHLO()
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := testenv.ReadProgram(hlo)
+	all := hlo.Read(text)
 	fused := all.Fused()
 	for name, ops := range all {
 		for _, op := range ops {

@@ -28,6 +28,9 @@ func saveInTiles(t, k, experts int) bool {
 	return 2*(t*k+tileRows*used) < used*t
 }
 
+// MeanTiles returns the tiles that so many pairs of a row and one of its experts take on average.
+func MeanTiles(pairs, experts float64) float64 { return pairs/tileRows + experts/2 }
+
 // tiles is the sum f32[T, In] of share * Down(Up(x)) over the experts of each row. Pairs of a row and one of its
 // experts are sorted by expert; a tile is tileRows consecutive pairs, from one of an expert's on. What a tile computes
 // beyond its expert's last pair is overwritten by the next tile.

@@ -11,6 +11,7 @@ import (
 	. "github.com/gomlx/gomlx/core/graph"
 	"pgregory.net/rapid"
 
+	"github.com/quire/quire/backend/hlo"
 	"github.com/quire/quire/backend/xla"
 	"github.com/quire/quire/internal/testenv"
 	"github.com/quire/quire/ops/control"
@@ -65,11 +66,11 @@ func TestExpertsTogetherForTPU(t *testing.T) {
 			t.Fatal(err)
 		}
 		checkProgram(t, view, 4<<20, up, down)
-		hlo, err := view.Executables()[0].OptimizedHLO()
+		text, err := view.Executables()[0].OptimizedHLO()
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := testenv.ReadProgram(hlo).Cycles()
+		got := hlo.Read(text).Cycles()
 		if t.Logf("%s: %d cycles", dtype, got); got > most {
 			t.Errorf("%s: the compiler expects %d cycles of a layer, want at most %d", dtype, got, most)
 		}

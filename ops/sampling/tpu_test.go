@@ -11,6 +11,7 @@ import (
 	. "github.com/gomlx/gomlx/core/graph"
 
 	"github.com/quire/quire/backend"
+	"github.com/quire/quire/backend/hlo"
 	"github.com/quire/quire/backend/xla"
 	"github.com/quire/quire/internal/testenv"
 	"github.com/quire/quire/ops/sampling"
@@ -59,17 +60,17 @@ func TestSamplerForTPU(t *testing.T) {
 	if err := g.Compile(tokens, logprobs, processed); err != nil {
 		t.Fatal(err)
 	}
-	hlo, err := view.Executables()[0].OptimizedHLO()
+	text, err := view.Executables()[0].OptimizedHLO()
 	if err != nil {
 		t.Fatal(err)
 	}
 	// No filters, and one round of each search.
-	got := testenv.ReadProgram(hlo).Cycles()
+	got := hlo.Read(text).Cycles()
 	if t.Logf("%d cycles", got); got > 800_000 {
 		t.Errorf("the compiler expects %d cycles, want at most 800,000", got)
 	}
 	if moved := regexp.MustCompile(`= \w+\[(64,1002,128|64,128256|128256,64|8208384)\]\S* (reshape|copy)\(.*`).
-		FindAllString(hlo, -1); len(moved) > 1 {
+		FindAllString(text, -1); len(moved) > 1 {
 		t.Errorf("the logits are written in another order %d times: %q", len(moved), moved)
 	}
 }

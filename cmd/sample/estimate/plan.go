@@ -53,7 +53,8 @@ With --tp N, N devices run the model together, and the figures are of one of the
 plan has as many replicas as fit: run them with --dp, or as separate processes.
 
 Speeds are a roofline, an upper bound: the time to multiply with and read what the model needs, at the chip's published
-peaks. Nothing is measured.
+peaks. For TPUs the plan also tells what is expected of the compiled programs, by the compiler's estimates, and warns if
+that is much less. Nothing is measured.
 
 A job's --config file works unchanged; keys that plan does not use are ignored. Flags without a use are named.`,
 		Example: `

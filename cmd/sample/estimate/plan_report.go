@@ -8,6 +8,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/quire/quire/batch/plan"
+	"github.com/quire/quire/batch/plan/speed"
 	"github.com/quire/quire/cmd/sample/cli"
 )
 
@@ -142,4 +143,17 @@ func printEstimate(r *plan.Report, row func(name, format string, args ...any)) {
 	row("  prefill", "%s tokens/s in steps of %d tokens: %s bound, %.1f GFLOP and %s a step",
 		humanize.Comma(int64(e.PrefillTokensPerSecond)),
 		r.Plan.PrefillTokens, e.PrefillBound, e.PrefillFLOPs/1e9, humanize.Bytes(uint64(e.PrefillBytes)))
+	if r.Expected == nil {
+		return
+	}
+	row("expected", "by the compiler's estimates, with stated rates for attention's kernels, scatters and exchanges; "+
+		"nothing was measured")
+	ms := func(seconds float64) string { return fmt.Sprintf("%.2f", 1000*seconds) }
+	parts := func(name string, perSecond float64, t speed.StepTime) {
+		row(name, "%s tokens/s; %s ms a step: layers %s, attention %s, rows %s, exchanges %s, sampling %s, tables %s",
+			humanize.Comma(int64(perSecond)), ms(t.Total()), ms(t.Layers), ms(t.Attention), ms(t.Rows), ms(t.Exchanges),
+			ms(t.Sampling), ms(t.Tables))
+	}
+	parts("  decode", r.Expected.DecodeTokensPerSecond, r.Expected.Decode)
+	parts("  prefill", r.Expected.PrefillTokensPerSecond, r.Expected.Prefill)
 }

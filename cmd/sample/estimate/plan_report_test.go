@@ -8,6 +8,7 @@ import (
 	"github.com/quire/quire/backend/chip"
 	"github.com/quire/quire/backend/xla"
 	"github.com/quire/quire/batch/plan"
+	"github.com/quire/quire/batch/plan/speed"
 	"github.com/quire/quire/data/setting"
 	"github.com/quire/quire/engine"
 )
@@ -25,10 +26,13 @@ func TestPlanTable(t *testing.T) {
 			{Composite: "attention", For: "9 heads", Reason: "no kernel has them"}},
 		Warnings: []setting.Text{setting.Textf(
 			"attention runs without a kernel, in ordinary operations, for 9 heads: no kernel has them")},
-		Estimate: &plan.Estimate{Chip: chip.Chip{Name: "TPU v6e", FLOPs: 918e12, Bandwidth: 1640e9}, Sequences: 31,
+		Estimate: &speed.Estimate{Chip: chip.Chip{Name: "TPU v6e", FLOPs: 918e12, Bandwidth: 1640e9}, Sequences: 31,
 			Context: 2048, DecodeFLOPs: 2e12,
 			DecodeBytes: 4e10, DecodeTokensPerSecond: 1234, DecodeBound: "memory",
 			PrefillFLOPs: 5e12, PrefillBytes: 3e10, PrefillTokensPerSecond: 56789, PrefillBound: "compute"},
+		Expected: &speed.Expected{DecodeTokensPerSecond: 987, PrefillTokensPerSecond: 6543,
+			Decode: speed.StepTime{Layers: 0.006, Attention: 0.002, Rows: 0.001, Exchanges: 0.0005, Sampling: 0.00025,
+				Tables: 0.00025}},
 		Plan: engine.Plan{Model: "Qwen3", Parameters: 8_190_000_000, DType: "BFloat16", KVDType: "BFloat16",
 			PageSize: 64, KVBytesPerToken: 1 << 17, MaxSeqs: 64, PrefillTokens: 128, Devices: 1},
 	}
@@ -62,6 +66,8 @@ func TestPlanTable(t *testing.T) {
 		"speed at most, by the roofline of TPU v6e (918 TFLOP/s, 1640 GB/s)",
 		"decode 1,234 tokens/s with 31 sequences of 2048 tokens: memory bound, 2000.0 GFLOP and 40 GB a step",
 		"prefill 56,789 tokens/s in steps of 128 tokens: compute bound, 5000.0 GFLOP and 30 GB a step",
+		"decode 987 tokens/s; 10.00 ms a step: layers 6.00, attention 2.00, rows 1.00, exchanges 0.50, sampling 0.25, "+
+			"tables 0.25",
 		"warning attention runs without a kernel, in ordinary operations, for 9 heads: no kernel has them",
 		"run with --kv-memory 8589934592",
 	)

@@ -119,7 +119,11 @@ func printShape(b []byte) (string, error) {
 		return "", err
 	}
 	if order := layout.ints(1); len(order) > 0 {
-		text += "{" + commas(order) + "}"
+		space := "" // of memory, if it is not the device's own
+		if s := layout.int(8); s != 0 {
+			space = fmt.Sprintf(":S(%d)", s)
+		}
+		text += "{" + commas(order) + space + "}"
 	}
 	return text, nil
 }

@@ -1,4 +1,4 @@
-package plan
+package speed
 
 import (
 	"math"
@@ -10,15 +10,15 @@ import (
 // The roofline of Llama-3.1-8B, worked out by hand: 6.98e9 weights in layers, 0.525e9 in the output matrix, 131,072
 // bytes a token.
 func TestRoofline(t *testing.T) {
-	w := modelWork{layerParams: 6.98e9, headParams: 0.525e9, weightSize: 2, layers: 32, heads: 32, headDim: 128,
-		read:            func(float64) float64 { return 6.98e9 },
-		kvBytesPerToken: 131072,
-		sequences:       64, context: 2048, step: 4096}
+	w := Work{LayerParams: 6.98e9, HeadParams: 0.525e9, WeightSize: 2, Layers: 32, Heads: 32, HeadDim: 128,
+		Read:            func(float64) float64 { return 6.98e9 },
+		KVBytesPerToken: 131072,
+		Sequences:       64, Context: 2048, Step: 4096}
 	v6e, ok := chip.Find("TPU v6 lite")
 	if !ok {
 		t.Fatal("TPU v6e is not known")
 	}
-	e := w.roofline(v6e)
+	e := w.Roofline(v6e)
 	near := func(name string, got, want float64) {
 		if math.Abs(got-want) > want/100 {
 			t.Errorf("%s is %g, want %g", name, got, want)
