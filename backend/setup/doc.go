@@ -13,6 +13,7 @@
 //	plugins/<platform>-local/<name>.so       link to the user's own plugin ("sample setup cpu --from FILE")
 //	models/SmolLM2-135M-Instruct.Q4_1.gguf
 //	models/gemma-3-270m-Q4_K_M.gguf
+//	models/Qwen2.5-Coder-0.5B-Instruct-Q4_K_M.gguf
 //	downloads/<wheel>.partial                only while a download is unfinished
 //	locks/<name>.lock
 //

