@@ -106,7 +106,8 @@ func set(t *rapid.T, p *parameter.Parameter, to *parameter.Set) {
 	case *int:
 		*at = rapid.Int().Draw(t, "value")
 	case *float64:
-		*at = rapid.Float64Range(-math.MaxFloat64, math.MaxFloat64).Draw(t, "value")
+		// Without the zero, -0 would stay: the same value as 0, and another text.
+		*at = 0 + rapid.Float64Range(-math.MaxFloat64, math.MaxFloat64).Draw(t, "value")
 	case *uint64:
 		*at = rapid.Uint64().Draw(t, "value")
 	case *bool:
