@@ -27,6 +27,7 @@ type order struct {
 	wake *sync.Cond
 	runs int // begun
 	gaps int // blocks gathered since the last run began
+	held int // blocks gathered whose copies to the host have not ended
 	late bool
 	// down and up count copies that had a call beside them; places the blocks that were placed, unstaged those that
 	// were not there by then.
@@ -63,11 +64,14 @@ func (o *order) event(what string) {
 			}
 		}
 	case "gather":
-		o.gaps++
+		o.gaps, o.held = o.gaps+1, o.held+1
+	case "down ends":
+		o.held--
 	case "place":
 		o.places++
 	case "not staged":
 		o.unstaged++
+		o.gaps = 0 // the engine needs this block now: its copy to the host must not be held up any longer
 	case "down begins":
 		// Where as many blocks as may be under way wait for this one, it has to go.
 		runs := o.runs
@@ -77,11 +81,11 @@ func (o *order) event(what string) {
 			o.late = true
 			o.wake.Broadcast()
 		})
-		for o.gaps > 0 && o.gaps < config.BlocksInFlight && o.runs == runs && !o.late {
+		for o.gaps > 0 && o.held < config.BlocksInFlight && o.runs == runs && !o.late {
 			o.wake.Wait()
 		}
 		timer.Stop()
-		if o.gaps < config.BlocksInFlight {
+		if o.held < config.BlocksInFlight {
 			o.down++
 		}
 	}
