@@ -1,5 +1,6 @@
 """The model class of scripts/lm_eval_quire, without lm_eval and transformers."""
 
+import importlib
 import json
 import pathlib
 import sys
@@ -29,10 +30,9 @@ def quire_lm(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
         pytest.skip("the tests are not in a checkout, which has the scripts")
     monkeypatch.syspath_prepend(str(folder))
     monkeypatch.delitem(sys.modules, "quire_lm", raising=False)
-    import quire_lm
-
+    loaded = importlib.import_module("quire_lm")
     monkeypatch.delitem(sys.modules, "quire_lm")
-    return quire_lm
+    return loaded
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def quire_lm(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
         ),
     ],
 )
-def test_gen_kwargs(quire_lm: types.ModuleType, gen_kwargs: dict, body: dict) -> None:
+def test_gen_kwargs(quire_lm: types.ModuleType, gen_kwargs: dict[str, object], body: dict[str, object]) -> None:
     assert quire_lm.parameters(gen_kwargs) == body
 
 
