@@ -65,8 +65,8 @@ type Traits struct {
 	IsOneHost bool
 	// HasChips states that environment variables describe to each process its chips and how they are connected.
 	HasChips bool
-	// Visible names the environment variable that lists a process' devices among those of the host; "" if the platform
-	// has none.
+	// Visible names the environment variable that lists which devices of the host a process has; "" if the platform has
+	// none.
 	Visible string
 	// OpensAll states that a client takes all visible devices and most of their memory, unless its option
 	// visible_devices lists some.

@@ -68,7 +68,7 @@ func (l *Layers) add(more Layers, times int64) {
 	l.Within.Add(more.Within, times)
 }
 
-// Cycles are those of all, with one round of each loop.
+// Cycles returns the cycles of all work, with one round of each loop.
 func (l Layers) Cycles() int64 { return l.Once.Cycles + l.Loops.Cycles + l.Within.Cycles }
 
 // Steps is the work of the two kinds of steps of the engine's program.

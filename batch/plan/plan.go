@@ -385,7 +385,7 @@ func (p *Planner) work(plan engine.Plan, sequences, context int) speed.Work {
 	}
 }
 
-// matrix is the size in bytes of the largest matrix of a device, which is that of the output in all known models.
+// matrix returns the bytes of the largest matrix of a device, which is the output's in all known models.
 func (p *Planner) matrix(plan engine.Plan) int64 {
 	_, logits := p.config.Model.Config.Work()
 	return int64(float64(logits) * float64(plan.WeightBytes) / float64(plan.Parameters))

@@ -47,11 +47,15 @@ func runWorkers(ctx context.Context, env *cli.Environment, o *jobflags.Options, 
 		return err
 	}
 	if finished := report.AlreadyFinished; finished != nil {
-		printFinished(env.Stdout, finished)
+		if !o.Quiet {
+			printFinished(env.Stdout, finished)
+		}
 		return cli.WriteReport(o.Report, finished, err)
 	}
 	report.Workers, report.Restarts = c.Workers, c.Restarts
-	printWorkersReport(env.Stdout, report)
+	if !o.Quiet {
+		printWorkersReport(env.Stdout, report)
+	}
 	return cli.WriteReport(o.Report, report, err)
 }
 

@@ -76,7 +76,8 @@ static void *quire_wait(const execute_calls *calls, void *event) {
 }
 
 // quire_execute runs an executable on num_devices devices and waits for all of them. inputs and outputs have the
-// buffers of the first device, then those of the second, and so on. It returns the first error, or sets no_memory.
+// buffers of the first device, then the buffers of the second, and so on. It returns the first error, or sets
+// no_memory.
 static void *quire_execute(const execute_calls *calls, void *executable, void **inputs, size_t num_inputs,
                            void **outputs, size_t num_outputs, size_t num_devices, const int64_t *kept, size_t num_kept,
                            void *device, int *no_memory) {
@@ -174,7 +175,7 @@ func executeCalls(client *pjrt.Client) (*C.execute_calls, unsafe.Pointer, error)
 }
 
 // Execute runs an executable on so many devices of this process and waits for them. inputs has the buffers of the first
-// device, then those of the second, and so on, and so has the result. donate is of the inputs of one device; nil
+// device, then the buffers of the second, and so on, and so has the result. donate is of the inputs of one device; nil
 // donates none. Donated buffers are freed if the call succeeds. device is nil unless the executable is portable.
 //
 // go-xla's own Execute takes time that grows with the square of the number of inputs, and counts the devices of all
