@@ -36,14 +36,10 @@ all_tests() {
 		make test-slow TESTS="$($GO list ./... | grep -v '/engine$' | xargs)"
 }
 engine() { scripts/halves.sh ./engine "!$compiled" -v -timeout 3h; }
-# Programs compiled for absent TPUs and GPUs, and all shapes of plans.
-accelerators() {
-	compilers || return 1
-	local failed=0
-	scripts/halves.sh ./engine "$compiled" -v -timeout 3h || failed=1
-	QUIRE_SHAPES=all $GO test -v -timeout 8h -run "$compiled" ./batch/plan || failed=1
-	return $failed
-}
+# Programs compiled for absent TPUs and GPUs.
+accelerators() { compilers && scripts/halves.sh ./engine "$compiled" -v -timeout 3h; }
+# All shapes of plans for them: hours without records of shapes that were compiled before.
+shapes() { compilers && QUIRE_SHAPES=all $GO test -v -timeout 8h -run "$compiled" ./batch/plan; }
 # Two of the shapes with the oldest libtpu that reads the kernels, and with the newest; the pinned one compiles all.
 libtpus() {
 	local version folder shapes='(llama-3.1-8b_v5e|gpt-oss-20b_v6e)_tp=8_ep=0_loop'
@@ -161,7 +157,7 @@ END
 }
 compiled='Accelerators|ForTPU|ForGPU' # tests that have a separate step
 every="plugins all_tests engine levels processors race fuzz vulnerabilities benchmarks answers grammars lm_eval_scores"
-every="$every manifests python_clusters wheel accelerators libtpus"
+every="$every manifests python_clusters wheel accelerators libtpus shapes"
 failed=0
 begun=$(date +%s)
 commit=$(git rev-parse --short=12 HEAD)
