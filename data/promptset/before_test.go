@@ -45,7 +45,7 @@ func TestResultsWrittenAgain(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			w, err := NewWriter(place, WriterOptions{Format: format, Schema: reader.Schema(), Columns: requested,
+			w, err := NewWriter(place, WriterOptions{Format: format, Schema: reader.Schema(), Shape: completion.Shape{Requested: requested},
 				Parts: folder.Parts{Rows: 3, PartRows: 3}, Write: []int{0}})
 			if err != nil {
 				t.Fatal(err)

@@ -33,7 +33,7 @@ func columnsPage() string {
 	var b strings.Builder
 	b.WriteString(columnsIntroduction)
 	row := func(c *completion.Column) { fmt.Fprintf(&b, "| `%s` | %s | %s |\n", c.Name, c.Type(), c.Doc) }
-	for _, c := range completion.Written(nil) {
+	for _, c := range (&completion.Shape{}).Columns() {
 		row(c)
 	}
 	var more []*completion.Column
@@ -98,7 +98,7 @@ func TestColumnsOnRequest(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w, err := NewWriter(place, WriterOptions{Format: c.format, Schema: r.Schema(), Columns: c.columns,
+		w, err := NewWriter(place, WriterOptions{Format: c.format, Schema: r.Schema(), Shape: completion.Shape{Requested: c.columns},
 			Parts: folder.Parts{Rows: 1, PartRows: 1}, Write: []int{0}})
 		if err != nil {
 			t.Fatal(err)
@@ -124,7 +124,7 @@ func TestColumnsOnRequest(t *testing.T) {
 			t.Errorf("%s: %v", names(root), column(root, out, "cumulative_logprob"))
 		}
 	}
-	_, err := NewWriter(nil, WriterOptions{Columns: []string{"text"}, Parts: folder.Parts{PartRows: 1}})
+	_, err := NewWriter(nil, WriterOptions{Shape: completion.Shape{Requested: []string{"text"}}, Parts: folder.Parts{PartRows: 1}})
 	refusal := `a column of the output is "text", but must be one of cumulative_logprob, `
 	if err == nil || !strings.HasPrefix(err.Error(), refusal) {
 		t.Error(err)

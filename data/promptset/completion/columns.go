@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"iter"
 	"slices"
-	"strings"
 
 	"github.com/parquet-go/parquet-go"
 
@@ -23,7 +22,9 @@ type Row struct {
 type Column struct {
 	Name string
 	Doc  string
-	// OnRequest reports whether the column exists only if [promptset.WriterOptions.Columns] asks for it.
+	// Tasks are the tasks whose outputs have the column; none stands for [Generate].
+	Tasks []Task
+	// OnRequest reports whether the column exists only if [Shape.Requested] asks for it.
 	OnRequest bool
 	// Parameter names a parameter that asks for the column, too: if an input column sets it, and in jobs for which
 	// AskedBy holds.
@@ -47,8 +48,15 @@ type Column struct {
 	varied bool
 }
 
-// always reports whether every output has the column.
+// always reports whether every output of the column's tasks has it.
 func (c *Column) always() bool { return !c.OnRequest && !c.mayLack }
+
+// in reports whether outputs of a task may have the column.
+func (c *Column) in(t Task) bool {
+	return len(c.Tasks) == 0 && t == Generate || slices.Contains(c.Tasks, t)
+}
+
+var anyTask = []Task{Generate, Embed}
 
 // tokenColumn is the column of token ids.
 const tokenColumn = "token_ids"
@@ -57,9 +65,9 @@ const tokenColumn = "token_ids"
 // the engine reports with each token is an entry of measures.
 var columns = slices.Concat([]Column{
 	{Name: "id", Doc: "the row's id, else its number in the input, from 0; empty if the id cannot be read",
-		form: textForm, pointer: func(o *Row) any { return &o.ID }},
+		Tasks: anyTask, form: textForm, pointer: func(o *Row) any { return &o.ID }},
 	{Name: "generation", Doc: "number of the completion among the row's completions, from 0",
-		form: integerForm, pointer: func(o *Row) any { return &o.Generation }},
+		Tasks: anyTask, form: integerForm, pointer: func(o *Row) any { return &o.Generation }},
 	{Name: "text", Doc: "the completion as text; null if there is none",
 		form: textForm, pointer: func(o *Row) any { return &o.Text }, null: (*Row).failed, varied: true},
 	{Name: tokenColumn, Doc: "its tokens; null if there are none",
@@ -68,15 +76,21 @@ var columns = slices.Concat([]Column{
 	{Name: "logprobs", Doc: "natural logarithm of each token's probability, before temperature and filters",
 		form: floatsForm, pointer: func(o *Row) any { return &o.Logprobs }, varied: true, mayLack: true,
 		null: func(o *Row) bool { return o.Logprobs == nil }},
-	{Name: "finish_reason", Doc: "why it ended: stop, length, tool_calls (it calls tools, and was not truncated) or " +
+	{Name: reasonColumn, Doc: "why it ended: stop, length, tool_calls (it calls tools, and was not truncated) or " +
 		"error",
 		form: textForm, pointer: func(o *Row) any { return &o.FinishReason }},
+	{Name: vectorColumn, Doc: "the vector of the prompt, of the type that `embedding-type` names; null if there is an " +
+		"error", Tasks: []Task{Embed},
+		form: vectorForm{Float32}, pointer: func(o *Row) any { return &o.Embedding }, varied: true,
+		null: func(o *Row) bool { return o.Embedding == nil }},
 	{Name: "prompt_tokens", Doc: "number of tokens of the prompt",
-		form: integerForm, pointer: func(o *Row) any { return &o.PromptTokens }},
+		Tasks: anyTask, form: integerForm, pointer: func(o *Row) any { return &o.PromptTokens }},
 	{Name: "completion_tokens", Doc: "number of tokens of the completion",
 		form: integerForm, pointer: func(o *Row) any { return &o.CompletionTokens }},
+	{Name: "truncated", Doc: "whether the prompt was cut off, because it has more tokens than the model takes",
+		Tasks: []Task{Embed}, form: flagForm, pointer: func(o *Row) any { return &o.Truncated }, mayLack: true},
 	{Name: "error", Doc: "what is wrong with the row; null if nothing is",
-		form: textForm, pointer: func(o *Row) any { return &o.Err },
+		Tasks: anyTask, form: textForm, pointer: func(o *Row) any { return &o.Err },
 		null: func(o *Row) bool { return o.Err == "" }},
 
 	{Name: "cumulative_logprob", Doc: "sum of logprobs; null if there is an error", OnRequest: true,
@@ -102,7 +116,7 @@ var columns = slices.Concat([]Column{
 		form: floatListsForm, pointer: func(o *Row) any { return &o.TopLogprobs }, varied: true,
 		null: func(o *Row) bool { return o.TopLogprobs == nil }},
 	{Name: "prompt_token_ids", Doc: "the tokens of the prompt; null if there are none", OnRequest: true,
-		Parameter: "prompt_logprobs", AskedBy: asksPrompt,
+		Tasks: anyTask, Parameter: "prompt_logprobs", AskedBy: asksPrompt,
 		form: integersForm, pointer: func(o *Row) any { return &o.PromptTokenIDs },
 		null: func(o *Row) bool { return o.PromptTokenIDs == nil }},
 	{Name: "prompt_logprobs", Doc: "natural logarithm of the probability of each token of the prompt given the " +
@@ -148,46 +162,8 @@ func asksPromptTops(s *parameter.Set) bool { return s.PromptLogprobs > 0 }
 // failed reports whether a row has an error in place of a completion.
 func (o *Row) failed() bool { return o.Err != "" && o.Text == "" && o.CompletionTokens == 0 }
 
-// Columns iterates over the output's columns in order, including those on request.
-func Columns() iter.Seq[*Column] {
-	return func(yield func(*Column) bool) {
-		for i := range columns {
-			if !yield(&columns[i]) {
-				return
-			}
-		}
-	}
-}
-
-// OnRequest returns names of columns on request in the order of the output, each once. The error names an unknown
-// one.
-func OnRequest(names []string) (ordered []string, err error) {
-	var known []string
-	for c := range Columns() {
-		if c.OnRequest {
-			known = append(known, c.Name)
-		}
-		if c.OnRequest && slices.Contains(names, c.Name) {
-			ordered = append(ordered, c.Name)
-		}
-	}
-	for _, name := range names {
-		if !slices.Contains(known, name) {
-			return nil, fmt.Errorf("is %q, but must be one of %s", name, strings.Join(known, ", "))
-		}
-	}
-	return ordered, nil
-}
-
-// Written returns the columns of an output with these columns on request.
-func Written(requested []string) (all []*Column) {
-	for c := range Columns() {
-		if !c.OnRequest || slices.Contains(requested, c.Name) {
-			all = append(all, c)
-		}
-	}
-	return all
-}
+// Columns iterates over the columns of completions in order, including those on request.
+func Columns() iter.Seq[*Column] { return Generate.Columns() }
 
 func namesOf(columns []*Column) (names []string) {
 	for _, c := range columns {

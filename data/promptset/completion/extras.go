@@ -24,6 +24,10 @@ var extras = append([]extra{
 	nestedExtra(7, func(r *Result) *[][]float32 { return &r.PromptTopLogprobs }, floatItem),
 	textExtra(8, func(r *Result) *string { return &r.Reasoning }),
 	textExtra(9, func(r *Result) *string { return &r.ToolCalls }),
+	listExtra(11, func(r *Result) *[]float32 { return &r.Embedding }, floatItem),
+	{tag: 12, has: func(r *Result) bool { return r.Truncated },
+		append: func(b []byte, _ *Result) []byte { return b },
+		read:   func(_ *resultDecoder, r *Result) { r.Truncated = true }},
 }, measureExtras()...)
 
 func measureExtras() (all []extra) {

@@ -15,6 +15,9 @@ func (r *Result) Readable() (texts []string) {
 	if r.Reasoning != "" {
 		texts = append(texts, "reasoning: "+r.Reasoning)
 	}
+	if r.Embedding != nil {
+		texts = append(texts, VectorText(r.Embedding))
+	}
 	if text := strings.TrimSpace(r.Text); text != "" {
 		texts = append(texts, text)
 	}
@@ -47,6 +50,11 @@ type Result struct {
 	Measures          [len(measures)][]float32
 	Reasoning         string // extracted from Text; "" for none
 	ToolCalls         string // a JSON list in the form of OpenAI's API, extracted from Text; "" for none
+
+	// Embedding is a vector as the output stores it: see [VectorType.Stored]. Truncated reports whether it is the
+	// vector of the beginning of the prompt alone.
+	Embedding []float32
+	Truncated bool
 
 	Contradicts string // the part of a row that was read back which contradicts its other columns
 	CountAlone  bool   // only the number of tokens was read back
