@@ -7,6 +7,7 @@ import (
 	"github.com/gomlx/compute/dtypes"
 
 	"github.com/quire/quire/models/quantized"
+	"github.com/quire/quire/models/sentence"
 )
 
 // ErrNoTensor is wrapped by Read's error for a name that the checkpoint does not have.
@@ -16,6 +17,9 @@ var ErrNoTensor = errors.New("no such tensor")
 type Checkpoint struct {
 	Config Config
 	Ref    string // as given to Open
+	// Sentence is how the model's hidden states become embeddings: as the checkpoint's files say, or else the default
+	// of its family.
+	Sentence sentence.Settings
 
 	gguf      bool   // the weights come from GGUF files
 	tokenizer string // see TokenizerSource
