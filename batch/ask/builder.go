@@ -13,6 +13,7 @@ type Settings struct {
 	Sampling                        parameter.Set // what rows that give no parameters of their own take
 	ServedModels                    []string      // models that rows may name; none allows any
 	ReasoningParser, ToolCallParser string        // forms of package reply
+	Embedding                       *Embedding    // nil if rows have completions
 }
 
 // Builder turns rows into requests: the job's parameters, overridden by the row's own.

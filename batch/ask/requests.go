@@ -44,10 +44,13 @@ func (b *Builder) request(row *promptset.Row, from *lineage.Parent) (*engine.Req
 			strings.Join(b.Settings.ServedModels, ", "))
 		return nil, &paramError{err, "model", openai.CodeNoModel}
 	}
-	set := b.Parameters(row)
 	if err := checkMessages(row); err != nil {
 		return nil, err
 	}
+	if b.Settings.Embedding != nil {
+		return b.embed(row)
+	}
+	set := b.Parameters(row)
 	tokens, err := b.Prompt(row, from)
 	if err != nil {
 		return nil, err
@@ -158,6 +161,9 @@ func (b *Builder) EncodeRow(row *promptset.Row) ([]int32, error) {
 func (b *Builder) text(text string, special bool) ([]int32, error) {
 	if !utf8.ValidString(text) {
 		return nil, errors.New("prompt is not UTF-8")
+	}
+	if b.Settings.Embedding != nil && special {
+		text = b.Settings.Embedding.text(text)
 	}
 	return b.Text.Encode(text, special)
 }

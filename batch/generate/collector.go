@@ -13,6 +13,7 @@ import (
 	"github.com/quire/quire/batch/lineage"
 	"github.com/quire/quire/batch/observe"
 	"github.com/quire/quire/batch/outcome"
+	"github.com/quire/quire/batch/spec"
 	"github.com/quire/quire/data/promptset"
 	"github.com/quire/quire/data/promptset/completion"
 	"github.com/quire/quire/data/promptset/openai"
@@ -70,7 +71,8 @@ type collecting struct {
 	columns        []string       // columns that the output has on request
 	replies        *replySplitter // nil if texts stay whole
 	observer       *observe.Observer
-	lineage        stage // nil if no row continues another one
+	lineage        stage         // nil if no row continues another one
+	vectors        *spec.Vectors // nil if rows have completions
 }
 
 // stage is the part of the rows' lineage that the collector uses. The collector's lock is taken before the stage's.
@@ -203,6 +205,12 @@ func (c *collector) add(p *pendingRow, done *engine.Completion) error {
 	} else {
 		c.onRequest(&r, p.row, done)
 		c.replies.split(&r, p.row, done.Request)
+		if c.vectors != nil {
+			r.Truncated = done.Request.Truncated
+			if r.Embedding, r.Err = finishedVector(c.vectors, done.Vector); r.Err != "" {
+				r.FinishReason = string(engine.FinishError)
+			}
+		}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -24,6 +24,9 @@ type replySplitter struct {
 // columns of the rows, nil for none.
 func newReplySplitter(p *process.Process, j *spec.Job, s *process.Session, input *promptset.Schema) (*replySplitter,
 	error) {
+	if j.Embeds() {
+		return nil, nil
+	}
 	reasoning, calls := j.ReasoningParser, j.ToolCallParser
 	answers := j.Format == promptset.FormatOpenAI
 	hasReasoning, hasCalls := slices.Contains(j.Columns, spec.ReasoningColumn), slices.Contains(j.Columns,

@@ -12,7 +12,6 @@ import (
 	"github.com/quire/quire/batch/process"
 	"github.com/quire/quire/batch/spec"
 	"github.com/quire/quire/data/promptset"
-	"github.com/quire/quire/data/promptset/completion"
 	"github.com/quire/quire/data/setting"
 	"github.com/quire/quire/internal/plural"
 )
@@ -69,7 +68,7 @@ func openStream(ctx context.Context, p *process.Process, j *spec.Job) (*streamed
 	if j, err = prepare.WithModel(ctx, j, p, model); err != nil {
 		return nil, err
 	}
-	raw := j.HasTemplate(model.Template) && cmp.Or(j.PromptAs, spec.PromptAuto) == spec.PromptAuto
+	raw := !j.Embeds() && j.HasTemplate(model.Template) && cmp.Or(j.PromptAs, spec.PromptAuto) == spec.PromptAuto
 	lines, whole := promptset.NewLines(promptset.StandardInput, p.Input, j.Mapping), false
 	columns := j.ColumnsOf(nil)
 	return &streamed{opened: &prepare.Opened{Job: j, Model: model}, total: -1, err: lines,
@@ -106,7 +105,7 @@ func judgeStreamed(j *spec.Job, row *promptset.Row, columns []string) {
 		return
 	}
 	set := row.Overrides.Over(j.Sampling)
-	for c := range completion.Columns() {
+	for c := range j.Task.Columns() {
 		if c.AskedBy != nil && c.AskedBy(&set) && !slices.Contains(columns, c.Name) {
 			err := setting.Errorf("%s asks for the column %s, and the columns of a stream are those that "+
 				"flags ask for: give `columns` %s", c.Parameter, c.Name, c.Name)
@@ -145,15 +144,16 @@ func (g *Generator) beginStream(ctx context.Context, in *streamed) (*Unit, *prom
 	if p.Rows == nil {
 		return nil, nil, setting.Errorf("`output` is -, and Options.Rows is nil")
 	}
-	columns := j.ColumnsOf(in.schema)
+	shape := j.ShapeOf(in.schema)
 	writer, err := promptset.NewLineWriter(p.Rows, promptset.WriterOptions{Format: j.Format, Schema: in.schema,
-		Columns: columns, JSONType: j.JSONType(), Exclude: j.Exclude, Meta: j.Footer(p.Version, g.Session.Model,
+		Shape: shape, Meta: j.Footer(p.Version, g.Session.Model,
 			g.Session.Fingerprint),
 		TokenText: g.Session.TokenText}, p.InOrder)
 	if err != nil {
 		return nil, nil, err
 	}
-	how := collecting{inFlight: rowsInFlight, format: j.Format, columns: columns, observer: p.Observer}
+	how := collecting{inFlight: rowsInFlight, format: j.Format, columns: shape.Requested, observer: p.Observer,
+		vectors: vectorsOf(j)}
 	if how.replies, err = newReplySplitter(p, j, g.Session, in.schema); err != nil {
 		return nil, nil, err
 	}

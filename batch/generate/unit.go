@@ -54,7 +54,8 @@ func (g *Generator) OpenUnit(ctx context.Context, saved *resume.Saved, opened fu
 		return nil, err
 	}
 	how := collecting{inFlight: rowsInFlight, window: 2 * int(min(saved.Parts.PartRows, rowsInFlight)),
-		enough: 2 * g.Session.Slots(), format: j.Format, columns: j.ColumnsOf(reader.Schema()), observer: p.Observer}
+		enough: 2 * g.Session.Slots(), format: j.Format, columns: j.ColumnsOf(reader.Schema()), observer: p.Observer,
+		vectors: vectorsOf(j)}
 	if how.replies, err = newReplySplitter(p, j, g.Session, reader.Schema()); err != nil {
 		return nil, err
 	}
@@ -229,7 +230,9 @@ func (u *Unit) launch(ctx context.Context, p *pendingRow) (*pendingRow, error) {
 		}
 		u.Out.give(p, requests)
 		for _, r := range requests {
-			u.builder.Equal.Look(p.row, r)
+			if u.builder.Settings.Embedding == nil { // equal vectors are no mistake
+				u.builder.Equal.Look(p.row, r)
+			}
 		}
 	}
 	if len(done) > 0 {

@@ -51,7 +51,8 @@ func (Models) Identify(ctx context.Context, j *spec.Job, p *process.Process) (pr
 	}
 	known := process.Identity{Fingerprint: model.FingerPrint(), Tokenizer: model.TokenizerSource() != "",
 		Template: tokenizer.HasChatTemplate(model.TokenizerSource()), DType: model.DType(),
-		Generation: model.Config.Generation}
+		Generation: model.Config.Generation, Sentence: model.Sentence,
+		VectorSize: model.Sentence.Size(model.Config.HiddenSize)}
 	return known, model.Close()
 }
 
@@ -79,11 +80,19 @@ func (Models) OpenSession(ctx context.Context, j *spec.Job, p *process.Process) 
 	if err != nil {
 		return fail(err)
 	}
-	if p.TextOnly {
+	switch closes := func(c func()) { closers = append(closers, c) }; {
+	case p.TextOnly && j.Embeds():
+		s.Check = EncoderConfig(p, j, model).Check
+		return s, nil
+	case p.TextOnly:
 		s.Check = engine.NewChecker(programConfig(p, j, model, tok)).Check
 		return s, nil
+	case j.Embeds():
+		err = openEncoder(ctx, s, p, j, model, closes)
+	default:
+		err = openEngine(ctx, s, p, j, model, tok, closes)
 	}
-	if err := openEngine(ctx, s, p, j, model, tok, func(c func()) { closers = append(closers, c) }); err != nil {
+	if err != nil {
 		return fail(err)
 	}
 	if p.Opened != nil {
@@ -101,22 +110,9 @@ func (Models) OpenSession(ctx context.Context, j *spec.Job, p *process.Process) 
 // openEngine opens the devices and makes the engine on them. What is opened is closed by what closes gets.
 func openEngine(ctx context.Context, s *process.Session, p *process.Process, j *spec.Job, model *models.Checkpoint,
 	tok *tokenizer.Tokenizer, closes func(func())) error {
-	backend, err := OpenDevices(ctx, p, &j.Engine)
+	backend, err := openBackend(ctx, s, p, j, closes)
 	if err != nil {
 		return err
-	}
-	closes(func() {
-		if !p.Hosts.Lost() { // otherwise its devices may wait forever for another process' devices
-			backend.Finalize()
-		}
-	})
-	if err := p.ProfileDevice.Check(backend); err != nil {
-		return err
-	}
-	if plugin, ok := backend.(interface{ DeviceKind() (string, error) }); ok {
-		if s.Device, err = plugin.DeviceKind(); err != nil {
-			return err
-		}
 	}
 	groups, err := groups(&j.Engine, backend, p.Hosts)
 	if err != nil {
@@ -204,6 +200,11 @@ func openText(s *process.Session, j *spec.Job, model *models.Checkpoint) (*token
 		return nil, nil
 	}
 	s.Encode, s.TokenText, s.Token = tok.Encode, tok.TokenText, tok.ID
+	if j.Embeds() {
+		if s.Ends, err = countEnds(tok.Encode); err != nil {
+			return nil, err
+		}
+	}
 	s.Decode = func(tokens []int32) string { return tok.Decode(tokens, false) }
 	s.Mark = func(tokens []int32, text string, marks []string) string { return withMarks(tok, tokens, text, marks) }
 	switch j.ChatTemplate {

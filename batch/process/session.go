@@ -13,6 +13,7 @@ import (
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/models"
 	"github.com/quire/quire/models/arch"
+	"github.com/quire/quire/models/sentence"
 )
 
 // withoutEngine is the sampler of a session that generates nothing.
@@ -26,7 +27,8 @@ func (w withoutEngine) Plan() engine.Plan { return w.plan }
 // NoEngine returns the sampler of a session that generates nothing and has a plan.
 func NoEngine(plan engine.Plan) Sampler { return withoutEngine{plan: plan} }
 
-// Sampler generates completions; *engine.Engine and *engine.Replicas are the real ones.
+// Sampler generates completions or makes vectors; *engine.Engine, *engine.Replicas and *encode.Encoder are the real
+// ones.
 type Sampler interface {
 	Plan() engine.Plan
 	Run(ctx context.Context, requests iter.Seq[*engine.Request]) iter.Seq2[*engine.Completion, error]
@@ -57,6 +59,10 @@ type Session struct {
 func NewBuilder(j *spec.Job, s *Session, messages io.Writer) *ask.Builder {
 	b := ask.New(ask.Settings{Sampling: j.Sampling, ServedModels: j.ServedModels, ReasoningParser: j.ReasoningParser,
 		ToolCallParser: j.ToolCallParser}, messages)
+	if j.Embeds() {
+		v := &j.Vectors
+		b.Settings.Embedding = &ask.Embedding{Prompt: v.Prompt, Lowercase: v.Lowercase, Trim: v.Trim}
+	}
 	if s != nil {
 		s.Serve(b)
 	}
@@ -100,4 +106,7 @@ type Identity struct {
 	DType       dtypes.DType // its own: see models.Checkpoint
 	// Generation are the defaults of sampling that its files ask for.
 	Generation arch.Generation
+	// Sentence is what its files say about embeddings, and VectorSize the length of its vectors.
+	Sentence   sentence.Settings
+	VectorSize int
 }

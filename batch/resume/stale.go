@@ -118,9 +118,7 @@ func (s *Saved) checkFixedInputs(ctx context.Context, there map[int]folder.PartS
 		}
 	}
 	r := &StaleResults{Saved: s, Reader: reader}
-	r.compare = completion.NewRowCompare(s.format, reader.Schema(), s.Job.ColumnsOf(reader.Schema()),
-		s.Job.ExcludedColumns(),
-		s.Job.JSONType())
+	r.compare = completion.NewRowCompare(s.format, reader.Schema(), s.Job.ShapeOf(reader.Schema()))
 	for _, number := range numbers {
 		if _, err := r.load(ctx, number, there[number]); ctx.Err() != nil {
 			return ctx.Err()

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"os"
+	"strconv"
 	"strings"
 
 	"github.com/quire/quire/batch/jobstate"
@@ -96,8 +97,12 @@ func (e Engine) SettledAs(was jobstate.Settled) (_ Engine, differences jobstate.
 // Footer is what the output files record of how they were made.
 func (j *Job) Footer(version, model, fingerprint string) map[string]string {
 	parameters, _ := json.Marshal(j.Parameters())
-	return map[string]string{
+	meta := map[string]string{
 		"quire.version": version, completion.MetaModel: model, completion.MetaFingerprint: fingerprint,
 		completion.MetaParameters: string(parameters),
 	}
+	if scale := j.Vectors.Scale(); j.Embeds() && scale != 0 {
+		meta[completion.MetaScale] = strconv.FormatFloat(scale, 'g', -1, 64)
+	}
+	return meta
 }

@@ -19,6 +19,7 @@ type Job struct {
 	Mapping  promptset.Mapping // how rows become prompts, once the files that say so were read
 	Defaults string            // those parameters that the model's files give
 	CutRows  int64             // rows of a part of the job in the output folder, if PartRows is 0
+	Vectors  Vectors           // how its vectors are made, for the task embed
 }
 
 // Values of [Spec.GenerationConfig].

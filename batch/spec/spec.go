@@ -6,6 +6,7 @@ import (
 
 	"github.com/quire/quire/data/parameter"
 	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/data/promptset/completion"
 	"github.com/quire/quire/data/storage"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/text/chat/reply"
@@ -41,6 +42,9 @@ type Spec struct {
 	Model string
 	// LoadFormat is the weight source: LoadAuto or LoadDummy.
 	LoadFormat string
+	// Task is what the job computes for each prompt, and Embedding describes its vectors if that is embed.
+	Task      completion.Task `json:",omitempty"`
+	Embedding Embedding       `json:",omitzero"`
 	// ChatTemplate is TemplateOfModel, TemplateNone or a file with a Jinja template.
 	ChatTemplate string
 

@@ -8,7 +8,6 @@ import (
 
 	"github.com/quire/quire/data/parameter"
 	"github.com/quire/quire/data/promptset"
-	"github.com/quire/quire/data/promptset/completion"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/text/chat/reply"
 )
@@ -28,8 +27,11 @@ func (s *Spec) Validate() error {
 	case s.PartRows < 0:
 		return Invalid("part-rows", "is %d, but must be 0 (found automatically) or more", s.PartRows)
 	}
+	if err := s.checkTask(); err != nil {
+		return err
+	}
 	var err error
-	if s.Columns, err = completion.OnRequest(s.Columns); err != nil {
+	if s.Columns, err = s.Task.OnRequest(s.Columns); err != nil {
 		return Invalid("columns", "%v", err)
 	}
 	if len(s.Columns) > 0 && s.Format == promptset.FormatOpenAI {

@@ -98,8 +98,8 @@ func TestColumnsOnRequest(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w, err := NewWriter(place, WriterOptions{Format: c.format, Schema: r.Schema(), Shape: completion.Shape{Requested: c.columns},
-			Parts: folder.Parts{Rows: 1, PartRows: 1}, Write: []int{0}})
+		w, err := NewWriter(place, WriterOptions{Format: c.format, Schema: r.Schema(),
+			Shape: completion.Shape{Requested: c.columns}, Parts: folder.Parts{Rows: 1, PartRows: 1}, Write: []int{0}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -124,7 +124,8 @@ func TestColumnsOnRequest(t *testing.T) {
 			t.Errorf("%s: %v", names(root), column(root, out, "cumulative_logprob"))
 		}
 	}
-	_, err := NewWriter(nil, WriterOptions{Shape: completion.Shape{Requested: []string{"text"}}, Parts: folder.Parts{PartRows: 1}})
+	_, err := NewWriter(nil, WriterOptions{Shape: completion.Shape{Requested: []string{"text"}},
+		Parts: folder.Parts{PartRows: 1}})
 	refusal := `a column of the output is "text", but must be one of cumulative_logprob, `
 	if err == nil || !strings.HasPrefix(err.Error(), refusal) {
 		t.Error(err)

@@ -51,6 +51,7 @@ type Settings struct {
 	// ExcludePrompt leaves the tokens of the prompt out of the pooling.
 	ExcludePrompt bool
 	Dense         []Dense // layers that follow the pooling, which the encoder computes
+	Matryoshka    Matryoshka
 	// Stated reports whether the checkpoint has files that say all this. Otherwise it is the default of its family.
 	Stated bool
 }

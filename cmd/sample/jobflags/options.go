@@ -7,6 +7,7 @@ import (
 
 	"github.com/quire/quire/batch/process"
 	"github.com/quire/quire/batch/spec"
+	"github.com/quire/quire/data/promptset/completion"
 )
 
 // Options are the flags of "sample run", which config files set too.
@@ -25,6 +26,8 @@ type Options struct {
 	Observing                Observing
 	Units                    Units
 	Maintenance              Maintenance
+
+	ForTask completion.Task // the task of a command that is for one task; "" for other commands
 
 	Secrets []string // URLs with their parameters
 

@@ -60,7 +60,7 @@ func (o *Options) Prepare(f *cli.Flags, args []string) error {
 	wrong := func(err error) error {
 		return cli.Exit(cli.ExitUsage, fmt.Errorf("%s: %w", f.Set.Name(), cli.PlaceOr(err)))
 	}
-	if err := errors.Join(o.takePipe(), o.TakeStream(f)); err != nil {
+	if err := errors.Join(o.takePipe(), o.TakeStream(f), o.checkTask(f)); err != nil {
 		return wrong(err)
 	}
 	o.Secrets = o.withSecrets()
@@ -105,7 +105,7 @@ var withFolder = []string{"new", "extend", "retry-errors", "work-dir", "shard", 
 // withRows are flags that only a job with rows has a use for.
 var withRows = []string{"in-order", "prompt-column", "id-column", "template", "limit", "format", "columns",
 	"exclude-columns", "reasoning-parser", "tool-call-parser", "served-model-name", "save-prefix", "metrics",
-	"top-logprobs", "prompt-logprobs"}
+	"top-logprobs", "prompt-logprobs", "task", "embedding-type", "dimensions", "pooling", "normalize", "prompt-name"}
 
 // takePrompts takes arguments as prompts.
 func (o *Options) takePrompts(f *cli.Flags, args []string) error {
@@ -129,7 +129,7 @@ func (o *Options) TakeStream(f *cli.Flags) error {
 	if o.Spec.Output != spec.Standard {
 		return nil
 	}
-	if !o.MayTry {
+	if !o.MayTry && o.ForTask == "" {
 		return errors.New("--output is -, and workers write to a folder: give --output FOLDER")
 	}
 	if !cli.Given(f.Set.Lookup("format")) {

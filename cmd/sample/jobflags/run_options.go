@@ -3,6 +3,7 @@
 package jobflags
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -19,11 +20,13 @@ import (
 	"github.com/quire/quire/batch/telemetry"
 	"github.com/quire/quire/cmd/sample/cli"
 	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/data/promptset/completion"
 )
 
 // Define defines the flags, with the defaults in o.
 func (o *Options) Define(f *cli.Flags) {
 	o.Spec, o.Flags = spec.Default(), f.Set
+	o.Spec.Task = cmp.Or(o.ForTask, spec.TaskGenerate)
 	o.Hosts.ID = -1 // the default for subcommands without the flags of several hosts
 	f.Group("Model", func(s *pflag.FlagSet) {
 		cli.PlaceVar(s, &o.Spec.Model, cli.ModelPlace, "model", "m",
@@ -85,15 +88,23 @@ func (o *Options) Define(f *cli.Flags) {
 			"try rows of the output again that have errors; all others stay")
 	})
 	f.Group(workersTitle, func(s *pflag.FlagSet) { o.Units.define(s) })
-	f.Group("Sampling (a row's own columns n, max_tokens, temperature, ... come before these)", func(s *pflag.FlagSet) {
+	sampling := "Sampling (a row's own columns n, max_tokens, temperature, ... come before these)"
+	if o.ForTask == completion.Embed {
+		sampling = "Prompts (a row's own columns of these names come before these)"
+	}
+	f.Group(sampling, func(s *pflag.FlagSet) {
 		parameterFlags(s, &o.Spec.Sampling)
 	})
+	f.Group("Embeddings", func(s *pflag.FlagSet) { embeddingFlags(s, &o.Spec) })
 	f.Group("Engine (0: found from the model and the memory, and shown in the plan)", o.defineEngine)
 	f.Group(reportingTitle, o.defineReporting)
 	f.Group(DiagnosticsTitle, func(s *pflag.FlagSet) {
 		o.Diagnostics.Define(s)
 		o.Observing.Define(s)
 	})
+	if o.ForTask == completion.Embed {
+		hideGenerating(f.Set)
+	}
 }
 
 // defineReporting defines the flags for what the command reads its flags from and prints.

@@ -79,8 +79,7 @@ var columns = slices.Concat([]Column{
 	{Name: reasonColumn, Doc: "why it ended: stop, length, tool_calls (it calls tools, and was not truncated) or " +
 		"error",
 		form: textForm, pointer: func(o *Row) any { return &o.FinishReason }},
-	{Name: vectorColumn, Doc: "the vector of the prompt, of the type that `embedding-type` names; null if there is an " +
-		"error", Tasks: []Task{Embed},
+	{Name: vectorColumn, Doc: "the vector of the prompt; null if there is an error", Tasks: []Task{Embed},
 		form: vectorForm{Float32}, pointer: func(o *Row) any { return &o.Embedding }, varied: true,
 		null: func(o *Row) bool { return o.Embedding == nil }},
 	{Name: "prompt_tokens", Doc: "number of tokens of the prompt",
