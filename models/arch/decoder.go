@@ -13,9 +13,10 @@ type Decoder struct {
 	Defaults  Defaults
 	Names     Names // names of its layers' tensors; nil: Llama's names
 	Norm      Norm
-	Stored    Stored   // what a Hugging Face folder stores differently
-	Quantized []string // values of quant_method in config.json whose tensors the checkpoint's reader knows by itself
-	Text      string   // the key of config.json whose object is the decoder's config; "": config.json is
+	Stored    Stored            // what a Hugging Face folder stores differently
+	Quantized []string          // values of quant_method in config.json whose tensors the checkpoint's reader knows by itself
+	Keys      map[string]string // keys of config.json that it calls otherwise, by the names that others have
+	Text      string            // the key of config.json whose object is the decoder's config; "": config.json is
 
 	// JSON reads the decoder's own settings from a config.json, after the rest of c is read except for special tokens.
 	// The layers are [Config.LlamaLayer] before. If a key asks for something that the decoder does not have, JSON
@@ -29,6 +30,7 @@ type Decoder struct {
 type Stored struct {
 	Interleaved bool              // rows of q and k lie so that a rotation turns neighbours
 	Renamed     map[string]string // beginnings of names, and what stands there otherwise
+	Ends        map[string]string // ends of names, and what stands there otherwise
 	Unused      []string          // beginnings of the names, as Renamed has them, of tensors without use
 }
 
@@ -37,6 +39,12 @@ func (s Stored) Name(name string) (tensor string, ok bool) {
 	for begin, want := range s.Renamed {
 		if rest, found := strings.CutPrefix(name, begin); found {
 			name = want + rest
+			break
+		}
+	}
+	for end, want := range s.Ends {
+		if rest, found := strings.CutSuffix(name, end); found {
+			name = rest + want
 			break
 		}
 	}

@@ -30,6 +30,11 @@ func ParseConfig(decoders []Decoder, config, generation []byte) (Config, error) 
 			return Config{}, err
 		}
 	}
+	for name, own := range d.Keys {
+		if value, ok := j.fields[own]; ok {
+			j.fields[name] = value
+		}
+	}
 	if err := j.sizes(&c, d.Defaults); err != nil {
 		return Config{}, err
 	}
@@ -146,6 +151,18 @@ func (j *JSON) Require(key, want string) error {
 		return Unsupported(want+" is", "%s %q", key, value)
 	}
 	return nil
+}
+
+// GELU reads the activation of an encoder: gelu, or its approximation by tanh.
+func (j *JSON) GELU(key string) (Activation, error) {
+	switch name := j.String(key, "gelu"); name {
+	case "gelu":
+		return GELU, nil
+	case "gelu_new", "gelu_pytorch_tanh":
+		return GELUTanh, nil
+	default:
+		return "", Unsupported("gelu, gelu_new and gelu_pytorch_tanh are", "%s %q", key, name)
+	}
 }
 
 // Refuse refuses keys that are true.
