@@ -23,6 +23,8 @@ import (
 	"github.com/quire/quire/models/granite"
 	"github.com/quire/quire/models/lfm2"
 	"github.com/quire/quire/models/llama"
+	"github.com/quire/quire/models/modernbert"
+	"github.com/quire/quire/models/nomicbert"
 	"github.com/quire/quire/models/olmo2"
 	"github.com/quire/quire/models/phi3"
 	"github.com/quire/quire/models/quantized"
@@ -39,7 +41,7 @@ var Decoders = slices.Concat(llama.Decoders, deepseek.Decoders, gemma3.Decoders,
 		starcoder2.Decoder}, Encoders)
 
 // Encoders lists the kinds among them that only encode: see [arch.Config.Generates].
-var Encoders = slices.Concat(bert.Encoders)
+var Encoders = slices.Concat(bert.Encoders, modernbert.Encoders, []arch.Decoder{nomicbert.Encoder})
 
 // These types of package arch are part of the API of checkpoints.
 type (

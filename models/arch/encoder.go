@@ -20,6 +20,9 @@ type Encoder struct {
 	Buckets, BucketDistance int
 }
 
+// Embeds reports whether a token's embeddings are more than what its id gives.
+func (e Encoder) Embeds() bool { return e.Positions > 0 || e.Types > 0 || e.EmbeddingNorm }
+
 // AllAhead is a [Layer].Ahead: a token attends to all tokens of its text.
 const AllAhead = math.MaxInt32
 

@@ -24,7 +24,8 @@ func ParseConfig(decoders []Decoder, config, generation []byte) (Config, error) 
 	if err != nil {
 		return Config{}, err
 	}
-	c := Config{Architecture: d.Class, ModelType: d.ModelType, Names: d.Names, Norm: d.Norm, Stored: d.Stored}
+	c := Config{Architecture: d.Class, ModelType: d.ModelType, Names: d.Names, Norm: d.Norm,
+		Stored: d.Stored.withoutPrefix(), Encoder: Encoder{Only: d.headless}}
 	if d.Text != "" {
 		if j, err = j.text(d.Text); err != nil {
 			return Config{}, err
@@ -87,6 +88,12 @@ func (j *JSON) decoder(decoders []Decoder) (Decoder, error) {
 	if j.Decode("architectures", &names); len(names) > 0 {
 		for _, d := range decoders {
 			if len(names) == 1 && d.Class == names[0] {
+				return d, nil
+			}
+		}
+		for _, d := range decoders {
+			if len(names) == 1 && d.isHeadless(names[0]) {
+				d.Class, d.headless = names[0], true
 				return d, nil
 			}
 		}

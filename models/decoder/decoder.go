@@ -40,7 +40,7 @@ func Embed(cfg models.Config, w Weights, tokens, rows *Node) Embedded {
 
 // EmbedAt is [Embed] of tokens of whole texts at positions i32[T], which an encoder adds embeddings of.
 func EmbedAt(cfg models.Config, w Weights, tokens, positions, rows *Node) Embedded {
-	if cfg.Encoder == (arch.Encoder{}) {
+	if !cfg.Encoder.Embeds() {
 		return Embed(cfg, w, tokens, rows)
 	}
 	all := body{cfg: cfg, whole: cfg, split: splitOf(cfg, tokens), rows: rows}

@@ -25,7 +25,8 @@ q_error *quire_row_attention(q_frame *f) {
 	const int has_bias = q_args(f) == 9;
 	if ((e = q_count(f, 8 + has_bias, 1))) return e;
 	const q_array *q = q_arg(f, 0), *k = q_arg(f, 1), *v = q_arg(f, 2), *token_rows = q_arg(f, 3),
-				  *positions = q_arg(f, 4), *firsts = q_arg(f, 5), *lens = q_arg(f, 6), *count = q_arg(f, 7), *out = q_result(f, 0);
+				  *positions = q_arg(f, 4), *firsts = q_arg(f, 5), *lens = q_arg(f, 6), *count = q_arg(f, 7),
+				  *out = q_result(f, 0);
 	if ((e = q_shape(f, q, "q", 0, -1, -1, -1)) ||
 		(e = q_shape(f, k, "k", q->dtype, q->dims[0], -1, q->dims[2])) ||
 		(e = q_shape(f, v, "v", q->dtype, q->dims[0], k->dims[1], q->dims[2])) ||
@@ -64,7 +65,8 @@ q_error *quire_row_attention(q_frame *f) {
 		.type = q->dtype,
 		.cache_type = q->dtype};
 	if ((e = q_float(f, "scale", &scale)) || (e = q_float(f, "soft_cap", &soft_cap)) ||
-		(e = q_int(f, "window", &a.window)) || (e = q_int(f, "ahead", &a.ahead)) || (e = q_int(f, "zero", &a.bias_zero)))
+		(e = q_int(f, "window", &a.window)) || (e = q_int(f, "ahead", &a.ahead)) ||
+		(e = q_int(f, "zero", &a.bias_zero)))
 		return e;
 	if (a.window < 0 || a.ahead < 0 || soft_cap < 0)
 		return q_fail(f, "a window of %lld, %lld tokens ahead and a soft cap of %g: they must be 0 or more",
