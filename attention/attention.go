@@ -18,6 +18,8 @@ type Options struct {
 	Scale float64
 	// Window is how many positions back a token sees, itself counted; 0 for all.
 	Window int
+	// Ahead is how many tokens after itself a token sees: only in [Rows].
+	Ahead int
 	// SoftCap squashes scores to cap*tanh(score/cap); 0 for none.
 	SoftCap float64
 	// Sinks f32[H] are one more score of each query head, whose value is zeros: they take a share of the softmax. nil
@@ -26,6 +28,11 @@ type Options struct {
 	// OneTokenPerSeq reports whether token t is the only one of sequence t of the batch: the decode form, batched over
 	// sequences.
 	OneTokenPerSeq bool
+
+	// Of the plain form: the first positions that rows see, as ends in online, in place of those that Window gives; and
+	// what is added to scores, for keys at positions i32[1, 1, 1, size].
+	starts *Node
+	addend func(positions *Node) *Node
 }
 
 // Sizes of the blocks of context and of queries. They are part of what a token's result depends on, so that they are
@@ -58,6 +65,9 @@ func PlainBlocks(pageSize int) (decode, prefill, queries int) {
 // softmax and sums are in float32.
 func (l Layout) RaggedPagedAttention(q, cache *Node, batch tokenqueue.PageBatchInfo, opts Options) *Node {
 	heads := q.Shape().Dimensions[1]
+	if opts.Ahead > 0 {
+		panic(fmt.Errorf("attention: a cache has no tokens after the last one, and a token sees %d", opts.Ahead))
+	}
 	if heads%l.KVHeads != 0 {
 		panic(fmt.Errorf("attention: %d heads are no multiple of %d KV heads", heads, l.KVHeads))
 	}
@@ -220,8 +230,14 @@ func (l Layout) online(q, ends, first, last *Node, size int, opts Options,
 			}
 			positions := Add(MulScalar(s.Block, float64(size)), Iota(g, shapes.Make(dtypes.Int32, 1, 1, 1, size), 3))
 			seen := LessThan(positions, ends)
-			if opts.Window > 0 {
+			switch {
+			case opts.starts != nil:
+				seen = LogicalAnd(seen, GreaterOrEqual(positions, InsertAxes(opts.starts, 1, -1)))
+			case opts.Window > 0:
 				seen = LogicalAnd(seen, GreaterOrEqual(positions, SubScalar(ends, float64(opts.Window))))
+			}
+			if opts.addend != nil {
+				scores = Add(scores, opts.addend(positions))
 			}
 			seen = BroadcastToDims(seen, scores.Shape().Dimensions...)
 			scores = Where(seen, scores, FillScalar(g, scores.Shape(), lowest))

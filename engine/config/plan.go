@@ -12,6 +12,9 @@ import (
 // Plan reports what an engine settled on before it allocated its memory. Sizes are in bytes. If several devices run the
 // model together, they are the sizes of one device.
 type Plan struct {
+	// Encodes reports that it is the plan of an encoder, which has neither a KV cache nor slots: MaxSeqs is how many
+	// rows a step has room for, and PrefillTokens how many tokens.
+	Encodes bool   `json:"encodes,omitempty"`
 	Backend string `json:"backend"`
 	// Runtime describes the backend without the level of its kernels.
 	Runtime string `json:"-"`
@@ -103,6 +106,11 @@ func (p Plan) Brief() string {
 	if p.Replicas > 1 {
 		backend += fmt.Sprintf(", %d replicas", p.Replicas)
 	}
+	if p.Encodes {
+		return fmt.Sprintf("%-12s %s, %s parameters in %s, %s\n%-12s %s; steps of %s, texts of up to %d", "model", p.Model,
+			count(p.Parameters), typeText(p.Weights, p.DType), bytesText(p.WeightBytes), "encoder", backend,
+			plural.Count(p.PrefillTokens, "token"), p.MaxModelLen)
+	}
 	const lines = "%-12s %s, %s parameters in %s, %s\n%-12s %s; %s of up to %d tokens; KV cache %s"
 	return fmt.Sprintf(lines, "model", p.Model, count(p.Parameters), typeText(p.Weights, p.DType),
 		bytesText(p.WeightBytes), "engine", backend, plural.Count(p.MaxSeqs, "slot"), p.MaxModelLen,
@@ -144,6 +152,12 @@ func (p Plan) String() string {
 	}
 	if p.Quantization != "" {
 		row("stored as", "%s", p.Quantization)
+	}
+	if p.Encodes {
+		row("texts", "up to %d tokens each", p.MaxModelLen)
+		row("steps", "%d tokens of up to %s", p.PrefillTokens, plural.Count(p.MaxSeqs, "text"))
+		row("programs", "%s", strings.Join(p.Programs, ", "))
+		return b.String()
 	}
 	row("KV cache", "%s, %s a token (%s), %s in all", p.KV, bytesText(p.KVBytesPerToken), p.TokenText,
 		bytesText(p.KVBytes))

@@ -25,6 +25,9 @@ func Settle(c Config) (*Settled, error) {
 	if c.Model == nil || c.Backend == nil {
 		return nil, errors.New("engine: Config.Model and Config.Backend are needed")
 	}
+	if err := c.Model.Config.Generates(); err != nil {
+		return nil, err
+	}
 	s := &Settled{Config: c, Traits: backend.Of(c.Backend)}
 	if err := s.settle(); err != nil {
 		return nil, fmt.Errorf("planning the engine: %w", err)

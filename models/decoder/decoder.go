@@ -1,6 +1,7 @@
 package decoder
 
 import (
+	"github.com/gomlx/compute/dtypes"
 	. "github.com/gomlx/gomlx/core/graph"
 
 	"github.com/quire/quire/attention"
@@ -13,8 +14,8 @@ import (
 // AttentionOptions returns a layer's options.
 func AttentionOptions(cfg models.Config, layer Layer, oneTokenPerSeq bool) attention.Options {
 	l := cfg.Layers[layer.Number]
-	return attention.Options{Scale: l.Scale, Window: l.Window, SoftCap: l.ScoreCap, Sinks: layer.Sinks,
-		OneTokenPerSeq: oneTokenPerSeq}
+	return attention.Options{Scale: l.Scale, Window: l.Window, Ahead: l.Ahead, SoftCap: l.ScoreCap,
+		Sinks: layer.Sinks, OneTokenPerSeq: oneTokenPerSeq}
 }
 
 // Embedded is the input of the layers for T tokens.
@@ -35,6 +36,46 @@ func Embed(cfg models.Config, w Weights, tokens, rows *Node) Embedded {
 	all := body{cfg: split.Local(cfg), whole: cfg, split: split, rows: rows}
 	x := all.embed(w, tokens)
 	return Embedded{Hidden: x, Layers: all.layerEmbeddings(w, tokens, x)}
+}
+
+// EmbedAt is [Embed] of tokens of whole texts at positions i32[T], which an encoder adds embeddings of.
+func EmbedAt(cfg models.Config, w Weights, tokens, positions, rows *Node) Embedded {
+	if !cfg.Encoder.Embeds() {
+		return Embed(cfg, w, tokens, rows)
+	}
+	all := body{cfg: cfg, whole: cfg, split: splitOf(cfg, tokens), rows: rows}
+	return Embedded{Hidden: all.embedEncoder(w, tokens, positions)}
+}
+
+// Dense applies the layers that follow the pooling to f32[R, hidden].
+func Dense(cfg models.Config, w Weights, x *Node) *Node {
+	for i, d := range cfg.Dense {
+		x = ConvertDType(x, w.dtype)
+		o := linear.Options{Float32: true}
+		if d.Bias {
+			o.Bias = w.get(arch.NameDense(i) + biasSuffix)
+		}
+		if x = linear.Apply(x, w.matrix(arch.NameDense(i)+".weight"), o); d.Tanh {
+			x = Tanh(x)
+		}
+	}
+	return x
+}
+
+// ScoreBias returns what a model adds to scores of attention by distance, for texts of up to tokens tokens; nil if it
+// adds nothing. It is one for all layers.
+func ScoreBias(cfg models.Config, w Weights, tokens int) *attention.Bias {
+	e := cfg.Encoder
+	if e.Buckets == 0 {
+		return nil
+	}
+	columns := make([]int32, 2*tokens+1+attention.BiasPadding)
+	for i := range columns {
+		columns[i] = e.Bucket(i - tokens)
+	}
+	table := w.matrix(string(arch.Buckets))
+	all := linear.Rows(table, Const(table.Data.Graph(), columns), nil, dtypes.Float32)
+	return &attention.Bias{Scores: TransposeAllAxes(all, 1, 0), Zero: tokens}
 }
 
 // Hidden runs T tokens through the decoder. It returns the last hidden states [T, hidden], normalized, in the
@@ -78,7 +119,7 @@ func Hidden(cfg models.Config, w Weights, tokens Embedded, positions, rows *Node
 			if gate != nil {
 				a = gated(a, gate, rows)
 			}
-			x = b.add(w, arch.O, layer.OBias, layer.AttentionNorm.After, arch.AttentionPostNorm, a, x)
+			x = b.add(w, arch.O, layer.OBias, layer.AttentionNorm, arch.AttentionPostNorm, a, x)
 		}
 
 		h = b.norm(w, layer.MLPNorm.Before, arch.MLPNorm, x)
@@ -89,7 +130,7 @@ func Hidden(cfg models.Config, w Weights, tokens Embedded, positions, rows *Node
 		}
 		return b.end(w, current.Number, tokens.Layers, x), state
 	})
-	return all.norm(w, true, arch.FinalNorm, x), state
+	return all.norm(w, !cfg.Encoder.NoFinalNorm, arch.FinalNorm, x), state
 }
 
 // Logits returns the scores f32[N, vocab] of the next token for hidden states [N, hidden]; rows, i32[], as in [Hidden].

@@ -1,4 +1,4 @@
-// Package gemma3 provides the decoders of Gemma 3: like Gemma-2, with norms of queries and keys in place of soft
+// Package gemma3 provides the decoders of Gemma 3, and EmbeddingGemma: like Gemma-2, with norms of queries and keys in place of soft
 // caps, and a window in five of six layers, which have their own rotary embedding.
 package gemma3
 
@@ -42,7 +42,7 @@ func readJSON(j *arch.JSON, c *arch.Config) error {
 	if err := j.Require("hidden_activation", "gelu_pytorch_tanh"); err != nil {
 		return err
 	}
-	if err := j.Refuse(c, "attention_bias", "use_bidirectional_attention"); err != nil {
+	if err := j.Refuse(c, "attention_bias"); err != nil {
 		return err
 	}
 	if j.Has("attn_logit_softcapping") { // transformers reads the key but does not use it
@@ -53,7 +53,14 @@ func readJSON(j *arch.JSON, c *arch.Config) error {
 		return err
 	}
 	c.LogitCap = j.FloatOrNull("final_logit_softcapping", 0)
+	both := j.Bool("use_bidirectional_attention", false)
+	if both { // the key has the tokens of both sides, and transformers counts so
+		window = window/2 + 1
+	}
 	setLayers(c, window, sliding, j.Float("query_pre_attn_scalar", 256))
+	if both {
+		c.Both()
+	}
 	return nil
 }
 

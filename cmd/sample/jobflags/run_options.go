@@ -31,7 +31,7 @@ func (o *Options) Define(f *cli.Flags) {
 	f.Group("Model", func(s *pflag.FlagSet) {
 		cli.PlaceVar(s, &o.Spec.Model, cli.ModelPlace, "model", "m",
 			"`MODEL` a Hugging Face folder or a GGUF file, here or at s3://, gs:// or azblob://, hf://org/name, or "+
-				"smollm2, the demo model, gemma3 or qwen, which are fetched if need be")
+				"smollm2, the demo model, gemma3, qwen or minilm, which are fetched if need be")
 		s.StringVar(&o.Spec.LoadFormat, "load-format", o.Spec.LoadFormat,
 			"`SOURCE` weight source: auto (the model's files) or dummy (random, in the config's shapes, to measure a "+
 				"model without them; a GGUF file keeps its own)")

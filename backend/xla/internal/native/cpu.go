@@ -100,6 +100,12 @@ var cpuKernels = map[string]kernel{
 	},
 	"ragged_paged_attention": {target: "quire_ragged_paged_attention", attrs: attentionAttrs},
 	latentAttention:          {target: "quire_latent_attention", attrs: attentionAttrs},
+	"row_attention": {
+		target: "quire_row_attention",
+		attrs: map[string]attribute{"scale": float, "soft_cap": float, "window": integer, "ahead": integer,
+			"zero": integer},
+	},
+	"pool_rows": {target: "quire_pool_rows", attrs: map[string]attribute{"largest": boolean}},
 }
 
 var attentionAttrs = map[string]attribute{"scale": float, "soft_cap": float, "window": integer, "paged": boolean,
