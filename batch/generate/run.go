@@ -83,7 +83,8 @@ func (o *onlyUnit) Progressed(_ context.Context, u *Unit) {
 	o.showing.Lock()
 	defer o.showing.Unlock()
 	done, drawn, _ := u.Out.Counts()
-	o.progress.Update(done, drawn)
+	copied, _ := u.Out.Copied()
+	o.progress.Update(done, drawn, copied)
 }
 
 func (o *onlyUnit) ReadFailed(_ context.Context, _ *Unit, err error) { o.active.Fail(err) }
@@ -94,9 +95,10 @@ func (o *onlyUnit) WriteFailed(_ context.Context, _ *Unit, err error) { o.active
 func (g *Generator) publish(ctx context.Context, u *Unit, started time.Time, runErr error) (*Report, error) {
 	p, saved := g.Process, u.Saved
 	runErr = u.nameRows(runErr)
-	u.Rows.Stop()
+	u.StopReading()
 	done, drawn, _ := u.Out.Counts()
-	p.Progress.Finish(done, drawn)
+	copied, _ := u.Out.Copied()
+	p.Progress.Finish(done, drawn, copied)
 	interrupted := ctx.Err() != nil && !p.Hosts.Lost()
 	// The writer's error is already the error of the run.
 	if err := u.Writer.Close(); runErr == nil {

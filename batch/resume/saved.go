@@ -58,6 +58,14 @@ type Saved struct {
 	Parents io.Closer // rows that others continue; nil if there are none
 
 	Observer *observe.Observer
+	Noting   Noting
+}
+
+// Noting is what notes more of parts than their figures.
+type Noting struct {
+	// Write is called before a part is published, and Published after it. Nil functions note nothing.
+	Write     func(part int) error
+	Published func(part int)
 }
 
 // change is what is to become of the folder's job by this process. The zero value leaves the job as it is.
@@ -85,6 +93,12 @@ type entry struct {
 // Arithmetic names what computes the job, with the settled dtype.
 func (s *Saved) Arithmetic(device string) (string, error) {
 	return arithmetic.Name(&s.Job.Engine, s.Opened.Model.DType, device)
+}
+
+// Amended reports whether completions of an earlier version of a part may be of other model files than the job's: a
+// change that tried errors again kept them.
+func (s *Saved) Amended() bool {
+	return slices.ContainsFunc(s.State.Job().Changes, func(c jobstate.Change) bool { return c.RetryErrors })
 }
 
 // ClearJournals removes the journals that this process has to itself: its own, or for a run of the whole job all of
@@ -192,6 +206,11 @@ func (s *Saved) NewWriter(schema *promptset.Schema, text promptset.TokenText) (*
 		Publishing: func(p folder.PartSummary) error {
 			p.Changes = len(s.State.Job().Changes)
 			published = s.Observer.Publishing(p)
+			if s.Noting.Write != nil {
+				if err := s.Noting.Write(p.Part); err != nil {
+					return err
+				}
+			}
 			if err := s.folder.AddNote(p, s.Parts.Name(p.Part, s.format)); err != nil {
 				return err
 			}
@@ -200,8 +219,11 @@ func (s *Saved) NewWriter(schema *promptset.Schema, text promptset.TokenText) (*
 			}
 			return s.State.AddPart(p)
 		},
-		Published: func(_ int, next int64) error {
+		Published: func(part int, next int64) error {
 			defer published()
+			if s.Noting.Published != nil {
+				s.Noting.Published(part)
+			}
 			return s.Journal.Drop(next)
 		},
 	})
