@@ -208,15 +208,19 @@ func (c *collector) add(p *pendingRow, done *engine.Completion) error {
 	r := c.resultOf(p, done)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	ended := p.ended
-	at, err := c.put(p, &r, done.Request, done.Err, reuse.Generated)
+	if p.ended || done.Err != nil {
+		waiting := c.repeats.drop(p, done)
+		if _, err := c.put(p, &r, done.Request, done.Err, reuse.Generated); err != nil {
+			return err
+		}
+		return c.serve(waiting, r, done)
+	}
+	first := c.repeats.led(p, done.Generation) // before its part is published
+	at, err := c.put(p, &r, done.Request, nil, reuse.Generated)
 	if err != nil {
 		return err
 	}
-	if ended || done.Err != nil {
-		return c.serve(c.repeats.drop(p, done), r, done)
-	}
-	return c.serve(c.repeats.finish(p, done.Generation, at, c.record), r, done)
+	return c.serve(c.repeats.finish(first, at, c.record), r, done)
 }
 
 // put journals a completion of a request, and counts it. A request that the engine refuses as a whole has one

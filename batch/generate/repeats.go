@@ -26,6 +26,7 @@ const bytesRepeated = 32 << 20
 // firstOf is the completion that others are copied from.
 type firstOf struct {
 	reuse.First
+	name       reuse.Name
 	row        *pendingRow // nil once it is there
 	generation int
 	extras     reuse.Extras
@@ -54,7 +55,7 @@ func (s *repeats) claim(p *pendingRow, k *reuse.Named, generation int) (have *fi
 	first := s.known[name]
 	switch {
 	case first == nil:
-		s.known[name] = &firstOf{First: reuse.FirstIn(p.row, k), row: p, generation: generation, extras: k.Extras}
+		s.known[name] = &firstOf{name: name, First: reuse.FirstIn(p.row, k), row: p, generation: generation, extras: k.Extras}
 		s.ofRow[p.row.Index] = append(s.ofRow[p.row.Index], name)
 		return nil, false
 	case first.extras.Lacks(k.Extras) != "":
@@ -66,10 +67,9 @@ func (s *repeats) claim(p *pendingRow, k *reuse.Named, generation int) (have *fi
 	return first, false
 }
 
-// finish notes that a completion of a row is there, and returns those that waited for it. It is in the journal, or, in a
-// stream, bytes are its binary form.
-func (s *repeats) finish(p *pendingRow, generation int, at journal.Position, bytes []byte) []follower {
-	first, name := s.led(p, generation)
+// finish notes that a completion is there that others may have waited for, and returns these. It is in the journal, or,
+// in a stream, bytes are its binary form.
+func (s *repeats) finish(first *firstOf, at journal.Position, bytes []byte) []follower {
 	if first == nil {
 		return nil
 	}
@@ -80,7 +80,7 @@ func (s *repeats) finish(p *pendingRow, generation int, at journal.Position, byt
 	}
 	first.bytes = append([]byte(nil), bytes...)
 	s.room -= len(bytes) + completionOverhead
-	s.order = append(s.order, name)
+	s.order = append(s.order, first.name)
 	for s.room <= 0 && len(s.order) > 0 {
 		oldest := s.known[s.order[0]]
 		s.room += len(oldest.bytes) + completionOverhead
@@ -101,8 +101,8 @@ func (s *repeats) drop(p *pendingRow, done *engine.Completion) (waiting []follow
 		to = from + done.Request.N
 	}
 	for g := from; g < to; g++ {
-		if first, name := s.led(p, g); first != nil {
-			s.forgetName(p.row.Index, name)
+		if first := s.led(p, g); first != nil {
+			s.forgetName(p.row.Index, first.name)
 			waiting = append(waiting, first.followers...)
 		}
 	}
@@ -110,17 +110,16 @@ func (s *repeats) drop(p *pendingRow, done *engine.Completion) (waiting []follow
 }
 
 // led returns the completion under way that others may wait for, if this is it.
-func (s *repeats) led(p *pendingRow, generation int) (*firstOf, reuse.Name) {
+func (s *repeats) led(p *pendingRow, generation int) *firstOf {
 	k := p.named(generation)
 	if k == nil {
-		return nil, reuse.Name{}
+		return nil
 	}
-	name := k.Of(generation)
-	first := s.known[name]
+	first := s.known[k.Of(generation)]
 	if first == nil || first.row != p || first.generation != generation {
-		return nil, name
+		return nil
 	}
-	return first, name
+	return first
 }
 
 func (s *repeats) forgetName(row int64, name reuse.Name) {

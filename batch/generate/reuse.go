@@ -210,11 +210,12 @@ func (c *collector) copy(p *pendingRow, r *completion.Result, origin, source uin
 	if origin == reuse.Copied {
 		p.source = source
 	}
+	first := c.repeats.led(p, r.Generation)
 	at, err := c.put(p, r, p.requestOf(r.Generation), nil, origin)
 	if err != nil {
 		return err
 	}
-	return c.serve(c.repeats.finish(p, r.Generation, at, c.record), *r, nil)
+	return c.serve(c.repeats.finish(first, at, c.record), *r, nil)
 }
 
 // toGenerate returns a row if completions of it are to be generated.

@@ -14,6 +14,7 @@ import (
 	"github.com/quire/quire/batch/prepare"
 	"github.com/quire/quire/batch/process"
 	"github.com/quire/quire/batch/resume"
+	"github.com/quire/quire/batch/reuse"
 	"github.com/quire/quire/data/setting"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/internal/plural"
@@ -21,6 +22,9 @@ import (
 
 // Run generates and publishes what is missing of a job, or of a shard.
 func Run(ctx context.Context, saved *resume.Saved, started time.Time) (*Report, error) {
+	if err := reuse.CheckPlaces(ctx, saved.Process.Reuse); err != nil {
+		return nil, err
+	}
 	prepare.WarnAboutInput(ctx, saved.Process, saved.Opened)
 	g := NewGenerator(saved.Process, saved.Job, saved.Opened)
 	defer g.Release()

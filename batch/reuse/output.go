@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/quire/quire/batch/outcome"
 	"github.com/quire/quire/data/promptset"
 	"github.com/quire/quire/data/promptset/completion"
 	"github.com/quire/quire/data/promptset/folder"
@@ -55,17 +56,24 @@ const (
 	skippedRows = 512
 )
 
+// CheckPlaces returns an error if a place is not a folder.
+func CheckPlaces(ctx context.Context, places []string) error {
+	for _, place := range places {
+		info, err := storage.Stat(ctx, place)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		if err != nil || !info.Folder {
+			return outcome.Errorf(outcome.Misused, "`reuse` %s is no output folder", storage.Redact(place))
+		}
+	}
+	return nil
+}
+
 // OpenOutput opens an output to look completions of a job up, whose output leaves out columns. Warnings go to warn.
 func OpenOutput(ctx context.Context, files vfs.FS, output string, basis Basis, excluded []string,
 	warn func(format string, args ...any)) (*Output, error) {
 	o := &Output{place: keysPlace{ctx, files, output}, basis: basis, excluded: excluded, warn: warn}
-	info, err := storage.Stat(ctx, output)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	if err != nil || !info.Folder {
-		return nil, fmt.Errorf("%s is no output folder", storage.Redact(output))
-	}
 	if err := o.AddAll(func(int) bool { return true }); err != nil {
 		return nil, err
 	}
