@@ -202,8 +202,8 @@ func (c *collector) restore(p *pendingRow, results []completion.Result) error {
 	return c.finish(p)
 }
 
-// add adds one completion to its row, and hands the row to the writer when it is the last one. So it does with rows that
-// wait for the completion.
+// add adds one completion to its row, and hands the row to the writer when it is the last one. It does the same with
+// rows that wait for the completion.
 func (c *collector) add(p *pendingRow, done *engine.Completion) error {
 	r := c.resultOf(p, done)
 	c.mu.Lock()

@@ -55,7 +55,8 @@ func (s *repeats) claim(p *pendingRow, k *reuse.Named, generation int) (have *fi
 	first := s.known[name]
 	switch {
 	case first == nil:
-		s.known[name] = &firstOf{name: name, First: reuse.FirstIn(p.row, k), row: p, generation: generation, extras: k.Extras}
+		s.known[name] = &firstOf{First: reuse.FirstIn(p.row, k), name: name, row: p, generation: generation,
+			extras: k.Extras}
 		s.ofRow[p.row.Index] = append(s.ofRow[p.row.Index], name)
 		return nil, false
 	case first.extras.Lacks(k.Extras) != "":

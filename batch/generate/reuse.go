@@ -10,7 +10,7 @@ import (
 	"github.com/quire/quire/engine"
 )
 
-// reusing is how a unit finds completions that exist already. But for published, the goroutine that starts rows uses it.
+// reusing is how a unit finds completions that exist already. The goroutine that starts rows uses it, but for published.
 type reusing struct {
 	namer   *reuse.Namer
 	sources []reuse.Source // the job's own output is the first
@@ -20,8 +20,8 @@ type reusing struct {
 	published []int // parts that own lacks; the collector's lock protects it
 }
 
-// openReuse opens what a unit copies completions from. It sets what is noted of the unit's parts.
-func (u *Unit) openReuse(ctx context.Context, g *Generator, how *collecting) error {
+// openReuse opens what a unit copies completions from. It returns what notes the keys of the unit's parts.
+func (u *Unit) openReuse(ctx context.Context, g *Generator, how *collecting) (n resume.Noting, err error) {
 	saved, p := u.Saved, u.process
 	job := saved.State.Job()
 	w := reuse.Writing{FS: saved.FS, Output: saved.Job.Output, Format: saved.Job.Format, Parts: saved.Parts,
@@ -32,7 +32,7 @@ func (u *Unit) openReuse(ctx context.Context, g *Generator, how *collecting) err
 	for _, place := range p.Reuse {
 		source, err := reuse.OpenOutput(ctx, saved.FS, place, w.Basis, w.Excluded, p.Printf)
 		if err != nil {
-			return err
+			return n, err
 		}
 		if why := source.Why(); why != "" {
 			p.Printf("warning: `reuse` %s: %s", source.Name(), why)
@@ -43,19 +43,18 @@ func (u *Unit) openReuse(ctx context.Context, g *Generator, how *collecting) err
 		if err := r.own.AddAll(func(part int) bool {
 			return saved.Shard.Has(part) && !slices.Contains(saved.Missing, part)
 		}); err != nil {
-			return err
+			return n, err
 		}
 	}
 	how.notes = reuse.NewNotes(ctx, w)
-	saved.Noting = resume.Noting{Write: how.notes.Write, Published: func(part int) {
+	u.reuse = r
+	return resume.Noting{Write: how.notes.Write, Published: func(part int) {
 		// The writer publishes while the collector, which has the lock, adds a row.
 		r.published = append(r.published, part)
 		if u.Out != nil { // a job without rows has one part, which is written before all else
 			u.Out.repeats.published(saved.Parts.Range(part))
 		}
-	}}
-	u.reuse = r
-	return nil
+	}}, nil
 }
 
 // close ends reading.

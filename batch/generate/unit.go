@@ -58,10 +58,11 @@ func (g *Generator) OpenUnit(ctx context.Context, saved *resume.Saved, opened fu
 	}
 	u := &Unit{process: p, reader: reader, Saved: saved, builder: g.builder,
 		stale: resume.StaleResults{Saved: saved, Reader: reader}}
-	if err := u.openReuse(ctx, g, &how); err != nil {
+	noting, err := u.openReuse(ctx, g, &how)
+	if err != nil {
 		return nil, err
 	}
-	if u.Writer, err = saved.NewWriter(reader.Schema(), g.Session.TokenText); err != nil {
+	if u.Writer, err = saved.NewWriter(reader.Schema(), g.Session.TokenText, noting); err != nil {
 		return nil, err
 	}
 	if u.lineage, err = openLineage(ctx, g.Opened, saved, g.builder); err != nil {

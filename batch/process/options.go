@@ -252,8 +252,8 @@ func (p *Process) validateStream() error {
 		given bool
 		name  string
 	}{{p.New, "new"}, {p.Extend, "extend"}, {p.RetryErrors, "retry-errors"}, {p.WorkDir != "", "work-dir"},
-		{len(p.Reuse) > 0, "reuse"}, {!p.Shard.Whole(), "shard"}, {p.Several(), "num-processes"}, {p.SavePrefix != "", "save-prefix"},
-		{p.DumpTables != nil && p.DumpTables.Folder == "", "dump-tables"}} {
+		{len(p.Reuse) > 0, "reuse"}, {!p.Shard.Whole(), "shard"}, {p.Several(), "num-processes"},
+		{p.SavePrefix != "", "save-prefix"}, {p.DumpTables != nil && p.DumpTables.Folder == "", "dump-tables"}} {
 		if o.given {
 			return spec.Invalid(o.name, spec.NeedsFolder)
 		}

@@ -58,12 +58,11 @@ type Saved struct {
 	Parents io.Closer // rows that others continue; nil if there are none
 
 	Observer *observe.Observer
-	Noting   Noting
 }
 
 // Noting is what notes more of parts than their figures.
 type Noting struct {
-	// Write is called before a part is published, and Published after it. Nil functions note nothing.
+	// Write is called before a part is published, and Published after it.
 	Write     func(part int) error
 	Published func(part int)
 }
@@ -197,7 +196,7 @@ func (s *Saved) MissingRows(ctx context.Context, reader *promptset.Reader) iter.
 }
 
 // NewWriter starts to write the parts that are missing.
-func (s *Saved) NewWriter(schema *promptset.Schema, text promptset.TokenText) (*promptset.Writer, error) {
+func (s *Saved) NewWriter(schema *promptset.Schema, text promptset.TokenText, n Noting) (*promptset.Writer, error) {
 	published := func() {}
 	return promptset.NewWriter(s.folder, promptset.WriterOptions{
 		Format: s.format, Schema: schema, Columns: s.Job.ColumnsOf(schema), JSONType: s.Job.JSONType(),
@@ -206,10 +205,8 @@ func (s *Saved) NewWriter(schema *promptset.Schema, text promptset.TokenText) (*
 		Publishing: func(p folder.PartSummary) error {
 			p.Changes = len(s.State.Job().Changes)
 			published = s.Observer.Publishing(p)
-			if s.Noting.Write != nil {
-				if err := s.Noting.Write(p.Part); err != nil {
-					return err
-				}
+			if err := n.Write(p.Part); err != nil {
+				return err
 			}
 			if err := s.folder.AddNote(p, s.Parts.Name(p.Part, s.format)); err != nil {
 				return err
@@ -221,9 +218,7 @@ func (s *Saved) NewWriter(schema *promptset.Schema, text promptset.TokenText) (*
 		},
 		Published: func(part int, next int64) error {
 			defer published()
-			if s.Noting.Published != nil {
-				s.Noting.Published(part)
-			}
+			n.Published(part)
 			return s.Journal.Drop(next)
 		},
 	})

@@ -278,7 +278,8 @@ func (r *interruptible) Read(b []byte) (int, error) {
 }
 
 // readPart calls each for every row of a part from a row on, and returns the metadata of a Parquet part.
-func readPart(format string, in io.ReaderAt, size, from int64, each func(*Completion) error) (map[string]string, error) {
+func readPart(format string, in io.ReaderAt, size, from int64, each func(*Completion) error) (map[string]string,
+	error) {
 	f := formatNamed(format)
 	if f == nil {
 		return nil, fmt.Errorf("its format %q is unknown", format)
