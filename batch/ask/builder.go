@@ -2,8 +2,6 @@
 package ask
 
 import (
-	"io"
-
 	"github.com/quire/quire/data/parameter"
 	"github.com/quire/quire/data/promptset"
 )
@@ -23,14 +21,11 @@ type Builder struct {
 	// MaxModelLen is the longest sequence of the engine that is open.
 	MaxModelLen func() int
 	Common      CommonPrefix // common prefix of all prompts
-	Equal       *EqualRows
-	Leaves      bool // no row continues another one
+	Leaves      bool         // no row continues another one
 }
 
-// New makes the requests of a job for a model that is open, or will be. Warnings go to messages.
-func New(settings Settings, messages io.Writer) *Builder {
-	return &Builder{Settings: settings, Equal: newEqualRows(messages)}
-}
+// New makes the requests of a job for a model that is open, or will be.
+func New(settings Settings) *Builder { return &Builder{Settings: settings} }
 
 // Parameters returns what a row asks for; it is not checked.
 func (b *Builder) Parameters(row *promptset.Row) parameter.Set {

@@ -17,6 +17,7 @@ import (
 	"github.com/quire/quire/batch/outcome"
 	"github.com/quire/quire/batch/prepare"
 	"github.com/quire/quire/batch/process"
+	"github.com/quire/quire/batch/reuse"
 	"github.com/quire/quire/batch/spec"
 	"github.com/quire/quire/data/promptset"
 	"github.com/quire/quire/data/promptset/completion"
@@ -125,7 +126,8 @@ func Run(ctx context.Context, p *process.Process, opened *prepare.Opened, tokens
 	}
 	report.MaxModelLen, report.KVBytesPerToken = s.Plan().MaxModelLen, s.Plan().KVBytesPerToken
 	c := &rowsCheck{report: report, kinds: map[string]*KindOfErrors{}, seen: like.seen(), check: s.Check,
-		builder: process.NewBuilder(j, s, p.Messages)}
+		builder: process.NewBuilder(j, s), distinct: reuse.Distinct{Judge: reuse.Judge{Messages: p.Messages}},
+		namer: reuse.NewNamer(reuse.Basis{}, report.MaxModelLen, nil)}
 	if c.lineage, err = opened.Lineage(ctx); err != nil {
 		return nil, err
 	}
@@ -153,15 +155,17 @@ func planWithoutEngine(j *spec.Job, s *process.Session, own dtypes.DType) engine
 
 // rowsCheck adds up the totals of rows.
 type rowsCheck struct {
-	report  *Report
-	builder *ask.Builder
-	check   func(*engine.Request) error // the engine's, nil if it is not known
-	lineage *lineage.Graph              // nil if no row continues another one
-	kinds   map[string]*KindOfErrors
-	lengths []int32      // of prompts
-	tokens  int64        // tokens of sequences that end at their limits
-	seen    *seenLengths // completion lengths of an earlier job; nil without one
-	prompts int64        // tokens, of each completion's prompt
+	report   *Report
+	builder  *ask.Builder
+	namer    *reuse.Namer
+	distinct reuse.Distinct
+	check    func(*engine.Request) error // the engine's, nil if it is not known
+	lineage  *lineage.Graph              // nil if no row continues another one
+	kinds    map[string]*KindOfErrors
+	lengths  []int32      // of prompts
+	tokens   int64        // tokens of sequences that end at their limits
+	seen     *seenLengths // completion lengths of an earlier job; nil without one
+	prompts  int64        // tokens, of each completion's prompt
 }
 
 // add takes the next row.
@@ -184,7 +188,8 @@ func (c *rowsCheck) add(row *promptset.Row) {
 		return
 	}
 	for _, q := range requests {
-		c.builder.Equal.Look(row, q)
+		named := c.namer.Name(q, "", false)
+		c.distinct.Add(row, &named)
 		length := len(q.Tokens) + q.MaxTokens
 		if r.MaxModelLen > 0 {
 			length = min(length, r.MaxModelLen)

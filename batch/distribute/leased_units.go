@@ -181,7 +181,7 @@ func (l *leasedUnits) gaveUp(ctx context.Context, first *queue.Lease, err error)
 func (l *leasedUnits) giveBack() {
 	for _, u := range l.active.List() {
 		lease, ok := l.takeOut(u, false)
-		u.Rows.Stop()
+		u.StopReading()
 		if err := closeUnit(u); err != nil && ok {
 			l.log.Warn("closing what a unit had", "unit", lease.Number, "err", err.Error())
 		}

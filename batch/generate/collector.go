@@ -4,24 +4,22 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"net/http"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/quire/quire/batch/ask"
+	"github.com/quire/quire/batch/journal"
 	"github.com/quire/quire/batch/lineage"
 	"github.com/quire/quire/batch/observe"
 	"github.com/quire/quire/batch/outcome"
+	"github.com/quire/quire/batch/reuse"
 	"github.com/quire/quire/batch/spec"
 	"github.com/quire/quire/data/promptset"
 	"github.com/quire/quire/data/promptset/completion"
-	"github.com/quire/quire/data/promptset/openai"
-	"github.com/quire/quire/data/promptset/requests"
 	"github.com/quire/quire/data/setting"
 	"github.com/quire/quire/data/tally"
 	"github.com/quire/quire/engine"
-	"github.com/quire/quire/engine/schedule"
 )
 
 // Bounds of what is read and not written: rows that run, and rows that wait for an earlier one.
@@ -38,7 +36,7 @@ type rowWriter interface {
 
 // recorder keeps completions of rows that are not written for good; *journal.Journal is the real one.
 type recorder interface {
-	Append(row int64, b []byte) error
+	Put(row int64, b []byte) (journal.Position, error)
 }
 
 // collector gathers the completions of each row and hands rows that are finished to the writer. One goroutine begins
@@ -55,7 +53,11 @@ type collector struct {
 	waitingBytes int64                    // about how much they take
 	// what earlier processes did: parts, completions restored, and rows of nothing else
 	before    tally.Counts
-	generated tally.Counts   // what this process did; with before it is what the job has come to
+	generated tally.Counts // what this process did; with before and copied it is what the job has come to
+	copied    tally.Counts // what it copied: of other outputs, and of equal rows
+	ofOthers  int64        // completions of other outputs among copied
+	idle      int          // rows in running that wait for completions of other rows alone
+	repeats   *repeats
 	errors    []setting.Text // the first few
 	err       error          // error of the writer or the journal; nothing is written after it
 	record    []byte
@@ -73,6 +75,8 @@ type collecting struct {
 	observer       *observe.Observer
 	lineage        stage         // nil if no row continues another one
 	vectors        *spec.Vectors // nil if rows have completions
+	notes          *reuse.Notes  // nil if nothing is noted
+	room           int           // bytes for completions that equal rows are copied from, if there is no journal
 }
 
 // stage is the part of the rows' lineage that the collector uses. The collector's lock is taken before the stage's.
@@ -89,12 +93,19 @@ type pendingRow struct {
 	requests  []*engine.Request // requests of its completions, one for each prompt; none if no completions are to come
 	results   []completion.Result
 	left      int
-	generated int // results that this process generated
+	generated int   // results that this process generated
+	origin    uint8 // how the results came to be: see package reuse
+	source    uint8 // of those that were copied
 	ended     bool
 	failed    error // the first error of this process; guarded by collector.mu
 	started   time.Time
 
+	names   []reuse.Named // of the completions of each request
+	follows map[int]bool  // generations that come from equal completions under way
+	idle    bool          // it is one of collector.idle
+
 	done    []completion.Result // earlier results, until the row is launched
+	old     bool                // some are of an earlier version of the row's part
 	early   bool                // started before its place, for its children: it is not written when it is finished
 	counted bool                // its results are: before its place, or at it
 }
@@ -109,7 +120,8 @@ func (c *collector) wakeWith(ctx context.Context) (stop func() bool) {
 }
 
 func newCollector(w rowWriter, j recorder, how collecting) *collector {
-	c := &collector{w: w, journal: j, collecting: how, running: map[*pendingRow]struct{}{}}
+	c := &collector{w: w, journal: j, collecting: how, running: map[*pendingRow]struct{}{},
+		repeats: newRepeats(how.room)}
 	c.room.L = &c.mu
 	return c
 }
@@ -159,7 +171,7 @@ func (c *collector) reach(p *pendingRow) bool {
 // mayBegin reports whether another row may be started. The caller holds the lock.
 func (c *collector) mayBegin() bool {
 	rows := len(c.running) + c.waiting
-	if c.window > 0 && c.lineage == nil && rows >= c.window && len(c.running) >= c.enough {
+	if c.window > 0 && c.lineage == nil && rows >= c.window && len(c.running)-c.idle >= c.enough {
 		return false
 	}
 	return rows < c.inFlight && c.waitingBytes < bytesWaiting
@@ -174,7 +186,7 @@ func (c *collector) fail(p *pendingRow, err error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p.counted, p.failed = p.early, err
-	c.count(p, &r, true)
+	c.count(p, &r, reuse.Generated)
 	return c.finish(p)
 }
 
@@ -182,8 +194,9 @@ func (c *collector) fail(p *pendingRow, err error) error {
 func (c *collector) restore(p *pendingRow, results []completion.Result) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.repeats.restored(p, results)
 	for i := range results {
-		c.count(p, &results[i], false)
+		c.count(p, &results[i], reuse.Kept)
 	}
 	if p.left > 0 {
 		return c.err
@@ -191,112 +204,84 @@ func (c *collector) restore(p *pendingRow, results []completion.Result) error {
 	return c.finish(p)
 }
 
-// add adds one completion to its row, and hands the row to the writer when it is the last one. A request that the
-// engine refuses as a whole has one completion, regardless of its n.
+// add adds one completion to its row, and hands the row to the writer when it is the last one. It does the same with
+// rows that wait for the completion.
 func (c *collector) add(p *pendingRow, done *engine.Completion) error {
-	r := completion.Result{
-		Generation: done.Generation, Text: done.Text, TokenIDs: done.Tokens, Logprobs: done.Logprobs,
-		FinishReason: string(done.FinishReason), PromptTokens: done.PromptTokens, CompletionTokens: len(done.Tokens),
-	}
-	if done.Err != nil {
-		r.Err = done.Err.Error()
-		r.ErrParam, r.ErrCode = ask.ParamOf(p.row, done.Err)
-		r.ErrStatus = statusOf(done.Err, r.ErrCode)
-	} else {
-		c.onRequest(&r, p.row, done)
-		c.replies.split(&r, p.row, done.Request)
-		if c.vectors != nil {
-			r.Truncated = done.Request.Truncated
-			if r.Embedding, r.Err = finishedVector(c.vectors, done.Vector); r.Err != "" {
-				r.FinishReason = string(engine.FinishError)
-			}
-		}
-	}
+	r := c.resultOf(p, done)
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if p.ended || done.Err != nil {
+		waiting := c.repeats.drop(p, done)
+		if _, err := c.put(p, &r, done.Request, done.Err, reuse.Generated); err != nil {
+			return err
+		}
+		return c.serve(waiting, r, done)
+	}
+	first := c.repeats.led(p, done.Generation) // before its part is published
+	at, err := c.put(p, &r, done.Request, nil, reuse.Generated)
+	if err != nil {
+		return err
+	}
+	return c.serve(c.repeats.finish(first, at, c.record), r, done)
+}
+
+// put journals a completion of a request, and counts it. A request that the engine refuses as a whole has one
+// completion, regardless of its n. The caller holds the lock.
+func (c *collector) put(p *pendingRow, r *completion.Result, request *engine.Request, failed error, origin uint8) (
+	at journal.Position, err error) {
 	if p.ended || c.err != nil {
-		return c.err
+		return at, c.err
 	}
 	if p.failed == nil {
-		p.failed = done.Err
+		p.failed = failed
 	}
-	whole := ask.Refused(done.Err)
+	whole := ask.Refused(failed)
 	// A refusal costs nothing to repeat, and its text may depend on the available memory.
 	if !whole {
 		c.record, _ = r.AppendBinary(c.record[:0])
 		end := c.observer.Span("journal a completion")
-		c.err = c.journal.Append(p.row.Index, c.record)
+		at, c.err = c.journal.Put(p.row.Index, c.record)
 		end("bytes", len(c.record))
 		if c.err != nil {
 			c.room.Broadcast()
-			return c.err
+			return at, c.err
 		}
 	}
 	p.counted = p.early && whole
-	c.count(p, &r, true)
+	c.count(p, r, origin)
 	if whole && len(p.requests) > 1 { // the others are generated, so that the row does not depend on which came first
-		for range done.Request.N - 1 {
+		for range request.N - 1 {
 			r.Generation++
-			c.count(p, &r, true)
+			c.count(p, r, origin)
 		}
 	} else if whole {
 		p.left = 0
 	}
 	if p.left > 0 {
-		return nil
+		return at, nil
 	}
 	defer c.observer.Span("write a row")("row", p.row.Index)
-	return c.finish(p)
+	return at, c.finish(p)
 }
 
-// onRequest takes what a completion has alongside what all have.
-func (c *collector) onRequest(r *completion.Result, row *promptset.Row, done *engine.Completion) {
-	r.TopIDs, r.TopLogprobs = done.TopIDs, done.TopLogprobs
-	if done.Request.TopLogprobs > 0 && r.TopIDs == nil { // no token was generated
-		r.TopIDs, r.TopLogprobs = [][]int32{}, [][]float32{}
-	}
-	if slices.Contains(c.columns, "processed_logprobs") {
-		if r.ProcessedLogprobs = done.ProcessedLogprobs; r.ProcessedLogprobs == nil {
-			r.ProcessedLogprobs = []float32{}
-		}
-	}
-	for m, values := range done.Measures {
-		if name := schedule.Measure(m).String(); slices.Contains(c.columns, name) {
-			r.SetMeasure(name, values)
-		}
-	}
-	if p := done.Prompt; p != nil {
-		r.PromptLogprobs, r.PromptTopIDs, r.PromptTopLogprobs = p.Logprobs, p.TopIDs, p.TopLogprobs
-	}
-	if done.Prompt != nil || slices.Contains(c.columns, "prompt_token_ids") ||
-		requests.Of(row).WantsTokenIDs() {
-		r.PromptTokenIDs = done.Request.Tokens
-	}
-}
-
-// statusOf returns the HTTP status with which answers to batch files report an error that has OpenAI's code.
-func statusOf(err error, code string) int {
-	switch {
-	case errors.Is(err, engine.ErrNotANumber):
-		return http.StatusInternalServerError
-	case code == openai.CodeNoModel:
-		return http.StatusNotFound
-	}
-	return http.StatusBadRequest
-}
-
-// count adds a completion to its row, which this process generated or an earlier one.
-func (c *collector) count(p *pendingRow, r *completion.Result, drawn bool) {
+// count adds a completion to its row.
+func (c *collector) count(p *pendingRow, r *completion.Result, origin uint8) {
 	p.results = append(p.results, *r)
 	p.left--
-	if drawn {
+	if p.origin |= origin; origin == reuse.Generated {
 		p.generated++
 	}
 	if p.counted {
 		return
 	}
 	to := &c.before
-	if drawn {
+	switch origin {
+	case reuse.Copied:
+		c.ofOthers++
+		to = &c.copied
+	case reuse.Repeated:
+		to = &c.copied
+	case reuse.Generated:
 		to = &c.generated
 		if c.observer != nil {
 			c.observer.Run.Completed(r.FinishReason, r.CompletionTokens, r.Err != "")
@@ -312,6 +297,9 @@ func (c *collector) finish(p *pendingRow) error {
 	}
 	p.ended = true
 	delete(c.running, p)
+	if p.idle {
+		c.idle--
+	}
 	slices.SortFunc(p.results, func(a, b completion.Result) int { return cmp.Compare(a.Generation, b.Generation) })
 	p.results = promptset.Settled(c.format, p.results)
 	if c.lineage != nil {
@@ -332,7 +320,11 @@ func (c *collector) finish(p *pendingRow) error {
 		}
 	}
 	counts := &c.generated
-	if p.generated == 0 { // all of it was in the journal
+	switch {
+	case p.generated > 0:
+	case p.origin&(reuse.Copied|reuse.Repeated) != 0:
+		counts = &c.copied
+	default: // all of it was in the journal
 		counts = &c.before
 	}
 	counts.Row(completion.PromptTokens(p.row, p.results), failure != "")
@@ -350,6 +342,7 @@ func (c *collector) finish(p *pendingRow) error {
 	default:
 		c.observer.Finished(p.row, p.started, p.results, failure)
 	}
+	c.notes.Finish(p.row.Index, p.results, p.origin, p.source)
 	c.err = c.w.Add(p.row, p.results)
 	c.waiting, c.waitingBytes = c.w.Pending()
 	c.room.Broadcast()
@@ -374,9 +367,12 @@ func (c *collector) unfinished() []*pendingRow {
 func (c *collector) requests(p *pendingRow) []*engine.Request {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	have := make([]int, len(p.results))
+	have := make([]int, len(p.results), len(p.results)+len(p.follows))
 	for i, r := range p.results {
 		have[i] = r.Generation
+	}
+	for g := range p.follows {
+		have = append(have, g)
 	}
 	slices.Sort(have)
 	var all []*engine.Request
@@ -418,12 +414,20 @@ func (c *collector) failed() error {
 	return c.err
 }
 
-// Counts returns what is done of the job so far, the part of it that this process did, and how many rows are started
-// and not finished. Most of these wait for a slot.
+// Counts returns what is done of the job so far, the part of it that this process generated, and how many rows are
+// started and not finished. Most of these wait for a slot.
 func (c *collector) Counts() (done, drawn tally.Counts, running int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.before.Plus(c.generated), c.generated, int64(len(c.running))
+	return c.before.Plus(c.generated).Plus(c.copied), c.generated, int64(len(c.running))
+}
+
+// Copied returns the part that this process copied, and how many of its completions came from other outputs; the others
+// are equal to one of this job.
+func (c *collector) Copied() (all tally.Counts, ofOthers int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.copied, c.ofOthers
 }
 
 // partialRows is how many rows have some of their completions, and not all.

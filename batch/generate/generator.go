@@ -12,6 +12,7 @@ import (
 	"github.com/quire/quire/batch/prepare"
 	"github.com/quire/quire/batch/process"
 	"github.com/quire/quire/batch/resume"
+	"github.com/quire/quire/batch/reuse"
 	"github.com/quire/quire/batch/spec"
 	"github.com/quire/quire/engine"
 )
@@ -62,6 +63,8 @@ type Generator struct {
 	Session *process.Session // nil while no engine is open
 	last    *process.Session // the previous session
 
+	judge reuse.Judge
+
 	restarts int
 	again    bool         // the engine is opened after a failure
 	resized  bool         // the engine is opened with other sizes than the last one
@@ -69,7 +72,8 @@ type Generator struct {
 }
 
 func NewGenerator(p *process.Process, j *spec.Job, opened *prepare.Opened) *Generator {
-	g := &Generator{Process: p, Job: j, Opened: opened, builder: process.NewBuilder(j, nil, p.Messages)}
+	g := &Generator{Process: p, Job: j, Opened: opened, builder: process.NewBuilder(j, nil),
+		judge: reuse.Judge{Messages: p.Messages}}
 	// A program that writes rows to standard input may make them from completions, while files exist before the job.
 	g.builder.Leaves = opened.Reader != nil && !opened.Reader.HasParents()
 	return g
@@ -273,12 +277,12 @@ func (in *intake) requests(ctx context.Context) iter.Seq[*engine.Request] {
 					return
 				}
 				if err := u.reader.Err(); err != nil && !u.read {
-					u.Rows.Stop()
+					u.StopReading()
 					u.Listener.ReadFailed(ctx, u, err)
 					continue
 				}
 				u.read = true
-				u.Rows.Stop()
+				u.StopReading()
 				u.Listener.Progressed(ctx, u)
 			}
 			n, err := in.units.Next(ctx)

@@ -26,9 +26,14 @@ type Report struct {
 
 	tally.Counts // counts of the whole job: of earlier runs and of this one
 	// of these, finished by earlier runs: in their parts, or whole in the journal
-	RowsBefore     int64 `json:"rows_before"`
-	RowsHere       int64 `json:"rows_here"`       // the others, finished by this run
-	RowsUnfinished int64 `json:"rows_unfinished"` // all other rows of the job
+	RowsBefore int64 `json:"rows_before"`
+	RowsHere   int64 `json:"rows_here"` // the others, finished by this run
+	// of these, without a completion that was generated
+	RowsCopied int64 `json:"rows_copied,omitempty"`
+	// completions that this process did not generate, of other outputs and of equal rows of the job
+	CompletionsCopied   int64 `json:"completions_copied,omitempty"`
+	CompletionsRepeated int64 `json:"completions_repeated,omitempty"`
+	RowsUnfinished      int64 `json:"rows_unfinished"` // all other rows of the job
 	// of these, with some of their completions kept
 	RowsInPart int64 `json:"rows_in_part"`
 	// of the engine, after the device failed
@@ -76,11 +81,14 @@ func (g *Generator) report(u *Unit, started time.Time, interrupted bool) *Report
 	report := newReport(g.Process, g.Job, g.last.Fingerprint, started)
 	done, drawn, _ := u.Out.Counts()
 	report.Plan, report.Counts = g.last.Plan(), done
-	report.RowsBefore, report.RowsHere = done.Rows-drawn.Rows, drawn.Rows
+	copied, ofOthers := u.Out.Copied()
+	report.RowsBefore, report.RowsHere = done.Rows-drawn.Rows-copied.Rows, drawn.Rows+copied.Rows
+	report.RowsCopied, report.CompletionsCopied = copied.Rows, ofOthers
+	report.CompletionsRepeated = copied.FinishReasons.Sum() - ofOthers
 	if u.Saved != nil {
 		report.RowsUnfinished, report.RowsInPart = u.Saved.Rows-done.Rows, u.partialRows()
 	}
-	report.RowsGreedy, report.RowsRepeated = g.builder.Equal.Counts()
+	report.RowsGreedy, report.RowsRepeated = g.judge.Greedy, g.judge.Repeated
 	report.Restarts, report.Errors, report.Interrupted = g.restarts, u.Out.errors, interrupted
 	st := g.engines
 	report.TimeToFirstToken = st.FirstTokenSeconds

@@ -7,9 +7,11 @@ import (
 	"slices"
 	"time"
 
+	"github.com/quire/quire/batch/journal"
 	"github.com/quire/quire/batch/outcome"
 	"github.com/quire/quire/batch/prepare"
 	"github.com/quire/quire/batch/process"
+	"github.com/quire/quire/batch/reuse"
 	"github.com/quire/quire/batch/spec"
 	"github.com/quire/quire/data/promptset"
 	"github.com/quire/quire/data/setting"
@@ -153,12 +155,14 @@ func (g *Generator) beginStream(ctx context.Context, in *streamed) (*Unit, *prom
 		return nil, nil, err
 	}
 	how := collecting{inFlight: rowsInFlight, format: j.Format, columns: shape.Requested, observer: p.Observer,
-		vectors: vectorsOf(j)}
+		vectors: vectorsOf(j), room: bytesRepeated}
 	if how.replies, err = newReplySplitter(p, j, g.Session, in.schema); err != nil {
 		return nil, nil, err
 	}
 	u := &Unit{process: p, reader: in.err, builder: g.builder, Out: newCollector(writer, discardJournal{}, how),
 		Rows: newRowQueue(in.rows(ctx), nil), Listener: &onlyUnit{progress: p.Progress, active: &g.Active}}
+	u.reuse = &reusing{namer: reuse.NewNamer(reuse.Basis{}, g.Session.Plan().MaxModelLen, shape.Requested)}
+	u.Out.repeats.judge = &g.judge
 	u.Rows.await = in.await
 	return u, writer, nil
 }
@@ -166,15 +170,16 @@ func (g *Generator) beginStream(ctx context.Context, in *streamed) (*Unit, *prom
 // discardJournal stands for a journal.
 type discardJournal struct{}
 
-func (discardJournal) Append(int64, []byte) error { return nil }
+func (discardJournal) Put(int64, []byte) (journal.Position, error) { return journal.Position{}, nil }
 
 // finishStream reports what the run came to, whose error is runErr.
 func (g *Generator) finishStream(ctx context.Context, u *Unit, writer *promptset.LineWriter, started time.Time,
 	runErr error) (*Report, error) {
 	runErr = u.nameRows(runErr)
-	u.Rows.Stop()
+	u.StopReading()
 	done, drawn, _ := u.Out.Counts()
-	g.Process.Progress.Finish(done, drawn)
+	copied, _ := u.Out.Copied()
+	g.Process.Progress.Finish(done, drawn, copied)
 	interrupted := ctx.Err() != nil
 	report := g.report(u, started, interrupted)
 	written := writer.Rows()

@@ -31,7 +31,8 @@ type Unit struct {
 	Listener Listener
 
 	Rows    *rowQueue
-	lineage *unitLineage        // nil if no row continues another one
+	lineage *unitLineage // nil if no row continues another one
+	reuse   *reusing
 	stale   resume.StaleResults // results of parts that are written again
 
 	read bool // read to the end; owned by the goroutine that starts rows
@@ -49,25 +50,30 @@ func (g *Generator) OpenUnit(ctx context.Context, saved *resume.Saved, opened fu
 		opened()
 	}
 	saved.Observer = p.Observer
-	writer, err := saved.NewWriter(reader.Schema(), g.Session.TokenText)
-	if err != nil {
-		return nil, err
-	}
 	how := collecting{inFlight: rowsInFlight, window: 2 * int(min(saved.Parts.PartRows, rowsInFlight)),
 		enough: 2 * g.Session.Slots(), format: j.Format, columns: j.ColumnsOf(reader.Schema()), observer: p.Observer,
 		vectors: vectorsOf(j)}
+	var err error
 	if how.replies, err = newReplySplitter(p, j, g.Session, reader.Schema()); err != nil {
 		return nil, err
 	}
-	u := &Unit{process: p, reader: reader, Saved: saved, builder: g.builder, Writer: writer,
+	u := &Unit{process: p, reader: reader, Saved: saved, builder: g.builder,
 		stale: resume.StaleResults{Saved: saved, Reader: reader}}
+	noting, err := u.openReuse(ctx, g, &how)
+	if err != nil {
+		return nil, err
+	}
+	if u.Writer, err = saved.NewWriter(reader.Schema(), g.Session.TokenText, noting); err != nil {
+		return nil, err
+	}
 	if u.lineage, err = openLineage(ctx, g.Opened, saved, g.builder); err != nil {
 		return nil, err
 	}
 	if u.lineage != nil {
 		how.lineage = u.lineage
 	}
-	u.Out = newCollector(writer, saved.Journal, how)
+	u.Out = newCollector(u.Writer, saved.Journal, how)
+	u.Out.repeats.judge = &g.judge
 	u.Rows = newRowQueue(saved.MissingRows(ctx, reader), u.lineage)
 	return u, nil
 }
@@ -172,7 +178,7 @@ func (u *Unit) begin(ctx context.Context, row *promptset.Row, early bool) (p *pe
 		_, failed = u.lineage.Parent(row)
 	}
 	set := u.builder.Parameters(row)
-	done := u.generatedBefore(ctx, row.Index)
+	done, old := u.generatedBefore(ctx, row.Index)
 	n := set.N * (1 + len(row.More))
 	done = slices.DeleteFunc(done, func(r completion.Result) bool {
 		return r.Generation < set.Generation || r.Generation-set.Generation >= n
@@ -190,7 +196,7 @@ func (u *Unit) begin(ctx context.Context, row *promptset.Row, early bool) (p *pe
 	if failed != nil {
 		return nil, false, u.Out.fail(p, failed)
 	}
-	p.done = done
+	p.done, p.old = done, old
 	if u.lineage != nil && u.lineage.Wait(row.Index, p) {
 		return nil, false, nil
 	}
@@ -198,10 +204,11 @@ func (u *Unit) begin(ctx context.Context, row *promptset.Row, early bool) (p *pe
 	return p, false, err
 }
 
-// generatedBefore returns the completions of a row that are in the journal, or in a part that is written again.
-func (u *Unit) generatedBefore(ctx context.Context, row int64) []completion.Result {
+// generatedBefore returns the completions of a row that are in the journal, or in a part that is written again; old
+// reports that some are of such a part.
+func (u *Unit) generatedBefore(ctx context.Context, row int64) (done []completion.Result, old bool) {
 	if u.Saved == nil { // nothing is kept
-		return nil
+		return nil, false
 	}
 	done, err := u.Saved.Journaled(row)
 	if err != nil {
@@ -211,7 +218,8 @@ func (u *Unit) generatedBefore(ctx context.Context, row int64) []completion.Resu
 	if u.process.RetryErrors || u.Saved.RetriesErrors() {
 		done = slices.DeleteFunc(done, func(r completion.Result) bool { return r.Err != "" })
 	}
-	return resume.Merged(u.stale.Results(ctx, row, u.process.Messages), done)
+	before := u.stale.Results(ctx, row, u.process.Messages)
+	return resume.Merged(before, done), len(before) > 0
 }
 
 // launch makes the request of a row that was started, and returns the row if completions of it are to be generated.
@@ -219,19 +227,21 @@ func (u *Unit) launch(ctx context.Context, p *pendingRow) (*pendingRow, error) {
 	done := p.done
 	p.done = nil
 	whole := p.left >= 1 && len(done) >= p.left
-	if !whole || u.lineage != nil && u.lineage.IsNamed(p.row.Index) {
+	// The names of a row that is whole are noted, too. With a parent they would cost more than they are worth.
+	needed := !whole || u.lineage != nil && u.lineage.IsNamed(p.row.Index)
+	if needed || u.lineage == nil && u.Out.notes != nil {
 		from, err := u.lineage.parentOf(ctx, p.row)
 		if err != nil {
 			return nil, u.unreadable(ctx, err)
 		}
 		requests, err := u.builder.Requests(p.row, from)
-		if err != nil {
+		if err != nil && needed {
 			return nil, u.Out.fail(p, err)
 		}
-		u.Out.give(p, requests)
-		for _, r := range requests {
-			if u.builder.Settings.Embedding == nil { // equal vectors are no mistake
-				u.builder.Equal.Look(p.row, r)
+		if err == nil {
+			u.Out.give(p, requests)
+			if u.Out.vectors == nil {
+				u.name(p, p.old)
 			}
 		}
 	}
@@ -242,6 +252,10 @@ func (u *Unit) launch(ctx context.Context, p *pendingRow) (*pendingRow, error) {
 	}
 	if whole {
 		return nil, nil
+	}
+	p, err := u.fill(ctx, p)
+	if err != nil {
+		return nil, u.unreadable(ctx, err)
 	}
 	return p, nil
 }
@@ -257,6 +271,12 @@ func (u *Unit) replay(ctx context.Context, row *promptset.Row, done []completion
 	u.lineage.Begin(row.Index, p)
 	p.counted, p.generated = true, generated
 	return false, u.Out.restore(p, done)
+}
+
+// StopReading stops the reading of rows, and of places that completions are copied from.
+func (u *Unit) StopReading() {
+	u.Rows.Stop()
+	u.reuse.close()
 }
 
 // nameRows adds the rows that were in flight to the error for a device that keeps failing. Other errors stay.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"io"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/quire/quire/backend/setup"
@@ -41,6 +42,8 @@ type Options struct {
 	InOrder bool
 	// Shard is which parts of the job this process does.
 	Shard jobstate.Shard
+	// Reuse are outputs of other jobs, whose completions are copied where this job would generate the same.
+	Reuse []string
 	// MaxRestarts is how often a device that fails is started again without a completion in between.
 	MaxRestarts int
 	// Debug checks the device's tables after every step.
@@ -96,20 +99,21 @@ type Options struct {
 	PartGap int64 // storage.PartialOptions.Gap of weights, for tests
 }
 
-// Progress receives a job's counts, and the part of them that this process generated. Its calls do not overlap.
+// Progress receives a job's counts, and the parts of them that this process generated and that it copied. Its calls do
+// not overlap.
 type Progress interface {
 	Start(rows int64)
-	Update(done, drawn tally.Counts)
-	Finish(done, drawn tally.Counts)
+	Update(done, drawn, copied tally.Counts)
+	Finish(done, drawn, copied tally.Counts)
 }
 
 type noProgress struct{}
 
 func (noProgress) Start(int64) {}
 
-func (noProgress) Update(done, drawn tally.Counts) {}
+func (noProgress) Update(done, drawn, copied tally.Counts) {}
 
-func (noProgress) Finish(done, drawn tally.Counts) {}
+func (noProgress) Finish(done, drawn, copied tally.Counts) {}
 
 // Timing is how long things wait. Tests shorten it.
 type Timing struct {
@@ -202,6 +206,9 @@ func (p *Process) validate(s *spec.Spec) error {
 	if s.Output == spec.Standard {
 		return p.validateStream()
 	}
+	if err := p.validateReuse(s); err != nil {
+		return err
+	}
 	if err := p.validateChanges(s); err != nil {
 		return err
 	}
@@ -225,14 +232,31 @@ func (p *Process) validate(s *spec.Spec) error {
 	return nil
 }
 
+// validateReuse checks the outputs that completions are copied from.
+func (p *Process) validateReuse(s *spec.Spec) error {
+	for _, place := range p.Reuse {
+		if strings.TrimSuffix(place, "/") == strings.TrimSuffix(s.Output, "/") {
+			return spec.Invalid("reuse", "is %s, the job's own output, which it continues anyway: leave it out",
+				storage.Redact(place))
+		}
+	}
+	if len(p.Reuse) > 0 && s.Embeds() {
+		return outcome.Errorf(outcome.Misused, "`reuse` copies completions, and a job with `task` embed has none")
+	}
+	if len(p.Reuse) > 0 && p.Several() {
+		return setting.Errorf("`reuse` may not come with `num-processes`")
+	}
+	return nil
+}
+
 // validateStream refuses options that need an output folder.
 func (p *Process) validateStream() error {
 	for _, o := range []struct {
 		given bool
 		name  string
 	}{{p.New, "new"}, {p.Extend, "extend"}, {p.RetryErrors, "retry-errors"}, {p.WorkDir != "", "work-dir"},
-		{!p.Shard.Whole(), "shard"}, {p.Several(), "num-processes"}, {p.SavePrefix != "", "save-prefix"},
-		{p.DumpTables != nil && p.DumpTables.Folder == "", "dump-tables"}} {
+		{len(p.Reuse) > 0, "reuse"}, {!p.Shard.Whole(), "shard"}, {p.Several(), "num-processes"},
+		{p.SavePrefix != "", "save-prefix"}, {p.DumpTables != nil && p.DumpTables.Folder == "", "dump-tables"}} {
 		if o.given {
 			return spec.Invalid(o.name, spec.NeedsFolder)
 		}
@@ -275,6 +299,9 @@ func (p *Process) RequireWhole(s *spec.Spec, what setting.Name) error {
 			what)
 	case s.ReadsStandard():
 		return outcome.Errorf(outcome.Misused, OneProcessReads, what)
+	case len(p.Reuse) > 0:
+		return outcome.Errorf(outcome.Misused, "`reuse` may not come with %s, which know nothing of the places: "+
+			"give it to one process, or to each `shard`", what)
 	case p.RetryErrors:
 		return outcome.Errorf(outcome.Misused,
 			"`retry-errors` may not come with %s: change the job with one process first", what)

@@ -2,7 +2,6 @@ package process
 
 import (
 	"context"
-	"io"
 	"iter"
 
 	"github.com/gomlx/compute/dtypes"
@@ -54,11 +53,10 @@ type Session struct {
 	Release func()
 }
 
-// NewBuilder makes the requests of a job for a session, which may be nil: one that will be open. Warnings go to
-// messages.
-func NewBuilder(j *spec.Job, s *Session, messages io.Writer) *ask.Builder {
+// NewBuilder makes the requests of a job for a session, which may be nil: one that will be open.
+func NewBuilder(j *spec.Job, s *Session) *ask.Builder {
 	b := ask.New(ask.Settings{Sampling: j.Sampling, ServedModels: j.ServedModels, ReasoningParser: j.ReasoningParser,
-		ToolCallParser: j.ToolCallParser}, messages)
+		ToolCallParser: j.ToolCallParser})
 	if j.Embeds() {
 		v := &j.Vectors
 		b.Settings.Embedding = &ask.Embedding{Prompt: v.Prompt, Lowercase: v.Lowercase, Trim: v.Trim}

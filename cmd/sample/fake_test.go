@@ -306,7 +306,11 @@ func (f *fakeEngine) complete(r *engine.Request) (all []*engine.Completion) {
 			c.Vector, all = fakeVector(r, f.vectors), append(all, c)
 			continue
 		}
-		text = fmt.Sprintf("%d:%s (seed %d, t %g)", g, text, r.Sampling.Seed, r.Sampling.Temperature)
+		number, seed := g, r.Sampling.Seed
+		if r.Sampling.Greedy() { // what sampling alone depends on
+			number, seed = 0, 0
+		}
+		text = fmt.Sprintf("%d:%s (seed %d, t %g)", number, text, seed, r.Sampling.Temperature)
 		if len(text) > r.MaxTokens {
 			text, c.FinishReason = text[:r.MaxTokens], engine.FinishLength
 		}

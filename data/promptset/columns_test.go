@@ -145,7 +145,7 @@ func TestDerivedColumns(t *testing.T) {
 	} {
 		check := NewRowCheck(0, 1, nil)
 		b := line(value)
-		_, err := jsonl.ReadPart(bytes.NewReader(b), int64(len(b)), func(r *Completion) error {
+		_, err := jsonl.ReadPart(bytes.NewReader(b), int64(len(b)), 0, func(r *Completion) error {
 			check.Add(r.ID, &r.Result)
 			return nil
 		})

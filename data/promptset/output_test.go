@@ -377,7 +377,7 @@ func TestOutputInAnotherOrder(t *testing.T) {
 		`{"prompt":"b","text":"yours"}`+"\n"))
 	part := text(t, filepath.Join(complete(t, r, WriterOptions{Format: FormatJSONL}, 2), "part-00000.jsonl"))
 	read := func(t interface{ Fatal(...any) }, text string) (all []string, err error) {
-		_, err = readPart(FormatJSONL, strings.NewReader(text), int64(len(text)), func(c *Completion) error {
+		_, err = readPart(FormatJSONL, strings.NewReader(text), int64(len(text)), 0, func(c *Completion) error {
 			all = append(all, printed(c.ID, &c.Result, false)+c.Prompt())
 			return nil
 		})

@@ -45,6 +45,7 @@ type Meter struct {
 
 	mu          sync.Mutex
 	done, drawn tally.Counts // of the whole job, and of what this process generated
+	copied      int64        // completions that this process copied
 	moments     []moment     // moments of the last rateWindow, and one before it
 }
 
@@ -86,22 +87,22 @@ func (m *Meter) Start(rows int64) {
 	})
 }
 
-// Update takes the counts: of the whole job, and of what this process generated.
-func (m *Meter) Update(done, drawn tally.Counts) {
+// Update takes the counts: of the whole job, of what this process generated, and of what it copied.
+func (m *Meter) Update(done, drawn, copied tally.Counts) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.done, m.drawn = done, drawn
+	m.done, m.drawn, m.copied = done, drawn, copied.FinishReasons.Sum()
 }
 
 // Finish shows the last counts.
-func (m *Meter) Finish(done, drawn tally.Counts) {
+func (m *Meter) Finish(done, drawn, copied tally.Counts) {
 	if m.stop == nil {
 		return
 	}
 	close(m.stop)
 	m.stopped.Wait()
 	m.stop = nil
-	m.Update(done, drawn)
+	m.Update(done, drawn, copied)
 	m.show()
 	if m.bar != nil {
 		showsBar(m.To, false)
@@ -185,6 +186,9 @@ func (m *Meter) parts() []string {
 		parts = append(parts, "ETA "+left.Round(time.Second).String())
 	}
 	parts = append(parts, fmt.Sprintf("%.3g rows/s", rows))
+	if m.copied > 0 {
+		parts = append(parts, fmt.Sprintf("%d copied", m.copied))
+	}
 	if m.done.RowsWithErrors > 0 {
 		parts = append(parts, fmt.Sprintf("%d with errors", m.done.RowsWithErrors))
 	}

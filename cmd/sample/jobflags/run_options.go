@@ -84,6 +84,9 @@ func (o *Options) Define(f *cli.Flags) {
 		s.BoolVar(&o.Process.Extend, "extend", false,
 			"let the job in the output folder grow to a larger -n, a larger --limit, or more rows after those that "+
 				"it has; its completions stay")
+		cli.PlacesVar(s, &o.Process.Reuse, cli.Anywhere, "reuse", "",
+			"`OUTPUT` copy completions of this output of another job where this job would generate the same; "+
+				"repeatable")
 		s.BoolVar(&o.Process.RetryErrors, "retry-errors", false,
 			"try rows of the output again that have errors; all others stay")
 	})

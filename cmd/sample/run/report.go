@@ -36,6 +36,10 @@ func printReport(w io.Writer, r *generate.Report, all bool) {
 		row("repeated", "%s with the id, prompt and parameters of an earlier row, and so with its completions",
 			plural.Count(r.RowsRepeated, "row"))
 	}
+	if n := r.CompletionsCopied + r.CompletionsRepeated; n > 0 {
+		row("copied", "%s of other outputs, %d of equal rows of this job; %s without any that was generated",
+			plural.Count(r.CompletionsCopied, "completion"), r.CompletionsRepeated, plural.Count(r.RowsCopied, "row"))
+	}
 	row("completions", "%d (%s)", r.Completions, r.FinishReasons)
 	row("tokens", "%d of prompts, %d generated", r.PromptTokens, r.CompletionTokens)
 	if all {

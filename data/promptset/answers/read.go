@@ -10,9 +10,9 @@ import (
 	"github.com/quire/quire/data/promptset/openai"
 )
 
-// ReadPart calls each for every completion in a part of answers.
-func ReadPart(in io.ReaderAt, size int64, each func(*completion.Completion) error) (map[string]string, error) {
-	return nil, lines.EachCompletion(in, size, Completions, each)
+// ReadPart calls each for every completion in a part of answers from a line on.
+func ReadPart(in io.ReaderAt, size, from int64, each func(*completion.Completion) error) (map[string]string, error) {
+	return nil, lines.EachCompletion(in, size, from, Completions, each)
 }
 
 // Is reports whether an object is a line of an output file of OpenAI's batch API.

@@ -60,12 +60,14 @@ type Result struct {
 	CountAlone  bool   // only the number of tokens was read back
 }
 
-// measures are the columns of numbers that the engine reports with each token, by the engine's names for them. tag is
-// the tag of an [extra].
-var measures = [...]struct {
+// measure is a column of numbers that the engine reports with each token, by the engine's name for it. tag is the tag
+// of an [extra].
+type measure struct {
 	name, doc string
 	tag       byte
-}{
+}
+
+var measures = [...]measure{
 	{"entropy", "entropy of the distribution that each token was sampled from, before temperature and filters, in nats",
 		10},
 }
@@ -75,6 +77,20 @@ func (r *Result) SetMeasure(name string, values []float32) {
 	for m := range measures {
 		if measures[m].name == name {
 			r.Measures[m] = append([]float32{}, values...) // not nil if there are no tokens
+		}
+	}
+}
+
+// IsMeasure reports whether a column is one of a measure.
+func IsMeasure(column string) bool {
+	return slices.ContainsFunc(measures[:], func(m measure) bool { return m.name == column })
+}
+
+// KeepMeasures removes the measures that columns do not name.
+func (r *Result) KeepMeasures(columns []string) {
+	for m := range measures {
+		if !slices.Contains(columns, measures[m].name) {
+			r.Measures[m] = nil
 		}
 	}
 }
