@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/quire/quire/batch/lineage"
 	"github.com/quire/quire/batch/observe"
 	"github.com/quire/quire/batch/outcome"
+	"github.com/quire/quire/batch/watch"
 	"github.com/quire/quire/data/promptset"
 	"github.com/quire/quire/data/promptset/completion"
 	"github.com/quire/quire/data/promptset/openai"
@@ -68,6 +70,7 @@ type collecting struct {
 	window, enough int
 	format         string
 	columns        []string       // columns that the output has on request
+	versions       watch.Counts   // counts of versions of weights; nil unless the job's may change
 	replies        *replySplitter // nil if texts stay whole
 	observer       *observe.Observer
 	lineage        stage // nil if no row continues another one
@@ -257,6 +260,12 @@ func (c *collector) onRequest(r *completion.Result, row *promptset.Row, done *en
 			r.SetMeasure(name, values)
 		}
 	}
+	if c.keepsWeights() && len(done.Weights) > 0 {
+		for _, run := range done.Weights {
+			r.WeightsVersions = append(r.WeightsVersions, run.Version)
+			r.WeightsStarts = append(r.WeightsStarts, int32(run.First))
+		}
+	}
 	if p := done.Prompt; p != nil {
 		r.PromptLogprobs, r.PromptTopIDs, r.PromptTopLogprobs = p.Logprobs, p.TopIDs, p.TopLogprobs
 	}
@@ -264,6 +273,13 @@ func (c *collector) onRequest(r *completion.Result, row *promptset.Row, done *en
 		requests.Of(row).WantsTokenIDs() {
 		r.PromptTokenIDs = done.Request.Tokens
 	}
+}
+
+// keepsWeights reports whether results have the versions of the weights.
+func (c *collector) keepsWeights() bool {
+	return c.versions != nil || slices.ContainsFunc(c.columns, func(name string) bool {
+		return strings.HasPrefix(name, "weights_")
+	})
 }
 
 // statusOf returns the HTTP status with which answers to batch files report an error that has OpenAI's code.
@@ -286,6 +302,9 @@ func (c *collector) count(p *pendingRow, r *completion.Result, drawn bool) {
 	}
 	if p.counted {
 		return
+	}
+	if c.versions != nil {
+		c.versions.Add(r)
 	}
 	to := &c.before
 	if drawn {

@@ -13,6 +13,7 @@ import (
 	"github.com/quire/quire/batch/process"
 	"github.com/quire/quire/batch/resume"
 	"github.com/quire/quire/batch/spec"
+	"github.com/quire/quire/batch/watch"
 	"github.com/quire/quire/engine"
 )
 
@@ -62,6 +63,8 @@ type Generator struct {
 	Session *process.Session // nil while no engine is open
 	last    *process.Session // the previous session
 
+	watcher *watch.Watcher // nil unless the job's weights may change
+
 	restarts int
 	again    bool         // the engine is opened after a failure
 	resized  bool         // the engine is opened with other sizes than the last one
@@ -69,7 +72,8 @@ type Generator struct {
 }
 
 func NewGenerator(p *process.Process, j *spec.Job, opened *prepare.Opened) *Generator {
-	g := &Generator{Process: p, Job: j, Opened: opened, builder: process.NewBuilder(j, nil, p.Messages)}
+	g := &Generator{Process: p, Job: j, Opened: opened, builder: process.NewBuilder(j, nil, p.Messages),
+		watcher: watch.New(p, j)}
 	// A program that writes rows to standard input may make them from completions, while files exist before the job.
 	g.builder.Leaves = opened.Reader != nil && !opened.Reader.HasParents()
 	return g
@@ -196,12 +200,17 @@ func (g *Generator) attempt(ctx context.Context, units source) (ending, error) {
 	}
 	ctx, cancel := context.WithCancel(ctx) // lets go of the reading goroutine when the loop is left early
 	defer cancel()
-	watch := process.WatchDevice(g.Process, g.Session, g.Active.idle)
-	defer watch.Stop()
+	unwatch, err := g.watcher.Serve(ctx, g.Session)
+	if err != nil {
+		return workFailed, err
+	}
+	defer unwatch()
+	device := process.WatchDevice(g.Process, g.Session, g.Active.idle)
+	defer device.Stop()
 	in := &intake{active: &g.Active, units: units, rows: map[*engine.Request]*requested{}}
 	var failure error
 	for c, err := range g.Session.Run(ctx, in.requests(ctx)) {
-		watch.Alive()
+		device.Alive()
 		if err != nil {
 			failure = err
 			cancel()

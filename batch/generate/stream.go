@@ -11,6 +11,7 @@ import (
 	"github.com/quire/quire/batch/prepare"
 	"github.com/quire/quire/batch/process"
 	"github.com/quire/quire/batch/spec"
+	"github.com/quire/quire/batch/watch"
 	"github.com/quire/quire/data/promptset"
 	"github.com/quire/quire/data/promptset/completion"
 	"github.com/quire/quire/data/setting"
@@ -154,6 +155,9 @@ func (g *Generator) beginStream(ctx context.Context, in *streamed) (*Unit, *prom
 		return nil, nil, err
 	}
 	how := collecting{inFlight: rowsInFlight, format: j.Format, columns: columns, observer: p.Observer}
+	if g.watcher != nil {
+		how.versions = watch.Counts{}
+	}
 	if how.replies, err = newReplySplitter(p, j, g.Session, in.schema); err != nil {
 		return nil, nil, err
 	}
