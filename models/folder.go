@@ -19,11 +19,13 @@ import (
 	"github.com/quire/quire/models/sentence"
 )
 
-// openFolder opens a folder with config.json and model.safetensors or its shards.
-func openFolder(dir string, need Need) (*Checkpoint, error) {
+// openFolder opens a folder with config.json and model.safetensors or its shards. A config replaces config.json.
+func openFolder(dir string, config *Config, need Need) (*Checkpoint, error) {
 	c := &Checkpoint{tensors: map[string]*tensor{}}
 	var err error
-	if c.Config, err = readFolderConfig(dir); err != nil {
+	if config != nil {
+		c.Config = *config
+	} else if c.Config, err = readFolderConfig(dir); err != nil {
 		return nil, err
 	}
 	if err := addSentence(c, dir); err != nil {

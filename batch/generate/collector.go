@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/quire/quire/batch/outcome"
 	"github.com/quire/quire/batch/reuse"
 	"github.com/quire/quire/batch/spec"
+	"github.com/quire/quire/batch/watch"
 	"github.com/quire/quire/data/promptset"
 	"github.com/quire/quire/data/promptset/completion"
 	"github.com/quire/quire/data/setting"
@@ -71,6 +73,7 @@ type collecting struct {
 	window, enough int
 	format         string
 	columns        []string       // columns that the output has on request
+	versions       watch.Counts   // counts of versions of weights; nil unless the job's may change
 	replies        *replySplitter // nil if texts stay whole
 	observer       *observe.Observer
 	lineage        stage         // nil if no row continues another one
@@ -264,6 +267,13 @@ func (c *collector) put(p *pendingRow, r *completion.Result, request *engine.Req
 	return at, c.finish(p)
 }
 
+// keepsWeights reports whether results have the versions of the weights.
+func (c *collector) keepsWeights() bool {
+	return c.versions != nil || slices.ContainsFunc(c.columns, func(name string) bool {
+		return strings.HasPrefix(name, "weights_")
+	})
+}
+
 // count adds a completion to its row.
 func (c *collector) count(p *pendingRow, r *completion.Result, origin uint8) {
 	p.results = append(p.results, *r)
@@ -273,6 +283,9 @@ func (c *collector) count(p *pendingRow, r *completion.Result, origin uint8) {
 	}
 	if p.counted {
 		return
+	}
+	if c.versions != nil {
+		c.versions.Add(r)
 	}
 	to := &c.before
 	switch origin {

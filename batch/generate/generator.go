@@ -14,6 +14,7 @@ import (
 	"github.com/quire/quire/batch/resume"
 	"github.com/quire/quire/batch/reuse"
 	"github.com/quire/quire/batch/spec"
+	"github.com/quire/quire/batch/watch"
 	"github.com/quire/quire/engine"
 )
 
@@ -63,7 +64,8 @@ type Generator struct {
 	Session *process.Session // nil while no engine is open
 	last    *process.Session // the previous session
 
-	judge reuse.Judge
+	judge   reuse.Judge
+	watcher *watch.Watcher // nil unless the job's weights may change
 
 	restarts int
 	again    bool         // the engine is opened after a failure
@@ -73,7 +75,7 @@ type Generator struct {
 
 func NewGenerator(p *process.Process, j *spec.Job, opened *prepare.Opened) *Generator {
 	g := &Generator{Process: p, Job: j, Opened: opened, builder: process.NewBuilder(j, nil),
-		judge: reuse.Judge{Messages: p.Messages}}
+		judge: reuse.Judge{Messages: p.Messages}, watcher: watch.New(p, j)}
 	// A program that writes rows to standard input may make them from completions, while files exist before the job.
 	g.builder.Leaves = opened.Reader != nil && !opened.Reader.HasParents()
 	return g
@@ -200,12 +202,17 @@ func (g *Generator) attempt(ctx context.Context, units source) (ending, error) {
 	}
 	ctx, cancel := context.WithCancel(ctx) // lets go of the reading goroutine when the loop is left early
 	defer cancel()
-	watch := process.WatchDevice(g.Process, g.Session, g.Active.idle)
-	defer watch.Stop()
+	unwatch, err := g.watcher.Serve(ctx, g.Session)
+	if err != nil {
+		return workFailed, err
+	}
+	defer unwatch()
+	device := process.WatchDevice(g.Process, g.Session, g.Active.idle)
+	defer device.Stop()
 	in := &intake{active: &g.Active, units: units, rows: map[*engine.Request]*requested{}}
 	var failure error
 	for c, err := range g.Session.Run(ctx, in.requests(ctx)) {
-		watch.Alive()
+		device.Alive()
 		if err != nil {
 			failure = err
 			cancel()

@@ -7,6 +7,7 @@ import (
 	"github.com/quire/quire/batch/process"
 	"github.com/quire/quire/batch/resume"
 	"github.com/quire/quire/batch/spec"
+	"github.com/quire/quire/batch/watch"
 	"github.com/quire/quire/data/setting"
 	"github.com/quire/quire/data/tally"
 	"github.com/quire/quire/engine"
@@ -58,6 +59,8 @@ type Report struct {
 	Pages                 int          `json:"pages"`
 	Engine                engine.Stats `json:"engine"`
 
+	Weights *watch.Report `json:"weights,omitempty"` // nil unless the job's weights may change
+
 	// Followed reports whether process 0 of several has the output and the figures, and AlreadyFinished that nothing
 	// was left to do.
 	Followed        bool `json:"-"`
@@ -87,6 +90,9 @@ func (g *Generator) report(u *Unit, started time.Time, interrupted bool) *Report
 	report.CompletionsRepeated = copied.FinishReasons.Sum() - ofOthers
 	if u.Saved != nil {
 		report.RowsUnfinished, report.RowsInPart = u.Saved.Rows-done.Rows, u.partialRows()
+	}
+	if g.watcher != nil {
+		report.Weights = &watch.Report{Taken: g.watcher.Taken(), Versions: u.Out.versions}
 	}
 	report.RowsGreedy, report.RowsRepeated = g.judge.Greedy, g.judge.Repeated
 	report.Restarts, report.Errors, report.Interrupted = g.restarts, u.Out.errors, interrupted

@@ -83,6 +83,12 @@ func (c *collector) onRequest(r *completion.Result, row *promptset.Row, done *en
 			r.SetMeasure(name, values)
 		}
 	}
+	if c.keepsWeights() && len(done.Weights) > 0 {
+		for _, run := range done.Weights {
+			r.WeightsVersions = append(r.WeightsVersions, run.Version)
+			r.WeightsStarts = append(r.WeightsStarts, int32(run.First))
+		}
+	}
 	if p := done.Prompt; p != nil {
 		r.PromptLogprobs, r.PromptTopIDs, r.PromptTopLogprobs = p.Logprobs, p.TopIDs, p.TopLogprobs
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/quire/quire/batch/process"
 	"github.com/quire/quire/batch/reuse"
 	"github.com/quire/quire/batch/spec"
+	"github.com/quire/quire/batch/watch"
 	"github.com/quire/quire/data/promptset"
 	"github.com/quire/quire/data/setting"
 	"github.com/quire/quire/internal/plural"
@@ -156,6 +157,9 @@ func (g *Generator) beginStream(ctx context.Context, in *streamed) (*Unit, *prom
 	}
 	how := collecting{inFlight: rowsInFlight, format: j.Format, columns: shape.Requested, observer: p.Observer,
 		vectors: vectorsOf(j), room: bytesRepeated}
+	if g.watcher != nil {
+		how.versions = watch.Counts{}
+	}
 	if how.replies, err = newReplySplitter(p, j, g.Session, in.schema); err != nil {
 		return nil, nil, err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/quire/quire/batch/outcome"
 	"github.com/quire/quire/batch/process"
 	"github.com/quire/quire/batch/resume"
+	"github.com/quire/quire/batch/watch"
 	"github.com/quire/quire/data/promptset"
 	"github.com/quire/quire/data/promptset/completion"
 	"github.com/quire/quire/engine"
@@ -53,6 +54,9 @@ func (g *Generator) OpenUnit(ctx context.Context, saved *resume.Saved, opened fu
 	how := collecting{inFlight: rowsInFlight, window: 2 * int(min(saved.Parts.PartRows, rowsInFlight)),
 		enough: 2 * g.Session.Slots(), format: j.Format, columns: j.ColumnsOf(reader.Schema()), observer: p.Observer,
 		vectors: vectorsOf(j)}
+	if g.watcher != nil {
+		how.versions = watch.Counts{}
+	}
 	var err error
 	if how.replies, err = newReplySplitter(p, j, g.Session, reader.Schema()); err != nil {
 		return nil, err
@@ -240,7 +244,7 @@ func (u *Unit) launch(ctx context.Context, p *pendingRow) (*pendingRow, error) {
 		}
 		if err == nil {
 			u.Out.give(p, requests)
-			if u.Out.vectors == nil {
+			if u.Out.vectors == nil && u.Out.versions == nil { // names know neither vectors nor versions of weights
 				u.name(p, p.old)
 			}
 		}

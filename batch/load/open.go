@@ -74,7 +74,7 @@ func (Models) OpenSession(ctx context.Context, j *spec.Job, p *process.Process) 
 	}
 	s := &process.Session{Model: j.Model, Fingerprint: model.FingerPrint(),
 		Text: ask.Text{Vocab: model.Config.VocabSize,
-			EOS: model.Config.EOS}, Config: model.Config,
+			EOS: model.Config.EOS}, Config: model.Config, Checkpoint: model,
 		Release: closeAll}
 	tok, err := openText(s, j, model)
 	if err != nil {

@@ -127,6 +127,8 @@ type Timing struct {
 	// BetweenJobs is how long a worker that found nothing to do waits, SetAside how long it leaves a job that it could
 	// not work on.
 	BetweenJobs, SetAside time.Duration
+	// WatchEvery is the time between two looks for new weights.
+	WatchEvery time.Duration
 	// LostGrace is how long a process has to end when another of its group is lost, EndGrace when it is asked to end:
 	// schedulers kill after 2 minutes, as the manifests state.
 	LostGrace, EndGrace time.Duration
@@ -138,7 +140,8 @@ type Timing struct {
 func DefaultTiming() Timing {
 	return Timing{
 		RestartPause: time.Second, StallAfter: 2 * time.Minute, PollUnits: time.Second, BeatEvery: 5 * time.Second,
-		BetweenJobs: 2 * time.Second, SetAside: time.Minute, LostGrace: 30 * time.Second, EndGrace: 100 * time.Second,
+		BetweenJobs: 2 * time.Second, SetAside: time.Minute, WatchEvery: 500 * time.Millisecond,
+		LostGrace: 30 * time.Second, EndGrace: 100 * time.Second,
 		Journal: journal.Options{SyncEvery: time.Second, SyncBytes: 4 << 20},
 	}
 }
@@ -149,7 +152,8 @@ func (t Timing) withDefaults() Timing {
 		RestartPause: cmp.Or(t.RestartPause, d.RestartPause), StallAfter: cmp.Or(t.StallAfter, d.StallAfter),
 		PollUnits: cmp.Or(t.PollUnits, d.PollUnits), BeatEvery: cmp.Or(t.BeatEvery, d.BeatEvery),
 		BetweenJobs: cmp.Or(t.BetweenJobs, d.BetweenJobs), SetAside: cmp.Or(t.SetAside, d.SetAside),
-		LostGrace: cmp.Or(t.LostGrace, d.LostGrace), EndGrace: cmp.Or(t.EndGrace, d.EndGrace),
+		WatchEvery: cmp.Or(t.WatchEvery, d.WatchEvery),
+		LostGrace:  cmp.Or(t.LostGrace, d.LostGrace), EndGrace: cmp.Or(t.EndGrace, d.EndGrace),
 		Journal: cmp.Or(t.Journal, d.Journal),
 	}
 }
@@ -195,6 +199,8 @@ func (p *Process) validate(s *spec.Spec) error {
 		return spec.Invalid("call-timeout", "is %s, but must be 0 (no limit) or more", p.CallTimeout)
 	case p.MaxRestarts < 0:
 		return spec.Invalid("max-restarts", "is %d, but must be 0 or more", p.MaxRestarts)
+	case s.Watch != "" && p.Several():
+		return setting.Errorf("`watch` may not come with `num-processes`: give `dp` or `shard` for more devices")
 	case prefixes && s.Engine.NoPrefixCache:
 		return setting.Errorf("`save-prefix` and `load-prefix` need `prefix-cache` on")
 	case prefixes && p.Several():
@@ -241,7 +247,10 @@ func (p *Process) validateReuse(s *spec.Spec) error {
 		}
 	}
 	if len(p.Reuse) > 0 && s.Embeds() {
-		return outcome.Errorf(outcome.Misused, "`reuse` copies completions, and a job with `task` embed has none")
+		return setting.Errorf("`reuse` copies completions, and a job with `task` embed has none")
+	}
+	if len(p.Reuse) > 0 && s.Watch != "" {
+		return setting.Errorf("`reuse` may not come with `watch`: completions of other weights are not copied")
 	}
 	if len(p.Reuse) > 0 && p.Several() {
 		return setting.Errorf("`reuse` may not come with `num-processes`")
@@ -302,6 +311,9 @@ func (p *Process) RequireWhole(s *spec.Spec, what setting.Name) error {
 	case len(p.Reuse) > 0:
 		return outcome.Errorf(outcome.Misused, "`reuse` may not come with %s, which know nothing of the places: "+
 			"give it to one process, or to each `shard`", what)
+	case s.Watch != "":
+		return outcome.Errorf(outcome.Misused, "`watch` may not come with %s: give `dp` or `shard` for more devices",
+			what)
 	case p.RetryErrors:
 		return outcome.Errorf(outcome.Misused,
 			"`retry-errors` may not come with %s: change the job with one process first", what)

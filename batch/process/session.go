@@ -42,6 +42,8 @@ type Session struct {
 	Model       string        // the reference it was opened by
 	Fingerprint string        // fingerprint of the weights
 	Config      models.Config // config of the model; zero if it has none
+	// Checkpoint has the weights that the engine was opened with. It is nil if that is not a model of package models.
+	Checkpoint *models.Checkpoint
 	// Device is the plugin's name for the kind of its devices, such as "cpu" or "NVIDIA H200"; empty without a plugin.
 	Device string
 	// TokenText returns the bytes that a token adds to a text, or the name of a special token. It is nil without a

@@ -81,6 +81,10 @@ type Spec struct {
 
 	// Sampling is what rows that give no parameters of their own take.
 	Sampling parameter.Set
+	// Watch is a folder, here or in an object store, where a trainer puts weights while the job runs: see package watch.
+	// OnSwap is what happens to completions that have started when the engine takes them: see engine.Policy.
+	Watch  string        `json:",omitempty"`
+	OnSwap engine.Policy `json:",omitempty"`
 	// Given are the names of the parameters that Sampling gives, in whose place the model's generation_config.json can
 	// not have another default. GenerationConfig is GenerationAuto or GenerationNone, which reads none.
 	Given            []string
@@ -114,6 +118,7 @@ func (s *Spec) EngineConfig() engine.Config {
 	if s.Sampling.MaxThinkingTokens >= 0 {
 		cfg.Features |= engine.Thinking
 	}
+	cfg.SwapWeights = s.Watch != ""
 	return cfg
 }
 
@@ -121,7 +126,7 @@ func (s *Spec) EngineConfig() engine.Config {
 // outputs. Storage has them from then on.
 func (s *Spec) HideURLParameters() (err error) {
 	s.Inputs = slices.Clone(s.Inputs)
-	names := []*string{&s.Model, &s.Output, &s.Engine.DraftModel}
+	names := []*string{&s.Model, &s.Output, &s.Engine.DraftModel, &s.Watch}
 	for i := range s.Inputs {
 		names = append(names, &s.Inputs[i])
 	}

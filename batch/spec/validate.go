@@ -46,6 +46,7 @@ func (s *Spec) Validate() error {
 		func() error { return oneOf("load-format", s.LoadFormat, LoadAuto, LoadDummy) },
 		s.checkParsers,
 		s.checkPrompts,
+		s.checkWatch,
 		func() error {
 			// "" is the value in jobs that earlier versions gave to a queue.
 			return oneOf("generation-config", cmp.Or(s.GenerationConfig, GenerationNone), GenerationAuto,
@@ -115,6 +116,18 @@ func (s *Spec) checkParsers() error {
 		}
 	}
 	return nil
+}
+
+// checkWatch checks what happens when the weights change.
+func (s *Spec) checkWatch() error {
+	if s.Watch == "" {
+		if s.OnSwap != "" {
+			return Invalid("on-swap", "is %s, and no weights are watched: give `watch` PLACE, or leave it out", s.OnSwap)
+		}
+		return nil
+	}
+	s.OnSwap = cmp.Or(s.OnSwap, engine.Finish)
+	return oneOf("on-swap", string(s.OnSwap), string(engine.Finish), string(engine.Restart), string(engine.Continue))
 }
 
 // NeedsFolder is what is wrong with a setting alongside the output Standard.

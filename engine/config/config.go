@@ -98,6 +98,8 @@ type Config struct {
 	// DraftModel is a small model that drafts tokens, in place of the sequence's own text; nil for none. It must have
 	// the model's tokens.
 	DraftModel *models.Checkpoint
+	// SwapWeights keeps memory for a second set of weights beside the model's: see engine.Engine.Swap.
+	SwapWeights bool
 	// ZeroPages clears pages when they are freed, for tenants that must not share memory. Without it pages are cleared
 	// logically.
 	ZeroPages bool

@@ -74,10 +74,10 @@ func (s *Settled) Graphs() *device.Graphs {
 // Schedule are the sizes that the scheduler knows.
 func (s *Settled) Schedule() schedule.Sizes { return s.Sizes.Sizes.Sizes }
 
-// PrefixSeed begins the names of pages. Two engines with the same seed have the same contents for the same tokens,
-// apart from rounding, which depends on devices and kernels.
-func (s *Settled) PrefixSeed() prefix.Hash {
-	parts := []string{s.Config.Model.FingerPrint(), s.DType.String(), s.weightForms, kvName(s.kvDType),
+// PrefixSeed begins the names of pages that weights of a version compute. Two engines with the same seed have the same
+// contents for the same tokens, apart from rounding, which depends on devices and kernels.
+func (s *Settled) PrefixSeed(version string) prefix.Hash {
+	parts := []string{version, s.DType.String(), s.weightForms, kvName(s.kvDType),
 		fmt.Sprint(s.Sizes.PageSize)}
 	if s.Model.LongRope() { // other keys
 		parts = append(parts, "long rope")

@@ -27,6 +27,7 @@ type Config struct {
 	Short func(need, pool int) error
 
 	PrefixSeed prefix.Hash // the names of pages begin with it
+	Weights    string      // the version of the weights at first: see [Between.ReplaceWeights]
 	// NewStream turns the tokens of a completion of r into text; nil: completions have none. The run's goroutine calls
 	// it, and the drain's.
 	NewStream func(r *Request) Stream

@@ -236,6 +236,14 @@ func (t *prefixRows) heldByContext(r *Request) int {
 	return t.wholePages(most)
 }
 
+// mixedOf returns the number of the mixed context that a request begins with; 0 if it begins with none.
+func (t *prefixRows) mixedOf(r *Request) int {
+	if r.Context == None || t.useOf(r.Context) == nil {
+		return 0
+	}
+	return t.useOf(r.Context).pinned.Mixed
+}
+
 // need returns the most pages of the pool that a completion may need.
 func (t *prefixRows) need(r *Request) int {
 	pages := t.pages(r.MaxLen - 1)

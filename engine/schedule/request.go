@@ -46,7 +46,8 @@ type Request struct {
 	Err  error // why the request can't run: it comes back as a completion
 
 	// chain names the pages of the prompt that others may share: all full pages before its last token, which each
-	// completion runs itself. It is set when the request is taken in and does not change.
+	// completion runs itself. It is set when the request is taken in, and again if the weights are replaced while it
+	// waits.
 	chain []prefix.Hash
 }
 
@@ -110,7 +111,17 @@ type Generated struct {
 	TopIDs      [][]int32
 	TopLogprobs [][]float32
 	Measures    [NumMeasures][]float32 // of the distribution of each of Tokens; nil for those that the program lacks
-	Prompt      *Scores                // nil unless the prompt is scored
+	// Weights are the versions of the weights that generated Tokens, in order. The first run begins with the first
+	// token; more than one follow only if the weights were replaced under a running completion.
+	Weights []WeightsRun
+	Prompt  *Scores // nil unless the prompt is scored
+}
+
+// WeightsRun is a run of tokens that the same weights generated: all from the token with the number First, counted from
+// 0, up to the next run.
+type WeightsRun struct {
+	First   int
+	Version string
 }
 
 // Finish is the state of a sequence after a token.
@@ -130,4 +141,7 @@ type Context struct {
 	Tokens   []int32 // the tokens that were run, then the tokens to run
 	Done     int     // tokens that were run
 	MaxPages int     // held by the context or reserved for it
+	// Mixed is not 0 if earlier weights computed some of its keys and values. Contexts with the same number have the
+	// same contents for the same tokens.
+	Mixed int
 }

@@ -43,6 +43,7 @@ type Stats struct {
 	// MaskWaits is how many tokens such rows did not generate in steps in which others did.
 	MaskReturns int `json:"mask_returns,omitempty"`
 	MaskWaits   int `json:"mask_waits,omitempty"`
+	WeightSwaps int `json:"weight_swaps,omitempty"` // how often other weights took the place of the model's
 	// Preemptions counts sequences that moved to the host; MovedBytes are the keys and values moved, there and back.
 	Preemptions int   `json:"preemptions"`
 	MovedBytes  int64 `json:"moved_bytes"`

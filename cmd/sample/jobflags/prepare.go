@@ -27,7 +27,7 @@ var OfAProcess = []string{
 	"client-timeout", "call-timeout", "maintenance", "progress", "report", "metrics", "log-format", "log-level",
 	"pprof", "dump-hlo",
 	"dump-tables", "dump-tables-to", "trace", "profile-device", "profile-calls", "save-prefix", "load-prefix",
-	"prefix-dir",
+	"prefix-dir", "watch", "on-swap",
 }
 
 // Read reads the config file. Arguments are inputs, like the values of --input, or prompts to try.
@@ -90,7 +90,8 @@ func (o *Options) Refuse(f *cli.Flags, where string, but ...string) error {
 
 // withSecrets lists the URLs of the job that have parameters, which the workers need and nobody else may see.
 func (o *Options) withSecrets() (urls []string) {
-	for _, name := range append([]string{o.Spec.Model, o.Spec.Engine.DraftModel, o.Spec.Output}, o.Spec.Inputs...) {
+	for _, name := range append([]string{o.Spec.Model, o.Spec.Engine.DraftModel, o.Spec.Output,
+		o.Spec.Watch}, o.Spec.Inputs...) {
 		if storage.IsRemote(name) && strings.Contains(name, "?") {
 			urls = append(urls, name)
 		}
@@ -105,7 +106,8 @@ var withFolder = []string{"new", "extend", "retry-errors", "work-dir", "shard", 
 // withRows are flags that only a job with rows has a use for.
 var withRows = []string{"in-order", "prompt-column", "id-column", "template", "limit", "format", "columns",
 	"exclude-columns", "reasoning-parser", "tool-call-parser", "served-model-name", "save-prefix", "metrics",
-	"top-logprobs", "prompt-logprobs", "task", "embedding-type", "dimensions", "pooling", "normalize", "prompt-name"}
+	"top-logprobs", "prompt-logprobs", "task", "embedding-type", "dimensions", "pooling", "normalize", "prompt-name",
+	"watch", "on-swap"}
 
 // takePrompts takes arguments as prompts.
 func (o *Options) takePrompts(f *cli.Flags, args []string) error {

@@ -48,6 +48,7 @@ func (o *Options) Define(f *cli.Flags) {
 		s.IntVar(&o.Spec.Engine.MaxModelLen, "max-model-len", 0,
 			"`TOKENS` maximum length of a prompt and its completion together (default: the model's own limit)")
 	})
+	f.Group("Weights that change during the run (docs/weights.md)", o.defineWatch)
 	f.Group("Input and output", func(s *pflag.FlagSet) {
 		cli.PlacesVar(s, &o.Spec.Inputs, cli.InputPlace, "input", "i",
 			"`FILE` prompts in "+promptset.InputFormats()+": a file, a glob or a folder, local or at s3://, gs:// "+

@@ -45,6 +45,10 @@ func printReport(w io.Writer, r *generate.Report, all bool) {
 	if all {
 		cli.EngineFigures(r.Engine, row)
 	}
+	if w := r.Weights; w != nil {
+		row("weights", "%s generated the completions; the engine took %d new ones, and stood still for %.0fms at most",
+			plural.Count(len(w.Versions), "version"), w.Swaps(), 1000*w.LongestStop())
+	}
 	if r.Restarts > 0 {
 		row("restarts", "%d of the engine", r.Restarts)
 	}

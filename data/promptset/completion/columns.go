@@ -140,7 +140,25 @@ var columns = slices.Concat([]Column{
 	{Name: JSONColumn, Doc: "the text as a value of the job's JSON schema; null if it is not one, for example if it " +
 		"was truncated",
 		OnRequest: true, form: jsonForm{}, pointer: func(o *Row) any { return &o.Text }, varied: true, unread: true},
-}, measureColumns())
+}, measureColumns(), []Column{
+	{Name: "weights_versions", Doc: "versions of the weights that generated the tokens, in order: fingerprints of " +
+		"checkpoints, more than one if --on-swap is continue; null without tokens", OnRequest: true, form: textsForm,
+		pointer: func(o *Row) any { return &o.WeightsVersions },
+		null:    func(o *Row) bool { return o.WeightsVersions == nil }},
+	{Name: "weights_starts", Doc: "for each of weights_versions the number of the first token that it generated, from 0",
+		OnRequest: true, form: integersForm, pointer: func(o *Row) any { return &o.WeightsStarts },
+		null: func(o *Row) bool { return o.WeightsStarts == nil }},
+	{Name: "weights_version", Doc: "version of the weights that generated the first token", OnRequest: true,
+		form: textForm, pointer: firstVersion, null: func(o *Row) bool { return o.WeightsVersions == nil }},
+})
+
+// firstVersion is where a row has the version of the weights of its first token.
+func firstVersion(o *Row) any {
+	if len(o.WeightsVersions) == 0 { // it is read back
+		o.WeightsVersions = []string{""}
+	}
+	return &o.WeightsVersions[0]
+}
 
 // measureColumns are the columns of measures, all on request.
 func measureColumns() (all []Column) {
@@ -215,13 +233,13 @@ func (c *Column) AppendValues(row parquet.Row, o *Row, column int) parquet.Row {
 
 // read sets a row's value of the column by set, after the columns before it. Without set it is null.
 func (c *Column) read(o *Row, set func(ptr any) error) error {
-	ptr := c.pointer(o)
 	if !c.derived {
 		if set == nil {
 			return nil
 		}
-		return set(ptr)
+		return set(c.pointer(o))
 	}
+	ptr := c.pointer(o)
 	want, actual := c.AppendJSON(nil, o), []byte("null")
 	if set != nil {
 		if err := set(ptr); err != nil {

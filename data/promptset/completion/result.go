@@ -48,8 +48,12 @@ type Result struct {
 	PromptTopIDs      [][]int32 // for each of them; none for the first
 	PromptTopLogprobs [][]float32
 	Measures          [len(measures)][]float32
-	Reasoning         string // extracted from Text; "" for none
-	ToolCalls         string // a JSON list in the form of OpenAI's API, extracted from Text; "" for none
+	// WeightsVersions are the versions of the weights that generated the tokens: each from the token whose number
+	// WeightsStarts has up to the next.
+	WeightsVersions []string
+	WeightsStarts   []int32
+	Reasoning       string // extracted from Text; "" for none
+	ToolCalls       string // a JSON list in the form of OpenAI's API, extracted from Text; "" for none
 
 	// Embedding is a vector as the output stores it: see [VectorType.Stored]. Truncated reports whether it is the
 	// vector of the beginning of the prompt alone.
@@ -132,9 +136,15 @@ func (r *Result) Wrong() string {
 		{"prompt_logprobs", len(r.PromptLogprobs), "prompt_token_ids", len(r.PromptTokenIDs)},
 		{"prompt_top_ids", len(r.PromptTopIDs), "prompt_token_ids", len(r.PromptTokenIDs)},
 		{"prompt_top_logprobs", len(r.PromptTopLogprobs), "prompt_top_ids", len(r.PromptTopIDs)},
+		{"weights_starts", len(r.WeightsStarts), "weights_versions", len(r.WeightsVersions)},
 	} {
 		if list.n > 0 && list.n != list.want {
 			return fmt.Sprintf("has %d %s and %d %s", list.n, list.name, list.want, list.wantName)
+		}
+	}
+	for i, start := range r.WeightsStarts {
+		if i == 0 && start != 0 || i > 0 && start <= r.WeightsStarts[i-1] || int(start) > r.CompletionTokens {
+			return fmt.Sprintf("has the weights_starts %v and %d completion_tokens", r.WeightsStarts, r.CompletionTokens)
 		}
 	}
 	for m, values := range r.Measures {
