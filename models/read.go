@@ -69,6 +69,33 @@ func (c *Checkpoint) ReadColumns(name string, dtype dtypes.DType, columns []Span
 	return flat, t.named(name, err)
 }
 
+// Addend is scale * B*A, which is added to a matrix as it is read.
+type Addend struct {
+	Tensor string
+	Rank   int
+	Scale  float32
+	A      []float32 // [Rank, in]
+	B      []float32 // [out, Rank]
+}
+
+// Add adds to matrices: Read and its kin return the sums, computed in float32 and rounded once. identity becomes part
+// of the checkpoint's fingerprint. It is called before anything is read.
+func (c *Checkpoint) Add(addends []Addend, identity string) error {
+	for _, add := range addends {
+		t := c.tensors[add.Tensor]
+		if t == nil {
+			return fmt.Errorf("model %s: %w: %s", c.Ref, ErrNoTensor, add.Tensor)
+		}
+		if t.decode == nil || t.packed != nil || t.format.Is() || t.blockLen > 1 {
+			return fmt.Errorf("model %s: tensor %s is %s, and nothing can be added to quantized weights without "+
+				"rounding them again: use a base in F32, BF16 or F16", c.Ref, add.Tensor, t.stored)
+		}
+		c.tensors[add.Tensor] = t.plus(add)
+	}
+	c.identity = append(c.identity, identityPart{header: []byte(identity)})
+	return nil
+}
+
 // readable returns a tensor that can be read as dtype.
 func (c *Checkpoint) readable(name string, dtype dtypes.DType) (*tensor, error) {
 	t := c.tensors[name]
