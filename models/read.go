@@ -62,9 +62,9 @@ func (c *Checkpoint) ReadColumns(name string, dtype dtypes.DType, columns []Span
 	case dtypes.Float32:
 		flat, err = readColumns(t, columns, dtype, func(dst, src []float32) { copy(dst, src) })
 	case dtypes.BFloat16:
-		flat, err = readColumns(t, columns, dtype, toBFloat16)
+		flat, err = readColumns(t, columns, dtype, ToBFloat16)
 	default:
-		flat, err = readColumns(t, columns, dtype, toFloat16)
+		flat, err = readColumns(t, columns, dtype, ToFloat16)
 	}
 	return flat, t.named(name, err)
 }
@@ -132,9 +132,9 @@ func (t *tensor) read(dtype dtypes.DType, first, end int) (any, error) {
 	case dtypes.Float32:
 		return read(t, first, end, func(dst, src []float32) { copy(dst, src) })
 	case dtypes.BFloat16:
-		return read(t, first, end, toBFloat16)
+		return read(t, first, end, ToBFloat16)
 	}
-	return read(t, first, end, toFloat16)
+	return read(t, first, end, ToFloat16)
 }
 
 // view returns elements of the tensor's data as a slice of dtype, or nil if they must be decoded: a different dtype,

@@ -3,6 +3,7 @@ package ask
 
 import (
 	"io"
+	"slices"
 
 	"github.com/quire/quire/data/parameter"
 	"github.com/quire/quire/data/promptset"
@@ -23,12 +24,19 @@ type Builder struct {
 	MaxModelLen func() int
 	Common      CommonPrefix // common prefix of all prompts
 	Equal       *EqualRows
-	Leaves      bool // no row continues another one
+	Leaves      bool     // no row continues another one
+	Adapters    []string // names of the adapters that rows may name, sorted
 }
 
 // New makes the requests of a job for a model that is open, or will be. Warnings go to messages.
 func New(settings Settings, messages io.Writer) *Builder {
 	return &Builder{Settings: settings, Equal: newEqualRows(messages)}
+}
+
+// isAdapter reports whether a name is of an adapter.
+func (b *Builder) isAdapter(name string) bool {
+	_, found := slices.BinarySearch(b.Adapters, name)
+	return found
 }
 
 // Parameters returns what a row asks for; it is not checked.

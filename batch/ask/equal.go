@@ -100,6 +100,7 @@ func (e *EqualRows) hash(r *engine.Request) uint64 {
 	b := e.scratch[:0]
 	text := func(s string) { b = append(binary.AppendUvarint(b, uint64(len(s))), s...) }
 	text(r.ID)
+	text(r.Adapter)
 	for _, n := range []uint64{
 		uint64(r.N), uint64(r.FirstGeneration), uint64(r.MaxTokens), maphash.Comparable(e.seed, r.Sampling),
 	} {

@@ -52,6 +52,12 @@ func (Models) Identify(ctx context.Context, j *spec.Job, p *process.Process) (pr
 	known := process.Identity{Fingerprint: model.FingerPrint(), Tokenizer: model.TokenizerSource() != "",
 		Template: tokenizer.HasChatTemplate(model.TokenizerSource()), DType: model.DType(),
 		Generation: model.Config.Generation}
+	list, err := openAdapters(ctx, p, j, model)
+	if err != nil {
+		return process.Identity{}, errors.Join(err, model.Close())
+	}
+	known.Adapters = list.digests()
+	list.close()
 	return known, model.Close()
 }
 
@@ -79,11 +85,19 @@ func (Models) OpenSession(ctx context.Context, j *spec.Job, p *process.Process) 
 	if err != nil {
 		return fail(err)
 	}
+	list, err := openAdapters(ctx, p, j, model)
+	if err != nil {
+		return fail(err)
+	}
+	closers = append(closers, list.close)
+	s.Adapters = list.names()
+	cfg := programConfig(p, j, model, tok)
+	cfg.Adapters = list
 	if p.TextOnly {
-		s.Check = engine.NewChecker(programConfig(p, j, model, tok)).Check
+		s.Check = engine.NewChecker(cfg).Check
 		return s, nil
 	}
-	if err := openEngine(ctx, s, p, j, model, tok, func(c func()) { closers = append(closers, c) }); err != nil {
+	if err := openEngine(ctx, s, p, j, cfg, func(c func()) { closers = append(closers, c) }); err != nil {
 		return fail(err)
 	}
 	if p.Opened != nil {
@@ -99,8 +113,8 @@ func (Models) OpenSession(ctx context.Context, j *spec.Job, p *process.Process) 
 }
 
 // openEngine opens the devices and makes the engine on them. What is opened is closed by what closes gets.
-func openEngine(ctx context.Context, s *process.Session, p *process.Process, j *spec.Job, model *models.Checkpoint,
-	tok *tokenizer.Tokenizer, closes func(func())) error {
+func openEngine(ctx context.Context, s *process.Session, p *process.Process, j *spec.Job, cfg engine.Config,
+	closes func(func())) error {
 	backend, err := OpenDevices(ctx, p, &j.Engine)
 	if err != nil {
 		return err
@@ -122,8 +136,7 @@ func openEngine(ctx context.Context, s *process.Session, p *process.Process, j *
 	if err != nil {
 		return err
 	}
-	cfg := programConfig(p, j, model, tok)
-	if cfg.DraftModel, err = openDraftModel(ctx, p, j, model, tok); err != nil {
+	if cfg.DraftModel, err = openDraftModel(ctx, p, j, cfg.Model, cfg.Tokenizer); err != nil {
 		return err
 	}
 	if cfg.DraftModel != nil {
@@ -169,7 +182,10 @@ func PlanConfig(ctx context.Context, p *process.Process, j *spec.Job, model *mod
 		return nil, engine.Config{}, err
 	}
 	cfg := programConfig(p, j, model, tok)
-	cfg.DraftModel, err = openDraftModel(ctx, p, j, model, tok)
+	if cfg.DraftModel, err = openDraftModel(ctx, p, j, model, tok); err != nil {
+		return j, cfg, err
+	}
+	cfg.Adapters, err = openAdapters(ctx, p, j, model)
 	return j, cfg, err
 }
 

@@ -42,7 +42,8 @@ type Session struct {
 	Fingerprint string        // fingerprint of the weights
 	Config      models.Config // config of the model; zero if it has none
 	// Device is the plugin's name for the kind of its devices, such as "cpu" or "NVIDIA H200"; empty without a plugin.
-	Device string
+	Device   string
+	Adapters []string // names of the adapters that rows may name, sorted
 	// TokenText returns the bytes that a token adds to a text, or the name of a special token. It is nil without a
 	// tokenizer.
 	TokenText promptset.TokenText
@@ -65,7 +66,7 @@ func NewBuilder(j *spec.Job, s *Session, messages io.Writer) *ask.Builder {
 
 // Serve has a builder make requests for this session.
 func (s *Session) Serve(b *ask.Builder) {
-	b.Text, b.MaxModelLen = &s.Text, func() int { return s.Plan().MaxModelLen }
+	b.Text, b.MaxModelLen, b.Adapters = &s.Text, func() int { return s.Plan().MaxModelLen }, s.Adapters
 }
 
 // Engines are the session's, all of the same model.
@@ -100,4 +101,6 @@ type Identity struct {
 	DType       dtypes.DType // its own: see models.Checkpoint
 	// Generation are the defaults of sampling that its files ask for.
 	Generation arch.Generation
+	// Adapters are the digests of the adapters that rows may name, by name.
+	Adapters map[string]string
 }

@@ -18,7 +18,9 @@ type Job struct {
 	Spec
 	Mapping  promptset.Mapping // how rows become prompts, once the files that say so were read
 	Defaults string            // those parameters that the model's files give
-	CutRows  int64             // rows of a part of the job in the output folder, if PartRows is 0
+	// AdapterDigests are those of the adapters that rows may name, once they were opened.
+	AdapterDigests map[string]string
+	CutRows        int64 // rows of a part of the job in the output folder, if PartRows is 0
 }
 
 // Values of [Spec.GenerationConfig].

@@ -46,6 +46,8 @@ type outputSettings struct {
 	PromptAs        string   `json:"prompt_as,omitempty"`
 	Partitions      []string `json:"partitions,omitempty"` // which earlier versions had no columns of
 	Prefix          string   `json:"prefix,omitempty"`     // its SHA-256
+	// Adapters are the digests of the adapters that rows may name.
+	Adapters map[string]string `json:"adapters,omitempty"`
 }
 
 // jobSettings are all settings of a job but the parameters of sampling.
@@ -69,7 +71,7 @@ func (j *Job) outputSettings() outputSettings {
 	s := outputSettings{ChatTemplate: j.ChatTemplate, DType: j.Engine.DType, KVDType: j.Engine.KVDType,
 		Weights: j.Engine.Weights, ServedModels: j.ServedModels, Columns: j.Columns, Exclude: j.Exclude,
 		PromptColumn: j.PromptColumn, IDColumn: j.IDColumn, Template: j.Template, System: j.System,
-		Partitions: j.Partitions}
+		Partitions: j.Partitions, Adapters: j.AdapterDigests}
 	if j.ReasoningParser != reply.Auto {
 		s.ReasoningParser = &j.ReasoningParser
 	}

@@ -51,6 +51,7 @@ func (s *Spec) Validate() error {
 		},
 		func() error { return checkParameters(&s.Sampling) },
 		s.Engine.Validate,
+		s.Adapters.Validate,
 	)
 }
 

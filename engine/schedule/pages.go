@@ -25,11 +25,15 @@ func newNamedPages(cfg *Config) *namedPages {
 }
 
 // seedOf returns the hash that the names of a prompt's pages begin with. Pages of scored prompts have names of their
-// own, so that every page with such a name was scored; so have pages with keys of short divisors.
+// own, so that every page with such a name was scored; so have pages with keys of short divisors, and pages that were
+// run with an adapter.
 func (n *namedPages) seedOf(r *Request) prefix.Hash {
 	seed := n.seed
 	if r.Short {
 		seed = ShortSeed(seed)
+	}
+	if r.Adapter != nil {
+		seed = prefix.Seed("adapter", string(seed[:]), string(r.Adapter.Digest[:]))
 	}
 	if r.Score == 0 {
 		return seed

@@ -155,6 +155,22 @@ func (a *Adapter) Read(tensor string) (low Low, ok bool, err error) {
 	return low, true, nil
 }
 
+// MergeInto folds the adapter into the weights of its base as they are read: see [models.Checkpoint.Add].
+func (a *Adapter) MergeInto(base *models.Checkpoint) error {
+	var list []models.Addend
+	for _, name := range a.Tensors() {
+		low, _, err := a.Read(name)
+		if err != nil {
+			return err
+		}
+		list = append(list, models.Addend{Tensor: name, Rank: low.Rank, Scale: low.Scale, A: low.A, B: low.B})
+	}
+	if err := base.Add(list, "merged adapter "+a.Digest); err != nil {
+		return fmt.Errorf("adapter %s: %w", a.Place, err)
+	}
+	return nil
+}
+
 // encodings are the dtypes of tensors.
 var encodings = map[string]gguf.Type{"F32": gguf.F32, "F16": gguf.F16, "BF16": gguf.BF16}
 

@@ -3,6 +3,7 @@ adapter_goldens.py MODELS ADAPTERS GOLDEN
 
 A trained adapter is random numbers as far as arithmetic is concerned, and large enough to change most tokens."""
 
+import gzip
 import json
 import shutil
 import sys
@@ -116,7 +117,8 @@ def main(models, adapters, golden):
             config["target_modules"].sort()
         (out / "adapter_config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
         cases.append(dict(adapter=name, model=checkpoint, rows=rows))
-    Path(golden).write_text(json.dumps(cases) + "\n")
+    with open(golden, "wb") as f, gzip.GzipFile("", "wb", fileobj=f, mtime=0) as z:
+        z.write((json.dumps(cases) + "\n").encode())
 
 
 if __name__ == "__main__":
