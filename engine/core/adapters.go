@@ -1,8 +1,11 @@
 package core
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
+	"runtime"
+	"sync"
 
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/shapes"
@@ -78,11 +81,17 @@ func (a *arena) close() {
 // PlaceAdapter puts an adapter into a slot, from 0, before the next call.
 func (c *Core) PlaceAdapter(slot int, from *adapter.Adapter) error {
 	a := &c.weights.adapters
-	for i, one := range a.arrays {
-		if err := one.Put(a.backend, a.flats[i], slot, from); err != nil {
-			return err
-		}
-	}
 	a.dirty = true
-	return nil
+	workers := runtime.GOMAXPROCS(0)
+	errs := make([]error, workers)
+	var wg sync.WaitGroup
+	for w := range workers {
+		wg.Go(func() {
+			for i := w; i < len(a.arrays) && errs[w] == nil; i += workers {
+				errs[w] = a.arrays[i].Put(a.backend, a.flats[i], slot, from)
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
 }
