@@ -20,6 +20,8 @@ import (
 type (
 	// Config describes an engine.
 	Config = config.Config
+	// Adapter is a low-rank adapter by its name: see [Config].Adapters.
+	Adapter = config.Adapter
 	// Plan reports what an engine settled on.
 	Plan = config.Plan
 	// Inspection is a time at which the engine's tables can be looked at, for [Config.Inspect].

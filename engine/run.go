@@ -115,8 +115,10 @@ func (r *runs) intake(ctx context.Context, requests iter.Seq[*Request]) <-chan *
 	go func() {
 		defer close(intake)
 		for one := range requests {
+			checked := r.checker.Schedule(one)
+			r.checker.Adapters().Expect(checked)
 			select {
-			case intake <- r.checker.Schedule(one):
+			case intake <- checked:
 			case <-ctx.Done():
 				return
 			}
@@ -150,8 +152,8 @@ func (r *runs) prepare(turn *turns.Run) (*schedule.Config, error) {
 		return nil, err
 	}
 	on := newOnDevice(c, r.swapper, r.checker, &r.stats)
-	if on.stops.Arena != nil {
-		run.Stops = on.stops
+	if on.room.Arena != nil || on.room.Adapters != nil {
+		run.Stops, run.ByAdapter = on.room, on.room.Adapters.IsShort()
 	}
 	run.Device = on
 	if r.watch != nil {

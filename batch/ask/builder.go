@@ -2,6 +2,8 @@
 package ask
 
 import (
+	"slices"
+
 	"github.com/quire/quire/data/parameter"
 	"github.com/quire/quire/data/promptset"
 )
@@ -22,10 +24,17 @@ type Builder struct {
 	MaxModelLen func() int
 	Common      CommonPrefix // common prefix of all prompts
 	Leaves      bool         // no row continues another one
+	Adapters    []string     // names of the adapters that rows may name, sorted
 }
 
 // New makes the requests of a job for a model that is open, or will be.
 func New(settings Settings) *Builder { return &Builder{Settings: settings} }
+
+// isAdapter reports whether a name is of an adapter.
+func (b *Builder) isAdapter(name string) bool {
+	_, found := slices.BinarySearch(b.Adapters, name)
+	return found
+}
 
 // Parameters returns what a row asks for; it is not checked.
 func (b *Builder) Parameters(row *promptset.Row) parameter.Set {

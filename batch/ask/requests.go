@@ -38,11 +38,16 @@ func (b *Builder) Requests(row *promptset.Row, from *lineage.Parent) (all []*eng
 
 // request returns the request of a row with one prompt.
 func (b *Builder) request(row *promptset.Row, from *lineage.Parent) (*engine.Request, error) {
-	if name := requests.Of(row).Model(); name != "" && len(b.Settings.ServedModels) > 0 &&
-		!slices.Contains(b.Settings.ServedModels, name) {
+	model := requests.Of(row).Model()
+	if name := model; name != "" && len(b.Settings.ServedModels) > 0 &&
+		!slices.Contains(b.Settings.ServedModels, name) && !b.isAdapter(name) {
 		err := setting.Errorf("there is no model %q; `served-model-name` is %s", name,
 			strings.Join(b.Settings.ServedModels, ", "))
 		return nil, &paramError{err, "model", openai.CodeNoModel}
+	}
+	set := b.Parameters(row)
+	if set.Adapter == "" && b.isAdapter(model) {
+		set.Adapter = model
 	}
 	if err := checkMessages(row); err != nil {
 		return nil, err
@@ -50,7 +55,6 @@ func (b *Builder) request(row *promptset.Row, from *lineage.Parent) (*engine.Req
 	if b.Settings.Embedding != nil {
 		return b.embed(row)
 	}
-	set := b.Parameters(row)
 	tokens, err := b.Prompt(row, from)
 	if err != nil {
 		return nil, err
@@ -90,8 +94,8 @@ func (b *Builder) NewRequest(row *promptset.Row, set *parameter.Set, tokens []in
 		StopTokens: tokensOf(set.StopTokenIDs), LogitBias: set.LogitBias,
 		KeepSpecialTokens: !set.SkipSpecialTokens, Thinking: thinking,
 		Structure: structure, AllowedTokens: tokensOf(set.AllowedTokenIDs), BadWords: badWords,
-		DRYSequenceBreakers: set.DRYSequenceBreakers,
-		TopLogprobs:         set.TopLogprobs, ScorePrompt: set.PromptLogprobs != parameter.NoPromptLogprobs,
+		DRYSequenceBreakers: set.DRYSequenceBreakers, Adapter: set.Adapter,
+		TopLogprobs: set.TopLogprobs, ScorePrompt: set.PromptLogprobs != parameter.NoPromptLogprobs,
 		PromptTopLogprobs: max(0, set.PromptLogprobs),
 		Leaf:              b.Leaves,
 	}, nil

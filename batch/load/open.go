@@ -53,6 +53,12 @@ func (Models) Identify(ctx context.Context, j *spec.Job, p *process.Process) (pr
 		Template: tokenizer.HasChatTemplate(model.TokenizerSource()), DType: model.DType(),
 		Generation: model.Config.Generation, Sentence: model.Sentence,
 		VectorSize: model.Sentence.Size(model.Config.HiddenSize)}
+	list, err := openAdapters(ctx, p, j, model)
+	if err != nil {
+		return process.Identity{}, errors.Join(err, model.Close())
+	}
+	known.Adapters = list.digests()
+	list.close()
 	return known, model.Close()
 }
 
@@ -80,17 +86,25 @@ func (Models) OpenSession(ctx context.Context, j *spec.Job, p *process.Process) 
 	if err != nil {
 		return fail(err)
 	}
+	list, err := openAdapters(ctx, p, j, model)
+	if err != nil {
+		return fail(err)
+	}
+	closers = append(closers, list.close)
+	s.Adapters = list.names()
+	cfg := programConfig(p, j, model, tok)
+	cfg.Adapters = list
 	switch closes := func(c func()) { closers = append(closers, c) }; {
 	case p.TextOnly && j.Embeds():
 		s.Check = EncoderConfig(p, j, model).Check
 		return s, nil
 	case p.TextOnly:
-		s.Check = engine.NewChecker(programConfig(p, j, model, tok)).Check
+		s.Check = engine.NewChecker(cfg).Check
 		return s, nil
 	case j.Embeds():
 		err = openEncoder(ctx, s, p, j, model, closes)
 	default:
-		err = openEngine(ctx, s, p, j, model, tok, closes)
+		err = openEngine(ctx, s, p, j, cfg, closes)
 	}
 	if err != nil {
 		return fail(err)
@@ -108,8 +122,8 @@ func (Models) OpenSession(ctx context.Context, j *spec.Job, p *process.Process) 
 }
 
 // openEngine opens the devices and makes the engine on them. What is opened is closed by what closes gets.
-func openEngine(ctx context.Context, s *process.Session, p *process.Process, j *spec.Job, model *models.Checkpoint,
-	tok *tokenizer.Tokenizer, closes func(func())) error {
+func openEngine(ctx context.Context, s *process.Session, p *process.Process, j *spec.Job, cfg engine.Config,
+	closes func(func())) error {
 	backend, err := openBackend(ctx, s, p, j, closes)
 	if err != nil {
 		return err
@@ -118,8 +132,7 @@ func openEngine(ctx context.Context, s *process.Session, p *process.Process, j *
 	if err != nil {
 		return err
 	}
-	cfg := programConfig(p, j, model, tok)
-	if cfg.DraftModel, err = openDraftModel(ctx, p, j, model, tok); err != nil {
+	if cfg.DraftModel, err = openDraftModel(ctx, p, j, cfg.Model, cfg.Tokenizer); err != nil {
 		return err
 	}
 	if cfg.DraftModel != nil {
@@ -165,7 +178,10 @@ func PlanConfig(ctx context.Context, p *process.Process, j *spec.Job, model *mod
 		return nil, engine.Config{}, err
 	}
 	cfg := programConfig(p, j, model, tok)
-	cfg.DraftModel, err = openDraftModel(ctx, p, j, model, tok)
+	if cfg.DraftModel, err = openDraftModel(ctx, p, j, model, tok); err != nil {
+		return j, cfg, err
+	}
+	cfg.Adapters, err = openAdapters(ctx, p, j, model)
 	return j, cfg, err
 }
 

@@ -117,6 +117,11 @@ func WithModel(ctx context.Context, j *spec.Job, p *process.Process, model proce
 		return nil, err
 	}
 	p.ReportDefaults(j)
+	if len(model.Adapters) > 0 {
+		next := *j
+		next.AdapterDigests = model.Adapters
+		j = &next
+	}
 	return j, nil
 }
 

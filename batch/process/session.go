@@ -45,7 +45,8 @@ type Session struct {
 	// Checkpoint has the weights that the engine was opened with. It is nil if that is not a model of package models.
 	Checkpoint *models.Checkpoint
 	// Device is the plugin's name for the kind of its devices, such as "cpu" or "NVIDIA H200"; empty without a plugin.
-	Device string
+	Device   string
+	Adapters []string // names of the adapters that rows may name, sorted
 	// TokenText returns the bytes that a token adds to a text, or the name of a special token. It is nil without a
 	// tokenizer.
 	TokenText promptset.TokenText
@@ -71,7 +72,7 @@ func NewBuilder(j *spec.Job, s *Session) *ask.Builder {
 
 // Serve has a builder make requests for this session.
 func (s *Session) Serve(b *ask.Builder) {
-	b.Text, b.MaxModelLen = &s.Text, func() int { return s.Plan().MaxModelLen }
+	b.Text, b.MaxModelLen, b.Adapters = &s.Text, func() int { return s.Plan().MaxModelLen }, s.Adapters
 }
 
 // Engines are the session's, all of the same model.
@@ -109,4 +110,6 @@ type Identity struct {
 	// Sentence is what its files say about embeddings, and VectorSize the length of its vectors.
 	Sentence   sentence.Settings
 	VectorSize int
+	// Adapters are the digests of the adapters that rows may name, by name.
+	Adapters map[string]string
 }

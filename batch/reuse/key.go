@@ -36,6 +36,7 @@ type Basis struct {
 	TP            string `json:"tp,omitempty"`
 	EP            string `json:"ep,omitempty"`
 	Layers        string `json:"layers,omitempty"`
+	Adapters      string `json:"adapters,omitempty"` // digests, by the names that requests have
 	// Only the kernels in C compute a row in the same way whatever these are.
 	KV            string `json:"kv,omitempty"`
 	MaxSeqs       int    `json:"max_seqs,omitempty"`
@@ -59,7 +60,7 @@ func BasisOf(job *jobstate.Description) Basis {
 	b := Basis{OutputVersion: job.OutputVersion, Model: job.Model, Arithmetic: job.Arithmetic,
 		Backend: text("backend"), Kernels: text("kernels"), Weights: text("weights"),
 		DType: job.Settled.DType, KVDType: job.Settled.KVDType,
-		TP: text("tp"), EP: text("ep"), Layers: text("layers")}
+		TP: text("tp"), EP: text("ep"), Layers: text("layers"), Adapters: text("adapters")}
 	if sizesMatter(b.Arithmetic) {
 		b.KV, b.MaxSeqs, b.PageSize = text("kv"), job.Settled.MaxSeqs, job.Settled.PageSize
 		b.PrefillTokens, b.Runtime = job.Settled.PrefillTokens, job.Runtime

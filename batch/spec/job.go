@@ -20,6 +20,8 @@ type Job struct {
 	Defaults string            // those parameters that the model's files give
 	CutRows  int64             // rows of a part of the job in the output folder, if PartRows is 0
 	Vectors  Vectors           // how its vectors are made, for the task embed
+	// AdapterDigests are the digests of the adapters that rows may name, once they were opened.
+	AdapterDigests map[string]string
 }
 
 // Values of [Spec.GenerationConfig].

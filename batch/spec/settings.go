@@ -49,6 +49,8 @@ type outputSettings struct {
 	Partitions      []string `json:"partitions,omitempty"` // which earlier versions had no columns of
 	Prefix          string   `json:"prefix,omitempty"`     // its SHA-256
 	OnSwap          string   `json:"on_swap,omitempty"`    // "" if the weights stay; the place may differ
+	// Adapters are the digests of the adapters that rows may name.
+	Adapters map[string]string `json:"adapters,omitempty"`
 	vectorSettings
 }
 
@@ -93,7 +95,8 @@ func (j *Job) outputSettings() outputSettings {
 	s := outputSettings{ChatTemplate: j.ChatTemplate, DType: j.Engine.DType, KVDType: j.Engine.KVDType,
 		Weights: j.Engine.Weights, ServedModels: j.ServedModels, Columns: j.Columns, Exclude: j.Exclude,
 		PromptColumn: j.PromptColumn, IDColumn: j.IDColumn, Template: j.Template, System: j.System,
-		Partitions: j.Partitions, OnSwap: string(j.OnSwap), vectorSettings: j.vectorSettings()}
+		Partitions: j.Partitions, OnSwap: string(j.OnSwap), Adapters: j.AdapterDigests,
+		vectorSettings: j.vectorSettings()}
 	if j.ReasoningParser != reply.Auto {
 		s.ReasoningParser = &j.ReasoningParser
 	}

@@ -90,6 +90,7 @@ type Spec struct {
 	Given            []string
 	GenerationConfig string
 	Engine           Engine
+	Adapters         Adapters `json:",omitzero"`
 }
 
 // Default is a job without model, inputs and output.
@@ -104,6 +105,7 @@ func Default() Spec {
 // EngineConfig is the config of the job's engine, without model, tokenizer and backend.
 func (s *Spec) EngineConfig() engine.Config {
 	cfg := s.Engine.Config()
+	cfg.AdapterSlots = s.Adapters.Slots
 	cfg.Features |= engine.FeaturesOf(s.Sampling.Sampling) |
 		engine.ScoringFeatures(s.Sampling.TopLogprobs, s.Sampling.PromptLogprobs) | engine.MeasuresNamed(s.Columns...)
 	if len(s.Sampling.LogitBias) > 0 {
@@ -126,7 +128,7 @@ func (s *Spec) EngineConfig() engine.Config {
 // outputs. Storage has them from then on.
 func (s *Spec) HideURLParameters() (err error) {
 	s.Inputs = slices.Clone(s.Inputs)
-	names := []*string{&s.Model, &s.Output, &s.Engine.DraftModel, &s.Watch}
+	names := []*string{&s.Model, &s.Output, &s.Engine.DraftModel, &s.Watch, &s.Adapters.Merged}
 	for i := range s.Inputs {
 		names = append(names, &s.Inputs[i])
 	}

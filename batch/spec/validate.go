@@ -54,6 +54,7 @@ func (s *Spec) Validate() error {
 		},
 		func() error { return checkParameters(&s.Sampling) },
 		s.Engine.Validate,
+		s.Adapters.Validate,
 	)
 }
 

@@ -33,6 +33,8 @@ type Request struct {
 	// MaxTokens bounds the tokens of a completion; 0, with ScorePrompt, generates none. The engine's MaxModelLen bounds
 	// prompt and completion together.
 	MaxTokens int
+	// Adapter is the name of one of Config.Adapters that prompt and completions are run with; "" is the model itself.
+	Adapter string
 	// Sampling is how tokens are chosen.
 	Sampling sampling.Settings
 	// LogitBias is added to the logits of tokens, -100 to 100.

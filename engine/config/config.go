@@ -100,6 +100,10 @@ type Config struct {
 	DraftModel *models.Checkpoint
 	// SwapWeights keeps memory for a second set of weights beside the model's: see engine.Engine.Swap.
 	SwapWeights bool
+	// Adapters are the low-rank adapters that requests may name. AdapterSlots is how many of them the device has room
+	// for: by default all, or as many as take a quarter of the weights' memory.
+	Adapters     []Adapter
+	AdapterSlots int
 	// ZeroPages clears pages when they are freed, for tenants that must not share memory. Without it pages are cleared
 	// logically.
 	ZeroPages bool
@@ -202,11 +206,14 @@ func (c Config) blocks() func(tensor string) blocks.Format {
 }
 
 // arrays are the arrays of the model's weights, in the form that the engine holds them in.
-func (c Config) arrays() []decoder.Array {
+func (c Config) arrays() []decoder.Array { return decoder.Arrays(c.model(), c.storage()) }
+
+// storage is how the engine holds weights.
+func (c Config) storage() decoder.Storage {
 	weights, _, _ := c.dtypes() // Settle has checked them
 	matrices := map[string]dtypes.DType{"f32": dtypes.Float32, "bf16": dtypes.BFloat16, "f16": dtypes.Float16}
-	return decoder.Arrays(c.model(), decoder.Storage{Backend: c.Backend, DType: weights, Int8: c.Weights == "int8",
-		Blocks: c.blocks(), Matrices: matrices[c.Weights], LayerLoop: c.Layers == LayersLoop})
+	return decoder.Storage{Backend: c.Backend, DType: weights, Int8: c.Weights == "int8",
+		Blocks: c.blocks(), Matrices: matrices[c.Weights], LayerLoop: c.Layers == LayersLoop}
 }
 
 // model is the model's config, with the groups that devices divide its experts among.

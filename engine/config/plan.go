@@ -69,6 +69,11 @@ type Plan struct {
 	DraftWidth int `json:"draft_width,omitempty"`
 	// Drafter is the model that drafts them, if there is one: see Config.DraftModel.
 	Drafter *Drafter `json:"drafter,omitempty"`
+	// Adapters is the number of low-rank adapters that requests may name, AdapterSlots how many of them the device has
+	// room for, and AdapterBytes the memory of that room.
+	Adapters     int   `json:"adapters,omitempty"`
+	AdapterSlots int   `json:"adapter_slots,omitempty"`
+	AdapterBytes int64 `json:"adapter_bytes,omitempty"`
 	// Features are the features that the programs have from the start: see Config.Features. MaskBytes is the device
 	// memory of the states and masks of structured output, if Features includes it.
 	Features  []string `json:"features,omitempty"`
@@ -150,6 +155,9 @@ func (p Plan) String() string {
 	if p.Drafter != nil {
 		row("draft model", "%s", p.Drafter)
 	}
+	if p.Adapters > 0 {
+		row("adapters", "%d, room for %d, %s", p.Adapters, p.AdapterSlots, bytesText(p.AdapterBytes))
+	}
 	if p.Quantization != "" {
 		row("stored as", "%s", p.Quantization)
 	}
@@ -204,12 +212,12 @@ func (p Plan) MaskRoom() string {
 	return fmt.Sprintf("%d states of grammars and %d masks of tokens", p.MaskStates, p.Masks)
 }
 
-// AllWeightBytes is the size of the weights of the model and the draft model.
+// AllWeightBytes is the size of the weights of the model, its adapters and the draft model.
 func (p Plan) AllWeightBytes() int64 {
 	if p.Drafter == nil {
-		return p.WeightBytes
+		return p.WeightBytes + p.AdapterBytes
 	}
-	return p.WeightBytes + p.Drafter.WeightBytes
+	return p.WeightBytes + p.AdapterBytes + p.Drafter.WeightBytes
 }
 
 // PageBytes is the size of a page in all layers, including the draft model's layers.

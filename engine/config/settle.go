@@ -64,6 +64,9 @@ func (s *Settled) settle() (err error) {
 	s.Model.Context = s.MaxModelLen
 	s.ShortRope = s.Model.ShortRope()
 	z.ShortRope = s.ShortRope > 0
+	if err := s.settleAdapters(); err != nil {
+		return err
+	}
 	if err := (slotFinder{s}).find(); err != nil {
 		return err
 	}
@@ -220,6 +223,7 @@ func (s *Settled) Plan() Plan {
 	if z.Reserve {
 		p.Admission = Reserve
 	}
+	p.Adapters, p.AdapterSlots, p.AdapterBytes = len(c.Adapters), z.Adapters, s.AdapterBytes
 	if s.drafter != nil {
 		d := s.drafter.Drafter
 		p.Drafter = &d

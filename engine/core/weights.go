@@ -23,6 +23,7 @@ type weights struct {
 	arrays         []decoder.Array    // of model
 	from           *models.Checkpoint // has the tensors of model
 	version        string             // its fingerprint
+	adapters       arena
 }
 
 // load puts the arrays of the models on the device, one at a time, so that the host holds no second copy of them.
@@ -33,6 +34,9 @@ func (w *weights) load(ctx context.Context, gr *device.Graphs, cfg config.Config
 		if err = loadArrays(ctx, cfg.Backend, &w.drafter, gr.Drafter.Arrays, cfg.DraftModel); err != nil {
 			err = fmt.Errorf("the draft model: %w", err)
 		}
+	}
+	if err == nil {
+		w.adapters, err = newArena(cfg.Backend, gr.AdapterArrays)
 	}
 	return err
 }
@@ -55,6 +59,7 @@ func loadArrays(ctx context.Context, backend compute.Backend, to *[]compute.Buff
 func (w *weights) close() {
 	finalize(w.model)
 	finalize(w.drafter)
+	w.adapters.close()
 	w.model, w.drafter = nil, nil
 }
 

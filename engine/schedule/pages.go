@@ -25,8 +25,8 @@ func newNamedPages(cfg *Config) *namedPages {
 }
 
 // seedOf returns the hash that the names of a prompt's pages begin with. Pages of scored prompts have names of their
-// own, so that every page with such a name was scored; so have pages with keys of short divisors, and pages after a
-// mixed context.
+// own, so that every page with such a name was scored; so have pages with keys of short divisors, pages after a mixed
+// context, and pages that were run with an adapter.
 func (n *namedPages) seedOf(r *Request, mixed int) prefix.Hash {
 	seed := n.seed
 	if mixed > 0 {
@@ -34,6 +34,9 @@ func (n *namedPages) seedOf(r *Request, mixed int) prefix.Hash {
 	}
 	if r.Short {
 		seed = ShortSeed(seed)
+	}
+	if r.Adapter != nil {
+		seed = prefix.Seed("adapter", string(seed[:]), string(r.Adapter.Digest[:]))
 	}
 	if r.Score == 0 {
 		return seed

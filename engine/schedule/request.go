@@ -33,6 +33,8 @@ type Request struct {
 	Leaf bool
 	// Short states that keys are rotated by the short divisors of a longrope; other requests have the long ones.
 	Short bool
+	// Adapter is the low-rank adapter that the tokens are run with; nil for none.
+	Adapter *Adapter
 	// Score asks for scores of the prompt with Score-1 likeliest tokens at each place; 0 asks for none.
 	Score int
 	// Tops is the number of likeliest tokens to report with each generated token.
@@ -77,6 +79,23 @@ func (s Sizes) inherited(r *Request, n int) int {
 		return n
 	}
 	return s.wholePages(max(0, n-1))
+}
+
+// Adapter is a low-rank adapter of the model.
+type Adapter struct {
+	Name   string
+	Number int         // among the adapters of the job, from 0
+	Digest prefix.Hash // of its contents: pages that were run with it have other names
+	// Slot is its place on the device, from 1; 0 if it is not there. The run's goroutine owns it.
+	Slot int32
+}
+
+// InSlot returns the adapter's place on the device, 0 for no adapter.
+func (a *Adapter) InSlot() int32 {
+	if a == nil {
+		return 0
+	}
+	return a.Slot
 }
 
 // Partial is a completion as far as it is generated. Later partials and the completion extend it: the text omits an end

@@ -33,7 +33,7 @@ type scheduler struct {
 
 func newScheduler(cfg *Config) *scheduler {
 	s := &scheduler{Sizes: cfg.Sizes, stats: cfg.Stats, newStream: cfg.NewStream, moved: cfg.Moved,
-		queue: newWaitingQueue(cfg.MaxSeqs), slots: newSlots(cfg.Sizes), names: newNamedPages(cfg)}
+		queue: newWaitingQueue(cfg.MaxSeqs, cfg.ByAdapter), slots: newSlots(cfg.Sizes), names: newNamedPages(cfg)}
 	s.prefixes = newPrefixRows(cfg.Sizes, s.slots.release, cfg.Contexts)
 	s.pool = &pagePool{size: cfg.Pool, idle: cfg.FreePages, free: cfg.FreePages, slots: s.slots, prefixes: s.prefixes}
 	s.host = &hostPages{Sizes: cfg.Sizes, device: cfg.Device, cache: cfg.Host, names: s.names, stats: cfg.Stats}

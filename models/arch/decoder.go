@@ -53,6 +53,18 @@ func (s Stored) withoutPrefix() Stored {
 	return s
 }
 
+// InterleavedRow returns the positions of the rows of q and k that are stored so that a rotation turns neighbours:
+// among the first `turned` rows of a head, row half*turned/2+i, half 0 or 1, is stored as row 2*i+half.
+func InterleavedRow(headDim, turned int) func(row int) int {
+	return func(row int) int {
+		inHead := row % headDim
+		if inHead >= turned {
+			return row
+		}
+		return row - inHead + 2*(inHead%(turned/2)) + inHead/(turned/2)
+	}
+}
+
 // Name returns what [Config.Tensors] calls a tensor; ok is false for tensors without use.
 func (s Stored) Name(name string) (tensor string, ok bool) {
 	for begin, want := range s.Renamed {

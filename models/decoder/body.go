@@ -105,5 +105,6 @@ func apply(w Weights, name string, bias bool, x *Node, o linear.Options) *Node {
 	if bias {
 		o.Bias = w.get(name + biasSuffix)
 	}
+	o.Adapters = w.adaptersOf(name + ".weight")
 	return linear.Apply(x, w.matrix(name+".weight"), o)
 }

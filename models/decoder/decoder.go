@@ -24,6 +24,8 @@ type Embedded struct {
 	Layers *Node // [T, layers*n]: the embeddings of each layer; nil if the model has none
 	// Short, i32[T], is 1 for tokens of sequences that use the short divisors of a longrope; nil if there are none.
 	Short *Node
+	// Adapters, i32[T], are the adapters of the tokens: see [Weights.WithAdapters]. nil if no token has one.
+	Adapters *Node
 }
 
 // Embed looks up the embeddings of tokens, i32[T]. Padding may hold any token id: ids outside the vocabulary read an
@@ -91,6 +93,9 @@ func ScoreBias(cfg models.Config, w Weights, tokens int) *attention.Bias {
 func Hidden(cfg models.Config, w Weights, tokens Embedded, positions, rows *Node, state []*Node,
 	attention AttentionFunc, states StatesFunc) (hidden *Node, after []*Node) {
 	split := splitOf(cfg, positions)
+	if tokens.Adapters != nil {
+		w = w.adapting(tokens.Adapters)
+	}
 	all := body{cfg: split.Local(cfg), whole: cfg, split: split, rows: rows,
 		turns: rotary(cfg, positions, tokens.Short), firstKeys: w.nodes[firstKeysName], group: w.nodes[groupName]}
 	x, state := eachLayer(cfg, w, tokens.Hidden, state, func(current Layer, w Weights, x *Node, state []*Node) (*Node,

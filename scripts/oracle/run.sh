@@ -22,6 +22,7 @@ oracle() {
 oracle make_tiny_models.py testdata/models
 oracle logits_goldens.py testdata/models testdata/goldens
 oracle smollm2_goldens.py "$gguf" testdata/goldens
+oracle adapter_goldens.py testdata/models testdata/adapters testdata/goldens/adapters.json.gz
 oracle config_goldens.py models/testdata/configs.json
 oracle gguf_goldens.py testdata/models "$gguf" models/testdata
 oracle clip_goldens.py testdata/models testdata/goldens models/testdata/olmoe-clip.json

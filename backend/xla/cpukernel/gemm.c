@@ -163,6 +163,7 @@ static void run_parts(int level, q_frame *f, const q_linear *l, int64_t count) {
 		part->rows = q_share(l->rows, count, i + 1) - begin;
 		part->x = (const char *)l->x + begin * l->in * size;
 		if (l->residual) part->residual = (const char *)l->residual + at * size;
+		if (l->addends) part->addends = l->addends + begin * l->out, part->adapters = l->adapters + begin;
 		part->y = (char *)l->y + at * (int64_t)q_size(l->result_dtype);
 		part->scratch = (char *)l->scratch + begin * scratch_of_row(l->in);
 		p.jobs[i] = plan_at(level, 1, part);
@@ -229,7 +230,7 @@ static q_error *read_rows(q_frame *f, const q_array *rows, int64_t most, int64_t
 	return NULL;
 }
 
-q_error *quire_linear(q_frame *f) {
+static q_error *linear(q_frame *f, int adapted) {
 	if (q_skip(f)) return NULL;
 	q_error *e;
 	matrix m = {0};
@@ -241,7 +242,7 @@ q_error *quire_linear(q_frame *f) {
 	if (activation < 0 || activation >= Q_ACTIVATIONS)
 		return q_fail(f, "there is no activation %lld", (long long)activation);
 	int scales;
-	if ((e = q_bool(f, "scales", &scales)) || (e = q_count(f, 3 + scales + bias + residual, 2)) ||
+	if ((e = q_bool(f, "scales", &scales)) || (e = q_count(f, 3 + scales + bias + residual + 2 * adapted, 2)) ||
 		(e = read_matrix(f, q_arg(f, 1), &m, scales)))
 		return e;
 	if (activation == Q_CLAMPED_SWIGLU && !m.gate_up)
@@ -276,6 +277,14 @@ q_error *quire_linear(q_frame *f) {
 		if ((e = q_shape(f, a, "residual", x->dtype, most, columns))) return e;
 		l.residual = a->data;
 	}
+	if (adapted) {
+		const q_array *addends = q_arg(f, next++), *adapters = q_arg(f, next++);
+		if ((e = q_shape(f, addends, "addends", Q_F32, most, m.out)) ||
+			(e = q_shape(f, adapters, "adapters", Q_S32, most)))
+			return e;
+		l.addends = addends->data;
+		l.adapters = adapters->data;
+	}
 	if ((size_t)q_elements(scratch) * q_size(scratch->dtype) < q_linear_scratch(most, m.in))
 		return q_fail(f, "the scratch is too small");
 	l.x = x->data;
@@ -285,6 +294,10 @@ q_error *quire_linear(q_frame *f) {
 	q_linear_run(f, &l);
 	return NULL;
 }
+
+q_error *quire_linear(q_frame *f) { return linear(f, 0); }
+
+q_error *quire_linear_adapted(q_frame *f) { return linear(f, 1); }
 
 struct gather {
 	const int32_t *ids;

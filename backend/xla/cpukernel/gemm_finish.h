@@ -132,11 +132,16 @@ ALWAYS v16 activate(v16 x, int activation) {
 	return x;
 }
 
+// addend_of returns what is added to a row's sums, NULL if nothing is: then the row has the same bits as without.
+static inline const float *addend_of(const q_linear *l, int64_t row) {
+	return l->addends && l->adapters[row] >= 0 ? l->addends + row * l->out : NULL;
+}
+
 // finish computes results from the sums of a block of rows: 16 columns of the panels, at offset at of a row's sums,
 // become the results from column on. dtype and result_dtype are the layer's; n of the columns exist. whole, if not
-// NULL, has the scales of the rows, whose sums are int32.
+// NULL, has the scales of the rows, whose sums are int32. adapted reports whether the layer may have addends.
 ALWAYS void finish(const q_linear_job *j, const float *sums, const float *whole, int64_t row, int64_t rows,
-	int64_t column, int64_t columns, int gate_up, int activation, int dtype, int result_dtype, int64_t n) {
+	int64_t column, int64_t columns, int gate_up, int activation, int dtype, int result_dtype, int64_t n, int adapted) {
 	const q_linear *l = j->l;
 	const int64_t up = Q_WIDE > 1 ? 16 : SUMS; // offset of the sums of the up projection
 	v16 bias[2] = {v16_set(0), v16_set(0)}, scales[2] = {v16_set(1), v16_set(1)};
@@ -152,10 +157,13 @@ ALWAYS void finish(const q_linear_job *j, const float *sums, const float *whole,
 	for (int64_t at = row * columns + column, end = at + rows * columns; at < end; at += columns, sums += PANEL) {
 		v16 y = sums_of(sums, whole);
 		if (scaled) y = v16_mul(y, scales[0]);
+		const float *addend = adapted ? addend_of(l, at / columns) : NULL;
+		if (addend) y = v16_add(y, load16(addend, column, Q_F32, n));
 		if (biased) y = v16_add(y, bias[0]);
 		if (gate_up) {
 			v16 u = sums_of(sums + up, whole);
 			if (scaled) u = v16_mul(u, scales[1]);
+			if (addend) u = v16_add(u, load16(addend, columns + column, Q_F32, n));
 			if (biased) u = v16_add(u, bias[1]);
 			y = activation == Q_CLAMPED_SWIGLU ? clamped_swiglu(y, u) : v16_mul(activate(y, activation), u);
 		} else {
@@ -173,26 +181,32 @@ static __attribute__((noinline)) void finish_any(
 	int64_t columns) {
 	const q_linear *l = j->l;
 	finish(j, sums, whole, row, rows, column, columns, l->gate_up, l->activation, l->dtype, l->result_dtype,
-		least(16, columns - column));
+		least(16, columns - column), 1);
 }
 
 // The code for the options that most layers have.
-#define FINISH(name, gate_up, activation, dtype, result_dtype) \
+#define FINISH(name, gate_up, activation, dtype, result_dtype, adapted) \
 	static __attribute__((noinline)) void name(const q_linear_job *j, const float *sums, const float *whole, \
 		int64_t row, int64_t rows, int64_t column, int64_t columns) { \
-		finish(j, sums, whole, row, rows, column, columns, gate_up, activation, dtype, result_dtype, 16); \
+		finish(j, sums, whole, row, rows, column, columns, gate_up, activation, dtype, result_dtype, 16, adapted); \
 	}
-FINISH(finish_bf16, 0, Q_NONE, Q_BF16, Q_BF16)
-FINISH(finish_bf16_f32, 0, Q_NONE, Q_BF16, Q_F32)
-FINISH(finish_bf16_silu, 1, Q_SILU, Q_BF16, Q_BF16)
-FINISH(finish_f32, 0, Q_NONE, Q_F32, Q_F32)
-FINISH(finish_f32_silu, 1, Q_SILU, Q_F32, Q_F32)
+FINISH(finish_bf16, 0, Q_NONE, Q_BF16, Q_BF16, 0)
+FINISH(finish_bf16_f32, 0, Q_NONE, Q_BF16, Q_F32, 0)
+FINISH(finish_bf16_silu, 1, Q_SILU, Q_BF16, Q_BF16, 0)
+FINISH(finish_f32, 0, Q_NONE, Q_F32, Q_F32, 0)
+FINISH(finish_f32_silu, 1, Q_SILU, Q_F32, Q_F32, 0)
+FINISH(finish_adapted_bf16, 0, Q_NONE, Q_BF16, Q_BF16, 1)
+FINISH(finish_adapted_bf16_silu, 1, Q_SILU, Q_BF16, Q_BF16, 1)
 
 typedef void (*finish_code)(const q_linear_job *, const float *, const float *, int64_t, int64_t, int64_t, int64_t);
 
 static finish_code finish_of(const q_linear *l) {
 	const int silu = l->gate_up && l->activation == Q_SILU;
 	if (!silu && (l->gate_up || l->activation != Q_NONE)) return finish_any;
+	if (l->addends) {
+		if (l->dtype != Q_BF16 || l->result_dtype != Q_BF16) return finish_any;
+		return silu ? finish_adapted_bf16_silu : finish_adapted_bf16;
+	}
 	if (l->dtype == Q_F32) return silu ? finish_f32_silu : finish_f32;
 	if (l->dtype != Q_BF16) return finish_any;
 	if (l->result_dtype == Q_F32) return silu ? finish_any : finish_bf16_f32;

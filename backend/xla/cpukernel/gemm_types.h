@@ -41,6 +41,9 @@ typedef struct {
 	const float *scales;  // [out] in the matrix's own order, if weights are Q_S8
 	const void *bias;     // [out], or NULL
 	const void *residual; // [rows, columns of y], or NULL
+	// addends [rows, out] are added to the products of rows whose adapters, [rows], are not negative; NULL for none
+	const float *addends;
+	const int32_t *adapters;
 	void *y;
 	void *scratch; // q_linear_scratch bytes, aligned to 64
 } q_linear;

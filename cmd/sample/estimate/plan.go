@@ -162,6 +162,9 @@ func runPlan(ctx context.Context, env *cli.Environment, o *planOptions) error {
 	if config.DraftModel != nil {
 		defer config.DraftModel.Close()
 	}
+	for _, a := range config.Adapters {
+		defer a.Close()
+	}
 	if o.compile && config.Tokenizer == nil {
 		fmt.Fprintf(env.Stderr, "%s has no tokenizer: with one, sample run compiles other programs\n", job.Model)
 	}

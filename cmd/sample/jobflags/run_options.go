@@ -175,6 +175,7 @@ func (o *Options) defineEngine(s *pflag.FlagSet) {
 	o.definePages(s)
 	o.defineSpeculation(s)
 	o.defineFeatures(s)
+	o.defineAdapters(s)
 	o.defineDevices(s)
 	s.IntVar(&o.Spec.Engine.PrefillTokens, "prefill-tokens", 0,
 		"`TOKENS` maximum prompt tokens per step (default: 128 on CPUs; 128 to 1024 on TPUs and GPUs, by the chip's "+

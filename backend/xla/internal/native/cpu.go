@@ -86,10 +86,10 @@ var cpuKernels = map[string]kernel{
 		attrs: map[string]attribute{"in": integer, "out": integer, "gate_up": boolean, "scales": boolean,
 			"blocks": integer},
 	},
-	"linear": {
-		target: "quire_linear",
-		attrs: map[string]attribute{"in": integer, "out": integer, "gate_up": boolean, "scales": boolean,
-			"activation": integer, "bias": boolean, "residual": boolean, "blocks": integer},
+	"linear":         {target: "quire_linear", attrs: linearAttrs},
+	"linear_adapted": {target: "quire_linear_adapted", attrs: linearAttrs},
+	"low_rank": {
+		target: "quire_low_rank", attrs: map[string]attribute{"in": integer, "rank": integer, "out": integer},
 	},
 	"linear_heads": {target: "quire_linear_heads", attrs: map[string]attribute{"in": integer, "out": integer}},
 	"experts": {
@@ -107,6 +107,9 @@ var cpuKernels = map[string]kernel{
 	},
 	"pool_rows": {target: "quire_pool_rows", attrs: map[string]attribute{"largest": boolean}},
 }
+
+var linearAttrs = map[string]attribute{"in": integer, "out": integer, "gate_up": boolean, "scales": boolean,
+	"activation": integer, "bias": boolean, "residual": boolean, "blocks": integer}
 
 var attentionAttrs = map[string]attribute{"scale": float, "soft_cap": float, "window": integer, "paged": boolean,
 	"by_head": boolean}

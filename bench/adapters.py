@@ -1,0 +1,113 @@
+#!/usr/bin/env python3
+"""Measures what LoRA adapters cost: bench/adapters.py SAMPLE [MODEL] [--rounds 3] [--many 100]
+
+Makes random adapters of rank 16 for all projections of SmolLM2-135M (or MODEL), and runs the same rows in turns:
+without adapters, with one adapter in every row, and with many adapters of 10 rows each. Prints tokens a second, and the
+ratios. Needs no Python package."""
+
+import argparse
+import json
+import os
+import random
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+SIZES = dict(  # of SmolLM2-135M: outputs, inputs
+    q_proj=(576, 576),
+    k_proj=(192, 576),
+    v_proj=(192, 576),
+    o_proj=(576, 576),
+    gate_proj=(1536, 576),
+    up_proj=(1536, 576),
+    down_proj=(576, 1536),
+)
+LAYERS, RANK = 30, 16
+
+
+def adapter(folder, seed):
+    """Writes an adapter of small random numbers in bfloat16."""
+    rng = random.Random(seed)
+    folder.mkdir(parents=True)
+    config = dict(peft_type="LORA", r=RANK, lora_alpha=RANK, target_modules=list(SIZES))
+    (folder / "adapter_config.json").write_text(json.dumps(config))
+    header, body, offset = {}, [], 0
+    for layer in range(LAYERS):
+        for name, (out, inputs) in SIZES.items():
+            part = "mlp" if name in ("gate_proj", "up_proj", "down_proj") else "self_attn"
+            for side, rows, columns in (("A", RANK, inputs), ("B", out, RANK)):
+                # The sign and the mantissa of a bfloat16 are random; the exponent is that of 0.0039 to 0.0078.
+                bits = rng.getrandbits(16 * rows * columns).to_bytes(2 * rows * columns, "little")
+                body.append(bytes(b & 0x80 | 0x3B if i % 2 else b for i, b in enumerate(bits)))
+                key = f"base_model.model.model.layers.{layer}.{part}.{name}.lora_{side}.weight"
+                size = 2 * rows * columns
+                header[key] = dict(dtype="BF16", shape=[rows, columns], data_offsets=[offset, offset + size])
+                offset += size
+    text = json.dumps(header).encode()
+    (folder / "adapter_model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + b"".join(body))
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("sample")
+    parser.add_argument("model", nargs="?", default="smollm2")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--many", type=int, default=100)
+    parser.add_argument("--rows", type=int, default=256)
+    parser.add_argument("--tokens", type=int, default=64)
+    parser.add_argument("--threads", type=int, default=0)
+    o = parser.parse_args()
+    work = Path(tempfile.mkdtemp(prefix="adapters-"))
+    for i in range(o.many):
+        if i == 0 or o.many > 1:
+            adapter(work / "all" / f"a{i:04}", i)
+    shutil.copytree(work / "all" / "a0000", work / "one" / "a0000")
+    rng = random.Random(1)
+    prompts = [[rng.randrange(100, 40000) for _ in range(32)] for _ in range(max(o.rows, 10 * o.many))]
+
+    def rows(name, of, count):
+        with open(work / f"{name}.jsonl", "w") as f:
+            for i in range(count):
+                row = dict(id=str(i), prompt_token_ids=prompts[i])
+                if of(i):
+                    row["adapter"] = of(i)
+                f.write(json.dumps(row) + "\n")
+
+    rows("none", lambda i: None, o.rows)
+    rows("one", lambda i: "a0000", o.rows)
+    rows("same", lambda i: "a0000", 10 * o.many)
+    rows("many", lambda i: f"a{i // 10:04}", 10 * o.many)
+
+    def run(name, folder):
+        out = work / "out"
+        shutil.rmtree(out, ignore_errors=True)
+        command = [o.sample, "run", "-m", o.model, "-i", work / f"{name}.jsonl", "-o", out, "--max-tokens", o.tokens]
+        command += ["--ignore-eos", "--dtype", "bf16", "--weights", "bf16", "--max-seqs", 64, "--max-model-len", 256]
+        command += ["--report", work / "report.json", "-q"] + (["--adapters", work / folder] if folder else [])
+        env = dict(os.environ, **({"GOMAXPROCS": str(o.threads)} if o.threads else {}))
+        subprocess.run([str(c) for c in command], check=True, env=env)
+        report = json.loads((work / "report.json").read_text())
+        stats = report.get("engine", report)["stats"] if "stats" in report.get("engine", report) else report["stats"]
+        return stats["generated_tokens"] / stats["wall_seconds"], stats
+
+    kinds = [("none", None), ("one", "one")] + ([("same", "one"), ("many", "all")] if o.many > 1 else [])
+    best = {name: [] for name, _ in kinds}
+    for _ in range(o.rounds):
+        for name, folder in kinds:
+            rate, stats = run(name, folder)
+            best[name].append(rate)
+            print(f"{name:5} {rate:8.1f} tokens/s, {stats.get('adapter_loads', 0)} loads", file=sys.stderr)
+    top = {name: max(rates) for name, rates in best.items()}
+    for name, rates in best.items():
+        print(f"{name:5} {' '.join(f'{r:.1f}' for r in rates)} tokens/s")
+    print(f"rank {RANK} in every row: {top['none'] / top['one'] - 1:+.1%} time")
+    if "many" in top:
+        print(f"{o.many} adapters of 10 rows: {top['same'] / top['many']:.3f} of the time of one adapter")
+    shutil.rmtree(work)
+
+
+if __name__ == "__main__":
+    main()
