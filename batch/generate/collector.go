@@ -56,7 +56,8 @@ type collector struct {
 	before    tally.Counts
 	generated tally.Counts   // what this process did; with before it is what the job has come to
 	errors    []setting.Text // the first few
-	err       error          // error of the writer or the journal; nothing is written after it
+	judged    judgedRows
+	err       error // error of the writer or the journal; nothing is written after it
 	record    []byte
 }
 
@@ -70,7 +71,8 @@ type collecting struct {
 	columns        []string       // columns that the output has on request
 	replies        *replySplitter // nil if texts stay whole
 	observer       *observe.Observer
-	lineage        stage // nil if no row continues another one
+	lineage        stage    // nil if no row continues another one
+	judging        *judging // nil if completions are not judged
 }
 
 // stage is the part of the rows' lineage that the collector uses. The collector's lock is taken before the stage's.
@@ -92,6 +94,7 @@ type pendingRow struct {
 	failed    error // the first error of this process; guarded by collector.mu
 	started   time.Time
 
+	judged  *judgedRow          // nil if its completions are not judged
 	done    []completion.Result // earlier results, until the row is launched
 	early   bool                // started before its place, for its children: it is not written when it is finished
 	counted bool                // its results are: before its place, or at it
@@ -123,7 +126,7 @@ func (c *collector) begin(ctx context.Context, row *promptset.Row, n int, early 
 		if c.mayBegin() {
 			break
 		}
-		if c.lineage != nil && c.lineage.Ready() {
+		if c.lineage != nil && c.lineage.Ready() || len(c.judged.wanting) > 0 {
 			return nil, nil
 		}
 		c.room.Wait()
@@ -156,8 +159,11 @@ func (c *collector) reach(p *pendingRow) bool {
 
 // mayBegin reports whether another row may be started. The caller holds the lock.
 func (c *collector) mayBegin() bool {
-	rows := len(c.running) + c.waiting
-	if c.window > 0 && c.lineage == nil && rows >= c.window && len(c.running) >= c.enough {
+	rows, busy := len(c.running)+c.waiting, len(c.running)
+	if c.judging != nil { // rows that wait for verdicts leave slots to others
+		busy = c.judged.asked
+	}
+	if c.window > 0 && c.lineage == nil && rows >= c.window && busy >= c.enough {
 		return false
 	}
 	return rows < c.inFlight && c.waitingBytes < bytesWaiting
@@ -178,6 +184,9 @@ func (c *collector) fail(p *pendingRow, err error) error {
 
 // restore adds completions to a row that were generated before.
 func (c *collector) restore(p *pendingRow, results []completion.Result) error {
+	if p.judged != nil {
+		return c.restoreJudged(p, results)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i := range results {
@@ -206,22 +215,29 @@ func (c *collector) add(p *pendingRow, done *engine.Completion) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	whole := ask.Refused(done.Err)
+	if whole {
+		c.given(p, done.Request.FirstGeneration, done.Request.N)
+	} else {
+		c.given(p, done.Generation, 1)
+	}
 	if p.ended || c.err != nil {
 		return c.err
 	}
 	if p.failed == nil {
 		p.failed = done.Err
 	}
-	whole := ask.Refused(done.Err)
+	switch {
+	case p.judged == nil:
+	case !whole:
+		return c.addJudged(p, &r)
+	case len(p.requests) > 1:
+		return c.addRefusal(p, &r, done.Request.N)
+	}
 	// A refusal costs nothing to repeat, and its text may depend on the available memory.
 	if !whole {
-		c.record, _ = r.AppendBinary(c.record[:0])
-		end := c.observer.Span("journal a completion")
-		c.err = c.journal.Append(p.row.Index, c.record)
-		end("bytes", len(c.record))
-		if c.err != nil {
-			c.room.Broadcast()
-			return c.err
+		if err := c.append(p, &r); err != nil {
+			return err
 		}
 	}
 	p.counted = p.early && whole
@@ -239,6 +255,18 @@ func (c *collector) add(p *pendingRow, done *engine.Completion) error {
 	}
 	defer c.observer.Span("write a row")("row", p.row.Index)
 	return c.finish(p)
+}
+
+// append puts a completion into the journal. The caller holds the lock.
+func (c *collector) append(p *pendingRow, r *completion.Result) error {
+	c.record, _ = r.AppendBinary(c.record[:0])
+	end := c.observer.Span("journal a completion")
+	c.err = c.journal.Append(p.row.Index, c.record)
+	end("bytes", len(c.record))
+	if c.err != nil {
+		c.room.Broadcast()
+	}
+	return c.err
 }
 
 // onRequest takes what a completion has alongside what all have.
@@ -304,6 +332,7 @@ func (c *collector) finish(p *pendingRow) error {
 	}
 	p.ended = true
 	delete(c.running, p)
+	c.endJudging(p)
 	slices.SortFunc(p.results, func(a, b completion.Result) int { return cmp.Compare(a.Generation, b.Generation) })
 	p.results = promptset.Settled(c.format, p.results)
 	if c.lineage != nil {
@@ -366,6 +395,12 @@ func (c *collector) unfinished() []*pendingRow {
 func (c *collector) requests(p *pendingRow) []*engine.Request {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if p.ended {
+		return nil
+	}
+	if p.judged != nil {
+		return requestsOf(p.requests, c.wave(p.judged))
+	}
 	have := make([]int, len(p.results))
 	for i, r := range p.results {
 		have[i] = r.Generation
@@ -423,7 +458,7 @@ func (c *collector) partialRows() (rows int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for p := range c.running {
-		if len(p.results)+len(p.done) > 0 {
+		if len(p.results)+len(p.done) > 0 || p.judged != nil && len(p.judged.known) > 0 {
 			rows++
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/quire/quire/batch/process"
 	"github.com/quire/quire/batch/resume"
 	"github.com/quire/quire/batch/spec"
+	"github.com/quire/quire/batch/verdict"
 	"github.com/quire/quire/engine"
 )
 
@@ -62,6 +63,8 @@ type Generator struct {
 	Session *process.Session // nil while no engine is open
 	last    *process.Session // the previous session
 
+	judge *verdict.Judge // nil while nothing is judged
+
 	restarts int
 	again    bool         // the engine is opened after a failure
 	resized  bool         // the engine is opened with other sizes than the last one
@@ -104,6 +107,39 @@ func (g *Generator) Release() {
 		g.Session.Release()
 		g.Session = nil
 	}
+}
+
+// Close gives back all that the generator has.
+func (g *Generator) Close() error {
+	g.Release()
+	if g.judge == nil {
+		return nil
+	}
+	return g.judge.Close()
+}
+
+// judgeUnit returns how a unit's completions are judged, nil if they are not. ctx is what a report to the unit's
+// listener may take.
+func (g *Generator) judgeUnit(ctx context.Context, u *Unit) (*judging, error) {
+	settings := &g.Job.Accept
+	if !settings.Judges() {
+		return nil, nil
+	}
+	if g.judge == nil {
+		verifier, err := verdict.New(settings)
+		if err != nil {
+			return nil, err
+		}
+		g.judge = verdict.NewJudge(verifier, settings.AtOnce())
+	}
+	return &judging{settings: settings, judge: g.judge, slots: g.Session.Slots(), told: func(err error) {
+		if err != nil {
+			u.Listener.WriteFailed(ctx, u, err)
+		} else {
+			u.Listener.Progressed(ctx, u)
+		}
+		g.Active.notify()
+	}}, nil
 }
 
 // Claim makes the job, with what the engine settled on, the folder's job, if there is none yet. It returns resized if
@@ -196,14 +232,24 @@ func (g *Generator) attempt(ctx context.Context, units source) (ending, error) {
 	}
 	ctx, cancel := context.WithCancel(ctx) // lets go of the reading goroutine when the loop is left early
 	defer cancel()
-	watch := process.WatchDevice(g.Process, g.Session, g.Active.idle)
-	defer watch.Stop()
 	in := &intake{active: &g.Active, units: units, rows: map[*engine.Request]*requested{}}
+	watch := process.WatchDevice(g.Process, g.Session, in.idle)
+	defer watch.Stop()
+	if g.Job.Accept.Stops() {
+		// What is left in the engine when all rows are decided is in vain, and the last verdict may come from elsewhere.
+		defer g.Active.whenIdle(func() {
+			if in.over() {
+				cancel()
+			}
+		})()
+	}
 	var failure error
 	for c, err := range g.Session.Run(ctx, in.requests(ctx)) {
 		watch.Alive()
 		if err != nil {
-			failure = err
+			if failure = err; g.Job.Accept.Stops() && in.over() && g.Active.idle() {
+				failure = nil // all is decided
+			}
 			cancel()
 			break
 		}
@@ -240,8 +286,31 @@ type intake struct {
 	resized bool
 	failure error
 
-	mu   sync.Mutex
-	rows map[*engine.Request]*requested // rows of the outstanding completions
+	mu    sync.Mutex
+	rows  map[*engine.Request]*requested // rows of the outstanding completions
+	ended bool                           // no more requests come
+}
+
+// idle reports whether the engine has nothing to do.
+func (in *intake) idle() bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return len(in.rows) == 0
+}
+
+// over reports whether the source has given all that it had.
+func (in *intake) over() bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.ended
+}
+
+// end notes that no more requests come.
+func (in *intake) end() {
+	in.mu.Lock()
+	in.ended = true
+	in.mu.Unlock()
+	in.active.notify()
 }
 
 // requested is the row of a request.
@@ -254,6 +323,7 @@ type requested struct {
 // requests yields requests of units that were started before, then of new units.
 func (in *intake) requests(ctx context.Context) iter.Seq[*engine.Request] {
 	return func(yield func(*engine.Request) bool) {
+		defer in.end()
 		units := in.active.List()
 		for {
 			for _, u := range units {

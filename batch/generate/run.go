@@ -23,7 +23,7 @@ import (
 func Run(ctx context.Context, saved *resume.Saved, started time.Time) (*Report, error) {
 	prepare.WarnAboutInput(ctx, saved.Process, saved.Opened)
 	g := NewGenerator(saved.Process, saved.Job, saved.Opened)
-	defer g.Release()
+	defer g.Close()
 	u, err := g.beginRest(ctx, saved)
 	if err != nil {
 		return nil, err
@@ -95,6 +95,7 @@ func (g *Generator) publish(ctx context.Context, u *Unit, started time.Time, run
 	p, saved := g.Process, u.Saved
 	runErr = u.nameRows(runErr)
 	u.Rows.Stop()
+	u.EndCollecting()
 	done, drawn, _ := u.Out.Counts()
 	p.Progress.Finish(done, drawn)
 	interrupted := ctx.Err() != nil && !p.Hosts.Lost()

@@ -37,7 +37,7 @@ func Stream(ctx context.Context, p *process.Process, j *spec.Job, started time.T
 		return nil, err
 	}
 	g := NewGenerator(p, in.opened.Job, in.opened)
-	defer g.Release()
+	defer g.Close()
 	if err := g.open(ctx); err != nil {
 		return nil, err
 	}
@@ -157,8 +157,12 @@ func (g *Generator) beginStream(ctx context.Context, in *streamed) (*Unit, *prom
 	if how.replies, err = newReplySplitter(p, j, g.Session, in.schema); err != nil {
 		return nil, nil, err
 	}
-	u := &Unit{process: p, reader: in.err, builder: g.builder, Out: newCollector(writer, discardJournal{}, how),
-		Rows: newRowQueue(in.rows(ctx), nil), Listener: &onlyUnit{progress: p.Progress, active: &g.Active}}
+	u := &Unit{process: p, reader: in.err, builder: g.builder, Rows: newRowQueue(in.rows(ctx), nil),
+		Listener: &onlyUnit{progress: p.Progress, active: &g.Active}}
+	if how.judging, err = g.judgeUnit(ctx, u); err != nil {
+		return nil, nil, err
+	}
+	u.Out = newCollector(writer, discardJournal{}, how)
 	u.Rows.await = in.await
 	return u, writer, nil
 }
@@ -173,6 +177,7 @@ func (g *Generator) finishStream(ctx context.Context, u *Unit, writer *promptset
 	runErr error) (*Report, error) {
 	runErr = u.nameRows(runErr)
 	u.Rows.Stop()
+	u.EndCollecting()
 	done, drawn, _ := u.Out.Counts()
 	g.Process.Progress.Finish(done, drawn)
 	interrupted := ctx.Err() != nil

@@ -23,6 +23,9 @@ const (
 // a column of its input, or a line of a batch file sets. An input of nil is not known.
 func (s *Spec) ColumnsOf(input *promptset.Schema) []string {
 	names := slices.Clone(s.Columns)
+	if s.Accept.Judges() {
+		names = append(names, completion.JudgedColumns()...)
+	}
 	var given []string
 	if input != nil {
 		given = input.Parameters()
@@ -47,7 +50,7 @@ func (s *Spec) ColumnsOf(input *promptset.Schema) []string {
 func SetColumnsOf(job *jobstate.Description, o *promptset.WriterOptions) {
 	existing, _ := settingsOf(job)
 	s := &Spec{Columns: existing.Columns, Exclude: existing.Exclude, Partitions: existing.Partitions,
-		Sampling: parameter.Defaults(), KeepPartitions: existing.Folders}
+		Sampling: parameter.Defaults(), KeepPartitions: existing.Folders, Accept: AcceptOf(job)}
 	for setting, target := range map[string]*int{"top_logprobs": &s.Sampling.TopLogprobs,
 		"prompt_logprobs": &s.Sampling.PromptLogprobs} {
 		if _, given := job.Settings[setting]; given {

@@ -7,6 +7,7 @@ import (
 	"maps"
 
 	"github.com/quire/quire/batch/jobstate"
+	"github.com/quire/quire/batch/verdict"
 	"github.com/quire/quire/data/promptset"
 	"github.com/quire/quire/data/promptset/folder"
 	"github.com/quire/quire/engine"
@@ -46,6 +47,8 @@ type outputSettings struct {
 	PromptAs        string   `json:"prompt_as,omitempty"`
 	Partitions      []string `json:"partitions,omitempty"` // which earlier versions had no columns of
 	Prefix          string   `json:"prefix,omitempty"`     // its SHA-256
+	// nil for jobs that judge nothing
+	Accept *verdict.Settings `json:"accept,omitempty"`
 }
 
 // jobSettings are all settings of a job but the parameters of sampling.
@@ -69,7 +72,7 @@ func (j *Job) outputSettings() outputSettings {
 	s := outputSettings{ChatTemplate: j.ChatTemplate, DType: j.Engine.DType, KVDType: j.Engine.KVDType,
 		Weights: j.Engine.Weights, ServedModels: j.ServedModels, Columns: j.Columns, Exclude: j.Exclude,
 		PromptColumn: j.PromptColumn, IDColumn: j.IDColumn, Template: j.Template, System: j.System,
-		Partitions: j.Partitions}
+		Partitions: j.Partitions, Accept: j.Accept.Identity()}
 	if j.ReasoningParser != reply.Auto {
 		s.ReasoningParser = &j.ReasoningParser
 	}
@@ -136,6 +139,14 @@ func settingsOf(job *jobstate.Description) (s jobSettings, ok bool) {
 		err = json.Unmarshal(text, &s)
 	}
 	return s, err == nil
+}
+
+// AcceptOf returns how a job judges completions.
+func AcceptOf(job *jobstate.Description) (accept verdict.Settings) {
+	if s, _ := settingsOf(job); s.Accept != nil {
+		accept = *s.Accept
+	}
+	return accept
 }
 
 // MappingOf is the mapping of prompts in a job's settings. They do not contain the text of a prefix, and a different

@@ -4,6 +4,7 @@ package spec
 import (
 	"slices"
 
+	"github.com/quire/quire/batch/verdict"
 	"github.com/quire/quire/data/parameter"
 	"github.com/quire/quire/data/promptset"
 	"github.com/quire/quire/data/storage"
@@ -81,7 +82,9 @@ type Spec struct {
 	// not have another default. GenerationConfig is GenerationAuto or GenerationNone, which reads none.
 	Given            []string
 	GenerationConfig string
-	Engine           Engine
+	// Accept describes how completions are judged, and when a row ends before it has all n.
+	Accept verdict.Settings `json:",omitzero"`
+	Engine Engine
 }
 
 // Default is a job without model, inputs and output.

@@ -29,6 +29,8 @@ type Column struct {
 	// AskedBy holds.
 	Parameter string
 	AskedBy   func(*parameter.Set) bool
+	// Judged reports whether the column exists if and only if the job judges completions.
+	Judged bool
 
 	form form
 	// pointer returns a pointer to the row's value, of the form's type. The writer reads the value through it, and the
@@ -127,7 +129,7 @@ var columns = slices.Concat([]Column{
 	{Name: JSONColumn, Doc: "the text as a value of the job's JSON schema; null if it is not one, for example if it " +
 		"was truncated",
 		OnRequest: true, form: jsonForm{}, pointer: func(o *Row) any { return &o.Text }, varied: true, unread: true},
-}, measureColumns())
+}, measureColumns(), judgedColumns)
 
 // measureColumns are the columns of measures, all on request.
 func measureColumns() (all []Column) {
@@ -162,9 +164,12 @@ func Columns() iter.Seq[*Column] {
 // OnRequest returns names of columns on request in the order of the output, each once. The error names an unknown
 // one.
 func OnRequest(names []string) (ordered []string, err error) {
-	var known []string
+	var known, others []string // others may be named by nobody but the job
 	for c := range Columns() {
-		if c.OnRequest {
+		switch {
+		case c.Judged:
+			others = append(others, c.Name)
+		case c.OnRequest:
 			known = append(known, c.Name)
 		}
 		if c.OnRequest && slices.Contains(names, c.Name) {
@@ -172,7 +177,7 @@ func OnRequest(names []string) (ordered []string, err error) {
 		}
 	}
 	for _, name := range names {
-		if !slices.Contains(known, name) {
+		if !slices.Contains(known, name) && !slices.Contains(others, name) {
 			return nil, fmt.Errorf("is %q, but must be one of %s", name, strings.Join(known, ", "))
 		}
 	}

@@ -24,7 +24,7 @@ var extras = append([]extra{
 	nestedExtra(7, func(r *Result) *[][]float32 { return &r.PromptTopLogprobs }, floatItem),
 	textExtra(8, func(r *Result) *string { return &r.Reasoning }),
 	textExtra(9, func(r *Result) *string { return &r.ToolCalls }),
-}, measureExtras()...)
+}, append(measureExtras(), verdictExtra)...)
 
 func measureExtras() (all []extra) {
 	for m := range measures {

@@ -48,6 +48,9 @@ type Result struct {
 	Reasoning         string // extracted from Text; "" for none
 	ToolCalls         string // a JSON list in the form of OpenAI's API, extracted from Text; "" for none
 
+	Judgment Judgment
+	Verdict  string // what the verifier said; "" for nothing
+
 	Contradicts string // the part of a row that was read back which contradicts its other columns
 	CountAlone  bool   // only the number of tokens was read back
 }
