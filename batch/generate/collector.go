@@ -56,7 +56,7 @@ type collector struct {
 	before    tally.Counts
 	generated tally.Counts   // what this process did; with before it is what the job has come to
 	errors    []setting.Text // the first few
-	judged    judgedRows
+	waves     waves
 	err       error // error of the writer or the journal; nothing is written after it
 	record    []byte
 }
@@ -111,6 +111,9 @@ func (c *collector) wakeWith(ctx context.Context) (stop func() bool) {
 
 func newCollector(w rowWriter, j recorder, how collecting) *collector {
 	c := &collector{w: w, journal: j, collecting: how, running: map[*pendingRow]struct{}{}}
+	if how.judging != nil {
+		c.waves.slots = how.judging.slots
+	}
 	c.room.L = &c.mu
 	return c
 }
@@ -126,7 +129,7 @@ func (c *collector) begin(ctx context.Context, row *promptset.Row, n int, early 
 		if c.mayBegin() {
 			break
 		}
-		if c.lineage != nil && c.lineage.Ready() || len(c.judged.wanting) > 0 {
+		if c.lineage != nil && c.lineage.Ready() || len(c.waves.wanting) > 0 {
 			return nil, nil
 		}
 		c.room.Wait()
@@ -161,7 +164,7 @@ func (c *collector) reach(p *pendingRow) bool {
 func (c *collector) mayBegin() bool {
 	rows, busy := len(c.running)+c.waiting, len(c.running)
 	if c.judging != nil { // rows that wait for verdicts leave slots to others
-		busy = c.judged.asked
+		busy = c.waves.asked
 	}
 	if c.window > 0 && c.lineage == nil && rows >= c.window && busy >= c.enough {
 		return false
@@ -216,10 +219,13 @@ func (c *collector) add(p *pendingRow, done *engine.Completion) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	whole := ask.Refused(done.Err)
-	if whole {
-		c.given(p, done.Request.FirstGeneration, done.Request.N)
-	} else {
-		c.given(p, done.Generation, 1)
+	if p.judged != nil {
+		first, n := done.Generation, 1
+		if whole {
+			first, n = done.Request.FirstGeneration, done.Request.N
+		}
+		c.waves.given(p.judged, first, n)
+		c.room.Broadcast()
 	}
 	if p.ended || c.err != nil {
 		return c.err
@@ -231,8 +237,12 @@ func (c *collector) add(p *pendingRow, done *engine.Completion) error {
 	case p.judged == nil:
 	case !whole:
 		return c.addJudged(p, &r)
-	case len(p.requests) > 1:
-		return c.addRefusal(p, &r, done.Request.N)
+	case len(p.requests) > 1: // as below
+		for range done.Request.N {
+			p.judged.insert(&r, true)
+			r.Generation++
+		}
+		return c.advance(p)
 	}
 	// A refusal costs nothing to repeat, and its text may depend on the available memory.
 	if !whole {
@@ -332,7 +342,7 @@ func (c *collector) finish(p *pendingRow) error {
 	}
 	p.ended = true
 	delete(c.running, p)
-	c.endJudging(p)
+	c.waves.end(p)
 	slices.SortFunc(p.results, func(a, b completion.Result) int { return cmp.Compare(a.Generation, b.Generation) })
 	p.results = promptset.Settled(c.format, p.results)
 	if c.lineage != nil {
@@ -399,7 +409,7 @@ func (c *collector) requests(p *pendingRow) []*engine.Request {
 		return nil
 	}
 	if p.judged != nil {
-		return requestsOf(p.requests, c.wave(p.judged))
+		return requestsOf(p.requests, c.waves.ask(p.judged))
 	}
 	have := make([]int, len(p.results))
 	for i, r := range p.results {

@@ -236,7 +236,7 @@ func (g *Generator) attempt(ctx context.Context, units source) (ending, error) {
 	watch := process.WatchDevice(g.Process, g.Session, in.idle)
 	defer watch.Stop()
 	if g.Job.Accept.Stops() {
-		// What is left in the engine when all rows are decided is in vain, and the last verdict may come from elsewhere.
+		// What is left in the engine when all rows are decided is in vain, and the last verdict comes from elsewhere.
 		defer g.Active.whenIdle(func() {
 			if in.over() {
 				cancel()

@@ -10,14 +10,6 @@ import (
 	"github.com/quire/quire/engine"
 )
 
-// Rows of a job that judges completions are asked for in waves: at first as many generations as the row needs at least,
-// and after each verdict as many as it then needs at least. So none is generated in vain, as long as other rows keep
-// the slots busy. When there are no more rows to start, generations that may turn out to be unneeded fill the slots, up
-// to a share of what the job has kept.
-
-// vainShare bounds the generations that may be in vain: one for so many that are kept.
-const vainShare = 8
-
 // judging describes how a unit has completions judged.
 type judging struct {
 	settings *verdict.Settings
@@ -38,17 +30,7 @@ type judgedRow struct {
 	asked       map[int]bool        // generations that the engine was asked for and has not given
 	waiting     map[int]bool        // generations that wait for a verdict
 	ahead       int                 // how many more than the row needs at least may be asked for
-	queued      bool                // in collector.wanting
-}
-
-// judgedRows are the parts of a collector for rows whose completions are judged. The collector's lock protects them.
-type judgedRows struct {
-	running int           // rows that are not decided
-	wanting []*pendingRow // rows that need more completions
-	asked   int           // completions that the engine was asked for and has not given, also those in vain
-	kept    int           // completions of rows that are decided
-	vain    int           // completions that these had asked for in addition
-	ahead   int           // sum of ahead over the running rows
+	queued      bool                // in waves.wanting
 }
 
 // judgeRow has the completions of a row judged that was begun: most of them at most, from generation first on.
@@ -57,7 +39,7 @@ func (c *collector) judgeRow(p *pendingRow, first, most int) {
 	defer c.mu.Unlock()
 	p.judged = &judgedRow{rule: verdict.NewRule(c.judging.settings, most), first: first, most: most,
 		drawn: map[int]bool{}, asked: map[int]bool{}, waiting: map[int]bool{}}
-	c.judged.running++
+	c.waves.begin(p)
 }
 
 // lacksVerdict reports whether a completion is yet to be judged.
@@ -72,17 +54,20 @@ func (j *judgedRow) decidedBy(done []completion.Result) bool {
 	}
 	row := judgedRow{first: j.first}
 	for i := range done {
-		row.insert(&done[i])
+		row.insert(&done[i], false)
 	}
 	return j.rule.Decided(row.prefix()) > 0
 }
 
 // insert adds a completion that is judged, or has an error.
-func (j *judgedRow) insert(r *completion.Result) {
+func (j *judgedRow) insert(r *completion.Result, drawn bool) {
 	i, there := slices.BinarySearchFunc(j.known, r.Generation,
 		func(k completion.Result, generation int) int { return cmp.Compare(k.Generation, generation) })
 	if !there {
 		j.known = slices.Insert(j.known, i, *r)
+	}
+	if drawn {
+		j.drawn[r.Generation] = true
 	}
 }
 
@@ -109,7 +94,7 @@ func (c *collector) restoreJudged(p *pendingRow, results []completion.Result) er
 		if r := &results[i]; lacksVerdict(r) {
 			c.submit(p, r, false)
 		} else {
-			p.judged.insert(r)
+			p.judged.insert(r, false)
 		}
 	}
 	return c.advance(p)
@@ -126,19 +111,7 @@ func (c *collector) addJudged(p *pendingRow, r *completion.Result) error {
 		c.submit(p, r, true)
 		return nil
 	}
-	p.judged.insert(r)
-	p.judged.drawn[r.Generation] = true
-	return c.advance(p)
-}
-
-// addRefusal adds the error of a request that the engine refused, one of several of its row: one for each completion,
-// so that the row does not depend on which came first. The caller holds the lock.
-func (c *collector) addRefusal(p *pendingRow, r *completion.Result, n int) error {
-	for range n {
-		p.judged.insert(r)
-		p.judged.drawn[r.Generation] = true
-		r.Generation++
-	}
+	p.judged.insert(r, true)
 	return c.advance(p)
 }
 
@@ -174,8 +147,7 @@ func (c *collector) tell(p *pendingRow, r *completion.Result, drawn bool, v verd
 	if err := c.append(p, r); err != nil {
 		return err
 	}
-	p.judged.insert(r)
-	p.judged.drawn[r.Generation] = drawn
+	p.judged.insert(r, drawn)
 	return c.advance(p)
 }
 
@@ -185,17 +157,14 @@ func (c *collector) advance(p *pendingRow) error {
 	prefix := j.prefix()
 	decided := j.rule.Decided(prefix)
 	if decided == 0 {
-		if !j.queued && j.missing() > 0 && len(p.requests) > 0 {
-			j.queued = true
-			c.judged.wanting = append(c.judged.wanting, p)
+		if c.waves.queue(p) {
 			c.room.Broadcast()
 		}
 		return c.err
 	}
 	results := prefix[:decided]
 	j.rule.Conclude(results)
-	c.judged.kept += decided
-	c.judged.vain += len(j.known) - decided + len(j.asked) + len(j.waiting)
+	c.waves.decided(j, decided)
 	p.left = decided
 	for i := range results {
 		c.count(p, &results[i], j.drawn[results[i].Generation])
@@ -203,127 +172,26 @@ func (c *collector) advance(p *pendingRow) error {
 	return c.finish(p)
 }
 
-// endJudging takes a row out that is finished, for whatever reason. The caller holds the lock.
-func (c *collector) endJudging(p *pendingRow) {
-	if p.judged == nil {
-		return
-	}
-	c.judged.running--
-	c.judged.ahead -= p.judged.ahead
-	c.judged.wanting = slices.DeleteFunc(c.judged.wanting, func(o *pendingRow) bool { return o == p })
-	p.judged.known = nil
-}
-
 // wantsMore returns a row that was started and wants more completions, nil if there is none now. With nothing else to
 // start, it may be one that only might need them.
 func (c *collector) wantsMore(othersLeft bool) *pendingRow {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for len(c.judged.wanting) > 0 {
-		p := c.judged.wanting[0]
-		c.judged.wanting, p.judged.queued = c.judged.wanting[1:], false
-		if p.judged.missing() > 0 {
-			return p
-		}
-	}
-	if othersLeft {
-		return nil
-	}
-	if p := c.mightWant(); p != nil {
-		p.judged.ahead++
-		c.judged.ahead++
-		return p
-	}
-	return nil
+	return c.waves.next(othersLeft)
 }
 
-// mightWant returns the row that most likely needs one more completion than it has asked for: the one that is least
-// ahead, and of several the first. It returns nil if slots are busy, or if too much could be in vain. The caller holds
-// the lock.
-func (c *collector) mightWant() (most *pendingRow) {
-	if c.judging == nil || c.judged.asked >= c.judging.slots ||
-		c.judged.vain+c.judged.ahead >= c.judged.kept/vainShare {
-		return nil
-	}
-	for p := range c.running {
-		j := p.judged
-		if j == nil || len(p.requests) == 0 || len(j.known)+len(j.asked)+len(j.waiting) >= j.most {
-			continue
-		}
-		if most == nil || j.ahead < most.judged.ahead ||
-			j.ahead == most.judged.ahead && p.row.Index < most.row.Index {
-			most = p
-		}
-	}
-	return most
-}
-
-// wave takes the generations that a row asks for next, in ascending order. The caller holds the lock.
-func (c *collector) wave(j *judgedRow) (generations []int) {
-	known := 0
-	for g, left := j.first, j.missing(); left > 0 && g < j.first+j.most; g++ {
-		for known < len(j.known) && j.known[known].Generation < g {
-			known++
-		}
-		there := known < len(j.known) && j.known[known].Generation == g
-		if there || j.asked[g] || j.waiting[g] {
-			continue
-		}
-		left--
-		j.asked[g] = true
-		c.judged.asked++
-		generations = append(generations, g)
-	}
-	return generations
-}
-
-// requestsOf returns requests for some of the completions of a row, in ascending order: one request for each run of
-// them that is of one prompt.
-func requestsOf(prompts []*engine.Request, generations []int) (all []*engine.Request) {
-	for _, request := range prompts {
-		end := request.FirstGeneration + request.N
-		for len(generations) > 0 && generations[0] < end {
-			n := 1
-			for n < len(generations) && generations[n] == generations[0]+n && generations[n] < end {
-				n++
-			}
-			r := *request
-			r.FirstGeneration, r.N = generations[0], n
-			all, generations = append(all, &r), generations[n:]
-		}
-	}
-	return all
-}
-
-// given takes note that the engine has given n completions that a row had asked for. The caller holds the lock.
-func (c *collector) given(p *pendingRow, first, n int) {
-	if p.judged == nil {
-		return
-	}
-	for g := first; g < first+n; g++ {
-		delete(p.judged.asked, g)
-	}
-	c.judged.asked -= n
-	c.room.Broadcast()
+// undecided reports whether there are rows that may want more completions, now or later.
+func (c *collector) undecided() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.waves.running) > 0
 }
 
 // askAgain forgets what an engine was asked for that is closed.
 func (c *collector) askAgain() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.judged.asked = 0
-	for p := range c.running {
-		if p.judged != nil {
-			clear(p.judged.asked)
-		}
-	}
-}
-
-// mayWantMore reports whether a row may want more completions, now or later.
-func (c *collector) mayWantMore() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.judged.running > 0
+	c.waves.askAgain()
 }
 
 // severalPrompts is what is wrong with a row of several prompts in a job whose verdicts end rows.

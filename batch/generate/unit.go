@@ -141,7 +141,7 @@ func (u *Unit) resume(ctx context.Context, othersLeft bool) (p *pendingRow, more
 	if p := u.Out.wantsMore(othersLeft); p != nil {
 		return p, true, nil
 	}
-	return nil, !othersLeft && (u.lineage != nil && u.lineage.Waiting() || u.Out.mayWantMore()), nil
+	return nil, !othersLeft && (u.lineage != nil && u.lineage.Waiting() || u.Out.undecided()), nil
 }
 
 // nextContinuation returns a row whose parent has ended. With patience it waits for one, or for a row that wants more
@@ -159,10 +159,10 @@ func (u *Unit) nextContinuation(ctx context.Context, patience bool) *pendingRow 
 
 // mayResume reports whether a row goes on, or none will any more. The collector's lock is held.
 func (u *Unit) mayResume() bool {
-	if u.lineage != nil && u.lineage.Ready() || len(u.Out.judged.wanting) > 0 || u.Out.mightWant() != nil {
+	if u.lineage != nil && u.lineage.Ready() || len(u.Out.waves.wanting) > 0 || u.Out.waves.mightWant() != nil {
 		return true
 	}
-	return (u.lineage == nil || !u.lineage.Waiting()) && u.Out.judged.running == 0
+	return (u.lineage == nil || !u.lineage.Waiting()) && len(u.Out.waves.running) == 0
 }
 
 // unreadable ends the collector by an error that is not its own, nor reports that the run was ended.

@@ -8,8 +8,8 @@ import (
 
 // Rule decides when a row has enough completions.
 type Rule interface {
-	// Decided returns how many of the completions decide the row, 0 if they don't. They are in order of generation, from
-	// the first one on without a gap.
+	// Decided returns how many of the completions decide the row, 0 if they don't. They are in order of generation,
+	// from the first one on without a gap.
 	Decided(results []completion.Result) int
 	// Least returns how many more completions a row needs at least that has these, of any generations.
 	Least(results []completion.Result) int

@@ -6,17 +6,13 @@ package verdict
 
 import (
 	"cmp"
-	"regexp"
 	"time"
-
-	"github.com/quire/quire/data/setting"
 )
 
 // Settings are how a job judges completions, and when a row ends. The zero value judges nothing.
 type Settings struct {
 	// Regex accepts texts that it matches somewhere, Schema texts that are JSON of this schema, and Equals texts that
-	// equal the row's column of this name. Command is a shell command that is asked: see [newCommand]. All that are given
-	// must accept.
+	// equal the row's column of this name. Command is a shell command that is asked. All that are given must accept.
 	Regex   string `json:"regex,omitempty"`
 	Schema  string `json:"schema,omitempty"`
 	Equals  string `json:"equals,omitempty"`
@@ -67,42 +63,4 @@ func (s *Settings) Identity() *Settings {
 		return nil
 	}
 	return &own
-}
-
-// Check checks the settings. invalid makes the error about a field.
-func (s *Settings) Check(invalid func(field, format string, args ...any) error) error {
-	for _, r := range []struct{ field, text string }{{"accept-regex", s.Regex}, {"extract", s.Extract}} {
-		if _, err := regexp.Compile(r.text); err != nil {
-			return invalid(r.field, "is no regular expression: %v", err)
-		}
-	}
-	if s.Schema != "" {
-		if _, err := newSchema(s.Schema); err != nil {
-			return invalid("accept-schema", "is no JSON schema that can be checked: %v", err)
-		}
-	}
-	const judges = "`accept-regex`, `accept-schema`, `accept-equals` or `accept-command`"
-	switch {
-	case s.Until < 0:
-		return invalid("until", "is %d, but must be at least 1", s.Until)
-	case s.Until > 0 && !s.Verifies():
-		return invalid("until", "is %d, and nothing accepts completions: give "+judges, s.Until)
-	case s.Majority != 0 && !(s.Majority > 0.5 && s.Majority < 1):
-		return invalid("until-majority", "is %v, but must be above 0.5 and below 1", s.Majority)
-	case s.Majority != 0 && (s.Until > 0 || s.Verifies()):
-		return invalid("until-majority", "may not come with `until`, nor with %s: completions vote, and none is accepted "+
-			"by itself", setting.Textf(judges))
-	case s.Extract != "" && s.Equals == "" && s.Schema == "" && s.Regex == "" && s.Majority == 0:
-		return invalid("extract", "takes out the part of a text that is compared, and nothing compares one: give "+
-			"`accept-equals`, `accept-schema`, `accept-regex` or `until-majority`, or leave it out")
-	case s.Processes < 0:
-		return invalid("accept-processes", "is %d, but must be at least 1", s.Processes)
-	case s.Processes > 0 && s.Command == "":
-		return invalid("accept-processes", "is given, and there is no `accept-command`: leave it out")
-	case s.Timeout < 0:
-		return invalid("accept-timeout", "is %v, but must be above 0", s.Timeout)
-	case s.Timeout > 0 && s.Command == "":
-		return invalid("accept-timeout", "is given, and there is no `accept-command`: leave it out")
-	}
-	return nil
 }

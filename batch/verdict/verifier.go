@@ -1,9 +1,7 @@
 package verdict
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"regexp"
 	"strings"
 
@@ -32,58 +30,6 @@ type Verifier interface {
 	Close() error
 }
 
-// all is a verifier that accepts what each of several accepts.
-type all struct {
-	extract   *regexp.Regexp // nil for the whole text
-	verifiers []Verifier     // those that cost the least first
-}
-
-// New returns the verifier of a job with checked settings.
-func New(s *Settings) (Verifier, error) {
-	v := &all{}
-	if s.Extract != "" {
-		v.extract = regexp.MustCompile(s.Extract)
-	}
-	if s.Regex != "" {
-		v.verifiers = append(v.verifiers, matches{regexp.MustCompile(s.Regex)})
-	}
-	if s.Equals != "" {
-		v.verifiers = append(v.verifiers, equals{s.Equals})
-	}
-	if s.Schema != "" {
-		schema, err := newSchema(s.Schema)
-		if err != nil {
-			return nil, err
-		}
-		v.verifiers = append(v.verifiers, schema)
-	}
-	if s.Command != "" {
-		v.verifiers = append(v.verifiers, newCommand(s))
-	}
-	if s.Majority != 0 {
-		v.verifiers = append(v.verifiers, answer{})
-	}
-	return v, nil
-}
-
-func (v *all) Verify(ctx context.Context, c *Completion) (verdict Verdict, err error) {
-	c.Part, c.found = partOf(v.extract, c.Text)
-	for _, one := range v.verifiers {
-		if verdict, err = one.Verify(ctx, c); err != nil || !verdict.Accepted {
-			return verdict, err
-		}
-	}
-	return verdict, nil
-}
-
-func (v *all) Close() error {
-	var err error
-	for _, one := range v.verifiers {
-		err = errors.Join(err, one.Close())
-	}
-	return err
-}
-
 // partOf returns the last match of a pattern, or its first group, without spaces around it. Without a pattern it is the
 // whole text. found is false if the pattern does not match.
 func partOf(pattern *regexp.Regexp, text string) (part string, found bool) {
@@ -104,32 +50,3 @@ func partOf(pattern *regexp.Regexp, text string) (part string, found bool) {
 	}
 	return strings.TrimSpace(text[from:to]), true
 }
-
-// matches accepts what a regular expression matches somewhere.
-type matches struct{ pattern *regexp.Regexp }
-
-func (m matches) Verify(_ context.Context, c *Completion) (Verdict, error) {
-	if !c.found {
-		return Verdict{}, nil
-	}
-	match := m.pattern.FindStringSubmatch(c.Part)
-	if match == nil {
-		return Verdict{}, nil
-	}
-	said := match[0]
-	if len(match) > 1 {
-		said = cmp.Or(match[1], said)
-	}
-	return Verdict{true, said}, nil
-}
-
-func (matches) Close() error { return nil }
-
-// answer accepts all, and says what a completion votes for.
-type answer struct{}
-
-func (answer) Verify(_ context.Context, c *Completion) (Verdict, error) {
-	return Verdict{true, c.Part}, nil
-}
-
-func (answer) Close() error { return nil }

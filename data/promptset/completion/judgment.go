@@ -45,12 +45,12 @@ var judgmentForm = scalarForm[Judgment]{typ: parquet.BooleanType,
 
 // judgedColumns are the columns of a job that judges completions. They come after all others.
 var judgedColumns = []Column{
-	{Name: "accepted", Doc: "whether the job's verifiers accept the completion, or, with --until-majority, whether it " +
-		"agrees with the majority; null if there is an error", OnRequest: true, Judged: true,
+	{Name: "accepted", Doc: "whether the job's verifiers accept the completion, or, with --until-majority, whether " +
+		"it agrees with the majority; null if there is an error", OnRequest: true, Judged: true,
 		form: judgmentForm, pointer: func(o *Row) any { return &o.Judgment },
 		null: func(o *Row) bool { return o.Judgment == Unjudged }},
-	{Name: "verdict", Doc: "what the verifier said: the text that matched or was compared, why the text is not of the " +
-		"schema, or the command's own words; null if it said nothing", OnRequest: true, Judged: true,
+	{Name: "verdict", Doc: "what the verifier said: the text that matched or was compared, why the text is not of " +
+		"the schema, or the command's own words; null if it said nothing", OnRequest: true, Judged: true,
 		form: textForm, pointer: func(o *Row) any { return &o.Verdict }, varied: true,
 		null: func(o *Row) bool { return o.Verdict == "" }},
 }
