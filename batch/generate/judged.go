@@ -29,6 +29,7 @@ type judgedRow struct {
 	drawn       map[int]bool        // generations that this process generated
 	asked       map[int]bool        // generations that the engine was asked for and has not given
 	waiting     map[int]bool        // generations that wait for a verdict
+	kept        int                 // of known, those that the row has for sure
 	ahead       int                 // how many more than the row needs at least may be asked for
 	queued      bool                // in waves.wanting
 }
@@ -157,6 +158,7 @@ func (c *collector) advance(p *pendingRow) error {
 	prefix := j.prefix()
 	decided := j.rule.Decided(prefix)
 	if decided == 0 {
+		c.waves.keep(j, len(prefix))
 		if c.waves.queue(p) {
 			c.room.Broadcast()
 		}
@@ -164,7 +166,8 @@ func (c *collector) advance(p *pendingRow) error {
 	}
 	results := prefix[:decided]
 	j.rule.Conclude(results)
-	c.waves.decided(j, decided)
+	c.waves.keep(j, decided)
+	c.waves.vain += len(j.known) - decided + len(j.asked) + len(j.waiting)
 	p.left = decided
 	for i := range results {
 		c.count(p, &results[i], j.drawn[results[i].Generation])

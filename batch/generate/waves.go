@@ -20,8 +20,8 @@ type waves struct {
 	running map[*pendingRow]struct{} // rows that are not decided
 	wanting []*pendingRow            // of these, rows that need more completions
 	asked   int                      // completions that the engine was asked for and has not given, also those in vain
-	kept    int                      // completions of rows that are decided
-	vain    int                      // completions that these had asked for in addition
+	kept    int                      // completions that rows have for sure
+	vain    int                      // completions that decided rows had asked for in addition
 	ahead   int                      // sum of ahead over the running rows
 }
 
@@ -44,10 +44,10 @@ func (w *waves) end(p *pendingRow) {
 	p.judged.known = nil
 }
 
-// decided counts a row that is decided by so many completions.
-func (w *waves) decided(j *judgedRow, kept int) {
-	w.kept += kept
-	w.vain += len(j.known) - kept + len(j.asked) + len(j.waiting)
+// keep counts the completions that a row has for sure: the first ones, as long as they do not decide it.
+func (w *waves) keep(j *judgedRow, kept int) {
+	w.kept += kept - j.kept
+	j.kept = kept
 }
 
 // queue queues a row that needs more completions. It returns false for other rows.
