@@ -126,6 +126,7 @@ func (l *leasedUnits) signal() {
 
 // closeUnit closes what the unit has open. Without its lock another worker may have it.
 func closeUnit(u *generate.Unit) error {
+	u.EndCollecting()
 	err := errors.Join(u.Writer.Close(), u.Saved.Journal.Close())
 	if len(u.Writer.Unpublished()) == 0 {
 		err = errors.Join(err, u.Saved.ClearJournals())
@@ -141,6 +142,7 @@ func (l *leasedUnits) ReadFailed(ctx context.Context, u *generate.Unit, cause er
 	}
 	l.log.Warn("a unit failed", "unit", lease.Unit.String(), "err", cause)
 	l.reports.Go(func() {
+		u.EndCollecting()
 		u.Writer.Close() // its error is the cause
 		err := errors.Join(u.Saved.Journal.Close(), u.Saved.Close())
 		if err != nil {

@@ -61,7 +61,8 @@ type collector struct {
 	idle      int          // rows in running that wait for completions of other rows alone
 	repeats   *repeats
 	errors    []setting.Text // the first few
-	err       error          // error of the writer or the journal; nothing is written after it
+	waves     waves
+	err       error // error of the writer or the journal; nothing is written after it
 	record    []byte
 }
 
@@ -80,6 +81,7 @@ type collecting struct {
 	vectors        *spec.Vectors // nil if rows have completions
 	notes          *reuse.Notes  // nil if nothing is noted
 	room           int           // bytes for completions that equal rows are copied from, if there is no journal
+	judging        *judging      // nil if completions are not judged
 }
 
 // stage is the part of the rows' lineage that the collector uses. The collector's lock is taken before the stage's.
@@ -107,6 +109,7 @@ type pendingRow struct {
 	follows map[int]bool  // generations that come from equal completions under way
 	idle    bool          // it is one of collector.idle
 
+	judged  *judgedRow          // nil if its completions are not judged
 	done    []completion.Result // earlier results, until the row is launched
 	old     bool                // some are of an earlier version of the row's part
 	early   bool                // started before its place, for its children: it is not written when it is finished
@@ -125,6 +128,9 @@ func (c *collector) wakeWith(ctx context.Context) (stop func() bool) {
 func newCollector(w rowWriter, j recorder, how collecting) *collector {
 	c := &collector{w: w, journal: j, collecting: how, running: map[*pendingRow]struct{}{},
 		repeats: newRepeats(how.room)}
+	if how.judging != nil {
+		c.waves.slots = how.judging.slots
+	}
 	c.room.L = &c.mu
 	return c
 }
@@ -140,7 +146,7 @@ func (c *collector) begin(ctx context.Context, row *promptset.Row, n int, early 
 		if c.mayBegin() {
 			break
 		}
-		if c.lineage != nil && c.lineage.Ready() {
+		if c.lineage != nil && c.lineage.Ready() || len(c.waves.wanting) > 0 {
 			return nil, nil
 		}
 		c.room.Wait()
@@ -173,8 +179,11 @@ func (c *collector) reach(p *pendingRow) bool {
 
 // mayBegin reports whether another row may be started. The caller holds the lock.
 func (c *collector) mayBegin() bool {
-	rows := len(c.running) + c.waiting
-	if c.window > 0 && c.lineage == nil && rows >= c.window && len(c.running)-c.idle >= c.enough {
+	rows, busy := len(c.running)+c.waiting, len(c.running)-c.idle
+	if c.judging != nil { // rows that wait for verdicts leave slots to others
+		busy = c.waves.asked
+	}
+	if c.window > 0 && c.lineage == nil && rows >= c.window && busy >= c.enough {
 		return false
 	}
 	return rows < c.inFlight && c.waitingBytes < bytesWaiting
@@ -195,6 +204,9 @@ func (c *collector) fail(p *pendingRow, err error) error {
 
 // restore adds completions to a row that were generated before.
 func (c *collector) restore(p *pendingRow, results []completion.Result) error {
+	if p.judged != nil {
+		return c.restoreJudged(p, results)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.repeats.restored(p, results)
@@ -213,6 +225,9 @@ func (c *collector) add(p *pendingRow, done *engine.Completion) error {
 	r := c.resultOf(p, done)
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if p.judged != nil {
+		return c.addJudged(p, &r, done)
+	}
 	if p.ended || done.Err != nil {
 		waiting := c.repeats.drop(p, done)
 		if _, err := c.put(p, &r, done.Request, done.Err, reuse.Generated); err != nil {
@@ -241,13 +256,8 @@ func (c *collector) put(p *pendingRow, r *completion.Result, request *engine.Req
 	whole := ask.Refused(failed)
 	// A refusal costs nothing to repeat, and its text may depend on the available memory.
 	if !whole {
-		c.record, _ = r.AppendBinary(c.record[:0])
-		end := c.observer.Span("journal a completion")
-		at, c.err = c.journal.Put(p.row.Index, c.record)
-		end("bytes", len(c.record))
-		if c.err != nil {
-			c.room.Broadcast()
-			return at, c.err
+		if at, err = c.append(p, r); err != nil {
+			return at, err
 		}
 	}
 	p.counted = p.early && whole
@@ -265,6 +275,18 @@ func (c *collector) put(p *pendingRow, r *completion.Result, request *engine.Req
 	}
 	defer c.observer.Span("write a row")("row", p.row.Index)
 	return at, c.finish(p)
+}
+
+// append puts a completion into the journal. The caller holds the lock.
+func (c *collector) append(p *pendingRow, r *completion.Result) (at journal.Position, err error) {
+	c.record, _ = r.AppendBinary(c.record[:0])
+	end := c.observer.Span("journal a completion")
+	at, c.err = c.journal.Put(p.row.Index, c.record)
+	end("bytes", len(c.record))
+	if c.err != nil {
+		c.room.Broadcast()
+	}
+	return at, c.err
 }
 
 // keepsWeights reports whether results have the versions of the weights.
@@ -313,6 +335,7 @@ func (c *collector) finish(p *pendingRow) error {
 	if p.idle {
 		c.idle--
 	}
+	c.waves.end(p)
 	slices.SortFunc(p.results, func(a, b completion.Result) int { return cmp.Compare(a.Generation, b.Generation) })
 	p.results = promptset.Settled(c.format, p.results)
 	if c.lineage != nil {
@@ -380,6 +403,12 @@ func (c *collector) unfinished() []*pendingRow {
 func (c *collector) requests(p *pendingRow) []*engine.Request {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if p.ended {
+		return nil
+	}
+	if p.judged != nil {
+		return requestsOf(p.requests, c.waves.ask(p.judged))
+	}
 	have := make([]int, len(p.results), len(p.results)+len(p.follows))
 	for i, r := range p.results {
 		have[i] = r.Generation
@@ -448,7 +477,7 @@ func (c *collector) partialRows() (rows int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for p := range c.running {
-		if len(p.results)+len(p.done) > 0 {
+		if len(p.results)+len(p.done) > 0 || p.judged != nil && len(p.judged.known) > 0 {
 			rows++
 		}
 	}

@@ -94,7 +94,7 @@ func (g *Generator) report(u *Unit, started time.Time, interrupted bool) *Report
 	if g.watcher != nil {
 		report.Weights = &watch.Report{Taken: g.watcher.Taken(), Versions: u.Out.versions}
 	}
-	report.RowsGreedy, report.RowsRepeated = g.judge.Greedy, g.judge.Repeated
+	report.RowsGreedy, report.RowsRepeated = g.equals.Greedy, g.equals.Repeated
 	report.Restarts, report.Errors, report.Interrupted = g.restarts, u.Out.errors, interrupted
 	st := g.engines
 	report.TimeToFirstToken = st.FirstTokenSeconds

@@ -69,6 +69,10 @@ func (r *reusing) close() {
 	}
 }
 
+// names reports whether completions get names. Names know nothing of vectors and versions of weights, and completions
+// that are judged may be left out of the output.
+func (c *collector) names() bool { return c.vectors == nil && c.versions == nil && c.judging == nil }
+
 // name names the completions of a row. old reports that some come from an earlier version of their part.
 func (u *Unit) name(p *pendingRow, old bool) {
 	for _, request := range p.requests {

@@ -27,7 +27,7 @@ func Run(ctx context.Context, saved *resume.Saved, started time.Time) (*Report, 
 	}
 	prepare.WarnAboutInput(ctx, saved.Process, saved.Opened)
 	g := NewGenerator(saved.Process, saved.Job, saved.Opened)
-	defer g.Release()
+	defer g.Close()
 	u, err := g.beginRest(ctx, saved)
 	if err != nil {
 		return nil, err
@@ -100,6 +100,7 @@ func (g *Generator) publish(ctx context.Context, u *Unit, started time.Time, run
 	p, saved := g.Process, u.Saved
 	runErr = u.nameRows(runErr)
 	u.StopReading()
+	u.EndCollecting()
 	done, drawn, _ := u.Out.Counts()
 	copied, _ := u.Out.Copied()
 	p.Progress.Finish(done, drawn, copied)

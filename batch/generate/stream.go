@@ -39,7 +39,7 @@ func Stream(ctx context.Context, p *process.Process, j *spec.Job, started time.T
 		return nil, err
 	}
 	g := NewGenerator(p, in.opened.Job, in.opened)
-	defer g.Release()
+	defer g.Close()
 	if err := g.open(ctx); err != nil {
 		return nil, err
 	}
@@ -163,10 +163,14 @@ func (g *Generator) beginStream(ctx context.Context, in *streamed) (*Unit, *prom
 	if how.replies, err = newReplySplitter(p, j, g.Session, in.schema); err != nil {
 		return nil, nil, err
 	}
-	u := &Unit{process: p, reader: in.err, builder: g.builder, Out: newCollector(writer, discardJournal{}, how),
-		Rows: newRowQueue(in.rows(ctx), nil), Listener: &onlyUnit{progress: p.Progress, active: &g.Active}}
+	u := &Unit{process: p, reader: in.err, builder: g.builder, Rows: newRowQueue(in.rows(ctx), nil),
+		Listener: &onlyUnit{progress: p.Progress, active: &g.Active}}
+	if how.judging, err = g.judgeUnit(ctx, u); err != nil {
+		return nil, nil, err
+	}
+	u.Out = newCollector(writer, discardJournal{}, how)
 	u.reuse = &reusing{namer: reuse.NewNamer(reuse.Basis{}, g.Session.Plan().MaxModelLen, shape.Requested)}
-	u.Out.repeats.judge = &g.judge
+	u.Out.repeats.judge = &g.equals
 	u.Rows.await = in.await
 	return u, writer, nil
 }
@@ -181,6 +185,7 @@ func (g *Generator) finishStream(ctx context.Context, u *Unit, writer *promptset
 	runErr error) (*Report, error) {
 	runErr = u.nameRows(runErr)
 	u.StopReading()
+	u.EndCollecting()
 	done, drawn, _ := u.Out.Counts()
 	copied, _ := u.Out.Copied()
 	g.Process.Progress.Finish(done, drawn, copied)

@@ -76,8 +76,11 @@ func (g *Generator) OpenUnit(ctx context.Context, saved *resume.Saved, opened fu
 	if u.lineage != nil {
 		how.lineage = u.lineage
 	}
+	if how.judging, err = g.judgeUnit(ctx, u); err != nil {
+		return nil, err
+	}
 	u.Out = newCollector(u.Writer, saved.Journal, how)
-	u.Out.repeats.judge = &g.judge
+	u.Out.repeats.judge = &g.equals
 	u.Rows = newRowQueue(saved.MissingRows(ctx, reader), u.lineage)
 	return u, nil
 }
@@ -94,6 +97,7 @@ func (u *Unit) requests(ctx context.Context) iter.Seq2[*pendingRow, *engine.Requ
 			}
 			return true
 		}
+		u.Out.askAgain()
 		for _, p := range u.Out.unfinished() {
 			if !all(p) {
 				return
@@ -108,22 +112,18 @@ func (u *Unit) requests(ctx context.Context) iter.Seq2[*pendingRow, *engine.Requ
 	}
 }
 
-// step starts one row: the continuation of a row that has ended, or the next row. It returns the row if completions of
-// it are to be generated now. An error means that nothing more can be started.
+// step starts one row: the continuation of a row that has ended, the next row, or more completions of a row that was
+// started. It returns the row if completions of it are to be generated now. An error means that nothing more can be
+// started.
 func (u *Unit) step(ctx context.Context) (p *pendingRow, more bool, err error) {
-	if p := u.nextContinuation(ctx, false); p != nil {
-		p, err = u.launch(ctx, p)
-		return p, true, err
+	if p, more, err = u.resume(ctx, true); more {
+		return p, more, err
 	}
 	if !u.Rows.fill(ctx) {
 		if u.reader.Err() != nil {
 			return nil, false, nil
 		}
-		if p := u.nextContinuation(ctx, true); p != nil {
-			p, err = u.launch(ctx, p)
-			return p, true, err
-		}
-		return nil, false, nil
+		return u.resume(ctx, false)
 	}
 	row, early, err := u.Rows.due(ctx)
 	if err != nil {
@@ -139,20 +139,41 @@ func (u *Unit) step(ctx context.Context) (p *pendingRow, more bool, err error) {
 	return p, true, nil
 }
 
-// nextContinuation returns a row whose parent has ended. With patience it waits for one, and returns nil when none
-// waits any more.
-func (u *Unit) nextContinuation(ctx context.Context, patience bool) *pendingRow {
-	if u.lineage == nil {
-		return nil
-	}
-	if patience {
-		u.Out.await(ctx, func() bool { return u.lineage.Ready() || !u.lineage.Waiting() })
+// resume goes on with a row that was started: one whose parent has ended, or one whose verdicts ask for more
+// completions. If no others are left to start, it waits for one, until none can come any more.
+func (u *Unit) resume(ctx context.Context, othersLeft bool) (p *pendingRow, more bool, err error) {
+	if p := u.nextContinuation(ctx, !othersLeft); p != nil {
+		p, err = u.launch(ctx, p)
+		return p, true, err
 	}
 	if ctx.Err() != nil || u.Out.failed() != nil {
+		return nil, false, nil
+	}
+	if p := u.Out.wantsMore(othersLeft); p != nil {
+		return p, true, nil
+	}
+	return nil, !othersLeft && (u.lineage != nil && u.lineage.Waiting() || u.Out.undecided()), nil
+}
+
+// nextContinuation returns a row whose parent has ended. With patience it waits for one, or for a row that wants more
+// completions, and returns nil when none can come any more.
+func (u *Unit) nextContinuation(ctx context.Context, patience bool) *pendingRow {
+	if patience {
+		u.Out.await(ctx, u.mayResume)
+	}
+	if u.lineage == nil || ctx.Err() != nil || u.Out.failed() != nil {
 		return nil
 	}
 	p, _ := u.lineage.Next()
 	return p
+}
+
+// mayResume reports whether a row goes on, or none will any more. The collector's lock is held.
+func (u *Unit) mayResume() bool {
+	if u.lineage != nil && u.lineage.Ready() || len(u.Out.waves.wanting) > 0 || u.Out.waves.mightWant() != nil {
+		return true
+	}
+	return (u.lineage == nil || !u.lineage.Waiting()) && len(u.Out.waves.running) == 0
 }
 
 // unreadable ends the collector by an error that is not its own, nor reports that the run was ended.
@@ -181,6 +202,9 @@ func (u *Unit) begin(ctx context.Context, row *promptset.Row, early bool) (p *pe
 	if u.lineage != nil && failed == nil {
 		_, failed = u.lineage.Parent(row)
 	}
+	if failed == nil && len(row.More) > 0 && u.Out.judging != nil && u.Out.judging.settings.Stops() {
+		failed = severalPrompts(row)
+	}
 	set := u.builder.Parameters(row)
 	done, old := u.generatedBefore(ctx, row.Index)
 	n := set.N * (1 + len(row.More))
@@ -199,6 +223,9 @@ func (u *Unit) begin(ctx context.Context, row *promptset.Row, early bool) (p *pe
 	}
 	if failed != nil {
 		return nil, false, u.Out.fail(p, failed)
+	}
+	if u.Out.judging != nil {
+		u.Out.judgeRow(p, set.Generation, n)
 	}
 	p.done, p.old = done, old
 	if u.lineage != nil && u.lineage.Wait(row.Index, p) {
@@ -231,6 +258,9 @@ func (u *Unit) launch(ctx context.Context, p *pendingRow) (*pendingRow, error) {
 	done := p.done
 	p.done = nil
 	whole := p.left >= 1 && len(done) >= p.left
+	if p.judged != nil {
+		whole = p.judged.decidedBy(done)
+	}
 	// The names of a row that is whole are noted, too. With a parent they would cost more than they are worth.
 	needed := !whole || u.lineage != nil && u.lineage.IsNamed(p.row.Index)
 	if needed || u.lineage == nil && u.Out.notes != nil {
@@ -244,7 +274,7 @@ func (u *Unit) launch(ctx context.Context, p *pendingRow) (*pendingRow, error) {
 		}
 		if err == nil {
 			u.Out.give(p, requests)
-			if u.Out.vectors == nil && u.Out.versions == nil { // names know neither vectors nor versions of weights
+			if u.Out.names() {
 				u.name(p, p.old)
 			}
 		}
@@ -282,6 +312,12 @@ func (u *Unit) StopReading() {
 	u.Rows.Stop()
 	u.reuse.close()
 }
+
+// EndCollecting lets nothing be written any more, also not when verdicts come that are waited for.
+func (u *Unit) EndCollecting() { u.Out.end(errEnded) }
+
+// errEnded reports that a unit has ended.
+var errEnded = errors.New("the unit has ended")
 
 // nameRows adds the rows that were in flight to the error for a device that keeps failing. Other errors stay.
 func (u *Unit) nameRows(err error) error {

@@ -249,6 +249,9 @@ func (p *Process) validateReuse(s *spec.Spec) error {
 	if len(p.Reuse) > 0 && s.Embeds() {
 		return setting.Errorf("`reuse` copies completions, and a job with `task` embed has none")
 	}
+	if len(p.Reuse) > 0 && s.Accept.Judges() {
+		return setting.Errorf("`reuse` may not come with verdicts: copied completions would not be judged")
+	}
 	if len(p.Reuse) > 0 && s.Watch != "" {
 		return setting.Errorf("`reuse` may not come with `watch`: completions of other weights are not copied")
 	}

@@ -140,10 +140,11 @@ func (s *Saved) Open(w io.Writer) error {
 	for _, damage := range damages {
 		fmt.Fprintf(w, "warning: %s; the completions in them are generated again\n", damage)
 	}
-	slices.SortFunc(s.Entries, func(a, b entry) int {
+	// Drawn twice, a completion is the same, but a later record may have its verdict.
+	slices.Reverse(s.Entries)
+	slices.SortStableFunc(s.Entries, func(a, b entry) int {
 		return cmp.Or(cmp.Compare(a.Row, b.Row), cmp.Compare(a.generation, b.generation))
 	})
-	// Drawn twice, a completion is the same.
 	s.Entries = slices.CompactFunc(s.Entries, func(a, b entry) bool {
 		return a.Row == b.Row &&
 			a.generation == b.generation

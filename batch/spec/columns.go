@@ -23,6 +23,9 @@ const (
 // a column of its input, or a line of a batch file sets. An input of nil is not known.
 func (s *Spec) ColumnsOf(input *promptset.Schema) []string {
 	names := slices.Clone(s.Columns)
+	if s.Accept.Judges() {
+		names = append(names, completion.JudgedColumns()...)
+	}
 	var given []string
 	if input != nil && !s.Embeds() {
 		given = input.Parameters()
@@ -53,7 +56,8 @@ func (j *Job) ShapeOf(input *promptset.Schema) completion.Shape {
 func ShapeOfStarted(job *jobstate.Description, input *promptset.Schema) completion.Shape {
 	existing, _ := settingsOf(job)
 	s := &Job{Spec: Spec{Task: existing.Task, Columns: existing.Columns, Exclude: existing.Exclude,
-		Partitions: existing.Partitions, Sampling: parameter.Defaults(), KeepPartitions: existing.Folders}}
+		Partitions: existing.Partitions, Sampling: parameter.Defaults(), KeepPartitions: existing.Folders,
+		Accept: AcceptOf(job)}}
 	s.Vectors.Element, s.Vectors.Dimensions = existing.EmbeddingType, existing.Dimensions
 	for setting, target := range map[string]*int{"top_logprobs": &s.Sampling.TopLogprobs,
 		"prompt_logprobs": &s.Sampling.PromptLogprobs} {

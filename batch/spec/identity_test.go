@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/quire/quire/batch/jobstate"
+	"github.com/quire/quire/batch/verdict"
 	"github.com/quire/quire/data/parameter"
 	"github.com/quire/quire/data/promptset"
 )
@@ -45,6 +46,12 @@ var identified = map[string]func(t *rapid.T) any{
 	"Engine.KV":       of(rapid.String()),
 	"Engine.TP":       of(rapid.IntRange(1, 9)),
 	"Engine.EP":       of(rapid.IntRange(1, 9)),
+	"Accept": func(t *rapid.T) any {
+		return verdict.Settings{Regex: rapid.String().Draw(t, "regex"), Schema: rapid.String().Draw(t, "schema"),
+			Equals: rapid.String().Draw(t, "equals"), Command: rapid.String().Draw(t, "command"),
+			Extract: rapid.String().Draw(t, "extract"), Until: rapid.IntRange(0, 9).Draw(t, "until"),
+			Majority: rapid.Float64Range(0, 1).Draw(t, "majority")}
+	},
 }
 
 // unidentified are the other fields: of the model's fingerprint and the inputs, of what the job settles on, of where

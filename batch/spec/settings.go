@@ -7,6 +7,7 @@ import (
 	"maps"
 
 	"github.com/quire/quire/batch/jobstate"
+	"github.com/quire/quire/batch/verdict"
 	"github.com/quire/quire/data/promptset"
 	"github.com/quire/quire/data/promptset/completion"
 	"github.com/quire/quire/data/promptset/folder"
@@ -51,6 +52,7 @@ type outputSettings struct {
 	OnSwap          string   `json:"on_swap,omitempty"`    // "" if the weights stay; the place may differ
 	// Adapters are the digests of the adapters that rows may name.
 	Adapters map[string]string `json:"adapters,omitempty"`
+	Accept   *verdict.Settings `json:"accept,omitempty"` // nil for jobs that judge nothing
 	vectorSettings
 }
 
@@ -96,7 +98,7 @@ func (j *Job) outputSettings() outputSettings {
 		Weights: j.Engine.Weights, ServedModels: j.ServedModels, Columns: j.Columns, Exclude: j.Exclude,
 		PromptColumn: j.PromptColumn, IDColumn: j.IDColumn, Template: j.Template, System: j.System,
 		Partitions: j.Partitions, OnSwap: string(j.OnSwap), Adapters: j.AdapterDigests,
-		vectorSettings: j.vectorSettings()}
+		Accept: j.Accept.Identity(), vectorSettings: j.vectorSettings()}
 	if j.ReasoningParser != reply.Auto {
 		s.ReasoningParser = &j.ReasoningParser
 	}
@@ -167,6 +169,14 @@ func settingsOf(job *jobstate.Description) (s jobSettings, ok bool) {
 		err = json.Unmarshal(text, &s)
 	}
 	return s, err == nil
+}
+
+// AcceptOf returns how a job judges completions.
+func AcceptOf(job *jobstate.Description) (accept verdict.Settings) {
+	if s, _ := settingsOf(job); s.Accept != nil {
+		accept = *s.Accept
+	}
+	return accept
 }
 
 // MappingOf is the mapping of prompts in a job's settings. They do not contain the text of a prefix, and a different

@@ -4,6 +4,7 @@ package spec
 import (
 	"slices"
 
+	"github.com/quire/quire/batch/verdict"
 	"github.com/quire/quire/data/parameter"
 	"github.com/quire/quire/data/promptset"
 	"github.com/quire/quire/data/promptset/completion"
@@ -89,8 +90,10 @@ type Spec struct {
 	// not have another default. GenerationConfig is GenerationAuto or GenerationNone, which reads none.
 	Given            []string
 	GenerationConfig string
-	Engine           Engine
-	Adapters         Adapters `json:",omitzero"`
+	// Accept describes how completions are judged, and when a row ends before it has all n.
+	Accept   verdict.Settings `json:",omitzero"`
+	Engine   Engine
+	Adapters Adapters `json:",omitzero"`
 }
 
 // Default is a job without model, inputs and output.

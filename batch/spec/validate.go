@@ -8,6 +8,7 @@ import (
 
 	"github.com/quire/quire/data/parameter"
 	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/data/promptset/completion"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/text/chat/reply"
 )
@@ -39,6 +40,7 @@ func (s *Spec) Validate() error {
 			"`format` parquet or jsonl", strings.Join(s.Columns, ","))
 	}
 	return FirstError(
+		s.checkAccept,
 		s.checkExcluded,
 		s.checkJSONColumn,
 		s.checkStreams,
@@ -56,6 +58,28 @@ func (s *Spec) Validate() error {
 		s.Engine.Validate,
 		s.Adapters.Validate,
 	)
+}
+
+// checkAccept checks how completions are judged.
+func (s *Spec) checkAccept() error {
+	if err := s.Accept.Check(Invalid); err != nil {
+		return err
+	}
+	for _, name := range completion.JudgedColumns() {
+		if slices.Contains(s.Columns, name) {
+			return Invalid("columns", "is %s, which the output has if and only if completions are judged: leave it "+
+				"out, and give `accept-regex`, `accept-schema`, `accept-equals` or `accept-command`", name)
+		}
+	}
+	switch {
+	case s.Accept.Judges() && s.Format == promptset.FormatOpenAI:
+		return Invalid("format", "is openai, whose lines have no columns for verdicts: give `format` parquet or "+
+			"jsonl, or leave `accept-regex`, `accept-schema`, `accept-equals`, `accept-command` and `until-majority` out")
+	case s.Accept.Until > s.Sampling.N:
+		return Invalid("until", "is %d, and `max-n` is %d, so that no row can have as many: give a larger `max-n`",
+			s.Accept.Until, s.Sampling.N)
+	}
+	return nil
 }
 
 // checkParameters checks the parameters and brings them into their canonical form.

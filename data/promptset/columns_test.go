@@ -36,9 +36,12 @@ func columnsPage() string {
 	for _, c := range (&completion.Shape{}).Columns() {
 		row(c)
 	}
-	var more []*completion.Column
+	var more, judged []*completion.Column
 	for c := range completion.Columns() {
-		if c.OnRequest {
+		switch {
+		case c.Judged:
+			judged = append(judged, c)
+		case c.OnRequest:
 			more = append(more, c)
 		}
 	}
@@ -53,6 +56,11 @@ func columnsPage() string {
 			}
 			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", c.Name, parameter, c.Type(), c.Doc)
 		}
+	}
+	b.WriteString("\nA job that judges completions ([until.md](until.md)) has these, after all others:\n\n" +
+		"| column | Parquet type | meaning |\n| --- | --- | --- |\n")
+	for _, c := range judged {
+		row(c)
 	}
 	return b.String()
 }

@@ -39,4 +39,5 @@ type Options struct {
 // unparsed are values of flags that check parses into the spec and the options.
 type unparsed struct {
 	shardText, kvMemory, hostMemory, prefixCache, mesh string
+	accept                                             acceptFlags
 }

@@ -100,6 +100,9 @@ func (o *Options) Define(f *cli.Flags) {
 		parameterFlags(s, &o.Spec.Sampling)
 	})
 	f.Group("Embeddings", func(s *pflag.FlagSet) { embeddingFlags(s, &o.Spec) })
+	f.Group("Verdicts on completions (columns accepted and verdict)", func(s *pflag.FlagSet) {
+		o.accept.define(s, &o.Spec.Accept)
+	})
 	f.Group("Engine (0: found from the model and the memory, and shown in the plan)", o.defineEngine)
 	f.Group(reportingTitle, o.defineReporting)
 	f.Group(DiagnosticsTitle, func(s *pflag.FlagSet) {
@@ -214,6 +217,9 @@ func (o *Options) Check() error {
 		}
 	}
 	if o.Process.Shard, err = parseShard(o.shardText, o.Hosts.shardEnvironment(os.Getenv)); err != nil {
+		return err
+	}
+	if err := o.accept.settle(o); err != nil {
 		return err
 	}
 	o.Spec.Given = cli.GivenParameters(o.Flags)

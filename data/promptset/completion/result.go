@@ -60,6 +60,9 @@ type Result struct {
 	Embedding []float32
 	Truncated bool
 
+	Judgment Judgment
+	Verdict  string // what the verifier said; "" for nothing
+
 	Contradicts string // the part of a row that was read back which contradicts its other columns
 	CountAlone  bool   // only the number of tokens was read back
 }

@@ -30,9 +30,12 @@ func (t Task) Columns() iter.Seq[*Column] {
 // OnRequest returns names of columns on request in the order of the output, each once. The error names an unknown
 // one.
 func (t Task) OnRequest(names []string) (ordered []string, err error) {
-	var known []string
+	var known, others []string // nothing but the job may name others
 	for c := range t.Columns() {
-		if c.OnRequest {
+		switch {
+		case c.Judged:
+			others = append(others, c.Name)
+		case c.OnRequest:
 			known = append(known, c.Name)
 		}
 		if c.OnRequest && slices.Contains(names, c.Name) {
@@ -40,7 +43,7 @@ func (t Task) OnRequest(names []string) (ordered []string, err error) {
 		}
 	}
 	for _, name := range names {
-		if !slices.Contains(known, name) {
+		if !slices.Contains(known, name) && !slices.Contains(others, name) {
 			return nil, fmt.Errorf("is %q, but must be one of %s", name, strings.Join(known, ", "))
 		}
 	}
