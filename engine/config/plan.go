@@ -107,9 +107,9 @@ func (p Plan) Brief() string {
 		backend += fmt.Sprintf(", %d replicas", p.Replicas)
 	}
 	if p.Encodes {
-		return fmt.Sprintf("%-12s %s, %s parameters in %s, %s\n%-12s %s; steps of %s, texts of up to %d", "model", p.Model,
-			count(p.Parameters), typeText(p.Weights, p.DType), bytesText(p.WeightBytes), "encoder", backend,
-			plural.Count(p.PrefillTokens, "token"), p.MaxModelLen)
+		const lines = "%-12s %s, %s parameters in %s, %s\n%-12s %s; steps of %s, texts of up to %d"
+		return fmt.Sprintf(lines, "model", p.Model, count(p.Parameters), typeText(p.Weights, p.DType),
+			bytesText(p.WeightBytes), "encoder", backend, plural.Count(p.PrefillTokens, "token"), p.MaxModelLen)
 	}
 	const lines = "%-12s %s, %s parameters in %s, %s\n%-12s %s; %s of up to %d tokens; KV cache %s"
 	return fmt.Sprintf(lines, "model", p.Model, count(p.Parameters), typeText(p.Weights, p.DType),

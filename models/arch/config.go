@@ -163,6 +163,26 @@ func (c *Config) HasStates() bool {
 	return slices.ContainsFunc(c.Layers, func(l Layer) bool { return l.Mixer != Attention })
 }
 
+// Generates reports whether the model can generate text: it returns an error that names what only encodes.
+func (c *Config) Generates() error {
+	switch {
+	case c.Encoder.Only:
+		return fmt.Errorf("%s only encodes: it generates no text, and can be used for embeddings alone", c.Architecture)
+	case slices.ContainsFunc(c.Layers, func(l Layer) bool { return l.Ahead > 0 }):
+		return fmt.Errorf("%s attends to tokens after a token: it generates no text, and can be used for embeddings "+
+			"alone", c.Architecture)
+	}
+	return nil
+}
+
+// EmbeddingSize is the number of numbers of an embedding.
+func (c *Config) EmbeddingSize() int {
+	if n := len(c.Dense); n > 0 {
+		return c.Dense[n-1].Out
+	}
+	return c.HiddenSize
+}
+
 // Width is what numbers a norm takes together.
 type Width string
 

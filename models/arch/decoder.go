@@ -15,7 +15,7 @@ type Decoder struct {
 	Names     Names // names of its layers' tensors; nil: Llama's names
 	Norm      Norm
 	Stored    Stored            // what a Hugging Face folder stores differently
-	Quantized []string          // values of quant_method in config.json whose tensors the checkpoint's reader knows by itself
+	Quantized []string          // values of quant_method whose tensors the checkpoint's reader knows by itself
 	Keys      map[string]string // keys of config.json that it calls otherwise, by the names that others have
 	Text      string            // the key of config.json whose object is the decoder's config; "": config.json is
 

@@ -3,7 +3,6 @@ package arch
 import (
 	"fmt"
 	"math"
-	"slices"
 )
 
 // Encoder is what a model that only encodes texts has in addition to its layers. The zero value is a decoder's.
@@ -25,28 +24,6 @@ func (e Encoder) Embeds() bool { return e.Positions > 0 || e.Types > 0 || e.Embe
 
 // AllAhead is a [Layer].Ahead: a token attends to all tokens of its text.
 const AllAhead = math.MaxInt32
-
-// Both makes the layers attend to the tokens after a token, too: as many as to tokens before it.
-func (c *Config) Both() {
-	for i := range c.Layers {
-		l := &c.Layers[i]
-		if l.Ahead = AllAhead; l.Window > 0 {
-			l.Ahead = l.Window - 1
-		}
-	}
-}
-
-// Generates reports whether the model can generate text: it returns an error that names what only encodes.
-func (c *Config) Generates() error {
-	switch {
-	case c.Encoder.Only:
-		return fmt.Errorf("%s only encodes: it generates no text, and can be used for embeddings alone", c.Architecture)
-	case slices.ContainsFunc(c.Layers, func(l Layer) bool { return l.Ahead > 0 }):
-		return fmt.Errorf("%s attends to tokens after a token: it generates no text, and can be used for embeddings "+
-			"alone", c.Architecture)
-	}
-	return nil
-}
 
 // Dense is a linear layer that follows the pooling of an embedding.
 type Dense struct {
@@ -92,15 +69,15 @@ func (e Encoder) tensors(c *Config) (list []Tensor) {
 	return list
 }
 
-// denseTensors are the tensors of the dense layers.
-func (c *Config) denseTensors() (list []Tensor) {
-	for i, d := range c.Dense {
-		name := NameDense(i)
-		list = append(list, Tensor{Name: name + weightSuffix, GGUF: fmt.Sprintf("dense_%d.weight", i+2), Part: DensePart,
-			Shape: []int{d.Out, d.In}, Array: name + weightSuffix})
-		if d.Bias {
-			list = append(list, Tensor{Name: name + biasSuffix, GGUF: fmt.Sprintf("dense_%d.bias", i+2), Part: DensePart,
-				Shape: []int{d.Out}, Array: name + biasSuffix})
+// tensorsOfDense are the tensors of dense layers.
+func tensorsOfDense(layers []Dense) (list []Tensor) {
+	for i, d := range layers {
+		add := func(suffix string, shape ...int) {
+			list = append(list, Tensor{Name: NameDense(i) + suffix, GGUF: fmt.Sprintf("dense_%d%s", i+2, suffix),
+				Part: DensePart, Shape: shape, Array: NameDense(i) + suffix})
+		}
+		if add(weightSuffix, d.Out, d.In); d.Bias {
+			add(biasSuffix, d.Out)
 		}
 	}
 	return list
@@ -147,12 +124,4 @@ func (e Encoder) Bucket(distance int) int32 {
 	part := float32(math.Log(float64(float32(distance)/float32(exact)))) /
 		float32(math.Log(float64(e.BucketDistance)/float64(exact))) * float32(half-exact)
 	return int32(first + min(exact+int(part), half-1))
-}
-
-// EmbeddingSize is the number of numbers of an embedding.
-func (c *Config) EmbeddingSize() int {
-	if n := len(c.Dense); n > 0 {
-		return c.Dense[n-1].Out
-	}
-	return c.HiddenSize
 }

@@ -160,8 +160,8 @@ func (j *JSON) Require(key, want string) error {
 	return nil
 }
 
-// GELU reads the activation of an encoder: gelu, or its approximation by tanh.
-func (j *JSON) GELU(key string) (Activation, error) {
+// ReadGELU reads the activation of an encoder: gelu, or its approximation by tanh.
+func ReadGELU(j *JSON, key string) (Activation, error) {
 	switch name := j.String(key, "gelu"); name {
 	case "gelu":
 		return GELU, nil

@@ -35,11 +35,11 @@ func (c *Config) Tensors() iter.Seq[Tensor] {
 			Shape: []int{c.HiddenSize}, Array: string(FinalNorm)}) {
 			return
 		}
-		if c.Norm.hasBias() && !c.Encoder.NoFinalNorm && !yield(Tensor{Name: NameFinalNormBias, GGUF: final + ".bias", Part: NormBias,
-			Shape: []int{c.HiddenSize}, Array: string(FinalNorm) + biasSuffix}) {
+		if c.Norm.hasBias() && !c.Encoder.NoFinalNorm && !yield(Tensor{Name: NameFinalNormBias,
+			GGUF: final + ".bias", Part: NormBias, Shape: []int{c.HiddenSize}, Array: string(FinalNorm) + biasSuffix}) {
 			return
 		}
-		for _, t := range c.denseTensors() {
+		for _, t := range tensorsOfDense(c.Dense) {
 			if !yield(t) {
 				return
 			}

@@ -64,7 +64,8 @@ func (f family) encoders() (list []arch.Decoder) {
 	stored := arch.Stored{Renamed: map[string]string{}, Ends: map[string]string{".gamma": ".weight", ".beta": ".bias"}}
 	for _, prefix := range []string{"", f.prefix + "."} {
 		for begin, want := range map[string]string{
-			"embeddings.word_embeddings.": "model.embed_tokens.", "embeddings.position_embeddings.": "model.embed_positions.",
+			"embeddings.word_embeddings.":       "model.embed_tokens.",
+			"embeddings.position_embeddings.":   "model.embed_positions.",
 			"embeddings.token_type_embeddings.": "model.embed_types.", "embeddings.LayerNorm.": "model.embed_norm.",
 			"encoder.layer.": "model.layers.", "transformer.layer.": "model.layers.",
 			"encoder.relative_attention_bias.": "model.score_bias."} {
@@ -93,7 +94,7 @@ func (f family) readJSON(j *arch.JSON, c *arch.Config) error {
 	if err := j.Refuse(c, "is_decoder", "add_cross_attention"); err != nil {
 		return err
 	}
-	activation, err := j.GELU("hidden_act")
+	activation, err := arch.ReadGELU(j, "hidden_act")
 	if err != nil {
 		return err
 	}

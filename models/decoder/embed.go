@@ -26,7 +26,8 @@ func (b body) embedEncoder(w Weights, tokens, positions *Node) *Node {
 	e, x := b.cfg.Encoder, b.embed(w, tokens)
 	if e.Types > 0 {
 		first := Zeros(x.Graph(), shapes.Make(dtypes.Int32, 1))
-		x = Add(x, BroadcastToDims(linear.Rows(w.matrix(string(arch.Types)), first, nil, w.dtype), x.Shape().Dimensions...))
+		kind := linear.Rows(w.matrix(string(arch.Types)), first, nil, w.dtype)
+		x = Add(x, BroadcastToDims(kind, x.Shape().Dimensions...))
 	}
 	if e.Positions > 0 {
 		at := AddScalar(positions, float64(e.FirstPosition))

@@ -1,5 +1,5 @@
-// Package gemma3 provides the decoders of Gemma 3, and EmbeddingGemma: like Gemma-2, with norms of queries and keys in place of soft
-// caps, and a window in five of six layers, which have their own rotary embedding.
+// Package gemma3 provides the decoders of Gemma 3, and EmbeddingGemma: like Gemma-2, with norms of queries and keys in
+// place of soft caps, and a window in five of six layers, which have their own rotary embedding.
 package gemma3
 
 import (

@@ -1,5 +1,5 @@
-// Package modernbert provides the encoders of ModernBERT: pre-norm layers with rotary embeddings and gated feed-forwards,
-// most of which attend to a window on both sides of a token.
+// Package modernbert provides the encoders of ModernBERT: layers with norms before them, rotary embeddings and gated
+// feed-forwards. Most of them attend to a window on both sides of a token.
 package modernbert
 
 import "github.com/quire/quire/models/arch"
@@ -30,7 +30,7 @@ func encoder(class string) arch.Decoder {
 }
 
 func readJSON(j *arch.JSON, c *arch.Config) error {
-	activation, err := j.GELU("hidden_activation")
+	activation, err := arch.ReadGELU(j, "hidden_activation")
 	if err != nil {
 		return err
 	}

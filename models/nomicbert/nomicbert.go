@@ -1,5 +1,5 @@
-// Package nomicbert provides the encoder of Nomic BERT: BERT with rotary embeddings and gated feed-forwards, and without
-// biases.
+// Package nomicbert provides the encoder of Nomic BERT: BERT with rotary embeddings and gated feed-forwards, and
+// without biases.
 package nomicbert
 
 import "github.com/quire/quire/models/arch"

@@ -20,9 +20,9 @@ const (
 )
 
 // limitFiles have the limit of tokens; the first one counts.
-var limitFiles = []string{"sentence_bert_config.json", "sentence_roberta_config.json", "sentence_distilbert_config.json",
-	"sentence_camembert_config.json", "sentence_albert_config.json", "sentence_xlm-roberta_config.json",
-	"sentence_xlnet_config.json"}
+var limitFiles = []string{"sentence_bert_config.json", "sentence_roberta_config.json",
+	"sentence_distilbert_config.json", "sentence_camembert_config.json", "sentence_albert_config.json",
+	"sentence_xlm-roberta_config.json", "sentence_xlnet_config.json"}
 
 // Files lists the files of a folder that [ReadFolder] read for these settings, below the folder, apart from weights.
 func Files(dir string) []string {

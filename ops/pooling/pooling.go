@@ -13,8 +13,8 @@ import (
 )
 
 // Rows pools rows of x [T, N]: row r has the lens[r] tokens from firsts[r] on, i32[R] both, and only the first count
-// rows, i32[], are wanted. The result is f32[R, N], with zeros for the others. Sums are in float32 and in the order of a
-// row's tokens, so that a row's vector depends on its tokens alone.
+// rows, i32[], are wanted. The result is f32[R, N], with zeros for the others. Sums are in float32 and in the order of
+// a row's tokens, so that a row's vector depends on its tokens alone.
 func Rows(x, firsts, lens, count *Node, p sentence.Pooling) *Node {
 	g, width, rows := x.Graph(), x.Shape().Dimensions[1], firsts.Shape().Dimensions[0]
 	tokens := x.Shape().Dimensions[0]
