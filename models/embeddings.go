@@ -24,6 +24,9 @@ func addSentence(c *Checkpoint, dir string) (err error) {
 	if c.Sentence, err = sentence.ReadFolder(dir, defaultSentence(&c.Config)); err != nil {
 		return err
 	}
+	if c.Sentence.Matryoshka, err = sentence.ReadMatryoshka(dir); err != nil {
+		return err
+	}
 	for _, d := range c.Sentence.Dense {
 		c.Config.Dense = append(c.Config.Dense, arch.Dense{In: d.In, Out: d.Out, Bias: d.Bias,
 			Tanh: d.Activation == "tanh"})

@@ -6,9 +6,6 @@ import (
 
 	"golang.org/x/text/cases"
 	"golang.org/x/text/language"
-
-	"github.com/quire/quire/data/promptset"
-	"github.com/quire/quire/engine"
 )
 
 // Embedding is how texts become the tokens of an encoder.
@@ -29,32 +26,11 @@ func (e *Embedding) text(text string) string {
 	return text
 }
 
-// embed returns the request of a row with one prompt for its vector.
-func (b *Builder) embed(row *promptset.Row) (*engine.Request, error) {
-	set := b.Parameters(row)
-	if err := set.Check(row.ParameterName); err != nil {
-		return nil, err
-	}
-	tokens, err := b.EncodeRow(row)
-	if err != nil {
-		return nil, err
-	}
-	most := set.TruncatePromptTokens
-	if most < 0 {
-		most = b.MaxModelLen()
-	}
-	whole := len(tokens)
-	if most > 0 && whole > most {
-		tokens = b.beginning(row, tokens, most)
-	}
-	return &engine.Request{ID: row.ID, Tokens: tokens, N: 1, Truncated: len(tokens) < whole}, nil
-}
-
-// beginning returns the first tokens of a prompt, and the tokens that end each text after them.
-func (b *Builder) beginning(row *promptset.Row, tokens []int32, most int) []int32 {
+// beginning returns the first tokens of a prompt, at most so many, with the last ones, which end each text.
+func beginning(tokens []int32, most, ends int) []int32 {
 	end := 0
-	if row.Kind == promptset.KindText && b.Text.Ends < most {
-		end = b.Text.Ends
+	if ends < most {
+		end = ends
 	}
 	return slices.Concat(tokens[:most-end], tokens[len(tokens)-end:])
 }

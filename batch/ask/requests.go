@@ -63,6 +63,31 @@ func (b *Builder) request(row *promptset.Row, from *lineage.Parent) (*engine.Req
 	return b.NewRequest(row, &set, tokens)
 }
 
+// embed returns the request of a row with one prompt for its vector.
+func (b *Builder) embed(row *promptset.Row) (*engine.Request, error) {
+	set := b.Parameters(row)
+	if err := set.Check(row.ParameterName); err != nil {
+		return nil, err
+	}
+	tokens, err := b.EncodeRow(row)
+	if err != nil {
+		return nil, err
+	}
+	most := set.TruncatePromptTokens
+	if most < 0 {
+		most = b.MaxModelLen()
+	}
+	whole := len(tokens)
+	if most > 0 && whole > most {
+		ends := 0
+		if row.Kind == promptset.KindText { // the others have the tokens that they give
+			ends = b.Text.Ends
+		}
+		tokens = beginning(tokens, most, ends)
+	}
+	return &engine.Request{ID: row.ID, Tokens: tokens, N: 1, Truncated: len(tokens) < whole}, nil
+}
+
 // NewRequest returns the request of a row with the parameters in set, whose prompt is tokens.
 func (b *Builder) NewRequest(row *promptset.Row, set *parameter.Set, tokens []int32) (*engine.Request, error) {
 	if over := row.Overrides; over.Sampled != nil && set.Temperature == 0 {

@@ -38,6 +38,9 @@ type Report struct {
 	// SharedPrefix is how many tokens all prompts begin with.
 	SharedPrefix int   `json:"shared_prefix_tokens"`
 	Completions  int64 `json:"completions"`
+	// Task is the job's. With embed, Completions are vectors, and Truncated are those of the beginning of a prompt.
+	Task      completion.Task `json:"task,omitempty"`
+	Truncated int64           `json:"truncated,omitempty"`
 	// CompletionTokens is what completions have that all end at their limits. No completion is longer.
 	CompletionTokens int64 `json:"completion_tokens_at_most"`
 	MaxModelLen      int   `json:"max_model_len"`
@@ -116,7 +119,8 @@ func Run(ctx context.Context, p *process.Process, opened *prepare.Opened, tokens
 		return nil, err
 	}
 	defer s.Release()
-	report := &Report{Model: j.Model, Inputs: spec.InputsOf(opened.Reader), TokensPerSecond: tokensPerSecond}
+	report := &Report{Model: j.Model, Task: j.Task, Inputs: spec.InputsOf(opened.Reader),
+		TokensPerSecond: tokensPerSecond}
 	if like != nil {
 		report.Expected = &Expectation{Like: *like}
 		report.TokensPerSecond = cmp.Or(tokensPerSecond, like.TokensPerSecond)
@@ -188,8 +192,13 @@ func (c *rowsCheck) add(row *promptset.Row) {
 		return
 	}
 	for _, q := range requests {
-		named := c.namer.Name(q, "", false)
-		c.distinct.Add(row, &named)
+		if q.Truncated {
+			r.Truncated++
+		}
+		if r.Task == completion.Generate { // equal vectors are no mistake
+			named := c.namer.Name(q, "", false)
+			c.distinct.Add(row, &named)
+		}
 		length := len(q.Tokens) + q.MaxTokens
 		if r.MaxModelLen > 0 {
 			length = min(length, r.MaxModelLen)
@@ -280,6 +289,9 @@ func (c *rowsCheck) finish() {
 	}
 	if r.TokensPerSecond > 0 {
 		r.SecondsOfDrawing = float64(r.CompletionTokens) / r.TokensPerSecond
+	}
+	if r.TokensPerSecond > 0 && r.Task == completion.Embed {
+		r.SecondsOfDrawing = float64(r.Prompts.Tokens) / r.TokensPerSecond
 	}
 	if e := r.Expected; e != nil {
 		if r.Completions > 0 {

@@ -8,6 +8,7 @@ import (
 	"github.com/quire/quire/batch/resume"
 	"github.com/quire/quire/batch/spec"
 	"github.com/quire/quire/batch/watch"
+	"github.com/quire/quire/data/promptset/completion"
 	"github.com/quire/quire/data/setting"
 	"github.com/quire/quire/data/tally"
 	"github.com/quire/quire/engine"
@@ -15,15 +16,16 @@ import (
 
 // Report describes what a run came to; "sample run --report" writes it as JSON. Seconds are wall-clock.
 type Report struct {
-	Version     string         `json:"version"`
-	Model       string         `json:"model"`
-	Fingerprint string         `json:"model_fingerprint"`
-	Inputs      []string       `json:"inputs"`
-	Output      string         `json:"output"`
-	Shard       string         `json:"shard,omitempty"` // the shard that all figures are about
-	Parameters  map[string]any `json:"parameters"`
-	Defaults    string         `json:"defaults,omitempty"` // the part of the settings that the model's files ask for
-	Plan        engine.Plan    `json:"plan"`
+	Version     string          `json:"version"`
+	Model       string          `json:"model"`
+	Fingerprint string          `json:"model_fingerprint"`
+	Inputs      []string        `json:"inputs"`
+	Output      string          `json:"output"`
+	Shard       string          `json:"shard,omitempty"` // the shard that all figures are about
+	Parameters  map[string]any  `json:"parameters"`
+	Task        completion.Task `json:"task,omitempty"`
+	Defaults    string          `json:"defaults,omitempty"` // the part of the settings that the model's files ask for
+	Plan        engine.Plan     `json:"plan"`
 
 	tally.Counts // counts of the whole job: of earlier runs and of this one
 	// of these, finished by earlier runs: in their parts, or whole in the journal
@@ -53,11 +55,13 @@ type Report struct {
 	// tokens that were run to generate the next, while those steps ran
 	DecodeTokensPerSec float64 `json:"decode_tokens_per_second,omitempty"`
 	// of completions that came out, over the whole of the engine's run
-	GeneratedTokensPerSec float64      `json:"generated_tokens_per_second"`
-	HostShare             float64      `json:"host_share"` // share of the engine's run in which the device ran nothing
-	PeakPages             int          `json:"peak_pages"`
-	Pages                 int          `json:"pages"`
-	Engine                engine.Stats `json:"engine"`
+	GeneratedTokensPerSec float64 `json:"generated_tokens_per_second"`
+	// PromptTokensPerSec is the tokens of all prompts over the encoder's run, for jobs of vectors.
+	PromptTokensPerSec float64      `json:"prompt_tokens_per_second,omitempty"`
+	HostShare          float64      `json:"host_share"` // share of the engine's run in which the device ran nothing
+	PeakPages          int          `json:"peak_pages"`
+	Pages              int          `json:"pages"`
+	Engine             engine.Stats `json:"engine"`
 
 	Weights *watch.Report `json:"weights,omitempty"` // nil unless the job's weights may change
 
@@ -75,7 +79,7 @@ type Report struct {
 // newReport begins a report with what is known before anything is generated.
 func newReport(p *process.Process, j *spec.Job, fingerprint string, started time.Time) *Report {
 	return &Report{Version: p.Version, Model: j.Model, Fingerprint: fingerprint, Inputs: j.Inputs, Output: j.Output,
-		Shard: process.ShardText(p.Shard), Parameters: j.Parameters(), Defaults: j.Defaults,
+		Shard: process.ShardText(p.Shard), Parameters: j.Parameters(), Defaults: j.Defaults, Task: j.Task,
 		TotalSeconds: time.Since(started).Seconds()}
 }
 
@@ -101,6 +105,9 @@ func (g *Generator) report(u *Unit, started time.Time, interrupted bool) *Report
 	report.PrefillTokensPerSec = perSecond(st.PrefillTokens, st.PrefillSeconds)
 	report.DecodeTokensPerSec = perSecond(st.DecodeTokens, st.DecodeSeconds)
 	report.GeneratedTokensPerSec = perSecond(st.GeneratedTokens, st.WallSeconds)
+	if g.Job.Embeds() {
+		report.PromptTokensPerSec = perSecond(st.PromptTokens, st.WallSeconds)
+	}
 	if st.WallSeconds > 0 {
 		report.HostShare = st.HostSeconds / st.WallSeconds
 	}

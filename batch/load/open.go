@@ -96,7 +96,12 @@ func (Models) OpenSession(ctx context.Context, j *spec.Job, p *process.Process) 
 	cfg.Adapters = list
 	switch closes := func(c func()) { closers = append(closers, c) }; {
 	case p.TextOnly && j.Embeds():
-		s.Check = EncoderConfig(p, j, model).Check
+		cfg := EncoderConfig(p, j, model)
+		plan, err := cfg.Plan()
+		if err != nil {
+			return fail(err)
+		}
+		s.Check, s.Sampler = cfg.Check, process.NoEngine(plan)
 		return s, nil
 	case p.TextOnly:
 		s.Check = engine.NewChecker(cfg).Check

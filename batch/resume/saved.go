@@ -200,7 +200,8 @@ func (s *Saved) MissingRows(ctx context.Context, reader *promptset.Reader) iter.
 func (s *Saved) NewWriter(schema *promptset.Schema, text promptset.TokenText, n Noting) (*promptset.Writer, error) {
 	published := func() {}
 	return promptset.NewWriter(s.folder, promptset.WriterOptions{
-		Format: s.format, Schema: schema, Shape: s.Job.ShapeOf(schema), Meta: s.State.Job().Meta, Parts: s.Parts, Write: s.Missing, TokenText: text,
+		Format: s.format, Schema: schema, Shape: s.Job.ShapeOf(schema), Meta: s.State.Job().Meta,
+		Parts: s.Parts, Write: s.Missing, TokenText: text,
 		Publishing: func(p folder.PartSummary) error {
 			p.Changes = len(s.State.Job().Changes)
 			published = s.Observer.Publishing(p)

@@ -21,6 +21,29 @@ type Stats struct {
 	Logprobs     *Quantiles `json:"logprobs,omitempty"`
 	MeanLogprobs *Quantiles `json:"mean_logprobs,omitempty"`
 	PassAtK      *PassAtK   `json:"pass_at_k,omitempty"` // nil without verdicts
+	Vectors      *Vectors   `json:"vectors,omitempty"`   // nil if the output has completions
+}
+
+// Vectors describes the vectors of an output.
+type Vectors struct {
+	Count     int64 `json:"count"`
+	Numbers   int   `json:"numbers"` // of each
+	Truncated int64 `json:"truncated"`
+}
+
+func (v *Vectors) add(c *promptset.Result) *Vectors {
+	if c.Embedding == nil {
+		return v
+	}
+	if v == nil {
+		v = &Vectors{}
+	}
+	v.Count++
+	v.Numbers = len(c.Embedding)
+	if c.Truncated {
+		v.Truncated++
+	}
+	return v
 }
 
 // Duplicates counts texts that a row has more than once. Completions with errors do not count.
@@ -79,12 +102,17 @@ func StatsOf(ctx context.Context, out *Output, verdicts *Verdicts) (*Stats, erro
 		if first.Err == "" || first.CompletionTokens > 0 {
 			prompts.add(first.PromptTokens)
 		}
-		s.Duplicates.row(row.Completions)
+		if s.Vectors == nil {
+			s.Duplicates.row(row.Completions)
+		}
 		for i := range row.Completions {
 			c := &row.Completions[i]
 			s.Completion(c.FinishReason, c.CompletionTokens, c.Err != "")
 			if c.Err != "" {
 				kinds.Add(c.Err, row.ID)
+				continue
+			}
+			if s.Vectors = s.Vectors.add(c); s.Vectors != nil {
 				continue
 			}
 			completions.add(c.CompletionTokens)

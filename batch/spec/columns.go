@@ -46,12 +46,6 @@ func (s *Spec) ColumnsOf(input *promptset.Schema) []string {
 	return ordered
 }
 
-// ShapeOf is the shape of the job's output, for rows of an input. An input of nil is not known.
-func (j *Job) ShapeOf(input *promptset.Schema) completion.Shape {
-	return completion.Shape{Task: j.Task, Requested: j.ColumnsOf(input), Excluded: j.ExcludedColumns(), JSON: j.JSONType(),
-		Vectors: j.Vectors.VectorType}
-}
-
 // ShapeOfStarted is ShapeOf for a job that was started.
 func ShapeOfStarted(job *jobstate.Description, input *promptset.Schema) completion.Shape {
 	existing, _ := settingsOf(job)

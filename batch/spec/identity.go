@@ -94,6 +94,12 @@ func (e Engine) SettledAs(was jobstate.Settled) (_ Engine, differences jobstate.
 	return e, append(types, differences...), nil // by name
 }
 
+// ShapeOf is the shape of the job's output, for rows of an input. An input of nil is not known.
+func (j *Job) ShapeOf(input *promptset.Schema) completion.Shape {
+	return completion.Shape{Task: j.Task, Requested: j.ColumnsOf(input), Excluded: j.ExcludedColumns(),
+		JSON: j.JSONType(), Vectors: j.Vectors.VectorType}
+}
+
 // Footer is what the output files record of how they were made.
 func (j *Job) Footer(version, model, fingerprint string) map[string]string {
 	parameters, _ := json.Marshal(j.Parameters())

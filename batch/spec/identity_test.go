@@ -55,8 +55,9 @@ var identified = map[string]func(t *rapid.T) any{
 }
 
 // unidentified are the other fields: of the model's fingerprint and the inputs, of what the job settles on, of where
-// files are, of parameters that Sampling has, and of what changes no byte. PrefixFile and PromptAs are of Job.mapping.
-var unidentified = strings.Fields(`Model LoadFormat Inputs Output PrefixFile PromptAs Sampling Given
+// files are, of parameters that Sampling has, and of what changes no byte. PrefixFile and PromptAs are of Job.mapping,
+// Task and Embedding of Job.Vectors: see TestVectorsAreIdentified.
+var unidentified = strings.Fields(`Model LoadFormat Inputs Output PrefixFile PromptAs Sampling Given Task Embedding
 	GenerationConfig Engine Engine.DType Engine.KVDType Engine.KVMemory Engine.MaxSeqs Engine.PageSize Engine.MaxModelLen Engine.PrefillTokens
 	Engine.MaxRounds Engine.ZeroPages Engine.NoPrefixCache Engine.Speculate Engine.DraftModel Engine.Admission
 	Engine.HostKVMemory Engine.Features Engine.DP`)

@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -8,8 +9,10 @@ import (
 	"github.com/quire/quire/batch/outcome"
 	"github.com/quire/quire/data/parameter"
 	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/data/promptset/completion"
 	"github.com/quire/quire/data/setting"
 	"github.com/quire/quire/models/arch"
+	"github.com/quire/quire/models/sentence"
 )
 
 // Job is what a job is: its [Spec], checked, with what was found of it since. Nothing of it changes: each phase that
@@ -71,5 +74,35 @@ func (j *Job) WithGeneration(requested arch.Generation, warn func(format string,
 		warn("warning: the model's %s asks for %s, which Quire does not take as defaults", requested.From,
 			strings.Join(requested.Left, ", "))
 	}
+	return &next, nil
+}
+
+// WithSentence is the job with what the model's files say about its vectors, which have size numbers.
+func (j *Job) WithSentence(s sentence.Settings, size int) (*Job, error) {
+	e := &j.Embedding
+	v := Vectors{Pooling: cmp.Or(sentence.Pooling(e.Pooling), s.Pooling), Normalize: s.Normalize,
+		Lowercase: s.Lowercase, Trim: s.Stated}
+	v.Element, v.Dimensions = cmp.Or(completion.Element(e.Type), completion.Float32), cmp.Or(e.Dimensions, size)
+	if e.Normalize != "" {
+		v.Normalize = e.Normalize == EmbeddingOn
+	}
+	if v.Element == completion.Int8 && !v.Normalize {
+		return nil, outcome.Errorf(outcome.Misused, "`embedding-type` is int8, whose scale is for vectors of length "+
+			"1, and the vectors are not normalized: give `normalize` on, or another type")
+	}
+	if err := checkDimensions(e.Dimensions, size, s.Matryoshka); err != nil {
+		return nil, outcome.Errorf(outcome.Misused, "`dimensions` %w", err)
+	}
+	prompt, err := promptNamed(e.PromptName, &s)
+	if err != nil {
+		return nil, outcome.Errorf(outcome.Misused, "`prompt-name` %w", err)
+	}
+	if prompt != "" && s.ExcludePrompt {
+		return nil, outcome.Errorf(outcome.Misused, "the model's files leave the prompt out of the pooling, which "+
+			"Quire does not do: give `prompt-name` none")
+	}
+	v.Prompt = prompt
+	next := *j
+	next.Vectors = v
 	return &next, nil
 }

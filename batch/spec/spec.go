@@ -143,5 +143,8 @@ func (s *Spec) HideURLParameters() (err error) {
 	return nil
 }
 
+// Embeds reports whether the job's task is embed.
+func (s *Spec) Embeds() bool { return s.Task == completion.Embed }
+
 // ReadsStandard reports whether the job's rows come from standard input.
 func (s *Spec) ReadsStandard() bool { return slices.Contains(s.Inputs, Standard) }

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/quire/quire/batch/outcome"
 	"github.com/quire/quire/data/parameter"
 	"github.com/quire/quire/data/promptset"
 	"github.com/quire/quire/data/promptset/completion"
@@ -47,11 +46,8 @@ func Poolings() []string {
 	return names
 }
 
-// Embeds reports whether the job's task is embed.
-func (s *Spec) Embeds() bool { return s.Task == completion.Embed }
-
 // checkTask checks the task and what only jobs of one task have. It sets the defaults that depend on the task.
-func (s *Spec) checkTask() error {
+func checkTask(s *Spec) error {
 	if s.Task == TaskGenerate {
 		s.Task = completion.Generate
 	}
@@ -60,7 +56,7 @@ func (s *Spec) checkTask() error {
 		return Invalid("task", "is %s, and Quire has no heads of models yet that give classes or scores: give "+
 			"generate or embed", s.Task)
 	case s.Task == completion.Generate:
-		return s.checkNoEmbedding()
+		return checkNoEmbedding(s)
 	case !s.Embeds():
 		return oneOf("task", string(s.Task), string(TaskGenerate), string(completion.Embed))
 	}
@@ -83,7 +79,7 @@ func (s *Spec) checkTask() error {
 		func() error {
 			return oneOf("normalize", cmp.Or(e.Normalize, EmbeddingAuto), EmbeddingAuto, EmbeddingOn, EmbeddingOff)
 		},
-		s.checkNotGenerating,
+		func() error { return checkNotGenerating(s) },
 	); err != nil {
 		return err
 	}
@@ -102,7 +98,7 @@ func (s *Spec) checkTask() error {
 }
 
 // checkNoEmbedding refuses settings of vectors in a job that generates completions.
-func (s *Spec) checkNoEmbedding() error {
+func checkNoEmbedding(s *Spec) error {
 	e := &s.Embedding
 	for _, c := range []struct {
 		field string
@@ -123,9 +119,9 @@ func (s *Spec) checkNoEmbedding() error {
 }
 
 // checkNotGenerating refuses settings of generating in a job that embeds.
-func (s *Spec) checkNotGenerating() error {
+func checkNotGenerating(s *Spec) error {
 	for p := range parameter.Own() {
-		if p.Flag != "" && !p.OfPrompt && slices.Contains(s.Given, p.Name) {
+		if p.Flag != "" && !p.OfPrompt() && slices.Contains(s.Given, p.Name) {
 			return Invalid(p.Flag, "is for generated text, and `task` is embed: leave it out")
 		}
 	}
@@ -157,36 +153,6 @@ type Vectors struct {
 	Lowercase bool   // texts become lower case
 	Trim      bool   // texts lose the spaces around them
 	Prompt    string // text before each text
-}
-
-// WithSentence is the job with what the model's files say about its vectors, which have size numbers.
-func (j *Job) WithSentence(s sentence.Settings, size int) (*Job, error) {
-	e := &j.Embedding
-	v := Vectors{Pooling: cmp.Or(sentence.Pooling(e.Pooling), s.Pooling), Normalize: s.Normalize,
-		Lowercase: s.Lowercase, Trim: s.Stated}
-	v.Element, v.Dimensions = cmp.Or(completion.Element(e.Type), completion.Float32), cmp.Or(e.Dimensions, size)
-	if e.Normalize != "" {
-		v.Normalize = e.Normalize == EmbeddingOn
-	}
-	if v.Element == completion.Int8 && !v.Normalize {
-		return nil, outcome.Errorf(outcome.Misused, "`embedding-type` is int8, whose scale is for vectors of length "+
-			"1, and the vectors are not normalized: give `normalize` on, or another type")
-	}
-	if err := checkDimensions(e.Dimensions, size, s.Matryoshka); err != nil {
-		return nil, outcome.Errorf(outcome.Misused, "`dimensions` %w", err)
-	}
-	prompt, err := promptNamed(e.PromptName, &s)
-	if err != nil {
-		return nil, outcome.Errorf(outcome.Misused, "`prompt-name` %w", err)
-	}
-	if prompt != "" && s.ExcludePrompt {
-		return nil, outcome.Errorf(outcome.Misused, "the model's files leave the prompt out of the pooling, which "+
-			"Quire does not do: give `prompt-name` none")
-	}
-	v.Prompt = prompt
-	next := *j
-	next.Vectors = v
-	return &next, nil
 }
 
 // checkDimensions returns what is wrong with a number of dimensions that is given, for a model whose vectors have size.

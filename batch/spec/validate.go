@@ -28,7 +28,7 @@ func (s *Spec) Validate() error {
 	case s.PartRows < 0:
 		return Invalid("part-rows", "is %d, but must be 0 (found automatically) or more", s.PartRows)
 	}
-	if err := s.checkTask(); err != nil {
+	if err := checkTask(s); err != nil {
 		return err
 	}
 	var err error

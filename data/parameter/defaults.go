@@ -55,7 +55,7 @@ func (s *Set) Identity() map[string]any {
 func (s *Set) PromptIdentity() map[string]any {
 	settings := s.Identity()
 	for p := range Own() {
-		if !p.OfPrompt && p.Name != "n" {
+		if !p.OfPrompt() && p.Name != "n" {
 			delete(settings, p.Name)
 		}
 	}

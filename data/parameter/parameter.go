@@ -50,12 +50,9 @@ type Parameter struct {
 	// InEveryJob reports whether job.json has the parameter even at its default. Newer parameters are there only if
 	// they are given, so that existing jobs keep their identity.
 	InEveryJob bool
-	// OfPrompt reports whether the parameter is about how a row becomes the tokens of a prompt. Jobs that generate
-	// nothing have these parameters and no others.
-	OfPrompt bool
-	place    int    // index in own
-	slot     slot   // the value's place in a Set, and the default
-	limits   limits // range of a number
+	place      int    // index in own
+	slot       slot   // the value's place in a Set, and the default
+	limits     limits // range of a number
 	// for values without limits: what the value must be, given the others; "" if it is valid
 	allowed func(s *Set) string
 	settle  func(s *Set) // normalizes other notations of a value

@@ -129,6 +129,7 @@ func TestGoldens(t *testing.T) {
 		{"cased", "testdata/cased"},
 		{"unigram", "testdata/unigram"},
 		{"t5", "testdata/t5"},
+		{"xlm-r", "testdata/xlm-r"},
 		{"gpt-oss", "testdata/gpt-oss"},
 		{"o200k", "testdata/o200k/o200k_base.tiktoken"},
 		{"kimi", "testdata/kimi"},

@@ -16,6 +16,7 @@ import (
 	"github.com/quire/quire/batch/review"
 	"github.com/quire/quire/cmd/sample/cli"
 	"github.com/quire/quire/cmd/sample/jobflags"
+	"github.com/quire/quire/data/promptset/completion"
 	"github.com/quire/quire/data/storage"
 	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/internal/visible"
@@ -66,6 +67,9 @@ sample run --config job.yaml --limit 100 -o trial && sample check --config job.y
 			}
 			if err := o.run.Prepare(f, args); err != nil {
 				return err
+			}
+			if o.like != "" && o.run.Spec.Embeds() {
+				return cli.Usagef("check: --like is for completions, and --task is embed: leave it out")
 			}
 			f.WarnUnused(env.Stderr, "check", run, jobflags.Drawing())
 			task := o.run.Task(env, nil)
@@ -148,7 +152,13 @@ func printCheck(w io.Writer, r *check.Report, given bool) {
 		line("prompts", "%s with %s tokens: %d to %d, half have up to %d, 90 %% up to %d, 99 %% up to %d",
 			humanize.Comma(p.Count), humanize.Comma(p.Tokens), p.Min, p.Max, p.Median, p.P90, p.P99)
 		printHistogram(w, p)
-		line("shared", "%s that all prompts begin with", plural.Count(r.SharedPrefix, "token"))
+		if r.Task == completion.Generate {
+			line("shared", "%s that all prompts begin with", plural.Count(r.SharedPrefix, "token"))
+		}
+	}
+	if r.Task == completion.Embed {
+		printVectorsCheck(line, r)
+		return
 	}
 	line("completions", "%s with at most %s tokens", humanize.Comma(r.Completions), humanize.Comma(r.CompletionTokens))
 	e := r.Expected
@@ -182,6 +192,18 @@ func printCheck(w io.Writer, r *check.Report, given bool) {
 			line("  expected", "%s", rounded(e.Seconds))
 		}
 	}
+}
+
+// printVectorsCheck prints what is ahead of a job of vectors.
+func printVectorsCheck(line func(name, format string, args ...any), r *check.Report) {
+	line("vectors", "%s, %s of prompts with more than %d tokens, which are truncated", humanize.Comma(r.Completions),
+		humanize.Comma(r.Truncated), r.MaxModelLen)
+	if r.TokensPerSecond == 0 {
+		line("time", "not estimated: give --tokens-per-second, of prompts, as the report of a run with --limit has it")
+		return
+	}
+	seconds := time.Duration(r.SecondsOfDrawing * float64(time.Second)).Round(time.Second)
+	line("time", "%s, at %g tokens/s as given", seconds, r.TokensPerSecond)
 }
 
 // madeOf names the completions that an expectation is based on.

@@ -122,6 +122,9 @@ func (o *planOptions) check() error {
 		return err
 	}
 	switch {
+	case o.run.Spec.Embeds():
+		return errors.New("--task is embed, and plans are of engines that generate: \"sample check --task embed\" " +
+			"counts a job's tokens, and \"sample embed --limit 100\" shows its speed")
 	case o.run.Spec.Engine.Backend == "go":
 		return errors.New("--backend is go, which compiles nothing: use xla:cpu, xla:cuda or a --topology")
 	}

@@ -36,14 +36,14 @@ func embeddingFlags(s *pflag.FlagSet, job *spec.Spec) {
 // ofGenerating are flags of jobs that generate, besides parameters: nothing of a vector depends on them.
 var ofGenerating = []string{"generation-config", "reasoning-parser", "tool-call-parser", "json-schema", "regex",
 	"choice", "grammar", "max-seqs", "kv", "kv-memory", "kv-dtype", "page-size", "prefix-cache", "admission",
-	"host-kv-memory", "save-prefix", "load-prefix", "prefix-dir", "speculate", "draft-model", "features", "tp", "ep", "dp", "mesh",
-	"max-rounds", "zero-pages", "layers", "dump-tables", "dump-tables-to"}
+	"host-kv-memory", "save-prefix", "load-prefix", "prefix-dir", "speculate", "draft-model", "features", "tp",
+	"ep", "dp", "mesh", "max-rounds", "zero-pages", "layers", "dump-tables", "dump-tables-to"}
 
 // hideGenerating hides the flags that a command for vectors has no use for. They are refused by name.
 func hideGenerating(s *pflag.FlagSet) {
 	names := append([]string{"task"}, ofGenerating...)
 	for p := range parameter.Own() {
-		if !p.OfPrompt && p.Flag != "" {
+		if !p.OfPrompt() && p.Flag != "" {
 			names = append(names, p.Flag)
 		}
 	}
@@ -63,7 +63,7 @@ func hideGenerating(s *pflag.FlagSet) {
 }
 
 // checkTask refuses flags that contradict the task.
-func (o *Options) checkTask(f *cli.Flags) error {
+func checkTask(o *Options, f *cli.Flags) error {
 	if o.ForTask != "" && o.Spec.Task != o.ForTask {
 		return fmt.Errorf("--task is %s, and \"sample %s\" is for one task: use \"sample run\"", o.Spec.Task,
 			f.Set.Name())

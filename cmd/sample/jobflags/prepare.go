@@ -60,7 +60,7 @@ func (o *Options) Prepare(f *cli.Flags, args []string) error {
 	wrong := func(err error) error {
 		return cli.Exit(cli.ExitUsage, fmt.Errorf("%s: %w", f.Set.Name(), cli.PlaceOr(err)))
 	}
-	if err := errors.Join(o.takePipe(), o.TakeStream(f), o.checkTask(f)); err != nil {
+	if err := errors.Join(o.takePipe(), o.TakeStream(f), checkTask(o, f)); err != nil {
 		return wrong(err)
 	}
 	o.Secrets = o.withSecrets()

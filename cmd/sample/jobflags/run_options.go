@@ -278,7 +278,8 @@ func (o *Options) Task(env *cli.Environment, w *observer) *batch.Task {
 		cli.FetchProgress(env.Stderr)
 	options.Spelling = cli.AsFlag
 	options.Quiet, options.Stuck = o.Progress == "none", Stuck(env)
-	progress := &cli.Meter{To: env.Stderr, Mode: o.Progress, Each: int64(o.Spec.Sampling.N)}
+	progress := &cli.Meter{To: env.Stderr, Mode: o.Progress, Each: int64(o.Spec.Sampling.N),
+		Vectors: o.Spec.Embeds()}
 	if o.Spec.Output == spec.Standard && o.Progress == "auto" && cli.IsTerminal(env.Stdout) {
 		progress.Mode = "plain" // rows would overwrite a bar
 	}

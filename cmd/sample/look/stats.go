@@ -138,8 +138,13 @@ func printStats(w io.Writer, s *review.Stats) error {
 		rows += fmt.Sprintf(", %d with errors", s.RowsWithErrors)
 	}
 	row("rows", "%s", rows)
-	row("completions", "%d (%s)", s.Completions, s.FinishReasons)
-	row("tokens", "%d of prompts, %d generated", s.PromptTokens, s.CompletionTokens)
+	if v := s.Vectors; v != nil {
+		row("vectors", "%d of %d numbers, %d of prompts that were truncated", v.Count, v.Numbers, v.Truncated)
+		row("tokens", "%d of prompts", s.PromptTokens)
+	} else {
+		row("completions", "%d (%s)", s.Completions, s.FinishReasons)
+		row("tokens", "%d of prompts, %d generated", s.PromptTokens, s.CompletionTokens)
+	}
 	if d := s.Duplicates; d.Of > 0 {
 		row("duplicates", "%d completions have the text of another of their prompt (%.1f %%); "+
 			"%d of %d prompts have one text", d.Completions, 100*d.Share, d.RowsOfOne, d.Rows)
@@ -168,7 +173,9 @@ func printStats(w io.Writer, s *review.Stats) error {
 		return err
 	}
 	printSpread(w, "prompt tokens", s.PromptLengths)
-	printSpread(w, "completion tokens", s.CompletionLengths)
+	if s.Vectors == nil {
+		printSpread(w, "completion tokens", s.CompletionLengths)
+	}
 	if len(s.Errors) > 0 {
 		fmt.Fprint(w, "\nerrors\n")
 	}

@@ -100,7 +100,7 @@ func (m *Mapping) ColumnOf(name string) string {
 // ofPrompt reports whether a column of a known name is about the prompt of a row.
 func ofPrompt(name string) bool {
 	p := parameter.Sink(name)
-	return p != nil && p.OfPrompt || name == IDColumn || slices.Contains(schema.PromptNames, name)
+	return p != nil && p.OfPrompt() || name == IDColumn || slices.Contains(schema.PromptNames, name)
 }
 
 // ForeignNames is [schema.ForeignNames], without the parameters that rows do not have.
