@@ -164,6 +164,24 @@ func TestVectorsEqualTransformers(t *testing.T) {
 	}
 }
 
+// GGUF files of encoders, made by llama.cpp's converter, have the hidden states of their checkpoints, but for what F16
+// rounds.
+func TestGGUFLikeFolder(t *testing.T) {
+	for _, name := range []string{"bert", "nomic-bert"} {
+		model, goldens := open(t, name+".gguf"), readGoldens(t, name)
+		if s := model.Sentence; s.Pooling != sentence.Mean || !s.Stated || s.Normalize {
+			t.Errorf("%s: its settings are read as %+v", name, s)
+		}
+		cfg := wide(model)
+		cfg.MaxModelLen = 80
+		for i, v := range vectors(t, newEncoder(t, cfg), idsOf(goldens)) {
+			if d := apart(v, goldens[i].Mean); !(d < 5e-3) {
+				t.Errorf("%s, %d tokens: %g apart from transformers", name, len(goldens[i].IDs), d)
+			}
+		}
+	}
+}
+
 // What the configs of the families say matters: without it, vectors are others.
 func TestFeaturesMatter(t *testing.T) {
 	layers := func(change func(l *arch.Layer)) func(c *models.Config) {
