@@ -34,6 +34,8 @@ type Report struct {
 	Errors         []KindOfErrors   `json:"errors"`    // the most frequent first
 	Following      int64            `json:"following"` // rows that continue others, whose tokens are not counted
 	Prompts        LengthsOfTokens  `json:"prompts"`
+	// Adapters counts the prompts of each adapter, by its name.
+	Adapters map[string]int64 `json:"adapters,omitempty"`
 	// SharedPrefix is how many tokens all prompts begin with.
 	SharedPrefix int   `json:"shared_prefix_tokens"`
 	Completions  int64 `json:"completions"`
@@ -185,6 +187,12 @@ func (c *rowsCheck) add(row *promptset.Row) {
 	}
 	for _, q := range requests {
 		c.builder.Equal.Look(row, q)
+		if q.Adapter != "" {
+			if r.Adapters == nil {
+				r.Adapters = map[string]int64{}
+			}
+			r.Adapters[q.Adapter]++
+		}
 		length := len(q.Tokens) + q.MaxTokens
 		if r.MaxModelLen > 0 {
 			length = min(length, r.MaxModelLen)

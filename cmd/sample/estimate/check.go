@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -149,6 +151,9 @@ func printCheck(w io.Writer, r *check.Report, given bool) {
 			humanize.Comma(p.Count), humanize.Comma(p.Tokens), p.Min, p.Max, p.Median, p.P90, p.P99)
 		printHistogram(w, p)
 		line("shared", "%s that all prompts begin with", plural.Count(r.SharedPrefix, "token"))
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Adapters)) {
+		line("  adapter", "%s: %s", visible.Line(name), plural.Count(r.Adapters[name], "prompt"))
 	}
 	line("completions", "%s with at most %s tokens", humanize.Comma(r.Completions), humanize.Comma(r.CompletionTokens))
 	e := r.Expected
