@@ -50,6 +50,17 @@ def adapter(folder, seed):
     (folder / "adapter_model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + b"".join(body))
 
 
+def found(value, key):
+    """The object within a report that has a key."""
+    if isinstance(value, dict):
+        if key in value:
+            return value
+        for one in value.values():
+            if inner := found(one, key):
+                return inner
+    return None
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("sample")
@@ -89,8 +100,7 @@ def main():
         command += ["--report", work / "report.json", "-q"] + (["--adapters", work / folder] if folder else [])
         env = dict(os.environ, **({"GOMAXPROCS": str(o.threads)} if o.threads else {}))
         subprocess.run([str(c) for c in command], check=True, env=env)
-        report = json.loads((work / "report.json").read_text())
-        stats = report.get("engine", report)["stats"] if "stats" in report.get("engine", report) else report["stats"]
+        stats = found(json.loads((work / "report.json").read_text()), "generated_tokens")
         return stats["generated_tokens"] / stats["wall_seconds"], stats
 
     kinds = [("none", None), ("one", "one")] + ([("same", "one"), ("many", "all")] if o.many > 1 else [])

@@ -35,6 +35,8 @@ type Report struct {
 	Errors         []KindOfErrors   `json:"errors"`    // the most frequent first
 	Following      int64            `json:"following"` // rows that continue others, whose tokens are not counted
 	Prompts        LengthsOfTokens  `json:"prompts"`
+	// Adapters counts the prompts of each adapter, by its name.
+	Adapters map[string]int64 `json:"adapters,omitempty"`
 	// SharedPrefix is how many tokens all prompts begin with.
 	SharedPrefix int   `json:"shared_prefix_tokens"`
 	Completions  int64 `json:"completions"`
@@ -198,6 +200,12 @@ func (c *rowsCheck) add(row *promptset.Row) {
 		if r.Task == completion.Generate { // equal vectors are no mistake
 			named := c.namer.Name(q, "", false)
 			c.distinct.Add(row, &named)
+		}
+		if q.Adapter != "" {
+			if r.Adapters == nil {
+				r.Adapters = map[string]int64{}
+			}
+			r.Adapters[q.Adapter]++
 		}
 		length := len(q.Tokens) + q.MaxTokens
 		if r.MaxModelLen > 0 {

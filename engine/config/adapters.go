@@ -4,21 +4,18 @@ import (
 	"errors"
 
 	"github.com/quire/quire/data/setting"
-	"github.com/quire/quire/models/adapter"
 	"github.com/quire/quire/models/decoder"
 )
 
-// Adapter is a low-rank adapter by the name that requests give it.
-type Adapter struct {
-	Name string
-	*adapter.Adapter
-}
-
-// adapterShare is the share of the weights' memory that adapters take if nothing says how many there is room for.
-const adapterShare = 4
+// If nothing says how many adapters there is room for, those on the device are at least fewestAdapters, and as many as
+// take a share of the weights' memory.
+const (
+	fewestAdapters = 16
+	adapterShare   = 4
+)
 
 // settleAdapters finds how many adapters there is room for.
-func (s *Settled) settleAdapters() error {
+func settleAdapters(s *Settled) error {
 	c := s.Config
 	switch {
 	case len(c.Adapters) == 0 && c.AdapterSlots == 0:
@@ -43,31 +40,11 @@ func (s *Settled) settleAdapters() error {
 	one := adapterBytes(c.adapterArrays(1))
 	slots := c.AdapterSlots
 	if slots == 0 {
-		slots = max(1, int(s.WeightBytes/adapterShare/max(1, one)))
+		slots = max(fewestAdapters, int(s.WeightBytes/adapterShare/max(1, one)))
 	}
 	s.Sizes.Adapters = min(slots, len(c.Adapters))
 	s.AdapterBytes = one * int64(s.Sizes.Adapters)
 	return nil
-}
-
-// adapterArrays are the arrays of adapters, with room for so many.
-func (c Config) adapterArrays(slots int) []decoder.AdapterArray {
-	if slots == 0 {
-		return nil
-	}
-	rank := 0
-	for _, a := range c.Adapters {
-		rank = max(rank, a.Rank)
-	}
-	adapts := func(tensor string) bool {
-		for _, a := range c.Adapters {
-			if a.Adapts(tensor) {
-				return true
-			}
-		}
-		return false
-	}
-	return decoder.AdapterArrays(c.model(), c.storage(), slots, rank, adapts)
 }
 
 func adapterBytes(arrays []decoder.AdapterArray) (n int64) {

@@ -64,7 +64,7 @@ func (s *Settled) settle() (err error) {
 	s.Model.Context = s.MaxModelLen
 	s.ShortRope = s.Model.ShortRope()
 	z.ShortRope = s.ShortRope > 0
-	if err := s.settleAdapters(); err != nil {
+	if err := settleAdapters(s); err != nil {
 		return err
 	}
 	if err := (slotFinder{s}).find(); err != nil {

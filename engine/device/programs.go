@@ -44,7 +44,8 @@ func (gr *Graphs) Programs() []Program {
 	arrays := tree.Arrays(gr.NewInput())
 	all := []Program{{Name: Init}, {
 		Name: Run, Weights: true, Drafts: gr.Drafter != nil, Adapters: gr.AdapterArrays != nil,
-		Input: packed(arrays), twin: twinOf[Output], hasExtras: true, Resident: append(stops{gr.Sizes}.leaves(), waiting{gr.Sizes}.texts()...),
+		Input: packed(arrays), twin: twinOf[Output], hasExtras: true,
+		Resident: append(stops{gr.Sizes}.leaves(), waiting{gr.Sizes}.texts()...),
 		build: func(st state, w weights, nodes []*Node) (state, any, []*Node) {
 			in := tree.Of[input](arrays, nodes[:len(arrays)])
 			resident, numStops := nodes[len(arrays):], len(stops{gr.Sizes}.leaves())

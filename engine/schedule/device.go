@@ -96,8 +96,7 @@ type Prompt struct {
 	MaxPages   int // pages for these tokens, and for the first clone
 	Behind     int // how many waiting entries come before it
 	Score      int // see [Request]
-	Short      bool
-	Adapter    *Adapter
+	Variant
 	// See Entry.
 	Source, Named, Held int
 }

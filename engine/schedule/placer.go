@@ -218,8 +218,7 @@ func (p *placer) offerPrefix(o *offer, row *prefixRow) bool {
 	start, ok := o.appendPrompt(row.placed(), row.held, p.PromptLimit)
 	if ok {
 		prompt := Prompt{Row: row.row, Start: start, PromptLen: len(row.tokens), MaxPages: p.prefixes.maxPages(row),
-			Behind: len(o.waiting), Score: row.score, Short: row.short, Adapter: row.adapter, Source: None, Named: named,
-			Held: row.held}
+			Behind: len(o.waiting), Score: row.score, Variant: row.variant, Source: None, Named: named, Held: row.held}
 		if row.source != nil {
 			prompt.Source = row.source.row
 		}

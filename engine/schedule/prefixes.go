@@ -61,7 +61,7 @@ func (t *prefixRows) add(g *group, size int, first bool, source *prefixRow, held
 		p.first = g
 	}
 	p.chain = g.chain[:min(len(g.chain), size/t.PageSize)]
-	p.settled, p.short, p.adapter = held/t.PageSize, g.Short, g.Adapter
+	p.settled, p.variant = held/t.PageSize, g.Variant
 	if p.score = g.Score; p.score > 0 {
 		p.scores = newScores(size, g.tops())
 	}

@@ -26,8 +26,8 @@ func newWaitingQueue(maxSeqs int, byAdapter bool) *waitingQueue {
 	return &waitingQueue{chains: prefix.Counts{}, maxSeqs: maxSeqs, byAdapter: byAdapter}
 }
 
-// insert puts g after the last of the groups that have the most pages in common with it, or else the same adapter, or at
-// the end.
+// insert puts g after the last of the groups that have the most pages in common with it, or else the same adapter, or
+// at the end.
 func (q *waitingQueue) insert(g *group) {
 	q.chains.Add(g.chain, 1)
 	position := q.positionOf(g)

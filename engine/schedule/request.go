@@ -31,10 +31,7 @@ type Request struct {
 	Recalls bool
 	// Leaf states that nothing continues from the completions. Their pages get no names.
 	Leaf bool
-	// Short states that keys are rotated by the short divisors of a longrope; other requests have the long ones.
-	Short bool
-	// Adapter is the low-rank adapter that the tokens are run with; nil for none.
-	Adapter *Adapter
+	Variant
 	// Score asks for scores of the prompt with Score-1 likeliest tokens at each place; 0 asks for none.
 	Score int
 	// Tops is the number of likeliest tokens to report with each generated token.
@@ -79,6 +76,14 @@ func (s Sizes) inherited(r *Request, n int) int {
 		return n
 	}
 	return s.wholePages(max(0, n-1))
+}
+
+// Variant is how the model computes keys and values. Pages of different variants have different names.
+type Variant struct {
+	// Short states that keys are rotated by the short divisors of a longrope; other requests have the long ones.
+	Short bool
+	// Adapter is the low-rank adapter that the tokens are run with; nil for none.
+	Adapter *Adapter
 }
 
 // Adapter is a low-rank adapter of the model.

@@ -52,8 +52,7 @@ type prefixRow struct {
 	done      int      // tokens that the row has run
 	pinned    *Context // the context whose row it is; nil for none
 	score     int      // see Request
-	short     bool     // see Request
-	adapter   *Adapter // see Request
+	variant   Variant  // of the requests that use it
 	scores    *Scores  // scores of the tokens; nil unless they are scored
 	inherited inheritedScores
 	// first is the group whose next sequence has its pages reserved with the row, until that sequence is admitted.

@@ -42,9 +42,11 @@ func (a *Adapters) addends(x, rows *Node) *Node {
 
 // lowRankScratch is what the kernel needs, in float32 numbers.
 func lowRankScratch(t, n, in, rank, out int) int {
+	const least = 8 // rows of a block, unless an adapter has fewer
 	line := func(n int) int { return ceil(n, 16) * 16 }
-	packed := line(t+15*min(n, t)) * (ceil(max(in, rank), 64)*64 + 16)
-	return line(t*in) + line(t*rank) + line(t*out) + packed + line(t)
+	blocks := min(t/least+min(n, t)+1, t)
+	packed := line(t+15*blocks) * (ceil(max(in, rank), 64)*64 + 16)
+	return line(t*in) + line(t*rank) + line(t*out) + packed + 2*line(t)
 }
 
 // each goes through the pairs that rows have, each with all rows.

@@ -1,5 +1,6 @@
 #include "low_rank.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "grouped.h"
@@ -7,15 +8,26 @@
 static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 static int64_t lines(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
+// The rows of an adapter are computed in blocks of at most BLOCK, each by one thread from start to end: no thread waits
+// for another between the two products, and rows stay with a processor.
+enum { BLOCK = 48, LEAST = 8 };
+
 // The parts of the scratch, one after the other, in bytes.
 typedef struct {
 	int64_t gathered; // rows of x by adapter [A, in]
 	int64_t inner;    // results of the first layers [A, rank]
 	int64_t outer;    // results of the second layers by adapter, f32 [A, out]
-	int64_t packed;   // rows as a layer reads them
+	int64_t packed;   // rows as a layer reads them, of each block
 	int64_t order;    // s32 [A]: the place of a row in the order by adapter
+	int64_t rows;     // s32 [A]: the row at a place
 	int64_t total;
 } parts;
+
+// block is some rows of one adapter.
+typedef struct {
+	int64_t adapter, begin, rows; // begin is a place in the order by adapter
+	int64_t scratch;              // where its packed rows begin
+} block;
 
 // low_rank is a call.
 typedef struct {
@@ -26,44 +38,83 @@ typedef struct {
 	float *y;
 	char *scratch;
 	parts parts;
+	int in_order; // all rows have adapters, and lie in the order by adapter already
+	q_linear first, second;
+	int64_t bytes[2]; // of an adapter's matrices
+	block *blocks;
+	int64_t count;
 } low_rank;
 
-static parts parts_of(int64_t rows, int64_t adapters, int64_t in, int64_t rank, int64_t out) {
+static int64_t scratch_of(const low_rank *m, int64_t rows) {
+	return lines((int64_t)q_linear_scratch(rows, most(m->in, m->rank)));
+}
+
+static parts parts_of(const low_rank *m, int64_t all) {
+	const int64_t blocks = all / LEAST + (m->adapters < all ? m->adapters : all) + 1;
 	parts p = {0};
-	p.inner = p.gathered + lines(rows * in * 4);
-	p.outer = p.inner + lines(rows * rank * 4);
-	p.packed = p.outer + lines(rows * out * 4);
-	p.order = p.packed + (int64_t)q_linear_scratch(q_groups_tiles(rows, adapters), most(in, rank));
-	p.total = p.order + lines(rows * 4);
+	p.inner = p.gathered + lines(all * m->in * 4);
+	p.outer = p.inner + lines(all * m->rank * 4);
+	p.packed = p.outer + lines(all * m->out * 4);
+	p.order = p.packed + scratch_of(m, all + 15 * (blocks < all ? blocks : all));
+	p.rows = p.order + lines(all * 4);
+	p.total = p.rows + lines(all * 4);
 	return p;
 }
 
 static int32_t *order(const low_rank *m) { return (int32_t *)(m->scratch + m->parts.order); }
+static int32_t *row_at(const low_rank *m) { return (int32_t *)(m->scratch + m->parts.rows); }
 
-static void gather(void *args, int64_t row) {
+// run_block computes the addends of a block.
+static void run_block(void *args, int64_t i) {
 	const low_rank *m = args;
-	const int64_t bytes = m->in * (int64_t)q_size(m->dtype);
-	const int32_t to = order(m)[row];
-	if (to >= 0) memcpy(m->scratch + m->parts.gathered + to * bytes, m->x + row * bytes, bytes);
+	const block *b = &m->blocks[i];
+	const int64_t size = q_size(m->dtype), x_bytes = m->in * size, y_bytes = m->out * (int64_t)sizeof(float);
+	q_linear first = m->first, second = m->second;
+	char *x = m->scratch + m->parts.gathered + b->begin * x_bytes;
+	char *y = m->scratch + m->parts.outer + b->begin * y_bytes;
+	for (int64_t k = 0; k < b->rows && !m->in_order; k++)
+		memcpy(x + k * x_bytes, m->x + row_at(m)[b->begin + k] * x_bytes, x_bytes);
+	first.rows = second.rows = b->rows;
+	first.x = m->in_order ? m->x + b->begin * x_bytes : x;
+	first.weights = (const char *)first.weights + b->adapter * m->bytes[0];
+	first.y = m->scratch + m->parts.inner + b->begin * m->rank * size;
+	second.x = first.y;
+	second.weights = (const char *)second.weights + b->adapter * m->bytes[1];
+	second.y = m->in_order ? (char *)m->y + b->begin * y_bytes : y;
+	first.scratch = second.scratch = m->scratch + m->parts.packed + b->scratch;
+	q_linear_run(NULL, &first);
+	q_linear_run(NULL, &second);
+	for (int64_t k = 0; k < b->rows && !m->in_order; k++)
+		memcpy((char *)m->y + row_at(m)[b->begin + k] * y_bytes, y + k * y_bytes, y_bytes);
 }
 
-static void scatter(void *args, int64_t row) {
-	const low_rank *m = args;
-	const int64_t bytes = m->out * (int64_t)sizeof(float);
-	const int32_t from = order(m)[row];
-	if (from >= 0) memcpy(m->y + row * m->out, m->scratch + m->parts.outer + from * bytes, bytes);
-}
-
-// in_order reports whether all rows have adapters and are in their order already.
-static int in_order(const low_rank *m) {
-	for (int64_t i = 0; i < m->rows; i++) {
-		if (order(m)[i] != i) return 0;
+// cut cuts the rows of adapters into blocks, about as many as there are threads if there are few rows.
+static void cut(low_rank *m, const q_groups *g, int64_t threads) {
+	int64_t size = (g->begins[m->adapters] + threads - 1) / threads, scratch = 0;
+	if (size > BLOCK) size = BLOCK;
+	if (size < LEAST) size = LEAST;
+	m->count = 0;
+	for (int64_t a = 0; a < m->adapters; a++) {
+		for (int64_t begin = g->begins[a], end = g->begins[a + 1]; begin < end; begin += size) {
+			const int64_t rows = end - begin < size ? end - begin : size;
+			m->blocks[m->count++] = (block){a, begin, rows, scratch};
+			scratch += scratch_of(m, rows);
+		}
 	}
-	return 1;
+}
+
+// sort brings rows into the order of their adapters.
+static void sort(low_rank *m, q_groups *g) {
+	q_groups_sort(g, m->of, m->rows, order(m));
+	m->in_order = 1;
+	for (int64_t i = 0; i < m->rows; i++) {
+		m->in_order &= order(m)[i] == i;
+		if (order(m)[i] >= 0) row_at(m)[order(m)[i]] = (int32_t)i;
+	}
 }
 
 static q_error *read_matrices(
-	q_frame *f, const low_rank *m, const q_array *w, const char *name, q_linear *l, int64_t *matrix_bytes) {
+	q_frame *f, low_rank *m, const q_array *w, const char *name, q_linear *l, int64_t *matrix_bytes) {
 	const q_layout layout = q_linear_layout(w->dtype);
 	const int64_t panels = q_panels(l->out, 0, layout), in = q_padded_in(l->in, layout);
 	if (w->dtype != m->dtype) return q_fail(f, "%s have element type %d, and x has %d", name, w->dtype, m->dtype);
@@ -88,38 +139,31 @@ q_error *quire_low_rank(q_frame *f) {
 	m.adapters = q_arg(f, 3)->dims[0];
 	if ((e = q_shape(f, x, "x", 0, (int64_t)-1, m.in))) return e;
 	const int64_t all = x->dims[0];
-	q_linear first = {.result_dtype = m.dtype, .in = m.in, .out = m.rank};
-	q_linear second = {.result_dtype = Q_F32, .in = m.rank, .out = m.out};
-	int64_t bytes[2];
+	m.first = (q_linear){.result_dtype = m.dtype, .in = m.in, .out = m.rank};
+	m.second = (q_linear){.result_dtype = Q_F32, .in = m.rank, .out = m.out};
 	if ((e = q_shape(f, q_arg(f, 1), "adapters", Q_S32, all)) || (e = q_shape(f, q_arg(f, 2), "rows", Q_S32)) ||
 		(e = q_shape(f, y, "the result", Q_F32, all, m.out)) ||
-		(e = read_matrices(f, &m, q_arg(f, 3), "the first matrices", &first, &bytes[0])) ||
-		(e = read_matrices(f, &m, q_arg(f, 4), "the second matrices", &second, &bytes[1])))
+		(e = read_matrices(f, &m, q_arg(f, 3), "the first matrices", &m.first, &m.bytes[0])) ||
+		(e = read_matrices(f, &m, q_arg(f, 4), "the second matrices", &m.second, &m.bytes[1])))
 		return e;
 	m.rows = q_wanted(q_arg(f, 2), all);
 	m.x = x->data;
 	m.of = q_arg(f, 1)->data;
 	m.y = y->data;
 	m.scratch = scratch->data;
-	m.parts = parts_of(all, m.adapters, m.in, m.rank, m.out);
+	m.parts = parts_of(&m, all);
 	if (q_elements(scratch) * (int64_t)q_size(scratch->dtype) < m.parts.total)
 		return q_fail(f, "the scratch is too small");
 	q_groups g;
-	if (!q_groups_make(&g, m.adapters))
-		return q_fail(f, "there is no memory for %lld adapters", (long long)m.adapters);
-	q_groups_sort(&g, m.of, m.rows, order(&m));
-	const int direct = in_order(&m);
-	first.x = direct ? m.x : m.scratch + m.parts.gathered;
-	first.y = m.scratch + m.parts.inner;
-	second.x = first.y;
-	second.y = direct ? (void *)m.y : m.scratch + m.parts.outer;
-	first.scratch = second.scratch = m.scratch + m.parts.packed;
-	if (g.begins[m.adapters] > 0) {
-		if (!direct) q_parallel(m.rows > 16 ? f : NULL, m.rows, gather, &m);
-		q_groups_run(f, &g, &first, bytes[0]);
-		q_groups_run(f, &g, &second, bytes[1]);
-		if (!direct) q_parallel(m.rows > 16 ? f : NULL, m.rows, scatter, &m);
+	m.blocks = malloc((m.rows / LEAST + (m.adapters < m.rows ? m.adapters : m.rows) + 1) * sizeof *m.blocks);
+	if (m.blocks && q_groups_make(&g, m.adapters)) {
+		sort(&m, &g);
+		cut(&m, &g, q_threads(f));
+		q_parallel(f, m.count, run_block, &m);
+		q_groups_free(&g);
+	} else {
+		e = q_fail(f, "there is no memory for %lld adapters", (long long)m.adapters);
 	}
-	q_groups_free(&g);
-	return NULL;
+	free(m.blocks);
+	return e;
 }

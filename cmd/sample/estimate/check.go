@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -159,6 +161,9 @@ func printCheck(w io.Writer, r *check.Report, given bool) {
 	if r.Task == completion.Embed {
 		printVectorsCheck(line, r)
 		return
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Adapters)) {
+		line("  adapter", "%s: %s", visible.Line(name), plural.Count(r.Adapters[name], "prompt"))
 	}
 	line("completions", "%s with at most %s tokens", humanize.Comma(r.Completions), humanize.Comma(r.CompletionTokens))
 	e := r.Expected

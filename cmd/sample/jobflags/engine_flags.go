@@ -53,13 +53,13 @@ func (o *Options) defineWatch(s *pflag.FlagSet) {
 // defineAdapters defines which LoRA adapters there are: docs/adapters.md.
 func (o *Options) defineAdapters(s *pflag.FlagSet) {
 	s.StringArrayVar(&o.Spec.Adapters.Named, "adapter", nil,
-		"`NAME=PLACE` a LoRA adapter for rows whose column adapter, or whose model in an OpenAI batch file, is NAME: a "+
-			"folder that PEFT saved, local, at s3://, gs:// or azblob://, or hf://org/name. Repeatable")
+		"`NAME=PLACE` a LoRA adapter for rows whose column adapter, or whose model in an OpenAI batch file, is NAME: "+
+			"a folder that PEFT saved, local, at s3://, gs:// or azblob://, or hf://org/name. Repeatable")
 	cli.PlacesVar(s, &o.Spec.Adapters.Folders, cli.OnThisMachine, "adapters", "",
 		"`FOLDER` as --adapter, for each folder in FOLDER, by its name. Repeatable")
 	s.IntVar(&o.Spec.Adapters.Slots, "adapter-slots", 0,
 		"`ADAPTERS` adapters that the device holds at once; rows of others wait (default: all, or as many as take a "+
-			"quarter of the weights' memory)")
+			"quarter of the weights' memory, at least 16)")
 	cli.PlaceVar(s, &o.Spec.Adapters.Merged, cli.ModelPlace, "merge-adapter", "",
 		"`PLACE` fold a LoRA adapter into the weights, for all rows")
 }
