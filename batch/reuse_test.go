@@ -199,8 +199,9 @@ type reuseJob struct {
 func (j reuseJob) edit(t *rapid.T) reuseJob {
 	j.rows = slices.Clone(j.rows)
 	some := func() int { return rapid.IntRange(0, len(j.rows)-1).Draw(t, "row") }
-	switch rapid.SampledFrom([]string{"row", "note", "add", "remove", "order", "model", "template", "temperature", "seed",
-		"n", "tokens", "stop", "parts", "format", "top"}).Draw(t, "edit") {
+	edits := []string{"row", "note", "add", "remove", "order", "model", "template", "temperature", "seed", "n", "tokens",
+		"stop", "parts", "format", "top"}
+	switch rapid.SampledFrom(edits).Draw(t, "edit") {
 	case "row":
 		j.rows[some()] = drawReuseRow(t)
 	case "note":
