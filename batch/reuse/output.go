@@ -100,7 +100,7 @@ func Own(ctx context.Context, w Writing, warn func(format string, args ...any)) 
 }
 
 // Name names the place.
-func (o *Output) Name() string { return storage.Redact(o.place.output) }
+func (o *Output) Name() string { return o.place.name() }
 
 // Why states why the output gives nothing, or that parts of it do not; "" if all of it may give something.
 func (o *Output) Why() string {
