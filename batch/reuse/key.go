@@ -4,6 +4,7 @@
 package reuse
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
@@ -86,6 +87,15 @@ func orNothing(text string) string {
 		return "not given"
 	}
 	return text
+}
+
+// over is b, with the values of was for what only an engine finds.
+func (b Basis) over(was Basis) Basis {
+	b.Arithmetic = cmp.Or(b.Arithmetic, was.Arithmetic)
+	b.DType, b.KVDType = cmp.Or(b.DType, was.DType), cmp.Or(b.KVDType, was.KVDType)
+	b.KV, b.MaxSeqs, b.PageSize, b.PrefillTokens, b.Runtime = was.KV, was.MaxSeqs, was.PageSize, was.PrefillTokens,
+		was.Runtime
+	return b
 }
 
 func (b Basis) digest() [sha256.Size]byte {
