@@ -53,16 +53,16 @@ func (m *hashModels) OpenSession(_ context.Context, j *spec.Job, _ *process.Proc
 		}
 		return ids, nil
 	}
-	return &process.Session{Sampler: &hashEngine{m, string(b)}, Model: j.Model, Fingerprint: string(b),
-		Text: ask.Text{Vocab: 256, Encode: encode, Render: func(all []promptset.Message, _ *parameter.Set) (string, error) {
-			text := ""
-			for _, one := range all { // the template shows in long messages alone
-				if text += one.Content; len(one.Content) > 3 {
-					text += template
-				}
+	render := func(all []promptset.Message, _ *parameter.Set) (text string, err error) {
+		for _, one := range all { // the template shows in long messages alone
+			if text += one.Content; len(one.Content) > 3 {
+				text += template
 			}
-			return text, nil
-		}},
+		}
+		return text, nil
+	}
+	return &process.Session{Sampler: &hashEngine{m, string(b)}, Model: j.Model, Fingerprint: string(b),
+		Text:      ask.Text{Vocab: 256, Encode: encode, Render: render},
 		TokenText: func(id int32) []byte { return []byte{byte(id)} }, Release: func() {}}, err
 }
 
@@ -199,8 +199,9 @@ type reuseJob struct {
 func (j reuseJob) edit(t *rapid.T) reuseJob {
 	j.rows = slices.Clone(j.rows)
 	some := func() int { return rapid.IntRange(0, len(j.rows)-1).Draw(t, "row") }
-	switch rapid.SampledFrom([]string{"row", "note", "add", "remove", "order", "model", "template", "temperature", "seed",
-		"n", "tokens", "stop", "parts", "format", "top"}).Draw(t, "edit") {
+	edits := []string{"row", "note", "add", "remove", "order", "model", "template", "temperature", "seed", "n",
+		"tokens", "stop", "parts", "format", "top"}
+	switch rapid.SampledFrom(edits).Draw(t, "edit") {
 	case "row":
 		j.rows[some()] = drawReuseRow(t)
 	case "note":

@@ -17,7 +17,6 @@ import (
 	"github.com/quire/quire/batch/outcome"
 	"github.com/quire/quire/batch/prepare"
 	"github.com/quire/quire/batch/process"
-	"github.com/quire/quire/batch/reuse"
 	"github.com/quire/quire/batch/spec"
 	"github.com/quire/quire/data/promptset"
 	"github.com/quire/quire/data/promptset/completion"
@@ -57,6 +56,8 @@ type Report struct {
 	// Expected is an estimate of the job's completions, if they are like the completions of an earlier job; nil without
 	// one.
 	Expected *Expectation `json:"expected,omitempty"`
+	// Reused is how completions would come to be, if the job copies from other outputs; nil if it does not.
+	Reused *Reused `json:"reused,omitempty"`
 }
 
 // KindOfErrors are errors of rows that differ by numbers and quoted texts only.
@@ -132,9 +133,11 @@ func Run(ctx context.Context, p *process.Process, opened *prepare.Opened, tokens
 	}
 	report.MaxModelLen, report.KVBytesPerToken = s.Plan().MaxModelLen, s.Plan().KVBytesPerToken
 	c := &rowsCheck{report: report, kinds: map[string]*KindOfErrors{}, seen: like.seen(), check: s.Check,
-		builder: process.NewBuilder(j, s), distinct: reuse.Distinct{Judge: reuse.Judge{Messages: p.Messages}},
-		namer: reuse.NewNamer(reuse.Basis{}, report.MaxModelLen, nil)}
+		builder: process.NewBuilder(j, s)}
 	if c.lineage, err = opened.Lineage(ctx); err != nil {
+		return nil, err
+	}
+	if c.reuse, err = newReuseCheck(ctx, p, opened, report.MaxModelLen); err != nil {
 		return nil, err
 	}
 	prepare.WarnAboutInput(ctx, p, opened)
@@ -145,6 +148,9 @@ func Run(ctx context.Context, p *process.Process, opened *prepare.Opened, tokens
 		return nil, err
 	}
 	c.finish()
+	if len(p.Reuse) > 0 {
+		report.Reused = &c.reuse.Reused
+	}
 	if report.RowsWithErrors > 0 {
 		return report, outcome.Errorf(outcome.Partial, "%d of %d rows have errors", report.RowsWithErrors, report.Rows)
 	}
@@ -161,17 +167,16 @@ func planWithoutEngine(j *spec.Job, s *process.Session, own dtypes.DType) engine
 
 // rowsCheck adds up the totals of rows.
 type rowsCheck struct {
-	report   *Report
-	builder  *ask.Builder
-	namer    *reuse.Namer
-	distinct reuse.Distinct
-	check    func(*engine.Request) error // the engine's, nil if it is not known
-	lineage  *lineage.Graph              // nil if no row continues another one
-	kinds    map[string]*KindOfErrors
-	lengths  []int32      // of prompts
-	tokens   int64        // tokens of sequences that end at their limits
-	seen     *seenLengths // completion lengths of an earlier job; nil without one
-	prompts  int64        // tokens, of each completion's prompt
+	report  *Report
+	builder *ask.Builder
+	reuse   *reuseCheck
+	check   func(*engine.Request) error // the engine's, nil if it is not known
+	lineage *lineage.Graph              // nil if no row continues another one
+	kinds   map[string]*KindOfErrors
+	lengths []int32      // of prompts
+	tokens  int64        // tokens of sequences that end at their limits
+	seen    *seenLengths // completion lengths of an earlier job; nil without one
+	prompts int64        // tokens, of each completion's prompt
 }
 
 // add takes the next row.
@@ -198,8 +203,7 @@ func (c *rowsCheck) add(row *promptset.Row) {
 			r.Truncated++
 		}
 		if r.Task == completion.Generate { // equal vectors are no mistake
-			named := c.namer.Name(q, "", false)
-			c.distinct.Add(row, &named)
+			c.reuse.add(row, q)
 		}
 		if q.Adapter != "" {
 			if r.Adapters == nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/quire/quire/engine"
 )
 
-// reusing is how a unit finds completions that exist already. The goroutine that starts rows uses it, but for published.
+// reusing is how a unit finds completions that exist already. The goroutine that starts rows uses all but published.
 type reusing struct {
 	namer   *reuse.Namer
 	sources []reuse.Source // the job's own output is the first
@@ -34,9 +34,7 @@ func (u *Unit) openReuse(ctx context.Context, g *Generator, how *collecting) (n 
 		if err != nil {
 			return n, err
 		}
-		if why := source.Why(); why != "" {
-			p.Printf("warning: `reuse` %s: %s", source.Name(), why)
-		}
+		source.Tell(p)
 		r.sources = append(r.sources, source)
 	}
 	if len(saved.Missing) < saved.PartCount { // which most units of a queue are not

@@ -4,10 +4,12 @@
 package reuse
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"hash/crc32"
 	"math"
 	"reflect"
 	"slices"
@@ -88,6 +90,15 @@ func orNothing(text string) string {
 	return text
 }
 
+// over is b, with the values of was for what only an engine finds.
+func (b Basis) over(was Basis) Basis {
+	b.Arithmetic = cmp.Or(b.Arithmetic, was.Arithmetic)
+	b.DType, b.KVDType = cmp.Or(b.DType, was.DType), cmp.Or(b.KVDType, was.KVDType)
+	b.KV, b.MaxSeqs, b.PageSize, b.PrefillTokens, b.Runtime = was.KV, was.MaxSeqs, was.PageSize, was.PrefillTokens,
+		was.Runtime
+	return b
+}
+
 func (b Basis) digest() [sha256.Size]byte {
 	text, err := json.Marshal(b)
 	if err != nil {
@@ -138,10 +149,17 @@ func (n *Namer) Name(r *engine.Request, form string, own bool) Named {
 		b = binary.LittleEndian.AppendUint32(b, uint32(id))
 	}
 	prompt := sha256.Sum256(b)
-	b = appendParameters(b[:0], r, n.maxModelLen)
+	b = appendParameters(b[:0], r)
 	b = appendText(b, form)
 	parameters := sha256.Sum256(b)
+	k.Prompt = binary.LittleEndian.Uint32(prompt[:])
+	k.Parameters = crc32.ChecksumIEEE(binary.AppendVarint(slices.Clone(parameters[:]), int64(r.MaxTokens)))
+	most := r.MaxTokens
+	if n.maxModelLen > 0 { // no completion gets longer
+		most = min(most, max(0, n.maxModelLen-len(r.Tokens)))
+	}
 	b = append(append(append(b[:0], n.basis[:]...), prompt[:]...), parameters[:]...)
+	b = binary.AppendVarint(b, int64(most))
 	if !k.Greedy {
 		b = binary.LittleEndian.AppendUint64(b, r.Sampling.Seed)
 		b = append(b, r.ID...)
@@ -149,7 +167,6 @@ func (n *Namer) Name(r *engine.Request, form string, own bool) Named {
 	sum := sha256.Sum256(b)
 	n.scratch = b
 	copy(k.Key[:], sum[:])
-	k.Prompt, k.Parameters = binary.LittleEndian.Uint32(prompt[:]), binary.LittleEndian.Uint32(parameters[:])
 	return k
 }
 
@@ -164,14 +181,9 @@ func IDDigest(id string) uint64 {
 var apart = []string{"ID", "Tokens", "N", "FirstGeneration", "MaxTokens", "Sampling", "TopLogprobs", "ScorePrompt",
 	"PromptTopLogprobs", "Leaf", "Progress"}
 
-// appendParameters appends all parameters of a request in a form of its own for each value. A field that is added to
-// requests becomes a part of the key.
-func appendParameters(b []byte, r *engine.Request, maxModelLen int) []byte {
-	most := r.MaxTokens
-	if maxModelLen > 0 { // no completion gets longer
-		most = min(most, max(0, maxModelLen-len(r.Tokens)))
-	}
-	b = binary.AppendVarint(b, int64(most))
+// appendParameters appends all parameters of a request but the bound of tokens, in a form of its own for each value. A
+// field that is added to requests becomes a part of the key.
+func appendParameters(b []byte, r *engine.Request) []byte {
 	b = appendValue(b, reflect.ValueOf(keyed(r.Sampling)))
 	v := reflect.ValueOf(r).Elem()
 	for i := range v.NumField() {

@@ -166,6 +166,9 @@ type keysPlace struct {
 	output string
 }
 
+// name names the output.
+func (p keysPlace) name() string { return storage.Redact(p.output) }
+
 func (p keysPlace) path(part int) string {
 	name := fmt.Sprintf(keysName, part)
 	if storage.IsRemote(p.output) {

@@ -100,7 +100,7 @@ func Own(ctx context.Context, w Writing, warn func(format string, args ...any)) 
 }
 
 // Name names the place.
-func (o *Output) Name() string { return storage.Redact(o.place.output) }
+func (o *Output) Name() string { return o.place.name() }
 
 // Why states why the output gives nothing, or that parts of it do not; "" if all of it may give something.
 func (o *Output) Why() string {
@@ -110,11 +110,56 @@ func (o *Output) Why() string {
 	return "some of its parts give nothing: " + o.why
 }
 
-// Empty reports whether the output has nothing for the job.
-func (o *Output) Empty() bool { return len(o.parts) == 0 }
+// Tell prints why the output gives nothing, if it does not.
+func (o *Output) Tell(to interface {
+	Printf(format string, args ...any)
+}) {
+	if why := o.Why(); why != "" {
+		to.Printf("warning: `reuse` %s: %s", o.Name(), why)
+	}
+}
 
-// Damaged is how many completions were not what was noted.
-func (o *Output) Damaged() int { return o.damaged }
+// Lacks returns which of the generations of a request the output lacks, without reading those that it has.
+func (o *Output) Lacks(k Keys, generations []int) []int {
+	left := slices.Clone(generations)
+	for _, p := range o.parts {
+		if len(left) == 0 || !p.filter.mayHave(k.Key[:]) {
+			continue
+		}
+		keys, err := o.keysOf(p)
+		if err != nil {
+			continue
+		}
+		for _, e := range keys.find(k.Key) {
+			if keys.Extras[e.extras].Lacks(k.Extras) == "" {
+				left = slices.DeleteFunc(left, func(g int) bool { return e.gives(k, []int{g}) })
+			}
+		}
+	}
+	return left
+}
+
+// Agreeing returns the basis of a part of the outputs that agrees with what is known of a basis before an engine is
+// open: sizes, types and the arithmetic may not be. If none agrees, it returns what is known.
+func Agreeing(ctx context.Context, files vfs.FS, outputs []string, known Basis) (Basis, error) {
+	for _, output := range outputs {
+		place := keysPlace{ctx, files, output}
+		parts, err := place.list()
+		if err != nil {
+			return known, err
+		}
+		for _, part := range parts {
+			keys, err := place.read(part)
+			if err != nil && !errors.Is(err, errKeys) {
+				return known, err
+			}
+			if keys != nil && known.over(keys.Basis) == keys.Basis {
+				return keys.Basis, nil
+			}
+		}
+	}
+	return known, nil
+}
 
 // Add takes a part up, in place of an earlier version of it.
 func (o *Output) Add(part int) error {

@@ -52,6 +52,8 @@ the trial's own limit cut count as they are, so give the trial the job's --max-t
 Times are tokens over --tokens-per-second, or over the trial's rate: tokens of its completions by the time it ran.
 A short trial has a lower rate than a long job, because its last completions leave slots empty.
 
+With --reuse it says how many completions would be generated and how many copied (docs/reuse.md).
+
 The exit code is 3 if rows have errors, and 0 if none has. A job's --config file works unchanged. Flags without a use
 are named.`,
 		Short: []string{"model", "input", "n-generations", "temperature", "max-tokens", "stop", "system", "prompt-as",
@@ -166,6 +168,10 @@ func printCheck(w io.Writer, r *check.Report, given bool) {
 		line("  adapter", "%s: %s", visible.Line(name), plural.Count(r.Adapters[name], "prompt"))
 	}
 	line("completions", "%s with at most %s tokens", humanize.Comma(r.Completions), humanize.Comma(r.CompletionTokens))
+	if u := r.Reused; u != nil {
+		line("  of these", "%s would be generated, %s copied of other outputs, %s copied of equal rows",
+			humanize.Comma(u.Generated), humanize.Comma(u.Copied), humanize.Comma(u.Repeated))
+	}
 	e := r.Expected
 	if e != nil {
 		line("  expected", "%s tokens: %s", humanize.Comma(int64(math.Round(e.CompletionTokens))),
