@@ -32,6 +32,9 @@ type judgedRow struct {
 	asked       map[int]bool        // generations that the engine was asked for and has not given
 	waiting     map[int]bool        // generations that wait for a verdict
 	kept        int                 // of known, those that the row has for sure
+	least       int                 // how many it needed at least when it was begun
+	risk        float64             // how many of those ahead are expected to be in vain
+	nextRisk    float64             // the same of one more
 	ahead       int                 // how many more than the row needs at least may be asked for
 	queued      bool                // in waves.wanting
 }
@@ -42,6 +45,7 @@ func (c *collector) judgeRow(p *pendingRow, first, most int) {
 	defer c.mu.Unlock()
 	p.judged = &judgedRow{rule: verdict.NewRule(c.judging.settings, most), first: first, most: most,
 		drawn: map[int]bool{}, asked: map[int]bool{}, waiting: map[int]bool{}}
+	p.judged.least = p.judged.rule.Least(nil)
 	c.waves.begin(p)
 }
 
@@ -184,6 +188,7 @@ func (c *collector) advance(p *pendingRow) error {
 	prefix := j.prefix()
 	decided := j.rule.Decided(prefix)
 	if decided == 0 {
+		c.waves.weigh(j)
 		c.waves.keep(j, len(prefix))
 		if c.waves.queue(p) {
 			c.room.Broadcast()

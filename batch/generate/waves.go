@@ -11,8 +11,11 @@ import (
 // the slots busy. When there are no more rows to start, generations that may turn out to be unneeded fill the slots, up
 // to a share of what the job has kept.
 
-// vainShare bounds the generations that may be in vain: one for so many that are kept.
-const vainShare = 8
+// One generation for so many that are kept may be expected to be in vain, and may be in vain at worst.
+const (
+	vainShare    = 8
+	maxVainShare = 4
+)
 
 // waves decide which rows ask for completions next. The lock of the collector protects them.
 type waves struct {
@@ -23,6 +26,9 @@ type waves struct {
 	kept    int                      // completions that rows have for sure
 	vain    int                      // completions that decided rows had asked for in addition
 	ahead   int                      // sum of ahead over the running rows
+	risk    float64                  // sum of risk over the running rows
+	// How many verdicts of the job there were, and by how much they brought rows nearer to their ends.
+	verdicts, steps int
 }
 
 // begin takes up a row.
@@ -39,7 +45,10 @@ func (w *waves) end(p *pendingRow) {
 		return
 	}
 	delete(w.running, p)
+	w.risk -= p.judged.risk
 	w.ahead -= p.judged.ahead
+	w.verdicts += len(p.judged.known)
+	w.steps += p.judged.steps()
 	w.wanting = slices.DeleteFunc(w.wanting, func(o *pendingRow) bool { return o == p })
 	p.judged.known = nil
 }
@@ -76,14 +85,50 @@ func (w *waves) next(othersLeft bool) *pendingRow {
 	if p != nil {
 		p.judged.ahead++
 		w.ahead++
+		w.weigh(p.judged)
 	}
 	return p
 }
 
-// mightWant returns the row that most likely needs one more completion than it has asked for: the one that is least
-// ahead, and of several the first. It returns nil if slots are busy, or if too much could be in vain.
+// steps is by how much the verdicts of a row brought it nearer to its end.
+func (j *judgedRow) steps() int { return max(0, j.least-j.rule.Least(j.known)) }
+
+// weigh finds how many of the completions that a row asks for beyond its least need are in vain if each verdict is a
+// step to its end with one chance: the share of steps in the row's verdicts so far, and with the weight of four
+// verdicts the share in the job's.
+func (w *waves) weigh(j *judgedRow) {
+	const weight = 4
+	prior := float64(w.steps+1) / float64(w.verdicts+2)
+	chance := min(1, (float64(j.steps())+weight*prior)/float64(len(j.known)+weight))
+	least := j.rule.Least(j.known)
+	// reached[i] is the chance that i of the verdicts so far are steps, up to the least, which ends the row.
+	reached := make([]float64, least+1)
+	reached[0] = 1
+	w.risk -= j.risk
+	j.risk = 0
+	for asked := 0; ; asked++ {
+		if ahead := asked - least; ahead == j.ahead {
+			j.nextRisk = reached[least]
+			break
+		} else if ahead >= 0 {
+			j.risk += reached[least]
+		}
+		for i := least; i > 0; i-- {
+			stays := reached[i] * (1 - chance)
+			if i == least {
+				stays = reached[i]
+			}
+			reached[i] = stays + reached[i-1]*chance
+		}
+		reached[0] *= 1 - chance
+	}
+	w.risk += j.risk
+}
+
+// mightWant returns the row that most likely needs one more completion than it has asked for, of several the first. It
+// returns nil if slots are busy, or if too much is expected to be in vain.
 func (w *waves) mightWant() (most *pendingRow) {
-	if w.asked >= w.slots || w.vain+w.ahead >= w.kept/vainShare {
+	if w.asked >= w.slots || w.vain+w.ahead >= w.kept/maxVainShare {
 		return nil
 	}
 	for p := range w.running {
@@ -91,10 +136,13 @@ func (w *waves) mightWant() (most *pendingRow) {
 		if len(p.requests) == 0 || len(j.known)+len(j.asked)+len(j.waiting) >= j.most {
 			continue
 		}
-		if most == nil || j.ahead < most.judged.ahead ||
-			j.ahead == most.judged.ahead && p.row.Index < most.row.Index {
+		if most == nil || j.nextRisk < most.judged.nextRisk ||
+			j.nextRisk == most.judged.nextRisk && p.row.Index < most.row.Index {
 			most = p
 		}
+	}
+	if most == nil || float64(w.vain)+w.risk+most.judged.nextRisk > float64(w.kept)/vainShare {
+		return nil
 	}
 	return most
 }

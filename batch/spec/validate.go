@@ -74,7 +74,8 @@ func (s *Spec) checkAccept() error {
 	switch {
 	case s.Accept.Judges() && s.Format == promptset.FormatOpenAI:
 		return Invalid("format", "is openai, whose lines have no columns for verdicts: give `format` parquet or "+
-			"jsonl, or leave `accept-regex`, `accept-schema`, `accept-equals`, `accept-command` and `until-majority` out")
+			"jsonl, or leave `accept-regex`, `accept-schema`, `accept-equals`, `accept-command` and `until-majority` "+
+			"out")
 	case s.Accept.Until > s.Sampling.N:
 		return Invalid("until", "is %d, and `max-n` is %d, so that no row can have as many: give a larger `max-n`",
 			s.Accept.Until, s.Sampling.N)
