@@ -170,6 +170,9 @@ func (w *Watcher) open(ctx context.Context, name string, swap func(*models.Check
 	}
 	layers := next.Layers()
 	opened := layer{name, layers[len(layers)-1]}
+	if next.FingerPrint() == w.now.FingerPrint() {
+		return opened.Close()
+	}
 	if err := swap(next); err != nil {
 		return errors.Join(err, opened.Close())
 	}
