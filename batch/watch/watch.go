@@ -19,8 +19,8 @@ import (
 	"github.com/quire/quire/models"
 )
 
-// Watcher takes new weights for a job, in one engine after the other if the device fails. One goroutine uses it, but for
-// what mu guards.
+// Watcher takes new weights for a job, in one engine after the other if the device fails. One goroutine uses it, but
+// for what mu guards.
 type Watcher struct {
 	place   string
 	policy  engine.Policy

@@ -17,8 +17,9 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// trained writes what a trainer would: "trained FROM FOLDER SEED [PART]". FOLDER gets the weights of FROM, changed as the
-// seed says, and its config; or, of tensors whose names contain PART alone, the weights only. Then comes FOLDER.ready.
+// trained writes what a trainer would: "trained FROM FOLDER SEED [PART]". FOLDER gets the weights of FROM, changed as
+// the seed says, and its config; or, of tensors whose names contain PART alone, the weights only. Then comes
+// FOLDER.ready.
 func trained(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 3 || len(args) > 4 {
 		ts.Fatalf("usage: trained FROM FOLDER SEED [PART]")
@@ -145,8 +146,8 @@ func TestWeightsWatchedAndKilled(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		cmd := exec.Command(path, append([]string{"run", "-m", model, "-i", "in.jsonl", "-o", output, "-n", strconv.Itoa(n),
-			"--format", "jsonl", "--temperature", "1", "--max-tokens", strconv.Itoa(tokens), "--max-seqs", "8",
+		cmd := exec.Command(path, append([]string{"run", "-m", model, "-i", "in.jsonl", "-o", output,
+			"-n", strconv.Itoa(n), "--format", "jsonl", "--temperature", "1", "--max-tokens", strconv.Itoa(tokens), "--max-seqs", "8",
 			"--max-rounds", "2", "--max-model-len", "128", "--kv-memory", "1MiB", "--progress", "plain", "--columns",
 			"weights_version,weights_versions,weights_starts"}, more...)...)
 		cmd.Dir = dir
