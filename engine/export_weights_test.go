@@ -42,6 +42,9 @@ func (h *ByHand) take(version string) {
 	}
 }
 
+// Take gives the engine, which does not run, a version.
+func (h *ByHand) Take(version *models.Checkpoint) { h.take(version.FingerPrint()) }
+
 // Complete generates one completion of a request with the weights of runs.
 func (h *ByHand) Complete(r *Request, generation int, runs []WeightsRun) (*Completion, error) {
 	one := *r

@@ -3,7 +3,6 @@ package models
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -37,16 +36,17 @@ func openUpdate(dir string, running *Checkpoint) (*Checkpoint, error) {
 	if err != nil {
 		return nil, err
 	}
+	var unknown []string
 	for _, name := range c.names {
 		derived := name == arch.NameHead || strings.HasSuffix(name, "rotary_emb.inv_freq") ||
 			slices.Contains(arch.RopeTensors, name)
 		if running.tensors[name] == nil && !derived {
-			err = errors.Join(err, fmt.Errorf("tensor %s is none of the running model's", name))
+			unknown = append(unknown, name)
 		}
 	}
-	if err != nil {
+	if len(unknown) > 0 {
 		c.Close()
-		return nil, err
+		return nil, fmt.Errorf("the running model has no tensor %s%s", unknown[0], more(len(unknown)-1))
 	}
 	return c, nil
 }
@@ -68,6 +68,14 @@ func sameConfig(now, running *Config) error {
 		}
 	}
 	return nil
+}
+
+// more is the end of an error that names the first of several.
+func more(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", nor %d others of the folder", n)
 }
 
 // brief shortens a value for an error.

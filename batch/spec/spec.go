@@ -82,8 +82,8 @@ type Spec struct {
 
 	// Sampling is what rows that give no parameters of their own take.
 	Sampling parameter.Set
-	// Watch is a folder, here or in an object store, where a trainer puts weights while the job runs: see package watch.
-	// OnSwap is what happens to completions that have started when the engine takes them: see engine.Policy.
+	// Watch is a folder, here or in an object store, where a trainer puts weights while the job runs: see package
+	// watch. OnSwap is what happens to completions that have started when the engine takes them: see engine.Policy.
 	Watch  string        `json:",omitempty"`
 	OnSwap engine.Policy `json:",omitempty"`
 	// Given are the names of the parameters that Sampling gives, in whose place the model's generation_config.json can

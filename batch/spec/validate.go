@@ -148,7 +148,8 @@ func (s *Spec) checkParsers() error {
 func (s *Spec) checkWatch() error {
 	if s.Watch == "" {
 		if s.OnSwap != "" {
-			return Invalid("on-swap", "is %s, and no weights are watched: give `watch` PLACE, or leave it out", s.OnSwap)
+			return Invalid("on-swap", "is %s, and no weights are watched: give `watch` PLACE, or leave it out",
+				s.OnSwap)
 		}
 		return nil
 	}

@@ -19,8 +19,8 @@ import (
 	"github.com/quire/quire/models"
 )
 
-// Watcher takes new weights for a job, in one engine after the other if the device fails. One goroutine uses it, but for
-// what mu guards.
+// Watcher takes new weights for a job, in one engine after the other if the device fails. One goroutine uses it, but
+// for what mu guards.
 type Watcher struct {
 	place   string
 	policy  engine.Policy
@@ -170,6 +170,9 @@ func (w *Watcher) open(ctx context.Context, name string, swap func(*models.Check
 	}
 	layers := next.Layers()
 	opened := layer{name, layers[len(layers)-1]}
+	if next.FingerPrint() == w.now.FingerPrint() {
+		return opened.Close()
+	}
 	if err := swap(next); err != nil {
 		return errors.Join(err, opened.Close())
 	}

@@ -42,9 +42,9 @@ func (o *Options) defineSpeculation(s *pflag.FlagSet) {
 // defineWatch defines where weights come from while the job runs: docs/weights.md.
 func (o *Options) defineWatch(s *pflag.FlagSet) {
 	cli.PlaceVar(s, &o.Spec.Watch, cli.Anywhere, "watch", "",
-		"`FOLDER` where a trainer puts new weights of --model while the job runs, here or at s3://, gs:// or azblob://: "+
-			"folders NAME with the tensors that changed, and for each a file NAME.ready when it is whole. Between two "+
-			"calls the engine takes the last in order of the names")
+		"`FOLDER` where a trainer puts new weights of --model while the job runs, here or at s3://, gs:// or "+
+			"azblob://: folders NAME with the tensors that changed, and for each a file NAME.ready when it is whole. "+
+			"Between two calls the engine takes the last in order of the names")
 	s.StringVar((*string)(&o.Spec.OnSwap), "on-swap", "",
 		"`POLICY` what happens to completions that have started when the engine takes new weights: finish (they end "+
 			"first), restart (from the start) or continue (with the new weights; default: finish)")

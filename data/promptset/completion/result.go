@@ -147,7 +147,8 @@ func (r *Result) Wrong() string {
 	}
 	for i, start := range r.WeightsStarts {
 		if i == 0 && start != 0 || i > 0 && start <= r.WeightsStarts[i-1] || int(start) > r.CompletionTokens {
-			return fmt.Sprintf("has the weights_starts %v and %d completion_tokens", r.WeightsStarts, r.CompletionTokens)
+			return fmt.Sprintf("has the weights_starts %v and %d completion_tokens", r.WeightsStarts,
+				r.CompletionTokens)
 		}
 	}
 	for m, values := range r.Measures {
