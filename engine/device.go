@@ -73,7 +73,7 @@ func (d onDevice) placeAdapters() error {
 	defer d.core.Span(schedule.HostTrack, "load adapters")("adapters", len(list))
 	start := d.core.Now()
 	for _, p := range list {
-		if err := d.core.PlaceAdapter(p.Slot, p.Adapter); err != nil {
+		if err := d.core.Adapters.Place(p.Slot, p.Adapter); err != nil {
 			return err
 		}
 	}

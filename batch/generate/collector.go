@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -15,8 +14,6 @@ import (
 	"github.com/quire/quire/batch/observe"
 	"github.com/quire/quire/batch/outcome"
 	"github.com/quire/quire/batch/reuse"
-	"github.com/quire/quire/batch/spec"
-	"github.com/quire/quire/batch/watch"
 	"github.com/quire/quire/data/promptset"
 	"github.com/quire/quire/data/promptset/completion"
 	"github.com/quire/quire/data/setting"
@@ -68,20 +65,17 @@ type collector struct {
 
 // collecting describes how completions are gathered.
 type collecting struct {
+	results
 	inFlight int // bound of rows
 	// Rows are started up to so many from the first that is not written, as long as enough of them run: so that parts
 	// are whole soon, and no slot waits. 0 is no such bound.
 	window, enough int
 	format         string
-	columns        []string       // columns that the output has on request
-	versions       watch.Counts   // counts of versions of weights; nil unless the job's may change
-	replies        *replySplitter // nil if texts stay whole
 	observer       *observe.Observer
-	lineage        stage         // nil if no row continues another one
-	vectors        *spec.Vectors // nil if rows have completions
-	notes          *reuse.Notes  // nil if nothing is noted
-	room           int           // bytes for completions that equal rows are copied from, if there is no journal
-	judging        *judging      // nil if completions are not judged
+	lineage        stage        // nil if no row continues another one
+	notes          *reuse.Notes // nil if nothing is noted
+	room           int          // bytes for completions that equal rows are copied from, if there is no journal
+	judging        *judging     // nil if completions are not judged
 }
 
 // stage is the part of the rows' lineage that the collector uses. The collector's lock is taken before the stage's.
@@ -289,13 +283,6 @@ func (c *collector) append(p *pendingRow, r *completion.Result) (at journal.Posi
 	return at, c.err
 }
 
-// keepsWeights reports whether results have the versions of the weights.
-func (c *collector) keepsWeights() bool {
-	return c.versions != nil || slices.ContainsFunc(c.columns, func(name string) bool {
-		return strings.HasPrefix(name, "weights_")
-	})
-}
-
 // count adds a completion to its row.
 func (c *collector) count(p *pendingRow, r *completion.Result, origin uint8) {
 	p.results = append(p.results, *r)
@@ -385,10 +372,12 @@ func (c *collector) finish(p *pendingRow) error {
 	return c.err
 }
 
-// unfinished returns the rows that were started and are not finished, in order.
+// unfinished returns the rows that were started and are not finished, in order. It forgets what an engine that is closed
+// was asked for.
 func (c *collector) unfinished() []*pendingRow {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.waves.askAgain()
 	var all []*pendingRow
 	for p := range c.running {
 		if len(p.requests) > 0 {

@@ -211,25 +211,11 @@ func (c *collector) advance(p *pendingRow) error {
 }
 
 // wantsMore returns a row that was started and wants more completions, nil if there is none now. With nothing else to
-// start, it may be one that only might need them.
-func (c *collector) wantsMore(othersLeft bool) *pendingRow {
+// start, it may be one that only might need them. later reports whether rows may want more, now or later.
+func (c *collector) wantsMore(othersLeft bool) (p *pendingRow, later bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.waves.next(othersLeft)
-}
-
-// undecided reports whether there are rows that may want more completions, now or later.
-func (c *collector) undecided() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.waves.running) > 0
-}
-
-// askAgain forgets what an engine was asked for that is closed.
-func (c *collector) askAgain() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.waves.askAgain()
+	return c.waves.next(othersLeft), len(c.waves.running) > 0
 }
 
 // severalPrompts is what is wrong with a row of several prompts in a job whose verdicts end rows.

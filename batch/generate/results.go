@@ -4,9 +4,12 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/quire/quire/batch/ask"
 	"github.com/quire/quire/batch/reuse"
+	"github.com/quire/quire/batch/spec"
+	"github.com/quire/quire/batch/watch"
 	"github.com/quire/quire/data/promptset"
 	"github.com/quire/quire/data/promptset/completion"
 	"github.com/quire/quire/data/promptset/openai"
@@ -36,8 +39,16 @@ func (c *collector) serve(waiting []follower, r completion.Result, done *engine.
 	return nil
 }
 
+// results makes results of completions.
+type results struct {
+	columns  []string       // columns that the output has on request
+	versions watch.Counts   // counts of versions of weights; nil unless the job's may change
+	replies  *replySplitter // nil if texts stay whole
+	vectors  *spec.Vectors  // nil if rows have completions
+}
+
 // dress gives a copy of a completion what its row wants alongside the tokens, and takes off what it does not.
-func (c *collector) dress(r *completion.Result, row *pendingRow, request *engine.Request, extras reuse.Extras) {
+func (c *results) dress(r *completion.Result, row *pendingRow, request *engine.Request, extras reuse.Extras) {
 	extras.Strip(r)
 	if r.PromptTokenIDs = nil; c.wantsPromptTokens(row.row, request) {
 		r.PromptTokenIDs = request.Tokens
@@ -45,7 +56,7 @@ func (c *collector) dress(r *completion.Result, row *pendingRow, request *engine
 }
 
 // resultOf is a completion of a row as it is journaled and written.
-func (c *collector) resultOf(p *pendingRow, done *engine.Completion) completion.Result {
+func (c *results) resultOf(p *pendingRow, done *engine.Completion) completion.Result {
 	r := completion.Result{
 		Generation: done.Generation, Text: done.Text, TokenIDs: done.Tokens, Logprobs: done.Logprobs,
 		FinishReason: string(done.FinishReason), PromptTokens: done.PromptTokens, CompletionTokens: len(done.Tokens),
@@ -68,7 +79,7 @@ func (c *collector) resultOf(p *pendingRow, done *engine.Completion) completion.
 }
 
 // onRequest takes what a completion has alongside what all have.
-func (c *collector) onRequest(r *completion.Result, row *promptset.Row, done *engine.Completion) {
+func (c *results) onRequest(r *completion.Result, row *promptset.Row, done *engine.Completion) {
 	r.TopIDs, r.TopLogprobs = done.TopIDs, done.TopLogprobs
 	if done.Request.TopLogprobs > 0 && r.TopIDs == nil { // no token was generated
 		r.TopIDs, r.TopLogprobs = [][]int32{}, [][]float32{}
@@ -97,7 +108,7 @@ func (c *collector) onRequest(r *completion.Result, row *promptset.Row, done *en
 	}
 }
 
-func (c *collector) wantsPromptTokens(row *promptset.Row, request *engine.Request) bool {
+func (c *results) wantsPromptTokens(row *promptset.Row, request *engine.Request) bool {
 	return request.ScorePrompt || slices.Contains(c.columns, "prompt_token_ids") || requests.Of(row).WantsTokenIDs()
 }
 
@@ -110,4 +121,11 @@ func statusOf(err error, code string) int {
 		return http.StatusNotFound
 	}
 	return http.StatusBadRequest
+}
+
+// keepsWeights reports whether results have the versions of the weights.
+func (c *results) keepsWeights() bool {
+	return c.versions != nil || slices.ContainsFunc(c.columns, func(name string) bool {
+		return strings.HasPrefix(name, "weights_")
+	})
 }

@@ -67,10 +67,6 @@ func (r *reusing) close() {
 	}
 }
 
-// names reports whether completions get names. Names know nothing of vectors and versions of weights, and completions
-// that are judged may be left out of the output.
-func (c *collector) names() bool { return c.vectors == nil && c.versions == nil && c.judging == nil }
-
 // name names the completions of a row. old reports that some come from an earlier version of their part.
 func (u *Unit) name(p *pendingRow, old bool) {
 	for _, request := range p.requests {
@@ -226,7 +222,7 @@ func (c *collector) toGenerate(p *pendingRow) *pendingRow {
 	if p.ended {
 		return nil
 	}
-	if p.left == len(p.follows)-c.served(p) {
+	if p.left == len(p.follows)-p.served() {
 		p.idle = true
 		c.idle++
 		return nil
@@ -234,8 +230,8 @@ func (c *collector) toGenerate(p *pendingRow) *pendingRow {
 	return p
 }
 
-// served is how many of the completions that a row waits for it has got. The caller holds the lock.
-func (c *collector) served(p *pendingRow) (n int) {
+// served is how many of the completions that a row waits for it has got. The caller holds the collector's lock.
+func (p *pendingRow) served() (n int) {
 	for _, r := range p.results {
 		if p.follows[r.Generation] {
 			n++

@@ -155,8 +155,8 @@ func (g *Generator) beginStream(ctx context.Context, in *streamed) (*Unit, *prom
 	if err != nil {
 		return nil, nil, err
 	}
-	how := collecting{inFlight: rowsInFlight, format: j.Format, columns: shape.Requested, observer: p.Observer,
-		vectors: vectorsOf(j), room: bytesRepeated}
+	how := collecting{results: results{columns: shape.Requested, vectors: vectorsOf(j)}, inFlight: rowsInFlight,
+		format: j.Format, observer: p.Observer, room: bytesRepeated}
 	if g.watcher != nil {
 		how.versions = watch.Counts{}
 	}

@@ -51,9 +51,9 @@ func (g *Generator) OpenUnit(ctx context.Context, saved *resume.Saved, opened fu
 		opened()
 	}
 	saved.Observer = p.Observer
-	how := collecting{inFlight: rowsInFlight, window: 2 * int(min(saved.Parts.PartRows, rowsInFlight)),
-		enough: 2 * g.Session.Slots(), format: j.Format, columns: j.ColumnsOf(reader.Schema()), observer: p.Observer,
-		vectors: vectorsOf(j)}
+	how := collecting{results: results{columns: j.ColumnsOf(reader.Schema()), vectors: vectorsOf(j)},
+		inFlight: rowsInFlight, window: 2 * int(min(saved.Parts.PartRows, rowsInFlight)),
+		enough: 2 * g.Session.Slots(), format: j.Format, observer: p.Observer}
 	if g.watcher != nil {
 		how.versions = watch.Counts{}
 	}
@@ -97,7 +97,6 @@ func (u *Unit) requests(ctx context.Context) iter.Seq2[*pendingRow, *engine.Requ
 			}
 			return true
 		}
-		u.Out.askAgain()
 		for _, p := range u.Out.unfinished() {
 			if !all(p) {
 				return
@@ -149,10 +148,8 @@ func (u *Unit) resume(ctx context.Context, othersLeft bool) (p *pendingRow, more
 	if ctx.Err() != nil || u.Out.failed() != nil {
 		return nil, false, nil
 	}
-	if p := u.Out.wantsMore(othersLeft); p != nil {
-		return p, true, nil
-	}
-	return nil, !othersLeft && (u.lineage != nil && u.lineage.Waiting() || u.Out.undecided()), nil
+	p, later := u.Out.wantsMore(othersLeft)
+	return p, p != nil || !othersLeft && (later || u.lineage != nil && u.lineage.Waiting()), nil
 }
 
 // nextContinuation returns a row whose parent has ended. With patience it waits for one, or for a row that wants more
@@ -274,7 +271,8 @@ func (u *Unit) launch(ctx context.Context, p *pendingRow) (*pendingRow, error) {
 		}
 		if err == nil {
 			u.Out.give(p, requests)
-			if u.Out.names() {
+			// Names know nothing of vectors and of versions of weights, and what is judged may be left out.
+			if o := u.Out; o.vectors == nil && o.versions == nil && o.judging == nil {
 				u.name(p, p.old)
 			}
 		}

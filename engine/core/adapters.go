@@ -20,8 +20,8 @@ type placer interface {
 	HostWritable() bool
 }
 
-// arena is the arrays of low-rank adapters on the device.
-type arena struct {
+// Adapters are the arrays of low-rank adapters on the device.
+type Adapters struct {
 	backend compute.Backend
 	arrays  []decoder.AdapterArray
 	buffers []compute.Buffer
@@ -32,9 +32,9 @@ type arena struct {
 	dirty  bool
 }
 
-// newArena makes an arena without adapters.
-func newArena(backend compute.Backend, arrays []decoder.AdapterArray) (a arena, err error) {
-	a = arena{backend: backend, arrays: arrays}
+// newAdapters makes arrays without adapters.
+func newAdapters(backend compute.Backend, arrays []decoder.AdapterArray) (a Adapters, err error) {
+	a = Adapters{backend: backend, arrays: arrays}
 	p, ok := backend.(placer)
 	a.inSite = ok && p.HostWritable()
 	for _, one := range arrays {
@@ -49,7 +49,7 @@ func newArena(backend compute.Backend, arrays []decoder.AdapterArray) (a arena, 
 		}
 		if err != nil {
 			a.close()
-			return arena{}, fmt.Errorf("making room for adapters: %s: %w", one.Name, err)
+			return Adapters{}, fmt.Errorf("making room for adapters: %s: %w", one.Name, err)
 		}
 		a.buffers, a.flats = append(a.buffers, buffer), append(a.flats, flat)
 	}
@@ -57,7 +57,7 @@ func newArena(backend compute.Backend, arrays []decoder.AdapterArray) (a arena, 
 }
 
 // send brings arrays to the device that the host has changed.
-func (a *arena) send() error {
+func (a *Adapters) send() error {
 	if !a.dirty || a.inSite {
 		return nil
 	}
@@ -73,14 +73,13 @@ func (a *arena) send() error {
 	return nil
 }
 
-func (a *arena) close() {
+func (a *Adapters) close() {
 	finalize(a.buffers)
 	a.buffers, a.flats = nil, nil
 }
 
-// PlaceAdapter puts an adapter into a slot, from 0, before the next call.
-func (c *Core) PlaceAdapter(slot int, from *adapter.Adapter) error {
-	a := &c.weights.adapters
+// Place puts an adapter into a slot, from 0, before the next call.
+func (a *Adapters) Place(slot int, from *adapter.Adapter) error {
 	a.dirty = true
 	workers := runtime.GOMAXPROCS(0)
 	errs := make([]error, workers)

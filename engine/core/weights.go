@@ -23,7 +23,7 @@ type weights struct {
 	arrays         []decoder.Array    // of model
 	from           *models.Checkpoint // has the tensors of model
 	version        string             // its fingerprint
-	adapters       arena
+	adapters       Adapters
 }
 
 // load puts the arrays of the models on the device, one at a time, so that the host holds no second copy of them.
@@ -36,7 +36,7 @@ func (w *weights) load(ctx context.Context, gr *device.Graphs, cfg config.Config
 		}
 	}
 	if err == nil {
-		w.adapters, err = newArena(cfg.Backend, gr.AdapterArrays)
+		w.adapters, err = newAdapters(cfg.Backend, gr.AdapterArrays)
 	}
 	return err
 }
