@@ -86,30 +86,6 @@ type stage interface {
 	Finish(row int64, p *lineage.Parent, early bool, generated int) error
 }
 
-// pendingRow is a row whose completions are not all there.
-type pendingRow struct {
-	row       *promptset.Row
-	requests  []*engine.Request // requests of its completions, one for each prompt; none if no completions are to come
-	results   []completion.Result
-	left      int
-	generated int   // results that this process generated
-	origin    uint8 // how the results came to be: see package reuse
-	source    uint8 // of those that were copied
-	ended     bool
-	failed    error // the first error of this process; guarded by collector.mu
-	started   time.Time
-
-	names   []reuse.Named // of the completions of each request
-	follows map[int]bool  // generations that come from equal completions under way
-	idle    bool          // it is one of collector.idle
-
-	judged  *judgedRow          // nil if its completions are not judged
-	done    []completion.Result // earlier results, until the row is launched
-	old     bool                // some are of an earlier version of the row's part
-	early   bool                // started before its place, for its children: it is not written when it is finished
-	counted bool                // its results are: before its place, or at it
-}
-
 // wakeWith lets those look up that wait for room, when ctx ends. The caller holds the lock.
 func (c *collector) wakeWith(ctx context.Context) (stop func() bool) {
 	return context.AfterFunc(ctx, func() {
@@ -269,6 +245,27 @@ func (c *collector) put(p *pendingRow, r *completion.Result, request *engine.Req
 	}
 	defer c.observer.Span("write a row")("row", p.row.Index)
 	return at, c.finish(p)
+}
+
+// serve gives the rows that wait for a completion their own copies of it. An error is worded for each row. The caller
+// holds the lock.
+func (c *collector) serve(waiting []follower, r completion.Result, done *engine.Completion) error {
+	for _, f := range waiting {
+		own, request := r, f.row.requestOf(f.generation)
+		own.Generation = f.generation
+		var failed error
+		if done != nil && done.Err != nil {
+			again := *done
+			again.Request, again.Generation, failed = request, f.generation, done.Err
+			own = c.resultOf(f.row, &again)
+		} else {
+			c.dress(&own, f.row, request, f.extras)
+		}
+		if _, err := c.put(f.row, &own, request, failed, reuse.Repeated); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // append puts a completion into the journal. The caller holds the lock.

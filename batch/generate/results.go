@@ -18,27 +18,6 @@ import (
 	"github.com/quire/quire/engine/schedule"
 )
 
-// serve gives the rows that wait for a completion their own copies of it. An error is worded for each row. The caller
-// holds the lock.
-func (c *collector) serve(waiting []follower, r completion.Result, done *engine.Completion) error {
-	for _, f := range waiting {
-		own, request := r, f.row.requestOf(f.generation)
-		own.Generation = f.generation
-		var failed error
-		if done != nil && done.Err != nil {
-			again := *done
-			again.Request, again.Generation, failed = request, f.generation, done.Err
-			own = c.resultOf(f.row, &again)
-		} else {
-			c.dress(&own, f.row, request, f.extras)
-		}
-		if _, err := c.put(f.row, &own, request, failed, reuse.Repeated); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // results makes results of completions.
 type results struct {
 	columns  []string       // columns that the output has on request

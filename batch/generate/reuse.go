@@ -7,7 +7,6 @@ import (
 	"github.com/quire/quire/batch/resume"
 	"github.com/quire/quire/batch/reuse"
 	"github.com/quire/quire/data/promptset/completion"
-	"github.com/quire/quire/engine"
 )
 
 // reusing is how a unit finds completions that exist already. The goroutine that starts rows uses all but published.
@@ -76,24 +75,6 @@ func (u *Unit) name(p *pendingRow, old bool) {
 	if !old || !u.reuse.amended {
 		u.Out.notes.Name(p.row.Index, p.names)
 	}
-}
-
-// named returns the names of the completions of the request that has a generation; nil if there are none.
-func (p *pendingRow) named(generation int) *reuse.Named {
-	for i := range p.names {
-		if p.names[i].Has(generation) {
-			return &p.names[i]
-		}
-	}
-	return nil
-}
-
-// requestOf returns the request that has a generation.
-func (p *pendingRow) requestOf(generation int) *engine.Request {
-	i := slices.IndexFunc(p.requests, func(r *engine.Request) bool {
-		return generation >= r.FirstGeneration && generation < r.FirstGeneration+r.N
-	})
-	return p.requests[max(0, i)]
 }
 
 // fill gives a row the completions that exist: of equal rows, and of other outputs. Those of equal rows that are under
@@ -228,14 +209,4 @@ func (c *collector) toGenerate(p *pendingRow) *pendingRow {
 		return nil
 	}
 	return p
-}
-
-// served is how many of the completions that a row waits for it has got. The caller holds the collector's lock.
-func (p *pendingRow) served() (n int) {
-	for _, r := range p.results {
-		if p.follows[r.Generation] {
-			n++
-		}
-	}
-	return n
 }
