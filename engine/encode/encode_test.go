@@ -224,8 +224,11 @@ func TestFeaturesMatter(t *testing.T) {
 			c.change(&model.Config)
 			cfg := wide(model)
 			cfg.Pooling = sentence.Mean
-			got := vectors(t, newEncoder(t, cfg), idsOf(goldens))
-			if last := len(goldens) - 1; apart(got[last], goldens[last].of(sentence.Mean)) < 1e-3 {
+			most := 0.0
+			for i, v := range vectors(t, newEncoder(t, cfg), idsOf(goldens)) {
+				most = max(most, apart(v, goldens[i].of(sentence.Mean)))
+			}
+			if most < 1e-3 {
 				t.Error("it makes no difference")
 			}
 		})
