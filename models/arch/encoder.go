@@ -23,8 +23,8 @@ type Encoder struct {
 // Embeds reports whether a token's embeddings are more than what its id gives.
 func (e Encoder) Embeds() bool { return e.Positions > 0 || e.Types > 0 || e.EmbeddingNorm }
 
-// Learned sets the numbers of the position embeddings of a text's tokens. In RoBERTa's family the token of padding, if a
-// text has it, has the embedding of its own id, and does not count.
+// Learned sets the numbers of the position embeddings of a text's tokens. In RoBERTa's family the token of padding, if
+// a text has it, has the embedding of its own id, and does not count.
 func (e Encoder) Learned(tokens, to []int32) {
 	next := int32(e.FirstPosition)
 	for i, id := range tokens {
