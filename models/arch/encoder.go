@@ -9,7 +9,8 @@ import (
 type Encoder struct {
 	Only bool // it generates no text: there are no scores of a next token
 	// Positions is the number of learned position embeddings, which are added to the embeddings of tokens; 0: none. The
-	// first token of a text has the one with the number FirstPosition.
+	// first token of a text has the one with the number FirstPosition. If that is above 0, the number before it is the
+	// padding's: see Learned.
 	Positions, FirstPosition int
 	Types                    int  // the number of embeddings of kinds of tokens, of which texts have the first; 0: none
 	EmbeddingNorm            bool // the sum of a token's embeddings goes through a norm
@@ -21,6 +22,20 @@ type Encoder struct {
 
 // Embeds reports whether a token's embeddings are more than what its id gives.
 func (e Encoder) Embeds() bool { return e.Positions > 0 || e.Types > 0 || e.EmbeddingNorm }
+
+// Learned sets the numbers of the position embeddings of a text's tokens. In RoBERTa's family the token of padding, if
+// a text has it, has the embedding of its own id, and does not count.
+func (e Encoder) Learned(tokens, to []int32) {
+	next := int32(e.FirstPosition)
+	for i, id := range tokens {
+		if padding := int32(e.FirstPosition) - 1; padding >= 0 && id == padding {
+			to[i] = padding
+			continue
+		}
+		to[i] = next
+		next++
+	}
+}
 
 // AllAhead is a [Layer].Ahead: a token attends to all tokens of its text.
 const AllAhead = math.MaxInt32

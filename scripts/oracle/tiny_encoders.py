@@ -101,9 +101,8 @@ def randomize(model, seed):
 def vectors(model, dense, lengths):
     gen = torch.Generator().manual_seed(99)
     cases = []
-    for n in lengths:
-        # From 3 on: padding and the like would have positions of their own.
-        ids = torch.randint(3, model.config.vocab_size, (1, n), generator=gen)
+    rows = [torch.randint(3, model.config.vocab_size, (1, n), generator=gen) for n in lengths]
+    for ids in rows + [torch.tensor([[5, 1, 9, 1, 1, 12, 7]])]:  # 1 is padding, which RoBERTa does not count
         with torch.no_grad():
             h = model(input_ids=ids, attention_mask=torch.ones_like(ids)).last_hidden_state[0]
         case = dict(ids=ids[0].tolist(), mean=h.mean(0), cls=h[0], last=h[-1], max=h.max(0).values)
