@@ -72,20 +72,27 @@ func AdapterArrays(cfg models.Config, s Storage, slots, rank int, adapts func(te
 			out += t.Shape[0]
 		}
 		ranks := rank * len(turns[name][0])
-		for _, m := range []linear.Matrix{{Out: ranks, In: turns[name][0][0].Shape[1], DType: s.DType},
-			{Out: out, In: ranks, DType: s.DType}} {
-			a := AdapterArray{matrix: name, up: len(list)%2 == 1, format: linear.NewFormat(s.Backend, m),
-				turns: turns[name], slots: slots, rank: rank}
-			a.Name = name + ".adapters.a"
-			if a.up {
-				a.Name = name + ".adapters.b"
-			}
+		down := AdapterArray{Name: name + ".adapters.a", matrix: name, turns: turns[name], slots: slots, rank: rank}
+		up := down
+		down.format = linear.NewFormat(s.Backend, linear.Matrix{Out: ranks, In: turns[name][0][0].Shape[1],
+			DType: s.DType})
+		up.Name, up.up, up.format = name+".adapters.b", true, linear.Format{Matrix: linear.Matrix{Out: ranks, In: out,
+			DType: s.DType}} // its transpose: rows are ranks
+		for _, a := range []AdapterArray{down, up} {
 			one := a.format.Shape()
 			a.Shape = shapes.Make(one.DType, append([]int{slots * len(a.turns)}, one.Dimensions...)...)
 			list = append(list, a)
 		}
 	}
 	return list
+}
+
+// parts are the outputs of the tensors that the matrix is concatenated from.
+func (a AdapterArray) parts() (outputs []int) {
+	for _, t := range a.turns[0] {
+		outputs = append(outputs, t.Shape[0])
+	}
+	return outputs
 }
 
 // Part returns the part of the array's elements that a slot has in a turn.
@@ -108,9 +115,8 @@ func (a AdapterArray) Put(backend compute.Backend, flat any, slot int, from *ada
 			switch {
 			case ok && a.up:
 				for i := range t.Shape[0] {
-					to := numbers[(row+i)*a.format.In+part*a.rank:]
 					for k, b := range low.B[i*low.Rank : (i+1)*low.Rank] {
-						to[k] = low.Scale * b
+						numbers[(part*a.rank+k)*a.format.In+row+i] = low.Scale * b
 					}
 				}
 			case ok:
@@ -144,7 +150,7 @@ func narrowed(x []float32, dtype dtypes.DType) any {
 
 // Adapters are the arrays of adapters as graph nodes.
 type Adapters struct {
-	arrays map[string][2]linear.Weight // A and B by the array of the model
+	arrays map[string]linear.Adapters // by the array of the model, without the rows'
 	slots  int
 }
 
@@ -153,14 +159,13 @@ func NewAdapters(arrays []AdapterArray, nodes []*Node) *Adapters {
 	if len(arrays) == 0 {
 		return nil
 	}
-	all := &Adapters{arrays: map[string][2]linear.Weight{}, slots: arrays[0].slots}
+	all := &Adapters{arrays: map[string]linear.Adapters{}, slots: arrays[0].slots}
 	for i, a := range arrays {
 		pair := all.arrays[a.matrix]
-		w := linear.NewWeight(a.format, func(string) *Node { return nodes[i] })
-		if a.up {
-			pair[1] = w
+		if pair.Parts = a.parts(); a.up {
+			pair.Up = nodes[i]
 		} else {
-			pair[0] = w
+			pair.Down = linear.NewWeight(a.format, func(string) *Node { return nodes[i] })
 		}
 		all.arrays[a.matrix] = pair
 	}
@@ -191,7 +196,8 @@ func (w Weights) adaptersOf(name string) *linear.Adapters {
 	if !ok {
 		return nil
 	}
-	return &linear.Adapters{Down: pair[0], Up: pair[1], Of: w.adapted}
+	pair.Of = w.adapted
+	return &pair
 }
 
 // ofTurn are the weights in a turn of a loop, in which slots have other places in the arrays.

@@ -108,9 +108,9 @@ func Apply(x *Node, w Weight, o Options) *Node {
 	return applyPacked(x, w, o, rows, result, nil)
 }
 
-// applyPacked is Apply as a composite if the weight is packed, and its plain form otherwise. addends f32[T, Out] are
-// what adapters add; nil without.
-func applyPacked(x *Node, w Weight, o Options, rows *Node, result shapes.Shape, addends *Node) *Node {
+// applyPacked is Apply as a composite if the weight is packed, and its plain form otherwise. adapters, which are nil
+// without, are of a packed weight.
+func applyPacked(x *Node, w Weight, o Options, rows *Node, result shapes.Shape, adapters *adapted) *Node {
 	t := x.Shape().Dimensions[0]
 	inputs := []*Node{x, w.Data, rows}
 	add := func(n *Node) int {
@@ -129,11 +129,13 @@ func applyPacked(x *Node, w Weight, o Options, rows *Node, result shapes.Shape, 
 			return in[i]
 		}
 		held := Weight{Format: w.Format, Data: in[1], Scales: optional(scales), Factors: optional(factors), At: w.At}
-		if addends == nil {
+		if adapters == nil {
 			return []*Node{applyTo(in[0], held, o.Activation, optional(bias), optional(residual), result.DType)}
 		}
-		of := &Adapters{Down: o.Adapters.Down, Of: in[len(in)-1]}
-		y := finish(of.plus(product(in[0], held), in[len(in)-2]), w, o.Activation, optional(bias), optional(residual))
+		last := in[len(in)-3:]
+		given := Adapters{Down: adapters.Down, Up: last[2], Of: last[1]}
+		y := finish(given.plus(product(in[0], held), last[0], in[2], adapters.first), w, o.Activation, optional(bias),
+			optional(residual))
 		return []*Node{ConvertDType(y, result.DType)}
 	}
 	if !w.Packed() || !o.Activation.inKernels() {
@@ -143,24 +145,20 @@ func applyPacked(x *Node, w Weight, o Options, rows *Node, result shapes.Shape, 
 		"scales": scales > 0, "bias": bias > 0, "residual": residual > 0, "blocks": w.Blocks.Number()}
 	scratch := shapes.Make(dtypes.Float32, ceil(t, 16)*16, ceil(w.In, 64)*64+16)
 	op := "linear"
-	if addends != nil {
-		op, inputs = "linear_adapted", append(inputs, addends, o.Adapters.Of)
+	if adapters != nil {
+		op, inputs = "linear_adapted", append(inputs, adapters.inputs()...)
+		adapters.addTo(attrs)
 	}
 	return control.Composite(op, attrs, inputs, []shapes.Shape{result, scratch}, plain)[0]
 }
 
 // applyParts is Apply of a weight in parts: the products side by side, and then what follows them.
 func applyParts(x *Node, w Weight, o Options, result dtypes.DType) *Node {
-	return ConvertDType(finish(productOfParts(x, w, o.Rows), w, o.Activation, o.Bias, o.Residual), result)
-}
-
-// productOfParts is the products of a weight in parts, in float32.
-func productOfParts(x *Node, w Weight, rows *Node) *Node {
 	var all []*Node
 	for _, p := range w.Parts {
-		all = append(all, Apply(x, p, Options{Rows: rows, Float32: true}))
+		all = append(all, Apply(x, p, Options{Rows: o.Rows, Float32: true}))
 	}
-	return Concatenate(all, 1)
+	return ConvertDType(finish(Concatenate(all, 1), w, o.Activation, o.Bias, o.Residual), result)
 }
 
 // applyTo is the plain form, in the given dtype.

@@ -139,6 +139,7 @@ enum { MAX_PARTS = 64, NARROW = 2048 };
 struct parts {
 	int64_t packs, tasks; // numbers for one part, at most
 	q_linear layers[MAX_PARTS];
+	q_adapted adapted[MAX_PARTS];
 	q_linear_job jobs[MAX_PARTS];
 };
 
@@ -163,7 +164,12 @@ static void run_parts(int level, q_frame *f, const q_linear *l, int64_t count) {
 		part->rows = q_share(l->rows, count, i + 1) - begin;
 		part->x = (const char *)l->x + begin * l->in * size;
 		if (l->residual) part->residual = (const char *)l->residual + at * size;
-		if (l->addends) part->addends = l->addends + begin * l->out, part->adapters = l->adapters + begin;
+		if (l->adapted) {
+			p.adapted[i] = *l->adapted;
+			p.adapted[i].inner += begin * l->adapted->ranks;
+			p.adapted[i].of += begin;
+			part->adapted = &p.adapted[i];
+		}
 		part->y = (char *)l->y + at * (int64_t)q_size(l->result_dtype);
 		part->scratch = (char *)l->scratch + begin * scratch_of_row(l->in);
 		p.jobs[i] = plan_at(level, 1, part);
@@ -230,6 +236,31 @@ static q_error *read_rows(q_frame *f, const q_array *rows, int64_t most, int64_t
 	return NULL;
 }
 
+// read_adapted reads the adapters of a layer's rows from its operands, from next on.
+static q_error *read_adapted(q_frame *f, const q_linear *l, int next, int64_t most, q_adapted *a) {
+	const q_array *inner = q_arg(f, next), *of = q_arg(f, next + 1), *matrices = q_arg(f, next + 2);
+	q_error *e;
+	if ((e = q_int(f, "first", &a->first)) || (e = q_int(f, "cut1", &a->cuts[0])) || (e = q_int(f, "cut2", &a->cuts[1])))
+		return e;
+	if (inner->rank != 2 || matrices->rank != 3)
+		return q_fail(f, "the adapters' operands have %lld and %lld dimensions, want 2 and 3", (long long)inner->rank,
+			(long long)matrices->rank);
+	a->ranks = inner->dims[1];
+	a->adapters = matrices->dims[0];
+	a->out = matrices->dims[2];
+	const int64_t parts = 1 + (a->cuts[0] < a->out) + (a->cuts[1] < a->out);
+	if (a->first < 0 || a->first + l->out > a->out || a->ranks % (2 * parts))
+		return q_fail(f, "adapters of %lld columns and %lld ranks in %lld parts do not fit %lld outputs from %lld on",
+			(long long)a->out, (long long)a->ranks, (long long)parts, (long long)l->out, (long long)a->first);
+	if ((e = q_shape(f, inner, "inner", Q_F32, most, a->ranks)) || (e = q_shape(f, of, "adapters", Q_S32, most)) ||
+		(e = q_shape(f, matrices, "the adapters' matrices", l->dtype, a->adapters, a->ranks, a->out)))
+		return e;
+	a->inner = inner->data;
+	a->of = of->data;
+	a->matrices = matrices->data;
+	return NULL;
+}
+
 static q_error *linear(q_frame *f, int adapted) {
 	if (q_skip(f)) return NULL;
 	q_error *e;
@@ -242,7 +273,7 @@ static q_error *linear(q_frame *f, int adapted) {
 	if (activation < 0 || activation >= Q_ACTIVATIONS)
 		return q_fail(f, "there is no activation %lld", (long long)activation);
 	int scales;
-	if ((e = q_bool(f, "scales", &scales)) || (e = q_count(f, 3 + scales + bias + residual + 2 * adapted, 2)) ||
+	if ((e = q_bool(f, "scales", &scales)) || (e = q_count(f, 3 + scales + bias + residual + 3 * adapted, 2)) ||
 		(e = read_matrix(f, q_arg(f, 1), &m, scales)))
 		return e;
 	if (activation == Q_CLAMPED_SWIGLU && !m.gate_up)
@@ -277,13 +308,10 @@ static q_error *linear(q_frame *f, int adapted) {
 		if ((e = q_shape(f, a, "residual", x->dtype, most, columns))) return e;
 		l.residual = a->data;
 	}
+	q_adapted adapters;
 	if (adapted) {
-		const q_array *addends = q_arg(f, next++), *adapters = q_arg(f, next++);
-		if ((e = q_shape(f, addends, "addends", Q_F32, most, m.out)) ||
-			(e = q_shape(f, adapters, "adapters", Q_S32, most)))
-			return e;
-		l.addends = addends->data;
-		l.adapters = adapters->data;
+		if ((e = read_adapted(f, &l, next, most, &adapters))) return e;
+		l.adapted = &adapters;
 	}
 	if ((size_t)q_elements(scratch) * q_size(scratch->dtype) < q_linear_scratch(most, m.in))
 		return q_fail(f, "the scratch is too small");

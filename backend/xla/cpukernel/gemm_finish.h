@@ -132,14 +132,54 @@ ALWAYS v16 activate(v16 x, int activation) {
 	return x;
 }
 
-// addend_of returns what is added to a row's sums, NULL if nothing is: then the row has the same bits as without.
-static inline const float *addend_of(const q_linear *l, int64_t row) {
-	return l->addends && l->adapters[row] >= 0 ? l->addends + row * l->out : NULL;
+// adapter_of returns the matrix of a row's adapter; NULL if it has none: then the row has the same bits as without.
+ALWAYS const char *adapter_of(const q_adapted *a, int64_t row, int dtype) {
+	const int64_t of = a->of[row], size = dtype == Q_F32 ? 4 : 2;
+	return of >= 0 && of < a->adapters ? (const char *)a->matrices + of * a->ranks * a->out * size : NULL;
+}
+
+enum { ADAPTED = 4 }; // rows whose adapters are applied together
+
+// addends_of computes what adapters add to 16 columns of some rows, at most ADAPTED; n of the columns exist. Each is a
+// sum over even ranks plus a sum over odd ones, whatever the other rows are.
+ALWAYS void addends_of(
+	const q_adapted *a, const char **matrices, int64_t row, int64_t rows, int64_t column, int dtype, int64_t n, v16 *out) {
+	const int64_t parts = 1 + (a->cuts[0] < a->out) + (a->cuts[1] < a->out), share = a->ranks / parts;
+	column += a->first;
+	const int64_t last = column + n - 1, begin = ((column >= a->cuts[0]) + (column >= a->cuts[1])) * share,
+				  end = ((last >= a->cuts[0]) + (last >= a->cuts[1]) + 1) * share;
+	const float *inner = a->inner + row * a->ranks;
+	int same = rows == ADAPTED && matrices[0] != NULL;
+	for (int64_t r = 1; r < rows; r++) same &= matrices[r] == matrices[0];
+	if (same) {
+		v16 even[ADAPTED], odd[ADAPTED];
+		EACH(r, ADAPTED) even[r] = odd[r] = v16_set(0);
+		for (int64_t k = begin; k < end; k += 2) {
+			const v16 b0 = load16(matrices[0], k * a->out + column, dtype, n),
+					  b1 = load16(matrices[0], (k + 1) * a->out + column, dtype, n);
+			EACH(r, ADAPTED) {
+				even[r] = v16_fma(v16_set(inner[r * a->ranks + k]), b0, even[r]);
+				odd[r] = v16_fma(v16_set(inner[r * a->ranks + k + 1]), b1, odd[r]);
+			}
+		}
+		EACH(r, ADAPTED) out[r] = v16_add(even[r], odd[r]);
+		return;
+	}
+	for (int64_t r = 0; r < rows; r++) {
+		if (!matrices[r]) continue;
+		v16 even = v16_set(0), odd = v16_set(0);
+		for (int64_t k = begin; k < end; k += 2) {
+			even = v16_fma(v16_set(inner[r * a->ranks + k]), load16(matrices[r], k * a->out + column, dtype, n), even);
+			odd = v16_fma(
+				v16_set(inner[r * a->ranks + k + 1]), load16(matrices[r], (k + 1) * a->out + column, dtype, n), odd);
+		}
+		out[r] = v16_add(even, odd);
+	}
 }
 
 // finish computes results from the sums of a block of rows: 16 columns of the panels, at offset at of a row's sums,
 // become the results from column on. dtype and result_dtype are the layer's; n of the columns exist. whole, if not
-// NULL, has the scales of the rows, whose sums are int32. adapted reports whether the layer may have addends.
+// NULL, has the scales of the rows, whose sums are int32. adapted reports whether rows may have adapters.
 ALWAYS void finish(const q_linear_job *j, const float *sums, const float *whole, int64_t row, int64_t rows,
 	int64_t column, int64_t columns, int gate_up, int activation, int dtype, int result_dtype, int64_t n, int adapted) {
 	const q_linear *l = j->l;
@@ -154,16 +194,25 @@ ALWAYS void finish(const q_linear_job *j, const float *sums, const float *whole,
 		scales[0] = load16(l->scales, column, Q_F32, n);
 		if (gate_up) scales[1] = load16(l->scales, columns + column, Q_F32, n);
 	}
-	for (int64_t at = row * columns + column, end = at + rows * columns; at < end; at += columns, sums += PANEL) {
+	v16 addends[2][ADAPTED];
+	const char *matrices[ADAPTED] = {NULL};
+	int64_t at = row * columns + column;
+	for (int64_t i = 0; i < rows; i++, at += columns, sums += PANEL) {
+		if (adapted && l->adapted && i % ADAPTED == 0) {
+			const int64_t some = least(ADAPTED, rows - i);
+			for (int64_t r = 0; r < some; r++) matrices[r] = adapter_of(l->adapted, row + i + r, dtype);
+			addends_of(l->adapted, matrices, row + i, some, column, dtype, n, addends[0]);
+			if (gate_up) addends_of(l->adapted, matrices, row + i, some, columns + column, dtype, n, addends[1]);
+		}
+		const int adds = adapted && matrices[i % ADAPTED];
 		v16 y = sums_of(sums, whole);
 		if (scaled) y = v16_mul(y, scales[0]);
-		const float *addend = adapted ? addend_of(l, at / columns) : NULL;
-		if (addend) y = v16_add(y, load16(addend, column, Q_F32, n));
+		if (adds) y = v16_add(y, addends[0][i % ADAPTED]);
 		if (biased) y = v16_add(y, bias[0]);
 		if (gate_up) {
 			v16 u = sums_of(sums + up, whole);
 			if (scaled) u = v16_mul(u, scales[1]);
-			if (addend) u = v16_add(u, load16(addend, columns + column, Q_F32, n));
+			if (adds) u = v16_add(u, addends[1][i % ADAPTED]);
 			if (biased) u = v16_add(u, bias[1]);
 			y = activation == Q_CLAMPED_SWIGLU ? clamped_swiglu(y, u) : v16_mul(activate(y, activation), u);
 		} else {
@@ -203,7 +252,7 @@ typedef void (*finish_code)(const q_linear_job *, const float *, const float *, 
 static finish_code finish_of(const q_linear *l) {
 	const int silu = l->gate_up && l->activation == Q_SILU;
 	if (!silu && (l->gate_up || l->activation != Q_NONE)) return finish_any;
-	if (l->addends) {
+	if (l->adapted) {
 		if (l->dtype != Q_BF16 || l->result_dtype != Q_BF16) return finish_any;
 		return silu ? finish_adapted_bf16_silu : finish_adapted_bf16;
 	}

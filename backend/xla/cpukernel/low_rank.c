@@ -5,18 +5,16 @@
 
 #include "grouped.h"
 
-static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 static int64_t lines(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 // The rows of an adapter are computed in blocks of at most BLOCK, each by one thread from start to end: no thread waits
-// for another between the two products, and rows stay with a processor.
+// for another, and rows stay with a processor.
 enum { BLOCK = 48, LEAST = 8 };
 
 // The parts of the scratch, one after the other, in bytes.
 typedef struct {
 	int64_t gathered; // rows of x by adapter [A, in]
-	int64_t inner;    // results of the first layers [A, rank]
-	int64_t outer;    // results of the second layers by adapter, f32 [A, out]
+	int64_t results;  // by adapter, f32 [A, rank]
 	int64_t packed;   // rows as a layer reads them, of each block
 	int64_t order;    // s32 [A]: the place of a row in the order by adapter
 	int64_t rows;     // s32 [A]: the row at a place
@@ -31,7 +29,7 @@ typedef struct {
 
 // low_rank is a call.
 typedef struct {
-	int64_t rows, adapters, in, rank, out;
+	int64_t rows, adapters, in, rank;
 	int dtype;
 	const char *x;
 	const int32_t *of;
@@ -39,22 +37,21 @@ typedef struct {
 	char *scratch;
 	parts parts;
 	int in_order; // all rows have adapters, and lie in the order by adapter already
-	q_linear first, second;
-	int64_t bytes[2]; // of an adapter's matrices
+	q_linear layer;
+	int64_t bytes; // of an adapter's matrix
 	block *blocks;
 	int64_t count;
 } low_rank;
 
 static int64_t scratch_of(const low_rank *m, int64_t rows) {
-	return lines((int64_t)q_linear_scratch(rows, most(m->in, m->rank)));
+	return lines((int64_t)q_linear_scratch(rows, m->in));
 }
 
 static parts parts_of(const low_rank *m, int64_t all) {
 	const int64_t blocks = all / LEAST + (m->adapters < all ? m->adapters : all) + 1;
 	parts p = {0};
-	p.inner = p.gathered + lines(all * m->in * 4);
-	p.outer = p.inner + lines(all * m->rank * 4);
-	p.packed = p.outer + lines(all * m->out * 4);
+	p.results = p.gathered + lines(all * m->in * 4);
+	p.packed = p.results + lines(all * m->rank * 4);
 	p.order = p.packed + scratch_of(m, all + 15 * (blocks < all ? blocks : all));
 	p.rows = p.order + lines(all * 4);
 	p.total = p.rows + lines(all * 4);
@@ -64,26 +61,22 @@ static parts parts_of(const low_rank *m, int64_t all) {
 static int32_t *order(const low_rank *m) { return (int32_t *)(m->scratch + m->parts.order); }
 static int32_t *row_at(const low_rank *m) { return (int32_t *)(m->scratch + m->parts.rows); }
 
-// run_block computes the addends of a block.
+// run_block computes the results of a block.
 static void run_block(void *args, int64_t i) {
 	const low_rank *m = args;
 	const block *b = &m->blocks[i];
-	const int64_t size = q_size(m->dtype), x_bytes = m->in * size, y_bytes = m->out * (int64_t)sizeof(float);
-	q_linear first = m->first, second = m->second;
+	const int64_t x_bytes = m->in * (int64_t)q_size(m->dtype), y_bytes = m->rank * (int64_t)sizeof(float);
+	q_linear l = m->layer;
 	char *x = m->scratch + m->parts.gathered + b->begin * x_bytes;
-	char *y = m->scratch + m->parts.outer + b->begin * y_bytes;
+	char *y = m->scratch + m->parts.results + b->begin * y_bytes;
 	for (int64_t k = 0; k < b->rows && !m->in_order; k++)
 		memcpy(x + k * x_bytes, m->x + row_at(m)[b->begin + k] * x_bytes, x_bytes);
-	first.rows = second.rows = b->rows;
-	first.x = m->in_order ? m->x + b->begin * x_bytes : x;
-	first.weights = (const char *)first.weights + b->adapter * m->bytes[0];
-	first.y = m->scratch + m->parts.inner + b->begin * m->rank * size;
-	second.x = first.y;
-	second.weights = (const char *)second.weights + b->adapter * m->bytes[1];
-	second.y = m->in_order ? (char *)m->y + b->begin * y_bytes : y;
-	first.scratch = second.scratch = m->scratch + m->parts.packed + b->scratch;
-	q_linear_run(NULL, &first);
-	q_linear_run(NULL, &second);
+	l.rows = b->rows;
+	l.x = m->in_order ? m->x + b->begin * x_bytes : x;
+	l.weights = (const char *)l.weights + b->adapter * m->bytes;
+	l.y = m->in_order ? (char *)m->y + b->begin * y_bytes : y;
+	l.scratch = m->scratch + m->parts.packed + b->scratch;
+	q_linear_run(NULL, &l);
 	for (int64_t k = 0; k < b->rows && !m->in_order; k++)
 		memcpy((char *)m->y + row_at(m)[b->begin + k] * y_bytes, y + k * y_bytes, y_bytes);
 }
@@ -113,24 +106,21 @@ static void sort(low_rank *m, q_groups *g) {
 	}
 }
 
-static q_error *read_matrices(
-	q_frame *f, low_rank *m, const q_array *w, const char *name, q_linear *l, int64_t *matrix_bytes) {
+static q_error *read_matrices(q_frame *f, low_rank *m, const q_array *w) {
 	const q_layout layout = q_linear_layout(w->dtype);
-	const int64_t panels = q_panels(l->out, 0, layout), in = q_padded_in(l->in, layout);
-	if (w->dtype != m->dtype) return q_fail(f, "%s have element type %d, and x has %d", name, w->dtype, m->dtype);
-	*matrix_bytes = panels * in * layout.panel * (int64_t)q_size(w->dtype);
-	l->dtype = l->weights_dtype = w->dtype;
-	l->weights = w->data;
-	return q_shape(f, w, name, 0, m->adapters, panels, in / layout.group, layout.panel, layout.group);
+	const int64_t panels = q_panels(m->rank, 0, layout), in = q_padded_in(m->in, layout);
+	if (w->dtype != m->dtype) return q_fail(f, "matrices have element type %d, and x has %d", w->dtype, m->dtype);
+	m->bytes = panels * in * layout.panel * (int64_t)q_size(w->dtype);
+	m->layer = (q_linear){.dtype = m->dtype, .weights_dtype = m->dtype, .result_dtype = Q_F32, .in = m->in,
+		.out = m->rank, .weights = w->data};
+	return q_shape(f, w, "matrices", 0, m->adapters, panels, in / layout.group, layout.panel, layout.group);
 }
 
 q_error *quire_low_rank(q_frame *f) {
 	if (q_skip(f)) return NULL;
 	q_error *e;
 	low_rank m = {0};
-	if ((e = q_int(f, "in", &m.in)) || (e = q_int(f, "rank", &m.rank)) || (e = q_int(f, "out", &m.out)) ||
-		(e = q_count(f, 5, 2)))
-		return e;
+	if ((e = q_int(f, "in", &m.in)) || (e = q_int(f, "rank", &m.rank)) || (e = q_count(f, 4, 2))) return e;
 	const q_array *x = q_arg(f, 0), *y = q_result(f, 0), *scratch = q_result(f, 1);
 	if (x->dtype != Q_F32 && x->dtype != Q_BF16 && x->dtype != Q_F16)
 		return q_fail(f, "element type %d of x is not supported", x->dtype);
@@ -139,12 +129,8 @@ q_error *quire_low_rank(q_frame *f) {
 	m.adapters = q_arg(f, 3)->dims[0];
 	if ((e = q_shape(f, x, "x", 0, (int64_t)-1, m.in))) return e;
 	const int64_t all = x->dims[0];
-	m.first = (q_linear){.result_dtype = m.dtype, .in = m.in, .out = m.rank};
-	m.second = (q_linear){.result_dtype = Q_F32, .in = m.rank, .out = m.out};
 	if ((e = q_shape(f, q_arg(f, 1), "adapters", Q_S32, all)) || (e = q_shape(f, q_arg(f, 2), "rows", Q_S32)) ||
-		(e = q_shape(f, y, "the result", Q_F32, all, m.out)) ||
-		(e = read_matrices(f, &m, q_arg(f, 3), "the first matrices", &m.first, &m.bytes[0])) ||
-		(e = read_matrices(f, &m, q_arg(f, 4), "the second matrices", &m.second, &m.bytes[1])))
+		(e = q_shape(f, y, "the result", Q_F32, all, m.rank)) || (e = read_matrices(f, &m, q_arg(f, 3))))
 		return e;
 	m.rows = q_wanted(q_arg(f, 2), all);
 	m.x = x->data;

@@ -87,10 +87,8 @@ var cpuKernels = map[string]kernel{
 			"blocks": integer},
 	},
 	"linear":         {target: "quire_linear", attrs: linearAttrs},
-	"linear_adapted": {target: "quire_linear_adapted", attrs: linearAttrs},
-	"low_rank": {
-		target: "quire_low_rank", attrs: map[string]attribute{"in": integer, "rank": integer, "out": integer},
-	},
+	"linear_adapted": {target: "quire_linear_adapted", attrs: adaptedAttrs},
+	"low_rank":       {target: "quire_low_rank", attrs: map[string]attribute{"in": integer, "rank": integer}},
 	"linear_heads": {target: "quire_linear_heads", attrs: map[string]attribute{"in": integer, "out": integer}},
 	"experts": {
 		target: "quire_experts",
@@ -110,6 +108,12 @@ var cpuKernels = map[string]kernel{
 
 var linearAttrs = map[string]attribute{"in": integer, "out": integer, "gate_up": boolean, "scales": boolean,
 	"activation": integer, "bias": boolean, "residual": boolean, "blocks": integer}
+
+var adaptedAttrs = func() map[string]attribute {
+	attrs := maps.Clone(linearAttrs)
+	attrs["first"], attrs["cut1"], attrs["cut2"] = integer, integer, integer
+	return attrs
+}()
 
 var attentionAttrs = map[string]attribute{"scale": float, "soft_cap": float, "window": integer, "paged": boolean,
 	"by_head": boolean}
