@@ -369,7 +369,7 @@ func (c *collector) finish(p *pendingRow) error {
 	return c.err
 }
 
-// unfinished returns the rows that were started and are not finished, in order. It forgets what an engine that is closed
+// unfinished returns the rows that were started and are not finished, in order. It forgets what a closed engine
 // was asked for.
 func (c *collector) unfinished() []*pendingRow {
 	c.mu.Lock()
