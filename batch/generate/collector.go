@@ -14,7 +14,6 @@ import (
 	"github.com/quire/quire/batch/lineage"
 	"github.com/quire/quire/batch/observe"
 	"github.com/quire/quire/batch/outcome"
-	"github.com/quire/quire/batch/watch"
 	"github.com/quire/quire/data/promptset"
 	"github.com/quire/quire/data/promptset/completion"
 	"github.com/quire/quire/data/promptset/openai"
@@ -69,9 +68,9 @@ type collecting struct {
 	// are whole soon, and no slot waits. 0 is no such bound.
 	window, enough int
 	format         string
-	columns        []string       // columns that the output has on request
-	versions       watch.Counts   // counts of versions of weights; nil unless the job's may change
-	replies        *replySplitter // nil if texts stay whole
+	columns        []string            // columns that the output has on request
+	versions       completion.Versions // counts of versions of weights; nil unless the job's may change
+	replies        *replySplitter      // nil if texts stay whole
 	observer       *observe.Observer
 	lineage        stage // nil if no row continues another one
 }

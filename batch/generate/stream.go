@@ -11,7 +11,6 @@ import (
 	"github.com/quire/quire/batch/prepare"
 	"github.com/quire/quire/batch/process"
 	"github.com/quire/quire/batch/spec"
-	"github.com/quire/quire/batch/watch"
 	"github.com/quire/quire/data/promptset"
 	"github.com/quire/quire/data/promptset/completion"
 	"github.com/quire/quire/data/setting"
@@ -156,7 +155,7 @@ func (g *Generator) beginStream(ctx context.Context, in *streamed) (*Unit, *prom
 	}
 	how := collecting{inFlight: rowsInFlight, format: j.Format, columns: columns, observer: p.Observer}
 	if g.watcher != nil {
-		how.versions = watch.Counts{}
+		how.versions = completion.Versions{}
 	}
 	if how.replies, err = newReplySplitter(p, j, g.Session, in.schema); err != nil {
 		return nil, nil, err

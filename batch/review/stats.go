@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/data/promptset/completion"
 	"github.com/quire/quire/data/tally"
 )
 
@@ -21,6 +22,8 @@ type Stats struct {
 	Logprobs     *Quantiles `json:"logprobs,omitempty"`
 	MeanLogprobs *Quantiles `json:"mean_logprobs,omitempty"`
 	PassAtK      *PassAtK   `json:"pass_at_k,omitempty"` // nil without verdicts
+	// Weights counts the completions and tokens of each version of the weights; empty without such columns.
+	Weights completion.Versions `json:"weights,omitempty"`
 }
 
 // Duplicates counts texts that a row has more than once. Completions with errors do not count.
@@ -64,7 +67,7 @@ func (d *Duplicates) row(completions []promptset.Result) {
 // StatsOf reads an output and describes it. verdicts may be nil. It holds a count of each length, digests of different
 // n-grams up to a bound, sketches of quantiles, and verdicts that are not in the order of the output.
 func StatsOf(ctx context.Context, out *Output, verdicts *Verdicts) (*Stats, error) {
-	s := &Stats{Partial: out.Progress()}
+	s := &Stats{Partial: out.Progress(), Weights: completion.Versions{}}
 	var prompts, completions lengths
 	var kinds tally.ErrorKinds
 	ngrams := newNgrams()
@@ -88,6 +91,7 @@ func StatsOf(ctx context.Context, out *Output, verdicts *Verdicts) (*Stats, erro
 				continue
 			}
 			completions.add(c.CompletionTokens)
+			s.Weights.Add(c)
 			ngrams.add(c)
 			means.mean(c.Logprobs, logprobs)
 		}

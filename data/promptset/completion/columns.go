@@ -132,8 +132,8 @@ var columns = slices.Concat([]Column{
 		"checkpoints, more than one if --on-swap is continue; null without tokens", OnRequest: true, form: textsForm,
 		pointer: func(o *Row) any { return &o.WeightsVersions },
 		null:    func(o *Row) bool { return o.WeightsVersions == nil }},
-	{Name: "weights_starts", Doc: "for each of weights_versions the number of the first token that it generated, from " +
-		"0", OnRequest: true, form: integersForm, pointer: func(o *Row) any { return &o.WeightsStarts },
+	{Name: "weights_starts", Doc: "for each of weights_versions the number of the first token that it generated, " +
+		"from 0", OnRequest: true, form: integersForm, pointer: func(o *Row) any { return &o.WeightsStarts },
 		null: func(o *Row) bool { return o.WeightsStarts == nil }},
 	{Name: "weights_version", Doc: "version of the weights that generated the first token", OnRequest: true,
 		form: textForm, pointer: firstVersion, null: func(o *Row) bool { return o.WeightsVersions == nil }},
