@@ -9,7 +9,6 @@ import (
 	"github.com/quire/quire/batch/ask"
 	"github.com/quire/quire/batch/reuse"
 	"github.com/quire/quire/batch/spec"
-	"github.com/quire/quire/batch/watch"
 	"github.com/quire/quire/data/promptset"
 	"github.com/quire/quire/data/promptset/completion"
 	"github.com/quire/quire/data/promptset/openai"
@@ -20,10 +19,10 @@ import (
 
 // results makes results of completions.
 type results struct {
-	columns  []string       // columns that the output has on request
-	versions watch.Counts   // counts of versions of weights; nil unless the job's may change
-	replies  *replySplitter // nil if texts stay whole
-	vectors  *spec.Vectors  // nil if rows have completions
+	columns  []string            // columns that the output has on request
+	versions completion.Versions // counts of versions of weights; nil unless the job's may change
+	replies  *replySplitter      // nil if texts stay whole
+	vectors  *spec.Vectors       // nil if rows have completions
 }
 
 // dress gives a copy of a completion what its row wants alongside the tokens, and takes off what it does not.

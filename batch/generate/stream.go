@@ -13,8 +13,8 @@ import (
 	"github.com/quire/quire/batch/process"
 	"github.com/quire/quire/batch/reuse"
 	"github.com/quire/quire/batch/spec"
-	"github.com/quire/quire/batch/watch"
 	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/data/promptset/completion"
 	"github.com/quire/quire/data/setting"
 	"github.com/quire/quire/internal/plural"
 )
@@ -158,7 +158,7 @@ func (g *Generator) beginStream(ctx context.Context, in *streamed) (*Unit, *prom
 	how := collecting{results: results{columns: shape.Requested, vectors: vectorsOf(j)}, inFlight: rowsInFlight,
 		format: j.Format, observer: p.Observer, room: bytesRepeated}
 	if g.watcher != nil {
-		how.versions = watch.Counts{}
+		how.versions = completion.Versions{}
 	}
 	if how.replies, err = newReplySplitter(p, j, g.Session, in.schema); err != nil {
 		return nil, nil, err

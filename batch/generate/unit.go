@@ -12,7 +12,6 @@ import (
 	"github.com/quire/quire/batch/outcome"
 	"github.com/quire/quire/batch/process"
 	"github.com/quire/quire/batch/resume"
-	"github.com/quire/quire/batch/watch"
 	"github.com/quire/quire/data/promptset"
 	"github.com/quire/quire/data/promptset/completion"
 	"github.com/quire/quire/engine"
@@ -55,7 +54,7 @@ func (g *Generator) OpenUnit(ctx context.Context, saved *resume.Saved, opened fu
 		inFlight: rowsInFlight, window: 2 * int(min(saved.Parts.PartRows, rowsInFlight)),
 		enough: 2 * g.Session.Slots(), format: j.Format, observer: p.Observer}
 	if g.watcher != nil {
-		how.versions = watch.Counts{}
+		how.versions = completion.Versions{}
 	}
 	var err error
 	if how.replies, err = newReplySplitter(p, j, g.Session, reader.Schema()); err != nil {

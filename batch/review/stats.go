@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/data/promptset/completion"
 	"github.com/quire/quire/data/tally"
 )
 
@@ -22,6 +23,8 @@ type Stats struct {
 	MeanLogprobs *Quantiles `json:"mean_logprobs,omitempty"`
 	PassAtK      *PassAtK   `json:"pass_at_k,omitempty"` // nil without verdicts
 	Vectors      *Vectors   `json:"vectors,omitempty"`   // nil if the output has completions
+	// Weights counts the completions and tokens of each version of the weights; empty without such columns.
+	Weights completion.Versions `json:"weights,omitempty"`
 }
 
 // Vectors describes the vectors of an output.
@@ -87,7 +90,7 @@ func (d *Duplicates) row(completions []promptset.Result) {
 // StatsOf reads an output and describes it. verdicts may be nil. It holds a count of each length, digests of different
 // n-grams up to a bound, sketches of quantiles, and verdicts that are not in the order of the output.
 func StatsOf(ctx context.Context, out *Output, verdicts *Verdicts) (*Stats, error) {
-	s := &Stats{Partial: out.Progress()}
+	s := &Stats{Partial: out.Progress(), Weights: completion.Versions{}}
 	var prompts, completions lengths
 	var kinds tally.ErrorKinds
 	ngrams := newNgrams()
@@ -116,6 +119,7 @@ func StatsOf(ctx context.Context, out *Output, verdicts *Verdicts) (*Stats, erro
 				continue
 			}
 			completions.add(c.CompletionTokens)
+			s.Weights.Add(c)
 			ngrams.add(c)
 			means.mean(c.Logprobs, logprobs)
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/quire/quire/batch/verdict"
 	"github.com/quire/quire/data/parameter"
 	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/engine"
 )
 
 // identified are the fields of [Spec] and [Engine] that a job's settings follow from, by how a value of each is
@@ -46,6 +47,7 @@ var identified = map[string]func(t *rapid.T) any{
 	"Engine.KV":       of(rapid.String()),
 	"Engine.TP":       of(rapid.IntRange(1, 9)),
 	"Engine.EP":       of(rapid.IntRange(1, 9)),
+	"OnSwap":          of(rapid.SampledFrom([]engine.Policy{"finish", "restart", "continue"})),
 	"Accept": func(t *rapid.T) any {
 		return verdict.Settings{Regex: rapid.String().Draw(t, "regex"), Schema: rapid.String().Draw(t, "schema"),
 			Equals: rapid.String().Draw(t, "equals"), Command: rapid.String().Draw(t, "command"),
@@ -56,8 +58,9 @@ var identified = map[string]func(t *rapid.T) any{
 
 // unidentified are the other fields: of the model's fingerprint and the inputs, of what the job settles on, of where
 // files are, of parameters that Sampling has, and of what changes no byte. PrefixFile and PromptAs are of Job.mapping,
-// Task and Embedding of Job.Vectors: see TestVectorsAreIdentified.
+// Task and Embedding of Job.Vectors (see TestVectorsAreIdentified), and Adapters of Job.AdapterDigests.
 var unidentified = strings.Fields(`Model LoadFormat Inputs Output PrefixFile PromptAs Sampling Given Task Embedding
+	Adapters Watch
 	GenerationConfig Engine Engine.DType Engine.KVDType Engine.KVMemory Engine.MaxSeqs Engine.PageSize Engine.MaxModelLen Engine.PrefillTokens
 	Engine.MaxRounds Engine.ZeroPages Engine.NoPrefixCache Engine.Speculate Engine.DraftModel Engine.Admission
 	Engine.HostKVMemory Engine.Features Engine.DP`)

@@ -147,8 +147,8 @@ func TestWeightsWatchedAndKilled(t *testing.T) {
 			t.Fatal(err)
 		}
 		cmd := exec.Command(path, append([]string{"run", "-m", model, "-i", "in.jsonl", "-o", output,
-			"-n", strconv.Itoa(n), "--format", "jsonl", "--temperature", "1",
-			"--max-tokens", strconv.Itoa(tokens), "--max-seqs", "8",
+			"-n", strconv.Itoa(n), "--format", "jsonl",
+			"--temperature", "1", "--max-tokens", strconv.Itoa(tokens), "--max-seqs", "8",
 			"--max-rounds", "2", "--max-model-len", "128", "--kv-memory", "1MiB", "--progress", "plain", "--columns",
 			"weights_version,weights_versions,weights_starts"}, more...)...)
 		cmd.Dir = dir

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -14,6 +16,7 @@ import (
 	"github.com/quire/quire/cmd/sample/cli"
 	"github.com/quire/quire/data/promptset"
 	"github.com/quire/quire/data/storage"
+	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/internal/visible"
 )
 
@@ -162,6 +165,11 @@ func printStats(w io.Writer, s *review.Stats) error {
 				q.quantiles.Mean, q.quantiles.Least, q.quantiles.P1, q.quantiles.P10,
 				q.quantiles.Median, q.quantiles.P90, q.quantiles.Most)
 		}
+	}
+	for _, version := range slices.Sorted(maps.Keys(s.Weights)) {
+		n := s.Weights[version]
+		row("weights", "%.12s generated %s and the first of %s", version, plural.Count(n.Tokens, "token"),
+			plural.Count(n.Completions, "completion"))
 	}
 	if p := s.PassAtK; p != nil {
 		row("verdicts", "%s", verdictsOf(p))
