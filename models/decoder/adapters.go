@@ -105,32 +105,42 @@ func (a AdapterArray) part(flat any, slot, turn int) any {
 // Put writes what an adapter has for the matrix to its slot in flat, the elements of the array.
 func (a AdapterArray) Put(backend compute.Backend, flat any, slot int, from *adapter.Adapter) error {
 	for turn, tensors := range a.turns {
-		numbers := make([]float32, a.format.Out*a.format.In)
-		row := 0
+		to := reflect.ValueOf(a.part(flat, slot, turn))
+		to.Clear()
+		column := 0 // of the matrix's outputs
 		for part, t := range tensors {
 			low, ok, err := from.Read(t.Name)
-			if err != nil {
-				return err
-			}
 			switch {
+			case err != nil:
+				return err
 			case ok && a.up:
-				for i := range t.Shape[0] {
-					for k, b := range low.B[i*low.Rank : (i+1)*low.Rank] {
-						numbers[(part*a.rank+k)*a.format.In+row+i] = low.Scale * b
-					}
-				}
+				a.putTransposed(to, low, part*a.rank, column)
 			case ok:
-				copy(numbers[part*a.rank*a.format.In:], low.A)
+				err := a.format.Pack(backend, to.Interface(), narrowed(low.A, a.format.DType), part*a.rank)
+				if err != nil {
+					return err
+				}
 			}
-			row += t.Shape[0]
-		}
-		to := a.part(flat, slot, turn)
-		reflect.ValueOf(to).Clear() // rows after the last one stay zero
-		if err := a.format.Pack(backend, to, narrowed(numbers, a.format.DType), 0); err != nil {
-			return err
+			column += t.Shape[0]
 		}
 	}
 	return nil
+}
+
+// putTransposed writes scale * B transposed, from a row and a column on.
+func (a AdapterArray) putTransposed(to reflect.Value, low adapter.Low, row, column int) {
+	outputs := len(low.B) / low.Rank
+	numbers := make([]float32, len(low.B))
+	for i := range outputs {
+		for k, b := range low.B[i*low.Rank : (i+1)*low.Rank] {
+			numbers[k*outputs+i] = low.Scale * b
+		}
+	}
+	rows := reflect.ValueOf(narrowed(numbers, a.format.DType))
+	for k := range low.Rank {
+		first := (row+k)*a.format.In + column
+		reflect.Copy(to.Slice(first, first+outputs), rows.Slice(k*outputs, (k+1)*outputs))
+	}
 }
 
 // narrowed rounds numbers to a dtype.

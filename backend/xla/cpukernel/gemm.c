@@ -167,7 +167,7 @@ static void run_parts(int level, q_frame *f, const q_linear *l, int64_t count) {
 		if (l->adapted) {
 			p.adapted[i] = *l->adapted;
 			p.adapted[i].inner += begin * l->adapted->ranks;
-			p.adapted[i].of += begin;
+			p.adapted[i].matrices += begin;
 			part->adapted = &p.adapted[i];
 		}
 		part->y = (char *)l->y + at * (int64_t)q_size(l->result_dtype);
@@ -236,7 +236,7 @@ static q_error *read_rows(q_frame *f, const q_array *rows, int64_t most, int64_t
 	return NULL;
 }
 
-// read_adapted reads the adapters of a layer's rows from its operands, from next on.
+// read_adapted reads the adapters of a layer's rows from its operands, from next on. The caller frees their matrices.
 static q_error *read_adapted(q_frame *f, const q_linear *l, int next, int64_t most, q_adapted *a) {
 	const q_array *inner = q_arg(f, next), *of = q_arg(f, next + 1), *matrices = q_arg(f, next + 2);
 	q_error *e;
@@ -246,18 +246,23 @@ static q_error *read_adapted(q_frame *f, const q_linear *l, int next, int64_t mo
 		return q_fail(f, "the adapters' operands have %lld and %lld dimensions, want 2 and 3", (long long)inner->rank,
 			(long long)matrices->rank);
 	a->ranks = inner->dims[1];
-	a->adapters = matrices->dims[0];
 	a->out = matrices->dims[2];
+	const int64_t adapters = matrices->dims[0], bytes = a->ranks * a->out * (int64_t)q_size(l->dtype);
 	const int64_t parts = 1 + (a->cuts[0] < a->out) + (a->cuts[1] < a->out);
 	if (a->first < 0 || a->first + l->out > a->out || a->ranks % (2 * parts))
 		return q_fail(f, "adapters of %lld columns and %lld ranks in %lld parts do not fit %lld outputs from %lld on",
 			(long long)a->out, (long long)a->ranks, (long long)parts, (long long)l->out, (long long)a->first);
 	if ((e = q_shape(f, inner, "inner", Q_F32, most, a->ranks)) || (e = q_shape(f, of, "adapters", Q_S32, most)) ||
-		(e = q_shape(f, matrices, "the adapters' matrices", l->dtype, a->adapters, a->ranks, a->out)))
+		(e = q_shape(f, matrices, "the adapters' matrices", l->dtype, adapters, a->ranks, a->out)))
 		return e;
+	a->share = a->ranks / parts;
 	a->inner = inner->data;
-	a->of = of->data;
-	a->matrices = matrices->data;
+	a->matrices = malloc((l->rows + 1) * sizeof *a->matrices);
+	if (!a->matrices) return q_fail(f, "there is no memory for the adapters of %lld rows", (long long)l->rows);
+	for (int64_t i = 0; i < l->rows; i++) {
+		const int32_t number = ((const int32_t *)of->data)[i];
+		a->matrices[i] = number < 0 || number >= adapters ? NULL : (const char *)matrices->data + number * bytes;
+	}
 	return NULL;
 }
 
@@ -308,18 +313,19 @@ static q_error *linear(q_frame *f, int adapted) {
 		if ((e = q_shape(f, a, "residual", x->dtype, most, columns))) return e;
 		l.residual = a->data;
 	}
-	q_adapted adapters;
-	if (adapted) {
-		if ((e = read_adapted(f, &l, next, most, &adapters))) return e;
-		l.adapted = &adapters;
-	}
+	q_adapted adapters = {0};
 	if ((size_t)q_elements(scratch) * q_size(scratch->dtype) < q_linear_scratch(most, m.in))
 		return q_fail(f, "the scratch is too small");
 	l.x = x->data;
 	l.weights = q_arg(f, 1)->data;
 	l.y = y->data;
 	l.scratch = scratch->data;
+	if (adapted) {
+		if ((e = read_adapted(f, &l, next, most, &adapters))) return e;
+		l.adapted = &adapters;
+	}
 	q_linear_run(f, &l);
+	free(adapters.matrices);
 	return NULL;
 }
 

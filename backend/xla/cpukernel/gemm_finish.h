@@ -132,23 +132,18 @@ ALWAYS v16 activate(v16 x, int activation) {
 	return x;
 }
 
-// adapter_of returns the matrix of a row's adapter; NULL if it has none: then the row has the same bits as without.
-ALWAYS const char *adapter_of(const q_adapted *a, int64_t row, int dtype) {
-	const int64_t of = a->of[row], size = dtype == Q_F32 ? 4 : 2;
-	return of >= 0 && of < a->adapters ? (const char *)a->matrices + of * a->ranks * a->out * size : NULL;
-}
-
 enum { ADAPTED = 4 }; // rows whose adapters are applied together
 
 // addends_of computes what adapters add to 16 columns of some rows, at most ADAPTED; n of the columns exist. Each is a
-// sum over even ranks plus a sum over odd ones, whatever the other rows are.
+// sum over even ranks plus a sum over odd ones, whatever the other rows are. Those of a row without an adapter are
+// undefined.
 ALWAYS void addends_of(
-	const q_adapted *a, const char **matrices, int64_t row, int64_t rows, int64_t column, int dtype, int64_t n, v16 *out) {
-	const int64_t parts = 1 + (a->cuts[0] < a->out) + (a->cuts[1] < a->out), share = a->ranks / parts;
+	const q_adapted *a, int64_t row, int64_t rows, int64_t column, int dtype, int64_t n, v16 *out) {
 	column += a->first;
-	const int64_t last = column + n - 1, begin = ((column >= a->cuts[0]) + (column >= a->cuts[1])) * share,
-				  end = ((last >= a->cuts[0]) + (last >= a->cuts[1]) + 1) * share;
+	const int64_t last = column + n - 1, begin = ((column >= a->cuts[0]) + (column >= a->cuts[1])) * a->share,
+				  end = ((last >= a->cuts[0]) + (last >= a->cuts[1]) + 1) * a->share;
 	const float *inner = a->inner + row * a->ranks;
+	const char *const *matrices = a->matrices + row;
 	int same = rows == ADAPTED && matrices[0] != NULL;
 	for (int64_t r = 1; r < rows; r++) same &= matrices[r] == matrices[0];
 	if (same) {
@@ -195,16 +190,14 @@ ALWAYS void finish(const q_linear_job *j, const float *sums, const float *whole,
 		if (gate_up) scales[1] = load16(l->scales, columns + column, Q_F32, n);
 	}
 	v16 addends[2][ADAPTED];
-	const char *matrices[ADAPTED] = {NULL};
 	int64_t at = row * columns + column;
 	for (int64_t i = 0; i < rows; i++, at += columns, sums += PANEL) {
 		if (adapted && l->adapted && i % ADAPTED == 0) {
 			const int64_t some = least(ADAPTED, rows - i);
-			for (int64_t r = 0; r < some; r++) matrices[r] = adapter_of(l->adapted, row + i + r, dtype);
-			addends_of(l->adapted, matrices, row + i, some, column, dtype, n, addends[0]);
-			if (gate_up) addends_of(l->adapted, matrices, row + i, some, columns + column, dtype, n, addends[1]);
+			addends_of(l->adapted, row + i, some, column, dtype, n, addends[0]);
+			if (gate_up) addends_of(l->adapted, row + i, some, columns + column, dtype, n, addends[1]);
 		}
-		const int adds = adapted && matrices[i % ADAPTED];
+		const int adds = adapted && l->adapted && l->adapted->matrices[row + i];
 		v16 y = sums_of(sums, whole);
 		if (scaled) y = v16_mul(y, scales[0]);
 		if (adds) y = v16_add(y, addends[0][i % ADAPTED]);

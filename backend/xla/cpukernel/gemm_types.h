@@ -32,13 +32,12 @@ static inline q_blocks q_blocks_of(int64_t n) {
 // matrix of its adapter.
 typedef struct q_adapted {
 	const float *inner;
-	const int32_t *of;      // [rows]: adapters of the rows; those outside [0, adapters) are none
-	const void *matrices;   // [adapters, ranks, out], of the layer's dtype
-	int64_t adapters, ranks, out;
+	const char **matrices; // [rows]: [ranks, out] of the layer's dtype; NULL for rows without an adapter
+	int64_t ranks, out;
 	int64_t first; // the column of the matrices that belongs to the layer's first
 	// Columns before the first cut have the first share of the ranks, and so on: the matrices are 0 elsewhere. A cut at
 	// out is none.
-	int64_t cuts[2];
+	int64_t cuts[2], share;
 } q_adapted;
 
 typedef struct {

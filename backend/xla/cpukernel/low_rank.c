@@ -9,7 +9,7 @@ static int64_t lines(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 // The rows of an adapter are computed in blocks of at most BLOCK, each by one thread from start to end: no thread waits
 // for another, and rows stay with a processor.
-enum { BLOCK = 48, LEAST = 8 };
+enum { BLOCK = 96, LEAST = 8 };
 
 // The parts of the scratch, one after the other, in bytes.
 typedef struct {
