@@ -72,9 +72,10 @@ type collecting struct {
 	columns        []string       // columns that the output has on request
 	replies        *replySplitter // nil if texts stay whole
 	observer       *observe.Observer
-	lineage        stage        // nil if no row continues another one
-	notes          *reuse.Notes // nil if nothing is noted
-	room           int          // bytes for completions that equal rows are copied from, if there is no journal
+	lineage        stage              // nil if no row continues another one
+	notes          *reuse.Notes       // nil if nothing is noted
+	store          *reuse.StoreWriter // nil if there is none
+	room           int                // bytes for completions that equal rows are copied from, if there is no journal
 }
 
 // stage is the part of the rows' lineage that the collector uses. The collector's lock is taken before the stage's.
@@ -341,6 +342,14 @@ func (c *collector) finish(p *pendingRow) error {
 		c.observer.Finished(p.row, p.started, p.results, failure)
 	}
 	c.notes.Finish(p.row.Index, p.results, p.origin, p.source)
+	if p.origin&(reuse.Generated|reuse.Kept) != 0 { // the store may lack what a killed process had
+		for i := range p.names {
+			if c.err = c.store.Add(&p.names[i], p.results); c.err != nil {
+				c.room.Broadcast()
+				return c.err
+			}
+		}
+	}
 	c.err = c.w.Add(p.row, p.results)
 	c.waiting, c.waitingBytes = c.w.Pending()
 	c.room.Broadcast()

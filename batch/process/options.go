@@ -44,6 +44,8 @@ type Options struct {
 	Shard jobstate.Shard
 	// Reuse are outputs of other jobs, whose completions are copied where this job would generate the same.
 	Reuse []string
+	// Store is a place that keeps completions of all jobs; "" for none.
+	Store string
 	// MaxRestarts is how often a device that fails is started again without a completion in between.
 	MaxRestarts int
 	// Debug checks the device's tables after every step.
@@ -240,8 +242,8 @@ func (p *Process) validateReuse(s *spec.Spec) error {
 				storage.Redact(place))
 		}
 	}
-	if len(p.Reuse) > 0 && p.Several() {
-		return setting.Errorf("`reuse` may not come with `num-processes`")
+	if (len(p.Reuse) > 0 || p.Store != "") && p.Several() {
+		return setting.Errorf("`reuse` and `store` may not come with `num-processes`")
 	}
 	return nil
 }
@@ -252,7 +254,8 @@ func (p *Process) validateStream() error {
 		given bool
 		name  string
 	}{{p.New, "new"}, {p.Extend, "extend"}, {p.RetryErrors, "retry-errors"}, {p.WorkDir != "", "work-dir"},
-		{len(p.Reuse) > 0, "reuse"}, {!p.Shard.Whole(), "shard"}, {p.Several(), "num-processes"},
+		{len(p.Reuse) > 0, "reuse"}, {p.Store != "", "store"},
+		{!p.Shard.Whole(), "shard"}, {p.Several(), "num-processes"},
 		{p.SavePrefix != "", "save-prefix"}, {p.DumpTables != nil && p.DumpTables.Folder == "", "dump-tables"}} {
 		if o.given {
 			return spec.Invalid(o.name, spec.NeedsFolder)
@@ -296,8 +299,8 @@ func (p *Process) RequireWhole(s *spec.Spec, what setting.Name) error {
 			what)
 	case s.ReadsStandard():
 		return outcome.Errorf(outcome.Misused, OneProcessReads, what)
-	case len(p.Reuse) > 0:
-		return outcome.Errorf(outcome.Misused, "`reuse` may not come with %s, which know nothing of the places: "+
+	case len(p.Reuse) > 0 || p.Store != "":
+		return outcome.Errorf(outcome.Misused, "`reuse` and `store` may not come with %s, which know nothing of the places: "+
 			"give it to one process, or to each `shard`", what)
 	case p.RetryErrors:
 		return outcome.Errorf(outcome.Misused,
