@@ -19,6 +19,9 @@ import (
 // holds the lock.
 func (c *collector) serve(waiting []follower, r completion.Result, done *engine.Completion) error {
 	for _, f := range waiting {
+		if f.row.has(f.generation) { // its request was refused as a whole
+			continue
+		}
 		own, request := r, f.row.requestOf(f.generation)
 		own.Generation = f.generation
 		var failed error

@@ -106,6 +106,11 @@ func (p *pendingRow) named(generation int) *reuse.Named {
 	return nil
 }
 
+// has reports whether a row has the result of a generation.
+func (p *pendingRow) has(generation int) bool {
+	return slices.ContainsFunc(p.results, func(r completion.Result) bool { return r.Generation == generation })
+}
+
 // requestOf returns the request that has a generation.
 func (p *pendingRow) requestOf(generation int) *engine.Request {
 	i := slices.IndexFunc(p.requests, func(r *engine.Request) bool {
@@ -174,7 +179,7 @@ func (u *Unit) claim(p *pendingRow, k *reuse.Named) (c claimed, published []int)
 	published, u.reuse.published = u.reuse.published, nil
 	var earlier []reuse.First
 	for g := k.First; g < k.First+k.N; g++ {
-		if slices.ContainsFunc(p.results, func(r completion.Result) bool { return r.Generation == g }) {
+		if p.has(g) {
 			continue
 		}
 		first, waits := u.Out.repeats.claim(p, k, g)

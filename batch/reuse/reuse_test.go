@@ -63,7 +63,7 @@ func change(v reflect.Value) {
 		v.SetInt(v.Int() + 1)
 	case reflect.Uint64:
 		v.SetUint(v.Uint() + 1)
-	case reflect.Float64:
+	case reflect.Float32, reflect.Float64:
 		v.SetFloat(v.Float() + 0.5)
 	case reflect.String:
 		v.SetString(v.String() + "x")

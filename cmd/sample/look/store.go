@@ -40,7 +40,7 @@ sample store gc s3://bucket/completions --max-bytes 50GB --max-age 720h`,
 		},
 		Run: func(ctx context.Context, env *cli.Environment, args []string) error {
 			if len(args) != 2 || args[0] != "stats" && args[0] != "gc" {
-				return cli.Usagef("store: give stats or gc, and a folder: the --store of a run")
+				return cli.Usagef("store: give stats or gc, and the folder that runs keep their completions in")
 			}
 			place, err := storage.Hide(args[1])
 			if err != nil {
