@@ -37,6 +37,10 @@ func newReuseCheck(ctx context.Context, p *process.Process, opened *prepare.Open
 	error) {
 	c := &reuseCheck{distinct: reuse.Distinct{Judge: reuse.Judge{Messages: p.Messages}}}
 	j, columns := opened.Job, opened.Job.ColumnsOf(opened.Reader.Schema())
+	if p.Store != "" {
+		return nil, outcome.Errorf(outcome.Misused, "`store` is for a run: what a store has is not told before; leave "+
+			"it out")
+	}
 	if len(p.Reuse) == 0 {
 		c.namer = reuse.NewNamer(reuse.Basis{}, maxModelLen, columns)
 		return c, nil

@@ -72,10 +72,11 @@ type collecting struct {
 	window, enough int
 	format         string
 	observer       *observe.Observer
-	lineage        stage        // nil if no row continues another one
-	notes          *reuse.Notes // nil if nothing is noted
-	room           int          // bytes for completions that equal rows are copied from, if there is no journal
-	judging        *judging     // nil if completions are not judged
+	lineage        stage              // nil if no row continues another one
+	notes          *reuse.Notes       // nil if nothing is noted
+	store          *reuse.StoreWriter // nil if there is none
+	room           int                // bytes for completions that equal rows are copied from, if there is no journal
+	judging        *judging           // nil if completions are not judged
 }
 
 // stage is the part of the rows' lineage that the collector uses. The collector's lock is taken before the stage's.
@@ -251,6 +252,9 @@ func (c *collector) put(p *pendingRow, r *completion.Result, request *engine.Req
 // holds the lock.
 func (c *collector) serve(waiting []follower, r completion.Result, done *engine.Completion) error {
 	for _, f := range waiting {
+		if f.row.has(f.generation) { // its request was refused as a whole
+			continue
+		}
 		own, request := r, f.row.requestOf(f.generation)
 		own.Generation = f.generation
 		var failed error
@@ -363,6 +367,14 @@ func (c *collector) finish(p *pendingRow) error {
 		c.observer.Finished(p.row, p.started, p.results, failure)
 	}
 	c.notes.Finish(p.row.Index, p.results, p.origin, p.source)
+	if p.origin&(reuse.Generated|reuse.Kept) != 0 { // the store may lack what a killed process had
+		for i := range p.names {
+			if c.err = c.store.Add(&p.names[i], p.results); c.err != nil {
+				c.room.Broadcast()
+				return c.err
+			}
+		}
+	}
 	c.err = c.w.Add(p.row, p.results)
 	c.waiting, c.waitingBytes = c.w.Pending()
 	c.room.Broadcast()

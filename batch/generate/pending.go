@@ -44,6 +44,11 @@ func (p *pendingRow) named(generation int) *reuse.Named {
 	return nil
 }
 
+// has reports whether a row has the result of a generation.
+func (p *pendingRow) has(generation int) bool {
+	return slices.ContainsFunc(p.results, func(r completion.Result) bool { return r.Generation == generation })
+}
+
 // requestOf returns the request that has a generation.
 func (p *pendingRow) requestOf(generation int) *engine.Request {
 	i := slices.IndexFunc(p.requests, func(r *engine.Request) bool {

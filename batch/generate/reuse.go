@@ -2,11 +2,13 @@ package generate
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	"github.com/quire/quire/batch/resume"
 	"github.com/quire/quire/batch/reuse"
 	"github.com/quire/quire/data/promptset/completion"
+	"github.com/quire/quire/data/storage"
 )
 
 // reusing is how a unit finds completions that exist already. The goroutine that starts rows uses all but published.
@@ -14,6 +16,7 @@ type reusing struct {
 	namer   *reuse.Namer
 	sources []reuse.Source // the job's own output is the first
 	own     *reuse.Output  // nil if nothing is kept
+	store   *reuse.Store   // nil if there is none
 	// amended reports that completions of earlier versions of parts may be of other model files than the job's are.
 	amended   bool
 	published []int // parts that own lacks; the collector's lock protects it
@@ -35,6 +38,21 @@ func (u *Unit) openReuse(ctx context.Context, g *Generator, how *collecting) (n 
 		}
 		source.Tell(p)
 		r.sources = append(r.sources, source)
+	}
+	if p.Store != "" {
+		if !storage.IsRemote(p.Store) {
+			if err := saved.FS.MkdirAll(p.Store); err != nil {
+				return n, fmt.Errorf("cannot make the store: %w", err)
+			}
+		}
+		w.Store = p.Store
+		if r.store, err = reuse.OpenStore(ctx, p.Store, w.Basis, p.Printf); err != nil {
+			return n, err
+		}
+		r.sources, w.Sources = append(r.sources, r.store), append(slices.Clone(w.Sources), p.Store)
+		if len(w.Excluded) == 0 { // completions without some of their columns are of less use
+			how.store = reuse.NewStoreWriter(ctx, p.Store, w.Basis)
+		}
 	}
 	if len(saved.Missing) < saved.PartCount { // which most units of a queue are not
 		if err := r.own.AddAll(func(part int) bool {
@@ -60,21 +78,21 @@ func (r *reusing) close() {
 		return
 	}
 	for _, s := range r.sources {
-		if o, ok := s.(*reuse.Output); ok {
-			o.Close()
-		}
+		s.Close()
 	}
 }
 
-// name names the completions of a row. old reports that some come from an earlier version of their part.
+// name names the completions of a row, unless some come from an earlier version of their part and may be of another
+// model.
 func (u *Unit) name(p *pendingRow, old bool) {
+	if old && u.reuse.amended {
+		return
+	}
 	for _, request := range p.requests {
 		form, own := u.Out.replies.naming(p.row, request)
 		p.names = append(p.names, u.reuse.namer.Name(request, form, own))
 	}
-	if !old || !u.reuse.amended {
-		u.Out.notes.Name(p.row.Index, p.names)
-	}
+	u.Out.notes.Name(p.row.Index, p.names)
 }
 
 // fill gives a row the completions that exist: of equal rows, and of other outputs. Those of equal rows that are under
@@ -137,7 +155,7 @@ func (u *Unit) claim(p *pendingRow, k *reuse.Named) (c claimed, published []int)
 	published, u.reuse.published = u.reuse.published, nil
 	var earlier []reuse.First
 	for g := k.First; g < k.First+k.N; g++ {
-		if slices.ContainsFunc(p.results, func(r completion.Result) bool { return r.Generation == g }) {
+		if p.has(g) {
 			continue
 		}
 		first, waits := u.Out.repeats.claim(p, k, g)

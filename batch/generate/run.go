@@ -109,6 +109,9 @@ func (g *Generator) publish(ctx context.Context, u *Unit, started time.Time, run
 	if err := u.Writer.Close(); runErr == nil {
 		runErr = err
 	}
+	if err := u.Out.store.Flush(); runErr == nil {
+		runErr = err
+	}
 	if err := saved.Journal.Close(); err != nil && (runErr == nil || interrupted) {
 		runErr, interrupted = err, false
 	}

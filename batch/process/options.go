@@ -44,6 +44,8 @@ type Options struct {
 	Shard jobstate.Shard
 	// Reuse are outputs of other jobs, whose completions are copied where this job would generate the same.
 	Reuse []string
+	// Store is a place that keeps completions of all jobs; "" for none.
+	Store string
 	// MaxRestarts is how often a device that fails is started again without a completion in between.
 	MaxRestarts int
 	// Debug checks the device's tables after every step.
@@ -246,17 +248,16 @@ func (p *Process) validateReuse(s *spec.Spec) error {
 				storage.Redact(place))
 		}
 	}
-	if len(p.Reuse) > 0 && s.Embeds() {
-		return setting.Errorf("`reuse` copies completions, and a job with `task` embed has none")
-	}
-	if len(p.Reuse) > 0 && s.Accept.Judges() {
-		return setting.Errorf("`reuse` may not come with verdicts: copied completions would not be judged")
-	}
-	if len(p.Reuse) > 0 && s.Watch != "" {
-		return setting.Errorf("`reuse` may not come with `watch`: completions of other weights are not copied")
-	}
-	if len(p.Reuse) > 0 && p.Several() {
-		return setting.Errorf("`reuse` may not come with `num-processes`")
+	switch given := len(p.Reuse) > 0 || p.Store != ""; {
+	case !given:
+	case s.Embeds():
+		return setting.Errorf("`reuse` and `store` are for completions, and a job with `task` embed has none")
+	case s.Accept.Judges():
+		return setting.Errorf("`reuse` and `store` may not come with verdicts: copied completions would not be judged")
+	case s.Watch != "":
+		return setting.Errorf("`reuse` and `store` may not come with `watch`: completions of other weights are not copied")
+	case p.Several():
+		return setting.Errorf("`reuse` and `store` may not come with `num-processes`")
 	}
 	return nil
 }
@@ -267,7 +268,8 @@ func (p *Process) validateStream() error {
 		given bool
 		name  string
 	}{{p.New, "new"}, {p.Extend, "extend"}, {p.RetryErrors, "retry-errors"}, {p.WorkDir != "", "work-dir"},
-		{len(p.Reuse) > 0, "reuse"}, {!p.Shard.Whole(), "shard"}, {p.Several(), "num-processes"},
+		{len(p.Reuse) > 0, "reuse"}, {p.Store != "", "store"},
+		{!p.Shard.Whole(), "shard"}, {p.Several(), "num-processes"},
 		{p.SavePrefix != "", "save-prefix"}, {p.DumpTables != nil && p.DumpTables.Folder == "", "dump-tables"}} {
 		if o.given {
 			return spec.Invalid(o.name, spec.NeedsFolder)
@@ -311,9 +313,9 @@ func (p *Process) RequireWhole(s *spec.Spec, what setting.Name) error {
 			what)
 	case s.ReadsStandard():
 		return outcome.Errorf(outcome.Misused, OneProcessReads, what)
-	case len(p.Reuse) > 0:
-		return outcome.Errorf(outcome.Misused, "`reuse` may not come with %s, which know nothing of the places: "+
-			"give it to one process, or to each `shard`", what)
+	case len(p.Reuse) > 0 || p.Store != "":
+		return outcome.Errorf(outcome.Misused, "`reuse` and `store` may not come with %s, which know nothing of the "+
+			"places: give it to one process, or to each `shard`", what)
 	case s.Watch != "":
 		return outcome.Errorf(outcome.Misused, "`watch` may not come with %s: give `dp` or `shard` for more devices",
 			what)

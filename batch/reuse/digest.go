@@ -71,3 +71,8 @@ func flat[T any](lists [][]T) [][]T {
 	}
 	return lists
 }
+
+// Same reports whether completions are the same as a part has them that leaves out columns.
+func Same(a, b []completion.Result, excluded []string) bool {
+	return len(a) == len(b) && contentDigest(a, excluded) == contentDigest(b, excluded)
+}

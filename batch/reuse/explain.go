@@ -58,6 +58,10 @@ func Explain(ctx context.Context, files vfs.FS, output, id string) (all []Explan
 			}
 			if e.origin&Generated != 0 {
 				for _, name := range keys.Sources {
+					if name == keys.Store {
+						x.Reasons = append(x.Reasons, name+" did not have them")
+						continue
+					}
 					if sources[name] == nil {
 						sources[name] = readKnown(ctx, files, name, digest)
 					}

@@ -43,6 +43,16 @@ type header struct {
 	Excluded []string `json:"excluded,omitempty"` // columns of completions that the part leaves out
 	Extras   []Extras `json:"extras"`             // by their numbers in entries
 	Sources  []string `json:"sources,omitempty"`  // places that completions were copied from
+	Store    string   `json:"store,omitempty"`    // the one of them that is a store
+}
+
+// number returns the number of extras.
+func (h *header) number(e Extras) uint16 {
+	i := slices.IndexFunc(h.Extras, e.Equal)
+	if i < 0 {
+		i, h.Extras = len(h.Extras), append(h.Extras, e)
+	}
+	return uint16(i)
 }
 
 // How the completions of a request came to be in a part.

@@ -37,6 +37,7 @@ type Writing struct {
 	Basis    Basis
 	Excluded []string // columns that it leaves out
 	Sources  []string // places that completions are copied from
+	Store    string   // the one of them that is a store
 }
 
 // NewNotes returns notes on the parts of an output. They are nil for a format whose parts do not have all of a
@@ -52,7 +53,7 @@ func NewNotes(ctx context.Context, w Writing) *Notes {
 		}
 	}
 	return &Notes{place: keysPlace{context.WithoutCancel(ctx), w.FS, w.Output}, parts: w.Parts,
-		header: header{Format: w.Format, Basis: w.Basis, Excluded: excluded, Sources: w.Sources},
+		header: header{Format: w.Format, Basis: w.Basis, Excluded: excluded, Sources: w.Sources, Store: w.Store},
 		rows:   map[int64]*notedRow{}}
 }
 
@@ -81,34 +82,35 @@ func (n *Notes) Finish(row int64, results []completion.Result, origin, source ui
 	}
 	r.rows = uint32(max(1, len(results)))
 	for _, named := range r.named {
-		from := slices.IndexFunc(results, func(r completion.Result) bool { return named.Has(r.Generation) })
-		if from < 0 {
+		own := completionsOf(&named, results)
+		if own == nil {
 			continue
 		}
-		own := results[from:]
-		if end := slices.IndexFunc(own, func(r completion.Result) bool { return !named.Has(r.Generation) }); end >= 0 {
-			own = own[:end]
-		}
-		last := own[len(own)-1].Generation
-		if slices.ContainsFunc(own, func(r completion.Result) bool { return r.Err != "" }) ||
-			last-own[0].Generation+1 != len(own) {
-			continue
-		}
+		from := slices.IndexFunc(results, func(r completion.Result) bool { return r.Generation == own[0].Generation })
 		r.entries = append(r.entries, entry{key: named.Key, content: contentDigest(own, n.header.Excluded),
 			id: named.ID, prompt: named.Prompt, parameters: named.Parameters, position: uint32(from),
-			first: uint32(own[0].Generation), count: uint32(len(own)), extras: n.extras(named.Extras),
+			first: uint32(own[0].Generation), count: uint32(len(own)), extras: n.header.number(named.Extras),
 			origin: origin, source: source})
 	}
 	r.named = nil
 }
 
-// extras returns the number of extras. The caller holds the lock.
-func (n *Notes) extras(e Extras) uint16 {
-	i := slices.IndexFunc(n.header.Extras, e.Equal)
-	if i < 0 {
-		i, n.header.Extras = len(n.header.Extras), append(n.header.Extras, e)
+// completionsOf returns the completions of a request among those of its row, which are in order; nil if some have
+// errors, or are missing in between.
+func completionsOf(named *Named, results []completion.Result) []completion.Result {
+	from := slices.IndexFunc(results, func(r completion.Result) bool { return named.Has(r.Generation) })
+	if from < 0 {
+		return nil
 	}
-	return uint16(i)
+	own := results[from:]
+	if end := slices.IndexFunc(own, func(r completion.Result) bool { return !named.Has(r.Generation) }); end >= 0 {
+		own = own[:end]
+	}
+	if slices.ContainsFunc(own, func(r completion.Result) bool { return r.Err != "" }) ||
+		own[len(own)-1].Generation-own[0].Generation+1 != len(own) {
+		return nil
+	}
+	return own
 }
 
 // Write writes the keys of a part whose rows are all finished.

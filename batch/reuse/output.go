@@ -24,6 +24,8 @@ type Source interface {
 	Name() string
 	// Find returns the completions of a request that the source has and that are wanted, by their generations.
 	Find(ctx context.Context, k Keys, generations []int) []completion.Result
+	// Close ends reading.
+	Close()
 }
 
 // Output looks completions up in the parts of an output.

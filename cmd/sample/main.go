@@ -69,6 +69,7 @@ func ownSubcommands() []cli.Group {
 		{Title: "Run", Subs: []*cli.Command{run.NewRun(), run.NewEmbed(), prompts.NewChat(), estimate.NewCheck(),
 			queues.NewSubmit(), queues.NewWorker(), queues.NewStatus(), queues.NewCancel()}},
 		{Title: "Look", Subs: []*cli.Command{look.NewShow(), look.NewStats(), look.NewVerify(), look.NewExplain(),
+			look.NewStore(), estimate.NewAudit(),
 			look.NewHTMLReport()}},
 		{Title: "Set up", Subs: []*cli.Command{install.NewSetup(), estimate.NewPlan(), manifests.NewDeploy(),
 			install.NewPrefix(),

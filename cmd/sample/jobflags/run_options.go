@@ -88,6 +88,8 @@ func (o *Options) Define(f *cli.Flags) {
 		cli.PlacesVar(s, &o.Process.Reuse, cli.Anywhere, "reuse", "",
 			"`OUTPUT` copy completions of this output of another job where this job would generate the same; "+
 				"repeatable")
+		cli.PlaceVar(s, &o.Process.Store, cli.Anywhere, "store", "",
+			"`FOLDER` keep completions of all jobs there, and copy from there what this job would generate")
 		s.BoolVar(&o.Process.RetryErrors, "retry-errors", false,
 			"try rows of the output again that have errors; all others stay")
 	})
