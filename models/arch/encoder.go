@@ -52,6 +52,9 @@ func NameDense(number int) string { return fmt.Sprintf("%s%d", densePrefix, numb
 
 const densePrefix = "dense."
 
+// GGUFDense is the beginning of these names in GGUF files, which count the modules of sentence-transformers.
+func GGUFDense(number int) string { return fmt.Sprintf("dense_%d", number+2) }
+
 // Names of the weights of embeddings, in addition to the token's.
 const (
 	NamePositions     = "model.embed_positions.weight"
@@ -88,7 +91,7 @@ func (e Encoder) tensors(c *Config) (list []Tensor) {
 func tensorsOfDense(layers []Dense) (list []Tensor) {
 	for i, d := range layers {
 		add := func(suffix string, shape ...int) {
-			list = append(list, Tensor{Name: NameDense(i) + suffix, GGUF: fmt.Sprintf("dense_%d%s", i+2, suffix),
+			list = append(list, Tensor{Name: NameDense(i) + suffix, GGUF: GGUFDense(i) + suffix,
 				Part: DensePart, Shape: shape, Array: NameDense(i) + suffix})
 		}
 		if add(weightSuffix, d.Out, d.In); d.Bias {

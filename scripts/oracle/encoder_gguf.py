@@ -58,12 +58,15 @@ def words():
 def convert(folder, path, set_vocab):
     with tempfile.TemporaryDirectory() as work:
         copy = Path(shutil.copytree(folder, Path(work) / "model"))
-        (copy / "1_Pooling").mkdir()
-        (copy / "1_Pooling" / "config.json").write_text(json.dumps(POOLING))
-        modules = [dict(idx=i, name=str(i), path=p, type=f"sentence_transformers.models.{t}")
-                   for i, (p, t) in enumerate((("", "Transformer"), ("1_Pooling", "Pooling")))]
-        (copy / "modules.json").write_text(json.dumps(modules))
-        (copy / "tokenizer.json").write_text(json.dumps({"model": {"type": "WordPiece"}}))
+        if not (copy / "modules.json").exists():
+            (copy / "1_Pooling").mkdir()
+            (copy / "1_Pooling" / "config.json").write_text(json.dumps(POOLING))
+            modules = [dict(idx=i, name=str(i), path=p, type=f"sentence_transformers.models.{t}")
+                       for i, (p, t) in enumerate((("", "Transformer"), ("1_Pooling", "Pooling")))]
+            (copy / "modules.json").write_text(json.dumps(modules))
+        vocab = {str(i): i for i in range(json.loads((copy / "config.json").read_text())["vocab_size"])}
+        (copy / "tokenizer.json").write_text(
+            json.dumps({"model": {"type": "WordPiece", "vocab": vocab}, "added_tokens": []}))
         config = json.loads((copy / "config.json").read_text())
         if config["model_type"] == "nomic_bert":  # the converter reads what the authors' code calls it
             authors = AUTHORS | {theirs: config[ours] for theirs, ours in NAMES.items()}
@@ -72,9 +75,11 @@ def convert(folder, path, set_vocab):
         kind = get_model_class(hparams["architectures"][0])
         made = type(kind.__name__, (kind,), dict(set_vocab=set_vocab, model_arch=kind.model_arch))
         with torch.inference_mode():
-            made(copy, gguf.LlamaFileType.MOSTLY_F16, path, eager=True, hparams=hparams).write()
+            made(copy, gguf.LlamaFileType.MOSTLY_F16, path, eager=True, hparams=hparams,
+                 sentence_transformers_dense_modules=True).write()
 
 
 convert(ENCODERS / "bert", ENCODERS / "bert.gguf", no_vocabulary)
 convert(ENCODERS / "nomic-bert", ENCODERS / "nomic-bert.gguf", no_vocabulary)
+convert(ENCODERS / "embedding-gemma", ENCODERS / "embedding-gemma.gguf", no_vocabulary)
 words()
