@@ -131,14 +131,15 @@ func (w *Watcher) look(ctx context.Context) {
 		return
 	}
 	newest := names[len(names)-1]
-	if err := w.take(ctx, names); err != nil {
-		if ctx.Err() == nil && w.failed != newest { // it is tried again until there are newer ones
-			w.process.Printf("warning: weights %s are not taken: %v", newest, err)
-		}
-		w.failed = newest
+	if newest == w.failed { // with newer ones it is tried again
 		return
 	}
-	w.last = newest
+	if err := w.take(ctx, names); err == nil {
+		w.last = newest
+	} else if ctx.Err() == nil {
+		w.failed = newest
+		w.process.Printf("warning: weights %s are not taken: %v", newest, err)
+	}
 }
 
 // take has the engine take weights, the later over the earlier.
@@ -149,8 +150,8 @@ func (w *Watcher) take(ctx context.Context, names []string) error {
 		next = l.Over(next)
 	}
 	var err error
-	if next.FingerPrint() != w.now.FingerPrint() {
-		err = w.swapTo(ctx, names[len(names)-1], next)
+	if len(opened) > 0 { // also if the version is the same, which depends on samples of the tensors
+		err = w.swapTo(ctx, opened[len(opened)-1].name, next)
 	}
 	if err != nil {
 		next = w.now
@@ -173,8 +174,8 @@ func (w *Watcher) swapTo(ctx context.Context, name string, next *models.Checkpoi
 	}
 	w.note(Taken{Name: name, Version: s.Version, Time: time.Now(), Bytes: s.Bytes, LoadSeconds: s.Load.Seconds(),
 		WaitSeconds: s.Wait.Seconds(), StopSeconds: s.Stop.Seconds(), Restarted: s.Restarted, Continued: s.Continued})
-	w.process.Statusf("weights %s (%.12s) are taken: loaded in %.2fs, the device stood still for %.1fms", name, s.Version,
-		s.Load.Seconds(), 1000*s.Stop.Seconds())
+	w.process.Statusf("weights %s (%.12s) are taken: loaded in %.2fs, the device stood still for %.1fms", name,
+		s.Version, s.Load.Seconds(), 1000*s.Stop.Seconds())
 	return nil
 }
 
