@@ -13,8 +13,8 @@ import (
 // readySuffix ends the name of the file that a trainer writes when the folder of the same name is whole.
 const readySuffix = ".ready"
 
-// published returns the names of the weights in a place that are whole: each NAME that has a file NAME.ready, the oldest
-// first.
+// published returns the names of the weights in a place that are whole: each NAME that has a file NAME.ready, the
+// oldest first.
 func published(ctx context.Context, place string) (list []string, err error) {
 	var files []string
 	if storage.IsRemote(place) {
