@@ -7,11 +7,11 @@ import (
 	"testing"
 )
 
-// What a place has is in order of the names, digits as numbers; what is not whole yet is not there.
+// Weights are in the order of their names, digits as numbers, and those that are not whole yet are left out.
 func TestPublished(t *testing.T) {
 	dir := t.TempDir()
-	for _, name := range []string{"step-10.ready", "step-9.ready", "step-09.ready", "step-9b.ready", "a.ready", ".ready",
-		"step-100", "step-2.ready", "step-10-2.ready", "step-10-10.ready"} {
+	for _, name := range []string{"step-10.ready", "step-9.ready", "step-09.ready", "step-9b.ready", "a.ready",
+		".ready", "step-100", "step-2.ready", "step-10-2.ready", "step-10-10.ready"} {
 		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o666); err != nil {
 			t.Fatal(err)
 		}
