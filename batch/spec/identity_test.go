@@ -50,7 +50,8 @@ var identified = map[string]func(t *rapid.T) any{
 }
 
 // unidentified are the other fields: of the model's fingerprint and the inputs, of what the job settles on, of where
-// files are (Watch too), of parameters that Sampling has, and of what changes no byte. PrefixFile and PromptAs are of Job.mapping.
+// files and new weights are, of parameters that Sampling has, and of what changes no byte. PrefixFile and PromptAs are
+// of Job.mapping.
 var unidentified = strings.Fields(`Model LoadFormat Inputs Output PrefixFile PromptAs Sampling Given
 	GenerationConfig Engine Engine.DType Engine.KVDType Engine.KVMemory Engine.MaxSeqs Engine.PageSize Engine.MaxModelLen Engine.PrefillTokens
 	Engine.MaxRounds Engine.ZeroPages Engine.NoPrefixCache Engine.Speculate Engine.DraftModel Engine.Admission
