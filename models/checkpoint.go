@@ -141,6 +141,16 @@ func (c *Checkpoint) Over(below *Checkpoint) *Checkpoint {
 	return over.finish()
 }
 
+// Covers reports whether the checkpoint has all tensors of another one, so that nothing is left of that under it.
+func (c *Checkpoint) Covers(below *Checkpoint) bool {
+	for name := range below.tensors {
+		if c.tensors[name] == nil {
+			return false
+		}
+	}
+	return true
+}
+
 // isUsed reports whether any of the checkpoint's tensors is among these.
 func (c *Checkpoint) isUsed(tensors map[string]*tensor) bool {
 	for name, t := range c.tensors {

@@ -16,15 +16,14 @@ import (
 
 // OpenUpdate opens a folder with weights for a model that is open already: all of its tensors, or only those that
 // changed. The folder is as in [Open], but needs no config.json: without one it has the model's. The error names a
-// tensor that the model lacks. The result, which [Checkpoint.Fits] checks, has the folder's tensors in place of the
-// model's, and the model's others: see [Checkpoint.Over].
+// tensor that the model lacks. What the engine takes is the update over the model: see [Checkpoint.Over].
 func OpenUpdate(dir string, running *Checkpoint) (*Checkpoint, error) {
 	c, err := openUpdate(dir, running)
 	if err != nil {
 		return nil, fmt.Errorf("weights %s: %w", dir, err)
 	}
 	c.Ref = dir
-	return c.Over(running), nil
+	return c, nil
 }
 
 func openUpdate(dir string, running *Checkpoint) (*Checkpoint, error) {

@@ -48,10 +48,14 @@ func TestUpdates(t *testing.T) {
 	open := func(running *Checkpoint, value uint32, names ...string) *Checkpoint {
 		t.Helper()
 		c, err := OpenUpdate(updateOf(t, model, value, names...), running)
-		if err == nil {
-			err = c.Fits(running)
-		}
 		if err != nil {
+			t.Fatal(err)
+		}
+		if covers := len(names) == len(all); c.Covers(running) != covers {
+			t.Errorf("it covers the model: %t", !covers)
+		}
+		c = c.Over(running)
+		if err := c.Fits(running); err != nil {
 			t.Fatal(err)
 		}
 		return c
@@ -117,7 +121,7 @@ func TestUpdateErrors(t *testing.T) {
 		}
 		got, err := OpenUpdate(c.dir, model)
 		if err == nil {
-			err = got.Fits(model)
+			err = got.Over(model).Fits(model)
 		}
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", name, err)

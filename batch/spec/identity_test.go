@@ -40,6 +40,7 @@ var identified = map[string]func(t *rapid.T) any{
 	"Limit":           of(rapid.Int64Range(1, 3)),
 	"IDColumn":        of(rapid.String()),
 	"PartRows":        of(rapid.Int64Range(1, 3)),
+	"OnSwap":          of(rapid.SampledFrom([]engine.Policy{engine.Finish, engine.Restart, engine.Continue})),
 	"Engine.Backend":  of(rapid.String()),
 	"Engine.Kernels":  of(rapid.String()),
 	"Engine.Layers":   of(rapid.SampledFrom([]string{"unrolled", "loop"})),
@@ -57,13 +58,13 @@ var identified = map[string]func(t *rapid.T) any{
 }
 
 // unidentified are the other fields: of the model's fingerprint and the inputs, of what the job settles on, of where
-// files are, of parameters that Sampling has, and of what changes no byte. PrefixFile and PromptAs are of Job.mapping,
+// files and new weights are, of parameters that Sampling has, and of what changes no byte. PrefixFile and PromptAs are of Job.mapping,
 // Task and Embedding of Job.Vectors (see TestVectorsAreIdentified), and Adapters of Job.AdapterDigests.
 var unidentified = strings.Fields(`Model LoadFormat Inputs Output PrefixFile PromptAs Sampling Given Task Embedding
-	Adapters Watch
+	Adapters
 	GenerationConfig Engine Engine.DType Engine.KVDType Engine.KVMemory Engine.MaxSeqs Engine.PageSize Engine.MaxModelLen Engine.PrefillTokens
 	Engine.MaxRounds Engine.ZeroPages Engine.NoPrefixCache Engine.Speculate Engine.DraftModel Engine.Admission
-	Engine.HostKVMemory Engine.Features Engine.DP`)
+	Engine.HostKVMemory Engine.Features Engine.DP Watch`)
 
 func of[T any](g *rapid.Generator[T]) func(*rapid.T) any {
 	return func(t *rapid.T) any { return g.Draw(t, "value") }

@@ -27,7 +27,8 @@ type Watcher struct {
 	process *process.Process
 	swap    func(context.Context, *models.Checkpoint, engine.Policy) (engine.Swapped, error)
 
-	last   string             // the newest name that was looked at
+	last   string             // the newest name of the weights that the engine has
+	failed string             // the newest name of weights that it could not take
 	now    *models.Checkpoint // of the engine
 	layers []layer            // of now, the oldest first; without the model that the engine was opened with
 
@@ -92,10 +93,9 @@ func (w *Watcher) Serve(ctx context.Context, s *process.Session) (stop func(), e
 		return nil, errors.New("this engine cannot take other weights")
 	}
 	w.swap = engine.Swap
-	before := w.layers
-	w.now, w.layers, w.last = s.Checkpoint, nil, ""
+	w.closeAll()
+	w.now, w.last, w.failed = s.Checkpoint, "", ""
 	w.note(Taken{Version: s.Fingerprint, Time: time.Now()})
-	w.again(ctx, before)
 	w.look(ctx)
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
@@ -117,76 +117,110 @@ func (w *Watcher) Serve(ctx context.Context, s *process.Session) (stop func(), e
 	}, nil
 }
 
-// again gives an engine that was opened again the weights that the last one had, one layer after the other.
-func (w *Watcher) again(ctx context.Context, layers []layer) {
-	for _, l := range layers {
-		if l.Close(); ctx.Err() == nil {
-			w.take(ctx, l.name)
-		}
-	}
-}
-
-// look takes the newest weights, if there are any that are newer than those looked at last.
+// look has the engine take the weights that came since it took some last.
 func (w *Watcher) look(ctx context.Context) {
-	name, err := newest(ctx, w.place)
-	switch {
-	case ctx.Err() != nil:
-	case err != nil && !errors.Is(err, os.ErrNotExist):
-		w.process.Log.Warn("looking for weights", "place", storage.Redact(w.place), "err", err)
-	case name != "" && older(w.last, name):
-		w.take(ctx, name)
-	}
-}
-
-// take has the engine take weights. Weights that it cannot take are left out.
-func (w *Watcher) take(ctx context.Context, name string) {
-	w.last = name
-	err := w.open(ctx, name, func(next *models.Checkpoint) error {
-		swapped, err := w.swap(ctx, next, w.policy)
-		if err == nil {
-			w.note(Taken{Name: name, Version: swapped.Version, Time: time.Now(), Bytes: swapped.Bytes,
-				LoadSeconds: swapped.Load.Seconds(), WaitSeconds: swapped.Wait.Seconds(),
-				StopSeconds: swapped.Stop.Seconds(), Restarted: swapped.Restarted, Continued: swapped.Continued})
-			w.process.Statusf("weights %s (%.12s) are taken: loaded in %.2fs, the device stood still for %.1fms", name,
-				swapped.Version, swapped.Load.Seconds(), 1000*swapped.Stop.Seconds())
+	names, err := published(ctx, w.place)
+	if err != nil {
+		if ctx.Err() == nil && !errors.Is(err, os.ErrNotExist) {
+			w.process.Log.Warn("looking for weights", "place", storage.Redact(w.place), "err", err)
 		}
-		return err
-	})
-	if err != nil && ctx.Err() == nil {
-		w.process.Printf("warning: weights %s are left out: %v", name, err)
+		return
+	}
+	names = slices.DeleteFunc(names, func(name string) bool { return !older(w.last, name) })
+	if len(names) == 0 {
+		return
+	}
+	newest := names[len(names)-1]
+	if newest == w.failed { // with newer ones it is tried again
+		return
+	}
+	if err := w.take(ctx, names); err == nil {
+		w.last = newest
+	} else if ctx.Err() == nil {
+		w.failed = newest
+		w.process.Printf("warning: weights %s are not taken: %v", newest, err)
 	}
 }
 
-// open opens weights for swap to use, and keeps what is open of the weights that the engine has then.
-func (w *Watcher) open(ctx context.Context, name string, swap func(*models.Checkpoint) error) error {
-	dir, done, err := w.fetch(ctx, name)
+// take has the engine take weights, the later over the earlier.
+func (w *Watcher) take(ctx context.Context, names []string) error {
+	opened := w.open(ctx, names)
+	next := w.now
+	for _, l := range opened {
+		next = l.Over(next)
+	}
+	var err error
+	if len(opened) > 0 { // also if the version is the same, which depends on samples of the tensors
+		err = w.swapTo(ctx, opened[len(opened)-1].name, next)
+	}
 	if err != nil {
-		return err
-	}
-	defer done() // mapped files stay readable
-	next, err := models.OpenUpdate(dir, w.now)
-	if err != nil {
-		return err
-	}
-	layers := next.Layers()
-	opened := layer{name, layers[len(layers)-1]}
-	if next.FingerPrint() == w.now.FingerPrint() {
-		return opened.Close()
-	}
-	if err := swap(next); err != nil {
-		return errors.Join(err, opened.Close())
+		next = w.now
 	}
 	w.now = next
-	var kept []layer
-	for _, l := range append(w.layers, opened) {
-		if !slices.Contains(layers, l.Checkpoint) {
+	w.layers = slices.DeleteFunc(append(w.layers, opened...), func(l layer) bool {
+		gone := !slices.Contains(next.Layers(), l.Checkpoint)
+		if gone {
 			_ = l.Close() // only read
+		}
+		return gone
+	})
+	return err
+}
+
+func (w *Watcher) swapTo(ctx context.Context, name string, next *models.Checkpoint) error {
+	s, err := w.swap(ctx, next, w.policy)
+	if err != nil {
+		return err
+	}
+	w.note(Taken{Name: name, Version: s.Version, Time: time.Now(), Bytes: s.Bytes, LoadSeconds: s.Load.Seconds(),
+		WaitSeconds: s.Wait.Seconds(), StopSeconds: s.Stop.Seconds(), Restarted: s.Restarted, Continued: s.Continued})
+	w.process.Statusf("weights %s (%.12s) are taken: loaded in %.2fs, the device stood still for %.1fms", name,
+		s.Version, s.Load.Seconds(), 1000*s.Stop.Seconds())
+	return nil
+}
+
+// open opens weights, and returns them from the newest that has all tensors on. Weights that do not fit the model are
+// left out.
+func (w *Watcher) open(ctx context.Context, names []string) (list []layer) {
+	for _, name := range slices.Backward(names) {
+		c, err := w.openOne(ctx, name)
+		if ctx.Err() != nil {
+			break
+		}
+		if err != nil {
+			w.process.Printf("warning: weights %s are left out: %v", name, err)
 			continue
 		}
-		kept = append(kept, l)
+		list = append(list, layer{name, c})
+		if c.Covers(w.now) {
+			break
+		}
 	}
-	w.layers = kept
-	return nil
+	slices.Reverse(list)
+	return list
+}
+
+// openOne opens weights that fit the model.
+func (w *Watcher) openOne(ctx context.Context, name string) (*models.Checkpoint, error) {
+	dir, done, err := w.fetch(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	defer done() // mapped files stay readable
+	c, err := models.OpenUpdate(dir, w.now)
+	if err == nil {
+		if err = c.Over(w.now).Fits(w.now); err != nil {
+			_ = c.Close()
+		}
+	}
+	return c, err
+}
+
+func (w *Watcher) closeAll() {
+	for _, l := range w.layers {
+		_ = l.Close()
+	}
+	w.layers = nil
 }
 
 // fetch brings the folder of weights to this machine. done removes what was fetched.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/quire/quire/data/storage"
@@ -12,30 +13,35 @@ import (
 // readySuffix ends the name of the file that a trainer writes when the folder of the same name is whole.
 const readySuffix = ".ready"
 
-// newest returns the name of the newest weights in a place that are whole: of those NAME that have a file NAME.ready,
-// the last in order of their names. It is empty if there are none.
-func newest(ctx context.Context, place string) (newest string, err error) {
-	var names []string
+// published returns the names of the weights in a place that are whole: each NAME that has a file NAME.ready, the
+// oldest first.
+func published(ctx context.Context, place string) (list []string, err error) {
+	var files []string
 	if storage.IsRemote(place) {
-		if names, err = storage.Glob(ctx, storage.Join(place, "*"+readySuffix)); err != nil {
-			return "", err
+		if files, err = storage.Glob(ctx, storage.Join(place, "*"+readySuffix)); err != nil {
+			return nil, err
 		}
 	} else {
 		entries, err := os.ReadDir(place)
 		if err != nil {
-			return "", err
+			return nil, err
 		}
 		for _, e := range entries {
-			names = append(names, e.Name())
+			files = append(files, e.Name())
 		}
 	}
-	for _, file := range names {
-		name, ready := strings.CutSuffix(path.Base(file), readySuffix)
-		if ready && name != "" && older(newest, name) {
-			newest = name
+	for _, file := range files {
+		if name, ready := strings.CutSuffix(path.Base(file), readySuffix); ready && name != "" {
+			list = append(list, name)
 		}
 	}
-	return newest, nil
+	slices.SortFunc(list, func(a, b string) int {
+		if older(a, b) {
+			return -1
+		}
+		return 1
+	})
+	return list, nil
 }
 
 // older reports whether a name comes before another one. Digits that follow each other count as a number, so that
