@@ -48,7 +48,6 @@ var identified = map[string]func(t *rapid.T) any{
 	"Engine.KV":       of(rapid.String()),
 	"Engine.TP":       of(rapid.IntRange(1, 9)),
 	"Engine.EP":       of(rapid.IntRange(1, 9)),
-	"OnSwap":          of(rapid.SampledFrom([]engine.Policy{"finish", "restart", "continue"})),
 	"Accept": func(t *rapid.T) any {
 		return verdict.Settings{Regex: rapid.String().Draw(t, "regex"), Schema: rapid.String().Draw(t, "schema"),
 			Equals: rapid.String().Draw(t, "equals"), Command: rapid.String().Draw(t, "command"),
@@ -58,8 +57,8 @@ var identified = map[string]func(t *rapid.T) any{
 }
 
 // unidentified are the other fields: of the model's fingerprint and the inputs, of what the job settles on, of where
-// files and new weights are, of parameters that Sampling has, and of what changes no byte. PrefixFile and PromptAs are of Job.mapping,
-// Task and Embedding of Job.Vectors (see TestVectorsAreIdentified), and Adapters of Job.AdapterDigests.
+// files and new weights are, of parameters that Sampling has, and of what changes no byte. PrefixFile and PromptAs are of
+// Job.mapping, Task and Embedding of Job.Vectors (see TestVectorsAreIdentified), Adapters of Job.AdapterDigests.
 var unidentified = strings.Fields(`Model LoadFormat Inputs Output PrefixFile PromptAs Sampling Given Task Embedding
 	Adapters
 	GenerationConfig Engine Engine.DType Engine.KVDType Engine.KVMemory Engine.MaxSeqs Engine.PageSize Engine.MaxModelLen Engine.PrefillTokens

@@ -212,6 +212,9 @@ func (c *Column) node() *schema.Node {
 	return n
 }
 
+// IsVector reports whether the column has vectors.
+func (c *Column) IsVector() bool { return c.Name == vectorColumn }
+
 func (c *Column) isNull(o *Row) bool { return c.null != nil && c.null(o) }
 
 // AppendJSON appends a row's value of the column.

@@ -91,6 +91,7 @@ type Layout struct {
 
 	Results []*Column
 	ours    []string     // the names of results, and of our columns that the output omits
+	Vectors VectorType   // of an output of vectors
 	Result  *schema.Node // number of the first result's leaf
 }
 
@@ -100,6 +101,7 @@ func NewLayout(s *schema.Schema, shape Shape) *Layout {
 	o := &Layout{Root: schema.Group("completions", schema.Required), Passed: schema.Passed{Rename: map[string]int{}},
 		lacks: excluded}
 	o.Results = shape.Columns()
+	o.Vectors = shape.Vectors
 	o.ours = namesOf(o.Results)
 	o.Results = slices.DeleteFunc(o.Results, func(c *Column) bool { return slices.Contains(excluded, c.Name) })
 	taken := slices.Concat(o.ours, s.Columns())

@@ -77,7 +77,7 @@ func (t VectorType) Stored(vector []float32) []float32 {
 	case Int8:
 		for i, v := range vector {
 			whole := math.RoundToEven(float64(v) / t.Scale())
-			stored[i] = float32(min(max(whole, -math.MaxInt8), math.MaxInt8))
+			stored[i] = float32(min(max(whole, -math.MaxInt8), math.MaxInt8)) + 0 // integers have no -0
 		}
 	case Binary:
 		for i, v := range vector {

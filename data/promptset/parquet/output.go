@@ -56,12 +56,13 @@ func ReadMeta(in io.ReaderAt, size int64) (map[string]string, error) {
 	return metaOf(file), nil
 }
 
-// metaOf returns the metadata in a footer.
+// metaOf returns the metadata in a footer, without a description of the columns.
 func metaOf(file *parquet.File) map[string]string {
 	meta := map[string]string{}
 	for _, kv := range file.Metadata().KeyValueMetadata {
 		meta[kv.Key] = kv.Value
 	}
+	delete(meta, arrowKey)
 	return meta
 }
 
