@@ -89,7 +89,7 @@ var cpuKernels = map[string]kernel{
 	"linear":         {target: "quire_linear", attrs: linearAttrs},
 	"linear_adapted": {target: "quire_linear_adapted", attrs: adaptedAttrs},
 	"low_rank":       {target: "quire_low_rank", attrs: map[string]attribute{"in": integer, "rank": integer}},
-	"linear_heads": {target: "quire_linear_heads", attrs: map[string]attribute{"in": integer, "out": integer}},
+	"linear_heads":   {target: "quire_linear_heads", attrs: map[string]attribute{"in": integer, "out": integer}},
 	"experts": {
 		target: "quire_experts",
 		attrs: map[string]attribute{"in": integer, "inner": integer, "gate_up": boolean, "scales": boolean,
