@@ -49,7 +49,8 @@ var identified = map[string]func(t *rapid.T) any{
 
 // unidentified are the other fields: of the model's fingerprint and the inputs, of what the job settles on, of where
 // files are, of parameters that Sampling has, and of what changes no byte. PrefixFile and PromptAs are of Job.mapping.
-var unidentified = strings.Fields(`Model LoadFormat Inputs Output PrefixFile PromptAs Sampling Given
+// Adapters are identified by Job.AdapterDigests and the fingerprint of the model.
+var unidentified = strings.Fields(`Adapters Model LoadFormat Inputs Output PrefixFile PromptAs Sampling Given
 	GenerationConfig Engine Engine.DType Engine.KVDType Engine.KVMemory Engine.MaxSeqs Engine.PageSize Engine.MaxModelLen Engine.PrefillTokens
 	Engine.MaxRounds Engine.ZeroPages Engine.NoPrefixCache Engine.Speculate Engine.DraftModel Engine.Admission
 	Engine.HostKVMemory Engine.Features Engine.DP`)
