@@ -120,7 +120,8 @@ def main():
         for name, folder in kinds:
             rate, stats = run(name, folder)
             best[name].append(rate)
-            print(f"{name:5} {rate:8.1f} tokens/s, {stats.get('adapter_loads', 0)} loads", file=sys.stderr)
+            print(f"{name:5} {rate:8.1f} tokens/s, {stats.get('adapter_loads', 0)} loads "
+                f"in {stats.get('adapter_seconds', 0):.2f} s", file=sys.stderr)
     top = {name: max(rates) for name, rates in best.items()}
     for name, rates in best.items():
         print(f"{name:5} {' '.join(f'{r:.1f}' for r in rates)} tokens/s")

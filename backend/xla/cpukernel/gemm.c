@@ -240,7 +240,8 @@ static q_error *read_rows(q_frame *f, const q_array *rows, int64_t most, int64_t
 static q_error *read_adapted(q_frame *f, const q_linear *l, int next, int64_t most, q_adapted *a) {
 	const q_array *inner = q_arg(f, next), *of = q_arg(f, next + 1), *matrices = q_arg(f, next + 2);
 	q_error *e;
-	if ((e = q_int(f, "first", &a->first)) || (e = q_int(f, "cut1", &a->cuts[0])) || (e = q_int(f, "cut2", &a->cuts[1])))
+	if ((e = q_int(f, "first", &a->first)) || (e = q_int(f, "cut1", &a->cuts[0])) ||
+		(e = q_int(f, "cut2", &a->cuts[1])))
 		return e;
 	if (inner->rank != 2 || matrices->rank != 3)
 		return q_fail(f, "the adapters' operands have %lld and %lld dimensions, want 2 and 3", (long long)inner->rank,

@@ -28,8 +28,8 @@ static inline q_blocks q_blocks_of(int64_t n) {
 		n >> 29 & 3, n >> 31 & 1, n >> 32 & 1};
 }
 
-// q_adapted is what low-rank adapters add to the products of rows: of each row the numbers inner [rows, ranks] times the
-// matrix of its adapter.
+// q_adapted is what low-rank adapters add to the products of rows: of each row the numbers inner [rows, ranks] times
+// the matrix of its adapter.
 typedef struct q_adapted {
 	const float *inner;
 	const char **matrices; // [rows]: [ranks, out] of the layer's dtype; NULL for rows without an adapter
