@@ -61,7 +61,8 @@ func NewBuilder(j *spec.Job, s *Session, messages io.Writer) *ask.Builder {
 		ToolCallParser: j.ToolCallParser}, messages)
 	if j.Embeds() {
 		v := &j.Vectors
-		b.Settings.Embedding = &ask.Embedding{Prompt: v.Prompt, Lowercase: v.Lowercase, Trim: v.Trim}
+		b.Settings.Embedding = &ask.Embedding{Prompt: v.Prompt, Lowercase: v.Lowercase, Trim: v.Trim,
+			Check: j.CheckDimensions}
 	}
 	if s != nil {
 		s.Serve(b)
