@@ -7,8 +7,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/gomlx/compute/dtypes"
-
 	"github.com/quire/quire/backend/setup"
 	"github.com/quire/quire/engine/encode"
 	"github.com/quire/quire/internal/testenv"
@@ -16,8 +14,6 @@ import (
 	"github.com/quire/quire/models/sentence"
 	"github.com/quire/quire/text/tokenizer"
 )
-
-const float32Type = dtypes.Float32
 
 // all-MiniLM-L6-v2 has the tokens and the vectors of sentence-transformers: for texts of several scripts, an empty one,
 // and such as are longer than its window.

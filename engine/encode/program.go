@@ -47,7 +47,7 @@ func (s *settled) vectors(input *Node, w decoder.Weights) *Node {
 		from += size
 		return SliceAxis(input, 0, AxisRange(from-size, from))
 	}
-	ids, positions, tokenRows := part(s.tokens), part(s.tokens), part(s.tokens)
+	ids, positions, tokenRows, learned := part(s.tokens), part(s.tokens), part(s.tokens), part(s.tokens)
 	firsts, lens := part(s.rows), part(s.rows)
 	tokens, count := Reshape(part(1)), Reshape(part(1))
 	rows := attention.Rows{Firsts: firsts, Lens: lens, Count: count, TokenRows: tokenRows, Positions: positions}
@@ -63,7 +63,7 @@ func (s *settled) vectors(input *Node, w decoder.Weights) *Node {
 		return rows.Attend(q, kv.k, kv.v, decoder.AttentionOptions(model, layer, false), bias), state
 	}
 	at := Max(positions, ZerosLike(positions)) // of padding
-	x := decoder.EmbedAt(model, w, ids, at, tokens)
+	x := decoder.EmbedAt(model, w, ids, learned, tokens)
 	if model.ShortRope() > 0 {
 		length := Gather(lens, InsertAxes(Max(tokenRows, ZerosLike(tokenRows)), -1))
 		short := LessOrEqual(length, Scalar(input.Graph(), dtypes.Int32, float64(model.ShortRope())))

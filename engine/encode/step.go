@@ -16,19 +16,20 @@ type step struct {
 	completions []*admit.Completion // those of rows, and refused ones between them, in the order of their requests
 }
 
-// inputs are the places of a step's arrays in the program's input: the token ids, their positions and rows, i32[T]
-// each, the first tokens of rows and their numbers of tokens, i32[R] each, and the number of tokens and of rows.
+// inputs are the places of a step's arrays in the program's input: the token ids, their positions and rows, and the
+// positions that have their embeddings, i32[T] each; the first tokens of rows and their numbers of tokens, i32[R] each;
+// and the number of tokens and of rows.
 type inputs struct{ tokens, rows int }
 
-func (n inputs) size() int { return 3*n.tokens + 2*n.rows + 2 }
+func (n inputs) size() int { return 4*n.tokens + 2*n.rows + 2 }
 
 // parts cuts an input into its arrays.
-func (n inputs) parts(x []int32) (ids, positions, tokenRows, firsts, lens, counts []int32) {
+func (n inputs) parts(x []int32) (ids, positions, tokenRows, learned, firsts, lens, counts []int32) {
 	cut := func(size int) (part []int32) {
 		part, x = x[:size:size], x[size:]
 		return part
 	}
-	return cut(n.tokens), cut(n.tokens), cut(n.tokens), cut(n.rows), cut(n.rows), cut(2)
+	return cut(n.tokens), cut(n.tokens), cut(n.tokens), cut(n.tokens), cut(n.rows), cut(n.rows), cut(2)
 }
 
 func (s *settled) inputs() inputs { return inputs{s.tokens, s.rows} }
@@ -36,7 +37,7 @@ func (s *settled) inputs() inputs { return inputs{s.tokens, s.rows} }
 // newStep makes a step without rows: all of its tokens are padding.
 func (s *settled) newStep() *step {
 	one := &step{input: make([]int32, s.inputs().size())}
-	_, positions, tokenRows, _, _, _ := s.inputs().parts(one.input)
+	_, positions, tokenRows, _, _, _, _ := s.inputs().parts(one.input)
 	for i := range positions {
 		positions[i], tokenRows[i] = -1, -1
 	}
@@ -56,11 +57,12 @@ func (s *settled) add(one *step, r *admit.Request) bool {
 	if row == s.rows || from+len(r.Tokens) > s.tokens {
 		return false
 	}
-	ids, positions, tokenRows, firsts, lens, counts := s.inputs().parts(one.input)
+	ids, positions, tokenRows, learned, firsts, lens, counts := s.inputs().parts(one.input)
 	copy(ids[from:], r.Tokens)
 	for i := range r.Tokens {
 		positions[from+i], tokenRows[from+i] = int32(i), int32(row)
 	}
+	s.model.Config.Encoder.Learned(r.Tokens, learned[from:])
 	firsts[row], lens[row] = int32(from), int32(len(r.Tokens))
 	one.rows, one.completions = append(one.rows, c), append(one.completions, c)
 	one.tokens += len(r.Tokens)

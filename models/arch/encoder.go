@@ -9,7 +9,8 @@ import (
 type Encoder struct {
 	Only bool // it generates no text: there are no scores of a next token
 	// Positions is the number of learned position embeddings, which are added to the embeddings of tokens; 0: none. The
-	// first token of a text has the one with the number FirstPosition.
+	// first token of a text has the one with the number FirstPosition. If that is above 0, the number before it is the
+	// padding's: see Learned.
 	Positions, FirstPosition int
 	Types                    int  // the number of embeddings of kinds of tokens, of which texts have the first; 0: none
 	EmbeddingNorm            bool // the sum of a token's embeddings goes through a norm
@@ -21,6 +22,20 @@ type Encoder struct {
 
 // Embeds reports whether a token's embeddings are more than what its id gives.
 func (e Encoder) Embeds() bool { return e.Positions > 0 || e.Types > 0 || e.EmbeddingNorm }
+
+// Learned sets the numbers of the position embeddings of a text's tokens. In RoBERTa's family the token of padding, if
+// a text has it, has the embedding of its own id, and does not count.
+func (e Encoder) Learned(tokens, to []int32) {
+	next := int32(e.FirstPosition)
+	for i, id := range tokens {
+		if padding := int32(e.FirstPosition) - 1; padding >= 0 && id == padding {
+			to[i] = padding
+			continue
+		}
+		to[i] = next
+		next++
+	}
+}
 
 // AllAhead is a [Layer].Ahead: a token attends to all tokens of its text.
 const AllAhead = math.MaxInt32
@@ -36,6 +51,9 @@ type Dense struct {
 func NameDense(number int) string { return fmt.Sprintf("%s%d", densePrefix, number) }
 
 const densePrefix = "dense."
+
+// GGUFDense is the beginning of these names in GGUF files, which count the modules of sentence-transformers.
+func GGUFDense(number int) string { return fmt.Sprintf("dense_%d", number+2) }
 
 // Names of the weights of embeddings, in addition to the token's.
 const (
@@ -73,7 +91,7 @@ func (e Encoder) tensors(c *Config) (list []Tensor) {
 func tensorsOfDense(layers []Dense) (list []Tensor) {
 	for i, d := range layers {
 		add := func(suffix string, shape ...int) {
-			list = append(list, Tensor{Name: NameDense(i) + suffix, GGUF: fmt.Sprintf("dense_%d%s", i+2, suffix),
+			list = append(list, Tensor{Name: NameDense(i) + suffix, GGUF: GGUFDense(i) + suffix,
 				Part: DensePart, Shape: shape, Array: NameDense(i) + suffix})
 		}
 		if add(weightSuffix, d.Out, d.In); d.Bias {

@@ -116,7 +116,7 @@ func (f family) readJSON(j *arch.JSON, c *arch.Config) error {
 
 func readMetadata(m *arch.Metadata, c *arch.Config) error {
 	c.RMSNormEps = m.Float("attention.layer_norm_epsilon", c.RMSNormEps)
-	e := arch.Encoder{Positions: c.MaxPositions, Types: 2}
+	e := arch.Encoder{Positions: c.MaxPositions} // converters leave out positions before the first token's
 	if t := m.File.Tensor("token_types.weight"); t != nil && len(t.Dims) == 2 {
 		e.Types = t.Dims[0]
 	}

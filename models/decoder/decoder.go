@@ -38,13 +38,14 @@ func Embed(cfg models.Config, w Weights, tokens, rows *Node) Embedded {
 	return Embedded{Hidden: x, Layers: all.layerEmbeddings(w, tokens, x)}
 }
 
-// EmbedAt is [Embed] of tokens of whole texts at positions i32[T], which an encoder adds embeddings of.
-func EmbedAt(cfg models.Config, w Weights, tokens, positions, rows *Node) Embedded {
+// EmbedAt is [Embed] of tokens of whole texts, to which an encoder adds the embeddings learned i32[T] of positions: see
+// [arch.Encoder.Learned].
+func EmbedAt(cfg models.Config, w Weights, tokens, learned, rows *Node) Embedded {
 	if !cfg.Encoder.Embeds() {
 		return Embed(cfg, w, tokens, rows)
 	}
 	all := body{cfg: cfg, whole: cfg, split: splitOf(cfg, tokens), rows: rows}
-	return Embedded{Hidden: all.embedEncoder(w, tokens, positions)}
+	return Embedded{Hidden: all.embedEncoder(w, tokens, learned)}
 }
 
 // Dense applies the layers that follow the pooling to f32[R, hidden].

@@ -21,8 +21,8 @@ func (b body) embed(w Weights, tokens *Node) *Node {
 	return x
 }
 
-// embedEncoder returns the embeddings of an encoder's tokens at positions i32[T].
-func (b body) embedEncoder(w Weights, tokens, positions *Node) *Node {
+// embedEncoder returns the embeddings of an encoder's tokens, learned i32[T] being the numbers of those of positions.
+func (b body) embedEncoder(w Weights, tokens, learned *Node) *Node {
 	e, x := b.cfg.Encoder, b.embed(w, tokens)
 	if e.Types > 0 {
 		first := Zeros(x.Graph(), shapes.Make(dtypes.Int32, 1))
@@ -30,8 +30,7 @@ func (b body) embedEncoder(w Weights, tokens, positions *Node) *Node {
 		x = Add(x, BroadcastToDims(kind, x.Shape().Dimensions...))
 	}
 	if e.Positions > 0 {
-		at := AddScalar(positions, float64(e.FirstPosition))
-		x = Add(x, linear.Rows(w.matrix(string(arch.Positions)), at, b.rows, w.dtype))
+		x = Add(x, linear.Rows(w.matrix(string(arch.Positions)), learned, b.rows, w.dtype))
 	}
 	return b.norm(w, e.EmbeddingNorm, arch.EmbeddingNorm, x)
 }

@@ -20,6 +20,7 @@ oracle() {
 	"$python" "scripts/oracle/$script" "$@"
 }
 oracle make_tiny_models.py testdata/models
+oracle tiny_encoders.py testdata/encoders
 oracle logits_goldens.py testdata/models testdata/goldens
 oracle smollm2_goldens.py "$gguf" testdata/goldens
 oracle config_goldens.py models/testdata/configs.json

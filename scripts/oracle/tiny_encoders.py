@@ -59,12 +59,13 @@ ENCODERS = {
         8,
         COMMON
         | dict(
-            num_key_value_heads=2,
+            intermediate_size=32,
+            num_attention_heads=2,
+            num_key_value_heads=1,
             head_dim=16,
-            num_hidden_layers=3,
-            query_pre_attn_scalar=24,
+            num_hidden_layers=6,  # of which the last one attends to all, as llama.cpp takes it
+            query_pre_attn_scalar=16,
             sliding_window=12,
-            layer_types=["sliding_attention", "full_attention", "sliding_attention"],
             use_bidirectional_attention=True,
             rms_norm_eps=1e-6,
         ),
@@ -101,14 +102,14 @@ def randomize(model, seed):
 def vectors(model, dense, lengths):
     gen = torch.Generator().manual_seed(99)
     cases = []
-    for n in lengths:
-        # From 3 on: padding and the like would have positions of their own.
-        ids = torch.randint(3, model.config.vocab_size, (1, n), generator=gen)
+    rows = [torch.randint(3, model.config.vocab_size, (1, n), generator=gen) for n in lengths]
+    for ids in rows + [torch.tensor([[5, 1, 9, 1, 1, 12, 7]])]:  # 1 is padding, which RoBERTa does not count
         with torch.no_grad():
             h = model(input_ids=ids, attention_mask=torch.ones_like(ids)).last_hidden_state[0]
         case = dict(ids=ids[0].tolist(), mean=h.mean(0), cls=h[0], last=h[-1], max=h.max(0).values)
         if dense:
             case["dense"] = dense(h.mean(0))
+            case["products"] = h.mean(0) @ dense[0].weight.T @ dense[2].weight.T  # as llama.cpp has the layers
         cases.append({k: v if k == "ids" else [float(f"{x:.9g}") for x in v.tolist()] for k, v in case.items()})
     return cases
 
