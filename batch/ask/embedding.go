@@ -13,6 +13,8 @@ type Embedding struct {
 	Prompt    string // text before each text
 	Trim      bool   // without the spaces around a text
 	Lowercase bool
+	// Check returns why vectors can't have a number of dimensions that a line of a batch file asks for.
+	Check func(dimensions int) error
 }
 
 // text returns what is tokenized of a text, as in sentence-transformers.

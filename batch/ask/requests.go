@@ -69,6 +69,11 @@ func (b *Builder) embed(row *promptset.Row) (*engine.Request, error) {
 	if err := set.Check(row.ParameterName); err != nil {
 		return nil, err
 	}
+	if n := requests.Of(row).VectorSize(); n > 0 && b.Settings.Embedding.Check != nil {
+		if err := b.Settings.Embedding.Check(n); err != nil {
+			return nil, &paramError{fmt.Errorf("dimensions %w", err), "dimensions", openai.CodeInvalidValue}
+		}
+	}
 	tokens, err := b.EncodeRow(row)
 	if err != nil {
 		return nil, err

@@ -48,7 +48,8 @@ func (c *results) resultOf(p *pendingRow, done *engine.Completion) completion.Re
 		c.replies.split(&r, p.row, done.Request)
 		if c.vectors != nil {
 			r.Truncated = done.Request.Truncated
-			if r.Embedding, r.Err = finishedVector(c.vectors, done.Vector); r.Err != "" {
+			size := requests.Of(p.row).VectorSize()
+			if r.Embedding, r.Err = finishedVector(*c.vectors, size, done.Vector); r.Err != "" {
 				r.FinishReason = string(engine.FinishError)
 			}
 		}

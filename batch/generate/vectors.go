@@ -1,6 +1,7 @@
 package generate
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/quire/quire/batch/spec"
@@ -8,8 +9,9 @@ import (
 )
 
 // finishedVector does what follows the pooling, and returns the vector as the output stores it, or what is wrong with
-// it.
-func finishedVector(v *spec.Vectors, pooled []float32) (stored []float32, wrong string) {
+// it. A line of a batch file may ask for dimensions of its own; 0 is none.
+func finishedVector(v spec.Vectors, dimensions int, pooled []float32) (stored []float32, wrong string) {
+	v.Dimensions = cmp.Or(dimensions, v.Dimensions)
 	vector, err := sentence.Cut(slices.Clone(pooled), v.Dimensions)
 	if err != nil {
 		return nil, err.Error()

@@ -62,7 +62,8 @@ func NewBuilder(j *spec.Job, s *Session) *ask.Builder {
 		ToolCallParser: j.ToolCallParser})
 	if j.Embeds() {
 		v := &j.Vectors
-		b.Settings.Embedding = &ask.Embedding{Prompt: v.Prompt, Lowercase: v.Lowercase, Trim: v.Trim}
+		b.Settings.Embedding = &ask.Embedding{Prompt: v.Prompt, Lowercase: v.Lowercase, Trim: v.Trim,
+			Check: j.CheckDimensions}
 	}
 	if s != nil {
 		s.Serve(b)

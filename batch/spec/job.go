@@ -23,6 +23,9 @@ type Job struct {
 	Defaults string            // those parameters that the model's files give
 	CutRows  int64             // rows of a part of the job in the output folder, if PartRows is 0
 	Vectors  Vectors           // how its vectors are made, for the task embed
+	// Whole is the length of its model's vectors, and Matryoshka what the files say about shorter ones.
+	Whole      int
+	Matryoshka sentence.Matryoshka
 	// AdapterDigests are the digests of the adapters that rows may name, once they were opened.
 	AdapterDigests map[string]string
 }
@@ -103,6 +106,16 @@ func (j *Job) WithSentence(s sentence.Settings, size int) (*Job, error) {
 	}
 	v.Prompt = prompt
 	next := *j
-	next.Vectors = v
+	next.Vectors, next.Whole, next.Matryoshka = v, size, s.Matryoshka
 	return &next, nil
+}
+
+// CheckDimensions returns why a line of a batch file can't have vectors of a number of dimensions. All vectors of an
+// output with columns have the job's.
+func (j *Job) CheckDimensions(n int) error {
+	if j.Format != promptset.FormatOpenAI && n != j.Vectors.Dimensions {
+		return setting.Errorf("is %d, and all vectors of the output have %d: give `dimensions`, or `format` openai", n,
+			j.Vectors.Dimensions)
+	}
+	return checkDimensions(n, j.Whole, j.Matryoshka)
 }

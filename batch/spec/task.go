@@ -67,8 +67,9 @@ func checkTask(s *Spec) error {
 	if e.Type == string(completion.Float32) {
 		e.Type = ""
 	}
-	if s.Format == promptset.FormatOpenAI {
-		return Invalid("format", "is openai, and Quire does not answer lines of /v1/embeddings yet: give parquet or jsonl")
+	if s.Format == promptset.FormatOpenAI && e.Type != "" {
+		return Invalid("embedding-type", "is %s, and the answers of `format` openai have float32: leave it out",
+			e.Type)
 	}
 	if err := FirstError(
 		func() error {

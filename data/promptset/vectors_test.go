@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
-	"io"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -22,7 +21,8 @@ import (
 // of completions keep these names.
 func TestVectorsReadBack(t *testing.T) {
 	r := open(t, write(t, "x.jsonl",
-		`{"prompt":"a","text":"t","finish_reason":"stop","embedding":[1],"truncated":2}`+"\n"+`{"prompt":"b","meta":{"deep":[{"x":null}]}}`+"\n"))
+		`{"prompt":"a","text":"t","finish_reason":"stop","embedding":[1],"truncated":2}`+"\n"+
+			`{"prompt":"b","meta":{"deep":[{"x":null}]}}`+"\n"))
 	in := rows(t, r)
 	rapid.Check(t, func(t *rapid.T) {
 		shape := completion.Shape{Task: completion.Embed}
@@ -68,15 +68,15 @@ func TestVectorsReadBack(t *testing.T) {
 			t.Fatal(err, c.Damage, n, problem)
 		}
 		if format == FormatParquet {
-			in, err := files.Open("out/part-00000.parquet")
+			part, err := files.Open("out/part-00000.parquet")
 			if err != nil {
 				t.Fatal(err)
 			}
-			part, err := io.ReadAll(in)
+			size, err := part.Size()
 			if err != nil {
 				t.Fatal(err)
 			}
-			file, err := parquet.OpenFile(bytes.NewReader(part), int64(len(part)))
+			file, err := parquet.OpenFile(part, size)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -28,7 +28,8 @@ The job is kept, resumed, split and queued as in "sample run": see "sample help 
 	command.Example = `
 sample embed -m ./all-MiniLM-L6-v2 -i corpus.parquet --prompt-column text -o vectors
 sample embed -m hf://BAAI/bge-m3 -i 'docs/*.jsonl' -o vectors --embedding-type float16
-sample embed -m ./embeddinggemma-300m -i queries.jsonl -o queries --prompt-name query --dimensions 256`
+sample embed -m ./embeddinggemma-300m -i queries.jsonl -o queries --prompt-name query --dimensions 256
+sample embed -m ./all-MiniLM-L6-v2 -i batch.jsonl -o answers --format openai     # lines of /v1/embeddings`
 	command.Short = []string{"model", "input", "output", "prompt-column", "template", "prompt-name", "pooling",
 		"normalize", "dimensions", "embedding-type", "truncate-prompt-tokens", "exclude-columns", "format", "limit",
 		"new", "extend", "retry-errors", "workers", "config", "backend", "quiet", "verbose"}
