@@ -300,8 +300,8 @@ func (p *Process) RequireWhole(s *spec.Spec, what setting.Name) error {
 	case s.ReadsStandard():
 		return outcome.Errorf(outcome.Misused, OneProcessReads, what)
 	case len(p.Reuse) > 0 || p.Store != "":
-		return outcome.Errorf(outcome.Misused, "`reuse` and `store` may not come with %s, which know nothing of the places: "+
-			"give it to one process, or to each `shard`", what)
+		return outcome.Errorf(outcome.Misused, "`reuse` and `store` may not come with %s, which know nothing of the "+
+			"places: give them to one process, or to each `shard`", what)
 	case p.RetryErrors:
 		return outcome.Errorf(outcome.Misused,
 			"`retry-errors` may not come with %s: change the job with one process first", what)

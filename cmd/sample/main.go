@@ -68,8 +68,8 @@ func ownSubcommands() []cli.Group {
 	return []cli.Group{
 		{Title: "Run", Subs: []*cli.Command{run.NewRun(), prompts.NewChat(), estimate.NewCheck(), queues.NewSubmit(),
 			queues.NewWorker(), queues.NewStatus(), queues.NewCancel()}},
-		{Title: "Look", Subs: []*cli.Command{look.NewShow(), look.NewStats(), look.NewVerify(), look.NewExplain(), look.NewStore(), estimate.NewAudit(),
-			look.NewHTMLReport()}},
+		{Title: "Look", Subs: []*cli.Command{look.NewShow(), look.NewStats(), look.NewVerify(), look.NewExplain(),
+			estimate.NewAudit(), look.NewStore(), look.NewHTMLReport()}},
 		{Title: "Set up", Subs: []*cli.Command{install.NewSetup(), estimate.NewPlan(), manifests.NewDeploy(),
 			install.NewPrefix(),
 			install.NewKernels(), jobflags.NewNATS(), estimate.NewBench()}},
