@@ -17,6 +17,7 @@ import (
 	"github.com/quire/quire/batch/reuse"
 	"github.com/quire/quire/data/promptset"
 	"github.com/quire/quire/data/promptset/completion"
+	"github.com/quire/quire/data/promptset/folder"
 	"github.com/quire/quire/data/storage"
 	"github.com/quire/quire/data/vfs"
 )
@@ -81,7 +82,7 @@ func Audit(ctx context.Context, p *process.Process, opened *prepare.Opened, rows
 	}
 	a := &auditor{excluded: saved.Job.ExcludedColumns(), want: map[int64][]completion.Result{},
 		Audited: Audited{Output: opened.Job.Output, Differ: []string{}}}
-	u, err := g.auditUnit(a)
+	u, err := auditUnit(g, a)
 	if err != nil {
 		return nil, err
 	}
@@ -126,7 +127,7 @@ type auditor struct {
 }
 
 // auditUnit makes the unit whose rows are audited.
-func (g *Generator) auditUnit(a *auditor) (*Unit, error) {
+func auditUnit(g *Generator, a *auditor) (*Unit, error) {
 	j, schema := g.Job, g.Opened.Reader.Schema()
 	how := collecting{results: results{columns: j.ColumnsOf(schema)}, inFlight: rowsInFlight, format: j.Format,
 		observer: g.Process.Observer, room: bytesRepeated}
@@ -140,11 +141,12 @@ func (g *Generator) auditUnit(a *auditor) (*Unit, error) {
 	return u, nil
 }
 
-// choose returns some rows of the published parts, in order.
+// choose returns some rows of the published parts, in order. Parts that are damaged count as published.
 func (a *auditor) choose(saved *resume.Saved, rows int64, seed uint64) (chosen []int64) {
 	var all []int64
 	for _, part := range saved.Parts.All() {
-		if !slices.Contains(saved.Missing, part) {
+		damaged := slices.ContainsFunc(saved.Damaged, func(d folder.Damage) bool { return d.Part.Number == part })
+		if damaged || !slices.Contains(saved.Missing, part) {
 			from, to := saved.Parts.Range(part)
 			for row := from; row < to; row++ {
 				all = append(all, row)

@@ -315,7 +315,7 @@ func (p *Process) RequireWhole(s *spec.Spec, what setting.Name) error {
 		return outcome.Errorf(outcome.Misused, OneProcessReads, what)
 	case len(p.Reuse) > 0 || p.Store != "":
 		return outcome.Errorf(outcome.Misused, "`reuse` and `store` may not come with %s, which know nothing of the "+
-			"places: give it to one process, or to each `shard`", what)
+			"places: give them to one process, or to each `shard`", what)
 	case s.Watch != "":
 		return outcome.Errorf(outcome.Misused, "`watch` may not come with %s: give `dp` or `shard` for more devices",
 			what)

@@ -1,9 +1,7 @@
 package reuse
 
 import (
-	"cmp"
 	"slices"
-	"strings"
 
 	"github.com/quire/quire/data/promptset/completion"
 	"github.com/quire/quire/engine"
@@ -76,16 +74,4 @@ func (e Extras) Strip(r *completion.Result) {
 		r.ProcessedLogprobs = nil
 	}
 	r.KeepMeasures(e.Columns)
-}
-
-// text names the extras for people.
-func (e Extras) text() string {
-	var all []string
-	if e.Top > 0 {
-		all = append(all, "top_logprobs")
-	}
-	if e.ScorePrompt {
-		all = append(all, "prompt_logprobs")
-	}
-	return cmp.Or(strings.Join(append(all, e.Columns...), ", "), "none")
 }

@@ -35,7 +35,7 @@ sample store gc s3://bucket/completions --max-bytes 50GB --max-age 720h`,
 			f.Group("Flags", func(s *pflag.FlagSet) {
 				s.BoolVar(&asJSON, "json", false, "print JSON")
 				s.StringVar(&size, "max-bytes", "", "`SIZE` gc: keep this much, such as 50GB (default: all)")
-				s.DurationVar(&keep.MaxAge, "max-age", 0, "`TIME` gc: keep what is not older, such as 720h; 0 keeps all")
+				s.DurationVar(&keep.MaxAge, "max-age", 0, "`TIME` gc: keep what is newer, such as 720h; 0 keeps all")
 			})
 		},
 		Run: func(ctx context.Context, env *cli.Environment, args []string) error {
