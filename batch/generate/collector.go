@@ -228,7 +228,7 @@ func (c *collector) add(p *pendingRow, done *engine.Completion) error {
 		c.room.Broadcast()
 	}
 	if p.ended || c.err != nil {
-		return c.err
+		return c.failure()
 	}
 	if p.failed == nil {
 		p.failed = done.Err
@@ -446,6 +446,14 @@ func (c *collector) end(err error) {
 		c.err = err
 	}
 	c.room.Broadcast()
+}
+
+// failure is what went wrong; that the unit has ended is nothing wrong. The caller holds the lock.
+func (c *collector) failure() error {
+	if c.err == errEnded {
+		return nil
+	}
+	return c.err
 }
 
 // failed returns why nothing can be written any more; nil while it can.

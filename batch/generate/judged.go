@@ -134,7 +134,7 @@ func (c *collector) tell(p *pendingRow, r *completion.Result, drawn bool, v verd
 	defer c.mu.Unlock()
 	delete(p.judged.waiting, r.Generation)
 	if p.ended || c.err != nil {
-		return c.err
+		return c.failure()
 	}
 	switch {
 	case failure != nil:

@@ -21,6 +21,7 @@ type Stats struct {
 	Logprobs     *Quantiles `json:"logprobs,omitempty"`
 	MeanLogprobs *Quantiles `json:"mean_logprobs,omitempty"`
 	PassAtK      *PassAtK   `json:"pass_at_k,omitempty"` // nil without verdicts
+	Judged       *Judged    `json:"judged,omitempty"`    // nil if the job did not judge completions
 }
 
 // Duplicates counts texts that a row has more than once. Completions with errors do not count.
@@ -69,6 +70,7 @@ func StatsOf(ctx context.Context, out *Output, verdicts *Verdicts) (*Stats, erro
 	var kinds tally.ErrorKinds
 	ngrams := newNgrams()
 	logprobs, means := newSketch(), newSketch()
+	judged := newJudgedCounts(out)
 	none := func(*promptset.Completion) string { return "" }
 	for row, err := range rows(ctx, out, none) {
 		if err != nil {
@@ -80,6 +82,7 @@ func StatsOf(ctx context.Context, out *Output, verdicts *Verdicts) (*Stats, erro
 			prompts.add(first.PromptTokens)
 		}
 		s.Duplicates.row(row.Completions)
+		judged.row(row.Completions)
 		for i := range row.Completions {
 			c := &row.Completions[i]
 			s.Completion(c.FinishReason, c.CompletionTokens, c.Err != "")
@@ -99,6 +102,7 @@ func StatsOf(ctx context.Context, out *Output, verdicts *Verdicts) (*Stats, erro
 	s.PromptLengths, s.CompletionLengths = prompts.spread(), completions.spread()
 	s.Distinct = ngrams.distinct()
 	s.Logprobs, s.MeanLogprobs = logprobs.quantiles(), means.quantiles()
+	s.Judged = judged.result()
 	var err error
 	s.PassAtK, err = verdicts.result()
 	return s, errors.Join(err, verdicts.Close())

@@ -14,6 +14,7 @@ import (
 	"github.com/quire/quire/cmd/sample/cli"
 	"github.com/quire/quire/data/promptset"
 	"github.com/quire/quire/data/storage"
+	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/internal/visible"
 )
 
@@ -156,6 +157,16 @@ func printStats(w io.Writer, s *review.Stats) error {
 			row(q.name, "mean %.3f, least %.3f, 1 %% %.3f, 10 %% %.3f, median %.3f, 90 %% %.3f, most %.3f",
 				q.quantiles.Mean, q.quantiles.Least, q.quantiles.P1, q.quantiles.P10,
 				q.quantiles.Median, q.quantiles.P90, q.quantiles.Most)
+		}
+	}
+	if j := s.Judged; j != nil {
+		row("accepted", "%d of %d completions; of %d prompts all for %d, none for %d", j.Accepted, j.Completions,
+			j.Prompts, j.AllAccepted, j.AllRejected)
+		for _, pass := range j.At {
+			if s.PassAtK == nil {
+				row(fmt.Sprintf("pass@%d", pass.K), "%.4f, 95 %% of %.4f to %.4f, %s", pass.Share, pass.Low, pass.High,
+					plural.Count(pass.Prompts, "prompt"))
+			}
 		}
 	}
 	if p := s.PassAtK; p != nil {
