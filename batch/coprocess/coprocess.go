@@ -93,11 +93,13 @@ func (p *Pool) Ask(ctx context.Context, line []byte) (answer []byte, err error) 
 
 // Close ends all processes. Nobody may ask while it runs.
 func (p *Pool) Close() error {
+	var ending sync.WaitGroup
 	for range p.options.Processes {
 		if one := <-p.slots; one != nil {
-			one.stop()
+			ending.Go(one.stop)
 		}
 	}
+	ending.Wait()
 	return nil
 }
 

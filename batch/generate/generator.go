@@ -348,7 +348,7 @@ func (in *intake) requests(ctx context.Context) iter.Seq[*engine.Request] {
 				if ctx.Err() != nil {
 					return
 				}
-				if err := u.Out.failed(); err != nil {
+				if err := u.Out.failed(); err != nil && err != errEnded { // else its part is published
 					u.Listener.WriteFailed(ctx, u, err)
 					return
 				}

@@ -22,6 +22,7 @@ type Stats struct {
 	Logprobs     *Quantiles `json:"logprobs,omitempty"`
 	MeanLogprobs *Quantiles `json:"mean_logprobs,omitempty"`
 	PassAtK      *PassAtK   `json:"pass_at_k,omitempty"` // nil without verdicts
+	Judged       *Judged    `json:"judged,omitempty"`    // nil if the job did not judge completions
 	Vectors      *Vectors   `json:"vectors,omitempty"`   // nil if the output has completions
 	// Weights counts the completions and tokens of each version of the weights; empty without such columns.
 	Weights completion.Versions `json:"weights,omitempty"`
@@ -95,6 +96,7 @@ func StatsOf(ctx context.Context, out *Output, verdicts *Verdicts) (*Stats, erro
 	var kinds tally.ErrorKinds
 	ngrams := newNgrams()
 	logprobs, means := newSketch(), newSketch()
+	judged := newJudgedCounts(out)
 	none := func(*promptset.Completion) string { return "" }
 	for row, err := range rows(ctx, out, none) {
 		if err != nil {
@@ -108,6 +110,7 @@ func StatsOf(ctx context.Context, out *Output, verdicts *Verdicts) (*Stats, erro
 		if s.Vectors == nil {
 			s.Duplicates.row(row.Completions)
 		}
+		judged.row(row.Completions)
 		for i := range row.Completions {
 			c := &row.Completions[i]
 			s.Completion(c.FinishReason, c.CompletionTokens, c.Err != "")
@@ -131,6 +134,7 @@ func StatsOf(ctx context.Context, out *Output, verdicts *Verdicts) (*Stats, erro
 	s.PromptLengths, s.CompletionLengths = prompts.spread(), completions.spread()
 	s.Distinct = ngrams.distinct()
 	s.Logprobs, s.MeanLogprobs = logprobs.quantiles(), means.quantiles()
+	s.Judged = judged.result()
 	var err error
 	s.PassAtK, err = verdicts.result()
 	return s, errors.Join(err, verdicts.Close())

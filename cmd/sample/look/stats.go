@@ -171,6 +171,16 @@ func printStats(w io.Writer, s *review.Stats) error {
 		row("weights", "%.12s generated %s and the first of %s", version, plural.Count(n.Tokens, "token"),
 			plural.Count(n.Completions, "completion"))
 	}
+	if j := s.Judged; j != nil {
+		row("accepted", "%d of %d completions; of %d prompts all for %d, none for %d", j.Accepted, j.Completions,
+			j.Prompts, j.AllAccepted, j.AllRejected)
+		for _, pass := range j.At {
+			if s.PassAtK == nil {
+				row(fmt.Sprintf("pass@%d", pass.K), "%.4f, 95 %% of %.4f to %.4f, %s", pass.Share, pass.Low, pass.High,
+					plural.Count(pass.Prompts, "prompt"))
+			}
+		}
+	}
 	if p := s.PassAtK; p != nil {
 		row("verdicts", "%s", verdictsOf(p))
 		for _, pass := range p.At {
