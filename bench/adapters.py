@@ -2,8 +2,8 @@
 """Measures what LoRA adapters cost: bench/adapters.py SAMPLE [MODEL] [--rounds 3] [--many 100] [--processor]
 
 Makes random adapters of rank 16 for all projections of SmolLM2-135M (or MODEL), and runs the same rows in turns:
-without adapters, with one adapter in every row, and with many adapters of 10 rows each. Prints tokens a second, and the
-ratios. Needs no Python package."""
+without adapters and with one adapter in every row, and then with one adapter and with many of 10 rows each. Prints the
+tokens a second of steps, and the ratios. Needs no Python package."""
 
 import argparse
 import functools
@@ -12,6 +12,7 @@ import os
 import random
 import resource
 import shutil
+import statistics
 import struct
 import subprocess
 import sys
@@ -75,8 +76,8 @@ def main():
     parser.add_argument("model", nargs="?", default="smollm2")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--many", type=int, default=100)
-    parser.add_argument("--rows", type=int, default=256)
-    parser.add_argument("--tokens", type=int, default=64)
+    parser.add_argument("--rows", type=int, default=64)
+    parser.add_argument("--tokens", type=int, default=32)
     parser.add_argument("--threads", type=int, default=0)
     parser.add_argument("--processor", action="store_true", help="seconds of the processor in place of the clock's")
     o = parser.parse_args()
@@ -86,7 +87,7 @@ def main():
             adapter(work / "all" / f"a{i:04}", i)
     shutil.copytree(work / "all" / "a0000", work / "one" / "a0000")
     rng = random.Random(1)
-    prompts = [[rng.randrange(100, 40000) for _ in range(32)] for _ in range(max(o.rows, 10 * o.many))]
+    prompts = [[rng.randrange(100, 40000) for _ in range(8)] for _ in range(max(o.rows, 10 * o.many))]
 
     def rows(name, of, count):
         with open(work / f"{name}.jsonl", "w") as f:
@@ -101,10 +102,11 @@ def main():
     rows("same", lambda i: "a0000", 10 * o.many)
     rows("many", lambda i: f"a{i // 10:04}", 10 * o.many)
 
-    def run(name, folder):
+    def run(name, folder, tokens):
+        """Generated tokens, the seconds that count, and the engine's figures."""
         out = work / "out"
         shutil.rmtree(out, ignore_errors=True)
-        command = [o.sample, "run", "-m", o.model, "-i", work / f"{name}.jsonl", "-o", out, "--max-tokens", o.tokens]
+        command = [o.sample, "run", "-m", o.model, "-i", work / f"{name}.jsonl", "-o", out, "--max-tokens", tokens]
         command += ["--ignore-eos", "--dtype", "bf16", "--weights", "bf16", "--max-seqs", 64, "--max-model-len", 256]
         command += ["--report", work / "report.json", "-q"] + (["--adapters", work / folder] if folder else [])
         env = dict(os.environ, **({"GOMAXPROCS": str(o.threads)} if o.threads else {}))
@@ -112,22 +114,37 @@ def main():
         subprocess.run([str(c) for c in command], check=True, env=env)
         used = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
         stats = found(json.loads((work / "report.json").read_text()), "generated_tokens")
-        return stats["generated_tokens"] / (used if o.processor else stats["wall_seconds"]), stats
+        return stats["generated_tokens"], used if o.processor else stats["wall_seconds"], stats
 
-    kinds = [("none", None), ("one", "one")] + ([("same", "one"), ("many", "all")] if o.many > 1 else [])
-    best = {name: [] for name, _ in kinds}
+    def rate(name, folder):
+        """Tokens a second of the steps alone: a job of few tokens is what starting takes."""
+        few, start, _ = run(name, folder, 4)
+        many, seconds, stats = run(name, folder, o.tokens + 4)
+        loads, load = stats.get("adapter_loads", 0), stats.get("adapter_seconds", 0)
+        print(f"{name}: {many} tokens in {seconds:.2f} s, {few} in {start:.2f} s, {loads} loads in {load:.2f} s",
+              file=sys.stderr)
+        return (many - few) / (seconds - start)
+
+    kinds = [("none", None), ("one", "one")]
+    rates = {name: [] for name, _ in kinds}
+    run("none", None, 1), run("one", "one", 1)  # programs are compiled
     for _ in range(o.rounds):
         for name, folder in kinds:
-            rate, stats = run(name, folder)
-            best[name].append(rate)
-            print(f"{name:5} {rate:8.1f} tokens/s, {stats.get('adapter_loads', 0)} loads "
-                f"in {stats.get('adapter_seconds', 0):.2f} s", file=sys.stderr)
-    top = {name: max(rates) for name, rates in best.items()}
-    for name, rates in best.items():
-        print(f"{name:5} {' '.join(f'{r:.1f}' for r in rates)} tokens/s")
-    print(f"rank {RANK} in every row: {top['none'] / top['one'] - 1:+.1%} time")
-    if "many" in top:
-        print(f"{o.many} adapters of 10 rows: {top['same'] / top['many']:.3f} of the time of one adapter")
+            rates[name].append(rate(name, folder))
+    for name, list in rates.items():
+        print(f"{name:5} {' '.join(f'{r:.1f}' for r in list)} tokens/s")
+    cost = statistics.median(a / b for a, b in zip(rates["none"], rates["one"])) - 1
+    print(f"rank {RANK} in every row: {cost:+.1%} time")
+    if o.many > 1:
+        ratios = []
+        run("many", "all", 1)
+        for _ in range(o.rounds):
+            _, one, _ = run("same", "one", o.tokens)
+            _, many, stats = run("many", "all", o.tokens)
+            ratios.append(many / one)
+            print(f"{many:.2f} s and {one:.2f} s, {stats['adapter_loads']} loads in {stats['adapter_seconds']:.2f} s",
+                  file=sys.stderr)
+        print(f"{o.many} adapters of 10 rows: {statistics.median(ratios):.3f} of the time of one adapter")
     shutil.rmtree(work)
 
 

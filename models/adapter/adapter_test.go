@@ -108,7 +108,7 @@ func TestRefusals(t *testing.T) {
 		"DoRA":              {with(`"use_dora": true`), pair(), "use_dora is true: DoRA cannot be read"},
 		"saved modules":     {with(`"modules_to_save": ["lm_head"]`), pair(), `modules_to_save is ["lm_head"]`},
 		"biases":            {with(`"bias": "lora_only"`), pair(), `bias is "lora_only"`},
-		"PiSSA":             {with(`"init_lora_weights": "pissa_niter_4"`), pair(), `init_lora_weights is "pissa_niter_4"`},
+		"PiSSA":             {with(`"init_lora_weights": "pissa_niter_4"`), pair(), "init_lora_weights is"},
 		"rank 0":            {with(`"r": 0`), pair(), "r is 0"},
 		"rank of a pattern": {with(`"rank_pattern": {"q_proj": 0.5}`), pair(), "rank_pattern gives rank 0.5"},
 		"no modules":        {`{"peft_type": "LORA"}`, pair(), "target_modules names no module"},
