@@ -219,7 +219,7 @@ func (c *collector) add(p *pendingRow, done *engine.Completion) error {
 func (c *collector) put(p *pendingRow, r *completion.Result, request *engine.Request, failed error, origin uint8) (
 	at journal.Position, err error) {
 	if p.ended || c.err != nil {
-		return at, c.failure()
+		return at, unlessEnded(c.err)
 	}
 	if p.failed == nil {
 		p.failed = failed
@@ -447,12 +447,12 @@ func (c *collector) end(err error) {
 	c.room.Broadcast()
 }
 
-// failure is what went wrong; that the unit has ended is nothing wrong. The caller holds the lock.
-func (c *collector) failure() error {
-	if c.err == errEnded {
+// unlessEnded is an error of the collector; that the unit has ended is no error.
+func unlessEnded(err error) error {
+	if err == errEnded {
 		return nil
 	}
-	return c.err
+	return err
 }
 
 // failed returns why nothing can be written any more; nil while it can.

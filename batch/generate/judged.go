@@ -54,7 +54,7 @@ func (c *collector) addJudged(p *pendingRow, r *completion.Result, done *engine.
 	c.waves.given(p.judged, first, n)
 	c.room.Broadcast()
 	if p.ended || c.err != nil {
-		return c.failure()
+		return unlessEnded(c.err)
 	}
 	if p.failed == nil {
 		p.failed = done.Err
@@ -97,7 +97,7 @@ func (c *collector) tell(p *pendingRow, r *completion.Result, drawn bool, v verd
 	defer c.mu.Unlock()
 	delete(p.judged.waiting, r.Generation)
 	if p.ended || c.err != nil {
-		return c.failure()
+		return unlessEnded(c.err)
 	}
 	switch {
 	case failure != nil:

@@ -255,7 +255,8 @@ func (p *Process) validateReuse(s *spec.Spec) error {
 	case s.Accept.Judges():
 		return setting.Errorf("`reuse` and `store` may not come with verdicts: copied completions would not be judged")
 	case s.Watch != "":
-		return setting.Errorf("`reuse` and `store` may not come with `watch`: completions of other weights are not copied")
+		return setting.Errorf("`reuse` and `store` may not come with `watch`: completions of other weights are not " +
+			"copied")
 	case p.Several():
 		return setting.Errorf("`reuse` and `store` may not come with `num-processes`")
 	}
