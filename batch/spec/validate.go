@@ -9,6 +9,7 @@ import (
 	"github.com/quire/quire/data/parameter"
 	"github.com/quire/quire/data/promptset"
 	"github.com/quire/quire/data/promptset/completion"
+	"github.com/quire/quire/data/storage"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/text/chat/reply"
 )
@@ -152,6 +153,10 @@ func (s *Spec) checkWatch() error {
 				s.OnSwap)
 		}
 		return nil
+	}
+	if s.Adapters.Merged != "" {
+		return Invalid("merge-adapter", "is %s, and the weights that `watch` takes would lack it: merge it into these",
+			storage.Redact(s.Adapters.Merged))
 	}
 	s.OnSwap = cmp.Or(s.OnSwap, engine.Finish)
 	return oneOf("on-swap", string(s.OnSwap), string(engine.Finish), string(engine.Restart), string(engine.Continue))
