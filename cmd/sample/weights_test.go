@@ -123,23 +123,25 @@ func readWeightsRows(t *testing.T, folder string) (rows []weightsRow) {
 // policy is finish or restart is that of a job whose model is the version that it names. With continue it begins as
 // that of its first version.
 func TestWeightsWatchedAndKilled(t *testing.T) {
-	const rows, n, tokens = 60, 3, 48
+	const n, tokens = 3, 48
 	dir := t.TempDir()
 	base, err := filepath.Abs(filepath.Join("..", "..", "testdata", "models", "smollm2-like"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var input strings.Builder
 	random := rand.New(rand.NewPCG(5, 7))
-	for i := range rows {
-		prompt := make([]string, 1+random.IntN(40))
-		for k := range prompt {
-			prompt[k] = strconv.Itoa(random.IntN(250))
+	write := func(rows int) {
+		var input strings.Builder
+		for i := range rows {
+			prompt := make([]string, 1+random.IntN(40))
+			for k := range prompt {
+				prompt[k] = strconv.Itoa(random.IntN(250))
+			}
+			fmt.Fprintf(&input, "{\"id\":\"row-%d\",\"prompt_token_ids\":[%s]}\n", i, strings.Join(prompt, ","))
 		}
-		fmt.Fprintf(&input, "{\"id\":\"row-%d\",\"prompt_token_ids\":[%s]}\n", i, strings.Join(prompt, ","))
-	}
-	if err := os.WriteFile(filepath.Join(dir, "in.jsonl"), []byte(input.String()), 0o666); err != nil {
-		t.Fatal(err)
+		if err := os.WriteFile(filepath.Join(dir, "in.jsonl"), []byte(input.String()), 0o666); err != nil {
+			t.Fatal(err)
+		}
 	}
 	run := func(model, output string, more ...string) *exec.Cmd {
 		path, err := exec.LookPath("real-sample")
@@ -154,10 +156,23 @@ func TestWeightsWatchedAndKilled(t *testing.T) {
 		cmd.Dir = dir
 		return cmd
 	}
-	versions, schedules, most := []string{base}, 30, 4
+	versions, schedules, most, long := []string{base}, 30, 4, 4*time.Second
 	if testing.Short() {
-		schedules, most = 3, 1
+		schedules, most, long = 3, 1, 1500*time.Millisecond
 	}
+	// As many rows as keep this machine busy for long: otherwise the job ends before weights come.
+	rows := 100
+	for _, output := range []string{"compiles", "timed"} {
+		write(rows)
+		start := time.Now()
+		if out, err := run(base, output).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		if took := time.Since(start); output == "timed" {
+			rows = min(5000, 1+int(float64(rows)*long.Seconds()/took.Seconds()))
+		}
+	}
+	write(rows)
 	for i := range most {
 		to := filepath.Join(dir, "trained", fmt.Sprintf("step-%d", i+8)) // step-10 comes after step-9
 		if err := train(base, to, uint64(i), ""); err != nil {
@@ -176,6 +191,7 @@ func TestWeightsWatchedAndKilled(t *testing.T) {
 			want[key(r)] = r.Tokens
 		}
 	}
+	swapped, killed := 0, 0
 	for i := range schedules {
 		policy := []string{"finish", "restart", "continue"}[i%3]
 		place, output := fmt.Sprint("place-", i), fmt.Sprint("out-", i)
@@ -255,8 +271,12 @@ func TestWeightsWatchedAndKilled(t *testing.T) {
 		}
 		t.Logf("%s: %d versions generated %d completions, %d have several; %d published, %d kills", policy, len(used),
 			len(got), mixed, published, kills)
+		swapped, killed = swapped+len(used)-1, killed+kills
 		if t.Failed() {
 			t.Fatal(log)
 		}
+	}
+	if !testing.Short() && (swapped == 0 || killed == 0) {
+		t.Errorf("%d versions were taken and %d processes killed, so that nothing was tested", swapped, killed)
 	}
 }
