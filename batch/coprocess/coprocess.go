@@ -25,7 +25,6 @@ type Options struct {
 	Processes int           // how many run at once
 	Timeout   time.Duration // for an answer
 	MaxAnswer int           // bytes of an answer
-	Memory    int64         // bytes that a process may map; 0 is no limit
 	// Attempts is how many processes get a line until one answers: one that died may not be at fault.
 	Attempts int
 }
@@ -46,14 +45,6 @@ func New(o Options) *Pool {
 	return p
 }
 
-// Error is the failure of a process. Started reports whether it got the line.
-type Error struct {
-	What    string
-	Started bool
-}
-
-func (e *Error) Error() string { return e.What }
-
 // errDied reports that a process ended in place of an answer.
 var errDied = errors.New("ended without an answer")
 
@@ -69,7 +60,7 @@ func (p *Pool) Ask(ctx context.Context, line []byte) (answer []byte, err error) 
 	for attempt := 1; ; attempt++ {
 		if one == nil {
 			if one, err = p.start(); err != nil {
-				return nil, &Error{What: fmt.Sprintf("can't be started: %v", err)}
+				return nil, fmt.Errorf("can't be started: %w", err)
 			}
 		}
 		answer, err = one.ask(ctx, line, &p.options)
@@ -87,7 +78,7 @@ func (p *Pool) Ask(ctx context.Context, line []byte) (answer []byte, err error) 
 		if said != "" {
 			err = fmt.Errorf("%w: %s", err, said)
 		}
-		return nil, &Error{err.Error(), true}
+		return nil, err
 	}
 }
 
@@ -124,11 +115,7 @@ func (p *Pool) start() (*process, error) {
 		return nil, err
 	}
 	one := &process{in: in, out: out, answers: bufio.NewReader(out), ended: make(chan struct{})}
-	text := p.options.Command
-	if p.options.Memory > 0 {
-		text = fmt.Sprintf("ulimit -v %d && %s", p.options.Memory/1024, text)
-	}
-	one.command = exec.Command("/bin/sh", "-c", text)
+	one.command = exec.Command("/bin/sh", "-c", p.options.Command)
 	one.command.Stdin, one.command.Stdout, one.command.Stderr = childIn, childOut, &one.said
 	// A group of its own: Ctrl-C is for this process alone, and the whole group can be killed.
 	one.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

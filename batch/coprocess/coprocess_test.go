@@ -58,11 +58,10 @@ func TestFailures(t *testing.T) {
 			"wrote more than 1000 bytes without an end of line"},
 	} {
 		answer, err := pool(t, c.options).Ask(t.Context(), []byte("x"))
-		failed := (*Error)(nil)
 		if c.want == "" && err == nil && string(answer) == "x" {
 			continue
 		}
-		if !errors.As(err, &failed) || err.Error() != c.want || !failed.Started {
+		if err == nil || err.Error() != c.want {
 			t.Errorf("%s: %s, %v; want %s", c.options.Command, answer, err, c.want)
 		}
 	}
@@ -96,12 +95,5 @@ func TestCancelledQuestions(t *testing.T) {
 	}()
 	if _, err := p.Ask(ctx, []byte("x")); !errors.Is(err, context.Canceled) {
 		t.Error(err)
-	}
-}
-
-func TestMemoryIsLimited(t *testing.T) {
-	p := pool(t, Options{Command: "read x; ulimit -v", Memory: 512 << 20})
-	if answer, err := p.Ask(t.Context(), nil); err != nil || string(answer) != fmt.Sprint(512<<10) {
-		t.Errorf("%s, %v", answer, err)
 	}
 }

@@ -118,7 +118,7 @@ func rowsAt(ctx context.Context, reader *promptset.Reader, chosen []int64) iter.
 	}
 }
 
-// auditor compares completions that were generated again with those of an output.
+// auditor compares completions that were generated again with an output.
 type auditor struct {
 	Audited
 	excluded []string

@@ -20,7 +20,7 @@ type judging struct {
 // external reports whether verdicts cost so much that completions are kept while they wait for one.
 func (j *judging) external() bool { return j.settings.Command != "" }
 
-// judgeRow has the completions of a row judged that was begun: most of them at most, from generation first on.
+// judgeRow has the completions of a started row judged: at most most of them, from generation first on.
 func (c *collector) judgeRow(p *pendingRow, first, most int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -17,7 +17,7 @@ type judgedRow struct {
 	asked       map[int]bool        // generations that the engine was asked for and has not given
 	waiting     map[int]bool        // generations that wait for a verdict
 	kept        int                 // of known, those that the row has for sure
-	least       int                 // how many it needed at least when it was begun
+	least       int                 // how many it needed at least when it started
 	risk        float64             // how many of those ahead are expected to be in vain
 	nextRisk    float64             // the same of one more
 	ahead       int                 // how many more than the row needs at least may be asked for

@@ -137,7 +137,7 @@ func (u *Unit) step(ctx context.Context) (p *pendingRow, more bool, err error) {
 	return p, true, nil
 }
 
-// resume goes on with a row that was started: one whose parent has ended, or one whose verdicts ask for more
+// resume continues a row that was started: one whose parent has ended, or one whose verdicts ask for more
 // completions. If no others are left to start, it waits for one, until none can come any more.
 func (u *Unit) resume(ctx context.Context, othersLeft bool) (p *pendingRow, more bool, err error) {
 	if p := u.nextContinuation(ctx, !othersLeft); p != nil {
@@ -164,7 +164,7 @@ func (u *Unit) nextContinuation(ctx context.Context, patience bool) *pendingRow 
 	return p
 }
 
-// mayResume reports whether a row goes on, or none will any more. The collector's lock is held.
+// mayResume reports whether a row continues, or none will any more. The collector's lock is held.
 func (u *Unit) mayResume() bool {
 	if u.lineage != nil && u.lineage.Ready() || len(u.Out.waves.wanting) > 0 || u.Out.waves.mightWant() != nil {
 		return true

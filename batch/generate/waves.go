@@ -39,7 +39,7 @@ func (w *waves) begin(p *pendingRow) {
 	w.running[p] = struct{}{}
 }
 
-// end takes a row out that is finished, for whatever reason.
+// end takes a finished row out.
 func (w *waves) end(p *pendingRow) {
 	if _, judged := w.running[p]; !judged {
 		return

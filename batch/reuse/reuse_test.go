@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/quire/quire/batch/jobstate"
 	"github.com/quire/quire/data/parameter"
 	"github.com/quire/quire/data/promptset/completion"
 	"github.com/quire/quire/engine"
@@ -172,6 +173,22 @@ func TestContentDigest(t *testing.T) {
 		{PromptLogprobs: []float32{1}}} {
 		if digest(r) == digest(completion.Result{}) {
 			t.Errorf("%+v has the digest of nothing", r)
+		}
+	}
+}
+
+// Requests name adapters. Other contents under a name make other completions.
+func TestAdaptersAreInTheBasis(t *testing.T) {
+	basis := func(adapters map[string]any) Basis {
+		return BasisOf(&jobstate.Description{Settings: map[string]any{"adapters": adapters}})
+	}
+	first := basis(map[string]any{"a": "1", "b": "2"})
+	if again := basis(map[string]any{"b": "2", "a": "1"}); again != first {
+		t.Errorf("%+v, and in another order %+v", first, again)
+	}
+	for _, other := range []map[string]any{{"a": "1"}, {"a": "1", "b": "3"}, {"a": "2", "b": "1"}} {
+		if basis(other).digest() == first.digest() {
+			t.Errorf("the adapters %v have the digest of others", other)
 		}
 	}
 }
