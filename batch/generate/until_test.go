@@ -187,7 +187,7 @@ func runJudged(t testing.TB, rows, slots, until, most, processes int, token, tak
 }
 
 // With a verifier that takes 200 ms, slots are busy as long as there are rows to start, and little is generated in
-// vain, whatever the shape of the job. The clock is virtual: the figures are the same on each machine.
+// vain, in jobs of all shapes. The clock is virtual: the figures are the same on each machine.
 func TestVerdictsWhileOthersGenerate(t *testing.T) {
 	for _, c := range []struct {
 		name                             string
@@ -196,7 +196,7 @@ func TestVerdictsWhileOthersGenerate(t *testing.T) {
 		token                            time.Duration
 	}{
 		{"long completions", 800, 64, 4, 64, 16, 0.95, 0.15, 10 * time.Millisecond},
-		{"short completions", 800, 64, 4, 64, 160, 0.95, 0.15, time.Millisecond},
+		{"short completions", 800, 64, 4, 64, 160, 0.95, 0.015, time.Millisecond},
 		{"the first good one", 1500, 64, 1, 16, 160, 0.95, 0.15, time.Millisecond},
 		{"many slots", 1500, 256, 4, 64, 64, 0.9, 0.15, 10 * time.Millisecond},
 		{"fewer rows than slots", 30, 64, 4, 64, 16, 0.2, 0.15, 10 * time.Millisecond},
