@@ -23,6 +23,7 @@ import (
 	"github.com/quire/quire/batch/prepare"
 	"github.com/quire/quire/batch/process"
 	"github.com/quire/quire/batch/spec"
+	"github.com/quire/quire/batch/tools"
 	"github.com/quire/quire/data/promptset"
 	"github.com/quire/quire/data/promptset/completion"
 	"github.com/quire/quire/data/promptset/folder"
@@ -53,9 +54,10 @@ type Saved struct {
 	damage
 
 	Journal *journal.Journal
-	Entries []entry   // entries of the journal, by row and generation
-	Resumed bool      // an earlier process began the job
-	Parents io.Closer // rows that others continue; nil if there are none
+	Entries []entry    // entries of the journal, by row and generation
+	Resumed bool       // an earlier process began the job
+	Parents io.Closer  // rows that others continue; nil if there are none
+	Calls   *tools.Log // nil if completions call no tools
 
 	Observer *observe.Observer
 }
@@ -111,7 +113,7 @@ func (s *Saved) ClearJournals() error {
 		}
 	}
 	for _, dir := range dirs {
-		if err := errors.Join(journal.Clear(s.FS, dir), lineage.Clear(s.FS, dir)); err != nil {
+		if err := errors.Join(journal.Clear(s.FS, dir), lineage.Clear(s.FS, dir), tools.ClearLog(s.FS, dir)); err != nil {
 			return fmt.Errorf("cannot clear the journal: %w", err)
 		}
 	}
@@ -139,6 +141,12 @@ func (s *Saved) Open(w io.Writer) error {
 	}
 	for _, damage := range damages {
 		fmt.Fprintf(w, "warning: %s; the completions in them are generated again\n", damage)
+	}
+	if s.Job.Tools.Used() {
+		s.Calls, err = tools.OpenLog(s.FS, s.State.Dir(), s.State.Key(), s.Process.Timing.Journal, w)
+		if err != nil {
+			return err
+		}
 	}
 	// Drawn twice, a completion is the same, but a later record may have its verdict.
 	slices.Reverse(s.Entries)
@@ -219,7 +227,7 @@ func (s *Saved) NewWriter(schema *promptset.Schema, text promptset.TokenText, n 
 		Published: func(part int, next int64) error {
 			defer published()
 			n.Published(part)
-			return s.Journal.Drop(next)
+			return errors.Join(s.Journal.Drop(next), s.Calls.Drop(next))
 		},
 	})
 }
@@ -233,7 +241,7 @@ func (s *Saved) Close() error {
 	if s.Parents != nil {
 		err = errors.Join(err, s.Parents.Close())
 	}
-	return errors.Join(err, s.State.Close())
+	return errors.Join(err, s.Calls.Close(), s.State.Close())
 }
 
 // rows returns how many rows the journal has completions of, and how many those are.

@@ -30,8 +30,8 @@ type Column struct {
 	// AskedBy holds.
 	Parameter string
 	AskedBy   func(*parameter.Set) bool
-	// Judged reports whether the column exists if and only if the job judges completions.
-	Judged bool
+	// ByJob is what a job does if and only if its output has the column; "" for columns that may be named.
+	ByJob string
 
 	form form
 	// pointer returns a pointer to the row's value, of the form's type. The writer reads the value through it, and the
@@ -152,7 +152,7 @@ var columns = slices.Concat([]Column{
 		null: func(o *Row) bool { return o.WeightsStarts == nil }},
 	{Name: "weights_version", Doc: "version of the weights that generated the first token", OnRequest: true,
 		form: textForm, pointer: firstVersion, null: func(o *Row) bool { return o.WeightsVersions == nil }},
-}, judgedColumns)
+}, judgedColumns, conversationColumns)
 
 // firstVersion is where a row has the version of the weights of its first token.
 func firstVersion(o *Row) any {

@@ -28,7 +28,7 @@ var extras = append([]extra{
 	{tag: 12, has: func(r *Result) bool { return r.Truncated },
 		append: func(b []byte, _ *Result) []byte { return b },
 		read:   func(_ *resultDecoder, r *Result) { r.Truncated = true }},
-}, append(measureExtras(), weightsExtra, verdictExtra)...)
+}, append(measureExtras(), weightsExtra, verdictExtra, messagesExtra, maskExtra, turnsExtra)...)
 
 // weightsExtra has the versions of the weights, each after its first token.
 var weightsExtra = extra{tag: 14, has: func(r *Result) bool { return r.WeightsVersions != nil },
