@@ -89,6 +89,9 @@ func (t *Tools) Open(b *ask.Builder, row *promptset.Row, generation int, first *
 
 func (c *Conversation) last() *turn { return &c.turns[len(c.turns)-1] }
 
+// Generation is the number of the completion among the row's.
+func (c *Conversation) Generation() int { return c.generation }
+
 // IsNew reports whether the model had no turn yet.
 func (c *Conversation) IsNew() bool { return len(c.turns) == 0 }
 

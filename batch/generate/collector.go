@@ -153,11 +153,8 @@ func (c *collector) reach(p *pendingRow) bool {
 // mayBegin reports whether another row may be started. The caller holds the lock.
 func (c *collector) mayBegin() bool {
 	rows, busy := len(c.running)+c.waiting, len(c.running)-c.idle
-	switch { // rows that wait for verdicts or tools leave slots to others
-	case c.judging != nil:
-		busy = c.waves.asked
-	case c.conversing != nil:
-		busy = c.turns.asked
+	if c.judging != nil || c.conversing != nil { // rows that wait for verdicts or tools leave slots to others
+		busy = c.waves.asked + c.turns.asked
 	}
 	if c.window > 0 && c.lineage == nil && rows >= c.window && busy >= c.enough {
 		return false
@@ -205,7 +202,7 @@ func (c *collector) add(p *pendingRow, done *engine.Completion) error {
 	case p.judged != nil:
 		return c.addJudged(p, &r, done)
 	case p.dialogs != nil:
-		return c.addTurn(p, &r, done)
+		return p.dialogs.add(&r, done)
 	}
 	if p.ended || done.Err != nil {
 		waiting := c.repeats.drop(p, done)

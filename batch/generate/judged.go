@@ -147,8 +147,8 @@ func (c *collector) advance(p *pendingRow) error {
 	return c.finish(p)
 }
 
-// wantsMore returns a row that was started and wants more completions or turns, nil if there is none now. With nothing else to
-// start, it may be one that only might need them. later reports whether rows may want more, now or later.
+// wantsMore returns a row that was started and wants more completions or turns, nil if there is none now. With nothing
+// else to start, it may be one that only might need them. later reports whether rows may want more, now or later.
 func (c *collector) wantsMore(othersLeft bool) (p *pendingRow, later bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

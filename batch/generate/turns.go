@@ -44,35 +44,47 @@ const (
 	turnsEnded                // the completion is whole
 )
 
+// dialogs are the completions of a row that may call tools, by generation.
+type dialogs struct {
+	c   *collector
+	p   *pendingRow
+	all map[int]*dialog
+}
+
+// inOrder returns the completions in order of generation.
+func (s *dialogs) inOrder() (all []*dialog) {
+	for _, g := range slices.Sorted(maps.Keys(s.all)) {
+		all = append(all, s.all[g])
+	}
+	return all
+}
+
 // converse takes up the completions that a row lacks. Calls that an earlier process left without an answer are made.
 func (u *Unit) converse(p *pendingRow) error {
-	again := u.retriesErrors()
-	dialogs := map[int]*dialog{}
+	c, s := u.Out, &dialogs{u.Out, p, map[int]*dialog{}}
 	for _, request := range p.requests {
 		for g := request.FirstGeneration; g < request.FirstGeneration+request.N; g++ {
 			if p.has(g) {
 				continue
 			}
-			c, err := u.Out.conversing.Open(u.builder, p.row, g, request, again)
+			d, err := c.conversing.Open(u.builder, p.row, g, request, u.retriesErrors())
 			if err != nil {
-				return u.Out.fail(p, err)
+				return c.fail(p, err)
 			}
-			dialogs[g] = &dialog{Conversation: c}
+			s.all[g] = &dialog{Conversation: d}
 		}
 	}
-	c := u.Out
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	p.dialogs = dialogs
+	p.dialogs = s
 	c.turns.rows++
-	for _, g := range slices.Sorted(maps.Keys(dialogs)) {
-		d := dialogs[g]
-		if err := d.Err(); err != nil {
-			if err := c.endDialog(p, d, d.Result(err), err); err != nil {
+	for _, d := range s.inOrder() {
+		if failure := d.Err(); failure != nil {
+			if err := s.end(d, d.Result(failure), failure); err != nil {
 				return err
 			}
 		} else if d.Calls() {
-			c.call(p, d)
+			s.call(d)
 		}
 	}
 	return nil
@@ -87,107 +99,104 @@ func (u *Unit) turnRequests(p *pendingRow) (all []*engine.Request) {
 		return nil
 	}
 	var first []int
-	for _, g := range slices.Sorted(maps.Keys(p.dialogs)) {
-		d := p.dialogs[g]
+	for _, d := range p.dialogs.inOrder() {
 		if d.turn != turnWanted {
 			continue
 		}
+		if d.IsNew() {
+			first = append(first, d.Generation())
+		} else if request, err := d.Next(u.builder, p.requestOf(d.Generation())); err == nil {
+			all = append(all, request)
+		} else if p.dialogs.end(d, d.Result(err), err) != nil {
+			return nil
+		} else {
+			continue
+		}
 		d.turn = turnAsked
-		if c.turns.asked++; d.IsNew() {
-			first = append(first, g)
-			continue
-		}
-		request, err := d.Next(u.builder, p.requestOf(g))
-		if err != nil {
-			c.turns.asked--
-			if c.endDialog(p, d, d.Result(err), err) != nil {
-				return nil
-			}
-			continue
-		}
-		all = append(all, request)
+		c.turns.asked++
 	}
 	return append(requestsOf(p.requests, first), all...)
 }
 
-// addTurn adds a turn to the completion that it belongs to, and has the tools called that the turn calls. The caller
-// holds the lock.
-func (c *collector) addTurn(p *pendingRow, r *completion.Result, done *engine.Completion) error {
-	d, refused := p.dialogs[done.Generation], ask.Refused(done.Err)
+// add adds a turn to the completion that it belongs to, and has the tools called that the turn calls. The caller holds
+// the collector's lock.
+func (s *dialogs) add(r *completion.Result, done *engine.Completion) error {
+	c, d, refused := s.c, s.all[done.Generation], ask.Refused(done.Err)
 	if c.turns.asked--; refused {
 		c.turns.asked -= done.Request.N - 1
 	}
-	if p.ended || c.err != nil {
+	if s.p.ended || c.err != nil {
 		return unlessEnded(c.err)
 	}
 	switch {
 	case done.Err != nil && d.IsNew():
 		d.turn = turnsEnded
-		_, err := c.put(p, r, done.Request, done.Err, reuse.Generated)
+		_, err := c.put(s.p, r, done.Request, done.Err, reuse.Generated)
 		return err
 	case errors.Is(done.Err, engine.ErrPromptTooLong):
-		return c.endDialog(p, d, d.Full(), nil)
+		return s.end(d, d.Full(), nil)
 	case done.Err != nil:
-		return c.endDialog(p, d, d.Result(done.Err), done.Err)
+		return s.end(d, d.Result(done.Err), done.Err)
 	}
 	more, err := d.Take(r, done.Request.Tokens)
 	switch {
 	case err != nil:
-		return c.giveUp(err)
+		return s.giveUp(err)
 	case !more:
-		return c.endDialog(p, d, d.Result(nil), nil)
+		return s.end(d, d.Result(nil), nil)
 	}
-	c.call(p, d)
+	s.call(d)
 	return nil
 }
 
-// giveUp lets nothing be written any more, because of an error of the log. The caller holds the lock.
-func (c *collector) giveUp(err error) error {
-	c.err = err
-	c.room.Broadcast()
+// giveUp lets nothing be written any more, because of an error of the log. The caller holds the collector's lock.
+func (s *dialogs) giveUp(err error) error {
+	s.c.err = err
+	s.c.room.Broadcast()
 	return err
 }
 
-// call has tools answer the last turn of a completion. The caller holds the lock.
-func (c *collector) call(p *pendingRow, d *dialog) {
+// call has tools answer the last turn of a completion. The caller holds the collector's lock.
+func (s *dialogs) call(d *dialog) {
 	d.turn = turnOfTools
-	d.Call(func(number int, a tools.Answer, err error) { c.conversing.told(c.answer(p, d, number, a, err)) })
+	d.Call(func(number int, a tools.Answer, err error) { s.c.conversing.told(s.answer(d, number, a, err)) })
 }
 
 // answer takes what a tool answered, or why the completion ends. The error is the writer's, the journal's or the log's.
-func (c *collector) answer(p *pendingRow, d *dialog, number int, a tools.Answer, failure error) error {
+func (s *dialogs) answer(d *dialog, number int, a tools.Answer, failure error) error {
+	c := s.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if p.ended || c.err != nil || d.turn != turnOfTools {
+	if s.p.ended || c.err != nil || d.turn != turnOfTools {
 		return unlessEnded(c.err)
 	}
 	if own := (*tools.CallError)(nil); errors.As(failure, &own) {
 		if err := d.Fail(); err != nil {
-			return c.giveUp(err)
+			return s.giveUp(err)
 		}
-		return c.endDialog(p, d, d.Result(failure), failure)
+		return s.end(d, d.Result(failure), failure)
 	} else if failure != nil {
-		return c.giveUp(failure)
+		return s.giveUp(failure)
 	}
 	if !d.Answer(number, a) {
 		return nil
 	}
 	d.turn = turnWanted
-	if !slices.Contains(c.turns.ready, p) {
-		c.turns.ready = append(c.turns.ready, p)
+	if !slices.Contains(c.turns.ready, s.p) {
+		c.turns.ready = append(c.turns.ready, s.p)
 	}
 	c.room.Broadcast()
 	return nil
 }
 
-// endDialog takes a completion that is whole, or has an error. The caller holds the lock.
-func (c *collector) endDialog(p *pendingRow, d *dialog, r completion.Result, failure error) error {
+// end takes a completion that is whole, or has an error. The caller holds the collector's lock.
+func (s *dialogs) end(d *dialog, r completion.Result, failure error) error {
 	d.turn = turnsEnded
-	if p.failed == nil {
-		p.failed = failure
+	if s.p.failed == nil {
+		s.p.failed = failure
 	}
-	defer c.room.Broadcast()
-	_, err := c.put(p, &r, p.requestOf(r.Generation), nil, reuse.Generated)
+	defer s.c.room.Broadcast()
+	_, err := s.c.put(s.p, &r, s.p.requestOf(r.Generation), nil, reuse.Generated)
 	return err
 }
 
@@ -213,7 +222,10 @@ func (t *turns) end(p *pendingRow) {
 func (t *turns) askAgain(running map[*pendingRow]struct{}) {
 	t.asked, t.ready = 0, nil
 	for p := range running {
-		for _, d := range p.dialogs {
+		if p.dialogs == nil {
+			continue
+		}
+		for _, d := range p.dialogs.all {
 			if d.turn == turnAsked {
 				d.turn = turnWanted
 			}
@@ -223,7 +235,7 @@ func (t *turns) askAgain(running map[*pendingRow]struct{}) {
 
 // converseUnit returns how a unit's completions call tools, nil if they do not. ctx is what a report to the unit's
 // listener may take.
-func (g *Generator) converseUnit(ctx context.Context, u *Unit, log *tools.Log, replies *replySplitter) (*conversing,
+func converseUnit(ctx context.Context, g *Generator, u *Unit, log *tools.Log, replies *replySplitter) (*conversing,
 	error) {
 	settings := &g.Job.Tools
 	if !settings.Used() {

@@ -79,7 +79,7 @@ func (g *Generator) OpenUnit(ctx context.Context, saved *resume.Saved, opened fu
 	if how.judging, err = g.judgeUnit(ctx, u); err != nil {
 		return nil, err
 	}
-	if how.conversing, err = g.converseUnit(ctx, u, saved.Calls, how.replies); err != nil {
+	if how.conversing, err = converseUnit(ctx, g, u, saved.Calls, how.replies); err != nil {
 		return nil, err
 	}
 	u.Out = newCollector(u.Writer, saved.Journal, how)
@@ -122,9 +122,9 @@ func (u *Unit) requestsOf(p *pendingRow) []*engine.Request {
 	return u.Out.requests(p)
 }
 
-// step starts one row: the continuation of a row that has ended, the next row, or more completions or turns of a row that
-// was started. It returns the row if completions of it are to be generated now. An error means that nothing more can be
-// started.
+// step starts one row: the continuation of a row that has ended, the next row, or more completions or turns of a row
+// that was started. It returns the row if completions of it are to be generated now. An error means that nothing more
+// can be started.
 func (u *Unit) step(ctx context.Context) (p *pendingRow, more bool, err error) {
 	if p, more, err = u.resume(ctx, true); more {
 		return p, more, err

@@ -53,11 +53,9 @@ type Saved struct {
 
 	damage
 
-	Journal *journal.Journal
-	Entries []entry    // entries of the journal, by row and generation
-	Resumed bool       // an earlier process began the job
-	Parents io.Closer  // rows that others continue; nil if there are none
-	Calls   *tools.Log // nil if completions call no tools
+	records
+	Entries []entry // entries of the journal, by row and generation
+	Resumed bool    // an earlier process began the job
 
 	Observer *observe.Observer
 }
@@ -76,6 +74,13 @@ type change struct {
 	dropsJournal bool                  // the changed job can't use the journal
 	// stale holds the notes of the missing parts that are published as they were before a change.
 	stale map[int]folder.PartSummary
+}
+
+// records are what the job's processes keep, beside the parts, of what is not published.
+type records struct {
+	Journal *journal.Journal
+	Parents io.Closer  // rows that others continue; nil if there are none
+	Calls   *tools.Log // nil if completions call no tools
 }
 
 // damage is what was found damaged in the folder, and is written again.
@@ -113,7 +118,8 @@ func (s *Saved) ClearJournals() error {
 		}
 	}
 	for _, dir := range dirs {
-		if err := errors.Join(journal.Clear(s.FS, dir), lineage.Clear(s.FS, dir), tools.ClearLog(s.FS, dir)); err != nil {
+		err := errors.Join(journal.Clear(s.FS, dir), lineage.Clear(s.FS, dir), tools.ClearLog(s.FS, dir))
+		if err != nil {
 			return fmt.Errorf("cannot clear the journal: %w", err)
 		}
 	}

@@ -107,11 +107,11 @@ func (s *Spec) checkTools() error {
 	case s.ToolCallParser == reply.None:
 		return Invalid("tool-call-parser", "is none, and completions are to call tools: leave it out")
 	case s.Watch != "":
-		return Invalid("watch", "may not come with `tools-from` and `tool-command`: the turns of a completion are of one "+
-			"version of the weights")
+		return Invalid("watch", "may not come with `tools-from` and `tool-command`: the turns of a completion are of "+
+			"one version of the weights")
 	case s.Accept.Judges():
-		return Invalid("tools-from", "and `tool-command` may not come with verdicts: completions that call tools are not "+
-			"judged")
+		return Invalid("tools-from", "and `tool-command` may not come with verdicts: completions that call tools are "+
+			"not judged")
 	}
 	registry, err := tools.ParseRegistry(s.Tools.Registry)
 	if err == nil && s.Sampling.Tools == "" {

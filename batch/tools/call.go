@@ -83,7 +83,8 @@ func (e *CallError) Unwrap() error { return e.error }
 
 // interrupted is the error of a call that was under way when a process died, and may not be made again.
 func interrupted(name string) error {
-	return &CallError{setting.Errorf("a call of the tool %s was under way when the job was interrupted, and is not made "+
-		"again, since the tool is not declared idempotent: see what the call did; `retry-errors` starts the row over",
+	return &CallError{setting.Errorf("a call of the tool %s was under way when the job was interrupted, and is not "+
+		"made again, since the tool is not declared idempotent: see what the call did; `retry-errors` starts the row "+
+		"over",
 		visible.Quoted(name))}
 }

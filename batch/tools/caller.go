@@ -62,8 +62,9 @@ func serve(t *Tool) *served {
 }
 
 // Submit has a call made, and tells its answer: once, from another goroutine. With an error there is none, and the
-// completion ends: by a [CallError] if tools of this job may not fail, or if the call was interrupted and may not be made again,
-// else because the log can't be written. Nothing is told of calls that a closed Caller has not started, nor of those that it ended.
+// completion ends: by a [CallError] if tools of this job may not fail, or if the call was interrupted and may not be
+// made again, else because the log can't be written. Nothing is told of calls that a closed Caller has not started, nor
+// of those that it ended.
 //
 // The log has the call before it is made, and its answer before it is told.
 func (c *Caller) Submit(log *Log, call Call, state State, tell func(Answer, error)) {

@@ -38,7 +38,8 @@ func (f fakeModels) OpenSession(_ context.Context, o *spec.Job, _ *process.Proce
 	if opened := os.Getenv("QUIRE_FAKE_OPENED"); opened != "" { // a file that says that a model was loaded
 		_ = os.WriteFile(opened, nil, 0o666)
 	}
-	e := &fakeEngine{maxSeqs: 4, longest: fakeLen, patience: 100 * time.Millisecond, count: os.Getenv("QUIRE_FAKE_COUNT")}
+	e := &fakeEngine{maxSeqs: 4, longest: fakeLen,
+		patience: 100 * time.Millisecond, count: os.Getenv("QUIRE_FAKE_COUNT")}
 	e.delay, _ = time.ParseDuration(os.Getenv("QUIRE_FAKE_DELAY"))
 	e.stall, _ = time.ParseDuration(os.Getenv("QUIRE_FAKE_STALL"))
 	e.deadly, e.held = os.Getenv("QUIRE_FAKE_DEADLY"), os.Getenv("QUIRE_FAKE_HELD")

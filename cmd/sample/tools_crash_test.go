@@ -91,7 +91,8 @@ func (j *crashJob) rowsOf(t *testing.T, output string) (lines map[string]string,
 }
 
 // run runs the job, and kills it when stop says so. It returns whether the job ended first.
-func (j *crashJob) runTools(t *testing.T, output, asked string, stop func(since time.Duration) bool, extra ...string) bool {
+func (j *crashJob) runTools(t *testing.T, output, asked string, stop func(since time.Duration) bool,
+	extra ...string) bool {
 	t.Helper()
 	cmd := j.command(t, output, 0)
 	cmd.Args = append(cmd.Args, extra...)

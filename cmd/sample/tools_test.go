@@ -74,7 +74,8 @@ func talk(t *testing.T, dir, input, output string, extra ...string) (rows []talk
 		t.Fatal(err)
 	}
 	cmd := exec.Command(path, append([]string{"run", "-m", "model", "-i", input, "-o", output, "--format", "jsonl",
-		"--chat-template", "template.jinja", "--tools", "tools.json", "--columns", "prompt_token_ids", "--temperature", "1",
+		"--chat-template", "template.jinja", "--tools", "tools.json", "--columns", "prompt_token_ids",
+		"--temperature", "1",
 		"--regex", `<tool_call>\n\{"name": "f", "arguments": \{"x": 1\}\}\n</tool_call>|<tool_call>\n\{"name": "g", ` +
 			`"arguments": \{\}\}\n</tool_call><tool_call>\n\{"name": "f", "arguments": \{\}\}\n</tool_call>|done`,
 		"--max-tokens", "200", "--max-model-len", "1500", "--progress", "none"}, extra...)...)
@@ -149,7 +150,8 @@ done`,
 			most = max(most, row.Turns)
 			var list string
 			var messages []map[string]any
-			if err := errors.Join(json.Unmarshal(row.Messages, &list), json.Unmarshal([]byte(list), &messages)); err != nil {
+			err := errors.Join(json.Unmarshal(row.Messages, &list), json.Unmarshal([]byte(list), &messages))
+			if err != nil {
 				t.Fatal(err)
 			}
 			writeTurns(&hand, &row, messages)

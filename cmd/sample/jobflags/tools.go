@@ -13,11 +13,11 @@ import (
 // toolFlags defines the flags for tools that completions call.
 func toolFlags(s *pflag.FlagSet, t *tools.Settings) {
 	s.Var(&jsonValue{&t.Registry, parameter.Object}, "tools-from",
-		"`FILE` tools that completions may call: JSON that gives each a command or a URL on this machine, limits, and its "+
-			"definition for the chat template")
+		"`FILE` tools that completions may call: JSON that gives each a command or a URL on this machine, limits, and "+
+			"its definition for the chat template")
 	s.StringVar(&t.Command, "tool-command", "",
-		"`COMMAND` have this shell command answer the calls of all tools that --tools-from lacks: it gets a line of JSON "+
-			"for each call, and answers with one")
+		"`COMMAND` have this shell command answer the calls of all tools that --tools-from lacks: it gets a line of "+
+			"JSON for each call, and answers with one")
 	s.IntVar(&t.MaxTurns, "max-turns", 0, fmt.Sprintf(
 		"`COUNT` turns that the model has at most, with the results of its calls between them (default %d)",
 		tools.DefaultMaxTurns))

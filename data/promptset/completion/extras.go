@@ -52,6 +52,19 @@ var weightsExtra = extra{tag: 14, has: func(r *Result) bool { return r.WeightsVe
 		}
 	}}
 
+// Extras of a [Conversation].
+var (
+	messagesExtra = textExtra(30, func(r *Result) *string { return &r.Messages })
+	maskExtra     = listExtra(31, func(r *Result) *[]int32 { return &r.Mask }, idItem)
+	turnsExtra    = extra{tag: 32, has: func(r *Result) bool { return r.Turns != 0 },
+		append: func(b []byte, r *Result) []byte { return binary.AppendVarint(b, int64(r.Turns)) },
+		read: func(d *resultDecoder, r *Result) {
+			if r.Turns = d.integer(); r.Turns == 0 { // has no such extra
+				d.fail()
+			}
+		}}
+)
+
 func measureExtras() (all []extra) {
 	for m := range measures {
 		all = append(all, listExtra(measures[m].tag, func(r *Result) *[]float32 { return &r.Measures[m] }, floatItem))
