@@ -67,12 +67,15 @@ func contentOf(answer []byte) (string, error) {
 	return text, nil
 }
 
+// failed begins the answer of a tool that failed.
+const failed = "Error: "
+
 // failure is the answer of a tool that failed.
-func failure(err error) Answer { return Answer{"Error: the tool " + visible.Line(err.Error()), true} }
+func failure(err error) Answer { return Answer{failed + "the tool " + visible.Line(err.Error()), true} }
 
 // unknown is the answer to a call of a tool that there is not.
 func unknown(name string, names []string) Answer {
-	return Answer{fmt.Sprintf("Error: there is no tool %s; the tools are %s", visible.Quoted(visible.Cut(name)),
+	return Answer{fmt.Sprintf(failed+"there is no tool %s; the tools are %s", visible.Quoted(visible.Cut(name)),
 		strings.Join(names, ", ")), true}
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/quire/quire/internal/visible"
@@ -135,7 +136,8 @@ func (c *Caller) ask(t *served, call *Call) (Answer, error) {
 // Judge makes an error of the answer of a tool that failed, if the job's settings say so.
 func (c *Caller) Judge(call *Call, a Answer) (Answer, error) {
 	if a.Failed && c.settings.Failures == FailuresOfRow {
-		return Answer{}, &CallError{fmt.Errorf("the tool %s failed: %s", visible.Quoted(call.Name), a.Content)}
+		return Answer{}, &CallError{fmt.Errorf("the call of %s: %s", visible.Quoted(call.Name),
+			strings.TrimPrefix(a.Content, failed))}
 	}
 	return a, nil
 }

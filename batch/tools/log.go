@@ -129,11 +129,11 @@ func (l *Log) started(c *Call, durable bool) error {
 
 // finished keeps the answer to a call.
 func (l *Log) finished(c *Call, a *Answer) error {
-	failed := byte(0)
+	how := byte(0)
 	if a.Failed {
-		failed = 1
+		how = 1
 	}
-	return l.put(c.Place, finishedRecord, append([]byte{failed}, a.Content...)...)
+	return l.put(c.Place, finishedRecord, append([]byte{how}, a.Content...)...)
 }
 
 // Turn is a turn that calls tools, with what became of its calls. Calls without an entry were not made.
