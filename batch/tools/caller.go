@@ -29,7 +29,7 @@ type Caller struct {
 // served is a tool with what answers its calls.
 type served struct {
 	*Tool
-	answering
+	Answerer
 	turns chan struct{} // has room for as many calls as are made at once
 }
 
@@ -42,24 +42,27 @@ func NewCaller(s *Settings) (*Caller, error) {
 	c := &Caller{settings: *s, tools: map[string]*served{}, names: slices.Sorted(maps.Keys(registry))}
 	c.closing, c.close = context.WithCancel(context.Background())
 	for name, t := range registry {
-		c.tools[name] = serve(t)
+		c.Serve(name, t, answererOf(t))
 	}
 	if s.Command != "" {
 		t := &Tool{Command: s.Command, Parallel: s.Processes, Timeout: Duration(s.Timeout)}
 		t.limit()
-		c.others = serve(t)
+		c.others = &served{t, answererOf(t), make(chan struct{}, t.Parallel)}
 	}
 	return c, nil
 }
 
-func serve(t *Tool) *served {
-	s := &served{Tool: t, turns: make(chan struct{}, t.Parallel)}
+// Serve has the calls of a tool answered. It comes before the first call.
+func (c *Caller) Serve(name string, t *Tool, by Answerer) {
+	t.limit()
+	c.tools[name] = &served{t, by, make(chan struct{}, t.Parallel)}
+}
+
+func answererOf(t *Tool) Answerer {
 	if t.URL != "" {
-		s.answering = newEndpoint(t)
-	} else {
-		s.answering = newCommand(t)
+		return newEndpoint(t)
 	}
-	return s
+	return newCommand(t)
 }
 
 // Submit has a call made, and tells its answer: once, from another goroutine. With an error there is none, and the

@@ -222,13 +222,11 @@ func (f *fakeTool) Close() error { return nil }
 // callerOf has one tool, f.
 func callerOf(t *testing.T, f *fakeTool, tool *Tool) *Caller {
 	t.Helper()
-	tool.Command = "x"
-	tool.limit()
 	c, err := NewCaller(&Settings{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.tools["f"] = &served{tool, f, make(chan struct{}, tool.Parallel)}
+	c.Serve("f", tool, f)
 	return c
 }
 
