@@ -10,6 +10,7 @@ import (
 
 	"github.com/quire/quire/batch/ask"
 	"github.com/quire/quire/batch/lineage"
+	"github.com/quire/quire/batch/spec"
 	"github.com/quire/quire/batch/tools"
 	"github.com/quire/quire/data/parameter"
 	"github.com/quire/quire/data/promptset"
@@ -199,9 +200,21 @@ func (t *turn) results() (all []promptset.Message) {
 	return all
 }
 
-// ErrNoForm reports that calls can't be found in completions.
-var ErrNoForm = setting.Errorf("completions are to call tools, and the chat template has no form of tool calls that " +
+// errNoForm reports that calls can't be found in completions.
+var errNoForm = setting.Errorf("completions are to call tools, and the chat template has no form of tool calls that " +
 	"Quire knows: name one by `tool-call-parser`")
+
+// Check returns why completions of a job can't call tools, if they are to: their form must be known.
+func Check(j *spec.Job, template string) error {
+	if !j.Tools.Used() {
+		return nil
+	}
+	forms, err := reply.New(j.ReasoningParser, j.ToolCallParser, template)
+	if err == nil && !forms.HasCalls() {
+		err = errNoForm
+	}
+	return err
+}
 
 // CheckRow returns why a row can't call tools.
 func CheckRow(row *promptset.Row) error {

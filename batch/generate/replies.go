@@ -50,8 +50,8 @@ func newReplySplitter(p *process.Process, j *spec.Job, s *process.Session, input
 	if err != nil {
 		return nil, err
 	}
-	if j.Tools.Used() && !forms.HasCalls() {
-		return nil, conversation.ErrNoForm
+	if err := conversation.Check(j, s.Template); err != nil {
+		return nil, err
 	}
 	forms.KeepReasoning = !hasReasoning && !answers
 	if hasReasoning && !forms.HasReasoning() && reasoning == reply.Auto {

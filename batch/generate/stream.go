@@ -168,7 +168,7 @@ func (g *Generator) beginStream(ctx context.Context, in *streamed) (*Unit, *prom
 	if how.judging, err = g.judgeUnit(ctx, u); err != nil {
 		return nil, nil, err
 	}
-	if how.conversing, err = converseUnit(ctx, g, u, nil, how.replies); err != nil {
+	if how.conversing, err = converseUnit(ctx, g, u, nil); err != nil {
 		return nil, nil, err
 	}
 	u.Out = newCollector(writer, discardJournal{}, how)

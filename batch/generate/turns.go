@@ -235,14 +235,10 @@ func (t *turns) askAgain(running map[*pendingRow]struct{}) {
 
 // converseUnit returns how a unit's completions call tools, nil if they do not. ctx is what a report to the unit's
 // listener may take.
-func converseUnit(ctx context.Context, g *Generator, u *Unit, log *tools.Log, replies *replySplitter) (*conversing,
-	error) {
+func converseUnit(ctx context.Context, g *Generator, u *Unit, log *tools.Log) (*conversing, error) {
 	settings := &g.Job.Tools
 	if !settings.Used() {
 		return nil, nil
-	}
-	if replies == nil {
-		return nil, conversation.ErrNoForm
 	}
 	if g.caller == nil {
 		caller, err := tools.NewCaller(settings)

@@ -81,7 +81,7 @@ func talkingRun(t testing.TB, rows, slots int, token, takes time.Duration) (busy
 	if how.replies, err = newReplySplitter(p, job, session, nil); err != nil {
 		t.Fatal(err)
 	}
-	if how.conversing, err = converseUnit(t.Context(), g, u, nil, how.replies); err != nil {
+	if how.conversing, err = converseUnit(t.Context(), g, u, nil); err != nil {
 		t.Fatal(err)
 	}
 	u.Out = newCollector(written, &notes{}, how)

@@ -79,7 +79,7 @@ func (g *Generator) OpenUnit(ctx context.Context, saved *resume.Saved, opened fu
 	if how.judging, err = g.judgeUnit(ctx, u); err != nil {
 		return nil, err
 	}
-	if how.conversing, err = converseUnit(ctx, g, u, saved.Calls, how.replies); err != nil {
+	if how.conversing, err = converseUnit(ctx, g, u, saved.Calls); err != nil {
 		return nil, err
 	}
 	u.Out = newCollector(u.Writer, saved.Journal, how)

@@ -68,7 +68,7 @@ var errLate = errors.New("the time is over")
 func (e *endpoint) answer(r *http.Response, body []byte) ([]byte, error) {
 	switch {
 	case r.StatusCode/100 != 2:
-		return nil, fmt.Errorf("answered with status %d: %s", r.StatusCode, 
+		return nil, fmt.Errorf("answered with status %d: %s", r.StatusCode,
 			visible.Cut(strings.Join(strings.Fields(string(body)), " ")))
 	case len(body) > int(e.tool.MaxOutput):
 		return nil, fmt.Errorf("wrote more than %d bytes", e.tool.MaxOutput)

@@ -56,7 +56,7 @@ func (s *Settings) Identity() *Settings {
 	own := *s
 	own.Processes, own.Timeout = 0, 0
 	own.MaxTurns, own.Failures = s.Turns(), cmp.Or(s.Failures, FailuresToModel)
-	if r, err := ParseRegistry(s.Registry); err == nil {
+	if r, err := ParseRegistry(s.Registry); err == nil && len(r) > 0 {
 		own.Registry = r.identity()
 	}
 	return &own
