@@ -137,7 +137,8 @@ func Run(ctx context.Context, p *process.Process, opened *prepare.Opened, tokens
 	if err := conversation.Check(j, s.Template); err != nil {
 		return nil, err
 	}
-	c := &rowsCheck{report: report, tools: j.Tools, kinds: map[string]*KindOfErrors{}, seen: like.seen(), check: s.Check,
+	c := &rowsCheck{report: report, tools: j.Tools, kinds: map[string]*KindOfErrors{}, seen: like.seen(),
+		check: s.Check,
 		builder: process.NewBuilder(j, s)}
 	if c.lineage, err = opened.Lineage(ctx); err != nil {
 		return nil, err

@@ -108,9 +108,9 @@ func talkingRun(t testing.TB, rows, slots int, token, takes time.Duration) (busy
 	return device.busy.Seconds() / (took.Seconds() * float64(slots)), took
 }
 
-// While tools run, other rows have the slots: with a tool that takes 2 s, turns of 1.4 s or of 0.14 s, and conversations
-// of three turns on average, slots are busy for more than 95 % of the time. The clock is virtual: the figures are the
-// same on each machine.
+// While tools run, other rows have the slots: with a tool that takes 2 s, turns of 1.4 s or of 0.14 s, and three turns
+// on average, slots are busy for more than 95 % of the time. The clock is virtual: the figures are the same on each
+// machine.
 func TestToolsWhileOthersGenerate(t *testing.T) {
 	for _, c := range []struct {
 		name        string

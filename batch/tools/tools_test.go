@@ -262,8 +262,8 @@ func TestClosedCallers(t *testing.T) {
 				finished, underWay = 3, 3
 			}
 			if f.most != 3 || len(all.answers) != finished || len(f.made) != 6 {
-				t.Errorf("idempotent %v: %d calls at once, %d answers of %d calls", idempotent, f.most, len(all.answers),
-					len(f.made))
+				t.Errorf("idempotent %v: %d calls at once, %d answers of %d calls", idempotent, f.most,
+					len(all.answers), len(f.made))
 			}
 			h, err := openLog(t, files).HistoryOf(7, 0)
 			if err != nil || len(h.Turns) != 1 {
