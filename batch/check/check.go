@@ -138,7 +138,7 @@ func Run(ctx context.Context, p *process.Process, opened *prepare.Opened, tokens
 		return nil, err
 	}
 	c := &rowsCheck{report: report, tools: j.Tools, kinds: map[string]*KindOfErrors{}, seen: like.seen(),
-		check: s.Check,
+		check:   s.Check,
 		builder: process.NewBuilder(j, s)}
 	if c.lineage, err = opened.Lineage(ctx); err != nil {
 		return nil, err

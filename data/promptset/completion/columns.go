@@ -164,7 +164,7 @@ var conversationColumns = []Column{
 		ByJob: "calls tools", form: integerForm, pointer: func(o *Row) any { return &o.Turns },
 		null: func(o *Row) bool { return o.Turns == 0 }},
 	{Name: "completion_mask", Doc: "for each of token_ids 1 if the model generated it, and 0 if it stands between " +
-		"two turns, where logprobs are 0; null if there is none", OnRequest: true, ByJob: "calls tools",
+		"two turns (its logprob is 0 then); null if there is none", OnRequest: true, ByJob: "calls tools",
 		form: integersForm, pointer: func(o *Row) any { return &o.Mask },
 		null: func(o *Row) bool { return o.Mask == nil }},
 }
