@@ -121,6 +121,17 @@ func marshal(value any) json.RawMessage {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
+// message returns the turn as a message.
+func (t *turn) message() promptset.Message {
+	r := &t.result
+	m := assistantMessage{Role: "assistant", Content: &r.Text, Reasoning: r.Reasoning,
+		ToolCalls: json.RawMessage(r.ToolCalls)}
+	if r.Text == "" && r.ToolCalls != "" {
+		m.Content = nil
+	}
+	return promptset.Message{Role: m.Role, Content: r.Text, Object: string(marshal(m))}
+}
+
 // messages returns the whole conversation: what the row gives, the turns, and the answers that there are.
 func (c *Conversation) messages() string {
 	var all []json.RawMessage
@@ -136,12 +147,7 @@ func (c *Conversation) messages() string {
 	add(c.row.Messages)
 	for i := range c.turns {
 		t := &c.turns[i]
-		m := assistantMessage{Role: "assistant", Content: &t.result.Text, Reasoning: t.result.Reasoning,
-			ToolCalls: json.RawMessage(t.result.ToolCalls)}
-		if t.result.Text == "" && t.result.ToolCalls != "" {
-			m.Content = nil
-		}
-		all = append(all, marshal(m))
+		add([]promptset.Message{t.message()})
 		if t.left == 0 {
 			add(t.results())
 		}

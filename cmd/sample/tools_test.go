@@ -178,12 +178,12 @@ func writeTurns(to *strings.Builder, row *talked, messages []map[string]any) {
 				one["parent"] = fmt.Sprintf("%s/%d", row.ID, turn-1)
 			}
 		}
-		n := 0
+		n := 1 // the first message of a later turn is the answer that it follows
 		for n < len(messages) && messages[n]["role"] != "assistant" {
 			n++
 		}
 		one["messages"] = messages[:n]
-		messages = messages[n+1:]
+		messages = messages[n:]
 		b, _ := json.Marshal(one)
 		fmt.Fprintf(to, "%s\n", b)
 	}
