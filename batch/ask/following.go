@@ -27,11 +27,7 @@ func (b *Builder) following(row *promptset.Row, last int32) ([]int32, error) {
 func (b *Builder) turns(row *promptset.Row, last int32) ([]int32, error) {
 	answer, messages := "(the answer)", row.Messages
 	if callsTools(messages) {
-		text, ok, err := b.afterCalls(row)
-		switch {
-		case err != nil:
-			return nil, err
-		case ok:
+		if text, ok := b.afterCalls(row); ok {
 			return b.encodeAfter(text, last)
 		}
 		messages = messages[1:]
@@ -81,13 +77,13 @@ func callsTools(messages []promptset.Message) bool {
 }
 
 // afterCalls returns what the template writes after an answer that calls tools, from the token that ends it. Templates
-// may want the calls before the results. ok is false for a template that writes the answer in another way if messages
-// follow it: then an answer of text can stand for it.
-func (b *Builder) afterCalls(row *promptset.Row) (text string, ok bool, err error) {
+// may want the calls before the results. ok is false for a template that does not write calls, or that writes the answer
+// in another way if messages follow it: an answer of text stands for it there.
+func (b *Builder) afterCalls(row *promptset.Row) (text string, ok bool) {
 	conversation := append([]promptset.Message{{Role: "user", Content: "?"}}, row.Messages...)
 	whole, err := b.render(row, conversation)
 	if err != nil {
-		return "", false, err
+		return "", false
 	}
 	closed := *b
 	closed.Settings.Sampling = b.Parameters(row)
@@ -96,7 +92,7 @@ func (b *Builder) afterCalls(row *promptset.Row) (text string, ok bool, err erro
 	bare.Overrides = promptset.Overrides{}
 	before, err := closed.render(&bare, conversation[:2])
 	if err != nil || !strings.HasPrefix(whole, before) {
-		return "", false, nil
+		return "", false
 	}
 	end := len(before)
 	if b.Text.Decode != nil {
@@ -107,5 +103,5 @@ func (b *Builder) afterCalls(row *promptset.Row) (text string, ok bool, err erro
 			}
 		}
 	}
-	return whole[end:], true, nil
+	return whole[end:], true
 }
