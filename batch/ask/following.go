@@ -77,8 +77,8 @@ func callsTools(messages []promptset.Message) bool {
 }
 
 // afterCalls returns what the template writes after an answer that calls tools, from the token that ends it. Templates
-// may want the calls before the results. ok is false for a template that does not write calls, or that writes the answer
-// in another way if messages follow it: an answer of text stands for it there.
+// may want the calls before the results. ok is false for a template that does not write calls, or that writes the
+// answer in another way if messages follow it: an answer of text stands for it there.
 func (b *Builder) afterCalls(row *promptset.Row) (text string, ok bool) {
 	conversation := append([]promptset.Message{{Role: "user", Content: "?"}}, row.Messages...)
 	whole, err := b.render(row, conversation)
@@ -98,7 +98,8 @@ func (b *Builder) afterCalls(row *promptset.Row) (text string, ok bool) {
 	if b.Text.Decode != nil {
 		for _, id := range b.Text.EOS {
 			mark := b.Text.Decode([]int32{id})
-			if i := strings.LastIndex(before, mark); mark != "" && i >= 0 && strings.TrimSpace(before[i+len(mark):]) == "" {
+			i := strings.LastIndex(before, mark)
+			if mark != "" && i >= 0 && strings.TrimSpace(before[i+len(mark):]) == "" {
 				end = min(end, i)
 			}
 		}

@@ -171,7 +171,8 @@ func (c *Conversation) Next(b *ask.Builder, first *engine.Request) (*engine.Requ
 	own := *b
 	own.Settings.Sampling, own.Settings.ServedModels = set, nil
 	row := &promptset.Row{Index: c.row.Index, File: c.row.File, FileRow: c.row.FileRow, Line: c.row.Line,
-		ID: TurnID(c.row.ID, len(c.turns)), Kind: promptset.KindMessages, Messages: append([]promptset.Message{last.message()}, last.results()...)}
+		ID: TurnID(c.row.ID, len(c.turns)), Kind: promptset.KindMessages,
+		Messages: append([]promptset.Message{last.message()}, last.results()...)}
 	r := last.result
 	r.Generation = c.generation
 	requests, err := own.Requests(row, &lineage.Parent{Prompt: last.prompt, Results: []completion.Result{r}})
