@@ -53,7 +53,7 @@ type call struct {
 }
 
 // Open returns a completion of a row, with what the log has of its turns. first is the request of the row's prompt.
-// With again, one that its calls had ended is started over.
+// With again, one that its calls had ended is started over. An error reports that the log can't be read.
 func (t *Tools) Open(b *ask.Builder, row *promptset.Row, generation int, first *engine.Request, again bool) (
 	*Conversation, error) {
 	c := &Conversation{tools: t, row: row, generation: generation}
@@ -65,8 +65,8 @@ func (t *Tools) Open(b *ask.Builder, row *promptset.Row, generation int, first *
 	for i := range history.Turns {
 		past := &history.Turns[i]
 		if i > 0 {
-			if request, err = c.Next(b, first); err != nil {
-				return nil, err
+			if request, c.err = c.Next(b, first); c.err != nil {
+				return c, nil
 			}
 		}
 		if err := c.append(&past.Result, request.Tokens); err != nil {
@@ -151,7 +151,7 @@ func (c *Conversation) Answer(number int, a tools.Answer) (all bool) {
 	return c.last().left == 0
 }
 
-// Err is why the log's calls had ended the completion; nil if it goes on.
+// Err is why a completion from the log has ended; nil if it continues.
 func (c *Conversation) Err() error { return c.err }
 
 // Fail notes that calls end the completion.

@@ -59,7 +59,8 @@ func (s *dialogs) inOrder() (all []*dialog) {
 	return all
 }
 
-// converse takes up the completions that a row lacks. Calls that an earlier process left without an answer are made.
+// converse takes up the completions that a row lacks. Calls that an earlier process left without an answer are made. An
+// error means that nothing more can be started.
 func (u *Unit) converse(p *pendingRow) error {
 	c, s := u.Out, &dialogs{u.Out, p, map[int]*dialog{}}
 	for _, request := range p.requests {
@@ -69,7 +70,7 @@ func (u *Unit) converse(p *pendingRow) error {
 			}
 			d, err := c.conversing.Open(u.builder, p.row, g, request, u.retriesErrors())
 			if err != nil {
-				return c.fail(p, err)
+				return err
 			}
 			s.all[g] = &dialog{Conversation: d}
 		}

@@ -307,7 +307,10 @@ func (u *Unit) launch(ctx context.Context, p *pendingRow) (*pendingRow, error) {
 		return nil, nil
 	}
 	if u.Out.conversing != nil {
-		return p, u.converse(p)
+		if err := u.converse(p); err != nil {
+			return nil, u.unreadable(ctx, err)
+		}
+		return p, nil
 	}
 	p, err := u.fill(ctx, p)
 	if err != nil {

@@ -8,10 +8,17 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/quire/quire/batch/journal"
+	"github.com/quire/quire/batch/process"
+	"github.com/quire/quire/data/vfs"
 )
 
 // newToolJob makes a job of conversations that call two tools: once, which is called once, and again, which may be
@@ -41,7 +48,7 @@ done`})
 }
 
 // callsOf counts the calls that tools noted in a file, by their ids, and those of tools that may be called again.
-func (j *crashJob) callsOf(t *testing.T, file string) (made map[string]int, all int) {
+func (j *crashJob) callsOf(t rapid.TB, file string) (made map[string]int, all int) {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(j.dir, file))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -197,4 +204,95 @@ func TestToolsKilledAtRandom(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Whatever fails, dies or loses what was not synced, at whichever operation: no call of a tool that is called once is
+// made twice, a row whose call was under way says so, and all others are those of an undisturbed run.
+func TestFaultsOfTools(t *testing.T) {
+	dir := t.TempDir()
+	model, input, tool := filepath.Join(dir, "m.fake"), filepath.Join(dir, "in.jsonl"), filepath.Join(dir, "tool.sh")
+	var lines strings.Builder
+	for i := range 12 {
+		fmt.Fprintf(&lines, "{\"messages\":[{\"role\":\"user\",\"content\":\"%d calls:%dx%d of %s\"}],\"n\":%d}\n", i,
+			i%4, 1+i%2, []string{"once", "again"}[i%3/2], 1+i%5/4)
+	}
+	writeAll(t, dir, map[string]string{"m.fake": "calls tools", "in.jsonl": lines.String(), "tool.sh": `
+while IFS= read -r line; do
+	echo "$line" >>"$1"
+	rest=${line#*\"arguments\":}
+	echo "${rest%%,\"row\"*}"
+done`})
+	cases := 0
+	rapid.Check(t, func(t *rapid.T) {
+		number := func(name string, from, to int) int { return rapid.IntRange(from, to).Draw(t, name) }
+		args := func(asked string) []string {
+			command := fmt.Sprintf("exec sh %s %s", tool, asked)
+			registry, _ := json.Marshal(map[string]map[string]any{"once": {"command": command, "parallel": 3},
+				"again": {"command": command, "parallel": 2, "idempotent": true}})
+			return []string{"run", "-m", model, "-i", input, "-o", "out", "--progress", "none", "--format", "jsonl",
+				"--max-tokens", "400", "--part-rows", strconv.Itoa(number("part rows", 1, 15)), "--tools-from",
+				string(registry)}
+		}
+		cases++
+		asked := filepath.Join(dir, fmt.Sprint("asked", cases))
+		timing := process.Timing{RestartPause: time.Microsecond, Journal: journal.Options{
+			SyncBytes: int64(number("sync bytes", 1, 500)), SegmentBytes: int64(number("segment bytes", 100, 5000))}}
+		l := &lives{args: args(asked), timing: timing, mem: vfs.NewMem(), failAfter: -1}
+		undisturbed := &lives{args: slices.Clone(l.args), timing: timing, mem: vfs.NewMem(), failAfter: -1}
+		operations := 0
+		if _, err := undisturbed.run(func(vfs.Op) error { operations++; return nil }); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Remove(asked); err != nil {
+			t.Fatal(err)
+		}
+		for range number("lives", 1, 4) {
+			fault := errors.New("a fault")
+			at, count := number("operation", 0, operations), 0
+			how := rapid.SampledFrom([]string{"error", "kill", "power"}).Draw(t, "how")
+			l.failAfter = number("device", -3, 9)
+			_, err := l.run(func(op vfs.Op) error {
+				if count++; count-1 == at || count > at && how != "error" {
+					return &vfs.ShortWrite{N: op.Len / 3, Err: fault}
+				}
+				return nil
+			})
+			if err != nil && !errors.Is(err, fault) {
+				t.Fatalf("the fault is lost in: %v", err)
+			}
+			switch how {
+			case "kill":
+				l.mem = l.mem.Killed()
+			case "power":
+				l.mem = l.mem.PowerLost(rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0)))
+			}
+		}
+		l.failAfter = -1
+		if _, err := l.run(nil); err != nil {
+			t.Fatal(err)
+		}
+		j := &crashJob{dir: dir}
+		made, _ := j.callsOf(t, filepath.Base(asked))
+		for call, times := range made {
+			if times > 1 && strings.HasPrefix(call, "once ") {
+				t.Fatalf("the call %s was made %d times", call, times)
+			}
+		}
+		want, got := undisturbed.visible(t), l.visible(t)
+		if len(got) != len(want) {
+			t.Fatalf("there are %d files, want %d", len(got), len(want))
+		}
+		for name, text := range want {
+			lines, mine := slices.Collect(strings.Lines(text)), slices.Collect(strings.Lines(got[name]))
+			if !strings.HasPrefix(name, "part-") {
+				continue
+			}
+			for i, line := range lines {
+				if len(mine) != len(lines) || mine[i] != line &&
+					!strings.Contains(mine[i], "was under way when the job was interrupted") {
+					t.Fatalf("%s: line %d is\n%swant\n%s", name, i, mine[min(i, len(mine)-1)], line)
+				}
+			}
+		}
+	})
 }
