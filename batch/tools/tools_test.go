@@ -284,11 +284,11 @@ func TestClosedCallers(t *testing.T) {
 				}
 			}
 			time.Sleep(time.Hour)
-			if len(all.answers) != 10-finished || len(f.made) != 6+10-finished {
-				t.Errorf("idempotent %v: %d answers, %d calls", idempotent, len(all.answers), len(f.made))
-			}
 			if err := c.Close(); err != nil {
 				t.Error(err)
+			}
+			if len(all.answers) != 10-finished || len(f.made) != 6+10-finished {
+				t.Errorf("idempotent %v: %d answers, %d calls", idempotent, len(all.answers), len(f.made))
 			}
 		})
 	}
