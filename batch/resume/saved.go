@@ -149,6 +149,9 @@ func (s *Saved) Open(w io.Writer) error {
 		fmt.Fprintf(w, "warning: %s; the completions in them are generated again\n", damage)
 	}
 	if s.Job.Tools.Used() {
+		if err := s.checkOtherCalls(); err != nil {
+			return err
+		}
 		s.Calls, err = tools.OpenLog(s.FS, s.State.Dir(), s.State.Key(), s.Process.Timing.Journal, w)
 		if err != nil {
 			return err
@@ -163,6 +166,26 @@ func (s *Saved) Open(w io.Writer) error {
 		return a.Row == b.Row &&
 			a.generation == b.generation
 	})
+	return nil
+}
+
+// checkOtherCalls refuses to start if processes with other shares of the job left calls of tools whose rows this one
+// would have: it does not know them and would make them again.
+func (s *Saved) checkOtherCalls() error {
+	dirs, err := s.State.Dirs()
+	if err != nil {
+		return err
+	}
+	sibling := fmt.Sprintf("-of-%05d", s.Shard.Count)
+	for _, dir := range dirs {
+		if dir == s.State.Dir() || !s.Shard.Whole() && strings.HasSuffix(dir, sibling) {
+			continue
+		}
+		if has, err := tools.HasLog(s.FS, dir); err != nil || has {
+			return cmp.Or(err, setting.Errorf("%s has calls of tools by a process with another `shard` whose rows are "+
+				"not published: finish the job as it was started, or give `new`", dir))
+		}
+	}
 	return nil
 }
 

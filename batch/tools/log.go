@@ -76,6 +76,15 @@ func ClearLog(files vfs.FS, dir string) error {
 	return err
 }
 
+// HasLog reports whether there is a log below the folder of a journal, with calls of rows that are not published.
+func HasLog(files vfs.FS, dir string) (bool, error) {
+	names, err := files.List(filepath.Join(dir, folder))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return len(names) > 0, err
+}
+
 // Close closes the log, which stays on disk.
 func (l *Log) Close() error {
 	if l == nil || l.journal == nil {
