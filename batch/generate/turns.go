@@ -248,5 +248,10 @@ func converseUnit(ctx context.Context, g *Generator, u *Unit, log *tools.Log) (*
 		}
 		g.caller = caller
 	}
-	return &conversing{&conversation.Tools{Settings: settings, Caller: g.caller, Log: log}, g.tellUnit(ctx, u)}, nil
+	tell := g.tellUnit(ctx, u)
+	return &conversing{&conversation.Tools{Settings: settings, Caller: g.caller, Log: log}, func(err error) {
+		if u.Out.failed() != errEnded { // the last calls of an interrupted run may end after it has reported
+			tell(err)
+		}
+	}}, nil
 }
