@@ -12,12 +12,14 @@ import (
 	"github.com/gomlx/compute/dtypes"
 
 	"github.com/quire/quire/batch/ask"
+	"github.com/quire/quire/batch/conversation"
 	"github.com/quire/quire/batch/jobstate"
 	"github.com/quire/quire/batch/lineage"
 	"github.com/quire/quire/batch/outcome"
 	"github.com/quire/quire/batch/prepare"
 	"github.com/quire/quire/batch/process"
 	"github.com/quire/quire/batch/spec"
+	"github.com/quire/quire/batch/tools"
 	"github.com/quire/quire/data/promptset"
 	"github.com/quire/quire/data/promptset/completion"
 	"github.com/quire/quire/data/setting"
@@ -132,7 +134,11 @@ func Run(ctx context.Context, p *process.Process, opened *prepare.Opened, tokens
 		s.Sampler = process.NoEngine(planWithoutEngine(j, s, opened.Model.DType))
 	}
 	report.MaxModelLen, report.KVBytesPerToken = s.Plan().MaxModelLen, s.Plan().KVBytesPerToken
-	c := &rowsCheck{report: report, kinds: map[string]*KindOfErrors{}, seen: like.seen(), check: s.Check,
+	if err := conversation.Check(j, s.Template); err != nil {
+		return nil, err
+	}
+	c := &rowsCheck{report: report, tools: j.Tools, kinds: map[string]*KindOfErrors{}, seen: like.seen(),
+		check:   s.Check,
 		builder: process.NewBuilder(j, s)}
 	if c.lineage, err = opened.Lineage(ctx); err != nil {
 		return nil, err
@@ -170,6 +176,7 @@ type rowsCheck struct {
 	report  *Report
 	builder *ask.Builder
 	reuse   *reuseCheck
+	tools   tools.Settings
 	check   func(*engine.Request) error // the engine's, nil if it is not known
 	lineage *lineage.Graph              // nil if no row continues another one
 	kinds   map[string]*KindOfErrors
@@ -212,6 +219,9 @@ func (c *rowsCheck) add(row *promptset.Row) {
 			r.Adapters[q.Adapter]++
 		}
 		length := len(q.Tokens) + q.MaxTokens
+		if c.tools.Used() {
+			length += (c.tools.Turns() - 1) * q.MaxTokens
+		}
 		if r.MaxModelLen > 0 {
 			length = min(length, r.MaxModelLen)
 		}
@@ -234,6 +244,11 @@ var unknownParent = &lineage.Parent{Prompt: []int32{0}, Results: []completion.Re
 func (c *rowsCheck) requests(row *promptset.Row, parent *lineage.Parent) ([]*engine.Request, error) {
 	if c.lineage != nil && row.Err == nil {
 		if _, err := c.lineage.Parent(row); err != nil {
+			return nil, err
+		}
+	}
+	if c.tools.Used() && row.Err == nil {
+		if err := conversation.CheckRow(row); err != nil {
 			return nil, err
 		}
 	}

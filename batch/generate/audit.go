@@ -44,6 +44,7 @@ func Audit(ctx context.Context, p *process.Process, opened *prepare.Opened, rows
 		what string
 	}{
 		{opened.Job.Embeds(), "vectors"}, {opened.Job.Accept.Judges(), "completions that verifiers judge"},
+		{opened.Job.Tools.Used(), "completions that call tools"},
 		{opened.Job.OnSwap != "", "completions of weights that change"},
 	} {
 		if cannot.is {

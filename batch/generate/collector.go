@@ -59,6 +59,7 @@ type collector struct {
 	repeats   *repeats
 	errors    []setting.Text // the first few
 	waves     waves
+	turns     turns
 	err       error // error of the writer or the journal; nothing is written after it
 	record    []byte
 }
@@ -77,6 +78,7 @@ type collecting struct {
 	store          *reuse.StoreWriter // nil if there is none
 	room           int                // bytes for completions that equal rows are copied from, if there is no journal
 	judging        *judging           // nil if completions are not judged
+	conversing     *conversing        // nil if completions call no tools
 }
 
 // stage is the part of the rows' lineage that the collector uses. The collector's lock is taken before the stage's.
@@ -117,7 +119,7 @@ func (c *collector) begin(ctx context.Context, row *promptset.Row, n int, early 
 		if c.mayBegin() {
 			break
 		}
-		if c.lineage != nil && c.lineage.Ready() || len(c.waves.wanting) > 0 {
+		if c.lineage != nil && c.lineage.Ready() || len(c.waves.wanting) > 0 || len(c.turns.ready) > 0 {
 			return nil, nil
 		}
 		c.room.Wait()
@@ -151,8 +153,8 @@ func (c *collector) reach(p *pendingRow) bool {
 // mayBegin reports whether another row may be started. The caller holds the lock.
 func (c *collector) mayBegin() bool {
 	rows, busy := len(c.running)+c.waiting, len(c.running)-c.idle
-	if c.judging != nil { // rows that wait for verdicts leave slots to others
-		busy = c.waves.asked
+	if c.judging != nil || c.conversing != nil { // rows that wait for verdicts or tools leave slots to others
+		busy = c.waves.asked + c.turns.asked
 	}
 	if c.window > 0 && c.lineage == nil && rows >= c.window && busy >= c.enough {
 		return false
@@ -196,8 +198,11 @@ func (c *collector) add(p *pendingRow, done *engine.Completion) error {
 	r := c.resultOf(p, done)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if p.judged != nil {
+	switch {
+	case p.judged != nil:
 		return c.addJudged(p, &r, done)
+	case p.dialogs != nil:
+		return p.dialogs.add(&r, done)
 	}
 	if p.ended || done.Err != nil {
 		waiting := c.repeats.drop(p, done)
@@ -324,6 +329,7 @@ func (c *collector) finish(p *pendingRow) error {
 		c.idle--
 	}
 	c.waves.end(p)
+	c.turns.end(p)
 	slices.SortFunc(p.results, func(a, b completion.Result) int { return cmp.Compare(a.Generation, b.Generation) })
 	p.results = promptset.Settled(c.format, p.results)
 	if c.lineage != nil {
@@ -387,6 +393,7 @@ func (c *collector) unfinished() []*pendingRow {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.waves.askAgain()
+	c.turns.askAgain(c.running)
 	var all []*pendingRow
 	for p := range c.running {
 		if len(p.requests) > 0 {

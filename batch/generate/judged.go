@@ -153,12 +153,15 @@ func (c *collector) advance(p *pendingRow) error {
 	return c.finish(p)
 }
 
-// wantsMore returns a row that was started and wants more completions, nil if there is none now. With nothing else to
-// start, it may be one that only might need them. later reports whether rows may want more, now or later.
+// wantsMore returns a row that was started and wants more completions or turns, nil if there is none now. With nothing
+// else to start, it may be one that only might need them. later reports whether rows may want more, now or later.
 func (c *collector) wantsMore(othersLeft bool) (p *pendingRow, later bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.waves.next(othersLeft), len(c.waves.running) > 0
+	if p = c.turns.next(); p == nil {
+		p = c.waves.next(othersLeft)
+	}
+	return p, len(c.waves.running) > 0 || c.turns.rows > 0
 }
 
 // severalPrompts is what is wrong with a row of several prompts in a job whose verdicts end rows.

@@ -28,6 +28,7 @@ type pendingRow struct {
 	idle    bool          // it is one of collector.idle
 
 	judged  *judgedRow          // nil if its completions are not judged
+	dialogs *dialogs            // nil if its completions call no tools
 	done    []completion.Result // earlier results, until the row is launched
 	old     bool                // some are of an earlier version of the row's part
 	early   bool                // started before its place, for its children: it is not written when it is finished

@@ -168,6 +168,9 @@ func (g *Generator) beginStream(ctx context.Context, in *streamed) (*Unit, *prom
 	if how.judging, err = g.judgeUnit(ctx, u); err != nil {
 		return nil, nil, err
 	}
+	if how.conversing, err = converseUnit(ctx, g, u, nil); err != nil {
+		return nil, nil, err
+	}
 	u.Out = newCollector(writer, discardJournal{}, how)
 	u.reuse = &reusing{namer: reuse.NewNamer(reuse.Basis{}, g.Session.Plan().MaxModelLen, shape.Requested)}
 	u.Out.repeats.judge = &g.equals

@@ -23,7 +23,8 @@ import (
 // ahead as far as the engine does. What a completion costs and whether it is accepted depends on row and generation.
 type slotSampler struct {
 	slots int
-	token time.Duration // for one token in one slot
+	token time.Duration                     // for one token in one slot
+	text  func(c *engine.Completion) string // nil for the generation as text
 
 	mu     sync.Mutex
 	busy   time.Duration // of all slots
@@ -84,6 +85,9 @@ func (s *slotSampler) Run(ctx context.Context, requests iter.Seq[*engine.Request
 					s.tokens += n
 					s.mu.Unlock()
 					c.Text, c.Tokens = fmt.Sprint(c.Generation), make([]int32, n)
+					if s.text != nil {
+						c.Text = s.text(c)
+					}
 					select {
 					case done <- c:
 					case <-ctx.Done():

@@ -23,6 +23,7 @@ import (
 	"github.com/quire/quire/batch/prepare"
 	"github.com/quire/quire/batch/process"
 	"github.com/quire/quire/batch/spec"
+	"github.com/quire/quire/batch/tools"
 	"github.com/quire/quire/data/promptset"
 	"github.com/quire/quire/data/promptset/completion"
 	"github.com/quire/quire/data/promptset/folder"
@@ -52,10 +53,9 @@ type Saved struct {
 
 	damage
 
-	Journal *journal.Journal
-	Entries []entry   // entries of the journal, by row and generation
-	Resumed bool      // an earlier process began the job
-	Parents io.Closer // rows that others continue; nil if there are none
+	records
+	Entries []entry // entries of the journal, by row and generation
+	Resumed bool    // an earlier process began the job
 
 	Observer *observe.Observer
 }
@@ -74,6 +74,13 @@ type change struct {
 	dropsJournal bool                  // the changed job can't use the journal
 	// stale holds the notes of the missing parts that are published as they were before a change.
 	stale map[int]folder.PartSummary
+}
+
+// records are what the job's processes keep, beside the parts, of what is not published.
+type records struct {
+	Journal *journal.Journal
+	Parents io.Closer  // rows that others continue; nil if there are none
+	Calls   *tools.Log // nil if completions call no tools
 }
 
 // damage is what was found damaged in the folder, and is written again.
@@ -111,7 +118,8 @@ func (s *Saved) ClearJournals() error {
 		}
 	}
 	for _, dir := range dirs {
-		if err := errors.Join(journal.Clear(s.FS, dir), lineage.Clear(s.FS, dir)); err != nil {
+		err := errors.Join(journal.Clear(s.FS, dir), lineage.Clear(s.FS, dir), tools.ClearLog(s.FS, dir))
+		if err != nil {
 			return fmt.Errorf("cannot clear the journal: %w", err)
 		}
 	}
@@ -140,6 +148,15 @@ func (s *Saved) Open(w io.Writer) error {
 	for _, damage := range damages {
 		fmt.Fprintf(w, "warning: %s; the completions in them are generated again\n", damage)
 	}
+	if s.Job.Tools.Used() {
+		if err := s.checkOtherCalls(); err != nil {
+			return err
+		}
+		s.Calls, err = tools.OpenLog(s.FS, s.State.Dir(), s.State.Key(), s.Process.Timing.Journal, w)
+		if err != nil {
+			return err
+		}
+	}
 	// Drawn twice, a completion is the same, but a later record may have its verdict.
 	slices.Reverse(s.Entries)
 	slices.SortStableFunc(s.Entries, func(a, b entry) int {
@@ -149,6 +166,26 @@ func (s *Saved) Open(w io.Writer) error {
 		return a.Row == b.Row &&
 			a.generation == b.generation
 	})
+	return nil
+}
+
+// checkOtherCalls refuses to start if processes with other shares of the job left calls of tools whose rows this one
+// would have: it does not know them and would make them again.
+func (s *Saved) checkOtherCalls() error {
+	dirs, err := s.State.Dirs()
+	if err != nil {
+		return err
+	}
+	sibling := fmt.Sprintf("-of-%05d", s.Shard.Count)
+	for _, dir := range dirs {
+		if dir == s.State.Dir() || !s.Shard.Whole() && strings.HasSuffix(dir, sibling) {
+			continue
+		}
+		if has, err := tools.HasLog(s.FS, dir); err != nil || has {
+			return cmp.Or(err, setting.Errorf("%s has calls of tools by a process with another `shard` whose rows are "+
+				"not published: finish the job as it was started, or give `new`", dir))
+		}
+	}
 	return nil
 }
 
@@ -219,7 +256,7 @@ func (s *Saved) NewWriter(schema *promptset.Schema, text promptset.TokenText, n 
 		Published: func(part int, next int64) error {
 			defer published()
 			n.Published(part)
-			return s.Journal.Drop(next)
+			return errors.Join(s.Journal.Drop(next), s.Calls.Drop(next))
 		},
 	})
 }
@@ -233,7 +270,7 @@ func (s *Saved) Close() error {
 	if s.Parents != nil {
 		err = errors.Join(err, s.Parents.Close())
 	}
-	return errors.Join(err, s.State.Close())
+	return errors.Join(err, s.Calls.Close(), s.State.Close())
 }
 
 // rows returns how many rows the journal has completions of, and how many those are.

@@ -26,6 +26,9 @@ func (s *Spec) ColumnsOf(input *promptset.Schema) []string {
 	if s.Accept.Judges() {
 		names = append(names, completion.JudgedColumns()...)
 	}
+	if s.Tools.Used() {
+		names = append(names, completion.ConversationColumns()...)
+	}
 	var given []string
 	if input != nil && !s.Embeds() {
 		given = input.Parameters()
@@ -51,7 +54,7 @@ func ShapeOfStarted(job *jobstate.Description, input *promptset.Schema) completi
 	existing, _ := settingsOf(job)
 	s := &Job{Spec: Spec{Task: existing.Task, Columns: existing.Columns, Exclude: existing.Exclude,
 		Partitions: existing.Partitions, Sampling: parameter.Defaults(), KeepPartitions: existing.Folders,
-		Accept: AcceptOf(job)}}
+		Accept: AcceptOf(job), Tools: ToolsOf(job)}}
 	s.Vectors.Element, s.Vectors.Dimensions = existing.EmbeddingType, existing.Dimensions
 	for setting, target := range map[string]*int{"top_logprobs": &s.Sampling.TopLogprobs,
 		"prompt_logprobs": &s.Sampling.PromptLogprobs} {

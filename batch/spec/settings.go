@@ -7,6 +7,7 @@ import (
 	"maps"
 
 	"github.com/quire/quire/batch/jobstate"
+	"github.com/quire/quire/batch/tools"
 	"github.com/quire/quire/batch/verdict"
 	"github.com/quire/quire/data/promptset"
 	"github.com/quire/quire/data/promptset/completion"
@@ -52,7 +53,8 @@ type outputSettings struct {
 	OnSwap          string   `json:"on_swap,omitempty"`    // "" if the weights stay; the place may differ
 	// Adapters are the digests of the adapters that rows may name.
 	Adapters map[string]string `json:"adapters,omitempty"`
-	Accept   *verdict.Settings `json:"accept,omitempty"` // nil for jobs that judge nothing
+	Accept   *verdict.Settings `json:"accept,omitempty"`       // nil for jobs that judge nothing
+	Tools    *tools.Settings   `json:"tool_calling,omitempty"` // nil for jobs that call none
 	vectorSettings
 }
 
@@ -98,7 +100,7 @@ func (j *Job) outputSettings() outputSettings {
 		Weights: j.Engine.Weights, ServedModels: j.ServedModels, Columns: j.Columns, Exclude: j.Exclude,
 		PromptColumn: j.PromptColumn, IDColumn: j.IDColumn, Template: j.Template, System: j.System,
 		Partitions: j.Partitions, OnSwap: string(j.OnSwap), Adapters: j.AdapterDigests,
-		Accept: j.Accept.Identity(), vectorSettings: j.vectorSettings()}
+		Accept: j.Accept.Identity(), Tools: j.Tools.Identity(), vectorSettings: j.vectorSettings()}
 	if j.ReasoningParser != reply.Auto {
 		s.ReasoningParser = &j.ReasoningParser
 	}
@@ -177,6 +179,14 @@ func AcceptOf(job *jobstate.Description) (accept verdict.Settings) {
 		accept = *s.Accept
 	}
 	return accept
+}
+
+// ToolsOf returns which tools a job calls.
+func ToolsOf(job *jobstate.Description) (called tools.Settings) {
+	if s, _ := settingsOf(job); s.Tools != nil {
+		called = *s.Tools
+	}
+	return called
 }
 
 // MappingOf is the mapping of prompts in a job's settings. They do not contain the text of a prefix, and a different

@@ -4,6 +4,7 @@ package spec
 import (
 	"slices"
 
+	"github.com/quire/quire/batch/tools"
 	"github.com/quire/quire/batch/verdict"
 	"github.com/quire/quire/data/parameter"
 	"github.com/quire/quire/data/promptset"
@@ -91,7 +92,9 @@ type Spec struct {
 	Given            []string
 	GenerationConfig string
 	// Accept describes how completions are judged, and when a row ends before it has all n.
-	Accept   verdict.Settings `json:",omitzero"`
+	Accept verdict.Settings `json:",omitzero"`
+	// Tools are what completions may call.
+	Tools    tools.Settings `json:",omitzero"`
 	Engine   Engine
 	Adapters Adapters `json:",omitzero"`
 }

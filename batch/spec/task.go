@@ -137,6 +137,8 @@ func checkNotGenerating(s *Spec) error {
 		{"accept-equals", "is for generated text", s.Accept.Equals != ""},
 		{"accept-command", "is for generated text", s.Accept.Command != ""},
 		{"until-majority", "is for generated text", s.Accept.Majority > 0},
+		{"tools-from", "is for generated text", s.Tools.Registry != ""},
+		{"tool-command", "is for generated text", s.Tools.Command != ""},
 		{"watch", "is for generated text", s.Watch != ""},
 		{"adapter", "is for generated text", len(s.Adapters.Named) > 0},
 		{"adapters", "is for generated text", len(s.Adapters.Folders) > 0},

@@ -105,6 +105,9 @@ func (o *Options) Define(f *cli.Flags) {
 	f.Group("Verdicts on completions (columns accepted and verdict)", func(s *pflag.FlagSet) {
 		o.accept.define(s, &o.Spec.Accept)
 	})
+	f.Group("Tools that completions call (columns messages, turns and completion_mask)", func(s *pflag.FlagSet) {
+		toolFlags(s, &o.Spec.Tools)
+	})
 	f.Group("Engine (0: found from the model and the memory, and shown in the plan)", o.defineEngine)
 	f.Group(reportingTitle, o.defineReporting)
 	f.Group(DiagnosticsTitle, func(s *pflag.FlagSet) {

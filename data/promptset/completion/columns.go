@@ -30,8 +30,8 @@ type Column struct {
 	// AskedBy holds.
 	Parameter string
 	AskedBy   func(*parameter.Set) bool
-	// Judged reports whether the column exists if and only if the job judges completions.
-	Judged bool
+	// ByJob is what a job does if and only if its output has the column; "" for columns that may be named.
+	ByJob string
 
 	form form
 	// pointer returns a pointer to the row's value, of the form's type. The writer reads the value through it, and the
@@ -152,7 +152,25 @@ var columns = slices.Concat([]Column{
 		null: func(o *Row) bool { return o.WeightsStarts == nil }},
 	{Name: "weights_version", Doc: "version of the weights that generated the first token", OnRequest: true,
 		form: textForm, pointer: firstVersion, null: func(o *Row) bool { return o.WeightsVersions == nil }},
-}, judgedColumns)
+}, judgedColumns, conversationColumns)
+
+// conversationColumns are the columns of a job whose completions may call tools.
+var conversationColumns = []Column{
+	{Name: "messages", Doc: "the whole conversation as a JSON list in the form of OpenAI's API: the row's messages, " +
+		"each turn of the model, and the results of its calls; null if there is none", OnRequest: true,
+		ByJob: "calls tools", form: textForm, pointer: func(o *Row) any { return &o.Messages }, varied: true,
+		null: func(o *Row) bool { return o.Messages == "" }},
+	{Name: "turns", Doc: "number of turns of the model; null if there is none", OnRequest: true,
+		ByJob: "calls tools", form: integerForm, pointer: func(o *Row) any { return &o.Turns },
+		null: func(o *Row) bool { return o.Turns == 0 }},
+	{Name: "completion_mask", Doc: "for each of token_ids 1 if the model generated it, and 0 if it stands between " +
+		"two turns (its logprob is 0 then); null if there is none", OnRequest: true, ByJob: "calls tools",
+		form: integersForm, pointer: func(o *Row) any { return &o.Mask },
+		null: func(o *Row) bool { return o.Mask == nil }},
+}
+
+// ConversationColumns returns the names of the columns of a job whose completions may call tools.
+func ConversationColumns() []string { return namesIn(conversationColumns) }
 
 // firstVersion is where a row has the version of the weights of its first token.
 func firstVersion(o *Row) any {

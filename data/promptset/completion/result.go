@@ -60,6 +60,8 @@ type Result struct {
 	Embedding []float32
 	Truncated bool
 
+	Conversation
+
 	Judgment Judgment
 	Verdict  string // what the verifier said; "" for nothing
 
@@ -114,17 +116,19 @@ func PromptTokens(r *record.Row, results []Result) (n int) {
 
 // Wrong returns what cannot be in a result; "" if nothing is wrong.
 func (r *Result) Wrong() string {
+	inserted := r.Inserted()
+	tokens := r.CompletionTokens + inserted
 	switch {
 	case !slices.Contains([]string{"stop", "length", "tool_calls", "error"}, r.FinishReason):
 		return fmt.Sprintf("has the finish_reason %q, which is none", r.FinishReason)
 	case (r.FinishReason == "error") != (r.Err != ""):
 		return fmt.Sprintf("has the finish_reason %s and the error %q", r.FinishReason, r.Err)
-	case r.CompletionTokens != len(r.TokenIDs) && !r.CountAlone:
-		return fmt.Sprintf("has %d token_ids and completion_tokens %d", len(r.TokenIDs), r.CompletionTokens)
+	case r.CompletionTokens+inserted != len(r.TokenIDs) && !r.CountAlone:
+		return fmt.Sprintf("has %d token_ids and completion_tokens %d", len(r.TokenIDs)-inserted, r.CompletionTokens)
 	case r.Contradicts != "":
 		return "has " + r.Contradicts
-	case len(r.Logprobs) > 0 && len(r.Logprobs) != r.CompletionTokens:
-		return fmt.Sprintf("has %d token_ids and %d logprobs", r.CompletionTokens, len(r.Logprobs))
+	case len(r.Logprobs) > 0 && len(r.Logprobs) != tokens:
+		return fmt.Sprintf("has %d token_ids and %d logprobs", tokens, len(r.Logprobs))
 	}
 	for _, list := range []struct {
 		name     string
@@ -132,8 +136,9 @@ func (r *Result) Wrong() string {
 		wantName string
 		want     int
 	}{
-		{"processed_logprobs", len(r.ProcessedLogprobs), "completion_tokens", r.CompletionTokens},
-		{"top_ids", len(r.TopIDs), "completion_tokens", r.CompletionTokens},
+		{"completion_mask", len(r.Mask), "token_ids", tokens},
+		{"processed_logprobs", len(r.ProcessedLogprobs), "completion_tokens", tokens},
+		{"top_ids", len(r.TopIDs), "completion_tokens", tokens},
 		{"top_logprobs", len(r.TopLogprobs), "top_ids", len(r.TopIDs)},
 		{"prompt_token_ids", len(r.PromptTokenIDs), "prompt_tokens", r.PromptTokens},
 		{"prompt_logprobs", len(r.PromptLogprobs), "prompt_token_ids", len(r.PromptTokenIDs)},
@@ -152,8 +157,8 @@ func (r *Result) Wrong() string {
 		}
 	}
 	for m, values := range r.Measures {
-		if len(values) > 0 && len(values) != r.CompletionTokens {
-			return fmt.Sprintf("has %d %s and %d completion_tokens", len(values), measures[m].name, r.CompletionTokens)
+		if len(values) > 0 && len(values) != tokens {
+			return fmt.Sprintf("has %d %s and %d completion_tokens", len(values), measures[m].name, tokens)
 		}
 	}
 	return ""

@@ -33,7 +33,7 @@ func (t Task) OnRequest(names []string) (ordered []string, err error) {
 	var known, others []string // nothing but the job may name others
 	for c := range t.Columns() {
 		switch {
-		case c.Judged:
+		case c.ByJob != "":
 			others = append(others, c.Name)
 		case c.OnRequest:
 			known = append(known, c.Name)
