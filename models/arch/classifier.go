@@ -126,7 +126,7 @@ const TokenClassification = "ForTokenClassification"
 // refuseHeads returns the error for a class whose head is not computed; nil for other classes.
 func refuseHeads(class string) error {
 	if strings.HasSuffix(class, TokenClassification) {
-		return Unsupported("heads that score whole texts are: "+ClassificationSuffix, "%s, which scores each token,",
+		return Unsupported("heads that score whole texts are: "+ClassificationSuffix, "%q, which scores each token,",
 			class)
 	}
 	return nil
