@@ -94,6 +94,17 @@ type Sequence struct {
 	Second int
 }
 
+// PromptTokens is how many tokens the prompt has, in all sequences.
+func (r *Request) PromptTokens() (n int) {
+	for _, s := range r.Sequences {
+		n += len(s.Tokens)
+	}
+	if len(r.Sequences) == 0 {
+		n = len(r.Tokens)
+	}
+	return n
+}
+
 // Context is a sequence that a caller owns, which the prompt of a request may begin with: see engine/contexts.
 type Context interface {
 	// Begin returns the tokens of the context and the row that has them. It fails if the context belongs to another

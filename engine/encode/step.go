@@ -82,9 +82,7 @@ func (s *settled) begin(r *admit.Request) *request {
 	q := &request{sequences: sequencesOf(r), completion: &admit.Completion{Request: r, Generation: r.FirstGeneration,
 		FinishReason: admit.FinishStop}}
 	c := q.completion
-	for _, one := range q.sequences {
-		c.PromptTokens += len(one.Tokens)
-	}
+	c.PromptTokens = r.PromptTokens()
 	if c.Err = check(r, s.MaxModelLen, s.model.Config.VocabSize); c.Err != nil {
 		c.FinishReason, c.Refused, q.sequences = admit.FinishError, true, nil
 		return q

@@ -14,8 +14,14 @@ import sys
 from pathlib import Path
 
 import torch
+from sentence_transformers import CrossEncoder
 from tiny_encoders import COMMON, OFFSET, randomize
-from transformers import CONFIG_MAPPING, AutoModelForSequenceClassification
+from tokenizers import Tokenizer
+from tokenizers.models import WordPiece
+from tokenizers.normalizers import BertNormalizer
+from tokenizers.pre_tokenizers import BertPreTokenizer
+from tokenizers.processors import TemplateProcessing
+from transformers import CONFIG_MAPPING, AutoModelForSequenceClassification, PreTrainedTokenizerFast
 from transformers.pipelines.text_classification import TextClassificationPipeline
 
 THREE = dict(id2label={0: "negative", 1: "neutral", 2: "positive"})
@@ -66,6 +72,24 @@ CLASSIFIERS = {
     ),
 }
 
+# A tokenizer of words and letters, and what the pipeline and a CrossEncoder make of texts with it.
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "good", "bad", "movie", "is", "not", "sky"]
+TEXTS = [
+    ("a", "the movie is good", None),
+    ("b", "the movie is not good", None),
+    ("c", "bad", None),
+    ("d", "", None),
+    ("e", "the movie is good", "the movie is bad"),
+    ("f", "the movie is bad", "the movie is good"),
+    ("g", "good " * 100, None),
+    ("h", "the sky is not bad " * 20, "good " * 12),
+]
+QUERIES = [
+    ("a", "is the sky good", ["the sky is not bad", "the movie is good", "sky " * 100]),
+    ("b", "bad movie", ["good movie"]),
+]
+
 LENGTHS = [1, 2, 17, 64, 80]
 PAIR = ([1, 5, 9, 12, 2, 33, 21, 40, 2], 5)  # tokens, and the first one of the second text
 
@@ -97,6 +121,51 @@ def cases(model):
     return made
 
 
+def add_tokenizer(folder):
+    words = WORDS + list(LETTERS) + ["##" + c for c in LETTERS]
+    tokenizer = Tokenizer(WordPiece({w: i for i, w in enumerate(words)}, unk_token="[UNK]"))
+    tokenizer.normalizer = BertNormalizer()
+    tokenizer.pre_tokenizer = BertPreTokenizer()
+    tokenizer.post_processor = TemplateProcessing(
+        single="[CLS]:0 $A:0 [SEP]:0",
+        pair="[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", 2), ("[SEP]", 3)],
+    )
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        model_max_length=80,
+        unk_token="[UNK]",
+        pad_token="[PAD]",
+        cls_token="[CLS]",
+        sep_token="[SEP]",
+        mask_token="[MASK]",
+        model_input_names=["input_ids", "token_type_ids", "attention_mask"],
+    )
+    fast.save_pretrained(folder)
+    return fast
+
+
+def add_texts(folder, model, name):
+    """Writes texts, and their labels and scores as the columns of the output have them."""
+    tokenizer = add_tokenizer(folder)
+    rows, want = [], []
+    if name == "bert":
+        classify = TextClassificationPipeline(model=model, tokenizer=tokenizer, device="cpu")
+        for id, prompt, pair in TEXTS:
+            rows.append(dict(id=id, prompt=prompt, text_pair=pair))
+            text = dict(text=prompt) | (dict(text_pair=pair) if pair is not None else {})
+            listed = {x["label"]: x["score"] for x in classify(text, top_k=None, truncation="longest_first")}
+            best = max(listed, key=listed.get)
+            want.append([id, best] + [f"{listed[label]:.3f}" for label in model.config.id2label.values()])
+    else:
+        encoder = CrossEncoder(str(folder), device="cpu", model_kwargs=dict(dtype=torch.float32))
+        for id, query, documents in QUERIES:
+            rows.append(dict(id=id, query=query, documents=documents))
+            want.append([id] + [f"{x:.3f}" for x in encoder.predict([(query, d) for d in documents])])
+    (folder / "texts.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
+    (folder / "texts.txt").write_text("".join(" ".join(w) + "\n" for w in want))
+
+
 def main(target):
     torch.set_num_threads(1)
     for name, (kind, seed, values) in CLASSIFIERS.items():
@@ -116,6 +185,8 @@ def main(target):
         text = json.dumps(cases(model))
         with gzip.GzipFile(folder / "scores.json.gz", "wb", mtime=0) as f:
             f.write(text.encode())
+        if kind == "bert":
+            add_texts(folder, model, name)
         print(name, sum(p.numel() for p in model.parameters()))
 
 
