@@ -1,6 +1,7 @@
 package completion
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 	"slices"
@@ -59,10 +60,10 @@ func (t Task) description() (found description) {
 func (t Task) IsTask() bool { return t.description().results != "" }
 
 // Encodes reports whether the task is an encoder's: each prompt has one result, and nothing is generated.
-func (t Task) Encodes() bool { return t != Generate }
+func (t Task) Encodes() bool { return t.description().reads.PromptsAlone }
 
 // Results returns what rows have, for people, such as "vectors".
-func (t Task) Results() string { return t.description().results }
+func (t Task) Results() string { return cmp.Or(t.description().results, Generate.description().results) }
 
 // Reads returns what is read of the task's rows.
 func (t Task) Reads() record.Reads {
