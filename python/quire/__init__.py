@@ -6,8 +6,9 @@
     print(table["text"].to_pylist())
 
 ``generate`` writes the prompts to a file, runs ``sample run`` on it, and reads the output. ``embed`` makes vectors of
-prompts in the same way, ``classify`` scores of classes, and ``rerank`` scores of documents. ``stream`` yields completions as they come. ``read`` reads any output of ``sample run``.
-Nothing of the engine is in Python: the command is an executable that this package brings along.
+prompts in the same way, ``classify`` scores of classes, and ``rerank`` scores of documents. ``stream`` yields
+completions as they come. ``read`` reads any output of ``sample run``. Nothing of the engine is in Python: the command
+is an executable that this package brings along.
 """
 
 from ._command import Interrupted, QuireError, QuireWarning, RowErrors, UsageError, find_sample

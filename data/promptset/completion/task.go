@@ -63,7 +63,9 @@ func (t Task) IsTask() bool { return t.description().results != "" }
 func (t Task) Encodes() bool { return t.description().reads.PromptsAlone }
 
 // Results returns what rows have, for people, such as "vectors".
-func (t Task) Results() string { return cmp.Or(t.description().results, Generate.description().results) }
+func (t Task) Results() string {
+	return cmp.Or(t.description().results, Generate.description().results)
+}
 
 // Reads returns what is read of the task's rows.
 func (t Task) Reads() record.Reads {
