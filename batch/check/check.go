@@ -41,7 +41,8 @@ type Report struct {
 	// SharedPrefix is how many tokens all prompts begin with.
 	SharedPrefix int   `json:"shared_prefix_tokens"`
 	Completions  int64 `json:"completions"`
-	// Task is the job's. With embed, Completions are vectors, and Truncated are those of the beginning of a prompt.
+	// Task is the job's. With others than generate, Completions are its results, such as vectors, and Truncated are
+	// those of the beginning of a prompt.
 	Task      completion.Task `json:"task,omitempty"`
 	Truncated int64           `json:"truncated,omitempty"`
 	// CompletionTokens is what completions have that all end at their limits. No completion is longer.
@@ -218,21 +219,22 @@ func (c *rowsCheck) add(row *promptset.Row) {
 			}
 			r.Adapters[q.Adapter]++
 		}
-		length := len(q.Tokens) + q.MaxTokens
+		prompt := q.PromptTokens()
+		length := prompt + q.MaxTokens
 		if c.tools.Used() {
 			length += (c.tools.Turns() - 1) * q.MaxTokens
 		}
 		if r.MaxModelLen > 0 {
 			length = min(length, r.MaxModelLen)
 		}
-		c.lengths = append(c.lengths, int32(len(q.Tokens)))
+		c.lengths = append(c.lengths, int32(prompt))
 		c.tokens += int64(q.N) * int64(length)
 		if c.seen != nil {
-			c.prompts += int64(q.N) * int64(len(q.Tokens))
-			r.Expected.CompletionTokens += float64(q.N) * c.seen.upTo(length-len(q.Tokens))
+			c.prompts += int64(q.N) * int64(prompt)
+			r.Expected.CompletionTokens += float64(q.N) * c.seen.upTo(length-prompt)
 		}
 		r.Completions += int64(q.N)
-		r.CompletionTokens += int64(q.N) * int64(length-len(q.Tokens))
+		r.CompletionTokens += int64(q.N) * int64(length-prompt)
 		r.LongestSequence = max(r.LongestSequence, length)
 	}
 }
@@ -317,7 +319,7 @@ func (c *rowsCheck) finish() {
 	if r.TokensPerSecond > 0 {
 		r.SecondsOfDrawing = float64(r.CompletionTokens) / r.TokensPerSecond
 	}
-	if r.TokensPerSecond > 0 && r.Task == completion.Embed {
+	if r.TokensPerSecond > 0 && r.Task.Encodes() {
 		r.SecondsOfDrawing = float64(r.Prompts.Tokens) / r.TokensPerSecond
 	}
 	if e := r.Expected; e != nil {

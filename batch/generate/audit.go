@@ -43,7 +43,8 @@ func Audit(ctx context.Context, p *process.Process, opened *prepare.Opened, rows
 		is   bool
 		what string
 	}{
-		{opened.Job.Embeds(), "vectors"}, {opened.Job.Accept.Judges(), "completions that verifiers judge"},
+		{opened.Job.Encodes(), opened.Job.Task.Results()},
+		{opened.Job.Accept.Judges(), "completions that verifiers judge"},
 		{opened.Job.Tools.Used(), "completions that call tools"},
 		{opened.Job.OnSwap != "", "completions of weights that change"},
 	} {

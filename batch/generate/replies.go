@@ -27,7 +27,7 @@ type replySplitter struct {
 // columns of the rows, nil for none.
 func newReplySplitter(p *process.Process, j *spec.Job, s *process.Session, input *promptset.Schema) (*replySplitter,
 	error) {
-	if j.Embeds() {
+	if j.Encodes() {
 		return nil, nil
 	}
 	reasoning, calls := j.ReasoningParser, j.ToolCallParser

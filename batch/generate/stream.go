@@ -71,7 +71,7 @@ func openStream(ctx context.Context, p *process.Process, j *spec.Job) (*streamed
 	if j, err = prepare.WithModel(ctx, j, p, model); err != nil {
 		return nil, err
 	}
-	raw := !j.Embeds() && j.HasTemplate(model.Template) && cmp.Or(j.PromptAs, spec.PromptAuto) == spec.PromptAuto
+	raw := !j.Encodes() && j.HasTemplate(model.Template) && cmp.Or(j.PromptAs, spec.PromptAuto) == spec.PromptAuto
 	lines, whole := promptset.NewLines(promptset.StandardInput, p.Input, j.Mapping), false
 	columns := j.ColumnsOf(nil)
 	return &streamed{opened: &prepare.Opened{Job: j, Model: model}, total: -1, err: lines,
@@ -155,7 +155,7 @@ func (g *Generator) beginStream(ctx context.Context, in *streamed) (*Unit, *prom
 	if err != nil {
 		return nil, nil, err
 	}
-	how := collecting{results: results{columns: shape.Requested, vectors: vectorsOf(j)}, inFlight: rowsInFlight,
+	how := collecting{results: results{columns: shape.Requested, encoded: finisherOf(j)}, inFlight: rowsInFlight,
 		format: j.Format, observer: p.Observer, room: bytesRepeated}
 	if g.watcher != nil {
 		how.versions = completion.Versions{}

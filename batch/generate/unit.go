@@ -51,7 +51,7 @@ func (g *Generator) OpenUnit(ctx context.Context, saved *resume.Saved, opened fu
 		opened()
 	}
 	saved.Observer = p.Observer
-	how := collecting{results: results{columns: j.ColumnsOf(reader.Schema()), vectors: vectorsOf(j)},
+	how := collecting{results: results{columns: j.ColumnsOf(reader.Schema()), encoded: finisherOf(j)},
 		inFlight: rowsInFlight, window: 2 * int(min(saved.Parts.PartRows, rowsInFlight)),
 		enough: 2 * g.Session.Slots(), format: j.Format, observer: p.Observer}
 	if g.watcher != nil {
@@ -293,7 +293,7 @@ func (u *Unit) launch(ctx context.Context, p *pendingRow) (*pendingRow, error) {
 		if err == nil {
 			u.Out.give(p, requests)
 			// Names know nothing of vectors, versions of weights and tools, and what is judged may be left out.
-			if o := u.Out; o.vectors == nil && o.versions == nil && o.judging == nil && o.conversing == nil {
+			if o := u.Out; o.encoded == nil && o.versions == nil && o.judging == nil && o.conversing == nil {
 				u.name(p, p.old)
 			}
 		}

@@ -253,8 +253,8 @@ func (p *Process) validateReuse(s *spec.Spec) error {
 	}
 	switch given := len(p.Reuse) > 0 || p.Store != ""; {
 	case !given:
-	case s.Embeds():
-		return setting.Errorf("`reuse` and `store` are for completions, and a job with `task` embed has none")
+	case s.Encodes():
+		return setting.Errorf("`reuse` and `store` are for completions, and a job with `task` %s has none", s.Task)
 	case s.Accept.Judges():
 		return setting.Errorf("`reuse` and `store` may not come with verdicts: copied completions would not be judged")
 	case s.Tools.Used():

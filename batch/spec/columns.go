@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -30,7 +31,7 @@ func (s *Spec) ColumnsOf(input *promptset.Schema) []string {
 		names = append(names, completion.ConversationColumns()...)
 	}
 	var given []string
-	if input != nil && !s.Embeds() {
+	if input != nil && !s.Encodes() {
 		given = input.Parameters()
 	}
 	for c := range s.Task.Columns() {
@@ -55,7 +56,7 @@ func ShapeOfStarted(job *jobstate.Description, input *promptset.Schema) completi
 	s := &Job{Spec: Spec{Task: existing.Task, Columns: existing.Columns, Exclude: existing.Exclude,
 		Partitions: existing.Partitions, Sampling: parameter.Defaults(), KeepPartitions: existing.Folders,
 		Accept: AcceptOf(job), Tools: ToolsOf(job)}}
-	s.Vectors.Element, s.Vectors.Dimensions = existing.EmbeddingType, existing.Dimensions
+	s.Vectors.Element, s.Vectors.Dimensions = existing.EmbeddingType, cmp.Or(existing.Dimensions, existing.Classes)
 	for setting, target := range map[string]*int{"top_logprobs": &s.Sampling.TopLogprobs,
 		"prompt_logprobs": &s.Sampling.PromptLogprobs} {
 		if _, given := job.Settings[setting]; given {

@@ -65,9 +65,10 @@ var identified = map[string]func(t *rapid.T) any{
 
 // unidentified are the other fields: of the model's fingerprint and the inputs, of what the job settles on, of where
 // files and new weights are, of parameters that Sampling has, and of what changes no byte. PrefixFile and PromptAs are
-// of Job.mapping, Task and Embedding of Job.Vectors (see TestVectorsAreIdentified), Adapters of Job.AdapterDigests.
+// of Job.mapping, Task and Embedding of Job.Vectors (see TestVectorsAreIdentified), Scoring
+// of Job.Scores (see TestScoresAreIdentified), Adapters of Job.AdapterDigests.
 var unidentified = strings.Fields(`Model LoadFormat Inputs Output PrefixFile PromptAs Sampling Given Task Embedding
-	Adapters
+	Scoring Adapters
 	GenerationConfig Engine Engine.DType Engine.KVDType Engine.KVMemory Engine.MaxSeqs Engine.PageSize Engine.MaxModelLen Engine.PrefillTokens
 	Engine.MaxRounds Engine.ZeroPages Engine.NoPrefixCache Engine.Speculate Engine.DraftModel Engine.Admission
 	Engine.HostKVMemory Engine.Features Engine.DP Watch`)

@@ -13,6 +13,7 @@ import (
 	"github.com/quire/quire/data/promptset/completion"
 	"github.com/quire/quire/data/promptset/folder"
 	"github.com/quire/quire/engine"
+	"github.com/quire/quire/models/scoring"
 	"github.com/quire/quire/models/sentence"
 	"github.com/quire/quire/text/chat"
 	"github.com/quire/quire/text/chat/reply"
@@ -66,12 +67,19 @@ type vectorSettings struct {
 	Pooling        sentence.Pooling   `json:"pooling,omitempty"`
 	Normalize      *bool              `json:"normalize,omitempty"`
 	EmbeddingStart string             `json:"embedding_prompt,omitempty"` // text before each text
+	Classes        int                `json:"classes,omitempty"`
+	ScoreFunction  scoring.Function   `json:"score_function,omitempty"`
+	TopN           int                `json:"top_n,omitempty"`
 }
 
 // vectorSettings are the job's.
 func (j *Job) vectorSettings() vectorSettings {
-	if !j.Embeds() {
+	if !j.Encodes() {
 		return vectorSettings{}
+	}
+	if j.Task != completion.Embed {
+		return vectorSettings{Task: j.Task, Classes: len(j.Scores.Labels), ScoreFunction: j.Scores.Function,
+			TopN: j.Scores.TopN}
 	}
 	v := &j.Vectors
 	return vectorSettings{Task: j.Task, EmbeddingType: v.Element, Dimensions: v.Dimensions, Pooling: v.Pooling,
@@ -153,7 +161,7 @@ func (j *Job) withSampling(settings any) jobstate.Settings {
 	if err != nil {
 		panic(err) // they are texts, numbers and lists of texts
 	}
-	if j.Embeds() {
+	if j.Encodes() {
 		maps.Copy(all, j.Sampling.PromptIdentity())
 	} else {
 		maps.Copy(all, j.Sampling.Identity())
@@ -195,7 +203,7 @@ func MappingOf(job *jobstate.Description) (promptset.Mapping, error) {
 	s, _ := settingsOf(job)
 	m := promptset.Mapping{PromptColumn: s.PromptColumn, IDColumn: s.IDColumn, System: s.System,
 		Chat: s.PromptAs == PromptUser, Prefix: s.Prefix, Partitions: s.Partitions,
-		PromptsAlone: s.Task != completion.Generate}
+		Reads: s.Task.Reads()}
 	if s.Template == "" {
 		return m, nil
 	}

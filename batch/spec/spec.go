@@ -44,9 +44,11 @@ type Spec struct {
 	Model string
 	// LoadFormat is the weight source: LoadAuto or LoadDummy.
 	LoadFormat string
-	// Task is what the job computes for each prompt, and Embedding describes its vectors if that is embed.
+	// Task is what the job computes for each prompt. Embedding describes its vectors if that is embed, and Scoring its
+	// scores if that is classify or rerank.
 	Task      completion.Task `json:",omitempty"`
 	Embedding Embedding       `json:",omitzero"`
+	Scoring   Scoring         `json:",omitzero"`
 	// ChatTemplate is TemplateOfModel, TemplateNone or a file with a Jinja template.
 	ChatTemplate string
 
@@ -146,8 +148,8 @@ func (s *Spec) HideURLParameters() (err error) {
 	return nil
 }
 
-// Embeds reports whether the job's task is embed.
-func (s *Spec) Embeds() bool { return s.Task == completion.Embed }
+// Encodes reports whether the job's task is an encoder's: nothing is generated.
+func (s *Spec) Encodes() bool { return s.Task.Encodes() }
 
 // ReadsStandard reports whether the job's rows come from standard input.
 func (s *Spec) ReadsStandard() bool { return slices.Contains(s.Inputs, Standard) }

@@ -93,7 +93,7 @@ func (f fakeModels) OpenSession(_ context.Context, o *spec.Job, _ *process.Proce
 		}
 	}
 	fakeCalling(o, s, e)
-	if o.Embeds() {
+	if o.Encodes() {
 		fakeEncoder(o, s, e)
 	}
 	return s, nil
@@ -118,9 +118,9 @@ func (fakeModels) Identify(_ context.Context, o *spec.Job, _ *process.Process) (
 		}
 	}
 	sentence, size := fakeSentence(string(b))
-	return process.Identity{Sentence: sentence, VectorSize: size, Fingerprint: fmt.Sprintf("%x", sha256.Sum256(b)),
-		Tokenizer: !strings.Contains(string(b), "tokenless"), Template: strings.Contains(string(b), "templated"),
-		Generation: asked}, nil
+	return process.Identity{Sentence: sentence, VectorSize: size, Classifier: fakeClassifier(string(b)),
+		Fingerprint: fmt.Sprintf("%x", sha256.Sum256(b)), Tokenizer: !strings.Contains(string(b), "tokenless"),
+		Template: strings.Contains(string(b), "templated"), Generation: asked}, nil
 }
 
 // Lacks reports that there is no device, if it is told to.
@@ -276,7 +276,7 @@ func (f *fakeEngine) complete(r *engine.Request) (all []*engine.Completion) {
 	f.stats.PromptTokens += len(r.Tokens)
 	f.stats.PrefillTokens += len(r.Tokens)
 	if len(r.Tokens) > f.longest {
-		return []*engine.Completion{{Request: r, Generation: r.FirstGeneration, PromptTokens: len(r.Tokens),
+		return []*engine.Completion{{Request: r, Generation: r.FirstGeneration, PromptTokens: r.PromptTokens(),
 			FinishReason: engine.FinishError,
 			Err:          fmt.Errorf("%w: %d tokens, at most %d", engine.ErrPromptTooLong, len(r.Tokens), f.longest)}}
 	}
@@ -294,7 +294,8 @@ func (f *fakeEngine) complete(r *engine.Request) (all []*engine.Completion) {
 		}
 	}
 	for g := r.FirstGeneration; g < r.FirstGeneration+r.N; g++ {
-		c := &engine.Completion{Request: r, Generation: g, PromptTokens: len(r.Tokens), FinishReason: engine.FinishStop}
+		c := &engine.Completion{Request: r, Generation: g, PromptTokens: r.PromptTokens(),
+			FinishReason: engine.FinishStop}
 		text := ""
 		for _, id := range r.Tokens {
 			if id < 256 {

@@ -22,6 +22,9 @@ type Request struct {
 	// Tokens is the prompt, at least one token. With a Context it is what follows the tokens of the context, if
 	// anything.
 	Tokens []int32
+	// Sequences, if there are any, are what an encoder runs in place of Tokens. The vectors of all of them, in order,
+	// are the Vector of the completion.
+	Sequences []Sequence
 	// Context, if not nil, is a context of the engine that runs the request. The prompt begins with its tokens; the
 	// context does not change. The completions are the same as for a request with all these tokens, or, for a model
 	// with a longrope, as for a request that is long enough for the long divisors.
@@ -81,6 +84,25 @@ type Request struct {
 	Progress func(Partial)
 	// LongRope runs the request with the long divisors of a longrope, even if it is short.
 	LongRope bool
+}
+
+// Sequence is a text for an encoder, or a pair of texts.
+type Sequence struct {
+	Tokens []int32
+	// Second is the number of the first token of the second kind, which the second text of a pair may have; 0: none has
+	// it.
+	Second int
+}
+
+// PromptTokens is how many tokens the prompt has, in all sequences.
+func (r *Request) PromptTokens() (n int) {
+	for _, s := range r.Sequences {
+		n += len(s.Tokens)
+	}
+	if len(r.Sequences) == 0 {
+		n = len(r.Tokens)
+	}
+	return n
 }
 
 // Context is a sequence that a caller owns, which the prompt of a request may begin with: see engine/contexts.

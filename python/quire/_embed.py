@@ -50,9 +50,9 @@ def embed(
         return fixed(_outputs.read(into))
 
 
-def fixed(table: pa.Table) -> pa.Table:
+def fixed(table: pa.Table, column: str = "embedding") -> pa.Table:
     """Gives the vectors of a table a fixed length, which the files of some inputs do not state."""
-    index = len(table.column_names) - 1 - table.column_names[::-1].index("embedding")
+    index = len(table.column_names) - 1 - table.column_names[::-1].index(column)
     kind = table.schema.field(index).type
     if not pa.types.is_list(kind) or not len(table):
         return table
@@ -60,4 +60,4 @@ def fixed(table: pa.Table) -> pa.Table:
     if length is None:  # no row has a vector
         return table
     kind = pa.list_(kind.value_field, length)
-    return table.set_column(index, pa.field("embedding", kind), table.column(index).cast(kind))
+    return table.set_column(index, pa.field(column, kind), table.column(index).cast(kind))

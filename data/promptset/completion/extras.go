@@ -24,10 +24,12 @@ var extras = append([]extra{
 	nestedExtra(7, func(r *Result) *[][]float32 { return &r.PromptTopLogprobs }, floatItem),
 	textExtra(8, func(r *Result) *string { return &r.Reasoning }),
 	textExtra(9, func(r *Result) *string { return &r.ToolCalls }),
-	listExtra(11, func(r *Result) *[]float32 { return &r.Embedding }, floatItem),
+	listExtra(11, func(r *Result) *[]float32 { return &r.Vector }, floatItem),
 	{tag: 12, has: func(r *Result) bool { return r.Truncated },
 		append: func(b []byte, _ *Result) []byte { return b },
 		read:   func(_ *resultDecoder, r *Result) { r.Truncated = true }},
+	textExtra(15, func(r *Result) *string { return &r.Label }),
+	listExtra(16, func(r *Result) *[]int32 { return &r.Ranking }, idItem),
 }, append(measureExtras(), weightsExtra, verdictExtra, messagesExtra, maskExtra, turnsExtra)...)
 
 // weightsExtra has the versions of the weights, each after its first token.

@@ -15,8 +15,8 @@ func (r *Result) Readable() (texts []string) {
 	if r.Reasoning != "" {
 		texts = append(texts, "reasoning: "+r.Reasoning)
 	}
-	if r.Embedding != nil {
-		texts = append(texts, VectorText(r.Embedding))
+	if r.Vector != nil {
+		texts = append(texts, r.VectorText())
 	}
 	if text := strings.TrimSpace(r.Text); text != "" {
 		texts = append(texts, text)
@@ -55,10 +55,12 @@ type Result struct {
 	Reasoning       string // extracted from Text; "" for none
 	ToolCalls       string // a JSON list in the form of OpenAI's API, extracted from Text; "" for none
 
-	// Embedding is a vector as the output stores it: see [VectorType.Stored]. Truncated reports whether it is the
-	// vector of the beginning of the prompt alone.
-	Embedding []float32
+	// Vector is what an encoder's task gives: a vector as the output stores it (see [VectorType.Stored]), or scores of
+	// classes or documents. Truncated reports whether it is of the beginning of the prompt alone.
+	Vector    []float32
 	Truncated bool
+	Label     string  // the best class
+	Ranking   []int32 // documents by their scores
 
 	Conversation
 
