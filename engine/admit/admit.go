@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/quire/quire/data/parameter"
+	"github.com/quire/quire/data/setting"
 	"github.com/quire/quire/engine/device"
 	"github.com/quire/quire/engine/device/feature"
 	"github.com/quire/quire/engine/masks"
@@ -97,6 +98,9 @@ func (c *Checker) admit(original, r *Request) (*schedule.Request, error) {
 			return nil, err
 		}
 	}
+	if len(r.Weights) > 1 && c.limits.CannotHold != "" {
+		return nil, setting.Errorf("%w: "+c.limits.CannotHold, ErrSeveralVersions)
+	}
 	adapter, err := c.adapters.Named(r.Adapter)
 	if err != nil {
 		return nil, invalid("adapter", "adapter is %w", err)
@@ -108,7 +112,8 @@ func (c *Checker) admit(original, r *Request) (*schedule.Request, error) {
 		OnDevice: a.Stops[stopping.OfText] != nil, IncludeStop: r.IncludeStop, KeepSpecial: r.KeepSpecialTokens,
 		MinTokens: r.Sampling.MinTokens, Context: schedule.None, Variant: schedule.Variant{Adapter: adapter},
 		Recalls: a.Features != 0, Leaf: r.Leaf,
-		Tops: min(r.TopLogprobs, c.model.VocabSize), ScoresOnly: original.MaxTokens == 0, Told: r.Progress, Tag: a}
+		Tops: min(r.TopLogprobs, c.model.VocabSize), ScoresOnly: original.MaxTokens == 0, Told: r.Progress,
+		Begun: r.Begun, Weights: r.Weights, Tag: a}
 	a.Features |= original.scoring()
 	if r.ScorePrompt {
 		s.Score = 1 + min(r.PromptTopLogprobs, c.model.VocabSize)
