@@ -175,7 +175,7 @@ func CheckKernels(c Config) error {
 	return s.CheckKernels()
 }
 
-// WithRun adds to the runs of a completion what [Request].Begun tells.
+// WithRun adds to the runs of a completion what [Request].Started tells.
 func WithRun(runs []WeightsRun, first int, version string) []WeightsRun {
 	return schedule.WithRun(runs, first, version)
 }

@@ -68,7 +68,8 @@ func newEngine(ctx context.Context, cfg Config) (_ *Engine, err error) {
 	}
 	z := settled.Sizes
 	checker := admit.New(settled.Config, admit.Limits{MaxModelLen: settled.MaxModelLen, PageSize: z.PageSize,
-		Pages: z.Pages, ShortRope: settled.ShortRope, Masks: z.Masks, Adapters: z.Adapters, CannotHold: settled.CannotHold()})
+		Pages: z.Pages, ShortRope: settled.ShortRope, Masks: z.Masks, Adapters: z.Adapters,
+		CannotHold: config.CannotHold(settled)})
 	start := time.Now()
 	texts := core.Texts{Pieces: checker.Pieces(), Vocabulary: checker.Masks().Vocabulary}
 	c, err := core.New(ctx, settled, hosts, texts)

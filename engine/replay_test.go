@@ -22,7 +22,7 @@ type begun struct {
 }
 
 func (b *begun) of(r *engine.Request) *engine.Request {
-	r.Begun = func(generation, first int, version string) {
+	r.Started = func(generation, first int, version string) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		key := fmt.Sprintf("%s/%d", r.ID, generation)
@@ -93,7 +93,7 @@ func TestWeightsReplayed(t *testing.T) {
 				several++
 			}
 			one := *c.Request
-			one.FirstGeneration, one.N, one.Weights, one.Begun = c.Generation, 1, c.Weights, nil
+			one.FirstGeneration, one.N, one.Weights, one.Started = c.Generation, 1, c.Weights, nil
 			replayed = append(replayed, &one)
 		}
 		replayed = rapid.Permutation(replayed).Draw(rt, "order")

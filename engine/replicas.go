@@ -84,14 +84,15 @@ func (r *Replicas) Run(ctx context.Context, requests iter.Seq[*Request]) iter.Se
 // Replay is as [Engine.Replay]. Replicas may have different versions afterwards.
 func (r *Replicas) Replay(ctx context.Context, requests iter.Seq[*Request], open OpenVersion) iter.Seq2[*Completion,
 	error] {
-	return r.run(ctx, requests, func(e *Engine, ctx context.Context, requests iter.Seq[*Request]) iter.Seq2[*Completion,
-		error] {
-		return e.Replay(ctx, requests, open)
-	})
+	return r.run(ctx, requests,
+		func(e *Engine, ctx context.Context, requests iter.Seq[*Request]) iter.Seq2[*Completion, error] {
+			return e.Replay(ctx, requests, open)
+		})
 }
 
 func (r *Replicas) run(ctx context.Context, requests iter.Seq[*Request],
-	run func(*Engine, context.Context, iter.Seq[*Request]) iter.Seq2[*Completion, error]) iter.Seq2[*Completion, error] {
+	run func(*Engine, context.Context, iter.Seq[*Request]) iter.Seq2[*Completion, error]) iter.Seq2[*Completion,
+	error] {
 	return func(yield func(*Completion, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()

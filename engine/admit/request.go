@@ -79,10 +79,10 @@ type Request struct {
 	// return soon, and another goroutine calls it than the one that takes the completions. Calls of the device are
 	// short then; completions are the same.
 	Progress func(Partial)
-	// Begun, if not nil, is called when a version of the weights begins to generate tokens of a completion, from the
+	// Started, if not nil, is called when a version of the weights begins to generate tokens of a completion, from the
 	// token with the number first on: when it starts, and before other weights continue it or start it again. It must
 	// return soon, and another goroutine calls it than the one that takes the completions.
-	Begun func(generation, first int, version string)
+	Started func(generation, first int, version string)
 	// Weights, if not nil, are the versions that generate the completions, as an earlier engine had them. Completions
 	// wait until the engine has them: see engine.Engine.Replay.
 	Weights []schedule.WeightsRun

@@ -83,15 +83,15 @@ func (s *Settled) mayTransfer() bool {
 		s.Config.SwapWeights)
 }
 
-// CannotHold returns why completions cannot stop at any token until the engine has other weights; "" if they can.
-func (s *Settled) CannotHold() string {
+// CannotHold returns why completions cannot stop at any token until the engine has other weights; nil if they can.
+func CannotHold(s *Settled) error {
 	switch {
 	case !s.Sizes.Transfers:
-		return "their keys and values cannot be moved to the host"
+		return setting.Errorf("`kv` basic has no pages of keys and values that can be moved to the host")
 	case s.Sizes.Drafts.On():
-		return "a step may generate several tokens of each, as `speculate` is on"
+		return setting.Errorf("with `speculate` on, a step may generate several tokens of it")
 	}
-	return ""
+	return nil
 }
 
 // stagedBlocks is how many blocks may be on their way in each direction.

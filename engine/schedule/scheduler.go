@@ -33,8 +33,9 @@ type scheduler struct {
 }
 
 func newScheduler(cfg *Config) *scheduler {
-	s := &scheduler{Sizes: cfg.Sizes, stats: cfg.Stats, newStream: cfg.NewStream, moved: cfg.Moved, weights: &runWeights{cfg.Weights},
-		queue: newWaitingQueue(cfg.MaxSeqs, cfg.ByAdapter), slots: newSlots(cfg.Sizes), names: newNamedPages(cfg)}
+	s := &scheduler{Sizes: cfg.Sizes, stats: cfg.Stats, newStream: cfg.NewStream, moved: cfg.Moved,
+		weights: &runWeights{cfg.Weights},
+		queue:   newWaitingQueue(cfg.MaxSeqs, cfg.ByAdapter), slots: newSlots(cfg.Sizes), names: newNamedPages(cfg)}
 	s.prefixes = newPrefixRows(cfg.Sizes, s.slots.release, cfg.Contexts)
 	s.pool = &pagePool{size: cfg.Pool, idle: cfg.FreePages, free: cfg.FreePages, slots: s.slots, prefixes: s.prefixes}
 	s.host = &hostPages{Sizes: cfg.Sizes, device: cfg.Device, cache: cfg.Host, names: s.names, stats: cfg.Stats}
@@ -213,7 +214,7 @@ func (s *scheduler) admitted(seq *sequence, row int) error {
 	s.slots.admit(seq, row)
 	seq.text.init(s.newStream, g.asked)
 	s.names.admitted(seq)
-	seq.begun(0, s.weights.version)
+	seq.announce(0, s.weights.version)
 	s.stats.HitTokens += g.held
 	if g.source != nil && g.source.first == g {
 		g.source.first = nil

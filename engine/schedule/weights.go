@@ -39,10 +39,10 @@ func (b *Between) ReplaceWeights(version string, seed prefix.Hash, restart bool)
 	for _, seq := range started {
 		if restart || seq.done < len(seq.group.Tokens) {
 			again = append(again, seq)
-			seq.begun(0, version)
+			seq.announce(0, version)
 		} else {
 			seq.mixed = true
-			seq.begun(len(seq.text.completion.Tokens), version)
+			seq.announce(len(seq.text.completion.Tokens), version)
 		}
 	}
 	s.names.seed = seed
@@ -128,10 +128,10 @@ func (r *Request) weightsAt(token int) (version string, end int) {
 // numGenerated returns how many tokens of a completion the device has generated.
 func (seq *sequence) numGenerated() int { return max(0, seq.done-len(seq.group.Tokens)+1) }
 
-// begun tells the caller that weights generate the tokens of a completion from one on.
-func (seq *sequence) begun(first int, version string) {
-	if r := seq.group.asked; r.Begun != nil && r.Weights == nil {
-		r.Begun(seq.generation, first, version)
+// announce tells the caller that weights generate the tokens of a completion from one on.
+func (seq *sequence) announce(first int, version string) {
+	if r := seq.group.asked; r.Started != nil && r.Weights == nil {
+		r.Started(seq.generation, first, version)
 	}
 }
 
