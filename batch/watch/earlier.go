@@ -48,6 +48,30 @@ func (e *Earlier) Find(ctx context.Context, version string, names []string) erro
 	return nil
 }
 
+// FindAll opens all versions that the watched place has: each of its checkpoints over those before it. What does not
+// fit the model is left out.
+func (e *Earlier) FindAll(ctx context.Context) error {
+	names, err := published(ctx, e.watcher.place)
+	if err != nil {
+		return err
+	}
+	c := e.base
+	for _, name := range names {
+		layer, err := e.watcher.openOver(ctx, name, c)
+		if err != nil {
+			e.watcher.process.Printf("warning: weights %s are left out: %v", name, err)
+			continue
+		}
+		e.layers = append(e.layers, layer)
+		c = layer.Over(c)
+		e.opened[c.FingerPrint()] = c
+	}
+	return ctx.Err()
+}
+
+// Has reports whether a version was found.
+func (e *Earlier) Has(version string) bool { return e.opened[version] != nil }
+
 // Open is an [engine.OpenVersion], for versions that were found.
 func (e *Earlier) Open(_ context.Context, version string) (*models.Checkpoint, error) {
 	if c := e.opened[version]; c != nil {

@@ -188,18 +188,21 @@ func TestWeightsWatchedAndKilled(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	run := func(model, output string, more ...string) *exec.Cmd {
+	command := func(name, output, model string, more ...string) *exec.Cmd {
 		path, err := exec.LookPath("real-sample")
 		if err != nil {
 			t.Fatal(err)
 		}
-		cmd := exec.Command(path, append([]string{"run", "-m", model, "-i", "in.jsonl", "-o", output,
+		cmd := exec.Command(path, append([]string{name, output, "-m", model, "-i", "in.jsonl",
 			"-n", strconv.Itoa(n), "--format", "jsonl",
 			"--temperature", "1", "--max-tokens", strconv.Itoa(tokens), "--max-seqs", "8",
 			"--max-rounds", "2", "--max-model-len", "128", "--kv-memory", "1MiB", "--progress", "plain", "--columns",
 			"weights_version,weights_versions,weights_starts"}, more...)...)
 		cmd.Dir = dir
 		return cmd
+	}
+	run := func(model, output string, more ...string) *exec.Cmd {
+		return command("run", "--output="+output, model, more...)
 	}
 	folders, schedules, most, long := []string{base}, 30, 4, 4*time.Second
 	if testing.Short() {
@@ -305,6 +308,11 @@ func TestWeightsWatchedAndKilled(t *testing.T) {
 					}
 				}
 			}
+		}
+		audited, err := command("audit", output, base, "--watch", place, "--on-swap", policy, "--rows", "60").Output()
+		if text := string(audited); err != nil || !strings.Contains(text, ", 0 differ\n") ||
+			strings.Contains(text, "missing") {
+			t.Errorf("%s: an audit: %v: %s", policy, err, audited)
 		}
 		for k := 1; k <= published; k++ {
 			if err := os.Rename(filepath.Join(dir, place, filepath.Base(folders[k])), folders[k]); err != nil {
