@@ -30,15 +30,21 @@ func (c *collector) judgeRow(p *pendingRow, first, most int) {
 	c.waves.begin(p)
 }
 
-// restoreJudged adds completions to a row that were generated before. Those without a verdict are judged now.
+// restoreJudged adds completions to a row that were generated before. Those without a verdict are judged now, unless
+// the row is decided without them: then an earlier process may have had them judged in vain, and kept no verdict.
 func (c *collector) restoreJudged(p *pendingRow, results []completion.Result) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i := range results {
-		if r := &results[i]; lacksVerdict(r) {
-			c.submit(p, r, false)
-		} else {
-			p.judged.insert(r, false)
+		if !lacksVerdict(&results[i]) {
+			p.judged.insert(&results[i], false)
+		}
+	}
+	if p.judged.rule.Decided(p.judged.prefix()) == 0 {
+		for i := range results {
+			if lacksVerdict(&results[i]) {
+				c.submit(p, &results[i], false)
+			}
 		}
 	}
 	return c.advance(p)
