@@ -14,6 +14,7 @@ import (
 	"github.com/quire/quire/batch/observe"
 	"github.com/quire/quire/batch/outcome"
 	"github.com/quire/quire/batch/reuse"
+	"github.com/quire/quire/batch/versions"
 	"github.com/quire/quire/data/promptset"
 	"github.com/quire/quire/data/promptset/completion"
 	"github.com/quire/quire/data/setting"
@@ -79,6 +80,7 @@ type collecting struct {
 	room           int                // bytes for completions that equal rows are copied from, if there is no journal
 	judging        *judging           // nil if completions are not judged
 	conversing     *conversing        // nil if completions call no tools
+	underWay       *versions.Log      // nil if the weights stay
 }
 
 // stage is the part of the rows' lineage that the collector uses. The collector's lock is taken before the stage's.
@@ -283,6 +285,7 @@ func (c *collector) append(p *pendingRow, r *completion.Result) (at journal.Posi
 	end := c.observer.Span("journal a completion")
 	at, c.err = c.journal.Put(p.row.Index, c.record)
 	end("bytes", len(c.record))
+	c.underWay.End(p.row.Index, r.Generation)
 	if c.err != nil {
 		c.room.Broadcast()
 	}

@@ -250,12 +250,17 @@ func (g *Generator) attempt(ctx context.Context, units source) (ending, error) {
 	}
 	ctx, cancel := context.WithCancel(ctx) // lets go of the reading goroutine when the loop is left early
 	defer cancel()
+	if g.watcher != nil {
+		if err := replay(ctx, g); err != nil {
+			return engineFailed, err
+		}
+	}
 	unwatch, err := g.watcher.Serve(ctx, g.Session)
 	if err != nil {
 		return workFailed, err
 	}
 	defer unwatch()
-	in := &intake{active: &g.Active, units: units, rows: map[*engine.Request]*requested{}}
+	in := &intake{active: &g.Active, units: units, watcher: g.watcher, rows: map[*engine.Request]*requested{}}
 	device := process.WatchDevice(g.Process, g.Session, in.idle)
 	defer device.Stop()
 	if g.Job.Accept.Stops() {
@@ -302,8 +307,9 @@ func (g *Generator) attempt(ctx context.Context, units source) (ending, error) {
 
 // intake gives the engine the requests of one attempt, and knows whose they are.
 type intake struct {
-	active *ActiveUnits
-	units  source
+	active  *ActiveUnits
+	units   source
+	watcher *watch.Watcher // nil if the weights stay
 
 	// How it ended: of the goroutine of the engine's intake, until the engine's run is over.
 	resized bool
@@ -351,6 +357,9 @@ func (in *intake) requests(ctx context.Context) iter.Seq[*engine.Request] {
 		for {
 			for _, u := range units {
 				for row, request := range u.requests(ctx) {
+					if in.watcher != nil {
+						u.noteVersions(row.row.Index, request, in.watcher.Names)
+					}
 					in.mu.Lock()
 					in.rows[request] = &requested{u, row, request.N}
 					in.mu.Unlock()

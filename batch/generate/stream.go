@@ -13,6 +13,7 @@ import (
 	"github.com/quire/quire/batch/process"
 	"github.com/quire/quire/batch/reuse"
 	"github.com/quire/quire/batch/spec"
+	"github.com/quire/quire/batch/versions"
 	"github.com/quire/quire/data/promptset"
 	"github.com/quire/quire/data/promptset/completion"
 	"github.com/quire/quire/data/setting"
@@ -158,7 +159,7 @@ func (g *Generator) beginStream(ctx context.Context, in *streamed) (*Unit, *prom
 	how := collecting{results: results{columns: shape.Requested, encoded: finisherOf(j)}, inFlight: rowsInFlight,
 		format: j.Format, observer: p.Observer, room: bytesRepeated}
 	if g.watcher != nil {
-		how.versions = completion.Versions{}
+		how.versions, how.underWay = completion.Versions{}, versions.NewLog()
 	}
 	if how.replies, err = newReplySplitter(p, j, g.Session, in.schema); err != nil {
 		return nil, nil, err

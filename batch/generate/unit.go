@@ -55,7 +55,7 @@ func (g *Generator) OpenUnit(ctx context.Context, saved *resume.Saved, opened fu
 		inFlight: rowsInFlight, window: 2 * int(min(saved.Parts.PartRows, rowsInFlight)),
 		enough: 2 * g.Session.Slots(), format: j.Format, observer: p.Observer}
 	if g.watcher != nil {
-		how.versions = completion.Versions{}
+		how.versions, how.underWay = completion.Versions{}, saved.Versions
 	}
 	var err error
 	if how.replies, err = newReplySplitter(p, j, g.Session, reader.Schema()); err != nil {

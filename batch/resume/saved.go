@@ -24,6 +24,7 @@ import (
 	"github.com/quire/quire/batch/process"
 	"github.com/quire/quire/batch/spec"
 	"github.com/quire/quire/batch/tools"
+	"github.com/quire/quire/batch/versions"
 	"github.com/quire/quire/data/promptset"
 	"github.com/quire/quire/data/promptset/completion"
 	"github.com/quire/quire/data/promptset/folder"
@@ -54,8 +55,8 @@ type Saved struct {
 	damage
 
 	records
-	Entries []entry // entries of the journal, by row and generation
-	Resumed bool    // an earlier process began the job
+
+	Resumed bool // an earlier process began the job
 
 	Observer *observe.Observer
 }
@@ -79,8 +80,11 @@ type change struct {
 // records are what the job's processes keep, beside the parts, of what is not published.
 type records struct {
 	Journal *journal.Journal
+	Entries []entry    // what the journal has of earlier processes, by row and generation
 	Parents io.Closer  // rows that others continue; nil if there are none
 	Calls   *tools.Log // nil if completions call no tools
+	// Versions are of the completions that are under way, if the job's weights may change.
+	Versions *versions.Log
 }
 
 // damage is what was found damaged in the folder, and is written again.
@@ -134,11 +138,17 @@ func (s *Saved) Open(w io.Writer) error {
 	}
 	var damages []journal.Damage
 	var err error
+	s.Versions = versions.NewLog()
 	s.Journal, damages, err = journal.Open(s.FS, s.State.Dir(), s.State.Key(), s.Process.Timing.Journal,
 		func(row int64, b []byte, position journal.Position) error {
-			generation, err := completion.GenerationOf(b)
-			if err == nil && row < s.Parts.Rows && missing[s.Parts.Of(row)] {
+			if row >= s.Parts.Rows || !missing[s.Parts.Of(row)] {
+				return nil
+			}
+			if note, ok := versions.Parse(b); ok {
+				s.Versions.Add(row, note)
+			} else if generation, err := completion.GenerationOf(b); err == nil {
 				s.Entries = append(s.Entries, entry{row, generation, position})
+				s.Versions.End(row, generation)
 			}
 			return nil
 		})
@@ -209,6 +219,14 @@ func (s *Saved) Journaled(row int64) ([]completion.Result, error) {
 		results = append(results, r)
 	}
 	return results, nil
+}
+
+// Add adds a completion that was put into the journal to those that an earlier process had put there.
+func (s *Saved) Add(row int64, generation int, position journal.Position) {
+	i, _ := slices.BinarySearchFunc(s.Entries, entry{Row: row, generation: generation}, func(a, b entry) int {
+		return cmp.Or(cmp.Compare(a.Row, b.Row), cmp.Compare(a.generation, b.generation))
+	})
+	s.Entries = slices.Insert(s.Entries, i, entry{row, generation, position})
 }
 
 // MissingRows gives the rows of the parts that are missing.

@@ -129,6 +129,10 @@ func (s *Spec) EngineConfig() engine.Config {
 		cfg.Features |= engine.Thinking
 	}
 	cfg.SwapWeights = s.Watch != ""
+	// After a restart each completion must stop at the token at which its weights changed.
+	if s.OnSwap == engine.Continue && cfg.Speculate == engine.SpeculateAuto && s.Engine.DraftModel == "" {
+		cfg.Speculate = 0
+	}
 	return cfg
 }
 

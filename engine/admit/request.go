@@ -82,6 +82,13 @@ type Request struct {
 	// return soon, and another goroutine calls it than the one that takes the completions. Calls of the device are
 	// short then; completions are the same.
 	Progress func(Partial)
+	// Started, if not nil, is called when a version of the weights begins to generate tokens of a completion, from the
+	// token with the number first on: when it starts, and before other weights continue it or start it again. It must
+	// return soon, and another goroutine calls it than the one that takes the completions.
+	Started func(generation, first int, version string)
+	// Weights, if not nil, are the versions that generate the completions, as an earlier engine had them. Completions
+	// wait until the engine has them: see engine.Engine.Replay.
+	Weights []schedule.WeightsRun
 	// LongRope runs the request with the long divisors of a longrope, even if it is short.
 	LongRope bool
 }
@@ -128,6 +135,8 @@ var (
 	ErrPromptTooLong = errors.New("the prompt is too long")
 	// ErrInvalidRequest: a parameter is out of its range.
 	ErrInvalidRequest = errors.New("invalid request")
+	// ErrSeveralVersions: the engine cannot stop a completion at the token at which its weights changed.
+	ErrSeveralVersions = errors.New("a completion of several versions of the weights cannot be generated again")
 	// ErrNotANumber: the model's scores were not numbers.
 	ErrNotANumber = errors.New("the model returned scores that are not numbers")
 )
