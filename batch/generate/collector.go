@@ -487,15 +487,3 @@ func (c *collector) Copied() (all tally.Counts, ofOthers int64) {
 	defer c.mu.Unlock()
 	return c.copied, c.ofOthers
 }
-
-// partialRows is how many rows have some of their completions, and not all.
-func (c *collector) partialRows() (rows int64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for p := range c.running {
-		if len(p.results)+len(p.done) > 0 || p.judged != nil && len(p.judged.known) > 0 {
-			rows++
-		}
-	}
-	return rows
-}

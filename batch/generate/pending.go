@@ -67,3 +67,15 @@ func (p *pendingRow) served() (n int) {
 	}
 	return n
 }
+
+// partialRows is how many rows have some of their completions, and not all.
+func (c *collector) partialRows() (rows int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for p := range c.running {
+		if len(p.results)+len(p.done) > 0 || p.judged != nil && len(p.judged.known) > 0 {
+			rows++
+		}
+	}
+	return rows
+}

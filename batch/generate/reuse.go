@@ -184,7 +184,9 @@ func (u *Unit) repeated(first foundFirst) (r completion.Result, ok bool) {
 	switch {
 	case first.restored:
 		results, err := u.Saved.Journaled(first.Index)
-		i := slices.IndexFunc(results, func(r completion.Result) bool { return r.Generation == first.firstOf.generation })
+		i := slices.IndexFunc(results, func(r completion.Result) bool {
+			return r.Generation == first.firstOf.generation
+		})
 		if err != nil || i < 0 {
 			return r, false
 		}

@@ -10,9 +10,7 @@ import (
 	"io"
 	"iter"
 	"maps"
-	"net/http"
 	"slices"
-	"sort"
 	"strings"
 
 	"github.com/quire/quire/batch/arithmetic"
@@ -31,7 +29,6 @@ import (
 	"github.com/quire/quire/data/setting"
 	"github.com/quire/quire/data/tally"
 	"github.com/quire/quire/data/vfs"
-	"github.com/quire/quire/engine"
 )
 
 // Saved is what an output folder has of the job: parts that are published, and completions in the journal.
@@ -75,16 +72,6 @@ type change struct {
 	dropsJournal bool                  // the changed job can't use the journal
 	// stale holds the notes of the missing parts that are published as they were before a change.
 	stale map[int]folder.PartSummary
-}
-
-// records are what the job's processes keep, beside the parts, of what is not published.
-type records struct {
-	Journal *journal.Journal
-	Entries []entry    // what the journal has of earlier processes, by row and generation
-	Parents io.Closer  // rows that others continue; nil if there are none
-	Calls   *tools.Log // nil if completions call no tools
-	// Versions are of the completions that are under way, if the job's weights may change.
-	Versions *versions.Log
 }
 
 // damage is what was found damaged in the folder, and is written again.
@@ -199,36 +186,6 @@ func (s *Saved) checkOtherCalls() error {
 	return nil
 }
 
-// Journaled returns the completions that the journal has of a row.
-func (s *Saved) Journaled(row int64) ([]completion.Result, error) {
-	i := sort.Search(len(s.Entries), func(i int) bool { return s.Entries[i].Row >= row })
-	var results []completion.Result
-	for ; i < len(s.Entries) && s.Entries[i].Row == row; i++ {
-		b, err := s.Journal.Read(s.Entries[i].position)
-		if err != nil {
-			return nil, err
-		}
-		var r completion.Result
-		if err := r.UnmarshalBinary(b); err != nil {
-			return nil, fmt.Errorf("the journal's completion of row %d: %w", row, err)
-		}
-		// The journal keeps the text of an error, and no status.
-		if strings.Contains(r.Err, engine.ErrNotANumber.Error()) {
-			r.ErrStatus = http.StatusInternalServerError
-		}
-		results = append(results, r)
-	}
-	return results, nil
-}
-
-// Add adds a completion that was put into the journal to those that an earlier process had put there.
-func (s *Saved) Add(row int64, generation int, position journal.Position) {
-	i, _ := slices.BinarySearchFunc(s.Entries, entry{Row: row, generation: generation}, func(a, b entry) int {
-		return cmp.Or(cmp.Compare(a.Row, b.Row), cmp.Compare(a.generation, b.generation))
-	})
-	s.Entries = slices.Insert(s.Entries, i, entry{row, generation, position})
-}
-
 // MissingRows gives the rows of the parts that are missing.
 func (s *Saved) MissingRows(ctx context.Context, reader *promptset.Reader) iter.Seq[*promptset.Row] {
 	return func(yield func(*promptset.Row) bool) {
@@ -289,16 +246,6 @@ func (s *Saved) Close() error {
 		err = errors.Join(err, s.Parents.Close())
 	}
 	return errors.Join(err, s.Calls.Close(), s.State.Close())
-}
-
-// rows returns how many rows the journal has completions of, and how many those are.
-func (s *Saved) CountJournaled() (rows, completions int) {
-	for i, e := range s.Entries {
-		if i == 0 || e.Row != s.Entries[i-1].Row {
-			rows++
-		}
-	}
-	return rows, len(s.Entries)
 }
 
 // CheckArithmetic refuses to continue with a job that computes in another way than this process, now.
