@@ -15,13 +15,13 @@ import (
 	"github.com/quire/quire/models"
 )
 
-// begun keeps what requests tell of the versions that generate their completions.
-type begun struct {
+// startedRuns keeps what requests tell of the versions that generate their completions.
+type startedRuns struct {
 	mu   sync.Mutex
 	runs map[string][]engine.WeightsRun
 }
 
-func (b *begun) of(r *engine.Request) *engine.Request {
+func (b *startedRuns) of(r *engine.Request) *engine.Request {
 	r.Started = func(generation, first int, version string) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
@@ -70,7 +70,7 @@ func TestWeightsReplayed(t *testing.T) {
 			share = 9
 		}
 		which := rapid.IntRange(0, share-1).Draw(rt, "rows")
-		told := &begun{runs: map[string][]engine.WeightsRun{}}
+		told := &startedRuns{runs: map[string][]engine.WeightsRun{}}
 		var requests []*engine.Request
 		for i, r := range contractRequests() {
 			if i%share == which {

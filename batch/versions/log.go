@@ -63,7 +63,7 @@ func Parse(b []byte) (n Note, ok bool) {
 	return n, true
 }
 
-// UnderWay is a completion that has begun and not ended, with the versions that generate it.
+// UnderWay is a completion that has started and not ended, with the versions that generate it.
 type UnderWay struct {
 	Row        int64
 	Generation int

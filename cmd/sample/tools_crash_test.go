@@ -97,38 +97,20 @@ func (j *crashJob) rowsOf(t *testing.T, output string) (lines map[string]string,
 	return lines, failed
 }
 
-// run runs the job, and kills it when stop says so. It returns whether the job ended first.
+// runTools runs the job, and kills it when stop says so. It returns true if the job ended first.
 func (j *crashJob) runTools(t *testing.T, output, asked string, stop func(since time.Duration) bool,
 	extra ...string) bool {
 	t.Helper()
 	cmd := j.command(t, output, 0)
 	cmd.Args = append(cmd.Args, extra...)
 	cmd.Env = append(cmd.Env, "ASKED="+filepath.Join(j.dir, asked))
-	var out strings.Builder
-	cmd.Stdout, cmd.Stderr = &out, &out
 	cmd.WaitDelay = time.Second // tools that outlive the job have its standard error
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	start := time.Now()
-	for {
-		select {
-		case err := <-ended:
-			exit := (*exec.ExitError)(nil)
-			if err != nil && !(errors.As(err, &exit) && exit.ExitCode() == 3) { // rows with errors
-				t.Fatalf("%v: %s", err, out.String())
-			}
-			return true
-		case <-time.After(time.Millisecond):
-			if stop(time.Since(start)) {
-				cmd.Process.Kill()
-				<-ended
-				return false
-			}
+	return runUntil(t, cmd, stop, func(err error) error {
+		if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && exit.ExitCode() == 3 { // rows with errors
+			return nil
 		}
-	}
+		return err
+	})
 }
 
 // Jobs that call tools are killed at random moments. No call of a tool that is called once is made twice, a row whose
@@ -247,25 +229,7 @@ done`})
 			t.Fatal(err)
 		}
 		for range number("lives", 1, 4) {
-			fault := errors.New("a fault")
-			at, count := number("operation", 0, operations), 0
-			how := rapid.SampledFrom([]string{"error", "kill", "power"}).Draw(t, "how")
-			l.failAfter = number("device", -3, 9)
-			_, err := l.run(func(op vfs.Op) error {
-				if count++; count-1 == at || count > at && how != "error" {
-					return &vfs.ShortWrite{N: op.Len / 3, Err: fault}
-				}
-				return nil
-			})
-			if err != nil && !errors.Is(err, fault) {
-				t.Fatalf("the fault is lost in: %v", err)
-			}
-			switch how {
-			case "kill":
-				l.mem = l.mem.Killed()
-			case "power":
-				l.mem = l.mem.PowerLost(rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0)))
-			}
+			l.disturbed(t, operations, 9, "error", "kill", "power")
 		}
 		l.failAfter = -1
 		if _, err := l.run(nil); err != nil {

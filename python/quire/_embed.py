@@ -43,11 +43,23 @@ def embed(
     Warns:
         RowErrors: rows that have no vector. The column ``error`` says why.
     """
-    flag = ["embed", "--model", os.fspath(model), *_generate.arguments(flags)]
+    return fixed(run("embed", prompts, model, output, progress, flags))
+
+
+def run(
+    task: str,
+    prompts: _inputs.Prompts,
+    model: str | os.PathLike[str],
+    output: str | os.PathLike[str] | None,
+    progress: bool | Callable[[str], object],
+    flags: dict[str, _generate.Flag],
+) -> pa.Table:
+    """Runs the command of a task, and returns its output."""
+    flag = [task, "--model", os.fspath(model), *_generate.arguments(flags)]
     with tempfile.TemporaryDirectory(prefix="quire-") as folder:
         args, say, into = _generate.prepare(flag, prompts, output, progress, folder)
         _command.run(args, say)
-        return fixed(_outputs.read(into))
+        return _outputs.read(into)
 
 
 def fixed(table: pa.Table, column: str = "embedding") -> pa.Table:

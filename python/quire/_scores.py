@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable
 
 import pyarrow as pa
 
-from . import _command, _embed, _generate, _inputs, _outputs
+from . import _embed, _generate, _inputs
 
 
 def classify(
@@ -38,7 +37,7 @@ def classify(
     Warns:
         RowErrors: rows that have no scores. The column ``error`` says why.
     """
-    return _embed.fixed(run("classify", prompts, model, output, progress, flags), "scores")
+    return _embed.fixed(_embed.run("classify", prompts, model, output, progress, flags), "scores")
 
 
 def rerank(
@@ -69,20 +68,4 @@ def rerank(
     Warns:
         RowErrors: rows that have no scores. The column ``error`` says why.
     """
-    return run("rerank", rows, model, output, progress, flags)
-
-
-def run(
-    task: str,
-    prompts: _inputs.Prompts,
-    model: str | os.PathLike[str],
-    output: str | os.PathLike[str] | None,
-    progress: bool | Callable[[str], object],
-    flags: dict[str, _generate.Flag],
-) -> pa.Table:
-    """Runs the command of a task, and returns its output."""
-    flag = [task, "--model", os.fspath(model), *_generate.arguments(flags)]
-    with tempfile.TemporaryDirectory(prefix="quire-") as folder:
-        args, say, into = _generate.prepare(flag, prompts, output, progress, folder)
-        _command.run(args, say)
-        return _outputs.read(into)
+    return _embed.run("rerank", rows, model, output, progress, flags)

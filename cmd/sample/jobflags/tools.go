@@ -22,7 +22,7 @@ func toolFlags(s *pflag.FlagSet, t *tools.Settings) {
 		"`COUNT` turns that the model has at most, with the results of its calls between them (default %d)",
 		tools.DefaultMaxTurns))
 	s.StringVar(&t.Failures, "tool-failures", "", fmt.Sprintf(
-		"`AS` what a tool is that fails or takes too long: %s (the model sees what is wrong, and goes on) or %s (the "+
+		"`AS` what a failing or late tool becomes: %s (the model sees what is wrong, and continues) or %s (the "+
 			"row's error) (default %[1]s)", tools.FailuresToModel, tools.FailuresOfRow))
 	s.IntVar(&t.Processes, "tool-processes", 0, fmt.Sprintf(
 		"`COUNT` processes of --tool-command that run at once (default %d)", tools.DefaultProcesses))

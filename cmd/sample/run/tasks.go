@@ -20,7 +20,7 @@ type taskCommand struct {
 var taskCommands = []taskCommand{
 	{task: completion.Embed, summary: "make a vector of every prompt", rows: rowsOfPrompts, doc: "docs/embeddings.md",
 		about: `
-Pooling, normalization, prompts and the longest text are as the model's files say, those of sentence-transformers.
+Pooling, normalization, prompts and the longest text follow the model's files, as in sentence-transformers.
 A longer text is truncated, which the column truncated tells. A vector depends on the model and the prompt, not on what
 else runs.
 `,
