@@ -174,7 +174,7 @@ func (g *Generator) Claim(ctx context.Context, saved *resume.Saved) (resized boo
 	if err := errors.Join(saved.Claim(ctx, &d), saved.DropStandard()); err != nil {
 		return false, err
 	}
-	if was := saved.State.Job().Settled; !spec.Settled(plan).Same(was) {
+	if was := saved.State.Job().Binding(); !spec.Settled(plan).Same(was) {
 		as, err := resume.SettledAs(g.Job, g.Process, was, nil)
 		if err != nil {
 			return false, err
