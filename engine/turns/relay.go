@@ -38,8 +38,8 @@ func (r *Relay) state() (waiting bool, changed <-chan struct{}) {
 	return r.waiting > 0, r.changed
 }
 
-// Pass passes completions on until in is closed and all are received. It omits those for which withhold returns true. It
-// reads no further ahead of the consumer than the buffer of in holds, except while a caller waits.
+// Pass passes completions on until in is closed and all are received. It omits a completion for which withhold returns
+// true. It reads no further ahead of the consumer than the buffer of in holds, except while a caller waits.
 func (r *Relay) Pass(in <-chan *schedule.Completion, out chan<- *schedule.Completion,
 	withhold func(*schedule.Completion) bool) {
 	var read []*schedule.Completion
