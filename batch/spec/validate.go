@@ -173,7 +173,7 @@ func (s *Spec) checkParsers() error {
 		if err := reply.Check(p.name, p.names); err != nil {
 			return Invalid(p.field, "%v", err)
 		}
-		named := p.name != reply.Auto && p.name != reply.None
+		named := p.name != reply.Auto && p.name != reply.None && !(p.column == ToolCallsColumn && s.Tools.Used())
 		if named && !slices.Contains(s.Columns, p.column) && s.Format != promptset.FormatOpenAI {
 			return Invalid(p.field, "is %s, and the output has no column for it: give `columns` %s", p.name, p.column)
 		}
