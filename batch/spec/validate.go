@@ -24,7 +24,7 @@ func (s *Spec) Validate() error {
 		return Invalid("input", "is missing: a %s file with a column prompt, messages or prompt_token_ids",
 			promptset.InputFormats())
 	case s.Output == "":
-		return Invalid("output", "is missing: a folder for the completions")
+		return Invalid("output", "is missing: a folder for the results")
 	case s.Limit < 0:
 		return Invalid("limit", "is %d, but must be 0 (all rows) or more", s.Limit)
 	case s.PartRows < 0:
