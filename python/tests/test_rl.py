@@ -28,13 +28,13 @@ def ready() -> None:
     sys.path.insert(0, str(SCRIPTS))
 
 
-@pytest.mark.parametrize("more", [[], ["--temperature", "0.7"]])
-def test_logprobs(more: list[str], tmp_path: pathlib.Path) -> None:
+@pytest.mark.parametrize("within, more", [("1e-5", []), ("2e-5", ["--temperature", "0.7"])])
+def test_logprobs(within: str, more: list[str], tmp_path: pathlib.Path) -> None:
     rows = [{"id": str(i), "prompt_token_ids": list(range(3 + i, 20 + 2 * i))} for i in range(12)]
     columns = ["prompt_token_ids", "processed_logprobs"]
     quire.generate(rows, model=MODEL, output=tmp_path / "out", n=4, max_tokens=24, temperature=0.7, ignore_eos=True,
                    dtype="f32", columns=columns, progress=False, **SIZES)
-    script = [sys.executable, str(SCRIPTS / "logprobs.py"), str(tmp_path / "out"), str(MODEL), "--within", "1e-5"]
+    script = [sys.executable, str(SCRIPTS / "logprobs.py"), str(tmp_path / "out"), str(MODEL), "--within", within]
     script += more
     done = subprocess.run(script, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -43,10 +43,10 @@ def test_logprobs(more: list[str], tmp_path: pathlib.Path) -> None:
 
 def test_grpo(tmp_path: pathlib.Path) -> None:
     grpo = pytest.importorskip("grpo")
-    steps = list(grpo.train(MODEL, tmp_path, steps=6, seed=1, dtype="f32", **SIZES))
+    steps = list(grpo.train(MODEL, tmp_path, steps=12, seed=1, dtype="f32", **SIZES))
     rewards = [mean for mean, _, _ in steps]
     versions = [version for _, _, versions in steps for version in versions]
     print(steps)
-    assert len(steps) == 6 and steps[0][1] < 1e-4, "the trainer's first log-probabilities are Quire's"
+    assert len(steps) == 12 and steps[0][1] < 1e-4, "the trainer's first log-probabilities are Quire's"
     assert len(set(versions)) > 2, "Quire took the trainer's weights"
     assert rewards[-1] > rewards[0] + 0.1
