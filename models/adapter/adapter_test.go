@@ -235,9 +235,9 @@ func TestGGUFLikeFolder(t *testing.T) {
 	for _, name := range []string{"llama3", "phi3", "glm4", "gemma3"} {
 		config := &testenv.Model(t, name).Config
 		var both [2]*adapter.Adapter
-		for i, file := range []string{name, name + adapter.Extension} {
+		for i, file := range []string{"adapters/" + name, "gguf-adapters/" + name + adapter.Extension} {
 			var err error
-			if both[i], err = adapter.Open(testenv.Path("testdata", "adapters", file), config); err != nil {
+			if both[i], err = adapter.Open(testenv.Path("testdata", file), config); err != nil {
 				t.Fatal(err)
 			}
 			defer both[i].Close()
@@ -258,7 +258,7 @@ func TestGGUFLikeFolder(t *testing.T) {
 // A GGUF file that is no adapter of the base is an error that names what is wrong.
 func TestGGUFRefusals(t *testing.T) {
 	for file, want := range map[string]string{
-		testenv.Path("testdata", "adapters", "phi3.gguf"):             `general.architecture is "phi3"`,
+		testenv.Path("testdata", "gguf-adapters", "phi3.gguf"):        `general.architecture is "phi3"`,
 		testenv.Path("models", "testdata", "llama-bias-fused.gguf"):   `general.type is`,
 		testenv.Path("testdata", "adapters", "llama3", "README.gguf"): "no such file",
 	} {

@@ -100,18 +100,19 @@ func (a *Adapter) findGGUF(file *gguf.File, base *models.Config) error {
 	return nil
 }
 
-// ggufTargets are the tensors of a base by the names that they have in GGUF files. Adapters of embeddings turn them
-// around, and are not among them.
+// ggufTargets are the tensors of a base by the names that they have in GGUF files: parts of a larger one where files
+// have that. Adapters of embeddings turn them around, and are not among them.
 func ggufTargets(base *models.Config) map[string][]target {
 	interleaved := slices.ContainsFunc(models.Decoders, func(d arch.Decoder) bool {
 		return d.Class == base.Architecture && d.GGUF.Interleaved
 	})
-	all := map[string][]target{}
+	all, wholes := map[string][]target{}, map[string][]target{}
 	eachTarget(base, interleaved, func(t target) {
 		if t.Part != arch.Embedding {
 			all[t.GGUF] = append(all[t.GGUF], t)
 		}
-	}, func(w *arch.Within, t target) { all[w.GGUF] = append(all[w.GGUF], t) })
-	delete(all, "")
+	}, func(w *arch.Within, t target) { wholes[w.GGUF] = append(wholes[w.GGUF], t) })
+	delete(wholes, "")
+	maps.Copy(all, wholes) // gate and up in one may be called as up alone is
 	return all
 }
