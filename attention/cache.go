@@ -43,6 +43,7 @@ type Layout struct {
 	// words. See [Layout.ForTPU].
 	Flat bool
 	// Packed, if not 0, is the number of numbers in a register of 32 bits, and the cache is
+	// [Pages, PageSize, 2*KVHeads/Packed, Packed, HeadDim], or for a HeadDim of 64
 	// [Pages, PageSize, ceil(KVHeads/Packed), Packed, 2*HeadDim]: the same numbers in the same order, and zeros for the
 	// heads that KVHeads lacks.
 	Packed int
@@ -64,7 +65,8 @@ func (l Layout) Shape() shapes.Shape {
 	case l.State > 0:
 		return shapes.Make(l.DType, l.Pages, l.State)
 	case l.Packed > 0:
-		return shapes.Make(l.DType, l.Pages, l.PageSize, f.heads()/l.Packed, l.Packed, 2*l.HeadDim)
+		each := f.packedVectors()
+		return shapes.Make(l.DType, l.Pages, l.PageSize, each*f.heads()/l.Packed, l.Packed, 2*l.HeadDim/each)
 	case l.Flat:
 		return shapes.Make(f.stored(), l.Pages, l.PageSize, f.flatWidth())
 	case l.ByHead:
