@@ -110,7 +110,8 @@ func (p *Payload) Serves(r Request) bool {
 // them.
 func (p *Payload) NeedsAsMuchAs(q *Payload) bool {
 	return p.Kernel == q.Kernel && p.Form == q.Form && p.Config.same(q.Config) &&
-		p.Blocks.Queries >= q.Blocks.Queries && p.Blocks.Pages >= q.Blocks.Pages && p.Blocks.VMEMLimit <= q.Blocks.VMEMLimit
+		p.Blocks.Queries >= q.Blocks.Queries && p.Blocks.Pages >= q.Blocks.Pages &&
+		p.Blocks.VMEMLimit <= q.Blocks.VMEMLimit
 }
 
 // NoKernelError reports that there is no kernel for a request, so that its plain form is to be built.
