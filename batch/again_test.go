@@ -63,9 +63,9 @@ type firstRow struct{ end context.CancelFunc }
 
 func (p firstRow) Start(int64) {}
 
-func (p firstRow) Finish(_, _ tally.Counts) {}
+func (p firstRow) Finish(_, _, _ tally.Counts) {}
 
-func (p firstRow) Update(done, _ tally.Counts) {
+func (p firstRow) Update(done, _, _ tally.Counts) {
 	if done.Rows > 0 {
 		p.end()
 	}

@@ -25,7 +25,7 @@ func keepPrefix(ctx context.Context, p *process.Process, j *spec.Job) (tokens in
 		return 0, err
 	}
 	defer session.Release()
-	b := process.NewBuilder(j, session, p.Messages)
+	b := process.NewBuilder(j, session)
 	for row := range reader.Rows(ctx) {
 		prompt, err := []int32(nil), row.Err
 		if err == nil && row.Parent.ID != "" {

@@ -117,6 +117,15 @@ func (t *Task) Look(ctx context.Context) error {
 	return err
 }
 
+// Audit generates random rows of the job's output again, and compares them with it. It changes nothing.
+func (t *Task) Audit(ctx context.Context, rows int64, seed uint64) (*generate.Audited, error) {
+	opened, err := t.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return generate.Audit(ctx, t.Process, opened, rows, seed)
+}
+
 // Check reads all rows of the job, makes their requests, and reports totals. It opens no device, so it does not find
 // errors of generating, such as a completion whose structure takes too much memory.
 //

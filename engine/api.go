@@ -12,6 +12,7 @@ import (
 	"github.com/quire/quire/engine/prefixes"
 	"github.com/quire/quire/engine/schedule"
 	"github.com/quire/quire/engine/turns"
+	"github.com/quire/quire/engine/weights"
 	"github.com/quire/quire/ops/sampling"
 )
 
@@ -19,6 +20,8 @@ import (
 type (
 	// Config describes an engine.
 	Config = config.Config
+	// Adapter is a low-rank adapter by its name: see [Config].Adapters.
+	Adapter = config.Adapter
 	// Plan reports what an engine settled on.
 	Plan = config.Plan
 	// Inspection is a time at which the engine's tables can be looked at, for [Config.Inspect].
@@ -62,6 +65,12 @@ type (
 	Call = schedule.Call
 	// Stats are the figures of a run.
 	Stats = schedule.Stats
+	// WeightsRun is a run of tokens of a completion that the same weights generated.
+	WeightsRun = schedule.WeightsRun
+	// Policy is what happens to started completions when the weights are replaced, and Swapped what that took: see
+	// [Engine.Swap].
+	Policy  = weights.Policy
+	Swapped = weights.Swapped
 	// Features is a set of what requests may ask for that needs arrays of its own on the device, and a program that has
 	// them: see [Config.Features].
 	Features = feature.Set
@@ -89,6 +98,13 @@ const (
 	WideLogprobs   = feature.WideLogprobs
 )
 
+// What happens to started completions when the weights are replaced: see package weights.
+const (
+	Finish   = weights.Finish
+	Restart  = weights.Restart
+	Continue = weights.Continue
+)
+
 // Reasons why a single request fails, to be distinguished by errors.Is.
 var (
 	ErrEmptyPrompt       = admit.ErrEmptyPrompt
@@ -101,12 +117,13 @@ var (
 
 // Errors of operations.
 var (
-	ErrRunning          = turns.ErrRunning
-	ErrSeveralHosts     = core.ErrSeveralHosts
-	ErrNotPinned        = prefixes.ErrNotPinned
-	ErrNoHostMemory     = prefixes.ErrNoHostMemory
-	ErrSnapshotMismatch = prefixes.ErrSnapshotMismatch
-	ErrSnapshotCorrupt  = prefixes.ErrSnapshotCorrupt
+	ErrRunning            = turns.ErrRunning
+	ErrSeveralHosts       = core.ErrSeveralHosts
+	ErrNotPinned          = prefixes.ErrNotPinned
+	ErrNoHostMemory       = prefixes.ErrNoHostMemory
+	ErrSnapshotMismatch   = prefixes.ErrSnapshotMismatch
+	ErrSnapshotCorrupt    = prefixes.ErrSnapshotCorrupt
+	ErrNoMemoryForWeights = core.ErrNoMemoryForWeights
 )
 
 // Errors of a run that are faults of the engine.

@@ -19,7 +19,7 @@ type onDevice struct {
 	swapper *core.Swapper
 	masks   *masks.Masks
 	rows    *masks.Rows // rows of the slots
-	stops   admit.Room  // room for stops; has no arena if the device looks for no stops
+	room    admit.Room  // room for stops and adapters
 	stats   *Stats
 }
 
@@ -28,8 +28,10 @@ func newOnDevice(c *core.Core, swapper *core.Swapper, checker *admit.Checker, st
 		rows: masks.NewRows(checker.Masks(), c.Settled.Sizes.Slots,
 			func(r *schedule.Request) *masks.Request { return admit.Of(r).Masks })}
 	if n := checker.StopStates(); n > 0 {
-		d.stops = admit.Room{Arena: stopping.NewArena(n)}
+		d.room.Arena = stopping.NewArena(n)
 	}
+	d.room.Adapters = checker.Adapters()
+	d.room.Adapters.Begin()
 	return d
 }
 
@@ -39,10 +41,13 @@ func (d onDevice) Run(in *schedule.Input) (*schedule.Output, schedule.Spent, err
 		return nil, schedule.Spent{}, err
 	}
 	p := d.core.Program(device.Run)
-	if d.stops.Arena != nil {
-		if err := d.core.PlaceStops(d.stops.Arena); err != nil {
+	if d.room.Arena != nil {
+		if err := d.core.PlaceStops(d.room.Arena); err != nil {
 			return nil, schedule.Spent{}, err
 		}
+	}
+	if err := d.placeAdapters(); err != nil {
+		return nil, schedule.Spent{}, err
 	}
 	output, err := d.run(p, in)
 	if err != nil {
@@ -57,6 +62,24 @@ func (d onDevice) Run(in *schedule.Input) (*schedule.Output, schedule.Spent, err
 	spent.Prefill, spent.Decode = device.Spent(output)
 	d.traceSteps(output, began, spent)
 	return &output.OutputOf, spent, nil
+}
+
+// placeAdapters brings adapters to the device that the next call needs.
+func (d onDevice) placeAdapters() error {
+	list := d.room.Adapters.Pending()
+	if len(list) == 0 {
+		return nil
+	}
+	defer d.core.Span(schedule.HostTrack, "load adapters")("adapters", len(list))
+	start := d.core.Now()
+	for _, p := range list {
+		if err := d.core.Adapters.Place(p.Slot, p.Adapter); err != nil {
+			return err
+		}
+	}
+	d.stats.AdapterLoads += len(list)
+	d.stats.AdapterSeconds += d.core.Now().Sub(start).Seconds()
+	return nil
 }
 
 // features returns the features that entries and prompts ahead ask for.
@@ -137,8 +160,8 @@ func (d onDevice) Bytes(tokens int) int64 { return d.core.BytesOnHost(tokens) }
 // row returns the row of an entry, with the stop states that it starts with.
 func (d onDevice) row(entry schedule.Entry) device.Row {
 	row := admit.Of(entry.Request).Row
-	if d.stops.Arena != nil {
-		row.StopStates = d.stops.States(entry)
+	if d.room.Arena != nil {
+		row.StopStates = d.room.States(entry)
 	}
 	return row
 }

@@ -25,6 +25,8 @@ import (
 	"github.com/quire/quire/engine/prefixes"
 	"github.com/quire/quire/engine/tables"
 	"github.com/quire/quire/engine/turns"
+	"github.com/quire/quire/engine/weights"
+	"github.com/quire/quire/models"
 )
 
 // Engine runs one model on one backend. Run may be called again after it ended, not at the same time.
@@ -37,6 +39,7 @@ type Engine struct {
 	contexts *contexts.Contexts // nil without Config.Contexts
 	lock     *turns.Lock
 	runs     *runs
+	weights  *weights.Replacer
 }
 
 // New plans the engine's sizes, compiles its programs and puts the weights on the device.
@@ -65,7 +68,7 @@ func newEngine(ctx context.Context, cfg Config) (_ *Engine, err error) {
 	}
 	z := settled.Sizes
 	checker := admit.New(settled.Config, admit.Limits{MaxModelLen: settled.MaxModelLen, PageSize: z.PageSize,
-		Pages: z.Pages, ShortRope: settled.ShortRope, Masks: z.Masks})
+		Pages: z.Pages, ShortRope: settled.ShortRope, Masks: z.Masks, Adapters: z.Adapters})
 	start := time.Now()
 	texts := core.Texts{Pieces: checker.Pieces(), Vocabulary: checker.Masks().Vocabulary}
 	c, err := core.New(ctx, settled, hosts, texts)
@@ -98,6 +101,7 @@ func assemble(c *core.Core, checker *admit.Checker) *Engine {
 			func(err error) error { return r.inspector.look(nil, err) })
 		c.Pinned, r.beside = e.contexts.PinnedPages, e.contexts
 	}
+	e.weights = weights.New(c, e.prefixes, e.contexts, e.lock)
 	if c.Follows() {
 		e.follower = core.NewFollower(c, e.swapper)
 	}
@@ -129,6 +133,20 @@ func (e *Engine) Calls() int64 { return e.runs.calls.Load() }
 
 // Stats returns the figures of the last run, or of the one under way as far as it came when it ends.
 func (e *Engine) Stats() Stats { return e.runs.stats }
+
+// Swap loads a checkpoint of the same model beside the run that is under way, if there is one, and has the engine take
+// it between two calls of the device. It waits until then: with [Finish] until the completions that have started are
+// done. Pinned prefixes are let go; contexts and snapshots keep the keys and values that they have. On how long from
+// must stay open see [weights.Replacer.Load].
+//
+// Completions report which weights generated their tokens: see [Generated].
+func (e *Engine) Swap(ctx context.Context, from *models.Checkpoint, policy Policy) (Swapped, error) {
+	pending, err := e.weights.Load(ctx, from)
+	if err != nil {
+		return Swapped{}, err
+	}
+	return pending.Swap(ctx, policy)
+}
 
 // Executables returns the compiled programs by their names in Plan.Programs, to be looked at: they stay the engine's.
 // Those that a job may do without are compiled for it, and waited for.

@@ -20,13 +20,14 @@ func TestRowIsFilled(t *testing.T) {
 	checker := admit.New(config.Config{Model: model, StopStates: 100},
 		admit.Limits{MaxModelLen: 100, PageSize: 16, Pages: 10})
 	sizes := device.Sizes{Stops: stopping.NewTables(100, 0, 0)}
-	sizes.Slots, sizes.PageSize, sizes.Pages = 2, 16, 10
+	sizes.Slots, sizes.PageSize, sizes.Pages, sizes.Adapters = 2, 16, 10, 1
 	r := &Request{ID: "a", Tokens: []int32{1, 2, 3}, N: 1, MaxTokens: 20, StopTokens: []int32{7},
 		StopSequences: [][]int32{{1, 2}}, Leaf: true,
 		Sampling: sampling.Settings{Temperature: 0.5, TopP: 0.9, MinP: 0.1, TopK: 40, Seed: 3, MinTokens: 5}}
 	entry := schedule.Entry{Request: checker.Schedule(r), Generation: 2, PromptLen: 3, MaxPages: 1}
-	on := onDevice{stops: admit.Room{Arena: stopping.NewArena(100)}}
-	on.stops.Hold(entry.Request)
+	on := onDevice{room: admit.Room{Arena: stopping.NewArena(100)}}
+	on.room.Hold(entry.Request)
+	entry.Request.Adapter = &schedule.Adapter{Slot: 1}
 	in := sizes.Fill(&schedule.Input{Waiting: []schedule.Entry{entry}}, on.row)
 	rows := &in.Waiting.Rows
 	for _, a := range tree.Arrays(rows) {

@@ -11,6 +11,9 @@ import (
 	"sync"
 
 	"github.com/gomlx/compute"
+
+	"github.com/quire/quire/engine/weights"
+	"github.com/quire/quire/models"
 )
 
 // Replicas are engines with the same model and sizes, each on devices of its own, that take requests from one queue. A
@@ -118,6 +121,32 @@ func (r *Replicas) Run(ctx context.Context, requests iter.Seq[*Request]) iter.Se
 		}
 		running.Wait()
 	}
+}
+
+// Swap is as [Engine.Swap], for all replicas: all load the checkpoint before any takes it. The times are the longest of
+// any.
+func (r *Replicas) Swap(ctx context.Context, from *models.Checkpoint, policy Policy) (all Swapped, err error) {
+	pending := make([]*weights.Pending, len(r.engines))
+	for i, e := range r.engines {
+		if pending[i], err = e.weights.Load(ctx, from); err != nil {
+			for _, p := range pending[:i] {
+				p.Drop()
+			}
+			return Swapped{}, fmt.Errorf("replica %d of %d: %w", i+1, len(r.engines), err)
+		}
+	}
+	each, errs := make([]Swapped, len(pending)), make([]error, len(pending))
+	var wait sync.WaitGroup
+	for i, p := range pending {
+		wait.Go(func() { each[i], errs[i] = p.Swap(ctx, policy) })
+	}
+	wait.Wait()
+	all = each[0]
+	for _, s := range each[1:] {
+		all.Load, all.Wait, all.Stop = max(all.Load, s.Load), max(all.Wait, s.Wait), max(all.Stop, s.Stop)
+		all.Restarted, all.Continued = all.Restarted+s.Restarted, all.Continued+s.Continued
+	}
+	return all, errors.Join(errs...)
 }
 
 // sharedQueue hands out requests to several engines.

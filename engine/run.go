@@ -47,8 +47,16 @@ type nothingBeside struct{}
 
 func (nothingBeside) Begin(*turns.Run, *schedule.Config) error { return nil }
 func (nothingBeside) End(bool) error                           { return nil }
-func (nothingBeside) Relay(_ *turns.Run, in <-chan *schedule.Completion) <-chan *schedule.Completion {
-	return in
+func (nothingBeside) Relay(turn *turns.Run, in <-chan *schedule.Completion) <-chan *schedule.Completion {
+	if turn == nil {
+		return in
+	}
+	out := make(chan *schedule.Completion)
+	go func() {
+		defer close(out)
+		turn.Slack.Relay(in, out, func(*schedule.Completion) bool { return false })
+	}()
+	return out
 }
 
 // run runs requests for callers that hold the lock: as a run, or without one for an operation. requests is nil if only
@@ -107,8 +115,10 @@ func (r *runs) intake(ctx context.Context, requests iter.Seq[*Request]) <-chan *
 	go func() {
 		defer close(intake)
 		for one := range requests {
+			checked := r.checker.Schedule(one)
+			r.checker.Adapters().Expect(checked)
 			select {
-			case intake <- r.checker.Schedule(one):
+			case intake <- checked:
 			case <-ctx.Done():
 				return
 			}
@@ -131,16 +141,19 @@ func (r *runs) prepare(turn *turns.Run) (*schedule.Config, error) {
 	z := c.Settled.Schedule()
 	run := &schedule.Config{
 		Sizes: z, Host: r.prefixes.Host, Index: r.prefixes.Index, FreePages: z.Pages, Pool: z.Pages,
-		PrefixSeed: r.prefixes.Seed, Stats: &r.stats, Calls: &r.calls, Now: c.Now, Note: r.swapper.Note,
-		Observe: r.observe, InOrder: r.inOrder, Trace: c.Trace, Inspect: r.inspector.hook(),
+		PrefixSeed: r.prefixes.Seed, Weights: c.Version(), Stats: &r.stats, Calls: &r.calls, Now: c.Now,
+		Note: r.swapper.Note, Observe: r.observe, InOrder: r.inOrder, Trace: c.Trace, Inspect: r.inspector.hook(),
 		Debug: c.Settled.Config.Debug,
+	}
+	if turn != nil {
+		run.Between = turn.Between
 	}
 	if err := r.beside.Begin(turn, run); err != nil {
 		return nil, err
 	}
 	on := newOnDevice(c, r.swapper, r.checker, &r.stats)
-	if on.stops.Arena != nil {
-		run.Stops = on.stops
+	if on.room.Arena != nil || on.room.Adapters != nil {
+		run.Stops, run.ByAdapter = on.room, on.room.Adapters.IsShort()
 	}
 	run.Device = on
 	if r.watch != nil {

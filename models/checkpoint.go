@@ -2,11 +2,13 @@ package models
 
 import (
 	"errors"
+	"maps"
 	"slices"
 
 	"github.com/gomlx/compute/dtypes"
 
 	"github.com/quire/quire/models/quantized"
+	"github.com/quire/quire/models/sentence"
 )
 
 // ErrNoTensor is wrapped by Read's error for a name that the checkpoint does not have.
@@ -16,6 +18,9 @@ var ErrNoTensor = errors.New("no such tensor")
 type Checkpoint struct {
 	Config Config
 	Ref    string // as given to Open
+	// Sentence is how the model's hidden states become embeddings: as the checkpoint's files say, or else the default
+	// of its family.
+	Sentence sentence.Settings
 
 	gguf      bool   // the weights come from GGUF files
 	tokenizer string // see TokenizerSource
@@ -26,6 +31,7 @@ type Checkpoint struct {
 	tensors      map[string]*tensor
 	identity     []identityPart // what FingerPrint hashes
 	closers      []func() error
+	layers       []*Checkpoint     // see Layers
 	scheme       *quantized.Scheme // how matrices are quantized in safetensors; nil if they are not
 }
 
@@ -115,6 +121,57 @@ func (c *Checkpoint) Release(name string) {
 	if t := c.tensors[name]; t != nil && t.release != nil {
 		t.release()
 	}
+}
+
+// Over returns the checkpoint that has the tensors of c and, of those that c lacks, the tensors of below. Both must
+// stay open as long as it is used, apart from those that are not among its [Checkpoint.Layers].
+func (c *Checkpoint) Over(below *Checkpoint) *Checkpoint {
+	tensors := maps.Clone(below.tensors)
+	maps.Copy(tensors, c.tensors)
+	over := *below
+	over.Ref, over.tensors, over.layers, over.closers, over.identity = c.Ref, tensors, nil, nil, nil
+	for _, layer := range append(below.Layers(), c) {
+		if layer.isUsed(tensors) {
+			over.layers, over.identity = append(over.layers, layer), append(over.identity, layer.identity...)
+		}
+	}
+	if len(over.layers) == 1 {
+		return over.layers[0]
+	}
+	return over.finish()
+}
+
+// Covers reports whether the checkpoint has all tensors of another one, so that nothing is left of that under it.
+func (c *Checkpoint) Covers(below *Checkpoint) bool {
+	for name := range below.tensors {
+		if c.tensors[name] == nil {
+			return false
+		}
+	}
+	return true
+}
+
+// isUsed reports whether any of the checkpoint's tensors is among these.
+func (c *Checkpoint) isUsed(tensors map[string]*tensor) bool {
+	for name, t := range c.tensors {
+		if tensors[name] == t {
+			return true
+		}
+	}
+	return false
+}
+
+// Layers returns the open checkpoints whose tensors this one has: itself, unless it was made by [Checkpoint.Over].
+func (c *Checkpoint) Layers() []*Checkpoint {
+	if c.layers == nil {
+		return []*Checkpoint{c}
+	}
+	return slices.Clone(c.layers)
+}
+
+// Shares reports whether two checkpoints have the very same tensor of this name.
+func (c *Checkpoint) Shares(other *Checkpoint, name string) bool {
+	return c.tensors[name] == other.tensors[name]
 }
 
 // Quantization returns how a quantized safetensors checkpoint is stored, and what its config asks for that is not done;

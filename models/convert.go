@@ -10,8 +10,8 @@ import (
 // The conversions are written out here because compute's own scalar ones (v0.1.3) round float16 subnormals half up and
 // can turn a NaN into an infinity.
 
-// toBFloat16 rounds to nearest, ties to even; NaNs stay NaNs.
-func toBFloat16(dst []bfloat16.BFloat16, src []float32) {
+// ToBFloat16 rounds to nearest, ties to even; NaNs stay NaNs.
+func ToBFloat16(dst []bfloat16.BFloat16, src []float32) {
 	for i, x := range src {
 		b := math.Float32bits(x)
 		if x != x {
@@ -22,8 +22,8 @@ func toBFloat16(dst []bfloat16.BFloat16, src []float32) {
 	}
 }
 
-// toFloat16 rounds to nearest, ties to even, with subnormals; numbers beyond 65504 round to infinity, as in IEEE 754.
-func toFloat16(dst []float16.Float16, src []float32) {
+// ToFloat16 rounds to nearest, ties to even, with subnormals; numbers beyond 65504 round to infinity, as in IEEE 754.
+func ToFloat16(dst []float16.Float16, src []float32) {
 	for i, x := range src {
 		b := math.Float32bits(x)
 		sign := uint16(b >> 16 & 0x8000)

@@ -100,8 +100,8 @@ func TestNaNStaysNaN(t *testing.T) {
 		x := []float32{math.Float32frombits(b)}
 		var bf [1]bfloat16.BFloat16
 		var h [1]float16.Float16
-		toBFloat16(bf[:], x)
-		toFloat16(h[:], x)
+		ToBFloat16(bf[:], x)
+		ToFloat16(h[:], x)
 		if bf[0]&0x7fff <= 0x7f80 || h[0]&0x7fff <= 0x7c00 {
 			t.Errorf("NaN %#x became bfloat16 %#x, float16 %#x", b, bf[0], h[0])
 		}
@@ -164,14 +164,14 @@ func BenchmarkNarrow(b *testing.B) {
 		dst := make([]bfloat16.BFloat16, len(src))
 		b.SetBytes(int64(4 * len(src)))
 		for range b.N {
-			toBFloat16(dst, src)
+			ToBFloat16(dst, src)
 		}
 	})
 	b.Run("float16", func(b *testing.B) {
 		dst := make([]float16.Float16, len(src))
 		b.SetBytes(int64(4 * len(src)))
 		for range b.N {
-			toFloat16(dst, src)
+			ToFloat16(dst, src)
 		}
 	})
 }

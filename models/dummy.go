@@ -24,7 +24,7 @@ const dummyStd = 0.02
 // memory: each Read generates its tensor.
 func Dummy(cfg Config, seed uint64) *Checkpoint {
 	c := &Checkpoint{Config: cfg, Ref: fmt.Sprintf("dummy %s, seed %d", cfg.Architecture, seed),
-		tensors: map[string]*tensor{}}
+		Sentence: defaultSentence(&cfg), tensors: map[string]*tensor{}}
 	scheme, err := quantized.Parse(cfg.Quantization)
 	if err != nil { // ParseConfig has rejected it already
 		scheme = nil
@@ -112,7 +112,12 @@ func openDummy(path string) (*Checkpoint, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := Dummy(cfg, 0)
+	settings := &Checkpoint{Config: cfg}
+	if err := addSentence(settings, dir); err != nil {
+		return nil, err
+	}
+	c := Dummy(settings.Config, 0)
+	c.Sentence = settings.Sentence
 	if err := addFolderText(c, dir); err != nil {
 		return nil, err
 	}

@@ -67,7 +67,7 @@ func TestDummy(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := make([]bfloat16.BFloat16, len(x))
-	toBFloat16(want, x)
+	ToBFloat16(want, x)
 	if !slices.Equal(narrow.([]bfloat16.BFloat16), want) {
 		t.Error("bfloat16 weights are not the rounded float32 ones")
 	}

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/quire/quire/internal/chattemplates"
+	"github.com/quire/quire/models/sentence"
 )
 
 // Files of a Hugging Face folder.
@@ -99,7 +100,8 @@ func isText(name string) bool {
 	if dir, file := path.Split(name); dir == chattemplates.Folder+"/" {
 		return path.Ext(file) == ".jinja"
 	}
-	return slices.Contains(folderTexts, name) || filepath.Ext(name) == ".tiktoken" && !strings.Contains(name, "/")
+	return slices.Contains(folderTexts, name) || sentence.IsFile(name) ||
+		filepath.Ext(name) == ".tiktoken" && !strings.Contains(name, "/")
 }
 
 func readFolderConfig(dir string) (Config, error) {

@@ -16,13 +16,19 @@ import (
 	"github.com/quire/quire/internal/pyjson"
 	"github.com/quire/quire/models/gguf"
 	"github.com/quire/quire/models/safetensors"
+	"github.com/quire/quire/models/sentence"
 )
 
-// openFolder opens a folder with config.json and model.safetensors or its shards.
-func openFolder(dir string, need Need) (*Checkpoint, error) {
+// openFolder opens a folder with config.json and model.safetensors or its shards. A config replaces config.json.
+func openFolder(dir string, config *Config, need Need) (*Checkpoint, error) {
 	c := &Checkpoint{tensors: map[string]*tensor{}}
 	var err error
-	if c.Config, err = readFolderConfig(dir); err != nil {
+	if config != nil {
+		c.Config = *config
+	} else if c.Config, err = readFolderConfig(dir); err != nil {
+		return nil, err
+	}
+	if err := addSentence(c, dir); err != nil {
 		return nil, err
 	}
 	shards, index, err := weightShards(dir)
@@ -42,6 +48,10 @@ func openFolder(dir string, need Need) (*Checkpoint, error) {
 	}
 	if len(c.stale) == len(shards) {
 		return nil, errors.New(c.stale[0])
+	}
+	if err := addDense(c, dir, need); err != nil {
+		c.Close()
+		return nil, err
 	}
 	for _, stored := range slices.Sorted(maps.Keys(index)) {
 		name, used := c.Config.Stored.Name(stored)
@@ -76,6 +86,12 @@ func withStale(c *Checkpoint, err error) error {
 // addSafetensors adds the tensors of one file. With an index, only tensors that it places in this file count, as in the
 // reference loader.
 func addSafetensors(c *Checkpoint, path, shard string, index map[string]string, need needFile) error {
+	return addTensors(c, path, shard, index, need, c.Config.Stored.Name)
+}
+
+// addTensors adds the tensors of one file that rename names.
+func addTensors(c *Checkpoint, path, shard string, index map[string]string, need needFile,
+	rename func(stored string) (name string, used bool)) error {
 	f, err := safetensors.Open(path, need.one())
 	if err != nil {
 		return err
@@ -84,7 +100,7 @@ func addSafetensors(c *Checkpoint, path, shard string, index map[string]string, 
 	id := identityPart{header: f.Header(), need: need}
 	for i := range f.Tensors() {
 		st := &f.Tensors()[i]
-		name, used := c.Config.Stored.Name(st.Name)
+		name, used := rename(st.Name)
 		if !used || index != nil && index[st.Name] != shard {
 			continue
 		}
@@ -126,7 +142,8 @@ func addFolderText(c *Checkpoint, dir string) error {
 	if _, err := os.Stat(filepath.Join(dir, tokenizerFile)); err == nil {
 		c.tokenizer = dir
 	}
-	names := []string{configFile, generationFile, tokenizerFile, tokenizerConfig, chattemplates.File}
+	names := append([]string{configFile, generationFile, tokenizerFile, tokenizerConfig, chattemplates.File},
+		sentence.Files(dir)...)
 	if entries, err := os.ReadDir(filepath.Join(dir, chattemplates.Folder)); err == nil {
 		for _, entry := range entries {
 			if name := filepath.Join(chattemplates.Folder, entry.Name()); isText(filepath.ToSlash(name)) {

@@ -80,6 +80,9 @@ func addGGUF(c *Checkpoint, f *gguf.File, path string, need Need) error {
 		return err
 	}
 	c.Config = config
+	if c.Sentence, err = ggufSentence(f, &config); err != nil {
+		return err
+	}
 	known := map[string]arch.Tensor{}
 	for t := range config.Tensors() {
 		if t.Experts > 0 { // the tensor of all experts keeps its own name

@@ -29,8 +29,9 @@ var ErrNotFetched = errors.New("the model is not in the hub's cache and cannot b
 // hubRef is org/name with a revision, and a file for GGUF repositories.
 type hubRef struct {
 	repo, revision, file string
-	// configOnly skips the weights.
+	// configOnly skips the weights. only, if not nil, lists the files to fetch, of a repository that is no model.
 	configOnly bool
+	only       []string
 	// urls, if not nil, receives the URLs of the weight files, which are then not fetched.
 	urls map[string]string
 }
@@ -60,6 +61,23 @@ func fetchFromHub(ref string, configOnly bool) (path string, err error) {
 		return "", err
 	}
 	h.configOnly = configOnly && h.file == ""
+	return h.fetch()
+}
+
+// FetchFiles fetches files of a repository that is no model into the hub's cache, and returns the folder.
+func FetchFiles(ref string, files ...string) (folder string, err error) {
+	h, err := parseHubRef(ref)
+	if err == nil {
+		h.only = files
+		folder, err = h.fetch()
+	}
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", ref, err)
+	}
+	return folder, nil
+}
+
+func (h hubRef) fetch() (path string, err error) {
 	cache := hubCacheDir()
 	commits := h.commits(cache) // read first: the download starts by deleting go-huggingface's record of it
 	if isCommit.MatchString(h.revision) {
@@ -131,6 +149,15 @@ func (h hubRef) download(cache string) (path string, refusal, fetchErr error) {
 			dir = strings.TrimSuffix(path, string(filepath.Separator)+filepath.FromSlash(names[i]))
 		}
 		return dir, h.record(cache, filepath.Base(dir))
+	}
+	if h.only != nil {
+		for _, file := range h.only {
+			if !slices.Contains(all, file) {
+				return "", fmt.Errorf("repository %s has no file %s", h.repo, file), nil
+			}
+		}
+		dir, err := fetch(h.only)
+		return dir, nil, err
 	}
 	if h.file != "" {
 		files := gguf.SplitNames(h.file)
@@ -280,6 +307,12 @@ func (h hubRef) commits(cache string) []string {
 func (h hubRef) cached(cache string, commits []string) (path string, ok bool) {
 	for _, commit := range commits {
 		dir := filepath.Join(h.cacheDir(cache), "snapshots", commit)
+		if h.only != nil {
+			if !slices.ContainsFunc(h.only, func(file string) bool { return !exists(filepath.Join(dir, file)) }) {
+				return dir, true
+			}
+			continue
+		}
 		if h.file != "" {
 			missing := func(file string) bool { return !exists(filepath.Join(dir, file)) }
 			if !slices.ContainsFunc(gguf.SplitNames(h.file), missing) {

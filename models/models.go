@@ -12,6 +12,7 @@ import (
 	"slices"
 
 	"github.com/quire/quire/models/arch"
+	"github.com/quire/quire/models/bert"
 	"github.com/quire/quire/models/deepseek"
 	"github.com/quire/quire/models/ernie"
 	"github.com/quire/quire/models/gemma2"
@@ -22,6 +23,8 @@ import (
 	"github.com/quire/quire/models/granite"
 	"github.com/quire/quire/models/lfm2"
 	"github.com/quire/quire/models/llama"
+	"github.com/quire/quire/models/modernbert"
+	"github.com/quire/quire/models/nomicbert"
 	"github.com/quire/quire/models/olmo2"
 	"github.com/quire/quire/models/phi3"
 	"github.com/quire/quire/models/quantized"
@@ -35,7 +38,10 @@ import (
 var Decoders = slices.Concat(llama.Decoders, deepseek.Decoders, gemma3.Decoders, gemma4.Decoders, granite.Decoders,
 	olmo2.Decoders, qwen35.Decoders, []arch.Decoder{ernie.Decoder, gemma2.Decoder, glm4.Decoder, glm4.Mixture,
 		gptoss.Decoder, lfm2.Decoder, lfm2.Mixture, phi3.Decoder, seedoss.Decoder, stablelm.Decoder,
-		starcoder2.Decoder})
+		starcoder2.Decoder}, Encoders)
+
+// Encoders lists the kinds among them that only encode: see [arch.Config.Generates].
+var Encoders = slices.Concat(bert.Encoders, modernbert.Encoders, []arch.Decoder{nomicbert.Encoder})
 
 // These types of package arch are part of the API of checkpoints.
 type (

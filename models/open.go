@@ -60,7 +60,7 @@ func openPath(path string, need Need) (*Checkpoint, error) {
 		return nil, err
 	}
 	if info.IsDir() {
-		return openFolder(path, need)
+		return openFolder(path, nil, need)
 	}
 	switch {
 	case filepath.Base(path) == configFile:

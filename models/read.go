@@ -62,11 +62,38 @@ func (c *Checkpoint) ReadColumns(name string, dtype dtypes.DType, columns []Span
 	case dtypes.Float32:
 		flat, err = readColumns(t, columns, dtype, func(dst, src []float32) { copy(dst, src) })
 	case dtypes.BFloat16:
-		flat, err = readColumns(t, columns, dtype, toBFloat16)
+		flat, err = readColumns(t, columns, dtype, ToBFloat16)
 	default:
-		flat, err = readColumns(t, columns, dtype, toFloat16)
+		flat, err = readColumns(t, columns, dtype, ToFloat16)
 	}
 	return flat, t.named(name, err)
+}
+
+// Addend is scale * B*A, which is added to a matrix as it is read.
+type Addend struct {
+	Tensor string
+	Rank   int
+	Scale  float32
+	A      []float32 // [Rank, in]
+	B      []float32 // [out, Rank]
+}
+
+// Add adds to matrices: Read and its kin return the sums, computed in float32 and rounded once. identity becomes part
+// of the checkpoint's fingerprint. It is called before anything is read.
+func (c *Checkpoint) Add(addends []Addend, identity string) error {
+	for _, add := range addends {
+		t := c.tensors[add.Tensor]
+		if t == nil {
+			return fmt.Errorf("model %s: %w: %s", c.Ref, ErrNoTensor, add.Tensor)
+		}
+		if t.decode == nil || t.packed != nil || t.format.Is() || t.blockLen > 1 {
+			return fmt.Errorf("model %s: tensor %s is %s, and nothing can be added to quantized weights without "+
+				"rounding them again: use a base in F32, BF16 or F16", c.Ref, add.Tensor, t.stored)
+		}
+		c.tensors[add.Tensor] = t.plus(add)
+	}
+	c.identity = append(c.identity, identityPart{header: []byte(identity)})
+	return nil
 }
 
 // readable returns a tensor that can be read as dtype.
@@ -105,9 +132,9 @@ func (t *tensor) read(dtype dtypes.DType, first, end int) (any, error) {
 	case dtypes.Float32:
 		return read(t, first, end, func(dst, src []float32) { copy(dst, src) })
 	case dtypes.BFloat16:
-		return read(t, first, end, toBFloat16)
+		return read(t, first, end, ToBFloat16)
 	}
-	return read(t, first, end, toFloat16)
+	return read(t, first, end, ToFloat16)
 }
 
 // view returns elements of the tensor's data as a slice of dtype, or nil if they must be decoded: a different dtype,

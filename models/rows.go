@@ -4,6 +4,7 @@ import (
 	"github.com/gomlx/compute/dtypes"
 
 	"github.com/quire/quire/backend/blocks"
+	"github.com/quire/quire/models/arch"
 )
 
 // rows returns rows of a tensor as a tensor.
@@ -59,20 +60,14 @@ func (t *tensor) picked(shape []int, stored func(row int) int) *tensor {
 }
 
 // deinterleave makes decode return the rows of a q or k projection (or the elements of its bias) in Hugging Face
-// order: among the first `turned` rows of a head, row half*turned/2+i, half 0 or 1, is stored as row 2*i+half.
+// order: see [arch.InterleavedRow].
 func (t *tensor) deinterleave(headDim, turned int) {
 	stored := t.decode
 	row := 1
 	for _, d := range t.shape[1:] {
 		row *= d
 	}
-	storedRow := func(r int) int {
-		inHead := r % headDim
-		if inHead >= turned {
-			return r
-		}
-		return r - inHead + 2*(inHead%(turned/2)) + inHead/(turned/2)
-	}
+	storedRow := arch.InterleavedRow(headDim, turned)
 	if t.packed != nil {
 		t.reorder(storedRow)
 		return
@@ -111,4 +106,28 @@ func (t *tensor) strided(first, step int, shape []int, transposed bool) *tensor 
 		}
 	}
 	return out
+}
+
+// plus returns the tensor with an addend.
+func (t *tensor) plus(add Addend) *tensor {
+	sum := *t
+	_, width := t.matrix()
+	sum.native, sum.unit = dtypes.InvalidDType, width
+	sum.decode = func(dst []float32, first int) {
+		t.decode(dst, first)
+		delta := make([]float32, width)
+		for row := first / width; len(dst) > 0; row++ {
+			clear(delta)
+			for k, b := range add.B[row*add.Rank : (row+1)*add.Rank] {
+				for i, a := range add.A[k*width : (k+1)*width] {
+					delta[i] += float32(b * a) // not fused, so that all machines agree
+				}
+			}
+			for i, d := range delta {
+				dst[i] += float32(add.Scale * d)
+			}
+			dst = dst[width:]
+		}
+	}
+	return &sum
 }

@@ -200,3 +200,6 @@ func (n Need) forFile(path string) needFile {
 	}
 	return func(ranges ...Range) error { return n(filepath.Base(path), ranges...) }
 }
+
+// quantized reports whether a tensor is not stored as floats.
+func (t *tensor) quantized() bool { return t.blockLen > 1 || t.packed != nil }

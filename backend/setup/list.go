@@ -69,7 +69,8 @@ func (e *Entry) check(root string, a asset) {
 	if e.State != OK || e.Source != "cache" || !a.sizeOK(a.path(root)) {
 		return
 	}
-	if err := checkDigest(e.Path, a.SHA256); err != nil {
+	e.Size = a.Size
+	if err := checkDigest(a.path(root), a.SHA256); err != nil {
 		e.State, e.Problem = Damaged, fmt.Sprintf("%v; remove it and run: sample setup %s", err, a.Name)
 	}
 }

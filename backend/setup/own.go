@@ -58,8 +58,8 @@ func (in *installer) installOwn(item, from string, isPlugin bool) (string, error
 		if err := in.verify(pinned, pinned.Wheels[0], from); err != nil {
 			return "", err
 		}
-		return pinned.path(in.root), in.unpack(pinned, []string{from})
-	case hasPinned && pinned.sizeOK(from):
+		return pinned.used(in.root), in.unpack(pinned, []string{from})
+	case hasPinned && pinned.sizeOK(from) && len(pinned.Alongside) == 0:
 		return pinned.path(in.root), in.place(pinned, func(tmp string) error { return copyFile(from, tmp) })
 	case isPlugin:
 		return in.linkPlugin(item, from)

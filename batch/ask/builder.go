@@ -2,7 +2,7 @@
 package ask
 
 import (
-	"io"
+	"slices"
 
 	"github.com/quire/quire/data/parameter"
 	"github.com/quire/quire/data/promptset"
@@ -13,6 +13,7 @@ type Settings struct {
 	Sampling                        parameter.Set // what rows that give no parameters of their own take
 	ServedModels                    []string      // models that rows may name; none allows any
 	ReasoningParser, ToolCallParser string        // forms of package reply
+	Embedding                       *Embedding    // nil if rows have completions
 }
 
 // Builder turns rows into requests: the job's parameters, overridden by the row's own.
@@ -22,13 +23,17 @@ type Builder struct {
 	// MaxModelLen is the longest sequence of the engine that is open.
 	MaxModelLen func() int
 	Common      CommonPrefix // common prefix of all prompts
-	Equal       *EqualRows
-	Leaves      bool // no row continues another one
+	Leaves      bool         // no row continues another one
+	Adapters    []string     // names of the adapters that rows may name, sorted
 }
 
-// New makes the requests of a job for a model that is open, or will be. Warnings go to messages.
-func New(settings Settings, messages io.Writer) *Builder {
-	return &Builder{Settings: settings, Equal: newEqualRows(messages)}
+// New makes the requests of a job for a model that is open, or will be.
+func New(settings Settings) *Builder { return &Builder{Settings: settings} }
+
+// isAdapter reports whether a name is of an adapter.
+func (b *Builder) isAdapter(name string) bool {
+	_, found := slices.BinarySearch(b.Adapters, name)
+	return found
 }
 
 // Parameters returns what a row asks for; it is not checked.

@@ -2,7 +2,6 @@ package ask
 
 import (
 	"fmt"
-	"io"
 	"strings"
 	"testing"
 
@@ -15,7 +14,7 @@ import (
 // What a row continues is the parent's prompt, what is wanted of a completion, and its own prompt in the form that
 // it has there: text without what begins one, turns without what begins a conversation.
 func TestPromptBehindParent(t *testing.T) {
-	b := New(Settings{}, io.Discard)
+	b := New(Settings{})
 	b.Text = &Text{Vocab: 300, EOS: []int32{9},
 		Encode: func(text string, special bool) (ids []int32, err error) {
 			if special {

@@ -38,15 +38,22 @@ func (b *Builder) Requests(row *promptset.Row, from *lineage.Parent) (all []*eng
 
 // request returns the request of a row with one prompt.
 func (b *Builder) request(row *promptset.Row, from *lineage.Parent) (*engine.Request, error) {
-	if name := requests.Of(row).Model(); name != "" && len(b.Settings.ServedModels) > 0 &&
-		!slices.Contains(b.Settings.ServedModels, name) {
+	model := requests.Of(row).Model()
+	if name := model; name != "" && len(b.Settings.ServedModels) > 0 &&
+		!slices.Contains(b.Settings.ServedModels, name) && !b.isAdapter(name) {
 		err := setting.Errorf("there is no model %q; `served-model-name` is %s", name,
 			strings.Join(b.Settings.ServedModels, ", "))
 		return nil, &paramError{err, "model", openai.CodeNoModel}
 	}
 	set := b.Parameters(row)
+	if set.Adapter == "" && b.isAdapter(model) {
+		set.Adapter = model
+	}
 	if err := checkMessages(row); err != nil {
 		return nil, err
+	}
+	if b.Settings.Embedding != nil {
+		return b.embed(row)
 	}
 	tokens, err := b.Prompt(row, from)
 	if err != nil {
@@ -54,6 +61,36 @@ func (b *Builder) request(row *promptset.Row, from *lineage.Parent) (*engine.Req
 	}
 	b.Common.Add(tokens)
 	return b.NewRequest(row, &set, tokens)
+}
+
+// embed returns the request of a row with one prompt for its vector.
+func (b *Builder) embed(row *promptset.Row) (*engine.Request, error) {
+	set := b.Parameters(row)
+	if err := set.Check(row.ParameterName); err != nil {
+		return nil, err
+	}
+	if n := requests.Of(row).VectorSize(); n > 0 && b.Settings.Embedding.Check != nil {
+		if err := b.Settings.Embedding.Check(n); err != nil {
+			return nil, &paramError{fmt.Errorf("dimensions %w", err), "dimensions", openai.CodeInvalidValue}
+		}
+	}
+	tokens, err := b.EncodeRow(row)
+	if err != nil {
+		return nil, err
+	}
+	most := set.TruncatePromptTokens
+	if most < 0 {
+		most = b.MaxModelLen()
+	}
+	whole := len(tokens)
+	if most > 0 && whole > most {
+		ends := 0
+		if row.Kind == promptset.KindText { // the others have the tokens that they give
+			ends = b.Text.Ends
+		}
+		tokens = beginning(tokens, most, ends)
+	}
+	return &engine.Request{ID: row.ID, Tokens: tokens, N: 1, Truncated: len(tokens) < whole}, nil
 }
 
 // NewRequest returns the request of a row with the parameters in set, whose prompt is tokens.
@@ -87,8 +124,8 @@ func (b *Builder) NewRequest(row *promptset.Row, set *parameter.Set, tokens []in
 		StopTokens: tokensOf(set.StopTokenIDs), LogitBias: set.LogitBias,
 		KeepSpecialTokens: !set.SkipSpecialTokens, Thinking: thinking,
 		Structure: structure, AllowedTokens: tokensOf(set.AllowedTokenIDs), BadWords: badWords,
-		DRYSequenceBreakers: set.DRYSequenceBreakers,
-		TopLogprobs:         set.TopLogprobs, ScorePrompt: set.PromptLogprobs != parameter.NoPromptLogprobs,
+		DRYSequenceBreakers: set.DRYSequenceBreakers, Adapter: set.Adapter,
+		TopLogprobs: set.TopLogprobs, ScorePrompt: set.PromptLogprobs != parameter.NoPromptLogprobs,
 		PromptTopLogprobs: max(0, set.PromptLogprobs),
 		Leaf:              b.Leaves,
 	}, nil
@@ -158,6 +195,9 @@ func (b *Builder) EncodeRow(row *promptset.Row) ([]int32, error) {
 func (b *Builder) text(text string, special bool) ([]int32, error) {
 	if !utf8.ValidString(text) {
 		return nil, errors.New("prompt is not UTF-8")
+	}
+	if b.Settings.Embedding != nil && special {
+		text = b.Settings.Embedding.text(text)
 	}
 	return b.Text.Encode(text, special)
 }

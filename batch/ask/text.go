@@ -9,6 +9,7 @@ import (
 // Text is what turns text into the tokens of a model, and back.
 type Text struct {
 	Vocab int
+	Ends  int     // how many special tokens end each text
 	EOS   []int32 // tokens that end a completion
 	// Encode turns text into token ids, with the tokens that begin a text if special is true.
 	Encode func(text string, special bool) ([]int32, error)

@@ -34,9 +34,14 @@ type Report struct {
 	Errors         []KindOfErrors   `json:"errors"`    // the most frequent first
 	Following      int64            `json:"following"` // rows that continue others, whose tokens are not counted
 	Prompts        LengthsOfTokens  `json:"prompts"`
+	// Adapters counts the prompts of each adapter, by its name.
+	Adapters map[string]int64 `json:"adapters,omitempty"`
 	// SharedPrefix is how many tokens all prompts begin with.
 	SharedPrefix int   `json:"shared_prefix_tokens"`
 	Completions  int64 `json:"completions"`
+	// Task is the job's. With embed, Completions are vectors, and Truncated are those of the beginning of a prompt.
+	Task      completion.Task `json:"task,omitempty"`
+	Truncated int64           `json:"truncated,omitempty"`
 	// CompletionTokens is what completions have that all end at their limits. No completion is longer.
 	CompletionTokens int64 `json:"completion_tokens_at_most"`
 	MaxModelLen      int   `json:"max_model_len"`
@@ -51,6 +56,8 @@ type Report struct {
 	// Expected is an estimate of the job's completions, if they are like the completions of an earlier job; nil without
 	// one.
 	Expected *Expectation `json:"expected,omitempty"`
+	// Reused is how completions would come to be, if the job copies from other outputs; nil if it does not.
+	Reused *Reused `json:"reused,omitempty"`
 }
 
 // KindOfErrors are errors of rows that differ by numbers and quoted texts only.
@@ -115,7 +122,8 @@ func Run(ctx context.Context, p *process.Process, opened *prepare.Opened, tokens
 		return nil, err
 	}
 	defer s.Release()
-	report := &Report{Model: j.Model, Inputs: spec.InputsOf(opened.Reader), TokensPerSecond: tokensPerSecond}
+	report := &Report{Model: j.Model, Task: j.Task, Inputs: spec.InputsOf(opened.Reader),
+		TokensPerSecond: tokensPerSecond}
 	if like != nil {
 		report.Expected = &Expectation{Like: *like}
 		report.TokensPerSecond = cmp.Or(tokensPerSecond, like.TokensPerSecond)
@@ -125,8 +133,11 @@ func Run(ctx context.Context, p *process.Process, opened *prepare.Opened, tokens
 	}
 	report.MaxModelLen, report.KVBytesPerToken = s.Plan().MaxModelLen, s.Plan().KVBytesPerToken
 	c := &rowsCheck{report: report, kinds: map[string]*KindOfErrors{}, seen: like.seen(), check: s.Check,
-		builder: process.NewBuilder(j, s, p.Messages)}
+		builder: process.NewBuilder(j, s)}
 	if c.lineage, err = opened.Lineage(ctx); err != nil {
+		return nil, err
+	}
+	if c.reuse, err = newReuseCheck(ctx, p, opened, report.MaxModelLen); err != nil {
 		return nil, err
 	}
 	prepare.WarnAboutInput(ctx, p, opened)
@@ -137,6 +148,9 @@ func Run(ctx context.Context, p *process.Process, opened *prepare.Opened, tokens
 		return nil, err
 	}
 	c.finish()
+	if len(p.Reuse) > 0 {
+		report.Reused = &c.reuse.Reused
+	}
 	if report.RowsWithErrors > 0 {
 		return report, outcome.Errorf(outcome.Partial, "%d of %d rows have errors", report.RowsWithErrors, report.Rows)
 	}
@@ -155,6 +169,7 @@ func planWithoutEngine(j *spec.Job, s *process.Session, own dtypes.DType) engine
 type rowsCheck struct {
 	report  *Report
 	builder *ask.Builder
+	reuse   *reuseCheck
 	check   func(*engine.Request) error // the engine's, nil if it is not known
 	lineage *lineage.Graph              // nil if no row continues another one
 	kinds   map[string]*KindOfErrors
@@ -184,7 +199,18 @@ func (c *rowsCheck) add(row *promptset.Row) {
 		return
 	}
 	for _, q := range requests {
-		c.builder.Equal.Look(row, q)
+		if q.Truncated {
+			r.Truncated++
+		}
+		if r.Task == completion.Generate { // equal vectors are no mistake
+			c.reuse.add(row, q)
+		}
+		if q.Adapter != "" {
+			if r.Adapters == nil {
+				r.Adapters = map[string]int64{}
+			}
+			r.Adapters[q.Adapter]++
+		}
 		length := len(q.Tokens) + q.MaxTokens
 		if r.MaxModelLen > 0 {
 			length = min(length, r.MaxModelLen)
@@ -275,6 +301,9 @@ func (c *rowsCheck) finish() {
 	}
 	if r.TokensPerSecond > 0 {
 		r.SecondsOfDrawing = float64(r.CompletionTokens) / r.TokensPerSecond
+	}
+	if r.TokensPerSecond > 0 && r.Task == completion.Embed {
+		r.SecondsOfDrawing = float64(r.Prompts.Tokens) / r.TokensPerSecond
 	}
 	if e := r.Expected; e != nil {
 		if r.Completions > 0 {

@@ -228,8 +228,8 @@ func (c *Crew) Work(ctx context.Context, store string, job queue.Job, units []qu
 			server.rows.Store(s.Figures.Rows)
 			t := s.Figures
 			drawn := t.Minus(job.Before)
-			if c.Progress.Update(t, drawn); s.Over {
-				c.Progress.Finish(t, drawn)
+			if c.Progress.Update(t, drawn, job.Before.Minus(job.Before)); s.Over {
+				c.Progress.Finish(t, drawn, job.Before.Minus(job.Before))
 				return s, distribute.JobOver(s)
 			}
 		case <-ticker.C:

@@ -126,6 +126,7 @@ func (l *leasedUnits) signal() {
 
 // closeUnit closes what the unit has open. Without its lock another worker may have it.
 func closeUnit(u *generate.Unit) error {
+	u.EndCollecting()
 	err := errors.Join(u.Writer.Close(), u.Saved.Journal.Close())
 	if len(u.Writer.Unpublished()) == 0 {
 		err = errors.Join(err, u.Saved.ClearJournals())
@@ -141,6 +142,7 @@ func (l *leasedUnits) ReadFailed(ctx context.Context, u *generate.Unit, cause er
 	}
 	l.log.Warn("a unit failed", "unit", lease.Unit.String(), "err", cause)
 	l.reports.Go(func() {
+		u.EndCollecting()
 		u.Writer.Close() // its error is the cause
 		err := errors.Join(u.Saved.Journal.Close(), u.Saved.Close())
 		if err != nil {
@@ -181,7 +183,7 @@ func (l *leasedUnits) gaveUp(ctx context.Context, first *queue.Lease, err error)
 func (l *leasedUnits) giveBack() {
 	for _, u := range l.active.List() {
 		lease, ok := l.takeOut(u, false)
-		u.Rows.Stop()
+		u.StopReading()
 		if err := closeUnit(u); err != nil && ok {
 			l.log.Warn("closing what a unit had", "unit", lease.Number, "err", err.Error())
 		}

@@ -221,7 +221,7 @@ type jobWorker struct {
 
 // run takes units until nothing of the job is left.
 func (s *jobWorker) run(ctx context.Context) (err error) {
-	defer s.Release()
+	defer s.Close()
 	ctx, end := context.WithCancelCause(ctx) // cancelling the job also ends ctx
 	defer end(nil)
 	beats, stop := context.WithCancel(context.WithoutCancel(ctx))

@@ -14,6 +14,7 @@ type ActiveUnits struct {
 	units []*Unit      // in the order in which they were started
 	total tally.Counts // what was generated of units that are done
 	fatal error        // what ends the generating
+	ended func()       // is called when no row is started any more, nil for nobody
 }
 
 // Track takes a unit up.
@@ -71,6 +72,30 @@ func (f *ActiveUnits) RunningRows() (rows int) {
 
 // idle reports whether no row is started and not finished.
 func (f *ActiveUnits) idle() bool { return f.RunningRows() == 0 }
+
+// whenIdle has f called when no row is started any more, until stop is called.
+func (f *ActiveUnits) whenIdle(call func()) (stop func()) {
+	set := func(call func()) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.ended = call
+	}
+	set(call)
+	return func() { set(nil) }
+}
+
+// notify calls what waits until no row is started.
+func (f *ActiveUnits) notify() {
+	if !f.idle() {
+		return
+	}
+	f.mu.Lock()
+	call := f.ended
+	f.mu.Unlock()
+	if call != nil {
+		call()
+	}
+}
 
 // Generated adds up what this process generated.
 func (f *ActiveUnits) Generated() tally.Counts {

@@ -4,23 +4,21 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"net/http"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/quire/quire/batch/ask"
+	"github.com/quire/quire/batch/journal"
 	"github.com/quire/quire/batch/lineage"
 	"github.com/quire/quire/batch/observe"
 	"github.com/quire/quire/batch/outcome"
+	"github.com/quire/quire/batch/reuse"
 	"github.com/quire/quire/data/promptset"
 	"github.com/quire/quire/data/promptset/completion"
-	"github.com/quire/quire/data/promptset/openai"
-	"github.com/quire/quire/data/promptset/requests"
 	"github.com/quire/quire/data/setting"
 	"github.com/quire/quire/data/tally"
 	"github.com/quire/quire/engine"
-	"github.com/quire/quire/engine/schedule"
 )
 
 // Bounds of what is read and not written: rows that run, and rows that wait for an earlier one.
@@ -37,7 +35,7 @@ type rowWriter interface {
 
 // recorder keeps completions of rows that are not written for good; *journal.Journal is the real one.
 type recorder interface {
-	Append(row int64, b []byte) error
+	Put(row int64, b []byte) (journal.Position, error)
 }
 
 // collector gathers the completions of each row and hands rows that are finished to the writer. One goroutine begins
@@ -54,23 +52,31 @@ type collector struct {
 	waitingBytes int64                    // about how much they take
 	// what earlier processes did: parts, completions restored, and rows of nothing else
 	before    tally.Counts
-	generated tally.Counts   // what this process did; with before it is what the job has come to
+	generated tally.Counts // what this process did; with before and copied it is what the job has come to
+	copied    tally.Counts // what it copied: of other outputs, and of equal rows
+	ofOthers  int64        // completions of other outputs among copied
+	idle      int          // rows in running that wait for completions of other rows alone
+	repeats   *repeats
 	errors    []setting.Text // the first few
-	err       error          // error of the writer or the journal; nothing is written after it
+	waves     waves
+	err       error // error of the writer or the journal; nothing is written after it
 	record    []byte
 }
 
 // collecting describes how completions are gathered.
 type collecting struct {
+	results
 	inFlight int // bound of rows
 	// Rows are started up to so many from the first that is not written, as long as enough of them run: so that parts
 	// are whole soon, and no slot waits. 0 is no such bound.
 	window, enough int
 	format         string
-	columns        []string       // columns that the output has on request
-	replies        *replySplitter // nil if texts stay whole
 	observer       *observe.Observer
-	lineage        stage // nil if no row continues another one
+	lineage        stage              // nil if no row continues another one
+	notes          *reuse.Notes       // nil if nothing is noted
+	store          *reuse.StoreWriter // nil if there is none
+	room           int                // bytes for completions that equal rows are copied from, if there is no journal
+	judging        *judging           // nil if completions are not judged
 }
 
 // stage is the part of the rows' lineage that the collector uses. The collector's lock is taken before the stage's.
@@ -79,22 +85,6 @@ type stage interface {
 	Ready() bool
 	// Finish takes a row that is finished. An early one is not written yet.
 	Finish(row int64, p *lineage.Parent, early bool, generated int) error
-}
-
-// pendingRow is a row whose completions are not all there.
-type pendingRow struct {
-	row       *promptset.Row
-	requests  []*engine.Request // requests of its completions, one for each prompt; none if no completions are to come
-	results   []completion.Result
-	left      int
-	generated int // results that this process generated
-	ended     bool
-	failed    error // the first error of this process; guarded by collector.mu
-	started   time.Time
-
-	done    []completion.Result // earlier results, until the row is launched
-	early   bool                // started before its place, for its children: it is not written when it is finished
-	counted bool                // its results are: before its place, or at it
 }
 
 // wakeWith lets those look up that wait for room, when ctx ends. The caller holds the lock.
@@ -107,7 +97,11 @@ func (c *collector) wakeWith(ctx context.Context) (stop func() bool) {
 }
 
 func newCollector(w rowWriter, j recorder, how collecting) *collector {
-	c := &collector{w: w, journal: j, collecting: how, running: map[*pendingRow]struct{}{}}
+	c := &collector{w: w, journal: j, collecting: how, running: map[*pendingRow]struct{}{},
+		repeats: newRepeats(how.room)}
+	if how.judging != nil {
+		c.waves.slots = how.judging.slots
+	}
 	c.room.L = &c.mu
 	return c
 }
@@ -123,7 +117,7 @@ func (c *collector) begin(ctx context.Context, row *promptset.Row, n int, early 
 		if c.mayBegin() {
 			break
 		}
-		if c.lineage != nil && c.lineage.Ready() {
+		if c.lineage != nil && c.lineage.Ready() || len(c.waves.wanting) > 0 {
 			return nil, nil
 		}
 		c.room.Wait()
@@ -156,8 +150,11 @@ func (c *collector) reach(p *pendingRow) bool {
 
 // mayBegin reports whether another row may be started. The caller holds the lock.
 func (c *collector) mayBegin() bool {
-	rows := len(c.running) + c.waiting
-	if c.window > 0 && c.lineage == nil && rows >= c.window && len(c.running) >= c.enough {
+	rows, busy := len(c.running)+c.waiting, len(c.running)-c.idle
+	if c.judging != nil { // rows that wait for verdicts leave slots to others
+		busy = c.waves.asked
+	}
+	if c.window > 0 && c.lineage == nil && rows >= c.window && busy >= c.enough {
 		return false
 	}
 	return rows < c.inFlight && c.waitingBytes < bytesWaiting
@@ -172,16 +169,20 @@ func (c *collector) fail(p *pendingRow, err error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p.counted, p.failed = p.early, err
-	c.count(p, &r, true)
+	c.count(p, &r, reuse.Generated)
 	return c.finish(p)
 }
 
 // restore adds completions to a row that were generated before.
 func (c *collector) restore(p *pendingRow, results []completion.Result) error {
+	if p.judged != nil {
+		return c.restoreJudged(p, results)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.repeats.restored(p, results)
 	for i := range results {
-		c.count(p, &results[i], false)
+		c.count(p, &results[i], reuse.Kept)
 	}
 	if p.left > 0 {
 		return c.err
@@ -189,106 +190,121 @@ func (c *collector) restore(p *pendingRow, results []completion.Result) error {
 	return c.finish(p)
 }
 
-// add adds one completion to its row, and hands the row to the writer when it is the last one. A request that the
-// engine refuses as a whole has one completion, regardless of its n.
+// add adds one completion to its row, and hands the row to the writer when it is the last one. It does the same with
+// rows that wait for the completion.
 func (c *collector) add(p *pendingRow, done *engine.Completion) error {
-	r := completion.Result{
-		Generation: done.Generation, Text: done.Text, TokenIDs: done.Tokens, Logprobs: done.Logprobs,
-		FinishReason: string(done.FinishReason), PromptTokens: done.PromptTokens, CompletionTokens: len(done.Tokens),
-	}
-	if done.Err != nil {
-		r.Err = done.Err.Error()
-		r.ErrParam, r.ErrCode = ask.ParamOf(p.row, done.Err)
-		r.ErrStatus = statusOf(done.Err, r.ErrCode)
-	} else {
-		c.onRequest(&r, p.row, done)
-		c.replies.split(&r, p.row, done.Request)
-	}
+	r := c.resultOf(p, done)
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if p.judged != nil {
+		return c.addJudged(p, &r, done)
+	}
+	if p.ended || done.Err != nil {
+		waiting := c.repeats.drop(p, done)
+		if _, err := c.put(p, &r, done.Request, done.Err, reuse.Generated); err != nil {
+			return err
+		}
+		return c.serve(waiting, r, done)
+	}
+	first := c.repeats.led(p, done.Generation) // before its part is published
+	at, err := c.put(p, &r, done.Request, nil, reuse.Generated)
+	if err != nil {
+		return err
+	}
+	return c.serve(c.repeats.finish(first, at, c.record), r, done)
+}
+
+// put journals a completion of a request, and counts it. A request that the engine refuses as a whole has one
+// completion, regardless of its n. The caller holds the lock.
+func (c *collector) put(p *pendingRow, r *completion.Result, request *engine.Request, failed error, origin uint8) (
+	at journal.Position, err error) {
 	if p.ended || c.err != nil {
-		return c.err
+		return at, unlessEnded(c.err)
 	}
 	if p.failed == nil {
-		p.failed = done.Err
+		p.failed = failed
 	}
-	whole := ask.Refused(done.Err)
+	whole := ask.Refused(failed)
 	// A refusal costs nothing to repeat, and its text may depend on the available memory.
 	if !whole {
-		c.record, _ = r.AppendBinary(c.record[:0])
-		end := c.observer.Span("journal a completion")
-		c.err = c.journal.Append(p.row.Index, c.record)
-		end("bytes", len(c.record))
-		if c.err != nil {
-			c.room.Broadcast()
-			return c.err
+		if at, err = c.append(p, r); err != nil {
+			return at, err
 		}
 	}
 	p.counted = p.early && whole
-	c.count(p, &r, true)
+	c.count(p, r, origin)
 	if whole && len(p.requests) > 1 { // the others are generated, so that the row does not depend on which came first
-		for range done.Request.N - 1 {
+		for range request.N - 1 {
 			r.Generation++
-			c.count(p, &r, true)
+			c.count(p, r, origin)
 		}
 	} else if whole {
 		p.left = 0
 	}
 	if p.left > 0 {
-		return nil
+		return at, nil
 	}
 	defer c.observer.Span("write a row")("row", p.row.Index)
-	return c.finish(p)
+	return at, c.finish(p)
 }
 
-// onRequest takes what a completion has alongside what all have.
-func (c *collector) onRequest(r *completion.Result, row *promptset.Row, done *engine.Completion) {
-	r.TopIDs, r.TopLogprobs = done.TopIDs, done.TopLogprobs
-	if done.Request.TopLogprobs > 0 && r.TopIDs == nil { // no token was generated
-		r.TopIDs, r.TopLogprobs = [][]int32{}, [][]float32{}
-	}
-	if slices.Contains(c.columns, "processed_logprobs") {
-		if r.ProcessedLogprobs = done.ProcessedLogprobs; r.ProcessedLogprobs == nil {
-			r.ProcessedLogprobs = []float32{}
+// serve gives the rows that wait for a completion their own copies of it. An error is worded for each row. The caller
+// holds the lock.
+func (c *collector) serve(waiting []follower, r completion.Result, done *engine.Completion) error {
+	for _, f := range waiting {
+		if f.row.has(f.generation) { // its request was refused as a whole
+			continue
+		}
+		own, request := r, f.row.requestOf(f.generation)
+		own.Generation = f.generation
+		var failed error
+		if done != nil && done.Err != nil {
+			again := *done
+			again.Request, again.Generation, failed = request, f.generation, done.Err
+			own = c.resultOf(f.row, &again)
+		} else {
+			c.dress(&own, f.row, request, f.extras)
+		}
+		if _, err := c.put(f.row, &own, request, failed, reuse.Repeated); err != nil {
+			return err
 		}
 	}
-	for m, values := range done.Measures {
-		if name := schedule.Measure(m).String(); slices.Contains(c.columns, name) {
-			r.SetMeasure(name, values)
-		}
-	}
-	if p := done.Prompt; p != nil {
-		r.PromptLogprobs, r.PromptTopIDs, r.PromptTopLogprobs = p.Logprobs, p.TopIDs, p.TopLogprobs
-	}
-	if done.Prompt != nil || slices.Contains(c.columns, "prompt_token_ids") ||
-		requests.Of(row).WantsTokenIDs() {
-		r.PromptTokenIDs = done.Request.Tokens
-	}
+	return nil
 }
 
-// statusOf returns the HTTP status with which answers to batch files report an error that has OpenAI's code.
-func statusOf(err error, code string) int {
-	switch {
-	case errors.Is(err, engine.ErrNotANumber):
-		return http.StatusInternalServerError
-	case code == openai.CodeNoModel:
-		return http.StatusNotFound
+// append puts a completion into the journal. The caller holds the lock.
+func (c *collector) append(p *pendingRow, r *completion.Result) (at journal.Position, err error) {
+	c.record, _ = r.AppendBinary(c.record[:0])
+	end := c.observer.Span("journal a completion")
+	at, c.err = c.journal.Put(p.row.Index, c.record)
+	end("bytes", len(c.record))
+	if c.err != nil {
+		c.room.Broadcast()
 	}
-	return http.StatusBadRequest
+	return at, c.err
 }
 
-// count adds a completion to its row, which this process generated or an earlier one.
-func (c *collector) count(p *pendingRow, r *completion.Result, drawn bool) {
+// count adds a completion to its row.
+func (c *collector) count(p *pendingRow, r *completion.Result, origin uint8) {
 	p.results = append(p.results, *r)
 	p.left--
-	if drawn {
+	if p.origin |= origin; origin == reuse.Generated {
 		p.generated++
 	}
 	if p.counted {
 		return
 	}
+	if c.versions != nil {
+		c.versions.Add(r)
+	}
 	to := &c.before
-	if drawn {
+	switch origin {
+	case reuse.Copied:
+		c.ofOthers++
+		to = &c.copied
+	case reuse.Repeated:
+		to = &c.copied
+	case reuse.Generated:
 		to = &c.generated
 		if c.observer != nil {
 			c.observer.Run.Completed(r.FinishReason, r.CompletionTokens, r.Err != "")
@@ -304,6 +320,10 @@ func (c *collector) finish(p *pendingRow) error {
 	}
 	p.ended = true
 	delete(c.running, p)
+	if p.idle {
+		c.idle--
+	}
+	c.waves.end(p)
 	slices.SortFunc(p.results, func(a, b completion.Result) int { return cmp.Compare(a.Generation, b.Generation) })
 	p.results = promptset.Settled(c.format, p.results)
 	if c.lineage != nil {
@@ -324,7 +344,11 @@ func (c *collector) finish(p *pendingRow) error {
 		}
 	}
 	counts := &c.generated
-	if p.generated == 0 { // all of it was in the journal
+	switch {
+	case p.generated > 0:
+	case p.origin&(reuse.Copied|reuse.Repeated) != 0:
+		counts = &c.copied
+	default: // all of it was in the journal
 		counts = &c.before
 	}
 	counts.Row(completion.PromptTokens(p.row, p.results), failure != "")
@@ -342,16 +366,27 @@ func (c *collector) finish(p *pendingRow) error {
 	default:
 		c.observer.Finished(p.row, p.started, p.results, failure)
 	}
+	c.notes.Finish(p.row.Index, p.results, p.origin, p.source)
+	if p.origin&(reuse.Generated|reuse.Kept) != 0 { // the store may lack what a killed process had
+		for i := range p.names {
+			if c.err = c.store.Add(&p.names[i], p.results); c.err != nil {
+				c.room.Broadcast()
+				return c.err
+			}
+		}
+	}
 	c.err = c.w.Add(p.row, p.results)
 	c.waiting, c.waitingBytes = c.w.Pending()
 	c.room.Broadcast()
 	return c.err
 }
 
-// unfinished returns the rows that were started and are not finished, in order.
+// unfinished returns the rows that were started and are not finished, in order. It forgets what a closed engine
+// was asked for.
 func (c *collector) unfinished() []*pendingRow {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.waves.askAgain()
 	var all []*pendingRow
 	for p := range c.running {
 		if len(p.requests) > 0 {
@@ -366,9 +401,18 @@ func (c *collector) unfinished() []*pendingRow {
 func (c *collector) requests(p *pendingRow) []*engine.Request {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	have := make([]int, len(p.results))
+	if p.ended {
+		return nil
+	}
+	if p.judged != nil {
+		return requestsOf(p.requests, c.waves.ask(p.judged))
+	}
+	have := make([]int, len(p.results), len(p.results)+len(p.follows))
 	for i, r := range p.results {
 		have[i] = r.Generation
+	}
+	for g := range p.follows {
+		have = append(have, g)
 	}
 	slices.Sort(have)
 	var all []*engine.Request
@@ -403,6 +447,14 @@ func (c *collector) end(err error) {
 	c.room.Broadcast()
 }
 
+// unlessEnded is an error of the collector; that the unit has ended is no error.
+func unlessEnded(err error) error {
+	if err == errEnded {
+		return nil
+	}
+	return err
+}
+
 // failed returns why nothing can be written any more; nil while it can.
 func (c *collector) failed() error {
 	c.mu.Lock()
@@ -410,12 +462,20 @@ func (c *collector) failed() error {
 	return c.err
 }
 
-// Counts returns what is done of the job so far, the part of it that this process did, and how many rows are started
-// and not finished. Most of these wait for a slot.
+// Counts returns what is done of the job so far, the part of it that this process generated, and how many rows are
+// started and not finished. Most of these wait for a slot.
 func (c *collector) Counts() (done, drawn tally.Counts, running int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.before.Plus(c.generated), c.generated, int64(len(c.running))
+	return c.before.Plus(c.generated).Plus(c.copied), c.generated, int64(len(c.running))
+}
+
+// Copied returns the part that this process copied, and how many of its completions came from other outputs; the others
+// are equal to one of this job.
+func (c *collector) Copied() (all tally.Counts, ofOthers int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.copied, c.ofOthers
 }
 
 // partialRows is how many rows have some of their completions, and not all.
@@ -423,7 +483,7 @@ func (c *collector) partialRows() (rows int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for p := range c.running {
-		if len(p.results)+len(p.done) > 0 {
+		if len(p.results)+len(p.done) > 0 || p.judged != nil && len(p.judged.known) > 0 {
 			rows++
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/quire/quire/batch/journal"
 	"github.com/quire/quire/data/promptset"
 	"github.com/quire/quire/data/promptset/completion"
 	"github.com/quire/quire/engine"
@@ -44,9 +45,9 @@ type notes struct {
 	err  error
 }
 
-func (n *notes) Append(row int64, _ []byte) error {
+func (n *notes) Put(row int64, _ []byte) (journal.Position, error) {
 	n.rows = append(n.rows, row)
-	return n.err
+	return journal.Position{}, n.err
 }
 
 // failed begins a row that has one result: an error.

@@ -12,7 +12,10 @@ import (
 	"github.com/quire/quire/batch/prepare"
 	"github.com/quire/quire/batch/process"
 	"github.com/quire/quire/batch/resume"
+	"github.com/quire/quire/batch/reuse"
 	"github.com/quire/quire/batch/spec"
+	"github.com/quire/quire/batch/verdict"
+	"github.com/quire/quire/batch/watch"
 	"github.com/quire/quire/engine"
 )
 
@@ -62,6 +65,10 @@ type Generator struct {
 	Session *process.Session // nil while no engine is open
 	last    *process.Session // the previous session
 
+	equals  reuse.Judge
+	watcher *watch.Watcher // nil unless the job's weights may change
+	judge   *verdict.Judge // nil while nothing is judged
+
 	restarts int
 	again    bool         // the engine is opened after a failure
 	resized  bool         // the engine is opened with other sizes than the last one
@@ -69,7 +76,8 @@ type Generator struct {
 }
 
 func NewGenerator(p *process.Process, j *spec.Job, opened *prepare.Opened) *Generator {
-	g := &Generator{Process: p, Job: j, Opened: opened, builder: process.NewBuilder(j, nil, p.Messages)}
+	g := &Generator{Process: p, Job: j, Opened: opened, builder: process.NewBuilder(j, nil),
+		equals: reuse.Judge{Messages: p.Messages}, watcher: watch.New(p, j)}
 	// A program that writes rows to standard input may make them from completions, while files exist before the job.
 	g.builder.Leaves = opened.Reader != nil && !opened.Reader.HasParents()
 	return g
@@ -104,6 +112,39 @@ func (g *Generator) Release() {
 		g.Session.Release()
 		g.Session = nil
 	}
+}
+
+// Close gives back all that the generator has.
+func (g *Generator) Close() error {
+	g.Release()
+	if g.judge == nil {
+		return nil
+	}
+	return g.judge.Close()
+}
+
+// judgeUnit returns how a unit's completions are judged, nil if they are not. ctx is what a report to the unit's
+// listener may take.
+func (g *Generator) judgeUnit(ctx context.Context, u *Unit) (*judging, error) {
+	settings := &g.Job.Accept
+	if !settings.Judges() {
+		return nil, nil
+	}
+	if g.judge == nil {
+		verifier, err := verdict.New(settings)
+		if err != nil {
+			return nil, err
+		}
+		g.judge = verdict.NewJudge(verifier, settings.AtOnce())
+	}
+	return &judging{settings: settings, judge: g.judge, slots: g.Session.Slots(), told: func(err error) {
+		if err != nil {
+			u.Listener.WriteFailed(ctx, u, err)
+		} else {
+			u.Listener.Progressed(ctx, u)
+		}
+		g.Active.notify()
+	}}, nil
 }
 
 // Claim makes the job, with what the engine settled on, the folder's job, if there is none yet. It returns resized if
@@ -196,14 +237,29 @@ func (g *Generator) attempt(ctx context.Context, units source) (ending, error) {
 	}
 	ctx, cancel := context.WithCancel(ctx) // lets go of the reading goroutine when the loop is left early
 	defer cancel()
-	watch := process.WatchDevice(g.Process, g.Session, g.Active.idle)
-	defer watch.Stop()
+	unwatch, err := g.watcher.Serve(ctx, g.Session)
+	if err != nil {
+		return workFailed, err
+	}
+	defer unwatch()
 	in := &intake{active: &g.Active, units: units, rows: map[*engine.Request]*requested{}}
+	device := process.WatchDevice(g.Process, g.Session, in.idle)
+	defer device.Stop()
+	if g.Job.Accept.Stops() {
+		// What is left in the engine when all rows are decided is in vain, and the last verdict comes from elsewhere.
+		defer g.Active.whenIdle(func() {
+			if in.over() {
+				cancel()
+			}
+		})()
+	}
 	var failure error
 	for c, err := range g.Session.Run(ctx, in.requests(ctx)) {
-		watch.Alive()
+		device.Alive()
 		if err != nil {
-			failure = err
+			if failure = err; g.Job.Accept.Stops() && in.over() && g.Active.idle() {
+				failure = nil // all is decided
+			}
 			cancel()
 			break
 		}
@@ -240,8 +296,31 @@ type intake struct {
 	resized bool
 	failure error
 
-	mu   sync.Mutex
-	rows map[*engine.Request]*requested // rows of the outstanding completions
+	mu    sync.Mutex
+	rows  map[*engine.Request]*requested // rows of the outstanding completions
+	ended bool                           // no more requests come
+}
+
+// idle reports whether the engine has nothing to do.
+func (in *intake) idle() bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return len(in.rows) == 0
+}
+
+// over reports whether the source has given all that it had.
+func (in *intake) over() bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.ended
+}
+
+// end notes that no more requests come.
+func (in *intake) end() {
+	in.mu.Lock()
+	in.ended = true
+	in.mu.Unlock()
+	in.active.notify()
 }
 
 // requested is the row of a request.
@@ -254,6 +333,7 @@ type requested struct {
 // requests yields requests of units that were started before, then of new units.
 func (in *intake) requests(ctx context.Context) iter.Seq[*engine.Request] {
 	return func(yield func(*engine.Request) bool) {
+		defer in.end()
 		units := in.active.List()
 		for {
 			for _, u := range units {
@@ -268,17 +348,17 @@ func (in *intake) requests(ctx context.Context) iter.Seq[*engine.Request] {
 				if ctx.Err() != nil {
 					return
 				}
-				if err := u.Out.failed(); err != nil {
+				if err := u.Out.failed(); err != nil && err != errEnded { // else its part is published
 					u.Listener.WriteFailed(ctx, u, err)
 					return
 				}
 				if err := u.reader.Err(); err != nil && !u.read {
-					u.Rows.Stop()
+					u.StopReading()
 					u.Listener.ReadFailed(ctx, u, err)
 					continue
 				}
 				u.read = true
-				u.Rows.Stop()
+				u.StopReading()
 				u.Listener.Progressed(ctx, u)
 			}
 			n, err := in.units.Next(ctx)

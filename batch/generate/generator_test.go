@@ -15,7 +15,7 @@ type countedUpdates struct {
 	n int
 }
 
-func (p *countedUpdates) Update(_, _ tally.Counts) {
+func (p *countedUpdates) Update(_, _, _ tally.Counts) {
 	n := p.n
 	runtime.Gosched()
 	p.n = n + 1

@@ -1,11 +1,13 @@
 package generate
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/quire/quire/batch/process"
 	"github.com/quire/quire/batch/spec"
+	"github.com/quire/quire/data/parameter"
 	"github.com/quire/quire/data/promptset"
 	"github.com/quire/quire/data/promptset/completion"
 	"github.com/quire/quire/engine"
@@ -24,6 +26,9 @@ type replySplitter struct {
 // columns of the rows, nil for none.
 func newReplySplitter(p *process.Process, j *spec.Job, s *process.Session, input *promptset.Schema) (*replySplitter,
 	error) {
+	if j.Embeds() {
+		return nil, nil
+	}
 	reasoning, calls := j.ReasoningParser, j.ToolCallParser
 	answers := j.Format == promptset.FormatOpenAI
 	hasReasoning, hasCalls := slices.Contains(j.Columns, spec.ReasoningColumn), slices.Contains(j.Columns,
@@ -60,17 +65,42 @@ func newReplySplitter(p *process.Process, j *spec.Job, s *process.Session, input
 	return &replySplitter{job: j, session: s, forms: forms, without: forms.WithoutCalls()}, nil
 }
 
+// formsOf are the forms by which the completions of a row are taken apart; nil if they stay whole.
+func (a *replySplitter) formsOf(row *promptset.Row, set *parameter.Set) *reply.Forms {
+	answers := a.job.Format == promptset.FormatOpenAI
+	switch {
+	case answers && row.Kind != promptset.KindMessages:
+		return nil
+	case set.ToolChoice == "none" || answers && set.Tools == "":
+		return &a.without
+	}
+	return &a.forms
+}
+
+// naming is how the completions of a request are taken apart, as a part of their names; own reports that what comes
+// out depends on the row's id and the generation, as ids of calls do.
+func (a *replySplitter) naming(row *promptset.Row, request *engine.Request) (form string, own bool) {
+	if a == nil {
+		return "", false
+	}
+	set := row.Overrides.Over(a.job.Sampling)
+	forms := a.formsOf(row, &set)
+	if forms == nil {
+		return "", false
+	}
+	return fmt.Sprintf("%s, open %v, tools %s", forms.Name(), a.session.Thinks(forms, row, request.Tokens, &set),
+		set.Tools), forms.HasCalls()
+}
+
 // split takes a completion apart. A nil apart leaves it as it is.
 func (a *replySplitter) split(r *completion.Result, row *promptset.Row, request *engine.Request) {
 	if a == nil || r.Text == "" {
 		return
 	}
 	set := row.Overrides.Over(a.job.Sampling)
-	forms := &a.forms
-	if answers := a.job.Format == promptset.FormatOpenAI; answers && row.Kind != promptset.KindMessages {
+	forms := a.formsOf(row, &set)
+	if forms == nil {
 		return
-	} else if set.ToolChoice == "none" || answers && set.Tools == "" {
-		forms = &a.without
 	}
 	marks := forms.Marks()
 	text := r.Text

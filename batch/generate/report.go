@@ -7,6 +7,8 @@ import (
 	"github.com/quire/quire/batch/process"
 	"github.com/quire/quire/batch/resume"
 	"github.com/quire/quire/batch/spec"
+	"github.com/quire/quire/batch/watch"
+	"github.com/quire/quire/data/promptset/completion"
 	"github.com/quire/quire/data/setting"
 	"github.com/quire/quire/data/tally"
 	"github.com/quire/quire/engine"
@@ -14,21 +16,27 @@ import (
 
 // Report describes what a run came to; "sample run --report" writes it as JSON. Seconds are wall-clock.
 type Report struct {
-	Version     string         `json:"version"`
-	Model       string         `json:"model"`
-	Fingerprint string         `json:"model_fingerprint"`
-	Inputs      []string       `json:"inputs"`
-	Output      string         `json:"output"`
-	Shard       string         `json:"shard,omitempty"` // the shard that all figures are about
-	Parameters  map[string]any `json:"parameters"`
-	Defaults    string         `json:"defaults,omitempty"` // the part of the settings that the model's files ask for
-	Plan        engine.Plan    `json:"plan"`
+	Version     string          `json:"version"`
+	Model       string          `json:"model"`
+	Fingerprint string          `json:"model_fingerprint"`
+	Inputs      []string        `json:"inputs"`
+	Output      string          `json:"output"`
+	Shard       string          `json:"shard,omitempty"` // the shard that all figures are about
+	Parameters  map[string]any  `json:"parameters"`
+	Task        completion.Task `json:"task,omitempty"`
+	Defaults    string          `json:"defaults,omitempty"` // the part of the settings that the model's files ask for
+	Plan        engine.Plan     `json:"plan"`
 
 	tally.Counts // counts of the whole job: of earlier runs and of this one
 	// of these, finished by earlier runs: in their parts, or whole in the journal
-	RowsBefore     int64 `json:"rows_before"`
-	RowsHere       int64 `json:"rows_here"`       // the others, finished by this run
-	RowsUnfinished int64 `json:"rows_unfinished"` // all other rows of the job
+	RowsBefore int64 `json:"rows_before"`
+	RowsHere   int64 `json:"rows_here"` // the others, finished by this run
+	// of these, without a completion that was generated
+	RowsCopied int64 `json:"rows_copied,omitempty"`
+	// completions that this process did not generate, of other outputs and of equal rows of the job
+	CompletionsCopied   int64 `json:"completions_copied,omitempty"`
+	CompletionsRepeated int64 `json:"completions_repeated,omitempty"`
+	RowsUnfinished      int64 `json:"rows_unfinished"` // all other rows of the job
 	// of these, with some of their completions kept
 	RowsInPart int64 `json:"rows_in_part"`
 	// of the engine, after the device failed
@@ -47,11 +55,15 @@ type Report struct {
 	// tokens that were run to generate the next, while those steps ran
 	DecodeTokensPerSec float64 `json:"decode_tokens_per_second,omitempty"`
 	// of completions that came out, over the whole of the engine's run
-	GeneratedTokensPerSec float64      `json:"generated_tokens_per_second"`
-	HostShare             float64      `json:"host_share"` // share of the engine's run in which the device ran nothing
-	PeakPages             int          `json:"peak_pages"`
-	Pages                 int          `json:"pages"`
-	Engine                engine.Stats `json:"engine"`
+	GeneratedTokensPerSec float64 `json:"generated_tokens_per_second"`
+	// PromptTokensPerSec is the tokens of all prompts over the encoder's run, for jobs of vectors.
+	PromptTokensPerSec float64      `json:"prompt_tokens_per_second,omitempty"`
+	HostShare          float64      `json:"host_share"` // share of the engine's run in which the device ran nothing
+	PeakPages          int          `json:"peak_pages"`
+	Pages              int          `json:"pages"`
+	Engine             engine.Stats `json:"engine"`
+
+	Weights *watch.Report `json:"weights,omitempty"` // nil unless the job's weights may change
 
 	// Followed reports whether process 0 of several has the output and the figures, and AlreadyFinished that nothing
 	// was left to do.
@@ -67,7 +79,7 @@ type Report struct {
 // newReport begins a report with what is known before anything is generated.
 func newReport(p *process.Process, j *spec.Job, fingerprint string, started time.Time) *Report {
 	return &Report{Version: p.Version, Model: j.Model, Fingerprint: fingerprint, Inputs: j.Inputs, Output: j.Output,
-		Shard: process.ShardText(p.Shard), Parameters: j.Parameters(), Defaults: j.Defaults,
+		Shard: process.ShardText(p.Shard), Parameters: j.Parameters(), Defaults: j.Defaults, Task: j.Task,
 		TotalSeconds: time.Since(started).Seconds()}
 }
 
@@ -76,17 +88,26 @@ func (g *Generator) report(u *Unit, started time.Time, interrupted bool) *Report
 	report := newReport(g.Process, g.Job, g.last.Fingerprint, started)
 	done, drawn, _ := u.Out.Counts()
 	report.Plan, report.Counts = g.last.Plan(), done
-	report.RowsBefore, report.RowsHere = done.Rows-drawn.Rows, drawn.Rows
+	copied, ofOthers := u.Out.Copied()
+	report.RowsBefore, report.RowsHere = done.Rows-drawn.Rows-copied.Rows, drawn.Rows+copied.Rows
+	report.RowsCopied, report.CompletionsCopied = copied.Rows, ofOthers
+	report.CompletionsRepeated = copied.FinishReasons.Sum() - ofOthers
 	if u.Saved != nil {
 		report.RowsUnfinished, report.RowsInPart = u.Saved.Rows-done.Rows, u.partialRows()
 	}
-	report.RowsGreedy, report.RowsRepeated = g.builder.Equal.Counts()
+	if g.watcher != nil {
+		report.Weights = &watch.Report{Taken: g.watcher.Taken(), Versions: u.Out.versions}
+	}
+	report.RowsGreedy, report.RowsRepeated = g.equals.Greedy, g.equals.Repeated
 	report.Restarts, report.Errors, report.Interrupted = g.restarts, u.Out.errors, interrupted
 	st := g.engines
 	report.TimeToFirstToken = st.FirstTokenSeconds
 	report.PrefillTokensPerSec = perSecond(st.PrefillTokens, st.PrefillSeconds)
 	report.DecodeTokensPerSec = perSecond(st.DecodeTokens, st.DecodeSeconds)
 	report.GeneratedTokensPerSec = perSecond(st.GeneratedTokens, st.WallSeconds)
+	if g.Job.Embeds() {
+		report.PromptTokensPerSec = perSecond(st.PromptTokens, st.WallSeconds)
+	}
 	if st.WallSeconds > 0 {
 		report.HostShare = st.HostSeconds / st.WallSeconds
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/quire/quire/batch/prepare"
 	"github.com/quire/quire/batch/process"
 	"github.com/quire/quire/batch/resume"
+	"github.com/quire/quire/batch/reuse"
 	"github.com/quire/quire/data/setting"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/internal/plural"
@@ -21,9 +22,12 @@ import (
 
 // Run generates and publishes what is missing of a job, or of a shard.
 func Run(ctx context.Context, saved *resume.Saved, started time.Time) (*Report, error) {
+	if err := reuse.CheckPlaces(ctx, saved.Process.Reuse); err != nil {
+		return nil, err
+	}
 	prepare.WarnAboutInput(ctx, saved.Process, saved.Opened)
 	g := NewGenerator(saved.Process, saved.Job, saved.Opened)
-	defer g.Release()
+	defer g.Close()
 	u, err := g.beginRest(ctx, saved)
 	if err != nil {
 		return nil, err
@@ -83,7 +87,8 @@ func (o *onlyUnit) Progressed(_ context.Context, u *Unit) {
 	o.showing.Lock()
 	defer o.showing.Unlock()
 	done, drawn, _ := u.Out.Counts()
-	o.progress.Update(done, drawn)
+	copied, _ := u.Out.Copied()
+	o.progress.Update(done, drawn, copied)
 }
 
 func (o *onlyUnit) ReadFailed(_ context.Context, _ *Unit, err error) { o.active.Fail(err) }
@@ -94,12 +99,17 @@ func (o *onlyUnit) WriteFailed(_ context.Context, _ *Unit, err error) { o.active
 func (g *Generator) publish(ctx context.Context, u *Unit, started time.Time, runErr error) (*Report, error) {
 	p, saved := g.Process, u.Saved
 	runErr = u.nameRows(runErr)
-	u.Rows.Stop()
+	u.StopReading()
+	u.EndCollecting()
 	done, drawn, _ := u.Out.Counts()
-	p.Progress.Finish(done, drawn)
+	copied, _ := u.Out.Copied()
+	p.Progress.Finish(done, drawn, copied)
 	interrupted := ctx.Err() != nil && !p.Hosts.Lost()
 	// The writer's error is already the error of the run.
 	if err := u.Writer.Close(); runErr == nil {
+		runErr = err
+	}
+	if err := u.Out.store.Flush(); runErr == nil {
 		runErr = err
 	}
 	if err := saved.Journal.Close(); err != nil && (runErr == nil || interrupted) {

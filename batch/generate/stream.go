@@ -7,9 +7,11 @@ import (
 	"slices"
 	"time"
 
+	"github.com/quire/quire/batch/journal"
 	"github.com/quire/quire/batch/outcome"
 	"github.com/quire/quire/batch/prepare"
 	"github.com/quire/quire/batch/process"
+	"github.com/quire/quire/batch/reuse"
 	"github.com/quire/quire/batch/spec"
 	"github.com/quire/quire/data/promptset"
 	"github.com/quire/quire/data/promptset/completion"
@@ -37,7 +39,7 @@ func Stream(ctx context.Context, p *process.Process, j *spec.Job, started time.T
 		return nil, err
 	}
 	g := NewGenerator(p, in.opened.Job, in.opened)
-	defer g.Release()
+	defer g.Close()
 	if err := g.open(ctx); err != nil {
 		return nil, err
 	}
@@ -69,7 +71,7 @@ func openStream(ctx context.Context, p *process.Process, j *spec.Job) (*streamed
 	if j, err = prepare.WithModel(ctx, j, p, model); err != nil {
 		return nil, err
 	}
-	raw := j.HasTemplate(model.Template) && cmp.Or(j.PromptAs, spec.PromptAuto) == spec.PromptAuto
+	raw := !j.Embeds() && j.HasTemplate(model.Template) && cmp.Or(j.PromptAs, spec.PromptAuto) == spec.PromptAuto
 	lines, whole := promptset.NewLines(promptset.StandardInput, p.Input, j.Mapping), false
 	columns := j.ColumnsOf(nil)
 	return &streamed{opened: &prepare.Opened{Job: j, Model: model}, total: -1, err: lines,
@@ -106,7 +108,7 @@ func judgeStreamed(j *spec.Job, row *promptset.Row, columns []string) {
 		return
 	}
 	set := row.Overrides.Over(j.Sampling)
-	for c := range completion.Columns() {
+	for c := range j.Task.Columns() {
 		if c.AskedBy != nil && c.AskedBy(&set) && !slices.Contains(columns, c.Name) {
 			err := setting.Errorf("%s asks for the column %s, and the columns of a stream are those that "+
 				"flags ask for: give `columns` %s", c.Parameter, c.Name, c.Name)
@@ -145,20 +147,30 @@ func (g *Generator) beginStream(ctx context.Context, in *streamed) (*Unit, *prom
 	if p.Rows == nil {
 		return nil, nil, setting.Errorf("`output` is -, and Options.Rows is nil")
 	}
-	columns := j.ColumnsOf(in.schema)
+	shape := j.ShapeOf(in.schema)
 	writer, err := promptset.NewLineWriter(p.Rows, promptset.WriterOptions{Format: j.Format, Schema: in.schema,
-		Columns: columns, JSONType: j.JSONType(), Exclude: j.Exclude, Meta: j.Footer(p.Version, g.Session.Model,
+		Shape: shape, Meta: j.Footer(p.Version, g.Session.Model,
 			g.Session.Fingerprint),
 		TokenText: g.Session.TokenText}, p.InOrder)
 	if err != nil {
 		return nil, nil, err
 	}
-	how := collecting{inFlight: rowsInFlight, format: j.Format, columns: columns, observer: p.Observer}
+	how := collecting{results: results{columns: shape.Requested, vectors: vectorsOf(j)}, inFlight: rowsInFlight,
+		format: j.Format, observer: p.Observer, room: bytesRepeated}
+	if g.watcher != nil {
+		how.versions = completion.Versions{}
+	}
 	if how.replies, err = newReplySplitter(p, j, g.Session, in.schema); err != nil {
 		return nil, nil, err
 	}
-	u := &Unit{process: p, reader: in.err, builder: g.builder, Out: newCollector(writer, discardJournal{}, how),
-		Rows: newRowQueue(in.rows(ctx), nil), Listener: &onlyUnit{progress: p.Progress, active: &g.Active}}
+	u := &Unit{process: p, reader: in.err, builder: g.builder, Rows: newRowQueue(in.rows(ctx), nil),
+		Listener: &onlyUnit{progress: p.Progress, active: &g.Active}}
+	if how.judging, err = g.judgeUnit(ctx, u); err != nil {
+		return nil, nil, err
+	}
+	u.Out = newCollector(writer, discardJournal{}, how)
+	u.reuse = &reusing{namer: reuse.NewNamer(reuse.Basis{}, g.Session.Plan().MaxModelLen, shape.Requested)}
+	u.Out.repeats.judge = &g.equals
 	u.Rows.await = in.await
 	return u, writer, nil
 }
@@ -166,15 +178,17 @@ func (g *Generator) beginStream(ctx context.Context, in *streamed) (*Unit, *prom
 // discardJournal stands for a journal.
 type discardJournal struct{}
 
-func (discardJournal) Append(int64, []byte) error { return nil }
+func (discardJournal) Put(int64, []byte) (journal.Position, error) { return journal.Position{}, nil }
 
 // finishStream reports what the run came to, whose error is runErr.
 func (g *Generator) finishStream(ctx context.Context, u *Unit, writer *promptset.LineWriter, started time.Time,
 	runErr error) (*Report, error) {
 	runErr = u.nameRows(runErr)
-	u.Rows.Stop()
+	u.StopReading()
+	u.EndCollecting()
 	done, drawn, _ := u.Out.Counts()
-	g.Process.Progress.Finish(done, drawn)
+	copied, _ := u.Out.Copied()
+	g.Process.Progress.Finish(done, drawn, copied)
 	interrupted := ctx.Err() != nil
 	report := g.report(u, started, interrupted)
 	written := writer.Rows()

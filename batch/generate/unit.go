@@ -31,7 +31,8 @@ type Unit struct {
 	Listener Listener
 
 	Rows    *rowQueue
-	lineage *unitLineage        // nil if no row continues another one
+	lineage *unitLineage // nil if no row continues another one
+	reuse   *reusing
 	stale   resume.StaleResults // results of parts that are written again
 
 	read bool // read to the end; owned by the goroutine that starts rows
@@ -49,24 +50,36 @@ func (g *Generator) OpenUnit(ctx context.Context, saved *resume.Saved, opened fu
 		opened()
 	}
 	saved.Observer = p.Observer
-	writer, err := saved.NewWriter(reader.Schema(), g.Session.TokenText)
-	if err != nil {
-		return nil, err
+	how := collecting{results: results{columns: j.ColumnsOf(reader.Schema()), vectors: vectorsOf(j)},
+		inFlight: rowsInFlight, window: 2 * int(min(saved.Parts.PartRows, rowsInFlight)),
+		enough: 2 * g.Session.Slots(), format: j.Format, observer: p.Observer}
+	if g.watcher != nil {
+		how.versions = completion.Versions{}
 	}
-	how := collecting{inFlight: rowsInFlight, window: 2 * int(min(saved.Parts.PartRows, rowsInFlight)),
-		enough: 2 * g.Session.Slots(), format: j.Format, columns: j.ColumnsOf(reader.Schema()), observer: p.Observer}
+	var err error
 	if how.replies, err = newReplySplitter(p, j, g.Session, reader.Schema()); err != nil {
 		return nil, err
 	}
-	u := &Unit{process: p, reader: reader, Saved: saved, builder: g.builder, Writer: writer,
+	u := &Unit{process: p, reader: reader, Saved: saved, builder: g.builder,
 		stale: resume.StaleResults{Saved: saved, Reader: reader}}
+	noting, err := u.openReuse(ctx, g, &how)
+	if err != nil {
+		return nil, err
+	}
+	if u.Writer, err = saved.NewWriter(reader.Schema(), g.Session.TokenText, noting); err != nil {
+		return nil, err
+	}
 	if u.lineage, err = openLineage(ctx, g.Opened, saved, g.builder); err != nil {
 		return nil, err
 	}
 	if u.lineage != nil {
 		how.lineage = u.lineage
 	}
-	u.Out = newCollector(writer, saved.Journal, how)
+	if how.judging, err = g.judgeUnit(ctx, u); err != nil {
+		return nil, err
+	}
+	u.Out = newCollector(u.Writer, saved.Journal, how)
+	u.Out.repeats.judge = &g.equals
 	u.Rows = newRowQueue(saved.MissingRows(ctx, reader), u.lineage)
 	return u, nil
 }
@@ -97,22 +110,18 @@ func (u *Unit) requests(ctx context.Context) iter.Seq2[*pendingRow, *engine.Requ
 	}
 }
 
-// step starts one row: the continuation of a row that has ended, or the next row. It returns the row if completions of
-// it are to be generated now. An error means that nothing more can be started.
+// step starts one row: the continuation of a row that has ended, the next row, or more completions of a row that was
+// started. It returns the row if completions of it are to be generated now. An error means that nothing more can be
+// started.
 func (u *Unit) step(ctx context.Context) (p *pendingRow, more bool, err error) {
-	if p := u.nextContinuation(ctx, false); p != nil {
-		p, err = u.launch(ctx, p)
-		return p, true, err
+	if p, more, err = u.resume(ctx, true); more {
+		return p, more, err
 	}
 	if !u.Rows.fill(ctx) {
 		if u.reader.Err() != nil {
 			return nil, false, nil
 		}
-		if p := u.nextContinuation(ctx, true); p != nil {
-			p, err = u.launch(ctx, p)
-			return p, true, err
-		}
-		return nil, false, nil
+		return u.resume(ctx, false)
 	}
 	row, early, err := u.Rows.due(ctx)
 	if err != nil {
@@ -128,20 +137,39 @@ func (u *Unit) step(ctx context.Context) (p *pendingRow, more bool, err error) {
 	return p, true, nil
 }
 
-// nextContinuation returns a row whose parent has ended. With patience it waits for one, and returns nil when none
-// waits any more.
-func (u *Unit) nextContinuation(ctx context.Context, patience bool) *pendingRow {
-	if u.lineage == nil {
-		return nil
-	}
-	if patience {
-		u.Out.await(ctx, func() bool { return u.lineage.Ready() || !u.lineage.Waiting() })
+// resume continues a row that was started: one whose parent has ended, or one whose verdicts ask for more
+// completions. If no others are left to start, it waits for one, until none can come any more.
+func (u *Unit) resume(ctx context.Context, othersLeft bool) (p *pendingRow, more bool, err error) {
+	if p := u.nextContinuation(ctx, !othersLeft); p != nil {
+		p, err = u.launch(ctx, p)
+		return p, true, err
 	}
 	if ctx.Err() != nil || u.Out.failed() != nil {
+		return nil, false, nil
+	}
+	p, later := u.Out.wantsMore(othersLeft)
+	return p, p != nil || !othersLeft && (later || u.lineage != nil && u.lineage.Waiting()), nil
+}
+
+// nextContinuation returns a row whose parent has ended. With patience it waits for one, or for a row that wants more
+// completions, and returns nil when none can come any more.
+func (u *Unit) nextContinuation(ctx context.Context, patience bool) *pendingRow {
+	if patience {
+		u.Out.await(ctx, u.mayResume)
+	}
+	if u.lineage == nil || ctx.Err() != nil || u.Out.failed() != nil {
 		return nil
 	}
 	p, _ := u.lineage.Next()
 	return p
+}
+
+// mayResume reports whether a row continues, or none will any more. The collector's lock is held.
+func (u *Unit) mayResume() bool {
+	if u.lineage != nil && u.lineage.Ready() || len(u.Out.waves.wanting) > 0 || u.Out.waves.mightWant() != nil {
+		return true
+	}
+	return (u.lineage == nil || !u.lineage.Waiting()) && len(u.Out.waves.running) == 0
 }
 
 // unreadable ends the collector by an error that is not its own, nor reports that the run was ended.
@@ -170,8 +198,11 @@ func (u *Unit) begin(ctx context.Context, row *promptset.Row, early bool) (p *pe
 	if u.lineage != nil && failed == nil {
 		_, failed = u.lineage.Parent(row)
 	}
+	if failed == nil && len(row.More) > 0 && u.Out.judging != nil && u.Out.judging.settings.Stops() {
+		failed = severalPrompts(row)
+	}
 	set := u.builder.Parameters(row)
-	done := u.generatedBefore(ctx, row.Index)
+	done, old := u.generatedBefore(ctx, row.Index)
 	n := set.N * (1 + len(row.More))
 	done = slices.DeleteFunc(done, func(r completion.Result) bool {
 		return r.Generation < set.Generation || r.Generation-set.Generation >= n
@@ -189,7 +220,10 @@ func (u *Unit) begin(ctx context.Context, row *promptset.Row, early bool) (p *pe
 	if failed != nil {
 		return nil, false, u.Out.fail(p, failed)
 	}
-	p.done = done
+	if u.Out.judging != nil {
+		u.Out.judgeRow(p, set.Generation, n)
+	}
+	p.done, p.old = done, old
 	if u.lineage != nil && u.lineage.Wait(row.Index, p) {
 		return nil, false, nil
 	}
@@ -197,10 +231,11 @@ func (u *Unit) begin(ctx context.Context, row *promptset.Row, early bool) (p *pe
 	return p, false, err
 }
 
-// generatedBefore returns the completions of a row that are in the journal, or in a part that is written again.
-func (u *Unit) generatedBefore(ctx context.Context, row int64) []completion.Result {
+// generatedBefore returns the completions of a row that are in the journal, or in a part that is written again; old
+// reports that some are of such a part.
+func (u *Unit) generatedBefore(ctx context.Context, row int64) (done []completion.Result, old bool) {
 	if u.Saved == nil { // nothing is kept
-		return nil
+		return nil, false
 	}
 	done, err := u.Saved.Journaled(row)
 	if err != nil {
@@ -210,7 +245,8 @@ func (u *Unit) generatedBefore(ctx context.Context, row int64) []completion.Resu
 	if u.process.RetryErrors || u.Saved.RetriesErrors() {
 		done = slices.DeleteFunc(done, func(r completion.Result) bool { return r.Err != "" })
 	}
-	return resume.Merged(u.stale.Results(ctx, row, u.process.Messages), done)
+	before := u.stale.Results(ctx, row, u.process.Messages)
+	return resume.Merged(before, done), len(before) > 0
 }
 
 // launch makes the request of a row that was started, and returns the row if completions of it are to be generated.
@@ -218,18 +254,26 @@ func (u *Unit) launch(ctx context.Context, p *pendingRow) (*pendingRow, error) {
 	done := p.done
 	p.done = nil
 	whole := p.left >= 1 && len(done) >= p.left
-	if !whole || u.lineage != nil && u.lineage.IsNamed(p.row.Index) {
+	if p.judged != nil {
+		whole = p.judged.decidedBy(done)
+	}
+	// The names of a row that is whole are noted, too. With a parent they would cost more than they are worth.
+	needed := !whole || u.lineage != nil && u.lineage.IsNamed(p.row.Index)
+	if needed || u.lineage == nil && u.Out.notes != nil {
 		from, err := u.lineage.parentOf(ctx, p.row)
 		if err != nil {
 			return nil, u.unreadable(ctx, err)
 		}
 		requests, err := u.builder.Requests(p.row, from)
-		if err != nil {
+		if err != nil && needed {
 			return nil, u.Out.fail(p, err)
 		}
-		u.Out.give(p, requests)
-		for _, r := range requests {
-			u.builder.Equal.Look(p.row, r)
+		if err == nil {
+			u.Out.give(p, requests)
+			// Names know nothing of vectors and of versions of weights, and what is judged may be left out.
+			if o := u.Out; o.vectors == nil && o.versions == nil && o.judging == nil {
+				u.name(p, p.old)
+			}
 		}
 	}
 	if len(done) > 0 {
@@ -239,6 +283,10 @@ func (u *Unit) launch(ctx context.Context, p *pendingRow) (*pendingRow, error) {
 	}
 	if whole {
 		return nil, nil
+	}
+	p, err := u.fill(ctx, p)
+	if err != nil {
+		return nil, u.unreadable(ctx, err)
 	}
 	return p, nil
 }
@@ -255,6 +303,18 @@ func (u *Unit) replay(ctx context.Context, row *promptset.Row, done []completion
 	p.counted, p.generated = true, generated
 	return false, u.Out.restore(p, done)
 }
+
+// StopReading stops the reading of rows, and of places that completions are copied from.
+func (u *Unit) StopReading() {
+	u.Rows.Stop()
+	u.reuse.close()
+}
+
+// EndCollecting lets nothing be written any more, also not when verdicts come that are waited for.
+func (u *Unit) EndCollecting() { u.Out.end(errEnded) }
+
+// errEnded reports that a unit has ended.
+var errEnded = errors.New("the unit has ended")
 
 // nameRows adds the rows that were in flight to the error for a device that keeps failing. Other errors stay.
 func (u *Unit) nameRows(err error) error {

@@ -62,7 +62,7 @@ func Open(ctx context.Context, p *process.Process, j *spec.Job) (*Model, error) 
 	if p.Verbose {
 		p.ReportPlan(session.Plan())
 	}
-	return &Model{Process: p, Job: j, session: session, builder: process.NewBuilder(j, session, p.Messages)}, nil
+	return &Model{Process: p, Job: j, session: session, builder: process.NewBuilder(j, session)}, nil
 }
 
 // Stats returns the engine's figures so far.

@@ -2,6 +2,7 @@ package load
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -78,6 +79,18 @@ func fetchModel(ctx context.Context, p *process.Process, name string) (string, e
 
 // OpenModel is [Task.OpenModel].
 func OpenModel(ctx context.Context, p *process.Process, j *spec.Job) (*models.Checkpoint, error) {
+	model, err := openBase(ctx, p, j)
+	if err != nil {
+		return nil, err
+	}
+	if err := mergeAdapter(ctx, p, j, model); err != nil {
+		return nil, errors.Join(err, model.Close())
+	}
+	return model, nil
+}
+
+// openBase opens the job's model without the adapter that is folded into it.
+func openBase(ctx context.Context, p *process.Process, j *spec.Job) (*models.Checkpoint, error) {
 	if p.Hosts.Several() && j.LoadFormat != spec.LoadDummy {
 		if storage.IsRemote(j.Model) {
 			return openParts(ctx, p, j.Model)

@@ -51,7 +51,14 @@ func (Models) Identify(ctx context.Context, j *spec.Job, p *process.Process) (pr
 	}
 	known := process.Identity{Fingerprint: model.FingerPrint(), Tokenizer: model.TokenizerSource() != "",
 		Template: tokenizer.HasChatTemplate(model.TokenizerSource()), DType: model.DType(),
-		Generation: model.Config.Generation}
+		Generation: model.Config.Generation, Sentence: model.Sentence,
+		VectorSize: model.Sentence.Size(model.Config.HiddenSize)}
+	list, err := openAdapters(ctx, p, j, model)
+	if err != nil {
+		return process.Identity{}, errors.Join(err, model.Close())
+	}
+	known.Adapters = list.digests()
+	list.close()
 	return known, model.Close()
 }
 
@@ -73,17 +80,38 @@ func (Models) OpenSession(ctx context.Context, j *spec.Job, p *process.Process) 
 	}
 	s := &process.Session{Model: j.Model, Fingerprint: model.FingerPrint(),
 		Text: ask.Text{Vocab: model.Config.VocabSize,
-			EOS: model.Config.EOS}, Config: model.Config,
+			EOS: model.Config.EOS}, Config: model.Config, Checkpoint: model,
 		Release: closeAll}
 	tok, err := openText(s, j, model)
 	if err != nil {
 		return fail(err)
 	}
-	if p.TextOnly {
-		s.Check = engine.NewChecker(programConfig(p, j, model, tok)).Check
-		return s, nil
+	list, err := openAdapters(ctx, p, j, model)
+	if err != nil {
+		return fail(err)
 	}
-	if err := openEngine(ctx, s, p, j, model, tok, func(c func()) { closers = append(closers, c) }); err != nil {
+	closers = append(closers, list.close)
+	s.Adapters = list.names()
+	cfg := programConfig(p, j, model, tok)
+	cfg.Adapters = list
+	switch closes := func(c func()) { closers = append(closers, c) }; {
+	case p.TextOnly && j.Embeds():
+		cfg := EncoderConfig(p, j, model)
+		plan, err := cfg.Plan()
+		if err != nil {
+			return fail(err)
+		}
+		s.Check, s.Sampler = cfg.Check, process.NoEngine(plan)
+		return s, nil
+	case p.TextOnly:
+		s.Check = engine.NewChecker(cfg).Check
+		return s, nil
+	case j.Embeds():
+		err = openEncoder(ctx, s, p, j, model, closes)
+	default:
+		err = openEngine(ctx, s, p, j, cfg, closes)
+	}
+	if err != nil {
 		return fail(err)
 	}
 	if p.Opened != nil {
@@ -99,31 +127,17 @@ func (Models) OpenSession(ctx context.Context, j *spec.Job, p *process.Process) 
 }
 
 // openEngine opens the devices and makes the engine on them. What is opened is closed by what closes gets.
-func openEngine(ctx context.Context, s *process.Session, p *process.Process, j *spec.Job, model *models.Checkpoint,
-	tok *tokenizer.Tokenizer, closes func(func())) error {
-	backend, err := OpenDevices(ctx, p, &j.Engine)
+func openEngine(ctx context.Context, s *process.Session, p *process.Process, j *spec.Job, cfg engine.Config,
+	closes func(func())) error {
+	backend, err := openBackend(ctx, s, p, j, closes)
 	if err != nil {
 		return err
-	}
-	closes(func() {
-		if !p.Hosts.Lost() { // otherwise its devices may wait forever for another process' devices
-			backend.Finalize()
-		}
-	})
-	if err := p.ProfileDevice.Check(backend); err != nil {
-		return err
-	}
-	if plugin, ok := backend.(interface{ DeviceKind() (string, error) }); ok {
-		if s.Device, err = plugin.DeviceKind(); err != nil {
-			return err
-		}
 	}
 	groups, err := groups(&j.Engine, backend, p.Hosts)
 	if err != nil {
 		return err
 	}
-	cfg := programConfig(p, j, model, tok)
-	if cfg.DraftModel, err = openDraftModel(ctx, p, j, model, tok); err != nil {
+	if cfg.DraftModel, err = openDraftModel(ctx, p, j, cfg.Model, cfg.Tokenizer); err != nil {
 		return err
 	}
 	if cfg.DraftModel != nil {
@@ -169,7 +183,10 @@ func PlanConfig(ctx context.Context, p *process.Process, j *spec.Job, model *mod
 		return nil, engine.Config{}, err
 	}
 	cfg := programConfig(p, j, model, tok)
-	cfg.DraftModel, err = openDraftModel(ctx, p, j, model, tok)
+	if cfg.DraftModel, err = openDraftModel(ctx, p, j, model, tok); err != nil {
+		return j, cfg, err
+	}
+	cfg.Adapters, err = openAdapters(ctx, p, j, model)
 	return j, cfg, err
 }
 
@@ -204,6 +221,11 @@ func openText(s *process.Session, j *spec.Job, model *models.Checkpoint) (*token
 		return nil, nil
 	}
 	s.Encode, s.TokenText, s.Token = tok.Encode, tok.TokenText, tok.ID
+	if j.Embeds() {
+		if s.Ends, err = countEnds(tok.Encode); err != nil {
+			return nil, err
+		}
+	}
 	s.Decode = func(tokens []int32) string { return tok.Decode(tokens, false) }
 	s.Mark = func(tokens []int32, text string, marks []string) string { return withMarks(tok, tokens, text, marks) }
 	switch j.ChatTemplate {

@@ -106,6 +106,9 @@ func WithModel(ctx context.Context, j *spec.Job, p *process.Process, model proce
 	if err := checkTemplate(&j.Spec, model); err != nil {
 		return nil, err
 	}
+	if j.Embeds() {
+		return j.WithSentence(model.Sentence, model.VectorSize)
+	}
 	j, err := j.WithGeneration(model.Generation, p.Printf)
 	if err != nil {
 		return nil, err
@@ -114,6 +117,11 @@ func WithModel(ctx context.Context, j *spec.Job, p *process.Process, model proce
 		return nil, err
 	}
 	p.ReportDefaults(j)
+	if len(model.Adapters) > 0 {
+		next := *j
+		next.AdapterDigests = model.Adapters
+		j = &next
+	}
 	return j, nil
 }
 

@@ -37,7 +37,7 @@ func checkParameters(ctx context.Context, p *process.Process, j *spec.Job) error
 		s.Sampler = process.NoEngine(engine.Plan{MaxModelLen: cmp.Or(j.Engine.MaxModelLen, s.Config.MaxPositions)})
 	}
 	row := &promptset.Row{Kind: promptset.KindMessages}
-	builder := process.NewBuilder(j, s, p.Messages)
+	builder := process.NewBuilder(j, s)
 	prompt, err := builder.Truncated(row, []int32{0})
 	if err != nil {
 		return outcome.Errorf(outcome.Misused, "%w", ofField(&set, err))

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"io"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/quire/quire/backend/setup"
@@ -41,6 +42,10 @@ type Options struct {
 	InOrder bool
 	// Shard is which parts of the job this process does.
 	Shard jobstate.Shard
+	// Reuse are outputs of other jobs, whose completions are copied where this job would generate the same.
+	Reuse []string
+	// Store is a place that keeps completions of all jobs; "" for none.
+	Store string
 	// MaxRestarts is how often a device that fails is started again without a completion in between.
 	MaxRestarts int
 	// Debug checks the device's tables after every step.
@@ -96,20 +101,21 @@ type Options struct {
 	PartGap int64 // storage.PartialOptions.Gap of weights, for tests
 }
 
-// Progress receives a job's counts, and the part of them that this process generated. Its calls do not overlap.
+// Progress receives a job's counts, and the parts of them that this process generated and that it copied. Its calls do
+// not overlap.
 type Progress interface {
 	Start(rows int64)
-	Update(done, drawn tally.Counts)
-	Finish(done, drawn tally.Counts)
+	Update(done, drawn, copied tally.Counts)
+	Finish(done, drawn, copied tally.Counts)
 }
 
 type noProgress struct{}
 
 func (noProgress) Start(int64) {}
 
-func (noProgress) Update(done, drawn tally.Counts) {}
+func (noProgress) Update(done, drawn, copied tally.Counts) {}
 
-func (noProgress) Finish(done, drawn tally.Counts) {}
+func (noProgress) Finish(done, drawn, copied tally.Counts) {}
 
 // Timing is how long things wait. Tests shorten it.
 type Timing struct {
@@ -123,6 +129,8 @@ type Timing struct {
 	// BetweenJobs is how long a worker that found nothing to do waits, SetAside how long it leaves a job that it could
 	// not work on.
 	BetweenJobs, SetAside time.Duration
+	// WatchEvery is the time between two looks for new weights.
+	WatchEvery time.Duration
 	// LostGrace is how long a process has to end when another of its group is lost, EndGrace when it is asked to end:
 	// schedulers kill after 2 minutes, as the manifests state.
 	LostGrace, EndGrace time.Duration
@@ -134,7 +142,8 @@ type Timing struct {
 func DefaultTiming() Timing {
 	return Timing{
 		RestartPause: time.Second, StallAfter: 2 * time.Minute, PollUnits: time.Second, BeatEvery: 5 * time.Second,
-		BetweenJobs: 2 * time.Second, SetAside: time.Minute, LostGrace: 30 * time.Second, EndGrace: 100 * time.Second,
+		BetweenJobs: 2 * time.Second, SetAside: time.Minute, WatchEvery: 500 * time.Millisecond,
+		LostGrace: 30 * time.Second, EndGrace: 100 * time.Second,
 		Journal: journal.Options{SyncEvery: time.Second, SyncBytes: 4 << 20},
 	}
 }
@@ -145,7 +154,8 @@ func (t Timing) withDefaults() Timing {
 		RestartPause: cmp.Or(t.RestartPause, d.RestartPause), StallAfter: cmp.Or(t.StallAfter, d.StallAfter),
 		PollUnits: cmp.Or(t.PollUnits, d.PollUnits), BeatEvery: cmp.Or(t.BeatEvery, d.BeatEvery),
 		BetweenJobs: cmp.Or(t.BetweenJobs, d.BetweenJobs), SetAside: cmp.Or(t.SetAside, d.SetAside),
-		LostGrace: cmp.Or(t.LostGrace, d.LostGrace), EndGrace: cmp.Or(t.EndGrace, d.EndGrace),
+		WatchEvery: cmp.Or(t.WatchEvery, d.WatchEvery),
+		LostGrace:  cmp.Or(t.LostGrace, d.LostGrace), EndGrace: cmp.Or(t.EndGrace, d.EndGrace),
 		Journal: cmp.Or(t.Journal, d.Journal),
 	}
 }
@@ -191,6 +201,8 @@ func (p *Process) validate(s *spec.Spec) error {
 		return spec.Invalid("call-timeout", "is %s, but must be 0 (no limit) or more", p.CallTimeout)
 	case p.MaxRestarts < 0:
 		return spec.Invalid("max-restarts", "is %d, but must be 0 or more", p.MaxRestarts)
+	case s.Watch != "" && p.Several():
+		return setting.Errorf("`watch` may not come with `num-processes`: give `dp` or `shard` for more devices")
 	case prefixes && s.Engine.NoPrefixCache:
 		return setting.Errorf("`save-prefix` and `load-prefix` need `prefix-cache` on")
 	case prefixes && p.Several():
@@ -201,6 +213,9 @@ func (p *Process) validate(s *spec.Spec) error {
 	}
 	if s.Output == spec.Standard {
 		return p.validateStream()
+	}
+	if err := p.validateReuse(s); err != nil {
+		return err
 	}
 	if err := p.validateChanges(s); err != nil {
 		return err
@@ -225,14 +240,38 @@ func (p *Process) validate(s *spec.Spec) error {
 	return nil
 }
 
+// validateReuse checks the outputs that completions are copied from.
+func (p *Process) validateReuse(s *spec.Spec) error {
+	for _, place := range p.Reuse {
+		if strings.TrimSuffix(place, "/") == strings.TrimSuffix(s.Output, "/") {
+			return spec.Invalid("reuse", "is %s, the job's own output, which it continues anyway: leave it out",
+				storage.Redact(place))
+		}
+	}
+	switch given := len(p.Reuse) > 0 || p.Store != ""; {
+	case !given:
+	case s.Embeds():
+		return setting.Errorf("`reuse` and `store` are for completions, and a job with `task` embed has none")
+	case s.Accept.Judges():
+		return setting.Errorf("`reuse` and `store` may not come with verdicts: copied completions would not be judged")
+	case s.Watch != "":
+		return setting.Errorf("`reuse` and `store` may not come with `watch`: completions of other weights are not " +
+			"copied")
+	case p.Several():
+		return setting.Errorf("`reuse` and `store` may not come with `num-processes`")
+	}
+	return nil
+}
+
 // validateStream refuses options that need an output folder.
 func (p *Process) validateStream() error {
 	for _, o := range []struct {
 		given bool
 		name  string
 	}{{p.New, "new"}, {p.Extend, "extend"}, {p.RetryErrors, "retry-errors"}, {p.WorkDir != "", "work-dir"},
-		{!p.Shard.Whole(), "shard"}, {p.Several(), "num-processes"}, {p.SavePrefix != "", "save-prefix"},
-		{p.DumpTables != nil && p.DumpTables.Folder == "", "dump-tables"}} {
+		{len(p.Reuse) > 0, "reuse"}, {p.Store != "", "store"},
+		{!p.Shard.Whole(), "shard"}, {p.Several(), "num-processes"},
+		{p.SavePrefix != "", "save-prefix"}, {p.DumpTables != nil && p.DumpTables.Folder == "", "dump-tables"}} {
 		if o.given {
 			return spec.Invalid(o.name, spec.NeedsFolder)
 		}
@@ -275,6 +314,12 @@ func (p *Process) RequireWhole(s *spec.Spec, what setting.Name) error {
 			what)
 	case s.ReadsStandard():
 		return outcome.Errorf(outcome.Misused, OneProcessReads, what)
+	case len(p.Reuse) > 0 || p.Store != "":
+		return outcome.Errorf(outcome.Misused, "`reuse` and `store` may not come with %s, which know nothing of the "+
+			"places: give them to one process, or to each `shard`", what)
+	case s.Watch != "":
+		return outcome.Errorf(outcome.Misused, "`watch` may not come with %s: give `dp` or `shard` for more devices",
+			what)
 	case p.RetryErrors:
 		return outcome.Errorf(outcome.Misused,
 			"`retry-errors` may not come with %s: change the job with one process first", what)

@@ -2,7 +2,6 @@ package process
 
 import (
 	"context"
-	"io"
 	"iter"
 
 	"github.com/gomlx/compute/dtypes"
@@ -13,6 +12,7 @@ import (
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/models"
 	"github.com/quire/quire/models/arch"
+	"github.com/quire/quire/models/sentence"
 )
 
 // withoutEngine is the sampler of a session that generates nothing.
@@ -26,7 +26,8 @@ func (w withoutEngine) Plan() engine.Plan { return w.plan }
 // NoEngine returns the sampler of a session that generates nothing and has a plan.
 func NoEngine(plan engine.Plan) Sampler { return withoutEngine{plan: plan} }
 
-// Sampler generates completions; *engine.Engine and *engine.Replicas are the real ones.
+// Sampler generates completions or makes vectors; *engine.Engine, *engine.Replicas and *encode.Encoder are the real
+// ones.
 type Sampler interface {
 	Plan() engine.Plan
 	Run(ctx context.Context, requests iter.Seq[*engine.Request]) iter.Seq2[*engine.Completion, error]
@@ -41,8 +42,11 @@ type Session struct {
 	Model       string        // the reference it was opened by
 	Fingerprint string        // fingerprint of the weights
 	Config      models.Config // config of the model; zero if it has none
+	// Checkpoint has the weights that the engine was opened with. It is nil if that is not a model of package models.
+	Checkpoint *models.Checkpoint
 	// Device is the plugin's name for the kind of its devices, such as "cpu" or "NVIDIA H200"; empty without a plugin.
-	Device string
+	Device   string
+	Adapters []string // names of the adapters that rows may name, sorted
 	// TokenText returns the bytes that a token adds to a text, or the name of a special token. It is nil without a
 	// tokenizer.
 	TokenText promptset.TokenText
@@ -52,11 +56,15 @@ type Session struct {
 	Release func()
 }
 
-// NewBuilder makes the requests of a job for a session, which may be nil: one that will be open. Warnings go to
-// messages.
-func NewBuilder(j *spec.Job, s *Session, messages io.Writer) *ask.Builder {
+// NewBuilder makes the requests of a job for a session, which may be nil: one that will be open.
+func NewBuilder(j *spec.Job, s *Session) *ask.Builder {
 	b := ask.New(ask.Settings{Sampling: j.Sampling, ServedModels: j.ServedModels, ReasoningParser: j.ReasoningParser,
-		ToolCallParser: j.ToolCallParser}, messages)
+		ToolCallParser: j.ToolCallParser})
+	if j.Embeds() {
+		v := &j.Vectors
+		b.Settings.Embedding = &ask.Embedding{Prompt: v.Prompt, Lowercase: v.Lowercase, Trim: v.Trim,
+			Check: j.CheckDimensions}
+	}
 	if s != nil {
 		s.Serve(b)
 	}
@@ -65,7 +73,7 @@ func NewBuilder(j *spec.Job, s *Session, messages io.Writer) *ask.Builder {
 
 // Serve has a builder make requests for this session.
 func (s *Session) Serve(b *ask.Builder) {
-	b.Text, b.MaxModelLen = &s.Text, func() int { return s.Plan().MaxModelLen }
+	b.Text, b.MaxModelLen, b.Adapters = &s.Text, func() int { return s.Plan().MaxModelLen }, s.Adapters
 }
 
 // Engines are the session's, all of the same model.
@@ -100,4 +108,9 @@ type Identity struct {
 	DType       dtypes.DType // its own: see models.Checkpoint
 	// Generation are the defaults of sampling that its files ask for.
 	Generation arch.Generation
+	// Sentence is what its files say about embeddings, and VectorSize the length of its vectors.
+	Sentence   sentence.Settings
+	VectorSize int
+	// Adapters are the digests of the adapters that rows may name, by name.
+	Adapters map[string]string
 }

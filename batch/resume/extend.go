@@ -174,8 +174,8 @@ func (s *Saved) changedFrom(ctx context.Context, was, d *jobstate.Description, b
 		}
 		return 0, nil
 	}
-	if !completion.SameColumns(s.format, before.Schema(), now.Schema(), s.Job.ColumnsOf(before.Schema()),
-		s.Job.ColumnsOf(now.Schema()), s.Job.ExcludedColumns()) {
+	if !completion.SameColumns(s.format, before.Schema(), now.Schema(), s.Job.ShapeOf(before.Schema()),
+		s.Job.ShapeOf(now.Schema())) {
 		return 0, nil
 	}
 	parts, _, _ := spec.PartsOf(was)

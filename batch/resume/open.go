@@ -11,6 +11,7 @@ import (
 	"github.com/quire/quire/batch/lineage"
 	"github.com/quire/quire/batch/prepare"
 	"github.com/quire/quire/batch/process"
+	"github.com/quire/quire/batch/reuse"
 	"github.com/quire/quire/data/promptset/folder"
 	"github.com/quire/quire/data/setting"
 	"github.com/quire/quire/data/storage"
@@ -42,7 +43,7 @@ func Open(ctx context.Context, p *process.Process, opened *prepare.Opened) (save
 		return nil, err
 	}
 	if p.New {
-		if err := errors.Join(s.folder.Clear(), s.ClearJournals()); err != nil {
+		if err := errors.Join(s.folder.Clear(), s.clearKeys(), s.ClearJournals()); err != nil {
 			return nil, err
 		}
 		if err := s.State.Clear(); err != nil {
@@ -90,6 +91,14 @@ func Open(ctx context.Context, p *process.Process, opened *prepare.Opened) (save
 		}
 	}
 	return s, nil
+}
+
+// clearKeys removes the keys of a local output; in an object store they go with the rest of the job's state.
+func (s *Saved) clearKeys() error {
+	if storage.IsRemote(s.Job.Output) {
+		return nil
+	}
+	return reuse.Clear(s.FS, s.Job.Output)
 }
 
 // checkSame refuses a job that is not the one of the folder, nor one that it may become, and takes what that one

@@ -60,6 +60,13 @@ type Saved struct {
 	Observer *observe.Observer
 }
 
+// Noting is what notes more of parts than their figures.
+type Noting struct {
+	// Write is called before a part is published, and Published after it.
+	Write     func(part int) error
+	Published func(part int)
+}
+
 // change is what is to become of the folder's job by this process. The zero value leaves the job as it is.
 type change struct {
 	next         *jobstate.Description // the description of the changed job; nil without a change
@@ -85,6 +92,12 @@ type entry struct {
 // Arithmetic names what computes the job, with the settled dtype.
 func (s *Saved) Arithmetic(device string) (string, error) {
 	return arithmetic.Name(&s.Job.Engine, s.Opened.Model.DType, device)
+}
+
+// Amended reports whether completions of an earlier version of a part may be of other model files than the job's: a
+// change that tried errors again kept them.
+func (s *Saved) Amended() bool {
+	return slices.ContainsFunc(s.State.Job().Changes, func(c jobstate.Change) bool { return c.RetryErrors })
 }
 
 // ClearJournals removes the journals that this process has to itself: its own, or for a run of the whole job all of
@@ -127,10 +140,11 @@ func (s *Saved) Open(w io.Writer) error {
 	for _, damage := range damages {
 		fmt.Fprintf(w, "warning: %s; the completions in them are generated again\n", damage)
 	}
-	slices.SortFunc(s.Entries, func(a, b entry) int {
+	// Drawn twice, a completion is the same, but a later record may have its verdict.
+	slices.Reverse(s.Entries)
+	slices.SortStableFunc(s.Entries, func(a, b entry) int {
 		return cmp.Or(cmp.Compare(a.Row, b.Row), cmp.Compare(a.generation, b.generation))
 	})
-	// Drawn twice, a completion is the same.
 	s.Entries = slices.CompactFunc(s.Entries, func(a, b entry) bool {
 		return a.Row == b.Row &&
 			a.generation == b.generation
@@ -183,15 +197,17 @@ func (s *Saved) MissingRows(ctx context.Context, reader *promptset.Reader) iter.
 }
 
 // NewWriter starts to write the parts that are missing.
-func (s *Saved) NewWriter(schema *promptset.Schema, text promptset.TokenText) (*promptset.Writer, error) {
+func (s *Saved) NewWriter(schema *promptset.Schema, text promptset.TokenText, n Noting) (*promptset.Writer, error) {
 	published := func() {}
 	return promptset.NewWriter(s.folder, promptset.WriterOptions{
-		Format: s.format, Schema: schema, Columns: s.Job.ColumnsOf(schema), JSONType: s.Job.JSONType(),
-		Exclude: s.Job.ExcludedColumns(),
-		Meta:    s.State.Job().Meta, Parts: s.Parts, Write: s.Missing, TokenText: text,
+		Format: s.format, Schema: schema, Shape: s.Job.ShapeOf(schema), Meta: s.State.Job().Meta,
+		Parts: s.Parts, Write: s.Missing, TokenText: text,
 		Publishing: func(p folder.PartSummary) error {
 			p.Changes = len(s.State.Job().Changes)
 			published = s.Observer.Publishing(p)
+			if err := n.Write(p.Part); err != nil {
+				return err
+			}
 			if err := s.folder.AddNote(p, s.Parts.Name(p.Part, s.format)); err != nil {
 				return err
 			}
@@ -200,8 +216,9 @@ func (s *Saved) NewWriter(schema *promptset.Schema, text promptset.TokenText) (*
 			}
 			return s.State.AddPart(p)
 		},
-		Published: func(_ int, next int64) error {
+		Published: func(part int, next int64) error {
 			defer published()
+			n.Published(part)
 			return s.Journal.Drop(next)
 		},
 	})

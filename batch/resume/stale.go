@@ -118,9 +118,7 @@ func (s *Saved) checkFixedInputs(ctx context.Context, there map[int]folder.PartS
 		}
 	}
 	r := &StaleResults{Saved: s, Reader: reader}
-	r.compare = completion.NewRowCompare(s.format, reader.Schema(), s.Job.ColumnsOf(reader.Schema()),
-		s.Job.ExcludedColumns(),
-		s.Job.JSONType())
+	r.compare = completion.NewRowCompare(s.format, reader.Schema(), s.Job.ShapeOf(reader.Schema()))
 	for _, number := range numbers {
 		if _, err := r.load(ctx, number, there[number]); ctx.Err() != nil {
 			return ctx.Err()
@@ -181,7 +179,8 @@ func (r *StaleResults) load(ctx context.Context, number int, note folder.PartSum
 	parts.Rows = job.NumberAt(note.Changes, spec.SettingRows)
 	n := int(job.NumberAt(note.Changes, spec.SettingN))
 	from, to := parts.Range(number)
-	g := &resultsByRow{n: n, rows: map[int64][]completion.Result{}}
+	accept := spec.AcceptOf(job)
+	g := &resultsByRow{n: n, stops: accept.Stops(), rows: map[int64][]completion.Result{}}
 	done, err, more := next()
 	var group []*promptset.Row // one after another, with the same id
 	take := func() error {
@@ -263,8 +262,9 @@ func (r *StaleResults) unchanged(rows []*promptset.Row, done *promptset.Completi
 
 // resultsByRow are completions by row.
 type resultsByRow struct {
-	n    int // the n of a row without its own
-	rows map[int64][]completion.Result
+	n     int  // the n of a row without its own
+	stops bool // a row may end before it has n
+	rows  map[int64][]completion.Result
 }
 
 // add gives rows with one id their completions, which follow one another. Errors are no completions. If there is an
@@ -278,13 +278,30 @@ func (g *resultsByRow) add(rows []*promptset.Row, results []completion.Result) {
 	if slices.ContainsFunc(results, failed) {
 		return
 	}
-	for _, row := range rows {
+	for i, row := range rows {
 		n := row.Overrides.Over(parameter.Set{N: g.n}).N * (1 + len(row.More))
+		if g.stops {
+			n = ascending(results)
+			if last := i == len(rows)-1; n == 0 || last && n < len(results) { // it is not known where rows end
+				for _, row := range rows {
+					delete(g.rows, row.Index)
+				}
+				return
+			}
+		}
 		if n > len(results) {
 			return
 		}
 		g.rows[row.Index], results = results[:n:n], results[n:]
 	}
+}
+
+// ascending is how many results follow one another in their generations.
+func ascending(results []completion.Result) (n int) {
+	for n < len(results) && results[n].Generation == results[0].Generation+n {
+		n++
+	}
+	return n
 }
 
 // Merged returns the completions of a row from a part and from the journal, each generation once.

@@ -95,7 +95,7 @@ type digests struct {
 
 type digest struct {
 	generation int
-	text       key // text with reason and error
+	text       key // text with reason and error, and the vector
 	tokens     key // zero if there are none
 }
 
@@ -114,6 +114,7 @@ func digestsOf(row *Row, number int64) digests {
 			b.Write(binary.LittleEndian.AppendUint64(nil, uint64(len(s))))
 			b.WriteString(s)
 		}
+		_ = binary.Write(&b, binary.LittleEndian, c.Embedding) // a buffer takes all
 		one.text = keyOf(b.String())
 		if len(c.TokenIDs) > 0 {
 			b.Reset()

@@ -147,8 +147,9 @@ func (b *runningJob) settle(ctx context.Context, out *promptset.Output, place fo
 		_, missing := slices.BinarySearch(b.missing, b.parts.Of(e.row))
 		return !missing
 	})
-	// A completion that was generated twice is the same.
-	slices.SortFunc(b.entries, func(a, b entry) int {
+	// A completion that was generated twice is the same, but a later record may have its verdict.
+	slices.Reverse(b.entries)
+	slices.SortStableFunc(b.entries, func(a, b entry) int {
 		return cmp.Or(cmp.Compare(a.row, b.row), cmp.Compare(a.generation, b.generation))
 	})
 	b.entries = slices.CompactFunc(b.entries, func(a, b entry) bool {

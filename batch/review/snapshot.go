@@ -37,8 +37,8 @@ func (o *Output) Snapshot(ctx context.Context, files vfs.FS, dir string) (writte
 	if err != nil {
 		return 0, err
 	}
-	options := promptset.WriterOptions{Format: b.format, Schema: b.input.Schema(), Meta: b.job.Meta, Write: []int{0}}
-	spec.SetColumnsOf(b.job, &options)
+	options := promptset.WriterOptions{Format: b.format, Schema: b.input.Schema(), Meta: b.job.Meta, Write: []int{0},
+		Shape: spec.ShapeOfStarted(b.job, b.input.Schema())}
 	for _, part := range o.all() {
 		if !b.adds(part.Number) {
 			continue

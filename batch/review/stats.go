@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/data/promptset/completion"
 	"github.com/quire/quire/data/tally"
 )
 
@@ -21,6 +22,32 @@ type Stats struct {
 	Logprobs     *Quantiles `json:"logprobs,omitempty"`
 	MeanLogprobs *Quantiles `json:"mean_logprobs,omitempty"`
 	PassAtK      *PassAtK   `json:"pass_at_k,omitempty"` // nil without verdicts
+	Judged       *Judged    `json:"judged,omitempty"`    // nil if the job did not judge completions
+	Vectors      *Vectors   `json:"vectors,omitempty"`   // nil if the output has completions
+	// Weights counts the completions and tokens of each version of the weights; empty without such columns.
+	Weights completion.Versions `json:"weights,omitempty"`
+}
+
+// Vectors describes the vectors of an output.
+type Vectors struct {
+	Count     int64 `json:"count"`
+	Numbers   int   `json:"numbers"` // of each
+	Truncated int64 `json:"truncated"`
+}
+
+func (v *Vectors) add(c *promptset.Result) *Vectors {
+	if c.Embedding == nil {
+		return v
+	}
+	if v == nil {
+		v = &Vectors{}
+	}
+	v.Count++
+	v.Numbers = len(c.Embedding)
+	if c.Truncated {
+		v.Truncated++
+	}
+	return v
 }
 
 // Duplicates counts texts that a row has more than once. Completions with errors do not count.
@@ -64,11 +91,12 @@ func (d *Duplicates) row(completions []promptset.Result) {
 // StatsOf reads an output and describes it. verdicts may be nil. It holds a count of each length, digests of different
 // n-grams up to a bound, sketches of quantiles, and verdicts that are not in the order of the output.
 func StatsOf(ctx context.Context, out *Output, verdicts *Verdicts) (*Stats, error) {
-	s := &Stats{Partial: out.Progress()}
+	s := &Stats{Partial: out.Progress(), Weights: completion.Versions{}}
 	var prompts, completions lengths
 	var kinds tally.ErrorKinds
 	ngrams := newNgrams()
 	logprobs, means := newSketch(), newSketch()
+	judged := newJudgedCounts(out)
 	none := func(*promptset.Completion) string { return "" }
 	for row, err := range rows(ctx, out, none) {
 		if err != nil {
@@ -79,7 +107,10 @@ func StatsOf(ctx context.Context, out *Output, verdicts *Verdicts) (*Stats, erro
 		if first.Err == "" || first.CompletionTokens > 0 {
 			prompts.add(first.PromptTokens)
 		}
-		s.Duplicates.row(row.Completions)
+		if s.Vectors == nil {
+			s.Duplicates.row(row.Completions)
+		}
+		judged.row(row.Completions)
 		for i := range row.Completions {
 			c := &row.Completions[i]
 			s.Completion(c.FinishReason, c.CompletionTokens, c.Err != "")
@@ -87,7 +118,11 @@ func StatsOf(ctx context.Context, out *Output, verdicts *Verdicts) (*Stats, erro
 				kinds.Add(c.Err, row.ID)
 				continue
 			}
+			if s.Vectors = s.Vectors.add(c); s.Vectors != nil {
+				continue
+			}
 			completions.add(c.CompletionTokens)
+			s.Weights.Add(c)
 			ngrams.add(c)
 			means.mean(c.Logprobs, logprobs)
 		}
@@ -99,6 +134,7 @@ func StatsOf(ctx context.Context, out *Output, verdicts *Verdicts) (*Stats, erro
 	s.PromptLengths, s.CompletionLengths = prompts.spread(), completions.spread()
 	s.Distinct = ngrams.distinct()
 	s.Logprobs, s.MeanLogprobs = logprobs.quantiles(), means.quantiles()
+	s.Judged = judged.result()
 	var err error
 	s.PassAtK, err = verdicts.result()
 	return s, errors.Join(err, verdicts.Close())

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/data/promptset/completion"
 )
 
 func TestStatsOf(t *testing.T) {
@@ -200,6 +201,43 @@ func TestVerdicts(t *testing.T) {
 	} {
 		if p, err := of(c.line); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %+v %v", c.line, p, err)
+		}
+	}
+}
+
+// A row that may end early passes by its first accepted completion; one that has all has the chance of k of them.
+func TestJudgedCounts(t *testing.T) {
+	row := func(verdicts string) (all []promptset.Result) {
+		for _, v := range verdicts {
+			judgment := map[rune]completion.Judgment{'+': completion.Accepted, '-': completion.Rejected}[v]
+			all = append(all, promptset.Result{Judgment: judgment})
+		}
+		return all
+	}
+	for _, c := range []struct {
+		inOrder, votes bool
+		want           string
+	}{
+		{true, false, "1: 0.25 of 4, 2: 0.5 of 4, 4: 0.75 of 4, "},
+		// (1 + 1/2 + 0 + 1/5) / 4, (1 + 0 + 2/5) / 3, (0 + 4/5) / 2
+		{false, false, "1: 0.425 of 4, 2: 0.4667 of 3, 4: 0.4 of 2, "},
+		{true, true, ""},
+	} {
+		j := judgedCounts{inOrder: c.inOrder, votes: c.votes, rows: map[judgedRow]int64{}}
+		for _, verdicts := range []string{"+", "-+", "----", "---+-", "", "?"} {
+			j.row(row(verdicts))
+		}
+		got := ""
+		r := j.result()
+		for _, pass := range r.At {
+			got += fmt.Sprintf("%d: %.4g of %d, ", pass.K, pass.Share, pass.Prompts)
+			if pass.Low > pass.Share || pass.High < pass.Share {
+				t.Errorf("%g is not between %g and %g", pass.Share, pass.Low, pass.High)
+			}
+		}
+		if got != c.want || r.Prompts != 4 || r.Accepted != 3 || r.Completions != 12 || r.AllAccepted != 1 ||
+			r.AllRejected != 1 {
+			t.Errorf("%+v: %s, want %s", r, got, c.want)
 		}
 	}
 }

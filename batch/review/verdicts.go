@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 
 	"github.com/quire/quire/data/promptset"
@@ -198,6 +199,11 @@ func (v *Verdicts) take(k key) (byte, error) {
 	}
 }
 
+// sortedCounts returns the keys in one order: sums of floats depend on it.
+func sortedCounts(counts map[[2]int]int64) [][2]int {
+	return slices.SortedFunc(maps.Keys(counts), func(a, b [2]int) int { return slices.Compare(a[:], b[:]) })
+}
+
 // result is nil without verdicts.
 func (v *Verdicts) result() (*PassAtK, error) {
 	if v == nil {
@@ -222,12 +228,7 @@ func (v *Verdicts) result() (*PassAtK, error) {
 			ks = append(ks, k)
 		}
 	}
-	// In one order, for sums of floats depend on it.
-	all := make([][2]int, 0, len(v.counts))
-	for counts := range v.counts {
-		all = append(all, counts)
-	}
-	slices.SortFunc(all, func(a, b [2]int) int { return slices.Compare(a[:], b[:]) })
+	all := sortedCounts(v.counts)
 	for _, k := range ks {
 		one := Pass{K: k}
 		for _, counts := range all {

@@ -23,11 +23,14 @@ const (
 // a column of its input, or a line of a batch file sets. An input of nil is not known.
 func (s *Spec) ColumnsOf(input *promptset.Schema) []string {
 	names := slices.Clone(s.Columns)
+	if s.Accept.Judges() {
+		names = append(names, completion.JudgedColumns()...)
+	}
 	var given []string
-	if input != nil {
+	if input != nil && !s.Embeds() {
 		given = input.Parameters()
 	}
-	for c := range completion.Columns() {
+	for c := range s.Task.Columns() {
 		if c.AskedBy == nil {
 			continue
 		}
@@ -39,15 +42,17 @@ func (s *Spec) ColumnsOf(input *promptset.Schema) []string {
 			names = append(names, c.Name)
 		}
 	}
-	ordered, _ := completion.OnRequest(names)
+	ordered, _ := s.Task.OnRequest(names)
 	return ordered
 }
 
-// SetColumnsOf sets what columns the output of a job has, given the options' schema of its input.
-func SetColumnsOf(job *jobstate.Description, o *promptset.WriterOptions) {
+// ShapeOfStarted is ShapeOf for a job that was started.
+func ShapeOfStarted(job *jobstate.Description, input *promptset.Schema) completion.Shape {
 	existing, _ := settingsOf(job)
-	s := &Spec{Columns: existing.Columns, Exclude: existing.Exclude, Partitions: existing.Partitions,
-		Sampling: parameter.Defaults(), KeepPartitions: existing.Folders}
+	s := &Job{Spec: Spec{Task: existing.Task, Columns: existing.Columns, Exclude: existing.Exclude,
+		Partitions: existing.Partitions, Sampling: parameter.Defaults(), KeepPartitions: existing.Folders,
+		Accept: AcceptOf(job)}}
+	s.Vectors.Element, s.Vectors.Dimensions = existing.EmbeddingType, existing.Dimensions
 	for setting, target := range map[string]*int{"top_logprobs": &s.Sampling.TopLogprobs,
 		"prompt_logprobs": &s.Sampling.PromptLogprobs} {
 		if _, given := job.Settings[setting]; given {
@@ -57,7 +62,7 @@ func SetColumnsOf(job *jobstate.Description, o *promptset.WriterOptions) {
 	if schema, given := job.Settings["structured_outputs"].(json.RawMessage); given {
 		_ = s.Sampling.StructuredOutputs.UnmarshalJSON(schema) // the job was started with it
 	}
-	o.Columns, o.Exclude, o.JSONType = s.ColumnsOf(o.Schema), s.ExcludedColumns(), s.JSONType()
+	return s.ShapeOf(input)
 }
 
 // JSONType is the type of the column json, nil if the output has none.
@@ -93,7 +98,8 @@ func (s *Spec) checkExcluded() error {
 		return Invalid(excludeField, "is %s, and the lines of `format` openai have no columns: leave it out, or give "+
 			"`format` parquet or jsonl", strings.Join(s.Exclude, ","))
 	}
-	if err := completion.CheckExcluded(s.Exclude, nil, s.ColumnsOf(nil)); err != nil {
+	shape := completion.Shape{Task: s.Task, Requested: s.ColumnsOf(nil), Excluded: s.Exclude}
+	if err := shape.CheckExcluded(nil); err != nil {
 		return Invalid(excludeField, "%v", err)
 	}
 	return nil
@@ -104,7 +110,8 @@ const excludeField = "exclude-columns"
 // CheckExclude refuses columns to do without that an output of this input has not, or needs.
 func (s *Spec) CheckExclude(input *promptset.Reader) error {
 	schema := input.Schema()
-	if err := completion.CheckExcluded(s.Exclude, schema, s.ColumnsOf(schema)); err != nil {
+	shape := completion.Shape{Task: s.Task, Requested: s.ColumnsOf(schema), Excluded: s.Exclude}
+	if err := shape.CheckExcluded(schema); err != nil {
 		return outcome.Errorf(outcome.Misused, "%s %w", setting.Name(excludeField), err)
 	}
 	if slices.Contains(s.Exclude, "token_ids") && input.HasParents() {
@@ -122,7 +129,7 @@ func (s *Spec) CheckPartitions(input *promptset.Reader) error {
 	if !s.KeepPartitions {
 		return nil
 	}
-	if err := input.CheckKept(s.ColumnsOf(input.Schema())); err != nil {
+	if err := input.CheckKept(completion.Shape{Task: s.Task, Requested: s.ColumnsOf(input.Schema())}); err != nil {
 		return outcome.Errorf(outcome.Misused, "%s %w", setting.Name(keepField), err)
 	}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"os"
+	"strconv"
 	"strings"
 
 	"github.com/quire/quire/batch/jobstate"
@@ -93,11 +94,21 @@ func (e Engine) SettledAs(was jobstate.Settled) (_ Engine, differences jobstate.
 	return e, append(types, differences...), nil // by name
 }
 
+// ShapeOf is the shape of the job's output, for rows of an input. An input of nil is not known.
+func (j *Job) ShapeOf(input *promptset.Schema) completion.Shape {
+	return completion.Shape{Task: j.Task, Requested: j.ColumnsOf(input), Excluded: j.ExcludedColumns(),
+		JSON: j.JSONType(), Vectors: j.Vectors.VectorType}
+}
+
 // Footer is what the output files record of how they were made.
 func (j *Job) Footer(version, model, fingerprint string) map[string]string {
 	parameters, _ := json.Marshal(j.Parameters())
-	return map[string]string{
+	meta := map[string]string{
 		"quire.version": version, completion.MetaModel: model, completion.MetaFingerprint: fingerprint,
 		completion.MetaParameters: string(parameters),
 	}
+	if scale := j.Vectors.Scale(); j.Embeds() && scale != 0 {
+		meta[completion.MetaScale] = strconv.FormatFloat(scale, 'g', -1, 64)
+	}
+	return meta
 }

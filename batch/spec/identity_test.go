@@ -16,8 +16,10 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/quire/quire/batch/jobstate"
+	"github.com/quire/quire/batch/verdict"
 	"github.com/quire/quire/data/parameter"
 	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/engine"
 )
 
 // identified are the fields of [Spec] and [Engine] that a job's settings follow from, by how a value of each is
@@ -38,6 +40,7 @@ var identified = map[string]func(t *rapid.T) any{
 	"Limit":           of(rapid.Int64Range(1, 3)),
 	"IDColumn":        of(rapid.String()),
 	"PartRows":        of(rapid.Int64Range(1, 3)),
+	"OnSwap":          of(rapid.SampledFrom([]engine.Policy{engine.Finish, engine.Restart, engine.Continue})),
 	"Engine.Backend":  of(rapid.String()),
 	"Engine.Kernels":  of(rapid.String()),
 	"Engine.Layers":   of(rapid.SampledFrom([]string{"unrolled", "loop"})),
@@ -45,14 +48,22 @@ var identified = map[string]func(t *rapid.T) any{
 	"Engine.KV":       of(rapid.String()),
 	"Engine.TP":       of(rapid.IntRange(1, 9)),
 	"Engine.EP":       of(rapid.IntRange(1, 9)),
+	"Accept": func(t *rapid.T) any {
+		return verdict.Settings{Regex: rapid.String().Draw(t, "regex"), Schema: rapid.String().Draw(t, "schema"),
+			Equals: rapid.String().Draw(t, "equals"), Command: rapid.String().Draw(t, "command"),
+			Extract: rapid.String().Draw(t, "extract"), Until: rapid.IntRange(0, 9).Draw(t, "until"),
+			Majority: rapid.Float64Range(0, 1).Draw(t, "majority")}
+	},
 }
 
 // unidentified are the other fields: of the model's fingerprint and the inputs, of what the job settles on, of where
-// files are, of parameters that Sampling has, and of what changes no byte. PrefixFile and PromptAs are of Job.mapping.
-var unidentified = strings.Fields(`Model LoadFormat Inputs Output PrefixFile PromptAs Sampling Given
+// files and new weights are, of parameters that Sampling has, and of what changes no byte. PrefixFile and PromptAs are
+// of Job.mapping, Task and Embedding of Job.Vectors (see TestVectorsAreIdentified), Adapters of Job.AdapterDigests.
+var unidentified = strings.Fields(`Model LoadFormat Inputs Output PrefixFile PromptAs Sampling Given Task Embedding
+	Adapters
 	GenerationConfig Engine Engine.DType Engine.KVDType Engine.KVMemory Engine.MaxSeqs Engine.PageSize Engine.MaxModelLen Engine.PrefillTokens
 	Engine.MaxRounds Engine.ZeroPages Engine.NoPrefixCache Engine.Speculate Engine.DraftModel Engine.Admission
-	Engine.HostKVMemory Engine.Features Engine.DP`)
+	Engine.HostKVMemory Engine.Features Engine.DP Watch`)
 
 func of[T any](g *rapid.Generator[T]) func(*rapid.T) any {
 	return func(t *rapid.T) any { return g.Draw(t, "value") }

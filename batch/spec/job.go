@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -8,8 +9,10 @@ import (
 	"github.com/quire/quire/batch/outcome"
 	"github.com/quire/quire/data/parameter"
 	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/data/promptset/completion"
 	"github.com/quire/quire/data/setting"
 	"github.com/quire/quire/models/arch"
+	"github.com/quire/quire/models/sentence"
 )
 
 // Job is what a job is: its [Spec], checked, with what was found of it since. Nothing of it changes: each phase that
@@ -19,6 +22,12 @@ type Job struct {
 	Mapping  promptset.Mapping // how rows become prompts, once the files that say so were read
 	Defaults string            // those parameters that the model's files give
 	CutRows  int64             // rows of a part of the job in the output folder, if PartRows is 0
+	Vectors  Vectors           // how its vectors are made, for the task embed
+	// Whole is the length of its model's vectors, and Matryoshka what the files say about shorter ones.
+	Whole      int
+	Matryoshka sentence.Matryoshka
+	// AdapterDigests are the digests of the adapters that rows may name, once they were opened.
+	AdapterDigests map[string]string
 }
 
 // Values of [Spec.GenerationConfig].
@@ -69,4 +78,44 @@ func (j *Job) WithGeneration(requested arch.Generation, warn func(format string,
 			strings.Join(requested.Left, ", "))
 	}
 	return &next, nil
+}
+
+// WithSentence is the job with what the model's files say about its vectors, which have size numbers.
+func (j *Job) WithSentence(s sentence.Settings, size int) (*Job, error) {
+	e := &j.Embedding
+	v := Vectors{Pooling: cmp.Or(sentence.Pooling(e.Pooling), s.Pooling), Normalize: s.Normalize,
+		Lowercase: s.Lowercase, Trim: s.Stated}
+	v.Element, v.Dimensions = cmp.Or(completion.Element(e.Type), completion.Float32), cmp.Or(e.Dimensions, size)
+	if e.Normalize != "" {
+		v.Normalize = e.Normalize == EmbeddingOn
+	}
+	if v.Element == completion.Int8 && !v.Normalize {
+		return nil, outcome.Errorf(outcome.Misused, "`embedding-type` is int8, whose scale is for vectors of length "+
+			"1, and the vectors are not normalized: give `normalize` on, or another type")
+	}
+	if err := checkDimensions(e.Dimensions, size, s.Matryoshka); err != nil {
+		return nil, outcome.Errorf(outcome.Misused, "`dimensions` %w", err)
+	}
+	prompt, err := promptNamed(e.PromptName, &s)
+	if err != nil {
+		return nil, outcome.Errorf(outcome.Misused, "`prompt-name` %w", err)
+	}
+	if prompt != "" && s.ExcludePrompt {
+		return nil, outcome.Errorf(outcome.Misused, "the model's files leave the prompt out of the pooling, which "+
+			"Quire does not do: give `prompt-name` none")
+	}
+	v.Prompt = prompt
+	next := *j
+	next.Vectors, next.Whole, next.Matryoshka = v, size, s.Matryoshka
+	return &next, nil
+}
+
+// CheckDimensions returns why a line of a batch file can't have vectors of a number of dimensions. All vectors of an
+// output with columns have the job's.
+func (j *Job) CheckDimensions(n int) error {
+	if j.Format != promptset.FormatOpenAI && n != j.Vectors.Dimensions {
+		return setting.Errorf("is %d, and all vectors of the output have %d: give `dimensions`, or `format` openai", n,
+			j.Vectors.Dimensions)
+	}
+	return checkDimensions(n, j.Whole, j.Matryoshka)
 }

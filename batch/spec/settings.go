@@ -7,9 +7,12 @@ import (
 	"maps"
 
 	"github.com/quire/quire/batch/jobstate"
+	"github.com/quire/quire/batch/verdict"
 	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/data/promptset/completion"
 	"github.com/quire/quire/data/promptset/folder"
 	"github.com/quire/quire/engine"
+	"github.com/quire/quire/models/sentence"
 	"github.com/quire/quire/text/chat"
 	"github.com/quire/quire/text/chat/reply"
 )
@@ -46,6 +49,31 @@ type outputSettings struct {
 	PromptAs        string   `json:"prompt_as,omitempty"`
 	Partitions      []string `json:"partitions,omitempty"` // which earlier versions had no columns of
 	Prefix          string   `json:"prefix,omitempty"`     // its SHA-256
+	OnSwap          string   `json:"on_swap,omitempty"`    // "" if the weights stay; the place may differ
+	// Adapters are the digests of the adapters that rows may name.
+	Adapters map[string]string `json:"adapters,omitempty"`
+	Accept   *verdict.Settings `json:"accept,omitempty"` // nil for jobs that judge nothing
+	vectorSettings
+}
+
+// vectorSettings are the settings of a job whose task is not to generate completions.
+type vectorSettings struct {
+	Task           completion.Task    `json:"task,omitempty"`
+	EmbeddingType  completion.Element `json:"embedding_type,omitempty"`
+	Dimensions     int                `json:"dimensions,omitempty"`
+	Pooling        sentence.Pooling   `json:"pooling,omitempty"`
+	Normalize      *bool              `json:"normalize,omitempty"`
+	EmbeddingStart string             `json:"embedding_prompt,omitempty"` // text before each text
+}
+
+// vectorSettings are the job's.
+func (j *Job) vectorSettings() vectorSettings {
+	if !j.Embeds() {
+		return vectorSettings{}
+	}
+	v := &j.Vectors
+	return vectorSettings{Task: j.Task, EmbeddingType: v.Element, Dimensions: v.Dimensions, Pooling: v.Pooling,
+		Normalize: &v.Normalize, EmbeddingStart: v.Prompt}
 }
 
 // jobSettings are all settings of a job but the parameters of sampling.
@@ -69,7 +97,8 @@ func (j *Job) outputSettings() outputSettings {
 	s := outputSettings{ChatTemplate: j.ChatTemplate, DType: j.Engine.DType, KVDType: j.Engine.KVDType,
 		Weights: j.Engine.Weights, ServedModels: j.ServedModels, Columns: j.Columns, Exclude: j.Exclude,
 		PromptColumn: j.PromptColumn, IDColumn: j.IDColumn, Template: j.Template, System: j.System,
-		Partitions: j.Partitions}
+		Partitions: j.Partitions, OnSwap: string(j.OnSwap), Adapters: j.AdapterDigests,
+		Accept: j.Accept.Identity(), vectorSettings: j.vectorSettings()}
 	if j.ReasoningParser != reply.Auto {
 		s.ReasoningParser = &j.ReasoningParser
 	}
@@ -122,7 +151,11 @@ func (j *Job) withSampling(settings any) jobstate.Settings {
 	if err != nil {
 		panic(err) // they are texts, numbers and lists of texts
 	}
-	maps.Copy(all, j.Sampling.Identity())
+	if j.Embeds() {
+		maps.Copy(all, j.Sampling.PromptIdentity())
+	} else {
+		maps.Copy(all, j.Sampling.Identity())
+	}
 	return all
 }
 
@@ -138,12 +171,21 @@ func settingsOf(job *jobstate.Description) (s jobSettings, ok bool) {
 	return s, err == nil
 }
 
+// AcceptOf returns how a job judges completions.
+func AcceptOf(job *jobstate.Description) (accept verdict.Settings) {
+	if s, _ := settingsOf(job); s.Accept != nil {
+		accept = *s.Accept
+	}
+	return accept
+}
+
 // MappingOf is the mapping of prompts in a job's settings. They do not contain the text of a prefix, and a different
 // text stands for it.
 func MappingOf(job *jobstate.Description) (promptset.Mapping, error) {
 	s, _ := settingsOf(job)
 	m := promptset.Mapping{PromptColumn: s.PromptColumn, IDColumn: s.IDColumn, System: s.System,
-		Chat: s.PromptAs == PromptUser, Prefix: s.Prefix, Partitions: s.Partitions}
+		Chat: s.PromptAs == PromptUser, Prefix: s.Prefix, Partitions: s.Partitions,
+		PromptsAlone: s.Task != completion.Generate}
 	if s.Template == "" {
 		return m, nil
 	}

@@ -4,8 +4,10 @@ package spec
 import (
 	"slices"
 
+	"github.com/quire/quire/batch/verdict"
 	"github.com/quire/quire/data/parameter"
 	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/data/promptset/completion"
 	"github.com/quire/quire/data/storage"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/text/chat/reply"
@@ -41,6 +43,9 @@ type Spec struct {
 	Model string
 	// LoadFormat is the weight source: LoadAuto or LoadDummy.
 	LoadFormat string
+	// Task is what the job computes for each prompt, and Embedding describes its vectors if that is embed.
+	Task      completion.Task `json:",omitempty"`
+	Embedding Embedding       `json:",omitzero"`
 	// ChatTemplate is TemplateOfModel, TemplateNone or a file with a Jinja template.
 	ChatTemplate string
 
@@ -77,11 +82,18 @@ type Spec struct {
 
 	// Sampling is what rows that give no parameters of their own take.
 	Sampling parameter.Set
+	// Watch is a folder, here or in an object store, where a trainer puts weights while the job runs: see package
+	// watch. OnSwap is what happens to completions that have started when the engine takes them: see engine.Policy.
+	Watch  string        `json:",omitempty"`
+	OnSwap engine.Policy `json:",omitempty"`
 	// Given are the names of the parameters that Sampling gives, in whose place the model's generation_config.json can
 	// not have another default. GenerationConfig is GenerationAuto or GenerationNone, which reads none.
 	Given            []string
 	GenerationConfig string
-	Engine           Engine
+	// Accept describes how completions are judged, and when a row ends before it has all n.
+	Accept   verdict.Settings `json:",omitzero"`
+	Engine   Engine
+	Adapters Adapters `json:",omitzero"`
 }
 
 // Default is a job without model, inputs and output.
@@ -96,6 +108,7 @@ func Default() Spec {
 // EngineConfig is the config of the job's engine, without model, tokenizer and backend.
 func (s *Spec) EngineConfig() engine.Config {
 	cfg := s.Engine.Config()
+	cfg.AdapterSlots = s.Adapters.Slots
 	cfg.Features |= engine.FeaturesOf(s.Sampling.Sampling) |
 		engine.ScoringFeatures(s.Sampling.TopLogprobs, s.Sampling.PromptLogprobs) | engine.MeasuresNamed(s.Columns...)
 	if len(s.Sampling.LogitBias) > 0 {
@@ -110,6 +123,7 @@ func (s *Spec) EngineConfig() engine.Config {
 	if s.Sampling.MaxThinkingTokens >= 0 {
 		cfg.Features |= engine.Thinking
 	}
+	cfg.SwapWeights = s.Watch != ""
 	return cfg
 }
 
@@ -117,7 +131,7 @@ func (s *Spec) EngineConfig() engine.Config {
 // outputs. Storage has them from then on.
 func (s *Spec) HideURLParameters() (err error) {
 	s.Inputs = slices.Clone(s.Inputs)
-	names := []*string{&s.Model, &s.Output, &s.Engine.DraftModel}
+	names := []*string{&s.Model, &s.Output, &s.Engine.DraftModel, &s.Watch, &s.Adapters.Merged}
 	for i := range s.Inputs {
 		names = append(names, &s.Inputs[i])
 	}
@@ -128,6 +142,9 @@ func (s *Spec) HideURLParameters() (err error) {
 	}
 	return nil
 }
+
+// Embeds reports whether the job's task is embed.
+func (s *Spec) Embeds() bool { return s.Task == completion.Embed }
 
 // ReadsStandard reports whether the job's rows come from standard input.
 func (s *Spec) ReadsStandard() bool { return slices.Contains(s.Inputs, Standard) }

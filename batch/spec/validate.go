@@ -9,6 +9,7 @@ import (
 	"github.com/quire/quire/data/parameter"
 	"github.com/quire/quire/data/promptset"
 	"github.com/quire/quire/data/promptset/completion"
+	"github.com/quire/quire/data/storage"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/text/chat/reply"
 )
@@ -28,8 +29,11 @@ func (s *Spec) Validate() error {
 	case s.PartRows < 0:
 		return Invalid("part-rows", "is %d, but must be 0 (found automatically) or more", s.PartRows)
 	}
+	if err := checkTask(s); err != nil {
+		return err
+	}
 	var err error
-	if s.Columns, err = completion.OnRequest(s.Columns); err != nil {
+	if s.Columns, err = s.Task.OnRequest(s.Columns); err != nil {
 		return Invalid("columns", "%v", err)
 	}
 	if len(s.Columns) > 0 && s.Format == promptset.FormatOpenAI {
@@ -37,6 +41,7 @@ func (s *Spec) Validate() error {
 			"`format` parquet or jsonl", strings.Join(s.Columns, ","))
 	}
 	return FirstError(
+		s.checkAccept,
 		s.checkExcluded,
 		s.checkJSONColumn,
 		s.checkStreams,
@@ -44,6 +49,7 @@ func (s *Spec) Validate() error {
 		func() error { return oneOf("load-format", s.LoadFormat, LoadAuto, LoadDummy) },
 		s.checkParsers,
 		s.checkPrompts,
+		s.checkWatch,
 		func() error {
 			// "" is the value in jobs that earlier versions gave to a queue.
 			return oneOf("generation-config", cmp.Or(s.GenerationConfig, GenerationNone), GenerationAuto,
@@ -51,7 +57,31 @@ func (s *Spec) Validate() error {
 		},
 		func() error { return checkParameters(&s.Sampling) },
 		s.Engine.Validate,
+		s.Adapters.Validate,
 	)
+}
+
+// checkAccept checks how completions are judged.
+func (s *Spec) checkAccept() error {
+	if err := s.Accept.Check(Invalid); err != nil {
+		return err
+	}
+	for _, name := range completion.JudgedColumns() {
+		if slices.Contains(s.Columns, name) {
+			return Invalid("columns", "is %s, which the output has if and only if completions are judged: leave it "+
+				"out, and give `accept-regex`, `accept-schema`, `accept-equals` or `accept-command`", name)
+		}
+	}
+	switch {
+	case s.Accept.Judges() && s.Format == promptset.FormatOpenAI:
+		return Invalid("format", "is openai, whose lines have no columns for verdicts: give `format` parquet or "+
+			"jsonl, or leave `accept-regex`, `accept-schema`, `accept-equals`, `accept-command` and `until-majority` "+
+			"out")
+	case s.Accept.Until > max(0, s.Sampling.N): // a negative n is refused by its name
+		return Invalid("until", "is %d, and `max-n` is %d, so that no row can have as many: give a larger `max-n`",
+			s.Accept.Until, s.Sampling.N)
+	}
+	return nil
 }
 
 // checkParameters checks the parameters and brings them into their canonical form.
@@ -113,6 +143,23 @@ func (s *Spec) checkParsers() error {
 		}
 	}
 	return nil
+}
+
+// checkWatch checks what happens when the weights change.
+func (s *Spec) checkWatch() error {
+	if s.Watch == "" {
+		if s.OnSwap != "" {
+			return Invalid("on-swap", "is %s, and no weights are watched: give `watch` PLACE, or leave it out",
+				s.OnSwap)
+		}
+		return nil
+	}
+	if s.Adapters.Merged != "" {
+		return Invalid("merge-adapter", "is %s, and the weights that `watch` takes would lack it: merge it into these",
+			storage.Redact(s.Adapters.Merged))
+	}
+	s.OnSwap = cmp.Or(s.OnSwap, engine.Finish)
+	return oneOf("on-swap", string(s.OnSwap), string(engine.Finish), string(engine.Restart), string(engine.Continue))
 }
 
 // NeedsFolder is what is wrong with a setting alongside the output Standard.

@@ -15,6 +15,7 @@ import (
 	"github.com/quire/quire/batch/process"
 	"github.com/quire/quire/batch/resume"
 	"github.com/quire/quire/batch/spec"
+	"github.com/quire/quire/batch/verdict"
 	"github.com/quire/quire/data/parameter"
 	"github.com/quire/quire/data/promptset"
 	"github.com/quire/quire/data/promptset/folder"
@@ -351,11 +352,16 @@ func (v *verifier) rowsOf(part, changes int) (from, to int64) {
 
 // wanted is what the output is to have of rows of the input.
 func (v *verifier) wanted(from, to int64, changes int) iter.Seq[promptset.WantedRow] {
-	n := v.job.NumberAt(changes, "n")
+	n, accept := v.job.NumberAt(changes, "n"), spec.AcceptOf(v.job)
 	return func(yield func(promptset.WantedRow) bool) {
 		for row := range v.reader.Range(v.ctx, from, to) {
 			set := row.Overrides.Over(parameter.Set{N: int(n)})
-			if !yield(promptset.WantedRow{Row: row, First: set.Generation, N: set.N * (1 + len(row.More))}) {
+			wanted := promptset.WantedRow{Row: row, First: set.Generation, N: set.N * (1 + len(row.More))}
+			if accept.Stops() {
+				rule := verdict.NewRule(&accept, wanted.N)
+				wanted.Ended = func(results []promptset.Result) bool { return rule.Decided(results) == len(results) }
+			}
+			if !yield(wanted) {
 				return
 			}
 		}

@@ -91,6 +91,9 @@ func (f fakeModels) OpenSession(_ context.Context, o *spec.Job, _ *process.Proce
 			return b.String() + "<assistant>", nil
 		}
 	}
+	if o.Embeds() {
+		fakeEncoder(o, s, e)
+	}
 	return s, nil
 }
 
@@ -112,7 +115,8 @@ func (fakeModels) Identify(_ context.Context, o *spec.Job, _ *process.Process) (
 			asked.Left = append(asked.Left, strings.TrimSpace(left))
 		}
 	}
-	return process.Identity{Fingerprint: fmt.Sprintf("%x", sha256.Sum256(b)),
+	sentence, size := fakeSentence(string(b))
+	return process.Identity{Sentence: sentence, VectorSize: size, Fingerprint: fmt.Sprintf("%x", sha256.Sum256(b)),
 		Tokenizer: !strings.Contains(string(b), "tokenless"), Template: strings.Contains(string(b), "templated"),
 		Generation: asked}, nil
 }
@@ -144,6 +148,7 @@ type fakeEngine struct {
 	held     string // a completion that has it takes until the run is told to end, if set
 	hang     string // a completion that has it never comes, if set, as from a device whose call does not return
 	maxSeqs  int
+	vectors  int // the length of a vector, in an embed job
 	stats    engine.Stats
 	// The device fails failTimes, each time after so many completions.
 	failAfter, failTimes int
@@ -297,7 +302,15 @@ func (f *fakeEngine) complete(r *engine.Request) (all []*engine.Completion) {
 			_ = self.Kill()
 			select {}
 		}
-		text = fmt.Sprintf("%d:%s (seed %d, t %g)", g, text, r.Sampling.Seed, r.Sampling.Temperature)
+		if f.vectors > 0 {
+			c.Vector, all = fakeVector(r, f.vectors), append(all, c)
+			continue
+		}
+		number, seed := g, r.Sampling.Seed
+		if r.Sampling.Greedy() { // what sampling alone depends on
+			number, seed = 0, 0
+		}
+		text = fmt.Sprintf("%d:%s (seed %d, t %g)", number, text, seed, r.Sampling.Temperature)
 		if len(text) > r.MaxTokens {
 			text, c.FinishReason = text[:r.MaxTokens], engine.FinishLength
 		}

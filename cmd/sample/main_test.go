@@ -102,7 +102,7 @@ func runScripts(t *testing.T, dir string) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"drawsgguf": drawsGGUF, "exits": exits,
 			"interrupted": interrupted, "nats": natsServer, "name": name, "metadata": metadataServer,
-			"tracefile": traceFile},
+			"tracefile": traceFile, "trained": trained},
 	})
 }
 

@@ -11,16 +11,12 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 )
 
-// The golden answers of script/openai.txtar, and those of docs/openai.md, are what OpenAI's Python package takes for
-// answers. QUIRE_OPENAI_PYTHON names a Python that has the package; make nightly makes one.
+// The golden answers of script/openai.txtar and script/embed.txtar, and those of docs/openai.md, are what OpenAI's
+// Python package takes for answers. QUIRE_OPENAI_PYTHON names a Python that has the package; make nightly makes one.
 func TestAnswersHaveOpenAIsTypes(t *testing.T) {
 	python := os.Getenv("QUIRE_OPENAI_PYTHON")
 	if python == "" {
 		t.Skip("QUIRE_OPENAI_PYTHON names no Python with the package openai")
-	}
-	archive, err := txtar.ParseFile(filepath.Join("testdata", "script", "openai.txtar"))
-	if err != nil {
-		t.Fatal(err)
 	}
 	dir := t.TempDir()
 	write := func(name string, text []byte) string {
@@ -45,9 +41,15 @@ func TestAnswersHaveOpenAIsTypes(t *testing.T) {
 	args := []string{filepath.Join("..", "..", "scripts", "openai", "check.py"),
 		"--requests", write("docs-batch.jsonl", lines(`\{"custom_id"`)),
 		"--responses", write("docs-answers.jsonl", lines(`\{"id":"batch_req_`))}
-	for _, f := range archive.Files {
-		if f.Name == "want.jsonl" {
-			args = append(args, write(f.Name, f.Data))
+	for script, golden := range map[string]string{"openai.txtar": "want.jsonl", "embed.txtar": "answers.jsonl"} {
+		archive, err := txtar.ParseFile(filepath.Join("testdata", "script", script))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range archive.Files {
+			if f.Name == golden {
+				args = append(args, write(f.Name, f.Data))
+			}
 		}
 	}
 	out, err := exec.Command(python, args...).CombinedOutput()

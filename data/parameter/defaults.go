@@ -50,3 +50,14 @@ func (s *Set) Identity() map[string]any {
 	}
 	return settings
 }
+
+// PromptIdentity is Identity for a job that generates nothing: the number of results, and the parameters of prompts.
+func (s *Set) PromptIdentity() map[string]any {
+	settings := s.Identity()
+	for p := range Own() {
+		if !p.OfPrompt() && p.Name != "n" {
+			delete(settings, p.Name)
+		}
+	}
+	return settings
+}

@@ -115,6 +115,9 @@ var own = []Parameter{
 			}
 			return fmt.Sprintf("0 to %d", math.MaxInt32-s.N)
 		}},
+	{Name: "adapter",
+		Note: "name of the LoRA adapter that the row is run with, one of --adapter and --adapters; none is the model",
+		slot: field("", func(s *Set) *string { return &s.Adapter })},
 	{Name: "stop", From: servers, Flag: "stop", Placeholder: "TEXT",
 		Note: "end a completion before this text; repeatable", InEveryJob: true,
 		slot: field(nil, func(s *Set) *[]string { return &s.Stop })},

@@ -22,6 +22,8 @@ type Set struct {
 	Generation int // number of the row's first completion
 	Stop       []string
 	IgnoreEOS  bool
+	// Adapter is the name of the low-rank adapter that the row is run with; "" is the model itself.
+	Adapter string
 	// StopTokenIDs are tokens that end a completion.
 	StopTokenIDs []int
 	// DRYSequenceBreakers are texts at which DRY's repetitions end. Range: MaxDRYBreaker bytes each.

@@ -34,6 +34,13 @@ type Text struct {
 	MaxThinkingTokens int
 }
 
+// OfPrompt reports whether one of Quire's own parameters is about how a row becomes the tokens of a prompt. Jobs that
+// generate nothing have these parameters and no others.
+func (p *Parameter) OfPrompt() bool {
+	return slices.Contains([]string{"tools", "documents", "chat_template_kwargs", "reasoning_effort",
+		"add_generation_prompt", "continue_final_message", "truncate_prompt_tokens"}, p.Name)
+}
+
 // ObjectJSON and ListJSON are values as compact JSON; "" is none.
 type (
 	ObjectJSON string

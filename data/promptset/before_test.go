@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quire/quire/data/promptset/completion"
 	"github.com/quire/quire/data/promptset/folder"
 	"github.com/quire/quire/data/vfs"
 )
@@ -45,7 +46,8 @@ func TestResultsWrittenAgain(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			w, err := NewWriter(place, WriterOptions{Format: format, Schema: reader.Schema(), Columns: requested,
+			w, err := NewWriter(place, WriterOptions{Format: format, Schema: reader.Schema(),
+				Shape: completion.Shape{Requested: requested},
 				Parts: folder.Parts{Rows: 3, PartRows: 3}, Write: []int{0}})
 			if err != nil {
 				t.Fatal(err)

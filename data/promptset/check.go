@@ -59,14 +59,14 @@ func (r *Reader) checkTemplate() error {
 		record.List(columns), meant), NoPrompts: true}
 }
 
-// CheckKept returns an error if an output with so many columns on request cannot keep the input's folders.
-func (r *Reader) CheckKept(requested []string) error {
+// CheckKept returns an error if an output of a shape cannot keep the input's folders.
+func (r *Reader) CheckKept(shape completion.Shape) error {
 	names := r.Partitions()
 	if len(names) == 0 {
 		return errors.New("is for inputs in folders such as lang=en, below a folder that is given as an input: these " +
 			"have none")
 	}
-	for _, c := range completion.Written(requested) {
+	for _, c := range shape.Columns() {
 		if slices.Contains(names, c.Name) {
 			return fmt.Errorf("would make folders %s=..., and the output has a column of its own of that name: rename "+
 				"the folders", c.Name)

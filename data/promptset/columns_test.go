@@ -33,12 +33,15 @@ func columnsPage() string {
 	var b strings.Builder
 	b.WriteString(columnsIntroduction)
 	row := func(c *completion.Column) { fmt.Fprintf(&b, "| `%s` | %s | %s |\n", c.Name, c.Type(), c.Doc) }
-	for _, c := range completion.Written(nil) {
+	for _, c := range (&completion.Shape{}).Columns() {
 		row(c)
 	}
-	var more []*completion.Column
+	var more, judged []*completion.Column
 	for c := range completion.Columns() {
-		if c.OnRequest {
+		switch {
+		case c.Judged:
+			judged = append(judged, c)
+		case c.OnRequest:
 			more = append(more, c)
 		}
 	}
@@ -53,6 +56,11 @@ func columnsPage() string {
 			}
 			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", c.Name, parameter, c.Type(), c.Doc)
 		}
+	}
+	b.WriteString("\nA job that judges completions ([until.md](until.md)) has these, after all others:\n\n" +
+		"| column | Parquet type | meaning |\n| --- | --- | --- |\n")
+	for _, c := range judged {
+		row(c)
 	}
 	return b.String()
 }
@@ -98,8 +106,8 @@ func TestColumnsOnRequest(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w, err := NewWriter(place, WriterOptions{Format: c.format, Schema: r.Schema(), Columns: c.columns,
-			Parts: folder.Parts{Rows: 1, PartRows: 1}, Write: []int{0}})
+		w, err := NewWriter(place, WriterOptions{Format: c.format, Schema: r.Schema(),
+			Shape: completion.Shape{Requested: c.columns}, Parts: folder.Parts{Rows: 1, PartRows: 1}, Write: []int{0}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -124,7 +132,8 @@ func TestColumnsOnRequest(t *testing.T) {
 			t.Errorf("%s: %v", names(root), column(root, out, "cumulative_logprob"))
 		}
 	}
-	_, err := NewWriter(nil, WriterOptions{Columns: []string{"text"}, Parts: folder.Parts{PartRows: 1}})
+	_, err := NewWriter(nil, WriterOptions{Shape: completion.Shape{Requested: []string{"text"}},
+		Parts: folder.Parts{PartRows: 1}})
 	refusal := `a column of the output is "text", but must be one of cumulative_logprob, `
 	if err == nil || !strings.HasPrefix(err.Error(), refusal) {
 		t.Error(err)
@@ -144,7 +153,7 @@ func TestDerivedColumns(t *testing.T) {
 	} {
 		check := NewRowCheck(0, 1, nil)
 		b := line(value)
-		_, err := jsonl.ReadPart(bytes.NewReader(b), int64(len(b)), func(r *Completion) error {
+		_, err := jsonl.ReadPart(bytes.NewReader(b), int64(len(b)), 0, func(r *Completion) error {
 			check.Add(r.ID, &r.Result)
 			return nil
 		})

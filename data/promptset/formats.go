@@ -17,8 +17,8 @@ type outputFormat struct {
 	encoder func(w io.Writer, columns *completion.Layout, o *completion.EncoderOptions) (completion.Encoder, error)
 	// settle changes a row's results to what the format can represent; nil leaves them unchanged.
 	settle func([]Result) []Result
-	// read calls each for every row of a part, and returns the metadata of its footer.
-	read func(in io.ReaderAt, size int64, each func(*Completion) error) (map[string]string, error)
+	// read calls each for every row of a part from a row on, and returns the metadata of its footer.
+	read func(in io.ReaderAt, size, from int64, each func(*Completion) error) (map[string]string, error)
 	// values calls each with the values of columns, for every row of a file.
 	values func(name string, in io.ReaderAt, size int64, columns []string, each func([]any) error) error
 	// meta reads the metadata of a part's footer; nil if parts have none.

@@ -72,8 +72,8 @@ func jsonPart(t testing.TB, schema string, texts ...string) (parquet, lines []st
 			t.Fatal(err)
 		}
 		w, err := NewWriter(place, WriterOptions{Format: format, Schema: r.Schema(),
-			Columns:  []string{completion.JSONColumn},
-			JSONType: typ, Parts: folder.Parts{Rows: 1, PartRows: 1}, Write: []int{0}})
+			Shape: completion.Shape{Requested: []string{completion.JSONColumn}, JSON: typ},
+			Parts: folder.Parts{Rows: 1, PartRows: 1}, Write: []int{0}})
 		if err != nil {
 			t.Fatal(err)
 		}

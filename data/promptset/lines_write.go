@@ -29,17 +29,17 @@ func NewLineWriter(w io.Writer, options WriterOptions, inOrder bool) (*LineWrite
 	if format == nil || !folder.HasMetaFile(format.name) {
 		return nil, fmt.Errorf("the output format %q has no lines", options.Format)
 	}
-	if _, err := completion.OnRequest(options.Columns); err != nil {
+	if _, err := options.Shape.Task.OnRequest(options.Shape.Requested); err != nil {
 		return nil, fmt.Errorf("a column of the output %w", err)
 	}
 	input := options.Schema
 	if input == nil {
 		input = schema.New()
 	}
-	if err := completion.CheckExcluded(options.Exclude, options.Schema, options.Columns); err != nil {
+	if err := options.Shape.CheckExcluded(options.Schema); err != nil {
 		return nil, fmt.Errorf("what the output does without %w", err)
 	}
-	columns := completion.NewLayout(input, options.Columns, options.Exclude).TypeJSON(options.JSONType)
+	columns := completion.NewLayout(input, options.Shape)
 	columns.Open = options.Schema == nil
 	l := &LineWriter{inOrder: inOrder, held: map[int64]finished{}}
 	l.encoder, l.err = format.encoder(w, columns, options.encoder())

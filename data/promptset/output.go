@@ -146,7 +146,7 @@ func (o *Output) Read(ctx context.Context, part folder.Part, each func(*Completi
 		bytesOf = bytes.NewReader(whole.Bytes())
 	}
 	var own error // error of each
-	c.Meta, err = readPart(part.Format, bytesOf, in.Size(), func(row *Completion) error {
+	c.Meta, err = readPart(part.Format, bytesOf, in.Size(), 0, func(row *Completion) error {
 		c.Rows++
 		if own = ctx.Err(); own == nil {
 			own = each(row)
@@ -167,6 +167,11 @@ func (o *Output) Read(ctx context.Context, part folder.Part, each func(*Completi
 // Rows yields the rows of a part without computing its digest. An error ends them: it is
 // [completion.ErrNoCompletions] if the file is not part of an output.
 func (o *Output) Rows(ctx context.Context, part folder.Part) iter.Seq2[*Completion, error] {
+	return o.RowsFrom(ctx, part, 0)
+}
+
+// RowsFrom is [Output.Rows] from a row on, or a line of answers; 0 is the first.
+func (o *Output) RowsFrom(ctx context.Context, part folder.Part, from int64) iter.Seq2[*Completion, error] {
 	return func(yield func(*Completion, error) bool) {
 		stopped := false
 		err := func() error {
@@ -178,7 +183,7 @@ func (o *Output) Rows(ctx context.Context, part folder.Part) iter.Seq2[*Completi
 				return err
 			}
 			defer in.Close()
-			_, err = readPart(part.Format, in, in.Size(), func(row *Completion) error {
+			_, err = readPart(part.Format, in, in.Size(), from, func(row *Completion) error {
 				if err := ctx.Err(); err != nil {
 					return err
 				}
@@ -272,11 +277,12 @@ func (r *interruptible) Read(b []byte) (int, error) {
 	return r.r.Read(b)
 }
 
-// readPart calls each for every row of a part, and returns the metadata of a Parquet part.
-func readPart(format string, in io.ReaderAt, size int64, each func(*Completion) error) (map[string]string, error) {
+// readPart calls each for every row of a part from a row on, and returns the metadata of a Parquet part.
+func readPart(format string, in io.ReaderAt, size, from int64, each func(*Completion) error) (map[string]string,
+	error) {
 	f := formatNamed(format)
 	if f == nil {
 		return nil, fmt.Errorf("its format %q is unknown", format)
 	}
-	return f.read(in, size, each)
+	return f.read(in, size, from, each)
 }

@@ -99,8 +99,9 @@ func TestOutputReadsBack(t *testing.T) {
 		}
 		var notes []folder.PartSummary
 		o := WriterOptions{Format: format, Schema: r.Schema(), Meta: meta, Parts: folder.Parts{Rows: 7, PartRows: 3},
-			Write:      []int{0, 1, 2},
-			Columns:    rapid.SampledFrom([][]string{nil, {"cumulative_logprob"}, allOnRequest()}).Draw(t, "columns"),
+			Write: []int{0, 1, 2},
+			Shape: completion.Shape{Requested: rapid.SampledFrom([][]string{nil, {"cumulative_logprob"},
+				allOnRequest()}).Draw(t, "columns")},
 			Publishing: func(p folder.PartSummary) error { notes = append(notes, p); return nil }}
 		w, err := NewWriter(place, o)
 		if err != nil {
@@ -110,7 +111,7 @@ func TestOutputReadsBack(t *testing.T) {
 		for _, row := range in {
 			all := drawResults(t, rapid.IntRange(1, 3).Draw(t, "n"))
 			for _, r := range all {
-				want = append(want, printed(row.ID, &r, len(o.Columns) > 1))
+				want = append(want, printed(row.ID, &r, len(o.Shape.Requested) > 1))
 			}
 			if err := w.Add(row, all); err != nil {
 				t.Fatal(err)
@@ -126,7 +127,7 @@ func TestOutputReadsBack(t *testing.T) {
 		var got []string
 		for i, part := range out.Parts {
 			c, err := out.Read(context.Background(), part, func(r *Completion) error {
-				got = append(got, printed(r.ID, &r.Result, len(o.Columns) > 1))
+				got = append(got, printed(r.ID, &r.Result, len(o.Shape.Requested) > 1))
 				if what := r.Wrong(); strings.Contains(what, "its other columns make it") {
 					t.Fatal(what)
 				}
@@ -376,7 +377,7 @@ func TestOutputInAnotherOrder(t *testing.T) {
 		`{"prompt":"b","text":"yours"}`+"\n"))
 	part := text(t, filepath.Join(complete(t, r, WriterOptions{Format: FormatJSONL}, 2), "part-00000.jsonl"))
 	read := func(t interface{ Fatal(...any) }, text string) (all []string, err error) {
-		_, err = readPart(FormatJSONL, strings.NewReader(text), int64(len(text)), func(c *Completion) error {
+		_, err = readPart(FormatJSONL, strings.NewReader(text), int64(len(text)), 0, func(c *Completion) error {
 			all = append(all, printed(c.ID, &c.Result, false)+c.Prompt())
 			return nil
 		})

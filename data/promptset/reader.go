@@ -97,7 +97,7 @@ func (r *Reader) file(ctx context.Context, s *Source, from, to int64, yield func
 
 // HasParents reports whether the inputs have a column of parents.
 func (r *Reader) HasParents() bool {
-	c := r.schema.Root.Field(schema.ParentName)
+	c := r.schema.Root.Field(r.mapping.ColumnOf(schema.ParentName))
 	return c != nil && !c.IsNull()
 }
 

@@ -189,7 +189,7 @@ func writeAndRead(t *testing.T, r *Reader, format string) {
 	}
 	var wanted []WantedRow
 	for row := range r.Rows(context.Background()) {
-		wanted = append(wanted, WantedRow{row, 0, 2})
+		wanted = append(wanted, WantedRow{Row: row, N: 2})
 		var results []Result
 		for i := range 2 {
 			if row.Err == nil {

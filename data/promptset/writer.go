@@ -17,13 +17,8 @@ import (
 type WriterOptions struct {
 	Format string  // one of [Formats]; empty is the first
 	Schema *Schema // input schema, from [Reader.Schema]; its columns are passed through
-	// Columns lists the output's columns on request, see [completion.Columns].
-	Columns []string
-	// JSONType is the type of [completion.JSONColumn], if the output has it; with nil it is text that holds JSON.
-	JSONType *completion.JSONType
-	// Exclude lists the columns to omit from the output: passed-through ones by their output names, and the columns in
-	// [completion.Excludable].
-	Exclude []string
+	// Shape is what columns the output has in addition to the input's.
+	Shape completion.Shape
 	// Meta is stored with the output: in the footer of every Parquet part, or in the file _meta.json next to JSONL
 	// parts.
 	Meta map[string]string
@@ -81,17 +76,17 @@ func NewWriter(d folder.Destination, options WriterOptions) (*Writer, error) {
 	if options.Parts.Rows < 0 || options.Parts.PartRows < 1 {
 		return nil, fmt.Errorf("%d rows in parts of %d are not possible", options.Parts.Rows, options.Parts.PartRows)
 	}
-	if _, err := completion.OnRequest(options.Columns); err != nil {
+	if _, err := options.Shape.Task.OnRequest(options.Shape.Requested); err != nil {
 		return nil, fmt.Errorf("a column of the output %w", err)
 	}
 	if options.Schema == nil {
 		options.Schema = schema.New()
 	}
-	if err := completion.CheckExcluded(options.Exclude, options.Schema, options.Columns); err != nil {
+	if err := options.Shape.CheckExcluded(options.Schema); err != nil {
 		return nil, fmt.Errorf("what the output does without %w", err)
 	}
 	w := &Writer{destination: d, options: options, format: format, left: options.Write, held: map[int64]finished{},
-		columns: completion.NewLayout(options.Schema, options.Columns, options.Exclude).TypeJSON(options.JSONType)}
+		columns: completion.NewLayout(options.Schema, options.Shape)}
 	if folder.HasMetaFile(format.name) && len(options.Meta) > 0 {
 		names, err := d.Names()
 		if err != nil {
@@ -266,7 +261,7 @@ func (f finished) size() int64 {
 		n += f.row.Source.Size()
 	}
 	for _, r := range f.results {
-		n += int64(128 + len(r.Text) + 4*len(r.TokenIDs) + 4*len(r.Logprobs) + len(r.Err))
+		n += int64(128 + len(r.Text) + 4*len(r.TokenIDs) + 4*len(r.Logprobs) + 4*len(r.Embedding) + len(r.Err))
 	}
 	return n
 }

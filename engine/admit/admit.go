@@ -97,9 +97,17 @@ func (c *Checker) admit(original, r *Request) (*schedule.Request, error) {
 			return nil, err
 		}
 	}
+	adapter, err := c.adapters.Named(r.Adapter)
+	if err != nil {
+		return nil, invalid("adapter", "adapter is %w", err)
+	}
+	if adapter != nil && original.Context != nil {
+		return nil, invalid("adapter", "adapter is %q, and contexts have none: give the tokens instead", r.Adapter)
+	}
 	s := &schedule.Request{Tokens: r.Tokens, N: r.N, First: r.FirstGeneration, MaxLen: c.maxLen(r), Stop: r.Stop,
 		OnDevice: a.Stops[stopping.OfText] != nil, IncludeStop: r.IncludeStop, KeepSpecial: r.KeepSpecialTokens,
-		MinTokens: r.Sampling.MinTokens, Context: schedule.None, Recalls: a.Features != 0, Leaf: r.Leaf,
+		MinTokens: r.Sampling.MinTokens, Context: schedule.None, Variant: schedule.Variant{Adapter: adapter},
+		Recalls: a.Features != 0, Leaf: r.Leaf,
 		Tops: min(r.TopLogprobs, c.model.VocabSize), ScoresOnly: original.MaxTokens == 0, Told: r.Progress, Tag: a}
 	a.Features |= original.scoring()
 	if r.ScorePrompt {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 
+	"github.com/quire/quire/engine/adapters"
 	"github.com/quire/quire/engine/config"
 	"github.com/quire/quire/engine/device/feature"
 	"github.com/quire/quire/engine/masks"
@@ -17,6 +18,7 @@ type Limits struct {
 	PageSize, Pages int
 	ShortRope       int // see config.Settled; 0 if there is one rope
 	Masks           feature.MaskSizes
+	Adapters        int // low-rank adapters that there is room for
 }
 
 // Checker finds the requests that an engine rejects, and makes what the host keeps with the others.
@@ -27,13 +29,15 @@ type Checker struct {
 	stops    *stops
 	masks    *masks.Masks
 	breakers *breakers
+	adapters *adapters.Pool // nil without adapters
 }
 
 // New makes the checker of an engine. It needs neither the engine's backend nor the model's weights.
 func New(cfg config.Config, limits Limits) *Checker {
 	return &Checker{model: cfg.Model.Config, limits: limits,
 		stops: newStops(config.StopTables(cfg)), masks: masks.New(cfg.Model.Config, cfg.Tokenizer, limits.Masks),
-		breakers: newBreakers(cfg.Model.Config, cfg.Tokenizer, limits.MaxModelLen)}
+		breakers: newBreakers(cfg.Model.Config, cfg.Tokenizer, limits.MaxModelLen),
+		adapters: adapters.New(cfg.Adapters, limits.Adapters)}
 }
 
 // NewWithoutPlan makes the checker of an engine that is not there. It assumes that the KV cache has room for each
@@ -48,6 +52,9 @@ func (c *Checker) Owner() *Owner { return &c.owner }
 
 // StopStates is how many states of automata for stops there is room for.
 func (c *Checker) StopStates() int { return c.stops.states }
+
+// Adapters is the room for low-rank adapters; nil if requests can have none.
+func (c *Checker) Adapters() *adapters.Pool { return c.adapters }
 
 // Masks are the machines of requests.
 func (c *Checker) Masks() *masks.Masks { return c.masks }

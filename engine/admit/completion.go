@@ -22,6 +22,8 @@ type Completion struct {
 	schedule.Generated
 	FinishReason FinishReason
 	PromptTokens int
+	// Vector is what an encoder made of the prompt: its pooled hidden states, not normalized. It is nil from an engine.
+	Vector []float32
 	// Err is why the request could not be run, or did not end well. The job continues.
 	Err error
 

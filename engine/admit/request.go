@@ -26,11 +26,15 @@ type Request struct {
 	// context does not change. The completions are the same as for a request with all these tokens, or, for a model
 	// with a longrope, as for a request that is long enough for the long divisors.
 	Context Context
+	// Truncated states that Tokens are a part of a longer prompt, for those who take the completion.
+	Truncated bool
 	// N is how many completions to generate, numbered FirstGeneration, FirstGeneration+1, ...
 	N, FirstGeneration int
 	// MaxTokens bounds the tokens of a completion; 0, with ScorePrompt, generates none. The engine's MaxModelLen bounds
 	// prompt and completion together.
 	MaxTokens int
+	// Adapter is the name of one of Config.Adapters that prompt and completions are run with; "" is the model itself.
+	Adapter string
 	// Sampling is how tokens are chosen.
 	Sampling sampling.Settings
 	// LogitBias is added to the logits of tokens, -100 to 100.

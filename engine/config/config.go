@@ -19,6 +19,7 @@ import (
 	"github.com/quire/quire/engine/schedule"
 	"github.com/quire/quire/engine/tables"
 	"github.com/quire/quire/models"
+	"github.com/quire/quire/models/adapter"
 	"github.com/quire/quire/models/decoder"
 	"github.com/quire/quire/ops/collective"
 	"github.com/quire/quire/text/tokenizer"
@@ -98,6 +99,12 @@ type Config struct {
 	// DraftModel is a small model that drafts tokens, in place of the sequence's own text; nil for none. It must have
 	// the model's tokens.
 	DraftModel *models.Checkpoint
+	// SwapWeights keeps memory for a second set of weights beside the model's: see engine.Engine.Swap.
+	SwapWeights bool
+	// Adapters are the low-rank adapters that requests may name. AdapterSlots is how many of them the device has room
+	// for: by default all, or as many as take a quarter of the weights' memory, at least 16.
+	Adapters     []Adapter
+	AdapterSlots int
 	// ZeroPages clears pages when they are freed, for tenants that must not share memory. Without it pages are cleared
 	// logically.
 	ZeroPages bool
@@ -114,6 +121,12 @@ type Config struct {
 	Trace func(replica int) schedule.Tracer
 	// Replica is the number of this engine among several, from 0.
 	Replica int
+}
+
+// Adapter is a low-rank adapter by the name that requests give it.
+type Adapter struct {
+	Name string
+	*adapter.Adapter
 }
 
 // Inspection is a time at which the engine's tables can be looked at, for [Config.Inspect].
@@ -200,11 +213,34 @@ func (c Config) blocks() func(tensor string) blocks.Format {
 }
 
 // arrays are the arrays of the model's weights, in the form that the engine holds them in.
-func (c Config) arrays() []decoder.Array {
+func (c Config) arrays() []decoder.Array { return decoder.Arrays(c.model(), c.storage()) }
+
+// adapterArrays are the arrays of adapters, with room for so many.
+func (c Config) adapterArrays(slots int) []decoder.AdapterArray {
+	if slots == 0 {
+		return nil
+	}
+	rank := 0
+	for _, a := range c.Adapters {
+		rank = max(rank, a.Rank)
+	}
+	adapts := func(tensor string) bool {
+		for _, a := range c.Adapters {
+			if a.Adapts(tensor) {
+				return true
+			}
+		}
+		return false
+	}
+	return decoder.AdapterArrays(c.model(), c.storage(), slots, rank, adapts)
+}
+
+// storage is how the engine holds weights.
+func (c Config) storage() decoder.Storage {
 	weights, _, _ := c.dtypes() // Settle has checked them
 	matrices := map[string]dtypes.DType{"f32": dtypes.Float32, "bf16": dtypes.BFloat16, "f16": dtypes.Float16}
-	return decoder.Arrays(c.model(), decoder.Storage{Backend: c.Backend, DType: weights, Int8: c.Weights == "int8",
-		Blocks: c.blocks(), Matrices: matrices[c.Weights], LayerLoop: c.Layers == LayersLoop})
+	return decoder.Storage{Backend: c.Backend, DType: weights, Int8: c.Weights == "int8",
+		Blocks: c.blocks(), Matrices: matrices[c.Weights], LayerLoop: c.Layers == LayersLoop}
 }
 
 // model is the model's config, with the groups that devices divide its experts among.

@@ -42,6 +42,9 @@ func (s *Settled) defaultKVMemory() (int64, error) {
 		return 0, fmt.Errorf("the free memory is not known, give kv-memory: %w", err)
 	}
 	weights := s.AllWeightBytes() + s.Sizes.ExtraBytes()
+	if s.Config.SwapWeights {
+		weights += s.WeightBytes
+	}
 	left := free - weights
 	switch {
 	case left <= 0:

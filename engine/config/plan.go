@@ -12,6 +12,9 @@ import (
 // Plan reports what an engine settled on before it allocated its memory. Sizes are in bytes. If several devices run the
 // model together, they are the sizes of one device.
 type Plan struct {
+	// Encodes reports that it is the plan of an encoder, which has neither a KV cache nor slots: MaxSeqs is how many
+	// rows a step has room for, and PrefillTokens how many tokens.
+	Encodes bool   `json:"encodes,omitempty"`
 	Backend string `json:"backend"`
 	// Runtime describes the backend without the level of its kernels.
 	Runtime string `json:"-"`
@@ -66,6 +69,11 @@ type Plan struct {
 	DraftWidth int `json:"draft_width,omitempty"`
 	// Drafter is the model that drafts them, if there is one: see Config.DraftModel.
 	Drafter *Drafter `json:"drafter,omitempty"`
+	// Adapters is the number of low-rank adapters that requests may name, AdapterSlots how many of them the device has
+	// room for, and AdapterBytes the memory of that room.
+	Adapters     int   `json:"adapters,omitempty"`
+	AdapterSlots int   `json:"adapter_slots,omitempty"`
+	AdapterBytes int64 `json:"adapter_bytes,omitempty"`
 	// Features are the features that the programs have from the start: see Config.Features. MaskBytes is the device
 	// memory of the states and masks of structured output, if Features includes it.
 	Features  []string `json:"features,omitempty"`
@@ -102,6 +110,11 @@ func (p Plan) Brief() string {
 	}
 	if p.Replicas > 1 {
 		backend += fmt.Sprintf(", %d replicas", p.Replicas)
+	}
+	if p.Encodes {
+		const lines = "%-12s %s, %s parameters in %s, %s\n%-12s %s; steps of %s, texts of up to %d"
+		return fmt.Sprintf(lines, "model", p.Model, count(p.Parameters), typeText(p.Weights, p.DType),
+			bytesText(p.WeightBytes), "encoder", backend, plural.Count(p.PrefillTokens, "token"), p.MaxModelLen)
 	}
 	const lines = "%-12s %s, %s parameters in %s, %s\n%-12s %s; %s of up to %d tokens; KV cache %s"
 	return fmt.Sprintf(lines, "model", p.Model, count(p.Parameters), typeText(p.Weights, p.DType),
@@ -142,8 +155,17 @@ func (p Plan) String() string {
 	if p.Drafter != nil {
 		row("draft model", "%s", p.Drafter)
 	}
+	if p.Adapters > 0 {
+		row("adapters", "%d, room for %d, %s", p.Adapters, p.AdapterSlots, bytesText(p.AdapterBytes))
+	}
 	if p.Quantization != "" {
 		row("stored as", "%s", p.Quantization)
+	}
+	if p.Encodes {
+		row("texts", "up to %d tokens each", p.MaxModelLen)
+		row("steps", "%d tokens of up to %s", p.PrefillTokens, plural.Count(p.MaxSeqs, "text"))
+		row("programs", "%s", strings.Join(p.Programs, ", "))
+		return b.String()
 	}
 	row("KV cache", "%s, %s a token (%s), %s in all", p.KV, bytesText(p.KVBytesPerToken), p.TokenText,
 		bytesText(p.KVBytes))
@@ -190,12 +212,12 @@ func (p Plan) MaskRoom() string {
 	return fmt.Sprintf("%d states of grammars and %d masks of tokens", p.MaskStates, p.Masks)
 }
 
-// AllWeightBytes is the size of the weights of the model and the draft model.
+// AllWeightBytes is the size of the weights of the model, its adapters and the draft model.
 func (p Plan) AllWeightBytes() int64 {
 	if p.Drafter == nil {
-		return p.WeightBytes
+		return p.WeightBytes + p.AdapterBytes
 	}
-	return p.WeightBytes + p.Drafter.WeightBytes
+	return p.WeightBytes + p.AdapterBytes + p.Drafter.WeightBytes
 }
 
 // PageBytes is the size of a page in all layers, including the draft model's layers.

@@ -25,6 +25,9 @@ func Settle(c Config) (*Settled, error) {
 	if c.Model == nil || c.Backend == nil {
 		return nil, errors.New("engine: Config.Model and Config.Backend are needed")
 	}
+	if err := c.Model.Config.Generates(); err != nil {
+		return nil, err
+	}
 	s := &Settled{Config: c, Traits: backend.Of(c.Backend)}
 	if err := s.settle(); err != nil {
 		return nil, fmt.Errorf("planning the engine: %w", err)
@@ -61,6 +64,9 @@ func (s *Settled) settle() (err error) {
 	s.Model.Context = s.MaxModelLen
 	s.ShortRope = s.Model.ShortRope()
 	z.ShortRope = s.ShortRope > 0
+	if err := settleAdapters(s); err != nil {
+		return err
+	}
 	if err := (slotFinder{s}).find(); err != nil {
 		return err
 	}
@@ -217,6 +223,7 @@ func (s *Settled) Plan() Plan {
 	if z.Reserve {
 		p.Admission = Reserve
 	}
+	p.Adapters, p.AdapterSlots, p.AdapterBytes = len(c.Adapters), z.Adapters, s.AdapterBytes
 	if s.drafter != nil {
 		d := s.drafter.Drafter
 		p.Drafter = &d

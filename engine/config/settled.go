@@ -30,6 +30,8 @@ type Settled struct {
 	// WeightBytes and weightForms describe the weights on one device: see [Plan].
 	WeightBytes int64
 	weightForms string
+	// AdapterBytes is the size of the arrays of adapters.
+	AdapterBytes int64
 	// KVBytesPerToken is the size of a token in all caches, StateBytes the size of a page's states.
 	KVBytesPerToken, StateBytes int64
 	KVBytes                     int64
@@ -59,7 +61,8 @@ const (
 // Graphs builds the graphs of the programs.
 func (s *Settled) Graphs() *device.Graphs {
 	gr := &device.Graphs{Sizes: s.Sizes, Model: s.Model, Arrays: s.Config.arrays(), DType: s.DType,
-		ZeroPages: s.Config.ZeroPages, Debug: s.Config.Debug}
+		ZeroPages: s.Config.ZeroPages, Debug: s.Config.Debug,
+		AdapterArrays: s.Config.adapterArrays(s.Sizes.Adapters)}
 	if s.drafter != nil {
 		d, sizes := s.Config.drafter(), s.Sizes
 		sizes.Layouts = s.drafter.layouts
@@ -74,10 +77,10 @@ func (s *Settled) Graphs() *device.Graphs {
 // Schedule are the sizes that the scheduler knows.
 func (s *Settled) Schedule() schedule.Sizes { return s.Sizes.Sizes.Sizes }
 
-// PrefixSeed begins the names of pages. Two engines with the same seed have the same contents for the same tokens,
-// apart from rounding, which depends on devices and kernels.
-func (s *Settled) PrefixSeed() prefix.Hash {
-	parts := []string{s.Config.Model.FingerPrint(), s.DType.String(), s.weightForms, kvName(s.kvDType),
+// PrefixSeed begins the names of pages that weights of a version compute. Two engines with the same seed have the same
+// contents for the same tokens, apart from rounding, which depends on devices and kernels.
+func (s *Settled) PrefixSeed(version string) prefix.Hash {
+	parts := []string{version, s.DType.String(), s.weightForms, kvName(s.kvDType),
 		fmt.Sprint(s.Sizes.PageSize)}
 	if s.Model.LongRope() { // other keys
 		parts = append(parts, "long rope")
@@ -89,12 +92,12 @@ func (s *Settled) PrefixSeed() prefix.Hash {
 // the long ones.
 func (s *Settled) IsShort(length int) bool { return s.ShortRope > 0 && length <= s.ShortRope }
 
-// AllWeightBytes is the size of the weights of the model and the draft model.
+// AllWeightBytes is the size of the weights of the model, its adapters and the draft model.
 func (s *Settled) AllWeightBytes() int64 {
 	if s.drafter == nil {
-		return s.WeightBytes
+		return s.WeightBytes + s.AdapterBytes
 	}
-	return s.WeightBytes + s.drafter.WeightBytes
+	return s.WeightBytes + s.AdapterBytes + s.drafter.WeightBytes
 }
 
 // ModelPageBytes is the size of a page in the model's layers.

@@ -139,7 +139,7 @@ func (c *account) contextsOfRun() []*schedule.Context {
 	for _, r := range c.open() {
 		n := max(r.done, min(r.flushing, len(r.tokens)))
 		c := &schedule.Context{Row: r.row, Tokens: r.tokens[:n:n], Done: r.done,
-			MaxPages: max(r.guaranteed(c.pageSize), len(r.pages))}
+			MaxPages: max(r.guaranteed(c.pageSize), len(r.pages)), Mixed: r.mixed}
 		list = append(list, c)
 	}
 	return list

@@ -57,33 +57,10 @@ func (g *guests) pass(c *schedule.Completion) bool {
 	return ok
 }
 
-// relay passes completions on, the completions of guests to them. It reads no further ahead of the consumer than the
-// buffer of in holds, except while somebody waits.
+// relay passes completions on, the completions of guests to them.
 func (g *guests) relay(run *turns.Run, slack *turns.Slack, in <-chan *schedule.Completion,
 	out chan<- *schedule.Completion) {
 	defer close(out)
 	defer g.dismissAll(run)
-	var list []*schedule.Completion
-	for in != nil || len(list) > 0 {
-		waiting, changed := slack.State()
-		from, to := in, out
-		var first *schedule.Completion
-		if len(list) == 0 {
-			to = nil
-		} else if first = list[0]; !waiting {
-			from = nil
-		}
-		select {
-		case c, ok := <-from:
-			switch {
-			case !ok:
-				in = nil
-			case !g.pass(c):
-				list = append(list, c)
-			}
-		case to <- first:
-			list = list[1:]
-		case <-changed:
-		}
-	}
+	slack.Relay(in, out, g.pass)
 }

@@ -14,6 +14,13 @@ type names struct {
 	index *prefix.Index // nil without a prefix cache
 	seed  prefix.Hash
 	sizes device.Sizes
+	marks int // numbers that were given for contextRow.mixed, and in names
+}
+
+// mark returns a number that was not given before.
+func (n *names) mark() int {
+	n.marks++
+	return n.marks
 }
 
 // settleTaken notes which pages a program between runs took: their contents are gone.
@@ -35,7 +42,7 @@ func (n *names) settleTaken(pageFates []int32) {
 // namedNext are the pages that have what comes next in a context, which waits.
 func (n *names) namedNext(r *contextRow) []int32 {
 	pageSize := n.pageSize
-	if n.index == nil || r.done%pageSize != 0 {
+	if n.index == nil || r.done%pageSize != 0 || r.mixed > 0 {
 		return nil
 	}
 	return n.index.Longest(prefix.Chain(n.lastName(r), r.tokens[r.done:r.until], pageSize))
@@ -49,10 +56,14 @@ func (n *names) lastName(r *contextRow) prefix.Hash {
 	return n.seed
 }
 
-// name names the full pages of a context. Others find them by their names also when the context is gone.
+// name names the full pages of a context. Others find them by their names also when the context is gone. The names that
+// a mixed context gives are its own: what its pages have depends on when the weights were replaced.
 func (n *names) name(r *contextRow) {
-	pageSize, from := n.pageSize, len(r.names)
-	r.names = slices.Concat(r.names, prefix.Chain(n.lastName(r), r.tokens[from*pageSize:r.done], pageSize))
+	pageSize, from, last := n.pageSize, len(r.names), n.lastName(r)
+	if r.mixed > 0 {
+		last = prefix.Chain(last, []int32{-3, int32(n.mark())}, 2)[0]
+	}
+	r.names = slices.Concat(r.names, prefix.Chain(last, r.tokens[from*pageSize:r.done], pageSize))
 	for place := from; place < len(r.names); place++ {
 		page := r.pages[place]
 		if page.full = true; n.index != nil && page.id != schedule.None {

@@ -20,6 +20,9 @@ type contextRow struct {
 	from      int // pages that had names before
 	closed    bool
 	lost      bool
+	// mixed is not 0 if earlier weights computed some of its keys and values. Rows with the same number have the same
+	// contents for the same tokens.
+	mixed int
 
 	busy sync.Mutex // one operation is done at a time; acquired before the engine's lock
 }

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/quire/quire/engine/admit"
+	"github.com/quire/quire/engine/prefix"
 	"github.com/quire/quire/engine/schedule"
 	"github.com/quire/quire/engine/turns"
 )
@@ -22,11 +23,8 @@ func (s *Contexts) Begin(of *turns.Run, run *schedule.Config) error {
 	run.Contexts, run.FreePages, run.Pool = t.contextsOfRun(), t.pages-t.used, t.freePages()
 	run.Moved = s.moved
 	run.Short = func(need, pool int) error { return t.enoughOf(pool, need, pool, "contexts hold pages") }
-	if of != nil {
-		run.Between = of.Between
-		if of.Brief || of.Aside { // nobody asks for its figures
-			run.Stats, run.Calls, run.Observe = &schedule.Stats{}, &atomic.Int64{}, func(schedule.Call, []int32) {}
-		}
+	if of != nil && (of.Brief || of.Aside) { // nobody asks for its figures
+		run.Stats, run.Calls, run.Observe = &schedule.Stats{}, &atomic.Int64{}, func(schedule.Call, []int32) {}
 	}
 	return nil
 }
@@ -53,6 +51,26 @@ func (s *Contexts) Relay(of *turns.Run, in <-chan *schedule.Completion) <-chan *
 	out := make(chan *schedule.Completion)
 	go s.guests.relay(of, slack, in, out)
 	return out
+}
+
+// ReplaceWeights notes that other weights compute keys and values from now on, and begins the names of pages with
+// another seed. Contexts and snapshots keep what they have. The caller has the engine's lock, or between is not nil.
+func (s *Contexts) ReplaceWeights(seed prefix.Hash, between *schedule.Between) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := &s.table
+	t.seed = seed
+	for _, r := range t.open() {
+		if r.done > 0 {
+			r.mixed = t.mark()
+		}
+	}
+	for _, saved := range t.saved {
+		saved.mixed = t.mark()
+	}
+	if between != nil {
+		between.Contexts(t.contextsOfRun(), t.pages-t.used, t.freePages())
+	}
 }
 
 // PinnedPages is how many pages contexts hold or were promised, which give way to nobody. It is for the goroutine that

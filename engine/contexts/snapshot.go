@@ -38,7 +38,7 @@ func (c *Context) Save(name string) error {
 			s.table.saved = map[string]*savedContext{}
 		}
 		s.table.saved[name] = &savedContext{tokens: slices.Clone(r.tokens), names: slices.Clone(r.names),
-			pages: pages, bytes: bytes}
+			pages: pages, bytes: bytes, mixed: r.mixed}
 		return nil
 	})
 }
@@ -126,7 +126,7 @@ func (t *table) load(r *contextRow, saved *savedContext) error {
 			t.know(r.row, len(named)+i, page)
 		}
 	}
-	r.tokens, r.done = slices.Clone(saved.tokens), saved.pages.Tokens
+	r.tokens, r.done, r.mixed = slices.Clone(saved.tokens), saved.pages.Tokens, saved.mixed
 	err = t.runVerbs(func(in *device.VerbsInput) {
 		if len(named) == all { // nothing was loaded
 			in.Open[r.row], in.Counts[r.row] = true, int32(all)

@@ -35,6 +35,7 @@ type savedContext struct {
 	names  []prefix.Hash // names of the full pages
 	pages  *schedule.Pages
 	bytes  int64
+	mixed  int // see contextRow
 }
 
 // releaseContexts gives back the rows and pages of contexts.
@@ -145,6 +146,7 @@ func (t *table) fork(r, n *contextRow, held int, lazy bool) error {
 	t.share(n, r, shared)
 	t.grow(n, all)
 	n.tokens, n.done, n.names = slices.Clone(r.tokens[:held]), held, slices.Clone(r.names[:full])
+	n.mixed = r.mixed
 	n.from = full
 	return t.runVerbs(func(in *device.VerbsInput) {
 		in.Sources[n.row], in.Held[n.row], in.Lazy[n.row] = int32(r.row), int32(held), lazy
@@ -185,6 +187,9 @@ func (t *table) cutContext(r *contextRow, length, reserved int) error {
 	}
 	r.tokens, r.done, r.reserved = r.tokens[:length], done, reserved
 	r.names, r.from = r.names[:done/pageSize], min(r.from, done/pageSize)
+	if r.mixed > 0 { // what it runs next is not what it ran there before
+		r.mixed = t.mark()
+	}
 	if !cut && !promised && !copies {
 		return nil
 	}

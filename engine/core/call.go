@@ -69,6 +69,12 @@ func (c *Core) dispatch(p *device.Compiled, input []compute.Buffer) ([]compute.B
 	if p.Drafts {
 		args = append(args, c.weights.drafter...)
 	}
+	if p.Adapters {
+		if err := c.weights.adapters.send(); err != nil {
+			return nil, err
+		}
+		args = append(args, c.weights.adapters.buffers...)
+	}
 	if p.Resident != nil {
 		args = append(append(args, c.resident.stops...), c.resident.texts...)
 	}

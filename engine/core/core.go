@@ -31,6 +31,8 @@ type Core struct {
 	Trace schedule.Tracer // nil without Config.Trace
 	// Pinned is how many pages give way to nobody, which errors about missing pages report.
 	Pinned func() int
+	// Adapters are those that rows of the next call may name.
+	Adapters *Adapters
 	// Renewed is called when the device has an empty state: everything that the host knew of the previous state is
 	// void.
 	Renewed func()

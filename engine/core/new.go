@@ -30,6 +30,7 @@ func New(ctx context.Context, settled *config.Settled, hosts *Hosts, texts Texts
 		backend: cfg.Backend, hosts: hosts, graphs: settled.Graphs(),
 		inputs:   inputs{backend: cfg.Backend, sent: map[string]*sent{}},
 		resident: residents{Texts: texts, backend: cfg.Backend}}
+	c.Adapters = &c.weights.adapters
 	if cfg.DraftModel != nil {
 		if _, err := cfg.DraftModel.Validate(); err != nil {
 			return nil, fmt.Errorf("the draft model: %w", err)

@@ -128,6 +128,9 @@ func (ad admitter) admit(l loop, in input) loop {
 	if st.Rows.Short != nil {
 		st.Rows.Short = Where(isPrompt, take(in.Ahead.Short, prompt), st.Rows.Short)
 	}
+	if st.Rows.Adapters != nil {
+		st.Rows.Adapters = Where(isPrompt, take(in.Ahead.Adapters, prompt), st.Rows.Adapters)
+	}
 	l.Starts = Where(isPrompt, take(in.Ahead.Starts, prompt), pick(in.Waiting.Starts, l.Starts))
 	st.Sequences.Owners = Where(isEntry, entry, st.Sequences.Owners)
 	l.Out.Placed = Max(l.Out.Placed, a.Rows)

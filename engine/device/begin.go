@@ -53,6 +53,9 @@ func (gr *Graphs) newRows(g *Graph) rowParams {
 	if !gr.ShortRope {
 		rows.Short = nil
 	}
+	if gr.Adapters == 0 {
+		rows.Adapters = nil
+	}
 	return tree.Zeros[rowParams](g, tree.Arrays(&rows))
 }
 

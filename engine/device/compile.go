@@ -87,6 +87,9 @@ func (gr *Graphs) Compile(backend compute.Backend, p Program) (c *Compiled, err 
 	if p.Drafts {
 		w.Drafter = gr.Drafter.weights(g, "dw")
 	}
+	if p.Adapters {
+		w.Weights = w.Weights.WithAdapters(gr.adapters(g))
+	}
 	for _, leaf := range p.Resident {
 		nodes = append(nodes, Parameter(g, parameterName("re", leaf.Name), leaf.Shape))
 	}
@@ -119,6 +122,15 @@ func (gr *Graphs) weights(g *Graph, owner string) decoder.Weights {
 		nodes[i] = Parameter(g, parameterName(owner, param.Name), param.Shape)
 	}
 	return decoder.NewWeights(gr.Arrays, nodes)
+}
+
+// adapters are the parameters that have the arrays of adapters.
+func (gr *Graphs) adapters(g *Graph) *decoder.Adapters {
+	nodes := make([]*Node, len(gr.AdapterArrays))
+	for i, a := range gr.AdapterArrays {
+		nodes[i] = Parameter(g, parameterName("ad", a.Name), a.Shape)
+	}
+	return decoder.NewAdapters(gr.AdapterArrays, nodes)
 }
 
 func parameterName(owner, leaf string) string {

@@ -15,11 +15,13 @@ import (
 // Graphs builds the programs' graphs for one model.
 type Graphs struct {
 	Sizes
-	Model     models.Config
-	Arrays    []decoder.Array
-	DType     dtypes.DType // of the hidden states
-	ZeroPages bool         // clears pages when they are freed
-	Debug     bool         // checks the rules of the state after each step
+	Model  models.Config
+	Arrays []decoder.Array
+	// AdapterArrays hold the low-rank adapters that rows may have; nil for none.
+	AdapterArrays []decoder.AdapterArray
+	DType         dtypes.DType // of the hidden states
+	ZeroPages     bool         // clears pages when they are freed
+	Debug         bool         // checks the rules of the state after each step
 	// Drafter is the model that drafts tokens if Drafts.ByModel is set: it has the same sizes except for its layouts.
 	Drafter *Graphs
 }

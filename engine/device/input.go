@@ -24,6 +24,7 @@ type rowsOf[Ints, Sampling, Stops, States any] struct {
 	MaxPages   Ints
 	Leaves     Ints  // i32[n]: 1 if only full pages of the prompt are kept when the row ends
 	Short      Ints  // i32[n]: 1 if schedule.Request.Short; absent if no row can be short
+	Adapters   Ints  // i32[n]: schedule.Adapter.Slot, 0 for none; absent if no row can have an adapter
 	StopTokens Stops // i32[n, MaxStopTokens], padded with -1; see BarredOnly
 	// i32[n, stopping.Lanes]: the states of its automata, see stopping.Walk; absent without automata
 	StopStates States
@@ -56,6 +57,9 @@ func (r Row) set(rows Rows, i int, e schedule.Entry) {
 	rows.Leaves[i] = number(e.Request.Leaf)
 	if rows.Short != nil {
 		rows.Short[i] = number(e.Request.Short)
+	}
+	if rows.Adapters != nil {
+		rows.Adapters[i] = e.Request.Adapter.InSlot()
 	}
 	stops := &rows.StopTokens[i]
 	for k := range stops {
@@ -108,6 +112,7 @@ type aheadOf[Int, Ints any] struct {
 	PromptLens Ints // i32[H]: tokens to run
 	MaxPages   Ints // i32[H]: pages for these and for the first clone
 	Behind     Ints // i32[H]: how many of the entries that wait came before it
+	Adapters   Ints // i32[H]: see rowsOf
 	Short      Ints // i32[H]: as for rows
 	// i32[H]: as for waiting entries. A prefix may start as a clone of another one.
 	Sources, Named, Held Ints
@@ -135,6 +140,9 @@ func (p Sizes) NewInput() *Input {
 	in.Waiting.Rows.StopStates = p.stopStates(in.Waiting.Rows.StopStates)
 	if !p.ShortRope {
 		in.Waiting.Rows.Short, in.Ahead.Short = nil, nil
+	}
+	if p.Adapters == 0 {
+		in.Waiting.Rows.Adapters, in.Ahead.Adapters = nil, nil
 	}
 	in.Named = make([]int32, p.NamedLen())
 	for i := range in.Named {
@@ -180,6 +188,9 @@ func (p Sizes) Fill(offer *schedule.Input, row func(schedule.Entry) Row) *Input 
 		a.PromptLens[i], a.MaxPages[i] = int32(p.PromptLen), int32(p.MaxPages)
 		if a.Short != nil {
 			a.Short[i] = number(p.Short)
+		}
+		if a.Adapters != nil {
+			a.Adapters[i] = p.Adapter.InSlot()
 		}
 		features.SetAhead(&in.Asked, i, p)
 		a.Sources[i], a.Named[i], a.Held[i] = int32(p.Source), int32(p.Named), int32(p.Held)

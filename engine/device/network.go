@@ -27,9 +27,9 @@ type network struct {
 
 // forward runs the packed tokens through the model, whose layers write keys and values into the caches and attend to
 // them. It returns the hidden states [N, hidden] of the tokens wanted, i32[N], or [T, hidden] of all tokens if wanted
-// is nil. short, i32[R], marks the short rows; nil for none.
+// is nil. rows are of the sequences' rows: which are short, and which adapters they have.
 func (n network) forward(caches []*Node, w decoder.Weights, packed tokenqueue.Packed, batch tokenqueue.PageBatchInfo,
-	prefill, wanted, short *Node) (after []*Node, hidden *Node) {
+	prefill, wanted *Node, rows rowParams) (after []*Node, hidden *Node) {
 	g := prefill.Graph()
 	t, slots := n.StepTokens(), n.Slots
 	type model struct {
@@ -41,8 +41,11 @@ func (n network) forward(caches []*Node, w decoder.Weights, packed tokenqueue.Pa
 		size = wanted.Shape().Dimensions[0]
 	}
 	x := decoder.Embed(n.Model, w, packed.Tokens, packed.NumTokens)
-	if short != nil {
-		x.Short = take(short, packed.SlotIDs)
+	if rows.Short != nil {
+		x.Short = take(rows.Short, packed.SlotIDs)
+	}
+	if rows.Adapters != nil {
+		x.Adapters = take(rows.Adapters, packed.SlotIDs)
 	}
 	m := model{Caches: caches, Hidden: Zeros(g, shapes.Make(n.DType, size, n.Model.HiddenSize))}
 	done := func(caches []*Node, hidden *Node) model {

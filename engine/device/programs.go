@@ -25,8 +25,9 @@ type Program struct {
 	// twin makes the host twin of the output, and views of its arrays; nil if the arrays are read as they are. An
 	// output with a twin is packed.
 	twin func(output []Leaf) (any, []tree.Array, error)
-	// Weights reports that the program takes the weights, Drafts that the drafter's weights follow them.
-	Weights, Drafts bool
+	// Weights reports that the program takes the weights, Drafts that the drafter's weights follow them, and
+	// Adapters that the arrays of adapters follow these.
+	Weights, Drafts, Adapters bool
 	// Resident is arrays that the host gives too, but that stay on the device until it gives others: they follow the
 	// weights, and the nodes of the input.
 	Resident []Leaf
@@ -42,8 +43,9 @@ type Program struct {
 func (gr *Graphs) Programs() []Program {
 	arrays := tree.Arrays(gr.NewInput())
 	all := []Program{{Name: Init}, {
-		Name: Run, Weights: true, Drafts: gr.Drafter != nil, Input: packed(arrays), twin: twinOf[Output],
-		hasExtras: true, Resident: append(stops{gr.Sizes}.leaves(), waiting{gr.Sizes}.texts()...),
+		Name: Run, Weights: true, Drafts: gr.Drafter != nil, Adapters: gr.AdapterArrays != nil,
+		Input: packed(arrays), twin: twinOf[Output], hasExtras: true,
+		Resident: append(stops{gr.Sizes}.leaves(), waiting{gr.Sizes}.texts()...),
 		build: func(st state, w weights, nodes []*Node) (state, any, []*Node) {
 			in := tree.Of[input](arrays, nodes[:len(arrays)])
 			resident, numStops := nodes[len(arrays):], len(stops{gr.Sizes}.leaves())

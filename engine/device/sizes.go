@@ -18,6 +18,8 @@ type Sizes struct {
 	Drafts    Drafting
 	// ShortRope reports that rows may use the short divisors of a longrope: see schedule.Request.Short.
 	ShortRope bool
+	// Adapters is how many low-rank adapters there is room for; 0 if rows have none.
+	Adapters int
 	// Stops are the shapes of the tables that find stop strings and sequences of stop tokens; nil if rows have none.
 	Stops *StopTables
 }

@@ -113,7 +113,7 @@ func (gr *Graphs) step(l loop, w weights, in input, prefill *Node) loop {
 	}
 	var hidden *Node
 	l.State.Caches, hidden = gr.network().forward(l.State.Caches, w.Weights, packed.Packed, batch, ragged, wanted,
-		l.State.Rows.Short)
+		l.State.Rows)
 	l.State.Caches = gr.speculation().follow(l.State.Caches, w, packed.Packed, batch, ragged)
 	l.Out.Scores = gr.scores().Prompts(l.Out.Scores, l.State.Extras.State, l.State.table(), l.Starts, in.Tokens,
 		packed.Packed, func(tokens, count *Node) *Node {

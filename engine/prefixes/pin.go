@@ -35,7 +35,7 @@ type Runner func(ctx context.Context, tokens []int32, long bool) error
 // New makes the prefixes of an engine.
 func New(c *core.Core, swapper *core.Swapper, lock *turns.Lock, run Runner) *Prefixes {
 	p := &Prefixes{core: c, swapper: swapper, lock: lock, sizes: c.Settled.Sizes, run: run,
-		Seed: c.Settled.PrefixSeed()}
+		Seed: c.Settled.PrefixSeed(c.Version())}
 	if p.sizes.PrefixCache {
 		p.Index = prefix.NewIndex(p.sizes.Pages)
 	}
@@ -43,6 +43,16 @@ func New(c *core.Core, swapper *core.Swapper, lock *turns.Lock, run Runner) *Pre
 		p.Host = schedule.NewHostCache(host)
 	}
 	return p
+}
+
+// ReplaceWeights begins the names of pages with another seed, after the weights were replaced for the n-th time. All
+// prefixes are forgotten: they are what earlier weights computed.
+func (p *Prefixes) ReplaceWeights(n int) {
+	p.Seed = p.core.Settled.PrefixSeed(fmt.Sprint(p.core.Version(), " ", n))
+	p.Forget()
+	if p.Host != nil {
+		p.Host.Clear()
+	}
 }
 
 // Forget gives up the names of all pages, because their contents are no longer known.

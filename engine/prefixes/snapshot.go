@@ -21,7 +21,7 @@ import (
 func (p *Prefixes) header(tokens int) snapshotHeader {
 	settled := p.core.Settled
 	plan, cfg, backend := settled.Plan(), settled.Model, settled.Config.Backend
-	h := snapshotHeader{Model: settled.Config.Model.FingerPrint(), DType: plan.DType, Weights: plan.Weights,
+	h := snapshotHeader{Model: p.core.Version(), DType: plan.DType, Weights: plan.Weights,
 		KVDType: plan.KVDType, PageSize: plan.PageSize,
 		Layers: cfg.NumLayers, KVHeads: cfg.NumKVHeads, HeadDim: cfg.HeadDim, Tokens: tokens,
 		ByHead: settled.Traits.CachesByHead, LongRope: cfg.LongRope(), Computed: backend.Name(),

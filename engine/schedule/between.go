@@ -82,7 +82,7 @@ func (b *Between) Fail(err error) { b.j.sched.err = errors.Join(b.j.sched.err, e
 // between does the operations that wait, in the order in which they came.
 func (j *job) between() {
 	later := j.later
-	j.later, j.sched.wanted = nil, 0
+	j.later, j.sched.wanted, j.sched.placer.paused = nil, 0, false
 	for _, o := range later {
 		j.do(o)
 	}

@@ -13,7 +13,8 @@ type Config struct {
 	Device    Device
 	Host      *HostCache    // nil: pages that others take are forgotten
 	Index     *prefix.Index // names of the device's pages; nil without Sizes.PrefixCache
-	Stops     Stops         // nil: no request has stops that need room
+	Stops     Stops         // nil: no request has stops or an adapter that need room
+	ByAdapter bool          // the device does not hold all adapters: requests with the same one run together
 	Contexts  []*Context    // the rows that belong to no completion
 	FreePages int           // free pages on the device when nothing runs
 	Pool      int           // pages that the run may use: contexts hold the others, or have them reserved
@@ -27,6 +28,7 @@ type Config struct {
 	Short func(need, pool int) error
 
 	PrefixSeed prefix.Hash // the names of pages begin with it
+	Weights    string      // the version of the weights at first: see [Between.ReplaceWeights]
 	// NewStream turns the tokens of a completion of r into text; nil: completions have none. The run's goroutine calls
 	// it, and the drain's.
 	NewStream func(r *Request) Stream

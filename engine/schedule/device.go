@@ -27,9 +27,9 @@ type Device interface {
 	Bytes(tokens int) int64
 }
 
-// Stops is the device's room for the stops of requests, which is limited.
+// Stops is the device's room for the stops and adapters of requests, which is limited.
 type Stops interface {
-	// Hold makes room for the stops of a request. It returns false if there is none now.
+	// Hold makes room for the stops and the adapter of a request. It returns false if there is none now.
 	Hold(r *Request) bool
 	// Release gives up the room that a request holds.
 	Release(r *Request)
@@ -96,7 +96,7 @@ type Prompt struct {
 	MaxPages   int // pages for these tokens, and for the first clone
 	Behind     int // how many waiting entries come before it
 	Score      int // see [Request]
-	Short      bool
+	Variant
 	// See Entry.
 	Source, Named, Held int
 }

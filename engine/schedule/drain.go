@@ -28,6 +28,10 @@ func startDrain(cfg *Config, out chan<- *Completion) *drain {
 func (d *drain) run() {
 	tokens := 0
 	for r := range d.results {
+		if r.read != nil {
+			close(r.read)
+			continue
+		}
 		end, completions := d.cfg.span(DrainTrack, "drain"), 0
 		err := r.drain(d.cfg.Debug, func(done *Completion) {
 			tokens += len(done.Tokens)
@@ -53,6 +57,13 @@ func (d *drain) pass(r *result) {
 	}
 }
 
+// wait waits until all that was passed is read.
+func (d *drain) wait() {
+	read := make(chan struct{})
+	d.results <- &result{read: read}
+	<-read
+}
+
 // failure returns the error of the drain, if there is one by now.
 func (d *drain) failure() error {
 	if fault := d.fault.Load(); fault != nil {
@@ -69,8 +80,10 @@ func (d *drain) close() (tokens int) {
 
 // result is the output of a call with the owners of its tokens.
 type result struct {
-	owners []*sequence // owners by the ids of Output.Owners
-	output *Output
+	owners  []*sequence // owners by the ids of Output.Owners
+	output  *Output
+	weights string        // the version of the weights of the call
+	read    chan struct{} // closed by the drain when it comes to this result, which has nothing else; nil in others
 }
 
 // drain appends the tokens of a call to their completions and emits the completions that ended. With check it looks for
@@ -84,6 +97,7 @@ func (r *result) drain(check bool, emit func(*Completion)) error {
 		}
 		seq, finish := r.owners[id], Finish(output.Finish[place])
 		d := &seq.text
+		d.noteWeights(r.weights)
 		// There is no token if the scores were not numbers.
 		if token := output.Tokens[place]; token >= 0 && !d.completion.Request.ScoresOnly {
 			d.appendTops(output, place)

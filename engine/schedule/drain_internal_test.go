@@ -62,7 +62,8 @@ func TestTextAsAsked(t *testing.T) {
 		seq := &sequence{group: &group{}}
 		seq.text.init(func(r *Request) Stream { return pieces{r.KeepSpecial} }, &c.r)
 		var text string
-		err := (&result{[]*sequence{seq}, got}).drain(false, func(done *Completion) { text = done.Text })
+		one := &result{owners: []*sequence{seq}, output: got}
+		err := one.drain(false, func(done *Completion) { text = done.Text })
 		if err != nil || text != c.want {
 			t.Errorf("%q with %+v is %q, %v, want %q", c.drawn, c.r, text, err, c.want)
 		}
@@ -77,7 +78,8 @@ func TestProcessedLogprobs(t *testing.T) {
 	got := &Output{Owners: []int32{0, 0, 0}, Tokens: []int32{1, 2, 3}, Logprobs: []float32{-1, -2, -3},
 		Processed: []float32{-0.5, 0.7, 0}, Finish: []int32{int32(Running), int32(Running), int32(AtLength)}}
 	var done *Completion
-	if err := (&result{[]*sequence{seq}, got}).drain(false, func(c *Completion) { done = c }); err != nil {
+	one := &result{owners: []*sequence{seq}, output: got}
+	if err := one.drain(false, func(c *Completion) { done = c }); err != nil {
 		t.Fatal(err)
 	}
 	if want := []float32{-0.5, 0, 0}; !slices.Equal(done.ProcessedLogprobs, want) {

@@ -121,6 +121,16 @@ func (c *HostCache) Remove(k *Kept) {
 	c.bytes -= k.Bytes
 }
 
+// Clear unpins all prefixes and removes all blocks. Nobody may use one.
+func (c *HostCache) Clear() {
+	for name := range c.pinned {
+		c.Unpin(name)
+	}
+	for e := c.unused.Front(); e != nil; e = c.unused.Front() {
+		c.Remove(e.Value.(*Kept))
+	}
+}
+
 // Take takes bytes, for a block or something else, if as many are free or can be freed. It then frees them.
 func (c *HostCache) Take(bytes int64) bool {
 	if bytes > c.Left() {

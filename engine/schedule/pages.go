@@ -8,7 +8,7 @@ import "github.com/quire/quire/engine/prefix"
 type namedPages struct {
 	pageSize      int
 	nameGenerated bool        // see Sizes.NameDrawn
-	seed          prefix.Hash // see Config.PrefixSeed
+	seed          prefix.Hash // see Config.PrefixSeed; another one after the weights were replaced
 	// index has the names. It may name a page only while the page has the bytes that the name states: every page that
 	// is taken is forgotten first. nil without a prefix cache.
 	index *prefix.Index
@@ -25,11 +25,18 @@ func newNamedPages(cfg *Config) *namedPages {
 }
 
 // seedOf returns the hash that the names of a prompt's pages begin with. Pages of scored prompts have names of their
-// own, so that every page with such a name was scored; so have pages with keys of short divisors.
-func (n *namedPages) seedOf(r *Request) prefix.Hash {
+// own, so that every page with such a name was scored; so have pages with keys of short divisors, pages after a mixed
+// context, and pages that were run with an adapter.
+func (n *namedPages) seedOf(r *Request, mixed int) prefix.Hash {
 	seed := n.seed
+	if mixed > 0 {
+		seed = prefix.Chain(seed, []int32{-3, int32(mixed)}, 2)[0]
+	}
 	if r.Short {
 		seed = ShortSeed(seed)
+	}
+	if r.Adapter != nil {
+		seed = prefix.Seed("adapter", string(seed[:]), string(r.Adapter.Digest[:]))
 	}
 	if r.Score == 0 {
 		return seed
@@ -75,13 +82,13 @@ func (n *namedPages) admitted(seq *sequence) {
 		return
 	}
 	g := seq.group
-	seq.names = prefix.NewNamer(n.seedOf(g.Request), g.chain, g.Tokens, n.pageSize)
+	seq.names = prefix.NewNamer(g.seed, g.chain, g.Tokens, n.pageSize)
 	seq.settled = g.held / n.pageSize
 }
 
 // generated records a token that a sequence generated. The tokens before it are in the cache.
 func (n *namedPages) generated(seq *sequence, finish Finish) {
-	if n.index == nil || finish == NotANumber {
+	if n.index == nil || finish == NotANumber || seq.mixed {
 		return // pages whose keys may not be numbers get no names
 	}
 	seq.done = max(seq.done+1, len(seq.group.Tokens)) // the first token comes from the prompt's last
@@ -113,7 +120,7 @@ func (n *namedPages) settle(s Sizes, owners []*sequence, prefixes *prefixRows, o
 		n.index.Hold(int32(page), held)
 	}
 	for _, seq := range owners {
-		if seq != nil {
+		if seq != nil && !seq.mixed {
 			n.name(&seq.holding, seq.names.Names, seq.done)
 		}
 	}
@@ -137,7 +144,7 @@ func (n *namedPages) loaded(seq *sequence, origin Origin, taken []int32) {
 	for i, page := range taken {
 		n.reassign(page, nil)
 		n.index.Hold(page, true)
-		if place := origin.Pages + i; place < min(seq.settled, len(seq.names.Names)) {
+		if place := origin.Pages + i; !seq.mixed && place < min(seq.settled, len(seq.names.Names)) {
 			n.index.Name(page, seq.names.Names, place)
 		}
 	}

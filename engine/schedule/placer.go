@@ -21,6 +21,8 @@ type placer struct {
 	// starved is set when prefix rows were dropped so that sequences can continue. The next call offers nothing in
 	// their place, or it would take the pages again.
 	starved bool
+	// paused is set by an operation that waits until the sequences that have started are done, for one call.
+	paused bool
 }
 
 // fill offers sequences that were swapped out, then as many of the waiting sequences and their prefixes as the call
@@ -31,6 +33,9 @@ func (p *placer) fill(o *offer) error {
 	}
 	if err := p.swap.in(o); err != nil {
 		return err
+	}
+	if p.paused {
+		return nil
 	}
 	o.room = p.roomFor()
 	full := false // no room for stops: later groups that need some wait, too
@@ -80,10 +85,16 @@ func (p *placer) holdStops(g *group) bool {
 
 // ended records that a sequence came to its end.
 func (p *placer) ended(seq *sequence) {
-	if g := seq.group; p.stops != nil {
-		if g.ended++; g.ended == g.N {
-			p.stops.Release(g.Request)
-		}
+	g := seq.group
+	g.ended++
+	p.releaseStops(g)
+}
+
+// releaseStops releases the room for the stops of a group whose sequences have all ended.
+func (p *placer) releaseStops(g *group) {
+	if g.ended == g.N && g.stopsHeld && p.stops != nil {
+		p.stops.Release(g.Request)
+		g.stopsHeld = false
 	}
 }
 
@@ -207,7 +218,7 @@ func (p *placer) offerPrefix(o *offer, row *prefixRow) bool {
 	start, ok := o.appendPrompt(row.placed(), row.held, p.PromptLimit)
 	if ok {
 		prompt := Prompt{Row: row.row, Start: start, PromptLen: len(row.tokens), MaxPages: p.prefixes.maxPages(row),
-			Behind: len(o.waiting), Score: row.score, Short: row.short, Source: None, Named: named, Held: row.held}
+			Behind: len(o.waiting), Score: row.score, Variant: row.variant, Source: None, Named: named, Held: row.held}
 		if row.source != nil {
 			prompt.Source = row.source.row
 		}

@@ -61,7 +61,7 @@ func (t *prefixRows) add(g *group, size int, first bool, source *prefixRow, held
 		p.first = g
 	}
 	p.chain = g.chain[:min(len(g.chain), size/t.PageSize)]
-	p.settled, p.short = held/t.PageSize, g.Short
+	p.settled, p.variant = held/t.PageSize, g.Variant
 	if p.score = g.Score; p.score > 0 {
 		p.scores = newScores(size, g.tops())
 	}
@@ -234,6 +234,14 @@ func (t *prefixRows) heldByContext(r *Request) int {
 		}
 	}
 	return t.wholePages(most)
+}
+
+// mixedOf returns the number of the mixed context that a request begins with; 0 if it begins with none.
+func (t *prefixRows) mixedOf(r *Request) int {
+	if r.Context == None || t.useOf(r.Context) == nil {
+		return 0
+	}
+	return t.useOf(r.Context).pinned.Mixed
 }
 
 // need returns the most pages of the pool that a completion may need.

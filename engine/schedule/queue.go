@@ -18,13 +18,16 @@ type waitingQueue struct {
 	// group is counted until its last sequence is admitted.
 	chains  prefix.Counts
 	maxSeqs int
+	// byAdapter puts groups with the same adapter together, because the device does not hold all adapters.
+	byAdapter bool
 }
 
-func newWaitingQueue(maxSeqs int) *waitingQueue {
-	return &waitingQueue{chains: prefix.Counts{}, maxSeqs: maxSeqs}
+func newWaitingQueue(maxSeqs int, byAdapter bool) *waitingQueue {
+	return &waitingQueue{chains: prefix.Counts{}, maxSeqs: maxSeqs, byAdapter: byAdapter}
 }
 
-// insert puts g after the last of the groups that have the most pages in common with it, or at the end.
+// insert puts g after the last of the groups that have the most pages in common with it, or else the same adapter, or
+// at the end.
 func (q *waitingQueue) insert(g *group) {
 	q.chains.Add(g.chain, 1)
 	position := q.positionOf(g)
@@ -44,6 +47,13 @@ func (q *waitingQueue) positionOf(g *group) int {
 		}
 		if common >= most {
 			position, most = i+1, common
+		}
+	}
+	if q.byAdapter && most == 1 && position == len(q.groups) {
+		for i, w := range q.groups {
+			if w.Adapter == g.Adapter {
+				position = i + 1
+			}
 		}
 	}
 	for i := len(q.groups) - 1; i >= position; i-- {

@@ -13,7 +13,7 @@ func TestPlaceInLine(t *testing.T) {
 	chain := func(number int) []prefix.Hash {
 		return prefix.Chain(prefix.Seed(), []int32{int32(number), int32(number)}, 1)
 	}
-	q := newWaitingQueue(0)
+	q := newWaitingQueue(0, false)
 	add := func(number int) *group {
 		f := &group{Request: &Request{N: 1, chain: chain(number)}}
 		if number == 0 {

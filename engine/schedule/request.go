@@ -31,8 +31,7 @@ type Request struct {
 	Recalls bool
 	// Leaf states that nothing continues from the completions. Their pages get no names.
 	Leaf bool
-	// Short states that keys are rotated by the short divisors of a longrope; other requests have the long ones.
-	Short bool
+	Variant
 	// Score asks for scores of the prompt with Score-1 likeliest tokens at each place; 0 asks for none.
 	Score int
 	// Tops is the number of likeliest tokens to report with each generated token.
@@ -46,7 +45,8 @@ type Request struct {
 	Err  error // why the request can't run: it comes back as a completion
 
 	// chain names the pages of the prompt that others may share: all full pages before its last token, which each
-	// completion runs itself. It is set when the request is taken in and does not change.
+	// completion runs itself. It is set when the request is taken in, and again if the weights are replaced while it
+	// waits.
 	chain []prefix.Hash
 }
 
@@ -76,6 +76,31 @@ func (s Sizes) inherited(r *Request, n int) int {
 		return n
 	}
 	return s.wholePages(max(0, n-1))
+}
+
+// Variant is how the model computes keys and values. Pages of different variants have different names.
+type Variant struct {
+	// Short states that keys are rotated by the short divisors of a longrope; other requests have the long ones.
+	Short bool
+	// Adapter is the low-rank adapter that the tokens are run with; nil for none.
+	Adapter *Adapter
+}
+
+// Adapter is a low-rank adapter of the model.
+type Adapter struct {
+	Name   string
+	Number int         // among the adapters of the job, from 0
+	Digest prefix.Hash // of its contents: pages that were run with it have other names
+	// Slot is its place on the device, from 1; 0 if it is not there. The run's goroutine owns it.
+	Slot int32
+}
+
+// InSlot returns the adapter's place on the device, 0 for no adapter.
+func (a *Adapter) InSlot() int32 {
+	if a == nil {
+		return 0
+	}
+	return a.Slot
 }
 
 // Partial is a completion as far as it is generated. Later partials and the completion extend it: the text omits an end
@@ -110,7 +135,17 @@ type Generated struct {
 	TopIDs      [][]int32
 	TopLogprobs [][]float32
 	Measures    [NumMeasures][]float32 // of the distribution of each of Tokens; nil for those that the program lacks
-	Prompt      *Scores                // nil unless the prompt is scored
+	// Weights are the versions of the weights that generated Tokens, in order. The first run begins with the first
+	// token; more than one follow only if the weights were replaced under a running completion.
+	Weights []WeightsRun
+	Prompt  *Scores // nil unless the prompt is scored
+}
+
+// WeightsRun is a run of tokens that the same weights generated: all from the token with the number First, counted from
+// 0, up to the next run.
+type WeightsRun struct {
+	First   int
+	Version string
 }
 
 // Finish is the state of a sequence after a token.
@@ -130,4 +165,7 @@ type Context struct {
 	Tokens   []int32 // the tokens that were run, then the tokens to run
 	Done     int     // tokens that were run
 	MaxPages int     // held by the context or reserved for it
+	// Mixed is not 0 if earlier weights computed some of its keys and values. Contexts with the same number have the
+	// same contents for the same tokens.
+	Mixed int
 }

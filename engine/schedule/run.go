@@ -21,8 +21,9 @@ type job struct {
 	start   time.Time
 	called  time.Time // when the last call ended
 	// failed has the rows of a call that failed, for Inspect: nil unless one did. The scheduler did not take them over.
-	failed *View
-	later  []*Operation // could not be done yet, in the order in which they came
+	failed  *View
+	later   []*Operation // could not be done yet, in the order in which they came
+	weights string       // the version of the weights that the next call has
 }
 
 // Run generates the completions of requests until intake is closed, or nil, and all are done, or until an error, or
@@ -30,7 +31,8 @@ type job struct {
 // error the device is in the middle of something. Run resets the figures of Stats except the start's. It does not close
 // out.
 func (c *Config) Run(ctx context.Context, intake <-chan *Request, out chan<- *Completion) error {
-	j := &job{Config: c, sched: newScheduler(c), intake: intake, open: true, out: out, columns: 1, start: c.Now()}
+	j := &job{Config: c, sched: newScheduler(c), intake: intake, open: true, out: out, columns: 1, start: c.Now(),
+		weights: c.Weights}
 	if intake == nil {
 		j.open, j.columns = false, c.MaxRounds // tokens of contexts, for which nobody waits
 	}
@@ -191,7 +193,7 @@ func (j *job) call(o *offer) (freePages int, err error) {
 		_ = j.Inspect(j.view, nil)
 	}
 	j.columns = j.nextColumns(spent)
-	j.drain.pass(&result{owners: owners, output: output})
+	j.drain.pass(&result{owners: owners, output: output, weights: j.weights})
 	return int(output.EndFree), nil
 }
 

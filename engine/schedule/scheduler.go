@@ -33,7 +33,7 @@ type scheduler struct {
 
 func newScheduler(cfg *Config) *scheduler {
 	s := &scheduler{Sizes: cfg.Sizes, stats: cfg.Stats, newStream: cfg.NewStream, moved: cfg.Moved,
-		queue: newWaitingQueue(cfg.MaxSeqs), slots: newSlots(cfg.Sizes), names: newNamedPages(cfg)}
+		queue: newWaitingQueue(cfg.MaxSeqs, cfg.ByAdapter), slots: newSlots(cfg.Sizes), names: newNamedPages(cfg)}
 	s.prefixes = newPrefixRows(cfg.Sizes, s.slots.release, cfg.Contexts)
 	s.pool = &pagePool{size: cfg.Pool, idle: cfg.FreePages, free: cfg.FreePages, slots: s.slots, prefixes: s.prefixes}
 	s.host = &hostPages{Sizes: cfg.Sizes, device: cfg.Device, cache: cfg.Host, names: s.names, stats: cfg.Stats}
@@ -46,14 +46,19 @@ func newScheduler(cfg *Config) *scheduler {
 
 // add takes a checked request in.
 func (s *scheduler) add(r *Request) {
+	s.queue.insert(s.newGroup(r, r))
+}
+
+// newGroup makes the group of a request, which is a part of asked or all of it.
+func (s *scheduler) newGroup(r, asked *Request) *group {
+	g := &group{Request: r, asked: asked, seed: s.names.seedOf(r, s.prefixes.mixedOf(r))}
 	if s.Paged && s.PrefixCache {
-		r.chain = prefix.Chain(s.names.seedOf(r), r.Tokens[:len(r.Tokens)-1], s.PageSize)
+		r.chain = prefix.Chain(g.seed, r.Tokens[:len(r.Tokens)-1], s.PageSize)
 	}
-	g := &group{Request: r}
 	if r.Score > 0 {
 		g.scores = newScores(len(r.Tokens), r.tops())
 	}
-	s.queue.insert(g)
+	return g
 }
 
 // isDone reports whether nothing waits, runs or is on the host.
@@ -202,7 +207,7 @@ func (s *scheduler) admitted(seq *sequence, row int) error {
 	}
 	g.admitted++
 	s.slots.admit(seq, row)
-	seq.text.init(s.newStream, g.Request)
+	seq.text.init(s.newStream, g.asked)
 	s.names.admitted(seq)
 	s.stats.HitTokens += g.held
 	if g.source != nil && g.source.first == g {

@@ -14,8 +14,12 @@ import (
 // generated from the last one of the prompt.
 type group struct {
 	*Request
-	admitted int // completions; they are admitted in order of their generation
-	ended    int // completions; when all have ended, the room for the stops is released
+	// asked is the request as it was taken in, which has the completions. Request is a part of it if the others were
+	// admitted under earlier weights.
+	asked    *Request
+	seed     prefix.Hash // begins the names of its pages
+	admitted int         // completions; they are admitted in order of their generation
+	ended    int         // completions; when all have ended, the room for the stops is released
 	// passed counts the groups that came later and were inserted before this one. It bounds how long a group waits.
 	passed int
 	// sourced reports whether the source is chosen. It stays chosen from one call to the next, because the source
@@ -48,7 +52,7 @@ type prefixRow struct {
 	done      int      // tokens that the row has run
 	pinned    *Context // the context whose row it is; nil for none
 	score     int      // see Request
-	short     bool     // see Request
+	variant   Variant  // of the requests that use it
 	scores    *Scores  // scores of the tokens; nil unless they are scored
 	inherited inheritedScores
 	// first is the group whose next sequence has its pages reserved with the row, until that sequence is admitted.
@@ -73,6 +77,7 @@ type sequence struct {
 	done       int   // its tokens in the cache after the last call
 	last       int32 // the token generated last, which is not in the cache yet
 	names      *prefix.Namer
+	mixed      bool    // earlier weights computed some of its keys and values: its pages get no names
 	generated  []int32 // all generated tokens, if the request recalls them
 	holding
 	admission int // counts admissions of the run: the latest is swapped out first

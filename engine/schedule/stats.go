@@ -43,6 +43,11 @@ type Stats struct {
 	// MaskWaits is how many tokens such rows did not generate in steps in which others did.
 	MaskReturns int `json:"mask_returns,omitempty"`
 	MaskWaits   int `json:"mask_waits,omitempty"`
+	WeightSwaps int `json:"weight_swaps,omitempty"` // how often other weights took the place of the model's
+	// AdapterLoads is how often an adapter was brought to the device, and AdapterSeconds, a part of HostSeconds, how
+	// long the device waited for that.
+	AdapterLoads   int     `json:"adapter_loads,omitempty"`
+	AdapterSeconds float64 `json:"adapter_seconds,omitempty"`
 	// Preemptions counts sequences that moved to the host; MovedBytes are the keys and values moved, there and back.
 	Preemptions int   `json:"preemptions"`
 	MovedBytes  int64 `json:"moved_bytes"`

@@ -137,6 +137,9 @@ func (a *swapArea) hasPagesFor(seq *sequence, pages, others int) bool {
 // row of its context. The one with the most pages wins.
 func (a *swapArea) originOf(seq *sequence) Origin {
 	origin := Origin{Row: None}
+	if seq.mixed { // no other row has its keys and values
+		return origin
+	}
 	if row, pages := a.prefixes.byChain.Longest(seq.group.chain); pages > 0 {
 		if p := a.prefixes.useOf(row); p.opened && p.done >= pages*a.PageSize {
 			origin = Origin{Row: row, Pages: pages}

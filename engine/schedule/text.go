@@ -32,6 +32,14 @@ func (d *completionText) init(newStream func(*Request) Stream, r *Request) {
 	d.completion = Completion{Request: r}
 }
 
+// noteWeights records the version of the weights that generate the next token.
+func (d *completionText) noteWeights(version string) {
+	runs := d.completion.Weights
+	if n := len(runs); n == 0 || runs[n-1].Version != version {
+		d.completion.Weights = append(runs, WeightsRun{len(d.completion.Tokens), version})
+	}
+}
+
 // tell reports the progress of an unfinished completion.
 func (d *completionText) tell(generation int) {
 	n := len(d.completion.Tokens)

@@ -34,7 +34,8 @@ func TestToldTextStays(t *testing.T) {
 				got.Logprobs, got.Processed = append(got.Logprobs, 0), append(got.Processed, 0)
 			}
 			before := len(told)
-			if err := (&result{[]*sequence{seq}, got}).drain(false, func(c *Completion) { done = c }); err != nil {
+			r := &result{owners: []*sequence{seq}, output: got}
+			if err := r.drain(false, func(c *Completion) { done = c }); err != nil {
 				t.Fatal(err)
 			}
 			if done == nil && len(told) != before+1 {

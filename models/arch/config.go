@@ -49,6 +49,9 @@ type Config struct {
 	// or "".
 	ExpertBlocks string `json:",omitempty"`
 
+	Encoder Encoder `json:",omitzero"`
+	Dense   []Dense `json:",omitempty"` // layers after the pooling of an embedding
+
 	Layers []Layer // NumLayers of them
 	Names  Names   `json:"-"` // names of the layers' tensors in checkpoints; nil: Llama's names
 	Stored Stored  `json:"-"`
@@ -66,12 +69,17 @@ type Norm struct {
 	Wide bool
 	// Offset is added to the weights as Hugging Face's checkpoints have them, in float32: 1 in Gemma. It needs Wide.
 	Offset float64
+	// NoBias: LayerNorms add no bias.
+	NoBias bool `json:",omitempty"`
 }
+
+func (n Norm) hasBias() bool { return n.Layer && !n.NoBias }
 
 // Layer is what a layer computes: a mixer, then a feed-forward, each added to the hidden states.
 type Layer struct {
 	Mixer    Mixer
 	Window   int     // tokens that a token attends to, itself included; 0: all before it
+	Ahead    int     `json:",omitempty"` // tokens after itself that a token attends to, or AllAhead
 	Rope     int     // the number of Config.Ropes by which queries and keys are turned; NoRope: they are not
 	QKNorm   Width   // width of the RMSNorm of queries and keys, before they are turned
 	QKVClip  float64 // queries, keys and values are kept within it before they are turned; 0: they are not
@@ -155,6 +163,26 @@ func (c *Config) HasStates() bool {
 	return slices.ContainsFunc(c.Layers, func(l Layer) bool { return l.Mixer != Attention })
 }
 
+// Generates reports whether the model can generate text: it returns an error that names what only encodes.
+func (c *Config) Generates() error {
+	switch {
+	case c.Encoder.Only:
+		return fmt.Errorf("%s only encodes: it generates no text, and can be used for embeddings alone", c.Architecture)
+	case slices.ContainsFunc(c.Layers, func(l Layer) bool { return l.Ahead > 0 }):
+		return fmt.Errorf("%s attends to tokens after a token: it generates no text, and can be used for embeddings "+
+			"alone", c.Architecture)
+	}
+	return nil
+}
+
+// EmbeddingSize is the number of numbers of an embedding.
+func (c *Config) EmbeddingSize() int {
+	if n := len(c.Dense); n > 0 {
+		return c.Dense[n-1].Out
+	}
+	return c.HiddenSize
+}
+
 // Width is what numbers a norm takes together.
 type Width string
 
@@ -167,7 +195,12 @@ const (
 
 // Norms reports where RMSNorms are applied: before a mixer or a feed-forward, to its input, and after it, to its
 // output.
-type Norms struct{ Before, After bool }
+//
+// Sum: it is applied to the sum of that output and the hidden states, in place of After, and its result replaces them.
+type Norms struct {
+	Before, After bool
+	Sum           bool `json:",omitempty"`
+}
 
 // Activation is the function of a feed-forward, by the names of package linear.
 type Activation string
@@ -175,6 +208,7 @@ type Activation string
 // The activations of the decoders that there are.
 const (
 	SiLU          Activation = "silu"
+	GELU          Activation = "gelu"
 	GELUTanh      Activation = "gelu_tanh"
 	ClampedSwiGLU Activation = "clamped_swiglu" // its limit is 7, see Clamped
 )
@@ -269,6 +303,9 @@ func checkConfig(c *Config) error {
 			return err
 		}
 	}
+	if err := checkEncoder(c); err != nil {
+		return err
+	}
 	return checkHeads(c)
 }
 
@@ -335,6 +372,10 @@ func (l Layer) check(number, ropes int) error {
 		return fmt.Errorf("layer %d attends to keys and values of layer %d", number, l.KVFrom)
 	case l.Rope < NoRope || l.Rope >= ropes:
 		return fmt.Errorf("layer %d has rotary embedding %d of %d", number, l.Rope, ropes)
+	case l.Ahead < 0:
+		return fmt.Errorf("tokens of layer %d attend to %d after themselves", number, l.Ahead)
+	case l.Ahead > 0 && l.Mixer != Attention:
+		return fmt.Errorf("layer %d keeps states, and its tokens attend to tokens after themselves", number)
 	case l.Window < 0:
 		return fmt.Errorf("the sliding window of layer %d is %d", number, l.Window)
 	case !(l.Scale > 0 && l.Scale <= 1e6):

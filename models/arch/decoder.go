@@ -1,6 +1,7 @@
 package arch
 
 import (
+	"maps"
 	"slices"
 	"strings"
 )
@@ -13,9 +14,12 @@ type Decoder struct {
 	Defaults  Defaults
 	Names     Names // names of its layers' tensors; nil: Llama's names
 	Norm      Norm
-	Stored    Stored   // what a Hugging Face folder stores differently
-	Quantized []string // values of quant_method in config.json whose tensors the checkpoint's reader knows by itself
-	Text      string   // the key of config.json whose object is the decoder's config; "": config.json is
+	Stored    Stored            // what a Hugging Face folder stores differently
+	Quantized []string          // values of quant_method whose tensors the checkpoint's reader knows by itself
+	Keys      map[string]string // keys of config.json that it calls otherwise, by the names that others have
+	Text      string            // the key of config.json whose object is the decoder's config; "": config.json is
+
+	headless bool // the config's class is that of the model without a head
 
 	// JSON reads the decoder's own settings from a config.json, after the rest of c is read except for special tokens.
 	// The layers are [Config.LlamaLayer] before. If a key asks for something that the decoder does not have, JSON
@@ -25,11 +29,40 @@ type Decoder struct {
 	Metadata func(m *Metadata, c *Config) error
 }
 
+// isHeadless reports whether a class is the decoder without the head that scores tokens, as checkpoints of embedding
+// models have it: Qwen3Model of Qwen3ForCausalLM, Gemma3TextModel of Gemma3ForCausalLM.
+func (d Decoder) isHeadless(class string) bool {
+	base, ok := strings.CutSuffix(d.Class, "ForCausalLM")
+	return ok && (class == base+"Model" || class == base+"TextModel")
+}
+
 // Stored describes how a checkpoint's weights differ from [Config.Tensors].
 type Stored struct {
 	Interleaved bool              // rows of q and k lie so that a rotation turns neighbours
 	Renamed     map[string]string // beginnings of names, and what stands there otherwise
+	Ends        map[string]string // ends of names, and what stands there otherwise
 	Unused      []string          // beginnings of the names, as Renamed has them, of tensors without use
+}
+
+// withoutPrefix adds the names of tensors of a model that was saved without the class that has the head.
+func (s Stored) withoutPrefix() Stored {
+	renamed := map[string]string{"layers.": "model.layers.", "embed_tokens.": "model.embed_tokens.",
+		"norm.": "model.norm."}
+	maps.Copy(renamed, s.Renamed)
+	s.Renamed = renamed
+	return s
+}
+
+// InterleavedRow returns the positions of the rows of q and k that are stored so that a rotation turns neighbours:
+// among the first `turned` rows of a head, row half*turned/2+i, half 0 or 1, is stored as row 2*i+half.
+func InterleavedRow(headDim, turned int) func(row int) int {
+	return func(row int) int {
+		inHead := row % headDim
+		if inHead >= turned {
+			return row
+		}
+		return row - inHead + 2*(inHead%(turned/2)) + inHead/(turned/2)
+	}
 }
 
 // Name returns what [Config.Tensors] calls a tensor; ok is false for tensors without use.
@@ -37,6 +70,12 @@ func (s Stored) Name(name string) (tensor string, ok bool) {
 	for begin, want := range s.Renamed {
 		if rest, found := strings.CutPrefix(name, begin); found {
 			name = want + rest
+			break
+		}
+	}
+	for end, want := range s.Ends {
+		if rest, found := strings.CutSuffix(name, end); found {
+			name = rest + want
 			break
 		}
 	}

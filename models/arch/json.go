@@ -24,10 +24,16 @@ func ParseConfig(decoders []Decoder, config, generation []byte) (Config, error) 
 	if err != nil {
 		return Config{}, err
 	}
-	c := Config{Architecture: d.Class, ModelType: d.ModelType, Names: d.Names, Norm: d.Norm, Stored: d.Stored}
+	c := Config{Architecture: d.Class, ModelType: d.ModelType, Names: d.Names, Norm: d.Norm,
+		Stored: d.Stored.withoutPrefix(), Encoder: Encoder{Only: d.headless}}
 	if d.Text != "" {
 		if j, err = j.text(d.Text); err != nil {
 			return Config{}, err
+		}
+	}
+	for name, own := range d.Keys {
+		if value, ok := j.fields[own]; ok {
+			j.fields[name] = value
 		}
 	}
 	if err := j.sizes(&c, d.Defaults); err != nil {
@@ -82,6 +88,12 @@ func (j *JSON) decoder(decoders []Decoder) (Decoder, error) {
 	if j.Decode("architectures", &names); len(names) > 0 {
 		for _, d := range decoders {
 			if len(names) == 1 && d.Class == names[0] {
+				return d, nil
+			}
+		}
+		for _, d := range decoders {
+			if len(names) == 1 && d.isHeadless(names[0]) {
+				d.Class, d.headless = names[0], true
 				return d, nil
 			}
 		}
@@ -146,6 +158,18 @@ func (j *JSON) Require(key, want string) error {
 		return Unsupported(want+" is", "%s %q", key, value)
 	}
 	return nil
+}
+
+// ReadGELU reads the activation of an encoder: gelu, or its approximation by tanh.
+func ReadGELU(j *JSON, key string) (Activation, error) {
+	switch name := j.String(key, "gelu"); name {
+	case "gelu":
+		return GELU, nil
+	case "gelu_new", "gelu_pytorch_tanh":
+		return GELUTanh, nil
+	default:
+		return "", Unsupported("gelu, gelu_new and gelu_pytorch_tanh are", "%s %q", key, name)
+	}
 }
 
 // Refuse refuses keys that are true.

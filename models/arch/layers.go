@@ -28,6 +28,16 @@ func (c *Config) SlideLayers(window int, sliding []bool) {
 	}
 }
 
+// Both makes the layers attend to the tokens after a token, too: as many as to tokens before it.
+func (c *Config) Both() {
+	for i := range c.Layers {
+		l := &c.Layers[i]
+		if l.Ahead = AllAhead; l.Window > 0 {
+			l.Ahead = l.Window - 1
+		}
+	}
+}
+
 // OwnHeads reads the sizes of heads that per_layer_config gives by the number of the layer, and whether there is one.
 func (j *JSON) OwnHeads(c *Config) bool {
 	const key = "per_layer_config"

@@ -203,7 +203,7 @@ func (m *Metadata) refusals(c *Config, d Decoder) error {
 		errs = append(errs, Unsupported("", "a mixture of %d experts", n))
 	}
 	errs = append(errs, m.headRefusals(c, d)...)
-	if causal, ok := m.File.Bool(m.prefix + "attention.causal"); ok && !causal {
+	if causal, ok := m.File.Bool(m.prefix + "attention.causal"); ok && !causal && c.Generates() == nil {
 		errs = append(errs, Unsupported("", "attention that is not causal"))
 	}
 	return errors.Join(errs...)

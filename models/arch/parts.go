@@ -57,7 +57,11 @@ const (
 	ConvIn            Part = "conv_in"   // of a short convolution: the gates before and after it, and what it reads
 	ConvTaps          Part = "conv_taps" // [channels, taps], the last one for the token itself
 	ConvOut           Part = "conv_out"
-	LayerScale        Part = "scale" // the number that hidden states are multiplied by
+	// Embeddings of positions and of kinds of tokens, the norm of their sum, and biases of scores by distance.
+	Positions, Types       Part = "positions", "types"
+	EmbeddingNorm, Buckets Part = "embed_norm", "buckets"
+	DensePart              Part = "dense" // a layer after the pooling of an embedding
+	LayerScale             Part = "scale" // the number that hidden states are multiplied by
 
 	// Embeddings for each layer: the embeddings of tokens, their projection from hidden states, and its norm; in a
 	// layer the gate, the output projection, and its norm.
@@ -122,7 +126,7 @@ const (
 func (p Part) IsNorm() bool {
 	switch p {
 	case AttentionNorm, AttentionPostNorm, MLPNorm, MLPPostNorm, QNorm, KNorm, FinalNorm, LayerContextNorm,
-		LayerOutNorm, QueryNorm, LatentNorm, RouterNorm, ExpertsNorm, SharedPostNorm, ExpertsPostNorm:
+		LayerOutNorm, EmbeddingNorm, QueryNorm, LatentNorm, RouterNorm, ExpertsNorm, SharedPostNorm, ExpertsPostNorm:
 		return true
 	}
 	return false
@@ -133,6 +137,11 @@ func (p Part) IsGate() bool { return p == Gate || p == ExpertGate || p == Shared
 
 // IsRouter reports whether a part chooses among experts, or weighs one: its output must not be rounded.
 func (p Part) IsRouter() bool { return p == Router || p == SharedScore }
+
+// IsOfEncoder reports whether a part is a matrix that is used once, before or after the layers of an encoder.
+func (p Part) IsOfEncoder() bool {
+	return p == Positions || p == Types || p == Buckets || p == DensePart
+}
 
 // IsWide reports whether a part is held in float32 for all dtypes of the model: vectors of layers that keep states,
 // sinks, the addends of scores that experts are chosen by, and the factors of their shares.

@@ -15,7 +15,7 @@ func (c *Config) Tensors() iter.Seq[Tensor] {
 			Array: string(Embedding), Over: ByVocabulary}) {
 			return
 		}
-		for _, t := range layerEmbeddings(c) {
+		for _, t := range append(layerEmbeddings(c), c.Encoder.tensors(c)...) {
 			if !yield(t) {
 				return
 			}
@@ -31,13 +31,18 @@ func (c *Config) Tensors() iter.Seq[Tensor] {
 		if name, ok := c.Names[FinalNorm]; ok {
 			final = name.GGUF
 		}
-		if !yield(Tensor{Name: NameFinalNorm, GGUF: final + ".weight", Part: FinalNorm, Shape: []int{c.HiddenSize},
-			Array: string(FinalNorm)}) {
+		if !c.Encoder.NoFinalNorm && !yield(Tensor{Name: NameFinalNorm, GGUF: final + ".weight", Part: FinalNorm,
+			Shape: []int{c.HiddenSize}, Array: string(FinalNorm)}) {
 			return
 		}
-		if c.Norm.Layer && !yield(Tensor{Name: NameFinalNormBias, GGUF: final + ".bias", Part: NormBias,
-			Shape: []int{c.HiddenSize}, Array: string(FinalNorm) + biasSuffix}) {
+		if c.Norm.hasBias() && !c.Encoder.NoFinalNorm && !yield(Tensor{Name: NameFinalNormBias,
+			GGUF: final + ".bias", Part: NormBias, Shape: []int{c.HiddenSize}, Array: string(FinalNorm) + biasSuffix}) {
 			return
+		}
+		for _, t := range tensorsOfDense(c.Dense) {
+			if !yield(t) {
+				return
+			}
 		}
 		if !c.TieEmbeddings {
 			yield(Tensor{Name: NameHead, GGUF: "output.weight", Part: Head, Shape: words, Array: string(Head),
@@ -62,7 +67,7 @@ func layerTensors(c *Config, number int) []Tensor {
 	default:
 		l.attention()
 	}
-	l.norm(layer.AttentionNorm.After, AttentionPostNorm, Whole, c.HiddenSize)
+	l.norm(layer.AttentionNorm.After || layer.AttentionNorm.Sum, AttentionPostNorm, Whole, c.HiddenSize)
 	l.norm(layer.MLPNorm.Before, MLPNorm, Whole, c.HiddenSize)
 	if layer.Experts.Count > 0 {
 		l.list = append(l.list, expertTensors(c, number, l.names)...)
@@ -76,7 +81,7 @@ func layerTensors(c *Config, number int) []Tensor {
 		l.outputs(Up, up, ByIntermediate, size, layer.MLPBias)
 		l.inputs(Down, ByIntermediate, size, layer.MLPBias)
 	}
-	l.norm(layer.MLPNorm.After, MLPPostNorm, Whole, c.HiddenSize)
+	l.norm(layer.MLPNorm.After || layer.MLPNorm.Sum, MLPPostNorm, Whole, c.HiddenSize)
 	l.list = append(l.list, layerEnd(c, number, l.names)...)
 	within(l.list, l.names, number, max(layer.Delta.KeyHeads, 1))
 	return l.list
@@ -110,7 +115,7 @@ func (l *layerList) norm(has bool, part Part, over Split, size int) {
 	if has {
 		l.add(part, string(part), ".weight", 0, over, size)
 	}
-	if has && l.c.Norm.Layer {
+	if has && l.c.Norm.hasBias() {
 		l.add(part, string(part)+biasSuffix, biasSuffix, 0, over, size)
 		l.list[len(l.list)-1].Part = NormBias
 	}

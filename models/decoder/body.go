@@ -52,6 +52,9 @@ func (b body) norm(w Weights, has bool, part arch.Part, x *Node) *Node {
 	switch {
 	case !has:
 		return x
+	case b.cfg.Norm.NoBias:
+		weight := w.get(string(part))
+		return layerNorm(x, weight, ZerosLike(weight), b.cfg.RMSNormEps, b.rows)
 	case b.cfg.Norm.Layer:
 		return layerNorm(x, w.get(string(part)), w.get(string(part)+biasSuffix), b.cfg.RMSNormEps, b.rows)
 	}
@@ -65,16 +68,16 @@ func (b body) feedForward(w Weights, layer arch.Layer, h, x *Node) *Node {
 		up = "gate_up" // activation(gate) * up
 	}
 	h = apply(w, up, layer.MLPBias, h, linear.Options{Rows: b.rows, Activation: linear.Activation(layer.Activation)})
-	return b.add(w, arch.Down, layer.MLPBias, layer.MLPNorm.After, arch.MLPPostNorm, h, x)
+	return b.add(w, arch.Down, layer.MLPBias, layer.MLPNorm, arch.MLPPostNorm, h, x)
 }
 
-// add returns x plus the linear layer of a name, or plus its norm, scaled by the residual scale. If the layer's
-// inputs are divided among devices, the partial sums are added before they are rounded.
-func (b body) add(w Weights, name arch.Part, bias, normed bool, norm arch.Part, h, x *Node) *Node {
-	if !normed && b.cfg.ResidualScale == 0 {
-		return b.sum(w, string(name), bias, h, x)
+// add returns x plus the linear layer of a name, or plus its norm, scaled by the residual scale; or the norm of that
+// sum. If the layer's inputs are divided among devices, the partial sums are added before they are rounded.
+func (b body) add(w Weights, name arch.Part, bias bool, norms arch.Norms, norm arch.Part, h, x *Node) *Node {
+	if !norms.After && b.cfg.ResidualScale == 0 {
+		return b.norm(w, norms.Sum, norm, b.sum(w, string(name), bias, h, x))
 	}
-	y := b.norm(w, normed, norm, b.sum(w, string(name), bias, h, nil))
+	y := b.norm(w, norms.After, norm, b.sum(w, string(name), bias, h, nil))
 	if b.cfg.ResidualScale > 0 {
 		y = MulScalar(y, b.cfg.ResidualScale)
 	}
@@ -102,5 +105,6 @@ func apply(w Weights, name string, bias bool, x *Node, o linear.Options) *Node {
 	if bias {
 		o.Bias = w.get(name + biasSuffix)
 	}
+	o.Adapters = w.adaptersOf(name + ".weight")
 	return linear.Apply(x, w.matrix(name+".weight"), o)
 }

@@ -1,6 +1,7 @@
 package decoder
 
 import (
+	"github.com/gomlx/compute/dtypes"
 	. "github.com/gomlx/gomlx/core/graph"
 
 	"github.com/quire/quire/attention"
@@ -13,8 +14,8 @@ import (
 // AttentionOptions returns a layer's options.
 func AttentionOptions(cfg models.Config, layer Layer, oneTokenPerSeq bool) attention.Options {
 	l := cfg.Layers[layer.Number]
-	return attention.Options{Scale: l.Scale, Window: l.Window, SoftCap: l.ScoreCap, Sinks: layer.Sinks,
-		OneTokenPerSeq: oneTokenPerSeq}
+	return attention.Options{Scale: l.Scale, Window: l.Window, Ahead: l.Ahead, SoftCap: l.ScoreCap,
+		Sinks: layer.Sinks, OneTokenPerSeq: oneTokenPerSeq}
 }
 
 // Embedded is the input of the layers for T tokens.
@@ -23,6 +24,8 @@ type Embedded struct {
 	Layers *Node // [T, layers*n]: the embeddings of each layer; nil if the model has none
 	// Short, i32[T], is 1 for tokens of sequences that use the short divisors of a longrope; nil if there are none.
 	Short *Node
+	// Adapters, i32[T], are the adapters of the tokens: see [Weights.WithAdapters]. nil if no token has one.
+	Adapters *Node
 }
 
 // Embed looks up the embeddings of tokens, i32[T]. Padding may hold any token id: ids outside the vocabulary read an
@@ -35,6 +38,47 @@ func Embed(cfg models.Config, w Weights, tokens, rows *Node) Embedded {
 	all := body{cfg: split.Local(cfg), whole: cfg, split: split, rows: rows}
 	x := all.embed(w, tokens)
 	return Embedded{Hidden: x, Layers: all.layerEmbeddings(w, tokens, x)}
+}
+
+// EmbedAt is [Embed] of tokens of whole texts, to which an encoder adds the embeddings learned i32[T] of positions: see
+// [arch.Encoder.Learned].
+func EmbedAt(cfg models.Config, w Weights, tokens, learned, rows *Node) Embedded {
+	if !cfg.Encoder.Embeds() {
+		return Embed(cfg, w, tokens, rows)
+	}
+	all := body{cfg: cfg, whole: cfg, split: splitOf(cfg, tokens), rows: rows}
+	return Embedded{Hidden: all.embedEncoder(w, tokens, learned)}
+}
+
+// Dense applies the layers that follow the pooling to f32[R, hidden].
+func Dense(cfg models.Config, w Weights, x *Node) *Node {
+	for i, d := range cfg.Dense {
+		x = ConvertDType(x, w.dtype)
+		o := linear.Options{Float32: true}
+		if d.Bias {
+			o.Bias = w.get(arch.NameDense(i) + biasSuffix)
+		}
+		if x = linear.Apply(x, w.matrix(arch.NameDense(i)+".weight"), o); d.Tanh {
+			x = Tanh(x)
+		}
+	}
+	return x
+}
+
+// ScoreBias returns what a model adds to scores of attention by distance, for texts of up to tokens tokens; nil if it
+// adds nothing. It is one for all layers.
+func ScoreBias(cfg models.Config, w Weights, tokens int) *attention.Bias {
+	e := cfg.Encoder
+	if e.Buckets == 0 {
+		return nil
+	}
+	columns := make([]int32, 2*tokens+1+attention.BiasPadding)
+	for i := range columns {
+		columns[i] = e.Bucket(i - tokens)
+	}
+	table := w.matrix(string(arch.Buckets))
+	all := linear.Rows(table, Const(table.Data.Graph(), columns), nil, dtypes.Float32)
+	return &attention.Bias{Scores: TransposeAllAxes(all, 1, 0), Zero: tokens}
 }
 
 // Hidden runs T tokens through the decoder. It returns the last hidden states [T, hidden], normalized, in the
@@ -50,6 +94,9 @@ func Embed(cfg models.Config, w Weights, tokens, rows *Node) Embedded {
 func Hidden(cfg models.Config, w Weights, tokens Embedded, positions, rows *Node, state []*Node,
 	attention AttentionFunc, states StatesFunc) (hidden *Node, after []*Node) {
 	split := splitOf(cfg, positions)
+	if tokens.Adapters != nil {
+		w = w.adapting(tokens.Adapters)
+	}
 	all := body{cfg: split.Local(cfg), whole: cfg, split: split, rows: rows,
 		turns: rotary(cfg, positions, tokens.Short), firstKeys: w.nodes[firstKeysName], group: w.nodes[groupName]}
 	x, state := eachLayer(cfg, w, tokens.Hidden, state, func(current Layer, w Weights, x *Node, state []*Node) (*Node,
@@ -78,7 +125,7 @@ func Hidden(cfg models.Config, w Weights, tokens Embedded, positions, rows *Node
 			if gate != nil {
 				a = gated(a, gate, rows)
 			}
-			x = b.add(w, arch.O, layer.OBias, layer.AttentionNorm.After, arch.AttentionPostNorm, a, x)
+			x = b.add(w, arch.O, layer.OBias, layer.AttentionNorm, arch.AttentionPostNorm, a, x)
 		}
 
 		h = b.norm(w, layer.MLPNorm.Before, arch.MLPNorm, x)
@@ -89,7 +136,7 @@ func Hidden(cfg models.Config, w Weights, tokens Embedded, positions, rows *Node
 		}
 		return b.end(w, current.Number, tokens.Layers, x), state
 	})
-	return all.norm(w, true, arch.FinalNorm, x), state
+	return all.norm(w, !cfg.Encoder.NoFinalNorm, arch.FinalNorm, x), state
 }
 
 // Logits returns the scores f32[N, vocab] of the next token for hidden states [N, hidden]; rows, i32[], as in [Hidden].

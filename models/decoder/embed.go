@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
 	. "github.com/gomlx/gomlx/core/graph"
 
 	"github.com/quire/quire/models/arch"
@@ -18,6 +19,20 @@ func (b body) embed(w Weights, tokens *Node) *Node {
 		x = MulScalar(x, b.cfg.EmbeddingScale)
 	}
 	return x
+}
+
+// embedEncoder returns the embeddings of an encoder's tokens, learned i32[T] being the numbers of those of positions.
+func (b body) embedEncoder(w Weights, tokens, learned *Node) *Node {
+	e, x := b.cfg.Encoder, b.embed(w, tokens)
+	if e.Types > 0 {
+		first := Zeros(x.Graph(), shapes.Make(dtypes.Int32, 1))
+		kind := linear.Rows(w.matrix(string(arch.Types)), first, nil, w.dtype)
+		x = Add(x, BroadcastToDims(kind, x.Shape().Dimensions...))
+	}
+	if e.Positions > 0 {
+		x = Add(x, linear.Rows(w.matrix(string(arch.Positions)), learned, b.rows, w.dtype))
+	}
+	return b.norm(w, e.EmbeddingNorm, arch.EmbeddingNorm, x)
 }
 
 // lookUp returns rows of an embedding matrix. Each device returns the rows of its part of the vocabulary, and zeros

@@ -49,9 +49,9 @@ func Arrays(cfg models.Config, s Storage) []Array {
 }
 
 // forPart returns how the matrices of a part are held. A router's matrix stays as floats, because rounding could change
-// its choices.
+// its choices, and so do small tables and layers that an encoder applies once.
 func (s Storage) forPart(part arch.Part) Storage {
-	if part.IsRouter() {
+	if part.IsRouter() || part.IsOfEncoder() {
 		s.Blocks, s.Int8 = nil, false
 	}
 	return s

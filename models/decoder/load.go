@@ -5,6 +5,7 @@ import (
 	"math"
 	"reflect"
 	"runtime"
+	"slices"
 	"sync"
 	"unsafe"
 
@@ -303,4 +304,15 @@ func (a Array) fillStack(backend compute.Backend, flats []any, from *models.Chec
 		}
 	}
 	return nil
+}
+
+// Shared reports whether the array is the same when it is loaded from either of two checkpoints: they share all tensors
+// that it is made from.
+func (a Array) Shared(x, y *models.Checkpoint) bool {
+	for _, s := range a.sources {
+		if !x.Shares(y, s.name) {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(a.members, func(member Array) bool { return !member.Shared(x, y) })
 }

@@ -23,6 +23,10 @@ type Weights struct {
 	// If layers run in a loop, stacks are the arrays of all of them, and turn is the current iteration.
 	stacks map[string]*Node
 	turn   *Node
+	// adapters are the low-rank adapters of layers, and adapted, i32[T], the place of each token's in their arrays; -1
+	// for none. Both are nil if the model has none.
+	adapters *Adapters
+	adapted  *Node
 }
 
 // NewWeights names nodes in the order of [Arrays].
@@ -81,6 +85,7 @@ func (w Weights) layer(layer Layer) Weights {
 	if layer.Turn == nil {
 		return one
 	}
+	one = one.ofTurn(layer.Turn)
 	one.nodes, one.stacks, one.turn = map[string]*Node{}, w.nodes, layer.Turn
 	for _, name := range slices.Sorted(maps.Keys(w.nodes)) { // sorted, so that a program's text is always the same
 		if !strings.HasPrefix(name, one.prefix) {

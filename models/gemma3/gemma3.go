@@ -1,5 +1,5 @@
-// Package gemma3 provides the decoders of Gemma 3: like Gemma-2, with norms of queries and keys in place of soft
-// caps, and a window in five of six layers, which have their own rotary embedding.
+// Package gemma3 provides the decoders of Gemma 3, and EmbeddingGemma: like Gemma-2, with norms of queries and keys in
+// place of soft caps, and a window in five of six layers, which have their own rotary embedding.
 package gemma3
 
 import (
@@ -8,7 +8,7 @@ import (
 	"github.com/quire/quire/models/arch"
 )
 
-// Decoders are Gemma3ForCausalLM, and the text part of models that also read pictures.
+// Decoders are Gemma3ForCausalLM, the text part of models that also read pictures, and EmbeddingGemma.
 var Decoders = []arch.Decoder{
 	decoder(arch.Decoder{Class: "Gemma3ForCausalLM", ModelType: "gemma3_text", GGUF: arch.GGUF{
 		Architecture: "gemma3", OffsetNorms: true,
@@ -20,7 +20,31 @@ var Decoders = []arch.Decoder{
 				"language_model.lm_head.": "lm_head."},
 			Unused: []string{"vision_tower.", "multi_modal_projector.", "model.vision_tower.",
 				"model.multi_modal_projector."}}}),
+	embedding,
 }
+
+// embedding is the class without a head, which EmbeddingGemma has, and whose GGUF files attend both ways.
+var embedding = func() arch.Decoder {
+	d := decoder(arch.Decoder{Class: "Gemma3TextModel", ModelType: "gemma3_text",
+		GGUF: arch.GGUF{Architecture: "gemma-embedding", OffsetNorms: true, Keys: []string{"attention.sliding_window",
+			"attention.sliding_window_pattern", "rope.freq_base_swa", "pooling_type", "dense_2_feat_in",
+			"dense_2_feat_out", "dense_3_feat_in", "dense_3_feat_out"}}})
+	d.JSON = func(j *arch.JSON, c *arch.Config) error {
+		c.Encoder.Only, c.TieEmbeddings = true, true
+		return readJSON(j, c)
+	}
+	d.Metadata = func(m *arch.Metadata, c *arch.Config) error {
+		c.Encoder.Only = true
+		for i := 0; ; i++ {
+			t := m.File.Tensor(arch.GGUFDense(i) + ".weight")
+			if t == nil || len(t.Dims) != 2 {
+				return readMetadata(m, c)
+			}
+			c.Dense = append(c.Dense, arch.Dense{Out: t.Dims[0], In: t.Dims[1]})
+		}
+	}
+	return d
+}()
 
 func decoder(d arch.Decoder) arch.Decoder {
 	d.Defaults = arch.Defaults{KVHeads: 4, MaxPositions: 131072, HeadDim: 256, Theta: 1e6, LocalTheta: localTheta,
@@ -42,7 +66,7 @@ func readJSON(j *arch.JSON, c *arch.Config) error {
 	if err := j.Require("hidden_activation", "gelu_pytorch_tanh"); err != nil {
 		return err
 	}
-	if err := j.Refuse(c, "attention_bias", "use_bidirectional_attention"); err != nil {
+	if err := j.Refuse(c, "attention_bias"); err != nil {
 		return err
 	}
 	if j.Has("attn_logit_softcapping") { // transformers reads the key but does not use it
@@ -53,7 +77,14 @@ func readJSON(j *arch.JSON, c *arch.Config) error {
 		return err
 	}
 	c.LogitCap = j.FloatOrNull("final_logit_softcapping", 0)
+	both := j.Bool("use_bidirectional_attention", false)
+	if both { // the key has the tokens of both sides, and transformers counts so
+		window = window/2 + 1
+	}
 	setLayers(c, window, sliding, j.Float("query_pre_attn_scalar", 256))
+	if both {
+		c.Both()
+	}
 	return nil
 }
 
@@ -69,7 +100,14 @@ func readMetadata(m *arch.Metadata, c *arch.Config) error {
 	if err != nil {
 		return err
 	}
-	setLayers(c, m.Int("attention.sliding_window", 0), sliding, float64(perHead))
+	window := m.Int("attention.sliding_window", 0)
+	if c.Encoder.Only && window > 0 {
+		window = window/2 + 1 // as in readJSON
+	}
+	setLayers(c, window, sliding, float64(perHead))
+	if c.Encoder.Only {
+		c.Both()
+	}
 	return nil
 }
 

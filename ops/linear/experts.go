@@ -35,12 +35,7 @@ func (e Experts) each(x *Node, r Routes, wanted *Node) *Node {
 	g := x.Graph()
 	experts, t := e.count(), x.Shape().Dimensions[0]
 	zero := ScalarZero(g, dtypes.Int32)
-	numbers := Iota(g, shapes.Make(dtypes.Int32, experts), 0)
-	all := []int{wanted.Shape().Size(), experts}
-	has := ReduceMax(ConvertDType(Equal(BroadcastToDims(Reshape(wanted, all[0], 1), all...),
-		BroadcastToDims(Reshape(numbers, 1, experts), all...)), dtypes.Int32), 0)
-	order := Sort(Where(Equal(has, ZerosLike(has)), full(g, experts, experts), numbers), 0, true)
-	count := ReduceSum(has, 0)
+	order, count := distinct(wanted, experts)
 	shares := Transpose(e.byExpert(r, wanted), 0, 1)
 	type progress struct{ At, Sum *Node }
 	return control.While(progress{zero, Zeros(g, shapes.Make(dtypes.Float32, t, e.Up.In))},

@@ -70,6 +70,8 @@ type Options struct {
 	Residual *Node
 	// Float32 makes the result float32. Otherwise it has x's dtype.
 	Float32 bool
+	// Adapters add to the products of rows, before everything else; nil for none.
+	Adapters *Adapters
 }
 
 // Apply returns activation(x [T, In] times the matrix transposed): [T, Out]; for gates and ups activation(gate) * up,
@@ -95,12 +97,21 @@ func Apply(x *Node, w Weight, o Options) *Node {
 	if o.Activation.limit() > 0 && !w.GateUp {
 		panic(fmt.Errorf("linear: activation %q of a matrix [%d, %d] without gates", o.Activation, w.Out, w.In))
 	}
-	if w.Parts != nil {
+	switch {
+	case o.Adapters != nil:
+		return applyAdapted(x, w, o, rows, result)
+	case w.Parts != nil:
 		return applyParts(x, w, o, result.DType)
-	}
-	if w.Packed() {
+	case w.Packed():
 		w = w.cut()
 	}
+	return applyPacked(x, w, o, rows, result, nil)
+}
+
+// applyPacked is Apply as a composite if the weight is packed, and its plain form otherwise. adapters, which are nil
+// without, are of a packed weight.
+func applyPacked(x *Node, w Weight, o Options, rows *Node, result shapes.Shape, adapters *adapted) *Node {
+	t := x.Shape().Dimensions[0]
 	inputs := []*Node{x, w.Data, rows}
 	add := func(n *Node) int {
 		if n == nil {
@@ -118,8 +129,14 @@ func Apply(x *Node, w Weight, o Options) *Node {
 			return in[i]
 		}
 		held := Weight{Format: w.Format, Data: in[1], Scales: optional(scales), Factors: optional(factors), At: w.At}
-		y := applyTo(in[0], held, o.Activation, optional(bias), optional(residual), result.DType)
-		return []*Node{y}
+		if adapters == nil {
+			return []*Node{applyTo(in[0], held, o.Activation, optional(bias), optional(residual), result.DType)}
+		}
+		last := in[len(in)-3:]
+		given := Adapters{Down: adapters.Down, Up: last[2], Of: last[1]}
+		y := finish(given.plus(product(in[0], held), last[0], in[2], adapters.first), w, o.Activation, optional(bias),
+			optional(residual))
+		return []*Node{ConvertDType(y, result.DType)}
 	}
 	if !w.Packed() || !o.Activation.inKernels() {
 		return plain(inputs)[0]
@@ -127,7 +144,12 @@ func Apply(x *Node, w Weight, o Options) *Node {
 	attrs := map[string]any{"in": w.In, "out": w.Out, "gate_up": w.GateUp, "activation": o.Activation.number(),
 		"scales": scales > 0, "bias": bias > 0, "residual": residual > 0, "blocks": w.Blocks.Number()}
 	scratch := shapes.Make(dtypes.Float32, ceil(t, 16)*16, ceil(w.In, 64)*64+16)
-	return control.Composite("linear", attrs, inputs, []shapes.Shape{result, scratch}, plain)[0]
+	op := "linear"
+	if adapters != nil {
+		op, inputs = "linear_adapted", append(inputs, adapters.inputs()...)
+		adapters.addTo(attrs)
+	}
+	return control.Composite(op, attrs, inputs, []shapes.Shape{result, scratch}, plain)[0]
 }
 
 // applyParts is Apply of a weight in parts: the products side by side, and then what follows them.
@@ -149,10 +171,16 @@ func applyTo(x *Node, w Weight, activation Activation, bias, residual *Node, res
 
 // apply is the plain form of a matrix that is not in slices, in float32.
 func apply(x *Node, w Weight, activation Activation, bias, residual *Node) *Node {
-	if w = w.cut(); w.Blocks.Is() && !w.Packed() {
+	w = w.cut().stored()
+	return finish(product(x, w), w, activation, bias, residual)
+}
+
+// stored has the bytes of blocks as they are stored.
+func (w Weight) stored() Weight {
+	if w.Blocks.Is() && !w.Packed() {
 		w.Data = asStored(w.Data)
 	}
-	return finish(product(x, w), w, activation, bias, residual)
+	return w
 }
 
 // finish is what follows the product.

@@ -5,12 +5,13 @@
     table = quire.generate(["Why is the sky blue?"], model="smollm2", prompt_as="user", temperature=0, max_tokens=64)
     print(table["text"].to_pylist())
 
-``generate`` writes the prompts to a file, runs ``sample run`` on it, and reads the output. ``stream`` yields
-completions as they come. ``read`` reads any output of ``sample run``. Nothing of the engine is in Python: the command
-is an executable that this package brings along.
+``generate`` writes the prompts to a file, runs ``sample run`` on it, and reads the output. ``embed`` makes vectors of
+prompts in the same way. ``stream`` yields completions as they come. ``read`` reads any output of ``sample run``.
+Nothing of the engine is in Python: the command is an executable that this package brings along.
 """
 
 from ._command import Interrupted, QuireError, QuireWarning, RowErrors, UsageError, find_sample
+from ._embed import embed
 from ._generate import generate
 from ._inputs import Prompts, Row
 from ._outputs import read
@@ -24,6 +25,7 @@ __all__ = [
     "Row",
     "RowErrors",
     "UsageError",
+    "embed",
     "find_sample",
     "generate",
     "read",

@@ -19,7 +19,7 @@ from . import _command, _inputs, _outputs
 Flag: TypeAlias = "None | bool | int | float | str | os.PathLike[str] | Mapping[Any, Any] | Iterable[Any]"
 
 # Flags that generate sets itself, and flags with which this process's output is not the whole job's.
-OWN = {"input", "progress", "shard", "num_processes", "process_id", "format"}
+OWN = {"input", "progress", "shard", "num_processes", "process_id", "format", "task"}
 
 
 def generate(
@@ -66,16 +66,29 @@ def generate(
     Warns:
         RowErrors: rows that could not be run. The column ``error`` says why.
     """
-    say = progress if callable(progress) else print_line if progress else ignore
     flag = ["run", "--model", os.fspath(model), "--n-generations", str(n)]
-    flag += ["--progress", "plain" if progress else "none", *arguments({"prompt_as": prompt_as, **flags})]
+    flag += arguments({"prompt_as": prompt_as, **flags})
     with tempfile.TemporaryDirectory(prefix="quire-") as folder:
-        into = os.path.join(folder, "out") if output is None else os.fspath(output)
-        path = _inputs.write(prompts, folder)
-        if output is not None and path.startswith(folder):
-            path = keep(path, into)
-        _command.run([*flag, "--output", into, "--input", path], say)
+        args, say, into = prepare(flag, prompts, output, progress, folder)
+        _command.run(args, say)
         return _outputs.read(into)
+
+
+def prepare(
+    flag: list[str],
+    prompts: _inputs.Prompts,
+    output: str | os.PathLike[str] | None,
+    progress: bool | Callable[[str], object],
+    folder: str,
+) -> tuple[list[str], Callable[[str], object], str]:
+    """Writes prompts, and returns the arguments of a command for them, what takes its lines, and its output folder."""
+    say = progress if callable(progress) else print_line if progress else ignore
+    into = os.path.join(folder, "out") if output is None else os.fspath(output)
+    path = _inputs.write(prompts, folder)
+    if output is not None and path.startswith(folder):
+        path = keep(path, into)
+    mode = "plain" if progress else "none"
+    return [*flag, "--progress", mode, "--output", into, "--input", path], say, into
 
 
 def keep(path: str, output: str) -> str:

@@ -19,6 +19,15 @@ def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> Iterator[No
 
 
 @pytest.fixture(scope="session")
+def encoder() -> str:
+    """The encoder of tests with the real command, which run where QUIRE_TEST_ENCODER names one."""
+    name = os.environ.get("QUIRE_TEST_ENCODER")
+    if not name:
+        pytest.skip("QUIRE_TEST_ENCODER names no model, such as minilm")
+    return name
+
+
+@pytest.fixture(scope="session")
 def model() -> str:
     """The model of tests with the real command, which run where QUIRE_TEST_MODEL names one."""
     name = os.environ.get("QUIRE_TEST_MODEL")

@@ -23,7 +23,7 @@ def main() -> int:
     for word in words:
         name, equals, value = word.removeprefix("--").partition("=")
         given[name] = value if equals else next(words)
-    model, output, n = given["model"], given["output"], int(given["n-generations"])
+    model, output, n = given["model"], given["output"], int(given.get("n-generations", 1))
     say("opening " + model)
     if model == "unknown-flag":
         say("sample: run: unknown flag: --max-token; did you mean --max-tokens?")
@@ -47,6 +47,10 @@ def main() -> int:
         for row in table.to_pylist()
         for g in range(n)
     ]
+    if args[0] == "embed":
+        rows = [{**row, "embedding": [float(len(row["text"])), 0.5], "truncated": False} for row in rows]
+        if model == "partial":
+            rows[0]["embedding"] = None
     if output == "-":
         return stream(model, rows)
     os.makedirs(output + "/_job", exist_ok=True)

@@ -7,11 +7,13 @@ types do not know have to be those of KNOWN. Exits with 1 and one line for each 
 """
 
 import argparse
+import base64
 import json
+import struct
 import sys
 
 import openai
-from openai.types import Completion
+from openai.types import Completion, CreateEmbeddingResponse, EmbeddingCreateParams
 from openai.types.chat import ChatCompletion
 from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming as ChatParams
 from openai.types.completion_create_params import CompletionCreateParamsNonStreaming as TextParams
@@ -22,7 +24,8 @@ from pydantic import BaseModel, TypeAdapter
 KNOWN = {
     "completion_tokens_by_choice", "token_ids", "prompt_token_ids", "prompt_logprobs", "reasoning", "reasoning_content"}
 BODIES = {"chat.completion": ChatCompletion, "text_completion": Completion}
-PARAMS = {"/v1/chat/completions": ChatParams, "/v1/completions": TextParams}
+PARAMS = {"/v1/chat/completions": ChatParams, "/v1/completions": TextParams,
+          "/v1/embeddings": EmbeddingCreateParams}
 
 
 def unknown(value):
@@ -36,7 +39,25 @@ def unknown(value):
             yield from unknown(item)
 
 
+def faults_of_vectors(body, usage):
+    for vector in body["data"]:
+        if isinstance(vector["embedding"], str):  # which the package decodes
+            raw = base64.b64decode(vector["embedding"], validate=True)
+            vector["embedding"] = list(struct.unpack(f"<{len(raw) // 4}f", raw))
+    parsed = CreateEmbeddingResponse.model_validate(body, strict=True)
+    for name in unknown(parsed):
+        yield f"{name} is no member of CreateEmbeddingResponse"
+    if [v.index for v in parsed.data] != list(range(len(parsed.data))):
+        yield "the vectors are not numbered in order"
+    if parsed.usage.total_tokens != parsed.usage.prompt_tokens:
+        yield "the usage does not add up"
+    usage[0] += parsed.usage.prompt_tokens
+
+
 def faults_of_body(body, usage):
+    if body["object"] == "list":
+        yield from faults_of_vectors(body, usage)
+        return
     model = BODIES[body["object"]]
     parsed = model.model_validate(body, strict=True)
     for name in unknown(parsed):

@@ -20,8 +20,10 @@ oracle() {
 	"$python" "scripts/oracle/$script" "$@"
 }
 oracle make_tiny_models.py testdata/models
+oracle tiny_encoders.py testdata/encoders
 oracle logits_goldens.py testdata/models testdata/goldens
 oracle smollm2_goldens.py "$gguf" testdata/goldens
+oracle adapter_goldens.py testdata/models testdata/adapters testdata/goldens/adapters.json.gz
 oracle config_goldens.py models/testdata/configs.json
 oracle gguf_goldens.py testdata/models "$gguf" models/testdata
 oracle clip_goldens.py testdata/models testdata/goldens models/testdata/olmoe-clip.json

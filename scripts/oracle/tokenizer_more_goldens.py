@@ -122,6 +122,21 @@ def t5(pieces, charsmap):
     return t
 
 
+def xlm_r(pieces, charsmap):
+    """XLM-RoBERTa's: SentencePiece's characters map, texts split at spaces before marks, and both special tokens."""
+    special = ["<s>", "<pad>", "</s>", "<unk>"]
+    t = Tokenizer(models.Unigram([(s, 0.0) for s in special] + pieces + [("<mask>", 0.0)], 3))
+    t.normalizer = normalizers.Sequence([normalizers.Precompiled(charsmap), normalizers.Replace(Regex(" {2,}"), " ")])
+    t.pre_tokenizer = pre_tokenizers.Sequence([
+        pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace(prepend_scheme="always")])
+    t.decoder = decoders.Metaspace(prepend_scheme="always")
+    t.add_special_tokens([AddedToken(s, normalized=False, special=True) for s in special]
+                         + [AddedToken("<mask>", lstrip=True, normalized=False, special=True)])
+    t.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 2)])
+    return t
+
+
 def gpt_oss(train):
     """gpt-oss' pattern and special tokens."""
     tense = "(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
@@ -254,6 +269,9 @@ def main():
     of_json(
         "t5", t5(pieces, m.normalizer_spec.precompiled_charsmap), texts,
         {"eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>"})
+    of_json(
+        "xlm-r", xlm_r(pieces[:1500], m.normalizer_spec.precompiled_charsmap), texts,
+        {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>"})
     oss, pattern = gpt_oss(train)
     of_json(
         "gpt-oss", oss, texts,

@@ -63,8 +63,11 @@ func partsOfGGUF(f gguf.Metadata) (*parts, error) {
 	case "t5":
 		addEOS = true
 		err = p.ggufUnigram(f, g)
+	case "bert":
+		addBOS, addEOS = true, true
+		err = setWordPiece(p, f, g)
 	default:
-		err = fmt.Errorf("the GGUF tokenizer model %q is not supported (gpt2, llama, gemma4 and t5 are)", kind)
+		err = fmt.Errorf("the GGUF tokenizer model %q is not supported (gpt2, llama, gemma4, t5 and bert are)", kind)
 	}
 	if err != nil {
 		return nil, err

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/quire/quire/backend/setup"
@@ -129,6 +130,7 @@ func TestGoldens(t *testing.T) {
 		{"cased", "testdata/cased"},
 		{"unigram", "testdata/unigram"},
 		{"t5", "testdata/t5"},
+		{"xlm-r", "testdata/xlm-r"},
 		{"gpt-oss", "testdata/gpt-oss"},
 		{"o200k", "testdata/o200k/o200k_base.tiktoken"},
 		{"kimi", "testdata/kimi"},
@@ -165,5 +167,23 @@ func TestGoldens(t *testing.T) {
 				t.Errorf("%d of %d texts differ", wrong, len(texts))
 			}
 		})
+	}
+}
+
+// The tokens of BERT's tokenizer in a GGUF file are those of its tokenizer.json, but that words may be longer.
+func TestWordPieceOfGGUF(t *testing.T) {
+	want, got := open(t, "testdata/bert"), open(t, "testdata/bert.gguf")
+	compared := 0
+	for _, text := range corpus(t) {
+		if slices.ContainsFunc(strings.Fields(text), func(word string) bool { return len(word) > 40 }) {
+			continue
+		}
+		compared++
+		if a, b := encode(t, want, text), encode(t, got, text); !slices.Equal(a, b) {
+			t.Fatalf("%q: tokens %v, want %v", text, b, a)
+		}
+	}
+	if compared < 5000 {
+		t.Errorf("%d texts compared", compared)
 	}
 }

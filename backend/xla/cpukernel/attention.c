@@ -44,8 +44,8 @@ static int64_t runs(const struct q_attention *a, int64_t seqs, int64_t longest, 
 		else tasks[n++] = (struct q_attention_task){.token = t, .count = 1, .heads = a->kv_heads};
 	}
 	for (int64_t i = 0; i < n; i++) {
-		int64_t context = a->positions[tasks[i].token + tasks[i].count - 1] + 1;
-		if (a->window && context > a->window + tasks[i].count) context = a->window + tasks[i].count;
+		int64_t context = q_attention_end(a, tasks[i].token + tasks[i].count - 1);
+		if (a->window) context -= q_attention_start(a, tasks[i].token);
 		tasks[i].cost = context * (tasks[i].count + 4);
 	}
 	return n;
@@ -101,7 +101,7 @@ static q_error *attention(q_frame *f, int64_t each) {
 		.per_seq = pages->dims[1],
 		.vector_bytes = vector_bytes,
 		.each = each,
-		.lies = q_cache_lies(by_head, page_size, vectors, vector_bytes),
+		.lies = q_cache_lies(by_head, page_size, vectors, each, vector_bytes),
 		.type = q->dtype,
 		.cache_type = cache->dtype};
 	if ((e = q_float(f, "scale", &scale)) || (e = q_float(f, "soft_cap", &soft_cap)) ||
@@ -112,12 +112,15 @@ static q_error *attention(q_frame *f, int64_t each) {
 			f, "a window of %lld and a soft cap of %g: they must be 0 or more", (long long)a.window, soft_cap);
 	a.scale = scale;
 	a.soft_cap = soft_cap;
-	if (!a.tokens || !a.dim) return NULL;
+	return q_attention_run(f, &a, slots->dims[0]);
+}
 
-	int64_t longest = QUERY_ROWS / (a.heads / kv_heads);
-	struct q_attention_task *tasks = malloc(2 * a.tokens * kv_heads * sizeof *tasks);
-	if (!tasks) return q_fail(f, "no memory for %lld tasks", (long long)(a.tokens * kv_heads));
-	int64_t n = runs(&a, slots->dims[0], longest < 1 ? 1 : longest, tasks);
+q_error *q_attention_run(q_frame *f, struct q_attention *a, int64_t seqs) {
+	const int64_t kv_heads = a->kv_heads, longest = QUERY_ROWS / (a->heads / kv_heads);
+	if (!a->tokens || !a->dim) return NULL;
+	struct q_attention_task *tasks = malloc(2 * a->tokens * kv_heads * sizeof *tasks);
+	if (!tasks) return q_fail(f, "no memory for %lld tasks", (long long)(a->tokens * kv_heads));
+	int64_t n = runs(a, seqs, longest < 1 ? 1 : longest, tasks);
 	// With one task per head there is work for more threads and less to hold at a time; lone tokens read their
 	// context in larger pieces with all heads in one task.
 	int64_t whole = n, threads = n ? q_threads(f) : 1;
@@ -129,11 +132,11 @@ static q_error *attention(q_frame *f, int64_t each) {
 		for (t.head = 1; t.head < kv_heads; t.head++) tasks[whole++] = t;
 	}
 	qsort(tasks, whole, sizeof *tasks, by_cost);
-	a.tasks = deal(tasks, whole, threads);
-	a.task_count = whole;
-	q_parallel(f, whole, q_code_in_use()->attend, &a);
+	a->tasks = deal(tasks, whole, threads);
+	a->task_count = whole;
+	q_parallel(f, whole, q_code_in_use()->attend, a);
 	free(tasks);
-	if (a.failed) return q_fail(f, "no memory for the sums of a task");
+	if (a->failed) return q_fail(f, "no memory for the sums of a task");
 	return NULL;
 }
 

@@ -131,7 +131,7 @@ q_error *quire_kv_update(q_frame *f) {
 		.vector_bytes = cache->dims[3] * q_size(cache->dtype),
 		.cache_type = cache->dtype,
 		.type = k->dtype};
-	u.lies = q_cache_lies(by_head, u.page_size, u.each * u.heads, u.vector_bytes);
+	u.lies = q_cache_lies(by_head, u.page_size, u.each * u.heads, u.each, u.vector_bytes);
 	q_parallel(f, (u.tokens + UPDATE_TOKENS - 1) / UPDATE_TOKENS, update_tokens, &u);
 	return NULL;
 }

@@ -125,8 +125,8 @@ Q_INLINE float whole(float x) { return x + Q_ROUND - Q_ROUND; }
 // soften turns the products of a row and the keys into weights, adds them to the row's totals, and returns the factor
 // by which the row's sums shrink. The row sees the keys [low, high) of the block. Weights are rounded to bf16 if to
 // is WEIGHTS_BF16, and stored as bf16 if it is WEIGHTS_PACKED.
-Q_INLINE float soften(float *scores, int64_t low, int64_t high, float scale, float soft_cap, enum weights_as to,
-	float *power, float *total) {
+Q_INLINE float soften(float *scores, int64_t low, int64_t high, float scale, float soft_cap, const float *bias,
+	enum weights_as to, float *power, float *total) {
 	vf s[BLOCK_VECTORS];
 	vi iota;
 	for (int i = 0; i < Q_WIDTH; i++) iota[i] = i;
@@ -134,6 +134,9 @@ Q_INLINE float soften(float *scores, int64_t low, int64_t high, float scale, flo
 	for (int c = 0; c < BLOCK_VECTORS; c++) s[c] = vload(scores + c * Q_WIDTH) * vset(unit);
 	if (soft_cap > 0) {
 		for (int c = 0; c < BLOCK_VECTORS; c++) s[c] = vtanh(s[c] / vset(soft_cap)) * vset(soft_cap * LOG2_E);
+	}
+	if (bias) {
+		for (int c = 0; c < BLOCK_VECTORS; c++) s[c] += vload(bias + c * Q_WIDTH) * vset(LOG2_E);
 	}
 	if (low > 0 || high < BLOCK) {
 		for (int c = 0; c < BLOCK_VECTORS; c++) {
@@ -168,20 +171,25 @@ struct seen {
 };
 
 // soften_rows softens the scores of a head's rows. Rows that see nothing of the block get weights of 0.
-static void soften_rows(const struct q_attention *a, const struct q_attention_task *t, struct seen b,
+static void soften_rows(const struct q_attention *a, const struct q_attention_task *t, int64_t head, struct seen b,
 	enum weights_as to, struct scratch *s, float *power, float *total) {
 	const int64_t group = a->heads / a->kv_heads;
 	for (int64_t r = b.first; r < b.end; r++) {
 		int64_t low = 0, high = 0; // the keys that the row sees
 		if (r >= b.from * group && r < b.to * group) {
-			high = (int64_t)a->positions[t->token + r / group] + 1 - b.base;
-			if (a->window > 0 && high > a->window) low = high - a->window;
+			low = q_attention_start(a, t->token + r / group) - b.base;
+			high = q_attention_end(a, t->token + r / group) - b.base;
+			if (low < 0) low = 0;
 			if (high > b.n) high = b.n;
 		}
 		float *scores = s->scores + r * BLOCK;
 		s->keep[r] = 1;
+		const float *bias = NULL; // of the block's first key
+		if (a->bias)
+			bias = a->bias + (head * group + r % group) * a->bias_width + a->bias_zero + b.base -
+				   a->positions[t->token + r / group];
 		if (low < high)
-			s->keep[r] = soften(scores, low, high, a->scale, a->soft_cap, to, power + r, total + r * TOTALS);
+			s->keep[r] = soften(scores, low, high, a->scale, a->soft_cap, bias, to, power + r, total + r * TOTALS);
 		else memset(scores, 0, BLOCK * sizeof(float));
 	}
 }
@@ -221,7 +229,7 @@ struct span {
 static struct span span_of(const struct q_attention *a, const struct q_attention_task *t) {
 	int64_t first = INT64_MAX, last = 0;
 	for (int64_t i = t->token; i < t->token + t->count; i++) {
-		int64_t end = (int64_t)a->positions[i] + 1, start = a->window > 0 && end > a->window ? end - a->window : 0;
+		const int64_t end = q_attention_end(a, i), start = q_attention_start(a, i);
 		if (end > last) last = end;
 		if (start < first) first = start;
 	}
@@ -295,7 +303,7 @@ Q_INLINE int64_t find_ahead(
 		if (behind.n > 0 && head < behind.heads) block = behind;
 		else block.n = head = 0;
 	}
-	const int64_t at = (block.head + head) * a->each * a->lies.vector_stride;
+	const int64_t at = (block.head + head) * a->lies.head_bytes;
 	for (int64_t i = 0; i < BLOCK; i++) pieces[i] = block.tokens[i] + at;
 	return block.n;
 }
@@ -303,7 +311,6 @@ Q_INLINE int64_t find_ahead(
 void Q_NAME(q_attend)(void *args, int64_t index) {
 	struct q_attention *a = args;
 	const struct q_attention_task *t = a->tasks + index;
-	const int32_t *positions = a->positions + t->token;
 	int64_t group = a->heads / a->kv_heads, rows = t->count * group, dim = a->dim, seq = a->token_seqs[t->token];
 	struct scratch s;
 	if (!allocate(&s, a, t->heads, rows)) {
@@ -316,8 +323,8 @@ void Q_NAME(q_attend)(void *args, int64_t index) {
 	int64_t base = context.base, n = locate(a, seq, base, last, places[0]);
 	// Keys and values are prefetched this many heads ahead. The first ones are prefetched while queries are read,
 	// unless the thread's previous task has done so.
-	const int64_t value_behind = (a->each - 1) * a->lies.vector_stride; // its key
-	const int64_t head_bytes = a->each * a->lies.vector_stride, lead = lead_of(a->each * a->vector_bytes, t->heads);
+	const int64_t value_behind = a->lies.value_bytes; // its key
+	const int64_t head_bytes = a->lies.head_bytes, lead = lead_of(a->each * a->vector_bytes, t->heads);
 	for (int64_t i = 0; i < n; i++) {
 		for (int64_t h = 0; h < lead; h++) {
 			pieces[0] = places[0][i] + (t->head + h) * head_bytes;
@@ -347,8 +354,7 @@ void Q_NAME(q_attend)(void *args, int64_t index) {
 		// The tokens of the task that see some of the block.
 		int64_t from = t->count, to = 0;
 		for (int64_t i = 0; i < t->count; i++) {
-			int64_t end = (int64_t)positions[i] + 1;
-			if (end <= base || (a->window > 0 && end - a->window >= base + n)) continue;
+			if (q_attention_end(a, t->token + i) <= base || q_attention_start(a, t->token + i) >= base + n) continue;
 			if (i < from) from = i;
 			to = i + 1;
 		}
@@ -391,7 +397,7 @@ void Q_NAME(q_attend)(void *args, int64_t index) {
 			if (!tiles) score_all(key_type, count, scored, n, padded, s.query + row * padded, keys, half, block);
 			if (quantized) multiply_by(a, cached[0], n, count, s.scales, block);
 			const struct seen seen = {base, n, from, to, first, end};
-			soften_rows(a, t, seen, weights_as, &s, s.power + h * rows, s.total + h * rows * TOTALS);
+			soften_rows(a, t, t->head + h, seen, weights_as, &s, s.power + h * rows, s.total + h * rows * TOTALS);
 			if (quantized) multiply_by(a, cached[1], n, count, s.scales, block);
 			if (tiles) {
 				turn_block(a, n, values, rest, s.values);

@@ -20,13 +20,17 @@ struct q_attention_task {
 // q_cache_layout has the distance of pages in bytes, the tokens per page, and the vectors of a token, which are k0, v0,
 // k1, v1, ...: a vector is at page * page_bytes + token in the page * token_stride + vector * vector_stride. Either the
 // vectors of a token are adjacent or, by head, the vectors of a page's tokens: see attention.h.
+//
+// head_bytes is the distance of the keys of a token's KV heads, value_bytes the distance of a value from its key.
 typedef struct {
-	int64_t page_bytes, token_stride, vector_stride;
+	int64_t page_bytes, token_stride, vector_stride, head_bytes, value_bytes;
 } q_cache_layout;
 
-static inline q_cache_layout q_cache_lies(int by_head, int64_t page_size, int64_t vectors, int64_t vector_bytes) {
-	return (q_cache_layout){page_size * vectors * vector_bytes, by_head ? vector_bytes : vectors * vector_bytes,
-		by_head ? page_size * vector_bytes : vector_bytes};
+static inline q_cache_layout q_cache_lies(
+	int by_head, int64_t page_size, int64_t vectors, int64_t each, int64_t vector_bytes) {
+	const int64_t stride = by_head ? page_size * vector_bytes : vector_bytes;
+	return (q_cache_layout){page_size * vectors * vector_bytes, by_head ? vector_bytes : vectors * vector_bytes, stride,
+		each * stride, (each - 1) * stride};
 }
 
 struct q_attention {
@@ -41,6 +45,13 @@ struct q_attention {
 	int type, cache_type; // element types of q and out, and of cache
 	int paged;
 	int64_t window;
+	// How many positions after its own a token sees, of the sequence's lens; NULL: none.
+	int64_t ahead;
+	const int32_t *lens;
+	// [heads, bias_width]: what is added to a scaled score, by the distance of the key from the query, 0 being at
+	// bias_zero; NULL: nothing. A block of keys may be read past the distances that there are.
+	const float *bias;
+	int64_t bias_width, bias_zero;
 	float scale, soft_cap;
 	const float *sinks; // [heads], or NULL
 	// The next task of a thread usually follows the current one.
@@ -48,6 +59,22 @@ struct q_attention {
 	int64_t task_count;
 	_Atomic int failed; // set if a task found no memory
 };
+
+// q_attention_start and q_attention_end return the first position that a token sees, and the one after the last.
+static inline int64_t q_attention_start(const struct q_attention *a, int64_t token) {
+	const int64_t start = (int64_t)a->positions[token] + 1 - a->window;
+	return a->window > 0 && start > 0 ? start : 0;
+}
+
+static inline int64_t q_attention_end(const struct q_attention *a, int64_t token) {
+	const int64_t end = (int64_t)a->positions[token] + 1;
+	if (!a->lens) return end;
+	const int64_t after = a->lens[a->token_seqs[token]] - end;
+	return end + (after < a->ahead ? after : a->ahead);
+}
+
+// q_attention_run runs the tasks of a call on seqs sequences.
+q_error *q_attention_run(q_frame *f, struct q_attention *a, int64_t seqs);
 
 // Caches of bytes, Q_S8 or, for 8-bit floats (e4m3), Q_U8: a key or value of dim numbers is dim bytes and a float32
 // factor. Vectors whose numbers are all below Q_ATTENTION_TINY are zeros, with a scale of 0.

@@ -21,6 +21,7 @@ typedef struct {
 	uint32_t random;
 	int64_t page; // tokens a page of a cache of keys and values
 	int64_t each; // vectors of a token and KV head: see attention_task.h
+	int rows;     // attention of a whole row: its tokens see tokens after them, with a bias
 	int same;
 } check;
 
@@ -101,7 +102,7 @@ static void attention(check *c, int type, int cache_type, int64_t kv_heads, int6
 		.per_seq = PAGES,
 		.vector_bytes = vector_bytes,
 		.each = c->each,
-		.lies = q_cache_lies(context % 2, c->page, c->each * kv_heads, vector_bytes), // both layouts
+		.lies = q_cache_lies(context % 2, c->page, c->each * kv_heads, c->each, vector_bytes), // both layouts
 		.type = type,
 		.cache_type = cache_type,
 		.paged = 1,
@@ -110,6 +111,15 @@ static void attention(check *c, int type, int cache_type, int64_t kv_heads, int6
 		.soft_cap = soft_cap};
 	const struct q_attention_task task = {.token = 0, .count = count, .head = 0, .heads = kv_heads};
 	a.tasks = &task;
+	if (c->rows) {
+		int32_t *len = part(c, 4);
+		*len = context;
+		a.lens = len;
+		a.ahead = 9;
+		a.bias_zero = context;
+		a.bias_width = 2 * context + 1 + Q_ATTENTION_BLOCK;
+		a.bias = numbers(c, Q_F32, heads * a.bias_width, 2);
+	}
 	if (!c->same) return;
 	for (int i = 0; i < PAGES; i++) pages[i] = PAGES - 1 - i;
 	for (int64_t t = 0; t < count; t++) token_seqs[t] = 0, positions[t] = context - count + t;
@@ -431,6 +441,9 @@ static void all(void *args, int64_t task) {
 	c->page = 32; // keys of sixteen tokens lie in one page
 	attention(c, Q_BF16, Q_BF16, 2, 3, 64, 1, 70, 0, 0);
 	attention(c, Q_BF16, Q_BF16, 1, 5, 96, 7, 66, 21, 0);
+	c->rows = 1;
+	for (int t = 0; t < 3; t++) attention(c, types[t], types[t], 2, 1, 40, 50, 66, 13, 0);
+	c->rows = 0;
 	c->each = 1;
 	for (int t = 0; t < 3; t++) {
 		attention(c, types[t], types[t], 1, 3, 64, 1, 71, 0, 0);

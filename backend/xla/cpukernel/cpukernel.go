@@ -79,7 +79,7 @@ func Handlers() map[string]unsafe.Pointer {
 	all := map[string]unsafe.Pointer{}
 	for _, group := range []map[string]unsafe.Pointer{attentionHandlers(), samplingHandlers(), normHandlers(),
 		gemmHandlers(), headsHandlers(), mixtureHandlers(), recurrenceHandlers(), stepClockHandlers(),
-		draftHandlers(), scanHandlers()} {
+		draftHandlers(), scanHandlers(), rowHandlers()} {
 		for name, handler := range group {
 			all[name] = clocked(name, handler)
 		}

@@ -139,6 +139,7 @@ enum { MAX_PARTS = 64, NARROW = 2048 };
 struct parts {
 	int64_t packs, tasks; // numbers for one part, at most
 	q_linear layers[MAX_PARTS];
+	q_adapted adapted[MAX_PARTS];
 	q_linear_job jobs[MAX_PARTS];
 };
 
@@ -163,6 +164,12 @@ static void run_parts(int level, q_frame *f, const q_linear *l, int64_t count) {
 		part->rows = q_share(l->rows, count, i + 1) - begin;
 		part->x = (const char *)l->x + begin * l->in * size;
 		if (l->residual) part->residual = (const char *)l->residual + at * size;
+		if (l->adapted) {
+			p.adapted[i] = *l->adapted;
+			p.adapted[i].inner += begin * l->adapted->ranks;
+			p.adapted[i].matrices += begin;
+			part->adapted = &p.adapted[i];
+		}
 		part->y = (char *)l->y + at * (int64_t)q_size(l->result_dtype);
 		part->scratch = (char *)l->scratch + begin * scratch_of_row(l->in);
 		p.jobs[i] = plan_at(level, 1, part);
@@ -229,7 +236,38 @@ static q_error *read_rows(q_frame *f, const q_array *rows, int64_t most, int64_t
 	return NULL;
 }
 
-q_error *quire_linear(q_frame *f) {
+// read_adapted reads the adapters of a layer's rows from its operands, from next on. The caller frees their matrices.
+static q_error *read_adapted(q_frame *f, const q_linear *l, int next, int64_t most, q_adapted *a) {
+	const q_array *inner = q_arg(f, next), *of = q_arg(f, next + 1), *matrices = q_arg(f, next + 2);
+	q_error *e;
+	if ((e = q_int(f, "first", &a->first)) || (e = q_int(f, "cut1", &a->cuts[0])) ||
+		(e = q_int(f, "cut2", &a->cuts[1])))
+		return e;
+	if (inner->rank != 2 || matrices->rank != 3)
+		return q_fail(f, "the adapters' operands have %lld and %lld dimensions, want 2 and 3", (long long)inner->rank,
+			(long long)matrices->rank);
+	a->ranks = inner->dims[1];
+	a->out = matrices->dims[2];
+	const int64_t adapters = matrices->dims[0], bytes = a->ranks * a->out * (int64_t)q_size(l->dtype);
+	const int64_t parts = 1 + (a->cuts[0] < a->out) + (a->cuts[1] < a->out);
+	if (a->first < 0 || a->first + l->out > a->out || a->ranks % (2 * parts))
+		return q_fail(f, "adapters of %lld columns and %lld ranks in %lld parts do not fit %lld outputs from %lld on",
+			(long long)a->out, (long long)a->ranks, (long long)parts, (long long)l->out, (long long)a->first);
+	if ((e = q_shape(f, inner, "inner", Q_F32, most, a->ranks)) || (e = q_shape(f, of, "adapters", Q_S32, most)) ||
+		(e = q_shape(f, matrices, "the adapters' matrices", l->dtype, adapters, a->ranks, a->out)))
+		return e;
+	a->share = a->ranks / parts;
+	a->inner = inner->data;
+	a->matrices = malloc((l->rows + 1) * sizeof *a->matrices);
+	if (!a->matrices) return q_fail(f, "there is no memory for the adapters of %lld rows", (long long)l->rows);
+	for (int64_t i = 0; i < l->rows; i++) {
+		const int32_t number = ((const int32_t *)of->data)[i];
+		a->matrices[i] = number < 0 || number >= adapters ? NULL : (const char *)matrices->data + number * bytes;
+	}
+	return NULL;
+}
+
+static q_error *linear(q_frame *f, int adapted) {
 	if (q_skip(f)) return NULL;
 	q_error *e;
 	matrix m = {0};
@@ -241,7 +279,7 @@ q_error *quire_linear(q_frame *f) {
 	if (activation < 0 || activation >= Q_ACTIVATIONS)
 		return q_fail(f, "there is no activation %lld", (long long)activation);
 	int scales;
-	if ((e = q_bool(f, "scales", &scales)) || (e = q_count(f, 3 + scales + bias + residual, 2)) ||
+	if ((e = q_bool(f, "scales", &scales)) || (e = q_count(f, 3 + scales + bias + residual + 3 * adapted, 2)) ||
 		(e = read_matrix(f, q_arg(f, 1), &m, scales)))
 		return e;
 	if (activation == Q_CLAMPED_SWIGLU && !m.gate_up)
@@ -276,15 +314,25 @@ q_error *quire_linear(q_frame *f) {
 		if ((e = q_shape(f, a, "residual", x->dtype, most, columns))) return e;
 		l.residual = a->data;
 	}
+	q_adapted adapters = {0};
 	if ((size_t)q_elements(scratch) * q_size(scratch->dtype) < q_linear_scratch(most, m.in))
 		return q_fail(f, "the scratch is too small");
 	l.x = x->data;
 	l.weights = q_arg(f, 1)->data;
 	l.y = y->data;
 	l.scratch = scratch->data;
+	if (adapted) {
+		if ((e = read_adapted(f, &l, next, most, &adapters))) return e;
+		l.adapted = &adapters;
+	}
 	q_linear_run(f, &l);
+	free(adapters.matrices);
 	return NULL;
 }
+
+q_error *quire_linear(q_frame *f) { return linear(f, 0); }
+
+q_error *quire_linear_adapted(q_frame *f) { return linear(f, 1); }
 
 struct gather {
 	const int32_t *ids;

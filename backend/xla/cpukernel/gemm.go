@@ -18,8 +18,9 @@ import (
 // gemmHandlers returns the kernels of gemm.h.
 func gemmHandlers() map[string]unsafe.Pointer {
 	return map[string]unsafe.Pointer{
-		"quire_linear":      unsafe.Pointer(C.quire_linear),
-		"quire_linear_rows": unsafe.Pointer(C.quire_linear_rows),
+		"quire_linear":         unsafe.Pointer(C.quire_linear),
+		"quire_linear_adapted": unsafe.Pointer(C.quire_linear_adapted),
+		"quire_linear_rows":    unsafe.Pointer(C.quire_linear_rows),
 	}
 }
 

@@ -54,6 +54,10 @@ void q_pack(void *packed, const void *rows, int dtype, int64_t out, int64_t in, 
 // table << 27, group << 29, zero << 31, e4m3 << 32; else 0.
 q_error *quire_linear(q_frame *f);
 
+// quire_linear_adapted is quire_linear with three more operands at the end, inner f32[T, ranks], adapters s32[T] and
+// their matrices [N, ranks, all]: see q_adapted. More attributes: first, cut1, cut2.
+q_error *quire_linear_adapted(q_frame *f);
+
 // quire_linear_rows: ids s32[T], packed weights, rows s32[], then scales f32[out] if that attribute is set -> y [T,
 // in]: the matrix's rows ids[t], times their scales. Attributes: in, out, gate_up, scales, blocks.
 q_error *quire_linear_rows(q_frame *f);

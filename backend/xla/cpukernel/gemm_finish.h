@@ -132,11 +132,51 @@ ALWAYS v16 activate(v16 x, int activation) {
 	return x;
 }
 
+enum { ADAPTED = 4 }; // rows whose adapters are applied together
+
+// addends_of computes what adapters add to 16 columns of some rows, at most ADAPTED; n of the columns exist. Each is a
+// sum over even ranks plus a sum over odd ones, whatever the other rows are. Those of a row without an adapter are
+// undefined.
+ALWAYS void addends_of(
+	const q_adapted *a, int64_t row, int64_t rows, int64_t column, int dtype, int64_t n, v16 *out) {
+	column += a->first;
+	const int64_t last = column + n - 1, begin = ((column >= a->cuts[0]) + (column >= a->cuts[1])) * a->share,
+				  end = ((last >= a->cuts[0]) + (last >= a->cuts[1]) + 1) * a->share;
+	const float *inner = a->inner + row * a->ranks;
+	const char *const *matrices = a->matrices + row;
+	int same = rows == ADAPTED && matrices[0] != NULL;
+	for (int64_t r = 1; r < rows; r++) same &= matrices[r] == matrices[0];
+	if (same) {
+		v16 even[ADAPTED], odd[ADAPTED];
+		EACH(r, ADAPTED) even[r] = odd[r] = v16_set(0);
+		for (int64_t k = begin; k < end; k += 2) {
+			const v16 b0 = load16(matrices[0], k * a->out + column, dtype, n),
+					  b1 = load16(matrices[0], (k + 1) * a->out + column, dtype, n);
+			EACH(r, ADAPTED) {
+				even[r] = v16_fma(v16_set(inner[r * a->ranks + k]), b0, even[r]);
+				odd[r] = v16_fma(v16_set(inner[r * a->ranks + k + 1]), b1, odd[r]);
+			}
+		}
+		EACH(r, ADAPTED) out[r] = v16_add(even[r], odd[r]);
+		return;
+	}
+	for (int64_t r = 0; r < rows; r++) {
+		if (!matrices[r]) continue;
+		v16 even = v16_set(0), odd = v16_set(0);
+		for (int64_t k = begin; k < end; k += 2) {
+			even = v16_fma(v16_set(inner[r * a->ranks + k]), load16(matrices[r], k * a->out + column, dtype, n), even);
+			odd = v16_fma(
+				v16_set(inner[r * a->ranks + k + 1]), load16(matrices[r], (k + 1) * a->out + column, dtype, n), odd);
+		}
+		out[r] = v16_add(even, odd);
+	}
+}
+
 // finish computes results from the sums of a block of rows: 16 columns of the panels, at offset at of a row's sums,
 // become the results from column on. dtype and result_dtype are the layer's; n of the columns exist. whole, if not
-// NULL, has the scales of the rows, whose sums are int32.
+// NULL, has the scales of the rows, whose sums are int32. adapted reports whether rows may have adapters.
 ALWAYS void finish(const q_linear_job *j, const float *sums, const float *whole, int64_t row, int64_t rows,
-	int64_t column, int64_t columns, int gate_up, int activation, int dtype, int result_dtype, int64_t n) {
+	int64_t column, int64_t columns, int gate_up, int activation, int dtype, int result_dtype, int64_t n, int adapted) {
 	const q_linear *l = j->l;
 	const int64_t up = Q_WIDE > 1 ? 16 : SUMS; // offset of the sums of the up projection
 	v16 bias[2] = {v16_set(0), v16_set(0)}, scales[2] = {v16_set(1), v16_set(1)};
@@ -149,13 +189,23 @@ ALWAYS void finish(const q_linear_job *j, const float *sums, const float *whole,
 		scales[0] = load16(l->scales, column, Q_F32, n);
 		if (gate_up) scales[1] = load16(l->scales, columns + column, Q_F32, n);
 	}
-	for (int64_t at = row * columns + column, end = at + rows * columns; at < end; at += columns, sums += PANEL) {
+	v16 addends[2][ADAPTED];
+	int64_t at = row * columns + column;
+	for (int64_t i = 0; i < rows; i++, at += columns, sums += PANEL) {
+		if (adapted && l->adapted && i % ADAPTED == 0) {
+			const int64_t some = least(ADAPTED, rows - i);
+			addends_of(l->adapted, row + i, some, column, dtype, n, addends[0]);
+			if (gate_up) addends_of(l->adapted, row + i, some, columns + column, dtype, n, addends[1]);
+		}
+		const int adds = adapted && l->adapted && l->adapted->matrices[row + i];
 		v16 y = sums_of(sums, whole);
 		if (scaled) y = v16_mul(y, scales[0]);
+		if (adds) y = v16_add(y, addends[0][i % ADAPTED]);
 		if (biased) y = v16_add(y, bias[0]);
 		if (gate_up) {
 			v16 u = sums_of(sums + up, whole);
 			if (scaled) u = v16_mul(u, scales[1]);
+			if (adds) u = v16_add(u, addends[1][i % ADAPTED]);
 			if (biased) u = v16_add(u, bias[1]);
 			y = activation == Q_CLAMPED_SWIGLU ? clamped_swiglu(y, u) : v16_mul(activate(y, activation), u);
 		} else {
@@ -173,26 +223,32 @@ static __attribute__((noinline)) void finish_any(
 	int64_t columns) {
 	const q_linear *l = j->l;
 	finish(j, sums, whole, row, rows, column, columns, l->gate_up, l->activation, l->dtype, l->result_dtype,
-		least(16, columns - column));
+		least(16, columns - column), 1);
 }
 
 // The code for the options that most layers have.
-#define FINISH(name, gate_up, activation, dtype, result_dtype) \
+#define FINISH(name, gate_up, activation, dtype, result_dtype, adapted) \
 	static __attribute__((noinline)) void name(const q_linear_job *j, const float *sums, const float *whole, \
 		int64_t row, int64_t rows, int64_t column, int64_t columns) { \
-		finish(j, sums, whole, row, rows, column, columns, gate_up, activation, dtype, result_dtype, 16); \
+		finish(j, sums, whole, row, rows, column, columns, gate_up, activation, dtype, result_dtype, 16, adapted); \
 	}
-FINISH(finish_bf16, 0, Q_NONE, Q_BF16, Q_BF16)
-FINISH(finish_bf16_f32, 0, Q_NONE, Q_BF16, Q_F32)
-FINISH(finish_bf16_silu, 1, Q_SILU, Q_BF16, Q_BF16)
-FINISH(finish_f32, 0, Q_NONE, Q_F32, Q_F32)
-FINISH(finish_f32_silu, 1, Q_SILU, Q_F32, Q_F32)
+FINISH(finish_bf16, 0, Q_NONE, Q_BF16, Q_BF16, 0)
+FINISH(finish_bf16_f32, 0, Q_NONE, Q_BF16, Q_F32, 0)
+FINISH(finish_bf16_silu, 1, Q_SILU, Q_BF16, Q_BF16, 0)
+FINISH(finish_f32, 0, Q_NONE, Q_F32, Q_F32, 0)
+FINISH(finish_f32_silu, 1, Q_SILU, Q_F32, Q_F32, 0)
+FINISH(finish_adapted_bf16, 0, Q_NONE, Q_BF16, Q_BF16, 1)
+FINISH(finish_adapted_bf16_silu, 1, Q_SILU, Q_BF16, Q_BF16, 1)
 
 typedef void (*finish_code)(const q_linear_job *, const float *, const float *, int64_t, int64_t, int64_t, int64_t);
 
 static finish_code finish_of(const q_linear *l) {
 	const int silu = l->gate_up && l->activation == Q_SILU;
 	if (!silu && (l->gate_up || l->activation != Q_NONE)) return finish_any;
+	if (l->adapted) {
+		if (l->dtype != Q_BF16 || l->result_dtype != Q_BF16) return finish_any;
+		return silu ? finish_adapted_bf16_silu : finish_adapted_bf16;
+	}
 	if (l->dtype == Q_F32) return silu ? finish_f32_silu : finish_f32;
 	if (l->dtype != Q_BF16) return finish_any;
 	if (l->result_dtype == Q_F32) return silu ? finish_any : finish_bf16_f32;

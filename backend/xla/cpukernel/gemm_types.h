@@ -28,6 +28,18 @@ static inline q_blocks q_blocks_of(int64_t n) {
 		n >> 29 & 3, n >> 31 & 1, n >> 32 & 1};
 }
 
+// q_adapted is what low-rank adapters add to the products of rows: of each row the numbers inner [rows, ranks] times
+// the matrix of its adapter.
+typedef struct q_adapted {
+	const float *inner;
+	const char **matrices; // [rows]: [ranks, out] of the layer's dtype; NULL for rows without an adapter
+	int64_t ranks, out;
+	int64_t first; // the column of the matrices that belongs to the layer's first
+	// Columns before the first cut have the first share of the ranks, and so on: the matrices are 0 elsewhere. A cut at
+	// out is none.
+	int64_t cuts[2], share;
+} q_adapted;
+
 typedef struct {
 	int weights_dtype; // of weights
 	int dtype;         // dtype of x, bias and residual
@@ -41,6 +53,7 @@ typedef struct {
 	const float *scales;  // [out] in the matrix's own order, if weights are Q_S8
 	const void *bias;     // [out], or NULL
 	const void *residual; // [rows, columns of y], or NULL
+	const struct q_adapted *adapted; // low-rank adapters of the rows, or NULL
 	void *y;
 	void *scratch; // q_linear_scratch bytes, aligned to 64
 } q_linear;

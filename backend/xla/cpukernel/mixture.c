@@ -1,10 +1,10 @@
 #include "mixture.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "convert.h"
 #include "gemm_blocks.h"
+#include "grouped.h"
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
@@ -21,7 +21,7 @@ typedef struct {
 } parts;
 
 static parts parts_of(int64_t rows, int64_t a_row, int64_t experts, int64_t in, int64_t inner) {
-	const int64_t a = rows * a_row, tiles = a + 15 * least(experts, a);
+	const int64_t a = rows * a_row, tiles = q_groups_tiles(a, experts);
 	parts p = {0};
 	p.inner = p.gathered + lines(a * in * 4);
 	p.outer = p.inner + lines(a * inner * 4);
@@ -46,24 +46,9 @@ typedef struct {
 	void *y;
 	char *scratch;
 	parts parts;
-	int64_t *begins; // [experts + 1]: the first place of each expert's rows, by expert
 } mixture;
 
 static int32_t *order(const mixture *m) { return (int32_t *)(m->scratch + m->parts.order); }
-
-// sort gives each row its places in the order by expert, keeping the rows' order.
-static void sort(mixture *m) {
-	memset(m->begins, 0, (m->experts + 1) * sizeof *m->begins);
-	const int64_t all = m->rows * m->a_row;
-	for (int64_t i = 0; i < all; i++) {
-		if (m->of[i] >= 0 && m->of[i] < m->experts) m->begins[m->of[i] + 1]++;
-	}
-	for (int64_t e = 0; e < m->experts; e++) m->begins[e + 1] += m->begins[e];
-	for (int64_t i = 0; i < all; i++)
-		order(m)[i] = m->of[i] < 0 || m->of[i] >= m->experts ? -1 : (int32_t)m->begins[m->of[i]]++;
-	memmove(m->begins + 1, m->begins, m->experts * sizeof *m->begins); // each was moved to the next one's start
-	m->begins[0] = 0;
-}
 
 static void gather(void *args, int64_t row) {
 	const mixture *m = args;
@@ -102,64 +87,6 @@ static void add(void *args, int64_t row) {
 			else ((uint16_t *)m->y)[at + i] = m->result_dtype == Q_BF16 ? q_to_bf16(sum[i]) : q_to_f16(sum[i]);
 		}
 	}
-}
-
-// group is one layer of all experts that have rows.
-typedef struct {
-	q_linear *layers;
-	q_linear_job *jobs;
-	int64_t *tiles, *tasks; // [count + 1]: the first of each
-	int64_t count;
-} group;
-
-// find returns the last element of begins that is not above i.
-static int64_t find(const int64_t *begins, int64_t count, int64_t i) {
-	int64_t low = 0, high = count - 1;
-	while (low < high) {
-		const int64_t middle = (low + high + 1) / 2;
-		if (begins[middle] <= i) low = middle;
-		else high = middle - 1;
-	}
-	return low;
-}
-
-static void pack_tile(void *args, int64_t i) {
-	const group *g = args;
-	const int64_t at = find(g->tiles, g->count, i);
-	g->jobs[at].code->pack_tile(&g->jobs[at], i - g->tiles[at]);
-}
-
-static void panels(void *args, int64_t i) {
-	const group *g = args;
-	const int64_t at = find(g->tasks, g->count, i);
-	q_linear_panels(&g->jobs[at], i - g->tasks[at]);
-}
-
-// run computes a layer of all experts: of is what they share, with the arrays of expert 0 and of the first place.
-static void run(q_frame *f, const mixture *m, group *g, const q_linear *of, int64_t matrix_bytes) {
-	const int64_t columns = of->gate_up ? of->out / 2 : of->out, size = q_size(of->dtype);
-	char *scratch = m->scratch + m->parts.packed;
-	g->count = g->tiles[0] = g->tasks[0] = 0;
-	for (int64_t e = 0; e < m->experts; e++) {
-		const int64_t begin = m->begins[e], rows = m->begins[e + 1] - begin;
-		if (!rows) continue;
-		q_linear *l = &g->layers[g->count];
-		*l = *of;
-		l->rows = rows;
-		l->x = (const char *)of->x + begin * of->in * size;
-		l->weights = (const char *)of->weights + e * matrix_bytes;
-		if (of->scales) l->scales = of->scales + e * of->out;
-		if (of->bias) l->bias = (const char *)of->bias + e * of->out * size;
-		l->y = (char *)of->y + begin * columns * (int64_t)q_size(of->result_dtype);
-		l->scratch = scratch;
-		scratch += q_linear_scratch(rows, l->in);
-		q_linear_job *j = &g->jobs[g->count];
-		*j = q_linear_plan(f, l);
-		g->count++;
-		g->tiles[g->count] = g->tiles[g->count - 1] + j->packs;
-		g->tasks[g->count] = g->tasks[g->count - 1] + (j->panels + j->panels_a_task - 1) / j->panels_a_task;
-	}
-	q_parallel_then(f, g->tiles[g->count], pack_tile, g->tasks[g->count], panels, g);
 }
 
 // read_blocks reads the weights of a layer of all experts in blocks.
@@ -266,27 +193,19 @@ q_error *quire_experts(q_frame *f) {
 		if ((e = q_shape(f, q_arg(f, of_residual), "residual", m.dtype, all, m.in))) return e;
 		m.residual = q_arg(f, of_residual)->data;
 	}
-	group g = {0};
-	m.begins = malloc((m.experts + 1) * 3 * sizeof *m.begins);
-	g.layers = malloc(m.experts * sizeof *g.layers);
-	g.jobs = malloc(m.experts * sizeof *g.jobs);
-	if (m.begins && g.layers && g.jobs) {
-		g.tiles = m.begins + m.experts + 1;
-		g.tasks = g.tiles + m.experts + 1;
-		sort(&m);
-		q_parallel(m.rows > 16 ? f : NULL, m.rows, gather, &m);
-		first.x = m.scratch + m.parts.gathered;
-		first.y = m.scratch + m.parts.inner;
-		run(f, &m, &g, &first, bytes[0]);
-		second.x = first.y;
-		second.y = m.scratch + m.parts.outer;
-		run(f, &m, &g, &second, bytes[1]);
-		q_parallel(m.rows > 4 ? f : NULL, m.rows, add, &m);
-	} else {
-		e = q_fail(f, "there is no memory for %lld experts", (long long)m.experts);
-	}
-	free(m.begins);
-	free(g.layers);
-	free(g.jobs);
-	return e;
+	q_groups g;
+	if (!q_groups_make(&g, m.experts))
+		return q_fail(f, "there is no memory for %lld experts", (long long)m.experts);
+	q_groups_sort(&g, m.of, m.rows * m.a_row, order(&m));
+	q_parallel(m.rows > 16 ? f : NULL, m.rows, gather, &m);
+	first.scratch = second.scratch = m.scratch + m.parts.packed;
+	first.x = m.scratch + m.parts.gathered;
+	first.y = m.scratch + m.parts.inner;
+	q_groups_run(f, &g, &first, bytes[0]);
+	second.x = first.y;
+	second.y = m.scratch + m.parts.outer;
+	q_groups_run(f, &g, &second, bytes[1]);
+	q_parallel(m.rows > 4 ? f : NULL, m.rows, add, &m);
+	q_groups_free(&g);
+	return NULL;
 }

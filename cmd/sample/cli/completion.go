@@ -225,7 +225,7 @@ var FlagValues = map[string][]string{
 
 // ListedValues are the words that flags take which other packages list.
 var ListedValues = map[string]func() []string{
-	"columns":          ColumnsOnRequest,
+	"columns":          func() []string { return ColumnsOnRequest(completion.Generate) },
 	"exclude-columns":  completion.Excludable,
 	"features":         engine.FeatureNames,
 	"format":           promptset.Formats,
@@ -300,9 +300,9 @@ complete -c sample -f -a '(__sample_complete)'
 }
 
 // ColumnsOnRequest names the columns that an output has if it is asked for them.
-func ColumnsOnRequest() (names []string) {
-	for c := range completion.Columns() {
-		if c.OnRequest {
+func ColumnsOnRequest(task completion.Task) (names []string) {
+	for c := range task.Columns() {
+		if c.OnRequest && !c.Judged {
 			names = append(names, c.Name)
 		}
 	}

@@ -151,9 +151,9 @@ const helpWidth = 120
 // Paragraph is text of a subcommand's help, broken into lines.
 func Paragraph(text string) string { return "\n" + strings.Join(wrap(text, helpWidth), "\n") + "\n" }
 
-// DefaultColumns names the columns that every output has.
-func DefaultColumns() (names []string) {
-	for c := range completion.Columns() {
+// DefaultColumns names the columns that every output of a task has.
+func DefaultColumns(task completion.Task) (names []string) {
+	for c := range task.Columns() {
 		if !c.OnRequest {
 			names = append(names, c.Name)
 		}

@@ -36,6 +36,7 @@ type Meter struct {
 	// known before their completions end.
 	Tokens func() int64
 
+	Vectors bool  // rows have vectors: rates are of the tokens of prompts
 	Each    int64 // completions of a row without its own number; 0 means 1
 	total   int64 // rows; -1 if it is not known
 	started time.Time
@@ -45,6 +46,7 @@ type Meter struct {
 
 	mu          sync.Mutex
 	done, drawn tally.Counts // of the whole job, and of what this process generated
+	copied      int64        // completions that this process copied
 	moments     []moment     // moments of the last rateWindow, and one before it
 }
 
@@ -64,8 +66,12 @@ func (m *Meter) Start(rows int64) {
 	every := PlainEvery
 	if m.Mode == "bar" || m.Mode == "auto" && IsTerminal(m.To) {
 		every = BarEvery
+		what := "completions"
+		if m.Vectors {
+			what = "vectors"
+		}
 		m.bar = progressbar.NewOptions64(m.expected(), progressbar.OptionSetWriter(terminalOf(m.To)),
-			progressbar.OptionSetDescription("completions"), progressbar.OptionShowDescriptionAtLineEnd(),
+			progressbar.OptionSetDescription(what), progressbar.OptionShowDescriptionAtLineEnd(),
 			progressbar.OptionShowCount(), progressbar.OptionSetWidth(barCells),
 			progressbar.OptionSetPredictTime(false), progressbar.OptionSetElapsedTime(false))
 		m.bar.RenderBlank()
@@ -86,22 +92,22 @@ func (m *Meter) Start(rows int64) {
 	})
 }
 
-// Update takes the counts: of the whole job, and of what this process generated.
-func (m *Meter) Update(done, drawn tally.Counts) {
+// Update takes the counts: of the whole job, of what this process generated, and of what it copied.
+func (m *Meter) Update(done, drawn, copied tally.Counts) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.done, m.drawn = done, drawn
+	m.done, m.drawn, m.copied = done, drawn, copied.FinishReasons.Sum()
 }
 
 // Finish shows the last counts.
-func (m *Meter) Finish(done, drawn tally.Counts) {
+func (m *Meter) Finish(done, drawn, copied tally.Counts) {
 	if m.stop == nil {
 		return
 	}
 	close(m.stop)
 	m.stopped.Wait()
 	m.stop = nil
-	m.Update(done, drawn)
+	m.Update(done, drawn, copied)
 	m.show()
 	if m.bar != nil {
 		showsBar(m.To, false)
@@ -113,7 +119,9 @@ func (m *Meter) show() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := moment{time.Now(), m.drawn.Rows, m.drawn.CompletionTokens}
-	if m.Tokens != nil {
+	if m.Vectors {
+		now.tokens = m.drawn.PromptTokens
+	} else if m.Tokens != nil {
 		now.tokens = max(now.tokens, m.Tokens())
 	}
 	m.moments = append(m.moments, now)
@@ -132,8 +140,11 @@ func (m *Meter) show() {
 	switch {
 	case m.bar == nil:
 		rows += " " + plural.Noun(max(m.total, m.done.Rows), "row")
-		completions += " " + plural.Noun(max(expected, finished), "completion")
-		fmt.Fprintln(m.To, strings.Join(append([]string{"progress: " + rows, completions}, m.parts()...), ", "))
+		shown := []string{"progress: " + rows, completions + " " + plural.Noun(max(expected, finished), "completion")}
+		if m.Vectors { // each row has one
+			shown = shown[:1]
+		}
+		fmt.Fprintln(m.To, strings.Join(append(shown, m.parts()...), ", "))
 	case columns < barColumns:
 		fmt.Fprint(terminalOf(m.To), clearLine+fitting(append([]string{completions}, m.parts()...), columns-1))
 	default:
@@ -185,6 +196,9 @@ func (m *Meter) parts() []string {
 		parts = append(parts, "ETA "+left.Round(time.Second).String())
 	}
 	parts = append(parts, fmt.Sprintf("%.3g rows/s", rows))
+	if m.copied > 0 {
+		parts = append(parts, fmt.Sprintf("%d copied", m.copied))
+	}
 	if m.done.RowsWithErrors > 0 {
 		parts = append(parts, fmt.Sprintf("%d with errors", m.done.RowsWithErrors))
 	}
@@ -201,8 +215,12 @@ func (m *Meter) left(now moment, rate float64) time.Duration {
 	if completions <= 0 || drawn == 0 || rate <= 0 {
 		return 0
 	}
-	each := float64(m.drawn.CompletionTokens) / float64(drawn)
-	tokens := float64(completions)*each - float64(now.tokens-m.drawn.CompletionTokens) // some are generated already
+	finished := m.drawn.CompletionTokens
+	if m.Vectors {
+		finished = m.drawn.PromptTokens
+	}
+	each := float64(finished) / float64(drawn)
+	tokens := float64(completions)*each - float64(now.tokens-finished) // some are generated already
 	return time.Duration(max(tokens, 0) / rate * float64(time.Second))
 }
 

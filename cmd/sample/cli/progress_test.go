@@ -21,7 +21,7 @@ func TestMessagesStandAboveTheBar(t *testing.T) {
 	m := &Meter{To: screen, Mode: "bar", Each: 2}
 	m.Start(4)
 	fmt.Fprintln(screen, "warning: first")
-	m.Finish(tally.Counts{Rows: 4, FinishReasons: tally.Reasons{Stop: 8}}, tally.Counts{})
+	m.Finish(tally.Counts{Rows: 4, FinishReasons: tally.Reasons{Stop: 8}}, tally.Counts{}, tally.Counts{})
 	fmt.Fprintln(screen, "rows 4")
 	var shown []string // lines as a terminal has them in the end
 	for line := range strings.Lines(out.String()) {

@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,6 +18,7 @@ import (
 	"github.com/quire/quire/batch/review"
 	"github.com/quire/quire/cmd/sample/cli"
 	"github.com/quire/quire/cmd/sample/jobflags"
+	"github.com/quire/quire/data/promptset/completion"
 	"github.com/quire/quire/data/storage"
 	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/internal/visible"
@@ -49,6 +52,8 @@ the trial's own limit cut count as they are, so give the trial the job's --max-t
 Times are tokens over --tokens-per-second, or over the trial's rate: tokens of its completions by the time it ran.
 A short trial has a lower rate than a long job, because its last completions leave slots empty.
 
+With --reuse it says how many completions would be generated and how many copied (docs/reuse.md).
+
 The exit code is 3 if rows have errors, and 0 if none has. A job's --config file works unchanged. Flags without a use
 are named.`,
 		Short: []string{"model", "input", "n-generations", "temperature", "max-tokens", "stop", "system", "prompt-as",
@@ -66,6 +71,9 @@ sample run --config job.yaml --limit 100 -o trial && sample check --config job.y
 			}
 			if err := o.run.Prepare(f, args); err != nil {
 				return err
+			}
+			if o.like != "" && o.run.Spec.Embeds() {
+				return cli.Usagef("check: --like is for completions, and --task is embed: leave it out")
 			}
 			f.WarnUnused(env.Stderr, "check", run, jobflags.Drawing())
 			task := o.run.Task(env, nil)
@@ -148,9 +156,22 @@ func printCheck(w io.Writer, r *check.Report, given bool) {
 		line("prompts", "%s with %s tokens: %d to %d, half have up to %d, 90 %% up to %d, 99 %% up to %d",
 			humanize.Comma(p.Count), humanize.Comma(p.Tokens), p.Min, p.Max, p.Median, p.P90, p.P99)
 		printHistogram(w, p)
-		line("shared", "%s that all prompts begin with", plural.Count(r.SharedPrefix, "token"))
+		if r.Task == completion.Generate {
+			line("shared", "%s that all prompts begin with", plural.Count(r.SharedPrefix, "token"))
+		}
+	}
+	if r.Task == completion.Embed {
+		printVectorsCheck(line, r)
+		return
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Adapters)) {
+		line("  adapter", "%s: %s", visible.Line(name), plural.Count(r.Adapters[name], "prompt"))
 	}
 	line("completions", "%s with at most %s tokens", humanize.Comma(r.Completions), humanize.Comma(r.CompletionTokens))
+	if u := r.Reused; u != nil {
+		line("  of these", "%s would be generated, %s copied of other outputs, %s copied of equal rows",
+			humanize.Comma(u.Generated), humanize.Comma(u.Copied), humanize.Comma(u.Repeated))
+	}
 	e := r.Expected
 	if e != nil {
 		line("  expected", "%s tokens: %s", humanize.Comma(int64(math.Round(e.CompletionTokens))),
@@ -182,6 +203,18 @@ func printCheck(w io.Writer, r *check.Report, given bool) {
 			line("  expected", "%s", rounded(e.Seconds))
 		}
 	}
+}
+
+// printVectorsCheck prints what is ahead of a job of vectors.
+func printVectorsCheck(line func(name, format string, args ...any), r *check.Report) {
+	line("vectors", "%s, %s of prompts with more than %d tokens, which are truncated", humanize.Comma(r.Completions),
+		humanize.Comma(r.Truncated), r.MaxModelLen)
+	if r.TokensPerSecond == 0 {
+		line("time", "not estimated: give --tokens-per-second, of prompts, as the report of a run with --limit has it")
+		return
+	}
+	seconds := time.Duration(r.SecondsOfDrawing * float64(time.Second)).Round(time.Second)
+	line("time", "%s, at %g tokens/s as given", seconds, r.TokensPerSecond)
 }
 
 // madeOf names the completions that an expectation is based on.

@@ -122,6 +122,9 @@ func (o *planOptions) check() error {
 		return err
 	}
 	switch {
+	case o.run.Spec.Embeds():
+		return errors.New("--task is embed, and plans are of engines that generate: \"sample check --task embed\" " +
+			"counts a job's tokens, and \"sample embed --limit 100\" shows its speed")
 	case o.run.Spec.Engine.Backend == "go":
 		return errors.New("--backend is go, which compiles nothing: use xla:cpu, xla:cuda or a --topology")
 	}
@@ -161,6 +164,9 @@ func runPlan(ctx context.Context, env *cli.Environment, o *planOptions) error {
 	}
 	if config.DraftModel != nil {
 		defer config.DraftModel.Close()
+	}
+	for _, a := range config.Adapters {
+		defer a.Close()
 	}
 	if o.compile && config.Tokenizer == nil {
 		fmt.Fprintf(env.Stderr, "%s has no tokenizer: with one, sample run compiles other programs\n", job.Model)

@@ -25,15 +25,16 @@ func NewSetup() *cli.Command {
 	var from string
 	return &cli.Command{
 		Name:    "setup",
-		Args:    "[cpu|cuda|cuda-compile|tpu|model|gemma3|qwen|all]...",
+		Args:    "[cpu|cuda|cuda-compile|tpu|model|gemma3|qwen|minilm|all]...",
 		Summary: "fetch the PJRT plugins and the demo model, or list what is installed",
 		About: `
 Without an argument, or with "all", it installs the CPU plugin, the demo model (SmolLM2-135M-Instruct, 98 MB), and the
 plugin of an accelerator if this machine has one. Other subcommands fetch the CPU plugin and the demo model if they need
 them, and nothing larger: install the plugin of an accelerator here, or put it where the error message says.
 
-Two other models have names: "gemma3" is Gemma 3 270M (base, 253 MB), whose use is under the terms of its owner, which
-are shown first. "qwen" is Qwen2.5-Coder-0.5B-Instruct (491 MB), which calls tools.
+Three other models have names: "gemma3" is Gemma 3 270M (base, 253 MB), whose use is under the terms of its owner, which
+are shown first. "qwen" is Qwen2.5-Coder-0.5B-Instruct (491 MB), which calls tools. "minilm" is
+all-MiniLM-L6-v2 (91 MB), which embeds texts.
 
 What is installed is not fetched again. A download is checked against a pinned SHA-256 sum, resumes where it was
 interrupted, and waits for one that another process has started. Everything is kept under QUIRE_CACHE or the user's cache

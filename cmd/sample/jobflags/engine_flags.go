@@ -39,6 +39,31 @@ func (o *Options) defineSpeculation(s *pflag.FlagSet) {
 			"auto unless it is given")
 }
 
+// defineWatch defines where weights come from while the job runs: docs/weights.md.
+func (o *Options) defineWatch(s *pflag.FlagSet) {
+	cli.PlaceVar(s, &o.Spec.Watch, cli.Anywhere, "watch", "",
+		"`FOLDER` where a trainer puts new weights of --model while the job runs, here or at s3://, gs:// or "+
+			"azblob://: folders NAME with the tensors that changed, and for each a file NAME.ready when it is whole. "+
+			"Between two calls the engine takes the last in order of the names")
+	s.StringVar((*string)(&o.Spec.OnSwap), "on-swap", "",
+		"`POLICY` what happens to completions that have started when the engine takes new weights: finish (they end "+
+			"first), restart (from the start) or continue (with the new weights; default: finish)")
+}
+
+// defineAdapters defines which LoRA adapters there are: docs/adapters.md.
+func (o *Options) defineAdapters(s *pflag.FlagSet) {
+	s.StringArrayVar(&o.Spec.Adapters.Named, "adapter", nil,
+		"`NAME=PLACE` a LoRA adapter for rows whose column adapter, or whose model in an OpenAI batch file, is NAME: "+
+			"a folder that PEFT saved, local, at s3://, gs:// or azblob://, or hf://org/name. Repeatable")
+	cli.PlacesVar(s, &o.Spec.Adapters.Folders, cli.OnThisMachine, "adapters", "",
+		"`FOLDER` as --adapter, for each folder in FOLDER, by its name. Repeatable")
+	s.IntVar(&o.Spec.Adapters.Slots, "adapter-slots", 0,
+		"`ADAPTERS` adapters that the device holds at once; rows of others wait (default: all, or as many as take a "+
+			"quarter of the weights' memory, at least 16)")
+	cli.PlaceVar(s, &o.Spec.Adapters.Merged, cli.ModelPlace, "merge-adapter", "",
+		"`PLACE` fold a LoRA adapter into the weights, for all rows")
+}
+
 // defineFeatures defines what rows may ask for that the device has no arrays for unless something asks for it.
 func (o *Options) defineFeatures(s *pflag.FlagSet) {
 	s.StringVar(&o.Spec.Engine.Features, "features", "",

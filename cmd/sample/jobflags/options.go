@@ -7,6 +7,7 @@ import (
 
 	"github.com/quire/quire/batch/process"
 	"github.com/quire/quire/batch/spec"
+	"github.com/quire/quire/data/promptset/completion"
 )
 
 // Options are the flags of "sample run", which config files set too.
@@ -26,6 +27,8 @@ type Options struct {
 	Units                    Units
 	Maintenance              Maintenance
 
+	ForTask completion.Task // the task of a command that is for one task; "" for other commands
+
 	Secrets []string // URLs with their parameters
 
 	MayTry  bool     // arguments without --output are prompts
@@ -36,4 +39,5 @@ type Options struct {
 // unparsed are values of flags that check parses into the spec and the options.
 type unparsed struct {
 	shardText, kvMemory, hostMemory, prefixCache, mesh string
+	accept                                             acceptFlags
 }

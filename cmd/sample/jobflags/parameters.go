@@ -201,7 +201,7 @@ func parserFlags(s *pflag.FlagSet, spec *spec.Spec) {
 func columnsFlag(s *pflag.FlagSet, columns *[]string) {
 	s.StringSliceVar(columns, "columns", nil, fmt.Sprintf(
 		"`NAME` add columns to the output, separated by commas or repeated: %s (default: none of these)",
-		strings.Join(cli.ColumnsOnRequest(), ", ")))
+		strings.Join(cli.ColumnsOnRequest(completion.Generate), ", ")))
 }
 
 // excludeFlag defines --exclude-columns.

@@ -27,7 +27,7 @@ var OfAProcess = []string{
 	"client-timeout", "call-timeout", "maintenance", "progress", "report", "metrics", "log-format", "log-level",
 	"pprof", "dump-hlo",
 	"dump-tables", "dump-tables-to", "trace", "profile-device", "profile-calls", "save-prefix", "load-prefix",
-	"prefix-dir",
+	"prefix-dir", "watch", "on-swap",
 }
 
 // Read reads the config file. Arguments are inputs, like the values of --input, or prompts to try.
@@ -60,7 +60,7 @@ func (o *Options) Prepare(f *cli.Flags, args []string) error {
 	wrong := func(err error) error {
 		return cli.Exit(cli.ExitUsage, fmt.Errorf("%s: %w", f.Set.Name(), cli.PlaceOr(err)))
 	}
-	if err := errors.Join(o.takePipe(), o.TakeStream(f)); err != nil {
+	if err := errors.Join(o.takePipe(), o.TakeStream(f), checkTask(o, f)); err != nil {
 		return wrong(err)
 	}
 	o.Secrets = o.withSecrets()
@@ -90,7 +90,8 @@ func (o *Options) Refuse(f *cli.Flags, where string, but ...string) error {
 
 // withSecrets lists the URLs of the job that have parameters, which the workers need and nobody else may see.
 func (o *Options) withSecrets() (urls []string) {
-	for _, name := range append([]string{o.Spec.Model, o.Spec.Engine.DraftModel, o.Spec.Output}, o.Spec.Inputs...) {
+	for _, name := range append([]string{o.Spec.Model, o.Spec.Engine.DraftModel, o.Spec.Output,
+		o.Spec.Watch}, o.Spec.Inputs...) {
 		if storage.IsRemote(name) && strings.Contains(name, "?") {
 			urls = append(urls, name)
 		}
@@ -105,7 +106,9 @@ var withFolder = []string{"new", "extend", "retry-errors", "work-dir", "shard", 
 // withRows are flags that only a job with rows has a use for.
 var withRows = []string{"in-order", "prompt-column", "id-column", "template", "limit", "format", "columns",
 	"exclude-columns", "reasoning-parser", "tool-call-parser", "served-model-name", "save-prefix", "metrics",
-	"top-logprobs", "prompt-logprobs"}
+	"top-logprobs", "prompt-logprobs", "task", "embedding-type", "dimensions", "pooling", "normalize", "prompt-name",
+	"watch", "on-swap", "accept-regex", "accept-schema", "accept-equals", "accept-command", "extract", "until",
+	"until-majority", "max-n", "accept-processes", "accept-timeout"}
 
 // takePrompts takes arguments as prompts.
 func (o *Options) takePrompts(f *cli.Flags, args []string) error {
@@ -129,7 +132,7 @@ func (o *Options) TakeStream(f *cli.Flags) error {
 	if o.Spec.Output != spec.Standard {
 		return nil
 	}
-	if !o.MayTry {
+	if !o.MayTry && o.ForTask == "" {
 		return errors.New("--output is -, and workers write to a folder: give --output FOLDER")
 	}
 	if !cli.Given(f.Set.Lookup("format")) {

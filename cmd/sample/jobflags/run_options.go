@@ -3,6 +3,7 @@
 package jobflags
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -19,16 +20,18 @@ import (
 	"github.com/quire/quire/batch/telemetry"
 	"github.com/quire/quire/cmd/sample/cli"
 	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/data/promptset/completion"
 )
 
 // Define defines the flags, with the defaults in o.
 func (o *Options) Define(f *cli.Flags) {
 	o.Spec, o.Flags = spec.Default(), f.Set
+	o.Spec.Task = cmp.Or(o.ForTask, spec.TaskGenerate)
 	o.Hosts.ID = -1 // the default for subcommands without the flags of several hosts
 	f.Group("Model", func(s *pflag.FlagSet) {
 		cli.PlaceVar(s, &o.Spec.Model, cli.ModelPlace, "model", "m",
 			"`MODEL` a Hugging Face folder or a GGUF file, here or at s3://, gs:// or azblob://, hf://org/name, or "+
-				"smollm2, the demo model, gemma3 or qwen, which are fetched if need be")
+				"smollm2, the demo model, gemma3, qwen or minilm, which are fetched if need be")
 		s.StringVar(&o.Spec.LoadFormat, "load-format", o.Spec.LoadFormat,
 			"`SOURCE` weight source: auto (the model's files) or dummy (random, in the config's shapes, to measure a "+
 				"model without them; a GGUF file keeps its own)")
@@ -45,6 +48,7 @@ func (o *Options) Define(f *cli.Flags) {
 		s.IntVar(&o.Spec.Engine.MaxModelLen, "max-model-len", 0,
 			"`TOKENS` maximum length of a prompt and its completion together (default: the model's own limit)")
 	})
+	f.Group("Weights that change during the run (docs/weights.md)", o.defineWatch)
 	f.Group("Input and output", func(s *pflag.FlagSet) {
 		cli.PlacesVar(s, &o.Spec.Inputs, cli.InputPlace, "input", "i",
 			"`FILE` prompts in "+promptset.InputFormats()+": a file, a glob or a folder, local or at s3://, gs:// "+
@@ -81,12 +85,25 @@ func (o *Options) Define(f *cli.Flags) {
 		s.BoolVar(&o.Process.Extend, "extend", false,
 			"let the job in the output folder grow to a larger -n, a larger --limit, or more rows after those that "+
 				"it has; its completions stay")
+		cli.PlacesVar(s, &o.Process.Reuse, cli.Anywhere, "reuse", "",
+			"`OUTPUT` copy completions of this output of another job where this job would generate the same; "+
+				"repeatable")
+		cli.PlaceVar(s, &o.Process.Store, cli.Anywhere, "store", "",
+			"`FOLDER` keep completions of all jobs there, and copy from there what this job would generate")
 		s.BoolVar(&o.Process.RetryErrors, "retry-errors", false,
 			"try rows of the output again that have errors; all others stay")
 	})
 	f.Group(workersTitle, func(s *pflag.FlagSet) { o.Units.define(s) })
-	f.Group("Sampling (a row's own columns n, max_tokens, temperature, ... come before these)", func(s *pflag.FlagSet) {
+	sampling := "Sampling (a row's own columns n, max_tokens, temperature, ... come before these)"
+	if o.ForTask == completion.Embed {
+		sampling = "Prompts (a row's own columns of these names come before these)"
+	}
+	f.Group(sampling, func(s *pflag.FlagSet) {
 		parameterFlags(s, &o.Spec.Sampling)
+	})
+	f.Group("Embeddings", func(s *pflag.FlagSet) { embeddingFlags(s, &o.Spec) })
+	f.Group("Verdicts on completions (columns accepted and verdict)", func(s *pflag.FlagSet) {
+		o.accept.define(s, &o.Spec.Accept)
 	})
 	f.Group("Engine (0: found from the model and the memory, and shown in the plan)", o.defineEngine)
 	f.Group(reportingTitle, o.defineReporting)
@@ -94,6 +111,9 @@ func (o *Options) Define(f *cli.Flags) {
 		o.Diagnostics.Define(s)
 		o.Observing.Define(s)
 	})
+	if o.ForTask == completion.Embed {
+		hideGenerating(f.Set)
+	}
 }
 
 // defineReporting defines the flags for what the command reads its flags from and prints.
@@ -160,6 +180,7 @@ func (o *Options) defineEngine(s *pflag.FlagSet) {
 	o.definePages(s)
 	o.defineSpeculation(s)
 	o.defineFeatures(s)
+	o.defineAdapters(s)
 	o.defineDevices(s)
 	s.IntVar(&o.Spec.Engine.PrefillTokens, "prefill-tokens", 0,
 		"`TOKENS` maximum prompt tokens per step (default: 128 on CPUs; 128 to 1024 on TPUs and GPUs, by the chip's "+
@@ -198,6 +219,9 @@ func (o *Options) Check() error {
 		}
 	}
 	if o.Process.Shard, err = parseShard(o.shardText, o.Hosts.shardEnvironment(os.Getenv)); err != nil {
+		return err
+	}
+	if err := o.accept.settle(o); err != nil {
 		return err
 	}
 	o.Spec.Given = cli.GivenParameters(o.Flags)
@@ -256,7 +280,8 @@ func (o *Options) Task(env *cli.Environment, w *observer) *batch.Task {
 		cli.FetchProgress(env.Stderr)
 	options.Spelling = cli.AsFlag
 	options.Quiet, options.Stuck = o.Progress == "none", Stuck(env)
-	progress := &cli.Meter{To: env.Stderr, Mode: o.Progress, Each: int64(o.Spec.Sampling.N)}
+	progress := &cli.Meter{To: env.Stderr, Mode: o.Progress, Each: int64(o.Spec.Sampling.N),
+		Vectors: o.Spec.Embeds()}
 	if o.Spec.Output == spec.Standard && o.Progress == "auto" && cli.IsTerminal(env.Stdout) {
 		progress.Mode = "plain" // rows would overwrite a bar
 	}

@@ -27,11 +27,11 @@ type differ struct {
 
 // differenceJSON is a completion that differs, as --json prints it. A value that an output lacks is null.
 type differenceJSON struct {
-	ID         string          `json:"id"`
-	Prompt     string          `json:"prompt"`
-	Generation int             `json:"generation"`
-	A          *completionJSON `json:"a"`
-	B          *completionJSON `json:"b"`
+	ID         string `json:"id"`
+	Prompt     string `json:"prompt"`
+	Generation int    `json:"generation"`
+	A          any    `json:"a"`
+	B          any    `json:"b"`
 }
 
 func (d *differ) print(ctx context.Context, env *cli.Environment, a *review.Output, ids []string) error {

@@ -11,6 +11,7 @@ import (
 	"github.com/quire/quire/batch/review"
 	"github.com/quire/quire/cmd/sample/cli"
 	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/data/promptset/completion"
 	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/internal/visible"
 )
@@ -25,9 +26,9 @@ type printer struct {
 
 // rowJSON is a row as --json prints it.
 type rowJSON struct {
-	ID          string           `json:"id"`
-	Prompt      string           `json:"prompt"`
-	Completions []completionJSON `json:"completions"`
+	ID          string `json:"id"`
+	Prompt      string `json:"prompt"`
+	Completions []any  `json:"completions"`
 }
 
 type completionJSON struct {
@@ -40,7 +41,17 @@ type completionJSON struct {
 	ToolCalls        any    `json:"tool_calls,omitempty"`
 }
 
-func asJSON(c *promptset.Result) *completionJSON {
+// vectorJSON is a vector as --json prints it.
+type vectorJSON struct {
+	Generation int       `json:"generation"`
+	Embedding  []float32 `json:"embedding"`
+	Truncated  bool      `json:"truncated,omitempty"`
+}
+
+func asJSON(c *promptset.Result) any {
+	if c.Embedding != nil {
+		return vectorJSON{c.Generation, c.Embedding, c.Truncated}
+	}
 	j := &completionJSON{c.Generation, c.Text, c.FinishReason, c.CompletionTokens, c.Err, c.Reasoning, nil}
 	if raw := json.RawMessage(c.ToolCalls); json.Valid(raw) {
 		j.ToolCalls = raw
@@ -59,7 +70,7 @@ func (p *printer) print(row *review.Row) {
 		p.prompts++
 		all := rowJSON{ID: row.ID, Prompt: row.Prompt}
 		for i := range row.Completions {
-			all.Completions = append(all.Completions, *asJSON(&row.Completions[i]))
+			all.Completions = append(all.Completions, asJSON(&row.Completions[i]))
 		}
 		p.line(all)
 		return
@@ -73,6 +84,14 @@ func (p *printer) print(row *review.Row) {
 func (p *printer) completion(mark string, c *promptset.Result) {
 	if c.Err != "" {
 		fmt.Fprintf(p.w, "  %s: error: %s\n", mark, visible.Line(c.Err))
+		return
+	}
+	if c.Embedding != nil {
+		cut := ""
+		if c.Truncated {
+			cut = ", of the beginning of the prompt"
+		}
+		fmt.Fprintf(p.w, "  %s %s%s\n", mark, completion.VectorText(c.Embedding), cut)
 		return
 	}
 	ends := visible.Line(c.FinishReason) + ", " + plural.Count(c.CompletionTokens, "token")

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -14,6 +16,7 @@ import (
 	"github.com/quire/quire/cmd/sample/cli"
 	"github.com/quire/quire/data/promptset"
 	"github.com/quire/quire/data/storage"
+	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/internal/visible"
 )
 
@@ -138,8 +141,13 @@ func printStats(w io.Writer, s *review.Stats) error {
 		rows += fmt.Sprintf(", %d with errors", s.RowsWithErrors)
 	}
 	row("rows", "%s", rows)
-	row("completions", "%d (%s)", s.Completions, s.FinishReasons)
-	row("tokens", "%d of prompts, %d generated", s.PromptTokens, s.CompletionTokens)
+	if v := s.Vectors; v != nil {
+		row("vectors", "%d of %d numbers, %d of prompts that were truncated", v.Count, v.Numbers, v.Truncated)
+		row("tokens", "%d of prompts", s.PromptTokens)
+	} else {
+		row("completions", "%d (%s)", s.Completions, s.FinishReasons)
+		row("tokens", "%d of prompts, %d generated", s.PromptTokens, s.CompletionTokens)
+	}
 	if d := s.Duplicates; d.Of > 0 {
 		row("duplicates", "%d completions have the text of another of their prompt (%.1f %%); "+
 			"%d of %d prompts have one text", d.Completions, 100*d.Share, d.RowsOfOne, d.Rows)
@@ -158,6 +166,21 @@ func printStats(w io.Writer, s *review.Stats) error {
 				q.quantiles.Median, q.quantiles.P90, q.quantiles.Most)
 		}
 	}
+	for _, version := range slices.Sorted(maps.Keys(s.Weights)) {
+		n := s.Weights[version]
+		row("weights", "%.12s generated %s and the first of %s", version, plural.Count(n.Tokens, "token"),
+			plural.Count(n.Completions, "completion"))
+	}
+	if j := s.Judged; j != nil {
+		row("accepted", "%d of %d completions; of %d prompts all for %d, none for %d", j.Accepted, j.Completions,
+			j.Prompts, j.AllAccepted, j.AllRejected)
+		for _, pass := range j.At {
+			if s.PassAtK == nil {
+				row(fmt.Sprintf("pass@%d", pass.K), "%.4f, 95 %% of %.4f to %.4f, %s", pass.Share, pass.Low, pass.High,
+					plural.Count(pass.Prompts, "prompt"))
+			}
+		}
+	}
 	if p := s.PassAtK; p != nil {
 		row("verdicts", "%s", verdictsOf(p))
 		for _, pass := range p.At {
@@ -168,7 +191,9 @@ func printStats(w io.Writer, s *review.Stats) error {
 		return err
 	}
 	printSpread(w, "prompt tokens", s.PromptLengths)
-	printSpread(w, "completion tokens", s.CompletionLengths)
+	if s.Vectors == nil {
+		printSpread(w, "completion tokens", s.CompletionLengths)
+	}
 	if len(s.Errors) > 0 {
 		fmt.Fprint(w, "\nerrors\n")
 	}

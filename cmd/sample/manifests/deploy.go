@@ -353,13 +353,13 @@ func (o *deployOptions) valuesOf(name string, flag *pflag.Flag) []string {
 // isFile reports whether the value of a flag is a file or folder which the process opens.
 func (o *deployOptions) isFile(name, value string) bool {
 	switch name {
-	case "model", "draft-model":
+	case "model", "draft-model", "merge-adapter":
 		return !storage.IsRemote(value) && !models.OnHub(value) && !slices.Contains(setup.Models(), value)
 	case "input", "output":
 		return !storage.IsRemote(value)
 	case "chat-template":
 		return value != spec.TemplateOfModel && value != spec.TemplateNone
-	case "prefix-file":
+	case "prefix-file", "adapters":
 		return true
 	case "backend":
 		return strings.HasPrefix(value, "xla:/")

@@ -7,6 +7,7 @@ import (
 
 	"github.com/quire/quire/batch/generate"
 	"github.com/quire/quire/cmd/sample/cli"
+	"github.com/quire/quire/data/promptset/completion"
 	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/internal/visible"
 )
@@ -36,18 +37,42 @@ func printReport(w io.Writer, r *generate.Report, all bool) {
 		row("repeated", "%s with the id, prompt and parameters of an earlier row, and so with its completions",
 			plural.Count(r.RowsRepeated, "row"))
 	}
-	row("completions", "%d (%s)", r.Completions, r.FinishReasons)
-	row("tokens", "%d of prompts, %d generated", r.PromptTokens, r.CompletionTokens)
-	if all {
+	if n := r.CompletionsCopied + r.CompletionsRepeated; n > 0 {
+		row("copied", "%s of other outputs, %d of equal rows of this job; %s without any that was generated",
+			plural.Count(r.CompletionsCopied, "completion"), r.CompletionsRepeated, plural.Count(r.RowsCopied, "row"))
+	}
+	vectors := r.Task == completion.Embed
+	if vectors {
+		row("vectors", "%d", r.Completions)
+		row("tokens", "%d of prompts", r.PromptTokens)
+	} else {
+		row("completions", "%d (%s)", r.Completions, r.FinishReasons)
+		row("tokens", "%d of prompts, %d generated", r.PromptTokens, r.CompletionTokens)
+	}
+	switch {
+	case all && vectors:
+		row("rate", "%.3g rows/s, %.0f tokens/s", perSecond(r.RowsHere, r.Engine.WallSeconds), r.PromptTokensPerSec)
+		row("device", "busy for %.0f %% of the run", 100*(1-r.HostShare))
+	case all:
 		cli.EngineFigures(r.Engine, row)
+	}
+	if w := r.Weights; w != nil {
+		row("weights", "%s generated the completions; the engine took %d new ones, and stood still for %.0fms at most",
+			plural.Count(len(w.Versions), "version"), w.Swaps(), 1000*w.LongestStop())
 	}
 	if r.Restarts > 0 {
 		row("restarts", "%d of the engine", r.Restarts)
 	}
-	if all {
+	if all && !vectors {
 		row("peak pages", "%d of %d", r.PeakPages, r.Pages)
+	}
+	switch {
+	case all:
 		row("total time", "%s", cli.Seconds(r.TotalSeconds))
-	} else {
+	case vectors:
+		row("time", "%s, %s of it to start; %.3g rows/s, %.0f tokens/s", cli.Seconds(r.TotalSeconds),
+			cli.Seconds(r.Engine.StartSeconds), perSecond(r.RowsHere, r.Engine.WallSeconds), r.PromptTokensPerSec)
+	default:
 		row("time", "%s, %s of it to start; %.0f tokens/s", cli.Seconds(r.TotalSeconds),
 			cli.Seconds(r.Engine.StartSeconds),
 			r.GeneratedTokensPerSec)
@@ -64,4 +89,11 @@ func printReport(w io.Writer, r *generate.Report, all bool) {
 		fmt.Fprintf(w, "error: %s\n", fmt.Sprintf("%d more %s", more, plural.Noun(more, "row"))+plural.Of(more, " has",
 			" have")+" errors")
 	}
+}
+
+func perSecond(n int64, seconds float64) float64 {
+	if seconds <= 0 {
+		return 0
+	}
+	return float64(n) / seconds
 }

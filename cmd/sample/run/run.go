@@ -14,6 +14,7 @@ import (
 	"github.com/quire/quire/cmd/sample/jobflags"
 	"github.com/quire/quire/cmd/sample/prompts"
 	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/data/promptset/completion"
 	"github.com/quire/quire/internal/plural"
 )
 
@@ -24,23 +25,21 @@ var shortOfRun = []string{"model", "input", "output", "n-generations", "temperat
 
 func NewRun() *cli.Command {
 	o := jobflags.Options{MayTry: true}
-	var f *cli.Flags
-	return &cli.Command{
-		Name:    "run",
-		Args:    "[FILE... | PROMPT...]",
-		Summary: "generate completions of every prompt in " + promptset.InputFormats() + " files",
-		About: cli.Paragraph("Each input row has a column \"prompt\" (text), \"messages\" (a list of role and "+
-			"content) or "+
-			"\"prompt_token_ids\". Optional columns are \"id\", \"parent\" (the id of a row whose completion comes "+
-			"before the prompt: docs/guide.md) and the row's own parameters, such as max_tokens, temperature or seed, "+
-			"which override the flags. docs/parameters.md lists them, with the names that OpenAI, vLLM, llama.cpp and "+
-			"transformers have for them. A parameter that Quire does not support makes the row an error that names "+
-			"the column.") +
-			cli.Paragraph("The output has n rows for each input row, in the order of the input: the input's "+
-				"columns, then "+
-				strings.Join(cli.DefaultColumns(), ", ")+
-				" (docs/columns.md). A row that cannot be run becomes one row with "+
-				"an error; the job continues, and the exit code is 3.") + `
+	command := newJob(&o)
+	command.Name, command.Args = "run", "[FILE... | PROMPT...]"
+	command.Summary = "generate completions of every prompt in " + promptset.InputFormats() + " files"
+	command.About = cli.Paragraph("Each input row has a column \"prompt\" (text), \"messages\" (a list of role and "+
+		"content) or "+
+		"\"prompt_token_ids\". Optional columns are \"id\", \"parent\" (the id of a row whose completion comes "+
+		"before the prompt: docs/guide.md) and the row's own parameters, such as max_tokens, temperature or seed, "+
+		"which override the flags. docs/parameters.md lists them, with the names that OpenAI, vLLM, llama.cpp and "+
+		"transformers have for them. A parameter that Quire does not support makes the row an error that names "+
+		"the column.") +
+		cli.Paragraph("The output has n rows for each input row, in the order of the input: the input's "+
+			"columns, then "+
+			strings.Join(cli.DefaultColumns(completion.Generate), ", ")+
+			" (docs/columns.md). A row that cannot be run becomes one row with "+
+			"an error; the job continues, and the exit code is 3.") + `
 With --output - rows are written to standard output as JSONL, each as soon as it is finished (--in-order: in the order
 of the input), and all else to standard error. Nothing is kept then: there is no journal, and such a job cannot be
 resumed.
@@ -60,8 +59,8 @@ not at all. A crash of the process loses no finished completion; a power failure
 folder that holds another job (other model files, parameters or inputs) is refused; --new removes it.
 --extend lets the job there grow to a larger -n, a larger --limit or more rows; --retry-errors tries its errors again.
 SIGINT or SIGTERM ends the run after the current device call, with exit code 4. If the device fails, the engine is
-restarted with what was in flight.`,
-		Example: `
+restarted with what was in flight.`
+	command.Example = `
 sample run -m smollm2 --temperature 0 "Why is the sky blue?"
 sample run -m smollm2 --prompt-as user -i prompts.jsonl -o out --temperature 0
 sample run -m ./Llama-3.2-1B -i reviews.csv --prompt-as user --template 'Summarize: {{text}}' -o out --max-tokens 64
@@ -69,8 +68,15 @@ sample run -m hf://Qwen/Qwen3-8B -i 'chats/*.parquet' -o out -n 8 --temperature 
 sample run -m model.gguf -i chats.jsonl -o out --format jsonl --stop 'User:' --max-tokens 64
 producer | sample run -m smollm2 -i - -o - | consumer
 sample run -m smollm2 -i batch.jsonl -o answers --format openai     # a file of OpenAI's batch API
-sample run --config configs/smollm2-demo.yaml --limit 10 --output out/try`,
-		Short: shortOfRun,
+sample run --config configs/smollm2-demo.yaml --limit 10 --output out/try`
+	command.Short = shortOfRun
+	return command
+}
+
+// newJob is a command that does a job, without its description.
+func newJob(o *jobflags.Options) *cli.Command {
+	var f *cli.Flags
+	return &cli.Command{
 		Flags: func(fl *cli.Flags) {
 			f = fl
 			o.Define(f)
@@ -91,12 +97,12 @@ sample run --config configs/smollm2-demo.yaml --limit 10 --output out/try`,
 			}
 			defer o.Maintenance.Watch(env, o.Logger(env))()
 			if len(o.Prompts) > 0 {
-				return errors.Join(prompts.Complete(ctx, env, &o), stop())
+				return errors.Join(prompts.Complete(ctx, env, o), stop())
 			}
 			if o.Units.Workers > 0 {
-				return errors.Join(runWorkers(ctx, env, &o, f), stop())
+				return errors.Join(runWorkers(ctx, env, o, f), stop())
 			}
-			return errors.Join(runJob(ctx, env, &o), stop())
+			return errors.Join(runJob(ctx, env, o), stop())
 		},
 	}
 }

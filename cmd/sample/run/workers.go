@@ -16,6 +16,7 @@ import (
 	"github.com/quire/quire/cmd/sample/cli"
 	"github.com/quire/quire/cmd/sample/jobflags"
 	"github.com/quire/quire/cmd/sample/queues"
+	"github.com/quire/quire/data/promptset/completion"
 	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/internal/visible"
 )
@@ -66,7 +67,8 @@ func workers(o *jobflags.Options, env *cli.Environment, devices []string) *crew.
 	return &crew.Crew{
 		Workers: o.Units.Workers, MaxRestarts: o.Process.MaxRestarts, Password: password, Timing: env.Timing,
 		Messages: env.Stderr, Log: o.Logger(env),
-		Progress: &cli.Meter{To: env.Stderr, Mode: o.Progress, Each: int64(o.Spec.Sampling.N)},
+		Progress: &cli.Meter{To: env.Stderr, Mode: o.Progress, Each: int64(o.Spec.Sampling.N),
+			Vectors: o.Spec.Embeds()},
 		Server: func(address, store string) []string {
 			return []string{"nats", "--listen", address, "--store", store}
 		},
@@ -106,11 +108,13 @@ func printWorkersReport(w io.Writer, r *distribute.Report) {
 	if r.RowsBefore > 0 {
 		rows += fmt.Sprintf("; %d of them in parts of earlier runs, %d in parts of this one", r.RowsBefore, r.RowsHere)
 	}
-	fmt.Fprintf(w,
-		"rows         %s\ncompletions  %d (%s)\ntokens       %d of prompts, %d generated\nworkers      %d, started "+
-			"again %s\ntotal time   %s\noutput       %s\n",
-		rows, r.Completions, r.FinishReasons, r.PromptTokens, r.CompletionTokens, r.Workers,
-		plural.Count(r.Restarts, "time"), cli.Seconds(r.TotalSeconds), r.Output)
+	results := fmt.Sprintf("completions  %d (%s)\ntokens       %d of prompts, %d generated", r.Completions,
+		r.FinishReasons, r.PromptTokens, r.CompletionTokens)
+	if r.Parameters["task"] == string(completion.Embed) {
+		results = fmt.Sprintf("vectors      %d\ntokens       %d of prompts", r.Completions, r.PromptTokens)
+	}
+	fmt.Fprintf(w, "rows         %s\n%s\nworkers      %d, started again %s\ntotal time   %s\noutput       %s\n",
+		rows, results, r.Workers, plural.Count(r.Restarts, "time"), cli.Seconds(r.TotalSeconds), r.Output)
 	for _, p := range r.Parked {
 		fmt.Fprintf(w, "parked       %s\n", visible.Line(p))
 	}

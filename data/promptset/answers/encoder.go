@@ -61,6 +61,10 @@ func (e *encoder) line(row *record.Row, results []completion.Result) *openai.Lin
 		line.Response.Body = &openai.Body{Problem: openai.ProblemOf(line.Response.StatusCode, cause)}
 		return line
 	}
+	if request.Endpoint == openai.Embeddings {
+		line.Response.Body = e.vectors(row, request, results)
+		return line
+	}
 	created := int64(0)
 	b := &openai.Body{ID: "chatcmpl-" + name, Object: openai.ChatObject, Created: &created,
 		Model:             cmp.Or(request.ModelName, meta[completion.MetaModel]),
@@ -82,6 +86,18 @@ func (e *encoder) line(row *record.Row, results []completion.Result) *openai.Lin
 	b.Usage.TotalTokens = b.Usage.PromptTokens + b.Usage.CompletionTokens
 	line.Response.Body = b
 	return line
+}
+
+// vectors returns the answer of /v1/embeddings.
+func (e *encoder) vectors(row *record.Row, request *requests.Request, results []completion.Result) *openai.Body {
+	tokens := completion.PromptTokens(row, results)
+	b := &openai.Body{Object: openai.ListObject, Model: cmp.Or(request.ModelName, e.options.Meta[completion.MetaModel]),
+		Usage: &openai.Usage{PromptTokens: tokens, CompletionTokens: openai.NoCompletions,
+			TotalTokens: tokens}}
+	for i := range results {
+		b.Data = append(b.Data, openai.NewEmbedding(i, results[i].Embedding, request.Base64))
+	}
+	return b
 }
 
 // systemFingerprint returns a name in OpenAI's form for the model's files.

@@ -10,9 +10,9 @@ import (
 	"github.com/quire/quire/data/promptset/openai"
 )
 
-// ReadPart calls each for every completion in a part of answers.
-func ReadPart(in io.ReaderAt, size int64, each func(*completion.Completion) error) (map[string]string, error) {
-	return nil, lines.EachCompletion(in, size, Completions, each)
+// ReadPart calls each for every completion in a part of answers from a line on.
+func ReadPart(in io.ReaderAt, size, from int64, each func(*completion.Completion) error) (map[string]string, error) {
+	return nil, lines.EachCompletion(in, size, from, Completions, each)
 }
 
 // Is reports whether an object is a line of an output file of OpenAI's batch API.
@@ -37,6 +37,17 @@ func Completions(raw []byte, object []jsonvalue.Member, first bool) ([]*completi
 	}
 	body := line.Response.Body
 	var all []*completion.Completion
+	for i := range body.Data {
+		vector, ok := body.Data[i].Numbers()
+		if !ok || body.Data[i].Index != i {
+			return nil, errors.New("its vectors are not in order, or are no vectors")
+		}
+		r := completion.Result{Generation: i, FinishReason: "stop", Embedding: vector, CountAlone: true}
+		if body.Usage != nil && i == 0 { // the usage covers all prompts
+			r.PromptTokens = body.Usage.PromptTokens
+		}
+		all = append(all, &completion.Completion{ID: line.CustomID, Result: r, ReadPrompt: prompt})
+	}
 	for i := range body.Choices {
 		c := &body.Choices[i]
 		if c.Index != i {

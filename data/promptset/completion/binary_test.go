@@ -82,6 +82,10 @@ var resultGenerator = rapid.Custom(func(t *rapid.T) Result {
 			*lists = rapid.SliceOf(rapid.SliceOf(rapid.Int32())).Draw(t, "lists of ids")
 		}
 	}
+	if rapid.Bool().Draw(t, "judged") {
+		r.Judgment = rapid.SampledFrom([]Judgment{Rejected, Accepted}).Draw(t, "judgment")
+		r.Verdict = rapid.String().Draw(t, "verdict")
+	}
 	if rapid.Bool().Draw(t, "has") {
 		r.PromptTokenIDs = rapid.SliceOf(rapid.Int32()).Draw(t, "prompt's ids")
 	}

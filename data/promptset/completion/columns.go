@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"iter"
 	"slices"
-	"strings"
 
 	"github.com/parquet-go/parquet-go"
 
@@ -23,12 +22,16 @@ type Row struct {
 type Column struct {
 	Name string
 	Doc  string
-	// OnRequest reports whether the column exists only if [promptset.WriterOptions.Columns] asks for it.
+	// Tasks are the tasks whose outputs have the column; none stands for [Generate].
+	Tasks []Task
+	// OnRequest reports whether the column exists only if [Shape.Requested] asks for it.
 	OnRequest bool
 	// Parameter names a parameter that asks for the column, too: if an input column sets it, and in jobs for which
 	// AskedBy holds.
 	Parameter string
 	AskedBy   func(*parameter.Set) bool
+	// Judged reports whether the column exists if and only if the job judges completions.
+	Judged bool
 
 	form form
 	// pointer returns a pointer to the row's value, of the form's type. The writer reads the value through it, and the
@@ -47,8 +50,15 @@ type Column struct {
 	varied bool
 }
 
-// always reports whether every output has the column.
+// always reports whether every output of the column's tasks has it.
 func (c *Column) always() bool { return !c.OnRequest && !c.mayLack }
+
+// in reports whether outputs of a task may have the column.
+func (c *Column) in(t Task) bool {
+	return len(c.Tasks) == 0 && t == Generate || slices.Contains(c.Tasks, t)
+}
+
+var anyTask = []Task{Generate, Embed}
 
 // tokenColumn is the column of token ids.
 const tokenColumn = "token_ids"
@@ -57,9 +67,9 @@ const tokenColumn = "token_ids"
 // the engine reports with each token is an entry of measures.
 var columns = slices.Concat([]Column{
 	{Name: "id", Doc: "the row's id, else its number in the input, from 0; empty if the id cannot be read",
-		form: textForm, pointer: func(o *Row) any { return &o.ID }},
+		Tasks: anyTask, form: textForm, pointer: func(o *Row) any { return &o.ID }},
 	{Name: "generation", Doc: "number of the completion among the row's completions, from 0",
-		form: integerForm, pointer: func(o *Row) any { return &o.Generation }},
+		Tasks: anyTask, form: integerForm, pointer: func(o *Row) any { return &o.Generation }},
 	{Name: "text", Doc: "the completion as text; null if there is none",
 		form: textForm, pointer: func(o *Row) any { return &o.Text }, null: (*Row).failed, varied: true},
 	{Name: tokenColumn, Doc: "its tokens; null if there are none",
@@ -68,15 +78,20 @@ var columns = slices.Concat([]Column{
 	{Name: "logprobs", Doc: "natural logarithm of each token's probability, before temperature and filters",
 		form: floatsForm, pointer: func(o *Row) any { return &o.Logprobs }, varied: true, mayLack: true,
 		null: func(o *Row) bool { return o.Logprobs == nil }},
-	{Name: "finish_reason", Doc: "why it ended: stop, length, tool_calls (it calls tools, and was not truncated) or " +
+	{Name: reasonColumn, Doc: "why it ended: stop, length, tool_calls (it calls tools, and was not truncated) or " +
 		"error",
 		form: textForm, pointer: func(o *Row) any { return &o.FinishReason }},
+	{Name: vectorColumn, Doc: "the vector of the prompt; null if there is an error", Tasks: []Task{Embed},
+		form: vectorForm{Float32}, pointer: func(o *Row) any { return &o.Embedding }, varied: true,
+		null: func(o *Row) bool { return o.Embedding == nil }},
 	{Name: "prompt_tokens", Doc: "number of tokens of the prompt",
-		form: integerForm, pointer: func(o *Row) any { return &o.PromptTokens }},
+		Tasks: anyTask, form: integerForm, pointer: func(o *Row) any { return &o.PromptTokens }},
 	{Name: "completion_tokens", Doc: "number of tokens of the completion",
 		form: integerForm, pointer: func(o *Row) any { return &o.CompletionTokens }},
+	{Name: "truncated", Doc: "whether the prompt was cut off, because it has more tokens than the model takes",
+		Tasks: []Task{Embed}, form: flagForm, pointer: func(o *Row) any { return &o.Truncated }, mayLack: true},
 	{Name: "error", Doc: "what is wrong with the row; null if nothing is",
-		form: textForm, pointer: func(o *Row) any { return &o.Err },
+		Tasks: anyTask, form: textForm, pointer: func(o *Row) any { return &o.Err },
 		null: func(o *Row) bool { return o.Err == "" }},
 
 	{Name: "cumulative_logprob", Doc: "sum of logprobs; null if there is an error", OnRequest: true,
@@ -102,7 +117,7 @@ var columns = slices.Concat([]Column{
 		form: floatListsForm, pointer: func(o *Row) any { return &o.TopLogprobs }, varied: true,
 		null: func(o *Row) bool { return o.TopLogprobs == nil }},
 	{Name: "prompt_token_ids", Doc: "the tokens of the prompt; null if there are none", OnRequest: true,
-		Parameter: "prompt_logprobs", AskedBy: asksPrompt,
+		Tasks: anyTask, Parameter: "prompt_logprobs", AskedBy: asksPrompt,
 		form: integersForm, pointer: func(o *Row) any { return &o.PromptTokenIDs },
 		null: func(o *Row) bool { return o.PromptTokenIDs == nil }},
 	{Name: "prompt_logprobs", Doc: "natural logarithm of the probability of each token of the prompt given the " +
@@ -127,7 +142,25 @@ var columns = slices.Concat([]Column{
 	{Name: JSONColumn, Doc: "the text as a value of the job's JSON schema; null if it is not one, for example if it " +
 		"was truncated",
 		OnRequest: true, form: jsonForm{}, pointer: func(o *Row) any { return &o.Text }, varied: true, unread: true},
-}, measureColumns())
+}, measureColumns(), []Column{
+	{Name: "weights_versions", Doc: "versions of the weights that generated the tokens, in order: fingerprints of " +
+		"checkpoints, more than one if --on-swap is continue; null without tokens", OnRequest: true, form: textsForm,
+		pointer: func(o *Row) any { return &o.WeightsVersions },
+		null:    func(o *Row) bool { return o.WeightsVersions == nil }},
+	{Name: "weights_starts", Doc: "for each of weights_versions the number of the first token that it generated, " +
+		"from 0", OnRequest: true, form: integersForm, pointer: func(o *Row) any { return &o.WeightsStarts },
+		null: func(o *Row) bool { return o.WeightsStarts == nil }},
+	{Name: "weights_version", Doc: "version of the weights that generated the first token", OnRequest: true,
+		form: textForm, pointer: firstVersion, null: func(o *Row) bool { return o.WeightsVersions == nil }},
+}, judgedColumns)
+
+// firstVersion is where a row has the version of the weights of its first token.
+func firstVersion(o *Row) any {
+	if len(o.WeightsVersions) == 0 { // it is read back
+		o.WeightsVersions = []string{""}
+	}
+	return &o.WeightsVersions[0]
+}
 
 // measureColumns are the columns of measures, all on request.
 func measureColumns() (all []Column) {
@@ -148,46 +181,8 @@ func asksPromptTops(s *parameter.Set) bool { return s.PromptLogprobs > 0 }
 // failed reports whether a row has an error in place of a completion.
 func (o *Row) failed() bool { return o.Err != "" && o.Text == "" && o.CompletionTokens == 0 }
 
-// Columns iterates over the output's columns in order, including those on request.
-func Columns() iter.Seq[*Column] {
-	return func(yield func(*Column) bool) {
-		for i := range columns {
-			if !yield(&columns[i]) {
-				return
-			}
-		}
-	}
-}
-
-// OnRequest returns names of columns on request in the order of the output, each once. The error names an unknown
-// one.
-func OnRequest(names []string) (ordered []string, err error) {
-	var known []string
-	for c := range Columns() {
-		if c.OnRequest {
-			known = append(known, c.Name)
-		}
-		if c.OnRequest && slices.Contains(names, c.Name) {
-			ordered = append(ordered, c.Name)
-		}
-	}
-	for _, name := range names {
-		if !slices.Contains(known, name) {
-			return nil, fmt.Errorf("is %q, but must be one of %s", name, strings.Join(known, ", "))
-		}
-	}
-	return ordered, nil
-}
-
-// Written returns the columns of an output with these columns on request.
-func Written(requested []string) (all []*Column) {
-	for c := range Columns() {
-		if !c.OnRequest || slices.Contains(requested, c.Name) {
-			all = append(all, c)
-		}
-	}
-	return all
-}
+// Columns iterates over the columns of completions in order, including those on request.
+func Columns() iter.Seq[*Column] { return Generate.Columns() }
 
 func namesOf(columns []*Column) (names []string) {
 	for _, c := range columns {
@@ -217,6 +212,9 @@ func (c *Column) node() *schema.Node {
 	return n
 }
 
+// IsVector reports whether the column has vectors.
+func (c *Column) IsVector() bool { return c.Name == vectorColumn }
+
 func (c *Column) isNull(o *Row) bool { return c.null != nil && c.null(o) }
 
 // AppendJSON appends a row's value of the column.
@@ -240,13 +238,13 @@ func (c *Column) AppendValues(row parquet.Row, o *Row, column int) parquet.Row {
 
 // read sets a row's value of the column by set, after the columns before it. Without set it is null.
 func (c *Column) read(o *Row, set func(ptr any) error) error {
-	ptr := c.pointer(o)
 	if !c.derived {
 		if set == nil {
 			return nil
 		}
-		return set(ptr)
+		return set(c.pointer(o))
 	}
+	ptr := c.pointer(o)
 	want, actual := c.AppendJSON(nil, o), []byte("null")
 	if set != nil {
 		if err := set(ptr); err != nil {

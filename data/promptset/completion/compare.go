@@ -13,9 +13,9 @@ import (
 )
 
 // SameColumns reports whether rows of a job's input have the same output columns as with an earlier schema of the
-// input, given the columns on request and the excluded ones.
-func SameColumns(format string, was, now *schema.Schema, wasRequested, nowRequested, excluded []string) bool {
-	a, b := NewLayout(was, wasRequested, excluded), NewLayout(now, nowRequested, excluded)
+// input, given the shapes of the outputs.
+func SameColumns(format string, was, now *schema.Schema, wasShape, nowShape Shape) bool {
+	a, b := NewLayout(was, wasShape), NewLayout(now, nowShape)
 	if format == folder.Parquet {
 		return a.Root.Layout() == b.Root.Layout()
 	}
@@ -44,10 +44,9 @@ type RowCompare struct {
 	Retyped bool
 }
 
-// NewRowCompare compares with input rows of that schema, in an output of that format, given the columns on request
-// and the excluded ones.
-func NewRowCompare(format string, s *schema.Schema, requested, excluded []string, t *JSONType) *RowCompare {
-	return &RowCompare{columns: NewLayout(s, requested, excluded).TypeJSON(t), format: format}
+// NewRowCompare compares with input rows of that schema, in an output of that format and shape.
+func NewRowCompare(format string, s *schema.Schema, shape Shape) *RowCompare {
+	return &RowCompare{columns: NewLayout(s, shape), format: format}
 }
 
 // Same reports whether a completion has the columns of a row. A column may have a wider type now. It is an error if

@@ -9,6 +9,8 @@ const (
 	MetaModel       = "quire.model"
 	MetaFingerprint = "quire.model_fingerprint"
 	MetaParameters  = "quire.parameters"
+	// MetaScale is what the integers of vectors are multiplied with: see [VectorType.Scale].
+	MetaScale = "quire.embedding_scale"
 )
 
 // TokenText returns the bytes that a token adds to a text, or its name if it is a special token.

@@ -24,7 +24,33 @@ var extras = append([]extra{
 	nestedExtra(7, func(r *Result) *[][]float32 { return &r.PromptTopLogprobs }, floatItem),
 	textExtra(8, func(r *Result) *string { return &r.Reasoning }),
 	textExtra(9, func(r *Result) *string { return &r.ToolCalls }),
-}, measureExtras()...)
+	listExtra(11, func(r *Result) *[]float32 { return &r.Embedding }, floatItem),
+	{tag: 12, has: func(r *Result) bool { return r.Truncated },
+		append: func(b []byte, _ *Result) []byte { return b },
+		read:   func(_ *resultDecoder, r *Result) { r.Truncated = true }},
+}, append(measureExtras(), weightsExtra, verdictExtra)...)
+
+// weightsExtra has the versions of the weights, each after its first token.
+var weightsExtra = extra{tag: 14, has: func(r *Result) bool { return r.WeightsVersions != nil },
+	append: func(b []byte, r *Result) []byte {
+		b = binary.AppendUvarint(b, uint64(len(r.WeightsVersions)))
+		for i, version := range r.WeightsVersions {
+			b = appendString(binary.AppendVarint(b, int64(r.WeightsStarts[i])), version)
+		}
+		return b
+	},
+	read: func(d *resultDecoder, r *Result) {
+		n, size := binary.Uvarint(d.b)
+		if size <= 0 || n > uint64(len(d.b)-size)/2 {
+			d.fail()
+			return
+		}
+		d.b = d.b[size:]
+		r.WeightsVersions, r.WeightsStarts = make([]string, n), make([]int32, n)
+		for i := range n {
+			r.WeightsStarts[i], r.WeightsVersions[i] = int32(d.integer()), d.text()
+		}
+	}}
 
 func measureExtras() (all []extra) {
 	for m := range measures {

@@ -36,6 +36,7 @@ var (
 			return parquet.ByteArrayValue([]byte(s))
 		},
 		decode: func(v parquet.Value) string { return string(v.ByteArray()) }}
+	textsForm   = listForm[string]{textForm}
 	integerForm = scalarForm[int]{typ: parquet.Int32Type,
 		json:   func(b []byte, n int) []byte { return strconv.AppendInt(b, int64(n), 10) },
 		value:  func(n int) parquet.Value { return parquet.Int32Value(int32(n)) },

@@ -14,18 +14,20 @@ import (
 	"github.com/quire/quire/data/setting"
 )
 
-// CheckExcluded returns an error if an output cannot omit columns of these names, given its columns on request. A nil
-// schema means that the input is unknown and may have a column of any name.
-func CheckExcluded(names []string, s *schema.Schema, requested []string) error {
-	if len(names) == 0 {
+// CheckExcluded returns an error if an output cannot omit the columns that are excluded. A nil schema means that the
+// input is unknown and may have a column of any name.
+func (o *Shape) CheckExcluded(s *schema.Schema) error {
+	if len(o.Excluded) == 0 {
 		return nil
 	}
 	var input *Layout
 	if s != nil {
-		input = NewLayout(s, requested, nil)
+		whole := *o
+		whole.Excluded = nil
+		input = NewLayout(s, whole)
 	}
-	for _, name := range names {
-		ours := Written(requested)
+	for _, name := range o.Excluded {
+		ours := o.Columns()
 		i := slices.IndexFunc(ours, func(c *Column) bool { return c.Name == name })
 		switch {
 		case i >= 0 && ours[i].OnRequest:
@@ -58,8 +60,8 @@ func (o *Layout) excludable() (names []string) {
 	return names
 }
 
-// Excludable returns the columns of every output that [promptset.WriterOptions.Exclude] may name.
-func Excludable() []string { return NewLayout(schema.New(), nil, nil).excludable() }
+// Excludable returns the columns of every output of completions that [Shape.Excluded] may name.
+func Excludable() []string { return NewLayout(schema.New(), Shape{}).excludable() }
 
 // sameMembers compares a row of JSONL.
 func (o *Layout) sameMembers(row *record.Row, c *Completion) bool {
@@ -70,18 +72,6 @@ func (o *Layout) sameMembers(row *record.Row, c *Completion) bool {
 	actual := record.Object(c.Members[:end]).AppendJSON([]byte{'{'},
 		func(key string) (string, bool) { return key, true })
 	return bytes.Equal(o.AppendPassed([]byte{'{'}, row), actual)
-}
-
-// TypeJSON sets the type of [JSONColumn].
-func (o *Layout) TypeJSON(t *JSONType) *Layout {
-	i := slices.IndexFunc(o.Results, func(c *Column) bool { return c.Name == JSONColumn })
-	if i >= 0 && t != nil {
-		c := *o.Results[i]
-		c.form = jsonForm{t}
-		o.Results[i], o.Root.Fields[len(o.Input)+i] = &c, c.node()
-		schema.Number(o.Root)
-	}
-	return o
 }
 
 // AppendPassed appends a row's input columns, in their order, to the object being written.
@@ -101,14 +91,17 @@ type Layout struct {
 
 	Results []*Column
 	ours    []string     // the names of results, and of our columns that the output omits
+	Vectors VectorType   // of an output of vectors
 	Result  *schema.Node // number of the first result's leaf
 }
 
-// NewLayout returns the columns of an output. Excluding columns does not change the names of others.
-func NewLayout(s *schema.Schema, requested, excluded []string) *Layout {
+// NewLayout returns the columns of an output of a shape. Excluding columns does not change the names of others.
+func NewLayout(s *schema.Schema, shape Shape) *Layout {
+	excluded := shape.Excluded
 	o := &Layout{Root: schema.Group("completions", schema.Required), Passed: schema.Passed{Rename: map[string]int{}},
 		lacks: excluded}
-	o.Results = Written(requested)
+	o.Results = shape.Columns()
+	o.Vectors = shape.Vectors
 	o.ours = namesOf(o.Results)
 	o.Results = slices.DeleteFunc(o.Results, func(c *Column) bool { return slices.Contains(excluded, c.Name) })
 	taken := slices.Concat(o.ours, s.Columns())

@@ -36,8 +36,8 @@ func (e *LackingError) Is(target error) bool { return target == ErrNoCompletions
 // CheckColumns checks that the columns that every output has are there. format is the format of the error for a
 // missing one.
 func CheckColumns(has func(name string) bool, format string) error {
-	for _, c := range Written(nil) {
-		if !has(c.Name) && !c.mayLack {
+	for c := range taskOf(has).Columns() {
+		if c.always() && !has(c.Name) {
 			return &LackingError{fmt.Sprintf(format, c.Name)}
 		}
 	}
@@ -47,27 +47,43 @@ func CheckColumns(has func(name string) bool, format string) error {
 // addedTo returns the columns that the writer added to a row: the columns from id on, because the input's columns come
 // before. If another program wrote them in a different order, it returns all columns that have the names; then columns
 // that not every output has may be the input's.
-func addedTo[C any](all []C, name func(C) string) (added []C, moved bool) {
+func addedTo[C any](all []C, name func(C) string) (task Task, added []C, moved bool) {
+	in := func(list []C) func(string) bool {
+		return func(column string) bool {
+			return slices.ContainsFunc(list, func(c C) bool { return name(c) == column })
+		}
+	}
 	added = all[max(0, slices.IndexFunc(all, func(c C) bool { return name(c) == schema.IDName })):]
 	left := added
-	for c := range Columns() {
+	for c := range taskOf(in(added)).Columns() {
 		if len(left) > 0 && name(left[0]) == c.Name {
 			left = left[1:]
 		} else if c.always() {
-			return all, true
+			return taskOf(in(all)), all, true
 		}
 	}
 	if len(left) > 0 {
-		return all, true
+		return taskOf(in(all)), all, true
 	}
-	return added, false
+	return taskOf(in(added)), added, false
+}
+
+// endAs sets why a result ended, if its output has no column for it.
+func (r *Result) endAs(t Task) {
+	switch {
+	case t == Generate:
+	case r.Err != "":
+		r.FinishReason = "error"
+	default:
+		r.FinishReason = "stop"
+	}
 }
 
 // ResultOf extracts what the writer added from a row.
 func ResultOf(all []jsonvalue.Member) (id string, r *Result, err error) {
 	o := Row{Result: &Result{}}
-	ours, moved := addedTo(all, func(m jsonvalue.Member) string { return m.Key })
-	for c := range Columns() {
+	task, ours, moved := addedTo(all, func(m jsonvalue.Member) string { return m.Key })
+	for c := range task.Columns() {
 		i := slices.IndexFunc(ours, func(m jsonvalue.Member) bool { return m.Key == c.Name })
 		switch {
 		case c.unread:
@@ -88,14 +104,15 @@ func ResultOf(all []jsonvalue.Member) (id string, r *Result, err error) {
 			return "", nil, fmt.Errorf("%s is missing", c.Name)
 		}
 	}
+	o.endAs(task)
 	return o.ID, o.Result, nil
 }
 
 // ResultColumns returns the columns that the writer added, by leaf.
 func ResultColumns(root *schema.Node) (found []*Column, err error) {
-	ours, moved := addedTo(root.Fields, func(n *schema.Node) string { return n.Name })
+	task, ours, moved := addedTo(root.Fields, func(n *schema.Node) string { return n.Name })
 	found = make([]*Column, root.Leaves)
-	for c := range Columns() {
+	for c := range task.Columns() {
 		i := slices.IndexFunc(ours, func(n *schema.Node) bool { return n.Name == c.Name })
 		switch {
 		case i < 0 && c.always():
@@ -123,5 +140,8 @@ func ResultOfRow(values parquet.Row, columns []*Column) (id string, r *Result) {
 			c.read(&o, func(ptr any) error { c.form.set(ptr, v); return nil })
 		}
 	}
+	o.endAs(taskOf(func(name string) bool {
+		return slices.ContainsFunc(columns, func(c *Column) bool { return c != nil && c.Name == name })
+	}))
 	return o.ID, o.Result
 }

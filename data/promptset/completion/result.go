@@ -15,6 +15,9 @@ func (r *Result) Readable() (texts []string) {
 	if r.Reasoning != "" {
 		texts = append(texts, "reasoning: "+r.Reasoning)
 	}
+	if r.Embedding != nil {
+		texts = append(texts, VectorText(r.Embedding))
+	}
 	if text := strings.TrimSpace(r.Text); text != "" {
 		texts = append(texts, text)
 	}
@@ -45,19 +48,33 @@ type Result struct {
 	PromptTopIDs      [][]int32 // for each of them; none for the first
 	PromptTopLogprobs [][]float32
 	Measures          [len(measures)][]float32
-	Reasoning         string // extracted from Text; "" for none
-	ToolCalls         string // a JSON list in the form of OpenAI's API, extracted from Text; "" for none
+	// WeightsVersions are the versions of the weights that generated the tokens: each from the token whose number
+	// WeightsStarts has up to the next.
+	WeightsVersions []string
+	WeightsStarts   []int32
+	Reasoning       string // extracted from Text; "" for none
+	ToolCalls       string // a JSON list in the form of OpenAI's API, extracted from Text; "" for none
+
+	// Embedding is a vector as the output stores it: see [VectorType.Stored]. Truncated reports whether it is the
+	// vector of the beginning of the prompt alone.
+	Embedding []float32
+	Truncated bool
+
+	Judgment Judgment
+	Verdict  string // what the verifier said; "" for nothing
 
 	Contradicts string // the part of a row that was read back which contradicts its other columns
 	CountAlone  bool   // only the number of tokens was read back
 }
 
-// measures are the columns of numbers that the engine reports with each token, by the engine's names for them. tag is
-// the tag of an [extra].
-var measures = [...]struct {
+// measure is a column of numbers that the engine reports with each token, by the engine's name for it. tag is the tag
+// of an [extra].
+type measure struct {
 	name, doc string
 	tag       byte
-}{
+}
+
+var measures = [...]measure{
 	{"entropy", "entropy of the distribution that each token was sampled from, before temperature and filters, in nats",
 		10},
 }
@@ -67,6 +84,20 @@ func (r *Result) SetMeasure(name string, values []float32) {
 	for m := range measures {
 		if measures[m].name == name {
 			r.Measures[m] = append([]float32{}, values...) // not nil if there are no tokens
+		}
+	}
+}
+
+// IsMeasure reports whether a column is one of a measure.
+func IsMeasure(column string) bool {
+	return slices.ContainsFunc(measures[:], func(m measure) bool { return m.name == column })
+}
+
+// KeepMeasures removes the measures that columns do not name.
+func (r *Result) KeepMeasures(columns []string) {
+	for m := range measures {
+		if !slices.Contains(columns, measures[m].name) {
+			r.Measures[m] = nil
 		}
 	}
 }
@@ -108,9 +139,16 @@ func (r *Result) Wrong() string {
 		{"prompt_logprobs", len(r.PromptLogprobs), "prompt_token_ids", len(r.PromptTokenIDs)},
 		{"prompt_top_ids", len(r.PromptTopIDs), "prompt_token_ids", len(r.PromptTokenIDs)},
 		{"prompt_top_logprobs", len(r.PromptTopLogprobs), "prompt_top_ids", len(r.PromptTopIDs)},
+		{"weights_starts", len(r.WeightsStarts), "weights_versions", len(r.WeightsVersions)},
 	} {
 		if list.n > 0 && list.n != list.want {
 			return fmt.Sprintf("has %d %s and %d %s", list.n, list.name, list.want, list.wantName)
+		}
+	}
+	for i, start := range r.WeightsStarts {
+		if i == 0 && start != 0 || i > 0 && start <= r.WeightsStarts[i-1] || int(start) > r.CompletionTokens {
+			return fmt.Sprintf("has the weights_starts %v and %d completion_tokens", r.WeightsStarts,
+				r.CompletionTokens)
 		}
 	}
 	for m, values := range r.Measures {

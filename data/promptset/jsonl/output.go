@@ -43,11 +43,11 @@ func promptOf(all []jsonvalue.Member, column string) string {
 	return row.PromptText()
 }
 
-// ReadPart calls each for every row of a JSONL part. Lines of an output file of OpenAI's batch API, by any program,
-// are recognized.
-func ReadPart(in io.ReaderAt, size int64, each func(*completion.Completion) error) (map[string]string, error) {
+// ReadPart calls each for every row of a JSONL part from a row on. Lines of an output file of OpenAI's batch API, by
+// any program, are recognized.
+func ReadPart(in io.ReaderAt, size, from int64, each func(*completion.Completion) error) (map[string]string, error) {
 	asAnswers := false
-	return nil, lines.EachCompletion(in, size, func(raw []byte, all []jsonvalue.Member,
+	return nil, lines.EachCompletion(in, size, from, func(raw []byte, all []jsonvalue.Member,
 		first bool) ([]*completion.Completion, error) {
 		if asAnswers = asAnswers || first && answers.Is(all); asAnswers {
 			return answers.Completions(raw, all, first)

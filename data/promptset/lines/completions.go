@@ -9,9 +9,9 @@ import (
 	"github.com/quire/quire/data/promptset/jsonvalue"
 )
 
-// EachCompletion calls each for the completions that decode finds in each line. The last argument of decode reports
-// whether the line is the first.
-func EachCompletion(in io.ReaderAt, size int64, decode func([]byte, []jsonvalue.Member,
+// EachCompletion calls each for the completions that decode finds in each line, after as many lines as are to be
+// skipped. The last argument of decode reports whether the line is the first, which is decoded even if it is skipped.
+func EachCompletion(in io.ReaderAt, size, skip int64, decode func([]byte, []jsonvalue.Member,
 	bool) ([]*completion.Completion, error),
 	each func(*completion.Completion) error) error {
 	l, err := Open("", io.NewSectionReader(in, 0, size))
@@ -22,6 +22,10 @@ func EachCompletion(in io.ReaderAt, size int64, decode func([]byte, []jsonvalue.
 		line, err := l.Next()
 		if err == io.EOF {
 			return nil
+		}
+		skipped := skip > 0
+		if skip--; skipped && !first && err == nil {
+			continue
 		}
 		var all []jsonvalue.Member
 		if err == nil {
@@ -36,6 +40,9 @@ func EachCompletion(in io.ReaderAt, size int64, decode func([]byte, []jsonvalue.
 		}
 		if err != nil {
 			return fmt.Errorf("line %d: %w", l.Number, err)
+		}
+		if skipped {
+			continue
 		}
 		for _, c := range completions {
 			if err := each(c); err != nil {

@@ -15,12 +15,16 @@ type Endpoint string
 const (
 	Chat        Endpoint = "/v1/chat/completions"
 	Completions Endpoint = "/v1/completions"
+	Embeddings  Endpoint = "/v1/embeddings" // in jobs of vectors, which have no other
 )
 
 // PromptKey returns the member of the body that has the prompt.
 func (e Endpoint) PromptKey() string {
-	if e == Chat {
+	switch e {
+	case Chat:
 		return "messages"
+	case Embeddings:
+		return "input"
 	}
 	return "prompt"
 }
@@ -87,6 +91,20 @@ func wrong(param, code, format string, args ...any) error {
 // ParseRequest parses a line from the values of its members; get returns nil for an absent one. The error states what
 // is wrong with the line. The parts of the request that are known are returned with it.
 func ParseRequest(get func(key string) json.RawMessage) (r Request, err error) {
+	return parseRequest(get, Endpoint.check)
+}
+
+// ParseEmbedding is ParseRequest for a job of vectors.
+func ParseEmbedding(get func(key string) json.RawMessage) (r Request, err error) {
+	return parseRequest(get, func(e Endpoint) error {
+		if e == Embeddings {
+			return nil
+		}
+		return wrong("url", CodeInvalidURL, "url is %q, and the job makes vectors; give %s", e, Embeddings)
+	})
+}
+
+func parseRequest(get func(key string) json.RawMessage, check func(Endpoint) error) (r Request, err error) {
 	text := func(key string) (s string) {
 		raw := get(key)
 		switch {
@@ -107,7 +125,7 @@ func ParseRequest(get func(key string) json.RawMessage) (r Request, err error) {
 		err = wrong("method", CodeInvalidMethod, "method is %q, but must be POST", method)
 	}
 	if err == nil {
-		err = r.URL.check()
+		err = check(r.URL)
 	}
 	if err == nil {
 		r.Body, err = body(get("body"))
@@ -162,11 +180,15 @@ type Prompt struct {
 }
 
 // ParsePrompts parses prompts: text, a list of token ids, or a list of several of either.
-func ParsePrompts(raw json.RawMessage) ([]Prompt, error) {
-	mistyped := wrong("prompt", CodeInvalidType, "prompt is %s, but must be text or a list of token ids", shorten(raw))
+func ParsePrompts(raw json.RawMessage) ([]Prompt, error) { return Completions.ParsePrompts(raw) }
+
+// ParsePrompts parses the prompts of a request to an endpoint: see [ParsePrompts].
+func (e Endpoint) ParsePrompts(raw json.RawMessage) ([]Prompt, error) {
+	name := e.PromptKey()
+	mistyped := wrong(name, CodeInvalidType, "%s is %s, but must be text or a list of token ids", name, shorten(raw))
 	switch {
 	case absent(raw):
-		return nil, wrong("prompt", CodeMissing, "prompt is missing; give text or a list of token ids")
+		return nil, wrong(name, CodeMissing, "%s is missing; give text or a list of token ids", name)
 	case raw[0] == '"':
 		return []Prompt{{Text: raw}}, nil
 	case raw[0] != '[':
@@ -177,7 +199,7 @@ func ParsePrompts(raw json.RawMessage) ([]Prompt, error) {
 		return nil, mistyped
 	}
 	if len(items) == 0 {
-		return nil, wrong("prompt", CodeInvalidValue, "prompt is an empty list; give text or a list of token ids")
+		return nil, wrong(name, CodeInvalidValue, "%s is an empty list; give text or a list of token ids", name)
 	}
 	first := items[0][0]
 	if first != '"' && first != '[' {
@@ -187,8 +209,8 @@ func ParsePrompts(raw json.RawMessage) ([]Prompt, error) {
 	for i, item := range items {
 		switch {
 		case item[0] != first:
-			return nil, wrong("prompt", CodeInvalidType,
-				"prompt[%d] is %s, and others are not; give a list of texts or a list of lists of token ids", i,
+			return nil, wrong(name, CodeInvalidType,
+				"%s[%d] is %s, and others are not; give a list of texts or a list of lists of token ids", name, i,
 				shorten(item))
 		case first == '"':
 			prompts = append(prompts, Prompt{Text: item})

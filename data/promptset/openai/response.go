@@ -31,13 +31,14 @@ type Response struct {
 type Body struct {
 	Problem *Problem `json:"error,omitempty"`
 
-	ID                string   `json:"id,omitempty"`
-	Object            string   `json:"object,omitempty"`
-	Created           *int64   `json:"created,omitempty"`
-	Model             string   `json:"model,omitempty"`
-	Choices           []Choice `json:"choices,omitempty"`
-	Usage             *Usage   `json:"usage,omitempty"`
-	SystemFingerprint string   `json:"system_fingerprint,omitempty"`
+	ID                string      `json:"id,omitempty"`
+	Object            string      `json:"object,omitempty"`
+	Created           *int64      `json:"created,omitempty"`
+	Model             string      `json:"model,omitempty"`
+	Choices           []Choice    `json:"choices,omitempty"`
+	Data              []Embedding `json:"data,omitempty"` // vectors, in place of choices
+	Usage             *Usage      `json:"usage,omitempty"`
+	SystemFingerprint string      `json:"system_fingerprint,omitempty"`
 
 	ScoredPrompt // only in chats
 }
@@ -145,6 +146,18 @@ type Usage struct {
 	TotalTokens      int `json:"total_tokens"`
 	// ByChoice has the number of tokens of each of several choices, which OpenAI's lines do not have.
 	ByChoice []int `json:"completion_tokens_by_choice,omitempty"`
+}
+
+// NoCompletions is [Usage.CompletionTokens] in answers of vectors, which do not state it.
+const NoCompletions = -1
+
+// MarshalJSON implements json.Marshaler.
+func (u *Usage) MarshalJSON() ([]byte, error) {
+	if u.CompletionTokens == NoCompletions {
+		return fmt.Appendf(nil, `{"prompt_tokens":%d,"total_tokens":%d}`, u.PromptTokens, u.TotalTokens), nil
+	}
+	type plain Usage
+	return json.Marshal((*plain)(u))
 }
 
 // Logprobs are the log-probabilities of a choice's tokens: Content in a chat, the other fields in a completion.
@@ -330,7 +343,7 @@ func (l *Line) Failure() string {
 		return message(l.Error)
 	case r == nil:
 		return "it has no response"
-	case r.Body == nil || len(r.Body.Choices) == 0:
+	case r.Body == nil || len(r.Body.Choices)+len(r.Body.Data) == 0:
 		return fmt.Sprintf("it has status %d and no choices", r.StatusCode)
 	}
 	return ""

@@ -47,6 +47,11 @@ func NewEncoder(w io.Writer, columns *completion.Layout, o *completion.EncoderOp
 	for k, v := range o.Meta {
 		options = append(options, parquet.KeyValueMetadata(k, v)) // order does not matter: the library sorts them
 	}
+	if slices.ContainsFunc(columns.Results, (*completion.Column).IsVector) {
+		if text := arrowSchema(columns, o.Meta); text != "" {
+			options = append(options, parquet.KeyValueMetadata(arrowKey, text))
+		}
+	}
 	// Minima and maxima help readers to skip pages by number. For text they would put whole texts in the footer.
 	var bounds func(n *schema.Node, path []string)
 	bounds = func(n *schema.Node, path []string) {

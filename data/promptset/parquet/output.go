@@ -11,8 +11,9 @@ import (
 	"github.com/quire/quire/data/promptset/table"
 )
 
-// ReadPart calls each for every row of a Parquet part, and returns the footer's metadata.
-func ReadPart(in io.ReaderAt, size int64, each func(*completion.Completion) error) (meta map[string]string, err error) {
+// ReadPart calls each for every row of a Parquet part from a row on, and returns the footer's metadata.
+func ReadPart(in io.ReaderAt, size, from int64, each func(*completion.Completion) error) (meta map[string]string,
+	err error) {
 	file, root, err := OpenFooter(in, size)
 	if err != nil {
 		return nil, err
@@ -28,9 +29,13 @@ func ReadPart(in io.ReaderAt, size int64, each func(*completion.Completion) erro
 	}
 	prompts := table.NewPromptReader(root)
 	for i, group := range file.RowGroups() {
+		skip := min(from, group.NumRows())
+		if from -= skip; skip > 0 && skip == group.NumRows() {
+			continue
+		}
 		err := checkPages(in, size, &file.Metadata().RowGroups[i])
 		if err == nil {
-			err = readGroup(group, columns, prompts, func(c *completion.Completion) error {
+			err = readGroup(group, skip, columns, prompts, func(c *completion.Completion) error {
 				c.Columns = root
 				return each(c)
 			})
@@ -51,34 +56,36 @@ func ReadMeta(in io.ReaderAt, size int64) (map[string]string, error) {
 	return metaOf(file), nil
 }
 
-// metaOf returns the metadata in a footer.
+// metaOf returns the metadata in a footer, without a description of the columns.
 func metaOf(file *parquet.File) map[string]string {
 	meta := map[string]string{}
 	for _, kv := range file.Metadata().KeyValueMetadata {
 		meta[kv.Key] = kv.Value
 	}
+	delete(meta, arrowKey)
 	return meta
 }
 
-// readGroup calls each for every row of a row group.
-func readGroup(group parquet.RowGroup, columns []*completion.Column, prompts *table.PromptReader,
+// readGroup calls each for every row of a row group but the first ones.
+func readGroup(group parquet.RowGroup, skip int64, columns []*completion.Column, prompts *table.PromptReader,
 	each func(*completion.Completion) error) error {
-	return eachRow(group, 16, func(values parquet.Row) error {
+	return eachRow(group, skip, 16, func(values parquet.Row) error {
 		id, r := completion.ResultOfRow(values, columns)
 		prompt := func(column string) string { return prompts.Of(values, column) }
 		return each(&completion.Completion{ID: id, Result: *r, ReadPrompt: prompt, Values: values})
 	})
 }
 
-// eachRow calls each for every row of a row group; a row is valid until the next. atOnce rows are read together.
-func eachRow(group parquet.RowGroup, atOnce int, each func(parquet.Row) error) error {
-	rows, err := openRows(group, 0)
+// eachRow calls each for every row of a row group but the first ones; a row is valid until the next. atOnce rows are
+// read together.
+func eachRow(group parquet.RowGroup, skip int64, atOnce int, each func(parquet.Row) error) error {
+	rows, err := openRows(group, skip)
 	if err != nil {
 		return err
 	}
 	defer rows.Close()
 	buffer := make([]parquet.Row, atOnce)
-	for left := group.NumRows(); left > 0; {
+	for left := group.NumRows() - skip; left > 0; {
 		n, err := table.ReadRows(rows, buffer)
 		for _, row := range buffer[:min(int64(n), left)] {
 			if err := each(row); err != nil {
@@ -138,7 +145,7 @@ func isScalar(t parquet.Type) bool {
 }
 
 func valuesOfGroup(group parquet.RowGroup, places map[int]int, values []any, each func([]any) error) error {
-	return eachRow(group, 64, func(row parquet.Row) error {
+	return eachRow(group, 0, 64, func(row parquet.Row) error {
 		for _, v := range row {
 			if i, ok := places[v.Column()]; ok {
 				values[i] = valueOfParquet(v)

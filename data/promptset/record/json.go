@@ -47,7 +47,7 @@ func (r *Builder) DecodeJSON(object []jsonvalue.Member, m *Mapping) (given []str
 		if jsonvalue.IsNull(o.Raw) {
 			continue
 		}
-		for _, p := range schema.ForeignNames(o.Key) {
+		for _, p := range m.ForeignNames(o.Key) {
 			values = append(values, Foreign{Parameter: p, Raw: o.Raw})
 		}
 	}

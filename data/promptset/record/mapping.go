@@ -34,6 +34,9 @@ type Mapping struct {
 	Partitions []string
 	// Prefix is text before each prompt, and before the first user message in messages.
 	Prefix string
+	// PromptsAlone states that nothing is generated: the only parameters are those of prompts, no row continues another
+	// one, and all other columns are the user's.
+	PromptsAlone bool
 }
 
 // Template renders text from the columns of a row.
@@ -84,12 +87,28 @@ func (m *Mapping) ColumnOf(name string) string {
 	switch {
 	case name == IDColumn && m.IDColumn != "":
 		return m.IDColumn
+	case m.PromptsAlone && !ofPrompt(name):
+		return ""
 	case !m.Mapped() || !slices.Contains(schema.PromptNames, name):
 		return name
 	case name == "prompt":
 		return m.PromptColumn
 	}
 	return ""
+}
+
+// ofPrompt reports whether a column of a known name is about the prompt of a row.
+func ofPrompt(name string) bool {
+	p := parameter.Sink(name)
+	return p != nil && p.OfPrompt() || name == IDColumn || slices.Contains(schema.PromptNames, name)
+}
+
+// ForeignNames is [schema.ForeignNames], without the parameters that rows do not have.
+func (m *Mapping) ForeignNames(column string) []*parameter.Parameter {
+	if m.PromptsAlone {
+		return nil
+	}
+	return schema.ForeignNames(column)
 }
 
 // NamesOf returns the standard names of a column's value.

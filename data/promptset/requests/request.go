@@ -23,6 +23,9 @@ type Request struct {
 	Logprobs  bool   // log-probabilities of the generated tokens are requested
 	TokenIDs  bool   // token ids are requested
 	AsIDs     bool   // tokens are named by their ids
+
+	Base64     bool // vectors are requested in base64
+	Dimensions int  // of vectors; 0 stands for the job's
 }
 
 // source is the source of a row from a batch file.
@@ -55,6 +58,14 @@ func (r *Request) Model() string {
 	return r.ModelName
 }
 
+// VectorSize returns how many dimensions the line asks for, 0 if it asks for none.
+func (r *Request) VectorSize() int {
+	if r == nil {
+		return 0
+	}
+	return r.Dimensions
+}
+
 // WantsTokenIDs reports whether the line asks for token ids.
 func (r *Request) WantsTokenIDs() bool { return r != nil && r.TokenIDs }
 
@@ -72,7 +83,11 @@ type reader struct {
 
 // decodeRequest sets the row's fields from a line of an OpenAI batch file, and returns which prompts are given.
 func decodeRequest(row *record.Builder, object record.Object, m *record.Mapping) (given []string) {
-	line, err := openai.ParseRequest(func(key string) json.RawMessage { return jsonvalue.Find(object, key) })
+	parse := openai.ParseRequest
+	if m.PromptsAlone {
+		parse = openai.ParseEmbedding
+	}
+	line, err := parse(func(key string) json.RawMessage { return jsonvalue.Find(object, key) })
 	r := reader{row, &Request{CustomID: line.CustomID, Endpoint: line.URL}}
 	row.ID, row.Source = line.CustomID, source{object, r.request}
 	row.InBody, row.PromptParam = true, r.request.PromptParam()
@@ -110,6 +125,10 @@ func (r reader) readAnswerForm(body []jsonvalue.Member) {
 		&r.request.ModelName) != nil {
 		r.Blame("model", "", func() { r.Mistyped("model is %s, but must be text", jsonvalue.Describe(raw)) })
 	}
+	if r.request.Endpoint == openai.Embeddings {
+		r.readVectorForm(body)
+		return
+	}
 	raw := jsonvalue.Find(body, "logprobs")
 	if r.request.Logprobs = string(raw) == "true"; r.request.Endpoint == openai.Completions {
 		_, r.request.Logprobs = jsonvalue.ParseNumber(raw)
@@ -123,10 +142,41 @@ func (r reader) readAnswerForm(body []jsonvalue.Member) {
 	r.request.AsIDs = string(jsonvalue.Find(body, "return_tokens_as_token_ids")) == "true"
 }
 
+// readVectorForm reads in which form vectors are requested.
+func (r reader) readVectorForm(body []jsonvalue.Member) {
+	if raw := jsonvalue.Find(body, "encoding_format"); !jsonvalue.IsNull(raw) {
+		if r.request.Base64 = string(raw) == `"base64"`; !r.request.Base64 && string(raw) != `"float"` {
+			r.Blame("encoding_format", openai.CodeInvalidValue, func() {
+				r.Fail("encoding_format is %s, but must be float or base64", jsonvalue.Abbreviate(raw))
+			})
+		}
+	}
+	raw := jsonvalue.Find(body, "dimensions")
+	if jsonvalue.IsNull(raw) {
+		return
+	}
+	if json.Unmarshal(raw, &r.request.Dimensions) != nil || r.request.Dimensions < 1 {
+		r.Blame("dimensions", openai.CodeInvalidValue, func() {
+			r.Fail("dimensions is %s, but must be a whole number of 1 or more", jsonvalue.Abbreviate(raw))
+		})
+	}
+}
+
+// ofVectors are the members of a body of /v1/embeddings, besides the input.
+var ofVectors = []string{"model", "user", "encoding_format", "dimensions", "truncate_prompt_tokens"}
+
 // judgeBody rejects members of a body that OpenAI's and vLLM's servers do not have, and members that do not apply to a
 // batch.
 func (r reader) judgeBody(m jsonvalue.Member) {
 	if jsonvalue.IsNull(m.Raw) {
+		return
+	}
+	if r.request.Endpoint == openai.Embeddings && m.Key != openai.Embeddings.PromptKey() {
+		if !slices.Contains(ofVectors, m.Key) {
+			r.Blame(m.Key, openai.CodeUnknown, func() {
+				r.Fail("body has %q, which is not a parameter of %s; leave it out", m.Key, openai.Embeddings)
+			})
+		}
 		return
 	}
 	switch m.Key {
@@ -163,14 +213,14 @@ func (r reader) judgeBody(m jsonvalue.Member) {
 
 // translated returns a body whose prompt is in the columns that rows use for it.
 func (r reader) translated(body []jsonvalue.Member) []jsonvalue.Member {
-	if r.request.Endpoint != openai.Completions {
+	if r.request.Endpoint == openai.Chat {
 		return body
 	}
-	i := slices.IndexFunc(body, func(m jsonvalue.Member) bool { return m.Key == "prompt" })
+	i := slices.IndexFunc(body, func(m jsonvalue.Member) bool { return m.Key == r.PromptParam })
 	if i < 0 || jsonvalue.IsNull(body[i].Raw) {
 		return body
 	}
-	prompts, err := openai.ParsePrompts(body[i].Raw)
+	prompts, err := r.request.Endpoint.ParsePrompts(body[i].Raw)
 	if err != nil {
 		r.failWith(err)
 		return body
@@ -179,7 +229,7 @@ func (r reader) translated(body []jsonvalue.Member) []jsonvalue.Member {
 		r.Blame(r.PromptParam, openai.CodeInvalidType, func() { r.addPrompt(p) })
 	}
 	body = slices.Clone(body)
-	if body[i].Raw = prompts[0].Text; prompts[0].Tokens != nil {
+	if body[i] = (jsonvalue.Member{Key: "prompt", Raw: prompts[0].Text}); prompts[0].Tokens != nil {
 		body[i] = jsonvalue.Member{Key: "prompt_token_ids", Raw: prompts[0].Tokens}
 	}
 	return body
@@ -193,9 +243,10 @@ func (r reader) addPrompt(p openai.Prompt) {
 	}
 	one := record.Builder{Row: &record.Row{}}
 	if !one.DecodeKnown(name, raw) {
-		r.Fail("prompt[%d] is %s, but must be text or a list of token ids", len(r.More)+1, jsonvalue.Abbreviate(raw))
+		r.Fail("%s[%d] is %s, but must be text or a list of token ids", r.PromptParam, len(r.More)+1,
+			jsonvalue.Abbreviate(raw))
 	} else if rowErr, _ := one.Err.(*record.RowError); rowErr != nil {
-		r.Fail("prompt[%d]: %s", len(r.More)+1, rowErr.What)
+		r.Fail("%s[%d]: %s", r.PromptParam, len(r.More)+1, rowErr.What)
 	}
 	r.More = append(r.More, record.Prompt{Text: one.Prompt, TokenIDs: one.TokenIDs})
 }
@@ -203,12 +254,12 @@ func (r reader) addPrompt(p openai.Prompt) {
 // PromptText returns the prompt of a line of a batch file, as text for people.
 func PromptText(object record.Object) string {
 	r := &record.Builder{Row: &record.Row{}}
-	if given := decodeRequest(r, object, &record.Mapping{}); len(given) == 1 {
+	m := &record.Mapping{PromptsAlone: string(jsonvalue.Find(object, "url")) == `"`+string(openai.Embeddings)+`"`}
+	if given := decodeRequest(r, object, m); len(given) == 1 {
 		r.Kind = record.PromptKinds[given[0]]
 	}
 	if len(r.More) > 0 { // which one a completion belongs to follows from n, which the job may set
-		line, _ := openai.ParseRequest(func(key string) json.RawMessage { return jsonvalue.Find(object, key) })
-		body, _ := jsonvalue.Members(line.Body)
+		body, _ := jsonvalue.Members(jsonvalue.Find(object, "body"))
 		r.Kind, r.Prompt = record.KindText, string(jsonvalue.Find(body, r.PromptParam))
 	}
 	return r.PromptText()

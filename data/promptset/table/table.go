@@ -77,7 +77,7 @@ func (t *Table) findKnown() error {
 			t.used = append(t.used, c)
 			c.ReadAsText()
 		}
-		if len(schema.ForeignNames(c.Name)) > 0 && !c.IsNull() {
+		if len(m.ForeignNames(c.Name)) > 0 && !c.IsNull() {
 			t.foreign = append(t.foreign, c)
 			if parameter.TypeOf(c.Name) == parameter.TextList {
 				c.ReadAsText()

@@ -75,6 +75,21 @@ func (f *Forms) chooseCalls(name, template string) error {
 	return nil
 }
 
+// Name names the formats: completions are taken apart in the same way by formats of the same name.
+func (f *Forms) Name() string {
+	name := "reasoning"
+	if f.KeepReasoning {
+		name += " kept"
+	}
+	if f.reasoning != nil {
+		name += " " + strings.Join(f.reasoning.names, " ")
+	}
+	if f.calls != nil {
+		name += ", calls " + strings.Join(f.calls.names, " ")
+	}
+	return name
+}
+
 // Check returns an error if the name of a form is not one of names.
 func Check(name string, names []string) error {
 	if slices.Contains(names, name) {

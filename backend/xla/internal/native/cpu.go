@@ -86,12 +86,10 @@ var cpuKernels = map[string]kernel{
 		attrs: map[string]attribute{"in": integer, "out": integer, "gate_up": boolean, "scales": boolean,
 			"blocks": integer},
 	},
-	"linear": {
-		target: "quire_linear",
-		attrs: map[string]attribute{"in": integer, "out": integer, "gate_up": boolean, "scales": boolean,
-			"activation": integer, "bias": boolean, "residual": boolean, "blocks": integer},
-	},
-	"linear_heads": {target: "quire_linear_heads", attrs: map[string]attribute{"in": integer, "out": integer}},
+	"linear":         {target: "quire_linear", attrs: linearAttrs},
+	"linear_adapted": {target: "quire_linear_adapted", attrs: adaptedAttrs},
+	"low_rank":       {target: "quire_low_rank", attrs: map[string]attribute{"in": integer, "rank": integer}},
+	"linear_heads":   {target: "quire_linear_heads", attrs: map[string]attribute{"in": integer, "out": integer}},
 	"experts": {
 		target: "quire_experts",
 		attrs: map[string]attribute{"in": integer, "inner": integer, "gate_up": boolean, "scales": boolean,
@@ -100,7 +98,22 @@ var cpuKernels = map[string]kernel{
 	},
 	"ragged_paged_attention": {target: "quire_ragged_paged_attention", attrs: attentionAttrs},
 	latentAttention:          {target: "quire_latent_attention", attrs: attentionAttrs},
+	"row_attention": {
+		target: "quire_row_attention",
+		attrs: map[string]attribute{"scale": float, "soft_cap": float, "window": integer, "ahead": integer,
+			"zero": integer},
+	},
+	"pool_rows": {target: "quire_pool_rows", attrs: map[string]attribute{"largest": boolean}},
 }
+
+var linearAttrs = map[string]attribute{"in": integer, "out": integer, "gate_up": boolean, "scales": boolean,
+	"activation": integer, "bias": boolean, "residual": boolean, "blocks": integer}
+
+var adaptedAttrs = func() map[string]attribute {
+	attrs := maps.Clone(linearAttrs)
+	attrs["first"], attrs["cut1"], attrs["cut2"] = integer, integer, integer
+	return attrs
+}()
 
 var attentionAttrs = map[string]attribute{"scale": float, "soft_cap": float, "window": integer, "paged": boolean,
 	"by_head": boolean}

@@ -1,0 +1,99 @@
+package coprocess
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+func pool(t *testing.T, o Options) *Pool {
+	t.Helper()
+	if o.Processes == 0 {
+		o.Processes = 1
+	}
+	if o.Timeout == 0 {
+		o.Timeout = time.Minute
+	}
+	if o.MaxAnswer == 0 {
+		o.MaxAnswer = 1 << 16
+	}
+	o.Attempts = max(1, o.Attempts)
+	p := New(o)
+	t.Cleanup(func() { p.Close() })
+	return p
+}
+
+// Each answer belongs to its question, with several processes and long lines.
+func TestAnswersBelongToQuestions(t *testing.T) {
+	p := pool(t, Options{Command: `while IFS= read -r x; do echo "got $x"; done`, Processes: 3})
+	var all sync.WaitGroup
+	for i := range 60 {
+		all.Go(func() {
+			line := strings.Repeat(fmt.Sprint(i), 1+i*100)
+			answer, err := p.Ask(t.Context(), []byte(line))
+			if err != nil || string(answer) != "got "+line {
+				t.Errorf("%.20s: %.20s, %v", line, answer, err)
+			}
+		})
+	}
+	all.Wait()
+}
+
+func TestFailures(t *testing.T) {
+	for _, c := range []struct {
+		options Options
+		want    string
+	}{
+		{Options{Command: "echo no such thing >&2; exit 3"}, "ended without an answer: no such thing"},
+		{Options{Command: "read x; exit 3", Attempts: 3}, "ended without an answer"},
+		{Options{Command: "sleep 60", Timeout: 50 * time.Millisecond}, "gave no answer within 50ms"},
+		{Options{Command: "sleep 60 & read x; echo $x; sleep 60", Timeout: time.Minute, MaxAnswer: 1}, ""},
+		{Options{Command: "while :; do printf aaaaaaaaaaaaaaaa; done", MaxAnswer: 1000},
+			"wrote more than 1000 bytes without an end of line"},
+	} {
+		answer, err := pool(t, c.options).Ask(t.Context(), []byte("x"))
+		if c.want == "" && err == nil && string(answer) == "x" {
+			continue
+		}
+		if err == nil || err.Error() != c.want {
+			t.Errorf("%s: %s, %v; want %s", c.options.Command, answer, err, c.want)
+		}
+	}
+}
+
+// A process that dies is replaced: the question is asked again, and later ones are answered.
+func TestProcessesAreReplaced(t *testing.T) {
+	mark := filepath.Join(t.TempDir(), "mark")
+	p := pool(t, Options{Command: `while read x; do [ "$x" = die ] && [ ! -e ` + mark + ` ] && { touch ` + mark +
+		`; exit 1; }; echo $x; done`, Attempts: 2})
+	for _, line := range []string{"a", "die", "b"} {
+		if answer, err := p.Ask(t.Context(), []byte(line)); err != nil || string(answer) != line {
+			t.Errorf("%s: %s, %v", line, answer, err)
+		}
+	}
+}
+
+// A question that nobody waits for any more ends its process, with all that this has started.
+func TestCancelledQuestions(t *testing.T) {
+	mark := filepath.Join(t.TempDir(), "mark")
+	p := pool(t, Options{Command: "read x; touch " + mark + "; sleep 3600 & wait"})
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		for {
+			if _, err := os.Stat(mark); err == nil {
+				cancel()
+				return
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}()
+	if _, err := p.Ask(ctx, []byte("x")); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,224 @@
+package generate
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"iter"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"sync"
+
+	"github.com/quire/quire/batch/outcome"
+	"github.com/quire/quire/batch/prepare"
+	"github.com/quire/quire/batch/process"
+	"github.com/quire/quire/batch/resume"
+	"github.com/quire/quire/batch/reuse"
+	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/data/promptset/completion"
+	"github.com/quire/quire/data/promptset/folder"
+	"github.com/quire/quire/data/storage"
+	"github.com/quire/quire/data/vfs"
+)
+
+// Audited is what came of generating random rows of an output again.
+type Audited struct {
+	Output  string   `json:"output"`
+	Rows    int64    `json:"rows"`    // of published parts
+	Audited int64    `json:"audited"` // of these, rows that were generated again
+	Without int64    `json:"without"` // chosen rows with errors, or without keys, that were not
+	Differ  []string `json:"differ"`  // ids of audited rows that are not the same
+	// Confidence is how sure it is that fewer than one in a hundred rows differ, if none of the audited ones does.
+	Confidence float64 `json:"confidence"`
+}
+
+// Audit generates random rows of a job's published parts again and compares them with the parts. It changes nothing.
+func Audit(ctx context.Context, p *process.Process, opened *prepare.Opened, rows int64, seed uint64) (*Audited, error) {
+	if storage.IsRemote(opened.Job.Output) {
+		return nil, outcome.Errorf(outcome.Misused, "%s is in an object store: copy it here to audit it",
+			storage.Redact(opened.Job.Output))
+	}
+	for _, cannot := range []struct {
+		is   bool
+		what string
+	}{
+		{opened.Job.Embeds(), "vectors"}, {opened.Job.Accept.Judges(), "completions that verifiers judge"},
+		{opened.Job.OnSwap != "", "completions of weights that change"},
+	} {
+		if cannot.is {
+			return nil, outcome.Errorf(outcome.Misused, "the job has %s, which can't be audited", cannot.what)
+		}
+	}
+	if graph, err := opened.Lineage(ctx); graph != nil || err != nil {
+		if err == nil {
+			err = outcome.Errorf(outcome.Misused, "rows have a parent, and an audit generates single rows: such jobs "+
+				"can't be audited")
+		}
+		return nil, err
+	}
+	reads := *p
+	reads.FS = vfs.ReadOnly(p.FS)
+	saved, err := resume.Open(ctx, &reads, opened)
+	if err != nil {
+		return nil, err
+	}
+	defer saved.Close()
+	if saved.State.Job() == nil {
+		return nil, fmt.Errorf("%s holds no job", opened.Job.Output)
+	}
+	g := NewGenerator(&reads, saved.Job, opened)
+	g.equals.Messages = io.Discard
+	defer g.Release()
+	if err := g.open(ctx); err != nil {
+		return nil, err
+	}
+	arithmetic, err := saved.Arithmetic(g.Session.Device)
+	if err == nil {
+		err = saved.CheckArithmetic(arithmetic)
+	}
+	if err != nil {
+		return nil, err
+	}
+	a := &auditor{excluded: saved.Job.ExcludedColumns(), want: map[int64][]completion.Result{},
+		Audited: Audited{Output: opened.Job.Output, Differ: []string{}}}
+	u, err := auditUnit(g, a)
+	if err != nil {
+		return nil, err
+	}
+	chosen := a.choose(saved, rows, seed)
+	if err := a.readWanted(ctx, u, saved, chosen); err != nil {
+		return nil, err
+	}
+	chosen = slices.DeleteFunc(chosen, func(row int64) bool { return a.want[row] == nil })
+	u.Rows = newRowQueue(rowsAt(ctx, opened.Reader, chosen), nil)
+	g.Active.Track(u)
+	err = g.Generate(ctx, emptySource{})
+	u.StopReading()
+	if err != nil {
+		return nil, err
+	}
+	a.Audited.Audited += int64(len(chosen))
+	if a.Confidence = 1; a.Audited.Audited < a.Rows {
+		a.Confidence = 1 - math.Pow(0.99, float64(a.Audited.Audited))
+	}
+	return &a.Audited, ctx.Err()
+}
+
+// rowsAt yields single rows of an input.
+func rowsAt(ctx context.Context, reader *promptset.Reader, chosen []int64) iter.Seq[*promptset.Row] {
+	return func(yield func(*promptset.Row) bool) {
+		for _, index := range chosen {
+			for row := range reader.Range(ctx, index, index+1) {
+				if !yield(row) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// auditor compares completions that were generated again with an output.
+type auditor struct {
+	Audited
+	excluded []string
+	mu       sync.Mutex
+	want     map[int64][]completion.Result
+}
+
+// auditUnit makes the unit whose rows are audited.
+func auditUnit(g *Generator, a *auditor) (*Unit, error) {
+	j, schema := g.Job, g.Opened.Reader.Schema()
+	how := collecting{results: results{columns: j.ColumnsOf(schema)}, inFlight: rowsInFlight, format: j.Format,
+		observer: g.Process.Observer, room: bytesRepeated}
+	var err error
+	if how.replies, err = newReplySplitter(g.Process, j, g.Session, schema); err != nil {
+		return nil, err
+	}
+	u := &Unit{process: g.Process, reader: g.Opened.Reader, builder: g.builder, Out: newCollector(a, discardJournal{},
+		how), Listener: &onlyUnit{progress: g.Process.Progress, active: &g.Active}}
+	u.Out.repeats.judge = &g.equals
+	return u, nil
+}
+
+// choose returns some rows of the published parts, in order. Parts that are damaged count as published.
+func (a *auditor) choose(saved *resume.Saved, rows int64, seed uint64) (chosen []int64) {
+	var all []int64
+	for _, part := range saved.Parts.All() {
+		damaged := slices.ContainsFunc(saved.Damaged, func(d folder.Damage) bool { return d.Part.Number == part })
+		if damaged || !slices.Contains(saved.Missing, part) {
+			from, to := saved.Parts.Range(part)
+			for row := from; row < to; row++ {
+				all = append(all, row)
+			}
+		}
+	}
+	a.Rows = int64(len(all))
+	random := rand.New(rand.NewPCG(seed, 0))
+	for i := range min(rows, a.Rows) { // the first ones of a shuffle
+		j := i + random.Int64N(a.Rows-i)
+		all[i], all[j] = all[j], all[i]
+		chosen = append(chosen, all[i])
+	}
+	slices.Sort(chosen)
+	return chosen
+}
+
+// readWanted reads what the output has of rows. Rows without keys are not audited; rows whose completions are not what
+// was noted differ.
+func (a *auditor) readWanted(ctx context.Context, u *Unit, saved *resume.Saved, chosen []int64) error {
+	w := reuse.Writing{FS: saved.FS, Output: saved.Job.Output, Basis: reuse.BasisOf(saved.State.Job()),
+		Excluded: a.excluded}
+	u.reuse = &reusing{namer: reuse.NewNamer(w.Basis, u.builder.MaxModelLen(), u.Out.columns)}
+	own := reuse.Own(ctx, w, func(string, ...any) {})
+	defer own.Close()
+	if err := own.AddAll(func(int) bool { return true }); err != nil {
+		return err
+	}
+	for row := range rowsAt(ctx, u.reader.(*promptset.Reader), chosen) {
+		p := &pendingRow{row: row}
+		var err error
+		if p.requests, err = u.builder.Requests(row, nil); err != nil {
+			a.Without++
+			continue
+		}
+		u.name(p, false)
+		var all []completion.Result
+		noted, there := true, true
+		for i := range p.names {
+			var generations []int
+			for g := range p.names[i].N {
+				generations = append(generations, p.names[i].First+g)
+			}
+			noted = noted && len(own.Lacks(p.names[i].Keys, generations)) == 0
+			results := own.Find(ctx, p.names[i].Keys, generations)
+			there = there && len(results) == len(generations)
+			for _, r := range results {
+				u.Out.dress(&r, p, p.requests[i], p.names[i].Extras)
+				all = append(all, r)
+			}
+		}
+		switch {
+		case !noted:
+			a.Without++
+		case !there:
+			a.Differ = append(a.Differ, row.ID)
+			a.Audited.Audited++
+		default:
+			a.want[row.Index] = all
+		}
+	}
+	return saved.Opened.Reader.Err()
+}
+
+// Add compares the completions of a row.
+func (a *auditor) Add(row *promptset.Row, results []completion.Result) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !reuse.Same(results, a.want[row.Index], a.excluded) {
+		a.Differ = append(a.Differ, row.ID)
+	}
+	return nil
+}
+
+func (a *auditor) Pending() (int, int64) { return 0, 0 }

@@ -1,0 +1,161 @@
+package generate
+
+import (
+	"github.com/quire/quire/batch/ask"
+	"github.com/quire/quire/batch/reuse"
+	"github.com/quire/quire/batch/verdict"
+	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/data/promptset/completion"
+	"github.com/quire/quire/engine"
+)
+
+// judging describes how a unit has completions judged.
+type judging struct {
+	settings *verdict.Settings
+	judge    *verdict.Judge
+	slots    int
+	told     func(error) // is called after each verdict, with the error of the writer or the journal
+}
+
+// external reports whether verdicts cost so much that completions are kept while they wait for one.
+func (j *judging) external() bool { return j.settings.Command != "" }
+
+// judgeRow has the completions of a started row judged: at most most of them, from generation first on.
+func (c *collector) judgeRow(p *pendingRow, first, most int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p.judged = &judgedRow{rule: verdict.NewRule(c.judging.settings, most), first: first, most: most,
+		drawn: map[int]bool{}, asked: map[int]bool{}, waiting: map[int]bool{}}
+	p.judged.least = p.judged.rule.Least(nil)
+	c.waves.begin(p)
+}
+
+// restoreJudged adds completions to a row that were generated before. Those without a verdict are judged now.
+func (c *collector) restoreJudged(p *pendingRow, results []completion.Result) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := range results {
+		if r := &results[i]; lacksVerdict(r) {
+			c.submit(p, r, false)
+		} else {
+			p.judged.insert(r, false)
+		}
+	}
+	return c.advance(p)
+}
+
+// addJudged adds a completion to a row, which is judged first unless it has an error. The caller holds the lock.
+func (c *collector) addJudged(p *pendingRow, r *completion.Result, done *engine.Completion) error {
+	whole := ask.Refused(done.Err)
+	first, n := done.Generation, 1
+	if whole {
+		first, n = done.Request.FirstGeneration, done.Request.N
+	}
+	c.waves.given(p.judged, first, n)
+	c.room.Broadcast()
+	if p.ended || c.err != nil {
+		return unlessEnded(c.err)
+	}
+	if p.failed == nil {
+		p.failed = done.Err
+	}
+	switch {
+	case whole && len(p.requests) == 1:
+		_, err := c.put(p, r, done.Request, done.Err, reuse.Generated)
+		return err
+	case whole: // each completion of the prompt has the error
+		for range n {
+			p.judged.insert(r, true)
+			r.Generation++
+		}
+		return c.advance(p)
+	}
+	if r.Err != "" || c.judging.external() {
+		if _, err := c.append(p, r); err != nil {
+			return err
+		}
+	}
+	if r.Err == "" {
+		c.submit(p, r, true)
+		return nil
+	}
+	p.judged.insert(r, true)
+	return c.advance(p)
+}
+
+// submit has a completion judged by other goroutines. The caller holds the lock.
+func (c *collector) submit(p *pendingRow, r *completion.Result, drawn bool) {
+	p.judged.waiting[r.Generation] = true
+	result := *r
+	c.judging.judge.Submit(&verdict.Completion{Row: p.row, Generation: r.Generation, Text: r.Text},
+		func(v verdict.Verdict, err error) { c.judging.told(c.tell(p, &result, drawn, v, err)) })
+}
+
+// tell takes the verdict on a completion. The error is the writer's or the journal's.
+func (c *collector) tell(p *pendingRow, r *completion.Result, drawn bool, v verdict.Verdict, failure error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(p.judged.waiting, r.Generation)
+	if p.ended || c.err != nil {
+		return unlessEnded(c.err)
+	}
+	switch {
+	case failure != nil:
+		r.Err, r.FinishReason = failure.Error(), string(engine.FinishError)
+		if p.failed == nil {
+			p.failed = failure
+		}
+	case !c.judging.settings.Verifies(): // the row's other completions decide
+		r.Verdict = v.Text
+	case v.Accepted:
+		r.Judgment, r.Verdict = completion.Accepted, v.Text
+	default:
+		r.Judgment, r.Verdict = completion.Rejected, v.Text
+	}
+	if _, err := c.append(p, r); err != nil {
+		return err
+	}
+	p.judged.insert(r, drawn)
+	return c.advance(p)
+}
+
+// advance finishes a row that is decided, and queues one that needs more completions. The caller holds the lock.
+func (c *collector) advance(p *pendingRow) error {
+	j := p.judged
+	prefix := j.prefix()
+	decided := j.rule.Decided(prefix)
+	if decided == 0 {
+		c.waves.weigh(j)
+		c.waves.keep(j, len(prefix))
+		if c.waves.queue(p) {
+			c.room.Broadcast()
+		}
+		return c.err
+	}
+	results := prefix[:decided]
+	j.rule.Conclude(results)
+	c.waves.keep(j, decided)
+	c.waves.vain += len(j.known) - decided + len(j.asked) + len(j.waiting)
+	p.left = decided
+	for i := range results {
+		origin := uint8(reuse.Kept)
+		if j.drawn[results[i].Generation] {
+			origin = reuse.Generated
+		}
+		c.count(p, &results[i], origin)
+	}
+	return c.finish(p)
+}
+
+// wantsMore returns a row that was started and wants more completions, nil if there is none now. With nothing else to
+// start, it may be one that only might need them. later reports whether rows may want more, now or later.
+func (c *collector) wantsMore(othersLeft bool) (p *pendingRow, later bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.waves.next(othersLeft), len(c.waves.running) > 0
+}
+
+// severalPrompts is what is wrong with a row of several prompts in a job whose verdicts end rows.
+func severalPrompts(row *promptset.Row) error {
+	return row.Error("it has several prompts, and verdicts end a row of one prompt: give each prompt a row of its own")
+}

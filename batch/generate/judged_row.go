@@ -1,0 +1,69 @@
+package generate
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/quire/quire/batch/verdict"
+	"github.com/quire/quire/data/promptset/completion"
+)
+
+// judgedRow is what is known of a row whose completions are judged. The collector's lock protects it.
+type judgedRow struct {
+	rule        verdict.Rule
+	first, most int                 // generations first to first+most-1
+	known       []completion.Result // judged, or failed; in order of generation
+	drawn       map[int]bool        // generations that this process generated
+	asked       map[int]bool        // generations that the engine was asked for and has not given
+	waiting     map[int]bool        // generations that wait for a verdict
+	kept        int                 // of known, those that the row has for sure
+	least       int                 // how many it needed at least when it started
+	risk        float64             // how many of those ahead are expected to be in vain
+	nextRisk    float64             // the same of one more
+	ahead       int                 // how many more than the row needs at least may be asked for
+	queued      bool                // in waves.wanting
+}
+
+// lacksVerdict reports whether a completion is yet to be judged.
+func lacksVerdict(r *completion.Result) bool {
+	return r.Err == "" && r.Judgment == completion.Unjudged && r.Verdict == ""
+}
+
+// decidedBy reports whether a row is decided by completions from before.
+func (j *judgedRow) decidedBy(done []completion.Result) bool {
+	if slices.ContainsFunc(done, func(r completion.Result) bool { return lacksVerdict(&r) }) {
+		return false
+	}
+	row := judgedRow{first: j.first}
+	for i := range done {
+		row.insert(&done[i], false)
+	}
+	return j.rule.Decided(row.prefix()) > 0
+}
+
+// insert adds a completion that is judged, or has an error.
+func (j *judgedRow) insert(r *completion.Result, drawn bool) {
+	i, there := slices.BinarySearchFunc(j.known, r.Generation,
+		func(k completion.Result, generation int) int { return cmp.Compare(k.Generation, generation) })
+	if !there {
+		j.known = slices.Insert(j.known, i, *r)
+	}
+	if drawn {
+		j.drawn[r.Generation] = true
+	}
+}
+
+// prefix returns the known completions from the first generation up to the first gap.
+func (j *judgedRow) prefix() []completion.Result {
+	n := 0
+	for n < len(j.known) && j.known[n].Generation == j.first+n {
+		n++
+	}
+	return j.known[:n]
+}
+
+// missing returns how many generations the row is yet to ask for.
+func (j *judgedRow) missing() int {
+	under := len(j.asked) + len(j.waiting)
+	return min(j.rule.Least(j.known)+j.ahead-under, j.most-len(j.known)-under)
+}

@@ -1,0 +1,148 @@
+package reuse
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/quire/quire/data/promptset/completion"
+	"github.com/quire/quire/data/promptset/folder"
+	"github.com/quire/quire/data/vfs"
+)
+
+// Notes gathers the keys of rows, and writes those of a part when it is complete. Its methods may be called from
+// several goroutines.
+type Notes struct {
+	place  keysPlace
+	parts  folder.Parts
+	header header
+
+	mu   sync.Mutex
+	rows map[int64]*notedRow // of parts that are not written
+}
+
+// notedRow is what a part will have of a row.
+type notedRow struct {
+	named   []Named
+	rows    uint32 // rows of the part; 0 before the row is finished
+	entries []entry
+}
+
+// Writing is what is known of an output that is being written.
+type Writing struct {
+	FS       vfs.FS
+	Output   string
+	Format   string
+	Parts    folder.Parts
+	Basis    Basis
+	Excluded []string // columns that it leaves out
+	Sources  []string // places that completions are copied from
+	Store    string   // the one of them that is a store
+}
+
+// NewNotes returns notes on the parts of an output. They are nil for a format whose parts do not have all of a
+// completion; nothing is noted then.
+func NewNotes(ctx context.Context, w Writing) *Notes {
+	if w.Format == folder.OpenAI {
+		return nil
+	}
+	var excluded []string
+	for _, c := range w.Excluded {
+		if slices.Contains(completion.Excludable(), c) {
+			excluded = append(excluded, c)
+		}
+	}
+	return &Notes{place: keysPlace{context.WithoutCancel(ctx), w.FS, w.Output}, parts: w.Parts,
+		header: header{Format: w.Format, Basis: w.Basis, Excluded: excluded, Sources: w.Sources, Store: w.Store},
+		rows:   map[int64]*notedRow{}}
+}
+
+// Name notes the names of a row's completions, before they exist.
+func (n *Notes) Name(row int64, named []Named) {
+	if n == nil {
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.rows[row] = &notedRow{named: named}
+}
+
+// Finish notes the completions of a row, as the part will have them, in order. source is the number of the source of
+// those that were copied.
+func (n *Notes) Finish(row int64, results []completion.Result, origin, source uint8) {
+	if n == nil {
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	r := n.rows[row]
+	if r == nil {
+		r = &notedRow{}
+		n.rows[row] = r
+	}
+	r.rows = uint32(max(1, len(results)))
+	for _, named := range r.named {
+		own := completionsOf(&named, results)
+		if own == nil {
+			continue
+		}
+		from := slices.IndexFunc(results, func(r completion.Result) bool { return r.Generation == own[0].Generation })
+		r.entries = append(r.entries, entry{key: named.Key, content: contentDigest(own, n.header.Excluded),
+			id: named.ID, prompt: named.Prompt, parameters: named.Parameters, position: uint32(from),
+			first: uint32(own[0].Generation), count: uint32(len(own)), extras: n.header.number(named.Extras),
+			origin: origin, source: source})
+	}
+	r.named = nil
+}
+
+// completionsOf returns the completions of a request among those of its row, which are in order; nil if some have
+// errors, or are missing in between.
+func completionsOf(named *Named, results []completion.Result) []completion.Result {
+	from := slices.IndexFunc(results, func(r completion.Result) bool { return named.Has(r.Generation) })
+	if from < 0 {
+		return nil
+	}
+	own := results[from:]
+	if end := slices.IndexFunc(own, func(r completion.Result) bool { return !named.Has(r.Generation) }); end >= 0 {
+		own = own[:end]
+	}
+	if slices.ContainsFunc(own, func(r completion.Result) bool { return r.Err != "" }) ||
+		own[len(own)-1].Generation-own[0].Generation+1 != len(own) {
+		return nil
+	}
+	return own
+}
+
+// Write writes the keys of a part whose rows are all finished.
+func (n *Notes) Write(part int) error {
+	if n == nil {
+		return nil
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	h := n.header
+	h.Part = part
+	var entries []entry
+	position := uint32(0)
+	from, to := n.parts.Range(part)
+	for row := from; row < to; row++ {
+		r := n.rows[row]
+		if r == nil || r.rows == 0 { // without its length, the rows after it have no position
+			entries = nil
+			break
+		}
+		for _, e := range r.entries {
+			e.position += position
+			entries = append(entries, e)
+		}
+		position += r.rows
+	}
+	for row := from; row < to; row++ {
+		delete(n.rows, row)
+	}
+	b, err := encode(h, entries)
+	if err != nil {
+		return err
+	}
+	return n.place.write(part, b)
+}

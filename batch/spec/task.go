@@ -1,0 +1,207 @@
+package spec
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/quire/quire/data/parameter"
+	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/data/promptset/completion"
+	"github.com/quire/quire/data/setting"
+	"github.com/quire/quire/models/sentence"
+)
+
+// TaskGenerate is another name of [completion.Generate], for people.
+const TaskGenerate completion.Task = "generate"
+
+// otherTasks are tasks that other programs have.
+var otherTasks = []completion.Task{"classify", "rerank", "score"}
+
+// Values of fields of [Embedding].
+const (
+	EmbeddingAuto = "auto" // as the model's files say
+	EmbeddingOn   = "on"
+	EmbeddingOff  = "off"
+	PromptNone    = "none" // no text before a text
+)
+
+// Embedding describes the vectors of a job whose task is embed. The zero value takes what the model's files say.
+type Embedding struct {
+	Type       string `json:",omitempty"` // one of completion.Elements; "" is float32
+	Dimensions int    `json:",omitempty"` // 0 is all of the model's
+	Pooling    string `json:",omitempty"` // EmbeddingAuto, or one of sentence.Poolings
+	Normalize  string `json:",omitempty"` // EmbeddingAuto, EmbeddingOn or EmbeddingOff
+	// PromptName names the text before each text, among the prompts of the model's files; "" is their default.
+	PromptName string `json:",omitempty"`
+}
+
+// Poolings are the values of [Embedding.Pooling].
+func Poolings() []string {
+	names := []string{EmbeddingAuto}
+	for _, p := range sentence.Poolings {
+		names = append(names, string(p))
+	}
+	return names
+}
+
+// checkTask checks the task and what only jobs of one task have. It sets the defaults that depend on the task.
+func checkTask(s *Spec) error {
+	if s.Task == TaskGenerate {
+		s.Task = completion.Generate
+	}
+	switch {
+	case slices.Contains(otherTasks, s.Task):
+		return Invalid("task", "is %s, and Quire has no heads of models yet that give classes or scores: give "+
+			"generate or embed", s.Task)
+	case s.Task == completion.Generate:
+		return checkNoEmbedding(s)
+	case !s.Embeds():
+		return oneOf("task", string(s.Task), string(TaskGenerate), string(completion.Embed))
+	}
+	e := &s.Embedding
+	if e.Dimensions < 0 {
+		return Invalid("dimensions", "is %d, but must be 0 (all of the model's) or more", e.Dimensions)
+	}
+	if e.Type == string(completion.Float32) {
+		e.Type = ""
+	}
+	if s.Format == promptset.FormatOpenAI && e.Type != "" {
+		return Invalid("embedding-type", "is %s, and the answers of `format` openai have float32: leave it out",
+			e.Type)
+	}
+	if err := FirstError(
+		func() error {
+			return oneOf("embedding-type", cmp.Or(e.Type, string(completion.Float32)), completion.Elements()...)
+		},
+		func() error { return oneOf("pooling", cmp.Or(e.Pooling, EmbeddingAuto), Poolings()...) },
+		func() error {
+			return oneOf("normalize", cmp.Or(e.Normalize, EmbeddingAuto), EmbeddingAuto, EmbeddingOn, EmbeddingOff)
+		},
+		func() error { return checkNotGenerating(s) },
+	); err != nil {
+		return err
+	}
+	for _, field := range []*string{&e.Pooling, &e.Normalize} {
+		if *field == EmbeddingAuto {
+			*field = ""
+		}
+	}
+	if !slices.Contains(s.Given, "truncate_prompt_tokens") {
+		s.Sampling.TruncatePromptTokens = -1
+	}
+	if !slices.Contains(s.Given, "add_generation_prompt") {
+		s.Sampling.AddGenerationPrompt = false
+	}
+	return nil
+}
+
+// checkNoEmbedding refuses settings of vectors in a job that generates completions.
+func checkNoEmbedding(s *Spec) error {
+	e := &s.Embedding
+	for _, c := range []struct {
+		field string
+		given bool
+	}{
+		{"embedding-type", e.Type != "" && e.Type != string(completion.Float32)},
+		{"dimensions", e.Dimensions != 0},
+		{"pooling", e.Pooling != "" && e.Pooling != EmbeddingAuto},
+		{"normalize", e.Normalize != "" && e.Normalize != EmbeddingAuto},
+		{"prompt-name", e.PromptName != ""},
+	} {
+		if c.given {
+			return Invalid(c.field, "is for vectors, and `task` is generate: leave it out, or give `task` embed")
+		}
+	}
+	s.Embedding = Embedding{}
+	return nil
+}
+
+// checkNotGenerating refuses settings of generating in a job that embeds.
+func checkNotGenerating(s *Spec) error {
+	for p := range parameter.Own() {
+		if p.Flag != "" && !p.OfPrompt() && slices.Contains(s.Given, p.Name) {
+			return Invalid(p.Flag, "is for generated text, and `task` is embed: leave it out")
+		}
+	}
+	e := &s.Engine
+	for _, c := range []struct {
+		field, what string
+		given       bool
+	}{
+		{"speculate", "is for generated text", e.Speculate != "off" && e.Speculate != ""},
+		{"draft-model", "is for generated text", e.DraftModel != ""},
+		{"accept-regex", "is for generated text", s.Accept.Regex != ""},
+		{"accept-schema", "is for generated text", s.Accept.Schema != ""},
+		{"accept-equals", "is for generated text", s.Accept.Equals != ""},
+		{"accept-command", "is for generated text", s.Accept.Command != ""},
+		{"until-majority", "is for generated text", s.Accept.Majority > 0},
+		{"watch", "is for generated text", s.Watch != ""},
+		{"adapter", "is for generated text", len(s.Adapters.Named) > 0},
+		{"adapters", "is for generated text", len(s.Adapters.Folders) > 0},
+		{"merge-adapter", "is for generated text", s.Adapters.Merged != ""},
+		{"features", "is for generated text", e.Features != ""},
+		{"kv-memory", "is for keys and values, which an encoder does not keep", e.KVMemory != 0},
+		{"host-kv-memory", "is for keys and values, which an encoder does not keep", e.HostKVMemory != 0},
+		{"tp", "is for several devices, and an encoder runs on one", e.TP > 1},
+		{"dp", "is for several devices, and an encoder runs on one", e.DP > 1},
+	} {
+		if c.given {
+			return Invalid(c.field, "%s, and `task` is embed: leave it out", c.what)
+		}
+	}
+	return nil
+}
+
+// Vectors is how the vectors of a job are made, once the model's files were read.
+type Vectors struct {
+	completion.VectorType
+	Pooling   sentence.Pooling
+	Normalize bool
+	Lowercase bool   // texts become lower case
+	Trim      bool   // texts lose the spaces around them
+	Prompt    string // text before each text
+}
+
+// checkDimensions returns what is wrong with a number of dimensions that is given, for a model whose vectors have size.
+func checkDimensions(given, size int, m sentence.Matryoshka) error {
+	switch {
+	case given == 0 || given == size:
+		return nil
+	case given > size:
+		return setting.Errorf("is %d, and the model's vectors have %d", given, size)
+	case len(m.Dimensions) > 0 && !slices.Contains(m.Dimensions, given):
+		return setting.Errorf("is %d, and the model's config.json has the matryoshka_dimensions %s: give one of these",
+			given, strings.Trim(strings.Join(strings.Fields(fmt.Sprint(m.Dimensions)), ", "), "[]"))
+	case !m.Is && len(m.Dimensions) == 0:
+		return setting.Errorf("is %d, and the model's files do not say that the first numbers of its vectors (%d) are "+
+			"a vector too: leave it out; or, if the model was trained so (Matryoshka), add \"is_matryoshka\": true to "+
+			"its config.json", given, size)
+	}
+	return nil
+}
+
+// promptNamed returns the text of a prompt of the model's files.
+func promptNamed(name string, s *sentence.Settings) (string, error) {
+	switch {
+	case name == PromptNone:
+		return "", nil
+	case name == "":
+		return s.Prompts[s.DefaultPrompt], nil
+	}
+	text, known := s.Prompts[name]
+	if !known {
+		var names []string
+		for other := range s.Prompts {
+			names = append(names, other)
+		}
+		slices.Sort(names)
+		if len(names) == 0 {
+			return "", setting.Errorf("is %q, and the model's files have no prompts: leave it out", name)
+		}
+		return "", setting.Errorf("is %q, and the model's files have the prompts %s: give one of these, or none", name,
+			strings.Join(names, ", "))
+	}
+	return text, nil
+}

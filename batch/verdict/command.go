@@ -1,0 +1,79 @@
+package verdict
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/quire/quire/batch/coprocess"
+	"github.com/quire/quire/internal/visible"
+)
+
+// maxVerdict bounds what a command says about one completion, in bytes.
+const maxVerdict = 1 << 20
+
+// command asks the processes of a shell command. A process gets one line of JSON for a completion, with the row's
+// columns, and answers with one line: {"accepted": true}, with a "verdict" in words if it likes.
+type command struct{ processes *coprocess.Pool }
+
+func newCommand(s *Settings) *command {
+	return &command{coprocess.New(coprocess.Options{Command: s.Command,
+		Processes: s.AtOnce(), Timeout: cmp.Or(s.Timeout, DefaultTimeout),
+		MaxAnswer: maxVerdict, Attempts: 2})}
+}
+
+// asked is the line that a process gets.
+type asked struct {
+	ID         string          `json:"id"`
+	Generation int             `json:"generation"`
+	Text       string          `json:"text"`
+	Extracted  *string         `json:"extracted,omitempty"`
+	Row        json.RawMessage `json:"row"` // the row's columns
+}
+
+// answered is the line that it writes.
+type answered struct {
+	Accepted *bool  `json:"accepted"`
+	Verdict  string `json:"verdict"`
+	Error    string `json:"error"` // why there is no verdict
+}
+
+func (v *command) Verify(ctx context.Context, c *Completion) (Verdict, error) {
+	line, err := questionOf(c)
+	if err != nil {
+		return Verdict{}, err
+	}
+	answer, err := v.processes.Ask(ctx, line)
+	if err != nil {
+		return Verdict{}, fmt.Errorf("the verifier %w", err)
+	}
+	var a answered
+	err = json.Unmarshal(answer, &a)
+	switch {
+	case err != nil:
+		return Verdict{}, fmt.Errorf("the verifier answered %s, which is no JSON object of \"accepted\": %w",
+			visible.Quoted(visible.Cut(string(answer))), err)
+	case a.Error != "":
+		return Verdict{}, errors.New("the verifier says: " + visible.Line(a.Error))
+	case a.Accepted == nil:
+		return Verdict{}, fmt.Errorf("the verifier answered %s, and \"accepted\" is missing there: true or false",
+			visible.Quoted(visible.Cut(string(answer))))
+	}
+	return Verdict{*a.Accepted, a.Verdict}, nil
+}
+
+func questionOf(c *Completion) ([]byte, error) {
+	q := asked{ID: c.Row.ID, Generation: c.Generation, Text: c.Text, Row: json.RawMessage("{}")}
+	if c.found && c.Part != c.Text {
+		q.Extracted = &c.Part
+	}
+	if c.Row.Source != nil {
+		object := c.Row.Source.AppendJSON([]byte{'{'}, func(column string) (string, bool) { return column, true })
+		q.Row = append(object, '}')
+	}
+	return json.Marshal(q)
+}
+
+func (v *command) Close() error { return v.processes.Close() }

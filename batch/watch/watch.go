@@ -1,0 +1,252 @@
+// Package watch has the engines of a job take the weights that a trainer puts in a place while the job runs.
+package watch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/quire/quire/backend/setup"
+	"github.com/quire/quire/batch/process"
+	"github.com/quire/quire/batch/spec"
+	"github.com/quire/quire/data/storage"
+	"github.com/quire/quire/engine"
+	"github.com/quire/quire/models"
+)
+
+// Watcher takes new weights for a job, in one engine after the other if the device fails. One goroutine uses it, but
+// for what mu guards.
+type Watcher struct {
+	place   string
+	policy  engine.Policy
+	process *process.Process
+	swap    func(context.Context, *models.Checkpoint, engine.Policy) (engine.Swapped, error)
+
+	last   string             // the newest name of the weights that the engine has
+	failed string             // the newest name of weights that it could not take
+	now    *models.Checkpoint // of the engine
+	layers []layer            // of now, the oldest first; without the model that the engine was opened with
+
+	mu    sync.Mutex
+	taken []Taken
+}
+
+// layer is a checkpoint that was opened here, and its name.
+type layer struct {
+	name string
+	*models.Checkpoint
+}
+
+// Taken is weights that the engine took.
+type Taken struct {
+	Name    string    `json:"name"` // "" for the weights that the engine was opened with
+	Version string    `json:"version"`
+	Time    time.Time `json:"time"`
+	// LoadSeconds is how long they were loaded alongside the run, WaitSeconds how long they then waited, and
+	// StopSeconds how long the device did nothing.
+	LoadSeconds float64 `json:"load_seconds"`
+	WaitSeconds float64 `json:"wait_seconds"`
+	StopSeconds float64 `json:"stop_seconds"`
+	Bytes       int64   `json:"bytes"`
+	Restarted   int     `json:"restarted,omitempty"` // completions that were started again
+	Continued   int     `json:"continued,omitempty"` // completions whose later tokens have these weights
+}
+
+// New makes the watcher of a job; nil if it does not watch.
+func New(p *process.Process, j *spec.Job) *Watcher {
+	if j.Watch == "" {
+		return nil
+	}
+	return &Watcher{place: j.Watch, policy: engine.Policy(j.OnSwap), process: p}
+}
+
+// Taken returns the weights that engines took, in order.
+func (w *Watcher) Taken() []Taken {
+	if w == nil {
+		return nil
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return append([]Taken(nil), w.taken...)
+}
+
+func (w *Watcher) note(t Taken) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.taken = append(w.taken, t)
+}
+
+// Serve has the engine of a session take the newest weights, before it returns, and newer ones until stop.
+func (w *Watcher) Serve(ctx context.Context, s *process.Session) (stop func(), err error) {
+	if w == nil {
+		return func() {}, nil
+	}
+	engine, ok := s.Sampler.(interface {
+		Swap(context.Context, *models.Checkpoint, engine.Policy) (engine.Swapped, error)
+	})
+	if !ok || s.Checkpoint == nil {
+		return nil, errors.New("this engine cannot take other weights")
+	}
+	w.swap = engine.Swap
+	w.closeAll()
+	w.now, w.last, w.failed = s.Checkpoint, "", ""
+	w.note(Taken{Version: s.Fingerprint, Time: time.Now()})
+	w.look(ctx)
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	running.Go(func() {
+		ticker := time.NewTicker(w.process.Timing.WatchEvery)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+				w.look(ctx)
+			}
+		}
+	})
+	return func() {
+		cancel()
+		running.Wait()
+	}, nil
+}
+
+// look has the engine take the weights that came since it took some last.
+func (w *Watcher) look(ctx context.Context) {
+	names, err := published(ctx, w.place)
+	if err != nil {
+		if ctx.Err() == nil && !errors.Is(err, os.ErrNotExist) {
+			w.process.Log.Warn("looking for weights", "place", storage.Redact(w.place), "err", err)
+		}
+		return
+	}
+	names = slices.DeleteFunc(names, func(name string) bool { return !older(w.last, name) })
+	if len(names) == 0 {
+		return
+	}
+	newest := names[len(names)-1]
+	if newest == w.failed { // with newer ones it is tried again
+		return
+	}
+	if err := w.take(ctx, names); err == nil {
+		w.last = newest
+	} else if ctx.Err() == nil {
+		w.failed = newest
+		w.process.Printf("warning: weights %s are not taken: %v", newest, err)
+	}
+}
+
+// take has the engine take weights, the later over the earlier.
+func (w *Watcher) take(ctx context.Context, names []string) error {
+	opened := w.open(ctx, names)
+	next := w.now
+	for _, l := range opened {
+		next = l.Over(next)
+	}
+	var err error
+	if len(opened) > 0 { // also if the version is the same, which depends on samples of the tensors
+		err = w.swapTo(ctx, opened[len(opened)-1].name, next)
+	}
+	if err != nil {
+		next = w.now
+	}
+	w.now = next
+	w.layers = slices.DeleteFunc(append(w.layers, opened...), func(l layer) bool {
+		gone := !slices.Contains(next.Layers(), l.Checkpoint)
+		if gone {
+			_ = l.Close() // only read
+		}
+		return gone
+	})
+	return err
+}
+
+func (w *Watcher) swapTo(ctx context.Context, name string, next *models.Checkpoint) error {
+	s, err := w.swap(ctx, next, w.policy)
+	if err != nil {
+		return err
+	}
+	w.note(Taken{Name: name, Version: s.Version, Time: time.Now(), Bytes: s.Bytes, LoadSeconds: s.Load.Seconds(),
+		WaitSeconds: s.Wait.Seconds(), StopSeconds: s.Stop.Seconds(), Restarted: s.Restarted, Continued: s.Continued})
+	w.process.Statusf("weights %s (%.12s) are taken: loaded in %.2fs, the device stood still for %.1fms", name,
+		s.Version, s.Load.Seconds(), 1000*s.Stop.Seconds())
+	return nil
+}
+
+// open opens weights, and returns them from the newest that has all tensors on. Weights that do not fit the model are
+// left out.
+func (w *Watcher) open(ctx context.Context, names []string) (list []layer) {
+	for _, name := range slices.Backward(names) {
+		c, err := w.openOne(ctx, name)
+		if ctx.Err() != nil {
+			break
+		}
+		if err != nil {
+			w.process.Printf("warning: weights %s are left out: %v", name, err)
+			continue
+		}
+		list = append(list, layer{name, c})
+		if c.Covers(w.now) {
+			break
+		}
+	}
+	slices.Reverse(list)
+	return list
+}
+
+// openOne opens weights that fit the model.
+func (w *Watcher) openOne(ctx context.Context, name string) (*models.Checkpoint, error) {
+	dir, done, err := w.fetch(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	defer done() // mapped files stay readable
+	c, err := models.OpenUpdate(dir, w.now)
+	if err == nil {
+		if err = c.Over(w.now).Fits(w.now); err != nil {
+			_ = c.Close()
+		}
+	}
+	return c, err
+}
+
+func (w *Watcher) closeAll() {
+	for _, l := range w.layers {
+		_ = l.Close()
+	}
+	w.layers = nil
+}
+
+// fetch brings the folder of weights to this machine. done removes what was fetched.
+func (w *Watcher) fetch(ctx context.Context, name string) (dir string, done func(), err error) {
+	place := storage.Join(w.place, name)
+	if !storage.IsRemote(w.place) {
+		return filepath.Join(w.place, name), func() {}, nil
+	}
+	cache, err := setup.CacheDir()
+	if err != nil {
+		return "", nil, err
+	}
+	if err := os.MkdirAll(cache, 0o755); err != nil {
+		return "", nil, err
+	}
+	temp, err := os.MkdirTemp(cache, "weights-")
+	if err != nil {
+		return "", nil, err
+	}
+	done = func() { _ = os.RemoveAll(temp) }
+	dir, err = storage.FetchFolder(ctx, place, temp, func(file string) bool {
+		return models.IsWeights(file) || filepath.Ext(file) == ".json"
+	}, storage.ProgressLines(w.process.Messages))
+	if err != nil {
+		done()
+		return "", nil, fmt.Errorf("fetching it: %w", err)
+	}
+	return dir, done, nil
+}

@@ -1,0 +1,76 @@
+package jobflags
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/quire/quire/batch/spec"
+	"github.com/quire/quire/cmd/sample/cli"
+	"github.com/quire/quire/data/parameter"
+	"github.com/quire/quire/data/promptset/completion"
+)
+
+// embeddingFlags defines the task and the flags for vectors.
+func embeddingFlags(s *pflag.FlagSet, job *spec.Spec) {
+	s.StringVar((*string)(&job.Task), "task", string(job.Task),
+		"`TASK` what to compute for each prompt: generate (completions) or embed (a vector: docs/embeddings.md)")
+	e := &job.Embedding
+	s.StringVar(&e.Type, "embedding-type", string(completion.Float32),
+		"`TYPE` type of the numbers of vectors: float32, float16, int8 (with one scale, in the files' metadata) or "+
+			"binary (a bit for each number, 8 in a byte)")
+	s.IntVar(&e.Dimensions, "dimensions", 0,
+		"`N` keep the first N numbers of each vector, of models that were trained for it (Matryoshka); 0 keeps all")
+	s.StringVar(&e.Pooling, "pooling", spec.EmbeddingAuto,
+		"`MODE` how the states of tokens become one vector: auto (as the model's files say), mean, cls (the first "+
+			"token's), last or max")
+	s.StringVar(&e.Normalize, "normalize", spec.EmbeddingAuto,
+		"`MODE` divide vectors by their length: auto (as the model's files say), on or off")
+	s.StringVar(&e.PromptName, "prompt-name", "",
+		"`NAME` the prompt before each text, among those of the model's files, such as query or document; or none "+
+			"(default: the one that the files name)")
+}
+
+// ofGenerating are flags of jobs that generate, besides parameters: nothing of a vector depends on them.
+var ofGenerating = []string{"generation-config", "reasoning-parser", "tool-call-parser", "json-schema", "regex",
+	"choice", "grammar", "max-seqs", "kv", "kv-memory", "kv-dtype", "page-size", "prefix-cache", "admission",
+	"host-kv-memory", "save-prefix", "load-prefix", "prefix-dir", "speculate", "draft-model", "features", "tp",
+	"ep", "dp", "mesh", "max-rounds", "zero-pages", "layers", "dump-tables", "dump-tables-to"}
+
+// hideGenerating hides the flags that a command for vectors has no use for. They are refused by name.
+func hideGenerating(s *pflag.FlagSet) {
+	names := append([]string{"task"}, ofGenerating...)
+	for p := range parameter.Own() {
+		if !p.OfPrompt() && p.Flag != "" {
+			names = append(names, p.Flag)
+		}
+	}
+	for _, name := range names {
+		_ = s.MarkHidden(name)
+	}
+	for flag, usage := range map[string]string{
+		"output": "`FOLDER` where the vectors go (part-00000.parquet and so on), local or at s3://, gs:// or " +
+			"azblob://" + toStandard,
+		"columns": "`NAME` add columns to the output, separated by commas or repeated: " +
+			strings.Join(cli.ColumnsOnRequest(completion.Embed), ", ") + " (default: none of these)",
+		"truncate-prompt-tokens": "`TOKENS` keep the first N tokens of a longer prompt; -1 keeps as many as the " +
+			"model takes, 0 makes a prompt that is too long an error (default -1)",
+	} {
+		s.Lookup(flag).Usage = usage
+	}
+}
+
+// checkTask refuses flags that contradict the task.
+func checkTask(o *Options, f *cli.Flags) error {
+	if o.ForTask != "" && o.Spec.Task != o.ForTask {
+		return fmt.Errorf("--task is %s, and \"sample %s\" is for one task: use \"sample run\"", o.Spec.Task,
+			f.Set.Name())
+	}
+	if o.Spec.Task != completion.Embed {
+		return nil
+	}
+	given := slices.DeleteFunc(slices.Clone(ofGenerating), func(name string) bool { return f.Set.Lookup(name) == nil })
+	return cli.RefuseGiven(f, given, "is for generated text, and --task is embed: leave it out")
+}

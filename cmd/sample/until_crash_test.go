@@ -1,0 +1,227 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/quire/quire/batch/journal"
+	"github.com/quire/quire/batch/process"
+	"github.com/quire/quire/data/vfs"
+)
+
+// cutAt returns the lines of a job that judges all its completions up to those that end their rows: the one of which
+// so many of its row are accepted, or the first error.
+func cutAt(t rapid.TB, whole map[string]string, accepted int) string {
+	t.Helper()
+	var cut strings.Builder
+	row, left := "", 0
+	for _, name := range slices.Sorted(maps.Keys(whole)) {
+		if !strings.HasPrefix(name, "part-") {
+			continue
+		}
+		for line := range strings.Lines(whole[name]) {
+			var r struct {
+				ID       string
+				Error    *string
+				Accepted *bool
+			}
+			if err := json.Unmarshal([]byte(line), &r); err != nil {
+				t.Fatal(err)
+			}
+			if r.ID != row {
+				row, left = r.ID, accepted
+			}
+			if left <= 0 {
+				continue
+			}
+			cut.WriteString(line)
+			if r.Accepted != nil && *r.Accepted {
+				left--
+			}
+			if r.Error != nil {
+				left = 0
+			}
+		}
+	}
+	return cut.String()
+}
+
+// linesOf joins the parts of an output.
+func linesOf(parts map[string]string) string {
+	var all strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(parts)) {
+		if strings.HasPrefix(name, "part-") {
+			all.WriteString(parts[name])
+		}
+	}
+	return all.String()
+}
+
+// A job that ends rows by verdicts writes what is left of the whole job when it is cut there, whatever fails, dies or
+// loses what was not synced, at whichever operation, and wherever its parts end.
+func TestFaultsOfVerdicts(t *testing.T) {
+	dir := t.TempDir()
+	model, input := filepath.Join(dir, "m.fake"), filepath.Join(dir, "in.jsonl")
+	var rows strings.Builder
+	for i := range 30 {
+		switch {
+		case i%11 == 5:
+			rows.WriteString("{\"id\": \"no prompt\"}\n")
+		case i%7 == 3:
+			fmt.Fprintf(&rows, "{\"prompt\": \"row %d\", \"n\": %d, \"generation\": 2}\n", i, 3+i%5)
+		case i%5 == 1: // some of these name no row
+			fmt.Fprintf(&rows, "{\"prompt\": \"row %d\", \"parent\": %d, \"parent_length\": 2}\n", i, (i+8)%30/7*7+2)
+		default:
+			fmt.Fprintf(&rows, "{\"prompt\": \"row %d\"}\n", i)
+		}
+	}
+	if err := errors.Join(os.WriteFile(model, nil, 0o666),
+		os.WriteFile(input, []byte(rows.String()), 0o666)); err != nil {
+		t.Fatal(err)
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		number := func(name string, from, to int) int { return rapid.IntRange(from, to).Draw(t, name) }
+		most := number("most", 3, 8)
+		until := number("until", 1, 3)
+		args := []string{"run", "-m", model, "-i", input, "-o", "out", "--progress", "none", "--format", "jsonl",
+			"--max-tokens", "30", "--part-rows", strconv.Itoa(number("part rows", 1, 40)), "--accept-regex",
+			rapid.SampledFrom([]string{`^\d*[147]:`, `^[02468]:.*[13579] \(`, `row 1`, `^9`, ``}).Draw(t, "regex")}
+		if args[len(args)-1] == "" {
+			args[len(args)-1] = "."
+		}
+		timing := process.Timing{RestartPause: time.Microsecond, Journal: journal.Options{
+			SyncBytes: int64(number("sync bytes", 1, 500)), SegmentBytes: int64(number("segment bytes", 100, 5000))}}
+		whole := &lives{args: append(slices.Clone(args), "-n", strconv.Itoa(most)), timing: timing, mem: vfs.NewMem(),
+			failAfter: -1}
+		if _, err := whole.run(nil); err != nil {
+			t.Fatal(err)
+		}
+		want := cutAt(t, whole.visible(t), until)
+		args = append(args, "--until", strconv.Itoa(until), "--max-n", strconv.Itoa(most))
+		undisturbed := &lives{args: args, timing: timing, mem: vfs.NewMem(), failAfter: -1}
+		operations := 0
+		if _, err := undisturbed.run(func(vfs.Op) error { operations++; return nil }); err != nil {
+			t.Fatal(err)
+		}
+		if got := linesOf(undisturbed.visible(t)); got != want {
+			t.Fatalf("the job wrote\n%s, and the whole job cut is\n%s", got, want)
+		}
+		parts := undisturbed.visible(t)
+		l := &lives{args: args, timing: timing, mem: vfs.NewMem()}
+		for range number("lives", 1, 4) {
+			fault := errors.New("a fault")
+			at, count := number("operation", 0, operations), 0
+			how := rapid.SampledFrom([]string{"error", "kill", "power"}).Draw(t, "how")
+			l.failAfter = number("device", -3, 5)
+			_, err := l.run(func(op vfs.Op) error {
+				if count++; count-1 == at || count > at && how != "error" {
+					return &vfs.ShortWrite{N: op.Len / 3, Err: fault}
+				}
+				return nil
+			})
+			if err != nil && !errors.Is(err, fault) {
+				t.Fatalf("the fault is lost in: %v", err)
+			}
+			switch how {
+			case "kill":
+				l.mem = l.mem.Killed()
+			case "power":
+				l.mem = l.mem.PowerLost(rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0)))
+			}
+			for name, text := range l.visible(t) {
+				if parts[name] != text {
+					t.Fatalf("after %s at operation %d, %s is wrong", how, at, name)
+				}
+			}
+		}
+		l.failAfter = -1
+		if _, err := l.run(nil); err != nil {
+			t.Fatal(err)
+		}
+		if got := l.visible(t); !maps.Equal(got, parts) {
+			t.Fatalf("in the end there are %v of %v, or they differ", slices.Sorted(maps.Keys(got)),
+				slices.Sorted(maps.Keys(parts)))
+		}
+	})
+}
+
+// Jobs whose completions a command judges are killed at random moments, each until it is through: their files are
+// those of runs that nothing disturbed, and no verdict is asked for twice that came before a kill.
+func TestVerdictsKilledAtRandom(t *testing.T) {
+	kills := 50
+	if testing.Short() {
+		kills = 4
+	}
+	const processes, rows = 3, 150
+	verifier := `while IFS= read -r line; do
+	echo "${line%%,\"text\"*}" >>"$ASKED"
+	case "$line" in
+	*'"generation":3,'*|*7,'"text"'*|*'"generation":1,"text":"1:row '[13579]*) echo '{"accepted":true,"verdict":"yes"}' ;;
+	*) echo '{"accepted":false}' ;;
+	esac
+done`
+	random := rand.New(rand.NewPCG(64, 2))
+	for jobs := 0; kills > 0; jobs++ {
+		dir := t.TempDir()
+		asked := filepath.Join(dir, "asked")
+		j := &crashJob{dir: dir, count: filepath.Join(dir, "drawn")}
+		var lines strings.Builder
+		for i := range rows {
+			fmt.Fprintf(&lines, "{\"prompt\":\"row %d\"}\n", i)
+		}
+		for name, text := range map[string]string{"m.fake": "", "in.jsonl": lines.String(), "verify.sh": verifier} {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666); err != nil {
+				t.Fatal(err)
+			}
+		}
+		j.args = []string{"run", "-m", "m.fake", "-i", "in.jsonl", "--progress", "none", "--format", "jsonl",
+			"--part-rows", strconv.Itoa(10 + random.IntN(100)), "--max-tokens", "20", "--until", "2", "--max-n", "9",
+			"--accept-command", "ASKED=" + asked + " exec sh verify.sh", "--accept-processes", strconv.Itoa(processes)}
+		mine := 0
+		for kills > 0 && mine < 25 {
+			more := j.drawn() + random.IntN(200)
+			moment, early := time.Duration(random.IntN(int(200*time.Millisecond))), random.IntN(4) == 0
+			if j.killed(t, func(since time.Duration) bool {
+				return early && since > moment || !early && j.drawn() > more
+			}) {
+				break
+			}
+			kills--
+			mine++
+			j.undamaged(t)
+		}
+		// The undisturbed run asks, too: before it, the questions of the killed job are counted.
+		done := false
+		for !done {
+			done = j.killed(t, func(time.Duration) bool { return false })
+		}
+		text, err := os.ReadFile(asked)
+		if err != nil {
+			t.Fatal(err)
+		}
+		times, again := map[string]int{}, 0
+		for line := range strings.Lines(string(text)) {
+			if times[line]++; times[line] > 1 {
+				again++
+			}
+		}
+		if again > mine*processes {
+			t.Errorf("%d verdicts were asked for again over %d kills of %d processes", again, mine, processes)
+		}
+		t.Logf("%d questions, %d of them again over %d kills", len(times)+again, again, mine)
+		j.same(t)
+		j.undamaged(t)
+	}
+}

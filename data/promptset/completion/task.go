@@ -1,0 +1,107 @@
+package completion
+
+import (
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+)
+
+// Task is what a job computes for each prompt. The columns of an output depend on it.
+type Task string
+
+// The tasks.
+const (
+	Generate Task = ""      // completions
+	Embed    Task = "embed" // a vector
+)
+
+// Columns iterates over the columns that outputs of the task may have, in order, including those on request.
+func (t Task) Columns() iter.Seq[*Column] {
+	return func(yield func(*Column) bool) {
+		for i := range columns {
+			if columns[i].in(t) && !yield(&columns[i]) {
+				return
+			}
+		}
+	}
+}
+
+// OnRequest returns names of columns on request in the order of the output, each once. The error names an unknown
+// one.
+func (t Task) OnRequest(names []string) (ordered []string, err error) {
+	var known, others []string // nothing but the job may name others
+	for c := range t.Columns() {
+		switch {
+		case c.Judged:
+			others = append(others, c.Name)
+		case c.OnRequest:
+			known = append(known, c.Name)
+		}
+		if c.OnRequest && slices.Contains(names, c.Name) {
+			ordered = append(ordered, c.Name)
+		}
+	}
+	for _, name := range names {
+		if !slices.Contains(known, name) && !slices.Contains(others, name) {
+			return nil, fmt.Errorf("is %q, but must be one of %s", name, strings.Join(known, ", "))
+		}
+	}
+	return ordered, nil
+}
+
+// taskOf returns the task that an output is of, from the names of its columns: the first one whose columns are all
+// there. Input columns may have names of columns of another task.
+func taskOf(has func(name string) bool) Task {
+	for _, t := range anyTask {
+		lacks := false
+		for c := range t.Columns() {
+			lacks = lacks || c.always() && !has(c.Name)
+		}
+		if !lacks {
+			return t
+		}
+	}
+	if has(vectorColumn) && !has(reasonColumn) {
+		return Embed
+	}
+	return Generate
+}
+
+// Shape is what columns of its own an output has. The zero value is the shape of an output of completions.
+type Shape struct {
+	Task Task
+	// Requested are the columns on request: see [Column].
+	Requested []string
+	// Excluded are the columns that the output omits: columns that are passed through, by their output names, and the
+	// columns in [Excludable].
+	Excluded []string
+	// JSON is the type of [JSONColumn], if the output has it; with nil it is text that holds JSON.
+	JSON *JSONType
+	// Vectors is the type of the vectors, for [Embed].
+	Vectors VectorType
+}
+
+// Columns returns the output's columns in order, excluded ones too.
+func (o *Shape) Columns() (all []*Column) {
+	for c := range o.Task.Columns() {
+		if !c.OnRequest || slices.Contains(o.Requested, c.Name) {
+			all = append(all, o.typed(c))
+		}
+	}
+	return all
+}
+
+// typed returns a column whose type depends on the job with this type.
+func (o *Shape) typed(c *Column) *Column {
+	own := *c
+	switch {
+	case c.Name == JSONColumn && o.JSON != nil:
+		own.form = jsonForm{o.JSON}
+	case c.Name == vectorColumn:
+		own.form = vectorForm{o.Vectors.Element}
+	default:
+		return c
+	}
+	return &own
+}

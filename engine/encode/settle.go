@@ -1,0 +1,136 @@
+package encode
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+
+	"github.com/quire/quire/data/setting"
+	"github.com/quire/quire/engine/admit"
+	"github.com/quire/quire/engine/config"
+	"github.com/quire/quire/internal/plural"
+	"github.com/quire/quire/models"
+	"github.com/quire/quire/models/arch"
+	"github.com/quire/quire/models/sentence"
+	"github.com/quire/quire/ops/collective"
+)
+
+const (
+	// defaultStepTokens is enough for the products of a step to be bound by arithmetic, and few enough for its hidden
+	// states to stay in a cache.
+	defaultStepTokens = 1024
+	// rowMultiple is what tokens and rows of a step are rounded up to: see package config.
+	rowMultiple = 16
+	// tokensPerRow is the mean length of rows below which a step has no room for all rows that its tokens have.
+	tokensPerRow = 8
+)
+
+// settled is a config with all that follows from it.
+type settled struct {
+	Config
+	model        *models.Checkpoint // the config's, without a head
+	held         config.Held
+	tokens, rows int // that a step has room for
+}
+
+func settle(c Config) (*settled, error) {
+	if c.Model == nil || c.Backend == nil {
+		return nil, errors.New("encode: Config.Model and Config.Backend are needed")
+	}
+	s := &settled{Config: c}
+	headless := *c.Model
+	headless.Config.TieEmbeddings = true
+	s.model = &headless
+	if err := s.settle(); err != nil {
+		return nil, fmt.Errorf("planning the encoder: %w", err)
+	}
+	return s, nil
+}
+
+func (s *settled) settle() (err error) {
+	model := &s.model.Config
+	if err := checkLayers(model); err != nil {
+		return err
+	}
+	if n := collective.Devices(s.Backend); n > 1 {
+		return setting.Errorf("`tp` is %d: an encoder runs on one device", n)
+	}
+	s.Pooling = cmp.Or(s.Pooling, s.Model.Sentence.Pooling)
+	if _, err := sentence.ParsePooling(string(s.Pooling)); err != nil {
+		return err
+	}
+	limit := model.MaxPositions
+	s.MaxModelLen = cmp.Or(s.MaxModelLen, s.Model.Sentence.MaxTokens, limit)
+	if s.Model.Sentence.MaxTokens > limit && s.Config.MaxModelLen == s.Model.Sentence.MaxTokens {
+		s.MaxModelLen = limit
+	}
+	switch {
+	case s.MaxModelLen < 1 || s.MaxModelLen > limit:
+		return setting.Errorf("`max-model-len` is %d, but the model has %d positions", s.MaxModelLen, limit)
+	case s.StepTokens < 0:
+		return fmt.Errorf("a step of %d tokens: at least 1 is needed", s.StepTokens)
+	}
+	model.Context = s.MaxModelLen
+	s.tokens = max(cmp.Or(s.StepTokens, defaultStepTokens), s.MaxModelLen)
+	s.tokens = (s.tokens + rowMultiple - 1) / rowMultiple * rowMultiple
+	s.rows = (s.tokens/tokensPerRow + rowMultiple - 1) / rowMultiple * rowMultiple
+	s.held, err = config.Config{Model: s.model, Backend: s.Backend, DType: s.DType, Weights: s.Weights}.Held()
+	return err
+}
+
+// checkLayers refuses layers that rows without a cache do not have.
+func checkLayers(c *models.Config) error {
+	for i, l := range c.Layers {
+		switch {
+		case l.Mixer != arch.Attention:
+			return arch.Unsupported("", "layer %d of a %s, which is no attention, in an encoder", i, c.Architecture)
+		case l.Sinks:
+			return arch.Unsupported("", "layer %d of a %s, which has attention sinks, in an encoder", i, c.Architecture)
+		}
+	}
+	return nil
+}
+
+func (s *settled) plan() config.Plan {
+	return config.Plan{Encodes: true, Backend: s.Backend.Description(), Devices: 1, ExpertGroups: 1,
+		Model: s.model.Config.Architecture, Parameters: s.model.NumParameters(), DType: s.held.DType.String(),
+		Weights: s.held.Forms, Quantization: s.Model.Quantization(), WeightBytes: s.held.Bytes, KV: "none",
+		MaxSeqs: s.rows, MaxModelLen: s.MaxModelLen, PrefillTokens: s.tokens, Layers: config.LayersUnrolled,
+		LayerTurns: 1, Programs: []string{programName}}
+}
+
+// Plan returns what an encoder of this config would settle on. It compiles nothing.
+func (c Config) Plan() (config.Plan, error) {
+	s, err := settle(c)
+	if err != nil {
+		return config.Plan{}, err
+	}
+	return s.plan(), nil
+}
+
+// Check returns the error with which an encoder of this config refuses a request. It needs no backend.
+func (c Config) Check(r *admit.Request) error {
+	limit := cmp.Or(c.MaxModelLen, c.Model.Sentence.MaxTokens, c.Model.Config.MaxPositions)
+	return check(r, min(limit, c.Model.Config.MaxPositions), c.Model.Config.VocabSize)
+}
+
+// check returns what is wrong with a request.
+func check(r *admit.Request, limit, vocabulary int) error {
+	switch {
+	case len(r.Tokens) == 0:
+		return admit.ErrEmptyPrompt
+	case len(r.Tokens) > limit:
+		return setting.Errorf("%w: %s, and a text may have %d (see `max-model-len`)", admit.ErrPromptTooLong,
+			plural.Count(len(r.Tokens), "token"), limit)
+	}
+	for _, id := range r.Tokens {
+		if id < 0 || int(id) >= vocabulary {
+			return fmt.Errorf("%w: token %d is outside the vocabulary of %d", admit.ErrInvalidRequest, id, vocabulary)
+		}
+	}
+	return nil
+}
+
+func errNotANumber() error {
+	return setting.Errorf("%w: the weights may not fit the dtype, try `dtype` float32", admit.ErrNotANumber)
+}

@@ -1,0 +1,221 @@
+package decoder
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+
+	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/dtypes/bfloat16"
+	"github.com/gomlx/compute/dtypes/float16"
+	"github.com/gomlx/compute/shapes"
+	. "github.com/gomlx/gomlx/core/graph"
+
+	"github.com/quire/quire/models"
+	"github.com/quire/quire/models/adapter"
+	"github.com/quire/quire/models/arch"
+	"github.com/quire/quire/ops/linear"
+)
+
+// rankMultiple is what ranks are rounded up to, so that sums have the same order whatever the largest rank is.
+const rankMultiple = 16
+
+// AdapterArray is an array of low-rank matrices: those that each slot's adapter has for one matrix of the model.
+type AdapterArray struct {
+	Name string
+	// Shape is [slots, ...], or [turns*slots, ...] for layers in a loop.
+	Shape shapes.Shape
+
+	matrix string // the array of the model
+	up     bool   // it is B, else A
+	format linear.Format
+	turns  [][]arch.Tensor // what the matrix is concatenated from, for each turn of a loop
+	slots  int
+	rank   int // of an adapter, for each tensor
+}
+
+// AdapterArrays lists the arrays of adapters, with room for slots of them of a rank. adapts reports which tensors of
+// the model any of the adapters changes. A matrix of several tensors, such as q, k and v, has the ranks of all of them:
+// its A is their As one after the other, and its B has theirs on the diagonal.
+func AdapterArrays(cfg models.Config, s Storage, slots, rank int, adapts func(tensor string) bool) []AdapterArray {
+	loop := loopOf(cfg, s.LayerLoop)
+	var names []string
+	turns := map[string][][]arch.Tensor{}
+	wanted := map[string]bool{}
+	last := map[string]string{} // the array that the last tensors of a matrix were for
+	for t := range cfg.Tensors() {
+		if len(t.Shape) != 2 || !strings.HasPrefix(t.Array, layerPrefix) {
+			continue
+		}
+		body, _, _ := loop.Body(t.Layer)
+		_, rest, _ := strings.Cut(strings.TrimPrefix(t.Array, layerPrefix), ".")
+		name := fmt.Sprintf("%s%d.%s", layerPrefix, body, rest)
+		if turns[name] == nil {
+			names = append(names, name)
+		}
+		if last[name] != t.Array {
+			turns[name], last[name] = append(turns[name], nil), t.Array
+		}
+		n := len(turns[name]) - 1
+		turns[name][n] = append(turns[name][n], t)
+		wanted[name] = wanted[name] || adapts(t.Name)
+	}
+	rank = ceilDiv(rank, rankMultiple) * rankMultiple
+	var list []AdapterArray
+	for _, name := range names {
+		if !wanted[name] {
+			continue
+		}
+		out := 0
+		for _, t := range turns[name][0] {
+			out += t.Shape[0]
+		}
+		ranks := rank * len(turns[name][0])
+		down := AdapterArray{Name: name + ".adapters.a", matrix: name, turns: turns[name], slots: slots, rank: rank}
+		up := down
+		down.format = linear.NewFormat(s.Backend, linear.Matrix{Out: ranks, In: turns[name][0][0].Shape[1],
+			DType: s.DType})
+		up.Name, up.up, up.format = name+".adapters.b", true, linear.Format{Matrix: linear.Matrix{Out: ranks, In: out,
+			DType: s.DType}} // its transpose: rows are ranks
+		for _, a := range []AdapterArray{down, up} {
+			one := a.format.Shape()
+			a.Shape = shapes.Make(one.DType, append([]int{slots * len(a.turns)}, one.Dimensions...)...)
+			list = append(list, a)
+		}
+	}
+	return list
+}
+
+// parts are the outputs of the tensors that the matrix is concatenated from.
+func (a AdapterArray) parts() (outputs []int) {
+	for _, t := range a.turns[0] {
+		outputs = append(outputs, t.Shape[0])
+	}
+	return outputs
+}
+
+// Part returns the part of the array's elements that a slot has in a turn.
+func (a AdapterArray) part(flat any, slot, turn int) any {
+	size := a.format.Shape().Size()
+	first := (turn*a.slots + slot) * size
+	return reflect.ValueOf(flat).Slice(first, first+size).Interface()
+}
+
+// Put writes what an adapter has for the matrix to its slot in flat, the elements of the array.
+func (a AdapterArray) Put(backend compute.Backend, flat any, slot int, from *adapter.Adapter) error {
+	for turn, tensors := range a.turns {
+		to := reflect.ValueOf(a.part(flat, slot, turn))
+		to.Clear()
+		column := 0 // of the matrix's outputs
+		for part, t := range tensors {
+			low, ok, err := from.Read(t.Name)
+			switch {
+			case err != nil:
+				return err
+			case ok && a.up:
+				a.putTransposed(to, low, part*a.rank, column)
+			case ok:
+				err := a.format.Pack(backend, to.Interface(), narrowed(low.A, a.format.DType), part*a.rank)
+				if err != nil {
+					return err
+				}
+			}
+			column += t.Shape[0]
+		}
+	}
+	return nil
+}
+
+// putTransposed writes scale * B transposed, from a row and a column on.
+func (a AdapterArray) putTransposed(to reflect.Value, low adapter.Low, row, column int) {
+	outputs := len(low.B) / low.Rank
+	numbers := make([]float32, len(low.B))
+	for i := range outputs {
+		for k, b := range low.B[i*low.Rank : (i+1)*low.Rank] {
+			numbers[k*outputs+i] = low.Scale * b
+		}
+	}
+	rows := reflect.ValueOf(narrowed(numbers, a.format.DType))
+	for k := range low.Rank {
+		first := (row+k)*a.format.In + column
+		reflect.Copy(to.Slice(first, first+outputs), rows.Slice(k*outputs, (k+1)*outputs))
+	}
+}
+
+// narrowed rounds numbers to a dtype.
+func narrowed(x []float32, dtype dtypes.DType) any {
+	switch dtype {
+	case dtypes.BFloat16:
+		out := make([]bfloat16.BFloat16, len(x))
+		models.ToBFloat16(out, x)
+		return out
+	case dtypes.Float16:
+		out := make([]float16.Float16, len(x))
+		models.ToFloat16(out, x)
+		return out
+	}
+	return x
+}
+
+// Adapters are the arrays of adapters as graph nodes.
+type Adapters struct {
+	arrays map[string]linear.Adapters // by the array of the model, without the rows'
+	slots  int
+}
+
+// NewAdapters names nodes in the order of [AdapterArrays]; nil if there are none.
+func NewAdapters(arrays []AdapterArray, nodes []*Node) *Adapters {
+	if len(arrays) == 0 {
+		return nil
+	}
+	all := &Adapters{arrays: map[string]linear.Adapters{}, slots: arrays[0].slots}
+	for i, a := range arrays {
+		pair := all.arrays[a.matrix]
+		if pair.Parts = a.parts(); a.up {
+			pair.Up = nodes[i]
+		} else {
+			pair.Down = linear.NewWeight(a.format, func(string) *Node { return nodes[i] })
+		}
+		all.arrays[a.matrix] = pair
+	}
+	return all
+}
+
+// WithAdapters returns weights whose layers have adapters.
+func (w Weights) WithAdapters(all *Adapters) Weights {
+	w.adapters = all
+	return w
+}
+
+// adapting returns weights for tokens with adapters of these numbers, i32[T]: 1 is the one in the first slot, and 0
+// stands for none.
+func (w Weights) adapting(numbers *Node) Weights {
+	if w.adapters != nil {
+		w.adapted = SubScalar(numbers, 1)
+	}
+	return w
+}
+
+// adaptersOf returns the adapters of a matrix of the layer; nil if there are none.
+func (w Weights) adaptersOf(name string) *linear.Adapters {
+	if w.adapted == nil {
+		return nil
+	}
+	pair, ok := w.adapters.arrays[w.prefix+name]
+	if !ok {
+		return nil
+	}
+	pair.Of = w.adapted
+	return &pair
+}
+
+// ofTurn are the weights in a turn of a loop, in which slots have other places in the arrays.
+func (w Weights) ofTurn(turn *Node) Weights {
+	if w.adapted == nil {
+		return w
+	}
+	first := BroadcastToDims(MulScalar(turn, w.adapters.slots), w.adapted.Shape().Dimensions...)
+	w.adapted = Where(LessThan(w.adapted, ZerosLike(w.adapted)), w.adapted, Add(w.adapted, first))
+	return w
+}

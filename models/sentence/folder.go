@@ -1,0 +1,273 @@
+package sentence
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/quire/quire/internal/pyjson"
+)
+
+// The files of a folder that sentence-transformers wrote.
+const (
+	modulesFile = "modules.json"
+	promptsFile = "config_sentence_transformers.json"
+	denseFile   = "model.safetensors"
+)
+
+// limitFiles have the limit of tokens; the first one counts.
+var limitFiles = []string{"sentence_bert_config.json", "sentence_roberta_config.json",
+	"sentence_distilbert_config.json", "sentence_camembert_config.json", "sentence_albert_config.json",
+	"sentence_xlm-roberta_config.json", "sentence_xlnet_config.json"}
+
+// Files lists the files of a folder that [ReadFolder] read for these settings, below the folder, apart from weights.
+func Files(dir string) []string {
+	names := []string{modulesFile, promptsFile, filepath.Join("1_Pooling", "config.json")}
+	names = append(names, limitFiles...)
+	if modules, err := readModules(dir); err == nil {
+		for _, m := range modules {
+			if name := filepath.Join(m.Path, "config.json"); m.Path != "" && !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	return slices.DeleteFunc(names, func(name string) bool {
+		_, err := os.Stat(filepath.Join(dir, name))
+		return err != nil
+	})
+}
+
+// IsFile reports whether a file of a repository, by its name with slashes, is one of a folder of sentence-transformers.
+func IsFile(name string) bool {
+	if folder, file, ok := strings.Cut(name, "/"); ok {
+		number, kind, ok := strings.Cut(folder, "_")
+		return ok && number != "" && strings.Trim(number, "0123456789") == "" && kind != "" &&
+			(file == "config.json" || kind == "Dense" && file == denseFile)
+	}
+	return name == modulesFile || name == promptsFile || slices.Contains(limitFiles, name)
+}
+
+// module is an entry of modules.json.
+type module struct{ Path, Type string }
+
+// kind is the class of a module without its package.
+func (m module) kind() string { return m.Type[strings.LastIndex(m.Type, ".")+1:] }
+
+func readModules(dir string) (modules []module, err error) {
+	_, err = readJSON(dir, modulesFile, &modules)
+	for _, m := range modules {
+		if m.Path != "" && !filepath.IsLocal(m.Path) {
+			return nil, fmt.Errorf("%s: the path %q of a module is outside the folder",
+				filepath.Join(dir, modulesFile), m.Path)
+		}
+	}
+	return modules, err
+}
+
+// ReadFolder reads the files of sentence-transformers in a folder. Without any, the settings are what absent says.
+func ReadFolder(dir string, absent Settings) (Settings, error) {
+	modules, err := readModules(dir)
+	if err != nil {
+		return Settings{}, err
+	}
+	if len(modules) == 0 {
+		modules = loose(dir)
+	}
+	if len(modules) == 0 {
+		return absent, nil
+	}
+	s := Settings{Stated: true}
+	for i, m := range modules {
+		var err error
+		switch kind := m.kind(); {
+		case kind == "Transformer" && i == 0:
+			err = s.readLimit(dir, m)
+		case kind == "Pooling" && i == 1:
+			err = s.readPooling(dir, m)
+		case kind == "Dense" && i > 1 && !s.Normalize:
+			err = s.readDense(dir, m)
+		case kind == "Normalize" && i > 1:
+			s.Normalize = true
+		default:
+			err = fmt.Errorf("module %d of %s is of type %s: supported are a Transformer, a Pooling, Dense layers and "+
+				"a Normalize, in this order", i, filepath.Join(dir, modulesFile), m.Type)
+		}
+		if err != nil {
+			return Settings{}, err
+		}
+	}
+	if s.Pooling == "" {
+		return Settings{}, fmt.Errorf("%s has no Pooling", filepath.Join(dir, modulesFile))
+	}
+	var prompts struct {
+		Prompts map[string]string `json:"prompts"`
+		Default string            `json:"default_prompt_name"`
+	}
+	if _, err := readJSON(dir, promptsFile, &prompts); err != nil {
+		return Settings{}, err
+	}
+	s.Prompts, s.DefaultPrompt = prompts.Prompts, prompts.Default
+	if _, ok := s.Prompts[s.DefaultPrompt]; s.DefaultPrompt != "" && !ok {
+		return Settings{}, fmt.Errorf("%s: default_prompt_name is %q, and there is no such prompt",
+			filepath.Join(dir, promptsFile), s.DefaultPrompt)
+	}
+	return s, nil
+}
+
+// loose are the modules of a folder that has lost its modules.json, as copies of a model often have.
+func loose(dir string) []module {
+	pooling := module{Path: "1_Pooling", Type: "Pooling"}
+	if _, err := os.Stat(filepath.Join(dir, pooling.Path, "config.json")); err != nil {
+		return nil
+	}
+	modules := []module{{Type: "Transformer"}, pooling}
+	if _, err := os.Stat(filepath.Join(dir, "2_Normalize")); err == nil {
+		modules = append(modules, module{Type: "Normalize"})
+	}
+	return modules
+}
+
+// readLimit reads the settings of the model itself.
+func (s *Settings) readLimit(dir string, m module) error {
+	for _, name := range limitFiles {
+		var config struct {
+			Tokens *int `json:"max_seq_length"`
+			Lower  bool `json:"do_lower_case"`
+		}
+		found, err := readJSON(filepath.Join(dir, m.Path), name, &config)
+		if err != nil {
+			return err
+		}
+		if !found {
+			continue
+		}
+		if config.Tokens != nil {
+			if *config.Tokens < 1 {
+				return fmt.Errorf("%s: max_seq_length is %d", filepath.Join(dir, m.Path, name), *config.Tokens)
+			}
+			s.MaxTokens = *config.Tokens
+		}
+		s.Lowercase = config.Lower
+		return nil
+	}
+	return nil
+}
+
+// readPooling reads the config of a Pooling: the newer pooling_mode, or a key for each way to pool.
+func (s *Settings) readPooling(dir string, m module) error {
+	const file = "config.json"
+	path := filepath.Join(dir, m.Path, file)
+	var config map[string]json.RawMessage
+	found, err := readJSON(filepath.Join(dir, m.Path), file, &config)
+	if err != nil {
+		return err
+	}
+	if !found {
+		return fmt.Errorf("%s is missing", path)
+	}
+	is := func(key string, absent bool) bool {
+		if raw, ok := config[key]; ok {
+			return string(raw) == "true"
+		}
+		return absent
+	}
+	s.ExcludePrompt = !is("include_prompt", true)
+	keys := map[string]Pooling{"pooling_mode_mean_tokens": Mean, "pooling_mode_cls_token": CLS,
+		"pooling_mode_lasttoken": Last, "pooling_mode_max_tokens": Max, "pooling_mode_mean_sqrt_len_tokens": "",
+		"pooling_mode_weightedmean_tokens": ""}
+	var modes []string
+	for key := range keys {
+		if is(key, false) {
+			modes = append(modes, key)
+		}
+	}
+	if raw, ok := config["pooling_mode"]; ok {
+		var mode string
+		if err := json.Unmarshal(raw, &mode); err != nil {
+			return fmt.Errorf("%s: several ways to pool at once are not supported", path)
+		}
+		names := map[string]Pooling{"lasttoken": Last}
+		if s.Pooling = names[mode]; s.Pooling == "" {
+			if s.Pooling, err = ParsePooling(mode); err != nil {
+				return fmt.Errorf("%s: %w", path, err)
+			}
+		}
+		return nil
+	}
+	slices.Sort(modes)
+	switch {
+	case len(modes) == 0:
+		s.Pooling = Mean
+	case len(modes) > 1:
+		return fmt.Errorf("%s asks for %s together: one way to pool is supported", path, strings.Join(modes, " and "))
+	default:
+		if s.Pooling = keys[modes[0]]; s.Pooling == "" {
+			return fmt.Errorf("%s: %s is not supported", path, modes[0])
+		}
+	}
+	return nil
+}
+
+// readDense reads the config of a Dense layer.
+func (s *Settings) readDense(dir string, m module) error {
+	const file = "config.json"
+	path := filepath.Join(dir, m.Path, file)
+	config := struct {
+		In         int    `json:"in_features"`
+		Out        int    `json:"out_features"`
+		Bias       bool   `json:"bias"`
+		Activation string `json:"activation_function"`
+	}{Bias: true, Activation: "torch.nn.modules.activation.Tanh"}
+	found, err := readJSON(filepath.Join(dir, m.Path), file, &config)
+	if err != nil {
+		return err
+	}
+	if !found {
+		return fmt.Errorf("%s is missing", path)
+	}
+	d := Dense{In: config.In, Out: config.Out, Bias: config.Bias, Folder: m.Path}
+	switch config.Activation {
+	case "torch.nn.modules.activation.Tanh":
+		d.Activation = "tanh"
+	case "torch.nn.modules.linear.Identity":
+	default:
+		return fmt.Errorf("%s: activation_function %q is not supported: Tanh and Identity are", path,
+			config.Activation)
+	}
+	if _, err := os.Stat(filepath.Join(dir, m.Path, denseFile)); err != nil {
+		return fmt.Errorf("%s has no %s: PyTorch .bin weights are not read; convert them to safetensors",
+			filepath.Join(dir, m.Path), denseFile)
+	}
+	s.Dense = append(s.Dense, d)
+	return nil
+}
+
+// maxBytes bounds a file of settings.
+const maxBytes = 1 << 20
+
+// readJSON reads a file into to; found is false if there is none.
+func readJSON(dir, name string, to any) (found bool, err error) {
+	path := filepath.Join(dir, name)
+	info, err := os.Stat(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	if err == nil && info.Size() > maxBytes {
+		err = fmt.Errorf("it has %d bytes, more than the %d that are read", info.Size(), maxBytes)
+	}
+	var data []byte
+	if err == nil {
+		data, err = os.ReadFile(path)
+	}
+	if err == nil {
+		err = json.Unmarshal(pyjson.Standard(data), to)
+	}
+	if err != nil {
+		return true, fmt.Errorf("%s: %w", path, err)
+	}
+	return true, nil
+}
