@@ -71,6 +71,8 @@ type (
 	// [Engine.Swap].
 	Policy  = weights.Policy
 	Swapped = weights.Swapped
+	// OpenVersion opens the checkpoint of a version: see [Engine.Replay].
+	OpenVersion = weights.Open
 	// Features is a set of what requests may ask for that needs arrays of its own on the device, and a program that has
 	// them: see [Config.Features].
 	Features = feature.Set
@@ -124,6 +126,7 @@ var (
 	ErrSnapshotMismatch   = prefixes.ErrSnapshotMismatch
 	ErrSnapshotCorrupt    = prefixes.ErrSnapshotCorrupt
 	ErrNoMemoryForWeights = core.ErrNoMemoryForWeights
+	ErrSeveralVersions    = admit.ErrSeveralVersions
 )
 
 // Errors of a run that are faults of the engine.
@@ -170,6 +173,11 @@ func CheckKernels(c Config) error {
 		return err
 	}
 	return s.CheckKernels()
+}
+
+// WithRun adds to the runs of a completion what [Request].Started tells.
+func WithRun(runs []WeightsRun, first int, version string) []WeightsRun {
+	return schedule.WithRun(runs, first, version)
 }
 
 // FeatureNames are the names of all features.

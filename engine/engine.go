@@ -68,7 +68,8 @@ func newEngine(ctx context.Context, cfg Config) (_ *Engine, err error) {
 	}
 	z := settled.Sizes
 	checker := admit.New(settled.Config, admit.Limits{MaxModelLen: settled.MaxModelLen, PageSize: z.PageSize,
-		Pages: z.Pages, ShortRope: settled.ShortRope, Masks: z.Masks, Adapters: z.Adapters})
+		Pages: z.Pages, ShortRope: settled.ShortRope, Masks: z.Masks, Adapters: z.Adapters,
+		CannotHold: config.CannotHold(settled)})
 	start := time.Now()
 	texts := core.Texts{Pieces: checker.Pieces(), Vocabulary: checker.Masks().Vocabulary}
 	c, err := core.New(ctx, settled, hosts, texts)
@@ -146,6 +147,21 @@ func (e *Engine) Swap(ctx context.Context, from *models.Checkpoint, policy Polic
 		return Swapped{}, err
 	}
 	return pending.Swap(ctx, policy)
+}
+
+// Replay is as [Engine.Run], for requests with Weights: the engine takes the versions that they name, one after the
+// other, as open opens them, and each completion comes to the bytes that it had when they were swapped at its tokens.
+// The engine then has the version that was needed last. If requests with several versions cannot be run, they come back
+// with the reason, which wraps [ErrSeveralVersions].
+func (e *Engine) Replay(ctx context.Context, requests iter.Seq[*Request], open OpenVersion) iter.Seq2[*Completion,
+	error] {
+	return func(yield func(*Completion, error) bool) {
+		run := e.lock.Begin()
+		stop := e.weights.Replay(ctx, run, open)
+		defer stop()
+		defer e.lock.Leave(run)
+		e.runs.run(ctx, run, requests)(yield)
+	}
 }
 
 // Executables returns the compiled programs by their names in Plan.Programs, to be looked at: they stay the engine's.

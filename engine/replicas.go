@@ -78,6 +78,21 @@ func (r *Replicas) Close() {
 // Run is as [Engine.Run]. The replica that has the fewest completions to generate gets the next request. If one fails,
 // the run ends.
 func (r *Replicas) Run(ctx context.Context, requests iter.Seq[*Request]) iter.Seq2[*Completion, error] {
+	return r.run(ctx, requests, (*Engine).Run)
+}
+
+// Replay is as [Engine.Replay]. Replicas may have different versions afterwards.
+func (r *Replicas) Replay(ctx context.Context, requests iter.Seq[*Request], open OpenVersion) iter.Seq2[*Completion,
+	error] {
+	return r.run(ctx, requests,
+		func(e *Engine, ctx context.Context, requests iter.Seq[*Request]) iter.Seq2[*Completion, error] {
+			return e.Replay(ctx, requests, open)
+		})
+}
+
+func (r *Replicas) run(ctx context.Context, requests iter.Seq[*Request],
+	run func(*Engine, context.Context, iter.Seq[*Request]) iter.Seq2[*Completion, error]) iter.Seq2[*Completion,
+	error] {
 	return func(yield func(*Completion, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
@@ -92,7 +107,7 @@ func (r *Replicas) Run(ctx context.Context, requests iter.Seq[*Request]) iter.Se
 		var engines sync.WaitGroup
 		for i, e := range r.engines {
 			engines.Go(func() {
-				for c, err := range e.Run(ctx, q.requestsOf(ctx, i)) {
+				for c, err := range run(e, ctx, q.requestsOf(ctx, i)) {
 					switch {
 					case err != nil:
 					case c.Refused:

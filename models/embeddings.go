@@ -21,6 +21,10 @@ func defaultSentence(c *Config) sentence.Settings {
 
 // addSentence reads what a folder says about embeddings, before its weights are read.
 func addSentence(c *Checkpoint, dir string) (err error) {
+	if h := c.Config.Classifier; h != nil { // its config says all
+		c.Sentence = sentence.Settings{Pooling: sentence.Pooling(h.Pooling)}
+		return nil
+	}
 	if c.Sentence, err = sentence.ReadFolder(dir, defaultSentence(&c.Config)); err != nil {
 		return err
 	}
@@ -29,7 +33,7 @@ func addSentence(c *Checkpoint, dir string) (err error) {
 	}
 	for _, d := range c.Sentence.Dense {
 		c.Config.Dense = append(c.Config.Dense, arch.Dense{In: d.In, Out: d.Out, Bias: d.Bias,
-			Tanh: d.Activation == "tanh"})
+			Activation: arch.Activation(d.Activation)})
 	}
 	return nil
 }

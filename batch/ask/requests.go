@@ -14,6 +14,7 @@ import (
 	"github.com/quire/quire/data/promptset/requests"
 	"github.com/quire/quire/data/setting"
 	"github.com/quire/quire/engine"
+	"github.com/quire/quire/engine/admit"
 )
 
 // Requests returns the requests of a row, one for each of its prompts, or what is wrong with the row. It continues
@@ -63,7 +64,7 @@ func (b *Builder) request(row *promptset.Row, from *lineage.Parent) (*engine.Req
 	return b.NewRequest(row, &set, tokens)
 }
 
-// embed returns the request of a row with one prompt for its vector.
+// embed returns the request of a row with one prompt for its vector or its scores.
 func (b *Builder) embed(row *promptset.Row) (*engine.Request, error) {
 	set := b.Parameters(row)
 	if err := set.Check(row.ParameterName); err != nil {
@@ -74,13 +75,16 @@ func (b *Builder) embed(row *promptset.Row) (*engine.Request, error) {
 			return nil, &paramError{fmt.Errorf("dimensions %w", err), "dimensions", openai.CodeInvalidValue}
 		}
 	}
-	tokens, err := b.EncodeRow(row)
-	if err != nil {
-		return nil, err
-	}
 	most := set.TruncatePromptTokens
 	if most < 0 {
 		most = b.MaxModelLen()
+	}
+	if row.Seconds != nil {
+		return b.pairs(row, most)
+	}
+	tokens, err := b.EncodeRow(row)
+	if err != nil {
+		return nil, err
 	}
 	whole := len(tokens)
 	if most > 0 && whole > most {
@@ -91,6 +95,32 @@ func (b *Builder) embed(row *promptset.Row) (*engine.Request, error) {
 		tokens = beginning(tokens, most, ends)
 	}
 	return &engine.Request{ID: row.ID, Tokens: tokens, N: 1, Truncated: len(tokens) < whole}, nil
+}
+
+// pairs returns the request of a row whose prompt makes pairs with other texts.
+func (b *Builder) pairs(row *promptset.Row, most int) (*engine.Request, error) {
+	if row.Kind != promptset.KindText {
+		return nil, fmt.Errorf("%s makes no pairs of texts: give the prompt as text", row.Kind)
+	}
+	r := &engine.Request{ID: row.ID, N: 1}
+	for i, second := range row.Seconds {
+		if !utf8.ValidString(row.Prompt) || !utf8.ValidString(second) {
+			return nil, errors.New("a text of a pair is not UTF-8")
+		}
+		tokens, kind, truncated, err := b.Text.EncodePair(row.Prompt, second, most)
+		if err != nil && len(row.Seconds) > 1 {
+			err = fmt.Errorf("documents[%d]: %w", i, err)
+		}
+		if err != nil {
+			return nil, err
+		}
+		r.Truncated = r.Truncated || truncated
+		r.Sequences = append(r.Sequences, admit.Sequence{Tokens: tokens, Second: kind})
+	}
+	if len(r.Sequences) == 1 {
+		r.Tokens = r.Sequences[0].Tokens
+	}
+	return r, nil
 }
 
 // NewRequest returns the request of a row with the parameters in set, whose prompt is tokens.

@@ -1,7 +1,9 @@
 package ask
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/quire/quire/data/parameter"
 	"github.com/quire/quire/data/promptset"
@@ -13,6 +15,9 @@ import (
 func (b *Builder) structure(row *promptset.Row, prompt []int32, set *parameter.Set) (parameter.Structure,
 	error) {
 	tool, wanted := set.WantsCall()
+	if b.Settings.CallsTools && set.ToolChoice == "auto" && set.StructuredOutputs == (parameter.Structure{}) {
+		return b.strict(row, set)
+	}
 	if !wanted || row.Kind != promptset.KindMessages {
 		structure := set.StructuredOutputs
 		if structure.Kind == parameter.SchemaStructure && set.AdditionalProperties {
@@ -43,4 +48,40 @@ func (b *Builder) structure(row *promptset.Row, prompt []int32, set *parameter.S
 	}
 	return parameter.Structure{Kind: parameter.CallStructure, Text: form,
 		AdditionalProperties: set.AdditionalProperties}, nil
+}
+
+// strict returns the structure of a completion that may call tools, if some of them are strict.
+func (b *Builder) strict(row *promptset.Row, set *parameter.Set) (none parameter.Structure, err error) {
+	if row.Kind != promptset.KindMessages || set.Tools == "" {
+		return none, nil
+	}
+	forms, err := reply.New(b.Settings.ReasoningParser, b.Settings.ToolCallParser, b.Text.Template)
+	if err != nil {
+		return none, err
+	}
+	form, wanted, err := forms.Strict(reply.Tools(set.Tools))
+	if wanted && err == nil && b.isSpecial(forms.CallMarks()) {
+		err = errors.New("calls begin with a special token, which no text has")
+	}
+	switch {
+	case err != nil:
+		return none, &parameter.FormError{Field: row.ParameterName("tools"),
+			Err: fmt.Errorf("has strict tools, and %w: leave strict out", err)}
+	case !wanted:
+		return none, nil
+	}
+	return parameter.Structure{Kind: parameter.CallStructure, Text: form,
+		AdditionalProperties: set.AdditionalProperties}, nil
+}
+
+// isSpecial reports whether one of these marks is a special token.
+func (b *Builder) isSpecial(marks []string) bool {
+	return slices.ContainsFunc(marks, func(mark string) bool {
+		if b.Text.Token == nil || b.Text.Mark == nil {
+			return false
+		}
+		id, ok := b.Text.Token(mark)
+		// Twice, since a last token that ended a completion is written back even if it is not special.
+		return ok && b.Text.Mark([]int32{id, id}, "", []string{mark}) == mark+mark
+	})
 }

@@ -13,6 +13,8 @@ type Text struct {
 	EOS   []int32 // tokens that end a completion
 	// Encode turns text into token ids, with the tokens that begin a text if special is true.
 	Encode func(text string, special bool) ([]int32, error)
+	// EncodePair turns a pair of texts into at most so many token ids, 0 for any number: see tokenizer.EncodePair.
+	EncodePair func(a, b string, most int) (tokens []int32, second int, truncated bool, err error)
 	// Decode returns the text of tokens, with special ones. Mark returns the text of a completion with the special
 	// tokens among marks at their positions, and with the token that ended it. Both may be nil.
 	Decode func(tokens []int32) string

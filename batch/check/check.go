@@ -12,12 +12,14 @@ import (
 	"github.com/gomlx/compute/dtypes"
 
 	"github.com/quire/quire/batch/ask"
+	"github.com/quire/quire/batch/conversation"
 	"github.com/quire/quire/batch/jobstate"
 	"github.com/quire/quire/batch/lineage"
 	"github.com/quire/quire/batch/outcome"
 	"github.com/quire/quire/batch/prepare"
 	"github.com/quire/quire/batch/process"
 	"github.com/quire/quire/batch/spec"
+	"github.com/quire/quire/batch/tools"
 	"github.com/quire/quire/data/promptset"
 	"github.com/quire/quire/data/promptset/completion"
 	"github.com/quire/quire/data/setting"
@@ -39,7 +41,8 @@ type Report struct {
 	// SharedPrefix is how many tokens all prompts begin with.
 	SharedPrefix int   `json:"shared_prefix_tokens"`
 	Completions  int64 `json:"completions"`
-	// Task is the job's. With embed, Completions are vectors, and Truncated are those of the beginning of a prompt.
+	// Task is the job's. With others than generate, Completions are its results, such as vectors, and Truncated are
+	// those of the beginning of a prompt.
 	Task      completion.Task `json:"task,omitempty"`
 	Truncated int64           `json:"truncated,omitempty"`
 	// CompletionTokens is what completions have that all end at their limits. No completion is longer.
@@ -132,7 +135,11 @@ func Run(ctx context.Context, p *process.Process, opened *prepare.Opened, tokens
 		s.Sampler = process.NoEngine(planWithoutEngine(j, s, opened.Model.DType))
 	}
 	report.MaxModelLen, report.KVBytesPerToken = s.Plan().MaxModelLen, s.Plan().KVBytesPerToken
-	c := &rowsCheck{report: report, kinds: map[string]*KindOfErrors{}, seen: like.seen(), check: s.Check,
+	if err := conversation.Check(j, s.Template); err != nil {
+		return nil, err
+	}
+	c := &rowsCheck{report: report, tools: j.Tools, kinds: map[string]*KindOfErrors{}, seen: like.seen(),
+		check:   s.Check,
 		builder: process.NewBuilder(j, s)}
 	if c.lineage, err = opened.Lineage(ctx); err != nil {
 		return nil, err
@@ -170,6 +177,7 @@ type rowsCheck struct {
 	report  *Report
 	builder *ask.Builder
 	reuse   *reuseCheck
+	tools   tools.Settings
 	check   func(*engine.Request) error // the engine's, nil if it is not known
 	lineage *lineage.Graph              // nil if no row continues another one
 	kinds   map[string]*KindOfErrors
@@ -211,18 +219,22 @@ func (c *rowsCheck) add(row *promptset.Row) {
 			}
 			r.Adapters[q.Adapter]++
 		}
-		length := len(q.Tokens) + q.MaxTokens
+		prompt := q.PromptTokens()
+		length := prompt + q.MaxTokens
+		if c.tools.Used() {
+			length += (c.tools.Turns() - 1) * q.MaxTokens
+		}
 		if r.MaxModelLen > 0 {
 			length = min(length, r.MaxModelLen)
 		}
-		c.lengths = append(c.lengths, int32(len(q.Tokens)))
+		c.lengths = append(c.lengths, int32(prompt))
 		c.tokens += int64(q.N) * int64(length)
 		if c.seen != nil {
-			c.prompts += int64(q.N) * int64(len(q.Tokens))
-			r.Expected.CompletionTokens += float64(q.N) * c.seen.upTo(length-len(q.Tokens))
+			c.prompts += int64(q.N) * int64(prompt)
+			r.Expected.CompletionTokens += float64(q.N) * c.seen.upTo(length-prompt)
 		}
 		r.Completions += int64(q.N)
-		r.CompletionTokens += int64(q.N) * int64(length-len(q.Tokens))
+		r.CompletionTokens += int64(q.N) * int64(length-prompt)
 		r.LongestSequence = max(r.LongestSequence, length)
 	}
 }
@@ -234,6 +246,11 @@ var unknownParent = &lineage.Parent{Prompt: []int32{0}, Results: []completion.Re
 func (c *rowsCheck) requests(row *promptset.Row, parent *lineage.Parent) ([]*engine.Request, error) {
 	if c.lineage != nil && row.Err == nil {
 		if _, err := c.lineage.Parent(row); err != nil {
+			return nil, err
+		}
+	}
+	if c.tools.Used() && row.Err == nil {
+		if err := conversation.CheckRow(row); err != nil {
 			return nil, err
 		}
 	}
@@ -302,7 +319,7 @@ func (c *rowsCheck) finish() {
 	if r.TokensPerSecond > 0 {
 		r.SecondsOfDrawing = float64(r.CompletionTokens) / r.TokensPerSecond
 	}
-	if r.TokensPerSecond > 0 && r.Task == completion.Embed {
+	if r.TokensPerSecond > 0 && r.Task.Encodes() {
 		r.SecondsOfDrawing = float64(r.Prompts.Tokens) / r.TokensPerSecond
 	}
 	if e := r.Expected; e != nil {

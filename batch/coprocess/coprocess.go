@@ -25,8 +25,11 @@ type Options struct {
 	Processes int           // how many run at once
 	Timeout   time.Duration // for an answer
 	MaxAnswer int           // bytes of an answer
-	// Attempts is how many processes get a line until one answers: one that died may not be at fault.
+	// Attempts is how many processes get a line until one answers: one that died may not be at fault. A process that
+	// ended after its last answer, and read nothing of the line, does not count.
 	Attempts int
+	// Memory bounds the address space of each process, in bytes; 0 is no bound.
+	Memory int64
 }
 
 // Pool is a pool of processes, which start when they are needed. A process that dies, takes too long or writes too much
@@ -58,7 +61,8 @@ func (p *Pool) Ask(ctx context.Context, line []byte) (answer []byte, err error) 
 	}
 	defer func() { p.slots <- one }()
 	for attempt := 1; ; attempt++ {
-		if one == nil {
+		again := one != nil
+		if !again {
 			if one, err = p.start(); err != nil {
 				return nil, fmt.Errorf("can't be started: %w", err)
 			}
@@ -67,10 +71,15 @@ func (p *Pool) Ask(ctx context.Context, line []byte) (answer []byte, err error) 
 		if err == nil {
 			return answer, nil
 		}
+		unread := again && errors.Is(err, errDied) && one.readNothing()
 		said := one.kill()
 		one = nil
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
+		}
+		if unread { // it ended after its last answer, and another one gets the line
+			attempt--
+			continue
 		}
 		if errors.Is(err, errDied) && attempt < p.options.Attempts {
 			continue
@@ -98,6 +107,7 @@ func (p *Pool) Close() error {
 type process struct {
 	command *exec.Cmd
 	in, out *os.File
+	written int // bytes of the last line
 	answers *bufio.Reader
 	ended   chan struct{} // closed when it has been waited for
 	said    lastBytes     // the end of its standard error
@@ -115,7 +125,11 @@ func (p *Pool) start() (*process, error) {
 		return nil, err
 	}
 	one := &process{in: in, out: out, answers: bufio.NewReader(out), ended: make(chan struct{})}
-	one.command = exec.Command("/bin/sh", "-c", p.options.Command)
+	command := p.options.Command
+	if p.options.Memory > 0 { // of the shell, which all that it starts inherit
+		command = fmt.Sprintf("ulimit -v %d || exit\n%s", (p.options.Memory+1023)>>10, command)
+	}
+	one.command = exec.Command("/bin/sh", "-c", command)
 	one.command.Stdin, one.command.Stdout, one.command.Stderr = childIn, childOut, &one.said
 	// A group of its own: Ctrl-C is for this process alone, and the whole group can be killed.
 	one.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -145,7 +159,8 @@ func (p *process) ask(ctx context.Context, line []byte, o *Options) ([]byte, err
 	if p.answers.Buffered() > 0 {
 		return nil, errors.New("wrote more than one line for a question")
 	}
-	_, err := p.in.Write(append(bytes.Clone(line), '\n'))
+	var err error
+	p.written, err = p.in.Write(append(bytes.Clone(line), '\n'))
 	var answer []byte
 	for err == nil {
 		var piece []byte
@@ -167,6 +182,16 @@ func (p *process) ask(ctx context.Context, line []byte, o *Options) ([]byte, err
 		return nil, errDied
 	}
 	return nil, err
+}
+
+// readNothing reports whether the process surely read nothing of its last line: what was written is still in the pipe.
+func (p *process) readNothing() bool {
+	unread := 0
+	raw, err := p.in.SyscallConn()
+	if err == nil {
+		err = raw.Control(func(fd uintptr) { unread = inPipe(fd) })
+	}
+	return err == nil && unread >= p.written
 }
 
 // kill ends the process and its children at once. It returns how it ended, and the last line that it wrote to its

@@ -97,3 +97,31 @@ func TestCancelledQuestions(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A process that ends after each answer is replaced, and no line is lost with it, nor given to two processes.
+func TestProcessesOfOneAnswer(t *testing.T) {
+	asked := filepath.Join(t.TempDir(), "asked")
+	p := pool(t, Options{Command: `read x; echo $x >>` + asked + `; echo $x`})
+	var want strings.Builder
+	for i := range 50 {
+		if answer, err := p.Ask(t.Context(), fmt.Append(nil, i)); err != nil || string(answer) != fmt.Sprint(i) {
+			t.Fatalf("%d: %s, %v", i, answer, err)
+		}
+		fmt.Fprintln(&want, i)
+	}
+	if got, err := os.ReadFile(asked); err != nil || string(got) != want.String() {
+		t.Errorf("the processes got %s (%v)", got, err)
+	}
+}
+
+// A process may have as much memory as it is given, and no more.
+func TestMemory(t *testing.T) {
+	const command = `read x; y=$(head -c $x /dev/zero | tr '\0' a) || exit; echo ${#y}`
+	p := pool(t, Options{Command: command, Memory: 64 << 20})
+	if answer, err := p.Ask(t.Context(), []byte("1000000")); err != nil || string(answer) != "1000000" {
+		t.Errorf("%s, %v", answer, err)
+	}
+	if answer, err := p.Ask(t.Context(), []byte("100000000")); err == nil {
+		t.Errorf("a process with 64 MiB held 100 MB: %s", answer)
+	}
+}

@@ -29,6 +29,8 @@ type Audited struct {
 	Audited int64    `json:"audited"` // of these, rows that were generated again
 	Without int64    `json:"without"` // chosen rows with errors, or without keys, that were not
 	Differ  []string `json:"differ"`  // ids of audited rows that are not the same
+	// Missing counts the chosen rows that were not audited because a version of their weights is not there any more.
+	Missing map[string]int64 `json:"missing,omitempty"`
 	// Confidence is how sure it is that fewer than one in a hundred rows differ, if none of the audited ones does.
 	Confidence float64 `json:"confidence"`
 }
@@ -43,8 +45,9 @@ func Audit(ctx context.Context, p *process.Process, opened *prepare.Opened, rows
 		is   bool
 		what string
 	}{
-		{opened.Job.Embeds(), "vectors"}, {opened.Job.Accept.Judges(), "completions that verifiers judge"},
-		{opened.Job.OnSwap != "", "completions of weights that change"},
+		{opened.Job.Encodes(), opened.Job.Task.Results()},
+		{opened.Job.Accept.Judges(), "completions that verifiers judge"},
+		{opened.Job.Tools.Used(), "completions that call tools"},
 	} {
 		if cannot.is {
 			return nil, outcome.Errorf(outcome.Misused, "the job has %s, which can't be audited", cannot.what)
@@ -55,6 +58,9 @@ func Audit(ctx context.Context, p *process.Process, opened *prepare.Opened, rows
 			err = outcome.Errorf(outcome.Misused, "rows have a parent, and an audit generates single rows: such jobs "+
 				"can't be audited")
 		}
+		return nil, err
+	}
+	if err := checkVersions(opened.Job, opened.Reader.Schema()); err != nil {
 		return nil, err
 	}
 	reads := *p
@@ -87,6 +93,12 @@ func Audit(ctx context.Context, p *process.Process, opened *prepare.Opened, rows
 		return nil, err
 	}
 	chosen := a.choose(saved, rows, seed)
+	if g.watcher != nil {
+		if err := a.auditVersions(ctx, g, u, saved, chosen); err != nil {
+			return nil, err
+		}
+		return a.conclude(), nil
+	}
 	if err := a.readWanted(ctx, u, saved, chosen); err != nil {
 		return nil, err
 	}
@@ -99,10 +111,15 @@ func Audit(ctx context.Context, p *process.Process, opened *prepare.Opened, rows
 		return nil, err
 	}
 	a.Audited.Audited += int64(len(chosen))
+	return a.conclude(), ctx.Err()
+}
+
+// conclude returns what came of the audit.
+func (a *auditor) conclude() *Audited {
 	if a.Confidence = 1; a.Audited.Audited < a.Rows {
 		a.Confidence = 1 - math.Pow(0.99, float64(a.Audited.Audited))
 	}
-	return &a.Audited, ctx.Err()
+	return &a.Audited
 }
 
 // rowsAt yields single rows of an input.

@@ -14,6 +14,7 @@ import (
 	"github.com/quire/quire/batch/observe"
 	"github.com/quire/quire/batch/outcome"
 	"github.com/quire/quire/batch/reuse"
+	"github.com/quire/quire/batch/versions"
 	"github.com/quire/quire/data/promptset"
 	"github.com/quire/quire/data/promptset/completion"
 	"github.com/quire/quire/data/setting"
@@ -59,6 +60,7 @@ type collector struct {
 	repeats   *repeats
 	errors    []setting.Text // the first few
 	waves     waves
+	turns     turns
 	err       error // error of the writer or the journal; nothing is written after it
 	record    []byte
 }
@@ -77,6 +79,8 @@ type collecting struct {
 	store          *reuse.StoreWriter // nil if there is none
 	room           int                // bytes for completions that equal rows are copied from, if there is no journal
 	judging        *judging           // nil if completions are not judged
+	conversing     *conversing        // nil if completions call no tools
+	underWay       *versions.Log      // nil if the weights stay
 }
 
 // stage is the part of the rows' lineage that the collector uses. The collector's lock is taken before the stage's.
@@ -117,7 +121,7 @@ func (c *collector) begin(ctx context.Context, row *promptset.Row, n int, early 
 		if c.mayBegin() {
 			break
 		}
-		if c.lineage != nil && c.lineage.Ready() || len(c.waves.wanting) > 0 {
+		if c.lineage != nil && c.lineage.Ready() || len(c.waves.wanting) > 0 || len(c.turns.ready) > 0 {
 			return nil, nil
 		}
 		c.room.Wait()
@@ -151,8 +155,8 @@ func (c *collector) reach(p *pendingRow) bool {
 // mayBegin reports whether another row may be started. The caller holds the lock.
 func (c *collector) mayBegin() bool {
 	rows, busy := len(c.running)+c.waiting, len(c.running)-c.idle
-	if c.judging != nil { // rows that wait for verdicts leave slots to others
-		busy = c.waves.asked
+	if c.judging != nil || c.conversing != nil { // rows that wait for verdicts or tools leave slots to others
+		busy = c.waves.asked + c.turns.asked
 	}
 	if c.window > 0 && c.lineage == nil && rows >= c.window && busy >= c.enough {
 		return false
@@ -196,8 +200,11 @@ func (c *collector) add(p *pendingRow, done *engine.Completion) error {
 	r := c.resultOf(p, done)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if p.judged != nil {
+	switch {
+	case p.judged != nil:
 		return c.addJudged(p, &r, done)
+	case p.dialogs != nil:
+		return p.dialogs.add(&r, done)
 	}
 	if p.ended || done.Err != nil {
 		waiting := c.repeats.drop(p, done)
@@ -278,6 +285,7 @@ func (c *collector) append(p *pendingRow, r *completion.Result) (at journal.Posi
 	end := c.observer.Span("journal a completion")
 	at, c.err = c.journal.Put(p.row.Index, c.record)
 	end("bytes", len(c.record))
+	c.underWay.End(p.row.Index, r.Generation)
 	if c.err != nil {
 		c.room.Broadcast()
 	}
@@ -324,6 +332,7 @@ func (c *collector) finish(p *pendingRow) error {
 		c.idle--
 	}
 	c.waves.end(p)
+	c.turns.end(p)
 	slices.SortFunc(p.results, func(a, b completion.Result) int { return cmp.Compare(a.Generation, b.Generation) })
 	p.results = promptset.Settled(c.format, p.results)
 	if c.lineage != nil {
@@ -387,6 +396,7 @@ func (c *collector) unfinished() []*pendingRow {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.waves.askAgain()
+	c.turns.askAgain(c.running)
 	var all []*pendingRow
 	for p := range c.running {
 		if len(p.requests) > 0 {
@@ -476,16 +486,4 @@ func (c *collector) Copied() (all tally.Counts, ofOthers int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.copied, c.ofOthers
-}
-
-// partialRows is how many rows have some of their completions, and not all.
-func (c *collector) partialRows() (rows int64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for p := range c.running {
-		if len(p.results)+len(p.done) > 0 || p.judged != nil && len(p.judged.known) > 0 {
-			rows++
-		}
-	}
-	return rows
 }

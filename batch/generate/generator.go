@@ -14,6 +14,7 @@ import (
 	"github.com/quire/quire/batch/resume"
 	"github.com/quire/quire/batch/reuse"
 	"github.com/quire/quire/batch/spec"
+	"github.com/quire/quire/batch/tools"
 	"github.com/quire/quire/batch/verdict"
 	"github.com/quire/quire/batch/watch"
 	"github.com/quire/quire/engine"
@@ -68,6 +69,7 @@ type Generator struct {
 	equals  reuse.Judge
 	watcher *watch.Watcher // nil unless the job's weights may change
 	judge   *verdict.Judge // nil while nothing is judged
+	caller  *tools.Caller  // nil while no tools are called
 
 	restarts int
 	again    bool         // the engine is opened after a failure
@@ -79,7 +81,8 @@ func NewGenerator(p *process.Process, j *spec.Job, opened *prepare.Opened) *Gene
 	g := &Generator{Process: p, Job: j, Opened: opened, builder: process.NewBuilder(j, nil),
 		equals: reuse.Judge{Messages: p.Messages}, watcher: watch.New(p, j)}
 	// A program that writes rows to standard input may make them from completions, while files exist before the job.
-	g.builder.Leaves = opened.Reader != nil && !opened.Reader.HasParents()
+	// A turn after a call of a tool continues the turn before.
+	g.builder.Leaves = opened.Reader != nil && !opened.Reader.HasParents() && !j.Tools.Used()
 	return g
 }
 
@@ -117,10 +120,14 @@ func (g *Generator) Release() {
 // Close gives back all that the generator has.
 func (g *Generator) Close() error {
 	g.Release()
-	if g.judge == nil {
-		return nil
+	var err error
+	if g.judge != nil {
+		err = g.judge.Close()
 	}
-	return g.judge.Close()
+	if g.caller != nil {
+		err = errors.Join(err, g.caller.Close())
+	}
+	return err
 }
 
 // judgeUnit returns how a unit's completions are judged, nil if they are not. ctx is what a report to the unit's
@@ -137,14 +144,20 @@ func (g *Generator) judgeUnit(ctx context.Context, u *Unit) (*judging, error) {
 		}
 		g.judge = verdict.NewJudge(verifier, settings.AtOnce())
 	}
-	return &judging{settings: settings, judge: g.judge, slots: g.Session.Slots(), told: func(err error) {
+	return &judging{settings: settings, judge: g.judge, slots: g.Session.Slots(), told: g.tellUnit(ctx, u)}, nil
+}
+
+// tellUnit returns what tells a unit's listener of what came from elsewhere than the engine, or of an error of the
+// writer or the journal.
+func (g *Generator) tellUnit(ctx context.Context, u *Unit) func(error) {
+	return func(err error) {
 		if err != nil {
 			u.Listener.WriteFailed(ctx, u, err)
 		} else {
 			u.Listener.Progressed(ctx, u)
 		}
 		g.Active.notify()
-	}}, nil
+	}
 }
 
 // Claim makes the job, with what the engine settled on, the folder's job, if there is none yet. It returns resized if
@@ -237,12 +250,17 @@ func (g *Generator) attempt(ctx context.Context, units source) (ending, error) {
 	}
 	ctx, cancel := context.WithCancel(ctx) // lets go of the reading goroutine when the loop is left early
 	defer cancel()
+	if g.watcher != nil {
+		if err := replay(ctx, g); err != nil {
+			return engineFailed, err
+		}
+	}
 	unwatch, err := g.watcher.Serve(ctx, g.Session)
 	if err != nil {
 		return workFailed, err
 	}
 	defer unwatch()
-	in := &intake{active: &g.Active, units: units, rows: map[*engine.Request]*requested{}}
+	in := &intake{active: &g.Active, units: units, watcher: g.watcher, rows: map[*engine.Request]*requested{}}
 	device := process.WatchDevice(g.Process, g.Session, in.idle)
 	defer device.Stop()
 	if g.Job.Accept.Stops() {
@@ -289,8 +307,9 @@ func (g *Generator) attempt(ctx context.Context, units source) (ending, error) {
 
 // intake gives the engine the requests of one attempt, and knows whose they are.
 type intake struct {
-	active *ActiveUnits
-	units  source
+	active  *ActiveUnits
+	units   source
+	watcher *watch.Watcher // nil if the weights stay
 
 	// How it ended: of the goroutine of the engine's intake, until the engine's run is over.
 	resized bool
@@ -338,6 +357,9 @@ func (in *intake) requests(ctx context.Context) iter.Seq[*engine.Request] {
 		for {
 			for _, u := range units {
 				for row, request := range u.requests(ctx) {
+					if in.watcher != nil {
+						u.noteVersions(row.row.Index, request, in.watcher.Names)
+					}
 					in.mu.Lock()
 					in.rows[request] = &requested{u, row, request.N}
 					in.mu.Unlock()

@@ -30,15 +30,21 @@ func (c *collector) judgeRow(p *pendingRow, first, most int) {
 	c.waves.begin(p)
 }
 
-// restoreJudged adds completions to a row that were generated before. Those without a verdict are judged now.
+// restoreJudged adds completions to a row that were generated before. Those without a verdict are judged now, unless
+// the row is decided without them: then an earlier process may have had them judged in vain, and kept no verdict.
 func (c *collector) restoreJudged(p *pendingRow, results []completion.Result) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i := range results {
-		if r := &results[i]; lacksVerdict(r) {
-			c.submit(p, r, false)
-		} else {
-			p.judged.insert(r, false)
+		if !lacksVerdict(&results[i]) {
+			p.judged.insert(&results[i], false)
+		}
+	}
+	if p.judged.rule.Decided(p.judged.prefix()) == 0 {
+		for i := range results {
+			if lacksVerdict(&results[i]) {
+				c.submit(p, &results[i], false)
+			}
 		}
 	}
 	return c.advance(p)
@@ -147,12 +153,15 @@ func (c *collector) advance(p *pendingRow) error {
 	return c.finish(p)
 }
 
-// wantsMore returns a row that was started and wants more completions, nil if there is none now. With nothing else to
-// start, it may be one that only might need them. later reports whether rows may want more, now or later.
+// wantsMore returns a row that was started and wants more completions or turns, nil if there is none now. With nothing
+// else to start, it may be one that only might need them. later reports whether rows may want more, now or later.
 func (c *collector) wantsMore(othersLeft bool) (p *pendingRow, later bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.waves.next(othersLeft), len(c.waves.running) > 0
+	if p = c.turns.next(); p == nil {
+		p = c.waves.next(othersLeft)
+	}
+	return p, len(c.waves.running) > 0 || c.turns.rows > 0
 }
 
 // severalPrompts is what is wrong with a row of several prompts in a job whose verdicts end rows.

@@ -28,6 +28,7 @@ type pendingRow struct {
 	idle    bool          // it is one of collector.idle
 
 	judged  *judgedRow          // nil if its completions are not judged
+	dialogs *dialogs            // nil if its completions call no tools
 	done    []completion.Result // earlier results, until the row is launched
 	old     bool                // some are of an earlier version of the row's part
 	early   bool                // started before its place, for its children: it is not written when it is finished
@@ -65,4 +66,16 @@ func (p *pendingRow) served() (n int) {
 		}
 	}
 	return n
+}
+
+// partialRows is how many rows have some of their completions, and not all.
+func (c *collector) partialRows() (rows int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for p := range c.running {
+		if len(p.results)+len(p.done) > 0 || p.judged != nil && len(p.judged.known) > 0 {
+			rows++
+		}
+	}
+	return rows
 }

@@ -1,6 +1,8 @@
 package generate
 
 import (
+	"maps"
+
 	"github.com/quire/quire/batch/ask"
 	"github.com/quire/quire/batch/journal"
 	"github.com/quire/quire/batch/reuse"
@@ -12,10 +14,12 @@ import (
 // collector's lock protects it.
 type repeats struct {
 	known map[reuse.Name]*firstOf
-	ofRow map[int64][]reuse.Name // the names in known by the rows that are generated
-	// Without parts and a journal, known keeps the completions themselves, of so many bytes.
+	// Without parts and a journal, the completions themselves are kept, of room more bytes.
 	room  int
-	order []reuse.Name // those with bytes, oldest first
+	bytes map[*firstOf][]byte
+	order []*firstOf // those with bytes, oldest first
+
+	extras *reuse.Extras // the last ones: most rows have the same
 
 	judge *reuse.Judge // the goroutine that starts rows uses it
 }
@@ -23,18 +27,18 @@ type repeats struct {
 // bytesRepeated bounds the completions that a stream keeps for equal rows.
 const bytesRepeated = 32 << 20
 
-// firstOf is the completion that others are copied from.
+// firstOf is the completion that others are copied from. There is one for each row of the parts that are not published,
+// so its size counts.
 type firstOf struct {
 	reuse.First
 	name       reuse.Name
 	row        *pendingRow // nil once it is there
 	generation int
-	extras     reuse.Extras
+	extras     *reuse.Extras
 
 	followers []follower
 	at        journal.Position // if it is in the journal of this process
 	restored  bool             // it was in the journal of an earlier process
-	bytes     []byte           // itself, if there is no journal
 }
 
 // follower is a completion that waits for an equal one.
@@ -45,7 +49,7 @@ type follower struct {
 }
 
 func newRepeats(room int) *repeats {
-	return &repeats{known: map[reuse.Name]*firstOf{}, ofRow: map[int64][]reuse.Name{}, room: room}
+	return &repeats{known: map[reuse.Name]*firstOf{}, room: room, bytes: map[*firstOf][]byte{}}
 }
 
 // claim takes a completion that a row lacks. If an equal one is under way, the row waits for it. If one is there, claim
@@ -55,9 +59,12 @@ func (s *repeats) claim(p *pendingRow, k *reuse.Named, generation int) (have *fi
 	first := s.known[name]
 	switch {
 	case first == nil:
-		s.known[name] = &firstOf{First: reuse.FirstIn(p.row, k), name: name, row: p, generation: generation,
-			extras: k.Extras}
-		s.ofRow[p.row.Index] = append(s.ofRow[p.row.Index], name)
+		if s.extras == nil || !s.extras.Equal(k.Extras) {
+			extras := k.Extras
+			s.extras = &extras
+		}
+		first = &firstOf{First: reuse.FirstIn(p.row, k), name: name, row: p, generation: generation, extras: s.extras}
+		s.known[name] = first
 		return nil, false
 	case first.extras.Lacks(k.Extras) != "":
 		return nil, false
@@ -79,13 +86,14 @@ func (s *repeats) finish(first *firstOf, at journal.Position, bytes []byte) []fo
 	if s.room == 0 {
 		return waiting
 	}
-	first.bytes = append([]byte(nil), bytes...)
+	s.bytes[first] = append([]byte(nil), bytes...)
 	s.room -= len(bytes) + completionOverhead
-	s.order = append(s.order, first.name)
+	s.order = append(s.order, first)
 	for s.room <= 0 && len(s.order) > 0 {
-		oldest := s.known[s.order[0]]
-		s.room += len(oldest.bytes) + completionOverhead
-		s.forgetName(oldest.Index, s.order[0])
+		oldest := s.order[0]
+		s.room += len(s.bytes[oldest]) + completionOverhead
+		delete(s.bytes, oldest)
+		delete(s.known, oldest.name)
 		s.order = s.order[1:]
 	}
 	return waiting
@@ -103,7 +111,7 @@ func (s *repeats) drop(p *pendingRow, done *engine.Completion) (waiting []follow
 	}
 	for g := from; g < to; g++ {
 		if first := s.led(p, g); first != nil {
-			s.forgetName(p.row.Index, first.name)
+			delete(s.known, first.name)
 			waiting = append(waiting, first.followers...)
 		}
 	}
@@ -123,29 +131,11 @@ func (s *repeats) led(p *pendingRow, generation int) *firstOf {
 	return first
 }
 
-func (s *repeats) forgetName(row int64, name reuse.Name) {
-	delete(s.known, name)
-	names := s.ofRow[row]
-	for i := range names {
-		if names[i] == name {
-			names[i] = names[len(names)-1]
-			names = names[:len(names)-1]
-			break
-		}
-	}
-	if s.ofRow[row] = names; len(names) == 0 {
-		delete(s.ofRow, row)
-	}
-}
-
 // published forgets the completions of rows that are in a part now, where they are found.
 func (s *repeats) published(from, to int64) {
-	for row := from; row < to; row++ {
-		for _, name := range s.ofRow[row] {
-			delete(s.known, name)
-		}
-		delete(s.ofRow, row)
-	}
+	maps.DeleteFunc(s.known, func(_ reuse.Name, first *firstOf) bool {
+		return first.Index >= from && first.Index < to
+	})
 }
 
 // restored takes up completions that an earlier process left in the journal.

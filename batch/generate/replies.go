@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/quire/quire/batch/conversation"
 	"github.com/quire/quire/batch/process"
 	"github.com/quire/quire/batch/spec"
 	"github.com/quire/quire/data/parameter"
@@ -26,13 +27,13 @@ type replySplitter struct {
 // columns of the rows, nil for none.
 func newReplySplitter(p *process.Process, j *spec.Job, s *process.Session, input *promptset.Schema) (*replySplitter,
 	error) {
-	if j.Embeds() {
+	if j.Encodes() {
 		return nil, nil
 	}
 	reasoning, calls := j.ReasoningParser, j.ToolCallParser
 	answers := j.Format == promptset.FormatOpenAI
-	hasReasoning, hasCalls := slices.Contains(j.Columns, spec.ReasoningColumn), slices.Contains(j.Columns,
-		spec.ToolCallsColumn)
+	hasReasoning := slices.Contains(j.Columns, spec.ReasoningColumn)
+	hasCalls := slices.Contains(j.Columns, spec.ToolCallsColumn) || j.Tools.Used()
 	tools := j.Sampling.Tools != "" || input != nil && slices.Contains(input.Parameters(), "tools")
 	if forms, err := reply.New(reply.None, calls, s.Template); tools && !hasCalls && !answers && err == nil &&
 		forms.HasCalls() {
@@ -47,6 +48,9 @@ func newReplySplitter(p *process.Process, j *spec.Job, s *process.Session, input
 	}
 	forms, err := reply.New(reasoning, calls, s.Template)
 	if err != nil {
+		return nil, err
+	}
+	if err := conversation.Check(j, s.Template); err != nil {
 		return nil, err
 	}
 	forms.KeepReasoning = !hasReasoning && !answers
@@ -111,7 +115,7 @@ func (a *replySplitter) split(r *completion.Result, row *promptset.Row, request 
 	if p.Reasoning == "" && len(p.ToolCalls) == 0 && p.Text == text {
 		return
 	}
-	forms.Identify(&p, row.ID, r.Generation)
+	forms.Identify(&p, request.ID, r.Generation)
 	if text != r.Text { // marks that are special tokens, and that the forms did not take
 		for _, mark := range marks {
 			p.Text = strings.ReplaceAll(p.Text, mark, "")

@@ -105,7 +105,7 @@ func (g *Generator) report(u *Unit, started time.Time, interrupted bool) *Report
 	report.PrefillTokensPerSec = perSecond(st.PrefillTokens, st.PrefillSeconds)
 	report.DecodeTokensPerSec = perSecond(st.DecodeTokens, st.DecodeSeconds)
 	report.GeneratedTokensPerSec = perSecond(st.GeneratedTokens, st.WallSeconds)
-	if g.Job.Embeds() {
+	if g.Job.Encodes() {
 		report.PromptTokensPerSec = perSecond(st.PromptTokens, st.WallSeconds)
 	}
 	if st.WallSeconds > 0 {

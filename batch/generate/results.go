@@ -8,7 +8,6 @@ import (
 
 	"github.com/quire/quire/batch/ask"
 	"github.com/quire/quire/batch/reuse"
-	"github.com/quire/quire/batch/spec"
 	"github.com/quire/quire/data/promptset"
 	"github.com/quire/quire/data/promptset/completion"
 	"github.com/quire/quire/data/promptset/openai"
@@ -22,7 +21,7 @@ type results struct {
 	columns  []string            // columns that the output has on request
 	versions completion.Versions // counts of versions of weights; nil unless the job's may change
 	replies  *replySplitter      // nil if texts stay whole
-	vectors  *spec.Vectors       // nil if rows have completions
+	encoded  finisher            // nil if rows have completions
 }
 
 // dress gives a copy of a completion what its row wants alongside the tokens, and takes off what it does not.
@@ -46,10 +45,9 @@ func (c *results) resultOf(p *pendingRow, done *engine.Completion) completion.Re
 	} else {
 		c.onRequest(&r, p.row, done)
 		c.replies.split(&r, p.row, done.Request)
-		if c.vectors != nil {
+		if c.encoded != nil {
 			r.Truncated = done.Request.Truncated
-			size := requests.Of(p.row).VectorSize()
-			if r.Embedding, r.Err = finishedVector(*c.vectors, size, done.Vector); r.Err != "" {
+			if r.Err = c.encoded(&r, requests.Of(p.row), done.Vector); r.Err != "" {
 				r.FinishReason = string(engine.FinishError)
 			}
 		}

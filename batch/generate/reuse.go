@@ -108,7 +108,7 @@ func (u *Unit) fill(ctx context.Context, p *pendingRow) (*pendingRow, error) {
 		}
 		left := own.missing
 		for _, first := range own.there {
-			if r, ok := u.repeated(first.firstOf); ok {
+			if r, ok := u.repeated(first); ok {
 				r.Generation = first.generation
 				if err := u.Out.copy(p, &r, reuse.Repeated, 0); err != nil {
 					return nil, err
@@ -146,6 +146,7 @@ type claimed struct {
 type foundFirst struct {
 	*firstOf
 	generation int
+	bytes      []byte // the completion itself, in a stream
 }
 
 // claim looks for completions of equal rows. It also returns the parts that were published since it was called last.
@@ -169,7 +170,7 @@ func (u *Unit) claim(p *pendingRow, k *reuse.Named) (c claimed, published []int)
 			}
 			p.follows[g] = true
 		default:
-			c.there = append(c.there, foundFirst{first, g})
+			c.there = append(c.there, foundFirst{first, g, u.Out.repeats.bytes[first]})
 		}
 		earlier = append(earlier, first.First)
 	}
@@ -178,12 +179,14 @@ func (u *Unit) claim(p *pendingRow, k *reuse.Named) (c claimed, published []int)
 }
 
 // repeated reads a completion of an equal row that is in no published part.
-func (u *Unit) repeated(first *firstOf) (r completion.Result, ok bool) {
+func (u *Unit) repeated(first foundFirst) (r completion.Result, ok bool) {
 	b := first.bytes
 	switch {
 	case first.restored:
 		results, err := u.Saved.Journaled(first.Index)
-		i := slices.IndexFunc(results, func(r completion.Result) bool { return r.Generation == first.generation })
+		i := slices.IndexFunc(results, func(r completion.Result) bool {
+			return r.Generation == first.firstOf.generation
+		})
 		if err != nil || i < 0 {
 			return r, false
 		}

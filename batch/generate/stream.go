@@ -13,6 +13,7 @@ import (
 	"github.com/quire/quire/batch/process"
 	"github.com/quire/quire/batch/reuse"
 	"github.com/quire/quire/batch/spec"
+	"github.com/quire/quire/batch/versions"
 	"github.com/quire/quire/data/promptset"
 	"github.com/quire/quire/data/promptset/completion"
 	"github.com/quire/quire/data/setting"
@@ -71,7 +72,7 @@ func openStream(ctx context.Context, p *process.Process, j *spec.Job) (*streamed
 	if j, err = prepare.WithModel(ctx, j, p, model); err != nil {
 		return nil, err
 	}
-	raw := !j.Embeds() && j.HasTemplate(model.Template) && cmp.Or(j.PromptAs, spec.PromptAuto) == spec.PromptAuto
+	raw := !j.Encodes() && j.HasTemplate(model.Template) && cmp.Or(j.PromptAs, spec.PromptAuto) == spec.PromptAuto
 	lines, whole := promptset.NewLines(promptset.StandardInput, p.Input, j.Mapping), false
 	columns := j.ColumnsOf(nil)
 	return &streamed{opened: &prepare.Opened{Job: j, Model: model}, total: -1, err: lines,
@@ -155,10 +156,10 @@ func (g *Generator) beginStream(ctx context.Context, in *streamed) (*Unit, *prom
 	if err != nil {
 		return nil, nil, err
 	}
-	how := collecting{results: results{columns: shape.Requested, vectors: vectorsOf(j)}, inFlight: rowsInFlight,
+	how := collecting{results: results{columns: shape.Requested, encoded: finisherOf(j)}, inFlight: rowsInFlight,
 		format: j.Format, observer: p.Observer, room: bytesRepeated}
 	if g.watcher != nil {
-		how.versions = completion.Versions{}
+		how.versions, how.underWay = completion.Versions{}, versions.NewLog()
 	}
 	if how.replies, err = newReplySplitter(p, j, g.Session, in.schema); err != nil {
 		return nil, nil, err
@@ -166,6 +167,9 @@ func (g *Generator) beginStream(ctx context.Context, in *streamed) (*Unit, *prom
 	u := &Unit{process: p, reader: in.err, builder: g.builder, Rows: newRowQueue(in.rows(ctx), nil),
 		Listener: &onlyUnit{progress: p.Progress, active: &g.Active}}
 	if how.judging, err = g.judgeUnit(ctx, u); err != nil {
+		return nil, nil, err
+	}
+	if how.conversing, err = converseUnit(ctx, g, u, nil); err != nil {
 		return nil, nil, err
 	}
 	u.Out = newCollector(writer, discardJournal{}, how)

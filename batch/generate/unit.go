@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/quire/quire/batch/ask"
+	"github.com/quire/quire/batch/conversation"
 	"github.com/quire/quire/batch/outcome"
 	"github.com/quire/quire/batch/process"
 	"github.com/quire/quire/batch/resume"
@@ -50,11 +51,11 @@ func (g *Generator) OpenUnit(ctx context.Context, saved *resume.Saved, opened fu
 		opened()
 	}
 	saved.Observer = p.Observer
-	how := collecting{results: results{columns: j.ColumnsOf(reader.Schema()), vectors: vectorsOf(j)},
+	how := collecting{results: results{columns: j.ColumnsOf(reader.Schema()), encoded: finisherOf(j)},
 		inFlight: rowsInFlight, window: 2 * int(min(saved.Parts.PartRows, rowsInFlight)),
 		enough: 2 * g.Session.Slots(), format: j.Format, observer: p.Observer}
 	if g.watcher != nil {
-		how.versions = completion.Versions{}
+		how.versions, how.underWay = completion.Versions{}, saved.Versions
 	}
 	var err error
 	if how.replies, err = newReplySplitter(p, j, g.Session, reader.Schema()); err != nil {
@@ -78,6 +79,9 @@ func (g *Generator) OpenUnit(ctx context.Context, saved *resume.Saved, opened fu
 	if how.judging, err = g.judgeUnit(ctx, u); err != nil {
 		return nil, err
 	}
+	if how.conversing, err = converseUnit(ctx, g, u, saved.Calls); err != nil {
+		return nil, err
+	}
 	u.Out = newCollector(u.Writer, saved.Journal, how)
 	u.Out.repeats.judge = &g.equals
 	u.Rows = newRowQueue(saved.MissingRows(ctx, reader), u.lineage)
@@ -89,7 +93,7 @@ func (g *Generator) OpenUnit(ctx context.Context, saved *resume.Saved, opened fu
 func (u *Unit) requests(ctx context.Context) iter.Seq2[*pendingRow, *engine.Request] {
 	return func(yield func(*pendingRow, *engine.Request) bool) {
 		all := func(p *pendingRow) bool {
-			for _, r := range u.Out.requests(p) {
+			for _, r := range u.requestsOf(p) {
 				if !yield(p, r) {
 					return false
 				}
@@ -110,9 +114,17 @@ func (u *Unit) requests(ctx context.Context) iter.Seq2[*pendingRow, *engine.Requ
 	}
 }
 
-// step starts one row: the continuation of a row that has ended, the next row, or more completions of a row that was
-// started. It returns the row if completions of it are to be generated now. An error means that nothing more can be
-// started.
+// requestsOf returns what generates what the row lacks now.
+func (u *Unit) requestsOf(p *pendingRow) []*engine.Request {
+	if p.dialogs != nil {
+		return u.turnRequests(p)
+	}
+	return u.Out.requests(p)
+}
+
+// step starts one row: the continuation of a row that has ended, the next row, or more completions or turns of a row
+// that was started. It returns the row if completions of it are to be generated now. An error means that nothing more
+// can be started.
 func (u *Unit) step(ctx context.Context) (p *pendingRow, more bool, err error) {
 	if p, more, err = u.resume(ctx, true); more {
 		return p, more, err
@@ -166,10 +178,12 @@ func (u *Unit) nextContinuation(ctx context.Context, patience bool) *pendingRow 
 
 // mayResume reports whether a row continues, or none will any more. The collector's lock is held.
 func (u *Unit) mayResume() bool {
-	if u.lineage != nil && u.lineage.Ready() || len(u.Out.waves.wanting) > 0 || u.Out.waves.mightWant() != nil {
+	o := u.Out
+	if u.lineage != nil && u.lineage.Ready() || len(o.waves.wanting) > 0 || len(o.turns.ready) > 0 ||
+		o.waves.mightWant() != nil {
 		return true
 	}
-	return (u.lineage == nil || !u.lineage.Waiting()) && len(u.Out.waves.running) == 0
+	return (u.lineage == nil || !u.lineage.Waiting()) && len(o.waves.running) == 0 && o.turns.rows == 0
 }
 
 // unreadable ends the collector by an error that is not its own, nor reports that the run was ended.
@@ -197,6 +211,9 @@ func (u *Unit) begin(ctx context.Context, row *promptset.Row, early bool) (p *pe
 	failed := row.Err
 	if u.lineage != nil && failed == nil {
 		_, failed = u.lineage.Parent(row)
+	}
+	if failed == nil && u.Out.conversing != nil {
+		failed = conversation.CheckRow(row)
 	}
 	if failed == nil && len(row.More) > 0 && u.Out.judging != nil && u.Out.judging.settings.Stops() {
 		failed = severalPrompts(row)
@@ -242,11 +259,16 @@ func (u *Unit) generatedBefore(ctx context.Context, row int64) (done []completio
 		fmt.Fprintf(u.process.Messages, "warning: %v; it is generated again\n", err)
 		done = nil
 	}
-	if u.process.RetryErrors || u.Saved.RetriesErrors() {
+	if u.retriesErrors() {
 		done = slices.DeleteFunc(done, func(r completion.Result) bool { return r.Err != "" })
 	}
 	before := u.stale.Results(ctx, row, u.process.Messages)
 	return resume.Merged(before, done), len(before) > 0
+}
+
+// retriesErrors reports whether completions that have errors are tried again.
+func (u *Unit) retriesErrors() bool {
+	return u.Saved != nil && (u.process.RetryErrors || u.Saved.RetriesErrors())
 }
 
 // launch makes the request of a row that was started, and returns the row if completions of it are to be generated.
@@ -270,8 +292,8 @@ func (u *Unit) launch(ctx context.Context, p *pendingRow) (*pendingRow, error) {
 		}
 		if err == nil {
 			u.Out.give(p, requests)
-			// Names know nothing of vectors and of versions of weights, and what is judged may be left out.
-			if o := u.Out; o.vectors == nil && o.versions == nil && o.judging == nil {
+			// Names know nothing of vectors, versions of weights and tools, and what is judged may be left out.
+			if o := u.Out; o.encoded == nil && o.versions == nil && o.judging == nil && o.conversing == nil {
 				u.name(p, p.old)
 			}
 		}
@@ -283,6 +305,12 @@ func (u *Unit) launch(ctx context.Context, p *pendingRow) (*pendingRow, error) {
 	}
 	if whole {
 		return nil, nil
+	}
+	if u.Out.conversing != nil {
+		if err := u.converse(p); err != nil {
+			return nil, u.unreadable(ctx, err)
+		}
+		return p, nil
 	}
 	p, err := u.fill(ctx, p)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/quire/quire/batch/spec"
 	"github.com/quire/quire/batch/verdict"
 	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/data/promptset/completion"
 	"github.com/quire/quire/engine"
 )
 
@@ -23,7 +25,8 @@ import (
 // ahead as far as the engine does. What a completion costs and whether it is accepted depends on row and generation.
 type slotSampler struct {
 	slots int
-	token time.Duration // for one token in one slot
+	token time.Duration                     // for one token in one slot
+	text  func(c *engine.Completion) string // nil for the generation as text
 
 	mu     sync.Mutex
 	busy   time.Duration // of all slots
@@ -84,6 +87,9 @@ func (s *slotSampler) Run(ctx context.Context, requests iter.Seq[*engine.Request
 					s.tokens += n
 					s.mu.Unlock()
 					c.Text, c.Tokens = fmt.Sprint(c.Generation), make([]int32, n)
+					if s.text != nil {
+						c.Text = s.text(c)
+					}
 					select {
 					case done <- c:
 					case <-ctx.Done():
@@ -215,6 +221,48 @@ func TestVerdictsWhileOthersGenerate(t *testing.T) {
 						"at most %.3f", run.busy, c.busy, run.vain, c.vain)
 				}
 			})
+		})
+	}
+}
+
+// countingVerifier counts what it is asked.
+type countingVerifier struct{ asked atomic.Int64 }
+
+func (v *countingVerifier) Verify(context.Context, *verdict.Completion) (verdict.Verdict, error) {
+	v.asked.Add(1)
+	return verdict.Verdict{}, nil
+}
+
+func (*countingVerifier) Close() error { return nil }
+
+// A row that the verdicts of an earlier process decide asks for none of the others; any other row does.
+func TestVerdictsOfDecidedRowsAreNotAskedFor(t *testing.T) {
+	for _, c := range []struct {
+		first completion.Judgment
+		asked int64
+		wrote int
+	}{{completion.Accepted, 0, 1}, {completion.Rejected, 1, 0}} {
+		synctest.Test(t, func(t *testing.T) {
+			verifier, w := &countingVerifier{}, newWrittenRows()
+			judge := verdict.NewJudge(verifier, 1)
+			col := newCollector(w, &notes{}, collecting{inFlight: 10, judging: &judging{judge: judge, slots: 1,
+				settings: &verdict.Settings{Command: "x", Until: 1}, told: func(error) {}}})
+			p, err := col.begin(t.Context(), &promptset.Row{ID: "a"}, 3, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			col.judgeRow(p, 0, 3)
+			if err := col.restoreJudged(p, []completion.Result{{Generation: 0, Judgment: c.first, Verdict: "v"},
+				{Generation: 1}}); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			if got := verifier.asked.Load(); got != c.asked || len(w.rows) != c.wrote {
+				t.Errorf("asked for %d verdicts, want %d; wrote %v", got, c.asked, w.rows)
+			}
+			if err := judge.Close(); err != nil {
+				t.Error(err)
+			}
 		})
 	}
 }

@@ -53,7 +53,7 @@ func (p *Parent) End(parent promptset.Parent) ([]int32, error) {
 func (p *Parent) stripped() *Parent {
 	s := &Parent{Prompt: p.Prompt, Results: slices.Clone(p.Results)}
 	for i := range s.Results {
-		s.Results[i].Text, s.Results[i].Logprobs = "", nil
+		s.Results[i].Text, s.Results[i].Logprobs, s.Results[i].Conversation = "", nil, completion.Conversation{}
 	}
 	return s
 }

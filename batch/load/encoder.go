@@ -24,7 +24,7 @@ func EncoderConfig(p *process.Process, j *spec.Job, model *models.Checkpoint) en
 func openEncoder(ctx context.Context, s *process.Session, p *process.Process, j *spec.Job, model *models.Checkpoint,
 	closes func(func())) error {
 	if p.Several() {
-		return setting.Errorf("`task` is embed, and an encoder runs on one host: start one process, or `workers`")
+		return setting.Errorf("`task` is %s, and an encoder runs on one host: start one process, or `workers`", j.Task)
 	}
 	backend, err := openBackend(ctx, s, p, j, closes)
 	if err != nil {

@@ -52,7 +52,7 @@ func (Models) Identify(ctx context.Context, j *spec.Job, p *process.Process) (pr
 	known := process.Identity{Fingerprint: model.FingerPrint(), Tokenizer: model.TokenizerSource() != "",
 		Template: tokenizer.HasChatTemplate(model.TokenizerSource()), DType: model.DType(),
 		Generation: model.Config.Generation, Sentence: model.Sentence,
-		VectorSize: model.Sentence.Size(model.Config.HiddenSize)}
+		VectorSize: model.Sentence.Size(model.Config.HiddenSize), Classifier: model.Config.Classifier}
 	list, err := openAdapters(ctx, p, j, model)
 	if err != nil {
 		return process.Identity{}, errors.Join(err, model.Close())
@@ -95,7 +95,7 @@ func (Models) OpenSession(ctx context.Context, j *spec.Job, p *process.Process) 
 	cfg := programConfig(p, j, model, tok)
 	cfg.Adapters = list
 	switch closes := func(c func()) { closers = append(closers, c) }; {
-	case p.TextOnly && j.Embeds():
+	case p.TextOnly && j.Encodes():
 		cfg := EncoderConfig(p, j, model)
 		plan, err := cfg.Plan()
 		if err != nil {
@@ -106,7 +106,7 @@ func (Models) OpenSession(ctx context.Context, j *spec.Job, p *process.Process) 
 	case p.TextOnly:
 		s.Check = engine.NewChecker(cfg).Check
 		return s, nil
-	case j.Embeds():
+	case j.Encodes():
 		err = openEncoder(ctx, s, p, j, model, closes)
 	default:
 		err = openEngine(ctx, s, p, j, cfg, closes)
@@ -217,11 +217,12 @@ func openText(s *process.Session, j *spec.Job, model *models.Checkpoint) (*token
 	if tok == nil {
 		none := fmt.Errorf("the model %s has no tokenizer: only prompt_token_ids can be run", j.Model)
 		s.Encode = func(string, bool) ([]int32, error) { return nil, none }
+		s.EncodePair = func(string, string, int) ([]int32, int, bool, error) { return nil, 0, false, none }
 		s.NoTemplate = none
 		return nil, nil
 	}
-	s.Encode, s.TokenText, s.Token = tok.Encode, tok.TokenText, tok.ID
-	if j.Embeds() {
+	s.Encode, s.EncodePair, s.TokenText, s.Token = tok.Encode, tok.EncodePair, tok.TokenText, tok.ID
+	if j.Encodes() {
 		if s.Ends, err = countEnds(tok.Encode); err != nil {
 			return nil, err
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/quire/quire/batch/process"
 	"github.com/quire/quire/batch/spec"
 	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/data/promptset/completion"
 	"github.com/quire/quire/data/promptset/folder"
 	"github.com/quire/quire/data/setting"
 )
@@ -106,8 +107,14 @@ func WithModel(ctx context.Context, j *spec.Job, p *process.Process, model proce
 	if err := checkTemplate(&j.Spec, model); err != nil {
 		return nil, err
 	}
-	if j.Embeds() {
+	switch {
+	case j.Task == completion.Embed && model.Classifier != nil:
+		return nil, outcome.Errorf(outcome.Misused, "`task` is embed, and the model's head scores classes: give "+
+			"`task` classify or rerank, or a model without the head")
+	case j.Task == completion.Embed:
 		return j.WithSentence(model.Sentence, model.VectorSize)
+	case j.Encodes():
+		return j.WithClassifier(model.Classifier)
 	}
 	j, err := j.WithGeneration(model.Generation, p.Printf)
 	if err != nil {

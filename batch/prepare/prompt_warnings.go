@@ -20,7 +20,7 @@ const RawPromptWarning = "warning: each prompt is sent as raw text, and the mode
 // sets what they are. A row that cannot be read is reported when it is read.
 func warnAboutRawPrompts(ctx context.Context, p *process.Process, opened *Opened) {
 	j := opened.Job
-	if j.Embeds() || !j.HasTemplate(opened.Model.Template) || cmp.Or(j.PromptAs, spec.PromptAuto) != spec.PromptAuto ||
+	if j.Encodes() || !j.HasTemplate(opened.Model.Template) || cmp.Or(j.PromptAs, spec.PromptAuto) != spec.PromptAuto ||
 		j.System != "" {
 		return
 	}

@@ -22,7 +22,7 @@ func WarnAboutInput(ctx context.Context, p *process.Process, opened *Opened) {
 		fmt.Fprintln(w, "warning: the input has no rows")
 	}
 	said := 0
-	if opened.Job.Embeds() { // whose rows have few parameters
+	if opened.Job.Encodes() { // whose rows have few parameters
 		return
 	}
 	for _, column := range slices.Sorted(slices.Values(input.Schema().Columns())) {

@@ -201,6 +201,9 @@ func (p *Process) validate(s *spec.Spec) error {
 		return spec.Invalid("call-timeout", "is %s, but must be 0 (no limit) or more", p.CallTimeout)
 	case p.MaxRestarts < 0:
 		return spec.Invalid("max-restarts", "is %d, but must be 0 or more", p.MaxRestarts)
+	case s.Tools.Used() && p.Several():
+		return setting.Errorf("`tools-from` and `tool-command` may not come with `num-processes`: give `dp` or " +
+			"`shard` for more devices")
 	case s.Watch != "" && p.Several():
 		return setting.Errorf("`watch` may not come with `num-processes`: give `dp` or `shard` for more devices")
 	case prefixes && s.Engine.NoPrefixCache:
@@ -250,10 +253,13 @@ func (p *Process) validateReuse(s *spec.Spec) error {
 	}
 	switch given := len(p.Reuse) > 0 || p.Store != ""; {
 	case !given:
-	case s.Embeds():
-		return setting.Errorf("`reuse` and `store` are for completions, and a job with `task` embed has none")
+	case s.Encodes():
+		return setting.Errorf("`reuse` and `store` are for completions, and a job with `task` %s has none", s.Task)
 	case s.Accept.Judges():
 		return setting.Errorf("`reuse` and `store` may not come with verdicts: copied completions would not be judged")
+	case s.Tools.Used():
+		return setting.Errorf("`reuse` and `store` may not come with `tools-from` and `tool-command`: what a tool " +
+			"answers is not known before it is called")
 	case s.Watch != "":
 		return setting.Errorf("`reuse` and `store` may not come with `watch`: completions of other weights are not " +
 			"copied")
@@ -317,6 +323,9 @@ func (p *Process) RequireWhole(s *spec.Spec, what setting.Name) error {
 	case len(p.Reuse) > 0 || p.Store != "":
 		return outcome.Errorf(outcome.Misused, "`reuse` and `store` may not come with %s, which know nothing of the "+
 			"places: give them to one process, or to each `shard`", what)
+	case s.Tools.Used():
+		return outcome.Errorf(outcome.Misused, "`tools-from` and `tool-command` may not come with %s, which may give "+
+			"the rows of one worker to another that does not know its calls: give `shard`", what)
 	case s.Watch != "":
 		return outcome.Errorf(outcome.Misused, "`watch` may not come with %s: give `dp` or `shard` for more devices",
 			what)

@@ -59,8 +59,8 @@ type Session struct {
 // NewBuilder makes the requests of a job for a session, which may be nil: one that will be open.
 func NewBuilder(j *spec.Job, s *Session) *ask.Builder {
 	b := ask.New(ask.Settings{Sampling: j.Sampling, ServedModels: j.ServedModels, ReasoningParser: j.ReasoningParser,
-		ToolCallParser: j.ToolCallParser})
-	if j.Embeds() {
+		ToolCallParser: j.ToolCallParser, CallsTools: j.Tools.Used()})
+	if j.Encodes() {
 		v := &j.Vectors
 		b.Settings.Embedding = &ask.Embedding{Prompt: v.Prompt, Lowercase: v.Lowercase, Trim: v.Trim,
 			Check: j.CheckDimensions}
@@ -111,6 +111,8 @@ type Identity struct {
 	// Sentence is what its files say about embeddings, and VectorSize the length of its vectors.
 	Sentence   sentence.Settings
 	VectorSize int
+	// Classifier is its head that scores classes; nil if it has none.
+	Classifier *arch.Classifier
 	// Adapters are the digests of the adapters that rows may name, by name.
 	Adapters map[string]string
 }

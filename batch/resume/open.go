@@ -12,6 +12,7 @@ import (
 	"github.com/quire/quire/batch/prepare"
 	"github.com/quire/quire/batch/process"
 	"github.com/quire/quire/batch/reuse"
+	"github.com/quire/quire/batch/tools"
 	"github.com/quire/quire/data/promptset/folder"
 	"github.com/quire/quire/data/setting"
 	"github.com/quire/quire/data/storage"
@@ -142,7 +143,8 @@ func (s *Saved) Claim(ctx context.Context, d *jobstate.Description) error {
 		return s.Change()
 	}
 	// Journals of an older job whose description is gone.
-	if err := errors.Join(journal.Clear(s.FS, s.State.Dir()), lineage.Clear(s.FS, s.State.Dir())); err != nil {
+	if err := errors.Join(journal.Clear(s.FS, s.State.Dir()), lineage.Clear(s.FS, s.State.Dir()),
+		tools.ClearLog(s.FS, s.State.Dir())); err != nil {
 		return fmt.Errorf("cannot clear the journal: %w", err)
 	}
 	err := s.State.Begin(d)

@@ -16,11 +16,12 @@ type PublishedResults struct {
 	Reader     *promptset.Reader
 	Parameters func(row *promptset.Row) parameter.Set
 	Wanted     func(row int64) bool
+	Whole      bool // results have their texts and log-probabilities
 	part       int
 	contents   map[int64][]promptset.Result
 }
 
-// RowResults returns the results of a row, without their texts.
+// RowResults returns the results of a row.
 func (p *PublishedResults) RowResults(ctx context.Context, row int64) ([]promptset.Result, error) {
 	if part := p.Saved.Parts.Of(row); p.contents == nil || p.part != part {
 		contents, err := p.load(ctx, part)
@@ -52,7 +53,9 @@ func (p *PublishedResults) load(ctx context.Context, part int) (map[int64][]prom
 				break // a row that could not be run has one result
 			}
 			r := done.Result
-			r.Text, r.Logprobs = "", nil
+			if !p.Whole {
+				r.Text, r.Logprobs = "", nil
+			}
 			results = append(results, r)
 			done, err, more = next()
 		}

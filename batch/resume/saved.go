@@ -10,9 +10,7 @@ import (
 	"io"
 	"iter"
 	"maps"
-	"net/http"
 	"slices"
-	"sort"
 	"strings"
 
 	"github.com/quire/quire/batch/arithmetic"
@@ -23,13 +21,14 @@ import (
 	"github.com/quire/quire/batch/prepare"
 	"github.com/quire/quire/batch/process"
 	"github.com/quire/quire/batch/spec"
+	"github.com/quire/quire/batch/tools"
+	"github.com/quire/quire/batch/versions"
 	"github.com/quire/quire/data/promptset"
 	"github.com/quire/quire/data/promptset/completion"
 	"github.com/quire/quire/data/promptset/folder"
 	"github.com/quire/quire/data/setting"
 	"github.com/quire/quire/data/tally"
 	"github.com/quire/quire/data/vfs"
-	"github.com/quire/quire/engine"
 )
 
 // Saved is what an output folder has of the job: parts that are published, and completions in the journal.
@@ -52,10 +51,9 @@ type Saved struct {
 
 	damage
 
-	Journal *journal.Journal
-	Entries []entry   // entries of the journal, by row and generation
-	Resumed bool      // an earlier process began the job
-	Parents io.Closer // rows that others continue; nil if there are none
+	records
+
+	Resumed bool // an earlier process began the job
 
 	Observer *observe.Observer
 }
@@ -111,7 +109,8 @@ func (s *Saved) ClearJournals() error {
 		}
 	}
 	for _, dir := range dirs {
-		if err := errors.Join(journal.Clear(s.FS, dir), lineage.Clear(s.FS, dir)); err != nil {
+		err := errors.Join(journal.Clear(s.FS, dir), lineage.Clear(s.FS, dir), tools.ClearLog(s.FS, dir))
+		if err != nil {
 			return fmt.Errorf("cannot clear the journal: %w", err)
 		}
 	}
@@ -126,11 +125,17 @@ func (s *Saved) Open(w io.Writer) error {
 	}
 	var damages []journal.Damage
 	var err error
+	s.Versions = versions.NewLog()
 	s.Journal, damages, err = journal.Open(s.FS, s.State.Dir(), s.State.Key(), s.Process.Timing.Journal,
 		func(row int64, b []byte, position journal.Position) error {
-			generation, err := completion.GenerationOf(b)
-			if err == nil && row < s.Parts.Rows && missing[s.Parts.Of(row)] {
+			if row >= s.Parts.Rows || !missing[s.Parts.Of(row)] {
+				return nil
+			}
+			if note, ok := versions.Parse(b); ok {
+				s.Versions.Add(row, note)
+			} else if generation, err := completion.GenerationOf(b); err == nil {
 				s.Entries = append(s.Entries, entry{row, generation, position})
+				s.Versions.End(row, generation)
 			}
 			return nil
 		})
@@ -139,6 +144,15 @@ func (s *Saved) Open(w io.Writer) error {
 	}
 	for _, damage := range damages {
 		fmt.Fprintf(w, "warning: %s; the completions in them are generated again\n", damage)
+	}
+	if s.Job.Tools.Used() {
+		if err := s.checkOtherCalls(); err != nil {
+			return err
+		}
+		s.Calls, err = tools.OpenLog(s.FS, s.State.Dir(), s.State.Key(), s.Process.Timing.Journal, w)
+		if err != nil {
+			return err
+		}
 	}
 	// Drawn twice, a completion is the same, but a later record may have its verdict.
 	slices.Reverse(s.Entries)
@@ -152,26 +166,24 @@ func (s *Saved) Open(w io.Writer) error {
 	return nil
 }
 
-// Journaled returns the completions that the journal has of a row.
-func (s *Saved) Journaled(row int64) ([]completion.Result, error) {
-	i := sort.Search(len(s.Entries), func(i int) bool { return s.Entries[i].Row >= row })
-	var results []completion.Result
-	for ; i < len(s.Entries) && s.Entries[i].Row == row; i++ {
-		b, err := s.Journal.Read(s.Entries[i].position)
-		if err != nil {
-			return nil, err
-		}
-		var r completion.Result
-		if err := r.UnmarshalBinary(b); err != nil {
-			return nil, fmt.Errorf("the journal's completion of row %d: %w", row, err)
-		}
-		// The journal keeps the text of an error, and no status.
-		if strings.Contains(r.Err, engine.ErrNotANumber.Error()) {
-			r.ErrStatus = http.StatusInternalServerError
-		}
-		results = append(results, r)
+// checkOtherCalls refuses to start if processes with other shares of the job left calls of tools whose rows this one
+// would have: it does not know them and would make them again.
+func (s *Saved) checkOtherCalls() error {
+	dirs, err := s.State.Dirs()
+	if err != nil {
+		return err
 	}
-	return results, nil
+	sibling := fmt.Sprintf("-of-%05d", s.Shard.Count)
+	for _, dir := range dirs {
+		if dir == s.State.Dir() || !s.Shard.Whole() && strings.HasSuffix(dir, sibling) {
+			continue
+		}
+		if has, err := tools.HasLog(s.FS, dir); err != nil || has {
+			return cmp.Or(err, setting.Errorf("%s has calls of tools by a process with another `shard` whose rows are "+
+				"not published: finish the job as it was started, or give `new`", dir))
+		}
+	}
+	return nil
 }
 
 // MissingRows gives the rows of the parts that are missing.
@@ -219,7 +231,7 @@ func (s *Saved) NewWriter(schema *promptset.Schema, text promptset.TokenText, n 
 		Published: func(part int, next int64) error {
 			defer published()
 			n.Published(part)
-			return s.Journal.Drop(next)
+			return errors.Join(s.Journal.Drop(next), s.Calls.Drop(next))
 		},
 	})
 }
@@ -233,17 +245,7 @@ func (s *Saved) Close() error {
 	if s.Parents != nil {
 		err = errors.Join(err, s.Parents.Close())
 	}
-	return errors.Join(err, s.State.Close())
-}
-
-// rows returns how many rows the journal has completions of, and how many those are.
-func (s *Saved) CountJournaled() (rows, completions int) {
-	for i, e := range s.Entries {
-		if i == 0 || e.Row != s.Entries[i-1].Row {
-			rows++
-		}
-	}
-	return rows, len(s.Entries)
+	return errors.Join(err, s.Calls.Close(), s.State.Close())
 }
 
 // CheckArithmetic refuses to continue with a job that computes in another way than this process, now.

@@ -2,10 +2,11 @@ package reuse
 
 import "encoding/binary"
 
-// filter is a Bloom filter of keys, ten bits for each: it reports about one in a hundred keys that it does not have.
+// filter is a Bloom filter of keys, twenty bits for each. It reports about one in 15,000 keys that it does not have: a
+// job asks for each of its keys in all of its parts, and each wrong report may read the keys of a part.
 type filter []uint64
 
-const bitsOfKey, probes = 10, 7
+const bitsOfKey, probes = 20, 14
 
 func newFilter(keys int) filter { return make(filter, (bitsOfKey*keys+63)/64) }
 

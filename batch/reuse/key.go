@@ -179,7 +179,7 @@ func IDDigest(id string) uint64 {
 // apart are the fields of a request that are no parameters of its completions: those that the key has elsewhere, what
 // [Extras] has, and what changes no completion.
 var apart = []string{"ID", "Tokens", "N", "FirstGeneration", "MaxTokens", "Sampling", "TopLogprobs", "ScorePrompt",
-	"PromptTopLogprobs", "Leaf", "Progress"}
+	"PromptTopLogprobs", "Leaf", "Progress", "Started"}
 
 // appendParameters appends all parameters of a request but the bound of tokens, in a form of its own for each value. A
 // field that is added to requests becomes a part of the key.

@@ -52,7 +52,7 @@ type knownPart struct {
 
 // Bounds of what is kept in memory of an output, in addition to the filters.
 const (
-	keysLoaded    = 64 // parts
+	keysLoaded    = 16 // parts
 	cursorsOpened = 8
 	// skippedRows is how many rows of a part are read to get to a later one, rather than opening the part again.
 	skippedRows = 512

@@ -25,7 +25,7 @@ func TestFieldsOfRequestsAreInTheKey(t *testing.T) {
 	key := func(r *engine.Request) Key { return n.Name(r, "", false).Key }
 	want := key(base())
 	elsewhere := []string{"N", "FirstGeneration", "TopLogprobs", "ScorePrompt", "PromptTopLogprobs", "Leaf", "Progress",
-		"Context"}
+		"Started", "Context"}
 	for i := range reflect.TypeFor[engine.Request]().NumField() {
 		r := base()
 		field := reflect.TypeFor[engine.Request]().Field(i)

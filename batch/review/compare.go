@@ -114,7 +114,7 @@ func digestsOf(row *Row, number int64) digests {
 			b.Write(binary.LittleEndian.AppendUint64(nil, uint64(len(s))))
 			b.WriteString(s)
 		}
-		_ = binary.Write(&b, binary.LittleEndian, c.Embedding) // a buffer takes all
+		_ = binary.Write(&b, binary.LittleEndian, c.Vector) // a buffer takes all
 		one.text = keyOf(b.String())
 		if len(c.TokenIDs) > 0 {
 			b.Reset()

@@ -33,17 +33,29 @@ type Vectors struct {
 	Count     int64 `json:"count"`
 	Numbers   int   `json:"numbers"` // of each
 	Truncated int64 `json:"truncated"`
+	// Labels counts the results by their labels, if these are classes, and Documents those that have scores.
+	Labels    map[string]int64 `json:"labels,omitempty"`
+	Documents int64            `json:"documents,omitempty"`
 }
 
 func (v *Vectors) add(c *promptset.Result) *Vectors {
-	if c.Embedding == nil {
+	if c.Vector == nil {
 		return v
 	}
 	if v == nil {
 		v = &Vectors{}
 	}
 	v.Count++
-	v.Numbers = len(c.Embedding)
+	v.Numbers = len(c.Vector)
+	if c.Label != "" {
+		if v.Labels == nil {
+			v.Labels = map[string]int64{}
+		}
+		v.Labels[c.Label]++
+	}
+	if c.Ranking != nil {
+		v.Documents += int64(len(c.Vector))
+	}
 	if c.Truncated {
 		v.Truncated++
 	}

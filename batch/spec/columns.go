@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -26,8 +27,11 @@ func (s *Spec) ColumnsOf(input *promptset.Schema) []string {
 	if s.Accept.Judges() {
 		names = append(names, completion.JudgedColumns()...)
 	}
+	if s.Tools.Used() {
+		names = append(names, completion.ConversationColumns()...)
+	}
 	var given []string
-	if input != nil && !s.Embeds() {
+	if input != nil && !s.Encodes() {
 		given = input.Parameters()
 	}
 	for c := range s.Task.Columns() {
@@ -51,8 +55,8 @@ func ShapeOfStarted(job *jobstate.Description, input *promptset.Schema) completi
 	existing, _ := settingsOf(job)
 	s := &Job{Spec: Spec{Task: existing.Task, Columns: existing.Columns, Exclude: existing.Exclude,
 		Partitions: existing.Partitions, Sampling: parameter.Defaults(), KeepPartitions: existing.Folders,
-		Accept: AcceptOf(job)}}
-	s.Vectors.Element, s.Vectors.Dimensions = existing.EmbeddingType, existing.Dimensions
+		Accept: AcceptOf(job), Tools: ToolsOf(job)}}
+	s.Vectors.Element, s.Vectors.Dimensions = existing.EmbeddingType, cmp.Or(existing.Dimensions, existing.Classes)
 	for setting, target := range map[string]*int{"top_logprobs": &s.Sampling.TopLogprobs,
 		"prompt_logprobs": &s.Sampling.PromptLogprobs} {
 		if _, given := job.Settings[setting]; given {

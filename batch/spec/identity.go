@@ -107,8 +107,12 @@ func (j *Job) Footer(version, model, fingerprint string) map[string]string {
 		"quire.version": version, completion.MetaModel: model, completion.MetaFingerprint: fingerprint,
 		completion.MetaParameters: string(parameters),
 	}
-	if scale := j.Vectors.Scale(); j.Embeds() && scale != 0 {
+	if scale := j.Vectors.Scale(); j.Encodes() && scale != 0 {
 		meta[completion.MetaScale] = strconv.FormatFloat(scale, 'g', -1, 64)
+	}
+	if j.Task == completion.Classify {
+		labels, _ := json.Marshal(j.Scores.Labels)
+		meta[completion.MetaLabels] = string(labels)
 	}
 	return meta
 }

@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/quire/quire/batch/jobstate"
+	"github.com/quire/quire/batch/tools"
 	"github.com/quire/quire/batch/verdict"
 	"github.com/quire/quire/data/parameter"
 	"github.com/quire/quire/data/promptset"
@@ -48,6 +49,12 @@ var identified = map[string]func(t *rapid.T) any{
 	"Engine.KV":       of(rapid.String()),
 	"Engine.TP":       of(rapid.IntRange(1, 9)),
 	"Engine.EP":       of(rapid.IntRange(1, 9)),
+	"Tools": func(t *rapid.T) any {
+		return tools.Settings{Registry: rapid.String().Draw(t, "registry"),
+			Command:  rapid.StringMatching(".+").Draw(t, "command"),
+			MaxTurns: rapid.IntRange(1, 9).Draw(t, "turns"),
+			Failures: rapid.SampledFrom([]string{tools.FailuresToModel, tools.FailuresOfRow}).Draw(t, "failures")}
+	},
 	"Accept": func(t *rapid.T) any {
 		return verdict.Settings{Regex: rapid.String().Draw(t, "regex"), Schema: rapid.String().Draw(t, "schema"),
 			Equals: rapid.String().Draw(t, "equals"), Command: rapid.String().Draw(t, "command"),
@@ -58,9 +65,10 @@ var identified = map[string]func(t *rapid.T) any{
 
 // unidentified are the other fields: of the model's fingerprint and the inputs, of what the job settles on, of where
 // files and new weights are, of parameters that Sampling has, and of what changes no byte. PrefixFile and PromptAs are
-// of Job.mapping, Task and Embedding of Job.Vectors (see TestVectorsAreIdentified), Adapters of Job.AdapterDigests.
+// of Job.mapping, Task and Embedding of Job.Vectors (see TestVectorsAreIdentified), Scoring
+// of Job.Scores (see TestScoresAreIdentified), Adapters of Job.AdapterDigests.
 var unidentified = strings.Fields(`Model LoadFormat Inputs Output PrefixFile PromptAs Sampling Given Task Embedding
-	Adapters
+	Scoring Adapters
 	GenerationConfig Engine Engine.DType Engine.KVDType Engine.KVMemory Engine.MaxSeqs Engine.PageSize Engine.MaxModelLen Engine.PrefillTokens
 	Engine.MaxRounds Engine.ZeroPages Engine.NoPrefixCache Engine.Speculate Engine.DraftModel Engine.Admission
 	Engine.HostKVMemory Engine.Features Engine.DP Watch`)

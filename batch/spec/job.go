@@ -12,6 +12,7 @@ import (
 	"github.com/quire/quire/data/promptset/completion"
 	"github.com/quire/quire/data/setting"
 	"github.com/quire/quire/models/arch"
+	"github.com/quire/quire/models/scoring"
 	"github.com/quire/quire/models/sentence"
 )
 
@@ -23,6 +24,7 @@ type Job struct {
 	Defaults string            // those parameters that the model's files give
 	CutRows  int64             // rows of a part of the job in the output folder, if PartRows is 0
 	Vectors  Vectors           // how its vectors are made, for the task embed
+	Scores   Scores            // how its scores are made, for the tasks classify and rerank
 	// Whole is the length of its model's vectors, and Matryoshka what the files say about shorter ones.
 	Whole      int
 	Matryoshka sentence.Matryoshka
@@ -107,6 +109,26 @@ func (j *Job) WithSentence(s sentence.Settings, size int) (*Job, error) {
 	v.Prompt = prompt
 	next := *j
 	next.Vectors, next.Whole, next.Matryoshka = v, size, s.Matryoshka
+	return &next, nil
+}
+
+// WithClassifier is the job with what its model's head says about scores; nil for a model without a head.
+func (j *Job) WithClassifier(c *arch.Classifier) (*Job, error) {
+	switch {
+	case c == nil:
+		return nil, outcome.Errorf(outcome.Misused, "`task` is %s, and the model has no head that scores classes: "+
+			"give a model whose class ends in %s", j.Task, arch.ClassificationSuffix)
+	case j.Task == completion.Rerank && len(c.Labels) > 1:
+		return nil, outcome.Errorf(outcome.Misused, "`task` is rerank, and the model's head has %d labels, of which "+
+			"none is known to be the relevance: give a model with one, or `task` classify", len(c.Labels))
+	}
+	next := *j
+	next.Scores = Scores{Labels: c.Labels, Function: scoring.Function(j.Scoring.Function), TopN: j.Scoring.TopN}
+	if next.Scores.Function == "" {
+		next.Scores.Function = map[completion.Task]func(*arch.Classifier) scoring.Function{
+			completion.Classify: scoring.OfClasses, completion.Rerank: scoring.OfPairs}[j.Task](c)
+	}
+	next.Vectors = Vectors{VectorType: completion.VectorType{Element: completion.Float32, Dimensions: len(c.Labels)}}
 	return &next, nil
 }
 

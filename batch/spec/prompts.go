@@ -57,7 +57,7 @@ func (s *Spec) HasTemplate(ofModel bool) bool {
 func (j *Job) WithMapping() (*Job, error) {
 	m := promptset.Mapping{PromptColumn: j.PromptColumn, IDColumn: j.IDColumn, System: j.System,
 		Chat:       j.PromptAs == PromptUser,
-		Partitions: j.Partitions, PromptsAlone: j.Embeds()}
+		Partitions: j.Partitions, Reads: j.Task.Reads()}
 	if j.Template != "" {
 		template, err := chat.ParsePrompt(j.Template)
 		if err != nil {

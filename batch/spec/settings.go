@@ -7,11 +7,13 @@ import (
 	"maps"
 
 	"github.com/quire/quire/batch/jobstate"
+	"github.com/quire/quire/batch/tools"
 	"github.com/quire/quire/batch/verdict"
 	"github.com/quire/quire/data/promptset"
 	"github.com/quire/quire/data/promptset/completion"
 	"github.com/quire/quire/data/promptset/folder"
 	"github.com/quire/quire/engine"
+	"github.com/quire/quire/models/scoring"
 	"github.com/quire/quire/models/sentence"
 	"github.com/quire/quire/text/chat"
 	"github.com/quire/quire/text/chat/reply"
@@ -52,7 +54,8 @@ type outputSettings struct {
 	OnSwap          string   `json:"on_swap,omitempty"`    // "" if the weights stay; the place may differ
 	// Adapters are the digests of the adapters that rows may name.
 	Adapters map[string]string `json:"adapters,omitempty"`
-	Accept   *verdict.Settings `json:"accept,omitempty"` // nil for jobs that judge nothing
+	Accept   *verdict.Settings `json:"accept,omitempty"`       // nil for jobs that judge nothing
+	Tools    *tools.Settings   `json:"tool_calling,omitempty"` // nil for jobs that call none
 	vectorSettings
 }
 
@@ -64,12 +67,19 @@ type vectorSettings struct {
 	Pooling        sentence.Pooling   `json:"pooling,omitempty"`
 	Normalize      *bool              `json:"normalize,omitempty"`
 	EmbeddingStart string             `json:"embedding_prompt,omitempty"` // text before each text
+	Classes        int                `json:"classes,omitempty"`
+	ScoreFunction  scoring.Function   `json:"score_function,omitempty"`
+	TopN           int                `json:"top_n,omitempty"`
 }
 
 // vectorSettings are the job's.
 func (j *Job) vectorSettings() vectorSettings {
-	if !j.Embeds() {
+	if !j.Encodes() {
 		return vectorSettings{}
+	}
+	if j.Task != completion.Embed {
+		return vectorSettings{Task: j.Task, Classes: len(j.Scores.Labels), ScoreFunction: j.Scores.Function,
+			TopN: j.Scores.TopN}
 	}
 	v := &j.Vectors
 	return vectorSettings{Task: j.Task, EmbeddingType: v.Element, Dimensions: v.Dimensions, Pooling: v.Pooling,
@@ -98,7 +108,7 @@ func (j *Job) outputSettings() outputSettings {
 		Weights: j.Engine.Weights, ServedModels: j.ServedModels, Columns: j.Columns, Exclude: j.Exclude,
 		PromptColumn: j.PromptColumn, IDColumn: j.IDColumn, Template: j.Template, System: j.System,
 		Partitions: j.Partitions, OnSwap: string(j.OnSwap), Adapters: j.AdapterDigests,
-		Accept: j.Accept.Identity(), vectorSettings: j.vectorSettings()}
+		Accept: j.Accept.Identity(), Tools: j.Tools.Identity(), vectorSettings: j.vectorSettings()}
 	if j.ReasoningParser != reply.Auto {
 		s.ReasoningParser = &j.ReasoningParser
 	}
@@ -151,7 +161,7 @@ func (j *Job) withSampling(settings any) jobstate.Settings {
 	if err != nil {
 		panic(err) // they are texts, numbers and lists of texts
 	}
-	if j.Embeds() {
+	if j.Encodes() {
 		maps.Copy(all, j.Sampling.PromptIdentity())
 	} else {
 		maps.Copy(all, j.Sampling.Identity())
@@ -179,13 +189,21 @@ func AcceptOf(job *jobstate.Description) (accept verdict.Settings) {
 	return accept
 }
 
+// ToolsOf returns which tools a job calls.
+func ToolsOf(job *jobstate.Description) (called tools.Settings) {
+	if s, _ := settingsOf(job); s.Tools != nil {
+		called = *s.Tools
+	}
+	return called
+}
+
 // MappingOf is the mapping of prompts in a job's settings. They do not contain the text of a prefix, and a different
 // text stands for it.
 func MappingOf(job *jobstate.Description) (promptset.Mapping, error) {
 	s, _ := settingsOf(job)
 	m := promptset.Mapping{PromptColumn: s.PromptColumn, IDColumn: s.IDColumn, System: s.System,
 		Chat: s.PromptAs == PromptUser, Prefix: s.Prefix, Partitions: s.Partitions,
-		PromptsAlone: s.Task != completion.Generate}
+		Reads: s.Task.Reads()}
 	if s.Template == "" {
 		return m, nil
 	}

@@ -4,6 +4,7 @@ package spec
 import (
 	"slices"
 
+	"github.com/quire/quire/batch/tools"
 	"github.com/quire/quire/batch/verdict"
 	"github.com/quire/quire/data/parameter"
 	"github.com/quire/quire/data/promptset"
@@ -43,9 +44,11 @@ type Spec struct {
 	Model string
 	// LoadFormat is the weight source: LoadAuto or LoadDummy.
 	LoadFormat string
-	// Task is what the job computes for each prompt, and Embedding describes its vectors if that is embed.
+	// Task is what the job computes for each prompt. Embedding describes its vectors if that is embed, and Scoring its
+	// scores if that is classify or rerank.
 	Task      completion.Task `json:",omitempty"`
 	Embedding Embedding       `json:",omitzero"`
+	Scoring   Scoring         `json:",omitzero"`
 	// ChatTemplate is TemplateOfModel, TemplateNone or a file with a Jinja template.
 	ChatTemplate string
 
@@ -91,7 +94,9 @@ type Spec struct {
 	Given            []string
 	GenerationConfig string
 	// Accept describes how completions are judged, and when a row ends before it has all n.
-	Accept   verdict.Settings `json:",omitzero"`
+	Accept verdict.Settings `json:",omitzero"`
+	// Tools are what completions may call.
+	Tools    tools.Settings `json:",omitzero"`
 	Engine   Engine
 	Adapters Adapters `json:",omitzero"`
 }
@@ -124,6 +129,10 @@ func (s *Spec) EngineConfig() engine.Config {
 		cfg.Features |= engine.Thinking
 	}
 	cfg.SwapWeights = s.Watch != ""
+	// After a restart each completion must stop at the token at which its weights changed.
+	if s.OnSwap == engine.Continue && cfg.Speculate == engine.SpeculateAuto && s.Engine.DraftModel == "" {
+		cfg.Speculate = 0
+	}
 	return cfg
 }
 
@@ -143,8 +152,8 @@ func (s *Spec) HideURLParameters() (err error) {
 	return nil
 }
 
-// Embeds reports whether the job's task is embed.
-func (s *Spec) Embeds() bool { return s.Task == completion.Embed }
+// Encodes reports whether the job's task is an encoder's: nothing is generated.
+func (s *Spec) Encodes() bool { return s.Task.Encodes() }
 
 // ReadsStandard reports whether the job's rows come from standard input.
 func (s *Spec) ReadsStandard() bool { return slices.Contains(s.Inputs, Standard) }

@@ -16,9 +16,6 @@ import (
 // TaskGenerate is another name of [completion.Generate], for people.
 const TaskGenerate completion.Task = "generate"
 
-// otherTasks are tasks that other programs have.
-var otherTasks = []completion.Task{"classify", "rerank", "score"}
-
 // Values of fields of [Embedding].
 const (
 	EmbeddingAuto = "auto" // as the model's files say
@@ -51,15 +48,33 @@ func checkTask(s *Spec) error {
 	if s.Task == TaskGenerate {
 		s.Task = completion.Generate
 	}
-	switch {
-	case slices.Contains(otherTasks, s.Task):
-		return Invalid("task", "is %s, and Quire has no heads of models yet that give classes or scores: give "+
-			"generate or embed", s.Task)
-	case s.Task == completion.Generate:
-		return checkNoEmbedding(s)
-	case !s.Embeds():
-		return oneOf("task", string(s.Task), string(TaskGenerate), string(completion.Embed))
+	if !s.Task.IsTask() {
+		return oneOf("task", string(s.Task), string(TaskGenerate), string(completion.Embed),
+			string(completion.Classify), string(completion.Rerank))
 	}
+	if err := checkOtherTasks(s); err != nil {
+		return err
+	}
+	checks := map[completion.Task]func(*Spec) error{completion.Embed: checkEmbedding,
+		completion.Classify: checkScoring, completion.Rerank: checkScoring}
+	check := checks[s.Task]
+	if check == nil {
+		return nil
+	}
+	if err := FirstError(func() error { return check(s) }, func() error { return checkNotGenerating(s) }); err != nil {
+		return err
+	}
+	if !slices.Contains(s.Given, "truncate_prompt_tokens") {
+		s.Sampling.TruncatePromptTokens = -1
+	}
+	if !slices.Contains(s.Given, "add_generation_prompt") {
+		s.Sampling.AddGenerationPrompt = false
+	}
+	return nil
+}
+
+// checkEmbedding checks the settings of vectors.
+func checkEmbedding(s *Spec) error {
 	e := &s.Embedding
 	if e.Dimensions < 0 {
 		return Invalid("dimensions", "is %d, but must be 0 (all of the model's) or more", e.Dimensions)
@@ -79,7 +94,6 @@ func checkTask(s *Spec) error {
 		func() error {
 			return oneOf("normalize", cmp.Or(e.Normalize, EmbeddingAuto), EmbeddingAuto, EmbeddingOn, EmbeddingOff)
 		},
-		func() error { return checkNotGenerating(s) },
 	); err != nil {
 		return err
 	}
@@ -88,41 +102,49 @@ func checkTask(s *Spec) error {
 			*field = ""
 		}
 	}
-	if !slices.Contains(s.Given, "truncate_prompt_tokens") {
-		s.Sampling.TruncatePromptTokens = -1
-	}
-	if !slices.Contains(s.Given, "add_generation_prompt") {
-		s.Sampling.AddGenerationPrompt = false
-	}
 	return nil
 }
 
-// checkNoEmbedding refuses settings of vectors in a job that generates completions.
-func checkNoEmbedding(s *Spec) error {
-	e := &s.Embedding
+// checkOtherTasks refuses settings that only jobs of other tasks have.
+func checkOtherTasks(s *Spec) error {
+	e, vectors := &s.Embedding, []completion.Task{completion.Embed}
+	scores := []completion.Task{completion.Classify, completion.Rerank}
 	for _, c := range []struct {
-		field string
-		given bool
+		field, what string
+		of          []completion.Task
+		given       bool
 	}{
-		{"embedding-type", e.Type != "" && e.Type != string(completion.Float32)},
-		{"dimensions", e.Dimensions != 0},
-		{"pooling", e.Pooling != "" && e.Pooling != EmbeddingAuto},
-		{"normalize", e.Normalize != "" && e.Normalize != EmbeddingAuto},
-		{"prompt-name", e.PromptName != ""},
+		{"embedding-type", "vectors", vectors, e.Type != "" && e.Type != string(completion.Float32)},
+		{"dimensions", "vectors", vectors, e.Dimensions != 0},
+		{"pooling", "vectors", vectors, e.Pooling != "" && e.Pooling != EmbeddingAuto},
+		{"normalize", "vectors", vectors, e.Normalize != "" && e.Normalize != EmbeddingAuto},
+		{"prompt-name", "vectors", vectors, e.PromptName != ""},
+		{"score-function", "scores", scores, s.Scoring.Function != "" && s.Scoring.Function != ScoringAuto},
+		{"top-n", "rankings", scores[1:], s.Scoring.TopN != 0},
 	} {
-		if c.given {
-			return Invalid(c.field, "is for vectors, and `task` is generate: leave it out, or give `task` embed")
+		if c.given && !slices.Contains(c.of, s.Task) {
+			names := make([]string, len(c.of))
+			for i, t := range c.of {
+				names[i] = string(t)
+			}
+			return Invalid(c.field, "is for %s, and `task` is %s: leave it out, or give `task` %s", c.what,
+				cmp.Or(s.Task, TaskGenerate), strings.Join(names, " or "))
 		}
 	}
-	s.Embedding = Embedding{}
+	if s.Task != completion.Embed {
+		s.Embedding = Embedding{}
+	}
+	if !slices.Contains(scores, s.Task) {
+		s.Scoring = Scoring{}
+	}
 	return nil
 }
 
-// checkNotGenerating refuses settings of generating in a job that embeds.
+// checkNotGenerating refuses settings of generating in a job of another task.
 func checkNotGenerating(s *Spec) error {
 	for p := range parameter.Own() {
 		if p.Flag != "" && !p.OfPrompt() && slices.Contains(s.Given, p.Name) {
-			return Invalid(p.Flag, "is for generated text, and `task` is embed: leave it out")
+			return Invalid(p.Flag, "is for generated text, and `task` is %s: leave it out", s.Task)
 		}
 	}
 	e := &s.Engine
@@ -137,6 +159,8 @@ func checkNotGenerating(s *Spec) error {
 		{"accept-equals", "is for generated text", s.Accept.Equals != ""},
 		{"accept-command", "is for generated text", s.Accept.Command != ""},
 		{"until-majority", "is for generated text", s.Accept.Majority > 0},
+		{"tools-from", "is for generated text", s.Tools.Registry != ""},
+		{"tool-command", "is for generated text", s.Tools.Command != ""},
 		{"watch", "is for generated text", s.Watch != ""},
 		{"adapter", "is for generated text", len(s.Adapters.Named) > 0},
 		{"adapters", "is for generated text", len(s.Adapters.Folders) > 0},
@@ -148,7 +172,7 @@ func checkNotGenerating(s *Spec) error {
 		{"dp", "is for several devices, and an encoder runs on one", e.DP > 1},
 	} {
 		if c.given {
-			return Invalid(c.field, "%s, and `task` is embed: leave it out", c.what)
+			return Invalid(c.field, "%s, and `task` is %s: leave it out", c.what, s.Task)
 		}
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/quire/quire/data/promptset/completion"
+	"github.com/quire/quire/models/arch"
 	"github.com/quire/quire/models/sentence"
 )
 
@@ -100,5 +101,38 @@ func TestStoredVectors(t *testing.T) {
 		[]float32{1, -1, 0, 2, 0, 0, 0, 1e-9, -5, 3})
 	if len(bits) != 2 || bits[0] != 0b10010001 || bits[1] != 0b01000000 {
 		t.Errorf("bits %v", bits)
+	}
+}
+
+// Everything that scores depend on is in job.json, and what the model's files say holds unless the job says otherwise.
+func TestScoresAreIdentified(t *testing.T) {
+	job := func(task completion.Task, given Scoring, labels ...string) string {
+		j := &Job{Spec: Default()}
+		j.Task, j.Scoring = task, given
+		next, err := j.WithClassifier(&arch.Classifier{Labels: labels})
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := json.Marshal(next.Parameters())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	was := job(completion.Classify, Scoring{}, "a", "b")
+	if !strings.Contains(was, `"score_function":"softmax"`) || !strings.Contains(was, `"classes":2`) {
+		t.Errorf("the identity is %s", was)
+	}
+	for name, now := range map[string]string{
+		"function": job(completion.Classify, Scoring{Function: "none"}, "a", "b"),
+		"labels":   job(completion.Classify, Scoring{}, "a", "b", "c"),
+		"task":     job(completion.Rerank, Scoring{}, "a"),
+	} {
+		if now == was {
+			t.Errorf("another %s does not change the job's identity: %s", name, was)
+		}
+	}
+	if job(completion.Rerank, Scoring{TopN: 3}, "a") == job(completion.Rerank, Scoring{}, "a") {
+		t.Error("another top-n does not change the job's identity")
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/quire/quire/batch/tools"
 	"github.com/quire/quire/data/parameter"
 	"github.com/quire/quire/data/promptset"
 	"github.com/quire/quire/data/promptset/completion"
@@ -42,6 +43,7 @@ func (s *Spec) Validate() error {
 	}
 	return FirstError(
 		s.checkAccept,
+		s.checkTools,
 		s.checkExcluded,
 		s.checkJSONColumn,
 		s.checkStreams,
@@ -82,6 +84,40 @@ func (s *Spec) checkAccept() error {
 			s.Accept.Until, s.Sampling.N)
 	}
 	return nil
+}
+
+// checkTools checks which tools completions may call, and presents them to the model.
+func (s *Spec) checkTools() error {
+	if err := s.Tools.Check(Invalid); err != nil {
+		return err
+	}
+	for _, name := range completion.ConversationColumns() {
+		if slices.Contains(s.Columns, name) {
+			return Invalid("columns", "is %s, which the output has if and only if completions call tools: leave it "+
+				"out, and give `tools-from` or `tool-command`", name)
+		}
+	}
+	if !s.Tools.Used() {
+		return nil
+	}
+	switch {
+	case s.Format == promptset.FormatOpenAI:
+		return Invalid("format", "is openai, whose lines have no place for turns: give `format` parquet or jsonl, or "+
+			"leave `tools-from` and `tool-command` out")
+	case s.ToolCallParser == reply.None:
+		return Invalid("tool-call-parser", "is none, and completions are to call tools: leave it out")
+	case s.Watch != "":
+		return Invalid("watch", "may not come with `tools-from` and `tool-command`: the turns of a completion are of "+
+			"one version of the weights")
+	case s.Accept.Judges():
+		return Invalid("tools-from", "and `tool-command` may not come with verdicts: completions that call tools are "+
+			"not judged")
+	}
+	registry, err := tools.ParseRegistry(s.Tools.Registry)
+	if err == nil && s.Sampling.Tools == "" {
+		s.Sampling.Tools = parameter.ListJSON(registry.Definitions())
+	}
+	return err
 }
 
 // checkParameters checks the parameters and brings them into their canonical form.

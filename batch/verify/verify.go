@@ -16,6 +16,7 @@ import (
 	"github.com/quire/quire/batch/resume"
 	"github.com/quire/quire/batch/spec"
 	"github.com/quire/quire/batch/verdict"
+	"github.com/quire/quire/batch/versions"
 	"github.com/quire/quire/data/parameter"
 	"github.com/quire/quire/data/promptset"
 	"github.com/quire/quire/data/promptset/folder"
@@ -197,6 +198,9 @@ func (v *verifier) readJournal() error {
 		bad := 0
 		damages, err := journal.Check(v.files, dir, v.key, func(row int64, b []byte) error {
 			var r promptset.Result
+			if _, ok := versions.Parse(b); ok && row < v.parts.Rows { // of a completion under way
+				return v.ctx.Err()
+			}
 			if row >= v.parts.Rows || r.UnmarshalBinary(b) != nil {
 				bad++
 				return nil

@@ -34,6 +34,12 @@ type Watcher struct {
 
 	mu    sync.Mutex
 	taken []Taken
+	names map[string][]string // the layers of versions that the engine has, or may soon have
+}
+
+// swapper is an engine whose weights can be replaced.
+type swapper interface {
+	Swap(context.Context, *models.Checkpoint, engine.Policy) (engine.Swapped, error)
 }
 
 // layer is a checkpoint that was opened here, and its name.
@@ -62,7 +68,8 @@ func New(p *process.Process, j *spec.Job) *Watcher {
 	if j.Watch == "" {
 		return nil
 	}
-	return &Watcher{place: j.Watch, policy: engine.Policy(j.OnSwap), process: p}
+	return &Watcher{place: j.Watch, policy: engine.Policy(j.OnSwap), process: p,
+		names: map[string][]string{}}
 }
 
 // Taken returns the weights that engines took, in order.
@@ -86,9 +93,7 @@ func (w *Watcher) Serve(ctx context.Context, s *process.Session) (stop func(), e
 	if w == nil {
 		return func() {}, nil
 	}
-	engine, ok := s.Sampler.(interface {
-		Swap(context.Context, *models.Checkpoint, engine.Policy) (engine.Swapped, error)
-	})
+	engine, ok := s.Sampler.(swapper)
 	if !ok || s.Checkpoint == nil {
 		return nil, errors.New("this engine cannot take other weights")
 	}
@@ -151,6 +156,7 @@ func (w *Watcher) take(ctx context.Context, names []string) error {
 	}
 	var err error
 	if len(opened) > 0 { // also if the version is the same, which depends on samples of the tensors
+		w.name(next, append(w.layers, opened...))
 		err = w.swapTo(ctx, opened[len(opened)-1].name, next)
 	}
 	if err != nil {
@@ -183,7 +189,7 @@ func (w *Watcher) swapTo(ctx context.Context, name string, next *models.Checkpoi
 // left out.
 func (w *Watcher) open(ctx context.Context, names []string) (list []layer) {
 	for _, name := range slices.Backward(names) {
-		c, err := w.openOne(ctx, name)
+		c, err := w.openOver(ctx, name, w.now)
 		if ctx.Err() != nil {
 			break
 		}
@@ -200,16 +206,37 @@ func (w *Watcher) open(ctx context.Context, names []string) (list []layer) {
 	return list
 }
 
-// openOne opens weights that fit the model.
-func (w *Watcher) openOne(ctx context.Context, name string) (*models.Checkpoint, error) {
+// name notes the names of the layers of a checkpoint, before an engine takes it.
+func (w *Watcher) name(c *models.Checkpoint, open []layer) {
+	var names []string
+	for _, l := range open {
+		if slices.Contains(c.Layers(), l.Checkpoint) {
+			names = append(names, l.name)
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.names[c.FingerPrint()] = names
+}
+
+// Names returns the names of the weights that a version of the engine consists of, the later over the earlier and all
+// over the job's model.
+func (w *Watcher) Names(version string) []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.names[version]
+}
+
+// openOver opens weights that fit a model.
+func (w *Watcher) openOver(ctx context.Context, name string, below *models.Checkpoint) (*models.Checkpoint, error) {
 	dir, done, err := w.fetch(ctx, name)
 	if err != nil {
 		return nil, err
 	}
 	defer done() // mapped files stay readable
-	c, err := models.OpenUpdate(dir, w.now)
+	c, err := models.OpenUpdate(dir, below)
 	if err == nil {
-		if err = c.Over(w.now).Fits(w.now); err != nil {
+		if err = c.Over(below).Fits(below); err != nil {
 			_ = c.Close()
 		}
 	}

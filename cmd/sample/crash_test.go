@@ -91,10 +91,16 @@ func (j *crashJob) drawn() int {
 	return int(info.Size())
 }
 
-// killed starts the job and kills it when stop says so. It returns true where the job ended first.
+// killed starts the job and kills it when stop says so. It returns true if the job ended first.
 func (j *crashJob) killed(t *testing.T, stop func(since time.Duration) bool) (done bool) {
 	t.Helper()
-	cmd := j.command(t, "out", time.Microsecond)
+	return runUntil(t, j.command(t, "out", time.Microsecond), stop, j.failed)
+}
+
+// runUntil runs a command and kills it when stop says so. It returns true if the command ended first; failed returns
+// an error if it ended otherwise than it is to end.
+func runUntil(t *testing.T, cmd *exec.Cmd, stop func(since time.Duration) bool, failed func(error) error) (done bool) {
+	t.Helper()
 	var out strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Start(); err != nil {
@@ -106,7 +112,7 @@ func (j *crashJob) killed(t *testing.T, stop func(since time.Duration) bool) (do
 	for {
 		select {
 		case err := <-ended:
-			if err := j.failed(err); err != nil {
+			if err := failed(err); err != nil {
 				t.Fatalf("%v: %s", err, out.String())
 			}
 			return true

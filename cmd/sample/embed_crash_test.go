@@ -43,6 +43,29 @@ func TestVectorsKilled(t *testing.T) {
 	}
 }
 
+// The same holds for jobs of scores, with which the model's head has labels.
+func TestScoresKilled(t *testing.T) {
+	kills := 8
+	if testing.Short() {
+		kills = 2
+	}
+	random := rand.New(rand.NewPCG(7, 62))
+	j := newCrashJob(t, "--format", "jsonl", "--part-rows", "150")
+	if err := os.WriteFile(filepath.Join(j.dir, "m.fake"), []byte("labels a b c\n"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	n := slices.Index(j.args, "-n")
+	j.args = slices.Concat([]string{"classify"}, j.args[1:n], j.args[n+2:])
+	for range kills {
+		more := j.drawn() + random.IntN(crashRows/(kills+1)+100)
+		if j.killed(t, func(time.Duration) bool { return j.drawn() > more }) {
+			break
+		}
+		j.undamaged(t)
+	}
+	j.same(t)
+}
+
 // A vector has the same bytes alone, and in another order of the rows.
 func TestVectorsAloneAndReordered(t *testing.T) {
 	j := newCrashJob(t, "--format", "jsonl")

@@ -38,7 +38,8 @@ func (f fakeModels) OpenSession(_ context.Context, o *spec.Job, _ *process.Proce
 	if opened := os.Getenv("QUIRE_FAKE_OPENED"); opened != "" { // a file that says that a model was loaded
 		_ = os.WriteFile(opened, nil, 0o666)
 	}
-	e := &fakeEngine{maxSeqs: 4, patience: 100 * time.Millisecond, count: os.Getenv("QUIRE_FAKE_COUNT")}
+	e := &fakeEngine{maxSeqs: 4, longest: fakeLen,
+		patience: 100 * time.Millisecond, count: os.Getenv("QUIRE_FAKE_COUNT")}
 	e.delay, _ = time.ParseDuration(os.Getenv("QUIRE_FAKE_DELAY"))
 	e.stall, _ = time.ParseDuration(os.Getenv("QUIRE_FAKE_STALL"))
 	e.deadly, e.held = os.Getenv("QUIRE_FAKE_DEADLY"), os.Getenv("QUIRE_FAKE_HELD")
@@ -91,7 +92,8 @@ func (f fakeModels) OpenSession(_ context.Context, o *spec.Job, _ *process.Proce
 			return b.String() + "<assistant>", nil
 		}
 	}
-	if o.Embeds() {
+	fakeCalling(o, s, e)
+	if o.Encodes() {
 		fakeEncoder(o, s, e)
 	}
 	return s, nil
@@ -116,9 +118,9 @@ func (fakeModels) Identify(_ context.Context, o *spec.Job, _ *process.Process) (
 		}
 	}
 	sentence, size := fakeSentence(string(b))
-	return process.Identity{Sentence: sentence, VectorSize: size, Fingerprint: fmt.Sprintf("%x", sha256.Sum256(b)),
-		Tokenizer: !strings.Contains(string(b), "tokenless"), Template: strings.Contains(string(b), "templated"),
-		Generation: asked}, nil
+	return process.Identity{Sentence: sentence, VectorSize: size, Classifier: fakeClassifier(string(b)),
+		Fingerprint: fmt.Sprintf("%x", sha256.Sum256(b)), Tokenizer: !strings.Contains(string(b), "tokenless"),
+		Template: strings.Contains(string(b), "templated"), Generation: asked}, nil
 }
 
 // Lacks reports that there is no device, if it is told to.
@@ -148,14 +150,16 @@ type fakeEngine struct {
 	held     string // a completion that has it takes until the run is told to end, if set
 	hang     string // a completion that has it never comes, if set, as from a device whose call does not return
 	maxSeqs  int
-	vectors  int // the length of a vector, in an embed job
+	vectors  int  // the length of a vector, in an embed job
+	longest  int  // prompt that it takes, in tokens
+	calls    bool // it calls tools
 	stats    engine.Stats
 	// The device fails failTimes, each time after so many completions.
 	failAfter, failTimes int
 }
 
 func (f *fakeEngine) Plan() engine.Plan {
-	return engine.Plan{Backend: "fake", Model: "echo", MaxSeqs: f.maxSeqs, MaxModelLen: fakeLen, KV: "paged"}
+	return engine.Plan{Backend: "fake", Model: "echo", MaxSeqs: f.maxSeqs, MaxModelLen: f.longest, KV: "paged"}
 }
 
 func (f *fakeEngine) Stats() engine.Stats { return f.stats }
@@ -271,10 +275,10 @@ func (f *fakeEngine) complete(r *engine.Request) (all []*engine.Completion) {
 	f.stats.Requests++
 	f.stats.PromptTokens += len(r.Tokens)
 	f.stats.PrefillTokens += len(r.Tokens)
-	if len(r.Tokens) > fakeLen {
-		return []*engine.Completion{{Request: r, Generation: r.FirstGeneration, PromptTokens: len(r.Tokens),
+	if len(r.Tokens) > f.longest {
+		return []*engine.Completion{{Request: r, Generation: r.FirstGeneration, PromptTokens: r.PromptTokens(),
 			FinishReason: engine.FinishError,
-			Err:          fmt.Errorf("%w: %d tokens, at most %d", engine.ErrPromptTooLong, len(r.Tokens), fakeLen)}}
+			Err:          fmt.Errorf("%w: %d tokens, at most %d", engine.ErrPromptTooLong, len(r.Tokens), f.longest)}}
 	}
 	if f.drawn != nil {
 		*f.drawn += r.N
@@ -290,7 +294,8 @@ func (f *fakeEngine) complete(r *engine.Request) (all []*engine.Completion) {
 		}
 	}
 	for g := r.FirstGeneration; g < r.FirstGeneration+r.N; g++ {
-		c := &engine.Completion{Request: r, Generation: g, PromptTokens: len(r.Tokens), FinishReason: engine.FinishStop}
+		c := &engine.Completion{Request: r, Generation: g, PromptTokens: r.PromptTokens(),
+			FinishReason: engine.FinishStop}
 		text := ""
 		for _, id := range r.Tokens {
 			if id < 256 {
@@ -310,7 +315,13 @@ func (f *fakeEngine) complete(r *engine.Request) (all []*engine.Completion) {
 		if r.Sampling.Greedy() { // what sampling alone depends on
 			number, seed = 0, 0
 		}
-		text = fmt.Sprintf("%d:%s (seed %d, t %g)", number, text, seed, r.Sampling.Temperature)
+		prompt := text
+		text = fmt.Sprintf("%d:%s (seed %d, t %g)", number, prompt, seed, r.Sampling.Temperature)
+		if calls := fakeCalls(prompt, g); f.calls && calls != "" {
+			text = calls
+		} else if f.calls {
+			text = fmt.Sprintf("%d:%s (seed %d)", g, prompt[max(0, len(prompt)-20):], seed)
+		}
 		if len(text) > r.MaxTokens {
 			text, c.FinishReason = text[:r.MaxTokens], engine.FinishLength
 		}

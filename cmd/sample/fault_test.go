@@ -63,6 +63,31 @@ func (l *lives) run(hook vfs.Hook) (stdout string, err error) {
 	return out.String(), err
 }
 
+// disturbed runs the job until an operation of it fails, which is drawn: alone, or with all after it, because the
+// process is killed or the machine loses power then. The device fails, too, after up to device completions.
+func (l *lives) disturbed(t *rapid.T, operations, device int, hows ...string) (how string, at int, err error) {
+	fault, count := errors.New("a fault"), 0
+	at = rapid.IntRange(0, operations).Draw(t, "operation")
+	how = rapid.SampledFrom(hows).Draw(t, "how")
+	l.failAfter = rapid.IntRange(-3, device).Draw(t, "device")
+	_, err = l.run(func(op vfs.Op) error {
+		if count++; count-1 == at || count > at && how != "error" {
+			return &vfs.ShortWrite{N: op.Len / 3, Err: fault}
+		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, fault) {
+		t.Fatalf("the fault is lost in: %v", err)
+	}
+	switch how {
+	case "kill":
+		l.mem = l.mem.Killed()
+	case "power":
+		l.mem = l.mem.PowerLost(rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0)))
+	}
+	return how, at, err
+}
+
 // visible is what others see of the output.
 func (l *lives) visible(t rapid.TB) map[string]string {
 	t.Helper()
@@ -148,29 +173,13 @@ func faultsOfFiles(t *testing.T, families bool) {
 		l := &lives{args: args, timing: timing, mem: vfs.NewMem()}
 		lost := 0 // completions that may have to be generated again, besides those that were in flight
 		for range number("lives", 1, 6) {
-			fault := errors.New("a fault")
-			at, count := number("operation", 0, operations), 0
-			how := rapid.SampledFrom([]string{"error", "kill", "power", "power"}).Draw(t, "how")
-			l.failAfter = number("device", -3, 5)
-			_, err := l.run(func(op vfs.Op) error {
-				if count++; count-1 == at || count > at && how != "error" {
-					return &vfs.ShortWrite{N: op.Len / 3, Err: fault}
-				}
-				return nil
-			})
-			if err != nil && !errors.Is(err, fault) {
-				t.Fatalf("the fault is lost in: %v", err)
-			}
+			how, at, err := l.disturbed(t, operations, 5, "error", "kill", "power", "power")
 			if how == "error" {
 				lost += 5 // a row of the journal that could not be read
 			} else if err != nil {
 				lost++ // the completion whose record met the fault
 			}
-			switch how {
-			case "kill":
-				l.mem = l.mem.Killed()
-			case "power":
-				l.mem = l.mem.PowerLost(rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0)))
+			if how == "power" {
 				lost += int(timing.Journal.SyncBytes)/recordBytes + 1
 			}
 			for name, text := range l.visible(t) {

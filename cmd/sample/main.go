@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 	"time"
 
@@ -66,8 +67,9 @@ func init() { cli.Groups, cli.Version, cli.Commit = ownSubcommands, version, com
 // ownSubcommands are the subcommands of this program.
 func ownSubcommands() []cli.Group {
 	return []cli.Group{
-		{Title: "Run", Subs: []*cli.Command{run.NewRun(), run.NewEmbed(), prompts.NewChat(), estimate.NewCheck(),
-			queues.NewSubmit(), queues.NewWorker(), queues.NewStatus(), queues.NewCancel()}},
+		{Title: "Run", Subs: slices.Concat([]*cli.Command{run.NewRun()}, run.NewTasks(), []*cli.Command{
+			prompts.NewChat(), estimate.NewCheck(), queues.NewSubmit(), queues.NewWorker(), queues.NewStatus(),
+			queues.NewCancel()})},
 		{Title: "Look", Subs: []*cli.Command{look.NewShow(), look.NewStats(), look.NewVerify(), look.NewExplain(),
 			estimate.NewAudit(), look.NewStore(), look.NewHTMLReport()}},
 		{Title: "Set up", Subs: []*cli.Command{install.NewSetup(), estimate.NewPlan(), manifests.NewDeploy(),

@@ -121,25 +121,7 @@ func TestFaultsOfVerdicts(t *testing.T) {
 		parts := undisturbed.visible(t)
 		l := &lives{args: args, timing: timing, mem: vfs.NewMem()}
 		for range number("lives", 1, 4) {
-			fault := errors.New("a fault")
-			at, count := number("operation", 0, operations), 0
-			how := rapid.SampledFrom([]string{"error", "kill", "power"}).Draw(t, "how")
-			l.failAfter = number("device", -3, 5)
-			_, err := l.run(func(op vfs.Op) error {
-				if count++; count-1 == at || count > at && how != "error" {
-					return &vfs.ShortWrite{N: op.Len / 3, Err: fault}
-				}
-				return nil
-			})
-			if err != nil && !errors.Is(err, fault) {
-				t.Fatalf("the fault is lost in: %v", err)
-			}
-			switch how {
-			case "kill":
-				l.mem = l.mem.Killed()
-			case "power":
-				l.mem = l.mem.PowerLost(rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0)))
-			}
+			how, at, _ := l.disturbed(t, operations, 5, "error", "kill", "power")
 			for name, text := range l.visible(t) {
 				if parts[name] != text {
 					t.Fatalf("after %s at operation %d, %s is wrong", how, at, name)

@@ -9,12 +9,20 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/quire/quire/batch/jobstate"
+	"github.com/quire/quire/batch/journal"
+	"github.com/quire/quire/batch/versions"
+	"github.com/quire/quire/data/promptset/completion"
+	"github.com/quire/quire/data/vfs"
+	"github.com/quire/quire/engine"
 )
 
 // trained writes what a trainer would: "trained FROM FOLDER SEED [PART]". FOLDER gets the weights of FROM, changed as
@@ -119,9 +127,46 @@ func readWeightsRows(t *testing.T, folder string) (rows []weightsRow) {
 	return rows
 }
 
+// underWay returns the versions of the completions of a job that were under way when its process died, by id and
+// generation.
+func underWay(t *testing.T, folder string) map[string][]engine.WeightsRun {
+	t.Helper()
+	_, key, err := jobstate.ReadKey(vfs.OS, folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := versions.NewLog()
+	_, err = journal.Check(vfs.OS, filepath.Join(folder, "_job"), key, func(row int64, b []byte) error {
+		if note, ok := versions.Parse(b); ok {
+			log.Add(row, note)
+		} else if generation, err := completion.GenerationOf(b); err == nil {
+			log.End(row, generation)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	runs := map[string][]engine.WeightsRun{}
+	for _, c := range log.UnderWay() {
+		runs[fmt.Sprintf("row-%d/%d", c.Row, c.Generation)] = c.Runs
+	}
+	for _, r := range readWeightsRows(t, folder) { // rows of published parts
+		delete(runs, fmt.Sprintf("%s/%d", r.ID, r.Generation))
+	}
+	return runs
+}
+
+func runsOf(r weightsRow) (runs []engine.WeightsRun) {
+	for i, version := range r.Versions {
+		runs = append(runs, engine.WeightsRun{First: int(r.Starts[i]), Version: version})
+	}
+	return runs
+}
+
 // While a trainer puts weights in a folder and the job is killed at random moments, each completion of a job whose
 // policy is finish or restart is that of a job whose model is the version that it names. With continue it begins as
-// that of its first version.
+// that of its first version. A completion that was under way at a kill has the versions that it had then.
 func TestWeightsWatchedAndKilled(t *testing.T) {
 	const n, tokens = 3, 48
 	dir := t.TempDir()
@@ -143,12 +188,12 @@ func TestWeightsWatchedAndKilled(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	run := func(model, output string, more ...string) *exec.Cmd {
+	command := func(name, output, model string, more ...string) *exec.Cmd {
 		path, err := exec.LookPath("real-sample")
 		if err != nil {
 			t.Fatal(err)
 		}
-		cmd := exec.Command(path, append([]string{"run", "-m", model, "-i", "in.jsonl", "-o", output,
+		cmd := exec.Command(path, append([]string{name, output, "-m", model, "-i", "in.jsonl",
 			"-n", strconv.Itoa(n), "--format", "jsonl",
 			"--temperature", "1", "--max-tokens", strconv.Itoa(tokens), "--max-seqs", "8",
 			"--max-rounds", "2", "--max-model-len", "128", "--kv-memory", "1MiB", "--progress", "plain", "--columns",
@@ -156,7 +201,10 @@ func TestWeightsWatchedAndKilled(t *testing.T) {
 		cmd.Dir = dir
 		return cmd
 	}
-	versions, schedules, most, long := []string{base}, 30, 4, 4*time.Second
+	run := func(model, output string, more ...string) *exec.Cmd {
+		return command("run", "--output="+output, model, more...)
+	}
+	folders, schedules, most, long := []string{base}, 30, 4, 4*time.Second
 	if testing.Short() {
 		schedules, most, long = 3, 1, 1500*time.Millisecond
 	}
@@ -178,11 +226,11 @@ func TestWeightsWatchedAndKilled(t *testing.T) {
 		if err := train(base, to, uint64(i), ""); err != nil {
 			t.Fatal(err)
 		}
-		versions = append(versions, to)
+		folders = append(folders, to)
 	}
 	want := map[string][]int32{} // tokens by version, id and generation
 	key := func(r weightsRow) string { return fmt.Sprint(r.Version, r.ID, r.Generation) }
-	for i, version := range versions {
+	for i, version := range folders {
 		output := fmt.Sprint("version-", i)
 		if out, err := run(version, output).CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
@@ -199,6 +247,7 @@ func TestWeightsWatchedAndKilled(t *testing.T) {
 			t.Fatal(err)
 		}
 		published, kills, log := 0, 0, ""
+		noted, several := map[string][]engine.WeightsRun{}, 0
 		pool := min(1+3*(i/3%2), most) // two versions or five
 		for done := false; !done; {
 			cmd := run(base, output, "--watch", place, "--on-swap", policy)
@@ -230,24 +279,43 @@ func TestWeightsWatchedAndKilled(t *testing.T) {
 				case <-kill:
 					kills++
 					_ = cmd.Process.Kill()
+					kill = nil
 				case <-time.After(time.Duration(20+random.IntN(500)) * time.Millisecond):
 					if published < pool {
 						published++
-						name := filepath.Base(versions[published])
-						if err := os.Rename(versions[published], filepath.Join(dir, place, name)); err != nil {
+						name := filepath.Base(folders[published])
+						if err := os.Rename(folders[published], filepath.Join(dir, place, name)); err != nil {
 							t.Fatal(err)
 						}
 						if err := os.WriteFile(filepath.Join(dir, place, name+".ready"), nil, 0o666); err != nil {
 							t.Fatal(err)
+						}
+						if policy == "continue" || random.IntN(2) == 0 { // it dies soon after it took them
+							for len(ended) == 0 && !strings.Contains(text(), "weights "+name) {
+								time.Sleep(time.Millisecond)
+							}
+							kill = time.After(time.Duration(random.IntN(20)) * time.Millisecond)
 						}
 					}
 				}
 			}
 			log += text()
 			_ = messages.Close()
+			if !done {
+				for key, runs := range underWay(t, filepath.Join(dir, output)) {
+					if noted[key] = runs; len(runs) > 1 {
+						several++
+					}
+				}
+			}
+		}
+		audited, err := command("audit", output, base, "--watch", place, "--on-swap", policy, "--rows", "60").Output()
+		if text := string(audited); err != nil || !strings.Contains(text, ", 0 differ\n") ||
+			strings.Contains(text, "missing") {
+			t.Errorf("%s: an audit: %v: %s", policy, err, audited)
 		}
 		for k := 1; k <= published; k++ {
-			if err := os.Rename(filepath.Join(dir, place, filepath.Base(versions[k])), versions[k]); err != nil {
+			if err := os.Rename(filepath.Join(dir, place, filepath.Base(folders[k])), folders[k]); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -256,6 +324,7 @@ func TestWeightsWatchedAndKilled(t *testing.T) {
 			t.Errorf("%s: %d completions, want %d", policy, len(got), n*rows)
 		}
 		for _, r := range got {
+			had := noted[fmt.Sprintf("%s/%d", r.ID, r.Generation)]
 			used[r.Version]++
 			end := len(r.Tokens)
 			if len(r.Starts) > 1 {
@@ -264,13 +333,17 @@ func TestWeightsWatchedAndKilled(t *testing.T) {
 			switch {
 			case policy != "continue" && len(r.Versions) != 1:
 				t.Errorf("%s: %s has the versions %v", policy, r.ID, r.Versions)
+			case had != nil && !slices.Equal(had, runsOf(r)):
+				t.Errorf("%s: row %s, completion %d had the versions %v at a kill, and has %v", policy, r.ID,
+					r.Generation, had, runsOf(r))
 			case fmt.Sprint(r.Tokens[:end]) != fmt.Sprint(want[key(r)][:end]):
 				t.Errorf("%s: row %s, completion %d is not that of version %.8s up to token %d", policy, r.ID,
 					r.Generation, r.Version, end)
 			}
 		}
-		t.Logf("%s: %d versions generated %d completions, %d have several; %d published, %d kills", policy, len(used),
-			len(got), mixed, published, kills)
+		t.Logf("%s: %d versions generated %d completions, %d have several; %d published, %d kills with %d "+
+			"completions under way, %d of several versions", policy, len(used), len(got), mixed, published, kills,
+			len(noted), several)
 		swapped, killed = swapped+len(used)-1, killed+kills
 		if t.Failed() {
 			t.Fatal(log)

@@ -240,7 +240,7 @@ var passing = []struct {
 	{only("beam search"), VLLM | Transformers, "early_stopping"},
 	{only("beam search"), Transformers, "renormalize_logits"},
 	{"Python objects, which a row cannot contain", Transformers, "constraints"},
-	{"Quire runs no tools", OpenAI, "max_tool_calls"},
+	{"a job bounds turns, not calls", OpenAI, "max_tool_calls"},
 	{only("modalities other than text"), OpenAI, "audio"},
 	{"prompts are text", VLLM, "media_io_kwargs"},
 	{only("repeat_penalty"), LlamaCpp, "penalize_nl penalty_prompt"},

@@ -36,11 +36,12 @@ func columnsPage() string {
 	for _, c := range (&completion.Shape{}).Columns() {
 		row(c)
 	}
-	var more, judged []*completion.Column
+	var more []*completion.Column
+	byJob := map[string][]*completion.Column{}
 	for c := range completion.Columns() {
 		switch {
-		case c.Judged:
-			judged = append(judged, c)
+		case c.ByJob != "":
+			byJob[c.ByJob] = append(byJob[c.ByJob], c)
 		case c.OnRequest:
 			more = append(more, c)
 		}
@@ -57,10 +58,12 @@ func columnsPage() string {
 			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", c.Name, parameter, c.Type(), c.Doc)
 		}
 	}
-	b.WriteString("\nA job that judges completions ([until.md](until.md)) has these, after all others:\n\n" +
-		"| column | Parquet type | meaning |\n| --- | --- | --- |\n")
-	for _, c := range judged {
-		row(c)
+	for _, job := range []struct{ does, page string }{{"judges completions", "until.md"}, {"calls tools", "tools.md"}} {
+		fmt.Fprintf(&b, "\nA job that %s ([%[2]s](%[2]s)) has these, after all others:\n\n"+
+			"| column | Parquet type | meaning |\n| --- | --- | --- |\n", job.does, job.page)
+		for _, c := range byJob[job.does] {
+			row(c)
+		}
 	}
 	return b.String()
 }

@@ -206,12 +206,14 @@ func (o *Output) RowsFrom(ctx context.Context, part folder.Part, from int64) ite
 func (o *Output) promptColumn() string {
 	if o.column == nil {
 		var parameters struct {
-			Column string `json:"prompt_column"`
+			Column string          `json:"prompt_column"`
+			Task   completion.Task `json:"task"`
 		}
 		if meta, err := o.Meta(); err == nil {
 			// Outputs of jobs without parameters, and of other programs, have none.
 			_ = json.Unmarshal([]byte(meta[completion.MetaParameters]), &parameters)
 		}
+		parameters.Column = cmp.Or(parameters.Column, parameters.Task.Reads().Prompt)
 		o.column = &parameters.Column
 	}
 	return *o.column

@@ -41,7 +41,7 @@ func TestVectorsReadBack(t *testing.T) {
 		}
 		vector := rapid.SliceOfN(rapid.Float32Range(-1, 1), shape.Vectors.Dimensions, shape.Vectors.Dimensions)
 		want := []Result{{FinishReason: "stop", PromptTokens: 3, Truncated: rapid.Bool().Draw(t, "truncated"),
-			Embedding: shape.Vectors.Stored(vector.Draw(t, "vector"))}, {FinishReason: "error", Err: "bad"}}
+			Vector: shape.Vectors.Stored(vector.Draw(t, "vector"))}, {FinishReason: "error", Err: "bad"}}
 		for i, row := range in {
 			if err := w.Add(row, want[i:i+1]); err != nil {
 				t.Fatal(err)

@@ -261,7 +261,7 @@ func (f finished) size() int64 {
 		n += f.row.Source.Size()
 	}
 	for _, r := range f.results {
-		n += int64(128 + len(r.Text) + 4*len(r.TokenIDs) + 4*len(r.Logprobs) + 4*len(r.Embedding) + len(r.Err))
+		n += int64(128 + len(r.Text) + 4*len(r.TokenIDs) + 4*len(r.Logprobs) + 4*len(r.Vector) + len(r.Err))
 	}
 	return n
 }

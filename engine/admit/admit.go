@@ -1,6 +1,7 @@
 package admit
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/quire/quire/data/parameter"
@@ -97,6 +98,9 @@ func (c *Checker) admit(original, r *Request) (*schedule.Request, error) {
 			return nil, err
 		}
 	}
+	if len(r.Weights) > 1 && c.limits.CannotHold != nil {
+		return nil, fmt.Errorf("%w: %w", ErrSeveralVersions, c.limits.CannotHold)
+	}
 	adapter, err := c.adapters.Named(r.Adapter)
 	if err != nil {
 		return nil, invalid("adapter", "adapter is %w", err)
@@ -108,7 +112,8 @@ func (c *Checker) admit(original, r *Request) (*schedule.Request, error) {
 		OnDevice: a.Stops[stopping.OfText] != nil, IncludeStop: r.IncludeStop, KeepSpecial: r.KeepSpecialTokens,
 		MinTokens: r.Sampling.MinTokens, Context: schedule.None, Variant: schedule.Variant{Adapter: adapter},
 		Recalls: a.Features != 0, Leaf: r.Leaf,
-		Tops: min(r.TopLogprobs, c.model.VocabSize), ScoresOnly: original.MaxTokens == 0, Told: r.Progress, Tag: a}
+		Tops: min(r.TopLogprobs, c.model.VocabSize), ScoresOnly: original.MaxTokens == 0, Tag: a,
+		Course: schedule.Course{Told: r.Progress, Started: r.Started, Weights: r.Weights}}
 	a.Features |= original.scoring()
 	if r.ScorePrompt {
 		s.Score = 1 + min(r.PromptTopLogprobs, c.model.VocabSize)

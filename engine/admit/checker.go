@@ -18,7 +18,8 @@ type Limits struct {
 	PageSize, Pages int
 	ShortRope       int // see config.Settled; 0 if there is one rope
 	Masks           feature.MaskSizes
-	Adapters        int // low-rank adapters that there is room for
+	Adapters        int   // low-rank adapters that there is room for
+	CannotHold      error // see config.Settled
 }
 
 // Checker finds the requests that an engine rejects, and makes what the host keeps with the others.

@@ -22,6 +22,9 @@ type Request struct {
 	// Tokens is the prompt, at least one token. With a Context it is what follows the tokens of the context, if
 	// anything.
 	Tokens []int32
+	// Sequences, if there are any, are what an encoder runs in place of Tokens. The vectors of all of them, in order,
+	// are the Vector of the completion.
+	Sequences []Sequence
 	// Context, if not nil, is a context of the engine that runs the request. The prompt begins with its tokens; the
 	// context does not change. The completions are the same as for a request with all these tokens, or, for a model
 	// with a longrope, as for a request that is long enough for the long divisors.
@@ -79,8 +82,34 @@ type Request struct {
 	// return soon, and another goroutine calls it than the one that takes the completions. Calls of the device are
 	// short then; completions are the same.
 	Progress func(Partial)
+	// Started, if not nil, is called when a version of the weights begins to generate tokens of a completion, from the
+	// token with the number first on: when it starts, and before other weights continue it or start it again. It must
+	// return soon, and another goroutine calls it than the one that takes the completions.
+	Started func(generation, first int, version string)
+	// Weights, if not nil, are the versions that generate the completions, as an earlier engine had them. Completions
+	// wait until the engine has them: see engine.Engine.Replay.
+	Weights []schedule.WeightsRun
 	// LongRope runs the request with the long divisors of a longrope, even if it is short.
 	LongRope bool
+}
+
+// Sequence is a text for an encoder, or a pair of texts.
+type Sequence struct {
+	Tokens []int32
+	// Second is the number of the first token of the second kind, which the second text of a pair may have; 0: none has
+	// it.
+	Second int
+}
+
+// PromptTokens is how many tokens the prompt has, in all sequences.
+func (r *Request) PromptTokens() (n int) {
+	for _, s := range r.Sequences {
+		n += len(s.Tokens)
+	}
+	if len(r.Sequences) == 0 {
+		n = len(r.Tokens)
+	}
+	return n
 }
 
 // Context is a sequence that a caller owns, which the prompt of a request may begin with: see engine/contexts.
@@ -106,6 +135,8 @@ var (
 	ErrPromptTooLong = errors.New("the prompt is too long")
 	// ErrInvalidRequest: a parameter is out of its range.
 	ErrInvalidRequest = errors.New("invalid request")
+	// ErrSeveralVersions: the engine cannot stop a completion at the token at which its weights changed.
+	ErrSeveralVersions = errors.New("a completion of several versions of the weights cannot be generated again")
 	// ErrNotANumber: the model's scores were not numbers.
 	ErrNotANumber = errors.New("the model returned scores that are not numbers")
 )

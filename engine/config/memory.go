@@ -79,7 +79,19 @@ func (s *Settled) stagingBytes() int64 {
 
 // mayTransfer reports whether pages can be moved to the host, unless the pool has room for all.
 func (s *Settled) mayTransfer() bool {
-	return s.Sizes.Paged && (!s.Sizes.Reserve || s.Config.HostKVMemory > 0 || s.Config.Contexts > 0)
+	return s.Sizes.Paged && (!s.Sizes.Reserve || s.Config.HostKVMemory > 0 || s.Config.Contexts > 0 ||
+		s.Config.SwapWeights)
+}
+
+// CannotHold returns why completions cannot stop at any token until the engine has other weights; nil if they can.
+func CannotHold(s *Settled) error {
+	switch {
+	case !s.Sizes.Transfers:
+		return setting.Errorf("`kv` basic has no pages of keys and values that can be moved to the host")
+	case s.Sizes.Drafts.On():
+		return setting.Errorf("with `speculate` on, a step may generate several tokens of it")
+	}
+	return nil
 }
 
 // stagedBlocks is how many blocks may be on their way in each direction.

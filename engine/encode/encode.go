@@ -3,6 +3,7 @@
 // returns one vector for each.
 //
 // A row's vector depends on the model and the row: not on the other rows of a step, their order, or the size of steps.
+// For a model with a head that scores classes, the vector is the scores.
 package encode
 
 import (
@@ -11,6 +12,7 @@ import (
 	"io"
 	"iter"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -127,10 +129,10 @@ func (e *Encoder) Close() {
 	e.weights, e.program = nil, nil
 }
 
-// Run yields a completion with a Vector for each request, in the order of requests. Requests have an ID and Tokens;
-// their other fields are not read. A request that can't be run yields a completion with Err set; an error with a nil
-// completion ends the run. Requests are taken, and the next step is made, while the device runs one, from another
-// goroutine than the caller's.
+// Run yields a completion with a Vector for each request, in the order of requests. Requests have an ID, and Tokens or
+// Sequences; their other fields are not read. A request that can't be run yields a completion with Err set; an error
+// with a nil completion ends the run. Requests are taken, and the next step is made, while the device runs one, from
+// another goroutine than the caller's.
 func (e *Encoder) Run(ctx context.Context,
 	requests iter.Seq[*admit.Request]) iter.Seq2[*admit.Completion, error] {
 	return func(yield func(*admit.Completion, error) bool) {
@@ -202,14 +204,17 @@ func (e *Encoder) execute(s *step) error {
 	e.stats.Calls++
 	e.stats.PrefillSteps++
 	e.stats.PrefillTokens += s.tokens
-	for i, c := range s.rows {
-		c.Vector = vectors[i*size : (i+1)*size : (i+1)*size]
-		for _, x := range c.Vector {
-			if x-x != 0 { // infinite, or not a number
-				c.Vector, c.Err, c.FinishReason = nil, errNotANumber(), admit.FinishError
-				break
-			}
+	for i, row := range s.rows {
+		c := row.completion
+		if c.Err != nil { // of an earlier row
+			continue
 		}
+		vector := vectors[i*size : (i+1)*size]
+		if slices.ContainsFunc(vector, func(x float32) bool { return x-x != 0 }) { // infinite, or not a number
+			c.Vector, c.Err, c.FinishReason = nil, errNotANumber(), admit.FinishError
+			continue
+		}
+		copy(c.Vector[row.number*size:], vector)
 	}
 	return nil
 }

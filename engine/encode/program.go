@@ -43,14 +43,15 @@ func (s *settled) compile() (x compute.Executable, err error) {
 func (s *settled) vectors(input *Node, w decoder.Weights) *Node {
 	model := s.model.Config
 	from := 0
-	part := func(size int) *Node {
+	a := cutArrays(s.inputs(), func(size int) *Node {
+		if size == 0 {
+			return nil
+		}
 		from += size
 		return SliceAxis(input, 0, AxisRange(from-size, from))
-	}
-	ids, positions, tokenRows, learned := part(s.tokens), part(s.tokens), part(s.tokens), part(s.tokens)
-	firsts, lens := part(s.rows), part(s.rows)
-	tokens, count := Reshape(part(1)), Reshape(part(1))
-	rows := attention.Rows{Firsts: firsts, Lens: lens, Count: count, TokenRows: tokenRows, Positions: positions}
+	})
+	tokens, count := Reshape(SliceAxis(a.counts, 0, AxisRange(0, 1))), Reshape(SliceAxis(a.counts, 0, AxisRange(1, 2)))
+	rows := attention.Rows{Firsts: a.firsts, Lens: a.lens, Count: count, TokenRows: a.tokenRows, Positions: a.positions}
 	bias := decoder.ScoreBias(model, w, s.MaxModelLen)
 	type heads struct{ k, v *Node }
 	shared := map[int]heads{} // of layers, for those without keys and values of their own
@@ -62,13 +63,13 @@ func (s *settled) vectors(input *Node, w decoder.Weights) *Node {
 		kv := shared[from]
 		return rows.Attend(q, kv.k, kv.v, decoder.AttentionOptions(model, layer, false), bias), state
 	}
-	at := Max(positions, ZerosLike(positions)) // of padding
-	x := decoder.EmbedAt(model, w, ids, learned, tokens)
+	at := Max(a.positions, ZerosLike(a.positions)) // of padding
+	x := decoder.EmbedAt(model, w, a.ids, a.learned, a.kinds, tokens)
 	if model.ShortRope() > 0 {
-		length := Gather(lens, InsertAxes(Max(tokenRows, ZerosLike(tokenRows)), -1))
+		length := Gather(a.lens, InsertAxes(Max(a.tokenRows, ZerosLike(a.tokenRows)), -1))
 		short := LessOrEqual(length, Scalar(input.Graph(), dtypes.Int32, float64(model.ShortRope())))
 		x.Short = ConvertDType(short, dtypes.Int32)
 	}
 	hidden, _ := decoder.Hidden(model, w, x, at, tokens, nil, attend, nil)
-	return decoder.Dense(model, w, pooling.Rows(hidden, firsts, lens, count, s.Pooling))
+	return decoder.Dense(model, w, pooling.Rows(hidden, a.firsts, a.lens, count, s.Pooling))
 }

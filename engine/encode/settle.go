@@ -116,14 +116,25 @@ func (c Config) Check(r *admit.Request) error {
 
 // check returns what is wrong with a request.
 func check(r *admit.Request, limit, vocabulary int) error {
-	switch {
-	case len(r.Tokens) == 0:
-		return admit.ErrEmptyPrompt
-	case len(r.Tokens) > limit:
-		return setting.Errorf("%w: %s, and a text may have %d (see `max-model-len`)", admit.ErrPromptTooLong,
-			plural.Count(len(r.Tokens), "token"), limit)
+	for i, sequence := range sequencesOf(r) {
+		if err := checkTokens(sequence.Tokens, limit, vocabulary); err != nil && len(r.Sequences) > 1 {
+			return fmt.Errorf("documents[%d]: %w", i, err)
+		} else if err != nil {
+			return err
+		}
 	}
-	for _, id := range r.Tokens {
+	return nil
+}
+
+func checkTokens(tokens []int32, limit, vocabulary int) error {
+	switch {
+	case len(tokens) == 0:
+		return admit.ErrEmptyPrompt
+	case len(tokens) > limit:
+		return setting.Errorf("%w: %s, and a text may have %d (see `max-model-len`)", admit.ErrPromptTooLong,
+			plural.Count(len(tokens), "token"), limit)
+	}
+	for _, id := range tokens {
 		if id < 0 || int(id) >= vocabulary {
 			return fmt.Errorf("%w: token %d is outside the vocabulary of %d", admit.ErrInvalidRequest, id, vocabulary)
 		}

@@ -14,6 +14,7 @@ type placer struct {
 	pool     *pagePool
 	host     *hostPages
 	swap     *swapArea
+	weights  *runWeights
 	// oneAtATime is set after a call that could do nothing, because prefix rows wait for each other's pages. Then only
 	// the first group is offered, without prefix rows that it can do without. It ends with the next generated token: as
 	// long as it is set, a second such call is a bug.
@@ -40,8 +41,11 @@ func (p *placer) fill(o *offer) error {
 	o.room = p.roomFor()
 	full := false // no room for stops: later groups that need some wait, too
 	for _, g := range p.queue.groups {
-		if len(p.swap.sequences) > 0 || p.starved && p.slots.active > 0 {
+		if p.swap.continues() || p.starved && p.slots.active > 0 {
 			break // nothing new before sequences that ran already
+		}
+		if !p.weights.may(g.Request, 0) {
+			continue
 		}
 		if full = full || !g.stopsHeld && (p.isFull(o) || !p.holdStops(g)); full && !g.stopsHeld {
 			continue

@@ -38,16 +38,28 @@ type Request struct {
 	Tops int
 	// ScoresOnly states that only the prompt's scores are wanted. The one generated token is dropped.
 	ScoresOnly bool
-	// Told is called after each call that generated a part of a completion, by the drain; nil for nobody. Calls are
-	// short while a request has it.
-	Told func(Partial)
-	Tag  Tag
-	Err  error // why the request can't run: it comes back as a completion
+	Course
+	Tag Tag
+	Err error // why the request can't run: it comes back as a completion
 
 	// chain names the pages of the prompt that others may share: all full pages before its last token, which each
 	// completion runs itself. It is set when the request is taken in, and again if the weights are replaced while it
 	// waits.
 	chain []prefix.Hash
+}
+
+// Course is what is asked and told of completions while they are generated.
+type Course struct {
+	// Told is called after each call that generated a part of a completion, by the drain; nil for nobody. Calls are
+	// short while a request has it.
+	Told func(Partial)
+	// Started is called by the run's goroutine when weights begin to generate tokens of a completion, from the token
+	// with the number first on: when it is admitted, and before other weights continue it or start it again. It is not
+	// called for a request with Weights. nil for nobody.
+	Started func(generation, first int, version string)
+	// Weights are the versions that generate the completions, the first run from the first token on: a completion
+	// waits until the run has the version that its next token is of. nil is any version.
+	Weights []WeightsRun
 }
 
 // tops returns how many of the likeliest tokens are reported with each token of the prompt.
@@ -146,6 +158,18 @@ type Generated struct {
 type WeightsRun struct {
 	First   int
 	Version string
+}
+
+// WithRun returns runs to which weights were added that generate the tokens from one on, see [Course]. They replace
+// what was after that token.
+func WithRun(runs []WeightsRun, first int, version string) []WeightsRun {
+	for len(runs) > 0 && runs[len(runs)-1].First >= first {
+		runs = runs[:len(runs)-1]
+	}
+	if n := len(runs); n > 0 && runs[n-1].Version == version {
+		return runs
+	}
+	return append(runs, WeightsRun{first, version})
 }
 
 // Finish is the state of a sequence after a token.

@@ -21,9 +21,9 @@ type job struct {
 	start   time.Time
 	called  time.Time // when the last call ended
 	// failed has the rows of a call that failed, for Inspect: nil unless one did. The scheduler did not take them over.
-	failed  *View
-	later   []*Operation // could not be done yet, in the order in which they came
-	weights string       // the version of the weights that the next call has
+	failed *View
+	later  []*Operation // could not be done yet, in the order in which they came
+	waited bool         // all operations were asked since nothing can be done with the weights that the run has
 }
 
 // Run generates the completions of requests until intake is closed, or nil, and all are done, or until an error, or
@@ -31,8 +31,7 @@ type job struct {
 // error the device is in the middle of something. Run resets the figures of Stats except the start's. It does not close
 // out.
 func (c *Config) Run(ctx context.Context, intake <-chan *Request, out chan<- *Completion) error {
-	j := &job{Config: c, sched: newScheduler(c), intake: intake, open: true, out: out, columns: 1, start: c.Now(),
-		weights: c.Weights}
+	j := &job{Config: c, sched: newScheduler(c), intake: intake, open: true, out: out, columns: 1, start: c.Now()}
 	if intake == nil {
 		j.open, j.columns = false, c.MaxRounds // tokens of contexts, for which nobody waits
 	}
@@ -79,6 +78,13 @@ func (j *job) loop(ctx context.Context) error {
 		if !j.open && s.isIdle() {
 			return j.finish()
 		}
+		if s.waitsForWeights() {
+			if err := j.awaitWeights(ctx); err != nil {
+				return err
+			}
+			continue
+		}
+		j.waited = false
 		end = j.span(HostTrack, "schedule")
 		o, err := s.offer()
 		end()
@@ -121,7 +127,7 @@ func (j *job) finish() error {
 func (j *job) fill(ctx context.Context) error {
 	for j.open && j.sched.queue.space() > 0 {
 		var r *Request
-		if j.sched.isIdle() || j.InOrder {
+		if j.sched.isIdle() || j.sched.waitsForWeights() || j.InOrder {
 			select {
 			case r, j.open = <-j.intake:
 			case o := <-j.Between:
@@ -168,7 +174,7 @@ func (j *job) take(r *Request) {
 func (j *job) call(o *offer) (freePages int, err error) {
 	s := j.sched
 	s.stage()
-	o.Columns, o.EnoughFree = j.columns, j.enoughFree()
+	o.Columns, o.EnoughFree = s.columnsOfWeights(o, j.columns), j.enoughFree()
 	j.note("run begins")
 	end := j.span(HostTrack, "call")
 	output, spent, err := j.Device.Run(&o.Input)
@@ -193,7 +199,7 @@ func (j *job) call(o *offer) (freePages int, err error) {
 		_ = j.Inspect(j.view, nil)
 	}
 	j.columns = j.nextColumns(spent)
-	j.drain.pass(&result{owners: owners, output: output, weights: j.weights})
+	j.drain.pass(&result{owners: owners, output: output, weights: s.weights.version})
 	return int(output.EndFree), nil
 }
 
@@ -228,7 +234,7 @@ func (j *job) note(event string) {
 // enoughFree returns at how many free slots a call should return if nothing waits, so that the host can offer others.
 func (j *job) enoughFree() int {
 	active := j.sched.slots.active
-	if len(j.sched.swap.sequences) > 0 { // return when there may be pages for them
+	if j.sched.swap.continues() { // return when there may be pages for them
 		return j.MaxSeqs - active + max(1, active/8)
 	}
 	if !j.open && len(j.sched.queue.groups) == 0 {

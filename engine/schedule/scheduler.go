@@ -26,21 +26,23 @@ type scheduler struct {
 	moved func(row, done int, pages []int32)
 	// wanted is how many pages the operations on contexts wait for that came up between the last two calls. As long as
 	// they wait, nothing new is offered.
-	wanted int
+	wanted  int
+	weights *runWeights
 	// err ends the run: a transfer failed, or an operation left the device in the middle of something.
 	err error
 }
 
 func newScheduler(cfg *Config) *scheduler {
 	s := &scheduler{Sizes: cfg.Sizes, stats: cfg.Stats, newStream: cfg.NewStream, moved: cfg.Moved,
-		queue: newWaitingQueue(cfg.MaxSeqs, cfg.ByAdapter), slots: newSlots(cfg.Sizes), names: newNamedPages(cfg)}
+		weights: &runWeights{cfg.Weights},
+		queue:   newWaitingQueue(cfg.MaxSeqs, cfg.ByAdapter), slots: newSlots(cfg.Sizes), names: newNamedPages(cfg)}
 	s.prefixes = newPrefixRows(cfg.Sizes, s.slots.release, cfg.Contexts)
 	s.pool = &pagePool{size: cfg.Pool, idle: cfg.FreePages, free: cfg.FreePages, slots: s.slots, prefixes: s.prefixes}
 	s.host = &hostPages{Sizes: cfg.Sizes, device: cfg.Device, cache: cfg.Host, names: s.names, stats: cfg.Stats}
 	s.swap = &swapArea{Sizes: cfg.Sizes, device: cfg.Device, stats: cfg.Stats, slots: s.slots, prefixes: s.prefixes,
-		names: s.names, pool: s.pool}
+		names: s.names, pool: s.pool, weights: s.weights}
 	s.placer = &placer{Sizes: cfg.Sizes, stops: cfg.Stops, queue: s.queue, slots: s.slots, prefixes: s.prefixes,
-		names: s.names, pool: s.pool, host: s.host, swap: s.swap}
+		names: s.names, pool: s.pool, host: s.host, swap: s.swap, weights: s.weights}
 	return s
 }
 
@@ -115,7 +117,7 @@ func (s *scheduler) largest() (pages int) {
 // out, or, if there are none, pages of the first requests in the queue.
 func (s *scheduler) stage() {
 	want := s.swap.wanted()
-	if len(s.swap.sequences) == 0 {
+	if !s.swap.continues() {
 		want = s.host.wanted(s.queue.groups)
 	}
 	s.host.device.Stage(want)
@@ -172,6 +174,9 @@ func (s *scheduler) apply(o *offer, output *Output) ([]*sequence, error) {
 	s.prefixes.dropUnused()
 	s.queue.removeAdmitted()
 	s.pool.free, s.placer.starved = int(output.EndFree), false
+	if err := s.holdForWeights(output); err != nil {
+		return nil, err
+	}
 	short := int(output.Short)
 	if s.wanted > 0 && !s.Reserve {
 		short = max(short, s.wanted-s.pool.unreserved())
@@ -209,6 +214,7 @@ func (s *scheduler) admitted(seq *sequence, row int) error {
 	s.slots.admit(seq, row)
 	seq.text.init(s.newStream, g.asked)
 	s.names.admitted(seq)
+	seq.announce(0, s.weights.version)
 	s.stats.HitTokens += g.held
 	if g.source != nil && g.source.first == g {
 		g.source.first = nil

@@ -15,6 +15,7 @@ type swapArea struct {
 	prefixes *prefixRows
 	names    *namedPages
 	pool     *pagePool
+	weights  *runWeights
 	// sequences are in order of admission. They continue in this order, before anything new is admitted, so that the
 	// oldest one always finishes.
 	sequences []*swapped
@@ -71,6 +72,9 @@ func (a *swapArea) out(seq *sequence, output *Output) error {
 func (a *swapArea) in(o *offer) error {
 	for _, m := range a.sequences {
 		seq := m.seq
+		if !a.mayContinue(m) {
+			continue
+		}
 		if m.back == nil {
 			loaded, err := a.load(m, a.slots.active+len(o.waiting))
 			if err != nil {
@@ -158,6 +162,14 @@ func (a *swapArea) originOf(seq *sequence) Origin {
 	return origin
 }
 
+// mayContinue reports whether the run has the weights that generate the next token of a sequence.
+func (a *swapArea) mayContinue(m *swapped) bool {
+	return a.weights.may(m.seq.group.Request, m.seq.numGenerated())
+}
+
+// continues reports whether any of the sequences may continue.
+func (a *swapArea) continues() bool { return slices.ContainsFunc(a.sequences, a.mayContinue) }
+
 // resumed records that a sequence got a slot.
 func (a *swapArea) resumed(seq *sequence, row int) {
 	i := slices.IndexFunc(a.sequences, func(m *swapped) bool { return m.seq == seq })
@@ -176,7 +188,7 @@ func (a *swapArea) forgetRows() {
 // wanted returns the blocks that the next sequences will want from the host, up to about Sizes.Staged.
 func (a *swapArea) wanted() (want []Block) {
 	for _, m := range a.sequences {
-		if m.back == nil && len(want) < a.Staged {
+		if m.back == nil && a.mayContinue(m) && len(want) < a.Staged {
 			want = append(want, m.pages.Blocks[a.originOf(m.seq).Pages/a.BlockPages:]...)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gomlx/compute/dtypes"
 
+	"github.com/quire/quire/data/setting"
 	"github.com/quire/quire/internal/plural"
 )
 
@@ -49,8 +50,9 @@ type Config struct {
 	// or "".
 	ExpertBlocks string `json:",omitempty"`
 
-	Encoder Encoder `json:",omitzero"`
-	Dense   []Dense `json:",omitempty"` // layers after the pooling of an embedding
+	Encoder    Encoder     `json:",omitzero"`
+	Dense      []Dense     `json:",omitempty"` // layers after the pooling: of an embedding, or of the head
+	Classifier *Classifier `json:",omitempty"` // nil: no head scores classes
 
 	Layers []Layer // NumLayers of them
 	Names  Names   `json:"-"` // names of the layers' tensors in checkpoints; nil: Llama's names
@@ -166,6 +168,8 @@ func (c *Config) HasStates() bool {
 // Generates reports whether the model can generate text: it returns an error that names what only encodes.
 func (c *Config) Generates() error {
 	switch {
+	case c.Classifier != nil:
+		return setting.Errorf("%s scores classes: it generates no text; give `task` classify or rerank", c.Architecture)
 	case c.Encoder.Only:
 		return fmt.Errorf("%s only encodes: it generates no text, and can be used for embeddings alone", c.Architecture)
 	case slices.ContainsFunc(c.Layers, func(l Layer) bool { return l.Ahead > 0 }):
@@ -175,7 +179,7 @@ func (c *Config) Generates() error {
 	return nil
 }
 
-// EmbeddingSize is the number of numbers of an embedding.
+// EmbeddingSize is the number of numbers of an embedding, or of scores of the head.
 func (c *Config) EmbeddingSize() int {
 	if n := len(c.Dense); n > 0 {
 		return c.Dense[n-1].Out

@@ -25,7 +25,9 @@ type Decoder struct {
 	// The layers are [Config.LlamaLayer] before. If a key asks for something that the decoder does not have, JSON
 	// refuses it by name.
 	JSON func(j *JSON, c *Config) error
-	// Metadata does the same for a GGUF file.
+	// Head reads the head of a class whose head scores classes, after JSON; nil for other classes.
+	Head func(j *JSON, c *Config) error
+	// Metadata does the same as JSON for a GGUF file.
 	Metadata func(m *Metadata, c *Config) error
 }
 
@@ -42,6 +44,23 @@ type Stored struct {
 	Renamed     map[string]string // beginnings of names, and what stands there otherwise
 	Ends        map[string]string // ends of names, and what stands there otherwise
 	Unused      []string          // beginnings of the names, as Renamed has them, of tensors without use
+}
+
+// and is s with more beginnings of names.
+func (s Stored) and(renamed map[string]string) Stored {
+	all := maps.Clone(s.Renamed)
+	if all == nil {
+		all = map[string]string{}
+	}
+	maps.Copy(all, renamed)
+	s.Renamed = all
+	return s
+}
+
+// WithHead is the decoder with a head that scores classes, whose tensors renamed names.
+func (d Decoder) WithHead(head func(j *JSON, c *Config) error, renamed map[string]string) Decoder {
+	d.Head, d.Stored = head, d.Stored.and(renamed)
+	return d
 }
 
 // withoutPrefix adds the names of tensors of a model that was saved without the class that has the head.

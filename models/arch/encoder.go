@@ -40,17 +40,30 @@ func (e Encoder) Learned(tokens, to []int32) {
 // AllAhead is a [Layer].Ahead: a token attends to all tokens of its text.
 const AllAhead = math.MaxInt32
 
-// Dense is a linear layer that follows the pooling of an embedding.
+// Dense is a linear layer that follows the pooling.
 type Dense struct {
-	In, Out int
-	Bias    bool
-	Tanh    bool // its activation, else it has none
+	In, Out    int
+	Bias       bool
+	Activation Activation `json:",omitempty"` // Tanh, ReLU, or one of feed-forwards; "": none
+	Norm       bool       `json:",omitempty"` // a LayerNorm follows, as the model's norms are
 }
+
+// Activations of layers that follow the pooling, in addition to those of feed-forwards.
+const (
+	Tanh Activation = "tanh"
+	ReLU Activation = "relu"
+)
 
 // NameDense is the beginning of the names of a dense layer's tensors.
 func NameDense(number int) string { return fmt.Sprintf("%s%d", densePrefix, number) }
 
-const densePrefix = "dense."
+const (
+	densePrefix = "dense."
+	denseNorm   = ".norm"
+)
+
+// NameDenseNorm is the name of the norm after a dense layer.
+func NameDenseNorm(number int) string { return NameDense(number) + denseNorm }
 
 // GGUFDense is the beginning of these names in GGUF files, which count the modules of sentence-transformers.
 func GGUFDense(number int) string { return fmt.Sprintf("dense_%d", number+2) }
@@ -88,7 +101,7 @@ func (e Encoder) tensors(c *Config) (list []Tensor) {
 }
 
 // tensorsOfDense are the tensors of dense layers.
-func tensorsOfDense(layers []Dense) (list []Tensor) {
+func tensorsOfDense(layers []Dense, n Norm) (list []Tensor) {
 	for i, d := range layers {
 		add := func(suffix string, shape ...int) {
 			list = append(list, Tensor{Name: NameDense(i) + suffix, GGUF: GGUFDense(i) + suffix,
@@ -96,6 +109,14 @@ func tensorsOfDense(layers []Dense) (list []Tensor) {
 		}
 		if add(weightSuffix, d.Out, d.In); d.Bias {
 			add(biasSuffix, d.Out)
+		}
+		if d.Norm {
+			add(denseNorm+weightSuffix, d.Out)
+			list[len(list)-1].Part = DenseNorm
+		}
+		if d.Norm && n.hasBias() {
+			add(denseNorm+biasSuffix, d.Out)
+			list[len(list)-1].Part = NormBias
 		}
 	}
 	return list
@@ -119,6 +140,9 @@ func checkEncoder(c *Config) error {
 	for i, d := range c.Dense {
 		if d.In != in || d.Out < 1 || d.Out > maxDimension {
 			return fmt.Errorf("dense layer %d makes %d numbers of %d, and gets %d", i, d.Out, d.In, in)
+		}
+		if d.Norm && !c.Norm.Layer {
+			return fmt.Errorf("dense layer %d has a LayerNorm, and the model has none", i)
 		}
 		in = d.Out
 	}

@@ -53,6 +53,9 @@ func ParseConfig(decoders []Decoder, config, generation []byte) (Config, error) 
 	if err = j.ropes(&c, d.Defaults); err == nil { // the decoder may read the ropes
 		err = d.JSON(j, &c)
 	}
+	if err == nil && d.Head != nil {
+		err = d.Head(j, &c)
+	}
 	err = errors.Join(err, j.specialTokens(&c, d.Defaults, generation))
 	if j.err != nil { // what was read wrong may have led to the other
 		return Config{}, j.err
@@ -92,10 +95,17 @@ func (j *JSON) decoder(decoders []Decoder) (Decoder, error) {
 			}
 		}
 		for _, d := range decoders {
-			if len(names) == 1 && d.isHeadless(names[0]) {
+			switch {
+			case len(names) > 1:
+			case d.isHeadless(names[0]):
 				d.Class, d.headless = names[0], true
 				return d, nil
+			case d.classifies(names[0]):
+				return d.withHead(names[0]), nil
 			}
+		}
+		if err := refuseHeads(names[0]); err != nil {
+			return Decoder{}, err
 		}
 		return Decoder{}, Unsupported(classes, "architecture %q", strings.Join(names, ", "))
 	}

@@ -60,7 +60,8 @@ const (
 	// Embeddings of positions and of kinds of tokens, the norm of their sum, and biases of scores by distance.
 	Positions, Types       Part = "positions", "types"
 	EmbeddingNorm, Buckets Part = "embed_norm", "buckets"
-	DensePart              Part = "dense" // a layer after the pooling of an embedding
+	DensePart              Part = "dense" // a layer after the pooling
+	DenseNorm              Part = "dense_norm"
 	LayerScale             Part = "scale" // the number that hidden states are multiplied by
 
 	// Embeddings for each layer: the embeddings of tokens, their projection from hidden states, and its norm; in a
@@ -126,7 +127,8 @@ const (
 func (p Part) IsNorm() bool {
 	switch p {
 	case AttentionNorm, AttentionPostNorm, MLPNorm, MLPPostNorm, QNorm, KNorm, FinalNorm, LayerContextNorm,
-		LayerOutNorm, EmbeddingNorm, QueryNorm, LatentNorm, RouterNorm, ExpertsNorm, SharedPostNorm, ExpertsPostNorm:
+		LayerOutNorm, EmbeddingNorm, QueryNorm, LatentNorm, RouterNorm, ExpertsNorm, SharedPostNorm, ExpertsPostNorm,
+		DenseNorm:
 		return true
 	}
 	return false

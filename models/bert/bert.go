@@ -4,23 +4,26 @@ package bert
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/quire/quire/models/arch"
 )
 
-// Encoders lists the family's encoders: each model with and without the head that it was trained with.
+// Encoders lists the family's encoders: each model with and without the head that it was trained with, and with one
+// that scores classes.
 var Encoders = slices.Concat(
 	family{config: "bert", prefix: "bert", classes: []string{"BertModel", "BertForMaskedLM", "BertForPreTraining"},
-		names: bertNames, types: 2}.encoders(),
+		names: bertNames, types: 2, head: bertHead}.encoders(),
 	family{config: "roberta", prefix: "roberta", classes: []string{"RobertaModel", "RobertaForMaskedLM"},
-		names: bertNames, types: 2, padding: 1}.encoders(),
+		names: bertNames, types: 2, padding: 1, head: robertaHead}.encoders(),
 	family{config: "xlm-roberta", prefix: "roberta", classes: []string{"XLMRobertaModel", "XLMRobertaForMaskedLM"},
-		names: bertNames, types: 2, padding: 1}.encoders(),
+		names: bertNames, types: 2, padding: 1, head: robertaHead}.encoders(),
 	family{config: "mpnet", prefix: "mpnet", classes: []string{"MPNetModel", "MPNetForMaskedLM"}, names: mpnetNames,
-		padding: 1, buckets: 32}.encoders(),
+		padding: 1, buckets: 32, head: robertaHead}.encoders(),
 	family{config: "distilbert", prefix: "distilbert", classes: []string{"DistilBertModel", "DistilBertForMaskedLM"},
-		names: distilNames, keys: map[string]string{"hidden_size": "dim", "intermediate_size": "hidden_dim",
-			"num_hidden_layers": "n_layers", "num_attention_heads": "n_heads", "hidden_act": "activation"}}.encoders(),
+		names: distilNames, head: distilHead, keys: map[string]string{"hidden_size": "dim",
+			"intermediate_size": "hidden_dim", "num_hidden_layers": "n_layers", "num_attention_heads": "n_heads",
+			"hidden_act": "activation"}}.encoders(),
 )
 
 // family is what distinguishes the members.
@@ -35,6 +38,33 @@ type family struct {
 	// has position 0.
 	padding int
 	buckets int // default of relative_attention_num_buckets; 0: there are no biases of scores
+	head    head
+}
+
+// head is the head that scores classes. It has two linear layers, of which the first one keeps the size.
+type head struct {
+	first, last string // names of the layers
+	activation  arch.Activation
+}
+
+var (
+	bertHead    = head{"bert.pooler.dense.", "classifier.", arch.Tanh}
+	robertaHead = head{"classifier.dense.", "classifier.out_proj.", arch.Tanh}
+	distilHead  = head{"pre_classifier.", "classifier.", arch.ReLU}
+)
+
+// on is the encoder with the head.
+func (h head) on(d arch.Decoder) arch.Decoder {
+	base, _ := strings.CutSuffix(d.Class, "Model")
+	d.Class = base + arch.ClassificationSuffix
+	return d.WithHead(func(j *arch.JSON, c *arch.Config) (err error) {
+		if c.Classifier, err = arch.ReadClassifier(j, "cls"); err != nil {
+			return err
+		}
+		c.Dense = []arch.Dense{{In: c.HiddenSize, Out: c.HiddenSize, Bias: true, Activation: h.activation},
+			{In: c.HiddenSize, Out: len(c.Classifier.Labels), Bias: true}}
+		return nil
+	}, map[string]string{h.first: arch.NameDense(0) + ".", h.last: arch.NameDense(1) + "."})
 }
 
 // bucketDistance is a constant of MPNet's code.
@@ -83,6 +113,10 @@ func (f family) encoders() (list []arch.Decoder) {
 			d.Metadata = readMetadata
 		}
 		list = append(list, d)
+		if i == 0 {
+			d.GGUF, d.Metadata = arch.GGUF{}, nil
+			list = append(list, f.head.on(d))
+		}
 	}
 	return list
 }

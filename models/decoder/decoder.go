@@ -40,14 +40,14 @@ func Embed(cfg models.Config, w Weights, tokens, rows *Node) Embedded {
 	return Embedded{Hidden: x, Layers: all.layerEmbeddings(w, tokens, x)}
 }
 
-// EmbedAt is [Embed] of tokens of whole texts, to which an encoder adds the embeddings learned i32[T] of positions: see
-// [arch.Encoder.Learned].
-func EmbedAt(cfg models.Config, w Weights, tokens, learned, rows *Node) Embedded {
+// EmbedAt is [Embed] of tokens of whole texts, to which an encoder adds the embeddings learned i32[T] of positions (see
+// [arch.Encoder.Learned]) and of kinds i32[T]; nil kinds are all 0.
+func EmbedAt(cfg models.Config, w Weights, tokens, learned, kinds, rows *Node) Embedded {
 	if !cfg.Encoder.Embeds() {
 		return Embed(cfg, w, tokens, rows)
 	}
 	all := body{cfg: cfg, whole: cfg, split: splitOf(cfg, tokens), rows: rows}
-	return Embedded{Hidden: all.embedEncoder(w, tokens, learned)}
+	return Embedded{Hidden: all.embedEncoder(w, tokens, learned, kinds)}
 }
 
 // Dense applies the layers that follow the pooling to f32[R, hidden].
@@ -58,8 +58,25 @@ func Dense(cfg models.Config, w Weights, x *Node) *Node {
 		if d.Bias {
 			o.Bias = w.get(arch.NameDense(i) + biasSuffix)
 		}
-		if x = linear.Apply(x, w.matrix(arch.NameDense(i)+".weight"), o); d.Tanh {
-			x = Tanh(x)
+		matrix := w.matrix(arch.NameDense(i) + ".weight")
+		switch d.Activation {
+		case arch.Tanh:
+			x = Tanh(linear.Apply(x, matrix, o))
+		case arch.ReLU:
+			x = linear.Apply(x, matrix, o)
+			x = Max(x, ZerosLike(x))
+		default:
+			o.Activation = linear.Activation(d.Activation)
+			x = linear.Apply(x, matrix, o)
+		}
+		if d.Norm {
+			weight := w.get(arch.NameDenseNorm(i) + ".weight")
+			bias := ZerosLike(weight)
+			if !cfg.Norm.NoBias {
+				bias = w.get(arch.NameDenseNorm(i) + biasSuffix)
+			}
+			all := Scalar(x.Graph(), dtypes.Int32, float64(x.Shape().Dimensions[0]))
+			x = layerNorm(x, weight, bias, cfg.RMSNormEps, all)
 		}
 	}
 	return x

@@ -21,10 +21,13 @@ func (b body) embed(w Weights, tokens *Node) *Node {
 	return x
 }
 
-// embedEncoder returns the embeddings of an encoder's tokens, learned i32[T] being the numbers of those of positions.
-func (b body) embedEncoder(w Weights, tokens, learned *Node) *Node {
+// embedEncoder returns the embeddings of an encoder's tokens: see [EmbedAt].
+func (b body) embedEncoder(w Weights, tokens, learned, kinds *Node) *Node {
 	e, x := b.cfg.Encoder, b.embed(w, tokens)
-	if e.Types > 0 {
+	switch {
+	case e.Types > 0 && kinds != nil:
+		x = Add(x, linear.Rows(w.matrix(string(arch.Types)), kinds, b.rows, w.dtype))
+	case e.Types > 0:
 		first := Zeros(x.Graph(), shapes.Make(dtypes.Int32, 1))
 		kind := linear.Rows(w.matrix(string(arch.Types)), first, nil, w.dtype)
 		x = Add(x, BroadcastToDims(kind, x.Shape().Dimensions...))

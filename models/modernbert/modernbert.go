@@ -4,8 +4,11 @@ package modernbert
 
 import "github.com/quire/quire/models/arch"
 
-// Encoders are the model with and without the head that it was trained with.
-var Encoders = []arch.Decoder{encoder("ModernBertModel"), encoder("ModernBertForMaskedLM")}
+// Encoders are the model with and without the head that it was trained with, and with one that scores classes.
+var Encoders = []arch.Decoder{encoder("ModernBertModel"), encoder("ModernBertForMaskedLM"),
+	encoder("ModernBertForSequenceClassification").WithHead(readHead, map[string]string{
+		"head.dense.": arch.NameDense(0) + ".", "head.norm.": arch.NameDenseNorm(0) + ".",
+		"classifier.": arch.NameDense(1) + "."})}
 
 var names = arch.Names{
 	arch.AttentionNorm: {HF: "attn_norm"}, arch.QKV: {HF: "attn.Wqkv"}, arch.O: {HF: "attn.Wo"},
@@ -56,5 +59,23 @@ func readJSON(j *arch.JSON, c *arch.Config) error {
 	}
 	c.SlideLayers(j.Int("local_attention", 128)/2+1, sliding) // half of it before a token, and half after it
 	c.Both()
+	return nil
+}
+
+// readHead reads the head that scores classes: the head that the model was trained with, and a linear layer.
+func readHead(j *arch.JSON, c *arch.Config) error {
+	pooling := j.String("classifier_pooling", "cls")
+	if pooling != "cls" && pooling != "mean" {
+		return arch.Unsupported("cls and mean are", "classifier_pooling %q", pooling)
+	}
+	activation, err := arch.ReadGELU(j, "classifier_activation")
+	if err != nil {
+		return err
+	}
+	if c.Classifier, err = arch.ReadClassifier(j, pooling); err != nil {
+		return err
+	}
+	c.Dense = []arch.Dense{{In: c.HiddenSize, Out: c.HiddenSize, Bias: j.Bool("classifier_bias", false),
+		Activation: activation, Norm: true}, {In: c.HiddenSize, Out: len(c.Classifier.Labels), Bias: true}}
 	return nil
 }

@@ -6,8 +6,9 @@
     print(table["text"].to_pylist())
 
 ``generate`` writes the prompts to a file, runs ``sample run`` on it, and reads the output. ``embed`` makes vectors of
-prompts in the same way. ``stream`` yields completions as they come. ``read`` reads any output of ``sample run``.
-Nothing of the engine is in Python: the command is an executable that this package brings along.
+prompts in the same way, ``classify`` scores of classes, and ``rerank`` scores of documents. ``stream`` yields
+completions as they come. ``read`` reads any output of ``sample run``. Nothing of the engine is in Python: the command
+is an executable that this package brings along.
 """
 
 from ._command import Interrupted, QuireError, QuireWarning, RowErrors, UsageError, find_sample
@@ -15,6 +16,7 @@ from ._embed import embed
 from ._generate import generate
 from ._inputs import Prompts, Row
 from ._outputs import read
+from ._scores import classify, rerank
 from ._stream import stream
 
 __all__ = [
@@ -25,9 +27,11 @@ __all__ = [
     "Row",
     "RowErrors",
     "UsageError",
+    "classify",
     "embed",
     "find_sample",
     "generate",
     "read",
+    "rerank",
     "stream",
 ]

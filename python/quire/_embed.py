@@ -43,16 +43,28 @@ def embed(
     Warns:
         RowErrors: rows that have no vector. The column ``error`` says why.
     """
-    flag = ["embed", "--model", os.fspath(model), *_generate.arguments(flags)]
+    return fixed(run("embed", prompts, model, output, progress, flags))
+
+
+def run(
+    task: str,
+    prompts: _inputs.Prompts,
+    model: str | os.PathLike[str],
+    output: str | os.PathLike[str] | None,
+    progress: bool | Callable[[str], object],
+    flags: dict[str, _generate.Flag],
+) -> pa.Table:
+    """Runs the command of a task, and returns its output."""
+    flag = [task, "--model", os.fspath(model), *_generate.arguments(flags)]
     with tempfile.TemporaryDirectory(prefix="quire-") as folder:
         args, say, into = _generate.prepare(flag, prompts, output, progress, folder)
         _command.run(args, say)
-        return fixed(_outputs.read(into))
+        return _outputs.read(into)
 
 
-def fixed(table: pa.Table) -> pa.Table:
+def fixed(table: pa.Table, column: str = "embedding") -> pa.Table:
     """Gives the vectors of a table a fixed length, which the files of some inputs do not state."""
-    index = len(table.column_names) - 1 - table.column_names[::-1].index("embedding")
+    index = len(table.column_names) - 1 - table.column_names[::-1].index(column)
     kind = table.schema.field(index).type
     if not pa.types.is_list(kind) or not len(table):
         return table
@@ -60,4 +72,4 @@ def fixed(table: pa.Table) -> pa.Table:
     if length is None:  # no row has a vector
         return table
     kind = pa.list_(kind.value_field, length)
-    return table.set_column(index, pa.field("embedding", kind), table.column(index).cast(kind))
+    return table.set_column(index, pa.field(column, kind), table.column(index).cast(kind))

@@ -51,6 +51,8 @@ def main() -> int:
         rows = [{**row, "embedding": [float(len(row["text"])), 0.5], "truncated": False} for row in rows]
         if model == "partial":
             rows[0]["embedding"] = None
+    if args[0] in ("classify", "rerank"):
+        rows = [{**row, "scores": [0.25, 0.75]} for row in rows]
     if output == "-":
         return stream(model, rows)
     os.makedirs(output + "/_job", exist_ok=True)

@@ -21,6 +21,7 @@ oracle() {
 }
 oracle make_tiny_models.py testdata/models
 oracle tiny_encoders.py testdata/encoders
+oracle tiny_classifiers.py testdata/classifiers
 oracle logits_goldens.py testdata/models testdata/goldens
 oracle smollm2_goldens.py "$gguf" testdata/goldens
 oracle adapter_goldens.py testdata/models testdata/adapters testdata/goldens/adapters.json.gz
@@ -36,6 +37,7 @@ oracle typical_goldens.py ops/sampling/testdata/typical.txt
 oracle rows_goldens.py ops/sampling/testdata/rows.txt
 oracle tokenizer_goldens.py "$gguf"
 oracle tokenizer_more_goldens.py
+oracle pair_goldens.py text/tokenizer/testdata
 oracle chat_goldens.py
 oracle jinja_goldens.py
 oracle parquet_fixtures.py

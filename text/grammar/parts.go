@@ -17,6 +17,7 @@ type Part struct {
 	Without []string        `json:"without,omitempty"` // any text that contains none of these
 	Choice  []string        `json:"choice,omitempty"`  // one of these texts
 	Maybe   []Part          `json:"maybe,omitempty"`   // these parts, or nothing
+	Any     [][]Part        `json:"any,omitempty"`     // one of these lists of parts
 	Members *Members        `json:"members,omitempty"`
 }
 
@@ -42,19 +43,27 @@ func Alternatives(text []byte, o Options) (*Automaton, error) {
 		return nil, fmt.Errorf("parts of a text: %w", err)
 	}
 	p := jsontext.New(automaton.NewBuilder(), o.Whitespace)
-	var all []automaton.Expr
-	for _, parts := range list {
-		e, err := sequence(p, parts, o)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, e)
+	e, err := anyOf(p, list, o)
+	if err != nil {
+		return nil, err
 	}
-	a, err := automaton.New(p.B, p.B.Alt(all...))
+	a, err := automaton.New(p.B, e)
 	if err != nil {
 		return nil, fmt.Errorf("parts of a text: %w", err)
 	}
 	return a, nil
+}
+
+func anyOf(p *jsontext.Parts, list [][]Part, o Options) (automaton.Expr, error) {
+	var all []automaton.Expr
+	for _, parts := range list {
+		e, err := sequence(p, parts, o)
+		if err != nil {
+			return 0, err
+		}
+		all = append(all, e)
+	}
+	return p.B.Alt(all...), nil
 }
 
 func sequence(p *jsontext.Parts, parts []Part, o Options) (automaton.Expr, error) {
@@ -76,6 +85,8 @@ func sequence(p *jsontext.Parts, parts []Part, o Options) (automaton.Expr, error
 			e = p.B.Lexeme(p.B.And(any, p.B.Not(p.B.Seq(any, p.B.Choice(part.Without...), any))))
 		case part.Choice != nil:
 			e = p.B.Choice(part.Choice...)
+		case part.Any != nil:
+			e, err = anyOf(p, part.Any, o)
 		case part.Maybe != nil:
 			e, err = sequence(p, part.Maybe, o)
 			e = p.B.Optional(e)

@@ -148,6 +148,7 @@ func (p *parts) framed(config configJSON) {
 	if config.AddEOS != nil && *config.AddEOS && p.specials.EOS >= 0 {
 		p.frame.after = []int32{p.specials.EOS}
 	}
+	p.frame.pair = framedTwice(p.frame)
 }
 
 // role returns the id of the first of values that names a token, as a string or as an object with a content. It returns

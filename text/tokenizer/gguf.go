@@ -34,7 +34,8 @@ func partsOfGGUF(f gguf.Metadata) (*parts, error) {
 	g.tokens, _ = f.Strings(ggufPrefix + "tokens")
 	g.types, _ = f.Ints(ggufPrefix + "token_type")
 	g.scores, _ = f.Floats(ggufPrefix + "scores")
-	p := &parts{specials: noSpecials, names: map[string]string{}, templates: map[string]string{}}
+	p := &parts{specials: noSpecials, names: map[string]string{}, templates: map[string]string{},
+		frame: frame{pair: pairFrame{wrong: errors.New("GGUF files do not state how pairs of texts become tokens")}}}
 	p.templates[chattemplates.Default], _ = f.String(ggufTemplate)
 	if text, _ := f.String(ggufTemplate + "." + chattemplates.Tools); text != "" {
 		p.templates[chattemplates.Tools] = text

@@ -27,7 +27,7 @@ func setWordPiece(p *parts, f gguf.Metadata, g ggufTokens) error {
 	for i, token := range g.tokens {
 		if len(kinds) == 0 || kinds[i] == model.NormalPiece {
 			word, begins := strings.CutPrefix(token, spaceMark)
-			large = large || strings.ContainsFunc(word, unicode.IsUpper)
+			large = large || hasLarge(word)
 			switch {
 			case begins && word == "": // the mark itself, within a word
 				token = continues + token
@@ -56,4 +56,11 @@ func setWordPiece(p *parts, f gguf.Metadata, g ggufTokens) error {
 	const longest = 100 // characters of a word
 	p.model = func() (model.Model, error) { return model.NewWordPiece(p.vocab, p.unk, continues, longest) }
 	return errors.Join(errs[:]...)
+}
+
+// hasLarge reports whether a token of a text has a letter that BERT's normalizer makes small. Older files do not tell
+// that [CLS] is a special token, and ℝ has no small form.
+func hasLarge(token string) bool {
+	return !(strings.HasPrefix(token, "[") && strings.HasSuffix(token, "]")) &&
+		strings.ContainsFunc(token, func(r rune) bool { return unicode.ToLower(r) != r })
 }

@@ -7,13 +7,17 @@ import (
 	"github.com/quire/quire/text/tokenizer/pretoken"
 )
 
-// frame holds the special tokens put around an encoded text.
-type frame struct{ before, after []int32 }
+// frame holds the special tokens put around an encoded text, and around a pair of texts.
+type frame struct {
+	before, after []int32
+	pair          pairFrame
+}
 
 type postJSON struct {
 	Type       string                       `json:"type"`
 	Processors []json.RawMessage            `json:"processors"`
 	Single     []map[string]json.RawMessage `json:"single"`
+	Pair       []map[string]json.RawMessage `json:"pair"`
 	CLS        [2]json.RawMessage           `json:"cls"`
 	SEP        [2]json.RawMessage           `json:"sep"`
 	Specials   map[string]struct {
@@ -44,16 +48,24 @@ func parsePostProcessor(raw json.RawMessage, depth int) (frame, error) {
 			}
 			f.before = append(outer.before, f.before...)
 			f.after = append(f.after, outer.after...)
+			f.pair = f.pair.within(outer.pair)
 		}
 		return f, nil
 	case "TemplateProcessing":
-		return p.template()
+		f, err := p.template()
+		f.pair = p.pairTemplate()
+		return f, err
 	case "BertProcessing", "RobertaProcessing":
 		var before, after int32
 		if json.Unmarshal(p.CLS[1], &before) != nil || json.Unmarshal(p.SEP[1], &after) != nil {
 			return f, fmt.Errorf("post_processor %s: cls and sep are not a token and its id", p.Type)
 		}
-		return frame{before: []int32{before}, after: []int32{after}}, nil
+		f = frame{before: []int32{before}, after: []int32{after}, pair: pairFrame{before: []int32{before},
+			between: []int32{after}, after: []int32{after}, kept: 1}}
+		if p.Type == "RobertaProcessing" {
+			f.pair.between, f.pair.kept = []int32{after, after}, oneKind
+		}
+		return f, nil
 	}
 	return f, fmt.Errorf("post_processor %q is not supported (supported: Sequence, ByteLevel, TemplateProcessing, "+
 		"BertProcessing, RobertaProcessing)", p.Type)

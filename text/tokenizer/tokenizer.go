@@ -70,7 +70,8 @@ func build(p *parts) (*Tokenizer, error) {
 	}
 	t.raw = newAddedMatcher(raw, func(s string) string { return s })
 	t.norm = newAddedMatcher(normalized, t.normalized)
-	for _, ids := range [][]int32{p.frame.before, p.frame.after} {
+	pair := p.frame.pair
+	for _, ids := range [][]int32{p.frame.before, p.frame.after, pair.before, pair.between, pair.after} {
 		for _, id := range ids {
 			if t.Token(id) == "" {
 				return nil, fmt.Errorf("the token %d that is added around a text is not in the vocabulary", id)

@@ -302,7 +302,7 @@ complete -c sample -f -a '(__sample_complete)'
 // ColumnsOnRequest names the columns that an output has if it is asked for them.
 func ColumnsOnRequest(task completion.Task) (names []string) {
 	for c := range task.Columns() {
-		if c.OnRequest && !c.Judged {
+		if c.OnRequest && c.ByJob == "" {
 			names = append(names, c.Name)
 		}
 	}

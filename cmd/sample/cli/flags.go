@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/agext/levenshtein"
 	"github.com/spf13/pflag"
@@ -266,8 +267,13 @@ func DidYouMean(word string, known []string, prefix string) string {
 	return fmt.Sprintf("; did you mean %q?", best)
 }
 
-// misspelt is by how many letters a word differs from the one that may be meant; two that changed places are one.
+// misspelt is by how many letters a word differs from the one that may be meant; two that changed places are one. A
+// word that is so much longer or shorter that it can't be near is not compared: its time grows with the square of its
+// length.
 func misspelt(word, meant string) int {
+	if d := max(len(word)-len(meant), len(meant)-len(word)); d > utf8.UTFMax*near(word) {
+		return d
+	}
 	d := levenshtein.Distance(word, meant, nil)
 	for i := 1; i < len(word); i++ {
 		swapped := word[:i-1] + word[i:i+1] + word[i-1:i] + word[i+1:]

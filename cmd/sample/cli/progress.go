@@ -13,6 +13,7 @@ import (
 
 	"github.com/quire/quire/backend/setup"
 	"github.com/quire/quire/batch/measure"
+	"github.com/quire/quire/data/promptset/completion"
 	"github.com/quire/quire/data/tally"
 	"github.com/quire/quire/internal/plural"
 )
@@ -36,7 +37,8 @@ type Meter struct {
 	// known before their completions end.
 	Tokens func() int64
 
-	Vectors bool  // rows have vectors: rates are of the tokens of prompts
+	// Task is the job's. Of others than generate, rates are of the tokens of prompts.
+	Task    completion.Task
 	Each    int64 // completions of a row without its own number; 0 means 1
 	total   int64 // rows; -1 if it is not known
 	started time.Time
@@ -66,12 +68,8 @@ func (m *Meter) Start(rows int64) {
 	every := PlainEvery
 	if m.Mode == "bar" || m.Mode == "auto" && IsTerminal(m.To) {
 		every = BarEvery
-		what := "completions"
-		if m.Vectors {
-			what = "vectors"
-		}
 		m.bar = progressbar.NewOptions64(m.expected(), progressbar.OptionSetWriter(terminalOf(m.To)),
-			progressbar.OptionSetDescription(what), progressbar.OptionShowDescriptionAtLineEnd(),
+			progressbar.OptionSetDescription(m.Task.Results()), progressbar.OptionShowDescriptionAtLineEnd(),
 			progressbar.OptionShowCount(), progressbar.OptionSetWidth(barCells),
 			progressbar.OptionSetPredictTime(false), progressbar.OptionSetElapsedTime(false))
 		m.bar.RenderBlank()
@@ -119,7 +117,7 @@ func (m *Meter) show() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := moment{time.Now(), m.drawn.Rows, m.drawn.CompletionTokens}
-	if m.Vectors {
+	if m.Task.Encodes() {
 		now.tokens = m.drawn.PromptTokens
 	} else if m.Tokens != nil {
 		now.tokens = max(now.tokens, m.Tokens())
@@ -141,7 +139,7 @@ func (m *Meter) show() {
 	case m.bar == nil:
 		rows += " " + plural.Noun(max(m.total, m.done.Rows), "row")
 		shown := []string{"progress: " + rows, completions + " " + plural.Noun(max(expected, finished), "completion")}
-		if m.Vectors { // each row has one
+		if m.Task.Encodes() { // each row has one
 			shown = shown[:1]
 		}
 		fmt.Fprintln(m.To, strings.Join(append(shown, m.parts()...), ", "))
@@ -216,7 +214,7 @@ func (m *Meter) left(now moment, rate float64) time.Duration {
 		return 0
 	}
 	finished := m.drawn.CompletionTokens
-	if m.Vectors {
+	if m.Task.Encodes() {
 		finished = m.drawn.PromptTokens
 	}
 	each := float64(finished) / float64(drawn)

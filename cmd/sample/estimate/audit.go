@@ -79,6 +79,9 @@ sample audit out -m smollm2 --prompt-as user -i prompts.jsonl --temperature 0.8 
 					fmt.Fprintf(env.Stdout, "not audited  %s with errors, or of parts without keys\n",
 						plural.Count(a.Without, "row"))
 				}
+				for _, what := range a.MissingVersions() {
+					fmt.Fprintf(env.Stdout, "missing      %s\n", what)
+				}
 				for _, id := range a.Differ {
 					fmt.Fprintf(env.Stdout, "differs      id %s\n", visible.Line(id))
 				}

@@ -72,8 +72,8 @@ sample run --config job.yaml --limit 100 -o trial && sample check --config job.y
 			if err := o.run.Prepare(f, args); err != nil {
 				return err
 			}
-			if o.like != "" && o.run.Spec.Embeds() {
-				return cli.Usagef("check: --like is for completions, and --task is embed: leave it out")
+			if o.like != "" && o.run.Spec.Encodes() {
+				return cli.Usagef("check: --like is for completions, and --task is %s: leave it out", o.run.Spec.Task)
 			}
 			f.WarnUnused(env.Stderr, "check", run, jobflags.Drawing())
 			task := o.run.Task(env, nil)
@@ -160,7 +160,7 @@ func printCheck(w io.Writer, r *check.Report, given bool) {
 			line("shared", "%s that all prompts begin with", plural.Count(r.SharedPrefix, "token"))
 		}
 	}
-	if r.Task == completion.Embed {
+	if r.Task.Encodes() {
 		printVectorsCheck(line, r)
 		return
 	}
@@ -205,10 +205,10 @@ func printCheck(w io.Writer, r *check.Report, given bool) {
 	}
 }
 
-// printVectorsCheck prints what is ahead of a job of vectors.
+// printVectorsCheck prints what is ahead of a job of an encoder.
 func printVectorsCheck(line func(name, format string, args ...any), r *check.Report) {
-	line("vectors", "%s, %s of prompts with more than %d tokens, which are truncated", humanize.Comma(r.Completions),
-		humanize.Comma(r.Truncated), r.MaxModelLen)
+	line(r.Task.Results(), "%s, %s of prompts with more than %d tokens, which are truncated",
+		humanize.Comma(r.Completions), humanize.Comma(r.Truncated), r.MaxModelLen)
 	if r.TokensPerSecond == 0 {
 		line("time", "not estimated: give --tokens-per-second, of prompts, as the report of a run with --limit has it")
 		return

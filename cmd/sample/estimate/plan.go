@@ -122,9 +122,9 @@ func (o *planOptions) check() error {
 		return err
 	}
 	switch {
-	case o.run.Spec.Embeds():
-		return errors.New("--task is embed, and plans are of engines that generate: \"sample check --task embed\" " +
-			"counts a job's tokens, and \"sample embed --limit 100\" shows its speed")
+	case o.run.Spec.Encodes():
+		return fmt.Errorf("--task is %[1]s, and plans are of engines that generate: \"sample check --task %[1]s\" "+
+			"counts a job's tokens, and \"sample %[1]s --limit 100\" shows its speed", o.run.Spec.Task)
 	case o.run.Spec.Engine.Backend == "go":
 		return errors.New("--backend is go, which compiles nothing: use xla:cpu, xla:cuda or a --topology")
 	}

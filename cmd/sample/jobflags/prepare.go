@@ -107,8 +107,10 @@ var withFolder = []string{"new", "extend", "retry-errors", "work-dir", "shard", 
 var withRows = []string{"in-order", "prompt-column", "id-column", "template", "limit", "format", "columns",
 	"exclude-columns", "reasoning-parser", "tool-call-parser", "served-model-name", "save-prefix", "metrics",
 	"top-logprobs", "prompt-logprobs", "task", "embedding-type", "dimensions", "pooling", "normalize", "prompt-name",
+	"score-function", "top-n",
 	"watch", "on-swap", "accept-regex", "accept-schema", "accept-equals", "accept-command", "extract", "until",
-	"until-majority", "max-n", "accept-processes", "accept-timeout"}
+	"until-majority", "max-n", "accept-processes", "accept-timeout", "tools-from", "tool-command", "max-turns",
+	"tool-failures", "tool-processes", "tool-timeout"}
 
 // takePrompts takes arguments as prompts.
 func (o *Options) takePrompts(f *cli.Flags, args []string) error {

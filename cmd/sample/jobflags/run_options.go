@@ -20,7 +20,6 @@ import (
 	"github.com/quire/quire/batch/telemetry"
 	"github.com/quire/quire/cmd/sample/cli"
 	"github.com/quire/quire/data/promptset"
-	"github.com/quire/quire/data/promptset/completion"
 )
 
 // Define defines the flags, with the defaults in o.
@@ -95,15 +94,19 @@ func (o *Options) Define(f *cli.Flags) {
 	})
 	f.Group(workersTitle, func(s *pflag.FlagSet) { o.Units.define(s) })
 	sampling := "Sampling (a row's own columns n, max_tokens, temperature, ... come before these)"
-	if o.ForTask == completion.Embed {
+	if o.ForTask.Encodes() {
 		sampling = "Prompts (a row's own columns of these names come before these)"
 	}
 	f.Group(sampling, func(s *pflag.FlagSet) {
 		parameterFlags(s, &o.Spec.Sampling)
 	})
 	f.Group("Embeddings", func(s *pflag.FlagSet) { embeddingFlags(s, &o.Spec) })
+	f.Group("Classes and rankings", func(s *pflag.FlagSet) { scoringFlags(s, &o.Spec.Scoring) })
 	f.Group("Verdicts on completions (columns accepted and verdict)", func(s *pflag.FlagSet) {
 		o.accept.define(s, &o.Spec.Accept)
+	})
+	f.Group("Tools that completions call (columns messages, turns and completion_mask)", func(s *pflag.FlagSet) {
+		toolFlags(s, &o.Spec.Tools)
 	})
 	f.Group("Engine (0: found from the model and the memory, and shown in the plan)", o.defineEngine)
 	f.Group(reportingTitle, o.defineReporting)
@@ -111,8 +114,8 @@ func (o *Options) Define(f *cli.Flags) {
 		o.Diagnostics.Define(s)
 		o.Observing.Define(s)
 	})
-	if o.ForTask == completion.Embed {
-		hideGenerating(f.Set)
+	if o.ForTask.Encodes() {
+		hideOthers(f.Set, o.ForTask)
 	}
 }
 
@@ -281,7 +284,7 @@ func (o *Options) Task(env *cli.Environment, w *observer) *batch.Task {
 	options.Spelling = cli.AsFlag
 	options.Quiet, options.Stuck = o.Progress == "none", Stuck(env)
 	progress := &cli.Meter{To: env.Stderr, Mode: o.Progress, Each: int64(o.Spec.Sampling.N),
-		Vectors: o.Spec.Embeds()}
+		Task: o.Spec.Task}
 	if o.Spec.Output == spec.Standard && o.Progress == "auto" && cli.IsTerminal(env.Stdout) {
 		progress.Mode = "plain" // rows would overwrite a bar
 	}

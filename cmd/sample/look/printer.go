@@ -11,7 +11,6 @@ import (
 	"github.com/quire/quire/batch/review"
 	"github.com/quire/quire/cmd/sample/cli"
 	"github.com/quire/quire/data/promptset"
-	"github.com/quire/quire/data/promptset/completion"
 	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/internal/visible"
 )
@@ -48,9 +47,24 @@ type vectorJSON struct {
 	Truncated  bool      `json:"truncated,omitempty"`
 }
 
+// scoresJSON are scores of classes or documents as --json prints them.
+type scoresJSON struct {
+	Generation int       `json:"generation"`
+	Label      string    `json:"label,omitempty"`
+	Scores     []float32 `json:"scores"`
+	Ranking    []int32   `json:"ranking,omitempty"`
+	Truncated  bool      `json:"truncated,omitempty"`
+}
+
 func asJSON(c *promptset.Result) any {
-	if c.Embedding != nil {
-		return vectorJSON{c.Generation, c.Embedding, c.Truncated}
+	switch {
+	case c.Vector == nil:
+	case c.Label != "":
+		return scoresJSON{Generation: c.Generation, Label: c.Label, Scores: c.Vector, Truncated: c.Truncated}
+	case c.Ranking != nil:
+		return scoresJSON{Generation: c.Generation, Scores: c.Vector, Ranking: c.Ranking, Truncated: c.Truncated}
+	default:
+		return vectorJSON{c.Generation, c.Vector, c.Truncated}
 	}
 	j := &completionJSON{c.Generation, c.Text, c.FinishReason, c.CompletionTokens, c.Err, c.Reasoning, nil}
 	if raw := json.RawMessage(c.ToolCalls); json.Valid(raw) {
@@ -86,12 +100,12 @@ func (p *printer) completion(mark string, c *promptset.Result) {
 		fmt.Fprintf(p.w, "  %s: error: %s\n", mark, visible.Line(c.Err))
 		return
 	}
-	if c.Embedding != nil {
+	if c.Vector != nil {
 		cut := ""
 		if c.Truncated {
 			cut = ", of the beginning of the prompt"
 		}
-		fmt.Fprintf(p.w, "  %s %s%s\n", mark, completion.VectorText(c.Embedding), cut)
+		fmt.Fprintf(p.w, "  %s %s%s\n", mark, c.VectorText(), cut)
 		return
 	}
 	ends := visible.Line(c.FinishReason) + ", " + plural.Count(c.CompletionTokens, "token")

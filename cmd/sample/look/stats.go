@@ -1,6 +1,7 @@
 package look
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -142,7 +143,15 @@ func printStats(w io.Writer, s *review.Stats) error {
 	}
 	row("rows", "%s", rows)
 	if v := s.Vectors; v != nil {
-		row("vectors", "%d of %d numbers, %d of prompts that were truncated", v.Count, v.Numbers, v.Truncated)
+		switch {
+		case v.Labels != nil:
+			row("classes", "%d, %d of prompts that were truncated", v.Count, v.Truncated)
+			row("labels", "%s", visible.Line(countsOf(v.Labels)))
+		case v.Documents > 0:
+			row("rankings", "%d of %d documents, %d with texts that were truncated", v.Count, v.Documents, v.Truncated)
+		default:
+			row("vectors", "%d of %d numbers, %d of prompts that were truncated", v.Count, v.Numbers, v.Truncated)
+		}
 		row("tokens", "%d of prompts", s.PromptTokens)
 	} else {
 		row("completions", "%d (%s)", s.Completions, s.FinishReasons)
@@ -201,6 +210,17 @@ func printStats(w io.Writer, s *review.Stats) error {
 		fmt.Fprintf(w, "%7d  %s (%s)\n", e.Count, visible.Line(e.What), visible.Line(strings.Join(e.IDs, ", ")))
 	}
 	return nil
+}
+
+// countsOf lists counts by their names, the largest first.
+func countsOf(counts map[string]int64) string {
+	names := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
+		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a, b))
+	})
+	for i, name := range names {
+		names[i] = fmt.Sprintf("%s %d", name, counts[name])
+	}
+	return strings.Join(names, ", ")
 }
 
 func shareOf(d review.Distinct, n int) string {

@@ -7,7 +7,6 @@ import (
 
 	"github.com/quire/quire/batch/generate"
 	"github.com/quire/quire/cmd/sample/cli"
-	"github.com/quire/quire/data/promptset/completion"
 	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/internal/visible"
 )
@@ -41,9 +40,9 @@ func printReport(w io.Writer, r *generate.Report, all bool) {
 		row("copied", "%s of other outputs, %d of equal rows of this job; %s without any that was generated",
 			plural.Count(r.CompletionsCopied, "completion"), r.CompletionsRepeated, plural.Count(r.RowsCopied, "row"))
 	}
-	vectors := r.Task == completion.Embed
+	vectors := r.Task.Encodes()
 	if vectors {
-		row("vectors", "%d", r.Completions)
+		row(r.Task.Results(), "%d", r.Completions)
 		row("tokens", "%d of prompts", r.PromptTokens)
 	} else {
 		row("completions", "%d (%s)", r.Completions, r.FinishReasons)

@@ -68,7 +68,7 @@ func workers(o *jobflags.Options, env *cli.Environment, devices []string) *crew.
 		Workers: o.Units.Workers, MaxRestarts: o.Process.MaxRestarts, Password: password, Timing: env.Timing,
 		Messages: env.Stderr, Log: o.Logger(env),
 		Progress: &cli.Meter{To: env.Stderr, Mode: o.Progress, Each: int64(o.Spec.Sampling.N),
-			Vectors: o.Spec.Embeds()},
+			Task: o.Spec.Task},
 		Server: func(address, store string) []string {
 			return []string{"nats", "--listen", address, "--store", store}
 		},
@@ -110,8 +110,9 @@ func printWorkersReport(w io.Writer, r *distribute.Report) {
 	}
 	results := fmt.Sprintf("completions  %d (%s)\ntokens       %d of prompts, %d generated", r.Completions,
 		r.FinishReasons, r.PromptTokens, r.CompletionTokens)
-	if r.Parameters["task"] == string(completion.Embed) {
-		results = fmt.Sprintf("vectors      %d\ntokens       %d of prompts", r.Completions, r.PromptTokens)
+	if name, _ := r.Parameters["task"].(string); completion.Task(name).Encodes() {
+		results = fmt.Sprintf("%-12s %d\ntokens       %d of prompts", completion.Task(name).Results(), r.Completions,
+			r.PromptTokens)
 	}
 	fmt.Fprintf(w, "rows         %s\n%s\nworkers      %d, started again %s\ntotal time   %s\noutput       %s\n",
 		rows, results, r.Workers, plural.Count(r.Restarts, "time"), cli.Seconds(r.TotalSeconds), r.Output)

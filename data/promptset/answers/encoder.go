@@ -61,8 +61,8 @@ func (e *encoder) line(row *record.Row, results []completion.Result) *openai.Lin
 		line.Response.Body = &openai.Body{Problem: openai.ProblemOf(line.Response.StatusCode, cause)}
 		return line
 	}
-	if request.Endpoint == openai.Embeddings {
-		line.Response.Body = e.vectors(row, request, results)
+	if request.Endpoint.Encodes() {
+		line.Response.Body = e.encoded(row, request, results, name)
 		return line
 	}
 	created := int64(0)
@@ -88,14 +88,39 @@ func (e *encoder) line(row *record.Row, results []completion.Result) *openai.Lin
 	return line
 }
 
-// vectors returns the answer of /v1/embeddings.
-func (e *encoder) vectors(row *record.Row, request *requests.Request, results []completion.Result) *openai.Body {
+// encoded returns the answer to a line for an encoder.
+func (e *encoder) encoded(row *record.Row, request *requests.Request, results []completion.Result,
+	name string) *openai.Body {
 	tokens := completion.PromptTokens(row, results)
 	b := &openai.Body{Object: openai.ListObject, Model: cmp.Or(request.ModelName, e.options.Meta[completion.MetaModel]),
 		Usage: &openai.Usage{PromptTokens: tokens, CompletionTokens: openai.NoCompletions,
 			TotalTokens: tokens}}
-	for i := range results {
-		b.Data = append(b.Data, openai.NewEmbedding(i, results[i].Embedding, request.Base64))
+	created := int64(0)
+	switch request.Endpoint {
+	case openai.Embeddings:
+		for i := range results {
+			b.Data = append(b.Data, openai.NewEmbedding(i, results[i].Vector, request.Base64))
+		}
+	case openai.Classify:
+		b.ID, b.Created = "classify-"+name, &created
+		for i := range results {
+			r := &results[i]
+			b.Data = append(b.Data, openai.Datum{Index: i, Label: &r.Label, Probs: r.Vector, Count: len(r.Vector)})
+		}
+	case openai.Score:
+		b.ID, b.Created = "score-"+name, &created
+		for i := range results[0].Vector {
+			b.Data = append(b.Data, openai.Datum{Object: "score", Index: i, Score: &results[0].Vector[i]})
+		}
+	case openai.Rerank:
+		b.ID, b.Object = "rerank-"+name, ""
+		for _, i := range results[0].Ranking {
+			one := openai.Ranked{Index: int(i), Score: results[0].Vector[i]}
+			if !request.WithoutDocuments && int(i) < len(row.Seconds) {
+				one.Document = &openai.Document{Text: row.Seconds[i]}
+			}
+			b.Results = append(b.Results, one)
+		}
 	}
 	return b
 }

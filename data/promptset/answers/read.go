@@ -1,8 +1,10 @@
 package answers
 
 import (
+	"cmp"
 	"errors"
 	"io"
+	"slices"
 
 	"github.com/quire/quire/data/promptset/completion"
 	"github.com/quire/quire/data/promptset/jsonvalue"
@@ -37,12 +39,11 @@ func Completions(raw []byte, object []jsonvalue.Member, first bool) ([]*completi
 	}
 	body := line.Response.Body
 	var all []*completion.Completion
-	for i := range body.Data {
-		vector, ok := body.Data[i].Numbers()
-		if !ok || body.Data[i].Index != i {
-			return nil, errors.New("its vectors are not in order, or are no vectors")
-		}
-		r := completion.Result{Generation: i, FinishReason: "stop", Embedding: vector, CountAlone: true}
+	encoded, err := encodedOf(body)
+	if err != nil {
+		return nil, err
+	}
+	for i, r := range encoded {
 		if body.Usage != nil && i == 0 { // the usage covers all prompts
 			r.PromptTokens = body.Usage.PromptTokens
 		}
@@ -63,6 +64,43 @@ func Completions(raw []byte, object []jsonvalue.Member, first bool) ([]*completi
 			r.PromptTokens = body.Usage.PromptTokens
 		}
 		all = append(all, &completion.Completion{ID: line.CustomID, Result: r, ReadPrompt: prompt})
+	}
+	return all, nil
+}
+
+// encodedOf returns the results in an answer of an encoder.
+func encodedOf(body *openai.Body) (all []completion.Result, err error) {
+	one := completion.Result{FinishReason: "stop", CountAlone: true}
+	for i := range body.Data {
+		d := &body.Data[i]
+		if d.Index != i {
+			return nil, errors.New("its vectors are not in order, or are no vectors")
+		}
+		r, ok := one, true
+		switch r.Generation = i; {
+		case d.Score != nil:
+			one.Vector = append(one.Vector, *d.Score)
+			continue
+		case d.Label != nil:
+			r.Label, r.Vector = *d.Label, d.Probs
+		default:
+			if r.Vector, ok = d.Numbers(); !ok {
+				return nil, errors.New("its vectors are not in order, or are no vectors")
+			}
+		}
+		all = append(all, r)
+	}
+	for _, ranked := range body.Results {
+		one.Ranking = append(one.Ranking, int32(ranked.Index))
+	}
+	byNumber := slices.SortedFunc(slices.Values(body.Results), func(a, b openai.Ranked) int {
+		return cmp.Compare(a.Index, b.Index)
+	})
+	for _, ranked := range byNumber {
+		one.Vector = append(one.Vector, ranked.Score)
+	}
+	if one.Vector != nil {
+		all = append(all, one)
 	}
 	return all, nil
 }

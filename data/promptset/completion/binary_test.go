@@ -86,6 +86,10 @@ var resultGenerator = rapid.Custom(func(t *rapid.T) Result {
 		r.Judgment = rapid.SampledFrom([]Judgment{Rejected, Accepted}).Draw(t, "judgment")
 		r.Verdict = rapid.String().Draw(t, "verdict")
 	}
+	if rapid.Bool().Draw(t, "conversation") {
+		r.Conversation = Conversation{Turns: rapid.Int().Draw(t, "turns"), Messages: rapid.String().Draw(t, "messages"),
+			Mask: rapid.SliceOf(rapid.Int32()).Draw(t, "mask")}
+	}
 	if rapid.Bool().Draw(t, "has") {
 		r.PromptTokenIDs = rapid.SliceOf(rapid.Int32()).Draw(t, "prompt's ids")
 	}

@@ -30,8 +30,8 @@ type Column struct {
 	// AskedBy holds.
 	Parameter string
 	AskedBy   func(*parameter.Set) bool
-	// Judged reports whether the column exists if and only if the job judges completions.
-	Judged bool
+	// ByJob is what a job does if and only if its output has the column; "" for columns that may be named.
+	ByJob string
 
 	form form
 	// pointer returns a pointer to the row's value, of the form's type. The writer reads the value through it, and the
@@ -58,8 +58,6 @@ func (c *Column) in(t Task) bool {
 	return len(c.Tasks) == 0 && t == Generate || slices.Contains(c.Tasks, t)
 }
 
-var anyTask = []Task{Generate, Embed}
-
 // tokenColumn is the column of token ids.
 const tokenColumn = "token_ids"
 
@@ -82,14 +80,24 @@ var columns = slices.Concat([]Column{
 		"error",
 		form: textForm, pointer: func(o *Row) any { return &o.FinishReason }},
 	{Name: vectorColumn, Doc: "the vector of the prompt; null if there is an error", Tasks: []Task{Embed},
-		form: vectorForm{Float32}, pointer: func(o *Row) any { return &o.Embedding }, varied: true,
-		null: func(o *Row) bool { return o.Embedding == nil }},
+		form: vectorForm{Float32}, pointer: vectorOf, varied: true, null: hasNoVector},
+	{Name: "label", Doc: "the class with the largest score; null if there is an error", Tasks: []Task{Classify},
+		form: textForm, pointer: func(o *Row) any { return &o.Label }, null: hasNoVector},
+	{Name: scoresColumn, Doc: "the scores of the classes, in the order of the model's labels; null if there is an " +
+		"error", Tasks: []Task{Classify}, form: vectorForm{Float32}, pointer: vectorOf, varied: true,
+		null: hasNoVector},
+	{Name: scoresColumn, Doc: "the scores of the documents, in their order; null if there is an error",
+		Tasks: []Task{Rerank}, form: floatsForm, pointer: vectorOf, varied: true, null: hasNoVector},
+	{Name: "ranking", Doc: "the numbers of the documents, from 0, by their scores, the best first; null if there " +
+		"is an error", Tasks: []Task{Rerank}, form: integersForm, pointer: func(o *Row) any { return &o.Ranking },
+		varied: true, null: hasNoVector},
 	{Name: "prompt_tokens", Doc: "number of tokens of the prompt",
 		Tasks: anyTask, form: integerForm, pointer: func(o *Row) any { return &o.PromptTokens }},
 	{Name: "completion_tokens", Doc: "number of tokens of the completion",
 		form: integerForm, pointer: func(o *Row) any { return &o.CompletionTokens }},
 	{Name: "truncated", Doc: "whether the prompt was cut off, because it has more tokens than the model takes",
-		Tasks: []Task{Embed}, form: flagForm, pointer: func(o *Row) any { return &o.Truncated }, mayLack: true},
+		Tasks: []Task{Embed, Classify, Rerank}, form: flagForm, mayLack: true,
+		pointer: func(o *Row) any { return &o.Truncated }},
 	{Name: "error", Doc: "what is wrong with the row; null if nothing is",
 		Tasks: anyTask, form: textForm, pointer: func(o *Row) any { return &o.Err },
 		null: func(o *Row) bool { return o.Err == "" }},
@@ -117,7 +125,7 @@ var columns = slices.Concat([]Column{
 		form: floatListsForm, pointer: func(o *Row) any { return &o.TopLogprobs }, varied: true,
 		null: func(o *Row) bool { return o.TopLogprobs == nil }},
 	{Name: "prompt_token_ids", Doc: "the tokens of the prompt; null if there are none", OnRequest: true,
-		Tasks: anyTask, Parameter: "prompt_logprobs", AskedBy: asksPrompt,
+		Tasks: []Task{Generate, Embed, Classify}, Parameter: "prompt_logprobs", AskedBy: asksPrompt,
 		form: integersForm, pointer: func(o *Row) any { return &o.PromptTokenIDs },
 		null: func(o *Row) bool { return o.PromptTokenIDs == nil }},
 	{Name: "prompt_logprobs", Doc: "natural logarithm of the probability of each token of the prompt given the " +
@@ -152,7 +160,25 @@ var columns = slices.Concat([]Column{
 		null: func(o *Row) bool { return o.WeightsStarts == nil }},
 	{Name: "weights_version", Doc: "version of the weights that generated the first token", OnRequest: true,
 		form: textForm, pointer: firstVersion, null: func(o *Row) bool { return o.WeightsVersions == nil }},
-}, judgedColumns)
+}, judgedColumns, conversationColumns)
+
+// conversationColumns are the columns of a job whose completions may call tools.
+var conversationColumns = []Column{
+	{Name: "messages", Doc: "the whole conversation as a JSON list in the form of OpenAI's API: the row's messages, " +
+		"each turn of the model, and the results of its calls; null if there is none", OnRequest: true,
+		ByJob: "calls tools", form: textForm, pointer: func(o *Row) any { return &o.Messages }, varied: true,
+		null: func(o *Row) bool { return o.Messages == "" }},
+	{Name: "turns", Doc: "number of turns of the model; null if there is none", OnRequest: true,
+		ByJob: "calls tools", form: integerForm, pointer: func(o *Row) any { return &o.Turns },
+		null: func(o *Row) bool { return o.Turns == 0 }},
+	{Name: "completion_mask", Doc: "for each of token_ids 1 if the model generated it, and 0 if it stands between " +
+		"two turns (its logprob is 0 then); null if there is none", OnRequest: true, ByJob: "calls tools",
+		form: integersForm, pointer: func(o *Row) any { return &o.Mask },
+		null: func(o *Row) bool { return o.Mask == nil }},
+}
+
+// ConversationColumns returns the names of the columns of a job whose completions may call tools.
+func ConversationColumns() []string { return namesIn(conversationColumns) }
 
 // firstVersion is where a row has the version of the weights of its first token.
 func firstVersion(o *Row) any {
@@ -212,8 +238,15 @@ func (c *Column) node() *schema.Node {
 	return n
 }
 
-// IsVector reports whether the column has vectors.
-func (c *Column) IsVector() bool { return c.Name == vectorColumn }
+// IsVector reports whether the column has lists that all have the length of the job's vectors.
+func (c *Column) IsVector() bool {
+	_, is := c.form.(vectorForm)
+	return is
+}
+
+func vectorOf(o *Row) any { return &o.Vector }
+
+func hasNoVector(o *Row) bool { return o.Vector == nil }
 
 func (c *Column) isNull(o *Row) bool { return c.null != nil && c.null(o) }
 

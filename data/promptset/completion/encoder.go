@@ -11,6 +11,8 @@ const (
 	MetaParameters  = "quire.parameters"
 	// MetaScale is what the integers of vectors are multiplied with: see [VectorType.Scale].
 	MetaScale = "quire.embedding_scale"
+	// MetaLabels are the labels of scores, as a JSON list.
+	MetaLabels = "quire.labels"
 )
 
 // TokenText returns the bytes that a token adds to a text, or its name if it is a special token.

@@ -24,11 +24,13 @@ var extras = append([]extra{
 	nestedExtra(7, func(r *Result) *[][]float32 { return &r.PromptTopLogprobs }, floatItem),
 	textExtra(8, func(r *Result) *string { return &r.Reasoning }),
 	textExtra(9, func(r *Result) *string { return &r.ToolCalls }),
-	listExtra(11, func(r *Result) *[]float32 { return &r.Embedding }, floatItem),
+	listExtra(11, func(r *Result) *[]float32 { return &r.Vector }, floatItem),
 	{tag: 12, has: func(r *Result) bool { return r.Truncated },
 		append: func(b []byte, _ *Result) []byte { return b },
 		read:   func(_ *resultDecoder, r *Result) { r.Truncated = true }},
-}, append(measureExtras(), weightsExtra, verdictExtra)...)
+	textExtra(15, func(r *Result) *string { return &r.Label }),
+	listExtra(16, func(r *Result) *[]int32 { return &r.Ranking }, idItem),
+}, append(measureExtras(), weightsExtra, verdictExtra, messagesExtra, maskExtra, turnsExtra)...)
 
 // weightsExtra has the versions of the weights, each after its first token.
 var weightsExtra = extra{tag: 14, has: func(r *Result) bool { return r.WeightsVersions != nil },
@@ -51,6 +53,19 @@ var weightsExtra = extra{tag: 14, has: func(r *Result) bool { return r.WeightsVe
 			r.WeightsStarts[i], r.WeightsVersions[i] = int32(d.integer()), d.text()
 		}
 	}}
+
+// Extras of a [Conversation].
+var (
+	messagesExtra = textExtra(30, func(r *Result) *string { return &r.Messages })
+	maskExtra     = listExtra(31, func(r *Result) *[]int32 { return &r.Mask }, idItem)
+	turnsExtra    = extra{tag: 32, has: func(r *Result) bool { return r.Turns != 0 },
+		append: func(b []byte, r *Result) []byte { return binary.AppendVarint(b, int64(r.Turns)) },
+		read: func(d *resultDecoder, r *Result) {
+			if r.Turns = d.integer(); r.Turns == 0 { // has no such extra
+				d.fail()
+			}
+		}}
+)
 
 func measureExtras() (all []extra) {
 	for m := range measures {

@@ -46,19 +46,20 @@ var judgmentForm = scalarForm[Judgment]{typ: parquet.BooleanType,
 // judgedColumns are the columns of a job that judges completions. They come after all others.
 var judgedColumns = []Column{
 	{Name: "accepted", Doc: "whether the job's verifiers accept the completion, or, with --until-majority, whether " +
-		"it agrees with the majority; null if there is an error", OnRequest: true, Judged: true,
+		"it agrees with the majority; null if there is an error", OnRequest: true, ByJob: "judges completions",
 		form: judgmentForm, pointer: func(o *Row) any { return &o.Judgment },
 		null: func(o *Row) bool { return o.Judgment == Unjudged }},
 	{Name: "verdict", Doc: "what the verifier said: the text that matched or was compared, why the text is not of " +
-		"the schema, or the command's own words; null if it said nothing", OnRequest: true, Judged: true,
+		"the schema, or the command's own words; null if it said nothing", OnRequest: true, ByJob: "judges completions",
 		form: textForm, pointer: func(o *Row) any { return &o.Verdict }, varied: true,
 		null: func(o *Row) bool { return o.Verdict == "" }},
 }
 
 // JudgedColumns returns the names of the columns of a job that judges completions.
-func JudgedColumns() []string {
-	var names []string
-	for _, c := range judgedColumns {
+func JudgedColumns() []string { return namesIn(judgedColumns) }
+
+func namesIn(columns []Column) (names []string) {
+	for _, c := range columns {
 		names = append(names, c.Name)
 	}
 	return names

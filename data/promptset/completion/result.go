@@ -15,8 +15,8 @@ func (r *Result) Readable() (texts []string) {
 	if r.Reasoning != "" {
 		texts = append(texts, "reasoning: "+r.Reasoning)
 	}
-	if r.Embedding != nil {
-		texts = append(texts, VectorText(r.Embedding))
+	if r.Vector != nil {
+		texts = append(texts, r.VectorText())
 	}
 	if text := strings.TrimSpace(r.Text); text != "" {
 		texts = append(texts, text)
@@ -55,10 +55,14 @@ type Result struct {
 	Reasoning       string // extracted from Text; "" for none
 	ToolCalls       string // a JSON list in the form of OpenAI's API, extracted from Text; "" for none
 
-	// Embedding is a vector as the output stores it: see [VectorType.Stored]. Truncated reports whether it is the
-	// vector of the beginning of the prompt alone.
-	Embedding []float32
+	// Vector is what an encoder's task gives: a vector as the output stores it (see [VectorType.Stored]), or scores of
+	// classes or documents. Truncated reports whether it is of the beginning of the prompt alone.
+	Vector    []float32
 	Truncated bool
+	Label     string  // the best class
+	Ranking   []int32 // documents by their scores
+
+	Conversation
 
 	Judgment Judgment
 	Verdict  string // what the verifier said; "" for nothing
@@ -114,17 +118,19 @@ func PromptTokens(r *record.Row, results []Result) (n int) {
 
 // Wrong returns what cannot be in a result; "" if nothing is wrong.
 func (r *Result) Wrong() string {
+	inserted := r.Inserted()
+	tokens := r.CompletionTokens + inserted
 	switch {
 	case !slices.Contains([]string{"stop", "length", "tool_calls", "error"}, r.FinishReason):
 		return fmt.Sprintf("has the finish_reason %q, which is none", r.FinishReason)
 	case (r.FinishReason == "error") != (r.Err != ""):
 		return fmt.Sprintf("has the finish_reason %s and the error %q", r.FinishReason, r.Err)
-	case r.CompletionTokens != len(r.TokenIDs) && !r.CountAlone:
-		return fmt.Sprintf("has %d token_ids and completion_tokens %d", len(r.TokenIDs), r.CompletionTokens)
+	case r.CompletionTokens+inserted != len(r.TokenIDs) && !r.CountAlone:
+		return fmt.Sprintf("has %d token_ids and completion_tokens %d", len(r.TokenIDs)-inserted, r.CompletionTokens)
 	case r.Contradicts != "":
 		return "has " + r.Contradicts
-	case len(r.Logprobs) > 0 && len(r.Logprobs) != r.CompletionTokens:
-		return fmt.Sprintf("has %d token_ids and %d logprobs", r.CompletionTokens, len(r.Logprobs))
+	case len(r.Logprobs) > 0 && len(r.Logprobs) != tokens:
+		return fmt.Sprintf("has %d token_ids and %d logprobs", tokens, len(r.Logprobs))
 	}
 	for _, list := range []struct {
 		name     string
@@ -132,8 +138,9 @@ func (r *Result) Wrong() string {
 		wantName string
 		want     int
 	}{
-		{"processed_logprobs", len(r.ProcessedLogprobs), "completion_tokens", r.CompletionTokens},
-		{"top_ids", len(r.TopIDs), "completion_tokens", r.CompletionTokens},
+		{"completion_mask", len(r.Mask), "token_ids", tokens},
+		{"processed_logprobs", len(r.ProcessedLogprobs), "completion_tokens", tokens},
+		{"top_ids", len(r.TopIDs), "completion_tokens", tokens},
 		{"top_logprobs", len(r.TopLogprobs), "top_ids", len(r.TopIDs)},
 		{"prompt_token_ids", len(r.PromptTokenIDs), "prompt_tokens", r.PromptTokens},
 		{"prompt_logprobs", len(r.PromptLogprobs), "prompt_token_ids", len(r.PromptTokenIDs)},
@@ -152,8 +159,8 @@ func (r *Result) Wrong() string {
 		}
 	}
 	for m, values := range r.Measures {
-		if len(values) > 0 && len(values) != r.CompletionTokens {
-			return fmt.Sprintf("has %d %s and %d completion_tokens", len(values), measures[m].name, r.CompletionTokens)
+		if len(values) > 0 && len(values) != tokens {
+			return fmt.Sprintf("has %d %s and %d completion_tokens", len(values), measures[m].name, tokens)
 		}
 	}
 	return ""

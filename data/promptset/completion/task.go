@@ -1,10 +1,14 @@
 package completion
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 	"slices"
 	"strings"
+
+	"github.com/quire/quire/data/promptset/openai"
+	"github.com/quire/quire/data/promptset/record"
 )
 
 // Task is what a job computes for each prompt. The columns of an output depend on it.
@@ -12,9 +16,63 @@ type Task string
 
 // The tasks.
 const (
-	Generate Task = ""      // completions
-	Embed    Task = "embed" // a vector
+	Generate Task = ""         // completions
+	Embed    Task = "embed"    // a vector
+	Classify Task = "classify" // scores of classes
+	Rerank   Task = "rerank"   // scores of documents
 )
+
+// description is what a task is, besides its columns.
+type description struct {
+	task    Task
+	results string // what rows have, for people
+	reads   record.Reads
+}
+
+// descriptions lists all tasks.
+var descriptions = []description{
+	{Generate, "completions", record.Reads{}},
+	{Embed, "vectors", record.Reads{PromptsAlone: true, Endpoints: []openai.Endpoint{openai.Embeddings}}},
+	{Classify, "classes", record.Reads{PromptsAlone: true, Seconds: []string{"text_pair"},
+		Endpoints: []openai.Endpoint{openai.Classify}}},
+	{Rerank, "rankings", record.Reads{PromptsAlone: true, Prompt: "query", Seconds: []string{"documents", "document"},
+		NeedsSeconds: true, Endpoints: []openai.Endpoint{openai.Rerank, openai.Score}}},
+}
+
+var anyTask = func() (all []Task) {
+	for _, d := range descriptions {
+		all = append(all, d.task)
+	}
+	return all
+}()
+
+// description returns what the task is; that of a task that does not exist is empty.
+func (t Task) description() (found description) {
+	for _, d := range descriptions {
+		if d.task == t {
+			found = d
+		}
+	}
+	return found
+}
+
+// IsTask reports whether there is such a task.
+func (t Task) IsTask() bool { return t.description().results != "" }
+
+// Encodes reports whether the task is an encoder's: each prompt has one result, and nothing is generated.
+func (t Task) Encodes() bool { return t.description().reads.PromptsAlone }
+
+// Results returns what rows have, for people, such as "vectors".
+func (t Task) Results() string {
+	return cmp.Or(t.description().results, Generate.description().results)
+}
+
+// Reads returns what is read of the task's rows.
+func (t Task) Reads() record.Reads {
+	d := t.description()
+	d.reads.Makes = d.results
+	return d.reads
+}
 
 // Columns iterates over the columns that outputs of the task may have, in order, including those on request.
 func (t Task) Columns() iter.Seq[*Column] {
@@ -33,7 +91,7 @@ func (t Task) OnRequest(names []string) (ordered []string, err error) {
 	var known, others []string // nothing but the job may name others
 	for c := range t.Columns() {
 		switch {
-		case c.Judged:
+		case c.ByJob != "":
 			others = append(others, c.Name)
 		case c.OnRequest:
 			known = append(known, c.Name)
@@ -78,7 +136,7 @@ type Shape struct {
 	Excluded []string
 	// JSON is the type of [JSONColumn], if the output has it; with nil it is text that holds JSON.
 	JSON *JSONType
-	// Vectors is the type of the vectors, for [Embed].
+	// Vectors is the type of the vectors, for [Embed], and of the scores, for [Classify].
 	Vectors VectorType
 }
 
@@ -98,7 +156,7 @@ func (o *Shape) typed(c *Column) *Column {
 	switch {
 	case c.Name == JSONColumn && o.JSON != nil:
 		own.form = jsonForm{o.JSON}
-	case c.Name == vectorColumn:
+	case c.IsVector():
 		own.form = vectorForm{o.Vectors.Element}
 	default:
 		return c

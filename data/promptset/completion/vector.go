@@ -19,6 +19,7 @@ import (
 // The columns by which outputs of tasks are told apart.
 const (
 	vectorColumn = "embedding"
+	scoresColumn = "scores"
 	reasonColumn = "finish_reason"
 )
 
@@ -167,9 +168,10 @@ var flagForm = scalarForm[bool]{typ: parquet.BooleanType,
 	json: func(b []byte, set bool) []byte { return fmt.Append(b, set) }, value: parquet.BooleanValue,
 	decode: parquet.Value.Boolean}
 
-// VectorText returns the beginning of a vector, for people.
-func VectorText(vector []float32) string {
+// VectorText returns what an encoder's task gave, for people: the beginning of the vector, and the label.
+func (r *Result) VectorText() string {
 	const shown = 4
+	vector := r.Vector
 	var b strings.Builder
 	for i, v := range vector[:min(len(vector), shown)] {
 		if i > 0 {
@@ -179,6 +181,9 @@ func VectorText(vector []float32) string {
 	}
 	if len(vector) > shown {
 		fmt.Fprintf(&b, ", ... (%d)", len(vector))
+	}
+	if r.Label != "" {
+		return r.Label + " [" + b.String() + "]"
 	}
 	return "[" + b.String() + "]"
 }

@@ -58,7 +58,7 @@ const (
 
 // kindOf returns how a column's fields are interpreted: as text, unless the column is named like a parameter.
 func kindOf(name string, m *record.Mapping) kind {
-	if m.Mapped() && name == m.PromptColumn {
+	if m.Mapped() && name == m.ColumnOf("prompt") {
 		return asText
 	} else if m.ColumnOf(name) != name {
 		return asPassed

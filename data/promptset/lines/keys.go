@@ -43,7 +43,7 @@ func (k *keyTypes) columns(s *input.Source, c *input.Contents) (err error) {
 			k.keys = append(k.keys, p.Name)
 		}
 	}
-	if c.Requests != nil && (m.Mapped() || m.IDColumn != "") {
+	if c.Requests != nil && (m.PromptColumn != "" || m.Template != nil || m.IDColumn != "") {
 		return &record.FileError{File: s.Name, Err: setting.Errorf("it is a file of OpenAI's batch API, whose " +
 			"prompts are in its bodies and whose ids are its custom_ids; leave out `prompt-column`, `template` and " +
 			"`id-column`")}
@@ -52,7 +52,7 @@ func (k *keyTypes) columns(s *input.Source, c *input.Contents) (err error) {
 		return &record.FileError{File: s.Name, Err: err}
 	}
 	if c.Lacks = m.Lacks(k.keys); m.Mapped() {
-		if err := m.MayHavePrompts(k.keys); err != nil && len(k.keys) > 0 {
+		if err := m.MayHavePrompts(k.keys); err != nil && len(k.keys) > 0 && c.Requests == nil {
 			return record.WithFile(s.Name, err)
 		}
 	} else if len(k.keys) > 0 && c.Requests == nil && !slices.Contains(k.keys, schema.ParentName) &&
@@ -67,7 +67,7 @@ func (k *keyTypes) columns(s *input.Source, c *input.Contents) (err error) {
 	for _, key := range k.keys {
 		n := schema.KnownNode(key)
 		switch {
-		case m.Mapped() && key == m.PromptColumn, s.IsPartition(key):
+		case m.Mapped() && key == m.ColumnOf("prompt"), s.IsPartition(key):
 			n = schema.JSONText.Node(key)
 		case n == nil, m.ColumnOf(key) != key,
 			k.types[key] > schema.JSONMessages && schema.IsResult(key, has):

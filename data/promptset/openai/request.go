@@ -15,18 +15,47 @@ type Endpoint string
 const (
 	Chat        Endpoint = "/v1/chat/completions"
 	Completions Endpoint = "/v1/completions"
-	Embeddings  Endpoint = "/v1/embeddings" // in jobs of vectors, which have no other
+
+	// Each of these is in jobs of one task, which have no others. Score and the two after it are of vLLM and Jina.
+	Embeddings Endpoint = "/v1/embeddings"
+	Classify   Endpoint = "/v1/classify"
+	Score      Endpoint = "/v1/score"
+	Rerank     Endpoint = "/v1/rerank"
 )
+
+// bodies are the members of the bodies of endpoints of encoders, besides those of all.
+var bodies = map[Endpoint]struct {
+	prompt, seconds string // the members with the prompt, and with the texts that make pairs with it; "" for none
+	others          []string
+}{
+	Embeddings: {"input", "", []string{"encoding_format", "dimensions"}},
+	Classify:   {"input", "", nil},
+	Score:      {"text_1", "text_2", nil},
+	Rerank:     {"query", "documents", []string{"top_n", "return_documents"}},
+}
+
+// Encodes reports whether the endpoint is of a task of an encoder.
+func (e Endpoint) Encodes() bool { return bodies[e].prompt != "" }
 
 // PromptKey returns the member of the body that has the prompt.
 func (e Endpoint) PromptKey() string {
-	switch e {
-	case Chat:
+	switch {
+	case e == Chat:
 		return "messages"
-	case Embeddings:
-		return "input"
+	case e.Encodes():
+		return bodies[e].prompt
 	}
 	return "prompt"
+}
+
+// SecondsKey returns the member of the body that has the texts which make pairs with the prompt; "" for none.
+func (e Endpoint) SecondsKey() string { return bodies[e].seconds }
+
+// Takes reports whether the body of an endpoint of encoders may have a member.
+func (e Endpoint) Takes(member string) bool {
+	own := bodies[e]
+	return slices.Contains([]string{"model", "user", "truncate_prompt_tokens", own.prompt}, member) ||
+		member == own.seconds && member != "" || slices.Contains(own.others, member)
 }
 
 // served lists the supported endpoints for error messages.
@@ -94,13 +123,18 @@ func ParseRequest(get func(key string) json.RawMessage) (r Request, err error) {
 	return parseRequest(get, Endpoint.check)
 }
 
-// ParseEmbedding is ParseRequest for a job of vectors.
-func ParseEmbedding(get func(key string) json.RawMessage) (r Request, err error) {
+// ParseEncoded is ParseRequest for a job whose lines have these endpoints. what is what it makes.
+func ParseEncoded(get func(key string) json.RawMessage, endpoints []Endpoint, what string) (r Request, err error) {
 	return parseRequest(get, func(e Endpoint) error {
-		if e == Embeddings {
+		if slices.Contains(endpoints, e) {
 			return nil
 		}
-		return wrong("url", CodeInvalidURL, "url is %q, and the job makes vectors; give %s", e, Embeddings)
+		names := make([]string, len(endpoints))
+		for i, one := range endpoints {
+			names[i] = string(one)
+		}
+		return wrong("url", CodeInvalidURL, "url is %q, and the job makes %s; give %s", e, what,
+			strings.Join(names, " or "))
 	})
 }
 

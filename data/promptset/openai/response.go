@@ -31,14 +31,15 @@ type Response struct {
 type Body struct {
 	Problem *Problem `json:"error,omitempty"`
 
-	ID                string      `json:"id,omitempty"`
-	Object            string      `json:"object,omitempty"`
-	Created           *int64      `json:"created,omitempty"`
-	Model             string      `json:"model,omitempty"`
-	Choices           []Choice    `json:"choices,omitempty"`
-	Data              []Embedding `json:"data,omitempty"` // vectors, in place of choices
-	Usage             *Usage      `json:"usage,omitempty"`
-	SystemFingerprint string      `json:"system_fingerprint,omitempty"`
+	ID                string   `json:"id,omitempty"`
+	Object            string   `json:"object,omitempty"`
+	Created           *int64   `json:"created,omitempty"`
+	Model             string   `json:"model,omitempty"`
+	Choices           []Choice `json:"choices,omitempty"`
+	Data              []Datum  `json:"data,omitempty"`    // what encoders give, in place of choices
+	Results           []Ranked `json:"results,omitempty"` // of documents, the best first, in place of choices
+	Usage             *Usage   `json:"usage,omitempty"`
+	SystemFingerprint string   `json:"system_fingerprint,omitempty"`
 
 	ScoredPrompt // only in chats
 }
@@ -343,7 +344,7 @@ func (l *Line) Failure() string {
 		return message(l.Error)
 	case r == nil:
 		return "it has no response"
-	case r.Body == nil || len(r.Body.Choices)+len(r.Body.Data) == 0:
+	case r.Body == nil || len(r.Body.Choices)+len(r.Body.Data)+len(r.Body.Results) == 0:
 		return fmt.Sprintf("it has status %d and no choices", r.StatusCode)
 	}
 	return ""

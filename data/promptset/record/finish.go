@@ -17,7 +17,7 @@ func (r *Builder) Finish(given []string, m *Mapping) {
 		if r.Parent.ID == "" { // with a parent, a row without a prompt continues directly
 			wanted := strings.Join(schema.PromptNames, ", ")
 			if m.Mapped() {
-				wanted = m.PromptColumn
+				wanted = m.promptColumn()
 			}
 			r.Fail("no prompt; give one of %s", wanted)
 		}
@@ -25,12 +25,15 @@ func (r *Builder) Finish(given []string, m *Mapping) {
 	default:
 		r.Fail("more than one prompt (%s); keep one and leave the others null", strings.Join(given, ", "))
 	}
+	if len(given) == 1 && m.Reads.NeedsSeconds && r.Seconds == nil {
+		r.Fail("no documents; give one of %s", strings.Join(m.Reads.Seconds, ", "))
+	}
 	if r.givenID = r.ID != ""; !r.givenID && !r.LostID {
 		r.ID = strconv.FormatInt(r.Index, 10)
 	}
 	if r.Err != nil {
 		r.Kind, r.Prompt, r.Messages, r.TokenIDs, r.Overrides = KindNone, "", nil, nil, Overrides{}
-		r.More = nil
+		r.More, r.Seconds = nil, nil
 		r.Parent = Parent{}
 		return
 	}
@@ -44,7 +47,7 @@ func (r *Builder) Finish(given []string, m *Mapping) {
 	})
 	if r.Err != nil {
 		r.Kind, r.Messages, r.TokenIDs, r.Overrides, r.Parent = KindNone, nil, nil, Overrides{}, Parent{}
-		r.More = nil
+		r.More, r.Seconds = nil, nil
 	}
 }
 

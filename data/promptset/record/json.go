@@ -42,6 +42,9 @@ func (r *Builder) DecodeJSON(object []jsonvalue.Member, m *Mapping) (given []str
 			}
 		})
 	}
+	for _, name := range m.Reads.Seconds {
+		r.DecodeSeconds(name, jsonvalue.Find(object, name))
+	}
 	var values []Foreign
 	for _, o := range object {
 		if jsonvalue.IsNull(o.Raw) {
@@ -89,4 +92,35 @@ func (r *Builder) DecodeKnown(name string, raw json.RawMessage) bool {
 		return r.decodeParameter(&r.Overrides, parameter.Sink(name), name, raw)
 	}
 	return true
+}
+
+// DecodeSeconds sets the texts that make pairs with the prompt, from the column of a name: text, or a list of texts.
+func (r *Builder) DecodeSeconds(name string, raw json.RawMessage) {
+	if jsonvalue.IsNull(raw) {
+		return
+	}
+	r.Blame(name, openai.CodeInvalidValue, func() {
+		if r.Seconds != nil {
+			r.Fail("%s is given together with another column of documents; keep one and leave the other null", name)
+			return
+		}
+		var one string
+		if json.Unmarshal(raw, &one) == nil {
+			r.Seconds = []string{one}
+			return
+		}
+		var items []json.RawMessage
+		if json.Unmarshal(raw, &items) != nil {
+			r.Mistyped("%s is %s; it must be text or a list of texts", name, jsonvalue.Describe(raw))
+			return
+		}
+		if r.Seconds = make([]string, len(items)); len(items) == 0 {
+			r.Fail("%s is empty; give at least one text", name)
+		}
+		for i, item := range items {
+			if jsonvalue.IsNull(item) || json.Unmarshal(item, &r.Seconds[i]) != nil {
+				r.Mistyped("%s[%d] is %s; it must be text", name, i, jsonvalue.Describe(item))
+			}
+		}
+	})
 }

@@ -1,6 +1,7 @@
 package record
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/quire/quire/data/parameter"
 	"github.com/quire/quire/data/promptset/jsonvalue"
+	"github.com/quire/quire/data/promptset/openai"
 	"github.com/quire/quire/data/promptset/schema"
 	"github.com/quire/quire/data/setting"
 )
@@ -34,9 +36,24 @@ type Mapping struct {
 	Partitions []string
 	// Prefix is text before each prompt, and before the first user message in messages.
 	Prefix string
+	// Reads is what the task reads of rows.
+	Reads Reads
+}
+
+// Reads is what a task reads of rows. The zero value is what is read of rows with completions.
+type Reads struct {
 	// PromptsAlone states that nothing is generated: the only parameters are those of prompts, no row continues another
 	// one, and all other columns are the user's.
 	PromptsAlone bool
+	// Prompt is the column of the prompt in place of [schema.PromptNames]; "" for these.
+	Prompt string
+	// Seconds are the columns of [Row.Seconds], of which a row gives one. NeedsSeconds: it is wrong without.
+	Seconds      []string
+	NeedsSeconds bool
+	// Endpoints are those of lines of batch files; none stands for those of completions. Makes is what the job makes,
+	// for people.
+	Endpoints []openai.Endpoint
+	Makes     string
 }
 
 // Template renders text from the columns of a row.
@@ -80,21 +97,29 @@ func (m *Mapping) Original(name string) string {
 }
 
 // Mapped reports whether prompts are not in the columns of the standard names.
-func (m *Mapping) Mapped() bool { return m.PromptColumn != "" || m.Template != nil }
+func (m *Mapping) Mapped() bool { return m.promptColumn() != "" || m.Template != nil }
 
 // ColumnOf returns the column that has the standard name's value, "" for none.
 func (m *Mapping) ColumnOf(name string) string {
 	switch {
 	case name == IDColumn && m.IDColumn != "":
 		return m.IDColumn
-	case m.PromptsAlone && !ofPrompt(name):
+	case m.Reads.PromptsAlone && (!ofPrompt(name) || slices.Contains(m.Reads.Seconds, name)):
 		return ""
 	case !m.Mapped() || !slices.Contains(schema.PromptNames, name):
 		return name
 	case name == "prompt":
-		return m.PromptColumn
+		return m.promptColumn()
 	}
 	return ""
+}
+
+// promptColumn is the column that has the prompt as text, "" if several may have it, or a template renders it.
+func (m *Mapping) promptColumn() string {
+	if m.Template != nil {
+		return m.PromptColumn
+	}
+	return cmp.Or(m.PromptColumn, m.Reads.Prompt)
 }
 
 // ofPrompt reports whether a column of a known name is about the prompt of a row.
@@ -105,7 +130,7 @@ func ofPrompt(name string) bool {
 
 // ForeignNames is [schema.ForeignNames], without the parameters that rows do not have.
 func (m *Mapping) ForeignNames(column string) []*parameter.Parameter {
-	if m.PromptsAlone {
+	if m.Reads.PromptsAlone {
 		return nil
 	}
 	return schema.ForeignNames(column)
@@ -131,6 +156,10 @@ func (m *Mapping) Forms(given []string) []string {
 
 // MayHavePrompts returns an error if a file with these columns cannot have prompts.
 func (m *Mapping) MayHavePrompts(columns []string) error {
+	if column := m.Reads.Prompt; m.PromptColumn == "" && column != "" && !slices.Contains(columns, column) {
+		return &columnError{fmt.Errorf("no column %q, which has the prompt: it has %s", column, List(columns)),
+			setting.Textf("name the column with `prompt-column`")}
+	}
 	if m.PromptColumn != "" && !slices.Contains(columns, m.PromptColumn) {
 		meant := ""
 		if near := parameter.Nearest(m.PromptColumn, columns); near != "" {

@@ -46,6 +46,7 @@ type Row struct {
 	Messages  []Message
 	TokenIDs  []int32
 	More      []Prompt // prompts after the first, if a line of a batch file has several
+	Seconds   []string // texts that each make a pair with the prompt; nil if it stands alone
 	Overrides Overrides
 	Parent    Parent
 	Err       error // a *RowError if the row cannot be used; its prompt and overrides are then meaningless

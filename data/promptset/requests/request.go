@@ -26,6 +26,9 @@ type Request struct {
 
 	Base64     bool // vectors are requested in base64
 	Dimensions int  // of vectors; 0 stands for the job's
+
+	TopN             int  // how many documents are ranked; 0 stands for the job's number
+	WithoutDocuments bool // the answer does not repeat them
 }
 
 // source is the source of a row from a batch file.
@@ -66,6 +69,14 @@ func (r *Request) VectorSize() int {
 	return r.Dimensions
 }
 
+// Ranks returns how many documents the line asks to rank, 0 if it does not state it.
+func (r *Request) Ranks() int {
+	if r == nil {
+		return 0
+	}
+	return r.TopN
+}
+
 // WantsTokenIDs reports whether the line asks for token ids.
 func (r *Request) WantsTokenIDs() bool { return r != nil && r.TokenIDs }
 
@@ -83,11 +94,16 @@ type reader struct {
 
 // decodeRequest sets the row's fields from a line of an OpenAI batch file, and returns which prompts are given.
 func decodeRequest(row *record.Builder, object record.Object, m *record.Mapping) (given []string) {
-	parse := openai.ParseRequest
-	if m.PromptsAlone {
-		parse = openai.ParseEmbedding
+	get := func(key string) json.RawMessage { return jsonvalue.Find(object, key) }
+	line, err := openai.ParseRequest(get)
+	if reads := m.Reads; len(reads.Endpoints) > 0 {
+		line, err = openai.ParseEncoded(get, reads.Endpoints, reads.Makes)
+		own := *m
+		if own.Reads.Prompt, own.Reads.Seconds = "", nil; line.URL.SecondsKey() != "" {
+			own.Reads.Seconds = []string{line.URL.SecondsKey()}
+		}
+		m = &own
 	}
-	line, err := parse(func(key string) json.RawMessage { return jsonvalue.Find(object, key) })
 	r := reader{row, &Request{CustomID: line.CustomID, Endpoint: line.URL}}
 	row.ID, row.Source = line.CustomID, source{object, r.request}
 	row.InBody, row.PromptParam = true, r.request.PromptParam()
@@ -109,6 +125,9 @@ func decodeRequest(row *record.Builder, object record.Object, m *record.Mapping)
 	if len(given) == 0 {
 		r.Blame(r.PromptParam, openai.CodeMissing, func() { r.Fail("body has no %s", r.PromptParam) })
 	}
+	if key := line.URL.SecondsKey(); key != "" && r.Seconds == nil {
+		r.Blame(key, openai.CodeMissing, func() { r.Fail("body has no %s", key) })
+	}
 	return given
 }
 
@@ -125,7 +144,7 @@ func (r reader) readAnswerForm(body []jsonvalue.Member) {
 		&r.request.ModelName) != nil {
 		r.Blame("model", "", func() { r.Mistyped("model is %s, but must be text", jsonvalue.Describe(raw)) })
 	}
-	if r.request.Endpoint == openai.Embeddings {
+	if r.request.Endpoint.Encodes() {
 		r.readVectorForm(body)
 		return
 	}
@@ -151,19 +170,31 @@ func (r reader) readVectorForm(body []jsonvalue.Member) {
 			})
 		}
 	}
-	raw := jsonvalue.Find(body, "dimensions")
-	if jsonvalue.IsNull(raw) {
-		return
-	}
-	if json.Unmarshal(raw, &r.request.Dimensions) != nil || r.request.Dimensions < 1 {
-		r.Blame("dimensions", openai.CodeInvalidValue, func() {
-			r.Fail("dimensions is %s, but must be a whole number of 1 or more", jsonvalue.Abbreviate(raw))
-		})
+	r.readCount(body, "dimensions", &r.request.Dimensions)
+	r.readCount(body, "top_n", &r.request.TopN)
+	if raw := jsonvalue.Find(body, "return_documents"); !jsonvalue.IsNull(raw) {
+		var wanted bool
+		if json.Unmarshal(raw, &wanted) != nil {
+			r.Blame("return_documents", openai.CodeInvalidType, func() {
+				r.Fail("return_documents is %s, but must be true or false", jsonvalue.Abbreviate(raw))
+			})
+		}
+		r.request.WithoutDocuments = !wanted
 	}
 }
 
-// ofVectors are the members of a body of /v1/embeddings, besides the input.
-var ofVectors = []string{"model", "user", "encoding_format", "dimensions", "truncate_prompt_tokens"}
+// readCount reads a member that is a count of 1 or more.
+func (r reader) readCount(body []jsonvalue.Member, name string, to *int) {
+	raw := jsonvalue.Find(body, name)
+	if jsonvalue.IsNull(raw) {
+		return
+	}
+	if json.Unmarshal(raw, to) != nil || *to < 1 {
+		r.Blame(name, openai.CodeInvalidValue, func() {
+			r.Fail("%s is %s, but must be a whole number of 1 or more", name, jsonvalue.Abbreviate(raw))
+		})
+	}
+}
 
 // judgeBody rejects members of a body that OpenAI's and vLLM's servers do not have, and members that do not apply to a
 // batch.
@@ -171,10 +202,10 @@ func (r reader) judgeBody(m jsonvalue.Member) {
 	if jsonvalue.IsNull(m.Raw) {
 		return
 	}
-	if r.request.Endpoint == openai.Embeddings && m.Key != openai.Embeddings.PromptKey() {
-		if !slices.Contains(ofVectors, m.Key) {
+	if endpoint := r.request.Endpoint; endpoint.Encodes() {
+		if !endpoint.Takes(m.Key) {
 			r.Blame(m.Key, openai.CodeUnknown, func() {
-				r.Fail("body has %q, which is not a parameter of %s; leave it out", m.Key, openai.Embeddings)
+				r.Fail("body has %q, which is not a parameter of %s; leave it out", m.Key, endpoint)
 			})
 		}
 		return
@@ -216,6 +247,7 @@ func (r reader) translated(body []jsonvalue.Member) []jsonvalue.Member {
 	if r.request.Endpoint == openai.Chat {
 		return body
 	}
+	body = r.withTexts(body)
 	i := slices.IndexFunc(body, func(m jsonvalue.Member) bool { return m.Key == r.PromptParam })
 	if i < 0 || jsonvalue.IsNull(body[i].Raw) {
 		return body
@@ -225,6 +257,13 @@ func (r reader) translated(body []jsonvalue.Member) []jsonvalue.Member {
 		r.failWith(err)
 		return body
 	}
+	if r.request.Endpoint.SecondsKey() != "" && (len(prompts) > 1 || prompts[0].Tokens != nil) {
+		r.Blame(r.PromptParam, openai.CodeInvalidType, func() {
+			r.Fail("%s is %s, but must be one text: give each its own line", r.PromptParam,
+				jsonvalue.Abbreviate(body[i].Raw))
+		})
+		return body
+	}
 	for _, p := range prompts[1:] {
 		r.Blame(r.PromptParam, openai.CodeInvalidType, func() { r.addPrompt(p) })
 	}
@@ -232,6 +271,26 @@ func (r reader) translated(body []jsonvalue.Member) []jsonvalue.Member {
 	if body[i] = (jsonvalue.Member{Key: "prompt", Raw: prompts[0].Text}); prompts[0].Tokens != nil {
 		body[i] = jsonvalue.Member{Key: "prompt_token_ids", Raw: prompts[0].Tokens}
 	}
+	return body
+}
+
+// withTexts returns a body whose documents are texts: they may be objects with a text.
+func (r reader) withTexts(body []jsonvalue.Member) []jsonvalue.Member {
+	i := slices.IndexFunc(body, func(m jsonvalue.Member) bool {
+		return m.Key == r.request.Endpoint.SecondsKey() && m.Key != ""
+	})
+	var items []json.RawMessage
+	if i < 0 || json.Unmarshal(body[i].Raw, &items) != nil {
+		return body
+	}
+	for k, item := range items {
+		var object map[string]json.RawMessage
+		if json.Unmarshal(item, &object) == nil && len(object) == 1 && object["text"] != nil {
+			items[k] = object["text"]
+		}
+	}
+	body = slices.Clone(body)
+	body[i].Raw, _ = json.Marshal(items)
 	return body
 }
 
@@ -254,7 +313,10 @@ func (r reader) addPrompt(p openai.Prompt) {
 // PromptText returns the prompt of a line of a batch file, as text for people.
 func PromptText(object record.Object) string {
 	r := &record.Builder{Row: &record.Row{}}
-	m := &record.Mapping{PromptsAlone: string(jsonvalue.Find(object, "url")) == `"`+string(openai.Embeddings)+`"`}
+	m, url := &record.Mapping{}, ""
+	if _ = json.Unmarshal(jsonvalue.Find(object, "url"), &url); openai.Endpoint(url).Encodes() {
+		m.Reads = record.Reads{PromptsAlone: true, Endpoints: []openai.Endpoint{openai.Endpoint(url)}}
+	}
 	if given := decodeRequest(r, object, m); len(given) == 1 {
 		r.Kind = record.PromptKinds[given[0]]
 	}

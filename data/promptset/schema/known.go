@@ -115,8 +115,7 @@ func Fits(name string, n *Node) bool {
 	}
 	switch parameter.TypeOf(name) {
 	case parameter.TextList:
-		e := n.Element()
-		return textual(n) || e != nil && e.IsLeaf && e.MaxRep == 1 && (textualLeaf(e) || e.IsNull())
+		return FitsTexts(n)
 	case parameter.Boolean:
 		return n.IsLeaf && n.Rep != Repeated && n.Type.Kind() == parquet.Boolean
 	case parameter.Word:
@@ -128,6 +127,12 @@ func Fits(name string, n *Node) bool {
 	}
 	_, ok := Integer(typeOf(n))
 	return ok || float(n) // data frames turn integers with nulls into floats; values must be integers
+}
+
+// FitsTexts reports whether a Parquet column may be text, or a list of texts.
+func FitsTexts(n *Node) bool {
+	e := n.Element()
+	return textual(n) || e != nil && e.IsLeaf && e.MaxRep == 1 && (textualLeaf(e) || e.IsNull())
 }
 
 func textualLeaf(n *Node) bool {

@@ -218,7 +218,21 @@ func (r *groupReader) decode(row *record.Builder) (given []string) {
 		}
 	}
 	row.Apply(r.foreign(row), beside)
+	r.decodeSeconds(row)
 	return given
+}
+
+// decodeSeconds sets the texts that make pairs with the row's prompt.
+func (r *groupReader) decodeSeconds(row *record.Builder) {
+	if len(r.table.seconds) == 0 {
+		return
+	}
+	a := &schema.Assembler{Values: r.values}
+	a.Index()
+	for _, c := range r.table.seconds {
+		r.checkText(row, c)
+		row.DecodeSeconds(c.Name, a.Append(nil, c))
+	}
 }
 
 // render sets the prompt of the row from the template.

@@ -43,6 +43,7 @@ type Table struct {
 	Root    *schema.Node // its columns, numbered as in the file
 	Known   map[string]*schema.Node
 	foreign []*schema.Node // columns whose values the table of parameters judges
+	seconds []*schema.Node // columns of texts that make pairs with prompts
 	mapping *record.Mapping
 	used    []*schema.Node  // columns that the template uses
 	Made    *schema.Node    // the column of the rendered prompt
@@ -75,6 +76,13 @@ func (t *Table) findKnown() error {
 	for _, c := range t.Root.Fields {
 		if m.Template != nil && slices.Contains(m.Template.Uses(), c.Name) {
 			t.used = append(t.used, c)
+			c.ReadAsText()
+		}
+		if slices.Contains(m.Reads.Seconds, c.Name) && !c.IsNull() {
+			if !schema.FitsTexts(c) {
+				return fmt.Errorf("column %q is %s; it must be text or a list of texts", c.Name, c.Describe())
+			}
+			t.seconds = append(t.seconds, c)
 			c.ReadAsText()
 		}
 		if len(m.ForeignNames(c.Name)) > 0 && !c.IsNull() {

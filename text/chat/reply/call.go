@@ -25,6 +25,22 @@ func (c ToolCall) MarshalJSON() ([]byte, error) {
 	}{c.ID, "function", function{c.Name, c.Arguments}})
 }
 
+// ParseCalls reads what [Parsed.JSON] wrote.
+func ParseCalls(list string) (calls []ToolCall, err error) {
+	if list == "" {
+		return nil, nil
+	}
+	var all []struct {
+		ID       string
+		Function struct{ Name, Arguments string }
+	}
+	err = json.Unmarshal([]byte(list), &all)
+	for _, c := range all {
+		calls = append(calls, ToolCall{c.ID, c.Function.Name, c.Function.Arguments})
+	}
+	return calls, err
+}
+
 // decodeCalls reads a list of calls at the start of a text, each with arguments under one of keys. left are the items
 // that are no calls, and from the first one that is no JSON on all of the text.
 func decodeCalls(text string, keys ...string) (calls []ToolCall, left string, size int) {

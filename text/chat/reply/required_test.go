@@ -352,3 +352,51 @@ func testRequiredErrors(t *testing.T, f *Forms, typed bool) {
 		}
 	}
 }
+
+// A completion with strict tools is text with calls in it, each of a tool that there is, and of arguments that fit.
+func TestStrictCalls(t *testing.T) {
+	tools := Tools(`[{"type": "function", "function": {"name": "add", "strict": true, "parameters": {"type": "object", ` +
+		`"properties": {"a": {"type": "integer"}}, "required": ["a"], "additionalProperties": false}}}, ` +
+		`{"type": "function", "function": {"name": "loose", "parameters": {"type": "object", "properties": {"a": ` +
+		`{"type": "integer"}}}}}]`)
+	call := func(name, arguments string) string {
+		return "<tool_call>\n{\"name\": \"" + name + "\", \"arguments\": " + arguments + "}\n</tool_call>"
+	}
+	add := call("add", `{"a": 3}`)
+	f, err := New(None, "hermes", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	form, wanted, err := f.Strict(tools)
+	if err != nil || !wanted {
+		t.Fatal(wanted, err)
+	}
+	a, err := grammar.Alternatives([]byte(form), grammar.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{"", "no call <tool_cal", "{\"name\": 3}", add, "text " + add, add + add,
+		"a" + add + "\nb" + add + " c", call("loose", `{"b": [{}]}`)} {
+		if !accepts(a, text) {
+			t.Errorf("%q is not accepted", text)
+		}
+	}
+	for _, text := range []string{"<tool_call>", "a <tool_call> b", call("add", `{"a": "3"}`), call("add", `{}`),
+		call("other", `{"a": 3}`), call("add", `{"a": 3, "b": 4}`), add + "<tool_call>", add[:len(add)-3],
+		call("loose", `3`)} {
+		if accepts(a, text) {
+			t.Errorf("%q is accepted", text)
+		}
+	}
+	if _, wanted, err := f.Strict(`[{"type": "function", "function": {"name": "loose", "strict": false}}]`); wanted ||
+		err != nil {
+		t.Error(wanted, err)
+	}
+	llama, err := New(None, "llama3_json", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, wanted, err := llama.Strict(tools); !wanted || err == nil {
+		t.Error(wanted, err)
+	}
+}

@@ -1,0 +1,133 @@
+package arch
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Classifier is what a model with a head has that scores classes of texts. The layers of the head are [Config.Dense].
+type Classifier struct {
+	Labels []string // the names of the classes, one for each score
+	// Problem is problem_type: "regression", "single_label_classification", "multi_label_classification", or "".
+	Problem string `json:",omitempty"`
+	// Function is what sentence-transformers applies to the scores of a pair: "sigmoid", "identity", or "" if the
+	// config names none.
+	Function string `json:",omitempty"`
+	// Pooling is how the states of tokens become the input of the head: cls, mean or last.
+	Pooling string
+	// Padding is a token that does not count at the end of a text if Pooling is last; -1: none.
+	Padding int32
+}
+
+// maxLabels bounds the classes of a head.
+const maxLabels = 1 << 20
+
+// Values of problem_type.
+const (
+	Regression  = "regression"
+	SingleLabel = "single_label_classification"
+	MultiLabel  = "multi_label_classification"
+)
+
+// ReadClassifier reads what all heads have. pooling is theirs.
+func ReadClassifier(j *JSON, pooling string) (*Classifier, error) {
+	h := &Classifier{Pooling: pooling, Problem: j.String("problem_type", ""), Padding: -1}
+	if known := []string{"", Regression, SingleLabel, MultiLabel}; !slices.Contains(known, h.Problem) {
+		return nil, Unsupported(strings.Join(known[1:], ", ")+" are", "problem_type %q", h.Problem)
+	}
+	if err := h.readLabels(j); err != nil {
+		return nil, err
+	}
+	return h, h.readFunction(j)
+}
+
+// readLabels reads id2label, or makes the names that transformers gives classes without names.
+func (h *Classifier) readLabels(j *JSON) error {
+	names := map[string]string{}
+	if j.Has("id2label") {
+		j.Decode("id2label", &names)
+	} else {
+		for i := range min(max(j.Int("num_labels", 2), 0), maxLabels) {
+			names[strconv.Itoa(i)] = fmt.Sprintf("LABEL_%d", i)
+		}
+	}
+	if len(names) < 1 || len(names) > maxLabels {
+		return fmt.Errorf("a head has %d labels; it must be between 1 and %d", len(names), maxLabels)
+	}
+	for i := range len(names) {
+		name, ok := names[strconv.Itoa(i)]
+		if !ok {
+			return fmt.Errorf("id2label has %d labels, and none with the number %d", len(names), i)
+		}
+		h.Labels = append(h.Labels, name)
+	}
+	return nil
+}
+
+// readFunction reads the function that sentence-transformers applies.
+func (h *Classifier) readFunction(j *JSON) error {
+	key, name := "sbert_ce_default_activation_function", j.String("sbert_ce_default_activation_function", "")
+	if j.Has("sentence_transformers") {
+		var own map[string]json.RawMessage
+		if j.Decode("sentence_transformers", &own); own["activation_fn"] != nil {
+			key, name = "sentence_transformers.activation_fn", ""
+			if err := json.Unmarshal(own["activation_fn"], &name); err != nil {
+				return fmt.Errorf("%s: %w", key, err)
+			}
+		}
+	}
+	functions := map[string]string{"": "", "torch.nn.modules.linear.Identity": "identity",
+		"torch.nn.Identity":                   "identity",
+		"torch.nn.modules.activation.Sigmoid": "sigmoid", "torch.nn.Sigmoid": "sigmoid"}
+	var known bool
+	if h.Function, known = functions[name]; !known {
+		return Unsupported("Sigmoid and Identity are", "%s %q", key, name)
+	}
+	return nil
+}
+
+// headOfDecoder reads the head of a decoder: one layer, named score, for the last token of a text.
+func headOfDecoder(j *JSON, c *Config) (err error) {
+	if c.Classifier, err = ReadClassifier(j, "last"); err != nil {
+		return err
+	}
+	if j.Has("pad_token_id") {
+		c.Classifier.Padding = int32(j.Int("pad_token_id", -1))
+	}
+	c.Dense = []Dense{{In: c.HiddenSize, Out: len(c.Classifier.Labels)}}
+	return nil
+}
+
+// classifies reports whether a class is the decoder with a head that scores classes.
+func (d Decoder) classifies(class string) bool {
+	base, ok := strings.CutSuffix(d.Class, "ForCausalLM")
+	if strings.HasSuffix(d.ModelType, "_text") { // the class without the word also sees pictures
+		base += "Text"
+	}
+	return ok && class == base+ClassificationSuffix
+}
+
+// ClassificationSuffix ends the classes of models with a head that scores classes.
+const ClassificationSuffix = "ForSequenceClassification"
+
+// withHead is a decoder whose head scores classes.
+func (d Decoder) withHead(class string) Decoder {
+	d.Class, d.headless, d.Head = class, true, headOfDecoder
+	d.Stored = d.Stored.and(map[string]string{"score.": NameDense(0) + "."})
+	return d
+}
+
+// TokenClassification ends the classes of models that score each token.
+const TokenClassification = "ForTokenClassification"
+
+// refuseHeads returns the error for a class whose head is not computed; nil for other classes.
+func refuseHeads(class string) error {
+	if strings.HasSuffix(class, TokenClassification) {
+		return Unsupported("heads that score whole texts are: "+ClassificationSuffix, "%q, which scores each token,",
+			class)
+	}
+	return nil
+}
