@@ -119,6 +119,17 @@ func (l Layout) Attend(q, k, v, cache *Node, batch tokenqueue.PageBatchInfo, opt
 	if k == nil {
 		return l.RaggedPagedAttention(q, cache, batch, opts), cache
 	}
+	if opts.Mask != nil { // the kernels that store have no masks
+		mask := opts.Mask
+		opts.Mask = nil
+		if l.Packed > 0 {
+			_, updated = l.Attend(q, k, v, cache, batch, opts)
+		} else {
+			updated = l.Update(cache, batch, k, v)
+		}
+		opts.Mask = mask
+		return l.RaggedPagedAttention(q, updated, batch, opts), updated
+	}
 	plain := func(in []*Node) []*Node {
 		b := batch
 		b.SlotIDs, b.PageIndices, b.SeqLens, b.CuQLens, b.NumSeqs, b.TokenSeqs, b.PosIDs, b.NewTokenDests = in[4],

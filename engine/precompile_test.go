@@ -103,7 +103,7 @@ func checkMovesWithin(t *testing.T, cfg Config, done *Precompiled, anyway int64)
 		enough += 2
 	}
 	if done.Plan.Contexts > 0 {
-		enough += 2
+		enough += 3
 	}
 	if len(done.Programs) > enough {
 		t.Errorf("an engine has %d programs, %d are enough", len(done.Programs), enough)
@@ -177,7 +177,7 @@ func checkMovesWithin(t *testing.T, cfg Config, done *Precompiled, anyway int64)
 // loop that no step enters that scores no prompt.
 func gathersOf(program string, features Features, devices int) int {
 	switch {
-	case devices == 1 || program != device.Run && program != device.Score:
+	case devices == 1 || program != device.Run && program != device.Score && program != device.Pass:
 		return 0
 	case program == device.Run && features.Has(feature.PromptLogprobs):
 		return 2
