@@ -48,6 +48,8 @@ type Result struct {
 	PromptTopIDs      [][]int32 // for each of them; none for the first
 	PromptTopLogprobs [][]float32
 	Measures          [len(measures)][]float32
+	// ChoiceProbabilities are of the texts that the row's choice offers, in its order; their sum is 1.
+	ChoiceProbabilities []float32
 	// WeightsVersions are the versions of the weights that generated the tokens: each from the token whose number
 	// WeightsStarts has up to the next.
 	WeightsVersions []string
@@ -61,6 +63,9 @@ type Result struct {
 	Truncated bool
 	Label     string  // the best class
 	Ranking   []int32 // documents by their scores
+	// Labels are of the parts of a text from one character to before another; TokenLabels of its tokens.
+	Labels, TokenLabels []string
+	Starts, Ends        []int32
 
 	Conversation
 
