@@ -67,6 +67,9 @@ func (c *results) onRequest(r *completion.Result, row *promptset.Row, done *engi
 			r.ProcessedLogprobs = []float32{}
 		}
 	}
+	if slices.Contains(c.columns, "experts") {
+		r.Experts = append([]uint16{}, done.Experts...)
+	}
 	for m, values := range done.Measures {
 		if name := schedule.Measure(m).String(); slices.Contains(c.columns, name) {
 			r.SetMeasure(name, values)
