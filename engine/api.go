@@ -45,6 +45,8 @@ const (
 type (
 	// Request asks for completions of one prompt.
 	Request = admit.Request
+	// Choice is a text that may follow a prompt: see [Request].
+	Choice = admit.Choice
 	// Completion is one generated completion.
 	Completion = admit.Completion
 	// Generated is the part of a completion that was generated.

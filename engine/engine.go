@@ -125,7 +125,9 @@ func (e *Engine) Run(ctx context.Context, requests iter.Seq[*Request]) iter.Seq2
 	return func(yield func(*Completion, error) bool) {
 		run := e.lock.Begin()
 		defer e.lock.Leave(run)
-		e.runs.run(ctx, run, requests)(yield)
+		decided(requests, func(all iter.Seq[*Request]) iter.Seq2[*Completion, error] {
+			return e.runs.run(ctx, run, all)
+		})(yield)
 	}
 }
 

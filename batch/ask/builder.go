@@ -14,6 +14,7 @@ type Settings struct {
 	ServedModels                    []string      // models that rows may name; none allows any
 	ReasoningParser, ToolCallParser string        // forms of package reply
 	Embedding                       *Embedding    // nil if rows have completions
+	ScoresChoices                   bool          // the output has the probabilities of choices
 	CallsTools                      bool          // completions call tools, whose strict ones are held to their schemas
 }
 

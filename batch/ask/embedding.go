@@ -28,8 +28,9 @@ func (e *Embedding) text(text string) string {
 	return text
 }
 
-// beginning returns the first tokens of a prompt, at most so many, with the last ones, which end each text.
-func beginning(tokens []int32, most, ends int) []int32 {
+// Beginning returns the first tokens of a prompt, or what belongs to them, at most so many, with the last ones, which
+// end each text.
+func Beginning[T any](tokens []T, most, ends int) []T {
 	end := 0
 	if ends < most {
 		end = ends

@@ -79,7 +79,12 @@ func (b *Builder) embed(row *promptset.Row) (*engine.Request, error) {
 	if most < 0 {
 		most = b.MaxModelLen()
 	}
-	if row.Seconds != nil {
+	switch {
+	case b.Text.Spans != nil && row.Seconds != nil:
+		return nil, errors.New("text_pair makes a pair of texts, and the model scores tokens: leave it out")
+	case b.Text.Spans != nil && row.Kind != promptset.KindText:
+		return nil, fmt.Errorf("%s has no characters to label: give the prompt as text", row.Kind)
+	case row.Seconds != nil:
 		return b.pairs(row, most)
 	}
 	tokens, err := b.EncodeRow(row)
@@ -92,7 +97,7 @@ func (b *Builder) embed(row *promptset.Row) (*engine.Request, error) {
 		if row.Kind == promptset.KindText { // the others have the tokens that they give
 			ends = b.Text.Ends
 		}
-		tokens = beginning(tokens, most, ends)
+		tokens = Beginning(tokens, most, ends)
 	}
 	return &engine.Request{ID: row.ID, Tokens: tokens, N: 1, Truncated: len(tokens) < whole}, nil
 }
@@ -148,6 +153,10 @@ func (b *Builder) NewRequest(row *promptset.Row, set *parameter.Set, tokens []in
 	if err != nil {
 		return nil, err
 	}
+	choices, err := b.choices(row, structure)
+	if err != nil {
+		return nil, err
+	}
 	return &engine.Request{
 		ID: row.ID, Tokens: tokens, FirstGeneration: set.Generation, N: set.N, MaxTokens: set.MaxTokens,
 		Sampling: set.Sampling, Stop: set.Stop, IgnoreEOS: set.IgnoreEOS, IncludeStop: set.IncludeStopStrInOutput,
@@ -156,8 +165,8 @@ func (b *Builder) NewRequest(row *promptset.Row, set *parameter.Set, tokens []in
 		Structure: structure, AllowedTokens: tokensOf(set.AllowedTokenIDs), BadWords: badWords,
 		DRYSequenceBreakers: set.DRYSequenceBreakers, Adapter: set.Adapter,
 		TopLogprobs: set.TopLogprobs, ScorePrompt: set.PromptLogprobs != parameter.NoPromptLogprobs,
-		PromptTopLogprobs: max(0, set.PromptLogprobs),
-		Leaf:              b.Leaves,
+		PromptTopLogprobs: max(0, set.PromptLogprobs), Choices: choices,
+		Leaf: b.Leaves,
 	}, nil
 }
 

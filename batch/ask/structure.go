@@ -4,9 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/quire/quire/data/parameter"
 	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/engine"
 	"github.com/quire/quire/text/chat/reply"
 )
 
@@ -48,6 +50,42 @@ func (b *Builder) structure(row *promptset.Row, prompt []int32, set *parameter.S
 	}
 	return parameter.Structure{Kind: parameter.CallStructure, Text: form,
 		AdditionalProperties: set.AdditionalProperties}, nil
+}
+
+// choices returns the texts of a choice as the sequences of tokens that give their probabilities, for a job that wants
+// these; nil if the row has no choice. A text is scored by the tokens that the tokenizer makes of it. If another text
+// begins with it, what follows is open after it: then it is scored with each token that may end it.
+func (b *Builder) choices(row *promptset.Row, s parameter.Structure) (choices []engine.Choice, err error) {
+	if !b.Settings.ScoresChoices || s.Kind != parameter.ChoiceStructure {
+		return nil, nil
+	}
+	refuse := func(format string, args ...any) ([]engine.Choice, error) {
+		return nil, &parameter.FormError{Field: row.ParameterName("structured_outputs"),
+			Err: fmt.Errorf(format, args...)}
+	}
+	texts := s.Choices()
+	for i, text := range texts {
+		if slices.Contains(texts[:i], text) {
+			return refuse("has the choice %q twice, and its probability would count twice: keep one", text)
+		}
+		tokens, err := b.Text.Encode(text, false)
+		if err != nil {
+			return refuse("has the choice %q: %w", text, err)
+		}
+		if b.Text.Spell != nil && b.Text.Spell(tokens) != text {
+			return refuse("has the choice %q, and the tokenizer reads it as %q, so that its probability is not known: "+
+				"write it so", text, b.Text.Spell(tokens))
+		}
+		choice := engine.Choice{tokens}
+		if slices.ContainsFunc(texts, func(t string) bool { return t != text && strings.HasPrefix(t, text) }) {
+			choice = nil
+			for _, end := range b.Text.EOS {
+				choice = append(choice, append(slices.Clip(tokens), end))
+			}
+		}
+		choices = append(choices, choice)
+	}
+	return choices, nil
 }
 
 // strict returns the structure of a completion that may call tools, if some of them are strict.

@@ -4,6 +4,7 @@ import (
 	"github.com/quire/quire/data/parameter"
 	"github.com/quire/quire/data/promptset"
 	"github.com/quire/quire/text/chat/reply"
+	"github.com/quire/quire/text/tokenizer"
 )
 
 // Text is what turns text into the tokens of a model, and back.
@@ -15,6 +16,10 @@ type Text struct {
 	Encode func(text string, special bool) ([]int32, error)
 	// EncodePair turns a pair of texts into at most so many token ids, 0 for any number: see tokenizer.EncodePair.
 	EncodePair func(a, b string, most int) (tokens []int32, second int, truncated bool, err error)
+	// Spell returns the text of a completion with these tokens, which has no special ones. It may be nil.
+	Spell func(tokens []int32) string
+	// Spans returns the tokens of a text and what each stands for, for a model that scores tokens; nil for others.
+	Spans func(text string) ([]int32, []tokenizer.Span, error)
 	// Decode returns the text of tokens, with special ones. Mark returns the text of a completion with the special
 	// tokens among marks at their positions, and with the token that ended it. Both may be nil.
 	Decode func(tokens []int32) string

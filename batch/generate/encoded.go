@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/quire/quire/batch/ask"
 	"github.com/quire/quire/batch/spec"
+	"github.com/quire/quire/data/promptset"
 	"github.com/quire/quire/data/promptset/completion"
 	"github.com/quire/quire/data/promptset/requests"
 	"github.com/quire/quire/models/scoring"
@@ -25,29 +27,49 @@ func finishedVector(v spec.Vectors, dimensions int, pooled []float32) (stored []
 	return v.Stored(vector), ""
 }
 
-// finisher makes a result of the numbers that an encoder gives, for a line of a batch file or nil. It returns what is
-// wrong with them.
-type finisher func(r *completion.Result, line *requests.Request, numbers []float32) (wrong string)
+// finisher makes a result of the numbers that an encoder gives for a row. It returns what is wrong with them.
+type finisher func(r *completion.Result, row *promptset.Row, numbers []float32) (wrong string)
 
 // finisherOf returns what makes a job's results; nil if they are completions.
-func finisherOf(j *spec.Job) finisher {
+func finisherOf(j *spec.Job, text *ask.Text) finisher {
 	scores := j.Scores
 	switch j.Task {
 	case completion.Embed:
-		return func(r *completion.Result, line *requests.Request, numbers []float32) (wrong string) {
-			r.Vector, wrong = finishedVector(j.Vectors, line.VectorSize(), numbers)
+		return func(r *completion.Result, row *promptset.Row, numbers []float32) (wrong string) {
+			r.Vector, wrong = finishedVector(j.Vectors, requests.Of(row).VectorSize(), numbers)
 			return wrong
 		}
 	case completion.Classify:
-		return func(r *completion.Result, _ *requests.Request, numbers []float32) string {
+		return func(r *completion.Result, _ *promptset.Row, numbers []float32) string {
 			r.Vector = scores.Function.Apply(numbers)
 			r.Label = scores.Labels[scoring.Best(r.Vector)]
 			return ""
 		}
 	case completion.Rerank:
-		return func(r *completion.Result, line *requests.Request, numbers []float32) string {
+		return func(r *completion.Result, row *promptset.Row, numbers []float32) string {
+			if scores.Answers == 2 {
+				numbers = scoring.Differences(numbers)
+			}
 			r.Vector = scores.Function.Apply(numbers)
-			r.Ranking = scoring.Ranking(r.Vector, cmp.Or(line.Ranks(), scores.TopN))
+			r.Ranking = scoring.Ranking(r.Vector, cmp.Or(requests.Of(row).Ranks(), scores.TopN))
+			return ""
+		}
+	case completion.Tag:
+		return func(r *completion.Result, row *promptset.Row, numbers []float32) string {
+			_, spans, err := text.Spans(row.Prompt)
+			if err != nil {
+				return err.Error()
+			}
+			if n := len(numbers) / len(scores.Labels); n < len(spans) { // as package ask truncates
+				spans = ask.Beginning(spans, n, text.Ends)
+			}
+			tokens := make([]scoring.Span, len(spans))
+			for i, s := range spans {
+				tokens[i] = scoring.Span(s)
+			}
+			tags := scoring.Tag(scores.Labels, numbers, tokens)
+			r.Labels, r.Starts, r.Ends, r.Vector = tags.Labels, tags.Starts, tags.Ends, tags.Scores
+			r.TokenLabels = tags.Tokens
 			return ""
 		}
 	}

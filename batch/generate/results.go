@@ -14,6 +14,7 @@ import (
 	"github.com/quire/quire/data/promptset/requests"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/engine/schedule"
+	"github.com/quire/quire/models/scoring"
 )
 
 // results makes results of completions.
@@ -47,7 +48,7 @@ func (c *results) resultOf(p *pendingRow, done *engine.Completion) completion.Re
 		c.replies.split(&r, p.row, done.Request)
 		if c.encoded != nil {
 			r.Truncated = done.Request.Truncated
-			if r.Err = c.encoded(&r, requests.Of(p.row), done.Vector); r.Err != "" {
+			if r.Err = c.encoded(&r, p.row, done.Vector); r.Err != "" {
 				r.FinishReason = string(engine.FinishError)
 			}
 		}
@@ -79,6 +80,9 @@ func (c *results) onRequest(r *completion.Result, row *promptset.Row, done *engi
 			r.WeightsVersions = append(r.WeightsVersions, run.Version)
 			r.WeightsStarts = append(r.WeightsStarts, int32(run.First))
 		}
+	}
+	if done.ChoiceLogprobs != nil {
+		r.ChoiceProbabilities = scoring.Shares(done.ChoiceLogprobs)
 	}
 	if p := done.Prompt; p != nil {
 		r.PromptLogprobs, r.PromptTopIDs, r.PromptTopLogprobs = p.Logprobs, p.TopIDs, p.TopLogprobs

@@ -156,8 +156,8 @@ func (g *Generator) beginStream(ctx context.Context, in *streamed) (*Unit, *prom
 	if err != nil {
 		return nil, nil, err
 	}
-	how := collecting{results: results{columns: shape.Requested, encoded: finisherOf(j)}, inFlight: rowsInFlight,
-		format: j.Format, observer: p.Observer, room: bytesRepeated}
+	how := collecting{results: results{columns: shape.Requested, encoded: finisherOf(j, &g.Session.Text)},
+		inFlight: rowsInFlight, format: j.Format, observer: p.Observer, room: bytesRepeated}
 	if g.watcher != nil {
 		how.versions, how.underWay = completion.Versions{}, versions.NewLog()
 	}

@@ -51,7 +51,8 @@ func (g *Generator) OpenUnit(ctx context.Context, saved *resume.Saved, opened fu
 		opened()
 	}
 	saved.Observer = p.Observer
-	how := collecting{results: results{columns: j.ColumnsOf(reader.Schema()), encoded: finisherOf(j)},
+	how := collecting{
+		results:  results{columns: j.ColumnsOf(reader.Schema()), encoded: finisherOf(j, &g.Session.Text)},
 		inFlight: rowsInFlight, window: 2 * int(min(saved.Parts.PartRows, rowsInFlight)),
 		enough: 2 * g.Session.Slots(), format: j.Format, observer: p.Observer}
 	if g.watcher != nil {

@@ -86,6 +86,9 @@ func OpenModel(ctx context.Context, p *process.Process, j *spec.Job) (*models.Ch
 	if err := mergeAdapter(ctx, p, j, model); err != nil {
 		return nil, errors.Join(err, model.Close())
 	}
+	if err := answer(j, model); err != nil {
+		return nil, errors.Join(err, model.Close())
+	}
 	return model, nil
 }
 

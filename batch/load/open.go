@@ -83,6 +83,9 @@ func (Models) OpenSession(ctx context.Context, j *spec.Job, p *process.Process) 
 			EOS: model.Config.EOS}, Config: model.Config, Checkpoint: model,
 		Release: closeAll}
 	tok, err := openText(s, j, model)
+	if c := model.Config.Classifier; err == nil && tok != nil && c != nil && c.Answers > 0 {
+		err = openAnswers(s, j, model, tok)
+	}
 	if err != nil {
 		return fail(err)
 	}
@@ -222,12 +225,19 @@ func openText(s *process.Session, j *spec.Job, model *models.Checkpoint) (*token
 		return nil, nil
 	}
 	s.Encode, s.EncodePair, s.TokenText, s.Token = tok.Encode, tok.EncodePair, tok.TokenText, tok.ID
+	if c := model.Config.Classifier; c != nil && c.Tokens {
+		s.Spans = tok.EncodeSpans
+		if _, _, err := tok.EncodeSpans("a"); err != nil {
+			return nil, fmt.Errorf("the tokenizer of %s: %w", j.Model, err)
+		}
+	}
 	if j.Encodes() {
 		if s.Ends, err = countEnds(tok.Encode); err != nil {
 			return nil, err
 		}
 	}
 	s.Decode = func(tokens []int32) string { return tok.Decode(tokens, false) }
+	s.Spell = func(tokens []int32) string { return tok.Decode(tokens, true) }
 	s.Mark = func(tokens []int32, text string, marks []string) string { return withMarks(tok, tokens, text, marks) }
 	switch j.ChatTemplate {
 	case spec.TemplateNone:

@@ -45,6 +45,7 @@ func OpenCopied(ctx context.Context, p *process.Process, j *spec.Job, copied str
 	}
 	if err := spec.FirstError(func() error { return j.CheckAnswers(reader) },
 		func() error { return j.CheckExclude(reader) },
+		func() error { return j.CheckChoices(reader) },
 		func() error { return j.CheckPartitions(reader) }); err != nil {
 		return nil, err
 	}

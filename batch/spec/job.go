@@ -124,13 +124,31 @@ func (j *Job) WithClassifier(c *arch.Classifier) (*Job, error) {
 	case c == nil:
 		return nil, outcome.Errorf(outcome.Misused, "`task` is %s, and the model has no head that scores classes: "+
 			"give a model whose class ends in %s", j.Task, arch.ClassificationSuffix)
+	case c.Tokens && j.Task == completion.Rerank:
+		return nil, outcome.Errorf(outcome.Misused, "`task` is rerank, and the model's head scores tokens: give "+
+			"`task` classify")
+	case c.Tokens && j.Format == promptset.FormatOpenAI:
+		return nil, outcome.Errorf(outcome.Misused, "`format` is openai, whose answers have no form for the labels of "+
+			"tokens: give `format` parquet or jsonl")
+	case c.Tokens && j.Scoring.Function != "" && j.Scoring.Function != string(scoring.Softmax):
+		return nil, outcome.Errorf(outcome.Misused, "`score-function` is %s, and the scores of tokens are the "+
+			"softmax: leave it out", j.Scoring.Function)
 	case j.Task == completion.Rerank && len(c.Labels) > 1:
 		return nil, outcome.Errorf(outcome.Misused, "`task` is rerank, and the model's head has %d labels, of which "+
 			"none is known to be the relevance: give a model with one, or `task` classify", len(c.Labels))
 	}
+	if j.Task == completion.Rerank && j.System != "" && c.Answers == 0 {
+		return nil, outcome.Errorf(outcome.Misused, "`system` is the instruction for a decoder that answers yes or "+
+			"no, and the model has a head: leave it out")
+	}
 	next := *j
-	next.Scores = Scores{Labels: c.Labels, Function: scoring.Function(j.Scoring.Function), TopN: j.Scoring.TopN}
-	if next.Scores.Function == "" {
+	next.Scores = Scores{Labels: c.Labels, Function: scoring.Function(j.Scoring.Function), TopN: j.Scoring.TopN,
+		Answers: c.Answers}
+	switch {
+	case c.Tokens:
+		next.Task, next.Scores.Function = completion.Tag, scoring.Softmax
+		return &next, nil
+	case next.Scores.Function == "":
 		next.Scores.Function = map[completion.Task]func(*arch.Classifier) scoring.Function{
 			completion.Classify: scoring.OfClasses, completion.Rerank: scoring.OfPairs}[j.Task](c)
 	}

@@ -5,6 +5,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/data/promptset/completion"
 	"github.com/quire/quire/data/setting"
 	"github.com/quire/quire/text/chat"
 )
@@ -58,6 +59,9 @@ func (j *Job) WithMapping() (*Job, error) {
 	m := promptset.Mapping{PromptColumn: j.PromptColumn, IDColumn: j.IDColumn, System: j.System,
 		Chat:       j.PromptAs == PromptUser,
 		Partitions: j.Partitions, Reads: j.Task.Reads()}
+	if j.Task == completion.Rerank { // it is an instruction, which the pairs have
+		m.System = ""
+	}
 	if j.Template != "" {
 		template, err := chat.ParsePrompt(j.Template)
 		if err != nil {

@@ -21,6 +21,7 @@ type Scores struct {
 	Labels   []string
 	Function scoring.Function
 	TopN     int
+	Answers  int // see arch.Classifier
 }
 
 // checkScoring checks the settings of scores.

@@ -120,6 +120,9 @@ func (s *Spec) EngineConfig() engine.Config {
 	if len(s.Sampling.LogitBias) > 0 {
 		cfg.Features |= engine.Biases
 	}
+	if s.ScoresChoices() {
+		cfg.Features |= engine.PromptLogprobs
+	}
 	if s.Sampling.StructuredOutputs.Kind != "" || s.Sampling.AllowedTokenIDs != nil || s.Sampling.BadWords != nil {
 		cfg.Features |= engine.MaskedTokens
 	}

@@ -48,7 +48,7 @@ func checkTask(s *Spec) error {
 	if s.Task == TaskGenerate {
 		s.Task = completion.Generate
 	}
-	if !s.Task.IsTask() {
+	if !s.Task.IsTask() || s.Task == completion.Tag { // only a model makes it that
 		return oneOf("task", string(s.Task), string(TaskGenerate), string(completion.Embed),
 			string(completion.Classify), string(completion.Rerank))
 	}

@@ -46,6 +46,7 @@ func (s *Spec) Validate() error {
 		s.checkTools,
 		s.checkExcluded,
 		s.checkJSONColumn,
+		s.checkChoices,
 		s.checkStreams,
 		func() error { return oneOf("format", s.Format, promptset.Formats()...) },
 		func() error { return oneOf("load-format", s.LoadFormat, LoadAuto, LoadDummy) },

@@ -12,6 +12,7 @@ import (
 
 	"github.com/quire/quire/cmd/sample/cli"
 	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/data/promptset/completion"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/internal/testenv"
 )
@@ -147,12 +148,17 @@ func TestFeaturesKilledAtRandom(t *testing.T) {
 	killed := func(name string, seed uint64, j *crashJob) {
 		t.Run(name, func(t *testing.T) { killedAtRandom(t, j, seed, rows, kills) })
 	}
+	columns := []string{"--columns", completion.ChoicesColumn}
 	for i, format := range formats {
-		killed(format, uint64(i), newFeatureJob(t, rows, format))
+		if format == promptset.FormatOpenAI {
+			killed(format, uint64(i), newFeatureJob(t, rows, format))
+			continue
+		}
+		killed(format, uint64(i), newFeatureJob(t, rows, format, columns...))
 	}
 	if !testing.Short() {
 		for i, value := range []string{"8", "auto"} {
-			drafts := newFeatureJob(t, rows, promptset.FormatJSONL)
+			drafts := newFeatureJob(t, rows, promptset.FormatJSONL, columns...)
 			drafts.more = []string{"--speculate", value}
 			killed("drafts "+value, uint64(10+i), drafts)
 		}

@@ -15,12 +15,13 @@ var own = []Parameter{
 	{Name: "max_tokens", From: servers, Flag: "max-tokens", Placeholder: "TOKENS",
 		Note: "maximum tokens of a completion", InEveryJob: true,
 		slot: field(256, func(s *Set) *int { return &s.MaxTokens }), limits: limits{max: math.MaxInt32,
-			text: "at least 1; 0 with prompt_logprobs"},
+			text: "at least 1; 0 with prompt_logprobs, or with a choice and the column choice_probabilities"},
 		allowed: func(s *Set) string {
 			switch {
 			case s.MaxTokens >= 1 && s.MaxTokens <= math.MaxInt32:
 				return ""
-			case s.MaxTokens == 0 && s.PromptLogprobs != NoPromptLogprobs:
+			case s.MaxTokens == 0 && (s.PromptLogprobs != NoPromptLogprobs ||
+				s.StructuredOutputs.Kind == ChoiceStructure): // jobs and engines know whether a choice is scored
 				return ""
 			case s.MaxTokens == 0:
 				return "at least 1, or 0 with prompt_logprobs"

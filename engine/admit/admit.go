@@ -51,7 +51,7 @@ func (c *Checker) Schedule(r *Request) *schedule.Request {
 	if err != nil {
 		return refused(r, err)
 	}
-	if !r.ScorePrompt { // the context's tokens were not scored
+	if !r.ScorePrompt || r.ScoreEnd > 0 { // the context's tokens were not scored
 		s.Context = row
 	}
 	s.Short = s.Context == schedule.None && !r.LongRope && s.MaxLen <= c.limits.ShortRope
@@ -112,11 +112,15 @@ func (c *Checker) admit(original, r *Request) (*schedule.Request, error) {
 		OnDevice: a.Stops[stopping.OfText] != nil, IncludeStop: r.IncludeStop, KeepSpecial: r.KeepSpecialTokens,
 		MinTokens: r.Sampling.MinTokens, Context: schedule.None, Variant: schedule.Variant{Adapter: adapter},
 		Recalls: a.Features != 0, Leaf: r.Leaf,
-		Tops: min(r.TopLogprobs, c.model.VocabSize), ScoresOnly: original.MaxTokens == 0, Tag: a,
+		Tops:    min(r.TopLogprobs, c.model.VocabSize),
+		Scoring: schedule.Scoring{ScoresOnly: original.MaxTokens == 0}, Tag: a,
 		Course: schedule.Course{Told: r.Progress, Started: r.Started, Weights: r.Weights}}
 	a.Features |= original.scoring()
 	if r.ScorePrompt {
 		s.Score = 1 + min(r.PromptTopLogprobs, c.model.VocabSize)
+		if r.ScoreEnd > 0 {
+			s.ScoreFrom = len(r.Tokens) - r.ScoreEnd
+		}
 	}
 	return s, nil
 }

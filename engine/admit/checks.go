@@ -14,7 +14,7 @@ import (
 // check returns what is wrong with a request, before anything is made for it.
 func (c *Checker) check(r *Request) error {
 	switch {
-	case len(r.Tokens) == 0:
+	case len(r.Tokens) <= r.ScoreEnd:
 		return ErrEmptyPrompt
 	case len(r.Tokens) >= c.limits.MaxModelLen:
 		return setting.Errorf("%w: %s, and prompt and completion together may have %d (see `max-model-len`)",
@@ -27,6 +27,9 @@ func (c *Checker) check(r *Request) error {
 		return refuse("max_tokens is %d, at least 1 is needed", r.MaxTokens)
 	}
 	if err := checkScores(r); err != nil {
+		return err
+	}
+	if err := c.checkChoices(r); err != nil {
 		return err
 	}
 	if err := c.CheckTokens(r.Tokens); err != nil {
@@ -118,8 +121,12 @@ func checkScores(r *Request) error {
 				parameter.MaxTopLogprobs)
 		}
 	}
-	if r.MaxTokens == 0 && !r.ScorePrompt {
-		return refuse("max_tokens is 0, at least 1 is needed without prompt_logprobs")
+	switch {
+	case r.MaxTokens == 0 && !r.ScorePrompt && r.Choices == nil:
+		return refuse("max_tokens is 0, at least 1 is needed without prompt_logprobs and choice_probabilities")
+	case r.ScoreEnd < 0 || r.ScoreEnd > 0 && (!r.ScorePrompt || r.N > 1):
+		return refuse("the last %d tokens of a prompt cannot be scored for %d completions: ask for one, and for "+
+			"ScorePrompt", r.ScoreEnd, r.N)
 	}
 	return nil
 }

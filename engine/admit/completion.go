@@ -24,6 +24,9 @@ type Completion struct {
 	PromptTokens int
 	// Vector is what an encoder made of the prompt: its pooled hidden states, not normalized. It is nil from an engine.
 	Vector []float32
+	// ChoiceLogprobs are the natural logarithms of the probabilities of Request.Choices after the prompt, in the
+	// model's own distribution.
+	ChoiceLogprobs []float64
 	// Err is why the request could not be run, or did not end well. The job continues.
 	Err error
 

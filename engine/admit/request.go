@@ -75,6 +75,12 @@ type Request struct {
 	// likeliest ones at each place.
 	ScorePrompt       bool
 	PromptTopLogprobs int
+	// ScoreEnd, if it is not 0, has only so many tokens at the end of the prompt scored; what is before them is as in a
+	// prompt that is not scored. N is 1 then.
+	ScoreEnd int
+	// Choices are texts of which one may follow the prompt: see Completion.ChoiceLogprobs. With them, MaxTokens may be
+	// 0. The weights may not be replaced meanwhile.
+	Choices []Choice
 	// Leaf means that no request continues its completions. Their pages are then free for others as soon as they end.
 	// Otherwise they are kept as long as there are unused pages.
 	Leaf bool

@@ -231,8 +231,8 @@ func TestRefusedHeads(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, change := range map[string][2]string{
-		`"BertForTokenClassification", which scores each token`: {"BertForSequenceClassification",
-			"BertForTokenClassification"},
+		`"LlamaForTokenClassification", which scores each token`: {"BertForSequenceClassification",
+			"LlamaForTokenClassification"},
 		`problem_type "ranking"`:                            {`"architectures"`, `"problem_type": "ranking", "architectures"`},
 		`id2label has 3 labels, and none with the number 2`: {`"2": "positive"`, `"7": "positive"`},
 		`sbert_ce_default_activation_function "torch.nn.Tanh"`: {`"architectures"`,

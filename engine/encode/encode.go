@@ -3,7 +3,7 @@
 // returns one vector for each.
 //
 // A row's vector depends on the model and the row: not on the other rows of a step, their order, or the size of steps.
-// For a model with a head that scores classes, the vector is the scores.
+// For a model with a head that scores classes, the vector is the scores, or the scores of all tokens one after another.
 package encode
 
 import (
@@ -196,6 +196,9 @@ func (e *Encoder) execute(s *step) error {
 	defer results[0].Finalize()
 	size := z.model.Config.EmbeddingSize()
 	vectors := make([]float32, z.rows*size)
+	if z.ofTokens() {
+		vectors = make([]float32, z.tokens*size)
+	}
 	if err := results[0].ToFlatData(vectors); err != nil {
 		return fmt.Errorf("reading vectors from the device: %w", err)
 	}
@@ -204,17 +207,17 @@ func (e *Encoder) execute(s *step) error {
 	e.stats.Calls++
 	e.stats.PrefillSteps++
 	e.stats.PrefillTokens += s.tokens
-	for i, row := range s.rows {
+	for _, row := range s.rows {
 		c := row.completion
 		if c.Err != nil { // of an earlier row
 			continue
 		}
-		vector := vectors[i*size : (i+1)*size]
+		vector := vectors[row.from*size : (row.from+row.n)*size]
 		if slices.ContainsFunc(vector, func(x float32) bool { return x-x != 0 }) { // infinite, or not a number
 			c.Vector, c.Err, c.FinishReason = nil, errNotANumber(), admit.FinishError
 			continue
 		}
-		copy(c.Vector[row.number*size:], vector)
+		copy(c.Vector[row.to*size:], vector)
 	}
 	return nil
 }

@@ -39,7 +39,7 @@ func (s *settled) compile() (x compute.Executable, err error) {
 	return g.Executable(), nil
 }
 
-// vectors returns the vectors f32[R, size] of the rows of a step.
+// vectors returns the vectors f32[R, size] of the rows of a step, or f32[T, size] of its tokens.
 func (s *settled) vectors(input *Node, w decoder.Weights) *Node {
 	model := s.model.Config
 	from := 0
@@ -71,5 +71,8 @@ func (s *settled) vectors(input *Node, w decoder.Weights) *Node {
 		x.Short = ConvertDType(short, dtypes.Int32)
 	}
 	hidden, _ := decoder.Hidden(model, w, x, at, tokens, nil, attend, nil)
+	if s.ofTokens() {
+		return decoder.Dense(model, w, ConvertDType(hidden, dtypes.Float32))
+	}
 	return decoder.Dense(model, w, pooling.Rows(hidden, a.firsts, a.lens, count, s.Pooling))
 }

@@ -56,7 +56,7 @@ func (s *settled) settle() (err error) {
 		return setting.Errorf("`tp` is %d: an encoder runs on one device", n)
 	}
 	s.Pooling = cmp.Or(s.Pooling, s.Model.Sentence.Pooling)
-	if _, err := sentence.ParsePooling(string(s.Pooling)); err != nil {
+	if _, err := sentence.ParsePooling(string(s.Pooling)); err != nil && !s.ofTokens() {
 		return err
 	}
 	limit := model.MaxPositions

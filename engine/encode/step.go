@@ -16,10 +16,11 @@ type step struct {
 	completions []*admit.Completion // those whose last row is in it, and refused ones, in the order of their requests
 }
 
-// row is where the vector of a row belongs.
+// row is where the vector of a row belongs, or the vectors of its tokens.
 type row struct {
 	completion *admit.Completion
-	number     int // among the vectors of the completion
+	to         int // the number of the first one among the vectors of the completion
+	from, n    int // the first one among the vectors of the step, and how many there are
 }
 
 // inputs are the places of a step's arrays in the program's input: the token ids, their positions and rows, and the
@@ -51,6 +52,11 @@ func (s *settled) hasKinds() bool {
 	return s.model.Config.Classifier != nil && s.model.Config.Encoder.Types > 1
 }
 
+// ofTokens reports whether each token has a vector.
+func (s *settled) ofTokens() bool {
+	return s.model.Config.Classifier != nil && s.model.Config.Classifier.Tokens
+}
+
 // arrays are the arrays of a step.
 func (s *settled) arrays(one *step) arrays[[]int32] {
 	rest := one.input
@@ -75,6 +81,7 @@ type request struct {
 	completion *admit.Completion
 	sequences  []admit.Sequence
 	next       int // the sequence that is in no step yet
+	tokens     int // of those before it
 }
 
 // begin returns a request with its completion, which has an error if the request can't be run.
@@ -87,7 +94,11 @@ func (s *settled) begin(r *admit.Request) *request {
 		c.FinishReason, c.Refused, q.sequences = admit.FinishError, true, nil
 		return q
 	}
-	c.Vector = make([]float32, len(q.sequences)*s.model.Config.EmbeddingSize())
+	vectors := len(q.sequences)
+	if s.ofTokens() {
+		vectors = c.PromptTokens
+	}
+	c.Vector = make([]float32, vectors*s.model.Config.EmbeddingSize())
 	return q
 }
 
@@ -117,7 +128,12 @@ func (s *settled) add(one *step, q *request) bool {
 		}
 		s.model.Config.Encoder.Learned(tokens, a.learned[from:])
 		a.firsts[number], a.lens[number] = int32(from), int32(len(tokens))
-		one.rows = append(one.rows, row{q.completion, q.next})
+		if s.ofTokens() {
+			one.rows = append(one.rows, row{q.completion, q.tokens, from, len(tokens)})
+		} else {
+			one.rows = append(one.rows, row{q.completion, q.next, number, 1})
+		}
+		q.tokens += len(tokens)
 		one.tokens += len(tokens)
 		a.counts[0], a.counts[1] = int32(one.tokens), int32(len(one.rows))
 	}

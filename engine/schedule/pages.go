@@ -38,10 +38,11 @@ func (n *namedPages) seedOf(r *Request, mixed int) prefix.Hash {
 	if r.Adapter != nil {
 		seed = prefix.Seed("adapter", string(seed[:]), string(r.Adapter.Digest[:]))
 	}
-	if r.Score == 0 {
+	score := r.pageScore()
+	if score == 0 {
 		return seed
 	}
-	return prefix.Chain(seed, []int32{-1, int32(r.Score)}, 2)[0]
+	return prefix.Chain(seed, []int32{-1, int32(score)}, 2)[0]
 }
 
 // ShortSeed returns the hash that names of pages of a [Request.Short] begin with, given the hash for other requests.

@@ -109,7 +109,7 @@ func (p *placer) releaseStops(g *group) {
 func (p *placer) chooseSource(o *offer, g *group) (ok bool, err error) {
 	if p.host.isOn() && !p.oneAtATime {
 		chain := g.chain
-		if g.Score > 0 {
+		if g.pageScore() > 0 {
 			chain = chain[:len(p.names.scores.known(chain))] // pages without scores must run again
 		}
 		named := p.names.longest(chain)
@@ -124,7 +124,7 @@ func (p *placer) chooseSource(o *offer, g *group) (ok bool, err error) {
 			}
 		}
 	}
-	named, _ := p.names.beginning(g.chain, g.Score)
+	named, _ := p.names.beginning(g.chain, g.pageScore())
 	var source *prefixRow
 	held := len(named) * p.PageSize
 	if row, pages := p.prefixes.byChain.Longest(g.chain); p.inherited(g.Request, pages*p.PageSize) > held {
@@ -171,7 +171,7 @@ func (p *placer) offerSequences(o *offer, g *group) bool {
 	}
 	named := None
 	if g.source == nil {
-		pages, scores := p.names.beginning(g.chain, g.Score)
+		pages, scores := p.names.beginning(g.chain, g.pageScore())
 		ok := false
 		if named, ok = o.hold(p.names, pages, p.NamedLen()); !ok {
 			return false

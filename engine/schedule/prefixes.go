@@ -62,8 +62,8 @@ func (t *prefixRows) add(g *group, size int, first bool, source *prefixRow, held
 	}
 	p.chain = g.chain[:min(len(g.chain), size/t.PageSize)]
 	p.settled, p.variant = held/t.PageSize, g.Variant
-	if p.score = g.Score; p.score > 0 {
-		p.scores = newScores(size, g.tops())
+	if p.score = g.pageScore(); p.score > 0 {
+		p.scores = newScores(size, g.tops(), 0)
 	}
 	t.rows[p.row-t.Slots] = p
 	t.byChain.Insert(p.row, p.chain)
@@ -227,7 +227,7 @@ func (t *prefixRows) heldByContext(r *Request) int {
 		return 0
 	}
 	p := t.useOf(r.Context)
-	most := min(p.done, len(r.Tokens)-1)
+	most := min(p.done, len(r.shareable()))
 	for i, token := range p.tokens[:most] {
 		if token != r.Tokens[i] {
 			return t.wholePages(i)

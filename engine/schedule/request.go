@@ -32,12 +32,9 @@ type Request struct {
 	// Leaf states that nothing continues from the completions. Their pages get no names.
 	Leaf bool
 	Variant
-	// Score asks for scores of the prompt with Score-1 likeliest tokens at each place; 0 asks for none.
-	Score int
+	Scoring
 	// Tops is the number of likeliest tokens to report with each generated token.
 	Tops int
-	// ScoresOnly states that only the prompt's scores are wanted. The one generated token is dropped.
-	ScoresOnly bool
 	Course
 	Tag Tag
 	Err error // why the request can't run: it comes back as a completion
@@ -46,6 +43,15 @@ type Request struct {
 	// completion runs itself. It is set when the request is taken in, and again if the weights are replaced while it
 	// waits.
 	chain []prefix.Hash
+}
+
+// Scoring is what is asked of the tokens of a prompt.
+type Scoring struct {
+	// Score asks for scores of the prompt with Score-1 likeliest tokens at each place; 0 asks for none. ScoreFrom is
+	// the number of the first token whose score is wanted; if it is not 0, N is 1.
+	Score, ScoreFrom int
+	// ScoresOnly states that only the prompt's scores are wanted. The one generated token is dropped.
+	ScoresOnly bool
 }
 
 // Course is what is asked and told of completions while they are generated.
@@ -60,6 +66,24 @@ type Course struct {
 	// Weights are the versions that generate the completions, the first run from the first token on: a completion
 	// waits until the run has the version that its next token is of. nil is any version.
 	Weights []WeightsRun
+}
+
+// pageScore returns what Score is for the pages that other prompts may begin with: those before the tokens whose scores
+// are wanted are not scored.
+func (r *Request) pageScore() int {
+	if r.ScoreFrom > 0 {
+		return 0
+	}
+	return r.Score
+}
+
+// shareable returns the tokens of the prompt that a row may take over: all before the last one, which each completion
+// runs itself, and before the token whose logits give the first score that is wanted.
+func (r *Request) shareable() []int32 {
+	if r.ScoreFrom > 0 {
+		return r.Tokens[:r.ScoreFrom-1]
+	}
+	return r.Tokens[:len(r.Tokens)-1]
 }
 
 // tops returns how many of the likeliest tokens are reported with each token of the prompt.
@@ -84,8 +108,8 @@ func (s Sizes) pagesAhead(r *Request, held int) int {
 // is scored, the clone runs the last of the n itself, because the score of its own next token comes from there, and the
 // row may continue with another token.
 func (s Sizes) inherited(r *Request, n int) int {
-	if r.Score == 0 {
-		return n
+	if r.pageScore() == 0 {
+		return min(n, len(r.shareable()))
 	}
 	return s.wholePages(max(0, n-1))
 }

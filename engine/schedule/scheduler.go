@@ -55,10 +55,10 @@ func (s *scheduler) add(r *Request) {
 func (s *scheduler) newGroup(r, asked *Request) *group {
 	g := &group{Request: r, asked: asked, seed: s.names.seedOf(r, s.prefixes.mixedOf(r))}
 	if s.Paged && s.PrefixCache {
-		r.chain = prefix.Chain(g.seed, r.Tokens[:len(r.Tokens)-1], s.PageSize)
+		r.chain = prefix.Chain(g.seed, r.shareable(), s.PageSize)
 	}
 	if r.Score > 0 {
-		g.scores = newScores(len(r.Tokens), r.tops())
+		g.scores = newScores(len(r.Tokens), r.tops(), r.ScoreFrom)
 	}
 	return g
 }
@@ -298,7 +298,7 @@ func (s *scheduler) applyScores(o *offer, owners []*sequence, output *Output) {
 		}
 	}
 	for _, seq := range owners {
-		if seq != nil && seq.group.scores != nil {
+		if seq != nil && seq.group.pageScore() > 0 {
 			s.names.scores.add(seq.group.chain, seq.group.scores)
 		}
 	}

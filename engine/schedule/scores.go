@@ -10,7 +10,7 @@ import (
 
 // Scores are the natural logarithms of the probability of each prompt token given the tokens before it.
 type Scores struct {
-	Logprobs []float32 // by token; NaN for the first, which follows nothing
+	Logprobs []float32 // by token; NaN for the first, which follows nothing, and for those before Request.ScoreFrom
 	// TopIDs and TopLogprobs are the likeliest tokens at each place, most likely first, and none for the first token
 	// of the prompt. They are nil if the request asks for none.
 	TopIDs      [][]int32
@@ -18,15 +18,20 @@ type Scores struct {
 
 	// have reports by token whether its score is known. A known score is never written again: completions that came
 	// out share these arrays, and their readers take no lock.
-	have []bool
+	have  []bool
+	first int // the first token with a score
 	// settled counts the first pages whose scores the cache of scores has received.
 	settled int
 }
 
-// newScores returns scores with the given number of likeliest tokens. Only the score of the first token is known.
-func newScores(tokens, tops int) *Scores {
-	s := &Scores{Logprobs: slices.Repeat([]float32{float32(math.NaN())}, tokens), have: make([]bool, tokens)}
-	s.have[0] = true
+// newScores returns scores with the given number of likeliest tokens, of the tokens from one on. Those before it, and
+// the first token, are known to have none.
+func newScores(tokens, tops, from int) *Scores {
+	s := &Scores{Logprobs: slices.Repeat([]float32{float32(math.NaN())}, tokens), have: make([]bool, tokens),
+		first: max(1, from)}
+	for i := range s.first {
+		s.have[i] = true
+	}
 	if tops > 0 {
 		s.TopIDs, s.TopLogprobs = make([][]int32, tokens), make([][]float32, tokens)
 		ids, logprobs := make([]int32, (tokens-1)*tops), make([]float32, (tokens-1)*tops)
@@ -62,7 +67,7 @@ func (s *Scores) copyToken(token int, from *Scores, place int) {
 
 // notNumbers reports whether some of the scores are not numbers.
 func (s *Scores) notNumbers() bool {
-	return slices.ContainsFunc(s.Logprobs[1:], func(l float32) bool { return math.IsNaN(float64(l)) })
+	return slices.ContainsFunc(s.Logprobs[s.first:], func(l float32) bool { return math.IsNaN(float64(l)) })
 }
 
 // inheritedScores is the source of the scores of tokens that a row does not run: another row, or named pages.

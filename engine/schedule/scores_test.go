@@ -33,9 +33,13 @@ func likelihood(before []int32, token int32, tops int) (logprob float32, ids []i
 func drawScoring(t *rapid.T, r *schedule.Request) {
 	r.Tops = rapid.SampledFrom([]int{0, 0, 0, 1, mostTops}).Draw(t, "tops")
 	if r.Score = rapid.SampledFrom([]int{0, 0, 1, 1, 1 + mostTops}).Draw(t, "score"); r.Score > 0 {
-		r.Context = schedule.None
 		if rapid.Bool().Draw(t, "scores only") {
 			r.ScoresOnly, r.MaxLen, r.Stop, r.OnDevice = true, len(r.Tokens)+1, nil, false
+		}
+		if n := len(r.Tokens); n > 1 && rapid.Bool().Draw(t, "scores the end") {
+			r.N, r.ScoreFrom = 1, rapid.IntRange(1, n-1).Draw(t, "score from")
+		} else {
+			r.Context = schedule.None
 		}
 	}
 }
@@ -57,6 +61,9 @@ func wantedScores(r *schedule.Request, drawn []int32) string {
 	}
 	for i := 1; i < len(r.Tokens); i++ {
 		logprob, ids, logprobs := likelihood(r.Tokens[:i], r.Tokens[i], r.Score-1)
+		if i < r.ScoreFrom {
+			logprob, ids, logprobs = float32(math.NaN()), make([]int32, r.Score-1), make([]float32, r.Score-1)
+		}
 		c.Prompt.Logprobs = append(c.Prompt.Logprobs, logprob)
 		if r.Score > 1 {
 			c.Prompt.TopIDs, c.Prompt.TopLogprobs = append(c.Prompt.TopIDs, ids), append(c.Prompt.TopLogprobs, logprobs)
@@ -89,8 +96,9 @@ func TestSharedPrefixIsScoredOnce(t *testing.T) {
 	}
 	common := slices.Repeat([]int32{1, 2, 3, 2}, prefixLen/4)
 	for id := range 8 {
-		r := &schedule.Request{Tag: number(id), Context: schedule.None, N: 2, Score: 1, ScoresOnly: true,
-			Tokens: slices.Concat(common, []int32{int32(4 + id), 5})}
+		r := &schedule.Request{Tag: number(id), Context: schedule.None, N: 2,
+			Scoring: schedule.Scoring{Score: 1, ScoresOnly: true},
+			Tokens:  slices.Concat(common, []int32{int32(4 + id), 5})}
 		r.MaxLen = len(r.Tokens) + 1
 		w.requests = append(w.requests, r)
 	}

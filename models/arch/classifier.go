@@ -20,6 +20,11 @@ type Classifier struct {
 	Pooling string
 	// Padding is a token that does not count at the end of a text if Pooling is last; -1: none.
 	Padding int32
+	// Answers is not 0 if a decoder has the one label: its head then has the rows of the output matrix for so many
+	// answers. The score is the number of the first one, or how much larger it is than the second one.
+	Answers int `json:",omitempty"`
+	// Tokens reports whether each token has scores, and not the text. There is no pooling then.
+	Tokens bool `json:",omitempty"`
 }
 
 // maxLabels bounds the classes of a head.
@@ -89,6 +94,16 @@ func (h *Classifier) readFunction(j *JSON) error {
 	return nil
 }
 
+// HeadOfTokens reads a head of one layer that scores each token.
+func HeadOfTokens(j *JSON, c *Config) (err error) {
+	if c.Classifier, err = ReadClassifier(j, ""); err != nil {
+		return err
+	}
+	c.Classifier.Tokens = true
+	c.Dense = append(c.Dense, Dense{In: c.HiddenSize, Out: len(c.Classifier.Labels), Bias: true})
+	return nil
+}
+
 // headOfDecoder reads the head of a decoder: one layer, named score, for the last token of a text.
 func headOfDecoder(j *JSON, c *Config) (err error) {
 	if c.Classifier, err = ReadClassifier(j, "last"); err != nil {
@@ -120,14 +135,14 @@ func (d Decoder) withHead(class string) Decoder {
 	return d
 }
 
-// TokenClassification ends the classes of models that score each token.
+// TokenClassification ends the classes of models with a head that scores each token.
 const TokenClassification = "ForTokenClassification"
 
 // refuseHeads returns the error for a class whose head is not computed; nil for other classes.
 func refuseHeads(class string) error {
 	if strings.HasSuffix(class, TokenClassification) {
-		return Unsupported("heads that score whole texts are: "+ClassificationSuffix, "%q, which scores each token,",
-			class)
+		return Unsupported("heads that score the tokens of encoders are, and those that score whole texts: "+
+			ClassificationSuffix, "%q, which scores each token,", class)
 	}
 	return nil
 }

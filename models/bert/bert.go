@@ -9,8 +9,8 @@ import (
 	"github.com/quire/quire/models/arch"
 )
 
-// Encoders lists the family's encoders: each model with and without the head that it was trained with, and with one
-// that scores classes.
+// Encoders lists the family's encoders: each model with and without the head that it was trained with, and with
+// heads that score classes of texts and of tokens.
 var Encoders = slices.Concat(
 	family{config: "bert", prefix: "bert", classes: []string{"BertModel", "BertForMaskedLM", "BertForPreTraining"},
 		names: bertNames, types: 2, head: bertHead}.encoders(),
@@ -67,6 +67,13 @@ func (h head) on(d arch.Decoder) arch.Decoder {
 	}, map[string]string{h.first: arch.NameDense(0) + ".", h.last: arch.NameDense(1) + "."})
 }
 
+// ofTokens is the encoder with a head that scores each token.
+func ofTokens(d arch.Decoder) arch.Decoder {
+	base, _ := strings.CutSuffix(d.Class, "Model")
+	d.Class = base + arch.TokenClassification
+	return d.WithHead(arch.HeadOfTokens, map[string]string{"classifier.": arch.NameDense(0) + "."})
+}
+
 // bucketDistance is a constant of MPNet's code.
 const bucketDistance = 128
 
@@ -115,7 +122,7 @@ func (f family) encoders() (list []arch.Decoder) {
 		list = append(list, d)
 		if i == 0 {
 			d.GGUF, d.Metadata = arch.GGUF{}, nil
-			list = append(list, f.head.on(d))
+			list = append(list, f.head.on(d), ofTokens(d))
 		}
 	}
 	return list

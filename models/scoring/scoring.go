@@ -50,15 +50,31 @@ func (f Function) Apply(numbers []float32) []float32 {
 			scores[i] = float32(1 / (1 + math.Exp(-float64(x))))
 		}
 	case Softmax:
-		most, sum := float64(slices.Max(numbers)), 0.0
-		for _, x := range numbers {
-			sum += math.Exp(float64(x) - most)
-		}
-		for i, x := range numbers {
-			scores[i] = float32(math.Exp(float64(x)-most) / sum)
-		}
+		return Shares(numbers)
 	}
 	return scores
+}
+
+// Differences returns for each pair of numbers how much larger the first one is.
+func Differences(numbers []float32) []float32 {
+	each := make([]float32, len(numbers)/2)
+	for i := range each {
+		each[i] = numbers[2*i] - numbers[2*i+1]
+	}
+	return each
+}
+
+// Shares returns the softmax of numbers, such as natural logarithms of probabilities.
+func Shares[T float32 | float64](numbers []T) []float32 {
+	most, sum := float64(slices.Max(numbers)), 0.0
+	for _, x := range numbers {
+		sum += math.Exp(float64(x) - most)
+	}
+	shares := make([]float32, len(numbers))
+	for i, x := range numbers {
+		shares[i] = float32(math.Exp(float64(x)-most) / sum)
+	}
+	return shares
 }
 
 // Best returns the number of the largest score, of equal ones the first.

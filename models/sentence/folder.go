@@ -88,6 +88,8 @@ func ReadFolder(dir string, absent Settings) (Settings, error) {
 			err = s.readLimit(dir, m)
 		case kind == "Pooling" && i == 1:
 			err = s.readPooling(dir, m)
+		case kind == "LogitScore" && i == 1 && len(modules) == 2:
+			err = s.readAnswers(dir, modules)
 		case kind == "Dense" && i > 1 && !s.Normalize:
 			err = s.readDense(dir, m)
 		case kind == "Normalize" && i > 1:
@@ -99,6 +101,9 @@ func ReadFolder(dir string, absent Settings) (Settings, error) {
 		if err != nil {
 			return Settings{}, err
 		}
+	}
+	if s.Answers != nil { // they say nothing of vectors
+		s.Pooling, s.Stated = absent.Pooling, false
 	}
 	if s.Pooling == "" {
 		return Settings{}, fmt.Errorf("%s has no Pooling", filepath.Join(dir, modulesFile))
@@ -153,6 +158,68 @@ func (s *Settings) readLimit(dir string, m module) error {
 		}
 		s.Lowercase = config.Lower
 		return nil
+	}
+	return nil
+}
+
+// readAnswers reads the modules of a decoder that scores pairs: a Transformer and a LogitScore.
+func (s *Settings) readAnswers(dir string, modules []module) error {
+	const file = "config.json"
+	path := filepath.Join(dir, modules[1].Path, file)
+	var config struct {
+		True  *int   `json:"true_token_id"`
+		False *int   `json:"false_token_id"`
+		Input string `json:"module_input_name"`
+	}
+	if found, err := readJSON(filepath.Join(dir, modules[1].Path), file, &config); err != nil {
+		return err
+	} else if !found || config.True == nil {
+		return fmt.Errorf("%s has no true_token_id", path)
+	}
+	s.Answers = &Answers{Yes: *config.True, No: -1}
+	if config.False != nil {
+		s.Answers.No = *config.False
+	}
+	var whole struct {
+		Function string `json:"activation_fn"`
+	}
+	if _, err := readJSON(dir, promptsFile, &whole); err != nil {
+		return err
+	}
+	switch whole.Function {
+	case "", "torch.nn.modules.activation.Sigmoid":
+	case "torch.nn.modules.linear.Identity":
+		s.Answers.Function = "identity"
+	default:
+		return fmt.Errorf("%s: activation_fn %q is not supported: Sigmoid and Identity are",
+			filepath.Join(dir, promptsFile), whole.Function)
+	}
+	for _, name := range limitFiles {
+		var own struct {
+			Inputs    map[string]any            `json:"modality_config"`
+			Arguments map[string]map[string]any `json:"processing_kwargs"`
+		}
+		found, err := readJSON(filepath.Join(dir, modules[0].Path), name, &own)
+		if err != nil {
+			return err
+		}
+		if found && own.Inputs != nil && own.Inputs["message"] == nil {
+			return fmt.Errorf("%s: modality_config has no message, and pairs without a chat template are not supported",
+				filepath.Join(dir, modules[0].Path, name))
+		}
+		for kind, values := range own.Arguments {
+			for key, value := range values {
+				if opens, ok := value.(bool); ok && kind == "chat_template" && key == "add_generation_prompt" {
+					s.Answers.Opens = opens
+					continue
+				}
+				return fmt.Errorf("%s: %s of processing_kwargs is not supported: add_generation_prompt of "+
+					"chat_template is", filepath.Join(dir, modules[0].Path, name), key)
+			}
+		}
+		if found {
+			break
+		}
 	}
 	return nil
 }

@@ -52,8 +52,18 @@ type Settings struct {
 	ExcludePrompt bool
 	Dense         []Dense // layers that follow the pooling, which the encoder computes
 	Matryoshka    Matryoshka
+	Answers       *Answers // how a decoder scores pairs; nil if the files do not say
 	// Stated reports whether the checkpoint has files that say all this. Otherwise it is the default of its family.
 	Stated bool
+}
+
+// Answers are the tokens whose logits after a text score it, as the module LogitScore has them.
+type Answers struct {
+	Yes, No int // No is negative if Yes is scored by itself
+	// Opens reports whether the chat template opens the answer (add_generation_prompt).
+	Opens bool
+	// Function is what is applied to the score: "identity", or "" for a sigmoid.
+	Function string
 }
 
 // Dense is a linear layer after the pooling.

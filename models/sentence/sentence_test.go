@@ -1,6 +1,7 @@
 package sentence
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -129,6 +130,43 @@ func TestNormalizeAndCut(t *testing.T) {
 	for _, n := range []int{0, 5} {
 		if _, err := Cut(v, n); err == nil {
 			t.Errorf("%d of 4 numbers are not refused", n)
+		}
+	}
+}
+
+// The modules of a decoder that scores pairs say which tokens answer. What is not done is refused by name.
+func TestAnswers(t *testing.T) {
+	const settings = `{"processing_kwargs": {"chat_template": {"add_generation_prompt": true}}}`
+	files := map[string]string{"1_LogitScore/config.json": `{"true_token_id": 9, "false_token_id": 4}`,
+		"sentence_bert_config.json":         settings,
+		"config_sentence_transformers.json": `{"activation_fn": "torch.nn.modules.linear.Identity"}`,
+		"modules.json": `[{"path": "", "type": "a.Transformer"},
+			{"path": "1_LogitScore", "type": "b.LogitScore"}]`}
+	for name, c := range map[string]struct {
+		file, content, wrong string
+		want                 Answers
+	}{
+		"both":        {want: Answers{Yes: 9, No: 4, Opens: true, Function: "identity"}},
+		"yes alone":   {"1_LogitScore/config.json", `{"true_token_id": 9}`, "", Answers{9, -1, true, "identity"}},
+		"no function": {"config_sentence_transformers.json", `{}`, "", Answers{Yes: 9, No: 4, Opens: true}},
+		"no token":    {file: "1_LogitScore/config.json", content: `{}`, wrong: "has no true_token_id"},
+		"function": {file: "config_sentence_transformers.json", content: `{"activation_fn": "torch.nn.Tanh"}`,
+			wrong: `activation_fn "torch.nn.Tanh" is not supported`},
+		"arguments": {file: "sentence_bert_config.json", content: `{"processing_kwargs": {"text": {"padding": true}}}`,
+			wrong: "padding of processing_kwargs is not supported"},
+		"no messages": {file: "sentence_bert_config.json", content: `{"modality_config": {"text": {}}}`,
+			wrong: "modality_config has no message"},
+	} {
+		one := maps.Clone(files)
+		if c.file != "" {
+			one[c.file] = c.content
+		}
+		s, err := ReadFolder(folder(t, one), Settings{Pooling: Last})
+		switch {
+		case c.wrong != "" && (err == nil || !strings.Contains(err.Error(), c.wrong)):
+			t.Errorf("%s: %v, want %s", name, err, c.wrong)
+		case c.wrong == "" && (err != nil || s.Answers == nil || *s.Answers != c.want || s.Pooling != Last || s.Stated):
+			t.Errorf("%s: %+v %v, want %+v", name, s, err, c.want)
 		}
 	}
 }

@@ -21,7 +21,8 @@ def classify(
     """Scores classes of each prompt by a model with a head, and returns labels and scores as an Arrow table.
 
     The table has a row for each prompt, in their order: the columns of the prompts, then ``id``, ``generation``,
-    ``label``, ``scores``, ``prompt_tokens``, ``truncated`` and ``error``. ``scores`` is a fixed-size list.
+    ``label``, ``scores``, ``prompt_tokens``, ``truncated`` and ``error``. ``scores`` is a fixed-size list. A model that
+    scores tokens has ``labels``, ``starts``, ``ends`` and ``scores`` of the labeled parts of each prompt instead.
 
     Args:
         prompts: as for ``generate``. Rows may have a ``text_pair``.
@@ -37,7 +38,9 @@ def classify(
     Warns:
         RowErrors: rows that have no scores. The column ``error`` says why.
     """
-    return _embed.fixed(_embed.run("classify", prompts, model, output, progress, flags), "scores")
+    table = _embed.run("classify", prompts, model, output, progress, flags)
+    of_tokens = {"labels", "starts", "ends"} <= set(table.column_names)
+    return table if of_tokens else _embed.fixed(table, "scores")
 
 
 def rerank(

@@ -28,6 +28,8 @@ def test_real_scores() -> None:
     table = quire.classify(["the movie is good", "bad"], model=CLASSIFIERS / "bert", progress=False)
     assert table["label"].to_pylist() == ["positive", "positive"]
     assert pa.types.is_fixed_size_list(table.schema.field("scores").type)
+    table = quire.classify(["the movie is good"], model=CLASSIFIERS / "bert-tokens", progress=False)
+    assert [table[c].to_pylist() for c in ("labels", "starts", "ends")] == [[["LOC"]], [[4]], [[12]]]
     rows = [{"query": "is the sky good", "documents": ["the sky is not bad", "the movie is good"]}]
     table = quire.rerank(rows, model=CLASSIFIERS / "bert-reranker", progress=False, top_n=1)
     assert table["ranking"].to_pylist() == [[0]]

@@ -16,13 +16,21 @@ from pathlib import Path
 import torch
 from sentence_transformers import CrossEncoder
 from tiny_encoders import COMMON, OFFSET, randomize
-from tokenizers import Tokenizer
-from tokenizers.models import WordPiece
+from tokenizers import AddedToken, Tokenizer, decoders, pre_tokenizers
+from tokenizers.models import BPE, WordPiece
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 from tokenizers.processors import TemplateProcessing
-from transformers import CONFIG_MAPPING, AutoModelForSequenceClassification, PreTrainedTokenizerFast
+from tokenizers.trainers import BpeTrainer
+from transformers import (
+    CONFIG_MAPPING,
+    AutoModelForCausalLM,
+    AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
+    PreTrainedTokenizerFast,
+)
 from transformers.pipelines.text_classification import TextClassificationPipeline
+from transformers.pipelines.token_classification import TokenClassificationPipeline
 
 THREE = dict(id2label={0: "negative", 1: "neutral", 2: "positive"})
 DECODER = COMMON | dict(num_key_value_heads=2, head_dim=16, rms_norm_eps=1e-6)
@@ -89,6 +97,8 @@ QUERIES = [
     ("a", "is the sky good", ["the sky is not bad", "the movie is good", "sky " * 100]),
     ("b", "bad movie", ["good movie"]),
 ]
+
+LONG_QUERIES = QUERIES + [("c", "is the sky good", ["the sky is not bad " * 200])]
 
 LENGTHS = [1, 2, 17, 64, 80]
 PAIR = ([1, 5, 9, 12, 2, 33, 21, 40, 2], 5)  # tokens, and the first one of the second text
@@ -166,6 +176,142 @@ def add_texts(folder, model, name):
     (folder / "texts.txt").write_text("".join(" ".join(w) + "\n" for w in want))
 
 
+# The published form of Qwen3-Reranker, and a template in the form of sentence-transformers.
+PREFIX = (
+    "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and the Instruct "
+    'provided. Note that the answer can only be "yes" or "no".<|im_end|>\n<|im_start|>user\n'
+)
+SUFFIX = "<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
+TASK = "Given a web search query, retrieve relevant passages that answer the query"
+ROLES = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+
+def add_answers(target):
+    """Writes a decoder that answers yes or no, as published and as a folder of sentence-transformers."""
+    folder, modules = target / "qwen3-reranker", target / "qwen3-logits"
+    for each in folder, modules:
+        shutil.rmtree(each, ignore_errors=True)
+    tokenizer = Tokenizer(BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    words = ["yes", "no", PREFIX, SUFFIX, TASK] + [t for _, q, d in QUERIES for t in [q, *d]]
+    tokenizer.train_from_iterator(
+        words * 9, BpeTrainer(vocab_size=420, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False)
+    )
+    specials = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+    tokenizer.add_special_tokens([AddedToken(t, special=True) for t in specials])
+    tokenizer.add_tokens([AddedToken("<think>"), AddedToken("</think>")])
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, model_max_length=400, pad_token=specials[0], eos_token=specials[2]
+    )
+    config = CONFIG_MAPPING["qwen3"](
+        **DECODER | dict(vocab_size=len(fast), max_position_embeddings=400, tie_word_embeddings=True)
+    )
+    model = AutoModelForCausalLM.from_config(config, dtype=torch.float32, attn_implementation="eager").eval()
+    randomize(model, 32)
+    with torch.no_grad():  # answers that are not certain
+        model.model.embed_tokens.weight *= 0.5
+    model.to(torch.bfloat16).save_pretrained(folder)
+    (folder / "generation_config.json").unlink(missing_ok=True)
+    fast.save_pretrained(folder)
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
+    yes, no = fast.convert_tokens_to_ids(["yes", "no"])
+    prefix, suffix = fast.encode(PREFIX), fast.encode(SUFFIX)
+
+    def score(query, document, task):
+        text = f"<Instruct>: {task}\n<Query>: {query}\n<Document>: {document}"
+        room = 400 - len(prefix) - len(suffix)
+        ids = prefix + fast.encode(text, truncation="longest_first", max_length=room) + suffix
+        with torch.no_grad():
+            logits = model(input_ids=torch.tensor([ids])).logits[0, -1]
+        return torch.softmax(logits[[no, yes]], 0)[1].item()
+
+    shutil.copytree(folder, modules)
+    (modules / "chat_template.jinja").write_text(ROLES)
+    encoder = CrossEncoder(str(modules), device="cpu", model_kwargs=dict(dtype=torch.float32))
+    encoder[0].processing_kwargs = {"chat_template": {"add_generation_prompt": True}}
+    encoder.prompts, encoder.default_prompt_name = {"web": "Find it."}, "web"
+    encoder.save_pretrained(str(modules))
+    for name in "README.md", "generation_config.json":
+        (modules / name).unlink(missing_ok=True)
+    encoder = CrossEncoder(str(modules), device="cpu", model_kwargs=dict(dtype=torch.float32))
+    rows = [dict(id=id, query=query, documents=documents) for id, query, documents in LONG_QUERIES]
+    for each, scores in [
+        (folder, lambda r: [score(r["query"], d, TASK) for d in r["documents"]]),
+        (modules, lambda r: encoder.predict([(r["query"], d) for d in r["documents"]], prompt_name="web")),
+    ]:
+        lines = [" ".join([r["id"]] + [f"{x:.3f}" for x in scores(r)]) for r in rows]
+        (each / "texts.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
+        (each / "texts.txt").write_text("".join(line + "\n" for line in lines))
+        print(each.name, lines)
+
+
+TAGS = dict(id2label={0: "O", 1: "B-PER", 2: "I-PER", 3: "LOC"})
+TAGGED = [
+    "the movie is good",
+    "The Möviè, is NOT  bad! [SEP] 我们 sky\u0301s xyz\t.",
+    "",
+    "good " * 100,
+    "unbelievable moviegoer, bad sky is not the good movie",
+]
+
+
+def add_tokens(target):
+    """Writes encoders with a head that scores each token, and what the pipeline makes of texts."""
+    for name, kind, seed, values in [
+        ("bert-tokens", "bert", 41, COMMON | TAGS | dict(vocab_size=64)),
+        ("distilbert-tokens", "distilbert", 42, CLASSIFIERS["distilbert"][2] | TAGS),
+        ("roberta-tokens", "roberta", 43, OFFSET | TAGS),
+    ]:
+        folder = target / name
+        shutil.rmtree(folder, ignore_errors=True)
+        model = AutoModelForTokenClassification.from_config(
+            CONFIG_MAPPING[kind](**values), dtype=torch.float32, attn_implementation="eager"
+        ).eval()
+        randomize(model, seed)
+        with torch.no_grad():  # labels that differ
+            model.classifier.weight *= 8
+            model.classifier.bias -= model(input_ids=torch.arange(64)[None]).logits[0].mean(dim=0)
+        model.to(torch.bfloat16).save_pretrained(folder)
+        model = AutoModelForTokenClassification.from_pretrained(
+            folder, dtype=torch.float32, attn_implementation="eager"
+        ).eval()
+        gen, made = torch.Generator().manual_seed(97), []
+        for n in [1, 2, 17, 64]:
+            ids = torch.randint(8, 64, (1, n), generator=gen)
+            with torch.no_grad():
+                logits = model(input_ids=ids, attention_mask=torch.ones_like(ids)).logits[0]
+            made.append(dict(ids=ids[0].tolist(), logits=[float(f"{x:.9g}") for x in logits.flatten().tolist()]))
+        with gzip.GzipFile(folder / "scores.json.gz", "wb", mtime=0) as f:
+            f.write(json.dumps(made).encode())
+        if kind != "bert":
+            continue
+        tokenizer = add_tokenizer(folder)
+        tag = TokenClassificationPipeline(model=model, tokenizer=tokenizer, device="cpu")
+        rows, want = [], []
+        for i, text in enumerate(TAGGED):
+            rows.append(dict(id=str(i), prompt=text))
+            parts = tag(text, aggregation_strategy="simple") if text else []
+            raw = tag(text, aggregation_strategy="none", ignore_labels=[]) if text else []
+            offsets = tokenizer(text, truncation=True, return_offsets_mapping=True)
+            want.append(
+                dict(
+                    labels=[p["entity_group"] for p in parts],
+                    starts=[p["start"] for p in parts],
+                    ends=[p["end"] for p in parts],
+                    scores=[float(f"{p['score']:.9g}") for p in parts],
+                    tokens=[p["entity"] for p in raw],
+                    ids=offsets["input_ids"],
+                    offsets=offsets["offset_mapping"],
+                )
+            )
+        (folder / "texts.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
+        (folder / "tags.json").write_text("".join(json.dumps(w) + "\n" for w in want))
+
+
 def main(target):
     torch.set_num_threads(1)
     for name, (kind, seed, values) in CLASSIFIERS.items():
@@ -188,6 +334,8 @@ def main(target):
         if kind == "bert":
             add_texts(folder, model, name)
         print(name, sum(p.numel() for p in model.parameters()))
+    add_answers(target)
+    add_tokens(target)
 
 
 if __name__ == "__main__":

@@ -20,12 +20,13 @@ type addedToken struct {
 	Special    bool   `json:"special"`
 }
 
-// segment is a part of the text, or an added token found in it (token >= 0). atStart reports whether it begins where
-// the whole input begins.
+// segment is a part of the text, or an added token found in it (token >= 0). It is the bytes from start to before end.
+// atStart reports whether it begins where the whole input begins.
 type segment struct {
-	text    string
-	token   int32
-	atStart bool
+	text       string
+	token      int32
+	atStart    bool
+	start, end int
 }
 
 // addedMatcher finds added tokens: the leftmost, and of several there the longest.
@@ -66,7 +67,7 @@ func (m *addedMatcher) prefix(s string) int {
 func (m *addedMatcher) split(out []segment, s string, atStart bool) []segment {
 	if len(m.tokens) == 0 {
 		if s != "" {
-			out = append(out, segment{s, -1, atStart})
+			out = append(out, segment{s, -1, atStart, 0, len(s)})
 		}
 		return out
 	}
@@ -90,13 +91,13 @@ func (m *addedMatcher) split(out []segment, s string, atStart bool) []segment {
 			continue
 		}
 		if done < start {
-			out = append(out, segment{s[done:start], -1, atStart && done == 0})
+			out = append(out, segment{s[done:start], -1, atStart && done == 0, done, start})
 		}
-		out = append(out, segment{"", token.ID, false})
+		out = append(out, segment{"", token.ID, false, start, end})
 		done = end
 	}
 	if done < len(s) {
-		out = append(out, segment{s[done:], -1, atStart && done == 0})
+		out = append(out, segment{s[done:], -1, atStart && done == 0, done, len(s)})
 	}
 	return out
 }

@@ -47,10 +47,13 @@ type vectorJSON struct {
 	Truncated  bool      `json:"truncated,omitempty"`
 }
 
-// scoresJSON are scores of classes or documents as --json prints them.
+// scoresJSON are scores of classes, parts of a text or documents as --json prints them.
 type scoresJSON struct {
 	Generation int       `json:"generation"`
 	Label      string    `json:"label,omitempty"`
+	Labels     []string  `json:"labels,omitempty"`
+	Starts     []int32   `json:"starts,omitempty"`
+	Ends       []int32   `json:"ends,omitempty"`
 	Scores     []float32 `json:"scores"`
 	Ranking    []int32   `json:"ranking,omitempty"`
 	Truncated  bool      `json:"truncated,omitempty"`
@@ -61,6 +64,9 @@ func asJSON(c *promptset.Result) any {
 	case c.Vector == nil:
 	case c.Label != "":
 		return scoresJSON{Generation: c.Generation, Label: c.Label, Scores: c.Vector, Truncated: c.Truncated}
+	case c.Labels != nil:
+		return scoresJSON{Generation: c.Generation, Labels: c.Labels, Starts: c.Starts, Ends: c.Ends, Scores: c.Vector,
+			Truncated: c.Truncated}
 	case c.Ranking != nil:
 		return scoresJSON{Generation: c.Generation, Scores: c.Vector, Ranking: c.Ranking, Truncated: c.Truncated}
 	default:

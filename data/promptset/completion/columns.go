@@ -58,8 +58,11 @@ func (c *Column) in(t Task) bool {
 	return len(c.Tasks) == 0 && t == Generate || slices.Contains(c.Tasks, t)
 }
 
-// tokenColumn is the column of token ids.
-const tokenColumn = "token_ids"
+// tokenColumn is the column of token ids, and ChoicesColumn the one of the probabilities of choices.
+const (
+	tokenColumn   = "token_ids"
+	ChoicesColumn = "choice_probabilities"
+)
 
 // columns lists the output's columns in order. To add one, add an entry at the end of those on request; a number that
 // the engine reports with each token is an entry of measures.
@@ -91,12 +94,22 @@ var columns = slices.Concat([]Column{
 	{Name: "ranking", Doc: "the numbers of the documents, from 0, by their scores, the best first; null if there " +
 		"is an error", Tasks: []Task{Rerank}, form: integersForm, pointer: func(o *Row) any { return &o.Ranking },
 		varied: true, null: hasNoVector},
+	{Name: "labels", Doc: "the label of each labeled part of the text, in their order; null if there is an error",
+		Tasks: []Task{Tag}, form: textsForm, pointer: func(o *Row) any { return &o.Labels }, null: hasNoVector},
+	{Name: "starts", Doc: "for each of labels the number of its first character in the text, from 0",
+		Tasks: []Task{Tag}, form: integersForm, pointer: func(o *Row) any { return &o.Starts }, varied: true,
+		null: hasNoVector},
+	{Name: "ends", Doc: "for each of labels the number of the character after its last one",
+		Tasks: []Task{Tag}, form: integersForm, pointer: func(o *Row) any { return &o.Ends }, varied: true,
+		null: hasNoVector},
+	{Name: scoresColumn, Doc: "for each of labels the mean of the scores of its tokens",
+		Tasks: []Task{Tag}, form: floatsForm, pointer: vectorOf, varied: true, null: hasNoVector},
 	{Name: "prompt_tokens", Doc: "number of tokens of the prompt",
 		Tasks: anyTask, form: integerForm, pointer: func(o *Row) any { return &o.PromptTokens }},
 	{Name: "completion_tokens", Doc: "number of tokens of the completion",
 		form: integerForm, pointer: func(o *Row) any { return &o.CompletionTokens }},
 	{Name: "truncated", Doc: "whether the prompt was cut off, because it has more tokens than the model takes",
-		Tasks: []Task{Embed, Classify, Rerank}, form: flagForm, mayLack: true,
+		Tasks: []Task{Embed, Classify, Rerank, Tag}, form: flagForm, mayLack: true,
 		pointer: func(o *Row) any { return &o.Truncated }},
 	{Name: "error", Doc: "what is wrong with the row; null if nothing is",
 		Tasks: anyTask, form: textForm, pointer: func(o *Row) any { return &o.Err },
@@ -125,7 +138,7 @@ var columns = slices.Concat([]Column{
 		form: floatListsForm, pointer: func(o *Row) any { return &o.TopLogprobs }, varied: true,
 		null: func(o *Row) bool { return o.TopLogprobs == nil }},
 	{Name: "prompt_token_ids", Doc: "the tokens of the prompt; null if there are none", OnRequest: true,
-		Tasks: []Task{Generate, Embed, Classify}, Parameter: "prompt_logprobs", AskedBy: asksPrompt,
+		Tasks: []Task{Generate, Embed, Classify, Tag}, Parameter: "prompt_logprobs", AskedBy: asksPrompt,
 		form: integersForm, pointer: func(o *Row) any { return &o.PromptTokenIDs },
 		null: func(o *Row) bool { return o.PromptTokenIDs == nil }},
 	{Name: "prompt_logprobs", Doc: "natural logarithm of the probability of each token of the prompt given the " +
@@ -165,6 +178,13 @@ var columns = slices.Concat([]Column{
 		"error",
 		OnRequest: true, form: expertsForm, pointer: func(o *Row) any { return &o.Experts },
 		null: func(o *Row) bool { return o.Experts == nil }},
+	{Name: "token_labels", Doc: "the label of each token of the prompt, special tokens included; null if there is an " +
+		"error", OnRequest: true, Tasks: []Task{Tag}, form: textsForm,
+		pointer: func(o *Row) any { return &o.TokenLabels }, null: hasNoVector},
+	{Name: ChoicesColumn, Doc: "the probability of each of the texts of the row's choice, in their order; null if " +
+		"it has none", OnRequest: true, form: floatsForm, varied: true,
+		pointer: func(o *Row) any { return &o.ChoiceProbabilities },
+		null:    func(o *Row) bool { return o.ChoiceProbabilities == nil }},
 }, judgedColumns, conversationColumns)
 
 // conversationColumns are the columns of a job whose completions may call tools.

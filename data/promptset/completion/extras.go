@@ -31,6 +31,11 @@ var extras = append([]extra{
 	textExtra(15, func(r *Result) *string { return &r.Label }),
 	listExtra(16, func(r *Result) *[]int32 { return &r.Ranking }, idItem),
 	listExtra(17, func(r *Result) *[]uint16 { return &r.Experts }, expertItem),
+	listExtra(18, func(r *Result) *[]string { return &r.Labels }, textItem),
+	listExtra(19, func(r *Result) *[]int32 { return &r.Starts }, idItem),
+	listExtra(21, func(r *Result) *[]int32 { return &r.Ends }, idItem),
+	listExtra(22, func(r *Result) *[]string { return &r.TokenLabels }, textItem),
+	listExtra(23, func(r *Result) *[]float32 { return &r.ChoiceProbabilities }, floatItem),
 }, append(measureExtras(), weightsExtra, verdictExtra, messagesExtra, maskExtra, turnsExtra)...)
 
 // weightsExtra has the versions of the weights, each after its first token.
@@ -101,6 +106,7 @@ var (
 			d.b = d.b[2:]
 			return n
 		}}
+	textItem  = item[string]{1, appendString, (*resultDecoder).text}
 	floatItem = item[float32]{4,
 		func(b []byte, f float32) []byte { return binary.LittleEndian.AppendUint32(b, math.Float32bits(f)) },
 		func(d *resultDecoder) float32 {

@@ -50,6 +50,8 @@ type Result struct {
 	Measures          [len(measures)][]float32
 	// Experts are the experts of a mixture that computed each token's distribution: as many for each.
 	Experts []uint16
+	// ChoiceProbabilities are of the texts that the row's choice offers, in its order; their sum is 1.
+	ChoiceProbabilities []float32
 	// WeightsVersions are the versions of the weights that generated the tokens: each from the token whose number
 	// WeightsStarts has up to the next.
 	WeightsVersions []string
@@ -63,6 +65,9 @@ type Result struct {
 	Truncated bool
 	Label     string  // the best class
 	Ranking   []int32 // documents by their scores
+	// Labels are of the parts of a text from one character to before another; TokenLabels of its tokens.
+	Labels, TokenLabels []string
+	Starts, Ends        []int32
 
 	Conversation
 

@@ -20,6 +20,8 @@ const (
 	Embed    Task = "embed"    // a vector
 	Classify Task = "classify" // scores of classes
 	Rerank   Task = "rerank"   // scores of documents
+	// Tag is what [Classify] becomes for a model that scores tokens: the labels of parts of the text.
+	Tag Task = "tag"
 )
 
 // description is what a task is, besides its columns.
@@ -37,6 +39,8 @@ var descriptions = []description{
 		Endpoints: []openai.Endpoint{openai.Classify}}},
 	{Rerank, "rankings", record.Reads{PromptsAlone: true, Prompt: "query", Seconds: []string{"documents", "document"},
 		NeedsSeconds: true, Endpoints: []openai.Endpoint{openai.Rerank, openai.Score}}},
+	{Tag, "labeled texts", record.Reads{PromptsAlone: true, Seconds: []string{"text_pair"},
+		Endpoints: []openai.Endpoint{openai.Classify}}},
 }
 
 var anyTask = func() (all []Task) {

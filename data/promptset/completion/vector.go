@@ -168,8 +168,16 @@ var flagForm = scalarForm[bool]{typ: parquet.BooleanType,
 	json: func(b []byte, set bool) []byte { return fmt.Append(b, set) }, value: parquet.BooleanValue,
 	decode: parquet.Value.Boolean}
 
-// VectorText returns what an encoder's task gave, for people: the beginning of the vector, and the label.
+// VectorText returns what an encoder's task gave, for people: the beginning of the vector, and the label, or the labels
+// and characters of the parts of the text.
 func (r *Result) VectorText() string {
+	if r.Labels != nil {
+		parts := make([]string, len(r.Labels))
+		for i, label := range r.Labels {
+			parts[i] = fmt.Sprintf("%s %d:%d", label, r.Starts[i], r.Ends[i])
+		}
+		return "[" + strings.Join(parts, ", ") + "]"
+	}
 	const shown = 4
 	vector := r.Vector
 	var b strings.Builder

@@ -73,3 +73,12 @@ func (w *Words) encode(ids []int32, word string) []int32 {
 	}
 	return w.model.encode(ids, word)
 }
+
+// Lengths returns how many bytes of a word each of its tokens stands for, given the texts of tokens; nil if that is not
+// known.
+func (w *Words) Lengths(word string, ids []int32, token func(int32) string) []int {
+	if m, ok := w.model.(*WordPiece); ok && !w.byteLevel {
+		return m.lengths(word, ids, token)
+	}
+	return nil
+}

@@ -63,3 +63,22 @@ func (m *WordPiece) first(word string, start int) (id int32, end int) {
 	}
 	return 0, -1
 }
+
+// lengths returns the bytes of a word that its tokens stand for; nil if these are not all.
+func (m *WordPiece) lengths(word string, ids []int32, token func(int32) string) (all []int) {
+	if len(ids) == 1 && ids[0] == m.unk {
+		return []int{len(word)}
+	}
+	left := len(word)
+	for i, id := range ids {
+		n := len(token(id))
+		if i > 0 {
+			n -= len(m.prefix)
+		}
+		all, left = append(all, n), left-n
+	}
+	if left != 0 {
+		return nil
+	}
+	return all
+}
