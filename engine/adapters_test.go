@@ -258,7 +258,8 @@ func TestAdaptersRefuse(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), `adapter is "other", which is not one of the job's: llama3, `) {
 		t.Errorf("an unknown adapter: %v", err)
 	}
-	for name, want := range map[string]string{"llama3-dora": "is of DoRA (use_dora)", "llama3-head": "is of the output matrix"} {
+	for name, want := range map[string]string{"llama3-dora": "is of DoRA (use_dora)",
+		"llama3-head": "is of the output matrix"} {
 		merged := cfg
 		merged.Adapters = openAdapters(t, cfg.Model, name)
 		if _, err := merged.Plan(); err == nil || !strings.Contains(err.Error(), want+", which rows cannot have") {
