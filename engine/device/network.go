@@ -92,18 +92,19 @@ func (n network) hidden(caches []*Node, w decoder.Weights, packed tokenqueue.Pac
 // layers is hidden of the packed tokens, embedded as x. If Routes is set it also returns their experts, i32[T, W].
 func (n network) layers(caches []*Node, w decoder.Weights, x decoder.Embedded, packed tokenqueue.Packed,
 	batch tokenqueue.PageBatchInfo, oneToken bool) (after []*Node, hidden, experts *Node) {
+	attend := n.attend(batch, oneToken, nil)
 	if n.Routes == 0 {
-		hidden, after = decoder.Hidden(n.Model, w, x, packed.PosIDs, packed.NumTokens, caches,
-			n.attend(batch, oneToken), n.states(batch))
+		hidden, after = decoder.Hidden(n.Model, w, x, packed.PosIDs, packed.NumTokens, caches, attend, n.states(batch))
 		return after, hidden, nil
 	}
-	hidden, experts, after = decoder.Routed(n.Model, w, x, packed.PosIDs, packed.NumTokens, caches,
-		n.attend(batch, oneToken), n.states(batch))
+	hidden, experts, after = decoder.Routed(n.Model, w, x, packed.PosIDs, packed.NumTokens, caches, attend,
+		n.states(batch))
 	return after, hidden, n.PackExperts(experts)
 }
 
-// attend is attention of a layer, with the batch's places as they are in the array that has the layer.
-func (n network) attend(batch tokenqueue.PageBatchInfo, oneToken bool) decoder.AttentionFunc {
+// attend is attention of a layer, with the batch's places as they are in the array that has the layer. mask is as
+// [attention.Options] has it, or nil.
+func (n network) attend(batch tokenqueue.PageBatchInfo, oneToken bool, mask *Node) decoder.AttentionFunc {
 	layouts, loop := n.cacheLayouts(), n.loop()
 	return func(layer decoder.Layer, caches []*Node, q, k, v *Node) (*Node, []*Node) {
 		b := batch
@@ -116,6 +117,7 @@ func (n network) attend(batch tokenqueue.PageBatchInfo, oneToken bool) decoder.A
 		after := append([]*Node(nil), caches...)
 		var out *Node
 		options := decoder.AttentionOptions(n.Model, layer, oneToken)
+		options.Mask = mask
 		out, after[index] = layouts[index].Attend(q, k, v, caches[index], b, options)
 		return out, after
 	}
