@@ -47,6 +47,7 @@ func TestExpertsEqualTransformers(t *testing.T) {
 		expertsEqual(t, "mixtral", goldens["mixtral"], func(c *engine.Config) { c.Layers = engine.LayersLoop })
 	})
 	t.Run("two groups of experts", func(t *testing.T) {
+		testenv.Slow(t)
 		expertsEqual(t, "mixtral", goldens["mixtral"], func(c *engine.Config) {
 			c.Backend, c.ExpertGroups = testenv.Group(t, xla.KernelsAuto, 0, 1), 2
 		})
@@ -102,6 +103,9 @@ func TestSameExpertsWhateverElseRuns(t *testing.T) {
 	drafts := with(func(c *engine.Config) { c.Speculate = engine.SpeculateAuto })
 	sameBytes(t, want, collect(t, drafts, requests()...), true)
 	checkDrafts(t, drafts)
+	if testing.Short() {
+		return
+	}
 	few := with(func(c *engine.Config) { c.KVMemory = smallPool })
 	sameBytes(t, want, collect(t, few, requests()...), true)
 	if few.Stats().Preemptions == 0 {

@@ -1,5 +1,5 @@
-"""Log-probabilities of random prompts and tokens, in float32, by the reference for trainers (scripts/rl/logprobs.py):
-trainer_goldens.py MODELS GOLDENS"""
+"""Log-probabilities of sampled tokens after random prompts, in float32, by the reference for trainers
+(scripts/rl/logprobs.py): trainer_goldens.py MODELS GOLDENS"""
 
 import gzip
 import json
@@ -9,9 +9,20 @@ from pathlib import Path
 import torch
 
 sys.path[:0] = [str(Path(__file__).parents[1] / "rl"), str(Path(__file__).parents[2] / "python")]
-from logprobs import load, token_logprobs  # noqa: E402
+from logprobs import load, token_logits, token_logprobs  # noqa: E402
 
 MODELS = ["qwen2", "mistral"]
+
+
+NEW = 40
+
+
+def sample(model, prompt):
+    tokens = []
+    for _ in range(NEW):
+        last = token_logits(model, prompt, tokens + [0])[-1]
+        tokens.append(int(torch.multinomial(last.softmax(-1), 1)))
+    return tokens
 
 
 def main(models, goldens):
@@ -21,7 +32,8 @@ def main(models, goldens):
     for name in MODELS:
         model = load(Path(models) / name)
         for length in (1, 20, 70):
-            prompt, tokens = torch.randint(6, 256, (length,)).tolist(), torch.randint(6, 256, (40,)).tolist()
+            prompt = torch.randint(6, 256, (length,)).tolist()
+            tokens = sample(model, prompt)
             logprobs = token_logprobs(model, prompt, tokens).tolist()
             cases.append(dict(model=name, prompt=prompt, tokens=tokens, logprobs=logprobs))
     with open(Path(goldens) / "trainer.json.gz", "wb") as f, gzip.GzipFile("", "wb", fileobj=f, mtime=0) as z:

@@ -84,8 +84,9 @@ def main():
     args.add_argument("--steps", type=int, default=8)
     o = args.parse_args()
     o.folder.mkdir(parents=True, exist_ok=True)
-    for step, (mean, off, versions) in enumerate(train(o.model, o.folder, steps=o.steps)):
-        print(f"step {step}: reward {mean:.3f}, ratios within {off:.2g} of 1, weights {', '.join(sorted(versions))}")
+    for step, (mean, off, versions) in enumerate(train(o.model, o.folder, steps=o.steps, seed=1)):
+        names = ", ".join(sorted(version[:12] for version in versions))
+        print(f"step {step}: reward {mean:.3f}, ratios within {off:.2g} of 1, weights {names}")
 
 
 if __name__ == "__main__":
