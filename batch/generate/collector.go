@@ -13,6 +13,7 @@ import (
 	"github.com/quire/quire/batch/lineage"
 	"github.com/quire/quire/batch/observe"
 	"github.com/quire/quire/batch/outcome"
+	"github.com/quire/quire/batch/results"
 	"github.com/quire/quire/batch/reuse"
 	"github.com/quire/quire/batch/versions"
 	"github.com/quire/quire/data/promptset"
@@ -67,7 +68,7 @@ type collector struct {
 
 // collecting describes how completions are gathered.
 type collecting struct {
-	results
+	results  results.Maker
 	inFlight int // bound of rows
 	// Rows are started up to so many from the first that is not written, as long as enough of them run: so that parts
 	// are whole soon, and no slot waits. 0 is no such bound.
@@ -166,9 +167,7 @@ func (c *collector) mayBegin() bool {
 
 // fail gives a row that was started one result: an error.
 func (c *collector) fail(p *pendingRow, err error) error {
-	r := completion.Result{FinishReason: string(engine.FinishError), Err: err.Error()}
-	r.ErrParam, r.ErrCode = ask.ParamOf(p.row, err)
-	r.ErrStatus = statusOf(err, r.ErrCode)
+	r := results.Failed(p.row, err)
 	r.Generation = p.row.Overrides.Values().Generation
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -178,15 +177,15 @@ func (c *collector) fail(p *pendingRow, err error) error {
 }
 
 // restore adds completions to a row that were generated before.
-func (c *collector) restore(p *pendingRow, results []completion.Result) error {
+func (c *collector) restore(p *pendingRow, before []completion.Result) error {
 	if p.judged != nil {
-		return c.restoreJudged(p, results)
+		return c.restoreJudged(p, before)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.repeats.restored(p, results)
-	for i := range results {
-		c.count(p, &results[i], reuse.Kept)
+	c.repeats.restored(p, before)
+	for i := range before {
+		c.count(p, &before[i], reuse.Kept)
 	}
 	if p.left > 0 {
 		return c.err
@@ -197,7 +196,7 @@ func (c *collector) restore(p *pendingRow, results []completion.Result) error {
 // add adds one completion to its row, and hands the row to the writer when it is the last one. It does the same with
 // rows that wait for the completion.
 func (c *collector) add(p *pendingRow, done *engine.Completion) error {
-	r := c.resultOf(p, done)
+	r := c.results.Of(p.row, done)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
@@ -268,9 +267,9 @@ func (c *collector) serve(waiting []follower, r completion.Result, done *engine.
 		if done != nil && done.Err != nil {
 			again := *done
 			again.Request, again.Generation, failed = request, f.generation, done.Err
-			own = c.resultOf(f.row, &again)
+			own = c.results.Of(f.row.row, &again)
 		} else {
-			c.dress(&own, f.row, request, f.extras)
+			c.results.Dress(&own, f.row.row, request, f.extras)
 		}
 		if _, err := c.put(f.row, &own, request, failed, reuse.Repeated); err != nil {
 			return err
@@ -302,8 +301,8 @@ func (c *collector) count(p *pendingRow, r *completion.Result, origin uint8) {
 	if p.counted {
 		return
 	}
-	if c.versions != nil {
-		c.versions.Add(r)
+	if c.results.Versions != nil {
+		c.results.Versions.Add(r)
 	}
 	to := &c.before
 	switch origin {

@@ -12,6 +12,7 @@ import (
 	"github.com/quire/quire/batch/conversation"
 	"github.com/quire/quire/batch/outcome"
 	"github.com/quire/quire/batch/process"
+	"github.com/quire/quire/batch/results"
 	"github.com/quire/quire/batch/resume"
 	"github.com/quire/quire/data/promptset"
 	"github.com/quire/quire/data/promptset/completion"
@@ -51,15 +52,14 @@ func (g *Generator) OpenUnit(ctx context.Context, saved *resume.Saved, opened fu
 		opened()
 	}
 	saved.Observer = p.Observer
-	how := collecting{results: results{columns: j.ColumnsOf(reader.Schema()), encoded: finisherOf(j)},
-		inFlight: rowsInFlight, window: 2 * int(min(saved.Parts.PartRows, rowsInFlight)),
+	how := collecting{inFlight: rowsInFlight, window: 2 * int(min(saved.Parts.PartRows, rowsInFlight)),
 		enough: 2 * g.Session.Slots(), format: j.Format, observer: p.Observer}
-	if g.watcher != nil {
-		how.versions, how.underWay = completion.Versions{}, saved.Versions
-	}
 	var err error
-	if how.replies, err = newReplySplitter(p, j, g.Session, reader.Schema()); err != nil {
+	if how.results, err = results.NewMaker(p, j, g.Session, reader.Schema(), j.ColumnsOf(reader.Schema())); err != nil {
 		return nil, err
+	}
+	if g.watcher != nil {
+		how.results.Versions, how.underWay = completion.Versions{}, saved.Versions
 	}
 	u := &Unit{process: p, reader: reader, Saved: saved, builder: g.builder,
 		stale: resume.StaleResults{Saved: saved, Reader: reader}}
@@ -293,7 +293,8 @@ func (u *Unit) launch(ctx context.Context, p *pendingRow) (*pendingRow, error) {
 		if err == nil {
 			u.Out.give(p, requests)
 			// Names know nothing of vectors, versions of weights and tools, and what is judged may be left out.
-			if o := u.Out; o.encoded == nil && o.versions == nil && o.judging == nil && o.conversing == nil {
+			o := u.Out
+			if !o.results.Encodes() && o.results.Versions == nil && o.judging == nil && o.conversing == nil {
 				u.name(p, p.old)
 			}
 		}
