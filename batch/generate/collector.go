@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/quire/quire/batch/ask"
+	"github.com/quire/quire/batch/conversation"
 	"github.com/quire/quire/batch/journal"
 	"github.com/quire/quire/batch/lineage"
 	"github.com/quire/quire/batch/observe"
@@ -156,8 +157,11 @@ func (c *collector) reach(p *pendingRow) bool {
 // mayBegin reports whether another row may be started. The caller holds the lock.
 func (c *collector) mayBegin() bool {
 	rows, busy := len(c.running)+c.waiting, len(c.running)-c.idle
-	if c.judging != nil || c.conversing != nil { // rows that wait for verdicts or tools leave slots to others
-		busy = c.waves.asked + c.turns.asked
+	switch { // rows that wait for verdicts or tools leave slots to others
+	case c.conversing != nil:
+		busy = c.turns.asked
+	case c.judging != nil:
+		busy = c.waves.asked
 	}
 	if c.window > 0 && c.lineage == nil && rows >= c.window && busy >= c.enough {
 		return false
@@ -179,7 +183,7 @@ func (c *collector) fail(p *pendingRow, err error) error {
 // restore adds completions to a row that were generated before.
 func (c *collector) restore(p *pendingRow, before []completion.Result) error {
 	if p.judged != nil {
-		return c.restoreJudged(p, before)
+		return p.judged.restore(before)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -199,29 +203,39 @@ func (c *collector) add(p *pendingRow, done *engine.Completion) error {
 	r := c.results.Of(p.row, done)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch {
-	case p.judged != nil:
-		return c.addJudged(p, &r, done)
-	case p.dialogs != nil:
+	if p.dialogs != nil {
 		return p.dialogs.add(&r, done)
 	}
-	if p.ended || done.Err != nil {
-		waiting := c.repeats.drop(p, done)
-		if _, err := c.put(p, &r, done.Request, done.Err, reuse.Generated); err != nil {
-			return err
-		}
-		return c.serve(waiting, r, done)
+	return c.take(p, &r, done)
+}
+
+// take adds what the engine gave to its row. The caller holds the lock.
+func (c *collector) take(p *pendingRow, r *completion.Result, done *engine.Completion) error {
+	switch {
+	case p.judged != nil:
+		return p.judged.add(r, done)
+	case !p.ended && done.Err == nil:
+		return c.lead(p, r, reuse.Generated)
 	}
-	first := c.repeats.led(p, done.Generation) // before its part is published
-	at, err := c.put(p, &r, done.Request, nil, reuse.Generated)
+	waiting := c.repeats.drop(p, done)
+	if _, err := c.put(p, r, done.Request, done.Err, reuse.Generated); err != nil {
+		return err
+	}
+	return c.serve(waiting, *r, done)
+}
+
+// lead adds a completion without an error to its row, and to those that wait for it. The caller holds the lock.
+func (c *collector) lead(p *pendingRow, r *completion.Result, origin uint8) error {
+	first := c.repeats.led(p, r.Generation) // before its part is published
+	at, err := c.put(p, r, nil, nil, origin)
 	if err != nil {
 		return err
 	}
-	return c.serve(c.repeats.finish(first, at, c.record), r, done)
+	return c.serve(c.repeats.finish(first, at, c.record), *r, nil)
 }
 
-// put journals a completion of a request, and counts it. A request that the engine refuses as a whole has one
-// completion, regardless of its n. The caller holds the lock.
+// put journals a completion, and counts it. A request that the engine refuses as a whole has one completion, regardless
+// of its n; otherwise the request does not matter. The caller holds the lock.
 func (c *collector) put(p *pendingRow, r *completion.Result, request *engine.Request, failed error, origin uint8) (
 	at journal.Position, err error) {
 	if p.ended || c.err != nil {
@@ -252,30 +266,6 @@ func (c *collector) put(p *pendingRow, r *completion.Result, request *engine.Req
 	}
 	defer c.observer.Span("write a row")("row", p.row.Index)
 	return at, c.finish(p)
-}
-
-// serve gives the rows that wait for a completion their own copies of it. An error is worded for each row. The caller
-// holds the lock.
-func (c *collector) serve(waiting []follower, r completion.Result, done *engine.Completion) error {
-	for _, f := range waiting {
-		if f.row.has(f.generation) { // its request was refused as a whole
-			continue
-		}
-		own, request := r, f.row.requestOf(f.generation)
-		own.Generation = f.generation
-		var failed error
-		if done != nil && done.Err != nil {
-			again := *done
-			again.Request, again.Generation, failed = request, f.generation, done.Err
-			own = c.results.Of(f.row.row, &again)
-		} else {
-			c.results.Dress(&own, f.row.row, request, f.extras)
-		}
-		if _, err := c.put(f.row, &own, request, failed, reuse.Repeated); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // append puts a completion into the journal. The caller holds the lock.
@@ -373,6 +363,10 @@ func (c *collector) finish(p *pendingRow) error {
 		c.observer.Run.Restored()
 	default:
 		c.observer.Finished(p.row, p.started, p.results, failure)
+	}
+	if c.conversing != nil && p.names != nil && slices.ContainsFunc(p.results, conversation.Failing) {
+		p.names = nil // another time its tools may answer
+		c.notes.Name(p.row.Index, nil)
 	}
 	c.notes.Finish(p.row.Index, p.results, p.origin, p.source)
 	if p.origin&(reuse.Generated|reuse.Kept) != 0 { // the store may lack what a killed process had

@@ -144,7 +144,11 @@ func (g *Generator) judgeUnit(ctx context.Context, u *Unit) (*judging, error) {
 		}
 		g.judge = verdict.NewJudge(verifier, settings.AtOnce())
 	}
-	return &judging{settings: settings, judge: g.judge, slots: g.Session.Slots(), told: g.tellUnit(ctx, u)}, nil
+	slots := g.Session.Slots()
+	if _, impure := g.Job.Tools.Impure(); impure { // no call is made for a completion that a row may not need
+		slots = 0
+	}
+	return &judging{settings: settings, judge: g.judge, slots: slots, told: g.tellUnit(ctx, u)}, nil
 }
 
 // tellUnit returns what tells a unit's listener of what came from elsewhere than the engine, or of an error of the

@@ -90,6 +90,9 @@ func (u *Unit) name(p *pendingRow, old bool) {
 	}
 	for _, request := range p.requests {
 		form, own := u.Out.results.Naming(p.row, request)
+		if c := u.Out.conversing; c != nil {
+			form, own = form+c.Naming(u.builder, p.row), true
+		}
 		p.names = append(p.names, u.reuse.namer.Name(request, form, own))
 	}
 	u.Out.notes.Name(p.row.Index, p.names)
@@ -209,12 +212,7 @@ func (c *collector) copy(p *pendingRow, r *completion.Result, origin, source uin
 	if origin == reuse.Copied {
 		p.source = source
 	}
-	first := c.repeats.led(p, r.Generation)
-	at, err := c.put(p, r, p.requestOf(r.Generation), nil, origin)
-	if err != nil {
-		return err
-	}
-	return c.serve(c.repeats.finish(first, at, c.record), *r, nil)
+	return c.lead(p, r, origin)
 }
 
 // toGenerate returns a row if completions of it are to be generated.

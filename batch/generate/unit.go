@@ -292,9 +292,10 @@ func (u *Unit) launch(ctx context.Context, p *pendingRow) (*pendingRow, error) {
 		}
 		if err == nil {
 			u.Out.give(p, requests)
-			// Names know nothing of vectors, versions of weights and tools, and what is judged may be left out.
+			// Names know nothing of vectors, versions of weights and what tools do, and what is judged may be left out.
 			o := u.Out
-			if !o.results.Encodes() && o.results.Versions == nil && o.judging == nil && o.conversing == nil {
+			if !o.results.Encodes() && o.results.Versions == nil && o.judging == nil &&
+				(o.conversing == nil || o.conversing.pure) {
 				u.name(p, p.old)
 			}
 		}
@@ -307,13 +308,10 @@ func (u *Unit) launch(ctx context.Context, p *pendingRow) (*pendingRow, error) {
 	if whole {
 		return nil, nil
 	}
-	if u.Out.conversing != nil {
-		if err := u.converse(p); err != nil {
-			return nil, u.unreadable(ctx, err)
-		}
-		return p, nil
-	}
 	p, err := u.fill(ctx, p)
+	if err == nil && p != nil && u.Out.conversing != nil {
+		err = u.converse(p)
+	}
 	if err != nil {
 		return nil, u.unreadable(ctx, err)
 	}
@@ -339,8 +337,14 @@ func (u *Unit) StopReading() {
 	u.reuse.close()
 }
 
-// EndCollecting lets nothing be written any more, also not when verdicts come that are waited for.
-func (u *Unit) EndCollecting() { u.Out.end(errEnded) }
+// EndCollecting lets nothing be written any more, also not when verdicts come that are waited for. Calls of tools that
+// may not be made again end before it returns, and are in the log.
+func (u *Unit) EndCollecting() {
+	u.Out.end(errEnded)
+	if u.Out.conversing != nil {
+		u.Out.conversing.Close()
+	}
+}
 
 // errEnded reports that a unit has ended.
 var errEnded = errors.New("the unit has ended")

@@ -109,9 +109,6 @@ func (s *Spec) checkTools() error {
 	case s.Watch != "":
 		return Invalid("watch", "may not come with `tools-from` and `tool-command`: the turns of a completion are of "+
 			"one version of the weights")
-	case s.Accept.Judges():
-		return Invalid("tools-from", "and `tool-command` may not come with verdicts: completions that call tools are "+
-			"not judged")
 	}
 	registry, err := tools.ParseRegistry(s.Tools.Registry)
 	if err == nil && s.Sampling.Tools == "" {

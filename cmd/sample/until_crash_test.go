@@ -140,7 +140,8 @@ func TestFaultsOfVerdicts(t *testing.T) {
 }
 
 // Jobs whose completions a command judges are killed at random moments, each until it is through: their files are
-// those of runs that nothing disturbed, and no verdict is asked for twice that came before a kill.
+// those of runs that nothing disturbed, and of the whole job when it is cut there, and no verdict is asked for twice
+// that came before a kill.
 func TestVerdictsKilledAtRandom(t *testing.T) {
 	kills := 50
 	if testing.Short() {
@@ -169,8 +170,10 @@ done`
 			}
 		}
 		j.args = []string{"run", "-m", "m.fake", "-i", "in.jsonl", "--progress", "none", "--format", "jsonl",
-			"--part-rows", strconv.Itoa(10 + random.IntN(100)), "--max-tokens", "20", "--until", "2", "--max-n", "9",
+			"--part-rows", strconv.Itoa(10 + random.IntN(100)), "--max-tokens", "20", "-n", "9",
 			"--accept-command", "ASKED=" + asked + " exec sh verify.sh", "--accept-processes", strconv.Itoa(processes)}
+		all := j.args
+		j.args = append(slices.Clone(all), "--until", "2")
 		mine := 0
 		for kills > 0 && mine < 25 {
 			more := j.drawn() + random.IntN(200)
@@ -205,5 +208,22 @@ done`
 		t.Logf("%d questions, %d of them again over %d kills", len(times)+again, again, mine)
 		j.same(t)
 		j.undamaged(t)
+		j.args = all
+		if out, err := j.command(t, "all", 0).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		if linesOf(j.parts(t, "out")) != cutAt(t, j.parts(t, "all"), 2) {
+			t.Error("the output is not that of the whole job, cut where its rows are decided")
+		}
 	}
+}
+
+// parts are the parts of an output by their names.
+func (j *crashJob) parts(t *testing.T, output string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	for name, text := range j.files(t, output) {
+		all[strings.TrimPrefix(name, "/")] = text
+	}
+	return all
 }
