@@ -183,7 +183,7 @@ func (c *collector) fail(p *pendingRow, err error) error {
 // restore adds completions to a row that were generated before.
 func (c *collector) restore(p *pendingRow, before []completion.Result) error {
 	if p.judged != nil {
-		return p.judged.restore(before)
+		return c.judgingOf(p).restore(before)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -213,7 +213,7 @@ func (c *collector) add(p *pendingRow, done *engine.Completion) error {
 func (c *collector) take(p *pendingRow, r *completion.Result, done *engine.Completion) error {
 	switch {
 	case p.judged != nil:
-		return p.judged.add(r, done)
+		return c.judgingOf(p).add(r, done)
 	case !p.ended && done.Err == nil:
 		return c.lead(p, r, reuse.Generated)
 	}
@@ -266,6 +266,30 @@ func (c *collector) put(p *pendingRow, r *completion.Result, request *engine.Req
 	}
 	defer c.observer.Span("write a row")("row", p.row.Index)
 	return at, c.finish(p)
+}
+
+// serve gives the rows that wait for a completion their own copies of it. An error is worded for each row. The caller
+// holds the lock.
+func (c *collector) serve(waiting []follower, r completion.Result, done *engine.Completion) error {
+	for _, f := range waiting {
+		if f.row.has(f.generation) { // its request was refused as a whole
+			continue
+		}
+		own, request := r, f.row.requestOf(f.generation)
+		own.Generation = f.generation
+		var failed error
+		if done != nil && done.Err != nil {
+			again := *done
+			again.Request, again.Generation, failed = request, f.generation, done.Err
+			own = c.results.Of(f.row.row, &again)
+		} else {
+			c.results.Dress(&own, f.row.row, request, f.extras)
+		}
+		if _, err := c.put(f.row, &own, request, failed, reuse.Repeated); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // append puts a completion into the journal. The caller holds the lock.
@@ -463,20 +487,4 @@ func (c *collector) failed() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.err
-}
-
-// Counts returns what is done of the job so far, the part of it that this process generated, and how many rows are
-// started and not finished. Most of these wait for a slot.
-func (c *collector) Counts() (done, drawn tally.Counts, running int64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.before.Plus(c.generated).Plus(c.copied), c.generated, int64(len(c.running))
-}
-
-// Copied returns the part that this process copied, and how many of its completions came from other outputs; the others
-// are equal to one of this job.
-func (c *collector) Copied() (all tally.Counts, ofOthers int64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.copied, c.ofOthers
 }

@@ -24,15 +24,25 @@ func (j *judging) external() bool { return j.settings.Command != "" }
 func (c *collector) judgeRow(p *pendingRow, first, most int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	p.judged = &judgedRow{c: c, p: p, rule: verdict.NewRule(c.judging.settings, most), first: first, most: most,
+	p.judged = &judgedRow{rule: verdict.NewRule(c.judging.settings, most), first: first, most: most,
 		drawn: map[int]bool{}, asked: map[int]bool{}, waiting: map[int]bool{}}
 	p.judged.least = p.judged.rule.Least(nil)
 	c.waves.begin(p)
 }
 
+// rowJudging is a row whose completions are judged.
+type rowJudging struct {
+	c *collector
+	p *pendingRow
+	*judgedRow
+}
+
+// judgingOf returns what judges the completions of a row.
+func (c *collector) judgingOf(p *pendingRow) rowJudging { return rowJudging{c, p, p.judged} }
+
 // restore adds completions to a row that were generated before. Those without a verdict are judged now, unless
 // the row is decided without them: then an earlier process may have had them judged in vain, and kept no verdict.
-func (j *judgedRow) restore(results []completion.Result) error {
+func (j rowJudging) restore(results []completion.Result) error {
 	j.c.mu.Lock()
 	defer j.c.mu.Unlock()
 	for i := range results {
@@ -51,14 +61,14 @@ func (j *judgedRow) restore(results []completion.Result) error {
 }
 
 // add adds a completion to a row, which is judged first unless it has an error. The caller holds the collector's lock.
-func (j *judgedRow) add(r *completion.Result, done *engine.Completion) error {
+func (j rowJudging) add(r *completion.Result, done *engine.Completion) error {
 	c, p := j.c, j.p
 	whole := ask.Refused(done.Err)
 	first, n := done.Generation, 1
 	if whole {
 		first, n = done.Request.FirstGeneration, done.Request.N
 	}
-	c.waves.given(j, first, n)
+	c.waves.given(j.judgedRow, first, n)
 	c.room.Broadcast()
 	if p.ended || c.err != nil {
 		return unlessEnded(c.err)
@@ -81,7 +91,7 @@ func (j *judgedRow) add(r *completion.Result, done *engine.Completion) error {
 }
 
 // addWhole has a completion judged that was generated, unless it has an error. The caller holds the collector's lock.
-func (j *judgedRow) addWhole(r *completion.Result) error {
+func (j rowJudging) addWhole(r *completion.Result) error {
 	if r.Err != "" || j.c.judging.external() {
 		if _, err := j.c.append(j.p, r); err != nil {
 			return err
@@ -106,7 +116,7 @@ func (c *collector) asks(p *pendingRow) []int {
 }
 
 // submit has a completion judged by other goroutines. The caller holds the collector's lock.
-func (j *judgedRow) submit(r *completion.Result, drawn bool) {
+func (j rowJudging) submit(r *completion.Result, drawn bool) {
 	j.waiting[r.Generation] = true
 	result, judging := *r, j.c.judging
 	judging.judge.Submit(&verdict.Completion{Row: j.p.row, Generation: r.Generation, Text: r.Text,
@@ -115,7 +125,7 @@ func (j *judgedRow) submit(r *completion.Result, drawn bool) {
 }
 
 // tell takes the verdict on a completion. The error is the writer's or the journal's.
-func (j *judgedRow) tell(r *completion.Result, drawn bool, v verdict.Verdict, failure error) error {
+func (j rowJudging) tell(r *completion.Result, drawn bool, v verdict.Verdict, failure error) error {
 	c, p := j.c, j.p
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -145,13 +155,13 @@ func (j *judgedRow) tell(r *completion.Result, drawn bool, v verdict.Verdict, fa
 
 // advance finishes a row that is decided, and queues one that needs more completions. The caller holds the collector's
 // lock.
-func (j *judgedRow) advance() error {
+func (j rowJudging) advance() error {
 	c, p := j.c, j.p
 	prefix := j.prefix()
 	decided := j.rule.Decided(prefix)
 	if decided == 0 {
-		c.waves.weigh(j)
-		c.waves.keep(j, len(prefix))
+		c.waves.weigh(j.judgedRow)
+		c.waves.keep(j.judgedRow, len(prefix))
 		if c.waves.queue(p) {
 			c.room.Broadcast()
 		}
@@ -159,7 +169,7 @@ func (j *judgedRow) advance() error {
 	}
 	results := prefix[:decided]
 	j.rule.Conclude(results)
-	c.waves.keep(j, decided)
+	c.waves.keep(j.judgedRow, decided)
 	c.waves.vain += len(j.known) - decided + len(j.asked) + len(j.waiting)
 	p.left = decided
 	for i := range results {
@@ -170,17 +180,6 @@ func (j *judgedRow) advance() error {
 		c.count(p, &results[i], origin)
 	}
 	return c.finish(p)
-}
-
-// wantsMore returns a row that was started and wants more completions or turns, nil if there is none now. With nothing
-// else to start, it may be one that only might need them. later reports whether rows may want more, now or later.
-func (c *collector) wantsMore(othersLeft bool) (p *pendingRow, later bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if p = c.turns.next(); p == nil {
-		p = c.waves.next(othersLeft)
-	}
-	return p, len(c.waves.running) > 0 || c.turns.rows > 0
 }
 
 // severalPrompts is what is wrong with a row of several prompts in a job whose verdicts end rows.

@@ -10,8 +10,6 @@ import (
 
 // judgedRow is what is known of a row whose completions are judged. The collector's lock protects it.
 type judgedRow struct {
-	c           *collector
-	p           *pendingRow
 	rule        verdict.Rule
 	first, most int                 // generations first to first+most-1
 	known       []completion.Result // judged, or failed; in order of generation

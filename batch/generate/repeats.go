@@ -157,27 +157,3 @@ func (s *repeats) restored(p *pendingRow, results []completion.Result) {
 		}
 	}
 }
-
-// serve gives the rows that wait for a completion their own copies of it. An error is worded for each row. The caller
-// holds the lock.
-func (c *collector) serve(waiting []follower, r completion.Result, done *engine.Completion) error {
-	for _, f := range waiting {
-		if f.row.has(f.generation) { // its request was refused as a whole
-			continue
-		}
-		own, request := r, f.row.requestOf(f.generation)
-		own.Generation = f.generation
-		var failed error
-		if done != nil && done.Err != nil {
-			again := *done
-			again.Request, again.Generation, failed = request, f.generation, done.Err
-			own = c.results.Of(f.row.row, &again)
-		} else {
-			c.results.Dress(&own, f.row.row, request, f.extras)
-		}
-		if _, err := c.put(f.row, &own, request, failed, reuse.Repeated); err != nil {
-			return err
-		}
-	}
-	return nil
-}

@@ -231,7 +231,7 @@ func (s *dialogs) end(d *dialog, r completion.Result, failure error) error {
 	switch {
 	case s.p.judged != nil:
 		c.waves.given(s.p.judged, r.Generation, 1)
-		return s.p.judged.addWhole(&r)
+		return c.judgingOf(s.p).addWhole(&r)
 	case r.Err == "":
 		return c.lead(s.p, &r, reuse.Generated)
 	}

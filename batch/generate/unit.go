@@ -159,7 +159,7 @@ func (u *Unit) resume(ctx context.Context, othersLeft bool) (p *pendingRow, more
 	if ctx.Err() != nil || u.Out.failed() != nil {
 		return nil, false, nil
 	}
-	p, later := u.Out.wantsMore(othersLeft)
+	p, later := u.wantsMore(othersLeft)
 	return p, p != nil || !othersLeft && (later || u.lineage != nil && u.lineage.Waiting()), nil
 }
 
@@ -184,6 +184,18 @@ func (u *Unit) mayResume() bool {
 		return true
 	}
 	return (u.lineage == nil || !u.lineage.Waiting()) && len(o.waves.running) == 0 && o.turns.rows == 0
+}
+
+// wantsMore returns a row that was started and wants more completions or turns, nil if there is none now. With nothing
+// else to start, it may be one that only might need them. later reports whether rows may want more, now or later.
+func (u *Unit) wantsMore(othersLeft bool) (p *pendingRow, later bool) {
+	c := u.Out
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if p = c.turns.next(); p == nil {
+		p = c.waves.next(othersLeft)
+	}
+	return p, len(c.waves.running) > 0 || c.turns.rows > 0
 }
 
 // unreadable ends the collector by an error that is not its own, nor reports that the run was ended.

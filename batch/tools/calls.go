@@ -39,7 +39,7 @@ func (c *Calls) Close() {
 
 // Submit has a call made, and tells its answer: once, from another goroutine. With an error there is none, and the
 // completion ends: by a [CallError] if tools of this job may not fail, or if the call was interrupted and may not be
-// made again, else because the log can't be written. Nothing is told of calls that Close kept from being made, or ended.
+// made again, else because the log can't be written. Nothing is told of calls that Close did not let start, or ended.
 //
 // The log has the call before it is made, and its answer before it is told.
 func (c *Calls) Submit(call Call, state State, tell func(Answer, error)) {
