@@ -13,6 +13,7 @@ import (
 	"github.com/quire/quire/batch/process"
 	"github.com/quire/quire/batch/resume"
 	"github.com/quire/quire/batch/reuse"
+	"github.com/quire/quire/batch/reward"
 	"github.com/quire/quire/batch/spec"
 	"github.com/quire/quire/batch/tools"
 	"github.com/quire/quire/batch/verdict"
@@ -138,7 +139,15 @@ func (g *Generator) judgeUnit(ctx context.Context, u *Unit) (*judging, error) {
 		return nil, nil
 	}
 	if g.judge == nil {
-		verifier, err := verdict.New(settings)
+		var costly []verdict.Verifier
+		if settings.Score != "" {
+			model, err := reward.Open(ctx, g.Process, g.Job)
+			if err != nil {
+				return nil, err
+			}
+			costly = append(costly, model)
+		}
+		verifier, err := verdict.New(settings, costly...)
 		if err != nil {
 			return nil, err
 		}

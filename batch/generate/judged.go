@@ -17,9 +17,6 @@ type judging struct {
 	told     func(error) // is called after each verdict, with the error of the writer or the journal
 }
 
-// external reports whether verdicts cost so much that completions are kept while they wait for one.
-func (j *judging) external() bool { return j.settings.Command != "" }
-
 // judgeRow has the completions of a started row judged: at most most of them, from generation first on.
 func (c *collector) judgeRow(p *pendingRow, first, most int) {
 	c.mu.Lock()
@@ -92,7 +89,7 @@ func (j rowJudging) add(r *completion.Result, done *engine.Completion) error {
 
 // addWhole has a completion judged that was generated, unless it has an error. The caller holds the collector's lock.
 func (j rowJudging) addWhole(r *completion.Result) error {
-	if r.Err != "" || j.c.judging.external() {
+	if r.Err != "" || j.c.judging.settings.Costs() {
 		if _, err := j.c.append(j.p, r); err != nil {
 			return err
 		}

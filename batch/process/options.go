@@ -204,6 +204,8 @@ func (p *Process) validate(s *spec.Spec) error {
 	case s.Tools.Used() && p.Several():
 		return setting.Errorf("`tools-from` and `tool-command` may not come with `num-processes`: give `dp` or " +
 			"`shard` for more devices")
+	case s.Accept.Score != "" && p.Several():
+		return setting.Errorf("`accept-score` may not come with `num-processes`: give `dp` or `shard` for more devices")
 	case s.Watch != "" && p.Several():
 		return setting.Errorf("`watch` may not come with `num-processes`: give `dp` or `shard` for more devices")
 	case prefixes && s.Engine.NoPrefixCache:

@@ -402,3 +402,27 @@ func TestCommands(t *testing.T) {
 		t.Errorf("%s, %v", b, err)
 	}
 }
+
+// A job whose tools are all pure, or all idempotent, names none that is not; a pure tool is idempotent, too.
+func TestToolsThatAreNot(t *testing.T) {
+	for _, c := range []struct {
+		settings     Settings
+		impure, once string
+	}{
+		{Settings{}, "", ""},
+		{Settings{Command: "x"}, "`tool-command`", "`tool-command`"},
+		{Settings{Registry: `{"a": {"command": "x", "pure": true}}`}, "", ""},
+		{Settings{Registry: `{"a": {"command": "x", "pure": true}, "b": {"command": "x", "idempotent": true}}`}, `"b"`,
+			""},
+		{Settings{Registry: `{"a": {"command": "x", "pure": true}, "b": {"command": "x"}}`}, `"b"`, `"b"`},
+		{Settings{Registry: `{"a": {"command": "x", "pure": true}}`, Command: "x"}, "`tool-command`",
+			"`tool-command`"},
+	} {
+		impure, isImpure := c.settings.Impure()
+		once, isOnce := c.settings.Once()
+		if impure.String() != c.impure || isImpure != (c.impure != "") || once.String() != c.once ||
+			isOnce != (c.once != "") {
+			t.Errorf("%+v: %s is impure, and %s is called once", c.settings, impure, once)
+		}
+	}
+}

@@ -73,7 +73,7 @@ func linesOf(parts map[string]string) string {
 // loses what was not synced, at whichever operation, and wherever its parts end.
 func TestFaultsOfVerdicts(t *testing.T) {
 	dir := t.TempDir()
-	model, input := filepath.Join(dir, "m.fake"), filepath.Join(dir, "in.jsonl")
+	model, input, reward := filepath.Join(dir, "m.fake"), filepath.Join(dir, "in.jsonl"), filepath.Join(dir, "r.fake")
 	var rows strings.Builder
 	for i := range 30 {
 		switch {
@@ -87,7 +87,7 @@ func TestFaultsOfVerdicts(t *testing.T) {
 			fmt.Fprintf(&rows, "{\"prompt\": \"row %d\"}\n", i)
 		}
 	}
-	if err := errors.Join(os.WriteFile(model, nil, 0o666),
+	if err := errors.Join(os.WriteFile(model, nil, 0o666), os.WriteFile(reward, []byte("labels good\n"), 0o666),
 		os.WriteFile(input, []byte(rows.String()), 0o666)); err != nil {
 		t.Fatal(err)
 	}
@@ -96,10 +96,13 @@ func TestFaultsOfVerdicts(t *testing.T) {
 		most := number("most", 3, 8)
 		until := number("until", 1, 3)
 		args := []string{"run", "-m", model, "-i", input, "-o", "out", "--progress", "none", "--format", "jsonl",
-			"--max-tokens", "30", "--part-rows", strconv.Itoa(number("part rows", 1, 40)), "--accept-regex",
-			rapid.SampledFrom([]string{`^\d*[147]:`, `^[02468]:.*[13579] \(`, `row 1`, `^9`, ``}).Draw(t, "regex")}
-		if args[len(args)-1] == "" {
-			args[len(args)-1] = "."
+			"--max-tokens", "30", "--part-rows", strconv.Itoa(number("part rows", 1, 40))}
+		if regex := rapid.SampledFrom([]string{`^\d*[147]:`, `^[02468]:.*[13579] \(`, `row 1`, `^9`, `.`, ``}).Draw(t,
+			"regex"); regex != "" {
+			args = append(args, "--accept-regex", regex)
+		} else { // which rows with a parent have no score by, but an error
+			args = append(args, "--accept-score", reward, "--accept-above", rapid.SampledFrom([]string{"0.5", "-0.2"}).
+				Draw(t, "above"))
 		}
 		timing := process.Timing{RestartPause: time.Microsecond, Journal: journal.Options{
 			SyncBytes: int64(number("sync bytes", 1, 500)), SegmentBytes: int64(number("segment bytes", 100, 5000))}}
