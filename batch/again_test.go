@@ -40,11 +40,11 @@ func TestWorkerTakesSizesOfTheJob(t *testing.T) {
 	job := submit(t, q, spec)
 
 	other := spec
-	other.Engine.MaxSeqs = 2
-	var slots []int
+	other.Engine.MaxModelLen = 64
+	var lengths []int
 	w := &distribute.Worker{}
 	w.Opened = func(s *process.Session) (closing func(), err error) {
-		if slots = append(slots, s.Plan().MaxSeqs); len(slots) > 1 {
+		if lengths = append(lengths, s.Plan().MaxModelLen); len(lengths) > 1 {
 			return nil, nil
 		}
 		_, err = batch.Run(t.Context(), other, process.Options{Shard: jobstate.Shard{Index: 2, Count: 3}})
@@ -53,8 +53,8 @@ func TestWorkerTakesSizesOfTheJob(t *testing.T) {
 	if err := w.Work(t.Context(), q, job.Job.ID); err != nil {
 		t.Fatal(err)
 	}
-	if len(slots) != 2 || slots[0] == 2 || slots[1] != 2 {
-		t.Errorf("the engines have %v slots, want another number than 2, and then 2", slots)
+	if len(lengths) != 2 || lengths[0] == 64 || lengths[1] != 64 {
+		t.Errorf("the engines take sequences of %v tokens, want another number than 64, and then 64", lengths)
 	}
 }
 

@@ -70,7 +70,7 @@ func (t *Task) Run(ctx context.Context) (report *generate.Report, err error) {
 	if t.Job.Output == spec.Standard {
 		return generate.Stream(ctx, p, t.Job, started)
 	}
-	if err := prepare.CheckDevice(ctx, p, t.Job); err != nil {
+	if err := prepare.CheckNeeds(ctx, p, t.Job); err != nil {
 		return nil, err
 	}
 	// What is wrong with the files comes out before the model takes its time.
@@ -152,7 +152,7 @@ func (t *Task) Distribute(ctx context.Context, units distribute.UnitOptions,
 	if err := t.Process.RequireWhole(&t.Job.Spec, "workers"); err != nil {
 		return nil, err
 	}
-	if err := prepare.CheckDevice(ctx, t.Process, t.Job); err != nil {
+	if err := prepare.CheckNeeds(ctx, t.Process, t.Job); err != nil {
 		return nil, err
 	}
 	opened, err := t.open(ctx)

@@ -54,7 +54,7 @@ func (nothingBeside) Relay(turn *turns.Run, in <-chan *schedule.Completion) <-ch
 	out := make(chan *schedule.Completion)
 	go func() {
 		defer close(out)
-		turn.Slack.Relay(in, out, func(*schedule.Completion) bool { return false })
+		turn.Relay.Pass(in, out, func(*schedule.Completion) bool { return false })
 	}()
 	return out
 }

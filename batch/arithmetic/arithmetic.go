@@ -16,16 +16,13 @@ import (
 	"github.com/quire/quire/backend"
 	"github.com/quire/quire/backend/xla"
 	"github.com/quire/quire/backend/xla/cpukernel"
+	"github.com/quire/quire/batch/jobstate"
 	"github.com/quire/quire/batch/spec"
 )
 
 // The code that computes completions determines their last bits. A job records its name, which is the same for code
 // that gives the same bytes, so that nobody continues a job whose first half was computed differently. docs/kernels.md
 // reports which kernels give the same bytes.
-
-// kernelArithmetic starts the names of the kernels in C; it is followed by the level of [cpukernel.Levels] that gives
-// the bytes.
-const kernelArithmetic = "kernels "
 
 // Name returns the name of the code that computes the completions of a model, whose own dtype is given, on a kind of
 // device. Before a device is there, it is empty if it depends on the device.
@@ -71,15 +68,16 @@ func productsOfAMX(weights string, dtype, kv dtypes.DType) (matrices *cpukernel.
 	return matrices, bf16 && (kv == dtypes.BFloat16 || kv == dtypes.InvalidDType)
 }
 
-// kernelClass names what kernels of a level compute: AVX-512's have AVX2's bytes, tiles and plain C have not.
+// kernelClass names what kernels of a level compute, by the level of [cpukernel.Levels] that gives the bytes: AVX-512's
+// kernels have AVX2's, tiles and plain C have not.
 func kernelClass(level string, tiles bool) string {
 	switch {
 	case level == "plain":
-		return kernelArithmetic + level + ", " + compiledFor()
+		return jobstate.Kernels + level + ", " + compiledFor()
 	case tiles:
-		return kernelArithmetic + "amx"
+		return jobstate.Kernels + "amx"
 	}
-	return kernelArithmetic + "avx2"
+	return jobstate.Kernels + "avx2"
 }
 
 // xlaArithmetic begins the names of what XLA's own code computes; one of instructionSets follows.
@@ -119,11 +117,11 @@ func compiledFor() string {
 // Remedy reports how this machine may compute as another one did; now and was are names of arithmetic.
 func Remedy(now, was string) string {
 	onSuch := "continue where the job was started, or on a machine like it"
-	if level, ok := strings.CutPrefix(was, kernelArithmetic); ok {
+	if level, ok := strings.CutPrefix(was, jobstate.Kernels); ok {
 		level, _, plain := strings.Cut(level, ", ")
 		have, err := cpukernel.Features()
 		switch {
-		case !strings.HasPrefix(now, kernelArithmetic): // --kernels or --backend is another, and named
+		case !strings.HasPrefix(now, jobstate.Kernels): // --kernels or --backend is another, and named
 		case err == nil && slices.Index(cpukernel.Levels, level) <= slices.Index(cpukernel.Levels, have) &&
 			(!plain || strings.HasSuffix(was, compiledFor())):
 			return fmt.Sprintf("%s=%s computes as the job began", cpukernel.EnvKernels, level)

@@ -119,6 +119,9 @@ func Run(ctx context.Context, p *process.Process, opened *prepare.Opened, tokens
 	like *Earlier) (*Report,
 	error) {
 	j := opened.Job
+	if err := prepare.CheckCommands(j); err != nil {
+		return nil, err
+	}
 	p = p.ForText()
 	s, err := p.Models.OpenSession(ctx, j, p)
 	if err != nil {

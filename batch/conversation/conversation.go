@@ -10,13 +10,13 @@ import (
 
 	"github.com/quire/quire/batch/ask"
 	"github.com/quire/quire/batch/lineage"
+	"github.com/quire/quire/batch/outcome"
 	"github.com/quire/quire/batch/reuse"
 	"github.com/quire/quire/batch/spec"
 	"github.com/quire/quire/batch/tools"
 	"github.com/quire/quire/data/parameter"
 	"github.com/quire/quire/data/promptset"
 	"github.com/quire/quire/data/promptset/completion"
-	"github.com/quire/quire/data/setting"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/text/chat/reply"
 )
@@ -216,8 +216,8 @@ func (t *turn) results() (all []promptset.Message) {
 }
 
 // errNoForm reports that calls can't be found in completions.
-var errNoForm = setting.Errorf("completions are to call tools, and the chat template has no form of tool calls that " +
-	"Quire knows: name one by `tool-call-parser`")
+var errNoForm = outcome.Errorf(outcome.Misused, "completions are to call tools, and the chat template has no form of "+
+	"tool calls that Quire knows: name one by `tool-call-parser`")
 
 // Check returns why completions of a job can't call tools, if they are to: their form must be known.
 func Check(j *spec.Job, template string) error {

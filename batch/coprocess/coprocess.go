@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -30,6 +31,24 @@ type Options struct {
 	Attempts int
 	// Memory bounds the address space of each process, in bytes; 0 is no bound.
 	Memory int64
+}
+
+// plainCommand matches a command whose first word the shell takes as it is.
+var plainCommand = regexp.MustCompile(`^\s*([A-Za-z0-9_./][A-Za-z0-9_./+:@,-]*)(?:\s|$)`)
+
+// Check returns an error if the shell will not find a command. It starts nothing of it, and finds no fault with a
+// command that begins with more than a plain word.
+func Check(command string) error {
+	word := plainCommand.FindStringSubmatch(command)
+	if word == nil {
+		return nil
+	}
+	err := exec.Command("/bin/sh", "-c", `command -v "$0"`, word[1]).Run()
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		return fmt.Errorf("begins with %s, and there is no such command: name one that is in PATH, or a file that can "+
+			"be executed", visible.Quoted(word[1]))
+	}
+	return nil // of a shell that does not start, each process has an error
 }
 
 // Pool is a pool of processes, which start when they are needed. A process that dies, takes too long or writes too much

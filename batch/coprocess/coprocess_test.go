@@ -29,6 +29,23 @@ func pool(t *testing.T, o Options) *Pool {
 	return p
 }
 
+// A command that the shell will not find is known before it runs. What is not surely missing passes.
+func TestCheck(t *testing.T) {
+	script := filepath.Join(t.TempDir(), "script.sh")
+	if err := os.WriteFile(script, []byte("#!/bin/sh\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for command, missing := range map[string]bool{
+		"": false, "cat": false, " cat -n": false, "exit 3": false, "while read x; do echo; done": false, script: false,
+		"X=1 nosuch": false, "'nosuch'": false, "(nosuch)": false, "$nosuch": false, "sh nosuch.sh": false,
+		"nosuch": true, "nosuch.py --x": true, script + ".other a": true, "./nosuch\tx": true, "nosuch\ncat": true,
+	} {
+		if err := Check(command); (err != nil) != missing {
+			t.Errorf("%q: %v", command, err)
+		}
+	}
+}
+
 // Each answer belongs to its question, with several processes and long lines.
 func TestAnswersBelongToQuestions(t *testing.T) {
 	p := pool(t, Options{Command: `while IFS= read -r x; do echo "got $x"; done`, Processes: 3})

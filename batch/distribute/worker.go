@@ -159,7 +159,8 @@ func (w *Worker) prepare(ctx context.Context, q *queue.Queue, j queue.Job) (*job
 		return nil, err
 	}
 	if job = opened.Job; existing != nil {
-		if job, err = resume.SettledAs(job, p, existing.Settled, opened.Description.Differences(existing)); err != nil {
+		differences := opened.Description.Differences(existing)
+		if job, err = resume.SettledAs(job, p, existing.Binding(), differences); err != nil {
 			return nil, err
 		}
 	}

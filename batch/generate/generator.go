@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/quire/quire/batch/ask"
+	"github.com/quire/quire/batch/conversation"
 	"github.com/quire/quire/batch/prepare"
 	"github.com/quire/quire/batch/process"
 	"github.com/quire/quire/batch/resume"
@@ -91,11 +92,18 @@ func NewGenerator(p *process.Process, j *spec.Job, opened *prepare.Opened) *Gene
 func (g *Generator) open(ctx context.Context) error {
 	g.Release()
 	if !g.again {
+		if err := prepare.CheckCommands(g.Job); err != nil {
+			return err
+		}
 		g.Process.ReportOpening(g.Job)
 	}
 	g.Process.Observer.Run.Opening()
 	s, err := g.Process.Models.OpenSession(ctx, g.Job, g.Process)
 	if err != nil {
+		return err
+	}
+	if err := conversation.Check(g.Job, s.Template); err != nil {
+		s.Release()
 		return err
 	}
 	known := g.last != nil && !g.resized // the plan
@@ -187,7 +195,7 @@ func (g *Generator) Claim(ctx context.Context, saved *resume.Saved) (resized boo
 	if err := errors.Join(saved.Claim(ctx, &d), saved.DropStandard()); err != nil {
 		return false, err
 	}
-	if was := saved.State.Job().Settled; !spec.Settled(plan).Same(was) {
+	if was := saved.State.Job().Binding(); !spec.Settled(plan).Same(was) {
 		as, err := resume.SettledAs(g.Job, g.Process, was, nil)
 		if err != nil {
 			return false, err

@@ -61,7 +61,9 @@ func (u *Unit) openReuse(ctx context.Context, g *Generator, how *collecting) (n 
 			return n, err
 		}
 	}
-	how.notes = reuse.NewNotes(ctx, w)
+	if !saved.Job.Encodes() { // vectors and scores are never copied
+		how.notes = reuse.NewNotes(ctx, w)
+	}
 	u.reuse = r
 	return resume.Noting{Write: how.notes.Write, Published: func(part int) {
 		// The writer publishes while the collector, which has the lock, adds a row.

@@ -183,3 +183,19 @@ func orNothing(s string) string {
 	}
 	return s
 }
+
+// Kernels starts the names of the arithmetic of the kernels in C: see [Description.Arithmetic].
+const Kernels = "kernels "
+
+// SizesMatter reports whether the last bits of completions depend on the engine's slots, pages and steps. The kernels
+// in C compute a row in the same way whatever these are.
+func (d *Description) SizesMatter() bool { return !strings.HasPrefix(d.Arithmetic, Kernels) }
+
+// Binding returns what a process that continues the job has to settle on too.
+func (d *Description) Binding() Settled {
+	s := d.Settled
+	if !d.SizesMatter() {
+		s.MaxSeqs, s.PageSize, s.PrefillTokens = 0, 0, 0
+	}
+	return s
+}

@@ -3,13 +3,19 @@ package prepare
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 
+	"github.com/quire/quire/batch/coprocess"
 	"github.com/quire/quire/batch/jobstate"
 	"github.com/quire/quire/batch/outcome"
 	"github.com/quire/quire/batch/process"
+	"github.com/quire/quire/batch/reuse"
 	"github.com/quire/quire/batch/spec"
+	"github.com/quire/quire/batch/tools"
 	"github.com/quire/quire/data/promptset"
 	"github.com/quire/quire/data/storage"
+	"github.com/quire/quire/internal/visible"
 )
 
 // checkTokenizer refuses rows of text for a model without a tokenizer, before it is loaded: each row would be an error.
@@ -26,13 +32,38 @@ func checkTokenizer(ctx context.Context, j *spec.Job, model process.Identity, r 
 		remedy))
 }
 
-// CheckDevice looks for the backend's device and plugin, before the model is fetched. A job that was started may be
-// finished and need neither: then a fault is reported when the model is opened.
-func CheckDevice(ctx context.Context, p *process.Process, j *spec.Job) error {
+// CheckNeeds looks for what a job needs on this machine, before its output folder is made and the model is fetched: the
+// backend's device and plugin, commands, and outputs that completions are copied from. A job that was started may be
+// finished and need none of them: then a fault is reported when the model is opened.
+func CheckNeeds(ctx context.Context, p *process.Process, j *spec.Job) error {
 	if existing, err := jobstate.ReadOutput(ctx, j.Output); err != nil || existing != nil && !p.New {
 		return nil // a fault of the output is reported when it is opened
 	}
-	return p.Models.Lacks(j.Engine.Backend)
+	return spec.FirstError(
+		func() error { return p.Models.Lacks(j.Engine.Backend) },
+		func() error { return CheckCommands(j) },
+		func() error { return reuse.CheckPlaces(ctx, p.Reuse) })
+}
+
+// CheckCommands looks for the commands that judge completions or answer their calls.
+func CheckCommands(j *spec.Job) error {
+	if err := coprocess.Check(j.Accept.Command); err != nil {
+		return outcome.Errorf(outcome.Misused, "`accept-command` %w", err)
+	}
+	if err := coprocess.Check(j.Tools.Command); err != nil {
+		return outcome.Errorf(outcome.Misused, "`tool-command` %w", err)
+	}
+	registry, err := tools.ParseRegistry(j.Tools.Registry)
+	if err != nil {
+		return outcome.Errorf(outcome.Misused, "`tools-from` %w", err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(registry)) {
+		if err := coprocess.Check(registry[name].Command); err != nil {
+			return outcome.Errorf(outcome.Misused, "`tools-from` has the tool %s: its command %w", visible.Quoted(name),
+				err)
+		}
+	}
+	return nil
 }
 
 // cutAsExisting is the job cut into parts as the one in the output folder, if there is one and no size is given. A

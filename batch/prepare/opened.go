@@ -112,7 +112,7 @@ func WithModel(ctx context.Context, j *spec.Job, p *process.Process, model proce
 		return nil, outcome.Errorf(outcome.Misused, "`task` is embed, and the model's head scores classes: give "+
 			"`task` classify or rerank, or a model without the head")
 	case j.Task == completion.Embed:
-		return j.WithSentence(model.Sentence, model.VectorSize)
+		return j.WithSentence(model.Sentence, model.VectorSize, p.Printf)
 	case j.Encodes():
 		return j.WithClassifier(model.Classifier)
 	}

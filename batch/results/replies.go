@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/quire/quire/batch/conversation"
 	"github.com/quire/quire/batch/process"
 	"github.com/quire/quire/batch/spec"
 	"github.com/quire/quire/data/parameter"
@@ -48,9 +47,6 @@ func newReplySplitter(p *process.Process, j *spec.Job, s *process.Session, input
 	}
 	forms, err := reply.New(reasoning, calls, s.Template)
 	if err != nil {
-		return nil, err
-	}
-	if err := conversation.Check(j, s.Template); err != nil {
 		return nil, err
 	}
 	forms.KeepReasoning = !hasReasoning && !answers

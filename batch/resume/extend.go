@@ -76,7 +76,7 @@ func (s *Saved) findChange(ctx context.Context) error {
 	if larger {
 		others = nil
 	}
-	rest, raised := s.raised(was.Settled)
+	rest, raised := s.raised(was.Binding())
 	settled, err := SettledAs(s.Job, p, rest, others)
 	if err != nil {
 		return err

@@ -75,8 +75,8 @@ func Explain(ctx context.Context, files vfs.FS, output, id string) (all []Explan
 		return nil, fmt.Errorf("%s: no published part has completions of the id %q", place.name(), id)
 	}
 	if len(parts) == 0 {
-		return nil, fmt.Errorf("%s has no part with keys: none is published yet, it answers a batch file, or a "+
-			"version of Quire wrote it that noted none", place.name())
+		return nil, fmt.Errorf("%s has no part with keys: none is published yet, it answers a batch file, it "+
+			"has vectors or scores, or a version of Quire wrote it that noted none", place.name())
 	}
 	slices.SortStableFunc(all, func(a, b Explanation) int { return strings.Compare(a.Part, b.Part) })
 	return all, nil

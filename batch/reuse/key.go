@@ -40,17 +40,13 @@ type Basis struct {
 	EP            string `json:"ep,omitempty"`
 	Layers        string `json:"layers,omitempty"`
 	Adapters      string `json:"adapters,omitempty"` // digests, by the names that requests have
-	// Only the kernels in C compute a row in the same way whatever these are.
+	// Without these if completions do not depend on them.
 	KV            string `json:"kv,omitempty"`
 	MaxSeqs       int    `json:"max_seqs,omitempty"`
 	PageSize      int    `json:"page_size,omitempty"`
 	PrefillTokens int    `json:"prefill_tokens,omitempty"`
 	Runtime       string `json:"runtime,omitempty"`
 }
-
-// sizesMatter reports whether the last bits of completions depend on the engine's sizes, by the name of what computes
-// them: see package arithmetic.
-func sizesMatter(arithmetic string) bool { return !strings.HasPrefix(arithmetic, "kernels ") }
 
 // BasisOf returns the basis of a job that was started.
 func BasisOf(job *jobstate.Description) Basis {
@@ -64,7 +60,7 @@ func BasisOf(job *jobstate.Description) Basis {
 		Backend: text("backend"), Kernels: text("kernels"), Weights: text("weights"),
 		DType: job.Settled.DType, KVDType: job.Settled.KVDType,
 		TP: text("tp"), EP: text("ep"), Layers: text("layers"), Adapters: text("adapters")}
-	if sizesMatter(b.Arithmetic) {
+	if job.SizesMatter() {
 		b.KV, b.MaxSeqs, b.PageSize = text("kv"), job.Settled.MaxSeqs, job.Settled.PageSize
 		b.PrefillTokens, b.Runtime = job.Settled.PrefillTokens, job.Runtime
 	}

@@ -17,15 +17,22 @@ type Notes struct {
 	parts  folder.Parts
 	header header
 
-	mu   sync.Mutex
-	rows map[int64]*notedRow // of parts that are not written
+	mu    sync.Mutex
+	named map[int64][]Named  // of rows that are not finished
+	notes map[int]*partNotes // of parts that are not written
 }
 
-// notedRow is what a part will have of a row.
-type notedRow struct {
-	named   []Named
-	rows    uint32 // rows of the part; 0 before the row is finished
-	entries []entry
+// partNotes are the keys of a part's finished rows. A job has few parts under way and many rows, so rows have no
+// objects of their own.
+type partNotes struct {
+	rows    []uint32 // completions of each row of the job in the part; 0 before the row is finished
+	entries []noted
+}
+
+// noted is an entry whose position counts from the first completion of its row.
+type noted struct {
+	row uint32 // within the part
+	entry
 }
 
 // Writing is what is known of an output that is being written.
@@ -54,7 +61,7 @@ func NewNotes(ctx context.Context, w Writing) *Notes {
 	}
 	return &Notes{place: keysPlace{context.WithoutCancel(ctx), w.FS, w.Output}, parts: w.Parts,
 		header: header{Format: w.Format, Basis: w.Basis, Excluded: excluded, Sources: w.Sources, Store: w.Store},
-		rows:   map[int64]*notedRow{}}
+		named:  map[int64][]Named{}, notes: map[int]*partNotes{}}
 }
 
 // Name notes the names of a row's completions, before they exist.
@@ -64,7 +71,7 @@ func (n *Notes) Name(row int64, named []Named) {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.rows[row] = &notedRow{named: named}
+	n.named[row] = named
 }
 
 // Finish notes the completions of a row, as the part will have them, in order. source is the number of the source of
@@ -75,24 +82,27 @@ func (n *Notes) Finish(row int64, results []completion.Result, origin, source ui
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	r := n.rows[row]
-	if r == nil {
-		r = &notedRow{}
-		n.rows[row] = r
+	part := n.parts.Of(row)
+	from, to := n.parts.Range(part)
+	of := n.notes[part]
+	if of == nil {
+		of = &partNotes{rows: make([]uint32, to-from)}
+		n.notes[part] = of
 	}
-	r.rows = uint32(max(1, len(results)))
-	for _, named := range r.named {
+	within := uint32(row - from)
+	of.rows[within] = uint32(max(1, len(results)))
+	for _, named := range n.named[row] {
 		own := completionsOf(&named, results)
 		if own == nil {
 			continue
 		}
-		from := slices.IndexFunc(results, func(r completion.Result) bool { return r.Generation == own[0].Generation })
-		r.entries = append(r.entries, entry{key: named.Key, content: contentDigest(own, n.header.Excluded),
-			id: named.ID, prompt: named.Prompt, parameters: named.Parameters, position: uint32(from),
-			first: uint32(own[0].Generation), count: uint32(len(own)), extras: n.header.number(named.Extras),
-			origin: origin, source: source})
+		first := slices.IndexFunc(results, func(r completion.Result) bool { return r.Generation == own[0].Generation })
+		of.entries = append(of.entries, noted{within, entry{key: named.Key,
+			content: contentDigest(own, n.header.Excluded), id: named.ID, prompt: named.Prompt,
+			parameters: named.Parameters, position: uint32(first), first: uint32(own[0].Generation),
+			count: uint32(len(own)), extras: n.header.number(named.Extras), origin: origin, source: source}})
 	}
-	r.named = nil
+	delete(n.named, row)
 }
 
 // completionsOf returns the completions of a request among those of its row, which are in order; nil if some have
@@ -122,27 +132,29 @@ func (n *Notes) Write(part int) error {
 	defer n.mu.Unlock()
 	h := n.header
 	h.Part = part
-	var entries []entry
-	position := uint32(0)
-	from, to := n.parts.Range(part)
-	for row := from; row < to; row++ {
-		r := n.rows[row]
-		if r == nil || r.rows == 0 { // without its length, the rows after it have no position
-			entries = nil
-			break
-		}
-		for _, e := range r.entries {
-			e.position += position
-			entries = append(entries, e)
-		}
-		position += r.rows
-	}
-	for row := from; row < to; row++ {
-		delete(n.rows, row)
-	}
+	entries := n.notes[part].all()
+	delete(n.notes, part)
 	b, err := encode(h, entries)
 	if err != nil {
 		return err
 	}
 	return n.place.write(part, b)
+}
+
+// all returns the entries of a part whose rows are all finished, with their positions in the part; none if a row is
+// missing, without whose length the rows after it have no position.
+func (p *partNotes) all() []entry {
+	if p == nil || slices.Contains(p.rows, 0) {
+		return nil
+	}
+	starts, next := make([]uint32, len(p.rows)), uint32(0)
+	for i, count := range p.rows {
+		starts[i], next = next, next+count
+	}
+	entries := make([]entry, len(p.entries))
+	for i, e := range p.entries {
+		e.position += starts[e.row]
+		entries[i] = e.entry
+	}
+	return entries
 }

@@ -82,9 +82,15 @@ func (j *Job) WithGeneration(requested arch.Generation, warn func(format string,
 	return &next, nil
 }
 
-// WithSentence is the job with what the model's files say about its vectors, which have size numbers.
-func (j *Job) WithSentence(s sentence.Settings, size int) (*Job, error) {
+// WithSentence is the job with what the model's files say about its vectors, which have size numbers. It warns about a
+// pooling that neither the files nor the user chose.
+func (j *Job) WithSentence(s sentence.Settings, size int, warn func(format string, args ...any)) (*Job, error) {
 	e := &j.Embedding
+	if !s.Stated && e.Pooling == "" {
+		warn("warning: %s", setting.Textf("the model's files do not say how its vectors are made: `pooling` is %s and "+
+			"`normalize` is %s. The vectors of a model that was not trained for it are of little use", s.Pooling,
+			cmp.Or(e.Normalize, EmbeddingOff)))
+	}
 	v := Vectors{Pooling: cmp.Or(sentence.Pooling(e.Pooling), s.Pooling), Normalize: s.Normalize,
 		Lowercase: s.Lowercase, Trim: s.Stated}
 	v.Element, v.Dimensions = cmp.Or(completion.Element(e.Type), completion.Float32), cmp.Or(e.Dimensions, size)

@@ -2,6 +2,7 @@ package spec
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -68,9 +69,27 @@ func TestWithSentence(t *testing.T) {
 			Dimensions: 16}, sentence.Last, true, false, true, ""}},
 	} {
 		j := &Job{Spec: Spec{Task: completion.Embed, Embedding: c.given}}
-		got, err := j.WithSentence(files, 16)
+		got, err := j.WithSentence(files, 16, func(format string, args ...any) {
+			t.Errorf("%+v: "+format, append([]any{c.given}, args...)...)
+		})
 		if err != nil || got.Vectors != c.want {
 			t.Errorf("%+v: %+v, %v, want %+v", c.given, got, err, c.want)
+		}
+	}
+}
+
+// A model whose files say nothing of vectors is warned about, unless the user chose.
+func TestPoolingNobodyChose(t *testing.T) {
+	for pooling, want := range map[string]string{
+		"mean": "",
+		"": "warning: the model's files do not say how its vectors are made: `pooling` is last and `normalize` is " +
+			"off"} {
+		said := ""
+		j := &Job{Spec: Spec{Task: completion.Embed, Embedding: Embedding{Pooling: pooling}}}
+		if _, err := j.WithSentence(sentence.Settings{Pooling: sentence.Last}, 16, func(format string, args ...any) {
+			said += fmt.Sprintf(format, args...)
+		}); err != nil || !strings.HasPrefix(said, want) || (said == "") != (want == "") {
+			t.Errorf("pooling %q: %q, %v, want %q", pooling, said, err, want)
 		}
 	}
 }

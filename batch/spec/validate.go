@@ -24,7 +24,7 @@ func (s *Spec) Validate() error {
 		return Invalid("input", "is missing: a %s file with a column prompt, messages or prompt_token_ids",
 			promptset.InputFormats())
 	case s.Output == "":
-		return Invalid("output", "is missing: a folder for the completions")
+		return Invalid("output", "is missing: a folder for the results")
 	case s.Limit < 0:
 		return Invalid("limit", "is %d, but must be 0 (all rows) or more", s.Limit)
 	case s.PartRows < 0:
@@ -174,7 +174,7 @@ func (s *Spec) checkParsers() error {
 		if err := reply.Check(p.name, p.names); err != nil {
 			return Invalid(p.field, "%v", err)
 		}
-		named := p.name != reply.Auto && p.name != reply.None
+		named := p.name != reply.Auto && p.name != reply.None && !(p.column == ToolCallsColumn && s.Tools.Used())
 		if named && !slices.Contains(s.Columns, p.column) && s.Format != promptset.FormatOpenAI {
 			return Invalid(p.field, "is %s, and the output has no column for it: give `columns` %s", p.name, p.column)
 		}

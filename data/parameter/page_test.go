@@ -29,9 +29,9 @@ keys of JSONL and as columns of other files, with dashes or underscores. For eac
 
 All these columns are also passed through to the output, as every column of the input is.
 
-The defaults below apply to a model whose files set no others. What its generation_config.json sets
+The defaults below apply to a model whose files set no others. The sampling settings of its generation_config.json
 (temperature, top_k, top_p, min_p, typical_p, repetition_penalty), or the keys of general.sampling of its GGUF file as
-llama.cpp has them (temp, top_k, top_p, min_p, xtc_probability, xtc_threshold, penalty_repeat), takes their place,
+llama.cpp has them (temp, top_k, top_p, min_p, xtc_probability, xtc_threshold, penalty_repeat), take their place,
 unless "--generation-config none" is given. The first lines of a run, the plan and the report say which. A warning names
 other settings of these files: the number of tokens that a GGUF file's penalty looks at, mirostat, beams.
 

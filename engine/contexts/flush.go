@@ -88,13 +88,13 @@ func (s *Contexts) runScheduled(ctx context.Context, list []*contextRow) error {
 			}
 			continue
 		}
-		run.Slack.Take()
+		run.Relay.BeginReadAhead()
 		select {
 		case <-changed:
 		case <-run.Ended:
 		case <-ctx.Done():
 		}
-		run.Slack.Give()
+		run.Relay.EndReadAhead()
 		if err := ctx.Err(); err != nil {
 			return err
 		}

@@ -58,9 +58,9 @@ func (g *guests) pass(c *schedule.Completion) bool {
 }
 
 // relay passes completions on, the completions of guests to them.
-func (g *guests) relay(run *turns.Run, slack *turns.Slack, in <-chan *schedule.Completion,
+func (g *guests) relay(run *turns.Run, relay *turns.Relay, in <-chan *schedule.Completion,
 	out chan<- *schedule.Completion) {
 	defer close(out)
 	defer g.dismissAll(run)
-	slack.Relay(in, out, g.pass)
+	relay.Pass(in, out, g.pass)
 }

@@ -44,12 +44,12 @@ func (s *Contexts) End(failed bool) error {
 // Relay passes on the completions of a run, and gives guests theirs. While somebody waits for an operation that the run
 // does, it reads completions that nobody takes yet.
 func (s *Contexts) Relay(of *turns.Run, in <-chan *schedule.Completion) <-chan *schedule.Completion {
-	slack := turns.NewSlack()
+	relay := turns.NewRelay()
 	if of != nil {
-		slack = of.Slack
+		relay = of.Relay
 	}
 	out := make(chan *schedule.Completion)
-	go s.guests.relay(of, slack, in, out)
+	go s.guests.relay(of, relay, in, out)
 	return out
 }
 
@@ -121,8 +121,8 @@ func (s *Contexts) visit(ctx context.Context, run *turns.Run, r *admit.Request) 
 		s.guests.dismiss(scheduled)
 		return nil, true, nil
 	}
-	run.Slack.Take()
-	defer run.Slack.Give()
+	run.Relay.BeginReadAhead()
+	defer run.Relay.EndReadAhead()
 	for len(all) < scheduled.N {
 		var c *schedule.Completion
 		select {

@@ -32,7 +32,7 @@ type Run struct {
 	// more.
 	Brief bool
 	Aside bool // it runs while another is read, whose figures are asked for
-	Slack *Slack
+	Relay *Relay
 }
 
 func (l *Lock) cond() *sync.Cond {
@@ -72,7 +72,7 @@ func (l *Lock) Begin() *Run {
 func (l *Lock) start(brief bool) *Run {
 	l.taken = true
 	l.run = &Run{Between: make(chan *schedule.Operation), Ended: make(chan struct{}), Brief: brief,
-		Aside: l.read > 0, Slack: NewSlack()}
+		Aside: l.read > 0, Relay: NewRelay()}
 	return l.run
 }
 
@@ -173,8 +173,8 @@ func (l *Lock) Exclusive(do func(between *schedule.Between) (later bool)) {
 
 // Do has the run do an operation. It returns false if the run ended before.
 func (r *Run) Do(do func(between *schedule.Between) (later bool)) bool {
-	r.Slack.Take()
-	defer r.Slack.Give()
+	r.Relay.BeginReadAhead()
+	defer r.Relay.EndReadAhead()
 	o := schedule.NewOperation(do)
 	select {
 	case r.Between <- o:

@@ -20,10 +20,10 @@ func NewExplain() *cli.Command {
 	return &cli.Command{
 		Name:    "explain",
 		Args:    "FOLDER",
-		Summary: "say why completions of a row were generated or copied",
+		Summary: "report why completions of a row were generated or copied",
 		About: `
-Says how the completions of the rows with an id came to be in the output of "sample run": generated, copied from an
-output that --reuse named, or copied of an equal row. For those that were generated, it says what each of these outputs
+Reports how the completions of the rows with an id came to be in the output of "sample run": generated, copied from an
+output that --reuse named, or copied of an equal row. For those that were generated, it reports what each of these outputs
 has in place of them: another prompt, other parameters, another seed, or another model. It reads what was noted with
 the parts that are published (docs/reuse.md), and changes nothing.`,
 		Example: `
