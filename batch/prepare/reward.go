@@ -6,6 +6,7 @@ import (
 	"github.com/quire/quire/batch/outcome"
 	"github.com/quire/quire/batch/process"
 	"github.com/quire/quire/batch/spec"
+	"github.com/quire/quire/data/promptset"
 	"github.com/quire/quire/data/promptset/completion"
 	"github.com/quire/quire/data/storage"
 	"github.com/quire/quire/models/scoring"
@@ -17,7 +18,7 @@ func Reward(ctx context.Context, p *process.Process, j *spec.Job) (*spec.Job, *p
 	error) {
 	s := spec.Default()
 	s.Model, s.Task, s.Scoring.Function = j.Accept.Score, completion.Classify, string(scoring.None)
-	s.Inputs, s.Output = []string{spec.Standard}, spec.Standard
+	s.Inputs, s.Output, s.Format = []string{spec.Standard}, spec.Standard, promptset.FormatJSONL
 	s.Engine.Backend, s.Engine.Kernels = j.Engine.Backend, j.Engine.Kernels
 	s.Given = []string{"truncate_prompt_tokens"} // what is too long is an error, not scored in part
 	own := *p
